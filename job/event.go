@@ -1,0 +1,90 @@
+package job
+
+import (
+	"time"
+	"unicode/utf8"
+)
+
+// MaxEventText is the most text, in bytes, that one event carries. More is cut
+// to its head and tail (Event.Truncated); the whole stays in the run's log file.
+const MaxEventText = 64 << 10
+
+// EventKind names what an event reports.
+type EventKind string
+
+const (
+	// EventState: the run moved to State (text says why, where it is not plain).
+	EventState EventKind = "state"
+	// EventSession: the agent's own session or thread id, Session, by which it is resumed.
+	EventSession EventKind = "session"
+	// EventText: the agent said something.
+	EventText EventKind = "text"
+	// EventCommand: a tool command; ExitCode is nil while it runs.
+	EventCommand EventKind = "command"
+	// EventFile: the agent changed Path.
+	EventFile EventKind = "file"
+	// EventTool: a tool call that is neither a command nor a file change.
+	EventTool EventKind = "tool"
+	// EventUsage: Usage was consumed since the last usage event (an increment).
+	EventUsage EventKind = "usage"
+	// EventStep: the agent finished a turn of its loop, or a named step.
+	EventStep EventKind = "step"
+	// EventRetry: the agent's program retries by itself (Text says after what).
+	EventRetry EventKind = "retry"
+	// EventWarning: something is odd and the run goes on.
+	EventWarning EventKind = "warning"
+	// EventError: the agent's program reported a failure.
+	EventError EventKind = "error"
+	// EventLog: a line of the worker's stderr or of output that is no protocol.
+	EventLog EventKind = "log"
+)
+
+// Event is one thing that happened in a run. (Job, Attempt, Seq) identifies
+// it: delivered twice, it counts once.
+type Event struct {
+	Job     ID        `json:"job"`
+	Attempt int       `json:"attempt"`
+	Seq     int64     `json:"seq"` // 1, 2, 3, … within the attempt; gaps are events dropped under load
+	Time    time.Time `json:"time"`
+	Kind    EventKind `json:"kind"`
+
+	Text      string   `json:"text,omitempty"`
+	Truncated int64    `json:"truncated,omitempty"` // bytes cut out of Text
+	Command   string   `json:"command,omitempty"`
+	CallID    string   `json:"call_id,omitempty"` // joins the start and the end of one command or tool call
+	Tool      string   `json:"tool,omitempty"`
+	ExitCode  *int     `json:"exit_code,omitempty"`
+	Millis    int64    `json:"ms,omitempty"` // duration, milliseconds, where the event ends something
+	Path      string   `json:"path,omitempty"`
+	Change    string   `json:"change,omitempty"` // added, modified, deleted
+	Session   string   `json:"session,omitempty"`
+	State     RunState `json:"state,omitempty"`
+	Step      string   `json:"step,omitempty"`
+	Usage     *Usage   `json:"usage,omitempty"`
+	// Dropped is how many events of this run were dropped, for lack of room on
+	// the wire, just before this one.
+	Dropped int    `json:"dropped,omitempty"`
+	Trace   string `json:"trace_id,omitempty"`
+}
+
+// Cut returns text cut to at most max bytes, its head and its tail with a mark
+// between them, and the number of bytes that were cut out. It cuts at UTF-8
+// boundaries. Text that fits is returned as it is.
+func Cut(text string, max int) (string, int64) {
+	if len(text) <= max {
+		return text, 0
+	}
+	const mark = "\n… cut …\n"
+	if max <= len(mark) {
+		return "", int64(len(text))
+	}
+	head := (max - len(mark)) / 2
+	for head > 0 && !utf8.RuneStart(text[head]) {
+		head--
+	}
+	tail := len(text) - (max - len(mark) - head)
+	for tail < len(text) && !utf8.RuneStart(text[tail]) {
+		tail++
+	}
+	return text[:head] + mark + text[tail:], int64(tail - head)
+}

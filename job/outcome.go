@@ -1,0 +1,92 @@
+package job
+
+import "time"
+
+// Outcome is how one attempt ended: the core's report, stored once.
+type Outcome struct {
+	State   RunState   `json:"state"` // RunCompleted, RunFailed or RunCancelled
+	Class   ErrorClass `json:"class,omitempty"`
+	Message string     `json:"message,omitempty"` // what happened, one or a few lines
+	Hint    string     `json:"hint,omitempty"`    // what the user can do about it
+	// RetryAt is when the provider asked to be left alone until.
+	RetryAt *time.Time `json:"retry_at,omitempty"`
+
+	Answer  string `json:"answer,omitempty"`  // the agent's final words, or its JSON; at most MaxEventText
+	Session string `json:"session,omitempty"` // the agent's session or thread id
+	Usage   Usage  `json:"usage"`
+
+	ExitCode int    `json:"exit_code"`        // of the worker process; -1 when a signal ended it or it never started
+	Signal   string `json:"signal,omitempty"` // the signal that ended it, e.g. "killed"
+
+	Commands  []CommandRun `json:"commands,omitempty"`  // the last MaxCommands that the agent ran
+	Files     []FileChange `json:"files,omitempty"`     // changed since the start, from git or by comparison
+	Artifacts []Artifact   `json:"artifacts,omitempty"` // files that the attempt left in the state directory
+	DiffStat  string       `json:"diff_stat,omitempty"` // e.g. "2 files changed, 5 insertions(+)"
+
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+	// StopMillis is how long it took from the request to stop until the
+	// process tree was proven empty, in milliseconds; 0 if nobody asked.
+	StopMillis int64 `json:"stop_ms,omitempty"`
+	// LeftBehind names processes that outlived the worker's own and were killed.
+	LeftBehind []string `json:"left_behind,omitempty"`
+}
+
+// MaxCommands and MaxFiles bound the lists of an Outcome; the whole lists are
+// in the run's events and in its patch.
+const (
+	MaxCommands = 200
+	MaxFiles    = 500
+)
+
+// Succeeded reports whether the attempt did what was asked.
+func (o *Outcome) Succeeded() bool { return o.State == RunCompleted }
+
+// CommandRun is a command that an agent ran.
+type CommandRun struct {
+	Command  string `json:"command"`
+	ExitCode int    `json:"exit_code"` // -1 unknown
+	Millis   int64  `json:"ms,omitempty"`
+}
+
+// FileChange is a file that differs from the start of the run.
+type FileChange struct {
+	Path   string `json:"path"`   // relative to the workspace
+	Change string `json:"change"` // added, modified, deleted, renamed
+}
+
+// Artifact is a file kept from an attempt.
+type Artifact struct {
+	Name  string `json:"name"` // "patch", "stdout", "stderr", "answer"
+	Path  string `json:"path"` // absolute
+	Bytes int64  `json:"bytes"`
+}
+
+// Artifact names.
+const (
+	ArtifactPatch  = "patch"
+	ArtifactStdout = "stdout"
+	ArtifactStderr = "stderr"
+	ArtifactAnswer = "answer" // only of an answer that Outcome.Answer is too small for
+)
+
+// Attempt is the record of one attempt of a job.
+type Attempt struct {
+	Job     ID         `json:"job"`
+	Number  int        `json:"attempt"` // 1, 2, 3, …
+	Fence   Fence      `json:"fence"`
+	Choice  Choice     `json:"choice"`
+	State   RunState   `json:"state"`
+	Session string     `json:"session,omitempty"`
+	Outcome *Outcome   `json:"outcome,omitempty"` // nil while it runs
+	Started time.Time  `json:"started_at"`
+	Ended   *time.Time `json:"ended_at,omitempty"`
+	// Lost is set when the attempt ended because the scheduler itself did, or
+	// was asked to stop: nobody's fault, so it does not count (see Counts).
+	Lost bool `json:"lost,omitempty"`
+}
+
+// Counts reports whether the attempt counts towards Limits.MaxAttempts. One
+// that the scheduler's own end cut short does not; one that ended with a
+// crash of the core does, since the job may be what crashed it.
+func (a *Attempt) Counts() bool { return !a.Lost }

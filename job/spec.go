@@ -1,0 +1,156 @@
+package job
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Spec is what a user asks for: one entry of a job file with its defaults
+// filled in and its paths made absolute. It does not change after submission.
+type Spec struct {
+	Name   Name   `json:"id"`
+	Tenant Tenant `json:"tenant"`
+	Type   Type   `json:"type"`
+
+	Worker   WorkerKind `json:"worker"`
+	Model    string     `json:"model,omitempty"`    // as the worker's program calls it; "" is its own default
+	Fallback []Choice   `json:"fallback,omitempty"` // tried in this order when Worker cannot
+
+	Workspace Workspace `json:"workspace"`
+
+	Instructions string `json:"instructions"`
+	SystemPrompt string `json:"system_prompt,omitempty"`
+
+	Capabilities  []Capability `json:"capabilities,omitempty"`
+	AllowCommands []string     `json:"allow_commands,omitempty"` // patterns such as "go test *"
+	Env           []string     `json:"env,omitempty"`            // names of variables passed through
+
+	Priority   int        `json:"priority,omitempty"` // higher is sooner
+	RunnableAt *time.Time `json:"runnable_at,omitempty"`
+	Deadline   *time.Time `json:"deadline,omitempty"`
+	Limits     Limits     `json:"limits"`
+
+	// Output is a JSON schema that the answer must satisfy; empty means text.
+	Output json.RawMessage `json:"output,omitempty"`
+	// Verify is a shell command that must exit 0 in the workspace afterwards.
+	Verify string `json:"verify,omitempty"`
+	// Trace is an opaque id that goes into every event and log line of the job.
+	Trace string `json:"trace,omitempty"`
+}
+
+// Type says what sort of work a job is.
+type Type string
+
+const (
+	// LLM asks a model for an answer and gives it no tools and no workspace.
+	LLM Type = "LLM"
+	// Tool runs a command with the shell worker.
+	Tool Type = "TOOL"
+	// WorkerTask lets an agent work in a workspace.
+	WorkerTask Type = "WORKER_TASK"
+	// PluginEvent and Maintenance are reserved words of the job file.
+	PluginEvent Type = "PLUGIN_EVENT"
+	Maintenance Type = "MAINTENANCE"
+)
+
+// Choice is a worker to run a job on and, where it matters, its model. In a
+// job file it is written "worker" or "worker:model".
+type Choice struct {
+	Worker WorkerKind `json:"worker"`
+	Model  string     `json:"model,omitempty"`
+}
+
+// Choices returns the workers that may run the job, the preferred one first.
+func (s *Spec) Choices() []Choice {
+	return append([]Choice{{Worker: s.Worker, Model: s.Model}}, s.Fallback...)
+}
+
+// Can reports whether the job was granted c.
+func (s *Spec) Can(c Capability) bool {
+	for _, have := range s.Capabilities {
+		if have == c {
+			return true
+		}
+	}
+	return false
+}
+
+// Capability is something that an agent is allowed to do.
+type Capability string
+
+const (
+	// CanRead: read files of the workspace.
+	CanRead Capability = "read"
+	// CanEdit: change files of the workspace.
+	CanEdit Capability = "edit"
+	// CanRunCommands: run any command; with AllowCommands, only those.
+	CanRunCommands Capability = "run_commands"
+	// CanRunTests: run the usual test commands of a repository (TestCommands).
+	CanRunTests Capability = "run_tests"
+	// CanUseNetwork: reach the network from tools.
+	CanUseNetwork Capability = "network"
+)
+
+// Capabilities lists every capability.
+func Capabilities() []Capability {
+	return []Capability{CanRead, CanEdit, CanRunCommands, CanRunTests, CanUseNetwork}
+}
+
+// TestCommands are the command patterns that CanRunTests allows.
+func TestCommands() []string {
+	return []string{
+		"go test *", "go vet *", "make test", "make check", "npm test", "npm run test *", "pnpm test *", "yarn test *",
+		"pytest *", "python -m pytest *", "cargo test *", "mvn test *", "gradle test *", "./gradlew test *",
+		"dotnet test *", "mix test *", "bundle exec rspec *", "ctest *",
+	}
+}
+
+// Workspace is the folder that a job works in, and how it is kept apart from
+// the user's own.
+type Workspace struct {
+	Path      string    `json:"path,omitempty"` // absolute, "" with NoWorkspace
+	Isolation Isolation `json:"isolation"`
+	// Base is the commit, branch or tag that a worktree starts from; "" is HEAD.
+	Base string `json:"base,omitempty"`
+}
+
+// Isolation is how a job's folder relates to the user's.
+type Isolation string
+
+const (
+	// Worktree: a git worktree on a branch of its own, from a git repository.
+	Worktree Isolation = "worktree"
+	// Direct: the folder itself. The job changes the user's files.
+	Direct Isolation = "direct"
+	// Copy: a copy of the folder.
+	Copy Isolation = "copy"
+	// NoWorkspace: an empty folder.
+	NoWorkspace Isolation = "none"
+)
+
+// Limits bound a job. Zero means the default for Timeout and MaxAttempts and
+// no limit for the others.
+type Limits struct {
+	Timeout     Duration `json:"timeout,omitempty"`      // one attempt's wall time, verify included
+	MaxAttempts int      `json:"max_attempts,omitempty"` // attempts that count (see Attempt.Counts)
+	// MaxCostUSD and MaxTokens bound the sum over all attempts.
+	MaxCostUSD float64 `json:"max_cost_usd,omitempty"`
+	MaxTokens  int64   `json:"max_tokens,omitempty"`
+	// MaxSteps and MaxCommandTime bound one attempt.
+	MaxSteps       int64       `json:"max_steps,omitempty"`
+	MaxCommandTime Duration    `json:"max_command_time,omitempty"` // one tool command's wall time
+	RetryBudget    RetryBudget `json:"retry_budget,omitzero"`
+}
+
+// RetryBudget bounds what a job may consume over all its attempts: once it is
+// spent, no further attempt starts. Zero means no limit.
+type RetryBudget struct {
+	Time    Duration `json:"time,omitempty"` // wall time of all attempts together
+	CostUSD float64  `json:"cost_usd,omitempty"`
+}
+
+// Defaults of Limits.
+const (
+	DefaultTimeout     = Duration(30 * time.Minute)
+	DefaultMaxAttempts = 3
+)

@@ -1,0 +1,136 @@
+package job
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// FieldError is a value of a Spec that cannot be right.
+type FieldError struct {
+	Field   string // path inside the job as the file writes it, e.g. "limits.timeout"
+	Message string // the value and what would be right
+}
+
+// Error returns "field: message".
+func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
+
+// Validate returns every rule that s breaks, in the order of the job file's
+// fields. It looks at s alone: whether a worker is known, a path exists or a
+// schema compiles is checked by those who know about workers, paths, schemas.
+func (s *Spec) Validate() []*FieldError {
+	var errs []*FieldError
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, &FieldError{field, fmt.Sprintf(format, args...)})
+	}
+	if err := ValidName(string(s.Name)); err != nil {
+		bad("id", "%v", err)
+	}
+	s.validateType(bad)
+	s.validateWorkspace(bad)
+	if strings.TrimSpace(s.Instructions) == "" {
+		bad("instructions", "are empty, want what the worker should do")
+	}
+	for i, c := range s.Capabilities {
+		if !slices.Contains(Capabilities(), c) {
+			bad(fmt.Sprintf("capabilities[%d]", i), "%q is unknown, want one of %s", c, joined(Capabilities()))
+		}
+	}
+	for i, p := range s.AllowCommands {
+		if strings.TrimSpace(p) == "" {
+			bad(fmt.Sprintf("allow_commands[%d]", i), "is empty, want a pattern such as \"go test *\"")
+		}
+	}
+	for i, name := range s.Env {
+		if name == "" || strings.ContainsAny(name, "= \t\n\x00") {
+			bad(fmt.Sprintf("env[%d]", i), "%q is not the name of a variable, want a name such as GOFLAGS (values are taken from the scheduler's environment)", name)
+		}
+	}
+	if s.Deadline != nil && s.RunnableAt != nil && !s.RunnableAt.Before(*s.Deadline) {
+		bad("runnable_at", "%s is not before the deadline %s, so the job could never run", s.RunnableAt.Format(time.RFC3339), s.Deadline.Format(time.RFC3339))
+	}
+	s.Limits.validate(bad)
+	// It travels to the core in one frame of at most 1 MiB.
+	if text, err := json.Marshal(s); err == nil && len(text) > MaxSpec {
+		bad("instructions", "and the rest of the job have %d bytes as JSON, at most %d are allowed; let the worker read long material from its workspace", len(text), MaxSpec)
+	}
+	return errs
+}
+
+// MaxSpec bounds a job's specification, in bytes of its JSON form.
+const MaxSpec = 768 << 10
+
+func (s *Spec) validateType(bad func(string, string, ...any)) {
+	switch s.Type {
+	case WorkerTask:
+	case Tool:
+		if s.Worker != "shell" {
+			bad("worker", "%q cannot run a job of type TOOL, want shell", s.Worker)
+		}
+	case LLM:
+		if s.Workspace.Isolation != NoWorkspace {
+			bad("workspace.isolation", "%q is not for a job of type LLM, which has no workspace; leave it out", s.Workspace.Isolation)
+		}
+		if len(s.Capabilities) > 0 {
+			bad("capabilities", "are not for a job of type LLM, which has no tools; leave them out")
+		}
+	case PluginEvent, Maintenance:
+		bad("type", "%s is not supported yet, want WORKER_TASK, TOOL or LLM", s.Type)
+	default:
+		bad("type", "%q is unknown, want WORKER_TASK, TOOL or LLM", s.Type)
+	}
+	if s.Worker == "" {
+		bad("worker", "is missing, want the name of a worker such as codex, claude, opencode or shell")
+	}
+}
+
+func (s *Spec) validateWorkspace(bad func(string, string, ...any)) {
+	w := s.Workspace
+	switch w.Isolation {
+	case Worktree, Direct, Copy:
+		if !filepath.IsAbs(w.Path) {
+			bad("workspace.path", "%q is not an absolute path", w.Path)
+		}
+	case NoWorkspace:
+		if w.Path != "" {
+			bad("workspace.path", "%q has no use with isolation none; leave it out or choose worktree, direct or copy", w.Path)
+		}
+	default:
+		bad("workspace.isolation", "%q is unknown, want worktree, direct, copy or none", w.Isolation)
+	}
+	if w.Base != "" && w.Isolation != Worktree {
+		bad("workspace.base", "%q has no use with isolation %s, only with worktree", w.Base, w.Isolation)
+	}
+	if strings.HasPrefix(w.Base, "-") {
+		bad("workspace.base", "%q cannot be a commit, branch or tag", w.Base)
+	}
+}
+
+func (l Limits) validate(bad func(string, string, ...any)) {
+	if l.MaxAttempts < 0 {
+		bad("limits.max_attempts", "%d is negative, want 1 or more", l.MaxAttempts)
+	}
+	if l.MaxCostUSD < 0 {
+		bad("limits.max_cost_usd", "%g is negative, want US dollars above zero", l.MaxCostUSD)
+	}
+	if l.MaxTokens < 0 {
+		bad("limits.max_tokens", "%d is negative, want a number of tokens above zero", l.MaxTokens)
+	}
+	if l.MaxSteps < 0 {
+		bad("limits.max_steps", "%d is negative, want a number of steps above zero", l.MaxSteps)
+	}
+	if l.RetryBudget.CostUSD < 0 {
+		bad("limits.retry_budget.cost_usd", "%g is negative, want US dollars above zero", l.RetryBudget.CostUSD)
+	}
+}
+
+func joined[S ~string](list []S) string {
+	words := make([]string, len(list))
+	for i, s := range list {
+		words[i] = string(s)
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,93 @@
+package job
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// validSpec returns a specification without a fault.
+func validSpec() Spec {
+	return Spec{
+		Name: "fix-login", Tenant: DefaultTenant, Type: WorkerTask, Worker: "codex", Instructions: "fix it",
+		Workspace: Workspace{Path: "/project", Isolation: Worktree, Base: "main"},
+	}
+}
+
+// TestValidate breaks one rule after the other; each is named by the path of its field.
+func TestValidate(t *testing.T) {
+	early, late := time.Unix(1, 0), time.Unix(2, 0)
+	for name, c := range map[string]struct {
+		change func(*Spec)
+		want   []string // fields, in order
+	}{
+		"valid":                    {func(*Spec) {}, nil},
+		"valid everything":         {everything, nil},
+		"valid tool":               {func(s *Spec) { s.Type, s.Worker = Tool, "shell" }, nil},
+		"valid model call":         {func(s *Spec) { s.Type, s.Workspace = LLM, Workspace{Isolation: NoWorkspace} }, nil},
+		"no name":                  {func(s *Spec) { s.Name = "" }, []string{"id"}},
+		"bad name":                 {func(s *Spec) { s.Name = "a b" }, []string{"id"}},
+		"no type":                  {func(s *Spec) { s.Type = "" }, []string{"type"}},
+		"unknown type":             {func(s *Spec) { s.Type = "worker_task" }, []string{"type"}},
+		"reserved type":            {func(s *Spec) { s.Type = Maintenance }, []string{"type"}},
+		"another reserved type":    {func(s *Spec) { s.Type = PluginEvent }, []string{"type"}},
+		"tool on an agent":         {func(s *Spec) { s.Type = Tool }, []string{"worker"}},
+		"model call with a folder": {func(s *Spec) { s.Type = LLM }, []string{"workspace.isolation"}},
+		"model call with tools": {func(s *Spec) {
+			*s = Spec{Name: "a", Type: LLM, Worker: "x", Instructions: "y", Workspace: Workspace{Isolation: NoWorkspace}, Capabilities: []Capability{CanRead}}
+		}, []string{"capabilities"}},
+		"no worker":                {func(s *Spec) { s.Worker = "" }, []string{"worker"}},
+		"relative path":            {func(s *Spec) { s.Workspace.Path = "project" }, []string{"workspace.path"}},
+		"no path":                  {func(s *Spec) { s.Workspace.Path = "" }, []string{"workspace.path"}},
+		"path without a use":       {func(s *Spec) { s.Workspace = Workspace{Path: "/x", Isolation: NoWorkspace} }, []string{"workspace.path"}},
+		"unknown isolation":        {func(s *Spec) { s.Workspace = Workspace{Path: "/x", Isolation: "vm"} }, []string{"workspace.isolation"}},
+		"base without a worktree":  {func(s *Spec) { s.Workspace.Isolation = Direct }, []string{"workspace.base"}},
+		"base that is an option":   {func(s *Spec) { s.Workspace.Base = "--force" }, []string{"workspace.base"}},
+		"no instructions":          {func(s *Spec) { s.Instructions = " \n\t" }, []string{"instructions"}},
+		"unknown capability":       {func(s *Spec) { s.Capabilities = []Capability{CanRead, "fly"} }, []string{"capabilities[1]"}},
+		"empty command":            {func(s *Spec) { s.AllowCommands = []string{"ls", " "} }, []string{"allow_commands[1]"}},
+		"variable with a value":    {func(s *Spec) { s.Env = []string{"A", "B=1", ""} }, []string{"env[1]", "env[2]"}},
+		"runnable at the deadline": {func(s *Spec) { s.RunnableAt, s.Deadline = &late, &late }, []string{"runnable_at"}},
+		"runnable after it":        {func(s *Spec) { s.RunnableAt, s.Deadline = &late, &early }, []string{"runnable_at"}},
+		"runnable before it":       {func(s *Spec) { s.RunnableAt, s.Deadline = &early, &late }, nil},
+		"negative limits": {func(s *Spec) {
+			s.Limits = Limits{MaxAttempts: -1, MaxCostUSD: -1, MaxTokens: -1, MaxSteps: -1, RetryBudget: RetryBudget{CostUSD: -1}}
+		}, []string{"limits.max_attempts", "limits.max_cost_usd", "limits.max_tokens", "limits.max_steps", "limits.retry_budget.cost_usd"}},
+		"several at once, in order":  {func(s *Spec) { *s = Spec{Env: []string{" "}} }, []string{"id", "type", "worker", "workspace.isolation", "instructions", "env[0]"}},
+		"a base that cannot be used": {func(s *Spec) { s.Workspace = Workspace{Path: "/x", Isolation: Copy, Base: "-b"} }, []string{"workspace.base", "workspace.base"}},
+	} {
+		s := validSpec()
+		c.change(&s)
+		var got []string
+		for _, err := range s.Validate() {
+			got = append(got, err.Field)
+			if err.Message == "" || err.Error() != err.Field+": "+err.Message {
+				t.Errorf("%s: error %q with message %q", name, err.Error(), err.Message)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: faults at %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func everything(s *Spec) {
+	s.Capabilities, s.AllowCommands, s.Env = Capabilities(), []string{"go test *"}, []string{"GOFLAGS"}
+	s.Limits = Limits{Timeout: 1, MaxAttempts: 1, MaxCostUSD: 1, MaxTokens: 1, MaxSteps: 1, MaxCommandTime: 1, RetryBudget: RetryBudget{1, 1}}
+	s.Fallback = []Choice{{Worker: "claude"}}
+}
+
+func TestChoices(t *testing.T) {
+	s := validSpec()
+	s.Model, s.Fallback = "small", []Choice{{"claude", "large"}, {"opencode", ""}}
+	if got, want := s.Choices(), []Choice{{"codex", "small"}, {"claude", "large"}, {"opencode", ""}}; !slices.Equal(got, want) {
+		t.Errorf("choices %v, want %v", got, want)
+	}
+	if s.Can(CanEdit) {
+		t.Error("the job can do what it was not granted")
+	}
+	s.Capabilities = []Capability{CanRead, CanEdit}
+	if !s.Can(CanEdit) || s.Can(CanUseNetwork) {
+		t.Error("the job cannot do what it was granted, or more")
+	}
+}
