@@ -1,0 +1,28 @@
+package queue
+
+import (
+	"errors"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// What a Store's users may branch on.
+var (
+	// ErrIllegalTransition: the entry's or the run's table does not allow the move.
+	ErrIllegalTransition = job.ErrIllegalTransition
+	// ErrNotFound: no entry, attempt or batch has this id.
+	ErrNotFound = errors.New("not found")
+	// ErrFenced: the fence is not the entry's current one; somebody else holds
+	// or has finished the job, and the caller's news about it is void.
+	ErrFenced = errors.New("claim is no longer held")
+	// ErrDuplicate: an entry or batch with this id exists.
+	ErrDuplicate = errors.New("already submitted")
+)
+
+// What opening a store can meet.
+var (
+	// ErrNewerVersion: the store was written by a newer version of this program.
+	ErrNewerVersion = errors.New("written by a newer version")
+	// ErrCorrupt: the store's file is damaged or no store at all.
+	ErrCorrupt = errors.New("damaged")
+)

@@ -1,0 +1,105 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Op is one durable change, decided elsewhere and only applied here. Ops that
+// carry a Fence are refused with ErrFenced unless the entry is Dispatched
+// under exactly that fence.
+type Op interface{ op() }
+
+// Begin records that an attempt starts: Attempt.Number must be the entry's
+// Attempts+1, its state Pending. The entry's Attempts and Counted grow by one.
+type Begin struct {
+	ID      job.ID
+	Fence   job.Fence
+	Attempt job.Attempt
+}
+
+// Move records that the attempt's run changed its state (checked against the
+// run's table) and, where it is not empty, its session, which becomes the
+// entry's Session too.
+type Move struct {
+	ID      job.ID
+	Fence   job.Fence
+	Attempt int
+	To      job.RunState // "" leaves the state as it is
+	Session string
+}
+
+// Append stores events. An event whose (job, attempt, seq) is already stored
+// is ignored, so that delivery may be repeated. It needs no fence.
+type Append struct{ Events []job.Event }
+
+// Finish records an attempt's outcome, adds its usage and time to the
+// entry's, and moves the entry on: to Completed if Exit is set, else back to
+// Queued as Retry says.
+type Finish struct {
+	ID      job.ID
+	Fence   job.Fence
+	Attempt int // 0: no attempt was begun (the permit was refused for good); Outcome then only gives DeadLetter its reason
+	Outcome job.Outcome
+	Lost    bool // the attempt does not count (see job.Attempt.Lost): Counted goes down by one
+	Now     time.Time
+
+	Exit       job.ExitKind // ExitSucceeded, ExitFailed, ExitCancelled, or "" to retry
+	DeadLetter string       // with ExitFailed: why no further attempt will be made
+	Retry      Retry        // with Exit "": when and how
+}
+
+// Retry says how a job goes back to the queue.
+type Retry struct {
+	RunnableAt    time.Time
+	Choice        int // index into Spec.Choices
+	Session       string
+	SessionWorker job.WorkerKind
+	Feedback      string
+	Waiting       string
+}
+
+// Release gives a claim back without an attempt: its permit was refused.
+type Release struct {
+	ID         job.ID
+	Fence      job.Fence
+	RunnableAt time.Time
+	Choice     int
+	Waiting    string
+}
+
+// Cancel withdraws an entry: a queued one becomes Cancelled, of a dispatched
+// one CancelRequested is set and whoever holds it must stop it. A terminal
+// entry gives ErrIllegalTransition.
+type Cancel struct {
+	ID  job.ID
+	Now time.Time
+}
+
+// Reclaim takes entries back from holders that are gone: all dispatched ones
+// if All is set (the caller owns the store alone), else those whose lease
+// ended before Now. Their open attempts end as RunFailed with class Crash, are
+// Lost, and the entries are Queued, runnable at once, with the session of the
+// attempt. An entry with CancelRequested becomes Completed with ExitCancelled
+// instead, its attempt RunCancelled.
+type Reclaim struct {
+	Now     time.Time
+	All     bool
+	Message string // for the attempt's outcome, e.g. "the scheduler was killed"
+}
+
+// CloseBatch marks a batch as done with: its summary was given.
+type CloseBatch struct {
+	ID  job.BatchID
+	Now time.Time
+}
+
+func (Begin) op()      {}
+func (Move) op()       {}
+func (Append) op()     {}
+func (Finish) op()     {}
+func (Release) op()    {}
+func (Cancel) op()     {}
+func (Reclaim) op()    {}
+func (CloseBatch) op() {}

@@ -1,0 +1,55 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Store keeps the queue. Every method may be called by many goroutines at
+// once; each error wraps a sentinel of this package where one fits. A write
+// that returned nil is on disk; a write that returned an error changed
+// nothing, unless the error is the context's, in which case it may have
+// happened. Returned values belong to the caller.
+type Store interface {
+	// Enqueue stores a batch and its entries as Queued, all or none. A batch
+	// that exists already is not stored again and its new entries join it.
+	// ErrDuplicate if an entry's id exists, or if the batch has one of that
+	// name and tenant already.
+	Enqueue(ctx context.Context, b Batch, entries []Entry) error
+
+	// Claim moves entries from Queued to Dispatched, in the order of priority
+	// (higher first), RunnableAt, ID, and gives each a fence of its own.
+	// Entries whose RunnableAt is after Now are invisible; those whose deadline
+	// is not after Now become Expired. No entry is ever claimed twice at once.
+	Claim(ctx context.Context, spec ClaimSpec) (Claims, error)
+
+	// Extend moves the leases of claims to until. Fences that are no longer
+	// held are returned; nothing changes for them.
+	Extend(ctx context.Context, fences []job.Fence, until time.Time) (lost []job.Fence, err error)
+
+	// Apply makes all ops durable in their order, in one transaction, or none.
+	Apply(ctx context.Context, ops ...Op) error
+
+	// Get returns an entry, or ErrNotFound.
+	Get(ctx context.Context, id job.ID) (Entry, error)
+
+	// List returns the entries that f selects and how many there are without
+	// its Limit and Offset, in the order of submission.
+	List(ctx context.Context, f Filter) (entries []Entry, total int, err error)
+
+	// Attempts returns the attempts of a job, the first one first.
+	Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error)
+
+	// Events returns the events of a job whose cursor is larger than after, at
+	// most limit of them, in the order in which they were stored.
+	Events(ctx context.Context, id job.ID, after int64, limit int) ([]StoredEvent, error)
+
+	// Batches returns the batches, the newest first; with a source, only those
+	// that came from it.
+	Batches(ctx context.Context, source string) ([]Batch, error)
+
+	// Close waits for writes under way and closes the store.
+	Close() error
+}
