@@ -1,0 +1,175 @@
+package ipc
+
+import (
+	"sync"
+	"time"
+)
+
+// inbox holds what the other side sent and no handler has taken yet: notifications for one goroutine, in order, and
+// requests for a bounded number of goroutines.
+//
+// It is bounded by bytes, twice. Over the soft bound reading stops, which in the end makes the other side wait or drop
+// its progress; but not while anybody here waits for the other side, for an answer or for room in the outbox: that wait
+// could end only by reading on, and the one who waits may be the handler that should empty the inbox. Then the hard bound
+// holds. It cannot give way as well: an answer comes in order behind whatever was sent before it, so a handler that calls
+// for each notification of a flood reads in more than it handles. An inbox that stays at the hard bound for the hang
+// limit ends the peer with ErrOverrun. So up to the hard bound nobody waits in a circle, and at it not for ever.
+type inbox struct {
+	soft, hard int // bytes
+	hang       time.Duration
+	maxRunning int
+	serve      func() // starts a goroutine that serves requests; set before the first one is added
+
+	mu       sync.Mutex // guards the following
+	changed  sync.Cond  // broadcast at each change that somebody may wait for
+	notes    []*inbound
+	requests []*inbound
+	bytes    int
+	running  int                 // goroutines that serve requests
+	ids      map[string]struct{} // requests queued or being served
+	awaiting int                 // callers who wait for the other side
+	closed   bool                // nothing more is taken in
+}
+
+// frameOverhead is what a queued frame costs beside its own bytes, so that tiny ones are bounded too.
+const frameOverhead = 256
+
+func newInbox(soft, maxRunning int, hang time.Duration) *inbox {
+	b := &inbox{soft: soft, hard: 16 * soft, maxRunning: maxRunning, hang: hang, ids: make(map[string]struct{})}
+	b.changed.L = &b.mu
+	return b
+}
+
+// await tells the inbox that somebody waits for the other side until the function returned is called.
+func (b *inbox) await() (done func()) {
+	b.addAwaiting(1)
+	return func() { b.addAwaiting(-1) }
+}
+
+func (b *inbox) addAwaiting(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.awaiting += n
+	b.changed.Broadcast()
+}
+
+// addNote queues a notification, waiting for room. In a closed inbox it is dropped.
+func (b *inbox) addNote(m *inbound) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.waitRoomLocked(); err != nil || b.closed {
+		return err
+	}
+	b.notes = append(b.notes, m)
+	b.bytes += m.size + frameOverhead
+	b.changed.Broadcast()
+	return nil
+}
+
+// addRequest queues a request, waiting for room, and starts a goroutine for it if there may be one more. A request whose
+// id is in use is turned into its refusal. In a closed inbox it is dropped.
+func (b *inbox) addRequest(m *inbound) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.waitRoomLocked(); err != nil || b.closed {
+		return err
+	}
+	if m.refusal == nil {
+		key := m.key()
+		if _, taken := b.ids[key]; taken {
+			m.refuse(CodeInvalidRequest, "id is in use by a request that has no answer yet")
+		} else {
+			b.ids[key] = struct{}{}
+		}
+	}
+	b.requests = append(b.requests, m)
+	b.bytes += m.size + frameOverhead
+	if b.running < b.maxRunning {
+		b.running++
+		b.serve() // under mu: none is started after close has returned, so the goroutines can be waited for
+	}
+	return nil
+}
+
+func (b *inbox) waitRoomLocked() error {
+	stuck := false
+	var timer *time.Timer
+	for !b.closed && b.bytes >= b.soft && (b.awaiting == 0 || b.bytes >= b.hard) {
+		if b.bytes < b.hard {
+			b.changed.Wait()
+			continue
+		}
+		if stuck {
+			return ErrOverrun
+		}
+		if timer == nil {
+			timer = time.AfterFunc(b.hang, func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				stuck = true
+				b.changed.Broadcast()
+			})
+			defer timer.Stop()
+		}
+		b.changed.Wait()
+	}
+	return nil
+}
+
+// nextNote waits for the oldest notification; false when the inbox is closed and has none.
+func (b *inbox) nextNote() (*inbound, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.notes) == 0 && !b.closed {
+		b.changed.Wait()
+	}
+	return b.popLocked(&b.notes)
+}
+
+// nextRequest gives a serving goroutine its next request; false ends that goroutine.
+func (b *inbox) nextRequest() (*inbound, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m, ok := b.popLocked(&b.requests)
+	if !ok {
+		b.running--
+	}
+	return m, ok
+}
+
+func (b *inbox) popLocked(queue *[]*inbound) (*inbound, bool) {
+	if len(*queue) == 0 {
+		return nil, false
+	}
+	m := (*queue)[0]
+	(*queue)[0] = nil
+	*queue = (*queue)[1:]
+	b.bytes -= m.size + frameOverhead
+	b.changed.Broadcast()
+	return m, true
+}
+
+// release frees the id of a request. It comes before the answer goes out, since the other side may use the id again as
+// soon as it has the answer.
+func (b *inbox) release(m *inbound) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.ids, m.key())
+}
+
+// close takes nothing more in; what is queued is still given out.
+func (b *inbox) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.changed.Broadcast()
+}
+
+// discard closes the inbox and drops what is queued.
+func (b *inbox) discard() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.notes, b.requests, b.bytes = nil, nil, 0
+	b.changed.Broadcast()
+}

@@ -1,0 +1,182 @@
+package ipc
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+// outFrame is one frame on its way out.
+type outFrame struct {
+	bytes []byte
+
+	// stream names the run (or whatever else) whose dropped frames are counted together. It is empty unless the frame may
+	// be dropped or is the stream's last.
+	stream    string
+	droppable bool
+}
+
+// outbox is the bounded queue between everybody who sends and the one goroutine that writes. Frames leave in the order in
+// which they were taken in. When it is full, the oldest droppable frame makes room for the new one, whatever that is; a
+// frame that may not be dropped waits if there is none.
+type outbox struct {
+	limit   int
+	drained chan struct{} // closed by the writer when it ends
+
+	mu       sync.Mutex // guards the following
+	filled   sync.Cond  // told of each change that the writer may wait for
+	queue    *list.List // of outFrame
+	progress *list.List // of *list.Element: the droppable frames in queue, oldest first
+	waiters  *list.List // of *waiter, first come first served; not empty only while queue is full and progress is empty
+	gaps     map[string]int
+	dropped  uint64
+	closed   error // set: nothing more is taken in
+	failed   bool  // set: nothing more is given out
+}
+
+type waiter struct {
+	frame outFrame
+	done  chan error // buffered; nil when the frame was taken in
+}
+
+func newOutbox(limit int) *outbox {
+	o := &outbox{limit: limit, drained: make(chan struct{}),
+		queue: list.New(), progress: list.New(), waiters: list.New(), gaps: make(map[string]int)}
+	o.filled.L = &o.mu
+	return o
+}
+
+// put takes a frame in, waiting for room no longer than limit (then ErrHung) or until ctx ends (then its cause).
+func (o *outbox) put(ctx context.Context, f outFrame, limit time.Duration) error {
+	place, w, err := o.offer(f)
+	if w == nil {
+		return err
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-timer.C:
+		err = ErrHung
+	}
+	if o.withdraw(place) {
+		return err
+	}
+	return <-w.done
+}
+
+// offer takes the frame in at once or, if it has to wait, queues a waiter for it.
+func (o *outbox) offer(f outFrame) (*list.Element, *waiter, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.closed != nil:
+		return nil, nil, o.closed
+	case o.queue.Len() < o.limit || o.evictLocked():
+		o.pushLocked(f)
+		return nil, nil, nil
+	case f.droppable:
+		o.gaps[f.stream]++
+		o.dropped++
+		return nil, nil, nil
+	}
+	w := &waiter{frame: f, done: make(chan error, 1)}
+	return o.waiters.PushBack(w), w, nil
+}
+
+// withdraw gives up waiting; it is false if the wait has just ended by itself.
+func (o *outbox) withdraw(place *list.Element) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w := place.Value.(*waiter)
+	if len(w.done) > 0 {
+		return false
+	}
+	o.waiters.Remove(place)
+	return true
+}
+
+// evictLocked drops the oldest droppable frame, if there is one.
+func (o *outbox) evictLocked() bool {
+	oldest := o.progress.Front()
+	if oldest == nil {
+		return false
+	}
+	o.progress.Remove(oldest)
+	f := o.queue.Remove(oldest.Value.(*list.Element)).(outFrame)
+	o.gaps[f.stream]++
+	o.dropped++
+	return true
+}
+
+func (o *outbox) pushLocked(f outFrame) {
+	place := o.queue.PushBack(f)
+	if f.droppable {
+		o.progress.PushBack(place)
+	}
+	o.filled.Signal()
+}
+
+// next waits for the oldest frame. It is false when the outbox has failed, or is closed and empty.
+//
+// A frame of a stream says here, as late as can be, how many of its stream were dropped. All of those stood before it:
+// frames are dropped from the front, and a new one is dropped only when no droppable one is queued.
+func (o *outbox) next() ([]byte, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.queue.Len() == 0 && o.closed == nil {
+		o.filled.Wait()
+	}
+	if o.failed || o.queue.Len() == 0 {
+		return nil, false
+	}
+	f := o.queue.Remove(o.queue.Front()).(outFrame)
+	if f.droppable {
+		o.progress.Remove(o.progress.Front())
+	}
+	if w := o.waiters.Front(); w != nil {
+		o.waiters.Remove(w)
+		o.pushLocked(w.Value.(*waiter).frame)
+		w.Value.(*waiter).done <- nil
+	}
+	if gap := o.gaps[f.stream]; gap > 0 && f.stream != "" {
+		delete(o.gaps, f.stream)
+		return addDropped(f.bytes, gap), true
+	}
+	return f.bytes, true
+}
+
+// close lets what is queued, or waits, still go out; what comes later fails with cause.
+func (o *outbox) close(cause error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed == nil {
+		o.closed = cause
+	}
+	o.filled.Signal()
+}
+
+// fail drops everything; who waits, or comes later, gets cause.
+func (o *outbox) fail(cause error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.failed {
+		o.failed, o.closed = true, cause
+	}
+	o.queue.Init()
+	o.progress.Init()
+	for w := o.waiters.Front(); w != nil; w = o.waiters.Front() {
+		o.waiters.Remove(w).(*waiter).done <- o.closed
+	}
+	o.filled.Signal()
+}
+
+func (o *outbox) droppedCount() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.dropped
+}
