@@ -1,0 +1,109 @@
+package proc
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// empty kills what is left of the tree, in rounds until one finds nothing, and proves by that that it is empty.
+//
+// A round that finds nothing is cheap (one read of cgroup.events, one of our list of children). Only when something had
+// to be killed is /proc searched for the tag as well, since something may have slipped through while killing.
+func (t *Tree) empty(deadline time.Time, rep *Report) error {
+	clean := true
+	for {
+		expired := !time.Now().Before(deadline)
+		inCgroup, cgErr := t.emptyCgroup(deadline, rep)
+		roots, walked, err := t.leftovers()
+		if walked {
+			rep.Walks++
+		}
+		if err != nil {
+			return t.ghost(nil, err)
+		}
+		if len(roots) == 0 && cgErr != nil {
+			return t.ghost(nil, cgErr)
+		}
+		if len(roots) == 0 && !inCgroup {
+			if clean {
+				break
+			}
+			rep.Walks++
+			roots, err = t.host.tagged(t, func(tag string) bool { return tag == t.run })
+			if err != nil {
+				return t.ghost(nil, err)
+			}
+			if len(roots) == 0 {
+				break
+			}
+		}
+		clean = false
+		if expired {
+			return t.ghost(nil, os.ErrDeadlineExceeded)
+		}
+		killed, left, walks, err := t.host.kill(t, roots, deadline)
+		rep.Killed = append(rep.Killed, killed...)
+		rep.Walks += walks
+		if len(left) > 0 {
+			return t.ghost(left, errors.Join(cgErr, err))
+		}
+	}
+	if !t.reapedBefore(deadline) {
+		return t.ghost([]Proc{{Pid: t.pid, Start: t.start, Comm: t.comm}}, os.ErrDeadlineExceeded)
+	}
+	if t.sys.cg.dir != "" {
+		if err := t.sys.cg.remove(); err != nil {
+			t.host.cfg.Log.Warn().Err(err).Str("run", t.run).Msg("an empty cgroup stays behind")
+		}
+	}
+	t.host.forget(t)
+	return nil
+}
+
+// emptyCgroup kills what is in the tree's cgroup and reports whether there was anything.
+func (t *Tree) emptyCgroup(deadline time.Time, rep *Report) (bool, error) {
+	if t.sys.cg.dir == "" {
+		return false, nil
+	}
+	populated, err := t.sys.cg.populated()
+	if err != nil || !populated {
+		return false, err
+	}
+	killed, err := t.sys.cg.kill(deadline)
+	rep.Killed = append(rep.Killed, killed...)
+	return true, err
+}
+
+// leftovers lists the roots of what lives of the tree: its leader, and orphans.
+func (t *Tree) leftovers() (roots []ProcInfo, walked bool, err error) {
+	select {
+	case <-t.exited:
+	default:
+		// It may be reaped meanwhile and its pid be used again, but then with another start time.
+		if p, err := readStat(t.pid); err == nil && p.Start == t.start && p.alive() {
+			roots = append(roots, p)
+		}
+	}
+	strays, walked, err := t.strays()
+	return append(roots, strays...), walked, err
+}
+
+// ghost builds the error for a tree that could not be emptied, or could not be proven empty because of err.
+func (t *Tree) ghost(left []Proc, err error) error {
+	named := make(map[int]bool)
+	for _, p := range left {
+		named[p.Pid] = true
+	}
+	roots, _, _ := t.leftovers()
+	if t.sys.cg.dir != "" {
+		roots = append(roots, t.sys.cg.procs()...)
+	}
+	for _, p := range roots {
+		if !named[p.Pid] && p.alive() {
+			named[p.Pid] = true
+			left = append(left, p.Proc)
+		}
+	}
+	return &GhostError{Run: t.run, Left: left, Err: err}
+}

@@ -1,0 +1,173 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// system is the part of a Host that only Linux has.
+type system struct {
+	mount       cgroup // the top of the mounted cgroup v2 hierarchy; zero if there is none
+	own         cgroup // where this process is in it
+	base        cgroup // holds this host's trees; zero if none is used
+	noClone     bool   // starting a child in a cgroup failed once; guarded by mu
+	wasReaper   bool
+	inherited   map[Proc]bool // children that this process had before it had a host: reaped, never killed. Comm is ""
+	noChildFile bool          // the kernel has no children files; guarded by mu
+}
+
+// systemTree is the part of a Tree that only Linux has.
+type systemTree struct {
+	cg cgroup // zero if the tree has none
+}
+
+func sysProcAttr(newSession bool, pdeath syscall.Signal) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: newSession, Setpgid: !newSession, Pdeathsig: pdeath}
+}
+
+func (h *Host) open() error {
+	var was int32
+	if _, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&was)), 0); errno != 0 {
+		return fmt.Errorf("ask whether this process is a child subreaper: %w", errno)
+	}
+	h.sys.wasReaper = was != 0
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become a child subreaper: %w", err)
+	}
+	h.sys.inherited = make(map[Proc]bool)
+	h.mu.Lock()
+	orphans, _, err := h.orphansLocked()
+	h.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, p := range orphans {
+		h.sys.inherited[Proc{Pid: p.Pid, Start: p.Start}] = true
+	}
+	if err := h.openCgroup(); err != nil {
+		h.cfg.Log.Info().Err(err).Msg("runs get no cgroup; their processes are found by ancestry and tag")
+	}
+	return nil
+}
+
+func (h *Host) openCgroup() error {
+	mount, own, err := findCgroups()
+	if err != nil {
+		return err
+	}
+	h.sys.mount, h.sys.own = mount, own
+	if h.cfg.Cgroup == "" {
+		return nil
+	}
+	if h.cfg.Cgroup != filepath.Base(h.cfg.Cgroup) {
+		return fmt.Errorf("use cgroup %q: the name must have no slash", h.cfg.Cgroup)
+	}
+	base := own.child(h.cfg.Cgroup)
+	if err := os.Mkdir(base.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("make cgroup: %w", err)
+	}
+	h.sys.base = base
+	return nil
+}
+
+func (h *Host) cgroup() string { return h.sys.base.dir }
+
+// close undoes open.
+func (h *Host) close() error {
+	var err error
+	if h.sys.base.dir != "" {
+		err = h.sys.base.remove()
+	}
+	if !h.sys.wasReaper {
+		if e := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); e != nil {
+			err = errors.Join(err, fmt.Errorf("cease to be a child subreaper: %w", e))
+		}
+	}
+	return err
+}
+
+// fork starts the leader, in a cgroup of its own where that can be had. It is called on the spawner, under mu.
+func (h *Host) fork(t *Tree, path string, argv []string, attr *os.ProcAttr) error {
+	p, err := h.forkIntoCgroup(t, path, argv, attr)
+	if p == nil && err == nil {
+		p, err = os.StartProcess(path, argv, attr)
+	}
+	if err != nil {
+		return err
+	}
+	t.proc, t.pid = p, p.Pid
+	// It cannot be reaped before mu is free, so the stat is its own even if it has exited already.
+	st, err := readStat(t.pid)
+	if err != nil {
+		err = fmt.Errorf("learn its start time: %w", err)
+		_ = p.Kill()
+		_, werr := p.Wait()
+		return errors.Join(err, werr)
+	}
+	t.start = st.Start
+	return nil
+}
+
+// forkIntoCgroup returns neither process nor error where there is no cgroup to be had.
+//
+// clone3 into a cgroup fails for reasons that only a try can tell (no permission at the common ancestor, a threaded
+// cgroup, a seccomp filter), with numbers that exec uses as well. So a failure is tried again without: if that works,
+// the cgroup was to blame and is not tried again.
+func (h *Host) forkIntoCgroup(t *Tree, path string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
+	if h.sys.base.dir == "" || h.sys.noClone {
+		return nil, nil
+	}
+	cg := h.sys.base.child(runCgroupName(t.run))
+	dir, err := h.makeCgroup(cg)
+	if err != nil {
+		h.cfg.Log.Warn().Err(err).Str("run", t.run).Msg("run gets no cgroup")
+		return nil, nil
+	}
+	defer dir.Close()
+
+	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(dir.Fd())
+	p, err := os.StartProcess(path, argv, attr)
+	if err == nil {
+		t.sys.cg = cg
+		return p, nil
+	}
+	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = false, 0
+	_ = cg.remove()
+	p, plain := os.StartProcess(path, argv, attr)
+	if plain != nil {
+		return nil, plain
+	}
+	h.sys.noClone = true
+	h.cfg.Log.Warn().Err(err).Str("cgroup", cg.dir).Msg("no process can be started in a cgroup; going on without")
+	return p, nil
+}
+
+// makeCgroup makes a directory that nobody is in; one that is there is a leftover that must be empty. It is called under
+// mu.
+func (h *Host) makeCgroup(cg cgroup) (*os.File, error) {
+	for t := range h.trees {
+		if t.sys.cg == cg { // "a/b_c" and "a_b/c" are written alike
+			return nil, fmt.Errorf("make cgroup %s: it is that of live run %q", cg.dir, t.run)
+		}
+	}
+	err := os.Mkdir(cg.dir, 0o755)
+	if errors.Is(err, os.ErrExist) {
+		if pop, perr := cg.populated(); pop || perr != nil {
+			return nil, fmt.Errorf("make cgroup %s: left over and not empty: %w", cg.dir, errors.Join(err, perr))
+		}
+		err = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make cgroup: %w", err)
+	}
+	return os.Open(cg.dir)
+}
+
+// Cgroup is the directory of the tree's cgroup, or "".
+func (t *Tree) Cgroup() string { return t.sys.cg.dir }

@@ -1,0 +1,262 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// readStat reads /proc/PID/stat. An error matching os.ErrNotExist or ESRCH says that there is no such process.
+func readStat(pid int) (ProcInfo, error) {
+	var buf [1024]byte // the line is shorter: 52 numbers and a name of 15 bytes
+	n, err := readInto("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
+	if err != nil {
+		return ProcInfo{}, fmt.Errorf("read stat of process %d: %w", pid, err)
+	}
+	return parseStat(buf[:n])
+}
+
+// readInto reads the start of a small file without the bookkeeping of os.File: a walk reads hundreds of them.
+func readInto(path string, buf []byte) (int, error) {
+	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	return retry(func() (int, error) { return unix.Read(fd, buf) })
+}
+
+func retry(f func() (int, error)) (int, error) {
+	for {
+		n, err := f()
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// parseStat parses proc_pid_stat(5). The command name stands in parentheses and may itself hold spaces, parentheses and
+// newlines, so fields are counted from the last one.
+func parseStat(line []byte) (ProcInfo, error) {
+	bad := func() (ProcInfo, error) {
+		return ProcInfo{}, fmt.Errorf("parse process stat %q: unknown format", line)
+	}
+	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
+	if open < 1 || end < open {
+		return bad()
+	}
+	f := bytes.Fields(line[end+1:]) // f[0] is field 3
+	if len(f) < 49 || len(f[0]) != 1 {
+		return bad()
+	}
+	p := ProcInfo{state: f[0][0]}
+	p.Comm = string(line[open+1 : end])
+	var err error
+	num := func(b []byte) int {
+		n, e := strconv.Atoi(string(b))
+		err = errors.Join(err, e)
+		return n
+	}
+	p.Pid = num(line[:open-1])
+	p.PPid, p.PGid, p.Sid, p.threads = num(f[1]), num(f[2]), num(f[3]), num(f[17])
+	wide := func(b []byte) uint64 {
+		n, e := strconv.ParseUint(string(b), 10, 64)
+		err = errors.Join(err, e)
+		return n
+	}
+	const pfKthread = 0x00200000 // include/linux/sched.h
+	p.Start, p.kernel, p.envEnd = wide(f[19]), wide(f[6])&pfKthread != 0, wide(f[48])
+	if err != nil {
+		return bad()
+	}
+	return p, nil
+}
+
+// table is one walk over /proc, by pid. It holds the dead too. It is no snapshot: processes come and go meanwhile.
+type table map[int]ProcInfo
+
+func walk() (table, error) {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	tab := make(table, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, err := readStat(pid); err == nil { // else it is gone
+			tab[pid] = p
+		}
+	}
+	return tab, nil
+}
+
+// below lists roots and all their descendants, parents first.
+func (tab table) below(roots map[int]bool) []ProcInfo {
+	children := make(map[int][]int, len(tab))
+	for pid, p := range tab {
+		children[p.PPid] = append(children[p.PPid], pid)
+	}
+	var out []ProcInfo
+	seen := make(map[int]bool)
+	var queue []int
+	for pid := range roots {
+		queue = append(queue, pid)
+	}
+	for len(queue) > 0 {
+		pid := queue[0]
+		queue = queue[1:]
+		if seen[pid] {
+			continue
+		}
+		seen[pid] = true
+		if p, ok := tab[pid]; ok {
+			out = append(out, p)
+		}
+		queue = append(queue, children[pid]...)
+	}
+	return out
+}
+
+// above lists a process and its ancestors.
+func (tab table) above(pid int) map[int]bool {
+	out := make(map[int]bool)
+	for pid > 0 && !out[pid] {
+		out[pid] = true
+		pid = tab[pid].PPid
+	}
+	return out
+}
+
+// While a process is in execve(2), its environment reads as empty. There is no event for the end of that; it lasts as
+// long as the kernel takes to map a program.
+const (
+	execPoll  = 200 * time.Microsecond
+	execPolls = 100
+)
+
+// readTag finds the value of a variable in the environment that a process was started with. It is "" when there is none
+// or when the environment may not be read (another user's process, or one that gained privileges).
+func readTag(pid int, tag string) string {
+	path := "/proc/" + strconv.Itoa(pid) + "/environ"
+	var before uint64
+	for range execPolls {
+		env, err := os.ReadFile(path)
+		if err != nil || len(env) > 0 {
+			return tagIn(env, tag)
+		}
+		p, err := readStat(pid)
+		if err != nil || !p.alive() || p.kernel {
+			return ""
+		}
+		// Empty for good only if it was read between two looks at one and the same program.
+		if p.envEnd != 0 && p.envEnd == before {
+			return ""
+		}
+		if before = p.envEnd; before == 0 {
+			time.Sleep(execPoll)
+		}
+	}
+	return ""
+}
+
+func tagIn(environ []byte, tag string) string {
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		if v, ok := bytes.CutPrefix(kv, []byte(tag+"=")); ok {
+			return string(v)
+		}
+	}
+	return ""
+}
+
+// under reports whether a slash-separated name is prefix or lies below it. The empty prefix holds every name but "".
+func under(name, prefix string) bool {
+	prefix = strings.TrimSuffix(prefix, "/")
+	if name == "" {
+		return false
+	}
+	return prefix == "" || name == prefix || strings.HasPrefix(name, prefix+"/")
+}
+
+// readCgroup is the cgroup v2 path of a process, as seen from our cgroup namespace.
+func readCgroup(pid string) string {
+	b, err := os.ReadFile("/proc/" + pid + "/cgroup")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			return strings.TrimSuffix(path, "\n")
+		}
+	}
+	return ""
+}
+
+// childrenFiles lists the children of this process by the files that the kernel keeps for it, one for each thread. It
+// fails where the kernel was built without them. See proc_pid_tid_children(5): the list may lack entries when a child is
+// reaped during the read, so the caller must rule that out.
+func childrenFiles() ([]int, error) {
+	d, err := os.Open("/proc/self/task")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	threads, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	buf := make([]byte, 4096)
+	for _, tid := range threads {
+		dir := "/proc/self/task/" + tid
+		n, err := readInto(dir+"/children", buf)
+		if n == len(buf) { // rare: some hundred children of one thread
+			var all []byte
+			all, err = os.ReadFile(dir + "/children")
+			buf, n = all, len(all)
+		}
+		if err != nil {
+			if _, gone := os.Stat(dir); gone != nil {
+				continue // a thread that ended; its children went to another
+			}
+			return nil, err
+		}
+		for f := range bytes.FieldsSeq(buf[:n]) {
+			pid, err := strconv.Atoi(string(f))
+			if err != nil {
+				return nil, err
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// Alive lists the living processes, this one excepted, whose environment carries DefaultTag with a value that is prefix
+// or lies below it in the sense of a path: "i/7" holds "i/7/1" but not "i/70/1".
+func Alive(prefix string) ([]Proc, error) {
+	tab, err := walk()
+	if err != nil {
+		return nil, err
+	}
+	var out []Proc
+	for pid, p := range tab {
+		if pid != os.Getpid() && p.alive() && under(readTag(pid, DefaultTag), prefix) {
+			out = append(out, p.Proc)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,194 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Sweep says what SweepAdopted kills beside orphans that no live run can own.
+type Sweep struct {
+	// Match chooses among the orphans that are not tied to a live run; nil chooses those that no live run can have left.
+	Match func(ProcInfo) bool
+	// TagPrefix, if not "", adds every process with a tag that is TagPrefix or lies below it in the sense of a path.
+	TagPrefix string
+	// Cgroups adds all processes in these cgroup v2 directories and below, and removes the directories.
+	Cgroups []string
+}
+
+// SweepAdopted kills what a dead process left to this one: the children that it adopted and did not start, with all
+// their descendants, and what s adds. Processes of live trees of this host, this process and its ancestors are spared.
+// A ctx without deadline gets DefaultKill. It returns ErrGhost if something could not be killed.
+func (h *Host) SweepAdopted(ctx context.Context, s Sweep) ([]Proc, error) {
+	var cgroups []cgroup
+	for _, dir := range s.Cgroups {
+		cg, err := h.cgroupAt(dir)
+		if err != nil {
+			return nil, err
+		}
+		cgroups = append(cgroups, cg)
+	}
+	return h.sweep(ctx, s.TagPrefix, cgroups, func() ([]ProcInfo, error) {
+		roots, err := h.matching(s.Match)
+		if s.TagPrefix == "" || err != nil {
+			return roots, err
+		}
+		tagged, err := h.tagged(nil, func(tag string) bool { return under(tag, s.TagPrefix) })
+		return append(roots, tagged...), err
+	})
+}
+
+// SweepTag kills what an earlier host left: every process whose tag is prefix or lies below it in the sense of a path,
+// with all its descendants, and what is in cgroups of the name in Config.Cgroup. It spares what SweepAdopted spares.
+// It is meant for the start, when no other process of the same instance is alive.
+func (h *Host) SweepTag(ctx context.Context, prefix string) ([]Proc, error) {
+	if prefix == "" {
+		return nil, errors.New("sweep processes by tag: the prefix is empty, which would mean every instance")
+	}
+	return h.sweep(ctx, prefix, h.leftoverCgroups(), func() ([]ProcInfo, error) {
+		return h.tagged(nil, func(tag string) bool { return under(tag, prefix) })
+	})
+}
+
+// sweep kills in rounds until one finds nothing.
+func (h *Host) sweep(ctx context.Context, name string, cgroups []cgroup, roots func() ([]ProcInfo, error)) (killed []Proc, err error) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(DefaultKill)
+	}
+	for {
+		if ctx.Err() != nil {
+			return killed, fmt.Errorf("sweep processes of %q: %w", name, context.Cause(ctx))
+		}
+		for _, cg := range cgroups {
+			k, err := h.sweepCgroup(cg, deadline)
+			killed = append(killed, k...)
+			if err != nil {
+				return killed, err
+			}
+		}
+		rs, err := roots()
+		if err != nil || len(rs) == 0 {
+			return killed, err
+		}
+		expired := !time.Now().Before(deadline)
+		k, left, _, err := h.kill(nil, rs, deadline)
+		killed = append(killed, k...)
+		if expired && len(left) == 0 {
+			left = procs(rs)
+		}
+		if len(left) > 0 {
+			return killed, &GhostError{Run: name, Left: left, Err: errors.Join(err, context.Cause(ctx))}
+		}
+	}
+}
+
+func procs(infos []ProcInfo) []Proc {
+	out := make([]Proc, len(infos))
+	for i, p := range infos {
+		out[i] = p.Proc
+	}
+	return out
+}
+
+func (h *Host) matching(match func(ProcInfo) bool) ([]ProcInfo, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	orphans, _, err := h.orphansLocked()
+	var out []ProcInfo
+	for _, p := range orphans {
+		p = h.identify(p)
+		if match == nil && h.strayLocked(p, nil) ||
+			match != nil && h.ownerLocked(p) == nil && !h.excusedLocked(p) && match(p) {
+			out = append(out, p)
+		}
+	}
+	return out, err
+}
+
+// sweepCgroup kills and removes one cgroup, but goes around those of live trees, and leaves alone one that this process
+// is in.
+func (h *Host) sweepCgroup(cg cgroup, deadline time.Time) (killed []Proc, err error) {
+	if cg.holds(h.sys.own.path) {
+		return nil, nil
+	}
+	inLive, holdsLive := h.liveCgroup(cg)
+	if inLive {
+		return nil, nil
+	}
+	if holdsLive || cg == h.sys.base {
+		entries, err := os.ReadDir(cg.dir)
+		if err != nil {
+			return nil, fmt.Errorf("sweep cgroup: %w", err)
+		}
+		for _, e := range entries {
+			if !e.IsDir() {
+				continue
+			}
+			k, err := h.sweepCgroup(cg.child(e.Name()), deadline)
+			killed = append(killed, k...)
+			if err != nil {
+				return killed, err
+			}
+		}
+		return killed, nil
+	}
+	populated, err := cg.populated()
+	if err == nil && populated {
+		killed, err = cg.kill(deadline)
+	}
+	if err != nil {
+		return killed, &GhostError{Run: cg.path, Left: procs(cg.procs()), Err: err}
+	}
+	if err := cg.remove(); err != nil {
+		h.cfg.Log.Warn().Err(err).Msg("an empty cgroup stays behind")
+	}
+	return killed, nil
+}
+
+// liveCgroup reports whether cg is in the cgroup of a live tree, and whether it holds one.
+func (h *Host) liveCgroup(cg cgroup) (in, holds bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t := range h.trees {
+		in = in || t.sys.cg.holds(cg.path)
+		holds = holds || cg.holds(t.sys.cg.path)
+	}
+	return in, holds
+}
+
+// leftoverCgroups finds all cgroups of the name that this host uses: an earlier host may have stood elsewhere in the
+// hierarchy, for example in another login session.
+func (h *Host) leftoverCgroups() []cgroup {
+	if h.cfg.Cgroup == "" || h.sys.mount.dir == "" {
+		return nil
+	}
+	var out []cgroup
+	_ = filepath.WalkDir(h.sys.mount.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() || d.Name() != h.cfg.Cgroup {
+			return nil // what cannot be read holds no process that we could kill
+		}
+		if cg, err := h.cgroupAt(path); err == nil {
+			out = append(out, cg)
+		}
+		return nil
+	})
+	return out
+}
+
+// cgroupAt gives the cgroup that is mounted at dir.
+func (h *Host) cgroupAt(dir string) (cgroup, error) {
+	mount := h.sys.mount
+	if mount.dir == "" {
+		return cgroup{}, fmt.Errorf("sweep cgroup %s: no cgroup v2 was found at start", dir)
+	}
+	rel, err := filepath.Rel(mount.dir, dir)
+	if err != nil || rel == "." || !filepath.IsLocal(rel) {
+		return cgroup{}, fmt.Errorf("sweep cgroup %s: it is not below %s", dir, mount.dir)
+	}
+	return mount.child(rel), nil
+}

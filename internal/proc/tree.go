@@ -1,0 +1,229 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Spec says what to start.
+type Spec struct {
+	Run  string   // whose process this is: "<instance>/<job>/<attempt>", unique among the live trees of a host
+	Path string   // program; a name without a slash is looked up on the PATH of this process, not on Env's
+	Args []string // arguments without the program's name
+	Env  []string // the whole environment; the tag is added, replacing one that is there
+	Dir  string   // "" is the directory of this process
+
+	// The three standard files. A nil file is the null device, or with its Pipe flag a pipe whose other end the Tree
+	// holds. A file given here stays the caller's to close.
+	Stdin, Stdout, Stderr             *os.File
+	PipeStdin, PipeStdout, PipeStderr bool
+
+	NewSession bool // a session of its own (setsid), as workers have; else only a process group of its own
+
+	// PdeathSignal is what the kernel sends to the leader, and to it alone, when this process dies. 0 is none, which is
+	// for a leader that stops its own children first (the core); workers take SIGKILL. Only Linux has it.
+	PdeathSignal syscall.Signal
+
+	// Subreaper says that the leader opens a Host of its own. Orphans below it are then adopted by it as long as it
+	// lives, so a stray that reaches this process meanwhile cannot be one of its tree.
+	Subreaper bool
+}
+
+// Tree is a leader and all its descendants.
+type Tree struct {
+	host      *Host
+	run       string
+	proc      *os.Process
+	pid       int
+	start     uint64 // of the leader, as in Proc.Start
+	comm      string
+	subreaper bool
+
+	stdin, stdout, stderr *os.File // our ends of pipes, or nil
+
+	exited chan struct{} // closed by wait, after state was set
+	state  ExitState
+
+	stopping chan struct{} // semaphore of Stop, capacity 1; holding it guards proven and members
+	hurry    chan struct{} // closed by the first Stop that wants no gentle stage; guarded by host.mu
+	hurried  bool
+	proven   *Report       // set once, when the tree was found empty
+	members  map[Proc]bool // descendants seen before a gentle stop; comm is left out of the key. Guarded by host.mu
+
+	sys systemTree // what differs by operating system
+}
+
+// Start starts a process as the leader of a new tree.
+func (h *Host) Start(spec Spec) (*Tree, error) {
+	t, err := h.start(spec)
+	if err != nil {
+		return nil, fmt.Errorf("start %s for run %q: %w", spec.Path, spec.Run, err)
+	}
+	return t, nil
+}
+
+func (h *Host) start(spec Spec) (*Tree, error) {
+	if spec.Run == "" || strings.ContainsRune(spec.Run, 0) {
+		return nil, errors.New("the run must be named, without a NUL byte")
+	}
+	path, err := program(spec.Path)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tree{
+		host:      h,
+		run:       spec.Run,
+		comm:      filepath.Base(path),
+		subreaper: spec.Subreaper,
+		exited:    make(chan struct{}),
+		stopping:  make(chan struct{}, 1),
+		hurry:     make(chan struct{}),
+	}
+	std, err := t.openStd(spec)
+	if err != nil {
+		return nil, err
+	}
+	defer std.closeChildEnds()
+
+	attr := &os.ProcAttr{
+		Dir:   spec.Dir,
+		Env:   withTag(spec.Env, h.cfg.Tag, spec.Run),
+		Files: std.files[:],
+		Sys:   sysProcAttr(spec.NewSession, spec.PdeathSignal),
+	}
+	var c *child
+	err = h.onSpawner(func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if err := h.checkOpen(); err != nil {
+			return err
+		}
+		if h.liveRun(spec.Run) != nil {
+			return errors.New("a tree of this run is still live: stop it first")
+		}
+		if err := h.fork(t, path, append([]string{spec.Path}, spec.Args...), attr); err != nil {
+			return err
+		}
+		c = h.register(t.pid)
+		h.trees[t] = true
+		h.leader.Add(1)
+		return nil
+	})
+	if err != nil {
+		t.ClosePipes()
+		return nil, err
+	}
+	go func() {
+		defer h.leader.Done()
+		t.wait(c)
+	}()
+	return t, nil
+}
+
+// Pid of the leader. It may belong to another process once the leader has exited.
+func (t *Tree) Pid() int { return t.pid }
+
+// Run is the tag value of the tree.
+func (t *Tree) Run() string { return t.run }
+
+// Exited is closed when the leader has exited and is reaped. Descendants may live on, and hold pipes open.
+func (t *Tree) Exited() <-chan struct{} { return t.exited }
+
+// ExitState is how the leader ended. It waits for Exited.
+func (t *Tree) ExitState() ExitState {
+	<-t.exited
+	return t.state
+}
+
+// Stdin is the writing end of the leader's standard input if Spec.PipeStdin was set, else nil. The caller closes it.
+func (t *Tree) Stdin() *os.File { return t.stdin }
+
+// Stdout is the reading end of the leader's standard output if Spec.PipeStdout was set, else nil. The caller reads it,
+// independently of Exited: a descendant that holds the other end does not delay Exited, it delays end of file. The
+// reader meets end of file when the last holder is gone, so at the latest when Stop has emptied the tree, and not before
+// it has read all that was written. The caller closes it.
+func (t *Tree) Stdout() *os.File { return t.stdout }
+
+// Stderr is as Stdout, for the standard error.
+func (t *Tree) Stderr() *os.File { return t.stderr }
+
+// ClosePipes closes our ends of all pipes; a pending Read then returns os.ErrClosed. It is for a caller that gives up
+// reading, for example after ErrGhost, when end of file may never come.
+func (t *Tree) ClosePipes() {
+	for _, f := range []*os.File{t.stdin, t.stdout, t.stderr} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// Signal sends sig to the leader's process group. It returns os.ErrProcessDone when the leader has exited, since the
+// group's number may then belong to others.
+func (t *Tree) Signal(sig syscall.Signal) error {
+	// Leaders are reaped under mu: while we hold it and the leader is registered, its pid is not reused.
+	t.host.mu.Lock()
+	defer t.host.mu.Unlock()
+	if t.reapedLocked() {
+		return os.ErrProcessDone
+	}
+	if err := syscall.Kill(-t.pid, sig); err != nil {
+		return fmt.Errorf("send %v to process group %d: %w", sig, t.pid, err)
+	}
+	return nil
+}
+
+func (t *Tree) reapedLocked() bool {
+	select {
+	case <-t.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait reaps the leader and publishes its exit state.
+func (t *Tree) wait(c *child) {
+	t.host.awaitExit(t.pid)
+
+	t.host.mu.Lock()
+	defer t.host.mu.Unlock()
+	ps, err := t.proc.Wait()
+	t.host.unregister(t.pid, c)
+	t.state = exitState(ps, err)
+	close(t.exited)
+	t.host.kickReaper() // it may have stood in front of an orphan's remains
+}
+
+func exitState(ps *os.ProcessState, err error) ExitState {
+	if err != nil {
+		return ExitState{Code: -1, Err: fmt.Errorf("wait for process: %w", err)}
+	}
+	s := ExitState{Code: ps.ExitCode()}
+	if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		s.Signal = ws.Signal()
+	}
+	return s
+}
+
+// program resolves a name so that a Dir of the child cannot change which file is meant.
+func program(path string) (string, error) {
+	if strings.ContainsRune(path, '/') {
+		return filepath.Abs(path)
+	}
+	return exec.LookPath(path)
+}
+
+func withTag(env []string, tag, run string) []string {
+	out := make([]string, 0, len(env)+1)
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, tag+"=") {
+			out = append(out, kv)
+		}
+	}
+	return append(out, tag+"="+run)
+}
