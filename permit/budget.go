@@ -1,0 +1,76 @@
+package permit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// budget checks what the job itself may still consume and returns the grant of
+// the next attempt. Called with g.mu held.
+func (g *Gate) budget(now time.Time, r Request) (Grant, error) {
+	own := g.record.of(r.Job)
+	spent := stricter(own.spent, r.Spent)
+	wall := max(own.wall, r.Time)
+	counted := max(own.begun, r.Counted)
+	limits := r.Limits
+
+	if limits.MaxAttempts > 0 && counted >= limits.MaxAttempts {
+		return Grant{}, exceeded("all %d attempts are used up", limits.MaxAttempts)
+	}
+	if t := limits.RetryBudget.Time.Std(); t > 0 && wall >= t {
+		return Grant{}, exceeded("the retry budget of %s is spent: attempts took %s", t, wall.Round(time.Millisecond))
+	}
+	costLimit, costName := lowest(limits.MaxCostUSD, "max_cost_usd", limits.RetryBudget.CostUSD, "retry_budget.cost_usd")
+	if costLimit > 0 && spent.CostUSD >= costLimit {
+		return Grant{}, exceeded("%s of %.4f is spent: attempts cost %.4f US dollars", costName, costLimit, spent.CostUSD)
+	}
+	if limits.MaxTokens > 0 && spent.Tokens() >= limits.MaxTokens {
+		return Grant{}, exceeded("max_tokens of %d is spent: attempts used %d", limits.MaxTokens, spent.Tokens())
+	}
+	if r.Deadline != nil && !now.Before(*r.Deadline) {
+		return Grant{}, exceeded("the deadline %s has passed", r.Deadline.Format(time.RFC3339))
+	}
+
+	timeout := limits.Timeout
+	if timeout <= 0 {
+		timeout = job.DefaultTimeout
+	}
+	grant := Grant{Deadline: now.Add(timeout.Std()), Why: fmt.Sprintf("the job's timeout of %s", timeout)}
+	if t := limits.RetryBudget.Time.Std(); t > 0 && now.Add(t-wall).Before(grant.Deadline) {
+		grant.Deadline, grant.Why = now.Add(t-wall), fmt.Sprintf("the job's retry budget of %s", t)
+	}
+	if r.Deadline != nil && r.Deadline.Before(grant.Deadline) {
+		grant.Deadline, grant.Why = *r.Deadline, fmt.Sprintf("the job's deadline %s", r.Deadline.Format(time.RFC3339))
+	}
+	if costLimit > 0 {
+		grant.CostUSD = costLimit - spent.CostUSD
+	}
+	if limits.MaxTokens > 0 {
+		grant.Tokens = limits.MaxTokens - spent.Tokens()
+	}
+	return grant, nil
+}
+
+func exceeded(format string, args ...any) *Rejection {
+	return &Rejection{Reason: job.LimitExceeded, Message: fmt.Sprintf(format, args...)}
+}
+
+// lowest returns the lower of two limits of which zero means none.
+func lowest(a float64, nameA string, b float64, nameB string) (float64, string) {
+	if a == 0 || b > 0 && b < a {
+		return b, nameB
+	}
+	return a, nameA
+}
+
+// stricter returns, figure by figure that a limit looks at, the higher usage.
+func stricter(a, b job.Usage) job.Usage {
+	u := a
+	if b.Tokens() > a.Tokens() {
+		u = b
+	}
+	u.CostUSD = max(a.CostUSD, b.CostUSD)
+	return u
+}
