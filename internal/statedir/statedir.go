@@ -1,0 +1,184 @@
+package statedir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Version of the layout. A directory of a newer one is refused.
+const Version = 1
+
+// ErrNewer is wrapped when the directory was written by a newer program.
+var ErrNewer = errors.New("state directory of a newer version")
+
+// Dir is an opened state directory.
+type Dir struct {
+	path string // absolute, symlinks resolved
+	info info
+}
+
+// info is the content of instance.json.
+type info struct {
+	Version  int            `json:"version"`
+	Instance job.InstanceID `json:"instance"`
+	Created  time.Time      `json:"created"`
+}
+
+// Default returns the directory that is used when the user names none:
+// $XDG_STATE_HOME/agentsched, or ~/.local/state/agentsched.
+func Default() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "agentsched"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find a place for the state directory: %w; name one with --state DIR", err)
+	}
+	return filepath.Join(home, ".local", "state", "agentsched"), nil
+}
+
+// Open opens the state directory at path and makes it, with mode 0700, if it
+// is not there.
+func Open(path string) (*Dir, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", path, err)
+	}
+	if err := os.MkdirAll(abs, 0o700); err != nil {
+		return nil, fmt.Errorf("make state directory: %w; name another with --state DIR", err)
+	}
+	d, err := read(abs)
+	if !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
+			return nil, err
+		}
+		return d, d.makeFolders()
+	}
+	in := info{Version: Version, Instance: job.NewInstanceID(), Created: time.Now().UTC().Truncate(time.Second)}
+	if err := writeInfo(filepath.Join(abs, "instance.json"), in); err != nil {
+		return nil, fmt.Errorf("state directory %s: %w; make it writable for this user or name another with --state DIR", abs, err)
+	}
+	// Somebody else may have been first; what the file says counts.
+	if d, err = read(abs); err != nil {
+		return nil, err
+	}
+	return d, d.makeFolders()
+}
+
+// OpenExisting opens a state directory that must be there already: for
+// commands that only look. The error wraps fs.ErrNotExist if it is not.
+func OpenExisting(path string) (*Dir, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", path, err)
+	}
+	d, err := read(abs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("no jobs yet in state directory %s: %w; `scheduler run` makes it, --state DIR names another", abs, fs.ErrNotExist)
+	}
+	return d, err
+}
+
+func read(abs string) (*Dir, error) {
+	file := filepath.Join(abs, "instance.json")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var in info
+	if err := json.Unmarshal(data, &in); err != nil || in.Version < 1 || in.Instance == "" {
+		return nil, fmt.Errorf("%s is not the instance file of a state directory; is --state right? If it is, restore the file from a backup", file)
+	}
+	if in.Version > Version {
+		return nil, fmt.Errorf("%s: layout version %d, this program knows up to %d: %w; use the newer program, or another directory with --state DIR", abs, in.Version, Version, ErrNewer)
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", abs, err)
+	}
+	return &Dir{path: real, info: in}, nil
+}
+
+// writeInfo makes the file appear with its whole content or not at all, and
+// never replaces one that is there.
+func writeInfo(file string, in info) error {
+	data, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), "instance-*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(append(data, '\n'))
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(tmp.Name(), file); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func (d *Dir) makeFolders() error {
+	for _, dir := range []string{d.Locks(), d.Work(), d.join("jobs")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("state directory: %w; make it writable for this user or name another with --state DIR", err)
+		}
+	}
+	// A full disk or a read-only mount shows here and not in the middle of a run.
+	probe, err := os.CreateTemp(d.path, "probe-*.tmp")
+	if err != nil {
+		return fmt.Errorf("state directory %s is not writable: %w; name another with --state DIR", d.path, err)
+	}
+	probe.Close()
+	return os.Remove(probe.Name())
+}
+
+func (d *Dir) join(elem ...string) string {
+	return filepath.Join(append([]string{d.path}, elem...)...)
+}
+
+// Path returns the directory itself, absolute and without symlinks.
+func (d *Dir) Path() string { return d.path }
+
+// Instance returns the id that tags every process started for this directory.
+func (d *Dir) Instance() job.InstanceID { return d.info.Instance }
+
+// Database returns the path of the queue's SQLite file.
+func (d *Dir) Database() string { return d.join("queue.db") }
+
+// Socket returns the path of the running scheduler's socket.
+func (d *Dir) Socket() string { return d.join("scheduler.sock") }
+
+// Locks returns the folder of the workspace locks.
+func (d *Dir) Locks() string { return d.join("locks") }
+
+// Work returns the folder of the worktrees and copies.
+func (d *Dir) Work() string { return d.join("work") }
+
+// Job returns the folder of one job's attempts and private agent state.
+func (d *Dir) Job(id job.ID) string { return d.join("jobs", string(id)) }
+
+// Attempt returns the folder for the logs and artifacts of one attempt.
+func (d *Dir) Attempt(id job.ID, attempt int) string {
+	return filepath.Join(d.Job(id), strconv.Itoa(attempt))
+}
+
+// Home returns the folder for the private state of one kind of worker in one
+// job: an agent's sessions live there, so that a later attempt can resume them.
+func (d *Dir) Home(id job.ID, kind job.WorkerKind) string {
+	return filepath.Join(d.Job(id), "home-"+string(kind))
+}
+
+// Log returns the path of the scheduler's log.
+func (d *Dir) Log() string { return d.join("scheduler.log") }
