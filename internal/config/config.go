@@ -1,0 +1,125 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/job"
+)
+
+// Config is how a scheduler is set up on its host.
+type Config struct {
+	Concurrency Concurrency                           `json:"concurrency"`
+	Workers     map[job.WorkerKind]job.WorkerSettings `json:"workers,omitempty"`
+	// Prices are US dollars per million tokens, by model.
+	Prices    map[string]job.Price `json:"prices,omitempty"`
+	Stop      Stop                 `json:"stop"`
+	Heartbeat Heartbeat            `json:"heartbeat"`
+	Retry     Retry                `json:"retry"`
+}
+
+// Concurrency bounds how many jobs run at once.
+type Concurrency struct {
+	Max       int                    `json:"max"`
+	PerWorker map[job.WorkerKind]int `json:"per_worker,omitempty"` // by kind; none: only Max
+}
+
+// Stop is how long each stage of stopping a run may take until the next one.
+type Stop struct {
+	Interrupt job.Duration `json:"interrupt"` // after SIGINT
+	Terminate job.Duration `json:"terminate"` // after SIGTERM
+	Kill      job.Duration `json:"kill"`      // until the tree must be empty; then it is a ghost
+}
+
+// Heartbeat is how the scheduler notices that its core hangs.
+type Heartbeat struct {
+	Interval  job.Duration `json:"interval"`
+	HangAfter job.Duration `json:"hang_after"` // without an answer
+}
+
+// Retry bounds the delay before attempt n+1: at most Base·2ⁿ⁻¹ and at most Max.
+type Retry struct {
+	Base job.Duration `json:"base"`
+	Max  job.Duration `json:"max"`
+}
+
+// Default returns the configuration of a host without a configuration file.
+func Default() Config {
+	return Config{
+		Concurrency: Concurrency{Max: max(2, runtime.NumCPU())},
+		Workers:     map[job.WorkerKind]job.WorkerSettings{},
+		Prices:      defaultPrices(),
+		Stop:        Stop{Interrupt: job.Duration(2 * time.Second), Terminate: job.Duration(5 * time.Second), Kill: job.Duration(10 * time.Second)},
+		Heartbeat:   Heartbeat{Interval: job.Duration(time.Second), HangAfter: job.Duration(10 * time.Second)},
+		Retry:       Retry{Base: job.Duration(time.Second), Max: job.Duration(5 * time.Minute)},
+	}
+}
+
+// WorkerLimit returns how many jobs may run at once on workers of a kind; 0
+// means that only Concurrency.Max bounds them.
+func (c *Config) WorkerLimit(kind job.WorkerKind) int {
+	if n := c.Concurrency.PerWorker[kind]; n > 0 {
+		return n
+	}
+	return c.Workers[kind].MaxConcurrent
+}
+
+// Options are what a configuration is read against.
+type Options struct {
+	// Adapters are the names of the adapters that exist; empty means that any
+	// name will do.
+	Adapters []string
+}
+
+// Load reads the configuration file at path. An error about its content is of
+// type strictyaml.Errors; a file that is not there is os.ErrNotExist.
+func Load(path string, opts Options) (Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		var inPath *os.PathError
+		if errors.As(err, &inPath) {
+			err = inPath.Err // the message names the path already
+		}
+		return Config{}, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	return Decode(path, data, opts)
+}
+
+// Decode reads a configuration from its bytes; name stands for it in errors.
+// A file of nothing but comments is the default configuration.
+func Decode(name string, data []byte, opts Options) (Config, error) {
+	c := Default()
+	doc, err := strictyaml.Parse(name, data)
+	if errors.Is(err, strictyaml.ErrEmpty) {
+		return c, nil
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	doc.Decode(&c)
+	v := validator{Doc: doc, config: &c, adapters: opts.Adapters}
+	v.validate()
+	if err := doc.Err(); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// DefaultPath returns where the configuration file is looked for when none is
+// named: agentsched/config.yaml in $XDG_CONFIG_HOME or else in ~/.config.
+func DefaultPath() (string, error) {
+	// The XDG base directory specification says that a relative path is to be ignored.
+	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "agentsched", "config.yaml"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find the configuration file: %w", err)
+	}
+	return filepath.Join(home, ".config", "agentsched", "config.yaml"), nil
+}

@@ -1,0 +1,205 @@
+package config_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/internal/strictyaml/schematest"
+	"github.com/agentsched/agentsched/job"
+)
+
+const (
+	schemaFile    = "../../docs/config.schema.json"
+	referenceFile = "../../docs/config.md"
+)
+
+var (
+	update = flag.Bool("update", false, "rewrite the answers in testdata")
+
+	// options is what these tests read every configuration against.
+	options = config.Options{Adapters: []string{"codex", "claude", "opencode", "shell", "exec"}}
+)
+
+// semantic names the files of testdata/bad.txtar that the schema accepts,
+// since the rule that they break is about more than the form of one field.
+var semantic = []string{
+	"per-worker-near", "per-worker-unknown", "per-worker-contradicts",
+	"adapter-missing", "adapter-near", "adapter-unknown", "exec-without-command", "command-relative",
+	"kill-zero", "heartbeat-zero", "hang-too-short", "interval-too-long",
+	"retry-max-below-base", "retry-base-above-default", "retry-zero",
+}
+
+func TestGood(t *testing.T) {
+	schematest.Golden(t, "testdata/good.txtar", *update, func(t *testing.T, name string, data []byte) string {
+		c, err := config.Decode(name, data, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for model, price := range config.Default().Prices {
+			if reflect.DeepEqual(c.Prices[model], price) {
+				delete(c.Prices, model)
+			}
+		}
+		if name == "one-field.yaml" {
+			c.Concurrency.Max = 0 // depends on the machine
+		}
+		text, err := json.MarshalIndent(c, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text) + "\n"
+	})
+}
+
+func TestBad(t *testing.T) {
+	schematest.Golden(t, "testdata/bad.txtar", *update, func(t *testing.T, name string, data []byte) string {
+		c, err := config.Decode(name, data, options)
+		if err == nil {
+			t.Fatalf("accepted: %+v", c)
+		}
+		var list strictyaml.Errors
+		if !errors.As(err, &list) {
+			t.Errorf("error of type %T", err)
+		}
+		return err.Error() + "\n"
+	})
+}
+
+func TestMessagesRepeatNoSecret(t *testing.T) {
+	for _, in := range []string{
+		"workers: {codex: {base_url: 'https://u:hunter2@h/'}}", "workers: {codex: {base_url: 'http://h', key_env: sk-hunter2}}",
+		"workers: {codex: {base_url: 'hunter2://x y'}}", "workers: {codex: {env: [K=hunter2]}}",
+	} {
+		if _, err := config.Decode("c", []byte(in), options); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+}
+
+func TestDefault(t *testing.T) {
+	for _, in := range []string{"", "# nothing yet\n", "stop: {}\n"} {
+		c, err := config.Decode("c", []byte(in), options)
+		if err != nil || !reflect.DeepEqual(c, config.Default()) {
+			t.Errorf("%q: got %+v, %v, want the default", in, c, err)
+		}
+	}
+	if c := config.Default(); c.Concurrency.Max != max(2, runtime.NumCPU()) || c.Stop.Terminate.Std() != 5*time.Second {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestDefaultPricesCost(t *testing.T) {
+	for model, p := range config.Default().Prices {
+		u := job.Usage{InputTokens: 2e6, CachedTokens: 1e6, OutputTokens: 1e6}
+		if got, want := p.Cost(u), p.Input+*p.CachedRead+p.Output; got != want || *p.CachedRead >= p.Input || p.Input >= p.Output {
+			t.Errorf("%s: %v costs %g for a million of each, want %g", model, p, got, want)
+		}
+		reference, err := os.ReadFile(referenceFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(reference), "`"+model+"`") {
+			t.Errorf("%s does not name %s", referenceFile, model)
+		}
+	}
+}
+
+func TestWorkerLimit(t *testing.T) {
+	c, err := config.Decode("c", []byte("concurrency: {per_worker: {codex: 2}}\nworkers: {claude: {max_concurrent: 3}}\n"), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[job.WorkerKind]int{"codex": 2, "claude": 3, "shell": 0} {
+		if got := c.WorkerLimit(kind); got != want {
+			t.Errorf("%s: got %d, want %d", kind, got, want)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if _, err := config.Load(path, options); !errors.Is(err, os.ErrNotExist) || strings.Count(err.Error(), path) != 1 {
+		t.Errorf("got %v, want that %s is not there", err, path)
+	}
+	if err := os.WriteFile(path, []byte("retry: {max: 1m}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := config.Load(path, options); err != nil || c.Retry.Max.Std() != time.Minute {
+		t.Errorf("got %+v, %v", c.Retry, err)
+	}
+}
+
+func TestDefaultPath(t *testing.T) {
+	t.Setenv("HOME", "/home/me")
+	for env, want := range map[string]string{
+		"/x": "/x/agentsched/config.yaml", "": "/home/me/.config/agentsched/config.yaml", "relative": "/home/me/.config/agentsched/config.yaml",
+	} {
+		t.Setenv("XDG_CONFIG_HOME", env)
+		if got, err := config.DefaultPath(); err != nil || got != want {
+			t.Errorf("XDG_CONFIG_HOME=%s: got %s, %v, want %s", env, got, err, want)
+		}
+	}
+}
+
+func TestSchemaAndDecoderKnowTheSameFields(t *testing.T) {
+	reference, err := os.ReadFile(referenceFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range schematest.Load(t, schemaFile).Compare(t, config.Config{}, nil, nil) {
+		isGroup := !strings.Contains(path, ".") || strings.HasSuffix(path, ".*") || strings.HasSuffix(path, "[]")
+		if !isGroup && !strings.Contains(string(reference), "`"+path+"`") {
+			t.Errorf("%s does not explain `%s`", referenceFile, path)
+		}
+	}
+}
+
+func TestSchemaAndDecoderAgree(t *testing.T) {
+	schematest.Load(t, schemaFile).Agree(t, "testdata/good.txtar", "testdata/bad.txtar", semantic)
+}
+
+func TestReferenceExample(t *testing.T) {
+	data, err := os.ReadFile(referenceFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(data)
+	if block == nil {
+		t.Fatalf("no example in %s", referenceFile)
+	}
+	if _, err := config.Decode("example", block[1], options); err != nil {
+		t.Error(err)
+	}
+	if parsed, err := schematest.Load(t, schemaFile).Validate(block[1]); !parsed || err != nil {
+		t.Errorf("the schema refuses it: %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, archive := range []string{"testdata/good.txtar", "testdata/bad.txtar"} {
+		for _, data := range schematest.Inputs(f, archive) {
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := config.Decode("f", data, options)
+		var list strictyaml.Errors
+		if err != nil && !errors.As(err, &list) {
+			t.Fatalf("error of type %T: %v", err, err)
+		}
+		if err == nil && (c.Concurrency.Max < 1 || c.Retry.Max < c.Retry.Base || c.Heartbeat.HangAfter <= c.Heartbeat.Interval) {
+			t.Fatalf("accepted %+v", c)
+		}
+	})
+}

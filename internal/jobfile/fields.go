@@ -1,0 +1,56 @@
+package jobfile
+
+import "github.com/agentsched/agentsched/job"
+
+// file, entry and what they hold are the fields of a job file, in the order
+// in which docs/job-file.md explains them. Pointers tell what the file leaves
+// out from what it sets to zero.
+type file struct {
+	Tenant string  `yaml:"tenant"`
+	Jobs   []entry `yaml:"jobs"`
+}
+
+type entry struct {
+	ID           string       `yaml:"id"`
+	Type         jobType      `yaml:"type"`
+	Worker       string       `yaml:"worker"`
+	Model        string       `yaml:"model"`
+	Fallback     []choice     `yaml:"fallback"`
+	Workspace    *workspace   `yaml:"workspace"`
+	Instructions instructions `yaml:"instructions"`
+	SystemPrompt string       `yaml:"system_prompt"`
+	Capabilities *[]string    `yaml:"capabilities"`
+	Allow        []string     `yaml:"allow_commands"`
+	Env          []string     `yaml:"env"`
+	Secrets      unsupported  `yaml:"secrets" strict:"reserved"`
+	Priority     int          `yaml:"priority"`
+	Class        unsupported  `yaml:"class" strict:"reserved"`
+	Key          unsupported  `yaml:"key" strict:"reserved"`
+	RunnableAt   moment       `yaml:"runnable_at"`
+	Deadline     moment       `yaml:"deadline"`
+	Limits       limits       `yaml:"limits"`
+	Output       output       `yaml:"output"`
+	Verify       string       `yaml:"verify"`
+	Trace        string       `yaml:"trace"`
+}
+
+type workspace struct {
+	Path      string `yaml:"path"`
+	Isolation string `yaml:"isolation"`
+	Base      string `yaml:"base"`
+}
+
+type limits struct {
+	Timeout        *job.Duration `yaml:"timeout"`
+	MaxAttempts    *int          `yaml:"max_attempts"`
+	MaxCostUSD     *float64      `yaml:"max_cost_usd"`
+	MaxTokens      *int64        `yaml:"max_tokens"`
+	MaxSteps       *int64        `yaml:"max_steps"`
+	MaxCommandTime *job.Duration `yaml:"max_command_time"`
+	RetryBudget    retryBudget   `yaml:"retry_budget"`
+}
+
+type retryBudget struct {
+	Time    *job.Duration `yaml:"time"`
+	CostUSD *float64      `yaml:"cost_usd"`
+}

@@ -1,0 +1,177 @@
+package jobfile_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/jobfile"
+	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/internal/strictyaml/schematest"
+	"github.com/agentsched/agentsched/job"
+)
+
+var update = flag.Bool("update", false, "rewrite the answers in testdata")
+
+// now is when every job file of these tests is read.
+var now = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// folder makes a folder with what the job files of testdata refer to, and
+// makes it the home folder too.
+func folder(t testing.TB) string {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"repo/.git", "repo/sub", "plain"} {
+		if err := os.MkdirAll(filepath.Join(base, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string]string{
+		"task.md": "ls -l\n", "empty.md": " \n", "binary.md": "\xff\xfe\x00", "large.md": strings.Repeat("x", jobfile.MaxInstructions+1),
+	} {
+		if err := os.WriteFile(filepath.Join(base, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("HOME", base)
+	return base
+}
+
+func options(base string) jobfile.Options {
+	return jobfile.Options{Now: now, Workers: []string{"codex", "claude", "opencode", "shell"}, BaseDir: base}
+}
+
+func TestGood(t *testing.T) {
+	base := folder(t)
+	schematest.Golden(t, "testdata/good.txtar", *update, func(t *testing.T, name string, data []byte) string {
+		specs, err := jobfile.Decode(name, data, options(base))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		for _, s := range specs {
+			if errs := s.Validate(); len(errs) > 0 {
+				t.Errorf("%s breaks a rule: %v", s.Name, errs[0])
+			}
+			one, err := json.MarshalIndent(s, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Write(one)
+			b.WriteByte('\n')
+		}
+		return strings.ReplaceAll(b.String(), base, "BASE")
+	})
+}
+
+func TestBad(t *testing.T) {
+	base := folder(t)
+	schematest.Golden(t, "testdata/bad.txtar", *update, func(t *testing.T, name string, data []byte) string {
+		specs, err := jobfile.Decode(name, data, options(base))
+		if err == nil {
+			t.Fatalf("accepted: %+v", specs)
+		}
+		var list strictyaml.Errors
+		if !errors.As(err, &list) {
+			t.Errorf("error of type %T", err)
+		}
+		return strings.ReplaceAll(err.Error(), base, "BASE") + "\n"
+	})
+}
+
+func TestLoadTakesPathsFromTheFilesFolder(t *testing.T) {
+	base := folder(t)
+	path := filepath.Join(base, "repo", "jobs.yaml")
+	content := "jobs:\n  - {id: a, worker: any, instructions: {file: ../task.md}, workspace: {path: ../plain}}\n"
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	specs, err := jobfile.Load(path, jobfile.Options{Now: now}) // no kinds given: any will do
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := specs[0]
+	if want := filepath.Join(base, "plain"); s.Workspace.Path != want || s.Workspace.Isolation != job.Copy || s.Instructions != "ls -l\n" {
+		t.Errorf("got workspace %+v and instructions %q, want a copy of %s and those of task.md", s.Workspace, s.Instructions, want)
+	}
+}
+
+func TestLoadSaysWhyAFileCannotBeRead(t *testing.T) {
+	base := folder(t)
+	for path, want := range map[string]string{
+		"nothing.yaml": "no such file or directory",
+		"repo":         "is not a regular file",
+	} {
+		path = filepath.Join(base, path)
+		_, err := jobfile.Load(path, options(""))
+		if want = "read job file " + path + ": " + want; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if _, err := jobfile.Load(filepath.Join(base, "nothing.yaml"), options("")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v is not os.ErrNotExist", err)
+	}
+}
+
+func TestLoadAll(t *testing.T) {
+	base := folder(t)
+	write := func(name, content string) string {
+		path := filepath.Join(base, name)
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	one := write("one.yaml", "tenant: x\njobs:\n  - {id: a, worker: codex, instructions: do it}\n")
+	two := write("two.yaml", "jobs:\n  - {id: b, worker: codex, instructions: do it}\n")
+	same := write("same.yaml", "jobs:\n  - {worker: codex, id: a, instructions: do it}\n")
+	wrong := write("wrong.yaml", "jobs: 1\n")
+
+	specs, err := jobfile.LoadAll([]string{one, two}, options(""))
+	if err != nil || len(specs) != 2 || specs[0].Tenant != "x" || specs[1].Tenant != job.DefaultTenant || specs[1].Name != "b" {
+		t.Errorf("got %+v, %v", specs, err)
+	}
+	_, err = jobfile.LoadAll([]string{one, wrong, same, filepath.Join(base, "gone.yaml")}, options(""))
+	want := "read job file BASE/gone.yaml: no such file or directory\n" +
+		"BASE/wrong.yaml:1:7: jobs: found the number 1, want a list\n" +
+		"BASE/same.yaml:2:25: jobs[0].id: \"a\" is the id of the job at BASE/one.yaml:3:10 already; ids are unique among the jobs that are submitted together"
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if got := strings.ReplaceAll(err.Error(), base, "BASE"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, archive := range []string{"testdata/good.txtar", "testdata/bad.txtar"} {
+		for _, data := range schematest.Inputs(f, archive) {
+			f.Add(data)
+		}
+	}
+	base := folder(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		specs, err := jobfile.Decode("f", data, options(base))
+		if err != nil {
+			var list strictyaml.Errors
+			if !errors.As(err, &list) || len(list) == 0 {
+				t.Fatalf("error of type %T: %v", err, err)
+			}
+			return
+		}
+		for _, s := range specs {
+			if errs := s.Validate(); len(errs) > 0 {
+				t.Fatalf("accepted a job that breaks a rule: %v", errs[0])
+			}
+		}
+	})
+}

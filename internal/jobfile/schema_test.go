@@ -1,0 +1,128 @@
+package jobfile
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/strictyaml/schematest"
+	"github.com/agentsched/agentsched/job"
+)
+
+const (
+	schemaFile    = "../../docs/job-file.schema.json"
+	referenceFile = "../../docs/job-file.md"
+	examples      = "../../examples/*.yaml"
+)
+
+// semantic names the files of testdata/bad.txtar that the schema accepts,
+// since the rule that they break is about more than the form of one field.
+var semantic = []string{
+	"id-twice",
+	"worker-missing", "worker-near", "worker-far", "worker-for-tool", "worker-for-llm", "fallback-unknown", "fallback-for-tool",
+	"workspace-without-path", "workspace-path-missing", "workspace-path-is-a-file", "workspace-other-home", "workspace-none-with-path",
+	"worktree-without-git", "base-without-worktree", "direct-without-capabilities", "llm-with-workspace", "llm-with-capabilities",
+	"instructions-file-missing", "instructions-file-empty", "instructions-file-large", "instructions-file-binary", "instructions-file-is-a-folder",
+	"allow-commands-without-capability",
+	"deadline-past", "deadline-now", "runnable-after-deadline", "timeout-zero", "limits-tokens-huge",
+	"output-bad-type", "output-bad-pattern", "output-lookahead", "output-remote", "output-file",
+	"output-no-such-def", "output-no-such-anchor", "output-unknown-draft", "output-infinite",
+}
+
+var enums = map[string][]string{
+	"jobs[].type":                {string(job.LLM), string(job.Tool), string(job.WorkerTask)},
+	"jobs[].workspace.isolation": {string(job.Worktree), string(job.Direct), string(job.Copy), string(job.NoWorkspace)},
+	"jobs[].capabilities[]":      capabilityNames(),
+}
+
+func capabilityNames() []string {
+	var names []string
+	for _, c := range job.Capabilities() {
+		names = append(names, string(c))
+	}
+	return names
+}
+
+// ownTypes are the JSON types of the fields that decode themselves.
+var ownTypes = schematest.Types{
+	reflect.TypeFor[jobType]():      {"string"},
+	reflect.TypeFor[choice]():       {"string"},
+	reflect.TypeFor[moment]():       {"string"},
+	reflect.TypeFor[instructions](): {"object", "string"},
+	reflect.TypeFor[output]():       {"object", "string"},
+	reflect.TypeFor[unsupported]():  nil,
+}
+
+func TestSchemaAndDecoderKnowTheSameFields(t *testing.T) {
+	paths := schematest.Load(t, schemaFile).Compare(t, file{}, ownTypes, enums)
+	reference, err := os.ReadFile(referenceFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		path = strings.TrimPrefix(strings.TrimSuffix(path, "[]"), "jobs[].")
+		if path != "" && !strings.Contains(string(reference), "`"+path+"`") {
+			t.Errorf("%s does not explain `%s`", referenceFile, path)
+		}
+	}
+}
+
+func TestSchemaAndDecoderAgree(t *testing.T) {
+	schematest.Load(t, schemaFile).Agree(t, "testdata/good.txtar", "testdata/bad.txtar", semantic)
+}
+
+func TestExamples(t *testing.T) {
+	schema := schematest.Load(t, schemaFile)
+	paths, err := filepath.Glob(examples)
+	if err != nil || len(paths) < 2 {
+		t.Fatalf("found %v, %v, want hello.yaml and three-agents.yaml at least", paths, err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parsed, err := schema.Validate(data); !parsed || err != nil {
+			t.Errorf("%s: the schema refuses it: %v", path, err)
+		}
+		if _, err := Load(path, Options{Now: time.Now(), Workers: []string{"codex", "claude", "opencode", "shell"}}); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// TestReferenceExamples reads each example of the reference that is a whole
+// job file.
+func TestReferenceExamples(t *testing.T) {
+	data, err := os.ReadFile(referenceFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := schematest.Load(t, schemaFile)
+	base := t.TempDir()
+	for _, dir := range []string{"site/.git", "notes"} {
+		if err := os.MkdirAll(filepath.Join(base, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(base, "task.md"), []byte("Do it.\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(data, -1)
+	if len(blocks) < 3 {
+		t.Fatalf("found %d examples in %s", len(blocks), referenceFile)
+	}
+	for _, block := range blocks {
+		if parsed, err := schema.Validate(block[1]); !parsed || err != nil {
+			t.Errorf("the schema refuses\n%s%v", block[1], err)
+		}
+		now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+		if _, err := Decode("example", block[1], Options{Now: now, Workers: []string{"codex", "claude", "opencode", "shell"}, BaseDir: base}); err != nil {
+			t.Errorf("%s%v", block[1], err)
+		}
+	}
+}

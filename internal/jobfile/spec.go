@@ -1,0 +1,239 @@
+package jobfile
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/job"
+)
+
+// MaxInstructions bounds a job's instructions, in bytes.
+const MaxInstructions = 256 << 10
+
+// shell is the worker that runs jobs of type TOOL.
+const shell = "shell"
+
+// tenantName is what a tenant may be called: it stands in tables, metrics and
+// paths of the interface.
+var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// reader turns the fields of one file into jobs and records what is wrong.
+type reader struct {
+	*strictyaml.Doc
+	file    string
+	base    string // absolute
+	now     time.Time
+	workers []string
+	ids     map[job.Name]string // where each id stands
+}
+
+func (r *reader) specs(f *file) []job.Spec {
+	tenant := job.Tenant(f.Tenant)
+	if tenant == "" {
+		tenant = job.DefaultTenant
+	}
+	if !tenantName.MatchString(string(tenant)) {
+		r.Failf("tenant", "%q is not a name of a tenant, want 1 to 64 of a-z A-Z 0-9 and, not first, - _ .", tenant)
+	}
+	if len(f.Jobs) == 0 {
+		if r.Has("jobs") {
+			r.Failf("jobs", "is empty, want at least one job")
+		} else {
+			r.Failf("jobs", "is missing, want a list of jobs")
+		}
+	}
+	var specs []job.Spec
+	for i := range f.Jobs {
+		path := fmt.Sprintf("jobs[%d]", i)
+		if !r.Blamed(path) {
+			specs = append(specs, r.spec(path, tenant, &f.Jobs[i]))
+		}
+	}
+	return specs
+}
+
+// spec returns one job with its defaults. Where its type is not known, only
+// its id is looked at: most of the other rules depend on the type.
+func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
+	r.checkID(path, job.Name(e.ID))
+	if r.Blamed(path + ".type") {
+		return job.Spec{}
+	}
+	if e.Type == "" {
+		e.Type = jobType(job.WorkerTask)
+	}
+	s := job.Spec{
+		Name: job.Name(e.ID), Tenant: tenant, Type: job.Type(e.Type),
+		Worker: job.WorkerKind(e.Worker), Model: e.Model,
+		Workspace:     r.workspace(path+".workspace", e),
+		Instructions:  r.instructions(path+".instructions", e.Instructions),
+		SystemPrompt:  e.SystemPrompt,
+		AllowCommands: e.Allow, Env: e.Env, Priority: e.Priority,
+		RunnableAt: r.moment(path+".runnable_at", e.RunnableAt),
+		Deadline:   r.moment(path+".deadline", e.Deadline),
+		Limits:     r.limits(path+".limits", e.Limits),
+		Output:     e.Output.schema, Verify: e.Verify, Trace: e.Trace,
+	}
+	for _, c := range e.Fallback {
+		s.Fallback = append(s.Fallback, job.Choice(c))
+	}
+	if s.Type == job.Tool && s.Worker == "" && !r.Blamed(path+".worker") {
+		s.Worker = shell
+	}
+	r.capabilities(path, e, &s)
+	r.checkWorkers(path, &s)
+	if s.Deadline != nil && !s.Deadline.After(r.now) {
+		r.Failf(path+".deadline", "%s is in the past (it is %s now)", e.Deadline.text, r.now.Format(time.RFC3339))
+	}
+	for _, bad := range s.Validate() {
+		r.Failf(path+"."+bad.Field, "%s", bad.Message)
+	}
+	return s
+}
+
+// checkID looks at an id and remembers where it stands.
+func (r *reader) checkID(path string, name job.Name) {
+	at := path + ".id"
+	if name == "" {
+		r.Failf(at, "is missing, want a name for the job such as fix-login")
+		return
+	}
+	if err := job.ValidName(string(name)); err != nil {
+		r.Failf(at, "%v", err)
+		return
+	}
+	if first, twice := r.ids[name]; twice {
+		r.Failf(at, "%q is the id of the job at %s already; ids are unique among the jobs that are submitted together", name, first)
+		return
+	}
+	pos := r.At(at)
+	r.ids[name] = fmt.Sprintf("%s:%d:%d", r.file, pos.Line, pos.Column)
+}
+
+func (r *reader) instructions(path string, given instructions) string {
+	text := given.text
+	if given.file != "" {
+		text = r.instructionsFile(path+".file", given.file)
+	}
+	if len(text) > MaxInstructions {
+		r.Failf(path, "have %d bytes, at most %d are allowed; let the worker read long material from its workspace", len(text), MaxInstructions)
+	}
+	return text
+}
+
+func (r *reader) instructionsFile(path, given string) string {
+	full, err := r.absolute(given)
+	if err != nil {
+		r.Failf(path, "%v", err)
+		return ""
+	}
+	data, err := readFile(full, MaxInstructions)
+	switch {
+	case err != nil:
+		r.Failf(path, "cannot read %q (%s): %v", given, full, err)
+	case !utf8.Valid(data):
+		r.Failf(path, "%q (%s) is not text in UTF-8", given, full)
+	case strings.TrimSpace(string(data)) == "":
+		r.Failf(path, "%q (%s) is empty, want a file with what the worker should do", given, full)
+	}
+	return string(data)
+}
+
+func (r *reader) moment(path string, given moment) *time.Time {
+	at, err := given.resolve(r.now)
+	if err != nil {
+		r.Failf(path, "%v", err)
+	}
+	return at
+}
+
+// limits fills in the defaults. An explicit zero is refused, since in a Spec
+// zero means no limit, which is the opposite of what the file seems to say.
+func (r *reader) limits(path string, given limits) job.Limits {
+	l := job.Limits{Timeout: job.DefaultTimeout, MaxAttempts: job.DefaultMaxAttempts}
+	set(r, path+".timeout", given.Timeout, &l.Timeout, "is 0, so that the job could never run; want a duration such as 30m")
+	set(r, path+".max_attempts", given.MaxAttempts, &l.MaxAttempts, "is 0, so that the job could never run; want 1 or more")
+	const unlimited = "is 0, so that the job could do nothing; leave it out for no limit"
+	set(r, path+".max_cost_usd", given.MaxCostUSD, &l.MaxCostUSD, unlimited)
+	set(r, path+".max_tokens", given.MaxTokens, &l.MaxTokens, unlimited)
+	set(r, path+".max_steps", given.MaxSteps, &l.MaxSteps, unlimited)
+	set(r, path+".max_command_time", given.MaxCommandTime, &l.MaxCommandTime, unlimited)
+	set(r, path+".retry_budget.time", given.RetryBudget.Time, &l.RetryBudget.Time, unlimited)
+	set(r, path+".retry_budget.cost_usd", given.RetryBudget.CostUSD, &l.RetryBudget.CostUSD, unlimited)
+	return l
+}
+
+func set[T int | int64 | float64 | job.Duration](r *reader, path string, from, to *T, ifZero string) {
+	if from == nil {
+		return
+	}
+	if *from == 0 {
+		r.Failf(path, "%s", ifZero)
+	}
+	*to = *from
+}
+
+// capabilities grants what the job asks for, or what its type gets by default.
+// In the user's own folder nothing is granted that was not asked for.
+func (r *reader) capabilities(path string, e *entry, s *job.Spec) {
+	switch {
+	case e.Capabilities != nil:
+		for _, c := range *e.Capabilities {
+			s.Capabilities = append(s.Capabilities, job.Capability(c))
+		}
+	case s.Type == job.LLM || r.Blamed(path+".capabilities"):
+	case s.Type == job.WorkerTask && s.Workspace.Isolation == job.Direct:
+		r.Failf(path+".capabilities", "are missing: with isolation direct the job works on your own files, so say what it may do, such as [read, edit]")
+	default:
+		s.Capabilities = []job.Capability{job.CanRead, job.CanEdit, job.CanRunCommands}
+	}
+	if len(s.AllowCommands) > 0 && !s.Can(job.CanRunCommands) && !r.Blamed(path+".capabilities") {
+		r.Failf(path+".allow_commands", "have no use without the capability run_commands")
+	}
+}
+
+// checkWorkers looks at the names of the workers and whether they fit the type.
+func (r *reader) checkWorkers(path string, s *job.Spec) {
+	if s.Worker == "" {
+		r.Failf(path+".worker", "is missing, want %s", r.oneOf())
+	} else {
+		r.checkKnown(path+".worker", s.Worker)
+	}
+	if s.Type == job.LLM && s.Worker == shell {
+		r.Failf(path+".worker", "%q cannot run a job of type LLM, want a worker with a model", s.Worker)
+	}
+	for i, c := range s.Fallback {
+		at := fmt.Sprintf("%s.fallback[%d]", path, i)
+		if r.Blamed(at) {
+			continue
+		}
+		r.checkKnown(at, c.Worker)
+		if s.Type == job.Tool && c.Worker != shell || s.Type == job.LLM && c.Worker == shell {
+			r.Failf(at, "%q cannot run a job of type %s", c.Worker, s.Type)
+		}
+	}
+}
+
+func (r *reader) checkKnown(path string, kind job.WorkerKind) {
+	if len(r.workers) == 0 || slices.Contains(r.workers, string(kind)) {
+		return
+	}
+	near := strictyaml.Nearest(string(kind), r.workers)
+	if near != "" {
+		r.Failf(path, "%q is no known worker; did you mean %s? Known: %s", kind, near, strings.Join(r.workers, ", "))
+		return
+	}
+	r.Failf(path, "%q is no known worker, want %s; others are set up in the configuration", kind, r.oneOf())
+}
+
+func (r *reader) oneOf() string {
+	if len(r.workers) == 0 {
+		return "the name of a worker such as codex, claude, opencode or shell"
+	}
+	return "one of " + strings.Join(r.workers, ", ")
+}

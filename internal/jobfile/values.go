@@ -1,0 +1,138 @@
+package jobfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/job"
+)
+
+// jobType is the `type` of a job; reserved words are refused here, unknown
+// ones by job.Spec.Validate.
+type jobType job.Type
+
+// DecodeNode reads a type.
+func (t *jobType) DecodeNode(n *strictyaml.Node) {
+	s, ok := n.Text()
+	if !ok {
+		return
+	}
+	switch job.Type(s) {
+	case job.PluginEvent, job.Maintenance:
+		n.Failf("%s is not supported yet, want WORKER_TASK, TOOL or LLM", s)
+	}
+	*t = jobType(s)
+}
+
+// unsupported is a field whose name is reserved for later.
+type unsupported struct{}
+
+// DecodeNode refuses the field, whatever it holds: to ignore it would promise
+// what does not happen.
+func (unsupported) DecodeNode(n *strictyaml.Node) {
+	n.Failf("is not supported yet; remove it")
+}
+
+// choice is "worker" or "worker:model". A model may hold colons itself.
+type choice job.Choice
+
+// DecodeNode reads a choice.
+func (c *choice) DecodeNode(n *strictyaml.Node) {
+	s, ok := n.Text()
+	if !ok {
+		return
+	}
+	worker, model, colon := strings.Cut(s, ":")
+	if worker == "" || colon && model == "" {
+		n.Failf("%q is not a worker to fall back on, want \"worker\" or \"worker:model\"", s)
+		return
+	}
+	*c = choice{Worker: job.WorkerKind(worker), Model: model}
+}
+
+// instructions are a text, or the path of a file that holds it.
+type instructions struct {
+	text string
+	file string
+}
+
+// DecodeNode reads instructions; the file is read later.
+func (i *instructions) DecodeNode(n *strictyaml.Node) {
+	if !n.IsMapping() {
+		if n.IsText() && n.IsBlank() {
+			return // job.Spec.Validate says what is wanted
+		}
+		if n.IsList() {
+			n.Failf("found a list, want a text or {file: path}")
+		}
+		i.text, _ = n.Text()
+		return
+	}
+	var from struct {
+		File string `yaml:"file"`
+	}
+	n.Decode(&from)
+	if i.file = from.File; i.file == "" && !n.HasEntry("file") {
+		n.Failf("have neither a text nor a file, want a text or {file: path}")
+	}
+}
+
+// output is what the answer must be: text, or JSON that a schema describes.
+type output struct {
+	schema json.RawMessage
+}
+
+// DecodeNode reads an output and checks its schema.
+func (o *output) DecodeNode(n *strictyaml.Node) {
+	if n.IsMapping() {
+		o.schema = n.JSON()
+		checkSchema(n, o.schema)
+		return
+	}
+	if n.IsNull() {
+		n.Text() // refuses it
+		return
+	}
+	if !n.IsText() || n.IsBlank() {
+		n.Failf("found %s, want text, or a JSON schema as a mapping", n.Found())
+		return
+	}
+	if s, _ := n.Text(); s != "text" {
+		n.Failf("%q is not an output, want text, or a JSON schema as a mapping", s)
+	}
+}
+
+// moment is a time, or a duration from now.
+type moment struct {
+	text string
+}
+
+// DecodeNode reads a moment; what it means depends on the present.
+func (m *moment) DecodeNode(n *strictyaml.Node) {
+	if !n.IsText() && !n.IsNull() {
+		n.Failf("found %s, want %s", n.Found(), aMoment)
+	}
+	m.text, _ = n.Text()
+}
+
+const aMoment = "a time such as 2030-01-31T18:00:00Z or a duration from now such as 2h"
+
+// resolve returns the time that m means, in UTC; nil if m was not given.
+func (m moment) resolve(now time.Time) (*time.Time, error) {
+	if m.text == "" {
+		return nil, nil
+	}
+	at, err := time.Parse(time.RFC3339, m.text)
+	if err != nil {
+		var d job.Duration
+		if d.UnmarshalText([]byte(m.text)) != nil {
+			return nil, fmt.Errorf("%q is not understood, want %s", m.text, aMoment)
+		}
+		at = now.Add(d.Std())
+	}
+	at = at.UTC()
+	return &at, nil
+}

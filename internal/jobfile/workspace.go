@@ -1,0 +1,93 @@
+package jobfile
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// workspace returns where job e works; path is that of e's field.
+func (r *reader) workspace(path string, e *entry) job.Workspace {
+	if e.Workspace == nil {
+		return job.Workspace{Isolation: job.NoWorkspace}
+	}
+	given := e.Workspace
+	w := job.Workspace{Isolation: job.Isolation(given.Isolation), Base: given.Base}
+	if e.Type == jobType(job.LLM) && w.Isolation != job.NoWorkspace {
+		r.Failf(path, "is not for a job of type LLM, which has no files; leave it out")
+		return w
+	}
+	if given.Path == "" {
+		switch w.Isolation {
+		case job.NoWorkspace: // needs none
+		default:
+			r.Failf(path+".path", "is missing, want the folder to work in; a job that needs no folder has no workspace")
+		}
+		return w
+	}
+	w.Path = r.folder(path+".path", given.Path)
+	inGit := insideGit(w.Path)
+	switch {
+	case w.Isolation == "" && inGit:
+		w.Isolation = job.Worktree
+	case w.Isolation == "":
+		w.Isolation = job.Copy
+	case w.Isolation == job.Worktree && !inGit:
+		r.Failf(path+".isolation", "worktree needs a git repository and %s is not inside one; want copy or direct, or run git init there", w.Path)
+	}
+	return w
+}
+
+// folder returns the absolute path of a folder that must exist.
+func (r *reader) folder(path, given string) string {
+	full, err := r.absolute(given)
+	if err != nil {
+		r.Failf(path, "%v", err)
+		return given
+	}
+	info, err := os.Stat(full)
+	switch {
+	case err != nil:
+		r.Failf(path, "%q is %s: %v", given, full, plain(err))
+	case !info.IsDir():
+		r.Failf(path, "%q is %s, which is not a folder", given, full)
+	}
+	return full
+}
+
+// absolute returns path with a leading ~/ expanded and, if it is relative,
+// taken from the job file's folder.
+func (r *reader) absolute(path string) (string, error) {
+	if path == "~" || strings.HasPrefix(path, "~/") {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("%q begins with ~, but the home folder is not known: %w", path, err)
+		}
+		return filepath.Join(home, path[1:]), nil
+	}
+	if strings.HasPrefix(path, "~") {
+		return "", fmt.Errorf("%q begins with another user's home folder; only ~/ is understood, write ./%s for a folder of that name", path, path)
+	}
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path), nil
+	}
+	return filepath.Join(r.base, path), nil
+}
+
+// insideGit reports whether dir or a folder above it is a git repository.
+// `.git` is a folder, or a file in a worktree and in a submodule.
+func insideGit(dir string) bool {
+	for {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return true
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return false
+		}
+		dir = up
+	}
+}
