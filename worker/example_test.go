@@ -1,0 +1,105 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// lint is a kind of worker that runs "mylint", which prints one finding a line
+// as "path: text" and, last, "checked N files".
+type lint struct{}
+
+func (lint) Locate(s job.WorkerSettings) (string, error) {
+	program := "mylint"
+	if len(s.Command) > 0 {
+		program = s.Command[0]
+	}
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", &worker.NotInstalledError{Kind: "lint", Program: program, Hint: "go install example.com/mylint@latest"}
+	}
+	return path, nil
+}
+
+func (lint) Version(context.Context, string) (string, error) { return "", nil }
+
+func (a lint) Start(t *worker.Task) (worker.Session, error) {
+	path, err := a.Locate(t.Settings)
+	if err != nil {
+		return nil, err
+	}
+	return &lintRun{command: worker.Command{Path: path, Args: []string{"./..."}, Env: t.Environ, Dir: t.Dir}}, nil
+}
+
+type lintRun struct {
+	command  worker.Command
+	findings int
+	summary  string // "" until the program said that it is done
+}
+
+func (r *lintRun) Command() worker.Command { return r.command }
+
+func (r *lintRun) Event(line []byte) []job.Event {
+	if path, text, ok := bytes.Cut(line, []byte(": ")); ok {
+		r.findings++
+		return []job.Event{{Kind: job.EventWarning, Path: string(path), Text: string(text)}}
+	}
+	if bytes.HasPrefix(line, []byte("checked ")) {
+		r.summary = string(line)
+	}
+	return nil
+}
+
+func (r *lintRun) Cancel(io.Writer) error { return nil } // signals follow anyway
+
+func (r *lintRun) Result(e worker.Exit) worker.Result {
+	switch {
+	case e.Code != 0 || r.summary == "": // how it ended is one witness, what it said the other
+		return worker.Result{Class: job.Crash, Message: fmt.Sprintf("mylint ended early, with status %d %s", e.Code, e.Stderr)}
+	case r.findings > 0:
+		return worker.Result{Class: job.Unknown, Message: fmt.Sprintf("%d findings", r.findings), Answer: r.summary}
+	}
+	return worker.Result{Answer: r.summary}
+}
+
+// A kind of worker of your own. Here its output is told by hand, as the Runner
+// does with that of the real program; test yours with the package workertest.
+func ExampleAdapter() {
+	var adapter worker.Adapter = lint{}
+	task := &worker.Task{Dir: "/srv/work", Settings: job.WorkerSettings{Command: []string{"/bin/sh"}}}
+	for _, output := range []string{
+		"checked 12 files",
+		"main.go: unused variable x\nchecked 12 files",
+		"main.go: unused var",
+	} {
+		session, err := adapter.Start(task)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for line := range bytes.SplitSeq([]byte(output), []byte("\n")) {
+			for _, e := range session.Event(line) {
+				fmt.Printf("%s %s %s\n", e.Kind, e.Path, e.Text)
+			}
+		}
+		fmt.Printf("%+v\n", session.Result(worker.Exit{Code: 0}))
+	}
+
+	_, err := adapter.Locate(job.WorkerSettings{Command: []string{"/no/such/mylint"}})
+	fmt.Println(errors.Is(err, worker.ErrNotInstalled), err)
+
+	// Output:
+	// {Class: Message: Hint: Answer:checked 12 files RetryAt:<nil>}
+	// warning main.go unused variable x
+	// {Class:UNKNOWN Message:1 findings Hint: Answer:checked 12 files RetryAt:<nil>}
+	// warning main.go unused var
+	// {Class:CRASH Message:mylint ended early, with status 0  Hint: Answer: RetryAt:<nil>}
+	// true worker lint: program "/no/such/mylint" not found; to get it: go install example.com/mylint@latest
+}

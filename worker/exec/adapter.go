@@ -1,0 +1,101 @@
+package exec
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// Adapter runs the program that the settings' Command names, with its
+// arguments, and talks the worker protocol with it. Give paths that are
+// absolute or on PATH: the program's working directory is the job's workspace.
+type Adapter struct{}
+
+var _ worker.Adapter = Adapter{}
+
+// Locate returns the path of the program that the settings name.
+func (Adapter) Locate(s job.WorkerSettings) (string, error) {
+	if len(s.Command) == 0 || s.Command[0] == "" {
+		return "", &worker.Failure{
+			Class: job.Config, Message: "the worker has no command",
+			Hint: `name the program in the worker's settings, e.g. command: ["/opt/agents/mine", "--worker"]`,
+		}
+	}
+	found, err := exec.LookPath(s.Command[0])
+	if err == nil {
+		found, err = filepath.Abs(found)
+	}
+	if err != nil {
+		return "", &worker.NotInstalledError{
+			Kind: "exec", Program: s.Command[0],
+			Hint: "your own means, then give its absolute path in the worker's command",
+		}
+	}
+	return found, nil
+}
+
+// Version returns "": a program tells its version in its hello, if it likes.
+func (Adapter) Version(context.Context, string) (string, error) { return "", nil }
+
+// Start prepares the task line.
+func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
+	path, err := a.Locate(t.Settings)
+	if err != nil {
+		return nil, err
+	}
+	line, err := json.Marshal(taskLine(t))
+	if err != nil {
+		return nil, fmt.Errorf("write the task of job %s: %w", t.Job, err)
+	}
+	env := slices.Clone(t.Environ)
+	if name := t.Settings.KeyEnv; name != "" {
+		if key := t.Getenv(name); key != "" {
+			env = worker.SetEnv(env, name, key)
+		}
+	}
+	return &run{
+		dir:    t.Dir,
+		schema: len(t.Output) > 0,
+		command: worker.Command{
+			Path: path, Args: slices.Clone(t.Settings.Command[1:]),
+			Env: env, Dir: t.Dir,
+			Stdin: append(line, '\n'), KeepStdin: true,
+		},
+		warned: map[string]bool{},
+		open:   map[string]string{},
+	}, nil
+}
+
+func taskLine(t *worker.Task) Task {
+	patterns, any := t.CommandPatterns()
+	if any || patterns == nil {
+		patterns = []string{}
+	}
+	capabilities := t.Capabilities
+	if capabilities == nil {
+		capabilities = []job.Capability{}
+	}
+	return Task{
+		Type: "task", Protocol: Protocol,
+		Job: t.Job, Name: t.Name, Attempt: t.Attempt,
+		Instructions: t.Instructions, SystemPrompt: t.SystemPrompt,
+		Model: t.Model, BaseURL: t.Settings.BaseURL, KeyEnv: t.Settings.KeyEnv, Session: t.Session,
+		Dir: t.Dir, Home: t.Home, Scratch: t.Scratch,
+		Capabilities: capabilities, AllowCommands: patterns, AnyCommand: any,
+		OutputSchema: t.Output,
+		Limits: Limits{
+			TimeoutMillis:    t.Limits.Timeout.Std().Milliseconds(),
+			MaxSteps:         t.Limits.MaxSteps,
+			MaxCommandMillis: t.Limits.MaxCommandTime.Std().Milliseconds(),
+			MaxTokens:        t.Limits.MaxTokens,
+			MaxCostUSD:       t.Limits.MaxCostUSD,
+			MaxAttempts:      t.Limits.MaxAttempts,
+		},
+	}
+}

@@ -1,0 +1,125 @@
+package exec
+
+import (
+	"encoding/json"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Protocol is the version of the worker protocol that is spoken here.
+const Protocol = 1
+
+// MaxLine is the longest line that a program may print, in bytes.
+const MaxLine = 16 << 20
+
+// Task is the first line on the program's standard input.
+type Task struct {
+	Type     string `json:"type"` // "task"
+	Protocol int    `json:"protocol"`
+
+	Job     job.ID   `json:"job"`
+	Name    job.Name `json:"name"`
+	Attempt int      `json:"attempt"` // 1, 2, 3, …
+
+	Instructions string `json:"instructions"` // feedback on the last attempt included
+	SystemPrompt string `json:"system_prompt,omitempty"`
+	Model        string `json:"model,omitempty"`
+	BaseURL      string `json:"base_url,omitempty"`
+	KeyEnv       string `json:"key_env,omitempty"` // the variable that holds the key, set in the environment
+	Session      string `json:"session,omitempty"` // to resume
+
+	Dir     string `json:"dir"`     // the workspace, also the working directory
+	Home    string `json:"home"`    // kept for the job's further attempts
+	Scratch string `json:"scratch"` // of this attempt
+
+	Capabilities []job.Capability `json:"capabilities"`
+	// AllowCommands are the patterns of the commands that may be run, those of
+	// run_tests included; AnyCommand is set if there is no such limit.
+	AllowCommands []string        `json:"allow_commands"`
+	AnyCommand    bool            `json:"any_command"`
+	OutputSchema  json.RawMessage `json:"output_schema,omitempty"` // JSON schema of the answer
+	Limits        Limits          `json:"limits"`
+}
+
+// Limits are what the scheduler enforces; 0 and absent is no limit. A program
+// that knows them can end in good order.
+type Limits struct {
+	TimeoutMillis    int64   `json:"timeout_ms,omitempty"`
+	MaxSteps         int64   `json:"max_steps,omitempty"`
+	MaxCommandMillis int64   `json:"max_command_ms,omitempty"`
+	MaxTokens        int64   `json:"max_tokens,omitempty"`   // of the job, all attempts together
+	MaxCostUSD       float64 `json:"max_cost_usd,omitempty"` // of the job, all attempts together
+	MaxAttempts      int     `json:"max_attempts,omitempty"`
+}
+
+// Cancel is the line that asks the program to stop. Signals follow.
+type Cancel struct {
+	Type   string `json:"type"` // "cancel"
+	Reason string `json:"reason,omitempty"`
+}
+
+// The types of the lines that a program may print.
+const (
+	typeHello   = "hello"
+	typeSession = "session"
+	typeText    = "text"
+	typeCommand = "command"
+	typeFile    = "file"
+	typeUsage   = "usage"
+	typeStep    = "step"
+	typeLog     = "log"
+	typeWarning = "warning"
+	typeResult  = "result"
+)
+
+type hello struct {
+	Protocol int    `json:"protocol"`
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+}
+
+type session struct {
+	Session string `json:"session"`
+}
+
+// text is the body of text, log and warning.
+type text struct {
+	Text string `json:"text"`
+}
+
+type command struct {
+	Phase    string `json:"phase"` // "start" or "end"
+	ID       string `json:"id"`    // joins start and end
+	Command  string `json:"command"`
+	ExitCode *int   `json:"exit_code"`
+	Millis   int64  `json:"ms"`
+	Output   string `json:"output"`
+}
+
+type file struct {
+	Path   string `json:"path"`
+	Change string `json:"change"` // added, modified, deleted, renamed
+}
+
+// usage is an increment: what was consumed since the last usage line.
+type usage struct {
+	InputTokens      int64    `json:"input_tokens"`
+	CachedTokens     int64    `json:"cached_tokens"`
+	CacheWriteTokens int64    `json:"cache_write_tokens"`
+	OutputTokens     int64    `json:"output_tokens"`
+	ReasoningTokens  int64    `json:"reasoning_tokens"`
+	CostUSD          *float64 `json:"cost_usd"`
+}
+
+type step struct {
+	Step string `json:"step"`
+}
+
+type result struct {
+	Status      string          `json:"status"` // "completed" or "failed"
+	Class       job.ErrorClass  `json:"class"`
+	Message     string          `json:"message"`
+	Hint        string          `json:"hint"`
+	Answer      json.RawMessage `json:"answer"` // a string, or any JSON value
+	RetryMillis *int64          `json:"retry_after_ms"`
+}

@@ -1,0 +1,224 @@
+package exec
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// run is one task given to one program.
+type run struct {
+	command worker.Command
+	dir     string
+	schema  bool // the answer must satisfy one
+
+	warned   map[string]bool   // what was warned of once; at most maxRemembered
+	open     map[string]string // id to text of commands that run; at most maxRemembered
+	lastText string
+	verdict  *result // the one that counts; nil until there is one
+	spoiled  string  // why no result of this program can be a success
+}
+
+// maxRemembered bounds what a program can make us keep by inventing ids and types.
+const maxRemembered = 1000
+
+func (r *run) Command() worker.Command { return r.command }
+
+// Cancel writes the cancel line. It touches nothing that Event does.
+func (r *run) Cancel(stdin io.Writer) error {
+	if stdin == nil {
+		return nil
+	}
+	line, err := json.Marshal(Cancel{Type: "cancel", Reason: "the scheduler stops this run"})
+	if err != nil {
+		return err
+	}
+	if _, err := stdin.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("ask the worker to stop: %w", err)
+	}
+	return nil
+}
+
+// Event reads one line of the program.
+func (r *run) Event(line []byte) []job.Event {
+	if len(line) > MaxLine {
+		return r.warn("line", "a line of %d bytes was ignored, at most %d are read", len(line), MaxLine)
+	}
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 {
+		return nil
+	}
+	var head struct {
+		Type string `json:"type"`
+	}
+	if line[0] != '{' || json.Unmarshal(line, &head) != nil || head.Type == "" {
+		return one(plain(job.EventLog, string(line)))
+	}
+	events, err := r.message(head.Type, line)
+	if err != nil {
+		if head.Type == typeResult {
+			r.spoil("its result could not be read: %v", err)
+		}
+		return append(events, r.warn("malformed "+head.Type, "a %s line was ignored: %v", shown(head.Type), err)...)
+	}
+	return events
+}
+
+func (r *run) message(kind string, line []byte) ([]job.Event, error) {
+	switch kind {
+	case typeHello:
+		return decode(line, r.hello)
+	case typeSession:
+		return decode(line, func(m session) []job.Event {
+			if m.Session == "" {
+				return nil
+			}
+			return one(job.Event{Kind: job.EventSession, Session: m.Session})
+		})
+	case typeText:
+		return decode(line, func(m text) []job.Event {
+			r.lastText, _ = job.Cut(m.Text, job.MaxEventText)
+			return one(plain(job.EventText, m.Text))
+		})
+	case typeCommand:
+		return decode(line, r.toolCommand)
+	case typeFile:
+		return decode(line, r.file)
+	case typeUsage:
+		return decode(line, r.usage)
+	case typeStep:
+		return decode(line, func(m step) []job.Event { return one(job.Event{Kind: job.EventStep, Step: m.Step}) })
+	case typeLog:
+		return decode(line, func(m text) []job.Event { return one(plain(job.EventLog, m.Text)) })
+	case typeWarning:
+		return decode(line, func(m text) []job.Event { return one(plain(job.EventWarning, m.Text)) })
+	case typeResult:
+		return decode(line, r.result)
+	default:
+		return r.warn("unknown "+kind, "lines of the unknown type %s are ignored", shown(kind)), nil
+	}
+}
+
+func decode[M any](line []byte, then func(M) []job.Event) ([]job.Event, error) {
+	var m M
+	if err := json.Unmarshal(line, &m); err != nil {
+		return nil, err
+	}
+	return then(m), nil
+}
+
+func (r *run) hello(m hello) []job.Event {
+	if m.Protocol != Protocol {
+		r.spoil("it speaks version %d of the worker protocol, not %d", m.Protocol, Protocol)
+	}
+	return one(plain(job.EventLog, strings.TrimSpace("worker "+m.Name+" "+m.Version)))
+}
+
+func (r *run) toolCommand(m command) []job.Event {
+	e := plain(job.EventCommand, m.Output)
+	e.CallID, e.Command, e.Millis = m.ID, m.Command, max(m.Millis, 0)
+	switch m.Phase {
+	case "start":
+		if len(r.open) < maxRemembered {
+			r.open[m.ID], _ = job.Cut(m.Command, 1<<10)
+		}
+	case "end":
+		e.Command = cmp.Or(m.Command, r.open[m.ID])
+		delete(r.open, m.ID)
+		unknown := -1
+		e.ExitCode = cmp.Or(m.ExitCode, &unknown)
+	default:
+		return r.warn("phase", "a command line was ignored: phase %s, want start or end", shown(m.Phase))
+	}
+	return one(e)
+}
+
+func (r *run) file(m file) []job.Event {
+	if m.Path == "" {
+		return r.warn("path", "a file line was ignored: it has no path")
+	}
+	if filepath.IsAbs(m.Path) {
+		if rel, err := filepath.Rel(r.dir, m.Path); err == nil && filepath.IsLocal(rel) {
+			m.Path = rel
+		}
+	}
+	if !slices.Contains([]string{"added", "modified", "deleted", "renamed"}, m.Change) {
+		m.Change = "modified"
+	}
+	return one(job.Event{Kind: job.EventFile, Path: m.Path, Change: m.Change})
+}
+
+// The most that one increment can be: far above any real one, far below what
+// makes a sum overflow.
+const (
+	maxTokens  = 1_000_000_000
+	maxCostUSD = 10_000
+)
+
+func (r *run) usage(m usage) []job.Event {
+	for _, n := range []int64{m.InputTokens, m.CachedTokens, m.CacheWriteTokens, m.OutputTokens, m.ReasoningTokens} {
+		if n < 0 || n > maxTokens {
+			return r.warn("tokens", "a usage line was ignored: %d tokens, want an increment of 0 to %d", n, maxTokens)
+		}
+	}
+	u := job.Usage{
+		InputTokens: m.InputTokens, CachedTokens: m.CachedTokens, CacheWriteTokens: m.CacheWriteTokens,
+		OutputTokens: m.OutputTokens, ReasoningTokens: m.ReasoningTokens,
+	}
+	if m.CostUSD != nil {
+		if *m.CostUSD < 0 || *m.CostUSD > maxCostUSD {
+			return r.warn("cost", "a usage line was ignored: cost_usd %g, want an increment of 0 to %d", *m.CostUSD, maxCostUSD)
+		}
+		u.CostUSD, u.CostKnown = *m.CostUSD, true
+	}
+	var events []job.Event
+	if parts := u.CachedTokens + u.CacheWriteTokens; parts > u.InputTokens {
+		events = r.warn("parts", "a usage line has %d input tokens but %d of them cached; the larger number counts", u.InputTokens, parts)
+		u.InputTokens = parts
+	}
+	if u.ReasoningTokens > u.OutputTokens {
+		events = append(events, r.warn("reasoning", "a usage line has %d output tokens but %d of them reasoning; the larger number counts", u.OutputTokens, u.ReasoningTokens)...)
+		u.OutputTokens = u.ReasoningTokens
+	}
+	return append(events, job.Event{Kind: job.EventUsage, Usage: &u})
+}
+
+// warn returns a warning the first time that it is called with this key.
+func (r *run) warn(key, format string, args ...any) []job.Event {
+	if r.warned[key] || len(r.warned) >= maxRemembered {
+		return nil
+	}
+	r.warned[key] = true
+	return one(plain(job.EventWarning, fmt.Sprintf(format, args...)))
+}
+
+// spoil notes the first reason why the run is a failure whatever its result says.
+func (r *run) spoil(format string, args ...any) {
+	if r.spoiled == "" {
+		r.spoiled = fmt.Sprintf(format, args...)
+	}
+}
+
+// plain returns an event with text that fits.
+func plain(kind job.EventKind, text string) job.Event {
+	text, cut := job.Cut(text, job.MaxEventText)
+	// A byte that is no UTF-8 becomes a longer mark, hence the second cut.
+	text, more := job.Cut(strings.ToValidUTF8(text, "\uFFFD"), job.MaxEventText)
+	return job.Event{Kind: kind, Text: text, Truncated: cut + more}
+}
+
+func one(e job.Event) []job.Event { return []job.Event{e} }
+
+// shown returns a foreign word as a message quotes it.
+func shown(word string) string {
+	word, _ = job.Cut(word, 100)
+	return fmt.Sprintf("%q", word)
+}

@@ -1,0 +1,252 @@
+package worker
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+const (
+	// maxLine is the longest output line that a session is told; a tool's
+	// output can make one JSON line megabytes long. A longer one is counted
+	// and skipped.
+	maxLine = 64 << 20
+	// maxLog bounds each raw log file, so that a worker that floods its output
+	// does not fill the disk.
+	maxLog = 256 << 20
+	// tailSize is how much of stderr a session's Result gets to see.
+	tailSize = 16 << 10
+	// maxLogEvents bounds how many stderr lines become events; all of them are
+	// in the log file.
+	maxLogEvents = 2000
+	// drainTime is how long output is still read after the tree is empty. The
+	// pipes are at their end then; only a ghost can hold one open.
+	drainTime = 2 * time.Second
+)
+
+// pipes are a run's three standard streams.
+type pipes struct {
+	stdinR, stdinW   *os.File
+	stdoutR, stdoutW *os.File
+	stderrR, stderrW *os.File
+}
+
+func openPipes() (*pipes, error) {
+	p := &pipes{}
+	for _, ends := range [][2]**os.File{{&p.stdinR, &p.stdinW}, {&p.stdoutR, &p.stdoutW}, {&p.stderrR, &p.stderrW}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			p.close()
+			return nil, err
+		}
+		*ends[0], *ends[1] = r, w
+	}
+	return p, nil
+}
+
+// closeChildEnds closes the ends that the child has now.
+func (p *pipes) closeChildEnds() {
+	for _, f := range []*os.File{p.stdinR, p.stdoutW, p.stderrW} {
+		f.Close()
+	}
+}
+
+// close closes every end; closing one twice is harmless.
+func (p *pipes) close() {
+	for _, f := range []*os.File{p.stdinR, p.stdinW, p.stdoutR, p.stdoutW, p.stderrR, p.stderrW} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// pumping is the goroutines that move a run's streams.
+type pumping struct {
+	pipes *pipes
+	done  sync.WaitGroup
+}
+
+// pump starts the goroutines that write stdin and read stdout and stderr.
+func pump(p *pipes, cmd Command, s Session, rec *recorder, logs *logs, cancel context.CancelCauseFunc) *pumping {
+	m := &pumping{pipes: p}
+	m.done.Go(func() {
+		// A program that does not read its input is no failure; it may end early.
+		p.stdinW.Write(cmd.Stdin)
+		if !cmd.KeepStdin {
+			p.stdinW.Close()
+		}
+	})
+	m.done.Go(func() {
+		err := eachLine(p.stdoutR, func(line []byte, size int) {
+			logs.stdout.write(line)
+			if size > len(line) {
+				rec.record(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("an output line of %d bytes was skipped, at most %d are read", size, maxLine)})
+				return
+			}
+			rec.recordAll(s.Event(line))
+		})
+		if err != nil {
+			cancel(&Stop{Class: job.Crash, Message: fmt.Sprintf("read the worker's output: %v", err)})
+		}
+	})
+	m.done.Go(func() {
+		n := 0
+		eachLine(p.stderrR, func(line []byte, _ int) {
+			logs.stderr.write(line)
+			logs.keepTail(line)
+			if n++; n <= maxLogEvents && len(bytes.TrimSpace(line)) > 0 {
+				rec.record(job.Event{Kind: job.EventLog, Text: string(bytes.ToValidUTF8(line, []byte("\uFFFD")))})
+			}
+		})
+	})
+	return m
+}
+
+// wait returns when both streams are at their end. With a ghost that may hold
+// them open, what is not read after drainTime is given up.
+func (m *pumping) wait(ghost bool) {
+	m.pipes.stdinW.Close()
+	if ghost {
+		deadline := time.Now().Add(drainTime)
+		m.pipes.stdoutR.SetReadDeadline(deadline)
+		m.pipes.stderrR.SetReadDeadline(deadline)
+	}
+	m.done.Wait()
+}
+
+// eachLine calls f with each line of r, without its line end, and with its
+// size in bytes. Of a line longer than maxLine only the head is given, so that
+// len(line) < size. The slice is valid until f returns. The last line needs no
+// newline.
+func eachLine(r io.Reader, f func(line []byte, size int)) error {
+	br := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, size, err := readLine(br)
+		if size > 0 || err == nil {
+			f(line, size)
+		}
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, os.ErrClosed):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// readLine returns the next line, at most maxLine bytes of it, and its whole size.
+func readLine(br *bufio.Reader) (line []byte, size int, err error) {
+	part, err := br.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		line = trimEnd(part)
+		return line, len(line), err
+	}
+	total := 0
+	for {
+		total += len(part)
+		line = append(line, part[:min(len(part), maxLine-len(line))]...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			break
+		}
+		part, err = br.ReadSlice('\n')
+	}
+	if total > len(line) {
+		return line, total, err
+	}
+	line = trimEnd(line)
+	return line, len(line), err
+}
+
+func trimEnd(line []byte) []byte {
+	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
+}
+
+// logs are the raw output of a run, in two files.
+type logs struct {
+	stdout, stderr *logFile
+
+	mu   sync.Mutex
+	tail []byte
+}
+
+func openLogs(run Run) (*logs, error) {
+	l := &logs{stdout: &logFile{}, stderr: &logFile{}}
+	var errs [2]error
+	l.stdout, errs[0] = openLog(filepath.Join(run.LogDir, run.LogName+"stdout.log"), run.LogName+job.ArtifactStdout)
+	l.stderr, errs[1] = openLog(filepath.Join(run.LogDir, run.LogName+"stderr.log"), run.LogName+job.ArtifactStderr)
+	return l, errors.Join(errs[:]...)
+}
+
+func (l *logs) keepTail(line []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tail = append(append(l.tail, line...), '\n')
+	if extra := len(l.tail) - tailSize; extra > 0 {
+		l.tail = append(l.tail[:0], l.tail[extra:]...)
+	}
+}
+
+func (l *logs) stderrTail() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(bytes.ToValidUTF8(l.tail, []byte("\uFFFD")))
+}
+
+func (l *logs) artifacts() []job.Artifact {
+	var list []job.Artifact
+	for _, f := range []*logFile{l.stdout, l.stderr} {
+		if f.file != nil && f.written > 0 {
+			list = append(list, job.Artifact{Name: f.name, Path: f.file.Name(), Bytes: f.written})
+		}
+	}
+	return list
+}
+
+func (l *logs) close() {
+	for _, f := range []*logFile{l.stdout, l.stderr} {
+		if f.file != nil {
+			f.file.Close()
+		}
+	}
+}
+
+// logFile is a bounded log. A write that fails ends the log, not the run: the
+// events are kept elsewhere.
+type logFile struct {
+	name    string
+	file    *os.File
+	written int64
+	full    bool
+}
+
+func openLog(path, name string) (*logFile, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return &logFile{}, fmt.Errorf("open log: %w", err)
+	}
+	return &logFile{name: name, file: f}, nil
+}
+
+func (l *logFile) write(line []byte) {
+	if l.file == nil || l.full {
+		return
+	}
+	if l.written+int64(len(line))+1 > maxLog {
+		l.full = true
+		fmt.Fprintf(l.file, "… log cut here at %d bytes …\n", l.written)
+		return
+	}
+	// One write a line, so that who follows the log sees whole lines.
+	n, err := l.file.Write(append(bytes.Clone(line), '\n'))
+	l.written += int64(n)
+	l.full = err != nil
+}

@@ -1,0 +1,179 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// recorder passes on the events of a run, adds up what it uses and
+// stops it where a limit is crossed.
+type recorder struct {
+	run    Run
+	cancel context.CancelCauseFunc
+	log    zerolog.Logger
+
+	mu       sync.Mutex // guards what follows, and the order of Sink
+	usage    job.Usage
+	session  string
+	commands []job.CommandRun
+	running  map[string]*runningCommand // by call id
+	closed   bool
+}
+
+type runningCommand struct {
+	started time.Time
+	timer   *time.Timer // nil without a limit
+}
+
+func newRecorder(run Run, cancel context.CancelCauseFunc, log zerolog.Logger) *recorder {
+	return &recorder{run: run, cancel: cancel, log: log, running: map[string]*runningCommand{}}
+}
+
+func (r *recorder) recordAll(events []job.Event) {
+	for _, e := range events {
+		r.record(e)
+	}
+}
+
+// record passes one event on.
+func (r *recorder) record(e job.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	now := time.Now()
+	switch e.Kind {
+	case job.EventSession:
+		if e.Session == "" || e.Session == r.session {
+			return
+		}
+		r.session = e.Session
+	case job.EventUsage:
+		if e.Usage == nil {
+			return
+		}
+		r.charge(&e)
+	case job.EventStep:
+		r.usage.Steps++
+		if limit := r.run.MaxSteps; limit > 0 && r.usage.Steps > limit {
+			r.exceeded("the run took more than max_steps, %d", limit)
+		}
+	case job.EventCommand:
+		r.command(&e, now)
+	}
+	if e.Time.IsZero() {
+		e.Time = now
+	}
+	var cut int64
+	e.Text, cut = job.Cut(e.Text, job.MaxEventText)
+	e.Truncated += cut
+	e.Command, _ = job.Cut(e.Command, job.MaxEventText)
+	r.run.Sink(e)
+}
+
+// charge adds an increment of usage, priced if the program printed no cost.
+func (r *recorder) charge(e *job.Event) {
+	u := *e.Usage
+	u.Steps, u.Commands, u.CommandMillis = 0, 0, 0 // counted here, from the events
+	if !u.CostKnown && u.Tokens() > 0 {
+		if price, ok := r.run.Prices[r.run.Model]; ok {
+			u.CostUSD, u.CostKnown = price.Cost(u), true
+		}
+	}
+	e.Usage = &u
+	r.usage = r.usage.Add(u)
+	if limit := r.run.Tokens; limit > 0 && r.usage.Tokens() > limit {
+		r.exceeded("the run used %d tokens, %d were left of the job's max_tokens", r.usage.Tokens(), limit)
+	}
+	if limit := r.run.CostUSD; limit > 0 && r.usage.CostUSD > limit {
+		r.exceeded("the run cost %.4f US dollars, %.4f were left of the job's cost limit", r.usage.CostUSD, limit)
+	}
+}
+
+// command keeps the time of a tool command.
+func (r *recorder) command(e *job.Event, now time.Time) {
+	if e.ExitCode == nil {
+		c := &runningCommand{started: now}
+		if limit := r.run.MaxCommandTime; limit > 0 {
+			text := e.Command
+			c.timer = time.AfterFunc(limit, func() {
+				short, _ := job.Cut(text, 200)
+				r.cancel(&Stop{Class: job.Budget, Message: fmt.Sprintf("command %q ran longer than max_command_time, %s", short, limit)})
+			})
+		}
+		if old := r.running[e.CallID]; old != nil && old.timer != nil {
+			old.timer.Stop()
+		}
+		r.running[e.CallID] = c
+		return
+	}
+	if c := r.running[e.CallID]; c != nil {
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+		if e.Millis == 0 {
+			e.Millis = now.Sub(c.started).Milliseconds()
+		}
+		delete(r.running, e.CallID)
+	}
+	r.usage.Commands++
+	r.usage.CommandMillis += e.Millis
+	short, _ := job.Cut(e.Command, 1<<10)
+	r.commands = append(r.commands, job.CommandRun{Command: short, ExitCode: *e.ExitCode, Millis: e.Millis})
+	if len(r.commands) > job.MaxCommands {
+		r.commands = r.commands[1:]
+	}
+}
+
+func (r *recorder) exceeded(format string, args ...any) {
+	r.cancel(&Stop{Class: job.Budget, Message: fmt.Sprintf(format, args...), Hint: "raise the limit in the job file if the work is worth it"})
+}
+
+// outcome turns a session's result into the run's outcome.
+func (r *recorder) outcome(res Result, e Exit) job.Outcome {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := job.Outcome{
+		State: job.RunCompleted, Class: res.Class, Message: res.Message, Hint: res.Hint,
+		Answer: res.Answer, Session: r.session, Usage: r.usage,
+		ExitCode: e.Code, Signal: e.Signal, Commands: r.commands,
+	}
+	if res.Class != job.NoError {
+		o.State = job.RunFailed
+	} else if e.Code != 0 {
+		// No adapter may call this a success.
+		o.State, o.Class = job.RunFailed, job.Crash
+		o.Message = fmt.Sprintf("the worker ended with exit code %d", e.Code)
+		if e.Signal != "" {
+			o.Message = "the worker was ended by signal: " + e.Signal
+		}
+	}
+	if ra := res.RetryAt; ra != nil && o.State == job.RunFailed {
+		at := ra.At
+		if at.IsZero() {
+			at = time.Now().Add(ra.After)
+		}
+		at = at.UTC()
+		o.RetryAt = &at
+	}
+	return o
+}
+
+// close stops the timers of commands that never ended; later events are void.
+func (r *recorder) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for _, c := range r.running {
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package shell
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// Adapter runs Task.Instructions with /bin/sh, or with the shell that the
+// settings' Command names (e.g. ["bash", "-eu"]).
+//
+// The script is a file in Task.Scratch, so its size has no bound; one that had
+// to be checked against patterns is given with -c instead. Its standard input
+// is empty. No option is set: as with any script, a failed command in the
+// middle does not end it unless the script says `set -e`.
+//
+// How it ends:
+//
+//	exit status 0          success; the answer is the end of standard output
+//	126 or 127             CONFIG: a program was not found or not executable
+//	another status         UNKNOWN, which the default table retries with backoff
+//	a signal, unasked for  CRASH
+type Adapter struct{}
+
+const (
+	defaultShell = "/bin/sh"
+	scriptName   = "script"
+)
+
+var _ worker.Adapter = Adapter{}
+
+// Locate returns the path of the shell.
+func (Adapter) Locate(s job.WorkerSettings) (string, error) {
+	program := defaultShell
+	if len(s.Command) > 0 {
+		program = s.Command[0]
+	}
+	found, err := exec.LookPath(program)
+	if err == nil {
+		found, err = filepath.Abs(found)
+	}
+	if err != nil {
+		return "", &worker.NotInstalledError{
+			Kind: "shell", Program: program,
+			Hint: "your system's packages, or name another shell in the worker's command",
+		}
+	}
+	return found, nil
+}
+
+// Version returns "": a POSIX shell has no common way to tell its version, and
+// nothing here depends on it.
+func (Adapter) Version(context.Context, string) (string, error) { return "", nil }
+
+// Start checks that the job may run this script and writes it to t.Scratch.
+func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
+	shell, err := a.Locate(t.Settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkInterpreter(t.Instructions, shell); err != nil {
+		return nil, err
+	}
+	if err := checkAllowed(t, shell); err != nil {
+		return nil, err
+	}
+	var args []string
+	if len(t.Settings.Command) > 0 {
+		args = slices.Clone(t.Settings.Command[1:])
+	}
+	script := filepath.Join(t.Scratch, scriptName)
+	if _, any := t.CommandPatterns(); !any && len(t.Instructions) <= maxChecked {
+		// A shell reads a file as it goes, so a script that was checked could
+		// still append to itself.
+		args = append(args, "-c", t.Instructions, scriptName)
+	} else {
+		if err := os.WriteFile(script, []byte(t.Instructions), 0o600); err != nil {
+			return nil, fmt.Errorf("write the script of job %s: %w", cmp.Or(string(t.Name), string(t.Job)), err)
+		}
+		args = append(args, script)
+	}
+	return &session{
+		script: script,
+		title:  title(t.Instructions),
+		command: worker.Command{
+			Path: shell,
+			Args: args,
+			Env:  slices.Clone(t.Environ),
+			Dir:  t.Dir,
+		},
+	}, nil
+}
+
+// checkInterpreter refuses a script that is no text, and one whose first line
+// asks for another program: run by a shell, it would do something else than
+// its author meant.
+func checkInterpreter(script, shell string) error {
+	if strings.ContainsRune(script, 0) {
+		return &worker.Failure{
+			Class: job.Config, Message: "the script contains a NUL byte",
+			Hint: "instructions of a shell job are a script as text",
+		}
+	}
+	first, _, _ := strings.Cut(script, "\n")
+	if !strings.HasPrefix(first, "#!") {
+		return nil
+	}
+	words := strings.Fields(first[2:])
+	if len(words) > 1 && path.Base(words[0]) == "env" {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	if wants := path.Base(words[0]); wants != path.Base(shell) && wants != "sh" {
+		return &worker.Failure{
+			Class:   job.Config,
+			Message: fmt.Sprintf("the script begins with %q, but %s would run it", strings.TrimSpace(first), shell),
+			Hint:    fmt.Sprintf("call %s inside the script, or set the worker's command to [%s]", wants, wants),
+		}
+	}
+	return nil
+}
+
+// checkAllowed refuses a script that the job's capabilities do not cover.
+func checkAllowed(t *worker.Task, shell string) error {
+	allowed, any := t.CommandPatterns()
+	if any {
+		return nil
+	}
+	if len(allowed) == 0 {
+		return &worker.Failure{
+			Class:   job.Config,
+			Message: "a shell job needs the capability run_commands, which it was not granted",
+			Hint:    "add run_commands to its capabilities, or list what it may run in allow_commands (a job of type TOOL has run_commands by default)",
+		}
+	}
+	if !slices.Contains([]string{"sh", "dash", "ash", "bash"}, path.Base(shell)) {
+		return &worker.Failure{
+			Class:   job.Config,
+			Message: fmt.Sprintf("the job is limited to certain commands (allow_commands), which can be checked for sh, dash and bash but not for %s", shell),
+			Hint:    "grant run_commands without allow_commands, or use a worker with one of those shells",
+		}
+	}
+	if r := checkScript(t.Instructions, parsePatterns(allowed)); r != nil {
+		return &worker.Failure{
+			Class:   job.Config,
+			Message: r.Error() + "; allowed: " + strings.Join(allowed, ", "),
+			Hint:    "change the script, or add a pattern such as \"go test *\" to allow_commands",
+		}
+	}
+	return nil
+}
+
+// title returns the script's first line that does something, for people who
+// watch.
+func title(script string) string {
+	for line := range strings.Lines(script) {
+		line = strings.ToValidUTF8(strings.TrimSpace(line), "\uFFFD")
+		if line != "" && !strings.HasPrefix(line, "#") {
+			line, _ = job.Cut(line, maxTitle)
+			return line
+		}
+	}
+	return "(empty script)"
+}
+
+// maxTitle is in bytes, about two lines of a terminal.
+const maxTitle = 200

@@ -1,0 +1,106 @@
+package worker
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Task is one attempt of one job, as an adapter is asked to run it.
+type Task struct {
+	Job     job.ID
+	Name    job.Name
+	Attempt int
+	Kind    job.WorkerKind
+	Model   string // "" is the program's own default
+
+	Instructions string // with the feedback on the last attempt, if there was one
+	SystemPrompt string
+
+	Dir     string // the workspace: where the program works
+	Home    string // private folder (0700) of this job on this kind; its content is that of the attempt whose session is resumed, else empty
+	Scratch string // private folder of this attempt, for files that the adapter needs
+	Session string // the program's own session or thread to resume; "" starts a new one
+
+	Capabilities  []job.Capability
+	AllowCommands []string
+	Output        json.RawMessage // JSON schema that the answer must satisfy; empty: text
+	Limits        job.Limits
+
+	// Environ is the environment to build the program's from: NAME=VALUE of
+	// what every program needs (see BaseEnv) and of what the job and the
+	// settings pass through.
+	Environ []string
+	// Lookup finds a variable of the core's own environment (os.LookupEnv);
+	// nil finds nothing.
+	Lookup   func(name string) (string, bool)
+	Settings job.WorkerSettings
+}
+
+// Can reports whether the job was granted c.
+func (t *Task) Can(c job.Capability) bool { return slices.Contains(t.Capabilities, c) }
+
+// CommandPatterns returns the patterns of the commands that the job may run,
+// and whether it may run any command at all without a pattern.
+func (t *Task) CommandPatterns() (patterns []string, any bool) {
+	patterns = slices.Clone(t.AllowCommands)
+	if t.Can(job.CanRunTests) {
+		patterns = append(patterns, job.TestCommands()...)
+	}
+	return patterns, t.Can(job.CanRunCommands) && len(t.AllowCommands) == 0
+}
+
+// RetryAfter is when a provider asked to be left alone until: a moment, or a
+// time from the end of the run.
+type RetryAfter struct {
+	At    time.Time
+	After time.Duration // used when At is zero
+}
+
+// baseVariables are passed to every worker: what programs need to find their
+// files, speak the user's language and reach the network the user's way.
+var baseVariables = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM",
+	"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+	"SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+}
+
+// BaseEnv returns from environ (as os.Environ gives it) the variables that
+// every worker gets, the LC_ ones, and those named by names. Nothing else of
+// the scheduler's environment reaches a worker.
+func BaseEnv(environ []string, names ...string) []string {
+	var env []string
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(name, "LC_") || slices.Contains(baseVariables, name) || slices.Contains(names, name) {
+			env = append(env, kv)
+		}
+	}
+	return env
+}
+
+// Getenv returns the value of name in Environ, else what Lookup knows: so an
+// adapter finds the variables that only its own program needs, e.g. its API
+// key, which no other worker gets.
+func (t *Task) Getenv(name string) string {
+	for _, kv := range t.Environ {
+		if n, v, ok := strings.Cut(kv, "="); ok && n == name {
+			return v
+		}
+	}
+	if t.Lookup == nil {
+		return ""
+	}
+	v, _ := t.Lookup(name)
+	return v
+}
+
+// SetEnv returns env with name set to value, replacing an earlier value.
+func SetEnv(env []string, name, value string) []string {
+	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+	return append(out, name+"="+value)
+}
