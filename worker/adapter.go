@@ -60,6 +60,24 @@ type Framer interface {
 	Closing(e Exit) []job.Event
 }
 
+// ErrorReader is an optional part of a Session, for a program that says on
+// standard error what matters. Without it each such line is an EventLog.
+type ErrorReader interface {
+	// ErrorLine is to standard error what Event is to standard output. It is
+	// called from another goroutine than Event.
+	ErrorLine(line []byte) []job.Event
+}
+
+// Judge is an optional part of a Session, for a program that goes on although
+// its output has already decided the run: it waits for hours to try again, or
+// tries for ever.
+type Judge interface {
+	// Verdict returns the run's result, which must be a failure, if it is
+	// decided. It is asked after each Event, by the same goroutine. The program
+	// is then stopped, and Result is not asked.
+	Verdict() (Result, bool)
+}
+
 // Command is a process to start. The Runner adds the run's tag to Env.
 type Command struct {
 	Path  string

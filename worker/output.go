@@ -86,6 +86,7 @@ func pump(p *pipes, cmd Command, s Session, rec *recorder, logs *logs, cancel co
 		}
 	})
 	m.done.Go(func() {
+		judge, _ := s.(Judge)
 		err := eachLine(p.stdoutR, func(line []byte, size int) {
 			logs.stdout.write(line)
 			if size > len(line) {
@@ -93,17 +94,27 @@ func pump(p *pipes, cmd Command, s Session, rec *recorder, logs *logs, cancel co
 				return
 			}
 			rec.recordAll(s.Event(line))
+			if judge == nil {
+				return
+			}
+			if result, decided := judge.Verdict(); decided {
+				judge = nil
+				cancel(&Stop{Class: result.Class, Message: result.Message, Hint: result.Hint, verdict: &result})
+			}
 		})
 		if err != nil {
 			cancel(&Stop{Class: job.Crash, Message: fmt.Sprintf("read the worker's output: %v", err)})
 		}
 	})
 	m.done.Go(func() {
+		reader, reads := s.(ErrorReader)
 		n := 0
 		eachLine(p.stderrR, func(line []byte, _ int) {
 			logs.stderr.write(line)
 			logs.keepTail(line)
-			if n++; n <= maxLogEvents && len(bytes.TrimSpace(line)) > 0 {
+			if reads {
+				rec.recordAll(reader.ErrorLine(line))
+			} else if n++; n <= maxLogEvents && len(bytes.TrimSpace(line)) > 0 {
 				rec.record(job.Event{Kind: job.EventLog, Text: string(bytes.ToValidUTF8(line, []byte("\uFFFD")))})
 			}
 		})

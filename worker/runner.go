@@ -52,13 +52,18 @@ type Stop struct {
 	Hint    string
 	Lost    bool // the scheduler itself ends: the attempt does not count
 	Now     bool // skip the gentle stages
+
+	verdict *Result // of the session's Judge: the run's own result, and nobody's stop
 }
 
 // Error returns the message.
 func (s *Stop) Error() string { return s.Message }
 
-// stopOf returns the Stop that ctx was cancelled with.
+// stopOf returns the Stop that ctx was cancelled with; an empty one if it was not.
 func stopOf(ctx context.Context) *Stop {
+	if ctx.Err() == nil {
+		return &Stop{}
+	}
 	cause := context.Cause(ctx)
 	var s *Stop
 	switch {
@@ -135,8 +140,13 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	if framed {
 		rec.recordAll(framer.Closing(exit))
 	}
-	result := s.Result(exit)
-	o := rec.outcome(result, exit)
+	var o job.Outcome
+	if stop := stopOf(ctx); stopped && stop.verdict != nil {
+		stopped = false
+		o = rec.outcome(*stop.verdict, exit)
+	} else {
+		o = rec.outcome(s.Result(exit), exit)
+	}
 	o.StartedAt, o.EndedAt = started, time.Now()
 	o.Artifacts = append(o.Artifacts, out.artifacts()...)
 	for _, p := range report.Killed {

@@ -92,7 +92,7 @@ func (s *script) Result(e worker.Exit) worker.Result {
 }
 
 // run runs the script and returns its outcome and events.
-func run(t *testing.T, ctx context.Context, s *script, change func(*worker.Run)) (job.Outcome, []job.Event) {
+func run(t *testing.T, ctx context.Context, s worker.Session, change func(*worker.Run)) (job.Outcome, []job.Event) {
 	t.Helper()
 	var mu sync.Mutex
 	var events []job.Event
@@ -253,6 +253,28 @@ func TestRunBudgets(t *testing.T) {
 				t.Errorf("outcome %+v, want BUDGET with %q", o, tt.want)
 			}
 		})
+	}
+}
+
+// judged is a script whose program would go on for ever.
+type judged struct{ script }
+
+func (j *judged) Verdict() (worker.Result, bool) {
+	return worker.Result{Class: job.RateLimit, Message: "come back later", RetryAt: &worker.RetryAfter{After: time.Hour}}, slices.Contains(j.lines, "retry in an hour")
+}
+
+func (j *judged) ErrorLine(line []byte) []job.Event {
+	return []job.Event{{Kind: job.EventWarning, Text: "stderr: " + string(line)}}
+}
+
+func TestVerdict(t *testing.T) {
+	s := &judged{script{text: "echo oops >&2; echo retry in an hour; while :; do sleep 300; done"}}
+	o, events := run(t, t.Context(), s, nil)
+	if o.State != job.RunFailed || o.Class != job.RateLimit || o.Message != "come back later" || o.RetryAt == nil || time.Until(*o.RetryAt) < 50*time.Minute {
+		t.Errorf("outcome %+v", o)
+	}
+	if !slices.ContainsFunc(events, func(e job.Event) bool { return e.Text == "stderr: oops" }) {
+		t.Errorf("events %+v", events)
 	}
 }
 

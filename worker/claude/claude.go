@@ -1,0 +1,154 @@
+package claude
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// Kind is the worker kind that this adapter drives by default.
+const Kind job.WorkerKind = "claude"
+
+const (
+	program    = "claude"
+	installCmd = "npm install -g @anthropic-ai/claude-code"
+	// maxPrompt is what the program reads from its standard input, in bytes.
+	maxPrompt = 10_000_000
+	// maxArgument is the most that Linux passes in one argument, in bytes
+	// (MAX_ARG_STRLEN, 32 pages), less room for the zero that ends it.
+	maxArgument = 128<<10 - 1
+)
+
+// Adapter drives Claude Code. The zero value works.
+type Adapter struct {
+	// Now is the clock by which "resets 7pm" is read; nil is time.Now.
+	Now func() time.Time
+}
+
+// Locate returns the path of the claude program.
+func (a Adapter) Locate(s job.WorkerSettings) (string, error) {
+	name := program
+	if len(s.Command) > 0 {
+		name = s.Command[0]
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", &worker.NotInstalledError{Kind: Kind, Program: name, Hint: installCmd}
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", fmt.Errorf("locate %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// Version asks the program for its version, e.g. "2.1.197".
+func (a Adapter) Version(ctx context.Context, path string) (string, error) {
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its version: %w", path, err)
+	}
+	for _, word := range strings.Fields(string(out)) { // "2.1.197 (Claude Code)"
+		if word[0] >= '0' && word[0] <= '9' {
+			return word, nil
+		}
+	}
+	return "", fmt.Errorf("ask %s for its version: no version in %.100q", path, out)
+}
+
+// Start prepares a run: the private folder and the command line.
+func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
+	path, err := a.Locate(t.Settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := tooLarge(t); err != nil {
+		return nil, err
+	}
+	g, err := grantOf(t)
+	if err != nil {
+		return nil, err
+	}
+	h, err := prepareHome(t, g)
+	if err != nil {
+		return nil, err
+	}
+	now := a.Now
+	if now == nil {
+		now = time.Now
+	}
+	s := newSession(t, h, now)
+	s.command = worker.Command{
+		Path: path, Args: arguments(t, g, h, s.resume), Env: h.env, Dir: t.Dir,
+		Stdin: []byte(prompt(t.Instructions)),
+	}
+	return s, nil
+}
+
+// tooLarge reports what the program or the system would not take.
+func tooLarge(t *worker.Task) error {
+	if n := len(t.Instructions); n > maxPrompt {
+		return &worker.Failure{Class: job.Config,
+			Message: fmt.Sprintf("instructions of %d bytes: claude takes at most %d", n, maxPrompt),
+			Hint:    "put the long part in a file of the workspace and name it in the instructions"}
+	}
+	if n := len(t.Output); n > maxArgument {
+		return &worker.Failure{Class: job.Config,
+			Message: fmt.Sprintf("output schema of %d bytes: claude takes at most %d", n, maxArgument),
+			Hint:    "use a smaller schema"}
+	}
+	return nil
+}
+
+// prompt returns instructions so that the program takes them for words: what
+// starts with a slash would be looked up as one of its own commands.
+func prompt(instructions string) string {
+	if strings.HasPrefix(strings.TrimSpace(instructions), "/") {
+		return "Task:\n" + instructions
+	}
+	return instructions
+}
+
+// arguments builds the command line. Values that users write never stand where
+// a leading dash could make them flags.
+func arguments(t *worker.Task, g grant, h home, resume string) []string {
+	var args []string
+	if len(t.Settings.Command) > 1 {
+		args = append(args, t.Settings.Command[1:]...)
+	}
+	args = append(args, "--print", "--output-format=stream-json", "--verbose",
+		"--permission-mode=dontAsk", // whatever no rule allows is denied without a question
+		"--setting-sources=user",    // the user's are ours; a repository's could grant itself commands and hooks
+		"--strict-mcp-config",       // no MCP servers but those given here: none
+		"--add-dir="+t.Dir,          // with CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD: reads the repository's CLAUDE.md
+		"--tools="+strings.Join(g.tools, ","))
+	if len(g.allow) > 0 {
+		args = append(args, "--settings="+h.permissions)
+	}
+	model := t.Model
+	if model == "" {
+		model = t.Settings.Model
+	}
+	if model != "" {
+		args = append(args, "--model="+model)
+	}
+	if h.system != "" {
+		args = append(args, "--append-system-prompt-file="+h.system)
+	}
+	if len(t.Output) > 0 {
+		args = append(args, "--json-schema="+string(t.Output))
+	}
+	if limit := t.Limits.MaxCostUSD; limit > 0 {
+		args = append(args, "--max-budget-usd="+strconv.FormatFloat(limit, 'f', -1, 64))
+	}
+	if resume != "" {
+		args = append(args, "--resume="+resume)
+	}
+	return args
+}

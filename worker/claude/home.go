@@ -1,0 +1,213 @@
+package claude
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// home is the private state of a run on disk.
+type home struct {
+	dir         string   // CLAUDE_CONFIG_DIR
+	env         []string // the program's whole environment
+	permissions string   // settings file with the permission rules
+	system      string   // file with the system prompt, "" if there is none
+}
+
+// prepareHome makes the private CLAUDE_CONFIG_DIR of a run. The login is the
+// user's own, in its place: a copy would leave the user with a refresh token
+// that was used up, and so would a link, since the program replaces the file.
+// HOME stays the user's, so that git, ssh and the like work in commands.
+func prepareHome(t *worker.Task, g grant) (home, error) {
+	h := home{dir: filepath.Join(t.Home, "claude"), permissions: filepath.Join(t.Scratch, "permissions.json")}
+	if err := os.MkdirAll(h.dir, 0o700); err != nil {
+		return h, fmt.Errorf("make private folder of claude: %w", err)
+	}
+	users := t.Getenv("CLAUDE_CONFIG_DIR")
+	account := filepath.Join(users, ".claude.json")
+	if users == "" {
+		users = filepath.Join(t.Getenv("HOME"), ".claude")
+		account = filepath.Join(t.Getenv("HOME"), ".claude.json")
+	}
+	if t.Settings.BaseURL == "" { // another endpoint must not see the user's login
+		if err := takeAccount(account, filepath.Join(h.dir, ".claude.json")); err != nil {
+			return h, err
+		}
+	}
+	if err := link(filepath.Join(users, "CLAUDE.md"), filepath.Join(h.dir, "CLAUDE.md")); err != nil {
+		return h, fmt.Errorf("reuse the user's CLAUDE.md: %w", err)
+	}
+	if err := takeSettings(t, filepath.Join(users, "settings.json"), filepath.Join(h.dir, "settings.json")); err != nil {
+		return h, err
+	}
+	if err := writeJSON(h.permissions, map[string]any{"permissions": map[string]any{"allow": append([]string{}, g.allow...)}}); err != nil {
+		return h, err
+	}
+	if t.SystemPrompt != "" {
+		h.system = filepath.Join(t.Scratch, "system-prompt.txt")
+		if err := os.WriteFile(h.system, []byte(t.SystemPrompt), 0o600); err != nil {
+			return h, fmt.Errorf("write system prompt for claude: %w", err)
+		}
+	}
+	h.env = environment(t, h.dir)
+	return h, nil
+}
+
+// endpointVariables are the variables by which the program finds its models.
+var endpointVariables = []string{
+	"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL",
+	"ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL", "CLAUDE_CODE_OAUTH_TOKEN",
+	"CLAUDE_CODE_USE_BEDROCK", "ANTHROPIC_BEDROCK_BASE_URL", "AWS_BEARER_TOKEN_BEDROCK", "AWS_REGION", "AWS_PROFILE",
+	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+	"CLAUDE_CODE_USE_VERTEX", "ANTHROPIC_VERTEX_PROJECT_ID", "ANTHROPIC_VERTEX_BASE_URL", "CLOUD_ML_REGION", "GOOGLE_APPLICATION_CREDENTIALS",
+	"CLAUDE_CODE_USE_FOUNDRY", "ANTHROPIC_FOUNDRY_API_KEY", "ANTHROPIC_FOUNDRY_RESOURCE", "ANTHROPIC_FOUNDRY_BASE_URL",
+}
+
+func environment(t *worker.Task, dir string) []string {
+	env := t.Environ
+	if url := t.Settings.BaseURL; url != "" {
+		env = worker.SetEnv(env, "ANTHROPIC_BASE_URL", url)
+		if key := t.Settings.KeyEnv; key != "" {
+			env = worker.SetEnv(env, "ANTHROPIC_API_KEY", t.Getenv(key))
+		}
+	} else {
+		// Where the login lies; "" is the program's default for HOME.
+		env = worker.SetEnv(env, "CLAUDE_SECURESTORAGE_CONFIG_DIR", t.Getenv("CLAUDE_CONFIG_DIR"))
+		for _, name := range endpointVariables {
+			if v := t.Getenv(name); v != "" {
+				env = worker.SetEnv(env, name, v)
+			}
+		}
+	}
+	for _, kv := range [][2]string{
+		{"CLAUDE_CONFIG_DIR", dir},
+		{"CLAUDE_CODE_MAX_RETRIES", "0"}, // retries are the scheduler's
+		{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"},
+		{"DISABLE_AUTOUPDATER", "1"},
+		{"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1"}, // a run is over when its last command is
+		{"CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD", "1"},
+	} {
+		env = worker.SetEnv(env, kv[0], kv[1])
+	}
+	return env
+}
+
+// takeSettings writes from the user's settings what says how models are
+// reached. What could allow more than the job does stays behind: permissions,
+// hooks, plugins, MCP servers.
+func takeSettings(t *worker.Task, from, to string) error {
+	users := map[string]json.RawMessage{}
+	data, err := os.ReadFile(from)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the user's claude settings: %w", err)
+	}
+	if err == nil {
+		if err := json.Unmarshal(data, &users); err != nil {
+			return &worker.Failure{Class: job.Config, Message: fmt.Sprintf("read the user's claude settings: %v", err), Hint: "repair " + from}
+		}
+	}
+	own := map[string]any{"includeCoAuthoredBy": false}
+	keys := []string{"model", "apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "forceLoginMethod", "forceLoginOrgUUID"}
+	if t.Settings.BaseURL != "" {
+		keys = nil
+	}
+	for _, key := range keys {
+		if v, ok := users[key]; ok {
+			own[key] = v
+		}
+	}
+	var vars map[string]string
+	if json.Unmarshal(users["env"], &vars) == nil && t.Settings.BaseURL == "" {
+		kept := map[string]string{}
+		for name, v := range vars {
+			if endpoint(name) {
+				kept[name] = v
+			}
+		}
+		own["env"] = kept
+	}
+	return writeJSON(to, own)
+}
+
+// endpoint reports whether a variable says how models are reached.
+func endpoint(name string) bool {
+	for _, v := range endpointVariables {
+		if v == name {
+			return true
+		}
+	}
+	return strings.HasPrefix(name, "VERTEX_REGION_")
+}
+
+// takeAccount writes from the user's account file what a login needs, unless
+// an earlier attempt of the job has left its own.
+func takeAccount(from, to string) error {
+	if _, err := os.Lstat(to); err == nil {
+		return nil
+	}
+	var users map[string]json.RawMessage
+	data, err := os.ReadFile(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the user's claude account: %w", err)
+	}
+	if json.Unmarshal(data, &users) != nil {
+		return nil // the program would start anew, too
+	}
+	own := map[string]json.RawMessage{"hasCompletedOnboarding": json.RawMessage("true")}
+	for _, key := range []string{"oauthAccount", "primaryApiKey", "userID"} {
+		if v, ok := users[key]; ok {
+			own[key] = v
+		}
+	}
+	return writeJSON(to, own)
+}
+
+func writeJSON(path string, v any) error {
+	data, err := json.Marshal(v)
+	if err == nil {
+		err = os.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write configuration of claude: %w", err)
+	}
+	return nil
+}
+
+// link makes path a symbolic link to target if target exists. A real file at
+// path is left alone: the program put it there in an earlier attempt.
+func link(target, path string) error {
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode()&fs.ModeSymlink == 0 {
+			return nil
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	target, err := filepath.Abs(target)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return os.Symlink(target, path)
+}
+
+// hasSession reports whether the session was recorded in this home.
+func (h home) hasSession(id string) bool {
+	found, err := filepath.Glob(filepath.Join(h.dir, "projects", "*", id+".jsonl"))
+	return err == nil && len(found) > 0
+}

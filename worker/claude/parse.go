@@ -1,0 +1,376 @@
+package claude
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// session is one run of claude.
+type session struct {
+	command worker.Command
+	dir     []string // the workspace, and where its links lead
+	now     func() time.Time
+	resume  string // session to resume; "" if there is none, or it is lost
+
+	pending []job.Event // to be told with the first line
+	calls   map[string]call
+	message string // id of the last message counted
+	told    job.Usage
+	answer  string
+	apiKind string // what the program calls the last failure, e.g. "rate_limit"
+	resetAt time.Time
+	end     *line // its result
+}
+
+// call is a tool call under way.
+type call struct{ name, command, path string }
+
+func newSession(t *worker.Task, h home, now func() time.Time) *session {
+	s := &session{now: now, dir: []string{t.Dir}, calls: map[string]call{}}
+	if real, err := filepath.EvalSymlinks(t.Dir); err == nil && real != t.Dir {
+		s.dir = append(s.dir, real)
+	}
+	switch {
+	case t.Session == "":
+	case h.hasSession(t.Session):
+		s.resume = t.Session
+	default:
+		s.pending = append(s.pending, job.Event{Kind: job.EventWarning,
+			Text: "session " + t.Session + " is not recorded any more: starting a new one"})
+	}
+	return s
+}
+
+// Command returns the process to start.
+func (s *session) Command() worker.Command { return s.command }
+
+// Cancel does nothing: on SIGINT claude ends in 0.2 s and prints its result.
+func (s *session) Cancel(io.Writer) error { return nil }
+
+// line is what the program prints, one JSON object a line.
+type line struct {
+	Type      string  `json:"type"`
+	Subtype   string  `json:"subtype"`
+	SessionID string  `json:"session_id"`
+	Message   message `json:"message"`
+	Error     string  `json:"error"` // of an assistant message or a retry
+
+	// system/api_retry
+	Attempt     int     `json:"attempt"`
+	MaxRetries  int     `json:"max_retries"`
+	RetryDelay  float64 `json:"retry_delay_ms"`
+	ErrorStatus int     `json:"error_status"`
+
+	// rate_limit_event
+	RateLimit struct {
+		Status   string `json:"status"`
+		ResetsAt int64  `json:"resetsAt"` // seconds since 1970
+		Kind     string `json:"rateLimitType"`
+	} `json:"rate_limit_info"`
+
+	// result
+	IsError    bool                  `json:"is_error"`
+	APIStatus  int                   `json:"api_error_status"`
+	Result     string                `json:"result"`
+	Structured json.RawMessage       `json:"structured_output"`
+	Errors     []string              `json:"errors"`
+	CostUSD    float64               `json:"total_cost_usd"`
+	Usage      tokens                `json:"usage"`
+	ModelUsage map[string]modelUsage `json:"modelUsage"`
+	Denials    []denial              `json:"permission_denials"`
+	Reason     string                `json:"terminal_reason"`
+}
+
+type message struct {
+	ID      string          `json:"id"`
+	Model   string          `json:"model"`
+	Content json.RawMessage `json:"content"` // a string or blocks
+	Usage   tokens          `json:"usage"`
+}
+
+type block struct {
+	Type    string          `json:"type"`
+	Text    string          `json:"text"`
+	ID      string          `json:"id"`
+	Name    string          `json:"name"`
+	Input   input           `json:"input"`
+	CallID  string          `json:"tool_use_id"`
+	Content json.RawMessage `json:"content"` // a string or blocks
+	IsError bool            `json:"is_error"`
+}
+
+type input struct {
+	Command  string `json:"command"`
+	Path     string `json:"file_path"`
+	Notebook string `json:"notebook_path"`
+	Pattern  string `json:"pattern"`
+	URL      string `json:"url"`
+	Query    string `json:"query"`
+}
+
+type denial struct {
+	Tool  string `json:"tool_name"`
+	Input input  `json:"tool_input"`
+}
+
+// tokens are those of one message, or of the run; input excludes cached ones.
+type tokens struct {
+	Input      int64 `json:"input_tokens"`
+	CacheRead  int64 `json:"cache_read_input_tokens"`
+	CacheWrite int64 `json:"cache_creation_input_tokens"`
+	Output     int64 `json:"output_tokens"`
+}
+
+type modelUsage struct {
+	Input      int64 `json:"inputTokens"`
+	Output     int64 `json:"outputTokens"`
+	CacheRead  int64 `json:"cacheReadInputTokens"`
+	CacheWrite int64 `json:"cacheCreationInputTokens"`
+}
+
+// Event returns what a line means.
+func (s *session) Event(raw []byte) []job.Event {
+	events := append(s.pending, s.parse(raw)...)
+	s.pending = nil
+	return events
+}
+
+func (s *session) parse(raw []byte) []job.Event {
+	var l line
+	if !decode(raw, &l) || l.Type == "" {
+		return []job.Event{withText(job.Event{Kind: job.EventLog}, string(raw))}
+	}
+	switch l.Type {
+	case "system":
+		return s.system(l)
+	case "assistant":
+		return s.assistant(l)
+	case "user":
+		return s.results(l)
+	case "rate_limit_event":
+		if l.RateLimit.ResetsAt > 0 {
+			s.resetAt = time.Unix(l.RateLimit.ResetsAt, 0).UTC()
+		}
+		if l.RateLimit.Status == "" || l.RateLimit.Status == "allowed" {
+			return nil
+		}
+		return []job.Event{{Kind: job.EventWarning, Text: strings.TrimSpace("rate limit " + l.RateLimit.Status + " " + l.RateLimit.Kind)}}
+	case "result":
+		return s.result(l)
+	}
+	return nil
+}
+
+func (s *session) system(l line) []job.Event {
+	switch l.Subtype {
+	case "init":
+		if l.SessionID != "" {
+			return []job.Event{{Kind: job.EventSession, Session: l.SessionID}}
+		}
+	case "api_retry":
+		return []job.Event{{Kind: job.EventRetry, Text: fmt.Sprintf("%s (status %d): retry %d of %d in %.0f ms",
+			l.Error, l.ErrorStatus, l.Attempt, l.MaxRetries, l.RetryDelay)}}
+	}
+	return nil
+}
+
+// assistant tells what the model said. A message comes in several lines, one
+// for each block, all with the same usage, whose output is a placeholder: its
+// input is counted once, the rest with the result.
+func (s *session) assistant(l line) []job.Event {
+	var events []job.Event
+	synthetic := l.Message.Model == "<synthetic>" // the program's own words
+	if l.Error != "" {
+		s.apiKind = l.Error
+	}
+	if !synthetic && l.Message.ID != s.message {
+		s.message = l.Message.ID
+		s.apiKind = ""
+		events = append(events, job.Event{Kind: job.EventStep})
+		if u := l.Message.Usage.usage(); u.InputTokens > 0 {
+			u.OutputTokens = 0
+			events = append(events, s.count(u))
+		}
+	}
+	for _, b := range blocks(l.Message.Content) {
+		switch b.Type {
+		case "text":
+			kind := job.EventText
+			if l.Error != "" {
+				kind = job.EventError
+			} else {
+				s.answer, _ = job.Cut(b.Text, job.MaxEventText)
+			}
+			events = append(events, withText(job.Event{Kind: kind}, b.Text))
+		case "tool_use":
+			events = append(events, s.call(b)...)
+		}
+	}
+	return events
+}
+
+func (s *session) call(b block) []job.Event {
+	c := call{name: b.Name, command: b.Input.Command, path: b.Input.Path + b.Input.Notebook}
+	s.calls[b.ID] = c
+	switch c.name {
+	case "Bash":
+		return []job.Event{{Kind: job.EventCommand, CallID: b.ID, Command: c.command}}
+	case "Edit", "Write", "NotebookEdit":
+		return nil // told when it is done
+	default:
+		what := b.Input.Path + b.Input.Pattern + b.Input.URL + b.Input.Query
+		return []job.Event{withText(job.Event{Kind: job.EventTool, CallID: b.ID, Tool: c.name}, what)}
+	}
+}
+
+// results tells the ends of tool calls.
+func (s *session) results(l line) []job.Event {
+	var events []job.Event
+	for _, b := range blocks(l.Message.Content) {
+		c, ok := s.calls[b.CallID]
+		if b.Type != "tool_result" || !ok {
+			continue
+		}
+		delete(s.calls, b.CallID)
+		text := texts(b.Content)
+		switch {
+		case c.name == "Bash":
+			code := exitCode(b.IsError, text)
+			events = append(events, withText(job.Event{Kind: job.EventCommand, CallID: b.CallID, Command: c.command, ExitCode: &code}, text))
+		case b.IsError:
+			events = append(events, withText(job.Event{Kind: job.EventTool, CallID: b.CallID, Tool: c.name}, text))
+		case c.path != "" && (c.name == "Edit" || c.name == "Write" || c.name == "NotebookEdit"):
+			change := "modified"
+			if strings.HasPrefix(text, "File created") {
+				change = "added"
+			}
+			events = append(events, job.Event{Kind: job.EventFile, CallID: b.CallID, Path: s.relative(c.path), Change: change})
+		}
+	}
+	return events
+}
+
+var exitLine = regexp.MustCompile(`^(?:Error: )?Exit code (\d{1,3})\b`)
+
+// exitCode reads the code out of a command's result; -1 if it never ran.
+func exitCode(failed bool, text string) int {
+	if !failed {
+		return 0
+	}
+	if m := exitLine.FindStringSubmatch(text); m != nil {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			return n
+		}
+	}
+	return -1
+}
+
+// result keeps how the run ended and tells what was not counted yet.
+func (s *session) result(l line) []job.Event {
+	s.end = &l
+	var events []job.Event
+	if n := len(l.Denials); n > 0 {
+		var what []string
+		for _, d := range l.Denials {
+			arg, _ := job.Cut(d.Input.Command+d.Input.Path+d.Input.URL, 200)
+			what = append(what, d.Tool+"("+arg+")")
+		}
+		events = append(events, withText(job.Event{Kind: job.EventWarning},
+			fmt.Sprintf("%d tool calls were denied, since the job does not grant them: %s", n, strings.Join(what, ", "))))
+	}
+	total := l.Usage.usage()
+	var models job.Usage
+	for _, m := range l.ModelUsage { // the helpers' tokens included; usage is empty when a budget ran out
+		models = models.Add(tokens{m.Input, m.CacheRead, m.CacheWrite, m.Output}.usage())
+	}
+	if models.Tokens() > total.Tokens() {
+		total = models
+	}
+	rest := job.Usage{
+		InputTokens:      max(0, total.InputTokens-s.told.InputTokens),
+		CachedTokens:     max(0, total.CachedTokens-s.told.CachedTokens),
+		CacheWriteTokens: max(0, total.CacheWriteTokens-s.told.CacheWriteTokens),
+		OutputTokens:     max(0, total.OutputTokens-s.told.OutputTokens),
+		CostUSD:          max(0, l.CostUSD-s.told.CostUSD),
+	}
+	if rest != (job.Usage{}) {
+		events = append(events, s.count(rest))
+	}
+	return events
+}
+
+// count tells an increment. Its cost counts as known although it comes with
+// the result only: the sum is then what the program printed, and is not priced
+// a second time from the table.
+func (s *session) count(u job.Usage) job.Event {
+	u.CostKnown = true
+	s.told = s.told.Add(u)
+	return job.Event{Kind: job.EventUsage, Usage: &u}
+}
+
+func (t tokens) usage() job.Usage {
+	return job.Usage{
+		InputTokens: t.Input + t.CacheRead + t.CacheWrite, CachedTokens: t.CacheRead,
+		CacheWriteTokens: t.CacheWrite, OutputTokens: t.Output,
+	}
+}
+
+// decode fills v from JSON. A field of another type than we know does not
+// spoil the others.
+func decode(raw []byte, v any) bool {
+	err := json.Unmarshal(raw, v)
+	var odd *json.UnmarshalTypeError
+	return err == nil || errors.As(err, &odd)
+}
+
+// blocks reads content that is a list of blocks; a plain string is one text.
+func blocks(content json.RawMessage) []block {
+	var text string
+	if len(content) > 0 && content[0] == '"' && decode(content, &text) {
+		return []block{{Type: "text", Text: text}}
+	}
+	var list []block
+	if len(content) == 0 || !decode(content, &list) {
+		return nil
+	}
+	return list
+}
+
+// texts joins the texts of a content.
+func texts(content json.RawMessage) string {
+	list := blocks(content)
+	if len(list) == 1 {
+		return list[0].Text
+	}
+	var b strings.Builder
+	for _, part := range list {
+		b.WriteString(part.Text)
+	}
+	return b.String()
+}
+
+// relative returns path as seen from the workspace, if it lies in it.
+func (s *session) relative(path string) string {
+	for _, dir := range s.dir {
+		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
+			return rel
+		}
+	}
+	return path
+}
+
+// withText returns e with text, cut to what an event may carry.
+func withText(e job.Event, text string) job.Event {
+	e.Text, e.Truncated = job.Cut(text, job.MaxEventText)
+	return e
+}

@@ -1,0 +1,213 @@
+package codex
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// Result says what the run amounts to.
+func (s *session) Result(e worker.Exit) worker.Result {
+	if s.thread != "" {
+		s.home.saveCounted(s.thread, s.counted)
+	}
+	r := worker.Result{Answer: s.answer}
+	switch {
+	case e.Stopped:
+	case s.failure != "":
+		r.Class, r.Hint, r.RetryAt = classify(s.failure, s.now())
+		r.Message = s.failure
+	case e.Code == 0 && s.completed:
+	case e.Signal != "":
+		r.Class, r.Message = job.Crash, "codex was ended by signal: "+e.Signal
+	case e.Code == 0:
+		r.Class, r.Message = job.Crash, "codex ended without finishing its turn"
+	default:
+		r.Class, r.Message, r.Hint, r.RetryAt = fromStderr(e, s.now())
+		if r.Class == job.Unknown && s.working {
+			r.Class = job.Crash // it fell silent in the middle of its work
+		}
+	}
+	if r.Class != job.NoError {
+		r.Message, _ = job.Cut(r.Message, 4<<10)
+	}
+	return r
+}
+
+// fromStderr explains an exit that the stream says nothing about.
+func fromStderr(e worker.Exit, now time.Time) (class job.ErrorClass, message, hint string, retry *worker.RetryAfter) {
+	said := explanation(e.Stderr)
+	if said == "" {
+		return job.Crash, fmt.Sprintf("codex ended with exit code %d and no explanation", e.Code), "", nil
+	}
+	message = fmt.Sprintf("codex ended with exit code %d: %s", e.Code, said)
+	if strings.Contains(said, "panicked at") {
+		return job.Crash, message, "", nil
+	}
+	if e.Code == 2 && strings.HasPrefix(said, "error: ") { // its argument parser
+		return job.Config, message, "this version of codex does not know an option that is used here; see docs/workers.md for the versions tried", nil
+	}
+	class, hint, retry = classify(said, now)
+	return class, message, hint, retry
+}
+
+// explanation returns the line of stderr that says what went wrong, else its
+// last few lines. Log lines and the address-less stack traces are left out.
+func explanation(stderr string) string {
+	var rest []string
+	for l := range strings.Lines(stderr) {
+		l = strings.TrimSpace(l)
+		switch {
+		case strings.HasPrefix(l, "Error: "), strings.HasPrefix(l, "error: "), strings.Contains(l, "panicked at"):
+			return l
+		case l == "", strings.HasPrefix(l, "WARNING: "), strings.HasPrefix(l, "warning: "), strings.HasPrefix(l, "Reading prompt from stdin"):
+		case l == "Stack backtrace:", frame.MatchString(l):
+		default:
+			rest = append(rest, l)
+		}
+	}
+	return strings.Join(rest[max(0, len(rest)-3):], "\n")
+}
+
+var (
+	frame  = regexp.MustCompile(`^\d+: <unknown>$`)
+	status = regexp.MustCompile(`(?i)\bstatus(?: code)?:? ([1-5]\d\d)\b`)
+	tryIn  = regexp.MustCompile(`(?i)\b(?:try again|retry|resets?) (?:in|after) ((?:\s*\d+(?:\.\d+)?\s*(?:milliseconds?|ms|minutes?|mins?|m|seconds?|secs?|s|hours?|h|days?|d))+)`)
+	amount = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*(ms|milli|s|m|h|d)[a-z]*`)
+	tryAt  = regexp.MustCompile(`(?i)\b(?:try again|resets?) at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th)?, (\d{4}) )?(\d{1,2}):(\d{2}) ?([AP]M)`)
+)
+
+// rule is one line of the table by which messages are classified; the first
+// whose words stand in the message (in lower case) wins.
+type rule struct {
+	class job.ErrorClass
+	words []string
+	hint  string
+}
+
+const (
+	loginHint   = "run `codex login`, or set CODEX_API_KEY (or OPENAI_API_KEY) where the scheduler runs"
+	modelHint   = "check the model's name and that your account may use it"
+	contextHint = "split the job, or use a model with a larger context window"
+)
+
+var rules = []rule{
+	{job.RateLimit, []string{"usage limit"}, "the plan's usage limit is reached; wait for its reset or use another worker"},
+	{job.ResourceExhausted, []string{"quota exceeded", "insufficient_quota", "exceeded your current quota"}, "check the plan and billing details of the account"},
+	{job.ResourceExhausted, []string{"ran out of room", "context window", "context_length_exceeded"}, contextHint},
+	{job.Auth, []string{"refresh token", "not logged in", "sign in again", "log in again", "missing environment variable", "invalid api key",
+		"incorrect api key", "missing bearer", "token could not be refreshed", "unauthorized"}, loginHint},
+	{job.RateLimit, []string{"rate limit", "too many requests", "rate_limit"}, ""},
+	{job.Server, []string{"high demand", "overloaded", "stream disconnected", "at capacity", "internal server error", "server_error", "idle timeout", "bad gateway"}, ""},
+	{job.Network, []string{"connection failed", "error sending request", "dns error", "connection refused", "timed out", "network is unreachable",
+		"workspace routing discovery failed", "connection reset"}, "check the network, and the proxy variables if there is a proxy"},
+	{job.Config, []string{"does not exist or you do not have access", "model_not_found", "not supported when using codex", "is not supported", "unknown model"}, modelHint},
+	{job.Config, []string{"invalid_request_error", "\"type\":\"error\"", "bad request", "error loading config", "no rollout found", "input_too_large"}, ""},
+	{job.ResourceExhausted, []string{"no space left on device", "cannot allocate memory", "out of memory"}, ""},
+}
+
+// classify sorts what Codex says of a failure. The HTTP status stands only in
+// the words, and often not even there.
+func classify(message string, now time.Time) (job.ErrorClass, string, *worker.RetryAfter) {
+	low := strings.ToLower(strings.ReplaceAll(message, "’", "'"))
+	class, hint := byStatus(low)
+	for _, r := range rules {
+		if class == job.NoError && containsAny(low, r.words) {
+			class, hint = r.class, r.hint
+		}
+	}
+	switch class {
+	case job.NoError:
+		return job.Unknown, "", nil
+	case job.RateLimit:
+		return class, hint, retryAfter(message, now)
+	}
+	return class, hint, nil
+}
+
+func byStatus(low string) (job.ErrorClass, string) {
+	m := status.FindStringSubmatch(low)
+	if m == nil {
+		return job.NoError, ""
+	}
+	switch code := m[1]; {
+	case code == "401" || code == "403":
+		return job.Auth, loginHint
+	case code == "429":
+		return job.RateLimit, ""
+	case code[0] == '5':
+		return job.Server, ""
+	case code == "404" || code == "400" || code == "422":
+		if containsAny(low, []string{"context window", "context_length_exceeded"}) {
+			return job.ResourceExhausted, contextHint
+		}
+		return job.Config, modelHint
+	}
+	return job.NoError, ""
+}
+
+func containsAny(s string, words []string) bool {
+	for _, w := range words {
+		if strings.Contains(s, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// retryAfter reads when to come back out of the words. Moments without a date
+// are in local time, within the next day.
+func retryAfter(message string, now time.Time) *worker.RetryAfter {
+	if m := tryIn.FindStringSubmatch(message); m != nil {
+		var d time.Duration
+		for _, part := range amount.FindAllStringSubmatch(m[1], -1) {
+			n, err := strconv.ParseFloat(part[1], 64)
+			if err != nil || n > 1e6 {
+				return nil
+			}
+			d += time.Duration(n * float64(unit(part[2])))
+		}
+		return &worker.RetryAfter{After: d}
+	}
+	m := tryAt.FindStringSubmatch(message)
+	if m == nil {
+		return nil
+	}
+	clock := m[4] + ":" + m[5] + " " + strings.ToUpper(m[6])
+	if m[1] != "" {
+		at, err := time.ParseInLocation("Jan 2 2006 3:04 PM", m[1]+" "+m[2]+" "+m[3]+" "+clock, now.Location())
+		if err != nil {
+			return nil
+		}
+		return &worker.RetryAfter{At: at}
+	}
+	c, err := time.ParseInLocation("3:04 PM", clock, now.Location())
+	if err != nil {
+		return nil
+	}
+	at := time.Date(now.Year(), now.Month(), now.Day(), c.Hour(), c.Minute(), 0, 0, now.Location())
+	if at.Before(now) {
+		at = at.AddDate(0, 0, 1)
+	}
+	return &worker.RetryAfter{At: at}
+}
+
+func unit(s string) time.Duration {
+	switch strings.ToLower(s) {
+	case "ms", "milli":
+		return time.Millisecond
+	case "m":
+		return time.Minute
+	case "h":
+		return time.Hour
+	case "d":
+		return 24 * time.Hour
+	default:
+		return time.Second
+	}
+}

@@ -1,0 +1,315 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// task returns a task of a user whose home is a folder of the test, and a
+// program that is found but never started.
+func task(t *testing.T) (task *worker.Task, userHome string) {
+	t.Helper()
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin", program)
+	userHome = filepath.Join(dir, "user")
+	for _, sub := range []string{"bin", "user/.codex", "home", "scratch", "ws"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, bin, "#!/bin/sh\necho 'codex-cli 0.169.0'\n")
+	if err := os.Chmod(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return &worker.Task{
+		Instructions: "-do it", Dir: filepath.Join(dir, "ws"), Home: filepath.Join(dir, "home"), Scratch: filepath.Join(dir, "scratch"),
+		Environ:  []string{"HOME=" + userHome, "PATH=/bin"},
+		Settings: job.WorkerSettings{Command: []string{bin}},
+	}, userHome
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lookup is a scheduler's environment of one variable.
+func lookup(name, value string) func(string) (string, bool) {
+	return func(n string) (string, bool) {
+		if n != name {
+			return "", false
+		}
+		return value, true
+	}
+}
+
+func start(t *testing.T, task *worker.Task) worker.Command {
+	t.Helper()
+	s, err := Adapter{}.Start(task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Command()
+}
+
+func TestLocateAndVersion(t *testing.T) {
+	tk, _ := task(t)
+	path, err := Adapter{}.Locate(tk.Settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := (Adapter{}).Version(context.Background(), path); err != nil || v != "0.169.0" {
+		t.Errorf("version %q, %v", v, err)
+	}
+	_, err = Adapter{}.Locate(job.WorkerSettings{Command: []string{"/nowhere/codex"}})
+	var missing *worker.NotInstalledError
+	if !errors.As(err, &missing) || !strings.Contains(missing.Hint, "npm install -g @openai/codex") {
+		t.Errorf("missing program: %v", err)
+	}
+}
+
+// TestGrants holds what each set of capabilities comes to.
+func TestGrants(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		caps  []job.Capability
+		allow []string
+
+		sandbox, web, network string
+		shell                 bool
+		refused               bool
+	}{
+		{name: "none", sandbox: "read-only", web: "disabled", network: "false"},
+		{name: "read", caps: []job.Capability{job.CanRead}, sandbox: "read-only", web: "disabled", network: "false", shell: true},
+		{name: "edit", caps: []job.Capability{job.CanRead, job.CanEdit}, sandbox: "workspace-write", web: "disabled", network: "false", shell: true},
+		{name: "commands", caps: []job.Capability{job.CanRead, job.CanEdit, job.CanRunCommands}, sandbox: "workspace-write", web: "disabled", network: "false", shell: true},
+		{name: "commands that may not write", caps: []job.Capability{job.CanRunCommands}, sandbox: "read-only", web: "disabled", network: "false", shell: true},
+		{name: "network", caps: []job.Capability{job.CanEdit, job.CanUseNetwork}, sandbox: "workspace-write", web: "live", network: "true", shell: true},
+		{name: "any command, tests too", caps: []job.Capability{job.CanEdit, job.CanRunCommands, job.CanRunTests}, sandbox: "workspace-write", web: "disabled", network: "false", shell: true},
+		{name: "some commands", caps: []job.Capability{job.CanEdit, job.CanRunCommands}, allow: []string{"go test *"}, refused: true},
+		{name: "commands without the capability", caps: []job.Capability{job.CanEdit}, allow: []string{"go test *"}, refused: true},
+		{name: "tests only", caps: []job.Capability{job.CanRead, job.CanEdit, job.CanRunTests}, refused: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tk, _ := task(t)
+			tk.Capabilities, tk.AllowCommands = c.caps, c.allow
+			s, err := Adapter{}.Start(tk)
+			if c.refused {
+				var f *worker.Failure
+				if !errors.As(err, &f) || f.Class != job.Config || f.Hint == "" {
+					t.Fatalf("got %v, want a refusal of class CONFIG", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := s.Command().Args
+			if i := slices.Index(args, "--sandbox"); i < 0 || args[i+1] != c.sandbox {
+				t.Errorf("sandbox in %q, want %s", args, c.sandbox)
+			}
+			for _, want := range []string{`web_search="` + c.web + `"`, "sandbox_workspace_write.network_access=" + c.network,
+				`approval_policy="never"`, "features.hooks=false", "--ignore-rules"} {
+				if !slices.Contains(args, want) {
+					t.Errorf("no %s in %q", want, args)
+				}
+			}
+			if off := slices.Contains(args, "features.shell_tool=false"); off == c.shell {
+				t.Errorf("shell tool off: %v, want %v", off, !c.shell)
+			}
+		})
+	}
+}
+
+// TestCommandLine holds the parts that do not depend on capabilities.
+func TestCommandLine(t *testing.T) {
+	tk, _ := task(t)
+	tk.Model, tk.Output, tk.SystemPrompt = "gpt-x", []byte(`{"type":"object"}`), "be \"brief\"\n-now"
+	tk.Settings.Command = append(tk.Settings.Command, "--leading")
+	c := start(t, tk)
+	if c.Args[0] != "--leading" || c.Args[1] != "exec" || c.Args[len(c.Args)-1] != "-" {
+		t.Errorf("args %q", c.Args)
+	}
+	for _, want := range [][2]string{{"--model", "gpt-x"}, {"--cd", tk.Dir}, {"--output-schema", filepath.Join(tk.Scratch, "output-schema.json")}} {
+		if i := slices.Index(c.Args, want[0]); i < 0 || c.Args[i+1] != want[1] {
+			t.Errorf("no %s %s in %q", want[0], want[1], c.Args)
+		}
+	}
+	if string(c.Stdin) != "-do it" || c.Dir != tk.Dir || slices.Contains(c.Args, "-do it") {
+		t.Errorf("stdin %q, dir %q", c.Stdin, c.Dir)
+	}
+	if got := config(t, tk)["developer_instructions"]; got != tk.SystemPrompt {
+		t.Errorf("system prompt %q", got)
+	}
+	tk.Instructions = strings.Repeat("ä", maxPrompt+1)
+	var f *worker.Failure
+	if _, err := (Adapter{}).Start(tk); !errors.As(err, &f) || f.Class != job.Config {
+		t.Errorf("prompt that is too long: %v", err)
+	}
+}
+
+func config(t *testing.T, tk *worker.Task) map[string]any {
+	t.Helper()
+	var c map[string]any
+	if _, err := toml.DecodeFile(filepath.Join(tk.Home, "codex", "config.toml"), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestHome checks that the user's login is reused and that nothing of the
+// user's that grants anything is.
+func TestHome(t *testing.T) {
+	tk, user := task(t)
+	users := map[string]string{
+		"auth.json": `{"OPENAI_API_KEY":"sk"}`,
+		"config.toml": "model = \"gpt-mine\"\nmodel_provider = \"mine\"\napproval_policy = \"never\"\nsandbox_mode = \"danger-full-access\"\n" +
+			"notify = [\"touch\", \"x\"]\n[mcp_servers.evil]\ncommand = \"evil\"\n[sandbox_workspace_write]\nnetwork_access = true\nwritable_roots = [\"/\"]\n" +
+			"[projects.\"/\"]\ntrust_level = \"trusted\"\n[model_providers.mine]\nname = \"Mine\"\nbase_url = \"http://127.0.0.1:1/v1\"\nenv_key = \"MINE_KEY\"\nrequest_max_retries = 9\n",
+	}
+	for name, content := range users {
+		write(t, filepath.Join(user, ".codex", name), content)
+	}
+	tk.Lookup = lookup("MINE_KEY", "secret")
+	c := start(t, tk)
+
+	dir := filepath.Join(tk.Home, "codex")
+	if target, err := os.Readlink(filepath.Join(dir, "auth.json")); err != nil || target != filepath.Join(user, ".codex", "auth.json") {
+		t.Errorf("login %q, %v", target, err)
+	}
+	for _, want := range []string{"CODEX_HOME=" + dir, "HOME=" + user, "MINE_KEY=secret", "TMPDIR=" + filepath.Join(tk.Scratch, "tmp")} {
+		if !slices.Contains(c.Env, want) {
+			t.Errorf("no %s in %q", want, c.Env)
+		}
+	}
+	got := config(t, tk)
+	for _, key := range []string{"mcp_servers", "projects", "notify", "sandbox_mode", "approval_policy"} {
+		if _, ok := got[key]; ok {
+			t.Errorf("%s was taken over", key)
+		}
+	}
+	if got["model"] != "gpt-mine" || got["model_provider"] != "mine" {
+		t.Errorf("model %v of %v", got["model"], got["model_provider"])
+	}
+	mine := got["model_providers"].(map[string]any)["mine"].(map[string]any)
+	if mine["request_max_retries"] != int64(0) || mine["stream_max_retries"] != int64(0) || mine["base_url"] != "http://127.0.0.1:1/v1" {
+		t.Errorf("provider %v", mine)
+	}
+	sandbox := got["sandbox_workspace_write"].(map[string]any)
+	if sandbox["network_access"] != false || len(sandbox["writable_roots"].([]any)) != 2 || sandbox["exclude_slash_tmp"] != true {
+		t.Errorf("sandbox %v", sandbox)
+	}
+	if hidden := got["shell_environment_policy"].(map[string]any)["exclude"].([]any); !slices.Contains(hidden, any("MINE_KEY")) {
+		t.Errorf("commands see the key: %v", hidden)
+	}
+	for name, content := range users {
+		if data := readFile(t, filepath.Join(user, ".codex", name)); string(data) != content {
+			t.Errorf("the user's %s became %q", name, data)
+		}
+	}
+}
+
+// TestProviders covers who is asked, with whose key.
+func TestProviders(t *testing.T) {
+	t.Run("another endpoint", func(t *testing.T) {
+		tk, _ := task(t)
+		tk.Settings.BaseURL, tk.Settings.KeyEnv = "http://127.0.0.1:1/v1", "GATE_KEY"
+		tk.Lookup = lookup("GATE_KEY", "k")
+		c := start(t, tk)
+		def := config(t, tk)["model_providers"].(map[string]any)[providerID].(map[string]any)
+		if def["base_url"] != tk.Settings.BaseURL || def["env_key"] != "GATE_KEY" || def["wire_api"] != "responses" || def["requires_openai_auth"] != nil {
+			t.Errorf("provider %v", def)
+		}
+		if !slices.Contains(c.Env, "GATE_KEY=k") {
+			t.Errorf("no key in %q", c.Env)
+		}
+	})
+	t.Run("openai by key", func(t *testing.T) {
+		tk, _ := task(t)
+		tk.Lookup = lookup("OPENAI_API_KEY", "k")
+		if c := start(t, tk); !slices.Contains(c.Env, "CODEX_API_KEY=k") {
+			t.Errorf("no key in %q", c.Env)
+		}
+	})
+	t.Run("openai by login", func(t *testing.T) {
+		tk, user := task(t)
+		write(t, filepath.Join(user, ".codex", "auth.json"), "{}")
+		tk.Lookup = lookup("OPENAI_API_KEY", "k")
+		if c := start(t, tk); slices.Contains(c.Env, "CODEX_API_KEY=k") {
+			t.Error("the key takes the place of the login")
+		}
+		def := config(t, tk)["model_providers"].(map[string]any)[providerID].(map[string]any)
+		if def["requires_openai_auth"] != true || def["request_max_retries"] != int64(0) {
+			t.Errorf("provider %v", def)
+		}
+	})
+	t.Run("broken configuration", func(t *testing.T) {
+		tk, user := task(t)
+		write(t, filepath.Join(user, ".codex", "config.toml"), "model = ")
+		var f *worker.Failure
+		if _, err := (Adapter{}).Start(tk); !errors.As(err, &f) || f.Class != job.Config {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestResume checks that a thread that is recorded is resumed, that its
+// earlier usage is not counted again, and that one that is lost starts anew.
+func TestResume(t *testing.T) {
+	const thread = "01a1fcce-6b90-7022-94af-83e4d513c5ef"
+	tk, _ := task(t)
+	tk.Session = thread
+	begin := `{"type":"thread.started","thread_id":"` + thread + `"}`
+	usage := func(in, out int) string {
+		data, _ := json.Marshal(map[string]any{"type": "turn.completed", "usage": tokens{Input: int64(in), Output: int64(out)}})
+		return string(data)
+	}
+
+	s, err := Adapter{}.Start(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(s.Command().Args, "resume") {
+		t.Error("a thread is resumed that is not there")
+	}
+	events := s.Event([]byte(begin))
+	if len(events) != 2 || events[0].Kind != job.EventWarning || events[1].Session != thread {
+		t.Errorf("events %+v", events)
+	}
+	s.Event([]byte(usage(100, 10)))
+	s.Result(worker.Exit{})
+
+	recorded := filepath.Join(tk.Home, "codex", "sessions", "2026", "11", "21")
+	if err := os.MkdirAll(recorded, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(recorded, "rollout-2026-11-21T06-32-40-"+thread+".jsonl"), "{}")
+	if s, err = (Adapter{}).Start(tk); err != nil {
+		t.Fatal(err)
+	}
+	args := s.Command().Args
+	if i := slices.Index(args, "resume"); i < 0 || args[i+1] != thread || args[i+2] != "-" {
+		t.Errorf("args %q", args)
+	}
+	s.Event([]byte(begin))
+	events = s.Event([]byte(usage(150, 30)))
+	if len(events) != 1 || events[0].Usage.InputTokens != 50 || events[0].Usage.OutputTokens != 20 {
+		t.Errorf("usage %+v", events)
+	}
+	if _, err := os.Stat(filepath.Join(recorded, "rollout-2026-11-21T06-32-40-"+thread+".jsonl")); err != nil {
+		t.Errorf("the earlier attempt's content: %v", err)
+	}
+}

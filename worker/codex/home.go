@@ -1,0 +1,162 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/agentsched/agentsched/worker"
+)
+
+// home is the private state of a run on disk.
+type home struct {
+	dir    string   // CODEX_HOME
+	env    []string // the program's whole environment
+	schema string   // file with the output schema, "" if there is none
+}
+
+// prepareHome makes the private CODEX_HOME of a run. The user's login is
+// linked, not copied: Codex writes a refreshed token through the link, while a
+// copy would leave the user with a token that was used up. HOME stays the
+// user's, so that git, ssh and the like work in commands.
+func prepareHome(t *worker.Task, g grant) (home, error) {
+	h := home{dir: filepath.Join(t.Home, "codex")}
+	tmp, cache := filepath.Join(t.Scratch, "tmp"), filepath.Join(t.Home, "go-build")
+	for _, dir := range []string{h.dir, tmp, cache} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return h, fmt.Errorf("make private folder of codex: %w", err)
+		}
+	}
+	users := t.Getenv("CODEX_HOME")
+	if users == "" {
+		users = filepath.Join(t.Getenv("HOME"), ".codex")
+	}
+	for _, name := range []string{"auth.json", "AGENTS.md"} {
+		if err := link(filepath.Join(users, name), filepath.Join(h.dir, name)); err != nil {
+			return h, fmt.Errorf("reuse %s of codex: %w", name, err)
+		}
+	}
+	config, secrets, err := configure(t, filepath.Join(users, "config.toml"))
+	if err != nil {
+		return h, err
+	}
+	// The sandbox may write in the workspace and, of our own, in a temporary
+	// folder and a cache without which `go test` cannot build. The common /tmp
+	// is left out: other runs' files may lie there.
+	config["sandbox_workspace_write"] = map[string]any{
+		"network_access": g.network, "exclude_slash_tmp": true, "exclude_tmpdir_env_var": true,
+		"writable_roots": []string{tmp, cache},
+	}
+	if err := writeTOML(filepath.Join(h.dir, "config.toml"), config); err != nil {
+		return h, err
+	}
+	if len(t.Output) > 0 {
+		h.schema = filepath.Join(t.Scratch, "output-schema.json")
+		if err := os.WriteFile(h.schema, t.Output, 0o600); err != nil {
+			return h, fmt.Errorf("write output schema for codex: %w", err)
+		}
+	}
+	h.env = worker.SetEnv(t.Environ, "CODEX_HOME", h.dir)
+	h.env = worker.SetEnv(h.env, "TMPDIR", tmp)
+	if t.Getenv("GOCACHE") == "" {
+		h.env = worker.SetEnv(h.env, "GOCACHE", cache)
+	}
+	for _, name := range secrets {
+		if v := t.Getenv(name); v != "" {
+			h.env = worker.SetEnv(h.env, name, v)
+		}
+	}
+	// A key in the environment is used where there is no login to reuse.
+	if _, err := os.Stat(filepath.Join(h.dir, "auth.json")); errors.Is(err, fs.ErrNotExist) && t.Getenv("CODEX_API_KEY") == "" {
+		if v := t.Getenv("OPENAI_API_KEY"); v != "" {
+			h.env = worker.SetEnv(h.env, "CODEX_API_KEY", v)
+		}
+	}
+	return h, nil
+}
+
+// link makes path a symbolic link to target if target exists. A real file at
+// path is left alone: the program put it there in an earlier attempt.
+func link(target, path string) error {
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode()&fs.ModeSymlink == 0 {
+			return nil
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	target, err := filepath.Abs(target)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return os.Symlink(target, path)
+}
+
+func writeTOML(path string, config map[string]any) error {
+	var b bytes.Buffer
+	if err := toml.NewEncoder(&b).Encode(config); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("write configuration of codex: %w", err)
+	}
+	return nil
+}
+
+// hasSession reports whether thread was recorded in this home.
+func (h home) hasSession(thread string) bool {
+	for _, dir := range []string{"sessions", "archived_sessions"} {
+		found := false
+		_ = filepath.WalkDir(filepath.Join(h.dir, dir), func(path string, d fs.DirEntry, err error) error {
+			if ok, _ := filepath.Match("*"+thread+"*", filepath.Base(path)); err == nil && ok && !d.IsDir() {
+				found = true
+				return filepath.SkipAll
+			}
+			return nil
+		})
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
+// counted is what was reported of a thread so far. Codex prints the usage of
+// the whole thread, over all its processes, at the end of a turn; what an
+// earlier attempt reported must not be counted again.
+type counted struct {
+	Thread string `json:"thread"`
+	Usage  tokens `json:"usage"`
+}
+
+func (h home) countedFile() string { return filepath.Join(h.dir, "agentsched-usage.json") }
+
+// loadCounted returns what was reported of thread; nothing if that is unknown.
+func (h home) loadCounted(thread string) tokens {
+	var c counted
+	data, err := os.ReadFile(h.countedFile())
+	if err != nil || json.Unmarshal(data, &c) != nil || c.Thread != thread {
+		return tokens{}
+	}
+	return c.Usage
+}
+
+// saveCounted keeps what was reported. If it cannot, the next attempt counts
+// some tokens twice, which errs on the side of the limit.
+func (h home) saveCounted(thread string, u tokens) {
+	if data, err := json.Marshal(counted{Thread: thread, Usage: u}); err == nil {
+		_ = os.WriteFile(h.countedFile(), data, 0o600)
+	}
+}

@@ -1,0 +1,262 @@
+package codex
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// session is one run of codex.
+type session struct {
+	command worker.Command
+	dir     []string // the workspace, and where its links lead
+	home    home
+	now     func() time.Time
+	resume  string // thread to resume; "" if there is none, or it is lost
+
+	pending   []job.Event // to be told with the first line
+	thread    string
+	answer    string
+	counted   tokens // of the thread, reported so far
+	working   bool   // a turn was started
+	completed bool   // the stream's own terminal event said success
+	failure   string // what the last failure said
+	lastOdd   string // the last warning, which Codex likes to repeat
+}
+
+func newSession(t *worker.Task, h home, now func() time.Time) *session {
+	s := &session{home: h, now: now, dir: []string{t.Dir}}
+	if real, err := filepath.EvalSymlinks(t.Dir); err == nil && real != t.Dir {
+		s.dir = append(s.dir, real)
+	}
+	switch {
+	case t.Session == "":
+	case h.hasSession(t.Session):
+		s.resume = t.Session
+	default:
+		s.pending = append(s.pending, job.Event{Kind: job.EventWarning,
+			Text: "thread " + t.Session + " is not recorded any more: starting a new one"})
+	}
+	return s
+}
+
+func (s *session) resumes() string { return s.resume }
+
+// Command returns the process to start.
+func (s *session) Command() worker.Command { return s.command }
+
+// Cancel does nothing: Codex ends at once and cleanly on SIGINT.
+func (s *session) Cancel(io.Writer) error { return nil }
+
+// line is what Codex prints, one JSON object a line.
+type line struct {
+	Type     string  `json:"type"`
+	ThreadID string  `json:"thread_id"`
+	Message  string  `json:"message"`
+	Item     item    `json:"item"`
+	Usage    *tokens `json:"usage"`
+	Error    struct {
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+type item struct {
+	ID      string `json:"id"`
+	Type    string `json:"type"`
+	Text    string `json:"text"`
+	Message string `json:"message"`
+	Status  string `json:"status"`
+
+	Command  string `json:"command"`
+	Output   string `json:"aggregated_output"`
+	ExitCode *int   `json:"exit_code"`
+
+	Changes []struct {
+		Path string `json:"path"`
+		Kind string `json:"kind"`
+	} `json:"changes"`
+
+	Server string `json:"server"`
+	Tool   string `json:"tool"`
+	Query  string `json:"query"`
+}
+
+// tokens counts a thread from its start, cached input included in the input.
+type tokens struct {
+	Input      int64 `json:"input_tokens"`
+	Cached     int64 `json:"cached_input_tokens"`
+	CacheWrite int64 `json:"cache_write_input_tokens"`
+	Output     int64 `json:"output_tokens"`
+	Reasoning  int64 `json:"reasoning_output_tokens"`
+}
+
+// Event returns what a line means.
+func (s *session) Event(raw []byte) []job.Event {
+	events := append(s.pending, s.parse(raw)...)
+	s.pending = nil
+	return events
+}
+
+func (s *session) parse(raw []byte) []job.Event {
+	var l line
+	if err := json.Unmarshal(raw, &l); err != nil {
+		// A field of another type than we know does not spoil the others.
+		var odd *json.UnmarshalTypeError
+		if !errors.As(err, &odd) || l.Type == "" {
+			return []job.Event{withText(job.Event{Kind: job.EventLog}, string(raw))}
+		}
+	}
+	switch l.Type {
+	case "thread.started":
+		s.thread = l.ThreadID
+		if s.thread == "" {
+			return nil
+		}
+		s.counted = s.home.loadCounted(s.thread)
+		return []job.Event{{Kind: job.EventSession, Session: s.thread}}
+	case "turn.started":
+		s.working = true
+	case "turn.completed":
+		s.completed, s.failure = true, ""
+		return s.usage(l.Usage)
+	case "turn.failed":
+		return s.failed(l.Error.Message)
+	case "error":
+		if isRetry(l.Message) {
+			return []job.Event{withText(job.Event{Kind: job.EventRetry}, l.Message)}
+		}
+		return s.failed(l.Message)
+	case "item.started":
+		return s.started(l.Item)
+	case "item.completed":
+		return s.ended(l.Item)
+	}
+	return nil
+}
+
+// failed keeps what ended the turn and tells it once: Codex prints it both as
+// error and as turn.failed.
+func (s *session) failed(message string) []job.Event {
+	if message == "" {
+		message = "codex reported a failure without saying which"
+	}
+	known := s.failure == message
+	s.completed, s.failure = false, message
+	if known {
+		return nil
+	}
+	return []job.Event{withText(job.Event{Kind: job.EventError}, message)}
+}
+
+// usage returns what the thread used since the last report.
+func (s *session) usage(total *tokens) []job.Event {
+	if total == nil {
+		return nil
+	}
+	was := s.counted
+	if total.Input < was.Input || total.Output < was.Output {
+		was = tokens{} // not a running total after all
+	}
+	s.counted = *total
+	u := job.Usage{
+		InputTokens: total.Input - was.Input, CachedTokens: total.Cached - was.Cached,
+		CacheWriteTokens: total.CacheWrite - was.CacheWrite, OutputTokens: total.Output - was.Output,
+		ReasoningTokens: total.Reasoning - was.Reasoning,
+	}
+	return []job.Event{{Kind: job.EventUsage, Usage: &u}}
+}
+
+func (s *session) started(i item) []job.Event {
+	if i.Type == "command_execution" {
+		return []job.Event{{Kind: job.EventCommand, CallID: i.ID, Command: i.Command}}
+	}
+	return nil
+}
+
+// ended tells a finished item. Codex does not show the turns of its loop: each
+// thing that it does or says counts as a step.
+func (s *session) ended(i item) []job.Event {
+	step := job.Event{Kind: job.EventStep}
+	switch i.Type {
+	case "agent_message":
+		s.answer, _ = job.Cut(i.Text, job.MaxEventText)
+		return []job.Event{withText(job.Event{Kind: job.EventText}, i.Text), step}
+	case "command_execution":
+		code := -1
+		if i.ExitCode != nil {
+			code = *i.ExitCode
+		}
+		e := withText(job.Event{Kind: job.EventCommand, CallID: i.ID, Command: i.Command, ExitCode: &code}, i.Output)
+		if sandboxBroken(code, i.Output) {
+			return []job.Event{e, step, {Kind: job.EventWarning, Text: "codex could not set up its sandbox on this host, so no command runs: " +
+				"it needs unprivileged user namespaces (see docs/workers.md)"}}
+		}
+		return []job.Event{e, step}
+	case "file_change":
+		if i.Status != "completed" {
+			return []job.Event{{Kind: job.EventTool, Tool: i.Type, CallID: i.ID, Text: i.Status}, step}
+		}
+		var events []job.Event
+		for _, c := range i.Changes {
+			events = append(events, job.Event{Kind: job.EventFile, CallID: i.ID, Path: s.relative(c.Path), Change: changeOf(c.Kind)})
+		}
+		return append(events, step)
+	case "error":
+		if i.Message == s.lastOdd {
+			return nil
+		}
+		s.lastOdd = i.Message
+		return []job.Event{withText(job.Event{Kind: job.EventWarning}, i.Message)}
+	case "reasoning", "todo_list":
+		return nil
+	case "mcp_tool_call":
+		return []job.Event{{Kind: job.EventTool, CallID: i.ID, Tool: strings.Trim(i.Server+"."+i.Tool, "."), Text: i.Status}, step}
+	case "":
+		return nil
+	default:
+		return []job.Event{withText(job.Event{Kind: job.EventTool, CallID: i.ID, Tool: i.Type}, i.Query), step}
+	}
+}
+
+// relative returns path as seen from the workspace, if it lies in it.
+func (s *session) relative(path string) string {
+	for _, dir := range s.dir {
+		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
+			return rel
+		}
+	}
+	return path
+}
+
+func changeOf(kind string) string {
+	switch kind {
+	case "add":
+		return "added"
+	case "delete":
+		return "deleted"
+	default:
+		return "modified"
+	}
+}
+
+// withText returns e with text, cut to what an event may carry.
+func withText(e job.Event, text string) job.Event {
+	e.Text, e.Truncated = job.Cut(text, job.MaxEventText)
+	return e
+}
+
+// isRetry reports whether an error message says that Codex tries again by itself.
+func isRetry(message string) bool { return strings.HasPrefix(message, "Reconnecting...") }
+
+// sandboxBroken recognises the messages of the sandbox helper itself, which
+// stand in place of the command's own output.
+func sandboxBroken(code int, output string) bool {
+	return code != 0 && (strings.HasPrefix(output, "bwrap: ") || strings.Contains(output, "LandlockRestrict") ||
+		strings.HasPrefix(output, "codex-linux-sandbox"))
+}

@@ -1,0 +1,159 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// TestHugeLine parses an output of 16 MB: cut, and in time that a test can wait for.
+func TestHugeLine(t *testing.T) {
+	output := strings.Repeat("y\\n", 8<<20)
+	l := `{"type":"item.completed","item":{"id":"i","type":"command_execution","command":"yes","aggregated_output":"` + output + `","exit_code":0}}`
+	events := testSession(t).Event([]byte(l))
+	if len(events) != 2 || events[0].Kind != job.EventCommand || len(events[0].Text) > job.MaxEventText || events[0].Truncated < 15<<20 {
+		t.Fatalf("%d events, %d bytes, %d cut", len(events), len(events[0].Text), events[0].Truncated)
+	}
+	if events := testSession(t).Event([]byte(l[:len(l)-1])); len(events) != 1 || events[0].Kind != job.EventLog || len(events[0].Text) > job.MaxEventText {
+		t.Fatalf("a line that is cut off: %d events", len(events))
+	}
+}
+
+// TestOddLines feeds what nobody promised.
+func TestOddLines(t *testing.T) {
+	for line, want := range map[string]string{
+		``:                          `log`,
+		`hello`:                     `log`,
+		`{"type":`:                  `log`,
+		`[1,2]`:                     `log`,
+		`{"type":5}`:                `log`,
+		`{"type":"new.thing"}`:      ``,
+		`{"type":"turn.failed"}`:    `error`,
+		`{"type":"thread.started"}`: ``,
+		`{"type":"item.completed","item":{"type":"new_item"}}`:                                                                    `tool step`,
+		`{"type":"item.completed","item":{"type":"agent_message","text":"x","command":["a"]}}`:                                    `text step`,
+		`{"type":"error","message":"Reconnecting... 2/5 (x)"}`:                                                                    `retry`,
+		`{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"bwrap: No permissions","exit_code":1}}`: `command step warning`,
+		`{"type":"item.completed","item":{"type":"file_change","changes":[{"path":"a","kind":"delete"}],"status":"failed"}}`:      `tool step`,
+	} {
+		var kinds []string
+		for _, e := range testSession(t).Event([]byte(line)) {
+			kinds = append(kinds, string(e.Kind))
+		}
+		if got := strings.Join(kinds, " "); got != want {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+}
+
+// TestClassify holds messages that no recording has.
+func TestClassify(t *testing.T) {
+	zone := time.FixedZone("here", 3600)
+	now := time.Date(2026, 11, 21, 20, 0, 0, 0, zone)
+	for _, c := range []struct {
+		message string
+		class   job.ErrorClass
+		after   time.Duration
+		at      time.Time
+	}{
+		{message: "unexpected status 403 Forbidden: forbidden, url: http://x/v1/responses", class: job.Auth},
+		{message: "unexpected status 503 Service Unavailable: overloaded, url: http://x", class: job.Server},
+		{message: "unexpected status 404 Not Found: nope, url: http://x", class: job.Config},
+		{message: "Your access token could not be refreshed. Please log out and sign in again.", class: job.Auth},
+		{message: "Missing environment variable: `GATE_KEY`.", class: job.Auth},
+		{message: "rate limit exceeded: Please try again in 1.5s.", class: job.RateLimit, after: 1500 * time.Millisecond},
+		{message: "rate limit exceeded: Please try again in 6m0s.", class: job.RateLimit, after: 6 * time.Minute},
+		{message: "Rate limit reached. Please try again in 850ms.", class: job.RateLimit, after: 850 * time.Millisecond},
+		{message: "You've hit your usage limit. Try again in 3 days 4 hours 2 minutes.", class: job.RateLimit, after: 76*time.Hour + 2*time.Minute},
+		{message: "You’ve hit your usage limit. Visit x or try again at 9:40 PM.", class: job.RateLimit, at: time.Date(2026, 11, 21, 21, 40, 0, 0, zone)},
+		{message: "You’ve hit your usage limit. Visit x or try again at 7:40 PM.", class: job.RateLimit, at: time.Date(2026, 11, 22, 19, 40, 0, 0, zone)},
+		{message: "You've hit your usage limit or try again at Nov 25th, 2026 7:40 AM.", class: job.RateLimit, at: time.Date(2026, 11, 25, 7, 40, 0, 0, zone)},
+		{message: "You've hit your usage limit. Try again later.", class: job.RateLimit},
+		{message: "Selected model is at capacity. Please try a different model.", class: job.Server},
+		{message: `{"type":"error","error":{"type":"invalid_request_error","message":"Unsupported value"}}`, class: job.Config},
+		{message: "workspace routing discovery failed", class: job.Network},
+		{message: "something else", class: job.Unknown},
+	} {
+		class, _, retry := classify(c.message, now)
+		if class != c.class {
+			t.Errorf("%s: %s, want %s", c.message, class, c.class)
+		}
+		var got worker.RetryAfter
+		if retry != nil {
+			got = *retry
+		}
+		if got.After != c.after || !got.At.Equal(c.at) {
+			t.Errorf("%s: retry %+v, want %s or %s", c.message, got, c.after, c.at)
+		}
+	}
+}
+
+// TestResults covers ends that the stream does not explain.
+func TestResults(t *testing.T) {
+	const begun, done = `{"type":"turn.started"}`, `{"type":"turn.completed","usage":{}}`
+	for _, c := range []struct {
+		name  string
+		lines []string
+		exit  worker.Exit
+		class job.ErrorClass
+		says  string
+	}{
+		{name: "done", lines: []string{begun, done}},
+		{name: "done, but it failed", lines: []string{begun, done}, exit: worker.Exit{Code: 3}, class: job.Crash, says: "exit code 3"},
+		{name: "done, but it was killed", lines: []string{begun, done}, exit: worker.Exit{Code: -1, Signal: "killed"}, class: job.Crash, says: "killed"},
+		{name: "silence", class: job.Crash, says: "without finishing"},
+		{name: "failed, then exit 0", lines: []string{begun, `{"type":"turn.failed","error":{"message":"odd"}}`}, class: job.Unknown, says: "odd"},
+		{name: "lost thread", exit: worker.Exit{Code: 1, Stderr: "Error: thread/resume: thread/resume failed: no rollout found for thread id x (code -32600)\n\nStack backtrace:\n   0: <unknown>\n"},
+			class: job.Config, says: "no rollout found"},
+		{name: "unknown option", exit: worker.Exit{Code: 2, Stderr: "error: unexpected argument '--json' found\n\nUsage: codex\n"}, class: job.Config, says: "unexpected argument"},
+		{name: "panic", exit: worker.Exit{Code: 101, Stderr: "thread 'main' panicked at src/main.rs:1:1:\nboom\n"}, class: job.Crash, says: "panicked"},
+		{name: "words that nobody knows", exit: worker.Exit{Code: 1, Stderr: "WARNING: proceeding\nfirst\nsecond\n"}, class: job.Unknown, says: "first\nsecond"},
+		{name: "a full disk", exit: worker.Exit{Code: 1, Stderr: "Error: No space left on device (os error 28)\n"}, class: job.ResourceExhausted, says: "No space"},
+	} {
+		s := testSession(t)
+		for _, l := range c.lines {
+			s.Event([]byte(l))
+		}
+		if r := s.Result(c.exit); r.Class != c.class || !strings.Contains(r.Message, c.says) || (c.class == job.NoError) != (r.Message == "") {
+			t.Errorf("%s: %+v", c.name, r)
+		}
+	}
+}
+
+// FuzzEvents feeds any bytes, line by line: no panic, no event that is too large.
+func FuzzEvents(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.jsonl")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, "Error: try again in 5s", 1)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, stderr string, code int) {
+		s := testSession(t)
+		for l := range bytes.Lines(data) {
+			for _, e := range s.Event(bytes.TrimSuffix(l, []byte("\n"))) {
+				if len(e.Text) > job.MaxEventText {
+					t.Fatalf("%d bytes of text", len(e.Text))
+				}
+				if _, err := json.Marshal(e); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if r := s.Result(worker.Exit{Code: code, Stderr: stderr}); r.Class == job.NoError && code != 0 {
+			t.Fatalf("success with exit code %d", code)
+		}
+	})
+}

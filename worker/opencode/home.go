@@ -1,0 +1,143 @@
+package opencode
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/agentsched/agentsched/worker"
+)
+
+// home is the private state of a run on disk.
+type home struct {
+	data  string   // XDG_DATA_HOME
+	env   []string // the program's whole environment
+	model string   // "provider/model", "" for the user's own
+}
+
+// prepareHome makes the private folders of a run. The user's login is linked,
+// not copied: the program writes a refreshed token through the link. Whatever
+// else lies in the user's folders is linked as well, since the variables that
+// name the folders reach the commands that the agent runs: git and others find
+// their configuration as ever. HOME and the cache stay the user's.
+func prepareHome(t *worker.Task) (home, error) {
+	h := home{data: filepath.Join(t.Home, "data")}
+	folders := []struct{ variable, usual, private string }{
+		{"XDG_DATA_HOME", ".local/share", h.data},
+		{"XDG_CONFIG_HOME", ".config", filepath.Join(t.Home, "config")},
+		{"XDG_STATE_HOME", ".local/state", filepath.Join(t.Home, "state")},
+	}
+	h.env = t.Environ
+	var users []string
+	for _, f := range folders {
+		own := t.Getenv(f.variable)
+		if own == "" {
+			own = filepath.Join(t.Getenv("HOME"), filepath.FromSlash(f.usual))
+		}
+		users = append(users, filepath.Join(own, program))
+		if err := os.MkdirAll(filepath.Join(f.private, program), 0o700); err != nil {
+			return h, fmt.Errorf("make private folder of opencode: %w", err)
+		}
+		if err := mirror(own, f.private); err != nil {
+			return h, fmt.Errorf("link the user's %s: %w", own, err)
+		}
+		h.env = worker.SetEnv(h.env, f.variable, f.private)
+	}
+	login, agents := filepath.Join(h.data, program, "auth.json"), filepath.Join(t.Home, "config", program, "AGENTS.md")
+	if t.Settings.BaseURL == "" {
+		if err := link(filepath.Join(users[0], "auth.json"), login); err != nil {
+			return h, fmt.Errorf("reuse the user's opencode login: %w", err)
+		}
+	}
+	if err := link(filepath.Join(users[1], "AGENTS.md"), agents); err != nil {
+		return h, fmt.Errorf("reuse the user's AGENTS.md: %w", err)
+	}
+	config, secrets, err := configure(t, users[1], filepath.Join(h.data, program), &h.model)
+	if err != nil {
+		return h, err
+	}
+	file := filepath.Join(t.Scratch, "opencode.json")
+	data, err := json.Marshal(config)
+	if err == nil {
+		err = os.WriteFile(file, data, 0o600)
+	}
+	if err != nil {
+		return h, fmt.Errorf("write configuration of opencode: %w", err)
+	}
+	for _, name := range secrets {
+		if v := t.Getenv(name); v != "" {
+			h.env = worker.SetEnv(h.env, name, v)
+		}
+	}
+	for _, kv := range [][2]string{
+		{"OPENCODE_CONFIG", file},
+		{"OPENCODE_DISABLE_PROJECT_CONFIG", "1"}, // a repository's could grant itself commands
+		{"OPENCODE_DISABLE_AUTOUPDATE", "1"},
+		{"OPENCODE_DISABLE_LSP_DOWNLOAD", "1"},
+		{"OPENCODE_CLIENT", "agentsched"},
+	} {
+		h.env = worker.SetEnv(h.env, kv[0], kv[1])
+	}
+	return h, nil
+}
+
+// mirror makes private hold a link to each entry of users but the program's own.
+func mirror(users, private string) error {
+	entries, err := os.ReadDir(users)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == program {
+			continue
+		}
+		if err := link(filepath.Join(users, e.Name()), filepath.Join(private, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// link makes path a symbolic link to target if target exists. A real file at
+// path is left alone: a program put it there in an earlier attempt.
+func link(target, path string) error {
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode()&fs.ModeSymlink == 0 {
+			return nil
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	target, err := filepath.Abs(target)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return os.Symlink(target, path)
+}
+
+// hasSessions reports whether sessions were recorded in this home.
+func (h home) hasSessions() bool {
+	entries, err := os.ReadDir(filepath.Join(h.data, program))
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".db") || e.Name() == "storage" {
+			return true
+		}
+	}
+	return false
+}

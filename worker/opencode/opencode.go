@@ -1,0 +1,113 @@
+package opencode
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// Kind is the worker kind that this adapter drives by default.
+const Kind job.WorkerKind = "opencode"
+
+const (
+	program    = "opencode"
+	installCmd = "npm install -g opencode-ai"
+)
+
+// Adapter drives OpenCode. The zero value works.
+type Adapter struct {
+	// Now is the clock by which a retry-after date is checked; nil is time.Now.
+	Now func() time.Time
+}
+
+// Locate returns the path of the opencode program.
+func (a Adapter) Locate(s job.WorkerSettings) (string, error) {
+	name := program
+	if len(s.Command) > 0 {
+		name = s.Command[0]
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", &worker.NotInstalledError{Kind: Kind, Program: name, Hint: installCmd}
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", fmt.Errorf("locate %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// Version asks the program for its version, e.g. "1.18.33".
+func (a Adapter) Version(ctx context.Context, path string) (string, error) {
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its version: %w", path, err)
+	}
+	for _, word := range strings.Fields(string(out)) {
+		if word[0] >= '0' && word[0] <= '9' {
+			return word, nil
+		}
+	}
+	return "", fmt.Errorf("ask %s for its version: no version in %.100q", path, out)
+}
+
+// Start prepares a run: the private folders, the configuration and the
+// command line.
+func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
+	path, err := a.Locate(t.Settings)
+	if err != nil {
+		return nil, err
+	}
+	h, err := prepareHome(t)
+	if err != nil {
+		return nil, err
+	}
+	now := a.Now
+	if now == nil {
+		now = time.Now
+	}
+	s := newSession(t, h, now)
+	s.command = worker.Command{
+		Path: path, Args: arguments(t, h, s.resume), Env: h.env, Dir: t.Dir,
+		Stdin: []byte(prompt(t)),
+	}
+	return s, nil
+}
+
+// arguments builds the command line. The prompt comes by standard input: as an
+// argument it could be no longer than 128 KiB, would reach the model in quotes
+// and could be taken for a flag.
+func arguments(t *worker.Task, h home, resume string) []string {
+	var args []string
+	if len(t.Settings.Command) > 1 {
+		args = append(args, t.Settings.Command[1:]...)
+	}
+	title := string(t.Name)
+	if title == "" {
+		title = agentName
+	}
+	args = append(args, "run", "--format=json", "--pure", "--dir="+t.Dir, "--agent="+agentName,
+		"--title="+title) // without one, the model is asked for it
+	if h.model != "" {
+		args = append(args, "--model="+h.model)
+	}
+	if resume != "" {
+		args = append(args, "--session="+resume)
+	}
+	return args
+}
+
+// prompt returns the instructions, with the schema of the answer if there is
+// one: the program has no option for it. The core validates the answer.
+func prompt(t *worker.Task) string {
+	if len(t.Output) == 0 {
+		return t.Instructions
+	}
+	return t.Instructions + "\n\nYour last message must be one JSON value, without any other word and without a code fence, " +
+		"that satisfies this JSON schema:\n" + string(t.Output) + "\n"
+}

@@ -1,0 +1,281 @@
+package opencode
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// task returns a task of a user whose home is a folder of the test, and a
+// program that is found but never started.
+func task(t *testing.T) (task *worker.Task, userHome string) {
+	t.Helper()
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin", program)
+	userHome = filepath.Join(dir, "user")
+	for _, sub := range []string{"bin", "user/.config/opencode", "user/.config/git", "user/.local/share/opencode", "home", "scratch", "ws"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, bin, "#!/bin/sh\necho '1.18.33'\n")
+	if err := os.Chmod(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return &worker.Task{
+		Name: "my-job", Instructions: "-do it", Model: "anthropic/claude-x",
+		Dir: filepath.Join(dir, "ws"), Home: filepath.Join(dir, "home"), Scratch: filepath.Join(dir, "scratch"),
+		Environ:  []string{"HOME=" + userHome, "PATH=/bin"},
+		Settings: job.WorkerSettings{Command: []string{bin}},
+	}, userHome
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lookup is a scheduler's environment of one variable.
+func lookup(name, value string) func(string) (string, bool) {
+	return func(n string) (string, bool) {
+		if n != name {
+			return "", false
+		}
+		return value, true
+	}
+}
+
+func start(t *testing.T, task *worker.Task) worker.Command {
+	t.Helper()
+	s, err := Adapter{}.Start(task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Command()
+}
+
+func config(t *testing.T, tk *worker.Task) map[string]any {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal(readFile(t, filepath.Join(tk.Scratch, "opencode.json")), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestLocateAndVersion(t *testing.T) {
+	tk, _ := task(t)
+	path, err := Adapter{}.Locate(tk.Settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := (Adapter{}).Version(context.Background(), path); err != nil || v != "1.18.33" {
+		t.Errorf("version %q, %v", v, err)
+	}
+	_, err = Adapter{}.Locate(job.WorkerSettings{Command: []string{"/nowhere/opencode"}})
+	var missing *worker.NotInstalledError
+	if !errors.As(err, &missing) || !strings.Contains(missing.Hint, "npm install -g opencode-ai") {
+		t.Errorf("missing program: %v", err)
+	}
+}
+
+// TestPermissions holds what each set of capabilities comes to, in the order
+// that decides: the last rule that matches wins.
+func TestPermissions(t *testing.T) {
+	const none = `{"*":"deny","external_directory":{"*":"deny","/d/tool-output/*":"allow"}`
+	const read = `,"read":{"*":"allow","*.env":"deny","*.env.*":"deny","*.env.example":"allow"},"glob":"allow","grep":"allow","list":"allow","todowrite":"allow","todoread":"allow"`
+	for _, c := range []struct {
+		name  string
+		caps  []job.Capability
+		allow []string
+		want  string
+	}{
+		{"none", nil, nil, none + `}`},
+		{"read", []job.Capability{job.CanRead}, nil, none + read + `}`},
+		{"edit", []job.Capability{job.CanRead, job.CanEdit}, nil, none + read + `,"edit":"allow"}`},
+		{"any command", []job.Capability{job.CanRunCommands}, nil, `{"*":"deny","external_directory":"allow","bash":"allow"}`},
+		{"any command and tests", []job.Capability{job.CanRunCommands, job.CanRunTests}, nil, `{"*":"deny","external_directory":"allow","bash":"allow"}`},
+		{"some commands", []job.Capability{job.CanRunCommands}, []string{"go test *", "make"},
+			none + `,"bash":{"*":"deny","go test":"allow","go test *":"allow","make":"allow","*>*":"deny"}}`},
+		{"a redirection that is allowed", []job.Capability{job.CanRunCommands}, []string{"go test * > log", "ls *"},
+			none + `,"bash":{"*":"deny","ls":"allow","ls *":"allow","*>*":"deny","go test * > log":"allow"}}`},
+		{"network", []job.Capability{job.CanUseNetwork}, nil, none + `,"webfetch":"allow","websearch":"allow","codesearch":"allow"}`},
+	} {
+		var got bytes.Buffer // as it reaches the file: without the escapes of HTML
+		enc := json.NewEncoder(&got)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(permissions(&worker.Task{Capabilities: c.caps, AllowCommands: c.allow}, "/d")); err != nil {
+			t.Fatal(err)
+		}
+		if plain := strings.ReplaceAll(strings.TrimSpace(got.String()), `\u003e`, ">"); plain != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, plain, c.want)
+		}
+	}
+	tests, err := json.Marshal(permissions(&worker.Task{Capabilities: []job.Capability{job.CanRunTests}}, "/d"))
+	if err != nil || !strings.Contains(string(tests), `"bash":{"*":"deny","go test":"allow","go test *":"allow"`) {
+		t.Errorf("tests only: %s, %v", tests, err)
+	}
+}
+
+// TestCommandLine holds the parts that do not depend on capabilities.
+func TestCommandLine(t *testing.T) {
+	tk, _ := task(t)
+	tk.Output, tk.SystemPrompt = []byte(`{"type":"object"}`), "-be brief"
+	tk.Settings.Command = append(tk.Settings.Command, "--leading")
+	write(t, filepath.Join(tk.Dir, "AGENTS.md"), "rules of the repository")
+	c := start(t, tk)
+	for _, want := range []string{"--leading", "run", "--format=json", "--pure", "--agent=agentsched", "--title=my-job", "--model=anthropic/claude-x", "--dir=" + tk.Dir} {
+		if !slices.Contains(c.Args, want) {
+			t.Errorf("no %s in %q", want, c.Args)
+		}
+	}
+	if !strings.HasPrefix(string(c.Stdin), "-do it\n") || !strings.HasSuffix(string(c.Stdin), "{\"type\":\"object\"}\n") || c.Dir != tk.Dir {
+		t.Errorf("stdin %q, dir %q", c.Stdin, c.Dir)
+	}
+	system := filepath.Join(tk.Scratch, "system-prompt.md")
+	want := []any{filepath.Join(tk.Dir, "AGENTS.md"), system}
+	if got := config(t, tk)["instructions"].([]any); !slices.Equal(got, want) || string(readFile(t, system)) != "-be brief" {
+		t.Errorf("instructions %v, want %v", got, want)
+	}
+	agent := config(t, tk)["agent"].(map[string]any)["agentsched"].(map[string]any)
+	if agent["permission"].(map[string]any)["*"] != "deny" {
+		t.Errorf("agent %v", agent)
+	}
+	for _, want := range []string{"OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_CONFIG=" + filepath.Join(tk.Scratch, "opencode.json")} {
+		if !slices.Contains(c.Env, want) {
+			t.Errorf("no %s in %q", want, c.Env)
+		}
+	}
+}
+
+// TestHome checks that the user's login is reused and that nothing of the
+// user's that grants anything is.
+func TestHome(t *testing.T) {
+	tk, user := task(t)
+	users := map[string]string{
+		".local/share/opencode/auth.json": `{"anthropic":{"type":"api","key":"sk"}}`,
+		".config/opencode/opencode.jsonc": `{ // mine
+			"provider": {"gate": {"options": {"apiKey": "{env:GATE_KEY}", "baseURL": "http://127.0.0.1:1//v1"}},}, /* and more */
+			"permission": {"bash": "allow"}, "mcp": {"evil": {}}, "plugin": ["evil"], "agent": {"agentsched": {"permission": "allow"}},
+		}`,
+		".config/git/config": "[user]\n",
+	}
+	for name, content := range users {
+		write(t, filepath.Join(user, name), content)
+	}
+	tk.Lookup = lookup("GATE_KEY", "k")
+	c := start(t, tk)
+
+	data, conf := filepath.Join(tk.Home, "data"), filepath.Join(tk.Home, "config")
+	if target, err := os.Readlink(filepath.Join(data, "opencode", "auth.json")); err != nil || target != filepath.Join(user, ".local/share/opencode/auth.json") {
+		t.Errorf("login %q, %v", target, err)
+	}
+	if got := readFile(t, filepath.Join(conf, "git", "config")); string(got) != users[".config/git/config"] {
+		t.Errorf("git's configuration as commands see it: %q", got)
+	}
+	for _, want := range []string{"XDG_DATA_HOME=" + data, "XDG_CONFIG_HOME=" + conf, "HOME=" + user, "GATE_KEY=k"} {
+		if !slices.Contains(c.Env, want) {
+			t.Errorf("no %s in %q", want, c.Env)
+		}
+	}
+	if slices.ContainsFunc(c.Env, func(kv string) bool { return strings.HasPrefix(kv, "XDG_CACHE_HOME=") }) {
+		t.Error("the cache is not the user's")
+	}
+	got := config(t, tk)
+	for _, key := range []string{"permission", "mcp", "plugin"} {
+		if _, ok := got[key]; ok {
+			t.Errorf("%s was taken over", key)
+		}
+	}
+	gate := got["provider"].(map[string]any)["gate"].(map[string]any)["options"].(map[string]any)
+	if gate["apiKey"] != "{env:GATE_KEY}" || gate["baseURL"] != "http://127.0.0.1:1//v1" {
+		t.Errorf("provider %v", gate)
+	}
+	if agent := got["agent"].(map[string]any)["agentsched"].(map[string]any); agent["permission"].(map[string]any)["*"] != "deny" {
+		t.Errorf("agent %v", agent)
+	}
+	for name, content := range users {
+		if data := readFile(t, filepath.Join(user, name)); string(data) != content {
+			t.Errorf("the user's %s became %q", name, data)
+		}
+	}
+	start(t, tk) // a second attempt finds the links of the first
+}
+
+// TestAnotherEndpoint checks that it gets its own key, nobody's login, and that
+// the key is in no file.
+func TestAnotherEndpoint(t *testing.T) {
+	tk, user := task(t)
+	write(t, filepath.Join(user, ".local/share/opencode/auth.json"), "{}")
+	tk.Model, tk.Settings.BaseURL, tk.Settings.KeyEnv = "vendor/model", "http://127.0.0.1:1/v1", "GATE_KEY"
+	tk.Lookup = lookup("GATE_KEY", "very-secret")
+	c := start(t, tk)
+	if !slices.Contains(c.Args, "--model=agentsched/vendor/model") || !slices.Contains(c.Env, "GATE_KEY=very-secret") {
+		t.Errorf("args %q, env %q", c.Args, c.Env)
+	}
+	if file := readFile(t, filepath.Join(tk.Scratch, "opencode.json")); bytes.Contains(file, []byte("very-secret")) || !bytes.Contains(file, []byte("{env:GATE_KEY}")) {
+		t.Errorf("configuration %s", file)
+	}
+	if _, err := os.Lstat(filepath.Join(tk.Home, "data/opencode/auth.json")); err == nil {
+		t.Error("the user's login is in reach")
+	}
+	tk.Model = ""
+	var f *worker.Failure
+	if _, err := (Adapter{}).Start(tk); !errors.As(err, &f) || f.Class != job.Config {
+		t.Errorf("no model: %v", err)
+	}
+}
+
+// TestKeys checks which keys reach the program.
+func TestKeys(t *testing.T) {
+	for model, name := range map[string]string{
+		"anthropic/x": "ANTHROPIC_API_KEY", "openai/x": "OPENAI_API_KEY", "google/x": "GEMINI_API_KEY", "": "OPENROUTER_API_KEY", "my-host/x": "MY_HOST_API_KEY",
+	} {
+		tk, _ := task(t)
+		tk.Model, tk.Lookup = model, lookup(name, "k")
+		if c := start(t, tk); !slices.Contains(c.Env, name+"=k") {
+			t.Errorf("model %q: no %s", model, name)
+		}
+	}
+	tk, _ := task(t)
+	tk.Lookup = lookup("OPENAI_API_KEY", "k")
+	if c := start(t, tk); slices.Contains(c.Env, "OPENAI_API_KEY=k") {
+		t.Error("anthropic gets the key of openai")
+	}
+}
+
+// TestResume checks that a session is resumed where any is recorded, and that
+// one that is lost starts anew.
+func TestResume(t *testing.T) {
+	tk, _ := task(t)
+	tk.Session = "ses_1"
+	s, err := Adapter{}.Start(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(s.Command().Args, "--session=ses_1") {
+		t.Error("a session is resumed that is not there")
+	}
+	if events := s.Event([]byte(`{"type":"other"}`)); len(events) != 1 || events[0].Kind != job.EventWarning {
+		t.Errorf("events %+v", events)
+	}
+	db := filepath.Join(tk.Home, "data", "opencode", "opencode.db")
+	write(t, db, "content")
+	if c := start(t, tk); !slices.Contains(c.Args, "--session=ses_1") {
+		t.Errorf("args %q", c.Args)
+	}
+	if got := readFile(t, db); string(got) != "content" {
+		t.Errorf("the earlier attempt's content: %q", got)
+	}
+}
