@@ -69,7 +69,8 @@ type Event struct {
 
 // Cut returns text cut to at most max bytes, its head and its tail with a mark
 // between them, and the number of bytes that were cut out. It cuts at UTF-8
-// boundaries. Text that fits is returned as it is.
+// boundaries. Text that fits is returned as it is; a max that has no room for
+// the mark leaves nothing.
 func Cut(text string, max int) (string, int64) {
 	if len(text) <= max {
 		return text, 0
@@ -78,12 +79,13 @@ func Cut(text string, max int) (string, int64) {
 	if max <= len(mark) {
 		return "", int64(len(text))
 	}
+	// A rune has at most UTFMax bytes; text that is no UTF-8 is cut anywhere.
 	head := (max - len(mark)) / 2
-	for head > 0 && !utf8.RuneStart(text[head]) {
+	for n := 0; n < utf8.UTFMax && head > 0 && !utf8.RuneStart(text[head]); n++ {
 		head--
 	}
 	tail := len(text) - (max - len(mark) - head)
-	for tail < len(text) && !utf8.RuneStart(text[tail]) {
+	for n := 0; n < utf8.UTFMax && tail < len(text) && !utf8.RuneStart(text[tail]); n++ {
 		tail++
 	}
 	return text[:head] + mark + text[tail:], int64(tail - head)

@@ -28,7 +28,7 @@ const maxNameLength = 64
 func ValidName(s string) error {
 	switch {
 	case s == "":
-		return fmt.Errorf("is empty, want 1 to %d of a-z A-Z 0-9 - _ .", maxNameLength)
+		return fmt.Errorf("is empty, want 1 to %d of a-z A-Z 0-9 and - _ . inside", maxNameLength)
 	case len(s) > maxNameLength:
 		return fmt.Errorf("has %d characters, at most %d are allowed", len(s), maxNameLength)
 	case strings.Contains(s, ".."), strings.HasSuffix(s, "."), strings.HasSuffix(s, ".lock"):
@@ -39,7 +39,7 @@ func ValidName(s string) error {
 		if alnum || i > 0 && (r == '-' || r == '_' || r == '.') {
 			continue
 		}
-		return fmt.Errorf("%q: character %q is not allowed at position %d, want a-z A-Z 0-9 and, not first, - _ .", s, r, i+1)
+		return fmt.Errorf("%q: character %q is not allowed at position %d, want a-z A-Z 0-9 or, not first, one of - _ . there", s, r, i+1)
 	}
 	return nil
 }

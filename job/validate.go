@@ -119,6 +119,14 @@ func (l Limits) validate(bad func(string, string, ...any)) {
 	if l.MaxTokens < 0 {
 		bad("limits.max_tokens", "%d is negative, want a number of tokens above zero", l.MaxTokens)
 	}
+	for _, d := range []struct {
+		field string
+		value Duration
+	}{{"timeout", l.Timeout}, {"max_command_time", l.MaxCommandTime}, {"retry_budget.time", l.RetryBudget.Time}} {
+		if d.value < 0 {
+			bad("limits."+d.field, "%s is negative, want a duration above zero", d.value)
+		}
+	}
 	if l.MaxSteps < 0 {
 		bad("limits.max_steps", "%d is negative, want a number of steps above zero", l.MaxSteps)
 	}
