@@ -1,0 +1,362 @@
+package queuetest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// memory is a store as naive as can be, written from the contract alone: the
+// oracle that real stores are compared with. Each write works on a whole copy,
+// which takes the place of the old one if it succeeds.
+type memory struct{ memoryState }
+
+type memoryState struct {
+	batches []queue.Batch
+	records []*record // in the order of submission
+	fence   job.Fence
+}
+
+type record struct {
+	queue.Entry
+	attempts []job.Attempt
+	events   []job.Event
+}
+
+func (s memoryState) clone() memoryState {
+	s.batches = slices.Clone(s.batches)
+	s.records = slices.Clone(s.records)
+	for i, r := range s.records {
+		s.records[i] = &record{r.Entry, slices.Clone(r.attempts), slices.Clone(r.events)}
+	}
+	return s
+}
+
+// change does what write does, or nothing.
+func (m *memory) change(write func(*memoryState) error) error {
+	next := m.clone()
+	err := write(&next)
+	if err == nil {
+		m.memoryState = next
+	}
+	return err
+}
+
+func (s *memoryState) find(id job.ID) (*record, error) {
+	for _, r := range s.records {
+		if r.ID == id {
+			return r, nil
+		}
+	}
+	return nil, queue.ErrNotFound
+}
+
+func (m *memory) enqueue(b queue.Batch, entries []queue.Entry) error {
+	return m.change(func(s *memoryState) error {
+		if !slices.ContainsFunc(s.batches, func(x queue.Batch) bool { return x.ID == b.ID }) {
+			s.batches = append(s.batches, b)
+		}
+		for _, e := range entries {
+			for _, r := range s.records {
+				if r.ID == e.ID || r.Batch == b.ID && r.Spec.Tenant == e.Spec.Tenant && r.Spec.Name == e.Spec.Name {
+					return queue.ErrDuplicate
+				}
+			}
+			e.Batch, e.State = b.ID, job.Queued
+			s.records = append(s.records, &record{Entry: e})
+		}
+		return nil
+	})
+}
+
+func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
+	var due []*record
+	for _, r := range m.records {
+		if r.State != job.Queued || spec.Batch != "" && r.Batch != spec.Batch {
+			continue
+		}
+		if r.Deadline != nil && !r.Deadline.After(spec.Now) {
+			r.State, r.CompletedAt = job.Expired, &spec.Now
+			c.Expired = append(c.Expired, r.ID)
+			continue
+		}
+		if !r.RunnableAt.After(spec.Now) {
+			due = append(due, r)
+		}
+	}
+	slices.SortFunc(due, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.RunnableAt.Compare(b.RunnableAt), cmp.Compare(a.ID, b.ID))
+	})
+	for _, r := range due {
+		candidate := r.Entry
+		if len(c.Entries) == spec.Max || spec.Admit != nil && !spec.Admit(&candidate) {
+			continue
+		}
+		m.fence++
+		until := spec.Now.Add(spec.Lease)
+		r.State, r.Holder, r.Fence, r.DispatchedAt, r.LeaseUntil, r.Waiting = job.Dispatched, spec.Holder, m.fence, &spec.Now, &until, ""
+		c.Entries = append(c.Entries, r.Entry)
+	}
+	for _, r := range m.records {
+		if r.State != job.Queued || spec.Batch != "" && r.Batch != spec.Batch {
+			continue
+		}
+		next := []time.Time{r.RunnableAt}
+		if r.Deadline != nil {
+			next = append(next, *r.Deadline)
+		}
+		for _, at := range next {
+			if at.After(spec.Now) && (c.NextAt.IsZero() || at.Before(c.NextAt)) {
+				c.NextAt = at
+			}
+		}
+	}
+	return c
+}
+
+func (m *memory) extend(fences []job.Fence, until time.Time) (lost []job.Fence) {
+	for _, f := range fences {
+		i := slices.IndexFunc(m.records, func(r *record) bool { return r.State == job.Dispatched && r.Fence == f })
+		if i < 0 {
+			lost = append(lost, f)
+			continue
+		}
+		m.records[i].LeaseUntil = &until
+	}
+	return lost
+}
+
+func (m *memory) apply(ops ...queue.Op) error {
+	return m.change(func(s *memoryState) error {
+		for _, op := range ops {
+			if err := s.applyOne(op); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *memoryState) applyOne(op queue.Op) error {
+	switch op := op.(type) {
+	case queue.Begin:
+		return s.held(op.ID, op.Fence, func(r *record) error {
+			if op.Attempt.Number != r.Attempts+1 || op.Attempt.State != job.Pending || r.open() != nil {
+				return queue.ErrIllegalTransition
+			}
+			r.Attempts++
+			r.Counted++
+			a := op.Attempt
+			a.Job, a.Fence, a.Outcome, a.Ended, a.Lost = op.ID, op.Fence, nil, nil, false
+			r.attempts = append(r.attempts, a)
+			return nil
+		})
+	case queue.Move:
+		return s.held(op.ID, op.Fence, func(r *record) error { return r.move(op) })
+	case queue.Append:
+		for _, ev := range op.Events {
+			r, err := s.find(ev.Job)
+			if err != nil {
+				return err
+			}
+			same := func(x job.Event) bool { return x.Attempt == ev.Attempt && x.Seq == ev.Seq }
+			if !slices.ContainsFunc(r.events, same) {
+				r.events = append(r.events, ev)
+			}
+		}
+		return nil
+	case queue.Finish:
+		return s.held(op.ID, op.Fence, func(r *record) error { return r.finish(op) })
+	case queue.Release:
+		return s.held(op.ID, op.Fence, func(r *record) error {
+			if r.open() != nil {
+				return queue.ErrIllegalTransition
+			}
+			r.RunnableAt, r.Choice, r.Waiting = op.RunnableAt, op.Choice, op.Waiting
+			return r.leave(job.Queued)
+		})
+	case queue.Cancel:
+		r, err := s.find(op.ID)
+		switch {
+		case err != nil:
+			return err
+		case r.State == job.Dispatched:
+			r.CancelRequested = true
+			return nil
+		}
+		if err := r.State.CheckMove(job.Cancelled); err != nil {
+			return err
+		}
+		r.State, r.CompletedAt = job.Cancelled, &op.Now
+		return nil
+	case queue.Reclaim:
+		for _, r := range s.records {
+			if r.State == job.Dispatched && (op.All || r.LeaseUntil.Before(op.Now)) {
+				r.lose(op)
+			}
+		}
+		return nil
+	case queue.CloseBatch:
+		for i := range s.batches {
+			if b := &s.batches[i]; b.ID == op.ID {
+				b.ClosedAt = cmp.Or(b.ClosedAt, &op.Now)
+				return nil
+			}
+		}
+		return queue.ErrNotFound
+	}
+	return fmt.Errorf("unknown op %T", op)
+}
+
+func (s *memoryState) held(id job.ID, fence job.Fence, do func(*record) error) error {
+	r, err := s.find(id)
+	switch {
+	case err != nil:
+		return err
+	case r.State != job.Dispatched || r.Fence != fence:
+		return queue.ErrFenced
+	}
+	return do(r)
+}
+
+// open returns the attempt that has not ended, or nil.
+func (r *record) open() *job.Attempt {
+	for i := range r.attempts {
+		if r.attempts[i].Ended == nil {
+			return &r.attempts[i]
+		}
+	}
+	return nil
+}
+
+func (r *record) move(op queue.Move) error {
+	if op.Attempt < 1 || op.Attempt > len(r.attempts) {
+		return queue.ErrNotFound
+	}
+	a := &r.attempts[op.Attempt-1]
+	if a.Ended != nil || op.To.Terminal() {
+		return queue.ErrIllegalTransition
+	}
+	if op.To != "" {
+		if err := a.State.CheckMove(op.To); err != nil {
+			return err
+		}
+		a.State = op.To
+	}
+	if op.Session != "" {
+		a.Session, r.Session, r.SessionWorker = op.Session, op.Session, a.Choice.Worker
+	}
+	return nil
+}
+
+func (r *record) finish(op queue.Finish) error {
+	if op.Exit != "" && op.Exit != job.ExitSucceeded && op.Exit != job.ExitFailed && op.Exit != job.ExitCancelled {
+		return errors.New("unknown exit kind")
+	}
+	switch {
+	case op.Attempt == 0 && r.open() != nil:
+		return queue.ErrIllegalTransition
+	case op.Attempt == 0:
+	case op.Attempt < 1 || op.Attempt > len(r.attempts):
+		return queue.ErrNotFound
+	default:
+		a := &r.attempts[op.Attempt-1]
+		if !op.Outcome.State.Terminal() {
+			return queue.ErrIllegalTransition
+		}
+		if err := a.State.CheckMove(op.Outcome.State); err != nil {
+			return err
+		}
+		r.end(a, op.Outcome, op.Lost, op.Now)
+	}
+	if op.Exit == "" {
+		t := op.Retry
+		r.RunnableAt, r.Choice, r.Session, r.SessionWorker = t.RunnableAt, t.Choice, t.Session, t.SessionWorker
+		r.Feedback, r.Waiting = t.Feedback, t.Waiting
+		return r.leave(job.Queued)
+	}
+	r.ExitKind, r.CompletedAt = op.Exit, &op.Now
+	if op.Exit == job.ExitFailed {
+		r.DeadLetter = op.DeadLetter
+	}
+	return r.leave(job.Completed)
+}
+
+// end records how an attempt ended.
+func (r *record) end(a *job.Attempt, o job.Outcome, lost bool, now time.Time) {
+	started, ended := o.StartedAt, o.EndedAt
+	if started.IsZero() {
+		started = a.Started
+	}
+	if ended.IsZero() {
+		ended = now
+	}
+	a.State, a.Outcome, a.Ended, a.Lost = o.State, &o, &ended, lost
+	a.Session = cmp.Or(o.Session, a.Session)
+	r.Spent = r.Spent.Add(o.Usage)
+	r.SpentTime += job.Duration(max(0, ended.Sub(started)))
+	if lost {
+		r.Counted--
+	}
+}
+
+// lose takes the entry from a holder that is gone.
+func (r *record) lose(op queue.Reclaim) {
+	if a := r.open(); a != nil {
+		ended := op.Now
+		if r.LeaseUntil.Before(ended) {
+			ended = *r.LeaseUntil
+		}
+		if ended.Before(a.Started) {
+			ended = a.Started
+		}
+		o := job.Outcome{State: job.RunFailed, Class: job.Crash, Message: op.Message, Session: a.Session, ExitCode: -1, StartedAt: a.Started, EndedAt: ended}
+		if r.CancelRequested {
+			o.State, o.Class = job.RunCancelled, job.CancelledClass
+		}
+		if a.Session != "" && !r.CancelRequested {
+			r.Session, r.SessionWorker = a.Session, a.Choice.Worker
+		}
+		r.end(a, o, true, op.Now)
+	}
+	if r.CancelRequested {
+		r.State, r.ExitKind, r.CompletedAt = job.Completed, job.ExitCancelled, &op.Now
+	} else {
+		r.State, r.RunnableAt, r.Waiting = job.Queued, op.Now, op.Message
+	}
+	r.Holder, r.LeaseUntil = "", nil
+}
+
+func (r *record) leave(to job.EntryState) error {
+	if err := r.State.CheckMove(to); err != nil {
+		return err
+	}
+	r.State, r.Holder, r.LeaseUntil = to, "", nil
+	return nil
+}
+
+// list returns the entries that f selects and their number without its limits.
+func (m *memory) list(f queue.Filter) (entries []queue.Entry, total int) {
+	for _, r := range m.records {
+		if (f.Batch == "" || r.Batch == f.Batch) && (len(f.States) == 0 || slices.Contains(f.States, r.State)) &&
+			(f.Tenant == "" || r.Spec.Tenant == f.Tenant) && (f.Name == "" || r.Spec.Name == f.Name) &&
+			len(r.ID) >= len(f.Prefix) && string(r.ID[:len(f.Prefix)]) == f.Prefix {
+			entries = append(entries, r.Entry)
+		}
+	}
+	if f.Newest {
+		slices.Reverse(entries)
+	}
+	total = len(entries)
+	limit := f.Limit
+	if limit == 0 {
+		limit = 1000
+	}
+	from := min(f.Offset, total)
+	return entries[from:min(from+limit, total)], total
+}

@@ -1,0 +1,71 @@
+// Package queuetest holds the suite that every queue.Store must pass: one file
+// per promise of the contract, and a comparison with a naive store in memory
+// under random use.
+//
+// In comes a function that opens the store to be tested in a folder; opened
+// again on the same folder it must find what was there. Times are whole
+// milliseconds, so that a store may keep them as coarsely as that.
+package queuetest
+
+import (
+	"testing"
+
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Run tests the store that open opens. The suite closes each store before it
+// opens the next on the same folder.
+func Run(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
+	promises := []struct {
+		name string
+		test func(*env)
+	}{
+		{"EnqueueKeepsWhatWasAsked", enqueueKeeps},
+		{"EnqueueAllOrNone", enqueueAllOrNone},
+		{"EnqueueDuplicates", enqueueDuplicates},
+		{"EnqueueConcurrently", enqueueConcurrently},
+		{"ClaimOrder", claimOrder},
+		{"ClaimInvisible", claimInvisible},
+		{"ClaimExpires", claimExpires},
+		{"ClaimAdmit", claimAdmit},
+		{"ClaimOneBatch", claimOneBatch},
+		{"ClaimNextAt", claimNextAt},
+		{"ClaimNeverTwice", claimNeverTwice},
+		{"FenceGrows", fenceGrows},
+		{"FenceRefusesTheOld", fenceRefusesTheOld},
+		{"FinishOnce", finishOnce},
+		{"FinishConcurrently", finishConcurrently},
+		{"ExtendLease", extendLease},
+		{"ApplyAllOrNothing", applyAllOrNothing},
+		{"ApplyOrder", applyOrder},
+		{"BeginRules", beginRules},
+		{"MoveRules", moveRules},
+		{"FinishRules", finishRules},
+		{"ReleaseRules", releaseRules},
+		{"Retry", retry},
+		{"LostAttempts", lostAttempts},
+		{"RefusedForGood", refusedForGood},
+		{"UsageSums", usageSums},
+		{"CancelQueued", cancelQueued},
+		{"CancelDispatched", cancelDispatched},
+		{"CancelTerminal", cancelTerminal},
+		{"ReclaimAll", reclaimAll},
+		{"ReclaimLease", reclaimLease},
+		{"ReclaimStates", reclaimStates},
+		{"ReclaimCancelled", reclaimCancelled},
+		{"EventsOnce", eventsOnce},
+		{"EventsCursor", eventsCursor},
+		{"EventsConcurrently", eventsConcurrently},
+		{"ListFilters", listFilters},
+		{"ListPages", listPages},
+		{"Batches", batches},
+		{"UnknownIDs", unknownIDs},
+		{"CancelledContext", cancelledContext},
+		{"Closed", closed},
+		{"Reopen", reopen},
+	}
+	for _, p := range promises {
+		t.Run(p.name, func(t *testing.T) { p.test(newEnv(t, open)) })
+	}
+	t.Run("Model", func(t *testing.T) { model(t, open) })
+}

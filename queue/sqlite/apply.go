@@ -1,0 +1,269 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Apply implements queue.Store.
+func (s *Store) Apply(ctx context.Context, ops ...queue.Op) error {
+	bodies, err := encodeEvents(ops)
+	if err != nil {
+		return fmt.Errorf("apply: %w", err)
+	}
+	return s.write(ctx, func(t *tx) error {
+		if len(ops) > 1 {
+			if err := t.protect(); err != nil {
+				return err
+			}
+		}
+		for i, op := range ops {
+			if err := t.apply(op, bodies[i]); err != nil {
+				return fmt.Errorf("apply %T: %w", op, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (t *tx) apply(op queue.Op, bodies []string) error {
+	switch op := op.(type) {
+	case queue.Begin:
+		return t.begin(op)
+	case queue.Move:
+		return t.move(op)
+	case queue.Append:
+		return t.append(op, bodies)
+	case queue.Finish:
+		return t.finish(op)
+	case queue.Release:
+		return t.release(op)
+	case queue.Cancel:
+		return t.cancel(op)
+	case queue.Reclaim:
+		return t.reclaim(op)
+	case queue.CloseBatch:
+		return t.closeBatch(op.ID, op.Now)
+	default:
+		return errors.New("unknown op")
+	}
+}
+
+// standing is what an op has to know of an entry.
+type standing struct {
+	seq             int64
+	id              job.ID
+	state           job.EntryState
+	fence           job.Fence
+	leaseUntil      sql.NullInt64
+	attempts        int
+	cancelRequested bool
+}
+
+const standingColumns = `seq, id, state, fence, lease_until, attempts, cancel_requested`
+
+// dest returns where standingColumns go.
+func (e *standing) dest() []any {
+	return []any{&e.seq, &e.id, &e.state, &e.fence, &e.leaseUntil, &e.attempts, &e.cancelRequested}
+}
+
+func (t *tx) standing(id job.ID) (e standing, err error) {
+	err = t.row(`SELECT `+standingColumns+` FROM entries WHERE id = ?`, []any{string(id)}, e.dest()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = queue.ErrNotFound
+	}
+	if err != nil {
+		return e, fmt.Errorf("job %s: %w", id, err)
+	}
+	return e, nil
+}
+
+// held returns the entry if it is dispatched under fence, else ErrFenced.
+func (t *tx) held(id job.ID, fence job.Fence) (standing, error) {
+	e, err := t.standing(id)
+	if err != nil {
+		return e, err
+	}
+	if e.state != job.Dispatched || e.fence != fence {
+		return e, fmt.Errorf("job %s: write with fence %d, its latest is %d and it is %s: %w", id, fence, e.fence, e.state, queue.ErrFenced)
+	}
+	return e, nil
+}
+
+// moveTo checks that the entry may go to next. Each statement that writes
+// another state is preceded by it.
+func (e *standing) moveTo(next job.EntryState) error {
+	if err := e.state.CheckMove(next); err != nil {
+		return fmt.Errorf("job %s: %w", e.id, err)
+	}
+	return nil
+}
+
+// run is what an op has to know of an attempt.
+type run struct {
+	number  int
+	state   job.RunState
+	worker  job.WorkerKind
+	session string
+	started time.Time
+}
+
+// moveTo checks that the attempt's run may go to next.
+func (r *run) moveTo(next job.RunState) error {
+	if err := r.state.CheckMove(next); err != nil {
+		return fmt.Errorf("attempt %d: %w", r.number, err)
+	}
+	return nil
+}
+
+func (t *tx) run(e standing, number int) (run, error) {
+	r := run{number: number}
+	var started int64
+	err := t.row(`SELECT state, worker, session, started_at FROM attempts WHERE entry = ? AND number = ?`,
+		[]any{e.seq, number}, &r.state, &r.worker, &r.session, &started)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = queue.ErrNotFound
+	}
+	if err != nil {
+		return r, fmt.Errorf("job %s: attempt %d: %w", e.id, number, err)
+	}
+	r.started = moment(started)
+	return r, nil
+}
+
+// openRun returns the attempt that has begun under the entry's claim and not
+// ended, if there is one: it can only be the latest.
+func (t *tx) openRun(e standing) (r run, open bool, err error) {
+	if e.attempts == 0 {
+		return run{}, false, nil
+	}
+	r, err = t.run(e, e.attempts)
+	return r, err == nil && !r.state.Terminal(), err
+}
+
+// noOpenRun gives an error if an attempt has begun and not ended.
+func (t *tx) noOpenRun(e standing) error {
+	r, open, err := t.openRun(e)
+	if err == nil && open {
+		err = fmt.Errorf("job %s: attempt %d is still %s: %w", e.id, r.number, r.state, queue.ErrIllegalTransition)
+	}
+	return err
+}
+
+func (t *tx) begin(op queue.Begin) error {
+	e, err := t.held(op.ID, op.Fence)
+	if err != nil {
+		return err
+	}
+	a := op.Attempt
+	switch {
+	case a.Number != e.attempts+1:
+		return fmt.Errorf("job %s: attempt %d begins after %d attempts: %w", op.ID, a.Number, e.attempts, queue.ErrIllegalTransition)
+	case a.State != job.Pending:
+		return fmt.Errorf("job %s: attempt %d begins as %q, want %s: %w", op.ID, a.Number, a.State, job.Pending, queue.ErrIllegalTransition)
+	}
+	if err := t.noOpenRun(e); err != nil {
+		return err
+	}
+	err = t.exec(`INSERT INTO attempts (entry, number, fence, worker, model, state, session, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		e.seq, a.Number, int64(op.Fence), string(a.Choice.Worker), a.Choice.Model, string(a.State), a.Session, nanos(a.Started))
+	if err != nil {
+		return fmt.Errorf("job %s: attempt %d: %w", op.ID, a.Number, err)
+	}
+	return t.exec(`UPDATE entries SET attempts = attempts + 1, counted = counted + 1 WHERE seq = ?`, e.seq)
+}
+
+func (t *tx) move(op queue.Move) error {
+	e, err := t.held(op.ID, op.Fence)
+	if err != nil {
+		return err
+	}
+	r, err := t.run(e, op.Attempt)
+	if err != nil {
+		return err
+	}
+	to := op.To
+	switch {
+	case to == "" && r.state.Terminal():
+		return fmt.Errorf("job %s: attempt %d is %s already: %w", op.ID, op.Attempt, r.state, queue.ErrIllegalTransition)
+	case to == "":
+		to = r.state
+	case to.Terminal():
+		return fmt.Errorf("job %s: attempt %d: a run ends as %s with its outcome, by Finish: %w", op.ID, op.Attempt, to, queue.ErrIllegalTransition)
+	default:
+		if err := r.moveTo(to); err != nil {
+			return fmt.Errorf("job %s: %w", op.ID, err)
+		}
+	}
+	if op.Session == "" {
+		return t.exec(`UPDATE attempts SET state = ? WHERE entry = ? AND number = ?`, string(to), e.seq, op.Attempt)
+	}
+	err = t.exec(`UPDATE attempts SET state = ?, session = ? WHERE entry = ? AND number = ?`, string(to), op.Session, e.seq, op.Attempt)
+	if err != nil {
+		return err
+	}
+	return t.exec(`UPDATE entries SET session = ?, session_worker = ? WHERE seq = ?`, op.Session, string(r.worker), e.seq)
+}
+
+// encodeEvents returns, for each Append among ops, its events as JSON.
+func encodeEvents(ops []queue.Op) ([][]string, error) {
+	bodies := make([][]string, len(ops))
+	for i, op := range ops {
+		a, ok := op.(queue.Append)
+		if !ok {
+			continue
+		}
+		for _, ev := range a.Events {
+			ev.Time = ev.Time.UTC()
+			body, err := encode(&ev)
+			if err != nil {
+				return nil, fmt.Errorf("event %d of job %s, attempt %d: %w", ev.Seq, ev.Job, ev.Attempt, err)
+			}
+			bodies[i] = append(bodies[i], body)
+		}
+	}
+	return bodies, nil
+}
+
+func (t *tx) append(op queue.Append, bodies []string) error {
+	if len(op.Events) > 1 {
+		if err := t.protect(); err != nil {
+			return err
+		}
+	}
+	var e standing
+	for i, ev := range op.Events {
+		if e.id != ev.Job || e.seq == 0 {
+			var err error
+			if e, err = t.standing(ev.Job); err != nil {
+				return err
+			}
+		}
+		err := t.exec(`INSERT INTO events (entry, attempt, seq, body) VALUES (?, ?, ?, ?) ON CONFLICT (entry, attempt, seq) DO NOTHING`,
+			e.seq, ev.Attempt, ev.Seq, bodies[i])
+		if err != nil {
+			return fmt.Errorf("event %d of job %s, attempt %d: %w", ev.Seq, ev.Job, ev.Attempt, err)
+		}
+	}
+	return nil
+}
+
+func (t *tx) cancel(op queue.Cancel) error {
+	e, err := t.standing(op.ID)
+	if err != nil {
+		return err
+	}
+	if e.state == job.Dispatched {
+		return t.exec(`UPDATE entries SET cancel_requested = 1 WHERE seq = ?`, e.seq)
+	}
+	if err := e.moveTo(job.Cancelled); err != nil {
+		return err
+	}
+	return t.exec(`UPDATE entries SET state = ?, completed_at = ? WHERE seq = ?`, string(job.Cancelled), nanos(op.Now), e.seq)
+}

@@ -1,0 +1,125 @@
+package sqlite_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/sqlite"
+)
+
+var benchStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// BenchmarkEnqueue1 is the latency of one durable write.
+func BenchmarkEnqueue1(b *testing.B) { benchEnqueue(b, 1) }
+
+// BenchmarkEnqueue64 is the rate of durable writes by 64 callers at once.
+func BenchmarkEnqueue64(b *testing.B) { benchEnqueue(b, 64) }
+
+func benchEnqueue(b *testing.B, callers int) {
+	s := openBench(b)
+	batch := queue.Batch{ID: job.NewBatchID(), CreatedAt: benchStart}
+	var next atomic.Int64
+	done := make(chan error)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range callers {
+		go func() {
+			for {
+				n := next.Add(1)
+				if n > int64(b.N) {
+					done <- nil
+					return
+				}
+				if err := s.Enqueue(b.Context(), batch, []queue.Entry{benchEntry(n)}); err != nil {
+					done <- err
+					return
+				}
+			}
+		}()
+	}
+	for range callers {
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+	b.ReportMetric(float64(b.N)/float64(s.Commits()), "jobs/commit")
+}
+
+// BenchmarkClaimFinish is the way of one job through the store (claim, begin
+// and run, finish: three commits) beside a growing number of others.
+func BenchmarkClaimFinish(b *testing.B) {
+	for _, backlog := range []int{0, 10_000, 100_000} {
+		b.Run(fmt.Sprint(backlog), func(b *testing.B) {
+			s := openBench(b)
+			fill(b, s, backlog+b.N)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				if err := claimAndFinish(b.Context(), s); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func claimAndFinish(ctx context.Context, s *sqlite.Store) error {
+	c, err := s.Claim(ctx, queue.ClaimSpec{Holder: "bench", Max: 1, Now: benchStart, Lease: time.Minute})
+	if err != nil {
+		return err
+	}
+	e := c.Entries[0]
+	n := e.Attempts + 1
+	err = s.Apply(ctx,
+		queue.Begin{ID: e.ID, Fence: e.Fence, Attempt: job.Attempt{Number: n, State: job.Pending, Started: benchStart}},
+		queue.Move{ID: e.ID, Fence: e.Fence, Attempt: n, To: job.Running})
+	if err != nil {
+		return err
+	}
+	return s.Apply(ctx, queue.Finish{ID: e.ID, Fence: e.Fence, Attempt: n, Now: benchStart, Exit: job.ExitSucceeded,
+		Outcome: job.Outcome{State: job.RunCompleted, StartedAt: benchStart, EndedAt: benchStart}})
+}
+
+// fill stores n entries in transactions of 1,000.
+func fill(b *testing.B, s *sqlite.Store, n int) {
+	b.Helper()
+	batch := queue.Batch{ID: job.NewBatchID(), CreatedAt: benchStart}
+	for i := 0; i < n; i += 1000 {
+		var entries []queue.Entry
+		for k := i; k < min(i+1000, n); k++ {
+			entries = append(entries, benchEntry(int64(k)))
+		}
+		if err := s.Enqueue(b.Context(), batch, entries); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func benchEntry(n int64) queue.Entry {
+	return queue.Entry{ID: job.NewID(), CreatedAt: benchStart, RunnableAt: benchStart, Spec: job.Spec{
+		Name: job.Name(fmt.Sprintf("job-%d", n)), Tenant: job.DefaultTenant, Type: job.WorkerTask, Worker: "codex",
+		Workspace:    job.Workspace{Path: "/home/user/project", Isolation: job.Worktree},
+		Instructions: "Fix the failing test in the parser and say what was wrong.", Capabilities: []job.Capability{job.CanRead, job.CanEdit},
+	}}
+}
+
+func openBench(b *testing.B) *sqlite.Store {
+	b.Helper()
+	s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "queue.db"), sqlite.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return s
+}

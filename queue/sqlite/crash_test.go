@@ -1,0 +1,238 @@
+package sqlite_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/sqlite"
+)
+
+// crashChildVariable makes the test binary a writer on the named store.
+const crashChildVariable = "AGENTSCHED_TEST_CRASH_STORE"
+
+var crashUsage = job.Usage{InputTokens: 7}
+
+// TestCrash kills a process that writes as fast as it can, at random moments,
+// and looks at what it left: everything that it said was done is there, and
+// everything else is whole or absent.
+func TestCrash(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	path := filepath.Join(t.TempDir(), "queue.db")
+	for round := range 15 {
+		lines := 1 + random.IntN(200)
+		acknowledged := runUntilKilled(t, path, lines)
+		if len(acknowledged) < lines {
+			t.Fatalf("round %d: the child ended by itself after %d lines:\n%s", round, len(acknowledged), strings.Join(acknowledged, "\n"))
+		}
+		checkSurvivors(t, path, acknowledged)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+}
+
+// runUntilKilled starts a writer, kills it once it has acknowledged so many
+// writes, and returns all that it acknowledged until it was dead.
+func runUntilKilled(t *testing.T, path string, lines int) (acknowledged []string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), crashChildVariable+"="+path)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewReader(stdout)
+	for {
+		line, err := out.ReadString('\n')
+		if err != nil { // the rest of a line is no acknowledgement
+			break
+		}
+		acknowledged = append(acknowledged, strings.TrimSuffix(line, "\n"))
+		if len(acknowledged) == lines {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the child was not killed")
+	}
+	return acknowledged
+}
+
+func checkSurvivors(t *testing.T, path string, acknowledged []string) {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	all, _, err := s.List(t.Context(), queue.Filter{Limit: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byID, pairs := map[job.ID]queue.Entry{}, map[string]int{}
+	for _, e := range all {
+		byID[e.ID] = e
+		pairs[strings.TrimRight(string(e.Spec.Name), "ab")]++
+		checkWhole(t, s, e)
+	}
+	for name, n := range pairs {
+		if n != 2 {
+			t.Errorf("%d of the two jobs %s are stored", n, name)
+		}
+	}
+	for _, line := range acknowledged {
+		var verb, id string
+		var fence job.Fence
+		fmt.Sscan(line, &verb, &id, &fence)
+		e, there := byID[job.ID(id)]
+		switch {
+		case !there:
+			t.Errorf("acknowledged %q is lost", line)
+		case verb == "claimed" && e.Fence < fence,
+			verb == "begun" && e.Attempts == 0,
+			verb == "finished" && e.State != job.Completed:
+			t.Errorf("acknowledged %q, stored %s with fence %d", line, e.State, e.Fence)
+		}
+	}
+}
+
+// checkWhole checks that each of the child's transactions about e is there as
+// a whole or not at all.
+func checkWhole(t *testing.T, s *sqlite.Store, e queue.Entry) {
+	t.Helper()
+	attempts, err := s.Attempts(t.Context(), e.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := s.Events(t.Context(), e.ID, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(attempts) != e.Attempts {
+		t.Errorf("job %s: %d attempts, the entry counts %d", e.ID, len(attempts), e.Attempts)
+	}
+	ends := 0
+	for i, a := range attempts {
+		completed := a.State == job.RunCompleted
+		if completed {
+			ends++
+		}
+		if last := i == len(attempts)-1; completed && !last || completed != (a.Ended != nil && !a.Lost) || a.State == job.Pending {
+			t.Errorf("job %s: attempt %d is %s, ended %v, lost %v", e.ID, a.Number, a.State, a.Ended, a.Lost)
+		}
+	}
+	finished := e.State == job.Completed
+	if finished != (ends == 1) || finished != (e.Spent == crashUsage) || finished != (len(events) == 1) || finished == (e.ExitKind == "") {
+		t.Errorf("job %s is %s %q with %d ends, %d events, spent %+v", e.ID, e.State, e.ExitKind, ends, len(events), e.Spent)
+	}
+}
+
+// crashChild writes until it is killed. Each line that it prints acknowledges
+// a write that the store has answered.
+func crashChild(path string) int {
+	ctx := context.Background()
+	s, err := sqlite.Open(ctx, path, sqlite.Options{})
+	if err == nil {
+		err = s.Apply(ctx, queue.Reclaim{Now: time.Now(), All: true, Message: "killed"})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	c := &crasher{ctx: ctx, store: s, batch: queue.Batch{ID: job.NewBatchID()}}
+	var wg sync.WaitGroup
+	for n := range 6 {
+		wg.Go(func() {
+			work := c.submit
+			if n%2 == 1 {
+				work = c.work
+			}
+			for work() == nil {
+			}
+		})
+	}
+	wg.Wait()
+	return 1
+}
+
+type crasher struct {
+	ctx   context.Context
+	store *sqlite.Store
+	batch queue.Batch
+	print sync.Mutex
+}
+
+// say prints one line with one write, or the process ends.
+func (c *crasher) say(format string, args ...any) error {
+	c.print.Lock()
+	defer c.print.Unlock()
+	_, err := fmt.Printf(format+"\n", args...)
+	return err
+}
+
+func (c *crasher) submit() error {
+	pair := job.NewID()
+	a, b := queue.Entry{ID: job.NewID()}, queue.Entry{ID: job.NewID()}
+	a.Spec.Name, b.Spec.Name = job.Name(pair+"-a"), job.Name(pair+"-b")
+	if err := c.store.Enqueue(c.ctx, c.batch, []queue.Entry{a, b}); err != nil {
+		return c.report(err)
+	}
+	return c.say("enqueued %s\nenqueued %s", a.ID, b.ID)
+}
+
+func (c *crasher) work() error {
+	claims, err := c.store.Claim(c.ctx, queue.ClaimSpec{Holder: "child", Max: 1, Now: time.Now(), Lease: time.Hour})
+	if err != nil {
+		return c.report(err)
+	}
+	for _, e := range claims.Entries {
+		n := e.Attempts + 1
+		if err := c.say("claimed %s %d", e.ID, e.Fence); err != nil {
+			return err
+		}
+		err := c.store.Apply(c.ctx,
+			queue.Begin{ID: e.ID, Fence: e.Fence, Attempt: job.Attempt{Number: n, State: job.Pending, Started: time.Now()}},
+			queue.Move{ID: e.ID, Fence: e.Fence, Attempt: n, To: job.Running})
+		if err != nil {
+			return c.report(err)
+		}
+		if err := c.say("begun %s", e.ID); err != nil {
+			return err
+		}
+		err = c.store.Apply(c.ctx,
+			queue.Append{Events: []job.Event{{Job: e.ID, Attempt: n, Seq: 1, Kind: job.EventText}}},
+			queue.Finish{ID: e.ID, Fence: e.Fence, Attempt: n, Now: time.Now(), Exit: job.ExitSucceeded,
+				Outcome: job.Outcome{State: job.RunCompleted, Usage: crashUsage}})
+		if err != nil {
+			return c.report(err)
+		}
+		if err := c.say("finished %s", e.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *crasher) report(err error) error {
+	fmt.Fprintln(os.Stderr, err)
+	return err
+}

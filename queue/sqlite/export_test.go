@@ -1,0 +1,45 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+)
+
+// Commits returns how many groups were committed.
+func (s *Store) Commits() int64 { return s.writer.commits.Load() }
+
+// LimitPages makes the store behave as on a full disk once the file has n
+// pages more than now; a negative n lifts the limit.
+func (s *Store) LimitPages(ctx context.Context, n int) error {
+	return s.write(ctx, func(t *tx) error {
+		limit := 1 << 30
+		if n >= 0 {
+			var pages int
+			if err := t.row(`PRAGMA page_count`, nil, &pages); err != nil {
+				return err
+			}
+			limit = pages + n
+		}
+		var got int
+		return t.row(fmt.Sprintf(`PRAGMA max_page_count = %d`, limit), nil, &got)
+	})
+}
+
+// MaxTurn is how many candidates a claim looks at in one transaction.
+const MaxTurn = maxTurn
+
+// Newest is the version that this program writes.
+func Newest() int {
+	list, err := embedded()
+	if err != nil {
+		panic(err)
+	}
+	return len(list)
+}
+
+// SetReadOnly makes the writer's connection refuse writes as on a read-only
+// disk. No write may be under way.
+func (s *Store) SetReadOnly(ctx context.Context, on bool) error {
+	_, err := s.writer.tx.conn.ExecContext(ctx, fmt.Sprintf(`PRAGMA query_only = %v`, on))
+	return err
+}

@@ -1,0 +1,15 @@
+package sqlite_test
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(crashChildVariable); path != "" {
+		os.Exit(crashChild(path))
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,232 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// defaultLimit is how many rows a query without a limit returns.
+const defaultLimit = 1000
+
+// Get implements queue.Store.
+func (s *Store) Get(ctx context.Context, id job.ID) (queue.Entry, error) {
+	var row entryRow
+	err := row.scan(s.reads.QueryRowContext(ctx, `SELECT `+entryColumns+` FROM entries e WHERE e.id = ?`, string(id)))
+	if err == nil {
+		err = row.decode()
+	}
+	if err != nil {
+		return queue.Entry{}, fmt.Errorf("job %s: %w", id, readError(ctx, err))
+	}
+	return row.Entry, nil
+}
+
+// List implements queue.Store.
+func (s *Store) List(ctx context.Context, f queue.Filter) ([]queue.Entry, int, error) {
+	entries, total, err := s.list(ctx, f)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list jobs: %w", readError(ctx, err))
+	}
+	return entries, total, nil
+}
+
+func (s *Store) list(ctx context.Context, f queue.Filter) (entries []queue.Entry, total int, err error) {
+	// One transaction, so that the page and the total are of the same moment.
+	tx, err := s.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing was written
+	where, args := conditions(f)
+	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM entries e`+where, args...).Scan(&total); err != nil {
+		return nil, 0, err
+	}
+	order := ` ORDER BY e.seq LIMIT ? OFFSET ?`
+	if f.Newest {
+		order = ` ORDER BY e.seq DESC LIMIT ? OFFSET ?`
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT `+entryColumns+` FROM entries e`+where+order, append(args, limitOf(f.Limit), max(0, f.Offset))...)
+	if err != nil {
+		return nil, 0, err
+	}
+	err = eachRow(rows, func(rows *sql.Rows) error {
+		var row entryRow
+		if err := row.scan(rows); err != nil {
+			return err
+		}
+		if err := row.decode(); err != nil {
+			return err
+		}
+		entries = append(entries, row.Entry)
+		return nil
+	})
+	return entries, total, err
+}
+
+// conditions returns f as SQL. A single state is written out, not bound, so
+// that the small indexes over what is queued or dispatched apply.
+func conditions(f queue.Filter) (where string, args []any) {
+	var terms []string
+	add := func(term string, values ...any) {
+		terms, args = append(terms, term), append(args, values...)
+	}
+	if f.Batch != "" {
+		add(`e.batch = (SELECT seq FROM batches WHERE id = ?)`, string(f.Batch))
+	}
+	switch {
+	case len(f.States) == 1 && f.States[0] == job.Queued:
+		add(`e.state = 'queued'`)
+	case len(f.States) == 1 && f.States[0] == job.Dispatched:
+		add(`e.state = 'dispatched'`)
+	case len(f.States) > 0:
+		values := make([]any, len(f.States))
+		for i, state := range f.States {
+			values[i] = string(state)
+		}
+		add(`e.state IN (?`+strings.Repeat(`, ?`, len(values)-1)+`)`, values...)
+	}
+	if f.Tenant != "" {
+		add(`e.tenant = ?`, string(f.Tenant))
+	}
+	if f.Name != "" {
+		add(`e.name = ?`, string(f.Name))
+	}
+	if f.Prefix != "" {
+		// No byte of UTF-8 is 0xff, so this is behind every id with the prefix.
+		add(`e.id >= ? AND e.id < ?`, f.Prefix, f.Prefix+"\xff")
+	}
+	if len(terms) == 0 {
+		return "", nil
+	}
+	return ` WHERE ` + strings.Join(terms, ` AND `), args
+}
+
+// Attempts implements queue.Store.
+func (s *Store) Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error) {
+	attempts, err := s.attempts(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("attempts of job %s: %w", id, readError(ctx, err))
+	}
+	return attempts, nil
+}
+
+func (s *Store) attempts(ctx context.Context, id job.ID) (attempts []job.Attempt, err error) {
+	entry, err := s.entry(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.reads.QueryContext(ctx, `SELECT number, fence, worker, model, state, session, started_at, ended_at, lost, outcome
+		FROM attempts WHERE entry = ? ORDER BY number`, entry)
+	if err != nil {
+		return nil, err
+	}
+	err = eachRow(rows, func(rows *sql.Rows) error {
+		a := job.Attempt{Job: id}
+		var started int64
+		var ended sql.NullInt64
+		var outcome string
+		err := rows.Scan(&a.Number, &a.Fence, &a.Choice.Worker, &a.Choice.Model, &a.State, &a.Session, &started, &ended, &a.Lost, &outcome)
+		if err != nil {
+			return err
+		}
+		a.Started, a.Ended = moment(started), momentOrNil(ended)
+		if outcome != "" {
+			a.Outcome = new(job.Outcome)
+		}
+		attempts = append(attempts, a)
+		return decode(outcome, a.Outcome)
+	})
+	return attempts, err
+}
+
+// Events implements queue.Store. A limit below 1 means 1000.
+func (s *Store) Events(ctx context.Context, id job.ID, after int64, limit int) ([]queue.StoredEvent, error) {
+	events, err := s.events(ctx, id, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("events of job %s: %w", id, readError(ctx, err))
+	}
+	return events, nil
+}
+
+func (s *Store) events(ctx context.Context, id job.ID, after int64, limit int) (events []queue.StoredEvent, err error) {
+	entry, err := s.entry(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.reads.QueryContext(ctx, `SELECT cursor, body FROM events INDEXED BY events_entry
+		WHERE entry = ? AND cursor > ? ORDER BY cursor LIMIT ?`, entry, after, limitOf(limit))
+	if err != nil {
+		return nil, err
+	}
+	err = eachRow(rows, func(rows *sql.Rows) error {
+		var e queue.StoredEvent
+		var body string
+		if err := rows.Scan(&e.Cursor, &body); err != nil {
+			return err
+		}
+		err := decode(body, &e.Event)
+		events = append(events, e)
+		return err
+	})
+	return events, err
+}
+
+// Batches implements queue.Store.
+func (s *Store) Batches(ctx context.Context, source string) ([]queue.Batch, error) {
+	batches, err := s.batches(ctx, source)
+	if err != nil {
+		return nil, fmt.Errorf("list batches: %w", readError(ctx, err))
+	}
+	return batches, nil
+}
+
+func (s *Store) batches(ctx context.Context, source string) (batches []queue.Batch, err error) {
+	query, args := `SELECT id, source, digest, created_at, closed_at FROM batches`, []any(nil)
+	if source != "" {
+		query, args = query+` WHERE source = ?`, []any{source}
+	}
+	rows, err := s.reads.QueryContext(ctx, query+` ORDER BY seq DESC`, args...)
+	if err != nil {
+		return nil, err
+	}
+	err = eachRow(rows, func(rows *sql.Rows) error {
+		var b queue.Batch
+		var created int64
+		var closed sql.NullInt64
+		err := rows.Scan(&b.ID, &b.Source, &b.Digest, &created, &closed)
+		b.CreatedAt, b.ClosedAt = moment(created), momentOrNil(closed)
+		batches = append(batches, b)
+		return err
+	})
+	return batches, err
+}
+
+// entry returns the row number of a job.
+func (s *Store) entry(ctx context.Context, id job.ID) (seq int64, err error) {
+	err = s.reads.QueryRowContext(ctx, `SELECT seq FROM entries WHERE id = ?`, string(id)).Scan(&seq)
+	return seq, err
+}
+
+func limitOf(n int) int {
+	if n < 1 {
+		return defaultLimit
+	}
+	return n
+}
+
+// readError says in the package's words why a read failed.
+func readError(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return queue.ErrNotFound
+	case ctx.Err() != nil:
+		return contextError(ctx)
+	}
+	return explain(err)
+}

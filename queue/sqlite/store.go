@@ -1,0 +1,75 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Options of a store.
+type Options struct {
+	Log zerolog.Logger
+}
+
+// Store is a queue.Store in one SQLite file.
+type Store struct {
+	path   string
+	writer *writer // nil if open for reading only
+	// writes holds the writer's connection; reads as many as ask at once, up to
+	// maxReaders. Neither can take the other's.
+	writes *sql.DB
+	reads  *sql.DB
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var _ queue.Store = (*Store)(nil)
+
+// Open opens the store in the file at path, creates the file if there is none
+// (its folder must exist) and migrates it to the newest version. Errors:
+// queue.ErrNewerVersion, queue.ErrCorrupt, or what the system said.
+func Open(ctx context.Context, path string, opts Options) (*Store, error) {
+	s, err := open(ctx, path, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// OpenReadOnly opens an existing store for looking, also while another process
+// writes to it. Every write gives an error.
+func OpenReadOnly(ctx context.Context, path string) (*Store, error) {
+	s, err := openReadOnly(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s for reading: %w", path, err)
+	}
+	return s, nil
+}
+
+// Close waits for writes under way and closes the store. It may be called twice.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		// The connection that writes is closed last: the last one to close
+		// copies the log into the file, for which it must be able to write.
+		s.closeErr = closeAll(s.reads)
+		if s.writer != nil {
+			s.closeErr = errors.Join(s.closeErr, s.writer.stop(), closeAll(s.writes))
+		}
+	})
+	return s.closeErr
+}
+
+// write executes run in a transaction and returns once that is on disk.
+func (s *Store) write(ctx context.Context, run func(*tx) error) error {
+	if s.writer == nil {
+		return errReadOnly
+	}
+	return s.writer.do(ctx, run)
+}

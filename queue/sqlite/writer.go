@@ -1,0 +1,178 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// maxGroup bounds how many callers share a commit, and thereby how long the
+// first of them waits for the others' statements.
+const maxGroup = 512
+
+// writer owns the one connection that writes. Its goroutine takes requests
+// as they come and commits them in groups:
+//
+//	callers ──► requests ──► BEGIN · a · b · SAVEPOINT · c · RELEASE · … · COMMIT ──► answers
+//
+// A request that may fail after it has changed something calls tx.protect
+// first and has a savepoint to go back to; the others, most of them, do
+// without, since a savepoint copies each page that is touched and would cost
+// as much as the rest of the work. A failure that neither covers fails the group.
+//
+// requests is unbuffered: whoever was not yet taken can still give up, whoever
+// was taken is answered after the commit.
+type writer struct {
+	tx       *tx
+	log      zerolog.Logger
+	requests chan *request
+	quit     chan struct{} // closed by stop
+	done     chan struct{} // closed by run when it returns
+	closeErr error         // of the connection; read it after done
+	stopOnce sync.Once
+	commits  atomic.Int64
+}
+
+// request is one caller's work. It is executed at most once.
+type request struct {
+	run    func(*tx) error
+	answer chan error // buffered by one: the writer never waits for a caller
+}
+
+func startWriter(conn *sql.Conn, log zerolog.Logger) *writer {
+	w := &writer{
+		tx:       &tx{conn: conn, stmts: map[string]*sql.Stmt{}},
+		log:      log,
+		requests: make(chan *request),
+		quit:     make(chan struct{}),
+		done:     make(chan struct{}),
+	}
+	go w.run()
+	return w
+}
+
+// do executes run inside a transaction and returns once it is on disk. The
+// context counts until the writer took the request, a moment before its
+// execution; from there on the answer is waited for, so that a nil error or
+// another one is always the truth about the file.
+func (w *writer) do(ctx context.Context, run func(*tx) error) error {
+	r := &request{run: run, answer: make(chan error, 1)}
+	if ctx.Err() != nil {
+		return contextError(ctx)
+	}
+	select {
+	case w.requests <- r:
+		return <-r.answer
+	case <-ctx.Done():
+		return contextError(ctx)
+	case <-w.quit:
+		return errClosed
+	}
+}
+
+// stop ends the writer after the group under way and closes its connection. It
+// may be called twice.
+func (w *writer) stop() error {
+	w.stopOnce.Do(func() { close(w.quit) })
+	<-w.done
+	return w.closeErr
+}
+
+func (w *writer) run() {
+	defer close(w.done)
+	for {
+		select {
+		case r := <-w.requests:
+			w.group(r)
+		case <-w.quit:
+			w.closeErr = w.tx.close()
+			return
+		}
+	}
+}
+
+// group executes first and whoever else is waiting, and commits them together.
+func (w *writer) group(first *request) {
+	if err := w.tx.control("BEGIN IMMEDIATE"); err != nil {
+		first.answer <- err
+		return
+	}
+	var members []*request // those whose work succeeded and awaits the commit
+	for r := first; r != nil; r = w.waiting(len(members)) {
+		own, fatal := w.execute(r)
+		if fatal != nil {
+			members = append(members, r)
+			w.fail(members, fatal)
+			return
+		}
+		if own != nil {
+			r.answer <- own
+			continue
+		}
+		members = append(members, r)
+	}
+	if err := w.tx.control("COMMIT"); err != nil {
+		w.fail(members, err)
+		return
+	}
+	w.commits.Add(1)
+	for _, r := range members {
+		r.answer <- nil
+	}
+}
+
+// waiting returns a request that waits now, or nil.
+func (w *writer) waiting(members int) *request {
+	if members >= maxGroup {
+		return nil
+	}
+	select {
+	case r := <-w.requests:
+		return r
+	default:
+		return nil
+	}
+}
+
+// execute runs r. own is r's own failure, after which the transaction stands
+// as it did before r. fatal means that the transaction cannot go on: changes
+// without a savepoint, or an error at which SQLite may have ended the whole
+// transaction by itself (full disk, failed read or write, damage), so that
+// anything more would be committed statement by statement.
+func (w *writer) execute(r *request) (own, fatal error) {
+	w.tx.changed, w.tx.protected = false, false
+	own = r.run(w.tx)
+	switch code := primaryCode(own); {
+	case code != 0 && code != sqlite3.SQLITE_CONSTRAINT:
+		return nil, own
+	case own != nil && w.tx.protected:
+		if err := w.tx.control("ROLLBACK TO caller"); err != nil {
+			return nil, errors.Join(own, err)
+		}
+	case own != nil && w.tx.changed:
+		return nil, own
+	}
+	if w.tx.protected {
+		if err := w.tx.control("RELEASE caller"); err != nil {
+			return nil, errors.Join(own, err)
+		}
+	}
+	return own, nil
+}
+
+// fail rolls the whole group back and answers each member with err.
+func (w *writer) fail(members []*request, err error) {
+	// The transaction may be gone already, which is what is wanted.
+	if rollback := w.tx.control("ROLLBACK"); rollback != nil {
+		w.log.Debug().Err(rollback).Msg("roll back")
+	}
+	w.log.Error().Err(err).Int("writes", len(members)).Msg("the store could not write; nothing of this group is stored")
+	for _, r := range members {
+		r.answer <- err
+	}
+}

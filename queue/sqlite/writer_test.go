@@ -1,0 +1,155 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// TestGroupFails makes a group fail as a whole, in each way that it can: all
+// its members get the error, nothing of any of them is stored, and the writer
+// goes on.
+func TestGroupFails(t *testing.T) {
+	errOwn := errors.New("own failure")
+	insert := `INSERT INTO batches (id, source, digest, created_at) VALUES (?, '', '', 0)`
+	faults := map[string]func(*tx) error{
+		"failure after an unprotected change": func(tx *tx) error {
+			if err := tx.exec(insert, "bad"); err != nil {
+				return err
+			}
+			return errOwn
+		},
+		"commit fails": func(tx *tx) error {
+			if err := tx.control(`PRAGMA defer_foreign_keys = ON`); err != nil {
+				return err
+			}
+			return tx.exec(`INSERT INTO attempts (entry, number, fence, worker, model, state, session, started_at) VALUES (99, 1, 1, '', '', '', '', 0)`)
+		},
+		"transaction ended by itself": func(tx *tx) error {
+			if err := tx.exec(insert, "bad"); err != nil {
+				return err
+			}
+			return errors.Join(errOwn, tx.control("ROLLBACK"), tx.protect(), tx.control("ROLLBACK"))
+		},
+		"disk full": func(tx *tx) error {
+			var n int
+			if err := tx.row(`PRAGMA max_page_count = 1`, nil, &n); err != nil {
+				return err
+			}
+			return tx.exec(insert, strings.Repeat("x", 1<<20))
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(t.Context(), filepath.Join(t.TempDir(), "queue.db"), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			// The writer is held until the others stand in the group: they are
+			// taken only after the faulty one has run.
+			var wg sync.WaitGroup
+			started, gate := make(chan struct{}), make(chan struct{})
+			errs := make([]error, 2)
+			wg.Go(func() {
+				errs[0] = s.write(t.Context(), func(tx *tx) error {
+					close(started)
+					<-gate
+					return tx.exec(insert, "good")
+				})
+			})
+			<-started
+			r := &request{run: fault, answer: make(chan error, 1)}
+			wg.Go(func() { errs[1] = <-r.answer })
+			// An unbuffered send that is under way when the writer looks is taken.
+			sending := make(chan struct{})
+			go func() { close(sending); s.writer.requests <- r }()
+			<-sending
+			close(gate)
+			wg.Wait()
+			if errs[1] == nil {
+				t.Error("the faulty write succeeded")
+			}
+			list, err := s.Batches(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Whether they met in one group is up to the scheduler; either way
+			// the answer is the truth.
+			if stored := len(list) == 1 && list[0].ID == "good"; stored != (errs[0] == nil) || !stored && len(list) > 0 {
+				t.Errorf("answer %v, stored %v", errs[0], list)
+			}
+			if err := s.LimitPages(t.Context(), -1); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Enqueue(t.Context(), queue.Batch{ID: "after"}, nil); err != nil {
+				t.Errorf("the writer does not go on: %v", err)
+			}
+		})
+	}
+}
+
+// TestPlans checks that what a claim and its neighbours execute is answered
+// from an index, in the index's order.
+func TestPlans(t *testing.T) {
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "queue.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Enqueue(t.Context(), queue.Batch{ID: "b"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	err = s.write(t.Context(), func(tx *tx) error {
+		queries := []string{
+			`SELECT ` + standingColumns + ` FROM entries WHERE id = ?`,
+			`SELECT count(*) FROM entries e WHERE e.batch = (SELECT seq FROM batches WHERE id = ?)`,
+			`UPDATE entries INDEXED BY entries_fence SET lease_until = ? WHERE fence = ? AND state = 'dispatched'`,
+		}
+		for _, batch := range []job.BatchID{"", "b"} {
+			sc, err := tx.scopeOf(batch)
+			if err != nil {
+				return err
+			}
+			queries = append(queries, sc.priorityQuery, sc.pageQuery, sc.afterQuery, sc.overdueQuery, sc.deadlineQuery)
+		}
+		for _, q := range queries {
+			args := make([]any, strings.Count(q, "?"))
+			for i := range args {
+				args[i] = 1
+			}
+			stmt, err := tx.prepare("EXPLAIN QUERY PLAN " + q)
+			if err != nil {
+				return err
+			}
+			rows, err := stmt.Query(args...)
+			if err != nil {
+				return err
+			}
+			err = eachRow(rows, func(r *sql.Rows) error {
+				var id, parent, unused int
+				var detail string
+				if err := r.Scan(&id, &parent, &unused, &detail); err != nil {
+					return err
+				}
+				if strings.Contains(detail, "SCAN") || strings.Contains(detail, "TEMP B-TREE") {
+					t.Errorf("%s\nplan: %s", q, detail)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
