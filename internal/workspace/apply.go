@@ -1,0 +1,371 @@
+package workspace
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Applied is what Apply did.
+type Applied struct {
+	Files   []job.FileChange // relative to Root
+	Root    string           // the repository's top or the folder
+	Already bool             // everything was there already; nothing was written
+}
+
+// ConflictError says that a patch does not fit a folder, in which nothing was
+// changed.
+type ConflictError struct {
+	Root   string
+	Files  []string // relative to Root, sorted
+	Detail string   // what git said
+}
+
+func (e *ConflictError) Error() string {
+	if len(e.Files) == 0 {
+		return fmt.Sprintf("the patch does not fit %s: %s", e.Root, e.Detail)
+	}
+	return fmt.Sprintf("the patch conflicts with %s in %s; nothing was changed", e.Root, strings.Join(e.Files, ", "))
+}
+
+// Apply brings a patch that Collect wrote into the user's folder target: the
+// path that the job named. What the user has changed meanwhile is merged with
+// it, committed or not, as long as the same lines are not concerned. Only
+// working files change, so that the user sees the job's work as changes that
+// are not staged. The error is a *ConflictError when the two cannot be merged
+// and a *BusyError while a job works in the folder.
+//
+// The merge happens in a scratch git directory that sees the affected files
+// alone; the folder is written to only after all of it has succeeded. A failure
+// to write puts back what was there. A process killed among these writes leaves
+// whole files, some old and some new, and none missing; applying again
+// completes them, but for a rename that was half done, which is a conflict.
+func (m *Manager) Apply(ctx context.Context, patch, target string) (Applied, error) {
+	a, err := m.apply(ctx, patch, target)
+	if err != nil {
+		return Applied{}, fmt.Errorf("apply %s: %w", patch, err)
+	}
+	return a, nil
+}
+
+func (m *Manager) apply(ctx context.Context, patch, target string) (Applied, error) {
+	if err := checkFolder(target); err != nil {
+		return Applied{}, err
+	}
+	patch, err := filepath.Abs(patch)
+	if err != nil {
+		return Applied{}, err
+	}
+	head, err := readHead(patch)
+	if err != nil {
+		return Applied{}, err
+	}
+	r, err := m.findRepo(ctx, target)
+	if err != nil {
+		return Applied{}, err
+	}
+	root := realOrSame(target)
+	if r != nil && !head.folder {
+		if r.Top == "" {
+			return Applied{}, fmt.Errorf("%s is a bare repository, which has no files to change; merge the job's branch there instead", target)
+		}
+		root = realOrSame(r.Top)
+	}
+	lock, err := m.lockPath(root, useApply)
+	if err != nil {
+		return Applied{}, err
+	}
+	defer lock.Close()
+	scratch, done, err := m.scratch(ctx)
+	if err != nil {
+		return Applied{}, fmt.Errorf("make a scratch folder: %w", err)
+	}
+	defer done()
+	base := filepath.Join(scratch, "base")
+	if err := m.makeBase(ctx, base, root, r, nil); err != nil {
+		return Applied{}, fmt.Errorf("make a scratch git folder: %w", err)
+	}
+	if err := m.lendObjects(base, patch); err != nil {
+		return Applied{}, err
+	}
+	g := &merge{git: m.baseGit(base, root, filepath.Join(scratch, "index"), nil), patch: patch, root: root, scratch: scratch, head: head}
+	return g.run(ctx)
+}
+
+// scratch makes a folder for one Apply and removes those of processes that
+// were killed. A living one is known by the lock that its process holds on it.
+func (m *Manager) scratch(ctx context.Context) (dir string, done func(), err error) {
+	if err := os.MkdirAll(m.root, 0o700); err != nil {
+		return "", nil, err
+	}
+	held, err := m.waitLock(ctx, "apply-", m.root)
+	if err != nil {
+		return "", nil, err
+	}
+	defer held.release()
+	old, _ := filepath.Glob(filepath.Join(m.root, ".apply-*")) // the pattern is right
+	for _, o := range old {
+		if f, err := lockFolder(o); err == nil {
+			_ = removeAll(o) // tried again next time
+			f.Close()
+		}
+	}
+	if dir, err = os.MkdirTemp(m.root, ".apply-"); err != nil {
+		return "", nil, err
+	}
+	f, err := lockFolder(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	return dir, func() { _ = removeAll(dir); f.Close() }, nil
+}
+
+func lockFolder(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// patchHead is what is read from a patch before git sees it.
+type patchHead struct {
+	folder  bool     // paths are relative to the folder, not the repository
+	renamed []string // old names, which git apply --numstat does not tell
+	removed []string // for each file in the order of the patch: "MODE BLOB" if it is deleted, else ""
+}
+
+func readHead(path string) (patchHead, error) {
+	var h patchHead
+	f, err := os.Open(path)
+	if err != nil {
+		return h, err
+	}
+	defer f.Close()
+	// Content lines begin with ' ', '+', '-' or '\', lines of binary patches
+	// have no space, so no content passes for a header line.
+	for b := bufio.NewReaderSize(f, 64<<10); ; {
+		line, err := b.ReadString('\n')
+		line = strings.TrimSuffix(line, "\n")
+		if line == headerFolder {
+			h.folder = true
+		}
+		n := len(h.removed)
+		switch {
+		case strings.HasPrefix(line, "diff --git "):
+			h.removed = append(h.removed, "")
+		case n > 0 && strings.HasPrefix(line, "deleted file mode "):
+			h.removed[n-1] = strings.TrimPrefix(line, "deleted file mode ")
+		case n > 0 && h.removed[n-1] != "" && strings.HasPrefix(line, "index "):
+			blob, _, _ := strings.Cut(strings.TrimPrefix(line, "index "), "..")
+			h.removed[n-1] += " " + blob
+		}
+		for _, prefix := range []string{"rename from ", "copy from "} {
+			if name, ok := strings.CutPrefix(line, prefix); ok {
+				h.renamed = append(h.renamed, cUnquote(name))
+			}
+		}
+		if err == io.EOF {
+			return h, nil
+		}
+		if err != nil {
+			return h, err
+		}
+	}
+}
+
+// cUnquote undoes git's quoting of file names, which is Go's but for octal
+// escapes being the rule.
+func cUnquote(s string) string {
+	if strings.HasPrefix(s, `"`) {
+		if u, err := strconv.Unquote(s); err == nil {
+			return u
+		}
+	}
+	return s
+}
+
+// lendObjects lets base read the objects of the job that made the patch, while
+// that exists: a patch against files that were never committed can be merged
+// only with them.
+func (m *Manager) lendObjects(base, patch string) error {
+	homes, err := os.ReadDir(m.root)
+	if err != nil {
+		return err
+	}
+	for _, e := range homes {
+		rec, err := m.readRecord(job.ID(e.Name()))
+		if err != nil || rec.Saved == nil || rec.Saved.Patch != realOrSame(patch) {
+			continue
+		}
+		f, err := os.OpenFile(filepath.Join(base, "objects", "info", "alternates"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(cQuote(filepath.Join(m.basePath(rec), "objects")) + "\n")
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// merge merges one patch into one folder.
+type merge struct {
+	git
+	patch, root, scratch string
+	head                 patchHead
+	removed              []string // what the patch deletes, as update-index --index-info wants it
+}
+
+func (g *merge) run(ctx context.Context) (Applied, error) {
+	done := Applied{Root: g.root}
+	names, err := g.names(ctx)
+	if err != nil {
+		return done, err
+	}
+	ours, err := g.load(ctx, names)
+	if err != nil {
+		return done, err
+	}
+	before := filepath.Join(g.scratch, "before")
+	if err := copyIndex(g.index(), before); err != nil && !os.IsNotExist(err) {
+		return done, err
+	}
+	if err := g.pretendRemoved(ctx); err != nil {
+		return done, err
+	}
+	if _, err := g.out(ctx, "apply", "--3way", "--cached", "--", g.patch); err != nil {
+		failed := (*gitError)(nil)
+		if !errors.As(err, &failed) {
+			return done, err
+		}
+		conflict, err := g.conflict(ctx, failed)
+		if err != nil {
+			return done, err
+		}
+		// A file that was renamed or deleted by an earlier Apply does not merge.
+		if _, err := g.with("GIT_INDEX_FILE="+before).out(ctx, "apply", "--check", "--reverse", "--cached", "--", g.patch); err == nil {
+			done.Already = true
+			return done, nil
+		}
+		return done, conflict
+	}
+	result, err := g.out(ctx, "write-tree")
+	if err != nil {
+		return done, err
+	}
+	if result == ours {
+		done.Already = true
+		return done, nil
+	}
+	words, err := g.list(ctx, "diff-tree", "-r", "-z", "-M", "--name-status", ours, result)
+	if err != nil {
+		return done, err
+	}
+	done.Files = fileChanges(words)
+	return done, g.write(ctx, names, ours, result)
+}
+
+// names returns every path that the patch reads or writes.
+func (g *merge) names(ctx context.Context) ([]string, error) {
+	lines, err := g.list(ctx, "apply", "--numstat", "-z", "--", g.patch)
+	if err != nil {
+		return nil, fmt.Errorf("read the patch: %w", err)
+	}
+	names := slices.Clone(g.head.renamed)
+	for i, l := range lines {
+		if f := strings.SplitN(l, "\t", 3); len(f) == 3 {
+			names = append(names, f[2])
+			if i < len(g.head.removed) && g.head.removed[i] != "" {
+				g.removed = append(g.removed, g.head.removed[i]+"\t"+f[2])
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// load puts the user's files of these names into the index, which must be
+// empty, and returns their tree.
+func (g *merge) load(ctx context.Context, names []string) (tree string, err error) {
+	var have []string
+	for _, n := range names {
+		if !filepath.IsLocal(filepath.FromSlash(n)) {
+			return "", fmt.Errorf("the patch leads out of the folder: %q", n)
+		}
+		info, err := os.Lstat(filepath.Join(g.root, n))
+		if err == nil && (info.Mode().IsRegular() || info.Mode()&os.ModeSymlink != 0) {
+			have = append(have, n)
+		}
+	}
+	missed, err := g.put(ctx, have)
+	if err != nil {
+		return "", err
+	}
+	if len(missed) > 0 { // unreadable, or behind a symbolic link
+		c := &ConflictError{Root: g.root, Detail: missed[0]}
+		for _, m := range missed {
+			name, _ := strconv.QuotedPrefix(m)
+			c.Files = append(c.Files, cUnquote(name))
+		}
+		return "", c
+	}
+	return g.out(ctx, "write-tree")
+}
+
+// pretendRemoved puts back into the index what both the patch and the user have
+// deleted, as it was: git refuses to delete a file twice.
+func (g *merge) pretendRemoved(ctx context.Context) error {
+	var missing []string
+	for _, r := range g.removed {
+		_, name, _ := strings.Cut(r, "\t")
+		if _, err := os.Lstat(filepath.Join(g.root, name)); err == nil || strings.HasPrefix(r, "160000 ") {
+			continue
+		}
+		missing = append(missing, r)
+	}
+	return g.feed(ctx, missing, "update-index", "-z", "--index-info")
+}
+
+// conflict names the files at which git gave up.
+func (g *merge) conflict(ctx context.Context, failed *gitError) (*ConflictError, error) {
+	c := &ConflictError{Root: g.root, Detail: failed.stderr}
+	unmerged, err := g.list(ctx, "ls-files", "-u", "-z")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range unmerged {
+		_, name, _ := strings.Cut(e, "\t")
+		c.Files = append(c.Files, name)
+	}
+	for _, match := range applyComplaint.FindAllStringSubmatch(failed.stderr, -1) {
+		c.Files = append(c.Files, match[1])
+	}
+	slices.Sort(c.Files)
+	c.Files = slices.Compact(c.Files)
+	return c, nil
+}
+
+// applyComplaint matches what builtin apply.c says of one file (in English:
+// LC_ALL is C).
+var applyComplaint = regexp.MustCompile(`(?m)^error: (.+?): (?:does not exist in index|already exists in index|patch does not apply|does not match index|wrong type|No such file or directory|cannot read the current contents.*|removal patch leaves file contents)$`)

@@ -1,0 +1,23 @@
+// Package workspace makes the folder that a job works in, finds out what
+// changed there, and brings it back to the user.
+//
+// In: a job's id, name and job.Workspace. Out: a folder to work in (a git
+// worktree, the user's own folder, a copy of it or an empty one), and after
+// the run one patch with everything that differs from the start, whether the
+// agent committed, staged or only wrote it.
+//
+// What a job started from is remembered outside of what the agent can reach:
+// each job has a private git directory (baseline.go) that borrows the objects
+// of the user's repository and adds its own. Comparing therefore works alike
+// for every isolation, with or without a repository, also after the agent
+// deleted .git or rewrote history; it runs none of the configuration or hooks
+// that an agent may have written, and leaves no object in the user's repository.
+//
+// Promises: the user's branches, index and files are not touched, except by
+// isolation direct and by Apply, which changes working files only and either
+// all or none of them; a process killed at any instant leaves nothing that the
+// next Prepare cannot repair; Remove refuses to delete work that exists
+// nowhere else. Files that .gitignore excludes are not considered work.
+//
+// The program git, MinGit or newer, must be installed, for every isolation.
+package workspace

@@ -1,0 +1,215 @@
+package workspace
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Lock keeps every other job from changing a folder, its subfolders or a
+// folder around it. The kernel releases it when its process dies; no child
+// process inherits it.
+type Lock struct{ files []*os.File }
+
+// BusyError says that somebody else has a folder locked.
+type BusyError struct {
+	Path   string // the folder that was asked for
+	Holder string // who has it, e.g. "process 4711 (direct on /home/ann/site)"; "" when unknown
+	use    string
+}
+
+func (e *BusyError) Error() string {
+	if e.Holder == "" {
+		return e.Path + " is in use by another job"
+	}
+	return e.Path + " is in use by " + e.Holder
+}
+
+// Lock locks what a job changes in place: the folder of isolation direct. For
+// every other isolation it returns a Lock of nothing. It never waits: the error
+// is a *BusyError when the folder is taken. It is to be held from before Prepare
+// until after Collect.
+func (m *Manager) Lock(ctx context.Context, w job.Workspace) (*Lock, error) {
+	if w.Isolation != job.Direct {
+		return &Lock{}, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return m.lockPath(w.Path, "direct")
+}
+
+// Close releases the lock. It may be called more than once, and on nil.
+func (l *Lock) Close() error {
+	if l == nil {
+		return nil
+	}
+	for _, f := range l.files {
+		f.Close()
+	}
+	l.files = nil
+	return nil
+}
+
+// lockPath takes a shared lock on each folder above path and an exclusive one
+// on path itself. Two paths then collide exactly if one is the other or lies
+// above it, and nobody has to look at all locks there are.
+func (m *Manager) lockPath(path, use string) (*Lock, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	l := new(Lock)
+	for p := real; ; p = filepath.Dir(p) {
+		how := unix.LOCK_SH
+		if p == real {
+			how = unix.LOCK_EX
+		}
+		f, err := m.flock("path-", p, how)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			l.Close()
+			return nil, m.busy(real, p)
+		}
+		if err != nil {
+			l.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		l.files = append(l.files, f)
+		if p == real {
+			note, _ := json.Marshal(lockNote{Path: real, PID: os.Getpid(), Use: use})
+			if err := rewrite(f, note); err != nil {
+				l.Close()
+				return nil, fmt.Errorf("lock %s: %w", path, err)
+			}
+		}
+		if p == filepath.Dir(p) {
+			return l, nil
+		}
+	}
+}
+
+// lockNote is what the exclusive holder of a path writes into its lock file,
+// for the message that others get. It stays there after the lock is released.
+type lockNote struct {
+	Path string `json:"path"`
+	PID  int    `json:"pid"`
+	Use  string `json:"use"` // direct, copy or apply
+}
+
+// busy finds out who holds the lock at which the attempt to lock path failed.
+// The holder may have changed since; the answer only explains.
+func (m *Manager) busy(path, at string) *BusyError {
+	b := &BusyError{Path: path}
+	files, _ := filepath.Glob(filepath.Join(m.locks, "path-*.lock"))
+	for _, name := range files {
+		raw, err := os.ReadFile(name)
+		var n lockNote
+		if err != nil || json.Unmarshal(raw, &n) != nil || n.Path == "" {
+			continue
+		}
+		if n.Path != at && !(at == path && inside(n.Path, path)) {
+			continue
+		}
+		if f, err := m.flock("path-", n.Path, unix.LOCK_SH); err == nil {
+			f.Close() // nobody has it exclusively: an old note
+			continue
+		}
+		b.Holder, b.use = fmt.Sprintf("process %d (%s on %s)", n.PID, n.Use, n.Path), n.Use
+		break
+	}
+	return b
+}
+
+// flock opens the lock file of key and locks it without waiting. The files are
+// never deleted: somebody may be about to lock the one that is deleted.
+func (m *Manager) flock(prefix, key string, how int) (*os.File, error) {
+	if err := os.MkdirAll(m.locks, 0o700); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(key))
+	f, err := os.OpenFile(filepath.Join(m.locks, prefix+hex.EncodeToString(sum[:16])+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			f.Close()
+			return nil, err
+		}
+	}
+}
+
+// heldLocks are our own short locks: one for each job's home, one for each
+// repository while worktrees are added to it. Every command that runs under
+// them inherits their file descriptors, so that after a crash of this process
+// the next one waits until the last command that it left behind has ended.
+type heldLocks []*os.File
+
+func (h heldLocks) release() {
+	for _, f := range h {
+		f.Close()
+	}
+}
+
+func (m *Manager) lockJob(ctx context.Context, id job.ID) (heldLocks, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	return m.waitLock(ctx, "job-", m.home(id))
+}
+
+func (m *Manager) lockRepo(ctx context.Context, r *repo) (heldLocks, error) {
+	return m.waitLock(ctx, "repo-", r.Common)
+}
+
+// waitLock waits for an exclusive lock. It asks again and again instead of
+// blocking, since a blocked flock cannot be cancelled.
+func (m *Manager) waitLock(ctx context.Context, prefix, key string) (heldLocks, error) {
+	for {
+		f, err := m.flock(prefix, key, unix.LOCK_EX)
+		if err == nil {
+			return heldLocks{f}, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %s: %w", key, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the lock on %s: %w", key, context.Cause(ctx))
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// useApply is what Apply writes into a lock file.
+const useApply = "apply"
+
+const lockPoll = 15 * time.Millisecond
+
+func rewrite(f *os.File, b []byte) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt(b, 0)
+	return err
+}
+
+// inside reports whether path is dir or lies in it. Both are clean.
+func inside(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+string(filepath.Separator))
+}

@@ -1,0 +1,148 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+func TestLock(t *testing.T) {
+	h := newHouse(t, nil)
+	dir := filepath.Dir(h.repo)
+	for _, d := range []string{"a/b/c", "a/bb", "z"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(dir, "a/b"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, first, second string
+		busy                bool
+	}{
+		{"same", "a/b", "a/b", true},
+		{"child", "a/b", "a/b/c", true},
+		{"parent", "a/b", "a", true},
+		{"grandparent", "a/b/c", "a", true},
+		{"sibling", "a/b", "a/bb", false},
+		{"other", "a", "z", false},
+		{"link to it", "a/b", "link", true},
+		{"below a link to it", "a/b", "link/c", true},
+		{"parent of a link's target", "link", "a", true},
+		{"unclean", "a/b", "a/./bb/../b", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			lock := func(p string) (*Lock, error) {
+				return h.m.Lock(t.Context(), job.Workspace{Path: dir + "/" + p, Isolation: job.Direct})
+			}
+			first, err := lock(c.first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer first.Close()
+			second, err := lock(c.second)
+			busy := (*BusyError)(nil)
+			if errors.As(err, &busy) != c.busy || err != nil && busy == nil {
+				t.Fatalf("got %v, want busy %v", err, c.busy)
+			}
+			if c.busy && !strings.Contains(busy.Holder, "direct on "+realOrSame(filepath.Join(dir, c.first))) {
+				t.Errorf("holder %q", busy.Holder)
+			}
+			first.Close()
+			first.Close() // twice is fine
+			if second == nil {
+				if second, err = lock(c.second); err != nil {
+					t.Errorf("after release: %v", err)
+				}
+			}
+			second.Close()
+		})
+	}
+}
+
+func TestLockOnlyInPlace(t *testing.T) {
+	h := newHouse(t, map[string]string{"a": "1"})
+	direct, err := h.m.Lock(t.Context(), h.spec(job.Direct))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []job.Isolation{job.Worktree, job.Copy, job.NoWorkspace} {
+		l, err := h.m.Lock(t.Context(), h.spec(i))
+		if err != nil {
+			t.Errorf("%s: %v", i, err)
+		}
+		l.Close()
+	}
+	// While a job works in the folder it can be branched off but not copied.
+	h.prepare(job.NewID(), h.spec(job.Worktree), false)
+	busy := (*BusyError)(nil)
+	if _, err := h.m.Prepare(t.Context(), Request{Job: job.NewID(), Name: "job", Spec: h.spec(job.Copy)}); !errors.As(err, &busy) {
+		t.Errorf("copied a folder in use: %v", err)
+	}
+	// A child process does not keep the lock.
+	child := exec.Command("cat")
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	direct.Close()
+	if l, err := h.m.Lock(t.Context(), h.spec(job.Direct)); err != nil {
+		t.Errorf("a child process inherited the lock: %v", err)
+	} else {
+		l.Close()
+	}
+	in.Close()
+	child.Wait()
+	h.prepare(job.NewID(), h.spec(job.Copy), false)
+}
+
+// TestOrphanKeepsTheJobLocked lets a helper command outlive the process that
+// started it, as far as the lock can tell.
+func TestOrphanKeepsTheJobLocked(t *testing.T) {
+	h := newHouse(t, nil)
+	var orphan *exec.Cmd
+	var in io.WriteCloser
+	h.m.run = func(_ context.Context, cmd *exec.Cmd) error {
+		path, err := exec.LookPath("cat")
+		if err != nil {
+			return err
+		}
+		cmd.Path, cmd.Args = path, []string{"cat"}
+		if in, err = cmd.StdinPipe(); err != nil {
+			return err
+		}
+		orphan = cmd
+		return cmd.Start()
+	}
+	held, err := h.m.lockJob(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (git{m: h.m, dir: h.repo, held: held}).run(t.Context(), nil, nil, "gc"); err != nil {
+		t.Fatal(err)
+	}
+	held.release()
+	if f, err := h.m.flock("job-", h.m.home("x"), unix.LOCK_EX); !errors.Is(err, unix.EWOULDBLOCK) {
+		f.Close()
+		t.Errorf("got %v, want the lock to be held by the command", err)
+	}
+	in.Close()
+	orphan.Wait()
+	if held, err = h.m.lockJob(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	held.release()
+}

@@ -1,0 +1,196 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Request asks for the workspace of one attempt.
+type Request struct {
+	Job  job.ID
+	Name job.Name
+	Spec job.Workspace
+	// Fresh asks for the state of the start again, whatever an earlier attempt
+	// left. Without it that is kept, as a resumed session expects. The user's
+	// own folder (direct) is never reset: there, Fresh compares from now on.
+	Fresh bool
+}
+
+// Prepare makes the job's workspace, or returns the one that is there. It may
+// be repeated, also after it was killed half-way. With isolation copy the error
+// is a *BusyError while another job works in the user's folder itself.
+//
+// A fresh worktree is always made anew, at the commit of the first attempt:
+// what an agent may have done to one (a rebase under way, skipped index
+// entries, checked out submodules) is more than a reset undoes.
+func (m *Manager) Prepare(ctx context.Context, req Request) (*Workspace, error) {
+	held, err := m.lockJob(ctx, req.Job)
+	if err != nil {
+		return nil, err
+	}
+	defer held.release()
+	ws, err := m.prepare(ctx, req, held)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the workspace of job %s: %w", req.Job, err)
+	}
+	return ws, nil
+}
+
+func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Workspace, error) {
+	if err := job.ValidName(string(req.Name)); err != nil {
+		return nil, fmt.Errorf("name of the job %w", err)
+	}
+	old, err := m.readRecord(req.Job)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if old != nil && old.Ready && !req.Fresh && old.Spec == req.Spec {
+		ok, err := m.revive(ctx, old, held)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return m.workspace(old), nil
+		}
+	}
+	rec := &record{Job: req.Job, Name: req.Name, Spec: req.Spec}
+	if req.Spec.Isolation != job.Direct {
+		rec.Folder = folderName(req.Job, req.Name)
+	}
+	if old != nil && old.Spec == req.Spec {
+		rec.StartCommit, rec.StartTree, rec.Repo = old.StartCommit, old.StartTree, old.Repo
+	}
+	if old != nil {
+		if err := m.discard(ctx, old, held); err != nil {
+			return nil, err
+		}
+	}
+	switch req.Spec.Isolation {
+	case job.Worktree:
+		err = m.makeWorktree(ctx, rec, held)
+	case job.Copy:
+		err = m.makeCopy(ctx, rec, held)
+	case job.Direct:
+		err = m.makeDirect(ctx, rec, held)
+	case job.NoWorkspace:
+		err = m.makeEmpty(ctx, rec, held)
+	default:
+		err = fmt.Errorf("isolation %q is unknown", req.Spec.Isolation)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rec.Ready = true
+	if err := m.writeRecord(rec); err != nil {
+		return nil, err
+	}
+	m.log.Debug().Str("job", string(rec.Job)).Str("isolation", string(req.Spec.Isolation)).Str("folder", m.tree(rec)).Msg("workspace made")
+	return m.workspace(rec), nil
+}
+
+// revive reports whether a finished workspace can go on being used.
+func (m *Manager) revive(ctx context.Context, rec *record, held heldLocks) (bool, error) {
+	if !isDir(m.tree(rec)) {
+		if rec.Spec.Isolation == job.Direct {
+			return false, checkFolder(rec.Spec.Path)
+		}
+		return false, nil
+	}
+	if rec.Spec.Isolation != job.Worktree {
+		return true, nil
+	}
+	return m.reviveWorktree(ctx, rec, held)
+}
+
+// discard removes what an earlier Prepare made, but for the user's own.
+func (m *Manager) discard(ctx context.Context, rec *record, held heldLocks) error {
+	// From here on nothing of it may be taken for a workspace.
+	if rec.Ready {
+		rec.Ready = false
+		if err := m.writeRecord(rec); err != nil {
+			return err
+		}
+	}
+	if rec.Spec.Isolation == job.Worktree && rec.Repo != nil && isDir(rec.Repo.Common) {
+		if err := m.dropWorktree(ctx, rec, held); err != nil {
+			return err
+		}
+	}
+	if rec.Folder != "" {
+		if err := removeAll(filepath.Join(m.home(rec.Job), rec.Folder)); err != nil {
+			return fmt.Errorf("remove the old workspace: %w", err)
+		}
+	}
+	return nil
+}
+
+func (m *Manager) makeEmpty(ctx context.Context, rec *record, held heldLocks) error {
+	if err := m.writeRecord(rec); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(m.tree(rec), 0o700); err != nil {
+		return err
+	}
+	return m.makeStart(ctx, rec, nil, "", held)
+}
+
+// makeStart makes the private git directory and takes the first snapshot.
+// index is a git index to begin with, which saves reading every file; "" is none.
+func (m *Manager) makeStart(ctx context.Context, rec *record, r *repo, index string, held heldLocks) error {
+	base, tree, start := m.basePath(rec), m.tree(rec), m.startIndex(rec)
+	if err := m.makeBase(ctx, base, tree, r, held); err != nil {
+		return fmt.Errorf("make a git folder to compare with: %w", err)
+	}
+	for _, stale := range []string{start, start + ".lock"} {
+		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if index != "" {
+		if err := copyIndex(index, start); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("copy the index: %w", err)
+		}
+	}
+	g := m.baseGit(base, tree, start, held)
+	var missed []string
+	var err error
+	if rec.StartTree, missed, err = g.snapshot(ctx, rec.Scope, &rec.Notes); err != nil {
+		return fmt.Errorf("take a snapshot of the start: %w", err)
+	}
+	for _, f := range missed {
+		rec.Notes = append(rec.Notes, "cannot be compared later: "+f)
+	}
+	if rec.Submodules, err = g.submodules(ctx); err != nil {
+		return fmt.Errorf("look at submodules: %w", err)
+	}
+	if rec.Spec.Isolation == job.Worktree {
+		for path := range rec.Submodules {
+			rec.Notes = append(rec.Notes, fmt.Sprintf("submodule %s is not checked out; run `git submodule update --init` in the job if it is needed", path))
+		}
+	}
+	return nil
+}
+
+// removeAll is os.RemoveAll that also removes what lies in read-only folders,
+// such as Go's module cache.
+func removeAll(path string) error {
+	if os.RemoveAll(path) == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(p, 0o700)
+			if err != nil { // it could not be read before
+				return nil
+			}
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
+}

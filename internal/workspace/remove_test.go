@@ -1,0 +1,114 @@
+package workspace
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+func TestRemove(t *testing.T) {
+	change := func(h *house, ws *Workspace) { h.write(ws.Root, map[string]string{"a": "2", "new": "n"}) }
+	for _, c := range []struct {
+		name   string
+		i      job.Isolation
+		do     func(h *house, ws *Workspace)
+		reason string // "" means it goes
+		branch bool   // the branch stays
+	}{
+		{"untouched", job.Worktree, func(*house, *Workspace) {}, "", false},
+		{"ignored files only", job.Worktree, func(h *house, ws *Workspace) { h.write(ws.Root, map[string]string{"x.log": "x"}) }, "", false},
+		{"never collected", job.Worktree, change, "never collected", true},
+		{"never collected", job.Copy, change, "never collected", false},
+		{"never collected", job.NoWorkspace, change, "never collected", false},
+		{"collected", job.Worktree, func(h *house, ws *Workspace) { change(h, ws); h.collect(ws) }, "", false},
+		{"collected", job.Copy, func(h *house, ws *Workspace) { change(h, ws); h.collect(ws) }, "", false},
+		{"committed and collected", job.Worktree, func(h *house, ws *Workspace) { change(h, ws); h.commit(ws.Root, "c"); h.collect(ws) }, "", false},
+		{"read-only folders", job.Worktree, func(h *house, ws *Workspace) {
+			h.write(ws.Root, map[string]string{"mod/cache.log": "x"})
+			os.Chmod(filepath.Join(ws.Root, "mod"), 0o555)
+		}, "", false},
+		{"changed since", job.Worktree, func(h *house, ws *Workspace) {
+			change(h, ws)
+			h.collect(ws)
+			h.write(ws.Root, map[string]string{"a": "3"})
+		}, "changed after", true},
+		{"patch gone", job.Worktree, func(h *house, ws *Workspace) { change(h, ws); os.Remove(h.collect(ws).Patch) }, "patch is gone", true},
+		{"patch edited", job.Copy, func(h *house, ws *Workspace) {
+			change(h, ws)
+			os.WriteFile(h.collect(ws).Patch, []byte("x"), 0o600)
+		}, "was changed", false},
+		{"commit that the patch lacks", job.Worktree, func(h *house, ws *Workspace) {
+			change(h, ws)
+			h.commit(ws.Root, "more than what is left")
+			os.Remove(filepath.Join(ws.Root, "new"))
+			h.collect(ws)
+		}, "", true},
+		{"commit on no branch", job.Worktree, func(h *house, ws *Workspace) {
+			h.git(ws.Root, "checkout", "-q", "--detach")
+			change(h, ws)
+			h.commit(ws.Root, "detached")
+			h.write(ws.Root, map[string]string{"a": "1"})
+			h.collect(ws)
+		}, "is on no branch", true},
+		{"commit on a branch of the agent's", job.Worktree, func(h *house, ws *Workspace) {
+			h.git(ws.Root, "checkout", "-q", "-b", "mine")
+			change(h, ws)
+			h.commit(ws.Root, "mine")
+			h.collect(ws)
+		}, "", false},
+		{"branch checked out by the user", job.Worktree, func(h *house, ws *Workspace) {
+			h.git(ws.Root, "checkout", "-q", "--detach")
+			h.git(h.repo, "checkout", "-q", ws.Branch)
+		}, "", true},
+		{"repository gone", job.Worktree, func(h *house, ws *Workspace) { os.RemoveAll(h.repo) }, "", false},
+	} {
+		t.Run(c.name+" "+string(c.i), func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, map[string]string{"a": "1", ".gitignore": "*.log\n"})
+			id := job.NewID()
+			ws := h.prepare(id, h.spec(c.i), false)
+			c.do(h, ws)
+			err := h.m.Remove(t.Context(), id, h.spec(c.i), RemoveOptions{})
+			_, gone := os.Stat(ws.Root)
+			unsaved := (*UnsavedError)(nil)
+			if c.reason == "" && (err != nil || gone == nil) || c.reason != "" && (!errors.As(err, &unsaved) || !strings.Contains(err.Error(), c.reason) || gone != nil) {
+				t.Fatalf("got %v, want %q", err, c.reason)
+			}
+			if isDir(h.repo) && ws.Branch != "" {
+				if got := h.git(h.repo, "branch", "--list", ws.Branch) != ""; got != c.branch {
+					t.Errorf("branch there: %v, want %v", got, c.branch)
+				}
+			}
+			if err := h.m.Remove(t.Context(), id, h.spec(c.i), RemoveOptions{Force: true}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(h.m.home(id)); !os.IsNotExist(err) {
+				t.Errorf("left: %v", err)
+			}
+			if err := h.m.Remove(t.Context(), id, h.spec(c.i), RemoveOptions{}); err != nil {
+				t.Errorf("removing nothing: %v", err)
+			}
+			if _, err := h.m.Open(t.Context(), id, h.spec(c.i)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("open after removal: %v", err)
+			}
+		})
+	}
+}
+
+func TestRemoveDirectKeepsTheFolder(t *testing.T) {
+	h := newHouse(t, map[string]string{"a": "1"})
+	id := job.NewID()
+	ws := h.prepare(id, h.spec(job.Direct), false)
+	h.write(ws.Root, map[string]string{"a": "2"})
+	before := state(t, h.repo, true)
+	if err := h.m.Remove(t.Context(), id, h.spec(job.Direct), RemoveOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if state(t, h.repo, true) != before {
+		t.Error("the user's folder changed")
+	}
+}

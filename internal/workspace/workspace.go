@@ -1,0 +1,162 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Config says where a Manager keeps things.
+type Config struct {
+	Root  string // folder of the workspaces, absolute; made when missing
+	Locks string // folder of the lock files, absolute; made when missing
+	// Exclude are folders that are never copied nor compared, absolute: the
+	// state directory, should it lie inside the user's folder. Root and Locks
+	// are excluded without being named.
+	Exclude []string
+	// Run runs a helper command such as git to its end; nil means cmd.Run. It
+	// must leave cmd.ExtraFiles alone (see heldLocks).
+	Run func(ctx context.Context, cmd *exec.Cmd) error
+	Log zerolog.Logger
+}
+
+// Manager makes and inspects workspaces. It has no state but its folders, so
+// that several processes may each have one on the same folders.
+type Manager struct {
+	root, locks string
+	exclude     []string // with symbolic links resolved
+	run         func(context.Context, *exec.Cmd) error
+	log         zerolog.Logger
+}
+
+// New returns a Manager. It touches nothing before its first use.
+func New(c Config) *Manager {
+	m := &Manager{root: c.Root, locks: c.Locks, run: c.Run, log: c.Log}
+	for _, p := range append([]string{c.Root, c.Locks}, c.Exclude...) {
+		m.exclude = append(m.exclude, realOrSame(p))
+	}
+	if m.run == nil {
+		m.run = func(_ context.Context, cmd *exec.Cmd) error { return cmd.Run() }
+	}
+	return m
+}
+
+// Workspace is the folder of one job.
+type Workspace struct {
+	Job job.ID
+	// Dir is where the worker starts. It lies in Root, below it when the job
+	// named a subfolder of a repository.
+	Dir string
+	// Root is what is compared; paths in a patch are relative to it.
+	Root string
+	// Start is what changes are compared with: a commit for a worktree, else
+	// the id of the snapshot's tree; "" when the folder was too large for one.
+	Start string
+	// Branch is the worktree's own branch, "" without one.
+	Branch string
+	// Env is to be added to the worker's environment. It keeps git inside the
+	// workspace from finding a repository around the state directory.
+	Env []string
+	// Notes tell the user what the workspace lacks, e.g. its submodules.
+	Notes []string
+}
+
+// Open returns the workspace that an earlier Prepare made, or an error for
+// which errors.Is(err, fs.ErrNotExist) holds when there is none.
+func (m *Manager) Open(ctx context.Context, id job.ID, _ job.Workspace) (*Workspace, error) {
+	held, err := m.lockJob(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer held.release()
+	rec, err := m.readyRecord(id)
+	if err != nil {
+		return nil, err
+	}
+	return m.workspace(rec), nil
+}
+
+// readyRecord returns the record of a finished workspace whose folder exists.
+func (m *Manager) readyRecord(id job.ID) (*record, error) {
+	rec, err := m.readRecord(id)
+	if err != nil {
+		return nil, err
+	}
+	if !rec.Ready {
+		return nil, fmt.Errorf("open the workspace of job %s: it was never finished: %w", id, os.ErrNotExist)
+	}
+	if _, err := os.Stat(m.tree(rec)); err != nil {
+		return nil, fmt.Errorf("open the workspace of job %s: its folder is gone: %w", id, err)
+	}
+	return rec, nil
+}
+
+func (m *Manager) workspace(rec *record) *Workspace {
+	tree := m.tree(rec)
+	ws := &Workspace{
+		Job: rec.Job, Root: filepath.Join(tree, rec.Scope), Dir: filepath.Join(tree, rec.Scope, rec.Sub),
+		Start: rec.StartCommit, Branch: rec.Branch, Notes: rec.Notes,
+	}
+	if ws.Start == "" {
+		ws.Start = rec.StartTree
+	}
+	if rec.Spec.Isolation != job.Direct {
+		ws.Env = []string{"GIT_CEILING_DIRECTORIES=" + m.home(rec.Job)}
+	}
+	return ws
+}
+
+// home is the job's folder under the root. It holds
+//
+//	record.json   what the workspace is, the truth after a crash
+//	base/         the private git directory to compare with
+//	start.index   the git index of the start
+//	NAME-SHORT/   the worktree, the copy or the empty folder; not for direct
+func (m *Manager) home(id job.ID) string { return filepath.Join(m.root, string(id)) }
+
+// tree is the folder that git treats as the working tree when comparing.
+func (m *Manager) tree(rec *record) string {
+	if rec.Spec.Isolation == job.Direct {
+		return rec.DirectTree
+	}
+	return filepath.Join(m.home(rec.Job), rec.Folder)
+}
+
+// folderName returns a name that tells a person which job this is and that no
+// other job has. The end of a UUIDv7 is random; its beginning is the time,
+// equal for jobs that were submitted together.
+func folderName(id job.ID, name job.Name) string {
+	s := strings.ReplaceAll(string(id), "-", "")
+	if len(s) > 8 {
+		s = s[len(s)-8:]
+	}
+	return string(name) + "-" + s
+}
+
+// checkID refuses an id that would lead out of the root.
+func checkID(id job.ID) error {
+	s := string(id)
+	if s == "" || s != filepath.Base(s) || strings.HasPrefix(s, ".") {
+		return fmt.Errorf("%q cannot be the id of a job", s)
+	}
+	return nil
+}
+
+// realOrSame resolves symbolic links of the longest part of path that exists.
+func realOrSame(path string) string {
+	path = filepath.Clean(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if parent := filepath.Dir(path); parent != path {
+		return filepath.Join(realOrSame(parent), filepath.Base(path))
+	}
+	return path
+}

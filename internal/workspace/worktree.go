@@ -1,0 +1,144 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// makeWorktree makes a git worktree at the job's base.
+//
+// It registers the worktree under the repository's lock, then fills it under
+// the job's alone, since writing the files of a large repository takes long
+// and concerns nobody else.
+func (m *Manager) makeWorktree(ctx context.Context, rec *record, held heldLocks) error {
+	src, err := m.source(ctx, rec.Spec)
+	if err != nil {
+		return err
+	}
+	g := src.repo.at(m, held)
+	if rec.StartCommit != "" {
+		if tree, err := g.out(ctx, "rev-parse", "--verify", "--quiet", rec.StartCommit+"^{tree}"); err == nil {
+			src.commit, src.tree = rec.StartCommit, tree
+		}
+	}
+	rec.Repo, rec.Sub, rec.StartCommit, rec.StartTree = src.repo, src.sub, src.commit, ""
+	rec.Branch = "agentsched/" + rec.Folder
+	rec.Admin = filepath.Join(src.repo.Common, "worktrees", rec.Folder)
+	if err := m.writeRecord(rec); err != nil {
+		return err
+	}
+	if err := m.dropWorktree(ctx, rec, held); err != nil {
+		return err
+	}
+	if err := m.addWorktree(ctx, rec, held); err != nil {
+		return err
+	}
+	in := git{m: m, dir: m.tree(rec), held: held}
+	if _, err := in.out(ctx, "reset", "--hard", "--quiet", rec.StartCommit); err != nil {
+		return fmt.Errorf("check out %s: %w", rec.StartCommit, err)
+	}
+	if err := os.MkdirAll(filepath.Join(m.tree(rec), rec.Sub), 0o777); err != nil {
+		return err
+	}
+	return m.makeStart(ctx, rec, src.repo, filepath.Join(rec.Admin, "index"), held)
+}
+
+func (m *Manager) addWorktree(ctx context.Context, rec *record, held heldLocks) error {
+	lock, err := m.lockRepo(ctx, rec.Repo)
+	if err != nil {
+		return err
+	}
+	defer lock.release()
+	both := append(held[:len(held):len(held)], lock...)
+	g := rec.Repo.at(m, both)
+	how := []string{"-B", rec.Branch}
+	if _, err := g.out(ctx, "show-ref", "--verify", "--quiet", "refs/heads/agentsched"); err == nil {
+		// A branch of this name leaves no room for branches below it.
+		rec.Branch, how = "", []string{"--detach"}
+		if err := m.writeRecord(rec); err != nil {
+			return err
+		}
+	}
+	args := append([]string{"worktree", "add", "--no-checkout"}, how...)
+	if _, err := g.out(ctx, append(args, "--", m.tree(rec), rec.StartCommit)...); err != nil {
+		return fmt.Errorf("add a worktree to %s: %w", rec.Repo.Common, err)
+	}
+	admin, err := git{m: m, dir: m.tree(rec), held: both}.out(ctx, "rev-parse", "--path-format=absolute", "--git-dir")
+	if err != nil {
+		return fmt.Errorf("find the git folder of the new worktree: %w", err)
+	}
+	if admin != rec.Admin && realOrSame(admin) != realOrSame(rec.Admin) {
+		return fmt.Errorf("git keeps the new worktree in %s, expected %s", admin, rec.Admin)
+	}
+	return nil
+}
+
+// dropWorktree removes the worktree of rec from its repository and the folder,
+// whole or half-made, and leaves the branch. It deletes what `git worktree
+// prune` would, but never an entry of anybody else.
+func (m *Manager) dropWorktree(ctx context.Context, rec *record, held heldLocks) error {
+	lock, err := m.lockRepo(ctx, rec.Repo)
+	if err != nil {
+		return err
+	}
+	defer lock.release()
+	if err := removeAll(m.tree(rec)); err != nil {
+		return fmt.Errorf("remove the old worktree: %w", err)
+	}
+	if rec.Admin == "" || filepath.Base(rec.Admin) != rec.Folder {
+		return nil
+	}
+	if to, err := os.ReadFile(filepath.Join(rec.Admin, "gitdir")); err == nil {
+		link := strings.TrimSpace(string(to))
+		if link != "" && realOrSame(filepath.Dir(link)) != realOrSame(m.tree(rec)) {
+			return fmt.Errorf("%s belongs to the worktree %s; run `git worktree prune` or remove it", rec.Admin, filepath.Dir(link))
+		}
+	}
+	if err := removeAll(rec.Admin); err != nil {
+		return fmt.Errorf("remove the old worktree: %w", err)
+	}
+	if rec.Branch != "" { // left by a git that was killed while it wrote the branch
+		err = os.Remove(filepath.Join(rec.Repo.Common, "refs", "heads", filepath.FromSlash(rec.Branch)+".lock"))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+		return err
+	}
+	return nil
+}
+
+// reviveWorktree readies a worktree that an earlier attempt worked in. Nothing
+// of that attempt runs any more, so the lock files it left are stale.
+func (m *Manager) reviveWorktree(ctx context.Context, rec *record, held heldLocks) (bool, error) {
+	if !isDir(rec.Admin) || !isDir(rec.Repo.Common) {
+		same, err := m.unchanged(ctx, rec, held)
+		if err != nil || same {
+			return false, err
+		}
+		return false, fmt.Errorf("the repository %s no longer knows the worktree %s, which has changes; copy them away or start the job afresh", rec.Repo.Common, m.tree(rec))
+	}
+	for _, stale := range []string{"index.lock", "HEAD.lock"} {
+		if err := os.Remove(filepath.Join(rec.Admin, stale)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, fmt.Errorf("remove a stale lock: %w", err)
+		}
+	}
+	link := filepath.Join(m.tree(rec), ".git")
+	want := "gitdir: " + rec.Admin + "\n"
+	if have, err := os.ReadFile(link); err == nil && string(have) == want {
+		return true, nil
+	}
+	// The agent removed the link or put a repository of its own in its place.
+	if err := removeAll(link); err != nil {
+		return false, fmt.Errorf("restore %s: %w", link, err)
+	}
+	if err := writeFileAtomic(link, []byte(want)); err != nil {
+		return false, fmt.Errorf("restore %s: %w", link, err)
+	}
+	return true, os.Chmod(link, 0o644)
+}
