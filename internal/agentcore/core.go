@@ -1,0 +1,221 @@
+package agentcore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/oklog/run"
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/workspace"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// Config is what a core is made of.
+type Config struct {
+	In       io.ReadCloser  // from the scheduler
+	Out      io.WriteCloser // to the scheduler
+	Log      zerolog.Logger
+	Version  string
+	Adapters map[string]worker.Adapter
+	Environ  []string // of this process: what workers' environments are built from
+	// Lookup finds a variable of this process, for the adapters; os.LookupEnv.
+	Lookup func(string) (string, bool)
+	// NoCgroup leaves cgroups alone, to test the other nets.
+	NoCgroup bool
+}
+
+// ErrVersion is returned by Run if scheduler and core speak different
+// protocols; the program then exits 2.
+var ErrVersion = errors.New("scheduler and core speak different protocol versions")
+
+// errShutdown is the cause with which everything ends after a shutdown request.
+var errShutdown = errors.New("shutdown was requested")
+
+// Core is one agentcore. Make it with New, run it once with Run.
+type Core struct {
+	cfg  Config
+	peer *ipc.Peer
+	gate *permit.Gate
+
+	// life is the parent of every permit's context. It ends when Run does.
+	life context.Context
+
+	// asked is closed when the scheduler asked for the end, or speaks another
+	// protocol; endCause is set before.
+	asked    chan struct{}
+	askOnce  sync.Once
+	endCause error
+
+	// hurry is done when running stops shall skip their gentle stages.
+	hurry    context.Context
+	hurryNow context.CancelFunc
+
+	runs sync.WaitGroup // one for each run, until its completion is queued
+
+	mu       sync.Mutex // guards what follows
+	session  *session   // set by hello
+	settings *ipc.Configure
+	live     map[string]*execution // by tag
+	ending   bool                  // no run starts any more
+}
+
+// session is what hello sets up.
+type session struct {
+	instance   job.InstanceID
+	stateDir   string
+	host       *proc.Host
+	workspaces *workspace.Manager
+	started    time.Time
+}
+
+// New makes a core that speaks on cfg.In and cfg.Out.
+func New(cfg Config) *Core {
+	c := &Core{
+		cfg:   cfg,
+		gate:  permit.NewGate(permit.Limits{MaxConcurrent: 1, TTL: ipc.DefaultPermitTTL}),
+		asked: make(chan struct{}),
+		live:  map[string]*execution{},
+	}
+	c.hurry, c.hurryNow = context.WithCancel(context.Background())
+	c.peer = ipc.NewPeer(cfg.In, cfg.Out, ipc.Config{Name: "scheduler", Log: cfg.Log, Handler: c})
+	return c
+}
+
+// Run serves until the scheduler asks for the end, is gone, or ctx ends. In
+// each case it first stops every run and waits until the last process is gone.
+// It returns nil after a shutdown that was asked for.
+//
+//	peer ── reads and writes the wire until its end ─┐ the first of them to
+//	end  ── waits for a reason to end, then:         ┘ return ends the other
+//	        refuse permits → stop the runs → wait for them →
+//	        close our side of the wire → wait for the peer → close the host
+func (c *Core) Run(ctx context.Context) error {
+	life, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	defer c.hurryNow()
+	c.life = life
+
+	var g run.Group
+	peerDone := make(chan struct{})
+	g.Add(func() error {
+		defer close(peerDone)
+		return c.peer.Run(life)
+	}, func(error) {})
+	interrupted := make(chan error, 1)
+	g.Add(func() error {
+		cause := c.waitForEnd(ctx, interrupted)
+		c.end(cause)
+		c.peer.CloseSend()
+		select {
+		case <-peerDone:
+		case <-time.After(byeTime):
+			cancel(cause)
+		}
+		return cause
+	}, func(err error) { interrupted <- err })
+	err := g.Run()
+	closeErr := c.closeHost()
+	if errors.Is(err, errShutdown) || errors.Is(err, ipc.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(err, closeErr)
+}
+
+// byeTime is how long the scheduler may take to read the last answers and to
+// close its side.
+const byeTime = 5 * time.Second
+
+// waitForEnd returns why the core ends.
+func (c *Core) waitForEnd(ctx context.Context, interrupted <-chan error) error {
+	select {
+	case <-c.asked:
+		return c.endCause
+	case err := <-interrupted:
+		return err
+	case <-c.peer.ReadDone():
+		select {
+		case <-c.asked:
+			return c.endCause
+		default:
+			return ipc.ErrEOF
+		}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// end stops every run and waits until the last process of each is gone and its
+// completion is queued.
+func (c *Core) end(cause error) {
+	c.stopRuns(&worker.Stop{Class: job.CancelledClass, Message: fmt.Sprintf("the core ends: %v", cause), Lost: true})
+	c.gate.RevokeUnused(cause)
+	c.runs.Wait()
+}
+
+// stopRuns cancels every run with the stop and lets no further one start.
+func (c *Core) stopRuns(stop *worker.Stop) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ending = true
+	for _, e := range c.live {
+		e.stop(stop)
+	}
+}
+
+// askForEnd makes Run end with cause; the first call counts.
+func (c *Core) askForEnd(cause error) {
+	c.askOnce.Do(func() {
+		c.endCause = cause
+		close(c.asked)
+	})
+}
+
+// open sets up what belongs to a state directory.
+func (c *Core) open(h ipc.Hello) (*session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != nil {
+		return nil, &ipc.Error{Code: ipc.CodeInvalidRequest, Message: "hello was said already"}
+	}
+	cgroup := "agentsched-" + string(h.Instance)
+	if c.cfg.NoCgroup {
+		cgroup = ""
+	}
+	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Cgroup: cgroup, Log: c.cfg.Log})
+	if err != nil {
+		return nil, fmt.Errorf("prepare to own processes: %w", err)
+	}
+	c.session = &session{
+		instance: h.Instance,
+		stateDir: h.StateDir,
+		host:     host,
+		started:  time.Now(),
+		workspaces: workspace.New(workspace.Config{
+			Root:    filepath.Join(h.StateDir, "work"),
+			Locks:   filepath.Join(h.StateDir, "locks"),
+			Exclude: []string{h.StateDir},
+			Run:     host.Run,
+			Log:     c.cfg.Log,
+		}),
+	}
+	return c.session, nil
+}
+
+func (c *Core) closeHost() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return nil
+	}
+	return c.session.host.Close()
+}

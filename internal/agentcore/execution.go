@@ -1,0 +1,267 @@
+package agentcore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/workspace"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// execution is one attempt of one job while it runs.
+type execution struct {
+	core     *Core
+	session  *session
+	settings *ipc.Configure
+	permit   *permit.Permit
+	submit   ipc.SubmitJob
+	tag      string
+	log      zerolog.Logger
+
+	hurry    context.Context // done: skip the gentle stages of a stop
+	hurryNow context.CancelFunc
+
+	mu  sync.Mutex // guards seq and the order of events on the wire
+	seq int64
+}
+
+// startRun starts the run that the permit was used for. It reports false if
+// the core is ending.
+func (c *Core) startRun(s *session, settings *ipc.Configure, p *permit.Permit, r ipc.SubmitJob) bool {
+	e := &execution{
+		core: c, session: s, settings: settings, permit: p, submit: r,
+		tag: job.RunTag(s.instance, r.Job, r.Attempt),
+		log: c.cfg.Log.With().Str("job", string(r.Job)).Int("attempt", r.Attempt).Str("permit", string(p.ID)).
+			Str("worker", string(r.Choice.Worker)).Str("tenant", string(r.Spec.Tenant)).Str("trace_id", r.Spec.Trace).Logger(),
+	}
+	e.hurry, e.hurryNow = context.WithCancel(c.hurry)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ending {
+		e.hurryNow()
+		return false
+	}
+	c.live[e.tag] = e
+	c.runs.Add(1)
+	go e.run()
+	return true
+}
+
+// stop cancels the run; stopping it again with Now hurries a stop under way.
+func (e *execution) stop(s *worker.Stop) {
+	e.permit.Revoke(s)
+	if s.Now {
+		e.hurryNow()
+	}
+}
+
+// run is the life of an attempt. Whatever happens in it, exactly one
+// on_job_completed is sent at its end.
+func (e *execution) run() {
+	c := e.core
+	defer c.runs.Done()
+	defer e.hurryNow()
+	ctx, cancel := context.WithDeadlineCause(e.permit.Context(), e.permit.Deadline,
+		&worker.Stop{Class: job.Timeout, Message: "stopped at " + e.permit.Why})
+	defer cancel()
+
+	e.log.Info().Msg("run starts")
+	outcome := e.attempt(ctx)
+	stop := stopOf(ctx)
+	// Without a Stop nobody asked for the end: the workspace was taken.
+	lost := outcome.State == job.RunCancelled && (stop == nil || stop.Lost)
+	e.permit.Settle(outcome.Usage, lost)
+
+	c.mu.Lock()
+	delete(c.live, e.tag)
+	c.mu.Unlock()
+	e.log.Info().Str("state", string(outcome.State)).Str("class", string(outcome.Class)).Str("message", outcome.Message).
+		Int64("tokens", outcome.Usage.Tokens()).Float64("cost_usd", outcome.Usage.CostUSD).
+		Int64("worker_cancel_latency_ms", outcome.StopMillis).Msg("run ended")
+	e.report(outcome)
+}
+
+// stopOf returns the Stop with which ctx was cancelled, or nil.
+func stopOf(ctx context.Context) *worker.Stop {
+	var s *worker.Stop
+	if errors.As(context.Cause(ctx), &s) {
+		return s
+	}
+	return nil
+}
+
+// report tells the scheduler how the run ended. If it cannot be told, it is
+// gone, and the next one will run the job again.
+func (e *execution) report(o job.Outcome) {
+	r := e.submit
+	ctx := context.Background()
+	if o.State == job.RunCancelled {
+		err := e.core.peer.Notify(ctx, ipc.NotifyJobCancelled, ipc.JobCancelled{Job: r.Job, Attempt: r.Attempt, LatencyMS: o.StopMillis})
+		e.logUntold(err)
+	}
+	err := e.core.peer.NotifyFinal(ctx, ipc.NotifyJobCompleted, e.tag, ipc.JobCompleted{Job: r.Job, Attempt: r.Attempt, Outcome: o})
+	e.logUntold(err)
+}
+
+func (e *execution) logUntold(err error) {
+	if err != nil {
+		e.log.Warn().Err(err).Msg("the end of the run could not be told")
+	}
+}
+
+// emit numbers an event and sends it. What the scheduler must not miss waits
+// for room; the rest may be dropped.
+func (e *execution) emit(ev job.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seq++
+	ev.Job, ev.Attempt, ev.Seq, ev.Trace = e.submit.Job, e.submit.Attempt, e.seq, e.submit.Spec.Trace
+	if ev.Time.IsZero() {
+		ev.Time = time.Now()
+	}
+	ev.Time = ev.Time.UTC()
+	var err error
+	switch ev.Kind {
+	case job.EventState, job.EventSession:
+		err = e.core.peer.Notify(context.Background(), ipc.NotifyWorkerEvent, ipc.WorkerEvent{Event: ev})
+	default:
+		err = e.core.peer.NotifyDroppable(ipc.NotifyWorkerEvent, e.tag, ipc.WorkerEvent{Event: ev})
+	}
+	if err != nil {
+		e.log.Debug().Err(err).Str("kind", string(ev.Kind)).Msg("event not sent")
+	}
+}
+
+// attempt prepares the workspace, runs the worker, checks what it did and
+// collects what it left, whatever the outcome.
+func (e *execution) attempt(ctx context.Context) job.Outcome {
+	started := time.Now()
+	dir := e.attemptDir()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return failed(started, job.ResourceExhausted, fmt.Errorf("make folder for the attempt: %w", err))
+	}
+	ws, err := e.session.workspaces.Prepare(ctx, workspace.Request{
+		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: e.submit.Session == "",
+	})
+	if err != nil {
+		return e.notPrepared(ctx, started, err)
+	}
+	e.emit(job.Event{Kind: job.EventState, State: job.Running})
+	for _, note := range ws.Notes {
+		e.emit(job.Event{Kind: job.EventWarning, Text: note})
+	}
+
+	outcome, err := e.work(ctx, ws, dir)
+	if err != nil {
+		e.escalateGhost(err)
+	}
+	outcome.StartedAt = started.UTC()
+	keepAnswer(dir, &outcome)
+	e.collect(ws, dir, &outcome)
+	outcome.EndedAt = time.Now().UTC()
+	return outcome
+}
+
+// keepAnswer cuts an answer that is too long for the wire and the store; the
+// whole is kept as an artifact.
+func keepAnswer(dir string, o *job.Outcome) {
+	whole := o.Answer
+	var cut int64
+	if o.Answer, cut = job.Cut(whole, job.MaxEventText); cut == 0 {
+		return
+	}
+	path := filepath.Join(dir, "answer")
+	if err := os.WriteFile(path, []byte(whole), 0o600); err == nil {
+		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactAnswer, Path: path, Bytes: int64(len(whole))})
+	}
+}
+
+func (e *execution) attemptDir() string {
+	return filepath.Join(e.session.stateDir, "jobs", string(e.submit.Job), strconv.Itoa(e.submit.Attempt))
+}
+
+// notPrepared is the outcome of an attempt whose workspace could not be made,
+// or that was stopped before it was.
+func (e *execution) notPrepared(ctx context.Context, started time.Time, err error) job.Outcome {
+	if s := stopOf(ctx); s != nil {
+		o := failed(started, s.Class, s)
+		o.Hint = s.Hint
+		if s.Class == job.CancelledClass {
+			o.State = job.RunCancelled
+		}
+		return o
+	}
+	var busy *workspace.BusyError
+	if errors.As(err, &busy) {
+		// Somebody was faster since the permit: nobody's fault, so it does not count.
+		o := failed(started, job.CancelledClass, err)
+		o.State = job.RunCancelled
+		return o
+	}
+	return failed(started, job.Config, fmt.Errorf("prepare workspace: %w", err))
+}
+
+// collectTime bounds how long the patch of a run may take to make.
+const collectTime = 5 * time.Minute
+
+// collect keeps what the run changed. It runs after a stop too, so it has a
+// deadline of its own.
+func (e *execution) collect(ws *workspace.Workspace, dir string, o *job.Outcome) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
+	defer cancel()
+	changes, err := e.session.workspaces.Collect(ctx, ws, dir)
+	if err != nil {
+		e.emit(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("the patch could not be made: %v; the work is in %s", err, ws.Dir)})
+		e.log.Warn().Err(err).Str("workspace", ws.Dir).Msg("collect patch")
+		if o.State == job.RunCompleted {
+			o.State, o.Class = job.RunFailed, job.ResourceExhausted
+			o.Message = fmt.Sprintf("the work was done, but its patch could not be made: %v", err)
+			o.Hint = "look at the work in " + ws.Dir
+		}
+		return
+	}
+	o.Files = changes.Files
+	if len(o.Files) > job.MaxFiles {
+		o.Files = o.Files[:job.MaxFiles]
+	}
+	o.DiffStat = changes.DiffStat
+	if changes.Patch != "" {
+		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactPatch, Path: changes.Patch, Bytes: changes.Bytes})
+	}
+}
+
+// escalateGhost tells that a process could not be ended: the core gives out no
+// further permit, since promise two is broken.
+func (e *execution) escalateGhost(err error) {
+	e.log.Error().Err(err).Msg("ghost process")
+	e.core.gate.Close(&permit.Rejection{Reason: job.FatalMode, RetryAfter: time.Minute, Message: err.Error()})
+	e.logUntold(e.core.peer.Notify(context.Background(), ipc.NotifyEscalation, ipc.Escalation{
+		Scope: "global", Cause: "ghost_process", Message: err.Error(), Time: time.Now().UTC(),
+	}))
+}
+
+func failed(started time.Time, class job.ErrorClass, err error) job.Outcome {
+	o := job.Outcome{State: job.RunFailed, Class: class, Message: err.Error(), ExitCode: -1, StartedAt: started.UTC(), EndedAt: time.Now().UTC()}
+	var f *worker.Failure
+	if errors.As(err, &f) {
+		o.Class, o.Hint = f.Class, f.Hint
+	}
+	return o
+}
+
+func (e *execution) stages() proc.Stages {
+	s := e.settings.Stop
+	return proc.Stages{Interrupt: s.Interrupt.Std(), Terminate: s.Terminate.Std(), Kill: s.Kill.Std()}
+}

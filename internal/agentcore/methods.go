@@ -1,0 +1,227 @@
+package agentcore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/workspace"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// methods lists what HandleCall knows, for hello.
+var methods = []string{
+	ipc.MethodHello, ipc.MethodConfigure, ipc.MethodRequestPermit, ipc.MethodSubmitJob,
+	ipc.MethodCancelJob, ipc.MethodHeartbeat, ipc.MethodShutdown,
+}
+
+// HandleCall answers the scheduler's requests.
+func (c *Core) HandleCall(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	switch method {
+	case ipc.MethodHello:
+		return handle(ctx, params, c.hello)
+	case ipc.MethodConfigure:
+		return handle(ctx, params, c.configure)
+	case ipc.MethodRequestPermit:
+		return handle(ctx, params, c.requestPermit)
+	case ipc.MethodSubmitJob:
+		return handle(ctx, params, c.submitJob)
+	case ipc.MethodCancelJob:
+		return handle(ctx, params, c.cancelJob)
+	case ipc.MethodHeartbeat:
+		return handle(ctx, params, c.heartbeat)
+	case ipc.MethodShutdown:
+		return handle(ctx, params, c.shutdown)
+	}
+	return nil, ipc.MethodNotFound(method)
+}
+
+// HandleNotify: the scheduler has nothing to notify the core of.
+func (c *Core) HandleNotify(_ context.Context, method string, _ json.RawMessage) {
+	c.cfg.Log.Debug().Str("method", method).Msg("unknown notification ignored")
+}
+
+func handle[P, R any](ctx context.Context, params json.RawMessage, f func(context.Context, P) (R, error)) (any, error) {
+	var p P
+	if err := ipc.DecodeParams(params, &p); err != nil {
+		return nil, err
+	}
+	return f(ctx, p)
+}
+
+func (c *Core) hello(_ context.Context, h ipc.Hello) (ipc.HelloResult, error) {
+	if h.Protocol != ipc.ProtocolVersion {
+		err := fmt.Errorf("%w: the scheduler (%s) speaks %d, this core (%s) speaks %d; install both from one release",
+			ErrVersion, h.Version, h.Protocol, c.cfg.Version, ipc.ProtocolVersion)
+		c.askForEnd(err)
+		return ipc.HelloResult{}, &ipc.Error{Code: ipc.CodeVersion, Message: err.Error()}
+	}
+	s, err := c.open(h)
+	if err != nil {
+		return ipc.HelloResult{}, err
+	}
+	return ipc.HelloResult{
+		Protocol: ipc.ProtocolVersion, Version: c.cfg.Version, PID: os.Getpid(), Methods: methods,
+		Adapters: slices.Sorted(maps.Keys(c.cfg.Adapters)), Started: s.started.UTC(),
+	}, nil
+}
+
+func (c *Core) configure(_ context.Context, s ipc.Configure) (ipc.Empty, error) {
+	if s.MaxConcurrent < 1 {
+		return ipc.Empty{}, ipc.InvalidParams(fmt.Errorf("max_concurrent is %d, want 1 or more", s.MaxConcurrent))
+	}
+	if s.PermitTTL == 0 {
+		s.PermitTTL = job.Duration(ipc.DefaultPermitTTL)
+	}
+	perKind := map[job.WorkerKind]int{}
+	for kind, w := range s.Workers {
+		perKind[kind] = w.MaxConcurrent
+	}
+	c.gate.Configure(permit.Limits{MaxConcurrent: s.MaxConcurrent, PerKind: perKind, TTL: s.PermitTTL.Std()})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settings = &s
+	return ipc.Empty{}, nil
+}
+
+// ready returns what hello and configure have set.
+func (c *Core) ready() (*session, *ipc.Configure, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil || c.settings == nil {
+		return nil, nil, &ipc.Error{Code: ipc.CodeNotConfigured, Message: "hello and configure come first"}
+	}
+	return c.session, c.settings, nil
+}
+
+// isEnding reports whether no run starts any more.
+func (c *Core) isEnding() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ending
+}
+
+func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.PermitAnswer, error) {
+	s, _, err := c.ready()
+	if err != nil {
+		return ipc.PermitAnswer{}, err
+	}
+	if c.isEnding() {
+		return ipc.PermitAnswer{}, &ipc.Error{Code: ipc.CodeShuttingDown, Message: "the core is shutting down"}
+	}
+	p, err := c.gate.Request(c.life, permit.Request{
+		Job: r.Job, Attempt: r.Attempt, Counted: r.Counted, Choice: r.Choice, Limits: r.Limits,
+		Deadline: r.Deadline, Spent: r.Spent, Time: r.SpentTime.Std(),
+		Reserve: func() (func(), error) { return c.reserve(s, r.Workspace) },
+	})
+	var rejection *permit.Rejection
+	switch {
+	case errors.As(err, &rejection):
+		return ipc.PermitAnswer{Rejection: &ipc.Rejection{
+			Reason: rejection.Reason, RetryAfterMS: rejection.RetryAfter.Milliseconds(), Message: rejection.Message,
+		}}, nil
+	case err != nil:
+		return ipc.PermitAnswer{}, err
+	}
+	return ipc.PermitAnswer{Permit: &ipc.Permit{
+		ID: p.ID, Job: p.Job, Attempt: p.Attempt, ExpiresAt: p.ExpiresAt.UTC(), Deadline: p.Deadline.UTC(),
+		TokensGranted: p.Tokens, CostGrantedUSD: p.CostUSD,
+	}}, nil
+}
+
+// workspaceRetry is how soon to ask again for a workspace that is taken.
+const workspaceRetry = 500 * time.Millisecond
+
+// reserve takes the lock on the run's workspace.
+func (c *Core) reserve(s *session, w job.Workspace) (func(), error) {
+	if w.Isolation == job.Copy {
+		// A copy takes the lock only while it is made, in the run. Asking now lets
+		// a job wait for a folder that another works in, instead of failing.
+		probe := job.Workspace{Path: w.Path, Isolation: job.Direct}
+		release, err := c.reserve(s, probe)
+		if err == nil {
+			release()
+		}
+		return func() {}, err
+	}
+	lock, err := s.workspaces.Lock(c.life, w)
+	var busy *workspace.BusyError
+	if errors.As(err, &busy) {
+		return nil, &permit.Rejection{Reason: job.WorkspaceBusy, RetryAfter: workspaceRetry, Message: busy.Error()}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock workspace %s: %w", w.Path, err)
+	}
+	return func() {
+		if err := lock.Close(); err != nil {
+			c.cfg.Log.Warn().Err(err).Str("workspace", w.Path).Msg("unlock workspace")
+		}
+	}, nil
+}
+
+func (c *Core) submitJob(_ context.Context, r ipc.SubmitJob) (ipc.Empty, error) {
+	s, settings, err := c.ready()
+	if err != nil {
+		return ipc.Empty{}, err
+	}
+	p, err := c.gate.Use(r.Permit, r.Job, r.Attempt)
+	if err != nil {
+		return ipc.Empty{}, &ipc.Error{Code: ipc.CodePermitUnknown, Message: err.Error()}
+	}
+	if r.Choice != p.Choice {
+		p.Settle(job.Usage{}, true)
+		return ipc.Empty{}, &ipc.Error{Code: ipc.CodePermitUnknown, Message: fmt.Sprintf("permit %s is for worker %s, asked for %s", p.ID, p.Choice.Worker, r.Choice.Worker)}
+	}
+	if !c.startRun(s, settings, p, r) {
+		p.Settle(job.Usage{}, true)
+		return ipc.Empty{}, &ipc.Error{Code: ipc.CodeShuttingDown, Message: "the core is shutting down"}
+	}
+	return ipc.Empty{}, nil
+}
+
+func (c *Core) cancelJob(_ context.Context, r ipc.CancelJob) (ipc.Empty, error) {
+	s, _, err := c.ready()
+	if err != nil {
+		return ipc.Empty{}, err
+	}
+	class := r.Class
+	if class == job.NoError {
+		class = job.CancelledClass
+	}
+	stop := &worker.Stop{Class: class, Message: r.Reason, Now: r.Now}
+	c.mu.Lock()
+	e := c.live[job.RunTag(s.instance, r.Job, r.Attempt)]
+	c.mu.Unlock()
+	switch {
+	case e != nil:
+		e.stop(stop)
+	default:
+		if p := c.gate.Live(r.Job, r.Attempt); p != nil {
+			p.Revoke(stop)
+		}
+	}
+	return ipc.Empty{}, nil
+}
+
+func (c *Core) heartbeat(_ context.Context, h ipc.Heartbeat) (ipc.HeartbeatResult, error) {
+	unused, running := c.gate.Counts()
+	return ipc.HeartbeatResult{Seq: h.Seq, Running: running, Permits: unused, Goroutines: runtime.NumGoroutine()}, nil
+}
+
+func (c *Core) shutdown(_ context.Context, r ipc.Shutdown) (ipc.Empty, error) {
+	if r.Now {
+		c.hurryNow()
+	}
+	c.peer.ExpectEOF()
+	c.askForEnd(fmt.Errorf("%w: %s", errShutdown, r.Reason))
+	return ipc.Empty{}, nil
+}

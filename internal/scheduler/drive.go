@@ -1,0 +1,213 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// drive takes one claimed job through one attempt: permit, submission, end,
+// record.
+func (s *Scheduler) drive(ctx context.Context, f *flight) {
+	defer s.poke()
+	defer s.land(f)
+	log := s.logOf(f)
+	permit, op, err := s.requestPermit(ctx, f)
+	if err != nil {
+		log.Warn().Err(err).Msg("no answer to a permit request")
+		op = s.release(f, coreRetry, f.entry.Choice, "waits for a core")
+	}
+	if permit == nil {
+		s.record(ctx, f, log, op)
+		return
+	}
+	begin := queue.Begin{ID: f.entry.ID, Fence: f.entry.Fence, Attempt: job.Attempt{
+		Job: f.entry.ID, Number: f.attempt, Fence: f.entry.Fence, Choice: f.choice, State: job.Pending, Started: now(),
+	}}
+	if err := s.apply(ctx, begin); err != nil {
+		// Nothing ran yet. The permit expires by itself.
+		s.failure(fmt.Errorf("record the start of job %s: %w", f.entry.ID, err))
+		return
+	}
+	s.publishFlight(f, job.Pending, "")
+	e := s.submit(ctx, f, permit)
+	s.record(ctx, f, log, s.finish(f, e))
+}
+
+func (s *Scheduler) logOf(f *flight) zerolog.Logger {
+	e := &f.entry
+	return s.cfg.Log.With().Str("job", string(e.ID)).Str("name", string(e.Spec.Name)).Str("tenant", string(e.Spec.Tenant)).
+		Int("attempt", f.attempt).Str("worker", string(f.choice.Worker)).Str("trace_id", e.Spec.Trace).Logger()
+}
+
+// land ends the flight.
+func (s *Scheduler) land(f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending -= len(f.events)
+	f.events = nil
+	s.room.Broadcast()
+	delete(s.live, f.entry.ID)
+}
+
+// requestPermit asks the core. Without a permit, the op says what becomes of
+// the job.
+func (s *Scheduler) requestPermit(ctx context.Context, f *flight) (*ipc.Permit, queue.Op, error) {
+	e := &f.entry
+	if e.CancelRequested || s.isCancelled(f) {
+		return nil, s.cancelBeforeStart(f), nil
+	}
+	var answer ipc.PermitAnswer
+	err := f.core.Call(ctx, ipc.MethodRequestPermit, ipc.PermitRequest{
+		Job: e.ID, Tenant: e.Spec.Tenant, Attempt: f.attempt, Counted: e.Counted, Choice: f.choice,
+		Workspace: e.Spec.Workspace, Limits: e.Spec.Limits, Deadline: e.Deadline, Spent: e.Spent, SpentTime: e.SpentTime,
+	}, &answer)
+	if err != nil {
+		return nil, nil, err
+	}
+	if answer.Permit != nil {
+		return answer.Permit, nil, nil
+	}
+	r := answer.Rejection
+	if r == nil {
+		return nil, nil, fmt.Errorf("the core answered with neither permit nor rejection")
+	}
+	after := time.Duration(r.RetryAfterMS) * time.Millisecond
+	switch {
+	case r.Reason == job.FatalMode && !s.isStopping():
+		s.failure(fmt.Errorf("%w: %s", ErrFatal, r.Message))
+	case r.Reason.Terminal():
+		return nil, queue.Finish{
+			ID: e.ID, Fence: e.Fence, Now: now(), Exit: job.ExitFailed, DeadLetter: r.Message,
+			Outcome: job.Outcome{State: job.RunFailed, Class: job.Budget, Message: r.Message},
+		}, nil
+	case r.Reason == job.CircuitOpen && e.Choice+1 < len(e.Spec.Choices()):
+		return nil, s.release(f, 0, e.Choice+1, r.Message), nil
+	}
+	return nil, s.release(f, max(after, minRetryAfter), e.Choice, r.Message), nil
+}
+
+// coreRetry is how soon a job is tried again whose core gave no answer.
+const coreRetry = 200 * time.Millisecond
+
+// minRetryAfter keeps a rejection without a time from becoming a busy loop.
+const minRetryAfter = 100 * time.Millisecond
+
+func (s *Scheduler) release(f *flight, after time.Duration, choice int, waiting string) queue.Op {
+	return queue.Release{ID: f.entry.ID, Fence: f.entry.Fence, RunnableAt: now().Add(after), Choice: choice, Waiting: waiting}
+}
+
+func (s *Scheduler) cancelBeforeStart(f *flight) queue.Op {
+	return queue.Finish{
+		ID: f.entry.ID, Fence: f.entry.Fence, Now: now(), Exit: job.ExitCancelled,
+		Outcome: job.Outcome{State: job.RunCancelled, Class: job.CancelledClass, Message: "cancelled before it started"},
+	}
+}
+
+// submit hands the job to the core and waits for its end.
+func (s *Scheduler) submit(ctx context.Context, f *flight, p *ipc.Permit) ending {
+	if s.isCancelled(f) {
+		return ending{outcome: job.Outcome{State: job.RunCancelled, Class: job.CancelledClass, Message: "cancelled before it started"}}
+	}
+	// Not ctx: a submission that is under way when the scheduler is asked to end
+	// must be known to have happened or not.
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	defer cancel()
+	err := f.core.Call(call, ipc.MethodSubmitJob, ipc.SubmitJob{
+		Permit: p.ID, Job: f.entry.ID, Attempt: f.attempt, Choice: f.choice, Spec: f.entry.Spec,
+		Session: f.resume(), Feedback: f.entry.Feedback,
+	}, nil)
+	var refused *ipc.Error
+	if errors.As(err, &refused) {
+		return refusal(refused)
+	}
+	// Any other error is the core's death or silence. Its job may run: only
+	// CoreDown, after the reaping, says that it does not.
+	s.cancelLate(f)
+	return <-f.done
+}
+
+// refusal is the end of an attempt that the core did not start.
+func refusal(e *ipc.Error) ending {
+	o := job.Outcome{State: job.RunFailed, Class: job.Config, Message: "the core refused the job: " + e.Message, ExitCode: -1, StartedAt: now(), EndedAt: now()}
+	if e.Code == ipc.CodePermitUnknown || e.Code == ipc.CodeShuttingDown {
+		// Too late, or at a bad moment: nobody's fault.
+		o.State, o.Class = job.RunCancelled, job.CancelledClass
+	}
+	return ending{outcome: o}
+}
+
+// finish decides what follows the attempt's end.
+func (s *Scheduler) finish(f *flight, e ending) queue.Op {
+	s.mu.Lock()
+	cancelled, usage, session := f.cancelled, f.usage, f.session
+	s.mu.Unlock()
+	o := e.outcome
+	if e.died != nil {
+		o = job.Outcome{State: job.RunFailed, Class: job.Crash, Message: fmt.Sprintf("the core died: %v", e.died),
+			Usage: usage, Session: session, ExitCode: -1, EndedAt: now()}
+	}
+	if o.Session == "" {
+		o.Session = session
+	}
+	op := queue.Finish{ID: f.entry.ID, Fence: f.entry.Fence, Attempt: f.attempt, Outcome: o, Now: now()}
+	switch {
+	case cancelled && !o.Succeeded():
+		op.Exit = job.ExitCancelled
+		op.Outcome.State, op.Outcome.Class = job.RunCancelled, job.CancelledClass
+		return op
+	case o.State == job.RunCancelled, e.died != nil && s.isStopping():
+		// Nobody asked for it but us: it goes on with the next scheduler.
+		op.Lost = true
+		op.Retry = queue.Retry{RunnableAt: now(), Choice: f.entry.Choice, Session: o.Session, SessionWorker: f.choice.Worker,
+			Feedback: f.entry.Feedback, Waiting: "interrupted; goes on at the next run"}
+		return op
+	}
+	d := s.cfg.Retry.Decide(policy.History{
+		Choices: len(f.entry.Spec.Choices()), Choice: f.entry.Choice, Counted: f.entry.Counted + 1,
+		MaxAttempts: f.entry.Spec.Limits.MaxAttempts, Resumed: f.resume() != "",
+	}, &o, now())
+	op.Exit, op.DeadLetter = d.Exit, d.DeadLetter
+	if d.Exit == "" {
+		op.Retry = queue.Retry{RunnableAt: d.RunnableAt, Choice: d.Choice, Feedback: d.Feedback, Waiting: d.Waiting}
+		if d.Resume {
+			op.Retry.Session, op.Retry.SessionWorker = o.Session, f.choice.Worker
+		}
+	}
+	return op
+}
+
+// beforeEnd puts the move to Running before the end of an attempt of which the
+// core told no such move: a run fails from Running, not from Pending.
+func (s *Scheduler) beforeEnd(f *flight, op queue.Op) []queue.Op {
+	end, ok := op.(queue.Finish)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ok && end.Attempt > 0 && end.Outcome.State != job.RunCancelled && !f.running {
+		f.running = true
+		return []queue.Op{queue.Move{ID: f.entry.ID, Fence: f.entry.Fence, Attempt: f.attempt, To: job.Running}, op}
+	}
+	return []queue.Op{op}
+}
+
+// record makes the op durable, together with the attempt's last events, and
+// then tells whoever watches.
+func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, op queue.Op) {
+	ops := append(s.takeEvents(f), s.beforeEnd(f, op)...)
+	if err := s.apply(ctx, ops...); err != nil {
+		// What is not recorded is run again by the next scheduler: better than
+		// going on with a store that does not store.
+		s.failure(fmt.Errorf("record the end of job %s: %w", f.entry.ID, err))
+		return
+	}
+	log.Debug().Str("op", fmt.Sprintf("%T", op)).Msg("recorded")
+	s.publishEntry(ctx, f.entry.ID)
+}

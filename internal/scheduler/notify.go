@@ -1,0 +1,200 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// CoreUp makes the core's slots available.
+func (s *Scheduler) CoreUp(c *supervisor.Core) {
+	s.mu.Lock()
+	s.core = c
+	s.mu.Unlock()
+	s.cfg.Log.Info().Int("core_pid", c.PID()).Str("version", c.Info.Version).Msg("agentcore is up")
+	s.hub.publish(Update{Kind: UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("agentcore is up (pid %d)", c.PID())})
+	s.poke()
+}
+
+// CoreDown ends the core's flights: everything of it is dead, so their jobs may
+// be given out again.
+func (s *Scheduler) CoreDown(c *supervisor.Core, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.core == c {
+		s.core = nil
+	}
+	n := 0
+	for _, f := range s.live {
+		if f.core == c {
+			f.settle(ending{died: cause})
+			n++
+		}
+	}
+	if !s.stopping {
+		s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: fmt.Sprintf("agentcore (pid %d) died with %d jobs in flight; nothing of it is left, a new one is started", c.PID(), n)})
+	}
+	s.poke()
+}
+
+// setStopping notes that the end is near: nothing more is claimed.
+func (s *Scheduler) setStopping() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = true
+	s.room.Broadcast()
+}
+
+// endFlights ends whatever is still in the air when there will be no core.
+func (s *Scheduler) endFlights(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.live {
+		f.settle(ending{died: cause})
+	}
+}
+
+// CoreNotify takes what the core tells. It waits only for room for events.
+func (s *Scheduler) CoreNotify(c *supervisor.Core, method string, params json.RawMessage) {
+	switch method {
+	case ipc.NotifyWorkerEvent:
+		decodeNotify(s, method, params, func(n ipc.WorkerEvent) { s.event(n.Event) })
+	case ipc.NotifyJobCompleted:
+		decodeNotify(s, method, params, func(n ipc.JobCompleted) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if f := s.live[n.Job]; f != nil && f.attempt == n.Attempt && f.core == c {
+				f.settle(ending{outcome: n.Outcome})
+			}
+		})
+	case ipc.NotifyJobCancelled:
+		decodeNotify(s, method, params, func(n ipc.JobCancelled) {
+			s.cfg.Log.Info().Str("job", string(n.Job)).Int("attempt", n.Attempt).Int64("worker_cancel_latency_ms", n.LatencyMS).Msg("worker stopped, tree empty")
+		})
+	case ipc.NotifyEscalation:
+		decodeNotify(s, method, params, func(n ipc.Escalation) {
+			s.cfg.Log.Error().Str("scope", n.Scope).Str("cause", n.Cause).Msg(n.Message)
+			s.hub.publish(Update{Kind: UpdateEscalation, Time: now(), Text: n.Scope + ": " + n.Message})
+		})
+	default:
+		s.cfg.Log.Debug().Str("method", method).Msg("unknown notification ignored")
+	}
+}
+
+func decodeNotify[N any](s *Scheduler, method string, params json.RawMessage, f func(N)) {
+	var n N
+	if err := json.Unmarshal(params, &n); err != nil {
+		s.cfg.Log.Error().Err(err).Str("method", method).Msg("notification that cannot be read")
+		return
+	}
+	f(n)
+}
+
+// maxPending bounds the events that wait to be stored. Beyond it the core's
+// stream is not read, and the core drops progress, the oldest first.
+const maxPending = 20_000
+
+// event takes one event of a run.
+func (s *Scheduler) event(e job.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.pending >= maxPending && !s.stopping {
+		s.room.Wait()
+	}
+	f := s.live[e.Job]
+	if f == nil || f.attempt != e.Attempt {
+		return
+	}
+	f.events = append(f.events, e)
+	s.pending++
+	switch e.Kind {
+	case job.EventUsage:
+		if e.Usage != nil {
+			f.usage = f.usage.Add(*e.Usage)
+		}
+	case job.EventSession:
+		f.session = e.Session
+	}
+	select {
+	case s.flush <- struct{}{}:
+	default:
+	}
+	s.hub.publish(updateOf(f, job.Running, e))
+}
+
+// takeEvents returns, as ops, the events of a flight that wait to be stored.
+func (s *Scheduler) takeEvents(f *flight) []queue.Op {
+	s.storing.Lock() // wait for what is being stored
+	defer s.storing.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.takeLocked(f)
+}
+
+// takeLocked is takeEvents with s.mu held.
+func (s *Scheduler) takeLocked(f *flight) []queue.Op {
+	if len(f.events) == 0 {
+		return nil
+	}
+	ops := []queue.Op{queue.Append{Events: f.events}}
+	for _, e := range f.events {
+		move := queue.Move{ID: f.entry.ID, Fence: f.entry.Fence, Attempt: f.attempt, Session: e.Session}
+		if e.Kind == job.EventState && e.State == job.Running && !f.running {
+			f.running, move.To = true, job.Running
+		}
+		if move.To != "" || move.Session != "" {
+			ops = append(ops, move)
+		}
+	}
+	s.pending -= len(f.events)
+	f.events = nil
+	s.room.Broadcast()
+	return ops
+}
+
+// flushEvery is how long an event may wait to be stored: long enough that a
+// burst shares one commit.
+const flushEvery = 50 * time.Millisecond
+
+// flushLoop stores events as they come.
+func (s *Scheduler) flushLoop(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.flush:
+		}
+		if err := s.storeEvents(ctx); err != nil && ctx.Err() == nil {
+			s.failure(fmt.Errorf("store events: %w", err))
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(flushEvery):
+		}
+	}
+}
+
+// storeEvents stores the events of every flight, with the moves of state and
+// session that they bring.
+func (s *Scheduler) storeEvents(ctx context.Context) error {
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	var ops []queue.Op
+	s.mu.Lock()
+	for _, f := range s.live {
+		ops = append(ops, s.takeLocked(f)...)
+	}
+	s.mu.Unlock()
+	if len(ops) == 0 {
+		return nil
+	}
+	return s.apply(ctx, ops...)
+}

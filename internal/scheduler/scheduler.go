@@ -1,0 +1,180 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/oklog/run"
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Config of a Scheduler.
+type Config struct {
+	Store  queue.Store
+	Retry  *policy.Retry
+	Holder string // who claims, e.g. "scheduler-4711"
+	// Batch limits the work to one batch and makes Run return when it is done;
+	// "" works on every job, for ever.
+	Batch   job.BatchID
+	Slots   int                    // jobs at once, 1 or more
+	PerKind map[job.WorkerKind]int // of one kind at once; absent or 0: no bound
+	Lease   time.Duration          // of a claim; DefaultLease if 0
+	Log     zerolog.Logger
+	// Supervise returns the supervisor of the core, given who hears of it.
+	Supervise func(supervisor.Handler) *supervisor.Supervisor
+}
+
+// DefaultLease is how long a claim stays valid without being extended.
+const DefaultLease = 30 * time.Second
+
+// ErrFatal is wrapped when the core refuses to run anything until a person has
+// looked: a process could not be killed.
+var ErrFatal = errors.New("the core is in fatal mode")
+
+// errDone ends the loop when the batch has no unfinished job.
+var errDone = errors.New("all jobs are done")
+
+// Scheduler moves the jobs of one store. Make it with New, run it once.
+type Scheduler struct {
+	cfg Config
+	sup *supervisor.Supervisor
+	hub hub
+
+	wake    chan struct{} // capacity 1: there may be something to do
+	flush   chan struct{} // capacity 1: there are events to store
+	drives  sync.WaitGroup
+	storing sync.Mutex              // held while events are stored, so that none is stored after its attempt's end
+	failure context.CancelCauseFunc // ends Run with an error
+
+	mu       sync.Mutex // guards what follows
+	core     *supervisor.Core
+	live     map[job.ID]*flight
+	stopping bool
+	pending  int        // events not stored yet, of all flights
+	room     *sync.Cond // on mu: pending went down, or the loop ends
+}
+
+// New returns a scheduler; nothing runs before Run.
+func New(cfg Config) *Scheduler {
+	cfg.Slots = max(cfg.Slots, 1)
+	if cfg.Lease <= 0 {
+		cfg.Lease = DefaultLease
+	}
+	s := &Scheduler{cfg: cfg, wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), live: map[job.ID]*flight{}}
+	s.room = sync.NewCond(&s.mu)
+	s.sup = cfg.Supervise(s)
+	return s
+}
+
+// Hurry makes the end of Run, under way or to come, skip the gentle stages.
+func (s *Scheduler) Hurry() { s.sup.Hurry() }
+
+// Run moves jobs until the batch is done (nil), ctx ends (its cause), or the
+// store or the core fails for good. It first takes back what an earlier
+// scheduler held; the caller owns the store alone.
+//
+//	supervisor ── the core's life; it ends last, so that every run is reported
+//	dispatcher ── claims and drives jobs; it ends first, with ctx
+//	flusher    ── stores events
+//	extender   ── keeps the leases
+//
+// Ending is in order: claim no more → shut the core down, which stops its runs
+// and reports them → every drive records its end → the last events are stored.
+func (s *Scheduler) Run(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	s.failure = fail
+	err := s.cfg.Store.Apply(ctx, queue.Reclaim{Now: now(), All: true, Message: "the scheduler ended while this attempt ran"})
+	if err != nil {
+		return fmt.Errorf("take back what an earlier scheduler held: %w", err)
+	}
+
+	coreCtx, stopCore := context.WithCancelCause(context.WithoutCancel(ctx))
+	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))
+	var g run.Group
+	dispatched := make(chan struct{})
+	g.Add(func() error {
+		defer close(dispatched)
+		err := s.dispatch(ctx)
+		s.setStopping()
+		stopCore(err)
+		return err
+	}, func(err error) { fail(err) })
+	g.Add(func() error {
+		err := s.sup.Run(coreCtx)
+		fail(err) // if it is the first to end
+		<-dispatched
+		s.endFlights(err)
+		s.drives.Wait()
+		stopTail()
+		return err
+	}, func(error) {})
+	g.Add(func() error { return s.flushLoop(tailCtx) }, func(error) {})
+	g.Add(func() error { return s.extendLoop(tailCtx) }, func(error) {})
+	g.Run()
+
+	cause := context.Cause(ctx)
+	if errors.Is(cause, errDone) {
+		cause = nil
+	}
+	return errors.Join(cause, s.storeEvents(context.WithoutCancel(ctx)))
+}
+
+// now is the time as it is stored: UTC, without a monotonic part.
+func now() time.Time { return time.Now().UTC().Round(0) }
+
+// poke makes the dispatcher look again.
+func (s *Scheduler) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// writeTime bounds a write about a job that has already happened: it is made
+// even while the scheduler ends.
+const writeTime = 30 * time.Second
+
+// apply writes ops that must not be cut short by the end of ctx.
+func (s *Scheduler) apply(ctx context.Context, ops ...queue.Op) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	defer cancel()
+	return s.cfg.Store.Apply(ctx, ops...)
+}
+
+// extendLoop keeps the leases of the live claims.
+func (s *Scheduler) extendLoop(ctx context.Context) error {
+	tick := time.NewTicker(s.cfg.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		var fences []job.Fence
+		s.mu.Lock()
+		for _, f := range s.live {
+			fences = append(fences, f.entry.Fence)
+		}
+		s.mu.Unlock()
+		if len(fences) == 0 {
+			continue
+		}
+		lost, err := s.cfg.Store.Extend(ctx, fences, now().Add(s.cfg.Lease))
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Log.Error().Err(err).Msg("extend leases")
+		}
+		if len(lost) > 0 {
+			s.failure(fmt.Errorf("%d claims were taken by another scheduler: %w", len(lost), queue.ErrFenced))
+		}
+	}
+}

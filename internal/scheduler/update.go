@@ -1,0 +1,181 @@
+package scheduler
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// UpdateKind names what an update is about.
+type UpdateKind string
+
+const (
+	// UpdateJob: a job changed its state; State, Waiting and the rest say how it stands now.
+	UpdateJob UpdateKind = "job"
+	// UpdateEvent: something happened in a run; Event says what.
+	UpdateEvent UpdateKind = "event"
+	// UpdateCore: an agentcore came up or died; Text says so.
+	UpdateCore UpdateKind = "core"
+	// UpdateEscalation: something that a person should look at.
+	UpdateEscalation UpdateKind = "escalation"
+	// UpdateGap: this listener was too slow; Missed updates were dropped.
+	UpdateGap UpdateKind = "gap"
+)
+
+// Update is one line of what `run` shows: everything that changes.
+type Update struct {
+	Kind UpdateKind `json:"kind"`
+	Time time.Time  `json:"time"`
+
+	Job      job.ID         `json:"job,omitempty"`
+	Name     job.Name       `json:"name,omitempty"`
+	Tenant   job.Tenant     `json:"tenant,omitempty"`
+	Worker   job.WorkerKind `json:"worker,omitempty"`
+	Attempt  int            `json:"attempt,omitempty"`
+	Entry    job.EntryState `json:"entry_state,omitempty"`
+	State    job.RunState   `json:"state,omitempty"`
+	ExitKind job.ExitKind   `json:"exit_kind,omitempty"`
+	Usage    *job.Usage     `json:"usage,omitempty"` // of all attempts so far
+	Text     string         `json:"text,omitempty"`
+	Trace    string         `json:"trace_id,omitempty"`
+
+	// CorePID is the process id of an agentcore that came up.
+	CorePID int `json:"core_pid,omitempty"`
+
+	Event  *job.Event `json:"event,omitempty"`
+	Missed int        `json:"missed,omitempty"`
+}
+
+// StateOf returns what a user calls the state of a job: that of its running
+// attempt, else what its entry amounts to.
+func StateOf(e *queue.Entry) job.RunState {
+	switch e.State {
+	case job.Dispatched:
+		return job.Running
+	case job.Expired:
+		return job.RunFailed
+	case job.Cancelled:
+		return job.RunCancelled
+	case job.Completed:
+		switch e.ExitKind {
+		case job.ExitSucceeded:
+			return job.RunCompleted
+		case job.ExitCancelled:
+			return job.RunCancelled
+		}
+		return job.RunFailed
+	}
+	return job.Pending
+}
+
+// updateOf returns the update for an event of a flight. Called with
+// Scheduler.mu held.
+func updateOf(f *flight, state job.RunState, e job.Event) Update {
+	u := flightUpdate(f, state)
+	u.Kind, u.Time, u.Event = UpdateEvent, e.Time, &e
+	usage := f.entry.Spent.Add(f.usage)
+	u.Usage = &usage
+	return u
+}
+
+func flightUpdate(f *flight, state job.RunState) Update {
+	e := &f.entry
+	return Update{
+		Kind: UpdateJob, Time: now(), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant, Worker: f.choice.Worker,
+		Attempt: f.attempt, Entry: job.Dispatched, State: state, Trace: e.Spec.Trace,
+	}
+}
+
+// publishFlight tells that a flight's run is in the state.
+func (s *Scheduler) publishFlight(f *flight, state job.RunState, text string) {
+	u := flightUpdate(f, state)
+	u.Text = text
+	s.hub.publish(u)
+}
+
+// publishEntry tells how a job stands in the store.
+func (s *Scheduler) publishEntry(ctx context.Context, id job.ID) {
+	e, err := s.cfg.Store.Get(context.WithoutCancel(ctx), id)
+	if err != nil {
+		s.cfg.Log.Warn().Err(err).Str("job", string(id)).Msg("read a job to tell of it")
+		return
+	}
+	choices := e.Spec.Choices()
+	text := e.Waiting
+	if e.DeadLetter != "" {
+		text = e.DeadLetter
+	}
+	s.hub.publish(Update{
+		Kind: UpdateJob, Time: now(), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant,
+		Worker: choices[min(e.Choice, len(choices)-1)].Worker, Attempt: e.Attempts, Entry: e.State, State: StateOf(&e),
+		ExitKind: e.ExitKind, Usage: &e.Spent, Text: text, Trace: e.Spec.Trace,
+	})
+}
+
+// Subscribe returns a channel of updates from now on. A listener that is more
+// than buffer updates behind misses some and is told how many; it never slows
+// the scheduler. The channel is closed by cancel, which may be called twice.
+func (s *Scheduler) Subscribe(buffer int) (updates <-chan Update, cancel func()) {
+	return s.hub.subscribe(buffer)
+}
+
+// hub passes updates to listeners.
+type hub struct {
+	mu        sync.Mutex
+	listeners map[*listener]struct{}
+}
+
+type listener struct {
+	ch     chan Update
+	missed int
+}
+
+func (h *hub) subscribe(buffer int) (<-chan Update, func()) {
+	l := &listener{ch: make(chan Update, max(buffer, 2))}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.listeners == nil {
+		h.listeners = map[*listener]struct{}{}
+	}
+	h.listeners[l] = struct{}{}
+	var once sync.Once
+	return l.ch, func() {
+		once.Do(func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			delete(h.listeners, l)
+			close(l.ch)
+		})
+	}
+}
+
+// publish gives u to every listener that has room for it and, if it missed
+// some before, for the word about that.
+func (h *hub) publish(u Update) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners {
+		need := 1
+		if l.missed > 0 {
+			need = 2
+		}
+		if cap(l.ch)-len(l.ch) < need {
+			l.missed++
+			continue
+		}
+		if l.missed > 0 {
+			l.ch <- Update{Kind: UpdateGap, Time: u.Time, Missed: l.missed}
+			l.missed = 0
+		}
+		l.ch <- u
+	}
+}
+
+// Tell lets every listener know of something that the program around the
+// scheduler does.
+func (s *Scheduler) Tell(text string) {
+	s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: text})
+}
