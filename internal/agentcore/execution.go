@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -166,6 +167,9 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	outcome, err := e.work(ctx, ws, dir)
 	if err != nil {
 		e.escalateGhost(err)
+	}
+	if n := len(outcome.LeftBehind); n > 0 {
+		e.emit(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("the worker left %d processes behind, which were ended: %s", n, strings.Join(outcome.LeftBehind, ", "))})
 	}
 	outcome.StartedAt = started.UTC()
 	keepAnswer(dir, &outcome)

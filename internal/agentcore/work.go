@@ -94,7 +94,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string) (*worker.Task, err
 		Job: e.submit.Job, Name: spec.Name, Attempt: e.submit.Attempt, Kind: choice.Worker, Model: model,
 		Instructions: instructions(spec.Instructions, e.submit.Session, e.submit.Feedback), SystemPrompt: spec.SystemPrompt,
 		Dir: ws.Dir, Home: home, Scratch: scratch, Session: e.submit.Session,
-		Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: spec.Limits,
+		Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
 		Environ: append(worker.BaseEnv(e.core.cfg.Environ, names...), ws.Env...), Lookup: e.core.cfg.Lookup, Settings: settings,
 	}, nil
 }
@@ -205,4 +205,17 @@ func (v *verifySession) Result(x worker.Exit) worker.Result {
 		Message: fmt.Sprintf("the verify command %q ended with exit code %d:\n%s", v.command, x.Code, strings.TrimSpace(output)),
 		Answer:  output,
 	}
+}
+
+// remaining returns the job's limits as far as they are not used up, for
+// programs that can keep to a limit of their own.
+func (e *execution) remaining() job.Limits {
+	l := e.submit.Spec.Limits
+	if e.permit.CostUSD > 0 {
+		l.MaxCostUSD = e.permit.CostUSD
+	}
+	if e.permit.Tokens > 0 {
+		l.MaxTokens = e.permit.Tokens
+	}
+	return l
 }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// openBatch finds the unfinished batch that the source continues, or submits
+// its jobs as a new one. told is a line for the user about which it was.
+func openBatch(ctx context.Context, store queue.Store, src *source, fresh bool) (id job.BatchID, told string, err error) {
+	batches, err := store.Batches(ctx, src.name)
+	if err != nil {
+		return "", "", failure(err)
+	}
+	if src.resume {
+		return resumeNewest(ctx, store, batches)
+	}
+	digest, err := src.digest()
+	if err != nil {
+		return "", "", failure(err)
+	}
+	for _, b := range batches {
+		if b.ClosedAt != nil {
+			continue
+		}
+		unfinished, total, err := progressOf(ctx, store, b.ID)
+		switch {
+		case err != nil:
+			return "", "", failure(err)
+		case fresh || unfinished == 0 && b.Digest != digest:
+			if err := dropBatch(ctx, store, b.ID); err != nil {
+				return "", "", failure(err)
+			}
+		case b.Digest != digest:
+			return "", "", usage(
+				fmt.Errorf("the jobs of this source have changed since a run of %s that is unfinished: %d of its %d jobs", b.CreatedAt.Local().Format(time.DateTime), unfinished, total),
+				"`scheduler run` without arguments finishes it as it was",
+				"`scheduler run --new …` cancels its unfinished jobs and runs the changed ones")
+		default:
+			return b.ID, fmt.Sprintf("continuing the run of %s: %d of %d jobs are finished", b.CreatedAt.Local().Format(time.DateTime), total-unfinished, total), nil
+		}
+	}
+	b := queue.Batch{ID: job.NewBatchID(), Source: src.name, Digest: digest, CreatedAt: utcNow()}
+	entries := make([]queue.Entry, len(src.specs))
+	for i, s := range src.specs {
+		e := queue.Entry{ID: job.NewID(), Batch: b.ID, Spec: s, State: job.Queued, CreatedAt: b.CreatedAt, RunnableAt: b.CreatedAt, Deadline: s.Deadline}
+		if s.RunnableAt != nil {
+			e.RunnableAt = *s.RunnableAt
+		}
+		entries[i] = e
+	}
+	if err := store.Enqueue(ctx, b, entries); err != nil {
+		return "", "", failure(fmt.Errorf("submit the jobs: %w", err))
+	}
+	return b.ID, fmt.Sprintf("%s submitted", count(len(entries), "job")), nil
+}
+
+// resumeNewest returns the newest batch that has unfinished jobs.
+func resumeNewest(ctx context.Context, store queue.Store, batches []queue.Batch) (job.BatchID, string, error) {
+	for _, b := range batches {
+		if b.ClosedAt != nil {
+			continue
+		}
+		unfinished, total, err := progressOf(ctx, store, b.ID)
+		if err != nil {
+			return "", "", failure(err)
+		}
+		if unfinished > 0 {
+			return b.ID, fmt.Sprintf("continuing the run of %s: %d of %d jobs are finished", b.CreatedAt.Local().Format(time.DateTime), total-unfinished, total), nil
+		}
+	}
+	return "", "", usage(fmt.Errorf("no unfinished run to continue"), "name a job file: scheduler run FILE", "or one job: scheduler run --worker codex \"…\"")
+}
+
+func progressOf(ctx context.Context, store queue.Store, id job.BatchID) (unfinished, total int, err error) {
+	_, total, err = store.List(ctx, queue.Filter{Batch: id, Limit: 1})
+	if err != nil {
+		return 0, 0, err
+	}
+	_, unfinished, err = store.List(ctx, queue.Filter{Batch: id, States: []job.EntryState{job.Queued, job.Dispatched}, Limit: 1})
+	return unfinished, total, err
+}
+
+// dropBatch cancels what is unfinished of a batch and closes it. Nothing of it
+// runs: this process owns the state directory and has started nothing yet.
+func dropBatch(ctx context.Context, store queue.Store, id job.BatchID) error {
+	now := utcNow()
+	if err := store.Apply(ctx, queue.Reclaim{Now: now, All: true, Message: "the scheduler ended while this attempt ran"}); err != nil {
+		return err
+	}
+	entries, _, err := store.List(ctx, queue.Filter{Batch: id, States: []job.EntryState{job.Queued}, Limit: 1 << 30})
+	if err != nil {
+		return err
+	}
+	ops := []queue.Op{queue.CloseBatch{ID: id, Now: now}}
+	for _, e := range entries {
+		ops = append(ops, queue.Cancel{ID: e.ID, Now: now})
+	}
+	return store.Apply(ctx, ops...)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/workercli"
+	"github.com/agentsched/agentsched/job"
+)
+
+func (m *Main) installCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "install-workers [WORKER...]", Short: "Install the agents' CLIs, at the versions that this program is tested with, from npm",
+		Long: `Install the agents' CLIs from npm, at the versions that this program is tested with, into a
+folder of their own. Nothing is installed globally. What is there already is left alone.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kinds := workercli.Kinds()
+			if len(args) > 0 {
+				var chosen []job.WorkerKind
+				for _, arg := range args {
+					if kind := job.WorkerKind(arg); slices.Contains(kinds, kind) {
+						chosen = append(chosen, kind)
+						continue
+					}
+					return usage(fmt.Errorf("worker %q is not installed from npm, want one of %s", arg, strings.Trim(fmt.Sprint(kinds), "[]")))
+				}
+				kinds = chosen
+			}
+			if dir == "" {
+				var err error
+				if dir, err = workercli.CacheDir(); err != nil {
+					return usage(err)
+				}
+			}
+			installed, err := workercli.Ensure(cmd.Context(), dir, kinds, workercli.Options{Progress: func(line string) { fmt.Fprintln(m.stderr, line) }})
+			if err != nil {
+				return failure(err)
+			}
+			fmt.Fprintln(m.stdout, "# to use them, put this into the configuration file:\nworkers:")
+			for _, kind := range kinds {
+				fmt.Fprintf(m.stdout, "  %s: {command: [%q]}\n", kind, installed[kind])
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "install into this `DIR`ectory (default: the user's cache folder)")
+	return cmd
+}

@@ -1,0 +1,126 @@
+// Command scheduler runs coding agents as an operating system runs processes.
+// Run `scheduler --help`, or read README.md.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/adapters"
+	"github.com/agentsched/agentsched/internal/agentcore"
+	"github.com/agentsched/agentsched/internal/version"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// Exit codes.
+const (
+	exitOK          = 0   // every job completed
+	exitFailed      = 1   // a job failed, or the command did
+	exitUsage       = 2   // the command line, a file or the host is not right; nothing was started
+	exitInterrupted = 130 // stopped by Ctrl-C or SIGTERM
+)
+
+// coreCommand is the argument with which this program runs as the agentcore.
+const coreCommand = "agentcore"
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == coreCommand {
+		os.Exit(agentcore.Main(version.String(), adapters.All()))
+	}
+	m := newMain()
+	os.Exit(m.run(os.Args[1:]))
+}
+
+// Main is the program: its parts are fields, so that a test can start it the
+// way a user does.
+type Main struct {
+	stdin          *os.File
+	stdout, stderr io.Writer
+	environ        []string
+	getenv         func(string) string
+	adapters       map[string]worker.Adapter
+	version        string
+	started        time.Time
+
+	// Flags of every command.
+	stateDir   string
+	configPath string
+	corePath   string
+	logLevel   string
+}
+
+func newMain() *Main {
+	return &Main{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), getenv: os.Getenv,
+		adapters: adapters.All(), version: version.String(), started: time.Now(),
+	}
+}
+
+// exitError is an error with the exit code that it means.
+type exitError struct {
+	code  int
+	err   error // nil: everything was said already
+	hints []string
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usage marks err as one that the user mends before anything can start.
+func usage(err error, hints ...string) error {
+	return &exitError{code: exitUsage, err: err, hints: hints}
+}
+
+// run executes a command line and returns the exit code.
+func (m *Main) run(args []string) int {
+	cmd := m.rootCommand()
+	cmd.SetArgs(args)
+	err := cmd.Execute()
+	if err == nil {
+		return exitOK
+	}
+	var exit *exitError
+	if !errors.As(err, &exit) {
+		exit = &exitError{code: exitUsage, err: err} // cobra's own: an unknown command or flag
+	}
+	if exit.err != nil {
+		fmt.Fprintf(m.stderr, "scheduler: %v\n", exit.err)
+	}
+	for _, h := range exit.hints {
+		fmt.Fprintf(m.stderr, "hint: %s\n", h)
+	}
+	return exit.code
+}
+
+// coreProgram returns the command of the agentcore: the one that --core names,
+// the program beside this one, the one on PATH, or this program itself.
+func (m *Main) coreProgram() ([]string, error) {
+	if m.corePath != "" {
+		path, err := exec.LookPath(m.corePath)
+		if err != nil {
+			return nil, usage(fmt.Errorf("--core %s: %w", m.corePath, err))
+		}
+		return []string{path}, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program's own file: %w", err)
+	}
+	if path := beside(self, "agentcore"); path != "" {
+		return []string{path}, nil
+	}
+	if path, err := exec.LookPath("agentcore"); err == nil {
+		return []string{path}, nil
+	}
+	return []string{self, coreCommand}, nil
+}

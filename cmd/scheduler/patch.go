@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/internal/workspace"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+func workspaces(dir *statedir.Dir) *workspace.Manager {
+	return workspace.New(workspace.Config{Root: dir.Work(), Locks: dir.Locks(), Exclude: []string{dir.Path()}})
+}
+
+// savedPatch returns the patch that the job's last attempt with one left, or "".
+func savedPatch(ctx context.Context, store queue.Store, id job.ID) (string, error) {
+	attempts, err := store.Attempts(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if len(attempts) == 0 {
+		return "", nil
+	}
+	last := attempts[len(attempts)-1]
+	if last.Outcome == nil {
+		return "", nil
+	}
+	for _, a := range last.Outcome.Artifacts {
+		if a.Name == job.ArtifactPatch {
+			return a.Path, nil
+		}
+	}
+	return "", nil
+}
+
+func (m *Main) diffCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "diff JOB", Short: "Print the patch of a job: what it has changed so far", Args: cobra.ExactArgs(1),
+		Example: "  scheduler diff fix-login | less",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			dir, store, err := m.look(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			e, err := queue.Find(ctx, store, args[0])
+			if err != nil {
+				return failure(err)
+			}
+			if !e.State.Terminal() {
+				return failure(m.liveDiff(ctx, dir, &e))
+			}
+			patch, err := savedPatch(ctx, store, e.ID)
+			if err != nil {
+				return failure(err)
+			}
+			if patch == "" {
+				fmt.Fprintf(m.stderr, "job %s changed nothing\n", e.Spec.Name)
+				return nil
+			}
+			return failure(copyFile(m.stdout, patch))
+		},
+	}
+}
+
+// liveDiff prints what an unfinished job has changed up to now.
+func (m *Main) liveDiff(ctx context.Context, dir *statedir.Dir, e *queue.Entry) error {
+	w := workspaces(dir)
+	ws, err := w.Open(ctx, e.ID, e.Spec.Workspace)
+	if errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(m.stderr, "job %s has not started\n", e.Spec.Name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Diff(ctx, ws, m.stdout)
+	return err
+}
+
+func copyFile(w io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}
+
+func (m *Main) applyCommand() *cobra.Command {
+	var to string
+	var anyway bool
+	cmd := &cobra.Command{
+		Use: "apply JOB", Short: "Bring a job's patch into your own tree", Args: cobra.ExactArgs(1),
+		Long: `Bring a job's patch into your own tree, as changes that are not staged. The merge is
+three-way: your tree may have moved on. On a conflict nothing at all is changed and
+the files are named.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			dir, store, err := m.look(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			e, err := queue.Find(ctx, store, args[0])
+			if err != nil {
+				return failure(err)
+			}
+			return m.apply(ctx, dir, store, &e, to, anyway)
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the `DIR`ectory to change (default: the job's workspace path)")
+	cmd.Flags().BoolVar(&anyway, "anyway", false, "also if the job did not complete")
+	return cmd
+}
+
+func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, e *queue.Entry, to string, anyway bool) error {
+	name := e.Spec.Name
+	switch state := scheduler.StateOf(e); {
+	case !e.State.Terminal():
+		return failure(fmt.Errorf("job %s is %s; its patch is final when it has ended", name, state))
+	case state != job.RunCompleted && !anyway:
+		return &exitError{code: exitFailed, err: fmt.Errorf("job %s is %s", name, state), hints: []string{"`scheduler apply --anyway " + string(name) + "` applies what it did all the same"}}
+	}
+	if to == "" {
+		if e.Spec.Workspace.Isolation == job.Direct {
+			return failure(fmt.Errorf("job %s worked on %s directly: its changes are there already", name, e.Spec.Workspace.Path))
+		}
+		if to = e.Spec.Workspace.Path; to == "" {
+			return usage(fmt.Errorf("job %s had no workspace; say where its files shall go with --to DIR", name))
+		}
+	}
+	to, err := filepath.Abs(to)
+	if err != nil {
+		return failure(err)
+	}
+	patch, err := savedPatch(ctx, store, e.ID)
+	if err != nil {
+		return failure(err)
+	}
+	if patch == "" {
+		fmt.Fprintf(m.stdout, "job %s changed nothing\n", name)
+		return nil
+	}
+	applied, err := workspaces(dir).Apply(ctx, patch, to)
+	var conflict *workspace.ConflictError
+	if errors.As(err, &conflict) {
+		return &exitError{code: exitFailed, err: fmt.Errorf("nothing was changed: the patch of job %s conflicts with %s in\n  %s", name, to, strings.Join(conflict.Files, "\n  ")),
+			hints: []string{"commit or move your own changes to these files away, or merge by hand: scheduler diff " + string(name)}}
+	}
+	if err != nil {
+		return failure(err)
+	}
+	if applied.Already {
+		fmt.Fprintf(m.stdout, "the patch of job %s is applied already\n", name)
+		return nil
+	}
+	for _, f := range applied.Files {
+		fmt.Fprintf(m.stdout, "%-9s %s\n", f.Change, f.Path)
+	}
+	fmt.Fprintf(m.stdout, "%s changed in %s, not staged\n", count(len(applied.Files), "file"), applied.Root)
+	return nil
+}
+
+func (m *Main) cleanCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use: "clean [JOB...]", Short: "Remove the worktrees of finished jobs",
+		Long: `Remove the worktrees, copies and private agent state of finished jobs: of those named, or of all.
+A workspace with work that exists nowhere else is kept, and it is said why. Logs and patches are kept.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			dir, store, err := m.look(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			if force && len(args) == 0 {
+				return usage(errors.New("--force deletes work for good; name the jobs that you mean"))
+			}
+			entries, err := finished(ctx, store, args)
+			if err != nil {
+				return failure(err)
+			}
+			return m.clean(ctx, dir, entries, force)
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "delete the named jobs' work, also where it exists nowhere else")
+	return cmd
+}
+
+// finished returns the jobs that refs name, which must be finished, or every
+// finished job.
+func finished(ctx context.Context, store queue.Store, refs []string) ([]queue.Entry, error) {
+	if len(refs) == 0 {
+		entries, _, err := store.List(ctx, queue.Filter{
+			States: []job.EntryState{job.Completed, job.Cancelled, job.Expired}, Limit: 1 << 30,
+		})
+		return entries, err
+	}
+	var entries []queue.Entry
+	for _, ref := range refs {
+		e, err := queue.Find(ctx, store, ref)
+		if err != nil {
+			return nil, err
+		}
+		if !e.State.Terminal() {
+			return nil, fmt.Errorf("job %s is %s; only finished jobs are cleaned", e.Spec.Name, scheduler.StateOf(&e))
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Entry, force bool) error {
+	w := workspaces(dir)
+	removed, kept := 0, 0
+	var errs []error
+	for i := range entries {
+		e := &entries[i]
+		_, err := w.Open(ctx, e.ID, e.Spec.Workspace)
+		existed := !errors.Is(err, fs.ErrNotExist)
+		err = w.Remove(ctx, e.ID, e.Spec.Workspace, workspace.RemoveOptions{Force: force})
+		var unsaved *workspace.UnsavedError
+		switch {
+		case errors.As(err, &unsaved):
+			kept++
+			fmt.Fprintf(m.stdout, "%s: %v\n", e.Spec.Name, unsaved)
+			continue
+		case err != nil:
+			errs = append(errs, fmt.Errorf("job %s: %w", e.Spec.Name, err))
+			continue
+		}
+		homes, _ := filepath.Glob(filepath.Join(dir.Job(e.ID), "home-*"))
+		for _, home := range homes {
+			errs = append(errs, os.RemoveAll(home))
+		}
+		if existed {
+			removed++
+		}
+	}
+	fmt.Fprintf(m.stdout, "%s removed, %d kept\n", count(removed, "workspace"), kept)
+	return failure(errors.Join(errs...))
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// runOptions are the flags of `run`.
+type runOptions struct {
+	one     oneJob // --worker and what belongs to it
+	json    bool
+	plain   bool
+	fresh   bool // --new
+	atOnce  int  // --concurrency; 0: as configured
+	started func(*engine)
+}
+
+func (m *Main) runCommand() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run [FILE...] | run --worker WORKER [flags] INSTRUCTIONS",
+		Short: "Run jobs to their end",
+		Long: `Run the jobs of one or more job files, or the one of the command line, to their end.
+
+A run that was stopped or killed is continued by the same command: finished jobs
+are not run again, and an agent goes on with its own session. Without arguments,
+the newest unfinished run is continued.
+
+Exit code: 0 every job completed; 1 a job failed; 2 the command line, a file or
+the host is not right and nothing was started; 130 stopped by Ctrl-C.`,
+		Example: "  scheduler run examples/hello.yaml\n  scheduler run --worker codex --workspace . \"Fix the failing test\"\n  scheduler run jobs.yaml --json > events.jsonl",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return m.runJobs(cmd.Context(), args, o)
+		},
+	}
+	o.one.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.json, "json", false, "print everything that happens as JSON Lines")
+	cmd.Flags().BoolVar(&o.plain, "plain", false, "print plain lines, also on a terminal")
+	cmd.Flags().BoolVar(&o.fresh, "new", false, "start over: cancel what an unfinished run of the same source left")
+	cmd.Flags().IntVarP(&o.atOnce, "concurrency", "c", 0, "run at most `N` jobs at once (default from the configuration)")
+	return cmd
+}
+
+func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
+	cfg, err := m.loadConfig()
+	if err != nil {
+		return err
+	}
+	if o.atOnce < 0 {
+		return usage(fmt.Errorf("--concurrency %d: want 1 or more", o.atOnce))
+	}
+	if o.atOnce > 0 {
+		cfg.Concurrency.Max = o.atOnce
+	}
+	src, err := m.readJobs(args, o.one, &cfg)
+	if err != nil {
+		return err
+	}
+	// Nothing is started before everything was looked at.
+	if err := m.checkJobs(ctx, src.specs, &cfg); err != nil {
+		return err
+	}
+	state, err := m.own(ctx)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	batch, told, err := openBatch(ctx, state.store, src, o.fresh)
+	if err != nil {
+		return err
+	}
+	if !o.json {
+		fmt.Fprintln(m.stderr, told)
+	}
+	err = m.runBatch(ctx, state, &cfg, batch, o)
+	if sumErr := m.closeBatch(ctx, state, batch, o, err); sumErr != nil {
+		return sumErr
+	}
+	return err
+}
+
+func (m *Main) loadConfig() (config.Config, error) {
+	path := m.configPath
+	if path == "" {
+		byDefault, err := config.DefaultPath()
+		if err != nil {
+			return config.Default(), nil // no home folder, no file
+		}
+		if _, err := os.Stat(byDefault); errors.Is(err, os.ErrNotExist) {
+			return config.Default(), nil
+		}
+		path = byDefault
+	}
+	cfg, err := config.Load(path, config.Options{Adapters: m.adapterNames()})
+	if err != nil {
+		return cfg, usage(err)
+	}
+	return cfg, nil
+}
+
+// errInterrupted is the cause of the end after Ctrl-C or SIGTERM.
+var errInterrupted = errors.New("stopped by the user")
+
+// runBatch runs the batch to its end, or until a signal. The first signal
+// stops gracefully, the second at once.
+func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, batch job.BatchID, o runOptions) error {
+	e, err := m.newEngine(state, cfg, batch)
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	if o.started != nil {
+		o.started(e)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	var interrupts atomic.Int32
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for {
+			select {
+			case <-signals:
+			case <-e.ended:
+				return
+			}
+			if interrupts.Add(1) == 1 {
+				fmt.Fprintln(m.stderr, "stopping: running jobs are told to stop and go on at the next run; once more stops them at once")
+				cancel(errInterrupted)
+				continue
+			}
+			e.sched.Hurry()
+		}
+	}()
+	view, err := m.view(ctx, state.store, batch, o)
+	if err != nil {
+		return failure(err)
+	}
+	err = e.run(ctx, view)
+	<-watched
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errInterrupted):
+		return &exitError{code: exitInterrupted}
+	default:
+		return failure(err)
+	}
+}
+
+// view returns what shows the run's progress.
+func (m *Main) view(ctx context.Context, store queue.Store, batch job.BatchID, o runOptions) (progress.View, error) {
+	if o.json {
+		return progress.NewJSON(m.stdout), nil
+	}
+	entries, _, err := store.List(ctx, queue.Filter{Batch: batch, Limit: 1 << 30})
+	if err != nil {
+		return nil, err
+	}
+	if out := m.stdoutFile(); !o.plain && out != nil && progress.CanLive(out, m.getenv("TERM")) {
+		return progress.NewLive(out, m.stdin, progressJobs(entries), progress.LiveOptions{Colour: m.colour(out)}), nil
+	}
+	return progress.NewPlain(m.stdout, progressJobs(entries), nil), nil
+}
+
+// closeBatch prints the summary and, when every job has ended, marks the batch
+// as done with. ran is the error that the run itself ended with.
+func (m *Main) closeBatch(ctx context.Context, state *owned, batch job.BatchID, o runOptions, ran error) error {
+	ctx = context.WithoutCancel(ctx)
+	entries, _, err := state.store.List(ctx, queue.Filter{Batch: batch, Limit: 1 << 30})
+	if err != nil {
+		return failure(err)
+	}
+	unfinished, failed := 0, 0
+	for i := range entries {
+		switch {
+		case !entries[i].State.Terminal():
+			unfinished++
+		case scheduler.StateOf(&entries[i]) != job.RunCompleted:
+			failed++
+		}
+	}
+	if err := m.printSummary(ctx, state, entries, o.json); err != nil {
+		return failure(err)
+	}
+	if unfinished > 0 {
+		if !o.json {
+			fmt.Fprintf(m.stderr, "%d of %d jobs are unfinished; the same command continues them\n", unfinished, len(entries))
+		}
+		if ran == nil {
+			return failure(fmt.Errorf("%d jobs are unfinished", unfinished))
+		}
+		return nil
+	}
+	if err := state.store.Apply(ctx, queue.CloseBatch{ID: batch, Now: utcNow()}); err != nil {
+		return failure(err)
+	}
+	if failed > 0 && ran == nil {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// progressJobs is what a view knows of the jobs beforehand.
+func progressJobs(entries []queue.Entry) []progress.Job {
+	jobs := make([]progress.Job, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		jobs[i] = progress.Job{ID: e.ID, Name: e.Spec.Name, Worker: workerOf(e)}
+	}
+	return jobs
+}
+
+// colour reports whether out takes colours: a terminal, and nobody said no.
+func (m *Main) colour(out *os.File) bool {
+	return out != nil && term.IsTerminal(int(out.Fd())) && m.getenv("NO_COLOR") == "" && m.getenv("TERM") != "dumb"
+}
+
+// stdoutFile returns standard output if it is a file, else nil.
+func (m *Main) stdoutFile() *os.File {
+	file, _ := m.stdout.(*os.File)
+	return file
+}
+
+// printSummary prints how every job stands and where its patch and logs lie.
+// With JSON, it is one line more of the stream.
+func (m *Main) printSummary(ctx context.Context, state *owned, entries []queue.Entry, asJSON bool) error {
+	rows := make([]progress.Row, len(entries))
+	for i := range entries {
+		row, err := summaryRow(ctx, state, &entries[i])
+		if err != nil {
+			return err
+		}
+		rows[i] = row
+	}
+	if asJSON {
+		return summaryJSON(m.stdout, rows)
+	}
+	opts := progress.SummaryOptions{Elapsed: time.Since(m.started)}
+	if out := m.stdoutFile(); out != nil {
+		opts.Colour = m.colour(out)
+		if w, _, err := term.GetSize(int(out.Fd())); err == nil {
+			opts.Width = w
+		}
+	}
+	return progress.Summary(m.stdout, rows, opts)
+}
+
+func summaryRow(ctx context.Context, state *owned, e *queue.Entry) (progress.Row, error) {
+	attempts, err := state.store.Attempts(ctx, e.ID)
+	if err != nil {
+		return progress.Row{}, err
+	}
+	row := progress.Row{
+		Name: e.Spec.Name, Worker: workerOf(e), State: scheduler.StateOf(e), Attempts: e.Attempts, Time: e.SpentTime.Std(), Usage: e.Spent,
+		Message: e.Waiting,
+	}
+	if e.State == job.Expired {
+		row.Message = "the deadline passed before it could run"
+	}
+	if len(attempts) == 0 {
+		return row, nil
+	}
+	last := &attempts[len(attempts)-1]
+	row.Worker, row.Logs = last.Choice.Worker, state.dir.Attempt(e.ID, last.Number)
+	if o := last.Outcome; o != nil {
+		row.Files, row.Class, row.Hint = len(o.Files), o.Class, o.Hint
+		if row.Message = o.Message; e.DeadLetter != "" && o.Message != e.DeadLetter {
+			row.Message += " (" + e.DeadLetter + ")"
+		}
+		for _, a := range o.Artifacts {
+			if a.Name == job.ArtifactPatch {
+				row.Patch = a.Path
+			}
+		}
+	}
+	return row, nil
+}
+
+// summaryJSON writes the summary as the last line of a stream of updates.
+func summaryJSON(out io.Writer, rows []progress.Row) error {
+	type line struct {
+		Name     job.Name       `json:"name"`
+		Worker   job.WorkerKind `json:"worker"`
+		State    job.RunState   `json:"state"`
+		Attempts int            `json:"attempts"`
+		TimeMS   int64          `json:"time_ms"`
+		Usage    job.Usage      `json:"usage"`
+		Files    int            `json:"files"`
+		Class    job.ErrorClass `json:"class,omitempty"`
+		Message  string         `json:"message,omitempty"`
+		Hint     string         `json:"hint,omitempty"`
+		Patch    string         `json:"patch,omitempty"`
+		Logs     string         `json:"logs,omitempty"`
+	}
+	lines := make([]line, len(rows))
+	for i, r := range rows {
+		lines[i] = line{r.Name, r.Worker, r.State, r.Attempts, r.Time.Milliseconds(), r.Usage, r.Files, r.Class, r.Message, r.Hint, r.Patch, r.Logs}
+	}
+	return json.NewEncoder(out).Encode(map[string]any{"kind": "summary", "time": utcNow(), "jobs": lines})
+}

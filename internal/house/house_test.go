@@ -1,0 +1,131 @@
+package house
+
+import (
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/agentsched/agentsched/"
+
+// allowed lists, for each package, what of ours it may import. The scheduler's
+// side never reaches the core's nor the other way round; only the programs see
+// both. An entry that ends in "/..." stands for everything below it.
+var allowed = map[string]string{
+	// The domain imports nothing: everybody speaks its words.
+	"job": "",
+
+	// The scheduler's side.
+	"queue":               "job",
+	"queue/sqlite":        "job queue",
+	"queue/queuetest":     "job queue",
+	"policy":              "job",
+	"internal/supervisor": "job ipc internal/proc",
+	"internal/scheduler":  "job queue policy ipc internal/supervisor",
+	"internal/server":     "job queue internal/scheduler",
+	"internal/progress":   "job queue internal/scheduler", // shows the scheduler's updates
+
+	// What the two sides say to each other.
+	"ipc": "job",
+
+	// The core's side.
+	"permit":             "job",
+	"worker":             "job internal/proc",
+	"worker/codex":       "job worker",
+	"worker/claude":      "job worker",
+	"worker/opencode":    "job worker",
+	"worker/shell":       "job worker",
+	"worker/exec":        "job worker",
+	"worker/workertest":  "job worker",
+	"internal/agentcore": "job ipc permit worker internal/proc internal/workspace",
+	"internal/adapters":  "worker worker/...", // the list that both programs have
+
+	// Leaves that either side may use.
+	"internal/proc":                  "",
+	"internal/statedir":              "job",
+	"internal/workspace":             "job",
+	"internal/strictyaml":            "",
+	"internal/strictyaml/schematest": "internal/strictyaml",
+	"internal/jobfile":               "job internal/strictyaml",
+	"internal/config":                "job internal/strictyaml",
+	"internal/scriptmodel":           "",
+	"internal/workercli":             "job",
+	"internal/version":               "",
+	"internal/house":                 "",
+
+	// The programs join everything.
+	"cmd/agentcore": "internal/adapters internal/agentcore internal/version",
+	"cmd/scheduler": "...",
+	"internal/e2e":  "...",
+}
+
+type listed struct {
+	ImportPath string
+	Doc        string
+	Imports    []string
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Doc,Imports", module+"...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list packages: %v", err)
+	}
+	var all []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestImports(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if strings.HasPrefix(name, "examples/") {
+			continue // what a user would write: ours by import only
+		}
+		seen[name] = true
+		rule, known := allowed[name]
+		if !known {
+			t.Errorf("%s is not in the table: say what it may import, and why it is a package of its own", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if sub, ours := strings.CutPrefix(imp, module); ours && !permits(rule, sub) {
+				t.Errorf("%s imports %s; it may import: %s", name, sub, rule)
+			}
+		}
+	}
+	for name := range allowed {
+		if !seen[name] && name != "internal/e2e" {
+			t.Errorf("%s is in the table and does not exist", name)
+		}
+	}
+}
+
+func permits(rule, imp string) bool {
+	return slices.ContainsFunc(strings.Fields(rule), func(r string) bool {
+		if prefix, all := strings.CutSuffix(r, "..."); all {
+			return strings.HasPrefix(imp, prefix)
+		}
+		return r == imp
+	})
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.Doc == "" {
+			t.Errorf("%s has no package comment", strings.TrimPrefix(p.ImportPath, module))
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package progress
+
+import (
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+)
+
+// phase is how a job stands, in the words of the screen.
+type phase int
+
+const (
+	waiting phase = iota
+	starting
+	running
+	approval
+	checkpointed
+	done
+	failed
+	cancelled
+)
+
+var phaseNames = [...]string{"waiting", "starting", "running", "approval", "paused", "done", "failed", "cancelled"}
+var phaseStyles = [...]style{faint, cyan, cyan, yellow, yellow, green, red, yellow}
+
+func (p phase) String() string { return phaseNames[p] }
+func (p phase) style() style   { return phaseStyles[p] }
+func (p phase) ended() bool    { return p >= done }
+func (p phase) live() bool     { return p > waiting && p < done }
+
+// phaseOf returns the phase of a state; an attempt that is pending has been
+// claimed if its entry is dispatched, and waits otherwise.
+func phaseOf(s job.RunState, e job.EntryState) phase {
+	switch s {
+	case job.Running:
+		return running
+	case job.WaitingApproval:
+		return approval
+	case job.Checkpointed:
+		return checkpointed
+	case job.RunCompleted:
+		return done
+	case job.RunFailed:
+		return failed
+	case job.RunCancelled:
+		return cancelled
+	}
+	if e == job.Dispatched {
+		return starting
+	}
+	return waiting
+}
+
+// card is what is known of one job.
+type card struct {
+	Job
+	phase   phase
+	attempt int
+	began   time.Time // of its first attempt that was seen; zero: none
+	ended   time.Time // zero: not yet
+	usage   job.Usage
+	why     string     // it waits, or how it ended; foreign text
+	last    *job.Event // that is worth showing, shortened; nil none
+	order   int        // when its phase changed last: grows over the board
+}
+
+// elapsed is the time since the first attempt, up to the end.
+func (c *card) elapsed(now time.Time) time.Duration {
+	switch {
+	case c.began.IsZero():
+		return 0
+	case c.ended.IsZero():
+		return now.Sub(c.began)
+	}
+	return c.ended.Sub(c.began)
+}
+
+// board is how all jobs stand. It has no lock and no clock.
+type board struct {
+	cards  map[job.ID]*card
+	list   []*card // in the order of submission
+	began  time.Time
+	order  int
+	missed int // updates that were dropped before they came here
+}
+
+func newBoard(jobs []Job, now time.Time) *board {
+	b := &board{cards: map[job.ID]*card{}, began: now}
+	for _, j := range jobs {
+		b.add(j)
+	}
+	return b
+}
+
+func (b *board) add(j Job) *card {
+	c := &card{Job: j}
+	b.cards[j.ID] = c
+	b.list = append(b.list, c)
+	return c
+}
+
+// apply notes an update and returns the card that it was about, nil if none,
+// and that card as it stood before.
+func (b *board) apply(u scheduler.Update) (c *card, before card) {
+	b.missed += u.Missed
+	if u.Job == "" || u.Kind != scheduler.UpdateJob && u.Kind != scheduler.UpdateEvent {
+		return nil, card{}
+	}
+	c = b.cards[u.Job]
+	if c == nil {
+		c = b.add(Job{ID: u.Job, Name: u.Name, Worker: u.Worker})
+	}
+	before = *c
+	if u.Worker != "" {
+		c.Worker = u.Worker
+	}
+	if u.Usage != nil {
+		c.usage = *u.Usage
+	}
+	if u.Kind == scheduler.UpdateEvent {
+		if u.Event != nil && notable(u.Event) {
+			c.last = shorten(u.Event)
+		}
+		// An event is of a run, though the update about its start may have been
+		// dropped; one that comes after the end changes nothing.
+		if c.phase.ended() || c.phase == waiting && u.Attempt <= c.attempt {
+			return c, before
+		}
+	}
+	c.attempt = max(c.attempt, u.Attempt)
+	if u.Kind == scheduler.UpdateJob {
+		c.why = head(u.Text)
+	}
+	b.move(c, phaseOf(u.State, u.Entry), u.Time)
+	return c, before
+}
+
+func (b *board) move(c *card, to phase, at time.Time) {
+	if to != waiting && to != cancelled && c.began.IsZero() {
+		c.began = at
+	}
+	switch {
+	case !to.ended():
+		c.ended = time.Time{}
+	case c.ended.IsZero():
+		c.ended = at
+	}
+	if to != c.phase {
+		b.order++
+		c.order = b.order
+		if to == starting {
+			c.last = nil
+		}
+	}
+	c.phase = to
+}
+
+// notable reports whether the event is worth being the last thing on screen.
+func notable(e *job.Event) bool {
+	switch e.Kind {
+	case job.EventText:
+		return e.Text != ""
+	case job.EventCommand, job.EventFile, job.EventTool, job.EventRetry, job.EventWarning, job.EventError:
+		return true
+	case job.EventStep:
+		return e.Step != ""
+	}
+	return false
+}
+
+// shorten returns a copy without the 64 KiB that an event may carry.
+func shorten(e *job.Event) *job.Event {
+	s := *e
+	s.Text, s.Command, s.Path, s.Usage = head(e.Text), head(e.Command), head(e.Path), nil
+	return &s
+}
+
+func head(text string) string {
+	if len(text) <= maxRaw {
+		return text
+	}
+	return strings.Clone(text[:maxRaw])
+}
+
+// tally counts the cards and sums what they used.
+type tally struct {
+	running, waiting, done, failed, cancelled int
+	usage                                     job.Usage
+}
+
+func (b *board) tally() tally {
+	var t tally
+	for _, c := range b.list {
+		t.usage = t.usage.Add(c.usage)
+		switch {
+		case c.phase == waiting:
+			t.waiting++
+		case c.phase == done:
+			t.done++
+		case c.phase == failed:
+			t.failed++
+		case c.phase == cancelled:
+			t.cancelled++
+		default:
+			t.running++
+		}
+	}
+	return t
+}

@@ -1,0 +1,168 @@
+package progress
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+)
+
+// name is what a card is called on screen.
+func (c *card) name() string {
+	if c.Name != "" {
+		return clean(string(c.Name))
+	}
+	return clean(string(c.ID))
+}
+
+// doing says in one line what a card is about: the last thing that its worker
+// did, why it waits, or how it ended.
+func (c *card) doing() string {
+	if c.phase.live() && c.last != nil {
+		return eventText(c.last)
+	}
+	return clean(c.why)
+}
+
+// eventText says in one line what happened.
+func eventText(e *job.Event) string {
+	text := clean(e.Text)
+	switch e.Kind {
+	case job.EventCommand:
+		line := "$ " + clean(e.Command)
+		if e.ExitCode == nil {
+			return line
+		}
+		line = cut(line, 160)
+		if e.Millis > 0 {
+			return fmt.Sprintf("%s → exit %d, %s", line, *e.ExitCode, timeText(time.Duration(e.Millis)*time.Millisecond))
+		}
+		return fmt.Sprintf("%s → exit %d", line, *e.ExitCode)
+	case job.EventFile:
+		if e.Change == "" {
+			return "changed " + clean(e.Path)
+		}
+		return clean(e.Change) + " " + clean(e.Path)
+	case job.EventTool:
+		if text == "" {
+			return "tool " + clean(e.Tool)
+		}
+		return "tool " + clean(e.Tool) + ": " + text
+	case job.EventStep:
+		return "step " + clean(e.Step)
+	case job.EventRetry, job.EventWarning, job.EventError:
+		return string(e.Kind) + ": " + text
+	}
+	return text
+}
+
+// notice is a line that stays: a log line of Plain, or one above a Live view.
+type notice struct {
+	at     time.Time
+	who    string // a job's name, or the part of the program
+	worker string
+	text   string
+	style  style
+	// lasting is set where the line is worth keeping on screen above a view
+	// that shows the rest.
+	lasting bool
+}
+
+// noticeOf says what an update means, given its card after and before; ok is
+// false if it is not worth a line.
+func noticeOf(u scheduler.Update, c *card, before card) (n notice, ok bool) {
+	n = notice{at: u.Time}
+	switch u.Kind {
+	case scheduler.UpdateCore:
+		n.who, n.text, n.style, n.lasting = "agentcore", clean(u.Text), yellow, true
+		return n, true
+	case scheduler.UpdateEscalation:
+		n.who, n.text, n.style, n.lasting = "ESCALATION", clean(u.Text), red, true
+		return n, true
+	case scheduler.UpdateGap:
+		n.who, n.text, n.style = "progress", plural(u.Missed, "update was", "updates were")+" left out here", faint
+		return n, true
+	}
+	if c == nil || u.Kind == scheduler.UpdateEvent && before.phase.ended() {
+		return n, false
+	}
+	n.who, n.worker = c.name(), clean(string(c.Worker))
+	if u.Kind == scheduler.UpdateEvent {
+		return eventNotice(n, u.Event)
+	}
+	return n.ofMove(c, before)
+}
+
+// ofMove says what a change of state means.
+func (n notice) ofMove(c *card, before card) (notice, bool) {
+	why := clean(c.why)
+	if c.phase == before.phase && c.attempt == before.attempt && c.why == before.why {
+		return n, false
+	}
+	n.style = c.phase.style()
+	switch c.phase {
+	case waiting:
+		if before.phase.live() {
+			n.text, n.style, n.lasting = fmt.Sprintf("attempt %d ended: %s", c.attempt, orSay(why, "waits")), yellow, true
+			return n, true
+		}
+		n.text = "waiting: " + why
+		return n, why != ""
+	case starting:
+		n.text = fmt.Sprintf("attempt %d starts", c.attempt)
+		return n, before.phase != starting || before.attempt != c.attempt
+	case done:
+		n.text = fmt.Sprintf("done after %s, %s, %s tokens, %s", timeText(c.elapsed(n.at)), plural(c.attempt, "attempt", "attempts"), tokensText(c.usage), costText(c.usage))
+	case failed:
+		n.text, n.lasting = fmt.Sprintf("failed after %s: %s", plural(c.attempt, "attempt", "attempts"), orSay(why, "no reason was given")), true
+	case approval:
+		n.text, n.lasting = "waits for a person: "+orSay(why, "approve or reject it"), true
+	case cancelled:
+		n.text = "cancelled"
+		if why != "" {
+			n.text += ": " + why
+		}
+	default:
+		n.text = c.phase.String()
+	}
+	return n, c.phase != before.phase
+}
+
+// eventNotice picks the events that make a readable log: what was done, with
+// its result, and what went wrong. Starts of commands, tool calls (mostly
+// reading), raw log lines and counters are left to the run's own log.
+func eventNotice(n notice, e *job.Event) (notice, bool) {
+	if e == nil {
+		return n, false
+	}
+	switch e.Kind {
+	case job.EventCommand:
+		if e.ExitCode == nil {
+			return n, false
+		}
+		if *e.ExitCode != 0 {
+			n.style = yellow
+		}
+	case job.EventStep:
+		if e.Step == "" {
+			return n, false
+		}
+	case job.EventText, job.EventFile:
+	case job.EventRetry, job.EventWarning:
+		n.style = yellow
+	case job.EventError:
+		n.style = red
+	default:
+		return n, false
+	}
+	n.text = eventText(e)
+	return n, n.text != ""
+}
+
+func orSay(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

@@ -1,0 +1,239 @@
+package progress
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// frame is what one drawing of the live view depends on.
+type frame struct {
+	width, height int // of the terminal, in cells
+	now           time.Time
+	colour        bool
+	last          bool // nothing follows: no hint, and the cursor goes below
+}
+
+// render draws the board: a header, as many jobs as there is room for, what is
+// left out, and a hint. It takes at most width cells a line and leaves two of
+// the terminal's lines free, through which the lasting lines scroll away.
+func (b *board) render(f frame) string {
+	w := max(f.width, 10)
+	room := max(f.height-2, 2)
+	lines := []string{b.header(f, w)}
+	foot := footer(f, w)
+	room -= 1 + len(foot)
+
+	shown := b.list
+	var more string
+	if len(shown) > room {
+		shown = b.choose(max(room-1, 0))
+		more = b.leftOut(shown)
+	}
+	l := layoutOf(w, b.list)
+	for _, c := range shown {
+		lines = append(lines, l.row(c, f))
+	}
+	if more != "" && room > 0 {
+		lines = append(lines, paint(cut("  "+more, w), faint, f.colour))
+	}
+	lines = append(lines, foot...)
+	text := strings.Join(lines, "\n")
+	if f.last {
+		text += "\n"
+	}
+	return text
+}
+
+func footer(f frame, w int) []string {
+	if f.last || f.height < 5 {
+		return nil
+	}
+	return []string{paint(cut("Ctrl-C: stop gracefully, twice: at once", w), faint, f.colour)}
+}
+
+// header counts the jobs; what does not fit is left out from the right, a part
+// at a time.
+func (b *board) header(f frame, w int) string {
+	t := b.tally()
+	type part struct {
+		text  string
+		style style
+	}
+	words, between := []string{"running", "waiting", "done", "failed", "cancelled"}, " · "
+	if w < narrow {
+		words, between = []string{"run", "wait", "done", "fail", "cancel"}, ", "
+	}
+	parts := []part{{fmt.Sprintf("%d %s", t.running, words[0]), bold}, {fmt.Sprintf("%d %s", t.waiting, words[1]), bold}}
+	parts = append(parts, part{fmt.Sprintf("%d %s", t.done, words[2]), bold + ";" + green})
+	if t.failed > 0 {
+		parts = append(parts, part{fmt.Sprintf("%d %s", t.failed, words[3]), bold + ";" + red})
+	}
+	if t.cancelled > 0 {
+		parts = append(parts, part{fmt.Sprintf("%d %s", t.cancelled, words[4]), bold + ";" + yellow})
+	}
+	if cost := costText(t.usage); cost != "-" {
+		parts = append(parts, part{cost, bold})
+	}
+	parts = append(parts, part{timeText(f.now.Sub(b.began)), plain})
+	if n := t.usage.Tokens(); n > 0 {
+		parts = append(parts, part{countText(n) + " tokens", plain})
+	}
+	if b.missed > 0 {
+		parts = append(parts, part{plural(b.missed, "update", "updates") + " missed", faint})
+	}
+	var line strings.Builder
+	used := 0
+	for i, p := range parts {
+		if i > 0 {
+			if used+width(between)+width(p.text) > w {
+				break
+			}
+			line.WriteString(between)
+			used += width(between)
+		}
+		text := cut(p.text, w-used)
+		line.WriteString(paint(text, p.style, f.colour))
+		used += width(text)
+	}
+	return line.String()
+}
+
+// choose picks n jobs to show: those that run first, then of the others the
+// latest to have ended and the next to run, about half and half; in the order
+// of submission.
+func (b *board) choose(n int) []*card {
+	var live, over, next []*card
+	for _, c := range b.list {
+		switch {
+		case c.phase.live():
+			live = append(live, c)
+		case c.phase.ended():
+			over = append(over, c)
+		default:
+			next = append(next, c)
+		}
+	}
+	slices.SortStableFunc(over, func(x, y *card) int { return cmp.Compare(y.order, x.order) })
+	picked := live[:min(len(live), n)]
+	n -= len(picked)
+	ofNext := min(len(next), max(n/2, n-len(over)))
+	ofOver := min(len(over), n-ofNext)
+	chosen := map[*card]bool{}
+	for _, cards := range [][]*card{picked, over[:ofOver], next[:ofNext]} {
+		for _, c := range cards {
+			chosen[c] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(b.list), func(c *card) bool { return !chosen[c] })
+}
+
+// leftOut says which jobs are not among the shown.
+func (b *board) leftOut(shown []*card) string {
+	rest := newBoard(nil, b.began)
+	in := map[*card]bool{}
+	for _, c := range shown {
+		in[c] = true
+	}
+	for _, c := range b.list {
+		if !in[c] {
+			rest.list = append(rest.list, c)
+		}
+	}
+	t := rest.tally()
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{t.running, "running"}, {t.waiting, "waiting"}, {t.done, "done"}, {t.failed, "failed"}, {t.cancelled, "cancelled"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	return "… and " + strings.Join(parts, ", ")
+}
+
+// layout is the widths of a row's columns, in cells; 0 leaves one out.
+type layout struct{ name, worker, state, elapsed, tokens, cost, doing int }
+
+// narrow is the width, in cells, below which words are shortened.
+const narrow = 64
+
+// layoutOf divides w cells: the narrower, the fewer columns.
+func layoutOf(w int, cards []*card) layout {
+	name, worker := 4, 5
+	for _, c := range cards {
+		name = max(name, width(c.name()))
+		worker = max(worker, width(clean(string(c.Worker))))
+	}
+	var l layout
+	switch {
+	case w >= 100:
+		l = layout{name: min(name, 24), worker: min(worker, 10), state: 9, elapsed: 6, tokens: 6, cost: 9}
+	case w >= narrow:
+		l = layout{name: min(name, 18), worker: min(worker, 8), state: 9, elapsed: 6, cost: 8}
+	default:
+		l = layout{name: min(name, max(w/3, 4)), state: 1, elapsed: 6}
+	}
+	used := 0
+	for _, col := range []int{l.name, l.worker, l.state, l.elapsed, l.tokens, l.cost} {
+		if col > 0 {
+			used += col + 1
+		}
+	}
+	l.doing = max(w-used, 0)
+	return l
+}
+
+// marks stand for the phases where there is no room for their names.
+var marks = [...]string{".", ">", ">", "?", "=", "+", "x", "-"}
+
+func (l layout) row(c *card, f frame) string {
+	state := c.phase.String()
+	if l.state == 1 {
+		state = marks[c.phase]
+	}
+	elapsed, cost, tokens := "", "", ""
+	if !c.began.IsZero() {
+		elapsed, cost, tokens = timeText(c.elapsed(f.now)), costText(c.usage), tokensText(c.usage)
+	}
+	doing := plain
+	if !c.phase.live() {
+		doing = faint
+	}
+	type cell struct {
+		text  string
+		style style
+	}
+	var cells []cell
+	add := func(w int, fit func(string, int) string, text string, s style) {
+		if w > 0 {
+			cells = append(cells, cell{fit(text, w), s})
+		}
+	}
+	add(l.name, fit, c.name(), plain)
+	add(l.worker, fit, clean(string(c.Worker)), plain)
+	add(l.state, fit, state, c.phase.style())
+	add(l.elapsed, fitRight, elapsed, plain)
+	add(l.tokens, fitRight, tokens, plain)
+	add(l.cost, fitRight, cost, plain)
+	add(l.doing, cut, c.doing(), doing)
+	// Blanks at the end would be drawn for nothing.
+	for len(cells) > 0 {
+		last := &cells[len(cells)-1]
+		if last.text = strings.TrimRight(last.text, " "); last.text != "" {
+			break
+		}
+		cells = cells[:len(cells)-1]
+	}
+	var line strings.Builder
+	for i, c := range cells {
+		if i > 0 {
+			line.WriteByte(' ')
+		}
+		line.WriteString(paint(c.text, c.style, f.colour))
+	}
+	return line.String()
+}

@@ -1,0 +1,247 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Row is how one job ended, or stands.
+type Row struct {
+	Name     job.Name
+	Worker   job.WorkerKind
+	State    job.RunState
+	Attempts int
+	Time     time.Duration // of all attempts
+	Usage    job.Usage     // of all attempts
+
+	Files   int            // changed by the last attempt
+	Class   job.ErrorClass // of a failure
+	Message string         // what happened, why it waits, or the answer if no file changed
+	Hint    string         // what the user can do
+	Patch   string         // path, "" if there is none
+	Logs    string         // path of the folder
+}
+
+// SummaryOptions of a Summary.
+type SummaryOptions struct {
+	Width   int           // of the terminal, in cells; 0 means 120
+	Colour  bool          //
+	Elapsed time.Duration // of the whole run; 0 leaves it out
+}
+
+// Summary writes the table of all jobs, the paths of what each left, and a line
+// of totals.
+func Summary(out io.Writer, rows []Row, opts SummaryOptions) error {
+	if opts.Width <= 0 {
+		opts.Width = 120
+	}
+	var b strings.Builder
+	writeTable(&b, rows, opts)
+	writePaths(&b, rows, opts)
+	b.WriteString("\n" + paint(totals(rows, opts), bold, opts.Colour) + "\n")
+	if _, err := io.WriteString(out, b.String()); err != nil {
+		return fmt.Errorf("write the summary: %w", err)
+	}
+	return nil
+}
+
+// column is one column of the table but the last, RESULT, which takes what is
+// left of the width.
+type column struct {
+	title string
+	right bool
+	text  func(Row) string
+	width int // of its widest text, in cells
+}
+
+// minResult is the least room that RESULT needs to be a column.
+const minResult = 24
+
+func columnsFor(rows []Row, room int) (cols []column, result int) {
+	cols = []column{
+		{title: "JOB", text: func(r Row) string { return cut(clean(string(r.Name)), 30) }},
+		{title: "WORKER", text: func(r Row) string { return cut(clean(string(r.Worker)), 12) }},
+		{title: "STATE", text: func(r Row) string { return r.phase().String() }},
+		{title: "ATTEMPTS", right: true, text: func(r Row) string { return fmt.Sprint(r.Attempts) }},
+		{title: "TIME", right: true, text: func(r Row) string { return timeText(r.Time) }},
+		{title: "TOKENS", right: true, text: func(r Row) string { return tokensText(r.Usage) }},
+		{title: "COST", right: true, text: func(r Row) string { return costText(r.Usage) }},
+	}
+	for i := range cols {
+		cols[i].width = len(cols[i].title)
+		for _, r := range rows {
+			cols[i].width = max(cols[i].width, width(cols[i].text(r)))
+		}
+	}
+	// On a narrow terminal the result goes below its row, and then columns go.
+	if left := room - total(cols); left >= minResult {
+		return cols, left
+	}
+	for _, drop := range []string{"ATTEMPTS", "TOKENS", "WORKER", "TIME"} {
+		if total(cols) <= room {
+			break
+		}
+		for i, c := range cols {
+			if c.title == drop {
+				cols = append(cols[:i:i], cols[i+1:]...)
+				break
+			}
+		}
+	}
+	if over := total(cols) - room; over > 0 {
+		cols[0].width = max(cols[0].width-over, 4)
+	}
+	return cols, 0
+}
+
+const gap = "  "
+
+func total(cols []column) int {
+	n := 0
+	for _, c := range cols {
+		n += c.width + len(gap)
+	}
+	return n
+}
+
+func writeTable(b *strings.Builder, rows []Row, opts SummaryOptions) {
+	cols, result := columnsFor(rows, opts.Width)
+	var titles []string
+	for _, c := range cols {
+		titles = append(titles, c.cell(c.title))
+	}
+	if result > 0 {
+		titles = append(titles, "RESULT")
+	}
+	b.WriteString(paint(strings.TrimRight(strings.Join(titles, gap), " "), bold, opts.Colour) + "\n")
+	for _, r := range rows {
+		var cells []string
+		for _, c := range cols {
+			text := c.cell(c.text(r))
+			if c.title == "STATE" {
+				text = paint(text, r.phase().style(), opts.Colour)
+			}
+			cells = append(cells, text)
+		}
+		line := strings.Join(cells, gap)
+		if result > 0 {
+			lines := wrap(r.result(), result, 3)
+			b.WriteString(strings.TrimRight(line+gap+lines[0], " ") + "\n")
+			for _, more := range lines[1:] {
+				b.WriteString(strings.Repeat(" ", total(cols)) + more + "\n")
+			}
+			continue
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		for _, l := range wrap(r.result(), opts.Width-4, 3) {
+			if l != "" {
+				b.WriteString("    " + l + "\n")
+			}
+		}
+	}
+}
+
+func (c column) cell(text string) string {
+	if c.right {
+		return fitRight(text, c.width)
+	}
+	return fit(text, c.width)
+}
+
+func (r Row) phase() phase { return phaseOf(r.State, "") }
+
+// result says in one sentence what came of the job.
+func (r Row) result() string {
+	message := clean(r.Message)
+	switch {
+	case r.State == job.RunCompleted && r.Files == 0:
+		return orSay(message, "no file changed")
+	case r.State == job.RunCompleted:
+		return plural(r.Files, "file", "files") + " changed"
+	case r.Class != job.NoError && message != "":
+		return string(r.Class) + ": " + message
+	case r.Class != job.NoError:
+		return string(r.Class)
+	}
+	return message
+}
+
+// writePaths names what each job left. Paths are never cut: they are there to
+// be copied.
+func writePaths(b *strings.Builder, rows []Row, opts SummaryOptions) {
+	for _, r := range rows {
+		hint := r.Hint
+		if r.State == job.RunCompleted {
+			hint = ""
+		}
+		if r.Patch == "" && r.Logs == "" && hint == "" {
+			continue
+		}
+		b.WriteString("\n" + paint(clean(string(r.Name)), bold, opts.Colour) + "\n")
+		for _, line := range []struct{ what, text string }{{"patch", r.Patch}, {"logs ", r.Logs}} {
+			if line.text != "" {
+				fmt.Fprintf(b, "  %s  %s\n", line.what, pathText(line.text))
+			}
+		}
+		if hint != "" {
+			for i, l := range wrap(clean(hint), opts.Width-9, 5) {
+				title := "hint "
+				if i > 0 {
+					title = "     "
+				}
+				fmt.Fprintf(b, "  %s  %s\n", title, l)
+			}
+		}
+	}
+}
+
+// pathText is a path as it is, or quoted if it holds something that would act
+// upon the terminal.
+func pathText(path string) string {
+	if clean(path) == path {
+		return path
+	}
+	return fmt.Sprintf("%q", path)
+}
+
+// totals is the last line.
+func totals(rows []Row, opts SummaryOptions) string {
+	var usage job.Usage
+	count := map[phase]int{}
+	for _, r := range rows {
+		usage = usage.Add(r.Usage)
+		count[r.phase()]++
+	}
+	line := plural(len(rows), "job", "jobs") + ":"
+	separator := " "
+	for _, p := range []phase{done, failed, cancelled, approval, checkpointed, running, starting, waiting} {
+		if count[p] > 0 {
+			line += fmt.Sprintf("%s%d %s", separator, count[p], p)
+			separator = ", "
+		}
+	}
+	for _, part := range []string{elapsedText(opts.Elapsed), usageText(usage), costText(usage)} {
+		if part != "" && part != "-" {
+			line += " · " + part
+		}
+	}
+	return line
+}
+
+func elapsedText(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return timeText(d)
+}
+
+func usageText(u job.Usage) string {
+	if u.Tokens() == 0 {
+		return ""
+	}
+	return countText(u.Tokens()) + " tokens"
+}

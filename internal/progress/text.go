@@ -1,0 +1,151 @@
+package progress
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// maxRaw is how much of a foreign text is looked at, in bytes: more than any
+// terminal is wide.
+const maxRaw = 2 << 10
+
+// clean returns foreign text as one line that does nothing but stand there:
+// escape sequences, control and format characters (with them bidirectional
+// overrides and joiners) are gone, white space of any kind is one space.
+func clean(text string) string {
+	if len(text) > maxRaw {
+		end := maxRaw
+		for end > 0 && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end]
+	}
+	text = ansi.Strip(sevenBit(strings.ToValidUTF8(text, "\uFFFD")))
+	var b strings.Builder
+	space, marks := false, 0
+	for _, r := range text {
+		switch {
+		case unicode.IsSpace(r):
+			space = true
+			continue
+		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Variation_Selector):
+			continue
+		case unicode.In(r, unicode.Mn, unicode.Me):
+			// Letters of some scripts carry two marks; a tower of them is made
+			// to cover the lines above.
+			if marks++; marks > 2 {
+				continue
+			}
+		default:
+			marks = 0
+		}
+		if space && b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		space = false
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// sevenBit replaces each control character of the C1 set by the escape sequence
+// that means the same (ECMA-48, 5.3), so that it is found together with what
+// belongs to it. NEL is left as the white space that it is.
+func sevenBit(text string) string {
+	if !strings.Contains(text, "\xc2") { // the first byte of all of them
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if r >= 0x80 && r < 0xa0 && r != '\u0085' {
+			b.WriteByte(0x1b)
+			r -= 0x40
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// width is the number of terminal cells that text takes. It counts each
+// character for itself, as the renderer does; clean has taken out what would
+// join them.
+func width(text string) int { return ansi.StringWidthWc(text) }
+
+// cut returns text in at most w cells, the end replaced by "…" if need be.
+func cut(text string, w int) string {
+	if w <= 0 {
+		return ""
+	}
+	return ansi.TruncateWc(text, w, "…")
+}
+
+// fit returns text in exactly w cells, on the left of them.
+func fit(text string, w int) string {
+	text = cut(text, w)
+	return text + strings.Repeat(" ", max(w-width(text), 0))
+}
+
+// fitRight is fit with the text on the right.
+func fitRight(text string, w int) string {
+	text = cut(text, w)
+	return strings.Repeat(" ", max(w-width(text), 0)) + text
+}
+
+// wrap returns text as at most n lines of at most w cells, broken at spaces
+// only, so that what is to be copied stays whole where it fits in a line.
+func wrap(text string, w, n int) []string {
+	var lines []string
+	line := ""
+	for rest := text; ; {
+		word, more, found := strings.Cut(rest, " ")
+		switch {
+		case line == "":
+			line = word
+		case width(line)+1+width(word) <= w:
+			line += " " + word
+		default:
+			lines, line = append(lines, line), word
+		}
+		for width(line) > w {
+			part := ansi.TruncateWc(line, w, "")
+			if part == "" { // not one character fits
+				return append(lines, "")
+			}
+			lines, line = append(lines, part), line[len(part):]
+		}
+		if !found {
+			lines = append(lines, line)
+			break
+		}
+		rest = more
+	}
+	if len(lines) > n {
+		lines[n-1] = cut(strings.Join(lines[n-1:], " "), w)
+		lines = lines[:n]
+	}
+	return lines
+}
+
+// style is a terminal attribute, the parameter of SGR (ECMA-48, 8.3.117).
+type style string
+
+const (
+	plain  style = ""
+	bold   style = "1"
+	faint  style = "2"
+	red    style = "31"
+	green  style = "32"
+	yellow style = "33"
+	cyan   style = "36"
+)
+
+// paint returns text in the style, or as it is without colour.
+func paint(text string, s style, colour bool) string {
+	if !colour || s == plain || text == "" {
+		return text
+	}
+	return "\x1b[" + string(s) + "m" + text + "\x1b[m"
+}

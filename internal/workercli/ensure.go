@@ -1,0 +1,141 @@
+package workercli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Installed maps each kind to the path of its executable, absolute if the
+// folder's is.
+type Installed map[job.WorkerKind]string
+
+// Options of Ensure; the zero value works.
+type Options struct {
+	// Progress is given one line at a time: what begins, that it still goes on,
+	// what is done. It is called from one goroutine at a time.
+	Progress func(line string)
+	// Heartbeat is how often Progress hears that npm still works: 0 means every
+	// 10 s, less than 0 never.
+	Heartbeat time.Duration
+	// Run runs a command to its end; when ctx ends it kills it, its children
+	// too, and returns an error that holds the cause. It is called from several
+	// goroutines. nil starts the command in a process group of its own.
+	Run func(ctx context.Context, cmd *exec.Cmd) error
+}
+
+const defaultHeartbeat = 10 * time.Second
+
+// ErrNoNPM is wrapped when something is to be installed and npm is not on PATH.
+var ErrNoNPM = errors.New("npm is not on PATH")
+
+// CacheDir returns the folder that is used when the user names none:
+// $XDG_CACHE_HOME/agentsched/workers, or the system's cache folder for it.
+func CacheDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a folder for worker programs: %w", err)
+	}
+	return filepath.Join(base, "agentsched", "workers"), nil
+}
+
+// Find returns those of kinds that are installed in dir at their pinned
+// versions. It starts nothing.
+func Find(dir string, kinds []job.WorkerKind) Installed {
+	found := Installed{}
+	for _, kind := range kinds {
+		if p, err := pinOf(kind); err == nil && p.complete(filepath.Join(dir, p.folder())) {
+			found[kind] = p.executable(filepath.Join(dir, p.folder()))
+		}
+	}
+	return found
+}
+
+// Ensure installs what of kinds is not in dir yet and returns the executables
+// of all of them. Without an error every kind is there.
+func Ensure(ctx context.Context, dir string, kinds []job.WorkerKind, opts Options) (Installed, error) {
+	opts = opts.withDefaults()
+	missing, err := missingOf(dir, kinds)
+	if err != nil || len(missing) == 0 {
+		return Find(dir, kinds), err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("install worker programs: %w", err)
+	}
+	lock, err := acquire(ctx, dir, opts.Progress)
+	if err != nil {
+		return nil, fmt.Errorf("install worker programs into %s: %w", dir, err)
+	}
+	defer release(lock)
+
+	// Whoever had the lock may have done the work.
+	if missing, err = missingOf(dir, kinds); err != nil || len(missing) == 0 {
+		return Find(dir, kinds), err
+	}
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return nil, fmt.Errorf("install %s: %w: install Node.js 20 or newer, which brings npm (from your system's packages or the Node.js project), "+
+			"or install the programs yourself", names(missing), ErrNoNPM)
+	}
+	in := installer{dir: dir, npm: npm, lock: lock, opts: opts, said: &sync.Mutex{}}
+	in.sweep()
+	if err := in.all(ctx, missing); err != nil {
+		return nil, err
+	}
+	return Find(dir, kinds), nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = defaultHeartbeat
+	}
+	if o.Run == nil {
+		o.Run = runGroup
+	}
+	return o
+}
+
+// missingOf returns the pins of those kinds that are not complete in dir, each
+// once.
+func missingOf(dir string, kinds []job.WorkerKind) ([]pin, error) {
+	var missing []pin
+	seen := map[job.WorkerKind]bool{}
+	for _, kind := range kinds {
+		p, err := pinOf(kind)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[kind] && !p.complete(filepath.Join(dir, p.folder())) {
+			missing = append(missing, p)
+		}
+		seen[kind] = true
+	}
+	return missing, nil
+}
+
+// complete reports whether the install is there. Since it appears by a rename
+// after its program ran, a look at the executable is enough; the look finds
+// what was damaged by hand or by a disk that lost its last writes.
+func (p pin) complete(install string) bool {
+	info, err := os.Stat(p.executable(install))
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && info.Size() > 0
+}
+
+func names(pins []pin) string {
+	var list []string
+	for _, p := range pins {
+		list = append(list, string(p.kind)+" "+p.version)
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,210 @@
+package workercli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+func TestInstallsOnce(t *testing.T) {
+	npm := newFakeNPM(t, "ok")
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	dir := filepath.Join(t.TempDir(), "a", "cache")
+	var lines []string
+	opts := Options{Progress: func(l string) { lines = append(lines, l) }}
+	got, err := Ensure(t.Context(), dir, Kinds(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range Kinds() {
+		out, err := exec.Command(got[kind], "--version").Output()
+		if err != nil || !strings.Contains(string(out), Version(kind)) {
+			t.Errorf("%s --version: %q, %v", kind, out, err)
+		}
+	}
+	if n := len(npm.calls()); n != 3 {
+		t.Errorf("npm was called %d times, want 3", n)
+	}
+	if want := "installing 3 worker CLIs from npm ("; !strings.HasPrefix(lines[0], want) || !strings.Contains(lines[0], "about 1 GB) into "+dir) {
+		t.Errorf("first line %q, want %q…", lines[0], want)
+	}
+	clean(t, dir)
+
+	// Nothing is missing: no npm is needed.
+	t.Setenv("PATH", "")
+	lines = nil
+	again, err := Ensure(t.Context(), dir, Kinds(), opts)
+	if err != nil || len(again) != 3 || lines != nil {
+		t.Errorf("second time: %v, %v, lines %q", again, err, lines)
+	}
+}
+
+func TestTrialLeavesHomeAlone(t *testing.T) {
+	newFakeNPM(t, "ok")
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	if _, err := Ensure(t.Context(), t.TempDir(), Kinds(), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+		t.Errorf("the user's home has %v, %v", left, err)
+	}
+}
+
+func TestManifestIsExact(t *testing.T) {
+	newFakeNPM(t, "ok")
+	dir := t.TempDir()
+	if _, err := Ensure(t.Context(), dir, []job.WorkerKind{"claude", "claude"}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "claude-"+Version("claude"), "package.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		t.Fatal(err)
+	}
+	if v := m.Dependencies["@anthropic-ai/claude-code"]; v != Version("claude") || len(m.Dependencies) != 1 {
+		t.Errorf("dependencies %v", m.Dependencies)
+	}
+	if !m.AllowScripts["@anthropic-ai/claude-code@"+Version("claude")] {
+		t.Errorf("allowScripts %v", m.AllowScripts)
+	}
+}
+
+func TestRepairsDamage(t *testing.T) {
+	damages := map[string]func(program string) error{
+		"removed":        os.Remove,
+		"emptied":        func(p string) error { return os.Truncate(p, 0) },
+		"not executable": func(p string) error { return os.Chmod(p, 0o644) },
+	}
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			npm := newFakeNPM(t, "ok")
+			dir := t.TempDir()
+			got, err := Ensure(t.Context(), dir, Kinds(), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := damage(got["codex"]); err != nil {
+				t.Fatal(err)
+			}
+			if found := Find(dir, Kinds()); len(found) != 2 {
+				t.Errorf("found %v, want all but codex", found)
+			}
+			if _, err := Ensure(t.Context(), dir, Kinds(), Options{}); err != nil {
+				t.Fatal(err)
+			}
+			if n, found := len(npm.calls()), Find(dir, Kinds()); n != 4 || len(found) != 3 {
+				t.Errorf("%d calls of npm, want 4; found %v", n, found)
+			}
+			clean(t, dir)
+		})
+	}
+}
+
+func TestFailures(t *testing.T) {
+	cases := []struct{ mode, want, not string }{
+		{"fail", "npm error line 20", "npm error line 5\n"},
+		{"nothing", "there is no program", ""},
+		{"stub", "the native binary is missing", ""},
+		{"other", "tool 0.0.1", ""},
+	}
+	for _, c := range cases {
+		t.Run(c.mode, func(t *testing.T) {
+			npm := newFakeNPM(t, c.mode)
+			dir := t.TempDir()
+			_, err := Ensure(t.Context(), dir, Kinds(), Options{})
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "install codex "+Version("codex")) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+			if err != nil && c.not != "" && strings.Contains(err.Error(), c.not) {
+				t.Errorf("error has all of npm's output: %v", err)
+			}
+			if found := Find(dir, Kinds()); len(found) > 0 {
+				t.Errorf("found %v", found)
+			}
+			for _, kind := range Kinds() {
+				if err != nil && !strings.Contains(err.Error(), "install "+string(kind)) {
+					t.Errorf("error says nothing of %s", kind)
+				}
+			}
+			clean(t, dir)
+			npm.mode("ok")
+			if _, err := Ensure(t.Context(), dir, Kinds(), Options{}); err != nil {
+				t.Errorf("the next try: %v", err)
+			}
+		})
+	}
+}
+
+func TestWithoutNPM(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := Ensure(t.Context(), t.TempDir(), Kinds(), Options{})
+	if !errors.Is(err, ErrNoNPM) || !strings.Contains(err.Error(), "Node.js 20 or newer") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestUnknownKind(t *testing.T) {
+	_, err := Ensure(t.Context(), t.TempDir(), []job.WorkerKind{"codex", "shell"}, Options{})
+	if err == nil || !strings.Contains(err.Error(), `"shell"`) || !strings.Contains(err.Error(), "codex, claude, opencode") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestHeartbeat(t *testing.T) {
+	npm := newFakeNPM(t, "block")
+	beat := make(chan string)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Ensure(t.Context(), t.TempDir(), []job.WorkerKind{"codex"}, Options{Heartbeat: time.Millisecond, Progress: func(l string) {
+			if strings.HasPrefix(l, "still installing codex") {
+				select {
+				case beat <- l:
+				default:
+				}
+			}
+		}})
+		ended <- err
+	}()
+	npm.started()
+	<-beat
+	<-beat
+	npm.proceed()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	npm := newFakeNPM(t, "block")
+	dir := t.TempDir()
+	cause := errors.New("the user went home")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Ensure(ctx, dir, []job.WorkerKind{"opencode"}, Options{})
+		ended <- err
+	}()
+	pid := npm.started()
+	cancel(cause)
+	if err := <-ended; !errors.Is(err, cause) {
+		t.Errorf("error %v, want the cause", err)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("npm (%d) still runs: %v", pid, err)
+	}
+	clean(t, dir)
+}

@@ -1,0 +1,209 @@
+package workercli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// tempPrefix begins the names of folders in which npm works. Only the holder
+// of the lock makes them, so what is found under the lock is an old one.
+const tempPrefix = ".installing-"
+
+// installer works in dir while it holds the lock.
+type installer struct {
+	dir  string
+	npm  string // path of the program
+	lock *os.File
+	opts Options
+	said *sync.Mutex // held while Progress is called
+}
+
+func (in installer) say(format string, args ...any) {
+	in.said.Lock()
+	defer in.said.Unlock()
+	in.opts.Progress(fmt.Sprintf(format, args...))
+}
+
+// sweep removes what interrupted installs left. What cannot be removed is in
+// nobody's way.
+func (in installer) sweep() {
+	old, _ := filepath.Glob(filepath.Join(in.dir, tempPrefix+"*"))
+	for _, dir := range old {
+		os.RemoveAll(dir)
+	}
+}
+
+// all installs the pins at the same time, which takes less than half as long
+// as one after the other; those that succeed stay.
+func (in installer) all(ctx context.Context, missing []pin) error {
+	kinds := make([]job.WorkerKind, len(missing))
+	for i, p := range missing {
+		kinds[i] = p.kind
+	}
+	what := "1 worker CLI"
+	if len(missing) > 1 {
+		what = fmt.Sprintf("%d worker CLIs", len(missing))
+	}
+	in.say("installing %s from npm (%s; about %s) into %s", what, names(missing), sizeText(Size(kinds...)), in.dir)
+	began := time.Now()
+	errs := make([]error, len(missing))
+	var work sync.WaitGroup
+	for i, p := range missing {
+		work.Go(func() {
+			stop := in.heartbeat(p, began)
+			err := in.one(ctx, p)
+			stop()
+			if err != nil {
+				errs[i] = fmt.Errorf("install %s %s into %s: %w", p.kind, p.version, in.dir, err)
+				return
+			}
+			in.say("installed %s %s (%s)", p.kind, p.version, time.Since(began).Round(time.Second))
+		})
+	}
+	work.Wait()
+	return errors.Join(errs...)
+}
+
+func (in installer) one(ctx context.Context, p pin) error {
+	temp, err := os.MkdirTemp(in.dir, tempPrefix+string(p.kind)+"-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	install := filepath.Join(temp, "install")
+	if err := in.install(ctx, p, install); err != nil {
+		return err
+	}
+	if err := in.try(ctx, p, install, filepath.Join(temp, "home")); err != nil {
+		return err
+	}
+	// A damaged install is moved out of the way, into what is removed.
+	final := filepath.Join(in.dir, p.folder())
+	if err := os.Rename(final, filepath.Join(temp, "old")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Rename(install, final)
+}
+
+// install lets npm fill the folder.
+func (in installer) install(ctx context.Context, p pin, folder string) error {
+	manifest, err := p.manifest()
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "package.json"), manifest, 0o644); err != nil {
+		return err
+	}
+	// The last three undo what a user's own npm settings may say: without its
+	// script and its optional packages, which hold the native binaries, a
+	// program is a stub; and a global install goes elsewhere.
+	cmd := exec.Command(in.npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--no-progress", "--loglevel=warn",
+		"--ignore-scripts=false", "--include=optional", "--global=false")
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "npm_config_update_notifier=false")
+	// The lock goes along: if this process dies, npm may write on for a while,
+	// and nobody shall begin before it has ended.
+	cmd.ExtraFiles = []*os.File{in.lock}
+	out, err := in.run(ctx, cmd)
+	if err != nil {
+		return fmt.Errorf("npm install: %w%s", err, indented(out))
+	}
+	if !p.complete(folder) {
+		return fmt.Errorf("npm install ended well, yet there is no program %s%s", filepath.Join("node_modules", ".bin", string(p.kind)), indented(out))
+	}
+	return nil
+}
+
+// try runs the program once: a native binary that is missing, or made for
+// another system, shows here and not in the middle of a job. It gets a home of
+// its own since some write there even to tell their version.
+func (in installer) try(ctx context.Context, p pin, install, home string) error {
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return err
+	}
+	cmd := exec.Command(p.executable(install), "--version")
+	cmd.Dir = home
+	cmd.Env = append(os.Environ(), "HOME="+home, "CODEX_HOME="+home, "CLAUDE_CONFIG_DIR="+home,
+		"XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home, "XDG_CACHE_HOME="+home, "XDG_STATE_HOME="+home)
+	out, err := in.run(ctx, cmd)
+	if err != nil {
+		return fmt.Errorf("the installed program does not run: %s --version: %w%s", p.kind, err, indented(out))
+	}
+	if !strings.Contains(out, p.version) {
+		return fmt.Errorf("the installed program is not the wanted one: %s --version should say %s%s", p.kind, p.version, indented(out))
+	}
+	return nil
+}
+
+// run runs the command and returns the tail of what it printed.
+func (in installer) run(ctx context.Context, cmd *exec.Cmd) (string, error) {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out // one writer: os/exec copies both in one goroutine
+	err := in.opts.Run(ctx, cmd)
+	return lastLines(out.Bytes(), 15, 2000), err
+}
+
+// heartbeat says again and again that the install goes on, until the returned
+// function is called, which waits for it.
+func (in installer) heartbeat(p pin, began time.Time) (stop func()) {
+	if in.opts.Heartbeat < 0 {
+		return func() {}
+	}
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(in.opts.Heartbeat)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				in.say("still installing %s %s (%s)", p.kind, p.version, time.Since(began).Round(time.Second))
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-ended
+	}
+}
+
+// lastLines returns the last lines of text, at most n of them and about size
+// bytes.
+func lastLines(text []byte, n, size int) string {
+	text = bytes.TrimSpace(text)
+	if len(text) > size {
+		text = text[len(text)-size:]
+	}
+	lines := strings.Split(strings.ToValidUTF8(string(text), "\uFFFD"), "\n")
+	return strings.Join(lines[max(len(lines)-n, 0):], "\n")
+}
+
+// indented puts what a program printed below an error message.
+func indented(out string) string {
+	if out == "" {
+		return ""
+	}
+	return "\n    " + strings.ReplaceAll(out, "\n", "\n    ")
+}
+
+func sizeText(n int64) string {
+	if n >= 950e6 {
+		return fmt.Sprintf("%.0f GB", float64(n)/1e9)
+	}
+	return fmt.Sprintf("%d MB", (n+5e6)/10e6*10)
+}
