@@ -1,0 +1,100 @@
+package scheduler
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+func entry(kind job.WorkerKind, isolation job.Isolation, path string) *queue.Entry {
+	return &queue.Entry{Spec: job.Spec{Worker: kind, Workspace: job.Workspace{Isolation: isolation, Path: path}}}
+}
+
+func TestAdmission(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name        string
+		first, next *queue.Entry
+		admitted    bool
+	}{
+		{"kinds do not share slots", entry("codex", job.NoWorkspace, ""), entry("shell", job.NoWorkspace, ""), true},
+		{"the one slot of a kind", entry("codex", job.NoWorkspace, ""), entry("codex", job.NoWorkspace, ""), false},
+		{"worktrees of one repository", entry("shell", job.Worktree, dir), entry("shell", job.Worktree, dir), true},
+		{"one folder", entry("shell", job.Direct, dir), entry("shell", job.Direct, dir), false},
+		{"one folder by another name", entry("shell", job.Direct, dir), entry("shell", job.Direct, link), false},
+		{"folder and subfolder", entry("shell", job.Direct, dir), entry("shell", job.Direct, filepath.Join(dir, "sub")), false},
+		{"subfolder and folder", entry("shell", job.Direct, filepath.Join(dir, "sub")), entry("shell", job.Direct, dir), false},
+		{"neighbours with a common beginning", entry("shell", job.Direct, dir), entry("shell", job.Direct, dir+"2"), true},
+		{"everything is below the root", entry("shell", job.Direct, dir), entry("shell", job.Direct, "/"), false},
+		{"direct and worktree", entry("shell", job.Direct, dir), entry("shell", job.Worktree, dir), true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &Scheduler{cfg: Config{PerKind: map[job.WorkerKind]int{"codex": 1, "claude": 0}}}
+			a := s.admission()
+			if !a.admit(tt.first) {
+				t.Fatal("the first is not admitted")
+			}
+			if got := a.admit(tt.next); got != tt.admitted {
+				t.Errorf("within one claim: admitted %v, want %v", got, tt.admitted)
+			}
+			s.live = map[job.ID]*flight{"a": newFlight(*tt.first)}
+			if got := s.admission().admit(tt.next); got != tt.admitted {
+				t.Errorf("while the first is live: admitted %v, want %v", got, tt.admitted)
+			}
+		})
+	}
+}
+
+// TestSlowListener misses updates, is told how many, and hinders nobody.
+func TestSlowListener(t *testing.T) {
+	var h hub
+	slow, stopSlow := h.subscribe(4)
+	fast, stopFast := h.subscribe(1000)
+	for i := range 100 {
+		h.publish(Update{Kind: UpdateEvent, Attempt: i})
+	}
+	seen, missed := 0, 0
+	read := func() {
+		for len(slow) > 0 {
+			if u := <-slow; u.Kind == UpdateGap {
+				missed += u.Missed
+			} else {
+				seen++
+			}
+		}
+	}
+	read()
+	h.publish(Update{Kind: UpdateEvent, Attempt: 100})
+	read()
+	if seen+missed != 101 || missed == 0 {
+		t.Errorf("seen %d, missed %d, want 101 together", seen, missed)
+	}
+	stopSlow()
+	stopSlow()
+	stopFast()
+	var order []int
+	for u := range fast {
+		order = append(order, u.Attempt)
+	}
+	if len(order) != 101 || !slices.IsSorted(order) {
+		t.Errorf("the fast listener got %d updates in the order %v", len(order), order)
+	}
+	h.publish(Update{}) // nobody listens
+}
+
+func TestStateOfCoversEveryEntryState(t *testing.T) {
+	for _, s := range job.EntryStates() {
+		if got := StateOf(&queue.Entry{State: s, ExitKind: job.ExitFailed}); got.Terminal() != s.Terminal() {
+			t.Errorf("entry state %s is shown as %s", s, got)
+		}
+	}
+}
