@@ -357,3 +357,26 @@ func TestAgreedShutdown(t *testing.T) {
 		}
 	})
 }
+
+// TestCloseSendAnswersFirst closes our side while a request is served, as a core does that was asked to shut down: who
+// asked gets the answer.
+func TestCloseSendAnswersFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *Peer
+		a, b := newPair(Config{}, Config{Handler: handler{call: func(context.Context, string, json.RawMessage) (any, error) {
+			go b.CloseSend()
+			synctest.Wait() // it has come as far as it can
+			return "done", nil
+		}}})
+		ends := []<-chan error{runPeer(t.Context(), a), runPeer(t.Context(), b)}
+		a.ExpectEOF()
+		var got string
+		if err := a.Call(t.Context(), "shutdown", nil, &got); err != nil || got != "done" {
+			t.Errorf("call: %q, %v", got, err)
+		}
+		if err := <-ends[0]; !errors.Is(err, ErrClosed) {
+			t.Errorf("the side that asked ended with %v", err)
+		}
+		<-ends[1]
+	})
+}

@@ -27,6 +27,7 @@ type inbox struct {
 	bytes    int
 	running  int                 // goroutines that serve requests
 	ids      map[string]struct{} // requests queued or being served
+	owed     int                 // requests taken in whose answer is not queued yet
 	awaiting int                 // callers who wait for the other side
 	closed   bool                // nothing more is taken in
 }
@@ -83,6 +84,7 @@ func (b *inbox) addRequest(m *inbound) error {
 		}
 	}
 	b.requests = append(b.requests, m)
+	b.owed++
 	b.bytes += m.size + frameOverhead
 	if b.running < b.maxRunning {
 		b.running++
@@ -155,6 +157,31 @@ func (b *inbox) release(m *inbound) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.ids, m.key())
+}
+
+// answered notes that the answer of a request is queued, or cannot be.
+func (b *inbox) answered() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.owed--
+	b.changed.Broadcast()
+}
+
+// awaitAnswered waits until no request owes its answer, but no longer than the hang limit.
+func (b *inbox) awaitAnswered() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	late := false
+	timer := time.AfterFunc(b.hang, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		late = true
+		b.changed.Broadcast()
+	})
+	defer timer.Stop()
+	for b.owed > 0 && !late && !b.closed {
+		b.changed.Wait()
+	}
 }
 
 // close takes nothing more in; what is queued is still given out.

@@ -200,9 +200,13 @@ func (p *Peer) send(ctx context.Context, f outFrame) error {
 // ExpectEOF says that the end of the other side's stream is agreed on from now on: a shutdown was asked for and accepted.
 func (p *Peer) ExpectEOF() { p.expectEOF.Store(true) }
 
-// CloseSend writes what is queued and then closes w, so that the other side sees the end of our stream at a frame's end.
-// What is sent later fails with ErrClosed. Reading goes on until the other side closes as well.
-func (p *Peer) CloseSend() { p.out.close(ErrClosed) }
+// CloseSend waits until the requests that were taken in are answered, for no longer than the hang limit; then it writes what
+// is queued and closes w, so that the other side sees the end of our stream at a frame's end. What is sent later fails with
+// ErrClosed. Reading goes on until the other side closes as well. A handler must not call it: its own answer is waited for.
+func (p *Peer) CloseSend() {
+	p.in.awaitAnswered()
+	p.out.close(ErrClosed)
+}
 
 // ReadDone is closed when nothing more will be read, which can be some time before Run returns: what was received is
 // handled first. A core begins to stop its workers here.

@@ -69,7 +69,9 @@ func (p *Peer) serveRequests(ctx context.Context) {
 		if !ok {
 			return
 		}
-		if err := p.answer(ctx, m); err != nil {
+		err := p.answer(ctx, m)
+		p.in.answered()
+		if err != nil {
 			p.log.Warn().Err(err).Str("method", m.method).Msg("answer not sent")
 		}
 	}

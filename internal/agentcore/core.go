@@ -124,6 +124,11 @@ func (c *Core) Run(ctx context.Context) error {
 		return cause
 	}, func(err error) { interrupted <- err })
 	err := g.Run()
+	select {
+	case <-c.asked:
+		err = c.endCause // the wire's end only follows from it
+	default:
+	}
 	closeErr := c.closeHost()
 	if errors.Is(err, errShutdown) || errors.Is(err, ipc.ErrClosed) {
 		err = nil
