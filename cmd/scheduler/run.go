@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
-	"sync/atomic"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -125,35 +126,14 @@ func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, b
 	if o.started != nil {
 		o.started(e)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
-	var interrupts atomic.Int32
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		for {
-			select {
-			case <-signals:
-			case <-e.ended:
-				return
-			}
-			if interrupts.Add(1) == 1 {
-				fmt.Fprintln(m.stderr, "stopping: running jobs are told to stop and go on at the next run; once more stops them at once")
-				cancel(errInterrupted)
-				continue
-			}
-			e.sched.Hurry()
-		}
-	}()
 	view, err := m.view(ctx, state.store, batch, o)
 	if err != nil {
 		return failure(err)
 	}
+	defer view.Done() // whatever happens, the terminal is given back
+	ctx, stop := m.stopOnSignals(ctx, e, progress.Beside(view, m.stderr))
+	defer stop()
 	err = e.run(ctx, view)
-	<-watched
 	switch {
 	case err == nil:
 		return nil
@@ -161,6 +141,42 @@ func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, b
 		return &exitError{code: exitInterrupted}
 	default:
 		return failure(err)
+	}
+}
+
+// stopOnSignals returns a context that ends with errInterrupted at the first
+// signal to end; a second one hurries the engine. What happens is told on out.
+func (m *Main) stopOnSignals(ctx context.Context, e *engine, out io.Writer) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// A reader that went away (`scheduler run | head`) does not concern the
+	// jobs. Caught, not ignored: children would inherit that.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	done := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for n := 1; ; n++ {
+			select {
+			case <-signals:
+			case <-done:
+				return
+			}
+			if n == 1 {
+				fmt.Fprintln(out, "stopping: running jobs are told to stop and go on at the next run; once more stops them at once")
+				cancel(errInterrupted)
+				continue
+			}
+			e.sched.Hurry()
+		}
+	})
+	return ctx, func() {
+		close(done)
+		watching.Wait()
+		signal.Stop(signals)
+		signal.Stop(broken)
+		cancel(nil)
 	}
 }
 

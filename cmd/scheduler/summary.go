@@ -78,9 +78,12 @@ func summaryRow(ctx context.Context, state *owned, e *queue.Entry) (progress.Row
 	last := &attempts[len(attempts)-1]
 	row.Worker, row.Logs = last.Choice.Worker, state.dir.Attempt(e.ID, last.Number)
 	if o := last.Outcome; o != nil {
-		row.Files, row.Class, row.Hint = len(o.Files), o.Class, o.Hint
-		if row.Message = o.Message; e.DeadLetter != "" && o.Message != e.DeadLetter {
-			row.Message += " (" + e.DeadLetter + ")"
+		row.Files = len(o.Files)
+		if e.State.Terminal() {
+			row.Class, row.Hint = o.Class, o.Hint
+			if row.Message = o.Message; e.DeadLetter != "" && o.Message != e.DeadLetter {
+				row.Message += " (" + e.DeadLetter + ")"
+			}
 		}
 		for _, a := range o.Artifacts {
 			if a.Name == job.ArtifactPatch {

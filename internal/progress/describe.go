@@ -67,6 +67,8 @@ type notice struct {
 	// lasting is set where the line is worth keeping on screen above a view
 	// that shows the rest.
 	lasting bool
+	// bare is set where text is the whole line.
+	bare bool
 }
 
 // noticeOf says what an update means, given its card after and before; ok is

@@ -98,11 +98,16 @@ func (v *liveView) Show(u scheduler.Update) {
 	c, before := v.board.apply(u)
 	v.changed = true
 	if n, ok := noticeOf(u, c, before); ok && n.lasting {
-		v.lasting = append(v.lasting, n)
-		if len(v.lasting) > maxLasting {
-			v.lasting = v.lasting[1:]
-			v.omitted++
-		}
+		v.keep(n)
+	}
+}
+
+// keep has the notice printed with the next frame. Called with v.mu held.
+func (v *liveView) keep(n notice) {
+	v.lasting = append(v.lasting, n)
+	if len(v.lasting) > maxLasting {
+		v.lasting = v.lasting[1:]
+		v.omitted++
 	}
 }
 

@@ -18,6 +18,7 @@ func runLiveChild() int {
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
 	v := NewLive(os.Stdout, os.Stdin, threeJobs, LiveOptions{Colour: os.Getenv("NO_COLOR") == "", Zone: time.UTC})
+	log := Beside(v, os.Stderr)
 	for orders.Scan() {
 		switch orders.Text() {
 		case "story":
@@ -32,11 +33,16 @@ func runLiveChild() int {
 			// A flood has to be over while the terminal takes nothing.
 			began := time.Now()
 			updates := story()
-			for i := range 100_000 {
+			for i := range 10_000 {
 				v.Show(updates[i%7+1])
 			}
 			fmt.Fprintln(reports, "flooded in ", time.Since(began))
 			continue
+		case "log":
+			fmt.Fprint(log, "a line of the ")
+			fmt.Fprint(log, "log\x1b[2J\nhalf a line")
+		case "log after":
+			fmt.Fprintln(log, " and the rest")
 		case "interrupt":
 			<-interrupts
 		case "done":

@@ -111,5 +111,8 @@ func columnsOf(jobs []Job) columns {
 
 // line returns the notice as text.
 func (c columns) line(n notice, zone *time.Location) string {
+	if n.bare {
+		return n.text
+	}
 	return strings.Join([]string{n.at.In(zone).Format(time.TimeOnly), fit(n.who, c.who), "", fit(n.worker, c.worker), "", n.text}, " ")
 }

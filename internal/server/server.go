@@ -175,6 +175,9 @@ func (s *Server) cancel(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if e.State.Terminal() {
+		return nil, fmt.Errorf("job %s is %s already: %w", e.Spec.Name, scheduler.StateOf(&e), queue.ErrIllegalTransition)
+	}
 	if err := s.sched.Cancel(r.Context(), e.ID); err != nil {
 		return nil, err
 	}
