@@ -80,8 +80,8 @@ type Cancel struct {
 // Reclaim takes entries back from holders that are gone: all dispatched ones
 // if All is set (the caller owns the store alone), else those whose lease
 // ended before Now. Their open attempts end as RunFailed with class Crash, are
-// Lost, and the entries are Queued, runnable at once, with the session of the
-// attempt. An entry with CancelRequested becomes Completed with ExitCancelled
+// Lost, their outcomes' usage is the sum of the usage events stored of them, and
+// the entries are Queued, runnable at once, with the session of the attempt. An entry with CancelRequested becomes Completed with ExitCancelled
 // instead, its attempt RunCancelled.
 type Reclaim struct {
 	Now     time.Time

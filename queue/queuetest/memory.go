@@ -319,6 +319,11 @@ func (r *record) lose(op queue.Reclaim) {
 		if r.CancelRequested {
 			o.State, o.Class = job.RunCancelled, job.CancelledClass
 		}
+		for _, ev := range r.events {
+			if ev.Attempt == a.Number && ev.Usage != nil {
+				o.Usage = o.Usage.Add(*ev.Usage)
+			}
+		}
 		if a.Session != "" && !r.CancelRequested {
 			r.Session, r.SessionWorker = a.Session, a.Choice.Worker
 		}

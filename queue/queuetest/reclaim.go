@@ -12,7 +12,11 @@ func reclaimAll(e *env) {
 	before := e.get(waits)
 	c := e.claimOne(epoch)
 	n := e.begin(c, epoch)
-	e.apply(queue.Move{ID: begun, Fence: c.Fence, Attempt: n, Session: "s-1"})
+	e.apply(queue.Move{ID: begun, Fence: c.Fence, Attempt: n, Session: "s-1"}, queue.Append{Events: []job.Event{
+		{Job: begun, Attempt: n, Seq: 1, Time: epoch, Kind: job.EventUsage, Usage: &job.Usage{InputTokens: 3, CostUSD: 0.5, CostKnown: true}},
+		{Job: begun, Attempt: n, Seq: 2, Time: epoch, Kind: job.EventText, Text: `no "usage" here`},
+		{Job: begun, Attempt: n, Seq: 3, Time: epoch, Kind: job.EventUsage, Usage: &job.Usage{OutputTokens: 4, CostUSD: 0.25, CostKnown: true}},
+	}})
 	e.claimOne(epoch)
 	now := epoch.Add(10 * time.Second) // within the leases
 	e.apply(queue.Reclaim{Now: now, All: true, Message: "the scheduler was killed"})
@@ -22,6 +26,9 @@ func reclaimAll(e *env) {
 			got.Attempts != attempts || got.Counted != 0 {
 			e.Errorf("reclaimed entry %s", show(got))
 		}
+	}
+	if got := e.get(begun).Spent; got.Tokens() != 7 || got.CostUSD != 0.75 {
+		e.Errorf("usage %+v is charged, want what the events of the lost attempt say", got)
 	}
 	if got := e.get(begun); got.Session != "s-1" || got.SessionWorker != "codex" || got.SpentTime.Std() != 10*time.Second {
 		e.Errorf("reclaimed entry %s, want the session of its attempt and its time", show(got))

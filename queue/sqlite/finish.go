@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -204,6 +205,10 @@ func (t *tx) loseRun(e standing, r run, op queue.Reclaim) error {
 	if e.cancelRequested {
 		o.State, o.Class = job.RunCancelled, job.CancelledClass
 	}
+	var err error
+	if o.Usage, err = t.usageSeen(e, r); err != nil {
+		return err
+	}
 	// The table knows no way from pending or checkpointed straight to failed: a
 	// run fails only while it runs. Whether the lost worker had been started is
 	// not known, so the run is taken through running.
@@ -217,6 +222,27 @@ func (t *tx) loseRun(e standing, r run, op queue.Reclaim) error {
 		return err
 	}
 	return t.endRun(e, r, o, true, op.Now)
+}
+
+// usageSeen returns what a run is known to have used, from its events: nobody
+// is left to report the total.
+func (t *tx) usageSeen(e standing, r run) (total job.Usage, err error) {
+	err = t.rows(`SELECT body FROM events WHERE entry = ? AND attempt = ? AND instr(body, '"usage"') ORDER BY seq`,
+		[]any{e.seq, r.number}, func(rows *sql.Rows) error {
+			var body string
+			if err := rows.Scan(&body); err != nil {
+				return err
+			}
+			var ev job.Event
+			if err := json.Unmarshal([]byte(body), &ev); err != nil {
+				return fmt.Errorf("read event: %w", err)
+			}
+			if ev.Usage != nil {
+				total = total.Add(*ev.Usage)
+			}
+			return nil
+		})
+	return total, err
 }
 
 // lastAlive returns the latest moment at which the holder of the claim can
