@@ -22,12 +22,15 @@ type Rule struct {
 	Feedback bool
 	// AtOnce skips the backoff.
 	AtOnce bool
+	// Floor is the least delay, doubled with each attempt that counts, where
+	// the provider named no time to come back at: what a second does not heal.
+	Floor time.Duration
 }
 
 // DefaultRules is what is done about each class unless a table says otherwise.
 func DefaultRules() map[job.ErrorClass]Rule {
 	return map[job.ErrorClass]Rule{
-		job.RateLimit:         {Heals: true, Resume: true},
+		job.RateLimit:         {Heals: true, Resume: true, Floor: 15 * time.Second},
 		job.Server:            {Heals: true, Resume: true},
 		job.Network:           {Heals: true, Resume: true},
 		job.Timeout:           {Heals: true, Resume: true},
@@ -110,7 +113,10 @@ func (r *Retry) Decide(h History, o *job.Outcome, now time.Time) Decision {
 	if !rule.AtOnce {
 		d.RunnableAt = now.Add(r.delay(h.Counted))
 	}
-	if o.RetryAt != nil && o.RetryAt.After(d.RunnableAt) {
+	switch {
+	case o.RetryAt == nil:
+		d.RunnableAt = d.RunnableAt.Add(min(rule.Floor<<min(h.Counted-1, 10), r.Max))
+	case o.RetryAt.After(d.RunnableAt):
 		d.RunnableAt = *o.RetryAt
 	}
 	d.Waiting = fmt.Sprintf("%s; next attempt after %s", o.Class, d.RunnableAt.Sub(now).Round(time.Millisecond))
