@@ -16,7 +16,8 @@ func (m *Main) installCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "install-workers [WORKER...]", Short: "Install the agents' CLIs, at the versions that this program is tested with, from npm",
 		Long: `Install the agents' CLIs from npm, at the versions that this program is tested with, into a
-folder of their own. Nothing is installed globally. What is there already is left alone.`,
+folder of their own. Nothing is installed globally, and what is there already is left alone.
+Those in the default folder are used wherever neither PATH nor the configuration has another.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kinds := workercli.Kinds()
 			if len(args) > 0 {
@@ -40,7 +41,7 @@ folder of their own. Nothing is installed globally. What is there already is lef
 			if err != nil {
 				return failure(err)
 			}
-			fmt.Fprintln(m.stdout, "# to use them, put this into the configuration file:\nworkers:")
+			fmt.Fprintln(m.stdout, "# for the configuration file, where they are not in the default folder:\nworkers:")
 			for _, kind := range kinds {
 				fmt.Fprintf(m.stdout, "  %s: {command: [%q]}\n", kind, installed[kind])
 			}

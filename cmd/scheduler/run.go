@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"sync"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/workercli"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -93,7 +95,29 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 	return err
 }
 
+// loadConfig reads the configuration and adds to it the CLIs that
+// install-workers has installed, where neither it nor PATH has another.
 func (m *Main) loadConfig() (config.Config, error) {
+	cfg, err := m.readConfig()
+	if err != nil {
+		return cfg, err
+	}
+	dir, err := workercli.CacheDir()
+	if err != nil {
+		return cfg, nil // no cache folder, nothing installed
+	}
+	for kind, program := range workercli.Find(dir, workercli.Kinds()) {
+		w := cfg.Workers[kind]
+		if _, err := exec.LookPath(string(kind)); err == nil || len(w.Command) > 0 || w.Adapter != "" && w.Adapter != string(kind) {
+			continue
+		}
+		w.Command = []string{program}
+		cfg.Workers[kind] = w
+	}
+	return cfg, nil
+}
+
+func (m *Main) readConfig() (config.Config, error) {
 	path := m.configPath
 	if path == "" {
 		byDefault, err := config.DefaultPath()
