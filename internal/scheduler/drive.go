@@ -202,6 +202,9 @@ func (s *Scheduler) beforeEnd(f *flight, op queue.Op) []queue.Op {
 // then tells whoever watches.
 func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, op queue.Op) {
 	ops := append(s.takeEvents(f), s.beforeEnd(f, op)...)
+	s.mu.Lock()
+	f.recording = true
+	s.mu.Unlock()
 	if err := s.apply(ctx, ops...); err != nil {
 		// What is not recorded is run again by the next scheduler: better than
 		// going on with a store that does not store.

@@ -20,6 +20,7 @@ type flight struct {
 	session   string           // likewise
 	running   bool             // the attempt's move to Running is recorded, or about to be
 	settled   bool             // done has its value
+	recording bool             // its end is being recorded, or was: the claim ends with that
 
 	// done gets the attempt's end, once: from the core, or when the core is
 	// dead and everything that it left is gone.

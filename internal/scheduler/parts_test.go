@@ -54,6 +54,23 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
+// TestTaken tells claims that another scheduler took from those that ended
+// because their job did, between the look at the live ones and the answer.
+func TestTaken(t *testing.T) {
+	flying := func(fence job.Fence, recording bool) *flight {
+		return &flight{entry: queue.Entry{Fence: fence}, recording: recording}
+	}
+	s := &Scheduler{live: map[job.ID]*flight{"a": flying(1, false), "b": flying(2, true), "c": flying(3, false)}}
+	for _, tt := range []struct {
+		lost []job.Fence
+		want int
+	}{{nil, 0}, {[]job.Fence{2}, 0}, {[]job.Fence{9}, 0}, {[]job.Fence{1}, 1}, {[]job.Fence{1, 2, 3, 9}, 2}} {
+		if got := s.taken(tt.lost); got != tt.want {
+			t.Errorf("lost %v: %d were taken, want %d", tt.lost, got, tt.want)
+		}
+	}
+}
+
 // TestSlowListener misses updates, is told how many, and hinders nobody.
 func TestSlowListener(t *testing.T) {
 	var h hub

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -173,8 +174,22 @@ func (s *Scheduler) extendLoop(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("extend leases")
 		}
-		if len(lost) > 0 {
-			s.failure(fmt.Errorf("%d claims were taken by another scheduler: %w", len(lost), queue.ErrFenced))
+		if n := s.taken(lost); n > 0 {
+			s.failure(fmt.Errorf("%d claims were taken by another scheduler: %w", n, queue.ErrFenced))
 		}
 	}
+}
+
+// taken counts the fences that were lost without our doing: a flight whose end
+// was recorded meanwhile has lost its fence by that.
+func (s *Scheduler) taken(lost []job.Fence) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, f := range s.live {
+		if slices.Contains(lost, f.entry.Fence) && !f.recording {
+			n++
+		}
+	}
+	return n
 }
