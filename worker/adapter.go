@@ -108,6 +108,10 @@ type Result struct {
 	Hint    string
 	Answer  string // whole; what is stored of it is bounded elsewhere
 	RetryAt *RetryAfter
+	// CostUSD is the program's own total of the run in US dollars; it replaces
+	// what was priced from the table. It is read when the program has ended,
+	// also that of a Verdict; nil, or negative then, if it has said none.
+	CostUSD *float64
 }
 
 // Failure is an error with its class and what to do about it.

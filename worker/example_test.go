@@ -96,10 +96,10 @@ func ExampleAdapter() {
 	fmt.Println(errors.Is(err, worker.ErrNotInstalled), err)
 
 	// Output:
-	// {Class: Message: Hint: Answer:checked 12 files RetryAt:<nil>}
+	// {Class: Message: Hint: Answer:checked 12 files RetryAt:<nil> CostUSD:<nil>}
 	// warning main.go unused variable x
-	// {Class:UNKNOWN Message:1 findings Hint: Answer:checked 12 files RetryAt:<nil>}
+	// {Class:UNKNOWN Message:1 findings Hint: Answer:checked 12 files RetryAt:<nil> CostUSD:<nil>}
 	// warning main.go unused var
-	// {Class:CRASH Message:mylint ended early, with status 0  Hint: Answer: RetryAt:<nil>}
+	// {Class:CRASH Message:mylint ended early, with status 0  Hint: Answer: RetryAt:<nil> CostUSD:<nil>}
 	// true worker lint: program "/no/such/mylint" not found; to get it: go install example.com/mylint@latest
 }

@@ -76,7 +76,7 @@ type pumping struct {
 }
 
 // pump starts the goroutines that write stdin and read stdout and stderr.
-func pump(p *pipes, cmd Command, s Session, rec *recorder, logs *logs, cancel context.CancelCauseFunc) *pumping {
+func pump(p *pipes, cmd Command, g *guarded, rec *recorder, logs *logs, cancel context.CancelCauseFunc) *pumping {
 	m := &pumping{pipes: p}
 	m.done.Go(func() {
 		// A program that does not read its input is no failure; it may end early.
@@ -86,34 +86,26 @@ func pump(p *pipes, cmd Command, s Session, rec *recorder, logs *logs, cancel co
 		}
 	})
 	m.done.Go(func() {
-		judge, _ := s.(Judge)
 		err := eachLine(p.stdoutR, func(line []byte, size int) {
 			logs.stdout.write(line)
 			if size > len(line) {
 				rec.record(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("an output line of %d bytes was skipped, at most %d are read", size, maxLine)})
 				return
 			}
-			rec.recordAll(s.Event(line))
-			if judge == nil {
-				return
-			}
-			if result, decided := judge.Verdict(); decided {
-				judge = nil
-				cancel(&Stop{Class: result.Class, Message: result.Message, Hint: result.Hint, verdict: &result})
-			}
+			rec.recordAll(g.event(line))
+			g.judgeNow()
 		})
 		if err != nil {
-			cancel(&Stop{Class: job.Crash, Message: fmt.Sprintf("read the worker's output: %v", err)})
+			cancel(&Stop{Class: job.Crash, Message: fmt.Sprintf("read the worker's output: %v", err), ours: true})
 		}
 	})
 	m.done.Go(func() {
-		reader, reads := s.(ErrorReader)
 		n := 0
 		eachLine(p.stderrR, func(line []byte, _ int) {
 			logs.stderr.write(line)
 			logs.keepTail(line)
-			if reads {
-				rec.recordAll(reader.ErrorLine(line))
+			if g.reader != nil {
+				rec.recordAll(g.errorLine(line))
 			} else if n++; n <= maxLogEvents && len(bytes.TrimSpace(line)) > 0 {
 				rec.record(job.Event{Kind: job.EventLog, Text: string(bytes.ToValidUTF8(line, []byte("\uFFFD")))})
 			}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -105,7 +106,7 @@ func (r *recorder) command(e *job.Event, now time.Time) {
 			text := e.Command
 			c.timer = time.AfterFunc(limit, func() {
 				short, _ := job.Cut(text, 200)
-				r.cancel(&Stop{Class: job.Budget, Message: fmt.Sprintf("command %q ran longer than max_command_time, %s", short, limit)})
+				r.cancel(&Stop{Class: job.Budget, Message: fmt.Sprintf("command %q ran longer than max_command_time, %s", short, limit), ours: true})
 			})
 		}
 		if old := r.running[e.CallID]; old != nil && old.timer != nil {
@@ -133,13 +134,16 @@ func (r *recorder) command(e *job.Event, now time.Time) {
 }
 
 func (r *recorder) exceeded(format string, args ...any) {
-	r.cancel(&Stop{Class: job.Budget, Message: fmt.Sprintf(format, args...), Hint: "raise the limit in the job file if the work is worth it"})
+	r.cancel(&Stop{Class: job.Budget, Message: fmt.Sprintf(format, args...), Hint: "raise the limit in the job file if the work is worth it", ours: true})
 }
 
 // outcome turns a session's result into the run's outcome.
 func (r *recorder) outcome(res Result, e Exit) job.Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if c := res.CostUSD; c != nil && *c >= 0 && *c <= math.MaxFloat64 { // false for NaN
+		r.usage.CostUSD, r.usage.CostKnown = *c, true
+	}
 	o := job.Outcome{
 		State: job.RunCompleted, Class: res.Class, Message: res.Message, Hint: res.Hint,
 		Answer: res.Answer, Session: r.session, Usage: r.usage,

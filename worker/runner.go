@@ -53,6 +53,7 @@ type Stop struct {
 	Lost    bool // the scheduler itself ends: the attempt does not count
 	Now     bool // skip the gentle stages
 
+	ours    bool    // made by the Runner itself: it holds however the program ended
 	verdict *Result // of the session's Judge: the run's own result, and nobody's stop
 }
 
@@ -80,73 +81,48 @@ func stopOf(ctx context.Context) *Stop {
 var ErrGhost = errors.New("process cannot be ended")
 
 // Run starts the session's process and returns how the run ended, with its
-// usage, commands, logs and whole answer. When ctx ends, the process is stopped in stages and
-// the outcome is that of the context's cause (see Stop). The error is nil or
-// wraps ErrGhost; the outcome is valid in both cases.
+// usage, commands, logs and whole answer. When ctx ends, the process is stopped
+// in stages and the outcome is that of the context's cause (see Stop). A run
+// that crosses a limit of its own is stopped, and its outcome is BUDGET even if
+// the program ended at that moment. The error is nil or wraps ErrGhost; the
+// outcome is valid in both cases.
 func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, error) {
 	started := time.Now()
-	cmd := s.Command()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	g := newGuarded(s, cancel, r.Log)
+	cmd, err := g.command()
+	if err != nil {
+		return notStarted(started, job.Crash, err), nil
+	}
 	rec := newRecorder(run, cancel, r.Log)
 	defer rec.close()
-
-	pipes, err := openPipes()
+	pipes, tree, err := r.start(cmd, run)
 	if err != nil {
-		return notStarted(started, fmt.Errorf("make pipes for %s: %w", cmd.Path, err)), nil
+		return notStarted(started, job.Config, err), nil
 	}
 	defer pipes.close()
-	tree, err := r.Host.Start(proc.Spec{
-		Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Run: run.Tag,
-		Stdin: pipes.stdinR, Stdout: pipes.stdoutW, Stderr: pipes.stderrW,
-		NewSession: true, PdeathSignal: syscall.SIGKILL,
-	})
-	if err != nil {
-		return notStarted(started, fmt.Errorf("start %s: %w", cmd.Path, err)), nil
-	}
-	pipes.closeChildEnds()
-
 	out, err := openLogs(run)
 	if err != nil {
-		cancel(&Stop{Class: job.ResourceExhausted, Message: err.Error(), Hint: "make room in the state directory"})
+		cancel(&Stop{Class: job.ResourceExhausted, Message: err.Error(), Hint: "make room in the state directory", ours: true})
 	}
 	defer out.close()
-	framer, framed := s.(Framer)
-	if framed {
-		rec.recordAll(framer.Opening())
-	}
-	streams := pump(pipes, cmd, s, rec, out, cancel)
+	rec.recordAll(g.opening())
+	streams := pump(pipes, cmd, g, rec, out, cancel)
 
-	stopped := false
-	select {
-	case <-tree.Exited():
-	case <-ctx.Done():
-		// The program may have ended at the same moment; then it was not stopped.
-		select {
-		case <-tree.Exited():
-		default:
-			stopped = true
-		}
-	}
+	stopped := awaitEnd(ctx, tree)
 	asked := time.Now()
-	report, ghost := r.stop(ctx, tree, s, cmd, pipes, run, stopped)
+	report, ghost := r.stop(ctx, tree, g, cmd, pipes, run, stopped)
 	streams.wait(ghost != nil)
 
-	state := tree.ExitState()
-	exit := Exit{Code: state.Code, Stderr: out.stderrTail(), Stopped: stopped}
-	if state.Signal != 0 {
-		exit.Signal = state.Signal.String()
+	exit := exitOf(tree, out, stopped)
+	rec.recordAll(g.closing(exit))
+	result := g.result(exit)
+	stop := stopOf(ctx)
+	if stop.verdict != nil {
+		result = *stop.verdict
 	}
-	if framed {
-		rec.recordAll(framer.Closing(exit))
-	}
-	var o job.Outcome
-	if stop := stopOf(ctx); stopped && stop.verdict != nil {
-		stopped = false
-		o = rec.outcome(*stop.verdict, exit)
-	} else {
-		o = rec.outcome(s.Result(exit), exit)
-	}
+	o := rec.outcome(result, exit)
 	o.StartedAt, o.EndedAt = started, time.Now()
 	o.Artifacts = append(o.Artifacts, out.artifacts()...)
 	for _, p := range report.Killed {
@@ -154,8 +130,9 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 			o.LeftBehind = append(o.LeftBehind, fmt.Sprintf("%s (pid %d)", p.Comm, p.Pid))
 		}
 	}
-	if stopped {
-		applyStop(&o, stopOf(ctx), o.EndedAt.Sub(asked))
+	// A limit can be crossed with the program's last words: then it is crossed.
+	if (stopped || stop.ours) && stop.verdict == nil {
+		applyStop(&o, stop, o.EndedAt.Sub(asked))
 	}
 	if ghost != nil {
 		return o, fmt.Errorf("%w: %w", ErrGhost, ghost)
@@ -163,9 +140,53 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	return o, nil
 }
 
+// start starts the command in a tree of its own, with pipes to it.
+func (r *Runner) start(cmd Command, run Run) (*pipes, *proc.Tree, error) {
+	p, err := openPipes()
+	if err != nil {
+		return nil, nil, fmt.Errorf("make pipes for %s: %w", cmd.Path, err)
+	}
+	tree, err := r.Host.Start(proc.Spec{
+		Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Run: run.Tag,
+		Stdin: p.stdinR, Stdout: p.stdoutW, Stderr: p.stderrW,
+		NewSession: true, PdeathSignal: syscall.SIGKILL,
+	})
+	if err != nil {
+		p.close()
+		return nil, nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	p.closeChildEnds()
+	return p, tree, nil
+}
+
+// awaitEnd returns when the program has ended, or true when it is to be stopped.
+func awaitEnd(ctx context.Context, tree *proc.Tree) (stopped bool) {
+	select {
+	case <-tree.Exited():
+		return false
+	case <-ctx.Done():
+	}
+	// It may have ended at the same moment; then nobody stopped it.
+	select {
+	case <-tree.Exited():
+		return false
+	default:
+		return true
+	}
+}
+
+func exitOf(tree *proc.Tree, out *logs, stopped bool) Exit {
+	state := tree.ExitState()
+	e := Exit{Code: state.Code, Stderr: out.stderrTail(), Stopped: stopped}
+	if state.Signal != 0 {
+		e.Signal = state.Signal.String()
+	}
+	return e
+}
+
 // stop ends the tree: in stages if it was asked to, at once if its leader has
 // ended by itself and only what it left behind is to go.
-func (r *Runner) stop(ctx context.Context, tree *proc.Tree, s Session, cmd Command, p *pipes, run Run, stopped bool) (proc.Report, error) {
+func (r *Runner) stop(ctx context.Context, tree *proc.Tree, g *guarded, cmd Command, p *pipes, run Run, stopped bool) (proc.Report, error) {
 	stages := r.Stages
 	switch {
 	case !stopped || stopOf(ctx).Now:
@@ -177,7 +198,7 @@ func (r *Runner) stop(ctx context.Context, tree *proc.Tree, s Session, cmd Comma
 			if deadline, ok := ctx.Deadline(); ok {
 				p.stdinW.SetWriteDeadline(deadline)
 			}
-			return s.Cancel(p.stdinW)
+			return g.cancel(p.stdinW)
 		}
 	}
 	// What caused the stop must not cut it short; only Hurry may.
@@ -199,8 +220,8 @@ func applyStop(o *job.Outcome, s *Stop, took time.Duration) {
 }
 
 // notStarted is the outcome of a run whose process could not be started.
-func notStarted(at time.Time, err error) job.Outcome {
-	class, hint := job.Config, ""
+func notStarted(at time.Time, class job.ErrorClass, err error) job.Outcome {
+	hint := ""
 	if errors.Is(err, os.ErrPermission) {
 		hint = "make the program executable for this user"
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -275,6 +276,110 @@ func TestVerdict(t *testing.T) {
 	}
 	if !slices.ContainsFunc(events, func(e job.Event) bool { return e.Text == "stderr: oops" }) {
 		t.Errorf("events %+v", events)
+	}
+}
+
+// ending is a script whose session is judged, and which hears its cost only
+// when it is stopped.
+type ending struct {
+	judged
+	cost float64
+}
+
+func (e *ending) Event(line []byte) []job.Event {
+	if rest, ok := strings.CutPrefix(string(line), "cost "); ok {
+		fmt.Sscan(rest, &e.cost)
+		return nil
+	}
+	return e.judged.Event(line)
+}
+
+func (e *ending) Verdict() (worker.Result, bool) {
+	r, decided := e.judged.Verdict()
+	r.CostUSD = &e.cost
+	return r, decided
+}
+
+// TestCostOfTheProgram checks that what the program says of its cost replaces
+// what was priced, and that nothing else does.
+func TestCostOfTheProgram(t *testing.T) {
+	prices := func(r *worker.Run) { r.Model, r.Prices = "m", map[string]job.Price{"m": {Input: 1e6, Output: 2e6}} }
+	cost := func(usd float64) *float64 { return &usd }
+	for name, c := range map[string]struct {
+		said   *float64
+		change func(*worker.Run)
+		want   float64
+		known  bool
+	}{
+		"said and priced":      {cost(0.5), prices, 0.5, true},
+		"said":                 {cost(0.5), nil, 0.5, true},
+		"free":                 {cost(0), prices, 0, true},
+		"priced":               {nil, prices, 20, true},
+		"priced, not yet said": {cost(-1), prices, 20, true},
+		"priced, nonsense":     {cost(math.NaN()), prices, 20, true},
+		"priced, no number":    {cost(math.Inf(1)), prices, 20, true},
+		"neither":              {nil, nil, 0, false},
+	} {
+		s := &script{text: "echo usage 10 5", result: worker.Result{CostUSD: c.said}}
+		o, _ := run(t, t.Context(), s, c.change)
+		if o.State != job.RunCompleted || o.Usage.CostUSD != c.want || o.Usage.CostKnown != c.known {
+			t.Errorf("%s: usage %+v of %+v", name, o.Usage, o)
+		}
+	}
+	s := &ending{judged{script{text: "trap 'echo cost 0.25; exit 0' INT; echo usage 10 5; echo retry in an hour; while :; do sleep 300 & wait $!; done"}}, -1}
+	o, _ := run(t, t.Context(), s, prices)
+	if o.Class != job.RateLimit || o.Usage.CostUSD != 0.25 || !o.Usage.CostKnown {
+		t.Errorf("stopped by a verdict: %+v", o)
+	}
+}
+
+// faulty panics in the method of that name.
+type faulty struct {
+	script
+	method string
+}
+
+func (f *faulty) fail(method string) {
+	if f.method == method {
+		panic("on purpose")
+	}
+}
+
+func (f *faulty) Command() worker.Command { f.fail("Command"); return f.script.Command() }
+func (f *faulty) Event(line []byte) []job.Event {
+	f.fail("Event")
+	return f.script.Event(line)
+}
+func (f *faulty) Result(e worker.Exit) worker.Result { f.fail("Result"); return f.script.Result(e) }
+func (f *faulty) Verdict() (worker.Result, bool)     { f.fail("Verdict"); return worker.Result{}, false }
+func (f *faulty) Opening() []job.Event               { f.fail("Opening"); return nil }
+func (f *faulty) Closing(worker.Exit) []job.Event    { f.fail("Closing"); return nil }
+
+// TestPanicEndsItsRunOnly: the program would go on for ever, and the adapter's
+// panic ends it.
+func TestPanicEndsItsRunOnly(t *testing.T) {
+	for _, method := range []string{"Command", "Event", "Verdict", "Opening", "Result", "Closing"} {
+		t.Run(method, func(t *testing.T) {
+			text := "echo text up; while :; do sleep 300; done"
+			if method == "Result" || method == "Closing" {
+				text = "echo text up"
+			}
+			o, _ := run(t, t.Context(), &faulty{script{text: text}, method}, nil)
+			if o.State != job.RunFailed || o.Class != job.Crash || !strings.Contains(o.Message, "panicked in "+method) {
+				t.Errorf("outcome %+v", o)
+			}
+		})
+	}
+}
+
+// TestBudgetCrossedWithTheLastWords does not depend on whether the program
+// ended before it was stopped.
+func TestBudgetCrossedWithTheLastWords(t *testing.T) {
+	for range 20 {
+		o, _ := run(t, t.Context(), &script{text: "echo usage 6 5"}, func(r *worker.Run) { r.Tokens = 10 })
+		if o.State != job.RunFailed || o.Class != job.Budget {
+			t.Fatalf("outcome %+v", o)
+		}
 	}
 }
 
