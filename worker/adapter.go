@@ -73,8 +73,9 @@ type ErrorReader interface {
 // tries for ever.
 type Judge interface {
 	// Verdict returns the run's result, which must be a failure, if it is
-	// decided. It is asked after each Event, by the same goroutine. The program
-	// is then stopped, and Result is not asked.
+	// decided. It is asked after each Event, and after each ErrorLine, each time
+	// by the same goroutine as that. The program is then stopped, and Result is
+	// not asked.
 	Verdict() (Result, bool)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"sync"
 
 	"github.com/rs/zerolog"
 
@@ -18,6 +19,7 @@ type guarded struct {
 	session Session
 	framer  Framer      // nil if the session is none
 	reader  ErrorReader // likewise
+	asking  sync.Mutex  // of judge: both of the output's readers ask
 	judge   Judge       // likewise; nil after its verdict
 	end     context.CancelCauseFunc
 	log     zerolog.Logger
@@ -61,6 +63,8 @@ func (g *guarded) errorLine(line []byte) (events []job.Event) {
 
 // judgeNow ends the run if the session's output has decided it.
 func (g *guarded) judgeNow() {
+	g.asking.Lock()
+	defer g.asking.Unlock()
 	if g.judge == nil {
 		return
 	}

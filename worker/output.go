@@ -106,6 +106,7 @@ func pump(p *pipes, cmd Command, g *guarded, rec *recorder, logs *logs, cancel c
 			logs.keepTail(line)
 			if g.reader != nil {
 				rec.recordAll(g.errorLine(line))
+				g.judgeNow()
 			} else if n++; n <= maxLogEvents && len(bytes.TrimSpace(line)) > 0 {
 				rec.record(job.Event{Kind: job.EventLog, Text: string(bytes.ToValidUTF8(line, []byte("\uFFFD")))})
 			}

@@ -258,9 +258,20 @@ func TestRunBudgets(t *testing.T) {
 }
 
 // judged is a script whose program would go on for ever.
-type judged struct{ script }
+type judged struct {
+	script
+	mu sync.Mutex // both of the output's readers ask for the verdict
+}
+
+func (j *judged) Event(line []byte) []job.Event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.script.Event(line)
+}
 
 func (j *judged) Verdict() (worker.Result, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	return worker.Result{Class: job.RateLimit, Message: "come back later", RetryAt: &worker.RetryAfter{After: time.Hour}}, slices.Contains(j.lines, "retry in an hour")
 }
 
@@ -268,8 +279,37 @@ func (j *judged) ErrorLine(line []byte) []job.Event {
 	return []job.Event{{Kind: job.EventWarning, Text: "stderr: " + string(line)}}
 }
 
+// grumbling is decided by what its program prints on standard error, which is
+// all that it prints.
+type grumbling struct {
+	script
+	mu    sync.Mutex
+	heard bool
+}
+
+func (g *grumbling) ErrorLine([]byte) []job.Event {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.heard = true
+	return nil
+}
+
+func (g *grumbling) Verdict() (worker.Result, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return worker.Result{Class: job.Server, Message: "it grumbles"}, g.heard
+}
+
+func TestVerdictOnStandardError(t *testing.T) {
+	s := &grumbling{script: script{text: "echo oops >&2; while :; do sleep 300; done"}}
+	o, _ := run(t, t.Context(), s, nil)
+	if o.State != job.RunFailed || o.Class != job.Server || o.Message != "it grumbles" {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
 func TestVerdict(t *testing.T) {
-	s := &judged{script{text: "echo oops >&2; echo retry in an hour; while :; do sleep 300; done"}}
+	s := &judged{script: script{text: "echo oops >&2; echo retry in an hour; while :; do sleep 300; done"}}
 	o, events := run(t, t.Context(), s, nil)
 	if o.State != job.RunFailed || o.Class != job.RateLimit || o.Message != "come back later" || o.RetryAt == nil || time.Until(*o.RetryAt) < 50*time.Minute {
 		t.Errorf("outcome %+v", o)
@@ -326,7 +366,7 @@ func TestCostOfTheProgram(t *testing.T) {
 			t.Errorf("%s: usage %+v of %+v", name, o.Usage, o)
 		}
 	}
-	s := &ending{judged{script{text: "trap 'echo cost 0.25; exit 0' INT; echo usage 10 5; echo retry in an hour; while :; do sleep 300 & wait $!; done"}}, -1}
+	s := &ending{judged{script: script{text: "trap 'echo cost 0.25; exit 0' INT; echo usage 10 5; echo retry in an hour; while :; do sleep 300 & wait $!; done"}}, -1}
 	o, _ := run(t, t.Context(), s, prices)
 	if o.Class != job.RateLimit || o.Usage.CostUSD != 0.25 || !o.Usage.CostKnown {
 		t.Errorf("stopped by a verdict: %+v", o)

@@ -22,7 +22,7 @@ const (
 // Result says what the run amounts to. The program's word alone is not enough:
 // a failed run can say "subtype":"success" with "is_error":true.
 func (s *session) Result(e worker.Exit) worker.Result {
-	r := worker.Result{Answer: s.answer}
+	r := worker.Result{Answer: s.answer, CostUSD: s.cost}
 	if s.end != nil && len(s.end.Structured) > 0 && string(s.end.Structured) != "null" {
 		r.Answer, _ = job.Cut(string(s.end.Structured), job.MaxEventText)
 	}

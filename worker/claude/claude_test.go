@@ -161,7 +161,7 @@ func TestCommandLine(t *testing.T) {
 	if string(c.Stdin) != "-do it" || c.Dir != tk.Dir || string(readFile(t, system)) != "-be brief" {
 		t.Errorf("stdin %q, dir %q", c.Stdin, c.Dir)
 	}
-	for _, want := range []string{"CLAUDE_CODE_MAX_RETRIES=0", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"} {
+	for _, want := range []string{"CLAUDE_CODE_MAX_RETRIES=1", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"} {
 		if !slices.Contains(c.Env, want) {
 			t.Errorf("no %s in %q", want, c.Env)
 		}

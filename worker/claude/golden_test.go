@@ -71,10 +71,23 @@ func play(t *testing.T, base string) []byte {
 	}
 	s := testSession(t)
 	var out bytes.Buffer
+	var verdict *worker.Result
 	for l := range bytes.Lines(lines) {
 		for _, e := range s.Event(bytes.TrimSuffix(l, []byte("\n"))) {
 			out.WriteString(eventJSON(t, e))
 		}
+		if r, decided := s.Verdict(); decided && verdict == nil {
+			verdict = &r
+			out.WriteString("--- here the run is decided\n")
+		}
+	}
+	if verdict != nil { // its result is not asked
+		data, err := json.MarshalIndent(verdict, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.WriteString("--- verdict\n" + string(data) + "\n")
+		return out.Bytes()
 	}
 	for _, stopped := range []bool{exit.Stopped, false} {
 		exit.Stopped = stopped

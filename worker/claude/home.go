@@ -88,7 +88,9 @@ func environment(t *worker.Task, dir string) []string {
 	}
 	for _, kv := range [][2]string{
 		{"CLAUDE_CONFIG_DIR", dir},
-		{"CLAUDE_CODE_MAX_RETRIES", "0"}, // retries are the scheduler's
+		// Retries are the scheduler's: the announcement of the first ends the run
+		// (see Verdict). With 0 there is none, and it alone says when to come back.
+		{"CLAUDE_CODE_MAX_RETRIES", "1"},
 		{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"},
 		{"DISABLE_AUTOUPDATER", "1"},
 		{"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1"}, // a run is over when its last command is

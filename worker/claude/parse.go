@@ -29,14 +29,17 @@ type session struct {
 	answer  string
 	apiKind string // what the program calls the last failure, e.g. "rate_limit"
 	resetAt time.Time
-	end     *line // its result
+	end     *line          // its result
+	verdict *worker.Result // of a run that is decided before its end
+	cost    *float64       // of the run in US dollars; negative until the program has said it
 }
 
 // call is a tool call under way.
 type call struct{ name, command, path string }
 
 func newSession(t *worker.Task, h home, now func() time.Time) *session {
-	s := &session{now: now, dir: []string{t.Dir}, calls: map[string]call{}}
+	unknown := -1.0
+	s := &session{now: now, dir: []string{t.Dir}, calls: map[string]call{}, cost: &unknown}
 	if real, err := filepath.EvalSymlinks(t.Dir); err == nil && real != t.Dir {
 		s.dir = append(s.dir, real)
 	}
@@ -66,8 +69,6 @@ type line struct {
 	Error     string  `json:"error"` // of an assistant message or a retry
 
 	// system/api_retry
-	Attempt     int     `json:"attempt"`
-	MaxRetries  int     `json:"max_retries"`
 	RetryDelay  float64 `json:"retry_delay_ms"`
 	ErrorStatus int     `json:"error_status"`
 
@@ -84,7 +85,7 @@ type line struct {
 	Result     string                `json:"result"`
 	Structured json.RawMessage       `json:"structured_output"`
 	Errors     []string              `json:"errors"`
-	CostUSD    float64               `json:"total_cost_usd"`
+	CostUSD    *float64              `json:"total_cost_usd"` // of this run, also if it resumed a session
 	Usage      tokens                `json:"usage"`
 	ModelUsage map[string]modelUsage `json:"modelUsage"`
 	Denials    []denial              `json:"permission_denials"`
@@ -158,11 +159,12 @@ func (s *session) parse(raw []byte) []job.Event {
 	case "user":
 		return s.results(l)
 	case "rate_limit_event":
-		if l.RateLimit.ResetsAt > 0 {
-			s.resetAt = time.Unix(l.RateLimit.ResetsAt, 0).UTC()
-		}
+		s.resetAt = time.Time{}
 		if l.RateLimit.Status == "" || l.RateLimit.Status == "allowed" {
 			return nil
+		}
+		if l.RateLimit.ResetsAt > 0 {
+			s.resetAt = time.Unix(l.RateLimit.ResetsAt, 0).UTC()
 		}
 		return []job.Event{{Kind: job.EventWarning, Text: strings.TrimSpace("rate limit " + l.RateLimit.Status + " " + l.RateLimit.Kind)}}
 	case "result":
@@ -178,8 +180,7 @@ func (s *session) system(l line) []job.Event {
 			return []job.Event{{Kind: job.EventSession, Session: l.SessionID}}
 		}
 	case "api_retry":
-		return []job.Event{{Kind: job.EventRetry, Text: fmt.Sprintf("%s (status %d): retry %d of %d in %.0f ms",
-			l.Error, l.ErrorStatus, l.Attempt, l.MaxRetries, l.RetryDelay)}}
+		return s.retries(l)
 	}
 	return nil
 }
@@ -301,7 +302,9 @@ func (s *session) result(l line) []job.Event {
 		CachedTokens:     max(0, total.CachedTokens-s.told.CachedTokens),
 		CacheWriteTokens: max(0, total.CacheWriteTokens-s.told.CacheWriteTokens),
 		OutputTokens:     max(0, total.OutputTokens-s.told.OutputTokens),
-		CostUSD:          max(0, l.CostUSD-s.told.CostUSD),
+	}
+	if c := l.CostUSD; c != nil && *c >= 0 && (*c > 0 || total.Tokens() == 0) {
+		*s.cost = *c
 	}
 	if rest != (job.Usage{}) {
 		events = append(events, s.count(rest))
@@ -309,11 +312,9 @@ func (s *session) result(l line) []job.Event {
 	return events
 }
 
-// count tells an increment. Its cost counts as known although it comes with
-// the result only: the sum is then what the program printed, and is not priced
-// a second time from the table.
+// count tells an increment. It has no cost: the program prints that once, for
+// the whole run. Until then the table of prices stands in for it.
 func (s *session) count(u job.Usage) job.Event {
-	u.CostKnown = true
 	s.told = s.told.Add(u)
 	return job.Event{Kind: job.EventUsage, Usage: &u}
 }

@@ -44,9 +44,11 @@ func TestUsageSum(t *testing.T) {
 		for _, m := range end.ModelUsage {
 			want = want.Add(tokens{m.Input, m.CacheRead, m.CacheWrite, m.Output}.usage())
 		}
-		want.CostUSD, want.CostKnown = end.CostUSD, sum != (job.Usage{})
 		if sum != want {
 			t.Errorf("%s: sum %+v, result %+v", file, sum, want)
+		}
+		if got := s.Result(worker.Exit{Stopped: true}).CostUSD; got == nil || *got != *end.CostUSD {
+			t.Errorf("%s: cost %v, want %v", file, got, *end.CostUSD)
 		}
 	}
 	if checked < 8 {
@@ -58,12 +60,10 @@ func TestUsageSum(t *testing.T) {
 func TestHugeLine(t *testing.T) {
 	s := testSession(t)
 	s.Event([]byte(`{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"Bash","input":{"command":"yes"}}]}}`))
-	for _, content := range []string{`"` + strings.Repeat("y\\n", 8<<20) + `"`, `[{"type":"text","text":"` + strings.Repeat("y\\n", 8<<20) + `"}]`} {
-		s.calls["t"] = call{name: "Bash", command: "yes"}
-		events := s.Event([]byte(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":` + content + `}]}}`))
-		if len(events) != 1 || events[0].Kind != job.EventCommand || len(events[0].Text) > job.MaxEventText || events[0].Truncated < 15<<20 {
-			t.Fatalf("%d events", len(events))
-		}
+	content := `[{"type":"text","text":"` + strings.Repeat("y\\n", 8<<20) + `"}]`
+	events := s.Event([]byte(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":` + content + `}]}}`))
+	if len(events) != 1 || events[0].Kind != job.EventCommand || len(events[0].Text) > job.MaxEventText || events[0].Truncated < 15<<20 {
+		t.Fatalf("%d events", len(events))
 	}
 }
 
@@ -84,7 +84,7 @@ func TestOddLines(t *testing.T) {
 		`{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","name":"Glob","input":{}}]}}`: `step tool`,
 		`{"type":"rate_limit_event","rate_limit_info":{"status":"allowed","resetsAt":1795290000}}`:           ``,
 		`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected"}}`:                                `warning`,
-		`{"type":"system","subtype":"api_retry","attempt":1,"error":"rate_limit","error_status":429}`:        `retry`,
+		`{"type":"system","subtype":"api_retry","attempt":1,"error":"rate_limit","error_status":429}`:        `error`,
 	} {
 		var kinds []string
 		for _, e := range testSession(t).Event([]byte(line)) {
@@ -187,6 +187,9 @@ func FuzzEvents(f *testing.F) {
 		}
 		if r := s.Result(worker.Exit{Code: code, Stderr: stderr}); r.Class == job.NoError && code != 0 {
 			t.Fatalf("success with exit code %d", code)
+		}
+		if r, decided := s.Verdict(); decided && (r.Class == job.NoError || r.Message == "") {
+			t.Fatalf("verdict %+v", r)
 		}
 		retryAfter(stderr, testNow)
 	})

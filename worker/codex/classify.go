@@ -20,8 +20,10 @@ func (s *session) Result(e worker.Exit) worker.Result {
 	switch {
 	case e.Stopped:
 	case s.failure != "":
-		r.Class, r.Hint, r.RetryAt = classify(s.failure, s.now())
-		r.Message = s.failure
+		s.explain(&r)
+	case s.sandbox && !s.ran:
+		r.Class, r.Message = job.Config, "codex could not set up its sandbox on this host, so that no command of its agent ran"
+		r.Hint = "allow unprivileged user namespaces (see docs/workers.md), or use worker claude or opencode"
 	case e.Code == 0 && s.completed:
 	case e.Signal != "":
 		r.Class, r.Message = job.Crash, "codex was ended by signal: "+e.Signal
@@ -37,6 +39,29 @@ func (s *session) Result(e worker.Exit) worker.Result {
 		r.Message, _ = job.Cut(r.Message, 4<<10)
 	}
 	return r
+}
+
+// explain tells of a turn that failed, by what Codex says of it and by the last
+// answer of the server, where the words hide that: a 500 reads "experiencing
+// high demand".
+func (s *session) explain(r *worker.Result) {
+	r.Message = s.failure
+	r.Class, r.Hint, r.RetryAt = classify(s.failure, s.now())
+	code, retry := s.answers.last()
+	if code == 0 {
+		return
+	}
+	if r.Class == job.Unknown || r.Class == job.Server {
+		if class, hint := byCode(code); class != job.NoError {
+			r.Class, r.Hint = class, hint
+		}
+	}
+	if r.Class == job.RateLimit && r.RetryAt == nil {
+		r.RetryAt = retry
+	}
+	if !strings.Contains(r.Message, strconv.Itoa(code)) {
+		r.Message += fmt.Sprintf(" (status %d)", code)
+	}
 }
 
 // fromStderr explains an exit that the stream says nothing about.
@@ -57,12 +82,17 @@ func fromStderr(e worker.Exit, now time.Time) (class job.ErrorClass, message, hi
 }
 
 // explanation returns the line of stderr that says what went wrong, else its
-// last few lines. Log lines and the address-less stack traces are left out.
+// last few lines. Server's answers and the address-less stack traces are left
+// out.
 func explanation(stderr string) string {
 	var rest []string
+	if _, whole, ok := strings.Cut(stderr, "\n"); ok && len(stderr) >= maxStderr {
+		stderr = whole // its first line is the end of one
+	}
 	for l := range strings.Lines(stderr) {
-		l = strings.TrimSpace(l)
+		l = strings.TrimSpace(plain(l))
 		switch {
+		case isAnswer(l): // for the program, not for people
 		case strings.HasPrefix(l, "Error: "), strings.HasPrefix(l, "error: "), strings.Contains(l, "panicked at"):
 			return l
 		case l == "", strings.HasPrefix(l, "WARNING: "), strings.HasPrefix(l, "warning: "), strings.HasPrefix(l, "Reading prompt from stdin"):
@@ -135,17 +165,22 @@ func byStatus(low string) (job.ErrorClass, string) {
 	if m == nil {
 		return job.NoError, ""
 	}
-	switch code := m[1]; {
-	case code == "401" || code == "403":
+	if (m[1] == "404" || m[1] == "400" || m[1] == "422") && containsAny(low, []string{"context window", "context_length_exceeded"}) {
+		return job.ResourceExhausted, contextHint
+	}
+	code, _ := strconv.Atoi(m[1]) // three digits
+	return byCode(code)
+}
+
+func byCode(code int) (job.ErrorClass, string) {
+	switch {
+	case code == 401 || code == 403:
 		return job.Auth, loginHint
-	case code == "429":
+	case code == 429:
 		return job.RateLimit, ""
-	case code[0] == '5':
+	case code >= 500:
 		return job.Server, ""
-	case code == "404" || code == "400" || code == "422":
-		if containsAny(low, []string{"context window", "context_length_exceeded"}) {
-			return job.ResourceExhausted, contextHint
-		}
+	case code == 404 || code == 400 || code == 422:
 		return job.Config, modelHint
 	}
 	return job.NoError, ""

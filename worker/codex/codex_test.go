@@ -222,6 +222,26 @@ func TestHome(t *testing.T) {
 	}
 }
 
+// TestLogs checks that Codex logs what the adapter reads, besides what the user
+// wants, and that the commands of its agent log as ever.
+func TestLogs(t *testing.T) {
+	for own, want := range map[string]string{"": "error," + logFilter, "warn,my=trace": "warn,my=trace," + logFilter} {
+		tk, _ := task(t)
+		tk.Lookup = lookup("RUST_LOG", "trace") // the scheduler's own
+		if own != "" {
+			tk.Environ = append(tk.Environ, "RUST_LOG="+own)
+		}
+		if c := start(t, tk); !slices.Contains(c.Env, "RUST_LOG="+want) {
+			t.Errorf("%q: no RUST_LOG=%s in %q", own, want, c.Env)
+		}
+		shell := config(t, tk)["shell_environment_policy"].(map[string]any)
+		set, _ := shell["set"].(map[string]any)
+		if got, _ := set["RUST_LOG"].(string); got != own || !slices.Contains(shell["exclude"].([]any), any("RUST_LOG")) {
+			t.Errorf("%q: commands get %v", own, shell)
+		}
+	}
+}
+
 // TestProviders covers who is asked, with whose key.
 func TestProviders(t *testing.T) {
 	t.Run("another endpoint", func(t *testing.T) {

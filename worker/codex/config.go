@@ -55,8 +55,13 @@ func configure(t *worker.Task, path string) (config map[string]any, secrets []st
 		config["model_providers"] = map[string]any{name: provider}
 	}
 	secrets = append(secrets, "CODEX_API_KEY")
-	// The program needs its keys, the commands that the agent runs do not.
-	config["shell_environment_policy"] = map[string]any{"inherit": "all", "exclude": slices.Concat(secrets, []string{"CODEX_HOME"})}
+	// The program needs its keys, the commands that the agent runs do not. What
+	// it shall log is not what they shall.
+	shell := map[string]any{"inherit": "all", "exclude": slices.Concat(secrets, []string{"CODEX_HOME", logVariable})}
+	if own := ownLogs(t); own != "" {
+		shell["set"] = map[string]any{logVariable: own}
+	}
+	config["shell_environment_policy"] = shell
 	return config, secrets, nil
 }
 

@@ -76,6 +76,11 @@ func play(t *testing.T, base string) []byte {
 			out.WriteString(eventJSON(t, e))
 		}
 	}
+	for l := range strings.Lines(exit.Stderr) {
+		for _, e := range s.ErrorLine([]byte(strings.TrimSuffix(l, "\n"))) {
+			out.WriteString(eventJSON(t, e))
+		}
+	}
 	for _, stopped := range []bool{exit.Stopped, false} {
 		exit.Stopped = stopped
 		data, err := json.MarshalIndent(s.Result(exit), "", "  ")

@@ -2,6 +2,7 @@ package codex
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,6 +64,7 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 		}
 	}
 	h.env = worker.SetEnv(t.Environ, "CODEX_HOME", h.dir)
+	h.env = worker.SetEnv(h.env, logVariable, cmp.Or(ownLogs(t), logDefault)+","+logFilter)
 	h.env = worker.SetEnv(h.env, "TMPDIR", tmp)
 	if t.Getenv("GOCACHE") == "" {
 		h.env = worker.SetEnv(h.env, "GOCACHE", cache)
@@ -79,6 +81,13 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 		}
 	}
 	return h, nil
+}
+
+// ownLogs returns what the job or the settings pass through of what shall be
+// logged. The scheduler's own variable does not count.
+func ownLogs(t *worker.Task) string {
+	passed := worker.Task{Environ: t.Environ}
+	return passed.Getenv(logVariable)
 }
 
 // link makes path a symbolic link to target if target exists. A real file at

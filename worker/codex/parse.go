@@ -27,7 +27,10 @@ type session struct {
 	working   bool   // a turn was started
 	completed bool   // the stream's own terminal event said success
 	failure   string // what the last failure said
+	sandbox   bool   // its sandbox could not be set up
+	ran       bool   // a command ran nevertheless
 	lastOdd   string // the last warning, which Codex likes to repeat
+	answers   answers
 }
 
 func newSession(t *worker.Task, h home, now func() time.Time) *session {
@@ -194,8 +197,9 @@ func (s *session) ended(i item) []job.Event {
 		}
 		e := withText(job.Event{Kind: job.EventCommand, CallID: i.ID, Command: i.Command, ExitCode: &code}, i.Output)
 		if sandboxBroken(code, i.Output) {
-			return []job.Event{e, step, {Kind: job.EventWarning, Text: "codex could not set up its sandbox on this host, so no command runs: " +
-				"it needs unprivileged user namespaces (see docs/workers.md)"}}
+			s.sandbox = true
+		} else {
+			s.ran = true
 		}
 		return []job.Event{e, step}
 	case "file_change":

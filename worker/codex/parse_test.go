@@ -40,7 +40,7 @@ func TestOddLines(t *testing.T) {
 		`{"type":"item.completed","item":{"type":"new_item"}}`:                                                                    `tool step`,
 		`{"type":"item.completed","item":{"type":"agent_message","text":"x","command":["a"]}}`:                                    `text step`,
 		`{"type":"error","message":"Reconnecting... 2/5 (x)"}`:                                                                    `retry`,
-		`{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"bwrap: No permissions","exit_code":1}}`: `command step warning`,
+		`{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"bwrap: No permissions","exit_code":1}}`: `command step`,
 		`{"type":"item.completed","item":{"type":"file_change","changes":[{"path":"a","kind":"delete"}],"status":"failed"}}`:      `tool step`,
 	} {
 		var kinds []string
@@ -98,6 +98,7 @@ func TestClassify(t *testing.T) {
 // TestResults covers ends that the stream does not explain.
 func TestResults(t *testing.T) {
 	const begun, done = `{"type":"turn.started"}`, `{"type":"turn.completed","usage":{}}`
+	const noSandbox = `{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"bwrap: Creating new namespace failed","exit_code":1}}`
 	for _, c := range []struct {
 		name  string
 		lines []string
@@ -108,6 +109,8 @@ func TestResults(t *testing.T) {
 		{name: "done", lines: []string{begun, done}},
 		{name: "done, but it failed", lines: []string{begun, done}, exit: worker.Exit{Code: 3}, class: job.Crash, says: "exit code 3"},
 		{name: "done, but it was killed", lines: []string{begun, done}, exit: worker.Exit{Code: -1, Signal: "killed"}, class: job.Crash, says: "killed"},
+		{name: "done, but nothing could run", lines: []string{begun, noSandbox, done}, class: job.Config, says: "sandbox"},
+		{name: "done, after something could not run", lines: []string{begun, noSandbox, `{"type":"item.completed","item":{"type":"command_execution","exit_code":0}}`, done}},
 		{name: "silence", class: job.Crash, says: "without finishing"},
 		{name: "failed, then exit 0", lines: []string{begun, `{"type":"turn.failed","error":{"message":"odd"}}`}, class: job.Unknown, says: "odd"},
 		{name: "lost thread", exit: worker.Exit{Code: 1, Stderr: "Error: thread/resume: thread/resume failed: no rollout found for thread id x (code -32600)\n\nStack backtrace:\n   0: <unknown>\n"},
@@ -139,6 +142,7 @@ func FuzzEvents(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(data, "Error: try again in 5s", 1)
+		f.Add(data, answerLine("/v1/responses", "429 Too Many Requests", `"retry-after": "7", "x-ratelimit-reset": "1795290000", `), 1)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, stderr string, code int) {
 		s := testSession(t)
@@ -149,6 +153,13 @@ func FuzzEvents(f *testing.F) {
 				}
 				if _, err := json.Marshal(e); err != nil {
 					t.Fatal(err)
+				}
+			}
+		}
+		for l := range strings.Lines(stderr) {
+			for _, e := range s.ErrorLine([]byte(l)) {
+				if _, err := json.Marshal(e); err != nil || len(e.Text) > job.MaxEventText {
+					t.Fatalf("%d bytes of text, %v", len(e.Text), err)
 				}
 			}
 		}

@@ -54,6 +54,9 @@ func (s *session) Result(e worker.Exit) worker.Result {
 // silent explains a failure that the stream says nothing about.
 func (s *session) silent(r *worker.Result, e worker.Exit) {
 	said := lastLines(e.Stderr, 3)
+	if said == "" {
+		said = s.requests.words
+	}
 	r.Message = fmt.Sprintf("opencode ended with exit code %d", e.Code)
 	if said == "" {
 		r.Class = job.Crash
@@ -132,8 +135,9 @@ func byWords(message string) (job.ErrorClass, string) {
 		{job.Auth, loginHint, []string{"invalid api key", "api key is missing", "api_key", "unauthorized", "authentication_error", "auth login", "not logged in"}},
 		{job.Config, modelHint, []string{"model not found", "modelnotfound", "model_not_found", "does not exist or you do not have access", "provider not found"}},
 		{job.Config, "", []string{"session not found", "config file at", "configuration is invalid", "configinvaliderror"}},
+		{job.Server, "", []string{"econnreset", "socket connection was closed"}}, // its first words are "cannot connect to api", too
 		{job.Network, networkHint, []string{"unable to connect", "econnrefused", "connectionrefused", "enotfound", "failedtoopensocket", "fetch failed", "dns", "timed out", "cannot connect to api"}},
-		{job.Server, "", []string{"json parsing failed", "overloaded", "internal server error", "server_error", "econnreset", "socket connection was closed", "terminated", "stream", "bad gateway"}},
+		{job.Server, "", []string{"json parsing failed", "overloaded", "internal server error", "server_error", "terminated", "stream", "bad gateway"}},
 		{job.ResourceExhausted, "", []string{"no space left on device", "enospc", "out of memory"}},
 	} {
 		for _, w := range r.words {
@@ -171,12 +175,12 @@ func (f *failure) retryAfter(now time.Time) *worker.RetryAfter {
 	return nil
 }
 
-// lastLines returns the last n lines that say something, without the colours
-// that the program prints even to a file.
+// lastLines returns the last n lines that say something, without the program's
+// log and the colours that it prints even to a file.
 func lastLines(text string, n int) string {
 	var kept []string
 	for l := range strings.Lines(text) {
-		if l = strings.TrimSpace(plainText(l)); l != "" {
+		if l = strings.TrimSpace(plainText(l)); l != "" && !strings.HasPrefix(l, "timestamp=") {
 			kept = append(kept, l)
 		}
 	}

@@ -71,10 +71,27 @@ func play(t *testing.T, base string) []byte {
 	}
 	s := testSession(t)
 	var out bytes.Buffer
-	for l := range bytes.Lines(lines) {
-		for _, e := range s.Event(bytes.TrimSuffix(l, []byte("\n"))) {
-			out.WriteString(eventJSON(t, e))
+	var verdict *worker.Result
+	tell := func(text []byte, line func([]byte) []job.Event) {
+		for l := range bytes.Lines(text) {
+			for _, e := range line(bytes.TrimSuffix(l, []byte("\n"))) {
+				out.WriteString(eventJSON(t, e))
+			}
+			if r, decided := s.Verdict(); decided && verdict == nil {
+				verdict = &r
+				out.WriteString("--- here the run is decided\n")
+			}
 		}
+	}
+	tell([]byte(exit.Stderr), s.ErrorLine)
+	tell(lines, s.Event)
+	if verdict != nil { // its result is not asked
+		data, err := json.MarshalIndent(verdict, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.WriteString("--- verdict\n" + string(data) + "\n")
+		return out.Bytes()
 	}
 	for _, stopped := range []bool{exit.Stopped, false} {
 		exit.Stopped = stopped

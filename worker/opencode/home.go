@@ -1,13 +1,13 @@
 package opencode
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/agentsched/agentsched/worker"
 )
@@ -128,14 +128,16 @@ func link(target, path string) error {
 	return os.Symlink(target, path)
 }
 
-// hasSessions reports whether sessions were recorded in this home.
-func (h home) hasSessions() bool {
-	entries, err := os.ReadDir(filepath.Join(h.data, program))
+// hasSession reports whether the session was recorded in this home. The
+// program keeps sessions in an SQLite file, in which an id stands as it is;
+// asking for one that is not there would end the program.
+func (h home) hasSession(id string) bool {
+	files, err := filepath.Glob(filepath.Join(h.data, program, "*.db*")) // the write-ahead log, too
 	if err != nil {
 		return false
 	}
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".db") || e.Name() == "storage" {
+	for _, file := range files {
+		if data, err := os.ReadFile(file); err == nil && bytes.Contains(data, []byte(id)) {
 			return true
 		}
 	}

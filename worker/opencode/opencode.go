@@ -91,7 +91,9 @@ func arguments(t *worker.Task, h home, resume string) []string {
 	if title == "" {
 		title = agentName
 	}
-	args = append(args, "run", "--format=json", "--pure", "--dir="+t.Dir, "--agent="+agentName,
+	args = append(args, "run", "--format=json", "--pure",
+		"--print-logs", "--log-level=ERROR", // else it repeats failed requests in silence
+		"--dir="+t.Dir, "--agent="+agentName,
 		"--title="+title) // without one, the model is asked for it
 	if h.model != "" {
 		args = append(args, "--model="+h.model)

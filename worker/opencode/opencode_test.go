@@ -135,7 +135,7 @@ func TestCommandLine(t *testing.T) {
 	tk.Settings.Command = append(tk.Settings.Command, "--leading")
 	write(t, filepath.Join(tk.Dir, "AGENTS.md"), "rules of the repository")
 	c := start(t, tk)
-	for _, want := range []string{"--leading", "run", "--format=json", "--pure", "--agent=agentsched", "--title=my-job", "--model=anthropic/claude-x", "--dir=" + tk.Dir} {
+	for _, want := range []string{"--leading", "run", "--format=json", "--pure", "--print-logs", "--log-level=ERROR", "--agent=agentsched", "--title=my-job", "--model=anthropic/claude-x", "--dir=" + tk.Dir} {
 		if !slices.Contains(c.Args, want) {
 			t.Errorf("no %s in %q", want, c.Args)
 		}
@@ -271,11 +271,15 @@ func TestResume(t *testing.T) {
 		t.Errorf("events %+v", events)
 	}
 	db := filepath.Join(tk.Home, "data", "opencode", "opencode.db")
-	write(t, db, "content")
+	write(t, db, "of another session: ses_2")
+	if c := start(t, tk); slices.Contains(c.Args, "--session=ses_1") {
+		t.Error("a session is resumed that is not among those recorded")
+	}
+	write(t, db, "content ses_1")
 	if c := start(t, tk); !slices.Contains(c.Args, "--session=ses_1") {
 		t.Errorf("args %q", c.Args)
 	}
-	if got := readFile(t, db); string(got) != "content" {
+	if got := readFile(t, db); string(got) != "content ses_1" {
 		t.Errorf("the earlier attempt's content: %q", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -20,6 +21,7 @@ type session struct {
 	now     func() time.Time
 	resume  string // session to resume; "" if there is none, or it is lost
 
+	mu       sync.Mutex  // guards what follows: ErrorLine comes from another goroutine
 	pending  []job.Event // to be told with the first line
 	session  string
 	open     bool   // a step was started and not finished
@@ -28,6 +30,8 @@ type session struct {
 	answer   string
 	failure  *failure // the last, if nothing came after it
 	sawEvent bool
+	tries    int // steps begun since one was finished
+	requests requests
 }
 
 func newSession(t *worker.Task, h home, now func() time.Time) *session {
@@ -37,7 +41,7 @@ func newSession(t *worker.Task, h home, now func() time.Time) *session {
 	}
 	switch {
 	case t.Session == "":
-	case h.hasSessions():
+	case h.hasSession(t.Session):
 		s.resume = t.Session
 	default:
 		s.pending = append(s.pending, job.Event{Kind: job.EventWarning,
@@ -120,6 +124,8 @@ type failure struct {
 
 // Event returns what a line means.
 func (s *session) Event(raw []byte) []job.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	events := append(s.pending, s.parse(raw)...)
 	s.pending = nil
 	return events
@@ -150,6 +156,8 @@ func (s *session) parse(raw []byte) []job.Event {
 			events = append(events, job.Event{Kind: job.EventRetry, Text: "opencode repeats a request that was cut off"})
 		}
 		s.open, s.finish, s.failure = true, "", nil
+		s.tries++
+		s.requests.failed = 0
 	case "text":
 		s.say(p)
 		events = append(events, withText(job.Event{Kind: job.EventText}, p.Text))
@@ -158,7 +166,9 @@ func (s *session) parse(raw []byte) []job.Event {
 	case "step_finish":
 		s.open, s.finish = false, p.Reason
 		events = append(events, job.Event{Kind: job.EventStep})
-		if p.Reason == "unknown" { // it goes on so without end or pause, if the provider does
+		if p.Reason != "unknown" {
+			s.tries = 0
+		} else { // it goes on so without end or pause, if the provider does
 			events = append(events, job.Event{Kind: job.EventRetry, Text: "the provider's answer broke off: opencode asks again"})
 		}
 		if u := p.usage(); u.Tokens() > 0 || u.CostUSD > 0 {

@@ -159,6 +159,7 @@ func FuzzEvents(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
+		f.Add(data, failedLine("odd"), 1)
 		f.Add(data, "\x1b[91mError: \x1b[0mSession not found", 1)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, stderr string, code int) {
@@ -172,6 +173,16 @@ func FuzzEvents(f *testing.F) {
 					t.Fatal(err)
 				}
 			}
+		}
+		for l := range strings.Lines(stderr) {
+			for _, e := range s.ErrorLine([]byte(l)) {
+				if _, err := json.Marshal(e); err != nil || len(e.Text) > job.MaxEventText {
+					t.Fatalf("%d bytes of text, %v", len(e.Text), err)
+				}
+			}
+		}
+		if r, decided := s.Verdict(); decided && (r.Class == job.NoError || r.Message == "") {
+			t.Fatalf("verdict %+v", r)
 		}
 		if r := s.Result(worker.Exit{Code: code, Stderr: stderr}); r.Class == job.NoError && code != 0 {
 			t.Fatalf("success with exit code %d", code)
