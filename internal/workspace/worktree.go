@@ -66,6 +66,9 @@ func (m *Manager) addWorktree(ctx context.Context, rec *record, held heldLocks) 
 			return err
 		}
 	}
+	if err := m.dropTorn(rec.Repo); err != nil {
+		return err
+	}
 	args := append([]string{"worktree", "add", "--no-checkout"}, how...)
 	if _, err := g.out(ctx, append(args, "--", m.tree(rec), rec.StartCommit)...); err != nil {
 		return fmt.Errorf("add a worktree to %s: %w", rec.Repo.Common, err)
@@ -76,6 +79,36 @@ func (m *Manager) addWorktree(ctx context.Context, rec *record, held heldLocks) 
 	}
 	if admin != rec.Admin && realOrSame(admin) != realOrSame(rec.Admin) {
 		return fmt.Errorf("git keeps the new worktree in %s, expected %s", admin, rec.Admin)
+	}
+	return nil
+}
+
+// dropTorn removes what a git that was killed in `worktree add` has left of
+// worktrees of ours: an entry whose commondir is empty makes every further
+// `worktree add` to the repository fail, whoever's. The job that it belonged
+// to makes it anew. Called under the repository's lock.
+func (m *Manager) dropTorn(r *repo) error {
+	dir := filepath.Join(r.Common, "worktrees")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		admin := filepath.Join(dir, e.Name())
+		info, err := os.Stat(filepath.Join(admin, "commondir"))
+		if err != nil || info.Size() > 0 {
+			continue
+		}
+		to, err := os.ReadFile(filepath.Join(admin, "gitdir")) // written before commondir
+		if err != nil || !strings.HasPrefix(realOrSame(filepath.Dir(strings.TrimSpace(string(to)))), realOrSame(m.root)+string(filepath.Separator)) {
+			continue // not ours
+		}
+		if err := removeAll(admin); err != nil {
+			return fmt.Errorf("remove a half-made worktree: %w", err)
+		}
 	}
 	return nil
 }
