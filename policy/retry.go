@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -98,11 +99,11 @@ func (r *Retry) Decide(h History, o *job.Outcome, now time.Time) Decision {
 	next, more := h.Choice+1, h.Choice+1 < h.Choices
 	switch {
 	case h.MaxAttempts > 0 && h.Counted >= h.MaxAttempts:
-		return giveUp(fmt.Sprintf("%s, and all %d attempts are used up", o.Class, h.MaxAttempts))
+		return giveUp(o, fmt.Sprintf("all %d attempts are used up", h.MaxAttempts))
 	case rule.Fallback && more:
 		return Decision{RunnableAt: now, Choice: next, Waiting: fmt.Sprintf("%s; goes on with the next worker", o.Class)}
 	case !rule.Heals && !(h.Resumed && !progressed(o)):
-		return giveUp(fmt.Sprintf("%s does not heal by trying again", o.Class))
+		return giveUp(o, "this does not heal by trying again")
 	}
 	d := Decision{RunnableAt: now, Choice: h.Choice}
 	// A session that led nowhere is not tried twice: it may itself be what fails.
@@ -123,8 +124,10 @@ func (r *Retry) Decide(h History, o *job.Outcome, now time.Time) Decision {
 	return d
 }
 
-func giveUp(why string) Decision {
-	return Decision{Exit: job.ExitFailed, DeadLetter: why}
+// giveUp says what the last attempt failed with and why there is no other.
+func giveUp(o *job.Outcome, why string) Decision {
+	what, _, _ := strings.Cut(o.Message, "\n")
+	return Decision{Exit: job.ExitFailed, DeadLetter: fmt.Sprintf("%s: %s; %s", o.Class, what, why)}
 }
 
 // progressed reports whether the agent did anything in the attempt.

@@ -73,7 +73,11 @@ func resumeNewest(ctx context.Context, store queue.Store, batches []queue.Batch)
 			return b.ID, fmt.Sprintf("continuing the run of %s: %d of %d jobs are finished", b.CreatedAt.Local().Format(time.DateTime), total-unfinished, total), nil
 		}
 	}
-	return "", "", usage(fmt.Errorf("no unfinished run to continue"), "name a job file: scheduler run FILE", "or one job: scheduler run --worker codex \"…\"")
+	return "", "", nothingToContinue()
+}
+
+func nothingToContinue() error {
+	return usage(fmt.Errorf("no unfinished run to continue"), "name a job file: scheduler run FILE", "or one job: scheduler run --worker codex \"…\"")
 }
 
 func progressOf(ctx context.Context, store queue.Store, id job.BatchID) (unfinished, total int, err error) {

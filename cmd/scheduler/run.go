@@ -16,6 +16,7 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/internal/workercli"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -75,6 +76,11 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 	// Nothing is started before everything was looked at.
 	if err := m.checkJobs(ctx, src.specs, &cfg); err != nil {
 		return err
+	}
+	if src.resume {
+		if err := m.mustExist(); err != nil {
+			return err
+		}
 	}
 	state, err := m.own(ctx)
 	if err != nil {
@@ -163,6 +169,8 @@ func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, b
 		return nil
 	case errors.Is(err, errInterrupted):
 		return &exitError{code: exitInterrupted}
+	case errors.Is(err, supervisor.ErrIncompatible):
+		return usage(err) // nothing was started
 	default:
 		return failure(err)
 	}

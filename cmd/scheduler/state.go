@@ -27,6 +27,18 @@ func (m *Main) statePath() (string, error) {
 	return path, nil
 }
 
+// mustExist refuses to continue what never began, without making anything.
+func (m *Main) mustExist() error {
+	path, err := m.statePath()
+	if err != nil {
+		return err
+	}
+	if _, err := statedir.OpenExisting(path); errors.Is(err, fs.ErrNotExist) {
+		return nothingToContinue()
+	}
+	return nil
+}
+
 // look opens the state directory and its store to read, whether or not a
 // scheduler is running on it.
 func (m *Main) look(ctx context.Context) (*statedir.Dir, *sqlite.Store, error) {
@@ -82,7 +94,11 @@ func (m *Main) own(ctx context.Context) (*owned, error) {
 	if o.store, err = sqlite.Open(ctx, dir.Database(), sqlite.Options{Log: o.log}); err != nil {
 		o.file.Close()
 		lock.Release()
-		return nil, usage(fmt.Errorf("open the queue: %w", err))
+		err = fmt.Errorf("open the queue: %w", err)
+		if errors.Is(err, queue.ErrCorrupt) {
+			return nil, usage(err, "nothing was changed; put a backup in its place, or move the file away to start with an empty queue")
+		}
+		return nil, usage(err)
 	}
 	return o, nil
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
@@ -69,8 +71,12 @@ func summaryRow(ctx context.Context, state *owned, e *queue.Entry) (progress.Row
 		Name: e.Spec.Name, Worker: workerOf(e), State: scheduler.StateOf(e), Attempts: e.Attempts, Time: e.SpentTime.Std(), Usage: e.Spent,
 		Message: e.Waiting,
 	}
-	if e.State == job.Expired {
+	switch e.State {
+	case job.Expired:
 		row.Message = "the deadline passed before it could run"
+	case job.Dispatched:
+		// Nothing runs any more when this is printed.
+		row.State, row.Message = job.Pending, "its end was not recorded; the next run takes it up again"
 	}
 	if len(attempts) == 0 {
 		return row, nil
@@ -81,8 +87,9 @@ func summaryRow(ctx context.Context, state *owned, e *queue.Entry) (progress.Row
 		row.Files = len(o.Files)
 		if e.State.Terminal() {
 			row.Class, row.Hint = o.Class, o.Hint
-			if row.Message = o.Message; e.DeadLetter != "" && o.Message != e.DeadLetter {
-				row.Message += " (" + e.DeadLetter + ")"
+			row.Message = o.Message
+			if why, ok := strings.CutPrefix(e.DeadLetter, fmt.Sprintf("%s: %s; ", o.Class, firstLine(o.Message))); ok {
+				row.Message += " (" + why + ")"
 			}
 		}
 		for _, a := range o.Artifacts {

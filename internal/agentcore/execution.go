@@ -34,8 +34,9 @@ type execution struct {
 	hurry    context.Context // done: skip the gentle stages of a stop
 	hurryNow context.CancelFunc
 
-	mu  sync.Mutex // guards seq and the order of events on the wire
-	seq int64
+	mu    sync.Mutex // guards what follows and the order of events on the wire
+	seq   int64
+	texts int // events of mere words so far
 }
 
 // startRun starts the run that the permit was used for. It reports false if
@@ -122,11 +123,23 @@ func (e *execution) logUntold(err error) {
 	}
 }
 
+// maxTexts bounds how many events of mere words a run may make: a program that
+// floods its output would fill the store. Its log file has the rest.
+const maxTexts = 50_000
+
 // emit numbers an event and sends it. What the scheduler must not miss waits
 // for room; the rest may be dropped.
 func (e *execution) emit(ev job.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if ev.Kind == job.EventText || ev.Kind == job.EventLog {
+		switch e.texts++; {
+		case e.texts == maxTexts+1:
+			ev = job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("more than %d lines: the rest is only in the log files of this attempt", maxTexts)}
+		case e.texts > maxTexts:
+			return
+		}
+	}
 	e.seq++
 	ev.Job, ev.Attempt, ev.Seq, ev.Trace = e.submit.Job, e.submit.Attempt, e.seq, e.submit.Spec.Trace
 	if ev.Time.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/supervisor"
@@ -41,6 +42,12 @@ func (s *Scheduler) CoreDown(c *supervisor.Core, cause error) {
 		s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: fmt.Sprintf("agentcore (pid %d) died with %d jobs in flight; nothing of it is left, a new one is started", c.PID(), n)})
 	}
 	s.poke()
+}
+
+// CoreFailed tells of a core that did not come up.
+func (s *Scheduler) CoreFailed(cause error) {
+	text, _, _ := strings.Cut(cause.Error(), "\n")
+	s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: "agentcore did not come up, another is tried: " + text})
 }
 
 // setStopping notes that the end is near: nothing more is claimed.

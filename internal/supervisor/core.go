@@ -63,9 +63,9 @@ func (s *Supervisor) spawn(n int) (*Core, error) {
 	return c, nil
 }
 
-// open says hello and configures the core.
-func (c *Core) open() error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), helloTime, fmt.Errorf("%w: no answer to hello within %s", ErrHung, helloTime))
+// open says hello and configures the core, unless ctx ends first.
+func (c *Core) open(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, helloTime, fmt.Errorf("%w: no answer to hello within %s", ErrHung, helloTime))
 	defer cancel()
 	cfg := &c.s.cfg
 	err := c.peer.Call(ctx, ipc.MethodHello, ipc.Hello{

@@ -27,6 +27,8 @@ type Handler interface {
 	CoreNotify(c *Core, method string, params json.RawMessage)
 	// CoreDown is told when the core and everything that it left is dead.
 	CoreDown(c *Core, cause error)
+	// CoreFailed is told of a core that did not come up; another is tried.
+	CoreFailed(cause error)
 }
 
 // Config of a Supervisor.
@@ -143,6 +145,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			delays.Reset()
 		}
 		s.cfg.Log.Warn().Err(err).Msg("agentcore ended; it is replaced")
+		if !up {
+			s.cfg.Handler.CoreFailed(err)
+		}
 		select {
 		case <-time.After(delays.NextBackOff()):
 		case <-ctx.Done():
@@ -161,7 +166,7 @@ func (s *Supervisor) runOne(ctx context.Context, n int) (up bool, lived time.Dur
 	if err != nil {
 		return false, 0, err
 	}
-	err = c.open()
+	err = c.open(ctx)
 	if err == nil {
 		up = true
 		s.setCurrent(c)
