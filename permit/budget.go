@@ -53,10 +53,6 @@ func (g *Gate) budget(now time.Time, r Request) (Grant, error) {
 	return grant, nil
 }
 
-func exceeded(format string, args ...any) *Rejection {
-	return &Rejection{Reason: job.LimitExceeded, Message: fmt.Sprintf(format, args...)}
-}
-
 // lowest returns the lower of two limits of which zero means none.
 func lowest(a float64, nameA string, b float64, nameB string) (float64, string) {
 	if a == 0 || b > 0 && b < a {

@@ -5,8 +5,17 @@
 // expires. It carries the attempt's cancellation context, whose cause tells
 // how the attempt was stopped.
 //
+// The gate enforces how many run at once (of a kind, a tenant, a workspace and
+// in all), how many are asked for in a second and a minute (of a kind and a
+// provider's model), what is spent within a rolling window (by a tenant and in
+// all), and what a job has been given. While a run goes on, Charge books what
+// it consumes at once and says when it has to stop.
+//
 // The gate promises that no limit is exceeded whatever it is asked, counting
 // both what it has seen itself and what the asker claims, whichever is
 // stricter, and that whatever a permit holds is given back exactly once on
-// every path: use and settlement, expiry, revocation.
+// every path: use and settlement, expiry, revocation. A token of a rate is only
+// given back by a permit that was not used: what was never sent to a provider
+// does not count against it. What is spent cannot be refused, only what comes
+// next: a run's last increment may go beyond its limit.
 package permit

@@ -20,79 +20,50 @@ var (
 	ErrExpired = errors.New("permit expired unused")
 )
 
-// Limits are what a gate enforces over all jobs together.
-type Limits struct {
-	MaxConcurrent int                    // permits and runs at once; at least 1
-	PerKind       map[job.WorkerKind]int // of one kind at once; absent or 0: no bound of its own
-	TTL           time.Duration          // how long a permit may stay unused
-}
-
-// Request asks for one attempt of a job.
-type Request struct {
-	Job      job.ID
-	Attempt  int // number of the attempt to start: 1, 2, 3, …
-	Counted  int // earlier attempts that count, as the asker knows it
-	Choice   job.Choice
-	Limits   job.Limits
-	Deadline *time.Time
-	Spent    job.Usage     // by earlier attempts, as the asker knows it
-	Time     time.Duration // likewise, wall time
-
-	// Reserve, if not nil, is called after every check has passed and takes
-	// what the run needs besides (the lock on its workspace). Its error refuses
-	// the request; a *Rejection is passed on as it is. release is called
-	// exactly once, when the permit ends in whatever way.
-	Reserve func() (release func(), err error)
-}
-
-// Rejection is a refusal.
-type Rejection struct {
-	Reason     job.Reason
-	RetryAfter time.Duration // zero if the reason is terminal
-	Message    string
-}
-
-// Error returns the reason and the sentence.
-func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Message }
-
-// slotRetry is how soon to ask again for a slot: the scheduler also asks when
-// one of its runs ends, so this only matters if somebody else's run does.
-const slotRetry = time.Second
-
 // Gate issues permits. It is safe for concurrent use.
 type Gate struct {
-	mu      sync.Mutex // guards what follows; never held while calling Reserve or release
-	limits  Limits
-	unused  map[job.PermitID]*Permit
-	live    map[attemptKey]*Permit // unused and used ones, until they are settled
-	perKind map[job.WorkerKind]int
-	record  ledger
-	closed  *Rejection
-}
+	started time.Time
 
-type attemptKey struct {
-	job     job.ID
-	attempt int
+	// mu guards what follows. It is never held while calling what others gave:
+	// Reserve, its release, Circuits, their tickets, Defence.
+	mu       sync.Mutex
+	limits   Limits
+	unused   map[job.PermitID]*Permit
+	live     map[job.ID]*Permit // unused and used ones, until they are settled
+	slots    slots
+	rates    rates
+	windows  windows
+	record   ledger
+	closed   *Rejection
+	circuits Circuits // nil: none
+	defence  Defence  // nil: none
 }
 
 // NewGate returns a gate that enforces l.
 func NewGate(l Limits) *Gate {
 	g := &Gate{
+		started: time.Now(),
 		unused:  map[job.PermitID]*Permit{},
-		live:    map[attemptKey]*Permit{},
-		perKind: map[job.WorkerKind]int{},
+		live:    map[job.ID]*Permit{},
+		slots:   newSlots(),
+		rates:   rates{},
 		record:  newLedger(),
 	}
 	g.Configure(l)
 	return g
 }
 
-// Configure changes the limits for permits requested from now on.
+// Configure changes the limits for permits requested from now on; what runs is
+// charged under the new windows. Rates and windows that stay keep what they
+// have counted.
 func (g *Gate) Configure(l Limits) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l.MaxConcurrent = max(l.MaxConcurrent, 1)
 	g.limits = l
+	now := time.Now()
+	g.rates.configure(now, &l)
+	g.windows = g.windows.configured(g.uptime(now), &l)
 }
 
 // Close refuses every later request with r. Permits that are out stay valid
@@ -105,66 +76,119 @@ func (g *Gate) Close(r *Rejection) {
 
 // Request returns a permit or a *Rejection. The permit's context is a child
 // of ctx, which must live as long as the core does, not as long as the call.
+//
+// A refused request takes nothing. Who is asked, in this order: the defence;
+// the job's own limits, since what cannot heal is said first; the circuits, so
+// that a job goes to its next worker at once instead of waiting for a slot of
+// a sick one; slots, rates and windows of cost; at last Reserve.
 func (g *Gate) Request(ctx context.Context, r Request) (*Permit, error) {
-	p, err := g.hold(ctx, r)
+	p, err := g.request(ctx, r.withDefaults())
 	if err != nil {
-		return nil, err
+		return nil, complete(err)
 	}
-	if r.Reserve == nil {
-		g.arm(p)
-		return p, nil
-	}
-	release, err := r.Reserve()
-	if err != nil {
-		p.settle(err, nil)
-		return nil, err
-	}
-	p.release = release
-	g.arm(p)
 	return p, nil
 }
 
-// hold checks every limit and, if all allow it, takes the slots.
+func (g *Gate) request(ctx context.Context, r Request) (*Permit, error) {
+	circuits, defence := g.others()
+	if defence != nil {
+		if refused := defence.Admit(r); refused != nil {
+			return nil, refused
+		}
+	}
+	if err := g.allowed(r); err != nil {
+		return nil, err
+	}
+	t, err := ask(circuits, r.Choice)
+	if err != nil {
+		return nil, err
+	}
+	p, err := g.hold(ctx, r)
+	if err != nil {
+		t.end(0, nil)
+		return nil, err
+	}
+	p.ticket, p.CircuitState = t, t.state
+	if r.Reserve != nil {
+		if p.release, err = r.Reserve(); err != nil {
+			p.release = nil
+			p.end(err, nil, nil)
+			return nil, err
+		}
+	}
+	if err := g.arm(p); err != nil {
+		p.end(err, nil, nil)
+		return nil, err
+	}
+	return p, nil
+}
+
+func (g *Gate) others() (Circuits, Defence) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.circuits, g.defence
+}
+
+// allowed checks what concerns the job alone.
+func (g *Gate) allowed(r Request) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, err := g.grant(time.Now(), r)
+	return err
+}
+
+// grant returns the budget of the attempt, if it may run as far as its job is
+// concerned. One attempt of a job is live at a time: two could together exceed
+// what each of them is granted. Called with g.mu held.
+func (g *Gate) grant(now time.Time, r Request) (Grant, error) {
+	if g.closed != nil {
+		return Grant{}, g.closed
+	}
+	if other := g.live[r.Job]; other != nil {
+		return Grant{}, limited(slotRetry, "attempt %d of the job already has permit %s", other.Attempt, other.ID)
+	}
+	return g.budget(now, r)
+}
+
+// hold checks every limit and, if all allow it, takes slots and tokens. Of
+// several refusals it returns the one that takes longest to heal.
 func (g *Gate) hold(ctx context.Context, r Request) (*Permit, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed != nil {
-		return nil, g.closed
-	}
-	key := attemptKey{r.Job, r.Attempt}
-	if other := g.live[key]; other != nil {
-		return nil, &Rejection{job.RateLimited, slotRetry, fmt.Sprintf("attempt %d of the job already has permit %s", r.Attempt, other.ID)}
-	}
 	now := time.Now()
-	grant, err := g.budget(now, r)
+	grant, err := g.grant(now, r)
 	if err != nil {
 		return nil, err
 	}
-	if n, limit := len(g.live), g.limits.MaxConcurrent; n >= limit {
-		return nil, &Rejection{job.RateLimited, slotRetry, fmt.Sprintf("%d of %d slots are taken", n, limit)}
-	}
-	kind := r.Choice.Worker
-	if n, limit := g.perKind[kind], g.limits.PerKind[kind]; limit > 0 && n >= limit {
-		return nil, &Rejection{job.RateLimited, slotRetry, fmt.Sprintf("%d of %d slots of worker %s are taken", n, limit, kind)}
+	refused := later(g.slots.check(&g.limits, &r), g.windows.check(g.uptime(now), r.Tenant))
+	tokens, slow := g.rates.reserve(now, &r)
+	if refused = later(refused, slow); refused != nil {
+		giveBack(now, tokens)
+		return nil, refused
 	}
 	p := &Permit{
-		ID: job.NewPermitID(), Job: r.Job, Attempt: r.Attempt, Choice: r.Choice, Grant: grant,
-		gate: g, key: key,
+		ID: job.NewPermitID(), Job: r.Job, Tenant: r.Tenant, Workspace: r.Workspace, Attempt: r.Attempt, Choice: r.Choice, Grant: grant,
+		gate: g, tokens: tokens,
 	}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
-	g.live[key] = p
-	g.perKind[kind]++
+	g.live[r.Job] = p
+	g.slots.take(&r)
 	return p, nil
 }
 
-// arm makes the permit usable for its time to live.
-func (g *Gate) arm(p *Permit) {
+// arm makes the permit usable for its time to live, unless the gate was closed
+// meanwhile: whoever closes it revokes what is unused.
+func (g *Gate) arm(p *Permit) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.closed != nil {
+		return g.closed
+	}
 	ttl := g.limits.TTL
 	p.ExpiresAt = time.Now().Add(ttl)
 	g.unused[p.ID] = p
 	p.expiry = time.AfterFunc(ttl, func() { p.Revoke(ErrExpired) })
+	return nil
 }
 
 // Use takes the permit for the run that it was issued for. The run ends with
@@ -176,7 +200,7 @@ func (g *Gate) Use(id job.PermitID, j job.ID, attempt int) (*Permit, error) {
 	if p == nil {
 		return nil, fmt.Errorf("permit %s: %w", id, ErrUnknown)
 	}
-	if p.key != (attemptKey{j, attempt}) {
+	if p.Job != j || p.Attempt != attempt {
 		return nil, fmt.Errorf("permit %s for job %s attempt %d, asked for job %s attempt %d: %w", id, p.Job, p.Attempt, j, attempt, ErrMismatch)
 	}
 	if !p.expiry.Stop() {
@@ -192,7 +216,10 @@ func (g *Gate) Use(id job.PermitID, j job.ID, attempt int) (*Permit, error) {
 func (g *Gate) Live(j job.ID, attempt int) *Permit {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.live[attemptKey{j, attempt}]
+	if p := g.live[j]; p != nil && p.Attempt == attempt && !p.ExpiresAt.IsZero() { // armed: not still being made
+		return p
+	}
+	return nil
 }
 
 // Counts returns how many permits are unused and how many are in use.

@@ -47,12 +47,17 @@ func (l *ledger) begin(id job.ID) {
 	a.begun++
 }
 
-func (l *ledger) end(id job.ID, spent job.Usage, wall time.Duration, lost bool) {
+func (l *ledger) charge(id job.ID, u job.Usage) {
+	if a := l.jobs[id]; a != nil {
+		a.spent = a.spent.Add(u)
+	}
+}
+
+func (l *ledger) end(id job.ID, wall time.Duration, lost bool) {
 	a := l.jobs[id]
 	if a == nil {
 		return
 	}
-	a.spent = a.spent.Add(spent)
 	a.wall += wall
 	if lost {
 		a.begun--

@@ -1,10 +1,7 @@
 package permit_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,124 +12,146 @@ import (
 	"github.com/agentsched/agentsched/permit"
 )
 
-// TestNothingLeaks plays random histories of requests, uses, revocations,
-// settlements and waiting against a model that only counts: no limit is ever
-// exceeded, and whatever was reserved is released exactly once.
-func TestNothingLeaks(t *testing.T) {
+// TestGateAgainstModel plays random histories of requests, uses, charges,
+// revocations, expiries, settlements, waiting and reconfiguration against a
+// model that counts naively: the gate grants what the model has room for and
+// refuses the rest, and whatever was taken comes back exactly once.
+func TestGateAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		// The history is drawn before the bubble: rapid's own goroutines are not of it.
-		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 60).Draw(rt, "steps")
-		synctest.Test(t, func(*testing.T) { play(rt, steps) })
+		// All is drawn before the bubble: rapid's own goroutines are not of it.
+		configs := rapid.SliceOfN(rapid.Custom(drawLimits), 3, 3).Draw(rt, "limits")
+		steps := rapid.SliceOfN(rapid.Custom(drawStep), 20, 150).Draw(rt, "steps")
+		var err error
+		synctest.Test(t, func(*testing.T) { err = play(configs, steps) })
+		if err != nil {
+			rt.Fatal(err)
+		}
 	})
 }
 
+func drawLimits(t *rapid.T) permit.Limits {
+	upTo := func(name string, n int) int { return rapid.IntRange(0, n).Draw(t, name) }
+	window := func(tenant job.Tenant, length time.Duration) permit.CostWindow {
+		return permit.CostWindow{Tenant: tenant, Window: length, MaxUSD: float64(upTo("cents", 5))}
+	}
+	return permit.Limits{
+		MaxConcurrent: 1 + upTo("total", 4),
+		PerKind:       map[job.WorkerKind]int{"codex": upTo("kind", 2)},
+		PerTenant:     map[job.Tenant]int{"x": upTo("tenant", 2)}, EachTenant: upTo("each tenant", 3),
+		PerWorkspace: map[string]int{"/w": upTo("workspace", 2)}, EachWorkspace: upTo("each workspace", 2),
+		TTL:         5 * time.Second,
+		KindRates:   map[job.WorkerKind]permit.Rate{"codex": {PerSecond: upTo("a second", 3), PerMinute: upTo("a minute", 9)}},
+		ModelRates:  map[string]permit.Rate{"acme": {PerMinute: upTo("of a model", 7)}},
+		CostWindows: []permit.CostWindow{window("x", 10*time.Second), window("", time.Minute)},
+	}
+}
+
 type step struct {
-	op    string
-	which int // of the permits that there are
-	kind  job.WorkerKind
-	fail  bool // the reservation fails
-	wait  time.Duration
+	op        string
+	which     int // of the permits, the limits
+	job       int
+	kind      job.WorkerKind
+	tenant    job.Tenant
+	workspace string
+	model     string
+	refuse    string // who refuses
+	usage     job.Usage
+	lost      bool
+	wait      time.Duration
 }
 
 func drawStep(t *rapid.T) step {
+	n := func(name string, low, high int) int { return rapid.IntRange(low, high).Draw(t, name) }
 	return step{
-		op:    rapid.SampledFrom([]string{"request", "request", "request", "use", "use", "revoke", "settle", "settle", "wait"}).Draw(t, "op"),
-		which: rapid.IntRange(0, 7).Draw(t, "which"),
-		kind:  rapid.SampledFrom([]job.WorkerKind{"codex", "claude", "shell"}).Draw(t, "kind"),
-		fail:  rapid.IntRange(0, 9).Draw(t, "fail") == 0,
-		wait:  time.Duration(rapid.IntRange(1, 6000).Draw(t, "wait")) * time.Millisecond,
+		op: rapid.SampledFrom([]string{
+			"request", "request", "request", "request", "request", "request", "use", "use", "use", "charge", "charge", "charge",
+			"revoke", "settle", "settle", "wait", "wait", "wait", "configure",
+		}).Draw(t, "op"),
+		which: n("which", 0, 7), job: n("job", 0, 19),
+		kind:      rapid.SampledFrom([]job.WorkerKind{"codex", "shell"}).Draw(t, "kind"),
+		tenant:    rapid.SampledFrom([]job.Tenant{"x", "y", ""}).Draw(t, "tenant"),
+		workspace: rapid.SampledFrom([]string{"", "/w", "/v"}).Draw(t, "workspace"),
+		model:     rapid.SampledFrom([]string{"", "acme/large", "acme", "acmes"}).Draw(t, "model"),
+		refuse:    rapid.SampledFrom([]string{"", "", "", "", "", "", "reserve", "circuit", "defence"}).Draw(t, "refuse"),
+		usage:     job.Usage{OutputTokens: int64(n("tokens", 0, 9)), CostUSD: float64(n("cost", 0, 8)) / 4},
+		lost:      n("lost", 0, 4) == 0,
+		wait:      time.Duration(n("wait", 1, 1000)*rapid.SampledFrom([]int{1, 1, 1, 7, 30}).Draw(t, "times")) * time.Millisecond,
 	}
 }
 
-type held struct {
-	permit   *permit.Permit
-	kind     job.WorkerKind
-	used     bool
-	released atomic.Int32
-}
+// ofJob bounds every job of a history.
+var ofJob = job.Limits{MaxAttempts: 3, MaxTokens: 30, MaxCostUSD: 5}
 
-func play(t *rapid.T, steps []step) {
-	bound := permit.Limits{MaxConcurrent: 4, PerKind: map[job.WorkerKind]int{"codex": 1, "claude": 2}, TTL: 5 * time.Second}
-	g := permit.NewGate(bound)
-	var all []*held
+func play(configs []permit.Limits, steps []step) error {
+	m := newModel(configs[0])
 	for i, s := range steps {
-		switch s.op {
-		case "request":
-			h := &held{kind: s.kind}
-			p, err := g.Request(context.Background(), permit.Request{
-				Job: job.ID(fmt.Sprint(i)), Attempt: 1, Choice: job.Choice{Worker: s.kind},
-				Reserve: func() (func(), error) {
-					if s.fail {
-						return nil, errors.New("reservation failed")
-					}
-					return func() { h.released.Add(1) }, nil
-				},
-			})
-			if err == nil {
-				h.permit = p
-				all = append(all, h)
-			}
-		case "wait":
-			time.Sleep(s.wait)
-			synctest.Wait()
-		default:
-			if len(all) == 0 {
-				continue
-			}
-			h := all[s.which%len(all)]
-			switch s.op {
-			case "use":
-				if _, err := g.Use(h.permit.ID, h.permit.Job, 1); err == nil {
-					if h.used || h.released.Load() > 0 {
-						t.Fatalf("step %d: a used or ended permit could be used", i)
-					}
-					h.used = true
-				}
-			case "revoke":
-				h.permit.Revoke(errors.New("revoked"))
-			case "settle":
-				if h.used {
-					h.permit.Settle(job.Usage{}, false)
-				}
-			}
+		if err := m.step(configs, s); err != nil {
+			return fmt.Errorf("step %d, %+v: %w", i, s, err)
 		}
-		check(t, g, bound, all, i)
-	}
-	for _, h := range all {
-		h.permit.Revoke(errors.New("the end"))
-		if h.used {
-			h.permit.Settle(job.Usage{}, false)
-		}
-		if h.released.Load() != 1 {
-			t.Fatalf("permit %s was released %d times", h.permit.ID, h.released.Load())
+		if err := m.check(); err != nil {
+			return fmt.Errorf("after step %d, %+v: %w", i, s, err)
 		}
 	}
-	if unused, running := g.Counts(); unused+running != 0 {
-		t.Fatalf("%d unused and %d running permits are left", unused, running)
+	for _, h := range m.all {
+		h.permit.Revoke(errEnd)
+		m.expire()
+		if h.state == running {
+			m.settle(h, job.Usage{}, false)
+		}
 	}
+	return m.check()
 }
 
-func check(t *rapid.T, g *permit.Gate, bound permit.Limits, all []*held, i int) {
-	live, perKind := 0, map[job.WorkerKind]int{}
-	for _, h := range all {
-		if h.released.Load() > 1 {
-			t.Fatalf("step %d: released %d times", i, h.released.Load())
+func (m *model) step(configs []permit.Limits, s step) error {
+	switch s.op {
+	case "request":
+		return m.request(s)
+	case "wait":
+		time.Sleep(s.wait)
+		synctest.Wait()
+		m.expire()
+		return nil
+	case "configure":
+		m.configure(configs[s.which%len(configs)])
+		return nil
+	}
+	h := m.pick(s)
+	if h == nil {
+		return nil
+	}
+	switch s.op {
+	case "use":
+		_, err := m.gate.Use(h.permit.ID, h.permit.Job, h.permit.Attempt)
+		if (err == nil) != (h.state == unused) {
+			return fmt.Errorf("use of a permit that is %s: %v", h.state, err)
 		}
-		if h.released.Load() == 0 {
-			live++
-			perKind[h.kind]++
+		if err == nil {
+			h.state = running
+			m.jobs[h.permit.Job].attempts++
+		}
+	case "charge":
+		return m.charge(h, s.usage)
+	case "revoke":
+		h.permit.Revoke(errEnd)
+		m.expire()
+	case "settle":
+		m.settle(h, s.usage, s.lost)
+	}
+	return nil
+}
+
+// pick returns one of the permits that the step fits, now and then any; nil if
+// there is none.
+func (m *model) pick(s step) *held {
+	fits := map[string]state{"use": unused, "revoke": unused, "charge": running, "settle": running}[s.op]
+	var some []*held
+	for _, h := range m.all {
+		if h.state == fits || s.which == 0 {
+			some = append(some, h)
 		}
 	}
-	unused, running := g.Counts()
-	if unused+running != live {
-		t.Fatalf("step %d: the gate counts %d, held are %d", i, unused+running, live)
+	if len(some) == 0 {
+		return nil
 	}
-	if live > bound.MaxConcurrent {
-		t.Fatalf("step %d: %d permits, at most %d are allowed", i, live, bound.MaxConcurrent)
-	}
-	for kind, limit := range bound.PerKind {
-		if perKind[kind] > limit {
-			t.Fatalf("step %d: %d permits of %s, at most %d are allowed", i, perKind[kind], kind, limit)
-		}
-	}
+	return some[s.which%len(some)]
 }

@@ -1,0 +1,78 @@
+package permit
+
+import (
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Limits are what a gate enforces over all jobs together. In all of them zero
+// means no limit, but for MaxConcurrent.
+type Limits struct {
+	MaxConcurrent int                    // permits and runs at once; at least 1
+	PerKind       map[job.WorkerKind]int // of one kind at once; absent or 0: no bound of its own
+	PerTenant     map[job.Tenant]int     // of one tenant at once; absent: EachTenant, 0: no bound
+	EachTenant    int                    // of each tenant that PerTenant does not name
+	PerWorkspace  map[string]int         // of one workspace (its real path) at once; absent: EachWorkspace
+	EachWorkspace int                    // of each workspace that PerWorkspace does not name
+	TTL           time.Duration          // how long a permit may stay unused
+
+	KindRates map[job.WorkerKind]Rate // permits of one kind
+	// ModelRates are of permits whose Request.Model is the key, or lies below
+	// it: "anthropic" bounds all models of that provider together,
+	// "anthropic/claude-opus" that one besides.
+	ModelRates map[string]Rate
+
+	CostWindows []CostWindow
+}
+
+// Rate bounds requests in time, each figure by a token bucket of that size
+// that refills evenly: so many at once, and so many a second or a minute in
+// the long run. In any span d there are at most n + n·d/period of them.
+type Rate struct {
+	PerSecond int
+	PerMinute int
+}
+
+// CostWindow bounds what is spent within any span of a length.
+type CostWindow struct {
+	Tenant job.Tenant    // whose money; empty: that of all tenants together
+	Window time.Duration // the span, up to a sixtieth longer (see window)
+	MaxUSD float64       // US dollars
+	// SpentUSD is, for Configure, what the asker knows to be spent within the
+	// span: the gate's own record is raised to it, so that it outlives a core.
+	// From Windows it is the gate's record.
+	SpentUSD float64
+}
+
+// Request asks for one attempt of a job.
+type Request struct {
+	Job       job.ID
+	Tenant    job.Tenant // empty: job.DefaultTenant
+	Workspace string     // the real path that the run works on; empty if it has none
+	Attempt   int        // number of the attempt to start: 1, 2, 3, …
+	Counted   int        // earlier attempts that count, as the asker knows it
+	Choice    job.Choice
+	Model     string // the provider/model that answers, e.g. "anthropic/claude-opus"; empty: Choice.Model
+	Limits    job.Limits
+	Deadline  *time.Time
+	Spent     job.Usage     // by earlier attempts, as the asker knows it
+	Time      time.Duration // likewise, wall time
+
+	// Reserve, if not nil, is called after every check has passed and takes
+	// what the run needs besides (the lock on its workspace). Its error refuses
+	// the request; a *Rejection is passed on. release is called exactly once,
+	// when the permit ends in whatever way.
+	Reserve func() (release func(), err error)
+}
+
+// withDefaults fills in what the request left to the gate.
+func (r Request) withDefaults() Request {
+	if r.Tenant == "" {
+		r.Tenant = job.DefaultTenant
+	}
+	if r.Model == "" {
+		r.Model = r.Choice.Model
+	}
+	return r
+}

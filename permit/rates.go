@@ -1,0 +1,110 @@
+package permit
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// rates are the token buckets of what Limits name. Guarded by Gate.mu.
+type rates map[rateKey]*rate.Limiter
+
+// rateKey names a bucket: that of a worker kind or of a model, by second or minute.
+type rateKey struct {
+	kind   job.WorkerKind
+	model  string // one of the two is empty
+	period time.Duration
+}
+
+func (k rateKey) String() string {
+	per := "minute"
+	if k.period == time.Second {
+		per = "second"
+	}
+	if k.model != "" {
+		return "model " + k.model + " a " + per
+	}
+	return "worker " + string(k.kind) + " a " + per
+}
+
+// configure makes the buckets those of l. One that stays keeps its tokens, so
+// that configuring again gives nobody a fresh one; a new one is full.
+func (b rates) configure(now time.Time, l *Limits) {
+	want := map[rateKey]int{}
+	for kind, r := range l.KindRates {
+		want[rateKey{kind: kind, period: time.Second}] = r.PerSecond
+		want[rateKey{kind: kind, period: time.Minute}] = r.PerMinute
+	}
+	for model, r := range l.ModelRates {
+		want[rateKey{model: model, period: time.Second}] = r.PerSecond
+		want[rateKey{model: model, period: time.Minute}] = r.PerMinute
+	}
+	for key := range b {
+		if want[key] <= 0 {
+			delete(b, key)
+		}
+	}
+	for key, n := range want {
+		if n <= 0 {
+			continue
+		}
+		limit := rate.Limit(float64(n) / key.period.Seconds())
+		if have := b[key]; have != nil {
+			have.SetLimitAt(now, limit)
+			have.SetBurstAt(now, n)
+			continue
+		}
+		b[key] = rate.NewLimiter(limit, n)
+	}
+}
+
+// reserve takes a token of every bucket that counts r, or none: then the
+// rejection's time is when each of them has one.
+func (b rates) reserve(now time.Time, r *Request) ([]*rate.Limiter, *Rejection) {
+	var taken []*rate.Limiter
+	var reservations []*rate.Reservation
+	var refused *Rejection
+	for _, key := range keysOf(r) {
+		bucket := b[key]
+		if bucket == nil {
+			continue
+		}
+		reservation := bucket.ReserveN(now, 1)
+		reservations = append(reservations, reservation)
+		taken = append(taken, bucket)
+		if wait := reservation.DelayFrom(now); wait > 0 {
+			refused = later(refused, limited(wait, "the rate of %d requests of %s is used up", bucket.Burst(), key))
+		}
+	}
+	if refused == nil {
+		return taken, nil
+	}
+	for _, reservation := range reservations {
+		reservation.CancelAt(now)
+	}
+	return nil, refused
+}
+
+// keysOf returns the names of the buckets that count r.
+func keysOf(r *Request) []rateKey {
+	keys := []rateKey{{kind: r.Choice.Worker, period: time.Second}, {kind: r.Choice.Worker, period: time.Minute}}
+	for i, c := range r.Model + "/" {
+		if c == '/' && i > 0 {
+			model := r.Model[:i]
+			keys = append(keys, rateKey{model: model, period: time.Second}, rateKey{model: model, period: time.Minute})
+		}
+	}
+	return keys
+}
+
+// giveBack puts back what reserve took for a permit that was not used. A
+// reservation cannot do so: cancelled after its time to act, it gives nothing
+// back. Taking -1 does; a bucket that has filled up meanwhile does not
+// overflow, since the limiter caps its tokens whenever it looks at them.
+func giveBack(now time.Time, taken []*rate.Limiter) {
+	for _, bucket := range taken {
+		bucket.AllowN(now, -1)
+	}
+}
