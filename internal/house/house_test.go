@@ -33,6 +33,9 @@ var allowed = map[string]string{
 
 	// The core's side.
 	"permit":             "job",
+	"breaker":            "job",
+	"watchdog":           "job",
+	"watchdog/sample":    "watchdog", // what reads /proc, apart from what decides
 	"worker":             "job internal/proc",
 	"worker/codex":       "job worker",
 	"worker/claude":      "job worker",
@@ -40,7 +43,7 @@ var allowed = map[string]string{
 	"worker/shell":       "job worker",
 	"worker/exec":        "job worker",
 	"worker/workertest":  "job worker",
-	"internal/agentcore": "job ipc permit worker internal/proc internal/workspace",
+	"internal/agentcore": "job ipc permit breaker watchdog watchdog/sample worker internal/proc internal/workspace",
 	"internal/adapters":  "worker worker/...", // the list that both programs have
 
 	// Leaves that either side may use.
