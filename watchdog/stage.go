@@ -1,0 +1,137 @@
+package watchdog
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Stage is how far the defence has gone. Each stage keeps what the ones below
+// it do.
+type Stage int
+
+const (
+	// Normal: everybody is admitted.
+	Normal Stage = iota
+	// Shed: work of the classes that are shed first is refused.
+	Shed
+	// Throttle: fewer runs at once, and smaller ones where there is a choice.
+	Throttle
+	// OpenBreaker: the kinds of worker that are sick are taken out, one at a time.
+	OpenBreaker
+	// Escalate: a person is told; only work that somebody waits for is admitted.
+	Escalate
+
+	stageCount = iota
+)
+
+var stageNames = [stageCount]string{"normal", "shed", "throttle", "open_breaker", "escalate"}
+
+// String returns the stage's word, e.g. "open_breaker".
+func (s Stage) String() string {
+	if s < 0 || s >= stageCount {
+		return fmt.Sprintf("stage(%d)", int(s))
+	}
+	return stageNames[s]
+}
+
+// MarshalText writes the stage's word.
+func (s Stage) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a stage's word.
+func (s *Stage) UnmarshalText(text []byte) error {
+	i := slices.Index(stageNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is no stage, want one of %v", text, stageNames)
+	}
+	*s = Stage(i)
+	return nil
+}
+
+// Band is the hysteresis of one stage: it is entered at Enter or above and
+// left at Leave or below. The zero Band never leads to its stage.
+type Band struct {
+	Enter float64 `json:"enter"`
+	Leave float64 `json:"leave"`
+}
+
+// Ladder has the bands of one metric, in the metric's own unit.
+type Ladder struct {
+	Shed        Band `json:"shed,omitzero"`
+	Throttle    Band `json:"throttle,omitzero"`
+	OpenBreaker Band `json:"open_breaker,omitzero"`
+	Escalate    Band `json:"escalate,omitzero"`
+}
+
+// bands returns the band of each stage by its number; Normal has none.
+func (l Ladder) bands() [stageCount]Band {
+	return [stageCount]Band{{}, l.Shed, l.Throttle, l.OpenBreaker, l.Escalate}
+}
+
+// reach returns the stage that value asks for, and the highest one that it
+// does not let go. Since Leave < Enter, asked is at most held.
+func (l Ladder) reach(value float64) (asked, held Stage) {
+	for stage, b := range l.bands() {
+		if b == (Band{}) {
+			continue
+		}
+		if value >= b.Enter {
+			asked = Stage(stage)
+		}
+		if value > b.Leave {
+			held = Stage(stage)
+		}
+	}
+	return asked, held
+}
+
+// Thresholds are the ladders of the metrics that can move the defence.
+//
+// The two of the queue look at the classes that are not shed first, if the
+// scheduler tells classes apart: work that waits because it is shed must not
+// be a reason to shed. By default they lead no further than to shed, since to
+// run less makes a queue longer.
+type Thresholds struct {
+	QueueOldest   Ladder `json:"queue_oldest_ms,omitzero"` // wait of the oldest job that could run
+	QueueDepth    Ladder `json:"queue_depth,omitzero"`     // jobs that could run
+	TimeoutRate   Ladder `json:"worker_timeout_rate,omitzero"`
+	CancelLatency Ladder `json:"worker_cancel_latency_ms,omitzero"` // 95th percentile
+	LockWait      Ladder `json:"workspace_lock_wait_ms,omitzero"`   // 95th percentile
+	Heartbeat     Ladder `json:"heartbeat_latency_ms,omitzero"`     // 95th percentile
+	RSS           Ladder `json:"core_rss_bytes,omitzero"`
+	CPU           Ladder `json:"core_cpu_ratio,omitzero"`
+	Goroutines    Ladder `json:"core_goroutines,omitzero"`
+	OpenFiles     Ladder `json:"core_open_files,omitzero"`
+}
+
+// gauge is one metric as the defence sees it.
+type gauge struct {
+	name   string
+	ladder Ladder
+	value  float64
+	known  bool // an unknown value asks for nothing and holds nothing
+}
+
+// gauges returns every metric, the ones of the queue first.
+func (c *DefenceConfig) gauges(in Inputs) []gauge {
+	t, m := c.Thresholds, in.Metrics
+	depth, oldest := in.Queue.without(c.ShedClasses)
+	return []gauge{
+		{"queue_oldest_ms", t.QueueOldest, float64(oldest), true},
+		{"queue_depth", t.QueueDepth, float64(depth), true},
+		{"worker_timeout_rate", t.TimeoutRate, m.Timeouts.Ratio, m.Timeouts.Of >= int64(c.MinRuns)},
+		{"worker_cancel_latency_ms", t.CancelLatency, float64(m.CancelLatency.P95), m.CancelLatency.Count > 0},
+		{"workspace_lock_wait_ms", t.LockWait, float64(m.LockWait.P95), m.LockWait.Count > 0},
+		{"heartbeat_latency_ms", t.Heartbeat, float64(m.Heartbeat.P95), m.Heartbeat.Count > 0},
+		number("core_rss_bytes", t.RSS, m.RSS),
+		number("core_cpu_ratio", t.CPU, m.CPU),
+		number("core_goroutines", t.Goroutines, m.Goroutines),
+		number("core_open_files", t.OpenFiles, m.OpenFiles),
+	}
+}
+
+func number[N int | int64 | float64](name string, l Ladder, value *N) gauge {
+	if value == nil {
+		return gauge{name: name, ladder: l}
+	}
+	return gauge{name, l, float64(*value), true}
+}
