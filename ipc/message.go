@@ -28,6 +28,7 @@ const (
 	NotifyJobCompleted = "on_job_completed" // JobCompleted; once for each accepted submit_job
 	NotifyJobCancelled = "on_job_cancelled" // JobCancelled; before the on_job_completed of a cancelled run
 	NotifyEscalation   = "on_escalation"    // Escalation
+	NotifyCircuits     = "on_circuits"      // Circuits; whenever a circuit breaker changed its state
 )
 
 // Empty is the result of a method that only succeeds or fails.
@@ -63,6 +64,33 @@ type Configure struct {
 	Stop          Stages `json:"stop"`
 	// PermitTTL is how long a permit may stay unused; 0 means DefaultPermitTTL.
 	PermitTTL job.Duration `json:"permit_ttl,omitempty"`
+	// StallAfter is how long a run may neither print nor compute; 0: for ever.
+	StallAfter job.Duration `json:"stall_after,omitempty"`
+	// RepeatedCalls is how many like tool calls with like results in a row end
+	// a run; 0: none do.
+	RepeatedCalls int `json:"repeated_calls,omitempty"`
+	// Circuits are what an earlier core said last of its breakers: this one
+	// goes on from there. Only the first Configure of a core is asked for them.
+	Circuits []Circuit `json:"circuits,omitempty"`
+}
+
+// Circuit is one circuit breaker: of a kind of worker or, with a model, of that
+// kind on that model.
+type Circuit struct {
+	Worker    job.WorkerKind `json:"worker"`
+	Model     string         `json:"model,omitempty"`
+	State     string         `json:"state"`               // closed, open, half-open
+	OpenUntil time.Time      `json:"open_until,omitzero"` // of an open one: when it lets a probe through
+	Requests  int            `json:"requests"`            // ended attempts within the window
+	Failures  int            `json:"failures"`
+	Slow      int            `json:"slow"`
+	Cause     string         `json:"cause,omitempty"` // why it opened last
+}
+
+// Circuits tells how all breakers stand, and which of them changed.
+type Circuits struct {
+	Circuits []Circuit `json:"circuits"`
+	Changed  Circuit   `json:"changed"`
 }
 
 // DefaultPermitTTL is how long a permit may stay unused.
@@ -107,6 +135,9 @@ type Permit struct {
 	Deadline  time.Time    `json:"deadline_at"` // the run is stopped then
 	// TokensGranted is how many tokens the run may use; 0 means no limit.
 	TokensGranted int64 `json:"tokens_granted,omitempty"`
+	// CircuitState says how the breakers of the permit's worker and model stood,
+	// e.g. "codex closed, codex:gpt-5 half-open".
+	CircuitState string `json:"circuit_state_snapshot,omitempty"`
 	// CostGrantedUSD is how much the run may cost, in US dollars; 0 means no limit.
 	CostGrantedUSD float64 `json:"cost_granted_usd,omitempty"`
 }

@@ -35,6 +35,9 @@ type Run struct {
 	MaxCommandTime time.Duration // of one tool command; 0 no limit
 	Prices         map[string]job.Price
 
+	// Watch, if not nil, is told of the run's process tree when it was started;
+	// what it returns is called when the program has ended or is to be stopped.
+	Watch func(*proc.Tree) (stop func())
 	// Hurry, if not nil, cuts the gentle stages of a stop short when it is done.
 	Hurry context.Context
 
@@ -110,7 +113,12 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	rec.recordAll(g.opening())
 	streams := pump(pipes, cmd, g, rec, out, cancel)
 
+	unwatch := func() {}
+	if run.Watch != nil {
+		unwatch = run.Watch(tree)
+	}
 	stopped := awaitEnd(ctx, tree)
+	unwatch()
 	asked := time.Now()
 	report, ghost := r.stop(ctx, tree, g, cmd, pipes, run, stopped)
 	streams.wait(ghost != nil)

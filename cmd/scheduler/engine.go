@@ -67,8 +67,9 @@ func (m *Main) newEngine(state *owned, cfg *config.Config, batch job.BatchID) (*
 		Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
 			return supervisor.New(supervisor.Config{
 				Command: command, Env: m.environ, Host: host, Instance: instance, StateDir: state.dir.Path(), Version: m.version,
-				Settings: ipc.Configure{Workers: workers, Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Stop: stages},
-				Handler:  h, Log: state.log, Stderr: &lineWriter{w: state.file},
+				Settings: ipc.Configure{Workers: workers, Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Stop: stages,
+					StallAfter: cfg.Watchdog.StallAfter, RepeatedCalls: cfg.Watchdog.RepeatedCalls},
+				Handler: h, Log: state.log, Stderr: &lineWriter{w: state.file},
 				Heartbeat: cfg.Heartbeat.Interval.Std(), HangAfter: cfg.Heartbeat.HangAfter.Std(),
 				Stop: proc.Stages{Interrupt: cfg.Stop.Interrupt.Std(), Terminate: cfg.Stop.Terminate.Std(), Kill: cfg.Stop.Kill.Std()},
 			})

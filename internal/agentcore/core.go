@@ -12,6 +12,7 @@ import (
 	"github.com/oklog/run"
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
@@ -46,6 +47,8 @@ type Core struct {
 	cfg  Config
 	peer *ipc.Peer
 	gate *permit.Gate
+	// circuits are the breakers that the gate asks.
+	circuits *breaker.Set
 
 	// life is the parent of every permit's context. It ends when Run does.
 	life context.Context
@@ -64,6 +67,7 @@ type Core struct {
 
 	mu       sync.Mutex // guards what follows
 	session  *session   // set by hello
+	restored bool       // the circuits of an earlier core were taken over
 	settings *ipc.Configure
 	live     map[string]*execution // by tag
 	ending   bool                  // no run starts any more
@@ -81,12 +85,14 @@ type session struct {
 // New makes a core that speaks on cfg.In and cfg.Out.
 func New(cfg Config) *Core {
 	c := &Core{
-		cfg:   cfg,
-		gate:  permit.NewGate(permit.Limits{MaxConcurrent: 1, TTL: ipc.DefaultPermitTTL}),
-		asked: make(chan struct{}),
-		live:  map[string]*execution{},
+		cfg:      cfg,
+		gate:     permit.NewGate(permit.Limits{MaxConcurrent: 1, TTL: ipc.DefaultPermitTTL}),
+		circuits: breaker.NewSet(breaker.DefaultConfig(), cfg.Log),
+		asked:    make(chan struct{}),
+		live:     map[string]*execution{},
 	}
 	c.hurry, c.hurryNow = context.WithCancel(context.Background())
+	c.gate.SetCircuits(circuits{c.circuits})
 	c.peer = ipc.NewPeer(cfg.In, cfg.Out, ipc.Config{Name: "scheduler", Log: cfg.Log, Handler: c})
 	return c
 }
@@ -95,8 +101,9 @@ func New(cfg Config) *Core {
 // each case it first stops every run and waits until the last process is gone.
 // It returns nil after a shutdown that was asked for.
 //
-//	peer ── reads and writes the wire until its end ─┐ the first of them to
-//	end  ── waits for a reason to end, then:         ┘ return ends the other
+//	peer     ── reads and writes the wire until its end ─┐ the first of them to
+//	circuits ── tells what the breakers do, until then   │ return ends the others
+//	end      ── waits for a reason to end, then:         ┘
 //	        refuse permits → stop the runs → wait for them →
 //	        close our side of the wire → wait for the peer → close the host
 func (c *Core) Run(ctx context.Context) error {
@@ -110,6 +117,10 @@ func (c *Core) Run(ctx context.Context) error {
 	g.Add(func() error {
 		defer close(peerDone)
 		return c.peer.Run(life)
+	}, func(error) {})
+	g.Add(func() error {
+		c.tellCircuits(peerDone)
+		return nil
 	}, func(error) {})
 	interrupted := make(chan error, 1)
 	g.Add(func() error {

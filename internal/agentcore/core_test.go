@@ -33,6 +33,7 @@ type client struct {
 
 	events    chan job.Event
 	completed chan ipc.JobCompleted
+	circuits  chan ipc.Circuits
 	cancelled chan ipc.JobCancelled
 
 	core    chan error // what the core's Run returned
@@ -58,6 +59,10 @@ func (c *client) HandleNotify(_ context.Context, method string, params json.RawM
 		var n ipc.JobCompleted
 		decode(&n)
 		c.completed <- n
+	case ipc.NotifyCircuits:
+		var n ipc.Circuits
+		decode(&n)
+		c.circuits <- n
 	case ipc.NotifyJobCancelled:
 		var n ipc.JobCancelled
 		decode(&n)
@@ -78,13 +83,13 @@ func start(t *testing.T) *client {
 	}
 	c := &client{
 		t: t, instance: job.NewInstanceID(), state: t.TempDir(),
-		events: make(chan job.Event, 1000), completed: make(chan ipc.JobCompleted, 10), cancelled: make(chan ipc.JobCancelled, 10),
+		events: make(chan job.Event, 1000), completed: make(chan ipc.JobCompleted, 10), cancelled: make(chan ipc.JobCancelled, 10), circuits: make(chan ipc.Circuits, 100),
 		core: make(chan error, 1), stopped: make(chan error, 1),
 	}
 	c.peer = ipc.NewPeer(toClient, fromClient, ipc.Config{Name: "agentcore", Log: zerolog.Nop(), Handler: c})
 	core := agentcore.New(agentcore.Config{
 		In: toCore, Out: fromCore, Log: zerolog.Nop(), Version: "test", Environ: os.Environ(), Lookup: os.LookupEnv,
-		Adapters: map[string]worker.Adapter{"shell": shell.Adapter{}},
+		Adapters: map[string]worker.Adapter{"shell": shell.Adapter{}, "parrot": parrot{}},
 	})
 	go func() { c.core <- core.Run(context.Background()) }()
 	go func() { c.stopped <- c.peer.Run(context.Background()) }()

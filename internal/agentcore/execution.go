@@ -18,6 +18,7 @@ import (
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
+	"github.com/agentsched/agentsched/watchdog"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -37,6 +38,8 @@ type execution struct {
 	mu    sync.Mutex // guards what follows and the order of events on the wire
 	seq   int64
 	texts int // events of mere words so far
+	stall *watchdog.Stall
+	rings *watchdog.Repetition
 }
 
 // startRun starts the run that the permit was used for. It reports false if
@@ -49,6 +52,7 @@ func (c *Core) startRun(s *session, settings *ipc.Configure, p *permit.Permit, r
 			Str("worker", string(r.Choice.Worker)).Str("tenant", string(r.Spec.Tenant)).Str("trace_id", r.Spec.Trace).Logger(),
 	}
 	e.hurry, e.hurryNow = context.WithCancel(c.hurry)
+	e.stall, e.rings = newWatch(settings)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ending {
@@ -84,7 +88,7 @@ func (e *execution) run() {
 	stop := stopOf(ctx)
 	// Without a Stop nobody asked for the end: the workspace was taken.
 	lost := outcome.State == job.RunCancelled && (stop == nil || stop.Lost)
-	e.permit.Settle(outcome.Usage, lost)
+	e.permit.SettleWith(permit.Result{Usage: outcome.Usage, Class: outcome.Class, RetryAt: outcome.RetryAt, Lost: lost})
 
 	c.mu.Lock()
 	delete(c.live, e.tag)
@@ -146,6 +150,7 @@ func (e *execution) emit(ev job.Event) {
 		ev.Time = time.Now()
 	}
 	ev.Time = ev.Time.UTC()
+	e.look(&ev)
 	var err error
 	switch ev.Kind {
 	case job.EventState, job.EventSession:

@@ -86,6 +86,15 @@ func (c *Core) configure(_ context.Context, s ipc.Configure) (ipc.Empty, error) 
 	for kind, w := range s.Workers {
 		perKind[kind] = w.MaxConcurrent
 	}
+	c.mu.Lock()
+	restore := !c.restored
+	c.restored = true
+	c.mu.Unlock()
+	if restore {
+		if err := c.restoreCircuits(s.Circuits); err != nil {
+			return ipc.Empty{}, ipc.InvalidParams(fmt.Errorf("circuits: %w", err))
+		}
+	}
 	c.gate.Configure(permit.Limits{MaxConcurrent: s.MaxConcurrent, PerKind: perKind, TTL: s.PermitTTL.Std()})
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +128,7 @@ func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.Permit
 		return ipc.PermitAnswer{}, &ipc.Error{Code: ipc.CodeShuttingDown, Message: "the core is shutting down"}
 	}
 	p, err := c.gate.Request(c.life, permit.Request{
-		Job: r.Job, Attempt: r.Attempt, Counted: r.Counted, Choice: r.Choice, Limits: r.Limits,
+		Job: r.Job, Tenant: r.Tenant, Attempt: r.Attempt, Counted: r.Counted, Choice: r.Choice, Limits: r.Limits,
 		Deadline: r.Deadline, Spent: r.Spent, Time: r.SpentTime.Std(),
 		Reserve: func() (func(), error) { return c.reserve(s, r.Workspace) },
 	})
@@ -134,7 +143,7 @@ func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.Permit
 	}
 	return ipc.PermitAnswer{Permit: &ipc.Permit{
 		ID: p.ID, Job: p.Job, Attempt: p.Attempt, ExpiresAt: p.ExpiresAt.UTC(), Deadline: p.Deadline.UTC(),
-		TokensGranted: p.Tokens, CostGrantedUSD: p.CostUSD,
+		TokensGranted: p.Tokens, CostGrantedUSD: p.CostUSD, CircuitState: p.CircuitState,
 	}}, nil
 }
 

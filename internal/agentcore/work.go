@@ -37,7 +37,7 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 	outcome, err := runner.Run(ctx, session, worker.Run{
 		Tag: e.tag, Model: task.Model, LogDir: dir,
 		Tokens: e.permit.Tokens, CostUSD: e.permit.CostUSD, MaxSteps: limits.MaxSteps, MaxCommandTime: limits.MaxCommandTime.Std(),
-		Prices: e.settings.Prices, Hurry: e.hurry, Sink: e.emit,
+		Prices: e.settings.Prices, Hurry: e.hurry, Sink: e.emit, Watch: e.watchTree,
 	})
 	if err != nil || !outcome.Succeeded() {
 		return outcome, err

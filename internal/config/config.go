@@ -21,6 +21,7 @@ type Config struct {
 	Stop      Stop                 `json:"stop"`
 	Heartbeat Heartbeat            `json:"heartbeat"`
 	Retry     Retry                `json:"retry"`
+	Watchdog  Watchdog             `json:"watchdog"`
 }
 
 // Concurrency bounds how many jobs run at once.
@@ -48,6 +49,12 @@ type Retry struct {
 	Max  job.Duration `json:"max"`
 }
 
+// Watchdog says when a run is stopped as STALLED.
+type Watchdog struct {
+	StallAfter    job.Duration `json:"stall_after"`    // without output and without computing; 0: never
+	RepeatedCalls int          `json:"repeated_calls"` // like tool calls with like results in a row; 0: any number
+}
+
 // Default returns the configuration of a host without a configuration file.
 func Default() Config {
 	return Config{
@@ -56,6 +63,7 @@ func Default() Config {
 		Prices:      defaultPrices(),
 		Stop:        Stop{Interrupt: job.Duration(2 * time.Second), Terminate: job.Duration(5 * time.Second), Kill: job.Duration(10 * time.Second)},
 		Heartbeat:   Heartbeat{Interval: job.Duration(time.Second), HangAfter: job.Duration(10 * time.Second)},
+		Watchdog:    Watchdog{StallAfter: job.Duration(15 * time.Minute), RepeatedCalls: 10},
 		Retry:       Retry{Base: job.Duration(time.Second), Max: job.Duration(5 * time.Minute)},
 	}
 }

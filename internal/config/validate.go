@@ -179,6 +179,9 @@ func (v *validator) times() {
 			v.Failf(one.path, "is 0, want a duration such as 10s")
 		}
 	}
+	if n := c.Watchdog.RepeatedCalls; n < 0 || n == 1 {
+		v.Failf("watchdog.repeated_calls", "is %d, want 2 or more, or 0 for any number", n)
+	}
 	if c.Heartbeat.HangAfter <= c.Heartbeat.Interval {
 		v.Failf(given(v, "heartbeat.hang_after", "heartbeat.interval"), "hang_after %s is not longer than interval %s: every core would seem to hang", c.Heartbeat.HangAfter, c.Heartbeat.Interval)
 	}

@@ -79,6 +79,9 @@ func noticeOf(u scheduler.Update, c *card, before card) (n notice, ok bool) {
 	case scheduler.UpdateCore:
 		n.who, n.text, n.style, n.lasting = "agentcore", clean(u.Text), yellow, true
 		return n, true
+	case scheduler.UpdateCircuit:
+		n.who, n.text, n.style, n.lasting = "circuit", clean(u.Text), yellow, true
+		return n, true
 	case scheduler.UpdateEscalation:
 		n.who, n.text, n.style, n.lasting = "ESCALATION", clean(u.Text), red, true
 		return n, true

@@ -84,6 +84,8 @@ func (s *Scheduler) CoreNotify(c *supervisor.Core, method string, params json.Ra
 		decodeNotify(s, method, params, func(n ipc.JobCancelled) {
 			s.cfg.Log.Info().Str("job", string(n.Job)).Int("attempt", n.Attempt).Int64("worker_cancel_latency_ms", n.LatencyMS).Msg("worker stopped, tree empty")
 		})
+	case ipc.NotifyCircuits:
+		decodeNotify(s, method, params, s.circuit)
 	case ipc.NotifyEscalation:
 		decodeNotify(s, method, params, func(n ipc.Escalation) {
 			s.cfg.Log.Error().Str("scope", n.Scope).Str("cause", n.Cause).Msg(n.Message)
@@ -92,6 +94,34 @@ func (s *Scheduler) CoreNotify(c *supervisor.Core, method string, params json.Ra
 	default:
 		s.cfg.Log.Debug().Str("method", method).Msg("unknown notification ignored")
 	}
+}
+
+// circuit takes the news of a circuit breaker.
+func (s *Scheduler) circuit(n ipc.Circuits) {
+	s.mu.Lock()
+	s.circuits = n.Circuits
+	s.mu.Unlock()
+	c := n.Changed
+	name := string(c.Worker)
+	if c.Model != "" {
+		name += " on " + c.Model
+	}
+	text := fmt.Sprintf("circuit of %s is %s", name, c.State)
+	if !c.OpenUntil.IsZero() {
+		text += fmt.Sprintf(" for %s: %s", time.Until(c.OpenUntil).Round(time.Second), c.Cause)
+	}
+	s.cfg.Log.Info().Str("worker", string(c.Worker)).Str("model", c.Model).Str("state", c.State).Str("cause", c.Cause).Msg("circuit breaker")
+	s.hub.publish(Update{Kind: UpdateCircuit, Time: now(), Worker: c.Worker, Text: text})
+	if c.State != "open" {
+		s.poke()
+	}
+}
+
+// Circuits returns how the breakers stood when the core told of them last.
+func (s *Scheduler) Circuits() []ipc.Circuit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.circuits
 }
 
 func decodeNotify[N any](s *Scheduler, method string, params json.RawMessage, f func(N)) {

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
@@ -58,6 +59,7 @@ type Scheduler struct {
 	mu       sync.Mutex // guards what follows
 	core     *supervisor.Core
 	live     map[job.ID]*flight
+	circuits []ipc.Circuit // as the core told them last
 	stopping bool
 	pending  int        // events not stored yet, of all flights
 	room     *sync.Cond // on mu: pending went down, or the loop ends

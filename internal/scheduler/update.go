@@ -19,6 +19,8 @@ const (
 	UpdateEvent UpdateKind = "event"
 	// UpdateCore: an agentcore came up or died; Text says so.
 	UpdateCore UpdateKind = "core"
+	// UpdateCircuit: a circuit breaker changed its state; Text says how.
+	UpdateCircuit UpdateKind = "circuit"
 	// UpdateEscalation: something that a person should look at.
 	UpdateEscalation UpdateKind = "escalation"
 	// UpdateGap: this listener was too slow; Missed updates were dropped.

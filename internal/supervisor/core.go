@@ -70,7 +70,7 @@ func (c *Core) open(ctx context.Context) error {
 	cfg := &c.s.cfg
 	err := c.peer.Call(ctx, ipc.MethodHello, ipc.Hello{
 		Protocol: ipc.ProtocolVersion, Version: cfg.Version, Instance: cfg.Instance, StateDir: cfg.StateDir,
-		Methods: []string{ipc.NotifyWorkerEvent, ipc.NotifyJobCompleted, ipc.NotifyJobCancelled, ipc.NotifyEscalation},
+		Methods: []string{ipc.NotifyWorkerEvent, ipc.NotifyJobCompleted, ipc.NotifyJobCancelled, ipc.NotifyEscalation, ipc.NotifyCircuits},
 	}, &c.Info)
 	var refused *ipc.Error
 	if errors.As(err, &refused) && refused.Code == ipc.CodeVersion {
@@ -84,7 +84,9 @@ func (c *Core) open(ctx context.Context) error {
 		return err
 	}
 	c.up.Store(true)
-	return c.peer.Call(ctx, ipc.MethodConfigure, cfg.Settings, nil)
+	settings := cfg.Settings
+	settings.Circuits = cfg.Handler.Circuits()
+	return c.peer.Call(ctx, ipc.MethodConfigure, settings, nil)
 }
 
 // serve watches the core until it ends, hangs or ctx ends.

@@ -27,6 +27,9 @@ type Handler interface {
 	CoreNotify(c *Core, method string, params json.RawMessage)
 	// CoreDown is told when the core and everything that it left is dead.
 	CoreDown(c *Core, cause error)
+	// Circuits returns what the last core said of its circuit breakers, for the
+	// next one.
+	Circuits() []ipc.Circuit
 	// CoreFailed is told of a core that did not come up; another is tried.
 	CoreFailed(cause error)
 }

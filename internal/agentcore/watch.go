@@ -1,0 +1,79 @@
+package agentcore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/watchdog"
+	"github.com/agentsched/agentsched/watchdog/sample"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// newWatch returns what watches a run: for silence, and for going in circles.
+func newWatch(s *ipc.Configure) (*watchdog.Stall, *watchdog.Repetition) {
+	cfg := watchdog.Default().Stall
+	cfg.After = s.StallAfter
+	return watchdog.NewStall(cfg, time.Now()), watchdog.NewRepetition(s.RepeatedCalls)
+}
+
+// look looks at an event on its way out: what it used is charged, and a run
+// that crosses a limit or goes in circles is stopped. Called with e.mu held.
+func (e *execution) look(ev *job.Event) {
+	e.stall.Output(ev.Time)
+	if ev.Kind == job.EventUsage && ev.Usage != nil {
+		if stop := e.permit.Charge(*ev.Usage); stop != nil {
+			e.permit.Revoke(&worker.Stop{Class: job.Budget, Message: stop.Message, Hint: "raise the limit if the work is worth it"})
+		}
+	}
+	if f, found := e.rings.Observe(*ev); found {
+		e.permit.Revoke(&worker.Stop{Class: f.Class, Message: f.Evidence, Hint: "look at the run's log; better instructions may lead it out of the circle"})
+	}
+}
+
+// watchTree starts to look whether the run's processes still do anything, until
+// the returned function is called.
+func (e *execution) watchTree(tree *proc.Tree) (stop func()) {
+	after := e.settings.StallAfter.Std()
+	if after <= 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		tick := time.NewTicker(max(after/8, time.Millisecond))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-tick.C:
+				if f, stalled := e.stall.Check(now, func() (time.Duration, error) { return cpuTime(tree) }); stalled {
+					e.permit.Revoke(&worker.Stop{Class: f.Class, Message: f.Evidence, Hint: "raise stall_after in the configuration if the worker is often silent for so long"})
+					return
+				}
+			}
+		}
+	})
+	return func() { cancel(); watching.Wait() }
+}
+
+// cpuTime returns what the tree's processes have used: by their cgroup, else
+// by their tag.
+func cpuTime(tree *proc.Tree) (time.Duration, error) {
+	if dir := tree.Cgroup(); dir != "" {
+		return sample.CPUOfCgroup(dir)
+	}
+	list, err := proc.Alive(tree.Run())
+	if err != nil {
+		return 0, err
+	}
+	pids := make([]int, len(list))
+	for i, p := range list {
+		pids[i] = p.Pid
+	}
+	return sample.CPU(pids)
+}
