@@ -196,8 +196,11 @@ func exitOf(tree *proc.Tree, out *logs, stopped bool) Exit {
 // ended by itself and only what it left behind is to go.
 func (r *Runner) stop(ctx context.Context, tree *proc.Tree, g *guarded, cmd Command, p *pipes, run Run, stopped bool) (proc.Report, error) {
 	stages := r.Stages
+	stages.Leftover = min(stages.Terminate, leftoverTime)
 	switch {
-	case !stopped || stopOf(ctx).Now:
+	case !stopped:
+		stages = proc.Stages{Leftover: stages.Leftover, Kill: stages.Kill}
+	case stopOf(ctx).Now:
 		stages = proc.Stages{Kill: stages.Kill}
 	case cmd.KeepStdin:
 		// The program listens: it gets as long after our message as after SIGINT.
@@ -216,6 +219,10 @@ func (r *Runner) stop(ctx context.Context, tree *proc.Tree, g *guarded, cmd Comm
 	}
 	return tree.Stop(patience, stages)
 }
+
+// leftoverTime is how long a tool that outlives its worker has to end by itself
+// after SIGTERM, e.g. a shell with a lock file to take away.
+const leftoverTime = time.Second
 
 // applyStop turns the outcome into that of a run that was stopped.
 func applyStop(o *job.Outcome, s *Stop, took time.Duration) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // empty kills what is left of the tree, in rounds until one finds nothing, and proves by that that it is empty.
@@ -61,12 +63,69 @@ func (t *Tree) empty(deadline time.Time, rep *Report) error {
 	return nil
 }
 
-// emptyCgroup kills what is in the tree's cgroup and reports whether there was anything.
-func (t *Tree) emptyCgroup(deadline time.Time, rep *Report) (bool, error) {
+// askLeftovers sends SIGTERM to what has outlived the leader and waits until it is gone or the deadline has passed. What it
+// cannot reach is for the kill that follows.
+func (t *Tree) askLeftovers(deadline time.Time, rep *Report) {
+	left, walked, err := t.leftovers()
+	if walked {
+		rep.Walks++
+	}
+	if populated, cgErr := t.cgroupPopulated(); cgErr == nil && populated {
+		left = append(left, t.sys.cg.procs()...)
+	}
+	if len(left) == 0 || err != nil {
+		return
+	}
+	roots := make(map[int]bool)
+	for _, p := range left {
+		roots[p.Pid] = true
+	}
+	if tab, err := walk(); err == nil {
+		rep.Walks++
+		spared := t.host.spared(tab, t)
+		for _, p := range tab.below(roots) {
+			if !spared[p.Pid] {
+				left = append(left, p)
+			}
+		}
+	}
+	asked := make(map[int]bool)
+	var hs []handle
+	for _, p := range left {
+		if asked[p.Pid] || p.Pid == t.pid {
+			continue
+		}
+		asked[p.Pid] = true
+		if h, ok, err := hold(p); ok && err == nil {
+			// A stopped process takes SIGTERM only when it is continued.
+			_, _ = h.signal(unix.SIGTERM), h.signal(unix.SIGCONT)
+			hs = append(hs, h)
+		}
+	}
+	living := make(map[int]bool)
+	for _, h := range waitDead(hs, deadline) {
+		living[h.Pid] = true
+	}
+	for _, h := range hs {
+		if !living[h.Pid] {
+			rep.Killed = append(rep.Killed, h.Proc)
+		}
+		h.close()
+	}
+	t.host.reap()
+}
+
+// cgroupPopulated reports whether the tree has a cgroup with a process in it.
+func (t *Tree) cgroupPopulated() (bool, error) {
 	if t.sys.cg.dir == "" {
 		return false, nil
 	}
-	populated, err := t.sys.cg.populated()
+	return t.sys.cg.populated()
+}
+
+// emptyCgroup kills what is in the tree's cgroup and reports whether there was anything.
+func (t *Tree) emptyCgroup(deadline time.Time, rep *Report) (bool, error) {
+	populated, err := t.cgroupPopulated()
 	if err != nil || !populated {
 		return false, err
 	}

@@ -21,7 +21,10 @@ type Stages struct {
 
 	Interrupt time.Duration // how long the leader has after SIGINT; 0 skips it
 	Terminate time.Duration // how long the leader has after SIGTERM; 0 skips it
-	Kill      time.Duration // how long the kill and its proof may take until ErrGhost; 0 means DefaultKill
+	// Leftover is how long what outlives the leader has after SIGTERM to end by itself: shells have locks and temporary
+	// files to take away. 0 kills it at once. It costs nothing when nothing is left.
+	Leftover time.Duration
+	Kill     time.Duration // how long the kill and its proof may take until ErrGhost; 0 means DefaultKill
 }
 
 // DefaultStages suits the worker CLIs.
@@ -33,7 +36,7 @@ func (s Stages) gentle() bool { return s.First != nil || s.Interrupt > 0 || s.Te
 // leader that ended by itself.
 //
 // The gentle stages wait for the leader only; as soon as it has exited, or had before, whatever else of the tree lives
-// is killed at once. A done ctx cuts the gentle stages short but never the kill. Stop may be called again and from
+// is asked to end if Stages.Leftover says so, and killed. A done ctx cuts the gentle stages short but never the kill. Stop may be called again and from
 // several goroutines: one works, the others wait and get the same report, and one that asks for no gentle stage (or whose
 // ctx is done) hurries the one at work. After ErrGhost it may be tried again.
 func (t *Tree) Stop(ctx context.Context, s Stages) (Report, error) {
@@ -51,6 +54,9 @@ func (t *Tree) Stop(ctx context.Context, s Stages) (Report, error) {
 	finishFirst := t.askToEnd(ctx, s, &rep)
 	if s.Kill == 0 {
 		s.Kill = DefaultKill
+	}
+	if s.Leftover > 0 && ctx.Err() == nil && rep.Stage != StageKill {
+		t.askLeftovers(time.Now().Add(s.Leftover), &rep)
 	}
 	err := t.empty(time.Now().Add(s.Kill), &rep)
 	finishFirst()
