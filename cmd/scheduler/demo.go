@@ -224,18 +224,22 @@ func (m *Main) demoSource(site string, cfg *config.Config) (*source, error) {
 	return src, nil
 }
 
-// killCoreOnce kills the core with SIGKILL as soon as long-refactor runs the
-// command that it would never come back from.
+// killCoreOnce kills the core with SIGKILL when long-refactor runs the command
+// that it would never come back from and busy-provider has been through its
+// rate limit: each shows one thing.
 func (m *Main) killCoreOnce(e *engine) {
 	updates, cancel := e.sched.Subscribe(64 << 10)
 	go func() {
 		defer cancel()
+		asleep, served := false, false
 		for {
 			select {
 			case <-e.ended:
 				return
 			case u := <-updates:
-				if u.Kind != scheduler.UpdateEvent || u.Name != "long-refactor" || u.Event.Kind != job.EventCommand || !strings.Contains(u.Event.Command, "sleep 600") {
+				asleep = asleep || u.Name == "long-refactor" && u.Event != nil && u.Event.Kind == job.EventCommand && strings.Contains(u.Event.Command, "sleep 600")
+				served = served || u.Name == "busy-provider" && u.Kind == scheduler.UpdateJob && u.State.Terminal()
+				if !asleep || !served {
 					continue
 				}
 				if pid := e.sched.CorePID(); pid != 0 {

@@ -170,7 +170,9 @@ func showJob(w io.Writer, dir *statedir.Dir, e *queue.Entry, attempts []job.Atte
 				line("  failure", "%s: %s", o.Class, firstLine(o.Message))
 			}
 			line("  hint", "%s", o.Hint)
-			line("  took", "%s", o.EndedAt.Sub(o.StartedAt).Round(time.Millisecond))
+			if !o.StartedAt.IsZero() {
+				line("  took", "%s", o.EndedAt.Sub(o.StartedAt).Round(time.Millisecond))
+			}
 			line("  changes", "%s", o.DiffStat)
 			for _, art := range o.Artifacts {
 				line("  "+art.Name, "%s", art.Path)

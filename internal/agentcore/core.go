@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -80,6 +81,23 @@ type session struct {
 	host       *proc.Host
 	workspaces *workspace.Manager
 	started    time.Time
+}
+
+// tempPrefix begins the names of the folders for temporary files of this
+// instance's runs. They lie in the system's folder for such files and not in
+// the state directory, since a socket's path there may have 108 bytes at most.
+func (s *session) tempPrefix() string {
+	id := string(s.instance)
+	return "agentsched-" + id[max(0, len(id)-8):]
+}
+
+// dropTemp removes what the runs of a core that was killed have left.
+func (s *session) dropTemp() error {
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), s.tempPrefix()+"-*"))
+	for _, dir := range left {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
 }
 
 // New makes a core that speaks on cfg.In and cfg.Out.
@@ -223,6 +241,9 @@ func (c *Core) open(h ipc.Hello) (*session, error) {
 			Run:     host.Run,
 			Log:     c.cfg.Log,
 		}),
+	}
+	if err := c.session.dropTemp(); err != nil {
+		c.cfg.Log.Warn().Err(err).Msg("remove temporary files of earlier runs")
 	}
 	return c.session, nil
 }

@@ -30,6 +30,7 @@ type execution struct {
 	permit   *permit.Permit
 	submit   ipc.SubmitJob
 	tag      string
+	temp     string // folder for the worker's temporary files, removed with the attempt
 	log      zerolog.Logger
 
 	hurry    context.Context // done: skip the gentle stages of a stop
@@ -171,6 +172,11 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return failed(started, job.ResourceExhausted, fmt.Errorf("make folder for the attempt: %w", err))
 	}
+	e.temp = filepath.Join(os.TempDir(), e.session.tempPrefix()+strings.ReplaceAll(strings.TrimPrefix(e.tag, string(e.session.instance)), "/", "-"))
+	if err := errors.Join(os.RemoveAll(e.temp), os.Mkdir(e.temp, 0o700)); err != nil {
+		return failed(started, job.ResourceExhausted, fmt.Errorf("make folder for temporary files: %w", err))
+	}
+	defer os.RemoveAll(e.temp)
 	ws, err := e.session.workspaces.Prepare(ctx, workspace.Request{
 		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: e.submit.Session == "",
 	})
@@ -186,8 +192,8 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	if err != nil {
 		e.escalateGhost(err)
 	}
-	if n := len(outcome.LeftBehind); n > 0 {
-		e.emit(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("the worker left %d processes behind, which were ended: %s", n, strings.Join(outcome.LeftBehind, ", "))})
+	if len(outcome.LeftBehind) > 0 {
+		e.emit(job.Event{Kind: job.EventWarning, Text: "ended what the worker left behind: " + strings.Join(outcome.LeftBehind, ", ")})
 	}
 	outcome.StartedAt = started.UTC()
 	keepAnswer(dir, &outcome)

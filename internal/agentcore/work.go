@@ -95,7 +95,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string) (*worker.Task, err
 		Instructions: instructions(spec.Instructions, e.submit.Session, e.submit.Feedback), SystemPrompt: spec.SystemPrompt,
 		Dir: ws.Dir, Home: home, Scratch: scratch, Session: e.submit.Session,
 		Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
-		Environ: append(worker.BaseEnv(e.core.cfg.Environ, names...), ws.Env...), Lookup: e.core.cfg.Lookup, Settings: settings,
+		Environ: worker.SetEnv(append(worker.BaseEnv(e.core.cfg.Environ, names...), ws.Env...), "TMPDIR", e.temp), Lookup: e.core.cfg.Lookup, Settings: settings,
 	}, nil
 }
 

@@ -86,7 +86,7 @@ func (s ExitState) String() string {
 	case s.Err != nil:
 		return "unknown exit: " + s.Err.Error()
 	case s.Signal != 0:
-		return "killed by " + s.Signal.String()
+		return "ended by signal: " + s.Signal.String()
 	default:
 		return fmt.Sprintf("exit code %d", s.Code)
 	}

@@ -25,7 +25,7 @@ func TestExitState(t *testing.T) {
 	}{
 		{"exit 0", ExitState{}, "exit code 0", true},
 		{"exit 7", ExitState{Code: 7}, "exit code 7", false},
-		{"kill -KILL $$", ExitState{Code: -1, Signal: syscall.SIGKILL}, "killed by killed", false},
+		{"kill -KILL $$", ExitState{Code: -1, Signal: syscall.SIGKILL}, "ended by signal: killed", false},
 	} {
 		t.Run(tc.script, func(t *testing.T) {
 			tr := start(t, h, script(t.Name(), tc.script))

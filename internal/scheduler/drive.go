@@ -29,14 +29,18 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 		s.record(ctx, f, log, op)
 		return
 	}
+	began := now()
 	begin := queue.Begin{ID: f.entry.ID, Fence: f.entry.Fence, Attempt: job.Attempt{
-		Job: f.entry.ID, Number: f.attempt, Fence: f.entry.Fence, Choice: f.choice, State: job.Pending, Started: now(),
+		Job: f.entry.ID, Number: f.attempt, Fence: f.entry.Fence, Choice: f.choice, State: job.Pending, Started: began,
 	}}
 	if err := s.apply(ctx, begin); err != nil {
 		// Nothing ran yet. The permit expires by itself.
 		s.failure(fmt.Errorf("record the start of job %s: %w", f.entry.ID, err))
 		return
 	}
+	s.mu.Lock()
+	f.began = began
+	s.mu.Unlock()
 	s.publishFlight(f, job.Pending, "")
 	e := s.submit(ctx, f, permit)
 	s.record(ctx, f, log, s.finish(f, e))
@@ -148,12 +152,12 @@ func refusal(e *ipc.Error) ending {
 // finish decides what follows the attempt's end.
 func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	s.mu.Lock()
-	cancelled, usage, session := f.cancelled, f.usage, f.session
+	cancelled, usage, session, began := f.cancelled, f.usage, f.session, f.began
 	s.mu.Unlock()
 	o := e.outcome
 	if e.died != nil {
 		o = job.Outcome{State: job.RunFailed, Class: job.Crash, Message: fmt.Sprintf("the core died: %v", e.died),
-			Usage: usage, Session: session, ExitCode: -1, EndedAt: now()}
+			Usage: usage, Session: session, ExitCode: -1, StartedAt: began, EndedAt: now()}
 	}
 	if o.Session == "" {
 		o.Session = session

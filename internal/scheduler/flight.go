@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"time"
+
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -19,6 +21,7 @@ type flight struct {
 	usage     job.Usage        // seen in events: what a dead core cannot report any more
 	session   string           // likewise
 	running   bool             // the attempt's move to Running is recorded, or about to be
+	began     time.Time        // when the attempt was recorded to begin
 	settled   bool             // done has its value
 	recording bool             // its end is being recorded, or was: the claim ends with that
 

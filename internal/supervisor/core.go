@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -176,10 +177,14 @@ func (c *Core) close(cause error) error {
 	default:
 		return cause
 	}
-	if tail := c.stderr.tail(); !c.tree.ExitState().Success() && tail != "" {
-		return fmt.Errorf("%w; %s; its last words:\n%s", cause, c.tree.ExitState(), tail)
+	state := c.tree.ExitState().String()
+	if words := c.stderr.lastWords(); words != "" {
+		state += "; its last words: " + words
 	}
-	return fmt.Errorf("%w; %s", cause, c.tree.ExitState())
+	if strings.Contains(cause.Error(), state) {
+		return cause
+	}
+	return fmt.Errorf("%w; %s", cause, state)
 }
 
 // dumpTime is how long a hung core has to print where it hangs.
@@ -264,8 +269,21 @@ func (t *stderrTail) keep(p []byte) {
 	}
 }
 
-func (t *stderrTail) tail() string {
+// lastWords returns the end of what the core printed besides its log, which is
+// kept elsewhere: a panic, or what a program says that is no core.
+func (t *stderrTail) lastWords() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.TrimSpace(strings.ToValidUTF8(string(t.text), "\uFFFD"))
+	var words []string
+	for line := range strings.Lines(strings.ToValidUTF8(string(t.text), "\uFFFD")) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "{") {
+			words = append(words, line)
+		}
+	}
+	// A crash dump says first what went wrong; anything else says it last.
+	const most = 5
+	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "panic: ") || strings.HasPrefix(w, "fatal error: ") }); i >= 0 {
+		words = words[i:min(i+1, len(words))]
+	}
+	return strings.Join(words[max(0, len(words)-most):], " | ")
 }

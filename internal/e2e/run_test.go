@@ -1,0 +1,246 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/scheduler"
+)
+
+// patience is how long a test waits for what must happen. It is long, since a
+// machine may be busy; what must be quick is measured by the tests themselves.
+const patience = 90 * time.Second
+
+// run is a scheduler process whose updates are read as they are printed.
+type run struct {
+	b      *bench
+	cmd    *exec.Cmd
+	stderr lockedBuffer
+	ended  chan struct{} // closed when the process has been waited for and its output is read
+
+	mu      sync.Mutex // guards what follows
+	updates []scheduler.Update
+	bad     []string      // lines that are not JSON
+	more    chan struct{} // closed and replaced whenever there is another update
+	cores   []int         // pids of the agentcores that came up
+}
+
+func newRun(b *bench, args []string) *run {
+	b.t.Helper()
+	r := &run{b: b, ended: make(chan struct{}), more: make(chan struct{})}
+	r.cmd = exec.Command(schedulerProgram(), args...)
+	r.cmd.Env, r.cmd.Dir = b.env, b.dir
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	r.cmd.Stderr = &r.stderr
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	go func() {
+		defer close(r.ended)
+		lines := bufio.NewReader(out)
+		for {
+			line, err := lines.ReadBytes('\n')
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				r.take(line)
+			}
+			if err != nil {
+				break
+			}
+		}
+		_ = r.cmd.Wait() // exit looks at the code
+	}()
+	return r
+}
+
+// take keeps one line of the output.
+func (r *run) take(line []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var u scheduler.Update
+	if err := json.Unmarshal(line, &u); err != nil {
+		r.bad = append(r.bad, string(line))
+		return
+	}
+	r.updates = append(r.updates, u)
+	if u.CorePID != 0 {
+		r.cores = append(r.cores, u.CorePID)
+	}
+	close(r.more)
+	r.more = make(chan struct{})
+}
+
+// await blocks until match returns true for an update, and returns that. match
+// is called once for each update, in order, from the first of the run on.
+func (r *run) await(what string, match func(*scheduler.Update) bool) scheduler.Update {
+	r.b.t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	ended := false
+	for next := 0; ; {
+		r.mu.Lock()
+		fresh, more := r.updates[next:], r.more
+		r.mu.Unlock()
+		for i := range fresh {
+			if match(&fresh[i]) {
+				return fresh[i]
+			}
+		}
+		next += len(fresh)
+		if ended {
+			r.fatalf("the scheduler ended (%v) before this was seen: %s", r.cmd.ProcessState, what)
+		}
+		select {
+		case <-more:
+		case <-r.ended:
+			ended = true // look once more
+		case <-timer.C:
+			r.fatalf("not seen within %s: %s", patience, what)
+		}
+	}
+}
+
+// seen counts the updates so far that match.
+func (r *run) seen(match func(*scheduler.Update) bool) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for i := range r.updates {
+		if match(&r.updates[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// exit waits for the scheduler's end by itself and checks its exit code, and
+// that everything it printed was JSON Lines.
+func (r *run) exit(code int) {
+	r.b.t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-r.ended:
+	case <-timer.C:
+		r.fatalf("the scheduler did not end within %s", patience)
+	}
+	if got := r.cmd.ProcessState.ExitCode(); got != code {
+		r.fatalf("the scheduler ended with %v, want exit code %d", r.cmd.ProcessState, code)
+	}
+	r.mu.Lock()
+	bad := r.bad
+	r.mu.Unlock()
+	if len(bad) > 0 {
+		r.fatalf("%d lines of the output are not JSON, the first: %.300q", len(bad), bad[0])
+	}
+}
+
+// core returns the process id of the newest agentcore, and waits for it.
+func (r *run) core() int {
+	r.b.t.Helper()
+	r.awaitCore(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cores[len(r.cores)-1]
+}
+
+// awaitCore blocks until the n-th agentcore of the run is up.
+func (r *run) awaitCore(n int) {
+	r.b.t.Helper()
+	r.await(fmt.Sprintf("agentcore number %d", n), func(u *scheduler.Update) bool {
+		if u.CorePID != 0 {
+			n--
+		}
+		return n == 0
+	})
+}
+
+// killCore kills the newest agentcore with SIGKILL.
+func (r *run) killCore() {
+	r.b.t.Helper()
+	if err := syscall.Kill(r.core(), syscall.SIGKILL); err != nil {
+		r.fatalf("kill the core: %v", err)
+	}
+}
+
+// signal sends the scheduler a signal.
+func (r *run) signal(sig syscall.Signal) {
+	r.b.t.Helper()
+	if err := r.cmd.Process.Signal(sig); err != nil {
+		r.fatalf("signal the scheduler: %v", err)
+	}
+}
+
+// kill kills the scheduler with SIGKILL and waits until it is dead.
+func (r *run) kill() {
+	r.b.t.Helper()
+	r.signal(syscall.SIGKILL)
+	<-r.ended
+}
+
+// killAll kills scheduler and core at one moment: neither sees the other die.
+func (r *run) killAll() {
+	r.b.t.Helper()
+	core := r.core()
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		r.signal(sig)
+		if err := syscall.Kill(core, sig); err != nil {
+			r.fatalf("%s to the core: %v", sig, err)
+		}
+	}
+	<-r.ended
+}
+
+// close kills the scheduler and its cores if they are still there.
+func (r *run) close() {
+	select {
+	case <-r.ended:
+	default:
+		if !r.b.t.Failed() {
+			r.b.t.Errorf("the test left its scheduler running")
+		}
+		_ = r.cmd.Process.Kill()
+		<-r.ended
+	}
+}
+
+func (r *run) fatalf(format string, args ...any) {
+	r.b.t.Helper()
+	const shown = 25
+	r.mu.Lock()
+	var last []string
+	for _, u := range r.updates[max(0, len(r.updates)-shown):] {
+		line, _ := json.Marshal(u)
+		last = append(last, string(line[:min(len(line), 300)]))
+	}
+	r.mu.Unlock()
+	r.b.fatalf(format+"\nstderr:\n%s\nits last updates:\n%s", append(args, r.stderr.String(), strings.Join(last, "\n"))...)
+}
+
+// lockedBuffer may be read while it is written to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
