@@ -1,118 +1,29 @@
 package codex
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/workertest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 var testNow = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// TestTranscripts plays recorded runs of the real program: the events and the
-// result of each must be those of its golden file.
+// TestTranscripts plays recorded runs of the real program.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.jsonl")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("transcripts: %d, %v", len(files), err)
-	}
-	for _, file := range files {
-		base := strings.TrimSuffix(file, ".jsonl")
-		t.Run(filepath.Base(base), func(t *testing.T) {
-			got := play(t, base)
-			golden := base + ".golden"
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("got:\n%s\nwant:\n%s", got, want)
-			}
-		})
-	}
-}
-
-// play feeds a recorded run to a session and returns what it made of it.
-func play(t *testing.T, base string) []byte {
-	t.Helper()
-	lines := readFile(t, base+".jsonl")
-	meta := struct {
-		Exit   any     `json:"exit"`
-		Signal *string `json:"signal"`
-	}{Exit: 1.0} // recordings without a meta file are of failures
-	if data := readFile(t, base+".meta.json"); data != nil {
-		if err := json.Unmarshal(data, &meta); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exit := worker.Exit{Code: -1, Stderr: string(readFile(t, base+".stderr")), Stopped: meta.Signal != nil}
-	if code, ok := meta.Exit.(float64); !ok {
-		exit.Signal, exit.Stopped = "killed", true // the recording was cut off
-	} else if code < 0 {
-		exit.Signal = "killed"
-	} else {
-		exit.Code = int(code)
-	}
-	s := testSession(t)
-	var out bytes.Buffer
-	for l := range bytes.Lines(lines) {
-		for _, e := range s.Event(bytes.TrimSuffix(l, []byte("\n"))) {
-			out.WriteString(eventJSON(t, e))
-		}
-	}
-	for l := range strings.Lines(exit.Stderr) {
-		for _, e := range s.ErrorLine([]byte(strings.TrimSuffix(l, "\n"))) {
-			out.WriteString(eventJSON(t, e))
-		}
-	}
-	for _, stopped := range []bool{exit.Stopped, false} {
-		exit.Stopped = stopped
-		data, err := json.MarshalIndent(s.Result(exit), "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		name := "result"
-		if stopped {
-			name = "result of a run that was stopped"
-		}
-		out.WriteString("--- " + name + "\n" + string(data) + "\n")
-		if !stopped {
-			break
-		}
-	}
-	return out.Bytes()
+	workertest.Golden(t, 10, *update, func(t *testing.T) worker.Session { return testSession(t) })
 }
 
 func testSession(t *testing.T) *session {
 	t.Helper()
 	return newSession(&worker.Task{Dir: "/workspace"}, home{dir: t.TempDir()}, func() time.Time { return testNow })
-}
-
-// eventJSON is an event without what the runner fills in.
-func eventJSON(t *testing.T, e job.Event) string {
-	t.Helper()
-	data, err := json.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(data), `"time":"0001-01-01T00:00:00Z",`)
-	return "{" + rest + "\n"
 }
 
 func readFile(t *testing.T, name string) []byte {
