@@ -60,9 +60,14 @@ func Find(dir string, kinds []job.WorkerKind) Installed {
 }
 
 // Ensure installs what of kinds is not in dir yet and returns the executables
-// of all of them. Without an error every kind is there.
+// of all of them, as absolute paths. Without an error every kind is there.
 func Ensure(ctx context.Context, dir string, kinds []job.WorkerKind, opts Options) (Installed, error) {
 	opts = opts.withDefaults()
+	// npm and the programs run in folders of their own.
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("install worker programs: %w", err)
+	}
 	missing, err := missingOf(dir, kinds)
 	if err != nil || len(missing) == 0 {
 		return Find(dir, kinds), err

@@ -49,6 +49,23 @@ func TestInstallsOnce(t *testing.T) {
 	}
 }
 
+// TestRelativeFolder: npm and the programs that are tried run in other folders
+// than the one that a relative path is meant from.
+func TestRelativeFolder(t *testing.T) {
+	newFakeNPM(t, "ok")
+	t.Setenv("HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	got, err := Ensure(t.Context(), filepath.Join("rel", "cache"), Kinds(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, path := range got {
+		if !filepath.IsAbs(path) {
+			t.Errorf("%s is at %s, want an absolute path", kind, path)
+		}
+	}
+}
+
 func TestTrialLeavesHomeAlone(t *testing.T) {
 	newFakeNPM(t, "ok")
 	home := t.TempDir()
