@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/oklog/run"
@@ -66,7 +67,7 @@ func (m *Main) newEngine(state *owned, cfg *config.Config, batch job.BatchID) (*
 		Slots: cfg.Concurrency.Max, PerKind: perKind, Log: state.log,
 		Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
 			return supervisor.New(supervisor.Config{
-				Command: command, Env: m.environ, Host: host, Instance: instance, StateDir: state.dir.Path(), Version: m.version,
+				Command: command, Env: append(slices.Clone(m.environ), "AGENTSCHED_LOG="+m.logLevel), Host: host, Instance: instance, StateDir: state.dir.Path(), Version: m.version,
 				Settings: ipc.Configure{Workers: workers, Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Stop: stages,
 					StallAfter: cfg.Watchdog.StallAfter, RepeatedCalls: cfg.Watchdog.RepeatedCalls},
 				Handler: h, Log: state.log, Stderr: &lineWriter{w: state.file},
