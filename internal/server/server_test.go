@@ -1,0 +1,208 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/sqlite"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// door is a served socket in a folder of its own.
+type door struct {
+	t      *testing.T
+	socket string
+	sched  *scheduler.Scheduler
+	http   *http.Client
+	ids    []job.ID
+}
+
+// open serves a scheduler with two queued jobs, "one" and "two", on a socket
+// whose path has the given length at least.
+func open(t *testing.T, length int) *door {
+	t.Helper()
+	dir := t.TempDir()
+	for len(dir) < length {
+		dir = filepath.Join(dir, "a-rather-long-folder")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "queue.db"), sqlite.Options{Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &door{t: t, socket: filepath.Join(dir, "scheduler.sock"), ids: []job.ID{job.NewID(), job.NewID()}}
+	now := time.Now().UTC()
+	var entries []queue.Entry
+	for i, name := range []job.Name{"one", "two"} {
+		entries = append(entries, queue.Entry{ID: d.ids[i], Batch: "b", State: job.Queued, CreatedAt: now, RunnableAt: now, Spec: job.Spec{Name: name, Tenant: "t", Worker: "shell"}})
+	}
+	if err := store.Enqueue(t.Context(), queue.Batch{ID: "b", CreatedAt: now}, entries); err != nil {
+		t.Fatal(err)
+	}
+	d.sched = scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
+		return supervisor.New(supervisor.Config{Handler: h}) // never run: nothing is dispatched
+	}})
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- server.New(store, d.sched, zerolog.Nop()).Serve(ctx, d.socket) }()
+	d.http = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", d.socket)
+	}}}
+	t.Cleanup(func() {
+		d.http.CloseIdleConnections()
+		cancel()
+		if err := <-served; !errors.Is(err, context.Canceled) {
+			t.Errorf("serve: %v", err)
+		}
+		if _, err := os.Stat(d.socket); !os.IsNotExist(err) {
+			t.Errorf("the socket is left: %v", err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	// The client fails until the socket is there.
+	c := server.NewClient(d.socket)
+	defer c.Close()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		_, err := c.Job(t.Context(), "one")
+		if err == nil {
+			return d
+		}
+		if !errors.Is(err, server.ErrNotRunning) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ask sends a request, checks the status and decodes the answer into v.
+func (d *door) ask(method, path string, status int, v any) {
+	d.t.Helper()
+	r, err := http.NewRequest(method, "http://scheduler"+path, nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	resp, err := d.http.Do(r)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != status {
+		d.t.Errorf("%s %s: status %d, want %d", method, path, resp.StatusCode, status)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(v); err != nil {
+		d.t.Errorf("%s %s: %v", method, path, err)
+	}
+}
+
+func TestReads(t *testing.T) {
+	d := open(t, 0)
+	var jobs server.Jobs
+	d.ask("GET", "/v1/jobs?limit=1&newest=true", 200, &jobs)
+	if jobs.Total != 2 || len(jobs.Jobs) != 1 || jobs.Jobs[0].Spec.Name != "two" {
+		t.Errorf("jobs %+v", jobs)
+	}
+	d.ask("GET", "/v1/jobs?state=completed", 200, &jobs)
+	if jobs.Total != 0 {
+		t.Errorf("completed jobs %+v", jobs)
+	}
+	for _, ref := range []string{"one", string(d.ids[0])} {
+		var j server.Job
+		if d.ask("GET", "/v1/jobs/"+ref, 200, &j); j.Job.ID != d.ids[0] {
+			t.Errorf("job %s: %+v", ref, j)
+		}
+	}
+	var events server.Events
+	d.ask("GET", "/v1/jobs/one/events", 200, &events)
+	if len(events.Events) != 0 {
+		t.Errorf("events %+v", events)
+	}
+	var p server.Problem
+	d.ask("GET", "/v1/jobs/none", 404, &p)
+	if p.Status != 404 || !strings.Contains(p.Detail, `"none"`) {
+		t.Errorf("problem %+v", p)
+	}
+	for _, path := range []string{"/v1/jobs?limit=x", "/v1/jobs?offset=-1", "/v1/jobs/one/events?after=1e3"} {
+		if d.ask("GET", path, 400, &p); p.Status != 400 || !strings.Contains(p.Detail, "want a number") {
+			t.Errorf("%s: problem %+v", path, p)
+		}
+	}
+}
+
+func TestCancelAndUpdates(t *testing.T) {
+	d := open(t, 0)
+	resp, err := d.http.Get("http://scheduler/v1/updates")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+
+	c := server.NewClient(d.socket)
+	defer c.Close()
+	j, err := c.Cancel(t.Context(), "one")
+	if err != nil || j.Job.State != job.Cancelled {
+		t.Errorf("cancel: %+v, %v", j, err)
+	}
+	line, err := bufio.NewReader(resp.Body).ReadString('\n')
+	var u scheduler.Update
+	if err := errors.Join(err, json.Unmarshal([]byte(line), &u)); err != nil || u.Job != d.ids[0] || u.State != job.RunCancelled {
+		t.Errorf("update %q, %v", line, err)
+	}
+	_, err = c.Cancel(t.Context(), "one")
+	var p *server.Problem
+	if !errors.As(err, &p) || p.Status != http.StatusConflict || !strings.Contains(p.Detail, "cancelled already") {
+		t.Errorf("second cancel: %v", err)
+	}
+}
+
+// TestLongPath: a socket's address has 108 bytes at most, its path may have more.
+func TestLongPath(t *testing.T) {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		t.Skip("no /proc here: the path is refused with a message")
+	}
+	d := open(t, 150)
+	info, err := os.Stat(d.socket)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("socket: %v, %v; want mode 0600", info.Mode(), err)
+	}
+}
+
+func TestNobodyThere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "scheduler.sock")
+	c := server.NewClient(path)
+	defer c.Close()
+	if _, err := c.Job(t.Context(), "one"); !errors.Is(err, server.ErrNotRunning) {
+		t.Errorf("no socket: %v", err)
+	}
+	// What a killed scheduler leaves is a socket that nobody listens on.
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	if _, err := c.Job(t.Context(), "one"); !errors.Is(err, server.ErrNotRunning) {
+		t.Errorf("a leftover: %v", err)
+	}
+}
