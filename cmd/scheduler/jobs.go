@@ -210,7 +210,7 @@ func (m *Main) checkJobs(ctx context.Context, specs []job.Spec, cfg *config.Conf
 	}
 	err := errors.Join(errs...)
 	if errors.Is(err, worker.ErrNotInstalled) {
-		return usage(err, "`scheduler doctor` tells what is installed")
+		return usage(err, "`scheduler install-workers` installs the agents' CLIs from npm; `scheduler doctor` tells what is there")
 	}
 	return usage(err)
 }
