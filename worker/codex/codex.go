@@ -3,9 +3,6 @@ package codex
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -31,32 +28,12 @@ type Adapter struct {
 
 // Locate returns the path of the codex program.
 func (a Adapter) Locate(s job.WorkerSettings) (string, error) {
-	name := program
-	if len(s.Command) > 0 {
-		name = s.Command[0]
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", &worker.NotInstalledError{Kind: Kind, Program: name, Hint: installCmd}
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return "", fmt.Errorf("locate %s: %w", name, err)
-	}
-	return path, nil
+	return worker.LocateProgram(Kind, s, program, installCmd)
 }
 
 // Version asks the program for its version, e.g. "0.169.0".
 func (a Adapter) Version(ctx context.Context, path string) (string, error) {
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
-	if err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", path, err)
-	}
-	for _, word := range strings.Fields(string(out)) { // "codex-cli 0.169.0"
-		if word[0] >= '0' && word[0] <= '9' {
-			return word, nil
-		}
-	}
-	return "", fmt.Errorf("ask %s for its version: no version in %.100q", path, out)
+	return worker.ProgramVersion(ctx, path)
 }
 
 // Start prepares a run: the private CODEX_HOME and the command line.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 
 	"github.com/agentsched/agentsched/job"
@@ -27,17 +25,7 @@ func (Adapter) Locate(s job.WorkerSettings) (string, error) {
 			Hint: `name the program in the worker's settings, e.g. command: ["/opt/agents/mine", "--worker"]`,
 		}
 	}
-	found, err := exec.LookPath(s.Command[0])
-	if err == nil {
-		found, err = filepath.Abs(found)
-	}
-	if err != nil {
-		return "", &worker.NotInstalledError{
-			Kind: "exec", Program: s.Command[0],
-			Hint: "your own means, then give its absolute path in the worker's command",
-		}
-	}
-	return found, nil
+	return worker.LocateProgram("exec", s, "", "your own means, then give its absolute path in the worker's command")
 }
 
 // Version returns "": a program tells its version in its hello, if it likes.

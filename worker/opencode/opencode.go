@@ -2,10 +2,6 @@ package opencode
 
 import (
 	"context"
-	"fmt"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -28,32 +24,12 @@ type Adapter struct {
 
 // Locate returns the path of the opencode program.
 func (a Adapter) Locate(s job.WorkerSettings) (string, error) {
-	name := program
-	if len(s.Command) > 0 {
-		name = s.Command[0]
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", &worker.NotInstalledError{Kind: Kind, Program: name, Hint: installCmd}
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return "", fmt.Errorf("locate %s: %w", name, err)
-	}
-	return path, nil
+	return worker.LocateProgram(Kind, s, program, installCmd)
 }
 
 // Version asks the program for its version, e.g. "1.18.33".
 func (a Adapter) Version(ctx context.Context, path string) (string, error) {
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
-	if err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", path, err)
-	}
-	for _, word := range strings.Fields(string(out)) {
-		if word[0] >= '0' && word[0] <= '9' {
-			return word, nil
-		}
-	}
-	return "", fmt.Errorf("ask %s for its version: no version in %.100q", path, out)
+	return worker.ProgramVersion(ctx, path)
 }
 
 // Start prepares a run: the private folders, the configuration and the

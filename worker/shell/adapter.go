@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -40,21 +39,7 @@ var _ worker.Adapter = Adapter{}
 
 // Locate returns the path of the shell.
 func (Adapter) Locate(s job.WorkerSettings) (string, error) {
-	program := defaultShell
-	if len(s.Command) > 0 {
-		program = s.Command[0]
-	}
-	found, err := exec.LookPath(program)
-	if err == nil {
-		found, err = filepath.Abs(found)
-	}
-	if err != nil {
-		return "", &worker.NotInstalledError{
-			Kind: "shell", Program: program,
-			Hint: "your system's packages, or name another shell in the worker's command",
-		}
-	}
-	return found, nil
+	return worker.LocateProgram("shell", s, defaultShell, "your system's packages, or name another shell in the worker's command")
 }
 
 // Version returns "": a POSIX shell has no common way to tell its version, and
