@@ -151,10 +151,9 @@ const (
 // readTag finds the value of a variable in the environment that a process was started with. It is "" when there is none
 // or when the environment may not be read (another user's process, or one that gained privileges).
 func readTag(pid int, tag string) string {
-	path := "/proc/" + strconv.Itoa(pid) + "/environ"
 	var before uint64
 	for range execPolls {
-		env, err := os.ReadFile(path)
+		env, err := readEnviron(pid)
 		if err != nil || len(env) > 0 {
 			return tagIn(env, tag)
 		}
@@ -172,6 +171,24 @@ func readTag(pid int, tag string) string {
 	}
 	return ""
 }
+
+// readEnviron reads a process's environment in a single call: if the process replaces its program between two calls, the
+// second one finds the end of the file, and half an environment looks like a whole one that lacks its last variables.
+func readEnviron(pid int) ([]byte, error) {
+	for size := 32 << 10; ; size *= 2 {
+		buf := make([]byte, size)
+		n, err := readInto("/proc/"+strconv.Itoa(pid)+"/environ", buf)
+		if err != nil {
+			return nil, err
+		}
+		if n < size || size >= maxEnviron {
+			return buf[:n], nil
+		}
+	}
+}
+
+// maxEnviron is more than the kernel lets a program have (6 MiB of arguments and environment together, execve(2)).
+const maxEnviron = 8 << 20
 
 func tagIn(environ []byte, tag string) string {
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {

@@ -198,14 +198,17 @@ func TestTagIn(t *testing.T) {
 	}
 }
 
-// A process that replaces its program all the time must not lose its tag for a moment: it would be nobody's then.
+// A process that replaces its program all the time must not lose its tag for a moment: it would be nobody's then. Its
+// environment is large, and the tag stands last: read in pieces, it would often be cut short.
 func TestReadTagDuringExec(t *testing.T) {
 	h := newHost(t, "")
 	loop := filepath.Join(t.TempDir(), "loop.sh")
 	if err := os.WriteFile(loop, []byte("[ $1 -gt 20000 ] || exec /bin/sh $0 $(($1+1))\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tr := start(t, h, script(t.Name(), "echo ready; exec /bin/sh "+loop+" 0"))
+	spec := script(t.Name(), "echo ready; exec /bin/sh "+loop+" 0")
+	spec.Env = append(spec.Env, "LARGE="+strings.Repeat("x", 100_000))
+	tr := start(t, h, spec)
 	tr.line()
 	for i := range 1000 {
 		if got := readTag(tr.Pid(), DefaultTag); got != t.Name() {
