@@ -59,10 +59,10 @@ type ProcInfo struct {
 	Tag             string // value of the tag variable, "" if it has none or its environment cannot be read
 	Cgroup          string // cgroup v2 path as /proc/PID/cgroup shows it, "" if unknown
 
-	state   byte // state letter of proc_pid_stat(5)
-	threads int
-	kernel  bool   // a thread of the kernel
-	envEnd  uint64 // address; 0 while it is in execve, and where it may not be read
+	state            byte // state letter of proc_pid_stat(5)
+	threads          int
+	kernel           bool   // a thread of the kernel
+	envStart, envEnd uint64 // address; 0 while it is in execve, and where it may not be read
 }
 
 // alive tells a process from its remains. A zombie counts as dead, except when only its first thread has ended and

@@ -71,7 +71,7 @@ func parseStat(line []byte) (ProcInfo, error) {
 		return n
 	}
 	const pfKthread = 0x00200000 // include/linux/sched.h
-	p.Start, p.kernel, p.envEnd = wide(f[19]), wide(f[6])&pfKthread != 0, wide(f[48])
+	p.Start, p.kernel, p.envStart, p.envEnd = wide(f[19]), wide(f[6])&pfKthread != 0, wide(f[47]), wide(f[48])
 	if err != nil {
 		return bad()
 	}
@@ -142,32 +142,40 @@ func (tab table) above(pid int) map[int]bool {
 }
 
 // While a process is in execve(2), its environment reads as empty. There is no event for the end of that; it lasts as
-// long as the kernel takes to map a program.
+// long as the kernel takes to map a program, and on a busy machine as long as the process waits for a processor meanwhile.
 const (
-	execPoll  = 200 * time.Microsecond
-	execPolls = 100
+	execPoll  = 200 * time.Microsecond // at first; each wait is half as long again
+	execLimit = 2 * time.Second        // a process that is longer in it, e.g. for want of its file server, is given up
 )
 
 // readTag finds the value of a variable in the environment that a process was started with. It is "" when there is none
 // or when the environment may not be read (another user's process, or one that gained privileges).
 func readTag(pid int, tag string) string {
-	var before uint64
-	for range execPolls {
+	var before ProcInfo
+	alike, pause := 0, execPoll
+	for deadline := time.Now().Add(execLimit); time.Now().Before(deadline); pause += pause / 2 {
 		env, err := readEnviron(pid)
-		if err != nil || len(env) > 0 {
-			return tagIn(env, tag)
+		if value := tagIn(env, tag); value != "" || errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) {
+			return value
 		}
-		p, err := readStat(pid)
-		if err != nil || !p.alive() || p.kernel {
+		p, statErr := readStat(pid)
+		if statErr != nil || !p.alive() || p.kernel {
 			return ""
 		}
-		// Empty for good only if it was read between two looks at one and the same program.
-		if p.envEnd != 0 && p.envEnd == before {
-			return ""
+		if len(env) > 0 && uint64(len(env)) == p.envEnd-p.envStart {
+			return "" // all of it was read, and the tag is not in it
 		}
-		if before = p.envEnd; before == 0 {
-			time.Sleep(execPoll)
+		// An empty one is what a process has in the middle of execve too; so is what a program shows that has moved its
+		// environment away (prctl(2), PR_SET_MM). It is believed when nothing has changed for a while.
+		if p.envEnd != 0 && p.envEnd == before.envEnd {
+			if alike++; alike == 12 { // 50 ms
+				return ""
+			}
+		} else {
+			alike = 0
 		}
+		before = p
+		time.Sleep(pause)
 	}
 	return ""
 }
