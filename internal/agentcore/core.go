@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -77,7 +78,7 @@ type Core struct {
 // session is what hello sets up.
 type session struct {
 	instance   job.InstanceID
-	stateDir   string
+	dir        *statedir.Dir
 	host       *proc.Host
 	workspaces *workspace.Manager
 	started    time.Time
@@ -229,14 +230,15 @@ func (c *Core) open(h ipc.Hello) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare to own processes: %w", err)
 	}
+	dir := statedir.At(h.StateDir, h.Instance)
 	c.session = &session{
 		instance: h.Instance,
-		stateDir: h.StateDir,
+		dir:      dir,
 		host:     host,
 		started:  time.Now(),
 		workspaces: workspace.New(workspace.Config{
-			Root:    filepath.Join(h.StateDir, "work"),
-			Locks:   filepath.Join(h.StateDir, "locks"),
+			Root:    dir.Work(),
+			Locks:   dir.Locks(),
 			Exclude: []string{h.StateDir},
 			Run:     host.Run,
 			Log:     c.cfg.Log,

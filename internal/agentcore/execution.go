@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -217,7 +216,7 @@ func keepAnswer(dir string, o *job.Outcome) {
 }
 
 func (e *execution) attemptDir() string {
-	return filepath.Join(e.session.stateDir, "jobs", string(e.submit.Job), strconv.Itoa(e.submit.Attempt))
+	return e.session.dir.Attempt(e.submit.Job, e.submit.Attempt)
 }
 
 // notPrepared is the outcome of an attempt whose workspace could not be made,

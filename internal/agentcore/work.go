@@ -74,7 +74,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string) (*worker.Task, err
 	if model == "" {
 		model = settings.Model
 	}
-	home := filepath.Join(e.session.stateDir, "jobs", string(e.submit.Job), "home-"+string(choice.Worker))
+	home := e.session.dir.Home(e.submit.Job, choice.Worker)
 	if e.submit.Session == "" {
 		if err := os.RemoveAll(home); err != nil {
 			return nil, fmt.Errorf("empty the worker's private folder: %w", err)

@@ -43,7 +43,7 @@ var allowed = map[string]string{
 	"worker/shell":       "job worker",
 	"worker/exec":        "job worker",
 	"worker/workertest":  "job worker",
-	"internal/agentcore": "job ipc permit breaker watchdog watchdog/sample worker internal/proc internal/workspace",
+	"internal/agentcore": "job ipc permit breaker watchdog watchdog/sample worker internal/proc internal/statedir internal/workspace",
 	"internal/adapters":  "worker worker/...", // the list that both programs have
 
 	// Leaves that either side may use.

@@ -148,6 +148,12 @@ func (d *Dir) join(elem ...string) string {
 	return filepath.Join(append([]string{d.path}, elem...)...)
 }
 
+// At returns the layout of the state directory at path, absolute, which its
+// owner has opened: for the core, which is told of it. It touches nothing.
+func At(path string, instance job.InstanceID) *Dir {
+	return &Dir{path: path, info: info{Version: Version, Instance: instance}}
+}
+
 // Path returns the directory itself, absolute and without symlinks.
 func (d *Dir) Path() string { return d.path }
 
