@@ -1,8 +1,10 @@
 package ipc
 
 import (
+	"encoding/json"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -20,6 +22,9 @@ const (
 	MethodCancelJob     = "cancel_job"     // CancelJob → Empty; on_job_cancelled follows when the tree is empty
 	MethodHeartbeat     = "heartbeat"      // Heartbeat → HeartbeatResult
 	MethodShutdown      = "shutdown"       // Shutdown → Empty; the core ends its runs and exits
+
+	MethodReportQueueMetrics = "report_queue_metrics" // QueueMetrics → Empty; regularly
+	MethodIsolate            = "isolate"              // Isolations → Empty; whenever the book of isolations changed
 )
 
 // Notifications that the core sends to the scheduler.
@@ -28,6 +33,7 @@ const (
 	NotifyJobCompleted = "on_job_completed" // JobCompleted; once for each accepted submit_job
 	NotifyJobCancelled = "on_job_cancelled" // JobCancelled; before the on_job_completed of a cancelled run
 	NotifyEscalation   = "on_escalation"    // Escalation
+	NotifyMetrics      = "on_metrics"       // Metrics; regularly; droppable
 	NotifyCircuits     = "on_circuits"      // Circuits; whenever a circuit breaker changed its state
 )
 
@@ -64,14 +70,52 @@ type Configure struct {
 	Stop          Stages `json:"stop"`
 	// PermitTTL is how long a permit may stay unused; 0 means DefaultPermitTTL.
 	PermitTTL job.Duration `json:"permit_ttl,omitempty"`
-	// StallAfter is how long a run may neither print nor compute; 0: for ever.
-	StallAfter job.Duration `json:"stall_after,omitempty"`
-	// RepeatedCalls is how many like tool calls with like results in a row end
-	// a run; 0: none do.
-	RepeatedCalls int `json:"repeated_calls,omitempty"`
+	Limits    Limits       `json:"limits,omitzero"`
+	// Watchdog is a watchdog.Config and Breaker a breaker.Config, as JSON; absent
+	// ones are the defaults. docs/config.md explains their fields.
+	Watchdog json.RawMessage `json:"watchdog,omitempty"`
+	Breaker  json.RawMessage `json:"breaker,omitempty"`
+	// Isolations are what is out of use, as MethodIsolate says it later.
+	Isolations []isolation.Isolation `json:"isolations,omitempty"`
 	// Circuits are what an earlier core said last of its breakers: this one
 	// goes on from there. Only the first Configure of a core is asked for them.
 	Circuits []Circuit `json:"circuits,omitempty"`
+}
+
+// Limits bound the permits of all jobs together, besides MaxConcurrent and the
+// bounds of Workers. They hold for all cores of a scheduler together: each core
+// counts its own runs and what PermitRequest.Elsewhere says of the others'.
+// Zero and absent mean no limit.
+type Limits struct {
+	PerTenant     map[job.Tenant]int      `json:"per_tenant,omitempty"` // of one tenant at once; absent: EachTenant
+	EachTenant    int                     `json:"each_tenant,omitempty"`
+	PerWorkspace  map[string]int          `json:"per_workspace,omitempty"` // of one folder (its real path) at once; absent: EachWorkspace
+	EachWorkspace int                     `json:"each_workspace,omitempty"`
+	WorkerRates   map[job.WorkerKind]Rate `json:"worker_rates,omitempty"`
+	ModelRates    map[string]Rate         `json:"model_rates,omitempty"` // by "provider", "provider/model" or the model's bare name
+	CostWindows   []CostWindow            `json:"cost_windows,omitempty"`
+}
+
+// Rate bounds permits in time, each figure by a token bucket of that size.
+type Rate struct {
+	PerSecond int `json:"per_second,omitempty"`
+	PerMinute int `json:"per_minute,omitempty"`
+}
+
+// CostWindow bounds what is spent within any span of a length.
+type CostWindow struct {
+	Tenant job.Tenant   `json:"tenant,omitempty"` // absent: all together
+	Window job.Duration `json:"window"`
+	MaxUSD float64      `json:"max_usd"`
+	// Spent is what the scheduler knows to have been spent within the window. A
+	// core takes it over for windows that it did not have before.
+	Spent []Spending `json:"spent,omitempty"`
+}
+
+// Spending is money that was spent some time ago.
+type Spending struct {
+	AgoMS int64   `json:"ago_ms"`
+	USD   float64 `json:"usd"`
 }
 
 // Circuit is one circuit breaker: of a kind of worker or, with a model, of that
@@ -118,6 +162,30 @@ type PermitRequest struct {
 	Deadline  *time.Time    `json:"deadline,omitempty"`
 	Spent     job.Usage     `json:"spent,omitzero"`       // by earlier attempts, as the scheduler knows it
 	SpentTime job.Duration  `json:"spent_time,omitempty"` // likewise, wall time
+	Class     job.Class     `json:"class,omitempty"`      // absent: standard
+	// Smaller says that there is another choice after this one: an overloaded
+	// core then answers with ActionDegrade instead of a permit. Degraded says that
+	// this is that choice.
+	Smaller  bool `json:"smaller,omitempty"`
+	Degraded bool `json:"degraded,omitempty"`
+	// Elsewhere is what the scheduler's other cores hold; absent: there are none.
+	Elsewhere *Elsewhere `json:"elsewhere,omitempty"`
+}
+
+// Elsewhere is what other cores of the scheduler hold now, and what they gave
+// out and spent since this core was told last.
+type Elsewhere struct {
+	Running []Held                 `json:"running,omitempty"`
+	Granted []Held                 `json:"granted,omitempty"`
+	Spent   map[job.Tenant]float64 `json:"spent,omitempty"` // US dollars
+}
+
+// Held is what a permit counts as.
+type Held struct {
+	Tenant    job.Tenant     `json:"tenant"`
+	Worker    job.WorkerKind `json:"worker"`
+	Model     string         `json:"model,omitempty"`
+	Workspace string         `json:"workspace,omitempty"` // its path, as in job.Workspace
 }
 
 // PermitAnswer is a permit or, with Rejection set, a refusal.
@@ -147,7 +215,20 @@ type Rejection struct {
 	Reason       job.Reason `json:"reason"`
 	RetryAfterMS int64      `json:"retry_after_ms,omitempty"` // milliseconds; 0 with a terminal reason
 	Message      string     `json:"message"`
+	Action       Action     `json:"action,omitempty"` // what backpressure asks for; absent: another reason
 }
+
+// Action is what an overloaded core asks the scheduler to do with a job.
+type Action string
+
+const (
+	// ActionReject: keep it away while it is as it is.
+	ActionReject Action = "reject"
+	// ActionDefer: ask again after RetryAfterMS.
+	ActionDefer Action = "defer"
+	// ActionDegrade: ask for the next choice of the job, at once.
+	ActionDegrade Action = "degrade"
+)
 
 // SubmitJob starts the run that a permit allows. It is refused with
 // CodePermitUnknown if the permit is unknown, used, expired or for another job
@@ -161,6 +242,10 @@ type SubmitJob struct {
 	// Session is resumed if it is set; else the workspace starts from its base.
 	Session  string `json:"session,omitempty"`
 	Feedback string `json:"feedback,omitempty"` // why the last attempt was not good enough
+	// QueueLagMS is how long the job waited since it could run, LockWaitMS how
+	// much of that for its workspace, in milliseconds.
+	QueueLagMS int64 `json:"worker_queue_lag_ms,omitempty"`
+	LockWaitMS int64 `json:"workspace_lock_wait_ms,omitempty"`
 }
 
 // CancelJob stops a run. Unknown runs are no error: it may just have ended.
@@ -192,12 +277,46 @@ type JobCancelled struct {
 	LatencyMS int64  `json:"worker_cancel_latency_ms"` // from the request to the proof, milliseconds
 }
 
-// Escalation is something that a person should look at.
+// Escalation is something that a person should look at, and what is put out of
+// use because of it. The core that tells it enforces it already.
 type Escalation struct {
-	Scope   string    `json:"scope"` // "global", "worker:codex", "workspace:/path"
-	Cause   string    `json:"cause"` // e.g. "ghost_process"
-	Message string    `json:"message"`
-	Time    time.Time `json:"time"`
+	isolation.Escalation
+}
+
+// Isolations are all that is out of use.
+type Isolations struct {
+	Isolations []isolation.Isolation `json:"isolations"`
+}
+
+// QueueMetrics is how the queue stands: jobs that could run now and do not.
+type QueueMetrics struct {
+	Depth    int                      `json:"depth"`
+	OldestMS int64                    `json:"oldest_ms"` // how long the oldest has waited since it could run
+	ByClass  map[job.Class]ClassQueue `json:"by_class,omitempty"`
+	// HeartbeatMS are the round trips of the heartbeats since the last report.
+	HeartbeatMS []int64 `json:"heartbeat_ms,omitempty"`
+	// LatestWins are the workspaces in which a run was cancelled for a newer one
+	// since the last report, once for each.
+	LatestWins []string   `json:"latest_wins,omitempty"`
+	Elsewhere  *Elsewhere `json:"elsewhere,omitempty"`
+}
+
+// ClassQueue is a class's part of the queue.
+type ClassQueue struct {
+	Depth    int   `json:"depth"`
+	OldestMS int64 `json:"oldest_ms"`
+}
+
+// Metrics is how the core fares.
+type Metrics struct {
+	// Stage is that of the staged defence: normal, shed, throttle, open_breaker or escalate.
+	Stage string `json:"stage"`
+	// Concurrency is how many runs it allows at once while it throttles; 0: as configured.
+	Concurrency int `json:"concurrency,omitempty"`
+	// Evidence says why the stage was entered.
+	Evidence string `json:"evidence,omitempty"`
+	// Metrics is a watchdog.Snapshot as JSON: worker_inflight_count and the rest.
+	Metrics json.RawMessage `json:"metrics"`
 }
 
 // Heartbeat asks whether the core is alive.
@@ -211,6 +330,8 @@ type HeartbeatResult struct {
 	Running    int   `json:"worker_inflight_count"`
 	Permits    int   `json:"permits_unused"`
 	Goroutines int   `json:"goroutines"`
+	RSSBytes   int64 `json:"core_rss_bytes"` // -1: unknown
+	CPUMS      int64 `json:"core_cpu_ms"`    // used since the core's start; -1: unknown
 }
 
 // Shutdown ends the core: it takes no more work and stops its runs, which are

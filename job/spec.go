@@ -154,3 +154,18 @@ const (
 	DefaultTimeout     = Duration(30 * time.Minute)
 	DefaultMaxAttempts = 3
 )
+
+// Class is how patient a job's owner is.
+type Class string
+
+const (
+	// Interactive is work that a person waits for. It is never shed.
+	Interactive Class = "interactive"
+	// Standard is the class of work that names none.
+	Standard Class = "standard"
+	// Batch is work that can wait for a quiet hour. It is shed first.
+	Batch Class = "batch"
+)
+
+// Classes lists every class.
+func Classes() []Class { return []Class{Interactive, Standard, Batch} }

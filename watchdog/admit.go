@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -12,8 +13,8 @@ import (
 type Request struct {
 	Kind        job.WorkerKind
 	Tenant      job.Tenant
-	Class       Class // "" is Standard
-	Interactive bool  // a person waits for the answer
+	Class       job.Class // "" is Standard
+	Interactive bool      // a person waits for the answer
 }
 
 // Admission is the answer to a Request.
@@ -68,7 +69,7 @@ func (d *Defence) Admit(r Request) Decision {
 	important := r.Interactive || slices.Contains(d.cfg.ProtectTenants, r.Tenant)
 	class := r.Class
 	if class == "" {
-		class = Standard
+		class = job.Standard
 	}
 	reason := job.GlobalShed
 	if d.queue {
@@ -96,4 +97,21 @@ func (d *Defence) Admit(r Request) Decision {
 // retryAfter is when the stage can change at the earliest.
 func (d *Defence) retryAfter() time.Duration {
 	return max(d.cfg.Dwell.of(d.stage)-d.now.Sub(d.changed), minRetry)
+}
+
+// isolationRetry is when to ask again about what only an operator lifts.
+const isolationRetry = time.Minute
+
+// Refuse returns the answer to a request that i blocks at now.
+func Refuse(i isolation.Isolation, now time.Time) Decision {
+	d := Decision{Action: Reject, Reason: job.FatalMode, RetryAfter: isolationRetry, Message: i.Message}
+	if !i.Until.IsZero() {
+		d.RetryAfter = max(i.Until.Sub(now), time.Second)
+	}
+	if _, ok := i.Scope.Worker(); ok {
+		d.Reason = job.CircuitOpen
+	} else if _, ok := i.Scope.Workspace(); ok {
+		d.Reason = job.WorkspaceBusy
+	}
+	return d
 }

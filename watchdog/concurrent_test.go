@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestConcurrentUse(t *testing.T) {
 	m, d, e := NewMetrics(time.Minute), NewDefence(Default().Defence), NewEscalations(Default().Escalation)
 	s := NewStall(Default().Stall, midnight)
-	var book Isolations
+	var book isolation.Book
 	var wg sync.WaitGroup
 	const each, workers = 200, 4
 	for range workers {
@@ -28,7 +29,7 @@ func TestConcurrentUse(t *testing.T) {
 				d.Step(now, Inputs{Metrics: m.Snapshot(now)})
 				d.Admit(Request{Kind: "codex"})
 				for _, x := range e.Observe(now, WorkerCrash{"codex"}) {
-					book.Apply(now, x)
+					book.Apply(now, x.Isolation())
 				}
 				book.Blocked("codex", "", now)
 				if _, err := json.Marshal(&book); err != nil {

@@ -45,7 +45,7 @@ type DefenceConfig struct {
 	// Throttle on, above 0 and at most 1.
 	ThrottleRatio float64 `json:"throttle_ratio"`
 	// ShedClasses are refused from Shed on.
-	ShedClasses []Class `json:"shed_classes"`
+	ShedClasses []job.Class `json:"shed_classes"`
 	// ProtectTenants are treated as if a person waited for all their work.
 	ProtectTenants []job.Tenant `json:"protect_tenants,omitempty"`
 }
@@ -153,7 +153,7 @@ func Default() Config {
 			SickRatio:     0.5,    // as TimeoutRate
 			OpenFor:       minute, // resilience4j: waitDurationInOpenState, 60 s
 			ThrottleRatio: 0.5,    // halving, as TCP does (RFC 5681, section 3.1)
-			ShedClasses:   []Class{Batch},
+			ShedClasses:   []job.Class{job.Batch},
 		},
 		Escalation: EscalationConfig{
 			WorkerCrashes: Burst{Count: 5, Within: minute, CoolDown: 10 * minute},

@@ -64,7 +64,7 @@ func TestValidate(t *testing.T) {
 		{"no runs", func(c *Config) { c.Defence.MinRuns = 0 }, "defence.min_runs: is 0, want 1 or more"},
 		{"throttled to nothing", func(c *Config) { c.Defence.ThrottleRatio = 0 }, "defence.throttle_ratio: is 0, want a ratio above 0 and at most 1"},
 		{"sick ratio", func(c *Config) { c.Defence.SickRatio = 1.5 }, "defence.sick_ratio: is 1.5, want a ratio above 0 and at most 1"},
-		{"empty class", func(c *Config) { c.Defence.ShedClasses = []Class{"batch", ""} }, "defence.shed_classes[1]: is empty, want a class such as batch"},
+		{"empty class", func(c *Config) { c.Defence.ShedClasses = []job.Class{"batch", ""} }, "defence.shed_classes[1]: is empty, want a class such as batch"},
 		{"negative count", func(c *Config) { c.Escalation.LatestWins.Count = -1 }, "escalation.latest_wins.count: is -1, want zero or more"},
 		{"large count", func(c *Config) { c.Escalation.CoreCrashes.Count = 1001 }, "escalation.core_crashes.count: is 1001, want at most 1000"},
 		{"a count without a time", func(c *Config) { c.Escalation.WorkerCrashes.Within = 0 }, "escalation.worker_crashes.within: is 0s, want a duration above zero"},

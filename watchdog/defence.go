@@ -11,23 +11,12 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Class is how patient a job's owner is. Any word will do; these two have a
-// meaning here by default.
-type Class string
-
-const (
-	// Standard is the class of work that names none.
-	Standard Class = "standard"
-	// Batch is work that can wait for a quiet hour. It is shed first.
-	Batch Class = "batch"
-)
-
 // QueueMetrics is what the scheduler reports about jobs that could run now.
 type QueueMetrics struct {
 	Depth    int   `json:"depth"`
 	OldestMS int64 `json:"oldest_ms"` // how long the oldest has waited since it could run
 	// ByClass parts the two by class. Without it the whole counts.
-	ByClass map[Class]ClassQueue `json:"by_class,omitempty"`
+	ByClass map[job.Class]ClassQueue `json:"by_class,omitempty"`
 }
 
 // ClassQueue is a class's part of the queue.
@@ -37,7 +26,7 @@ type ClassQueue struct {
 }
 
 // without returns depth and oldest wait of the classes that are not in shed.
-func (q QueueMetrics) without(shed []Class) (depth int, oldest int64) {
+func (q QueueMetrics) without(shed []job.Class) (depth int, oldest int64) {
 	if len(q.ByClass) == 0 {
 		return q.Depth, q.OldestMS
 	}

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -49,7 +50,7 @@ func (p *defencePlayer) play(t *testing.T, now time.Time, verb string, w lineWor
 	case "admit":
 		r := Request{Kind: "claude", Interactive: slices.Contains(w.plain, "interactive")}
 		for key, set := range map[string]func(string){
-			"class":  func(s string) { r.Class = Class(s) },
+			"class":  func(s string) { r.Class = job.Class(s) },
 			"kind":   func(s string) { r.Kind = job.WorkerKind(s) },
 			"tenant": func(s string) { r.Tenant = job.Tenant(s) },
 		} {
@@ -85,9 +86,9 @@ func (p *defencePlayer) set(t *testing.T, w lineWords) {
 	m, q := &p.in.Metrics, &p.in.Queue
 	for key := range w.named {
 		if class, ok := strings.CutPrefix(key, "depth."); ok {
-			p.class(Class(class), func(c *ClassQueue) { n, _ := w.number(key); c.Depth = int(n) })
+			p.class(job.Class(class), func(c *ClassQueue) { n, _ := w.number(key); c.Depth = int(n) })
 		} else if class, ok := strings.CutPrefix(key, "oldest."); ok {
-			p.class(Class(class), func(c *ClassQueue) { d, _ := w.duration(key); c.OldestMS = d.Milliseconds() })
+			p.class(job.Class(class), func(c *ClassQueue) { d, _ := w.duration(key); c.OldestMS = d.Milliseconds() })
 		} else if kind, ok := strings.CutPrefix(key, "sick."); ok {
 			count, of, _ := w.parts(key)
 			if m.Kinds == nil {
@@ -120,9 +121,9 @@ func (p *defencePlayer) set(t *testing.T, w lineWords) {
 	}
 }
 
-func (p *defencePlayer) class(c Class, set func(*ClassQueue)) {
+func (p *defencePlayer) class(c job.Class, set func(*ClassQueue)) {
 	if p.in.Queue.ByClass == nil {
-		p.in.Queue.ByClass = map[Class]ClassQueue{}
+		p.in.Queue.ByClass = map[job.Class]ClassQueue{}
 	}
 	part := p.in.Queue.ByClass[c]
 	set(&part)
@@ -207,15 +208,15 @@ func TestDefenceDoesNotFlap(t *testing.T) {
 
 func checkAdmit(t *rapid.T, d *Defence, stage Stage, limit int) {
 	t.Helper()
-	for _, r := range []Request{{Kind: "codex", Class: Batch}, {Kind: "codex"}, {Kind: "codex", Class: Batch, Interactive: true}} {
+	for _, r := range []Request{{Kind: "codex", Class: job.Batch}, {Kind: "codex"}, {Kind: "codex", Class: job.Batch, Interactive: true}} {
 		a := d.Admit(r)
 		switch {
 		case stage == Normal && a != (Decision{Action: Accept}),
 			a.Action != Accept && (a.Reason == "" || a.Reason.Terminal() || a.RetryAfter <= 0 || a.Message == ""),
 			a.Action == Accept && (a.Reason != "" || a.RetryAfter != 0),
 			r.Interactive && (a.Action == Reject || a.Action == Defer),
-			stage >= Shed && r.Class == Batch && !r.Interactive && a.Action != Reject,
-			stage == Shed && r.Class != Batch && a.Action != Accept,
+			stage >= Shed && r.Class == job.Batch && !r.Interactive && a.Action != Reject,
+			stage == Shed && r.Class != job.Batch && a.Action != Accept,
 			(a.Concurrency > 0) != (stage >= Throttle && limit > 0),
 			a.Concurrency < 0 || a.Concurrency > limit:
 			t.Fatalf("at %s with %d slots, %+v is answered %+v", stage, limit, r, a)
@@ -279,7 +280,7 @@ func TestDefenceIsDeterministic(t *testing.T) {
 		run := func() (all []any) {
 			d := NewDefence(Default().Defence)
 			for _, s := range history {
-				all = append(all, d.Step(s.at, s.in), d.Admit(Request{Kind: "claude"}), d.Admit(Request{Kind: "codex", Class: Batch}))
+				all = append(all, d.Step(s.at, s.in), d.Admit(Request{Kind: "claude"}), d.Admit(Request{Kind: "codex", Class: job.Batch}))
 			}
 			return all
 		}
@@ -292,7 +293,7 @@ func TestDefenceIsDeterministic(t *testing.T) {
 // Escalations keep their promise of determinism too, though they hold maps.
 func TestEscalationsAreDeterministic(t *testing.T) {
 	for seed := range uint64(20) {
-		run := func() (all []Escalation) {
+		run := func() (all []isolation.Escalation) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			e := NewEscalations(Default().Escalation)
 			now := midnight

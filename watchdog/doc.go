@@ -9,7 +9,7 @@
 //   - Defence looks at the whole: it climbs from normal to shed, throttle,
 //     open_breaker and escalate and back, and answers who is admitted meanwhile.
 //   - Escalations turns single grave facts into things a person must know, and
-//     Isolations keeps what is out of use because of them.
+//     says what is to be put out of use because of them (internal/isolation).
 //
 // Nothing here reads a clock, starts a goroutine or does I/O: the same history
 // gives the same decisions. Memory is bounded, however much is observed.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -48,48 +49,6 @@ func (DiskSpace) signal()   {}
 func (ClockJump) signal()   {}
 func (Overload) signal()    {}
 
-// Cause is which condition was met.
-type Cause string
-
-// The causes of an escalation.
-const (
-	CauseWorkerCrashes Cause = "worker_crashes"
-	CauseGhost         Cause = "ghost_process"
-	CauseLatestWins    Cause = "latest_wins"
-	CauseCoreCrashes   Cause = "core_crash_loop"
-	CauseDisk          Cause = "disk_nearly_full"
-	CauseClock         Cause = "clock_jump"
-	CauseOverload      Cause = "overload"
-)
-
-// Remedy is what is to be done about an escalation.
-type Remedy string
-
-const (
-	// IsolateKind: no run of this kind begins.
-	IsolateKind Remedy = "isolate_kind"
-	// LockWorkspace: no run begins in this folder.
-	LockWorkspace Remedy = "lock_workspace"
-	// SafeStop: no permit is given out; what runs goes on.
-	SafeStop Remedy = "safe_stop"
-	// Notify: only tell.
-	Notify Remedy = "notify"
-)
-
-// Escalation is something that a person must know.
-type Escalation struct {
-	Scope   Scope     `json:"scope"`
-	Cause   Cause     `json:"cause"`
-	Message string    `json:"message"`
-	Action  Remedy    `json:"action"`
-	Time    time.Time `json:"time"`
-	// Until is when the cool-down ends; zero: only an operator ends it.
-	Until time.Time `json:"until,omitzero"`
-	// Again says that the condition was told before and lasts: the isolation is
-	// to be prolonged, and nobody need be told.
-	Again bool `json:"again,omitempty"`
-}
-
 const (
 	// maxBurst bounds the events that are remembered of one subject.
 	maxBurst = 1000
@@ -125,47 +84,47 @@ func (e *Escalations) Configure(cfg EscalationConfig) {
 
 // Observe takes a signal and returns what it brings about. A condition that
 // lasts is told Again before its cool-down ends.
-func (e *Escalations) Observe(now time.Time, s Signal) []Escalation {
+func (e *Escalations) Observe(now time.Time, s Signal) []isolation.Escalation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := &e.cfg
 	switch s := s.(type) {
 	case WorkerCrash:
 		if e.crashes.add(s.Kind, now, c.WorkerCrashes) {
-			return tell(now, WorkerScope(s.Kind), CauseWorkerCrashes, IsolateKind, c.WorkerCrashes.CoolDown,
+			return tell(now, isolation.WorkerScope(s.Kind), isolation.CauseWorkerCrashes, isolation.IsolateKind, c.WorkerCrashes.CoolDown,
 				"worker %s crashed %d times within %s", s.Kind, c.WorkerCrashes.Count, c.WorkerCrashes.Within)
 		}
 	case LatestWins:
 		if e.latest.add(s.Workspace, now, c.LatestWins) {
-			return tell(now, WorkspaceScope(s.Workspace), CauseLatestWins, LockWorkspace, c.LatestWins.CoolDown,
+			return tell(now, isolation.WorkspaceScope(s.Workspace), isolation.CauseLatestWins, isolation.LockWorkspace, c.LatestWins.CoolDown,
 				"%d runs in %s were cancelled for newer ones within %s; something submits in a loop", c.LatestWins.Count, s.Workspace, c.LatestWins.Within)
 		}
 	case CoreCrash:
 		if e.cores.add(struct{}{}, now, c.CoreCrashes) {
-			return tell(now, Global, CauseCoreCrashes, SafeStop, c.CoreCrashes.CoolDown,
+			return tell(now, isolation.Global, isolation.CauseCoreCrashes, isolation.SafeStop, c.CoreCrashes.CoolDown,
 				"the core crashed %d times within %s", c.CoreCrashes.Count, c.CoreCrashes.Within)
 		}
 	case Ghost:
-		return tell(now, Global, CauseGhost, SafeStop, 0, "a process could not be ended: %s", s.Detail)
+		return tell(now, isolation.Global, isolation.CauseGhost, isolation.SafeStop, 0, "a process could not be ended: %s", s.Detail)
 	case DiskSpace:
 		return e.disk(now, s)
 	case ClockJump:
 		if limit := c.ClockJump.Above.Std(); limit > 0 && (s.By >= limit || s.By <= -limit) {
-			return tell(now, Global, CauseClock, SafeStop, c.ClockJump.CoolDown, "%s", s.words())
+			return tell(now, isolation.Global, isolation.CauseClock, isolation.SafeStop, c.ClockJump.CoolDown, "%s", s.words())
 		}
 	case Overload:
-		return tell(now, Global, CauseOverload, Notify, 0, "the host is overloaded: %s", s.Evidence)
+		return tell(now, isolation.Global, isolation.CauseOverload, isolation.Notify, 0, "the host is overloaded: %s", s.Evidence)
 	}
 	return nil
 }
 
 // tell makes an escalation; a coolDown of 0 lasts until an operator ends it.
-func tell(now time.Time, scope Scope, cause Cause, action Remedy, coolDown job.Duration, format string, args ...any) []Escalation {
-	x := Escalation{Scope: scope, Cause: cause, Message: fmt.Sprintf(format, args...), Action: action, Time: now.UTC()}
+func tell(now time.Time, scope isolation.Scope, cause isolation.Cause, action isolation.Remedy, coolDown job.Duration, format string, args ...any) []isolation.Escalation {
+	x := isolation.Escalation{Scope: scope, Cause: cause, Message: fmt.Sprintf(format, args...), Action: action, Time: now.UTC()}
 	if coolDown > 0 {
 		x.Until = x.Time.Add(coolDown.Std())
 	}
-	return []Escalation{x}
+	return []isolation.Escalation{x}
 }
 
 func (j ClockJump) words() string {
@@ -177,7 +136,7 @@ func (j ClockJump) words() string {
 
 // disk tells that a disk is nearly full, and again in the middle of each
 // cool-down as long as it is, so that the stop does not lapse meanwhile.
-func (e *Escalations) disk(now time.Time, s DiskSpace) []Escalation {
+func (e *Escalations) disk(now time.Time, s DiskSpace) []isolation.Escalation {
 	c := e.cfg.Disk
 	told, low := e.disks[s.Path]
 	switch {
@@ -190,7 +149,7 @@ func (e *Escalations) disk(now time.Time, s DiskSpace) []Escalation {
 		delete(e.disks, slices.MinFunc(slices.Sorted(maps.Keys(e.disks)), func(a, b string) int { return e.disks[a].Compare(e.disks[b]) }))
 	}
 	e.disks[s.Path] = now
-	out := tell(now, Global, CauseDisk, SafeStop, c.CoolDown, "the disk of %s is nearly full: %s", s.Path, s.words())
+	out := tell(now, isolation.Global, isolation.CauseDisk, isolation.SafeStop, c.CoolDown, "the disk of %s is nearly full: %s", s.Path, s.words())
 	out[0].Again = low
 	return out
 }

@@ -8,18 +8,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/job"
 )
 
 func TestEscalationTranscripts(t *testing.T) {
 	transcripts(t, "escalation", func() player {
-		return &escalationPlayer{decider: NewEscalations(Default().Escalation), book: &Isolations{}}
+		return &escalationPlayer{decider: NewEscalations(Default().Escalation), book: &isolation.Book{}}
 	})
 }
 
 type escalationPlayer struct {
 	decider *Escalations
-	book    *Isolations
+	book    *isolation.Book
 }
 
 func (p *escalationPlayer) play(t *testing.T, now time.Time, verb string, w lineWords) []string {
@@ -54,10 +55,10 @@ func (p *escalationPlayer) play(t *testing.T, now time.Time, verb string, w line
 		if !blocked {
 			return []string{"free"}
 		}
-		d := i.Refuse(now)
+		d := Refuse(i, now)
 		return []string{fmt.Sprintf("blocked by %s: %s %s retry=%s", i.Scope, d.Action, d.Reason, d.RetryAfter)}
 	case "lift":
-		scope, err := ParseScope(rest)
+		scope, err := isolation.ParseScope(rest)
 		if err != nil {
 			return []string{err.Error()}
 		}
@@ -74,7 +75,7 @@ func (p *escalationPlayer) play(t *testing.T, now time.Time, verb string, w line
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.book, p.decider = &Isolations{}, NewEscalations(Default().Escalation)
+		p.book, p.decider = &isolation.Book{}, NewEscalations(Default().Escalation)
 		if err := json.Unmarshal(text, p.book); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +92,7 @@ func (p *escalationPlayer) observe(now time.Time, s Signal) []string {
 		if x.Again {
 			line += " again"
 		}
-		if p.book.Apply(now, x) {
+		if p.book.Apply(now, x.Isolation()) {
 			line += " (to be stored)"
 		}
 		out = append(out, line+": "+x.Message)
@@ -99,7 +100,7 @@ func (p *escalationPlayer) observe(now time.Time, s Signal) []string {
 	return out
 }
 
-func shownIsolations(list []Isolation) []string {
+func shownIsolations(list []isolation.Isolation) []string {
 	out := []string{}
 	for _, i := range list {
 		out = append(out, fmt.Sprintf("%s %s %s since %s %s", i.Action, i.Scope, i.Cause, i.Since.Sub(midnight), until(i.Until)))
@@ -131,35 +132,5 @@ func TestBurstsForget(t *testing.T) {
 	}
 	if got := e.Observe(soon, LatestWins{"/w/0"}); len(got) != 0 {
 		t.Errorf("the first of 1025 workspaces was remembered: %v", got)
-	}
-}
-
-func TestScopes(t *testing.T) {
-	for text, want := range map[string]Scope{
-		"global": Global, "worker:codex": WorkerScope("codex"), "workspace:/a/b/": WorkspaceScope("/a/b"),
-	} {
-		if got, err := ParseScope(text); got != want || err != nil {
-			t.Errorf("ParseScope(%q) = %q, %v; want %q", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "everything", "worker:", "worker", "workspace:", "workspace:a/b", "global "} {
-		if got, err := ParseScope(text); err == nil {
-			t.Errorf("ParseScope(%q) = %q, want an error", text, got)
-		}
-	}
-}
-
-func TestIsolationsRefuseBadFiles(t *testing.T) {
-	for _, text := range []string{
-		`{}`, `[{"scope":"everything"}]`, `[{"scope":"global"},{"scope":"global"}]`, `[`,
-	} {
-		s := &Isolations{}
-		if err := json.Unmarshal([]byte(text), s); err == nil {
-			t.Errorf("%s was read: %v", text, s.List(midnight))
-		}
-	}
-	empty, err := json.Marshal(&Isolations{})
-	if err != nil || string(empty) != "[]" {
-		t.Errorf("an empty book is written %s, %v", empty, err)
 	}
 }

@@ -74,7 +74,7 @@ func (v *validator) defence(c *DefenceConfig) {
 	v.above("defence.open_for", c.OpenFor)
 	for i, class := range c.ShedClasses {
 		if class == "" {
-			v.bad(fmt.Sprintf("defence.shed_classes[%d]", i), "is empty, want a class such as %s", Batch)
+			v.bad(fmt.Sprintf("defence.shed_classes[%d]", i), "is empty, want a class such as %s", job.Batch)
 		}
 	}
 	for i, tenant := range c.ProtectTenants {

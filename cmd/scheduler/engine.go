@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -20,6 +21,7 @@ import (
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
+	"github.com/agentsched/agentsched/watchdog"
 )
 
 // engine is an embedded scheduler with everything around it.
@@ -60,6 +62,12 @@ func (m *Main) newEngine(state *owned, cfg *config.Config, batch job.BatchID) (*
 	for kind, w := range workers {
 		perKind[kind] = w.MaxConcurrent
 	}
+	watching := watchdog.Default()
+	watching.Stall.After, watching.Repetition.Calls = cfg.Watchdog.StallAfter, cfg.Watchdog.RepeatedCalls
+	watch, err := json.Marshal(watching)
+	if err != nil {
+		return nil, failure(err)
+	}
 	e := &engine{state: state, host: host, ended: make(chan struct{})}
 	e.sched = scheduler.New(scheduler.Config{
 		Store: state.store, Batch: batch, Holder: fmt.Sprintf("scheduler-%d", os.Getpid()),
@@ -68,9 +76,8 @@ func (m *Main) newEngine(state *owned, cfg *config.Config, batch job.BatchID) (*
 		Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
 			return supervisor.New(supervisor.Config{
 				Command: command, Env: append(slices.Clone(m.environ), "AGENTSCHED_LOG="+m.logLevel), Host: host, Instance: instance, StateDir: state.dir.Path(), Version: m.version,
-				Settings: ipc.Configure{Workers: workers, Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Stop: stages,
-					StallAfter: cfg.Watchdog.StallAfter, RepeatedCalls: cfg.Watchdog.RepeatedCalls},
-				Handler: h, Log: state.log, Stderr: &lineWriter{w: state.file},
+				Settings: ipc.Configure{Workers: workers, Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Stop: stages, Watchdog: watch},
+				Handler:  h, Log: state.log, Stderr: &lineWriter{w: state.file},
 				Heartbeat: cfg.Heartbeat.Interval.Std(), HangAfter: cfg.Heartbeat.HangAfter.Std(),
 				Stop: proc.Stages{Interrupt: cfg.Stop.Interrupt.Std(), Terminate: cfg.Stop.Terminate.Std(), Kill: cfg.Stop.Kill.Std()},
 			})

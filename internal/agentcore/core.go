@@ -20,6 +20,7 @@ import (
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
+	"github.com/agentsched/agentsched/watchdog"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -70,9 +71,15 @@ type Core struct {
 	mu       sync.Mutex // guards what follows
 	session  *session   // set by hello
 	restored bool       // the circuits of an earlier core were taken over
-	settings *ipc.Configure
+	settings *settings
 	live     map[string]*execution // by tag
 	ending   bool                  // no run starts any more
+}
+
+// settings is what configure sets.
+type settings struct {
+	ipc.Configure
+	watchdog watchdog.Config
 }
 
 // session is what hello sets up.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
@@ -25,7 +26,7 @@ import (
 type execution struct {
 	core     *Core
 	session  *session
-	settings *ipc.Configure
+	settings *settings
 	permit   *permit.Permit
 	submit   ipc.SubmitJob
 	tag      string
@@ -44,7 +45,7 @@ type execution struct {
 
 // startRun starts the run that the permit was used for. It reports false if
 // the core is ending.
-func (c *Core) startRun(s *session, settings *ipc.Configure, p *permit.Permit, r ipc.SubmitJob) bool {
+func (c *Core) startRun(s *session, settings *settings, p *permit.Permit, r ipc.SubmitJob) bool {
 	e := &execution{
 		core: c, session: s, settings: settings, permit: p, submit: r,
 		tag: job.RunTag(s.instance, r.Job, r.Attempt),
@@ -274,9 +275,9 @@ func (e *execution) collect(ws *workspace.Workspace, dir string, o *job.Outcome)
 func (e *execution) escalateGhost(err error) {
 	e.log.Error().Err(err).Msg("ghost process")
 	e.core.gate.Close(&permit.Rejection{Reason: job.FatalMode, RetryAfter: time.Minute, Message: err.Error()})
-	e.logUntold(e.core.peer.Notify(context.Background(), ipc.NotifyEscalation, ipc.Escalation{
-		Scope: "global", Cause: "ghost_process", Message: err.Error(), Time: time.Now().UTC(),
-	}))
+	e.logUntold(e.core.peer.Notify(context.Background(), ipc.NotifyEscalation, ipc.Escalation{Escalation: isolation.Escalation{
+		Scope: isolation.Global, Cause: isolation.CauseGhost, Message: err.Error(), Action: isolation.SafeStop, Time: time.Now().UTC(),
+	}}))
 }
 
 func failed(started time.Time, class job.ErrorClass, err error) job.Outcome {

@@ -2,6 +2,7 @@ package agentcore_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/watchdog"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -59,10 +61,23 @@ func (c *client) runAs(id job.ID, kind job.WorkerKind, s job.Spec) {
 	c.must(ipc.MethodSubmitJob, ipc.SubmitJob{Permit: a.Permit.ID, Job: id, Attempt: 1, Choice: choice, Spec: s}, nil)
 }
 
+// watching returns the watchdog's default settings with a change.
+func watching(change func(*watchdog.Config)) json.RawMessage {
+	cfg := watchdog.Default()
+	change(&cfg)
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
 func TestStalledRunIsStopped(t *testing.T) {
 	c := start(t)
 	c.hello()
-	c.configure(func(s *ipc.Configure) { s.StallAfter = job.Duration(400 * time.Millisecond) })
+	c.configure(func(s *ipc.Configure) {
+		s.Watchdog = watching(func(w *watchdog.Config) { w.Stall.After = job.Duration(400 * time.Millisecond) })
+	})
 	c.run("silent", spec("sleep 300", nil))
 	if o := c.outcome(); o.State != job.RunFailed || o.Class != job.Stalled || o.Hint == "" {
 		t.Errorf("a run that does nothing: %+v", o)
@@ -78,7 +93,7 @@ func TestStalledRunIsStopped(t *testing.T) {
 func TestCirclesAreCut(t *testing.T) {
 	c := start(t)
 	c.hello()
-	c.configure(func(s *ipc.Configure) { s.RepeatedCalls = 3 })
+	c.configure(func(s *ipc.Configure) { s.Watchdog = watching(func(w *watchdog.Config) { w.Repetition.Calls = 3 }) })
 	c.runAs("a", "parrot", spec("echo look; echo look; echo look; echo look; sleep 300", nil))
 	if o := c.outcome(); o.State != job.RunFailed || o.Class != job.Stalled || !strings.Contains(o.Message, "look") {
 		t.Errorf("the same call four times: %+v", o)

@@ -15,6 +15,7 @@ import (
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
+	"github.com/agentsched/agentsched/watchdog"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -82,6 +83,10 @@ func (c *Core) configure(_ context.Context, s ipc.Configure) (ipc.Empty, error) 
 	if s.PermitTTL == 0 {
 		s.PermitTTL = job.Duration(ipc.DefaultPermitTTL)
 	}
+	watch, err := watchdogConfig(s.Watchdog)
+	if err != nil {
+		return ipc.Empty{}, ipc.InvalidParams(err)
+	}
 	perKind := map[job.WorkerKind]int{}
 	for kind, w := range s.Workers {
 		perKind[kind] = w.MaxConcurrent
@@ -98,12 +103,27 @@ func (c *Core) configure(_ context.Context, s ipc.Configure) (ipc.Empty, error) 
 	c.gate.Configure(permit.Limits{MaxConcurrent: s.MaxConcurrent, PerKind: perKind, TTL: s.PermitTTL.Std()})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settings = &s
+	c.settings = &settings{s, watch}
 	return ipc.Empty{}, nil
 }
 
+// watchdogConfig reads what Configure.Watchdog holds.
+func watchdogConfig(text json.RawMessage) (watchdog.Config, error) {
+	cfg := watchdog.Default()
+	if len(text) == 0 {
+		return cfg, nil
+	}
+	if err := json.Unmarshal(text, &cfg); err != nil {
+		return cfg, fmt.Errorf("watchdog: %w", err)
+	}
+	if err := cfg.Validate(); err != nil {
+		return cfg, fmt.Errorf("watchdog: %w", err)
+	}
+	return cfg, nil
+}
+
 // ready returns what hello and configure have set.
-func (c *Core) ready() (*session, *ipc.Configure, error) {
+func (c *Core) ready() (*session, *settings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session == nil || c.settings == nil {

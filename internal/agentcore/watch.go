@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/proc"
-	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/watchdog"
 	"github.com/agentsched/agentsched/watchdog/sample"
@@ -14,10 +13,8 @@ import (
 )
 
 // newWatch returns what watches a run: for silence, and for going in circles.
-func newWatch(s *ipc.Configure) (*watchdog.Stall, *watchdog.Repetition) {
-	cfg := watchdog.Default().Stall
-	cfg.After = s.StallAfter
-	return watchdog.NewStall(cfg, time.Now()), watchdog.NewRepetition(s.RepeatedCalls)
+func newWatch(s *settings) (*watchdog.Stall, *watchdog.Repetition) {
+	return watchdog.NewStall(s.watchdog.Stall, time.Now()), watchdog.NewRepetition(s.watchdog.Repetition.Calls)
 }
 
 // look looks at an event on its way out: what it used is charged, and a run
@@ -37,7 +34,7 @@ func (e *execution) look(ev *job.Event) {
 // watchTree starts to look whether the run's processes still do anything, until
 // the returned function is called.
 func (e *execution) watchTree(tree *proc.Tree) (stop func()) {
-	after := e.settings.StallAfter.Std()
+	after := e.settings.watchdog.Stall.After.Std()
 	if after <= 0 {
 		return func() {}
 	}

@@ -23,18 +23,18 @@ var allowed = map[string]string{
 	"queue/sqlite":        "job queue",
 	"queue/queuetest":     "job queue",
 	"policy":              "job",
-	"internal/supervisor": "job ipc internal/proc",
-	"internal/scheduler":  "job queue policy ipc internal/supervisor",
+	"internal/supervisor": "job ipc internal/isolation internal/proc",
+	"internal/scheduler":  "job queue policy ipc internal/isolation internal/supervisor",
 	"internal/server":     "job queue internal/scheduler",
 	"internal/progress":   "job queue internal/scheduler", // shows the scheduler's updates
 
 	// What the two sides say to each other.
-	"ipc": "job",
+	"ipc": "job internal/isolation",
 
 	// The core's side.
 	"permit":             "job",
 	"breaker":            "job",
-	"watchdog":           "job",
+	"watchdog":           "job internal/isolation",
 	"watchdog/sample":    "watchdog", // what reads /proc, apart from what decides
 	"worker":             "job internal/proc",
 	"worker/codex":       "job worker",
@@ -43,7 +43,7 @@ var allowed = map[string]string{
 	"worker/shell":       "job worker",
 	"worker/exec":        "job worker",
 	"worker/workertest":  "job worker",
-	"internal/agentcore": "job ipc permit breaker watchdog watchdog/sample worker internal/proc internal/statedir internal/workspace",
+	"internal/agentcore": "job ipc permit breaker watchdog watchdog/sample worker internal/isolation internal/proc internal/statedir internal/workspace",
 	"internal/adapters":  "worker worker/...", // the list that both programs have
 
 	// Leaves that either side may use.
@@ -58,6 +58,8 @@ var allowed = map[string]string{
 	"internal/workercli":             "job",
 	"internal/version":               "",
 	"internal/house":                 "",
+	// What is out of use: the cores decide and enforce it, the scheduler keeps it.
+	"internal/isolation": "job",
 
 	// The programs join everything.
 	"cmd/agentcore": "internal/adapters internal/agentcore internal/version",

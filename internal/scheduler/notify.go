@@ -88,8 +88,8 @@ func (s *Scheduler) CoreNotify(c *supervisor.Core, method string, params json.Ra
 		decodeNotify(s, method, params, s.circuit)
 	case ipc.NotifyEscalation:
 		decodeNotify(s, method, params, func(n ipc.Escalation) {
-			s.cfg.Log.Error().Str("scope", n.Scope).Str("cause", n.Cause).Msg(n.Message)
-			s.hub.publish(Update{Kind: UpdateEscalation, Time: now(), Text: n.Scope + ": " + n.Message})
+			s.cfg.Log.Error().Str("scope", string(n.Scope)).Str("cause", string(n.Cause)).Msg(n.Message)
+			s.hub.publish(Update{Kind: UpdateEscalation, Time: now(), Text: string(n.Scope) + ": " + n.Message})
 		})
 	default:
 		s.cfg.Log.Debug().Str("method", method).Msg("unknown notification ignored")

@@ -1,4 +1,4 @@
-package watchdog
+package isolation
 
 import (
 	"fmt"
@@ -50,9 +50,9 @@ func (s Scope) Worker() (job.WorkerKind, bool) {
 // Workspace returns the folder of a workspace's scope.
 func (s Scope) Workspace() (string, bool) { return strings.CutPrefix(string(s), workspaceScope) }
 
-// touches reports whether the scope holds a run of kind in workspace, "" if it
+// Touches reports whether the scope holds a run of kind in workspace, "" if it
 // has none.
-func (s Scope) touches(kind job.WorkerKind, workspace string) bool {
+func (s Scope) Touches(kind job.WorkerKind, workspace string) bool {
 	if s == Global {
 		return true
 	}

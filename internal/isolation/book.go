@@ -1,4 +1,4 @@
-package watchdog
+package isolation
 
 import (
 	"cmp"
@@ -29,46 +29,28 @@ func (i Isolation) outlasts(o Isolation) bool {
 	return !o.Until.IsZero() && (i.Until.IsZero() || i.Until.After(o.Until))
 }
 
-// isolationRetry is when to ask again about what only an operator lifts.
-const isolationRetry = time.Minute
-
-// Refuse returns the answer to a request that the isolation blocks at now.
-func (i Isolation) Refuse(now time.Time) Decision {
-	d := Decision{Action: Reject, Reason: job.FatalMode, RetryAfter: isolationRetry, Message: i.Message}
-	if !i.Until.IsZero() {
-		d.RetryAfter = max(i.Until.Sub(now), time.Second)
-	}
-	if _, ok := i.Scope.Worker(); ok {
-		d.Reason = job.CircuitOpen
-	} else if _, ok := i.Scope.Workspace(); ok {
-		d.Reason = job.WorkspaceBusy
-	}
-	return d
-}
-
-// Isolations is the book of what is out of use, at most one entry a scope. Its
-// JSON form is the list, so that it can be kept over a restart. The zero value
-// is empty, and it is safe for concurrent use.
+// Book is what is out of use, at most one entry a scope. Its JSON form is the
+// list, so that it can be kept over a restart. The zero value is empty, and it
+// is safe for concurrent use.
 //
 // Cool-downs are compared as time.Time does it: within a process they follow
 // the monotonic clock, whatever the wall clock does, after a restart the wall
 // clock.
-type Isolations struct {
+type Book struct {
 	mu   sync.Mutex
 	list []Isolation // sorted by compareScopes
 }
 
-// Apply isolates the scope of e, and reports whether that changed the book, so
-// that it is to be stored. Of two isolations of one scope the one that lasts
-// longer stays.
-func (s *Isolations) Apply(now time.Time, e Escalation) bool {
-	if e.Action == Notify {
+// Apply isolates the scope of fresh, and reports whether that changed the book,
+// so that it is to be stored. Of two isolations of one scope the one that lasts
+// longer stays. What is only to be told (Notify) isolates nothing.
+func (s *Book) Apply(now time.Time, fresh Isolation) bool {
+	if fresh.Action == Notify {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fresh := Isolation{Scope: e.Scope, Cause: e.Cause, Message: e.Message, Action: e.Action, Since: now.UTC(), Until: e.Until}
-	at, found := slices.BinarySearchFunc(s.list, e.Scope, func(i Isolation, scope Scope) int { return compareScopes(i.Scope, scope) })
+	at, found := slices.BinarySearchFunc(s.list, fresh.Scope, func(i Isolation, scope Scope) int { return compareScopes(i.Scope, scope) })
 	if !found {
 		s.list = slices.Insert(s.list, at, fresh)
 		return true
@@ -85,8 +67,17 @@ func (s *Isolations) Apply(now time.Time, e Escalation) bool {
 	return true
 }
 
+// Replace makes the book hold list, in which each scope is there once.
+func (s *Book) Replace(list []Isolation) {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b Isolation) int { return compareScopes(a.Scope, b.Scope) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = list
+}
+
 // Lift ends an isolation, as an operator asks; false if there is none.
-func (s *Isolations) Lift(scope Scope) (Isolation, bool) {
+func (s *Book) Lift(scope Scope) (Isolation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n, i := range s.list {
@@ -99,7 +90,7 @@ func (s *Isolations) Lift(scope Scope) (Isolation, bool) {
 }
 
 // Expire removes the isolations whose cool-down has ended, and returns them.
-func (s *Isolations) Expire(now time.Time) []Isolation {
+func (s *Book) Expire(now time.Time) []Isolation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var gone []Isolation
@@ -114,7 +105,7 @@ func (s *Isolations) Expire(now time.Time) []Isolation {
 
 // List returns what is out of use at now: the global one first, then kinds,
 // then workspaces.
-func (s *Isolations) List(now time.Time) []Isolation {
+func (s *Book) List(now time.Time) []Isolation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.list), func(i Isolation) bool { return i.over(now) })
@@ -122,11 +113,11 @@ func (s *Isolations) List(now time.Time) []Isolation {
 
 // Blocked returns the isolation that keeps a run of kind in workspace ("" if
 // it has none) from beginning at now, the widest if there are several.
-func (s *Isolations) Blocked(kind job.WorkerKind, workspace string, now time.Time) (Isolation, bool) {
+func (s *Book) Blocked(kind job.WorkerKind, workspace string, now time.Time) (Isolation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, i := range s.list {
-		if !i.over(now) && i.Scope.touches(kind, workspace) {
+		if !i.over(now) && i.Scope.Touches(kind, workspace) {
 			return i, true
 		}
 	}
@@ -134,7 +125,7 @@ func (s *Isolations) Blocked(kind job.WorkerKind, workspace string, now time.Tim
 }
 
 // MarshalJSON writes the list.
-func (s *Isolations) MarshalJSON() ([]byte, error) {
+func (s *Book) MarshalJSON() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.list == nil {
@@ -144,7 +135,7 @@ func (s *Isolations) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON replaces what is there by a list that MarshalJSON wrote.
-func (s *Isolations) UnmarshalJSON(text []byte) error {
+func (s *Book) UnmarshalJSON(text []byte) error {
 	var list []Isolation
 	if err := json.Unmarshal(text, &list); err != nil {
 		return fmt.Errorf("read isolations: %w", err)

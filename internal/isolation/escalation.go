@@ -1,0 +1,50 @@
+package isolation
+
+import "time"
+
+// Cause is which condition was met.
+type Cause string
+
+// The causes of an escalation.
+const (
+	CauseWorkerCrashes Cause = "worker_crashes"
+	CauseGhost         Cause = "ghost_process"
+	CauseLatestWins    Cause = "latest_wins"
+	CauseCoreCrashes   Cause = "core_crash_loop"
+	CauseDisk          Cause = "disk_nearly_full"
+	CauseClock         Cause = "clock_jump"
+	CauseOverload      Cause = "overload"
+)
+
+// Remedy is what is to be done about an escalation.
+type Remedy string
+
+const (
+	// IsolateKind: no run of this kind begins.
+	IsolateKind Remedy = "isolate_kind"
+	// LockWorkspace: no run begins in this folder.
+	LockWorkspace Remedy = "lock_workspace"
+	// SafeStop: no permit is given out; what runs goes on.
+	SafeStop Remedy = "safe_stop"
+	// Notify: only tell.
+	Notify Remedy = "notify"
+)
+
+// Escalation is something that a person must know.
+type Escalation struct {
+	Scope   Scope     `json:"scope"`
+	Cause   Cause     `json:"cause"`
+	Message string    `json:"message"`
+	Action  Remedy    `json:"action"`
+	Time    time.Time `json:"time"`
+	// Until is when the cool-down ends; zero: only an operator ends it.
+	Until time.Time `json:"until,omitzero"`
+	// Again says that the condition was told before and lasts: the isolation is
+	// to be prolonged, and nobody need be told.
+	Again bool `json:"again,omitempty"`
+}
+
+// Isolation returns what the escalation puts out of use.
+func (e Escalation) Isolation() Isolation {
+	return Isolation{Scope: e.Scope, Cause: e.Cause, Message: e.Message, Action: e.Action, Since: e.Time, Until: e.Until}
+}
