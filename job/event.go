@@ -23,7 +23,9 @@ const (
 	EventCommand EventKind = "command"
 	// EventFile: the agent changed Path.
 	EventFile EventKind = "file"
-	// EventTool: a tool call that is neither a command nor a file change.
+	// EventTool: a tool call that is neither a command nor a file change, or a
+	// file change that failed: ExitCode 1 is a call that failed, nil one that
+	// began or of which no more is known.
 	EventTool EventKind = "tool"
 	// EventUsage: Usage was consumed since the last usage event (an increment).
 	EventUsage EventKind = "usage"

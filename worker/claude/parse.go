@@ -249,7 +249,8 @@ func (s *session) results(l line) []job.Event {
 			code := exitCode(b.IsError, text)
 			events = append(events, withText(job.Event{Kind: job.EventCommand, CallID: b.CallID, Command: c.command, ExitCode: &code}, text))
 		case b.IsError:
-			events = append(events, withText(job.Event{Kind: job.EventTool, CallID: b.CallID, Tool: c.name}, text))
+			code := 1
+			events = append(events, withText(job.Event{Kind: job.EventTool, CallID: b.CallID, Tool: c.name, Path: s.relative(c.path), ExitCode: &code}, text))
 		case c.path != "" && (c.name == "Edit" || c.name == "Write" || c.name == "NotebookEdit"):
 			change := "modified"
 			if strings.HasPrefix(text, "File created") {

@@ -220,7 +220,8 @@ func (s *session) tool(p part) []job.Event {
 		}
 		events = append(events, job.Event{Kind: job.EventFile, CallID: p.CallID, Path: s.relative(st.Input.Path), Change: change, Millis: millis})
 	case failed:
-		events = append(events, withText(job.Event{Kind: job.EventTool, CallID: p.CallID, Tool: p.Tool, Millis: millis}, text))
+		code := 1
+		events = append(events, withText(job.Event{Kind: job.EventTool, CallID: p.CallID, Tool: p.Tool, Path: s.relative(st.Input.Path), ExitCode: &code, Millis: millis}, text))
 	default:
 		if what == "" {
 			what = st.Title
