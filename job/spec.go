@@ -26,9 +26,19 @@ type Spec struct {
 	Env           []string     `json:"env,omitempty"`            // names of variables passed through
 
 	Priority   int        `json:"priority,omitempty"` // higher is sooner
+	Class      Class      `json:"class,omitempty"`    // "" is Standard
 	RunnableAt *time.Time `json:"runnable_at,omitempty"`
 	Deadline   *time.Time `json:"deadline,omitempty"`
 	Limits     Limits     `json:"limits"`
+
+	// Key names the work: a job is a duplicate of the unfinished jobs of its
+	// tenant that have the same one, e.g. "deploy-website". "" leaves it to
+	// DeriveKey where OnDuplicate is given. See Duplicates.
+	Key         string          `json:"key,omitempty"`
+	OnDuplicate DuplicatePolicy `json:"on_duplicate,omitempty"`
+	// Turn is the id of the user's turn that asks, a part of the derived key: the
+	// same words in another turn are another job.
+	Turn string `json:"turn,omitempty"`
 
 	// Output is a JSON schema that the answer must satisfy; empty means text.
 	Output json.RawMessage `json:"output,omitempty"`
@@ -166,6 +176,14 @@ const (
 	// Batch is work that can wait for a quiet hour. It is shed first.
 	Batch Class = "batch"
 )
+
+// Or returns c, or Standard if it is not given.
+func (c Class) Or() Class {
+	if c == "" {
+		return Standard
+	}
+	return c
+}
 
 // Classes lists every class.
 func Classes() []Class { return []Class{Interactive, Standard, Batch} }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // FieldError is a value of a Spec that cannot be right.
@@ -49,9 +51,13 @@ func (s *Spec) Validate() []*FieldError {
 			bad(fmt.Sprintf("env[%d]", i), "%q is not the name of a variable, want a name such as GOFLAGS (values are taken from the scheduler's environment)", name)
 		}
 	}
+	if s.Class != "" && !slices.Contains(Classes(), s.Class) {
+		bad("class", "%q is unknown, want one of %s", s.Class, joined(Classes()))
+	}
 	if s.Deadline != nil && s.RunnableAt != nil && !s.RunnableAt.Before(*s.Deadline) {
 		bad("runnable_at", "%s is not before the deadline %s, so the job could never run", s.RunnableAt.Format(time.RFC3339), s.Deadline.Format(time.RFC3339))
 	}
+	s.validateDuplicates(bad)
 	s.Limits.validate(bad)
 	// It travels to the core in one frame of at most 1 MiB.
 	if text, err := json.Marshal(s); err == nil && len(text) > MaxSpec {
@@ -106,6 +112,31 @@ func (s *Spec) validateWorkspace(bad func(string, string, ...any)) {
 	}
 	if strings.HasPrefix(w.Base, "-") {
 		bad("workspace.base", "%q cannot be a commit, branch or tag", w.Base)
+	}
+}
+
+// maxKey bounds a key and a turn, in bytes: they stand in tables and messages.
+const maxKey = 256
+
+func (s *Spec) validateDuplicates(bad func(string, string, ...any)) {
+	for _, f := range []struct{ field, value, example string }{{"key", s.Key, "deploy-website"}, {"turn", s.Turn, "turn-7"}} {
+		switch {
+		case f.value == "":
+		case len(f.value) > maxKey:
+			bad(f.field, "has %d bytes, at most %d are allowed", len(f.value), maxKey)
+		case !utf8.ValidString(f.value) || strings.TrimSpace(f.value) != f.value || strings.ContainsFunc(f.value, unicode.IsControl):
+			bad(f.field, "%q is not one line without blanks around it, want a text such as %s", f.value, f.example)
+		}
+	}
+	if s.OnDuplicate != RunEach && !slices.Contains(DuplicatePolicies(), s.OnDuplicate) {
+		bad("on_duplicate", "%q is unknown, want one of %s", s.OnDuplicate, joined(DuplicatePolicies()))
+	}
+	switch {
+	case s.Turn == "":
+	case s.Key != "":
+		bad("turn", "%q has no use beside a key, which alone tells duplicates; leave one of them out", s.Turn)
+	case s.OnDuplicate == RunEach:
+		bad("turn", "%q has no use without on_duplicate, want one of %s there", s.Turn, joined(DuplicatePolicies()))
 	}
 }
 

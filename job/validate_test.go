@@ -2,6 +2,7 @@ package job
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -50,6 +51,17 @@ func TestValidate(t *testing.T) {
 		"runnable at the deadline": {func(s *Spec) { s.RunnableAt, s.Deadline = &late, &late }, []string{"runnable_at"}},
 		"runnable after it":        {func(s *Spec) { s.RunnableAt, s.Deadline = &late, &early }, []string{"runnable_at"}},
 		"runnable before it":       {func(s *Spec) { s.RunnableAt, s.Deadline = &early, &late }, nil},
+		"unknown class":            {func(s *Spec) { s.Class = "vip" }, []string{"class"}},
+		"unknown policy":           {func(s *Spec) { s.OnDuplicate = "drop" }, []string{"on_duplicate"}},
+		"key with blanks around":   {func(s *Spec) { s.Key = " k" }, []string{"key"}},
+		"key of two lines":         {func(s *Spec) { s.Key = "a\nb" }, []string{"key"}},
+		"key that is no text":      {func(s *Spec) { s.Key = "a\xff" }, []string{"key"}},
+		"long key":                 {func(s *Spec) { s.Key = strings.Repeat("k", 257) }, []string{"key"}},
+		"longest key":              {func(s *Spec) { s.Key = strings.Repeat("k", 256) }, nil},
+		"long turn":                {func(s *Spec) { s.OnDuplicate, s.Turn = Reject, strings.Repeat("t", 257) }, []string{"turn"}},
+		"turn beside a key":        {func(s *Spec) { s.Key, s.OnDuplicate, s.Turn = "k", Reject, "7" }, []string{"turn"}},
+		"turn without a use":       {func(s *Spec) { s.Turn = "7" }, []string{"turn"}},
+		"turn with a policy":       {func(s *Spec) { s.OnDuplicate, s.Turn = LatestWins, "7" }, nil},
 		"negative limits": {func(s *Spec) {
 			s.Limits = Limits{MaxAttempts: -1, MaxCostUSD: -1, MaxTokens: -1, MaxSteps: -1, RetryBudget: RetryBudget{CostUSD: -1}}
 		}, []string{"limits.max_attempts", "limits.max_cost_usd", "limits.max_tokens", "limits.max_steps", "limits.retry_budget.cost_usd"}},
@@ -74,7 +86,7 @@ func TestValidate(t *testing.T) {
 func everything(s *Spec) {
 	s.Capabilities, s.AllowCommands, s.Env = Capabilities(), []string{"go test *"}, []string{"GOFLAGS"}
 	s.Limits = Limits{Timeout: 1, MaxAttempts: 1, MaxCostUSD: 1, MaxTokens: 1, MaxSteps: 1, MaxCommandTime: 1, RetryBudget: RetryBudget{1, 1}}
-	s.Fallback = []Choice{{Worker: "claude"}}
+	s.Fallback, s.Class, s.Key, s.OnDuplicate = []Choice{{Worker: "claude"}}, Interactive, "deploy website", Serialize
 }
 
 func TestChoices(t *testing.T) {

@@ -5,6 +5,8 @@
 // claims, in order of priority, then runnable time, then id. A Store promises
 // that an acknowledged write survives a kill at any instant, that an entry is
 // never claimed twice at once, and that a write with an old fence is refused,
-// so that a job's result is recorded exactly once. Package queuetest holds the
+// so that a job's result is recorded exactly once. Of the entries of a tenant
+// that have the same key at most one is dispatched; what becomes of the others
+// is decided by their policies (Store.Enqueue). Package queuetest holds the
 // suite that every Store must pass.
 package queue

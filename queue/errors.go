@@ -15,7 +15,8 @@ var (
 	// ErrFenced: the fence is not the entry's current one; somebody else holds
 	// or has finished the job, and the caller's news about it is void.
 	ErrFenced = errors.New("claim is no longer held")
-	// ErrDuplicate: an entry or batch with this id exists.
+	// ErrDuplicate: an entry or batch with this id exists, or the entry's key is
+	// taken and its policy is to be rejected then (a *DuplicateError).
 	ErrDuplicate = errors.New("already submitted")
 )
 

@@ -36,7 +36,8 @@ type Append struct{ Events []job.Event }
 
 // Finish records an attempt's outcome, adds its usage and time to the
 // entry's, and moves the entry on: to Completed if Exit is set, else back to
-// Queued as Retry says.
+// Queued as Retry says. An entry that is superseded does not go back, here nor
+// with Release: it becomes Completed with ExitCancelled.
 type Finish struct {
 	ID      job.ID
 	Fence   job.Fence
@@ -64,6 +65,7 @@ type Retry struct {
 type Release struct {
 	ID         job.ID
 	Fence      job.Fence
+	Now        time.Time // of the end of a superseded entry; zero: RunnableAt
 	RunnableAt time.Time
 	Choice     int
 	Waiting    string

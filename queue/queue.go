@@ -25,6 +25,18 @@ type Entry struct {
 	Fence      job.Fence  `json:"fence,omitempty"`  // of the latest claim; 0 never claimed
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 
+	// Key is what makes it a duplicate of other unfinished entries of its tenant
+	// (see job.Spec.Duplicates); "" if nothing does. Enqueue sets it.
+	Key string `json:"key,omitempty"`
+	// WaitsFor is the entry of the same key that must end first; "" none. Only a
+	// queued entry waits, and only one that waits for none is claimed.
+	WaitsFor job.ID `json:"waits_for,omitempty"`
+	// CoalescedWith is the entry whose result becomes, or became, this one's.
+	CoalescedWith job.ID `json:"coalesced_with,omitempty"`
+	// SupersededBy is the newer entry for which this one was cancelled; with
+	// CancelRequested and the state Dispatched, for which it is to be stopped.
+	SupersededBy job.ID `json:"superseded_by,omitempty"`
+
 	// Choice is the index into Spec.Choices of the worker to try next.
 	Choice int `json:"choice,omitempty"`
 	// Attempts is how many were ever begun; Counted, how many of them count
@@ -66,15 +78,19 @@ type Batch struct {
 
 // ClaimSpec says which entries to claim.
 type ClaimSpec struct {
-	Holder string      // who claims
-	Batch  job.BatchID // only this batch; "" any
-	Max    int         // at most so many, 1 or more
-	Now    time.Time
-	Lease  time.Duration // LeaseUntil becomes Now+Lease
+	Holder string // who claims
+	// Batch is the batch to claim from, together with the entries of other
+	// batches that its own wait for, directly or through others; "" is any.
+	Batch job.BatchID
+	Max   int // at most so many, 1 or more; with Count also 0
+	Now   time.Time
+	Lease time.Duration // LeaseUntil becomes Now+Lease
 	// Admit, if not nil, is asked for each candidate in order; false skips it
 	// and changes nothing about it. It is called inside the transaction and
 	// must be quick and must not use the Store.
 	Admit func(*Entry) bool
+	// Count asks for Claims.Ready.
+	Count bool
 }
 
 // Claims is what a Claim returned.
@@ -87,6 +103,19 @@ type Claims struct {
 	// Expired are the entries that were found past their deadline and moved to
 	// Expired by this claim.
 	Expired []job.ID
+	// Ready is, with ClaimSpec.Count, what else could have been claimed, Admit
+	// not asked: of each class that has some, at most MaxCount in all, those
+	// that are claimed first.
+	Ready map[job.Class]ClassReady `json:",omitempty"`
+}
+
+// MaxCount is how many entries Claims.Ready counts at most.
+const MaxCount = 10_000
+
+// ClassReady is a class's part of what could run and does not.
+type ClassReady struct {
+	Depth  int       `json:"depth"`
+	Oldest time.Time `json:"oldest"` // the earliest RunnableAt
 }
 
 // Filter selects entries; zero fields select everything.
@@ -96,9 +125,18 @@ type Filter struct {
 	Tenant job.Tenant
 	Name   job.Name
 	Prefix string // of the id
-	Limit  int    // at most so many; 0 means 1000
-	Offset int
-	Newest bool // newest first instead of oldest first
+	// Since leaves out what ended before it.
+	Since time.Time
+	// CoalescedWith selects what has or awaits the result of this entry.
+	CoalescedWith job.ID
+	// SupersededBy selects what was cancelled for this entry.
+	SupersededBy job.ID
+	// CancelRequested selects what somebody asked to cancel while it was
+	// dispatched: with the state Dispatched, what is still to be stopped.
+	CancelRequested bool
+	Limit           int // at most so many; 0 means 1000
+	Offset          int
+	Newest          bool // newest first instead of oldest first
 }
 
 // StoredEvent is an event with its place in the store.

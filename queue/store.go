@@ -17,12 +17,33 @@ type Store interface {
 	// that exists already is not stored again and its new entries join it.
 	// ErrDuplicate if an entry's id exists, or if the batch has one of that
 	// name and tenant already.
+	//
+	// An entry with a key (job.Spec.Duplicates) meets, in the order of the
+	// entries, the unfinished ones of its tenant with the same key, if there are
+	// any. What its policy then says holds until it has ended, in the same
+	// transaction with whatever changes it:
+	//
+	//   - Reject: nothing is stored; a *DuplicateError.
+	//   - Coalesce: it waits for the last one that is not coalesced itself. When
+	//     that is completed as succeeded or failed, so is it, with the same
+	//     DeadLetter. When that ends otherwise, the first that waits so takes its
+	//     place, and the others wait for this one.
+	//   - LatestWins: queued ones are Cancelled, as at its CreatedAt; of a
+	//     dispatched one CancelRequested is set, it does not go back to the queue
+	//     any more, and the new entry waits until it has ended. Filter.SupersededBy
+	//     finds them.
+	//   - Serialize: it waits for the last one that is not coalesced.
+	//
+	// So at most one entry of a key is dispatched. One whose turn has come is
+	// RunnableAt that moment, if not later. While it waits for the result of a
+	// dispatched entry its deadline has no effect.
 	Enqueue(ctx context.Context, b Batch, entries []Entry) error
 
 	// Claim moves entries from Queued to Dispatched, in the order of priority
 	// (higher first), RunnableAt, ID, and gives each a fence of its own.
 	// Entries whose RunnableAt is after Now are invisible; those whose deadline
-	// is not after Now become Expired. No entry is ever claimed twice at once.
+	// is not after Now become Expired. No entry is ever claimed twice at once,
+	// and none that waits for another (Entry.WaitsFor) is claimed.
 	Claim(ctx context.Context, spec ClaimSpec) (Claims, error)
 
 	// Extend moves the leases of claims to until. Fences that are no longer
@@ -39,7 +60,8 @@ type Store interface {
 	// its Limit and Offset, in the order of submission.
 	List(ctx context.Context, f Filter) (entries []Entry, total int, err error)
 
-	// Attempts returns the attempts of a job, the first one first.
+	// Attempts returns the attempts of a job, the first one first; of an entry
+	// with CoalescedWith, those of that one.
 	Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error)
 
 	// Events returns the events of a job whose cursor is larger than after, at

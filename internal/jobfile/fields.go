@@ -24,8 +24,10 @@ type entry struct {
 	Env          []string     `yaml:"env"`
 	Secrets      unsupported  `yaml:"secrets" strict:"reserved"`
 	Priority     int          `yaml:"priority"`
-	Class        unsupported  `yaml:"class" strict:"reserved"`
-	Key          unsupported  `yaml:"key" strict:"reserved"`
+	Class        string       `yaml:"class"`
+	Key          string       `yaml:"key"`
+	OnDuplicate  string       `yaml:"on_duplicate"`
+	Turn         string       `yaml:"turn"`
 	RunnableAt   moment       `yaml:"runnable_at"`
 	Deadline     moment       `yaml:"deadline"`
 	Limits       limits       `yaml:"limits"`

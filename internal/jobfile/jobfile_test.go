@@ -134,11 +134,17 @@ func TestLoadAll(t *testing.T) {
 	one := write("one.yaml", "tenant: x\njobs:\n  - {id: a, worker: codex, instructions: do it}\n")
 	two := write("two.yaml", "jobs:\n  - {id: b, worker: codex, instructions: do it}\n")
 	same := write("same.yaml", "jobs:\n  - {worker: codex, id: a, instructions: do it}\n")
+	taken := write("taken.yaml", "jobs:\n  - {id: k, worker: codex, instructions: do it, key: k}\n")
+	reject := write("reject.yaml", "jobs:\n  - {id: r, worker: codex, instructions: do it, key: k, on_duplicate: reject}\n")
 	wrong := write("wrong.yaml", "jobs: 1\n")
 
 	specs, err := jobfile.LoadAll([]string{one, two}, options(""))
 	if err != nil || len(specs) != 2 || specs[0].Tenant != "x" || specs[1].Tenant != job.DefaultTenant || specs[1].Name != "b" {
 		t.Errorf("got %+v, %v", specs, err)
+	}
+	_, err = jobfile.LoadAll([]string{taken, reject}, options(""))
+	if err == nil || !strings.Contains(err.Error(), reject+":2:54: jobs[0].key: the job at "+taken+":2:54 has the same key") {
+		t.Errorf("got %v, want both places of the key", err)
 	}
 	_, err = jobfile.LoadAll([]string{one, wrong, same, filepath.Join(base, "gone.yaml")}, options(""))
 	want := "read job file BASE/gone.yaml: no such file or directory\n" +

@@ -35,9 +35,9 @@ func Load(path string, opts Options) ([]job.Spec, error) {
 func LoadAll(paths []string, opts Options) ([]job.Spec, error) {
 	var all []job.Spec
 	var errs []error
-	ids := map[job.Name]string{}
+	seen := newSeen()
 	for _, path := range paths {
-		specs, err := load(path, opts, ids)
+		specs, err := load(path, opts, seen)
 		all = append(all, specs...)
 		errs = append(errs, err)
 	}
@@ -49,10 +49,25 @@ func LoadAll(paths []string, opts Options) ([]job.Spec, error) {
 
 // Decode reads a job file from its bytes; name stands for it in errors.
 func Decode(name string, data []byte, opts Options) ([]job.Spec, error) {
-	return decode(name, data, opts, map[job.Name]string{})
+	return decode(name, data, opts, newSeen())
 }
 
-func load(path string, opts Options, ids map[job.Name]string) ([]job.Spec, error) {
+// seen is where things stand that must not be said twice, in this file and in
+// those before it: e.g. "jobs.yaml:3:10".
+type seen struct {
+	ids  map[job.Name]string
+	keys map[tenantKey]string // of the first job that has the key
+}
+
+// tenantKey is what makes jobs duplicates.
+type tenantKey struct {
+	tenant job.Tenant
+	key    string
+}
+
+func newSeen() seen { return seen{map[job.Name]string{}, map[tenantKey]string{}} }
+
+func load(path string, opts Options, seen seen) ([]job.Spec, error) {
 	data, err := readFile(path, strictyaml.MaxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read job file %s: %w", path, err)
@@ -60,12 +75,11 @@ func load(path string, opts Options, ids map[job.Name]string) ([]job.Spec, error
 	if opts.BaseDir == "" {
 		opts.BaseDir = filepath.Dir(path)
 	}
-	return decode(path, data, opts, ids)
+	return decode(path, data, opts, seen)
 }
 
-// decode reads one file. ids holds where each id seen so far stands, for this
-// file and those before it.
-func decode(name string, data []byte, opts Options, ids map[job.Name]string) ([]job.Spec, error) {
+// decode reads one file and adds to seen.
+func decode(name string, data []byte, opts Options, seen seen) ([]job.Spec, error) {
 	base, err := filepath.Abs(opts.BaseDir)
 	if err != nil {
 		return nil, fmt.Errorf("make folder %q of job file %s absolute: %w", opts.BaseDir, name, err)
@@ -76,7 +90,7 @@ func decode(name string, data []byte, opts Options, ids map[job.Name]string) ([]
 	}
 	var f file
 	doc.Decode(&f)
-	r := reader{Doc: doc, file: name, base: base, now: opts.Now.UTC(), workers: opts.Workers, ids: ids}
+	r := reader{Doc: doc, file: name, base: base, now: opts.Now.UTC(), workers: opts.Workers, seen: seen}
 	specs := r.specs(&f)
 	if err := doc.Err(); err != nil {
 		return nil, err

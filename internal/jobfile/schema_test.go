@@ -29,6 +29,7 @@ var semantic = []string{
 	"instructions-file-missing", "instructions-file-empty", "instructions-file-large", "instructions-file-binary", "instructions-file-is-a-folder",
 	"allow-commands-without-capability",
 	"deadline-past", "deadline-now", "runnable-after-deadline", "timeout-zero", "limits-tokens-huge",
+	"turn-without-policy", "turn-beside-key", "reject-twice", "reject-twice-derived",
 	"output-bad-type", "output-bad-pattern", "output-lookahead", "output-remote", "output-file",
 	"output-no-such-def", "output-no-such-anchor", "output-unknown-draft", "output-infinite",
 }
@@ -36,13 +37,15 @@ var semantic = []string{
 var enums = map[string][]string{
 	"jobs[].type":                {string(job.LLM), string(job.Tool), string(job.WorkerTask)},
 	"jobs[].workspace.isolation": {string(job.Worktree), string(job.Direct), string(job.Copy), string(job.NoWorkspace)},
-	"jobs[].capabilities[]":      capabilityNames(),
+	"jobs[].capabilities[]":      names(job.Capabilities()),
+	"jobs[].class":               names(job.Classes()),
+	"jobs[].on_duplicate":        names(job.DuplicatePolicies()),
 }
 
-func capabilityNames() []string {
+func names[S ~string](list []S) []string {
 	var names []string
-	for _, c := range job.Capabilities() {
-		names = append(names, string(c))
+	for _, s := range list {
+		names = append(names, string(s))
 	}
 	return names
 }

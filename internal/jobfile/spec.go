@@ -29,7 +29,7 @@ type reader struct {
 	base    string // absolute
 	now     time.Time
 	workers []string
-	ids     map[job.Name]string // where each id stands
+	seen
 }
 
 func (r *reader) specs(f *file) []job.Spec {
@@ -73,11 +73,12 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 		Workspace:     r.workspace(path+".workspace", e),
 		Instructions:  r.instructions(path+".instructions", e.Instructions),
 		SystemPrompt:  e.SystemPrompt,
-		AllowCommands: e.Allow, Env: e.Env, Priority: e.Priority,
+		AllowCommands: e.Allow, Env: e.Env, Priority: e.Priority, Class: job.Class(e.Class),
 		RunnableAt: r.moment(path+".runnable_at", e.RunnableAt),
 		Deadline:   r.moment(path+".deadline", e.Deadline),
 		Limits:     r.limits(path+".limits", e.Limits),
-		Output:     e.Output.schema, Verify: e.Verify, Trace: e.Trace,
+		Key:        e.Key, OnDuplicate: job.DuplicatePolicy(e.OnDuplicate), Turn: e.Turn,
+		Output: e.Output.schema, Verify: e.Verify, Trace: e.Trace,
 	}
 	for _, c := range e.Fallback {
 		s.Fallback = append(s.Fallback, job.Choice(c))
@@ -90,10 +91,41 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 	if s.Deadline != nil && !s.Deadline.After(r.now) {
 		r.Failf(path+".deadline", "%s is in the past (it is %s now)", e.Deadline.text, r.now.Format(time.RFC3339))
 	}
-	for _, bad := range s.Validate() {
+	errs := s.Validate()
+	for _, bad := range errs {
 		r.Failf(path+"."+bad.Field, "%s", bad.Message)
 	}
+	if len(errs) == 0 {
+		r.checkDuplicate(path, &s)
+	}
 	return s
+}
+
+// checkDuplicate refuses a job that could not be taken beside one before it.
+func (r *reader) checkDuplicate(path string, s *job.Spec) {
+	policy, key := s.Duplicates()
+	if policy == job.RunEach {
+		return
+	}
+	at := path + ".key"
+	if s.Key == "" {
+		at = path + ".on_duplicate"
+	}
+	of := tenantKey{s.Tenant, key}
+	first, twice := r.keys[of]
+	if !twice {
+		r.keys[of] = r.place(at)
+		return
+	}
+	if policy == job.Reject {
+		r.Failf(at, "the job at %s has the same key, %q, so that this one would be rejected; jobs with on_duplicate reject that are submitted together need keys of their own", first, key)
+	}
+}
+
+// place returns where a field stands, with its file.
+func (r *reader) place(path string) string {
+	pos := r.At(path)
+	return fmt.Sprintf("%s:%d:%d", r.file, pos.Line, pos.Column)
 }
 
 // checkID looks at an id and remembers where it stands.
@@ -111,8 +143,7 @@ func (r *reader) checkID(path string, name job.Name) {
 		r.Failf(at, "%q is the id of the job at %s already; ids are unique among the jobs that are submitted together", name, first)
 		return
 	}
-	pos := r.At(at)
-	r.ids[name] = fmt.Sprintf("%s:%d:%d", r.file, pos.Line, pos.Column)
+	r.ids[name] = r.place(at)
 }
 
 func (r *reader) instructions(path string, given instructions) string {

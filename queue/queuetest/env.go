@@ -82,6 +82,12 @@ func deadline(t time.Time) func(*queue.Entry) { return func(e *queue.Entry) { e.
 
 func tenant(t job.Tenant) func(*queue.Entry) { return func(e *queue.Entry) { e.Spec.Tenant = t } }
 
+func class(c job.Class) func(*queue.Entry) { return func(e *queue.Entry) { e.Spec.Class = c } }
+
+func duplicate(p job.DuplicatePolicy, key string) func(*queue.Entry) {
+	return func(e *queue.Entry) { e.Spec.OnDuplicate, e.Spec.Key = p, key }
+}
+
 // enqueue submits entries to the test's batch.
 func (e *env) enqueue(entries ...queue.Entry) {
 	e.Helper()

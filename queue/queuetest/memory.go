@@ -26,13 +26,14 @@ type record struct {
 	queue.Entry
 	attempts []job.Attempt
 	events   []job.Event
+	stood    job.ID // what it waited for when it left its line
 }
 
 func (s memoryState) clone() memoryState {
 	s.batches = slices.Clone(s.batches)
 	s.records = slices.Clone(s.records)
 	for i, r := range s.records {
-		s.records[i] = &record{r.Entry, slices.Clone(r.attempts), slices.Clone(r.events)}
+		s.records[i] = &record{r.Entry, slices.Clone(r.attempts), slices.Clone(r.events), r.stood}
 	}
 	return s
 }
@@ -68,55 +69,13 @@ func (m *memory) enqueue(b queue.Batch, entries []queue.Entry) error {
 				}
 			}
 			e.Batch, e.State = b.ID, job.Queued
+			if err := s.lineUp(&e); err != nil {
+				return err
+			}
 			s.records = append(s.records, &record{Entry: e})
 		}
 		return nil
 	})
-}
-
-func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
-	var due []*record
-	for _, r := range m.records {
-		if r.State != job.Queued || spec.Batch != "" && r.Batch != spec.Batch {
-			continue
-		}
-		if r.Deadline != nil && !r.Deadline.After(spec.Now) {
-			r.State, r.CompletedAt = job.Expired, &spec.Now
-			c.Expired = append(c.Expired, r.ID)
-			continue
-		}
-		if !r.RunnableAt.After(spec.Now) {
-			due = append(due, r)
-		}
-	}
-	slices.SortFunc(due, func(a, b *record) int {
-		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.RunnableAt.Compare(b.RunnableAt), cmp.Compare(a.ID, b.ID))
-	})
-	for _, r := range due {
-		candidate := r.Entry
-		if len(c.Entries) == spec.Max || spec.Admit != nil && !spec.Admit(&candidate) {
-			continue
-		}
-		m.fence++
-		until := spec.Now.Add(spec.Lease)
-		r.State, r.Holder, r.Fence, r.DispatchedAt, r.LeaseUntil, r.Waiting = job.Dispatched, spec.Holder, m.fence, &spec.Now, &until, ""
-		c.Entries = append(c.Entries, r.Entry)
-	}
-	for _, r := range m.records {
-		if r.State != job.Queued || spec.Batch != "" && r.Batch != spec.Batch {
-			continue
-		}
-		next := []time.Time{r.RunnableAt}
-		if r.Deadline != nil {
-			next = append(next, *r.Deadline)
-		}
-		for _, at := range next {
-			if at.After(spec.Now) && (c.NextAt.IsZero() || at.Before(c.NextAt)) {
-				c.NextAt = at
-			}
-		}
-	}
-	return c
 }
 
 func (m *memory) extend(fences []job.Fence, until time.Time) (lost []job.Fence) {
@@ -137,6 +96,7 @@ func (m *memory) apply(ops ...queue.Op) error {
 			if err := s.applyOne(op); err != nil {
 				return err
 			}
+			s.closeGaps(timeOf(op))
 		}
 		return nil
 	})
@@ -177,6 +137,10 @@ func (s *memoryState) applyOne(op queue.Op) error {
 			if r.open() != nil {
 				return queue.ErrIllegalTransition
 			}
+			if r.SupersededBy != "" {
+				r.ExitKind, r.CompletedAt = job.ExitCancelled, &op.Now
+				return r.leave(job.Completed)
+			}
 			r.RunnableAt, r.Choice, r.Waiting = op.RunnableAt, op.Choice, op.Waiting
 			return r.leave(job.Queued)
 		})
@@ -192,7 +156,7 @@ func (s *memoryState) applyOne(op queue.Op) error {
 		if err := r.State.CheckMove(job.Cancelled); err != nil {
 			return err
 		}
-		r.State, r.CompletedAt = job.Cancelled, &op.Now
+		r.withdraw(job.Cancelled, op.Now)
 		return nil
 	case queue.Reclaim:
 		for _, r := range s.records {
@@ -274,6 +238,9 @@ func (r *record) finish(op queue.Finish) error {
 		}
 		r.end(a, op.Outcome, op.Lost, op.Now)
 	}
+	if op.Exit == "" && r.SupersededBy != "" {
+		op.Exit = job.ExitCancelled
+	}
 	if op.Exit == "" {
 		t := op.Retry
 		r.RunnableAt, r.Choice, r.Session, r.SessionWorker = t.RunnableAt, t.Choice, t.Session, t.SessionWorker
@@ -283,6 +250,9 @@ func (r *record) finish(op queue.Finish) error {
 	r.ExitKind, r.CompletedAt = op.Exit, &op.Now
 	if op.Exit == job.ExitFailed {
 		r.DeadLetter = op.DeadLetter
+	}
+	if op.Exit != job.ExitCancelled {
+		r.Waiting = ""
 	}
 	return r.leave(job.Completed)
 }
@@ -350,7 +320,10 @@ func (m *memory) list(f queue.Filter) (entries []queue.Entry, total int) {
 	for _, r := range m.records {
 		if (f.Batch == "" || r.Batch == f.Batch) && (len(f.States) == 0 || slices.Contains(f.States, r.State)) &&
 			(f.Tenant == "" || r.Spec.Tenant == f.Tenant) && (f.Name == "" || r.Spec.Name == f.Name) &&
-			len(r.ID) >= len(f.Prefix) && string(r.ID[:len(f.Prefix)]) == f.Prefix {
+			len(r.ID) >= len(f.Prefix) && string(r.ID[:len(f.Prefix)]) == f.Prefix &&
+			(f.Since.IsZero() || r.CompletedAt == nil || !r.CompletedAt.Before(f.Since)) &&
+			(f.CoalescedWith == "" || r.CoalescedWith == f.CoalescedWith) && (f.SupersededBy == "" || r.SupersededBy == f.SupersededBy) &&
+			(!f.CancelRequested || r.CancelRequested) {
 			entries = append(entries, r.Entry)
 		}
 	}

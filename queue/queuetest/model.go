@@ -70,7 +70,11 @@ func (m *machine) enqueue(r *rapid.T) {
 		e := newEntry(fmt.Sprintf("j%d", n),
 			priority(rapid.IntRange(-1, 1).Draw(r, "priority")),
 			runnableAt(m.moment(r, "runnable at")),
-			tenant(rapid.SampledFrom([]job.Tenant{"a", "b"}).Draw(r, "tenant")))
+			tenant(rapid.SampledFrom([]job.Tenant{"a", "b"}).Draw(r, "tenant")),
+			class(rapid.SampledFrom(append(job.Classes(), "")).Draw(r, "class")))
+		if rapid.Bool().Draw(r, "has policy") {
+			duplicate(rapid.SampledFrom(job.DuplicatePolicies()).Draw(r, "policy"), rapid.SampledFrom([]string{"k", "k", "l"}).Draw(r, "key"))(&e)
+		}
 		// The order of ids is not the order of submission.
 		e.ID = job.ID(fmt.Sprintf("%02x-%d", n*37%256, n))
 		if rapid.IntRange(0, 2).Draw(r, "has deadline") == 0 {
@@ -83,13 +87,16 @@ func (m *machine) enqueue(r *rapid.T) {
 
 func (m *machine) claim(r *rapid.T) {
 	spec := queue.ClaimSpec{
-		Holder: "tester", Max: rapid.IntRange(1, 5).Draw(r, "max"), Now: m.now,
+		Holder: "tester", Max: rapid.IntRange(1, 5).Draw(r, "max"), Now: m.now, Count: rapid.Bool().Draw(r, "count"),
 		Lease: time.Duration(rapid.IntRange(1, 20).Draw(r, "lease")) * time.Second,
 		Batch: rapid.SampledFrom([]job.BatchID{"", "", m.batches[0].ID, m.batches[1].ID}).Draw(r, "of batch"),
 	}
 	if refused := rapid.IntRange(0, 5).Draw(r, "admit"); refused > 2 {
 		// Depends on the entry alone, so both are told the same.
 		spec.Admit = func(e *queue.Entry) bool { return len(e.Spec.Name)+int(e.ID[0])%refused > refused }
+	}
+	if spec.Count && rapid.IntRange(0, 3).Draw(r, "only count") == 0 {
+		spec.Max = 0
 	}
 	got, err := m.real.Claim(m.ctx, spec)
 	if err != nil {
@@ -168,7 +175,16 @@ func (m *machine) list(r *rapid.T) {
 		States: rapid.SampledFrom([][]job.EntryState{nil, {job.Queued}, {job.Dispatched}, {job.Completed, job.Queued}}).Draw(r, "list states"),
 		Prefix: rapid.SampledFrom([]string{"", "", "2", "4a"}).Draw(r, "list prefix"),
 		Limit:  rapid.IntRange(0, 4).Draw(r, "limit"), Offset: rapid.IntRange(0, 4).Draw(r, "offset"),
-		Newest: rapid.Bool().Draw(r, "newest"),
+		Newest: rapid.Bool().Draw(r, "newest"), CancelRequested: rapid.IntRange(0, 4).Draw(r, "cancel requested") == 0,
+	}
+	if rapid.IntRange(0, 2).Draw(r, "has since") == 0 {
+		f.Since = m.moment(r, "since").Add(-5 * time.Second)
+	}
+	switch other := m.target(r).ID; rapid.IntRange(0, 5).Draw(r, "relation") {
+	case 0:
+		f.CoalescedWith = other
+	case 1:
+		f.SupersededBy = other
 	}
 	m.compareList(r, f)
 }
@@ -203,7 +219,7 @@ func (m *machine) compareAll(r *rapid.T) {
 		for i := range attempts {
 			attempts[i].Fence = m.oracleOf[attempts[i].Fence]
 		}
-		wantSame(r, "attempts", attempts, want.attempts)
+		wantSame(r, "attempts", attempts, m.oracle.attemptsOf(want))
 		stored, err := m.real.Events(m.ctx, want.ID, 0, 1000)
 		if err != nil {
 			r.Fatalf("events: %v", err)

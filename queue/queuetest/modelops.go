@@ -70,7 +70,7 @@ func (m *machine) op(r *rapid.T) queue.Op {
 	case "finish":
 		return m.finish(r, id, fence, attempt)
 	case "release":
-		return queue.Release{ID: id, Fence: fence, RunnableAt: m.moment(r, "released until"), Choice: 1, Waiting: "w"}
+		return queue.Release{ID: id, Fence: fence, Now: m.now, RunnableAt: m.moment(r, "released until"), Choice: 1, Waiting: "w"}
 	case "cancel":
 		return queue.Cancel{ID: id, Now: m.now}
 	default:

@@ -64,13 +64,17 @@ type standing struct {
 	leaseUntil      sql.NullInt64
 	attempts        int
 	cancelRequested bool
+	key             string
+	waitsFor        job.ID
+	supersededBy    job.ID
 }
 
-const standingColumns = `seq, id, state, fence, lease_until, attempts, cancel_requested`
+const standingColumns = `seq, id, state, fence, lease_until, attempts, cancel_requested, key, waits_for, superseded_by`
 
 // dest returns where standingColumns go.
 func (e *standing) dest() []any {
-	return []any{&e.seq, &e.id, &e.state, &e.fence, &e.leaseUntil, &e.attempts, &e.cancelRequested}
+	return []any{&e.seq, &e.id, &e.state, &e.fence, &e.leaseUntil, &e.attempts, &e.cancelRequested,
+		&e.key, &e.waitsFor, &e.supersededBy}
 }
 
 func (t *tx) standing(id job.ID) (e standing, err error) {
@@ -262,8 +266,21 @@ func (t *tx) cancel(op queue.Cancel) error {
 	if e.state == job.Dispatched {
 		return t.exec(`UPDATE entries SET cancel_requested = 1 WHERE seq = ?`, e.seq)
 	}
-	if err := e.moveTo(job.Cancelled); err != nil {
+	return t.withdraw(e, job.Cancelled, op.Now)
+}
+
+// withdraw ends a queued entry that was never run to its end.
+func (t *tx) withdraw(e standing, to job.EntryState, now time.Time) error {
+	if err := e.moveTo(to); err != nil {
 		return err
 	}
-	return t.exec(`UPDATE entries SET state = ?, completed_at = ? WHERE seq = ?`, string(job.Cancelled), nanos(op.Now), e.seq)
+	if e.key == "" {
+		return t.exec(`UPDATE entries SET state = ?, completed_at = ? WHERE seq = ?`, string(to), nanos(now), e.seq)
+	}
+	err := t.exec(`UPDATE entries SET state = ?, completed_at = ?, coalesced_with = '',
+		waiting = CASE waits_for WHEN '' THEN waiting ELSE '' END, waits_for = '' WHERE seq = ?`, string(to), nanos(now), e.seq)
+	if err != nil {
+		return err
+	}
+	return t.leave(e, now)
 }

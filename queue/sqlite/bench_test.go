@@ -87,6 +87,22 @@ func claimAndFinish(ctx context.Context, s *sqlite.Store) error {
 		Outcome: job.Outcome{State: job.RunCompleted, StartedAt: benchStart, EndedAt: benchStart}})
 }
 
+// BenchmarkCount counts what is ready, as a scheduler does each second.
+func BenchmarkCount(b *testing.B) {
+	for _, backlog := range []int{0, 10_000, 100_000} {
+		b.Run(fmt.Sprint(backlog), func(b *testing.B) {
+			s := openBench(b)
+			fill(b, s, backlog)
+			b.ResetTimer()
+			for range b.N {
+				if _, err := s.Claim(b.Context(), queue.ClaimSpec{Holder: "bench", Now: benchStart, Count: true}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // fill stores n entries in transactions of 1,000.
 func fill(b *testing.B, s *sqlite.Store, n int) {
 	b.Helper()

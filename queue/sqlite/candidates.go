@@ -11,14 +11,15 @@ import (
 // that walk it. Each names its index, so that a plan that would read the whole
 // table is an error and not a slow day.
 type scope struct {
-	args []any // of where
+	batch int64 // 0 any
+	args  []any // of where
 
-	priorityQuery, pageQuery, afterQuery, overdueQuery, deadlineQuery string
+	priorityQuery, pageQuery, afterQuery, overdueQuery, deadlineQuery, readyQuery string
 }
 
 const (
-	ofAny   = ` INDEXED BY entries_claim WHERE state = 'queued'`
-	ofBatch = ` INDEXED BY entries_claim_batch WHERE state = 'queued' AND batch = ?`
+	ofAny   = ` INDEXED BY entries_claim WHERE state = 'queued' AND waits_for = ''`
+	ofBatch = ` INDEXED BY entries_claim_batch WHERE state = 'queued' AND waits_for = '' AND batch = ?`
 
 	dueOfAny   = ` INDEXED BY entries_deadline WHERE state = 'queued'`
 	dueOfBatch = ` INDEXED BY entries_deadline_batch WHERE state = 'queued' AND batch = ?`
@@ -31,11 +32,17 @@ const (
 
 	whichPage = ` AND priority = ? AND runnable_at <= ? AND (runnable_at, e.id) > (?, ?) ORDER BY runnable_at, e.id LIMIT ?`
 
-	selectOverdue = `SELECT seq, id FROM entries`
-	whichOverdue  = ` AND deadline <= ? ORDER BY deadline`
+	selectOverdue = `SELECT seq, id FROM entries e`
+	whichOverdue  = mayExpire + ` AND deadline <= ? ORDER BY deadline`
 
-	selectDeadline = `SELECT deadline FROM entries`
-	whichDeadline  = ` AND deadline > ? ORDER BY deadline LIMIT 1`
+	selectDeadline = `SELECT deadline FROM entries e`
+	whichDeadline  = mayExpire + ` AND deadline > ? ORDER BY deadline LIMIT 1`
+
+	// What waits for the result of a dispatched entry has been started in time.
+	mayExpire = ` AND (coalesced_with = '' OR (SELECT l.state FROM entries l WHERE l.id = e.coalesced_with) <> 'dispatched')`
+
+	selectReady = `SELECT class, count(*), min(runnable_at) FROM (SELECT class, runnable_at FROM entries`
+	whichReady  = ` AND priority = ? AND runnable_at <= ? ORDER BY runnable_at, id LIMIT ?) GROUP BY class`
 
 	selectCandidates = `SELECT ` + entryColumns + ` FROM entries e`
 )
@@ -49,16 +56,19 @@ func (t *tx) scopeOf(batch job.BatchID) (scope, error) {
 			afterQuery:    selectAfter + ofAny + whichAfter,
 			overdueQuery:  selectOverdue + dueOfAny + whichOverdue,
 			deadlineQuery: selectDeadline + dueOfAny + whichDeadline,
+			readyQuery:    selectReady + ofAny + whichReady,
 		}, nil
 	}
 	seq, err := t.findBatch(batch)
 	return scope{
+		batch:         seq,
 		args:          []any{seq},
 		priorityQuery: selectPriority + ofBatch + whichPriority,
 		pageQuery:     selectCandidates + ofBatch + whichPage,
 		afterQuery:    selectAfter + ofBatch + whichAfter,
 		overdueQuery:  selectOverdue + dueOfBatch + whichOverdue,
 		deadlineQuery: selectDeadline + dueOfBatch + whichDeadline,
+		readyQuery:    selectReady + ofBatch + whichReady,
 	}, err
 }
 
@@ -106,9 +116,8 @@ type overdueEntry struct {
 	id  job.ID
 }
 
-func (t *tx) overdue(s scope, now int64) ([]overdueEntry, error) {
-	var list []overdueEntry
-	err := t.rows(s.overdueQuery, s.with(now), func(rows *sql.Rows) error {
+func (t *tx) overdue(s scope, now int64) (list []overdueEntry, err error) {
+	err = t.rows(s.overdueQuery, s.with(now), func(rows *sql.Rows) error {
 		var o overdueEntry
 		err := rows.Scan(&o.seq, &o.id)
 		list = append(list, o)

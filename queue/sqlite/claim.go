@@ -1,29 +1,28 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
 
-const (
-	// maxTurn is how many candidates a claim looks at before it lets other
-	// writers through: one that admits nothing must not stop the queue.
-	maxTurn = 2000
-	// maxPage is how many candidates are read at once.
-	maxPage = 256
-)
+// maxTurn is how many candidates a claim looks at before it lets other
+// writers through: one that admits nothing must not stop the queue.
+const maxTurn = 2000
 
 // Claim implements queue.Store. It works in turns of at most maxTurn
 // candidates, each a transaction of its own, and ends with the first turn that
 // claimed something or reached the end of the queue.
 func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, error) {
-	if spec.Max < 1 {
+	if spec.Max < 1 && !(spec.Max == 0 && spec.Count) {
 		return queue.Claims{}, fmt.Errorf("claim at most %d entries, want 1 or more", spec.Max)
 	}
 	var claims queue.Claims
@@ -42,7 +41,7 @@ func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, 
 		if err != nil {
 			return queue.Claims{}, fmt.Errorf("claim: %w", err)
 		}
-		claims.Entries, claims.NextAt = turn.entries, turn.nextAt
+		claims.Entries, claims.NextAt, claims.Ready = turn.entries, turn.nextAt, turn.ready
 		claims.Expired = append(claims.Expired, turn.expired...)
 		if turn.end || len(turn.entries) > 0 {
 			return claims, nil
@@ -51,34 +50,19 @@ func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, 
 	}
 }
 
-// place is where a walk through the candidates stands: behind the entry with
-// this RunnableAt and ID in the list of this priority.
-type place struct {
-	priority   int64
-	runnableAt int64
-	id         string
-}
-
-func start() place { return startOf(math.MaxInt64) }
-
-func startOf(priority int64) place { return place{priority: priority, runnableAt: earliest} }
-
 // claimTurn is one transaction's part of a claim.
-//
-// The candidates stand in an index by (priority, runnable_at, id), in which
-// those that are not yet runnable lie between the runnable ones of two
-// priorities. The walk therefore goes priority by priority and seeks, so that
-// it costs what it looks at, whatever else is queued.
 type claimTurn struct {
 	*tx
 	spec  queue.ClaimSpec
 	scope scope
+	heads []head // of other batches, see heads.go
 	at    place
 
 	end     bool // nothing is left behind at
 	entries []queue.Entry
 	nextAt  time.Time
 	expired []job.ID
+	ready   map[job.Class]queue.ClassReady
 }
 
 func (c *claimTurn) run() error {
@@ -100,82 +84,74 @@ func (c *claimTurn) run() error {
 	if err := c.dispatch(rows); err != nil {
 		return err
 	}
+	if c.spec.Count && (c.end || len(rows) > 0) {
+		if err := c.count(); err != nil {
+			return err
+		}
+	}
 	return c.findNextAt()
 }
 
-// expire moves the entries that are past their deadline.
+// expire moves the entries that are past their deadline, and finds the heads
+// that are left.
 func (c *claimTurn) expire() error {
 	now := nanos(c.spec.Now)
 	overdue, err := c.overdue(c.scope, now)
 	if err != nil {
 		return err
 	}
-	if len(overdue) > 0 {
-		if err := c.protect(); err != nil {
+	for {
+		if len(overdue) > 0 {
+			if err := c.protect(); err != nil {
+				return err
+			}
+		}
+		// The last first: it is not given its turn for the moment until it goes too.
+		slices.SortFunc(overdue, func(a, b overdueEntry) int { return cmp.Compare(b.seq, a.seq) })
+		for _, o := range overdue {
+			e, err := c.standing(o.id)
+			if err != nil {
+				return err
+			}
+			if err := c.withdraw(e, job.Expired, c.spec.Now); err != nil {
+				return fmt.Errorf("expire: %w", err)
+			}
+			c.expired = append(c.expired, o.id)
+		}
+		// Where a head has gone, the next one may be overdue too.
+		if c.heads, overdue, err = c.findHeads(now); err != nil || len(overdue) == 0 {
 			return err
 		}
 	}
-	for _, o := range overdue {
-		if err := job.Queued.CheckMove(job.Expired); err != nil {
-			return err
-		}
-		err := c.exec(`UPDATE entries SET state = 'expired', completed_at = ? WHERE seq = ?`, now, o.seq)
-		if err != nil {
-			return fmt.Errorf("expire job %s: %w", o.id, err)
-		}
-		c.expired = append(c.expired, o.id)
-	}
-	return nil
 }
 
 // walk returns the entries to claim.
 func (c *claimTurn) walk() (admitted []*entryRow, err error) {
-	for looked := 0; looked < maxTurn; {
-		priority, found, err := c.priority(c.scope, c.at.priority)
+	if c.spec.Max == 0 {
+		c.end = true
+		return nil, nil
+	}
+	w := newWalk(c)
+	for range maxTurn {
+		row, at, err := w.next()
 		if err != nil {
 			return nil, err
 		}
-		if !found {
+		if row == nil {
 			c.end = true
 			return admitted, nil
 		}
-		if priority != c.at.priority {
-			c.at = startOf(priority)
+		if err := row.decode(); err != nil {
+			return nil, err
 		}
-		// Pages grow, so that a claim of one entry reads one and a long search
-		// does not read one at a time.
-		for size := c.spec.Max - len(admitted); ; size *= 2 {
-			size = min(size, maxPage)
-			page, err := c.candidates(c.scope, c.at, nanos(c.spec.Now), size)
-			if err != nil {
-				return nil, err
-			}
-			for _, row := range page {
-				if err := row.decode(); err != nil {
-					return nil, err
-				}
-				c.at.runnableAt, c.at.id = nanos(row.RunnableAt), string(row.ID)
-				looked++
-				if c.spec.Admit == nil || c.spec.Admit(&row.Entry) {
-					admitted = append(admitted, row)
-				}
-				if len(admitted) == c.spec.Max {
-					c.end = true
-					return admitted, nil
-				}
-			}
-			if len(page) < size {
-				break
-			}
-			if looked >= maxTurn {
-				return admitted, nil
-			}
+		c.at = at
+		if c.spec.Admit == nil || c.spec.Admit(&row.Entry) {
+			admitted = append(admitted, row)
 		}
-		if c.at.priority == math.MinInt64 {
+		if len(admitted) == c.spec.Max {
 			c.end = true
 			return admitted, nil
 		}
-		c.at = startOf(c.at.priority - 1)
 	}
 	return admitted, nil
 }
@@ -208,29 +184,71 @@ func (c *claimTurn) dispatch(rows []*entryRow) error {
 	return nil
 }
 
+// count counts by class what could still be claimed.
+func (c *claimTurn) count() error {
+	c.ready = map[job.Class]queue.ClassReady{}
+	left, now := queue.MaxCount, nanos(c.spec.Now)
+	add := func(class job.Class, depth int, oldest int64) {
+		r := c.ready[class]
+		if at := moment(oldest); r.Depth == 0 || at.Before(r.Oldest) {
+			r.Oldest = at
+		}
+		r.Depth += depth
+		c.ready[class] = r
+		left -= depth
+	}
+	for _, h := range c.heads {
+		if h.runnableAt <= now && left > 0 && !c.claimed(h.id) {
+			add(h.class, 1, h.runnableAt)
+		}
+	}
+	return c.eachPriority(func(priority int64) (more bool, err error) {
+		if left <= 0 {
+			return false, nil
+		}
+		return true, c.rows(c.scope.readyQuery, c.scope.with(priority, now, left), func(rows *sql.Rows) error {
+			var class job.Class
+			var depth int
+			var oldest int64
+			err := rows.Scan(&class, &depth, &oldest)
+			add(class, depth, oldest)
+			return err
+		})
+	})
+}
+
+func (c *claimTurn) claimed(id string) bool {
+	return slices.ContainsFunc(c.entries, func(e queue.Entry) bool { return string(e.ID) == id })
+}
+
+// eachPriority calls do for each priority of the scope's candidates, the
+// highest first, until it returns false.
+func (c *claimTurn) eachPriority(do func(priority int64) (more bool, err error)) error {
+	for most := int64(math.MaxInt64); ; most-- {
+		priority, found, err := c.priority(c.scope, most)
+		if err != nil || !found {
+			return err
+		}
+		if more, err := do(priority); err != nil || !more || priority == math.MinInt64 {
+			return err
+		}
+		most = priority
+	}
+}
+
 // findNextAt asks for the first event of a queued entry after now: the head of
 // each priority's invisible part, and the next deadline.
 func (c *claimTurn) findNextAt() error {
 	next, now := int64(latest), nanos(c.spec.Now)
-	for priority := int64(math.MaxInt64); ; priority-- {
-		p, found, err := c.priority(c.scope, priority)
-		if err != nil {
-			return err
-		}
-		if !found {
-			break
-		}
-		priority = p
+	err := c.eachPriority(func(priority int64) (bool, error) {
 		at, found, err := c.firstAfter(c.scope, priority, now)
-		if err != nil {
-			return err
-		}
 		if found {
 			next = min(next, at)
 		}
-		if priority == math.MinInt64 {
-			break
-		}
+		return true, err
+	})
+	if err != nil {
+		return err
 	}
 	at, found, err := c.firstDeadline(c.scope, now)
 	if err != nil {
@@ -238,6 +256,14 @@ func (c *claimTurn) findNextAt() error {
 	}
 	if found {
 		next = min(next, at)
+	}
+	for _, h := range c.heads {
+		if h.runnableAt > now {
+			next = min(next, h.runnableAt)
+		}
+		if h.deadline.Valid && !c.claimed(h.id) {
+			next = min(next, h.deadline.Int64)
+		}
 	}
 	if next != latest {
 		c.nextAt = moment(next)

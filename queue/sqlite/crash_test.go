@@ -88,15 +88,18 @@ func checkSurvivors(t *testing.T, path string, acknowledged []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	byID, pairs := map[job.ID]queue.Entry{}, map[string]int{}
+	byID, lines := map[job.ID]queue.Entry{}, map[string]int{}
 	for _, e := range all {
 		byID[e.ID] = e
-		pairs[strings.TrimRight(string(e.Spec.Name), "ab")]++
+		lines[strings.TrimRight(string(e.Spec.Name), "abc")]++
 		checkWhole(t, s, e)
 	}
-	for name, n := range pairs {
-		if n != 2 {
-			t.Errorf("%d of the two jobs %s are stored", n, name)
+	for _, e := range all {
+		checkLine(t, byID, e)
+	}
+	for name, n := range lines {
+		if n != 3 {
+			t.Errorf("%d of the three jobs %s are stored", n, name)
 		}
 	}
 	for _, line := range acknowledged {
@@ -115,10 +118,28 @@ func checkSurvivors(t *testing.T, path string, acknowledged []string) {
 	}
 }
 
+// checkLine checks that an entry waits if and only if the one before it in the
+// line of its key has not ended, and has its result if it was to have it.
+func checkLine(t *testing.T, byID map[job.ID]queue.Entry, e queue.Entry) {
+	t.Helper()
+	if e.WaitsFor != "" && (e.State != job.Queued || byID[e.WaitsFor].State.Terminal()) {
+		t.Errorf("job %s is %s and waits for job %s, which is %s", e.ID, e.State, e.WaitsFor, byID[e.WaitsFor].State)
+	}
+	if leader, ok := byID[e.CoalescedWith]; ok && (leader.State == job.Completed) != (e.State == job.Completed) {
+		t.Errorf("job %s is %s and coalesced with job %s, which is %s", e.ID, e.State, leader.ID, leader.State)
+	}
+	if e.Spec.OnDuplicate == job.Coalesce != (e.CoalescedWith != "") {
+		t.Errorf("job %s with policy %q is coalesced with %q", e.ID, e.Spec.OnDuplicate, e.CoalescedWith)
+	}
+}
+
 // checkWhole checks that each of the child's transactions about e is there as
 // a whole or not at all.
 func checkWhole(t *testing.T, s *sqlite.Store, e queue.Entry) {
 	t.Helper()
+	if e.CoalescedWith != "" {
+		return // nothing of it is its own
+	}
 	attempts, err := s.Attempts(t.Context(), e.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -190,13 +211,16 @@ func (c *crasher) say(format string, args ...any) error {
 }
 
 func (c *crasher) submit() error {
-	pair := job.NewID()
-	a, b := queue.Entry{ID: job.NewID()}, queue.Entry{ID: job.NewID()}
-	a.Spec.Name, b.Spec.Name = job.Name(pair+"-a"), job.Name(pair+"-b")
-	if err := c.store.Enqueue(c.ctx, c.batch, []queue.Entry{a, b}); err != nil {
+	key := job.NewID()
+	line := []queue.Entry{ // a runs, b gets its result, c runs after it
+		{ID: job.NewID(), Spec: job.Spec{Name: job.Name(key + "-a"), Key: string(key), OnDuplicate: job.Serialize}},
+		{ID: job.NewID(), Spec: job.Spec{Name: job.Name(key + "-b"), Key: string(key), OnDuplicate: job.Coalesce}},
+		{ID: job.NewID(), Spec: job.Spec{Name: job.Name(key + "-c"), Key: string(key), OnDuplicate: job.Serialize}},
+	}
+	if err := c.store.Enqueue(c.ctx, c.batch, line); err != nil {
 		return c.report(err)
 	}
-	return c.say("enqueued %s\nenqueued %s", a.ID, b.ID)
+	return c.say("enqueued %s\nenqueued %s\nenqueued %s", line[0].ID, line[1].ID, line[2].ID)
 }
 
 func (c *crasher) work() error {

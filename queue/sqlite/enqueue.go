@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -15,7 +16,9 @@ import (
 // by the caller's goroutine, not by the writer's.
 type newEntry struct {
 	*queue.Entry
-	spec string
+	spec   string
+	policy job.DuplicatePolicy
+	key    string // "" with job.RunEach
 }
 
 // Enqueue implements queue.Store. Of the entries only what a new one can have
@@ -28,7 +31,8 @@ func (s *Store) Enqueue(ctx context.Context, b queue.Batch, entries []queue.Entr
 		if err != nil {
 			return fmt.Errorf("enqueue job %s (%q): %w", entries[i].ID, entries[i].Spec.Name, err)
 		}
-		fresh[i] = newEntry{&entries[i], spec}
+		policy, key := entries[i].Spec.Duplicates()
+		fresh[i] = newEntry{&entries[i], spec, policy, key}
 	}
 	if b.ID == "" {
 		return errors.New("enqueue: the batch has no id")
@@ -51,6 +55,9 @@ func prepare(batch job.BatchID, e *queue.Entry) (spec string, err error) {
 	case e.State != "" && e.State != job.Queued:
 		return "", fmt.Errorf("new entry in state %s: %w", e.State, queue.ErrIllegalTransition)
 	}
+	if p, _ := e.Spec.Duplicates(); p != job.RunEach && !slices.Contains(job.DuplicatePolicies(), p) {
+		return "", fmt.Errorf("unknown policy %q for duplicates", p)
+	}
 	// A negative duration is written without complaint but cannot be read back.
 	for _, d := range []job.Duration{e.Spec.Limits.Timeout, e.Spec.Limits.MaxCommandTime, e.Spec.Limits.RetryBudget.Time} {
 		if d < 0 {
@@ -61,7 +68,7 @@ func prepare(batch job.BatchID, e *queue.Entry) (spec string, err error) {
 }
 
 func (t *tx) enqueue(b queue.Batch, entries []newEntry) error {
-	if len(entries) > 1 {
+	if len(entries) > 1 || len(entries) == 1 && entries[0].policy != job.RunEach {
 		if err := t.protect(); err != nil {
 			return err
 		}
@@ -74,11 +81,18 @@ func (t *tx) enqueue(b queue.Batch, entries []newEntry) error {
 		return err
 	}
 	for _, e := range entries {
-		err := t.exec(`INSERT INTO entries (id, batch, tenant, name, priority, created_at, runnable_at, deadline,
-				choice, session, session_worker, feedback, waiting, spec)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			string(e.ID), batch, string(e.Spec.Tenant), string(e.Spec.Name), e.Spec.Priority, nanos(e.CreatedAt), nanos(e.RunnableAt),
-			nanosOrNull(e.Deadline), e.Choice, e.Session, string(e.SessionWorker), e.Feedback, e.Waiting, e.spec)
+		r := rank{waiting: e.Waiting}
+		if e.policy != job.RunEach {
+			if r, err = t.lineUp(e); err != nil {
+				return err
+			}
+		}
+		err := t.exec(`INSERT INTO entries (id, batch, tenant, name, priority, class, created_at, runnable_at, deadline,
+				key, waits_for, coalesced_with, choice, session, session_worker, feedback, waiting, spec)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			string(e.ID), batch, string(e.Spec.Tenant), string(e.Spec.Name), e.Spec.Priority, string(e.Spec.Class.Or()),
+			nanos(e.CreatedAt), nanos(e.RunnableAt), nanosOrNull(e.Deadline), e.key, string(r.waitsFor), string(r.coalescedWith),
+			e.Choice, e.Session, string(e.SessionWorker), e.Feedback, r.waiting, e.spec)
 		switch {
 		case isUnique(err):
 			return fmt.Errorf("job %s (%q of tenant %s): %w: %w", e.ID, e.Spec.Name, e.Spec.Tenant, queue.ErrDuplicate, err)

@@ -23,11 +23,15 @@ func (t *tx) finish(op queue.Finish) error {
 	if err := t.finishRun(e, op); err != nil {
 		return fmt.Errorf("job %s: %w", op.ID, err)
 	}
-	if op.Exit == "" {
+	if op.Exit == "" && e.supersededBy == "" {
 		r := op.Retry
 		return t.requeue(e, requeued{r.RunnableAt, r.Choice, r.Session, r.SessionWorker, r.Feedback, r.Waiting})
 	}
-	return t.complete(e, op.Exit, op.DeadLetter, op.Now)
+	exit := op.Exit
+	if exit == "" {
+		exit = job.ExitCancelled // a newer entry has its place: there is no other attempt
+	}
+	return t.complete(e, exit, op.DeadLetter, op.Now)
 }
 
 // finishRun ends the attempt that op names; 0 names none, and then none may be open.
@@ -104,8 +108,16 @@ func (t *tx) complete(e standing, exit job.ExitKind, deadLetter string, now time
 	if exit != job.ExitFailed {
 		deadLetter = ""
 	}
-	return t.exec(`UPDATE entries SET state = ?, exit_kind = ?, dead_letter = ?, completed_at = ?, holder = '', lease_until = NULL
-		WHERE seq = ?`, string(job.Completed), string(exit), deadLetter, nanos(now), e.seq)
+	err := t.exec(`UPDATE entries SET state = ?, exit_kind = ?, dead_letter = ?, completed_at = ?, holder = '', lease_until = NULL,
+		waiting = CASE ? WHEN 'cancelled' THEN waiting ELSE '' END WHERE seq = ?`,
+		string(job.Completed), string(exit), deadLetter, nanos(now), string(exit), e.seq)
+	switch {
+	case err != nil || e.key == "":
+		return err
+	case exit == job.ExitCancelled:
+		return t.leave(e, now)
+	}
+	return t.share(e, exit, deadLetter, now)
 }
 
 // requeued is how an entry waits for its next claim.
@@ -134,6 +146,13 @@ func (t *tx) release(op queue.Release) error {
 	}
 	if err := t.noOpenRun(e); err != nil {
 		return err
+	}
+	if e.supersededBy != "" {
+		now := op.Now
+		if now.IsZero() {
+			now = op.RunnableAt
+		}
+		return t.complete(e, job.ExitCancelled, "", now)
 	}
 	if err := e.moveTo(job.Queued); err != nil {
 		return err

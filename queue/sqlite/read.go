@@ -69,8 +69,16 @@ func (s *Store) list(ctx context.Context, f queue.Filter) (entries []queue.Entry
 	return entries, total, err
 }
 
-// conditions returns f as SQL. A single state is written out, not bound, so
-// that the small indexes over what is queued or dispatched apply.
+// The small indexes over what is queued or dispatched, as a list of rows: what
+// runs or waits is soon found among a million jobs that have ended.
+const (
+	allQueued = `SELECT seq FROM entries INDEXED BY entries_claim WHERE state = 'queued' AND waits_for = ''
+		UNION ALL SELECT seq FROM entries INDEXED BY entries_waiting WHERE waits_for <> ''`
+	allDispatched = `SELECT seq FROM entries INDEXED BY entries_fence WHERE state = 'dispatched'`
+	allSince      = `SELECT seq FROM entries INDEXED BY entries_ended WHERE completed_at IS NOT NULL AND completed_at >= ?`
+)
+
+// conditions returns f as SQL.
 func conditions(f queue.Filter) (where string, args []any) {
 	var terms []string
 	add := func(term string, values ...any) {
@@ -79,11 +87,12 @@ func conditions(f queue.Filter) (where string, args []any) {
 	if f.Batch != "" {
 		add(`e.batch = (SELECT seq FROM batches WHERE id = ?)`, string(f.Batch))
 	}
+	// Within a batch its own index is better than any of these.
 	switch {
-	case len(f.States) == 1 && f.States[0] == job.Queued:
-		add(`e.state = 'queued'`)
-	case len(f.States) == 1 && f.States[0] == job.Dispatched:
-		add(`e.state = 'dispatched'`)
+	case len(f.States) == 1 && f.States[0] == job.Queued && f.Batch == "":
+		add(`e.seq IN (` + allQueued + `)`)
+	case len(f.States) == 1 && f.States[0] == job.Dispatched && f.Batch == "":
+		add(`e.seq IN (` + allDispatched + `)`)
 	case len(f.States) > 0:
 		values := make([]any, len(f.States))
 		for i, state := range f.States {
@@ -101,6 +110,22 @@ func conditions(f queue.Filter) (where string, args []any) {
 		// No byte of UTF-8 is 0xff, so this is behind every id with the prefix.
 		add(`e.id >= ? AND e.id < ?`, f.Prefix, f.Prefix+"\xff")
 	}
+	switch {
+	case f.Since.IsZero():
+	case f.Batch == "":
+		add(`e.seq IN (`+allQueued+` UNION ALL `+allDispatched+` UNION ALL `+allSince+`)`, nanos(f.Since))
+	default:
+		add(`(e.completed_at IS NULL OR e.completed_at >= ?)`, nanos(f.Since))
+	}
+	if f.CoalescedWith != "" {
+		add(`e.coalesced_with <> '' AND e.coalesced_with = ?`, string(f.CoalescedWith))
+	}
+	if f.SupersededBy != "" {
+		add(`e.superseded_by <> '' AND e.superseded_by = ?`, string(f.SupersededBy))
+	}
+	if f.CancelRequested {
+		add(`e.cancel_requested`)
+	}
 	if len(terms) == 0 {
 		return "", nil
 	}
@@ -117,7 +142,11 @@ func (s *Store) Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error) 
 }
 
 func (s *Store) attempts(ctx context.Context, id job.ID) (attempts []job.Attempt, err error) {
-	entry, err := s.entry(ctx, id)
+	entry, leader, err := s.entry(ctx, id)
+	if err == nil && leader != "" {
+		id = leader
+		entry, _, err = s.entry(ctx, id)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +184,7 @@ func (s *Store) Events(ctx context.Context, id job.ID, after int64, limit int) (
 }
 
 func (s *Store) events(ctx context.Context, id job.ID, after int64, limit int) (events []queue.StoredEvent, err error) {
-	entry, err := s.entry(ctx, id)
+	entry, _, err := s.entry(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -207,10 +236,10 @@ func (s *Store) batches(ctx context.Context, source string) (batches []queue.Bat
 	return batches, err
 }
 
-// entry returns the row number of a job.
-func (s *Store) entry(ctx context.Context, id job.ID) (seq int64, err error) {
-	err = s.reads.QueryRowContext(ctx, `SELECT seq FROM entries WHERE id = ?`, string(id)).Scan(&seq)
-	return seq, err
+// entry returns the row number of a job, and the job whose result it gets.
+func (s *Store) entry(ctx context.Context, id job.ID) (seq int64, coalescedWith job.ID, err error) {
+	err = s.reads.QueryRowContext(ctx, `SELECT seq, coalesced_with FROM entries WHERE id = ?`, string(id)).Scan(&seq, &coalescedWith)
+	return seq, coalescedWith, err
 }
 
 func limitOf(n int) int {

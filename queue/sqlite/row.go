@@ -13,7 +13,7 @@ import (
 const entryColumns = `e.seq, e.id, (SELECT b.id FROM batches b WHERE b.seq = e.batch), e.spec, e.state, e.exit_kind,
 	e.created_at, e.runnable_at, e.deadline, e.dispatched_at, e.completed_at, e.holder, e.fence, e.lease_until,
 	e.choice, e.attempts, e.counted, e.spent, e.spent_time, e.session, e.session_worker, e.feedback,
-	e.waiting, e.dead_letter, e.cancel_requested`
+	e.waiting, e.dead_letter, e.cancel_requested, e.key, e.waits_for, e.coalesced_with, e.superseded_by`
 
 // entryRow is a row of entries.
 type entryRow struct {
@@ -30,7 +30,8 @@ func (r *entryRow) scan(rows interface{ Scan(...any) error }) error {
 	err := rows.Scan(&r.seq, &e.ID, &e.Batch, &r.spec, &e.State, &e.ExitKind,
 		&created, &runnable, &deadline, &dispatched, &completed, &e.Holder, &e.Fence, &lease,
 		&e.Choice, &e.Attempts, &e.Counted, &r.spent, &spentTime, &e.Session, &e.SessionWorker, &e.Feedback,
-		&e.Waiting, &e.DeadLetter, &e.CancelRequested)
+		&e.Waiting, &e.DeadLetter, &e.CancelRequested,
+		&e.Key, &e.WaitsFor, &e.CoalescedWith, &e.SupersededBy)
 	if err != nil {
 		return explain(err)
 	}

@@ -1,0 +1,153 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// The unfinished entries of a tenant that have the same key stand in a line,
+// in the order of submission:
+//
+//	head ◄── next ◄── last        waits_for: one entry each, the one before it
+//	  ▲        ▲
+//	  └ a, b   └ c                waits_for and coalesced_with: the one whose result they get
+//
+// Only the head can be claimed, so that at most one entry of a line is
+// dispatched. Whatever takes an entry out of the line (Finish, Cancel, a
+// passed deadline, Reclaim) closes the gap in the same transaction.
+
+// rank is where a new entry stands in the line of its key.
+type rank struct {
+	waitsFor, coalescedWith job.ID
+	waiting                 string
+}
+
+// lineUp finds the place of a new entry, and takes those out of the line whose
+// place it takes.
+func (t *tx) lineUp(e newEntry) (rank, error) {
+	last, found, err := t.last(e.Spec.Tenant, e.key)
+	if err != nil || !found {
+		return rank{waiting: e.Waiting}, err
+	}
+	switch e.policy {
+	case job.Reject:
+		return rank{}, &queue.DuplicateError{Key: e.key, ID: e.ID, Name: e.Spec.Name, Other: last.id, OtherJob: last.name}
+	case job.LatestWins:
+		if err := t.supersede(e); err != nil {
+			return rank{}, err
+		}
+		if last, found, err = t.last(e.Spec.Tenant, e.key); err != nil || !found {
+			return rank{waiting: e.Waiting}, err
+		}
+	}
+	r := rank{waitsFor: last.id, waiting: queue.WaitingFor(last.id, last.name, e.key)}
+	if e.policy == job.Coalesce {
+		r.coalescedWith = last.id
+	}
+	return r, nil
+}
+
+// named is an entry as a message names it; the zero value is none.
+type named struct {
+	id   job.ID
+	name job.Name
+}
+
+const (
+	ofLine   = ` INDEXED BY entries_line WHERE key <> '' AND state IN ('queued', 'dispatched') AND tenant = ? AND key = ?`
+	ofWaiter = ` INDEXED BY entries_waiting WHERE waits_for <> '' AND waits_for = ?`
+)
+
+// last returns the last entry of a line that is to have a result of its own.
+func (t *tx) last(tenant job.Tenant, key string) (n named, found bool, err error) {
+	return t.named(`SELECT id, name FROM entries`+ofLine+` AND coalesced_with = '' ORDER BY seq DESC LIMIT 1`, string(tenant), key)
+}
+
+func (t *tx) named(query string, args ...any) (n named, found bool, err error) {
+	err = t.row(query, args, &n.id, &n.name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return named{}, false, nil
+	}
+	return n, err == nil, err
+}
+
+// supersede cancels a whole line for a new entry. What is dispatched stays in
+// the line until its holder has stopped it.
+func (t *tx) supersede(e newEntry) error {
+	if err := job.Queued.CheckMove(job.Cancelled); err != nil {
+		return err
+	}
+	why := queue.Superseded(e.ID, e.Spec.Name, e.key)
+	err := t.exec(`UPDATE entries SET state = 'cancelled', completed_at = ?, waits_for = '', coalesced_with = '', superseded_by = ?, waiting = ?
+		WHERE seq IN (SELECT seq FROM entries`+ofLine+` AND state = 'queued')`,
+		nanos(e.CreatedAt), string(e.ID), why, string(e.Spec.Tenant), e.key)
+	if err != nil {
+		return err
+	}
+	return t.exec(`UPDATE entries SET cancel_requested = 1, superseded_by = ?, waiting = ?
+		WHERE seq IN (SELECT seq FROM entries`+ofLine+` AND state = 'dispatched' AND superseded_by = '')`,
+		string(e.ID), why, string(e.Spec.Tenant), e.key)
+}
+
+// share completes what waits for the result of e, and lets the next of the
+// line go.
+func (t *tx) share(e standing, exit job.ExitKind, deadLetter string, now time.Time) error {
+	// Nobody claims them: they are taken through dispatched, with the entry whose result they get.
+	if err := errors.Join(job.Queued.CheckMove(job.Dispatched), job.Dispatched.CheckMove(job.Completed)); err != nil {
+		return err
+	}
+	err := t.exec(`UPDATE entries SET state = 'completed', exit_kind = ?, dead_letter = ?, completed_at = ?, waits_for = '', waiting = ''
+		WHERE seq IN (SELECT seq FROM entries`+ofWaiter+` AND coalesced_with = ?)`,
+		string(exit), deadLetter, nanos(now), string(e.id), string(e.id))
+	if err != nil {
+		return err
+	}
+	return t.pass(e, named{}, now)
+}
+
+// leave closes the gap of an entry that has left the line without a result.
+// The first that waited for its result takes its place.
+func (t *tx) leave(e standing, now time.Time) error {
+	before := named{}
+	if e.waitsFor != "" {
+		var err error
+		if before, _, err = t.named(`SELECT id, name FROM entries WHERE id = ?`, string(e.waitsFor)); err != nil {
+			return err
+		}
+	}
+	heir, found, err := t.named(`SELECT id, name FROM entries`+ofWaiter+` AND coalesced_with = ? ORDER BY seq LIMIT 1`, string(e.id), string(e.id))
+	if err != nil {
+		return err
+	}
+	if !found {
+		return t.pass(e, before, now)
+	}
+	err = t.exec(`UPDATE entries SET coalesced_with = CASE id WHEN ? THEN '' ELSE ? END
+		WHERE seq IN (SELECT seq FROM entries`+ofWaiter+` AND coalesced_with = ?)`,
+		string(heir.id), string(heir.id), string(e.id), string(e.id))
+	if err != nil {
+		return err
+	}
+	if err := t.wait(`id = ?`, heir.id, before, e.key, now); err != nil {
+		return err
+	}
+	return t.pass(e, heir, now)
+}
+
+// pass lets all that waits for e wait for another entry, or for none.
+func (t *tx) pass(e standing, to named, now time.Time) error {
+	return t.wait(`seq IN (SELECT seq FROM entries`+ofWaiter+`)`, e.id, to, e.key, now)
+}
+
+// wait lets the entries that which selects by id wait for another, or for
+// none: then they can run from now on, which is when their turn came.
+func (t *tx) wait(which string, id job.ID, to named, key string, now time.Time) error {
+	if to.id == "" {
+		return t.exec(`UPDATE entries SET waits_for = '', waiting = '', runnable_at = max(runnable_at, ?) WHERE `+which, nanos(now), string(id))
+	}
+	return t.exec(`UPDATE entries SET waits_for = ?, waiting = ? WHERE `+which, string(to.id), queue.WaitingFor(to.id, to.name, key), string(id))
+}
