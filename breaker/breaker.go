@@ -117,7 +117,7 @@ func (b *breaker) settleProbe(now time.Time, p pass, failed, slow bool, r Result
 	}
 	switch b.main.State() {
 	case gobreaker.StateOpen:
-		b.open(now, now.Add(b.cfg.OpenFor), cause)
+		b.open(now, now.Add(b.cfg.OpenFor.Std()), cause)
 	case gobreaker.StateClosed:
 		b.close(now, "probes succeeded")
 	}
@@ -126,12 +126,12 @@ func (b *breaker) settleProbe(now time.Time, p pass, failed, slow bool, r Result
 // count lets an end count in the current bucket of a closed breaker.
 func (b *breaker) count(now time.Time, failed, slow bool, class job.ErrorClass) {
 	if countIn(b.main, failed, errFailed) {
-		b.open(now, now.Add(b.cfg.OpenFor), fmt.Sprintf("%d of %d attempts failed within %s, the last with %s",
+		b.open(now, now.Add(b.cfg.OpenFor.Std()), fmt.Sprintf("%d of %d attempts failed within %s, the last with %s",
 			b.worst.TotalFailures, ended(b.worst), b.cfg.Window, class))
 		return
 	}
 	if countIn(b.slow, slow, errSlow) {
-		b.open(now, now.Add(b.cfg.OpenFor), fmt.Sprintf("%d of %d attempts took longer than %s within %s",
+		b.open(now, now.Add(b.cfg.OpenFor.Std()), fmt.Sprintf("%d of %d attempts took longer than %s within %s",
 			b.worst.TotalFailures, ended(b.worst), b.cfg.SlowAfter, b.cfg.Window))
 	}
 }
@@ -153,7 +153,7 @@ func countIn(cb *gobreaker.TwoStepCircuitBreaker[any], bad bool, as error) bool 
 // names none.
 func (b *breaker) limit(now time.Time, retryAt *time.Time) {
 	if retryAt == nil || !retryAt.After(now) {
-		b.open(now, now.Add(b.cfg.OpenFor), "of a rate limit")
+		b.open(now, now.Add(b.cfg.OpenFor.Std()), "of a rate limit")
 		return
 	}
 	b.open(now, *retryAt, "of a rate limit that names "+retryAt.UTC().Format(time.RFC3339))
@@ -226,8 +226,8 @@ func (b *breaker) settings() gobreaker.Settings {
 	return gobreaker.Settings{
 		Name:         b.key.String(),
 		MaxRequests:  uint32(b.cfg.Probes),
-		Interval:     b.cfg.Window,
-		BucketPeriod: b.cfg.BucketPeriod,
+		Interval:     b.cfg.Window.Std(),
+		BucketPeriod: b.cfg.BucketPeriod.Std(),
 		IsExcluded:   func(err error) bool { return err == errExcluded },
 	}
 }

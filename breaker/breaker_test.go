@@ -17,25 +17,25 @@ func TestLifeOfABreaker(t *testing.T) {
 		b.is(codexKey, breaker.Closed) // half failed, but of two
 		b.runs(codex, job.Crash)
 		open := b.refused(codex, codexKey, breaker.Open)
-		if want := time.Now().Add(small.OpenFor); !open.RetryAt.Equal(want) {
+		if want := time.Now().Add(small.OpenFor.Std()); !open.RetryAt.Equal(want) {
 			t.Errorf("retry at %v, want %v", open.RetryAt, want)
 		}
 		if !strings.Contains(open.Error(), "2 of 3 attempts failed within 10s, the last with CRASH") {
 			t.Errorf("error %q does not say what failed", open)
 		}
 
-		time.Sleep(small.OpenFor - time.Nanosecond)
+		time.Sleep(small.OpenFor.Std() - time.Nanosecond)
 		b.refused(codex, codexKey, breaker.Open)
 		time.Sleep(time.Nanosecond) // at the very time that RetryAt named
 		probe := b.allow(codex)
 		b.refused(codex, codexKey, breaker.HalfOpen)
 		probe.Settle(breaker.Result{Class: job.Crash})
 		again := b.refused(codex, codexKey, breaker.Open)
-		if want := time.Now().Add(small.OpenFor); !again.RetryAt.Equal(want) {
+		if want := time.Now().Add(small.OpenFor.Std()); !again.RetryAt.Equal(want) {
 			t.Errorf("after a failed probe retry at %v, want %v", again.RetryAt, want)
 		}
 
-		time.Sleep(small.OpenFor)
+		time.Sleep(small.OpenFor.Std())
 		b.runs(codex, job.NoError)
 		b.is(codexKey, breaker.Closed)
 		b.counted(codexKey, 0, 0, 0)
@@ -56,7 +56,7 @@ func TestEndCountsWhenItComes(t *testing.T) {
 		for range 3 {
 			tickets = append(tickets, b.allow(codex))
 		}
-		time.Sleep(10 * small.Window)
+		time.Sleep(10 * small.Window.Std())
 		for _, ticket := range tickets {
 			ticket.Settle(breaker.Result{Class: job.Timeout})
 		}
@@ -67,10 +67,10 @@ func TestEndCountsWhenItComes(t *testing.T) {
 func TestWindowRolls(t *testing.T) {
 	bubble(t, small, func(b bench) {
 		b.runs(codex, job.Crash, job.Crash)
-		time.Sleep(small.Window - small.BucketPeriod)
+		time.Sleep(small.Window.Std() - small.BucketPeriod.Std())
 		b.runs(codex, job.NoError)
 		b.counted(codexKey, 3, 2, 0)
-		time.Sleep(small.BucketPeriod) // the failures leave, nobody asks meanwhile
+		time.Sleep(small.BucketPeriod.Std()) // the failures leave, nobody asks meanwhile
 		b.counted(codexKey, 1, 0, 0)
 		b.runs(codex, job.Crash)
 		b.is(codexKey, breaker.Closed)
@@ -143,7 +143,7 @@ func TestLateEndsAreIgnored(t *testing.T) {
 			late = append(late, b.allow(codex))
 		}
 		b.runs(codex, job.Crash, job.Crash, job.Crash)
-		time.Sleep(small.OpenFor)
+		time.Sleep(small.OpenFor.Std())
 		probe := b.allow(codex)
 		late[0].Settle(breaker.Result{})                 // does not close
 		late[1].Settle(breaker.Result{Class: job.Crash}) // does not open
@@ -168,7 +168,7 @@ func TestTicketEndsOnce(t *testing.T) {
 
 func TestSlowSuccesses(t *testing.T) {
 	cfg := small
-	cfg.SlowAfter, cfg.SlowRatio = time.Minute, 0.5
+	cfg.SlowAfter, cfg.SlowRatio = job.Duration(time.Minute), 0.5
 	bubble(t, cfg, func(b bench) {
 		end := func(class job.ErrorClass, took time.Duration) {
 			b.allow(codex).Settle(breaker.Result{Class: class, Took: took})
@@ -182,10 +182,10 @@ func TestSlowSuccesses(t *testing.T) {
 		if want := "2 of 4 attempts took longer than 1m0s within 10s"; open.Cause != want {
 			t.Errorf("cause %q, want %q", open.Cause, want)
 		}
-		time.Sleep(cfg.OpenFor)
+		time.Sleep(cfg.OpenFor.Std())
 		end(job.NoError, time.Hour) // the probe is as slow
 		b.is(codexKey, breaker.Open)
-		time.Sleep(cfg.OpenFor)
+		time.Sleep(cfg.OpenFor.Std())
 		end(job.NoError, time.Second)
 		b.is(codexKey, breaker.Closed)
 		b.counted(codexKey, 0, 0, 0)

@@ -1,7 +1,10 @@
 package breaker_test
 
 import (
+	"encoding/json"
+	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +25,9 @@ func TestValidate(t *testing.T) {
 		value  string
 	}{
 		{func(c *breaker.Config) { c.BucketPeriod = 0 }, "bucket_period", "0s"},
-		{func(c *breaker.Config) { c.BucketPeriod = -time.Second }, "bucket_period", "-1s"},
+		{func(c *breaker.Config) { c.BucketPeriod = job.Duration(-time.Second) }, "bucket_period", "-1s"},
 		{func(c *breaker.Config) { c.Window = c.BucketPeriod }, "window", "30s"},
-		{func(c *breaker.Config) { c.Window = -time.Second }, "window", "-1s"},
+		{func(c *breaker.Config) { c.Window = job.Duration(-time.Second) }, "window", "-1s"},
 		{func(c *breaker.Config) { c.Window = 1001 * c.BucketPeriod }, "window", "8h20m30s"},
 		{func(c *breaker.Config) { c.MinRequests = 0 }, "min_requests", "0"},
 		{func(c *breaker.Config) { c.MinRequests = math.MaxInt }, "min_requests", "9223372036854775807"},
@@ -36,7 +39,7 @@ func TestValidate(t *testing.T) {
 		{func(c *breaker.Config) { c.SlowRatio = math.NaN() }, "slow_ratio", "NaN"},
 		{func(c *breaker.Config) { c.SlowRatio = 0.5 }, "slow_after", "0s"},
 		{func(c *breaker.Config) { c.OpenFor = 0 }, "open_for", "0s"},
-		{func(c *breaker.Config) { c.OpenFor = 1000 * time.Hour }, "open_for", "1000h0m0s"},
+		{func(c *breaker.Config) { c.OpenFor = job.Duration(1000 * time.Hour) }, "open_for", "1000h0m0s"},
 		{func(c *breaker.Config) { c.Probes = 0 }, "probes", "0"},
 		{func(c *breaker.Config) { c.Probes = -1 }, "probes", "-1"},
 	}
@@ -50,6 +53,44 @@ func TestValidate(t *testing.T) {
 		if breaker.NewSet(small, zerolog.Nop()).Configure(c) == nil {
 			t.Errorf("%s %s: a set takes it", tt.field, tt.value)
 		}
+	}
+}
+
+func TestValidateTellsEverything(t *testing.T) {
+	joined, ok := breaker.Config{SlowRatio: 2}.Validate().(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatal("several mistakes are one error")
+	}
+	var got []string
+	for _, err := range joined.Unwrap() {
+		var field *job.FieldError
+		if !errors.As(err, &field) {
+			t.Fatalf("%v: of type %T", err, err)
+		}
+		got = append(got, field.Field)
+	}
+	want := []string{"bucket_period", "min_requests", "failure_ratio", "slow_ratio", "slow_after", "open_for", "probes"}
+	if !slices.Equal(got, want) {
+		t.Errorf("mistakes in %q, want %q", got, want)
+	}
+}
+
+// TestConfigTravels: a core gets its configuration as JSON, under the names
+// that Validate uses.
+func TestConfigTravels(t *testing.T) {
+	cfg := breaker.DefaultConfig()
+	cfg.SlowAfter, cfg.SlowRatio = job.Duration(90*time.Second), 0.25
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"window":"10m0s","bucket_period":"30s","min_requests":5,"failure_ratio":0.5,"slow_after":"1m30s","slow_ratio":0.25,"open_for":"1m0s","probes":1}`
+	if string(text) != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+	var back breaker.Config
+	if err := json.Unmarshal(text, &back); err != nil || back != cfg {
+		t.Errorf("came back as %+v, %v", back, err)
 	}
 }
 
@@ -85,7 +126,7 @@ func TestConfigureWhileOpenAndHalfOpen(t *testing.T) {
 	bubble(t, small, func(b bench) {
 		b.set.Trip(codexKey, time.Now().Add(time.Hour), "a test")
 		cfg := small
-		cfg.Probes, cfg.OpenFor = 2, time.Minute
+		cfg.Probes, cfg.OpenFor = 2, job.Duration(time.Minute)
 		if err := b.set.Configure(cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -103,8 +144,8 @@ func TestConfigureWhileOpenAndHalfOpen(t *testing.T) {
 		two.Settle(breaker.Result{})
 		b.is(codexKey, breaker.HalfOpen)
 		three.Settle(breaker.Result{Class: job.Crash})
-		if got := time.Until(b.state(codexKey).OpenUntil); got != small.OpenFor {
-			t.Errorf("it is open for %s, want %s as is configured now", got, small.OpenFor)
+		if got := time.Until(b.state(codexKey).OpenUntil); got != small.OpenFor.Std() {
+			t.Errorf("it is open for %s, want %s as is configured now", got, small.OpenFor.Std())
 		}
 	})
 }

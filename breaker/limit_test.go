@@ -19,8 +19,8 @@ func TestRateLimitOpensUntilItsTime(t *testing.T) {
 		{"of the model", gpt, time.Hour, gptKey, time.Hour},
 		{"of the kind if no model is named", codex, time.Hour, codexKey, time.Hour},
 		{"shorter than the open time", gpt, time.Second, gptKey, time.Second},
-		{"time unknown", gpt, 0, gptKey, small.OpenFor},
-		{"time passed", gpt, -time.Hour, gptKey, small.OpenFor},
+		{"time unknown", gpt, 0, gptKey, small.OpenFor.Std()},
+		{"time passed", gpt, -time.Hour, gptKey, small.OpenFor.Std()},
 		{"a misread header", gpt, 100 * 365 * 24 * time.Hour, gptKey, 31 * 24 * time.Hour},
 	}
 	for _, tt := range tests {
@@ -47,8 +47,8 @@ func TestRateLimitOpensUntilItsTime(t *testing.T) {
 				// Whatever time this opening had, the next has its own.
 				b.runs(tt.choice, job.Server)
 				open = b.refused(tt.choice, tt.key, breaker.Open)
-				if got := time.Until(open.RetryAt); got != small.OpenFor {
-					t.Errorf("after a failed probe open for %s, want %s", got, small.OpenFor)
+				if got := time.Until(open.RetryAt); got != small.OpenFor.Std() {
+					t.Errorf("after a failed probe open for %s, want %s", got, small.OpenFor.Std())
 				}
 			})
 		})

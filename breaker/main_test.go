@@ -17,8 +17,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // small opens after two of three.
 var small = breaker.Config{
-	Window: 10 * time.Second, BucketPeriod: 2 * time.Second, MinRequests: 3, FailureRatio: 0.6,
-	OpenFor: 30 * time.Second, Probes: 1,
+	Window: job.Duration(10 * time.Second), BucketPeriod: job.Duration(2 * time.Second), MinRequests: 3, FailureRatio: 0.6,
+	OpenFor: job.Duration(30 * time.Second), Probes: 1,
 }
 
 var (

@@ -95,7 +95,7 @@ func (o oracle) settle(t both, class job.ErrorClass, took time.Duration, retryAt
 		}
 		p.says = true
 		fail := class != job.NoError
-		slow := !fail && cfg.SlowAfter > 0 && cfg.SlowRatio > 0 && took > cfg.SlowAfter
+		slow := !fail && cfg.SlowAfter > 0 && cfg.SlowRatio > 0 && took > cfg.SlowAfter.Std()
 		if b.phase == breaker.HalfOpen {
 			b.endProbe(fail || slow, cfg, now)
 			continue
@@ -129,7 +129,7 @@ func (b *oracleBreaker) endProbe(bad bool, cfg breaker.Config, now time.Time) {
 
 // window counts the ends whose bucket is one of those that the window has.
 func (b *oracleBreaker) window(cfg breaker.Config, now time.Time) (n, fails, slows int) {
-	bucket := func(at time.Time) int { return int(at.Sub(b.start) / cfg.BucketPeriod) }
+	bucket := func(at time.Time) int { return int(at.Sub(b.start) / cfg.BucketPeriod.Std()) }
 	for _, e := range b.ends {
 		if bucket(now)-bucket(e.at) >= int(cfg.Window/cfg.BucketPeriod) {
 			continue
@@ -147,7 +147,7 @@ func (b *oracleBreaker) window(cfg breaker.Config, now time.Time) (n, fails, slo
 
 func (b *oracleBreaker) open(until time.Time, cfg breaker.Config, now time.Time) {
 	if !until.After(now) {
-		until = now.Add(cfg.OpenFor)
+		until = now.Add(cfg.OpenFor.Std())
 	}
 	if b.phase == breaker.Open && !until.After(b.until) {
 		return

@@ -18,12 +18,12 @@ import (
 // configs are what a history is played under; it may change from one to the other.
 var configs = []breaker.Config{
 	{
-		Window: 10 * time.Second, BucketPeriod: 2 * time.Second, MinRequests: 2, FailureRatio: 0.5,
-		SlowAfter: 5 * time.Second, SlowRatio: 0.7, OpenFor: 7 * time.Second, Probes: 2,
+		Window: job.Duration(10 * time.Second), BucketPeriod: job.Duration(2 * time.Second), MinRequests: 2, FailureRatio: 0.5,
+		SlowAfter: job.Duration(5 * time.Second), SlowRatio: 0.7, OpenFor: job.Duration(7 * time.Second), Probes: 2,
 	},
 	{
-		Window: 9 * time.Second, BucketPeriod: 3 * time.Second, MinRequests: 3, FailureRatio: 0.9,
-		OpenFor: 4 * time.Second, Probes: 3,
+		Window: job.Duration(9 * time.Second), BucketPeriod: job.Duration(3 * time.Second), MinRequests: 3, FailureRatio: 0.9,
+		OpenFor: job.Duration(4 * time.Second), Probes: 3,
 	},
 }
 

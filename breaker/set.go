@@ -144,7 +144,7 @@ func (s *Set) Trip(key Key, until time.Time, cause string) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	if !until.After(now) {
-		until = now.Add(s.cfg.OpenFor)
+		until = now.Add(s.cfg.OpenFor.Std())
 	}
 	b := s.named(key, now)
 	b.observe(now)

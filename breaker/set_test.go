@@ -29,7 +29,7 @@ func TestTrip(t *testing.T) {
 			t.Errorf("a shorter trip left %+v", got)
 		}
 		b.set.Trip(gptKey, time.Time{}, "no time is the open time")
-		if got := time.Until(b.state(gptKey).OpenUntil); got != small.OpenFor {
+		if got := time.Until(b.state(gptKey).OpenUntil); got != small.OpenFor.Std() {
 			t.Errorf("open for %s", got)
 		}
 		time.Sleep(time.Hour)
@@ -115,8 +115,8 @@ func TestRestore(t *testing.T) {
 
 		time.Sleep(time.Hour)
 		b.runs(gpt, job.Server) // the restored time is not the next one
-		if got := time.Until(b.refused(gpt, gptKey, breaker.Open).RetryAt); got != small.OpenFor {
-			t.Errorf("after a failed probe open for %s, want %s", got, small.OpenFor)
+		if got := time.Until(b.refused(gpt, gptKey, breaker.Open).RetryAt); got != small.OpenFor.Std() {
+			t.Errorf("after a failed probe open for %s, want %s", got, small.OpenFor.Std())
 		}
 		if got := b.changes(); !slices.Contains(got, "codex:gpt-5 half-open→open") {
 			t.Errorf("changes %q lack what happened after it was restored", got)
@@ -228,7 +228,7 @@ func TestModelsAreBounded(t *testing.T) {
 		if n := len(b.set.Snapshot()); n != bound+1 || has(b, 10_000+bound-1) {
 			t.Errorf("%d breakers are kept, want %d without the last", n, bound+1)
 		}
-		time.Sleep(small.Window) // the successes leave
+		time.Sleep(small.Window.Std()) // the successes leave
 		for _, ticket := range out {
 			ticket.Settle(breaker.Result{Class: job.Crash})
 		}
@@ -240,7 +240,7 @@ func TestModelsAreBounded(t *testing.T) {
 // ended from two sides at once.
 func TestConcurrentUse(t *testing.T) {
 	cfg := small
-	cfg.OpenFor, cfg.MinRequests = time.Millisecond, 1
+	cfg.OpenFor, cfg.MinRequests = job.Duration(time.Millisecond), 1
 	set := breaker.NewSet(cfg, zerolog.Nop())
 	classes := job.ErrorClasses()
 	var workers sync.WaitGroup

@@ -56,10 +56,10 @@ type Band struct {
 
 // Ladder has the bands of one metric, in the metric's own unit.
 type Ladder struct {
-	Shed        Band `json:"shed,omitzero"`
-	Throttle    Band `json:"throttle,omitzero"`
-	OpenBreaker Band `json:"open_breaker,omitzero"`
-	Escalate    Band `json:"escalate,omitzero"`
+	Shed        Band `json:"shed"`
+	Throttle    Band `json:"throttle"`
+	OpenBreaker Band `json:"open_breaker"`
+	Escalate    Band `json:"escalate"`
 }
 
 // bands returns the band of each stage by its number; Normal has none.
@@ -91,16 +91,16 @@ func (l Ladder) reach(value float64) (asked, held Stage) {
 // be a reason to shed. By default they lead no further than to shed, since to
 // run less makes a queue longer.
 type Thresholds struct {
-	QueueOldest   Ladder `json:"queue_oldest_ms,omitzero"` // wait of the oldest job that could run
-	QueueDepth    Ladder `json:"queue_depth,omitzero"`     // jobs that could run
-	TimeoutRate   Ladder `json:"worker_timeout_rate,omitzero"`
-	CancelLatency Ladder `json:"worker_cancel_latency_ms,omitzero"` // 95th percentile
-	LockWait      Ladder `json:"workspace_lock_wait_ms,omitzero"`   // 95th percentile
-	Heartbeat     Ladder `json:"heartbeat_latency_ms,omitzero"`     // 95th percentile
-	RSS           Ladder `json:"core_rss_bytes,omitzero"`
-	CPU           Ladder `json:"core_cpu_ratio,omitzero"`
-	Goroutines    Ladder `json:"core_goroutines,omitzero"`
-	OpenFiles     Ladder `json:"core_open_files,omitzero"`
+	QueueOldest   Ladder `json:"queue_oldest_ms"` // wait of the oldest job that could run
+	QueueDepth    Ladder `json:"queue_depth"`     // jobs that could run
+	TimeoutRate   Ladder `json:"worker_timeout_rate"`
+	CancelLatency Ladder `json:"worker_cancel_latency_ms"` // 95th percentile
+	LockWait      Ladder `json:"workspace_lock_wait_ms"`   // 95th percentile
+	Heartbeat     Ladder `json:"heartbeat_latency_ms"`     // 95th percentile
+	RSS           Ladder `json:"core_rss_bytes"`
+	CPU           Ladder `json:"core_cpu_ratio"`
+	Goroutines    Ladder `json:"core_goroutines"`
+	OpenFiles     Ladder `json:"core_open_files"`
 }
 
 // gauge is one metric as the defence sees it.

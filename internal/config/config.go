@@ -8,63 +8,42 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 )
 
-// Config is how a scheduler is set up on its host.
+// Config is how a scheduler is set up on its host. Its sections are in sections.go.
 type Config struct {
 	Concurrency Concurrency                           `json:"concurrency"`
+	Rates       Rates                                 `json:"rates,omitzero"`
+	CostWindows []CostWindow                          `json:"cost_windows,omitempty"`
 	Workers     map[job.WorkerKind]job.WorkerSettings `json:"workers,omitempty"`
 	// Prices are US dollars per million tokens, by model.
-	Prices    map[string]job.Price `json:"prices,omitempty"`
-	Stop      Stop                 `json:"stop"`
-	Heartbeat Heartbeat            `json:"heartbeat"`
-	Retry     Retry                `json:"retry"`
-	Watchdog  Watchdog             `json:"watchdog"`
-}
-
-// Concurrency bounds how many jobs run at once.
-type Concurrency struct {
-	Max       int                    `json:"max"`
-	PerWorker map[job.WorkerKind]int `json:"per_worker,omitempty"` // by kind; none: only Max
-}
-
-// Stop is how long each stage of stopping a run may take until the next one.
-type Stop struct {
-	Interrupt job.Duration `json:"interrupt"` // after SIGINT
-	Terminate job.Duration `json:"terminate"` // after SIGTERM
-	Kill      job.Duration `json:"kill"`      // until the tree must be empty; then it is a ghost
-}
-
-// Heartbeat is how the scheduler notices that its core hangs.
-type Heartbeat struct {
-	Interval  job.Duration `json:"interval"`
-	HangAfter job.Duration `json:"hang_after"` // without an answer
-}
-
-// Retry bounds the delay before attempt n+1: at most Base·2ⁿ⁻¹ and at most Max.
-type Retry struct {
-	Base job.Duration `json:"base"`
-	Max  job.Duration `json:"max"`
-}
-
-// Watchdog says when a run is stopped as STALLED.
-type Watchdog struct {
-	StallAfter    job.Duration `json:"stall_after"`    // without output and without computing; 0: never
-	RepeatedCalls int          `json:"repeated_calls"` // like tool calls with like results in a row; 0: any number
+	Prices     map[string]job.Price `json:"prices,omitempty"`
+	Stop       Stop                 `json:"stop"`
+	Heartbeat  Heartbeat            `json:"heartbeat"`
+	Retry      Retry                `json:"retry"`
+	Breaker    breaker.Config       `json:"breaker"`
+	Watchdog   Watchdog             `json:"watchdog"`
+	Escalation Escalation           `json:"escalation"`
+	Cores      Cores                `json:"cores"`
 }
 
 // Default returns the configuration of a host without a configuration file.
 func Default() Config {
+	heartbeat := Heartbeat{Interval: job.Duration(time.Second), HangAfter: job.Duration(10 * time.Second)}
 	return Config{
 		Concurrency: Concurrency{Max: max(2, runtime.NumCPU())},
 		Workers:     map[job.WorkerKind]job.WorkerSettings{},
 		Prices:      defaultPrices(),
 		Stop:        Stop{Interrupt: job.Duration(2 * time.Second), Terminate: job.Duration(5 * time.Second), Kill: job.Duration(10 * time.Second)},
-		Heartbeat:   Heartbeat{Interval: job.Duration(time.Second), HangAfter: job.Duration(10 * time.Second)},
-		Watchdog:    Watchdog{StallAfter: job.Duration(15 * time.Minute), RepeatedCalls: 10},
+		Heartbeat:   heartbeat,
 		Retry:       Retry{Base: job.Duration(time.Second), Max: job.Duration(5 * time.Minute)},
+		Breaker:     breaker.DefaultConfig(),
+		Watchdog:    defaultWatchdog(),
+		Escalation:  defaultEscalation(),
+		Cores:       defaultCores(heartbeat),
 	}
 }
 
@@ -110,6 +89,9 @@ func Decode(name string, data []byte, opts Options) (Config, error) {
 		return Config{}, err
 	}
 	doc.Decode(&c)
+	if !doc.Has("cores.slow_heartbeat") {
+		c.Cores.SlowHeartbeat = slowHeartbeat(c.Heartbeat)
+	}
 	v := validator{Doc: doc, config: &c, adapters: opts.Adapters}
 	v.validate()
 	if err := doc.Err(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/internal/strictyaml/schematest"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/watchdog"
 )
 
 const (
@@ -38,28 +39,60 @@ var semantic = []string{
 	"adapter-missing", "adapter-near", "adapter-unknown", "exec-without-command", "command-relative",
 	"kill-zero", "heartbeat-zero", "hang-too-short", "interval-too-long",
 	"retry-max-below-base", "retry-base-above-default", "retry-zero",
+	"per-workspace-unclean", "rate-unknown-worker", "rate-nothing", "cost-window-zero", "cost-window-twice",
+	"breaker-window-default", "breaker-slow", "breaker-open-for", "watchdog-window", "dwell-zero",
+	"threshold-above-successor", "threshold-below-default", "threshold-leave", "threshold-leave-default",
+	"burst-many", "burst-within", "escalation-command-relative", "escalation-timeout",
+	"rss-small", "rss-huge", "slow-heartbeat", "restarts-times",
 }
 
+// TestGood shows what differs from the default.
 func TestGood(t *testing.T) {
 	schematest.Golden(t, "testdata/good.txtar", *update, func(t *testing.T, name string, data []byte) string {
 		c, err := config.Decode(name, data, options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for model, price := range config.Default().Prices {
-			if reflect.DeepEqual(c.Prices[model], price) {
-				delete(c.Prices, model)
-			}
-		}
-		if name == "one-field.yaml" {
-			c.Concurrency.Max = 0 // depends on the machine
-		}
-		text, err := json.MarshalIndent(c, "", "  ")
+		text, err := json.MarshalIndent(beyond(asJSON(t, config.Default()), asJSON(t, c)), "", "  ")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(text) + "\n"
 	})
+}
+
+func asJSON(t *testing.T, c config.Config) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(text, &object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// beyond returns what got has in another way than base, null for what it has not.
+func beyond(base, got map[string]any) map[string]any {
+	out := map[string]any{}
+	for name := range base {
+		if _, there := got[name]; !there {
+			out[name] = nil
+		}
+	}
+	for name, value := range got {
+		was, _ := base[name].(map[string]any)
+		if is, ok := value.(map[string]any); ok && was != nil {
+			if rest := beyond(was, is); len(rest) > 0 {
+				out[name] = rest
+			}
+		} else if !reflect.DeepEqual(base[name], value) {
+			out[name] = value
+		}
+	}
+	return out
 }
 
 func TestBad(t *testing.T) {
@@ -79,7 +112,7 @@ func TestBad(t *testing.T) {
 func TestMessagesRepeatNoSecret(t *testing.T) {
 	for _, in := range []string{
 		"workers: {codex: {base_url: 'https://u:hunter2@h/'}}", "workers: {codex: {base_url: 'http://h', key_env: sk-hunter2}}",
-		"workers: {codex: {base_url: 'hunter2://x y'}}", "workers: {codex: {env: [K=hunter2]}}",
+		"workers: {codex: {base_url: 'hunter2://x y'}}", "escalation: {webhook: 'https://u:hunter2@h/'}", "escalation: {webhook: hunter2}", "workers: {codex: {env: [K=hunter2]}}",
 	} {
 		if _, err := config.Decode("c", []byte(in), options); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", in, err)
@@ -157,11 +190,64 @@ func TestSchemaAndDecoderKnowTheSameFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range schematest.Load(t, schemaFile).Compare(t, config.Config{}, nil, nil) {
+	own := schematest.Types{reflect.TypeFor[config.Size](): {"integer", "string"}}
+	enums := map[string][]string{
+		"escalation.safe_stop":            texts(config.SafeStops()),
+		"watchdog.defence.shed_classes[]": texts(job.Classes()),
+	}
+	for _, path := range schematest.Load(t, schemaFile).Compare(t, config.Config{}, own, enums) {
 		isGroup := !strings.Contains(path, ".") || strings.HasSuffix(path, ".*") || strings.HasSuffix(path, "[]")
-		if !isGroup && !strings.Contains(string(reference), "`"+path+"`") {
-			t.Errorf("%s does not explain `%s`", referenceFile, path)
+		explained := path
+		if metric, ok := strings.CutPrefix(path, "watchdog.defence.thresholds."); ok { // has a table of its own
+			explained, _, _ = strings.Cut(metric, ".")
 		}
+		if !isGroup && !strings.Contains(string(reference), "`"+explained+"`") {
+			t.Errorf("%s does not explain `%s`", referenceFile, explained)
+		}
+	}
+}
+
+func texts[S ~string](list []S) []string {
+	var out []string
+	for _, s := range list {
+		out = append(out, string(s))
+	}
+	return out
+}
+
+// TestReferenceDefaults gives every default that the reference names, which
+// must change nothing.
+func TestReferenceDefaults(t *testing.T) {
+	data, err := os.ReadFile(referenceFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| `([^`]+)` \\|").FindAllStringSubmatch(string(data), -1) {
+		given[row[1]] = row[2]
+	}
+	metrics := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|[^|]+\\| ([^|]+ \\| [^|]+ \\| [^|]+ \\| [^|]+) \\|$").FindAllStringSubmatch(string(data), -1)
+	for _, row := range metrics {
+		for i, cell := range strings.Split(row[2], " | ") {
+			stage := []string{"shed", "throttle", "open_breaker", "escalate"}[i]
+			enter, leave, found := strings.Cut(cell, " / ")
+			if !found {
+				enter, leave = "0", "0" // never
+			}
+			given["watchdog.defence.thresholds."+row[1]+"."+stage] = "{enter: " + enter + ", leave: " + leave + "}"
+		}
+	}
+	for path, value := range given {
+		file := strings.ReplaceAll(path, ".", ": {") + ": " + value + strings.Repeat("}", strings.Count(path, "."))
+		c, err := config.Decode("row", []byte(file), options)
+		if err != nil {
+			t.Errorf("%s says that the default is %s: %v", referenceFile, file, err)
+		} else if want := config.Default(); !reflect.DeepEqual(c, want) {
+			t.Errorf("%s says that the default is %s; it is %v", referenceFile, file, beyond(asJSON(t, c), asJSON(t, want)))
+		}
+	}
+	if len(metrics) != reflect.TypeFor[watchdog.Thresholds]().NumField() || len(given) < 90 {
+		t.Errorf("%s: found %d defaults and %d metrics: has its form changed?", referenceFile, len(given), len(metrics))
 	}
 }
 

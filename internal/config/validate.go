@@ -30,6 +30,8 @@ type validator struct {
 
 func (v *validator) validate() {
 	v.concurrency()
+	v.rates()
+	v.costWindows()
 	for _, kind := range slices.Sorted(maps.Keys(v.config.Workers)) {
 		v.worker(strictyaml.Entry("workers", string(kind)), kind, v.config.Workers[kind])
 	}
@@ -39,24 +41,12 @@ func (v *validator) validate() {
 		}
 	}
 	v.times()
-}
-
-func (v *validator) concurrency() {
-	c := v.config.Concurrency
-	if c.Max < 1 {
-		v.Failf("concurrency.max", "is %d, want 1 or more", c.Max)
-	}
-	for _, kind := range slices.Sorted(maps.Keys(c.PerWorker)) {
-		path, n := strictyaml.Entry("concurrency.per_worker", string(kind)), c.PerWorker[kind]
-		other := v.config.Workers[kind].MaxConcurrent
-		switch {
-		case n < 1:
-			v.Failf(path, "is %d, want 1 or more", n)
-		case other > 0 && other != n:
-			v.Failf(path, "is %d, but %s.max_concurrent in line %d says %d; remove one", n, strictyaml.Entry("workers", string(kind)), v.At(strictyaml.Entry("workers", string(kind))+".max_concurrent").Line, other)
-		}
-		v.kind(path, kind)
-	}
+	v.adopt(v.config.Breaker.Validate(), func(field string) string { return "breaker." + field })
+	watchdog := v.config.WatchdogConfig()
+	v.adopt(watchdog.Validate(), watchdogPath)
+	v.shedClasses()
+	v.notification()
+	v.cores()
 }
 
 // kind refuses a name that is neither a worker's of this file nor an adapter's.
@@ -96,9 +86,8 @@ func (v *validator) worker(path string, kind job.WorkerKind, w job.WorkerSetting
 		v.Failf(path+".command", "is missing: the adapter exec needs the program to run, such as [/opt/agent/run, --batch]")
 	} else if v.Has(path+".command") && len(w.Command) == 0 {
 		v.Failf(path+".command", "is empty, want the program and its leading arguments, or leave it out")
-	} else if len(w.Command) > 0 && strings.ContainsRune(w.Command[0], '/') && !filepath.IsAbs(w.Command[0]) {
-		// Relative to what? The worker runs in another folder for each job.
-		v.Failf(path+".command[0]", "%q is a relative path, want an absolute one or a name on PATH", w.Command[0])
+	} else {
+		v.program(path+".command[0]", w.Command)
 	}
 	if v.Has(path+".max_concurrent") && w.MaxConcurrent < 1 {
 		v.Failf(path+".max_concurrent", "is %d, want 1 or more; leave it out for no bound of its own", w.MaxConcurrent)
@@ -111,15 +100,22 @@ func (v *validator) worker(path string, kind job.WorkerKind, w job.WorkerSetting
 	}
 }
 
+// program refuses a command whose program is a relative path. Relative to what?
+// A worker runs in another folder for each job, and nobody knows the scheduler's.
+func (v *validator) program(path string, command []string) {
+	if len(command) > 0 && strings.ContainsRune(command[0], '/') && !filepath.IsAbs(command[0]) {
+		v.Failf(path, "%q is a relative path, want an absolute one or a name on PATH", command[0])
+	}
+}
+
 // endpoint looks at where a worker finds its model. Its messages never repeat
 // key_env or base_url, where people put keys by mistake.
 func (v *validator) endpoint(path string, w job.WorkerSettings) {
 	if w.BaseURL != "" {
-		u, err := url.Parse(w.BaseURL)
-		switch {
-		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		switch web, credentials := isWeb(w.BaseURL); {
+		case !web:
 			v.Failf(path+".base_url", "want the address of a model endpoint such as https://gateway.example.com/v1")
-		case u.User != nil:
+		case credentials:
 			v.Failf(path+".base_url", "must not hold a user or a key; put the key into a variable and name it in key_env")
 		}
 	}
@@ -132,6 +128,16 @@ func (v *validator) endpoint(path string, w job.WorkerSettings) {
 	if w.BaseURL == "" && !v.Blamed(path+".base_url") {
 		v.Failf(path+".key_env", "has no use without base_url; without it the program uses its own login")
 	}
+}
+
+// isWeb reports whether address is one of the web, and whether it holds a user
+// or a password.
+func isWeb(address string) (web, credentials bool) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return false, false
+	}
+	return true, u.User != nil
 }
 
 func (v *validator) isAdapter(name string) bool {
@@ -178,9 +184,6 @@ func (v *validator) times() {
 		if one.value == 0 {
 			v.Failf(one.path, "is 0, want a duration such as 10s")
 		}
-	}
-	if n := c.Watchdog.RepeatedCalls; n < 0 || n == 1 {
-		v.Failf("watchdog.repeated_calls", "is %d, want 2 or more, or 0 for any number", n)
 	}
 	if c.Heartbeat.HangAfter <= c.Heartbeat.Interval {
 		v.Failf(given(v, "heartbeat.hang_after", "heartbeat.interval"), "hang_after %s is not longer than interval %s: every core would seem to hang", c.Heartbeat.HangAfter, c.Heartbeat.Interval)

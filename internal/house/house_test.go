@@ -53,7 +53,7 @@ var allowed = map[string]string{
 	"internal/strictyaml":            "",
 	"internal/strictyaml/schematest": "internal/strictyaml",
 	"internal/jobfile":               "job internal/strictyaml",
-	"internal/config":                "job internal/strictyaml",
+	"internal/config":                "job breaker watchdog internal/strictyaml",
 	"internal/scriptmodel":           "",
 	"internal/workercli":             "job",
 	"internal/version":               "",
