@@ -23,7 +23,7 @@ var allowed = map[string]string{
 	"queue/sqlite":        "job queue",
 	"queue/queuetest":     "job queue",
 	"policy":              "job",
-	"internal/supervisor": "job ipc internal/isolation internal/proc",
+	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
 	"internal/scheduler":  "job queue policy ipc internal/isolation internal/supervisor",
 	"internal/server":     "job queue internal/scheduler",
 	"internal/progress":   "job queue internal/scheduler", // shows the scheduler's updates
@@ -49,6 +49,7 @@ var allowed = map[string]string{
 	// Leaves that either side may use.
 	"internal/proc":                  "",
 	"internal/statedir":              "job",
+	"internal/crashlog":              "job",
 	"internal/workspace":             "job",
 	"internal/strictyaml":            "",
 	"internal/strictyaml/schematest": "internal/strictyaml",
@@ -57,6 +58,7 @@ var allowed = map[string]string{
 	"internal/scriptmodel":           "",
 	"internal/workercli":             "job",
 	"internal/version":               "",
+	"internal/hook":                  "internal/proc",
 	"internal/house":                 "",
 	// What is out of use: the cores decide and enforce it, the scheduler keeps it.
 	"internal/isolation": "job",

@@ -82,7 +82,11 @@ func (h *Host) cgroup() string { return h.sys.base.dir }
 func (h *Host) close() error {
 	var err error
 	if h.sys.base.dir != "" {
-		err = h.sys.base.remove()
+		// Not what is below it: where this process and another of the instance stand in the same cgroup, they share the
+		// base, and an empty cgroup may be that of a run which the other is about to start.
+		if e := unix.Rmdir(h.sys.base.dir); e != nil && !errors.Is(e, unix.ENOENT) && !errors.Is(e, unix.ENOTEMPTY) && !errors.Is(e, unix.EBUSY) {
+			err = fmt.Errorf("remove cgroup %s: %w", h.sys.base.dir, e)
+		}
 	}
 	if !h.sys.wasReaper {
 		if e := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); e != nil {
@@ -157,6 +161,9 @@ func (h *Host) makeCgroup(cg cgroup) (*os.File, error) {
 		}
 	}
 	err := os.Mkdir(cg.dir, 0o755)
+	if errors.Is(err, os.ErrNotExist) { // another host that shares the base has closed and removed it
+		err = os.MkdirAll(cg.dir, 0o755)
+	}
 	if errors.Is(err, os.ErrExist) {
 		if pop, perr := cg.populated(); pop || perr != nil {
 			return nil, fmt.Errorf("make cgroup %s: left over and not empty: %w", cg.dir, errors.Join(err, perr))

@@ -329,6 +329,16 @@ func TestStopOfADeadHost(t *testing.T) {
 	}
 }
 
+// Of two dead hosts, an orphan that nothing ties to one is killed with either.
+func TestStopOfTwoDeadHosts(t *testing.T) {
+	h := newHost(t, "")
+	one, orphanOfOne, _ := orphanOfDeadHost(t, h, "", t.Name()+"/1", asBoth)
+	two, orphanOfTwo, _ := orphanOfDeadHost(t, h, "", t.Name()+"/2", asBoth)
+	one.stop(Stages{})
+	mustBeGone(t, orphanOfOne, orphanOfTwo)
+	two.stop(Stages{})
+}
+
 func TestCloseKillsWhatIsLive(t *testing.T) {
 	eachWay(t, func(t *testing.T, h *Host) {
 		tr := start(t, h, script(t.Name(), asBoth+"exec sleep 300"))

@@ -43,7 +43,8 @@ func (h *Host) ownerLocked(p ProcInfo) *Tree {
 //
 // An orphan that nothing ties to a live tree still came from one of this host's runs, since an orphan only reaches this
 // process from below. It goes when no other live run can be its origin: none that started before it, other than runs
-// whose leader adopts the orphans of its tree itself. Otherwise it is left for the last of those runs.
+// whose leader adopts the orphans of its tree itself: what reaches this process from such a run is left of a dead leader,
+// and must go whichever of them it was. Otherwise it is left for the last of those runs.
 func (h *Host) strayLocked(p ProcInfo, t *Tree) bool {
 	if owner := h.ownerLocked(p); owner != nil {
 		return owner == t
@@ -52,7 +53,7 @@ func (h *Host) strayLocked(p ProcInfo, t *Tree) bool {
 		return false
 	}
 	for u := range h.trees {
-		if u != t && u.start <= p.Start && (!u.subreaper || u.reapedLocked()) {
+		if u != t && u.start <= p.Start && !u.subreaper {
 			return false
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -154,6 +155,19 @@ func (h *Host) SweepTag(ctx context.Context, prefix string) ([]Proc, error) {
 	if prefix == "" {
 		return nil, errors.New("sweep processes by tag: the prefix is empty, which would mean every instance")
 	}
+	return h.sweep(ctx, prefix, []string{prefix})
+}
+
+// SweepRuns kills every process whose tag is that of one of the runs or lies below it, with its descendants.
+func (h *Host) SweepRuns(ctx context.Context, runs []string) ([]Proc, error) {
+	if slices.Contains(runs, "") {
+		return nil, errors.New("sweep processes of runs: one is not named, which would mean every run")
+	}
+	return h.sweep(ctx, strings.Join(runs, ", "), runs)
+}
+
+// sweep kills in rounds until one finds nothing.
+func (h *Host) sweep(ctx context.Context, name string, prefixes []string) ([]Proc, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(DefaultKill)
@@ -161,22 +175,26 @@ func (h *Host) SweepTag(ctx context.Context, prefix string) ([]Proc, error) {
 	var killed []Proc
 	for {
 		if ctx.Err() != nil {
-			return killed, fmt.Errorf("sweep processes of %q: %w", prefix, context.Cause(ctx))
+			return killed, fmt.Errorf("sweep processes of %q: %w", name, context.Cause(ctx))
 		}
-		tagged, err := taggedPids(h.cfg.Tag, prefix)
-		if err != nil {
-			return killed, err
+		roots := make(map[int]bool)
+		for _, prefix := range prefixes {
+			tagged, err := taggedPids(h.cfg.Tag, prefix)
+			if err != nil {
+				return killed, err
+			}
+			maps.Copy(roots, tagged)
 		}
 		tab, err := psTable()
 		if err != nil {
 			return killed, err
 		}
-		left := tab.killable(tagged)
+		left := tab.killable(roots)
 		if len(left) == 0 {
 			return killed, nil
 		}
 		if err := killAll(left, deadline); err != nil {
-			return killed, &GhostError{Run: prefix, Left: left, Err: err}
+			return killed, &GhostError{Run: name, Left: left, Err: err}
 		}
 		killed = append(killed, left...)
 	}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -51,6 +53,29 @@ func (h *Host) SweepTag(ctx context.Context, prefix string) ([]Proc, error) {
 	}
 	return h.sweep(ctx, prefix, h.leftoverCgroups(), func() ([]ProcInfo, error) {
 		return h.tagged(nil, func(tag string) bool { return under(tag, prefix) })
+	})
+}
+
+// SweepRuns kills what a dead process left of these runs, while other processes of the same instance live: every process
+// whose tag is that of one of the runs or lies below it, with all its descendants, and what is in the runs' cgroups,
+// which are removed. It spares what SweepAdopted spares.
+func (h *Host) SweepRuns(ctx context.Context, runs []string) ([]Proc, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	if slices.Contains(runs, "") {
+		return nil, errors.New("sweep processes of runs: one is not named, which would mean every run")
+	}
+	var cgroups []cgroup
+	for _, base := range h.leftoverCgroups() {
+		for _, run := range runs {
+			cgroups = append(cgroups, base.child(runCgroupName(run)))
+		}
+	}
+	return h.sweep(ctx, strings.Join(runs, ", "), cgroups, func() ([]ProcInfo, error) {
+		return h.tagged(nil, func(tag string) bool {
+			return slices.ContainsFunc(runs, func(run string) bool { return under(tag, run) })
+		})
 	})
 }
 

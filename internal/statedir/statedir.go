@@ -186,5 +186,11 @@ func (d *Dir) Home(id job.ID, kind job.WorkerKind) string {
 	return filepath.Join(d.Job(id), "home-"+string(kind))
 }
 
+// Crashes returns the folder of the reports of cores that died.
+func (d *Dir) Crashes() string { return d.join("crashes") }
+
+// Isolations returns the path of the book of what is out of use.
+func (d *Dir) Isolations() string { return d.join("isolations.json") }
+
 // Log returns the path of the scheduler's log.
 func (d *Dir) Log() string { return d.join("scheduler.log") }

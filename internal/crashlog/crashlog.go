@@ -1,0 +1,175 @@
+package crashlog
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Report is what is known of one crash.
+type Report struct {
+	ID        string       `json:"id"` // of NewID
+	Time      time.Time    `json:"time"`
+	Core      int          `json:"core"` // which of the scheduler's cores: 1, 2, …
+	PID       int          `json:"pid"`
+	Version   string       `json:"version,omitempty"` // absent: it did not get to say
+	Cause     string       `json:"cause"`
+	Exit      string       `json:"exit"` // how the process ended
+	Uptime    job.Duration `json:"uptime"`
+	Runs      []string     `json:"runs,omitempty"`       // tags of the runs that it had
+	LastWords string       `json:"last_words,omitempty"` // what went wrong, in a line
+	Stderr    string       `json:"stderr,omitempty"`     // the end of its log
+	Dump      string       `json:"dump,omitempty"`       // the Go crash dump from its first line on
+}
+
+// NewID returns an id for a report; later ones sort behind earlier ones.
+func NewID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// Keep is how many reports are kept.
+const Keep = 50
+
+// suffix of the files; before it stands the report's id.
+const suffix = ".json"
+
+var (
+	// ErrNotFound: no report is meant by that.
+	ErrNotFound = errors.New("no such crash report")
+	// ErrAmbiguous: several reports are meant by that.
+	ErrAmbiguous = errors.New("several crash reports are meant")
+)
+
+// Write keeps the report in the folder, which is made if it is not there, and
+// removes the oldest beyond Keep.
+func Write(dir string, r Report) error {
+	if err := write(dir, r); err != nil {
+		return fmt.Errorf("write crash report of agentcore %d: %w", r.PID, err)
+	}
+	return prune(dir)
+}
+
+func write(dir string, r Report) error {
+	if r.ID == "" || r.ID != filepath.Base(r.ID) {
+		return fmt.Errorf("its id is %q", r.ID)
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, "report-*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(append(data, '\n'))
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), filepath.Join(dir, r.ID+suffix))
+}
+
+// prune removes the oldest reports beyond Keep: those whose ids sort first.
+func prune(dir string) error {
+	names, err := files(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names[:max(0, len(names)-Keep)] {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove old crash report: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// files lists the names of the reports, the oldest first; none if there is no
+// folder.
+func files(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list crash reports: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), suffix) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// List returns the reports in the folder, the newest first. Those that can be
+// read are returned beside the error that tells of the others.
+func List(dir string) ([]Report, error) {
+	names, err := files(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []Report
+	var errs []error
+	for _, name := range names {
+		r, err := read(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // pruned meanwhile
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, r)
+	}
+	slices.SortStableFunc(all, func(a, b Report) int { return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(b.ID, a.ID)) })
+	return all, errors.Join(errs...)
+}
+
+func read(path string) (Report, error) {
+	var r Report
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err != nil {
+		return Report{}, fmt.Errorf("read crash report %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// Find returns the report that ref means: its id, the beginning or the end of
+// its id if no other has that, or "last" for the newest. The error wraps
+// ErrNotFound or ErrAmbiguous.
+func Find(dir, ref string) (Report, error) {
+	all, err := List(dir)
+	if ref == "last" && len(all) > 0 {
+		return all[0], nil
+	}
+	var found []Report
+	for _, r := range all {
+		if r.ID == ref {
+			return r, nil
+		}
+		if ref != "" && (strings.HasPrefix(r.ID, ref) || strings.HasSuffix(r.ID, ref)) {
+			found = append(found, r)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return Report{}, errors.Join(fmt.Errorf("%w: %q", ErrNotFound, ref), err)
+	}
+	return Report{}, fmt.Errorf("%w: %q begins or ends the ids of %d", ErrAmbiguous, ref, len(found))
+}

@@ -1,0 +1,132 @@
+package crashlog_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/crashlog"
+	"github.com/agentsched/agentsched/job"
+)
+
+func report(n int) crashlog.Report {
+	return crashlog.Report{
+		ID: crashlog.NewID(), Time: time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC), Core: 1, PID: n, Version: "v1", Cause: "agentcore died",
+		Exit: "exit code 2", Uptime: job.Duration(1500 * time.Millisecond), Runs: []string{"i/j/1"}, LastWords: "panic: no",
+		Stderr: "{}\n", Dump: "panic: no\n\ngoroutine 1 [running]:\n",
+	}
+}
+
+func TestWriteAndList(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state", "crashes")
+	if all, err := crashlog.List(dir); err != nil || len(all) > 0 {
+		t.Errorf("of no folder: %v, %v", all, err)
+	}
+	var want []crashlog.Report
+	for n := range 3 {
+		r := report(n)
+		if err := crashlog.Write(dir, r); err != nil {
+			t.Fatal(err)
+		}
+		want = append([]crashlog.Report{r}, want...)
+	}
+	if got, err := crashlog.List(dir); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	info, err := os.Stat(filepath.Join(dir, want[0].ID+".json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	// A file that is no report, or was damaged, hides no other.
+	for name, text := range map[string]string{"zzz.json": "{", "notes.txt": "hello", "report-1.tmp": "{}"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := crashlog.List(dir)
+	if !reflect.DeepEqual(got, want) || err == nil || !strings.Contains(err.Error(), "zzz.json") || strings.Contains(err.Error(), "notes") {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, id := range []string{"", "../x", "a/b"} {
+		if err := crashlog.Write(dir, crashlog.Report{ID: id}); err == nil {
+			t.Errorf("wrote a report with id %q", id)
+		}
+	}
+}
+
+func TestWriteKeepsTheNewest(t *testing.T) {
+	dir := t.TempDir()
+	var newest []string
+	for n := range crashlog.Keep + 7 {
+		r := report(n)
+		if err := crashlog.Write(dir, r); err != nil {
+			t.Fatal(err)
+		}
+		newest = append(newest, r.ID)
+	}
+	newest = newest[7:]
+	all, err := crashlog.List(dir)
+	if err != nil || len(all) != crashlog.Keep {
+		t.Fatalf("%d reports, %v", len(all), err)
+	}
+	for i, r := range all {
+		if want := newest[len(newest)-1-i]; r.ID != want {
+			t.Errorf("report %d is %s, want %s", i, r.ID, want)
+		}
+	}
+}
+
+func TestWriteAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	var writers sync.WaitGroup
+	for w := range 8 {
+		writers.Go(func() {
+			for n := range 20 {
+				if err := crashlog.Write(dir, report(w*20+n)); err != nil {
+					t.Error(err)
+				}
+				if _, err := crashlog.List(dir); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != crashlog.Keep {
+		t.Errorf("%d files are left, %v", len(entries), err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := crashlog.Find(dir, "last"); !errors.Is(err, crashlog.ErrNotFound) {
+		t.Errorf("of none: %v", err)
+	}
+	for n, id := range []string{"0190-aaaa", "0190-aabb", "0191-aabb-cc"} {
+		r := report(n)
+		r.ID = id
+		if err := crashlog.Write(dir, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		ref, want string
+		err       error
+	}{
+		{"0190-aaaa", "0190-aaaa", nil}, {"0191", "0191-aabb-cc", nil}, {"bb", "0190-aabb", nil}, {"cc", "0191-aabb-cc", nil},
+		{"last", "0191-aabb-cc", nil}, {"0190", "", crashlog.ErrAmbiguous}, {"", "", crashlog.ErrNotFound}, {"90", "", crashlog.ErrNotFound},
+	} {
+		t.Run(fmt.Sprintf("%q", tc.ref), func(t *testing.T) {
+			if r, err := crashlog.Find(dir, tc.ref); r.ID != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("found %q, %v", r.ID, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,228 @@
+package hook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// receiver notes what a command would have got, and ends each try as told.
+type receiver struct {
+	mu  sync.Mutex
+	got []string
+	end func(ctx context.Context, n int) error // of the nth try, from 1
+}
+
+func (r *receiver) run(ctx context.Context, _ []string, stdin []byte) error {
+	r.mu.Lock()
+	r.got = append(r.got, string(stdin))
+	n := len(r.got)
+	r.mu.Unlock()
+	return r.end(ctx, n)
+}
+
+func (r *receiver) told() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.got)
+}
+
+// started runs a hook with the receiver as its command, in the bubble; end
+// stops it and waits.
+func started(r *receiver, log *bytes.Buffer) (h *Hook, end func() error) {
+	h = New(Config{Command: []string{"tell"}, Timeout: 10 * time.Second, Run: r.run, Log: zerolog.New(zerolog.SyncWriter(log))})
+	ctx, cancel := context.WithCancelCause(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	return h, func() error {
+		cancel(errStop)
+		return <-done
+	}
+}
+
+var errStop = errors.New("stop")
+
+func TestTellsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{end: func(context.Context, int) error { return nil }}
+		var log bytes.Buffer
+		h, end := started(r, &log)
+		for n := range 3 {
+			h.Tell(map[string]int{"n": n})
+		}
+		h.Tell(func() {}) // has no JSON form
+		synctest.Wait()
+		if got, want := r.told(), []string{`{"n":0}`, `{"n":1}`, `{"n":2}`}; !slices.Equal(got, want) {
+			t.Errorf("told %q, want %q", got, want)
+		}
+		if err := end(); !errors.Is(err, errStop) {
+			t.Errorf("ended with %v", err)
+		}
+		if !strings.Contains(log.String(), "no JSON form") {
+			t.Errorf("log %s", &log)
+		}
+	})
+}
+
+// TestTriesTwice: one failure is healed by the second try, two are the end.
+func TestTriesTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{end: func(_ context.Context, n int) error {
+			if n == 2 {
+				return nil
+			}
+			return fmt.Errorf("try %d failed", n)
+		}}
+		var log bytes.Buffer
+		h, end := started(r, &log)
+		began := time.Now()
+		h.Tell("a")
+		h.Tell("b")
+		time.Sleep(time.Hour) // of the bubble's clock
+		if got, want := r.told(), []string{`"a"`, `"a"`, `"b"`, `"b"`}; !slices.Equal(got, want) {
+			t.Errorf("told %q, want %q", got, want)
+		}
+		end()
+		if time.Since(began) != time.Hour {
+			t.Errorf("the end took %s, want none", time.Since(began)-time.Hour)
+		}
+		for _, want := range []string{"try 1 failed", "try 4 failed", `"escalation":"b"`} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("log lacks %q: %s", want, &log)
+			}
+		}
+	})
+}
+
+// TestFullQueue: a target that hangs costs the oldest, never the caller's time.
+func TestFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		r := &receiver{end: func(ctx context.Context, n int) error {
+			if n == 1 {
+				<-free
+			}
+			return nil
+		}}
+		var log bytes.Buffer
+		h, end := started(r, &log)
+		h.Tell(0)
+		synctest.Wait() // the 0 is with the receiver, the queue is empty
+		for n := range capacity + 3 {
+			h.Tell(1 + n)
+		}
+		close(free)
+		synctest.Wait()
+		got := r.told()
+		if len(got) != 1+capacity || got[1] != "4" || got[capacity] != fmt.Sprint(capacity+3) {
+			t.Errorf("told %q, want 0 and the last %d", got, capacity)
+		}
+		end()
+		if !strings.Contains(log.String(), `"dropped":3`) {
+			t.Errorf("log %s", &log)
+		}
+	})
+}
+
+// TestTimeout: a try is ended after the time limit, and the reason is said.
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{end: func(ctx context.Context, _ int) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}
+		var log bytes.Buffer
+		h, end := started(r, &log)
+		h.Tell("a")
+		time.Sleep(2*10*time.Second + pause)
+		synctest.Wait()
+		if got := r.told(); len(got) != 2 || !strings.Contains(log.String(), errTimeout.Error()) {
+			t.Errorf("told %q; log %s", got, &log)
+		}
+		end()
+	})
+}
+
+// TestEnd: what is queued gets one time limit, all together, at the end.
+func TestEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		each time.Duration // that a try takes
+		told int           // of 10
+		took time.Duration
+	}{
+		{"all are told", 300 * time.Millisecond, 10, 3 * time.Second},
+		{"the rest is logged", 4 * time.Second, 3, 10 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &receiver{end: func(ctx context.Context, _ int) error {
+					select {
+					case <-time.After(tt.each):
+						return nil
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}}
+				var log bytes.Buffer
+				h, end := started(r, &log)
+				for n := range 10 {
+					h.Tell(n)
+				}
+				synctest.Wait()
+				began := time.Now()
+				end()
+				if took := time.Since(began); took != tt.took || len(r.told()) != tt.told {
+					t.Errorf("the end took %s, want %s; told %q, want %d", took, tt.took, r.told(), tt.told)
+				}
+				if missed := tt.told < 10; missed != strings.Contains(log.String(), `"more":6`) || missed != strings.Contains(log.String(), errEnded.Error()) {
+					t.Errorf("log %s", &log)
+				}
+				h.Tell("late") // waits for nobody
+			})
+		})
+	}
+}
+
+// TestApart: a command that hangs does not keep the webhook waiting, and
+// without either nothing is kept.
+func TestApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{end: func(ctx context.Context, _ int) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}
+		h := New(Config{Command: []string{"tell"}, Run: r.run, Log: zerolog.Nop()})
+		posted := 0
+		h.add("webhook", func(context.Context, []byte) error { posted++; return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.Run(ctx) }()
+		h.Tell(1)
+		h.Tell(2)
+		synctest.Wait()
+		if posted != 2 {
+			t.Errorf("%d posts while the command hangs, want 2", posted)
+		}
+		cancel()
+		<-done
+
+		none := New(Config{})
+		none.Tell(1)
+		if err := none.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
