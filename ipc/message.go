@@ -175,9 +175,11 @@ type PermitRequest struct {
 // Elsewhere is what other cores of the scheduler hold now, and what they gave
 // out and spent since this core was told last.
 type Elsewhere struct {
-	Running []Held                 `json:"running,omitempty"`
-	Granted []Held                 `json:"granted,omitempty"`
-	Spent   map[job.Tenant]float64 `json:"spent,omitempty"` // US dollars
+	Running []Held `json:"running,omitempty"`
+	Granted []Held `json:"granted,omitempty"`
+	// Returned are of those granted earlier that came to nothing: refused after all.
+	Returned []Held                 `json:"returned,omitempty"`
+	Spent    map[job.Tenant]float64 `json:"spent,omitempty"` // US dollars
 }
 
 // Held is what a permit counts as.
@@ -252,9 +254,10 @@ type SubmitJob struct {
 type CancelJob struct {
 	Job     job.ID         `json:"job"`
 	Attempt int            `json:"attempt"`
-	Class   job.ErrorClass `json:"class"`         // CancelledClass, or what the run's failure shall be
-	Reason  string         `json:"reason"`        // for the log and the user
-	Now     bool           `json:"now,omitempty"` // skip the gentle stages
+	Class   job.ErrorClass `json:"class"`          // CancelledClass, or what the run's failure shall be
+	Reason  string         `json:"reason"`         // for the log and the user
+	Now     bool           `json:"now,omitempty"`  // skip the gentle stages
+	Lost    bool           `json:"lost,omitempty"` // nobody's fault: the attempt does not count
 }
 
 // WorkerEvent carries one event of a run.

@@ -42,7 +42,9 @@ func (g *Gate) budget(now time.Time, r Request) (Grant, error) {
 		grant.Deadline, grant.Why = now.Add(t-wall), fmt.Sprintf("the job's retry budget of %s", t)
 	}
 	if r.Deadline != nil && r.Deadline.Before(grant.Deadline) {
-		grant.Deadline, grant.Why = *r.Deadline, fmt.Sprintf("the job's deadline %s", r.Deadline.Format(time.RFC3339))
+		// From here on it is as far away as it is now, by the monotonic clock: a
+		// jump of the wall clock neither ends the run early nor lets it go on.
+		grant.Deadline, grant.Why = now.Add(r.Deadline.Sub(now)), fmt.Sprintf("the job's deadline %s", r.Deadline.Format(time.RFC3339))
 	}
 	if costLimit > 0 {
 		grant.CostUSD = costLimit - spent.CostUSD

@@ -89,7 +89,7 @@ func TestSettleChargesWhatIsLeft(t *testing.T) {
 				if p.Charge(total) != nil {
 					t.Error("a run that has ended got a verdict")
 				}
-				if got := g.Windows()[0].SpentUSD; got != tt.cost {
+				if got := g.Windows()[0].SpentUSD(); got != tt.cost {
 					t.Errorf("%v is in the window, want %v", got, tt.cost)
 				}
 				next := request("a", 2, "shell")
@@ -108,18 +108,18 @@ func TestOnlyARunIsCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := permit.NewGate(costs(permit.CostWindow{Window: 1e12, MaxUSD: 1}))
 		p := mustRequest(t, g, request("a", 1, "shell"))
-		if stop := p.Charge(usd(5)); stop != nil || g.Windows()[0].SpentUSD != 0 {
+		if stop := p.Charge(usd(5)); stop != nil || g.Windows()[0].SpentUSD() != 0 {
 			t.Errorf("an unused permit was charged: %v, %+v", stop, g.Windows())
 		}
 		if _, err := g.Use(p.ID, "a", 1); err != nil {
 			t.Fatal(err)
 		}
 		p.Revoke(errEnd) // its processes may still consume
-		if stop := p.Charge(usd(5)); stop == nil || g.Windows()[0].SpentUSD != 5 {
+		if stop := p.Charge(usd(5)); stop == nil || g.Windows()[0].SpentUSD() != 5 {
 			t.Errorf("a run under way to its end was not charged: %v, %+v", stop, g.Windows())
 		}
 		p.Settle(usd(5), true) // lost: it does not count, its money does
-		if got := g.Windows()[0].SpentUSD; got != 5 {
+		if got := g.Windows()[0].SpentUSD(); got != 5 {
 			t.Errorf("%v is spent, want 5", got)
 		}
 	})

@@ -102,7 +102,7 @@ func TestTicketsEndOnce(t *testing.T) {
 			p.SettleWith(permit.Result{Class: job.CancelledClass})
 		}, told{class: job.CancelledClass}},
 		{"refused by a limit", func(t *testing.T, g *permit.Gate) {
-			g.Configure(permit.Limits{MaxConcurrent: 9, TTL: time.Second, CostWindows: []permit.CostWindow{{Window: time.Hour, MaxUSD: 1, SpentUSD: 1}}})
+			g.Configure(permit.Limits{MaxConcurrent: 9, TTL: time.Second, CostWindows: []permit.CostWindow{{Window: time.Hour, MaxUSD: 1, Spent: []permit.Spending{{USD: 1}}}}})
 			wantRejection(t, g, request("a", 1, "codex"), job.RateLimited)
 		}, discarded},
 		{"not reserved", func(t *testing.T, g *permit.Gate) {

@@ -150,6 +150,7 @@ func (c *crowd) live(m move) {
 		l := crowdLimits(4 - one(c.toggle))
 		c.mu.Unlock()
 		c.gate.Configure(l)
+		c.gate.Throttle(l.MaxConcurrent % 4) // 3, or not at all
 	}
 	at := time.Now()
 	p, err := c.gate.Request(context.Background(), permit.Request{
@@ -216,7 +217,7 @@ func (c *crowd) check() {
 	if k := c.circuits; k.out != 0 || len(k.told) != k.allowed || len(k.faults) > 0 {
 		c.fault("of %d tickets %d are out, faults %q", k.allowed, k.out, k.faults)
 	}
-	if got := c.gate.Windows()[0].SpentUSD; math.Abs(got-c.spent) > 1e-9 {
+	if got := c.gate.Windows()[0].SpentUSD(); math.Abs(got-c.spent) > 1e-9 {
 		c.fault("the window holds %v, runs consumed %v", got, c.spent)
 	}
 	// Each run may have crossed by its last increment, and no more run begins then.

@@ -11,11 +11,17 @@
 // all), and what a job has been given. While a run goes on, Charge books what
 // it consumes at once and says when it has to stop.
 //
+// A Defence is asked before all that, and may leave fewer slots (Throttle).
+//
 // The gate promises that no limit is exceeded whatever it is asked, counting
 // both what it has seen itself and what the asker claims, whichever is
-// stricter, and that whatever a permit holds is given back exactly once on
-// every path: use and settlement, expiry, revocation. A token of a rate is only
-// given back by a permit that was not used: what was never sent to a provider
-// does not count against it. What is spent cannot be refused, only what comes
-// next: a run's last increment may go beyond its limit.
+// stricter, and that of other gates under the same limits what it is told
+// (Request.Elsewhere, Learn). Whatever a permit holds is given back exactly once
+// on every path: use and settlement, expiry, revocation. A token of a rate is
+// only given back by a permit that was not used: what was never sent to a
+// provider does not count against it. What is spent cannot be refused, only what
+// comes next: a run's last increment may go beyond its limit.
+//
+// All times are taken by the monotonic clock; a job's own deadline is one of the
+// wall clock until its permit is given, and as far away as it was then after.
 package permit

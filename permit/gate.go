@@ -34,6 +34,7 @@ type Gate struct {
 	rates    rates
 	windows  windows
 	record   ledger
+	throttle int // see Throttle
 	closed   *Rejection
 	circuits Circuits // nil: none
 	defence  Defence  // nil: none
@@ -160,14 +161,14 @@ func (g *Gate) hold(ctx context.Context, r Request) (*Permit, error) {
 	if err != nil {
 		return nil, err
 	}
-	refused := later(g.slots.check(&g.limits, &r), g.windows.check(g.uptime(now), r.Tenant))
+	refused := later(g.slots.check(&g.limits, g.throttle, &r), g.windows.check(g.uptime(now), r.Tenant))
 	tokens, slow := g.rates.reserve(now, &r)
 	if refused = later(refused, slow); refused != nil {
 		giveBack(now, tokens)
 		return nil, refused
 	}
 	p := &Permit{
-		ID: job.NewPermitID(), Job: r.Job, Tenant: r.Tenant, Workspace: r.Workspace, Attempt: r.Attempt, Choice: r.Choice, Grant: grant,
+		ID: job.NewPermitID(), Job: r.Job, Tenant: r.Tenant, Workspace: r.Workspace, Folder: r.Folder, Attempt: r.Attempt, Choice: r.Choice, Grant: grant,
 		gate: g, tokens: tokens,
 	}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
@@ -229,12 +230,15 @@ func (g *Gate) Counts() (unused, running int) {
 	return len(g.unused), len(g.live) - len(g.unused)
 }
 
-// RevokeUnused ends every permit that was not used yet.
-func (g *Gate) RevokeUnused(cause error) {
+// RevokeUnused ends the permits that were not used yet and that which picks;
+// nil picks all.
+func (g *Gate) RevokeUnused(cause error, which func(*Permit) bool) {
 	g.mu.Lock()
 	permits := make([]*Permit, 0, len(g.unused))
 	for _, p := range g.unused {
-		permits = append(permits, p)
+		if which == nil || which(p) {
+			permits = append(permits, p)
+		}
 	}
 	g.mu.Unlock()
 	for _, p := range permits {

@@ -207,7 +207,7 @@ func TestClosedGate(t *testing.T) {
 		p := mustRequest(t, g, request("a", 1, "shell"))
 		g.Close(&permit.Rejection{Reason: job.FatalMode, RetryAfter: time.Second, Message: "ghost"})
 		wantRejection(t, g, request("b", 1, "shell"), job.FatalMode)
-		g.RevokeUnused(errors.New("over"))
+		g.RevokeUnused(errors.New("over"), nil)
 		if _, err := g.Use(p.ID, "a", 1); !errors.Is(err, permit.ErrUnknown) {
 			t.Errorf("use after revocation: %v", err)
 		}

@@ -17,6 +17,7 @@ type model struct {
 	gate     *permit.Gate
 	circuits *circuits
 	limits   permit.Limits
+	throttle int
 	all      []*held
 	jobs     map[job.ID]*jobRecord
 	buckets  map[string]*bucket
@@ -86,10 +87,37 @@ func (m *model) configure(l permit.Limits) {
 	old := m.spent
 	m.spent = map[windowName][]spending{}
 	for _, w := range l.CostWindows {
-		if w.MaxUSD > 0 {
-			m.spent[windowName{w.Tenant, w.Window}] = old[windowName{w.Tenant, w.Window}]
+		if w.MaxUSD == 0 {
+			continue
+		}
+		name := windowName{w.Tenant, w.Window}
+		was, known := old[name]
+		for _, s := range w.Spent {
+			if !known && s.Ago < w.Window {
+				was = append(was, spending{time.Now().Add(-s.Ago), s.USD})
+			}
+		}
+		m.spent[name] = was
+	}
+}
+
+// learn books what happened elsewhere.
+func (m *model) learn(s step) {
+	h := []permit.Held{{Tenant: s.tenant, Kind: s.kind, Model: s.model}}
+	n := permit.News{Spent: map[job.Tenant]float64{s.tenant: s.usage.CostUSD}}
+	for _, b := range m.bucketsOf(s) {
+		b.refill()
+		if s.lost {
+			b.tokens = min(b.size, b.tokens+1)
+		} else {
+			b.tokens--
 		}
 	}
+	if n.Granted = h; s.lost {
+		n.Granted, n.Returned = nil, h
+	}
+	m.gate.Learn(n)
+	m.bookCost(s.tenant, s.usage.CostUSD)
 }
 
 func (m *model) bucket(name string, n int, period time.Duration) {
@@ -137,7 +165,7 @@ func (m *model) request(s step) error {
 	}
 	p, err := m.gate.Request(context.Background(), permit.Request{
 		Job: id, Tenant: s.tenant, Workspace: s.workspace, Attempt: m.jobs[id].attempts + 1,
-		Choice: job.Choice{Worker: s.kind}, Model: s.model, Limits: ofJob,
+		Choice: job.Choice{Worker: s.kind}, Model: s.model, Limits: ofJob, Elsewhere: s.elsewhere,
 		Reserve: func() (func(), error) {
 			if s.refuse == "reserve" {
 				return nil, errors.New("reservation failed")
@@ -198,6 +226,12 @@ func (m *model) room(id job.ID, s step) (must, may bool) {
 		ofTenant += one(h.permit.Tenant == tenant)
 		ofWorkspace += one(s.workspace != "" && h.permit.Workspace == s.workspace)
 	}
+	for _, h := range s.elsewhere {
+		live++
+		ofKind += one(h.Kind == s.kind)
+		ofTenant += one(h.Tenant == tenant || h.Tenant == "" && tenant == job.DefaultTenant)
+		ofWorkspace += one(s.workspace != "" && h.Workspace == s.workspace)
+	}
 	perTenant, perWorkspace := m.limits.EachTenant, m.limits.EachWorkspace
 	if tenant == "x" {
 		perTenant = m.limits.PerTenant["x"]
@@ -205,7 +239,7 @@ func (m *model) room(id job.ID, s step) (must, may bool) {
 	if s.workspace == "/w" {
 		perWorkspace = m.limits.PerWorkspace["/w"]
 	}
-	for _, pair := range [][2]int{{live, m.limits.MaxConcurrent}, {ofKind, m.limits.PerKind[s.kind]}, {ofTenant, perTenant}, {ofWorkspace, perWorkspace}} {
+	for _, pair := range [][2]int{{live, m.limits.MaxConcurrent}, {live, m.throttle}, {ofKind, m.limits.PerKind[s.kind]}, {ofTenant, perTenant}, {ofWorkspace, perWorkspace}} {
 		if pair[1] > 0 && pair[0] >= pair[1] {
 			return false, false
 		}
@@ -221,7 +255,7 @@ func (m *model) room(id job.ID, s step) (must, may bool) {
 		if w.MaxUSD == 0 || w.Tenant != "" && w.Tenant != tenant {
 			continue
 		}
-		must = must && m.sum(w, w.Window+w.Window/60) < w.MaxUSD
+		must = must && m.sum(w, longest(w)) < w.MaxUSD
 		may = may && m.sum(w, w.Window) < w.MaxUSD
 	}
 	return must, may
@@ -233,6 +267,10 @@ func one(b bool) int {
 	}
 	return 0
 }
+
+// longest is for how long a charge may count: a part of a window more than it,
+// and parts are rounded up to whole nanoseconds.
+func longest(w permit.CostWindow) time.Duration { return w.Window + w.Window/60 + 60 }
 
 // sum is what was charged to a window less than a span ago.
 func (m *model) sum(w permit.CostWindow, span time.Duration) float64 {
@@ -265,7 +303,7 @@ func (m *model) charge(h *held, u job.Usage) error {
 	for _, w := range m.limits.CostWindows {
 		if w.MaxUSD > 0 && (w.Tenant == "" || w.Tenant == h.permit.Tenant) && (u.Tokens() > 0 || u.CostUSD > 0) {
 			must = must || m.sum(w, w.Window) >= w.MaxUSD
-			may = may || m.sum(w, w.Window+w.Window/60) >= w.MaxUSD
+			may = may || m.sum(w, longest(w)) >= w.MaxUSD
 		}
 	}
 	if must && stop == nil || !may && stop != nil {
@@ -278,9 +316,16 @@ func (m *model) book(h *held, u job.Usage) {
 	h.charged = h.charged.Add(u)
 	record := m.jobs[h.permit.Job]
 	record.spent = record.spent.Add(u)
+	m.bookCost(h.permit.Tenant, u.CostUSD)
+}
+
+func (m *model) bookCost(tenant job.Tenant, usd float64) {
+	if tenant == "" {
+		tenant = job.DefaultTenant
+	}
 	for name := range m.spent {
-		if name.tenant == "" || name.tenant == h.permit.Tenant {
-			m.spent[name] = append(m.spent[name], spending{time.Now(), u.CostUSD})
+		if name.tenant == "" || name.tenant == tenant {
+			m.spent[name] = append(m.spent[name], spending{time.Now(), usd})
 		}
 	}
 }
@@ -331,9 +376,9 @@ func (m *model) check() error {
 		return fmt.Errorf("%d tickets are out for %d permits, faults %q", c.out, wantUnused+wantRunning, c.faults)
 	}
 	for _, w := range m.gate.Windows() {
-		low, high := m.sum(w, w.Window), m.sum(w, w.Window+w.Window/60)
-		if w.SpentUSD < low-1e-9 || w.SpentUSD > high+1e-9 || math.IsNaN(w.SpentUSD) {
-			return fmt.Errorf("the window of %s of %q holds %v, want %v to %v", w.Window, w.Tenant, w.SpentUSD, low, high)
+		low, high := m.sum(w, w.Window), m.sum(w, longest(w))
+		if w.SpentUSD() < low-1e-9 || w.SpentUSD() > high+1e-9 || math.IsNaN(w.SpentUSD()) {
+			return fmt.Errorf("the window of %s of %q holds %v, want %v to %v", w.Window, w.Tenant, w.SpentUSD(), low, high)
 		}
 	}
 	return nil

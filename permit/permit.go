@@ -15,7 +15,8 @@ type Permit struct {
 	ID        job.PermitID
 	Job       job.ID
 	Tenant    job.Tenant
-	Workspace string // empty if the run has none
+	Workspace string        // empty if the run has none
+	Folder    job.Workspace // as Request.Folder
 	Attempt   int
 	Choice    job.Choice
 	ExpiresAt time.Time // unused until then, it is void

@@ -13,9 +13,10 @@ import (
 )
 
 // TestGateAgainstModel plays random histories of requests, uses, charges,
-// revocations, expiries, settlements, waiting and reconfiguration against a
-// model that counts naively: the gate grants what the model has room for and
-// refuses the rest, and whatever was taken comes back exactly once.
+// revocations, expiries, settlements, waiting, reconfiguration, throttling and
+// news of other gates against a model that counts naively: the gate grants what
+// the model has room for and refuses the rest, and whatever was taken comes back
+// exactly once.
 func TestGateAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		// All is drawn before the bubble: rapid's own goroutines are not of it.
@@ -32,7 +33,11 @@ func TestGateAgainstModel(t *testing.T) {
 func drawLimits(t *rapid.T) permit.Limits {
 	upTo := func(name string, n int) int { return rapid.IntRange(0, n).Draw(t, name) }
 	window := func(tenant job.Tenant, length time.Duration) permit.CostWindow {
-		return permit.CostWindow{Tenant: tenant, Window: length, MaxUSD: float64(upTo("cents", 5))}
+		w := permit.CostWindow{Tenant: tenant, Window: length, MaxUSD: float64(upTo("cents", 5))}
+		for range upTo("parts", 3) {
+			w.Spent = append(w.Spent, permit.Spending{Ago: length * time.Duration(upTo("twelfths ago", 14)) / 12, USD: float64(upTo("spent", 4)) / 4})
+		}
+		return w
 	}
 	return permit.Limits{
 		MaxConcurrent: 1 + upTo("total", 4),
@@ -58,14 +63,24 @@ type step struct {
 	usage     job.Usage
 	lost      bool
 	wait      time.Duration
+	elsewhere []permit.Held
 }
 
 func drawStep(t *rapid.T) step {
 	n := func(name string, low, high int) int { return rapid.IntRange(low, high).Draw(t, name) }
+	var elsewhere []permit.Held
+	for range max(n("elsewhere", -3, 3), 0) { // mostly nothing
+		elsewhere = append(elsewhere, permit.Held{
+			Kind:      rapid.SampledFrom([]job.WorkerKind{"codex", "shell"}).Draw(t, "kind there"),
+			Tenant:    rapid.SampledFrom([]job.Tenant{"x", "y", ""}).Draw(t, "tenant there"),
+			Workspace: rapid.SampledFrom([]string{"", "/w", "/v"}).Draw(t, "workspace there"),
+		})
+	}
 	return step{
+		elsewhere: elsewhere,
 		op: rapid.SampledFrom([]string{
 			"request", "request", "request", "request", "request", "request", "use", "use", "use", "charge", "charge", "charge",
-			"revoke", "settle", "settle", "wait", "wait", "wait", "configure",
+			"revoke", "settle", "settle", "wait", "wait", "wait", "configure", "throttle", "learn",
 		}).Draw(t, "op"),
 		which: n("which", 0, 7), job: n("job", 0, 19),
 		kind:      rapid.SampledFrom([]job.WorkerKind{"codex", "shell"}).Draw(t, "kind"),
@@ -113,6 +128,13 @@ func (m *model) step(configs []permit.Limits, s step) error {
 		return nil
 	case "configure":
 		m.configure(configs[s.which%len(configs)])
+		return nil
+	case "throttle":
+		m.throttle = max(s.which-4, 0)
+		m.gate.Throttle(s.which - 4)
+		return nil
+	case "learn":
+		m.learn(s)
 		return nil
 	}
 	h := m.pick(s)

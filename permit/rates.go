@@ -1,6 +1,7 @@
 package permit
 
 import (
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -66,7 +67,7 @@ func (b rates) reserve(now time.Time, r *Request) ([]*rate.Limiter, *Rejection) 
 	var taken []*rate.Limiter
 	var reservations []*rate.Reservation
 	var refused *Rejection
-	for _, key := range keysOf(r) {
+	for _, key := range keysOf(r.Choice.Worker, r.Model) {
 		bucket := b[key]
 		if bucket == nil {
 			continue
@@ -87,14 +88,41 @@ func (b rates) reserve(now time.Time, r *Request) ([]*rate.Limiter, *Rejection) 
 	return nil, refused
 }
 
-// keysOf returns the names of the buckets that count r.
-func keysOf(r *Request) []rateKey {
-	keys := []rateKey{{kind: r.Choice.Worker, period: time.Second}, {kind: r.Choice.Worker, period: time.Minute}}
-	for i, c := range r.Model + "/" {
-		if c == '/' && i > 0 {
-			model := r.Model[:i]
-			keys = append(keys, rateKey{model: model, period: time.Second}, rateKey{model: model, period: time.Minute})
+// debit takes a token for h of every bucket that counts it, whether there is
+// one or not: what was given out elsewhere cannot be refused, only what comes
+// next.
+func (b rates) debit(now time.Time, h Held) {
+	for _, key := range keysOf(h.Kind, h.Model) {
+		if bucket := b[key]; bucket != nil {
+			bucket.ReserveN(now, 1)
 		}
+	}
+}
+
+// credit gives back what debit took.
+func (b rates) credit(now time.Time, h Held) {
+	for _, key := range keysOf(h.Kind, h.Model) {
+		if bucket := b[key]; bucket != nil {
+			bucket.AllowN(now, -1)
+		}
+	}
+}
+
+// keysOf returns the names of the buckets that count a permit, each once: of
+// its kind, and of each name that its model goes by.
+func keysOf(kind job.WorkerKind, model string) []rateKey {
+	keys := []rateKey{{kind: kind, period: time.Second}, {kind: kind, period: time.Minute}}
+	add := func(name string) {
+		keys = append(keys, rateKey{model: name, period: time.Second}, rateKey{model: name, period: time.Minute})
+	}
+	for i, c := range model + "/" {
+		if c == '/' && i > 0 {
+			add(model[:i])
+		}
+	}
+	bare := model[strings.LastIndexByte(model, '/')+1:]
+	if bare != "" && bare != model && !strings.HasPrefix(model, bare+"/") {
+		add(bare)
 	}
 	return keys
 }

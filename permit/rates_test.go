@@ -105,6 +105,27 @@ func TestRateIsOfWhatItNames(t *testing.T) {
 	})
 }
 
+// TestRateByBareName: a model goes by its own name too, and by each name once.
+func TestRateByBareName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for asked, counts := range map[string]bool{"large": true, "acme/large": true, "reseller/acme/large": true, "large/2": true, "acme/larger": false, "acme": false, "": false} {
+			l := rated(permit.Rate{}, permit.Rate{})
+			l.ModelRates = map[string]permit.Rate{"large": {PerMinute: 2}}
+			a := &asker{g: permit.NewGate(l), model: asked}
+			a.use(t, 2)
+			if counts {
+				wantRejection(t, a.g, a.request(), job.RateLimited)
+			} else {
+				a.use(t, 1)
+			}
+		}
+		l := rated(permit.Rate{}, permit.Rate{})
+		l.ModelRates = map[string]permit.Rate{"acme": {PerMinute: 2}}
+		a := &asker{g: permit.NewGate(l), model: "acme/acme"}
+		a.use(t, 2)
+	})
+}
+
 // TestRateTokenComesBack: only a permit that was used has sent a request.
 func TestRateTokenComesBack(t *testing.T) {
 	ways := map[string]func(t *testing.T, a *asker){

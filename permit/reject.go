@@ -13,7 +13,15 @@ type Rejection struct {
 	Reason     job.Reason
 	RetryAfter time.Duration // zero if the reason is terminal
 	Message    string
+	Action     Action // what backpressure asks for; "" if it is not what refuses
 }
+
+// Action is what an overloaded host asks to be done with a job, in the words of
+// the wire.
+type Action string
+
+// ActionDefer: ask again after RetryAfter. A Defence has actions of its own.
+const ActionDefer Action = "defer"
 
 // Error returns the reason and the sentence.
 func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Message }

@@ -1,6 +1,11 @@
 package permit
 
-import "github.com/agentsched/agentsched/job"
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/agentsched/agentsched/job"
+)
 
 // slots counts the permits and runs that there are at once. Guarded by
 // Gate.mu. A count that falls to zero is forgotten, so that the maps are never
@@ -16,24 +21,48 @@ func newSlots() slots {
 	return slots{kinds: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, workspaces: map[string]int{}}
 }
 
-// check returns why r has no slot, or nil.
-func (s *slots) check(l *Limits, r *Request) *Rejection {
-	if s.total >= l.MaxConcurrent {
-		return limited(slotRetry, "%d of %d slots are taken", s.total, l.MaxConcurrent)
+// check returns why r has no slot, or nil. throttle is what the defence has
+// left of MaxConcurrent; 0: all of it.
+func (s *slots) check(l *Limits, throttle int, r *Request) *Rejection {
+	n := s.taken(r)
+	switch {
+	case n.total >= l.MaxConcurrent:
+		return limited(slotRetry, "%d of %d slots are taken", n.total, l.MaxConcurrent)
+	case throttle > 0 && n.total >= throttle:
+		return &Rejection{Reason: job.GlobalShed, RetryAfter: slotRetry, Action: ActionDefer, Message: fmt.Sprintf(
+			"the host is overloaded: of %d slots %d are in use for now, and %d are taken", l.MaxConcurrent, throttle, n.total)}
 	}
-	if n, limit := s.kinds[r.Choice.Worker], l.PerKind[r.Choice.Worker]; limit > 0 && n >= limit {
-		return limited(slotRetry, "%d of %d slots of worker %s are taken", n, limit, r.Choice.Worker)
+	if limit := l.PerKind[r.Choice.Worker]; limit > 0 && n.kind >= limit {
+		return limited(slotRetry, "%d of %d slots of worker %s are taken", n.kind, limit, r.Choice.Worker)
 	}
-	if n, limit := s.tenants[r.Tenant], bound(l.PerTenant, r.Tenant, l.EachTenant); limit > 0 && n >= limit {
-		return limited(slotRetry, "%d of %d slots of tenant %s are taken", n, limit, r.Tenant)
+	if limit := bound(l.PerTenant, r.Tenant, l.EachTenant); limit > 0 && n.tenant >= limit {
+		return limited(slotRetry, "%d of %d slots of tenant %s are taken", n.tenant, limit, r.Tenant)
 	}
-	if r.Workspace == "" {
-		return nil
-	}
-	if n, limit := s.workspaces[r.Workspace], bound(l.PerWorkspace, r.Workspace, l.EachWorkspace); limit > 0 && n >= limit {
-		return limited(slotRetry, "%d of %d slots of workspace %s are taken", n, limit, r.Workspace)
+	if limit := bound(l.PerWorkspace, r.Workspace, l.EachWorkspace); r.Workspace != "" && limit > 0 && n.workspace >= limit {
+		return limited(slotRetry, "%d of %d slots of workspace %s are taken", n.workspace, limit, r.Workspace)
 	}
 	return nil
+}
+
+// taken is how many slots are taken of each sort that a request needs.
+type taken struct{ total, kind, tenant, workspace int }
+
+// taken counts what is held here and, as r says, elsewhere.
+func (s *slots) taken(r *Request) taken {
+	n := taken{s.total, s.kinds[r.Choice.Worker], s.tenants[r.Tenant], s.workspaces[r.Workspace]}
+	for _, h := range r.Elsewhere {
+		n.total++
+		if h.Kind == r.Choice.Worker {
+			n.kind++
+		}
+		if cmp.Or(h.Tenant, job.DefaultTenant) == r.Tenant {
+			n.tenant++
+		}
+		if h.Workspace == r.Workspace {
+			n.workspace++
+		}
+	}
+	return n
 }
 
 // bound returns the limit of one, or that of each if it has none of its own.

@@ -36,7 +36,8 @@ func newWindow(key windowKey) *window {
 	return &window{key: key, width: (key.length + windowParts - 1) / windowParts}
 }
 
-// configured returns the windows of l. One that was there before keeps its record.
+// configured returns the windows of l. One that was there before keeps its
+// record, a new one begins with what was spent before.
 func (w windows) configured(now time.Duration, l *Limits) windows {
 	old, kept := map[windowKey]*window{}, map[windowKey]bool{}
 	for _, one := range w {
@@ -51,15 +52,13 @@ func (w windows) configured(now time.Duration, l *Limits) windows {
 		one := old[key]
 		if one == nil {
 			one = newWindow(key)
+			one.recall(now, c.Spent)
 			old[key] = one
 		}
 		if !kept[key] {
 			next, kept[key], one.max = append(next, one), true, c.MaxUSD
 		}
 		one.max = min(one.max, c.MaxUSD) // named twice: the stricter
-		if missing := c.SpentUSD - one.sum(now); missing > 0 {
-			one.add(now, missing)
-		}
 	}
 	return next
 }
@@ -101,6 +100,22 @@ func (w *window) check(now time.Duration) *Rejection {
 func (w *window) add(now time.Duration, usd float64) {
 	w.advance(now)
 	w.spent[w.slot(w.head)] += usd
+}
+
+// recall charges what was spent before, each part in the part of its time.
+func (w *window) recall(now time.Duration, spent []Spending) {
+	w.advance(now)
+	for _, s := range spent {
+		if s.Ago >= w.key.length {
+			continue
+		}
+		at := now - max(s.Ago, 0)
+		part := at / w.width
+		if at < 0 { // before the gate was made; rounded down as all parts are
+			part = -((w.width - 1 - at) / w.width)
+		}
+		w.spent[w.slot(int64(part))] += sane(job.Usage{CostUSD: s.USD}).CostUSD
+	}
 }
 
 // sum returns what counts now. It is added up anew each time, so that no error
@@ -151,7 +166,20 @@ func (w *window) slot(part int64) int {
 func (w windows) record(now time.Duration) []CostWindow {
 	all := make([]CostWindow, 0, len(w))
 	for _, one := range w {
-		all = append(all, CostWindow{Tenant: one.key.tenant, Window: one.key.length, MaxUSD: one.max, SpentUSD: one.sum(now)})
+		all = append(all, CostWindow{Tenant: one.key.tenant, Window: one.key.length, MaxUSD: one.max, Spent: one.parts(now)})
 	}
 	return all
+}
+
+// parts returns what counts now, the oldest first, each part as old as its
+// youngest charge can be.
+func (w *window) parts(now time.Duration) []Spending {
+	w.advance(now)
+	var parts []Spending
+	for i := w.head - windowParts; i <= w.head; i++ {
+		if usd := w.spent[w.slot(i)]; usd > 0 {
+			parts = append(parts, Spending{Ago: max(now-time.Duration(i+1)*w.width, 0), USD: usd})
+		}
+	}
+	return parts
 }

@@ -55,7 +55,7 @@ func TestWindowHealsWhenItSays(t *testing.T) {
 		mustRequest(t, g, ofTenant("acme", "b")).Revoke(errEnd)
 
 		time.Sleep(100 * hour)
-		if got := g.Windows()[0].SpentUSD; got != 0 {
+		if got := g.Windows()[0].SpentUSD(); got != 0 {
 			t.Errorf("%v is still spent after a long time", got)
 		}
 	})
@@ -108,15 +108,39 @@ func TestWindowOutlivesAGate(t *testing.T) {
 		g := permit.NewGate(costs(known...))
 		wantRejection(t, g, ofTenant("acme", "b"), job.RateLimited)
 		g.Configure(costs(known...)) // twice is not double
-		if got := g.Windows()[0].SpentUSD; got != 10 {
+		if got := g.Windows()[0].SpentUSD(); got != 10 {
 			t.Errorf("%v is spent, want 10", got)
 		}
 		day.MaxUSD = 11
 		g.Configure(costs(day)) // a claim of nothing takes nothing off
-		if got := g.Windows()[0].SpentUSD; got != 10 {
+		if got := g.Windows()[0].SpentUSD(); got != 10 {
 			t.Errorf("%v is spent after a claim of nothing, want 10", got)
 		}
 		mustRequest(t, g, ofTenant("acme", "b")).Revoke(errEnd)
+	})
+}
+
+// TestWindowTakesOverSpendingAtItsAge, once: what it has counted itself is no
+// claim's to change.
+func TestWindowTakesOverSpendingAtItsAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hour := permit.CostWindow{Window: time.Hour, MaxUSD: 10, Spent: []permit.Spending{
+			{Ago: 50 * time.Minute, USD: 6}, {Ago: 10 * time.Minute, USD: 6}, {Ago: 2 * time.Hour, USD: 100}, {Ago: -time.Hour, USD: 1}, {Ago: 0, USD: -50},
+		}}
+		g := permit.NewGate(costs(hour))
+		if got := g.Windows()[0].SpentUSD(); got != 13 {
+			t.Errorf("%v is spent, want 13", got)
+		}
+		refused := wantRejection(t, g, request("a", 1, "shell"), job.RateLimited)
+		if least := 10 * time.Minute; refused.RetryAfter < least || refused.RetryAfter > least+time.Minute {
+			t.Errorf("retry after %s, want when what is 50 minutes old is an hour old", refused.RetryAfter)
+		}
+		g.Configure(costs(hour))
+		if got := g.Windows()[0].SpentUSD(); got != 13 {
+			t.Errorf("%v is spent after the same claim again, want 13", got)
+		}
+		time.Sleep(refused.RetryAfter)
+		mustRequest(t, g, request("a", 1, "shell")).Revoke(errEnd)
 	})
 }
 
@@ -171,7 +195,7 @@ func TestWindowAgainstList(t *testing.T) {
 						high += earlier.usd
 					}
 				}
-				if got := g.Windows()[0].SpentUSD; got < low || got > high {
+				if got := g.Windows()[0].SpentUSD(); got < low || got > high {
 					fault = fmt.Sprintf("after charge %d the window holds %v, want %v to %v", i, got, low, high)
 				}
 			}

@@ -1,6 +1,7 @@
 package watchdog
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -11,10 +12,9 @@ import (
 
 // Request asks whether work may begin.
 type Request struct {
-	Kind        job.WorkerKind
-	Tenant      job.Tenant
-	Class       job.Class // "" is Standard
-	Interactive bool      // a person waits for the answer
+	Kind   job.WorkerKind
+	Tenant job.Tenant
+	Class  job.Class // "" is Standard; for Interactive work a person waits
 }
 
 // Admission is the answer to a Request.
@@ -66,11 +66,8 @@ func (d *Defence) Admit(r Request) Decision {
 	if d.stage == Normal {
 		return c
 	}
-	important := r.Interactive || slices.Contains(d.cfg.ProtectTenants, r.Tenant)
-	class := r.Class
-	if class == "" {
-		class = job.Standard
-	}
+	class := cmp.Or(r.Class, job.Standard)
+	important := class == job.Interactive || slices.Contains(d.cfg.ProtectTenants, r.Tenant)
 	reason := job.GlobalShed
 	if d.queue {
 		reason = job.QueueStall
@@ -104,7 +101,7 @@ const isolationRetry = time.Minute
 
 // Refuse returns the answer to a request that i blocks at now.
 func Refuse(i isolation.Isolation, now time.Time) Decision {
-	d := Decision{Action: Reject, Reason: job.FatalMode, RetryAfter: isolationRetry, Message: i.Message}
+	d := Decision{Action: Reject, Reason: job.FatalMode, RetryAfter: isolationRetry, Message: fmt.Sprintf("%s is isolated: %s", i.Scope, i.Message)}
 	if !i.Until.IsZero() {
 		d.RetryAfter = max(i.Until.Sub(now), time.Second)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -81,6 +82,7 @@ type Defence struct {
 	now     time.Time // of the last step
 	max     int       // Inputs.MaxConcurrent of the last step
 	queue   bool      // the queue is what asks for the stage
+	why     string    // the evidence of the last change
 	// opened are the kinds whose breaker was opened since OpenBreaker was entered.
 	opened map[job.WorkerKind]time.Time
 	last   time.Time // when the last of them was
@@ -103,6 +105,23 @@ func (d *Defence) Stage() Stage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.stage
+}
+
+// Evidence returns why the stage was entered; "" at Normal.
+func (d *Defence) Evidence() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stage == Normal {
+		return ""
+	}
+	return d.why
+}
+
+// Concurrency returns how many runs may be under way at once; 0: as configured.
+func (d *Defence) Concurrency() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.concurrency()
 }
 
 // Step looks at the inputs at now and returns what is to be done. It is to be
@@ -156,7 +175,8 @@ func (d *Defence) judge(in Inputs) (asks, holds cause) {
 func (d *Defence) move(to Stage, why cause) []Action {
 	from := d.stage
 	d.stage, d.changed = to, d.now
-	a := Action{Do: DoEnter, Stage: to, Concurrency: d.concurrency(), Evidence: why.words(from, to)}
+	d.why = why.words(from, to)
+	a := Action{Do: DoEnter, Stage: to, Concurrency: d.concurrency(), Evidence: d.why}
 	if to < from {
 		a.Do = DoRelax
 	}
@@ -174,13 +194,16 @@ func (d *Defence) move(to Stage, why cause) []Action {
 func (c cause) words(from, to Stage) string {
 	switch {
 	case to > from:
-		return fmt.Sprintf("%s is %g; %s begins at %g", c.gauge.name, c.gauge.value, c.stage, c.gauge.ladder.bands()[c.stage].Enter)
+		return fmt.Sprintf("%s is %s; %s begins at %s", c.gauge.name, plain(c.gauge.value), c.stage, plain(c.gauge.ladder.bands()[c.stage].Enter))
 	case c.stage == Normal:
 		return fmt.Sprintf("nothing holds %s any more, nor any stage below", from)
 	default:
-		return fmt.Sprintf("nothing holds %s any more; %s is %g, and %s ends at %g", from, c.gauge.name, c.gauge.value, c.stage, c.gauge.ladder.bands()[c.stage].Leave)
+		return fmt.Sprintf("nothing holds %s any more; %s is %s, and %s ends at %s", from, c.gauge.name, plain(c.gauge.value), c.stage, plain(c.gauge.ladder.bands()[c.stage].Leave))
 	}
 }
+
+// plain writes a number without an exponent, which bytes would get.
+func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // openWorst picks the sickest kind, in OpenBreaker and above: one in each
 // dwell time of OpenBreaker, and each once. Overload alone is no kind's fault,

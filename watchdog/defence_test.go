@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +47,7 @@ func (p *defencePlayer) play(t *testing.T, now time.Time, verb string, w lineWor
 		}
 		return out
 	case "admit":
-		r := Request{Kind: "claude", Interactive: slices.Contains(w.plain, "interactive")}
+		r := Request{Kind: "claude"}
 		for key, set := range map[string]func(string){
 			"class":  func(s string) { r.Class = job.Class(s) },
 			"kind":   func(s string) { r.Kind = job.WorkerKind(s) },
@@ -208,14 +207,14 @@ func TestDefenceDoesNotFlap(t *testing.T) {
 
 func checkAdmit(t *rapid.T, d *Defence, stage Stage, limit int) {
 	t.Helper()
-	for _, r := range []Request{{Kind: "codex", Class: job.Batch}, {Kind: "codex"}, {Kind: "codex", Class: job.Batch, Interactive: true}} {
+	for _, r := range []Request{{Kind: "codex", Class: job.Batch}, {Kind: "codex"}, {Kind: "codex", Class: job.Interactive}} {
 		a := d.Admit(r)
 		switch {
 		case stage == Normal && a != (Decision{Action: Accept}),
 			a.Action != Accept && (a.Reason == "" || a.Reason.Terminal() || a.RetryAfter <= 0 || a.Message == ""),
 			a.Action == Accept && (a.Reason != "" || a.RetryAfter != 0),
-			r.Interactive && (a.Action == Reject || a.Action == Defer),
-			stage >= Shed && r.Class == job.Batch && !r.Interactive && a.Action != Reject,
+			r.Class == job.Interactive && (a.Action == Reject || a.Action == Defer),
+			stage >= Shed && r.Class == job.Batch && a.Action != Reject,
 			stage == Shed && r.Class != job.Batch && a.Action != Accept,
 			(a.Concurrency > 0) != (stage >= Throttle && limit > 0),
 			a.Concurrency < 0 || a.Concurrency > limit:

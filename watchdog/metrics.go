@@ -9,9 +9,8 @@ import (
 
 // Metrics collects what the core measures. It is safe for concurrent use.
 type Metrics struct {
-	window time.Duration
-
 	mu        sync.Mutex // guards what follows
+	window    time.Duration
 	queueLag  latencies
 	cancel    latencies
 	lockWait  latencies
@@ -34,14 +33,28 @@ type tally struct{ runs, timeouts, sick int64 }
 
 // NewMetrics returns metrics whose rates and latencies are taken over window.
 func NewMetrics(window time.Duration) *Metrics {
-	return &Metrics{
-		window:    window,
-		queueLag:  latencies{newRing[histogram](window)},
-		cancel:    latencies{newRing[histogram](window)},
-		lockWait:  latencies{newRing[histogram](window)},
-		heartbeat: latencies{newRing[histogram](window)},
-		kinds:     map[job.WorkerKind]*kindMetrics{},
-		use:       CoreUse{RSSBytes: -1, CPU: -1, OpenFiles: -1, Goroutines: -1},
+	m := &Metrics{
+		kinds: map[job.WorkerKind]*kindMetrics{},
+		use:   CoreUse{RSSBytes: -1, CPU: -1, OpenFiles: -1, Goroutines: -1},
+	}
+	m.Configure(window)
+	return m
+}
+
+// Configure changes the window. If it is another one, rates and latencies
+// begin anew; what is counted now stays.
+func (m *Metrics) Configure(window time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if window == m.window {
+		return
+	}
+	m.window = window
+	for _, l := range []*latencies{&m.queueLag, &m.cancel, &m.lockWait, &m.heartbeat} {
+		*l = latencies{newRing[histogram](window)}
+	}
+	for _, k := range m.kinds {
+		k.ended = newRing[tally](window)
 	}
 }
 

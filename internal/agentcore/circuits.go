@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/breaker"
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
@@ -53,6 +54,13 @@ func (c *Core) tellCircuits(done <-chan struct{}) {
 				c.cfg.Log.Debug().Err(err).Msg("change of a breaker not told")
 			}
 		}
+	}
+}
+
+// escalate tells the scheduler of an escalation that is enforced here already.
+func (c *Core) escalate(x isolation.Escalation) {
+	if err := c.peer.Notify(context.Background(), ipc.NotifyEscalation, ipc.Escalation{Escalation: x}); err != nil {
+		c.cfg.Log.Warn().Err(err).Msg("escalation not told")
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
-	"github.com/agentsched/agentsched/watchdog"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -36,6 +33,7 @@ type Config struct {
 	Lookup func(string) (string, bool)
 	// NoCgroup leaves cgroups alone, to test the other nets.
 	NoCgroup bool
+	Probes   Probes
 }
 
 // ErrVersion is returned by Run if scheduler and core speak different
@@ -52,6 +50,9 @@ type Core struct {
 	gate *permit.Gate
 	// circuits are the breakers that the gate asks.
 	circuits *breaker.Set
+	// guard is asked by the gate besides; monitor feeds it.
+	guard   *guard
+	monitor *monitor
 
 	// life is the parent of every permit's context. It ends when Run does.
 	life context.Context
@@ -68,18 +69,14 @@ type Core struct {
 
 	runs sync.WaitGroup // one for each run, until its completion is queued
 
-	mu       sync.Mutex // guards what follows
-	session  *session   // set by hello
-	restored bool       // the circuits of an earlier core were taken over
-	settings *settings
+	configuring sync.Mutex // one configure at a time; guards restored
+	restored    bool       // the circuits of an earlier core were taken over
+
+	mu       sync.Mutex            // guards what follows
+	session  *session              // set by hello
+	settings *settings             // set by configure
 	live     map[string]*execution // by tag
 	ending   bool                  // no run starts any more
-}
-
-// settings is what configure sets.
-type settings struct {
-	ipc.Configure
-	watchdog watchdog.Config
 }
 
 // session is what hello sets up.
@@ -89,23 +86,6 @@ type session struct {
 	host       *proc.Host
 	workspaces *workspace.Manager
 	started    time.Time
-}
-
-// tempPrefix begins the names of the folders for temporary files of this
-// instance's runs. They lie in the system's folder for such files and not in
-// the state directory, since a socket's path there may have 108 bytes at most.
-func (s *session) tempPrefix() string {
-	id := string(s.instance)
-	return "agentsched-" + id[max(0, len(id)-8):]
-}
-
-// dropTemp removes what the runs of a core that was killed have left.
-func (s *session) dropTemp() error {
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), s.tempPrefix()+"-*"))
-	for _, dir := range left {
-		err = errors.Join(err, os.RemoveAll(dir))
-	}
-	return err
 }
 
 // New makes a core that speaks on cfg.In and cfg.Out.
@@ -118,7 +98,11 @@ func New(cfg Config) *Core {
 		live:     map[string]*execution{},
 	}
 	c.hurry, c.hurryNow = context.WithCancel(context.Background())
+	probes := cfg.Probes.withDefaults()
+	c.guard = newGuard(c.gate, probes.Clock, c.escalate, cfg.Log)
+	c.monitor = newMonitor(c, probes)
 	c.gate.SetCircuits(circuits{c.circuits})
+	c.gate.SetDefence(c.guard)
 	c.peer = ipc.NewPeer(cfg.In, cfg.Out, ipc.Config{Name: "scheduler", Log: cfg.Log, Handler: c})
 	return c
 }
@@ -129,6 +113,7 @@ func New(cfg Config) *Core {
 //
 //	peer     ── reads and writes the wire until its end ─┐ the first of them to
 //	circuits ── tells what the breakers do, until then   │ return ends the others
+//	monitor  ── looks at the host each second, until then│
 //	end      ── waits for a reason to end, then:         ┘
 //	        refuse permits → stop the runs → wait for them →
 //	        close our side of the wire → wait for the peer → close the host
@@ -146,6 +131,10 @@ func (c *Core) Run(ctx context.Context) error {
 	}, func(error) {})
 	g.Add(func() error {
 		c.tellCircuits(peerDone)
+		return nil
+	}, func(error) {})
+	g.Add(func() error {
+		c.monitor.run(peerDone)
 		return nil
 	}, func(error) {})
 	interrupted := make(chan error, 1)
@@ -199,8 +188,10 @@ func (c *Core) waitForEnd(ctx context.Context, interrupted <-chan error) error {
 // end stops every run and waits until the last process of each is gone and its
 // completion is queued.
 func (c *Core) end(cause error) {
-	c.stopRuns(&worker.Stop{Class: job.CancelledClass, Message: fmt.Sprintf("the core ends: %v", cause), Lost: true})
-	c.gate.RevokeUnused(cause)
+	why := fmt.Sprintf("the core ends: %v", cause)
+	c.stopRuns(&worker.Stop{Class: job.CancelledClass, Message: why, Lost: true})
+	c.gate.Close(&permit.Rejection{Reason: job.FatalMode, RetryAfter: time.Second, Message: why})
+	c.gate.RevokeUnused(cause, nil)
 	c.runs.Wait()
 }
 
@@ -250,9 +241,6 @@ func (c *Core) open(h ipc.Hello) (*session, error) {
 			Run:     host.Run,
 			Log:     c.cfg.Log,
 		}),
-	}
-	if err := c.session.dropTemp(); err != nil {
-		c.cfg.Log.Warn().Err(err).Msg("remove temporary files of earlier runs")
 	}
 	return c.session, nil
 }

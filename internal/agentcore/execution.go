@@ -12,7 +12,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
@@ -62,6 +61,7 @@ func (c *Core) startRun(s *session, settings *settings, p *permit.Permit, r ipc.
 	}
 	c.live[e.tag] = e
 	c.runs.Add(1)
+	c.monitor.runBegins(&e.submit)
 	go e.run()
 	return true
 }
@@ -89,6 +89,7 @@ func (e *execution) run() {
 	stop := stopOf(ctx)
 	// Without a Stop nobody asked for the end: the workspace was taken.
 	lost := outcome.State == job.RunCancelled && (stop == nil || stop.Lost)
+	c.monitor.runEnds(e.submit.Choice.Worker, &outcome, stop != nil, lost)
 	e.permit.SettleWith(permit.Result{Usage: outcome.Usage, Class: outcome.Class, RetryAt: outcome.RetryAt, Lost: lost})
 
 	c.mu.Lock()
@@ -172,7 +173,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return failed(started, job.ResourceExhausted, fmt.Errorf("make folder for the attempt: %w", err))
 	}
-	e.temp = filepath.Join(os.TempDir(), e.session.tempPrefix()+strings.ReplaceAll(strings.TrimPrefix(e.tag, string(e.session.instance)), "/", "-"))
+	e.temp = e.session.dir.Temp(e.tag)
 	if err := errors.Join(os.RemoveAll(e.temp), os.Mkdir(e.temp, 0o700)); err != nil {
 		return failed(started, job.ResourceExhausted, fmt.Errorf("make folder for temporary files: %w", err))
 	}
@@ -190,7 +191,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 
 	outcome, err := e.work(ctx, ws, dir)
 	if err != nil {
-		e.escalateGhost(err)
+		e.core.guard.observe(time.Now(), watchdog.Ghost{Detail: fmt.Sprintf("run %s: %v", e.tag, err)})
 	}
 	if len(outcome.LeftBehind) > 0 {
 		e.emit(job.Event{Kind: job.EventWarning, Text: "ended what the worker left behind: " + strings.Join(outcome.LeftBehind, ", ")})
@@ -268,16 +269,6 @@ func (e *execution) collect(ws *workspace.Workspace, dir string, o *job.Outcome)
 	if changes.Patch != "" {
 		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactPatch, Path: changes.Patch, Bytes: changes.Bytes})
 	}
-}
-
-// escalateGhost tells that a process could not be ended: the core gives out no
-// further permit, since promise two is broken.
-func (e *execution) escalateGhost(err error) {
-	e.log.Error().Err(err).Msg("ghost process")
-	e.core.gate.Close(&permit.Rejection{Reason: job.FatalMode, RetryAfter: time.Minute, Message: err.Error()})
-	e.logUntold(e.core.peer.Notify(context.Background(), ipc.NotifyEscalation, ipc.Escalation{Escalation: isolation.Escalation{
-		Scope: isolation.Global, Cause: isolation.CauseGhost, Message: err.Error(), Action: isolation.SafeStop, Time: time.Now().UTC(),
-	}}))
 }
 
 func failed(started time.Time, class job.ErrorClass, err error) job.Outcome {

@@ -54,7 +54,7 @@ func (c *client) runAs(id job.ID, kind job.WorkerKind, s job.Spec) {
 	s.Worker = kind
 	choice := job.Choice{Worker: kind}
 	var a ipc.PermitAnswer
-	c.must(ipc.MethodRequestPermit, ipc.PermitRequest{Job: id, Attempt: 1, Choice: choice, Workspace: s.Workspace, Limits: s.Limits}, &a)
+	c.must(ipc.MethodRequestPermit, ipc.PermitRequest{Job: id, Tenant: s.Tenant, Attempt: 1, Choice: choice, Workspace: s.Workspace, Limits: s.Limits}, &a)
 	if a.Permit == nil {
 		c.t.Fatalf("permit for %s refused: %+v", id, a.Rejection)
 	}

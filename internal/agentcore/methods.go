@@ -1,6 +1,7 @@
 package agentcore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,14 +16,13 @@ import (
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
-	"github.com/agentsched/agentsched/watchdog"
 	"github.com/agentsched/agentsched/worker"
 )
 
 // methods lists what HandleCall knows, for hello.
 var methods = []string{
 	ipc.MethodHello, ipc.MethodConfigure, ipc.MethodRequestPermit, ipc.MethodSubmitJob,
-	ipc.MethodCancelJob, ipc.MethodHeartbeat, ipc.MethodShutdown,
+	ipc.MethodCancelJob, ipc.MethodHeartbeat, ipc.MethodShutdown, ipc.MethodReportQueueMetrics, ipc.MethodIsolate,
 }
 
 // HandleCall answers the scheduler's requests.
@@ -42,6 +42,10 @@ func (c *Core) HandleCall(ctx context.Context, method string, params json.RawMes
 		return handle(ctx, params, c.heartbeat)
 	case ipc.MethodShutdown:
 		return handle(ctx, params, c.shutdown)
+	case ipc.MethodReportQueueMetrics:
+		return handle(ctx, params, c.reportQueueMetrics)
+	case ipc.MethodIsolate:
+		return handle(ctx, params, c.isolate)
 	}
 	return nil, ipc.MethodNotFound(method)
 }
@@ -76,52 +80,6 @@ func (c *Core) hello(_ context.Context, h ipc.Hello) (ipc.HelloResult, error) {
 	}, nil
 }
 
-func (c *Core) configure(_ context.Context, s ipc.Configure) (ipc.Empty, error) {
-	if s.MaxConcurrent < 1 {
-		return ipc.Empty{}, ipc.InvalidParams(fmt.Errorf("max_concurrent is %d, want 1 or more", s.MaxConcurrent))
-	}
-	if s.PermitTTL == 0 {
-		s.PermitTTL = job.Duration(ipc.DefaultPermitTTL)
-	}
-	watch, err := watchdogConfig(s.Watchdog)
-	if err != nil {
-		return ipc.Empty{}, ipc.InvalidParams(err)
-	}
-	perKind := map[job.WorkerKind]int{}
-	for kind, w := range s.Workers {
-		perKind[kind] = w.MaxConcurrent
-	}
-	c.mu.Lock()
-	restore := !c.restored
-	c.restored = true
-	c.mu.Unlock()
-	if restore {
-		if err := c.restoreCircuits(s.Circuits); err != nil {
-			return ipc.Empty{}, ipc.InvalidParams(fmt.Errorf("circuits: %w", err))
-		}
-	}
-	c.gate.Configure(permit.Limits{MaxConcurrent: s.MaxConcurrent, PerKind: perKind, TTL: s.PermitTTL.Std()})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.settings = &settings{s, watch}
-	return ipc.Empty{}, nil
-}
-
-// watchdogConfig reads what Configure.Watchdog holds.
-func watchdogConfig(text json.RawMessage) (watchdog.Config, error) {
-	cfg := watchdog.Default()
-	if len(text) == 0 {
-		return cfg, nil
-	}
-	if err := json.Unmarshal(text, &cfg); err != nil {
-		return cfg, fmt.Errorf("watchdog: %w", err)
-	}
-	if err := cfg.Validate(); err != nil {
-		return cfg, fmt.Errorf("watchdog: %w", err)
-	}
-	return cfg, nil
-}
-
 // ready returns what hello and configure have set.
 func (c *Core) ready() (*session, *settings, error) {
 	c.mu.Lock()
@@ -140,23 +98,25 @@ func (c *Core) isEnding() bool {
 }
 
 func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.PermitAnswer, error) {
-	s, _, err := c.ready()
+	s, settings, err := c.ready()
 	if err != nil {
 		return ipc.PermitAnswer{}, err
 	}
-	if c.isEnding() {
-		return ipc.PermitAnswer{}, &ipc.Error{Code: ipc.CodeShuttingDown, Message: "the core is shutting down"}
-	}
-	p, err := c.gate.Request(c.life, permit.Request{
-		Job: r.Job, Tenant: r.Tenant, Attempt: r.Attempt, Counted: r.Counted, Choice: r.Choice, Limits: r.Limits,
+	p, err := c.grant(permit.Request{
+		Job: r.Job, Tenant: r.Tenant, Workspace: realPath(r.Workspace.Path), Folder: r.Workspace, Attempt: r.Attempt, Counted: r.Counted,
+		Choice: r.Choice, Model: settings.modelOf(r.Choice), Limits: r.Limits,
 		Deadline: r.Deadline, Spent: r.Spent, Time: r.SpentTime.Std(),
+		Class: r.Class, Smaller: r.Smaller, Degraded: r.Degraded, Elsewhere: c.learn(settings, r.Elsewhere),
 		Reserve: func() (func(), error) { return c.reserve(s, r.Workspace) },
 	})
 	var rejection *permit.Rejection
 	switch {
+	case err != nil && c.isEnding():
+		return ipc.PermitAnswer{}, &ipc.Error{Code: ipc.CodeShuttingDown, Message: "the core is shutting down"}
 	case errors.As(err, &rejection):
 		return ipc.PermitAnswer{Rejection: &ipc.Rejection{
 			Reason: rejection.Reason, RetryAfterMS: rejection.RetryAfter.Milliseconds(), Message: rejection.Message,
+			Action: ipc.Action(rejection.Action),
 		}}, nil
 	case err != nil:
 		return ipc.PermitAnswer{}, err
@@ -165,6 +125,20 @@ func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.Permit
 		ID: p.ID, Job: p.Job, Attempt: p.Attempt, ExpiresAt: p.ExpiresAt.UTC(), Deadline: p.Deadline.UTC(),
 		TokensGranted: p.Tokens, CostGrantedUSD: p.CostUSD, CircuitState: p.CircuitState,
 	}}, nil
+}
+
+// grant asks the gate. What was put out of use while it decided is looked at
+// once more: whoever isolates revokes the permits that he finds.
+func (c *Core) grant(r permit.Request) (*permit.Permit, error) {
+	p, err := c.gate.Request(c.life, r)
+	if err != nil {
+		return nil, err
+	}
+	if refused := c.guard.blocked(r); refused != nil {
+		p.Revoke(refused)
+		return nil, refused
+	}
+	return p, nil
 }
 
 // workspaceRetry is how soon to ask again for a workspace that is taken.
@@ -206,15 +180,34 @@ func (c *Core) submitJob(_ context.Context, r ipc.SubmitJob) (ipc.Empty, error) 
 	if err != nil {
 		return ipc.Empty{}, &ipc.Error{Code: ipc.CodePermitUnknown, Message: err.Error()}
 	}
-	if r.Choice != p.Choice {
+	if err := covers(p, &r); err != nil {
 		p.Settle(job.Usage{}, true)
-		return ipc.Empty{}, &ipc.Error{Code: ipc.CodePermitUnknown, Message: fmt.Sprintf("permit %s is for worker %s, asked for %s", p.ID, p.Choice.Worker, r.Choice.Worker)}
+		return ipc.Empty{}, &ipc.Error{Code: ipc.CodePermitUnknown, Message: err.Error()}
 	}
 	if !c.startRun(s, settings, p, r) {
 		p.Settle(job.Usage{}, true)
 		return ipc.Empty{}, &ipc.Error{Code: ipc.CodeShuttingDown, Message: "the core is shutting down"}
 	}
 	return ipc.Empty{}, nil
+}
+
+// covers returns why the permit is not one for what is submitted: the limits
+// that it was checked against, and the lock that it holds, are of what it was
+// asked for.
+func covers(p *permit.Permit, r *ipc.SubmitJob) error {
+	for _, part := range []struct {
+		name         string
+		granted, ask any
+	}{
+		{"choice", p.Choice, r.Choice},
+		{"tenant", p.Tenant, cmp.Or(r.Spec.Tenant, job.DefaultTenant)},
+		{"workspace", p.Folder, r.Spec.Workspace},
+	} {
+		if part.granted != part.ask {
+			return fmt.Errorf("permit %s is for %s %v, submitted was %v", p.ID, part.name, part.granted, part.ask)
+		}
+	}
+	return nil
 }
 
 func (c *Core) cancelJob(_ context.Context, r ipc.CancelJob) (ipc.Empty, error) {
@@ -226,7 +219,7 @@ func (c *Core) cancelJob(_ context.Context, r ipc.CancelJob) (ipc.Empty, error) 
 	if class == job.NoError {
 		class = job.CancelledClass
 	}
-	stop := &worker.Stop{Class: class, Message: r.Reason, Now: r.Now}
+	stop := &worker.Stop{Class: class, Message: r.Reason, Now: r.Now, Lost: r.Lost}
 	c.mu.Lock()
 	e := c.live[job.RunTag(s.instance, r.Job, r.Attempt)]
 	c.mu.Unlock()
@@ -243,7 +236,14 @@ func (c *Core) cancelJob(_ context.Context, r ipc.CancelJob) (ipc.Empty, error) 
 
 func (c *Core) heartbeat(_ context.Context, h ipc.Heartbeat) (ipc.HeartbeatResult, error) {
 	unused, running := c.gate.Counts()
-	return ipc.HeartbeatResult{Seq: h.Seq, Running: running, Permits: unused, Goroutines: runtime.NumGoroutine()}, nil
+	use := c.monitor.lastUse()
+	cpu := int64(-1)
+	if use.CPU >= 0 {
+		cpu = use.CPU.Milliseconds()
+	}
+	return ipc.HeartbeatResult{
+		Seq: h.Seq, Running: running, Permits: unused, Goroutines: runtime.NumGoroutine(), RSSBytes: use.RSSBytes, CPUMS: cpu,
+	}, nil
 }
 
 func (c *Core) shutdown(_ context.Context, r ipc.Shutdown) (ipc.Empty, error) {
