@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -44,19 +48,23 @@ func openBatch(ctx context.Context, store queue.Store, src *source, fresh bool) 
 			return b.ID, fmt.Sprintf("continuing the run of %s: %d of %d jobs are finished", b.CreatedAt.Local().Format(time.DateTime), total-unfinished, total), nil
 		}
 	}
-	b := queue.Batch{ID: job.NewBatchID(), Source: src.name, Digest: digest, CreatedAt: utcNow()}
-	entries := make([]queue.Entry, len(src.specs))
-	for i, s := range src.specs {
-		e := queue.Entry{ID: job.NewID(), Batch: b.ID, Spec: s, State: job.Queued, CreatedAt: b.CreatedAt, RunnableAt: b.CreatedAt, Deadline: s.Deadline}
-		if s.RunnableAt != nil {
-			e.RunnableAt = *s.RunnableAt
-		}
-		entries[i] = e
+	b, entries := scheduler.NewBatch(src.name, digest, src.specs, utcNow())
+	err = store.Enqueue(ctx, b, entries)
+	if dup, ok := errors.AsType[*queue.DuplicateError](err); ok {
+		return "", "", rejected(dup)
 	}
-	if err := store.Enqueue(ctx, b, entries); err != nil {
+	if err != nil {
 		return "", "", failure(fmt.Errorf("submit the jobs: %w", err))
 	}
 	return b.ID, fmt.Sprintf("%s submitted", count(len(entries), "job")), nil
+}
+
+// rejected says which job was refused for which other one, and what to do.
+func rejected(dup *queue.DuplicateError) error {
+	return usage(
+		fmt.Errorf("job %s is rejected: the unfinished job %s (%s) has the same key, %q; nothing was submitted", dup.Name, dup.OtherJob, dup.Other, dup.Key),
+		fmt.Sprintf("`scheduler show %s` tells how that one stands, `scheduler cancel %s` withdraws it", dup.Other, dup.Other),
+		"with another on_duplicate the job would not be refused: docs/job-file.md")
 }
 
 // resumeNewest returns the newest batch that has unfinished jobs.
@@ -78,6 +86,27 @@ func resumeNewest(ctx context.Context, store queue.Store, batches []queue.Batch)
 
 func nothingToContinue() error {
 	return usage(fmt.Errorf("no unfinished run to continue"), "name a job file: scheduler run FILE", "or one job: scheduler run --worker codex \"…\"")
+}
+
+// submittedPrefix begins the source of a batch that was given to a running
+// scheduler: no `run FILE` takes it for its own.
+const submittedPrefix = "submitted: "
+
+// submitted returns the batches, but for own, that were given to an earlier
+// scheduler while it ran and are unfinished: whoever runs next goes on with them.
+func submitted(ctx context.Context, store queue.Store, own job.BatchID) ([]job.BatchID, error) {
+	batches, err := store.Batches(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var list []job.BatchID
+	for _, b := range batches {
+		if b.ClosedAt == nil && b.ID != own && strings.HasPrefix(b.Source, submittedPrefix) {
+			list = append(list, b.ID)
+		}
+	}
+	slices.Reverse(list) // the oldest first
+	return list, nil
 }
 
 func progressOf(ctx context.Context, store queue.Store, id job.BatchID) (unfinished, total int, err error) {

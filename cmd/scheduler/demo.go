@@ -132,8 +132,8 @@ func (m *Main) demo(ctx context.Context, dir string, yes, plain bool) error {
 		return err
 	}
 	o := runOptions{plain: plain, started: m.killCoreOnce}
-	ran := m.runBatch(ctx, state, &cfg, batch, o)
-	if err := m.closeBatch(ctx, state, batch, o, ran); err != nil {
+	batches, ran := m.runBatch(ctx, state, &cfg, batch, o)
+	if err := m.closeBatches(ctx, state, batches, o, ran); err != nil {
 		return err
 	}
 	if ran != nil {

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -13,30 +11,44 @@ import (
 	"github.com/oklog/run"
 
 	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/crashlog"
+	"github.com/agentsched/agentsched/internal/hook"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/supervisor"
-	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/policy"
-	"github.com/agentsched/agentsched/watchdog"
 )
 
 // engine is an embedded scheduler with everything around it.
 type engine struct {
+	cfg   config.Config
 	state *owned
 	host  *proc.Host
 	sched *scheduler.Scheduler
+	hooks *hooks
+	env   []string      // of this process
 	ended chan struct{} // closed when run has returned
 }
 
 // newEngine builds the parts; nothing runs before engine.run.
-func (m *Main) newEngine(state *owned, cfg *config.Config, batch job.BatchID) (*engine, error) {
+func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, batch job.BatchID) (*engine, error) {
 	command, err := m.coreProgram()
 	if err != nil {
 		return nil, err
+	}
+	tuning, err := tuning(cfg)
+	if err != nil {
+		return nil, failure(err)
+	}
+	isolations, err := scheduler.LoadIsolations(state.dir.Isolations())
+	if err != nil {
+		return nil, usage(err)
+	}
+	also, err := submitted(ctx, state.store, batch)
+	if err != nil {
+		return nil, failure(err)
 	}
 	instance := state.dir.Instance()
 	cgroup := "agentsched-" + string(instance)
@@ -47,37 +59,20 @@ func (m *Main) newEngine(state *owned, cfg *config.Config, batch job.BatchID) (*
 	if err != nil {
 		return nil, failure(fmt.Errorf("prepare to own processes: %w", err))
 	}
-	stages := ipc.Stages{Interrupt: cfg.Stop.Interrupt, Terminate: cfg.Stop.Terminate, Kill: cfg.Stop.Kill}
-	workers := map[job.WorkerKind]job.WorkerSettings{}
-	perKind := map[job.WorkerKind]int{}
-	for kind, w := range cfg.Workers {
-		w.MaxConcurrent = cfg.WorkerLimit(kind)
-		workers[kind] = w
-	}
-	for kind := range cfg.Concurrency.PerWorker {
-		w := workers[kind]
-		w.MaxConcurrent = cfg.WorkerLimit(kind)
-		workers[kind] = w
-	}
-	for kind, w := range workers {
-		perKind[kind] = w.MaxConcurrent
-	}
-	watching := watchdog.Default()
-	watching.Stall.After, watching.Repetition.Calls = cfg.Watchdog.StallAfter, cfg.Watchdog.RepeatedCalls
-	watch, err := json.Marshal(watching)
-	if err != nil {
-		return nil, failure(err)
-	}
-	e := &engine{state: state, host: host, ended: make(chan struct{})}
+	e := &engine{cfg: *cfg, state: state, host: host, env: m.environ, ended: make(chan struct{})}
+	e.hooks = newHooks(e.newHook(cfg))
 	e.sched = scheduler.New(scheduler.Config{
-		Store: state.store, Batch: batch, Holder: fmt.Sprintf("scheduler-%d", os.Getpid()),
-		Retry: policy.NewRetry(cfg.Retry.Base.Std(), cfg.Retry.Max.Std(), rand.Float64),
-		Slots: cfg.Concurrency.Max, PerKind: perKind, Log: state.log,
+		Store: state.store, Batch: batch, Also: also, Holder: fmt.Sprintf("scheduler-%d", os.Getpid()), Instance: instance, Cores: cfg.Cores.Count,
+		Isolations: isolations, IsolationsFile: state.dir.Isolations(), OnEscalation: e.hooks.Tell,
+		Tuning: tuning, Log: state.log,
 		Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
+			c := &cfg.Cores
 			return supervisor.New(supervisor.Config{
 				Command: command, Env: append(slices.Clone(m.environ), "AGENTSCHED_LOG="+m.logLevel), Host: host, Instance: instance, StateDir: state.dir.Path(), Version: m.version,
-				Settings: ipc.Configure{Workers: workers, Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Stop: stages, Watchdog: watch},
-				Handler:  h, Log: state.log, Stderr: &lineWriter{w: state.file},
+				Cores: c.Count, MaxRSS: int64(c.MaxRSS), MaxCPU: c.MaxCPU, CPUFor: c.CPUFor.Std(), SlowHeartbeat: c.SlowHeartbeat.Std(),
+				Intensity: supervisor.Intensity{Count: c.Restarts.Count, Within: c.Restarts.Within.Std(), Isolate: c.Restarts.Isolate.Std()},
+				Crash:     e.keepCrash, Forget: e.removeTemp,
+				Handler: h, Log: state.log, Stderr: &lineWriter{w: state.file},
 				Heartbeat: cfg.Heartbeat.Interval.Std(), HangAfter: cfg.Heartbeat.HangAfter.Std(),
 				Stop: proc.Stages{Interrupt: cfg.Stop.Interrupt.Std(), Terminate: cfg.Stop.Terminate.Std(), Kill: cfg.Stop.Kill.Std()},
 			})
@@ -86,10 +81,33 @@ func (m *Main) newEngine(state *owned, cfg *config.Config, batch job.BatchID) (*
 	return e, nil
 }
 
+// newHook returns what is told of escalations.
+func (e *engine) newHook(cfg *config.Config) *hook.Hook {
+	x := &cfg.Escalation
+	return hook.New(hook.Config{
+		Command: x.Command, Webhook: x.Webhook, Timeout: x.Timeout.Std(), Run: hook.Through(e.host, e.env), Log: e.state.log,
+	})
+}
+
+// keepCrash writes the report of a core that died.
+func (e *engine) keepCrash(r crashlog.Report) {
+	if err := crashlog.Write(e.state.dir.Crashes(), r); err != nil {
+		e.state.log.Error().Err(err).Msg("the report of a core's crash is lost")
+	}
+}
+
+// removeTemp removes the temporary files of runs that are dead; nil: of all.
+func (e *engine) removeTemp(tags []string) {
+	if err := e.state.dir.RemoveTemp(tags); err != nil {
+		e.state.log.Warn().Err(err).Msg("temporary files stay behind")
+	}
+}
+
 // run works until the scheduler's end, showing what happens.
 //
 //	scheduler ── the loop; its end is the run's end
 //	server    ── the socket for ls, show, cancel of other processes
+//	hooks     ── tell of escalations, the last of them after the scheduler's end
 //	view      ── shows updates until the scheduler has ended
 func (e *engine) run(ctx context.Context, view progress.View) error {
 	defer close(e.ended)
@@ -111,6 +129,10 @@ func (e *engine) run(ctx context.Context, view progress.View) error {
 			<-side.Done()
 		}
 		return err
+	}, func(error) {})
+	g.Add(func() error {
+		e.hooks.run(side)
+		return nil
 	}, func(error) {})
 	g.Add(func() error {
 		for u := range updates {

@@ -27,6 +27,7 @@ import (
 // oneJob is a job given on the command line.
 type oneJob struct {
 	id, worker, model, workspace, isolation, base, verify, tenant string
+	class, key, onDuplicate                                       string
 	capabilities                                                  []string
 	timeout                                                       time.Duration
 	maxCost                                                       float64
@@ -41,6 +42,9 @@ func (o *oneJob) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.base, "base", "", "with --worker: the commit, branch or tag that the worktree starts from")
 	f.StringVar(&o.verify, "verify", "", "with --worker: a `COMMAND` that must exit 0 in the workspace afterwards")
 	f.StringVar(&o.tenant, "tenant", "", "with --worker: in whose name the job runs")
+	f.StringVar(&o.class, "class", "", "with --worker: interactive, standard or batch (default standard)")
+	f.StringVar(&o.key, "key", "", "with --worker: what makes the job a duplicate of another")
+	f.StringVar(&o.onDuplicate, "on-duplicate", "", "with --worker: coalesce, latest_wins, reject or serialize, if an unfinished job has the same key")
 	f.StringSliceVar(&o.capabilities, "capabilities", nil, "with --worker: what the agent may do (default read,edit,run_commands)")
 	f.DurationVar(&o.timeout, "timeout", 0, "with --worker: how long an attempt may take (default 30m)")
 	f.Float64Var(&o.maxCost, "max-cost", 0, "with --worker: how much the job may cost, in US dollars")
@@ -63,6 +67,9 @@ func (o *oneJob) decode(instructions string, opts jobfile.Options) ([]job.Spec, 
 	}
 	set("model", o.model, o.model != "")
 	set("verify", o.verify, o.verify != "")
+	set("class", o.class, o.class != "")
+	set("key", o.key, o.key != "")
+	set("on_duplicate", o.onDuplicate, o.onDuplicate != "")
 	set("capabilities", o.capabilities, len(o.capabilities) > 0)
 	if o.isolation != string(job.NoWorkspace) {
 		ws := map[string]any{"path": o.workspace}

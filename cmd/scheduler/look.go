@@ -155,6 +155,9 @@ func showJob(w io.Writer, dir *statedir.Dir, e *queue.Entry, attempts []job.Atte
 	line("model", "%s", s.Model)
 	line("workspace", "%s %s", s.Workspace.Isolation, s.Workspace.Path)
 	line("instructions", "%s", firstLine(s.Instructions))
+	line("class", "%s", s.Class)
+	line("key", "%s", e.Key)
+	line("result of", "%s", e.CoalescedWith) // what follows are its attempts
 	line("submitted", "%s", e.CreatedAt.Local().Format(time.DateTime))
 	line("tokens", "%d", e.Spent.Tokens())
 	line("cost", "%s", progress.Cost(e.Spent))
@@ -182,7 +185,7 @@ func showJob(w io.Writer, dir *statedir.Dir, e *queue.Entry, attempts []job.Atte
 			}
 			line("  answer", "%s", firstLine(o.Answer))
 		}
-		line("  folder", "%s", dir.Attempt(e.ID, a.Number))
+		line("  folder", "%s", dir.Attempt(a.Job, a.Number))
 	}
 }
 
@@ -220,13 +223,17 @@ func printLog(ctx context.Context, w io.Writer, store queue.Store, ref string, f
 	if err != nil {
 		return err
 	}
+	of := e.ID
+	if e.CoalescedWith != "" {
+		of = e.CoalescedWith // it had no run of its own
+	}
 	enc := json.NewEncoder(w)
 	for after := int64(0); ; {
 		// The state is read before the events: when it is terminal, all are there.
 		if e, err = store.Get(ctx, e.ID); err != nil {
 			return err
 		}
-		events, err := store.Events(ctx, e.ID, after, 1000)
+		events, err := store.Events(ctx, of, after, 1000)
 		if err != nil {
 			return err
 		}

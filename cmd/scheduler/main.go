@@ -51,6 +51,10 @@ type Main struct {
 	configPath string
 	corePath   string
 	logLevel   string
+
+	// Flags of `run` that stand above the configuration, also when it is reloaded.
+	atOnce int // --concurrency; 0: as configured
+	cores  int // --cores; 0: as configured
 }
 
 func newMain() *Main {

@@ -28,7 +28,6 @@ type runOptions struct {
 	json    bool
 	plain   bool
 	fresh   bool // --new
-	atOnce  int  // --concurrency; 0: as configured
 	started func(*engine)
 }
 
@@ -54,7 +53,8 @@ the host is not right and nothing was started; 130 stopped by Ctrl-C.`,
 	cmd.Flags().BoolVar(&o.json, "json", false, "print everything that happens as JSON Lines")
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "print plain lines, also on a terminal")
 	cmd.Flags().BoolVar(&o.fresh, "new", false, "start over: cancel what an unfinished run of the same source left")
-	cmd.Flags().IntVarP(&o.atOnce, "concurrency", "c", 0, "run at most `N` jobs at once (default from the configuration)")
+	cmd.Flags().IntVarP(&m.atOnce, "concurrency", "c", 0, "run at most `N` jobs at once (default from the configuration)")
+	cmd.Flags().IntVar(&m.cores, "cores", 0, "run `N` agentcore processes: when one dies the others go on (default from the configuration)")
 	return cmd
 }
 
@@ -63,11 +63,17 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.atOnce < 0 {
-		return usage(fmt.Errorf("--concurrency %d: want 1 or more", o.atOnce))
-	}
-	if o.atOnce > 0 {
-		cfg.Concurrency.Max = o.atOnce
+	for _, f := range []struct {
+		name  string
+		value int
+		field *int
+	}{{"--concurrency", m.atOnce, &cfg.Concurrency.Max}, {"--cores", m.cores, &cfg.Cores.Count}} {
+		if f.value < 0 {
+			return usage(fmt.Errorf("%s %d: want 1 or more", f.name, f.value))
+		}
+		if f.value > 0 {
+			*f.field = f.value
+		}
 	}
 	src, err := m.readJobs(args, o.one, &cfg)
 	if err != nil {
@@ -94,8 +100,8 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 	if !o.json {
 		fmt.Fprintln(m.stderr, told)
 	}
-	err = m.runBatch(ctx, state, &cfg, batch, o)
-	if sumErr := m.closeBatch(ctx, state, batch, o, err); sumErr != nil {
+	batches, err := m.runBatch(ctx, state, &cfg, batch, o)
+	if sumErr := m.closeBatches(ctx, state, batches, o, err); sumErr != nil {
 		return sumErr
 	}
 	return err
@@ -145,25 +151,32 @@ func (m *Main) readConfig() (config.Config, error) {
 // errInterrupted is the cause of the end after Ctrl-C or SIGTERM.
 var errInterrupted = errors.New("stopped by the user")
 
-// runBatch runs the batch to its end, or until a signal. The first signal
-// stops gracefully, the second at once.
-func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, batch job.BatchID, o runOptions) error {
-	e, err := m.newEngine(state, cfg, batch)
+// runBatch runs the batch, and what is submitted meanwhile, to its end, or until
+// a signal. It returns the batches that it has worked on. The first signal
+// stops gracefully, the second at once; SIGHUP without a hangup reloads the
+// configuration.
+func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, batch job.BatchID, o runOptions) ([]job.BatchID, error) {
+	e, err := m.newEngine(ctx, state, cfg, batch)
 	if err != nil {
-		return err
+		return []job.BatchID{batch}, err
 	}
 	defer e.close()
 	if o.started != nil {
 		o.started(e)
 	}
-	view, err := m.view(ctx, state.store, batch, o)
+	view, err := m.view(ctx, state.store, e.sched.Batches(), o)
 	if err != nil {
-		return failure(err)
+		return e.sched.Batches(), failure(err)
 	}
 	defer view.Done() // whatever happens, the terminal is given back
 	ctx, stop := m.stopOnSignals(ctx, e, progress.Beside(view, m.stderr))
 	defer stop()
 	err = e.run(ctx, view)
+	return e.sched.Batches(), explained(err)
+}
+
+// explained gives the end of a run its exit code.
+func explained(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -171,6 +184,9 @@ func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, b
 		return &exitError{code: exitInterrupted}
 	case errors.Is(err, supervisor.ErrIncompatible):
 		return usage(err) // nothing was started
+	case errors.Is(err, scheduler.ErrFatal):
+		return &exitError{code: exitFailed, err: err, hints: []string{
+			"`scheduler status` shows what is isolated and why", "`scheduler resume global` lifts it; then the same command goes on"}}
 	default:
 		return failure(err)
 	}
@@ -182,6 +198,7 @@ func (m *Main) stopOnSignals(ctx context.Context, e *engine, out io.Writer) (_ c
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	terminal := hasTerminal()
 	// A reader that went away (`scheduler run | head`) does not concern the
 	// jobs. Caught, not ignored: children would inherit that.
 	broken := make(chan os.Signal, 1)
@@ -189,13 +206,18 @@ func (m *Main) stopOnSignals(ctx context.Context, e *engine, out io.Writer) (_ c
 	done := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for n := 1; ; n++ {
+		for n := 0; ; {
+			var got os.Signal
 			select {
-			case <-signals:
+			case got = <-signals:
 			case <-done:
 				return
 			}
-			if n == 1 {
+			if got == syscall.SIGHUP && !hungUp(terminal) {
+				m.reload(ctx, e, out)
+				continue
+			}
+			if n++; n == 1 {
 				fmt.Fprintln(out, "stopping: running jobs are told to stop and go on at the next run; once more stops them at once")
 				cancel(errInterrupted)
 				continue
@@ -213,11 +235,11 @@ func (m *Main) stopOnSignals(ctx context.Context, e *engine, out io.Writer) (_ c
 }
 
 // view returns what shows the run's progress.
-func (m *Main) view(ctx context.Context, store queue.Store, batch job.BatchID, o runOptions) (progress.View, error) {
+func (m *Main) view(ctx context.Context, store queue.Store, batches []job.BatchID, o runOptions) (progress.View, error) {
 	if o.json {
 		return progress.NewJSON(m.stdout), nil
 	}
-	entries, _, err := store.List(ctx, queue.Filter{Batch: batch, Limit: 1 << 30})
+	entries, err := entriesOf(ctx, store, batches)
 	if err != nil {
 		return nil, err
 	}
@@ -227,19 +249,34 @@ func (m *Main) view(ctx context.Context, store queue.Store, batch job.BatchID, o
 	return progress.NewPlain(m.stdout, progressJobs(entries), nil), nil
 }
 
-// closeBatch prints the summary and, when every job has ended, marks the batch
-// as done with. ran is the error that the run itself ended with.
-func (m *Main) closeBatch(ctx context.Context, state *owned, batch job.BatchID, o runOptions, ran error) error {
+// entriesOf returns the jobs of the batches.
+func entriesOf(ctx context.Context, store queue.Store, batches []job.BatchID) ([]queue.Entry, error) {
+	var all []queue.Entry
+	for _, b := range batches {
+		entries, _, err := store.List(ctx, queue.Filter{Batch: b, Limit: 1 << 30})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, entries...)
+	}
+	return all, nil
+}
+
+// closeBatches prints the summary and marks those batches as done with of
+// which every job has ended. ran is the error that the run itself ended with.
+func (m *Main) closeBatches(ctx context.Context, state *owned, batches []job.BatchID, o runOptions, ran error) error {
 	ctx = context.WithoutCancel(ctx)
-	entries, _, err := state.store.List(ctx, queue.Filter{Batch: batch, Limit: 1 << 30})
+	entries, err := entriesOf(ctx, state.store, batches)
 	if err != nil {
 		return failure(err)
 	}
 	unfinished, failed := 0, 0
+	open := map[job.BatchID]bool{}
 	for i := range entries {
 		switch {
 		case !entries[i].State.Terminal():
 			unfinished++
+			open[entries[i].Batch] = true
 		case scheduler.StateOf(&entries[i]) != job.RunCompleted:
 			failed++
 		}
@@ -247,19 +284,23 @@ func (m *Main) closeBatch(ctx context.Context, state *owned, batch job.BatchID, 
 	if err := m.printSummary(ctx, state, entries, o.json); err != nil {
 		return failure(err)
 	}
-	if unfinished > 0 {
-		if !o.json {
-			fmt.Fprintf(m.stderr, "%d of %d jobs are unfinished; the same command continues them\n", unfinished, len(entries))
+	for _, b := range batches {
+		if open[b] {
+			continue
 		}
-		if ran == nil {
-			return failure(fmt.Errorf("%d jobs are unfinished", unfinished))
+		if err := state.store.Apply(ctx, queue.CloseBatch{ID: b, Now: utcNow()}); err != nil {
+			return failure(err)
 		}
+	}
+	if unfinished > 0 && !o.json {
+		fmt.Fprintf(m.stderr, "%d of %d jobs are unfinished; the same command continues them\n", unfinished, len(entries))
+	}
+	switch {
+	case ran != nil:
 		return nil
-	}
-	if err := state.store.Apply(ctx, queue.CloseBatch{ID: batch, Now: utcNow()}); err != nil {
-		return failure(err)
-	}
-	if failed > 0 && ran == nil {
+	case unfinished > 0:
+		return failure(fmt.Errorf("%d jobs are unfinished", unfinished))
+	case failed > 0:
 		return &exitError{code: exitFailed}
 	}
 	return nil

@@ -23,10 +23,18 @@ echo ready
 while :; do sleep 0.02; done`
 
 func TestInterruptOnce(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		t.Run(sig.String(), func(t *testing.T) {
+	interrupts := map[string]func(*run){
+		"interrupt":  func(r *run) { r.signal(syscall.SIGINT) },
+		"terminated": func(r *run) { r.signal(syscall.SIGTERM) },
+		"hangup":     (*run).hangUp, // of its terminal; SIGHUP alone is another request, see TestReload
+	}
+	for name, interrupt := range interrupts {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
+			if name == "hangup" {
+				b.onTerminal()
+			}
 			dir, workspace := b.direct("polite")
 			b.config["concurrency"] = obj{"max": 1}
 			b.config["stop"] = obj{"interrupt": "30s", "terminate": "30s", "kill": "10s"} // SIGINT must do
@@ -34,7 +42,7 @@ func TestInterruptOnce(t *testing.T) {
 			file := b.jobs(shell("polite", workspace, politeScript, obj{"max_attempts": 1}), shell("next", nil, "true", nil))
 			r := b.start("run", file)
 			r.await("the job", onText("polite", "ready"))
-			r.signal(sig)
+			interrupt(r)
 			r.exit(130)
 			b.soundState()
 			if _, err := os.Stat(dir + "/told"); err != nil {
@@ -48,6 +56,7 @@ func TestInterruptOnce(t *testing.T) {
 				t.Fatalf("a job that waited: %s", asJSON(t, j))
 			}
 
+			b.terminal = nil
 			b.start("run", file).exit(0)
 			b.completedOnce(b.show("polite"))
 			b.completedOnce(b.show("next"))

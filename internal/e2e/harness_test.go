@@ -9,7 +9,8 @@ package e2e
 //	r.await("the end", func(u *scheduler.Update) bool { return u.State == job.RunCompleted }) // blocks until such an update was printed
 //	r.killCore()                          // SIGKILL; also r.kill(), r.signal(sig)
 //	r.exit(0)                             // waits for the scheduler's end and checks its exit code
-//	j := b.show("one")                    // `scheduler show one --json`
+//	b.submit(b.jobsOf("tests", "more.yaml", obj{…})) // `scheduler submit more.yaml`, while it runs
+//	j := b.show("one")                    // `scheduler show one --json`; b.status() likewise
 //	b.noProcess()                         // within 10 s no process of this state directory is alive
 //
 // Every failure ends the test (t.Fatal), with the end of scheduler.log. When
@@ -33,6 +34,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
@@ -56,8 +58,10 @@ type bench struct {
 	// short retries, three jobs at once.
 	config obj
 	env    []string // NAME=VALUE, of every scheduler that is started
-	runs   []*run
-	stray  []string // durations of the sleeps that the scripts start: none may be alive at the end
+	// terminal, if it is set, is the controlling one of the next scheduler; see onTerminal.
+	terminal *terminal
+	runs     []*run
+	stray    []string // durations of the sleeps that the scripts start: none may be alive at the end
 }
 
 func newBench(t *testing.T) *bench {
@@ -115,9 +119,40 @@ func (b *bench) workspace() obj { return obj{"path": b.repo} }
 // jobs writes a job file and returns its path.
 func (b *bench) jobs(jobs ...obj) string {
 	b.t.Helper()
-	path := filepath.Join(b.dir, "jobs.yaml")
-	b.write(path, asJSON(b.t, obj{"tenant": "tests", "jobs": jobs}))
+	return b.jobsOf("tests", "jobs.yaml", jobs...)
+}
+
+// jobsOf writes a job file of a tenant, by a name of its own.
+func (b *bench) jobsOf(tenant, name string, jobs ...obj) string {
+	b.t.Helper()
+	path := filepath.Join(b.dir, name)
+	b.write(path, asJSON(b.t, obj{"tenant": tenant, "jobs": jobs}))
 	return path
+}
+
+// submit gives a job file to the running scheduler; its jobs are durable then.
+func (b *bench) submit(file string) {
+	b.t.Helper()
+	if out, errs, code := b.trySubmit(file); code != 0 {
+		b.fatalf("submit %s: exit code %d\n%s%s", file, code, out, errs)
+	}
+}
+
+func (b *bench) trySubmit(file string) (stdout, stderr string, code int) {
+	b.t.Helper()
+	return b.command("submit", "--config", b.configFile(), file)
+}
+
+// status returns how the scheduler fares; without one, what it would leave out
+// of use.
+func (b *bench) status() scheduler.Status {
+	b.t.Helper()
+	out, errs, code := b.command("status", "--json")
+	var st scheduler.Status
+	if err := json.Unmarshal([]byte(out), &st); err != nil || code != 0 {
+		b.fatalf("status: exit code %d, %v\n%s%s", code, err, out, errs)
+	}
+	return st
 }
 
 // start starts a scheduler whose updates are read: args are "run" and its

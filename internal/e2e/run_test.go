@@ -23,7 +23,9 @@ type run struct {
 	b      *bench
 	cmd    *exec.Cmd
 	stderr lockedBuffer
-	ended  chan struct{} // closed when the process has been waited for and its output is read
+	// terminal is the one that it has, nil if none.
+	terminal *terminal
+	ended    chan struct{} // closed when the process has been waited for and its output is read
 
 	mu      sync.Mutex // guards what follows
 	updates []scheduler.Update
@@ -39,6 +41,10 @@ func newRun(b *bench, args []string) *run {
 	r.cmd.Env, r.cmd.Dir = b.env, b.dir
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	r.cmd.Stderr = &r.stderr
+	if b.terminal != nil {
+		r.terminal = b.terminal
+		r.cmd.Stdin, r.cmd.SysProcAttr.Setctty = b.terminal.slave, true // Ctty is 0: its stdin
+	}
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
 		b.t.Fatal(err)

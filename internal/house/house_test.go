@@ -25,7 +25,7 @@ var allowed = map[string]string{
 	"policy":              "job",
 	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
 	"internal/scheduler":  "job queue policy ipc internal/isolation internal/supervisor",
-	"internal/server":     "job queue internal/scheduler",
+	"internal/server":     "job queue ipc internal/isolation internal/scheduler",
 	"internal/progress":   "job queue internal/scheduler", // shows the scheduler's updates
 
 	// What the two sides say to each other.

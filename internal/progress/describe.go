@@ -69,6 +69,8 @@ type notice struct {
 	lasting bool
 	// bare is set where text is the whole line.
 	bare bool
+	// whole is set where the end of the text says what to do: a log does not cut it.
+	whole bool
 }
 
 // noticeOf says what an update means, given its card after and before; ok is
@@ -83,7 +85,10 @@ func noticeOf(u scheduler.Update, c *card, before card) (n notice, ok bool) {
 		n.who, n.text, n.style, n.lasting = "circuit", clean(u.Text), yellow, true
 		return n, true
 	case scheduler.UpdateEscalation:
-		n.who, n.text, n.style, n.lasting = "ESCALATION", clean(u.Text), red, true
+		n.who, n.text, n.style, n.lasting, n.whole = "ESCALATION", clean(u.Text), red, true, true
+		if u.Escalation == nil { // one is over
+			n.who, n.style = "isolation", green
+		}
 		return n, true
 	case scheduler.UpdateGap:
 		n.who, n.text, n.style = "progress", plural(u.Missed, "update was", "updates were")+" left out here", faint
@@ -116,6 +121,9 @@ func (n notice) ofMove(c *card, before card) (notice, bool) {
 		return n, why != ""
 	case starting:
 		n.text = fmt.Sprintf("attempt %d starts", c.attempt)
+		if why != "" { // not as the job asked for it
+			n.text, n.style, n.lasting = n.text+": "+why, yellow, true
+		}
 		return n, before.phase != starting || before.attempt != c.attempt
 	case done:
 		n.text = fmt.Sprintf("done after %s, %s, %s tokens, %s", timeText(c.elapsed(n.at)), plural(c.attempt, "attempt", "attempts"), tokensText(c.usage), costText(c.usage))

@@ -45,7 +45,8 @@ const (
 	textEvery = time.Second
 	// whyEvery is how often a job that waits gives another reason for it.
 	whyEvery = 30 * time.Second
-	// maxLine is the length of a line, in cells, of a log.
+	// maxLine is the length of a line, in cells, of a log, but for those that
+	// are whole.
 	maxLine = 240
 )
 
@@ -60,7 +61,11 @@ func (p *plainView) Show(u scheduler.Update) {
 	if !ok || p.tooMuch(u, c, before) {
 		return
 	}
-	fmt.Fprintln(p.out, cut(p.columns.line(n, p.zone), maxLine)) // a reader that went away does not concern the jobs
+	line := p.columns.line(n, p.zone)
+	if !n.whole {
+		line = cut(line, maxLine)
+	}
+	fmt.Fprintln(p.out, line) // a reader that went away does not concern the jobs
 }
 
 // tooMuch reports whether the line is one of too many alike.

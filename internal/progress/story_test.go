@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 )
@@ -59,10 +60,16 @@ func story() []scheduler.Update {
 		moved(15, c, 1, job.Pending, job.Dispatched, ""),
 		happened(16, c, 1, job.Event{Kind: job.EventText, Text: hostile}),
 		{Kind: scheduler.UpdateGap, Time: at(17), Missed: 12},
-		{Kind: scheduler.UpdateEscalation, Time: at(18), Text: "host: memory is nearly full\x1b[2J"},
+		{Kind: scheduler.UpdateEscalation, Time: at(18), Text: "host: memory is nearly full\x1b[2J", Escalation: &isolation.Escalation{}},
 		happened(20, b, 2, job.Event{Kind: job.EventCommand, Command: "printf '" + hostile + strings.Repeat(" long", 100) + "'", ExitCode: code(0)}),
 		happened(30, a, 1, job.Event{Kind: job.EventWarning, Text: "an output line was skipped"}),
 		end,
+		{Kind: scheduler.UpdateEscalation, Time: at(41), Escalation: &isolation.Escalation{},
+			Text: "global: process 4711 cannot be killed" + strings.Repeat(" at all", 40) + "; isolated until `scheduler resume global`"},
+		moved(42, c, 1, job.Pending, job.Queued, "FATAL_MODE: a process cannot be killed"),
+		{Kind: scheduler.UpdateEscalation, Time: at(43), Text: "global is in use again: an operator resumed it"},
+		{Kind: scheduler.UpdateCore, Time: at(44), Text: "agentcore 2 (pid 43) takes no new jobs and is replaced when its last one has ended: it uses 2.0 GiB of memory"},
+		moved(45, c, 2, job.Pending, job.Dispatched, "on the smaller opencode/haiku: the core sheds load"),
 		moved(50, b, 2, job.RunFailed, job.Completed, "SERVER: the provider failed twice\nwith a second line"),
 		happened(51, b, 2, job.Event{Kind: job.EventText, Text: "late words"}),
 		moved(60, c, 1, job.RunCancelled, job.Completed, ""),

@@ -16,6 +16,15 @@ func (s *Scheduler) Cancel(ctx context.Context, id job.ID) error {
 	if err := s.cfg.Store.Apply(ctx, queue.Cancel{ID: id, Now: now()}); err != nil {
 		return fmt.Errorf("cancel job %s: %w", id, err)
 	}
+	s.stopJob(ctx, id, "cancelled by the user")
+	s.publishEntry(ctx, id)
+	s.poke()
+	return nil
+}
+
+// stopJob stops the flight of a job whose cancellation the store knows of. One
+// that was claimed and is not in the air yet is stopped when it is.
+func (s *Scheduler) stopJob(ctx context.Context, id job.ID, reason string) {
 	s.mu.Lock()
 	f := s.live[id]
 	if f != nil {
@@ -23,18 +32,30 @@ func (s *Scheduler) Cancel(ctx context.Context, id job.ID) error {
 	}
 	s.mu.Unlock()
 	if f != nil {
-		s.stopFlight(ctx, f)
+		s.stopFlight(ctx, f, false, reason)
+		return
 	}
-	s.publishEntry(ctx, id)
-	s.poke()
-	return nil
+	if e, err := s.cfg.Store.Get(ctx, id); err != nil || e.State != job.Dispatched {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.live[id]; f != nil {
+		f.cancelled = true // its submission is followed by a look at this
+		return
+	}
+	s.late[id] = true
 }
 
-// stopFlight asks the core to stop the run. A core that cannot be asked is dead
-// or about to be: the flight then ends with it, as cancelled.
-func (s *Scheduler) stopFlight(ctx context.Context, f *flight) {
+// stopFlight asks the core to stop the run, whose attempt does not count if it
+// is lost. A core that cannot be asked is dead
+// or about to be: the flight then ends with it.
+func (s *Scheduler) stopFlight(ctx context.Context, f *flight, lost bool, reason string) {
+	if f.core == nil {
+		return
+	}
 	err := f.core.Call(ctx, ipc.MethodCancelJob, ipc.CancelJob{
-		Job: f.entry.ID, Attempt: f.attempt, Class: job.CancelledClass, Reason: "cancelled by the user",
+		Job: f.entry.ID, Attempt: f.attempt, Class: job.CancelledClass, Reason: reason, Lost: lost,
 	}, nil)
 	if err != nil {
 		s.cfg.Log.Debug().Err(err).Str("job", string(f.entry.ID)).Msg("ask the core to cancel")
@@ -47,7 +68,7 @@ func (s *Scheduler) cancelLate(f *flight) {
 	if s.isCancelled(f) {
 		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 		defer cancel()
-		s.stopFlight(ctx, f)
+		s.stopFlight(ctx, f, false, "cancelled by the user")
 	}
 }
 
@@ -63,12 +84,35 @@ func (s *Scheduler) isStopping() bool {
 	return s.stopping
 }
 
-// CorePID returns the process id of the core that is up, or 0.
+// CorePID returns the process id of a core that is up, or 0.
 func (s *Scheduler) CorePID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.core == nil {
-		return 0
+	for c := range s.cores {
+		return c.PID()
 	}
-	return s.core.PID()
+	return 0
+}
+
+// supersede stops the runs that a new job takes the place of, and tells of the
+// queued jobs that the store has cancelled for it.
+func (s *Scheduler) supersede(ctx context.Context, id job.ID) error {
+	old, _, err := s.cfg.Store.List(ctx, queue.Filter{SupersededBy: id})
+	if err != nil {
+		return err
+	}
+	for i := range old {
+		e := &old[i]
+		s.publishEntry(ctx, e.ID)
+		if e.State != job.Dispatched {
+			continue
+		}
+		s.mu.Lock()
+		if m := s.first(); m != nil {
+			m.latestWins = append(m.latestWins, realPath(e.Spec.Workspace.Path))
+		}
+		s.mu.Unlock()
+		s.stopJob(ctx, e.ID, "superseded by a newer job with the same key")
+	}
+	return nil
 }

@@ -3,11 +3,14 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -39,110 +42,204 @@ const idle = time.Minute
 // claim claims as much as there is room for and starts to drive it. It returns
 // how long the dispatcher may sleep.
 func (s *Scheduler) claim(ctx context.Context) (time.Duration, error) {
-	core, room := s.capacity()
-	if core == nil || room == 0 {
-		return idle, nil
+	wait := idle
+	claimed := false
+	for _, batch := range s.batchList() {
+		room := s.room()
+		if room == 0 {
+			return wait, nil
+		}
+		adm := s.admission()
+		claims, err := s.cfg.Store.Claim(ctx, queue.ClaimSpec{
+			Holder: s.cfg.Holder, Batch: batch, Max: room, Now: now(), Lease: s.cfg.Lease, Admit: adm.admit,
+		})
+		if err != nil {
+			return 0, fmt.Errorf("claim jobs: %w", err)
+		}
+		for _, id := range claims.Expired {
+			s.publishEntry(ctx, id)
+		}
+		s.launch(ctx, claims.Entries, adm)
+		claimed = claimed || len(claims.Entries) > 0
+		if !claims.NextAt.IsZero() {
+			wait = min(wait, max(time.Until(claims.NextAt), 0))
+		}
 	}
-	adm := s.admission()
-	claims, err := s.cfg.Store.Claim(ctx, queue.ClaimSpec{
-		Holder: s.cfg.Holder, Batch: s.cfg.Batch, Max: room, Now: now(), Lease: s.cfg.Lease, Admit: adm.admit,
-	})
-	if err != nil {
-		return 0, fmt.Errorf("claim jobs: %w", err)
-	}
-	for _, id := range claims.Expired {
-		s.publishEntry(ctx, id)
-	}
-	for _, e := range claims.Entries {
-		f := newFlight(e)
-		f.core = core
-		s.mu.Lock()
-		s.live[e.ID] = f
-		s.mu.Unlock()
-		s.drives.Go(func() { s.drive(ctx, f) })
-	}
-	if len(claims.Entries) == 0 && s.cfg.Batch != "" {
+	if !claimed {
 		if done, err := s.batchDone(ctx); done || err != nil {
 			return 0, err
 		}
 	}
-	if claims.NextAt.IsZero() {
-		return idle, nil
-	}
-	return min(max(time.Until(claims.NextAt), 0), idle), nil
+	return wait, nil
 }
 
-// batchDone returns errDone if the batch has no job left to run or running.
-func (s *Scheduler) batchDone(ctx context.Context) (bool, error) {
-	_, left, err := s.cfg.Store.List(ctx, queue.Filter{Batch: s.cfg.Batch, States: []job.EntryState{job.Queued, job.Dispatched}, Limit: 1})
-	if err != nil {
-		return false, fmt.Errorf("count unfinished jobs: %w", err)
-	}
-	if left == 0 {
-		return true, errDone
-	}
-	return false, nil
-}
-
-// capacity returns the core, nil if none is up or the end is near, and how many
-// more jobs may be claimed.
-func (s *Scheduler) capacity() (*supervisor.Core, int) {
+// launch gives each claimed job to the core that has least to do, and drives it.
+func (s *Scheduler) launch(ctx context.Context, entries []queue.Entry, adm *admission) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping {
-		return nil, 0
+	for _, id := range adm.busy {
+		if _, known := s.blocked[id]; !known && len(s.blocked) < maxBlocked {
+			s.blocked[id] = now()
+		}
 	}
-	return s.core, max(s.cfg.Slots-len(s.live), 0)
+	for _, e := range entries {
+		delete(s.parked, e.ID)
+		f := newFlight(e)
+		if since, waited := s.blocked[e.ID]; waited {
+			f.lockWait = now().Sub(since)
+			delete(s.blocked, e.ID)
+		}
+		f.cancelled = s.late[e.ID]
+		delete(s.late, e.ID)
+		s.board(f, s.pick())
+		s.drives.Go(func() { s.drive(ctx, f) })
+	}
 }
 
-// admission decides which candidates of one claim there is room for: slots of
-// their kind, and a workspace that no live job holds. It is only a way to
-// avoid useless requests: the core enforces both.
-type admission struct {
-	perKind map[job.WorkerKind]int // still free; absent: no bound
-	taken   []string               // real paths of workspaces in use
+// maxBlocked bounds of how many jobs it is known since when they wait for
+// their workspace.
+const maxBlocked = 10_000
+
+// batchList returns the batches that are worked on; "" stands for all.
+func (s *Scheduler) batchList() []job.BatchID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.batches) == 0 {
+		return []job.BatchID{""}
+	}
+	return slices.Clone(s.batches)
 }
 
-func (s *Scheduler) admission() *admission {
-	a := &admission{perKind: map[job.WorkerKind]int{}}
-	for kind, n := range s.cfg.PerKind {
-		if n > 0 {
-			a.perKind[kind] = n
+// batchDone returns errDone if the batches have no job left to run or running.
+func (s *Scheduler) batchDone(ctx context.Context) (bool, error) {
+	if s.cfg.Batch == "" {
+		return false, nil
+	}
+	batches := s.batchList()
+	for _, batch := range batches {
+		_, left, err := s.cfg.Store.List(ctx, queue.Filter{Batch: batch, States: []job.EntryState{job.Queued, job.Dispatched}, Limit: 1})
+		if err != nil {
+			return false, fmt.Errorf("count unfinished jobs: %w", err)
+		}
+		if left > 0 {
+			return false, nil
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.submitting > 0 || len(s.batches) != len(batches) {
+		return false, nil // more has just come
+	}
+	s.stopping = true
+	return true, errDone
+}
+
+// room returns how many more jobs may be claimed: none while no core takes
+// work, while everything is isolated, or when the end is near.
+func (s *Scheduler) room() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping || s.pick() == nil {
+		return 0
+	}
+	if i, blocked := s.cfg.Isolations.Blocked("", "", now()); blocked && i.Scope == isolation.Global {
+		return 0
+	}
+	slots := s.cfg.Settings.MaxConcurrent
+	for _, m := range s.cores {
+		if n := m.metrics.Concurrency; n > 0 {
+			slots = min(slots, n)
+		}
+	}
+	return max(slots-len(s.live), 0)
+}
+
+// admission decides which candidates of one claim there is room for: slots of
+// their kind, tenant and workspace, and a folder that no live job holds. It is
+// only a way to avoid useless requests: the core enforces all of it.
+type admission struct {
+	limits  *ipc.Limits
+	perKind map[job.WorkerKind]int  // still free; absent: no bound
+	tenants map[job.Tenant]int      // taken
+	folders map[string]int          // real paths of workspaces: taken
+	taken   []string                // real paths of workspaces that a live job works in directly
+	busy    []job.ID                // refused for their workspace
+	parked  map[job.ID]bool         // refused by an isolation when they were asked for last
+	blocked func(*queue.Entry) bool // by an isolation
+}
+
+func (s *Scheduler) admission() *admission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := &admission{
+		limits: &s.cfg.Settings.Limits, perKind: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, folders: map[string]int{},
+		parked: maps.Clone(s.parked), blocked: s.isBlocked,
+	}
+	for kind, w := range s.cfg.Settings.Workers {
+		if w.MaxConcurrent > 0 {
+			a.perKind[kind] = w.MaxConcurrent
+		}
+	}
 	for _, f := range s.live {
-		a.take(f.choice.Worker, f.entry.Spec.Workspace)
+		a.take(f.choice.Worker, f.entry.Spec.Tenant, f.entry.Spec.Workspace)
 	}
 	return a
 }
 
-func (a *admission) take(kind job.WorkerKind, w job.Workspace) {
+func (a *admission) take(kind job.WorkerKind, tenant job.Tenant, w job.Workspace) {
 	if n, bounded := a.perKind[kind]; bounded {
 		a.perKind[kind] = n - 1
 	}
+	a.tenants[tenant]++
+	if w.Path == "" {
+		return
+	}
+	path := realPath(w.Path)
+	a.folders[path]++
 	if w.Isolation == job.Direct {
-		a.taken = append(a.taken, realPath(w.Path))
+		a.taken = append(a.taken, path)
 	}
 }
 
 func (a *admission) admit(e *queue.Entry) bool {
-	kind := e.Spec.Choices()[e.Choice].Worker
+	kind, tenant, w := e.Spec.Choices()[e.Choice].Worker, e.Spec.Tenant, e.Spec.Workspace
+	if a.parked[e.ID] && a.blocked(e) {
+		return false
+	}
 	if n, bounded := a.perKind[kind]; bounded && n <= 0 {
 		return false
 	}
-	w := e.Spec.Workspace
-	if w.Isolation == job.Direct {
-		path := realPath(w.Path)
-		for _, t := range a.taken {
-			if overlap(t, path) {
-				return false
-			}
-		}
+	if full(a.limits.PerTenant, tenant, a.limits.EachTenant, a.tenants[tenant]) {
+		return false
 	}
-	a.take(kind, w)
+	if w.Path != "" && !a.admitFolder(e.ID, w) {
+		return false
+	}
+	a.take(kind, tenant, w)
 	return true
+}
+
+// admitFolder looks at the workspace alone.
+func (a *admission) admitFolder(id job.ID, w job.Workspace) bool {
+	path := realPath(w.Path)
+	free := !full(a.limits.PerWorkspace, path, a.limits.EachWorkspace, a.folders[path])
+	if w.Isolation == job.Direct {
+		free = free && !slices.ContainsFunc(a.taken, func(t string) bool { return overlap(t, path) })
+	}
+	if !free {
+		a.busy = append(a.busy, id)
+	}
+	return free
+}
+
+// full reports whether a bound by name, or else that of each, is reached; 0 is
+// none.
+func full[K comparable](named map[K]int, name K, each, taken int) bool {
+	limit, ok := named[name]
+	if !ok {
+		limit = each
+	}
+	return limit > 0 && taken >= limit
 }
 
 // realPath resolves symlinks; a path that cannot be resolved stands for itself

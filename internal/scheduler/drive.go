@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
@@ -41,7 +42,7 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 	s.mu.Lock()
 	f.began = began
 	s.mu.Unlock()
-	s.publishFlight(f, job.Pending, "")
+	s.publishFlight(f, job.Pending, f.smaller())
 	e := s.submit(ctx, f, permit)
 	s.record(ctx, f, log, s.finish(f, e))
 }
@@ -58,55 +59,116 @@ func (s *Scheduler) land(f *flight) {
 	defer s.mu.Unlock()
 	s.pending -= len(f.events)
 	f.events = nil
-	s.room.Broadcast()
-	delete(s.live, f.entry.ID)
+	s.more.Broadcast()
+	s.leave(f)
 }
 
 // requestPermit asks the core. Without a permit, the op says what becomes of
-// the job.
+// the job. A core that is overloaded may ask for something smaller: then the
+// job's next choices are tried at once.
 func (s *Scheduler) requestPermit(ctx context.Context, f *flight) (*ipc.Permit, queue.Op, error) {
 	e := &f.entry
 	if e.CancelRequested || s.isCancelled(f) {
 		return nil, s.cancelBeforeStart(f), nil
 	}
+	if f.core == nil {
+		return nil, nil, errNoCore
+	}
+	for {
+		answer, err := s.askCore(ctx, f)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case answer.Permit != nil:
+			return answer.Permit, nil, nil
+		case answer.Rejection == nil:
+			return nil, nil, errors.New("the core answered with neither permit nor rejection")
+		}
+		if answer.Rejection.Action != ipc.ActionDegrade || !s.degrade(f) {
+			return nil, s.rejected(f, answer.Rejection), nil
+		}
+	}
+}
+
+// errNoCore: no core takes work any more.
+var errNoCore = errors.New("no agentcore is up")
+
+// askCore makes one request for a permit.
+func (s *Scheduler) askCore(ctx context.Context, f *flight) (ipc.PermitAnswer, error) {
+	e := &f.entry
+	s.mu.Lock()
+	s.ask(f)
+	elsewhere := s.elsewhere(f.core)
+	s.mu.Unlock()
 	var answer ipc.PermitAnswer
 	err := f.core.Call(ctx, ipc.MethodRequestPermit, ipc.PermitRequest{
 		Job: e.ID, Tenant: e.Spec.Tenant, Attempt: f.attempt, Counted: e.Counted, Choice: f.choice,
 		Workspace: e.Spec.Workspace, Limits: e.Spec.Limits, Deadline: e.Deadline, Spent: e.Spent, SpentTime: e.SpentTime,
+		Class: e.Spec.Class, Smaller: f.index+1 < len(e.Spec.Choices()), Degraded: f.index > e.Choice, Elsewhere: elsewhere,
 	}, &answer)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || answer.Permit == nil {
+		s.refused(f)
 	}
-	if answer.Permit != nil {
-		return answer.Permit, nil, nil
+	return answer, err
+}
+
+// degrade moves the flight to its job's next choice, for this attempt. It
+// reports false if there is none.
+func (s *Scheduler) degrade(f *flight) bool {
+	choices := f.entry.Spec.Choices()
+	if f.index+1 >= len(choices) {
+		return false
 	}
-	r := answer.Rejection
-	if r == nil {
-		return nil, nil, fmt.Errorf("the core answered with neither permit nor rejection")
-	}
-	after := time.Duration(r.RetryAfterMS) * time.Millisecond
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.index++
+	f.choice = choices[f.index]
+	return true
+}
+
+// rejected says what becomes of a job that got no permit.
+func (s *Scheduler) rejected(f *flight, r *ipc.Rejection) queue.Op {
+	e := &f.entry
+	why := string(r.Reason) + ": " + r.Message
+	after := max(time.Duration(r.RetryAfterMS)*time.Millisecond, minRetryAfter)
 	switch {
-	case r.Reason == job.FatalMode && !s.isStopping():
-		s.failure(fmt.Errorf("%w: %s", ErrFatal, r.Message))
 	case r.Reason.Terminal():
-		return nil, queue.Finish{
+		return queue.Finish{
 			ID: e.ID, Fence: e.Fence, Now: now(), Exit: job.ExitFailed, DeadLetter: r.Message,
 			Outcome: job.Outcome{State: job.RunFailed, Class: job.Budget, Message: r.Message},
-		}, nil
+		}
 	case r.Reason == job.CircuitOpen && e.Choice+1 < len(e.Spec.Choices()):
-		return nil, s.release(f, 0, e.Choice+1, r.Message), nil
+		return s.release(f, 0, e.Choice+1, why)
+	case r.Reason == job.WorkspaceBusy:
+		s.mu.Lock()
+		if _, known := s.blocked[e.ID]; !known && len(s.blocked) < maxBlocked {
+			s.blocked[e.ID] = now().Add(-f.lockWait)
+		}
+		s.mu.Unlock()
 	}
-	return nil, s.release(f, max(after, minRetryAfter), e.Choice, r.Message), nil
+	switch {
+	case s.park(f):
+		after = 0
+	case r.Action != "", r.Reason == job.FatalMode, r.Reason == job.WorkspaceBusy:
+		// The load may change at any time, or an operator changes it.
+		after = min(after, maxRetryAfter)
+	}
+	return s.release(f, after, e.Choice, why)
 }
 
 // coreRetry is how soon a job is tried again whose core gave no answer.
 const coreRetry = 200 * time.Millisecond
 
-// minRetryAfter keeps a rejection without a time from becoming a busy loop.
-const minRetryAfter = 100 * time.Millisecond
+// minRetryAfter keeps a rejection without a time from becoming a busy loop;
+// maxRetryAfter is how long what an operator can lift delays a job at most.
+const (
+	minRetryAfter = 100 * time.Millisecond
+	maxRetryAfter = 5 * time.Second
+)
 
 func (s *Scheduler) release(f *flight, after time.Duration, choice int, waiting string) queue.Op {
-	return queue.Release{ID: f.entry.ID, Fence: f.entry.Fence, RunnableAt: now().Add(after), Choice: choice, Waiting: waiting}
+	at := now()
+	return queue.Release{ID: f.entry.ID, Fence: f.entry.Fence, Now: at, RunnableAt: at.Add(after), Choice: choice, Waiting: waiting}
 }
 
 func (s *Scheduler) cancelBeforeStart(f *flight) queue.Op {
@@ -128,6 +190,7 @@ func (s *Scheduler) submit(ctx context.Context, f *flight, p *ipc.Permit) ending
 	err := f.core.Call(call, ipc.MethodSubmitJob, ipc.SubmitJob{
 		Permit: p.ID, Job: f.entry.ID, Attempt: f.attempt, Choice: f.choice, Spec: f.entry.Spec,
 		Session: f.resume(), Feedback: f.entry.Feedback,
+		QueueLagMS: max(now().Sub(f.entry.RunnableAt), 0).Milliseconds(), LockWaitMS: f.lockWait.Milliseconds(),
 	}, nil)
 	var refused *ipc.Error
 	if errors.As(err, &refused) {
@@ -151,10 +214,12 @@ func refusal(e *ipc.Error) ending {
 
 // finish decides what follows the attempt's end.
 func (s *Scheduler) finish(f *flight, e ending) queue.Op {
+	o := e.outcome
 	s.mu.Lock()
 	cancelled, usage, session, began := f.cancelled, f.usage, f.session, f.began
+	s.charge(f, o.Usage.CostUSD-usage.CostUSD) // what no event has told
+	retry := s.cfg.Retry
 	s.mu.Unlock()
-	o := e.outcome
 	if e.died != nil {
 		o = job.Outcome{State: job.RunFailed, Class: job.Crash, Message: fmt.Sprintf("the core died: %v", e.died),
 			Usage: usage, Session: session, ExitCode: -1, StartedAt: began, EndedAt: now()}
@@ -168,25 +233,36 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 		op.Exit = job.ExitCancelled
 		op.Outcome.State, op.Outcome.Class = job.RunCancelled, job.CancelledClass
 		return op
-	case o.State == job.RunCancelled, e.died != nil && s.isStopping():
-		// Nobody asked for it but us: it goes on with the next scheduler.
+	case o.State == job.RunCancelled, e.died != nil && (s.isStopping() || errors.Is(e.died, supervisor.ErrReplaced)):
+		// Nobody asked for it but us: it goes on with the next scheduler, or core.
 		op.Lost = true
 		op.Retry = queue.Retry{RunnableAt: now(), Choice: f.entry.Choice, Session: o.Session, SessionWorker: f.choice.Worker,
-			Feedback: f.entry.Feedback, Waiting: "interrupted; goes on at the next run"}
+			Feedback: f.entry.Feedback, Waiting: s.interrupted()}
 		return op
 	}
-	d := s.cfg.Retry.Decide(policy.History{
-		Choices: len(f.entry.Spec.Choices()), Choice: f.entry.Choice, Counted: f.entry.Counted + 1,
+	d := retry.Decide(policy.History{
+		Choices: len(f.entry.Spec.Choices()), Choice: f.index, Counted: f.entry.Counted + 1,
 		MaxAttempts: f.entry.Spec.Limits.MaxAttempts, Resumed: f.resume() != "",
 	}, &o, now())
 	op.Exit, op.DeadLetter = d.Exit, d.DeadLetter
 	if d.Exit == "" {
+		if d.Choice == f.index {
+			d.Choice = f.entry.Choice // the same again: the job's own choice, load or not
+		}
 		op.Retry = queue.Retry{RunnableAt: d.RunnableAt, Choice: d.Choice, Feedback: d.Feedback, Waiting: d.Waiting}
 		if d.Resume {
 			op.Retry.Session, op.Retry.SessionWorker = o.Session, f.choice.Worker
 		}
 	}
 	return op
+}
+
+// interrupted says what becomes of a run that we cut short.
+func (s *Scheduler) interrupted() string {
+	if s.isStopping() {
+		return "interrupted; goes on at the next run"
+	}
+	return "interrupted; goes on soon"
 }
 
 // beforeEnd puts the move to Running before the end of an attempt of which the
@@ -217,4 +293,19 @@ func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, o
 	}
 	log.Debug().Str("op", fmt.Sprintf("%T", op)).Msg("recorded")
 	s.publishEntry(ctx, f.entry.ID)
+	if f.entry.Key != "" {
+		s.publishFollowers(ctx, f.entry.ID)
+	}
+}
+
+// publishFollowers tells how the jobs stand that share a job's result.
+func (s *Scheduler) publishFollowers(ctx context.Context, id job.ID) {
+	followers, _, err := s.cfg.Store.List(context.WithoutCancel(ctx), queue.Filter{CoalescedWith: id})
+	if err != nil {
+		s.cfg.Log.Warn().Err(err).Str("job", string(id)).Msg("look for jobs with the same result")
+		return
+	}
+	for i := range followers {
+		s.publishEntry(ctx, followers[i].ID)
+	}
 }

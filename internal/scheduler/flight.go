@@ -13,9 +13,13 @@ import (
 type flight struct {
 	entry   queue.Entry
 	choice  job.Choice
+	index   int // of choice among the entry's; it differs from the entry's own where load asked for a smaller one
 	attempt int // the attempt that this claim makes, begun or not
 
-	core      *supervisor.Core // that was asked for a permit
+	core      *supervisor.Core // that it was given to
+	held      bool             // a permit was asked for or is held: it counts elsewhere
+	told      []*member        // to which its request for a permit counts, but for its own core
+	lockWait  time.Duration    // how long it waited for its workspace
 	cancelled bool             // somebody asked to cancel the job
 	events    []job.Event      // not stored yet
 	usage     job.Usage        // seen in events: what a dead core cannot report any more
@@ -37,7 +41,7 @@ type ending struct {
 }
 
 func newFlight(e queue.Entry) *flight {
-	return &flight{entry: e, choice: e.Spec.Choices()[e.Choice], attempt: e.Attempts + 1, done: make(chan ending, 1)}
+	return &flight{entry: e, choice: e.Spec.Choices()[e.Choice], index: e.Choice, attempt: e.Attempts + 1, done: make(chan ending, 1)}
 }
 
 // settle gives the flight its end; the first one counts. Called with
@@ -55,4 +59,17 @@ func (f *flight) resume() string {
 		return f.entry.Session
 	}
 	return ""
+}
+
+// smaller says, for the user, on what the attempt runs instead of its job's own
+// choice; "" if it does not.
+func (f *flight) smaller() string {
+	if f.index == f.entry.Choice {
+		return ""
+	}
+	name := string(f.choice.Worker)
+	if f.choice.Model != "" {
+		name += ":" + f.choice.Model
+	}
+	return "on " + name + " instead, since the host is overloaded"
 }

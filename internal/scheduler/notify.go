@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/supervisor"
@@ -13,49 +12,12 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// CoreUp makes the core's slots available.
-func (s *Scheduler) CoreUp(c *supervisor.Core) {
-	s.mu.Lock()
-	s.core = c
-	s.mu.Unlock()
-	s.cfg.Log.Info().Int("core_pid", c.PID()).Str("version", c.Info.Version).Msg("agentcore is up")
-	s.hub.publish(Update{Kind: UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("agentcore is up (pid %d)", c.PID())})
-	s.poke()
-}
-
-// CoreDown ends the core's flights: everything of it is dead, so their jobs may
-// be given out again.
-func (s *Scheduler) CoreDown(c *supervisor.Core, cause error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.core == c {
-		s.core = nil
-	}
-	n := 0
-	for _, f := range s.live {
-		if f.core == c {
-			f.settle(ending{died: cause})
-			n++
-		}
-	}
-	if !s.stopping {
-		s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: fmt.Sprintf("agentcore (pid %d) died with %d jobs in flight; nothing of it is left, a new one is started", c.PID(), n)})
-	}
-	s.poke()
-}
-
-// CoreFailed tells of a core that did not come up.
-func (s *Scheduler) CoreFailed(cause error) {
-	text, _, _ := strings.Cut(cause.Error(), "\n")
-	s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: "agentcore did not come up, another is tried: " + text})
-}
-
 // setStopping notes that the end is near: nothing more is claimed.
 func (s *Scheduler) setStopping() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopping = true
-	s.room.Broadcast()
+	s.more.Broadcast()
 }
 
 // endFlights ends whatever is still in the air when there will be no core.
@@ -85,21 +47,22 @@ func (s *Scheduler) CoreNotify(c *supervisor.Core, method string, params json.Ra
 			s.cfg.Log.Info().Str("job", string(n.Job)).Int("attempt", n.Attempt).Int64("worker_cancel_latency_ms", n.LatencyMS).Msg("worker stopped, tree empty")
 		})
 	case ipc.NotifyCircuits:
-		decodeNotify(s, method, params, s.circuit)
+		decodeNotify(s, method, params, func(n ipc.Circuits) { s.circuit(c, n) })
+	case ipc.NotifyMetrics:
+		decodeNotify(s, method, params, func(n ipc.Metrics) { s.metrics(c, n) })
 	case ipc.NotifyEscalation:
-		decodeNotify(s, method, params, func(n ipc.Escalation) {
-			s.cfg.Log.Error().Str("scope", string(n.Scope)).Str("cause", string(n.Cause)).Msg(n.Message)
-			s.hub.publish(Update{Kind: UpdateEscalation, Time: now(), Text: string(n.Scope) + ": " + n.Message})
-		})
+		decodeNotify(s, method, params, func(n ipc.Escalation) { s.escalate(c, n.Escalation) })
 	default:
 		s.cfg.Log.Debug().Str("method", method).Msg("unknown notification ignored")
 	}
 }
 
 // circuit takes the news of a circuit breaker.
-func (s *Scheduler) circuit(n ipc.Circuits) {
+func (s *Scheduler) circuit(core *supervisor.Core, n ipc.Circuits) {
 	s.mu.Lock()
-	s.circuits = n.Circuits
+	if m := s.cores[core]; m != nil {
+		m.circuits = n.Circuits
+	}
 	s.mu.Unlock()
 	c := n.Changed
 	name := string(c.Worker)
@@ -117,12 +80,27 @@ func (s *Scheduler) circuit(n ipc.Circuits) {
 	}
 }
 
-// Circuits returns how the breakers stood when the core told of them last.
-func (s *Scheduler) Circuits() []ipc.Circuit {
+// metrics takes how a core fares, and tells when its stage has changed.
+func (s *Scheduler) metrics(core *supervisor.Core, n ipc.Metrics) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.circuits
+	m := s.cores[core]
+	before := ""
+	if m != nil {
+		before, m.metrics = m.metrics.Stage, n
+	}
+	s.mu.Unlock()
+	if m == nil || before == n.Stage || before == "" && n.Stage == normalStage {
+		return
+	}
+	s.cfg.Log.Info().Int("core", core.Index()).Str("stage", n.Stage).Str("evidence", n.Evidence).Msg("stage of the defence")
+	s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: fmt.Sprintf("%s is at stage %s: %s", s.coreName(core.Index()), n.Stage, n.Evidence)})
+	if n.Stage == normalStage {
+		s.poke()
+	}
 }
+
+// normalStage is what a core that is not overloaded tells.
+const normalStage = "normal"
 
 func decodeNotify[N any](s *Scheduler, method string, params json.RawMessage, f func(N)) {
 	var n N
@@ -142,7 +120,7 @@ func (s *Scheduler) event(e job.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.pending >= maxPending && !s.stopping {
-		s.room.Wait()
+		s.more.Wait()
 	}
 	f := s.live[e.Job]
 	if f == nil || f.attempt != e.Attempt {
@@ -154,6 +132,7 @@ func (s *Scheduler) event(e job.Event) {
 	case job.EventUsage:
 		if e.Usage != nil {
 			f.usage = f.usage.Add(*e.Usage)
+			s.charge(f, e.Usage.CostUSD)
 		}
 	case job.EventSession:
 		f.session = e.Session
@@ -191,7 +170,7 @@ func (s *Scheduler) takeLocked(f *flight) []queue.Op {
 	}
 	s.pending -= len(f.events)
 	f.events = nil
-	s.room.Broadcast()
+	s.more.Broadcast()
 	return ops
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -38,7 +39,7 @@ func TestAdmission(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &Scheduler{cfg: Config{PerKind: map[job.WorkerKind]int{"codex": 1, "claude": 0}}}
+			s := &Scheduler{cfg: Config{Tuning: Tuning{Settings: ipc.Configure{Workers: map[job.WorkerKind]job.WorkerSettings{"codex": {MaxConcurrent: 1}, "claude": {}}}}}}
 			a := s.admission()
 			if !a.admit(tt.first) {
 				t.Fatal("the first is not admitted")

@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/run"
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -21,25 +22,45 @@ import (
 // Config of a Scheduler.
 type Config struct {
 	Store  queue.Store
-	Retry  *policy.Retry
 	Holder string // who claims, e.g. "scheduler-4711"
 	// Batch limits the work to one batch and makes Run return when it is done;
 	// "" works on every job, for ever.
-	Batch   job.BatchID
-	Slots   int                    // jobs at once, 1 or more
-	PerKind map[job.WorkerKind]int // of one kind at once; absent or 0: no bound
-	Lease   time.Duration          // of a claim; DefaultLease if 0
-	Log     zerolog.Logger
-	// Supervise returns the supervisor of the core, given who hears of it.
+	Batch job.BatchID
+	// Also are further batches whose unfinished jobs are worked on beside Batch,
+	// like those that Submit adds.
+	Also     []job.BatchID
+	Instance job.InstanceID // of the state directory: it begins the tag of every run
+	Cores    int            // agentcores at once, 1 or more
+	Lease    time.Duration  // of a claim; DefaultLease if 0
+	Log      zerolog.Logger
+	// Supervise returns the supervisor of the cores, given who hears of them.
 	Supervise func(supervisor.Handler) *supervisor.Supervisor
+
+	// Isolations are what is out of use; nil: nothing. What changes is written to
+	// IsolationsFile, if that is set.
+	Isolations     *isolation.Book
+	IsolationsFile string
+	// OnEscalation hears of every escalation, once. It must not wait.
+	OnEscalation func(isolation.Escalation)
+
+	Tuning
+}
+
+// Tuning is what can be changed while a Scheduler runs; see Reload.
+type Tuning struct {
+	Retry *policy.Retry
+	// Settings are what every core enforces. MaxConcurrent and the bounds of
+	// Workers also bound what is claimed.
+	Settings ipc.Configure
+	// StopOnSafeStop makes a safe stop end what runs, too; else it drains.
+	StopOnSafeStop bool
 }
 
 // DefaultLease is how long a claim stays valid without being extended.
 const DefaultLease = 30 * time.Second
 
-// ErrFatal is wrapped when the core refuses to run anything until a person has
-// looked: a process could not be killed.
-var ErrFatal = errors.New("the core is in fatal mode")
+// ErrFatal is wrapped when nothing may run until an operator has looked.
+var ErrFatal = errors.New("nothing runs before an operator has looked")
 
 // errDone ends the loop when the batch has no unfinished job.
 var errDone = errors.New("all jobs are done")
@@ -50,29 +71,52 @@ type Scheduler struct {
 	sup *supervisor.Supervisor
 	hub hub
 
+	started time.Time
+
 	wake    chan struct{} // capacity 1: there may be something to do
 	flush   chan struct{} // capacity 1: there are events to store
 	drives  sync.WaitGroup
 	storing sync.Mutex              // held while events are stored, so that none is stored after its attempt's end
 	failure context.CancelCauseFunc // ends Run with an error
 
-	mu       sync.Mutex // guards what follows
-	core     *supervisor.Core
-	live     map[job.ID]*flight
-	circuits []ipc.Circuit // as the core told them last
-	stopping bool
-	pending  int        // events not stored yet, of all flights
-	room     *sync.Cond // on mu: pending went down, or the loop ends
+	saving sync.Mutex // held while the isolations are written
+
+	mu         sync.Mutex // guards what follows, and Config.Tuning
+	cores      map[*supervisor.Core]*member
+	live       map[job.ID]*flight
+	batches    []job.BatchID                  // that are worked on; empty: all
+	submitting int                            // batches that are about to be added
+	late       map[job.ID]bool                // claimed jobs that are to be cancelled as soon as they are live
+	blocked    map[job.ID]time.Time           // since when jobs wait for their workspace
+	ready      map[job.Class]queue.ClassReady // as counted last
+	spent      spendings
+	parked     map[job.ID]bool // jobs that an isolation refused; asked for again when it is lifted
+	facts      map[fact]teller // which core told of what last; bounded by scopes and causes
+	asked      []asked         // permits, of the last minute, the oldest first
+	circuits   []ipc.Circuit   // of the last core, while none is up
+	stopping   bool
+	pending    int        // events not stored yet, of all flights
+	more       *sync.Cond // on mu: pending went down, or the loop ends
 }
 
 // New returns a scheduler; nothing runs before Run.
 func New(cfg Config) *Scheduler {
-	cfg.Slots = max(cfg.Slots, 1)
+	cfg.Cores = max(cfg.Cores, 1)
 	if cfg.Lease <= 0 {
 		cfg.Lease = DefaultLease
 	}
-	s := &Scheduler{cfg: cfg, wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), live: map[job.ID]*flight{}}
-	s.room = sync.NewCond(&s.mu)
+	if cfg.Isolations == nil {
+		cfg.Isolations = &isolation.Book{}
+	}
+	s := &Scheduler{
+		cfg: cfg, started: now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), cores: map[*supervisor.Core]*member{},
+		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, parked: map[job.ID]bool{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{},
+	}
+	if cfg.Batch != "" {
+		s.batches = append([]job.BatchID{cfg.Batch}, cfg.Also...)
+	}
+	s.spent.bound(cfg.Settings.Limits.CostWindows)
+	s.more = sync.NewCond(&s.mu)
 	s.sup = cfg.Supervise(s)
 	return s
 }
@@ -88,6 +132,7 @@ func (s *Scheduler) Hurry() { s.sup.Hurry() }
 //	dispatcher ── claims and drives jobs; it ends first, with ctx
 //	flusher    ── stores events
 //	extender   ── keeps the leases
+//	reporter   ── tells the cores how the queue stands, ends isolations
 //
 // Ending is in order: claim no more → shut the core down, which stops its runs
 // and reports them → every drive records its end → the last events are stored.
@@ -98,6 +143,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	err := s.cfg.Store.Apply(ctx, queue.Reclaim{Now: now(), All: true, Message: "the scheduler ended while this attempt ran"})
 	if err != nil {
 		return fmt.Errorf("take back what an earlier scheduler held: %w", err)
+	}
+	if err := s.recallSpendings(ctx); err != nil {
+		return err
 	}
 
 	coreCtx, stopCore := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -122,6 +170,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}, func(error) {})
 	g.Add(func() error { return s.flushLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.extendLoop(tailCtx) }, func(error) {})
+	g.Add(func() error { return s.reportLoop(tailCtx) }, func(error) {})
 	g.Run()
 
 	cause := context.Cause(ctx)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -46,6 +47,9 @@ type Update struct {
 
 	// CorePID is the process id of an agentcore that came up.
 	CorePID int `json:"core_pid,omitempty"`
+
+	// Escalation is set with UpdateEscalation, unless an isolation was lifted.
+	Escalation *isolation.Escalation `json:"escalation,omitempty"`
 
 	Event  *job.Event `json:"event,omitempty"`
 	Missed int        `json:"missed,omitempty"`

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,9 @@ import (
 	"net/http"
 	"net/url"
 	"syscall"
+
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/scheduler"
 )
 
 // ErrNotRunning: no scheduler listens on the socket.
@@ -33,21 +37,57 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // error is ErrNotRunning or a *Problem.
 func (c *Client) Cancel(ctx context.Context, ref string) (Job, error) {
 	var j Job
-	err := c.do(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(ref)+"/cancel", &j)
+	err := c.do(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(ref)+"/cancel", nil, &j)
 	return j, err
 }
 
 // Job returns the job that ref names.
 func (c *Client) Job(ctx context.Context, ref string) (Job, error) {
 	var j Job
-	err := c.do(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(ref), &j)
+	err := c.do(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(ref), nil, &j)
 	return j, err
 }
 
-func (c *Client) do(ctx context.Context, method, path string, result any) error {
-	r, err := http.NewRequestWithContext(ctx, method, "http://scheduler"+path, nil)
+// Status returns how the scheduler and its cores fare.
+func (c *Client) Status(ctx context.Context) (scheduler.Status, error) {
+	var st scheduler.Status
+	err := c.do(ctx, http.MethodGet, "/v1/status", nil, &st)
+	return st, err
+}
+
+// Resume lifts the isolation of a scope and returns what it was. The error is
+// ErrNotRunning or a *Problem.
+func (c *Client) Resume(ctx context.Context, scope string) (isolation.Isolation, error) {
+	var i isolation.Isolation
+	err := c.do(ctx, http.MethodPost, "/v1/resume", Resume{Scope: scope}, &i)
+	return i, err
+}
+
+// RestartCores replaces cores, and returns how the scheduler fares when their
+// successors are up. Until then it waits; a wait that is given up does not
+// undo what has begun.
+func (c *Client) RestartCores(ctx context.Context, which RestartCores) (scheduler.Status, error) {
+	var st scheduler.Status
+	err := c.do(ctx, http.MethodPost, "/v1/cores/restart", which, &st)
+	return st, err
+}
+
+// do sends a request, with body as JSON if it is not nil, and decodes the answer.
+func (c *Client) do(ctx context.Context, method, path string, body, result any) error {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://scheduler"+path, content)
 	if err != nil {
 		return err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := c.http.Do(r)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
@@ -57,16 +97,16 @@ func (c *Client) do(ctx context.Context, method, path string, result any) error 
 		return fmt.Errorf("ask the scheduler: %w", err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return fmt.Errorf("read the scheduler's answer: %w", err)
 	}
 	if resp.StatusCode/100 != 2 {
 		var p Problem
-		if json.Unmarshal(body, &p) != nil || p.Detail == "" {
+		if json.Unmarshal(answer, &p) != nil || p.Detail == "" {
 			p = Problem{Status: resp.StatusCode, Detail: fmt.Sprintf("the scheduler answered %s", resp.Status)}
 		}
 		return &p
 	}
-	return json.Unmarshal(body, result)
+	return json.Unmarshal(answer, result)
 }

@@ -3,5 +3,6 @@
 // its owner may open.
 //
 // In come requests; out go jobs, their events and attempts, live updates as
-// JSON Lines, and the effect of a cancel. Client is the other end.
+// JSON Lines, how the scheduler fares, and the effects of a cancel, a resume and
+// a restart. Client is the other end.
 package server

@@ -62,7 +62,11 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/jobs/{job}", s.answer(s.job))
 	mux.HandleFunc("GET /v1/jobs/{job}/events", s.answer(s.events))
 	mux.HandleFunc("POST /v1/jobs/{job}/cancel", s.answer(s.cancel))
+	mux.HandleFunc("POST /v1/jobs", s.answer(s.submit))
 	mux.HandleFunc("GET /v1/updates", s.updates)
+	mux.HandleFunc("GET /v1/status", s.answer(s.status))
+	mux.HandleFunc("POST /v1/resume", s.answer(s.resume))
+	mux.HandleFunc("POST /v1/cores/restart", s.answer(s.restart))
 	return mux
 }
 
@@ -106,8 +110,10 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusBadRequest
 	case errors.Is(err, queue.ErrNotFound):
 		status = http.StatusNotFound
-	case errors.Is(err, queue.ErrIllegalTransition):
+	case errors.Is(err, queue.ErrIllegalTransition), errors.Is(err, scheduler.ErrNotIsolated), errors.Is(err, queue.ErrDuplicate):
 		status = http.StatusConflict
+	case errors.Is(err, scheduler.ErrEnding):
+		status = http.StatusServiceUnavailable
 	default:
 		s.log.Error().Err(err).Str("path", r.URL.Path).Msg("request failed")
 	}

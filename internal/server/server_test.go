@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/supervisor"
@@ -31,6 +32,7 @@ type door struct {
 	t      *testing.T
 	socket string
 	sched  *scheduler.Scheduler
+	book   *isolation.Book
 	http   *http.Client
 	ids    []job.ID
 }
@@ -59,7 +61,8 @@ func open(t *testing.T, length int) *door {
 	if err := store.Enqueue(t.Context(), queue.Batch{ID: "b", CreatedAt: now}, entries); err != nil {
 		t.Fatal(err)
 	}
-	d.sched = scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
+	d.book = &isolation.Book{}
+	d.sched = scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Isolations: d.book, Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
 		return supervisor.New(supervisor.Config{Handler: h}) // never run: nothing is dispatched
 	}})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -99,7 +102,13 @@ func open(t *testing.T, length int) *door {
 // ask sends a request, checks the status and decodes the answer into v.
 func (d *door) ask(method, path string, status int, v any) {
 	d.t.Helper()
-	r, err := http.NewRequest(method, "http://scheduler"+path, nil)
+	d.send(method, path, "", status, v)
+}
+
+// send is ask with a body.
+func (d *door) send(method, path, body string, status int, v any) {
+	d.t.Helper()
+	r, err := http.NewRequest(method, "http://scheduler"+path, strings.NewReader(body))
 	if err != nil {
 		d.t.Fatal(err)
 	}

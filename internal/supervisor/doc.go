@@ -1,9 +1,18 @@
-// Package supervisor keeps an agentcore alive: it spawns one, says hello,
-// configures it, asks for its heartbeat, and replaces it when it dies, hangs,
-// floods or tears the wire.
+// Package supervisor keeps N agentcores alive. For each it spawns a process,
+// says hello, configures it, asks for its heartbeat, and replaces it when it
+// dies, hangs, floods or tears the wire; a core over its limits of memory, CPU
+// or slowness is drained first, and so is one that an operator wants replaced.
+// A core in a crash loop is isolated: left alone for a while that grows.
 //
-// In comes the command of the core; out go, to one Handler and in this order:
-// CoreUp, the core's notifications, CoreDown. CoreDown is told only after every
-// process that the core left behind is dead, so whoever hears it may give the
-// core's jobs to another.
+// In comes the command of the core; out go, to one Handler and for each core in
+// this order: CoreUp, its notifications and perhaps CoreDraining, CoreRuns,
+// CoreDown. CoreDown is told only after every process that the core left behind
+// is dead and the processes of other cores are untouched, so whoever hears it
+// may give the core's jobs to another.
+//
+//	Supervisor ── one seat for each of the N cores
+//	seat       ── one core after the other: starts, waits, isolates
+//	Core       ── one process and the conversation with it
+//	health     ── judges heartbeats        ┐ without clock, process or goroutine
+//	crashLoop  ── judges how often it dies ┘
 package supervisor

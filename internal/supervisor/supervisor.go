@@ -1,64 +1,65 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/crashlog"
 	"github.com/agentsched/agentsched/internal/proc"
-	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 )
 
-// Handler hears what becomes of the cores. The calls of one core come one
-// after the other; its notifications stop before its CoreDown.
-type Handler interface {
-	// CoreUp is told of a core that is configured and takes work.
-	CoreUp(c *Core)
-	// CoreNotify is told each notification of the core, in order. It must not
-	// wait for the core.
-	CoreNotify(c *Core, method string, params json.RawMessage)
-	// CoreDown is told when the core and everything that it left is dead.
-	CoreDown(c *Core, cause error)
-	// Circuits returns what the last core said of its circuit breakers, for the
-	// next one.
-	Circuits() []ipc.Circuit
-	// CoreFailed is told of a core that did not come up; another is tried.
-	CoreFailed(cause error)
-}
-
-// Config of a Supervisor.
+// Config of a Supervisor. A zero value stands for the default that is named.
 type Config struct {
+	Cores    int      // how many cores; 1
 	Command  []string // the core's program and arguments
 	Env      []string // its environment
 	Host     *proc.Host
 	Instance job.InstanceID
 	StateDir string
 	Version  string
-	Settings ipc.Configure
 	Handler  Handler
 	Log      zerolog.Logger
-	Stderr   io.Writer // gets each line of the core's log, with its newline, one Write a line
+	Stderr   io.Writer // gets each line of the cores' logs, with its newline, one Write a line, from several goroutines
 
 	Heartbeat time.Duration // between two heartbeats; 1 s
 	HangAfter time.Duration // a core that owes an answer for so long is hung; 10 s
 	Stop      proc.Stages   // of the core itself, once it was asked to end or is hung
+
+	// A core that crosses one of these is drained and replaced. 0 means no limit.
+	MaxRSS        int64         // bytes of resident memory
+	MaxCPU        float64       // of one CPU, on average over CPUFor
+	CPUFor        time.Duration // 30 s
+	SlowHeartbeat time.Duration // heartbeats that take longer, slowBeats times in a row
+
+	Intensity Intensity // when a core that dies again and again is isolated
+	Delays    Delays    // before a core that died is replaced
+
+	// Crash gets the report of each core that ended although nobody asked for it.
+	Crash func(crashlog.Report)
+	// Forget removes what runs have left besides processes: those with these tags,
+	// or with nil those of all runs. It is called when nothing of them lives.
+	Forget func(tags []string)
 }
 
-// Restart bounds how fast and how often a core that dies is replaced.
-const (
-	firstDelay = 50 * time.Millisecond
-	maxDelay   = 10 * time.Second
-	stable     = 30 * time.Second // a core that lived so long starts the count anew
-	maxStarts  = 5                // starts in a row that did not even get to hello
-)
+// Delays before a core that died is replaced: the first, growing to the
+// largest, from the start again after a core that lived long enough.
+type Delays struct {
+	First  time.Duration // 50 ms
+	Max    time.Duration // 10 s
+	Stable time.Duration // 30 s
+}
+
+// maxStarts is how many starts in a row may not even get to hello, with no
+// other core left, before the supervisor gives up.
+const maxStarts = 5
 
 var (
 	// ErrIncompatible: the core speaks another version of the protocol.
@@ -67,57 +68,81 @@ var (
 	ErrNoStart = errors.New("agentcore does not start")
 	// ErrHung: the core owed an answer for longer than it may.
 	ErrHung = errors.New("agentcore hangs")
+	// ErrReplaced: the core was shut down to make room for its successor.
+	ErrReplaced = errors.New("agentcore was replaced")
+	// ErrNotRunning: there are no cores before Run and after it.
+	ErrNotRunning = errors.New("no agentcore is supervised")
 )
 
-// Supervisor keeps one core alive. Make it with New, run it once.
+// Supervisor keeps the cores alive. Make it with New, run it once.
 type Supervisor struct {
 	cfg   Config
+	seats []*seat
 	hurry context.Context // done: shutdowns skip their gentle stages
 	now   context.CancelFunc
 
-	mu   sync.Mutex // guards what follows
-	core *Core      // the one that is up, or nil
+	restarting chan struct{} // capacity 1, held by Restart: one core at a time
+	running    chan struct{} // closed when Run begins
+	ended      chan struct{} // closed when Run has ended
+
+	mu      sync.Mutex    // guards what follows, and the state of each seat; never held while the Handler is called
+	changed chan struct{} // closed and replaced when the state of a seat changes
 }
 
 // New returns a supervisor; nothing is started before Run.
 func New(cfg Config) *Supervisor {
-	if cfg.Heartbeat <= 0 {
-		cfg.Heartbeat = time.Second
+	cfg.Cores = max(cfg.Cores, 1)
+	cfg.Heartbeat = cmp.Or(max(cfg.Heartbeat, 0), time.Second)
+	cfg.HangAfter = cmp.Or(max(cfg.HangAfter, 0), 10*time.Second)
+	cfg.CPUFor = cmp.Or(max(cfg.CPUFor, 0), 30*time.Second)
+	cfg.Delays.First = cmp.Or(cfg.Delays.First, 50*time.Millisecond)
+	cfg.Delays.Max = cmp.Or(cfg.Delays.Max, 10*time.Second)
+	cfg.Delays.Stable = cmp.Or(cfg.Delays.Stable, 30*time.Second)
+	cfg.Intensity = cfg.Intensity.withDefaults()
+	s := &Supervisor{
+		cfg: cfg, restarting: make(chan struct{}, 1), running: make(chan struct{}), ended: make(chan struct{}),
+		changed: make(chan struct{}),
 	}
-	if cfg.HangAfter <= 0 {
-		cfg.HangAfter = 10 * time.Second
-	}
-	s := &Supervisor{cfg: cfg}
 	s.hurry, s.now = context.WithCancel(context.Background())
+	for i := range cfg.Cores {
+		s.seats = append(s.seats, newSeat(s, i+1))
+	}
 	return s
 }
 
-// Hurry makes a shutdown, under way or to come, skip the gentle stages.
-func (s *Supervisor) Hurry() {
-	s.now()
-	if c := s.current(); c != nil {
-		c.hurry()
-	}
-}
-
-func (s *Supervisor) current() *Core {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.core
-}
-
-func (s *Supervisor) setCurrent(c *Core) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.core = c
-}
-
-// Run starts a core and replaces it whenever it ends, until ctx ends; then it
-// shuts the core down and waits until nothing of it is left. It returns
-// ErrIncompatible or ErrNoStart, or that a process could not be killed
-// (proc.ErrGhost), or the cause of ctx.
+// Run starts the cores and replaces each whenever it ends, until ctx ends; then
+// it shuts them down and waits until nothing of them is left. It returns
+// ErrIncompatible or ErrNoStart if there is no core to go on with, or that a
+// process could not be killed (proc.ErrGhost), or the cause of ctx.
 func (s *Supervisor) Run(ctx context.Context) error {
-	// Nothing of an earlier scheduler may live when work is given out.
+	close(s.running)
+	defer close(s.ended)
+	if err := s.sweep(ctx); err != nil {
+		return err
+	}
+	life, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	fatal := make([]error, len(s.seats))
+	var seats sync.WaitGroup
+	for i, st := range s.seats {
+		seats.Go(func() {
+			if fatal[i] = st.run(life); fatal[i] != nil {
+				end(fatal[i])
+			}
+		})
+	}
+	seats.Wait()
+	for _, err := range fatal {
+		if errors.Is(err, proc.ErrGhost) { // matters more than what came first
+			return err
+		}
+	}
+	return context.Cause(life)
+}
+
+// sweep ends what an earlier scheduler left: nothing of it may live when work
+// is given out.
+func (s *Supervisor) sweep(ctx context.Context) error {
 	killed, err := s.cfg.Host.SweepTag(context.WithoutCancel(ctx), string(s.cfg.Instance))
 	if err != nil {
 		return fmt.Errorf("end what an earlier scheduler left: %w", err)
@@ -125,79 +150,35 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if len(killed) > 0 {
 		s.cfg.Log.Warn().Int("killed", len(killed)).Msg("ended processes that an earlier scheduler had left")
 	}
-	delays := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstDelay), backoff.WithMaxInterval(maxDelay), backoff.WithMaxElapsedTime(0))
-	failures := 0
-	for n := 1; ; n++ {
-		up, lived, err := s.runOne(ctx, n)
-		switch {
-		case ctx.Err() != nil:
-			if errors.Is(err, proc.ErrGhost) {
-				return err
-			}
-			return context.Cause(ctx)
-		case errors.Is(err, ErrIncompatible), errors.Is(err, proc.ErrGhost):
-			return err
-		case up:
-			failures = 0
-		default:
-			if failures++; failures >= maxStarts {
-				return fmt.Errorf("%w: %d tries, the last: %w", ErrNoStart, failures, err)
-			}
-		}
-		if lived >= stable {
-			delays.Reset()
-		}
-		s.cfg.Log.Warn().Err(err).Msg("agentcore ended; it is replaced")
-		if !up {
-			s.cfg.Handler.CoreFailed(err)
-		}
-		select {
-		case <-time.After(delays.NextBackOff()):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// runOne is the life of one core, to the end of the last process that it left.
-func (s *Supervisor) runOne(ctx context.Context, n int) (up bool, lived time.Duration, err error) {
-	if ctx.Err() != nil {
-		return false, 0, context.Cause(ctx)
-	}
-	began := time.Now()
-	c, err := s.spawn(n)
-	if err != nil {
-		return false, 0, err
-	}
-	err = c.open(ctx)
-	if err == nil {
-		up = true
-		s.setCurrent(c)
-		s.cfg.Handler.CoreUp(c)
-		err = c.serve(ctx)
-		s.setCurrent(nil)
-	}
-	lived = time.Since(began)
-	cause := c.close(err)
-	swept := s.reap(c)
-	if up {
-		s.cfg.Handler.CoreDown(c, cause)
-	}
-	return up, lived, errors.Join(cause, swept)
-}
-
-// reap ends everything that the core left: its own tree, and whatever carries
-// a tag of this instance.
-func (s *Supervisor) reap(c *Core) error {
-	if _, err := c.tree.Stop(context.Background(), proc.Stages{Kill: s.cfg.Stop.Kill}); err != nil {
-		return fmt.Errorf("end what the core left: %w", err)
-	}
-	killed, err := s.cfg.Host.SweepTag(context.Background(), string(s.cfg.Instance))
-	if err != nil {
-		return fmt.Errorf("end what the core left: %w", err)
-	}
-	for _, p := range killed {
-		s.cfg.Log.Warn().Int("pid", p.Pid).Str("command", p.Comm).Msg("ended a process that a dead core had left")
-	}
+	s.forget(nil)
 	return nil
+}
+
+func (s *Supervisor) forget(tags []string) {
+	if s.cfg.Forget != nil {
+		s.cfg.Forget(tags)
+	}
+}
+
+// Hurry makes shutdowns, under way or to come, skip the gentle stages.
+func (s *Supervisor) Hurry() {
+	s.now()
+	var asked sync.WaitGroup
+	for _, c := range s.live() {
+		asked.Go(c.hurry)
+	}
+	asked.Wait()
+}
+
+// live returns the cores whose process was started and is not known to be dead.
+func (s *Supervisor) live() []*Core {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var cores []*Core
+	for _, st := range s.seats {
+		if st.core != nil {
+			cores = append(cores, st.core)
+		}
+	}
+	return cores
 }

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/hook"
+	"github.com/agentsched/agentsched/internal/isolation"
+)
+
+// hungUp reports whether a SIGHUP means that the terminal is gone, and not that
+// somebody asks for the configuration to be read again.
+func hungUp(hadTerminal bool) bool {
+	if !hadTerminal {
+		return false
+	}
+	return !hasTerminal()
+}
+
+// hasTerminal reports whether this process has a controlling terminal. After a
+// hangup it cannot be opened any more.
+func hasTerminal() bool {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	return tty.Close() == nil
+}
+
+// reload reads the configuration again and puts in force what can be. A file
+// that is not right changes nothing.
+func (m *Main) reload(ctx context.Context, e *engine, out io.Writer) {
+	next, err := m.loadConfig()
+	if err != nil {
+		fmt.Fprintf(out, "scheduler: the configuration was not reloaded, the old one stays in force: %v\n", err)
+		e.state.log.Error().Err(err).Msg("configuration not reloaded")
+		return
+	}
+	if m.atOnce > 0 {
+		next.Concurrency.Max = m.atOnce
+	}
+	if m.cores > 0 {
+		next.Cores.Count = m.cores
+	}
+	text, err := e.reload(ctx, next)
+	if err != nil {
+		fmt.Fprintf(out, "scheduler: reload the configuration: %v\n", err)
+	}
+	fmt.Fprintln(out, text)
+	e.state.log.Info().Err(err).Msg(text)
+}
+
+// reload puts cfg in force and returns, for the user, what changed.
+func (e *engine) reload(ctx context.Context, cfg config.Config) (string, error) {
+	changed, fixed := config.Changes(e.cfg, cfg)
+	t, err := tuning(&cfg)
+	if err != nil {
+		return "the configuration stays as it was", err
+	}
+	e.hooks.use(e.newHook(&cfg))
+	err = e.sched.Reload(ctx, t)
+	// What cannot be changed while it runs stays what it is.
+	cfg.Cores, cfg.Heartbeat = e.cfg.Cores, e.cfg.Heartbeat
+	e.cfg = cfg
+	text := "the configuration was reloaded: nothing has changed"
+	if len(changed) > 0 {
+		text = "the configuration was reloaded: " + strings.Join(changed, ", ")
+	}
+	if len(fixed) > 0 {
+		text += "; changed too, but only for the next start: " + strings.Join(fixed, ", ")
+	}
+	return text, err
+}
+
+// hooks is the hook that is told of escalations, which a reload replaces.
+type hooks struct {
+	mu      sync.Mutex
+	current *hook.Hook
+	changed chan struct{} // capacity 1
+}
+
+func newHooks(h *hook.Hook) *hooks { return &hooks{current: h, changed: make(chan struct{}, 1)} }
+
+// use makes h the hook from now on. The one before tells what it has to.
+func (s *hooks) use(h *hook.Hook) {
+	s.mu.Lock()
+	s.current = h
+	s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *hooks) get() *hook.Hook {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
+// Tell tells of an escalation without waiting.
+func (s *hooks) Tell(x isolation.Escalation) { s.get().Tell(x) }
+
+// run works until ctx ends and every hook has told what it had to.
+func (s *hooks) run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		turn, end := context.WithCancel(ctx)
+		h := s.get()
+		running.Go(func() { h.Run(turn) }) //nolint:errcheck // it is the cause of turn
+		select {
+		case <-ctx.Done():
+		case <-s.changed:
+		}
+		end()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+func (m *Main) statusCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show the cores, what is isolated, and the metrics", Args: cobra.NoArgs,
+		Long: `Show how the running scheduler fares: its cores, what is isolated and until when, open
+circuit breakers, the jobs that could run and wait, and the cores' metrics.
+
+Without a running scheduler, show what it would leave out of use; with --json,
+"pid" is then 0.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := m.existing()
+			if err != nil {
+				return err
+			}
+			st, err := statusOf(cmd.Context(), dir)
+			if errors.Is(err, server.ErrNotRunning) {
+				return m.idleStatus(dir, asJSON)
+			}
+			if err != nil {
+				return failure(err)
+			}
+			if asJSON {
+				return failure(writeJSON(m.stdout, st))
+			}
+			return failure(printStatus(m.stdout, &st, time.Now()))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// existing opens the layout of the state directory, which must be there.
+func (m *Main) existing() (*statedir.Dir, error) {
+	path, err := m.statePath()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := statedir.OpenExisting(path)
+	if err != nil {
+		return nil, usage(err)
+	}
+	return dir, nil
+}
+
+// statusOf asks the running scheduler.
+func statusOf(ctx context.Context, dir *statedir.Dir) (scheduler.Status, error) {
+	client := server.NewClient(dir.Socket())
+	defer client.Close()
+	return client.Status(ctx)
+}
+
+// idleStatus shows what is isolated while no scheduler runs.
+func (m *Main) idleStatus(dir *statedir.Dir, asJSON bool) error {
+	book, err := scheduler.LoadIsolations(dir.Isolations())
+	if err != nil {
+		return failure(err)
+	}
+	now := time.Now()
+	list := book.List(now)
+	if asJSON {
+		return failure(writeJSON(m.stdout, struct {
+			PID        int                    `json:"pid"`
+			Cores      []scheduler.CoreStatus `json:"cores"`
+			Isolations []isolation.Isolation  `json:"isolations"`
+		}{0, []scheduler.CoreStatus{}, append([]isolation.Isolation{}, list...)}))
+	}
+	fmt.Fprintf(m.stdout, "%v: %s\n", server.ErrNotRunning, dir.Path())
+	return failure(printIsolations(m.stdout, list, now))
+}
+
+// printStatus writes a section for each part that there is something to say of.
+func printStatus(w io.Writer, st *scheduler.Status, now time.Time) error {
+	stopping := ""
+	if st.Stopping {
+		stopping = ", about to end"
+	}
+	fmt.Fprintf(w, "scheduler: pid %d, up %s%s; jobs given to cores: %d\n", st.PID, ago(st.Started, now), stopping, st.Running)
+	return errors.Join(
+		printCores(w, st.Cores, now), printIsolations(w, st.Isolations, now), printCircuits(w, st.Circuits, now),
+		printReady(w, st.Ready, now), printMetrics(w, st.Cores),
+	)
+}
+
+// section writes a table below a blank line.
+func section(w io.Writer, head string, rows func(w io.Writer)) error {
+	fmt.Fprintln(w)
+	return table(w, head, rows)
+}
+
+// table writes rows, whose cells end with a tab, below a head.
+func table(w io.Writer, head string, rows func(w io.Writer)) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, head)
+	rows(t)
+	return t.Flush()
+}
+
+func printCores(w io.Writer, cores []scheduler.CoreStatus, now time.Time) error {
+	if len(cores) == 0 {
+		fmt.Fprintln(w, "\nno core is up")
+		return nil
+	}
+	return section(w, "CORE\tPID\tSTATE\tSINCE\tRUNS\tRSS\tCPU\tHEARTBEAT\tRESTARTS\tNOTE", func(w io.Writer) {
+		for i := range cores {
+			c := &cores[i]
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", c.Index, orDash(c.PID > 0, "%d", c.PID), c.State, ago(c.Since, now), c.Inflight,
+				orDash(c.RSSBytes > 0, "%s", sizeText(c.RSSBytes)), orDash(c.PID > 0 && c.CPURatio >= 0, "%.0f%%", 100*c.CPURatio),
+				orDash(c.Heartbeat > 0, "%s", c.Heartbeat.Round(10*time.Microsecond)), c.Restarts, coreNote(c, now))
+		}
+	})
+}
+
+// coreNote says what is out of the ordinary with a core.
+func coreNote(c *scheduler.CoreStatus, now time.Time) string {
+	note := ""
+	add := func(format string, args ...any) {
+		if note != "" {
+			note += "; "
+		}
+		note += fmt.Sprintf(format, args...)
+	}
+	if c.IsolatedUntil.After(now) {
+		add("isolated until %s, or `scheduler resume core:%d`", clock(c.IsolatedUntil, now), c.Index)
+	}
+	if c.Cause != "" {
+		add("%s", firstLine(c.Cause))
+	}
+	if c.Stage != "" {
+		add("stage %s", c.Stage)
+	}
+	if c.Concurrency > 0 {
+		add("at most %d runs at once", c.Concurrency)
+	}
+	if c.Evidence != "" {
+		add("%s", firstLine(c.Evidence))
+	}
+	return progress.Clean(note)
+}
+
+func printIsolations(w io.Writer, list []isolation.Isolation, now time.Time) error {
+	if len(list) == 0 {
+		fmt.Fprintln(w, "\nnothing is isolated")
+		return nil
+	}
+	return section(w, "ISOLATED\tCAUSE\tSINCE\tUNTIL\tWHY", func(w io.Writer) {
+		for _, i := range list {
+			until := fmt.Sprintf("`scheduler resume %s`", quoteScope(i.Scope))
+			if !i.Until.IsZero() {
+				until = clock(i.Until, now)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", progress.Clean(string(i.Scope)), i.Cause, clock(i.Since, now), until, progress.Clean(firstLine(i.Message)))
+		}
+	})
+}
+
+func printCircuits(w io.Writer, all []ipc.Circuit, now time.Time) error {
+	var open []ipc.Circuit
+	for _, c := range all {
+		if c.State != "closed" {
+			open = append(open, c)
+		}
+	}
+	if len(open) == 0 {
+		fmt.Fprintln(w, "\nno circuit is open")
+		return nil
+	}
+	return section(w, "CIRCUIT\tSTATE\tUNTIL\tFAILED\tSLOW\tCAUSE", func(w io.Writer) {
+		for _, c := range open {
+			name := string(c.Worker)
+			if c.Model != "" {
+				name += ":" + c.Model
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%d\t%s\n", progress.Clean(name), c.State, orDash(!c.OpenUntil.IsZero(), "%s", clock(c.OpenUntil, now)),
+				c.Failures, c.Requests, c.Slow, progress.Clean(firstLine(c.Cause)))
+		}
+	})
+}
+
+func printReady(w io.Writer, ready map[job.Class]queue.ClassReady, now time.Time) error {
+	return section(w, "READY\tJOBS\tOLDEST", func(w io.Writer) {
+		for _, class := range job.Classes() {
+			r := ready[class]
+			fmt.Fprintf(w, "%s\t%d\t%s\n", class, r.Depth, orDash(r.Depth > 0, "%s", ago(r.Oldest, now)))
+		}
+	})
+}

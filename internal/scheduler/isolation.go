@@ -1,0 +1,258 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// ErrNotIsolated is wrapped when there is nothing to lift.
+var ErrNotIsolated = errors.New("not isolated")
+
+// LoadIsolations reads the book that SaveIsolations wrote; without a file it is
+// empty.
+func LoadIsolations(path string) (*isolation.Book, error) {
+	b := &isolation.Book{}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what is isolated: %w", err)
+	}
+	if err := json.Unmarshal(data, b); err != nil {
+		return nil, fmt.Errorf("read what is isolated: %s: %w; move the file away to lift all of it", path, err)
+	}
+	return b, nil
+}
+
+// SaveIsolations writes the book: after it, the file has the old content or the
+// new one, whatever happens.
+func SaveIsolations(path string, b *isolation.Book) error {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*.tmp")
+	if err != nil {
+		return fmt.Errorf("write what is isolated: %w", err)
+	}
+	defer os.Remove(tmp.Name()) // in vain once it was renamed
+	_, err = tmp.Write(append(data, '\n'))
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("write what is isolated: %w", err)
+	}
+	return nil
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// escalate takes an escalation of the core, nil for our own: what it isolates is
+// kept, told to every core, and everybody who watches hears of it. It must not
+// wait for a core.
+func (s *Scheduler) escalate(c *supervisor.Core, x isolation.Escalation) {
+	if s.cfg.Isolations.Apply(now(), x.Isolation()) {
+		s.isolationsChanged()
+	}
+	if x.Again || s.toldBy(c, x) {
+		return
+	}
+	s.cfg.Log.Error().Str("scope", string(x.Scope)).Str("cause", string(x.Cause)).Str("action", string(x.Action)).Time("until", x.Until).Msg("on_escalation: " + x.Message)
+	s.hub.publish(Update{Kind: UpdateEscalation, Time: now(), Text: escalationText(x), Escalation: &x})
+	if s.cfg.OnEscalation != nil {
+		s.cfg.OnEscalation(x)
+	}
+	if x.Action == isolation.SafeStop && s.isStopOnSafeStop() {
+		s.drives.Go(func() { s.stopAll("safe stop: " + x.Message) })
+	}
+}
+
+// sameFact is how long after one core another may tell of the same: a full disk
+// or a jump of the clock is seen by all of them.
+const sameFact = 10 * time.Second
+
+// toldBy reports whether another core has just told of what this one tells.
+func (s *Scheduler) toldBy(c *supervisor.Core, x isolation.Escalation) bool {
+	if c == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := fact{x.Scope, x.Cause}
+	last, known := s.facts[key]
+	if known && last.by != c && now().Sub(last.at) < sameFact {
+		return true
+	}
+	s.facts[key] = teller{c, now()}
+	return false
+}
+
+type fact struct {
+	isolation.Scope
+	isolation.Cause
+}
+
+type teller struct {
+	by *supervisor.Core
+	at time.Time
+}
+
+func escalationText(x isolation.Escalation) string {
+	text := string(x.Scope) + ": " + x.Message
+	switch {
+	case x.Action == isolation.Notify:
+		return text
+	case x.Until.IsZero():
+		return text + fmt.Sprintf("; isolated until `scheduler resume %s`", x.Scope)
+	}
+	return text + "; isolated until " + x.Until.Local().Format("15:04:05")
+}
+
+// isolationsChanged makes the change durable and lets every core know of it.
+// A book that cannot be written is enforced all the same, by those who know it.
+func (s *Scheduler) isolationsChanged() {
+	if err := s.saveIsolations(); err != nil {
+		s.cfg.Log.Error().Err(err).Msg("isolations are not durable")
+	}
+	s.tellCores("isolations", func(ctx context.Context, c *supervisor.Core) error {
+		defer s.poke() // not before: it would refuse what was just lifted
+		return c.Call(ctx, ipc.MethodIsolate, ipc.Isolations{Isolations: s.cfg.Isolations.List(now())}, nil)
+	})
+}
+
+// park keeps a job that an isolation has refused out of the claims until that
+// is lifted. It reports false if no isolation blocks the job.
+func (s *Scheduler) park(f *flight) bool {
+	if !s.isBlocked(&f.entry) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.parked) >= maxBlocked {
+		return false // it is asked again now and then
+	}
+	s.parked[f.entry.ID] = true
+	return true
+}
+
+// isBlocked reports whether an isolation keeps the job from beginning.
+func (s *Scheduler) isBlocked(e *queue.Entry) bool {
+	path := e.Spec.Workspace.Path
+	if path != "" {
+		path = realPath(path)
+	}
+	_, blocked := s.cfg.Isolations.Blocked(e.Spec.Choices()[e.Choice].Worker, path, now())
+	return blocked
+}
+
+func (s *Scheduler) saveIsolations() error {
+	if s.cfg.IsolationsFile == "" {
+		return nil
+	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	return SaveIsolations(s.cfg.IsolationsFile, s.cfg.Isolations)
+}
+
+// expireIsolations lifts what has cooled down.
+func (s *Scheduler) expireIsolations() {
+	gone := s.cfg.Isolations.Expire(now())
+	if len(gone) == 0 {
+		return
+	}
+	for _, i := range gone {
+		s.lifted(i, "its cool-down has ended")
+	}
+	s.isolationsChanged()
+}
+
+func (s *Scheduler) lifted(i isolation.Isolation, why string) {
+	s.cfg.Log.Info().Str("scope", string(i.Scope)).Str("cause", string(i.Cause)).Msg("isolation lifted: " + why)
+	s.hub.publish(Update{Kind: UpdateEscalation, Time: now(), Text: fmt.Sprintf("%s is in use again: %s", i.Scope, why)})
+}
+
+// Resume lifts the isolation of a scope: global, worker:KIND, workspace:/PATH,
+// or core:N for a core in a crash loop. The error wraps ErrNotIsolated and
+// names what is isolated.
+func (s *Scheduler) Resume(_ context.Context, scope string) (isolation.Isolation, error) {
+	if text, ok := strings.CutPrefix(scope, coreScope); ok {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return isolation.Isolation{}, fmt.Errorf("%q is no scope, want %sN with the number of a core", scope, coreScope)
+		}
+		if !s.sup.Resume(n) {
+			return isolation.Isolation{}, fmt.Errorf("core %d: %w; `scheduler status` shows what is", n, ErrNotIsolated)
+		}
+		return isolation.Isolation{Scope: isolation.Scope(scope), Cause: isolation.CauseCoreCrashes}, nil
+	}
+	i, err := LiftIsolation(s.cfg.Isolations, scope)
+	if err != nil {
+		return i, err
+	}
+	s.lifted(i, "an operator resumed it")
+	s.isolationsChanged()
+	return i, nil
+}
+
+// LiftIsolation lifts a scope in the book. The error wraps ErrNotIsolated and
+// names what is isolated.
+func LiftIsolation(b *isolation.Book, scope string) (isolation.Isolation, error) {
+	parsed, err := isolation.ParseScope(scope)
+	if err != nil {
+		return isolation.Isolation{}, err
+	}
+	b.Expire(now()) // what has cooled down is no longer there to be lifted
+	if i, ok := b.Lift(parsed); ok {
+		return i, nil
+	}
+	var names []string
+	for _, i := range b.List(now()) {
+		names = append(names, string(i.Scope))
+	}
+	if len(names) == 0 {
+		return isolation.Isolation{}, fmt.Errorf("%s: %w; nothing is", parsed, ErrNotIsolated)
+	}
+	return isolation.Isolation{}, fmt.Errorf("%s: %w; what is: %s", parsed, ErrNotIsolated, strings.Join(names, ", "))
+}
+
+// coreScope begins the scope of a core.
+const coreScope = "core:"
+
+// stopAll stops what runs; the jobs go back to the queue and no attempt counts.
+func (s *Scheduler) stopAll(reason string) {
+	s.mu.Lock()
+	flights := make([]*flight, 0, len(s.live))
+	for _, f := range s.live {
+		flights = append(flights, f)
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+	defer cancel()
+	for _, f := range flights {
+		s.stopFlight(ctx, f, true, reason)
+	}
+}

@@ -1,0 +1,123 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// reportEvery is how often the cores hear how the queue stands.
+const reportEvery = time.Second
+
+// reportLoop tells the cores how the queue stands, and ends isolations whose
+// cool-down has passed.
+func (s *Scheduler) reportLoop(ctx context.Context) error {
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		s.expireIsolations()
+		if err := s.stuck(); err != nil {
+			s.failure(err)
+			return nil
+		}
+		if err := s.reportQueue(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Error().Err(err).Msg("report the queue to the cores")
+		}
+	}
+}
+
+// stuck returns ErrFatal if a batch waits for an operator alone: nothing runs
+// and nothing may until somebody has looked.
+func (s *Scheduler) stuck() error {
+	if s.cfg.Batch == "" {
+		return nil
+	}
+	s.mu.Lock()
+	flights := len(s.live)
+	s.mu.Unlock()
+	if flights > 0 {
+		return nil
+	}
+	for _, i := range s.cfg.Isolations.List(now()) {
+		if i.Scope == isolation.Global && i.Until.IsZero() {
+			return &fatalError{i}
+		}
+	}
+	return nil
+}
+
+// fatalError is ErrFatal with what it is about.
+type fatalError struct{ isolation.Isolation }
+
+func (e *fatalError) Error() string { return ErrFatal.Error() + ": " + e.Message }
+
+func (e *fatalError) Unwrap() error { return ErrFatal }
+
+// reportQueue counts what could run now and does not.
+func (s *Scheduler) reportQueue(ctx context.Context) error {
+	at := now()
+	ready := map[job.Class]queue.ClassReady{}
+	var errs []error
+	for _, batch := range s.batchList() {
+		claims, err := s.cfg.Store.Claim(ctx, queue.ClaimSpec{Holder: s.cfg.Holder, Batch: batch, Now: at, Lease: s.cfg.Lease, Count: true})
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, id := range claims.Expired {
+			s.publishEntry(ctx, id)
+		}
+		for class, part := range claims.Ready {
+			sum := ready[class]
+			sum.Depth += part.Depth
+			if sum.Oldest.IsZero() || part.Oldest.Before(sum.Oldest) {
+				sum.Oldest = part.Oldest
+			}
+			ready[class] = sum
+		}
+	}
+	s.mu.Lock()
+	s.ready = ready
+	members := make([]*member, 0, len(s.cores))
+	for _, m := range s.cores {
+		members = append(members, m)
+	}
+	s.mu.Unlock()
+	for _, m := range members {
+		errs = append(errs, s.reportTo(ctx, m, at, ready))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Scheduler) reportTo(ctx context.Context, m *member, at time.Time, ready map[job.Class]queue.ClassReady) error {
+	q := ipc.QueueMetrics{ByClass: map[job.Class]ipc.ClassQueue{}}
+	for class, part := range ready {
+		c := ipc.ClassQueue{Depth: part.Depth, OldestMS: max(at.Sub(part.Oldest), 0).Milliseconds()}
+		q.ByClass[class] = c
+		q.Depth += c.Depth
+		q.OldestMS = max(q.OldestMS, c.OldestMS)
+	}
+	for _, took := range m.TakeHeartbeats() {
+		q.HeartbeatMS = append(q.HeartbeatMS, took.Milliseconds())
+	}
+	s.mu.Lock()
+	q.LatestWins, m.latestWins = m.latestWins, nil
+	q.Elsewhere = s.elsewhere(m.Core)
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	if err := m.Call(ctx, ipc.MethodReportQueueMetrics, q, nil); err != nil {
+		s.cfg.Log.Debug().Err(err).Int("core", m.Index()).Msg("the core could not be told how the queue stands")
+	}
+	return nil
+}

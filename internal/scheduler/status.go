@@ -1,0 +1,64 @@
+package scheduler
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Status is how the scheduler and its cores fare.
+type Status struct {
+	PID        int                            `json:"pid"`
+	Started    time.Time                      `json:"started"`
+	Cores      []CoreStatus                   `json:"cores"`
+	Isolations []isolation.Isolation          `json:"isolations"`
+	Circuits   []ipc.Circuit                  `json:"circuits"`
+	Ready      map[job.Class]queue.ClassReady `json:"ready"` // jobs that could run and wait
+	Running    int                            `json:"running"`
+	Stopping   bool                           `json:"stopping,omitempty"`
+}
+
+// CoreStatus is how one core fares.
+type CoreStatus struct {
+	supervisor.Status
+	Inflight    int    `json:"inflight"`              // jobs that were given to it
+	Stage       string `json:"stage,omitempty"`       // of its staged defence
+	Concurrency int    `json:"concurrency,omitempty"` // runs at once while it throttles; 0: as configured
+	Evidence    string `json:"evidence,omitempty"`    // why it is at the stage
+	// Metrics are the core's, by their names on the wire.
+	Metrics json.RawMessage `json:"metrics,omitempty"`
+}
+
+// Status returns how the scheduler and its cores fare now.
+func (s *Scheduler) Status() Status {
+	cores := s.sup.Cores()
+	isolations := s.cfg.Isolations.List(now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Status{
+		PID: os.Getpid(), Started: s.started, Isolations: isolations, Circuits: s.circuitsLocked(),
+		Ready: s.ready, Running: len(s.live), Stopping: s.stopping,
+	}
+	slices.SortFunc(st.Circuits, func(a, b ipc.Circuit) int {
+		return cmp.Or(cmp.Compare(a.Worker, b.Worker), cmp.Compare(a.Model, b.Model))
+	})
+	for _, c := range cores {
+		core := CoreStatus{Status: c}
+		for _, m := range s.cores {
+			if m.Index() == c.Index {
+				core.Inflight, core.Stage, core.Concurrency = m.flights, m.metrics.Stage, m.metrics.Concurrency
+				core.Evidence, core.Metrics = m.metrics.Evidence, m.metrics.Metrics
+			}
+		}
+		st.Cores = append(st.Cores, core)
+	}
+	return st
+}

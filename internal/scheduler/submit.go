@@ -1,0 +1,93 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// ErrEnding: the scheduler takes no further jobs.
+var ErrEnding = errors.New("the scheduler is about to end")
+
+// NewBatch returns a batch of jobs as it is submitted at the time.
+func NewBatch(source, digest string, specs []job.Spec, at time.Time) (queue.Batch, []queue.Entry) {
+	b := queue.Batch{ID: job.NewBatchID(), Source: source, Digest: digest, CreatedAt: at}
+	entries := make([]queue.Entry, len(specs))
+	for i, s := range specs {
+		entries[i] = queue.Entry{ID: job.NewID(), Batch: b.ID, Spec: s, State: job.Queued, CreatedAt: at, RunnableAt: at, Deadline: s.Deadline}
+		if s.RunnableAt != nil {
+			entries[i].RunnableAt = *s.RunnableAt
+		}
+	}
+	return b, entries
+}
+
+// Submit stores a batch and works on it like on its own. When it returns nil
+// the jobs are durable. Running jobs that newer ones take the place of
+// (job.LatestWins) are stopped.
+func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.Entry) error {
+	s.mu.Lock()
+	if s.stopping {
+		s.mu.Unlock()
+		return ErrEnding
+	}
+	s.submitting++
+	s.mu.Unlock()
+	err := s.cfg.Store.Enqueue(ctx, b, entries)
+	s.mu.Lock()
+	s.submitting--
+	if err == nil && len(s.batches) > 0 {
+		s.batches = append(s.batches, b.ID)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("submit %d jobs: %w", len(entries), err)
+	}
+	for i := range entries {
+		s.publishEntry(ctx, entries[i].ID)
+		if err := s.supersede(ctx, entries[i].ID); err != nil {
+			// They are marked in the store: their ends are recorded as cancelled.
+			s.cfg.Log.Error().Err(err).Msg("look for runs that newer jobs take the place of")
+		}
+	}
+	s.poke()
+	return nil
+}
+
+// Batches returns the batches that are worked on: Config.Batch first, then
+// Config.Also and those that Submit has added; none if all are.
+func (s *Scheduler) Batches() []job.BatchID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.batches)
+}
+
+// Reload puts a tuning in force: for permits asked for from now on, and for the
+// decisions about attempts that end from now on. The error says which core
+// could not be told; it is told again when it is replaced.
+func (s *Scheduler) Reload(ctx context.Context, t Tuning) error {
+	s.mu.Lock()
+	before := s.spent.keep
+	s.cfg.Tuning = t
+	s.spent.bound(t.Settings.Limits.CostWindows)
+	further := s.spent.keep > before
+	s.mu.Unlock()
+	if further {
+		if err := s.recallSpendings(ctx); err != nil {
+			return err
+		}
+	}
+	s.poke()
+	return s.sup.Reconfigure(ctx)
+}
+
+func (s *Scheduler) isStopOnSafeStop() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.StopOnSafeStop
+}

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// maxSubmission bounds the body of POST /v1/jobs, in bytes.
+const maxSubmission = 64 << 20
+
+// Submission is the body of POST /v1/jobs: jobs that stand or fall together.
+type Submission struct {
+	Source string     `json:"source"` // where they come from, e.g. the job file's path
+	Digest string     `json:"digest"` // a hash over the jobs
+	Jobs   []job.Spec `json:"jobs"`
+}
+
+// submit stores jobs and answers when they are durable.
+func (s *Server) submit(r *http.Request) (any, error) {
+	var in Submission
+	if err := decode(r, &in, maxSubmission); err != nil {
+		return nil, err
+	}
+	if len(in.Jobs) == 0 {
+		return nil, fmt.Errorf("%w: jobs is empty, want at least one", errBadRequest)
+	}
+	var bad []error
+	for i := range in.Jobs {
+		for _, f := range in.Jobs[i].Validate() {
+			bad = append(bad, fmt.Errorf("%w: jobs[%d].%s: %s", errBadRequest, i, f.Field, f.Message))
+		}
+	}
+	if err := errors.Join(bad...); err != nil {
+		return nil, err
+	}
+	b, entries := scheduler.NewBatch(in.Source, in.Digest, in.Jobs, time.Now().UTC().Round(0))
+	var duplicate *queue.DuplicateError
+	if err := s.sched.Submit(r.Context(), b, entries); errors.As(err, &duplicate) {
+		return nil, duplicate // it says all
+	} else if err != nil {
+		return nil, err
+	}
+	stored, total, err := s.store.List(r.Context(), queue.Filter{Batch: b.ID, Limit: len(entries)})
+	return Jobs{stored, total}, err
+}
+
+// Submit gives jobs to the running scheduler. When it returns nil they are
+// durable. The error is ErrNotRunning or a *Problem.
+func (c *Client) Submit(ctx context.Context, in Submission) (Jobs, error) {
+	var out Jobs
+	err := c.do(ctx, http.MethodPost, "/v1/jobs", in, &out)
+	return out, err
+}

@@ -1,0 +1,38 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/agentsched/agentsched/ipc"
+)
+
+// Handler hears what becomes of the cores. The calls about one core come one
+// after the other; those about different cores come at the same time. The
+// supervisor holds no lock while it calls.
+type Handler interface {
+	// Settings returns what a core shall enforce. It is asked anew for each core
+	// that starts, and for each live one by Reconfigure.
+	Settings() ipc.Configure
+	// CoreUp is told of a core that is configured and takes work.
+	CoreUp(c *Core)
+	// CoreNotify is told each notification of the core, in order, between its
+	// CoreUp and its CoreRuns. It must not wait for the core.
+	CoreNotify(c *Core, method string, params json.RawMessage)
+	// CoreDraining says that the core is about to be replaced: it shall get no new
+	// work, and c.Drained is to be called when its last run has ended, at once if
+	// it has none. Where nobody waits for its runs, the call changes nothing.
+	CoreDraining(c *Core, why string)
+	// CoreRuns returns the tags (job.RunTag) of the runs that the core, which is
+	// dead, may have had. What is left of them is killed.
+	CoreRuns(c *Core) []string
+	// CoreDown is told when the core and everything that it left is dead. If that
+	// cannot be reached (proc.ErrGhost), it is not told and Run ends. The cause is
+	// ErrReplaced if the core ended because it was replaced.
+	CoreDown(c *Core, cause error)
+	// CoreFailed is told of a core that did not come up; another is tried.
+	CoreFailed(index int, cause error)
+	// CoreIsolated is told that no core is started in this place until then, and,
+	// with a zero until, that this is over.
+	CoreIsolated(index int, until time.Time, cause error)
+}
