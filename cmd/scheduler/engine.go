@@ -85,7 +85,7 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 func (e *engine) newHook(cfg *config.Config) *hook.Hook {
 	x := &cfg.Escalation
 	return hook.New(hook.Config{
-		Command: x.Command, Webhook: x.Webhook, Timeout: x.Timeout.Std(), Run: hook.Through(e.host, e.env), Log: e.state.log,
+		Command: x.Command, Webhook: x.Webhook, Timeout: x.Timeout.Std(), Run: hook.Through(e.host, string(e.state.dir.Instance())+"/hook", e.env), Log: e.state.log,
 	})
 }
 

@@ -25,7 +25,7 @@ func through(t *testing.T, environ ...string) func(context.Context, []string, []
 			t.Error(err)
 		}
 	})
-	return Through(host, append(environ, "PATH="+os.Getenv("PATH")))
+	return Through(host, "test/hook", append(environ, "PATH="+os.Getenv("PATH")))
 }
 
 func TestCommandGetsThePayload(t *testing.T) {
@@ -47,7 +47,7 @@ func TestCommandGetsThePayload(t *testing.T) {
 func TestCommandFails(t *testing.T) {
 	run := through(t)
 	err := run(t.Context(), []string{"sh", "-c", "yes no | head -c 100000; echo the end >&2; exit 3"}, nil)
-	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), `the end\n"`) || len(err.Error()) > 2*maxOutput {
+	if err == nil || !strings.Contains(err.Error(), "exit code 3") || !strings.Contains(err.Error(), `the end\n"`) || len(err.Error()) > 2*maxOutput {
 		t.Errorf("error %v", err)
 	}
 	if err := run(t.Context(), []string{"/no/such/program"}, nil); !errors.Is(err, os.ErrNotExist) {

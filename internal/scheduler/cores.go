@@ -90,7 +90,7 @@ func (s *Scheduler) CoreFailed(index int, cause error) {
 
 // CoreDraining gives the core no further job. It is told when its last one has
 // ended.
-func (s *Scheduler) CoreDraining(c *supervisor.Core, why string) {
+func (s *Scheduler) CoreDraining(c *supervisor.Core, why string, wait bool) {
 	s.mu.Lock()
 	m := s.cores[c]
 	idle := m == nil || m.flights == 0
@@ -98,8 +98,11 @@ func (s *Scheduler) CoreDraining(c *supervisor.Core, why string) {
 		m.draining = true
 	}
 	s.mu.Unlock()
-	s.cfg.Log.Info().Int("core", c.Index()).Int("core_pid", c.PID()).Str("why", why).Msg("agentcore is drained")
-	s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: fmt.Sprintf("%s (pid %d) takes no new jobs and is replaced when its last one has ended: %s", s.coreName(c.Index()), c.PID(), why)})
+	text := "%s (pid %d) is replaced, its jobs go on with the next: %s"
+	if wait {
+		text = "%s (pid %d) takes no new jobs and is replaced when its last one has ended: %s"
+	}
+	s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: fmt.Sprintf(text, s.coreName(c.Index()), c.PID(), why)})
 	if idle {
 		c.Drained()
 	}

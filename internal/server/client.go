@@ -69,6 +69,9 @@ func (c *Client) Resume(ctx context.Context, scope string) (isolation.Isolation,
 func (c *Client) RestartCores(ctx context.Context, which RestartCores) (scheduler.Status, error) {
 	var st scheduler.Status
 	err := c.do(ctx, http.MethodPost, "/v1/cores/restart", which, &st)
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the scheduler ended before the successor was up")
+	}
 	return st, err
 }
 

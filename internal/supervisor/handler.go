@@ -21,8 +21,9 @@ type Handler interface {
 	CoreNotify(c *Core, method string, params json.RawMessage)
 	// CoreDraining says that the core is about to be replaced: it shall get no new
 	// work, and c.Drained is to be called when its last run has ended, at once if
-	// it has none. Where nobody waits for its runs, the call changes nothing.
-	CoreDraining(c *Core, why string)
+	// it has none. If wait is false its runs are stopped at once, and that call
+	// changes nothing.
+	CoreDraining(c *Core, why string, wait bool)
 	// CoreRuns returns the tags (job.RunTag) of the runs that the core, which is
 	// dead, may have had. What is left of them is killed.
 	CoreRuns(c *Core) []string

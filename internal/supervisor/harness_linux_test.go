@@ -251,7 +251,7 @@ func (b *bench) CoreNotify(c *Core, method string, _ json.RawMessage) {
 	b.note(event{kind: "notify", index: c.Index(), core: c, text: method})
 }
 
-func (b *bench) CoreDraining(c *Core, why string) {
+func (b *bench) CoreDraining(c *Core, why string, _ bool) {
 	b.note(event{kind: "draining", index: c.Index(), core: c, text: why})
 	if !b.busy {
 		c.Drained()

@@ -15,7 +15,7 @@ func (st *seat) serve(ctx context.Context, c *Core) error {
 	judge := health{cfg: &st.s.cfg}
 	for seq := int64(1); ; {
 		if r := st.takeWanted(); r != nil {
-			if st.drain(c, r.why); !r.drain {
+			if st.drain(c, r.why, r.drain); !r.drain {
 				return c.shutdown(c.replaced)
 			}
 		}
@@ -64,12 +64,12 @@ func (st *seat) replaceAiling(c *Core, why complaint) {
 	}
 	st.s.mu.Unlock()
 	c.ailing = true
-	st.drain(c, why.why)
+	st.drain(c, why.why, true)
 }
 
 // drain lets the core end when its last run has. A core that is drained
 // already goes on with that.
-func (st *seat) drain(c *Core, why string) {
+func (st *seat) drain(c *Core, why string, wait bool) {
 	st.s.mu.Lock()
 	already := st.state == Draining
 	if !already {
@@ -83,8 +83,8 @@ func (st *seat) drain(c *Core, why string) {
 	c.mu.Lock()
 	c.draining = true
 	c.mu.Unlock()
-	c.log.Info().Str("why", why).Msg("agentcore is drained")
-	st.s.cfg.Handler.CoreDraining(c, why)
+	c.log.Info().Str("why", why).Bool("wait", wait).Msg("agentcore is to be replaced")
+	st.s.cfg.Handler.CoreDraining(c, why, wait)
 }
 
 // heartbeat asks whether the core is alive; no answer within HangAfter means
