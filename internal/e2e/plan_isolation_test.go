@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -256,4 +257,45 @@ func TestEscalationToNobody(t *testing.T) {
 	if n := len(b.lines("called")); n != 2 {
 		t.Errorf("the command was called %d times", n)
 	}
+}
+
+// TestLatestWinsInALoop: a folder whose runs are replaced again and again is
+// locked; another folder is not.
+func TestLatestWinsInALoop(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.config["escalation"] = obj{"latest_wins": obj{"count": 2, "within": "1m", "cool_down": "1h"}}
+	mine := b.folder("mine")
+	if err := os.Mkdir(mine, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	in := func(id string, script string) obj {
+		return with(shell(id, obj{"path": mine, "isolation": "direct"}, script, nil), obj{"key": "k", "on_duplicate": "latest_wins"})
+	}
+	r := b.start("run", b.jobs(b.keeper(), in("a", "echo up; sleep 300")))
+	r.await("a", onText("a", "up"))
+	b.submit(b.jobsOf("tests", "b.yaml", in("b", "echo up; sleep 300")))
+	r.await("b", onText("b", "up"))
+	b.submit(b.jobsOf("tests", "c.yaml", in("c", "true")))
+	real, err := filepath.EvalSymlinks(mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scope := isolation.WorkspaceScope(real)
+	r.await("the escalation", func(u *scheduler.Update) bool {
+		return u.Escalation != nil && u.Escalation.Scope == scope && u.Escalation.Cause == isolation.CauseLatestWins
+	})
+	// c may have begun before the core heard of it; what comes next does not.
+	b.submit(b.jobsOf("tests", "d.yaml", shell("d", obj{"path": mine, "isolation": "direct"}, "true", nil),
+		shell("elsewhere", nil, "true", nil)))
+	r.end("elsewhere", job.RunCompleted)
+	b.waits("d", 0, "WORKSPACE_BUSY")
+	if _, errs, code := b.command("resume", string(scope)); code != 0 {
+		r.fatalf("resume: exit code %d\n%s", code, errs)
+	}
+	r.end("d", job.RunCompleted)
+	r.end("c", job.RunCompleted)
+	b.release()
+	r.exit(1) // two were cancelled
+	b.soundState()
 }
