@@ -1,0 +1,14 @@
+// Package faults is the fault-injection suite and nothing else. From one seed
+// comes a scenario: a few jobs whose workers succeed, fail, hang, fork,
+// daemonise, flood, die in the middle of a line; one to three cores; and faults
+// that strike amid it: cores and schedulers killed or stopped, frames torn, a
+// disk that is full, a wall clock that jumps. The real programs run it, and are
+// started again until every job has ended, as a user would. Then, and while it
+// goes on, what the scheduler promises is checked.
+//
+// AGENTSCHED_SEED runs one scenario again, AGENTSCHED_SCENARIOS says how many
+// are run (200; 10 with -short). In a third of them, the programs have the race
+// detector, and what it finds fails the scenario; with AGENTSCHED_FAULTS_RACE=0
+// in none. Clocks jump on amd64 only (see clock_linux_amd64_test.go), and what
+// is checked is promised on Linux only: elsewhere the package is empty.
+package faults

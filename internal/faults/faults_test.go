@@ -1,0 +1,131 @@
+//go:build linux
+
+package faults
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	seedVariable      = "AGENTSCHED_SEED"
+	scenariosVariable = "AGENTSCHED_SCENARIOS"
+)
+
+// TestScenarios plays scenarios, each from a seed of its own.
+func TestScenarios(t *testing.T) {
+	first, n := uint64(time.Now().UnixMicro()), 200
+	if testing.Short() {
+		n = 10
+	}
+	if text := os.Getenv(seedVariable); text != "" {
+		var err error
+		if first, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", seedVariable, err)
+		}
+		n = 1
+	}
+	if text := os.Getenv(scenariosVariable); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("%s: %v", scenariosVariable, err)
+		}
+	}
+	total := &tally{first: first}
+	t.Cleanup(func() { fmt.Println(total) }) // also without -v
+	for i := range n {
+		seed := first + uint64(i)
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			play(t, seed, total)
+		})
+	}
+}
+
+// play plays the scenario of a seed and checks it.
+func play(t *testing.T, seed uint64, total *tally) {
+	if end, limited := t.Deadline(); limited && time.Until(end) < patience+30*time.Second {
+		t.Fatal("there is no time left to play this: give -timeout")
+	}
+	p := newPlan(seed)
+	if p.SmallDisk && os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("a disk that can be filled needs root, and here it must be there")
+		}
+		total.skip()
+		t.Skip("a disk that can be filled needs root")
+	}
+	s, err := newScene(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	err = s.play(t.Context())
+	var wrong []string
+	if err != nil {
+		wrong = append(s.census.errors(), err.Error())
+		s.dump()
+	} else {
+		wrong = s.check(t.Context())
+	}
+	total.add(s)
+	if len(wrong) > 0 {
+		t.Errorf("again with %s=%d:\n%s\n\n%s", seedVariable, seed, strings.Join(wrong, "\n"), s.story())
+	}
+}
+
+// tally sums up what was played.
+type tally struct {
+	first                                uint64 // seed; the others follow it
+	mu                                   sync.Mutex
+	scenarios, skipped, attempts, starts int
+	workers, most                        int
+	struck                               map[faultKind]int
+}
+
+func (t *tally) skip() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.skipped++
+}
+
+func (t *tally) add(s *scene) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.scenarios++
+	t.attempts += s.attempts
+	t.starts += len(s.runs)
+	t.workers += s.census.seen
+	t.most = max(t.most, s.census.most)
+	if t.struck == nil {
+		t.struck = map[faultKind]int{}
+	}
+	for kind, n := range s.struck {
+		t.struck[kind] += n
+	}
+	t.struck[tearFrames] += s.torn()
+}
+
+func (t *tally) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var faults []string
+	sum := 0
+	for _, kind := range slices.Sorted(maps.Keys(t.struck)) {
+		faults = append(faults, fmt.Sprintf("%s %d", kind, t.struck[kind]))
+		sum += t.struck[kind]
+	}
+	return fmt.Sprintf("faults: from seed %d, %d scenarios (%d skipped), %d schedulers started, %d attempts, %d worker processes, at most %d runs at once; %d faults: %s",
+		t.first, t.scenarios, t.skipped, t.starts, t.attempts, t.workers, t.most, sum, strings.Join(faults, ", "))
+}

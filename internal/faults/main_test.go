@@ -1,0 +1,83 @@
+//go:build linux
+
+package faults
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// programs is the folder of scheduler, agentcore and puppet, and in race/ of the
+// first two with the race detector. TestMain builds them.
+var programs string
+
+const raceVariable = "AGENTSCHED_FAULTS_RACE"
+
+// atOnce is how many scenarios are played at once, unless -parallel says
+// otherwise: they wait more than they compute.
+const atOnce = "3"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	dir, err := os.MkdirTemp("", "faults-bin-")
+	if !given {
+		err = errors.Join(err, flag.Set("test.parallel", atOnce))
+	}
+	if err == nil {
+		programs = dir
+		err = buildAll()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the programs:", err)
+		os.RemoveAll(dir)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+func buildAll() error {
+	all := []string{"./cmd/scheduler", "./cmd/agentcore", "./internal/faults/puppet"}
+	if err := build(append([]string{"-o", programs + "/"}, all...)...); err != nil {
+		return err
+	}
+	if !racing() {
+		return nil
+	}
+	if err := os.Mkdir(filepath.Join(programs, "race"), 0o700); err != nil {
+		return err
+	}
+	return build(append([]string{"-race", "-o", filepath.Join(programs, "race") + "/"}, all[:2]...)...)
+}
+
+func racing() bool { return os.Getenv(raceVariable) != "0" }
+
+func build(args ...string) error {
+	cmd := exec.Command("go", append([]string{"build"}, args...)...)
+	cmd.Dir = filepath.Join("..", "..")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+func program(name string) string { return filepath.Join(programs, name) }
+
+// program returns the path of scheduler or agentcore, as the plan has them.
+func (s *scene) program(name string) string {
+	if s.plan.Race && racing() {
+		return program(filepath.Join("race", name))
+	}
+	return program(name)
+}
