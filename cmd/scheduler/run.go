@@ -75,6 +75,9 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 			*f.field = f.value
 		}
 	}
+	if m.cores > config.MaxCores {
+		return usage(fmt.Errorf("--cores %d: want 1 to %d", m.cores, config.MaxCores))
+	}
 	src, err := m.readJobs(args, o.one, &cfg)
 	if err != nil {
 		return err

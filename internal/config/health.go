@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxCores is more than any host has use for: each is a process.
-	maxCores = 64
+	// MaxCores is more than any host has use for: each is a process.
+	MaxCores = 64
 	// leastRSS is more than a core needs when it does nothing: one that crosses
 	// its threshold at once would be replaced for ever.
 	leastRSS Size = 64 << 20
@@ -91,8 +91,8 @@ func (v *validator) notification() {
 
 func (v *validator) cores() {
 	c := v.config.Cores
-	if c.Count < 1 || c.Count > maxCores {
-		v.Failf("cores.count", "is %d, want 1 to %d", c.Count, maxCores)
+	if c.Count < 1 || c.Count > MaxCores {
+		v.Failf("cores.count", "is %d, want 1 to %d", c.Count, MaxCores)
 	}
 	if c.MaxRSS > 0 && c.MaxRSS < leastRSS {
 		v.Failf("cores.max_rss", "is %s, less than a core needs; want %s or more, or 0 for any", c.MaxRSS, leastRSS)
