@@ -130,6 +130,45 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// TestLeaveLate: a flight that lands after its job was given out again does not
+// take the new one down.
+func TestLeaveLate(t *testing.T) {
+	s := New(Config{Supervise: func(supervisor.Handler) *supervisor.Supervisor { return nil }})
+	m := &member{Core: &supervisor.Core{}}
+	s.cores[m.Core] = m
+	first, second := newFlight(queue.Entry{ID: "a", Spec: job.Spec{Worker: "codex"}}), newFlight(queue.Entry{ID: "a", Spec: job.Spec{Worker: "codex"}, Attempts: 1})
+	s.board(first, m)
+	s.board(second, m)
+	s.leave(first)
+	if s.live["a"] != second || m.flights != 1 {
+		t.Errorf("live is %v with %d flights, want the second alone", s.live["a"], m.flights)
+	}
+	s.leave(second)
+	if len(s.live) != 0 || m.flights != 0 {
+		t.Errorf("live is %v with %d flights, want none", s.live, m.flights)
+	}
+}
+
+// TestIsolationsOfAnotherClock: a cool-down that was written down while the
+// wall clock stood ahead is no longer than it was then.
+func TestIsolationsOfAnotherClock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "isolations.json")
+	ahead := time.Now().Add(2 * time.Hour)
+	var b isolation.Book
+	b.Apply(ahead, isolation.Isolation{Scope: isolation.Global, Action: isolation.SafeStop, Since: ahead.UTC(), Until: ahead.Add(30 * time.Second).UTC()})
+	b.Apply(ahead, isolation.Isolation{Scope: isolation.WorkerScope("codex"), Action: isolation.IsolateKind, Since: ahead.UTC()})
+	if err := SaveIsolations(path, &b); err != nil {
+		t.Fatal(err)
+	}
+	again, err := LoadIsolations(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := again.List(time.Now().Add(31 * time.Second)); len(got) != 1 || got[0].Scope != isolation.WorkerScope("codex") {
+		t.Errorf("after the cool-down there are %+v, want the one that an operator has to lift", got)
+	}
+}
+
 // TestPick gives work to the core with the least, and none to one that drains.
 func TestPick(t *testing.T) {
 	s := New(Config{Cores: 2, Supervise: func(supervisor.Handler) *supervisor.Supervisor { return nil }})

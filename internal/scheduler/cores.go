@@ -143,7 +143,7 @@ func (s *Scheduler) Settings() ipc.Configure {
 	defer s.mu.Unlock()
 	settings := s.cfg.Settings
 	settings.Limits.CostWindows = s.spent.fill(now(), settings.Limits.CostWindows)
-	settings.Isolations = s.cfg.Isolations.List(now())
+	settings.Isolations = s.isolations()
 	settings.Circuits = s.circuitsLocked()
 	return settings
 }
@@ -219,10 +219,13 @@ func (s *Scheduler) board(f *flight, m *member) {
 	}
 }
 
-// leave takes the flight off its core, which may have been waiting for that.
-// Called with s.mu held.
+// leave takes the flight off its core, which may have been waiting for that. Its
+// job may be in the air again by now: its end was recorded before. Called with
+// s.mu held.
 func (s *Scheduler) leave(f *flight) {
-	delete(s.live, f.entry.ID)
+	if s.live[f.entry.ID] == f {
+		delete(s.live, f.entry.ID)
+	}
 	if m := s.cores[f.core]; m != nil {
 		if m.flights--; m.flights == 0 && m.draining {
 			m.Drained()

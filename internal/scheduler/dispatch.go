@@ -142,7 +142,7 @@ func (s *Scheduler) room() int {
 	if s.stopping || s.pick() == nil {
 		return 0
 	}
-	if i, blocked := s.cfg.Isolations.Blocked("", "", now()); blocked && i.Scope == isolation.Global {
+	if i, blocked := s.cfg.Isolations.Blocked("", "", time.Now()); blocked && i.Scope == isolation.Global {
 		return 0
 	}
 	slots := s.cfg.Settings.MaxConcurrent
@@ -158,7 +158,7 @@ func (s *Scheduler) room() int {
 // their kind, tenant and workspace, and a folder that no live job holds. It is
 // only a way to avoid useless requests: the core enforces all of it.
 type admission struct {
-	limits  *ipc.Limits
+	limits  ipc.Limits
 	perKind map[job.WorkerKind]int  // still free; absent: no bound
 	tenants map[job.Tenant]int      // taken
 	folders map[string]int          // real paths of workspaces: taken
@@ -172,7 +172,7 @@ func (s *Scheduler) admission() *admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := &admission{
-		limits: &s.cfg.Settings.Limits, perKind: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, folders: map[string]int{},
+		limits: s.cfg.Settings.Limits, perKind: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, folders: map[string]int{},
 		parked: maps.Clone(s.parked), blocked: s.isBlocked,
 	}
 	for kind, w := range s.cfg.Settings.Workers {

@@ -35,7 +35,26 @@ func LoadIsolations(path string) (*isolation.Book, error) {
 	if err := json.Unmarshal(data, b); err != nil {
 		return nil, fmt.Errorf("read what is isolated: %s: %w; move the file away to lift all of it", path, err)
 	}
+	// What was written down while the wall clock stood ahead lasts as long from
+	// now on as it was to last then.
+	at := time.Now()
+	list := b.List(at)
+	for n := range list {
+		if i := &list[n]; i.Since.After(at) {
+			i.Since, i.Until = at.UTC(), steady(at, i.Since, i.Until)
+		}
+	}
+	b.Replace(list)
 	return b, nil
+}
+
+// steady returns, on the monotonic clock too, the end of what was to end at
+// until when it was since; zero stays zero.
+func steady(now, since, until time.Time) time.Time {
+	if until.IsZero() {
+		return until
+	}
+	return now.Add(max(until.Sub(since), 0))
 }
 
 // SaveIsolations writes the book: after it, the file has the old content or the
@@ -75,7 +94,10 @@ func syncDir(path string) error {
 // kept, told to every core, and everybody who watches hears of it. It must not
 // wait for a core.
 func (s *Scheduler) escalate(c *supervisor.Core, x isolation.Escalation) {
-	if s.cfg.Isolations.Apply(now(), x.Isolation()) {
+	at := time.Now()
+	i := x.Isolation()
+	i.Until = steady(at, i.Since, i.Until) // a clock that is put right later shortens or lengthens nothing
+	if s.cfg.Isolations.Apply(at, i) {
 		s.isolationsChanged()
 	}
 	if x.Again || s.toldBy(c, x) {
@@ -140,8 +162,19 @@ func (s *Scheduler) isolationsChanged() {
 	}
 	s.tellCores("isolations", func(ctx context.Context, c *supervisor.Core) error {
 		defer s.poke() // not before: it would refuse what was just lifted
-		return c.Call(ctx, ipc.MethodIsolate, ipc.Isolations{Isolations: s.cfg.Isolations.List(now())}, nil)
+		return c.Call(ctx, ipc.MethodIsolate, ipc.Isolations{Isolations: s.isolations()}, nil)
 	})
+}
+
+// isolations returns what is out of use, with its ends by the wall clock as it
+// stands now.
+func (s *Scheduler) isolations() []isolation.Isolation {
+	at := time.Now()
+	list := s.cfg.Isolations.List(at)
+	for n := range list {
+		list[n].Until = steady(at.UTC().Round(0), at, list[n].Until)
+	}
+	return list
 }
 
 // park keeps a job that an isolation has refused out of the claims until that
@@ -165,7 +198,7 @@ func (s *Scheduler) isBlocked(e *queue.Entry) bool {
 	if path != "" {
 		path = realPath(path)
 	}
-	_, blocked := s.cfg.Isolations.Blocked(e.Spec.Choices()[e.Choice].Worker, path, now())
+	_, blocked := s.cfg.Isolations.Blocked(e.Spec.Choices()[e.Choice].Worker, path, time.Now())
 	return blocked
 }
 
@@ -180,7 +213,7 @@ func (s *Scheduler) saveIsolations() error {
 
 // expireIsolations lifts what has cooled down.
 func (s *Scheduler) expireIsolations() {
-	gone := s.cfg.Isolations.Expire(now())
+	gone := s.cfg.Isolations.Expire(time.Now())
 	if len(gone) == 0 {
 		return
 	}
@@ -225,12 +258,12 @@ func LiftIsolation(b *isolation.Book, scope string) (isolation.Isolation, error)
 	if err != nil {
 		return isolation.Isolation{}, err
 	}
-	b.Expire(now()) // what has cooled down is no longer there to be lifted
+	b.Expire(time.Now()) // what has cooled down is no longer there to be lifted
 	if i, ok := b.Lift(parsed); ok {
 		return i, nil
 	}
 	var names []string
-	for _, i := range b.List(now()) {
+	for _, i := range b.List(time.Now()) {
 		names = append(names, string(i.Scope))
 	}
 	if len(names) == 0 {

@@ -48,7 +48,7 @@ func (s *Scheduler) stuck() error {
 	if flights > 0 {
 		return nil
 	}
-	for _, i := range s.cfg.Isolations.List(now()) {
+	for _, i := range s.cfg.Isolations.List(time.Now()) {
 		if i.Scope == isolation.Global && i.Until.IsZero() {
 			return &fatalError{i}
 		}

@@ -40,7 +40,7 @@ type CoreStatus struct {
 // Status returns how the scheduler and its cores fare now.
 func (s *Scheduler) Status() Status {
 	cores := s.sup.Cores()
-	isolations := s.cfg.Isolations.List(now())
+	isolations := s.isolations()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Status{
