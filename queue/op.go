@@ -91,6 +91,17 @@ type Reclaim struct {
 	Message string // for the attempt's outcome, e.g. "the scheduler was killed"
 }
 
+// Rebase repairs what was stored while the wall clock stood ahead of what it is
+// now: queued entries that are runnable only after After, and did not ask for
+// that by their job.Spec.RunnableAt, are runnable at Now.
+type Rebase struct {
+	Now   time.Time
+	After time.Time
+	// Future leaves alone what was both submitted and claimed last by Now: of it
+	// nothing says that the clock was wrong.
+	Future bool
+}
+
 // CloseBatch marks a batch as done with: its summary was given.
 type CloseBatch struct {
 	ID  job.BatchID
@@ -104,4 +115,5 @@ func (Finish) op()     {}
 func (Release) op()    {}
 func (Cancel) op()     {}
 func (Reclaim) op()    {}
+func (Rebase) op()     {}
 func (CloseBatch) op() {}

@@ -60,7 +60,7 @@ func (p *plan) addFaults(r *rand.Rand) {
 		case fillDisk:
 			f.MS = 200 + r.IntN(800)
 		case jumpClocks:
-			f.MS = pick(r, -7_200_000, -3_000, 3_000)
+			f.MS = pick(r, -7_200_000, -3_000, 3_000, 7_200_000)
 		}
 		p.Faults = append(p.Faults, f)
 	}

@@ -169,6 +169,22 @@ func TestIsolationsOfAnotherClock(t *testing.T) {
 	}
 }
 
+// TestClockWatch sees that the clock stood ahead, also if it was put right
+// between two looks of the loop, and says so once.
+func TestClockWatch(t *testing.T) {
+	var w clockWatch
+	w.note(0)
+	w.note(2 * time.Hour) // somebody wrote down a time meanwhile
+	for _, step := range []struct{ stands, by time.Duration }{
+		{0, -2 * time.Hour}, {0, 0}, {10 * time.Millisecond, 0}, {3 * time.Second, 3 * time.Second}, {3 * time.Second, 0},
+		{0, -3 * time.Second}, {-time.Hour, -time.Hour}, {0, time.Hour}, {0, 0},
+	} {
+		if by := w.look(step.stands); by != step.by {
+			t.Errorf("the clock stands %s ahead: set by %s, want %s", step.stands, by, step.by)
+		}
+	}
+}
+
 // TestPick gives work to the core with the least, and none to one that drains.
 func TestPick(t *testing.T) {
 	s := New(Config{Cores: 2, Supervise: func(supervisor.Handler) *supervisor.Supervisor { return nil }})

@@ -167,6 +167,7 @@ const (
 )
 
 func (s *Scheduler) release(f *flight, after time.Duration, choice int, waiting string) queue.Op {
+	s.noteClock()
 	at := now()
 	return queue.Release{ID: f.entry.ID, Fence: f.entry.Fence, Now: at, RunnableAt: at.Add(after), Choice: choice, Waiting: waiting}
 }
@@ -214,6 +215,7 @@ func refusal(e *ipc.Error) ending {
 
 // finish decides what follows the attempt's end.
 func (s *Scheduler) finish(f *flight, e ending) queue.Op {
+	s.noteClock()
 	o := e.outcome
 	s.mu.Lock()
 	cancelled, usage, session, began := f.cancelled, f.usage, f.session, f.began

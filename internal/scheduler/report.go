@@ -14,8 +14,8 @@ import (
 // reportEvery is how often the cores hear how the queue stands.
 const reportEvery = time.Second
 
-// reportLoop tells the cores how the queue stands, and ends isolations whose
-// cool-down has passed.
+// reportLoop tells the cores how the queue stands, ends isolations whose
+// cool-down has passed, and notices when the wall clock was set.
 func (s *Scheduler) reportLoop(ctx context.Context) error {
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
@@ -24,6 +24,9 @@ func (s *Scheduler) reportLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		}
+		if err := s.lookAtClock(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Error().Err(err).Msg("put right what the clock put off")
 		}
 		s.expireIsolations()
 		if err := s.stuck(); err != nil {

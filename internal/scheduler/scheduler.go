@@ -72,6 +72,7 @@ type Scheduler struct {
 	hub hub
 
 	started time.Time
+	origin  time.Time // the same, with the monotonic clock
 
 	wake    chan struct{} // capacity 1: there may be something to do
 	flush   chan struct{} // capacity 1: there are events to store
@@ -90,6 +91,7 @@ type Scheduler struct {
 	blocked    map[job.ID]time.Time           // since when jobs wait for their workspace
 	ready      map[job.Class]queue.ClassReady // as counted last
 	spent      spendings
+	clock      clockWatch
 	parked     map[job.ID]bool // jobs that an isolation refused; asked for again when it is lifted
 	facts      map[fact]teller // which core told of what last; bounded by scopes and causes
 	asked      []asked         // permits, of the last minute, the oldest first
@@ -109,7 +111,7 @@ func New(cfg Config) *Scheduler {
 		cfg.Isolations = &isolation.Book{}
 	}
 	s := &Scheduler{
-		cfg: cfg, started: now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), cores: map[*supervisor.Core]*member{},
+		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), cores: map[*supervisor.Core]*member{},
 		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, parked: map[job.ID]bool{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{},
 	}
 	if cfg.Batch != "" {
@@ -140,7 +142,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	s.failure = fail
-	err := s.cfg.Store.Apply(ctx, queue.Reclaim{Now: now(), All: true, Message: "the scheduler ended while this attempt ran"})
+	at := now()
+	err := s.cfg.Store.Apply(ctx,
+		queue.Reclaim{Now: at, All: true, Message: "the scheduler ended while this attempt ran"},
+		// It may have put jobs off while its wall clock stood ahead.
+		queue.Rebase{Now: at, After: at, Future: true})
 	if err != nil {
 		return fmt.Errorf("take back what an earlier scheduler held: %w", err)
 	}
@@ -179,9 +185,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	return errors.Join(cause, s.storeEvents(context.WithoutCancel(ctx)))
 }
-
-// now is the time as it is stored: UTC, without a monotonic part.
-func now() time.Time { return time.Now().UTC().Round(0) }
 
 // poke makes the dispatcher look again.
 func (s *Scheduler) poke() {

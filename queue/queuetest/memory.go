@@ -165,6 +165,15 @@ func (s *memoryState) applyOne(op queue.Op) error {
 			}
 		}
 		return nil
+	case queue.Rebase:
+		for _, r := range s.records {
+			future := r.CreatedAt.After(op.Now) || r.DispatchedAt != nil && r.DispatchedAt.After(op.Now)
+			asked := r.Spec.RunnableAt != nil && r.Spec.RunnableAt.After(op.Now)
+			if r.State == job.Queued && r.RunnableAt.After(op.After) && !asked && (future || !op.Future) {
+				r.RunnableAt = op.Now
+			}
+		}
+		return nil
 	case queue.CloseBatch:
 		for i := range s.batches {
 			if b := &s.batches[i]; b.ID == op.ID {

@@ -55,7 +55,7 @@ func (m *machine) op(r *rapid.T) queue.Op {
 	}
 	// Mostly the attempt that may be open, now and then its neighbours.
 	attempt := max(0, target.Attempts+rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, -1}).Draw(r, "attempt"))
-	switch rapid.SampledFrom([]string{"begin", "begin", "move", "move", "append", "finish", "finish", "release", "cancel", "close"}).Draw(r, "op") {
+	switch rapid.SampledFrom([]string{"begin", "begin", "move", "move", "append", "finish", "finish", "release", "cancel", "close", "rebase"}).Draw(r, "op") {
 	case "begin":
 		return queue.Begin{ID: id, Fence: fence, Attempt: job.Attempt{
 			Number: target.Attempts + rapid.SampledFrom([]int{1, 1, 1, 1, 2, 0}).Draw(r, "number"), State: job.Pending, Started: m.now,
@@ -73,6 +73,9 @@ func (m *machine) op(r *rapid.T) queue.Op {
 		return queue.Release{ID: id, Fence: fence, Now: m.now, RunnableAt: m.moment(r, "released until"), Choice: 1, Waiting: "w"}
 	case "cancel":
 		return queue.Cancel{ID: id, Now: m.now}
+	case "rebase":
+		back := m.now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(r, "put back")) * time.Second)
+		return queue.Rebase{Now: back, After: back.Add(time.Duration(rapid.IntRange(0, 30).Draw(r, "after")) * time.Second), Future: rapid.Bool().Draw(r, "future")}
 	default:
 		return queue.CloseBatch{ID: rapid.SampledFrom(m.batches).Draw(r, "closed").ID, Now: m.now}
 	}

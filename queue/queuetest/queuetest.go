@@ -63,6 +63,7 @@ func Run(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 		{"CancelTerminal", cancelTerminal},
 		{"ReclaimAll", reclaimAll},
 		{"ReclaimLease", reclaimLease},
+		{"Rebase", rebase},
 		{"ReclaimStates", reclaimStates},
 		{"ReclaimCancelled", reclaimCancelled},
 		{"EventsOnce", eventsOnce},

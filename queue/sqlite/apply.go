@@ -48,6 +48,8 @@ func (t *tx) apply(op queue.Op, bodies []string) error {
 		return t.cancel(op)
 	case queue.Reclaim:
 		return t.reclaim(op)
+	case queue.Rebase:
+		return t.rebase(op)
 	case queue.CloseBatch:
 		return t.closeBatch(op.ID, op.Now)
 	default:

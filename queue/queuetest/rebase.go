@@ -1,0 +1,44 @@
+package queuetest
+
+import (
+	"time"
+
+	"github.com/agentsched/agentsched/queue"
+)
+
+// rebase: what was put off while the clock stood two hours ahead is runnable
+// when the clock is right again; what asked for its time keeps it.
+func rebase(e *env) {
+	ahead := epoch.Add(2 * time.Hour)
+	asked := e.enqueueOne("asked", func(n *queue.Entry) {
+		at := ahead
+		n.RunnableAt, n.Spec.RunnableAt = at, &at
+	})
+	released := e.enqueueOne("released")
+	c := e.claimOne(ahead.Add(-time.Minute))
+	if c.ID != released {
+		e.Fatalf("claimed %s", show(c))
+	}
+	e.apply(queue.Release{ID: released, Fence: c.Fence, Now: ahead, RunnableAt: ahead.Add(time.Second), Waiting: "put off"})
+	patient := e.enqueueOne("patient", runnableAt(epoch.Add(time.Hour)))
+	now := epoch.Add(time.Second)
+
+	e.apply(queue.Rebase{Now: now, After: now, Future: true})
+	if got := e.get(released); !got.RunnableAt.Equal(now) || got.Waiting != "put off" {
+		e.Errorf("released while the clock stood ahead: %s, want it to be runnable at %s", show(got), now)
+	}
+	if got := e.get(asked); !got.RunnableAt.Equal(ahead) {
+		e.Errorf("an entry that asked for its time: %s", show(got))
+	}
+	if got := e.get(patient); !got.RunnableAt.Equal(epoch.Add(time.Hour)) {
+		e.Errorf("an entry of which nothing says that the clock was wrong: %s", show(got))
+	}
+	e.apply(queue.Rebase{Now: now, After: epoch.Add(2 * time.Hour)})
+	if got := e.get(patient); !got.RunnableAt.Equal(epoch.Add(time.Hour)) {
+		e.Errorf("an entry that is runnable before After: %s", show(got))
+	}
+	e.apply(queue.Rebase{Now: now, After: epoch.Add(30 * time.Minute)})
+	if got := e.get(patient); !got.RunnableAt.Equal(now) {
+		e.Errorf("an entry that is runnable after After: %s, want %s", show(got), now)
+	}
+}
