@@ -97,8 +97,8 @@ type Reclaim struct {
 type Rebase struct {
 	Now   time.Time
 	After time.Time
-	// Future leaves alone what was both submitted and claimed last by Now: of it
-	// nothing says that the clock was wrong.
+	// Future leaves alone what was submitted and claimed, and whose attempts have
+	// ended, by Now: of it nothing says that the clock was wrong.
 	Future bool
 }
 

@@ -238,7 +238,7 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	case o.State == job.RunCancelled, e.died != nil && (s.isStopping() || errors.Is(e.died, supervisor.ErrReplaced)):
 		// Nobody asked for it but us: it goes on with the next scheduler, or core.
 		op.Lost = true
-		op.Retry = queue.Retry{RunnableAt: now(), Choice: f.entry.Choice, Session: o.Session, SessionWorker: f.choice.Worker,
+		op.Retry = queue.Retry{RunnableAt: f.entry.RunnableAt, Choice: f.entry.Choice, Session: o.Session, SessionWorker: f.choice.Worker,
 			Feedback: f.entry.Feedback, Waiting: s.interrupted()}
 		return op
 	}

@@ -3,6 +3,7 @@ package queuetest
 import (
 	"time"
 
+	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
 
@@ -20,12 +21,21 @@ func rebase(e *env) {
 		e.Fatalf("claimed %s", show(c))
 	}
 	e.apply(queue.Release{ID: released, Fence: c.Fence, Now: ahead, RunnableAt: ahead.Add(time.Second), Waiting: "put off"})
+	retried := e.enqueueOne("retried")
+	c = e.claimOne(epoch)
+	n := e.begin(c, epoch)
+	e.apply(queue.Finish{
+		ID: retried, Fence: c.Fence, Attempt: n, Now: ahead, Outcome: job.Outcome{State: job.RunFailed, Class: job.Crash, StartedAt: epoch, EndedAt: ahead},
+		Retry: queue.Retry{RunnableAt: ahead.Add(time.Second)},
+	})
 	patient := e.enqueueOne("patient", runnableAt(epoch.Add(time.Hour)))
 	now := epoch.Add(time.Second)
 
 	e.apply(queue.Rebase{Now: now, After: now, Future: true})
-	if got := e.get(released); !got.RunnableAt.Equal(now) || got.Waiting != "put off" {
-		e.Errorf("released while the clock stood ahead: %s, want it to be runnable at %s", show(got), now)
+	for _, id := range []job.ID{released, retried} {
+		if got := e.get(id); !got.RunnableAt.Equal(now) {
+			e.Errorf("put off while the clock stood ahead: %s, want it to be runnable at %s", show(got), now)
+		}
 	}
 	if got := e.get(asked); !got.RunnableAt.Equal(ahead) {
 		e.Errorf("an entry that asked for its time: %s", show(got))

@@ -15,7 +15,8 @@ func (t *tx) rebase(op queue.Rebase) error {
 	now := nanos(op.Now)
 	var late []int64
 	err := t.rows(`SELECT seq, spec FROM entries WHERE state = 'queued' AND runnable_at > ?
-			AND (NOT ? OR created_at > ? OR dispatched_at > ?)`, []any{nanos(op.After), op.Future, now, now}, func(rows *sql.Rows) error {
+			AND (NOT ? OR created_at > ? OR dispatched_at > ?
+				OR EXISTS (SELECT 1 FROM attempts WHERE entry = entries.seq AND ended_at > ?))`, []any{nanos(op.After), op.Future, now, now, now}, func(rows *sql.Rows) error {
 		var seq int64
 		var text string
 		if err := rows.Scan(&seq, &text); err != nil {
