@@ -142,13 +142,20 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	s.failure = fail
+	held, _, err := s.cfg.Store.List(ctx, queue.Filter{States: []job.EntryState{job.Dispatched}, Limit: 1 << 30})
+	if err != nil {
+		return fmt.Errorf("look for what an earlier scheduler held: %w", err)
+	}
 	at := now()
-	err := s.cfg.Store.Apply(ctx,
+	err = s.cfg.Store.Apply(ctx,
 		queue.Reclaim{Now: at, All: true, Message: "the scheduler ended while this attempt ran"},
 		// It may have put jobs off while its wall clock stood ahead.
 		queue.Rebase{Now: at, After: at, Future: true})
 	if err != nil {
 		return fmt.Errorf("take back what an earlier scheduler held: %w", err)
+	}
+	for i := range held {
+		s.publishEntry(ctx, held[i].ID) // some end with that: they were to be cancelled
 	}
 	if err := s.recallSpendings(ctx); err != nil {
 		return err

@@ -34,14 +34,20 @@ func (c *Core) shutdown(cause error) error {
 	patience := stop.Interrupt.Std() + stop.Terminate.Std() + stop.Kill.Std() + shutdownGrace
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	select {
-	case <-c.peerDone:
-		return cause
-	case <-c.tree.Exited():
-		c.awaitPeer()
-		return cause
-	case <-timer.C:
-		return fmt.Errorf("%w: it did not end within %s of being asked to", ErrHung, patience)
+	for hurried := c.s.hurry.Done(); ; {
+		select {
+		case <-c.peerDone:
+			return cause
+		case <-c.tree.Exited():
+			c.awaitPeer()
+			return cause
+		case <-hurried:
+			// Its runs have no gentle stages any more; and it may not even hear that.
+			hurried, patience = nil, stop.Kill.Std()+limit
+			timer.Reset(patience)
+		case <-timer.C:
+			return fmt.Errorf("%w: it did not end within %s of being asked to", ErrHung, patience)
+		}
 	}
 }
 

@@ -282,6 +282,26 @@ func TestHurry(t *testing.T) {
 	}
 }
 
+// A core that was stopped after it had promised to end does not hold up who is
+// in a hurry.
+func TestHurryPastAStoppedCore(t *testing.T) {
+	b := newBench(t, fakeMode{Stubborn: true}, func(c *Config) { c.HangAfter = 200 * time.Millisecond })
+	b.start()
+	c := b.up(1)[0]
+	b.stop(errStopped)
+	b.leaving(c)
+	if err := c.tree.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	b.Hurry()
+	if err := b.ended(); !errors.Is(err, errStopped) {
+		t.Errorf("Run: %v", err)
+	}
+	if e := b.await("down", 1); !errors.Is(e.cause, ErrHung) {
+		t.Errorf("the core ended with %v, want ErrHung", e.cause)
+	}
+}
+
 // Hurry before the shutdown ends no core, and is remembered.
 func TestHurryBeforeTheEnd(t *testing.T) {
 	b := newBench(t, fakeMode{Stubborn: true}, cores(2))
