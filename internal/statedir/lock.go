@@ -58,4 +58,8 @@ func writeAt(f *os.File, text string) error {
 }
 
 // Release frees the lock. Releasing twice is harmless.
-func (l *Lock) Release() { l.file.Close() }
+func (l *Lock) Release() {
+	// Closing alone would leave it with a child that is just being forked.
+	syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN) //nolint:errcheck // closing is what counts then
+	l.file.Close()
+}

@@ -56,10 +56,17 @@ func (l *Lock) Close() error {
 		return nil
 	}
 	for _, f := range l.files {
-		f.Close()
+		unlock(f)
 	}
 	l.files = nil
 	return nil
+}
+
+// unlock frees the lock on f now. Closing alone would leave it with a child that
+// is just being forked, until that executes its program.
+func unlock(f *os.File) {
+	unix.Flock(int(f.Fd()), unix.LOCK_UN) //nolint:errcheck // closing is what counts then
+	f.Close()
 }
 
 // lockPath takes a shared lock on each folder above path and an exclusive one
@@ -122,7 +129,7 @@ func (m *Manager) busy(path, at string) *BusyError {
 			continue
 		}
 		if f, err := m.flock("path-", n.Path, unix.LOCK_SH); err == nil {
-			f.Close() // nobody has it exclusively: an old note
+			unlock(f) // nobody has it exclusively: an old note
 			continue
 		}
 		b.Holder, b.use = fmt.Sprintf("process %d (%s on %s)", n.PID, n.Use, n.Path), n.Use

@@ -70,6 +70,30 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// TestReleaseBesideAFork: a child between fork and exec holds a copy of every
+// descriptor. The lock is free all the same once it was released.
+func TestReleaseBesideAFork(t *testing.T) {
+	h := newHouse(t, nil)
+	direct := job.Workspace{Path: h.repo, Isolation: job.Direct}
+	first, err := h.m.Lock(t.Context(), direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range first.files {
+		copied, err := unix.Dup(int(f.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(copied)
+	}
+	first.Close()
+	second, err := h.m.Lock(t.Context(), direct)
+	if err != nil {
+		t.Fatalf("after release: %v", err)
+	}
+	second.Close()
+}
+
 func TestLockOnlyInPlace(t *testing.T) {
 	h := newHouse(t, map[string]string{"a": "1"})
 	direct, err := h.m.Lock(t.Context(), h.spec(job.Direct))
