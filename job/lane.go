@@ -1,0 +1,15 @@
+package job
+
+// Lane names a part of the queue that is in order by itself: the entries of one
+// tenant and priority, by RunnableAt and then ID. Whose lane comes next is for a
+// policy to say.
+type Lane struct {
+	// Batch is the private batch whose entries they are; "" are the entries of
+	// all others.
+	Batch    BatchID `json:"batch,omitempty"`
+	Tenant   Tenant  `json:"tenant"`
+	Priority int     `json:"priority,omitempty"`
+	// Only is set for a lane of that one entry, which stands in another batch and
+	// that entries of Batch wait for.
+	Only ID `json:"only,omitempty"`
+}
