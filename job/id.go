@@ -14,6 +14,10 @@ type ID string
 // NewID returns a fresh job id.
 func NewID() ID { return ID(newUUID()) }
 
+// AgentID names an agent on whose behalf jobs run, e.g. a process id; unique
+// within its tenant.
+type AgentID string
+
 // Name is what the user calls the job: the `id` of a job file, unique within
 // one run, e.g. "fix-login". It is also the name of the job's git branch and
 // folder, hence its narrow alphabet (see ValidName).

@@ -44,6 +44,19 @@ type Spec struct {
 	Output json.RawMessage `json:"output,omitempty"`
 	// Verify is a shell command that must exit 0 in the workspace afterwards.
 	Verify string `json:"verify,omitempty"`
+	// Agent is on whose behalf the job runs, e.g. a process id; "" nobody's in
+	// particular. Tenant and Agent own what the job uses.
+	Agent AgentID `json:"agent,omitempty"`
+	// Trigger is what made the submission; "" is ByHand.
+	Trigger Trigger `json:"trigger,omitempty"`
+	// Payload is what whoever claims a job of type External works on: JSON.
+	Payload json.RawMessage `json:"payload,omitempty"`
+	// Expect is what the job is expected to use, for policies that share it out.
+	Expect Expectation `json:"expect,omitzero"`
+	// Domain is the field that the task is from, e.g. "legal": what is done about
+	// a failure may depend on it.
+	Domain string `json:"domain,omitempty"`
+
 	// Trace is an opaque id that goes into every event and log line of the job.
 	Trace string `json:"trace,omitempty"`
 }
@@ -58,6 +71,9 @@ const (
 	Tool Type = "TOOL"
 	// WorkerTask lets an agent work in a workspace.
 	WorkerTask Type = "WORKER_TASK"
+	// External jobs are not run by the scheduler but claimed by a program outside,
+	// which also completes them.
+	External Type = "EXTERNAL"
 	// PluginEvent and Maintenance are reserved words of the job file.
 	PluginEvent Type = "PLUGIN_EVENT"
 	Maintenance Type = "MAINTENANCE"

@@ -18,6 +18,8 @@ var (
 	// ErrDuplicate: an entry or batch with this id exists, or the entry's key is
 	// taken and its policy is to be rejected then (a *DuplicateError).
 	ErrDuplicate = errors.New("already submitted")
+	// ErrDeadOwner: the entry's agent, or its tenant, is dead (Grant.Dead).
+	ErrDeadOwner = errors.New("its owner is dead")
 )
 
 // What opening a store can meet.

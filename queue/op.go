@@ -80,7 +80,8 @@ type Cancel struct {
 }
 
 // Reclaim takes entries back from holders that are gone: all dispatched ones
-// if All is set (the caller owns the store alone), else those whose lease
+// but those of type job.External if All is set (the caller owns the store
+// alone), else those with one of Fences if any are given, else those whose lease
 // ended before Now. Their open attempts end as RunFailed with class Crash, are
 // Lost, their outcomes' usage is the sum of the usage events stored of them, and
 // the entries are Queued, runnable at once, with the session of the attempt. An entry with CancelRequested becomes Completed with ExitCancelled
@@ -88,7 +89,8 @@ type Cancel struct {
 type Reclaim struct {
 	Now     time.Time
 	All     bool
-	Message string // for the attempt's outcome, e.g. "the scheduler was killed"
+	Fences  []job.Fence // one that is no longer held is passed over
+	Message string      // for the attempt's outcome, e.g. "the scheduler was killed"
 }
 
 // Rebase repairs what was stored while the wall clock stood ahead of what it is
@@ -101,6 +103,20 @@ type Rebase struct {
 	// ended, by Now: of it nothing says that the clock was wrong.
 	Future bool
 }
+
+// Drop says that nothing more is to be done about a dead letter. One that is
+// none, or was requeued or dropped already, gives ErrIllegalTransition.
+type Drop struct {
+	ID  job.ID
+	Now time.Time
+}
+
+// Adopt shares what is left of all private batches: for a scheduler that works
+// on everything.
+type Adopt struct{}
+
+// SetGrant replaces the grant of an owner.
+type SetGrant struct{ Grant Grant }
 
 // CloseBatch marks a batch as done with: its summary was given.
 type CloseBatch struct {
@@ -117,3 +133,6 @@ func (Cancel) op()     {}
 func (Reclaim) op()    {}
 func (Rebase) op()     {}
 func (CloseBatch) op() {}
+func (Drop) op()       {}
+func (Adopt) op()      {}
+func (SetGrant) op()   {}

@@ -58,8 +58,16 @@ type Entry struct {
 	// Waiting says in one sentence why a queued entry is not running, or how
 	// its last attempt ended.
 	Waiting string `json:"waiting,omitempty"`
-	// DeadLetter says why a failed entry was given up.
-	DeadLetter string `json:"dead_letter,omitempty"`
+	// DeadLetter says why a failed entry was given up, ErrorClass what class of
+	// failure it was that ended its latest attempt.
+	DeadLetter string         `json:"dead_letter,omitempty"`
+	ErrorClass job.ErrorClass `json:"error_class,omitempty"`
+	// RequeuedFrom is the dead letter that this entry does again, RequeuedAs the
+	// entry that does this dead letter again; DroppedAt is set when somebody
+	// decided that nothing more is to be done about it.
+	RequeuedFrom job.ID     `json:"requeued_from,omitempty"`
+	RequeuedAs   job.ID     `json:"requeued_as,omitempty"`
+	DroppedAt    *time.Time `json:"dropped_at,omitempty"`
 	// CancelRequested is set when somebody asked to cancel a dispatched entry.
 	CancelRequested bool `json:"cancel_requested,omitempty"`
 }
@@ -71,7 +79,10 @@ type Batch struct {
 	// files; a run of the same source continues the batch while it is open.
 	Source string `json:"source"`
 	// Digest is a hash over the jobs' specifications.
-	Digest    string     `json:"digest"`
+	Digest string `json:"digest"`
+	// Private keeps the batch for who claims it by its id; the entries of all
+	// other batches are shared.
+	Private   bool       `json:"private,omitempty"`
 	CreatedAt time.Time  `json:"created_at"`
 	ClosedAt  *time.Time `json:"closed_at,omitempty"` // nil while open: its summary was not yet given
 }
@@ -79,33 +90,71 @@ type Batch struct {
 // ClaimSpec says which entries to claim.
 type ClaimSpec struct {
 	Holder string // who claims
-	// Batch is the batch to claim from, together with the entries of other
-	// batches that its own wait for, directly or through others; "" is any.
+	// Batch is the private batch to claim from, together with the entries of
+	// other batches that its own wait for, directly or through others; "" is all
+	// that is shared. An id that is no private batch's selects nothing.
 	Batch job.BatchID
-	Max   int // at most so many, 1 or more; with Count also 0
-	Now   time.Time
-	Lease time.Duration // LeaseUntil becomes Now+Lease
+	// External claims entries of type job.External and no others; else none of
+	// them is claimed.
+	External bool
+	Max      int // at most so many; 0 claims none, but lets expire what is overdue
+	Now      time.Time
+	Lease    time.Duration // LeaseUntil becomes Now+Lease
 	// Admit, if not nil, is asked for each candidate in order; false skips it
 	// and changes nothing about it. It is called inside the transaction and
 	// must be quick and must not use the Store.
 	Admit func(*Entry) bool
+	// Chooser, if not nil, says which lane comes next; else the lanes are merged
+	// by priority (higher first), RunnableAt, ID.
+	Chooser Chooser
 	// Count asks for Claims.Ready.
 	Count bool
+}
+
+// Chooser says, within one Claim, which lane of the queue comes next. It knows
+// the heads of the lanes from earlier claims, and what may have changed since.
+// Its methods are called inside the transaction and must be quick and must not
+// use the Store. When the Claim returns an error, what it was told is void: all
+// is stale.
+//
+//	all, lanes := Stale()         the store reads those heads, and those of lanes in which an entry expired
+//	Head(lane, entry or nil) …    for each of them
+//	lane, ok := Next()            the store looks at the head of that lane
+//	Taken(entry)                  if it is claimed; not if Admit skipped it, or its owner is over a limit
+//	Head(lane, next or nil)       what is behind it, for the rest of this claim
+//	Next() …                      until it returns false, or Max is reached
+type Chooser interface {
+	// Stale returns the lanes whose heads are to be read; with all, those of the
+	// claim's whole scope are, and lanes that are not told of then have none.
+	Stale() (all bool, lanes []job.Lane)
+	// Head tells the head of a lane: its first queued entry that waits for no
+	// other, whose RunnableAt may lie ahead; nil if it has none. The entry is the
+	// callee's only until it returns.
+	Head(l job.Lane, e *Entry)
+	// Next returns the lane to look at; false ends the claim. It must be one whose
+	// head is known and runnable by Now.
+	Next() (job.Lane, bool)
+	// Taken tells that the head of the lane that Next returned is claimed.
+	Taken(e *Entry)
 }
 
 // Claims is what a Claim returned.
 type Claims struct {
 	// Entries are now Dispatched, each with a fence larger than any before.
 	Entries []Entry
-	// NextAt is the earliest moment, after Now, at which another queued entry
-	// (of the ClaimSpec's batch) becomes runnable or expires; zero if none will.
+	// NextAt is the earliest moment, after Now, at which another queued entry of
+	// the claim's scope becomes runnable or expires; zero if none will. With a
+	// Chooser it does not tell of lanes whose head was not looked at: the
+	// Chooser knows those.
 	NextAt time.Time
 	// Expired are the entries that were found past their deadline and moved to
 	// Expired by this claim.
 	Expired []job.ID
+	// Skipped are the lanes in which an entry was passed over: with a Chooser, the
+	// heads of these are stale.
+	Skipped []job.Lane
 	// Ready is, with ClaimSpec.Count, what else could have been claimed, Admit
-	// not asked: of each class that has some, at most MaxCount in all, those
-	// that are claimed first.
+	// not asked: of each class that has some, at most MaxCount in all.
 	Ready map[job.Class]ClassReady `json:",omitempty"`
 }
 
@@ -123,8 +172,16 @@ type Filter struct {
 	Batch  job.BatchID
 	States []job.EntryState
 	Tenant job.Tenant
+	Agent  job.AgentID
 	Name   job.Name
 	Prefix string // of the id
+	// DeadLetters selects what failed and waits for somebody to look at it:
+	// neither requeued nor dropped.
+	DeadLetters bool
+	// ErrorClass selects by Entry.ErrorClass.
+	ErrorClass job.ErrorClass
+	// External selects entries of type job.External.
+	External bool
 	// Since leaves out what ended before it.
 	Since time.Time
 	// CoalescedWith selects what has or awaits the result of this entry.

@@ -16,7 +16,10 @@ type Store interface {
 	// Enqueue stores a batch and its entries as Queued, all or none. A batch
 	// that exists already is not stored again and its new entries join it.
 	// ErrDuplicate if an entry's id exists, or if the batch has one of that
-	// name and tenant already.
+	// name and tenant already. ErrDeadOwner if an entry's tenant or agent is
+	// dead. An entry with RequeuedFrom does a dead letter again, which says so
+	// from then on; ErrIllegalTransition if that is none, or was requeued or
+	// dropped already.
 	//
 	// An entry with a key (job.Spec.Duplicates) meets, in the order of the
 	// entries, the unfinished ones of its tenant with the same key, if there are
@@ -40,7 +43,9 @@ type Store interface {
 	Enqueue(ctx context.Context, b Batch, entries []Entry) error
 
 	// Claim moves entries from Queued to Dispatched, in the order of priority
-	// (higher first), RunnableAt, ID, and gives each a fence of its own.
+	// (higher first), RunnableAt, ID, or as the ClaimSpec's Chooser says, and
+	// gives each a fence of its own. What an owner that has used up its Grant has
+	// queued is passed over.
 	// Entries whose RunnableAt is after Now are invisible; those whose deadline
 	// is not after Now become Expired. No entry is ever claimed twice at once,
 	// and none that waits for another (Entry.WaitsFor) is claimed.

@@ -1,0 +1,34 @@
+package job
+
+// Trigger is what made a job's submission.
+type Trigger string
+
+const (
+	// ByHand: a person or a program asked for it.
+	ByHand Trigger = "manual"
+	// ByCron: a point in time or an interval.
+	ByCron Trigger = "cron"
+	// ByEvent: a file changed, a webhook was called, a command printed something new.
+	ByEvent Trigger = "event"
+	// ByResume: it goes on with what was interrupted or had been given up.
+	ByResume Trigger = "resume"
+	// ByCustom: whatever a program means by it.
+	ByCustom Trigger = "custom"
+)
+
+// Or returns t, or ByHand if it is not given.
+func (t Trigger) Or() Trigger {
+	if t == "" {
+		return ByHand
+	}
+	return t
+}
+
+// Triggers lists every trigger.
+func Triggers() []Trigger { return []Trigger{ByHand, ByCron, ByEvent, ByResume, ByCustom} }
+
+// Expectation is what a job is expected to use in all; 0: not known.
+type Expectation struct {
+	Tokens  int64   `json:"tokens,omitempty"`
+	CostUSD float64 `json:"cost_usd,omitempty"`
+}

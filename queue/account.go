@@ -1,0 +1,119 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Owner is who answers for what a job uses: a tenant, or one agent of it. What
+// an agent uses counts for its tenant, too.
+type Owner struct {
+	Tenant job.Tenant  `json:"tenant"`
+	Agent  job.AgentID `json:"agent,omitempty"` // "": the tenant as a whole
+}
+
+// Grant is what an owner may use. An entry of an owner that has used as much as
+// a bound is not claimed, and changes in no other way. An owner without a grant
+// is not bounded.
+type Grant struct {
+	Owner
+	// Dead owners are not enqueued for (ErrDeadOwner); what is queued stays.
+	Dead bool `json:"dead,omitempty"`
+	// The bounds of what is used within Window; 0: no bound.
+	Tokens  int64        `json:"tokens,omitempty"`
+	CostUSD float64      `json:"cost_usd,omitempty"`
+	Wall    job.Duration `json:"wall,omitempty"` // of attempts, added up
+	// Window is how far back use counts; 0: for ever. It is counted in parts of
+	// AccountStep, so up to one of those more.
+	Window job.Duration `json:"window,omitempty"`
+}
+
+// AccountStep is how finely the ledger knows when something was used.
+const AccountStep = 15 * time.Minute
+
+// Dimension is what an account can be kept by.
+type Dimension string
+
+// The dimensions of accounts.
+const (
+	ByTenant Dimension = "tenant"
+	ByAgent  Dimension = "agent" // together with its tenant
+	ByWorker Dimension = "worker"
+	ByModel  Dimension = "model"
+	ByDay    Dimension = "day"
+)
+
+// Dimensions lists every dimension.
+func Dimensions() []Dimension { return []Dimension{ByTenant, ByAgent, ByWorker, ByModel, ByDay} }
+
+// AccountFilter selects what an account sums; zero fields select everything.
+type AccountFilter struct {
+	// By are the dimensions to keep apart; none gives one account of everything.
+	By []Dimension
+	// Since and Until are rounded down to AccountStep; Since is included, Until is not.
+	Since, Until time.Time
+	Tenant       job.Tenant
+	Agent        job.AgentID
+	Worker       job.WorkerKind
+	Model        string
+	// Zone is where a day begins; nil is UTC.
+	Zone *time.Location
+}
+
+// Account is what was used, of one value of each dimension that was asked for.
+type Account struct {
+	Tenant job.Tenant     `json:"tenant,omitempty"`
+	Agent  job.AgentID    `json:"agent,omitempty"`
+	Worker job.WorkerKind `json:"worker,omitempty"`
+	Model  string         `json:"model,omitempty"`
+	Day    string         `json:"day,omitempty"` // 2006-01-02
+
+	Usage job.Usage `json:"usage"`
+	// Wall is the time of attempts, added up; Attempts how many ended, Completed
+	// how many entries were completed as succeeded.
+	Wall      job.Duration `json:"wall,omitempty"`
+	Attempts  int64        `json:"attempts,omitempty"`
+	Completed int64        `json:"completed,omitempty"`
+}
+
+// Ledger tells what was used. It is charged by the ops of a Store in their own
+// transactions: by each usage event when it is stored for the first time
+// (Append), and by what an Outcome says beyond its attempt's events (Finish,
+// Reclaim), each at the time of the event or of the attempt's end. So nothing is
+// charged twice, however often it is delivered.
+type Ledger interface {
+	// Accounts returns what was used, in the order of the dimensions' values.
+	Accounts(ctx context.Context, f AccountFilter) ([]Account, error)
+	// Grants returns all grants, ordered by tenant and agent.
+	Grants(ctx context.Context) ([]Grant, error)
+}
+
+// PruneSpec says what a store may forget. Only what has ended is forgotten, with
+// its attempts and events; the ledger remains. A batch goes with its last entry,
+// if it is closed or shared.
+type PruneSpec struct {
+	// Before is when an entry must have ended; zero: none is forgotten.
+	Before time.Time
+	// DeadLettersBefore is that of dead letters that are neither requeued nor
+	// dropped; zero: those stay.
+	DeadLettersBefore time.Time
+	Max               int // at most so many in one transaction, 1 or more
+}
+
+// Keeper is what a store does for its own upkeep.
+type Keeper interface {
+	// Prune forgets entries and returns their ids; fewer than Max if nothing is
+	// left to forget.
+	Prune(ctx context.Context, spec PruneSpec) ([]job.ID, error)
+	// Compact gives space that is no longer needed back to the disk, in steps that
+	// let other writes through.
+	Compact(ctx context.Context) error
+	// Backup writes a copy of the whole store, as of one moment, to a new file
+	// that is not there yet, while the store goes on being used.
+	Backup(ctx context.Context, path string) error
+	// Check reads the whole store and returns what is wrong with it; the error
+	// wraps ErrCorrupt.
+	Check(ctx context.Context) error
+}
