@@ -3,7 +3,9 @@ package job
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +35,7 @@ func (s *Spec) Validate() []*FieldError {
 	}
 	s.validateType(bad)
 	s.validateWorkspace(bad)
-	if strings.TrimSpace(s.Instructions) == "" {
+	if strings.TrimSpace(s.Instructions) == "" && s.Type != External {
 		bad("instructions", "are empty, want what the worker should do")
 	}
 	for i, c := range s.Capabilities {
@@ -57,6 +59,7 @@ func (s *Spec) Validate() []*FieldError {
 	if s.Deadline != nil && s.RunnableAt != nil && !s.RunnableAt.Before(*s.Deadline) {
 		bad("runnable_at", "%s is not before the deadline %s, so the job could never run", s.RunnableAt.Format(time.RFC3339), s.Deadline.Format(time.RFC3339))
 	}
+	s.validateOwner(bad)
 	s.validateDuplicates(bad)
 	s.Limits.validate(bad)
 	// It travels to the core in one frame of at most 1 MiB.
@@ -83,6 +86,14 @@ func (s *Spec) validateType(bad func(string, string, ...any)) {
 		if len(s.Capabilities) > 0 {
 			bad("capabilities", "are not for a job of type LLM, which has no tools; leave them out")
 		}
+	case External:
+		if s.Worker != "" || len(s.Fallback) > 0 {
+			bad("worker", "%q is not for a job of type EXTERNAL, which is run by whoever claims it; leave it out", s.Worker)
+		}
+		if s.Workspace.Isolation != NoWorkspace {
+			bad("workspace.isolation", "%q is not for a job of type EXTERNAL, want none", s.Workspace.Isolation)
+		}
+		return
 	case PluginEvent, Maintenance:
 		bad("type", "%s is not supported yet, want WORKER_TASK, TOOL or LLM", s.Type)
 	default:
@@ -114,6 +125,34 @@ func (s *Spec) validateWorkspace(bad func(string, string, ...any)) {
 		bad("workspace.base", "%q cannot be a commit, branch or tag", w.Base)
 	}
 }
+
+// validateOwner looks at who asks, why, and what it is expected to take.
+func (s *Spec) validateOwner(bad func(string, string, ...any)) {
+	for _, f := range []struct{ field, value, example string }{{"agent", string(s.Agent), "agent-7"}, {"domain", s.Domain, "legal"}} {
+		if f.value != "" && !wordName.MatchString(f.value) {
+			bad(f.field, "%q is not a name, want 1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as %s", f.value, f.example)
+		}
+	}
+	if s.Trigger != "" && !slices.Contains(Triggers(), s.Trigger) {
+		bad("trigger", "%q is unknown, want one of %s", s.Trigger, joined(Triggers()))
+	}
+	if s.Expect.Tokens < 0 {
+		bad("expect.tokens", "%d is negative, want a number of tokens above zero", s.Expect.Tokens)
+	}
+	if !(s.Expect.CostUSD >= 0) || math.IsInf(s.Expect.CostUSD, 0) {
+		bad("expect.cost_usd", "%g is not allowed, want US dollars above zero", s.Expect.CostUSD)
+	}
+	switch {
+	case len(s.Payload) == 0:
+	case s.Type != External:
+		bad("payload", "has no use in a job of type %s, only in one of type EXTERNAL", s.Type)
+	case !json.Valid(s.Payload):
+		bad("payload", "is not JSON")
+	}
+}
+
+// wordName is what an agent or a domain may be called.
+var wordName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$`)
 
 // maxKey bounds a key and a turn, in bytes: they stand in tables and messages.
 const maxKey = 256

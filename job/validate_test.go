@@ -1,6 +1,7 @@
 package job
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -22,10 +23,21 @@ func TestValidate(t *testing.T) {
 		change func(*Spec)
 		want   []string // fields, in order
 	}{
-		"valid":                    {func(*Spec) {}, nil},
-		"valid everything":         {everything, nil},
-		"valid tool":               {func(s *Spec) { s.Type, s.Worker = Tool, "shell" }, nil},
-		"valid model call":         {func(s *Spec) { s.Type, s.Workspace = LLM, Workspace{Isolation: NoWorkspace} }, nil},
+		"valid":            {func(*Spec) {}, nil},
+		"valid everything": {everything, nil},
+		"valid tool":       {func(s *Spec) { s.Type, s.Worker = Tool, "shell" }, nil},
+		"valid model call": {func(s *Spec) { s.Type, s.Workspace = LLM, Workspace{Isolation: NoWorkspace} }, nil},
+		"valid external": {func(s *Spec) {
+			*s = Spec{Name: "e", Tenant: "t", Type: External, Workspace: Workspace{Isolation: NoWorkspace}, Payload: []byte(`{"n":1}`), Trigger: ByCron, Agent: "pid:7"}
+		}, nil},
+		"external with a worker":  {func(s *Spec) { s.Type = External }, []string{"worker", "workspace.isolation"}},
+		"payload of another type": {func(s *Spec) { s.Payload = []byte(`1`) }, []string{"payload"}},
+		"payload is no JSON": {func(s *Spec) {
+			*s = Spec{Name: "e", Type: External, Workspace: Workspace{Isolation: NoWorkspace}, Payload: []byte(`{`)}
+		}, []string{"payload"}},
+		"bad agent and domain":     {func(s *Spec) { s.Agent, s.Domain = "a b", "-" }, []string{"agent", "domain"}},
+		"unknown trigger":          {func(s *Spec) { s.Trigger = "whim" }, []string{"trigger"}},
+		"bad expectation":          {func(s *Spec) { s.Expect = Expectation{-1, math.NaN()} }, []string{"expect.tokens", "expect.cost_usd"}},
 		"no name":                  {func(s *Spec) { s.Name = "" }, []string{"id"}},
 		"bad name":                 {func(s *Spec) { s.Name = "a b" }, []string{"id"}},
 		"no type":                  {func(s *Spec) { s.Type = "" }, []string{"type"}},

@@ -25,6 +25,9 @@ type entry struct {
 	Secrets      unsupported  `yaml:"secrets" strict:"reserved"`
 	Priority     int          `yaml:"priority"`
 	Class        string       `yaml:"class"`
+	Agent        string       `yaml:"agent"`
+	Domain       string       `yaml:"domain"`
+	Expect       expectation  `yaml:"expect"`
 	Key          string       `yaml:"key"`
 	OnDuplicate  string       `yaml:"on_duplicate"`
 	Turn         string       `yaml:"turn"`
@@ -50,6 +53,11 @@ type limits struct {
 	MaxSteps       *int64        `yaml:"max_steps"`
 	MaxCommandTime *job.Duration `yaml:"max_command_time"`
 	RetryBudget    retryBudget   `yaml:"retry_budget"`
+}
+
+type expectation struct {
+	Tokens  *int64   `yaml:"tokens"`
+	CostUSD *float64 `yaml:"cost_usd"`
 }
 
 type retryBudget struct {

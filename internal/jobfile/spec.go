@@ -74,6 +74,7 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 		Instructions:  r.instructions(path+".instructions", e.Instructions),
 		SystemPrompt:  e.SystemPrompt,
 		AllowCommands: e.Allow, Env: e.Env, Priority: e.Priority, Class: job.Class(e.Class),
+		Agent: job.AgentID(e.Agent), Domain: e.Domain, Expect: r.expect(path+".expect", e.Expect),
 		RunnableAt: r.moment(path+".runnable_at", e.RunnableAt),
 		Deadline:   r.moment(path+".deadline", e.Deadline),
 		Limits:     r.limits(path+".limits", e.Limits),
@@ -197,6 +198,13 @@ func (r *reader) limits(path string, given limits) job.Limits {
 	set(r, path+".retry_budget.time", given.RetryBudget.Time, &l.RetryBudget.Time, unlimited)
 	set(r, path+".retry_budget.cost_usd", given.RetryBudget.CostUSD, &l.RetryBudget.CostUSD, unlimited)
 	return l
+}
+
+func (r *reader) expect(path string, given expectation) (e job.Expectation) {
+	const unknown = "is 0; leave it out if it is not known"
+	set(r, path+".tokens", given.Tokens, &e.Tokens, unknown)
+	set(r, path+".cost_usd", given.CostUSD, &e.CostUSD, unknown)
+	return e
 }
 
 func set[T int | int64 | float64 | job.Duration](r *reader, path string, from, to *T, ifZero string) {

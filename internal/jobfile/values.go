@@ -23,6 +23,8 @@ func (t *jobType) DecodeNode(n *strictyaml.Node) {
 	switch job.Type(s) {
 	case job.PluginEvent, job.Maintenance:
 		n.Failf("%s is not supported yet, want WORKER_TASK, TOOL or LLM", s)
+	case job.External:
+		n.Failf("%s is for programs that enqueue and claim on the socket, want WORKER_TASK, TOOL or LLM", s)
 	}
 	*t = jobType(s)
 }
