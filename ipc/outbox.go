@@ -22,6 +22,7 @@ type outFrame struct {
 // frame that may not be dropped waits if there is none.
 type outbox struct {
 	limit   int
+	linger  time.Duration // how long a droppable frame may wait for company, which costs the reader no wake-up of its own
 	drained chan struct{} // closed by the writer when it ends
 
 	mu       sync.Mutex // guards the following
@@ -29,6 +30,8 @@ type outbox struct {
 	queue    *list.List // of outFrame
 	progress *list.List // of *list.Element: the droppable frames in queue, oldest first
 	waiters  *list.List // of *waiter, first come first served; not empty only while queue is full and progress is empty
+	due      bool       // what is queued goes out now; else when a lingering frame's time is up
+	lingers  bool       // a timer for that runs
 	gaps     map[string]int
 	dropped  uint64
 	closed   error // set: nothing more is taken in
@@ -118,6 +121,23 @@ func (o *outbox) pushLocked(f outFrame) {
 	if f.droppable {
 		o.progress.PushBack(place)
 	}
+	// A burst has company enough, and must not fill the queue meanwhile.
+	if f.droppable && o.linger > 0 && !o.due && o.queue.Len() < o.limit/8 {
+		if !o.lingers {
+			o.lingers = true
+			time.AfterFunc(o.linger, o.endLinger)
+		}
+		return
+	}
+	o.due = true
+	o.filled.Signal()
+}
+
+func (o *outbox) endLinger() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lingers = false
+	o.due = o.queue.Len() > 0
 	o.filled.Signal()
 }
 
@@ -128,7 +148,7 @@ func (o *outbox) pushLocked(f outFrame) {
 func (o *outbox) next() ([]byte, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.queue.Len() == 0 && o.closed == nil {
+	for (o.queue.Len() == 0 || !o.due) && o.closed == nil {
 		o.filled.Wait()
 	}
 	if o.failed || o.queue.Len() == 0 {
@@ -143,6 +163,7 @@ func (o *outbox) next() ([]byte, bool) {
 		o.pushLocked(w.Value.(*waiter).frame)
 		w.Value.(*waiter).done <- nil
 	}
+	o.due = o.queue.Len() > 0
 	if gap := o.gaps[f.stream]; gap > 0 && f.stream != "" {
 		delete(o.gaps, f.stream)
 		return addDropped(f.bytes, gap), true

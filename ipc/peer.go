@@ -80,17 +80,23 @@ func NewPeer(r io.ReadCloser, w io.WriteCloser, cfg Config) *Peer {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	out := newOutbox(cfg.SendQueue)
+	out.linger = linger
 	return &Peer{
 		cfg: cfg, log: cfg.Log.With().Str("peer", cfg.Name).Logger(),
 		r: r, w: w, dec: NewDecoder(r, MaxFrame), enc: NewEncoder(w, MaxFrame),
 		bad:   garbageWindow{limit: cfg.GarbageLimit, span: cfg.GarbageWindow},
-		out:   newOutbox(cfg.SendQueue),
+		out:   out,
 		in:    newInbox(cfg.ReceiveQueue, cfg.MaxRunning, cfg.HangLimit),
 		calls: newCalls(),
 
 		stopped: newLatch(), hung: newLatch(), readDone: make(chan struct{}),
 	}
 }
+
+// linger is how long progress may wait for company. Nobody sees the difference, and a short run's progress goes out
+// together with its end.
+const linger = 2 * time.Millisecond
 
 func orDefault[T int | time.Duration](v, byDefault T) T {
 	if v <= 0 {

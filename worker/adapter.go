@@ -26,6 +26,15 @@ type Adapter interface {
 	Start(t *Task) (Session, error)
 }
 
+// Folderless is an optional part of an Adapter, for one whose runs may do
+// without private folders: making and removing them takes longer than starting
+// a small program.
+type Folderless interface {
+	// Folderless reports whether neither Start nor the program of t needs t.Home
+	// or t.Scratch to be there. Both are named all the same.
+	Folderless(t *Task) bool
+}
+
 // Session is one run of one task. Its methods are called by one goroutine at
 // a time: Command first and once, Event for each line, Result last and once;
 // Cancel at any time between Command and Result, from another goroutine.

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -20,6 +22,10 @@ const (
 	// output can make one JSON line megabytes long. A longer one is counted
 	// and skipped.
 	maxLine = 64 << 20
+	// readSize is of the buffer that every run has for each of its streams: a
+	// pipe gives what was written, which is seldom more, and a longer line is put
+	// together from several reads.
+	readSize = 8 << 10
 	// maxLog bounds each raw log file, so that a worker that floods its output
 	// does not fill the disk.
 	maxLog = 256 << 20
@@ -132,7 +138,7 @@ func (m *pumping) wait(ghost bool) {
 // len(line) < size. The slice is valid until f returns. The last line needs no
 // newline.
 func eachLine(r io.Reader, f func(line []byte, size int)) error {
-	br := bufio.NewReaderSize(r, 64<<10)
+	br := bufio.NewReaderSize(r, readSize)
 	for {
 		line, size, err := readLine(br)
 		if size > 0 || err == nil {
@@ -182,12 +188,22 @@ type logs struct {
 	tail []byte
 }
 
-func openLogs(run Run) (*logs, error) {
-	l := &logs{stdout: &logFile{}, stderr: &logFile{}}
-	var errs [2]error
-	l.stdout, errs[0] = openLog(filepath.Join(run.LogDir, run.LogName+"stdout.log"), run.LogName+job.ArtifactStdout)
-	l.stderr, errs[1] = openLog(filepath.Join(run.LogDir, run.LogName+"stderr.log"), run.LogName+job.ArtifactStderr)
-	return l, errors.Join(errs[:]...)
+// newLogs removes the logs of an earlier run of the same name. A run that
+// prints nothing makes none.
+func newLogs(run Run, cancel context.CancelCauseFunc) *logs {
+	fail := func(err error) {
+		cancel(&Stop{Class: job.ResourceExhausted, Message: err.Error(), Hint: "make room in the state directory", ours: true})
+	}
+	l := &logs{
+		stdout: &logFile{name: run.LogName + job.ArtifactStdout, path: filepath.Join(run.LogDir, run.LogName+"stdout.log"), fail: fail},
+		stderr: &logFile{name: run.LogName + job.ArtifactStderr, path: filepath.Join(run.LogDir, run.LogName+"stderr.log"), fail: fail},
+	}
+	for _, f := range []*logFile{l.stdout, l.stderr} {
+		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			fail(fmt.Errorf("remove old log: %w", err))
+		}
+	}
+	return l
 }
 
 func (l *logs) keepTail(line []byte) {
@@ -224,25 +240,38 @@ func (l *logs) close() {
 }
 
 // logFile is a bounded log. A write that fails ends the log, not the run: the
-// events are kept elsewhere.
+// events are kept elsewhere. That it cannot be made ends the run.
 type logFile struct {
 	name    string
-	file    *os.File
+	path    string
+	fail    func(error) // told that it cannot be made
+	file    *os.File    // nil before the first line
 	written int64
 	full    bool
 }
 
-func openLog(path, name string) (*logFile, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return &logFile{}, fmt.Errorf("open log: %w", err)
+// open makes the file, and the folder that it is in.
+func (l *logFile) open() error {
+	err := os.MkdirAll(filepath.Dir(l.path), 0o700)
+	if err == nil {
+		l.file, err = os.OpenFile(l.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	}
-	return &logFile{name: name, file: f}, nil
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	return nil
 }
 
 func (l *logFile) write(line []byte) {
-	if l.file == nil || l.full {
+	if l.full {
 		return
+	}
+	if l.file == nil {
+		if err := l.open(); err != nil {
+			l.full = true
+			l.fail(err)
+			return
+		}
 	}
 	if l.written+int64(len(line))+1 > maxLog {
 		l.full = true

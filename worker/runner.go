@@ -26,7 +26,7 @@ type Runner struct {
 type Run struct {
 	Tag     string // value of job.RunTagVariable
 	Model   string // for the prices
-	LogDir  string // exists; stdout.log and stderr.log are written there
+	LogDir  string // stdout.log and stderr.log are written there; it is made for the first line
 	LogName string // "" for the worker itself, else a prefix such as "verify-"
 
 	Tokens         int64         // at most so many in this run; 0 no limit
@@ -105,10 +105,7 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 		return notStarted(started, job.Config, err), nil
 	}
 	defer pipes.close()
-	out, err := openLogs(run)
-	if err != nil {
-		cancel(&Stop{Class: job.ResourceExhausted, Message: err.Error(), Hint: "make room in the state directory", ours: true})
-	}
+	out := newLogs(run, cancel)
 	defer out.close()
 	rec.recordAll(g.opening())
 	streams := pump(pipes, cmd, g, rec, out, cancel)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -85,6 +86,7 @@ type session struct {
 	dir        *statedir.Dir
 	host       *proc.Host
 	workspaces *workspace.Manager
+	temps      *statedir.Temps
 	started    time.Time
 }
 
@@ -233,6 +235,7 @@ func (c *Core) open(h ipc.Hello) (*session, error) {
 		instance: h.Instance,
 		dir:      dir,
 		host:     host,
+		temps:    dir.Temps(os.Getpid()),
 		started:  time.Now(),
 		workspaces: workspace.New(workspace.Config{
 			Root:    dir.Work(),
@@ -251,5 +254,5 @@ func (c *Core) closeHost() error {
 	if c.session == nil {
 		return nil
 	}
-	return c.session.host.Close()
+	return errors.Join(c.session.host.Close(), c.session.temps.Close())
 }

@@ -170,14 +170,11 @@ func (e *execution) emit(ev job.Event) {
 func (e *execution) attempt(ctx context.Context) job.Outcome {
 	started := time.Now()
 	dir := e.attemptDir()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return failed(started, job.ResourceExhausted, fmt.Errorf("make folder for the attempt: %w", err))
+	var err error
+	if e.temp, err = e.session.temps.Take(e.tag); err != nil {
+		return failed(started, job.ResourceExhausted, err)
 	}
-	e.temp = e.session.dir.Temp(e.tag)
-	if err := errors.Join(os.RemoveAll(e.temp), os.Mkdir(e.temp, 0o700)); err != nil {
-		return failed(started, job.ResourceExhausted, fmt.Errorf("make folder for temporary files: %w", err))
-	}
-	defer os.RemoveAll(e.temp)
+	defer e.returnTemp()
 	ws, err := e.session.workspaces.Prepare(ctx, workspace.Request{
 		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: e.submit.Session == "",
 	})
@@ -203,6 +200,12 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	return outcome
 }
 
+func (e *execution) returnTemp() {
+	if err := e.session.temps.Return(e.temp); err != nil {
+		e.log.Warn().Err(err).Msg("temporary files stay behind")
+	}
+}
+
 // keepAnswer cuts an answer that is too long for the wire and the store; the
 // whole is kept as an artifact.
 func keepAnswer(dir string, o *job.Outcome) {
@@ -212,11 +215,12 @@ func keepAnswer(dir string, o *job.Outcome) {
 		return
 	}
 	path := filepath.Join(dir, "answer")
-	if err := os.WriteFile(path, []byte(whole), 0o600); err == nil {
+	if os.MkdirAll(dir, 0o700) == nil && os.WriteFile(path, []byte(whole), 0o600) == nil {
 		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactAnswer, Path: path, Bytes: int64(len(whole))})
 	}
 }
 
+// attemptDir is the folder of the attempt. Who puts something into it makes it.
 func (e *execution) attemptDir() string {
 	return e.session.dir.Attempt(e.submit.Job, e.submit.Attempt)
 }

@@ -20,13 +20,13 @@ import (
 // work runs the worker in the prepared workspace, then checks its answer and
 // its work. The error wraps worker.ErrGhost; the outcome is valid with it.
 func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir string) (job.Outcome, error) {
-	task, err := e.task(ws, dir)
-	if err != nil {
-		return failed(time.Now(), job.ResourceExhausted, err), nil
-	}
 	adapter, err := e.adapter()
 	if err != nil {
 		return failed(time.Now(), job.Config, err), nil
+	}
+	task, err := e.task(ws, dir, adapter)
+	if err != nil {
+		return failed(time.Now(), job.ResourceExhausted, err), nil
 	}
 	session, err := adapter.Start(task)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *execution) adapter() (worker.Adapter, error) {
 }
 
 // task builds the worker's task and the folders that it needs.
-func (e *execution) task(ws *workspace.Workspace, dir string) (*worker.Task, error) {
+func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) (*worker.Task, error) {
 	spec, choice := &e.submit.Spec, e.submit.Choice
 	settings := e.settings.Workers[choice.Worker]
 	model := choice.Model
@@ -80,23 +80,26 @@ func (e *execution) task(ws *workspace.Workspace, dir string) (*worker.Task, err
 			return nil, fmt.Errorf("empty the worker's private folder: %w", err)
 		}
 	}
-	scratch := filepath.Join(dir, "scratch")
-	for _, d := range []string{home, scratch} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, fmt.Errorf("make the worker's private folder: %w", err)
-		}
-	}
 	names := append(append([]string{}, spec.Env...), settings.Env...)
 	if settings.KeyEnv != "" {
 		names = append(names, settings.KeyEnv)
 	}
-	return &worker.Task{
+	t := &worker.Task{
 		Job: e.submit.Job, Name: spec.Name, Attempt: e.submit.Attempt, Kind: choice.Worker, Model: model,
 		Instructions: instructions(spec.Instructions, e.submit.Session, e.submit.Feedback), SystemPrompt: spec.SystemPrompt,
-		Dir: ws.Dir, Home: home, Scratch: scratch, Session: e.submit.Session,
+		Dir: ws.Dir, Home: home, Scratch: filepath.Join(dir, "scratch"), Session: e.submit.Session,
 		Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
 		Environ: worker.SetEnv(append(worker.BaseEnv(e.core.cfg.Environ, names...), ws.Env...), "TMPDIR", e.temp), Lookup: e.core.cfg.Lookup, Settings: settings,
-	}, nil
+	}
+	if f, ok := a.(worker.Folderless); ok && f.Folderless(t) {
+		return t, nil
+	}
+	for _, d := range []string{t.Home, t.Scratch} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, fmt.Errorf("make the worker's private folder: %w", err)
+		}
+	}
+	return t, nil
 }
 
 // instructions returns what the worker is told: the job's own words, with why

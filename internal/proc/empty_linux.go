@@ -54,13 +54,40 @@ func (t *Tree) empty(deadline time.Time, rep *Report) error {
 	if !t.reapedBefore(deadline) {
 		return t.ghost([]Proc{{Pid: t.pid, Start: t.start, Comm: t.comm}}, os.ErrDeadlineExceeded)
 	}
+	t.isEmpty()
+	return nil
+}
+
+// goneWithLeader is the proof for the common case: the leader has ended, and a look like that of a round of empty finds
+// nothing. False means that it must be looked closer.
+func (t *Tree) goneWithLeader(rep *Report) bool {
+	select {
+	case <-t.exited:
+	default:
+		return false
+	}
+	if populated, err := t.cgroupPopulated(); err != nil || populated {
+		return false
+	}
+	strays, walked, err := t.strays()
+	if walked {
+		rep.Walks++
+	}
+	if err != nil || len(strays) > 0 {
+		return false
+	}
+	t.isEmpty()
+	return true
+}
+
+// isEmpty ends the life of a tree that was proven empty.
+func (t *Tree) isEmpty() {
 	if t.sys.cg.dir != "" {
 		if err := t.sys.cg.remove(); err != nil {
 			t.host.cfg.Log.Warn().Err(err).Str("run", t.run).Msg("an empty cgroup stays behind")
 		}
 	}
 	t.host.forget(t)
-	return nil
 }
 
 // askLeftovers sends SIGTERM to what has outlived the leader and waits until it is gone or the deadline has passed. What it

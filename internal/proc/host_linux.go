@@ -133,9 +133,9 @@ func (h *Host) forkIntoCgroup(t *Tree, path string, argv []string, attr *os.Proc
 		h.cfg.Log.Warn().Err(err).Str("run", t.run).Msg("run gets no cgroup")
 		return nil, nil
 	}
-	defer dir.Close()
+	defer unix.Close(dir)
 
-	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(dir.Fd())
+	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, dir
 	p, err := os.StartProcess(path, argv, attr)
 	if err == nil {
 		t.sys.cg = cg
@@ -154,26 +154,26 @@ func (h *Host) forkIntoCgroup(t *Tree, path string, argv []string, attr *os.Proc
 
 // makeCgroup makes a directory that nobody is in; one that is there is a leftover that must be empty. It is called under
 // mu.
-func (h *Host) makeCgroup(cg cgroup) (*os.File, error) {
+func (h *Host) makeCgroup(cg cgroup) (dir int, err error) {
 	for t := range h.trees {
 		if t.sys.cg == cg { // "a/b_c" and "a_b/c" are written alike
-			return nil, fmt.Errorf("make cgroup %s: it is that of live run %q", cg.dir, t.run)
+			return 0, fmt.Errorf("make cgroup %s: it is that of live run %q", cg.dir, t.run)
 		}
 	}
-	err := os.Mkdir(cg.dir, 0o755)
+	err = os.Mkdir(cg.dir, 0o755)
 	if errors.Is(err, os.ErrNotExist) { // another host that shares the base has closed and removed it
 		err = os.MkdirAll(cg.dir, 0o755)
 	}
 	if errors.Is(err, os.ErrExist) {
 		if pop, perr := cg.populated(); pop || perr != nil {
-			return nil, fmt.Errorf("make cgroup %s: left over and not empty: %w", cg.dir, errors.Join(err, perr))
+			return 0, fmt.Errorf("make cgroup %s: left over and not empty: %w", cg.dir, errors.Join(err, perr))
 		}
 		err = nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make cgroup: %w", err)
+		return 0, fmt.Errorf("make cgroup: %w", err)
 	}
-	return os.Open(cg.dir)
+	return retry(func() (int, error) { return unix.Open(cg.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 }
 
 // Cgroup is the directory of the tree's cgroup, or "".

@@ -96,6 +96,8 @@ func (t *Tree) noteMembers(rep *Report) {
 // askLeftovers does nothing here: what outlives the leader is killed at once.
 func (t *Tree) askLeftovers(time.Time, *Report) {}
 
+func (t *Tree) goneWithLeader(*Report) bool { return false }
+
 // empty kills the leader, its group, its descendants and what was seen as a descendant, in rounds until one finds none.
 func (t *Tree) empty(deadline time.Time, rep *Report) error {
 	for {

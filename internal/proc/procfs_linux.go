@@ -23,8 +23,11 @@ func readStat(pid int) (ProcInfo, error) {
 }
 
 // readInto reads the start of a small file without the bookkeeping of os.File: a walk reads hundreds of them.
-func readInto(path string, buf []byte) (int, error) {
-	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+func readInto(path string, buf []byte) (int, error) { return readAt(unix.AT_FDCWD, path, buf) }
+
+// readAt is readInto for a path from the folder dir.
+func readAt(dir int, path string, buf []byte) (int, error) {
+	fd, err := retry(func() (int, error) { return unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return 0, err
 	}
@@ -234,27 +237,34 @@ func readCgroup(pid string) string {
 // fails where the kernel was built without them. See proc_pid_tid_children(5): the list may lack entries when a child is
 // reaped during the read, so the caller must rule that out.
 func childrenFiles() ([]int, error) {
-	d, err := os.Open("/proc/self/task")
+	const tasks = "/proc/self/task"
+	dir, err := retry(func() (int, error) { return unix.Open(tasks, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	threads, err := d.Readdirnames(-1)
-	if err != nil {
-		return nil, err
+	defer unix.Close(dir)
+	var threads []string
+	buf := make([]byte, 4096)
+	for {
+		n, err := retry(func() (int, error) { return unix.ReadDirent(dir, buf) })
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			break
+		}
+		_, _, threads = unix.ParseDirent(buf[:n], -1, threads)
 	}
 	var pids []int
-	buf := make([]byte, 4096)
 	for _, tid := range threads {
-		dir := "/proc/self/task/" + tid
-		n, err := readInto(dir+"/children", buf)
+		n, err := readAt(dir, tid+"/children", buf)
 		if n == len(buf) { // rare: some hundred children of one thread
 			var all []byte
-			all, err = os.ReadFile(dir + "/children")
+			all, err = os.ReadFile(tasks + "/" + tid + "/children")
 			buf, n = all, len(all)
 		}
 		if err != nil {
-			if _, gone := os.Stat(dir); gone != nil {
+			if _, gone := os.Stat(tasks + "/" + tid); gone != nil {
 				continue // a thread that ended; its children went to another
 			}
 			return nil, err

@@ -10,13 +10,44 @@ import (
 )
 
 // awaitExit waits until a child of ours has exited and leaves it to be reaped.
+//
+// It waits by the runtime's poller. A call that blocks would hold a thread for each child, and a processor of the Go
+// scheduler until that is taken away from it, while other runs have work to do.
 func (h *Host) awaitExit(pid int) {
+	if polledExit(pid) {
+		return
+	}
 	for {
 		// ECHILD would mean that someone else reaped it; who waits for it next will learn that.
 		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
 			return
 		}
 	}
+}
+
+// polledExit waits until a child of ours has exited. It is false where that cannot be done without blocking: before
+// Linux 5.10, or with too many files open.
+func polledExit(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return false
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	exited := false
+	err = conn.Read(func(fd uintptr) bool {
+		var info unix.Siginfo
+		_, err := retry(func() (int, error) {
+			return 0, unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		})
+		exited = err != nil || info.Signo != 0 // an error: someone else reaped it
+		return exited
+	})
+	return err == nil && exited
 }
 
 // peek finds a child that has exited, without reaping it. pid is 0 if there is none, and ECHILD is returned if this

@@ -55,10 +55,13 @@ func (t *Tree) Stop(ctx context.Context, s Stages) (Report, error) {
 	if s.Kill == 0 {
 		s.Kill = DefaultKill
 	}
-	if s.Leftover > 0 && ctx.Err() == nil && rep.Stage != StageKill {
-		t.askLeftovers(time.Now().Add(s.Leftover), &rep)
+	err := error(nil)
+	if !t.goneWithLeader(&rep) {
+		if s.Leftover > 0 && ctx.Err() == nil && rep.Stage != StageKill {
+			t.askLeftovers(time.Now().Add(s.Leftover), &rep)
+		}
+		err = t.empty(time.Now().Add(s.Kill), &rep)
 	}
-	err := t.empty(time.Now().Add(s.Kill), &rep)
 	finishFirst()
 	if err != nil {
 		return Report{}, err

@@ -192,5 +192,9 @@ func (d *Dir) Crashes() string { return d.join("crashes") }
 // Isolations returns the path of the book of what is out of use.
 func (d *Dir) Isolations() string { return d.join("isolations.json") }
 
+// Triggers returns the path of the file in which a server keeps what its
+// triggers did.
+func (d *Dir) Triggers() string { return d.join("triggers.json") }
+
 // Log returns the path of the scheduler's log.
 func (d *Dir) Log() string { return d.join("scheduler.log") }

@@ -66,6 +66,9 @@ func (m *Manager) collect(ctx context.Context, id job.ID, dir string) (Changes, 
 	if err != nil {
 		return Changes{}, err
 	}
+	if n.tree == rec.StartTree && rec.Saved == nil {
+		return c, nil // nothing to keep: it can be removed as it is
+	}
 	save := &saved{Tree: n.tree, Complete: n.complete}
 	if n.tree != rec.StartTree {
 		if c.Patch, c.Bytes, save.SHA256, err = n.writePatch(ctx, dir); err != nil {
@@ -120,8 +123,17 @@ func (m *Manager) now(ctx context.Context, rec *record, held heldLocks) (*presen
 	if rec.StartTree == "" {
 		return nil, nil
 	}
+	if empty, err := m.stillEmpty(rec); err != nil {
+		return nil, err
+	} else if empty {
+		return &present{rec: rec, tree: emptyTree, complete: true}, nil
+	}
+	if err := m.ensureBase(ctx, rec, held); err != nil {
+		return nil, err
+	}
 	index := filepath.Join(m.home(rec.Job), "now.index")
-	_ = os.Remove(index + ".lock") // of a git that was killed; we hold the job's lock
+	// Of a git, and of a comparison, that were killed; we hold the job's lock.
+	_, _ = os.Remove(index+".lock"), os.Remove(index)
 	if err := copyIndex(m.startIndex(rec), index); err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
@@ -141,7 +153,11 @@ func (m *Manager) now(ctx context.Context, rec *record, held heldLocks) (*presen
 	return n, nil
 }
 
-func (n *present) close() { os.Remove(n.git.index()) }
+func (n *present) close() {
+	if index := n.git.index(); index != "" {
+		os.Remove(index)
+	}
+}
 
 // diff returns the arguments of a comparison of the start with now.
 func (n *present) diff(args ...string) []string {

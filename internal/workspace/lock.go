@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -149,14 +150,22 @@ func (m *Manager) flock(prefix, key string, how int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := tryFlock(f, how); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// tryFlock locks f, or closes it.
+func tryFlock(f *os.File, how int) error {
 	for {
-		err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 		if err == nil {
-			return f, nil
+			return nil
 		}
 		if !errors.Is(err, unix.EINTR) {
 			f.Close()
-			return nil, err
+			return err
 		}
 	}
 }
@@ -173,22 +182,67 @@ func (h heldLocks) release() {
 	}
 }
 
+// makeAndLockJob locks the job's home, which it makes if it is not there.
+func (m *Manager) makeAndLockJob(ctx context.Context, id job.ID) (heldLocks, error) {
+	for {
+		held, err := m.lockJob(ctx, id)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return held, err
+		}
+		if err := makeDir(m.home(id)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// lockJob locks the job's home, or returns fs.ErrNotExist. The lock is on the
+// folder itself, which costs no file of its own.
 func (m *Manager) lockJob(ctx context.Context, id job.ID) (heldLocks, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
-	return m.waitLock(ctx, "job-", m.home(id))
+	home := m.home(id)
+	return poll(ctx, home, func() (*os.File, error) {
+		for {
+			f, err := os.Open(home)
+			if err != nil {
+				return nil, err
+			}
+			err = tryFlock(f, unix.LOCK_EX)
+			if errors.Is(err, unix.EBADF) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+				return m.flock("job-", home, unix.LOCK_EX) // e.g. NFS locks no folder
+			}
+			if err != nil {
+				return nil, err
+			}
+			// It may have been removed since it was opened, and made again by another.
+			locked, err := f.Stat()
+			if err != nil {
+				f.Close()
+				return nil, err
+			}
+			if now, err := os.Stat(home); err == nil && os.SameFile(locked, now) {
+				return f, nil
+			}
+			f.Close()
+		}
+	})
 }
 
 func (m *Manager) lockRepo(ctx context.Context, r *repo) (heldLocks, error) {
 	return m.waitLock(ctx, "repo-", r.Common)
 }
 
-// waitLock waits for an exclusive lock. It asks again and again instead of
-// blocking, since a blocked flock cannot be cancelled.
+// waitLock waits for an exclusive lock.
 func (m *Manager) waitLock(ctx context.Context, prefix, key string) (heldLocks, error) {
+	return poll(ctx, key, func() (*os.File, error) { return m.flock(prefix, key, unix.LOCK_EX) })
+}
+
+// poll asks for the lock on key again and again instead of blocking, since a
+// blocked flock cannot be cancelled.
+func poll(ctx context.Context, key string, try func() (*os.File, error)) (heldLocks, error) {
 	for {
-		f, err := m.flock(prefix, key, unix.LOCK_EX)
+		f, err := try()
 		if err == nil {
 			return heldLocks{f}, nil
 		}

@@ -151,7 +151,7 @@ func TestOrphanKeepsTheJobLocked(t *testing.T) {
 		orphan = cmd
 		return cmd.Start()
 	}
-	held, err := h.m.lockJob(t.Context(), "x")
+	held, err := h.m.makeAndLockJob(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,11 @@ func TestOrphanKeepsTheJobLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	held.release()
-	if f, err := h.m.flock("job-", h.m.home("x"), unix.LOCK_EX); !errors.Is(err, unix.EWOULDBLOCK) {
+	f, err := os.Open(h.m.home("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tryFlock(f, unix.LOCK_EX); !errors.Is(err, unix.EWOULDBLOCK) {
 		f.Close()
 		t.Errorf("got %v, want the lock to be held by the command", err)
 	}

@@ -30,7 +30,7 @@ type Request struct {
 // what an agent may have done to one (a rebase under way, skipped index
 // entries, checked out submodules) is more than a reset undoes.
 func (m *Manager) Prepare(ctx context.Context, req Request) (*Workspace, error) {
-	held, err := m.lockJob(ctx, req.Job)
+	held, err := m.makeAndLockJob(ctx, req.Job)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,8 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 	case job.Direct:
 		err = m.makeDirect(ctx, rec, held)
 	case job.NoWorkspace:
-		err = m.makeEmpty(ctx, rec, held)
+		rec.unrecorded = rec.Spec == plainEmpty && (old == nil || old.unrecorded)
+		err = m.makeEmpty(ctx, rec)
 	default:
 		err = fmt.Errorf("isolation %q is unknown", req.Spec.Isolation)
 	}
@@ -87,8 +88,10 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 		return nil, err
 	}
 	rec.Ready = true
-	if err := m.writeRecord(rec); err != nil {
-		return nil, err
+	if !rec.unrecorded {
+		if err := m.writeRecord(rec); err != nil {
+			return nil, err
+		}
 	}
 	m.log.Debug().Str("job", string(rec.Job)).Str("isolation", string(req.Spec.Isolation)).Str("folder", m.tree(rec)).Msg("workspace made")
 	return m.workspace(rec), nil
@@ -111,7 +114,11 @@ func (m *Manager) revive(ctx context.Context, rec *record, held heldLocks) (bool
 // discard removes what an earlier Prepare made, but for the user's own.
 func (m *Manager) discard(ctx context.Context, rec *record, held heldLocks) error {
 	// From here on nothing of it may be taken for a workspace.
-	if rec.Ready {
+	if rec.unrecorded {
+		if err := removeAll(m.basePath(rec)); err != nil {
+			return fmt.Errorf("remove the old workspace: %w", err)
+		}
+	} else if rec.Ready {
 		rec.Ready = false
 		if err := m.writeRecord(rec); err != nil {
 			return err
@@ -128,16 +135,6 @@ func (m *Manager) discard(ctx context.Context, rec *record, held heldLocks) erro
 		}
 	}
 	return nil
-}
-
-func (m *Manager) makeEmpty(ctx context.Context, rec *record, held heldLocks) error {
-	if err := m.writeRecord(rec); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(m.tree(rec), 0o700); err != nil {
-		return err
-	}
-	return m.makeStart(ctx, rec, nil, "", held)
 }
 
 // makeStart makes the private git directory and takes the first snapshot.

@@ -2,7 +2,9 @@ package workspace
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -37,6 +39,8 @@ type record struct {
 	Submodules map[string]string `json:"submodules,omitempty"`
 	Notes      []string          `json:"notes,omitempty"`
 	Saved      *saved            `json:"saved,omitempty"`
+
+	unrecorded bool // there is no file of it (see makeEmpty)
 }
 
 // saved is the last patch that was collected.
@@ -49,12 +53,18 @@ type saved struct {
 
 func (m *Manager) recordPath(id job.ID) string { return filepath.Join(m.home(id), "record.json") }
 
-// readRecord fails with fs.ErrNotExist when there is none.
+// readRecord fails with fs.ErrNotExist when there is none, and no workspace
+// that needs none.
 func (m *Manager) readRecord(id job.ID) (*record, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
 	b, err := os.ReadFile(m.recordPath(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		if rec, err := m.unrecordedEmpty(id); !errors.Is(err, fs.ErrNotExist) {
+			return rec, err
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the workspace of job %s: %w", id, err)
 	}

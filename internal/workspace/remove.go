@@ -38,6 +38,9 @@ func (e *UnsavedError) Error() string {
 // folder (direct) is never deleted.
 func (m *Manager) Remove(ctx context.Context, id job.ID, _ job.Workspace, opts RemoveOptions) error {
 	held, err := m.lockJob(ctx, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

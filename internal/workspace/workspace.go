@@ -119,6 +119,9 @@ func (m *Manager) workspace(rec *record) *Workspace {
 //	base/         the private git directory to compare with
 //	start.index   the git index of the start
 //	NAME-SHORT/   the worktree, the copy or the empty folder; not for direct
+//
+// of which an empty folder has only itself as long as nothing was found in it.
+// The lock on a job is one on its home.
 func (m *Manager) home(id job.ID) string { return filepath.Join(m.root, string(id)) }
 
 // tree is the folder that git treats as the working tree when comparing.

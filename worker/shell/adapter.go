@@ -17,9 +17,10 @@ import (
 // Adapter runs Task.Instructions with /bin/sh, or with the shell that the
 // settings' Command names (e.g. ["bash", "-eu"]).
 //
-// The script is a file in Task.Scratch, so its size has no bound; one that had
-// to be checked against patterns is given with -c instead. Its standard input
-// is empty. No option is set: as with any script, a failed command in the
+// The script is a file, so its size has no bound: one in memory where the
+// system has that and the shell is a known one, else one in Task.Scratch. A
+// script that had to be checked against patterns is given with -c instead. Its
+// standard input is empty. No option is set: as with any script, a failed command in the
 // middle does not end it unless the script says `set -e`.
 //
 // How it ends:
@@ -35,7 +36,10 @@ const (
 	scriptName   = "script"
 )
 
-var _ worker.Adapter = Adapter{}
+var (
+	_ worker.Adapter    = Adapter{}
+	_ worker.Folderless = Adapter{}
+)
 
 // Locate returns the path of the shell.
 func (Adapter) Locate(s job.WorkerSettings) (string, error) {
@@ -46,7 +50,11 @@ func (Adapter) Locate(s job.WorkerSettings) (string, error) {
 // nothing here depends on it.
 func (Adapter) Version(context.Context, string) (string, error) { return "", nil }
 
-// Start checks that the job may run this script and writes it to t.Scratch.
+// Folderless holds for every run: Start makes t.Scratch if it must.
+func (Adapter) Folderless(*worker.Task) bool { return true }
+
+// Start checks that the job may run this script and puts it where the shell
+// can read it.
 func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	shell, err := a.Locate(t.Settings)
 	if err != nil {
@@ -62,19 +70,20 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	if len(t.Settings.Command) > 0 {
 		args = slices.Clone(t.Settings.Command[1:])
 	}
-	script := filepath.Join(t.Scratch, scriptName)
+	script, held := filepath.Join(t.Scratch, scriptName), (*os.File)(nil)
 	if _, any := t.CommandPatterns(); !any && len(t.Instructions) <= maxChecked {
 		// A shell reads a file as it goes, so a script that was checked could
 		// still append to itself.
 		args = append(args, "-c", t.Instructions, scriptName)
 	} else {
-		if err := os.WriteFile(script, []byte(t.Instructions), 0o600); err != nil {
+		if script, held, err = placeScript(t, shell); err != nil {
 			return nil, fmt.Errorf("write the script of job %s: %w", cmp.Or(string(t.Name), string(t.Job)), err)
 		}
 		args = append(args, script)
 	}
 	return &session{
 		script: script,
+		held:   held,
 		title:  title(t.Instructions),
 		command: worker.Command{
 			Path: shell,
@@ -83,6 +92,28 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 			Dir:  t.Dir,
 		},
 	}, nil
+}
+
+// placeScript returns the path of a file with the script, and the file if it
+// is only there while that is open. A shell that is not known may be a program
+// that starts it elsewhere, e.g. in a container, where only folders can be
+// brought along.
+func placeScript(t *worker.Task, shell string) (path string, held *os.File, err error) {
+	if known(shell) {
+		if path, held, err = holdScript(t.Instructions); err == nil {
+			return path, held, nil
+		}
+	}
+	path = filepath.Join(t.Scratch, scriptName)
+	if err := os.MkdirAll(t.Scratch, 0o700); err != nil {
+		return "", nil, err
+	}
+	return path, nil, os.WriteFile(path, []byte(t.Instructions), 0o600)
+}
+
+// known reports whether it is clear how the shell reads a script.
+func known(shell string) bool {
+	return slices.Contains([]string{"sh", "dash", "ash", "bash"}, path.Base(shell))
 }
 
 // checkInterpreter refuses a script that is no text, and one whose first line
@@ -129,7 +160,7 @@ func checkAllowed(t *worker.Task, shell string) error {
 			Hint:    "add run_commands to its capabilities, or list what it may run in allow_commands (a job of type TOOL has run_commands by default)",
 		}
 	}
-	if !slices.Contains([]string{"sh", "dash", "ash", "bash"}, path.Base(shell)) {
+	if !known(shell) {
 		return &worker.Failure{
 			Class:   job.Config,
 			Message: fmt.Sprintf("the job is limited to certain commands (allow_commands), which can be checked for sh, dash and bash but not for %s", shell),

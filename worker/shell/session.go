@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -17,7 +18,8 @@ const callID = "script"
 // session is one run of one script.
 type session struct {
 	command worker.Command
-	script  string // path
+	script  string   // path
+	held    *os.File // nil unless the script is there only while this is open
 	title   string
 
 	tail    []byte // the end of standard output, at least its last job.MaxEventText bytes
@@ -67,6 +69,9 @@ func (s *session) remember(line []byte) {
 func (s *session) Cancel(io.Writer) error { return nil }
 
 func (s *session) Result(e worker.Exit) worker.Result {
+	if s.held != nil {
+		s.held.Close()
+	}
 	r := worker.Result{Answer: s.answer()}
 	if e.Code == 0 && e.Signal == "" && !e.Stopped {
 		return r

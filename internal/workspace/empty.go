@@ -1,0 +1,98 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// The workspace of isolation none begins as an empty folder: there is nothing
+// to take a snapshot of, and nothing to remember that its name does not tell.
+// So it gets a record, and a git directory to compare with, only when it is
+// found to hold something. Most such jobs leave nothing in it, and then their
+// workspace costs two folders instead of a dozen runs of git.
+
+// emptyTree is the id of a tree without entries (git hash-object -t tree /dev/null).
+const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+// plainEmpty is the spec of a workspace that needs no record.
+var plainEmpty = job.Workspace{Isolation: job.NoWorkspace}
+
+// makeEmpty makes the folder. That there is one, and no record, says that the
+// workspace is ready.
+func (m *Manager) makeEmpty(ctx context.Context, rec *record) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	rec.StartTree = emptyTree
+	if !rec.unrecorded {
+		if err := m.writeRecord(rec); err != nil {
+			return err
+		}
+		if err := removeAll(m.basePath(rec)); err != nil { // of an earlier attempt
+			return err
+		}
+		if err := os.Remove(m.startIndex(rec)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return makeDir(m.tree(rec))
+}
+
+// makeDir is os.MkdirAll for a folder whose parent is most likely there.
+func makeDir(path string) error {
+	if os.Mkdir(path, 0o700) == nil {
+		return nil
+	}
+	return os.MkdirAll(path, 0o700)
+}
+
+// unrecordedEmpty returns what a record would say of the workspace that
+// makeEmpty left without one, or fs.ErrNotExist.
+func (m *Manager) unrecordedEmpty(id job.ID) (*record, error) {
+	entries, err := os.ReadDir(m.home(id))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), folderName(id, "")); ok && e.IsDir() {
+			return &record{
+				Job: id, Name: job.Name(name), Spec: plainEmpty, Ready: true,
+				Folder: e.Name(), StartTree: emptyTree, unrecorded: true,
+			}, nil
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// stillEmpty reports whether a workspace that began empty holds nothing, not
+// even an empty folder.
+func (m *Manager) stillEmpty(rec *record) (bool, error) {
+	if rec.Spec.Isolation != job.NoWorkspace || rec.StartTree != emptyTree {
+		return false, nil
+	}
+	entries, err := os.ReadDir(m.tree(rec))
+	return err == nil && len(entries) == 0, err
+}
+
+// ensureBase makes the git directory of a workspace that began without one.
+func (m *Manager) ensureBase(ctx context.Context, rec *record, held heldLocks) error {
+	base := m.basePath(rec)
+	if rec.Spec.Isolation != job.NoWorkspace {
+		return nil
+	}
+	// It is the last file that makeBase writes.
+	if _, err := os.Stat(filepath.Join(base, "info", "exclude")); err == nil {
+		return nil
+	}
+	if err := m.makeBase(ctx, base, m.tree(rec), nil, held); err != nil {
+		return fmt.Errorf("make a git folder to compare with: %w", err)
+	}
+	return nil
+}
