@@ -15,6 +15,13 @@ import (
 // then Add with the lane's next head, or Remove if there is none. A head that
 // cannot run now (its folder is locked, its kind of worker is out of use) is
 // passed over by the same Add or Remove without a Start.
+//
+// Of a tenant's heads the one of the highest priority comes first, then the one
+// that is runnable for longest, then the first by ID. A tenant is forgotten when
+// it has no head, nothing in flight, and has used nothing within the window.
+//
+// The times that are passed in may go back: heads then wait again, but use does
+// not come back that has left the window.
 type Policy interface {
 	// Add says that h is the head of its lane, instead of an earlier one.
 	Add(h Head)
@@ -27,22 +34,25 @@ type Policy interface {
 	Next(now time.Time) (Head, bool)
 	// Wake returns the earliest moment after now at which Next could return
 	// something else without another call: a head becomes runnable, a budget's
-	// window moves on. Zero: none.
+	// window moves on. Zero: none. It may be too early, never too late.
 	Wake(now time.Time) time.Time
 
-	// Start says that a job of the tenant is in flight from now on.
+	// Start says that a job of the tenant is in flight from now on. An ask without
+	// slots takes one.
 	Start(t job.Tenant, ask Demand, now time.Time)
 	// Charge says that jobs of the tenant have used that much, of which no Start
 	// and End tell: what is known from before a restart.
 	Charge(t job.Tenant, used Demand, completions int, now time.Time)
 	// End says that a job is no longer in flight: what was asked for it at its
 	// Start is replaced by what it has used, zero if it never ran. completed is
-	// set if it was completed and not only interrupted or put back.
+	// set if it was completed and not only interrupted or put back. The ask is the
+	// same as at the Start.
 	End(t job.Tenant, ask, used Demand, completed bool, now time.Time)
 
 	// Shares returns how the tenants stand that are known, ordered by name.
 	Shares(now time.Time) []Share
-	// SetTenants changes the tenants' settings, for what follows.
+	// SetTenants changes the tenants' settings, for what follows. A value that
+	// Tenant.Validate refuses counts as 0.
 	SetTenants(tenants map[job.Tenant]Tenant)
 }
 
@@ -81,6 +91,8 @@ type Tenant struct {
 }
 
 // Budget bounds tokens and US dollars within the policy's window; 0: no bound.
+// A job may start while what was used and what is expected of jobs in flight is
+// below it, so that it is passed by no more than what the last one takes.
 type Budget struct {
 	Tokens  float64 `json:"tokens,omitempty"`
 	CostUSD float64 `json:"cost_usd,omitempty"`
@@ -89,7 +101,7 @@ type Budget struct {
 // Share is how a tenant stands.
 type Share struct {
 	Tenant   job.Tenant `json:"tenant"`
-	Target   float64    `json:"target"` // part of 1 that it is to have, among the tenants that are known
+	Target   float64    `json:"target"` // part of 1 that it is to have, among the tenants that are known; priority has none
 	Actual   float64    `json:"actual"` // part of 1 that it has had within the window, by what the policy counts
 	InFlight int        `json:"in_flight"`
 	Used     Demand     `json:"used"`              // within the window; Slots are those in flight
@@ -104,14 +116,16 @@ type Config struct {
 	Name string `json:"name"`
 	// Ageing raises a waiting entry's priority by one with each such time (priority); 0: never.
 	Ageing job.Duration `json:"ageing,omitempty"`
-	// Tiers is "strict" (contracted tenants first) or "weighted" (credit).
+	// Tiers is "strict" (contracted tenants first) or "weighted" (credit); "": strict.
 	Tiers string `json:"tiers,omitempty"`
 	// Beta is how much reputation raises a weight (credit).
 	Beta float64 `json:"beta,omitempty"`
-	// Window is how far back use and completions count (deficit, drf, budgets).
+	// Window is how far back use and completions count (deficit, drf, budgets);
+	// 0: 24h. It moves on in steps of a 24th part.
 	Window job.Duration `json:"window,omitempty"`
 	// Capacity is what there is within the window, of tokens and cost, and the
-	// slots at once (drf). A resource of 0 does not count.
+	// slots at once (drf). It is what parts are taken of and bounds nothing. A
+	// resource of 0 does not count; without any the slots alone do.
 	Capacity Demand `json:"capacity,omitzero"`
 	// Budget bounds all tenants together within the window.
 	Budget Budget `json:"budget,omitzero"`

@@ -10,48 +10,12 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Rule says what heals a failure of one class.
-type Rule struct {
-	// Heals is false where another attempt of the same worker cannot help.
-	Heals bool
-	// Fallback moves on to the job's next worker, if it has one; a class that
-	// does not heal then gets its chance there.
-	Fallback bool
-	// Resume lets the next attempt go on with the agent's own session.
-	Resume bool
-	// Feedback tells the next attempt why this one was not good enough.
-	Feedback bool
-	// AtOnce skips the backoff.
-	AtOnce bool
-	// Floor is the least delay, doubled with each attempt that counts, where
-	// the provider named no time to come back at: what a second does not heal.
-	Floor time.Duration
-}
-
-// DefaultRules is what is done about each class unless a table says otherwise.
-func DefaultRules() map[job.ErrorClass]Rule {
-	return map[job.ErrorClass]Rule{
-		job.RateLimit:         {Heals: true, Resume: true, Floor: 15 * time.Second},
-		job.Server:            {Heals: true, Resume: true},
-		job.Network:           {Heals: true, Resume: true},
-		job.Timeout:           {Heals: true, Resume: true},
-		job.Stalled:           {Heals: true, Resume: true},
-		job.Crash:             {Heals: true, Resume: true},
-		job.InvalidOutput:     {Heals: true, Resume: true, Feedback: true},
-		job.ResourceExhausted: {Heals: true, Fallback: true},
-		job.Auth:              {Fallback: true},
-		job.VerifyFailed:      {Heals: true, Resume: true, Feedback: true},
-		job.HumanRejected:     {Heals: true, Resume: true, Feedback: true, AtOnce: true},
-		job.Budget:            {},
-		job.CancelledClass:    {},
-		job.Config:            {Fallback: true},
-		job.Unknown:           {Heals: true, Resume: true},
-	}
-}
-
 // Retry decides what follows an attempt. Its zero value is not useful; see NewRetry.
 type Retry struct {
-	Rules map[job.ErrorClass]Rule
+	// Rules hold for every job, but for those of a domain that has a whole table
+	// of its own in Domains (see Tables).
+	Rules   Rules
+	Domains map[string]Rules
 	// Base and Max bound the backoff: after the n-th attempt that counts, the
 	// delay is uniform in [0, min(Max, Base·2ⁿ⁻¹)] ("full jitter": M. Brooker,
 	// Exponential Backoff and Jitter, AWS Architecture Blog, 2015).
@@ -60,9 +24,14 @@ type Retry struct {
 	Random func() float64
 }
 
-// NewRetry returns a Retry with the default rules.
+// NewRetry returns a Retry with the default rules and domains.
 func NewRetry(base, max time.Duration, random func() float64) *Retry {
-	return &Retry{Rules: DefaultRules(), Base: base, Max: max, Random: random}
+	rules := DefaultRules()
+	domains, err := Tables(rules, nil)
+	if err != nil {
+		panic(fmt.Sprintf("policy: the default domains: %v", err)) // a test would fail
+	}
+	return &Retry{Rules: rules, Domains: domains, Base: base, Max: max, Random: random}
 }
 
 // History is what is known of a job when an attempt has ended.
@@ -71,7 +40,8 @@ type History struct {
 	Choice      int // index of the one that ran
 	Counted     int // attempts that count, this one included
 	MaxAttempts int
-	Resumed     bool // this attempt resumed a session
+	Resumed     bool   // this attempt resumed a session
+	Domain      string // of the job; "" and unknown ones have the rules of all
 }
 
 // Decision is what shall happen to the job.
@@ -95,20 +65,22 @@ func (r *Retry) Decide(h History, o *job.Outcome, now time.Time) Decision {
 	case job.RunCancelled:
 		return Decision{Exit: job.ExitCancelled}
 	}
-	rule := r.Rules[o.Class]
+	rule := r.rule(h.Domain, o.Class)
 	next, more := h.Choice+1, h.Choice+1 < h.Choices
 	switch {
 	case h.MaxAttempts > 0 && h.Counted >= h.MaxAttempts:
 		return giveUp(o, fmt.Sprintf("all %d attempts are used up", h.MaxAttempts))
-	case rule.Fallback && more:
-		return Decision{RunnableAt: now, Choice: next, Waiting: fmt.Sprintf("%s; goes on with the next worker", o.Class)}
-	case !rule.Heals && !(h.Resumed && !progressed(o)):
-		return giveUp(o, "this does not heal by trying again")
+	case rule.Action.fallsBack() && more:
+		return r.fallBack(o, next, now)
+	case rule.Action.ends() && !(rule.Afresh && h.Resumed && !progressed(o)):
+		return giveUp(o, r.whyNot(h.Domain, o.Class))
+	case more && usedUp(o, now):
+		return r.fallBack(o, next, now) // nothing of this kind runs before the reset
 	}
 	d := Decision{RunnableAt: now, Choice: h.Choice}
 	// A session that led nowhere is not tried twice: it may itself be what fails.
-	d.Resume = rule.Resume && o.Session != "" && (progressed(o) || !h.Resumed)
-	if rule.Feedback {
+	d.Resume = rule.resumes() && o.Session != "" && (progressed(o) || !h.Resumed)
+	if rule.Action == DoFeedback || rule.Action.fallsBack() && aboutTheAnswer(o.Class) {
 		d.Feedback = o.Message
 	}
 	if !rule.AtOnce {
@@ -124,10 +96,50 @@ func (r *Retry) Decide(h History, o *job.Outcome, now time.Time) Decision {
 	return d
 }
 
+// rule returns what is done about a class in a domain.
+func (r *Retry) rule(domain string, c job.ErrorClass) Rule {
+	if t, ok := r.Domains[domain]; ok {
+		return t.of(c)
+	}
+	return r.Rules.of(c)
+}
+
+// fallBack goes on with the next worker, which is told what was wrong with the
+// work of this one.
+func (r *Retry) fallBack(o *job.Outcome, next int, now time.Time) Decision {
+	d := Decision{RunnableAt: now, Choice: next, Waiting: fmt.Sprintf("%s; goes on with the next worker", o.Class)}
+	if aboutTheAnswer(o.Class) {
+		d.Feedback = o.Message
+	}
+	return d
+}
+
+// aboutTheAnswer reports whether a failure of the class tells what the work
+// lacks, rather than what became of the worker.
+func aboutTheAnswer(c job.ErrorClass) bool {
+	return c == job.InvalidOutput || c == job.VerifyFailed || c == job.HumanRejected
+}
+
 // giveUp says what the last attempt failed with and why there is no other.
 func giveUp(o *job.Outcome, why string) Decision {
-	what, _, _ := strings.Cut(o.Message, "\n")
-	return Decision{Exit: job.ExitFailed, DeadLetter: fmt.Sprintf("%s: %s; %s", o.Class, what, why)}
+	return Decision{Exit: job.ExitFailed, DeadLetter: fmt.Sprintf("%s: %s; %s", o.Class, firstLine(o.Message), why)}
+}
+
+// whyNot says why a job is given up that had attempts left.
+func (r *Retry) whyNot(domain string, c job.ErrorClass) string {
+	_, own := r.Domains[domain]
+	switch {
+	case DefaultRules().of(c).Action.ends():
+		return "this does not heal by trying again"
+	case own && !r.Rules.of(c).Action.ends():
+		return fmt.Sprintf("in the domain %s a person decides what follows", domain)
+	}
+	return "a person decides what follows"
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
 }
 
 // progressed reports whether the agent did anything in the attempt.
