@@ -72,7 +72,8 @@ type Account struct {
 
 	Usage job.Usage `json:"usage"`
 	// Wall is the time of attempts, added up; Attempts how many ended, Completed
-	// how many entries were completed as succeeded.
+	// how many entries were completed as succeeded, by that worker and model; those
+	// that share a result are among them, under their own agent.
 	Wall      job.Duration `json:"wall,omitempty"`
 	Attempts  int64        `json:"attempts,omitempty"`
 	Completed int64        `json:"completed,omitempty"`
@@ -80,19 +81,25 @@ type Account struct {
 
 // Ledger tells what was used. It is charged by the ops of a Store in their own
 // transactions: by each usage event when it is stored for the first time
-// (Append), and by what an Outcome says beyond its attempt's events (Finish,
-// Reclaim), each at the time of the event or of the attempt's end. So nothing is
-// charged twice, however often it is delivered.
+// (Append; if its attempt has not begun, by Begin), and by what an Outcome says
+// beyond its attempt's events (Finish, Reclaim), each at the time of the event or
+// of the attempt's end. So nothing is charged twice, however often and in whatever
+// order it is delivered: of each attempt, field by field, the larger of the
+// events' sum and the outcome counts. An outcome that says less takes nothing
+// back, since what events told of was consumed.
 type Ledger interface {
-	// Accounts returns what was used, in the order of the dimensions' values.
+	// Accounts returns what was used, ordered by the dimensions' values in the
+	// order of AccountFilter.By. An account's cost is known if all its tokens have
+	// a price, and it has any.
 	Accounts(ctx context.Context, f AccountFilter) ([]Account, error)
 	// Grants returns all grants, ordered by tenant and agent.
 	Grants(ctx context.Context) ([]Grant, error)
 }
 
 // PruneSpec says what a store may forget. Only what has ended is forgotten, with
-// its attempts and events; the ledger remains. A batch goes with its last entry,
-// if it is closed or shared.
+// its attempts and events; the ledger remains. An entry stays as long as one that
+// has its result (Entry.CoalescedWith), or that does it again (RequeuedAs). A
+// batch goes with its last entry, if it is closed or shared.
 type PruneSpec struct {
 	// Before is when an entry must have ended; zero: none is forgotten.
 	Before time.Time
@@ -111,9 +118,10 @@ type Keeper interface {
 	// let other writes through.
 	Compact(ctx context.Context) error
 	// Backup writes a copy of the whole store, as of one moment, to a new file
-	// that is not there yet, while the store goes on being used.
+	// that only its owner may read, while the store goes on being used. If there is
+	// one of that name the error wraps fs.ErrExist; after an error there is none.
 	Backup(ctx context.Context, path string) error
-	// Check reads the whole store and returns what is wrong with it; the error
-	// wraps ErrCorrupt.
+	// Check reads the whole store and returns what is wrong with it, nil if
+	// nothing is; the error wraps ErrCorrupt.
 	Check(ctx context.Context) error
 }

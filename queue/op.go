@@ -84,8 +84,10 @@ type Cancel struct {
 // alone), else those with one of Fences if any are given, else those whose lease
 // ended before Now. Their open attempts end as RunFailed with class Crash, are
 // Lost, their outcomes' usage is the sum of the usage events stored of them, and
-// the entries are Queued, runnable at once, with the session of the attempt. An entry with CancelRequested becomes Completed with ExitCancelled
-// instead, its attempt RunCancelled.
+// the entries are Queued, with the session of the attempt, and runnable at once:
+// RunnableAt stays, so that they keep their place, unless it lies ahead of Now. An
+// entry with CancelRequested becomes Completed with ExitCancelled instead, its
+// attempt RunCancelled.
 type Reclaim struct {
 	Now     time.Time
 	All     bool
@@ -111,11 +113,12 @@ type Drop struct {
 	Now time.Time
 }
 
-// Adopt shares what is left of all private batches: for a scheduler that works
-// on everything.
+// Adopt shares what is left of all private batches, and what joins them from now
+// on: for a scheduler that works on everything.
 type Adopt struct{}
 
-// SetGrant replaces the grant of an owner.
+// SetGrant replaces the grant of an owner; one that neither bounds it nor calls
+// it dead removes it.
 type SetGrant struct{ Grant Grant }
 
 // CloseBatch marks a batch as done with: its summary was given.

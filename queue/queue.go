@@ -95,7 +95,8 @@ type ClaimSpec struct {
 	// that is shared. An id that is no private batch's selects nothing.
 	Batch job.BatchID
 	// External claims entries of type job.External and no others; else none of
-	// them is claimed.
+	// them is claimed. They are shared whatever their batch, so that it goes with
+	// no Batch: an error.
 	External bool
 	Max      int // at most so many; 0 claims none, but lets expire what is overdue
 	Now      time.Time
@@ -115,9 +116,11 @@ type ClaimSpec struct {
 // the heads of the lanes from earlier claims, and what may have changed since.
 // Its methods are called inside the transaction and must be quick and must not
 // use the Store. When the Claim returns an error, what it was told is void: all
-// is stale.
+// is stale. A Claim may take several transactions until one has claimed
+// something; Stale is asked once, and all that was told holds on.
 //
-//	all, lanes := Stale()         the store reads those heads, and those of lanes in which an entry expired
+//	all, lanes := Stale()         the store reads those heads, and those of lanes in which an entry expired or,
+//	                              since another of its key did, stopped waiting
 //	Head(lane, entry or nil) …    for each of them
 //	lane, ok := Next()            the store looks at the head of that lane
 //	Taken(entry)                  if it is claimed; not if Admit skipped it, or its owner is over a limit
@@ -125,14 +128,18 @@ type ClaimSpec struct {
 //	Next() …                      until it returns false, or Max is reached
 type Chooser interface {
 	// Stale returns the lanes whose heads are to be read; with all, those of the
-	// claim's whole scope are, and lanes that are not told of then have none.
+	// claim's whole scope are, and lanes that are not told of then have none. A
+	// lane of another scope is an error: Lane.Batch is the ClaimSpec's Batch.
 	Stale() (all bool, lanes []job.Lane)
 	// Head tells the head of a lane: its first queued entry that waits for no
 	// other, whose RunnableAt may lie ahead; nil if it has none. The entry is the
 	// callee's only until it returns.
 	Head(l job.Lane, e *Entry)
 	// Next returns the lane to look at; false ends the claim. It must be one whose
-	// head is known and runnable by Now.
+	// head is known and runnable by Now. If what is known of it is older than this
+	// claim and the lane has another head by now, that is looked at, or if it is
+	// not runnable, told with Head, and Next is called again. A lane that was told
+	// in this claim to have no runnable head is an error.
 	Next() (job.Lane, bool)
 	// Taken tells that the head of the lane that Next returned is claimed.
 	Taken(e *Entry)
@@ -144,13 +151,14 @@ type Claims struct {
 	Entries []Entry
 	// NextAt is the earliest moment, after Now, at which another queued entry of
 	// the claim's scope becomes runnable or expires; zero if none will. With a
-	// Chooser it does not tell of lanes whose head was not looked at: the
-	// Chooser knows those.
+	// Chooser, of what becomes runnable it tells only the heads that were told in
+	// this claim: the Chooser knows the others.
 	NextAt time.Time
 	// Expired are the entries that were found past their deadline and moved to
-	// Expired by this claim.
+	// Expired by this claim. There may be some even where the Claim returns an
+	// error: those of transactions before.
 	Expired []job.ID
-	// Skipped are the lanes in which an entry was passed over: with a Chooser, the
+	// Skipped are, with a Chooser, the lanes in which an entry was passed over: the
 	// heads of these are stale.
 	Skipped []job.Lane
 	// Ready is, with ClaimSpec.Count, what else could have been claimed, Admit

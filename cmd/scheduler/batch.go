@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/sched"
 )
 
 // openBatch finds the unfinished batch that the source continues, or submits
@@ -49,6 +49,7 @@ func openBatch(ctx context.Context, store queue.Store, src *source, fresh bool) 
 		}
 	}
 	b, entries := scheduler.NewBatch(src.name, digest, src.specs, utcNow())
+	b.Private = true // this run works on it, and none but this
 	err = store.Enqueue(ctx, b, entries)
 	if dup, ok := errors.AsType[*queue.DuplicateError](err); ok {
 		return "", "", rejected(dup)
@@ -70,7 +71,7 @@ func rejected(dup *queue.DuplicateError) error {
 // resumeNewest returns the newest batch that has unfinished jobs.
 func resumeNewest(ctx context.Context, store queue.Store, batches []queue.Batch) (job.BatchID, string, error) {
 	for _, b := range batches {
-		if b.ClosedAt != nil {
+		if b.ClosedAt != nil || !b.Private {
 			continue
 		}
 		unfinished, total, err := progressOf(ctx, store, b.ID)
@@ -85,23 +86,24 @@ func resumeNewest(ctx context.Context, store queue.Store, batches []queue.Batch)
 }
 
 func nothingToContinue() error {
-	return usage(fmt.Errorf("no unfinished run to continue"), "name a job file: scheduler run FILE", "or one job: scheduler run --worker codex \"…\"")
+	return usage(fmt.Errorf("no unfinished run to continue"), "name a job file: scheduler run FILE", "or one job: scheduler run --worker codex \"…\"",
+		"what was submitted or requeued, and belongs to no run, is worked on by `scheduler serve`")
 }
 
 // submittedPrefix begins the source of a batch that was given to a running
 // scheduler: no `run FILE` takes it for its own.
 const submittedPrefix = "submitted: "
 
-// submitted returns the batches, but for own, that were given to an earlier
-// scheduler while it ran and are unfinished: whoever runs next goes on with them.
-func submitted(ctx context.Context, store queue.Store, own job.BatchID) ([]job.BatchID, error) {
+// submitted returns the shared batches that are unfinished, like those that were
+// given to an earlier scheduler while it ran: whoever runs next goes on with them.
+func submitted(ctx context.Context, store queue.Store) ([]job.BatchID, error) {
 	batches, err := store.Batches(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	var list []job.BatchID
 	for _, b := range batches {
-		if b.ClosedAt == nil && b.ID != own && strings.HasPrefix(b.Source, submittedPrefix) {
+		if b.ClosedAt == nil && !b.Private && b.Source != sched.Source {
 			list = append(list, b.ID)
 		}
 	}

@@ -3,12 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/trigger"
 )
 
 func (m *Main) configCommand() *cobra.Command {
@@ -19,7 +22,8 @@ func (m *Main) configCommand() *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use: "check [FILE]", Short: "Tell whether a configuration file is right", Args: cobra.MaximumNArgs(1),
 		Long: `Read a configuration file as a scheduler would (without FILE the one that it would
-read) and tell what it sets, or all its mistakes with line and column.
+read), and the job files of its triggers, and tell what it sets, or all its mistakes
+with line and column.
 
 Exit code: 0 the file is right, or there is none and none was named; 2 it is not.`,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -50,8 +54,22 @@ func (m *Main) checkConfig(path string) error {
 	if err != nil {
 		return usage(err)
 	}
+	if err := m.checkTriggers(&cfg); err != nil {
+		return usage(err)
+	}
 	fmt.Fprintf(m.stdout, "%s is right; %s\n", path, told(cfg))
 	return nil
+}
+
+// checkTriggers reads the job files of all triggers, as they do when they fire.
+func (m *Main) checkTriggers(cfg *config.Config) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(cfg.Triggers)) {
+		if _, err := m.firingSpecs(trigger.Firing{Trigger: name, Settings: cfg.Triggers[name]}, cfg); err != nil {
+			errs = append(errs, fmt.Errorf("trigger %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // told names what cfg sets. It repeats no value: some are secrets.

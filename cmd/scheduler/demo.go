@@ -131,7 +131,7 @@ func (m *Main) demo(ctx context.Context, dir string, yes, plain bool) error {
 	if err != nil {
 		return err
 	}
-	o := runOptions{plain: plain, started: m.killCoreOnce}
+	o := runOptions{plain: plain, started: func(e *engine) error { m.killCoreOnce(e); return nil }}
 	batches, ran := m.runBatch(ctx, state, &cfg, batch, o)
 	if err := m.closeBatches(ctx, state, batches, o, ran); err != nil {
 		return err

@@ -18,18 +18,24 @@ import (
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
 )
 
 // engine is an embedded scheduler with everything around it.
 type engine struct {
+	mu    sync.Mutex // guards cfg
 	cfg   config.Config
 	state *owned
 	host  *proc.Host
 	sched *scheduler.Scheduler
 	hooks *hooks
-	env   []string      // of this process
-	ended chan struct{} // closed when run has returned
+	// triggers are those of a server; else nil.
+	triggers *trigger.Runner
+	env      []string      // of this process
+	ended    chan struct{} // closed when run has returned
+	// beside runs while the scheduler does, until its context ends.
+	beside []func(context.Context)
 }
 
 // newEngine builds the parts; nothing runs before engine.run.
@@ -46,9 +52,11 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 	if err != nil {
 		return nil, usage(err)
 	}
-	also, err := submitted(ctx, state.store, batch)
-	if err != nil {
-		return nil, failure(err)
+	var also []job.BatchID
+	if batch != "" {
+		if also, err = submitted(ctx, state.store); err != nil {
+			return nil, failure(err)
+		}
 	}
 	instance := state.dir.Instance()
 	cgroup := "agentsched-" + string(instance)
@@ -81,6 +89,13 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 	return e, nil
 }
 
+// config returns what is in force.
+func (e *engine) config() config.Config {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.cfg
+}
+
 // newHook returns what is told of escalations.
 func (e *engine) newHook(cfg *config.Config) *hook.Hook {
 	x := &cfg.Escalation
@@ -108,6 +123,7 @@ func (e *engine) removeTemp(tags []string) {
 //	scheduler ── the loop; its end is the run's end
 //	server    ── the socket for ls, show, cancel of other processes
 //	hooks     ── tell of escalations, the last of them after the scheduler's end
+//	beside    ── what `serve` adds: triggers, upkeep
 //	view      ── shows updates until the scheduler has ended
 func (e *engine) run(ctx context.Context, view progress.View) error {
 	defer close(e.ended)
@@ -122,7 +138,11 @@ func (e *engine) run(ctx context.Context, view progress.View) error {
 		return result
 	}, func(error) {})
 	g.Add(func() error {
-		err := server.New(e.state.store, e.sched, e.state.log).Serve(side, e.state.dir.Socket())
+		door := server.New(e.state.store, e.sched, e.state.log)
+		if e.triggers != nil {
+			door.ShowTriggers(e.triggers.Status)
+		}
+		err := door.Serve(side, e.state.dir.Socket())
 		if side.Err() == nil {
 			// The jobs go on; only other processes cannot reach them.
 			e.state.log.Error().Err(err).Msg("the socket does not work")
@@ -134,6 +154,13 @@ func (e *engine) run(ctx context.Context, view progress.View) error {
 		e.hooks.run(side)
 		return nil
 	}, func(error) {})
+	for _, work := range e.beside {
+		g.Add(func() error {
+			work(side)
+			<-side.Done()
+			return nil
+		}, func(error) {})
+	}
 	g.Add(func() error {
 		for u := range updates {
 			view.Show(u)

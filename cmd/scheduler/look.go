@@ -156,6 +156,11 @@ func showJob(w io.Writer, dir *statedir.Dir, e *queue.Entry, attempts []job.Atte
 	line("workspace", "%s %s", s.Workspace.Isolation, s.Workspace.Path)
 	line("instructions", "%s", firstLine(s.Instructions))
 	line("class", "%s", s.Class)
+	line("agent", "%s", s.Agent)
+	line("domain", "%s", s.Domain)
+	line("trigger", "%s", s.Trigger)
+	line("payload", "%s", firstLine(string(s.Payload)))
+	line("requeued", "%s", requeuedText(e))
 	line("key", "%s", e.Key)
 	line("result of", "%s", e.CoalescedWith) // what follows are its attempts
 	line("submitted", "%s", e.CreatedAt.Local().Format(time.DateTime))
@@ -185,8 +190,33 @@ func showJob(w io.Writer, dir *statedir.Dir, e *queue.Entry, attempts []job.Atte
 			}
 			line("  answer", "%s", firstLine(o.Answer))
 		}
-		line("  folder", "%s", dir.Attempt(a.Job, a.Number))
+		line("  folder", "%s", attemptFolder(dir, a))
 	}
+}
+
+// requeuedText says which dead letter a job does again, and which job does it again.
+func requeuedText(e *queue.Entry) string {
+	var parts []string
+	if e.RequeuedFrom != "" {
+		parts = append(parts, "from "+string(e.RequeuedFrom))
+	}
+	if e.RequeuedAs != "" {
+		parts = append(parts, "as "+string(e.RequeuedAs))
+	}
+	if e.DroppedAt != nil {
+		parts = append(parts, "dropped on "+e.DroppedAt.Local().Format(time.DateTime))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// attemptFolder returns where an attempt has left its logs and artifacts, or ""
+// if it said nothing and left none.
+func attemptFolder(dir *statedir.Dir, a *job.Attempt) string {
+	path := dir.Attempt(a.Job, a.Number)
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
 }
 
 func (m *Main) logsCommand() *cobra.Command {

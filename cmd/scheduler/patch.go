@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/internal/scheduler"
@@ -191,7 +194,7 @@ A workspace with work that exists nowhere else is kept, and it is said why. Logs
 			if force && len(args) == 0 {
 				return usage(errors.New("--force deletes work for good; name the jobs that you mean"))
 			}
-			entries, err := finished(ctx, store, args)
+			entries, err := finished(ctx, store, dir, args)
 			if err != nil {
 				return failure(err)
 			}
@@ -203,16 +206,28 @@ A workspace with work that exists nowhere else is kept, and it is said why. Logs
 }
 
 // finished returns the jobs that refs name, which must be finished, or every
-// finished job.
-func finished(ctx context.Context, store queue.Store, refs []string) ([]queue.Entry, error) {
+// finished job. One that the store has forgotten, and whose workspace was kept
+// since it holds work, is still known by its id.
+func finished(ctx context.Context, store queue.Store, dir *statedir.Dir, refs []string) ([]queue.Entry, error) {
+	kept, err := forgotten(ctx, store, dir)
+	if err != nil {
+		return nil, err
+	}
 	if len(refs) == 0 {
 		entries, _, err := store.List(ctx, queue.Filter{
 			States: []job.EntryState{job.Completed, job.Cancelled, job.Expired}, Limit: 1 << 30,
 		})
+		for _, id := range kept {
+			entries = append(entries, queue.Entry{ID: id, Spec: job.Spec{Name: job.Name(id)}})
+		}
 		return entries, err
 	}
 	var entries []queue.Entry
 	for _, ref := range refs {
+		if slices.Contains(kept, job.ID(ref)) {
+			entries = append(entries, queue.Entry{ID: job.ID(ref), Spec: job.Spec{Name: job.Name(ref)}})
+			continue
+		}
 		e, err := queue.Find(ctx, store, ref)
 		if err != nil {
 			return nil, err
@@ -223,6 +238,31 @@ func finished(ctx context.Context, store queue.Store, refs []string) ([]queue.En
 		entries = append(entries, e)
 	}
 	return entries, nil
+}
+
+// forgotten returns the ids of jobs that have folders in the state directory and
+// that the store does not know any more.
+func forgotten(ctx context.Context, store queue.Store, dir *statedir.Dir) ([]job.ID, error) {
+	found := map[job.ID]bool{}
+	for _, parent := range []string{filepath.Dir(dir.Job("x")), dir.Work()} {
+		folders, err := os.ReadDir(parent)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, f := range folders {
+			if _, err := uuid.Parse(f.Name()); err != nil || found[job.ID(f.Name())] {
+				continue
+			}
+			id := job.ID(f.Name())
+			switch _, err := store.Get(ctx, id); {
+			case errors.Is(err, queue.ErrNotFound):
+				found[id] = true
+			case err != nil:
+				return nil, err
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Entry, force bool) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,7 +58,8 @@ func (m *Main) reload(ctx context.Context, e *engine, out io.Writer) {
 
 // reload puts cfg in force and returns, for the user, what changed.
 func (e *engine) reload(ctx context.Context, cfg config.Config) (string, error) {
-	changed, fixed := config.Changes(e.cfg, cfg)
+	old := e.config()
+	changed, fixed := config.Changes(old, cfg)
 	t, err := tuning(&cfg)
 	if err != nil {
 		return "the configuration stays as it was", err
@@ -65,8 +67,13 @@ func (e *engine) reload(ctx context.Context, cfg config.Config) (string, error) 
 	e.hooks.use(e.newHook(&cfg))
 	err = e.sched.Reload(ctx, t)
 	// What cannot be changed while it runs stays what it is.
-	cfg.Cores, cfg.Heartbeat = e.cfg.Cores, e.cfg.Heartbeat
+	cfg.Cores, cfg.Heartbeat = old.Cores, old.Heartbeat
+	e.mu.Lock()
 	e.cfg = cfg
+	e.mu.Unlock()
+	if e.triggers != nil {
+		err = errors.Join(err, e.triggers.Reload(cfg.Triggers))
+	}
 	text := "the configuration was reloaded: nothing has changed"
 	if len(changed) > 0 {
 		text = "the configuration was reloaded: " + strings.Join(changed, ", ")

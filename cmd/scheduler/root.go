@@ -31,9 +31,9 @@ continued after any of its own processes was killed.`,
 	flags.StringVar(&m.corePath, "core", "", "agentcore `PROGRAM` to run (default: beside this program, on PATH, or this program itself)")
 	flags.StringVar(&m.logLevel, "log-level", "info", "least `LEVEL` of lines in the state directory's scheduler.log: debug, info, warn, error")
 	root.AddCommand(
-		m.runCommand(), m.submitCommand(), m.lsCommand(), m.showCommand(), m.logsCommand(), m.cancelCommand(),
-		m.statusCommand(), m.resumeCommand(), m.crashesCommand(), m.restartCoreCommand(),
-		m.diffCommand(), m.applyCommand(), m.cleanCommand(), m.configCommand(), m.doctorCommand(), m.demoCommand(), m.installCommand(), m.versionCommand(),
+		m.runCommand(), m.serveCommand(), m.submitCommand(), m.triggersCommand(), m.lsCommand(), m.showCommand(), m.logsCommand(), m.cancelCommand(), m.dlqCommand(),
+		m.statusCommand(), m.resumeCommand(), m.crashesCommand(), m.restartCoreCommand(), m.simulateCommand(),
+		m.diffCommand(), m.applyCommand(), m.cleanCommand(), m.usageCommand(), m.grantCommand(), m.backupCommand(), m.recoverCommand(), m.configCommand(), m.doctorCommand(), m.demoCommand(), m.installCommand(), m.versionCommand(),
 	)
 	return root
 }

@@ -28,7 +28,7 @@ type runOptions struct {
 	json    bool
 	plain   bool
 	fresh   bool // --new
-	started func(*engine)
+	started func(*engine) error
 }
 
 func (m *Main) runCommand() *cobra.Command {
@@ -53,9 +53,14 @@ the host is not right and nothing was started; 130 stopped by Ctrl-C.`,
 	cmd.Flags().BoolVar(&o.json, "json", false, "print everything that happens as JSON Lines")
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "print plain lines, also on a terminal")
 	cmd.Flags().BoolVar(&o.fresh, "new", false, "start over: cancel what an unfinished run of the same source left")
+	m.engineFlags(cmd)
+	return cmd
+}
+
+// engineFlags adds the flags that stand above the configuration.
+func (m *Main) engineFlags(cmd *cobra.Command) {
 	cmd.Flags().IntVarP(&m.atOnce, "concurrency", "c", 0, "run at most `N` jobs at once (default from the configuration)")
 	cmd.Flags().IntVar(&m.cores, "cores", 0, "run `N` agentcore processes: when one dies the others go on (default from the configuration)")
-	return cmd
 }
 
 func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
@@ -63,20 +68,8 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		name  string
-		value int
-		field *int
-	}{{"--concurrency", m.atOnce, &cfg.Concurrency.Max}, {"--cores", m.cores, &cfg.Cores.Count}} {
-		if f.value < 0 {
-			return usage(fmt.Errorf("%s %d: want 1 or more", f.name, f.value))
-		}
-		if f.value > 0 {
-			*f.field = f.value
-		}
-	}
-	if m.cores > config.MaxCores {
-		return usage(fmt.Errorf("--cores %d: want 1 to %d", m.cores, config.MaxCores))
+	if err := m.overrule(&cfg); err != nil {
+		return err
 	}
 	src, err := m.readJobs(args, o.one, &cfg)
 	if err != nil {
@@ -108,6 +101,26 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 		return sumErr
 	}
 	return err
+}
+
+// overrule puts the flags of engineFlags above the configuration.
+func (m *Main) overrule(cfg *config.Config) error {
+	for _, f := range []struct {
+		name  string
+		value int
+		field *int
+	}{{"--concurrency", m.atOnce, &cfg.Concurrency.Max}, {"--cores", m.cores, &cfg.Cores.Count}} {
+		if f.value < 0 {
+			return usage(fmt.Errorf("%s %d: want 1 or more", f.name, f.value))
+		}
+		if f.value > 0 {
+			*f.field = f.value
+		}
+	}
+	if m.cores > config.MaxCores {
+		return usage(fmt.Errorf("--cores %d: want 1 to %d", m.cores, config.MaxCores))
+	}
+	return nil
 }
 
 // loadConfig reads the configuration and adds to it the CLIs that
@@ -165,7 +178,9 @@ func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, b
 	}
 	defer e.close()
 	if o.started != nil {
-		o.started(e)
+		if err := o.started(e); err != nil {
+			return e.sched.Batches(), err
+		}
 	}
 	view, err := m.view(ctx, state.store, e.sched.Batches(), o)
 	if err != nil {
@@ -237,6 +252,10 @@ func (m *Main) stopOnSignals(ctx context.Context, e *engine, out io.Writer) (_ c
 	}
 }
 
+// maxShown is how many of the jobs that wait already a server's view knows of
+// when it starts.
+const maxShown = 1000
+
 // view returns what shows the run's progress.
 func (m *Main) view(ctx context.Context, store queue.Store, batches []job.BatchID, o runOptions) (progress.View, error) {
 	if o.json {
@@ -245,6 +264,12 @@ func (m *Main) view(ctx context.Context, store queue.Store, batches []job.BatchI
 	entries, err := entriesOf(ctx, store, batches)
 	if err != nil {
 		return nil, err
+	}
+	if len(batches) == 0 {
+		entries, _, err = store.List(ctx, queue.Filter{States: []job.EntryState{job.Queued, job.Dispatched}, Limit: maxShown})
+		if err != nil {
+			return nil, err
+		}
 	}
 	if out := m.stdoutFile(); !o.plain && out != nil && progress.CanLive(out, m.getenv("TERM")) {
 		return progress.NewLive(out, m.stdin, progressJobs(entries), progress.LiveOptions{Colour: m.colour(out)}), nil

@@ -9,7 +9,6 @@ import (
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/policy"
 )
 
 // tuning returns what a scheduler and its cores take from the configuration,
@@ -23,13 +22,18 @@ func tuning(cfg *config.Config) (scheduler.Tuning, error) {
 	if err != nil {
 		return scheduler.Tuning{}, err
 	}
+	retry, err := cfg.RetryPolicy(rand.Float64)
+	if err != nil {
+		return scheduler.Tuning{}, err
+	}
 	return scheduler.Tuning{
-		Retry: policy.NewRetry(cfg.Retry.Base.Std(), cfg.Retry.Max.Std(), rand.Float64),
+		Retry: retry,
 		Settings: ipc.Configure{
 			Workers: workerSettings(cfg), Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Limits: limits(cfg),
 			Stop:     ipc.Stages{Interrupt: cfg.Stop.Interrupt, Terminate: cfg.Stop.Terminate, Kill: cfg.Stop.Kill},
 			Watchdog: watch, Breaker: breakers,
 		},
+		Policy: cfg.Policy, Expect: cfg.Expect,
 		StopOnSafeStop: cfg.Escalation.SafeStop == config.StopRuns,
 	}, nil
 }

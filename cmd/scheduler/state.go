@@ -54,6 +54,9 @@ func (m *Main) look(ctx context.Context) (*statedir.Dir, *sqlite.Store, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, usage(fmt.Errorf("no jobs yet in state directory %s", dir.Path()))
 	}
+	if errors.Is(err, queue.ErrCorrupt) {
+		return nil, nil, usage(err, damagedHints()...)
+	}
 	if err != nil {
 		return nil, nil, usage(err)
 	}
@@ -96,7 +99,7 @@ func (m *Main) own(ctx context.Context) (*owned, error) {
 		lock.Release()
 		err = fmt.Errorf("open the queue: %w", err)
 		if errors.Is(err, queue.ErrCorrupt) {
-			return nil, usage(err, "nothing was changed; put a backup in its place, or move the file away to start with an empty queue")
+			return nil, usage(err, damagedHints()...)
 		}
 		return nil, usage(err)
 	}

@@ -99,7 +99,7 @@ func printStatus(w io.Writer, st *scheduler.Status, now time.Time) error {
 	fmt.Fprintf(w, "scheduler: pid %d, up %s%s; jobs given to cores: %d\n", st.PID, ago(st.Started, now), stopping, st.Running)
 	return errors.Join(
 		printCores(w, st.Cores, now), printIsolations(w, st.Isolations, now), printCircuits(w, st.Circuits, now),
-		printReady(w, st.Ready, now), printMetrics(w, st.Cores),
+		printReady(w, st.Ready, now), printShares(w, st), printMetrics(w, st.Cores),
 	)
 }
 

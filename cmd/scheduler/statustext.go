@@ -150,6 +150,23 @@ func metricText(value json.RawMessage) string {
 	return string(value)
 }
 
+// printShares writes how the tenants stand towards the policy's targets.
+func printShares(w io.Writer, st *scheduler.Status) error {
+	if len(st.Shares) == 0 {
+		return nil
+	}
+	return section(w, "TENANT (policy "+st.Policy+")\tTARGET\tSHARE\tRUNS\tTOKENS\tCOST\tWAITS\tHELD", func(w io.Writer) {
+		for _, s := range st.Shares {
+			waits := "-"
+			if s.Waiting {
+				waits = "yes"
+			}
+			fmt.Fprintf(w, "%s\t%.1f%%\t%.1f%%\t%d\t%.0f\t$%.2f\t%s\t%s\n",
+				s.Tenant, 100*s.Target, 100*s.Actual, s.InFlight, s.Used.Tokens, s.Used.CostUSD, waits, orDash(s.Held != "", "%s", s.Held))
+		}
+	})
+}
+
 // printMetrics writes a row for each metric and a column for each core.
 func printMetrics(w io.Writer, cores []scheduler.CoreStatus) error {
 	var names []string

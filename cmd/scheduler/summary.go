@@ -82,7 +82,7 @@ func summaryRow(ctx context.Context, state *owned, e *queue.Entry) (progress.Row
 		return row, nil
 	}
 	last := &attempts[len(attempts)-1]
-	row.Worker, row.Logs = last.Choice.Worker, state.dir.Attempt(last.Job, last.Number)
+	row.Worker, row.Logs = last.Choice.Worker, attemptFolder(state.dir, last)
 	if o := last.Outcome; o != nil {
 		row.Files = len(o.Files)
 		if e.State.Terminal() {

@@ -105,7 +105,19 @@ func (c *Core) isolate(_ context.Context, r ipc.Isolations) (ipc.Empty, error) {
 	if err := checkIsolations(r.Isolations); err != nil {
 		return ipc.Empty{}, ipc.InvalidParams(err)
 	}
-	c.guard.replace(time.Now(), r.Isolations)
+	now := time.Now()
+	was := c.guard.book.List(now)
+	c.guard.replace(now, r.Isolations)
+	for _, i := range was {
+		if i.Cause != isolation.CauseUsageLimit {
+			continue
+		}
+		for _, st := range c.circuits.Snapshot() {
+			if _, blocked := c.guard.book.Blocked(st.Worker, "", now); !blocked && i.Scope == isolation.WorkerScope(st.Worker) {
+				c.circuits.Reset(st.Key)
+			}
+		}
+	}
 	return ipc.Empty{}, nil
 }
 

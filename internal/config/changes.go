@@ -9,7 +9,7 @@ import (
 )
 
 // fixed are the sections that are read once, when the cores are first started.
-func fixed() []string { return []string{"heartbeat", "cores"} }
+func fixed() []string { return []string{"heartbeat", "cores", "webhooks"} }
 
 // Changes returns the paths of the fields that differ between two
 // configurations, in the order in which the fields are declared: those that a

@@ -28,6 +28,8 @@ func TestChanges(t *testing.T) {
 		{"cost_windows: [{window: 1h, max_usd: 1}]", "cost_windows: [{window: 1h, max_usd: 2}]", []string{"cost_windows"}, nil},
 		{"", "watchdog: {defence: {thresholds: {queue_depth: {shed: {enter: 999}}}}}", []string{"watchdog.defence.thresholds.queue_depth.shed.enter"}, nil},
 		{"", "cores: {count: 2, restarts: {count: 4}}\nretry: {max: 6m}", []string{"retry.max"}, []string{"cores.count", "cores.restarts.count"}},
+		{"", "webhooks: {listen: '127.0.0.1:1'}\ntriggers: {a: {every: 1h, job: j}}", []string{"triggers.a"}, []string{"webhooks.listen"}},
+		{"triggers: {a: {every: 1h, job: j}}", "triggers: {a: {every: 1h, job: j, enabled: false}}", []string{"triggers.a.enabled"}, nil},
 		{"", "heartbeat: {interval: 2s}", nil, []string{"heartbeat.interval"}},
 		{"", "heartbeat: {hang_after: 20s}", nil, []string{"heartbeat.hang_after", "cores.slow_heartbeat"}},
 	} {

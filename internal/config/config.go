@@ -10,7 +10,9 @@ import (
 
 	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
 )
 
 // Config is how a scheduler is set up on its host. Its sections are in sections.go.
@@ -20,14 +22,25 @@ type Config struct {
 	CostWindows []CostWindow                          `json:"cost_windows,omitempty"`
 	Workers     map[job.WorkerKind]job.WorkerSettings `json:"workers,omitempty"`
 	// Prices are US dollars per million tokens, by model.
-	Prices     map[string]job.Price `json:"prices,omitempty"`
-	Stop       Stop                 `json:"stop"`
-	Heartbeat  Heartbeat            `json:"heartbeat"`
-	Retry      Retry                `json:"retry"`
-	Breaker    breaker.Config       `json:"breaker"`
-	Watchdog   Watchdog             `json:"watchdog"`
-	Escalation Escalation           `json:"escalation"`
-	Cores      Cores                `json:"cores"`
+	Prices    map[string]job.Price `json:"prices,omitempty"`
+	Stop      Stop                 `json:"stop"`
+	Heartbeat Heartbeat            `json:"heartbeat"`
+	Retry     Retry                `json:"retry"`
+	// Policy says whose job is next, Expect what a job is expected to use that
+	// does not say.
+	Policy      policy.Config   `json:"policy"`
+	Expect      job.Expectation `json:"expect,omitzero"`
+	Retention   Retention       `json:"retention,omitzero"`
+	Recovery    Recovery        `json:"recovery,omitzero"`
+	DeadLetters DeadLetters     `json:"dead_letters,omitzero"`
+	Breaker     breaker.Config  `json:"breaker"`
+	Watchdog    Watchdog        `json:"watchdog"`
+	Escalation  Escalation      `json:"escalation"`
+	Cores       Cores           `json:"cores"`
+	// Triggers submit jobs by themselves; Webhooks is where those are heard that
+	// wait for a request.
+	Triggers map[trigger.Name]trigger.Settings `json:"triggers,omitempty"`
+	Webhooks trigger.Listener                  `json:"webhooks"`
 }
 
 // Default returns the configuration of a host without a configuration file.
@@ -39,11 +52,14 @@ func Default() Config {
 		Prices:      defaultPrices(),
 		Stop:        Stop{Interrupt: job.Duration(2 * time.Second), Terminate: job.Duration(5 * time.Second), Kill: job.Duration(10 * time.Second)},
 		Heartbeat:   heartbeat,
+		Policy:      policy.Default(),
+		Retention:   Retention{Finished: job.Duration(90 * 24 * time.Hour)},
 		Retry:       Retry{Base: job.Duration(time.Second), Max: job.Duration(5 * time.Minute)},
 		Breaker:     breaker.DefaultConfig(),
 		Watchdog:    defaultWatchdog(),
 		Escalation:  defaultEscalation(),
 		Cores:       defaultCores(heartbeat),
+		Webhooks:    trigger.DefaultListener(),
 	}
 }
 
@@ -64,7 +80,8 @@ type Options struct {
 }
 
 // Load reads the configuration file at path. An error about its content is of
-// type strictyaml.Errors; a file that is not there is os.ErrNotExist.
+// type strictyaml.Errors; a file that is not there is os.ErrNotExist. Paths of
+// triggers are taken relative to the file.
 func Load(path string, opts Options) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -74,7 +91,14 @@ func Load(path string, opts Options) (Config, error) {
 		}
 		return Config{}, fmt.Errorf("read configuration %s: %w", path, err)
 	}
-	return Decode(path, data, opts)
+	c, err := Decode(path, data, opts)
+	if err != nil {
+		return Config{}, err
+	}
+	if err := c.resolveTriggers(path); err != nil {
+		return Config{}, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	return c, nil
 }
 
 // Decode reads a configuration from its bytes; name stands for it in errors.

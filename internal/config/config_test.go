@@ -16,7 +16,9 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/internal/strictyaml/schematest"
+	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/watchdog"
 )
 
@@ -35,6 +37,7 @@ var (
 // semantic names the files of testdata/bad.txtar that the schema accepts,
 // since the rule that they break is about more than the form of one field.
 var semantic = []string{
+	"policy-window",
 	"per-worker-near", "per-worker-unknown", "per-worker-contradicts",
 	"adapter-missing", "adapter-near", "adapter-unknown", "exec-without-command", "command-relative",
 	"kill-zero", "heartbeat-zero", "hang-too-short", "interval-too-long",
@@ -43,7 +46,9 @@ var semantic = []string{
 	"breaker-window-default", "breaker-slow", "breaker-open-for", "watchdog-window", "dwell-zero",
 	"threshold-above-successor", "threshold-below-default", "threshold-leave", "threshold-leave-default",
 	"burst-many", "burst-within", "escalation-command-relative", "escalation-timeout",
+	"recovery-looser", "recovery-neighbours", "redrive-worker",
 	"rss-small", "rss-huge", "slow-heartbeat", "restarts-times",
+	"trigger-cron", "trigger-zone", "trigger-no-use", "trigger-every-short", "trigger-pattern", "trigger-paths-shared", "trigger-secret-itself", "trigger-max-age", "webhooks-remote",
 }
 
 // TestGood shows what differs from the default.
@@ -194,6 +199,17 @@ func TestSchemaAndDecoderKnowTheSameFields(t *testing.T) {
 	enums := map[string][]string{
 		"escalation.safe_stop":            texts(config.SafeStops()),
 		"watchdog.defence.shed_classes[]": texts(job.Classes()),
+		"triggers.*.misfire":              texts(trigger.Misfires()),
+		"triggers.*.watch.changes[]":      texts(trigger.Changes()),
+		"triggers.*.command.when":         texts(trigger.Whens()),
+		"triggers.*.webhook.methods[]":    {"POST", "PUT"},
+
+		"policy.name":  policy.Names(),
+		"policy.tiers": {policy.TiersStrict, policy.TiersWeighted},
+
+		"recovery.classes.*.action":           texts(policy.Actions()),
+		"recovery.domains.*.classes.*.action": texts(policy.Actions()),
+		"dead_letters.redrive[].class[]":      texts(job.ErrorClasses()),
 	}
 	for _, path := range schematest.Load(t, schemaFile).Compare(t, config.Config{}, own, enums) {
 		isGroup := !strings.Contains(path, ".") || strings.HasSuffix(path, ".*") || strings.HasSuffix(path, "[]")

@@ -58,6 +58,12 @@ type Retry struct {
 	Max  job.Duration `json:"max"`
 }
 
+// Retention is for how long what has ended is kept; 0: for ever.
+type Retention struct {
+	Finished    job.Duration `json:"finished,omitempty"`
+	DeadLetters job.Duration `json:"dead_letters,omitempty"` // that nobody has requeued or dropped
+}
+
 // Cores are the processes that run the jobs. A core that crosses a threshold
 // gets no new work and is replaced when its runs have ended.
 type Cores struct {

@@ -41,12 +41,16 @@ func (v *validator) validate() {
 		}
 	}
 	v.times()
+	v.recovery()
+	v.deadLetters()
 	v.adopt(v.config.Breaker.Validate(), func(field string) string { return "breaker." + field })
 	watchdog := v.config.WatchdogConfig()
 	v.adopt(watchdog.Validate(), watchdogPath)
 	v.shedClasses()
 	v.notification()
 	v.cores()
+	v.policy()
+	v.triggers()
 }
 
 // kind refuses a name that is neither a worker's of this file nor an adapter's.

@@ -22,10 +22,13 @@ var allowed = map[string]string{
 	"queue":               "job",
 	"queue/sqlite":        "job queue",
 	"queue/queuetest":     "job queue",
+	"queue/sched":         "job queue",
 	"policy":              "job",
 	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
 	"internal/scheduler":  "job queue policy ipc internal/isolation internal/supervisor",
-	"internal/server":     "job queue ipc internal/isolation internal/scheduler",
+	"internal/server":     "job queue queue/sched policy ipc internal/isolation internal/scheduler internal/trigger",
+	"internal/simulate":   "job policy internal/strictyaml",
+	"internal/trigger":    "job internal/proc",
 	"internal/progress":   "job queue internal/scheduler", // shows the scheduler's updates
 
 	// What the two sides say to each other.
@@ -54,7 +57,7 @@ var allowed = map[string]string{
 	"internal/strictyaml":            "",
 	"internal/strictyaml/schematest": "internal/strictyaml",
 	"internal/jobfile":               "job internal/strictyaml",
-	"internal/config":                "job breaker watchdog internal/strictyaml",
+	"internal/config":                "job breaker watchdog policy internal/trigger internal/strictyaml",
 	"internal/scriptmodel":           "",
 	"internal/workercli":             "job",
 	"internal/version":               "",

@@ -14,6 +14,8 @@ const (
 	CauseDisk          Cause = "disk_nearly_full"
 	CauseClock         Cause = "clock_jump"
 	CauseOverload      Cause = "overload"
+	// CauseUsageLimit: the provider's account has used up what it has until a reset.
+	CauseUsageLimit Cause = "usage_limit"
 )
 
 // Remedy is what is to be done about an escalation.

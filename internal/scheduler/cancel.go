@@ -17,6 +17,7 @@ func (s *Scheduler) Cancel(ctx context.Context, id job.ID) error {
 		return fmt.Errorf("cancel job %s: %w", id, err)
 	}
 	s.stopJob(ctx, id, "cancelled by the user")
+	s.lanes.forget(s.scopes()) // it may have been a head, and others may have waited for it
 	s.publishEntry(ctx, id)
 	s.poke()
 	return nil

@@ -284,10 +284,12 @@ func (s *Scheduler) ask(f *flight) {
 		}
 	}
 	s.asked = append(s.asked, a)
-	s.asked = slices.DeleteFunc(s.asked, func(old asked) bool { return a.at.Sub(old.at) > rateMemory })
-	if over := len(s.asked) - maxAsked; over > 0 {
-		s.asked = slices.Delete(s.asked, 0, over)
+	// The oldest stand first, and are looked at one by one: it is done for every job.
+	old := max(len(s.asked)-maxAsked, 0)
+	for a.at.Sub(s.asked[old].at) > rateMemory {
+		old++
 	}
+	s.asked = s.asked[old:]
 }
 
 // refused takes back what ask has counted.

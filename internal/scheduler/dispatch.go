@@ -44,14 +44,23 @@ const idle = time.Minute
 func (s *Scheduler) claim(ctx context.Context) (time.Duration, error) {
 	wait := idle
 	claimed := false
-	for _, batch := range s.batchList() {
-		room := s.room()
-		if room == 0 {
-			return wait, nil
+	defer s.lanes.endRound()
+	// Each scope is looked at once, since something may have expired there; then
+	// whichever the policy wants.
+	unseen, fruitless := s.scopes(), 0
+	for room := s.room(); room > 0 && fruitless < maxFruitless; room = s.room() {
+		at := now()
+		scope, ok := s.lanes.next(at)
+		if !ok {
+			if len(unseen) == 0 {
+				break
+			}
+			scope = unseen[0]
 		}
+		unseen = slices.DeleteFunc(unseen, func(b job.BatchID) bool { return b == scope })
 		adm := s.admission()
 		claims, err := s.cfg.Store.Claim(ctx, queue.ClaimSpec{
-			Holder: s.cfg.Holder, Batch: batch, Max: room, Now: now(), Lease: s.cfg.Lease, Admit: adm.admit,
+			Holder: s.cfg.Holder, Batch: scope, Max: room, Now: at, Lease: s.cfg.Lease, Admit: adm.admit, Chooser: s.lanes.in(scope, at),
 		})
 		if err != nil {
 			return 0, fmt.Errorf("claim jobs: %w", err)
@@ -59,11 +68,19 @@ func (s *Scheduler) claim(ctx context.Context) (time.Duration, error) {
 		for _, id := range claims.Expired {
 			s.publishEntry(ctx, id)
 		}
+		s.lanes.skip(claims.Skipped)
 		s.launch(ctx, claims.Entries, adm)
-		claimed = claimed || len(claims.Entries) > 0
+		if len(claims.Entries) > 0 {
+			claimed, fruitless = true, 0
+		} else {
+			fruitless++
+		}
 		if !claims.NextAt.IsZero() {
 			wait = min(wait, max(time.Until(claims.NextAt), 0))
 		}
+	}
+	if at := s.lanes.wake(now()); !at.IsZero() {
+		wait = min(wait, max(time.Until(at), 0))
 	}
 	if !claimed {
 		if done, err := s.batchDone(ctx); done || err != nil {
@@ -72,6 +89,10 @@ func (s *Scheduler) claim(ctx context.Context) (time.Duration, error) {
 	}
 	return wait, nil
 }
+
+// maxFruitless is how many claims in a row that gave nothing end a round: one of
+// each scope, and one more of each if the first brought other heads to light.
+const maxFruitless = 4
 
 // launch gives each claimed job to the core that has least to do, and drives it.
 func (s *Scheduler) launch(ctx context.Context, entries []queue.Entry, adm *admission) {
@@ -100,22 +121,27 @@ func (s *Scheduler) launch(ctx context.Context, entries []queue.Entry, adm *admi
 // their workspace.
 const maxBlocked = 10_000
 
-// batchList returns the batches that are worked on; "" stands for all.
-func (s *Scheduler) batchList() []job.BatchID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.batches) == 0 {
+// scopes returns where to claim from: Config.Batch, if there is one, and what is
+// shared.
+func (s *Scheduler) scopes() []job.BatchID {
+	if s.cfg.Batch == "" {
 		return []job.BatchID{""}
 	}
-	return slices.Clone(s.batches)
+	return []job.BatchID{s.cfg.Batch, ""}
+}
+
+func (s *Scheduler) inFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.live)
 }
 
 // batchDone returns errDone if the batches have no job left to run or running.
 func (s *Scheduler) batchDone(ctx context.Context) (bool, error) {
-	if s.cfg.Batch == "" {
+	if s.cfg.Batch == "" || s.inFlight() > 0 {
 		return false, nil
 	}
-	batches := s.batchList()
+	batches := s.Batches()
 	for _, batch := range batches {
 		_, left, err := s.cfg.Store.List(ctx, queue.Filter{Batch: batch, States: []job.EntryState{job.Queued, job.Dispatched}, Limit: 1})
 		if err != nil {

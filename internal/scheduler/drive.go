@@ -24,7 +24,11 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 	permit, op, err := s.requestPermit(ctx, f)
 	if err != nil {
 		log.Warn().Err(err).Msg("no answer to a permit request")
-		op = s.release(f, coreRetry, f.entry.Choice, "waits for a core")
+		after := coreRetry
+		if s.isStopping() {
+			after = 0
+		}
+		op = s.release(f, after, f.entry.Choice, "waits for a core")
 	}
 	if permit == nil {
 		s.record(ctx, f, log, op)
@@ -61,6 +65,10 @@ func (s *Scheduler) land(f *flight) {
 	f.events = nil
 	s.more.Broadcast()
 	s.leave(f)
+	s.lanes.landed(f.entry.ID, f.used, f.over, now())
+	if !f.over || f.entry.Key != "" {
+		s.lanes.touch(&f.entry, s.scopes())
+	}
 }
 
 // requestPermit asks the core. Without a permit, the op says what becomes of
@@ -84,7 +92,7 @@ func (s *Scheduler) requestPermit(ctx context.Context, f *flight) (*ipc.Permit, 
 		case answer.Rejection == nil:
 			return nil, nil, errors.New("the core answered with neither permit nor rejection")
 		}
-		if answer.Rejection.Action != ipc.ActionDegrade || !s.degrade(f) {
+		if answer.Rejection.Action != ipc.ActionDegrade || !s.degrade(f, answer.Rejection) {
 			return nil, s.rejected(f, answer.Rejection), nil
 		}
 	}
@@ -114,8 +122,8 @@ func (s *Scheduler) askCore(ctx context.Context, f *flight) (ipc.PermitAnswer, e
 
 // degrade moves the flight to its job's next choice, for this attempt. It
 // reports false if there is none.
-func (s *Scheduler) degrade(f *flight) bool {
-	choices := f.entry.Spec.Choices()
+func (s *Scheduler) degrade(f *flight, r *ipc.Rejection) bool {
+	choices, kind := f.entry.Spec.Choices(), f.choice.Worker
 	if f.index+1 >= len(choices) {
 		return false
 	}
@@ -123,6 +131,10 @@ func (s *Scheduler) degrade(f *flight) bool {
 	defer s.mu.Unlock()
 	f.index++
 	f.choice = choices[f.index]
+	f.because = "the host is overloaded"
+	if r.Reason == job.CircuitOpen {
+		f.because = string(kind) + " is out of use"
+	}
 	return true
 }
 
@@ -138,6 +150,8 @@ func (s *Scheduler) rejected(f *flight, r *ipc.Rejection) queue.Op {
 			Outcome: job.Outcome{State: job.RunFailed, Class: job.Budget, Message: r.Message},
 		}
 	case r.Reason == job.CircuitOpen && e.Choice+1 < len(e.Spec.Choices()):
+		return s.release(f, 0, e.Choice+1, why)
+	case e.Choice+1 < len(e.Spec.Choices()) && s.isKindOut(f.choice.Worker):
 		return s.release(f, 0, e.Choice+1, why)
 	case r.Reason == job.WorkspaceBusy:
 		s.mu.Lock()
@@ -169,7 +183,11 @@ const (
 func (s *Scheduler) release(f *flight, after time.Duration, choice int, waiting string) queue.Op {
 	s.noteClock()
 	at := now()
-	return queue.Release{ID: f.entry.ID, Fence: f.entry.Fence, Now: at, RunnableAt: at.Add(after), Choice: choice, Waiting: waiting}
+	runnable := at.Add(after)
+	if before := f.entry.RunnableAt; after == 0 && before.Before(at) {
+		runnable = before // it keeps its place
+	}
+	return queue.Release{ID: f.entry.ID, Fence: f.entry.Fence, Now: at, RunnableAt: runnable, Choice: choice, Waiting: waiting}
 }
 
 func (s *Scheduler) cancelBeforeStart(f *flight) queue.Op {
@@ -244,8 +262,12 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	}
 	d := retry.Decide(policy.History{
 		Choices: len(f.entry.Spec.Choices()), Choice: f.index, Counted: f.entry.Counted + 1,
-		MaxAttempts: f.entry.Spec.Limits.MaxAttempts, Resumed: f.resume() != "",
+		MaxAttempts: f.entry.Spec.Limits.MaxAttempts, Resumed: f.resume() != "", Domain: f.entry.Spec.Domain,
 	}, &o, now())
+	if p, ok := policy.Park(&o, f.choice, now()); ok {
+		s.parkKind(p)
+		d.RunnableAt = now() // the isolation holds it, and may be lifted earlier
+	}
 	op.Exit, op.DeadLetter = d.Exit, d.DeadLetter
 	if d.Exit == "" {
 		if d.Choice == f.index {
@@ -285,6 +307,9 @@ func (s *Scheduler) beforeEnd(f *flight, op queue.Op) []queue.Op {
 func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, op queue.Op) {
 	ops := append(s.takeEvents(f), s.beforeEnd(f, op)...)
 	s.mu.Lock()
+	if end, ok := op.(queue.Finish); ok {
+		f.used, f.over = end.Outcome.Usage, end.Exit != ""
+	}
 	f.recording = true
 	s.mu.Unlock()
 	if err := s.apply(ctx, ops...); err != nil {
@@ -294,10 +319,13 @@ func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, o
 		return
 	}
 	log.Debug().Str("op", fmt.Sprintf("%T", op)).Msg("recorded")
-	s.publishEntry(ctx, f.entry.ID)
 	if f.entry.Key != "" {
+		s.publishEntry(ctx, f.entry.ID)
 		s.publishFollowers(ctx, f.entry.ID)
+		return
 	}
+	e := after(f.entry, op)
+	s.publishState(&e)
 }
 
 // publishFollowers tells how the jobs stand that share a job's result.

@@ -13,8 +13,9 @@ import (
 type flight struct {
 	entry   queue.Entry
 	choice  job.Choice
-	index   int // of choice among the entry's; it differs from the entry's own where load asked for a smaller one
-	attempt int // the attempt that this claim makes, begun or not
+	index   int    // of choice among the entry's; it differs from the entry's own where the core asked for another
+	because string // why it did
+	attempt int    // the attempt that this claim makes, begun or not
 
 	core      *supervisor.Core // that it was given to
 	held      bool             // a permit was asked for or is held: it counts elsewhere
@@ -26,6 +27,8 @@ type flight struct {
 	session   string           // likewise
 	running   bool             // the attempt's move to Running is recorded, or about to be
 	began     time.Time        // when the attempt was recorded to begin
+	used      job.Usage        // of the attempt, when it has ended
+	over      bool             // the job has ended with the attempt
 	settled   bool             // done has its value
 	recording bool             // its end is being recorded, or was: the claim ends with that
 
@@ -71,5 +74,5 @@ func (f *flight) smaller() string {
 	if f.choice.Model != "" {
 		name += ":" + f.choice.Model
 	}
-	return "on " + name + " instead, since the host is overloaded"
+	return "on " + name + " instead, since " + f.because
 }

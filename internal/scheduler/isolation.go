@@ -15,6 +15,8 @@ import (
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
 )
 
@@ -200,6 +202,30 @@ func (s *Scheduler) isBlocked(e *queue.Entry) bool {
 	}
 	_, blocked := s.cfg.Isolations.Blocked(e.Spec.Choices()[e.Choice].Worker, path, time.Now())
 	return blocked
+}
+
+// isKindOut reports whether an isolation keeps every run of the kind from beginning,
+// and that alone.
+func (s *Scheduler) isKindOut(kind job.WorkerKind) bool {
+	i, blocked := s.cfg.Isolations.Blocked(kind, "", time.Now())
+	return blocked && i.Scope == isolation.WorkerScope(kind)
+}
+
+// parkSlack is by how much later a reset must be than the one that is known to be
+// news: providers round differently from answer to answer.
+const parkSlack = time.Minute
+
+// parkKind leaves a kind of worker alone until its provider's usage limit is
+// reset: its jobs wait, or go on with their next worker, and no attempt is lost.
+func (s *Scheduler) parkKind(p policy.Parking) {
+	i, blocked := s.cfg.Isolations.Blocked(p.Kind, "", time.Now())
+	if blocked && (i.Until.IsZero() || i.Until.After(p.Until.Add(-parkSlack))) {
+		return // another job has just told
+	}
+	s.escalate(nil, isolation.Escalation{
+		Scope: isolation.WorkerScope(p.Kind), Cause: isolation.CauseUsageLimit, Action: isolation.IsolateKind, Time: now(), Until: p.Until.UTC(),
+		Message: fmt.Sprintf("the usage limit of %s is reached: %s", p.Kind, p.Message),
+	})
 }
 
 func (s *Scheduler) saveIsolations() error {

@@ -71,7 +71,7 @@ func (s *Scheduler) reportQueue(ctx context.Context) error {
 	at := now()
 	ready := map[job.Class]queue.ClassReady{}
 	var errs []error
-	for _, batch := range s.batchList() {
+	for _, batch := range s.scopes() {
 		claims, err := s.cfg.Store.Claim(ctx, queue.ClaimSpec{Holder: s.cfg.Holder, Batch: batch, Now: at, Lease: s.cfg.Lease, Count: true})
 		if err != nil {
 			errs = append(errs, err)

@@ -23,11 +23,11 @@ import (
 type Config struct {
 	Store  queue.Store
 	Holder string // who claims, e.g. "scheduler-4711"
-	// Batch limits the work to one batch and makes Run return when it is done;
-	// "" works on every job, for ever.
+	// Batch is a private batch to work on, and makes Run return when it is done;
+	// "" works on what is shared alone, for ever.
 	Batch job.BatchID
-	// Also are further batches whose unfinished jobs are worked on beside Batch,
-	// like those that Submit adds.
+	// Also are shared batches for whose end Run waits too, like those that Submit
+	// adds. What is shared is worked on in any case.
 	Also     []job.BatchID
 	Instance job.InstanceID // of the state directory: it begins the tag of every run
 	Cores    int            // agentcores at once, 1 or more
@@ -43,12 +43,19 @@ type Config struct {
 	// OnEscalation hears of every escalation, once. It must not wait.
 	OnEscalation func(isolation.Escalation)
 
+	// NewPolicy makes the policy that says who is next; nil: policy.New.
+	NewPolicy func(policy.Config) (policy.Policy, error)
+
 	Tuning
 }
 
 // Tuning is what can be changed while a Scheduler runs; see Reload.
 type Tuning struct {
 	Retry *policy.Retry
+	// Policy says who is next; without a name it is policy.Default(). Expect is
+	// what a job is expected to use that does not say.
+	Policy policy.Config
+	Expect job.Expectation
 	// Settings are what every core enforces. MaxConcurrent and the bounds of
 	// Workers also bound what is claimed.
 	Settings ipc.Configure
@@ -70,6 +77,8 @@ type Scheduler struct {
 	cfg Config
 	sup *supervisor.Supervisor
 	hub hub
+
+	lanes *lanes
 
 	started time.Time
 	origin  time.Time // the same, with the monotonic clock
@@ -119,6 +128,7 @@ func New(cfg Config) *Scheduler {
 	}
 	s.spent.bound(cfg.Settings.Limits.CostWindows)
 	s.more = sync.NewCond(&s.mu)
+	s.lanes = newLanes(fallbackPolicy(), cfg.Expect, s.scopes())
 	s.sup = cfg.Supervise(s)
 	return s
 }
@@ -158,6 +168,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		s.publishEntry(ctx, held[i].ID) // some end with that: they were to be cancelled
 	}
 	if err := s.recallSpendings(ctx); err != nil {
+		return err
+	}
+	if err := s.usePolicy(ctx); err != nil {
 		return err
 	}
 

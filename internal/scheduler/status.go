@@ -11,6 +11,7 @@ import (
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
 )
 
@@ -23,6 +24,8 @@ type Status struct {
 	Circuits   []ipc.Circuit                  `json:"circuits"`
 	Ready      map[job.Class]queue.ClassReady `json:"ready"` // jobs that could run and wait
 	Running    int                            `json:"running"`
+	Policy     string                         `json:"policy"` // which says who is next
+	Shares     []policy.Share                 `json:"shares"` // of the tenants that it knows
 	Stopping   bool                           `json:"stopping,omitempty"`
 }
 
@@ -40,12 +43,13 @@ type CoreStatus struct {
 // Status returns how the scheduler and its cores fare now.
 func (s *Scheduler) Status() Status {
 	cores := s.sup.Cores()
-	isolations := s.isolations()
+	isolations, shares := s.isolations(), s.lanes.shares(now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Status{
 		PID: os.Getpid(), Started: s.started, Isolations: isolations, Circuits: s.circuitsLocked(),
 		Ready: s.ready, Running: len(s.live), Stopping: s.stopping,
+		Policy: s.cfg.Policy.Name, Shares: shares,
 	}
 	slices.SortFunc(st.Circuits, func(a, b ipc.Circuit) int {
 		return cmp.Or(cmp.Compare(a.Worker, b.Worker), cmp.Compare(a.Model, b.Model))

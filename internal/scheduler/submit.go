@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -49,7 +50,10 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 		return fmt.Errorf("submit %d jobs: %w", len(entries), err)
 	}
 	for i := range entries {
-		s.publishEntry(ctx, entries[i].ID)
+		e := &entries[i]
+		_, e.Key = e.Spec.Duplicates()
+		s.lanes.touch(e, s.scopes())
+		s.publishEntry(ctx, e.ID)
 		if err := s.supersede(ctx, entries[i].ID); err != nil {
 			// They are marked in the store: their ends are recorded as cancelled.
 			s.cfg.Log.Error().Err(err).Msg("look for runs that newer jobs take the place of")
@@ -57,6 +61,26 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 	}
 	s.poke()
 	return nil
+}
+
+// Wake makes the scheduler look at the queue again: something that keeps jobs from
+// running may have changed, such as a grant.
+func (s *Scheduler) Wake() { s.poke() }
+
+// Changed tells whoever watches of an entry that somebody has changed beside the
+// scheduler, as programs do with work that they claim themselves.
+func (s *Scheduler) Changed(e *queue.Entry) {
+	s.publishState(e)
+	if e.Spec.Type == job.External {
+		return
+	}
+	if e.CancelRequested && e.State == job.Dispatched {
+		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+		defer cancel()
+		s.stopJob(ctx, e.ID, "cancelled by a program")
+	}
+	s.lanes.forget(s.scopes())
+	s.poke()
 }
 
 // Batches returns the batches that are worked on: Config.Batch first, then
@@ -72,13 +96,18 @@ func (s *Scheduler) Batches() []job.BatchID {
 // could not be told; it is told again when it is replaced.
 func (s *Scheduler) Reload(ctx context.Context, t Tuning) error {
 	s.mu.Lock()
-	before := s.spent.keep
+	before, policyBefore := s.spent.keep, s.cfg.Policy
 	s.cfg.Tuning = t
 	s.spent.bound(t.Settings.Limits.CostWindows)
 	further := s.spent.keep > before
 	s.mu.Unlock()
 	if further {
 		if err := s.recallSpendings(ctx); err != nil {
+			return err
+		}
+	}
+	if !reflect.DeepEqual(policyBefore, t.Policy) {
+		if err := s.usePolicy(ctx); err != nil {
 			return err
 		}
 	}

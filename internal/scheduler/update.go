@@ -109,15 +109,19 @@ func (s *Scheduler) publishEntry(ctx context.Context, id job.ID) {
 		s.cfg.Log.Warn().Err(err).Str("job", string(id)).Msg("read a job to tell of it")
 		return
 	}
-	choices := e.Spec.Choices()
+	s.publishState(&e)
+}
+
+func (s *Scheduler) publishState(e *queue.Entry) {
+	choices, spent := e.Spec.Choices(), e.Spent
 	text := e.Waiting
 	if e.DeadLetter != "" {
 		text = e.DeadLetter
 	}
 	s.hub.publish(Update{
 		Kind: UpdateJob, Time: now(), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant,
-		Worker: choices[min(e.Choice, len(choices)-1)].Worker, Attempt: e.Attempts, Entry: e.State, State: StateOf(&e),
-		ExitKind: e.ExitKind, Usage: &e.Spent, Text: text, Trace: e.Spec.Trace,
+		Worker: choices[min(e.Choice, len(choices)-1)].Worker, Attempt: e.Attempts, Entry: e.State, State: StateOf(e),
+		ExitKind: e.ExitKind, Usage: &spent, Text: text, Trace: e.Spec.Trace,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/policy"
 )
 
 // Resume is the body of POST /v1/resume. The answer is the isolation that was
@@ -48,6 +49,7 @@ func (s *Server) status(*http.Request) (any, error) {
 	st.Cores = append([]scheduler.CoreStatus{}, st.Cores...)
 	st.Isolations = append([]isolation.Isolation{}, st.Isolations...)
 	st.Circuits = append([]ipc.Circuit{}, st.Circuits...)
+	st.Shares = append([]policy.Share{}, st.Shares...)
 	return st, nil
 }
 

@@ -12,20 +12,25 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/sched"
 )
 
 // Server answers requests about one scheduler.
 type Server struct {
 	store queue.Store
 	sched *scheduler.Scheduler
-	log   zerolog.Logger
+	queue *sched.Kernel
+	// triggers is nil where none are fired.
+	triggers func() []trigger.Status
+	log      zerolog.Logger
 }
 
 // New returns a server of the scheduler and its store.
-func New(store queue.Store, sched *scheduler.Scheduler, log zerolog.Logger) *Server {
-	return &Server{store: store, sched: sched, log: log}
+func New(store queue.Store, s *scheduler.Scheduler, log zerolog.Logger) *Server {
+	return &Server{store: store, sched: s, queue: sched.New(store, sched.Options{Changed: s.Changed}), log: log}
 }
 
 // Jobs is the answer to GET /v1/jobs.
@@ -63,10 +68,18 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/jobs/{job}/events", s.answer(s.events))
 	mux.HandleFunc("POST /v1/jobs/{job}/cancel", s.answer(s.cancel))
 	mux.HandleFunc("POST /v1/jobs", s.answer(s.submit))
+	mux.HandleFunc("GET /v1/dead-letters", s.answer(s.deadLetters))
+	mux.HandleFunc("POST /v1/dead-letters/requeue", s.answer(s.requeue))
+	mux.HandleFunc("POST /v1/dead-letters/drop", s.answer(s.drop))
 	mux.HandleFunc("GET /v1/updates", s.updates)
 	mux.HandleFunc("GET /v1/status", s.answer(s.status))
+	mux.HandleFunc("GET /v1/usage", s.answer(s.usage))
+	mux.HandleFunc("GET /v1/grants", s.answer(s.grants))
+	mux.HandleFunc("PUT /v1/grants", s.answer(s.setGrant))
 	mux.HandleFunc("POST /v1/resume", s.answer(s.resume))
 	mux.HandleFunc("POST /v1/cores/restart", s.answer(s.restart))
+	mux.HandleFunc("POST /v1/rpc", s.rpc)
+	mux.HandleFunc("GET /v1/triggers", s.answer(s.listTriggers))
 	return mux
 }
 
@@ -110,7 +123,7 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusBadRequest
 	case errors.Is(err, queue.ErrNotFound):
 		status = http.StatusNotFound
-	case errors.Is(err, queue.ErrIllegalTransition), errors.Is(err, scheduler.ErrNotIsolated), errors.Is(err, queue.ErrDuplicate):
+	case errors.Is(err, queue.ErrIllegalTransition), errors.Is(err, scheduler.ErrNotIsolated), errors.Is(err, queue.ErrDuplicate), errors.Is(err, queue.ErrDeadOwner):
 		status = http.StatusConflict
 	case errors.Is(err, scheduler.ErrEnding):
 		status = http.StatusServiceUnavailable

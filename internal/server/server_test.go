@@ -32,6 +32,7 @@ type door struct {
 	t      *testing.T
 	socket string
 	sched  *scheduler.Scheduler
+	store  *sqlite.Store
 	book   *isolation.Book
 	http   *http.Client
 	ids    []job.ID
@@ -52,7 +53,7 @@ func open(t *testing.T, length int) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{t: t, socket: filepath.Join(dir, "scheduler.sock"), ids: []job.ID{job.NewID(), job.NewID()}}
+	d := &door{t: t, store: store, socket: filepath.Join(dir, "scheduler.sock"), ids: []job.ID{job.NewID(), job.NewID()}}
 	now := time.Now().UTC()
 	var entries []queue.Entry
 	for i, name := range []job.Name{"one", "two"} {

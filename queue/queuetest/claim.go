@@ -114,8 +114,10 @@ func claimAdmit(e *env) {
 }
 
 func claimOneBatch(e *env) {
+	e.batch.Private = true
 	e.enqueueOne("mine", deadline(epoch.Add(time.Hour)))
 	other := newBatch("other.yaml")
+	other.Private = true
 	foreign := []queue.Entry{
 		newEntry("foreign", priority(9)), newEntry("foreign-late", deadline(epoch)), newEntry("foreign-soon", runnableAt(epoch.Add(time.Second))),
 	}
@@ -126,8 +128,17 @@ func claimOneBatch(e *env) {
 	if !slices.Equal(names(c.Entries), []string{"mine"}) || len(c.Expired) != 0 || !c.NextAt.IsZero() {
 		e.Fatalf("got %s, want only mine and nothing of the other batch", show(c))
 	}
-	if c := e.claimAs(queue.ClaimSpec{Holder: "tester", Batch: "unknown", Max: 9, Now: epoch, Lease: lease}); len(c.Entries) != 0 {
-		e.Fatalf("claimed %v of an unknown batch", names(c.Entries))
+	shared := newBatch("shared.yaml")
+	if err := e.store.Enqueue(e.ctx, shared, []queue.Entry{newEntry("shared")}); err != nil {
+		e.Fatal(err)
+	}
+	for _, id := range []job.BatchID{"unknown", shared.ID} {
+		if c := e.claimAs(queue.ClaimSpec{Holder: "tester", Batch: id, Max: 9, Now: epoch, Lease: lease}); len(c.Entries) != 0 {
+			e.Fatalf("claimed %v of a batch that is no private one", names(c.Entries))
+		}
+	}
+	if c := e.claim(9, epoch); !slices.Equal(names(c.Entries), []string{"shared"}) || len(c.Expired) != 0 {
+		e.Fatalf("got %s, want only what is shared", show(c))
 	}
 	c = e.claimAs(queue.ClaimSpec{Holder: "tester", Batch: other.ID, Max: 9, Now: epoch, Lease: lease})
 	if !slices.Equal(names(c.Entries), []string{"foreign"}) || len(c.Expired) != 1 || !c.NextAt.Equal(epoch.Add(time.Second)) {

@@ -20,6 +20,7 @@ type memoryState struct {
 	batches []queue.Batch
 	records []*record // in the order of submission
 	fence   job.Fence
+	grants  []queue.Grant
 }
 
 type record struct {
@@ -27,13 +28,15 @@ type record struct {
 	attempts []job.Attempt
 	events   []job.Event
 	stood    job.ID // what it waited for when it left its line
+
+	succeeded *job.Attempt // by which it was completed as succeeded; nil: by none
 }
 
 func (s memoryState) clone() memoryState {
-	s.batches = slices.Clone(s.batches)
+	s.batches, s.grants = slices.Clone(s.batches), slices.Clone(s.grants)
 	s.records = slices.Clone(s.records)
 	for i, r := range s.records {
-		s.records[i] = &record{r.Entry, slices.Clone(r.attempts), slices.Clone(r.events), r.stood}
+		s.records[i] = &record{r.Entry, slices.Clone(r.attempts), slices.Clone(r.events), r.stood, r.succeeded}
 	}
 	return s
 }
@@ -59,6 +62,9 @@ func (s *memoryState) find(id job.ID) (*record, error) {
 
 func (m *memory) enqueue(b queue.Batch, entries []queue.Entry) error {
 	return m.change(func(s *memoryState) error {
+		if slices.ContainsFunc(entries, func(e queue.Entry) bool { return s.dead(e.Spec.Tenant, e.Spec.Agent) }) {
+			return queue.ErrDeadOwner
+		}
 		if !slices.ContainsFunc(s.batches, func(x queue.Batch) bool { return x.ID == b.ID }) {
 			s.batches = append(s.batches, b)
 		}
@@ -70,6 +76,9 @@ func (m *memory) enqueue(b queue.Batch, entries []queue.Entry) error {
 			}
 			e.Batch, e.State = b.ID, job.Queued
 			if err := s.lineUp(&e); err != nil {
+				return err
+			}
+			if err := s.requeue(&e); err != nil {
 				return err
 			}
 			s.records = append(s.records, &record{Entry: e})
@@ -160,7 +169,14 @@ func (s *memoryState) applyOne(op queue.Op) error {
 		return nil
 	case queue.Reclaim:
 		for _, r := range s.records {
-			if r.State == job.Dispatched && (op.All || r.LeaseUntil.Before(op.Now)) {
+			gone := r.LeaseUntil != nil && r.LeaseUntil.Before(op.Now)
+			switch {
+			case op.All:
+				gone = r.Spec.Type != job.External
+			case len(op.Fences) > 0:
+				gone = slices.Contains(op.Fences, r.Fence)
+			}
+			if r.State == job.Dispatched && gone {
 				r.lose(op)
 			}
 		}
@@ -173,6 +189,20 @@ func (s *memoryState) applyOne(op queue.Op) error {
 			if r.State == job.Queued && r.RunnableAt.After(op.After) && !asked && (future || !op.Future) {
 				r.RunnableAt = op.Now
 			}
+		}
+		return nil
+	case queue.Drop:
+		r, err := s.deadLetter(op.ID)
+		if err == nil {
+			r.DroppedAt = &op.Now
+		}
+		return err
+	case queue.SetGrant:
+		s.setGrant(op.Grant)
+		return nil
+	case queue.Adopt:
+		for i := range s.batches {
+			s.batches[i].Private = false
 		}
 		return nil
 	case queue.CloseBatch:
@@ -236,6 +266,8 @@ func (r *record) finish(op queue.Finish) error {
 	case op.Attempt == 0 && r.open() != nil:
 		return queue.ErrIllegalTransition
 	case op.Attempt == 0:
+		r.ErrorClass, r.succeeded = cmp.Or(op.Outcome.Class, r.ErrorClass), nil
+		r.ErrorClass, r.succeeded = cmp.Or(op.Outcome.Class, r.ErrorClass), nil
 	case op.Attempt < 1 || op.Attempt > len(r.attempts):
 		return queue.ErrNotFound
 	default:
@@ -247,6 +279,7 @@ func (r *record) finish(op queue.Finish) error {
 			return err
 		}
 		r.end(a, op.Outcome, op.Lost, op.Now)
+		r.succeeded = a
 	}
 	if op.Exit == "" && r.SupersededBy != "" {
 		op.Exit = job.ExitCancelled
@@ -278,6 +311,7 @@ func (r *record) end(a *job.Attempt, o job.Outcome, lost bool, now time.Time) {
 	}
 	a.State, a.Outcome, a.Ended, a.Lost = o.State, &o, &ended, lost
 	a.Session = cmp.Or(o.Session, a.Session)
+	r.ErrorClass = o.Class
 	r.Spent = r.Spent.Add(o.Usage)
 	r.SpentTime += job.Duration(max(0, ended.Sub(started)))
 	if lost {
@@ -312,7 +346,10 @@ func (r *record) lose(op queue.Reclaim) {
 	if r.CancelRequested {
 		r.State, r.ExitKind, r.CompletedAt = job.Completed, job.ExitCancelled, &op.Now
 	} else {
-		r.State, r.RunnableAt, r.Waiting = job.Queued, op.Now, op.Message
+		r.State, r.Waiting = job.Queued, op.Message
+		if r.RunnableAt.After(op.Now) {
+			r.RunnableAt = op.Now
+		}
 	}
 	r.Holder, r.LeaseUntil = "", nil
 }
@@ -329,7 +366,8 @@ func (r *record) leave(to job.EntryState) error {
 func (m *memory) list(f queue.Filter) (entries []queue.Entry, total int) {
 	for _, r := range m.records {
 		if (f.Batch == "" || r.Batch == f.Batch) && (len(f.States) == 0 || slices.Contains(f.States, r.State)) &&
-			(f.Tenant == "" || r.Spec.Tenant == f.Tenant) && (f.Name == "" || r.Spec.Name == f.Name) &&
+			(f.Tenant == "" || r.Spec.Tenant == f.Tenant) && (f.Agent == "" || r.Spec.Agent == f.Agent) &&
+			(!f.External || r.Spec.Type == job.External) && (!f.DeadLetters || r.deadLetter()) && (f.ErrorClass == "" || r.ErrorClass == f.ErrorClass) && (f.Name == "" || r.Spec.Name == f.Name) &&
 			len(r.ID) >= len(f.Prefix) && string(r.ID[:len(f.Prefix)]) == f.Prefix &&
 			(f.Since.IsZero() || r.CompletedAt == nil || !r.CompletedAt.Before(f.Since)) &&
 			(f.CoalescedWith == "" || r.CoalescedWith == f.CoalescedWith) && (f.SupersededBy == "" || r.SupersededBy == f.SupersededBy) &&

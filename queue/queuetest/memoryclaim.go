@@ -10,13 +10,21 @@ import (
 )
 
 func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
-	own := func(r *record) bool { return r.State == job.Queued && (spec.Batch == "" || r.Batch == spec.Batch) }
-	scope := func(r *record) bool { return m.inScope(r, spec.Batch) }
+	own := func(r *record) bool { return r.State == job.Queued && m.poolOf(r) == scopeOf(spec) }
+	scope := func(r *record) bool { return m.inScope(r, spec) }
+	waited := map[job.ID]bool{}
+	for _, r := range m.records {
+		waited[r.ID] = r.WaitsFor != ""
+	}
 	// A head is in scope as long as something of the batch waits for it.
 	for m.expire(spec.Now, &c, own) || m.expire(spec.Now, &c, scope) {
 		m.closeGaps(spec.Now)
 	}
-	var due []*record
+	admits := func(r *record) bool {
+		candidate := r.Entry
+		return spec.Admit == nil || spec.Admit(&candidate)
+	}
+	var due, claimed []*record
 	for _, r := range m.records {
 		if scope(r) && r.WaitsFor == "" && !r.RunnableAt.After(spec.Now) {
 			due = append(due, r)
@@ -25,15 +33,22 @@ func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
 	slices.SortFunc(due, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.RunnableAt.Compare(b.RunnableAt), cmp.Compare(a.ID, b.ID))
 	})
+	var heads map[job.Lane]*record
+	if spec.Chooser != nil {
+		claimed, heads = m.choose(spec, &c, admits, waited)
+	} else {
+		for _, r := range due {
+			if len(claimed) < spec.Max && admits(r) {
+				claimed = append(claimed, r)
+			}
+		}
+	}
 	if spec.Count {
 		c.Ready = map[job.Class]queue.ClassReady{}
-	}
-	var claimed []*record
-	for _, r := range due {
-		candidate := r.Entry
-		if len(claimed) < spec.Max && (spec.Admit == nil || spec.Admit(&candidate)) {
-			claimed = append(claimed, r)
-		} else if spec.Count {
+		for _, r := range due {
+			if slices.Contains(claimed, r) {
+				continue
+			}
 			ready := c.Ready[r.Spec.Class.Or()]
 			if ready.Depth == 0 || r.RunnableAt.Before(ready.Oldest) {
 				ready.Oldest = r.RunnableAt
@@ -51,7 +66,8 @@ func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
 	}
 	for _, r := range left {
 		var next []time.Time
-		if r.WaitsFor == "" {
+		// A Chooser knows of heads by itself, but for those that it was told in this claim.
+		if lane, _ := m.laneOf(r, spec); r.WaitsFor == "" && (spec.Chooser == nil || heads[lane] == r) {
 			next = append(next, r.RunnableAt)
 		}
 		if r.Deadline != nil && !m.started(r) {
@@ -66,9 +82,102 @@ func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
 	return c
 }
 
-// inScope reports whether a claim from the batch is about the queued entry.
-func (s *memoryState) inScope(r *record, batch job.BatchID) bool {
-	return r.State == job.Queued && (batch == "" || r.Batch == batch || s.heads(batch)[r.ID])
+// choose follows the Chooser, and returns with what is claimed the heads that it
+// was told of last.
+func (m *memory) choose(spec queue.ClaimSpec, c *queue.Claims, admits func(*record) bool, waited map[job.ID]bool) (claimed []*record, heads map[job.Lane]*record) {
+	heads = map[job.Lane]*record{}
+	passed := map[job.ID]bool{}
+	tell := func(l job.Lane) {
+		var head *record
+		for _, r := range m.records {
+			if lane, ok := m.laneOf(r, spec); !ok || lane != l || passed[r.ID] || r.WaitsFor != "" {
+				continue
+			}
+			if head == nil || cmp.Or(r.RunnableAt.Compare(head.RunnableAt), cmp.Compare(r.ID, head.ID)) < 0 {
+				head = r
+			}
+		}
+		if heads[l] = head; head == nil {
+			spec.Chooser.Head(l, nil)
+			return
+		}
+		e := head.Entry
+		spec.Chooser.Head(l, &e)
+	}
+	all, lanes := spec.Chooser.Stale()
+	for _, r := range m.records {
+		lane, ok := m.laneOf(r, spec)
+		if ok && r.WaitsFor == "" && (all || waited[r.ID]) || slices.Contains(c.Expired, r.ID) {
+			lanes = append(lanes, lane)
+		}
+	}
+	for _, l := range lanes {
+		if _, told := heads[l]; !told {
+			tell(l)
+		}
+	}
+	for len(claimed) < spec.Max {
+		l, ok := spec.Chooser.Next()
+		if !ok {
+			break
+		}
+		if heads[l] == nil {
+			tell(l)
+		}
+		r := heads[l]
+		passed[r.ID] = true
+		if admits(r) {
+			claimed = append(claimed, r)
+			spec.Chooser.Taken(&r.Entry)
+		} else if !slices.Contains(c.Skipped, l) {
+			c.Skipped = append(c.Skipped, l)
+		}
+		tell(l)
+	}
+	return claimed, heads
+}
+
+// external is the pool of entries of that type.
+const external job.BatchID = "external"
+
+// poolOf returns the private batch that an entry belongs to, "" if it is shared.
+func (s *memoryState) poolOf(r *record) job.BatchID {
+	if r.Spec.Type == job.External {
+		return external
+	}
+	for _, b := range s.batches {
+		if b.ID == r.Batch && b.Private {
+			return b.ID
+		}
+	}
+	return ""
+}
+
+// scopeOf returns the pool that a claim is about.
+func scopeOf(spec queue.ClaimSpec) job.BatchID {
+	if spec.External {
+		return external
+	}
+	return spec.Batch
+}
+
+// laneOf returns the lane of a claim that an entry is in, or was in until it
+// expired, and whether it is.
+func (s *memoryState) laneOf(r *record, spec queue.ClaimSpec) (job.Lane, bool) {
+	lane := job.Lane{Batch: spec.Batch, Tenant: r.Spec.Tenant, Priority: r.Spec.Priority}
+	if s.poolOf(r) != scopeOf(spec) {
+		lane.Only = r.ID
+	}
+	return lane, s.inScope(r, spec)
+}
+
+// inScope reports whether a claim is about the queued entry.
+func (s *memoryState) inScope(r *record, spec queue.ClaimSpec) bool {
+	if r.State != job.Queued {
+		return false
+	}
+	pool := s.poolOf(r)
+	return pool == scopeOf(spec) || spec.Batch != "" && pool != external && s.heads(spec.Batch)[r.ID]
 }
 
 // expire moves what is past its deadline, and reports whether there was any.

@@ -72,6 +72,7 @@ func (s *memoryState) closeGaps(now time.Time) {
 		coalesced := r.CoalescedWith == gone.ID
 		if coalesced && gone.State == job.Completed && gone.ExitKind != job.ExitCancelled {
 			r.State, r.ExitKind, r.DeadLetter, r.CompletedAt = job.Completed, gone.ExitKind, gone.DeadLetter, &now
+			r.ErrorClass = gone.ErrorClass
 			r.WaitsFor, r.Waiting = "", ""
 			continue
 		}
@@ -114,7 +115,7 @@ func (s *memoryState) started(r *record) bool {
 func (s *memoryState) heads(batch job.BatchID) map[job.ID]bool {
 	heads := map[job.ID]bool{}
 	for _, r := range s.records {
-		if r.Batch != batch || r.WaitsFor == "" {
+		if s.poolOf(r) != batch || r.WaitsFor == "" {
 			continue
 		}
 		for r.WaitsFor != "" {

@@ -28,8 +28,9 @@ func model(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 			ctx: t.Context(), real: open(t, dir), now: epoch,
 			reopen: func() queue.Store { return open(t, dir) },
 			realOf: map[job.Fence]job.Fence{}, oracleOf: map[job.Fence]job.Fence{},
-			batches: []queue.Batch{newBatch("one"), newBatch("two")},
+			batches: []queue.Batch{newBatch("one"), newBatch("two"), newBatch("shared")},
 		}
+		m.batches[0].Private, m.batches[1].Private = true, true
 		defer func() {
 			if err := m.real.Close(); err != nil {
 				r.Errorf("close: %v", err)
@@ -72,8 +73,15 @@ func (m *machine) enqueue(r *rapid.T) {
 			runnableAt(m.moment(r, "runnable at")),
 			tenant(rapid.SampledFrom([]job.Tenant{"a", "b"}).Draw(r, "tenant")),
 			class(rapid.SampledFrom(append(job.Classes(), "")).Draw(r, "class")))
+		e.Spec.Agent = rapid.SampledFrom([]job.AgentID{"", "p"}).Draw(r, "agent")
+		if rapid.IntRange(0, 3).Draw(r, "requeues") == 0 {
+			e.RequeuedFrom = m.someDeadLetter(r)
+		}
 		if rapid.Bool().Draw(r, "has policy") {
 			duplicate(rapid.SampledFrom(job.DuplicatePolicies()).Draw(r, "policy"), rapid.SampledFrom([]string{"k", "k", "l"}).Draw(r, "key"))(&e)
+		}
+		if rapid.IntRange(0, 4).Draw(r, "external") == 0 {
+			e.Spec.Type = job.External
 		}
 		// The order of ids is not the order of submission.
 		e.ID = job.ID(fmt.Sprintf("%02x-%d", n*37%256, n))
@@ -89,20 +97,33 @@ func (m *machine) claim(r *rapid.T) {
 	spec := queue.ClaimSpec{
 		Holder: "tester", Max: rapid.IntRange(1, 5).Draw(r, "max"), Now: m.now, Count: rapid.Bool().Draw(r, "count"),
 		Lease: time.Duration(rapid.IntRange(1, 20).Draw(r, "lease")) * time.Second,
-		Batch: rapid.SampledFrom([]job.BatchID{"", "", m.batches[0].ID, m.batches[1].ID}).Draw(r, "of batch"),
+		Batch: rapid.SampledFrom([]job.BatchID{"", "", m.batches[0].ID, m.batches[1].ID, m.batches[2].ID}).Draw(r, "of batch"),
 	}
+	spec.External = spec.Batch == "" && rapid.IntRange(0, 3).Draw(r, "claims external") == 0
 	if refused := rapid.IntRange(0, 5).Draw(r, "admit"); refused > 2 {
 		// Depends on the entry alone, so both are told the same.
 		spec.Admit = func(e *queue.Entry) bool { return len(e.Spec.Name)+int(e.ID[0])%refused > refused }
 	}
-	if spec.Count && rapid.IntRange(0, 3).Draw(r, "only count") == 0 {
+	if rapid.IntRange(0, 5).Draw(r, "none") == 0 {
 		spec.Max = 0
+	}
+	asOracle := spec
+	var real, oracle *picker
+	if rapid.Bool().Draw(r, "chooser") {
+		real = m.picker(r, spec)
+		twin := *real
+		oracle = &twin
+		spec.Chooser, asOracle.Chooser = real, oracle
 	}
 	got, err := m.real.Claim(m.ctx, spec)
 	if err != nil {
 		r.Fatalf("claim: %v", err)
 	}
-	want := m.oracle.claim(spec)
+	want := m.oracle.claim(asOracle)
+	if real != nil {
+		wantSame(r, "heads that the chooser knows", real.known(), oracle.known())
+		wantSame(r, "what the chooser took", real.taken, oracle.taken)
+	}
 	for i := range min(len(got.Entries), len(want.Entries)) {
 		m.realOf[want.Entries[i].Fence], m.oracleOf[got.Entries[i].Fence] = got.Entries[i].Fence, want.Entries[i].Fence
 	}
@@ -110,6 +131,22 @@ func (m *machine) claim(r *rapid.T) {
 	slices.Sort(want.Expired)
 	m.translate(got.Entries)
 	wantSame(r, "claims", got, want)
+}
+
+// picker draws a Chooser that knows nothing: all is stale, or some lanes are.
+func (m *machine) picker(r *rapid.T, spec queue.ClaimSpec) *picker {
+	p := &picker{all: rapid.Bool().Draw(r, "all stale"), now: m.now, max: rapid.IntRange(0, 4).Draw(r, "picks"), salt: rapid.IntRange(0, 99).Draw(r, "salt")}
+	for range rapid.IntRange(0, 3).Draw(r, "stale") {
+		l := job.Lane{
+			Batch: spec.Batch, Tenant: rapid.SampledFrom([]job.Tenant{"a", "b"}).Draw(r, "stale tenant"),
+			Priority: rapid.IntRange(-1, 1).Draw(r, "stale priority"),
+		}
+		if target := m.target(r); rapid.IntRange(0, 3).Draw(r, "only") == 0 {
+			l.Tenant, l.Priority, l.Only = target.Spec.Tenant, target.Spec.Priority, target.ID
+		}
+		p.stale = append(p.stale, l)
+	}
+	return p
 }
 
 func (m *machine) extend(r *rapid.T) {
@@ -130,7 +167,11 @@ func (m *machine) extend(r *rapid.T) {
 }
 
 func (m *machine) reclaim(r *rapid.T) {
-	m.applyBoth(r, queue.Reclaim{Now: m.now, All: rapid.IntRange(0, 3).Draw(r, "all") == 0, Message: "gone"})
+	op := queue.Reclaim{Now: m.now, All: rapid.IntRange(0, 3).Draw(r, "all") == 0, Message: "gone"}
+	for range rapid.IntRange(0, 2).Draw(r, "fences") {
+		op.Fences = append(op.Fences, job.Fence(rapid.IntRange(1, int(m.oracle.fence)+1).Draw(r, "fence")))
+	}
+	m.applyBoth(r, op)
 }
 
 func (m *machine) passTime(r *rapid.T) {
@@ -154,7 +195,7 @@ func (m *machine) moment(r *rapid.T, what string) time.Time {
 }
 
 func (m *machine) sameError(r *rapid.T, what string, got, want error) {
-	for _, sentinel := range []error{queue.ErrIllegalTransition, queue.ErrNotFound, queue.ErrFenced, queue.ErrDuplicate, nil} {
+	for _, sentinel := range []error{queue.ErrIllegalTransition, queue.ErrNotFound, queue.ErrFenced, queue.ErrDuplicate, queue.ErrDeadOwner, nil} {
 		if errors.Is(got, sentinel) != errors.Is(want, sentinel) {
 			r.Fatalf("%s: got error %v, want %v", what, got, want)
 		}
@@ -175,7 +216,10 @@ func (m *machine) list(r *rapid.T) {
 		States: rapid.SampledFrom([][]job.EntryState{nil, {job.Queued}, {job.Dispatched}, {job.Completed, job.Queued}}).Draw(r, "list states"),
 		Prefix: rapid.SampledFrom([]string{"", "", "2", "4a"}).Draw(r, "list prefix"),
 		Limit:  rapid.IntRange(0, 4).Draw(r, "limit"), Offset: rapid.IntRange(0, 4).Draw(r, "offset"),
-		Newest: rapid.Bool().Draw(r, "newest"), CancelRequested: rapid.IntRange(0, 4).Draw(r, "cancel requested") == 0,
+		Agent: rapid.SampledFrom([]job.AgentID{"", "", "p"}).Draw(r, "list agent"), DeadLetters: rapid.IntRange(0, 3).Draw(r, "dead letters") == 0,
+		External:   rapid.IntRange(0, 4).Draw(r, "list external") == 0,
+		ErrorClass: rapid.SampledFrom([]job.ErrorClass{"", "", job.Crash, job.Timeout}).Draw(r, "list class"),
+		Newest:     rapid.Bool().Draw(r, "newest"), CancelRequested: rapid.IntRange(0, 4).Draw(r, "cancel requested") == 0,
 	}
 	if rapid.IntRange(0, 2).Draw(r, "has since") == 0 {
 		f.Since = m.moment(r, "since").Add(-5 * time.Second)
@@ -205,6 +249,7 @@ func (m *machine) compareList(r *rapid.T, f queue.Filter) {
 // compareAll compares everything that the two stores hold.
 func (m *machine) compareAll(r *rapid.T) {
 	m.compareList(r, queue.Filter{})
+	m.compareAccounts(r)
 	batches, err := m.real.Batches(m.ctx, "")
 	if err != nil {
 		r.Fatalf("batches: %v", err)

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -43,6 +44,13 @@ func (m *machine) real1(op queue.Op) queue.Op {
 	case queue.Release:
 		op.Fence = m.realOf[op.Fence]
 		return op
+	case queue.Reclaim:
+		fences := make([]job.Fence, len(op.Fences))
+		for i, f := range op.Fences {
+			fences[i] = m.realOf[f]
+		}
+		op.Fences = fences
+		return op
 	}
 	return op
 }
@@ -55,7 +63,7 @@ func (m *machine) op(r *rapid.T) queue.Op {
 	}
 	// Mostly the attempt that may be open, now and then its neighbours.
 	attempt := max(0, target.Attempts+rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, -1}).Draw(r, "attempt"))
-	switch rapid.SampledFrom([]string{"begin", "begin", "move", "move", "append", "finish", "finish", "release", "cancel", "close", "rebase"}).Draw(r, "op") {
+	switch rapid.SampledFrom([]string{"begin", "begin", "move", "move", "append", "finish", "finish", "release", "cancel", "close", "rebase", "drop", "grant", "adopt"}).Draw(r, "op") {
 	case "begin":
 		return queue.Begin{ID: id, Fence: fence, Attempt: job.Attempt{
 			Number: target.Attempts + rapid.SampledFrom([]int{1, 1, 1, 1, 2, 0}).Draw(r, "number"), State: job.Pending, Started: m.now,
@@ -73,6 +81,15 @@ func (m *machine) op(r *rapid.T) queue.Op {
 		return queue.Release{ID: id, Fence: fence, Now: m.now, RunnableAt: m.moment(r, "released until"), Choice: 1, Waiting: "w"}
 	case "cancel":
 		return queue.Cancel{ID: id, Now: m.now}
+	case "drop":
+		return queue.Drop{ID: cmp.Or(m.someDeadLetter(r), id), Now: m.now}
+	case "adopt":
+		if rapid.IntRange(0, 3).Draw(r, "really") == 0 {
+			return queue.Adopt{}
+		}
+		return queue.Cancel{ID: id, Now: m.now}
+	case "grant":
+		return queue.SetGrant{Grant: m.grant(r)}
 	case "rebase":
 		back := m.now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(r, "put back")) * time.Second)
 		return queue.Rebase{Now: back, After: back.Add(time.Duration(rapid.IntRange(0, 30).Draw(r, "after")) * time.Second), Future: rapid.Bool().Draw(r, "future")}
@@ -101,6 +118,9 @@ func (m *machine) events(r *rapid.T, id job.ID) (events []job.Event) {
 	for range rapid.IntRange(0, 3).Draw(r, "events") {
 		ev := event(id, rapid.IntRange(1, 2).Draw(r, "of attempt"), int64(rapid.IntRange(1, 6).Draw(r, "seq")))
 		ev.Text = fmt.Sprint(rapid.IntRange(0, 99).Draw(r, "text")) // delivered again with another text: the first stays
+		if rapid.Bool().Draw(r, "tells of usage") {
+			ev.Kind, ev.Usage = job.EventUsage, m.usage(r)
+		}
 		events = append(events, ev)
 	}
 	return events
@@ -111,8 +131,9 @@ func (m *machine) finish(r *rapid.T, id job.ID, fence job.Fence, attempt int) qu
 		ID: id, Fence: fence, Attempt: attempt, Now: m.now, Lost: rapid.Bool().Draw(r, "lost"),
 		Outcome: job.Outcome{
 			State:     rapid.SampledFrom([]job.RunState{job.RunCompleted, job.RunFailed, job.RunFailed, job.RunCancelled, job.Running}).Draw(r, "end"),
+			Class:     rapid.SampledFrom([]job.ErrorClass{"", job.Timeout}).Draw(r, "class"),
 			Session:   rapid.SampledFrom([]string{"", "s-3"}).Draw(r, "last session"),
-			Usage:     job.Usage{InputTokens: int64(rapid.IntRange(0, 9).Draw(r, "tokens")), CostUSD: 0.5, CostKnown: rapid.Bool().Draw(r, "known")},
+			Usage:     *m.usage(r),
 			StartedAt: m.now.Add(-time.Second), EndedAt: m.now,
 		},
 		Exit:       rapid.SampledFrom([]job.ExitKind{"", "", "", job.ExitSucceeded, job.ExitFailed, job.ExitCancelled}).Draw(r, "exit"),

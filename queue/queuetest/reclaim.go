@@ -22,7 +22,7 @@ func reclaimAll(e *env) {
 	e.apply(queue.Reclaim{Now: now, All: true, Message: "the scheduler was killed"})
 	for id, attempts := range map[job.ID]int{begun: 1, only: 0} {
 		got := e.wantState(id, job.Queued)
-		if got.Holder != "" || got.LeaseUntil != nil || !got.RunnableAt.Equal(now) || got.Waiting != "the scheduler was killed" ||
+		if got.Holder != "" || got.LeaseUntil != nil || !got.RunnableAt.Equal(epoch) || got.Waiting != "the scheduler was killed" ||
 			got.Attempts != attempts || got.Counted != 0 {
 			e.Errorf("reclaimed entry %s", show(got))
 		}

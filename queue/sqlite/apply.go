@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -13,7 +15,8 @@ import (
 
 // Apply implements queue.Store.
 func (s *Store) Apply(ctx context.Context, ops ...queue.Op) error {
-	bodies, err := encodeEvents(ops)
+	ops = fold(ops)
+	bodies, err := encodeBodies(ops)
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
@@ -32,16 +35,39 @@ func (s *Store) Apply(ctx context.Context, ops ...queue.Op) error {
 	})
 }
 
+// beginAs is a Begin and the Move that follows it at once, which cannot fail
+// where the Begin does not: a way of most attempts, for half of the writes.
+type beginAs struct {
+	queue.Begin
+	move queue.Move
+}
+
+// fold returns ops with each such pair as one.
+func fold(ops []queue.Op) []queue.Op {
+	for i := 1; i < len(ops); i++ {
+		b, begins := ops[i-1].(queue.Begin)
+		m, moves := ops[i].(queue.Move)
+		if begins && moves && m.ID == b.ID && m.Fence == b.Fence && m.Attempt == b.Attempt.Number &&
+			m.To != "" && !m.To.Terminal() && job.Pending.CheckMove(m.To) == nil {
+			folded := append(slices.Clone(ops[:i-1]), beginAs{b, m})
+			return append(folded, fold(ops[i+1:])...)
+		}
+	}
+	return ops
+}
+
 func (t *tx) apply(op queue.Op, bodies []string) error {
 	switch op := op.(type) {
 	case queue.Begin:
-		return t.begin(op)
+		return t.begin(op, queue.Move{})
+	case beginAs:
+		return t.begin(op.Begin, op.move)
 	case queue.Move:
 		return t.move(op)
 	case queue.Append:
 		return t.append(op, bodies)
 	case queue.Finish:
-		return t.finish(op)
+		return t.finish(op, bodies)
 	case queue.Release:
 		return t.release(op)
 	case queue.Cancel:
@@ -50,8 +76,14 @@ func (t *tx) apply(op queue.Op, bodies []string) error {
 		return t.reclaim(op)
 	case queue.Rebase:
 		return t.rebase(op)
+	case queue.Adopt:
+		return t.adopt()
 	case queue.CloseBatch:
 		return t.closeBatch(op.ID, op.Now)
+	case queue.Drop:
+		return t.drop(op.ID, op.Now)
+	case queue.SetGrant:
+		return t.setGrant(op.Grant)
 	default:
 		return errors.New("unknown op")
 	}
@@ -69,14 +101,27 @@ type standing struct {
 	key             string
 	waitsFor        job.ID
 	supersededBy    job.ID
+	tenant          job.Tenant
+	agent           job.AgentID
+	errorClass      job.ErrorClass
+	spent           string // as it is stored
+	bill            bill
 }
 
-const standingColumns = `seq, id, state, fence, lease_until, attempts, cancel_requested, key, waits_for, superseded_by`
+// bill is what an op that ends an attempt adds to the entry's sums, together
+// with the entry's next state.
+type bill struct {
+	took      time.Duration
+	uncounted int
+}
+
+const standingColumns = `seq, id, state, fence, lease_until, attempts, cancel_requested, key, waits_for, superseded_by, tenant, agent,
+	error_class, spent`
 
 // dest returns where standingColumns go.
 func (e *standing) dest() []any {
 	return []any{&e.seq, &e.id, &e.state, &e.fence, &e.leaseUntil, &e.attempts, &e.cancelRequested,
-		&e.key, &e.waitsFor, &e.supersededBy}
+		&e.key, &e.waitsFor, &e.supersededBy, &e.tenant, &e.agent, &e.errorClass, &e.spent}
 }
 
 func (t *tx) standing(id job.ID) (e standing, err error) {
@@ -118,6 +163,8 @@ type run struct {
 	worker  job.WorkerKind
 	session string
 	started time.Time
+	model   string
+	charged string // see ledger.go
 }
 
 // moveTo checks that the attempt's run may go to next.
@@ -131,8 +178,8 @@ func (r *run) moveTo(next job.RunState) error {
 func (t *tx) run(e standing, number int) (run, error) {
 	r := run{number: number}
 	var started int64
-	err := t.row(`SELECT state, worker, session, started_at FROM attempts WHERE entry = ? AND number = ?`,
-		[]any{e.seq, number}, &r.state, &r.worker, &r.session, &started)
+	err := t.row(`SELECT state, worker, session, started_at, model, charged FROM attempts WHERE entry = ? AND number = ?`,
+		[]any{e.seq, number}, &r.state, &r.worker, &r.session, &started, &r.model, &r.charged)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = queue.ErrNotFound
 	}
@@ -162,7 +209,9 @@ func (t *tx) noOpenRun(e standing) error {
 	return err
 }
 
-func (t *tx) begin(op queue.Begin) error {
+// begin records an attempt, at once in the state and with the session to which
+// it moves, if it does.
+func (t *tx) begin(op queue.Begin, move queue.Move) error {
 	e, err := t.held(op.ID, op.Fence)
 	if err != nil {
 		return err
@@ -177,10 +226,26 @@ func (t *tx) begin(op queue.Begin) error {
 	if err := t.noOpenRun(e); err != nil {
 		return err
 	}
-	err = t.exec(`INSERT INTO attempts (entry, number, fence, worker, model, state, session, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		e.seq, a.Number, int64(op.Fence), string(a.Choice.Worker), a.Choice.Model, string(a.State), a.Session, nanos(a.Started))
+	r := run{number: a.Number, worker: a.Choice.Worker, model: a.Choice.Model, started: a.Started}
+	_, told, err := t.number(`SELECT 1 FROM events WHERE entry = ? AND attempt = ? LIMIT 1`, []any{e.seq, a.Number})
+	if err != nil {
+		return err
+	}
+	if told {
+		r.charged = early
+	}
+	err = t.exec(`INSERT INTO attempts (entry, number, fence, worker, model, state, session, started_at, charged) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		e.seq, a.Number, int64(op.Fence), string(a.Choice.Worker), a.Choice.Model,
+		string(cmp.Or(move.To, a.State)), cmp.Or(move.Session, a.Session), nanos(a.Started), r.charged)
+	if err == nil && r.charged == early {
+		err = t.chargeEarly(e, r)
+	}
 	if err != nil {
 		return fmt.Errorf("job %s: attempt %d: %w", op.ID, a.Number, err)
+	}
+	if move.Session != "" {
+		return t.exec(`UPDATE entries SET attempts = attempts + 1, counted = counted + 1, session = ?, session_worker = ? WHERE seq = ?`,
+			move.Session, string(a.Choice.Worker), e.seq)
 	}
 	return t.exec(`UPDATE entries SET attempts = attempts + 1, counted = counted + 1 WHERE seq = ?`, e.seq)
 }
@@ -217,10 +282,18 @@ func (t *tx) move(op queue.Move) error {
 	return t.exec(`UPDATE entries SET session = ?, session_worker = ? WHERE seq = ?`, op.Session, string(r.worker), e.seq)
 }
 
-// encodeEvents returns, for each Append among ops, its events as JSON.
-func encodeEvents(ops []queue.Op) ([][]string, error) {
+// encodeBodies returns what the ops store as JSON: of each Append its events, of
+// each Finish its outcome. It takes time, which the writer need not spend.
+func encodeBodies(ops []queue.Op) ([][]string, error) {
 	bodies := make([][]string, len(ops))
 	for i, op := range ops {
+		if f, ok := op.(queue.Finish); ok && f.Attempt != 0 {
+			body, err := encode(&f.Outcome)
+			if err != nil {
+				return nil, fmt.Errorf("outcome of job %s, attempt %d: %w", f.ID, f.Attempt, err)
+			}
+			bodies[i] = []string{body}
+		}
 		a, ok := op.(queue.Append)
 		if !ok {
 			continue
@@ -251,8 +324,11 @@ func (t *tx) append(op queue.Append, bodies []string) error {
 				return err
 			}
 		}
-		err := t.exec(`INSERT INTO events (entry, attempt, seq, body) VALUES (?, ?, ?, ?) ON CONFLICT (entry, attempt, seq) DO NOTHING`,
+		stored, err := t.change(`INSERT INTO events (entry, attempt, seq, body) VALUES (?, ?, ?, ?) ON CONFLICT (entry, attempt, seq) DO NOTHING`,
 			e.seq, ev.Attempt, ev.Seq, bodies[i])
+		if err == nil && stored > 0 && ev.Usage != nil {
+			err = t.chargeEvent(e, &ev)
+		}
 		if err != nil {
 			return fmt.Errorf("event %d of job %s, attempt %d: %w", ev.Seq, ev.Job, ev.Attempt, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sqlite"
@@ -26,6 +28,7 @@ func benchEnqueue(b *testing.B, callers int) {
 	batch := queue.Batch{ID: job.NewBatchID(), CreatedAt: benchStart}
 	var next atomic.Int64
 	done := make(chan error)
+	used := cpuTime()
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range callers {
@@ -50,6 +53,7 @@ func benchEnqueue(b *testing.B, callers int) {
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 	b.ReportMetric(float64(b.N)/float64(s.Commits()), "jobs/commit")
+	b.ReportMetric(float64((cpuTime()-used).Microseconds())/float64(b.N), "cpu-us/job")
 }
 
 // BenchmarkClaimFinish is the way of one job through the store (claim, begin
@@ -87,6 +91,93 @@ func claimAndFinish(ctx context.Context, s *sqlite.Store) error {
 		Outcome: job.Outcome{State: job.RunCompleted, StartedAt: benchStart, EndedAt: benchStart}})
 }
 
+// BenchmarkWork takes jobs through the store as a scheduler with many slots does:
+// a claim for all that are free, then each job in calls of its own, beside a
+// growing number of others.
+func BenchmarkWork(b *testing.B) {
+	for _, attempts := range []bool{false, true} {
+		for _, backlog := range []int{10_000, 100_000, 1_000_000} {
+			b.Run(fmt.Sprintf("attempts=%v/%d", attempts, backlog), func(b *testing.B) {
+				s := openBench(b)
+				fill(b, s, backlog+b.N)
+				b.ReportAllocs()
+				before := s.Commits()
+				used := cpuTime()
+				b.ResetTimer()
+				work(b, s, b.N, 1000, attempts)
+				b.StopTimer()
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+				b.ReportMetric(float64(b.N)/float64(s.Commits()-before), "jobs/commit")
+				b.ReportMetric(float64((cpuTime()-used).Microseconds())/float64(b.N), "cpu-us/job")
+			})
+		}
+	}
+}
+
+func work(b *testing.B, s *sqlite.Store, n, slots int, attempts bool) {
+	ctx := b.Context()
+	free, jobs, done := make(chan struct{}, slots), make(chan queue.Entry, slots), make(chan error, slots)
+	for range slots {
+		free <- struct{}{}
+		go func() {
+			for e := range jobs {
+				if err := complete(ctx, s, e, attempts); err != nil {
+					done <- err
+					return
+				}
+				free <- struct{}{}
+			}
+			done <- nil
+		}()
+	}
+	for n > 0 {
+		<-free
+		room := 1
+		for len(free) > 0 && room < n {
+			<-free
+			room++
+		}
+		c, err := s.Claim(ctx, queue.ClaimSpec{Holder: "bench", Max: room, Now: benchStart, Lease: time.Minute})
+		if err != nil || len(c.Entries) != room {
+			b.Fatalf("claimed %d of %d: %v", len(c.Entries), room, err)
+		}
+		for _, e := range c.Entries {
+			jobs <- e
+		}
+		n -= room
+	}
+	close(jobs)
+	for range slots {
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func complete(ctx context.Context, s *sqlite.Store, e queue.Entry, attempt bool) error {
+	finish := queue.Finish{ID: e.ID, Fence: e.Fence, Now: benchStart, Exit: job.ExitSucceeded}
+	if attempt {
+		finish.Attempt = e.Attempts + 1
+		finish.Outcome = job.Outcome{State: job.RunCompleted, StartedAt: benchStart, EndedAt: benchStart}
+		err := s.Apply(ctx,
+			queue.Begin{ID: e.ID, Fence: e.Fence, Attempt: job.Attempt{Number: finish.Attempt, State: job.Pending, Started: benchStart}},
+			queue.Move{ID: e.ID, Fence: e.Fence, Attempt: finish.Attempt, To: job.Running})
+		if err != nil {
+			return err
+		}
+	}
+	return s.Apply(ctx, finish)
+}
+
+// cpuTime is what this process has used of the processors.
+func cpuTime() time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		panic(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
 // BenchmarkCount counts what is ready, as a scheduler does each second.
 func BenchmarkCount(b *testing.B) {
 	for _, backlog := range []int{0, 10_000, 100_000} {
@@ -120,7 +211,7 @@ func fill(b *testing.B, s *sqlite.Store, n int) {
 
 func benchEntry(n int64) queue.Entry {
 	return queue.Entry{ID: job.NewID(), CreatedAt: benchStart, RunnableAt: benchStart, Spec: job.Spec{
-		Name: job.Name(fmt.Sprintf("job-%d", n)), Tenant: job.DefaultTenant, Type: job.WorkerTask, Worker: "codex",
+		Name: job.Name(fmt.Sprintf("job-%d", n)), Tenant: job.Tenant(fmt.Sprintf("tenant-%d", n%100)), Type: job.WorkerTask, Worker: "codex",
 		Workspace:    job.Workspace{Path: "/home/user/project", Isolation: job.Worktree},
 		Instructions: "Fix the failing test in the parser and say what was wrong.", Capabilities: []job.Capability{job.CanRead, job.CanEdit},
 	}}

@@ -3,91 +3,125 @@ package sqlite
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
 )
 
-// scope is the part of the queue that a claim looks at, and the statements
-// that walk it. Each names its index, so that a plan that would read the whole
-// table is an error and not a slow day.
-type scope struct {
-	batch int64 // 0 any
-	args  []any // of where
+// The pools that are no private batch's. Each entry is in one, see the
+// migration.
+const (
+	sharedPool   = 0
+	externalPool = -1
+)
 
-	priorityQuery, pageQuery, afterQuery, overdueQuery, deadlineQuery, readyQuery string
+// scope is the part of the queue that a claim looks at: a pool and, if that is a
+// private batch's, the heads of other batches that it waits for (heads.go).
+type scope struct {
+	pool  int64
+	batch job.BatchID // "" of the pools that are none's
 }
 
+// Statements that walk a scope. Each names its index, so that a plan that would
+// read the whole table is an error and not a slow day.
 const (
-	ofAny   = ` INDEXED BY entries_claim WHERE state = 'queued' AND waits_for = ''`
-	ofBatch = ` INDEXED BY entries_claim_batch WHERE state = 'queued' AND waits_for = '' AND batch = ?`
+	ofPool    = ` FROM entries e INDEXED BY entries_lane WHERE state = 'queued' AND waits_for = '' AND pool = ?`
+	dueOfPool = ` FROM entries e INDEXED BY entries_deadline WHERE state = 'queued' AND pool = ?`
 
-	dueOfAny   = ` INDEXED BY entries_deadline WHERE state = 'queued'`
-	dueOfBatch = ` INDEXED BY entries_deadline_batch WHERE state = 'queued' AND batch = ?`
+	// A lane's first entry is found with the lane itself. The next lane is sought
+	// behind the latest moment of the one before: for a row value SQLite seeks to
+	// what is equal, which would be all of that lane.
+	selectFirstLane = `SELECT tenant, priority, runnable_at, id` + ofPool + inOrder
+	selectNextLane  = `SELECT tenant, priority, runnable_at, id` + ofPool + ` AND (tenant, priority, runnable_at) > (?, ?, ?)` + inOrder
+	inOrder         = ` ORDER BY tenant, priority, runnable_at, id LIMIT 1`
 
-	selectPriority = `SELECT priority FROM entries`
-	whichPriority  = ` AND priority <= ? ORDER BY priority DESC LIMIT 1`
+	ofLane      = ofPool + ` AND tenant = ? AND priority = ?`
+	selectPage  = `SELECT ` + entryColumns + ofLane + ` AND (runnable_at, id) > (?, ?) ORDER BY runnable_at, id LIMIT ?`
+	selectPeek  = `SELECT runnable_at, id` + ofLane + ` AND (runnable_at, id) > (?, ?) ORDER BY runnable_at, id LIMIT 1`
+	selectAfter = `SELECT runnable_at` + ofLane + ` AND runnable_at > ? ORDER BY runnable_at LIMIT 1`
+	selectReady = `SELECT class, count(*), min(runnable_at) FROM (SELECT class, runnable_at` + ofLane + ` AND runnable_at <= ?
+		ORDER BY runnable_at, id LIMIT ?) GROUP BY class`
 
-	selectAfter = `SELECT runnable_at FROM entries`
-	whichAfter  = ` AND priority = ? AND runnable_at > ? ORDER BY runnable_at LIMIT 1`
-
-	whichPage = ` AND priority = ? AND runnable_at <= ? AND (runnable_at, e.id) > (?, ?) ORDER BY runnable_at, e.id LIMIT ?`
-
-	selectOverdue = `SELECT seq, id FROM entries e`
-	whichOverdue  = mayExpire + ` AND deadline <= ? ORDER BY deadline`
-
-	selectDeadline = `SELECT deadline FROM entries e`
-	whichDeadline  = mayExpire + ` AND deadline > ? ORDER BY deadline LIMIT 1`
+	selectOverdue  = `SELECT seq, id` + dueOfPool + mayExpire + ` AND deadline <= ? ORDER BY deadline`
+	selectDeadline = `SELECT deadline` + dueOfPool + mayExpire + ` AND deadline > ? ORDER BY deadline LIMIT 1`
 
 	// What waits for the result of a dispatched entry has been started in time.
 	mayExpire = ` AND (coalesced_with = '' OR (SELECT l.state FROM entries l WHERE l.id = e.coalesced_with) <> 'dispatched')`
-
-	selectReady = `SELECT class, count(*), min(runnable_at) FROM (SELECT class, runnable_at FROM entries`
-	whichReady  = ` AND priority = ? AND runnable_at <= ? ORDER BY runnable_at, id LIMIT ?) GROUP BY class`
-
-	selectCandidates = `SELECT ` + entryColumns + ` FROM entries e`
 )
 
-// scopeOf returns the whole queue for "", else that batch's part.
-func (t *tx) scopeOf(batch job.BatchID) (scope, error) {
-	if batch == "" {
-		return scope{
-			priorityQuery: selectPriority + ofAny + whichPriority,
-			pageQuery:     selectCandidates + ofAny + whichPage,
-			afterQuery:    selectAfter + ofAny + whichAfter,
-			overdueQuery:  selectOverdue + dueOfAny + whichOverdue,
-			deadlineQuery: selectDeadline + dueOfAny + whichDeadline,
-			readyQuery:    selectReady + ofAny + whichReady,
-		}, nil
+// scopeOf returns what a claim looks at; false if its batch is no private one.
+func (t *tx) scopeOf(spec *queue.ClaimSpec) (scope, bool, error) {
+	switch {
+	case spec.External && spec.Batch != "":
+		return scope{}, false, errors.New("external work is in no private batch")
+	case spec.External:
+		return scope{pool: externalPool}, true, nil
+	case spec.Batch == "":
+		return scope{pool: sharedPool}, true, nil
 	}
-	seq, err := t.findBatch(batch)
-	return scope{
-		batch:         seq,
-		args:          []any{seq},
-		priorityQuery: selectPriority + ofBatch + whichPriority,
-		pageQuery:     selectCandidates + ofBatch + whichPage,
-		afterQuery:    selectAfter + ofBatch + whichAfter,
-		overdueQuery:  selectOverdue + dueOfBatch + whichOverdue,
-		deadlineQuery: selectDeadline + dueOfBatch + whichDeadline,
-		readyQuery:    selectReady + ofBatch + whichReady,
-	}, err
+	seq, found, err := t.number(`SELECT seq FROM batches WHERE id = ? AND private`, []any{string(spec.Batch)})
+	return scope{pool: seq, batch: spec.Batch}, found, err
 }
 
-// with returns the scope's arguments followed by more.
-func (s scope) with(more ...any) []any { return append(s.args[:len(s.args):len(s.args)], more...) }
-
-// priority returns the highest priority of a queued entry, up to most.
-func (t *tx) priority(s scope, most int64) (priority int64, found bool, err error) {
-	return t.number(s.priorityQuery, s.with(most))
+// place is where an entry stands in its lane.
+type place struct {
+	runnableAt int64
+	id         string
 }
 
-// firstAfter returns the earliest RunnableAt after now in a priority.
-func (t *tx) firstAfter(s scope, priority, now int64) (at int64, found bool, err error) {
-	return t.number(s.afterQuery, s.with(priority, now))
+// laneHead is a lane and the place of its first entry.
+type laneHead struct {
+	lane job.Lane
+	place
+}
+
+// lanes returns the lanes of the scope's pool, each found with one seek.
+func (t *tx) lanes(s scope) (list []laneHead, err error) {
+	l := laneHead{lane: job.Lane{Batch: s.batch}}
+	err = t.row(selectFirstLane, []any{s.pool}, &l.lane.Tenant, &l.lane.Priority, &l.runnableAt, &l.id)
+	for err == nil {
+		list = append(list, l)
+		err = t.row(selectNextLane, []any{s.pool, string(l.lane.Tenant), l.lane.Priority, int64(latest)}, &l.lane.Tenant, &l.lane.Priority, &l.runnableAt, &l.id)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return list, err
+}
+
+// page returns the next entries of a lane behind a place, at most size.
+func (t *tx) page(s scope, l job.Lane, at place, size int) ([]*entryRow, error) {
+	var page []*entryRow
+	err := t.rows(selectPage, []any{s.pool, string(l.Tenant), l.Priority, at.runnableAt, at.id, size}, func(row scanner) error {
+		r := &entryRow{}
+		page = append(page, r)
+		return r.scan(row)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read lane of tenant %s, priority %d: %w", l.Tenant, l.Priority, err)
+	}
+	return page, nil
+}
+
+// peek returns the place of the next entry of a lane behind a place, from the
+// index alone.
+func (t *tx) peek(s scope, l job.Lane, at place) (p place, found bool, err error) {
+	err = t.row(selectPeek, []any{s.pool, string(l.Tenant), l.Priority, at.runnableAt, at.id}, &p.runnableAt, &p.id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return p, false, nil
+	}
+	return p, err == nil, err
+}
+
+// firstAfter returns the earliest RunnableAt after now in a lane.
+func (t *tx) firstAfter(s scope, l job.Lane, now int64) (at int64, found bool, err error) {
+	return t.number(selectAfter, []any{s.pool, string(l.Tenant), l.Priority, now})
 }
 
 // firstDeadline returns the earliest deadline after now.
 func (t *tx) firstDeadline(s scope, now int64) (at int64, found bool, err error) {
-	return t.number(s.deadlineQuery, s.with(now))
+	return t.number(selectDeadline, []any{s.pool, now})
 }
 
 // number returns what a query for at most one integer found.
@@ -99,17 +133,6 @@ func (t *tx) number(query string, args []any) (n int64, found bool, err error) {
 	return n, err == nil, err
 }
 
-// candidates returns the next entries behind a place, at most size.
-func (t *tx) candidates(s scope, at place, now int64, size int) ([]*entryRow, error) {
-	var page []*entryRow
-	err := t.rows(s.pageQuery, s.with(at.priority, now, at.runnableAt, at.id, size), func(rows *sql.Rows) error {
-		row := &entryRow{}
-		page = append(page, row)
-		return row.scan(rows)
-	})
-	return page, err
-}
-
 // overdueEntry is a queued entry whose deadline has passed.
 type overdueEntry struct {
 	seq int64
@@ -117,9 +140,9 @@ type overdueEntry struct {
 }
 
 func (t *tx) overdue(s scope, now int64) (list []overdueEntry, err error) {
-	err = t.rows(s.overdueQuery, s.with(now), func(rows *sql.Rows) error {
+	err = t.rows(selectOverdue, []any{s.pool, now}, func(row scanner) error {
 		var o overdueEntry
-		err := rows.Scan(&o.seq, &o.id)
+		err := row.Scan(&o.seq, &o.id)
 		list = append(list, o)
 		return err
 	})

@@ -3,10 +3,8 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -20,64 +18,110 @@ const maxTurn = 2000
 
 // Claim implements queue.Store. It works in turns of at most maxTurn
 // candidates, each a transaction of its own, and ends with the first turn that
-// claimed something or reached the end of the queue.
+// claimed something or reached the end of the queue. Where it stands in each
+// lane, and what a Chooser was told, holds from turn to turn.
 func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, error) {
-	if spec.Max < 1 && !(spec.Max == 0 && spec.Count) {
-		return queue.Claims{}, fmt.Errorf("claim at most %d entries, want 1 or more", spec.Max)
+	if spec.Max < 0 {
+		return queue.Claims{}, fmt.Errorf("claim at most %d entries", spec.Max)
+	}
+	c := claim{spec: spec, now: nanos(spec.Now), cursors: map[job.Lane]*cursor{}, isSkipped: map[job.Lane]bool{}}
+	if spec.Chooser != nil {
+		c.order = &chosen{Chooser: spec.Chooser}
+	} else {
+		c.order = &merged{}
 	}
 	var claims queue.Claims
-	for from := start(); ; {
+	for {
 		var turn claimTurn
 		err := s.write(ctx, func(t *tx) error {
-			turn = claimTurn{tx: t, spec: spec, at: from}
+			turn = claimTurn{claim: &c, tx: t}
 			return turn.run()
 		})
-		if err != nil && len(claims.Expired) > 0 {
+		if err != nil && len(claims.Expired) > 0 && spec.Chooser == nil {
 			// An earlier turn's expiries are on disk and must be told; the next
 			// claim, asked for at once, meets the error again.
 			claims.NextAt = spec.Now.Add(time.Millisecond)
 			return claims, nil
 		}
 		if err != nil {
-			return queue.Claims{}, fmt.Errorf("claim: %w", err)
+			return claims, fmt.Errorf("claim: %w", err)
 		}
-		claims.Entries, claims.NextAt, claims.Ready = turn.entries, turn.nextAt, turn.ready
-		claims.Expired = append(claims.Expired, turn.expired...)
-		if turn.end || len(turn.entries) > 0 {
+		if claims.Entries, err = s.decoded(ctx, turn.taken, &spec); err != nil {
+			return claims, fmt.Errorf("claim: %w", err)
+		}
+		claims.NextAt, claims.Ready = turn.nextAt, turn.ready
+		claims.Expired, claims.Skipped = append(claims.Expired, turn.expired...), c.skipped
+		if turn.end || len(turn.taken) > 0 {
 			return claims, nil
 		}
-		from = turn.at
 	}
+}
+
+// decoded returns what was claimed. Where nobody had to look into the entries
+// during the claim, their specifications are read here and not by the writer; if
+// one is damaged, the claim is taken back.
+func (s *Store) decoded(ctx context.Context, rows []*entryRow, spec *queue.ClaimSpec) ([]queue.Entry, error) {
+	var entries []queue.Entry
+	for _, row := range rows {
+		if err := row.decode(); err != nil {
+			back := queue.Reclaim{Now: spec.Now, Message: "what is stored of a job is damaged"}
+			for _, r := range rows {
+				back.Fences = append(back.Fences, r.Fence)
+			}
+			return nil, errors.Join(err, s.Apply(context.WithoutCancel(ctx), back))
+		}
+		entries = append(entries, row.Entry)
+	}
+	return entries, nil
+}
+
+// claim is what its turns have in common.
+type claim struct {
+	spec    queue.ClaimSpec
+	now     int64
+	order   order
+	cursors map[job.Lane]*cursor
+
+	skipped   []job.Lane // in the order in which they were
+	isSkipped map[job.Lane]bool
 }
 
 // claimTurn is one transaction's part of a claim.
 type claimTurn struct {
+	*claim
 	*tx
-	spec  queue.ClaimSpec
 	scope scope
 	heads []head // of other batches, see heads.go
-	at    place
+	over  func(job.Tenant, job.AgentID) bool
 
-	end     bool // nothing is left behind at
-	entries []queue.Entry
+	end     bool        // nothing is left to look at
+	taken   []*entryRow // claimed
 	nextAt  time.Time
 	expired []job.ID
 	ready   map[job.Class]queue.ClassReady
 }
 
 func (c *claimTurn) run() error {
+	for _, k := range c.cursors {
+		k.forget()
+	}
+	var found bool
 	var err error
-	if c.scope, err = c.scopeOf(c.spec.Batch); errors.Is(err, queue.ErrNotFound) {
+	if c.scope, found, err = c.scopeOf(&c.spec); err != nil {
+		return err
+	}
+	if !found {
 		c.end = true
 		return nil
 	}
+	touched, err := c.expire()
 	if err != nil {
 		return err
 	}
-	if err := c.expire(); err != nil {
+	if c.over, err = c.overGrants(c.spec.Now); err != nil {
 		return err
 	}
-	rows, err := c.walk()
+	rows, err := c.walk(touched)
 	if err != nil {
 		return err
 	}
@@ -93,17 +137,16 @@ func (c *claimTurn) run() error {
 }
 
 // expire moves the entries that are past their deadline, and finds the heads
-// that are left.
-func (c *claimTurn) expire() error {
-	now := nanos(c.spec.Now)
-	overdue, err := c.overdue(c.scope, now)
+// that are left. It returns the lanes whose heads may be others now.
+func (c *claimTurn) expire() (touched []job.Lane, err error) {
+	overdue, err := c.overdue(c.scope, c.now)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for {
 		if len(overdue) > 0 {
 			if err := c.protect(); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		// The last first: it is not given its turn for the moment until it goes too.
@@ -111,49 +154,49 @@ func (c *claimTurn) expire() error {
 		for _, o := range overdue {
 			e, err := c.standing(o.id)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if err := c.withdraw(e, job.Expired, c.spec.Now); err != nil {
-				return fmt.Errorf("expire: %w", err)
+				return nil, fmt.Errorf("expire: %w", err)
 			}
 			c.expired = append(c.expired, o.id)
+			if touched, err = c.touches(touched, e); err != nil {
+				return nil, err
+			}
 		}
 		// Where a head has gone, the next one may be overdue too.
-		if c.heads, overdue, err = c.findHeads(now); err != nil || len(overdue) == 0 {
-			return err
+		if c.heads, overdue, err = c.findHeads(c.now); err != nil || len(overdue) == 0 {
+			return touched, err
 		}
 	}
 }
 
-// walk returns the entries to claim.
-func (c *claimTurn) walk() (admitted []*entryRow, err error) {
-	if c.spec.Max == 0 {
-		c.end = true
-		return nil, nil
+// touches appends the lanes of the scope whose heads may be others since an
+// entry has expired: its own, and that of the one whose turn has come in its line.
+func (c *claimTurn) touches(list []job.Lane, e standing) ([]job.Lane, error) {
+	if c.spec.Chooser == nil {
+		return list, nil
 	}
-	w := newWalk(c)
-	for range maxTurn {
-		row, at, err := w.next()
-		if err != nil {
-			return nil, err
+	add := func(row scanner) error {
+		var pool int64
+		own, only := job.Lane{Batch: c.scope.batch}, job.Lane{}
+		if err := row.Scan(&pool, &own.Tenant, &own.Priority, &only.Only); err != nil {
+			return err
 		}
-		if row == nil {
-			c.end = true
-			return admitted, nil
+		if pool == c.scope.pool {
+			list = append(list, own)
+		} else if c.scope.batch != "" {
+			own.Only = only.Only
+			list = append(list, own)
 		}
-		if err := row.decode(); err != nil {
-			return nil, err
-		}
-		c.at = at
-		if c.spec.Admit == nil || c.spec.Admit(&row.Entry) {
-			admitted = append(admitted, row)
-		}
-		if len(admitted) == c.spec.Max {
-			c.end = true
-			return admitted, nil
-		}
+		return nil
 	}
-	return admitted, nil
+	err := c.rows(`SELECT pool, tenant, priority, id FROM entries WHERE seq = ?`, []any{e.seq}, add)
+	if err == nil && e.key != "" && e.waitsFor == "" {
+		err = c.rows(`SELECT pool, tenant, priority, id FROM entries INDEXED BY entries_line WHERE key <> '' AND state IN ('queued', 'dispatched')
+			AND tenant = (SELECT tenant FROM entries WHERE seq = ?) AND key = ? AND state = 'queued' AND waits_for = ''`, []any{e.seq, e.key}, add)
+	}
+	return list, err
 }
 
 // dispatch gives each entry a fence and to the holder.
@@ -162,7 +205,12 @@ func (c *claimTurn) dispatch(rows []*entryRow) error {
 		return nil
 	}
 	var last job.Fence
-	if err := c.returning(`UPDATE fence SET last = last + ? RETURNING last`, []any{len(rows)}, &last); err != nil {
+	err := c.row(`SELECT last FROM fence`, nil, &last)
+	if err == nil {
+		last += job.Fence(len(rows))
+		err = c.exec(`UPDATE fence SET last = ?`, int64(last))
+	}
+	if err != nil {
 		return fmt.Errorf("next fence: %w", err)
 	}
 	now, lease := c.spec.Now.UTC().Round(0), c.spec.Now.Add(c.spec.Lease).UTC().Round(0)
@@ -179,16 +227,17 @@ func (c *claimTurn) dispatch(rows []*entryRow) error {
 		if err != nil {
 			return fmt.Errorf("dispatch job %s: %w", e.ID, err)
 		}
-		c.entries = append(c.entries, *e)
 	}
+	c.taken = rows
 	return nil
 }
 
 // count counts by class what could still be claimed.
 func (c *claimTurn) count() error {
 	c.ready = map[job.Class]queue.ClassReady{}
-	left, now := queue.MaxCount, nanos(c.spec.Now)
+	left := queue.MaxCount
 	add := func(class job.Class, depth int, oldest int64) {
+		class = class.Or()
 		r := c.ready[class]
 		if at := moment(oldest); r.Depth == 0 || at.Before(r.Oldest) {
 			r.Oldest = at
@@ -198,59 +247,36 @@ func (c *claimTurn) count() error {
 		left -= depth
 	}
 	for _, h := range c.heads {
-		if h.runnableAt <= now && left > 0 && !c.claimed(h.id) {
+		if h.runnableAt <= c.now && left > 0 && !c.claimed(h.id) {
 			add(h.class, 1, h.runnableAt)
 		}
 	}
-	return c.eachPriority(func(priority int64) (more bool, err error) {
-		if left <= 0 {
-			return false, nil
-		}
-		return true, c.rows(c.scope.readyQuery, c.scope.with(priority, now, left), func(rows *sql.Rows) error {
+	lanes, err := c.lanes(c.scope)
+	for i := 0; err == nil && i < len(lanes) && left > 0; i++ {
+		l := lanes[i].lane
+		err = c.rows(selectReady, []any{c.scope.pool, string(l.Tenant), l.Priority, c.now, left}, func(row scanner) error {
 			var class job.Class
 			var depth int
 			var oldest int64
-			err := rows.Scan(&class, &depth, &oldest)
+			err := row.Scan(&class, &depth, &oldest)
 			add(class, depth, oldest)
 			return err
 		})
-	})
+	}
+	return err
 }
 
 func (c *claimTurn) claimed(id string) bool {
-	return slices.ContainsFunc(c.entries, func(e queue.Entry) bool { return string(e.ID) == id })
+	return slices.ContainsFunc(c.taken, func(r *entryRow) bool { return string(r.ID) == id })
 }
 
-// eachPriority calls do for each priority of the scope's candidates, the
-// highest first, until it returns false.
-func (c *claimTurn) eachPriority(do func(priority int64) (more bool, err error)) error {
-	for most := int64(math.MaxInt64); ; most-- {
-		priority, found, err := c.priority(c.scope, most)
-		if err != nil || !found {
-			return err
-		}
-		if more, err := do(priority); err != nil || !more || priority == math.MinInt64 {
-			return err
-		}
-		most = priority
-	}
-}
-
-// findNextAt asks for the first event of a queued entry after now: the head of
-// each priority's invisible part, and the next deadline.
+// findNextAt asks for the first event of a queued entry after now.
 func (c *claimTurn) findNextAt() error {
-	next, now := int64(latest), nanos(c.spec.Now)
-	err := c.eachPriority(func(priority int64) (bool, error) {
-		at, found, err := c.firstAfter(c.scope, priority, now)
-		if found {
-			next = min(next, at)
-		}
-		return true, err
-	})
+	next, err := c.order.nextAt(c)
 	if err != nil {
 		return err
 	}
-	at, found, err := c.firstDeadline(c.scope, now)
+	at, found, err := c.firstDeadline(c.scope, c.now)
 	if err != nil {
 		return err
 	}
@@ -258,9 +284,6 @@ func (c *claimTurn) findNextAt() error {
 		next = min(next, at)
 	}
 	for _, h := range c.heads {
-		if h.runnableAt > now {
-			next = min(next, h.runnableAt)
-		}
 		if h.deadline.Valid && !c.claimed(h.id) {
 			next = min(next, h.deadline.Int64)
 		}

@@ -31,7 +31,7 @@ func TestCrash(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	path := filepath.Join(t.TempDir(), "queue.db")
-	for round := range 15 {
+	for round := range 100 {
 		lines := 1 + random.IntN(200)
 		acknowledged := runUntilKilled(t, path, lines)
 		if len(acknowledged) < lines {

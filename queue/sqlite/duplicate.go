@@ -100,9 +100,10 @@ func (t *tx) share(e standing, exit job.ExitKind, deadLetter string, now time.Ti
 	if err := errors.Join(job.Queued.CheckMove(job.Dispatched), job.Dispatched.CheckMove(job.Completed)); err != nil {
 		return err
 	}
-	err := t.exec(`UPDATE entries SET state = 'completed', exit_kind = ?, dead_letter = ?, completed_at = ?, waits_for = '', waiting = ''
+	err := t.exec(`UPDATE entries SET state = 'completed', exit_kind = ?, dead_letter = ?, completed_at = ?, waits_for = '', waiting = '',
+			error_class = (SELECT l.error_class FROM entries l WHERE l.seq = ?)
 		WHERE seq IN (SELECT seq FROM entries`+ofWaiter+` AND coalesced_with = ?)`,
-		string(exit), deadLetter, nanos(now), string(e.id), string(e.id))
+		string(exit), deadLetter, nanos(now), e.seq, string(e.id), string(e.id))
 	if err != nil {
 		return err
 	}

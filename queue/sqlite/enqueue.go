@@ -68,14 +68,17 @@ func prepare(batch job.BatchID, e *queue.Entry) (spec string, err error) {
 }
 
 func (t *tx) enqueue(b queue.Batch, entries []newEntry) error {
-	if len(entries) > 1 || len(entries) == 1 && entries[0].policy != job.RunEach {
+	if err := t.refuseDead(entries); err != nil {
+		return err
+	}
+	if len(entries) > 1 || len(entries) == 1 && (entries[0].policy != job.RunEach || entries[0].RequeuedFrom != "") {
 		if err := t.protect(); err != nil {
 			return err
 		}
 	}
-	batch, err := t.findBatch(b.ID)
+	batch, pool, err := t.poolOf(b.ID)
 	if errors.Is(err, queue.ErrNotFound) {
-		batch, err = t.addBatch(b, entries)
+		batch, pool, err = t.addBatch(b, entries)
 	}
 	if err != nil {
 		return err
@@ -87,53 +90,120 @@ func (t *tx) enqueue(b queue.Batch, entries []newEntry) error {
 				return err
 			}
 		}
-		err := t.exec(`INSERT INTO entries (id, batch, tenant, name, priority, class, created_at, runnable_at, deadline,
-				key, waits_for, coalesced_with, choice, session, session_worker, feedback, waiting, spec)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			string(e.ID), batch, string(e.Spec.Tenant), string(e.Spec.Name), e.Spec.Priority, string(e.Spec.Class.Or()),
+		own := pool
+		if e.Spec.Type == job.External {
+			own = externalPool
+		}
+		err := t.exec(`INSERT INTO entries (id, batch, pool, tenant, name, priority, class, created_at, runnable_at, deadline,
+				key, waits_for, coalesced_with, choice, session, session_worker, feedback, waiting, agent, requeued_from)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			string(e.ID), batch, own, string(e.Spec.Tenant), string(e.Spec.Name), e.Spec.Priority, classOf(e.Spec.Class),
 			nanos(e.CreatedAt), nanos(e.RunnableAt), nanosOrNull(e.Deadline), e.key, string(r.waitsFor), string(r.coalescedWith),
-			e.Choice, e.Session, string(e.SessionWorker), e.Feedback, r.waiting, e.spec)
+			e.Choice, e.Session, string(e.SessionWorker), e.Feedback, r.waiting,
+			string(e.Spec.Agent), string(e.RequeuedFrom))
 		switch {
 		case isUnique(err):
 			return fmt.Errorf("job %s (%q of tenant %s): %w: %w", e.ID, e.Spec.Name, e.Spec.Tenant, queue.ErrDuplicate, err)
 		case err != nil:
 			return fmt.Errorf("job %s: %w", e.ID, err)
 		}
+		if err := t.exec(`INSERT INTO specs (entry, spec) VALUES (last_insert_rowid(), ?)`, e.spec); err != nil {
+			return fmt.Errorf("specification of job %s: %w", e.ID, err)
+		}
+		if e.RequeuedFrom != "" {
+			if err := t.requeuedAs(e.RequeuedFrom, e.ID); err != nil {
+				return fmt.Errorf("job %s: %w", e.ID, err)
+			}
+		}
 	}
 	return nil
 }
 
+// classOf returns what is stored of a class: nothing of the usual one.
+func classOf(c job.Class) string {
+	if c.Or() == job.Standard {
+		return ""
+	}
+	return string(c)
+}
+
 // addBatch stores b. A single entry of a new batch can only fail by its id, so
 // a look at that saves the savepoint.
-func (t *tx) addBatch(b queue.Batch, entries []newEntry) (seq int64, err error) {
+func (t *tx) addBatch(b queue.Batch, entries []newEntry) (seq, pool int64, err error) {
 	if len(entries) == 1 {
 		e := entries[0]
 		_, found, err := t.number(`SELECT seq FROM entries WHERE id = ?`, []any{string(e.ID)})
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if found {
-			return 0, fmt.Errorf("job %s (%q of tenant %s): %w", e.ID, e.Spec.Name, e.Spec.Tenant, queue.ErrDuplicate)
+			return 0, 0, fmt.Errorf("job %s (%q of tenant %s): %w", e.ID, e.Spec.Name, e.Spec.Tenant, queue.ErrDuplicate)
 		}
 	}
-	err = t.returning(`INSERT INTO batches (id, source, digest, created_at, closed_at) VALUES (?, ?, ?, ?, ?) RETURNING seq`,
-		[]any{string(b.ID), b.Source, b.Digest, nanos(b.CreatedAt), nanosOrNull(b.ClosedAt)}, &seq)
-	return seq, err
+	err = t.exec(`INSERT INTO batches (id, source, digest, private, created_at, closed_at) VALUES (?, ?, ?, ?, ?, ?)`,
+		string(b.ID), b.Source, b.Digest, b.Private, nanos(b.CreatedAt), nanosOrNull(b.ClosedAt))
+	if err != nil {
+		return 0, 0, err
+	}
+	return t.poolOf(b.ID)
 }
 
-func (t *tx) findBatch(id job.BatchID) (seq int64, err error) {
-	err = t.row(`SELECT seq FROM batches WHERE id = ?`, []any{string(id)}, &seq)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, fmt.Errorf("batch %s: %w", id, queue.ErrNotFound)
+// poolOf returns a batch and the pool of its entries.
+func (t *tx) poolOf(id job.BatchID) (seq, pool int64, err error) {
+	if b, ok := t.known[id]; ok {
+		return b.seq, b.pool, nil
 	}
-	return seq, err
+	err = t.row(`SELECT seq, CASE WHEN private THEN seq ELSE 0 END FROM batches WHERE id = ?`, []any{string(id)}, &seq, &pool)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("batch %s: %w", id, queue.ErrNotFound)
+	}
+	if err == nil {
+		t.remember(id, knownBatch{seq, pool})
+	}
+	return seq, pool, err
 }
+
+// knownBatch is a batch that the writer need not look up again.
+type knownBatch struct{ seq, pool int64 }
+
+// maxKnown is how many batches are known at once.
+const maxKnown = 64
+
+func (t *tx) remember(id job.BatchID, b knownBatch) {
+	if t.known == nil || len(t.known) == maxKnown {
+		t.known = map[job.BatchID]knownBatch{}
+	}
+	t.known[id] = b
+}
+
+// forgetBatches must be called where batches may have gone or changed: whatever
+// takes back what was written, and whatever deletes or shares them.
+func (t *tx) forgetBatches() { t.known = nil }
 
 // closeBatch marks a batch as closed; one that is so already keeps its time.
 func (t *tx) closeBatch(id job.BatchID, now time.Time) error {
-	seq, err := t.findBatch(id)
+	seq, _, err := t.poolOf(id)
 	if err != nil {
 		return err
 	}
 	return t.exec(`UPDATE batches SET closed_at = ? WHERE seq = ? AND closed_at IS NULL`, nanos(now), seq)
+}
+
+// adopt shares what is left of all private batches. Of what has ended nobody
+// asks any more in which pool it was.
+func (t *tx) adopt() error {
+	if err := t.protect(); err != nil {
+		return err
+	}
+	for _, which := range []string{
+		`INDEXED BY entries_lane WHERE state = 'queued' AND waits_for = ''`,
+		`INDEXED BY entries_waiting_pool WHERE waits_for <> ''`,
+		`INDEXED BY entries_fence WHERE state = 'dispatched'`,
+	} {
+		if err := t.exec(`UPDATE entries SET pool = 0 WHERE seq IN (SELECT seq FROM entries ` + which + ` AND pool > 0)`); err != nil {
+			return err
+		}
+	}
+	t.forgetBatches()
+	return t.exec(`UPDATE batches SET private = 0 WHERE private`)
 }

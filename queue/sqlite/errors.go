@@ -35,16 +35,24 @@ func explain(err error) error {
 
 // primaryCode returns SQLite's primary result code, 0 if err is none of its errors.
 func primaryCode(err error) int {
+	return extendedCode(err) & 0xff
+}
+
+// extendedCode returns SQLite's extended result code, 0 if err is none of its errors.
+func extendedCode(err error) int {
+	if e, ok := errors.AsType[*sqliteError](err); ok {
+		return int(e.code)
+	}
 	if e, ok := errors.AsType[*driver.Error](err); ok {
-		return e.Code() & 0xff
+		return e.Code()
 	}
 	return 0
 }
 
 // isUnique reports whether a unique key refused the row.
 func isUnique(err error) bool {
-	e, ok := errors.AsType[*driver.Error](err)
-	return ok && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+	code := extendedCode(err)
+	return code == sqlite3.SQLITE_CONSTRAINT_UNIQUE || code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 }
 
 // contextError returns the context's error together with its cause.

@@ -37,9 +37,13 @@ func Newest() int {
 	return len(list)
 }
 
+// BackupLimited is Backup onto a disk that has room for so many pages.
+func (s *Store) BackupLimited(ctx context.Context, path string, pages int) error {
+	return s.backup(ctx, path, []string{fmt.Sprintf("max_page_count(%d)", pages)})
+}
+
 // SetReadOnly makes the writer's connection refuse writes as on a read-only
 // disk. No write may be under way.
-func (s *Store) SetReadOnly(ctx context.Context, on bool) error {
-	_, err := s.writer.tx.conn.ExecContext(ctx, fmt.Sprintf(`PRAGMA query_only = %v`, on))
-	return err
+func (s *Store) SetReadOnly(_ context.Context, on bool) error {
+	return s.writer.tx.conn.exec(fmt.Sprintf(`PRAGMA query_only = %v`, on))
 }

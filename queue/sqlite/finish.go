@@ -1,16 +1,17 @@
 package sqlite
 
 import (
-	"database/sql"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
 
-func (t *tx) finish(op queue.Finish) error {
+func (t *tx) finish(op queue.Finish, bodies []string) error {
 	e, err := t.held(op.ID, op.Fence)
 	if err != nil {
 		return err
@@ -20,7 +21,7 @@ func (t *tx) finish(op queue.Finish) error {
 	default:
 		return fmt.Errorf("job %s: unknown exit kind %q", op.ID, op.Exit)
 	}
-	if err := t.finishRun(e, op); err != nil {
+	if err := t.finishRun(&e, op, bodies); err != nil {
 		return fmt.Errorf("job %s: %w", op.ID, err)
 	}
 	if op.Exit == "" && e.supersededBy == "" {
@@ -35,11 +36,17 @@ func (t *tx) finish(op queue.Finish) error {
 }
 
 // finishRun ends the attempt that op names; 0 names none, and then none may be open.
-func (t *tx) finishRun(e standing, op queue.Finish) error {
+func (t *tx) finishRun(e *standing, op queue.Finish, bodies []string) error {
 	if op.Attempt == 0 {
-		return t.noOpenRun(e)
+		if op.Exit == job.ExitSucceeded {
+			if err := t.chargeSuccess(*e, run{}, op.Now); err != nil {
+				return err
+			}
+		}
+		e.errorClass = cmp.Or(op.Outcome.Class, e.errorClass)
+		return t.noOpenRun(*e)
 	}
-	r, err := t.run(e, op.Attempt)
+	r, err := t.run(*e, op.Attempt)
 	if err != nil {
 		return err
 	}
@@ -49,13 +56,18 @@ func (t *tx) finishRun(e standing, op queue.Finish) error {
 	if err := r.moveTo(op.Outcome.State); err != nil {
 		return err
 	}
-	return t.endRun(e, r, op.Outcome, op.Lost, op.Now)
+	if op.Exit == job.ExitSucceeded {
+		if err := t.chargeSuccess(*e, r, timeOr(op.Outcome.EndedAt, op.Now)); err != nil {
+			return err
+		}
+	}
+	return t.endRun(e, r, &op.Outcome, bodies[0], op.Lost, op.Now)
 }
 
-// endRun records the outcome of an attempt and adds what it took to the
-// entry's sums. Where the outcome does not say when it started or ended, the
+// endRun records the outcome of an attempt, with its JSON, and puts what it took
+// on the entry's bill. Where the outcome does not say when it started or ended, the
 // attempt's own start and now are taken.
-func (t *tx) endRun(e standing, r run, o job.Outcome, lost bool, now time.Time) error {
+func (t *tx) endRun(e *standing, r run, o *job.Outcome, body string, lost bool, now time.Time) error {
 	started, ended := o.StartedAt, o.EndedAt
 	if started.IsZero() {
 		started = r.started
@@ -63,42 +75,47 @@ func (t *tx) endRun(e standing, r run, o job.Outcome, lost bool, now time.Time) 
 	if ended.IsZero() {
 		ended = now
 	}
-	body, err := encode(&o)
-	if err != nil {
-		return err
-	}
 	session := r.session
 	if o.Session != "" {
 		session = o.Session
 	}
-	err = t.exec(`UPDATE attempts SET state = ?, session = ?, ended_at = ?, lost = ?, outcome = ? WHERE entry = ? AND number = ?`,
+	err := t.exec(`UPDATE attempts SET state = ?, session = ?, ended_at = ?, lost = ?, outcome = ? WHERE entry = ? AND number = ?`,
 		string(o.State), session, nanos(ended), lost, body, e.seq, r.number)
 	if err != nil {
 		return err
 	}
-	return t.charge(e, o.Usage, max(0, ended.Sub(started)), lost)
+	took := max(0, ended.Sub(started))
+	if err := t.chargeOutcome(*e, r, o.Usage, took, ended); err != nil {
+		return err
+	}
+	return e.charge(o, took, lost)
 }
 
-// charge adds to the entry's sums and takes back the count of a lost attempt.
-func (t *tx) charge(e standing, usage job.Usage, took time.Duration, lost bool) error {
-	var text string
-	if err := t.row(`SELECT spent FROM entries WHERE seq = ?`, []any{e.seq}, &text); err != nil {
-		return err
+// charge puts an attempt on the entry's bill, and takes back the count of a lost
+// one.
+func (e *standing) charge(o *job.Outcome, took time.Duration, lost bool) error {
+	e.errorClass = o.Class
+	e.bill.took += took
+	if lost {
+		e.bill.uncounted++
+	}
+	if o.Usage == (job.Usage{}) {
+		return nil
 	}
 	var spent job.Usage
-	if err := decode(text, &spent); err != nil {
-		return err
+	err := decode(e.spent, &spent)
+	if err == nil {
+		e.spent, err = encode(spent.Add(o.Usage))
 	}
-	text, err := encode(spent.Add(usage))
-	if err != nil {
-		return err
-	}
-	uncounted := 0
-	if lost {
-		uncounted = 1
-	}
-	return t.exec(`UPDATE entries SET spent = ?, spent_time = spent_time + ?, counted = counted - ? WHERE seq = ?`,
-		text, int64(took), uncounted, e.seq)
+	return err
+}
+
+// setBill sets what an op has changed of the entry's sums.
+const setBill = `spent = ?, spent_time = spent_time + ?, counted = counted - ?, error_class = ?`
+
+// with returns the arguments of setBill followed by more.
+func (e *standing) with(more ...any) []any {
+	return append([]any{e.spent, int64(e.bill.took), e.bill.uncounted, string(e.errorClass)}, more...)
 }
 
 func (t *tx) complete(e standing, exit job.ExitKind, deadLetter string, now time.Time) error {
@@ -108,9 +125,9 @@ func (t *tx) complete(e standing, exit job.ExitKind, deadLetter string, now time
 	if exit != job.ExitFailed {
 		deadLetter = ""
 	}
-	err := t.exec(`UPDATE entries SET state = ?, exit_kind = ?, dead_letter = ?, completed_at = ?, holder = '', lease_until = NULL,
+	err := t.exec(`UPDATE entries SET `+setBill+`, state = ?, exit_kind = ?, dead_letter = ?, completed_at = ?, holder = '', lease_until = NULL,
 		waiting = CASE ? WHEN 'cancelled' THEN waiting ELSE '' END WHERE seq = ?`,
-		string(job.Completed), string(exit), deadLetter, nanos(now), string(exit), e.seq)
+		e.with(string(job.Completed), string(exit), deadLetter, nanos(now), string(exit), e.seq)...)
 	switch {
 	case err != nil || e.key == "":
 		return err
@@ -134,9 +151,9 @@ func (t *tx) requeue(e standing, r requeued) error {
 	if err := e.moveTo(job.Queued); err != nil {
 		return err
 	}
-	return t.exec(`UPDATE entries SET state = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, feedback = ?, waiting = ?,
+	return t.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, feedback = ?, waiting = ?,
 		holder = '', lease_until = NULL WHERE seq = ?`,
-		string(job.Queued), nanos(r.runnableAt), r.choice, r.session, string(r.sessionWorker), r.feedback, r.waiting, e.seq)
+		e.with(string(job.Queued), nanos(r.runnableAt), r.choice, r.session, string(r.sessionWorker), r.feedback, r.waiting, e.seq)...)
 }
 
 func (t *tx) release(op queue.Release) error {
@@ -162,20 +179,8 @@ func (t *tx) release(op queue.Release) error {
 }
 
 func (t *tx) reclaim(op queue.Reclaim) error {
-	before := nanos(op.Now)
-	if op.All {
-		before = latest
-	}
-	var gone []standing
-	// The index holds only dispatched entries, which are as few as there is work under way.
-	err := t.rows(`SELECT `+standingColumns+` FROM entries INDEXED BY entries_fence
-		WHERE state = 'dispatched' AND (? OR lease_until < ?) ORDER BY fence`, []any{op.All, before}, func(rows *sql.Rows) error {
-		var e standing
-		err := rows.Scan(e.dest()...)
-		gone = append(gone, e)
-		return err
-	})
-	if err != nil {
+	gone, err := t.abandoned(op)
+	if err != nil || len(gone) == 0 {
 		return err
 	}
 	if err := t.protect(); err != nil {
@@ -189,6 +194,32 @@ func (t *tx) reclaim(op queue.Reclaim) error {
 	return nil
 }
 
+// abandoned returns the entries that a Reclaim takes back, in the order of their
+// claims. The index holds only dispatched entries, which are as few as there is
+// work under way.
+func (t *tx) abandoned(op queue.Reclaim) (gone []standing, err error) {
+	const dispatched = `SELECT ` + standingColumns + ` FROM entries INDEXED BY entries_fence WHERE state = 'dispatched'`
+	add := func(row scanner) error {
+		var e standing
+		err := row.Scan(e.dest()...)
+		gone = append(gone, e)
+		return err
+	}
+	switch {
+	case op.All:
+		err = t.rows(dispatched+` AND pool >= 0 ORDER BY fence`, nil, add)
+	case len(op.Fences) > 0:
+		for _, f := range slices.Compact(slices.Sorted(slices.Values(op.Fences))) {
+			if err := t.rows(dispatched+` AND fence = ?`, []any{int64(f)}, add); err != nil {
+				return nil, err
+			}
+		}
+	default:
+		err = t.rows(dispatched+` AND lease_until < ? ORDER BY fence`, []any{nanos(op.Now)}, add)
+	}
+	return gone, err
+}
+
 // takeBack ends what the entry's holder left open and gives the entry back to
 // the queue, or completes it if somebody asked to cancel it.
 func (t *tx) takeBack(e standing, op queue.Reclaim) error {
@@ -197,7 +228,7 @@ func (t *tx) takeBack(e standing, op queue.Reclaim) error {
 		return err
 	}
 	if open {
-		if err := t.loseRun(e, r, op); err != nil {
+		if err := t.loseRun(&e, r, op); err != nil {
 			return err
 		}
 	}
@@ -207,8 +238,8 @@ func (t *tx) takeBack(e standing, op queue.Reclaim) error {
 	if err := e.moveTo(job.Queued); err != nil {
 		return err
 	}
-	err = t.exec(`UPDATE entries SET state = ?, runnable_at = ?, waiting = ?, holder = '', lease_until = NULL WHERE seq = ?`,
-		string(job.Queued), nanos(op.Now), op.Message, e.seq)
+	err = t.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = min(runnable_at, ?), waiting = ?, holder = '', lease_until = NULL WHERE seq = ?`,
+		e.with(string(job.Queued), nanos(op.Now), op.Message, e.seq)...)
 	if err != nil || !open || r.session == "" {
 		return err
 	}
@@ -216,16 +247,16 @@ func (t *tx) takeBack(e standing, op queue.Reclaim) error {
 }
 
 // loseRun ends an attempt whose holder is gone.
-func (t *tx) loseRun(e standing, r run, op queue.Reclaim) error {
+func (t *tx) loseRun(e *standing, r run, op queue.Reclaim) error {
 	o := job.Outcome{
 		State: job.RunFailed, Class: job.Crash, Message: op.Message, Session: r.session, ExitCode: -1,
-		StartedAt: r.started, EndedAt: lastAlive(e, r, op.Now),
+		StartedAt: r.started, EndedAt: lastAlive(*e, r, op.Now),
 	}
 	if e.cancelRequested {
 		o.State, o.Class = job.RunCancelled, job.CancelledClass
 	}
 	var err error
-	if o.Usage, err = t.usageSeen(e, r); err != nil {
+	if o.Usage, err = t.usageSeen(*e, r); err != nil {
 		return err
 	}
 	// The table knows no way from pending or checkpointed straight to failed: a
@@ -240,14 +271,24 @@ func (t *tx) loseRun(e standing, r run, op queue.Reclaim) error {
 	if err := r.moveTo(o.State); err != nil {
 		return err
 	}
-	return t.endRun(e, r, o, true, op.Now)
+	body, err := encode(&o)
+	if err != nil {
+		return err
+	}
+	return t.endRun(e, r, &o, body, true, op.Now)
 }
 
 // usageSeen returns what a run is known to have used, from its events: nobody
 // is left to report the total.
 func (t *tx) usageSeen(e standing, r run) (total job.Usage, err error) {
-	err = t.rows(`SELECT body FROM events WHERE entry = ? AND attempt = ? AND instr(body, '"usage"') ORDER BY seq`,
-		[]any{e.seq, r.number}, func(rows *sql.Rows) error {
+	err = t.usageEvents(e, r.number, func(ev *job.Event) { total = total.Add(*ev.Usage) })
+	return total, err
+}
+
+// usageEvents calls each for the events of an attempt that tell of usage.
+func (t *tx) usageEvents(e standing, attempt int, each func(*job.Event)) error {
+	return t.rows(`SELECT body FROM events WHERE entry = ? AND attempt = ? AND instr(body, '"usage"') ORDER BY seq`,
+		[]any{e.seq, attempt}, func(rows scanner) error {
 			var body string
 			if err := rows.Scan(&body); err != nil {
 				return err
@@ -257,11 +298,10 @@ func (t *tx) usageSeen(e standing, r run) (total job.Usage, err error) {
 				return fmt.Errorf("read event: %w", err)
 			}
 			if ev.Usage != nil {
-				total = total.Add(*ev.Usage)
+				each(&ev)
 			}
 			return nil
 		})
-	return total, err
 }
 
 // lastAlive returns the latest moment at which the holder of the claim can

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"database/sql"
-	"slices"
 
 	"github.com/agentsched/agentsched/job"
 )
@@ -13,52 +12,57 @@ import (
 type head struct {
 	place
 	seq      int64
+	tenant   job.Tenant
+	priority int
 	class    job.Class
 	deadline sql.NullInt64
 }
 
+// lane returns the head's lane: it is alone in it.
+func (h head) lane(s scope) job.Lane {
+	return job.Lane{Batch: s.batch, Tenant: h.tenant, Priority: h.priority, Only: job.ID(h.id)}
+}
+
 // selectWaiting finds whether anything of a batch waits. It rarely does, and
 // then the heads cost no more than this.
-const selectWaiting = `SELECT 1 FROM entries INDEXED BY entries_waiting_batch WHERE waits_for <> '' AND batch = ? LIMIT 1`
+const selectWaiting = `SELECT 1 FROM entries INDEXED BY entries_waiting_pool WHERE waits_for <> '' AND pool = ? LIMIT 1`
 
 // selectHeads goes from line to line in which entries of a batch wait, each of
 // them a seek, and takes what is at its head. The one with the lowest number
 // is the head: who takes the place of another came before the next.
 const selectHeads = `WITH RECURSIVE line (tenant, key) AS (
-		SELECT * FROM (SELECT tenant, key FROM entries INDEXED BY entries_waiting_batch WHERE waits_for <> '' AND batch = ?1 ORDER BY tenant, key LIMIT 1)
+		SELECT * FROM (SELECT tenant, key FROM entries INDEXED BY entries_waiting_pool WHERE waits_for <> '' AND pool = ?1 ORDER BY tenant, key LIMIT 1)
 	UNION ALL
-		SELECT n.tenant, n.key FROM line l, entries n WHERE n.seq = (SELECT w.seq FROM entries w INDEXED BY entries_waiting_batch
-			WHERE w.waits_for <> '' AND w.batch = ?1 AND (w.tenant, w.key) > (l.tenant, l.key) ORDER BY w.tenant, w.key LIMIT 1)
+		SELECT n.tenant, n.key FROM line l, entries n WHERE n.seq = (SELECT w.seq FROM entries w INDEXED BY entries_waiting_pool
+			WHERE w.waits_for <> '' AND w.pool = ?1 AND (w.tenant, w.key) > (l.tenant, l.key) ORDER BY w.tenant, w.key LIMIT 1)
 	)
-	SELECT h.seq, h.id, h.priority, h.class, h.runnable_at, h.deadline FROM line l, entries h
+	SELECT h.seq, h.id, h.tenant, h.priority, h.class, h.runnable_at, h.deadline FROM line l, entries h
 	WHERE h.seq = (SELECT x.seq FROM entries x INDEXED BY entries_line WHERE x.key <> '' AND x.state IN ('queued', 'dispatched')
 			AND x.tenant = l.tenant AND x.key = l.key AND x.coalesced_with = '' ORDER BY x.seq LIMIT 1)
-		AND h.state = 'queued' AND h.batch <> ?1`
+		AND h.state = 'queued' AND h.pool <> ?1 AND h.pool >= 0`
 
 // findHeads returns the queued heads of other batches that the claim's batch
-// waits for, in the order of a claim, and those of them that are past their
-// deadline.
+// waits for, and those of them that are past their deadline.
 func (c *claimTurn) findHeads(now int64) (heads []head, overdue []overdueEntry, err error) {
-	if c.scope.batch == 0 {
+	if c.scope.batch == "" {
 		return nil, nil, nil
 	}
-	if _, waits, err := c.number(selectWaiting, []any{c.scope.batch}); err != nil || !waits {
+	if _, waits, err := c.number(selectWaiting, []any{c.scope.pool}); err != nil || !waits {
 		return nil, nil, err
 	}
-	err = c.tx.rows(selectHeads, []any{c.scope.batch}, func(rows *sql.Rows) error {
+	err = c.rows(selectHeads, []any{c.scope.pool}, func(rows scanner) error {
 		var h head
-		err := rows.Scan(&h.seq, &h.id, &h.priority, &h.class, &h.runnableAt, &h.deadline)
+		err := rows.Scan(&h.seq, &h.id, &h.tenant, &h.priority, &h.class, &h.runnableAt, &h.deadline)
 		if h.deadline.Valid && h.deadline.Int64 <= now {
 			overdue = append(overdue, overdueEntry{h.seq, job.ID(h.id)})
 		}
 		heads = append(heads, h)
 		return err
 	})
-	slices.SortFunc(heads, func(a, b head) int { return a.compare(b.place) })
 	return heads, overdue, err
 }
 
 // rowOf reads the whole entry of a head.
 func (t *tx) rowOf(h head, row *entryRow) error {
-	return t.rows(`SELECT `+entryColumns+` FROM entries e WHERE e.seq = ?`, []any{h.seq}, func(rows *sql.Rows) error { return row.scan(rows) })
+	return t.rows(`SELECT `+entryColumns+` FROM entries e WHERE e.seq = ?`, []any{h.seq}, func(rows scanner) error { return row.scan(rows) })
 }

@@ -9,7 +9,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/queue"
 )
@@ -26,12 +27,15 @@ const (
 )
 
 // Pragmas of every connection that writes. The log is copied back into the
-// file every 4,000 pages (16 MiB), since each such copy costs two syncs and a
-// burst of writes, and the log file is cut back to that size.
+// file every 10,000 pages (40 MiB), since each such copy costs two syncs and a
+// burst of writes of pages that soon change again; the log file is cut back to
+// that size. The cache, 48 MiB, is most of what a store takes of memory, however
+// much is queued. Foreign keys are not enforced: each would be one more look-up
+// for a row that was just looked up, and the migrations replace tables.
 func writePragmas() []string {
 	return []string{
-		"busy_timeout(10000)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(1)", "temp_store(memory)",
-		"cache_size(-65536)", "wal_autocheckpoint(4000)", "journal_size_limit(16777216)",
+		"busy_timeout(10000)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(0)", "temp_store(memory)",
+		"cache_size(-24576)", "wal_autocheckpoint(10000)", "journal_size_limit(41943040)",
 	}
 }
 
@@ -39,7 +43,7 @@ func readPragmas() []string {
 	return []string{"busy_timeout(10000)", "query_only(1)", "temp_store(memory)"}
 }
 
-func open(ctx context.Context, path string, opts Options) (_ *Store, err error) {
+func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	list, err := embedded()
 	if err != nil {
 		return nil, err
@@ -51,31 +55,45 @@ func open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if err := create(path); err != nil {
 		return nil, err
 	}
+	fresh, err := isEmpty(path)
+	if err != nil {
+		return nil, err
+	}
 	if err := inspect(ctx, path, len(list)); err != nil {
 		return nil, err
 	}
-	s := &Store{path: path}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, closeAll(s.reads, s.writes))
-		}
-	}()
-	if s.writes, err = sql.Open("sqlite", dsn(path, "rw", writePragmas())); err != nil {
+	if err := bringUp(ctx, path, list, fresh, opts.Log); err != nil {
 		return nil, err
 	}
-	s.writes.SetMaxOpenConns(1)
-	conn, err := s.writes.Conn(ctx)
+	writes, err := connect(dsn(path, "rw", nil), writePragmas())
 	if err != nil {
 		return nil, explain(err)
 	}
-	if err := migrate(ctx, conn, list, opts.Log); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	reads, err := openReads(path, "rw")
+	if err != nil {
+		return nil, errors.Join(err, writes.close())
 	}
-	if s.reads, err = openReads(path, "rw"); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	return &Store{path: path, reads: reads, writer: startWriter(writes, opts.Log)}, nil
+}
+
+// bringUp takes the file to the newest version.
+func bringUp(ctx context.Context, path string, list []migration, fresh bool, log zerolog.Logger) (err error) {
+	pragmas := writePragmas()
+	if fresh {
+		// Only an empty file takes it; see Compact.
+		pragmas = append(pragmas, "auto_vacuum(incremental)")
 	}
-	s.writer = startWriter(conn, opts.Log)
-	return s, nil
+	db, err := sql.Open("sqlite", dsn(path, "rw", pragmas))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return explain(err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	return migrate(ctx, conn, list, log)
 }
 
 func openReadOnly(ctx context.Context, path string) (*Store, error) {
@@ -126,6 +144,11 @@ func create(path string) error {
 	return nil
 }
 
+func isEmpty(path string) (bool, error) {
+	info, err := os.Stat(path)
+	return err == nil && info.Size() == 0, err
+}
+
 // inspect looks at the file without changing it, before anything that could
 // change it does: whether it is a store, of a version that is known, and whole.
 func inspect(ctx context.Context, path string, newest int) (err error) {
@@ -150,14 +173,7 @@ func inspect(ctx context.Context, path string, newest int) (err error) {
 	if info.Size() > maxQuickCheck {
 		return nil
 	}
-	var verdict string
-	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
-		return explain(err)
-	}
-	if verdict != "ok" {
-		return fmt.Errorf("%w: %s", queue.ErrCorrupt, strings.Join(strings.Fields(verdict), " "))
-	}
-	return nil
+	return quickCheck(ctx, db)
 }
 
 func openReads(path, mode string) (*sql.DB, error) {

@@ -72,7 +72,7 @@ func (s *Store) list(ctx context.Context, f queue.Filter) (entries []queue.Entry
 // The small indexes over what is queued or dispatched, as a list of rows: what
 // runs or waits is soon found among a million jobs that have ended.
 const (
-	allQueued = `SELECT seq FROM entries INDEXED BY entries_claim WHERE state = 'queued' AND waits_for = ''
+	allQueued = `SELECT seq FROM entries INDEXED BY entries_lane WHERE state = 'queued' AND waits_for = ''
 		UNION ALL SELECT seq FROM entries INDEXED BY entries_waiting WHERE waits_for <> ''`
 	allDispatched = `SELECT seq FROM entries INDEXED BY entries_fence WHERE state = 'dispatched'`
 	allSince      = `SELECT seq FROM entries INDEXED BY entries_ended WHERE completed_at IS NOT NULL AND completed_at >= ?`
@@ -102,6 +102,35 @@ func conditions(f queue.Filter) (where string, args []any) {
 	}
 	if f.Tenant != "" {
 		add(`e.tenant = ?`, string(f.Tenant))
+	}
+	if f.Agent != "" {
+		add(`e.agent = ?`, string(f.Agent))
+	}
+	switch {
+	case !f.DeadLetters:
+	case f.Batch == "":
+		add(`e.seq IN (` + allDeadLetters + `)`)
+	default:
+		add(isDeadLetter)
+	}
+	if f.External {
+		add(`e.pool = ?`, externalPool)
+	}
+	if f.ErrorClass != "" {
+		add(`e.error_class = ?`, string(f.ErrorClass))
+	}
+	if f.Agent != "" {
+		add(`e.agent = ?`, string(f.Agent))
+	}
+	switch {
+	case !f.DeadLetters:
+	case f.Batch == "":
+		add(`e.seq IN (` + allDeadLetters + `)`)
+	default:
+		add(isDeadLetter)
+	}
+	if f.ErrorClass != "" {
+		add(`e.error_class = ?`, string(f.ErrorClass))
 	}
 	if f.Name != "" {
 		add(`e.name = ?`, string(f.Name))
@@ -216,7 +245,7 @@ func (s *Store) Batches(ctx context.Context, source string) ([]queue.Batch, erro
 }
 
 func (s *Store) batches(ctx context.Context, source string) (batches []queue.Batch, err error) {
-	query, args := `SELECT id, source, digest, created_at, closed_at FROM batches`, []any(nil)
+	query, args := `SELECT id, source, digest, private, created_at, closed_at FROM batches`, []any(nil)
 	if source != "" {
 		query, args = query+` WHERE source = ?`, []any{source}
 	}
@@ -228,7 +257,7 @@ func (s *Store) batches(ctx context.Context, source string) (batches []queue.Bat
 		var b queue.Batch
 		var created int64
 		var closed sql.NullInt64
-		err := rows.Scan(&b.ID, &b.Source, &b.Digest, &created, &closed)
+		err := rows.Scan(&b.ID, &b.Source, &b.Digest, &b.Private, &created, &closed)
 		b.CreatedAt, b.ClosedAt = moment(created), momentOrNil(closed)
 		batches = append(batches, b)
 		return err

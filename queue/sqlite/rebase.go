@@ -1,25 +1,31 @@
 package sqlite
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
 
-// rebase walks over all that waits, whatever its priority: it is for the rare
-// day on which the clock was wrong.
+// selectLate finds, of a lane or of what waits for another entry, what is runnable
+// only after a moment, see queue.Rebase.
+const selectLate = ` AND runnable_at > ? AND (NOT ? OR created_at > ? OR dispatched_at > ?
+	OR EXISTS (SELECT 1 FROM attempts WHERE entry = e.seq AND ended_at > ?))`
+
+const selectNextPool = `SELECT pool FROM entries INDEXED BY entries_lane WHERE state = 'queued' AND waits_for = '' AND pool > ?
+	ORDER BY pool LIMIT 1`
+
+// rebase looks, in each lane, only at what is not yet runnable.
 func (t *tx) rebase(op queue.Rebase) error {
 	now := nanos(op.Now)
-	var late []int64
-	err := t.rows(`SELECT seq, spec FROM entries WHERE state = 'queued' AND runnable_at > ?
-			AND (NOT ? OR created_at > ? OR dispatched_at > ?
-				OR EXISTS (SELECT 1 FROM attempts WHERE entry = entries.seq AND ended_at > ?))`, []any{nanos(op.After), op.Future, now, now, now}, func(rows *sql.Rows) error {
+	late := []any{nanos(op.After), op.Future, now, now, now}
+	var found []int64
+	add := func(row scanner) error {
 		var seq int64
 		var text string
-		if err := rows.Scan(&seq, &text); err != nil {
+		if err := row.Scan(&seq, &text); err != nil {
 			return err
 		}
 		var spec job.Spec
@@ -27,20 +33,46 @@ func (t *tx) rebase(op queue.Rebase) error {
 			return fmt.Errorf("read the specification of entry %d: %w", seq, err)
 		}
 		if spec.RunnableAt == nil || !spec.RunnableAt.After(op.Now) {
-			late = append(late, seq)
+			found = append(found, seq)
 		}
 		return nil
+	}
+	const which = `SELECT e.seq, (SELECT s.spec FROM specs s WHERE s.entry = e.seq)`
+	err := t.eachPool(func(pool int64) error {
+		lanes, err := t.lanes(scope{pool: pool})
+		for i := 0; err == nil && i < len(lanes); i++ {
+			l := lanes[i].lane
+			err = t.rows(which+ofLane+selectLate, append([]any{pool, string(l.Tenant), l.Priority}, late...), add)
+		}
+		return err
 	})
-	if err != nil || len(late) == 0 {
+	if err == nil {
+		err = t.rows(which+` FROM entries e INDEXED BY entries_waiting WHERE waits_for <> ''`+selectLate, late, add)
+	}
+	if err != nil || len(found) == 0 {
 		return err
 	}
 	if err := t.protect(); err != nil {
 		return err
 	}
-	for _, seq := range late {
+	for _, seq := range found {
 		if err := t.exec(`UPDATE entries SET runnable_at = ? WHERE seq = ?`, now, seq); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// eachPool calls do for each pool in which something can be claimed.
+func (t *tx) eachPool(do func(pool int64) error) error {
+	for last := int64(math.MinInt64); ; {
+		pool, found, err := t.number(selectNextPool, []any{last})
+		if err != nil || !found {
+			return err
+		}
+		if err := do(pool); err != nil {
+			return err
+		}
+		last = pool
+	}
 }

@@ -21,10 +21,7 @@ type Options struct {
 type Store struct {
 	path   string
 	writer *writer // nil if open for reading only
-	// writes holds the writer's connection; reads as many as ask at once, up to
-	// maxReaders. Neither can take the other's.
-	writes *sql.DB
-	reads  *sql.DB
+	reads  *sql.DB // up to maxReaders connections beside the writer's
 
 	closeOnce sync.Once
 	closeErr  error
@@ -60,7 +57,7 @@ func (s *Store) Close() error {
 		// copies the log into the file, for which it must be able to write.
 		s.closeErr = closeAll(s.reads)
 		if s.writer != nil {
-			s.closeErr = errors.Join(s.closeErr, s.writer.stop(), closeAll(s.writes))
+			s.closeErr = errors.Join(s.closeErr, s.writer.stop())
 		}
 	})
 	return s.closeErr

@@ -1,19 +1,37 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/agentsched/agentsched/job"
 )
 
 // tx is what a request works with: the writer's connection inside its
 // transaction, and its statements, prepared at their first use.
 type tx struct {
-	conn      *sql.Conn
-	stmts     map[string]*sql.Stmt
-	changed   bool // the request under way has changed something
-	protected bool // and has a savepoint, see protect
+	conn      *conn
+	stmts     map[string]*stmt
+	known     map[job.BatchID]knownBatch
+	version   int64 // of the file, after which nothing is known that another connection wrote
+	changed   bool  // the request under way has changed something
+	protected bool  // and has a savepoint, see protect
+	accounts  accounts
+}
+
+// look must be called when a transaction has begun: what the writer knows of the
+// file holds until another connection has written to it.
+func (t *tx) look() error {
+	var version int64
+	if err := t.row(`PRAGMA data_version`, nil, &version); err != nil {
+		return err
+	}
+	if version != t.version {
+		t.version = version
+		t.forgetBatches()
+	}
+	return nil
 }
 
 // protect must be called before the first change of a request that may find,
@@ -36,25 +54,19 @@ func (t *tx) exec(query string, args ...any) error {
 }
 
 // change executes a statement and returns how many rows it changed. A
-// statement that fails has changed nothing.
+// statement that fails has changed nothing. None should have a RETURNING, for
+// which SQLite makes a table each time: a look before or after costs less.
 func (t *tx) change(query string, args ...any) (int64, error) {
 	s, err := t.prepare(query)
 	if err != nil {
 		return 0, err
 	}
-	res, err := s.Exec(args...)
+	n, err := s.exec(args)
 	if err != nil {
 		return 0, explain(err)
 	}
 	t.changed = true
-	n, err := res.RowsAffected()
-	return n, explain(err)
-}
-
-// returning executes a statement that changes one row and scans what it returns.
-func (t *tx) returning(query string, args []any, dest ...any) error {
-	t.changed = true
-	return t.row(query, args, dest...)
+	return n, nil
 }
 
 // control executes a statement that begins or ends something.
@@ -63,7 +75,7 @@ func (t *tx) control(query string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Exec(); err != nil {
+	if _, err := s.exec(nil); err != nil {
 		return fmt.Errorf("%s: %w", query, explain(err))
 	}
 	return nil
@@ -71,24 +83,27 @@ func (t *tx) control(query string) error {
 
 // row scans the first row into dest; sql.ErrNoRows if there is none.
 func (t *tx) row(query string, args []any, dest ...any) error {
-	s, err := t.prepare(query)
-	if err != nil {
-		return err
+	found := false
+	err := t.rows(query, args, func(row scanner) error {
+		if found {
+			return nil
+		}
+		found = true
+		return row.Scan(dest...)
+	})
+	if err == nil && !found {
+		err = sql.ErrNoRows
 	}
-	return explain(s.QueryRow(args...).Scan(dest...))
+	return err
 }
 
 // rows calls scan for each row.
-func (t *tx) rows(query string, args []any, scan func(*sql.Rows) error) error {
+func (t *tx) rows(query string, args []any, scan func(scanner) error) error {
 	s, err := t.prepare(query)
 	if err != nil {
 		return err
 	}
-	rows, err := s.Query(args...)
-	if err != nil {
-		return explain(err)
-	}
-	return eachRow(rows, scan)
+	return explain(s.query(args, scan))
 }
 
 // eachRow calls scan for each row and closes rows.
@@ -102,11 +117,11 @@ func eachRow(rows *sql.Rows, scan func(*sql.Rows) error) error {
 	return explain(rows.Err())
 }
 
-func (t *tx) prepare(query string) (*sql.Stmt, error) {
+func (t *tx) prepare(query string) (*stmt, error) {
 	if s := t.stmts[query]; s != nil {
 		return s, nil
 	}
-	s, err := t.conn.PrepareContext(context.Background(), query)
+	s, err := t.conn.prepare(query)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -118,7 +133,7 @@ func (t *tx) prepare(query string) (*sql.Stmt, error) {
 func (t *tx) close() error {
 	var errs []error
 	for _, s := range t.stmts {
-		errs = append(errs, s.Close())
+		errs = append(errs, s.close())
 	}
-	return errors.Join(append(errs, t.conn.Close())...)
+	return errors.Join(append(errs, t.conn.close())...)
 }

@@ -1,120 +1,143 @@
 package sqlite
 
 import (
-	"cmp"
-	"math"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
 )
 
-// maxPage is how many candidates are read at once.
+// maxPage is how many entries of a lane are read at once.
 const maxPage = 256
 
-// place is where a walk through the candidates stands: behind the entry with
-// this RunnableAt and ID in the list of this priority.
-type place struct {
-	priority   int64
-	runnableAt int64
-	id         string
+// cursor is where a claim stands in a lane. It remains for the whole claim; what
+// it has read is of one turn.
+type cursor struct {
+	lane job.Lane
+	at   place // behind it the claim goes on
+
+	page []*entryRow // page[0] is the lane's head
+	end  bool        // nothing is behind the page
+	size int         // of the next page; pages grow, so that a claim of one entry reads one
+
+	// peek is the head's place where that is known without reading it.
+	peek  place
+	peeks bool
+	// told is the head that a Chooser knows of, with toldAt its RunnableAt.
+	told   job.ID
+	toldAt int64
 }
 
-func start() place { return startOf(math.MaxInt64) }
-
-func startOf(priority int64) place { return place{priority: priority, runnableAt: earliest} }
-
-// compare is negative if p comes before q in the order of a claim.
-func (p place) compare(q place) int {
-	return cmp.Or(cmp.Compare(q.priority, p.priority), cmp.Compare(p.runnableAt, q.runnableAt), cmp.Compare(p.id, q.id))
+// cursor returns the claim's place in a lane.
+func (c *claimTurn) cursor(l job.Lane) *cursor {
+	k := c.cursors[l]
+	if k == nil {
+		k = &cursor{lane: l, at: place{runnableAt: earliest}, size: 1}
+		c.cursors[l] = k
+	}
+	return k
 }
 
-// walk goes through the candidates of a claim in their order: those of its
-// scope, and among them the heads of other batches.
-//
-// The scope's stand in an index by (priority, runnable_at, id), in which those
-// that are not yet runnable lie between the runnable ones of two priorities.
-// The walk therefore goes priority by priority and seeks, so that it costs
-// what it looks at, whatever else is queued.
-type walk struct {
-	*tx
-	scope scope
-	now   int64
-	heads []head // runnable, in order
-
-	from  place // behind it the next page begins
-	page  []*entryRow
-	size  int  // of the next page; pages grow, so that a claim of one entry reads one
-	short bool // the page was the end of its priority
-	last  bool // there is no further page
+// head returns the first entry of the lane that the claim has not passed; nil if
+// there is none.
+func (c *claimTurn) head(k *cursor) (*entryRow, error) {
+	if len(k.page) > 0 || k.end {
+		if len(k.page) == 0 {
+			return nil, nil
+		}
+		return k.page[0], nil
+	}
+	var err error
+	if k.lane.Only != "" {
+		k.page, err = c.only(k)
+		k.end = true
+	} else {
+		size := min(k.size, maxPage)
+		k.page, err = c.page(c.scope, k.lane, k.at, size)
+		k.end, k.size = len(k.page) < size, 2*size
+	}
+	if err != nil || len(k.page) == 0 {
+		return nil, err
+	}
+	return k.page[0], nil
 }
 
-// newWalk returns a walk from the place where the claim stands.
-func newWalk(c *claimTurn) *walk {
-	w := &walk{tx: c.tx, scope: c.scope, now: nanos(c.spec.Now), from: c.at, size: c.spec.Max}
+// only returns the entry of a lane of one entry, if it is a head and not passed.
+func (c *claimTurn) only(k *cursor) ([]*entryRow, error) {
 	for _, h := range c.heads {
-		if h.runnableAt <= w.now && c.at.compare(h.place) < 0 {
-			w.heads = append(w.heads, h)
+		if h.id == string(k.lane.Only) && k.at.id != h.id {
+			row := &entryRow{}
+			return []*entryRow{row}, c.rowOf(h, row)
 		}
 	}
-	return w
+	return nil, nil
 }
 
-// next returns the next candidate and its place; nil if there is none.
-func (w *walk) next() (*entryRow, place, error) {
-	if err := w.read(); err != nil {
-		return nil, place{}, err
-	}
-	var own place
-	if len(w.page) > 0 {
-		own = w.placeOf(w.page[0])
-	}
-	switch {
-	case len(w.heads) > 0 && (len(w.page) == 0 || w.heads[0].compare(own) < 0):
-		h := w.heads[0]
-		w.heads = w.heads[1:]
-		row := &entryRow{}
-		err := w.rowOf(h, row)
-		return row, h.place, err
-	case len(w.page) > 0:
-		row := w.page[0]
-		w.page = w.page[1:]
-		return row, own, nil
-	}
-	return nil, place{}, nil
+// pass moves behind the lane's head.
+func (k *cursor) pass() {
+	k.at = place{nanos(k.page[0].RunnableAt), string(k.page[0].ID)}
+	k.page, k.peeks = k.page[1:], false
 }
 
-// placeOf returns the place of a row of the page.
-func (w *walk) placeOf(row *entryRow) place {
-	return place{w.from.priority, nanos(row.RunnableAt), string(row.ID)}
+// forget drops what was read in an earlier turn.
+func (k *cursor) forget() { k.page, k.end, k.peeks = nil, false, false }
+
+// order says which lane comes next: a Chooser's word, or the merge of all lanes.
+type order interface {
+	// begin tells it of the lanes whose heads it has to know in a turn, with those
+	// in which something has expired.
+	begin(c *claimTurn, expired []job.Lane) error
+	// tell tells it of the head of a lane.
+	tell(c *claimTurn, k *cursor) error
+	// next returns the lane to look at, nil at the end.
+	next(c *claimTurn) (*cursor, error)
+	taken(e *queue.Entry)
+	// nextAt returns when the first lane that it knows of becomes runnable after
+	// now, latest if none does.
+	nextAt(c *claimTurn) (int64, error)
 }
 
-// read fills the page, if it is empty, with what comes next.
-func (w *walk) read() error {
-	for len(w.page) == 0 && !w.last {
-		if w.short {
-			if w.from.priority == math.MinInt64 {
-				w.last = true
-				return nil
-			}
-			w.from, w.short = startOf(w.from.priority-1), false
+// walk returns the entries to claim.
+func (c *claimTurn) walk(expired []job.Lane) (admitted []*entryRow, err error) {
+	if err := c.order.begin(c, expired); err != nil {
+		return nil, err
+	}
+	for looked := 0; len(admitted) < c.spec.Max; looked++ {
+		if looked == maxTurn {
+			return admitted, nil
 		}
-		priority, found, err := w.priority(w.scope, w.from.priority)
+		k, err := c.order.next(c)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if !found {
-			w.last = true
-			return nil
+		if k == nil {
+			break
 		}
-		if priority != w.from.priority {
-			w.from = startOf(priority)
+		row := k.page[0]
+		if c.admits(row) {
+			admitted = append(admitted, row)
+			c.order.taken(&row.Entry)
+		} else if c.spec.Chooser != nil {
+			c.skip(k.lane)
 		}
-		size := min(w.size, maxPage)
-		if w.page, err = w.candidates(w.scope, w.from, w.now, size); err != nil {
-			return err
+		k.pass()
+		if err := c.order.tell(c, k); err != nil {
+			return nil, err
 		}
-		w.short = len(w.page) < size
-		if !w.short {
-			w.from = w.placeOf(w.page[size-1])
-		}
-		w.size = 2 * size
 	}
-	return nil
+	c.end = true
+	return admitted, nil
+}
+
+func (c *claimTurn) admits(row *entryRow) bool {
+	if c.over != nil && c.over(row.Spec.Tenant, row.Spec.Agent) {
+		return false
+	}
+	return c.spec.Admit == nil || c.spec.Admit(&row.Entry)
+}
+
+// skip notes that an entry of the lane was passed over.
+func (c *claimTurn) skip(l job.Lane) {
+	if !c.isSkipped[l] {
+		c.isSkipped[l] = true
+		c.skipped = append(c.skipped, l)
+	}
 }

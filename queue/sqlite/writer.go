@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -44,9 +43,9 @@ type request struct {
 	answer chan error // buffered by one: the writer never waits for a caller
 }
 
-func startWriter(conn *sql.Conn, log zerolog.Logger) *writer {
+func startWriter(conn *conn, log zerolog.Logger) *writer {
 	w := &writer{
-		tx:       &tx{conn: conn, stmts: map[string]*sql.Stmt{}},
+		tx:       &tx{conn: conn, stmts: map[string]*stmt{}},
 		log:      log,
 		requests: make(chan *request),
 		quit:     make(chan struct{}),
@@ -102,6 +101,11 @@ func (w *writer) group(first *request) {
 		first.answer <- err
 		return
 	}
+	if err := w.tx.look(); err != nil {
+		w.fail([]*request{first}, err)
+		return
+	}
+	w.tx.accounts.grants.checked = false
 	var members []*request // those whose work succeeded and awaits the commit
 	for r := first; r != nil; r = w.waiting(len(members)) {
 		own, fatal := w.execute(r)
@@ -116,7 +120,11 @@ func (w *writer) group(first *request) {
 		}
 		members = append(members, r)
 	}
-	if err := w.tx.control("COMMIT"); err != nil {
+	err := w.tx.writeCharges()
+	if err == nil {
+		err = w.tx.control("COMMIT")
+	}
+	if err != nil {
 		w.fail(members, err)
 		return
 	}
@@ -147,6 +155,7 @@ func (w *writer) waiting(members int) *request {
 func (w *writer) execute(r *request) (own, fatal error) {
 	w.tx.changed, w.tx.protected = false, false
 	own = r.run(w.tx)
+	defer func() { w.tx.accounts.end(own == nil && fatal == nil) }()
 	switch code := primaryCode(own); {
 	case code != 0 && code != sqlite3.SQLITE_CONSTRAINT:
 		return nil, own
@@ -156,6 +165,9 @@ func (w *writer) execute(r *request) (own, fatal error) {
 		}
 	case own != nil && w.tx.changed:
 		return nil, own
+	}
+	if own != nil {
+		w.tx.forgetBatches()
 	}
 	if w.tx.protected {
 		if err := w.tx.control("RELEASE caller"); err != nil {
@@ -167,6 +179,8 @@ func (w *writer) execute(r *request) (own, fatal error) {
 
 // fail rolls the whole group back and answers each member with err.
 func (w *writer) fail(members []*request, err error) {
+	w.tx.accounts.forget()
+	w.tx.forgetBatches()
 	// The transaction may be gone already, which is what is wanted.
 	if rollback := w.tx.control("ROLLBACK"); rollback != nil {
 		w.log.Debug().Err(rollback).Msg("roll back")

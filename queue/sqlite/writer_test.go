@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -28,7 +27,8 @@ func TestGroupFails(t *testing.T) {
 			return errOwn
 		},
 		"commit fails": func(tx *tx) error {
-			if err := tx.control(`PRAGMA defer_foreign_keys = ON`); err != nil {
+			if err := errors.Join(tx.control("ROLLBACK"), tx.control(`PRAGMA foreign_keys = ON`), tx.control("BEGIN IMMEDIATE"),
+				tx.exec(insert, "good"), tx.control(`PRAGMA defer_foreign_keys = ON`)); err != nil {
 				return err
 			}
 			return tx.exec(`INSERT INTO attempts (entry, number, fence, worker, model, state, session, started_at) VALUES (99, 1, 1, '', '', '', '', 0)`)
@@ -103,7 +103,7 @@ func TestGroupFails(t *testing.T) {
 func badPlan(detail string, list bool) bool {
 	fine := []string{"SCAN (subquery-1)", "SCAN l", "TEMP B-TREE FOR GROUP BY"}
 	if list {
-		fine = append(fine, "INDEX entries_claim", "INDEX entries_waiting", "INDEX entries_fence")
+		fine = append(fine, "INDEX entries_lane", "INDEX entries_waiting", "INDEX entries_fence")
 	}
 	return (strings.Contains(detail, "SCAN") || strings.Contains(detail, "TEMP B-TREE")) &&
 		!slices.ContainsFunc(fine, func(f string) bool { return strings.HasSuffix(detail, f) })
@@ -128,15 +128,10 @@ func TestPlans(t *testing.T) {
 			`SELECT id FROM entries` + ofLine + ` AND coalesced_with = '' ORDER BY seq DESC LIMIT 1`,
 			`SELECT id FROM entries` + ofWaiter + ` AND coalesced_with = ? ORDER BY seq LIMIT 1`,
 			`UPDATE entries SET state = 'cancelled' WHERE seq IN (SELECT seq FROM entries` + ofLine + ` AND state = 'queued')`,
+			`SELECT e.seq` + ofLane + selectLate, selectNextPool,
 			selectWaiting, selectHeads,
 		}
-		for _, batch := range []job.BatchID{"", "b"} {
-			sc, err := tx.scopeOf(batch)
-			if err != nil {
-				return err
-			}
-			queries = append(queries, sc.readyQuery, sc.priorityQuery, sc.pageQuery, sc.afterQuery, sc.overdueQuery, sc.deadlineQuery)
-		}
+		queries = append(queries, selectFirstLane, selectNextLane, selectPage, selectAfter, selectReady, selectOverdue, selectDeadline)
 		lists := len(queries)
 		for _, f := range []queue.Filter{
 			{Since: time.Unix(0, 1)}, {Since: time.Unix(0, 1), Batch: "b"}, {States: []job.EntryState{job.Queued}}, {States: []job.EntryState{job.Dispatched}, CancelRequested: true},
@@ -146,19 +141,15 @@ func TestPlans(t *testing.T) {
 			queries = append(queries, `SELECT count(*) FROM entries e`+where)
 		}
 		for i, q := range queries {
-			args := make([]any, strings.Count(q, "?"))
-			for k := range args {
-				args[k] = 1
-			}
 			stmt, err := tx.prepare("EXPLAIN QUERY PLAN " + q)
 			if err != nil {
 				return err
 			}
-			rows, err := stmt.Query(args...)
-			if err != nil {
-				return err
+			args := make([]any, stmt.takes)
+			for k := range args {
+				args[k] = 1
 			}
-			err = eachRow(rows, func(r *sql.Rows) error {
+			err = stmt.query(args, func(r scanner) error {
 				var id, parent, unused int
 				var detail string
 				if err := r.Scan(&id, &parent, &unused, &detail); err != nil {

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+func (m *Main) grantCommand() *cobra.Command {
+	var tokens int64
+	var cost float64
+	var wall, window string
+	var dead, alive bool
+	cmd := &cobra.Command{
+		Use: "grant TENANT[/AGENT]", Short: "Say what a tenant or an agent may use", Args: cobra.ExactArgs(1),
+		Long: `Say what a tenant, or one agent of it, may use. As soon as it has used as much as a bound,
+its jobs stay in the queue until the bound is raised, or what was used has left the window.
+What the command does not name stays as it is; 0 lifts a bound. What is dead cannot submit
+jobs any more; what it has submitted goes on.
+
+Lengths of time are written 90s, 15m, 24h or 7d. Without a window, use counts for ever.`,
+		Example: "  scheduler grant website --cost 20 --window 24h\n  scheduler grant website/agent-7 --tokens 500000\n  scheduler grant website/agent-7 --dead\n  scheduler grant ls\n  scheduler grant rm website",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			owner, err := ownerOf(args[0])
+			if err != nil {
+				return usage(err)
+			}
+			g, err := m.grantOf(cmd.Context(), owner)
+			if err != nil {
+				return err
+			}
+			set := cmd.Flags().Changed
+			if !set("tokens") && !set("cost") && !set("wall") && !set("window") && !dead && !alive {
+				return usage(errors.New("nothing was granted"), "name a bound, e.g. --cost 20, or --dead; `scheduler grant ls` lists what there is")
+			}
+			if set("tokens") {
+				g.Tokens = tokens
+			}
+			if set("cost") {
+				g.CostUSD = cost
+			}
+			for _, x := range []struct {
+				name, text string
+				field      *job.Duration
+			}{{"wall", wall, &g.Wall}, {"window", window, &g.Window}} {
+				if !set(x.name) {
+					continue
+				}
+				span, err := spanOf(x.text)
+				if err != nil {
+					return usage(fmt.Errorf("--%s %q is no length of time, want e.g. 90s, 15m, 24h or 7d", x.name, x.text))
+				}
+				*x.field = job.Duration(span)
+			}
+			g.Dead = (g.Dead || dead) && !alive
+			if g.Tokens < 0 || !(g.CostUSD >= 0) {
+				return usage(errors.New("a bound is negative, want 0 or more"))
+			}
+			return m.setGrant(cmd.Context(), g)
+		},
+	}
+	f := cmd.Flags()
+	f.Int64Var(&tokens, "tokens", 0, "at most `N` tokens, input and output")
+	f.Float64Var(&cost, "cost", 0, "at most so many US `DOLLARS`")
+	f.StringVar(&wall, "wall", "", "at most this much `TIME` of attempts, added up")
+	f.StringVar(&window, "window", "", "count what was used within this `TIME`")
+	f.BoolVar(&dead, "dead", false, "it cannot submit jobs any more")
+	f.BoolVar(&alive, "alive", false, "it can again")
+	cmd.MarkFlagsMutuallyExclusive("dead", "alive")
+	cmd.AddCommand(m.grantLsCommand(), m.grantRmCommand())
+	return cmd
+}
+
+// ownerOf reads TENANT or TENANT/AGENT.
+func ownerOf(text string) (queue.Owner, error) {
+	tenant, agent, has := strings.Cut(text, "/")
+	if tenant == "" || has && agent == "" {
+		return queue.Owner{}, fmt.Errorf("%q names no owner, want TENANT or TENANT/AGENT", text)
+	}
+	return queue.Owner{Tenant: job.Tenant(tenant), Agent: job.AgentID(agent)}, nil
+}
+
+func ownerText(o queue.Owner) string {
+	if o.Agent == "" {
+		return dash(string(o.Tenant))
+	}
+	return dash(string(o.Tenant)) + "/" + dash(string(o.Agent))
+}
+
+// grantOf returns the grant of an owner, an empty one if it has none or if
+// there is no store yet.
+func (m *Main) grantOf(ctx context.Context, owner queue.Owner) (queue.Grant, error) {
+	list, err := m.grants(ctx)
+	for _, g := range list {
+		if g.Owner == owner {
+			return g, nil
+		}
+	}
+	return queue.Grant{Owner: owner}, err
+}
+
+func (m *Main) grants(ctx context.Context) ([]queue.Grant, error) {
+	_, store, err := m.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	list, err := store.Grants(ctx)
+	return list, failure(err)
+}
+
+// setGrant stores a grant through the running scheduler, or in the store if
+// none runs.
+func (m *Main) setGrant(ctx context.Context, g queue.Grant) error {
+	path, err := m.statePath()
+	if err != nil {
+		return err
+	}
+	dir, err := statedir.OpenExisting(path)
+	if err != nil {
+		return usage(err)
+	}
+	client := server.NewClient(dir.Socket())
+	defer client.Close()
+	err = client.SetGrant(ctx, g)
+	var refused *server.Problem
+	switch {
+	case errors.As(err, &refused) && refused.Status == http.StatusBadRequest:
+		return usage(err)
+	case !errors.Is(err, server.ErrNotRunning):
+		return failure(err)
+	}
+	o, err := m.own(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	return failure(o.store.Apply(ctx, queue.SetGrant{Grant: g}))
+}
+
+func (m *Main) grantLsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List what was granted, and how much of it was used", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, store, err := m.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			list, err := store.Grants(cmd.Context())
+			if err != nil {
+				return failure(err)
+			}
+			if asJSON {
+				return failure(writeJSON(m.stdout, server.Grants{Grants: append([]queue.Grant{}, list...)}))
+			}
+			if len(list) == 0 {
+				fmt.Fprintln(m.stdout, "nobody is bounded")
+				return nil
+			}
+			used := make([]queue.Account, len(list))
+			for i, g := range list {
+				f := queue.AccountFilter{Tenant: g.Tenant, Agent: g.Agent}
+				if g.Window > 0 {
+					f.Since = time.Now().Add(-g.Window.Std())
+				}
+				accounts, err := store.Accounts(cmd.Context(), f)
+				if err != nil {
+					return failure(err)
+				}
+				used[i] = accounts[0]
+			}
+			return failure(printGrants(m.stdout, list, used))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printGrants(w io.Writer, list []queue.Grant, used []queue.Account) error {
+	return table(w, "OWNER\tTOKENS\tCOST\tTIME\tWINDOW\tNOTE", func(w io.Writer) {
+		for i := range list {
+			g, u := &list[i], &used[i]
+			tokens, cost, wall, window, note := "-", "-", "-", "-", ""
+			full := false
+			if g.Tokens > 0 {
+				tokens, full = fmt.Sprintf("%d of %d", u.Usage.Tokens(), g.Tokens), full || u.Usage.Tokens() >= g.Tokens
+			}
+			if g.CostUSD > 0 {
+				cost, full = fmt.Sprintf("$%.4f of $%.4f", u.Usage.CostUSD, g.CostUSD), full || u.Usage.CostUSD >= g.CostUSD
+			}
+			if g.Wall > 0 {
+				wall, full = fmt.Sprintf("%s of %s", u.Wall.Std().Round(time.Second), g.Wall), full || u.Wall >= g.Wall
+			}
+			if g.Window > 0 {
+				window = g.Window.String()
+			}
+			switch {
+			case g.Dead && full:
+				note = "dead, used up"
+			case g.Dead:
+				note = "dead"
+			case full:
+				note = "used up"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", ownerText(g.Owner), tokens, cost, wall, window, note)
+		}
+	})
+}
+
+func (m *Main) grantRmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm TENANT[/AGENT]...", Short: "Lift all bounds of a tenant or an agent", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := m.grants(cmd.Context())
+			if err != nil {
+				return err
+			}
+			var errs []error
+			for _, arg := range args {
+				owner, err := ownerOf(arg)
+				if err != nil {
+					return usage(err)
+				}
+				has := false
+				for _, g := range list {
+					has = has || g.Owner == owner
+				}
+				if !has {
+					errs = append(errs, failure(fmt.Errorf("%s has no grant; `scheduler grant ls` lists them", arg)))
+					continue
+				}
+				errs = append(errs, m.setGrant(cmd.Context(), queue.Grant{Owner: owner}))
+			}
+			return errors.Join(errs...)
+		},
+	}
+}

@@ -1,0 +1,56 @@
+package server_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// TestGrants sets a grant through the socket, reads it back and lifts it.
+func TestGrants(t *testing.T) {
+	d := open(t, 0)
+	c := server.NewClient(d.socket)
+	defer c.Close()
+	want := queue.Grant{Owner: queue.Owner{Tenant: "t", Agent: "p"}, Dead: true, Tokens: 5}
+	if err := c.SetGrant(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	var got server.Grants
+	if d.ask("GET", "/v1/grants", 200, &got); len(got.Grants) != 1 || got.Grants[0] != want {
+		t.Errorf("grants %+v", got)
+	}
+	for _, body := range []string{`{}`, `{"tenant": "t", "tokens": -1}`, `{"tenant": "t", "cost_usd": -1}`, `{"tenant": "t", "wall": "-1s"}`, `{"tenant": "t", "tokans": 1}`} {
+		var p server.Problem
+		if d.send("PUT", "/v1/grants", body, 400, &p); p.Detail == "" {
+			t.Errorf("%s: %+v", body, p)
+		}
+	}
+	if err := c.SetGrant(t.Context(), queue.Grant{Owner: want.Owner}); err != nil {
+		t.Fatal(err)
+	}
+	if d.ask("GET", "/v1/grants", 200, &got); len(got.Grants) != 0 {
+		t.Errorf("grants %+v", got)
+	}
+	var refused *server.Problem
+	if err := c.SetGrant(t.Context(), queue.Grant{}); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
+		t.Errorf("a grant of nobody: %v", err)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	d := open(t, 0)
+	var u server.Usage
+	if d.ask("GET", "/v1/usage?by=tenant&by=day&zone=Europe/Berlin&since=2026-03-01T00:00:00Z", 200, &u); len(u.Accounts) != 0 || u.Total != (queue.Account{}) {
+		t.Errorf("usage of nothing %+v", u)
+	}
+	for query, want := range map[string]string{"by=colour": "colour", "since=monday": "monday", "until=x": "until", "zone=Nowhere": "Nowhere"} {
+		var p server.Problem
+		if d.ask("GET", "/v1/usage?"+query, 400, &p); !strings.Contains(p.Detail, want) {
+			t.Errorf("%s: %+v", query, p)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/agentsched/agentsched/queue/sched"
+)
+
+// maxCalls bounds how many calls one request to /v1/rpc makes.
+const maxCalls = 1000
+
+// rpcRequest is a call as JSON-RPC 2.0 has it.
+type rpcRequest struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"` // absent: a notification, which has no answer
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+}
+
+type rpcResponse struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  any             `json:"result,omitempty"`
+	Error   *rpcError       `json:"error,omitempty"`
+}
+
+type rpcError struct {
+	Code    sched.Code `json:"code"`
+	Message string     `json:"message"`
+}
+
+// Errors of the frame itself, by JSON-RPC 2.0.
+const (
+	rpcParse   sched.Code = -32700
+	rpcInvalid sched.Code = -32600
+)
+
+// rpc answers JSON-RPC 2.0 requests, one or a batch, about kernel.sched. The
+// status is 200 whatever the calls amount to, 204 if none of them has an answer.
+func (s *Server) rpc(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSubmission))
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		s.answerRPC(w, r, failed(nil, rpcInvalid, tooLarge.Error()))
+		return
+	}
+	if err != nil {
+		return // nobody is there to be answered
+	}
+	body = bytes.TrimSpace(body)
+	if len(body) > 0 && body[0] == '[' {
+		s.rpcBatch(w, r, body)
+		return
+	}
+	var call json.RawMessage
+	if err := json.Unmarshal(body, &call); err != nil {
+		s.answerRPC(w, r, failed(nil, rpcParse, "not JSON: "+err.Error()))
+		return
+	}
+	if answer := s.call(r.Context(), call); answer != nil {
+		s.answerRPC(w, r, answer)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// rpcBatch makes calls in their order.
+func (s *Server) rpcBatch(w http.ResponseWriter, r *http.Request, body []byte) {
+	var calls []json.RawMessage
+	switch err := json.Unmarshal(body, &calls); {
+	case err != nil:
+		s.answerRPC(w, r, failed(nil, rpcParse, "not JSON: "+err.Error()))
+		return
+	case len(calls) == 0 || len(calls) > maxCalls:
+		s.answerRPC(w, r, failed(nil, rpcInvalid, "a batch has 1 to 1000 calls"))
+		return
+	}
+	var answers []*rpcResponse
+	for _, c := range calls {
+		if answer := s.call(r.Context(), c); answer != nil {
+			answers = append(answers, answer)
+		}
+	}
+	if len(answers) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	s.answerRPC(w, r, answers)
+}
+
+// call makes one call; nil for a notification.
+func (s *Server) call(ctx context.Context, text json.RawMessage) *rpcResponse {
+	var c rpcRequest
+	if err := json.Unmarshal(text, &c); err != nil || c.Version != "2.0" || c.Method == "" {
+		return failed(nil, rpcInvalid, `not a call, want {"jsonrpc":"2.0","id":1,"method":"kernel.sched.…","params":{…}}`)
+	}
+	result, err := s.queue.Call(ctx, c.Method, c.Params)
+	if err != nil {
+		s.log.Debug().Err(err).Str("method", c.Method).Msg("call refused")
+	}
+	if err == nil && c.Method == sched.MethodUpdateGrant {
+		s.sched.Wake()
+	}
+	if c.ID == nil {
+		return nil
+	}
+	if refused, ok := errors.AsType[*sched.Error](err); ok {
+		return failed(c.ID, refused.Code, refused.Message)
+	}
+	return &rpcResponse{Version: "2.0", ID: c.ID, Result: result}
+}
+
+func failed(id json.RawMessage, code sched.Code, message string) *rpcResponse {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	return &rpcResponse{Version: "2.0", ID: id, Error: &rpcError{code, message}}
+}
+
+func (s *Server) answerRPC(w http.ResponseWriter, r *http.Request, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		s.log.Debug().Err(err).Str("path", r.URL.Path).Msg("answer not sent")
+	}
+}
+
+// Call makes a call of kernel.sched on the running scheduler and decodes its
+// result. The error is ErrNotRunning, or a *sched.Error with its code.
+func (c *Client) Call(ctx context.Context, method string, params, result any) error {
+	text, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Result json.RawMessage `json:"result"`
+		Error  *rpcError       `json:"error"`
+	}
+	err = c.do(ctx, http.MethodPost, "/v1/rpc", rpcRequest{Version: "2.0", ID: json.RawMessage("1"), Method: method, Params: text}, &answer)
+	switch {
+	case err != nil:
+		return err
+	case answer.Error != nil:
+		return &sched.Error{Code: answer.Error.Code, Message: answer.Error.Message}
+	case result == nil:
+		return nil
+	}
+	return json.Unmarshal(answer.Result, result)
+}

@@ -1,0 +1,88 @@
+package sqlite
+
+import (
+	"github.com/agentsched/agentsched/job"
+)
+
+// account names a row of the ledger.
+type account struct {
+	tenant job.Tenant
+	step   int64
+	agent  job.AgentID
+	worker job.WorkerKind
+	model  string
+}
+
+// charge is what is added to a row of the ledger.
+type charge struct {
+	amounts
+	unknown, wall, attempts, completed int64
+}
+
+func (c charge) add(d charge) charge {
+	return charge{c.amounts.add(d.amounts, 1), c.unknown + d.unknown, c.wall + d.wall, c.attempts + d.attempts, c.completed + d.completed}
+}
+
+// accounts is what the writer charges, and what it knows of grants. Charges are
+// added up over a group and written before its commit: many attempts that end
+// at once cost one row.
+type accounts struct {
+	request []posting          // of the request under way
+	group   map[account]charge // of those of the group that succeeded
+	grants  grantBook
+}
+
+type posting struct {
+	account
+	charge
+}
+
+// post charges an account for the request under way.
+func (s *accounts) post(a account, c charge) {
+	if c != (charge{}) {
+		s.request = append(s.request, posting{a, c})
+	}
+}
+
+// end keeps or forgets what the request has charged.
+func (s *accounts) end(succeeded bool) {
+	if succeeded {
+		for _, p := range s.request {
+			if s.group == nil {
+				s.group = map[account]charge{}
+			}
+			s.group[p.account] = s.group[p.account].add(p.charge)
+			s.grants.charge(p)
+		}
+	}
+	s.request = s.request[:0]
+}
+
+// forget drops the charges of a group that failed.
+func (s *accounts) forget() {
+	clear(s.group)
+	s.grants = grantBook{}
+}
+
+const addToLedger = `INSERT INTO ledger (tenant, step, agent, worker, model, input, cached, cache_write, output, reasoning, cost,
+		unknown, steps, commands, command_ms, wall, attempts, completed)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	ON CONFLICT DO UPDATE SET input = input + excluded.input, cached = cached + excluded.cached,
+		cache_write = cache_write + excluded.cache_write, output = output + excluded.output, reasoning = reasoning + excluded.reasoning,
+		cost = cost + excluded.cost, unknown = unknown + excluded.unknown, steps = steps + excluded.steps,
+		commands = commands + excluded.commands, command_ms = command_ms + excluded.command_ms, wall = wall + excluded.wall,
+		attempts = attempts + excluded.attempts, completed = completed + excluded.completed`
+
+// writeCharges writes what the group has charged so far.
+func (t *tx) writeCharges() error {
+	for a, c := range t.accounts.group {
+		err := t.exec(addToLedger, string(a.tenant), a.step, string(a.agent), string(a.worker), a.model,
+			c.Input, c.Cached, c.CacheWrite, c.Output, c.Reasoning, c.Cost, c.unknown, c.Steps, c.Commands, c.CommandMS,
+			c.wall, c.attempts, c.completed)
+		if err != nil {
+			return err
+		}
+	}
+	clear(t.accounts.group)
+	return nil
+}

@@ -1,0 +1,123 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/agentsched/agentsched/queue"
+)
+
+// maxFindings is how many findings of each kind an error names.
+const maxFindings = 5
+
+// invariants are what holds of every store, beyond what SQLite itself looks
+// after. Each query returns what breaks it, as text.
+func invariants() []struct{ what, query string } {
+	return []struct{ what, query string }{
+		{"more than one job of a key is dispatched",
+			`SELECT tenant || '/' || key FROM entries WHERE state = 'dispatched' AND key <> '' GROUP BY tenant, key HAVING count(*) > 1`},
+		{"an unknown state", `SELECT id || ' is ' || state FROM entries WHERE state NOT IN ('queued', 'dispatched', 'completed', 'expired', 'cancelled')`},
+		{"a claim's number was not given out", `SELECT id FROM entries WHERE fence > (SELECT last FROM fence)`},
+		{"an end without its time, or the other way round",
+			`SELECT id FROM entries WHERE (state IN ('completed', 'expired', 'cancelled')) <> (completed_at IS NOT NULL)`},
+		{"a job does not know its latest attempt",
+			`SELECT id FROM entries WHERE attempts <> coalesce((SELECT max(number) FROM attempts WHERE entry = entries.seq), 0)`},
+		{"an attempt goes on of a job that is not dispatched",
+			`SELECT e.id || '/' || a.number FROM attempts a JOIN entries e ON e.seq = a.entry WHERE a.ended_at IS NULL AND (e.state <> 'dispatched' OR a.number <> e.attempts)`},
+		{"a job waits for one that has ended or is not there",
+			`SELECT id FROM entries e WHERE waits_for <> '' AND NOT EXISTS
+				(SELECT 1 FROM entries w WHERE w.id = e.waits_for AND w.tenant = e.tenant AND w.key = e.key AND w.state IN ('queued', 'dispatched'))`},
+		{"a job has the result of one that is not there",
+			`SELECT id FROM entries e WHERE coalesced_with <> '' AND NOT EXISTS (SELECT 1 FROM entries l WHERE l.id = e.coalesced_with)`},
+		{"a specification cannot be read", `SELECT id FROM entries e WHERE NOT EXISTS (SELECT 1 FROM specs WHERE entry = e.seq AND json_valid(spec))`},
+		{"an outcome cannot be read", `SELECT entry || '/' || number FROM attempts WHERE outcome <> '' AND NOT json_valid(outcome)`},
+		{"attempts are missing in the ledger",
+			`SELECT 'there are ' || a.n || ', of which it knows ' || l.n FROM (SELECT count(*) AS n FROM attempts WHERE ended_at IS NOT NULL) a,
+				(SELECT coalesce(sum(attempts), 0) AS n FROM ledger) l WHERE l.n < a.n`},
+	}
+}
+
+// Check implements queue.Keeper. It reads the whole store as it is at one
+// moment, and lets others write meanwhile.
+func (s *Store) Check(ctx context.Context) error {
+	if err := s.check(ctx); err != nil {
+		return fmt.Errorf("check store %s: %w", s.path, err)
+	}
+	return nil
+}
+
+func (s *Store) check(ctx context.Context) error {
+	tx, err := s.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return readError(ctx, err)
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing was written
+	var wrong []string
+	find := func(what, query string) error {
+		found, more, err := findings(ctx, tx, query)
+		if err != nil {
+			return readError(ctx, err)
+		}
+		if len(found) > 0 {
+			text := what + ": " + strings.Join(found, ", ")
+			if more > 0 {
+				text += fmt.Sprintf(" and %d more", more)
+			}
+			wrong = append(wrong, strings.TrimPrefix(text, ": "))
+		}
+		return nil
+	}
+	if err := find("", fmt.Sprintf(`PRAGMA integrity_check(%d)`, maxFindings)); err != nil {
+		return err
+	}
+	if len(wrong) == 0 { // else what follows would only say the same again
+		if err := find("a row points nowhere", `SELECT "table" || ' ' || coalesce(rowid, '') FROM pragma_foreign_key_check`); err != nil {
+			return err
+		}
+		for _, i := range invariants() {
+			if err := find(i.what, i.query); err != nil {
+				return err
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%w: %s", queue.ErrCorrupt, strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// findings returns the first rows of a query, and how many there are beyond.
+func findings(ctx context.Context, tx *sql.Tx, query string) (first []string, more int, err error) {
+	rows, err := tx.QueryContext(ctx, query)
+	if err != nil {
+		return nil, 0, err
+	}
+	err = eachRow(rows, func(rows *sql.Rows) error {
+		var text string
+		err := rows.Scan(&text)
+		switch {
+		case text == "ok": // says integrity_check, if there is nothing
+		case len(first) == maxFindings:
+			more++
+		default:
+			first = append(first, strings.Join(strings.Fields(text), " "))
+		}
+		return err
+	})
+	return first, more, err
+}
+
+// quickCheck looks whether a file's pages are whole, without what a rule of
+// ours says about them.
+func quickCheck(ctx context.Context, db *sql.DB) error {
+	var verdict string
+	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
+		return explain(err)
+	}
+	if verdict != "ok" {
+		return fmt.Errorf("%w: %s", queue.ErrCorrupt, strings.Join(strings.Fields(verdict), " "))
+	}
+	return nil
+}

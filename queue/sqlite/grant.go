@@ -1,0 +1,198 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// grantBook is what the writer knows of grants, so that neither a claim nor an
+// Enqueue asks the file as long as nothing is over or dead. It holds good until
+// another connection has written to the file.
+type grantBook struct {
+	loaded  bool
+	version int64 // PRAGMA data_version when it was loaded
+	checked bool  // against the file, in this group
+	step    int64 // the latest at which it was asked
+
+	dead    map[queue.Owner]bool
+	bounded map[queue.Owner]*use
+	full    map[queue.Owner]*use // of bounded: those that may have used up their grant
+}
+
+// use is what an owner has used since a step. It may be more than what counts,
+// if that step lies before the window by now: then it is at most asked again.
+type use struct {
+	grant              queue.Grant
+	from               int64
+	tokens, cost, wall int64
+}
+
+func (u *use) full() bool {
+	g := &u.grant
+	return g.Tokens > 0 && u.tokens >= g.Tokens || g.CostUSD > 0 && u.cost >= parts(g.CostUSD) || g.Wall > 0 && u.wall >= int64(g.Wall)
+}
+
+// since returns the first step that counts at now.
+func (u *use) since(now time.Time) int64 {
+	if u.grant.Window == 0 {
+		return math.MinInt64
+	}
+	return stepOf(now.Add(-u.grant.Window.Std()))
+}
+
+// charge adds what was charged to what its owners have used.
+func (b *grantBook) charge(p posting) {
+	owner := queue.Owner{Tenant: p.tenant, Agent: p.agent}
+	b.add(owner, p)
+	if owner.Agent != "" {
+		b.add(queue.Owner{Tenant: p.tenant}, p)
+	}
+}
+
+func (b *grantBook) add(owner queue.Owner, p posting) {
+	u := b.bounded[owner]
+	if u == nil || p.step < u.from {
+		return
+	}
+	u.tokens, u.cost, u.wall = u.tokens+p.Input+p.Output, u.cost+p.Cost, u.wall+p.wall
+	if u.full() {
+		b.full[owner] = u
+	}
+}
+
+// grantsNow returns the book, as the file is now.
+func (t *tx) grantsNow(now time.Time) (*grantBook, error) {
+	b := &t.accounts.grants
+	step := stepOf(now)
+	if step < b.step {
+		b.loaded = false // a clock was put back: what was left out may count again
+	}
+	if b.step = step; b.loaded && b.checked {
+		return b, nil
+	}
+	var version int64
+	if err := t.row(`PRAGMA data_version`, nil, &version); err != nil {
+		return nil, err
+	}
+	if b.loaded && b.version == version {
+		b.checked = true
+		return b, nil
+	}
+	fresh := grantBook{loaded: true, checked: true, version: version, step: step,
+		dead: map[queue.Owner]bool{}, bounded: map[queue.Owner]*use{}, full: map[queue.Owner]*use{}}
+	err := t.rows(selectGrants, nil, func(rows scanner) error {
+		g, err := scanGrant(rows)
+		if g.Dead {
+			fresh.dead[g.Owner] = true
+		}
+		if g.Tokens > 0 || g.CostUSD > 0 || g.Wall > 0 {
+			fresh.bounded[g.Owner] = &use{grant: g}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for owner, u := range fresh.bounded {
+		if err := t.measure(u, u.since(now)); err != nil {
+			return nil, err
+		}
+		if u.full() {
+			fresh.full[owner] = u
+		}
+	}
+	*b = fresh
+	return b, nil
+}
+
+// measure asks the ledger what an owner has used since a step.
+func (t *tx) measure(u *use, from int64) error {
+	if err := t.writeCharges(); err != nil {
+		return err
+	}
+	u.from = from
+	query, args := `SELECT coalesce(sum(input + output), 0), coalesce(sum(cost), 0), coalesce(sum(wall), 0) FROM ledger WHERE tenant = ? AND step >= ?`,
+		[]any{string(u.grant.Tenant), from}
+	if u.grant.Agent != "" {
+		query, args = query+` AND agent = ?`, append(args, string(u.grant.Agent))
+	}
+	return t.row(query, args, &u.tokens, &u.cost, &u.wall)
+}
+
+// overGrants returns what says whether an owner's jobs are passed over at now,
+// since it, or its tenant as a whole, has used up its grant; nil if nobody has.
+// It holds good within the request.
+func (t *tx) overGrants(now time.Time) (func(job.Tenant, job.AgentID) bool, error) {
+	b, err := t.grantsNow(now)
+	if err != nil {
+		return nil, fmt.Errorf("read the grants: %w", err)
+	}
+	for owner, u := range b.full {
+		if from := u.since(now); from != u.from {
+			if err := t.measure(u, from); err != nil {
+				return nil, fmt.Errorf("read what %s has used: %w", owner.Tenant, err)
+			}
+		}
+		if !u.full() {
+			delete(b.full, owner)
+		}
+	}
+	if len(b.full) == 0 {
+		return nil, nil
+	}
+	full := b.full
+	return func(tenant job.Tenant, agent job.AgentID) bool {
+		return full[queue.Owner{Tenant: tenant}] != nil || agent != "" && full[queue.Owner{Tenant: tenant, Agent: agent}] != nil
+	}, nil
+}
+
+// refuseDead gives ErrDeadOwner if an entry's owner is dead.
+func (t *tx) refuseDead(entries []newEntry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	b, err := t.grantsNow(entries[0].CreatedAt)
+	if err != nil {
+		return fmt.Errorf("read the grants: %w", err)
+	}
+	if len(b.dead) == 0 {
+		return nil
+	}
+	for _, e := range entries {
+		switch tenant, agent := e.Spec.Tenant, e.Spec.Agent; {
+		case b.dead[queue.Owner{Tenant: tenant}]:
+			return fmt.Errorf("job %s: tenant %s: %w", e.ID, tenant, queue.ErrDeadOwner)
+		case agent != "" && b.dead[queue.Owner{Tenant: tenant, Agent: agent}]:
+			return fmt.Errorf("job %s: agent %s of tenant %s: %w", e.ID, agent, tenant, queue.ErrDeadOwner)
+		}
+	}
+	return nil
+}
+
+// setGrant stores a grant in place of the owner's, or removes that.
+func (t *tx) setGrant(g queue.Grant) error {
+	switch {
+	case g.Tenant == "":
+		return errors.New("a grant needs a tenant")
+	case g.Tokens < 0 || g.Wall < 0 || g.Window < 0 || !(g.CostUSD >= 0) || math.IsInf(g.CostUSD, 0):
+		return fmt.Errorf("a bound of the grant of tenant %s is no number of 0 or more", g.Tenant)
+	}
+	t.accounts.grants = grantBook{}
+	if !g.Dead && g.Tokens == 0 && g.CostUSD == 0 && g.Wall == 0 {
+		return t.exec(`DELETE FROM grants WHERE tenant = ? AND agent = ?`, string(g.Tenant), string(g.Agent))
+	}
+	return t.exec(`INSERT OR REPLACE INTO grants (tenant, agent, dead, tokens, cost, wall, window) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		string(g.Tenant), string(g.Agent), g.Dead, g.Tokens, g.CostUSD, int64(g.Wall), int64(g.Window))
+}
+
+const selectGrants = `SELECT tenant, agent, dead, tokens, cost, wall, window FROM grants ORDER BY tenant, agent`
+
+func scanGrant(rows scanner) (g queue.Grant, err error) {
+	err = rows.Scan(&g.Tenant, &g.Agent, &g.Dead, &g.Tokens, &g.CostUSD, &g.Wall, &g.Window)
+	return g, err
+}

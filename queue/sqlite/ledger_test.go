@@ -1,0 +1,111 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/sqlite"
+)
+
+// running returns a store with one job of which an attempt runs.
+func running(t *testing.T) (*sqlite.Store, queue.Entry) {
+	t.Helper()
+	s := openTemp(t)
+	if err := s.Enqueue(t.Context(), queue.Batch{ID: "b"}, []queue.Entry{named("a")}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Claim(t.Context(), queue.ClaimSpec{Holder: "h", Max: 1, Now: time.Now(), Lease: time.Hour})
+	if err != nil || len(c.Entries) != 1 {
+		t.Fatal(c, err)
+	}
+	e := c.Entries[0]
+	begin := queue.Begin{ID: e.ID, Fence: e.Fence, Attempt: job.Attempt{Number: 1, State: job.Pending, Started: time.Now()}}
+	if err := s.Apply(t.Context(), begin, queue.Move{ID: e.ID, Fence: e.Fence, Attempt: 1, To: job.Running}); err != nil {
+		t.Fatal(err)
+	}
+	return s, e
+}
+
+// TestLedgerDiskFull lets the disk fill up while events are charged by many:
+// what is charged is what is stored.
+func TestLedgerDiskFull(t *testing.T) {
+	s, e := running(t)
+	ctx := t.Context()
+	if err := s.LimitPages(ctx, 20); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for w := range int64(8) {
+		wg.Go(func() {
+			for i := range int64(40) {
+				// Refused or not, its error is told by what is there afterwards.
+				s.Apply(ctx, queue.Append{Events: []job.Event{{Job: e.ID, Attempt: 1, Seq: w*100 + i, Time: time.Now(), Kind: job.EventUsage,
+					Text: strings.Repeat("long ", 100), Usage: &job.Usage{InputTokens: 1 << (w % 4)}}}})
+			}
+		})
+	}
+	wg.Wait()
+	if err := s.LimitPages(ctx, -1); err != nil {
+		t.Fatal(err)
+	}
+	events, err := s.Events(ctx, e.ID, 0, 1000)
+	if err != nil || len(events) == 0 || len(events) == 320 {
+		t.Fatalf("%d events are stored, %v; the disk must fill up in between", len(events), err)
+	}
+	var want int64
+	for _, ev := range events {
+		want += ev.Usage.InputTokens
+	}
+	got, err := s.Accounts(ctx, queue.AccountFilter{})
+	if err != nil || got[0].Usage.InputTokens != want {
+		t.Errorf("%+v is charged, %v; the events that are stored say %d tokens", got, err, want)
+	}
+}
+
+// TestGrantsOfAnotherProcess: what another process grants holds here too.
+func TestGrantsOfAnotherProcess(t *testing.T) {
+	path := written(t, 1)
+	ours, theirs := openAt(t, path), openAt(t, path)
+	enqueue := func(name string) error {
+		e := named(name)
+		e.Spec.Tenant = "t"
+		return ours.Enqueue(t.Context(), queue.Batch{ID: "b"}, []queue.Entry{e})
+	}
+	if err := enqueue("before"); err != nil {
+		t.Fatal(err)
+	}
+	for i, dead := range []bool{true, false, true} {
+		if err := theirs.Apply(t.Context(), queue.SetGrant{Grant: queue.Grant{Owner: queue.Owner{Tenant: "t"}, Dead: dead, Tokens: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := enqueue(fmt.Sprint("after", i)); (err != nil) != dead {
+			t.Errorf("dead %v: %v", dead, err)
+		}
+	}
+}
+
+// TestLedgerGroups: what ends at once is charged in few rows' updates, and no
+// commit is made for it.
+func TestLedgerGroups(t *testing.T) {
+	s, e := running(t)
+	before := s.Commits()
+	ops := []queue.Op{}
+	for seq := range int64(500) {
+		ops = append(ops, queue.Append{Events: []job.Event{{Job: e.ID, Attempt: 1, Seq: seq + 1, Time: time.Unix(0, 0), Kind: job.EventUsage, Usage: &job.Usage{OutputTokens: 2}}}})
+	}
+	if err := s.Apply(t.Context(), ops...); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Commits() - before; got != 1 {
+		t.Errorf("%d commits, want 1", got)
+	}
+	got, err := s.Accounts(t.Context(), queue.AccountFilter{By: []queue.Dimension{queue.ByDay}})
+	if err != nil || len(got) != 1 || got[0].Usage.OutputTokens != 1000 || got[0].Day != "1970-01-01" {
+		t.Errorf("accounts %+v, %v", got, err)
+	}
+}

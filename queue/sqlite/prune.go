@@ -1,0 +1,181 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+var _ queue.Keeper = (*Store)(nil)
+
+// maxForgotten is how many events are deleted in one transaction, and thereby
+// how long other writers wait for it.
+const maxForgotten = 5000
+
+// Prune implements queue.Keeper. A job with many events loses these first, in
+// transactions of their own.
+//
+// An entry whose result another one has (CoalescedWith) stays as long as that
+// one, and so does a dead letter that was requeued, since it is the history of
+// what does it again.
+func (s *Store) Prune(ctx context.Context, spec queue.PruneSpec) ([]job.ID, error) {
+	if spec.Max < 1 {
+		return nil, fmt.Errorf("forget at most %d jobs, want 1 or more", spec.Max)
+	}
+	var ids []job.ID
+	for {
+		turn := pruneTurn{max: spec.Max - len(ids), events: maxForgotten}
+		err := s.write(ctx, func(t *tx) error {
+			turn.tx = t
+			return turn.run(spec)
+		})
+		if err != nil && len(ids) > 0 {
+			return ids, nil // those are gone, and must be told; the next call meets the error again
+		}
+		if err != nil {
+			return nil, fmt.Errorf("forget what has ended: %w", err)
+		}
+		if ids = append(ids, turn.ids...); turn.end || len(ids) == spec.Max {
+			return ids, nil
+		}
+	}
+}
+
+// pruneTurn is one transaction's part.
+type pruneTurn struct {
+	*tx
+	max, events int // what is left of its bounds
+	ids         []job.ID
+	end         bool // nothing is left to forget
+}
+
+type ended struct {
+	seq, batch int64
+	id         job.ID
+}
+
+func (p *pruneTurn) run(spec queue.PruneSpec) error {
+	if err := p.protect(); err != nil {
+		return err
+	}
+	batches := map[int64]bool{}
+	for p.max > 0 && p.events > 0 {
+		list, err := p.find(spec)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			p.end = true
+			break
+		}
+		for _, e := range list {
+			gone, err := p.forget(e)
+			if err != nil {
+				return fmt.Errorf("job %s: %w", e.id, err)
+			}
+			if !gone {
+				break
+			}
+			batches[e.batch] = true
+		}
+	}
+	defer p.forgetBatches()
+	for batch := range batches {
+		err := p.exec(`DELETE FROM batches WHERE seq = ? AND (closed_at IS NOT NULL OR NOT private)
+			AND NOT EXISTS (SELECT 1 FROM entries WHERE batch = batches.seq)`, batch)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Entries that may go now: nothing that stays points to them. What they hold
+// back is found in the next round.
+const (
+	selectEnded = `SELECT e.seq, e.batch, e.id FROM entries e `
+	isUnbound   = ` AND NOT EXISTS (SELECT 1 FROM entries f WHERE f.coalesced_with <> '' AND f.coalesced_with = e.id)
+		AND (e.requeued_as = '' OR NOT EXISTS (SELECT 1 FROM entries f WHERE f.id = e.requeued_as)) ORDER BY e.completed_at LIMIT ?`
+	selectPrune = selectEnded + `INDEXED BY entries_ended WHERE e.completed_at IS NOT NULL AND e.completed_at < ?
+		AND NOT (e.exit_kind = 'failed' AND e.requeued_as = '' AND e.dropped_at IS NULL)` + isUnbound
+	selectPruneDead = selectEnded + `INDEXED BY entries_dead WHERE e.exit_kind = 'failed' AND e.requeued_as = '' AND e.dropped_at IS NULL
+		AND e.completed_at < ?` + isUnbound
+)
+
+func (p *pruneTurn) find(spec queue.PruneSpec) (list []ended, err error) {
+	add := func(rows scanner) error {
+		var e ended
+		err := rows.Scan(&e.seq, &e.batch, &e.id)
+		list = append(list, e)
+		return err
+	}
+	if !spec.Before.IsZero() {
+		err = p.rows(selectPrune, []any{nanos(spec.Before), p.max}, add)
+	}
+	if left := p.max - len(list); err == nil && left > 0 && !spec.DeadLettersBefore.IsZero() {
+		err = p.rows(selectPruneDead, []any{nanos(spec.DeadLettersBefore), left}, add)
+	}
+	return list, err
+}
+
+// forget deletes an entry, or as many of its events as one transaction may.
+func (p *pruneTurn) forget(e ended) (gone bool, err error) {
+	n, err := p.change(`DELETE FROM events WHERE cursor IN (SELECT cursor FROM events INDEXED BY events_entry WHERE entry = ? ORDER BY cursor LIMIT ?)`, e.seq, p.events)
+	if err != nil {
+		return false, err
+	}
+	if p.events -= int(n); p.events <= 0 {
+		return false, nil
+	}
+	for _, query := range []string{`DELETE FROM attempts WHERE entry = ?`, `DELETE FROM specs WHERE entry = ?`, `DELETE FROM entries WHERE seq = ?`} {
+		if err := p.exec(query, e.seq); err != nil {
+			return false, err
+		}
+	}
+	p.ids = append(p.ids, e.id)
+	p.max--
+	return true, nil
+}
+
+// compactPages is how many pages are given back in one transaction.
+const compactPages = 512
+
+// Compact implements queue.Keeper. A file that was made before stores could be
+// compacted keeps its size; what is free in it is used again.
+func (s *Store) Compact(ctx context.Context) error {
+	for more := true; more; {
+		err := s.write(ctx, func(t *tx) error {
+			var before, after int
+			if err := t.row(`PRAGMA freelist_count`, nil, &before); err != nil || before == 0 {
+				more = false
+				return err
+			}
+			t.changed = true
+			vacuum := fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, compactPages)
+			if err := t.rows(vacuum, nil, func(scanner) error { return nil }); err != nil {
+				return err
+			}
+			err := t.row(`PRAGMA freelist_count`, nil, &after)
+			more = after > 0 && after < before
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("compact the store: %w", err)
+		}
+	}
+	// The file gets smaller when the log is copied back into it. That waits for
+	// nobody: if a read is under way, a later one does it.
+	db, err := sql.Open("sqlite", dsn(s.path, "rw", []string{"busy_timeout(0)"}))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var busy, pages, copied int
+	if err := db.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &pages, &copied); err != nil {
+		return fmt.Errorf("compact the store: %w", readError(ctx, err))
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/agentsched/agentsched/queue"
+)
+
+// storeSuffixes are the names of a store's files after its own: the log, its
+// index, and the journal of one that was never opened by a scheduler.
+func storeSuffixes() []string { return []string{"", "-wal", "-shm", "-journal"} }
+
+// Examine reads a store that nobody writes to, of this or an older version, and
+// returns what is wrong with it; the error wraps queue.ErrCorrupt if it is damaged.
+func Examine(ctx context.Context, path string) error {
+	if err := examine(ctx, path); err != nil {
+		return fmt.Errorf("examine store %s: %w", path, readError(ctx, err))
+	}
+	return nil
+}
+
+func examine(ctx context.Context, path string) (err error) {
+	list, err := embedded()
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Size() > 0 && info.Size() < minPage {
+		return fmt.Errorf("%w: the file has only %d bytes", queue.ErrCorrupt, info.Size())
+	}
+	db, err := openStill(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	version, err := checkVersion(ctx, db, len(list))
+	if err != nil {
+		return err
+	}
+	if version < len(list) {
+		return quickCheck(ctx, db)
+	}
+	return (&Store{path: path, reads: db}).check(ctx)
+}
+
+// openStill opens a store that nobody writes to. Without a log beside it nothing
+// is made there, so that it may lie where nothing can be written.
+func openStill(path string) (*sql.DB, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path + "-wal"); err == nil {
+		return openReads(path, "ro")
+	}
+	return sql.Open("sqlite", dsn(path, "ro", readPragmas())+"&immutable=1")
+}
+
+// Restore puts a copy of a backup in the place of the store at path, which
+// nobody may have open and which is kept: the name of that is returned, "" if
+// there was none.
+func Restore(ctx context.Context, backup, path string, now time.Time) (aside string, err error) {
+	aside, err = restore(ctx, backup, path, now)
+	if err != nil {
+		return "", fmt.Errorf("restore store %s from %s: %w", path, backup, readError(ctx, err))
+	}
+	return aside, nil
+}
+
+func restore(ctx context.Context, backup, path string, now time.Time) (aside string, err error) {
+	if err := examine(ctx, backup); err != nil {
+		return "", fmt.Errorf("the backup: %w", err)
+	}
+	db, err := openStill(backup)
+	if err != nil {
+		return "", err
+	}
+	part := path + ".part-" + rand.Text()[:8]
+	err = (&Store{path: backup, reads: db}).backup(ctx, part, nil)
+	if err := errors.Join(err, db.Close()); err != nil {
+		return "", err
+	}
+	if aside, err = Replace(path, part, "replaced", now); err != nil {
+		os.Remove(part) //nolint:errcheck // err says what went wrong
+	}
+	return aside, err
+}
+
+// Replace gives the store at path, which nobody may have open, another name that
+// tells why and when, and puts the closed store in the file at with in its place. It
+// returns the new name of the old store, "" if there was none.
+func Replace(path, with, why string, now time.Time) (aside string, err error) {
+	aside = fmt.Sprintf("%s.%s-%s", path, why, now.UTC().Format("20060102T150405.000Z"))
+	found := false
+	for _, suffix := range storeSuffixes() {
+		// First all have both names: whenever this is cut short, nothing is lost.
+		switch err := os.Link(path+suffix, aside+suffix); {
+		case err == nil:
+			found = true
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("set the store aside: %w", err)
+		}
+	}
+	for _, suffix := range storeSuffixes()[1:] {
+		// A log of the old store would be taken for the new one's.
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("set the store aside as %s: %w", aside, err)
+		}
+	}
+	if err := os.Rename(with, path); err != nil {
+		return "", fmt.Errorf("the old store is %s; put the new one in its place: %w", aside, err)
+	}
+	if !found {
+		aside = ""
+	}
+	return aside, syncPath(filepath.Dir(path))
+}

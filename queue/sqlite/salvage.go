@@ -1,0 +1,297 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Salvaged is what could be read of a damaged store.
+type Salvaged struct {
+	Jobs int // that are in the new store
+	// Lost are the jobs that an index names and that could not be read. There may
+	// have been more.
+	Lost []job.ID
+	// Wrong is what Check still finds in the new store; nil if it is whole.
+	Wrong error
+}
+
+// Salvage makes a new store at to, where there must be none, of what can still
+// be read of the damaged one at from, row by row; that is only read. The error
+// wraps queue.ErrCorrupt if nothing at all can be read.
+func Salvage(ctx context.Context, from, to string, opts Options) (Salvaged, error) {
+	s, err := salvage(ctx, from, to, opts)
+	if err != nil {
+		for _, suffix := range storeSuffixes() {
+			os.Remove(to + suffix) //nolint:errcheck // what is left is of no use to anybody
+		}
+		return s, fmt.Errorf("salvage store %s: %w", from, readError(ctx, err))
+	}
+	return s, nil
+}
+
+func salvage(ctx context.Context, from, to string, opts Options) (done Salvaged, err error) {
+	list, err := embedded()
+	if err != nil {
+		return done, err
+	}
+	// Without the last of these SQLite refuses a file that was cut off.
+	db, err := sql.Open("sqlite", dsn(from, "ro", append(readPragmas(), "writable_schema(1)")))
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	version, err := checkVersion(ctx, db, len(list))
+	if err == nil && version == 0 {
+		err = fmt.Errorf("%w: it is empty", queue.ErrCorrupt)
+	}
+	if err != nil {
+		return done, err
+	}
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return done, err
+	}
+	if err := f.Close(); err != nil {
+		return done, err
+	}
+	// Without foreign keys, until everything is there.
+	target, err := sql.Open("sqlite", dsn(to, "rw", []string{"auto_vacuum(incremental)", "busy_timeout(1000)"}))
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	conn, err := target.Conn(ctx)
+	if err != nil {
+		return done, explain(err)
+	}
+	defer conn.Close()
+	// The rows are those of the damaged store's version; what is newer is made of
+	// them by the migrations, as of every store.
+	if err := migrate(ctx, conn, list[:version], opts.Log); err != nil {
+		return done, err
+	}
+	r := &rescue{ctx: ctx, from: db, to: conn}
+	if err := r.run(); err != nil {
+		return done, err
+	}
+	done.Jobs, done.Lost = r.jobs, r.lost
+	if err := migrate(ctx, conn, list, opts.Log); err != nil {
+		return done, err
+	}
+	if err := r.fillLedger(); err != nil {
+		return done, err
+	}
+	done.Wrong = (&Store{path: to, reads: target}).check(ctx)
+	return done, ctx.Err()
+}
+
+// rescue copies rows out of a damaged store.
+type rescue struct {
+	ctx  context.Context
+	from *sql.DB
+	to   *sql.Conn
+	jobs int
+	lost []job.ID
+}
+
+func (r *rescue) run() error {
+	if _, err := r.to.ExecContext(r.ctx, `BEGIN`); err != nil {
+		return explain(err)
+	}
+	tables, err := texts(r.ctx, r.to, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`)
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		if err := r.table(table); err != nil {
+			return fmt.Errorf("table %s: %w", table, err)
+		}
+	}
+	if err := r.mend(); err != nil {
+		return err
+	}
+	_, err = r.to.ExecContext(r.ctx, `COMMIT`)
+	return explain(err)
+}
+
+// maxMisses is how often in a row it is tried in vain to go on behind a place
+// that cannot be read, before a table is taken to have ended. The steps grow, so
+// that this is behind some 800,000 rows.
+const maxMisses = 5000
+
+// table copies what can be read of a table.
+func (r *rescue) table(name string) error {
+	columns, err := texts(r.ctx, r.to, `SELECT name FROM pragma_table_info(?)`, name)
+	if err != nil {
+		return err
+	}
+	key, err := texts(r.ctx, r.to, `SELECT i.name FROM pragma_table_list t, pragma_table_info(t.name) i
+		WHERE t.schema = 'main' AND t.name = ? AND NOT t.wr AND i.pk = 1 AND i.type = 'INTEGER'`, name)
+	if err != nil {
+		return err
+	}
+	insert := `INSERT OR IGNORE INTO ` + name + ` (` + strings.Join(columns, ", ") + `) VALUES (?` + strings.Repeat(", ?", len(columns)-1) + `)`
+	query := `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + name
+	if len(key) == 0 {
+		first := true
+		return r.copy(query, nil, func(row []any) error {
+			if first {
+				first = false
+				if _, err := r.to.ExecContext(r.ctx, `DELETE FROM `+name); err != nil {
+					return err
+				}
+			}
+			_, err := r.to.ExecContext(r.ctx, insert, row...)
+			return err
+		}, new(bool))
+	}
+	at := slices.Index(columns, key[0])
+	last, misses := int64(0), 0
+	for whole := false; !whole && misses < maxMisses; {
+		before := last
+		err := r.copy(query+` WHERE `+key[0]+` > ? ORDER BY `+key[0], []any{last}, func(row []any) error {
+			last, _ = row[at].(int64)
+			_, err := r.to.ExecContext(r.ctx, insert, row...)
+			return err
+		}, &whole)
+		if err != nil {
+			return err
+		}
+		if misses++; last > before {
+			misses = 0
+		}
+		last += 1 + int64(misses/16) // over what cannot be read
+	}
+	return nil
+}
+
+// copy calls put for each row of the damaged store's answer, as long as it can
+// be read; whole says whether it was read to its end.
+func (r *rescue) copy(query string, args []any, put func([]any) error, whole *bool) error {
+	rows, err := r.from.QueryContext(r.ctx, query, args...)
+	if err != nil {
+		return r.ctx.Err()
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return r.ctx.Err()
+	}
+	row, dest := make([]any, len(columns)), make([]any, len(columns))
+	for i := range row {
+		dest[i] = &row[i]
+	}
+	for rows.Next() {
+		if rows.Scan(dest...) != nil {
+			return r.ctx.Err()
+		}
+		if err := put(row); err != nil {
+			return explain(err)
+		}
+	}
+	*whole = rows.Err() == nil
+	return r.ctx.Err()
+}
+
+// mend removes what points to rows that are lost, and gives a batch to the jobs
+// whose own is.
+func (r *rescue) mend() error {
+	version := 0
+	if err := r.to.QueryRowContext(r.ctx, `PRAGMA user_version`).Scan(&version); err != nil {
+		return explain(err)
+	}
+	spec := `spec`
+	if version >= 3 {
+		spec = `coalesce((SELECT spec FROM specs WHERE entry = seq), '')`
+	}
+	script := []string{
+		`DELETE FROM entries WHERE NOT json_valid(` + spec + `) OR id = '' OR state NOT IN ('queued', 'dispatched', 'completed', 'expired', 'cancelled')`,
+		`UPDATE entries SET completed_at = CASE WHEN state IN ('queued', 'dispatched') THEN NULL ELSE coalesce(completed_at, dispatched_at, created_at) END
+			WHERE (state IN ('queued', 'dispatched')) = (completed_at IS NOT NULL)`,
+		`INSERT INTO batches (seq, id, source, digest, created_at)
+			SELECT DISTINCT batch, 'recovered-' || batch, 'recovered', '', 0 FROM entries WHERE batch NOT IN (SELECT seq FROM batches)`,
+		`DELETE FROM attempts WHERE entry NOT IN (SELECT seq FROM entries) OR outcome <> '' AND NOT json_valid(outcome)`,
+		`DELETE FROM attempts WHERE ended_at IS NULL AND entry NOT IN (SELECT seq FROM entries WHERE state = 'dispatched')`,
+		`DELETE FROM attempts WHERE ended_at IS NULL AND number < (SELECT max(number) FROM attempts l WHERE l.entry = attempts.entry)`,
+		`DELETE FROM events WHERE entry NOT IN (SELECT seq FROM entries) OR NOT json_valid(body)`,
+		`UPDATE entries SET attempts = coalesce((SELECT max(number) FROM attempts WHERE entry = entries.seq), 0)`,
+		`INSERT INTO fence SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM fence)`,
+		`UPDATE fence SET last = max(last, coalesce((SELECT max(fence) FROM entries), 0), coalesce((SELECT max(fence) FROM attempts), 0))`,
+	}
+	if version >= 2 {
+		script = append(script,
+			// Who waits for one that is lost comes next; who was to get its result has none to get.
+			`UPDATE entries SET waits_for = '', waiting = '' WHERE waits_for <> '' AND NOT EXISTS
+				(SELECT 1 FROM entries w WHERE w.id = entries.waits_for AND w.tenant = entries.tenant AND w.key = entries.key AND w.state IN ('queued', 'dispatched'))`,
+			`UPDATE entries SET key = '' WHERE key <> '' AND state = 'dispatched' AND EXISTS
+				(SELECT 1 FROM entries o WHERE o.tenant = entries.tenant AND o.key = entries.key AND o.state = 'dispatched' AND o.seq < entries.seq)`,
+			`UPDATE entries SET coalesced_with = '' WHERE coalesced_with <> '' AND coalesced_with NOT IN (SELECT id FROM entries)`)
+	}
+	if version >= 3 {
+		script = append(script, `DELETE FROM specs WHERE entry NOT IN (SELECT seq FROM entries)`)
+	}
+	if version >= 4 {
+		script = append(script, `UPDATE entries SET requeued_as = '' WHERE requeued_as <> '' AND requeued_as NOT IN (SELECT id FROM entries)`)
+	}
+	for _, statement := range script {
+		if _, err := r.to.ExecContext(r.ctx, statement); err != nil {
+			return explain(err)
+		}
+	}
+	there, err := texts(r.ctx, r.to, `SELECT id FROM entries`)
+	if err != nil {
+		return err
+	}
+	r.jobs = len(there)
+	known := map[string]bool{}
+	for _, id := range there {
+		known[id] = true
+	}
+	return r.copy(`SELECT id FROM entries INDEXED BY sqlite_autoindex_entries_1`, nil, func(row []any) error {
+		if id, ok := row[0].(string); ok && !known[id] {
+			r.lost = append(r.lost, job.ID(id))
+		}
+		return nil
+	}, new(bool))
+}
+
+// fillLedger makes the ledger anew from the attempts, as when there was none,
+// if it is not whole.
+func (r *rescue) fillLedger() error {
+	var lacks bool
+	err := r.to.QueryRowContext(r.ctx, `SELECT (SELECT coalesce(sum(attempts), 0) FROM ledger) < (SELECT count(*) FROM attempts WHERE ended_at IS NOT NULL)`).Scan(&lacks)
+	if err != nil || !lacks {
+		return explain(err)
+	}
+	text, err := migrations.ReadFile("migrations/0004_accounts.sql")
+	if err != nil {
+		return err
+	}
+	_, fill, _ := strings.Cut(string(text), "\nINSERT INTO ledger")
+	fill, _, _ = strings.Cut(fill, ";")
+	_, err = r.to.ExecContext(r.ctx, `DELETE FROM ledger; INSERT INTO ledger`+fill)
+	return explain(err)
+}
+
+// texts returns the first column of an answer.
+func texts(ctx context.Context, conn *sql.Conn, query string, args ...any) (list []string, err error) {
+	rows, err := conn.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, explain(err)
+	}
+	err = eachRow(rows, func(rows *sql.Rows) error {
+		var text string
+		err := rows.Scan(&text)
+		list = append(list, text)
+		return err
+	})
+	return list, err
+}
