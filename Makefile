@@ -13,8 +13,10 @@ test:
 lint:
 	./scripts/lint
 
+# Our own benchmarks, then the comparison with others, a table with ratios and targets.
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
+	cd bench && go run ./cmd/compare
 
 # Each fuzz target for a while.
 fuzz:
