@@ -161,8 +161,8 @@ func printShares(w io.Writer, st *scheduler.Status) error {
 			if s.Waiting {
 				waits = "yes"
 			}
-			fmt.Fprintf(w, "%s\t%.1f%%\t%.1f%%\t%d\t%.0f\t$%.2f\t%s\t%s\n",
-				s.Tenant, 100*s.Target, 100*s.Actual, s.InFlight, s.Used.Tokens, s.Used.CostUSD, waits, orDash(s.Held != "", "%s", s.Held))
+			fmt.Fprintf(w, "%s\t%s\t%.1f%%\t%d\t%.0f\t$%.2f\t%s\t%s\n",
+				s.Tenant, orDash(s.Target > 0, "%.1f%%", 100*s.Target), 100*s.Actual, s.InFlight, s.Used.Tokens, s.Used.CostUSD, waits, orDash(s.Held != "", "%s", s.Held))
 		}
 	})
 }

@@ -22,7 +22,7 @@ const (
 	coreGoroutines      = 12 + 6 + 3 // a core's own, a run's, room
 	coreFiles           = 11 + 6 + 2 // likewise
 	schedulerFiles      = 12 + 3     // and for each core:
-	schedulerCoreFiles  = 4
+	schedulerCoreFiles  = 5          // its pipes, its pidfd and that by which its end is awaited
 	databaseFiles       = 16
 	schedulerGoroutines = 40 // and for each core:
 	coreRoutines        = 12
