@@ -26,16 +26,12 @@ type inbound struct {
 // isAnswer holds for a frame that answers a call of ours.
 func (m *inbound) isAnswer() bool { return m.method == "" && m.refusal == nil }
 
-// parse takes a frame apart. A frame that is neither request, notification nor answer has its refusal set. Names of
-// members are compared exactly (encoding/json into a struct would fold their case), and unknown members are ignored, so
-// that a newer peer can be understood.
+// parse takes a frame of a Decoder apart. A frame that is neither request, notification nor answer has its refusal set.
+// Names of members are compared exactly (encoding/json into a struct would fold their case), and unknown members are
+// ignored, so that a newer peer can be understood.
 func parse(frame []byte) *inbound {
 	m := &inbound{size: len(frame)}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(frame, &members); err != nil {
-		// The decoder let it pass as JSON; what remains is nesting too deep for the standard library.
-		return m.refuse(CodeParse, err.Error())
-	}
+	members := splitMembers(bytes.Clone(frame))
 	id, hasID := members["id"]
 	if hasID && isID(id) {
 		m.id = id
@@ -43,7 +39,7 @@ func parse(frame []byte) *inbound {
 	_, hasMethod := members["method"]
 	_, hasResult := members["result"]
 	_, hasError := members["error"]
-	versioned := isString(members["jsonrpc"], "2.0")
+	versioned := text(members["jsonrpc"]) == "2.0"
 	switch {
 	case !hasMethod && (hasResult || hasError):
 		return parseAnswer(m, members, versioned && hasResult != hasError)
@@ -59,11 +55,9 @@ func parse(frame []byte) *inbound {
 }
 
 func parseRequest(m *inbound, members map[string]json.RawMessage) *inbound {
-	var method string
-	if json.Unmarshal(members["method"], &method) != nil || method == "" {
+	if m.method = text(members["method"]); m.method == "" {
 		return m.refuse(CodeInvalidRequest, "method must be a string that is not empty")
 	}
-	m.method = method
 	switch params := members["params"]; {
 	case len(params) == 0 || string(params) == "null":
 	case params[0] == '{' || params[0] == '[':
@@ -100,9 +94,8 @@ func (m *inbound) refuse(code int, why string) *inbound {
 
 // key makes ids comparable: 1 and "1" differ, "a" and "\u0061" do not.
 func (m *inbound) key() string {
-	var s string
-	if json.Unmarshal(m.id, &s) == nil {
-		return "s" + s
+	if len(m.id) > 0 && m.id[0] == '"' {
+		return "s" + text(m.id)
 	}
 	return "n" + string(m.id)
 }
@@ -116,11 +109,6 @@ func (m *inbound) callID() (int64, bool) {
 // isID holds for a JSON number or string; null is no id here (the specification discourages it).
 func isID(raw json.RawMessage) bool {
 	return len(raw) > 0 && (raw[0] == '"' || raw[0] == '-' || (raw[0] >= '0' && raw[0] <= '9'))
-}
-
-func isString(raw json.RawMessage, want string) bool {
-	var s string
-	return json.Unmarshal(raw, &s) == nil && s == want
 }
 
 // encodeRequest builds a request, or a notification if id is empty. The params come last, which addDropped relies on.

@@ -141,8 +141,8 @@ func (e *TornError) Error() string {
 
 func (e *TornError) Unwrap() error { return io.ErrUnexpectedEOF }
 
-// An Encoder writes frames, each with its newline in one Write, so that a reader sees whole frames if the pipe is not
-// full. It is not safe for concurrent use.
+// An Encoder writes frames, each with its newline in one Write, alone or with others, so that a reader sees whole frames
+// if the pipe is not full. It is not safe for concurrent use.
 type Encoder struct {
 	w   io.Writer
 	max int
@@ -160,15 +160,35 @@ func NewEncoder(w io.Writer, max int) *Encoder {
 // Encode writes one frame. What the other side would refuse is refused here, before a byte is written: *OversizeError
 // for its size, an error for a line end in it (JSON text can always do without) or bytes that are not UTF-8.
 func (e *Encoder) Encode(frame []byte) error {
+	if err := e.add(frame); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+// add is Encode for a frame that flush writes together with others.
+func (e *Encoder) add(frame []byte) error {
 	if err := checkFrame(frame, e.max); err != nil {
 		return err
 	}
-	e.buf = append(append(e.buf[:0], frame...), '\n')
-	if _, err := e.w.Write(e.buf); err != nil {
-		return fmt.Errorf("write frame of %d bytes: %w", len(frame), err)
+	e.buf = append(append(e.buf, frame...), '\n')
+	return nil
+}
+
+func (e *Encoder) flush() error {
+	n := len(e.buf)
+	_, err := e.w.Write(e.buf)
+	if e.buf = e.buf[:0]; cap(e.buf) > 2*batchSize {
+		e.buf = nil // a single large one shall not be paid for for ever
+	}
+	if err != nil {
+		return fmt.Errorf("write frames of %d bytes: %w", n, err)
 	}
 	return nil
 }
+
+// batchSize is how many bytes of frames go out together at most, but for the last frame: less than a pipe takes at once.
+const batchSize = 32 << 10
 
 func checkFrame(frame []byte, max int) error {
 	switch {

@@ -21,7 +21,8 @@ type inbox struct {
 	serve      func() // starts a goroutine that serves requests; set before the first one is added
 
 	mu       sync.Mutex // guards the following
-	changed  sync.Cond  // broadcast at each change that somebody may wait for
+	changed  sync.Cond  // broadcast at each change that may make room, or leave no answer owed
+	arrived  sync.Cond  // told of a notification, apart from that: else who waits for one wakes up for each request
 	notes    []*inbound
 	requests []*inbound
 	bytes    int
@@ -37,7 +38,7 @@ const frameOverhead = 256
 
 func newInbox(soft, maxRunning int, hang time.Duration) *inbox {
 	b := &inbox{soft: soft, hard: 16 * soft, maxRunning: maxRunning, hang: hang, ids: make(map[string]struct{})}
-	b.changed.L = &b.mu
+	b.changed.L, b.arrived.L = &b.mu, &b.mu
 	return b
 }
 
@@ -63,7 +64,7 @@ func (b *inbox) addNote(m *inbound) error {
 	}
 	b.notes = append(b.notes, m)
 	b.bytes += m.size + frameOverhead
-	b.changed.Broadcast()
+	b.arrived.Signal()
 	return nil
 }
 
@@ -123,7 +124,7 @@ func (b *inbox) nextNote() (*inbound, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.notes) == 0 && !b.closed {
-		b.changed.Wait()
+		b.arrived.Wait()
 	}
 	return b.popLocked(&b.notes)
 }
@@ -190,6 +191,7 @@ func (b *inbox) close() {
 	defer b.mu.Unlock()
 	b.closed = true
 	b.changed.Broadcast()
+	b.arrived.Broadcast()
 }
 
 // discard closes the inbox and drops what is queued.
@@ -199,4 +201,5 @@ func (b *inbox) discard() {
 	b.closed = true
 	b.notes, b.requests, b.bytes = nil, nil, 0
 	b.changed.Broadcast()
+	b.arrived.Broadcast()
 }

@@ -15,6 +15,8 @@ type outFrame struct {
 	// be dropped or is the stream's last.
 	stream    string
 	droppable bool
+
+	patient bool // may linger in the outbox, as a droppable one may
 }
 
 // outbox is the bounded queue between everybody who sends and the one goroutine that writes. Frames leave in the order in
@@ -22,7 +24,7 @@ type outFrame struct {
 // frame that may not be dropped waits if there is none.
 type outbox struct {
 	limit   int
-	linger  time.Duration // how long a droppable frame may wait for company, which costs the reader no wake-up of its own
+	linger  time.Duration // how long a patient frame may wait for company, which costs the reader no wake-up of its own
 	drained chan struct{} // closed by the writer when it ends
 
 	mu       sync.Mutex // guards the following
@@ -122,7 +124,7 @@ func (o *outbox) pushLocked(f outFrame) {
 		o.progress.PushBack(place)
 	}
 	// A burst has company enough, and must not fill the queue meanwhile.
-	if f.droppable && o.linger > 0 && !o.due && o.queue.Len() < o.limit/8 {
+	if (f.droppable || f.patient) && o.linger > 0 && !o.due && o.queue.Len() < o.limit/8 {
 		if !o.lingers {
 			o.lingers = true
 			time.AfterFunc(o.linger, o.endLinger)
@@ -151,6 +153,21 @@ func (o *outbox) next() ([]byte, bool) {
 	for (o.queue.Len() == 0 || !o.due) && o.closed == nil {
 		o.filled.Wait()
 	}
+	return o.takeLocked()
+}
+
+// another is next for a frame that can go out in the same write as the n before it; false if there is none now. Frames
+// that go out together may wait for the reader as long as one, so there are few of them beside those that the queue holds.
+func (o *outbox) another(n int) ([]byte, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n >= o.limit/8 {
+		return nil, false
+	}
+	return o.takeLocked()
+}
+
+func (o *outbox) takeLocked() ([]byte, bool) {
 	if o.failed || o.queue.Len() == 0 {
 		return nil, false
 	}

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,4 +216,66 @@ func TestGapIsSaidInParams(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tc.params, got, want)
 		}
 	}
+}
+
+// What is patient waits for company, but not for long, and goes out before and
+// in one write with what follows it.
+func TestPatientFramesShareAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var writes countingWriter
+		r, in := io.Pipe()
+		p := NewPeer(r, &writes, Config{Handler: handler{
+			call: func(context.Context, string, json.RawMessage) (any, error) { return Unhurried{Result: "later"}, nil },
+		}})
+		end := runPeer(t.Context(), p)
+		fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"x"}`)
+		synctest.Wait()
+		if err := p.NotifyPatient(t.Context(), "soon", nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := len(writes.all()); n != 0 {
+			t.Errorf("%d writes at once", n)
+		}
+		if err := p.Notify(t.Context(), "now", nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		want := []string{`{"jsonrpc":"2.0","id":1,"result":"later"}` + "\n" +
+			`{"jsonrpc":"2.0","method":"soon"}` + "\n" + `{"jsonrpc":"2.0","method":"now"}` + "\n"}
+		if got := writes.all(); !slices.Equal(got, want) {
+			t.Errorf("writes: %q", got)
+		}
+		if err := p.NotifyPatient(t.Context(), "alone", nil); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(linger)
+		synctest.Wait()
+		if n := len(writes.all()); n != 2 {
+			t.Errorf("%d writes after its time", n)
+		}
+		in.Close()
+		<-end
+	})
+}
+
+// countingWriter keeps each write apart.
+type countingWriter struct {
+	mu   sync.Mutex
+	kept []string
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = append(w.kept, string(p))
+	return len(p), nil
+}
+
+func (w *countingWriter) Close() error { return nil }
+
+func (w *countingWriter) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.kept)
 }

@@ -18,12 +18,16 @@ import (
 // frame had none.
 type Handler interface {
 	// HandleCall answers a request. Each runs in a goroutine of its own, up to Config.MaxRunning at once. An *Error is
-	// sent as it is, any other error, and a panic, as CodeInternal. The result must encode to JSON.
+	// sent as it is, any other error, and a panic, as CodeInternal. The result must encode to JSON; see Unhurried.
 	HandleCall(ctx context.Context, method string, params json.RawMessage) (result any, err error)
 	// HandleNotify takes a notification. They come one after the other, in the order in which they were sent. It may call
 	// the other side and may be slow: see inbox for what that costs.
 	HandleNotify(ctx context.Context, method string, params json.RawMessage)
 }
+
+// Unhurried is a result whose caller has no use for it at once: it may wait a few milliseconds for other frames to go out
+// with.
+type Unhurried struct{ Result any }
 
 // Config is how a Peer behaves. Each zero value stands for the default.
 type Config struct {
@@ -94,7 +98,7 @@ func NewPeer(r io.ReadCloser, w io.WriteCloser, cfg Config) *Peer {
 	}
 }
 
-// linger is how long progress may wait for company. Nobody sees the difference, and a short run's progress goes out
+// linger is how long what is patient may wait for company. Nobody sees the difference, and a short run's progress goes out
 // together with its end.
 const linger = 2 * time.Millisecond
 
@@ -149,6 +153,11 @@ func (p *Peer) call(ctx context.Context, method string, params any) (json.RawMes
 // ends the peer, and is ErrHung. Nil means queued, not received.
 func (p *Peer) Notify(ctx context.Context, method string, params any) error {
 	return p.notify(ctx, method, outFrame{}, params)
+}
+
+// NotifyPatient is Notify for what may wait a few milliseconds for other frames to go out with.
+func (p *Peer) NotifyPatient(ctx context.Context, method string, params any) error {
+	return p.notify(ctx, method, outFrame{patient: true}, params)
 }
 
 // NotifyDroppable sends progress of a stream (a run's id, never empty). It does not wait: when the send queue is full, the

@@ -133,8 +133,8 @@ func (p *Peer) waitUpTo(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// writeLoop writes what is queued, one frame at a time, and closes w after CloseSend. A frame that does not go out
-// within the hang limit means a hung peer; closing w then ends the Write.
+// writeLoop writes what is queued, as many frames at a time as are there, and closes w after CloseSend. A write that is
+// not done within the hang limit means a hung peer; closing w then ends the Write.
 func (p *Peer) writeLoop() error {
 	defer close(p.out.drained)
 	hung := time.AfterFunc(p.cfg.HangLimit, func() {
@@ -147,8 +147,17 @@ func (p *Peer) writeLoop() error {
 		if !ok {
 			return p.w.Close()
 		}
+		for n := 1; ok; n++ {
+			if err := p.enc.add(frame); err != nil {
+				return err
+			}
+			if len(p.enc.buf) >= batchSize {
+				break
+			}
+			frame, ok = p.out.another(n)
+		}
 		hung.Reset(p.cfg.HangLimit)
-		err := p.enc.Encode(frame)
+		err := p.enc.flush()
 		hung.Stop()
 		if err != nil {
 			return err

@@ -83,6 +83,10 @@ func (p *Peer) answer(ctx context.Context, m *inbound) error {
 		result, failure = p.handle(ctx, m)
 		p.in.release(m)
 	}
+	unhurried, patient := result.(Unhurried)
+	if patient {
+		result = unhurried.Result
+	}
 	frame, err := encodeAnswer(m.id, result, failure)
 	if err == nil {
 		err = checkFrame(frame, MaxFrame)
@@ -95,7 +99,7 @@ func (p *Peer) answer(ctx context.Context, m *inbound) error {
 		}
 	}
 	defer p.in.await()()
-	return p.send(ctx, outFrame{bytes: frame})
+	return p.send(ctx, outFrame{bytes: frame, patient: patient})
 }
 
 func (p *Peer) handle(ctx context.Context, m *inbound) (result any, failure *Error) {

@@ -156,7 +156,7 @@ func (e *execution) emit(ev job.Event) {
 	var err error
 	switch ev.Kind {
 	case job.EventState, job.EventSession:
-		err = e.core.peer.Notify(context.Background(), ipc.NotifyWorkerEvent, ipc.WorkerEvent{Event: ev})
+		err = e.core.peer.NotifyPatient(context.Background(), ipc.NotifyWorkerEvent, ipc.WorkerEvent{Event: ev})
 	default:
 		err = e.core.peer.NotifyDroppable(ipc.NotifyWorkerEvent, e.tag, ipc.WorkerEvent{Event: ev})
 	}

@@ -35,7 +35,9 @@ func (c *Core) HandleCall(ctx context.Context, method string, params json.RawMes
 	case ipc.MethodRequestPermit:
 		return handle(ctx, params, c.requestPermit)
 	case ipc.MethodSubmitJob:
-		return handle(ctx, params, c.submitJob)
+		// Who submits waits for the run's end next: a short run's goes out with this.
+		r, err := handle(ctx, params, c.submitJob)
+		return ipc.Unhurried{Result: r}, err
 	case ipc.MethodCancelJob:
 		return handle(ctx, params, c.cancelJob)
 	case ipc.MethodHeartbeat:

@@ -207,7 +207,7 @@ func (c cgroup) killFrozen(deadline time.Time) ([]Proc, error) {
 // them.
 func (c cgroup) remove() error {
 	// Few runs make cgroups of their own, and without any this is enough.
-	if err := unix.Rmdir(c.dir); err == nil || errors.Is(err, unix.ENOENT) {
+	if c.removeOne() == nil {
 		return nil
 	}
 	var first error
@@ -217,6 +217,14 @@ func (c cgroup) remove() error {
 		}
 	}
 	return first
+}
+
+// removeOne removes c, unless a living process or another cgroup is in it. That it is gone already is no error.
+func (c cgroup) removeOne() error {
+	if err := unix.Rmdir(c.dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
 }
 
 // writeFile writes to a file that exists; os.WriteFile would create it.

@@ -60,14 +60,21 @@ func (t *Tree) empty(deadline time.Time, rep *Report) error {
 
 // goneWithLeader is the proof for the common case: the leader has ended, and a look like that of a round of empty finds
 // nothing. False means that it must be looked closer.
+//
+// That the cgroup can be removed proves that no living process is in it (cgroups(7)), so it is not asked first. From then
+// on it counts as empty: what is gone has no process.
 func (t *Tree) goneWithLeader(rep *Report) bool {
 	select {
 	case <-t.exited:
 	default:
 		return false
 	}
-	if populated, err := t.cgroupPopulated(); err != nil || populated {
-		return false
+	if cg := t.sys.cg; cg.dir != "" {
+		if t.sys.removed = cg.removeOne() == nil; !t.sys.removed {
+			if populated, err := cg.populated(); err != nil || populated {
+				return false
+			}
+		}
 	}
 	strays, walked, err := t.strays()
 	if walked {
@@ -82,7 +89,7 @@ func (t *Tree) goneWithLeader(rep *Report) bool {
 
 // isEmpty ends the life of a tree that was proven empty.
 func (t *Tree) isEmpty() {
-	if t.sys.cg.dir != "" {
+	if t.sys.cg.dir != "" && !t.sys.removed {
 		if err := t.sys.cg.remove(); err != nil {
 			t.host.cfg.Log.Warn().Err(err).Str("run", t.run).Msg("an empty cgroup stays behind")
 		}

@@ -24,7 +24,8 @@ type system struct {
 
 // systemTree is the part of a Tree that only Linux has.
 type systemTree struct {
-	cg cgroup // zero if the tree has none
+	cg      cgroup // zero if the tree has none
+	removed bool   // cg is; guarded by the tree's stopping
 }
 
 func sysProcAttr(newSession bool, pdeath syscall.Signal) *syscall.SysProcAttr {

@@ -233,49 +233,31 @@ func readCgroup(pid string) string {
 	return ""
 }
 
-// childrenFiles lists the children of this process by the files that the kernel keeps for it, one for each thread. It
-// fails where the kernel was built without them. See proc_pid_tid_children(5): the list may lack entries when a child is
-// reaped during the read, so the caller must rule that out.
-func childrenFiles() ([]int, error) {
-	const tasks = "/proc/self/task"
-	dir, err := retry(func() (int, error) { return unix.Open(tasks, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
+// adoptedFile lists the children that this process has adopted, and perhaps some that it has forked, by a file that the
+// kernel keeps. It fails where the kernel was built without it. See proc_pid_tid_children(5): the list may lack entries
+// when a child is reaped during the read, so the caller must rule that out.
+//
+// There is such a file for each thread. An orphan goes to the first thread of its new parent that is not about to exit
+// (find_new_reaper in the kernel's exit.c, since Linux 3.19), as do the children of a thread that exits. That is the
+// main thread, which the Go runtime never lets exit. The other threads have what they have forked.
+func adoptedFile() ([]int, error) {
+	path := "/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children"
+	var buf [4096]byte
+	n, err := readInto(path, buf[:])
+	list := buf[:max(n, 0)]
+	if n == len(buf) { // rare: some hundred children
+		list, err = os.ReadFile(path)
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(dir)
-	var threads []string
-	buf := make([]byte, 4096)
-	for {
-		n, err := retry(func() (int, error) { return unix.ReadDirent(dir, buf) })
-		if err != nil {
-			return nil, err
-		}
-		if n == 0 {
-			break
-		}
-		_, _, threads = unix.ParseDirent(buf[:n], -1, threads)
-	}
 	var pids []int
-	for _, tid := range threads {
-		n, err := readAt(dir, tid+"/children", buf)
-		if n == len(buf) { // rare: some hundred children of one thread
-			var all []byte
-			all, err = os.ReadFile(tasks + "/" + tid + "/children")
-			buf, n = all, len(all)
-		}
+	for f := range bytes.FieldsSeq(list) {
+		pid, err := strconv.Atoi(string(f))
 		if err != nil {
-			if _, gone := os.Stat(tasks + "/" + tid); gone != nil {
-				continue // a thread that ended; its children went to another
-			}
 			return nil, err
 		}
-		for f := range bytes.FieldsSeq(buf[:n]) {
-			pid, err := strconv.Atoi(string(f))
-			if err != nil {
-				return nil, err
-			}
-			pids = append(pids, pid)
-		}
+		pids = append(pids, pid)
 	}
 	return pids, nil
 }

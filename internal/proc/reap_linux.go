@@ -132,11 +132,12 @@ func (h *Host) orphansLocked() (orphans []ProcInfo, walked bool, err error) {
 	}
 }
 
-// childPidsLocked lists all children of this process. The kernel's own list is only reliable while no child is being
-// reaped; leaders are reaped under mu, but helpers are reaped by os/exec, so while there is one, /proc is walked.
+// childPidsLocked lists the children of this process, but perhaps not those that it has started. The kernel's own list is
+// only reliable while no child is being reaped; leaders are reaped under mu, but helpers are reaped by os/exec, so while
+// there is one, /proc is walked.
 func (h *Host) childPidsLocked() (pids []int, walked bool, err error) {
 	if h.helpers == 0 && !h.sys.noChildFile {
-		pids, err := childrenFiles()
+		pids, err := adoptedFile()
 		if err == nil {
 			return pids, false, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/scheduler"
@@ -39,6 +40,23 @@ func TestPlainIsQuiet(t *testing.T) {
 	if n := strings.Count(out.String(), "\n"); n > 1+10+1 {
 		t.Errorf("%d lines for 10 s:\n%s", n, out.String())
 	}
+}
+
+// A line comes soon, without an end and without another one.
+func TestJSONIsShownSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		v := NewJSON(&out)
+		for i, u := range story()[:3] {
+			v.Show(u)
+			<-time.After(2 * flushAfter)
+			synctest.Wait()
+			if n := strings.Count(out.String(), "\n"); n != i+1 {
+				t.Errorf("%d lines after %d updates", n, i+1)
+			}
+		}
+		v.Done()
+	})
 }
 
 func TestJSON(t *testing.T) {

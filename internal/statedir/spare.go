@@ -44,8 +44,9 @@ func (t *Temps) Take(tag string) (path string, err error) {
 	if s, ok := t.pop(); ok {
 		// It replaces an empty folder, and nothing else.
 		if os.Rename(s.path, path) == nil {
-			// A cleaner of old files may have removed it, and anybody made another.
-			if now, err := os.Lstat(path); err == nil && os.SameFile(now, s.info) && private(now) && holdsNothing(path) {
+			// A cleaner of old files may have removed it, and anybody made another. That
+			// it is still empty is told by the time of its last change.
+			if now, err := os.Lstat(path); err == nil && os.SameFile(now, s.info) && private(now) && now.ModTime().Equal(s.info.ModTime()) {
 				return path, nil
 			}
 		} else {

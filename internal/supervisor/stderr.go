@@ -31,10 +31,11 @@ var (
 	dumpHint = regexp.MustCompile(`^(runtime: |\[signal )`)
 )
 
-// copy reads to the end, and gives each whole line to w, if that is set.
+// copy reads to the end, and gives whole lines to w, if that is set: those at
+// once that come at once.
 func (t *stderrLog) copy(r io.Reader, w io.Writer) {
 	buf := make([]byte, 32<<10)
-	var line []byte
+	var line, lines []byte
 	for {
 		n, err := r.Read(buf)
 		for rest := buf[:n]; len(rest) > 0; {
@@ -45,11 +46,13 @@ func (t *stderrLog) copy(r io.Reader, w io.Writer) {
 			}
 			line = append(line, '\n')
 			t.keep(line)
-			if w != nil {
-				w.Write(line)
-			}
+			lines = append(lines, line...)
 			line = line[:0]
 		}
+		if w != nil && len(lines) > 0 {
+			w.Write(lines)
+		}
+		lines = lines[:0]
 		if err != nil {
 			if len(line) > 0 {
 				t.keep(append(line, '\n'))

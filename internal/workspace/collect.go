@@ -40,6 +40,9 @@ const (
 // folder dir and remembers that it did, for Remove. The workspace itself, its
 // git index included, is not touched.
 func (m *Manager) Collect(ctx context.Context, ws *Workspace, dir string) (Changes, error) {
+	if m.leftNothing(ws) {
+		return Changes{}, nil
+	}
 	c, err := m.collect(ctx, ws.Job, dir)
 	if err != nil {
 		return Changes{}, fmt.Errorf("collect the changes of job %s: %w", ws.Job, err)

@@ -81,6 +81,20 @@ func (m *Manager) stillEmpty(rec *record) (bool, error) {
 	return err == nil && len(entries) == 0, err
 }
 
+// leftNothing reports whether nothing was ever found in a workspace that began
+// without a record, and nothing is there now. That needs no lock: what others
+// are about to find, they remember after this.
+func (m *Manager) leftNothing(ws *Workspace) bool {
+	if !ws.unrecorded {
+		return false
+	}
+	if entries, err := os.ReadDir(ws.Root); err != nil || len(entries) > 0 {
+		return false
+	}
+	_, err := os.Lstat(m.recordPath(ws.Job))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // ensureBase makes the git directory of a workspace that began without one.
 func (m *Manager) ensureBase(ctx context.Context, rec *record, held heldLocks) error {
 	base := m.basePath(rec)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -184,13 +185,16 @@ func (h heldLocks) release() {
 
 // makeAndLockJob locks the job's home, which it makes if it is not there.
 func (m *Manager) makeAndLockJob(ctx context.Context, id job.ID) (heldLocks, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
 	for {
+		if err := makeDir(m.home(id)); err != nil {
+			return nil, err
+		}
 		held, err := m.lockJob(ctx, id)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return held, err
-		}
-		if err := makeDir(m.home(id)); err != nil {
-			return nil, err
 		}
 	}
 }
@@ -204,7 +208,7 @@ func (m *Manager) lockJob(ctx context.Context, id job.ID) (heldLocks, error) {
 	home := m.home(id)
 	return poll(ctx, home, func() (*os.File, error) {
 		for {
-			f, err := os.Open(home)
+			f, err := openFolder(home)
 			if err != nil {
 				return nil, err
 			}
@@ -227,6 +231,26 @@ func (m *Manager) lockJob(ctx context.Context, id job.ID) (heldLocks, error) {
 			f.Close()
 		}
 	})
+}
+
+// openFolder is os.Open for a folder, which the runtime's poller need not try to watch.
+func openFolder(path string) (*os.File, error) {
+	for {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	}
+}
+
+// isEmptyHome reports whether the lock is one on a job's home that holds nothing.
+func (h heldLocks) isEmptyHome() bool {
+	_, err := h[0].Readdirnames(1)
+	return errors.Is(err, io.EOF)
 }
 
 func (m *Manager) lockRepo(ctx context.Context, r *repo) (heldLocks, error) {

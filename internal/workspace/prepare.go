@@ -46,9 +46,12 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 	if err := job.ValidName(string(req.Name)); err != nil {
 		return nil, fmt.Errorf("name of the job %w", err)
 	}
-	old, err := m.readRecord(req.Job)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	var old *record
+	if !held.isEmptyHome() {
+		var err error
+		if old, err = m.readRecord(req.Job); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
 	if old != nil && old.Ready && !req.Fresh && old.Spec == req.Spec {
 		ok, err := m.revive(ctx, old, held)
@@ -71,6 +74,7 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 			return nil, err
 		}
 	}
+	var err error
 	switch req.Spec.Isolation {
 	case job.Worktree:
 		err = m.makeWorktree(ctx, rec, held)

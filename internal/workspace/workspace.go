@@ -66,6 +66,8 @@ type Workspace struct {
 	Env []string
 	// Notes tell the user what the workspace lacks, e.g. its submodules.
 	Notes []string
+
+	unrecorded bool // it began empty and without a record
 }
 
 // Open returns the workspace that an earlier Prepare made, or an error for
@@ -102,7 +104,7 @@ func (m *Manager) workspace(rec *record) *Workspace {
 	tree := m.tree(rec)
 	ws := &Workspace{
 		Job: rec.Job, Root: filepath.Join(tree, rec.Scope), Dir: filepath.Join(tree, rec.Scope, rec.Sub),
-		Start: rec.StartCommit, Branch: rec.Branch, Notes: rec.Notes,
+		Start: rec.StartCommit, Branch: rec.Branch, Notes: rec.Notes, unrecorded: rec.unrecorded,
 	}
 	if ws.Start == "" {
 		ws.Start = rec.StartTree
