@@ -50,7 +50,7 @@ func (m *Main) checkConfig(path string) error {
 		}
 		path = byDefault
 	}
-	cfg, err := config.Load(path, config.Options{Adapters: m.adapterNames()})
+	cfg, err := config.Load(path, m.configOptions())
 	if err != nil {
 		return usage(err)
 	}

@@ -72,7 +72,7 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 	e.sched = scheduler.New(scheduler.Config{
 		Store: state.store, Batch: batch, Also: also, Holder: fmt.Sprintf("scheduler-%d", os.Getpid()), Instance: instance, Cores: cfg.Cores.Count,
 		Isolations: isolations, IsolationsFile: state.dir.Isolations(), OnEscalation: e.hooks.Tell,
-		Tuning: tuning, Log: state.log,
+		NewPolicy: m.policies.make, Tuning: tuning, Log: state.log,
 		Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
 			c := &cfg.Cores
 			return supervisor.New(supervisor.Config{

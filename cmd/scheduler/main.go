@@ -43,6 +43,7 @@ type Main struct {
 	environ        []string
 	getenv         func(string) string
 	adapters       map[string]worker.Adapter
+	policies       policies
 	version        string
 	started        time.Time
 
@@ -60,7 +61,7 @@ type Main struct {
 func newMain() *Main {
 	return &Main{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), getenv: os.Getenv,
-		adapters: adapters.All(), version: version.String(), started: time.Now(),
+		adapters: adapters.All(), policies: ownPolicies(), version: version.String(), started: time.Now(),
 	}
 }
 

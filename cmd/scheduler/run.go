@@ -157,7 +157,7 @@ func (m *Main) readConfig() (config.Config, error) {
 		}
 		path = byDefault
 	}
-	cfg, err := config.Load(path, config.Options{Adapters: m.adapterNames()})
+	cfg, err := config.Load(path, m.configOptions())
 	if err != nil {
 		return cfg, usage(err)
 	}

@@ -77,6 +77,8 @@ type Options struct {
 	// Adapters are the names of the adapters that exist; empty means that any
 	// name will do.
 	Adapters []string
+	// Policies are the names of those that exist beside policy.Names.
+	Policies []string
 }
 
 // Load reads the configuration file at path. An error about its content is of
@@ -116,7 +118,7 @@ func Decode(name string, data []byte, opts Options) (Config, error) {
 	if !doc.Has("cores.slow_heartbeat") {
 		c.Cores.SlowHeartbeat = slowHeartbeat(c.Heartbeat)
 	}
-	v := validator{Doc: doc, config: &c, adapters: opts.Adapters}
+	v := validator{Doc: doc, config: &c, adapters: opts.Adapters, policies: opts.Policies}
 	v.validate()
 	if err := doc.Err(); err != nil {
 		return Config{}, err

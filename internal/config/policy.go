@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/policy"
 )
 
 // policy looks at who is next, and what is expected of jobs.
@@ -15,6 +16,9 @@ func (v *validator) policy() {
 		v.adopt(c.Tenants[name].Validate(), func(field string) string { return path + "." + field })
 	}
 	c.Tenants = nil
+	if slices.Contains(v.policies, c.Name) {
+		c.Name = policy.Default().Name // its constructor judges the rest
+	}
 	v.adopt(c.Validate(), func(field string) string { return "policy." + field })
 	if v.config.Expect.Tokens < 0 {
 		v.Failf("expect.tokens", "%d is negative, want a number of tokens, or 0 if it is not known", v.config.Expect.Tokens)

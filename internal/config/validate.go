@@ -26,6 +26,7 @@ type validator struct {
 	*strictyaml.Doc
 	config   *Config
 	adapters []string
+	policies []string // beside the known ones
 }
 
 func (v *validator) validate() {
