@@ -32,6 +32,10 @@ type Permit struct {
 	release func()          // of Request.Reserve; nil if there was none; likewise
 	tokens  []*rate.Limiter // where a token of a rate was taken; likewise
 
+	// granted is when its deadline was reckoned: a run that is stopped then has
+	// had all of its budget of time.
+	granted time.Time
+
 	// Guarded by gate.mu.
 	expiry  *time.Timer
 	used    time.Time // zero while unused
@@ -121,7 +125,7 @@ func (p *Permit) end(cause error, result, told *Result) {
 			return
 		}
 		g.charge(now, p, uncharged(sane(result.Usage), p.charged))
-		g.record.end(p.Job, took, result.Lost)
+		g.record.end(p.Job, now.Sub(p.granted), result.Lost)
 	})
 }
 

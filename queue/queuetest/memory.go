@@ -267,7 +267,6 @@ func (r *record) finish(op queue.Finish) error {
 		return queue.ErrIllegalTransition
 	case op.Attempt == 0:
 		r.ErrorClass, r.succeeded = cmp.Or(op.Outcome.Class, r.ErrorClass), nil
-		r.ErrorClass, r.succeeded = cmp.Or(op.Outcome.Class, r.ErrorClass), nil
 	case op.Attempt < 1 || op.Attempt > len(r.attempts):
 		return queue.ErrNotFound
 	default:
