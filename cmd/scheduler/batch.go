@@ -54,6 +54,9 @@ func openBatch(ctx context.Context, store queue.Store, src *source, fresh bool) 
 	if dup, ok := errors.AsType[*queue.DuplicateError](err); ok {
 		return "", "", rejected(dup)
 	}
+	if errors.Is(err, queue.ErrDeadOwner) {
+		return "", "", usage(fmt.Errorf("submit the jobs: %w", err), "`scheduler grant ls` shows who is dead, `scheduler grant OWNER --alive` lets jobs in again")
+	}
 	if err != nil {
 		return "", "", failure(fmt.Errorf("submit the jobs: %w", err))
 	}
