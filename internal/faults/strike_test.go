@@ -250,5 +250,6 @@ func (s *scene) keepJumped(r *run) error {
 
 // isGone reports whether an error is that of a process that has ended.
 func isGone(err error) bool {
-	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, io.EOF)
+	// Memory of a process that has just gone takes nothing: pwrite returns 0.
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
