@@ -83,7 +83,13 @@ func (s *scene) write(name string, content any) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(s.dir, name), text, 0o600)
+	// As a whole: a scheduler that is told to read it again, twice in a row, must not
+	// find it empty.
+	path := filepath.Join(s.dir, name)
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // obj is a mapping of a job file or of the configuration.
