@@ -77,6 +77,9 @@ type Options struct {
 	// Adapters are the names of the adapters that exist; empty means that any
 	// name will do.
 	Adapters []string
+	// NotEmpty refuses a file without a byte, which is the default configuration
+	// otherwise: who reads a file again may meet it while it is being written.
+	NotEmpty bool
 	// Policies are the names of those that exist beside policy.Names.
 	Policies []string
 }
@@ -92,6 +95,9 @@ func Load(path string, opts Options) (Config, error) {
 			err = inPath.Err // the message names the path already
 		}
 		return Config{}, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	if opts.NotEmpty && len(data) == 0 {
+		return Config{}, fmt.Errorf("configuration %s is empty; write a comment into it if everything is to have its default", path)
 	}
 	c, err := Decode(path, data, opts)
 	if err != nil {

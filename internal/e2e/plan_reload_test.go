@@ -104,6 +104,11 @@ func TestReload(t *testing.T) {
 	p.reload(config(obj{"watchdog": obj{"defence": obj{"thresholds": obj{"queue_depth": obj{"shed": obj{"enter": 10, "leave": 5}, "throttle": obj{"enter": 4, "leave": 2}}}}}}),
 		"watchdog.defence.thresholds.queue_depth.shed", "stays in force")
 	p.reload(config(obj{"concurrency": obj{"max": 9, "per_worker": obj{"nobody": 1}}}), "concurrency.per_worker.nobody", "stays in force")
+	b.write(b.configFile(), "") // as an editor leaves it for a moment
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("an empty file is refused", func() bool { return strings.Contains(p.out.String(), "is empty") })
 	p.reload(config(obj{"concurrency": obj{"max": 3}, "cores": obj{"count": 2}}), "reloaded", "concurrency.max", "next start", "cores.count")
 	here(3)
 	p.reload(config(obj{"concurrency": obj{"max": 5}, "unknown": 1}), "unknown", "stays in force")
