@@ -99,6 +99,14 @@ func brief(u *scheduler.Update) string {
 	return s + fmt.Sprintf(" %s %.300s", u.ExitKind, u.Text)
 }
 
+// up reports whether the scheduler has said anything, which it does not before
+// it heeds signals.
+func (r *run) up() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.last) > 0
+}
+
 // core returns one of the cores that live.
 func (r *run) core(n int) (int, bool) {
 	all := r.alive()

@@ -108,6 +108,9 @@ func (s *scene) strike(ctx context.Context, r *run, f fault) error {
 	case restartCore, drainCore:
 		return s.restart(ctx, f)
 	case reload:
+		if !r.up() {
+			return errMissed // it may not heed the signal yet, and would be ended by it
+		}
 		s.reloads++
 		if err := s.write("config.yaml", s.config()); err != nil {
 			return err
