@@ -119,7 +119,7 @@ func (m *Main) demo(ctx context.Context, dir string, yes, plain bool) error {
 	if err != nil {
 		return err
 	}
-	if err := m.checkJobs(ctx, src.specs, &cfg); err != nil {
+	if err := m.checkJobs(ctx, src.specs, &cfg, nil); err != nil {
 		return err
 	}
 	state, err := m.own(ctx)

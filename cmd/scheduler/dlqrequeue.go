@@ -142,7 +142,7 @@ func (m *Main) checkChanged(ctx context.Context, list []scheduler.Again) error {
 	if err != nil {
 		return err
 	}
-	return m.checkJobs(ctx, specs, &cfg)
+	return m.checkJobs(ctx, specs, &cfg, nil)
 }
 
 // again requeues through the running scheduler, or in the store if none runs,

@@ -191,12 +191,12 @@ func (m *Main) workerKinds(cfg *config.Config) []string {
 }
 
 // checkJobs looks at what the host must have for the jobs to start: the
-// workers' programs and the workspaces.
-func (m *Main) checkJobs(ctx context.Context, specs []job.Spec, cfg *config.Config) error {
+// workers' programs and the workspaces. It runs git with run.
+func (m *Main) checkJobs(ctx context.Context, specs []job.Spec, cfg *config.Config, run runCmd) error {
 	if _, err := m.coreProgram(); err != nil {
 		return err
 	}
-	ws := workspace.New(workspace.Config{})
+	ws := workspace.New(workspace.Config{Run: run})
 	var errs []error
 	told := map[string]bool{}
 	tell := func(name job.Name, err error) {

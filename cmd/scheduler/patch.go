@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,8 +23,13 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-func workspaces(dir *statedir.Dir) *workspace.Manager {
-	return workspace.New(workspace.Config{Root: dir.Work(), Locks: dir.Locks(), Exclude: []string{dir.Path()}})
+// runCmd runs a helper command such as git to its end. Nil stands for cmd.Run; a
+// process that has a proc.Host must use the host's Run, or the host takes the
+// command for an orphan.
+type runCmd = func(context.Context, *exec.Cmd) error
+
+func workspaces(dir *statedir.Dir, run runCmd) *workspace.Manager {
+	return workspace.New(workspace.Config{Root: dir.Work(), Locks: dir.Locks(), Exclude: []string{dir.Path()}, Run: run})
 }
 
 // savedPatch returns the patch that the job's last attempt with one left, or "".
@@ -80,7 +86,7 @@ func (m *Main) diffCommand() *cobra.Command {
 
 // liveDiff prints what an unfinished job has changed up to now.
 func (m *Main) liveDiff(ctx context.Context, dir *statedir.Dir, e *queue.Entry) error {
-	w := workspaces(dir)
+	w := workspaces(dir, nil)
 	ws, err := w.Open(ctx, e.ID, e.Spec.Workspace)
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(m.stderr, "job %s has not started\n", e.Spec.Name)
@@ -158,7 +164,7 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 		fmt.Fprintf(m.stdout, "job %s changed nothing\n", name)
 		return nil
 	}
-	applied, err := workspaces(dir).Apply(ctx, patch, to)
+	applied, err := workspaces(dir, nil).Apply(ctx, patch, to)
 	var conflict *workspace.ConflictError
 	if errors.As(err, &conflict) {
 		return &exitError{code: exitFailed, err: fmt.Errorf("nothing was changed: the patch of job %s conflicts with %s in\n  %s", name, to, strings.Join(conflict.Files, "\n  ")),
@@ -266,7 +272,7 @@ func forgotten(ctx context.Context, store queue.Store, dir *statedir.Dir) ([]job
 }
 
 func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Entry, force bool) error {
-	w := workspaces(dir)
+	w := workspaces(dir, nil)
 	removed, kept := 0, 0
 	var errs []error
 	for i := range entries {

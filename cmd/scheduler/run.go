@@ -76,7 +76,7 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 		return err
 	}
 	// Nothing is started before everything was looked at.
-	if err := m.checkJobs(ctx, src.specs, &cfg); err != nil {
+	if err := m.checkJobs(ctx, src.specs, &cfg, nil); err != nil {
 		return err
 	}
 	if src.resume {

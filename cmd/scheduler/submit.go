@@ -47,7 +47,7 @@ func (m *Main) submit(ctx context.Context, args []string, one oneJob, asJSON boo
 	if err != nil {
 		return err
 	}
-	if err := m.checkJobs(ctx, src.specs, &cfg); err != nil {
+	if err := m.checkJobs(ctx, src.specs, &cfg, nil); err != nil {
 		return err
 	}
 	digest, err := src.digest()

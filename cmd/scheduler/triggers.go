@@ -93,7 +93,7 @@ func (m *Main) submitFiring(ctx context.Context, e *engine, f trigger.Firing) er
 	if err != nil {
 		return err
 	}
-	if err := m.checkJobs(ctx, specs, &cfg); err != nil {
+	if err := m.checkJobs(ctx, specs, &cfg, e.host.Run); err != nil {
 		return err
 	}
 	digest, err := (&source{name: from, specs: specs}).digest()

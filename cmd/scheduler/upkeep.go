@@ -113,7 +113,7 @@ func (e *engine) prune(ctx context.Context) (n int, err error) {
 
 // removeJob removes what is left on disk of a job that is forgotten.
 func (e *engine) removeJob(ctx context.Context, id job.ID) error {
-	w := workspaces(e.state.dir)
+	w := workspaces(e.state.dir, e.host.Run)
 	err := w.Remove(ctx, id, job.Workspace{}, workspace.RemoveOptions{})
 	var unsaved *workspace.UnsavedError
 	if errors.As(err, &unsaved) {
