@@ -2,6 +2,9 @@ package queue
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -28,6 +31,28 @@ type Grant struct {
 	// Window is how far back use counts; 0: for ever. It is counted in parts of
 	// AccountStep, so up to one of those more.
 	Window job.Duration `json:"window,omitempty"`
+}
+
+// Validate returns why g cannot be an owner's grant, or nil.
+func (g Grant) Validate() error {
+	if g.Tenant == "" {
+		return errors.New("the grant names no tenant, want whose it is")
+	}
+	for _, bound := range []struct {
+		name  string
+		value any
+		ok    bool
+	}{
+		{"tokens", g.Tokens, g.Tokens >= 0},
+		{"cost_usd", g.CostUSD, g.CostUSD >= 0 && !math.IsInf(g.CostUSD, 1)},
+		{"wall", g.Wall, g.Wall >= 0},
+		{"window", g.Window, g.Window >= 0},
+	} {
+		if !bound.ok {
+			return fmt.Errorf("the grant of tenant %s: %s is %v, want 0 for none or more", g.Tenant, bound.name, bound.value)
+		}
+	}
+	return nil
 }
 
 // AccountStep is how finely the ledger knows when something was used.

@@ -64,8 +64,8 @@ Lengths of time are written 90s, 15m, 24h or 7d. Without a window, use counts fo
 				*x.field = job.Duration(span)
 			}
 			g.Dead = (g.Dead || dead) && !alive
-			if g.Tokens < 0 || !(g.CostUSD >= 0) {
-				return usage(errors.New("a bound is negative, want 0 or more"))
+			if err := g.Validate(); err != nil {
+				return usage(err)
 			}
 			return m.setGrant(cmd.Context(), g)
 		},

@@ -61,20 +61,14 @@ func (m *Main) usage(ctx context.Context, o usageOptions) error {
 		return err
 	}
 	defer store.Close()
-	accounts, err := store.Accounts(ctx, f)
-	if err != nil {
-		return failure(err)
-	}
-	all := f
-	all.By = nil
-	total, err := store.Accounts(ctx, all)
+	used, err := server.UsageOf(ctx, store, f)
 	if err != nil {
 		return failure(err)
 	}
 	if o.json {
-		return failure(writeJSON(m.stdout, server.Usage{Accounts: accounts, Total: total[0]}))
+		return failure(writeJSON(m.stdout, used))
 	}
-	return failure(printUsage(m.stdout, f.By, accounts, total[0]))
+	return failure(printUsage(m.stdout, f.By, used.Accounts, used.Total))
 }
 
 // filter reads the flags.

@@ -44,14 +44,19 @@ func (s *Server) usage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBadRequest, err)
 	}
-	accounts, err := l.Accounts(r.Context(), f)
+	return UsageOf(r.Context(), l, f)
+}
+
+// UsageOf returns what f selects, and the sum of it.
+func UsageOf(ctx context.Context, l queue.Ledger, f queue.AccountFilter) (Usage, error) {
+	accounts, err := l.Accounts(ctx, f)
 	if err != nil {
-		return nil, err
+		return Usage{}, err
 	}
 	f.By = nil
-	total, err := l.Accounts(r.Context(), f)
+	total, err := l.Accounts(ctx, f)
 	if err != nil {
-		return nil, err
+		return Usage{}, err
 	}
 	return Usage{Accounts: accounts, Total: total[0]}, nil
 }
@@ -100,8 +105,8 @@ func (s *Server) setGrant(r *http.Request) (any, error) {
 	if err := decode(r, &g, maxBody); err != nil {
 		return nil, err
 	}
-	if g.Tenant == "" || g.Tokens < 0 || !(g.CostUSD >= 0) || g.Wall < 0 || g.Window < 0 {
-		return nil, fmt.Errorf("%w: a grant needs a tenant, and bounds of 0 or more", errBadRequest)
+	if err := g.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadRequest, err)
 	}
 	if err := s.store.Apply(r.Context(), queue.SetGrant{Grant: g}); err != nil {
 		return nil, err

@@ -460,11 +460,8 @@ func lastSign(e *queue.Entry) (at time.Time) {
 // UpdateGrant replaces what an owner may use: its hard limits, and whether it is
 // alive. Code: InvalidParams.
 func (k *Kernel) UpdateGrant(ctx context.Context, g queue.Grant) error {
-	if g.Tenant == "" {
-		return refuse(InvalidParams, "tenant is missing, want whose grant it is")
-	}
-	if g.Tokens < 0 || !(g.CostUSD >= 0) || g.Wall < 0 || g.Window < 0 {
-		return refuse(InvalidParams, "a bound is negative, want 0 for none or more")
+	if err := g.Validate(); err != nil {
+		return refuse(InvalidParams, "%v", err)
 	}
 	return explain(k.store.Apply(ctx, queue.SetGrant{Grant: g}))
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -176,11 +175,8 @@ func (t *tx) refuseDead(entries []newEntry) error {
 
 // setGrant stores a grant in place of the owner's, or removes that.
 func (t *tx) setGrant(g queue.Grant) error {
-	switch {
-	case g.Tenant == "":
-		return errors.New("a grant needs a tenant")
-	case g.Tokens < 0 || g.Wall < 0 || g.Window < 0 || !(g.CostUSD >= 0) || math.IsInf(g.CostUSD, 0):
-		return fmt.Errorf("a bound of the grant of tenant %s is no number of 0 or more", g.Tenant)
+	if err := g.Validate(); err != nil {
+		return err
 	}
 	t.accounts.grants = grantBook{}
 	if !g.Dead && g.Tokens == 0 && g.CostUSD == 0 && g.Wall == 0 {

@@ -119,19 +119,6 @@ func conditions(f queue.Filter) (where string, args []any) {
 	if f.ErrorClass != "" {
 		add(`e.error_class = ?`, string(f.ErrorClass))
 	}
-	if f.Agent != "" {
-		add(`e.agent = ?`, string(f.Agent))
-	}
-	switch {
-	case !f.DeadLetters:
-	case f.Batch == "":
-		add(`e.seq IN (` + allDeadLetters + `)`)
-	default:
-		add(isDeadLetter)
-	}
-	if f.ErrorClass != "" {
-		add(`e.error_class = ?`, string(f.ErrorClass))
-	}
 	if f.Name != "" {
 		add(`e.name = ?`, string(f.Name))
 	}
