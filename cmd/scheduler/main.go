@@ -56,8 +56,6 @@ type Main struct {
 	// Flags of `run` that stand above the configuration, also when it is reloaded.
 	atOnce int // --concurrency; 0: as configured
 	cores  int // --cores; 0: as configured
-
-	reloading bool // the configuration is read again
 }
 
 func newMain() *Main {

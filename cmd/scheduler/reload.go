@@ -36,8 +36,9 @@ func hasTerminal() bool {
 // reload reads the configuration again and puts in force what can be. A file
 // that is not right changes nothing.
 func (m *Main) reload(ctx context.Context, e *engine, out io.Writer) {
-	m.reloading = true
-	next, err := m.loadConfig()
+	opts := m.configOptions()
+	opts.NotEmpty = true
+	next, err := m.loadConfigWith(opts)
 	if err != nil {
 		fmt.Fprintf(out, "scheduler: the configuration was not reloaded, the old one stays in force: %v\n", err)
 		e.state.log.Error().Err(err).Msg("configuration not reloaded")

@@ -125,8 +125,10 @@ func (m *Main) overrule(cfg *config.Config) error {
 
 // loadConfig reads the configuration and adds to it the CLIs that
 // install-workers has installed, where neither it nor PATH has another.
-func (m *Main) loadConfig() (config.Config, error) {
-	cfg, err := m.readConfig()
+func (m *Main) loadConfig() (config.Config, error) { return m.loadConfigWith(m.configOptions()) }
+
+func (m *Main) loadConfigWith(opts config.Options) (config.Config, error) {
+	cfg, err := m.readConfig(opts)
 	if err != nil {
 		return cfg, err
 	}
@@ -145,7 +147,7 @@ func (m *Main) loadConfig() (config.Config, error) {
 	return cfg, nil
 }
 
-func (m *Main) readConfig() (config.Config, error) {
+func (m *Main) readConfig(opts config.Options) (config.Config, error) {
 	path := m.configPath
 	if path == "" {
 		byDefault, err := config.DefaultPath()
@@ -157,7 +159,7 @@ func (m *Main) readConfig() (config.Config, error) {
 		}
 		path = byDefault
 	}
-	cfg, err := config.Load(path, m.configOptions())
+	cfg, err := config.Load(path, opts)
 	if err != nil {
 		return cfg, usage(err)
 	}
