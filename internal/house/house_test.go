@@ -25,10 +25,10 @@ var allowed = map[string]string{
 	"queue/sched":         "job queue",
 	"policy":              "job",
 	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
-	"internal/scheduler":  "job queue policy ipc internal/isolation internal/supervisor",
+	"internal/scheduler":  "job queue policy ipc internal/isolation internal/statedir internal/supervisor",
 	"internal/server":     "job queue queue/sched policy ipc internal/isolation internal/scheduler internal/trigger",
 	"internal/simulate":   "job policy internal/strictyaml",
-	"internal/trigger":    "job internal/proc",
+	"internal/trigger":    "job internal/proc internal/statedir",
 	"internal/progress":   "job queue internal/scheduler", // shows the scheduler's updates
 
 	// What the two sides say to each other.

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/statedir"
 )
 
 // bookVersion of the file's form. A newer one is refused.
@@ -138,29 +139,7 @@ func (b *book) save() error {
 	if err != nil {
 		return fmt.Errorf("write what triggers did: %w", err)
 	}
-	dir := filepath.Dir(b.path)
-	tmp, err := os.CreateTemp(dir, "triggers-*.tmp")
-	if err != nil {
-		return fmt.Errorf("write what triggers did: %w", err)
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(append(data, '\n'))
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), b.path)
-	}
-	if err != nil {
-		return fmt.Errorf("write what triggers did: %w", err)
-	}
-	return syncDir(dir)
-}
-
-// syncDir makes the renames in a folder last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("write what triggers did: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := statedir.WriteFile(b.path, append(data, '\n')); err != nil {
 		return fmt.Errorf("write what triggers did: %w", err)
 	}
 	return nil
