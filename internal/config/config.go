@@ -90,11 +90,7 @@ type Options struct {
 func Load(path string, opts Options) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		var inPath *os.PathError
-		if errors.As(err, &inPath) {
-			err = inPath.Err // the message names the path already
-		}
-		return Config{}, fmt.Errorf("read configuration %s: %w", path, err)
+		return Config{}, fmt.Errorf("read configuration %s: %w", path, strictyaml.WithoutPath(err))
 	}
 	if opts.NotEmpty && len(data) == 0 {
 		return Config{}, fmt.Errorf("configuration %s is empty; write a comment into it if everything is to have its default", path)

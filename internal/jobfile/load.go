@@ -3,8 +3,6 @@ package jobfile
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -98,41 +96,16 @@ func decode(name string, data []byte, opts Options, seen seen) ([]job.Spec, erro
 	return specs, nil
 }
 
-var (
-	errNotRegular = errors.New("is not a regular file")
-	errTooLarge   = errors.New("is too large")
-)
+var errTooLarge = errors.New("is too large")
 
-// readFile reads a regular file of at most limit bytes: a pipe could block
-// for ever and a device never end.
+// readFile reads a regular file of at most limit bytes.
 func readFile(path string, limit int64) ([]byte, error) {
-	info, err := os.Stat(path)
+	data, err := strictyaml.ReadFile(path, limit)
 	if err != nil {
-		return nil, plain(err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errNotRegular
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, plain(err)
-	}
-	defer f.Close() // only read: nothing can be lost
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, plain(err)
+		return nil, err
 	}
 	if int64(len(data)) > limit {
 		return nil, fmt.Errorf("%w: at most %d bytes are allowed", errTooLarge, limit)
 	}
 	return data, nil
-}
-
-// plain takes the path out of an error, since the message names it already.
-func plain(err error) error {
-	var inPath *os.PathError
-	if errors.As(err, &inPath) {
-		return inPath.Err
-	}
-	return err
 }

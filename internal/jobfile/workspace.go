@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -51,7 +52,7 @@ func (r *reader) folder(path, given string) string {
 	info, err := os.Stat(full)
 	switch {
 	case err != nil:
-		r.Failf(path, "%q is %s: %v", given, full, plain(err))
+		r.Failf(path, "%q is %s: %v", given, full, strictyaml.WithoutPath(err))
 	case !info.IsDir():
 		r.Failf(path, "%q is %s, which is not a folder", given, full)
 	}
