@@ -21,44 +21,23 @@ const maxOutput = 2 << 10
 func Through(host *proc.Host, prefix string, environ []string) func(ctx context.Context, argv []string, stdin []byte) error {
 	var number atomic.Int64
 	return func(ctx context.Context, argv []string, stdin []byte) error {
-		tree, err := host.Start(proc.Spec{
+		out := &tail{}
+		err, left := host.RunTree(ctx, proc.Spec{
 			Run:  fmt.Sprintf("%s/%d", prefix, number.Add(1)),
 			Path: argv[0], Args: argv[1:], Env: environ, NewSession: true,
 			PipeStdin: true, PipeStdout: true, PipeStderr: true, PdeathSignal: syscall.SIGKILL,
+		}, func(t *proc.Tree) {
+			t.Stdin().Write(stdin) //nolint:errcheck // a command need not read it
+			t.Stdin().Close()
+		}, func(t *proc.Tree) {
+			io.Copy(out, t.Stdout()) //nolint:errcheck // what was read is there
+		}, func(t *proc.Tree) {
+			io.Copy(out, t.Stderr()) //nolint:errcheck // likewise
 		})
-		if err != nil {
-			return err
-		}
-		out := &tail{}
-		var pipes sync.WaitGroup
-		pipes.Go(func() {
-			tree.Stdin().Write(stdin) //nolint:errcheck // a command need not read it
-			tree.Stdin().Close()
-		})
-		pipes.Go(func() { io.Copy(out, tree.Stdout()) }) //nolint:errcheck // what was read is there
-		pipes.Go(func() { io.Copy(out, tree.Stderr()) }) //nolint:errcheck // likewise
-		var cause error
-		select {
-		case <-tree.Exited():
-		case <-ctx.Done():
-			cause = context.Cause(ctx)
-		}
-		_, stopped := tree.Stop(context.WithoutCancel(ctx), proc.Stages{})
-		if stopped != nil {
-			tree.ClosePipes() // somebody who cannot be killed may hold them open for ever
-		}
-		pipes.Wait()
-		tree.ClosePipes()
-		switch state := tree.ExitState(); {
-		case cause != nil:
-			err = cause
-		case !state.Success():
-			err = errors.New(state.String())
-		}
 		if err != nil && len(out.end) > 0 {
 			err = fmt.Errorf("%w; the end of its output: %q", err, out.end)
 		}
-		return errors.Join(err, stopped)
+		return errors.Join(err, left)
 	}
 }
 

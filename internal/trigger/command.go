@@ -9,7 +9,6 @@ import (
 	"hash"
 	"io"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -25,43 +24,21 @@ const maxSaid = 1 << 10
 func Through(host *proc.Host, prefix string, environ []string) func(ctx context.Context, command, dir string, stdout io.Writer) error {
 	var number atomic.Int64
 	return func(ctx context.Context, command, dir string, stdout io.Writer) error {
-		tree, err := host.Start(proc.Spec{
+		var said strings.Builder
+		err, left := host.RunTree(ctx, proc.Spec{
 			Run:  fmt.Sprintf("%s/%d", prefix, number.Add(1)),
 			Path: "sh", Args: []string{"-c", command}, Env: environ, Dir: dir, NewSession: true,
 			PipeStdout: true, PipeStderr: true, PdeathSignal: syscall.SIGKILL,
+		}, func(t *proc.Tree) {
+			io.Copy(stdout, t.Stdout()) //nolint:errcheck // what was read is there
+		}, func(t *proc.Tree) {
+			io.CopyN(&said, t.Stderr(), maxSaid) //nolint:errcheck // likewise
+			io.Copy(io.Discard, t.Stderr())      //nolint:errcheck // so that it can go on writing
 		})
-		if err != nil {
-			return err
-		}
-		var said strings.Builder
-		var pipes sync.WaitGroup
-		pipes.Go(func() { io.Copy(stdout, tree.Stdout()) }) //nolint:errcheck // what was read is there
-		pipes.Go(func() {
-			io.CopyN(&said, tree.Stderr(), maxSaid) //nolint:errcheck // likewise
-			io.Copy(io.Discard, tree.Stderr())      //nolint:errcheck // so that it can go on writing
-		})
-		var cause error
-		select {
-		case <-tree.Exited():
-		case <-ctx.Done():
-			cause = context.Cause(ctx)
-		}
-		_, stopped := tree.Stop(context.WithoutCancel(ctx), proc.Stages{})
-		if stopped != nil {
-			tree.ClosePipes() // somebody who cannot be killed may hold them open for ever
-		}
-		pipes.Wait()
-		tree.ClosePipes()
-		switch state := tree.ExitState(); {
-		case cause != nil:
-			err = cause
-		case !state.Success():
-			err = errors.New(state.String())
-		}
 		if err != nil && said.Len() > 0 {
 			err = fmt.Errorf("%w; it said: %q", err, said.String())
 		}
-		return errors.Join(err, stopped)
+		return errors.Join(err, left)
 	}
 }
 
