@@ -26,6 +26,7 @@ type rule struct{ kind, model effect }
 var rules = map[job.ErrorClass]rule{
 	job.NoError:       {success, success},
 	job.VerifyFailed:  {success, success}, // a failing test suite is not a sick provider
+	job.ConflictClass: {excluded, excluded},
 	job.InvalidOutput: {success, success}, // answered, though not in the form that was asked for
 	job.HumanRejected: {success, success}, // answered, though not to a person's liking
 	job.Budget:        {success, success}, // ran until the job's own limit stopped it

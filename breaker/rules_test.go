@@ -16,6 +16,7 @@ func TestRules(t *testing.T) {
 		job.NoError:           {well, well, well},
 		job.VerifyFailed:      {well, well, well},
 		job.InvalidOutput:     {well, well, well},
+		job.ConflictClass:     {nothing, nothing, nothing},
 		job.HumanRejected:     {well, well, well},
 		job.Budget:            {well, well, well},
 		job.Server:            {sick, sick, sick},

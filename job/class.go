@@ -25,6 +25,8 @@ const (
 	ResourceExhausted ErrorClass = "RESOURCE_EXHAUSTED"
 	// Auth: key missing, wrong or expired. Does not heal by waiting.
 	Auth ErrorClass = "AUTH"
+	// ConflictClass: the patches that the job builds on do not fit together.
+	ConflictClass ErrorClass = "CONFLICT"
 	// VerifyFailed: the job's verify command did not exit 0.
 	VerifyFailed ErrorClass = "VERIFY_FAILED"
 	// HumanRejected: a person looked and said no; the feedback goes to the next attempt.
@@ -42,7 +44,7 @@ const (
 // ErrorClasses lists every class of a failure.
 func ErrorClasses() []ErrorClass {
 	return []ErrorClass{
-		RateLimit, Server, Network, Timeout, Stalled, Crash, InvalidOutput, ResourceExhausted,
+		RateLimit, Server, Network, Timeout, Stalled, Crash, InvalidOutput, ResourceExhausted, ConflictClass,
 		Auth, VerifyFailed, HumanRejected, Budget, CancelledClass, Config, Unknown,
 	}
 }

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"encoding/json"
 	"time"
 	"unicode/utf8"
 )
@@ -29,7 +30,8 @@ const (
 	EventTool EventKind = "tool"
 	// EventUsage: Usage was consumed since the last usage event (an increment).
 	EventUsage EventKind = "usage"
-	// EventStep: the agent finished a turn of its loop, or a named step.
+	// EventStep: the agent finished a turn of its loop, or a named step. With
+	// Kept it is a durable one: Step is its id.
 	EventStep EventKind = "step"
 	// EventRetry: the agent's program retries by itself (Text says after what).
 	EventRetry EventKind = "retry"
@@ -63,11 +65,29 @@ type Event struct {
 	State     RunState `json:"state,omitempty"`
 	Step      string   `json:"step,omitempty"`
 	Usage     *Usage   `json:"usage,omitempty"`
+	// Of a durable step: what it was computed from, as the worker calls it, and
+	// what became of its result. Result itself is only there on the way from the
+	// worker's session to the store: no event that is sent or stored has it.
+	Inputs string          `json:"inputs,omitempty"`
+	Kept   Kept            `json:"kept,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
 	// Dropped is how many events of this run were dropped, for lack of room on
 	// the wire, just before this one.
 	Dropped int    `json:"dropped,omitempty"`
 	Trace   string `json:"trace_id,omitempty"`
 }
+
+// Kept says what became of a durable step; "" is a step that is none.
+type Kept string
+
+const (
+	// KeptFresh: it was computed, and its result is on disk.
+	KeptFresh Kept = "fresh"
+	// KeptBefore: its result came from the store.
+	KeptBefore Kept = "store"
+	// KeptRefused: its result was not stored; the event's text says why.
+	KeptRefused Kept = "refused"
+)
 
 // Cut returns text cut to at most max bytes, its head and its tail with a mark
 // between them, and the number of bytes that were cut out. It cuts at UTF-8

@@ -22,6 +22,17 @@ type Outcome struct {
 	Files     []FileChange `json:"files,omitempty"`     // changed since the start, from git or by comparison
 	Artifacts []Artifact   `json:"artifacts,omitempty"` // files that the attempt left in the state directory
 	DiffStat  string       `json:"diff_stat,omitempty"` // e.g. "2 files changed, 5 insertions(+)"
+	// PatchHash is the SHA-256 of the patch, in hexadecimal; "" if nothing changed.
+	PatchHash string `json:"patch_hash,omitempty"`
+
+	// Check is how the check of the job's loop went; nil if none was made.
+	Check *Check `json:"check,omitempty"`
+	// Report is what the job's evaluation command or file says: from each
+	// dimension's name to a value in [0, 1].
+	Report map[string]float64 `json:"report,omitempty"`
+	// Denied are the tool calls, at most MaxDenied, that the agent asked for and
+	// its program refused because the job does not grant them, e.g. "Bash(make)".
+	Denied []string `json:"denied,omitempty"`
 
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`
@@ -32,12 +43,28 @@ type Outcome struct {
 	LeftBehind []string `json:"left_behind,omitempty"`
 }
 
-// MaxCommands and MaxFiles bound the lists of an Outcome; the whole lists are
-// in the run's events and in its patch.
+// MaxCommands, MaxFiles and MaxDenied bound the lists of an Outcome; the whole
+// lists are in the run's events and in its patch.
 const (
 	MaxCommands = 200
 	MaxFiles    = 500
+	MaxDenied   = 20
 )
+
+// Check is the verdict on one turn of a loop. A turn that does not pass has
+// not failed: another one follows.
+type Check struct {
+	Passed bool `json:"passed"`
+	// Text is why: the end of what the command printed, or what was looked for.
+	// At most MaxCheckText.
+	Text string `json:"text,omitempty"`
+	// Mute says that the check tells one failure from another by no word: it looked
+	// for a file, or its command printed nothing.
+	Mute bool `json:"mute,omitempty"`
+}
+
+// MaxCheckText bounds Check.Text, in bytes.
+const MaxCheckText = 8 << 10
 
 // Succeeded reports whether the attempt did what was asked.
 func (o *Outcome) Succeeded() bool { return o.State == RunCompleted }

@@ -56,6 +56,8 @@ type Spec struct {
 	// Domain is the field that the task is from, e.g. "legal": what is done about
 	// a failure may depend on it.
 	Domain string `json:"domain,omitempty"`
+	// Flow is how the job hangs together with others of its batch.
+	Flow Flow `json:"flow,omitzero"`
 
 	// Trace is an opaque id that goes into every event and log line of the job.
 	Trace string `json:"trace,omitempty"`

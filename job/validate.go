@@ -30,7 +30,7 @@ func (s *Spec) Validate() []*FieldError {
 	bad := func(field, format string, args ...any) {
 		errs = append(errs, &FieldError{field, fmt.Sprintf(format, args...)})
 	}
-	if err := ValidName(string(s.Name)); err != nil {
+	if err := s.validName(); err != nil {
 		bad("id", "%v", err)
 	}
 	s.validateType(bad)
@@ -61,6 +61,7 @@ func (s *Spec) Validate() []*FieldError {
 	}
 	s.validateOwner(bad)
 	s.validateDuplicates(bad)
+	s.validateFlow(bad)
 	s.Limits.validate(bad)
 	// It travels to the core in one frame of at most 1 MiB.
 	if text, err := json.Marshal(s); err == nil && len(text) > MaxSpec {

@@ -15,8 +15,10 @@ type book struct {
 	order  order
 	tuning map[job.Tenant]Tenant
 	each   Tenant
-	ageing int64 // ns; 0: none
-	budget bounds
+	// reputations are those that were measured.
+	reputations map[job.Tenant]float64
+	ageing      int64 // ns; 0: none
+	budget      bounds
 
 	now    int64 // of the latest call
 	window window
@@ -37,7 +39,10 @@ type order interface {
 	enter(t *tenant)   // t could run, from now on
 	changed(t *tenant) // t still could; its head, its use or its settings are others
 	leave(t *tenant)   // t could no longer
-	first() *tenant    // nil if there is none
+	// reweigh says that t's settings are others than they were; changed or leave
+	// may follow.
+	reweigh(t *tenant, was Tenant)
+	first() *tenant // nil if there is none
 
 	// bill says that what t has to pay is another by that price: of a job that
 	// starts, or of a correction.
@@ -54,7 +59,7 @@ func newBook(c Config, o order) *book {
 	b := &book{
 		order: o, each: c.Each, budget: boundsOf(c.Budget),
 		now: math.MinInt64, newest: math.MinInt64, window: newWindow(c.Window.Std()),
-		tenants: map[job.Tenant]*tenant{}, lanes: map[job.Lane]*lane{},
+		tenants: map[job.Tenant]*tenant{}, lanes: map[job.Lane]*lane{}, reputations: map[job.Tenant]float64{},
 		ahead: heap[*lane]{before: laneSooner, place: lanePlace},
 	}
 	if c.Name == NamePriority {
@@ -170,6 +175,15 @@ func (b *book) SetTenants(tenants map[job.Tenant]Tenant) {
 	}
 }
 
+// SetReputation is Reputed's. It is kept while the tenant is not known.
+func (b *book) SetReputation(name job.Tenant, r float64) {
+	b.reputations[name] = r
+	if t := b.tenants[name]; t != nil {
+		b.configure(t)
+		b.refresh(t)
+	}
+}
+
 // advance goes on to now: heads become runnable, use leaves the window. A clock
 // that was set back makes heads wait again, but nothing return to the window.
 func (b *book) advance(now time.Time) {
@@ -254,7 +268,12 @@ func (b *book) configure(t *tenant) {
 	if !own {
 		settings = b.each
 	}
+	if r, any := b.reputations[t.name]; any {
+		settings.Reputation = r
+	}
+	was := t.settings
 	t.configure(settings)
+	b.order.reweigh(t, was)
 }
 
 // forget lets go of a tenant of which there is nothing to remember, so that

@@ -5,7 +5,9 @@ package policy
 //
 //	avruntime(c) += cost × 1000 / (max(credits, 1) × w(p) × (1 + β·reputation))
 //
-// w is 4 for contracted tenants and 1 for those of the marketplace. The tenant
+// w is 4 for contracted tenants and 1 for those of the marketplace; w × (1 + β·reputation)
+// is a tenant's effective weight. Reputation is that of its recent work, where
+// some was judged (Reputed), else what its settings say, else 0. The tenant
 // with the least avruntime is next; with strict tiers the contracted ones come
 // before all others, with weighted ones (where nobody starves) they are in one
 // line. Where it is equal, the tenant that was started longest ago is next.
@@ -84,12 +86,26 @@ func (c *credit) stand(t *tenant) (part, had float64) {
 	return c.weight(t), had
 }
 
-func (c *credit) weight(t *tenant) float64 {
+// reweigh bills what is in flight by the new weight instead of the old one, so
+// that the correction at its end takes back just what was billed. Without it who
+// starts jobs while it is well reputed, and ends them when it is not, would be
+// given back more than it has paid.
+func (c *credit) reweigh(t *tenant, was Tenant) {
+	before, now := c.effective(was), c.weight(t)
+	if t.flying.price != 0 && before != now {
+		t.vruntime += float64(t.flying.price) / costUnit * 1000 * (1/now - 1/before)
+	}
+}
+
+func (c *credit) weight(t *tenant) float64 { return c.effective(t.settings) }
+
+// effective is what a tenant with these settings counts.
+func (c *credit) effective(s Tenant) float64 {
 	w := marketplaceFactor
-	if t.settings.Contracted {
+	if s.Contracted {
 		w = contractedFactor
 	}
-	return max(t.settings.Credits, 1) * w * (1 + c.beta*t.settings.Reputation)
+	return max(s.Credits, 1) * w * (1 + c.beta*s.Reputation)
 }
 
 // sort puts a tenant whose settings have changed into its tier, as far behind

@@ -33,6 +33,8 @@ func (d *deficit) first() *tenant { return d.tree.first() }
 
 func (d *deficit) bill(*tenant, int64, bool) {}
 
+func (d *deficit) reweigh(*tenant, Tenant) {}
+
 func (d *deficit) stand(t *tenant) (part, had float64) {
 	return t.settings.Weight, float64(t.counted().work)
 }

@@ -49,6 +49,8 @@ func (d *drf) first() *tenant { return firstIn(&d.line) }
 
 func (d *drf) bill(*tenant, int64, bool) {}
 
+func (d *drf) reweigh(*tenant, Tenant) {}
+
 // stand compares dominant shares, which do not add up to 1 by themselves.
 func (d *drf) stand(t *tenant) (part, had float64) { return t.settings.Weight, d.dominant(t) }
 

@@ -17,6 +17,8 @@ type oracle struct {
 	now, tick int64
 	turn      uint64
 	tenants   map[job.Tenant]*seen
+	// reputations are those that were measured.
+	reputations map[job.Tenant]float64
 	// credit
 	floor   [2]float64
 	started bool
@@ -42,7 +44,7 @@ type use struct {
 
 func newOracle(c Config) *oracle {
 	begin := nanos(time.Time{})
-	return &oracle{c: c, now: begin, tick: begin, tenants: map[job.Tenant]*seen{}}
+	return &oracle{c: c, now: begin, tick: begin, tenants: map[job.Tenant]*seen{}, reputations: map[job.Tenant]float64{}}
 }
 
 func (o *oracle) Add(h Head) {
@@ -104,13 +106,44 @@ func (s *seen) note(at int64, what amount, done int64) {
 }
 
 func (o *oracle) SetTenants(tenants map[job.Tenant]Tenant) {
+	was := o.weights()
 	o.c.Tenants = tenants
+	o.reweigh(was)
 	for _, s := range o.tenants {
 		if s.able {
 			o.sort(s)
 		}
 	}
 	o.settle()
+}
+
+func (o *oracle) SetReputation(t job.Tenant, r float64) {
+	was := o.weights()
+	o.reputations[t] = r
+	o.reweigh(was)
+	o.settle()
+}
+
+// weights are credit's.
+func (o *oracle) weights() map[*seen]float64 {
+	all := map[*seen]float64{}
+	for _, s := range o.tenants {
+		all[s] = o.credits(s)
+	}
+	return all
+}
+
+// reweigh has what is in flight paid by the weights as they are now.
+func (o *oracle) reweigh(was map[*seen]float64) {
+	for s, w := range was {
+		var price int64
+		for _, d := range s.flying {
+			price += asked(d).price
+		}
+		if now := o.credits(s); now != w {
+			s.vruntime += float64(price) / 1e9 * 1000 * (1/now - 1/w)
+		}
+	}
 }
 
 func (o *oracle) Next(now time.Time) (Head, bool) {
@@ -264,6 +297,9 @@ func (o *oracle) settings(s *seen) Tenant {
 	if !own {
 		t = o.c.Each
 	}
+	if r, any := o.reputations[s.name]; any {
+		t.Reputation = r
+	}
 	t.Weight = cmp.Or(t.Weight, 1)
 	t.Credits = cmp.Or(t.Credits, t.Weight)
 	return t
@@ -312,13 +348,17 @@ func (o *oracle) dominant(s *seen) float64 {
 }
 
 func (o *oracle) bill(s *seen, price int64) {
+	if o.started {
+		s.vruntime += float64(price) / 1e9 * 1000 / o.credits(s)
+	}
+}
+
+func (o *oracle) credits(s *seen) float64 {
 	t, w := o.settings(s), 1.0
 	if t.Contracted {
 		w = 4
 	}
-	if o.started {
-		s.vruntime += float64(price) / 1e9 * 1000 / (max(t.Credits, 1) * w * (1 + o.c.Beta*t.Reputation))
-	}
+	return max(t.Credits, 1) * w * (1 + o.c.Beta*t.Reputation)
 }
 
 func (o *oracle) sort(s *seen) {

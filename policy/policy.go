@@ -56,6 +56,15 @@ type Policy interface {
 	SetTenants(tenants map[job.Tenant]Tenant)
 }
 
+// Reputed is a Policy that looks at how good a tenant's recent work was. All
+// that New returns are; only credit makes something of it.
+type Reputed interface {
+	// SetReputation says that the work of a tenant was found to be worth r, in
+	// [0, 1]; what cannot be meant counts as 0. From then on it takes the place of
+	// the Reputation of the tenant's settings.
+	SetReputation(t job.Tenant, r float64)
+}
+
 // Head is the first entry of a lane.
 type Head struct {
 	Lane       job.Lane
@@ -82,7 +91,7 @@ type Tenant struct {
 	Credits float64 `json:"credits,omitempty"`
 	// Contracted tenants come before those of the marketplace (credit).
 	Contracted bool `json:"contracted,omitempty"`
-	// Reputation is in [0, 1] (credit).
+	// Reputation is in [0, 1] (credit). It holds until one was measured: see Reputed.
 	Reputation float64 `json:"reputation,omitempty"`
 	// MaxConcurrent bounds how many of its jobs are in flight; 0: no bound.
 	MaxConcurrent int `json:"max_concurrent,omitempty"`

@@ -90,6 +90,11 @@ func playBoth(rt *rapid.T, name string) {
 			p.End(r.tenant, r.ask, used, completed, now)
 			o.End(r.tenant, r.ask, used, completed, now)
 		},
+		"reputation": func(rt *rapid.T) {
+			who, r := drawTenant(rt), rapid.SampledFrom([]float64{0, 0.2, 0.9, 1}).Draw(rt, "measured")
+			p.(Reputed).SetReputation(who, r)
+			o.SetReputation(who, r)
+		},
 		"settings": func(rt *rapid.T) {
 			tenants := drawTenants(rt)
 			p.SetTenants(tenants)

@@ -21,6 +21,8 @@ func (p *priority) first() *tenant { return firstIn(&p.line) }
 
 func (p *priority) bill(*tenant, int64, bool) {}
 
+func (p *priority) reweigh(*tenant, Tenant) {}
+
 func (p *priority) stand(t *tenant) (part, had float64) { return 0, float64(t.counted().work) }
 
 func headBefore(a, b *tenant) bool { return laneBefore(a.best(), b.best()) }

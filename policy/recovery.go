@@ -77,6 +77,7 @@ func DefaultRules() Rules {
 		job.Crash:             {Action: DoRestart},
 		job.InvalidOutput:     {Action: DoFeedback, Resume: true},
 		job.ResourceExhausted: {Action: DoFallback},
+		job.ConflictClass:     {Action: DoEscalate}, // the same patches do not fit the next time either
 		job.Auth:              {Action: DoFallbackOrEscalate, Afresh: true},
 		job.VerifyFailed:      {Action: DoFeedback, Resume: true},
 		job.HumanRejected:     {Action: DoFeedback, Resume: true, AtOnce: true},

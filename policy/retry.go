@@ -117,7 +117,7 @@ func (r *Retry) fallBack(o *job.Outcome, next int, now time.Time) Decision {
 // aboutTheAnswer reports whether a failure of the class tells what the work
 // lacks, rather than what became of the worker.
 func aboutTheAnswer(c job.ErrorClass) bool {
-	return c == job.InvalidOutput || c == job.VerifyFailed || c == job.HumanRejected
+	return c == job.InvalidOutput || c == job.ConflictClass || c == job.VerifyFailed || c == job.HumanRejected
 }
 
 // giveUp says what the last attempt failed with and why there is no other.

@@ -34,6 +34,12 @@ type outcome struct {
 // 110 s and uses half of what was asked to half as much again.
 func simulate(t *testing.T, c Config, workers, jobs int, clients []client) (map[job.Tenant]outcome, []job.Tenant, Policy) {
 	t.Helper()
+	return simulateWith(t, c, workers, jobs, clients, nil)
+}
+
+// simulateWith has started told of the n-th start, and whose it was, from 0.
+func simulateWith(t *testing.T, c Config, workers, jobs int, clients []client, started func(p Policy, n int, who job.Tenant)) (map[job.Tenant]outcome, []job.Tenant, Policy) {
+	t.Helper()
 	c.Tenants = map[job.Tenant]Tenant{}
 	for _, cl := range clients {
 		c.Tenants[cl.name] = cl.settings
@@ -69,6 +75,9 @@ func simulate(t *testing.T, c Config, workers, jobs int, clients []client) (map[
 			waited(name)
 			order = append(order, name)
 			p.Start(name, h.Ask, now)
+			if started != nil {
+				started(p, len(order)-1, name)
+			}
 			add(h.Lane, h.Ask)
 			flying = append(flying, running{now.Add(10*time.Second + time.Duration(random.Int64N(int64(100*time.Second)))), h})
 			continue

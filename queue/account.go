@@ -107,7 +107,7 @@ type Account struct {
 // Ledger tells what was used. It is charged by the ops of a Store in their own
 // transactions: by each usage event when it is stored for the first time
 // (Append; if its attempt has not begun, by Begin), and by what an Outcome says
-// beyond its attempt's events (Finish, Reclaim), each at the time of the event or
+// beyond its attempt's events (Finish, Reclaim, Await), each at the time of the event or
 // of the attempt's end. So nothing is charged twice, however often and in whatever
 // order it is delivered: of each attempt, field by field, the larger of the
 // events' sum and the outcome counts. An outcome that says less takes nothing
@@ -123,8 +123,10 @@ type Ledger interface {
 
 // PruneSpec says what a store may forget. Only what has ended is forgotten, with
 // its attempts and events; the ledger remains. An entry stays as long as one that
-// has its result (Entry.CoalescedWith), or that does it again (RequeuedAs). A
-// batch goes with its last entry, if it is closed or shared.
+// has its result (Entry.CoalescedWith), or that does it again (RequeuedAs); a job
+// of a workflow (job.Flow.Joined) as long as another job of its batch is
+// unfinished. A batch goes with its last entry, if it is closed or shared. The
+// records of a job's spaces go with it, those of a batch's with its last entry.
 type PruneSpec struct {
 	// Before is when an entry must have ended; zero: none is forgotten.
 	Before time.Time

@@ -20,6 +20,8 @@ var (
 	ErrDuplicate = errors.New("already submitted")
 	// ErrDeadOwner: the entry's agent, or its tenant, is dead (Grant.Dead).
 	ErrDeadOwner = errors.New("its owner is dead")
+	// ErrExists: a record is there already, with another value.
+	ErrExists = errors.New("there is another record already")
 )
 
 // What opening a store can meet.

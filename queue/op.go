@@ -71,8 +71,9 @@ type Release struct {
 	Waiting    string
 }
 
-// Cancel withdraws an entry: a queued one becomes Cancelled, of a dispatched
-// one CancelRequested is set and whoever holds it must stop it. A terminal
+// Cancel withdraws an entry: a queued one becomes Cancelled, and if a person was
+// asked about its latest attempt, that RunCancelled; of a dispatched one
+// CancelRequested is set and whoever holds it must stop it. A terminal
 // entry gives ErrIllegalTransition.
 type Cancel struct {
 	ID  job.ID

@@ -15,7 +15,7 @@ import (
 // TestSentinels: the errors are told apart, through wrapping, and a refused
 // move in the queue is the same error as one in the state tables.
 func TestSentinels(t *testing.T) {
-	all := []error{queue.ErrIllegalTransition, queue.ErrNotFound, queue.ErrFenced, queue.ErrDuplicate, queue.ErrNewerVersion, queue.ErrCorrupt}
+	all := []error{queue.ErrIllegalTransition, queue.ErrNotFound, queue.ErrFenced, queue.ErrDuplicate, queue.ErrDeadOwner, queue.ErrExists, queue.ErrNewerVersion, queue.ErrCorrupt}
 	for i, a := range all {
 		for k, b := range all {
 			if got := errors.Is(fmt.Errorf("apply: %w", a), b); got != (i == k) {
@@ -35,7 +35,7 @@ func TestJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, absent := range []string{"deadline", "lease_until", "fence", "spent", "session", "waiting", "dead_letter", "cancel_requested", "exit_kind"} {
+	for _, absent := range []string{"deadline", "lease_until", "fence", "spent", "session", "waiting", "dead_letter", "cancel_requested", "exit_kind", "held", "resolved", "skipped", "result", "approval", "rejections"} {
 		if strings.Contains(string(text), `"`+absent+`"`) {
 			t.Errorf("%s stands in %s", absent, text)
 		}

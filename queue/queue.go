@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -68,6 +69,21 @@ type Entry struct {
 	RequeuedFrom job.ID     `json:"requeued_from,omitempty"`
 	RequeuedAs   job.ID     `json:"requeued_as,omitempty"`
 	DroppedAt    *time.Time `json:"dropped_at,omitempty"`
+	// Held keeps a queued entry out of its lane, so that it is not claimed; "" does
+	// not. One that is HeldForApproval does not expire either: its work is done.
+	Held job.Hold `json:"held,omitempty"`
+	// Resolved is what it is run with instead of its Spec's own words; nil: those.
+	Resolved *job.Resolved `json:"resolved,omitempty"`
+	// Skipped says why an entry was Cancelled that was not to run: its condition
+	// did not hold, or a need of it has not succeeded.
+	Skipped string `json:"skipped,omitempty"`
+	// Result is the answer of an entry that was concluded without an attempt.
+	Result json.RawMessage `json:"result,omitempty"`
+	// Approval is what a person is asked, while it is HeldForApproval, and what was
+	// said to the last question afterwards. Rejections counts the answers no.
+	Approval   *Approval `json:"approval,omitempty"`
+	Rejections int       `json:"rejections,omitempty"`
+
 	// CancelRequested is set when somebody asked to cancel a dispatched entry.
 	CancelRequested bool `json:"cancel_requested,omitempty"`
 }
@@ -80,6 +96,8 @@ type Batch struct {
 	Source string `json:"source"`
 	// Digest is a hash over the jobs' specifications.
 	Digest string `json:"digest"`
+	// Workflow is what its jobs have in common.
+	Workflow job.Workflow `json:"workflow,omitzero"`
 	// Private keeps the batch for who claims it by its id; the entries of all
 	// other batches are shared.
 	Private   bool       `json:"private,omitempty"`
@@ -186,6 +204,8 @@ type Filter struct {
 	// DeadLetters selects what failed and waits for somebody to look at it:
 	// neither requeued nor dropped.
 	DeadLetters bool
+	// Held selects queued entries that are kept back for one of these.
+	Held []job.Hold
 	// ErrorClass selects by Entry.ErrorClass.
 	ErrorClass job.ErrorClass
 	// External selects entries of type job.External.

@@ -19,7 +19,8 @@ type Store interface {
 	// name and tenant already. ErrDeadOwner if an entry's tenant or agent is
 	// dead. An entry with RequeuedFrom does a dead letter again, which says so
 	// from then on; ErrIllegalTransition if that is none, or was requeued or
-	// dropped already.
+	// dropped already. An entry may be Held from the start, but not for approval,
+	// and Resolved.
 	//
 	// An entry with a key (job.Spec.Duplicates) meets, in the order of the
 	// entries, the unfinished ones of its tenant with the same key, if there are
@@ -38,8 +39,9 @@ type Store interface {
 	//   - Serialize: it waits for the last one that is not coalesced.
 	//
 	// So at most one entry of a key is dispatched. One whose turn has come is
-	// RunnableAt that moment, if not later. While it waits for the result of a
-	// dispatched entry its deadline has no effect.
+	// RunnableAt that moment, if not later. While it waits for the result of an
+	// entry that is dispatched, or HeldForApproval, its deadline has no effect. An
+	// entry that is held keeps its place.
 	Enqueue(ctx context.Context, b Batch, entries []Entry) error
 
 	// Claim moves entries from Queued to Dispatched, in the order of priority
@@ -48,7 +50,8 @@ type Store interface {
 	// queued is passed over.
 	// Entries whose RunnableAt is after Now are invisible; those whose deadline
 	// is not after Now become Expired. No entry is ever claimed twice at once,
-	// and none that waits for another (Entry.WaitsFor) is claimed.
+	// and none that waits for another (Entry.WaitsFor) or is held (Entry.Held) is
+	// claimed. What is held expires like all else, but not what is HeldForApproval.
 	Claim(ctx context.Context, spec ClaimSpec) (Claims, error)
 
 	// Extend moves the leases of claims to until. Fences that are no longer

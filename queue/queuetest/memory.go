@@ -21,6 +21,7 @@ type memoryState struct {
 	records []*record // in the order of submission
 	fence   job.Fence
 	grants  []queue.Grant
+	notes   []queue.Record // of the journal
 }
 
 type record struct {
@@ -33,7 +34,7 @@ type record struct {
 }
 
 func (s memoryState) clone() memoryState {
-	s.batches, s.grants = slices.Clone(s.batches), slices.Clone(s.grants)
+	s.batches, s.grants, s.notes = slices.Clone(s.batches), slices.Clone(s.grants), slices.Clone(s.notes)
 	s.records = slices.Clone(s.records)
 	for i, r := range s.records {
 		s.records[i] = &record{r.Entry, slices.Clone(r.attempts), slices.Clone(r.events), r.stood, r.succeeded}
@@ -69,22 +70,44 @@ func (m *memory) enqueue(b queue.Batch, entries []queue.Entry) error {
 			s.batches = append(s.batches, b)
 		}
 		for _, e := range entries {
-			for _, r := range s.records {
-				if r.ID == e.ID || r.Batch == b.ID && r.Spec.Tenant == e.Spec.Tenant && r.Spec.Name == e.Spec.Name {
-					return queue.ErrDuplicate
-				}
+			if s.named(b.ID, &e) != nil {
+				return queue.ErrDuplicate
 			}
-			e.Batch, e.State = b.ID, job.Queued
-			if err := s.lineUp(&e); err != nil {
+			if err := s.add(b.ID, e); err != nil {
 				return err
 			}
-			if err := s.requeue(&e); err != nil {
-				return err
-			}
-			s.records = append(s.records, &record{Entry: e})
 		}
 		return nil
 	})
+}
+
+// named returns the entry of a batch that has the name and tenant of e.
+func (s *memoryState) named(batch job.BatchID, e *queue.Entry) *record {
+	for _, r := range s.records {
+		if r.Batch == batch && r.Spec.Tenant == e.Spec.Tenant && r.Spec.Name == e.Spec.Name {
+			return r
+		}
+	}
+	return nil
+}
+
+func (s *memoryState) add(batch job.BatchID, e queue.Entry) error {
+	if _, err := s.find(e.ID); err == nil {
+		return queue.ErrDuplicate
+	}
+	e.Batch, e.State = batch, job.Queued
+	waiting := e.Waiting
+	if err := s.lineUp(&e); err != nil {
+		return err
+	}
+	if e.Held != "" {
+		e.Waiting = waiting
+	}
+	if err := s.requeue(&e); err != nil {
+		return err
+	}
+	s.records = append(s.records, &record{Entry: e})
+	return nil
 }
 
 func (m *memory) extend(fences []job.Fence, until time.Time) (lost []job.Fence) {
@@ -191,6 +214,8 @@ func (s *memoryState) applyOne(op queue.Op) error {
 			}
 		}
 		return nil
+	case queue.Ready, queue.Keep, queue.Skip, queue.Spawn, queue.Conclude, queue.Await, queue.Decide, queue.Write, queue.Erase:
+		return s.applyFlow(op)
 	case queue.Drop:
 		r, err := s.deadLetter(op.ID)
 		if err == nil {
@@ -359,29 +384,4 @@ func (r *record) leave(to job.EntryState) error {
 	}
 	r.State, r.Holder, r.LeaseUntil = to, "", nil
 	return nil
-}
-
-// list returns the entries that f selects and their number without its limits.
-func (m *memory) list(f queue.Filter) (entries []queue.Entry, total int) {
-	for _, r := range m.records {
-		if (f.Batch == "" || r.Batch == f.Batch) && (len(f.States) == 0 || slices.Contains(f.States, r.State)) &&
-			(f.Tenant == "" || r.Spec.Tenant == f.Tenant) && (f.Agent == "" || r.Spec.Agent == f.Agent) &&
-			(!f.External || r.Spec.Type == job.External) && (!f.DeadLetters || r.deadLetter()) && (f.ErrorClass == "" || r.ErrorClass == f.ErrorClass) && (f.Name == "" || r.Spec.Name == f.Name) &&
-			len(r.ID) >= len(f.Prefix) && string(r.ID[:len(f.Prefix)]) == f.Prefix &&
-			(f.Since.IsZero() || r.CompletedAt == nil || !r.CompletedAt.Before(f.Since)) &&
-			(f.CoalescedWith == "" || r.CoalescedWith == f.CoalescedWith) && (f.SupersededBy == "" || r.SupersededBy == f.SupersededBy) &&
-			(!f.CancelRequested || r.CancelRequested) {
-			entries = append(entries, r.Entry)
-		}
-	}
-	if f.Newest {
-		slices.Reverse(entries)
-	}
-	total = len(entries)
-	limit := f.Limit
-	if limit == 0 {
-		limit = 1000
-	}
-	from := min(f.Offset, total)
-	return entries[from:min(from+limit, total)], total
 }

@@ -26,7 +26,7 @@ func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
 	}
 	var due, claimed []*record
 	for _, r := range m.records {
-		if scope(r) && r.WaitsFor == "" && !r.RunnableAt.After(spec.Now) {
+		if scope(r) && r.Held == "" && r.WaitsFor == "" && !r.RunnableAt.After(spec.Now) {
 			due = append(due, r)
 		}
 	}
@@ -57,7 +57,7 @@ func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
 			c.Ready[r.Spec.Class.Or()] = ready
 		}
 	}
-	left := slices.DeleteFunc(slices.Clone(m.records), func(r *record) bool { return !scope(r) || slices.Contains(claimed, r) })
+	left := slices.DeleteFunc(slices.Clone(m.records), func(r *record) bool { return !scope(r) && !own(r) || slices.Contains(claimed, r) })
 	for _, r := range claimed {
 		m.fence++
 		until := spec.Now.Add(spec.Lease)
@@ -67,10 +67,10 @@ func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
 	for _, r := range left {
 		var next []time.Time
 		// A Chooser knows of heads by itself, but for those that it was told in this claim.
-		if lane, _ := m.laneOf(r, spec); r.WaitsFor == "" && (spec.Chooser == nil || heads[lane] == r) {
+		if lane, _ := m.laneOf(r, spec); r.Held == "" && r.WaitsFor == "" && (spec.Chooser == nil || heads[lane] == r) {
 			next = append(next, r.RunnableAt)
 		}
-		if r.Deadline != nil && !m.started(r) {
+		if r.Deadline != nil && !m.started(r) && r.Held != job.HeldForApproval {
 			next = append(next, *r.Deadline)
 		}
 		for _, at := range next {
@@ -171,9 +171,10 @@ func (s *memoryState) laneOf(r *record, spec queue.ClaimSpec) (job.Lane, bool) {
 	return lane, s.inScope(r, spec)
 }
 
-// inScope reports whether a claim is about the queued entry.
+// inScope reports whether a claim is about the queued entry: what is held it can
+// only let expire.
 func (s *memoryState) inScope(r *record, spec queue.ClaimSpec) bool {
-	if r.State != job.Queued {
+	if r.State != job.Queued || r.Held != "" {
 		return false
 	}
 	pool := s.poolOf(r)
@@ -184,7 +185,7 @@ func (s *memoryState) inScope(r *record, spec queue.ClaimSpec) bool {
 func (s *memoryState) expire(now time.Time, c *queue.Claims, scope func(*record) bool) (any bool) {
 	var overdue []*record
 	for _, r := range s.records {
-		if scope(r) && r.Deadline != nil && !r.Deadline.After(now) && !s.started(r) {
+		if scope(r) && r.Deadline != nil && !r.Deadline.After(now) && !s.started(r) && r.Held != job.HeldForApproval {
 			overdue = append(overdue, r)
 		}
 	}

@@ -51,9 +51,13 @@ func (s *memoryState) lineUp(e *queue.Entry) error {
 // withdraw ends a queued entry.
 func (r *record) withdraw(to job.EntryState, now time.Time) {
 	r.State, r.CompletedAt = to, &now
-	if r.WaitsFor != "" {
+	if r.WaitsFor != "" || r.Held != "" {
 		r.Waiting = ""
 	}
+	if r.Held == job.HeldForApproval {
+		r.settle(job.RunCancelled, job.CancelledClass, "")
+	}
+	r.Held = ""
 	r.stood, r.WaitsFor, r.CoalescedWith = r.WaitsFor, "", ""
 }
 
@@ -73,7 +77,7 @@ func (s *memoryState) closeGaps(now time.Time) {
 		if coalesced && gone.State == job.Completed && gone.ExitKind != job.ExitCancelled {
 			r.State, r.ExitKind, r.DeadLetter, r.CompletedAt = job.Completed, gone.ExitKind, gone.DeadLetter, &now
 			r.ErrorClass = gone.ErrorClass
-			r.WaitsFor, r.Waiting = "", ""
+			r.WaitsFor, r.Waiting, r.Held = "", "", ""
 			continue
 		}
 		s.stand(r, gone.stood, now)
@@ -97,25 +101,35 @@ func (s *memoryState) closeGaps(now time.Time) {
 
 // stand lets r wait for the entry of that id, or for none.
 func (s *memoryState) stand(r *record, id job.ID, now time.Time) {
-	r.WaitsFor, r.Waiting = id, ""
-	if front, err := s.find(id); err == nil {
-		r.Waiting = queue.WaitingFor(id, front.Spec.Name, r.Key)
-	} else if r.RunnableAt.Before(now) {
+	r.WaitsFor = id
+	if r.Held == "" {
+		r.Waiting = s.waitingInLine(r)
+	}
+	if id == "" && r.RunnableAt.Before(now) {
 		r.RunnableAt = now
 	}
+}
+
+// waitingInLine says what r waits for in the line of its key.
+func (s *memoryState) waitingInLine(r *record) string {
+	front, err := s.find(r.WaitsFor)
+	if err != nil {
+		return ""
+	}
+	return queue.WaitingFor(front.ID, front.Spec.Name, r.Key)
 }
 
 // started reports whether r gets the result of an entry that was started.
 func (s *memoryState) started(r *record) bool {
 	leader, err := s.find(r.CoalescedWith)
-	return err == nil && leader.State == job.Dispatched
+	return err == nil && (leader.State == job.Dispatched || leader.Held == job.HeldForApproval)
 }
 
 // heads returns what must end first of all that the batch's entries wait for.
 func (s *memoryState) heads(batch job.BatchID) map[job.ID]bool {
 	heads := map[job.ID]bool{}
 	for _, r := range s.records {
-		if s.poolOf(r) != batch || r.WaitsFor == "" {
+		if s.poolOf(r) != batch || r.WaitsFor == "" || r.Held != "" {
 			continue
 		}
 		for r.WaitsFor != "" {
@@ -144,6 +158,14 @@ func timeOf(op queue.Op) time.Time {
 	case queue.Cancel:
 		return op.Now
 	case queue.Reclaim:
+		return op.Now
+	case queue.Skip:
+		return op.Now
+	case queue.Conclude:
+		return op.Now
+	case queue.Await:
+		return op.Now
+	case queue.Decide:
 		return op.Now
 	}
 	return time.Time{}

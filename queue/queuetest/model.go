@@ -38,7 +38,8 @@ func model(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 			os.RemoveAll(dir)
 		}()
 		r.Repeat(map[string]func(*rapid.T){
-			"enqueue": m.enqueue, "claim": m.claim, "apply": m.apply, "apply2": m.apply, "extend": m.extend,
+			"enqueue": m.enqueue, "claim": m.claim, "apply": m.apply, "apply2": m.apply, "flow": m.applyFlow, "flow2": m.applyFlow, "submit": m.submit, "work": m.work,
+			"ask": m.ask, "hold": m.keepOrLetGo, "answer": m.answer, "all": m.all, "extend": m.extend,
 			"reclaim": m.reclaim, "time": m.passTime, "list": m.list, "reopen": m.openAgain,
 		})
 		m.compareAll(r)
@@ -60,37 +61,49 @@ type machine struct {
 }
 
 func (m *machine) enqueue(r *rapid.T) {
-	batch := rapid.SampledFrom(m.batches).Draw(r, "batch")
-	var entries []queue.Entry
-	for range rapid.IntRange(0, 4).Draw(r, "entries") {
-		m.made++
-		n := m.made
-		if rapid.IntRange(0, 9).Draw(r, "again") == 0 {
-			n = rapid.IntRange(1, m.made).Draw(r, "which") // perhaps a duplicate
-		}
-		e := newEntry(fmt.Sprintf("j%d", n),
-			priority(rapid.IntRange(-1, 1).Draw(r, "priority")),
-			runnableAt(m.moment(r, "runnable at")),
-			tenant(rapid.SampledFrom([]job.Tenant{"a", "b"}).Draw(r, "tenant")),
-			class(rapid.SampledFrom(append(job.Classes(), "")).Draw(r, "class")))
-		e.Spec.Agent = rapid.SampledFrom([]job.AgentID{"", "p"}).Draw(r, "agent")
-		if rapid.IntRange(0, 3).Draw(r, "requeues") == 0 {
-			e.RequeuedFrom = m.someDeadLetter(r)
-		}
-		if rapid.Bool().Draw(r, "has policy") {
-			duplicate(rapid.SampledFrom(job.DuplicatePolicies()).Draw(r, "policy"), rapid.SampledFrom([]string{"k", "k", "l"}).Draw(r, "key"))(&e)
-		}
-		if rapid.IntRange(0, 4).Draw(r, "external") == 0 {
-			e.Spec.Type = job.External
-		}
-		// The order of ids is not the order of submission.
-		e.ID = job.ID(fmt.Sprintf("%02x-%d", n*37%256, n))
-		if rapid.IntRange(0, 2).Draw(r, "has deadline") == 0 {
-			deadline(m.moment(r, "deadline"))(&e)
-		}
-		entries = append(entries, e)
-	}
+	batch, entries := rapid.SampledFrom(m.batches).Draw(r, "batch"), m.entries(r)
 	m.sameError(r, "enqueue", m.real.Enqueue(m.ctx, batch, entries), m.oracle.enqueue(batch, entries))
+}
+
+// entries draws new entries, some of them held.
+func (m *machine) entries(r *rapid.T) (entries []queue.Entry) {
+	for range rapid.IntRange(0, 4).Draw(r, "entries") {
+		entries = append(entries, m.entry(r, rapid.IntRange(0, 9).Draw(r, "again") == 0))
+	}
+	return entries
+}
+
+// entry draws a new entry, with another's name and id if it is to be one again.
+func (m *machine) entry(r *rapid.T, again bool) queue.Entry {
+	m.made++
+	n := m.made
+	if again {
+		n = rapid.IntRange(1, m.made).Draw(r, "which") // perhaps a duplicate
+	}
+	e := newEntry(fmt.Sprintf("j%d", n),
+		priority(rapid.IntRange(-1, 1).Draw(r, "priority")),
+		runnableAt(m.moment(r, "runnable at")),
+		tenant(rapid.SampledFrom([]job.Tenant{"a", "b"}).Draw(r, "tenant")),
+		class(rapid.SampledFrom(append(job.Classes(), "")).Draw(r, "class")))
+	e.Spec.Agent = rapid.SampledFrom([]job.AgentID{"", "p"}).Draw(r, "agent")
+	if rapid.IntRange(0, 3).Draw(r, "requeues") == 0 {
+		e.RequeuedFrom = m.someDeadLetter(r)
+	}
+	if rapid.Bool().Draw(r, "has policy") {
+		duplicate(rapid.SampledFrom(job.DuplicatePolicies()).Draw(r, "policy"), rapid.SampledFrom([]string{"k", "k", "l"}).Draw(r, "key"))(&e)
+	}
+	if rapid.IntRange(0, 4).Draw(r, "external") == 0 {
+		e.Spec.Type = job.External
+	}
+	// The order of ids is not the order of submission.
+	e.ID = job.ID(fmt.Sprintf("%02x-%d", n*37%256, n))
+	if rapid.IntRange(0, 2).Draw(r, "has deadline") == 0 {
+		deadline(m.moment(r, "deadline"))(&e)
+	}
+	if rapid.IntRange(0, 3).Draw(r, "is held") == 0 {
+		e.Held, e.Waiting = job.HeldForNeeds, "needs another"
+	}
+	return e
 }
 
 func (m *machine) claim(r *rapid.T) {
@@ -107,6 +120,11 @@ func (m *machine) claim(r *rapid.T) {
 	if rapid.IntRange(0, 5).Draw(r, "none") == 0 {
 		spec.Max = 0
 	}
+	m.choose(r, spec)
+}
+
+// choose lets a Chooser say which lanes come next, or none.
+func (m *machine) choose(r *rapid.T, spec queue.ClaimSpec) {
 	asOracle := spec
 	var real, oracle *picker
 	if rapid.Bool().Draw(r, "chooser") {
@@ -115,22 +133,33 @@ func (m *machine) claim(r *rapid.T) {
 		oracle = &twin
 		spec.Chooser, asOracle.Chooser = real, oracle
 	}
+	m.claimBoth(r, spec, asOracle)
+	if real != nil {
+		wantSame(r, "heads that the chooser knows", real.known(), oracle.known())
+		wantSame(r, "what the chooser took", real.taken, oracle.taken)
+	}
+}
+
+// claimBoth claims from both stores and returns what the oracle gave.
+func (m *machine) claimBoth(r *rapid.T, spec, asOracle queue.ClaimSpec) []queue.Entry {
 	got, err := m.real.Claim(m.ctx, spec)
 	if err != nil {
 		r.Fatalf("claim: %v", err)
 	}
 	want := m.oracle.claim(asOracle)
-	if real != nil {
-		wantSame(r, "heads that the chooser knows", real.known(), oracle.known())
-		wantSame(r, "what the chooser took", real.taken, oracle.taken)
-	}
 	for i := range min(len(got.Entries), len(want.Entries)) {
 		m.realOf[want.Entries[i].Fence], m.oracleOf[got.Entries[i].Fence] = got.Entries[i].Fence, want.Entries[i].Fence
 	}
 	slices.Sort(got.Expired)
 	slices.Sort(want.Expired)
 	m.translate(got.Entries)
+	for _, e := range got.Entries {
+		if e.Held != "" {
+			r.Fatalf("claimed %s, which is held for %s", e.ID, e.Held)
+		}
+	}
 	wantSame(r, "claims", got, want)
+	return want.Entries
 }
 
 // picker draws a Chooser that knows nothing: all is stale, or some lanes are.
@@ -195,7 +224,7 @@ func (m *machine) moment(r *rapid.T, what string) time.Time {
 }
 
 func (m *machine) sameError(r *rapid.T, what string, got, want error) {
-	for _, sentinel := range []error{queue.ErrIllegalTransition, queue.ErrNotFound, queue.ErrFenced, queue.ErrDuplicate, queue.ErrDeadOwner, nil} {
+	for _, sentinel := range []error{queue.ErrIllegalTransition, queue.ErrNotFound, queue.ErrFenced, queue.ErrDuplicate, queue.ErrDeadOwner, queue.ErrExists, nil} {
 		if errors.Is(got, sentinel) != errors.Is(want, sentinel) {
 			r.Fatalf("%s: got error %v, want %v", what, got, want)
 		}
@@ -220,6 +249,9 @@ func (m *machine) list(r *rapid.T) {
 		External:   rapid.IntRange(0, 4).Draw(r, "list external") == 0,
 		ErrorClass: rapid.SampledFrom([]job.ErrorClass{"", "", job.Crash, job.Timeout}).Draw(r, "list class"),
 		Newest:     rapid.Bool().Draw(r, "newest"), CancelRequested: rapid.IntRange(0, 4).Draw(r, "cancel requested") == 0,
+	}
+	if rapid.IntRange(0, 2).Draw(r, "list held") == 0 {
+		f.Held = []job.Hold{job.HeldForApproval, m.hold(r)}
 	}
 	if rapid.IntRange(0, 2).Draw(r, "has since") == 0 {
 		f.Since = m.moment(r, "since").Add(-5 * time.Second)
@@ -250,6 +282,8 @@ func (m *machine) compareList(r *rapid.T, f queue.Filter) {
 func (m *machine) compareAll(r *rapid.T) {
 	m.compareList(r, queue.Filter{})
 	m.compareAccounts(r)
+	m.compareJournal(r)
+	m.compareRules(r)
 	batches, err := m.real.Batches(m.ctx, "")
 	if err != nil {
 		r.Fatalf("batches: %v", err)

@@ -21,6 +21,18 @@ func (m *machine) apply(r *rapid.T) {
 	m.applyBoth(r, ops...)
 }
 
+// applyFlow does so with ops of workflows, perhaps together with others.
+func (m *machine) applyFlow(r *rapid.T) {
+	ops := []queue.Op{m.flowOp(r)}
+	for range rapid.IntRange(0, 2).Draw(r, "more flow ops") {
+		ops = append(ops, m.flowOp(r))
+	}
+	if rapid.IntRange(0, 3).Draw(r, "and another") == 0 {
+		ops = append(ops, m.op(r))
+	}
+	m.applyBoth(r, ops...)
+}
+
 func (m *machine) applyBoth(r *rapid.T, ops ...queue.Op) {
 	reals := make([]queue.Op, len(ops))
 	for i, op := range ops {
@@ -42,6 +54,9 @@ func (m *machine) real1(op queue.Op) queue.Op {
 		op.Fence = m.realOf[op.Fence]
 		return op
 	case queue.Release:
+		op.Fence = m.realOf[op.Fence]
+		return op
+	case queue.Await:
 		op.Fence = m.realOf[op.Fence]
 		return op
 	case queue.Reclaim:

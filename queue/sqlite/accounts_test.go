@@ -124,6 +124,7 @@ func TestKeeperPlans(t *testing.T) {
 		{selectPrune, []any{0, 1}, "entries_ended"},
 		{selectPruneDead, []any{0, 1}, "entries_dead"},
 		{selectPrune, []any{0, 1}, "entries_coalesced"},
+		{selectPrune, []any{0, 1}, "entries_joined"},
 	} {
 		plan := planOf(t, s.reads, q.query, q.args)
 		if !strings.Contains(plan, q.want) || strings.Contains(plan, "SCAN e\n") || strings.Contains(plan, "SCAN f") {

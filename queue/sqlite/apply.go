@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -15,7 +14,10 @@ import (
 
 // Apply implements queue.Store.
 func (s *Store) Apply(ctx context.Context, ops ...queue.Op) error {
-	ops = fold(ops)
+	ops, err := looked(fold(ops))
+	if err != nil {
+		return fmt.Errorf("apply: %w", err)
+	}
 	bodies, err := encodeBodies(ops)
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
@@ -33,27 +35,6 @@ func (s *Store) Apply(ctx context.Context, ops ...queue.Op) error {
 		}
 		return nil
 	})
-}
-
-// beginAs is a Begin and the Move that follows it at once, which cannot fail
-// where the Begin does not: a way of most attempts, for half of the writes.
-type beginAs struct {
-	queue.Begin
-	move queue.Move
-}
-
-// fold returns ops with each such pair as one.
-func fold(ops []queue.Op) []queue.Op {
-	for i := 1; i < len(ops); i++ {
-		b, begins := ops[i-1].(queue.Begin)
-		m, moves := ops[i].(queue.Move)
-		if begins && moves && m.ID == b.ID && m.Fence == b.Fence && m.Attempt == b.Attempt.Number &&
-			m.To != "" && !m.To.Terminal() && job.Pending.CheckMove(m.To) == nil {
-			folded := append(slices.Clone(ops[:i-1]), beginAs{b, m})
-			return append(folded, fold(ops[i+1:])...)
-		}
-	}
-	return ops
 }
 
 func (t *tx) apply(op queue.Op, bodies []string) error {
@@ -84,6 +65,24 @@ func (t *tx) apply(op queue.Op, bodies []string) error {
 		return t.drop(op.ID, op.Now)
 	case queue.SetGrant:
 		return t.setGrant(op.Grant)
+	case queue.Ready:
+		return t.ready(op)
+	case queue.Keep:
+		return t.keep(op)
+	case queue.Skip:
+		return t.skip(op)
+	case spawning:
+		return t.spawn(op)
+	case queue.Conclude:
+		return t.conclude(op)
+	case queue.Await:
+		return t.await(op, bodies)
+	case queue.Decide:
+		return t.decide(op)
+	case writing:
+		return t.write(op)
+	case queue.Erase:
+		return t.erase(op)
 	default:
 		return errors.New("unknown op")
 	}
@@ -104,6 +103,7 @@ type standing struct {
 	tenant          job.Tenant
 	agent           job.AgentID
 	errorClass      job.ErrorClass
+	held            job.Hold
 	spent           string // as it is stored
 	bill            bill
 }
@@ -116,12 +116,12 @@ type bill struct {
 }
 
 const standingColumns = `seq, id, state, fence, lease_until, attempts, cancel_requested, key, waits_for, superseded_by, tenant, agent,
-	error_class, spent`
+	error_class, held, spent`
 
 // dest returns where standingColumns go.
 func (e *standing) dest() []any {
 	return []any{&e.seq, &e.id, &e.state, &e.fence, &e.leaseUntil, &e.attempts, &e.cancelRequested,
-		&e.key, &e.waitsFor, &e.supersededBy, &e.tenant, &e.agent, &e.errorClass, &e.spent}
+		&e.key, &e.waitsFor, &e.supersededBy, &e.tenant, &e.agent, &e.errorClass, &e.held, &e.spent}
 }
 
 func (t *tx) standing(id job.ID) (e standing, err error) {
@@ -282,34 +282,6 @@ func (t *tx) move(op queue.Move) error {
 	return t.exec(`UPDATE entries SET session = ?, session_worker = ? WHERE seq = ?`, op.Session, string(r.worker), e.seq)
 }
 
-// encodeBodies returns what the ops store as JSON: of each Append its events, of
-// each Finish its outcome. It takes time, which the writer need not spend.
-func encodeBodies(ops []queue.Op) ([][]string, error) {
-	bodies := make([][]string, len(ops))
-	for i, op := range ops {
-		if f, ok := op.(queue.Finish); ok && f.Attempt != 0 {
-			body, err := encode(&f.Outcome)
-			if err != nil {
-				return nil, fmt.Errorf("outcome of job %s, attempt %d: %w", f.ID, f.Attempt, err)
-			}
-			bodies[i] = []string{body}
-		}
-		a, ok := op.(queue.Append)
-		if !ok {
-			continue
-		}
-		for _, ev := range a.Events {
-			ev.Time = ev.Time.UTC()
-			body, err := encode(&ev)
-			if err != nil {
-				return nil, fmt.Errorf("event %d of job %s, attempt %d: %w", ev.Seq, ev.Job, ev.Attempt, err)
-			}
-			bodies[i] = append(bodies[i], body)
-		}
-	}
-	return bodies, nil
-}
-
 func (t *tx) append(op queue.Append, bodies []string) error {
 	if len(op.Events) > 1 {
 		if err := t.protect(); err != nil {
@@ -352,12 +324,18 @@ func (t *tx) withdraw(e standing, to job.EntryState, now time.Time) error {
 	if err := e.moveTo(to); err != nil {
 		return err
 	}
-	if e.key == "" {
+	if e.held == job.HeldForApproval {
+		if err := t.stopAsking(&e); err != nil {
+			return err
+		}
+	}
+	if e.key == "" && e.held == "" {
 		return t.exec(`UPDATE entries SET state = ?, completed_at = ? WHERE seq = ?`, string(to), nanos(now), e.seq)
 	}
-	err := t.exec(`UPDATE entries SET state = ?, completed_at = ?, coalesced_with = '',
-		waiting = CASE waits_for WHEN '' THEN waiting ELSE '' END, waits_for = '' WHERE seq = ?`, string(to), nanos(now), e.seq)
-	if err != nil {
+	err := t.exec(`UPDATE entries SET `+letGo+`, state = ?, completed_at = ?, coalesced_with = '', error_class = ?,
+		waiting = CASE WHEN waits_for = '' AND held = '' THEN waiting ELSE '' END, waits_for = '' WHERE seq = ?`,
+		string(to), nanos(now), string(e.errorClass), e.seq)
+	if err != nil || e.key == "" {
 		return err
 	}
 	return t.leave(e, now)

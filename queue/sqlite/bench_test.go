@@ -74,6 +74,26 @@ func BenchmarkClaimFinish(b *testing.B) {
 	}
 }
 
+// BenchmarkClaimBesideHeld is the same beside jobs that are held, with deadlines.
+func BenchmarkClaimBesideHeld(b *testing.B) {
+	for _, held := range []int{0, 100_000} {
+		b.Run(fmt.Sprint(held), func(b *testing.B) {
+			s := openBench(b)
+			deadline := benchStart.Add(time.Hour)
+			fill(b, s, held, func(e *queue.Entry) { e.Held, e.Deadline = job.HeldForNeeds, &deadline })
+			fill(b, s, b.N)
+			used := cpuTime()
+			b.ResetTimer()
+			for range b.N {
+				if err := claimAndFinish(b.Context(), s); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64((cpuTime()-used).Microseconds())/float64(b.N), "cpu-us/job")
+		})
+	}
+}
+
 func claimAndFinish(ctx context.Context, s *sqlite.Store) error {
 	c, err := s.Claim(ctx, queue.ClaimSpec{Holder: "bench", Max: 1, Now: benchStart, Lease: time.Minute})
 	if err != nil {
@@ -195,13 +215,17 @@ func BenchmarkCount(b *testing.B) {
 }
 
 // fill stores n entries in transactions of 1,000.
-func fill(b *testing.B, s *sqlite.Store, n int) {
+func fill(b *testing.B, s *sqlite.Store, n int, options ...func(*queue.Entry)) {
 	b.Helper()
 	batch := queue.Batch{ID: job.NewBatchID(), CreatedAt: benchStart}
 	for i := 0; i < n; i += 1000 {
 		var entries []queue.Entry
 		for k := i; k < min(i+1000, n); k++ {
-			entries = append(entries, benchEntry(int64(k)))
+			e := benchEntry(int64(k))
+			for _, o := range options {
+				o(&e)
+			}
+			entries = append(entries, e)
 		}
 		if err := s.Enqueue(b.Context(), batch, entries); err != nil {
 			b.Fatal(err)

@@ -10,7 +10,7 @@ import (
 )
 
 // The pools that are no private batch's. Each entry is in one, see the
-// migration.
+// migrations; what is held is in that of heldPool.
 const (
 	sharedPool   = 0
 	externalPool = -1
@@ -26,8 +26,8 @@ type scope struct {
 // Statements that walk a scope. Each names its index, so that a plan that would
 // read the whole table is an error and not a slow day.
 const (
-	ofPool    = ` FROM entries e INDEXED BY entries_lane WHERE state = 'queued' AND waits_for = '' AND pool = ?`
-	dueOfPool = ` FROM entries e INDEXED BY entries_deadline WHERE state = 'queued' AND pool = ?`
+	ofPool = ` FROM entries e INDEXED BY entries_lane WHERE state = 'queued' AND waits_for = '' AND pool = ?`
+	due    = ` FROM entries e INDEXED BY entries_deadline WHERE state = 'queued' AND held <> 'approval'`
 
 	// A lane's first entry is found with the lane itself. The next lane is sought
 	// behind the latest moment of the one before: for a row value SQLite seeks to
@@ -43,11 +43,13 @@ const (
 	selectReady = `SELECT class, count(*), min(runnable_at) FROM (SELECT class, runnable_at` + ofLane + ` AND runnable_at <= ?
 		ORDER BY runnable_at, id LIMIT ?) GROUP BY class`
 
-	selectOverdue  = `SELECT seq, id` + dueOfPool + mayExpire + ` AND deadline <= ? ORDER BY deadline`
-	selectDeadline = `SELECT deadline` + dueOfPool + mayExpire + ` AND deadline > ? ORDER BY deadline LIMIT 1`
+	// Both of a pool and of what is held of it.
+	selectOverdue  = `SELECT seq, id` + due + ` AND pool IN (?, ?)` + mayExpire + ` AND deadline <= ?`
+	selectDeadline = `SELECT deadline` + due + ` AND pool = ?` + mayExpire + ` AND deadline > ? ORDER BY deadline LIMIT 1`
 
-	// What waits for the result of a dispatched entry has been started in time.
-	mayExpire = ` AND (coalesced_with = '' OR (SELECT l.state FROM entries l WHERE l.id = e.coalesced_with) <> 'dispatched')`
+	// What waits for the result of a dispatched entry has been started in time, also
+	// if a person looks at that result.
+	mayExpire = ` AND (coalesced_with = '' OR NOT (SELECT l.state = 'dispatched' OR l.held = 'approval' FROM entries l WHERE l.id = e.coalesced_with))`
 )
 
 // scopeOf returns what a claim looks at; false if its batch is no private one.
@@ -119,9 +121,18 @@ func (t *tx) firstAfter(s scope, l job.Lane, now int64) (at int64, found bool, e
 	return t.number(selectAfter, []any{s.pool, string(l.Tenant), l.Priority, now})
 }
 
-// firstDeadline returns the earliest deadline after now.
+// firstDeadline returns the earliest deadline after now, of what is held too.
 func (t *tx) firstDeadline(s scope, now int64) (at int64, found bool, err error) {
-	return t.number(selectDeadline, []any{s.pool, now})
+	for _, pool := range []int64{s.pool, heldPool(s.pool)} {
+		first, any, err := t.number(selectDeadline, []any{pool, now})
+		if err != nil {
+			return 0, false, err
+		}
+		if any && (!found || first < at) {
+			at, found = first, true
+		}
+	}
+	return at, found, nil
 }
 
 // number returns what a query for at most one integer found.
@@ -140,7 +151,7 @@ type overdueEntry struct {
 }
 
 func (t *tx) overdue(s scope, now int64) (list []overdueEntry, err error) {
-	err = t.rows(selectOverdue, []any{s.pool, now}, func(row scanner) error {
+	err = t.rows(selectOverdue, []any{s.pool, heldPool(s.pool), now}, func(row scanner) error {
 		var o overdueEntry
 		err := row.Scan(&o.seq, &o.id)
 		list = append(list, o)

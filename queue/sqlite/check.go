@@ -31,6 +31,19 @@ func invariants() []struct{ what, query string } {
 				(SELECT 1 FROM entries w WHERE w.id = e.waits_for AND w.tenant = e.tenant AND w.key = e.key AND w.state IN ('queued', 'dispatched'))`},
 		{"a job has the result of one that is not there",
 			`SELECT id FROM entries e WHERE coalesced_with <> '' AND NOT EXISTS (SELECT 1 FROM entries l WHERE l.id = e.coalesced_with)`},
+		{"a job is held that is not queued, or for what nobody knows",
+			`SELECT id || ' is held for ' || held FROM entries WHERE held <> '' AND (state <> 'queued' OR held NOT IN ('needs', 'parts', 'approval', 'team'))`},
+		{"a job is held and lies where it can be claimed, or the other way round", `SELECT id FROM entries WHERE (held <> '') <> (pool < -1)`},
+		{"a job waits for a person who was not asked",
+			`SELECT id FROM entries e WHERE held = 'approval' AND NOT (
+				EXISTS (SELECT 1 FROM attempts WHERE entry = e.seq AND number = e.attempts AND state = 'waiting_approval' AND outcome <> '')
+				AND EXISTS (SELECT 1 FROM flows WHERE entry = e.seq AND json_valid(flow) AND flow ->> '$.approval.attempt' = e.attempts))`},
+		{"an attempt waits for a person and its job does not",
+			`SELECT e.id || '/' || a.number FROM attempts a JOIN entries e ON e.seq = a.entry
+				WHERE a.state = 'waiting_approval' AND a.ended_at IS NOT NULL AND (e.held <> 'approval' OR a.number <> e.attempts)`},
+		{"what a job has of its workflow cannot be read", `SELECT entry FROM flows WHERE NOT json_valid(flow) OR entry NOT IN (SELECT seq FROM entries)`},
+		{"a batch's workflow cannot be read", `SELECT id FROM batches WHERE workflow <> '' AND NOT json_valid(workflow)`},
+		{"a record cannot be read", `SELECT space || ' ' || key FROM records WHERE NOT json_valid(value)`},
 		{"a specification cannot be read", `SELECT id FROM entries e WHERE NOT EXISTS (SELECT 1 FROM specs WHERE entry = e.seq AND json_valid(spec))`},
 		{"an outcome cannot be read", `SELECT entry || '/' || number FROM attempts WHERE outcome <> '' AND NOT json_valid(outcome)`},
 		{"attempts are missing in the ledger",

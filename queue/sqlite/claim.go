@@ -194,7 +194,7 @@ func (c *claimTurn) touches(list []job.Lane, e standing) ([]job.Lane, error) {
 	err := c.rows(`SELECT pool, tenant, priority, id FROM entries WHERE seq = ?`, []any{e.seq}, add)
 	if err == nil && e.key != "" && e.waitsFor == "" {
 		err = c.rows(`SELECT pool, tenant, priority, id FROM entries INDEXED BY entries_line WHERE key <> '' AND state IN ('queued', 'dispatched')
-			AND tenant = (SELECT tenant FROM entries WHERE seq = ?) AND key = ? AND state = 'queued' AND waits_for = ''`, []any{e.seq, e.key}, add)
+			AND tenant = (SELECT tenant FROM entries WHERE seq = ?) AND key = ? AND state = 'queued' AND waits_for = '' AND held = ''`, []any{e.seq, e.key}, add)
 	}
 	return list, err
 }

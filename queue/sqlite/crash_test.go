@@ -3,6 +3,8 @@ package sqlite_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -31,6 +33,7 @@ func TestCrash(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	var path string
+	verbs := map[string]int{}
 	for round := range 100 {
 		if round%10 == 0 { // or the check of what is there would take ever longer
 			path = filepath.Join(t.TempDir(), "queue.db")
@@ -40,11 +43,21 @@ func TestCrash(t *testing.T) {
 		if len(acknowledged) < lines {
 			t.Fatalf("round %d: the child ended by itself after %d lines:\n%s", round, len(acknowledged), strings.Join(acknowledged, "\n"))
 		}
+		for _, line := range acknowledged {
+			verb, _, _ := strings.Cut(line, " ")
+			verbs[verb]++
+		}
 		checkSurvivors(t, path, acknowledged)
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
 		}
 	}
+	for _, verb := range []string{"enqueued", "claimed", "begun", "finished", "asked", "decided"} {
+		if verbs[verb] == 0 {
+			t.Errorf("nothing was %s: %v", verb, verbs)
+		}
+	}
+	t.Log(verbs)
 }
 
 // runUntilKilled starts a writer, kills it once it has acknowledged so many
@@ -94,16 +107,24 @@ func checkSurvivors(t *testing.T, path string, acknowledged []string) {
 	byID, lines := map[job.ID]queue.Entry{}, map[string]int{}
 	for _, e := range all {
 		byID[e.ID] = e
-		lines[strings.TrimRight(string(e.Spec.Name), "abc")]++
+		lines[strings.TrimRight(string(e.Spec.Name), "abcd")]++
 		checkWhole(t, s, e)
 	}
 	for _, e := range all {
 		checkLine(t, byID, e)
+		if need, ok := byID[job.ID(e.Spec.Agent)]; ok { // d is let go with the end of a
+			if want := need.State != job.Completed; (e.Held == job.HeldForNeeds) != want || want != (e.Resolved == nil) {
+				t.Errorf("job %s is %s, held for %q, resolved %v, and the job %s that it needs is %s", e.ID, e.State, e.Held, e.Resolved != nil, need.ID, need.State)
+			}
+		}
 	}
 	for name, n := range lines {
-		if n != 3 {
-			t.Errorf("%d of the three jobs %s are stored", n, name)
+		if n != 4 {
+			t.Errorf("%d of the four jobs %s are stored", n, name)
 		}
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
 	}
 	for _, line := range acknowledged {
 		var verb, id string
@@ -115,6 +136,8 @@ func checkSurvivors(t *testing.T, path string, acknowledged []string) {
 			t.Errorf("acknowledged %q is lost", line)
 		case verb == "claimed" && e.Fence < fence,
 			verb == "begun" && e.Attempts == 0,
+			verb == "asked" && e.Approval == nil,
+			verb == "decided" && (e.State != job.Completed || !e.Approval.Approved),
 			verb == "finished" && e.State != job.Completed:
 			t.Errorf("acknowledged %q, stored %s with fence %d", line, e.State, e.Fence)
 		}
@@ -151,6 +174,10 @@ func checkWhole(t *testing.T, s *sqlite.Store, e queue.Entry) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	records, err := s.Records(t.Context(), queue.JobSpace(e.ID, "steps"), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(attempts) != e.Attempts {
 		t.Errorf("job %s: %d attempts, the entry counts %d", e.ID, len(attempts), e.Attempts)
 	}
@@ -160,13 +187,22 @@ func checkWhole(t *testing.T, s *sqlite.Store, e queue.Entry) {
 		if completed {
 			ends++
 		}
-		if last := i == len(attempts)-1; completed && !last || completed != (a.Ended != nil && !a.Lost) || a.State == job.Pending {
+		asked := a.State == job.WaitingApproval && e.Held == job.HeldForApproval
+		if last := i == len(attempts)-1; completed && !last || (completed || asked) != (a.Ended != nil && !a.Lost) || a.State == job.Pending {
 			t.Errorf("job %s: attempt %d is %s, ended %v, lost %v", e.ID, a.Number, a.State, a.Ended, a.Lost)
 		}
 	}
 	finished := e.State == job.Completed
-	if finished != (ends == 1) || finished != (e.Spent == crashUsage) || finished != (len(events) == 1) || finished == (e.ExitKind == "") {
-		t.Errorf("job %s is %s %q with %d ends, %d events, spent %+v", e.ID, e.State, e.ExitKind, ends, len(events), e.Spent)
+	worked := finished || e.Held == job.HeldForApproval
+	if finished != (ends == 1) || worked != (e.Spent == crashUsage) || worked != (len(events) == 1) || worked != (len(records) == 1) || finished == (e.ExitKind == "") {
+		t.Errorf("job %s is %s %q, held for %q, with %d ends, %d events, %d records, spent %+v", e.ID, e.State, e.ExitKind, e.Held, ends, len(events), len(records), e.Spent)
+	}
+	answers, err := s.Records(t.Context(), queue.JobSpace(e.ID, "answers"), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if decided := e.Approval != nil && e.Approval.DecidedAt != nil; decided != (len(answers) == 1) || decided != (finished && e.Approval != nil) {
+		t.Errorf("job %s is %s, its question is %+v, and %d answers are recorded", e.ID, e.State, e.Approval, len(answers))
 	}
 }
 
@@ -186,10 +222,7 @@ func crashChild(path string) int {
 	var wg sync.WaitGroup
 	for n := range 6 {
 		wg.Go(func() {
-			work := c.submit
-			if n%2 == 1 {
-				work = c.work
-			}
+			work := []func() error{c.submit, c.work, c.decide}[n%3]
 			for work() == nil {
 			}
 		})
@@ -215,15 +248,20 @@ func (c *crasher) say(format string, args ...any) error {
 
 func (c *crasher) submit() error {
 	key := job.NewID()
-	line := []queue.Entry{ // a runs, b gets its result, c runs after it
+	line := []queue.Entry{ // a runs, b gets its result, c runs after it and is asked about, d needs a
 		{ID: job.NewID(), Spec: job.Spec{Name: job.Name(key + "-a"), Key: string(key), OnDuplicate: job.Serialize}},
 		{ID: job.NewID(), Spec: job.Spec{Name: job.Name(key + "-b"), Key: string(key), OnDuplicate: job.Coalesce}},
 		{ID: job.NewID(), Spec: job.Spec{Name: job.Name(key + "-c"), Key: string(key), OnDuplicate: job.Serialize}},
+		{ID: job.NewID(), Held: job.HeldForNeeds, Spec: job.Spec{Name: job.Name(key + "-d"), Flow: job.Flow{Joined: true, Needs: []job.Name{job.Name(key + "-a")}}}},
 	}
+	// What comes later goes first, or it would not come.
+	line[2].Spec.Priority, line[3].Spec.Priority = 1, 1
+	// Who of them knows whom: a what it lets go, and d what it needs.
+	line[0].Spec.Instructions, line[3].Spec.Agent = string(line[3].ID), job.AgentID(line[0].ID)
 	if err := c.store.Enqueue(c.ctx, c.batch, line); err != nil {
 		return c.report(err)
 	}
-	return c.say("enqueued %s\nenqueued %s\nenqueued %s", line[0].ID, line[1].ID, line[2].ID)
+	return c.say("enqueued %s\nenqueued %s\nenqueued %s\nenqueued %s", line[0].ID, line[1].ID, line[2].ID, line[3].ID)
 }
 
 func (c *crasher) work() error {
@@ -245,14 +283,48 @@ func (c *crasher) work() error {
 		if err := c.say("begun %s", e.ID); err != nil {
 			return err
 		}
-		err = c.store.Apply(c.ctx,
+		outcome := job.Outcome{State: job.RunCompleted, Usage: crashUsage}
+		ops := []queue.Op{
 			queue.Append{Events: []job.Event{{Job: e.ID, Attempt: n, Seq: 1, Kind: job.EventText}}},
-			queue.Finish{ID: e.ID, Fence: e.Fence, Attempt: n, Now: time.Now(), Exit: job.ExitSucceeded,
-				Outcome: job.Outcome{State: job.RunCompleted, Usage: crashUsage}})
+			queue.Write{Record: queue.Record{Space: queue.JobSpace(e.ID, "steps"), Key: "1", Value: json.RawMessage(`"result"`), At: time.Now()}, Once: true},
+		}
+		ended := "finished"
+		if strings.HasSuffix(string(e.Spec.Name), "-c") {
+			ended = "asked"
+			ops = append(ops, queue.Await{ID: e.ID, Fence: e.Fence, Attempt: n, Now: time.Now(), Outcome: outcome, Approval: queue.Approval{Why: "supervised"}})
+		} else {
+			ops = append(ops, queue.Finish{ID: e.ID, Fence: e.Fence, Attempt: n, Now: time.Now(), Exit: job.ExitSucceeded, Outcome: outcome})
+		}
+		if needed := e.Spec.Instructions; needed != "" {
+			ops = append(ops, queue.Ready{ID: job.ID(needed), Resolved: &job.Resolved{Hash: "h"}, Now: time.Now()})
+		}
+		if err := c.store.Apply(c.ctx, ops...); err != nil {
+			return c.report(err)
+		}
+		if err := c.say("%s %s", ended, e.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide says yes to what is asked, also by children before.
+func (c *crasher) decide() error {
+	list, _, err := c.store.List(c.ctx, queue.Filter{Held: []job.Hold{job.HeldForApproval}, Limit: 10})
+	if err != nil {
+		return c.report(err)
+	}
+	for _, e := range list {
+		err := c.store.Apply(c.ctx,
+			queue.Decide{ID: e.ID, Attempt: e.Approval.Attempt, Approved: true, By: "child", Now: time.Now()},
+			queue.Write{Record: queue.Record{Space: queue.JobSpace(e.ID, "answers"), Key: "1", Value: json.RawMessage(`true`), At: time.Now()}, Once: true})
+		if errors.Is(err, queue.ErrIllegalTransition) {
+			continue // another did
+		}
 		if err != nil {
 			return c.report(err)
 		}
-		if err := c.say("finished %s", e.ID); err != nil {
+		if err := c.say("decided %s", e.ID); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 //	  └ a, b   └ c                waits_for and coalesced_with: the one whose result they get
 //
 // Only the head can be claimed, so that at most one entry of a line is
-// dispatched. Whatever takes an entry out of the line (Finish, Cancel, a
+// dispatched. An entry that is held (hold.go) keeps its place. Whatever takes an entry out of the line (Finish, Cancel, a
 // passed deadline, Reclaim) closes the gap in the same transaction.
 
 // rank is where a new entry stands in the line of its key.
@@ -81,8 +81,11 @@ func (t *tx) supersede(e newEntry) error {
 	if err := job.Queued.CheckMove(job.Cancelled); err != nil {
 		return err
 	}
+	if err := t.stopAskingLine(e.Spec.Tenant, e.key); err != nil {
+		return err
+	}
 	why := queue.Superseded(e.ID, e.Spec.Name, e.key)
-	err := t.exec(`UPDATE entries SET state = 'cancelled', completed_at = ?, waits_for = '', coalesced_with = '', superseded_by = ?, waiting = ?
+	err := t.exec(`UPDATE entries SET `+letGo+`, state = 'cancelled', completed_at = ?, waits_for = '', coalesced_with = '', superseded_by = ?, waiting = ?
 		WHERE seq IN (SELECT seq FROM entries`+ofLine+` AND state = 'queued')`,
 		nanos(e.CreatedAt), string(e.ID), why, string(e.Spec.Tenant), e.key)
 	if err != nil {
@@ -100,25 +103,34 @@ func (t *tx) share(e standing, exit job.ExitKind, deadLetter string, now time.Ti
 	if err := errors.Join(job.Queued.CheckMove(job.Dispatched), job.Dispatched.CheckMove(job.Completed)); err != nil {
 		return err
 	}
-	err := t.exec(`UPDATE entries SET state = 'completed', exit_kind = ?, dead_letter = ?, completed_at = ?, waits_for = '', waiting = '',
+	err := t.exec(`UPDATE entries SET `+letGo+`, state = 'completed', exit_kind = ?, dead_letter = ?, completed_at = ?, waits_for = '', waiting = '',
 			error_class = (SELECT l.error_class FROM entries l WHERE l.seq = ?)
 		WHERE seq IN (SELECT seq FROM entries`+ofWaiter+` AND coalesced_with = ?)`,
 		string(exit), deadLetter, nanos(now), e.seq, string(e.id), string(e.id))
 	if err != nil {
 		return err
 	}
-	return t.pass(e, named{}, now)
+	before, err := t.before(e)
+	if err != nil {
+		return err
+	}
+	return t.pass(e, before, now)
+}
+
+// before returns the entry that e waits for.
+func (t *tx) before(e standing) (n named, err error) {
+	if e.waitsFor != "" {
+		n, _, err = t.named(`SELECT id, name FROM entries WHERE id = ?`, string(e.waitsFor))
+	}
+	return n, err
 }
 
 // leave closes the gap of an entry that has left the line without a result.
 // The first that waited for its result takes its place.
 func (t *tx) leave(e standing, now time.Time) error {
-	before := named{}
-	if e.waitsFor != "" {
-		var err error
-		if before, _, err = t.named(`SELECT id, name FROM entries WHERE id = ?`, string(e.waitsFor)); err != nil {
-			return err
-		}
+	before, err := t.before(e)
+	if err != nil {
+		return err
 	}
 	heir, found, err := t.named(`SELECT id, name FROM entries`+ofWaiter+` AND coalesced_with = ? ORDER BY seq LIMIT 1`, string(e.id), string(e.id))
 	if err != nil {
@@ -145,10 +157,11 @@ func (t *tx) pass(e standing, to named, now time.Time) error {
 }
 
 // wait lets the entries that which selects by id wait for another, or for
-// none: then they can run from now on, which is when their turn came.
+// none: then they can run from now on, which is when their turn came. What is
+// held says so as long as it is.
 func (t *tx) wait(which string, id job.ID, to named, key string, now time.Time) error {
 	if to.id == "" {
-		return t.exec(`UPDATE entries SET waits_for = '', waiting = '', runnable_at = max(runnable_at, ?) WHERE `+which, nanos(now), string(id))
+		return t.exec(`UPDATE entries SET waits_for = '', waiting = CASE held WHEN '' THEN '' ELSE waiting END, runnable_at = max(runnable_at, ?) WHERE `+which, nanos(now), string(id))
 	}
-	return t.exec(`UPDATE entries SET waits_for = ?, waiting = ? WHERE `+which, string(to.id), queue.WaitingFor(to.id, to.name, key), string(id))
+	return t.exec(`UPDATE entries SET waits_for = ?, waiting = CASE held WHEN '' THEN ? ELSE waiting END WHERE `+which, string(to.id), queue.WaitingFor(to.id, to.name, key), string(id))
 }

@@ -17,57 +17,75 @@ import (
 type newEntry struct {
 	*queue.Entry
 	spec   string
+	flow   string // as it is stored, "" is none
 	policy job.DuplicatePolicy
 	key    string // "" with job.RunEach
 }
 
 // Enqueue implements queue.Store. Of the entries only what a new one can have
-// is stored: what was asked for, its times, its choice, session, feedback and
-// Waiting.
+// is stored: what was asked for, its times, its choice, session, feedback,
+// Waiting, Held and Resolved.
 func (s *Store) Enqueue(ctx context.Context, b queue.Batch, entries []queue.Entry) error {
 	fresh := make([]newEntry, len(entries))
 	for i := range entries {
-		spec, err := prepare(b.ID, &entries[i])
-		if err != nil {
+		var err error
+		if fresh[i], err = prepare(b.ID, &entries[i]); err != nil {
 			return fmt.Errorf("enqueue job %s (%q): %w", entries[i].ID, entries[i].Spec.Name, err)
 		}
-		policy, key := entries[i].Spec.Duplicates()
-		fresh[i] = newEntry{&entries[i], spec, policy, key}
 	}
 	if b.ID == "" {
 		return errors.New("enqueue: the batch has no id")
 	}
-	err := s.write(ctx, func(t *tx) error { return t.enqueue(b, fresh) })
+	workflow, err := encode(&b.Workflow)
+	if err != nil {
+		return fmt.Errorf("enqueue batch %s: %w", b.ID, err)
+	}
+	if workflow == "{}" {
+		workflow = ""
+	}
+	err = s.write(ctx, func(t *tx) error { return t.enqueue(b, workflow, fresh) })
 	if err != nil {
 		return fmt.Errorf("enqueue %d jobs of batch %s: %w", len(entries), b.ID, err)
 	}
 	return nil
 }
 
-// prepare checks that e can be stored in batch and read back, and returns its
-// encoded specification.
-func prepare(batch job.BatchID, e *queue.Entry) (spec string, err error) {
+// prepare checks that e can be stored in batch and read back, and encodes it.
+func prepare(batch job.BatchID, e *queue.Entry) (fresh newEntry, err error) {
+	fresh.Entry = e
 	switch {
 	case e.ID == "":
-		return "", errors.New("it has no id")
+		return fresh, errors.New("it has no id")
 	case e.Batch != "" && e.Batch != batch:
-		return "", fmt.Errorf("it belongs to batch %s, not %s", e.Batch, batch)
+		return fresh, fmt.Errorf("it belongs to batch %s, not %s", e.Batch, batch)
 	case e.State != "" && e.State != job.Queued:
-		return "", fmt.Errorf("new entry in state %s: %w", e.State, queue.ErrIllegalTransition)
+		return fresh, fmt.Errorf("new entry in state %s: %w", e.State, queue.ErrIllegalTransition)
 	}
-	if p, _ := e.Spec.Duplicates(); p != job.RunEach && !slices.Contains(job.DuplicatePolicies(), p) {
-		return "", fmt.Errorf("unknown policy %q for duplicates", p)
+	if e.Held != "" {
+		if err := checkHold(e.Held); err != nil {
+			return fresh, err
+		}
+	}
+	fresh.policy, fresh.key = e.Spec.Duplicates()
+	if p := fresh.policy; p != job.RunEach && !slices.Contains(job.DuplicatePolicies(), p) {
+		return fresh, fmt.Errorf("unknown policy %q for duplicates", p)
 	}
 	// A negative duration is written without complaint but cannot be read back.
 	for _, d := range []job.Duration{e.Spec.Limits.Timeout, e.Spec.Limits.MaxCommandTime, e.Spec.Limits.RetryBudget.Time} {
 		if d < 0 {
-			return "", fmt.Errorf("a limit is negative: %s", d)
+			return fresh, fmt.Errorf("a limit is negative: %s", d)
 		}
 	}
-	return encode(&e.Spec)
+	if e.Resolved != nil {
+		if fresh.flow, err = encode(&flow{Resolved: e.Resolved}); err != nil {
+			return fresh, err
+		}
+	}
+	fresh.spec, err = encode(&e.Spec)
+	return fresh, err
 }
 
-func (t *tx) enqueue(b queue.Batch, entries []newEntry) error {
+func (t *tx) enqueue(b queue.Batch, workflow string, entries []newEntry) error {
 	if err := t.refuseDead(entries); err != nil {
 		return err
 	}
@@ -78,42 +96,58 @@ func (t *tx) enqueue(b queue.Batch, entries []newEntry) error {
 	}
 	batch, pool, err := t.poolOf(b.ID)
 	if errors.Is(err, queue.ErrNotFound) {
-		batch, pool, err = t.addBatch(b, entries)
+		batch, pool, err = t.addBatch(b, workflow, entries)
 	}
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		r := rank{waiting: e.Waiting}
-		if e.policy != job.RunEach {
-			if r, err = t.lineUp(e); err != nil {
-				return err
-			}
+		if err := t.add(batch, pool, e); err != nil {
+			return err
 		}
-		own := pool
-		if e.Spec.Type == job.External {
-			own = externalPool
+	}
+	return nil
+}
+
+// add stores a new entry of a batch whose entries are in the pool.
+func (t *tx) add(batch, pool int64, e newEntry) error {
+	r := rank{waiting: e.Waiting}
+	if e.policy != job.RunEach {
+		var err error
+		if r, err = t.lineUp(e); err != nil {
+			return err
 		}
-		err := t.exec(`INSERT INTO entries (id, batch, pool, tenant, name, priority, class, created_at, runnable_at, deadline,
-				key, waits_for, coalesced_with, choice, session, session_worker, feedback, waiting, agent, requeued_from)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			string(e.ID), batch, own, string(e.Spec.Tenant), string(e.Spec.Name), e.Spec.Priority, classOf(e.Spec.Class),
-			nanos(e.CreatedAt), nanos(e.RunnableAt), nanosOrNull(e.Deadline), e.key, string(r.waitsFor), string(r.coalescedWith),
-			e.Choice, e.Session, string(e.SessionWorker), e.Feedback, r.waiting,
-			string(e.Spec.Agent), string(e.RequeuedFrom))
-		switch {
-		case isUnique(err):
-			return fmt.Errorf("job %s (%q of tenant %s): %w: %w", e.ID, e.Spec.Name, e.Spec.Tenant, queue.ErrDuplicate, err)
-		case err != nil:
+	}
+	if e.Spec.Type == job.External {
+		pool = externalPool
+	}
+	if e.Held != "" {
+		pool, r.waiting = heldPool(pool), e.Waiting
+	}
+	err := t.exec(`INSERT INTO entries (id, batch, pool, tenant, name, priority, class, created_at, runnable_at, deadline,
+			key, waits_for, coalesced_with, choice, session, session_worker, feedback, waiting, agent, requeued_from, held, joined)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		string(e.ID), batch, pool, string(e.Spec.Tenant), string(e.Spec.Name), e.Spec.Priority, classOf(e.Spec.Class),
+		nanos(e.CreatedAt), nanos(e.RunnableAt), nanosOrNull(e.Deadline), e.key, string(r.waitsFor), string(r.coalescedWith),
+		e.Choice, e.Session, string(e.SessionWorker), e.Feedback, r.waiting,
+		string(e.Spec.Agent), string(e.RequeuedFrom), string(e.Held), e.Spec.Flow.Joined)
+	switch {
+	case isUnique(err):
+		return fmt.Errorf("job %s (%q of tenant %s): %w: %w", e.ID, e.Spec.Name, e.Spec.Tenant, queue.ErrDuplicate, err)
+	case err != nil:
+		return fmt.Errorf("job %s: %w", e.ID, err)
+	}
+	if err := t.exec(`INSERT INTO specs (entry, spec) VALUES (last_insert_rowid(), ?)`, e.spec); err != nil {
+		return fmt.Errorf("specification of job %s: %w", e.ID, err)
+	}
+	if e.flow != "" { // the last row is its specification, which has its number
+		if err := t.exec(`INSERT INTO flows (entry, flow) VALUES (last_insert_rowid(), ?)`, e.flow); err != nil {
 			return fmt.Errorf("job %s: %w", e.ID, err)
 		}
-		if err := t.exec(`INSERT INTO specs (entry, spec) VALUES (last_insert_rowid(), ?)`, e.spec); err != nil {
-			return fmt.Errorf("specification of job %s: %w", e.ID, err)
-		}
-		if e.RequeuedFrom != "" {
-			if err := t.requeuedAs(e.RequeuedFrom, e.ID); err != nil {
-				return fmt.Errorf("job %s: %w", e.ID, err)
-			}
+	}
+	if e.RequeuedFrom != "" {
+		if err := t.requeuedAs(e.RequeuedFrom, e.ID); err != nil {
+			return fmt.Errorf("job %s: %w", e.ID, err)
 		}
 	}
 	return nil
@@ -129,7 +163,7 @@ func classOf(c job.Class) string {
 
 // addBatch stores b. A single entry of a new batch can only fail by its id, so
 // a look at that saves the savepoint.
-func (t *tx) addBatch(b queue.Batch, entries []newEntry) (seq, pool int64, err error) {
+func (t *tx) addBatch(b queue.Batch, workflow string, entries []newEntry) (seq, pool int64, err error) {
 	if len(entries) == 1 {
 		e := entries[0]
 		_, found, err := t.number(`SELECT seq FROM entries WHERE id = ?`, []any{string(e.ID)})
@@ -140,8 +174,8 @@ func (t *tx) addBatch(b queue.Batch, entries []newEntry) (seq, pool int64, err e
 			return 0, 0, fmt.Errorf("job %s (%q of tenant %s): %w", e.ID, e.Spec.Name, e.Spec.Tenant, queue.ErrDuplicate)
 		}
 	}
-	err = t.exec(`INSERT INTO batches (id, source, digest, private, created_at, closed_at) VALUES (?, ?, ?, ?, ?, ?)`,
-		string(b.ID), b.Source, b.Digest, b.Private, nanos(b.CreatedAt), nanosOrNull(b.ClosedAt))
+	err = t.exec(`INSERT INTO batches (id, source, digest, private, created_at, closed_at, workflow) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		string(b.ID), b.Source, b.Digest, b.Private, nanos(b.CreatedAt), nanosOrNull(b.ClosedAt), workflow)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -195,12 +229,17 @@ func (t *tx) adopt() error {
 	if err := t.protect(); err != nil {
 		return err
 	}
-	for _, which := range []string{
-		`INDEXED BY entries_lane WHERE state = 'queued' AND waits_for = ''`,
-		`INDEXED BY entries_waiting_pool WHERE waits_for <> ''`,
-		`INDEXED BY entries_fence WHERE state = 'dispatched'`,
+	const queued, waiting, dispatched = `INDEXED BY entries_lane WHERE state = 'queued' AND waits_for = ''`,
+		`INDEXED BY entries_waiting_pool WHERE waits_for <> ''`, `INDEXED BY entries_fence WHERE state = 'dispatched'`
+	for _, part := range []struct {
+		which, pools string
+		shared       int64
+	}{
+		{queued, `pool > 0`, sharedPool}, {waiting, `pool > 0`, sharedPool}, {dispatched, `pool > 0`, sharedPool},
+		{queued, `pool < -3`, heldPool(sharedPool)}, {waiting, `pool < -3`, heldPool(sharedPool)},
 	} {
-		if err := t.exec(`UPDATE entries SET pool = 0 WHERE seq IN (SELECT seq FROM entries ` + which + ` AND pool > 0)`); err != nil {
+		err := t.exec(`UPDATE entries SET pool = ? WHERE seq IN (SELECT seq FROM entries `+part.which+` AND `+part.pools+`)`, part.shared)
+		if err != nil {
 			return err
 		}
 	}

@@ -68,6 +68,11 @@ func (t *tx) finishRun(e *standing, op queue.Finish, bodies []string) error {
 // on the entry's bill. Where the outcome does not say when it started or ended, the
 // attempt's own start and now are taken.
 func (t *tx) endRun(e *standing, r run, o *job.Outcome, body string, lost bool, now time.Time) error {
+	return t.endRunAs(e, r, o.State, o, body, lost, now)
+}
+
+// endRunAs does so with another state than the outcome's.
+func (t *tx) endRunAs(e *standing, r run, state job.RunState, o *job.Outcome, body string, lost bool, now time.Time) error {
 	started, ended := o.StartedAt, o.EndedAt
 	if started.IsZero() {
 		started = r.started
@@ -80,7 +85,7 @@ func (t *tx) endRun(e *standing, r run, o *job.Outcome, body string, lost bool, 
 		session = o.Session
 	}
 	err := t.exec(`UPDATE attempts SET state = ?, session = ?, ended_at = ?, lost = ?, outcome = ? WHERE entry = ? AND number = ?`,
-		string(o.State), session, nanos(ended), lost, body, e.seq, r.number)
+		string(state), session, nanos(ended), lost, body, e.seq, r.number)
 	if err != nil {
 		return err
 	}

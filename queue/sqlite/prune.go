@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/agentsched/agentsched/job"
@@ -11,12 +12,13 @@ import (
 
 var _ queue.Keeper = (*Store)(nil)
 
-// maxForgotten is how many events are deleted in one transaction, and thereby
-// how long other writers wait for it.
+// maxForgotten is how many events and records are deleted in one transaction, and
+// thereby how long other writers wait for it.
 const maxForgotten = 5000
 
-// Prune implements queue.Keeper. A job with many events loses these first, in
-// transactions of their own.
+// Prune implements queue.Keeper. A job with many events or records loses these
+// first, in transactions of their own; so does the last job of a batch with those
+// of the batch.
 //
 // An entry whose result another one has (CoalescedWith) stays as long as that
 // one, and so does a dead letter that was requeued, since it is the history of
@@ -93,12 +95,15 @@ func (p *pruneTurn) run(spec queue.PruneSpec) error {
 	return nil
 }
 
-// Entries that may go now: nothing that stays points to them. What they hold
-// back is found in the next round.
+// Entries that may go now: nothing that stays points to them, and no unfinished
+// job of their workflow may ask for them. What they hold back is found in the
+// next round.
 const (
 	selectEnded = `SELECT e.seq, e.batch, e.id FROM entries e `
 	isUnbound   = ` AND NOT EXISTS (SELECT 1 FROM entries f WHERE f.coalesced_with <> '' AND f.coalesced_with = e.id)
-		AND (e.requeued_as = '' OR NOT EXISTS (SELECT 1 FROM entries f WHERE f.id = e.requeued_as)) ORDER BY e.completed_at LIMIT ?`
+		AND (e.requeued_as = '' OR NOT EXISTS (SELECT 1 FROM entries f WHERE f.id = e.requeued_as))
+		AND NOT (e.joined AND EXISTS (SELECT 1 FROM entries u INDEXED BY entries_joined
+			WHERE u.joined AND u.state IN ('queued', 'dispatched') AND u.batch = e.batch)) ORDER BY e.completed_at LIMIT ?`
 	selectPrune = selectEnded + `INDEXED BY entries_ended WHERE e.completed_at IS NOT NULL AND e.completed_at < ?
 		AND NOT (e.exit_kind = 'failed' AND e.requeued_as = '' AND e.dropped_at IS NULL)` + isUnbound
 	selectPruneDead = selectEnded + `INDEXED BY entries_dead WHERE e.exit_kind = 'failed' AND e.requeued_as = '' AND e.dropped_at IS NULL
@@ -121,23 +126,48 @@ func (p *pruneTurn) find(spec queue.PruneSpec) (list []ended, err error) {
 	return list, err
 }
 
-// forget deletes an entry, or as many of its events as one transaction may.
+// forget deletes an entry, or as much of what hangs on it as one transaction may.
 func (p *pruneTurn) forget(e ended) (gone bool, err error) {
-	n, err := p.change(`DELETE FROM events WHERE cursor IN (SELECT cursor FROM events INDEXED BY events_entry WHERE entry = ? ORDER BY cursor LIMIT ?)`, e.seq, p.events)
-	if err != nil {
+	done, err := p.shed(`DELETE FROM events WHERE cursor IN (SELECT cursor FROM events INDEXED BY events_entry WHERE entry = ? ORDER BY cursor LIMIT ?)`, e.seq)
+	if err != nil || !done {
 		return false, err
 	}
-	if p.events -= int(n); p.events <= 0 {
-		return false, nil
+	if done, err = p.shedRecords(queue.JobSpace(e.id, "")); err != nil || !done {
+		return false, err
 	}
-	for _, query := range []string{`DELETE FROM attempts WHERE entry = ?`, `DELETE FROM specs WHERE entry = ?`, `DELETE FROM entries WHERE seq = ?`} {
-		if err := p.exec(query, e.seq); err != nil {
+	var batch job.BatchID
+	err = p.row(`SELECT id FROM batches b WHERE seq = ? AND NOT EXISTS (SELECT 1 FROM entries WHERE batch = b.seq AND seq <> ?)`, []any{e.batch, e.seq}, &batch)
+	if err == nil {
+		if done, err = p.shedRecords(queue.BatchSpace(batch, "")); err != nil || !done {
 			return false, err
 		}
+	} else if !errors.Is(err, sql.ErrNoRows) { // it is not the last of its batch
+		return false, err
+	}
+	for _, table := range []string{`attempts`, `specs`, `flows`} {
+		if err := p.exec(`DELETE FROM `+table+` WHERE entry = ?`, e.seq); err != nil {
+			return false, err
+		}
+	}
+	if err := p.exec(`DELETE FROM entries WHERE seq = ?`, e.seq); err != nil {
+		return false, err
 	}
 	p.ids = append(p.ids, e.id)
 	p.max--
 	return true, nil
+}
+
+// shed deletes rows, as many as the transaction may still; done if it may yet more.
+func (p *pruneTurn) shed(query string, args ...any) (done bool, err error) {
+	n, err := p.change(query, append(args, p.events)...)
+	p.events -= int(n)
+	return p.events > 0, err
+}
+
+const deleteRecords = `DELETE FROM records WHERE seq IN (SELECT seq FROM records WHERE space >= ? AND space < ? LIMIT ?)`
+
+func (p *pruneTurn) shedRecords(prefix string) (done bool, err error) {
+	return p.shed(deleteRecords, prefix, behind(prefix))
 }
 
 // compactPages is how many pages are given back in one transaction.

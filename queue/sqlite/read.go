@@ -114,7 +114,18 @@ func conditions(f queue.Filter) (where string, args []any) {
 		add(isDeadLetter)
 	}
 	if f.External {
-		add(`e.pool = ?`, externalPool)
+		add(`e.pool IN (?, ?)`, externalPool, heldPool(externalPool))
+	}
+	if len(f.Held) > 0 {
+		values := make([]any, len(f.Held))
+		for i, held := range f.Held {
+			values[i] = string(held)
+		}
+		in := `held <> '' AND held IN (?` + strings.Repeat(`, ?`, len(values)-1) + `)`
+		if f.Batch == "" {
+			in = `e.seq IN (SELECT seq FROM entries INDEXED BY entries_held WHERE ` + in + `)`
+		}
+		add(in, values...)
 	}
 	if f.ErrorClass != "" {
 		add(`e.error_class = ?`, string(f.ErrorClass))
@@ -123,8 +134,7 @@ func conditions(f queue.Filter) (where string, args []any) {
 		add(`e.name = ?`, string(f.Name))
 	}
 	if f.Prefix != "" {
-		// No byte of UTF-8 is 0xff, so this is behind every id with the prefix.
-		add(`e.id >= ? AND e.id < ?`, f.Prefix, f.Prefix+"\xff")
+		add(`e.id >= ? AND e.id < ?`, f.Prefix, behind(f.Prefix))
 	}
 	switch {
 	case f.Since.IsZero():
@@ -232,7 +242,7 @@ func (s *Store) Batches(ctx context.Context, source string) ([]queue.Batch, erro
 }
 
 func (s *Store) batches(ctx context.Context, source string) (batches []queue.Batch, err error) {
-	query, args := `SELECT id, source, digest, private, created_at, closed_at FROM batches`, []any(nil)
+	query, args := `SELECT id, source, digest, workflow, private, created_at, closed_at FROM batches`, []any(nil)
 	if source != "" {
 		query, args = query+` WHERE source = ?`, []any{source}
 	}
@@ -244,10 +254,16 @@ func (s *Store) batches(ctx context.Context, source string) (batches []queue.Bat
 		var b queue.Batch
 		var created int64
 		var closed sql.NullInt64
-		err := rows.Scan(&b.ID, &b.Source, &b.Digest, &b.Private, &created, &closed)
+		var workflow string
+		if err := rows.Scan(&b.ID, &b.Source, &b.Digest, &workflow, &b.Private, &created, &closed); err != nil {
+			return err
+		}
+		if err := decode(workflow, &b.Workflow); err != nil {
+			return fmt.Errorf("batch %s: %w: %w", b.ID, queue.ErrCorrupt, err)
+		}
 		b.CreatedAt, b.ClosedAt = moment(created), momentOrNil(closed)
 		batches = append(batches, b)
-		return err
+		return nil
 	})
 	return batches, err
 }

@@ -9,19 +9,19 @@ import (
 )
 
 // entryColumns are what entryRow.scan reads, of entries under the name e. The
-// batch's id and the specification are look-ups by row number.
+// batch's id, the specification and the flow are look-ups by row number.
 const entryColumns = `e.seq, e.id, (SELECT b.id FROM batches b WHERE b.seq = e.batch), (SELECT s.spec FROM specs s WHERE s.entry = e.seq), e.state, e.exit_kind,
 	e.created_at, e.runnable_at, e.deadline, e.dispatched_at, e.completed_at, e.holder, e.fence, e.lease_until,
 	e.choice, e.attempts, e.counted, e.spent, e.spent_time, e.session, e.session_worker, e.feedback,
 	e.waiting, e.dead_letter, e.cancel_requested, e.key, e.waits_for, e.coalesced_with, e.superseded_by,
-	e.error_class, e.requeued_from, e.requeued_as, e.dropped_at`
+	e.error_class, e.requeued_from, e.requeued_as, e.dropped_at, e.held, coalesce((SELECT f.flow FROM flows f WHERE f.entry = e.seq), '')`
 
 // entryRow is a row of entries.
 type entryRow struct {
 	queue.Entry
-	seq         int64
-	spec, spent string // as they are stored, until decode
-	decoded     bool
+	seq               int64
+	spec, spent, flow string // as they are stored, until decode
+	decoded           bool
 }
 
 // scan reads the columns; decode must follow before the entry is given away.
@@ -34,7 +34,7 @@ func (r *entryRow) scan(rows interface{ Scan(...any) error }) error {
 		&e.Choice, &e.Attempts, &e.Counted, &r.spent, &spentTime, &e.Session, &e.SessionWorker, &e.Feedback,
 		&e.Waiting, &e.DeadLetter, &e.CancelRequested,
 		&e.Key, &e.WaitsFor, &e.CoalescedWith, &e.SupersededBy,
-		&e.ErrorClass, &e.RequeuedFrom, &e.RequeuedAs, &dropped)
+		&e.ErrorClass, &e.RequeuedFrom, &e.RequeuedAs, &dropped, &e.Held, &r.flow)
 	if err != nil {
 		return explain(err)
 	}
@@ -57,6 +57,13 @@ func (r *entryRow) decode() error {
 	}
 	if err := decode(r.spent, &r.Spent); err != nil {
 		return fmt.Errorf("job %s: %w: %w", r.ID, queue.ErrCorrupt, err)
+	}
+	if r.flow != "" {
+		var f flow
+		if err := decode(r.flow, &f); err != nil {
+			return fmt.Errorf("job %s: %w: %w", r.ID, queue.ErrCorrupt, err)
+		}
+		f.of(&r.Entry)
 	}
 	r.decoded = true
 	return nil

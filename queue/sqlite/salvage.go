@@ -241,6 +241,9 @@ func (r *rescue) mend() error {
 	if version >= 4 {
 		script = append(script, `UPDATE entries SET requeued_as = '' WHERE requeued_as <> '' AND requeued_as NOT IN (SELECT id FROM entries)`)
 	}
+	if version >= 5 {
+		script = append(script, mendWorkflows()...)
+	}
 	for _, statement := range script {
 		if _, err := r.to.ExecContext(r.ctx, statement); err != nil {
 			return explain(err)
@@ -261,6 +264,28 @@ func (r *rescue) mend() error {
 		}
 		return nil
 	}, new(bool))
+}
+
+// mendWorkflows returns what mends what version 5 has brought.
+func mendWorkflows() []string {
+	return []string{
+		`UPDATE batches SET workflow = '' WHERE workflow <> '' AND NOT json_valid(workflow)`,
+		`DELETE FROM records WHERE NOT json_valid(value)`,
+		`DELETE FROM flows WHERE entry NOT IN (SELECT seq FROM entries) OR NOT json_valid(flow)`,
+		`UPDATE entries SET held = '' WHERE held <> '' AND state <> 'queued'`,
+		`UPDATE entries SET held = 'needs' WHERE held NOT IN ('', 'needs', 'parts', 'approval', 'team')`,
+		// Where the question to a person is lost, or what it was about, the job is run again.
+		`UPDATE entries SET held = '' WHERE held = 'approval' AND NOT (
+			EXISTS (SELECT 1 FROM attempts WHERE entry = seq AND number = attempts AND state = 'waiting_approval' AND outcome <> '')
+			AND EXISTS (SELECT 1 FROM flows WHERE entry = seq AND flow ->> '$.approval.attempt' = attempts))`,
+		`UPDATE attempts SET state = 'failed' WHERE state = 'waiting_approval' AND ended_at IS NOT NULL
+			AND NOT EXISTS (SELECT 1 FROM entries WHERE seq = entry AND held = 'approval' AND attempts = number)`,
+		// With which words a job is run that refers to others is found out again.
+		`UPDATE entries SET held = 'needs' WHERE held = '' AND state = 'queued' AND joined AND seq NOT IN (SELECT entry FROM flows)
+			AND EXISTS (SELECT 1 FROM specs WHERE entry = seq AND coalesce(spec ->> '$.flow.needs', spec ->> '$.flow.if',
+				spec ->> '$.flow.input', spec ->> '$.flow.for_each', spec ->> '$.flow.loop', spec ->> '$.flow.node') IS NOT NULL)`,
+		`UPDATE entries SET pool = -3 - pool WHERE (held <> '') <> (pool < -1)`,
+	}
 }
 
 // fillLedger makes the ledger anew from the attempts, as when there was none,

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -25,7 +26,11 @@ func worked(t *testing.T, n int) (path string, jobs map[job.ID]queue.Entry) {
 	ctx, now := t.Context(), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var entries []queue.Entry
 	for i := range n {
-		entries = append(entries, named(fmt.Sprint("j", i)))
+		e := named(fmt.Sprint("j", i))
+		if i%7 == 0 {
+			e.Held, e.Spec.Flow = job.HeldForNeeds, job.Flow{Joined: true, Needs: []job.Name{"j1"}}
+		}
+		entries = append(entries, e)
 	}
 	if err := s.Enqueue(ctx, queue.Batch{ID: "b"}, entries); err != nil {
 		t.Fatal(err)
@@ -40,8 +45,20 @@ func worked(t *testing.T, n int) (path string, jobs map[job.ID]queue.Entry) {
 			queue.Move{ID: e.ID, Fence: e.Fence, Attempt: 1, To: job.Running},
 			queue.Append{Events: []job.Event{{Job: e.ID, Attempt: 1, Seq: 1, Time: now, Kind: job.EventUsage, Usage: &job.Usage{InputTokens: 1}}}},
 		}
+		if i%10 == 5 {
+			ops = append(ops, queue.Await{ID: e.ID, Fence: e.Fence, Attempt: 1, Now: now, Outcome: job.Outcome{State: job.RunCompleted, EndedAt: now}, Approval: queue.Approval{Why: "w"}})
+		}
 		if i%5 > 0 {
 			ops = append(ops, queue.Finish{ID: e.ID, Fence: e.Fence, Attempt: 1, Now: now, Exit: job.ExitSucceeded, Outcome: job.Outcome{State: job.RunCompleted, EndedAt: now}})
+		}
+		if err := s.Apply(ctx, ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, e := range entries {
+		ops := []queue.Op{queue.Write{Record: queue.Record{Space: queue.JobSpace(e.ID, "steps"), Key: "1", Value: json.RawMessage(`{"step":1}`), At: now}}}
+		if i%14 == 0 {
+			ops = append(ops, queue.Ready{ID: e.ID, Now: now, Resolved: &job.Resolved{Instructions: "resolved"}})
 		}
 		if err := s.Apply(ctx, ops...); err != nil {
 			t.Fatal(err)
@@ -79,6 +96,10 @@ func TestSalvage(t *testing.T) {
 			execIn(t, path, `UPDATE entries SET state = 'asleep' WHERE seq = 200; UPDATE entries SET state = 'completed' WHERE seq = 201;
 				DELETE FROM ledger; UPDATE specs SET spec = '{' WHERE entry = 202; UPDATE fence SET last = 0; UPDATE entries SET attempts = 9 WHERE seq = 1;
 				UPDATE entries SET key = 'k', waits_for = 'nobody' WHERE seq = 203; UPDATE entries SET coalesced_with = 'nobody' WHERE seq = 2;
+				UPDATE entries SET held = 'lunch' WHERE name = 'j21'; UPDATE entries SET pool = 0 WHERE name = 'j35'; UPDATE entries SET held = 'team' WHERE seq = 204;
+				UPDATE entries SET held = 'needs' WHERE state = 'completed' AND seq < 20; INSERT INTO records (space, key, value, at) VALUES ('s', 'k', '{', 0);
+				DELETE FROM flows WHERE entry IN (SELECT seq FROM entries WHERE held = 'approval' LIMIT 3); UPDATE flows SET flow = '{' WHERE entry = 15;
+				DELETE FROM attempts WHERE entry = (SELECT max(seq) FROM entries WHERE held = 'approval');
 				DELETE FROM batches; INSERT INTO events (entry, attempt, seq, body) VALUES (9999, 1, 1, '{}')`)
 		}, n - 2},
 		{"the last third", func(t *testing.T, path string, pages int) {
@@ -122,6 +143,22 @@ func TestSalvage(t *testing.T) {
 				if e.Spec.Name != was.Spec.Name || tt.name != "broken rules" && e.State != was.State || e.Fence != was.Fence || e.Attempts > was.Attempts {
 					t.Errorf("job %s is %+v, and was %+v", e.ID, e, was)
 				}
+			}
+			// What refers to others is not run with words that nobody has put in.
+			for _, e := range list {
+				if e.State == job.Queued && e.Held == "" && len(e.Spec.Flow.Needs) > 0 && e.Resolved == nil {
+					t.Errorf("job %s can be claimed without what it is run with", e.Spec.Name)
+				}
+				if e.Held == job.HeldForApproval {
+					if err := s.Apply(t.Context(), queue.Decide{ID: e.ID, Attempt: e.Approval.Attempt, Approved: true, Now: time.Now()}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			spaces, err := s.Spaces(t.Context(), "job/")
+			// They were written last, so that what is cut off or spoilt at the end has them.
+			if err != nil || len(spaces) != n && (tt.name == "nothing" || tt.name == "broken rules") {
+				t.Errorf("of %d jobs there are records, %v; want %d", len(spaces), err, n)
 			}
 			// It works: what was running is taken back, and everything left can be run.
 			if err := s.Apply(t.Context(), queue.Reclaim{Now: time.Now(), All: true}); err != nil {

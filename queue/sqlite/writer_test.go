@@ -101,7 +101,7 @@ func TestGroupFails(t *testing.T) {
 // What goes from line to line or counts by class may look so, and a list may
 // read all of the small indexes over what is not finished.
 func badPlan(detail string, list bool) bool {
-	fine := []string{"SCAN (subquery-1)", "SCAN l", "TEMP B-TREE FOR GROUP BY"}
+	fine := []string{"SCAN (subquery-1)", "SCAN l", "SCAN s", "TEMP B-TREE FOR GROUP BY"}
 	if list {
 		fine = append(fine, "INDEX entries_lane", "INDEX entries_waiting", "INDEX entries_fence")
 	}
@@ -129,12 +129,17 @@ func TestPlans(t *testing.T) {
 			`SELECT id FROM entries` + ofWaiter + ` AND coalesced_with = ? ORDER BY seq LIMIT 1`,
 			`UPDATE entries SET state = 'cancelled' WHERE seq IN (SELECT seq FROM entries` + ofLine + ` AND state = 'queued')`,
 			`SELECT e.seq` + ofLane + selectLate, selectNextPool,
-			selectWaiting, selectHeads,
+			selectWaiting, selectHeads, selectSpaces, deleteRecords,
+			`SELECT seq FROM entries` + ofLine + ` AND state = 'queued' AND held = 'approval'`,
+			`SELECT seq FROM entries WHERE batch = ? AND name = ? AND tenant = ?`,
+			`SELECT key, value, at FROM records WHERE space = ? AND key > ? ORDER BY key LIMIT ?`,
+			`DELETE FROM records WHERE space = ? AND key <= ? AND key <> ''`,
 		}
 		queries = append(queries, selectFirstLane, selectNextLane, selectPage, selectAfter, selectReady, selectOverdue, selectDeadline)
 		lists := len(queries)
 		for _, f := range []queue.Filter{
 			{Since: time.Unix(0, 1)}, {Since: time.Unix(0, 1), Batch: "b"}, {States: []job.EntryState{job.Queued}}, {States: []job.EntryState{job.Dispatched}, CancelRequested: true},
+			{Held: []job.Hold{job.HeldForApproval, job.HeldForNeeds}}, {Held: []job.Hold{job.HeldForTeam}, Batch: "b"},
 			{CoalescedWith: "x"}, {SupersededBy: "x"}, {SupersededBy: "x", States: []job.EntryState{job.Dispatched}},
 		} {
 			where, _ := conditions(f)
