@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/breaker"
+	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
@@ -33,6 +34,7 @@ type Config struct {
 	Retention   Retention       `json:"retention,omitzero"`
 	Recovery    Recovery        `json:"recovery,omitzero"`
 	DeadLetters DeadLetters     `json:"dead_letters,omitzero"`
+	Evaluation  eval.Settings   `json:"evaluation"` // how work is judged
 	Breaker     breaker.Config  `json:"breaker"`
 	Watchdog    Watchdog        `json:"watchdog"`
 	Escalation  Escalation      `json:"escalation"`
@@ -55,6 +57,7 @@ func Default() Config {
 		Policy:      policy.Default(),
 		Retention:   Retention{Finished: job.Duration(90 * 24 * time.Hour)},
 		Retry:       Retry{Base: job.Duration(time.Second), Max: job.Duration(5 * time.Minute)},
+		Evaluation:  eval.DefaultSettings(),
 		Breaker:     breaker.DefaultConfig(),
 		Watchdog:    defaultWatchdog(),
 		Escalation:  defaultEscalation(),

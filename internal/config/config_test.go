@@ -46,7 +46,7 @@ var semantic = []string{
 	"breaker-window-default", "breaker-slow", "breaker-open-for", "watchdog-window", "dwell-zero",
 	"threshold-above-successor", "threshold-below-default", "threshold-leave", "threshold-leave-default",
 	"burst-many", "burst-within", "escalation-command-relative", "escalation-timeout",
-	"recovery-looser", "recovery-neighbours", "redrive-worker",
+	"recovery-looser", "recovery-neighbours", "redrive-worker", "evaluation-sum",
 	"rss-small", "rss-huge", "slow-heartbeat", "restarts-times",
 	"trigger-cron", "trigger-zone", "trigger-no-use", "trigger-every-short", "trigger-pattern", "trigger-paths-shared", "trigger-secret-itself", "trigger-max-age", "webhooks-remote",
 }

@@ -44,6 +44,7 @@ func (v *validator) validate() {
 	v.times()
 	v.recovery()
 	v.deadLetters()
+	v.evaluation()
 	v.adopt(v.config.Breaker.Validate(), func(field string) string { return "breaker." + field })
 	watchdog := v.config.WatchdogConfig()
 	v.adopt(watchdog.Validate(), watchdogPath)
