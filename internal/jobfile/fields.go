@@ -6,8 +6,12 @@ import "github.com/agentsched/agentsched/job"
 // in which docs/job-file.md explains them. Pointers tell what the file leaves
 // out from what it sets to zero.
 type file struct {
-	Tenant string  `yaml:"tenant"`
-	Jobs   []entry `yaml:"jobs"`
+	Tenant     string          `yaml:"tenant"`
+	Jobs       []entry         `yaml:"jobs"`
+	Agents     []agent         `yaml:"agents"`
+	AgentsFile string          `yaml:"agents_file"`
+	Teams      []team          `yaml:"teams"`
+	Pipelines  []pipelineEntry `yaml:"pipelines"`
 }
 
 type entry struct {
@@ -16,6 +20,7 @@ type entry struct {
 	Worker       string       `yaml:"worker"`
 	Model        string       `yaml:"model"`
 	Fallback     []choice     `yaml:"fallback"`
+	Candidates   *[]choice    `yaml:"candidates"`
 	Workspace    *workspace   `yaml:"workspace"`
 	Instructions instructions `yaml:"instructions"`
 	SystemPrompt string       `yaml:"system_prompt"`
@@ -36,13 +41,26 @@ type entry struct {
 	Limits       limits       `yaml:"limits"`
 	Output       output       `yaml:"output"`
 	Verify       string       `yaml:"verify"`
+	Needs        ids          `yaml:"needs"`
+	If           string       `yaml:"if"`
+	ForEach      *forEach     `yaml:"for_each"`
+	Loop         *loop        `yaml:"loop"`
+	Input        input        `yaml:"input"`
+	Merge        ids          `yaml:"merge"`
+	Oversight    *oversight   `yaml:"oversight"`
+	Evaluation   *evaluation  `yaml:"evaluation"`
 	Trace        string       `yaml:"trace"`
+
+	vetted bool // the worker was looked at where it was found
+	ofBest bool // the worker and the fallback are candidates
 }
 
 type workspace struct {
-	Path      string `yaml:"path"`
-	Isolation string `yaml:"isolation"`
-	Base      string `yaml:"base"`
+	Path       string `yaml:"path"`
+	Isolation  string `yaml:"isolation"`
+	Base       string `yaml:"base"`
+	From       ids    `yaml:"from"`
+	OnConflict string `yaml:"on_conflict"`
 }
 
 type limits struct {

@@ -36,7 +36,8 @@ func folder(t testing.TB) string {
 		}
 	}
 	for name, content := range map[string]string{
-		"task.md": "ls -l\n", "empty.md": " \n", "binary.md": "\xff\xfe\x00", "large.md": strings.Repeat("x", jobfile.MaxInstructions+1),
+		"task.md": "ls -l\n", "agents.yaml": "agents:\n  - {name: writer, worker: claude}\n",
+		"agents-wrong.yaml": "agents:\n  - {name: writer, worker: clode, capabilities: [fly]}\n", "agents-none.yaml": "agents: []\n", "empty.md": " \n", "binary.md": "\xff\xfe\x00", "large.md": strings.Repeat("x", jobfile.MaxInstructions+1),
 	} {
 		if err := os.WriteFile(filepath.Join(base, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
@@ -53,24 +54,35 @@ func options(base string) jobfile.Options {
 func TestGood(t *testing.T) {
 	base := folder(t)
 	schematest.Golden(t, "testdata/good.txtar", *update, func(t *testing.T, name string, data []byte) string {
-		specs, err := jobfile.Decode(name, data, options(base))
+		jobs, err := jobfile.DecodeJobs(name, data, options(base))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var b bytes.Buffer
-		for _, s := range specs {
+		for _, s := range jobs.Specs {
 			if errs := s.Validate(); len(errs) > 0 {
 				t.Errorf("%s breaks a rule: %v", s.Name, errs[0])
 			}
-			one, err := json.MarshalIndent(s, "", "  ")
-			if err != nil {
-				t.Fatal(err)
+			print(t, &b, s)
+		}
+		if w := jobs.Workflow; w.Teams != nil || w.Agents != nil || w.Pipelines != nil {
+			if errs := w.Validate(); len(errs) > 0 {
+				t.Errorf("the workflow breaks a rule: %v", errs[0])
 			}
-			b.Write(one)
-			b.WriteByte('\n')
+			print(t, &b, w)
 		}
 		return strings.ReplaceAll(b.String(), base, "BASE")
 	})
+}
+
+func print(t *testing.T, b *bytes.Buffer, v any) {
+	t.Helper()
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestBad(t *testing.T) {
@@ -155,6 +167,50 @@ func TestLoadAll(t *testing.T) {
 	}
 	if got := strings.ReplaceAll(err.Error(), base, "BASE"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestLoadJobsAcrossFiles: what jobs say about each other holds across files, and
+// what is wrong stands where it was written.
+func TestLoadJobsAcrossFiles(t *testing.T) {
+	base := folder(t)
+	write := func(name, content string) string {
+		path := filepath.Join(base, name)
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	one := write("one.yaml", "jobs:\n  - {id: a, agent: editor, instructions: x}\nteams:\n  - {id: t, members: [a]}\nagents_file: agents.yaml\n")
+	two := write("two.yaml", "agents_file: agents.yaml\nagents:\n  - {name: editor, worker: claude}\njobs:\n  - {id: b, needs: a, agent: writer, instructions: \"${{ jobs.a.output }}\"}\nteams:\n  - {id: u, members: [b, {team: t}]}\n")
+	jobs, err := jobfile.LoadJobs([]string{one, two}, options(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := jobs.Specs; len(s) != 2 || s[0].Worker != "claude" || s[1].Worker != "claude" || !s[0].Flow.Joined || !s[1].Flow.Joined {
+		t.Errorf("got %+v, want two joined jobs with the workers of their agents", s)
+	}
+	w := jobs.Workflow
+	if len(w.Teams) != 2 || w.Teams[1].ID != "u" || len(w.Agents) != 2 {
+		t.Errorf("got %+v, want both teams, and both agents once", w)
+	}
+
+	three := write("three.yaml", "jobs:\n  - {id: c, needs: [d], worker: codex, instructions: x}\nteams:\n  - {id: v, members: [c, zz]}\n  - {id: t, members: [c]}\nagents:\n  - {name: editor}\n")
+	for _, c := range []struct {
+		files []string
+		want  string
+	}{
+		{[]string{one, three}, "BASE/one.yaml:2:5: jobs[0].worker: is missing"}, // the third file's profile has none
+		{[]string{one, two, three}, "BASE/three.yaml:5:10: teams[1].id: \"t\" is the id of the team at BASE/one.yaml:4:10 already"},
+		{[]string{one, two, three}, "BASE/three.yaml:7:12: agents[0].name: \"editor\" is the agent at BASE/two.yaml:3:12 already"},
+		{[]string{two, one, write("four.yaml", "jobs:\n  - {id: c, needs: [d], worker: codex, instructions: x}\nteams:\n  - {id: v, members: [c, zz]}\n")},
+			"BASE/four.yaml:2:21: jobs[0].needs[0]: there is no job \"d\""},
+		{[]string{two, one, filepath.Join(base, "four.yaml")}, "BASE/four.yaml:4:26: teams[0].members[1]: there is no job \"zz\""},
+	} {
+		_, err := jobfile.LoadJobs(c.files, options(""))
+		if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), base, "BASE"), c.want) {
+			t.Errorf("%v: got\n%v\nwant %s", c.files, err, c.want)
+		}
 	}
 }
 

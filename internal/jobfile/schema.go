@@ -18,22 +18,26 @@ import (
 // the schema are resolved against it and nothing is ever loaded from it.
 const schemaURL = "job:///output"
 
-// checkSchema records why raw, the JSON of n, cannot be used as a JSON schema.
-func checkSchema(n *strictyaml.Node, raw json.RawMessage) {
+// checkSchema returns the JSON schema raw, the JSON of n, or records why it is
+// none and returns nil.
+func checkSchema(n *strictyaml.Node, raw json.RawMessage) *jsonschema.Schema {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
 		n.Failf("is not a JSON schema: %v", err)
-		return
+		return nil
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
 	if err := c.AddResource(schemaURL, value); err != nil {
 		n.Failf("is not a JSON schema: %v", err)
-		return
+		return nil
 	}
-	if _, err := c.Compile(schemaURL); err != nil {
+	compiled, err := c.Compile(schemaURL)
+	if err != nil {
 		failSchema(n, err)
+		return nil
 	}
+	return compiled
 }
 
 // failSchema records the compiler's refusal where its cause stands.
@@ -49,10 +53,8 @@ func failSchema(n *strictyaml.Node, err error) {
 	var regex *jsonschema.InvalidRegexError
 	switch {
 	case errors.As(err, &invalid):
-		for len(invalid.Causes) > 0 {
-			invalid = invalid.Causes[0]
-		}
-		n.Nearest(invalid.InstanceLocation).Failf("is not a JSON schema: %s", invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English)))
+		at, why := first(invalid)
+		n.Nearest(at).Failf("is not a JSON schema: %s", why)
 	case errors.As(err, &remote):
 		n.Failf("refers to %s: a schema must be whole in the job file; use $defs", remote.URL)
 	case errors.As(err, &nowhere):
@@ -64,6 +66,14 @@ func failSchema(n *strictyaml.Node, err error) {
 	default:
 		n.Failf("is not a JSON schema: %v", err)
 	}
+}
+
+// first returns the first cause of a refusal: where it stands, and what it is.
+func first(invalid *jsonschema.ValidationError) (at []string, why string) {
+	for len(invalid.Causes) > 0 {
+		invalid = invalid.Causes[0]
+	}
+	return invalid.InstanceLocation, invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English))
 }
 
 // fragment cuts our own name for the schema off a reference.

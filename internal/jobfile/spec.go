@@ -25,11 +25,9 @@ var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 // reader turns the fields of one file into jobs and records what is wrong.
 type reader struct {
 	*strictyaml.Doc
-	file    string
-	base    string // absolute
-	now     time.Time
-	workers []string
-	seen
+	file string
+	base string // absolute
+	*batch
 }
 
 func (r *reader) specs(f *file) []job.Spec {
@@ -57,16 +55,24 @@ func (r *reader) specs(f *file) []job.Spec {
 	return specs
 }
 
-// spec returns one job with its defaults. Where its type is not known, only
-// its id is looked at: most of the other rules depend on the type.
+// spec returns one job with its defaults. Where its type or its agent is not
+// known, only its id is looked at: most of the other rules depend on these.
 func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 	r.checkID(path, job.Name(e.ID))
-	if r.Blamed(path + ".type") {
+	agent := r.agents[job.AgentID(e.Agent)]
+	if r.Blamed(path+".type") || agent != nil && agent.broken {
 		return job.Spec{}
 	}
+	r.mergeDefaults(path, e, agent)
 	if e.Type == "" {
 		e.Type = jobType(job.WorkerTask)
 	}
+	if agent != nil {
+		agent.adopt(e)
+		r.checkAgent(path, e, agent)
+	}
+	r.best(path, e)
+	from := r.origin(path, e)
 	s := job.Spec{
 		Name: job.Name(e.ID), Tenant: tenant, Type: job.Type(e.Type),
 		Worker: job.WorkerKind(e.Worker), Model: e.Model,
@@ -80,26 +86,40 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 		Limits:     r.limits(path+".limits", e.Limits),
 		Key:        e.Key, OnDuplicate: job.DuplicatePolicy(e.OnDuplicate), Turn: e.Turn,
 		Output: e.Output.schema, Verify: e.Verify, Trace: e.Trace,
-	}
-	for _, c := range e.Fallback {
-		s.Fallback = append(s.Fallback, job.Choice(c))
+		Fallback: choices(e.Fallback), Flow: r.flow(path, e),
 	}
 	if s.Type == job.Tool && s.Worker == "" && !r.Blamed(path+".worker") {
 		s.Worker = shell
 	}
 	r.capabilities(path, e, &s)
-	r.checkWorkers(path, &s)
+	r.checkWorkers(path, e, &s)
 	if s.Deadline != nil && !s.Deadline.After(r.now) {
 		r.Failf(path+".deadline", "%s is in the past (it is %s now)", e.Deadline.text, r.now.Format(time.RFC3339))
 	}
 	errs := s.Validate()
 	for _, bad := range errs {
-		r.Failf(path+"."+bad.Field, "%s", bad.Message)
+		from.fail(bad.Field, bad.Message)
 	}
 	if len(errs) == 0 {
 		r.checkDuplicate(path, &s)
 	}
 	return s
+}
+
+func choices(list []choice) []job.Choice {
+	var all []job.Choice
+	for _, c := range list {
+		all = append(all, job.Choice(c))
+	}
+	return all
+}
+
+func granted(list []string) []job.Capability {
+	var all []job.Capability
+	for _, c := range list {
+		all = append(all, job.Capability(c))
+	}
+	return all
 }
 
 // checkDuplicate refuses a job that could not be taken beside one before it.
@@ -222,9 +242,7 @@ func set[T int | int64 | float64 | job.Duration](r *reader, path string, from, t
 func (r *reader) capabilities(path string, e *entry, s *job.Spec) {
 	switch {
 	case e.Capabilities != nil:
-		for _, c := range *e.Capabilities {
-			s.Capabilities = append(s.Capabilities, job.Capability(c))
-		}
+		s.Capabilities = granted(*e.Capabilities)
 	case s.Type == job.LLM || r.Blamed(path+".capabilities"):
 	case s.Type == job.WorkerTask && s.Workspace.Isolation == job.Direct:
 		r.Failf(path+".capabilities", "are missing: with isolation direct the job works on your own files, so say what it may do, such as [read, edit]")
@@ -237,42 +255,53 @@ func (r *reader) capabilities(path string, e *entry, s *job.Spec) {
 }
 
 // checkWorkers looks at the names of the workers and whether they fit the type.
-func (r *reader) checkWorkers(path string, s *job.Spec) {
+func (r *reader) checkWorkers(path string, e *entry, s *job.Spec) {
 	if s.Worker == "" {
-		r.Failf(path+".worker", "is missing, want %s", r.oneOf())
-	} else {
-		r.checkKnown(path+".worker", s.Worker)
+		r.Failf(path+".worker", "is missing, want %s%s", r.oneOf(), r.likeAgent(e.Agent))
 	}
-	if s.Type == job.LLM && s.Worker == shell {
-		r.Failf(path+".worker", "%q cannot run a job of type LLM, want a worker with a model", s.Worker)
-	}
-	for i, c := range s.Fallback {
-		at := fmt.Sprintf("%s.fallback[%d]", path, i)
-		if r.Blamed(at) {
+	for i, c := range s.Choices() {
+		at := choicePath(path, s, i)
+		if c.Worker == "" || r.Blamed(at) {
 			continue
 		}
-		r.checkKnown(at, c.Worker)
-		if s.Type == job.Tool && c.Worker != shell || s.Type == job.LLM && c.Worker == shell {
+		if !e.vetted {
+			r.checkKnown(at, c.Worker)
+		}
+		switch {
+		case s.Type == job.LLM && c.Worker == shell && i == 0:
+			r.Failf(at, "%q cannot run a job of type LLM, want a worker with a model", c.Worker)
+		case s.Type == job.Tool && c.Worker != shell && i > 0, s.Type == job.LLM && c.Worker == shell:
 			r.Failf(at, "%q cannot run a job of type %s", c.Worker, s.Type)
 		}
 	}
 }
 
+// choicePath returns where the file names the i-th choice of a job.
+func choicePath(path string, s *job.Spec, i int) string {
+	switch {
+	case s.Flow.Best:
+		return fmt.Sprintf("%s.candidates[%d]", path, i)
+	case i == 0:
+		return path + ".worker"
+	}
+	return fmt.Sprintf("%s.fallback[%d]", path, i-1)
+}
+
 func (r *reader) checkKnown(path string, kind job.WorkerKind) {
-	if len(r.workers) == 0 || slices.Contains(r.workers, string(kind)) {
+	if len(r.opts.Workers) == 0 || slices.Contains(r.opts.Workers, string(kind)) {
 		return
 	}
-	near := strictyaml.Nearest(string(kind), r.workers)
+	near := strictyaml.Nearest(string(kind), r.opts.Workers)
 	if near != "" {
-		r.Failf(path, "%q is no known worker; did you mean %s? Known: %s", kind, near, strings.Join(r.workers, ", "))
+		r.Failf(path, "%q is no known worker; did you mean %s? Known: %s", kind, near, strings.Join(r.opts.Workers, ", "))
 		return
 	}
 	r.Failf(path, "%q is no known worker, want %s; others are set up in the configuration", kind, r.oneOf())
 }
 
 func (r *reader) oneOf() string {
-	if len(r.workers) == 0 {
+	if len(r.opts.Workers) == 0 {
 		return "the name of a worker such as codex, claude, opencode or shell"
 	}
-	return "one of " + strings.Join(r.workers, ", ")
+	return "one of " + strings.Join(r.opts.Workers, ", ")
 }

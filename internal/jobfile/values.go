@@ -49,7 +49,7 @@ func (c *choice) DecodeNode(n *strictyaml.Node) {
 	}
 	worker, model, colon := strings.Cut(s, ":")
 	if worker == "" || colon && model == "" {
-		n.Failf("%q is not a worker to fall back on, want \"worker\" or \"worker:model\"", s)
+		n.Failf("%q names no worker, want \"worker\" or \"worker:model\"", s)
 		return
 	}
 	*c = choice{Worker: job.WorkerKind(worker), Model: model}
@@ -84,11 +84,13 @@ func (i *instructions) DecodeNode(n *strictyaml.Node) {
 
 // output is what the answer must be: text, or JSON that a schema describes.
 type output struct {
+	given  bool // "text" leaves no schema, too
 	schema json.RawMessage
 }
 
 // DecodeNode reads an output and checks its schema.
 func (o *output) DecodeNode(n *strictyaml.Node) {
+	o.given = true
 	if n.IsMapping() {
 		o.schema = n.JSON()
 		checkSchema(n, o.schema)
