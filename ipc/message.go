@@ -241,9 +241,15 @@ type SubmitJob struct {
 	Attempt int          `json:"attempt"`
 	Choice  job.Choice   `json:"choice"`
 	Spec    job.Spec     `json:"spec"`
+	// Resolved holds words and patches that replace Spec's own; absent: there are
+	// none. A field of it that is empty replaces nothing.
+	Resolved *job.Resolved `json:"resolved,omitempty"`
 	// Session is resumed if it is set; else the workspace starts from its base.
 	Session  string `json:"session,omitempty"`
 	Feedback string `json:"feedback,omitempty"` // why the last attempt was not good enough
+	// HasSteps says that durable steps are stored for the job. The core asks for them
+	// with MethodListSteps, and leaves the workspace as it is.
+	HasSteps bool `json:"has_steps,omitempty"`
 	// QueueLagMS is how long the job waited since it could run, LockWaitMS how
 	// much of that for its workspace, in milliseconds.
 	QueueLagMS int64 `json:"worker_queue_lag_ms,omitempty"`

@@ -118,6 +118,13 @@ type Result struct {
 	Hint    string
 	Answer  string // whole; what is stored of it is bounded elsewhere
 	RetryAt *RetryAfter
+	// Checkpointed says that the program stopped at a step's boundary, as it was
+	// asked to, and goes on from there in another attempt. Class is NoError and
+	// Message says why then.
+	Checkpointed bool
+	// Denied are the tool calls that the program refused because the task does not
+	// grant them, e.g. "Bash(make deploy)", in their order.
+	Denied []string `json:",omitempty"`
 	// CostUSD is the program's own total of the run in US dollars; it replaces
 	// what was priced from the table. It is read when the program has ended,
 	// also that of a Verdict; nil, or negative then, if it has said none.

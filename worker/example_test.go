@@ -89,17 +89,18 @@ func ExampleAdapter() {
 				fmt.Printf("%s %s %s\n", e.Kind, e.Path, e.Text)
 			}
 		}
-		fmt.Printf("%+v\n", session.Result(worker.Exit{Code: 0}))
+		r := session.Result(worker.Exit{Code: 0})
+		fmt.Printf("class %q, message %q, answer %q\n", r.Class, r.Message, r.Answer)
 	}
 
 	_, err := adapter.Locate(job.WorkerSettings{Command: []string{"/no/such/mylint"}})
 	fmt.Println(errors.Is(err, worker.ErrNotInstalled), err)
 
 	// Output:
-	// {Class: Message: Hint: Answer:checked 12 files RetryAt:<nil> CostUSD:<nil>}
+	// class "", message "", answer "checked 12 files"
 	// warning main.go unused variable x
-	// {Class:UNKNOWN Message:1 findings Hint: Answer:checked 12 files RetryAt:<nil> CostUSD:<nil>}
+	// class "UNKNOWN", message "1 findings", answer "checked 12 files"
 	// warning main.go unused var
-	// {Class:CRASH Message:mylint ended early, with status 0  Hint: Answer: RetryAt:<nil> CostUSD:<nil>}
+	// class "CRASH", message "mylint ended early, with status 0 ", answer ""
 	// true worker lint: program "/no/such/mylint" not found; to get it: go install example.com/mylint@latest
 }

@@ -78,18 +78,22 @@ func (p *pipes) close() {
 // pumping is the goroutines that move a run's streams.
 type pumping struct {
 	pipes *pipes
+	in    *feed
 	done  sync.WaitGroup
 }
 
 // pump starts the goroutines that write stdin and read stdout and stderr.
-func pump(p *pipes, cmd Command, g *guarded, rec *recorder, logs *logs, cancel context.CancelCauseFunc) *pumping {
-	m := &pumping{pipes: p}
+func pump(p *pipes, cmd Command, in *feed, g *guarded, rec *recorder, steps *steps, logs *logs, cancel context.CancelCauseFunc) *pumping {
+	m := &pumping{pipes: p, in: in}
 	m.done.Go(func() {
 		// A program that does not read its input is no failure; it may end early.
 		p.stdinW.Write(cmd.Stdin)
 		if !cmd.KeepStdin {
+			in.close()
 			p.stdinW.Close()
+			return
 		}
+		in.copyTo(p.stdinW)
 	})
 	m.done.Go(func() {
 		err := eachLine(p.stdoutR, func(line []byte, size int) {
@@ -98,7 +102,9 @@ func pump(p *pipes, cmd Command, g *guarded, rec *recorder, logs *logs, cancel c
 				rec.record(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("an output line of %d bytes was skipped, at most %d are read", size, maxLine)})
 				return
 			}
-			rec.recordAll(g.event(line))
+			for _, e := range g.event(line) {
+				rec.record(steps.keep(e))
+			}
 			g.judgeNow()
 		})
 		if err != nil {
@@ -124,6 +130,7 @@ func pump(p *pipes, cmd Command, g *guarded, rec *recorder, logs *logs, cancel c
 // wait returns when both streams are at their end. With a ghost that may hold
 // them open, what is not read after drainTime is given up.
 func (m *pumping) wait(ghost bool) {
+	m.in.close()
 	m.pipes.stdinW.Close()
 	if ghost {
 		deadline := time.Now().Add(drainTime)

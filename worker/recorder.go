@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,6 +63,7 @@ func (r *recorder) record(e job.Event) {
 		}
 		r.charge(&e)
 	case job.EventStep:
+		e.Step, _ = job.Cut(e.Step, job.MaxStepID)
 		r.usage.Steps++
 		if limit := r.run.MaxSteps; limit > 0 && r.usage.Steps > limit {
 			r.exceeded("the run took more than max_steps, %d", limit)
@@ -148,6 +150,10 @@ func (r *recorder) outcome(res Result, e Exit) job.Outcome {
 		State: job.RunCompleted, Class: res.Class, Message: res.Message, Hint: res.Hint,
 		Answer: res.Answer, Session: r.session, Usage: r.usage,
 		ExitCode: e.Code, Signal: e.Signal, Commands: r.commands,
+		Denied: deniedOnce(res.Denied),
+	}
+	if res.Checkpointed {
+		o.State = job.Checkpointed
 	}
 	if res.Class != job.NoError {
 		o.State = job.RunFailed
@@ -168,6 +174,16 @@ func (r *recorder) outcome(res Result, e Exit) job.Outcome {
 		o.RetryAt = &at
 	}
 	return o
+}
+
+// deniedOnce names each call once, cut to one line's length.
+func deniedOnce(calls []string) (once []string) {
+	for _, c := range calls {
+		if c, _ = job.Cut(c, 1<<10); !slices.Contains(once, c) && len(once) < job.MaxDenied {
+			once = append(once, c)
+		}
+	}
+	return once
 }
 
 // close stops the timers of commands that never ended; later events are void.

@@ -41,6 +41,13 @@ type Run struct {
 	// Hurry, if not nil, cuts the gentle stages of a stop short when it is done.
 	Hurry context.Context
 
+	// StoreStep stores a durable step and returns it as it is stored then, on disk;
+	// nil: no steps are kept. The worker's output is not read meanwhile.
+	StoreStep func(context.Context, Step) (KeptStep, error)
+	// Checkpoint, if not nil, gives a reason each time that the program is to be
+	// asked to stop at the next step's boundary (see Checkpointer).
+	Checkpoint <-chan string
+
 	// Sink gets every event in order, with its time; whose it is and its number
 	// are Sink's to add. It must not block for long: the worker's output is not
 	// read meanwhile.
@@ -108,13 +115,18 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	out := newLogs(run, cancel)
 	defer out.close()
 	rec.recordAll(g.opening())
-	streams := pump(pipes, cmd, g, rec, out, cancel)
+	in := newFeed()
+	streams := pump(pipes, cmd, in, g, rec, &steps{ctx: ctx, g: g, run: run, stdin: in}, out, cancel)
 
 	unwatch := func() {}
 	if run.Watch != nil {
 		unwatch = run.Watch(tree)
 	}
-	stopped := awaitEnd(ctx, tree)
+	stopped := awaitEnd(ctx, tree, run.Checkpoint, func(reason string) {
+		if err := g.checkpoint(in, reason); err != nil {
+			r.Log.Warn().Err(err).Msg("the worker could not be asked for a checkpoint")
+		}
+	})
 	unwatch()
 	asked := time.Now()
 	report, ghost := r.stop(ctx, tree, g, cmd, pipes, run, stopped)
@@ -165,11 +177,17 @@ func (r *Runner) start(cmd Command, run Run) (*pipes, *proc.Tree, error) {
 }
 
 // awaitEnd returns when the program has ended, or true when it is to be stopped.
-func awaitEnd(ctx context.Context, tree *proc.Tree) (stopped bool) {
-	select {
-	case <-tree.Exited():
-		return false
-	case <-ctx.Done():
+// Until then it asks for the checkpoints that somebody wants.
+func awaitEnd(ctx context.Context, tree *proc.Tree, wanted <-chan string, ask func(string)) (stopped bool) {
+	for waiting := true; waiting; {
+		select {
+		case <-tree.Exited():
+			return false
+		case reason := <-wanted:
+			ask(reason)
+		case <-ctx.Done():
+			waiting = false
+		}
 	}
 	// It may have ended at the same moment; then nobody stopped it.
 	select {

@@ -30,6 +30,9 @@ type Task struct {
 	Output        json.RawMessage // JSON schema that the answer must satisfy; empty: text
 	Limits        job.Limits
 
+	// Steps are the durable steps that the job has finished so far, ordered by id.
+	Steps []Step
+
 	// Environ is the environment to build the program's from: NAME=VALUE of
 	// what every program needs (see BaseEnv) and of what the job and the
 	// settings pass through.

@@ -33,12 +33,14 @@ type client struct {
 	escalated chan isolation.Escalation
 	metrics   chan ipc.Metrics
 
+	steps stepStore // answers the core's calls
+
 	core    chan error // what the core's Run returned
 	stopped chan error // what our peer's Run returned
 }
 
-func (c *client) HandleCall(_ context.Context, method string, _ json.RawMessage) (any, error) {
-	return nil, ipc.MethodNotFound(method)
+func (c *client) HandleCall(_ context.Context, method string, params json.RawMessage) (any, error) {
+	return c.steps.answer(method, params)
 }
 
 func (c *client) HandleNotify(_ context.Context, method string, params json.RawMessage) {

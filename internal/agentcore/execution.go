@@ -32,6 +32,8 @@ type execution struct {
 	temp     string // folder for the worker's temporary files, removed with the attempt
 	log      zerolog.Logger
 
+	steps *stepping
+
 	hurry    context.Context // done: skip the gentle stages of a stop
 	hurryNow context.CancelFunc
 
@@ -46,13 +48,14 @@ type execution struct {
 // the core is ending.
 func (c *Core) startRun(s *session, settings *settings, p *permit.Permit, r ipc.SubmitJob) bool {
 	e := &execution{
-		core: c, session: s, settings: settings, permit: p, submit: r,
+		core: c, session: s, settings: settings, permit: p, submit: resolved(r),
 		tag: job.RunTag(s.instance, r.Job, r.Attempt),
 		log: c.cfg.Log.With().Str("job", string(r.Job)).Int("attempt", r.Attempt).Str("permit", string(p.ID)).
 			Str("worker", string(r.Choice.Worker)).Str("tenant", string(r.Spec.Tenant)).Str("trace_id", r.Spec.Trace).Logger(),
 	}
 	e.hurry, e.hurryNow = context.WithCancel(c.hurry)
 	e.stall, e.rings = newWatch(settings)
+	e.steps = newStepping(c.peer, r.Job, r.Attempt, e.emit)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ending {
@@ -154,8 +157,8 @@ func (e *execution) emit(ev job.Event) {
 	ev.Time = ev.Time.UTC()
 	e.look(&ev)
 	var err error
-	switch ev.Kind {
-	case job.EventState, job.EventSession:
+	switch {
+	case ev.Kind == job.EventState, ev.Kind == job.EventSession, ev.Kept != "":
 		err = e.core.peer.NotifyPatient(context.Background(), ipc.NotifyWorkerEvent, ipc.WorkerEvent{Event: ev})
 	default:
 		err = e.core.peer.NotifyDroppable(ipc.NotifyWorkerEvent, e.tag, ipc.WorkerEvent{Event: ev})
@@ -175,9 +178,14 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 		return failed(started, job.ResourceExhausted, err)
 	}
 	defer e.returnTemp()
-	ws, err := e.session.workspaces.Prepare(ctx, workspace.Request{
-		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: e.submit.Session == "",
-	})
+	request := workspace.Request{
+		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: e.submit.Session == "" && !e.submit.HasSteps,
+		OnConflict: e.submit.Spec.Flow.OnConflict,
+	}
+	if r := e.submit.Resolved; r != nil {
+		request.Patches = r.Patches
+	}
+	ws, err := e.session.workspaces.Prepare(ctx, request)
 	if err != nil {
 		return e.notPrepared(ctx, started, err)
 	}
@@ -243,6 +251,12 @@ func (e *execution) notPrepared(ctx context.Context, started time.Time, err erro
 		o.State = job.RunCancelled
 		return o
 	}
+	var clash *workspace.PatchesError
+	if errors.As(err, &clash) {
+		o := failed(started, job.ConflictClass, clash)
+		o.Hint = "let the worker resolve it (on_conflict: worker), or let one of the jobs begin with the patch of the other"
+		return o
+	}
 	return failed(started, job.Config, fmt.Errorf("prepare workspace: %w", err))
 }
 
@@ -269,7 +283,7 @@ func (e *execution) collect(ws *workspace.Workspace, dir string, o *job.Outcome)
 	if len(o.Files) > job.MaxFiles {
 		o.Files = o.Files[:job.MaxFiles]
 	}
-	o.DiffStat = changes.DiffStat
+	o.DiffStat, o.PatchHash = changes.DiffStat, changes.SHA256
 	if changes.Patch != "" {
 		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactPatch, Path: changes.Patch, Bytes: changes.Bytes})
 	}

@@ -23,6 +23,7 @@ import (
 var methods = []string{
 	ipc.MethodHello, ipc.MethodConfigure, ipc.MethodRequestPermit, ipc.MethodSubmitJob,
 	ipc.MethodCancelJob, ipc.MethodHeartbeat, ipc.MethodShutdown, ipc.MethodReportQueueMetrics, ipc.MethodIsolate,
+	ipc.MethodCheckpointJob,
 }
 
 // HandleCall answers the scheduler's requests.
@@ -48,6 +49,8 @@ func (c *Core) HandleCall(ctx context.Context, method string, params json.RawMes
 		return handle(ctx, params, c.reportQueueMetrics)
 	case ipc.MethodIsolate:
 		return handle(ctx, params, c.isolate)
+	case ipc.MethodCheckpointJob:
+		return handle(ctx, params, c.checkpointJob)
 	}
 	return nil, ipc.MethodNotFound(method)
 }

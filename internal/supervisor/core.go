@@ -159,9 +159,18 @@ func (c *Core) TakeHeartbeats() []time.Duration {
 // coreHandler is Core as an ipc.Handler, kept off its own methods.
 type coreHandler Core
 
-// HandleCall: a core asks nothing of its scheduler.
-func (h *coreHandler) HandleCall(_ context.Context, method string, _ json.RawMessage) (any, error) {
-	return nil, ipc.MethodNotFound(method)
+// HandleCall passes the core's calls on, once CoreUp was told.
+func (h *coreHandler) HandleCall(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	c := (*Core)(h)
+	if !c.greeted.Load() {
+		return nil, &ipc.Error{Code: ipc.CodeInvalidRequest, Message: "a call before hello was answered"}
+	}
+	select {
+	case <-c.ready:
+		return c.s.cfg.Handler.CoreCall(ctx, c, method, params)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // HandleNotify passes the core's notifications on, once CoreUp was told.

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -19,6 +20,9 @@ type Handler interface {
 	// CoreNotify is told each notification of the core, in order, between its
 	// CoreUp and its CoreRuns. It must not wait for the core.
 	CoreNotify(c *Core, method string, params json.RawMessage)
+	// CoreCall answers what the core asks, between its CoreUp and its CoreRuns. It may
+	// take its time. Calls of one core come at the same time, also as its other ones.
+	CoreCall(ctx context.Context, c *Core, method string, params json.RawMessage) (any, error)
 	// CoreDraining says that the core is about to be replaced: it shall get no new
 	// work, and c.Drained is to be called when its last run has ended, at once if
 	// it has none. If wait is false its runs are stopped at once, and that call

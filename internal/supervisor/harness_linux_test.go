@@ -247,6 +247,10 @@ func (b *bench) CoreUp(c *Core) {
 	}
 }
 
+func (b *bench) CoreCall(_ context.Context, _ *Core, method string, _ json.RawMessage) (any, error) {
+	return nil, ipc.MethodNotFound(method)
+}
+
 func (b *bench) CoreNotify(c *Core, method string, _ json.RawMessage) {
 	b.note(event{kind: "notify", index: c.Index(), core: c, text: method})
 }

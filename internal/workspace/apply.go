@@ -148,7 +148,9 @@ func lockFolder(dir string) (*os.File, error) {
 type patchHead struct {
 	folder  bool     // paths are relative to the folder, not the repository
 	renamed []string // old names, which git apply --numstat does not tell
+	become  []string // their new names
 	removed []string // for each file in the order of the patch: "MODE BLOB" if it is deleted, else ""
+	links   []bool   // likewise: whether it is a submodule
 }
 
 func readHead(path string) (patchHead, error) {
@@ -169,16 +171,24 @@ func readHead(path string) (patchHead, error) {
 		n := len(h.removed)
 		switch {
 		case strings.HasPrefix(line, "diff --git "):
-			h.removed = append(h.removed, "")
+			h.removed, h.links = append(h.removed, ""), append(h.links, false)
 		case n > 0 && strings.HasPrefix(line, "deleted file mode "):
 			h.removed[n-1] = strings.TrimPrefix(line, "deleted file mode ")
 		case n > 0 && h.removed[n-1] != "" && strings.HasPrefix(line, "index "):
 			blob, _, _ := strings.Cut(strings.TrimPrefix(line, "index "), "..")
 			h.removed[n-1] += " " + blob
 		}
+		if n > 0 && linkLine.MatchString(line) {
+			h.links[n-1] = true
+		}
 		for _, prefix := range []string{"rename from ", "copy from "} {
 			if name, ok := strings.CutPrefix(line, prefix); ok {
 				h.renamed = append(h.renamed, cUnquote(name))
+			}
+		}
+		for _, prefix := range []string{"rename to ", "copy to "} {
+			if name, ok := strings.CutPrefix(line, prefix); ok && len(h.become) < len(h.renamed) {
+				h.become = append(h.become, cUnquote(name))
 			}
 		}
 		if err == io.EOF {
@@ -189,6 +199,9 @@ func readHead(path string) (patchHead, error) {
 		}
 	}
 }
+
+// linkLine matches the lines of a patch's header that tell of a submodule.
+var linkLine = regexp.MustCompile(`^(?:(?:old mode|new mode|new file mode|deleted file mode)|index [0-9a-f]+\.\.[0-9a-f]+) 160000$`)
 
 // cUnquote undoes git's quoting of file names, which is Go's but for octal
 // escapes being the rule.
@@ -201,17 +214,21 @@ func cUnquote(s string) string {
 	return s
 }
 
-// lendObjects lets base read the objects of the job that made the patch, while
-// that exists: a patch against files that were never committed can be merged
-// only with them.
-func (m *Manager) lendObjects(base, patch string) error {
+// lendObjects lets base read the objects of the jobs that made the patches,
+// while those exist: a patch against files that were never committed can be
+// merged only with them.
+func (m *Manager) lendObjects(base string, patches ...string) error {
+	made := map[string]bool{}
+	for _, p := range patches {
+		made[realOrSame(p)] = true
+	}
 	homes, err := os.ReadDir(m.root)
 	if err != nil {
 		return err
 	}
 	for _, e := range homes {
 		rec, err := m.readRecord(job.ID(e.Name()))
-		if err != nil || rec.Saved == nil || rec.Saved.Patch != realOrSame(patch) {
+		if err != nil || rec.Saved == nil || !made[rec.Saved.Patch] {
 			continue
 		}
 		f, err := os.OpenFile(filepath.Join(base, "objects", "info", "alternates"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)

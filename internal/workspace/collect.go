@@ -18,6 +18,8 @@ import (
 type Changes struct {
 	Patch string // path of the patch, "" when nothing changed
 	Bytes int64  // its size
+	// SHA256 is its hash, in hexadecimal; "" when nothing changed. Diff leaves it out.
+	SHA256 string
 	// Files has a renamed file once, by its new name. It is not bounded; see
 	// job.MaxFiles.
 	Files    []job.FileChange
@@ -77,7 +79,7 @@ func (m *Manager) collect(ctx context.Context, id job.ID, dir string) (Changes, 
 		if c.Patch, c.Bytes, save.SHA256, err = n.writePatch(ctx, dir); err != nil {
 			return Changes{}, err
 		}
-		save.Patch = c.Patch
+		save.Patch, c.SHA256 = c.Patch, save.SHA256
 	}
 	rec.Saved = save
 	return c, m.writeRecord(rec)

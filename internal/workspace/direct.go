@@ -141,7 +141,7 @@ func (m *Manager) excluded(path string) bool {
 
 // makeCopy copies the user's folder. It holds the folder's lock meanwhile, so
 // that no job changes it; the user may.
-func (m *Manager) makeCopy(ctx context.Context, rec *record, held heldLocks) error {
+func (m *Manager) makeCopy(ctx context.Context, rec *record, req Request, held heldLocks) error {
 	if err := checkFolder(rec.Spec.Path); err != nil {
 		return err
 	}
@@ -175,6 +175,9 @@ func (m *Manager) makeCopy(ctx context.Context, rec *record, held heldLocks) err
 		}
 	}
 	rec.Repo = r
+	if err := m.applyPatches(ctx, rec, req, held, func(job.Name, []string) error { return nil }); err != nil {
+		return err
+	}
 	return m.makeBounded(ctx, rec, r, index, held)
 }
 

@@ -6,6 +6,11 @@
 // the run one patch with everything that differs from the start, whether the
 // agent committed, staged or only wrote it.
 //
+// A fresh worktree or copy can begin with the patches of other jobs (stack.go),
+// merged three ways: they are a part of its start, so its own patch is only what
+// the job itself changed beyond them. What does not fit is an error, or is left
+// to the worker between conflict marks (clash.go).
+//
 // What a job started from is remembered outside of what the agent can reach:
 // each job has a private git directory (baseline.go) that borrows the objects
 // of the user's repository and adds its own. Comparing therefore works alike

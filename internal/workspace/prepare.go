@@ -20,6 +20,15 @@ type Request struct {
 	// left. Without it that is kept, as a resumed session expects. The user's
 	// own folder (direct) is never reset: there, Fresh compares from now on.
 	Fresh bool
+	// Patches of other jobs are applied, in this order, to a worktree or copy
+	// that is made anew: they belong to its start, so what the job changes beyond
+	// them is its own. One with the Path "" changes nothing. Other isolations
+	// cannot have any.
+	Patches []job.Patch
+	// OnConflict says what follows if they do not fit: the error is a
+	// *PatchesError, or with job.ResolveConflict the files hold conflict marks
+	// and are Workspace.Clashes.
+	OnConflict job.Conflict
 }
 
 // Prepare makes the job's workspace, or returns the one that is there. It may
@@ -43,8 +52,11 @@ func (m *Manager) Prepare(ctx context.Context, req Request) (*Workspace, error) 
 }
 
 func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Workspace, error) {
-	if err := job.ValidName(string(req.Name)); err != nil {
+	if err := job.ValidPartName(req.Name); err != nil {
 		return nil, fmt.Errorf("name of the job %w", err)
+	}
+	if err := req.checkPatches(); err != nil {
+		return nil, err
 	}
 	var old *record
 	if !held.isEmptyHome() {
@@ -77,9 +89,9 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 	var err error
 	switch req.Spec.Isolation {
 	case job.Worktree:
-		err = m.makeWorktree(ctx, rec, held)
+		err = m.makeWorktree(ctx, rec, req, held)
 	case job.Copy:
-		err = m.makeCopy(ctx, rec, held)
+		err = m.makeCopy(ctx, rec, req, held)
 	case job.Direct:
 		err = m.makeDirect(ctx, rec, held)
 	case job.NoWorkspace:
@@ -99,6 +111,20 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 	}
 	m.log.Debug().Str("job", string(rec.Job)).Str("isolation", string(req.Spec.Isolation)).Str("folder", m.tree(rec)).Msg("workspace made")
 	return m.workspace(rec), nil
+}
+
+// checkPatches returns why the workspace cannot begin with patches.
+func (r *Request) checkPatches() error {
+	if len(r.Patches) == 0 {
+		return nil
+	}
+	switch from := r.Patches[0].Job; r.Spec.Isolation {
+	case job.Direct:
+		return fmt.Errorf("the patch of job %s cannot be applied with isolation direct, since that would change the user's own files; use isolation worktree or copy", from)
+	case job.NoWorkspace:
+		return fmt.Errorf("the patch of job %s cannot be applied with isolation none, since the folder is empty; use isolation worktree or copy", from)
+	}
+	return nil
 }
 
 // revive reports whether a finished workspace can go on being used.

@@ -38,7 +38,11 @@ type record struct {
 	// folder held at the start.
 	Submodules map[string]string `json:"submodules,omitempty"`
 	Notes      []string          `json:"notes,omitempty"`
-	Saved      *saved            `json:"saved,omitempty"`
+	// Stacked is the commit of a worktree that holds the patches of other jobs,
+	// on top of StartCommit; "" without any. Clashes are where they did not fit.
+	Stacked string  `json:"stacked,omitempty"`
+	Clashes []Clash `json:"clashes,omitempty"`
+	Saved   *saved  `json:"saved,omitempty"`
 
 	unrecorded bool // there is no file of it (see makeEmpty)
 }

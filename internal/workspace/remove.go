@@ -127,7 +127,7 @@ func (m *Manager) saved(ctx context.Context, rec *record, held heldLocks) (branc
 
 // elsewhere reports whether what a commit holds survives without the ref but.
 func (m *Manager) elsewhere(ctx context.Context, g git, rec *record, n *present, commit, but string) bool {
-	if commit == rec.StartCommit {
+	if commit == rec.StartCommit || commit == rec.Stacked {
 		return true
 	}
 	if tree, err := g.out(ctx, "rev-parse", "--verify", "--quiet", commit+"^{tree}"); err == nil && tree == n.tree {

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -58,6 +59,7 @@ type Workspace struct {
 	Root string
 	// Start is what changes are compared with: a commit for a worktree, else
 	// the id of the snapshot's tree; "" when the folder was too large for one.
+	// It holds the patches of other jobs that the workspace began with.
 	Start string
 	// Branch is the worktree's own branch, "" without one.
 	Branch string
@@ -66,6 +68,8 @@ type Workspace struct {
 	Env []string
 	// Notes tell the user what the workspace lacks, e.g. its submodules.
 	Notes []string
+	// Clashes are where those patches did not fit, with job.ResolveConflict.
+	Clashes []Clash
 
 	unrecorded bool // it began empty and without a record
 }
@@ -104,10 +108,7 @@ func (m *Manager) workspace(rec *record) *Workspace {
 	tree := m.tree(rec)
 	ws := &Workspace{
 		Job: rec.Job, Root: filepath.Join(tree, rec.Scope), Dir: filepath.Join(tree, rec.Scope, rec.Sub),
-		Start: rec.StartCommit, Branch: rec.Branch, Notes: rec.Notes, unrecorded: rec.unrecorded,
-	}
-	if ws.Start == "" {
-		ws.Start = rec.StartTree
+		Start: cmp.Or(rec.Stacked, rec.StartCommit, rec.StartTree), Branch: rec.Branch, Notes: rec.Notes, Clashes: rec.Clashes, unrecorded: rec.unrecorded,
 	}
 	if rec.Spec.Isolation != job.Direct {
 		ws.Env = []string{"GIT_CEILING_DIRECTORIES=" + m.home(rec.Job)}

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentsched/agentsched/job"
 )
 
 // makeWorktree makes a git worktree at the job's base.
@@ -17,7 +20,7 @@ import (
 // It registers the worktree under the repository's lock, then fills it under
 // the job's alone, since writing the files of a large repository takes long
 // and concerns nobody else.
-func (m *Manager) makeWorktree(ctx context.Context, rec *record, held heldLocks) error {
+func (m *Manager) makeWorktree(ctx context.Context, rec *record, req Request, held heldLocks) error {
 	src, err := m.source(ctx, rec.Spec)
 	if err != nil {
 		return err
@@ -43,6 +46,17 @@ func (m *Manager) makeWorktree(ctx context.Context, rec *record, held heldLocks)
 	in := git{m: m, dir: m.tree(rec), held: held}
 	if _, err := in.out(ctx, "reset", "--hard", "--quiet", rec.StartCommit); err != nil {
 		return fmt.Errorf("check out %s: %w", rec.StartCommit, err)
+	}
+	err = m.applyPatches(ctx, rec, req, held, func(of job.Name, files []string) error {
+		commit, err := in.commitPatch(ctx, cmp.Or(rec.Stacked, rec.StartCommit), of, files)
+		if err != nil {
+			return fmt.Errorf("commit the patch of job %s: %w", of, err)
+		}
+		rec.Stacked = commit
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Join(m.tree(rec), rec.Sub), 0o777); err != nil {
 		return err

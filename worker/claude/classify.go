@@ -26,6 +26,9 @@ func (s *session) Result(e worker.Exit) worker.Result {
 	if s.end != nil && len(s.end.Structured) > 0 && string(s.end.Structured) != "null" {
 		r.Answer, _ = job.Cut(string(s.end.Structured), job.MaxEventText)
 	}
+	if s.end != nil {
+		r.Denied = s.end.denied()
+	}
 	switch {
 	case e.Stopped:
 	case s.end == nil:

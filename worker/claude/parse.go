@@ -282,11 +282,7 @@ func (s *session) result(l line) []job.Event {
 	s.end = &l
 	var events []job.Event
 	if n := len(l.Denials); n > 0 {
-		var what []string
-		for _, d := range l.Denials {
-			arg, _ := job.Cut(d.Input.Command+d.Input.Path+d.Input.URL, 200)
-			what = append(what, d.Tool+"("+arg+")")
-		}
+		what := l.denied()
 		events = append(events, withText(job.Event{Kind: job.EventWarning},
 			fmt.Sprintf("%d tool calls were denied, since the job does not grant them: %s", n, strings.Join(what, ", "))))
 	}
@@ -311,6 +307,15 @@ func (s *session) result(l line) []job.Event {
 		events = append(events, s.count(rest))
 	}
 	return events
+}
+
+// denied names the calls that were denied, e.g. "Bash(make deploy)".
+func (l *line) denied() (calls []string) {
+	for _, d := range l.Denials {
+		arg, _ := job.Cut(d.Input.Command+d.Input.Path+d.Input.URL, 200)
+		calls = append(calls, d.Tool+"("+arg+")")
+	}
+	return calls
 }
 
 // count tells an increment. It has no cost: the program prints that once, for

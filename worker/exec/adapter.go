@@ -37,7 +37,11 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	line, err := json.Marshal(taskLine(t))
+	task := taskLine(t)
+	if err := giveSteps(&task, t); err != nil {
+		return nil, err
+	}
+	line, err := json.Marshal(task)
 	if err != nil {
 		return nil, fmt.Errorf("write the task of job %s: %w", t.Job, err)
 	}

@@ -27,6 +27,9 @@ func conformance(command string) workertest.Config {
 			"rate-limit": {Class: job.RateLimit, Session: "s-1", Tokens: 15},
 			"cut-off":    {Exit: worker.Exit{Code: 1}, Class: job.Crash, Answer: "half way"},
 			"cancelled":  {Exit: worker.Exit{Code: 0, Stopped: true}, Answer: "half"},
+			"steps":      {Answer: "both files", Tokens: 900 + 40 + 1200 + 310},
+
+			"checkpointed-unasked": {Class: job.Unknown},
 		},
 	}
 }
@@ -169,10 +172,16 @@ func TestDocumentedTranscript(t *testing.T) {
 	s := start(t, newTask(t, "/bin/sh"))
 	for line := range bytes.Lines(block(t, "transcript")) {
 		if text, ok := bytes.CutPrefix(line, []byte("> ")); ok {
+			said := map[string]any{"task": &exec.Task{}, "cancel": &exec.Cancel{}, "checkpoint": &exec.Checkpoint{}, "step_stored": &exec.StepStored{}, "step_refused": &exec.StepRefused{}}
+			var head struct{ Type string }
+			if err := json.Unmarshal(text, &head); err != nil || said[head.Type] == nil {
+				t.Errorf("%s: type %q, %v", text, head.Type, err)
+				continue
+			}
 			d := json.NewDecoder(bytes.NewReader(text))
 			d.DisallowUnknownFields()
-			if err := d.Decode(&exec.Task{}); err != nil {
-				t.Errorf("task: %v", err)
+			if err := d.Decode(said[head.Type]); err != nil {
+				t.Errorf("%s: %v", head.Type, err)
 			}
 			continue
 		}

@@ -39,7 +39,21 @@ type Task struct {
 	AnyCommand    bool            `json:"any_command"`
 	OutputSchema  json.RawMessage `json:"output_schema,omitempty"` // JSON schema of the answer
 	Limits        Limits          `json:"limits"`
+
+	// Steps are the durable steps that were stored for the job, by id. If they make
+	// more than MaxSteps bytes, they are in StepsFile instead, as the same object.
+	Steps     map[string]StoredStep `json:"steps,omitempty"`
+	StepsFile string                `json:"steps_file,omitempty"`
 }
+
+// StoredStep is a durable step that need not be done again.
+type StoredStep struct {
+	Inputs string          `json:"inputs,omitempty"` // text of more than job.MaxStepInputs bytes is hashed, see job.StepInputs
+	Result json.RawMessage `json:"result"`
+}
+
+// MaxSteps is how many bytes of stored steps a task line holds.
+const MaxSteps = 512 << 10
 
 // Limits are what the scheduler enforces; 0 and absent is no limit. A program
 // that knows them can end in good order.
@@ -56,6 +70,30 @@ type Limits struct {
 type Cancel struct {
 	Type   string `json:"type"` // "cancel"
 	Reason string `json:"reason,omitempty"`
+}
+
+// Checkpoint is the line that asks the program to finish the step that it is in,
+// to report it and to end with a result of the status "checkpointed".
+type Checkpoint struct {
+	Type   string `json:"type"` // "checkpoint"
+	Reason string `json:"reason,omitempty"`
+}
+
+// StepStored is the line that says that a step's result is on disk.
+type StepStored struct {
+	Type string `json:"type"` // "step_stored"
+	Step string `json:"step"`
+	// FromStore is set if the step had a result already: that one holds, Result.
+	FromStore bool            `json:"from_store,omitempty"`
+	Result    json.RawMessage `json:"result,omitempty"`
+}
+
+// StepRefused is the line that says why a step's result was not stored.
+type StepRefused struct {
+	Type    string `json:"type"` // "step_refused"
+	Step    string `json:"step"`
+	Message string `json:"message"`
+	Again   bool   `json:"again,omitempty"` // reporting it once more may help
 }
 
 // The types of the lines that a program may print.
@@ -112,11 +150,13 @@ type usage struct {
 }
 
 type step struct {
-	Step string `json:"step"`
+	Step   string          `json:"step"`
+	Inputs json.RawMessage `json:"inputs"` // a string, or any JSON value; of a durable step
+	Result json.RawMessage `json:"result"` // with it the step is a durable one
 }
 
 type result struct {
-	Status      string          `json:"status"` // "completed" or "failed"
+	Status      string          `json:"status"` // "completed", "failed" or "checkpointed"
 	Class       job.ErrorClass  `json:"class"`
 	Message     string          `json:"message"`
 	Hint        string          `json:"hint"`

@@ -25,12 +25,12 @@ var schedulersOwn = []job.ErrorClass{job.CancelledClass, job.HumanRejected, job.
 func (r *run) result(m result) []job.Event {
 	var events []job.Event
 	switch {
-	case m.Status == "completed" && m.Class == job.NoError:
-	case m.Status == "completed":
-		events = r.warn("status", "the result says completed and yet names a class, %s: it counts as failed", shown(string(m.Class)))
+	case (m.Status == "completed" || m.Status == checkpointed) && m.Class == job.NoError:
+	case m.Status == "completed" || m.Status == checkpointed:
+		events = r.warn("status", "the result says %s and yet names a class, %s: it counts as failed", m.Status, shown(string(m.Class)))
 		m.Status = "failed"
 	case m.Status != "failed":
-		events = r.warn("status", "the result has the status %s, want completed or failed: it counts as failed", shown(m.Status))
+		events = r.warn("status", "the result has the status %s, want completed, failed or checkpointed: it counts as failed", shown(m.Status))
 		m.Status = "failed"
 	}
 	if m.Status == "failed" && (!slices.Contains(job.ErrorClasses(), m.Class) || slices.Contains(schedulersOwn, m.Class)) {
@@ -45,7 +45,7 @@ func (r *run) result(m result) []job.Event {
 	}
 	if r.verdict != nil {
 		events = append(events, r.warn("results", "there is more than one result")...)
-		if m.Status == "completed" || r.verdict.Status == "failed" {
+		if m.Status != "failed" || r.verdict.Status == "failed" {
 			return events
 		}
 	}
@@ -79,7 +79,9 @@ func (r *run) Result(e worker.Exit) worker.Result {
 		out.Class, out.Message = job.Unknown, withStderr("the worker ended without a result", e.Stderr)
 		out.Hint = "the last line that a worker prints must be its result, see docs/worker-protocol.md"
 	case e.Code != 0:
-		out.Class, out.Message = job.Unknown, withStderr(fmt.Sprintf("the worker said completed and yet exited with status %d", e.Code), e.Stderr)
+		out.Class, out.Message = job.Unknown, withStderr(fmt.Sprintf("the worker said %s and yet exited with status %d", v.Status, e.Code), e.Stderr)
+	case v.Status == checkpointed:
+		r.checkpointed(&out)
 	case r.schema && length > job.MaxEventText:
 		out.Class, out.Message = job.InvalidOutput, fmt.Sprintf("the answer has %d bytes, at most %d are kept of one that must satisfy a schema", length, job.MaxEventText)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -25,6 +26,8 @@ type run struct {
 	lastText string
 	verdict  *result // the one that counts; nil until there is one
 	spoiled  string  // why no result of this program can be a success
+
+	asked atomic.Pointer[string] // why a checkpoint was asked for; nil: it was not
 }
 
 // maxRemembered bounds what a program can make us keep by inventing ids and types.
@@ -34,17 +37,7 @@ func (r *run) Command() worker.Command { return r.command }
 
 // Cancel writes the cancel line. It touches nothing that Event does.
 func (r *run) Cancel(stdin io.Writer) error {
-	if stdin == nil {
-		return nil
-	}
-	line, err := json.Marshal(Cancel{Type: "cancel", Reason: "the scheduler stops this run"})
-	if err != nil {
-		return err
-	}
-	if _, err := stdin.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("ask the worker to stop: %w", err)
-	}
-	return nil
+	return say(stdin, Cancel{Type: "cancel", Reason: "the scheduler stops this run"})
 }
 
 // Event reads one line of the program.
@@ -95,7 +88,7 @@ func (r *run) message(kind string, line []byte) ([]job.Event, error) {
 	case typeUsage:
 		return decode(line, r.usage)
 	case typeStep:
-		return decode(line, func(m step) []job.Event { return one(job.Event{Kind: job.EventStep, Step: m.Step}) })
+		return decode(line, r.step)
 	case typeLog:
 		return decode(line, func(m text) []job.Event { return one(plain(job.EventLog, m.Text)) })
 	case typeWarning:

@@ -1,0 +1,111 @@
+package exec
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+var (
+	_ worker.Stepper      = (*run)(nil)
+	_ worker.Checkpointer = (*run)(nil)
+)
+
+// checkpointed is the status of a result that says: not done, but at a boundary.
+const checkpointed = "checkpointed"
+
+// giveSteps puts the steps that are stored into the task line, or into a file in
+// the task's scratch folder if they are too many for it.
+func giveSteps(line *Task, t *worker.Task) error {
+	if len(t.Steps) == 0 {
+		return nil
+	}
+	steps := make(map[string]StoredStep, len(t.Steps))
+	for _, s := range t.Steps {
+		steps[s.ID] = StoredStep{Inputs: s.Inputs, Result: s.Result}
+	}
+	text, err := json.Marshal(steps)
+	if err != nil {
+		return fmt.Errorf("write the steps of job %s: %w", t.Job, err)
+	}
+	if len(text) <= MaxSteps {
+		line.Steps = steps
+		return nil
+	}
+	line.StepsFile = filepath.Join(t.Scratch, "steps.json")
+	if err := os.WriteFile(line.StepsFile, text, 0o600); err != nil {
+		return fmt.Errorf("write the steps of job %s: %w", t.Job, err)
+	}
+	return nil
+}
+
+// step reports a turn, or with a result a durable step.
+func (r *run) step(m step) []job.Event {
+	e := job.Event{Kind: job.EventStep, Step: strings.ToValidUTF8(m.Step, "\uFFFD"), Result: m.Result}
+	if len(m.Result) == 0 {
+		return one(e)
+	}
+	// A string is its text, any other JSON value stands for itself.
+	if err := json.Unmarshal(m.Inputs, &e.Inputs); err != nil && len(m.Inputs) > 0 {
+		var compact bytes.Buffer
+		if json.Compact(&compact, m.Inputs) == nil {
+			e.Inputs = compact.String()
+		}
+	}
+	e.Inputs = job.StepInputs(strings.ToValidUTF8(e.Inputs, "\uFFFD"))
+	return one(e)
+}
+
+// Stored tells the program what became of a step.
+func (r *run) Stored(stdin io.Writer, k worker.KeptStep) error {
+	if k.Err == nil {
+		line := StepStored{Type: "step_stored", Step: k.ID, FromStore: k.FromStore}
+		if k.FromStore {
+			line.Result = k.Result
+		}
+		return say(stdin, line)
+	}
+	var refused *worker.StepRefusedError
+	return say(stdin, StepRefused{Type: "step_refused", Step: k.ID, Message: k.Err.Error(), Again: !errors.As(k.Err, &refused)})
+}
+
+// Checkpoint writes the checkpoint line. It touches nothing that Event does.
+func (r *run) Checkpoint(stdin io.Writer, reason string) error {
+	r.asked.Store(&reason)
+	return say(stdin, Checkpoint{Type: "checkpoint", Reason: reason})
+}
+
+// checkpointed completes the result of a program that says so: it is only
+// believed if it was asked, or a job could stop for ever.
+func (r *run) checkpointed(out *worker.Result) {
+	reason := r.asked.Load()
+	if reason == nil {
+		out.Class, out.Message = job.Unknown, "the worker said checkpointed, which nobody asked it for"
+		out.Hint = "answer checkpointed only to a checkpoint line, see docs/worker-protocol.md"
+		return
+	}
+	out.Checkpointed, out.Message = true, cmp.Or(cut(r.verdict.Message), *reason)
+}
+
+func say(stdin io.Writer, line any) error {
+	if stdin == nil {
+		return nil
+	}
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	if _, err := stdin.Write(append(text, '\n')); err != nil {
+		return fmt.Errorf("write to the worker's standard input: %w", err)
+	}
+	return nil
+}
