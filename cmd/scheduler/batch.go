@@ -48,7 +48,12 @@ func openBatch(ctx context.Context, store queue.Store, src *source, fresh bool) 
 			return b.ID, fmt.Sprintf("continuing the run of %s: %d of %d jobs are finished", b.CreatedAt.Local().Format(time.DateTime), total-unfinished, total), nil
 		}
 	}
-	b, entries := scheduler.NewBatch(src.name, digest, src.specs, utcNow())
+	if err := scheduler.Declare(ctx, store, &src.workflow, src.specs, utcNow()); errors.Is(err, scheduler.ErrProfile) {
+		return "", "", usage(err)
+	} else if err != nil {
+		return "", "", failure(err)
+	}
+	b, entries := scheduler.NewBatch(src.name, digest, src.specs, src.workflow, utcNow())
 	b.Private = true // this run works on it, and none but this
 	err = store.Enqueue(ctx, b, entries)
 	if dup, ok := errors.AsType[*queue.DuplicateError](err); ok {

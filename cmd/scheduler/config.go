@@ -65,7 +65,7 @@ func (m *Main) checkConfig(path string) error {
 func (m *Main) checkTriggers(cfg *config.Config) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Triggers)) {
-		if _, err := m.firingSpecs(trigger.Firing{Trigger: name, Settings: cfg.Triggers[name]}, cfg); err != nil {
+		if _, err := m.firingJobs(trigger.Firing{Trigger: name, Settings: cfg.Triggers[name]}, cfg); err != nil {
 			errs = append(errs, fmt.Errorf("trigger %s: %w", name, err))
 		}
 	}

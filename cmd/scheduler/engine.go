@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/crashlog"
+	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/hook"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/progress"
@@ -30,6 +31,7 @@ type engine struct {
 	host  *proc.Host
 	sched *scheduler.Scheduler
 	hooks *hooks
+	eval  *eval.Evaluator
 	// triggers are those of a server; else nil.
 	triggers *trigger.Runner
 	env      []string      // of this process
@@ -69,9 +71,10 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 	}
 	e := &engine{cfg: *cfg, state: state, host: host, env: m.environ, ended: make(chan struct{})}
 	e.hooks = newHooks(e.newHook(cfg))
+	e.eval = eval.New(eval.Config{Store: state.store, Journal: state.store, Settings: cfg.Evaluation, Changed: func(v eval.Verdict) { e.sched.TakeVerdict(v) }})
 	e.sched = scheduler.New(scheduler.Config{
 		Store: state.store, Batch: batch, Also: also, Holder: fmt.Sprintf("scheduler-%d", os.Getpid()), Instance: instance, Cores: cfg.Cores.Count,
-		Isolations: isolations, IsolationsFile: state.dir.Isolations(), OnEscalation: e.hooks.Tell,
+		Isolations: isolations, IsolationsFile: state.dir.Isolations(), OnEscalation: e.hooks.Tell, OnQuestion: e.hooks.Ask, Evaluator: e.eval,
 		NewPolicy: m.policies.make, Tuning: tuning, Log: state.log,
 		Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
 			c := &cfg.Cores
@@ -139,6 +142,7 @@ func (e *engine) run(ctx context.Context, view progress.View) error {
 	}, func(error) {})
 	g.Add(func() error {
 		door := server.New(e.state.store, e.sched, e.state.log)
+		door.TakeEvaluations(e.eval)
 		if e.triggers != nil {
 			door.ShowTriggers(e.triggers.Status)
 		}

@@ -112,9 +112,10 @@ func (o *oneJob) decode(instructions string, opts jobfile.Options) ([]job.Spec, 
 
 // source is where the jobs of a run come from.
 type source struct {
-	name   string // absolute paths of the files, or the command line's folder
-	specs  []job.Spec
-	resume bool // no jobs were given: continue the newest unfinished batch
+	name     string // absolute paths of the files, or the command line's folder
+	specs    []job.Spec
+	workflow job.Workflow
+	resume   bool // no jobs were given: continue the newest unfinished batch
 }
 
 // digest identifies the jobs of a source. Times that are counted from now do
@@ -125,6 +126,9 @@ func (s *source) digest() (string, error) {
 		specs[i].Deadline, specs[i].RunnableAt = nil, nil
 	}
 	text, err := json.Marshal(specs)
+	if w, _ := json.Marshal(s.workflow); string(w) != "{}" {
+		text = append(text, w...)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -157,7 +161,7 @@ func (m *Main) readJobs(args []string, one oneJob, cfg *config.Config) (*source,
 		}
 		paths[i] = abs
 	}
-	specs, err := jobfile.LoadAll(args, opts)
+	jobs, err := jobfile.LoadJobs(args, opts)
 	if err != nil {
 		if len(args) == 1 && !strings.HasSuffix(args[0], ".yaml") && !strings.HasSuffix(args[0], ".yml") {
 			if _, statErr := os.Stat(args[0]); statErr != nil {
@@ -166,7 +170,7 @@ func (m *Main) readJobs(args []string, one oneJob, cfg *config.Config) (*source,
 		}
 		return nil, usage(err)
 	}
-	return &source{name: strings.Join(paths, "\n"), specs: specs}, nil
+	return &source{name: strings.Join(paths, "\n"), specs: jobs.Specs, workflow: jobs.Workflow}, nil
 }
 
 func (m *Main) adapterNames() []string { return slices.Sorted(maps.Keys(m.adapters)) }

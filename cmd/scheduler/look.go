@@ -82,6 +82,9 @@ func stateWord(e *queue.Entry) string {
 	if e.State == job.Expired {
 		return string(job.Expired)
 	}
+	if e.Skipped != "" {
+		return "skipped"
+	}
 	return string(scheduler.StateOf(e))
 }
 
@@ -94,6 +97,8 @@ func note(e *queue.Entry) string {
 		return "is being cancelled"
 	case e.State == job.Queued:
 		return firstLine(e.Waiting)
+	case e.Skipped != "":
+		return firstLine(e.Skipped)
 	}
 	return ""
 }

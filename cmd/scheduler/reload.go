@@ -12,6 +12,7 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/hook"
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/scheduler"
 )
 
 // hungUp reports whether a SIGHUP means that the terminal is gone, and not that
@@ -67,6 +68,7 @@ func (e *engine) reload(ctx context.Context, cfg config.Config) (string, error) 
 		return "the configuration stays as it was", err
 	}
 	e.hooks.use(e.newHook(&cfg))
+	e.eval.Use(cfg.Evaluation)
 	err = e.sched.Reload(ctx, t)
 	// What cannot be changed while it runs stays what it is.
 	cfg.Cores, cfg.Heartbeat = old.Cores, old.Heartbeat
@@ -114,6 +116,9 @@ func (s *hooks) get() *hook.Hook {
 
 // Tell tells of an escalation without waiting.
 func (s *hooks) Tell(x isolation.Escalation) { s.get().Tell(x) }
+
+// Ask tells a person that a job waits for them, without waiting.
+func (s *hooks) Ask(q scheduler.Question) { s.get().Tell(q) }
 
 // run works until ctx ends and every hook has told what it had to.
 func (s *hooks) run(ctx context.Context) {

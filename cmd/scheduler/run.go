@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -292,6 +293,30 @@ func entriesOf(ctx context.Context, store queue.Store, batches []job.BatchID) ([
 	return all, nil
 }
 
+// restarted returns the jobs that a later one does again for its team.
+func restarted(entries []queue.Entry) map[job.ID]bool {
+	type member struct {
+		batch  job.BatchID
+		tenant job.Tenant
+		name   job.Name
+	}
+	newest := map[member]int{}
+	of := func(e *queue.Entry) member {
+		name, _, _ := strings.Cut(string(e.Spec.Name), "+")
+		return member{e.Batch, e.Spec.Tenant, job.Name(name)}
+	}
+	for i := range entries {
+		newest[of(&entries[i])] = max(newest[of(&entries[i])], entries[i].Spec.Flow.Restart)
+	}
+	again := map[job.ID]bool{}
+	for i := range entries {
+		if entries[i].Spec.Flow.Restart < newest[of(&entries[i])] {
+			again[entries[i].ID] = true
+		}
+	}
+	return again
+}
+
 // closeBatches prints the summary and marks those batches as done with of
 // which every job has ended. ran is the error that the run itself ended with.
 func (m *Main) closeBatches(ctx context.Context, state *owned, batches []job.BatchID, o runOptions, ran error) error {
@@ -301,12 +326,14 @@ func (m *Main) closeBatches(ctx context.Context, state *owned, batches []job.Bat
 		return failure(err)
 	}
 	unfinished, failed := 0, 0
+	again := restarted(entries)
 	open := map[job.BatchID]bool{}
 	for i := range entries {
 		switch {
 		case !entries[i].State.Terminal():
 			unfinished++
 			open[entries[i].Batch] = true
+		case entries[i].Skipped != "", again[entries[i].ID]: // nothing is wrong with it, or its team has it done again
 		case scheduler.StateOf(&entries[i]) != job.RunCompleted:
 			failed++
 		}

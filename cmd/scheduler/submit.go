@@ -64,7 +64,7 @@ func (m *Main) submit(ctx context.Context, args []string, one oneJob, asJSON boo
 	}
 	client := server.NewClient(dir.Socket())
 	defer client.Close()
-	jobs, err := client.Submit(ctx, server.Submission{Source: submittedPrefix + src.name, Digest: digest, Jobs: src.specs})
+	jobs, err := client.Submit(ctx, server.Submission{Source: submittedPrefix + src.name, Digest: digest, Jobs: src.specs, Workflow: src.workflow})
 	if errors.Is(err, server.ErrNotRunning) {
 		return usage(err, "`scheduler run FILE` starts one")
 	}

@@ -71,6 +71,12 @@ func summaryRow(ctx context.Context, state *owned, e *queue.Entry) (progress.Row
 		Name: e.Spec.Name, Worker: workerOf(e), State: scheduler.StateOf(e), Attempts: e.Attempts, Time: e.SpentTime.Std(), Usage: e.Spent,
 		Message: e.Waiting,
 	}
+	if e.Skipped != "" {
+		row.Skipped, row.Message = true, e.Skipped
+	}
+	if e.DeadLetter != "" {
+		row.Message = e.DeadLetter // unless an attempt says more, below
+	}
 	switch e.State {
 	case job.Expired:
 		row.Message = "the deadline passed before it could run"
@@ -107,6 +113,7 @@ func summaryJSON(out io.Writer, rows []progress.Row) error {
 		Name     job.Name       `json:"name"`
 		Worker   job.WorkerKind `json:"worker"`
 		State    job.RunState   `json:"state"`
+		Skipped  bool           `json:"skipped,omitempty"`
 		Attempts int            `json:"attempts"`
 		TimeMS   int64          `json:"time_ms"`
 		Usage    job.Usage      `json:"usage"`
@@ -119,7 +126,7 @@ func summaryJSON(out io.Writer, rows []progress.Row) error {
 	}
 	lines := make([]line, len(rows))
 	for i, r := range rows {
-		lines[i] = line{r.Name, r.Worker, r.State, r.Attempts, r.Time.Milliseconds(), r.Usage, r.Files, r.Class, r.Message, r.Hint, r.Patch, r.Logs}
+		lines[i] = line{r.Name, r.Worker, r.State, r.Skipped, r.Attempts, r.Time.Milliseconds(), r.Usage, r.Files, r.Class, r.Message, r.Hint, r.Patch, r.Logs}
 	}
 	return json.NewEncoder(out).Encode(map[string]any{"kind": "summary", "time": utcNow(), "jobs": lines})
 }

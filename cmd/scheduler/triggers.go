@@ -89,18 +89,18 @@ func (m *Main) submitFiring(ctx context.Context, e *engine, f trigger.Firing) er
 		return err
 	}
 	cfg := e.config()
-	specs, err := m.firingSpecs(f, &cfg)
+	jobs, err := m.firingJobs(f, &cfg)
 	if err != nil {
 		return err
 	}
-	if err := m.checkJobs(ctx, specs, &cfg, e.host.Run); err != nil {
+	if err := m.checkJobs(ctx, jobs.Specs, &cfg, e.host.Run); err != nil {
 		return err
 	}
-	digest, err := (&source{name: from, specs: specs}).digest()
+	digest, err := (&source{name: from, specs: jobs.Specs, workflow: jobs.Workflow}).digest()
 	if err != nil {
 		return err
 	}
-	b, entries := scheduler.NewBatch(from, digest, specs, utcNow())
+	b, entries := scheduler.NewBatch(from, digest, jobs.Specs, jobs.Workflow, utcNow())
 	err = e.sched.Submit(ctx, b, entries)
 	if twice, ok := errors.AsType[*queue.DuplicateError](err); ok && f.Settings.UnlessActive && twice.Key == activeKey(f.Trigger, twice.Name) {
 		return fmt.Errorf("%w: %w", trigger.ErrActive, err)
@@ -108,26 +108,27 @@ func (m *Main) submitFiring(ctx context.Context, e *engine, f trigger.Firing) er
 	return err
 }
 
-// firingSpecs reads the jobs of a firing. With unless_active each gets a key, by
+// firingJobs reads the jobs of a firing. With unless_active each gets a key, by
 // which the store refuses them all while one of them is unfinished.
-func (m *Main) firingSpecs(f trigger.Firing, cfg *config.Config) ([]job.Spec, error) {
-	specs, err := jobfile.Load(f.Settings.Job, jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg)})
+func (m *Main) firingJobs(f trigger.Firing, cfg *config.Config) (jobfile.Jobs, error) {
+	jobs, err := jobfile.LoadJobs([]string{f.Settings.Job}, jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg)})
 	if err != nil {
-		return nil, err
+		return jobs, err
 	}
+	specs := jobs.Specs
 	for i := range specs {
 		if specs[i], err = f.Spec(specs[i], func(kind job.WorkerKind) string { return cfg.AdapterOf(kind) }); err != nil {
-			return nil, fmt.Errorf("%s: job %s: %w", f.Settings.Job, specs[i].Name, err)
+			return jobs, fmt.Errorf("%s: job %s: %w", f.Settings.Job, specs[i].Name, err)
 		}
 		if !f.Settings.UnlessActive {
 			continue
 		}
 		if policy, _ := specs[i].Duplicates(); policy != job.RunEach {
-			return nil, fmt.Errorf("%s: job %s has a key or on_duplicate of its own, which unless_active would replace; leave one of them out", f.Settings.Job, specs[i].Name)
+			return jobs, fmt.Errorf("%s: job %s has a key or on_duplicate of its own, which unless_active would replace; leave one of them out", f.Settings.Job, specs[i].Name)
 		}
 		specs[i].Key, specs[i].OnDuplicate = activeKey(f.Trigger, specs[i].Name), job.Reject
 	}
-	return specs, nil
+	return jobs, nil
 }
 
 // activeKey is the key of a trigger's job that is to run once at a time.

@@ -20,10 +20,11 @@ const (
 	done
 	failed
 	cancelled
+	skipped
 )
 
-var phaseNames = [...]string{"waiting", "starting", "running", "approval", "paused", "done", "failed", "cancelled"}
-var phaseStyles = [...]style{faint, cyan, cyan, yellow, yellow, green, red, yellow}
+var phaseNames = [...]string{"waiting", "starting", "running", "approval", "paused", "done", "failed", "cancelled", "skipped"}
+var phaseStyles = [...]style{faint, cyan, cyan, yellow, yellow, green, red, yellow, faint}
 
 func (p phase) String() string { return phaseNames[p] }
 func (p phase) style() style   { return phaseStyles[p] }
@@ -133,12 +134,16 @@ func (b *board) apply(u scheduler.Update) (c *card, before card) {
 	if u.Kind == scheduler.UpdateJob {
 		c.why = head(u.Text)
 	}
-	b.move(c, phaseOf(u.State, u.Entry), u.Time)
+	to := phaseOf(u.State, u.Entry)
+	if u.Skipped {
+		to = skipped
+	}
+	b.move(c, to, u.Time)
 	return c, before
 }
 
 func (b *board) move(c *card, to phase, at time.Time) {
-	if to != waiting && to != cancelled && c.began.IsZero() {
+	if to != waiting && to != cancelled && to != skipped && c.began.IsZero() {
 		c.began = at
 	}
 	switch {
@@ -186,8 +191,8 @@ func head(text string) string {
 
 // tally counts the cards and sums what they used.
 type tally struct {
-	running, waiting, done, failed, cancelled int
-	usage                                     job.Usage
+	running, waiting, done, failed, cancelled, skipped int
+	usage                                              job.Usage
 }
 
 func (b *board) tally() tally {
@@ -203,6 +208,8 @@ func (b *board) tally() tally {
 			t.failed++
 		case c.phase == cancelled:
 			t.cancelled++
+		case c.phase == skipped:
+			t.skipped++
 		default:
 			t.running++
 		}

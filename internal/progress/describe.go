@@ -50,6 +50,12 @@ func eventText(e *job.Event) string {
 		}
 		return "tool " + clean(e.Tool) + ": " + text
 	case job.EventStep:
+		switch e.Kept {
+		case job.KeptBefore:
+			return "step " + clean(e.Step) + " (from the store)"
+		case job.KeptRefused:
+			return "step " + clean(e.Step) + " was refused: " + text
+		}
 		return "step " + clean(e.Step)
 	case job.EventRetry, job.EventWarning, job.EventError:
 		return string(e.Kind) + ": " + text
@@ -131,8 +137,8 @@ func (n notice) ofMove(c *card, before card) (notice, bool) {
 		n.text, n.lasting = fmt.Sprintf("failed after %s: %s", plural(c.attempt, "attempt", "attempts"), orSay(why, "no reason was given")), true
 	case approval:
 		n.text, n.lasting = "waits for a person: "+orSay(why, "approve or reject it"), true
-	case cancelled:
-		n.text = "cancelled"
+	case cancelled, skipped:
+		n.text = c.phase.String()
 		if why != "" {
 			n.text += ": " + why
 		}

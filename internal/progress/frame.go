@@ -62,9 +62,9 @@ func (b *board) header(f frame, w int) string {
 		text  string
 		style style
 	}
-	words, between := []string{"running", "waiting", "done", "failed", "cancelled"}, " · "
+	words, between := []string{"running", "waiting", "done", "failed", "cancelled", "skipped"}, " · "
 	if w < narrow {
-		words, between = []string{"run", "wait", "done", "fail", "cancel"}, ", "
+		words, between = []string{"run", "wait", "done", "fail", "cancel", "skip"}, ", "
 	}
 	parts := []part{{fmt.Sprintf("%d %s", t.running, words[0]), bold}, {fmt.Sprintf("%d %s", t.waiting, words[1]), bold}}
 	parts = append(parts, part{fmt.Sprintf("%d %s", t.done, words[2]), bold + ";" + green})
@@ -73,6 +73,9 @@ func (b *board) header(f frame, w int) string {
 	}
 	if t.cancelled > 0 {
 		parts = append(parts, part{fmt.Sprintf("%d %s", t.cancelled, words[4]), bold + ";" + yellow})
+	}
+	if t.skipped > 0 {
+		parts = append(parts, part{fmt.Sprintf("%d %s", t.skipped, words[5]), bold})
 	}
 	if cost := costText(t.usage); cost != "-" {
 		parts = append(parts, part{cost, bold})
@@ -147,7 +150,7 @@ func (b *board) leftOut(shown []*card) string {
 	for _, p := range []struct {
 		n    int
 		what string
-	}{{t.running, "running"}, {t.waiting, "waiting"}, {t.done, "done"}, {t.failed, "failed"}, {t.cancelled, "cancelled"}} {
+	}{{t.running, "running"}, {t.waiting, "waiting"}, {t.done, "done"}, {t.failed, "failed"}, {t.cancelled, "cancelled"}, {t.skipped, "skipped"}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}

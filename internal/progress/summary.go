@@ -14,6 +14,7 @@ type Row struct {
 	Name     job.Name
 	Worker   job.WorkerKind
 	State    job.RunState
+	Skipped  bool // it was not to run: Message says why
 	Attempts int
 	Time     time.Duration // of all attempts
 	Usage    job.Usage     // of all attempts
@@ -152,7 +153,12 @@ func (c column) cell(text string) string {
 	return fit(text, c.width)
 }
 
-func (r Row) phase() phase { return phaseOf(r.State, "") }
+func (r Row) phase() phase {
+	if r.Skipped {
+		return skipped
+	}
+	return phaseOf(r.State, "")
+}
 
 // result says in one sentence what came of the job.
 func (r Row) result() string {
@@ -218,7 +224,7 @@ func totals(rows []Row, opts SummaryOptions) string {
 	}
 	line := plural(len(rows), "job", "jobs") + ":"
 	separator := " "
-	for _, p := range []phase{done, failed, cancelled, approval, checkpointed, running, starting, waiting} {
+	for _, p := range []phase{done, failed, cancelled, skipped, approval, checkpointed, running, starting, waiting} {
 		if count[p] > 0 {
 			line += fmt.Sprintf("%s%d %s", separator, count[p], p)
 			separator = ", "

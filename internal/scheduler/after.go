@@ -12,6 +12,12 @@ func after(e queue.Entry, op queue.Op) queue.Entry {
 	switch op := op.(type) {
 	case queue.Release:
 		e.State, e.RunnableAt, e.Choice, e.Waiting = job.Queued, op.RunnableAt, op.Choice, op.Waiting
+	case queue.Await:
+		e.Attempts = op.Attempt
+		e.Spent = e.Spent.Add(op.Outcome.Usage)
+		e.State, e.Held, e.Waiting = job.Queued, job.HeldForApproval, op.Waiting
+		approval := op.Approval
+		e.Approval = &approval
 	case queue.Finish:
 		if op.Attempt > 0 {
 			e.Attempts = op.Attempt

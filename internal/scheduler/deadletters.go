@@ -140,7 +140,14 @@ func (a *Again) entry(at time.Time) queue.Entry {
 	if spec.RunnableAt != nil && !spec.RunnableAt.After(at) {
 		spec.RunnableAt = nil
 	}
+	// Of a workflow it is this job alone that is done again, with what its needs
+	// have given it.
+	f := &spec.Flow
+	spec.Flow = job.Flow{From: f.From, OnConflict: f.OnConflict, Oversight: f.Oversight, Evaluation: f.Evaluation, Best: f.Best}
 	e := queue.Entry{ID: job.NewID(), Spec: spec, State: job.Queued, CreatedAt: at, RunnableAt: at, Deadline: spec.Deadline, RequeuedFrom: l.ID}
+	if a.Spec == nil || a.Spec.Instructions == l.Spec.Instructions {
+		e.Resolved = l.Resolved
+	}
 	if spec.RunnableAt != nil {
 		e.RunnableAt = *spec.RunnableAt
 	}
@@ -165,6 +172,14 @@ const requeuedSource = "submitted: dead letters"
 // the others from nothing; the error joins one for each.
 func Requeue(ctx context.Context, enqueue func(context.Context, queue.Batch, []queue.Entry) error, list []Again, at time.Time) ([]queue.Entry, error) {
 	r := requeuer{ctx: ctx, enqueue: enqueue}
+	list = slices.DeleteFunc(slices.Clone(list), func(a Again) bool {
+		f := &a.Letter.Spec.Flow
+		node := f.Node == "" && (f.ForEach != nil || f.Loop != nil)
+		if node {
+			r.errs = append(r.errs, fmt.Errorf("requeue job %s (%s): it stood for its parts: requeue those that failed, or submit the workflow again", a.Letter.ID, a.Letter.Spec.Name))
+		}
+		return node
+	})
 	for _, entries := range byName(list, at) {
 		b := queue.Batch{ID: job.NewBatchID(), Source: requeuedSource, CreatedAt: at}
 		for i := range entries {

@@ -53,7 +53,7 @@ func spec(name job.Name, change func(*job.Spec)) job.Spec {
 // fail submits a job at the time and lets it fail for good a minute later.
 func (l letters) fail(s job.Spec, class job.ErrorClass, at time.Time) job.ID {
 	l.t.Helper()
-	b, entries := scheduler.NewBatch("test", "", []job.Spec{s}, at)
+	b, entries := scheduler.NewBatch("test", "", []job.Spec{s}, job.Workflow{}, at)
 	if err := l.Enqueue(l.t.Context(), b, entries); err != nil {
 		l.t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestRequeueOthers(t *testing.T) {
 	}
 	key := func(s *job.Spec) { s.Key, s.OnDuplicate = "deploy", job.Reject }
 	rejected := l.fail(spec("deploy", key), job.Server, noon.Add(25*time.Hour))
-	b, entries := scheduler.NewBatch("test", "", []job.Spec{spec("deploy", key)}, noon)
+	b, entries := scheduler.NewBatch("test", "", []job.Spec{spec("deploy", key)}, job.Workflow{}, noon)
 	if err := l.Enqueue(t.Context(), b, entries); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,9 @@ import (
 func (s *Scheduler) drive(ctx context.Context, f *flight) {
 	defer s.poke()
 	defer s.land(f)
+	if err := s.rank(ctx, f); err != nil && ctx.Err() == nil {
+		s.cfg.Log.Error().Err(err).Msg("the job runs on its first worker")
+	}
 	log := s.logOf(f)
 	permit, op, err := s.requestPermit(ctx, f)
 	if err != nil {
@@ -47,6 +50,9 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 	f.began = began
 	s.mu.Unlock()
 	s.publishFlight(f, job.Pending, f.smaller())
+	assigned := f.entry
+	assigned.Attempts = f.attempt
+	s.signal(&assigned, JobAssigned, "", "")
 	e := s.submit(ctx, f, permit)
 	s.record(ctx, f, log, s.finish(f, e))
 }
@@ -59,6 +65,7 @@ func (s *Scheduler) logOf(f *flight) zerolog.Logger {
 
 // land ends the flight.
 func (s *Scheduler) land(f *flight) {
+	defer close(f.landed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending -= len(f.events)
@@ -208,7 +215,7 @@ func (s *Scheduler) submit(ctx context.Context, f *flight, p *ipc.Permit) ending
 	defer cancel()
 	err := f.core.Call(call, ipc.MethodSubmitJob, ipc.SubmitJob{
 		Permit: p.ID, Job: f.entry.ID, Attempt: f.attempt, Choice: f.choice, Spec: f.entry.Spec,
-		Session: f.resume(), Feedback: f.entry.Feedback,
+		Session: f.resume(), Feedback: f.entry.Feedback, Resolved: f.entry.Resolved, HasSteps: s.hasSteps(call, f.entry.ID),
 		QueueLagMS: max(now().Sub(f.entry.RunnableAt), 0).Milliseconds(), LockWaitMS: f.lockWait.Milliseconds(),
 	}, nil)
 	var refused *ipc.Error
@@ -248,6 +255,9 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 		o.Session = session
 	}
 	op := queue.Finish{ID: f.entry.ID, Fence: f.entry.Fence, Attempt: f.attempt, Outcome: o, Now: now()}
+	if o.State == job.Checkpointed && !cancelled {
+		return s.checkpointed(f, op)
+	}
 	switch {
 	case cancelled && !o.Succeeded():
 		op.Exit = job.ExitCancelled
@@ -267,6 +277,9 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	if p, ok := policy.Park(&o, f.choice, now()); ok {
 		s.parkKind(p)
 		d.RunnableAt = now() // the isolation holds it, and may be lifted earlier
+	}
+	if await := s.oversee(f, &o, &d); await != nil {
+		return await
 	}
 	op.Exit, op.DeadLetter = d.Exit, d.DeadLetter
 	if d.Exit == "" {
@@ -292,23 +305,38 @@ func (s *Scheduler) interrupted() string {
 // beforeEnd puts the move to Running before the end of an attempt of which the
 // core told no such move: a run fails from Running, not from Pending.
 func (s *Scheduler) beforeEnd(f *flight, op queue.Op) []queue.Op {
-	end, ok := op.(queue.Finish)
+	ended := false
+	switch end := op.(type) {
+	case queue.Finish:
+		ended = end.Attempt > 0 && end.Outcome.State != job.RunCancelled
+	case queue.Await:
+		ended = true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ok && end.Attempt > 0 && end.Outcome.State != job.RunCancelled && !f.running {
+	move := queue.Move{ID: f.entry.ID, Fence: f.entry.Fence, Attempt: f.attempt, To: job.Running}
+	var ops []queue.Op
+	if (ended || f.checkpointed) && !f.running {
 		f.running = true
-		return []queue.Op{queue.Move{ID: f.entry.ID, Fence: f.entry.Fence, Attempt: f.attempt, To: job.Running}, op}
+		ops = append(ops, move)
 	}
-	return []queue.Op{op}
+	if f.checkpointed {
+		move.To = job.Checkpointed
+		ops = append(ops, move)
+	}
+	return append(ops, op)
 }
 
 // record makes the op durable, together with the attempt's last events, and
 // then tells whoever watches.
 func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, op queue.Op) {
-	ops := append(s.takeEvents(f), s.beforeEnd(f, op)...)
+	ops := append(append(s.takeEvents(f), s.beforeEnd(f, op)...), anew(op)...)
 	s.mu.Lock()
-	if end, ok := op.(queue.Finish); ok {
+	switch end := op.(type) {
+	case queue.Finish:
 		f.used, f.over = end.Outcome.Usage, end.Exit != ""
+	case queue.Await:
+		f.used, f.over = end.Outcome.Usage, true
 	}
 	f.recording = true
 	s.mu.Unlock()
@@ -319,13 +347,39 @@ func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, o
 		return
 	}
 	log.Debug().Str("op", fmt.Sprintf("%T", op)).Msg("recorded")
+	e := after(f.entry, op)
+	s.mu.Lock()
+	checkpointed := f.checkpointed
+	s.mu.Unlock()
+	if checkpointed {
+		s.signal(&e, CheckpointCreated, "", e.Waiting)
+		s.follow(&e) // its team may have wanted it
+	}
+	s.tell(&e, op)
 	if f.entry.Key != "" {
 		s.publishEntry(ctx, f.entry.ID)
 		s.publishFollowers(ctx, f.entry.ID)
 		return
 	}
-	e := after(f.entry, op)
 	s.publishState(&e)
+}
+
+// tell tells of the end of an attempt, by op, that has left the entry so, and
+// finds what follows from it.
+func (s *Scheduler) tell(e *queue.Entry, op queue.Op) {
+	switch op := op.(type) {
+	case queue.Finish:
+		if op.Attempt > 0 {
+			s.signal(e, AgentTerminated, "", string(op.Outcome.Class))
+		}
+		if op.Exit != "" {
+			s.signalEnd(e)
+			s.follow(e)
+		}
+	case queue.Await:
+		s.signal(e, AgentTerminated, "", "")
+		s.askPerson(e, &op.Outcome)
+	}
 }
 
 // publishFollowers tells how the jobs stand that share a job's result.

@@ -17,20 +17,24 @@ type flight struct {
 	because string // why it did
 	attempt int    // the attempt that this claim makes, begun or not
 
-	core      *supervisor.Core // that it was given to
-	held      bool             // a permit was asked for or is held: it counts elsewhere
-	told      []*member        // to which its request for a permit counts, but for its own core
-	lockWait  time.Duration    // how long it waited for its workspace
-	cancelled bool             // somebody asked to cancel the job
-	events    []job.Event      // not stored yet
-	usage     job.Usage        // seen in events: what a dead core cannot report any more
-	session   string           // likewise
-	running   bool             // the attempt's move to Running is recorded, or about to be
-	began     time.Time        // when the attempt was recorded to begin
-	used      job.Usage        // of the attempt, when it has ended
-	over      bool             // the job has ended with the attempt
-	settled   bool             // done has its value
-	recording bool             // its end is being recorded, or was: the claim ends with that
+	core         *supervisor.Core // that it was given to
+	held         bool             // a permit was asked for or is held: it counts elsewhere
+	told         []*member        // to which its request for a permit counts, but for its own core
+	lockWait     time.Duration    // how long it waited for its workspace
+	checkpointed bool             // it has stopped at a step's boundary
+	preempted    bool             // it was asked to, for a job that is more urgent
+	cancelled    bool             // somebody asked to cancel the job
+	events       []job.Event      // not stored yet
+	usage        job.Usage        // seen in events: what a dead core cannot report any more
+	session      string           // likewise
+	running      bool             // the attempt's move to Running is recorded, or about to be
+	began        time.Time        // when the attempt was recorded to begin
+	used         job.Usage        // of the attempt, when it has ended
+	over         bool             // the job has ended with the attempt
+	settled      bool             // done has its value
+	recording    bool             // its end is being recorded, or was: the claim ends with that
+
+	landed chan struct{} // closed when the claim is over
 
 	// done gets the attempt's end, once: from the core, or when the core is
 	// dead and everything that it left is gone.
@@ -44,7 +48,7 @@ type ending struct {
 }
 
 func newFlight(e queue.Entry) *flight {
-	return &flight{entry: e, choice: e.Spec.Choices()[e.Choice], index: e.Choice, attempt: e.Attempts + 1, done: make(chan ending, 1)}
+	return &flight{entry: e, choice: e.Spec.Choices()[e.Choice], index: e.Choice, attempt: e.Attempts + 1, landed: make(chan struct{}), done: make(chan ending, 1)}
 }
 
 // settle gives the flight its end; the first one counts. Called with

@@ -24,8 +24,8 @@ type lanes struct {
 	expect   job.Expectation      // of a job that does not say
 	all      map[job.BatchID]bool // scopes of which everything is stale
 	stale    map[job.Lane]bool
-	skipped  []job.Lane            // in this round: their heads are stale in the next
-	known    map[job.Lane]struct{} // to the policy
+	skipped  []job.Lane             // in this round: their heads are stale in the next
+	known    map[job.Lane]time.Time // to the policy: when the head of each is runnable
 	inFlight map[job.ID]started
 }
 
@@ -36,7 +36,7 @@ type started struct {
 }
 
 func newLanes(p policy.Policy, expect job.Expectation, scopes []job.BatchID) *lanes {
-	l := &lanes{all: map[job.BatchID]bool{}, stale: map[job.Lane]bool{}, known: map[job.Lane]struct{}{}, inFlight: map[job.ID]started{}}
+	l := &lanes{all: map[job.BatchID]bool{}, stale: map[job.Lane]bool{}, known: map[job.Lane]time.Time{}, inFlight: map[job.ID]started{}}
 	l.use(p, expect, scopes, time.Time{})
 	return l
 }
@@ -138,6 +138,15 @@ func (l *lanes) landed(id job.ID, used job.Usage, completed bool, at time.Time) 
 	l.policy.End(s.tenant, s.ask, policy.Demand{Tokens: float64(used.Tokens()), CostUSD: used.CostUSD}, completed, at)
 }
 
+// reputation tells the policy of a tenant's reputation, if it asks for it.
+func (l *lanes) reputation(t job.Tenant, r float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p, ok := l.policy.(policy.Reputed); ok {
+		p.SetReputation(t, r)
+	}
+}
+
 // shares returns how the tenants stand.
 func (l *lanes) shares(at time.Time) []policy.Share {
 	l.mu.Lock()
@@ -202,7 +211,7 @@ func (c *chooser) Head(lane job.Lane, e *queue.Entry) {
 		c.remove(lane)
 		return
 	}
-	c.known[lane] = struct{}{}
+	c.known[lane] = e.RunnableAt
 	c.policy.Add(policy.Head{Lane: lane, ID: e.ID, RunnableAt: e.RunnableAt, Ask: c.ask(e)})
 }
 

@@ -136,6 +136,12 @@ func (s *Scheduler) event(e job.Event) {
 		}
 	case job.EventSession:
 		f.session = e.Session
+	case job.EventState:
+		if e.State == job.Running {
+			started := f.entry
+			started.Attempts = f.attempt
+			defer s.signal(&started, AgentStarted, "", "")
+		}
 	}
 	select {
 	case s.flush <- struct{}{}:

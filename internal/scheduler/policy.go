@@ -40,6 +40,9 @@ func (s *Scheduler) usePolicy(ctx context.Context) error {
 			return fmt.Errorf("recall what the tenants have used: %w", err)
 		}
 	}
+	if err := s.recallReputations(ctx, p); err != nil {
+		return err
+	}
 	s.lanes.use(p, expect, s.scopes(), now())
 	return nil
 }

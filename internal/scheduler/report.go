@@ -15,7 +15,8 @@ import (
 const reportEvery = time.Second
 
 // reportLoop tells the cores how the queue stands, ends isolations whose
-// cool-down has passed, and notices when the wall clock was set.
+// cool-down has passed, asks runs that stand in the way to stop, and notices when
+// the wall clock was set.
 func (s *Scheduler) reportLoop(ctx context.Context) error {
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
@@ -32,6 +33,9 @@ func (s *Scheduler) reportLoop(ctx context.Context) error {
 		if err := s.stuck(); err != nil {
 			s.failure(err)
 			return nil
+		}
+		if err := s.preempt(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Error().Err(err).Msg("look for runs that stand in the way")
 		}
 		if err := s.reportQueue(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("report the queue to the cores")

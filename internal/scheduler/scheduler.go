@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/run"
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
@@ -42,6 +43,14 @@ type Config struct {
 	IsolationsFile string
 	// OnEscalation hears of every escalation, once. It must not wait.
 	OnEscalation func(isolation.Escalation)
+
+	// OnQuestion hears of every job that begins to wait for a person. It must not
+	// wait.
+	OnQuestion func(Question)
+
+	// Evaluator judges the work of jobs that ask for it; nil: nobody does. Its
+	// Changed is to be TakeVerdict.
+	Evaluator *eval.Evaluator
 
 	// NewPolicy makes the policy that says who is next; nil: policy.New.
 	NewPolicy func(policy.Config) (policy.Policy, error)
@@ -85,6 +94,11 @@ type Scheduler struct {
 
 	wake    chan struct{} // capacity 1: there may be something to do
 	flush   chan struct{} // capacity 1: there are events to store
+	asking  chan struct{} // capacity 1: a job waits for a person that did not before
+	flows   *flows
+	judged  *judged
+	hurried chan struct{} // closed by Hurry
+	hurry   sync.Once
 	drives  sync.WaitGroup
 	storing sync.Mutex              // held while events are stored, so that none is stored after its attempt's end
 	failure context.CancelCauseFunc // ends Run with an error
@@ -120,7 +134,7 @@ func New(cfg Config) *Scheduler {
 		cfg.Isolations = &isolation.Book{}
 	}
 	s := &Scheduler{
-		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), cores: map[*supervisor.Core]*member{},
+		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), flows: newFlows(), judged: newJudged(), cores: map[*supervisor.Core]*member{},
 		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, parked: map[job.ID]bool{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{},
 	}
 	if cfg.Batch != "" {
@@ -134,7 +148,10 @@ func New(cfg Config) *Scheduler {
 }
 
 // Hurry makes the end of Run, under way or to come, skip the gentle stages.
-func (s *Scheduler) Hurry() { s.sup.Hurry() }
+func (s *Scheduler) Hurry() {
+	s.hurry.Do(func() { close(s.hurried) })
+	s.sup.Hurry()
+}
 
 // Run moves jobs until the batch is done (nil), ctx ends (its cause), or the
 // store or the core fails for good. It first takes back what an earlier
@@ -145,6 +162,9 @@ func (s *Scheduler) Hurry() { s.sup.Hurry() }
 //	flusher    ── stores events
 //	extender   ── keeps the leases
 //	reporter   ── tells the cores how the queue stands, ends isolations
+//	answerer   ── answers where no person has in time
+//	follower   ── finds what follows from the ends of a workflow's jobs
+//	judge      ── has the work of jobs evaluated that have ended
 //
 // Ending is in order: claim no more → shut the core down, which stops its runs
 // and reports them → every drive records its end → the last events are stored.
@@ -182,6 +202,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		defer close(dispatched)
 		err := s.dispatch(ctx)
 		s.setStopping()
+		s.checkpointAll(ctx)
 		stopCore(err)
 		return err
 	}, func(err error) { fail(err) })
@@ -197,6 +218,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Add(func() error { return s.flushLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.extendLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.reportLoop(tailCtx) }, func(error) {})
+	g.Add(func() error { return s.answerLoop(tailCtx) }, func(error) {})
+	g.Add(func() error { return s.flowLoop(tailCtx) }, func(error) {})
+	g.Add(func() error { return s.judgeLoop(tailCtx) }, func(error) {})
 	g.Run()
 
 	cause := context.Cause(ctx)

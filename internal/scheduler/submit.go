@@ -15,17 +15,26 @@ import (
 // ErrEnding: the scheduler takes no further jobs.
 var ErrEnding = errors.New("the scheduler is about to end")
 
-// NewBatch returns a batch of jobs as it is submitted at the time.
-func NewBatch(source, digest string, specs []job.Spec, at time.Time) (queue.Batch, []queue.Entry) {
-	b := queue.Batch{ID: job.NewBatchID(), Source: source, Digest: digest, CreatedAt: at}
+// NewBatch returns a batch of jobs as it is submitted at the time. Those that
+// hang together with others are held until somebody has looked at all of them.
+func NewBatch(source, digest string, specs []job.Spec, w job.Workflow, at time.Time) (queue.Batch, []queue.Entry) {
+	b := queue.Batch{ID: job.NewBatchID(), Source: source, Digest: digest, Workflow: w, CreatedAt: at}
 	entries := make([]queue.Entry, len(specs))
 	for i, s := range specs {
-		entries[i] = queue.Entry{ID: job.NewID(), Batch: b.ID, Spec: s, State: job.Queued, CreatedAt: at, RunnableAt: at, Deadline: s.Deadline}
-		if s.RunnableAt != nil {
-			entries[i].RunnableAt = *s.RunnableAt
-		}
+		entries[i] = newEntry(b.ID, s, at)
 	}
 	return b, entries
+}
+
+func newEntry(b job.BatchID, s job.Spec, at time.Time) queue.Entry {
+	e := queue.Entry{ID: job.NewID(), Batch: b, Spec: s, State: job.Queued, CreatedAt: at, RunnableAt: at, Deadline: s.Deadline}
+	if s.RunnableAt != nil {
+		e.RunnableAt = *s.RunnableAt
+	}
+	if !s.Flow.Alone() {
+		e.Held, e.Waiting = job.HeldForNeeds, "waits for other jobs"
+	}
+	return e
 }
 
 // Submit stores a batch and works on it like on its own. When it returns nil
@@ -39,7 +48,10 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 	}
 	s.submitting++
 	s.mu.Unlock()
-	err := s.cfg.Store.Enqueue(ctx, b, entries)
+	err := Declare(ctx, s.cfg.Store, &b.Workflow, specsOf(entries), b.CreatedAt)
+	if err == nil {
+		err = s.cfg.Store.Enqueue(ctx, b, entries)
+	}
 	s.mu.Lock()
 	s.submitting--
 	if err == nil && len(s.batches) > 0 {
@@ -53,6 +65,7 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 		e := &entries[i]
 		_, e.Key = e.Spec.Duplicates()
 		s.lanes.touch(e, s.scopes())
+		s.follow(e)
 		s.publishEntry(ctx, e.ID)
 		if err := s.supersede(ctx, entries[i].ID); err != nil {
 			// They are marked in the store: their ends are recorded as cancelled.
@@ -61,6 +74,14 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 	}
 	s.poke()
 	return nil
+}
+
+func specsOf(entries []queue.Entry) []job.Spec {
+	specs := make([]job.Spec, len(entries))
+	for i := range entries {
+		specs[i] = entries[i].Spec
+	}
+	return specs
 }
 
 // Wake makes the scheduler look at the queue again: something that keeps jobs from

@@ -24,6 +24,8 @@ const (
 	UpdateCircuit UpdateKind = "circuit"
 	// UpdateEscalation: something that a person should look at.
 	UpdateEscalation UpdateKind = "escalation"
+	// UpdateSignal: a moment in an agent's life; Signal names it.
+	UpdateSignal UpdateKind = "signal"
 	// UpdateGap: this listener was too slow; Missed updates were dropped.
 	UpdateGap UpdateKind = "gap"
 )
@@ -43,7 +45,14 @@ type Update struct {
 	ExitKind job.ExitKind   `json:"exit_kind,omitempty"`
 	Usage    *job.Usage     `json:"usage,omitempty"` // of all attempts so far
 	Text     string         `json:"text,omitempty"`
+	Skipped  bool           `json:"skipped,omitempty"` // it was not to run: Text says why
 	Trace    string         `json:"trace_id,omitempty"`
+
+	// With UpdateSignal: the moment, and whose.
+	Signal Signal      `json:"signal,omitempty"`
+	Step   string      `json:"step,omitempty"`
+	Batch  job.BatchID `json:"batch,omitempty"`
+	Agent  job.AgentID `json:"agent,omitempty"`
 
 	// CorePID is the process id of an agentcore that came up.
 	CorePID int `json:"core_pid,omitempty"`
@@ -73,6 +82,9 @@ func StateOf(e *queue.Entry) job.RunState {
 			return job.RunCancelled
 		}
 		return job.RunFailed
+	}
+	if e.Held == job.HeldForApproval {
+		return job.WaitingApproval
 	}
 	return job.Pending
 }
@@ -118,10 +130,13 @@ func (s *Scheduler) publishState(e *queue.Entry) {
 	if e.DeadLetter != "" {
 		text = e.DeadLetter
 	}
+	if e.Skipped != "" {
+		text = e.Skipped
+	}
 	s.hub.publish(Update{
 		Kind: UpdateJob, Time: now(), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant,
 		Worker: choices[min(e.Choice, len(choices)-1)].Worker, Attempt: e.Attempts, Entry: e.State, State: StateOf(e),
-		ExitKind: e.ExitKind, Usage: &spent, Text: text, Trace: e.Spec.Trace,
+		ExitKind: e.ExitKind, Usage: &spent, Text: text, Skipped: e.Skipped != "", Trace: e.Spec.Trace,
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
@@ -25,7 +26,9 @@ type Server struct {
 	queue *sched.Kernel
 	// triggers is nil where none are fired.
 	triggers func() []trigger.Status
-	log      zerolog.Logger
+	// evaluator is nil where nobody judges.
+	evaluator *eval.Evaluator
+	log       zerolog.Logger
 }
 
 // New returns a server of the scheduler and its store.
@@ -80,6 +83,10 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/cores/restart", s.answer(s.restart))
 	mux.HandleFunc("POST /v1/rpc", s.rpc)
 	mux.HandleFunc("GET /v1/triggers", s.answer(s.listTriggers))
+	s.evaluationRoutes(mux)
+	mux.HandleFunc("GET /v1/approvals", s.answer(s.approvals))
+	mux.HandleFunc("POST /v1/jobs/{job}/answer", s.answer(s.decide))
+	mux.HandleFunc("POST /v1/jobs/{job}/checkpoint", s.answer(s.checkpoint))
 	return mux
 }
 
@@ -123,7 +130,7 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusBadRequest
 	case errors.Is(err, queue.ErrNotFound):
 		status = http.StatusNotFound
-	case errors.Is(err, queue.ErrIllegalTransition), errors.Is(err, scheduler.ErrNotIsolated), errors.Is(err, queue.ErrDuplicate), errors.Is(err, queue.ErrDeadOwner):
+	case errors.Is(err, queue.ErrIllegalTransition), errors.Is(err, scheduler.ErrNotIsolated), errors.Is(err, queue.ErrDuplicate), errors.Is(err, queue.ErrDeadOwner), errors.Is(err, queue.ErrExists), errors.Is(err, scheduler.ErrProfile):
 		status = http.StatusConflict
 	case errors.Is(err, scheduler.ErrEnding):
 		status = http.StatusServiceUnavailable

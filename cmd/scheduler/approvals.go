@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/user"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+func (m *Main) approvalsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "approvals", Short: "Show what waits for a person",
+		Long: `Show the jobs whose work waits for a person, because of their oversight: docs/oversight.md.
+They hold no worker, and go on waiting whether a scheduler runs or not.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(m.approvalsLsCommand(), m.approvalsShowCommand())
+	return cmd
+}
+
+func (m *Main) approvalsLsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List what waits for a person", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, store, err := m.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			list, err := scheduler.Approvals(cmd.Context(), store)
+			if err != nil {
+				return failure(err)
+			}
+			if asJSON {
+				return failure(writeJSON(m.stdout, server.Jobs{Jobs: append([]queue.Entry{}, list...), Total: len(list)}))
+			}
+			if len(list) == 0 {
+				fmt.Fprintln(m.stdout, "nothing waits for a person")
+				return nil
+			}
+			return failure(printApprovals(m.stdout, list, time.Now()))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printApprovals(w io.Writer, list []queue.Entry, now time.Time) error {
+	return table(w, "JOB\tID\tTENANT\tASKED\tUNTIL\tREJECTED\tWHY", func(w io.Writer) {
+		for i := range list {
+			e, a := &list[i], list[i].Approval
+			until := "-"
+			if a.Until != nil {
+				until = fmt.Sprintf("%s, then %s", clock(*a.Until, now), a.Default)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Spec.Name, e.ID, e.Spec.Tenant, clock(a.AskedAt, now), until, e.Rejections, dash(a.Why))
+		}
+	})
+}
+
+func (m *Main) approvalsShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "show JOB", Short: "Show what a person is to look at", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, store, err := m.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			e, err := queue.Find(cmd.Context(), store, args[0])
+			if err != nil {
+				return failure(err)
+			}
+			if e.Approval == nil {
+				return usage(fmt.Errorf("job %s (%s) is %s and was never asked about", e.ID, e.Spec.Name, scheduler.StateOf(&e)), "`scheduler approvals ls` lists what waits")
+			}
+			attempts, err := store.Attempts(cmd.Context(), e.ID)
+			if err != nil {
+				return failure(err)
+			}
+			if asJSON {
+				return failure(writeJSON(m.stdout, server.Job{Job: e, Attempts: attempts}))
+			}
+			m.printApproval(&e, attempts)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job and its attempts as JSON")
+	return cmd
+}
+
+func (m *Main) printApproval(e *queue.Entry, attempts []job.Attempt) {
+	a, w := e.Approval, m.stdout
+	fmt.Fprintf(w, "%s (%s) asks about attempt %d: %s\n", e.Spec.Name, e.ID, a.Attempt, progress.Clean(a.Why))
+	switch {
+	case a.DecidedAt != nil:
+		word := "rejected"
+		if a.Approved {
+			word = "approved"
+		}
+		fmt.Fprintf(w, "%s by %s on %s", word, dash(a.By), a.DecidedAt.Local().Format(time.DateTime))
+		if a.Comment != "" {
+			fmt.Fprintf(w, ": %s", progress.Clean(a.Comment))
+		}
+		fmt.Fprintln(w)
+	case a.Until != nil:
+		fmt.Fprintf(w, "without an answer by %s it counts as: %s\n", a.Until.Local().Format(time.DateTime), a.Default)
+	}
+	for i := range attempts {
+		o := attempts[i].Outcome
+		if attempts[i].Number != a.Attempt || o == nil {
+			continue
+		}
+		if o.Class != "" {
+			fmt.Fprintf(w, "\nit failed: %s: %s\n", o.Class, progress.Clean(o.Message))
+		}
+		if o.Answer != "" {
+			fmt.Fprintf(w, "\n%s\n", progress.Clean(o.Answer))
+		}
+		if o.DiffStat != "" {
+			fmt.Fprintf(w, "\n%s; `scheduler diff %s` shows them\n", o.DiffStat, e.Spec.Name)
+		}
+	}
+	if a.DecidedAt == nil {
+		fmt.Fprintf(w, "\nscheduler approve %s\nscheduler reject %s -m \"what is to be done better\"\n", e.Spec.Name, e.Spec.Name)
+	}
+}
+
+func (m *Main) approveCommand() *cobra.Command {
+	return m.answerCommand("approve JOB...", "Let what a job has made count", true,
+		"Say that what the jobs have made is good. They are done then, and what needs them begins.",
+		"  scheduler approve fix-login\n  scheduler approve fix-login -m \"fine, but watch the tests\"")
+}
+
+func (m *Main) rejectCommand() *cobra.Command {
+	return m.answerCommand("reject JOB... -m FEEDBACK", "Have a job do its work again, with feedback", false,
+		`Say that what the jobs have made is not good enough, and why: the next attempt is told so.
+When a job was rejected as often as its oversight's max_retries allows, it fails.`,
+		"  scheduler reject fix-login -m \"the error message must name the user\"")
+}
+
+func (m *Main) answerCommand(use, short string, approve bool, long, example string) *cobra.Command {
+	a := scheduler.Answer{Approved: approve}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, Example: example, Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.By == "" {
+				a.By = userName()
+			}
+			done := server.Jobs{Jobs: []queue.Entry{}}
+			var errs []error
+			for _, ref := range args {
+				e, err := m.decide(cmd.Context(), ref, a)
+				if err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				done.Jobs = append(done.Jobs, e)
+			}
+			done.Total = len(done.Jobs)
+			if asJSON {
+				errs = append(errs, failure(writeJSON(m.stdout, done)))
+			} else {
+				for i := range done.Jobs {
+					e := &done.Jobs[i]
+					fmt.Fprintf(m.stdout, "%s  %s  %s\n", e.ID, e.Spec.Name, scheduler.StateOf(e))
+				}
+			}
+			return errors.Join(errs...)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&a.Comment, "message", "m", "", "what you have to say about it")
+	f.StringVar(&a.By, "by", "", "in whose `NAME` (default: yours)")
+	f.BoolVar(&asJSON, "json", false, "print the jobs as JSON")
+	return cmd
+}
+
+// userName returns who runs this program, "" if the host does not know.
+func userName() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.Username
+}
+
+// decide answers through the running scheduler, or in the store if none runs.
+func (m *Main) decide(ctx context.Context, ref string, a scheduler.Answer) (queue.Entry, error) {
+	dir, err := m.existing()
+	if err != nil {
+		return queue.Entry{}, err
+	}
+	client := server.NewClient(dir.Socket())
+	defer client.Close()
+	j, err := client.Decide(ctx, ref, a)
+	if errors.Is(err, server.ErrNotRunning) {
+		j.Job, err = m.decideInStore(ctx, ref, a)
+	}
+	var refused *server.Problem
+	if errors.Is(err, scheduler.ErrNoComment) || errors.As(err, &refused) && refused.Status == 400 {
+		return j.Job, usage(err, `give it with -m, e.g. scheduler reject `+ref+` -m "the tests are missing"`)
+	}
+	return j.Job, failure(err)
+}
+
+func (m *Main) decideInStore(ctx context.Context, ref string, a scheduler.Answer) (queue.Entry, error) {
+	o, err := m.own(ctx)
+	if err != nil {
+		return queue.Entry{}, err
+	}
+	defer o.Close()
+	e, err := queue.Find(ctx, o.store, ref)
+	if err != nil {
+		return e, err
+	}
+	return scheduler.Decide(ctx, o.store, e.ID, a)
+}

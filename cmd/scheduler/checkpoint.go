@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/server"
+)
+
+func (m *Main) checkpointCommand() *cobra.Command {
+	var in server.Checkpoint
+	cmd := &cobra.Command{
+		Use: "checkpoint JOB...", Short: "Have a running job stop at its next step, and go on from there", Args: cobra.MinimumNArgs(1),
+		Long: `Ask running jobs to stop at the boundary of the step that they are in. What they have
+done is kept, and each goes on from there as soon as it is its turn again: at once, if there
+is room. Workers that speak the worker protocol and keep steps can: docs/worker-protocol.md.`,
+		Example: "  scheduler checkpoint crawl -m \"the host is needed for something else\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := m.existing()
+			if err != nil {
+				return err
+			}
+			client := server.NewClient(dir.Socket())
+			defer client.Close()
+			var errs []error
+			for _, ref := range args {
+				j, err := client.Checkpoint(cmd.Context(), ref, in)
+				if errors.Is(err, server.ErrNotRunning) {
+					return usage(err)
+				}
+				if err != nil {
+					errs = append(errs, failure(err))
+					continue
+				}
+				fmt.Fprintf(m.stdout, "%s  %s  stops at its next step\n", j.Job.ID, j.Job.Spec.Name)
+			}
+			return errors.Join(errs...)
+		},
+	}
+	cmd.Flags().StringVarP(&in.Reason, "message", "m", "", "why, for the worker and the log")
+	return cmd
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/eval"
+	"github.com/agentsched/agentsched/internal/server"
+)
+
+func (m *Main) reputationCommand() *cobra.Command {
+	var f eval.Filter
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "reputation [SUBJECT]", Short: "Show how good the work of workers, agents and tenants was", Args: cobra.MaximumNArgs(1),
+		Long: `Show how good the work of workers, agents and tenants was, by domain, the best first.
+SUBJECT is a worker (claude, with all its models, or claude:opus), an agent (website/agent-7)
+or a tenant (website, with its agents).
+
+R is the reputation, from 0 to 1, N of how many evaluations it is, LAST the composite of the
+latest and DRIFT how far that was from the average before it; ! is beyond evaluation.drift.`,
+		Example: "  scheduler reputation\n  scheduler reputation claude --domain legal",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				f.Name = args[0]
+			}
+			switch f.Kind {
+			case "", eval.Worker, eval.Agent, eval.Tenant:
+			default:
+				return usage(fmt.Errorf("--kind %q is unknown, want %s, %s or %s", f.Kind, eval.Worker, eval.Agent, eval.Tenant))
+			}
+			cfg, err := m.readConfig(m.configOptions())
+			if err != nil {
+				return err
+			}
+			_, store, err := m.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			list, err := eval.Reputations(cmd.Context(), store, f)
+			if err != nil {
+				return failure(err)
+			}
+			if asJSON {
+				return failure(writeJSON(m.stdout, server.Reputations{Reputations: append([]eval.Reputation{}, list...)}))
+			}
+			if len(list) == 0 {
+				fmt.Fprintln(m.stderr, "nothing was evaluated"+cmp.Or(among(f), " yet"))
+				return nil
+			}
+			return failure(printReputations(m.stdout, list, cfg.Evaluation.Drift, time.Now()))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.Domain, "domain", "", "only in this `DOMAIN`")
+	flags.StringVar((*string)(&f.Kind), "kind", "", "only those of this `KIND`: worker, agent or tenant")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// among says what was asked for.
+func among(f eval.Filter) (text string) {
+	if f.Kind != "" {
+		text += " of a " + string(f.Kind)
+	}
+	if f.Name != "" {
+		text += " of " + f.Name
+	}
+	if f.Domain != "" {
+		text += " in domain " + f.Domain
+	}
+	return text
+}
+
+func printReputations(w io.Writer, list []eval.Reputation, threshold float64, now time.Time) error {
+	return table(w, "KIND\tSUBJECT\tDOMAIN\tR\tN\tLAST\tDRIFT\tWHEN", func(w io.Writer) {
+		for i := range list {
+			r := &list[i]
+			drift := fmt.Sprintf("%.2f", r.Drift)
+			if _, far := r.Drifted(threshold); far {
+				drift += "!"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.4f\t%d\t%.4f\t%s\t%s\n", r.Subject.Kind, dash(r.Subject.Name), dash(r.Domain), r.R, r.N, r.Last, drift, ago(r.LastAt, now))
+		}
+	})
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

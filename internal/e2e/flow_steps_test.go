@@ -1,0 +1,152 @@
+package e2e
+
+// Durable steps: a run stops between two of them where it is asked to, and no step
+// that is stored is done again.
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+)
+
+// stepper sets up the worker "steps": each line of its instructions is a command
+// and a step.
+func (b *bench) stepper() {
+	b.t.Helper()
+	program := b.folder("steps")
+	if out, err := exec.Command("go", "build", "-o", program, "../../examples/workers/steps").CombinedOutput(); err != nil {
+		b.t.Fatalf("build the worker: %v\n%s", err, out)
+	}
+	b.config["workers"].(obj)["steps"] = obj{"adapter": "exec", "command": []string{program}}
+}
+
+// steps is a job of n steps, each of which says that it was done and then waits
+// until it is let go: by the file NAME-1, NAME-2, …
+func (b *bench) steps(name string, n int, more obj) obj {
+	var lines []string
+	for i := 1; i <= n; i++ {
+		lines = append(lines, fmt.Sprintf("echo %s-%d >> %s; %s", name, i, b.folder("paid"), until(b.folder(fmt.Sprintf("%s-%d", name, i)))))
+	}
+	return with(obj{"id": name, "worker": "steps", "instructions": strings.Join(lines, "\n"), "capabilities": []string{"run_commands"}}, more)
+}
+
+// begun waits until a step of a job has begun.
+func (b *bench) begun(step string) {
+	b.t.Helper()
+	b.eventually("step "+step+" has begun", func() bool { return strings.Contains(strings.Join(b.lines("paid"), " ")+" ", step+" ") })
+}
+
+// paidOnce wants each of these steps to have been done once.
+func (b *bench) paidOnce(steps ...string) {
+	b.t.Helper()
+	count := map[string]int{}
+	for _, s := range b.lines("paid") {
+		count[s]++
+	}
+	for _, s := range steps {
+		if count[s] != 1 {
+			b.t.Errorf("step %s was done %d times", s, count[s])
+		}
+	}
+}
+
+func signalled(name job.Name, which scheduler.Signal) func(*scheduler.Update) bool {
+	return func(u *scheduler.Update) bool { return u.Name == name && u.Signal == which }
+}
+
+// TestCheckpoint: a run that is asked to stops at the end of its step and goes on
+// from there; also when the scheduler is told to end meanwhile, and after it was
+// killed in the middle of a step.
+func TestCheckpoint(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.stepper()
+	b.config["stop"] = obj{"interrupt": "20s", "terminate": "500ms", "kill": "10s"}
+	file := b.jobs(b.steps("crawl", 4, obj{}), shell("plain", nil, until(b.folder("plain-end")), nil))
+	r := b.start("run", file)
+	r.awaitCore(1)
+	b.begun("crawl-1")
+	if out, errs, code := b.command("checkpoint", "crawl", "-m", "for a test"); code != 0 || !strings.Contains(out, "stops at its next step") {
+		t.Fatalf("checkpoint: exit code %d\n%s%s", code, out, errs)
+	}
+	if out, errs, code := b.command("checkpoint", "plain"); code != 1 || !strings.Contains(errs, "cannot stop at a step's boundary") {
+		t.Errorf("checkpoint of a job without steps: exit code %d\n%s%s", code, out, errs)
+	}
+	b.write(b.folder("crawl-1"), "")
+	b.write(b.folder("plain-end"), "")
+	r.await("the checkpoint", signalled("crawl", scheduler.CheckpointCreated))
+	r.await("the step that is not done again", signalled("crawl", scheduler.StepReplayed))
+	b.begun("crawl-2")
+
+	// The scheduler is told to end in the middle of the second step.
+	r.signal(syscall.SIGINT)
+	b.write(b.folder("crawl-2"), "")
+	r.exit(130)
+	if e := b.entry("crawl"); e.State != job.Queued || e.Counted != 0 {
+		t.Errorf("after the end of the scheduler: %s", asJSON(t, e))
+	}
+
+	r = b.start("run", file)
+	b.begun("crawl-3")
+	b.write(b.folder("crawl-3"), "")
+	b.begun("crawl-4")
+	r.killAll() // step 4 is not done, and is begun again
+	r.close()
+	b.write(b.folder("crawl-4"), "")
+	r = b.start("run", file)
+	r.exit(0)
+	b.paidOnce("crawl-1", "crawl-2", "crawl-3")
+	if e := b.entry("crawl"); e.ExitKind != job.ExitSucceeded || e.Attempts != 4 {
+		t.Errorf("at its end: %s", asJSON(t, e))
+	}
+	out, errs, code := b.command("replay", "crawl")
+	if code != 0 || strings.Count(out, "\n") < 4 {
+		t.Errorf("replay: exit code %d\n%s%s", code, out, errs)
+	}
+	b.soundState()
+}
+
+// TestPreempted: a job of a higher priority gets the place of one that can stop
+// between two steps, which goes on afterwards; so does one whose owner has used up
+// what was granted, when there is more.
+func TestPreempted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.stepper()
+	b.config["concurrency"] = obj{"max": 1}
+	r := b.serve()
+	b.submit(b.jobs(b.steps("slow", 3, obj{})))
+	b.begun("slow-1")
+	b.submit(b.jobsOf("tests", "urgent.yaml", withPriority(shell("urgent", nil, "echo now", nil), 10)))
+	b.eventually("the run is asked to stop", func() bool { return b.logged("asked for a checkpoint") })
+	b.write(b.folder("slow-1"), "")
+	r.await("the checkpoint", signalled("slow", scheduler.CheckpointCreated))
+	r.end("urgent", job.RunCompleted)
+	b.begun("slow-2")
+	if b.isDone("slow") {
+		t.Error("the one that was preempted has ended first")
+	}
+	b.write(b.folder("slow-2"), "")
+	b.write(b.folder("slow-3"), "")
+	r.end("slow", job.RunCompleted)
+	b.paidOnce("slow-1", "slow-2", "slow-3")
+	r.stop()
+	b.soundState()
+}
+
+// logged reports whether scheduler.log has a line with these words.
+func (b *bench) logged(words string) bool {
+	b.t.Helper()
+	text, err := os.ReadFile(filepath.Join(b.state, "scheduler.log"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return strings.Contains(string(text), words)
+}

@@ -1,0 +1,229 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow"
+	"github.com/agentsched/agentsched/workflow/oversight"
+)
+
+// Question is what a person is told when a job begins to wait for them.
+type Question struct {
+	Kind   string     `json:"kind"` // "approval_requested"
+	Job    job.ID     `json:"job"`
+	Name   job.Name   `json:"name"`
+	Tenant job.Tenant `json:"tenant"`
+	queue.Approval
+	// Answer is the beginning of what the agent answered, Changed what it changed,
+	// e.g. "2 files changed, 5 insertions(+)".
+	Answer  string `json:"answer,omitempty"`
+	Changed string `json:"changed,omitempty"`
+}
+
+// maxQuestion bounds the words of an agent in a Question, in bytes.
+const maxQuestion = 4 << 10
+
+// oversee returns the op that has a person look at what an attempt made, or nil
+// if its job is not overseen or need not be this time. What an attempt that
+// failed has made is asked about only where the job would be given up.
+func (s *Scheduler) oversee(f *flight, o *job.Outcome, d *policy.Decision) queue.Op {
+	spec := &f.entry.Spec
+	if spec.Flow.Oversight == nil || d.Exit == "" || spec.Flow.Loop != nil && !workflow.LastTurn(spec, o) {
+		return nil // a turn of a loop is not yet the work
+	}
+	at, draw := now(), oversight.Draw(f.entry.ID, f.attempt, seedOf(s.cfg.Instance))
+	ask, why := oversight.Ask(spec, o, oversight.Facts{Denied: o.Denied, Last: d.Exit == job.ExitFailed, Rejected: f.entry.Rejections > 0}, draw)
+	if !ask {
+		return nil
+	}
+	a := queue.Approval{Attempt: f.attempt, Why: why, AskedAt: at}
+	if spec.Flow.Oversight.Mode == job.SpotCheck {
+		a.Draw = &draw
+	}
+	if a.Until = oversight.Until(at, spec.Flow.Oversight.Timeout.Std()); a.Until != nil {
+		a.Default = oversight.Reject
+		if spec.Flow.Oversight.Default == oversight.Approve {
+			a.Default = oversight.Approve
+		}
+	}
+	return queue.Await{
+		ID: f.entry.ID, Fence: f.entry.Fence, Attempt: f.attempt, Outcome: *o, Approval: a, Now: at,
+		Waiting: why,
+	}
+}
+
+// seedOf returns the seed of the draws of a state directory.
+func seedOf(id job.InstanceID) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(id)) //nolint:errcheck // it cannot fail
+	return h.Sum64()
+}
+
+// askPerson tells a person that a job waits for them.
+func (s *Scheduler) askPerson(e *queue.Entry, o *job.Outcome) {
+	s.signal(e, ApprovalRequested, "", e.Approval.Why)
+	if s.cfg.OnQuestion != nil {
+		answer, _ := job.Cut(o.Answer, maxQuestion)
+		s.cfg.OnQuestion(Question{
+			Kind: string(ApprovalRequested), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant, Approval: *e.Approval, Answer: answer, Changed: o.DiffStat,
+		})
+	}
+	select {
+	case s.asking <- struct{}{}:
+	default:
+	}
+}
+
+// Answer is what a person says to what a job has made.
+type Answer struct {
+	Approved bool   `json:"approved"`
+	By       string `json:"by,omitempty"`
+	Comment  string `json:"comment,omitempty"` // of a rejection: what is to be done better
+}
+
+// ErrNoComment: a rejection without a word leads to the same work again.
+var ErrNoComment = errors.New("a rejection needs a comment that says what is to be done better")
+
+// Decision returns the op by which an answer takes effect on an entry, of whose
+// attempts the last is given. The error wraps queue.ErrIllegalTransition if the
+// entry waits for no answer, or is ErrNoComment.
+func Decision(e *queue.Entry, last *job.Attempt, a Answer, at time.Time) (queue.Decide, error) {
+	if e.Held != job.HeldForApproval || e.Approval == nil || last == nil {
+		return queue.Decide{}, &letterError{fmt.Sprintf("job %s (%s) is %s and waits for no approval", e.ID, e.Spec.Name, StateOf(e))}
+	}
+	d := queue.Decide{ID: e.ID, Attempt: e.Approval.Attempt, Approved: a.Approved, By: a.By, Comment: strings.TrimSpace(a.Comment), Now: at}
+	if a.Approved {
+		return d, nil
+	}
+	if d.Comment == "" {
+		return queue.Decide{}, ErrNoComment
+	}
+	retries := 0
+	if o := e.Spec.Flow.Oversight; o != nil {
+		retries = o.MaxRetries
+	}
+	then := oversight.Answer(e.Rejections, retries, d.Comment)
+	if !then.Retry {
+		d.DeadLetter = then.DeadLetter
+		return d, nil
+	}
+	if n := e.Spec.Limits.MaxAttempts; n > 0 && e.Counted >= n {
+		d.DeadLetter = fmt.Sprintf("%s: %s; all %d attempts are used up", job.HumanRejected, d.Comment, n)
+		return d, nil
+	}
+	d.Retry = &queue.Retry{
+		RunnableAt: at, Choice: e.Choice, Feedback: then.Feedback, Waiting: "rejected; goes on with the feedback",
+		Session: last.Session, SessionWorker: last.Choice.Worker,
+	}
+	if last.Outcome != nil && last.Outcome.Session != "" {
+		d.Retry.Session = last.Outcome.Session
+	}
+	return d, nil
+}
+
+// Decide gives the answer to what a job waits for.
+func (s *Scheduler) Decide(ctx context.Context, id job.ID, a Answer) (queue.Entry, error) {
+	e, err := Decide(ctx, s.cfg.Store, id, a)
+	if err != nil {
+		return e, err
+	}
+	s.cfg.Log.Info().Str("job", string(id)).Bool("approved", a.Approved).Str("by", a.By).Str("comment", a.Comment).Msg("answered")
+	if e.State.Terminal() {
+		s.signalEnd(&e)
+	}
+	s.follow(&e)
+	s.lanes.touch(&e, s.scopes())
+	s.publishState(&e)
+	s.publishFollowers(ctx, id)
+	s.poke()
+	return e, nil
+}
+
+// Decide is Scheduler.Decide where no scheduler runs.
+func Decide(ctx context.Context, store queue.Store, id job.ID, a Answer) (queue.Entry, error) {
+	e, err := store.Get(ctx, id)
+	if err != nil {
+		return e, err
+	}
+	attempts, err := store.Attempts(ctx, id)
+	if err != nil {
+		return e, err
+	}
+	var last *job.Attempt
+	if len(attempts) > 0 {
+		last = &attempts[len(attempts)-1]
+	}
+	op, err := Decision(&e, last, a, now())
+	if err != nil {
+		return e, err
+	}
+	if err := store.Apply(ctx, append([]queue.Op{op}, anew(op)...)...); err != nil {
+		return e, fmt.Errorf("answer for job %s: %w", id, err)
+	}
+	return store.Get(ctx, id)
+}
+
+// Approvals returns the jobs that wait for a person, the one that was submitted
+// first first.
+func Approvals(ctx context.Context, store queue.Store) ([]queue.Entry, error) {
+	list, _, err := store.List(ctx, queue.Filter{Held: []job.Hold{job.HeldForApproval}, Limit: 1 << 30})
+	if err != nil {
+		return nil, fmt.Errorf("list what waits for a person: %w", err)
+	}
+	return list, nil
+}
+
+// byTimeout is who has answered when nobody has in time.
+const byTimeout = "timeout"
+
+// answerLoop gives the default answer where nobody has answered in time.
+func (s *Scheduler) answerLoop(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.asking:
+		case <-timer.C:
+		}
+		next, err := s.answerOverdue(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Log.Error().Err(err).Msg("answer what nobody has answered in time")
+		}
+		timer.Reset(next)
+	}
+}
+
+// answerOverdue returns how long nothing more is overdue.
+func (s *Scheduler) answerOverdue(ctx context.Context) (time.Duration, error) {
+	waiting, err := Approvals(ctx, s.cfg.Store)
+	if err != nil {
+		return idle, err
+	}
+	next := idle
+	var errs []error
+	for i := range waiting {
+		a := waiting[i].Approval
+		if a == nil || a.Until == nil {
+			continue
+		}
+		if left := a.Until.Sub(now()); left > 0 {
+			next = min(next, left)
+			continue
+		}
+		answer := Answer{Approved: a.Default == oversight.Approve, By: byTimeout, Comment: fmt.Sprintf("nobody answered by %s", a.Until.Format(time.RFC3339))}
+		if _, err := s.Decide(ctx, waiting[i].ID, answer); err != nil && !errors.Is(err, queue.ErrIllegalTransition) {
+			errs = append(errs, err)
+		}
+	}
+	return next, errors.Join(errs...)
+}

@@ -1,0 +1,215 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow"
+)
+
+// flows is which batches are to be looked at, since a job of theirs has ended, and
+// what is known of the jobs that have.
+//
+//	end of a job, start ──► follow ──► flowLoop: read the batch ──► workflow.Advance ──► ops ──► Store.Apply
+//	                                       ▲                                                          │
+//	                                       └───────────── until nothing more follows ─────────────────┘
+//
+// What follows is a function of what is stored. It is asked for again after a
+// crash, or when somebody was faster, and the answer is the same.
+type flows struct {
+	wake chan struct{} // capacity 1
+
+	mu    sync.Mutex // guards dirty
+	dirty map[job.BatchID]bool
+
+	// What follows is of the goroutine of flowLoop alone. What has ended does not
+	// change, nor does what the jobs of a batch have in common.
+	ended  map[job.BatchID]map[job.ID]workflow.Job
+	shared map[job.BatchID]shared
+	stopBy map[job.ID]time.Time // by when jobs have to stop that were asked for a checkpoint
+	again  []job.BatchID        // to be looked at when timer fires
+	timer  *time.Timer
+}
+
+func newFlows() *flows {
+	return &flows{wake: make(chan struct{}, 1), dirty: map[job.BatchID]bool{}, ended: map[job.BatchID]map[job.ID]workflow.Job{}, shared: map[job.BatchID]shared{}, stopBy: map[job.ID]time.Time{}, timer: stoppedTimer()}
+}
+
+func stoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// follow has somebody look at what follows from how an entry stands.
+func (s *Scheduler) follow(e *queue.Entry) {
+	if e.Spec.Flow.Joined {
+		s.flows.look(e.Batch)
+	}
+}
+
+func (f *flows) look(b job.BatchID) {
+	f.mu.Lock()
+	f.dirty[b] = true
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (f *flows) take() []job.BatchID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []job.BatchID
+	for b := range f.dirty {
+		list = append(list, b)
+	}
+	clear(f.dirty)
+	return list
+}
+
+// lookLater has a batch looked at again after flowRetry.
+func (f *flows) lookLater(b job.BatchID) {
+	f.again = append(f.again, b)
+	f.timer.Reset(flowRetry)
+}
+
+// flowRetry is how soon a batch is looked at again that could not be.
+const flowRetry = time.Second
+
+// flowLoop looks at what follows in workflows, until ctx ends.
+func (s *Scheduler) flowLoop(ctx context.Context) error {
+	if err := s.findFlows(ctx); err != nil && ctx.Err() == nil {
+		s.failure(err)
+		return err
+	}
+	defer s.flows.timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.flows.wake:
+		case <-s.flows.timer.C:
+			for _, b := range s.flows.again {
+				s.flows.look(b)
+			}
+			s.flows.again = nil
+			continue
+		}
+		for _, b := range s.flows.take() {
+			if err := s.advance(ctx, b); err != nil && ctx.Err() == nil {
+				s.cfg.Log.Error().Err(err).Str("batch", string(b)).Msg("find what follows in a workflow")
+				s.flows.lookLater(b)
+			}
+		}
+	}
+}
+
+// findFlows finds the workflows that are unfinished.
+func (s *Scheduler) findFlows(ctx context.Context) error {
+	open, _, err := s.cfg.Store.List(ctx, queue.Filter{States: []job.EntryState{job.Queued, job.Dispatched}, Limit: 1 << 30})
+	if err != nil {
+		return fmt.Errorf("look for unfinished workflows: %w", err)
+	}
+	for i := range open {
+		s.follow(&open[i])
+	}
+	return nil
+}
+
+// maxRounds bounds how often one look at a batch finds something more to do: each
+// round ends or spawns something.
+const maxRounds = 10_000
+
+// advance does what follows from how the jobs of a batch stand.
+func (s *Scheduler) advance(ctx context.Context, id job.BatchID) error {
+	for range maxRounds {
+		more, err := s.advanceOnce(ctx, id)
+		if errors.Is(err, queue.ErrIllegalTransition) || errors.Is(err, queue.ErrFenced) {
+			continue // somebody was faster: it looks otherwise by now
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+	return fmt.Errorf("workflow %s does not come to rest", id)
+}
+
+// advanceOnce reads the batch, asks what follows, and does it. It reports whether
+// something was done, so that more may follow.
+func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, error) {
+	entries, _, err := s.cfg.Store.List(ctx, queue.Filter{Batch: id, Limit: 1 << 30})
+	if err != nil {
+		return false, fmt.Errorf("read the jobs of workflow %s: %w", id, err)
+	}
+	done, unsettled, err := s.superviseTeams(ctx, id, entries)
+	if err != nil || done {
+		return done, err
+	}
+	b, err := s.workflowOf(ctx, id, entries)
+	if err != nil {
+		return false, err
+	}
+	markUnsettled(b, unsettled)
+	moves := workflow.Advance(b)
+	if len(moves) == 0 {
+		if over(entries) {
+			delete(s.flows.ended, id)
+			delete(s.flows.shared, id)
+		}
+		return false, nil
+	}
+	byName := map[job.Name]*queue.Entry{}
+	for i := range entries {
+		byName[entries[i].Spec.Name] = &entries[i]
+	}
+	at := now()
+	var ops []queue.Op
+	var cancels []job.ID
+	for _, m := range moves {
+		if c, ok := m.(workflow.Cancel); ok {
+			cancels = append(cancels, byName[c.Name].ID)
+			continue
+		}
+		ops = append(ops, flowOp(id, m, byName, at))
+	}
+	if len(ops) > 0 {
+		if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
+			return false, fmt.Errorf("take workflow %s further: %w", id, err)
+		}
+	}
+	for _, c := range cancels {
+		if err := s.Cancel(ctx, c); err != nil && !errors.Is(err, queue.ErrIllegalTransition) {
+			return false, err
+		}
+	}
+	s.tellMoves(ctx, moves, byName)
+	return true, nil
+}
+
+// flowOp returns the op that makes a move.
+func flowOp(id job.BatchID, m workflow.Move, byName map[job.Name]*queue.Entry, at time.Time) queue.Op {
+	switch m := m.(type) {
+	case workflow.Ready:
+		return queue.Ready{ID: byName[m.Name].ID, Resolved: m.Resolved, Now: at}
+	case workflow.Keep:
+		return queue.Keep{ID: byName[m.Name].ID, For: m.For, Waiting: m.Waiting}
+	case workflow.Skip:
+		return queue.Skip{ID: byName[m.Name].ID, Why: m.Why, Now: at}
+	case workflow.Conclude:
+		return queue.Conclude{ID: byName[m.Name].ID, Exit: m.Exit, Result: m.Result, DeadLetter: m.DeadLetter, Class: m.Class, Now: at}
+	case workflow.Spawn:
+		spawn := queue.Spawn{Batch: id}
+		for _, s := range m.Specs {
+			spawn.Entries = append(spawn.Entries, newEntry(id, s, at))
+		}
+		return spawn
+	}
+	panic(fmt.Sprintf("a workflow's move of type %T", m)) // the list above is complete
+}

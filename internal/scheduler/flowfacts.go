@@ -1,0 +1,147 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow"
+)
+
+// workflowOf returns what is known of a batch: entries are all of it.
+func (s *Scheduler) workflowOf(ctx context.Context, id job.BatchID, entries []queue.Entry) (*workflow.Batch, error) {
+	known := s.flows.ended[id]
+	if known == nil {
+		known = map[job.ID]workflow.Job{}
+		s.flows.ended[id] = known
+	}
+	shared, err := s.sharedOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	b := &workflow.Batch{Workflow: shared.workflow, Shells: s.shells()}
+	for i := range entries {
+		e := &entries[i]
+		j, ok := known[e.ID]
+		if !ok {
+			if j, err = factsOf(ctx, s.cfg.Store, e); err != nil {
+				return nil, err
+			}
+			if e.State.Terminal() {
+				known[e.ID] = j
+			}
+		}
+		b.Jobs = append(b.Jobs, j)
+	}
+	return b, nil
+}
+
+// over reports whether every job has ended.
+func over(entries []queue.Entry) bool {
+	for i := range entries {
+		if !entries[i].State.Terminal() {
+			return false
+		}
+	}
+	return true
+}
+
+// maxAnswer bounds the answer of a job that others refer to, in bytes.
+const maxAnswer = 4 << 20
+
+// factsOf returns what has become of a job.
+func factsOf(ctx context.Context, store queue.Store, e *queue.Entry) (workflow.Job, error) {
+	spec := e.Spec
+	j := workflow.Job{Spec: &spec, State: e.State, Exit: e.ExitKind, Held: e.Held, CancelRequested: e.CancelRequested, Skipped: e.Skipped, Output: e.Result, Class: e.ErrorClass, Message: e.DeadLetter}
+	if !e.State.Terminal() || e.Attempts == 0 && e.CoalescedWith == "" {
+		return j, nil
+	}
+	attempts, err := store.Attempts(ctx, e.ID)
+	if err != nil {
+		return j, fmt.Errorf("read the attempts of job %s: %w", e.ID, err)
+	}
+	if len(attempts) == 0 || attempts[len(attempts)-1].Outcome == nil {
+		return j, nil
+	}
+	o := attempts[len(attempts)-1].Outcome
+	answer := o.Answer
+	for _, a := range o.Artifacts {
+		switch a.Name {
+		case job.ArtifactPatch:
+			j.Patch = a.Path
+		case job.ArtifactAnswer:
+			// Without the whole, what was kept of it stands; who expects JSON is told
+			// that it is none.
+			if whole, err := readAnswer(a); err == nil {
+				answer = whole
+			}
+		}
+	}
+	j.Output = workflow.Output(&spec, answer)
+	j.Digest = o.PatchHash
+	for _, f := range o.Files {
+		j.Files = append(j.Files, f.Path)
+	}
+	if o.Check != nil {
+		j.Check = &workflow.CheckResult{Passed: o.Check.Passed, Message: o.Check.Text, Mute: o.Check.Mute}
+	}
+	return j, nil
+}
+
+// readAnswer reads an answer that was too long for the store.
+func readAnswer(a job.Artifact) (string, error) {
+	if a.Bytes > maxAnswer {
+		return "", fmt.Errorf("%s has %d bytes, at most %d can be referred to", a.Path, a.Bytes, maxAnswer)
+	}
+	text, err := os.ReadFile(a.Path)
+	return string(text), err
+}
+
+// tellMoves tells whoever watches of what a look at a workflow has changed.
+func (s *Scheduler) tellMoves(ctx context.Context, moves []workflow.Move, byName map[job.Name]*queue.Entry) {
+	told := map[job.ID]bool{}
+	for _, m := range moves {
+		var name job.Name
+		switch m := m.(type) {
+		case workflow.Ready:
+			name = m.Name
+		case workflow.Keep:
+			name = m.Name
+		case workflow.Skip:
+			name = m.Name
+		case workflow.Conclude:
+			name = m.Name
+		}
+		before := byName[name]
+		if before == nil || told[before.ID] {
+			continue
+		}
+		told[before.ID] = true
+		e, err := s.cfg.Store.Get(context.WithoutCancel(ctx), before.ID)
+		if err != nil {
+			s.cfg.Log.Warn().Err(err).Str("job", string(before.ID)).Msg("read a job to tell of it")
+			continue
+		}
+		if e.State.Terminal() {
+			s.signalEnd(&e)
+		}
+		s.publishState(&e)
+		s.lanes.touch(&e, s.scopes())
+	}
+	s.poke()
+}
+
+// shells returns the kinds of worker that are shells by another name.
+func (s *Scheduler) shells() []job.WorkerKind {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var kinds []job.WorkerKind
+	for kind, w := range s.cfg.Settings.Workers {
+		if w.Adapter == "shell" {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}

@@ -1,0 +1,191 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/eval"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow/oversight"
+)
+
+// judged are the jobs that have ended and are to be evaluated.
+type judged struct {
+	wake chan struct{} // capacity 1
+	mu   sync.Mutex
+	list []job.ID
+}
+
+func newJudged() *judged { return &judged{wake: make(chan struct{}, 1)} }
+
+// judge has a job evaluated that has ended, if it or its batch asks for it.
+func (s *Scheduler) judge(e *queue.Entry) {
+	if s.cfg.Evaluator == nil || e.Spec.Flow.Evaluation == nil && !e.Spec.Flow.Joined {
+		return
+	}
+	s.judged.mu.Lock()
+	s.judged.list = append(s.judged.list, e.ID)
+	s.judged.mu.Unlock()
+	select {
+	case s.judged.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (j *judged) take() []job.ID {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	list := j.list
+	j.list = nil
+	return list
+}
+
+// judgedSince is how far back a scheduler that starts looks for work that has
+// ended without having been evaluated: an earlier one may have been killed
+// between the two.
+const judgedSince = 24 * time.Hour
+
+// judgeLoop evaluates what has ended until ctx ends, and then what is left. To
+// evaluate twice counts once.
+func (s *Scheduler) judgeLoop(ctx context.Context) error {
+	if s.cfg.Evaluator == nil {
+		<-ctx.Done()
+		return nil
+	}
+	ended, _, err := s.cfg.Store.List(ctx, queue.Filter{States: []job.EntryState{job.Completed, job.Expired}, Since: now().Add(-judgedSince), Limit: 1 << 30})
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Log.Error().Err(err).Msg("look for what is to be evaluated")
+	}
+	for i := range ended {
+		s.judge(&ended[i])
+	}
+	for {
+		select {
+		case <-ctx.Done():
+		case <-s.judged.wake:
+		}
+		for _, id := range s.judged.take() {
+			if err := s.evaluate(context.WithoutCancel(ctx), id); err != nil {
+				s.cfg.Log.Error().Err(err).Str("job", string(id)).Msg("evaluate")
+			}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+func (s *Scheduler) evaluate(ctx context.Context, id job.ID) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	e, err := s.cfg.Store.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	attempts, err := s.cfg.Store.Attempts(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = s.cfg.Evaluator.Record(ctx, &e, attempts)
+	return err
+}
+
+// TakeVerdict tells the policy and whoever watches of a verdict that was stored.
+func (s *Scheduler) TakeVerdict(v eval.Verdict) {
+	for _, r := range v.Reputations {
+		if r.Subject.Kind == eval.Tenant {
+			s.lanes.reputation(job.Tenant(r.Subject.Name), r.R)
+		}
+	}
+	for _, a := range v.Alerts {
+		text := fmt.Sprintf("%s drifts in domain %s: its latest work (%s, %.2f) is %.2f away from what it was (%.2f)", a.Subject, a.Domain, a.Job, a.Last, a.Drift, a.R)
+		s.cfg.Log.Warn().Str("subject", a.Subject.String()).Str("domain", a.Domain).Float64("drift", a.Drift).Msg("drift")
+		s.Tell(text)
+	}
+	s.poke()
+}
+
+// recallReputations tells a policy that has just been put in force what is known
+// of the tenants.
+func (s *Scheduler) recallReputations(ctx context.Context, p policy.Policy) error {
+	r, ok := p.(policy.Reputed)
+	if !ok || s.cfg.Evaluator == nil {
+		return nil
+	}
+	known, err := s.cfg.Evaluator.Tenants(ctx)
+	if err != nil {
+		return fmt.Errorf("recall the reputations of tenants: %w", err)
+	}
+	for tenant, value := range known {
+		r.SetReputation(tenant, value)
+	}
+	return nil
+}
+
+// choiceSpace holds in which order a job's workers are tried, where their
+// reputation says that.
+const choiceSpace = "choice"
+
+// ranked is what was drawn for a job, and what followed.
+type ranked struct {
+	Draw  float64 `json:"draw"`
+	Order []int   `json:"order"` // indices into Spec.Choices
+}
+
+// rank puts the workers of a flight's job into the order of their reputations, if
+// it is to run on the best. The order is found at the first attempt and kept: a
+// later attempt, also after a crash, has the same.
+func (s *Scheduler) rank(ctx context.Context, f *flight) error {
+	spec := &f.entry.Spec
+	journal, ok := s.cfg.Store.(queue.Journal)
+	choices := spec.Choices()
+	if !spec.Flow.Best || len(choices) < 2 || s.cfg.Evaluator == nil || !ok {
+		return nil
+	}
+	space := queue.JobSpace(f.entry.ID, choiceSpace)
+	var r ranked
+	record, err := journal.Record(ctx, space, choiceSpace)
+	switch {
+	case err == nil:
+		err = json.Unmarshal(record.Value, &r)
+	case errors.Is(err, queue.ErrNotFound):
+		r, err = s.drawRank(ctx, f, choices, space)
+	}
+	if err != nil {
+		return fmt.Errorf("order the workers of job %s: %w", f.entry.ID, err)
+	}
+	ordered := make([]job.Choice, 0, len(choices))
+	for _, i := range r.Order {
+		if i >= 0 && i < len(choices) {
+			ordered = append(ordered, choices[i])
+		}
+	}
+	if len(ordered) != len(choices) {
+		return fmt.Errorf("order the workers of job %s: the order that was kept is %v, of %d workers", f.entry.ID, r.Order, len(choices))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spec.Worker, spec.Model, spec.Fallback = ordered[0].Worker, ordered[0].Model, ordered[1:]
+	f.choice = ordered[f.index]
+	return nil
+}
+
+func (s *Scheduler) drawRank(ctx context.Context, f *flight, choices []job.Choice, space string) (r ranked, err error) {
+	known, err := s.cfg.Evaluator.Known(ctx, f.entry.Spec.Domain, choices)
+	if err != nil {
+		return r, err
+	}
+	r.Draw = oversight.Draw(f.entry.ID, 0, seedOf(s.cfg.Instance))
+	r.Order = policy.Rank(choices, known, s.cfg.Evaluator.Settings().Explore, r.Draw)
+	value, err := json.Marshal(r)
+	if err != nil {
+		return r, err
+	}
+	return r, s.apply(ctx, queue.Write{Record: queue.Record{Space: space, Key: choiceSpace, Value: value, At: now()}, Once: true})
+}

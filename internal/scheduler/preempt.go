@@ -1,0 +1,167 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// preempt asks runs to stop at a step's boundary that stand in the way: of a job
+// of the same tenant with a higher priority, for which there is no room; or that
+// go on using what their owner has used up. Only workers that keep steps can, and
+// nothing of what they have done is lost. Each run is asked once.
+func (s *Scheduler) preempt(ctx context.Context) error {
+	if s.inFlight() > 0 && s.room() == 0 {
+		if err := s.readHeads(ctx); err != nil {
+			return err
+		}
+		if f, reason := s.inTheWay(); f != nil {
+			s.askToStop(ctx, f, reason)
+		}
+	}
+	return s.stopUsers(ctx)
+}
+
+// readHeads makes the lanes know what waits: while there is no room, no claim
+// does.
+func (s *Scheduler) readHeads(ctx context.Context) error {
+	for _, scope := range s.lanes.staleScopes(s.scopes()) {
+		at := now()
+		claims, err := s.cfg.Store.Claim(ctx, queue.ClaimSpec{Holder: s.cfg.Holder, Batch: scope, Now: at, Lease: s.cfg.Lease, Chooser: s.lanes.in(scope, at)})
+		if err != nil {
+			s.lanes.forget(s.scopes()) // what it was told is void
+			return fmt.Errorf("look at what waits: %w", err)
+		}
+		for _, id := range claims.Expired {
+			s.publishEntry(ctx, id)
+		}
+	}
+	return nil
+}
+
+// staleScopes returns those of the scopes in which a head may have changed.
+func (l *lanes) staleScopes(scopes []job.BatchID) (list []job.BatchID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range scopes {
+		stale := l.all[b]
+		for lane := range l.stale {
+			stale = stale || lane.Batch == b
+		}
+		if stale {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+func (s *Scheduler) askToStop(ctx context.Context, f *flight, reason string) {
+	s.mu.Lock()
+	f.preempted = true
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	asked, err := s.checkpoint(ctx, f, reason)
+	if err != nil || !asked {
+		return // it cannot: it has its slot until it ends
+	}
+	s.cfg.Log.Info().Str("job", string(f.entry.ID)).Str("reason", reason).Msg("asked for a checkpoint")
+}
+
+// inTheWay returns a run that keeps a more urgent job of its tenant waiting: of
+// the least urgent ones, the one that began last.
+func (s *Scheduler) inTheWay() (*flight, string) {
+	urgent := s.lanes.urgent(now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found *flight
+	for _, f := range s.live {
+		p, waits := urgent[f.entry.Spec.Tenant]
+		if !waits || p <= f.entry.Spec.Priority || f.preempted || f.cancelled || f.settled || !f.running {
+			continue
+		}
+		if found == nil || f.entry.Spec.Priority < found.entry.Spec.Priority ||
+			f.entry.Spec.Priority == found.entry.Spec.Priority && f.began.After(found.began) {
+			found = f
+		}
+	}
+	if found == nil {
+		return nil, ""
+	}
+	return found, fmt.Sprintf("a job of priority %d waits for its place", urgent[found.entry.Spec.Tenant])
+}
+
+// urgent returns, of each tenant that has a job to run, the highest priority of
+// these.
+func (l *lanes) urgent(at time.Time) map[job.Tenant]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	most := map[job.Tenant]int{}
+	for lane, runnable := range l.known {
+		if p, has := most[lane.Tenant]; !runnable.After(at) && (!has || lane.Priority > p) {
+			most[lane.Tenant] = lane.Priority
+		}
+	}
+	return most
+}
+
+// stopUsers asks the runs of owners for a checkpoint that have used up what they
+// were granted: nothing more of theirs is claimed, and these would go on for long.
+func (s *Scheduler) stopUsers(ctx context.Context) error {
+	ledger, ok := s.cfg.Store.(queue.Ledger)
+	if !ok || s.inFlight() == 0 {
+		return nil
+	}
+	grants, err := ledger.Grants(ctx)
+	if err != nil {
+		return fmt.Errorf("look for budgets that are used up: %w", err)
+	}
+	for _, g := range grants {
+		flights := s.flightsOf(g.Owner)
+		if len(flights) == 0 || g.Tokens == 0 && g.CostUSD == 0 && g.Wall == 0 {
+			continue
+		}
+		f := queue.AccountFilter{Tenant: g.Tenant, Agent: g.Agent}
+		if g.Window > 0 {
+			f.Since = now().Add(-g.Window.Std())
+		}
+		used, err := ledger.Accounts(ctx, f)
+		if err != nil {
+			return fmt.Errorf("look for budgets that are used up: %w", err)
+		}
+		if len(used) == 0 || !usedUp(&g, &used[0]) {
+			continue
+		}
+		for _, f := range flights {
+			s.askToStop(ctx, f, fmt.Sprintf("the budget of %s is used up", ownerName(g.Owner)))
+		}
+	}
+	return nil
+}
+
+func usedUp(g *queue.Grant, a *queue.Account) bool {
+	return g.Tokens > 0 && a.Usage.Tokens() >= g.Tokens || g.CostUSD > 0 && a.Usage.CostUSD >= g.CostUSD || g.Wall > 0 && a.Wall >= g.Wall
+}
+
+func ownerName(o queue.Owner) string {
+	if o.Agent == "" {
+		return string(o.Tenant)
+	}
+	return string(o.Tenant) + "/" + string(o.Agent)
+}
+
+// flightsOf returns the runs of an owner that were not asked yet.
+func (s *Scheduler) flightsOf(o queue.Owner) (list []*flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.live {
+		mine := f.entry.Spec.Tenant == o.Tenant && (o.Agent == "" || f.entry.Spec.Agent == o.Agent)
+		if mine && !f.preempted && !f.settled && f.running {
+			list = append(list, f)
+		}
+	}
+	return list
+}

@@ -1,0 +1,125 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow/durable"
+)
+
+// CoreCall answers what a core asks about the durable steps of its runs.
+func (s *Scheduler) CoreCall(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
+	switch method {
+	case ipc.MethodStoreStep:
+		var r ipc.StoreStep
+		if err := ipc.DecodeParams(params, &r); err != nil {
+			return nil, err
+		}
+		return s.storeStep(ctx, c, r)
+	case ipc.MethodListSteps:
+		var r ipc.ListSteps
+		if err := ipc.DecodeParams(params, &r); err != nil {
+			return nil, err
+		}
+		return s.listSteps(ctx, c, r)
+	}
+	return nil, ipc.MethodNotFound(method)
+}
+
+// flying returns the entry of a run, with its fence, if the core has that run.
+func (s *Scheduler) flying(c *supervisor.Core, id job.ID, attempt int) (queue.Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.live[id]
+	if f == nil || f.attempt != attempt || f.core != c {
+		return queue.Entry{}, fmt.Errorf("attempt %d of job %s is over", attempt, id)
+	}
+	e := f.entry
+	e.Attempts = f.attempt
+	return e, nil
+}
+
+// storeStep stores a step under its claim's fence: whoever was given up for dead
+// can store nothing.
+func (s *Scheduler) storeStep(ctx context.Context, c *supervisor.Core, r ipc.StoreStep) (ipc.StoreStepResult, error) {
+	store, ok := s.cfg.Store.(durable.Store)
+	if !ok {
+		return ipc.StoreStepResult{Refused: "this scheduler's store keeps no steps"}, nil
+	}
+	e, err := s.flying(c, r.Job, r.Attempt)
+	if err != nil {
+		return ipc.StoreStepResult{Refused: err.Error()}, nil
+	}
+	kept, fresh, err := durable.Keep(ctx, store, durable.Space(e.ID),
+		durable.Stored{ID: r.Step.ID, Inputs: r.Step.Inputs, Result: r.Step.Result, Attempt: r.Attempt, At: now()},
+		queue.Move{ID: e.ID, Fence: e.Fence, Attempt: r.Attempt})
+	var collision *durable.CollisionError
+	switch {
+	case errors.As(err, &collision), errors.Is(err, queue.ErrFenced):
+		s.signal(&e, StepFailed, r.Step.ID, err.Error())
+		return ipc.StoreStepResult{Refused: err.Error()}, nil
+	case err != nil:
+		s.signal(&e, StepFailed, r.Step.ID, err.Error())
+		return ipc.StoreStepResult{}, err
+	case fresh:
+		s.signal(&e, StepCompleted, kept.ID, "")
+	default:
+		s.signal(&e, StepReplayed, kept.ID, "")
+	}
+	return ipc.StoreStepResult{Step: ipc.Step{ID: kept.ID, Inputs: kept.Inputs, Result: kept.Result}, FromStore: !fresh}, nil
+}
+
+func (s *Scheduler) listSteps(ctx context.Context, c *supervisor.Core, r ipc.ListSteps) (ipc.ListStepsResult, error) {
+	out := ipc.ListStepsResult{Steps: []ipc.Step{}}
+	e, err := s.flying(c, r.Job, r.Attempt)
+	store, ok := s.cfg.Store.(durable.Store)
+	if err != nil || !ok {
+		return out, err
+	}
+	steps, more, err := durable.Page(ctx, store, durable.Space(e.ID), r.After, ipc.MaxStepsPage)
+	if err != nil {
+		return out, err
+	}
+	for _, p := range steps {
+		out.Steps = append(out.Steps, ipc.Step{ID: p.ID, Inputs: p.Inputs, Result: p.Result})
+		s.signal(&e, StepReplayed, p.ID, "")
+	}
+	out.More = more
+	return out, nil
+}
+
+// hasSteps reports whether steps of a job are stored.
+func (s *Scheduler) hasSteps(ctx context.Context, id job.ID) bool {
+	store, ok := s.cfg.Store.(durable.Store)
+	if !ok {
+		return false
+	}
+	any, err := durable.Any(ctx, store, durable.Space(id))
+	if err != nil {
+		s.cfg.Log.Error().Err(err).Str("job", string(id)).Msg("steps cannot be read: the attempt does them again")
+	}
+	return any
+}
+
+// anew returns what else is to be applied with op: when work is done again since
+// it was not good enough, its steps would only give the same again.
+func anew(op queue.Op) []queue.Op {
+	switch op := op.(type) {
+	case queue.Finish:
+		// One that was cut short keeps the feedback that it began with, and its steps.
+		if op.Exit == "" && op.Retry.Feedback != "" && !op.Lost {
+			return []queue.Op{durable.Forget(durable.Space(op.ID))}
+		}
+	case queue.Decide:
+		if op.Retry != nil {
+			return []queue.Op{durable.Forget(durable.Space(op.ID))}
+		}
+	}
+	return nil
+}

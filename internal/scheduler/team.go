@@ -1,0 +1,225 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow"
+	"github.com/agentsched/agentsched/workflow/team"
+)
+
+// teamSpace is the name of the space of a batch that holds what its teams have
+// decided.
+const teamSpace = "teams"
+
+// shared is what the jobs of a batch have in common.
+type shared struct {
+	workflow *job.Workflow
+	teams    *team.Tree // nil: there are none
+}
+
+// sharedOf returns what the jobs of a batch have in common.
+func (s *Scheduler) sharedOf(ctx context.Context, id job.BatchID) (shared, error) {
+	if known, ok := s.flows.shared[id]; ok {
+		return known, nil
+	}
+	batches, err := s.cfg.Store.Batches(ctx, "")
+	if err != nil {
+		return shared{}, fmt.Errorf("read what the jobs of workflow %s have in common: %w", id, err)
+	}
+	for i := range batches {
+		b := &batches[i]
+		if b.ClosedAt != nil && b.ID != id {
+			continue
+		}
+		of := shared{workflow: &b.Workflow}
+		if teams := b.Workflow.Teams; len(teams) > 0 {
+			if of.teams, err = team.New(teams); err != nil {
+				return shared{}, fmt.Errorf("read the teams of workflow %s: %w", b.ID, err)
+			}
+		}
+		s.flows.shared[b.ID] = of
+	}
+	return s.flows.shared[id], nil
+}
+
+// teamFacts returns what is durable about the members of teams.
+func (s *Scheduler) teamFacts(ctx context.Context, id job.BatchID, entries []queue.Entry) (team.Facts, error) {
+	f := team.Facts{Runs: map[job.Name][]team.Run{}}
+	for i := range entries {
+		e := &entries[i]
+		name, _, _ := strings.Cut(string(e.Spec.Name), "+")
+		if e.Spec.Flow.Node != "" {
+			continue
+		}
+		r := team.Run{Generation: e.Spec.Flow.Restart, Exit: team.ExitOf(e.State, e.ExitKind)}
+		if e.CompletedAt != nil {
+			r.EndedAt = *e.CompletedAt
+		}
+		f.Runs[job.Name(name)] = append(f.Runs[job.Name(name)], r)
+	}
+	journal, ok := s.cfg.Store.(queue.Journal)
+	if !ok {
+		return f, nil
+	}
+	for after := ""; ; {
+		page, err := journal.Records(ctx, queue.BatchSpace(id, teamSpace), after, letterPage)
+		if err != nil {
+			return f, fmt.Errorf("read what the teams of workflow %s have decided: %w", id, err)
+		}
+		for i := range page {
+			var n team.Incident
+			if err := json.Unmarshal(page[i].Value, &n); err != nil {
+				return f, fmt.Errorf("read decision %s of the teams of workflow %s: %w", page[i].Key, id, err)
+			}
+			f.Log, after = append(f.Log, n), page[i].Key
+		}
+		if len(page) < letterPage {
+			return f, nil
+		}
+	}
+}
+
+// superviseTeams does what the teams of a batch want next. It reports whether
+// something was done, and which ends of members are not final.
+func (s *Scheduler) superviseTeams(ctx context.Context, id job.BatchID, entries []queue.Entry) (done bool, unsettled map[job.Name]bool, err error) {
+	of, err := s.sharedOf(ctx, id)
+	tree := of.teams
+	if tree == nil || err != nil {
+		return false, nil, err
+	}
+	facts, err := s.teamFacts(ctx, id, entries)
+	if err != nil {
+		return false, nil, err
+	}
+	byName := map[job.Name]*queue.Entry{}
+	for i := range entries {
+		byName[entries[i].Spec.Name] = &entries[i]
+	}
+	at := now()
+	for _, a := range tree.Decide(facts) {
+		var did bool
+		switch a := a.(type) {
+		case team.Note:
+			did, err = true, s.noteIncident(ctx, id, a.Incident, at)
+		case team.Stop:
+			did, err = s.stopMember(ctx, byName[a.Name()], a, at)
+		case team.Restart:
+			did, err = true, s.restartMember(ctx, id, byName, a, at)
+		}
+		if err != nil {
+			return false, nil, err
+		}
+		done = done || did
+	}
+	unsettled = map[job.Name]bool{}
+	for name, standing := range tree.Standings(facts) {
+		unsettled[team.RunName(name, standing.Generation)] = !standing.Final
+	}
+	return done, unsettled, nil
+}
+
+// noteIncident stores what a team has decided, before any of it is done.
+func (s *Scheduler) noteIncident(ctx context.Context, id job.BatchID, n team.Incident, at time.Time) error {
+	value, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	r := queue.Record{Space: queue.BatchSpace(id, teamSpace), Key: n.Key(), Value: value, At: at}
+	if err := s.cfg.Store.Apply(ctx, queue.Write{Record: r, Once: true}); err != nil {
+		return fmt.Errorf("store what a team has decided: %w", err)
+	}
+	s.cfg.Log.Info().Str("batch", string(id)).Str("team", string(n.Team)).Bool("gives_up", n.GivesUp).Msg(n.String())
+	s.Tell(n.String())
+	return nil
+}
+
+// stopMember ends a member for its team. One that runs is asked to, once, and
+// reports its end later.
+func (s *Scheduler) stopMember(ctx context.Context, e *queue.Entry, a team.Stop, at time.Time) (bool, error) {
+	switch {
+	case e == nil || e.State.Terminal():
+		return false, nil
+	case e.State == job.Dispatched:
+		if !e.CancelRequested {
+			return false, s.stopWithin(ctx, e.Batch, e.ID, a.Within.Std(), fmt.Sprintf("stopped by its team %s", a.Team))
+		}
+		return false, nil
+	case e.Held == job.HeldForApproval:
+		return true, s.Cancel(ctx, e.ID)
+	}
+	why := fmt.Sprintf("stopped by its team %s", a.Team)
+	err := s.cfg.Store.Apply(ctx,
+		queue.Keep{ID: e.ID, For: job.HeldForTeam, Waiting: why},
+		queue.Conclude{ID: e.ID, Exit: job.ExitCancelled, Now: at})
+	if err != nil {
+		return false, fmt.Errorf("stop job %s for its team: %w", e.Spec.Name, err)
+	}
+	s.lanes.touch(e, s.scopes())
+	s.publishEntry(ctx, e.ID)
+	return true, nil
+}
+
+// stopWithin stops a job that runs: it is asked for a checkpoint first, if its
+// worker can, and has as long to get there. It is called again and again until the
+// job has ended.
+func (s *Scheduler) stopWithin(ctx context.Context, batch job.BatchID, id job.ID, within time.Duration, reason string) error {
+	until, asked := s.flows.stopBy[id]
+	if !asked {
+		call, end := context.WithTimeout(ctx, askTime)
+		defer end()
+		can, err := s.Checkpoint(call, id, reason)
+		if err == nil && can && within > 0 {
+			s.flows.stopBy[id] = now().Add(within)
+			s.flows.lookLater(batch)
+			return nil
+		}
+	} else if now().Before(until) {
+		s.flows.lookLater(batch)
+		return nil
+	}
+	delete(s.flows.stopBy, id)
+	if err := s.cfg.Store.Apply(ctx, queue.Cancel{ID: id, Now: now()}); err != nil {
+		return err
+	}
+	s.stopJob(ctx, id, reason)
+	return nil
+}
+
+// restartMember adds the job that does a member again.
+func (s *Scheduler) restartMember(ctx context.Context, id job.BatchID, byName map[job.Name]*queue.Entry, a team.Restart, at time.Time) error {
+	first := byName[a.Job]
+	if first == nil {
+		return fmt.Errorf("team %s: there is no job %s to restart", a.Team, a.Job)
+	}
+	spec := first.Spec
+	spec.Name, spec.Flow.Restart = a.Name(), a.Generation
+	e := newEntry(id, spec, at)
+	if e.Held == "" {
+		e.RunnableAt = at
+	}
+	ops := []queue.Op{queue.Spawn{Batch: id, Entries: []queue.Entry{e}}}
+	if old := byName[team.RunName(a.Job, a.Generation-1)]; old != nil && WaitsForSomebody(old) == nil {
+		ops = append(ops, queue.Drop{ID: old.ID, Now: at}) // somebody has looked: its team
+	}
+	if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
+		return fmt.Errorf("restart job %s: %w", a.Job, err)
+	}
+	s.lanes.touch(&e, s.scopes())
+	s.poke()
+	return nil
+}
+
+// markUnsettled notes which ends a team may yet undo.
+func markUnsettled(b *workflow.Batch, unsettled map[job.Name]bool) {
+	for i := range b.Jobs {
+		if unsettled[b.Jobs[i].Spec.Name] {
+			b.Jobs[i].Unsettled = true
+		}
+	}
+}
