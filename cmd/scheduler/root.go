@@ -33,7 +33,7 @@ continued after any of its own processes was killed.`,
 	root.AddCommand(
 		m.runCommand(), m.serveCommand(), m.submitCommand(), m.triggersCommand(), m.lsCommand(), m.showCommand(), m.logsCommand(), m.cancelCommand(), m.dlqCommand(),
 		m.statusCommand(), m.resumeCommand(), m.crashesCommand(), m.restartCoreCommand(), m.simulateCommand(),
-		m.planCommand(), m.replayCommand(), m.checkpointCommand(), m.evaluateCommand(), m.reputationCommand(), m.approvalsCommand(), m.approveCommand(), m.rejectCommand(), m.agentsCommand(), m.diffCommand(), m.applyCommand(), m.cleanCommand(), m.usageCommand(), m.grantCommand(), m.backupCommand(), m.recoverCommand(), m.configCommand(), m.doctorCommand(), m.demoCommand(), m.installCommand(), m.versionCommand(),
+		m.planCommand(), m.replayCommand(), m.pipelinesCommand(), m.checkpointCommand(), m.evaluateCommand(), m.reputationCommand(), m.approvalsCommand(), m.approveCommand(), m.rejectCommand(), m.agentsCommand(), m.diffCommand(), m.applyCommand(), m.cleanCommand(), m.usageCommand(), m.grantCommand(), m.backupCommand(), m.recoverCommand(), m.configCommand(), m.doctorCommand(), m.demoCommand(), m.installCommand(), m.versionCommand(),
 	)
 	return root
 }

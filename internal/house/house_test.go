@@ -31,7 +31,7 @@ var allowed = map[string]string{
 	"workflow/pipeline":   "job queue",
 	"internal/eval":       "job queue",
 	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
-	"internal/scheduler":  "job queue policy workflow workflow/durable workflow/oversight workflow/team internal/eval ipc internal/isolation internal/statedir internal/supervisor",
+	"internal/scheduler":  "job queue policy workflow workflow/durable workflow/oversight workflow/pipeline workflow/team internal/eval ipc internal/isolation internal/statedir internal/supervisor",
 	"internal/server":     "job queue queue/sched policy workflow workflow/pipeline internal/eval ipc internal/isolation internal/scheduler internal/trigger",
 	"internal/simulate":   "job policy internal/strictyaml",
 	"internal/trigger":    "job internal/proc internal/statedir",

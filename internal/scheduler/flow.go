@@ -10,6 +10,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow"
+	"github.com/agentsched/agentsched/workflow/pipeline"
 )
 
 // flows is which batches are to be looked at, since a job of theirs has ended, and
@@ -27,6 +28,9 @@ type flows struct {
 	mu    sync.Mutex // guards dirty
 	dirty map[job.BatchID]bool
 
+	opening sync.Mutex // guards logs
+	logs    map[job.BatchID][]*pipeline.Log
+
 	// What follows is of the goroutine of flowLoop alone. What has ended does not
 	// change, nor does what the jobs of a batch have in common.
 	ended  map[job.BatchID]map[job.ID]workflow.Job
@@ -37,7 +41,7 @@ type flows struct {
 }
 
 func newFlows() *flows {
-	return &flows{wake: make(chan struct{}, 1), dirty: map[job.BatchID]bool{}, ended: map[job.BatchID]map[job.ID]workflow.Job{}, shared: map[job.BatchID]shared{}, stopBy: map[job.ID]time.Time{}, timer: stoppedTimer()}
+	return &flows{wake: make(chan struct{}, 1), dirty: map[job.BatchID]bool{}, ended: map[job.BatchID]map[job.ID]workflow.Job{}, shared: map[job.BatchID]shared{}, logs: map[job.BatchID][]*pipeline.Log{}, stopBy: map[job.ID]time.Time{}, timer: stoppedTimer()}
 }
 
 func stoppedTimer() *time.Timer {
@@ -152,6 +156,9 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 	if err != nil || done {
 		return done, err
 	}
+	if done, err = s.stream(ctx, id); err != nil || done {
+		return done, err
+	}
 	b, err := s.workflowOf(ctx, id, entries)
 	if err != nil {
 		return false, err
@@ -162,6 +169,7 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 		if over(entries) {
 			delete(s.flows.ended, id)
 			delete(s.flows.shared, id)
+			s.flows.closeLogs(id)
 		}
 		return false, nil
 	}
@@ -172,12 +180,17 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 	at := now()
 	var ops []queue.Op
 	var cancels []job.ID
+	stages := stageJobs(b.Workflow)
 	for _, m := range moves {
 		if c, ok := m.(workflow.Cancel); ok {
 			cancels = append(cancels, byName[c.Name].ID)
 			continue
 		}
 		ops = append(ops, flowOp(id, m, byName, at))
+		if r, ok := m.(workflow.Ready); ok && stages[r.Name] {
+			// It stands for what its stage's events are given to.
+			ops = append(ops, queue.Keep{ID: byName[r.Name].ID, For: job.HeldForParts, Waiting: "streams"})
+		}
 	}
 	if len(ops) > 0 {
 		if err := s.cfg.Store.Apply(ctx, ops...); err != nil {

@@ -20,8 +20,12 @@ var ErrEnding = errors.New("the scheduler is about to end")
 func NewBatch(source, digest string, specs []job.Spec, w job.Workflow, at time.Time) (queue.Batch, []queue.Entry) {
 	b := queue.Batch{ID: job.NewBatchID(), Source: source, Digest: digest, Workflow: w, CreatedAt: at}
 	entries := make([]queue.Entry, len(specs))
+	stages := stageJobs(&w)
 	for i, s := range specs {
 		entries[i] = newEntry(b.ID, s, at)
+		if stages[s.Name] {
+			entries[i].Held, entries[i].Waiting = job.HeldForNeeds, "waits for its pipeline"
+		}
 	}
 	return b, entries
 }

@@ -84,6 +84,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/rpc", s.rpc)
 	mux.HandleFunc("GET /v1/triggers", s.answer(s.listTriggers))
 	s.evaluationRoutes(mux)
+	s.pipelineRoutes(mux)
 	mux.HandleFunc("GET /v1/approvals", s.answer(s.approvals))
 	mux.HandleFunc("POST /v1/jobs/{job}/answer", s.answer(s.decide))
 	mux.HandleFunc("POST /v1/jobs/{job}/checkpoint", s.answer(s.checkpoint))

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow/pipeline"
+)
+
+func (m *Main) pipelinesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "pipelines", Short: "Show pipelines and their events, have a stage do events again",
+		Long: `Show pipelines, how their stages stand, and the events that have streamed through them:
+docs/pipelines.md. PIPELINE is an id from the job file (the newest of that id), or the id of
+its batch or the first 8 or more characters of that.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(m.pipelinesLsCommand(), m.pipelinesEventsCommand(), m.pipelinesReplayCommand())
+	return cmd
+}
+
+func (m *Main) pipelinesLsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "ls [PIPELINE]", Short: "Show how the stages of pipelines stand, and their dead letters", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, store, err := m.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			name := strings.Join(args, "")
+			list, err := scheduler.Pipelines(cmd.Context(), store, name)
+			switch {
+			case err != nil:
+				return failure(err)
+			case asJSON:
+				return failure(writeJSON(m.stdout, server.Pipelines{Pipelines: append([]scheduler.Pipeline{}, list...)}))
+			case len(list) == 0 && name != "":
+				return failure(fmt.Errorf("there is no pipeline %s; `scheduler pipelines ls` lists them", name))
+			case len(list) == 0:
+				fmt.Fprintln(m.stdout, "no pipelines")
+				return nil
+			}
+			return failure(printPipelines(m.stdout, list, time.Now()))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printPipelines(w io.Writer, list []scheduler.Pipeline, now time.Time) error {
+	err := table(w, "PIPELINE\tBATCH\tSUBMITTED\tSTAGE\tSTATE\tACKED\tWAITING\tPUBLISHED\tDEAD", func(w io.Writer) {
+		for i := range list {
+			p := &list[i]
+			for _, s := range p.Stages {
+				fmt.Fprintf(w, "%s\t%.8s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", p.ID, p.Batch, clock(p.Created, now), s.Stage, stageState(&s), s.Acked, s.Backlog, s.Published, s.Dead)
+			}
+		}
+	})
+	for i := range list {
+		for _, d := range list[i].Letters {
+			fmt.Fprintf(w, "\n%s: stage %s could not handle event %d (%s): %s: %s\n", list[i].ID, d.Stage, d.Event.Seq, d.Event.Type, d.Class, progress.Clean(d.Message))
+		}
+	}
+	return err
+}
+
+func stageState(s *pipeline.Status) string {
+	switch {
+	case s.Failed != "":
+		return "failed: " + progress.Clean(s.Failed)
+	case s.Ended:
+		return "ended"
+	}
+	return "open"
+}
+
+func (m *Main) pipelinesEventsCommand() *cobra.Command {
+	var after int64
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "events PIPELINE", Short: "Print the events of a pipeline", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if after < 0 || limit < 1 {
+				return usage(fmt.Errorf("--after %d --limit %d: want 0 or more, and 1 or more", after, limit))
+			}
+			_, store, err := m.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			events, err := scheduler.PipelineEvents(cmd.Context(), store, args[0], after, limit)
+			if err != nil {
+				return failure(err)
+			}
+			if asJSON {
+				enc := json.NewEncoder(m.stdout)
+				for i := range events {
+					if err := enc.Encode(events[i]); err != nil {
+						return failure(err)
+					}
+				}
+				return nil
+			}
+			return failure(table(m.stdout, "SEQ\tTIME\tSTAGE\tTYPE\tFOR\tDATA", func(w io.Writer) {
+				for i := range events {
+					e := &events[i]
+					data, _ := job.Cut(string(e.Data), 200)
+					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Seq, clock(e.Time, time.Now()), dash(string(e.Stage)), e.Type, dash(strings.Trim(fmt.Sprint(e.For), "[]")), progress.Clean(data))
+				}
+			}))
+		},
+	}
+	f := cmd.Flags()
+	f.Int64Var(&after, "after", 0, "only events with a larger sequence `NUMBER`")
+	f.IntVar(&limit, "limit", 1000, "at most so `MANY`")
+	f.BoolVar(&asJSON, "json", false, "print JSON Lines")
+	return cmd
+}
+
+func (m *Main) pipelinesReplayCommand() *cobra.Command {
+	var r scheduler.Rewind
+	var stage string
+	cmd := &cobra.Command{
+		Use: "replay PIPELINE --stage STAGE [--from N] [--again]", Short: "Have a stage do its events again", Args: cobra.ExactArgs(1),
+		Long: `Have a stage do its events again, from a sequence number on: so what it keeps as its state
+is rebuilt, and what it could not handle is tried once more. What it publishes for events
+that it had acknowledged is dropped, since that is in the log, unless --again is given.
+A stage that has ended cannot be replayed.`,
+		Example: "  scheduler pipelines replay web-testing --stage observer --from 12",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if stage == "" {
+				return usage(errors.New("no stage was named"), "name it with --stage; `scheduler pipelines ls` lists them")
+			}
+			if r.From < 1 {
+				return usage(fmt.Errorf("--from %d: want 1 or more", r.From))
+			}
+			r.Stage = job.Name(stage)
+			first, err := m.replayStage(cmd.Context(), args[0], r)
+			if err != nil {
+				return failure(err)
+			}
+			fmt.Fprintf(m.stdout, "stage %s does its events again from %d on\n", stage, first)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&stage, "stage", "", "which `STAGE`")
+	f.Int64Var(&r.From, "from", 1, "the sequence `NUMBER` of the first event to do again")
+	f.BoolVar(&r.Again, "again", false, "publish what comes of them a second time")
+	return cmd
+}
+
+// replayStage replays through the running scheduler, or in the store if none runs.
+func (m *Main) replayStage(ctx context.Context, ref string, r scheduler.Rewind) (int64, error) {
+	dir, err := m.existing()
+	if err != nil {
+		return 0, err
+	}
+	client := server.NewClient(dir.Socket())
+	defer client.Close()
+	out, err := client.Replay(ctx, ref, r)
+	if !errors.Is(err, server.ErrNotRunning) {
+		return out.First, err
+	}
+	o, err := m.own(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer o.Close()
+	return scheduler.ReplayStage(ctx, queue.Store(o.store), ref, r)
+}

@@ -1,0 +1,147 @@
+package e2e
+
+// Streaming pipelines: the five stages of examples/web-testing.
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/scriptmodel"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/workflow/pipeline"
+)
+
+// streamed returns the events of a pipeline, which must be numbered without gaps.
+func (b *bench) streamed(name string) []pipeline.Event {
+	b.t.Helper()
+	out, errs, code := b.command("pipelines", "events", name, "--json")
+	if code != 0 {
+		b.fatalf("pipelines events: exit code %d\n%s", code, errs)
+	}
+	var events []pipeline.Event
+	for line := range bytes.Lines([]byte(out)) {
+		var e pipeline.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			b.t.Fatal(err)
+		}
+		if e.Seq != int64(len(events)+1) {
+			b.fatalf("event %d comes after %d", e.Seq, len(events))
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// finalReport returns what the last stage has published, once.
+func (b *bench) finalReport() string {
+	b.t.Helper()
+	var reports []string
+	for _, e := range b.streamed("web-testing") {
+		if e.Type == "final_report" {
+			reports = append(reports, string(e.Data))
+		}
+	}
+	if len(reports) != 1 {
+		b.fatalf("%d final reports: %v", len(reports), reports)
+	}
+	return reports[0]
+}
+
+// TestWebTesting: all of it is killed when each of the five stages has a worker,
+// one after the other; the report is that of a run in which nobody died, and
+// downstream stages have begun before the first has ended.
+func TestWebTesting(t *testing.T) {
+	t.Parallel()
+	quiet := newBench(t)
+	r := quiet.start("run", quiet.example("web-testing", "pipeline.yaml", nil))
+	r.exit(0)
+	want := quiet.finalReport()
+	if !strings.Contains(want, `"failed":4`) {
+		t.Errorf("the report is %s", want)
+	}
+	ended := map[job.Name]int{}
+	n := r.seen(func(u *scheduler.Update) bool {
+		if u.Kind == scheduler.UpdateJob && u.Entry.Terminal() && ended[u.Name] == 0 {
+			ended[u.Name] = len(ended) + 1
+		}
+		return false
+	})
+	if ended["load@1"] == 0 || ended["load@1"] > ended["recon"] {
+		t.Errorf("the third stage did nothing before the first had ended (%d)", n)
+	}
+
+	b := newBench(t)
+	file := b.example("web-testing", "pipeline.yaml", nil)
+	for _, stage := range []string{"recon", "behavior", "load", "observer", "synthesis"} {
+		r := b.start("run", file)
+		r.await("a worker of stage "+stage, func(u *scheduler.Update) bool {
+			return strings.HasPrefix(string(u.Name), stage+"@") && u.Signal == scheduler.AgentStarted
+		})
+		r.killAll()
+		r.close()
+	}
+	r = b.start("run", file)
+	r.exit(0)
+	if got := b.finalReport(); got != want {
+		t.Errorf("after deaths of all stages the report is\n%s\nand else\n%s", got, want)
+	}
+	if out, errs, code := b.command("pipelines", "ls", "web-testing"); code != 0 || strings.Count(out, " ended ") != 5 {
+		t.Errorf("pipelines ls: exit code %d\n%s%s", code, out, errs)
+	}
+	b.soundState()
+}
+
+// TestWebTestingByAgents: the same stages on the agents' CLIs; the scheduler is
+// killed half-way. An event that a stage may not publish goes to its dead letters.
+func TestWebTestingByAgents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.use("codex", "claude", "opencode")
+	stages := []struct{ id, kind, says string }{
+		{"recon", "codex", `{"events":[{"type":"page_discovered","data":{"page":"index.html"}},{"type":"sitemap_built","data":{"pages":1}}]}`},
+		{"behavior", "claude", `{"events":[{"type":"test_generated","data":{"test":"opens"}}]}`},
+		{"load", "opencode", `{"events":[{"type":"load_result","data":{"ok":true}}]}`},
+		{"observer", "claude", `{"events":[{"type":"observation_complete","data":{"tests":1}}]}`},
+		{"synthesis", "codex", `{"events":[{"type":"final_report","data":{"verdict":"good"}}]}`},
+	}
+	byID := map[string]obj{}
+	for _, s := range stages {
+		b.play("m-"+s.id, scriptmodel.Play(scriptmodel.Say(s.says)))
+		byID[s.id] = obj{"worker": s.kind, "model": "m-" + s.id}
+	}
+	file := b.example("web-testing", "pipeline.yaml", func(doc obj) {
+		for _, j := range doc["jobs"].([]any) {
+			j := j.(obj)
+			delete(j, "workspace")
+			with(j, byID[j["id"].(string)])
+			j["instructions"] = "Handle the events of the input."
+			if j["id"] == "recon" {
+				j["input"] = []any{obj{"start": "index.html"}}
+			}
+		}
+		for _, s := range doc["pipelines"].([]any)[0].(obj)["stages"].([]any) {
+			s.(obj)["batch"] = 64
+		}
+	})
+	r := b.start("run", file)
+	r.await("a worker of the third stage", func(u *scheduler.Update) bool {
+		return strings.HasPrefix(string(u.Name), "load@") && u.Signal == scheduler.AgentStarted
+	})
+	r.killAll()
+	r.close()
+	r = b.start("run", file)
+	r.exit(0)
+	types := map[job.EventType]int{}
+	for _, e := range b.streamed("web-testing") {
+		types[e.Type]++
+	}
+	for _, want := range []job.EventType{"page_discovered", "sitemap_built", "test_generated", "load_result", "observation_complete", "final_report"} {
+		if types[want] == 0 {
+			t.Errorf("nobody has published %s: %v", want, types)
+		}
+	}
+	b.soundState()
+}

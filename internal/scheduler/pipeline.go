@@ -1,0 +1,297 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow/pipeline"
+)
+
+// stageJobs returns the jobs that stand for the parts of a pipeline's stages: they
+// are held, and end with their stage.
+func stageJobs(w *job.Workflow) map[job.Name]bool {
+	jobs := map[job.Name]bool{}
+	for i := range w.Pipelines {
+		for j := range w.Pipelines[i].Stages {
+			if s := &w.Pipelines[i].Stages[j]; !s.Streams {
+				jobs[s.Job] = true
+			}
+		}
+	}
+	return jobs
+}
+
+// batchJobs are the jobs of one batch, as a pipeline asks for them.
+type batchJobs struct {
+	store queue.Store
+	batch job.BatchID
+}
+
+// Job implements pipeline.Jobs.
+func (b batchJobs) Job(ctx context.Context, name job.Name) (queue.Entry, error) {
+	list, _, err := b.store.List(ctx, queue.Filter{Batch: b.batch, Name: name, Limit: 1})
+	if err != nil {
+		return queue.Entry{}, err
+	}
+	if len(list) == 0 {
+		return queue.Entry{}, queue.ErrNotFound
+	}
+	return list[0], nil
+}
+
+// Answer implements pipeline.Jobs.
+func (b batchJobs) Answer(ctx context.Context, e *queue.Entry) (string, error) {
+	attempts, err := b.store.Attempts(ctx, e.ID)
+	if err != nil || len(attempts) == 0 {
+		return "", err
+	}
+	o := attempts[len(attempts)-1].Outcome
+	if o == nil {
+		return "", nil
+	}
+	for _, a := range o.Artifacts {
+		if a.Name == job.ArtifactAnswer {
+			return readAnswer(a)
+		}
+	}
+	return o.Answer, nil
+}
+
+// logsOf returns the logs of a batch's pipelines, opened once.
+func (s *Scheduler) logsOf(ctx context.Context, id job.BatchID, w *job.Workflow) ([]*pipeline.Log, error) {
+	s.flows.opening.Lock()
+	defer s.flows.opening.Unlock()
+	if logs, open := s.flows.logs[id]; open || len(w.Pipelines) == 0 {
+		return logs, nil
+	}
+	logs, err := openLogs(ctx, s.cfg.Store, id, w)
+	if err == nil {
+		s.flows.logs[id] = logs
+	}
+	return logs, err
+}
+
+// openLogs opens the logs of a batch's pipelines, in their order.
+func openLogs(ctx context.Context, store queue.Store, id job.BatchID, w *job.Workflow) ([]*pipeline.Log, error) {
+	keeper, ok := store.(pipeline.Store)
+	if !ok {
+		return nil, errors.New("this store keeps no records, which pipelines need")
+	}
+	var logs []*pipeline.Log
+	for i := range w.Pipelines {
+		l, err := pipeline.Open(ctx, keeper, id, &w.Pipelines[i])
+		if err != nil {
+			return nil, fmt.Errorf("open pipeline %s: %w", w.Pipelines[i].ID, err)
+		}
+		l.Schema = answerSchema
+		logs = append(logs, l)
+	}
+	return logs, nil
+}
+
+// answerSchema lets a wrong answer of a stage be tried again with the reason.
+func answerSchema(spec *job.Spec, stage *job.Stage) json.RawMessage {
+	if spec.Worker == "codex" {
+		return nil // it takes no schema that leaves the data of events open
+	}
+	return pipeline.AnswerSchema(stage)
+}
+
+// stream takes the pipelines of a batch further. It reports whether something was
+// done.
+func (s *Scheduler) stream(ctx context.Context, id job.BatchID) (done bool, err error) {
+	of, err := s.sharedOf(ctx, id)
+	if err != nil || of.workflow == nil {
+		return false, err
+	}
+	logs, err := s.logsOf(ctx, id, of.workflow)
+	if err != nil {
+		return false, err
+	}
+	jobs := batchJobs{s.cfg.Store, id}
+	for _, l := range logs {
+		moves, err := l.Advance(ctx, jobs, now())
+		for _, m := range moves {
+			done = true
+			s.tellStage(ctx, jobs, m)
+		}
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// tellStage does and tells what follows from a move of a pipeline, which is
+// durable.
+func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, m pipeline.Move) {
+	s.cfg.Log.Debug().Str("stage", string(m.Stage)).Str("move", string(m.Kind)).Str("part", string(m.Part)).Ints64("events", m.Events).Str("why", m.Why).Msg("pipeline")
+	name := m.Part
+	switch m.Kind {
+	case pipeline.Stopped:
+		s.stopJob(ctx, m.ID, "its answer is not wanted any more")
+	case pipeline.Buried:
+		s.Tell(fmt.Sprintf("stage %s: event %v went to the dead letters: %s", m.Stage, m.Events, m.Why))
+	case pipeline.Ended, pipeline.Failed:
+		name = s.stageJob(jobs.batch, m.Stage)
+	case pipeline.Gave:
+	default:
+		return
+	}
+	e, err := jobs.Job(context.WithoutCancel(ctx), name)
+	if err != nil {
+		return // it was about no job
+	}
+	if e.State.Terminal() {
+		s.signalEnd(&e)
+	}
+	s.publishState(&e)
+	s.lanes.touch(&e, s.scopes())
+	s.poke()
+}
+
+func (s *Scheduler) stageJob(id job.BatchID, stage job.Name) job.Name {
+	w := s.flows.shared[id].workflow
+	for i := range w.Pipelines {
+		for j := range w.Pipelines[i].Stages {
+			if w.Pipelines[i].Stages[j].ID == stage {
+				return w.Pipelines[i].Stages[j].Job
+			}
+		}
+	}
+	return ""
+}
+
+func (f *flows) closeLogs(id job.BatchID) {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	delete(f.logs, id)
+}
+
+// Pipeline is how a pipeline stands.
+type Pipeline struct {
+	ID      job.Name          `json:"id"`
+	Batch   job.BatchID       `json:"batch"`
+	Created time.Time         `json:"created_at"`
+	Stages  []pipeline.Status `json:"stages"`
+	// Letters are the events that a stage could not handle, and that no replay has
+	// mended.
+	Letters []pipeline.DeadLetter `json:"dead_letters,omitempty"`
+}
+
+// Pipelines returns all pipelines that there are, the newest first; with a name
+// only those of that id, or of a batch whose id begins with it.
+func Pipelines(ctx context.Context, store queue.Store, name string) ([]Pipeline, error) {
+	batches, err := store.Batches(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("list pipelines: %w", err)
+	}
+	var list []Pipeline
+	for i := range batches {
+		b := &batches[i]
+		logs, err := openLogs(ctx, store, b.ID, &b.Workflow)
+		if len(b.Workflow.Pipelines) == 0 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for j, l := range logs {
+			p := Pipeline{ID: b.Workflow.Pipelines[j].ID, Batch: b.ID, Created: b.CreatedAt}
+			if name != "" && string(p.ID) != name && !strings.HasPrefix(string(b.ID), name) {
+				continue
+			}
+			if p.Stages, err = l.Status(ctx); err != nil {
+				return nil, fmt.Errorf("read pipeline %s: %w", p.ID, err)
+			}
+			for k := range b.Workflow.Pipelines[j].Stages {
+				letters, err := l.DeadLetters(ctx, b.Workflow.Pipelines[j].Stages[k].ID)
+				if err != nil {
+					return nil, fmt.Errorf("read pipeline %s: %w", p.ID, err)
+				}
+				for _, d := range letters {
+					if d.MendedAt == nil {
+						p.Letters = append(p.Letters, d)
+					}
+				}
+			}
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
+// PipelineEvents returns events of the newest pipeline that name names, with a
+// larger number than after, at most limit. The error wraps queue.ErrNotFound if
+// there is none.
+func PipelineEvents(ctx context.Context, store queue.Store, name string, after int64, limit int) ([]pipeline.Event, error) {
+	b, n, err := findPipeline(ctx, store, name)
+	if err != nil {
+		return nil, err
+	}
+	logs, err := openLogs(ctx, store, b.ID, &b.Workflow)
+	if err != nil {
+		return nil, err
+	}
+	return logs[n].Events(ctx, after, limit)
+}
+
+// findPipeline returns the newest batch with a pipeline of that id, or the one
+// whose id begins with name, and the pipeline's index in it.
+func findPipeline(ctx context.Context, store queue.Store, name string) (*queue.Batch, int, error) {
+	batches, err := store.Batches(ctx, "")
+	if err != nil {
+		return nil, 0, fmt.Errorf("look for pipeline %s: %w", name, err)
+	}
+	for i := range batches {
+		for j := range batches[i].Workflow.Pipelines {
+			if string(batches[i].Workflow.Pipelines[j].ID) == name || len(name) >= 8 && strings.HasPrefix(string(batches[i].ID), name) {
+				return &batches[i], j, nil
+			}
+		}
+	}
+	return nil, 0, fmt.Errorf("pipeline %s: %w", name, queue.ErrNotFound)
+}
+
+// Rewind is which events a stage is given again.
+type Rewind struct {
+	Stage job.Name `json:"stage"`
+	From  int64    `json:"from"` // sequence number
+	// Again has what the stage publishes for them published a second time.
+	Again bool `json:"again,omitempty"`
+}
+
+// ReplayStage has a stage of the newest pipeline that name names do its events
+// again. It returns the first that is given again; see pipeline.Log.Replay.
+func (s *Scheduler) ReplayStage(ctx context.Context, name string, r Rewind) (first int64, err error) {
+	b, n, err := findPipeline(ctx, s.cfg.Store, name)
+	if err != nil {
+		return 0, err
+	}
+	logs, err := s.logsOf(ctx, b.ID, &b.Workflow)
+	if err != nil {
+		return 0, err
+	}
+	first, err = logs[n].Replay(ctx, r.Stage, r.From, r.Again, now())
+	s.flows.look(b.ID)
+	return first, err
+}
+
+// ReplayStage is Scheduler.ReplayStage where no scheduler runs.
+func ReplayStage(ctx context.Context, store queue.Store, name string, r Rewind) (first int64, err error) {
+	b, n, err := findPipeline(ctx, store, name)
+	if err != nil {
+		return 0, err
+	}
+	logs, err := openLogs(ctx, store, b.ID, &b.Workflow)
+	if err != nil {
+		return 0, err
+	}
+	return logs[n].Replay(ctx, r.Stage, r.From, r.Again, now())
+}
