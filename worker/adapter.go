@@ -121,7 +121,7 @@ type Result struct {
 	// Checkpointed says that the program stopped at a step's boundary, as it was
 	// asked to, and goes on from there in another attempt. Class is NoError and
 	// Message says why then.
-	Checkpointed bool
+	Checkpointed bool `json:",omitempty"`
 	// Denied are the tool calls that the program refused because the task does not
 	// grant them, e.g. "Bash(make deploy)", in their order.
 	Denied []string `json:",omitempty"`

@@ -14,6 +14,7 @@ import (
 	"github.com/agentsched/agentsched/internal/crashlog"
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/hook"
+	"github.com/agentsched/agentsched/internal/parts"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
@@ -36,8 +37,8 @@ type engine struct {
 	triggers *trigger.Runner
 	env      []string      // of this process
 	ended    chan struct{} // closed when run has returned
-	// beside runs while the scheduler does, until its context ends.
-	beside []func(context.Context)
+	// beside runs while the scheduler does, after the hooks and the socket.
+	beside []parts.Part
 }
 
 // newEngine builds the parts; nothing runs before engine.run.
@@ -124,9 +125,10 @@ func (e *engine) removeTemp(tags []string) {
 // run works until the scheduler's end, showing what happens.
 //
 //	scheduler ── the loop; its end is the run's end
-//	server    ── the socket for ls, show, cancel of other processes
-//	hooks     ── tell of escalations, the last of them after the scheduler's end
-//	beside    ── what `serve` adds: triggers, upkeep
+//	beside    ── rest for one, in this order:
+//	             hooks    tell of escalations, the last of them after the scheduler's end
+//	             socket   for ls, show, cancel of other processes
+//	             what `serve` adds: upkeep, dead letters, triggers
 //	view      ── shows updates until the scheduler has ended
 func (e *engine) run(ctx context.Context, view progress.View) error {
 	defer close(e.ended)
@@ -141,30 +143,16 @@ func (e *engine) run(ctx context.Context, view progress.View) error {
 		return result
 	}, func(error) {})
 	g.Add(func() error {
-		door := server.New(e.state.store, e.sched, e.state.log)
-		door.TakeEvaluations(e.eval)
-		if e.triggers != nil {
-			door.ShowTriggers(e.triggers.Status)
-		}
-		err := door.Serve(side, e.state.dir.Socket())
+		beside := parts.Group{Log: e.state.log, Parts: append([]parts.Part{{Name: "hooks", Run: e.hooks.run}, {Name: "socket", Run: e.serveSocket}}, e.beside...)}
+		err := beside.Run(side)
 		if side.Err() == nil {
-			// The jobs go on; only other processes cannot reach them.
-			e.state.log.Error().Err(err).Msg("the socket does not work")
+			// The jobs go on; only what is around them does not.
+			e.state.log.Error().Err(err).Msg("what is around the scheduler does not work")
+			e.sched.Tell(fmt.Sprintf("jobs go on, but what is around them does not work: %v", err))
 			<-side.Done()
 		}
 		return err
 	}, func(error) {})
-	g.Add(func() error {
-		e.hooks.run(side)
-		return nil
-	}, func(error) {})
-	for _, work := range e.beside {
-		g.Add(func() error {
-			work(side)
-			<-side.Done()
-			return nil
-		}, func(error) {})
-	}
 	g.Add(func() error {
 		for u := range updates {
 			view.Show(u)
@@ -174,6 +162,16 @@ func (e *engine) run(ctx context.Context, view progress.View) error {
 	}, func(error) {})
 	g.Run()
 	return result
+}
+
+// serveSocket lets other processes ask and tell.
+func (e *engine) serveSocket(ctx context.Context) error {
+	door := server.New(e.state.store, e.sched, e.state.log)
+	door.TakeEvaluations(e.eval)
+	if e.triggers != nil {
+		door.ShowTriggers(e.triggers.Status)
+	}
+	return door.Serve(ctx, e.state.dir.Socket())
 }
 
 func (e *engine) close() error {

@@ -121,7 +121,7 @@ func (s *hooks) Tell(x isolation.Escalation) { s.get().Tell(x) }
 func (s *hooks) Ask(q scheduler.Question) { s.get().Tell(q) }
 
 // run works until ctx ends and every hook has told what it had to.
-func (s *hooks) run(ctx context.Context) {
+func (s *hooks) run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for {
@@ -134,7 +134,7 @@ func (s *hooks) run(ctx context.Context) {
 		}
 		end()
 		if ctx.Err() != nil {
-			return
+			return nil
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/internal/parts"
 	"github.com/agentsched/agentsched/queue"
 )
 
@@ -59,7 +60,8 @@ func (m *Main) serve(ctx context.Context, o runOptions) error {
 			return usage(err)
 		}
 		e.triggers = triggers
-		e.beside = append(e.beside, e.upkeep, e.redrive, e.fire)
+		e.beside = append(e.beside,
+			parts.Part{Name: "upkeep", Run: e.upkeep}, parts.Part{Name: "dead letters", Run: e.redrive}, parts.Part{Name: "triggers", Run: e.fire})
 		if !o.json {
 			fmt.Fprintf(m.stderr, "working on what is submitted to %s; Ctrl-C stops\n", state.dir.Path())
 		}

@@ -135,9 +135,10 @@ func (m *Main) firingJobs(f trigger.Firing, cfg *config.Config) (jobfile.Jobs, e
 func activeKey(t trigger.Name, name job.Name) string { return fmt.Sprintf("trigger:%s/%s", t, name) }
 
 // fire runs the triggers of a server until ctx ends.
-func (e *engine) fire(ctx context.Context) {
-	if err := e.triggers.Run(ctx); err != nil && ctx.Err() == nil {
-		e.state.log.Error().Err(err).Msg("the triggers do not work")
+func (e *engine) fire(ctx context.Context) error {
+	err := e.triggers.Run(ctx)
+	if err != nil && ctx.Err() == nil {
 		e.sched.Tell(fmt.Sprintf("the triggers do not work: %v", err))
 	}
+	return err
 }

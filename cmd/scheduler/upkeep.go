@@ -27,7 +27,7 @@ const pruneStep = 500
 
 // upkeep looks after the store of a server until ctx ends: it reads the whole of
 // it once, and forgets, as often as upkeepEvery, what has ended long ago.
-func (e *engine) upkeep(ctx context.Context) {
+func (e *engine) upkeep(ctx context.Context) error {
 	log := e.state.log.With().Str("part", "upkeep").Logger()
 	if err := e.keeper().Check(ctx); err != nil && ctx.Err() == nil {
 		log.Error().Err(err).Msg("the queue's file is damaged")
@@ -47,14 +47,14 @@ func (e *engine) upkeep(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
 		}
 	}
 }
 
 // redrive requeues dead letters as the rules say, until ctx ends.
-func (e *engine) redrive(ctx context.Context) {
+func (e *engine) redrive(ctx context.Context) error {
 	log := e.state.log.With().Str("part", "redrive").Logger()
 	tick := time.NewTicker(redriveEvery)
 	defer tick.Stop()
@@ -72,7 +72,7 @@ func (e *engine) redrive(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
 		}
 	}

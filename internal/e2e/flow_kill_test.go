@@ -43,6 +43,7 @@ func TestWorkflowKilled(t *testing.T) {
 		open string // the gate to open first
 	}{{"list", ""}, {"base", ""}, {"each@1", "gate"}, {"each@2", ""}, {"end", "gate2"}}
 	var r *run
+	over := map[string]int{} // how often what had ended at a kill had been paid for by then
 	for i, step := range ends {
 		r = b.start("run", file)
 		r.awaitCore(1)
@@ -56,15 +57,21 @@ func TestWorkflowKilled(t *testing.T) {
 		b.eventually(fmt.Sprintf("%s has ended", step.name), func() bool { return b.isDone(step.name) })
 		r.killAll()
 		r.close()
-	}
-	count := map[string]int{}
-	for _, name := range b.lines("paid") {
-		count[name]++
-	}
-	for _, name := range []string{"list", "base", "each-3", "each-4", "end"} {
-		if count[name] != 1 {
-			t.Errorf("%s was paid for %d times", name, count[name])
+		count := b.paidFor()
+		for _, e := range b.list() {
+			if e.State.Terminal() {
+				over[scriptName(e.Spec.Name)] = count[scriptName(e.Spec.Name)]
+			}
 		}
+	}
+	count := b.paidFor()
+	for name, n := range over {
+		if count[name] != n {
+			t.Errorf("%s was paid for %d times, %d of them after its end", name, count[name], count[name]-n)
+		}
+	}
+	if len(over) < 5 || count["end"] != 1 {
+		t.Errorf("%v had ended at a kill; the last was paid for %d times", over, count["end"])
 	}
 	if count["unwanted"] != 0 {
 		t.Error("a job was run whose condition did not hold")
@@ -76,6 +83,26 @@ func TestWorkflowKilled(t *testing.T) {
 		t.Errorf("unwanted is %s, skipped %q", j.Job.State, j.Job.Skipped)
 	}
 	b.soundState()
+}
+
+// paidFor returns how often each of them was paid for.
+func (b *bench) paidFor() map[string]int {
+	count := map[string]int{}
+	for _, name := range b.lines("paid") {
+		count[name]++
+	}
+	return count
+}
+
+// scriptName is what a job of TestWorkflowKilled calls itself when it is paid for.
+func scriptName(name job.Name) string {
+	switch name {
+	case "each@1":
+		return "each-3"
+	case "each@2":
+		return "each-4"
+	}
+	return string(name)
 }
 
 // isDone reports whether the store says that a job has ended.

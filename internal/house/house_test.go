@@ -57,6 +57,7 @@ var allowed = map[string]string{
 
 	// Leaves that either side may use.
 	"internal/proc":                  "",
+	"internal/parts":                 "",
 	"internal/statedir":              "job",
 	"internal/crashlog":              "job",
 	"internal/workspace":             "job",

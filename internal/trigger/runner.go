@@ -99,8 +99,12 @@ func (r *Runner) Reload(triggers map[Name]Settings) error {
 
 // Run fires the triggers until ctx ends, and returns its cause, or earlier when
 // it cannot listen for the webhooks that are there at the start. When it
-// returns, no command that it started is left.
+// returns, no command that it started is left, and it may be called again.
 func (r *Runner) Run(ctx context.Context) error {
+	select {
+	case r.kick <- struct{}{}: // also if it has run before
+	default:
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	running := map[Name]*active{}
