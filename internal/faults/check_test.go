@@ -49,6 +49,23 @@ func (s *scene) check(ctx context.Context) []string {
 		for _, what := range append(append(s.checkEntry(e, attempts), s.checkAttempts(e, attempts)...), s.checkAccounts(ctx, store, e, attempts)...) {
 			say("%s: %s", name, what)
 		}
+		if len(attempts) > 0 {
+			for _, what := range s.checkNeeds(attempts[0].Fence, e, entries) {
+				say("%s: %s", name, what)
+			}
+		}
+	}
+	return wrong
+}
+
+// checkNeeds: the first attempt of a job was claimed after the last claim of each
+// job that it needs. Fences tell, whatever the clocks did.
+func (s *scene) checkNeeds(first job.Fence, e *queue.Entry, all []queue.Entry) (wrong []string) {
+	for _, need := range e.Spec.Flow.Needs {
+		i := slices.IndexFunc(all, func(n queue.Entry) bool { return n.Spec.Name == need })
+		if i < 0 || all[i].Fence > first {
+			wrong = append(wrong, fmt.Sprintf("it was begun under fence %d, before %s had ended", first, need))
+		}
 	}
 	return wrong
 }

@@ -38,9 +38,10 @@ type jobPlan struct {
 	Name        string
 	Kind        string
 	Tenant      string
-	Fallback    string `json:",omitempty"` // another kind, for when the first is sick
-	Folder      string `json:",omitempty"` // it works in this folder directly; else in an empty one
-	Key         string `json:",omitempty"` // shared with jobs that run one after the other
+	Fallback    string   `json:",omitempty"` // another kind, for when the first is sick
+	Folder      string   `json:",omitempty"` // it works in this folder directly; else in an empty one
+	Key         string   `json:",omitempty"` // shared with jobs that run one after the other
+	Needs       []string `json:",omitempty"` // that must have ended, however, before it begins
 	MaxAttempts int
 	TimeoutMS   int   `json:",omitempty"`
 	MaxTokens   int64 `json:",omitempty"`
@@ -97,8 +98,20 @@ func newPlan(seed uint64) *plan {
 	p.Jobs = append(p.Jobs, jobPlan{
 		Name: sentinel, Kind: kindSentinel, Tenant: "white", MaxAttempts: 1000, Acts: []act.Act{{Do: act.Wait}}, Fate: heals,
 	})
+	p.addNeeds(rand.New(rand.NewPCG(seed, 1)))
 	p.addFaults(r)
 	return p
+}
+
+// addNeeds makes some jobs wait for earlier ones of their tenant.
+func (p *plan) addNeeds(r *rand.Rand) {
+	for i := range p.Jobs {
+		for _, before := range p.Jobs[:i] {
+			if before.Tenant == p.Jobs[i].Tenant && r.IntN(4) == 0 {
+				p.Jobs[i].Needs = append(p.Jobs[i].Needs, before.Name)
+			}
+		}
+	}
 }
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }

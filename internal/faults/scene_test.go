@@ -165,6 +165,9 @@ func (s *scene) job(j *jobPlan) (obj, error) {
 	if j.Fallback != "" {
 		o["fallback"] = []string{j.Fallback}
 	}
+	if len(j.Needs) > 0 {
+		o["needs"], o["if"] = j.Needs, "always()"
+	}
 	if j.Key != "" {
 		o["key"], o["on_duplicate"] = j.Key, "serialize"
 	}
