@@ -39,6 +39,7 @@ func Check(specs []job.Spec, w *job.Workflow) []Problem {
 		c.job(&specs[i])
 	}
 	c.cycles()
+	c.keys()
 	if w != nil {
 		c.teams(w.Teams)
 	}
