@@ -27,6 +27,10 @@ type Outcome struct {
 
 	// Check is how the check of the job's loop went; nil if none was made.
 	Check *Check `json:"check,omitempty"`
+	// Checkpointed is set of an attempt that stopped at a step's boundary, as it was
+	// asked to: its work is kept, and the next attempt goes on from there. Message
+	// is why it was asked.
+	Checkpointed bool `json:"checkpointed,omitempty"`
 	// Report is what the job's evaluation command or file says: from each
 	// dimension's name to a value in [0, 1].
 	Report map[string]float64 `json:"report,omitempty"`

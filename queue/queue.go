@@ -206,6 +206,9 @@ type Filter struct {
 	DeadLetters bool
 	// Held selects queued entries that are kept back for one of these.
 	Held []job.Hold
+	// Joined selects unfinished jobs of batches whose jobs hang together
+	// (job.Flow.Joined).
+	Joined bool
 	// ErrorClass selects by Entry.ErrorClass.
 	ErrorClass job.ErrorClass
 	// External selects entries of type job.External.

@@ -149,7 +149,11 @@ func (a *advance) stuck(l *job.Loop, turns []int, checks []verdict) string {
 	}
 	failure := checks[len(checks)-1].message
 	if run := a.sameDiff(turns); run >= same {
-		return fmt.Sprintf("the loop no longer converges: its last %d turns made the same change (loop.max_same); the check says: %s", run, failure)
+		same := "made the same change"
+		if a.jobs[turns[len(turns)-1]].Digest == "" {
+			same = "changed no file and answered the same"
+		}
+		return fmt.Sprintf("the loop no longer converges: its last %d turns %s (loop.max_same); the check says: %s", run, same, failure)
 	}
 	if run := sameWords(checks); run >= same {
 		return fmt.Sprintf("the loop no longer converges: its last %d turns failed the check in the same words (loop.max_same): %s", run, failure)

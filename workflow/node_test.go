@@ -93,7 +93,7 @@ func TestLoop(t *testing.T) {
 		"passes later":   {command, []turn{{check: red("2 failed"), digest: "x"}, {check: red("1 failed"), digest: "y"}, {check: green, output: `"c"`}}, `"c"`},
 		"same diff":      {command, []turn{{check: red("1"), digest: "x"}, {check: red("2"), digest: "x"}}, "no longer converges: its last 2 turns made the same change (loop.max_same); the check says: 2"},
 		"same diff of 3": {job.Loop{Command: "t", MaxIterations: 9, MaxSame: 3}, []turn{{check: red("1"), digest: "x"}, {check: red("2"), digest: "x"}, {check: red("3"), digest: "y"}, {check: red("4"), digest: "y"}, {check: red("5"), digest: "y"}}, "last 3 turns made the same change"},
-		"no diff":        {command, []turn{{check: red("1"), output: `"a"`}, {check: red("2"), output: `"a"`}}, "made the same change"},
+		"no diff":        {command, []turn{{check: red("1"), output: `"a"`}, {check: red("2"), output: `"a"`}}, "its last 2 turns changed no file and answered the same (loop.max_same)"},
 		"other answers":  {command, []turn{{check: red("1"), output: `"a"`}, {check: red("2"), output: `"b"`}, {check: green, output: `"c"`}}, `"c"`},
 		"same failure":   {command, []turn{{check: red("1"), digest: "x"}, {check: red("1"), digest: "y"}}, "failed the check in the same words (loop.max_same): 1"},
 		"no words":       {job.Loop{File: "DONE", MaxIterations: 4}, []turn{{check: mute, digest: "1"}, {check: mute, digest: "2"}, {check: green, digest: "3", output: `"c"`}}, `"c"`},

@@ -71,9 +71,12 @@ func printPipelines(w io.Writer, list []scheduler.Pipeline, now time.Time) error
 			}
 		}
 	})
+	gap := "\n"
 	for i := range list {
 		for _, d := range list[i].Letters {
-			fmt.Fprintf(w, "\n%s: stage %s could not handle event %d (%s): %s: %s\n", list[i].ID, d.Stage, d.Event.Seq, d.Event.Type, d.Class, progress.Clean(d.Message))
+			why := strings.TrimPrefix(d.Message, string(d.Class)+": ") // of a job that was given up it says the class itself
+			fmt.Fprintf(w, "%s%s: stage %s could not handle event %d (%s): %s: %s\n", gap, list[i].ID, d.Stage, d.Event.Seq, d.Event.Type, d.Class, progress.Clean(why))
+			gap = ""
 		}
 	}
 	return err

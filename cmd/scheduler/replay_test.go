@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,6 +85,7 @@ func TestReplay(t *testing.T) {
 	keep("shoot", "film", 2, 8)
 	say(2, "shoot", job.KeptFresh, "")
 	say(2, "aim", job.KeptRefused, "stored for\nothers")
+	say(2, strings.Repeat("x", 501), job.KeptRefused, "too long")
 	say(2, "turn", "", "") // no durable one
 	finish(second, 9)
 
@@ -104,14 +106,18 @@ func TestReplay(t *testing.T) {
 	stamp := func(minute int) string { return at(minute).Format(time.RFC3339) }
 	want := `[{"id":"zoom","stored_at":"` + stamp(4) + `","attempt":1,"uses":[{"attempt":1,"kept":"fresh"},{"attempt":2,"kept":"store"}]},` +
 		`{"id":"aim","inputs":"sha256:0123456789abcdef0123456789abcdef","stored_at":"` + stamp(5) + `","attempt":1,"uses":[{"attempt":1,"kept":"fresh"},{"attempt":2,"kept":"store"},{"attempt":2,"kept":"refused","why":"stored for\nothers"}]},` +
-		`{"id":"shoot","inputs":"film","stored_at":"` + stamp(8) + `","attempt":2,"uses":[{"attempt":2,"kept":"fresh"}]}]`
+		`{"id":"shoot","inputs":"film","stored_at":"` + stamp(8) + `","attempt":2,"uses":[{"attempt":2,"kept":"fresh"}]},` +
+		`{"id":"` + strings.Repeat("x", 501) + `","uses":[{"attempt":2,"kept":"refused","why":"too long"}]}]`
 	if string(got) != want {
 		t.Errorf("steps\n%s\nwant\n%s", got, want)
 	}
+	column := func(id string) string { return fmt.Sprintf("%-51s", id) } // as wide as the widest id is cut to
 	for _, line := range []string{
 		"job write (" + string(entries[1].ID) + "): completed, attempts: 2",
-		"zoom   -                          " + at(4).Local().Format(time.DateTime) + "  1        1 fresh, 2 from store",
-		"aim    sha256:0123456789abcdef0…  " + at(5).Local().Format(time.DateTime) + "  1        1 fresh, 2 from store, 2 refused: stored for",
+		column("zoom") + "-                          " + at(4).Local().Format(time.DateTime) + "  1        1 fresh, 2 from store",
+		column("aim") + "sha256:0123456789abcdef0…  " + at(5).Local().Format(time.DateTime) + "  1        1 fresh, 2 from store, 2 refused  ",
+		"\n\nstep aim in attempt 2: stored for\nstep " + strings.Repeat("x", 48) + "… in attempt 2: too long\n\n",
+		"\n" + strings.Repeat("x", 48) + "…  -  ",
 		"workflow " + string(b.ID) + ", interrupted: once",
 		"plan   completed  -       " + at(2).Local().Format(time.DateTime) + "  1         from store",
 		"write  completed  -       " + at(9).Local().Format(time.DateTime) + "  2         fresh",

@@ -23,9 +23,10 @@ func (s *replayStory) print(w io.Writer) error {
 		errs = append(errs, section(w, "STEP\tINPUTS\tSTORED\tATTEMPT\tUSED\t", func(w io.Writer) {
 			for i := range s.Steps {
 				r := &s.Steps[i]
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t\n", progress.Clean(r.ID), inputsCell(r.Inputs), timeCell(r.StoredAt), orDash(r.Attempt > 0, "%d", r.Attempt), r.usesText())
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t\n", r.cell(), inputsCell(r.Inputs), timeCell(r.StoredAt), orDash(r.Attempt > 0, "%d", r.Attempt), r.usesText())
 			}
 		}))
+		s.printRefusals(w)
 	}
 	if f := s.Workflow; f != nil {
 		fmt.Fprintf(w, "\nworkflow %s, interrupted: %s\n", f.Batch, times(len(f.Interruptions)))
@@ -39,15 +40,31 @@ func (s *replayStory) print(w io.Writer) error {
 	return errors.Join(errs...)
 }
 
+// printRefusals says below the table, whose columns they would tear apart, why
+// steps were refused.
+func (s *replayStory) printRefusals(w io.Writer) {
+	gap := "\n"
+	for i := range s.Steps {
+		for _, u := range s.Steps[i].Uses {
+			if u.Why != "" {
+				fmt.Fprintf(w, "%sstep %s in attempt %d: %s\n", gap, s.Steps[i].cell(), u.Attempt, progress.Clean(firstLine(u.Why)))
+				gap = ""
+			}
+		}
+	}
+}
+
+// cell is the step's id as far as it fits a column; the whole one is in the JSON.
+func (s *replayStep) cell() string {
+	return dash(clip(progress.Clean(s.ID), 48))
+}
+
 func (s *replayStep) usesText() string {
 	parts := make([]string, len(s.Uses))
 	for i, u := range s.Uses {
 		parts[i] = fmt.Sprintf("%d %s", u.Attempt, keptText(u.Kept))
-		if u.Why != "" {
-			parts[i] += ": " + firstLine(u.Why)
-		}
 	}
-	return progress.Clean(strings.Join(parts, ", "))
+	return strings.Join(parts, ", ")
 }
 
 func keptText(k job.Kept) string {
@@ -65,12 +82,14 @@ func inputsCell(inputs string) string {
 	if inputs == "" {
 		return "-"
 	}
-	const most = 24
-	inputs = progress.Clean(inputs)
-	if r := []rune(inputs); len(r) > most {
+	return clip(progress.Clean(inputs), 24)
+}
+
+func clip(text string, most int) string {
+	if r := []rune(text); len(r) > most {
 		return string(r[:most]) + "…"
 	}
-	return inputs
+	return text
 }
 
 func timeCell(at *time.Time) string {

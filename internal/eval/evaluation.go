@@ -55,6 +55,15 @@ func (e *Evaluation) put(v Vector, source string) {
 }
 
 // begin returns the evaluation of a part, with what was measured.
+// DomainOf returns the domain in which a job's work is judged: its evaluation's, or
+// of a job that is not evaluated its own.
+func DomainOf(s *job.Spec) string {
+	if ev := s.Flow.Evaluation; ev != nil {
+		return cmp.Or(ev.Domain, DefaultDomain)
+	}
+	return cmp.Or(s.Domain, DefaultDomain)
+}
+
 func begin(e *queue.Entry, p *Part, s *Settings, source string, now time.Time) Evaluation {
 	out := Evaluation{Job: e.ID, Name: e.Spec.Name, Attempt: p.Number(), Source: source, Domain: DefaultDomain,
 		Subjects: []Subject{WorkerSubject(p.Choice)}, Sources: map[Dimension]string{}, Alpha: s.Alpha, At: now}

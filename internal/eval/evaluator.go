@@ -160,7 +160,7 @@ func (v *Evaluator) Preview(ctx context.Context, e *queue.Entry, attempts []job.
 func (v *Evaluator) seen(ctx context.Context, b *book, e *queue.Entry, attempts []job.Attempt, source string) (Evaluation, error) {
 	parts := Parts(e, attempts)
 	if len(parts) == 0 {
-		return Evaluation{}, fmt.Errorf("job %s: %w: it is %s%s", e.Spec.Name, ErrNothing, e.State, because(e))
+		return Evaluation{}, fmt.Errorf("job %s: %w: %s", e.Spec.Name, ErrNothing, because(e))
 	}
 	one := begin(e, &parts[len(parts)-1], &b.settings, BySelf, b.now)
 	before, any, err := b.has(ctx, &one)
@@ -172,18 +172,25 @@ func (v *Evaluator) seen(ctx context.Context, b *book, e *queue.Entry, attempts 
 	return one, err
 }
 
+// because says why there is nothing to evaluate of a job.
 func because(e *queue.Entry) string {
 	switch {
+	case e.State == job.Dispatched:
+		return "it is running, and has not ended"
+	case e.Held == job.HeldForApproval:
+		return "it waits for a person's approval, and has not ended"
 	case !e.State.Terminal():
-		return ", and has not ended"
+		return fmt.Sprintf("it is %s, and has not ended", e.State)
 	case e.CoalescedWith != "":
-		return fmt.Sprintf(" with the result of job %s, which is to be evaluated instead", e.CoalescedWith)
+		return fmt.Sprintf("it is %s with the result of job %s, which is to be evaluated instead", e.State, e.CoalescedWith)
+	case e.ExitKind == job.ExitCancelled:
+		return "it was cancelled"
 	case e.ExitKind == job.ExitFailed:
-		return ", and no attempt says anything of who made it"
+		return "it has failed, and no attempt says anything of who made it"
 	case e.State == job.Completed:
-		return ", as " + string(e.ExitKind)
+		return "it has no attempts of its own; those who worked for it are evaluated by their own jobs"
 	}
-	return ""
+	return fmt.Sprintf("it is %s", e.State)
 }
 
 func same(a, b Vector) bool {

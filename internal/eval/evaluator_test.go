@@ -379,3 +379,22 @@ func TestOnDisk(t *testing.T) {
 		t.Errorf("recomputed it is %+v, kept is %+v", again, r)
 	}
 }
+
+// TestNothing says in words for people why there is nothing to evaluate.
+func TestNothing(t *testing.T) {
+	for want, change := range map[string]func(*queue.Entry){
+		"it is queued, and has not ended":                        func(e *queue.Entry) { e.State, e.ExitKind = job.Queued, "" },
+		"it is running, and has not ended":                       func(e *queue.Entry) { e.State, e.ExitKind = job.Dispatched, "" },
+		"it waits for a person's approval, and has not ended":    func(e *queue.Entry) { e.State, e.ExitKind, e.Held = job.Queued, "", job.HeldForApproval },
+		"it is completed with the result of job b, which":        func(e *queue.Entry) { e.CoalescedWith = "b" },
+		"it was cancelled":                                       func(e *queue.Entry) { e.ExitKind = job.ExitCancelled },
+		"it has failed, and no attempt says":                     func(e *queue.Entry) { e.ExitKind = job.ExitFailed },
+		"it has no attempts of its own; those who worked for it": func(*queue.Entry) {}, // a stage of a pipeline
+		"it is expired": func(e *queue.Entry) { e.State, e.ExitKind = job.Expired, "" },
+	} {
+		_, err := bench(t, newMemory(), nil).Preview(t.Context(), work("a", change), nil)
+		if !errors.Is(err, ErrNothing) || !strings.HasPrefix(err.Error(), "job a: nothing to evaluate: "+want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

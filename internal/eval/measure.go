@@ -18,6 +18,9 @@ type Part struct {
 	Delivered bool
 	// Last is set if it is the one that the job ended with.
 	Last bool
+	// Pieces are attempts that stopped at a step's boundary: their work is in a
+	// later one's, and so are their time and usage.
+	Pieces []job.Attempt
 }
 
 // Number is the number of the latest attempt.
@@ -31,8 +34,13 @@ func Parts(e *queue.Entry, attempts []job.Attempt) []Part {
 		return nil
 	}
 	var parts []Part
+	var pieces []job.Attempt
 	for i := range attempts {
 		a := attempts[i]
+		if a.Outcome != nil && a.Outcome.Checkpointed {
+			pieces = append(pieces, a)
+			continue
+		}
 		if !tells(&a) {
 			continue
 		}
@@ -43,6 +51,11 @@ func Parts(e *queue.Entry, attempts []job.Attempt) []Part {
 		}
 		p.Attempts = append(p.Attempts, a)
 		parts = append(parts, p)
+	}
+	for _, a := range pieces {
+		if at := slices.IndexFunc(parts, func(p Part) bool { return p.Choice == a.Choice }); at >= 0 {
+			parts[at].Pieces = append(parts[at].Pieces, a)
+		}
 	}
 	if n := len(parts); n > 0 {
 		last := &parts[n-1]
@@ -119,21 +132,31 @@ func revisions(e *queue.Entry, p *Part) int {
 	return max(len(p.Attempts)-1, rejected)
 }
 
+// outcomes returns those of all attempts that the work took.
+func (p *Part) outcomes() (list []*job.Outcome) {
+	for _, of := range [][]job.Attempt{p.Pieces, p.Attempts} {
+		for i := range of {
+			list = append(list, of[i].Outcome)
+		}
+	}
+	return list
+}
+
 func speed(e *queue.Entry, p *Part) (float64, bool) {
 	if e.Spec.Flow.Evaluation == nil || e.Spec.Flow.Evaluation.SLA <= 0 {
 		return 0, false
 	}
 	var took time.Duration
-	for i := range p.Attempts {
-		took += max(0, p.Attempts[i].Outcome.EndedAt.Sub(p.Attempts[i].Outcome.StartedAt))
+	for _, o := range p.outcomes() {
+		took += max(0, o.EndedAt.Sub(o.StartedAt))
 	}
 	return under(float64(e.Spec.Flow.Evaluation.SLA.Std()), float64(took), p), true
 }
 
 func cost(e *queue.Entry, p *Part) (float64, bool) {
 	var used job.Usage
-	for i := range p.Attempts {
-		used = used.Add(p.Attempts[i].Outcome.Usage)
+	for _, o := range p.outcomes() {
+		used = used.Add(o.Usage)
 	}
 	priced := used.CostKnown || used.Tokens() == 0
 	expect, limits := e.Spec.Expect, e.Spec.Limits

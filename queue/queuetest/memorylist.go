@@ -16,7 +16,7 @@ func (m *memory) list(f queue.Filter) (entries []queue.Entry, total int) {
 			len(r.ID) >= len(f.Prefix) && string(r.ID[:len(f.Prefix)]) == f.Prefix &&
 			(f.Since.IsZero() || r.CompletedAt == nil || !r.CompletedAt.Before(f.Since)) &&
 			(f.CoalescedWith == "" || r.CoalescedWith == f.CoalescedWith) && (f.SupersededBy == "" || r.SupersededBy == f.SupersededBy) &&
-			(!f.CancelRequested || r.CancelRequested) && (len(f.Held) == 0 || r.Held != "" && slices.Contains(f.Held, r.Held)) {
+			(!f.Joined || r.Spec.Flow.Joined && !r.State.Terminal()) && (!f.CancelRequested || r.CancelRequested) && (len(f.Held) == 0 || r.Held != "" && slices.Contains(f.Held, r.Held)) {
 			entries = append(entries, r.Entry)
 		}
 	}

@@ -127,6 +127,13 @@ func conditions(f queue.Filter) (where string, args []any) {
 		}
 		add(in, values...)
 	}
+	switch unfinished := `joined AND state IN ('queued', 'dispatched')`; {
+	case !f.Joined:
+	case f.Batch == "":
+		add(`e.seq IN (SELECT seq FROM entries INDEXED BY entries_joined WHERE ` + unfinished + `)`)
+	default:
+		add(unfinished)
+	}
 	if f.ErrorClass != "" {
 		add(`e.error_class = ?`, string(f.ErrorClass))
 	}

@@ -3,6 +3,7 @@ package oversight
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agentsched/agentsched/job"
@@ -41,7 +42,7 @@ func Ask(spec *job.Spec, o *job.Outcome, f Facts, draw float64) (bool, string) {
 		return true, "supervised: a person looks at everything that the job makes"
 	case job.SpotCheck:
 		if p := probability(ov); draw < p {
-			return true, fmt.Sprintf("a spot check: drew %.3f, below the probability of %g", draw, p)
+			return true, fmt.Sprintf("a spot check: drew %s, below the probability of %g", drawn(draw, p), p)
 		}
 	}
 	return false, ""
@@ -73,6 +74,16 @@ func agentAsks(ov *job.Oversight, o *job.Outcome, f Facts) string {
 	return strings.Join(append(whys, answerAsks(ov, o.Answer)...), "; ")
 }
 
+// drawn writes a draw below p with as many digits as it takes to look below p.
+func drawn(draw, p float64) string {
+	for digits := 3; ; digits++ {
+		text := strconv.FormatFloat(draw, 'f', digits, 64)
+		if v, err := strconv.ParseFloat(text, 64); err != nil || v < p || v == draw {
+			return text
+		}
+	}
+}
+
 func probability(ov *job.Oversight) float64 {
 	if ov.Probability == nil {
 		return job.DefaultSpotCheck
@@ -92,8 +103,14 @@ func distinct(all []string) []string { return slices.Compact(slices.Sorted(slice
 // maxBrief bounds, in bytes, what a reason quotes: the whole stands in the outcome.
 const maxBrief = 300
 
+// brief returns the first line of a text, and with one that only announces what
+// comes ("…:") the next one, too.
 func brief(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	line, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if strings.HasSuffix(strings.TrimSpace(line), ":") {
+		next, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
+		line = strings.TrimSpace(strings.TrimSpace(line) + " " + next)
+	}
 	cut, _ := job.Cut(line, maxBrief)
 	return strings.ReplaceAll(cut, "\n", " ")
 }

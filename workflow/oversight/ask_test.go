@@ -50,11 +50,11 @@ func TestWhenAPersonIsAsked(t *testing.T) {
 		{name: "supervised, but it is tried again", spec: spec(all), o: failed(job.VerifyFailed)},
 		{name: "supervised, but cancelled", spec: spec(all), o: job.Outcome{State: job.RunCancelled}, facts: oversight.Facts{Last: true, Denied: []string{"Bash(ls)"}}},
 
-		{name: "spot check, drawn", spec: spec(spot), o: made("done"), draw: 0.2999, why: "a spot check: drew 0.300, below the probability of 0.3"},
+		{name: "spot check, drawn", spec: spec(spot), o: made("done"), draw: 0.2999, why: "a spot check: drew 0.2999, below the probability of 0.3"},
 		{name: "spot check, just not drawn", spec: spec(spot), o: made("done"), draw: 0.3},
 		{name: "spot check, own probability", spec: spec(spot, likely(0.8)), o: made("done"), draw: 0.5, why: "a spot check: drew 0.500, below the probability of 0.8"},
 		{name: "spot check, never", spec: spec(spot, likely(0)), o: made("done"), draw: 0},
-		{name: "spot check, always", spec: spec(spot, likely(1)), o: made("done"), draw: 0.999999, why: "a spot check: drew 1.000, below the probability of 1"},
+		{name: "spot check, always", spec: spec(spot, likely(1)), o: made("done"), draw: 0.999999, why: "a spot check: drew 0.999999, below the probability of 1"},
 		{name: "spot check, not drawn, but the agent asks", spec: spec(spot), o: made(`{"needs_approval": true}`), draw: 0.9, why: "the agent asks for approval"},
 
 		{name: "autonomous", spec: spec(auto, confident(0.7)), o: made(`{"summary": "done", "confidence": 0.7}`)},
@@ -72,6 +72,8 @@ func TestWhenAPersonIsAsked(t *testing.T) {
 		{name: "needs approval, in words", spec: spec(auto), o: made(`{"needs_approval": "yes"}`), why: "the agent asks for approval"},
 		{name: "other letters are other fields", spec: spec(auto), o: made(`{"Needs_Approval": true, "ASK": "x"}`)},
 		{name: "ask", spec: spec(auto), o: made(`{"ask": "may I drop the table?\nIt is empty."}`), why: "the agent asks: may I drop the table?"},
+		{name: "ask, a heading and what it announces", spec: spec(auto), o: made(`{"ask": "may I drop:\nthe table users\nthe table orders"}`), why: "the agent asks: may I drop: the table users"},
+		{name: "ask, a heading alone", spec: spec(auto), o: made(`{"ask": "may I:"}`), why: "the agent asks: may I:"},
 		{name: "ask, an object", spec: spec(auto), o: made(`{"ask": {"drop": "users"}}`), why: `the agent asks: {"drop": "users"}`},
 		{name: "a list is no answer with fields", spec: spec(auto), o: made(`[{"ask": "x"}]`)},
 

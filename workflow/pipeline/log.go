@@ -104,8 +104,8 @@ func (l *Log) Events(ctx context.Context, after int64, limit int) ([]Event, erro
 // Status is how a stage stands.
 type Status struct {
 	Cursor
-	Backlog int // events that wait for it or are at work
-	Dead    int // its dead letters that no replay has mended
+	Backlog int `json:"backlog"` // events that wait for it or are at work
+	Dead    int `json:"dead"`    // its dead letters that no replay has mended
 }
 
 // Status returns how the stages stand, in order.
