@@ -250,6 +250,9 @@ type SubmitJob struct {
 	// HasSteps says that durable steps are stored for the job. The core asks for them
 	// with MethodListSteps, and leaves the workspace as it is.
 	HasSteps bool `json:"has_steps,omitempty"`
+	// Stream says that the run is the worker of a stage that streams; absent: it is
+	// not. Only a worker of the adapter exec can.
+	Stream *Stream `json:"stream,omitempty"`
 	// QueueLagMS is how long the job waited since it could run, LockWaitMS how
 	// much of that for its workspace, in milliseconds.
 	QueueLagMS int64 `json:"worker_queue_lag_ms,omitempty"`

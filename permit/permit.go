@@ -59,6 +59,9 @@ type Result struct {
 	Class   job.ErrorClass
 	RetryAt *time.Time // when the provider wants to be asked again, if it said so
 	Lost    bool       // see job.Attempt.Lost: the attempt does not count
+	// Uncounted leaves it to the asker to count the attempt, which is told of all
+	// the same: it alone knows whose fault its end was.
+	Uncounted bool
 }
 
 // Context is the attempt's own: it ends when the permit expires unused, is
@@ -125,7 +128,7 @@ func (p *Permit) end(cause error, result, told *Result) {
 			return
 		}
 		g.charge(now, p, uncharged(sane(result.Usage), p.charged))
-		g.record.end(p.Job, now.Sub(p.granted), result.Lost)
+		g.record.end(p.Job, now.Sub(p.granted), result.Lost || result.Uncounted)
 	})
 }
 

@@ -102,6 +102,10 @@ func pump(p *pipes, cmd Command, in *feed, g *guarded, rec *recorder, steps *ste
 				rec.record(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("an output line of %d bytes was skipped, at most %d are read", size, maxLine)})
 				return
 			}
+			if steps.run.Stream.has(g, line) {
+				steps.run.Stream.pass(steps.ctx, g, line)
+				return
+			}
 			for _, e := range g.event(line) {
 				rec.record(steps.keep(e))
 			}

@@ -47,6 +47,8 @@ type Run struct {
 	// Checkpoint, if not nil, gives a reason each time that the program is to be
 	// asked to stop at the next step's boundary (see Checkpointer).
 	Checkpoint <-chan string
+	// Stream, if not nil, joins the program to a stream of events (see Streamer).
+	Stream *Stream
 
 	// Sink gets every event in order, with its time; whose it is and its number
 	// are Sink's to add. It must not block for long: the worker's output is not
@@ -116,6 +118,9 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	defer out.close()
 	rec.recordAll(g.opening())
 	in := newFeed()
+	if run.Stream != nil {
+		run.Stream.Attach(in)
+	}
 	streams := pump(pipes, cmd, in, g, rec, &steps{ctx: ctx, g: g, run: run, stdin: in}, out, cancel)
 
 	unwatch := func() {}

@@ -147,7 +147,9 @@ func (s *Step) tidy() error {
 // maxUnread is how much a program may leave unread of what it is told, in bytes.
 const maxUnread = 4 << 20
 
-var errUnread = errors.New("the program does not read its standard input")
+// ErrUnread is wrapped by what refuses a line for a program that has too many
+// unread ones.
+var ErrUnread = errors.New("the program does not read its standard input")
 
 // feed is a program's standard input for what it is told while it runs: writing
 // to it never blocks, one goroutine writes it on.
@@ -169,7 +171,7 @@ func (f *feed) Write(p []byte) (int, error) {
 	case f.closed:
 		return 0, io.ErrClosedPipe
 	case len(f.unread)+len(p) > maxUnread:
-		return 0, errUnread
+		return 0, ErrUnread
 	}
 	f.unread = append(f.unread, p...)
 	f.poke()

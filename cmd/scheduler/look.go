@@ -167,14 +167,30 @@ func showJob(w io.Writer, dir *statedir.Dir, e *queue.Entry, attempts []job.Atte
 	line("payload", "%s", firstLine(string(s.Payload)))
 	line("requeued", "%s", requeuedText(e))
 	line("key", "%s", e.Key)
+	line("needs", "%s", joinedWords(s.Flow.Needs))
+	line("if", "%s", s.Flow.If)
+	if a := e.Approval; a != nil && a.DecidedAt != nil {
+		word := "rejected"
+		if a.Approved {
+			word = "approved"
+		}
+		line(word, "by %s on %s %s", dash(a.By), a.DecidedAt.Local().Format(time.DateTime), a.Comment)
+	}
+	line("output", "%s", firstLine(string(e.Result)))
 	line("result of", "%s", e.CoalescedWith) // what follows are its attempts
 	line("submitted", "%s", e.CreatedAt.Local().Format(time.DateTime))
 	line("tokens", "%d", e.Spent.Tokens())
 	line("cost", "%s", progress.Cost(e.Spent))
 	for i := range attempts {
 		a := &attempts[i]
-		fmt.Fprintf(w, "\nattempt %d on %s: %s\n", a.Number, a.Choice.Worker, a.State)
-		if a.Lost {
+		state := a.State
+		if a.Outcome != nil && a.Outcome.Checkpointed {
+			state = job.Checkpointed
+		}
+		fmt.Fprintf(w, "\nattempt %d on %s: %s\n", a.Number, a.Choice.Worker, state)
+		if state == job.Checkpointed {
+			line("  note", "stopped between two steps (%s); does not count as an attempt", firstLine(a.Outcome.Message))
+		} else if a.Lost {
 			line("  note", "cut short by the scheduler's own end; does not count as an attempt")
 		}
 		line("  session", "%s", a.Session)

@@ -75,6 +75,9 @@ func (m *Main) diffCommand() *cobra.Command {
 			if err != nil {
 				return failure(err)
 			}
+			if err := m.tellRest(ctx, store, &e); err != nil {
+				return err
+			}
 			if patch == "" {
 				fmt.Fprintf(m.stderr, "job %s changed nothing\n", e.Spec.Name)
 				return nil
@@ -82,6 +85,37 @@ func (m *Main) diffCommand() *cobra.Command {
 			return failure(copyFile(m.stdout, patch))
 		},
 	}
+}
+
+// tellRest says where the rest of a job's work is, of which its own patch is a
+// part: in those of the jobs that it builds on, or that it stands for.
+func (m *Main) tellRest(ctx context.Context, store queue.Store, e *queue.Entry) error {
+	var before []string
+	if e.Resolved != nil {
+		for _, p := range e.Resolved.Patches {
+			if p.Path != "" {
+				before = append(before, string(p.Job))
+			}
+		}
+	}
+	if len(before) > 0 {
+		fmt.Fprintf(m.stderr, "job %s builds on the patches of %s, which its own does not hold: apply those first, in this order\n", e.Spec.Name, strings.Join(before, ", "))
+	}
+	if f := &e.Spec.Flow; f.Node != "" || f.ForEach == nil && f.Loop == nil {
+		return nil
+	}
+	all, _, err := store.List(ctx, queue.Filter{Batch: e.Batch, Tenant: e.Spec.Tenant, Limit: 1 << 30})
+	if err != nil {
+		return failure(err)
+	}
+	var parts []string
+	for i := range all {
+		if all[i].Spec.Flow.Node == e.Spec.Name {
+			parts = append(parts, string(all[i].Spec.Name))
+		}
+	}
+	fmt.Fprintf(m.stderr, "job %s stands for its parts, whose patches are its work: %s, in this order\n", e.Spec.Name, dash(strings.Join(parts, ", ")))
+	return nil
 }
 
 // liveDiff prints what an unfinished job has changed up to now.
@@ -159,6 +193,9 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 	patch, err := savedPatch(ctx, store, e.ID)
 	if err != nil {
 		return failure(err)
+	}
+	if err := m.tellRest(ctx, store, e); err != nil {
+		return err
 	}
 	if patch == "" {
 		fmt.Fprintf(m.stdout, "job %s changed nothing\n", name)

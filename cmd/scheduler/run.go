@@ -80,6 +80,9 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 	if err := m.checkJobs(ctx, src.specs, &cfg, nil); err != nil {
 		return err
 	}
+	if err := checkPipelines(&src.workflow, src.specs, &cfg); err != nil {
+		return err
+	}
 	if src.resume {
 		if err := m.mustExist(); err != nil {
 			return err
@@ -334,6 +337,7 @@ func (m *Main) closeBatches(ctx context.Context, state *owned, batches []job.Bat
 			unfinished++
 			open[entries[i].Batch] = true
 		case entries[i].Skipped != "", again[entries[i].ID]: // nothing is wrong with it, or its team has it done again
+		case entries[i].Spec.Flow.Node != "" && scheduler.StateOf(&entries[i]) == job.RunCancelled: // what it is a part of says how that went
 		case scheduler.StateOf(&entries[i]) != job.RunCompleted:
 			failed++
 		}
@@ -347,6 +351,18 @@ func (m *Main) closeBatches(ctx context.Context, state *owned, batches []job.Bat
 		}
 		if err := state.store.Apply(ctx, queue.CloseBatch{ID: b, Now: utcNow()}); err != nil {
 			return failure(err)
+		}
+	}
+	for _, b := range batches {
+		teams, err := scheduler.FailedTeams(ctx, state.store, b)
+		if err != nil {
+			return failure(err)
+		}
+		failed += len(teams)
+		for _, t := range teams {
+			if !o.json {
+				fmt.Fprintf(m.stderr, "team %s has failed: %s\n", t.Team, progress.Clean(t.Why))
+			}
 		}
 	}
 	if unfinished > 0 && !o.json {

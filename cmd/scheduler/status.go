@@ -93,6 +93,9 @@ func (m *Main) idleStatus(dir *statedir.Dir, asJSON bool) error {
 // printStatus writes a section for each part that there is something to say of.
 func printStatus(w io.Writer, st *scheduler.Status, now time.Time) error {
 	stopping := ""
+	for _, t := range st.FailedTeams {
+		fmt.Fprintf(w, "team %s has failed on %s: %s\n", t.Team, t.At.Local().Format(time.DateTime), progress.Clean(t.Why))
+	}
 	if st.Stopping {
 		stopping = ", about to end"
 	}

@@ -50,6 +50,9 @@ func (m *Main) submit(ctx context.Context, args []string, one oneJob, asJSON boo
 	if err := m.checkJobs(ctx, src.specs, &cfg, nil); err != nil {
 		return err
 	}
+	if err := checkPipelines(&src.workflow, src.specs, &cfg); err != nil {
+		return err
+	}
 	digest, err := src.digest()
 	if err != nil {
 		return failure(err)

@@ -96,6 +96,9 @@ func (m *Main) submitFiring(ctx context.Context, e *engine, f trigger.Firing) er
 	if err := m.checkJobs(ctx, jobs.Specs, &cfg, e.host.Run); err != nil {
 		return err
 	}
+	if err := checkPipelines(&jobs.Workflow, jobs.Specs, &cfg); err != nil {
+		return err
+	}
 	digest, err := (&source{name: from, specs: jobs.Specs, workflow: jobs.Workflow}).digest()
 	if err != nil {
 		return err

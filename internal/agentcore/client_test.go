@@ -33,13 +33,17 @@ type client struct {
 	escalated chan isolation.Escalation
 	metrics   chan ipc.Metrics
 
-	steps stepStore // answers the core's calls
+	steps  stepStore   // answers the core's calls
+	stream streamTaker // likewise
 
 	core    chan error // what the core's Run returned
 	stopped chan error // what our peer's Run returned
 }
 
 func (c *client) HandleCall(_ context.Context, method string, params json.RawMessage) (any, error) {
+	if method == ipc.MethodStreamLines {
+		return c.stream.take(params)
+	}
 	return c.steps.answer(method, params)
 }
 

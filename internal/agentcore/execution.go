@@ -32,7 +32,8 @@ type execution struct {
 	temp     string // folder for the worker's temporary files, removed with the attempt
 	log      zerolog.Logger
 
-	steps *stepping
+	steps  *stepping
+	stream *streaming // nil if the run does not stream
 
 	hurry    context.Context // done: skip the gentle stages of a stop
 	hurryNow context.CancelFunc
@@ -56,6 +57,9 @@ func (c *Core) startRun(s *session, settings *settings, p *permit.Permit, r ipc.
 	e.hurry, e.hurryNow = context.WithCancel(c.hurry)
 	e.stall, e.rings = newWatch(settings)
 	e.steps = newStepping(c.peer, r.Job, r.Attempt, e.emit)
+	if r.Stream != nil {
+		e.stream = &streaming{peer: c.peer, job: r.Job, attempt: r.Attempt}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ending {
@@ -93,7 +97,7 @@ func (e *execution) run() {
 	// Without a Stop nobody asked for the end: the workspace was taken.
 	lost := outcome.State == job.RunCancelled && (stop == nil || stop.Lost)
 	c.monitor.runEnds(e.submit.Choice.Worker, &outcome, stop != nil, lost)
-	e.permit.SettleWith(permit.Result{Usage: outcome.Usage, Class: outcome.Class, RetryAt: outcome.RetryAt, Lost: lost})
+	e.permit.SettleWith(permit.Result{Usage: outcome.Usage, Class: outcome.Class, RetryAt: outcome.RetryAt, Lost: lost, Uncounted: e.stream != nil})
 
 	c.mu.Lock()
 	delete(c.live, e.tag)

@@ -35,7 +35,7 @@ func (e *execution) look(ev *job.Event) {
 // the returned function is called.
 func (e *execution) watchTree(tree *proc.Tree) (stop func()) {
 	after := e.settings.watchdog.Stall.After.Std()
-	if after <= 0 {
+	if after <= 0 || e.stream != nil { // one that streams is silent for as long as there are no events
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -46,7 +46,7 @@ const maxFeedback = 32 << 10
 func (e *execution) words(ws *workspace.Workspace, dir string) (text string, env []string, err error) {
 	text = e.submit.Spec.Instructions
 	var input json.RawMessage
-	if r := e.submit.Resolved; r != nil {
+	if r := e.submit.Resolved; r != nil && e.stream == nil { // whoever streams is given it as events
 		input = r.Input
 	}
 	if e.adapterName() != "shell" {

@@ -3,14 +3,10 @@ package agentcore
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/job"
@@ -37,14 +33,20 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 	if err != nil {
 		return failed(time.Now(), job.Config, fmt.Errorf("start worker %s: %w", task.Kind, err)), nil
 	}
+	if _, able := session.(worker.Streamer); e.stream != nil && !able {
+		return failed(time.Now(), job.Config, cannotStream(e.submit)), nil
+	}
 	limits := e.submit.Spec.Limits
 	runner := &worker.Runner{Host: e.session.host, Stages: e.stages(), Log: e.log}
 	e.steps.begin(session, task.Steps)
+	if e.stream != nil {
+		e.steps.end() // it keeps its place in the stream, and can be stopped at any time
+	}
 	outcome, err := runner.Run(ctx, session, worker.Run{
 		Tag: e.tag, Model: task.Model, LogDir: dir,
 		Tokens: e.permit.Tokens, CostUSD: e.permit.CostUSD, MaxSteps: limits.MaxSteps, MaxCommandTime: limits.MaxCommandTime.Std(),
 		Prices: e.settings.Prices, Hurry: e.hurry, Sink: e.emit, Watch: e.watchTree,
-		StoreStep: e.steps.store, Checkpoint: e.steps.wanted,
+		StoreStep: e.steps.store, Checkpoint: e.steps.wanted, Stream: e.stream.join(),
 	})
 	e.steps.end()
 	if err != nil || !outcome.Succeeded() {
@@ -114,41 +116,6 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 		}
 	}
 	return t, nil
-}
-
-// checkOutput returns why the answer does not satisfy the schema; nil without one.
-func checkOutput(schema json.RawMessage, answer string) error {
-	if len(schema) == 0 {
-		return nil
-	}
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schema)))
-	if err != nil {
-		return fmt.Errorf("read the schema: %w", err)
-	}
-	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("output.json", doc); err != nil {
-		return fmt.Errorf("read the schema: %w", err)
-	}
-	compiled, err := compiler.Compile("output.json")
-	if err != nil {
-		return fmt.Errorf("compile the schema: %w", err)
-	}
-	value, err := jsonschema.UnmarshalJSON(strings.NewReader(bareJSON(answer)))
-	if err != nil {
-		return fmt.Errorf("the answer is not JSON: %w", err)
-	}
-	return compiled.Validate(value)
-}
-
-// bareJSON strips the Markdown fence that models like to put around JSON.
-func bareJSON(answer string) string {
-	text := strings.TrimSpace(answer)
-	body, fenced := strings.CutPrefix(text, "```")
-	if !fenced {
-		return text
-	}
-	_, body, _ = strings.Cut(body, "\n")
-	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(body), "```"))
 }
 
 // remaining returns the job's limits as far as they are not used up, for

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -161,8 +162,11 @@ func TestTeam(t *testing.T) {
 		t.Errorf("the member after the one that failed: %s", asJSON(t, e))
 	}
 	r = b.start("run", path)
+	r.await("the second run of the member", func(u *scheduler.Update) bool { return u.Name == "store+1" && u.Signal == scheduler.AgentStarted })
 	b.eventually("the restarted member is done, and what needs it", func() bool { return b.isDone("flaky+1") && b.isDone("after") })
-	b.command("cancel", "store+1")
+	if out, errs, code := b.command("cancel", "store+1"); code != 0 {
+		t.Fatalf("cancel: exit code %d\n%s%s", code, out, errs)
+	}
 	r.exit(1) // the other team gave up
 	if e := b.entry("fetch"); e.Attempts != 1 {
 		t.Errorf("the member before the one that failed: %s", asJSON(t, e))

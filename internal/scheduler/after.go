@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"context"
+
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -36,4 +38,34 @@ func after(e queue.Entry, op queue.Op) queue.Entry {
 		}
 	}
 	return e
+}
+
+// tell tells of the end of an attempt, by op, that has left the entry so, and
+// finds what follows from it.
+func (s *Scheduler) tell(e *queue.Entry, op queue.Op) {
+	switch op := op.(type) {
+	case queue.Finish:
+		if op.Attempt > 0 {
+			s.signal(e, AgentTerminated, "", string(op.Outcome.Class))
+		}
+		if op.Exit != "" {
+			s.signalEnd(e)
+			s.follow(e)
+		}
+	case queue.Await:
+		s.signal(e, AgentTerminated, "", "")
+		s.askPerson(e, &op.Outcome)
+	}
+}
+
+// publishFollowers tells how the jobs stand that share a job's result.
+func (s *Scheduler) publishFollowers(ctx context.Context, id job.ID) {
+	followers, _, err := s.cfg.Store.List(context.WithoutCancel(ctx), queue.Filter{CoalescedWith: id})
+	if err != nil {
+		s.cfg.Log.Warn().Err(err).Str("job", string(id)).Msg("look for jobs with the same result")
+		return
+	}
+	for i := range followers {
+		s.publishEntry(ctx, followers[i].ID)
+	}
 }

@@ -165,7 +165,11 @@ func Decide(ctx context.Context, store queue.Store, id job.ID, a Answer) (queue.
 	if err != nil {
 		return e, err
 	}
-	if err := store.Apply(ctx, append([]queue.Op{op}, anew(op)...)...); err != nil {
+	ops := append([]queue.Op{op}, anew(op)...)
+	if op.Retry == nil {
+		ops = append(ops, markJudged(&e, op.Now)...)
+	}
+	if err := store.Apply(ctx, ops...); err != nil {
 		return e, fmt.Errorf("answer for job %s: %w", id, err)
 	}
 	return store.Get(ctx, id)

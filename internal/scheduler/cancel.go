@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/agentsched/agentsched/ipc"
@@ -55,6 +56,10 @@ func (s *Scheduler) stopFlight(ctx context.Context, f *flight, lost bool, reason
 	if f.core == nil {
 		return
 	}
+	s.mu.Lock()
+	stream := f.stream
+	s.mu.Unlock()
+	stream.stop(errors.New(reason)) // what its worker has then is not to blame
 	err := f.core.Call(ctx, ipc.MethodCancelJob, ipc.CancelJob{
 		Job: f.entry.ID, Attempt: f.attempt, Class: job.CancelledClass, Reason: reason, Lost: lost,
 	}, nil)

@@ -48,7 +48,7 @@ func (s *Scheduler) checkpointed(f *flight, op queue.Finish) queue.Op {
 	f.checkpointed = true
 	s.mu.Unlock()
 	// The attempt is over, though nothing was wrong with it.
-	op.Outcome.State, op.Outcome.Class = job.RunCancelled, job.CancelledClass
+	op.Outcome.State, op.Outcome.Class, op.Outcome.Checkpointed = job.RunCancelled, job.NoError, true
 	op.Lost = true
 	op.Retry = queue.Retry{
 		RunnableAt: f.entry.RunnableAt, Choice: f.entry.Choice, Session: op.Outcome.Session, SessionWorker: f.choice.Worker,

@@ -138,7 +138,7 @@ func (s *Scheduler) inFlight() int {
 
 // batchDone returns errDone if the batches have no job left to run or running.
 func (s *Scheduler) batchDone(ctx context.Context) (bool, error) {
-	if s.cfg.Batch == "" || s.inFlight() > 0 {
+	if s.cfg.Batch == "" || s.inFlight() > 0 || !s.flows.resting() {
 		return false, nil
 	}
 	batches := s.Batches()

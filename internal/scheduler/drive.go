@@ -24,6 +24,10 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 		s.cfg.Log.Error().Err(err).Msg("the job runs on its first worker")
 	}
 	log := s.logOf(f)
+	if op := s.openStream(ctx, f, log); op != nil {
+		s.record(ctx, f, log, op)
+		return
+	}
 	permit, op, err := s.requestPermit(ctx, f)
 	if err != nil {
 		log.Warn().Err(err).Msg("no answer to a permit request")
@@ -215,7 +219,7 @@ func (s *Scheduler) submit(ctx context.Context, f *flight, p *ipc.Permit) ending
 	defer cancel()
 	err := f.core.Call(call, ipc.MethodSubmitJob, ipc.SubmitJob{
 		Permit: p.ID, Job: f.entry.ID, Attempt: f.attempt, Choice: f.choice, Spec: f.entry.Spec,
-		Session: f.resume(), Feedback: f.entry.Feedback, Resolved: f.entry.Resolved, HasSteps: s.hasSteps(call, f.entry.ID),
+		Session: f.resume(), Feedback: f.entry.Feedback, Resolved: f.entry.Resolved, HasSteps: s.hasSteps(call, f.entry.ID), Stream: f.stream.name(),
 		QueueLagMS: max(now().Sub(f.entry.RunnableAt), 0).Milliseconds(), LockWaitMS: f.lockWait.Milliseconds(),
 	}, nil)
 	var refused *ipc.Error
@@ -224,8 +228,9 @@ func (s *Scheduler) submit(ctx context.Context, f *flight, p *ipc.Permit) ending
 	}
 	// Any other error is the core's death or silence. Its job may run: only
 	// CoreDown, after the reaping, says that it does not.
+	s.startStream(ctx, f)
 	s.cancelLate(f)
-	return <-f.done
+	return s.endStream(ctx, f, <-f.done)
 }
 
 // refusal is the end of an attempt that the core did not start.
@@ -270,10 +275,14 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 			Feedback: f.entry.Feedback, Waiting: s.interrupted()}
 		return op
 	}
-	d := retry.Decide(policy.History{
+	history := policy.History{
 		Choices: len(f.entry.Spec.Choices()), Choice: f.index, Counted: f.entry.Counted + 1,
 		MaxAttempts: f.entry.Spec.Limits.MaxAttempts, Resumed: f.resume() != "", Domain: f.entry.Spec.Domain,
-	}, &o, now())
+	}
+	forgiven := s.judgeStream(f, &o, &history)
+	op.Outcome = o
+	d := retry.Decide(history, &o, now())
+	op.Lost = forgiven && d.Exit == ""
 	if p, ok := policy.Park(&o, f.choice, now()); ok {
 		s.parkKind(p)
 		d.RunnableAt = now() // the isolation holds it, and may be lifted earlier
@@ -331,6 +340,9 @@ func (s *Scheduler) beforeEnd(f *flight, op queue.Op) []queue.Op {
 // then tells whoever watches.
 func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, op queue.Op) {
 	ops := append(append(s.takeEvents(f), s.beforeEnd(f, op)...), anew(op)...)
+	if end, ok := op.(queue.Finish); ok && end.Exit != "" {
+		ops = append(ops, markJudged(&f.entry, end.Now)...)
+	}
 	s.mu.Lock()
 	switch end := op.(type) {
 	case queue.Finish:
@@ -352,6 +364,7 @@ func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, o
 	checkpointed := f.checkpointed
 	s.mu.Unlock()
 	if checkpointed {
+		s.publishFlight(f, job.Checkpointed, e.Waiting)
 		s.signal(&e, CheckpointCreated, "", e.Waiting)
 		s.follow(&e) // its team may have wanted it
 	}
@@ -362,34 +375,4 @@ func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, o
 		return
 	}
 	s.publishState(&e)
-}
-
-// tell tells of the end of an attempt, by op, that has left the entry so, and
-// finds what follows from it.
-func (s *Scheduler) tell(e *queue.Entry, op queue.Op) {
-	switch op := op.(type) {
-	case queue.Finish:
-		if op.Attempt > 0 {
-			s.signal(e, AgentTerminated, "", string(op.Outcome.Class))
-		}
-		if op.Exit != "" {
-			s.signalEnd(e)
-			s.follow(e)
-		}
-	case queue.Await:
-		s.signal(e, AgentTerminated, "", "")
-		s.askPerson(e, &op.Outcome)
-	}
-}
-
-// publishFollowers tells how the jobs stand that share a job's result.
-func (s *Scheduler) publishFollowers(ctx context.Context, id job.ID) {
-	followers, _, err := s.cfg.Store.List(context.WithoutCancel(ctx), queue.Filter{CoalescedWith: id})
-	if err != nil {
-		s.cfg.Log.Warn().Err(err).Str("job", string(id)).Msg("look for jobs with the same result")
-		return
-	}
-	for i := range followers {
-		s.publishEntry(ctx, followers[i].ID)
-	}
 }

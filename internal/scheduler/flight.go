@@ -34,6 +34,8 @@ type flight struct {
 	settled      bool             // done has its value
 	recording    bool             // its end is being recorded, or was: the claim ends with that
 
+	stream *streaming // what joins it to a pipeline; nil if its job is not a stage that streams
+
 	landed chan struct{} // closed when the claim is over
 
 	// done gets the attempt's end, once: from the core, or when the core is

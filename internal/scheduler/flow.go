@@ -25,11 +25,15 @@ import (
 type flows struct {
 	wake chan struct{} // capacity 1
 
-	mu    sync.Mutex // guards dirty
+	mu    sync.Mutex // guards busy, later, dirty and news
+	busy  bool       // something is looked at, or nothing was yet
+	later bool       // something is looked at again soon
 	dirty map[job.BatchID]bool
+	news  map[job.BatchID]job.Workflow // of batches that were submitted to this scheduler, until it is looked at
 
-	opening sync.Mutex // guards logs
-	logs    map[job.BatchID][]*pipeline.Log
+	opening   sync.Mutex // guards logs and workflows
+	logs      map[job.BatchID][]*pipeline.Log
+	workflows map[job.BatchID]*job.Workflow // those that a run was asked about, see stageOf
 
 	// What follows is of the goroutine of flowLoop alone. What has ended does not
 	// change, nor does what the jobs of a batch have in common.
@@ -41,7 +45,7 @@ type flows struct {
 }
 
 func newFlows() *flows {
-	return &flows{wake: make(chan struct{}, 1), dirty: map[job.BatchID]bool{}, ended: map[job.BatchID]map[job.ID]workflow.Job{}, shared: map[job.BatchID]shared{}, logs: map[job.BatchID][]*pipeline.Log{}, stopBy: map[job.ID]time.Time{}, timer: stoppedTimer()}
+	return &flows{wake: make(chan struct{}, 1), busy: true, dirty: map[job.BatchID]bool{}, news: map[job.BatchID]job.Workflow{}, ended: map[job.BatchID]map[job.ID]workflow.Job{}, shared: map[job.BatchID]shared{}, logs: map[job.BatchID][]*pipeline.Log{}, workflows: map[job.BatchID]*job.Workflow{}, stopBy: map[job.ID]time.Time{}, timer: stoppedTimer()}
 }
 
 func stoppedTimer() *time.Timer {
@@ -75,13 +79,34 @@ func (f *flows) take() []job.BatchID {
 		list = append(list, b)
 	}
 	clear(f.dirty)
+	f.busy = len(list) > 0
 	return list
+}
+
+func (f *flows) rest() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy = false
+}
+
+func (f *flows) setLater(later bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.later = later
+}
+
+// resting reports whether nothing is looked at, and nothing waits for that.
+func (f *flows) resting() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.busy && !f.later && len(f.dirty) == 0
 }
 
 // lookLater has a batch looked at again after flowRetry.
 func (f *flows) lookLater(b job.BatchID) {
 	f.again = append(f.again, b)
 	f.timer.Reset(flowRetry)
+	f.setLater(true)
 }
 
 // flowRetry is how soon a batch is looked at again that could not be.
@@ -93,6 +118,8 @@ func (s *Scheduler) flowLoop(ctx context.Context) error {
 		s.failure(err)
 		return err
 	}
+	s.flows.rest()
+	s.poke()
 	defer s.flows.timer.Stop()
 	for {
 		select {
@@ -104,6 +131,7 @@ func (s *Scheduler) flowLoop(ctx context.Context) error {
 				s.flows.look(b)
 			}
 			s.flows.again = nil
+			s.flows.setLater(false)
 			continue
 		}
 		for _, b := range s.flows.take() {
@@ -112,17 +140,29 @@ func (s *Scheduler) flowLoop(ctx context.Context) error {
 				s.flows.lookLater(b)
 			}
 		}
+		s.flows.rest()
+		s.poke() // the end may have waited for this
 	}
 }
 
 // findFlows finds the workflows that are unfinished.
 func (s *Scheduler) findFlows(ctx context.Context) error {
-	open, _, err := s.cfg.Store.List(ctx, queue.Filter{States: []job.EntryState{job.Queued, job.Dispatched}, Limit: 1 << 30})
+	open, _, err := s.cfg.Store.List(ctx, queue.Filter{Joined: true, Limit: 1 << 30})
 	if err != nil {
 		return fmt.Errorf("look for unfinished workflows: %w", err)
 	}
 	for i := range open {
 		s.follow(&open[i])
+	}
+	// Of a batch whose jobs have all ended a team may still have to decide.
+	batches, err := s.cfg.Store.Batches(ctx, "")
+	if err != nil {
+		return fmt.Errorf("look for teams: %w", err)
+	}
+	for i := range batches {
+		if batches[i].ClosedAt == nil && len(batches[i].Workflow.Teams) > 0 {
+			s.flows.look(batches[i].ID)
+		}
 	}
 	return nil
 }

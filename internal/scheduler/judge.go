@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,11 +30,15 @@ func (s *Scheduler) judge(e *queue.Entry) {
 	if s.cfg.Evaluator == nil || e.Spec.Flow.Evaluation == nil && !e.Spec.Flow.Joined {
 		return
 	}
-	s.judged.mu.Lock()
-	s.judged.list = append(s.judged.list, e.ID)
-	s.judged.mu.Unlock()
+	s.judged.put(e.ID)
+}
+
+func (j *judged) put(id job.ID) {
+	j.mu.Lock()
+	j.list = append(j.list, id)
+	j.mu.Unlock()
 	select {
-	case s.judged.wake <- struct{}{}:
+	case j.wake <- struct{}{}:
 	default:
 	}
 }
@@ -46,10 +51,51 @@ func (j *judged) take() []job.ID {
 	return list
 }
 
-// judgedSince is how far back a scheduler that starts looks for work that has
-// ended without having been evaluated: an earlier one may have been killed
-// between the two.
-const judgedSince = 24 * time.Hour
+// Work that has ended and is to be evaluated is marked by a record of this key in
+// the space toJudge+ID, written with its end: a scheduler may be killed between
+// the two.
+const (
+	toJudge = "evaluate/"
+	dueKey  = "due"
+)
+
+// markJudged returns the op that marks a job whose end is about to be stored.
+func markJudged(e *queue.Entry, at time.Time) []queue.Op {
+	if e.Spec.Flow.Evaluation == nil {
+		return nil
+	}
+	return []queue.Op{queue.Write{Record: queue.Record{Space: toJudge + string(e.ID), Key: dueKey, Value: json.RawMessage("true"), At: at}}}
+}
+
+// recallJudged finds what an earlier scheduler has not evaluated any more.
+func (s *Scheduler) recallJudged(ctx context.Context) error {
+	journal, ok := s.cfg.Store.(queue.Journal)
+	if !ok {
+		return nil
+	}
+	spaces, err := journal.Spaces(ctx, toJudge)
+	if err != nil {
+		return err
+	}
+	for _, space := range spaces {
+		s.judged.put(job.ID(strings.TrimPrefix(space, toJudge)))
+	}
+	// A judge may have ended whose verdict nobody has taken.
+	open, _, err := s.cfg.Store.List(ctx, queue.Filter{Joined: true, Limit: 1 << 30})
+	if err != nil {
+		return err
+	}
+	seen := map[job.BatchID]bool{}
+	for i := range open {
+		if b := open[i].Batch; !seen[b] {
+			seen[b] = true
+			if err := s.cfg.Evaluator.Batch(ctx, b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // judgeLoop evaluates what has ended until ctx ends, and then what is left. To
 // evaluate twice counts once.
@@ -58,12 +104,8 @@ func (s *Scheduler) judgeLoop(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	ended, _, err := s.cfg.Store.List(ctx, queue.Filter{States: []job.EntryState{job.Completed, job.Expired}, Since: now().Add(-judgedSince), Limit: 1 << 30})
-	if err != nil && ctx.Err() == nil {
+	if err := s.recallJudged(ctx); err != nil && ctx.Err() == nil {
 		s.cfg.Log.Error().Err(err).Msg("look for what is to be evaluated")
-	}
-	for i := range ended {
-		s.judge(&ended[i])
 	}
 	for {
 		select {
@@ -85,15 +127,23 @@ func (s *Scheduler) evaluate(ctx context.Context, id job.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	e, err := s.cfg.Store.Get(ctx, id)
+	if errors.Is(err, queue.ErrNotFound) { // it was forgotten meanwhile
+		return s.cfg.Store.Apply(ctx, queue.Erase{Space: toJudge + string(id), UpTo: dueKey})
+	}
 	if err != nil {
 		return err
+	}
+	if !e.State.Terminal() {
+		return nil // marked by a write that was not its end
 	}
 	attempts, err := s.cfg.Store.Attempts(ctx, id)
 	if err != nil {
 		return err
 	}
-	_, err = s.cfg.Evaluator.Record(ctx, &e, attempts)
-	return err
+	if _, err = s.cfg.Evaluator.Record(ctx, &e, attempts); err != nil || e.Spec.Flow.Evaluation == nil {
+		return err
+	}
+	return s.cfg.Store.Apply(ctx, queue.Erase{Space: toJudge + string(id), UpTo: dueKey})
 }
 
 // TakeVerdict tells the policy and whoever watches of a verdict that was stored.
@@ -177,7 +227,7 @@ func (s *Scheduler) rank(ctx context.Context, f *flight) error {
 }
 
 func (s *Scheduler) drawRank(ctx context.Context, f *flight, choices []job.Choice, space string) (r ranked, err error) {
-	known, err := s.cfg.Evaluator.Known(ctx, f.entry.Spec.Domain, choices)
+	known, err := s.cfg.Evaluator.Known(ctx, eval.DomainOf(&f.entry.Spec), choices)
 	if err != nil {
 		return r, err
 	}

@@ -136,6 +136,15 @@ func (s *Scheduler) event(e job.Event) {
 		}
 	case job.EventSession:
 		f.session = e.Session
+	case job.EventStep:
+		switch about := f.entry; e.Kept {
+		case job.KeptBefore:
+			about.Attempts = f.attempt
+			defer s.signal(&about, StepReplayed, e.Step, "")
+		case job.KeptRefused:
+			about.Attempts = f.attempt
+			defer s.signal(&about, StepFailed, e.Step, e.Text)
+		}
 	case job.EventState:
 		if e.State == job.Running {
 			started := f.entry

@@ -172,6 +172,7 @@ func (f *flows) closeLogs(id job.BatchID) {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	delete(f.logs, id)
+	delete(f.workflows, id)
 }
 
 // Pipeline is how a pipeline stands.

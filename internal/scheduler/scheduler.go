@@ -105,23 +105,24 @@ type Scheduler struct {
 
 	saving sync.Mutex // held while the isolations are written
 
-	mu         sync.Mutex // guards what follows, and Config.Tuning
-	cores      map[*supervisor.Core]*member
-	live       map[job.ID]*flight
-	batches    []job.BatchID                  // that are worked on; empty: all
-	submitting int                            // batches that are about to be added
-	late       map[job.ID]bool                // claimed jobs that are to be cancelled as soon as they are live
-	blocked    map[job.ID]time.Time           // since when jobs wait for their workspace
-	ready      map[job.Class]queue.ClassReady // as counted last
-	spent      spendings
-	clock      clockWatch
-	parked     map[job.ID]bool // jobs that an isolation refused; asked for again when it is lifted
-	facts      map[fact]teller // which core told of what last; bounded by scopes and causes
-	asked      []asked         // permits, of the last minute, the oldest first
-	circuits   []ipc.Circuit   // of the last core, while none is up
-	stopping   bool
-	pending    int        // events not stored yet, of all flights
-	more       *sync.Cond // on mu: pending went down, or the loop ends
+	mu          sync.Mutex // guards what follows, and Config.Tuning
+	cores       map[*supervisor.Core]*member
+	live        map[job.ID]*flight
+	batches     []job.BatchID                  // that are worked on; empty: all
+	submitting  int                            // batches that are about to be added
+	late        map[job.ID]bool                // claimed jobs that are to be cancelled as soon as they are live
+	blocked     map[job.ID]time.Time           // since when jobs wait for their workspace
+	ready       map[job.Class]queue.ClassReady // as counted last
+	spent       spendings
+	clock       clockWatch
+	parked      map[job.ID]bool // jobs that an isolation refused; asked for again when it is lifted
+	facts       map[fact]teller // which core told of what last; bounded by scopes and causes
+	asked       []asked         // permits, of the last minute, the oldest first
+	circuits    []ipc.Circuit   // of the last core, while none is up
+	failedTeams []FailedTeam    // during this scheduler's life
+	stopping    bool
+	pending     int        // events not stored yet, of all flights
+	more        *sync.Cond // on mu: pending went down, or the loop ends
 }
 
 // New returns a scheduler; nothing runs before Run.
@@ -186,6 +187,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	for i := range held {
 		s.publishEntry(ctx, held[i].ID) // some end with that: they were to be cancelled
+		s.signalReclaimed(ctx, held[i].ID, at)
 	}
 	if err := s.recallSpendings(ctx); err != nil {
 		return err

@@ -1,6 +1,9 @@
 package scheduler
 
 import (
+	"context"
+	"time"
+
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -41,4 +44,19 @@ func (s *Scheduler) signalEnd(e *queue.Entry) {
 		return
 	}
 	s.signal(e, JobCompleted, "", e.DeadLetter)
+}
+
+// signalReclaimed tells that the attempt of a job is over that was open when the
+// job was taken back.
+func (s *Scheduler) signalReclaimed(ctx context.Context, id job.ID, at time.Time) {
+	attempts, err := s.cfg.Store.Attempts(ctx, id)
+	if err != nil || len(attempts) == 0 {
+		return
+	}
+	if last := &attempts[len(attempts)-1]; last.Ended == nil || last.Ended.Before(at) {
+		return // it had ended before
+	}
+	if e, err := s.cfg.Store.Get(ctx, id); err == nil {
+		s.signal(&e, AgentTerminated, "", "the scheduler ended while it ran")
+	}
 }

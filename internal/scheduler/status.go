@@ -26,7 +26,9 @@ type Status struct {
 	Running    int                            `json:"running"`
 	Policy     string                         `json:"policy"` // which says who is next
 	Shares     []policy.Share                 `json:"shares"` // of the tenants that it knows
-	Stopping   bool                           `json:"stopping,omitempty"`
+	// FailedTeams are those that have given up since the scheduler started.
+	FailedTeams []FailedTeam `json:"failed_teams,omitempty"`
+	Stopping    bool         `json:"stopping,omitempty"`
 }
 
 // CoreStatus is how one core fares.
@@ -49,7 +51,7 @@ func (s *Scheduler) Status() Status {
 	st := Status{
 		PID: os.Getpid(), Started: s.started, Isolations: isolations, Circuits: s.circuitsLocked(),
 		Ready: s.ready, Running: len(s.live), Stopping: s.stopping,
-		Policy: s.cfg.Policy.Name, Shares: shares,
+		Policy: s.cfg.Policy.Name, Shares: shares, FailedTeams: slices.Clone(s.failedTeams),
 	}
 	slices.SortFunc(st.Circuits, func(a, b ipc.Circuit) int {
 		return cmp.Or(cmp.Compare(a.Worker, b.Worker), cmp.Compare(a.Model, b.Model))

@@ -13,7 +13,8 @@ import (
 	"github.com/agentsched/agentsched/workflow/durable"
 )
 
-// CoreCall answers what a core asks about the durable steps of its runs.
+// CoreCall answers what a core asks about the durable steps and the streams of its
+// runs.
 func (s *Scheduler) CoreCall(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
 	switch method {
 	case ipc.MethodStoreStep:
@@ -28,6 +29,12 @@ func (s *Scheduler) CoreCall(ctx context.Context, c *supervisor.Core, method str
 			return nil, err
 		}
 		return s.listSteps(ctx, c, r)
+	case ipc.MethodStreamLines:
+		var r ipc.StreamLines
+		if err := ipc.DecodeParams(params, &r); err != nil {
+			return nil, err
+		}
+		return s.streamLines(ctx, c, r)
 	}
 	return nil, ipc.MethodNotFound(method)
 }
@@ -62,15 +69,11 @@ func (s *Scheduler) storeStep(ctx context.Context, c *supervisor.Core, r ipc.Sto
 	var collision *durable.CollisionError
 	switch {
 	case errors.As(err, &collision), errors.Is(err, queue.ErrFenced):
-		s.signal(&e, StepFailed, r.Step.ID, err.Error())
-		return ipc.StoreStepResult{Refused: err.Error()}, nil
+		return ipc.StoreStepResult{Refused: err.Error()}, nil // the run tells of it by an event
 	case err != nil:
-		s.signal(&e, StepFailed, r.Step.ID, err.Error())
 		return ipc.StoreStepResult{}, err
 	case fresh:
 		s.signal(&e, StepCompleted, kept.ID, "")
-	default:
-		s.signal(&e, StepReplayed, kept.ID, "")
 	}
 	return ipc.StoreStepResult{Step: ipc.Step{ID: kept.ID, Inputs: kept.Inputs, Result: kept.Result}, FromStore: !fresh}, nil
 }
@@ -88,7 +91,6 @@ func (s *Scheduler) listSteps(ctx context.Context, c *supervisor.Core, r ipc.Lis
 	}
 	for _, p := range steps {
 		out.Steps = append(out.Steps, ipc.Step{ID: p.ID, Inputs: p.Inputs, Result: p.Result})
-		s.signal(&e, StepReplayed, p.ID, "")
 	}
 	out.More = more
 	return out, nil

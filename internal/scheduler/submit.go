@@ -65,6 +65,7 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 	if err != nil {
 		return fmt.Errorf("submit %d jobs: %w", len(entries), err)
 	}
+	s.flows.note(&b, entries)
 	for i := range entries {
 		e := &entries[i]
 		_, e.Key = e.Spec.Duplicates()

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -28,24 +29,51 @@ func (s *Scheduler) sharedOf(ctx context.Context, id job.BatchID) (shared, error
 	if known, ok := s.flows.shared[id]; ok {
 		return known, nil
 	}
+	if w, fresh := s.flows.noted(id); fresh {
+		return s.share(id, &w)
+	}
 	batches, err := s.cfg.Store.Batches(ctx, "")
 	if err != nil {
 		return shared{}, fmt.Errorf("read what the jobs of workflow %s have in common: %w", id, err)
 	}
+	// This is done at the start: those that are still open are asked for next.
 	for i := range batches {
-		b := &batches[i]
-		if b.ClosedAt != nil && b.ID != id {
-			continue
-		}
-		of := shared{workflow: &b.Workflow}
-		if teams := b.Workflow.Teams; len(teams) > 0 {
-			if of.teams, err = team.New(teams); err != nil {
-				return shared{}, fmt.Errorf("read the teams of workflow %s: %w", b.ID, err)
+		if b := &batches[i]; b.ClosedAt == nil || b.ID == id {
+			if _, err := s.share(b.ID, &b.Workflow); err != nil {
+				return shared{}, err
 			}
 		}
-		s.flows.shared[b.ID] = of
 	}
 	return s.flows.shared[id], nil
+}
+
+func (s *Scheduler) share(id job.BatchID, w *job.Workflow) (of shared, err error) {
+	of.workflow = w
+	if len(w.Teams) > 0 {
+		if of.teams, err = team.New(w.Teams); err != nil {
+			return shared{}, fmt.Errorf("read the teams of workflow %s: %w", id, err)
+		}
+	}
+	s.flows.shared[id] = of
+	return of, nil
+}
+
+// note keeps what the jobs of a batch that was just submitted have in common.
+func (f *flows) note(b *queue.Batch, entries []queue.Entry) {
+	if len(entries) == 0 || !entries[0].Spec.Flow.Joined {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.news[b.ID] = b.Workflow
+}
+
+func (f *flows) noted(id job.BatchID) (job.Workflow, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w, ok := f.news[id]
+	delete(f.news, id)
+	return w, ok
 }
 
 // teamFacts returns what is durable about the members of teams.
@@ -111,6 +139,8 @@ func (s *Scheduler) superviseTeams(ctx context.Context, id job.BatchID, entries 
 			did, err = s.stopMember(ctx, byName[a.Name()], a, at)
 		case team.Restart:
 			did, err = true, s.restartMember(ctx, id, byName, a, at)
+		case team.Fail:
+			err = s.noteFailedTeam(ctx, id, a, at)
 		}
 		if err != nil {
 			return false, nil, err
@@ -137,6 +167,61 @@ func (s *Scheduler) noteIncident(ctx context.Context, id job.BatchID, n team.Inc
 	s.cfg.Log.Info().Str("batch", string(id)).Str("team", string(n.Team)).Bool("gives_up", n.GivesUp).Msg(n.String())
 	s.Tell(n.String())
 	return nil
+}
+
+// failedSpace is the name of the space of a batch that holds its failed teams.
+const failedSpace = "failed teams"
+
+// FailedTeam is a team that gave up, and that is a member of no other.
+type FailedTeam struct {
+	Team  job.Name    `json:"team"`
+	Batch job.BatchID `json:"batch"`
+	Why   string      `json:"why"`
+	At    time.Time   `json:"at"`
+}
+
+// noteFailedTeam stores, once, that a team has failed.
+func (s *Scheduler) noteFailedTeam(ctx context.Context, id job.BatchID, a team.Fail, at time.Time) error {
+	journal, ok := s.cfg.Store.(queue.Journal)
+	if !ok {
+		return nil
+	}
+	space := queue.BatchSpace(id, failedSpace)
+	if _, err := journal.Record(ctx, space, string(a.Team)); !errors.Is(err, queue.ErrNotFound) {
+		return err
+	}
+	f := FailedTeam{a.Team, id, a.Why, at}
+	value, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Store.Apply(ctx, queue.Write{Record: queue.Record{Space: space, Key: string(a.Team), Value: value, At: at}}); err != nil {
+		return fmt.Errorf("store that a team has failed: %w", err)
+	}
+	s.mu.Lock()
+	s.failedTeams = append(s.failedTeams, f)
+	s.mu.Unlock()
+	s.Tell(fmt.Sprintf("team %s has failed: %s", a.Team, a.Why))
+	return nil
+}
+
+// FailedTeams returns the teams of a batch that have failed.
+func FailedTeams(ctx context.Context, store queue.Store, id job.BatchID) ([]FailedTeam, error) {
+	journal, ok := store.(queue.Journal)
+	if !ok {
+		return nil, nil
+	}
+	records, err := journal.Records(ctx, queue.BatchSpace(id, failedSpace), "", letterPage)
+	if err != nil {
+		return nil, fmt.Errorf("look for failed teams: %w", err)
+	}
+	list := make([]FailedTeam, len(records))
+	for i := range records {
+		if err := json.Unmarshal(records[i].Value, &list[i]); err != nil {
+			return nil, fmt.Errorf("read failed team %s: %w", records[i].Key, err)
+		}
+	}
+	return list, nil
 }
 
 // stopMember ends a member for its team. One that runs is asked to, once, and

@@ -121,6 +121,9 @@ func (s *Scheduler) publishEntry(ctx context.Context, id job.ID) {
 		s.cfg.Log.Warn().Err(err).Str("job", string(id)).Msg("read a job to tell of it")
 		return
 	}
+	if e.State.Terminal() {
+		s.follow(&e)
+	}
 	s.publishState(&e)
 }
 

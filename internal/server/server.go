@@ -203,7 +203,11 @@ func (s *Server) cancel(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if e.State.Terminal() {
-		return nil, fmt.Errorf("job %s is %s already: %w", e.Spec.Name, scheduler.StateOf(&e), queue.ErrIllegalTransition)
+		state := string(scheduler.StateOf(&e))
+		if e.State == job.Expired {
+			state = string(job.Expired)
+		}
+		return nil, fmt.Errorf("job %s is %s already: %w", e.Spec.Name, state, queue.ErrIllegalTransition)
 	}
 	if err := s.sched.Cancel(r.Context(), e.ID); err != nil {
 		return nil, err

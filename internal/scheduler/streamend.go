@@ -1,0 +1,89 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
+	"github.com/agentsched/agentsched/workflow/pipeline"
+)
+
+// errNotTheEvents: the attempt has failed in a way that no event is to blame for.
+var errNotTheEvents = errors.New("the worker was stopped, or has failed by itself")
+
+// endStream ends the feed of an attempt that is over: the last it has said is
+// taken, once there is room for it, unless the attempt is cut short.
+func (s *Scheduler) endStream(ctx context.Context, f *flight, e ending) ending {
+	st := f.stream
+	if st == nil {
+		return e
+	}
+	if e.died != nil || e.outcome.State == job.Checkpointed || !blamesEvents(e.outcome.Class) {
+		st.stop(errNotTheEvents)
+	}
+	st.inlet.end()
+	unwatch := context.AfterFunc(ctx, func() { st.stop(context.Cause(ctx)) })
+	st.running.Wait()
+	unwatch()
+	st.stop(errNotTheEvents) // frees the context
+	if e.died == nil && e.outcome.Succeeded() && st.err != nil {
+		e.outcome = early(e.outcome, st.err)
+	}
+	return e
+}
+
+// early is the outcome of a worker that has said that it is done, though the
+// stream is not: why is how its feed ended.
+func early(o job.Outcome, why error) job.Outcome {
+	var died *pipeline.DiedError
+	if !errors.As(why, &died) {
+		o.State, o.Class, o.Message = job.RunCancelled, job.CancelledClass, why.Error() // the stream was cut short
+		return o
+	}
+	o.State, o.Class, o.Message = job.RunFailed, job.Unknown, "the worker ended before the stream did: "+why.Error()
+	o.Hint = "acknowledge the end line before the result, see docs/pipelines.md"
+	return o
+}
+
+// blamesEvents reports whether a worker that ends so may have died of the event
+// that it had. NoError is that of one that ended before the stream did.
+func blamesEvents(c job.ErrorClass) bool {
+	switch c {
+	case job.CancelledClass, job.RateLimit, job.Server, job.Network, job.Auth, job.Config, job.Budget, job.ConflictClass, job.HumanRejected:
+		return false
+	}
+	return true
+}
+
+// judgeStream says what the end of a stage's worker means for its job. What events
+// are to blame for is counted there, and an attempt that has come further is not
+// the same again: both are forgiven, so they do not count as attempts of the job.
+func (s *Scheduler) judgeStream(f *flight, o *job.Outcome, h *policy.History) (forgiven bool) {
+	st := f.stream
+	if st == nil {
+		return false
+	}
+	var died *pipeline.DiedError
+	switch {
+	case st.err == nil && o.Succeeded():
+		return false
+	case st.err == nil:
+		// All of the stage's work is in the log. If the worker only did not end
+		// well, nothing is left to do; else nothing can be done better.
+		forgiven = o.Class == job.Crash || o.Class == job.Timeout || o.Class == job.CancelledClass
+		if !forgiven {
+			h.MaxAttempts = h.Counted
+			return false
+		}
+	case o.Class == job.Timeout && errors.As(st.err, &died) && len(died.Events) == 0 && !st.ending.Load():
+		forgiven = true // its time ran out while there was nothing to do
+	default:
+		stood, err := stageStatus(context.WithoutCancel(st.ctx), st.log, st.names.Stage)
+		forgiven = errors.As(st.err, &died) && len(died.Events) > 0 || err == nil && place(&stood) != st.from || errors.Is(st.err, pipeline.ErrReplayed)
+	}
+	if forgiven {
+		h.Counted, h.MaxAttempts = 1, 2
+	}
+	return forgiven
+}

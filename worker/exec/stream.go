@@ -1,0 +1,36 @@
+package exec
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/agentsched/agentsched/worker"
+)
+
+var _ worker.Streamer = (*run)(nil)
+
+// The types of the lines that a worker which streams prints besides; they are
+// docs/pipelines.md's.
+const (
+	typePublish    = "publish"
+	typeAck        = "ack"
+	typeCheckpoint = "checkpoint"
+)
+
+// Streams reports whether a line is about the stream.
+func (r *run) Streams(line []byte) bool {
+	if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' || len(line) > MaxLine {
+		return false
+	}
+	var head struct {
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(line, &head) != nil {
+		return false
+	}
+	switch head.Type {
+	case typePublish, typeAck, typeCheckpoint:
+		return true
+	}
+	return false
+}
