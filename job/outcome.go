@@ -96,6 +96,7 @@ type Artifact struct {
 // Artifact names.
 const (
 	ArtifactPatch  = "patch"
+	ArtifactWhole  = "whole" // a patch that holds those of the jobs that this one builds on, too
 	ArtifactStdout = "stdout"
 	ArtifactStderr = "stderr"
 	ArtifactAnswer = "answer" // only of an answer that Outcome.Answer is too small for

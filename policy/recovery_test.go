@@ -212,11 +212,11 @@ func TestDecideByDomain(t *testing.T) {
 	}{
 		{"crash", "", 2, crash, policy.Decision{RunnableAt: now, Resume: true, Waiting: "CRASH; next attempt after 0s"}},
 		{"crash in an unknown domain", "kitchen", 2, crash, policy.Decision{RunnableAt: now, Resume: true, Waiting: "CRASH; next attempt after 0s"}},
-		{"legal crash", "legal", 2, crash, policy.Decision{Exit: job.ExitFailed, DeadLetter: "CRASH: boom; in the domain legal a person decides what follows"}},
+		{"legal crash", "legal", 2, crash, policy.Decision{Exit: job.ExitFailed, DeadLetter: "CRASH: boom; in the domain legal a person decides what follows", Escalated: true}},
 		{"legal timeout", "legal", 2, timeout, policy.Decision{RunnableAt: now, Choice: 1, Waiting: "TIMEOUT; goes on with the next worker"}},
 		{"legal timeout without another worker", "legal", 1, timeout, policy.Decision{RunnableAt: now, Waiting: "TIMEOUT; next attempt after 0s"}},
 		{"the next worker hears what was wrong", "strict", 2, verify, policy.Decision{RunnableAt: now, Choice: 1, Feedback: "test failed", Waiting: "VERIFY_FAILED; goes on with the next worker"}},
-		{"a class without a rule", "strict", 2, crash, policy.Decision{Exit: job.ExitFailed, DeadLetter: "CRASH: boom; in the domain strict a person decides what follows"}},
+		{"a class without a rule", "strict", 2, crash, policy.Decision{Exit: job.ExitFailed, DeadLetter: "CRASH: boom; in the domain strict a person decides what follows", Escalated: true}},
 		{"usage limit with another worker", "", 2, limit, policy.Decision{RunnableAt: now, Choice: 1, Waiting: "RATE_LIMIT; goes on with the next worker"}},
 		{"usage limit without", "", 1, limit, policy.Decision{RunnableAt: reset, Waiting: "RATE_LIMIT; next attempt after 2h0m0s"}},
 	} {

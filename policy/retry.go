@@ -49,6 +49,7 @@ type Decision struct {
 	// Exit is how the job ends, or "" if it gets another attempt.
 	Exit       job.ExitKind
 	DeadLetter string // with ExitFailed: why there is no further attempt
+	Escalated  bool   // with ExitFailed: it could be tried again, but a person is to decide that
 
 	RunnableAt time.Time // of the next attempt
 	Choice     int
@@ -73,7 +74,9 @@ func (r *Retry) Decide(h History, o *job.Outcome, now time.Time) Decision {
 	case rule.Action.fallsBack() && more:
 		return r.fallBack(o, next, now)
 	case rule.Action.ends() && !(rule.Afresh && h.Resumed && !progressed(o)):
-		return giveUp(o, r.whyNot(h.Domain, o.Class))
+		d := giveUp(o, r.whyNot(h.Domain, o.Class))
+		d.Escalated = !DefaultRules().of(o.Class).Action.ends()
+		return d
 	case more && usedUp(o, now):
 		return r.fallBack(o, next, now) // nothing of this kind runs before the reset
 	}

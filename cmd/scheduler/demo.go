@@ -260,7 +260,7 @@ func (m *Main) explain(ctx context.Context, state *owned, batch job.BatchID, pla
 	}
 	fmt.Fprintln(m.stdout, "\nThe patches:")
 	for i := range entries {
-		patch, err := savedPatch(ctx, state.store, entries[i].ID)
+		patch, err := savedPatch(ctx, state.store, entries[i].ID, false)
 		if err != nil {
 			return failure(err)
 		}

@@ -32,8 +32,19 @@ func workspaces(dir *statedir.Dir, run runCmd) *workspace.Manager {
 	return workspace.New(workspace.Config{Root: dir.Work(), Locks: dir.Locks(), Exclude: []string{dir.Path()}, Run: run})
 }
 
-// savedPatch returns the patch that the job's last attempt with one left, or "".
-func savedPatch(ctx context.Context, store queue.Store, id job.ID) (string, error) {
+// savedPatch returns the patch that the job's last attempt with one left, or "". Of
+// a job that builds on others it is its own part, or the whole.
+func savedPatch(ctx context.Context, store queue.Store, id job.ID, whole bool) (string, error) {
+	if whole {
+		path, err := artifact(ctx, store, id, job.ArtifactWhole)
+		if path != "" || err != nil {
+			return path, err
+		}
+	}
+	return artifact(ctx, store, id, job.ArtifactPatch)
+}
+
+func artifact(ctx context.Context, store queue.Store, id job.ID, name string) (string, error) {
 	attempts, err := store.Attempts(ctx, id)
 	if err != nil {
 		return "", err
@@ -46,7 +57,7 @@ func savedPatch(ctx context.Context, store queue.Store, id job.ID) (string, erro
 		return "", nil
 	}
 	for _, a := range last.Outcome.Artifacts {
-		if a.Name == job.ArtifactPatch {
+		if a.Name == name {
 			return a.Path, nil
 		}
 	}
@@ -54,7 +65,8 @@ func savedPatch(ctx context.Context, store queue.Store, id job.ID) (string, erro
 }
 
 func (m *Main) diffCommand() *cobra.Command {
-	return &cobra.Command{
+	var whole bool
+	cmd := &cobra.Command{
 		Use: "diff JOB", Short: "Print the patch of a job: what it has changed so far", Args: cobra.ExactArgs(1),
 		Example: "  scheduler diff fix-login | less",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,12 +83,14 @@ func (m *Main) diffCommand() *cobra.Command {
 			if !e.State.Terminal() {
 				return failure(m.liveDiff(ctx, dir, &e))
 			}
-			patch, err := savedPatch(ctx, store, e.ID)
+			patch, err := savedPatch(ctx, store, e.ID, whole)
 			if err != nil {
 				return failure(err)
 			}
-			if err := m.tellRest(ctx, store, &e); err != nil {
-				return err
+			if !whole {
+				if err := m.tellRest(ctx, store, &e); err != nil {
+					return err
+				}
 			}
 			if patch == "" {
 				fmt.Fprintf(m.stderr, "job %s changed nothing\n", e.Spec.Name)
@@ -85,7 +99,11 @@ func (m *Main) diffCommand() *cobra.Command {
 			return failure(copyFile(m.stdout, patch))
 		},
 	}
+	cmd.Flags().BoolVar(&whole, "whole", false, wholeUsage)
+	return cmd
 }
+
+const wholeUsage = "with the patches of the jobs that it builds on"
 
 // tellRest says where the rest of a job's work is, of which its own patch is a
 // part: in those of the jobs that it builds on, or that it stands for.
@@ -99,7 +117,7 @@ func (m *Main) tellRest(ctx context.Context, store queue.Store, e *queue.Entry) 
 		}
 	}
 	if len(before) > 0 {
-		fmt.Fprintf(m.stderr, "job %s builds on the patches of %s, which its own does not hold: apply those first, in this order\n", e.Spec.Name, strings.Join(before, ", "))
+		fmt.Fprintf(m.stderr, "job %s builds on the patches of %s, which its own does not hold: apply those first, in this order, or give --whole\n", e.Spec.Name, strings.Join(before, ", "))
 	}
 	if f := &e.Spec.Flow; f.Node != "" || f.ForEach == nil && f.Loop == nil {
 		return nil
@@ -114,7 +132,11 @@ func (m *Main) tellRest(ctx context.Context, store queue.Store, e *queue.Entry) 
 			parts = append(parts, string(all[i].Spec.Name))
 		}
 	}
-	fmt.Fprintf(m.stderr, "job %s stands for its parts, whose patches are its work: %s, in this order\n", e.Spec.Name, dash(strings.Join(parts, ", ")))
+	how := "apply those"
+	if f := &e.Spec.Flow; f.Loop != nil && len(parts) > 0 {
+		how = fmt.Sprintf("`scheduler apply --whole %s` has all of them", parts[len(parts)-1])
+	}
+	fmt.Fprintf(m.stderr, "job %s stands for its parts, whose patches are its work: %s; %s\n", e.Spec.Name, dash(strings.Join(parts, ", ")), how)
 	return nil
 }
 
@@ -145,6 +167,7 @@ func copyFile(w io.Writer, path string) error {
 
 func (m *Main) applyCommand() *cobra.Command {
 	var to string
+	var whole bool
 	var anyway bool
 	cmd := &cobra.Command{
 		Use: "apply JOB", Short: "Bring a job's patch into your own tree", Args: cobra.ExactArgs(1),
@@ -162,15 +185,16 @@ the files are named.`,
 			if err != nil {
 				return failure(err)
 			}
-			return m.apply(ctx, dir, store, &e, to, anyway)
+			return m.apply(ctx, dir, store, &e, to, anyway, whole)
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the `DIR`ectory to change (default: the job's workspace path)")
+	cmd.Flags().BoolVar(&whole, "whole", false, wholeUsage)
 	cmd.Flags().BoolVar(&anyway, "anyway", false, "also if the job did not complete")
 	return cmd
 }
 
-func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, e *queue.Entry, to string, anyway bool) error {
+func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, e *queue.Entry, to string, anyway, whole bool) error {
 	name := e.Spec.Name
 	switch state := scheduler.StateOf(e); {
 	case !e.State.Terminal():
@@ -190,12 +214,14 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 	if err != nil {
 		return failure(err)
 	}
-	patch, err := savedPatch(ctx, store, e.ID)
+	patch, err := savedPatch(ctx, store, e.ID, whole)
 	if err != nil {
 		return failure(err)
 	}
-	if err := m.tellRest(ctx, store, e); err != nil {
-		return err
+	if !whole {
+		if err := m.tellRest(ctx, store, e); err != nil {
+			return err
+		}
 	}
 	if patch == "" {
 		fmt.Fprintf(m.stdout, "job %s changed nothing\n", name)

@@ -291,6 +291,9 @@ func (e *execution) collect(ws *workspace.Workspace, dir string, o *job.Outcome)
 	if changes.Patch != "" {
 		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactPatch, Path: changes.Patch, Bytes: changes.Bytes})
 	}
+	if changes.Whole != "" {
+		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactWhole, Path: changes.Whole, Bytes: changes.WholeBytes})
+	}
 }
 
 func failed(started time.Time, class job.ErrorClass, err error) job.Outcome {

@@ -201,3 +201,53 @@ func TestLegalAnalysisByAgents(t *testing.T) {
 	}
 	b.soundState()
 }
+
+// TestLegalFailures: in the domain legal a crash is for a person to decide, before
+// the team does anything, and what takes too long goes on with the next worker.
+func TestLegalFailures(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.config["workers"].(obj)["slow"] = obj{"adapter": "exec", "command": []string{"/bin/sh", "-c", "sleep " + b.unique()}}
+	crashed := b.folder("crashed")
+	file := b.example("legal-analysis", "analysis.yaml", func(doc obj) {
+		for _, j := range doc["jobs"].([]any) {
+			j := j.(obj)
+			switch script := j["instructions"].(string); j["id"] {
+			case "extract":
+				j["instructions"] = "if ! test -e " + crashed + "; then touch " + crashed + "; kill -KILL $$; fi\n" + script
+			case "risks":
+				j["worker"], j["fallback"], j["limits"] = "slow", []string{"shell"}, obj{"timeout": "2s"}
+			}
+		}
+	})
+	r := b.start("run", file)
+	r.awaitCore(1)
+	b.eventually("a person is asked about the crash", func() bool { return b.waiting() == "extract" })
+	if e := b.entry("extract"); e.Attempts != 1 || !strings.Contains(e.Approval.Why, "CRASH") || !strings.Contains(e.Approval.Why, "a person decides") {
+		t.Errorf("after the crash: %s", asJSON(t, e))
+	}
+	answer := func(args ...string) {
+		t.Helper()
+		if out, errs, code := b.command(args...); code != 0 {
+			t.Fatalf("%v: exit code %d\n%s%s", args, code, out, errs)
+		}
+	}
+	answer("reject", "extract", "-m", "once more")
+	b.eventually("it is done again", func() bool { e := b.entry("extract"); return e.Attempts == 2 && e.Held == job.HeldForApproval })
+	answer("approve", "extract")
+	for _, step := range []string{"risks", "memo", "file"} {
+		b.eventually(step+" waits for a person", func() bool { return b.waiting() == step })
+		answer("approve", step)
+	}
+	r.exit(0)
+	j := b.show("risks")
+	if len(j.Attempts) != 2 || j.Attempts[0].Outcome.Class != job.Timeout || j.Attempts[1].Choice.Worker != "shell" {
+		t.Errorf("the step that took too long: %s", asJSON(t, j))
+	}
+	for _, e := range b.list() {
+		if strings.Contains(string(e.Spec.Name), "+") {
+			t.Errorf("the team has restarted %s", e.Spec.Name)
+		}
+	}
+	b.soundState()
+}

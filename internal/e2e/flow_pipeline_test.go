@@ -146,3 +146,40 @@ func TestWebTestingByAgents(t *testing.T) {
 	}
 	b.soundState()
 }
+
+// TestUnauthorizedPublish: a stage that publishes what it has not declared is told
+// so with each attempt; then its event lies with the dead letters, and the rest
+// streams on.
+func TestUnauthorizedPublish(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	script := `if grep -q bad "$AGENTSCHED_INPUT"; then type=other; echo "${AGENTSCHED_FEEDBACK:-}" >> ` + b.folder("feedback") + `; else type=number; fi
+printf '{"events":[{"type":"%s","data":1}]}' $type`
+	path := b.folder("line.yaml")
+	b.write(path, asJSON(t, obj{
+		"jobs": []obj{
+			with(shell("source", nil, script, obj{"max_attempts": 2}), obj{"input": []string{"good", "bad"}}),
+			shell("sink", nil, `printf '{"events":[]}'`, nil),
+		},
+		"pipelines": []obj{{"id": "line", "stages": []obj{{"job": "source", "publishes": []string{"number"}}, {"job": "sink", "subscribes": []string{"number"}}}}},
+	}))
+	r := b.start("run", path)
+	r.exit(1) // the event that was given up
+	out, errs, code := b.command("pipelines", "ls", "line")
+	if want := `unauthorized_publish: stage "source" may not publish "other"; it may publish only number`; code != 0 || !strings.Contains(out, want) {
+		t.Errorf("pipelines ls: exit code %d\n%s%s", code, out, errs)
+	}
+	if said := strings.Join(b.lines("feedback"), " "); !strings.Contains(said, "/events/0/type") {
+		t.Errorf("the second attempt was told %q", said)
+	}
+	published := 0
+	for _, e := range b.streamed("line") {
+		if e.Stage != "" {
+			published++
+		}
+	}
+	if published != 1 {
+		t.Errorf("%d events were published, want the good one's", published)
+	}
+	b.soundState()
+}

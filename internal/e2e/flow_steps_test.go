@@ -141,6 +141,71 @@ func TestPreempted(t *testing.T) {
 	b.soundState()
 }
 
+// TestBudgetUsedUp: a run whose owner has used up what was granted stops between
+// two steps, and goes on when there is more.
+func TestBudgetUsedUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.stepper()
+	b.spender()
+	b.open()
+	r := b.serve()
+	if out, errs, code := b.command("grant", "tests", "--tokens", "1000"); code != 0 {
+		t.Fatalf("grant: exit code %d\n%s%s", code, out, errs)
+	}
+	b.submit(b.jobs(b.steps("long", 2, obj{})))
+	b.begun("long-1")
+	b.submit(b.jobsOf("tests", "spends.yaml", spend("spends", 2000, 0.5, nil)))
+	b.eventually("the run is asked to stop", func() bool { return b.logged("the budget of tests is used up") })
+	b.write(b.folder("long-1"), "")
+	r.await("the checkpoint", signalled("long", scheduler.CheckpointCreated))
+	if e := b.entry("long"); e.State != job.Queued {
+		t.Errorf("without a budget: %s", asJSON(t, e))
+	}
+	if out, errs, code := b.command("grant", "tests", "--tokens", "100000"); code != 0 {
+		t.Fatalf("grant: exit code %d\n%s%s", code, out, errs)
+	}
+	b.begun("long-2")
+	b.write(b.folder("long-2"), "")
+	r.end("long", job.RunCompleted)
+	b.paidOnce("long-1", "long-2")
+	r.stop()
+	b.soundState()
+}
+
+// TestBest: jobs that are to run on the best worker go to the one of the highest
+// reputation, but for those that are drawn to look at the other.
+func TestBest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, name := range []string{"poor", "good"} {
+		b.config["workers"].(obj)[name] = obj{"adapter": "shell"}
+	}
+	b.config["concurrency"] = obj{"max": 1}
+	b.config["evaluation"] = obj{"explore": 0.2}
+	rated := func(id, worker, quality string) obj {
+		return with(shell(id, nil, "true", nil), obj{"worker": worker, "evaluation": obj{"domain": "security", "command": "echo '{\"quality\": " + quality + ", \"adherence\": " + quality + "}'"}})
+	}
+	r := b.start("run", b.jobsOf("tests", "rate.yaml", rated("one", "poor", "0.1"), rated("two", "good", "0.9")))
+	r.exit(0)
+	var jobs []obj
+	const n = 12
+	for i := range n {
+		jobs = append(jobs, with(shell(fmt.Sprintf("job-%02d", i), nil, "true", nil), obj{"worker": "best", "candidates": []string{"poor", "good"}, "evaluation": obj{"domain": "security"}}))
+	}
+	r = b.start("run", b.jobs(jobs...))
+	r.exit(0)
+	ran := map[job.WorkerKind]int{}
+	for i := range n {
+		j := b.show(fmt.Sprintf("job-%02d", i))
+		ran[j.Attempts[0].Choice.Worker]++
+	}
+	if ran["good"] <= n/2 || ran["good"]+ran["poor"] != n {
+		t.Errorf("they ran on %v", ran)
+	}
+	b.soundState()
+}
+
 // logged reports whether scheduler.log has a line with these words.
 func (b *bench) logged(words string) bool {
 	b.t.Helper()

@@ -69,6 +69,14 @@ func TestStackedAndMerged(t *testing.T) {
 	if e := b.entry("both"); e.ExitKind != job.ExitSucceeded {
 		t.Errorf("the merge: %s", asJSON(t, e))
 	}
+	if out, errs, code := b.command("diff", "both"); code != 0 || out != "" || !strings.Contains(errs, "builds on the patches of one, two") {
+		t.Errorf("diff of the merge: exit code %d\n%s%s", code, out, errs)
+	}
+	if out, errs, code := b.command("apply", "--whole", "both"); code != 0 || !strings.Contains(out, "one.txt") || !strings.Contains(out, "two.txt") {
+		t.Errorf("apply of the whole merge: exit code %d\n%s%s", code, out, errs)
+	}
+	b.git("checkout", "-q", ".")
+	b.git("clean", "-fdq")
 	if e := b.entry("clash"); e.ExitKind != job.ExitFailed || e.ErrorClass != job.ConflictClass || !strings.Contains(e.DeadLetter, "README.md") || e.Attempts != 1 {
 		t.Errorf("the merge that cannot be: %s", asJSON(t, e))
 	}

@@ -41,6 +41,9 @@ func (s *Scheduler) oversee(f *flight, o *job.Outcome, d *policy.Decision) queue
 	}
 	at, draw := now(), oversight.Draw(f.entry.ID, f.attempt, seedOf(s.cfg.Instance))
 	ask, why := oversight.Ask(spec, o, oversight.Facts{Denied: o.Denied, Last: d.Exit == job.ExitFailed, Rejected: f.entry.Rejections > 0}, draw)
+	if d.Escalated {
+		ask, why = true, d.DeadLetter
+	}
 	if !ask {
 		return nil
 	}

@@ -18,6 +18,10 @@ import (
 type Changes struct {
 	Patch string // path of the patch, "" when nothing changed
 	Bytes int64  // its size
+	// Whole is the path of a patch that holds those that the workspace was stacked
+	// on, too; "" where it was stacked on none, or is no worktree.
+	Whole      string
+	WholeBytes int64
 	// SHA256 is its hash, in hexadecimal; "" when nothing changed. Diff leaves it out.
 	SHA256 string
 	// Files has a renamed file once, by its new name. It is not bounded; see
@@ -30,6 +34,9 @@ type Changes struct {
 
 // PatchName is the name of the patch file that Collect writes.
 const PatchName = "changes.patch"
+
+// WholeName is the name of the patch file with the patches below it.
+const WholeName = "whole.patch"
 
 // Where the paths of a patch are relative to is said in its first line, which
 // git and patch skip.
@@ -71,15 +78,22 @@ func (m *Manager) collect(ctx context.Context, id job.ID, dir string) (Changes, 
 	if err != nil {
 		return Changes{}, err
 	}
-	if n.tree == rec.StartTree && rec.Saved == nil {
+	if n.tree == rec.StartTree && rec.Saved == nil && rec.Stacked == "" {
 		return c, nil // nothing to keep: it can be removed as it is
 	}
 	save := &saved{Tree: n.tree, Complete: n.complete}
 	if n.tree != rec.StartTree {
-		if c.Patch, c.Bytes, save.SHA256, err = n.writePatch(ctx, dir); err != nil {
+		if c.Patch, c.Bytes, save.SHA256, err = n.writePatch(ctx, dir, PatchName); err != nil {
 			return Changes{}, err
 		}
 		save.Patch, c.SHA256 = c.Patch, save.SHA256
+	}
+	if rec.Stacked != "" {
+		whole := *n
+		whole.from = rec.StartCommit
+		if c.Whole, c.WholeBytes, _, err = whole.writePatch(ctx, dir, WholeName); err != nil {
+			return Changes{}, err
+		}
 	}
 	rec.Saved = save
 	return c, m.writeRecord(rec)
@@ -118,6 +132,7 @@ func (m *Manager) Diff(ctx context.Context, ws *Workspace, w io.Writer) (Changes
 type present struct {
 	rec      *record
 	git      git
+	from     string // what is compared with; "" is the start
 	tree     string
 	notes    []string
 	complete bool
@@ -170,7 +185,11 @@ func (n *present) diff(args ...string) []string {
 	if n.rec.Scope != "" {
 		a = append(a, "--relative="+n.rec.Scope+"/")
 	}
-	return append(a, n.rec.StartTree, n.tree)
+	from := n.from
+	if from == "" {
+		from = n.rec.StartTree
+	}
+	return append(a, from, n.tree)
 }
 
 func (n *present) list(ctx context.Context) (Changes, error) {
@@ -217,12 +236,12 @@ func (n *present) patch(ctx context.Context, w io.Writer) error {
 	return n.git.run(ctx, nil, w, n.diff("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/")...)
 }
 
-func (n *present) writePatch(ctx context.Context, dir string) (path string, size int64, sum string, err error) {
-	path = filepath.Join(realOrSame(dir), PatchName)
+func (n *present) writePatch(ctx context.Context, dir, name string) (path string, size int64, sum string, err error) {
+	path = filepath.Join(realOrSame(dir), name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", 0, "", err
 	}
-	f, err := os.CreateTemp(dir, "."+PatchName+"-*")
+	f, err := os.CreateTemp(dir, "."+name+"-*")
 	if err != nil {
 		return "", 0, "", err
 	}

@@ -111,7 +111,8 @@ func look(ctx context.Context, b *book, jobs Jobs) (view, error) {
 				return v, err
 			}
 			e := v.parts[name]
-			if e.State != job.Completed || e.ExitKind != job.ExitSucceeded {
+			mistaken := e.ExitKind == job.ExitFailed && e.ErrorClass == job.InvalidOutput
+			if e.State != job.Completed || e.ExitKind != job.ExitSucceeded && !mistaken {
 				continue
 			}
 			answer, err := jobs.Answer(ctx, &e)

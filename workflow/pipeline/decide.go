@@ -3,6 +3,7 @@ package pipeline
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,7 +15,7 @@ import (
 type view struct {
 	nodes   map[job.Name]queue.Entry // the stages' own jobs
 	parts   map[job.Name]queue.Entry // of units that are not done with
-	answers map[job.Name]string      // of the parts among them that succeeded
+	answers map[job.Name]string      // of the parts among them that succeeded, or whose answer was no good
 }
 
 // decide says all that follows from what is there: moves, and the change that
@@ -115,7 +116,7 @@ func (d *decider) settle(s *stage) {
 		case e.State == job.Completed && e.ExitKind == job.ExitSucceeded:
 			d.answer(s, u, e)
 		case e.State == job.Completed && e.ExitKind == job.ExitFailed:
-			d.fail(s, u, e, cmp.Or(e.ErrorClass, job.Unknown), cmp.Or(e.DeadLetter, "the part failed"))
+			d.fail(s, u, e, cmp.Or(e.ErrorClass, job.Unknown), cmp.Or(unauthorized(&s.Stage, d.v.answers[e.Spec.Name]), e.DeadLetter, "the part failed"))
 		default:
 			d.fail(s, u, e, job.CancelledClass, fmt.Sprintf("the part was %s", cmp.Or(string(e.ExitKind), string(e.State))))
 		}
@@ -260,3 +261,19 @@ type Summary struct {
 }
 
 func keeps(state json.RawMessage) bool { return len(state) > 0 && string(state) != "null" }
+
+// unauthorized returns what an answer that was no good may not publish, or "".
+func unauthorized(s *job.Stage, answer string) string {
+	if answer == "" {
+		return ""
+	}
+	a, err := ReadAnswer(answer)
+	if err != nil {
+		return ""
+	}
+	var refused *PublishError
+	if errors.As(checkOutputs(s, a.Events), &refused) {
+		return refused.Error()
+	}
+	return ""
+}
