@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -14,6 +16,9 @@ import (
 // the weights and the α that it was counted with, so that a reputation can be
 // worked out again whatever the settings are by then.
 type Evaluation struct {
+	// ID is unique: of two that judge the same at the same time, and find the same,
+	// only one can be stored.
+	ID      string   `json:"id"`
 	Job     job.ID   `json:"job"`
 	Name    job.Name `json:"name"`
 	Attempt int      `json:"attempt"` // the latest one of who is judged
@@ -65,7 +70,7 @@ func DomainOf(s *job.Spec) string {
 }
 
 func begin(e *queue.Entry, p *Part, s *Settings, source string, now time.Time) Evaluation {
-	out := Evaluation{Job: e.ID, Name: e.Spec.Name, Attempt: p.Number(), Source: source, Domain: DefaultDomain,
+	out := Evaluation{ID: uuid.NewString(), Job: e.ID, Name: e.Spec.Name, Attempt: p.Number(), Source: source, Domain: DefaultDomain,
 		Subjects: []Subject{WorkerSubject(p.Choice)}, Sources: map[Dimension]string{}, Alpha: s.Alpha, At: now}
 	if ev := e.Spec.Flow.Evaluation; ev != nil {
 		out.Domain = cmp.Or(ev.Domain, DefaultDomain)
