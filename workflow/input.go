@@ -1,16 +1,12 @@
 package workflow
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
-
+	"github.com/agentsched/agentsched/internal/jsoncheck"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -18,37 +14,21 @@ import (
 // of the job file has looked at inputs without expressions; this is for what was
 // not known then.
 func (b *Batch) validInput(s *job.Spec, input json.RawMessage) error {
-	schema := b.inputSchema(s)
-	if len(schema) == 0 {
+	text := b.inputSchema(s)
+	if len(text) == 0 {
 		return nil
 	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
-	if err != nil {
-		return fmt.Errorf("read the input schema of agent %s: %w", s.Agent, err)
+	mistakes, err := jsoncheck.Check(text, input)
+	switch {
+	case errors.Is(err, jsoncheck.ErrNotJSON):
+		return fmt.Errorf("is %w", err)
+	case err != nil:
+		return fmt.Errorf("the input schema of agent %s: %w", s.Agent, err)
+	case len(mistakes) == 0:
+		return nil
 	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	const url = "agent:///input"
-	if err := c.AddResource(url, document); err != nil {
-		return fmt.Errorf("read the input schema of agent %s: %w", s.Agent, err)
-	}
-	compiled, err := c.Compile(url)
-	if err != nil {
-		return fmt.Errorf("read the input schema of agent %s: %w", s.Agent, err)
-	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(input))
-	if err != nil {
-		return fmt.Errorf("is not JSON: %w", err)
-	}
-	var invalid *jsonschema.ValidationError
-	if err := compiled.Validate(value); !errors.As(err, &invalid) {
-		return err
-	}
-	for len(invalid.Causes) > 0 {
-		invalid = invalid.Causes[0]
-	}
-	why := invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English))
-	if at := strings.Join(invalid.InstanceLocation, "."); at != "" {
+	why := mistakes[0].Why
+	if at := strings.Join(mistakes[0].At, "."); at != "" {
 		why = at + ": " + why
 	}
 	return fmt.Errorf("is not what agent %s takes: %s", s.Agent, why)
@@ -73,12 +53,4 @@ func (b *Batch) inputSchema(s *job.Spec) json.RawMessage {
 		}
 	}
 	return nil
-}
-
-// noLoader refuses references to other documents.
-type noLoader struct{}
-
-// Load implements jsonschema.URLLoader.
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s is another document, which is not read", url)
 }

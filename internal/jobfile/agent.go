@@ -8,8 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
+	"github.com/agentsched/agentsched/internal/jsoncheck"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 )
@@ -159,28 +158,23 @@ func (r *reader) checkAgent(path string, e *entry, p *profile) {
 // known only when the job starts. What the job of a pipeline's stage is given are
 // events, and its own input is what the pipeline begins with.
 func (r *reader) checkInput(path string, name job.Name, in *input, p *profile) {
-	schema := p.given.Input.compiled
-	if schema == nil || r.Blamed(path) || in.hasExpressions() || r.staged[name] {
+	takes := p.given.Input.compiled
+	if takes == nil || r.Blamed(path) || in.hasExpressions() || r.staged[name] {
 		return
 	}
 	raw := in.json
 	if raw == nil {
 		raw = json.RawMessage(`{}`)
 	}
-	value, err := jsonschema.UnmarshalJSON(strings.NewReader(string(raw)))
-	if err != nil {
-		r.Failf(path, "is not JSON: %v", err)
-		return
-	}
-	invalid, ok := schema.Validate(value).(*jsonschema.ValidationError)
+	mistakes, err := jsoncheck.CheckCompiled(takes, raw)
 	switch {
-	case !ok:
+	case err != nil:
+		r.Failf(path, "is %v", err)
+	case len(mistakes) == 0:
 	case in.node == nil:
-		_, why := first(invalid)
-		r.Failf(path, "is missing, and agent %q must be given one: %s", p.Name, why)
+		r.Failf(path, "is missing, and agent %q must be given one: %s", p.Name, mistakes[0].Why)
 	default:
-		at, why := first(invalid)
-		in.node.Nearest(at).Failf("is not what agent %q takes: %s", p.Name, why)
+		in.node.Nearest(mistakes[0].At).Failf("is not what agent %q takes: %s", p.Name, mistakes[0].Why)
 	}
 }
 
