@@ -73,6 +73,17 @@ const MaxCheckText = 8 << 10
 // Succeeded reports whether the attempt did what was asked.
 func (o *Outcome) Succeeded() bool { return o.State == RunCompleted }
 
+// Artifact returns the file of that name that the attempt left; false if it left
+// none.
+func (o *Outcome) Artifact(name string) (Artifact, bool) {
+	for _, a := range o.Artifacts {
+		if a.Name == name {
+			return a, true
+		}
+	}
+	return Artifact{}, false
+}
+
 // CommandRun is a command that an agent ran.
 type CommandRun struct {
 	Command  string `json:"command"`

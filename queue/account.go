@@ -17,6 +17,14 @@ type Owner struct {
 	Agent  job.AgentID `json:"agent,omitempty"` // "": the tenant as a whole
 }
 
+// String returns TENANT or TENANT/AGENT.
+func (o Owner) String() string {
+	if o.Agent == "" {
+		return string(o.Tenant)
+	}
+	return string(o.Tenant) + "/" + string(o.Agent)
+}
+
 // Grant is what an owner may use. An entry of an owner that has used as much as
 // a bound is not claimed, and changes in no other way. An owner without a grant
 // is not bounded.
@@ -53,6 +61,11 @@ func (g Grant) Validate() error {
 		}
 	}
 	return nil
+}
+
+// UsedUp reports whether what was used has reached a bound of g.
+func (g Grant) UsedUp(a *Account) bool {
+	return g.Tokens > 0 && a.Usage.Tokens() >= g.Tokens || g.CostUSD > 0 && a.Usage.CostUSD >= g.CostUSD || g.Wall > 0 && a.Wall >= g.Wall
 }
 
 // AccountStep is how finely the ledger knows when something was used.

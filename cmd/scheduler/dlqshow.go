@@ -124,12 +124,11 @@ func (s *letterStory) stderr(n int) []string {
 	if len(s.Attempts) == 0 || s.Attempts[len(s.Attempts)-1].Outcome == nil {
 		return []string{}
 	}
-	for _, a := range s.Attempts[len(s.Attempts)-1].Outcome.Artifacts {
-		if a.Name == job.ArtifactStderr {
-			return tail(a.Path, n)
-		}
+	a, ok := s.Attempts[len(s.Attempts)-1].Outcome.Artifact(job.ArtifactStderr)
+	if !ok {
+		return []string{}
 	}
-	return []string{}
+	return tail(a.Path, n)
 }
 
 // tail returns the last n lines of a file; none if it cannot be read: it may

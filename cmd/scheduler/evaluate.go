@@ -14,7 +14,6 @@ import (
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/server"
-	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -201,13 +200,9 @@ type calculation struct {
 // evaluate counts what somebody says, through the running scheduler, or in the
 // store if none runs.
 func (m *Main) evaluate(ctx context.Context, ref string, given eval.Given, asJSON bool) error {
-	path, err := m.statePath()
+	dir, err := m.existing()
 	if err != nil {
 		return err
-	}
-	dir, err := statedir.OpenExisting(path)
-	if err != nil {
-		return usage(err)
 	}
 	client := server.NewClient(dir.Socket())
 	defer client.Close()

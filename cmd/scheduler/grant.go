@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/internal/server"
-	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -91,12 +90,7 @@ func ownerOf(text string) (queue.Owner, error) {
 	return queue.Owner{Tenant: job.Tenant(tenant), Agent: job.AgentID(agent)}, nil
 }
 
-func ownerText(o queue.Owner) string {
-	if o.Agent == "" {
-		return dash(string(o.Tenant))
-	}
-	return dash(string(o.Tenant)) + "/" + dash(string(o.Agent))
-}
+func ownerText(o queue.Owner) string { return dash(o.String()) }
 
 // grantOf returns the grant of an owner, an empty one if it has none or if
 // there is no store yet.
@@ -123,13 +117,9 @@ func (m *Main) grants(ctx context.Context) ([]queue.Grant, error) {
 // setGrant stores a grant through the running scheduler, or in the store if
 // none runs.
 func (m *Main) setGrant(ctx context.Context, g queue.Grant) error {
-	path, err := m.statePath()
+	dir, err := m.existing()
 	if err != nil {
 		return err
-	}
-	dir, err := statedir.OpenExisting(path)
-	if err != nil {
-		return usage(err)
 	}
 	client := server.NewClient(dir.Socket())
 	defer client.Close()
@@ -194,15 +184,15 @@ func printGrants(w io.Writer, list []queue.Grant, used []queue.Account) error {
 		for i := range list {
 			g, u := &list[i], &used[i]
 			tokens, cost, wall, window, note := "-", "-", "-", "-", ""
-			full := false
+			full := g.UsedUp(u)
 			if g.Tokens > 0 {
-				tokens, full = fmt.Sprintf("%d of %d", u.Usage.Tokens(), g.Tokens), full || u.Usage.Tokens() >= g.Tokens
+				tokens = fmt.Sprintf("%d of %d", u.Usage.Tokens(), g.Tokens)
 			}
 			if g.CostUSD > 0 {
-				cost, full = fmt.Sprintf("$%.4f of $%.4f", u.Usage.CostUSD, g.CostUSD), full || u.Usage.CostUSD >= g.CostUSD
+				cost = fmt.Sprintf("$%.4f of $%.4f", u.Usage.CostUSD, g.CostUSD)
 			}
 			if g.Wall > 0 {
-				wall, full = fmt.Sprintf("%s of %s", u.Wall.Std().Round(time.Second), g.Wall), full || u.Wall >= g.Wall
+				wall = fmt.Sprintf("%s of %s", u.Wall.Std().Round(time.Second), g.Wall)
 			}
 			if g.Window > 0 {
 				window = g.Window.String()

@@ -56,12 +56,8 @@ func artifact(ctx context.Context, store queue.Store, id job.ID, name string) (s
 	if last.Outcome == nil {
 		return "", nil
 	}
-	for _, a := range last.Outcome.Artifacts {
-		if a.Name == name {
-			return a.Path, nil
-		}
-	}
-	return "", nil
+	a, _ := last.Outcome.Artifact(name)
+	return a.Path, nil
 }
 
 func (m *Main) diffCommand() *cobra.Command {

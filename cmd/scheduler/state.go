@@ -146,13 +146,9 @@ func (m *Main) openLog(dir *statedir.Dir) (*os.File, zerolog.Logger, error) {
 
 // cancelJob cancels through the running scheduler, or in the store if none runs.
 func (m *Main) cancelJob(ctx context.Context, ref string) (queue.Entry, error) {
-	path, err := m.statePath()
+	dir, err := m.existing()
 	if err != nil {
 		return queue.Entry{}, err
-	}
-	dir, err := statedir.OpenExisting(path)
-	if err != nil {
-		return queue.Entry{}, usage(err)
 	}
 	client := server.NewClient(dir.Socket())
 	defer client.Close()

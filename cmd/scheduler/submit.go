@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/internal/server"
-	"github.com/agentsched/agentsched/internal/statedir"
 )
 
 func (m *Main) submitCommand() *cobra.Command {
@@ -57,13 +56,9 @@ func (m *Main) submit(ctx context.Context, args []string, one oneJob, asJSON boo
 	if err != nil {
 		return failure(err)
 	}
-	path, err := m.statePath()
+	dir, err := m.existing()
 	if err != nil {
 		return err
-	}
-	dir, err := statedir.OpenExisting(path)
-	if err != nil {
-		return usage(err)
 	}
 	client := server.NewClient(dir.Socket())
 	defer client.Close()

@@ -98,11 +98,8 @@ func summaryRow(ctx context.Context, state *owned, e *queue.Entry) (progress.Row
 				row.Message += " (" + why + ")"
 			}
 		}
-		for _, a := range o.Artifacts {
-			if a.Name == job.ArtifactPatch {
-				row.Patch = a.Path
-			}
-		}
+		patch, _ := o.Artifact(job.ArtifactPatch)
+		row.Patch = patch.Path
 	}
 	return row, nil
 }

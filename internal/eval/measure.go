@@ -195,8 +195,5 @@ func checked(e *queue.Entry) bool {
 	if len(e.Spec.Output) > 0 && json.Valid(e.Spec.Output) {
 		return true
 	}
-	return e.Approval != nil && e.Approval.Approved && e.Approval.By != byTimeout
+	return e.Approval != nil && e.Approval.Approved && e.Approval.By != queue.ByTimeout
 }
-
-// byTimeout is who answers an approval that nobody did (queue.Decide).
-const byTimeout = "timeout"

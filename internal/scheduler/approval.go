@@ -188,9 +188,6 @@ func Approvals(ctx context.Context, store queue.Store) ([]queue.Entry, error) {
 	return list, nil
 }
 
-// byTimeout is who has answered when nobody has in time.
-const byTimeout = "timeout"
-
 // answerLoop gives the default answer where nobody has answered in time.
 func (s *Scheduler) answerLoop(ctx context.Context) error {
 	timer := time.NewTimer(0)
@@ -227,7 +224,7 @@ func (s *Scheduler) answerOverdue(ctx context.Context) (time.Duration, error) {
 			next = min(next, left)
 			continue
 		}
-		answer := Answer{Approved: a.Default == oversight.Approve, By: byTimeout, Comment: fmt.Sprintf("nobody answered by %s", a.Until.Format(time.RFC3339))}
+		answer := Answer{Approved: a.Default == oversight.Approve, By: queue.ByTimeout, Comment: fmt.Sprintf("nobody answered by %s", a.Until.Format(time.RFC3339))}
 		if _, err := s.Decide(ctx, waiting[i].ID, answer); err != nil && !errors.Is(err, queue.ErrIllegalTransition) {
 			errs = append(errs, err)
 		}

@@ -219,7 +219,7 @@ func (s *Scheduler) submit(ctx context.Context, f *flight, p *ipc.Permit) ending
 	defer cancel()
 	err := f.core.Call(call, ipc.MethodSubmitJob, ipc.SubmitJob{
 		Permit: p.ID, Job: f.entry.ID, Attempt: f.attempt, Choice: f.choice, Spec: f.entry.Spec,
-		Session: f.resume(), Feedback: f.entry.Feedback, Resolved: f.entry.Resolved, HasSteps: s.hasSteps(call, f.entry.ID), Stream: f.stream.name(),
+		Session: f.resume(), Feedback: f.entry.Feedback, Resolved: f.entry.Resolved, HasSteps: f.attempt > 1 && s.hasSteps(call, f.entry.ID), Stream: f.stream.name(),
 		QueueLagMS: max(now().Sub(f.entry.RunnableAt), 0).Milliseconds(), LockWaitMS: f.lockWait.Milliseconds(),
 	}, nil)
 	var refused *ipc.Error

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow"
 	"github.com/agentsched/agentsched/workflow/pipeline"
+	"github.com/agentsched/agentsched/workflow/team"
 )
 
 // flows is which batches are to be looked at, since a job of theirs has ended, and
@@ -25,27 +26,31 @@ import (
 type flows struct {
 	wake chan struct{} // capacity 1
 
-	mu    sync.Mutex // guards busy, later, dirty and news
+	mu    sync.Mutex // guards busy, later and dirty
 	busy  bool       // something is looked at, or nothing was yet
 	later bool       // something is looked at again soon
 	dirty map[job.BatchID]bool
-	news  map[job.BatchID]job.Workflow // of batches that were submitted to this scheduler, until it is looked at
 
 	opening   sync.Mutex // guards logs and workflows
 	logs      map[job.BatchID][]*pipeline.Log
-	workflows map[job.BatchID]*job.Workflow // those that a run was asked about, see stageOf
+	workflows map[job.BatchID]*job.Workflow // which never change
 
 	// What follows is of the goroutine of flowLoop alone. What has ended does not
-	// change, nor does what the jobs of a batch have in common.
+	// change, nor do teams; a batch may have none.
 	ended  map[job.BatchID]map[job.ID]workflow.Job
-	shared map[job.BatchID]shared
+	teams  map[job.BatchID]*team.Tree
 	stopBy map[job.ID]time.Time // by when jobs have to stop that were asked for a checkpoint
 	again  []job.BatchID        // to be looked at when timer fires
 	timer  *time.Timer
 }
 
 func newFlows() *flows {
-	return &flows{wake: make(chan struct{}, 1), busy: true, dirty: map[job.BatchID]bool{}, news: map[job.BatchID]job.Workflow{}, ended: map[job.BatchID]map[job.ID]workflow.Job{}, shared: map[job.BatchID]shared{}, logs: map[job.BatchID][]*pipeline.Log{}, workflows: map[job.BatchID]*job.Workflow{}, stopBy: map[job.ID]time.Time{}, timer: stoppedTimer()}
+	return &flows{
+		wake: make(chan struct{}, 1), busy: true, dirty: map[job.BatchID]bool{},
+		logs: map[job.BatchID][]*pipeline.Log{}, workflows: map[job.BatchID]*job.Workflow{},
+		ended: map[job.BatchID]map[job.ID]workflow.Job{}, teams: map[job.BatchID]*team.Tree{},
+		stopBy: map[job.ID]time.Time{}, timer: stoppedTimer(),
+	}
 }
 
 func stoppedTimer() *time.Timer {
@@ -192,14 +197,22 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 	if err != nil {
 		return false, fmt.Errorf("read the jobs of workflow %s: %w", id, err)
 	}
-	done, unsettled, err := s.superviseTeams(ctx, id, entries)
+	byName := map[job.Name]*queue.Entry{}
+	for i := range entries {
+		byName[entries[i].Spec.Name] = &entries[i]
+	}
+	common, err := s.flows.workflow(ctx, s.cfg.Store, id)
+	if err != nil {
+		return false, err
+	}
+	done, unsettled, err := s.superviseTeams(ctx, id, common, entries, byName)
 	if err != nil || done {
 		return done, err
 	}
-	if done, err = s.stream(ctx, id); err != nil || done {
+	if done, err = s.stream(ctx, id, common); err != nil || done {
 		return done, err
 	}
-	b, err := s.workflowOf(ctx, id, entries)
+	b, err := s.workflowOf(ctx, id, common, entries)
 	if err != nil {
 		return false, err
 	}
@@ -208,19 +221,15 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 	if len(moves) == 0 {
 		if over(entries) {
 			delete(s.flows.ended, id)
-			delete(s.flows.shared, id)
-			s.flows.closeLogs(id)
+			delete(s.flows.teams, id)
+			s.flows.close(id)
 		}
 		return false, nil
-	}
-	byName := map[job.Name]*queue.Entry{}
-	for i := range entries {
-		byName[entries[i].Spec.Name] = &entries[i]
 	}
 	at := now()
 	var ops []queue.Op
 	var cancels []job.ID
-	stages := stageJobs(b.Workflow)
+	stages := stageJobs(common)
 	for _, m := range moves {
 		if c, ok := m.(workflow.Cancel); ok {
 			cancels = append(cancels, byName[c.Name].ID)

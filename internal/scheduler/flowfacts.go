@@ -11,21 +11,18 @@ import (
 )
 
 // workflowOf returns what is known of a batch: entries are all of it.
-func (s *Scheduler) workflowOf(ctx context.Context, id job.BatchID, entries []queue.Entry) (*workflow.Batch, error) {
+func (s *Scheduler) workflowOf(ctx context.Context, id job.BatchID, w *job.Workflow, entries []queue.Entry) (*workflow.Batch, error) {
 	known := s.flows.ended[id]
 	if known == nil {
 		known = map[job.ID]workflow.Job{}
 		s.flows.ended[id] = known
 	}
-	shared, err := s.sharedOf(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	b := &workflow.Batch{Workflow: shared.workflow, Shells: s.shells()}
+	b := &workflow.Batch{Workflow: w, Shells: s.shells()}
 	for i := range entries {
 		e := &entries[i]
 		j, ok := known[e.ID]
 		if !ok {
+			var err error
 			if j, err = factsOf(ctx, s.cfg.Store, e); err != nil {
 				return nil, err
 			}
@@ -36,6 +33,39 @@ func (s *Scheduler) workflowOf(ctx context.Context, id job.BatchID, entries []qu
 		b.Jobs = append(b.Jobs, j)
 	}
 	return b, nil
+}
+
+// note keeps what the jobs of a batch that was just submitted have in common.
+func (f *flows) note(b *queue.Batch, entries []queue.Entry) {
+	if len(entries) == 0 || !entries[0].Spec.Flow.Joined {
+		return
+	}
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	f.workflows[b.ID] = &b.Workflow
+}
+
+// workflow returns what the jobs of a batch have in common. Of batches that were
+// not submitted to this scheduler it is read once, for all that are open.
+func (f *flows) workflow(ctx context.Context, store queue.Store, id job.BatchID) (*job.Workflow, error) {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	if w := f.workflows[id]; w != nil {
+		return w, nil
+	}
+	batches, err := store.Batches(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("read what the jobs of workflow %s have in common: %w", id, err)
+	}
+	for i := range batches {
+		if b := &batches[i]; f.workflows[b.ID] == nil && (b.ClosedAt == nil || b.ID == id) {
+			f.workflows[b.ID] = &b.Workflow
+		}
+	}
+	if f.workflows[id] == nil {
+		f.workflows[id] = &job.Workflow{}
+	}
+	return f.workflows[id], nil
 }
 
 // over reports whether every job has ended.
@@ -66,18 +96,13 @@ func factsOf(ctx context.Context, store queue.Store, e *queue.Entry) (workflow.J
 		return j, nil
 	}
 	o := attempts[len(attempts)-1].Outcome
-	answer := o.Answer
-	for _, a := range o.Artifacts {
-		switch a.Name {
-		case job.ArtifactPatch:
-			j.Patch = a.Path
-		case job.ArtifactAnswer:
-			// Without the whole, what was kept of it stands; who expects JSON is told
-			// that it is none.
-			if whole, err := readAnswer(a); err == nil {
-				answer = whole
-			}
-		}
+	patch, _ := o.Artifact(job.ArtifactPatch)
+	j.Patch = patch.Path
+	// Without the whole, what was kept of it stands; who expects JSON is told that
+	// it is none.
+	answer, err := wholeAnswer(o)
+	if err != nil {
+		answer = o.Answer
 	}
 	j.Output = workflow.Output(&spec, answer)
 	j.Digest = o.PatchHash
@@ -90,8 +115,13 @@ func factsOf(ctx context.Context, store queue.Store, e *queue.Entry) (workflow.J
 	return j, nil
 }
 
-// readAnswer reads an answer that was too long for the store.
-func readAnswer(a job.Artifact) (string, error) {
+// wholeAnswer returns what an attempt answered, also if that was too long for the
+// store.
+func wholeAnswer(o *job.Outcome) (string, error) {
+	a, long := o.Artifact(job.ArtifactAnswer)
+	if !long {
+		return o.Answer, nil
+	}
 	if a.Bytes > maxAnswer {
 		return "", fmt.Errorf("%s has %d bytes, at most %d can be referred to", a.Path, a.Bytes, maxAnswer)
 	}

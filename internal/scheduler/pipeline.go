@@ -55,12 +55,7 @@ func (b batchJobs) Answer(ctx context.Context, e *queue.Entry) (string, error) {
 	if o == nil {
 		return "", nil
 	}
-	for _, a := range o.Artifacts {
-		if a.Name == job.ArtifactAnswer {
-			return readAnswer(a)
-		}
-	}
-	return o.Answer, nil
+	return wholeAnswer(o)
 }
 
 // logsOf returns the logs of a batch's pipelines, opened once.
@@ -105,12 +100,8 @@ func answerSchema(spec *job.Spec, stage *job.Stage) json.RawMessage {
 
 // stream takes the pipelines of a batch further. It reports whether something was
 // done.
-func (s *Scheduler) stream(ctx context.Context, id job.BatchID) (done bool, err error) {
-	of, err := s.sharedOf(ctx, id)
-	if err != nil || of.workflow == nil {
-		return false, err
-	}
-	logs, err := s.logsOf(ctx, id, of.workflow)
+func (s *Scheduler) stream(ctx context.Context, id job.BatchID, w *job.Workflow) (done bool, err error) {
+	logs, err := s.logsOf(ctx, id, w)
 	if err != nil {
 		return false, err
 	}
@@ -119,7 +110,7 @@ func (s *Scheduler) stream(ctx context.Context, id job.BatchID) (done bool, err 
 		moves, err := l.Advance(ctx, jobs, now())
 		for _, m := range moves {
 			done = true
-			s.tellStage(ctx, jobs, m)
+			s.tellStage(ctx, jobs, w, m)
 		}
 		if err != nil {
 			return done, err
@@ -130,7 +121,7 @@ func (s *Scheduler) stream(ctx context.Context, id job.BatchID) (done bool, err 
 
 // tellStage does and tells what follows from a move of a pipeline, which is
 // durable.
-func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, m pipeline.Move) {
+func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, w *job.Workflow, m pipeline.Move) {
 	s.cfg.Log.Debug().Str("stage", string(m.Stage)).Str("move", string(m.Kind)).Str("part", string(m.Part)).Ints64("events", m.Events).Str("why", m.Why).Msg("pipeline")
 	name := m.Part
 	switch m.Kind {
@@ -139,7 +130,7 @@ func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, m pipeline.Mo
 	case pipeline.Buried:
 		s.Tell(fmt.Sprintf("stage %s: event %v went to the dead letters: %s", m.Stage, m.Events, m.Why))
 	case pipeline.Ended, pipeline.Failed:
-		name = s.stageJob(jobs.batch, m.Stage)
+		name = stageJob(w, m.Stage)
 	case pipeline.Gave:
 	default:
 		return
@@ -156,8 +147,8 @@ func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, m pipeline.Mo
 	s.poke()
 }
 
-func (s *Scheduler) stageJob(id job.BatchID, stage job.Name) job.Name {
-	w := s.flows.shared[id].workflow
+// stageJob returns the job of a stage.
+func stageJob(w *job.Workflow, stage job.Name) job.Name {
 	for i := range w.Pipelines {
 		for j := range w.Pipelines[i].Stages {
 			if w.Pipelines[i].Stages[j].ID == stage {
@@ -168,7 +159,8 @@ func (s *Scheduler) stageJob(id job.BatchID, stage job.Name) job.Name {
 	return ""
 }
 
-func (f *flows) closeLogs(id job.BatchID) {
+// close forgets a batch that is over.
+func (f *flows) close(id job.BatchID) {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	delete(f.logs, id)
@@ -196,10 +188,10 @@ func Pipelines(ctx context.Context, store queue.Store, name string) ([]Pipeline,
 	var list []Pipeline
 	for i := range batches {
 		b := &batches[i]
-		logs, err := openLogs(ctx, store, b.ID, &b.Workflow)
 		if len(b.Workflow.Pipelines) == 0 {
 			continue
 		}
+		logs, err := openLogs(ctx, store, b.ID, &b.Workflow)
 		if err != nil {
 			return nil, err
 		}

@@ -132,25 +132,14 @@ func (s *Scheduler) stopUsers(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("look for budgets that are used up: %w", err)
 		}
-		if len(used) == 0 || !usedUp(&g, &used[0]) {
+		if len(used) == 0 || !g.UsedUp(&used[0]) {
 			continue
 		}
 		for _, f := range flights {
-			s.askToStop(ctx, f, fmt.Sprintf("the budget of %s is used up", ownerName(g.Owner)))
+			s.askToStop(ctx, f, fmt.Sprintf("the budget of %s is used up", g.Owner))
 		}
 	}
 	return nil
-}
-
-func usedUp(g *queue.Grant, a *queue.Account) bool {
-	return g.Tokens > 0 && a.Usage.Tokens() >= g.Tokens || g.CostUSD > 0 && a.Usage.CostUSD >= g.CostUSD || g.Wall > 0 && a.Wall >= g.Wall
-}
-
-func ownerName(o queue.Owner) string {
-	if o.Agent == "" {
-		return string(o.Tenant)
-	}
-	return string(o.Tenant) + "/" + string(o.Agent)
 }
 
 // flightsOf returns the runs of an owner that were not asked yet.

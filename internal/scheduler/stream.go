@@ -65,25 +65,6 @@ func (s *Scheduler) stageOf(ctx context.Context, e *queue.Entry) (*pipeline.Log,
 	return nil, ipc.Stream{}, nil
 }
 
-// workflow returns what the jobs of a batch have in common, read once.
-func (f *flows) workflow(ctx context.Context, store queue.Store, id job.BatchID) (*job.Workflow, error) {
-	f.opening.Lock()
-	defer f.opening.Unlock()
-	if w := f.workflows[id]; w != nil {
-		return w, nil
-	}
-	batches, err := store.Batches(ctx, "")
-	if err != nil {
-		return nil, fmt.Errorf("read what the jobs of workflow %s have in common: %w", id, err)
-	}
-	w := &job.Workflow{}
-	if i := slices.IndexFunc(batches, func(b queue.Batch) bool { return b.ID == id }); i >= 0 {
-		w = &batches[i].Workflow
-	}
-	f.workflows[id] = w
-	return w, nil
-}
-
 // openStream prepares the flight of a stage that streams. It returns what becomes
 // of the job if there is nothing to run: the stage is over, and only its worker's
 // own end was not recorded.

@@ -18,62 +18,17 @@ import (
 // decided.
 const teamSpace = "teams"
 
-// shared is what the jobs of a batch have in common.
-type shared struct {
-	workflow *job.Workflow
-	teams    *team.Tree // nil: there are none
-}
-
-// sharedOf returns what the jobs of a batch have in common.
-func (s *Scheduler) sharedOf(ctx context.Context, id job.BatchID) (shared, error) {
-	if known, ok := s.flows.shared[id]; ok {
-		return known, nil
+// teamsOf returns the tree of a batch's teams; nil if it has none.
+func (s *Scheduler) teamsOf(id job.BatchID, w *job.Workflow) (*team.Tree, error) {
+	if t := s.flows.teams[id]; t != nil || len(w.Teams) == 0 {
+		return t, nil
 	}
-	if w, fresh := s.flows.noted(id); fresh {
-		return s.share(id, &w)
-	}
-	batches, err := s.cfg.Store.Batches(ctx, "")
+	t, err := team.New(w.Teams)
 	if err != nil {
-		return shared{}, fmt.Errorf("read what the jobs of workflow %s have in common: %w", id, err)
+		return nil, fmt.Errorf("read the teams of workflow %s: %w", id, err)
 	}
-	// This is done at the start: those that are still open are asked for next.
-	for i := range batches {
-		if b := &batches[i]; b.ClosedAt == nil || b.ID == id {
-			if _, err := s.share(b.ID, &b.Workflow); err != nil {
-				return shared{}, err
-			}
-		}
-	}
-	return s.flows.shared[id], nil
-}
-
-func (s *Scheduler) share(id job.BatchID, w *job.Workflow) (of shared, err error) {
-	of.workflow = w
-	if len(w.Teams) > 0 {
-		if of.teams, err = team.New(w.Teams); err != nil {
-			return shared{}, fmt.Errorf("read the teams of workflow %s: %w", id, err)
-		}
-	}
-	s.flows.shared[id] = of
-	return of, nil
-}
-
-// note keeps what the jobs of a batch that was just submitted have in common.
-func (f *flows) note(b *queue.Batch, entries []queue.Entry) {
-	if len(entries) == 0 || !entries[0].Spec.Flow.Joined {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.news[b.ID] = b.Workflow
-}
-
-func (f *flows) noted(id job.BatchID) (job.Workflow, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	w, ok := f.news[id]
-	delete(f.news, id)
-	return w, ok
+	s.flows.teams[id] = t
+	return t, nil
 }
 
 // teamFacts returns what is durable about the members of teams.
@@ -115,19 +70,14 @@ func (s *Scheduler) teamFacts(ctx context.Context, id job.BatchID, entries []que
 
 // superviseTeams does what the teams of a batch want next. It reports whether
 // something was done, and which ends of members are not final.
-func (s *Scheduler) superviseTeams(ctx context.Context, id job.BatchID, entries []queue.Entry) (done bool, unsettled map[job.Name]bool, err error) {
-	of, err := s.sharedOf(ctx, id)
-	tree := of.teams
+func (s *Scheduler) superviseTeams(ctx context.Context, id job.BatchID, w *job.Workflow, entries []queue.Entry, byName map[job.Name]*queue.Entry) (done bool, unsettled map[job.Name]bool, err error) {
+	tree, err := s.teamsOf(id, w)
 	if tree == nil || err != nil {
 		return false, nil, err
 	}
 	facts, err := s.teamFacts(ctx, id, entries)
 	if err != nil {
 		return false, nil, err
-	}
-	byName := map[job.Name]*queue.Entry{}
-	for i := range entries {
-		byName[entries[i].Spec.Name] = &entries[i]
 	}
 	at := now()
 	for _, a := range tree.Decide(facts) {
