@@ -181,13 +181,26 @@ func (m *Manager) makeCopy(ctx context.Context, rec *record, req Request, held h
 	return m.makeBounded(ctx, rec, r, index, held)
 }
 
+// maxUnnamed is how often a lock is looked at again whose holder is not known: it
+// has just taken it and not said who it is, or just let go of it.
+const maxUnnamed = 200
+
 // lockForCopy waits for other copies, which are short, but for no job.
 func (m *Manager) lockForCopy(ctx context.Context, path string) (*Lock, error) {
-	for {
+	for unnamed := 0; ; {
 		l, err := m.lockPath(path, string(job.Copy))
 		busy := (*BusyError)(nil)
-		if err == nil || !errors.As(err, &busy) || busy.use != string(job.Copy) && busy.use != useApply {
+		if err == nil || !errors.As(err, &busy) {
 			return l, err
+		}
+		switch busy.use {
+		case string(job.Copy), useApply:
+		case "":
+			if unnamed++; unnamed > maxUnnamed {
+				return nil, err
+			}
+		default:
+			return nil, err
 		}
 		if err := pause(ctx, lockPoll); err != nil {
 			return nil, err

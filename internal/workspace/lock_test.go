@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -173,4 +174,35 @@ func TestOrphanKeepsTheJobLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	held.release()
+}
+
+// TestCopiesWaitForEachOther: copies of one folder that are made at once all are,
+// also where one meets a lock whose holder has not said yet who it is, or has just
+// let go of it.
+func TestCopiesWaitForEachOther(t *testing.T) {
+	h := newHouse(t, nil)
+	const copies, rounds = 6, 60
+	var all sync.WaitGroup
+	for range copies {
+		all.Go(func() {
+			for range rounds {
+				l, err := h.m.lockForCopy(t.Context(), h.repo)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				l.Close()
+			}
+		})
+	}
+	all.Wait()
+	direct, err := h.m.lockPath(h.repo, "direct")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	var busy *BusyError
+	if _, err := h.m.lockForCopy(t.Context(), h.repo); !errors.As(err, &busy) || busy.use != "direct" {
+		t.Errorf("beside a job that works in the folder: %v", err)
+	}
 }
