@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -44,7 +44,7 @@ func (m *Main) approvalsLsCommand() *cobra.Command {
 				return failure(err)
 			}
 			if asJSON {
-				return failure(writeJSON(m.stdout, server.Jobs{Jobs: append([]queue.Entry{}, list...), Total: len(list)}))
+				return failure(writeJSON(m.stdout, client.Jobs{Jobs: append([]queue.Entry{}, list...), Total: len(list)}))
 			}
 			if len(list) == 0 {
 				fmt.Fprintln(m.stdout, "nothing waits for a person")
@@ -92,7 +92,7 @@ func (m *Main) approvalsShowCommand() *cobra.Command {
 				return failure(err)
 			}
 			if asJSON {
-				return failure(writeJSON(m.stdout, server.Job{Job: e, Attempts: attempts}))
+				return failure(writeJSON(m.stdout, client.Job{Job: e, Attempts: attempts}))
 			}
 			m.printApproval(&e, attempts)
 			return nil
@@ -161,7 +161,7 @@ func (m *Main) answerCommand(use, short string, approve bool, long, example stri
 			if a.By == "" {
 				a.By = userName()
 			}
-			done := server.Jobs{Jobs: []queue.Entry{}}
+			done := client.Jobs{Jobs: []queue.Entry{}}
 			var errs []error
 			for _, ref := range args {
 				e, err := m.decide(cmd.Context(), ref, a)
@@ -205,13 +205,13 @@ func (m *Main) decide(ctx context.Context, ref string, a scheduler.Answer) (queu
 	if err != nil {
 		return queue.Entry{}, err
 	}
-	client := server.NewClient(dir.Socket())
-	defer client.Close()
-	j, err := client.Decide(ctx, ref, a)
-	if errors.Is(err, server.ErrNotRunning) {
+	door := client.New(dir.Socket())
+	defer door.Close()
+	j, err := door.Decide(ctx, ref, a)
+	if errors.Is(err, client.ErrNotRunning) {
 		j.Job, err = m.decideInStore(ctx, ref, a)
 	}
-	var refused *server.Problem
+	var refused *client.Problem
 	if errors.Is(err, scheduler.ErrNoComment) || errors.As(err, &refused) && refused.Status == 400 {
 		return j.Job, usage(err, `give it with -m, e.g. scheduler reject `+ref+` -m "the tests are missing"`)
 	}

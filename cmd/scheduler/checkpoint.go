@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/client"
 )
 
 func (m *Main) checkpointCommand() *cobra.Command {
-	var in server.Checkpoint
+	var in client.Checkpoint
 	cmd := &cobra.Command{
 		Use: "checkpoint JOB...", Short: "Have a running job stop at its next step, and go on from there", Args: cobra.MinimumNArgs(1),
 		Long: `Ask running jobs to stop at the boundary of the step that they are in. What they have
@@ -22,12 +22,12 @@ is room. Workers that speak the worker protocol and keep steps can: docs/worker-
 			if err != nil {
 				return err
 			}
-			client := server.NewClient(dir.Socket())
-			defer client.Close()
+			door := client.New(dir.Socket())
+			defer door.Close()
 			var errs []error
 			for _, ref := range args {
-				j, err := client.Checkpoint(cmd.Context(), ref, in)
-				if errors.Is(err, server.ErrNotRunning) {
+				j, err := door.Checkpoint(cmd.Context(), ref, in)
+				if errors.Is(err, client.ErrNotRunning) {
 					return usage(err)
 				}
 				if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -132,7 +132,7 @@ func (m *Main) dlqLsCommand() *cobra.Command {
 				return failure(err)
 			}
 			if asJSON {
-				return failure(writeJSON(m.stdout, server.Jobs{Jobs: append([]queue.Entry{}, entries...), Total: total}))
+				return failure(writeJSON(m.stdout, client.Jobs{Jobs: append([]queue.Entry{}, entries...), Total: total}))
 			}
 			return failure(m.printLetters(entries, total, now))
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
@@ -69,7 +70,7 @@ func (m *Main) requeue(ctx context.Context, refs []string, f *requeueFlags) erro
 	if len(letters) == 0 {
 		fmt.Fprintln(m.stderr, "no dead letters")
 		if f.asJSON {
-			return failure(writeJSON(m.stdout, server.Requeued{Jobs: []queue.Entry{}}))
+			return failure(writeJSON(m.stdout, client.Requeued{Jobs: []queue.Entry{}}))
 		}
 		return nil
 	}
@@ -152,15 +153,15 @@ func (m *Main) again(ctx context.Context, list []scheduler.Again, asJSON bool) e
 	if err != nil {
 		return err
 	}
-	in := server.Requeue{}
+	in := client.Requeue{}
 	for i := range list {
-		in.Letters = append(in.Letters, server.RequeueLetter{ID: list[i].Letter.ID, Spec: list[i].Spec})
+		in.Letters = append(in.Letters, client.RequeueLetter{ID: list[i].Letter.ID, Spec: list[i].Spec})
 		in.ResetSession = in.ResetSession || list[i].Fresh
 	}
-	client := server.NewClient(dir.Socket())
-	defer client.Close()
-	out, err := client.Requeue(ctx, in)
-	idle := errors.Is(err, server.ErrNotRunning)
+	door := client.New(dir.Socket())
+	defer door.Close()
+	out, err := door.Requeue(ctx, in)
+	idle := errors.Is(err, client.ErrNotRunning)
 	if idle {
 		out, err = m.requeueInStore(ctx, list)
 	}
@@ -170,17 +171,17 @@ func (m *Main) again(ctx context.Context, list []scheduler.Again, asJSON bool) e
 	return m.printRequeued(&out, asJSON, idle)
 }
 
-func (m *Main) requeueInStore(ctx context.Context, list []scheduler.Again) (server.Requeued, error) {
+func (m *Main) requeueInStore(ctx context.Context, list []scheduler.Again) (client.Requeued, error) {
 	o, err := m.own(ctx)
 	if err != nil {
-		return server.Requeued{}, err
+		return client.Requeued{}, err
 	}
 	defer o.Close()
 	entries, err := scheduler.Requeue(ctx, o.store.Enqueue, list, utcNow())
-	return server.Requeued{Jobs: append([]queue.Entry{}, entries...), Refused: server.Sentences(err)}, nil
+	return client.Requeued{Jobs: append([]queue.Entry{}, entries...), Refused: server.Sentences(err)}, nil
 }
 
-func (m *Main) printRequeued(out *server.Requeued, asJSON, idle bool) error {
+func (m *Main) printRequeued(out *client.Requeued, asJSON, idle bool) error {
 	if asJSON {
 		if err := writeJSON(m.stdout, out); err != nil {
 			return failure(err)
@@ -233,10 +234,10 @@ func (m *Main) dropLetters(ctx context.Context, refs []string, yes bool) error {
 	for i := range letters {
 		ids[i] = letters[i].ID
 	}
-	client := server.NewClient(dir.Socket())
-	defer client.Close()
-	_, err = client.Drop(ctx, ids)
-	if errors.Is(err, server.ErrNotRunning) {
+	door := client.New(dir.Socket())
+	defer door.Close()
+	_, err = door.Drop(ctx, ids)
+	if errors.Is(err, client.ErrNotRunning) {
 		err = m.dropInStore(ctx, ids)
 	}
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/progress"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -204,17 +204,17 @@ func (m *Main) evaluate(ctx context.Context, ref string, given eval.Given, asJSO
 	if err != nil {
 		return err
 	}
-	client := server.NewClient(dir.Socket())
-	defer client.Close()
+	door := client.New(dir.Socket())
+	defer door.Close()
 	e, err := m.find(ctx, ref)
 	if err != nil {
 		return err
 	}
-	out, err := client.Evaluate(ctx, e.ID, given)
-	if errors.Is(err, server.ErrNotRunning) {
+	out, err := door.Evaluate(ctx, e.ID, given)
+	if errors.Is(err, client.ErrNotRunning) {
 		out, err = m.evaluateInStore(ctx, e.ID, given)
 	}
-	var refused *server.Problem
+	var refused *client.Problem
 	if errors.As(err, &refused) && refused.Status == http.StatusBadRequest {
 		return usage(err)
 	}
@@ -246,26 +246,26 @@ func (m *Main) find(ctx context.Context, ref string) (queue.Entry, error) {
 	return e, failure(err)
 }
 
-func (m *Main) evaluateInStore(ctx context.Context, id job.ID, given eval.Given) (server.Evaluations, error) {
+func (m *Main) evaluateInStore(ctx context.Context, id job.ID, given eval.Given) (client.Evaluations, error) {
 	cfg, err := m.readConfig(m.configOptions())
 	if err != nil {
-		return server.Evaluations{}, err
+		return client.Evaluations{}, err
 	}
 	o, err := m.own(ctx)
 	if err != nil {
-		return server.Evaluations{}, err
+		return client.Evaluations{}, err
 	}
 	defer o.Close()
 	e, err := o.store.Get(ctx, id)
 	if err != nil {
-		return server.Evaluations{}, err
+		return client.Evaluations{}, err
 	}
 	attempts, err := o.store.Attempts(ctx, id)
 	if err != nil {
-		return server.Evaluations{}, err
+		return client.Evaluations{}, err
 	}
 	v, err := eval.New(eval.Config{Store: o.store, Journal: o.store, Settings: cfg.Evaluation}).Report(ctx, &e, attempts, given)
-	return server.Evaluations{Evaluations: v.Evaluations, Reputations: v.Reputations, Alerts: v.Alerts}, err
+	return client.Evaluations{Evaluations: v.Evaluations, Reputations: v.Reputations, Alerts: v.Alerts}, err
 }
 
 // showEvaluations shows what was said of a job or, if nobody has said anything,
@@ -304,7 +304,7 @@ func (m *Main) showEvaluations(ctx context.Context, ref string, asJSON bool) err
 		}
 	}
 	if asJSON {
-		return failure(writeJSON(m.stdout, server.Evaluations{Evaluations: append([]eval.Evaluation{}, list...)}))
+		return failure(writeJSON(m.stdout, client.Evaluations{Evaluations: append([]eval.Evaluation{}, list...)}))
 	}
 	for i := range list {
 		if i > 0 {

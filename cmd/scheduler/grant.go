@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -121,14 +121,14 @@ func (m *Main) setGrant(ctx context.Context, g queue.Grant) error {
 	if err != nil {
 		return err
 	}
-	client := server.NewClient(dir.Socket())
-	defer client.Close()
-	err = client.SetGrant(ctx, g)
-	var refused *server.Problem
+	door := client.New(dir.Socket())
+	defer door.Close()
+	err = door.SetGrant(ctx, g)
+	var refused *client.Problem
 	switch {
 	case errors.As(err, &refused) && refused.Status == http.StatusBadRequest:
 		return usage(err)
-	case !errors.Is(err, server.ErrNotRunning):
+	case !errors.Is(err, client.ErrNotRunning):
 		return failure(err)
 	}
 	o, err := m.own(ctx)
@@ -154,7 +154,7 @@ func (m *Main) grantLsCommand() *cobra.Command {
 				return failure(err)
 			}
 			if asJSON {
-				return failure(writeJSON(m.stdout, server.Grants{Grants: append([]queue.Grant{}, list...)}))
+				return failure(writeJSON(m.stdout, client.Grants{Grants: append([]queue.Grant{}, list...)}))
 			}
 			if len(list) == 0 {
 				fmt.Fprintln(m.stdout, "nobody is bounded")

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -47,7 +47,7 @@ func (m *Main) lsCommand() *cobra.Command {
 				return failure(err)
 			}
 			if asJSON {
-				return failure(writeJSON(m.stdout, server.Jobs{Jobs: entries, Total: total}))
+				return failure(writeJSON(m.stdout, client.Jobs{Jobs: entries, Total: total}))
 			}
 			w := tabwriter.NewWriter(m.stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "JOB\tID\tTENANT\tWORKER\tSTATE\tATTEMPTS\tAGE\tNOTE")
@@ -134,7 +134,7 @@ func (m *Main) showCommand() *cobra.Command {
 				return failure(err)
 			}
 			if asJSON {
-				return failure(writeJSON(m.stdout, server.Job{Job: e, Attempts: attempts}))
+				return failure(writeJSON(m.stdout, client.Job{Job: e, Attempts: attempts}))
 			}
 			showJob(m.stdout, dir, &e, attempts)
 			return nil

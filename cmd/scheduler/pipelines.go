@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow/pipeline"
@@ -48,7 +48,7 @@ func (m *Main) pipelinesLsCommand() *cobra.Command {
 			case err != nil:
 				return failure(err)
 			case asJSON:
-				return failure(writeJSON(m.stdout, server.Pipelines{Pipelines: append([]scheduler.Pipeline{}, list...)}))
+				return failure(writeJSON(m.stdout, client.Pipelines{Pipelines: append([]scheduler.Pipeline{}, list...)}))
 			case len(list) == 0 && name != "":
 				return failure(fmt.Errorf("there is no pipeline %s; `scheduler pipelines ls` lists them", name))
 			case len(list) == 0:
@@ -175,10 +175,10 @@ func (m *Main) replayStage(ctx context.Context, ref string, r scheduler.Rewind) 
 	if err != nil {
 		return 0, err
 	}
-	client := server.NewClient(dir.Socket())
-	defer client.Close()
-	out, err := client.Replay(ctx, ref, r)
-	if !errors.Is(err, server.ErrNotRunning) {
+	door := client.New(dir.Socket())
+	defer door.Close()
+	out, err := door.Replay(ctx, ref, r)
+	if !errors.Is(err, client.ErrNotRunning) {
 		return out.First, err
 	}
 	o, err := m.own(ctx)

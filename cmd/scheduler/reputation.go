@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/eval"
-	"github.com/agentsched/agentsched/internal/server"
 )
 
 func (m *Main) reputationCommand() *cobra.Command {
@@ -49,7 +49,7 @@ latest and DRIFT how far that was from the average before it; ! is beyond evalua
 				return failure(err)
 			}
 			if asJSON {
-				return failure(writeJSON(m.stdout, server.Reputations{Reputations: append([]eval.Reputation{}, list...)}))
+				return failure(writeJSON(m.stdout, client.Reputations{Reputations: append([]eval.Reputation{}, list...)}))
 			}
 			if len(list) == 0 {
 				fmt.Fprintln(m.stderr, "nothing was evaluated"+cmp.Or(among(f), " yet"))

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/progress"
-	"github.com/agentsched/agentsched/internal/server"
 )
 
 func (m *Main) restartCoreCommand() *cobra.Command {
-	var which server.RestartCores
+	var which client.RestartCores
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "restart-core", Short: "Replace the running scheduler's cores, e.g. by a new version", Args: cobra.NoArgs,
@@ -40,7 +40,7 @@ counts as no attempt. The command returns when the new cores are up.`,
 	return cmd
 }
 
-func (m *Main) restartCores(ctx context.Context, which server.RestartCores, asJSON bool) error {
+func (m *Main) restartCores(ctx context.Context, which client.RestartCores, asJSON bool) error {
 	dir, err := m.existing()
 	if err != nil {
 		return err
@@ -50,11 +50,11 @@ func (m *Main) restartCores(ctx context.Context, which server.RestartCores, asJS
 	if which.Drain {
 		fmt.Fprintln(m.stderr, "waiting until the jobs of each core have ended; Ctrl-C ends the wait")
 	}
-	client := server.NewClient(dir.Socket())
-	defer client.Close()
-	st, err := client.RestartCores(ctx, which)
+	door := client.New(dir.Socket())
+	defer door.Close()
+	st, err := door.RestartCores(ctx, which)
 	switch {
-	case errors.Is(err, server.ErrNotRunning):
+	case errors.Is(err, client.ErrNotRunning):
 		return usage(fmt.Errorf("%w: %s", err, dir.Path()), "the cores of `scheduler run` start and end with it")
 	case ctx.Err() != nil:
 		return &exitError{code: exitInterrupted, err: errors.New("the wait was ended: a replacement that has begun goes on, no further one begins"), hints: []string{"`scheduler status` shows how far the cores are"}}

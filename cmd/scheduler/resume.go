@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/statedir"
 )
 
@@ -46,10 +46,10 @@ func (m *Main) resume(ctx context.Context, arg string) error {
 	if err != nil {
 		return usage(err, isolated(ctx, dir))
 	}
-	client := server.NewClient(dir.Socket())
-	defer client.Close()
-	i, err := client.Resume(ctx, scope)
-	if errors.Is(err, server.ErrNotRunning) {
+	door := client.New(dir.Socket())
+	defer door.Close()
+	i, err := door.Resume(ctx, scope)
+	if errors.Is(err, client.ErrNotRunning) {
 		i, err = m.resumeInFile(dir, scope)
 	}
 	if err != nil {
@@ -67,7 +67,7 @@ func (m *Main) resume(ctx context.Context, arg string) error {
 func (m *Main) resumeInFile(dir *statedir.Dir, scope string) (isolation.Isolation, error) {
 	var none isolation.Isolation
 	if strings.HasPrefix(scope, coreScope) {
-		return none, fmt.Errorf("%s: %w", scope, server.ErrNotRunning)
+		return none, fmt.Errorf("%s: %w", scope, client.ErrNotRunning)
 	}
 	lock, err := dir.Lock()
 	if err != nil {
@@ -119,7 +119,7 @@ const workspaceScope = "workspace:"
 // isolated says what could be resumed.
 func isolated(ctx context.Context, dir *statedir.Dir) string {
 	st, err := statusOf(ctx, dir)
-	if errors.Is(err, server.ErrNotRunning) {
+	if errors.Is(err, client.ErrNotRunning) {
 		var book *isolation.Book
 		if book, err = scheduler.LoadIsolations(dir.Isolations()); err == nil {
 			st.Isolations = book.List(utcNow())

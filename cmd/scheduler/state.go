@@ -9,7 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sqlite"
@@ -150,10 +150,10 @@ func (m *Main) cancelJob(ctx context.Context, ref string) (queue.Entry, error) {
 	if err != nil {
 		return queue.Entry{}, err
 	}
-	client := server.NewClient(dir.Socket())
-	defer client.Close()
-	j, err := client.Cancel(ctx, ref)
-	if !errors.Is(err, server.ErrNotRunning) {
+	door := client.New(dir.Socket())
+	defer door.Close()
+	j, err := door.Cancel(ctx, ref)
+	if !errors.Is(err, client.ErrNotRunning) {
 		return j.Job, failure(err)
 	}
 	o, err := m.own(ctx)

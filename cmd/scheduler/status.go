@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -35,7 +35,7 @@ Without a running scheduler, show what it would leave out of use; with --json,
 				return err
 			}
 			st, err := statusOf(cmd.Context(), dir)
-			if errors.Is(err, server.ErrNotRunning) {
+			if errors.Is(err, client.ErrNotRunning) {
 				return m.idleStatus(dir, asJSON)
 			}
 			if err != nil {
@@ -66,9 +66,9 @@ func (m *Main) existing() (*statedir.Dir, error) {
 
 // statusOf asks the running scheduler.
 func statusOf(ctx context.Context, dir *statedir.Dir) (scheduler.Status, error) {
-	client := server.NewClient(dir.Socket())
-	defer client.Close()
-	return client.Status(ctx)
+	door := client.New(dir.Socket())
+	defer door.Close()
+	return door.Status(ctx)
 }
 
 // idleStatus shows what is isolated while no scheduler runs.
@@ -86,7 +86,7 @@ func (m *Main) idleStatus(dir *statedir.Dir, asJSON bool) error {
 			Isolations []isolation.Isolation  `json:"isolations"`
 		}{0, []scheduler.CoreStatus{}, append([]isolation.Isolation{}, list...)}))
 	}
-	fmt.Fprintf(m.stdout, "%v: %s\n", server.ErrNotRunning, dir.Path())
+	fmt.Fprintf(m.stdout, "%v: %s\n", client.ErrNotRunning, dir.Path())
 	return failure(printIsolations(m.stdout, list, now))
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/client"
 )
 
 func (m *Main) submitCommand() *cobra.Command {
@@ -60,13 +60,13 @@ func (m *Main) submit(ctx context.Context, args []string, one oneJob, asJSON boo
 	if err != nil {
 		return err
 	}
-	client := server.NewClient(dir.Socket())
-	defer client.Close()
-	jobs, err := client.Submit(ctx, server.Submission{Source: submittedPrefix + src.name, Digest: digest, Jobs: src.specs, Workflow: src.workflow})
-	if errors.Is(err, server.ErrNotRunning) {
+	door := client.New(dir.Socket())
+	defer door.Close()
+	jobs, err := door.Submit(ctx, client.Submission{Source: submittedPrefix + src.name, Digest: digest, Jobs: src.specs, Workflow: src.workflow})
+	if errors.Is(err, client.ErrNotRunning) {
 		return usage(err, "`scheduler run FILE` starts one")
 	}
-	var refused *server.Problem
+	var refused *client.Problem
 	if errors.As(err, &refused) && (refused.Status == http.StatusConflict || refused.Status == http.StatusBadRequest) {
 		return usage(err)
 	}

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/jobfile"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -30,10 +30,10 @@ skipped, and why its last attempt failed. They are set up in the configuration: 
 			if err != nil {
 				return err
 			}
-			client := server.NewClient(dir.Socket())
-			defer client.Close()
-			list, err := client.Triggers(cmd.Context())
-			if errors.Is(err, server.ErrNotRunning) {
+			door := client.New(dir.Socket())
+			defer door.Close()
+			list, err := door.Triggers(cmd.Context())
+			if errors.Is(err, client.ErrNotRunning) {
 				return usage(err, "`scheduler serve` fires triggers; `scheduler config check` looks at how they are set up")
 			}
 			if err != nil {

@@ -19,8 +19,8 @@ import (
 
 	_ "modernc.org/sqlite" // to look into the store behind its back
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -183,7 +183,7 @@ func (b *bench) linesOf(i int, o *job.Outcome) []string {
 
 // completedOnce checks that a job's result was recorded exactly once: one
 // attempt completed, and none came after it.
-func (b *bench) completedOnce(j server.Job) {
+func (b *bench) completedOnce(j client.Job) {
 	b.t.Helper()
 	if j.Job.State != job.Completed || j.Job.ExitKind != job.ExitSucceeded || len(j.Attempts) == 0 {
 		b.fatalf("job %s is %s %s after %d attempts: %s", j.Job.Spec.Name, j.Job.State, j.Job.ExitKind, len(j.Attempts), j.Job.DeadLetter)

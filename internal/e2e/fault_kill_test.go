@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 )
 
 // maxUpdates is the most that happens between two kills.
@@ -101,7 +101,7 @@ func TestKillScheduler(t *testing.T) {
 func (b *bench) unfinished() (n, total int) {
 	b.t.Helper()
 	out, errs, code := b.command("ls", "--all", "--json")
-	var list server.Jobs
+	var list client.Jobs
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 {
 		b.fatalf("ls: exit code %d, %v\n%s", code, err, errs)
 	}

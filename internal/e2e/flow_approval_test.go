@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -16,7 +16,7 @@ import (
 func (b *bench) waiting() string {
 	b.t.Helper()
 	out, errs, code := b.command("approvals", "ls", "--json")
-	var list server.Jobs
+	var list client.Jobs
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 {
 		b.fatalf("approvals ls: exit code %d, %v\n%s%s", code, err, out, errs)
 	}

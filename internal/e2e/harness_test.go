@@ -33,10 +33,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -183,10 +183,10 @@ func (b *bench) command(args ...string) (stdout, stderr string, code int) {
 }
 
 // show returns a job as the store has it.
-func (b *bench) show(name string) server.Job {
+func (b *bench) show(name string) client.Job {
 	b.t.Helper()
 	out, errs, code := b.command("show", name, "--json")
-	var j server.Job
+	var j client.Job
 	if err := json.Unmarshal([]byte(out), &j); err != nil || code != 0 {
 		b.fatalf("show %s: exit code %d, %v\n%s%s", name, code, err, out, errs)
 	}
@@ -194,7 +194,7 @@ func (b *bench) show(name string) server.Job {
 }
 
 // last returns the outcome of a job's last attempt.
-func (b *bench) last(j server.Job) *job.Outcome {
+func (b *bench) last(j client.Job) *job.Outcome {
 	b.t.Helper()
 	if n := len(j.Attempts); n > 0 && j.Attempts[n-1].Outcome != nil {
 		return j.Attempts[n-1].Outcome

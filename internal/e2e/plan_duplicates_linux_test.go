@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -29,7 +29,7 @@ func (b *bench) noOverlap() {
 }
 
 // ranOf returns the tags with which the scripts of a job ran.
-func (b *bench) ranOf(j server.Job) []string {
+func (b *bench) ranOf(j client.Job) []string {
 	return slices.DeleteFunc(b.lines("ran"), func(tag string) bool { return !strings.Contains(tag, string(j.Job.ID)) })
 }
 

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sched"
@@ -47,14 +47,14 @@ func (r *run) stop() {
 }
 
 // client returns a client of whatever listens on the bench's socket.
-func (b *bench) client() *server.Client {
-	c := server.NewClient(filepath.Join(b.state, "scheduler.sock"))
+func (b *bench) client() *client.Client {
+	c := client.New(filepath.Join(b.state, "scheduler.sock"))
 	b.t.Cleanup(c.Close)
 	return c
 }
 
 // kernel makes a call of kernel.sched, which must succeed.
-func kernel[R any](b *bench, c *server.Client, method string, params any) (result R) {
+func kernel[R any](b *bench, c *client.Client, method string, params any) (result R) {
 	b.t.Helper()
 	if err := c.Call(b.t.Context(), method, params, &result); err != nil {
 		b.fatalf("%s %s: %v", method, asJSON(b.t, params), err)
@@ -63,7 +63,7 @@ func kernel[R any](b *bench, c *server.Client, method string, params any) (resul
 }
 
 // refused wants a call to be refused with a code and a word on why.
-func (b *bench) refused(c *server.Client, method string, params any, code sched.Code, word string) {
+func (b *bench) refused(c *client.Client, method string, params any, code sched.Code, word string) {
 	b.t.Helper()
 	err := c.Call(b.t.Context(), method, params, nil)
 	if no, ok := errors.AsType[*sched.Error](err); !ok || no.Code != code || !strings.Contains(no.Message, word) {
@@ -76,7 +76,7 @@ func (b *bench) refused(c *server.Client, method string, params any, code sched.
 func (b *bench) list() []queue.Entry {
 	b.t.Helper()
 	out, errs, code := b.command("ls", "--all", "--json")
-	var list server.Jobs
+	var list client.Jobs
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 {
 		b.fatalf("ls: exit code %d, %v\n%s", code, err, errs)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue/sched"
 )
@@ -14,12 +14,12 @@ import (
 // TestTurnAfterOneThatNeverRan: jobs that wait for one that is withdrawn, in
 // either way, or expires, run in its place, whatever their priority.
 func TestTurnAfterOneThatNeverRan(t *testing.T) {
-	for name, withdraw := range map[string]func(b *bench, c *server.Client, id job.ID) error{
+	for name, withdraw := range map[string]func(b *bench, c *client.Client, id job.ID) error{
 		"deadline": nil,
-		"kernel.sched": func(b *bench, c *server.Client, id job.ID) error {
+		"kernel.sched": func(b *bench, c *client.Client, id job.ID) error {
 			return c.Call(b.t.Context(), sched.MethodCancel, sched.ByID{SchedID: id}, nil)
 		},
-		"jobs": func(b *bench, c *server.Client, id job.ID) error {
+		"jobs": func(b *bench, c *client.Client, id job.ID) error {
 			_, err := c.Cancel(b.t.Context(), string(id))
 			return err
 		},

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sched"
@@ -19,7 +19,7 @@ import (
 // insist makes a call of a server that may be killed meanwhile, until it is
 // answered: with a result, or with why not. Unsure is set if an earlier call had no
 // answer, and may have happened.
-func insist[R any](b *bench, c *server.Client, method string, params any) (result R, unsure bool, refused *sched.Error) {
+func insist[R any](b *bench, c *client.Client, method string, params any) (result R, unsure bool, refused *sched.Error) {
 	b.eventually("an answer to "+method, func() bool {
 		var r R
 		err := c.Call(b.t.Context(), method, params, &r)
@@ -32,7 +32,7 @@ func insist[R any](b *bench, c *server.Client, method string, params any) (resul
 			refused = no
 			return true
 		}
-		unsure = unsure || !errors.Is(err, server.ErrNotRunning)
+		unsure = unsure || !errors.Is(err, client.ErrNotRunning)
 		return false
 	})
 	return result, unsure, refused
@@ -97,7 +97,7 @@ func TestKernelSurvivesKills(t *testing.T) {
 	b.soundState()
 }
 
-func (b *bench) produce(c *server.Client, p, n int, told *ledgerOf, progress chan<- struct{}) {
+func (b *bench) produce(c *client.Client, p, n int, told *ledgerOf, progress chan<- struct{}) {
 	for i := range n {
 		id := job.ID(fmt.Sprintf("p%d-%03d", p, i))
 		_, unsure, refused := insist[sched.Enqueued](b, c, sched.MethodEnqueue, sched.EnqueueRequest{
@@ -114,7 +114,7 @@ func (b *bench) produce(c *server.Client, p, n int, told *ledgerOf, progress cha
 }
 
 // consume claims and completes until all there ever will be is completed.
-func (b *bench) consume(c *server.Client, name string, all int, told *ledgerOf, progress chan<- struct{}) {
+func (b *bench) consume(c *client.Client, name string, all int, told *ledgerOf, progress chan<- struct{}) {
 	for {
 		got, unsure, refused := insist[sched.Entries](b, c, sched.MethodClaim, sched.ClaimRequest{WorkerID: name, MaxN: 5, Lease: job.Duration(time.Hour)})
 		if refused != nil {
@@ -153,7 +153,7 @@ func (b *bench) consume(c *server.Client, name string, all int, told *ledgerOf, 
 }
 
 // held returns what a worker holds.
-func (b *bench) held(c *server.Client, worker string) (mine []sched.Entry) {
+func (b *bench) held(c *client.Client, worker string) (mine []sched.Entry) {
 	list, _, _ := insist[sched.Entries](b, c, sched.MethodList, sched.ListRequest{States: []job.EntryState{job.Dispatched}})
 	for _, e := range list.Entries {
 		if e.WorkerID == worker {

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -77,7 +77,7 @@ func (b *bench) awaitAsleep(naps ...string) {
 }
 
 // resumed checks that the job completed in a second attempt of one session.
-func (b *bench) resumed(a asleep) server.Job {
+func (b *bench) resumed(a asleep) client.Job {
 	b.t.Helper()
 	j := b.show("sleep")
 	o := b.last(j)

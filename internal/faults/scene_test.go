@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/faults/act"
-	"github.com/agentsched/agentsched/internal/server"
 )
 
 // scene is where a plan is played: fresh folders with short names (a socket's
@@ -207,8 +207,8 @@ func (s *scene) start() (*run, error) {
 	return r, err
 }
 
-func (s *scene) client() *server.Client {
-	return server.NewClient(filepath.Join(s.state, "scheduler.sock"))
+func (s *scene) client() *client.Client {
+	return client.New(filepath.Join(s.state, "scheduler.sock"))
 }
 
 // later has do called after a while, or when the scene needs it.

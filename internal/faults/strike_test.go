@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/faults/act"
-	"github.com/agentsched/agentsched/internal/server"
 )
 
 // faultKind is what strikes.
@@ -179,7 +179,7 @@ func (s *scene) restart(ctx context.Context, f fault) error {
 	if _, err := os.Stat(filepath.Join(s.state, "scheduler.sock")); err != nil {
 		return errMissed // not up yet
 	}
-	which := server.RestartCores{Core: f.Pick % (s.plan.Cores + 1), Drain: f.Do == drainCore}
+	which := client.RestartCores{Core: f.Pick % (s.plan.Cores + 1), Drain: f.Do == drainCore}
 	stay := func() {}
 	if which.Drain {
 		stay = s.census.driveAway()

@@ -32,10 +32,12 @@ var allowed = map[string]string{
 	"internal/eval":       "job queue",
 	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
 	"internal/scheduler":  "job queue policy workflow workflow/durable workflow/oversight workflow/pipeline workflow/team internal/eval ipc internal/isolation internal/statedir internal/supervisor",
-	"internal/server":     "job queue queue/sched policy workflow workflow/pipeline internal/eval ipc internal/isolation internal/scheduler internal/trigger",
-	"internal/simulate":   "job policy internal/strictyaml",
-	"internal/trigger":    "job internal/proc internal/statedir",
-	"internal/progress":   "job queue internal/scheduler", // shows the scheduler's updates
+	"internal/server":     "client job queue queue/sched policy workflow workflow/pipeline internal/eval ipc internal/isolation internal/scheduler internal/socket internal/trigger",
+	// What is said through the door of a running scheduler, and how others say it.
+	"client":            "job queue queue/sched policy workflow/pipeline internal/eval ipc internal/isolation internal/scheduler internal/socket internal/trigger",
+	"internal/simulate": "job policy internal/strictyaml",
+	"internal/trigger":  "job internal/proc internal/statedir",
+	"internal/progress": "job queue internal/scheduler", // shows the scheduler's updates
 
 	// What the two sides say to each other.
 	"ipc": "job internal/isolation",
@@ -60,6 +62,7 @@ var allowed = map[string]string{
 	"internal/parts":                 "",
 	"internal/jsoncheck":             "",
 	"internal/statedir":              "job",
+	"internal/socket":                "",
 	"internal/crashlog":              "job",
 	"internal/workspace":             "job",
 	"internal/strictyaml":            "",

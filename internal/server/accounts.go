@@ -9,20 +9,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
-
-// Usage is the answer to GET /v1/usage.
-type Usage struct {
-	Accounts []queue.Account `json:"accounts"`
-	Total    queue.Account   `json:"total"`
-}
-
-// Grants is the answer to GET /v1/grants.
-type Grants struct {
-	Grants []queue.Grant `json:"grants"`
-}
 
 // errNoLedger: the store keeps no accounts.
 var errNoLedger = errors.New("this scheduler's store keeps no accounts")
@@ -48,17 +38,17 @@ func (s *Server) usage(r *http.Request) (any, error) {
 }
 
 // UsageOf returns what f selects, and the sum of it.
-func UsageOf(ctx context.Context, l queue.Ledger, f queue.AccountFilter) (Usage, error) {
+func UsageOf(ctx context.Context, l queue.Ledger, f queue.AccountFilter) (client.Usage, error) {
 	accounts, err := l.Accounts(ctx, f)
 	if err != nil {
-		return Usage{}, err
+		return client.Usage{}, err
 	}
 	f.By = nil
 	total, err := l.Accounts(ctx, f)
 	if err != nil {
-		return Usage{}, err
+		return client.Usage{}, err
 	}
-	return Usage{Accounts: accounts, Total: total[0]}, nil
+	return client.Usage{Accounts: accounts, Total: total[0]}, nil
 }
 
 func accountFilter(q url.Values) (f queue.AccountFilter, err error) {
@@ -92,7 +82,7 @@ func (s *Server) grants(r *http.Request) (any, error) {
 		return nil, err
 	}
 	list, err := l.Grants(r.Context())
-	return Grants{Grants: append([]queue.Grant{}, list...)}, err
+	return client.Grants{Grants: append([]queue.Grant{}, list...)}, err
 }
 
 // setGrant answers PUT /v1/grants, whose body is the grant that takes the place
@@ -113,9 +103,4 @@ func (s *Server) setGrant(r *http.Request) (any, error) {
 	}
 	s.sched.Wake()
 	return g, nil
-}
-
-// SetGrant replaces the grant of an owner. The error is ErrNotRunning or a *Problem.
-func (c *Client) SetGrant(ctx context.Context, g queue.Grant) error {
-	return c.do(ctx, http.MethodPut, "/v1/grants", g, new(queue.Grant))
 }

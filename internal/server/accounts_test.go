@@ -6,25 +6,25 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/queue"
 )
 
 // TestGrants sets a grant through the socket, reads it back and lifts it.
 func TestGrants(t *testing.T) {
 	d := open(t, 0)
-	c := server.NewClient(d.socket)
+	c := client.New(d.socket)
 	defer c.Close()
 	want := queue.Grant{Owner: queue.Owner{Tenant: "t", Agent: "p"}, Dead: true, Tokens: 5}
 	if err := c.SetGrant(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
-	var got server.Grants
+	var got client.Grants
 	if d.ask("GET", "/v1/grants", 200, &got); len(got.Grants) != 1 || got.Grants[0] != want {
 		t.Errorf("grants %+v", got)
 	}
 	for _, body := range []string{`{}`, `{"tenant": "t", "tokens": -1}`, `{"tenant": "t", "cost_usd": -1}`, `{"tenant": "t", "wall": "-1s"}`, `{"tenant": "t", "tokans": 1}`} {
-		var p server.Problem
+		var p client.Problem
 		if d.send("PUT", "/v1/grants", body, 400, &p); p.Detail == "" {
 			t.Errorf("%s: %+v", body, p)
 		}
@@ -35,7 +35,7 @@ func TestGrants(t *testing.T) {
 	if d.ask("GET", "/v1/grants", 200, &got); len(got.Grants) != 0 {
 		t.Errorf("grants %+v", got)
 	}
-	var refused *server.Problem
+	var refused *client.Problem
 	if err := c.SetGrant(t.Context(), queue.Grant{}); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
 		t.Errorf("a grant of nobody: %v", err)
 	}
@@ -43,12 +43,12 @@ func TestGrants(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	d := open(t, 0)
-	var u server.Usage
+	var u client.Usage
 	if d.ask("GET", "/v1/usage?by=tenant&by=day&zone=Europe/Berlin&since=2026-03-01T00:00:00Z", 200, &u); len(u.Accounts) != 0 || u.Total != (queue.Account{}) {
 		t.Errorf("usage of nothing %+v", u)
 	}
 	for query, want := range map[string]string{"by=colour": "colour", "since=monday": "monday", "until=x": "until", "zone=Nowhere": "Nowhere"} {
-		var p server.Problem
+		var p client.Problem
 		if d.ask("GET", "/v1/usage?"+query, 400, &p); !strings.Contains(p.Detail, want) {
 			t.Errorf("%s: %+v", query, p)
 		}

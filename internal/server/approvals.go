@@ -1,12 +1,11 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -14,7 +13,7 @@ import (
 // approvals answers GET /v1/approvals with the jobs that wait for a person.
 func (s *Server) approvals(r *http.Request) (any, error) {
 	list, err := scheduler.Approvals(r.Context(), s.store)
-	return Jobs{append([]queue.Entry{}, list...), len(list)}, err
+	return client.Jobs{Jobs: append([]queue.Entry{}, list...), Total: len(list)}, err
 }
 
 // decide answers POST /v1/jobs/{job}/answer, whose body is a scheduler.Answer,
@@ -32,13 +31,5 @@ func (s *Server) decide(r *http.Request) (any, error) {
 	if errors.Is(err, scheduler.ErrNoComment) {
 		err = fmt.Errorf("%w: %w", errBadRequest, err)
 	}
-	return Job{Job: e}, err
-}
-
-// Decide answers what the job that ref names waits for, and returns it as it is
-// then. The error is ErrNotRunning or a *Problem.
-func (c *Client) Decide(ctx context.Context, ref string, a scheduler.Answer) (Job, error) {
-	var j Job
-	err := c.do(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(ref)+"/answer", a, &j)
-	return j, err
+	return client.Job{Job: e}, err
 }

@@ -7,24 +7,12 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/policy"
 )
-
-// Resume is the body of POST /v1/resume. The answer is the isolation that was
-// lifted.
-type Resume struct {
-	Scope string `json:"scope"` // global, worker:KIND, workspace:/PATH or core:N
-}
-
-// RestartCores is the body of POST /v1/cores/restart. The answer comes when the
-// successors are up and is that of GET /v1/status.
-type RestartCores struct {
-	Core  int  `json:"core,omitempty"`  // 1, 2, …; 0: all, one after the other
-	Drain bool `json:"drain,omitempty"` // let the jobs of each end first
-}
 
 // maxBody bounds the body of a request, in bytes.
 const maxBody = 64 << 10
@@ -54,7 +42,7 @@ func (s *Server) status(*http.Request) (any, error) {
 }
 
 func (s *Server) resume(r *http.Request) (any, error) {
-	var body Resume
+	var body client.Resume
 	if err := decode(r, &body, maxBody); err != nil {
 		return nil, err
 	}
@@ -66,7 +54,7 @@ func (s *Server) resume(r *http.Request) (any, error) {
 }
 
 func (s *Server) restart(r *http.Request) (any, error) {
-	var body RestartCores
+	var body client.RestartCores
 	if err := decode(r, &body, maxBody); err != nil {
 		return nil, err
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/server"
 )
 
 // TestResume lifts what is isolated, once, and says what is isolated to who
@@ -19,7 +19,7 @@ func TestResume(t *testing.T) {
 	for _, scope := range []isolation.Scope{isolation.WorkerScope("codex"), isolation.WorkspaceScope("/w")} {
 		d.book.Apply(now, isolation.Isolation{Scope: scope, Cause: isolation.CauseWorkerCrashes, Action: isolation.IsolateKind, Message: "5 crashes", Since: now, Until: now.Add(time.Hour)})
 	}
-	c := server.NewClient(d.socket)
+	c := client.New(d.socket)
 	defer c.Close()
 	st, err := c.Status(t.Context())
 	if err != nil || len(st.Isolations) != 2 || st.PID == 0 {
@@ -34,7 +34,7 @@ func TestResume(t *testing.T) {
 		"everything": http.StatusBadRequest, "": http.StatusBadRequest, "core:x": http.StatusBadRequest,
 	} {
 		_, err := c.Resume(t.Context(), scope)
-		var p *server.Problem
+		var p *client.Problem
 		if !errors.As(err, &p) || p.Status != status || status == http.StatusConflict && !strings.Contains(p.Detail, "workspace:/w") {
 			t.Errorf("resume %q: %v, want status %d", scope, err, status)
 		}
@@ -56,16 +56,16 @@ func TestBadBodies(t *testing.T) {
 		{"/v1/cores/restart", `{"core": -1}`, "no core -1"},
 		{"/v1/cores/restart", `{"core": 1000}`, "no core 1000"},
 	} {
-		var p server.Problem
+		var p client.Problem
 		if d.send("POST", tt.path, tt.body, 400, &p); !strings.Contains(p.Detail, tt.want) {
 			t.Errorf("%s %.40s: %q, want %q", tt.path, tt.body, p.Detail, tt.want)
 		}
 	}
 	// The scheduler is not run: there is nothing to restart, and that is said.
-	c := server.NewClient(d.socket)
+	c := client.New(d.socket)
 	defer c.Close()
-	var p *server.Problem
-	if _, err := c.RestartCores(t.Context(), server.RestartCores{Drain: true}); !errors.As(err, &p) || !strings.Contains(p.Detail, "restart cores: ") {
+	var p *client.Problem
+	if _, err := c.RestartCores(t.Context(), client.RestartCores{Drain: true}); !errors.As(err, &p) || !strings.Contains(p.Detail, "restart cores: ") {
 		t.Errorf("restart: %v", err)
 	}
 }

@@ -9,36 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
-
-// Requeue is the body of POST /v1/dead-letters/requeue: which dead letters are
-// done again. The answer is a Requeued.
-type Requeue struct {
-	Letters []RequeueLetter `json:"letters"`
-	// ResetSession lets the agents begin without their sessions.
-	ResetSession bool `json:"reset_session,omitempty"`
-}
-
-// RequeueLetter is one of them.
-type RequeueLetter struct {
-	ID   job.ID    `json:"id"`
-	Spec *job.Spec `json:"spec,omitempty"` // what is to be done instead; none: what the letter says
-}
-
-// Requeued is what became of a Requeue.
-type Requeued struct {
-	Jobs    []queue.Entry `json:"jobs"`              // the new ones
-	Refused []string      `json:"refused,omitempty"` // a sentence for each that is not among them
-}
-
-// Drop is the body of POST /v1/dead-letters/drop: about which dead letters
-// nothing more is to be done, all or none. The answer is the letters (Jobs).
-type Drop struct {
-	IDs []job.ID `json:"ids"`
-}
 
 // deadLetters answers GET /v1/dead-letters.
 func (s *Server) deadLetters(r *http.Request) (any, error) {
@@ -70,11 +45,11 @@ func (s *Server) deadLetters(r *http.Request) (any, error) {
 		}
 	}
 	entries, total, err := scheduler.DeadLetters(r.Context(), s.store, f)
-	return Jobs{append([]queue.Entry{}, entries...), total}, err
+	return client.Jobs{Jobs: append([]queue.Entry{}, entries...), Total: total}, err
 }
 
 func (s *Server) requeue(r *http.Request) (any, error) {
-	var in Requeue
+	var in client.Requeue
 	if err := decode(r, &in, maxSubmission); err != nil {
 		return nil, err
 	}
@@ -102,7 +77,7 @@ func (s *Server) requeue(r *http.Request) (any, error) {
 	if errors.Is(err, scheduler.ErrEnding) {
 		return nil, err
 	}
-	out := Requeued{Jobs: append([]queue.Entry{}, entries...)}
+	out := client.Requeued{Jobs: append([]queue.Entry{}, entries...)}
 	out.Refused = Sentences(err)
 	return out, nil
 }
@@ -123,7 +98,7 @@ func Sentences(err error) []string {
 }
 
 func (s *Server) drop(r *http.Request) (any, error) {
-	var in Drop
+	var in client.Drop
 	if err := decode(r, &in, maxSubmission); err != nil {
 		return nil, err
 	}
@@ -141,7 +116,7 @@ func (s *Server) drop(r *http.Request) (any, error) {
 	if err := s.store.Apply(r.Context(), ops...); err != nil {
 		return nil, fmt.Errorf("drop dead letters: %w", err)
 	}
-	out := Jobs{Total: len(in.IDs)}
+	out := client.Jobs{Total: len(in.IDs)}
 	for _, id := range in.IDs {
 		e, err := s.store.Get(r.Context(), id)
 		if err != nil {
@@ -159,20 +134,4 @@ func (s *Server) letter(ctx context.Context, id job.ID) (queue.Entry, error) {
 		return e, fmt.Errorf("dead letter %s: %w", id, err)
 	}
 	return e, scheduler.WaitsForSomebody(&e)
-}
-
-// Requeue lets the scheduler do dead letters again. When it returns nil the new
-// jobs are durable. The error is ErrNotRunning or a *Problem.
-func (c *Client) Requeue(ctx context.Context, in Requeue) (Requeued, error) {
-	var out Requeued
-	err := c.do(ctx, http.MethodPost, "/v1/dead-letters/requeue", in, &out)
-	return out, err
-}
-
-// Drop says that nothing more is to be done about dead letters, and returns them
-// as they are then. The error is ErrNotRunning or a *Problem.
-func (c *Client) Drop(ctx context.Context, ids []job.ID) (Jobs, error) {
-	var out Jobs
-	err := c.do(ctx, http.MethodPost, "/v1/dead-letters/drop", Drop{IDs: ids}, &out)
-	return out, err
 }

@@ -4,5 +4,5 @@
 //
 // In come requests; out go jobs, their events and attempts, live updates as
 // JSON Lines, how the scheduler fares, and the effects of a cancel, a resume and
-// a restart. Client is the other end.
+// a restart. Package client is the other end.
 package server

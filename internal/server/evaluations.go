@@ -1,29 +1,14 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/eval"
-	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
-
-// Evaluations is the answer to GET /v1/jobs/{job}/evaluations, and to POST.
-type Evaluations struct {
-	Evaluations []eval.Evaluation `json:"evaluations"`
-	// Reputations and Alerts are what follows from a new one.
-	Reputations []eval.Reputation `json:"reputations,omitempty"`
-	Alerts      []eval.Alert      `json:"alerts,omitempty"`
-}
-
-// Reputations is the answer to GET /v1/reputations.
-type Reputations struct {
-	Reputations []eval.Reputation `json:"reputations"`
-}
 
 // TakeEvaluations makes the server take evaluations from people, for e. It is
 // called before Serve.
@@ -55,7 +40,7 @@ func (s *Server) evaluations(r *http.Request) (any, error) {
 		return nil, err
 	}
 	list, err := eval.Evaluations(r.Context(), j, e.ID)
-	return Evaluations{Evaluations: append([]eval.Evaluation{}, list...)}, err
+	return client.Evaluations{Evaluations: append([]eval.Evaluation{}, list...)}, err
 }
 
 // evaluate takes what somebody says of a job that has ended; its body is an
@@ -83,7 +68,7 @@ func (s *Server) evaluate(r *http.Request) (any, error) {
 	if errors.Is(err, eval.ErrNothing) {
 		err = fmt.Errorf("%w: %w", queue.ErrIllegalTransition, err)
 	}
-	return Evaluations{v.Evaluations, v.Reputations, v.Alerts}, err
+	return client.Evaluations{Evaluations: v.Evaluations, Reputations: v.Reputations, Alerts: v.Alerts}, err
 }
 
 // reputations answers GET /v1/reputations?subject=…&kind=…&domain=…
@@ -94,13 +79,5 @@ func (s *Server) reputations(r *http.Request) (any, error) {
 	}
 	q := r.URL.Query()
 	list, err := eval.Reputations(r.Context(), j, eval.Filter{Name: q.Get("subject"), Kind: eval.Kind(q.Get("kind")), Domain: q.Get("domain")})
-	return Reputations{append([]eval.Reputation{}, list...)}, err
-}
-
-// Evaluate says what somebody thinks of a job that has ended. The error is
-// ErrNotRunning or a *Problem.
-func (c *Client) Evaluate(ctx context.Context, id job.ID, g eval.Given) (Evaluations, error) {
-	var out Evaluations
-	err := c.do(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(string(id))+"/evaluations", g, &out)
-	return out, err
+	return client.Reputations{Reputations: append([]eval.Reputation{}, list...)}, err
 }

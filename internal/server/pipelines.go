@@ -1,32 +1,15 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow/pipeline"
 )
-
-// Pipelines is the answer to GET /v1/pipelines.
-type Pipelines struct {
-	Pipelines []scheduler.Pipeline `json:"pipelines"`
-}
-
-// PipelineEvents is the answer to GET /v1/pipelines/{pipeline}/events.
-type PipelineEvents struct {
-	Events []pipeline.Event `json:"events"`
-}
-
-// Rewound is the answer to POST /v1/pipelines/{pipeline}/replay, whose body is a
-// scheduler.Rewind.
-type Rewound struct {
-	First int64 `json:"first"` // sequence number of the first event that is given again
-}
 
 func (s *Server) pipelineRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/pipelines", s.answer(s.pipelines))
@@ -36,7 +19,7 @@ func (s *Server) pipelineRoutes(mux *http.ServeMux) {
 
 func (s *Server) pipelines(r *http.Request) (any, error) {
 	list, err := scheduler.Pipelines(r.Context(), s.store, r.URL.Query().Get("name"))
-	return Pipelines{append([]scheduler.Pipeline{}, list...)}, err
+	return client.Pipelines{Pipelines: append([]scheduler.Pipeline{}, list...)}, err
 }
 
 func (s *Server) pipelineEvents(r *http.Request) (any, error) {
@@ -46,7 +29,7 @@ func (s *Server) pipelineEvents(r *http.Request) (any, error) {
 		return nil, err
 	}
 	events, err := scheduler.PipelineEvents(r.Context(), s.store, r.PathValue("pipeline"), after, int(min(max(limit, 1), 1000)))
-	return PipelineEvents{append([]pipeline.Event{}, events...)}, err
+	return client.PipelineEvents{Events: append([]pipeline.Event{}, events...)}, err
 }
 
 func (s *Server) replayStage(r *http.Request) (any, error) {
@@ -58,13 +41,5 @@ func (s *Server) replayStage(r *http.Request) (any, error) {
 	if err != nil && !errors.Is(err, queue.ErrNotFound) {
 		err = fmt.Errorf("%w: %w", errBadRequest, err)
 	}
-	return Rewound{first}, err
-}
-
-// Replay has a stage of the pipeline that ref names do its events again. The error
-// is ErrNotRunning or a *Problem.
-func (c *Client) Replay(ctx context.Context, ref string, r scheduler.Rewind) (Rewound, error) {
-	var out Rewound
-	err := c.do(ctx, http.MethodPost, "/v1/pipelines/"+url.PathEscape(ref)+"/replay", r, &out)
-	return out, err
+	return client.Rewound{First: first}, err
 }

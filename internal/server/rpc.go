@@ -127,26 +127,3 @@ func (s *Server) answerRPC(w http.ResponseWriter, r *http.Request, v any) {
 		s.log.Debug().Err(err).Str("path", r.URL.Path).Msg("answer not sent")
 	}
 }
-
-// Call makes a call of kernel.sched on the running scheduler and decodes its
-// result. The error is ErrNotRunning, or a *sched.Error with its code.
-func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	text, err := json.Marshal(params)
-	if err != nil {
-		return err
-	}
-	var answer struct {
-		Result json.RawMessage `json:"result"`
-		Error  *rpcError       `json:"error"`
-	}
-	err = c.do(ctx, http.MethodPost, "/v1/rpc", rpcRequest{Version: "2.0", ID: json.RawMessage("1"), Method: method, Params: text}, &answer)
-	switch {
-	case err != nil:
-		return err
-	case answer.Error != nil:
-		return &sched.Error{Code: answer.Error.Code, Message: answer.Error.Message}
-	case result == nil:
-		return nil
-	}
-	return json.Unmarshal(answer.Result, result)
-}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue/sched"
 )
@@ -16,7 +16,7 @@ import (
 // TestRPC: the whole life of an entry over the socket, through the client.
 func TestRPC(t *testing.T) {
 	d := open(t, 0)
-	c := server.NewClient(d.socket)
+	c := client.New(d.socket)
 	defer c.Close()
 	call := func(method string, params, result any) {
 		t.Helper()

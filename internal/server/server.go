@@ -11,8 +11,10 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/socket"
 	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -35,33 +37,6 @@ type Server struct {
 func New(store queue.Store, s *scheduler.Scheduler, log zerolog.Logger) *Server {
 	return &Server{store: store, sched: s, queue: sched.New(store, sched.Options{Changed: s.Changed}), log: log}
 }
-
-// Jobs is the answer to GET /v1/jobs.
-type Jobs struct {
-	Jobs  []queue.Entry `json:"jobs"`
-	Total int           `json:"total"`
-}
-
-// Job is the answer to GET /v1/jobs/{job}.
-type Job struct {
-	Job      queue.Entry   `json:"job"`
-	Attempts []job.Attempt `json:"attempts"`
-}
-
-// Events is the answer to GET /v1/jobs/{job}/events.
-type Events struct {
-	Events []queue.StoredEvent `json:"events"`
-}
-
-// Problem is the body of every answer that is not 2xx (RFC 9457).
-type Problem struct {
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-}
-
-// Error returns the detail.
-func (p *Problem) Error() string { return p.Detail }
 
 // Handler returns the routes. {job} is an id, the beginning of one, or a name.
 func (s *Server) Handler() http.Handler {
@@ -93,7 +68,7 @@ func (s *Server) Handler() http.Handler {
 
 // Serve answers requests on the socket at path until ctx ends.
 func (s *Server) Serve(ctx context.Context, path string) error {
-	l, err := listen(path)
+	l, err := socket.Listen(path)
 	if err != nil {
 		return err
 	}
@@ -140,7 +115,7 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(Problem{Title: http.StatusText(status), Status: status, Detail: err.Error()})
+	json.NewEncoder(w).Encode(client.Problem{Title: http.StatusText(status), Status: status, Detail: err.Error()})
 }
 
 // number reads a query parameter that is a number of at least zero.
@@ -171,7 +146,7 @@ func (s *Server) jobs(r *http.Request) (any, error) {
 		f.States = append(f.States, job.EntryState(state))
 	}
 	entries, total, err := s.store.List(r.Context(), f)
-	return Jobs{entries, total}, err
+	return client.Jobs{Jobs: entries, Total: total}, err
 }
 
 func (s *Server) job(r *http.Request) (any, error) {
@@ -180,7 +155,7 @@ func (s *Server) job(r *http.Request) (any, error) {
 		return nil, err
 	}
 	attempts, err := s.store.Attempts(r.Context(), e.ID)
-	return Job{e, attempts}, err
+	return client.Job{Job: e, Attempts: attempts}, err
 }
 
 func (s *Server) events(r *http.Request) (any, error) {
@@ -194,7 +169,7 @@ func (s *Server) events(r *http.Request) (any, error) {
 		return nil, err
 	}
 	events, err := s.store.Events(r.Context(), e.ID, after, int(min(max(limit, 1), 1000)))
-	return Events{events}, err
+	return client.Events{Events: events}, err
 }
 
 func (s *Server) cancel(r *http.Request) (any, error) {
@@ -213,7 +188,7 @@ func (s *Server) cancel(r *http.Request) (any, error) {
 		return nil, err
 	}
 	e, err = s.store.Get(r.Context(), e.ID)
-	return Job{Job: e}, err
+	return client.Job{Job: e}, err
 }
 
 // updates streams updates as JSON Lines until the client or the scheduler ends.

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
@@ -86,7 +87,7 @@ func open(t *testing.T, length int) *door {
 		}
 	})
 	// The client fails until the socket is there.
-	c := server.NewClient(d.socket)
+	c := client.New(d.socket)
 	defer c.Close()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -94,7 +95,7 @@ func open(t *testing.T, length int) *door {
 		if err == nil {
 			return d
 		}
-		if !errors.Is(err, server.ErrNotRunning) || time.Now().After(deadline) {
+		if !errors.Is(err, client.ErrNotRunning) || time.Now().After(deadline) {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +129,7 @@ func (d *door) send(method, path, body string, status int, v any) {
 
 func TestReads(t *testing.T) {
 	d := open(t, 0)
-	var jobs server.Jobs
+	var jobs client.Jobs
 	d.ask("GET", "/v1/jobs?limit=1&newest=true", 200, &jobs)
 	if jobs.Total != 2 || len(jobs.Jobs) != 1 || jobs.Jobs[0].Spec.Name != "two" {
 		t.Errorf("jobs %+v", jobs)
@@ -138,17 +139,17 @@ func TestReads(t *testing.T) {
 		t.Errorf("completed jobs %+v", jobs)
 	}
 	for _, ref := range []string{"one", string(d.ids[0])} {
-		var j server.Job
+		var j client.Job
 		if d.ask("GET", "/v1/jobs/"+ref, 200, &j); j.Job.ID != d.ids[0] {
 			t.Errorf("job %s: %+v", ref, j)
 		}
 	}
-	var events server.Events
+	var events client.Events
 	d.ask("GET", "/v1/jobs/one/events", 200, &events)
 	if len(events.Events) != 0 {
 		t.Errorf("events %+v", events)
 	}
-	var p server.Problem
+	var p client.Problem
 	d.ask("GET", "/v1/jobs/none", 404, &p)
 	if p.Status != 404 || !strings.Contains(p.Detail, `"none"`) {
 		t.Errorf("problem %+v", p)
@@ -168,7 +169,7 @@ func TestCancelAndUpdates(t *testing.T) {
 	}
 	defer resp.Body.Close()
 
-	c := server.NewClient(d.socket)
+	c := client.New(d.socket)
 	defer c.Close()
 	j, err := c.Cancel(t.Context(), "one")
 	if err != nil || j.Job.State != job.Cancelled {
@@ -180,7 +181,7 @@ func TestCancelAndUpdates(t *testing.T) {
 		t.Errorf("update %q, %v", line, err)
 	}
 	_, err = c.Cancel(t.Context(), "one")
-	var p *server.Problem
+	var p *client.Problem
 	if !errors.As(err, &p) || p.Status != http.StatusConflict || !strings.Contains(p.Detail, "cancelled already") {
 		t.Errorf("second cancel: %v", err)
 	}
@@ -200,9 +201,9 @@ func TestLongPath(t *testing.T) {
 
 func TestNobodyThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "scheduler.sock")
-	c := server.NewClient(path)
+	c := client.New(path)
 	defer c.Close()
-	if _, err := c.Job(t.Context(), "one"); !errors.Is(err, server.ErrNotRunning) {
+	if _, err := c.Job(t.Context(), "one"); !errors.Is(err, client.ErrNotRunning) {
 		t.Errorf("no socket: %v", err)
 	}
 	// What a killed scheduler leaves is a socket that nobody listens on.
@@ -212,7 +213,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	if _, err := c.Job(t.Context(), "one"); !errors.Is(err, server.ErrNotRunning) {
+	if _, err := c.Job(t.Context(), "one"); !errors.Is(err, client.ErrNotRunning) {
 		t.Errorf("a leftover: %v", err)
 	}
 }

@@ -1,14 +1,13 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow"
 	"github.com/agentsched/agentsched/workflow/pipeline"
@@ -17,18 +16,9 @@ import (
 // maxSubmission bounds the body of POST /v1/jobs, in bytes.
 const maxSubmission = 64 << 20
 
-// Submission is the body of POST /v1/jobs: jobs that stand or fall together.
-type Submission struct {
-	Source string     `json:"source"` // where they come from, e.g. the job file's path
-	Digest string     `json:"digest"` // a hash over the jobs
-	Jobs   []job.Spec `json:"jobs"`
-	// Workflow is what the jobs have in common.
-	Workflow job.Workflow `json:"workflow,omitzero"`
-}
-
 // submit stores jobs and answers when they are durable.
 func (s *Server) submit(r *http.Request) (any, error) {
-	var in Submission
+	var in client.Submission
 	if err := decode(r, &in, maxSubmission); err != nil {
 		return nil, err
 	}
@@ -56,11 +46,11 @@ func (s *Server) submit(r *http.Request) (any, error) {
 		return nil, err
 	}
 	stored, total, err := s.store.List(r.Context(), queue.Filter{Batch: b.ID, Limit: len(entries)})
-	return Jobs{stored, total}, err
+	return client.Jobs{Jobs: stored, Total: total}, err
 }
 
 // badWorkflow returns what is wrong with how the jobs hang together.
-func badWorkflow(in *Submission) (bad []error) {
+func badWorkflow(in *client.Submission) (bad []error) {
 	for _, f := range in.Workflow.Validate() {
 		bad = append(bad, fmt.Errorf("%w: workflow.%s: %s", errBadRequest, f.Field, f.Message))
 	}
@@ -83,12 +73,4 @@ func badWorkflow(in *Submission) (bad []error) {
 		}
 	}
 	return bad
-}
-
-// Submit gives jobs to the running scheduler. When it returns nil they are
-// durable. The error is ErrNotRunning or a *Problem.
-func (c *Client) Submit(ctx context.Context, in Submission) (Jobs, error) {
-	var out Jobs
-	err := c.do(ctx, http.MethodPost, "/v1/jobs", in, &out)
-	return out, err
 }

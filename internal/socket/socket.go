@@ -1,4 +1,4 @@
-package server
+package socket
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 // macOS, 108 on Linux, with a final zero).
 const maxSocketPath = 103
 
-// listen listens on a unix socket that only this user may open. The caller
+// Listen listens on a unix socket that only this user may open. The caller
 // holds the state directory's lock, so a socket that is there is a leftover.
-func listen(path string) (net.Listener, error) {
+func Listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return nil, fmt.Errorf("remove the socket of an earlier scheduler: %w", err)
 	}
@@ -48,8 +48,8 @@ func (r *removing) Close() error {
 	return r.Listener.Close()
 }
 
-// dial connects to the socket at path.
-func dial(ctx context.Context, path string) (net.Conn, error) {
+// Dial connects to the socket at path.
+func Dial(ctx context.Context, path string) (net.Conn, error) {
 	addr, done, err := socketAddr(path)
 	if err != nil {
 		return nil, err
