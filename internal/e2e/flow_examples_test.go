@@ -61,12 +61,20 @@ func (b *bench) auditReport() (r struct {
 func TestSecurityAudit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	file := b.example("security-audit", "audit.yaml", nil)
+	gate := b.folder("gate")
+	file := b.example("security-audit", "audit.yaml", func(doc obj) {
+		for _, j := range doc["jobs"].([]any) {
+			if j := j.(obj); j["id"] == "report" { // not before the kill
+				j["instructions"] = "until test -e " + gate + "; do sleep 0.05; done\n" + j["instructions"].(string)
+			}
+		}
+	})
 	r := b.start("run", file)
 	r.awaitCore(1)
 	b.eventually("a scanner has ended", func() bool { return b.isDone("secrets") || b.isDone("code") || b.isDone("dependencies") })
 	r.killAll()
 	r.close()
+	b.write(gate, "")
 	r = b.start("run", file)
 	r.exit(0)
 	if got := b.auditReport(); got.High != 4 || got.Medium != 2 || got.Low != 0 || got.Verdict != "fail" {

@@ -16,7 +16,31 @@ const (
 	CauseOverload      Cause = "overload"
 	// CauseUsageLimit: the provider's account has used up what it has until a reset.
 	CauseUsageLimit Cause = "usage_limit"
+	// CausePaused: an operator has asked for it.
+	CausePaused Cause = "paused"
 )
+
+// Paused returns the isolation of a scope (see ParseScope) that an operator asks
+// for, at a moment, for so long; 0: until it is resumed.
+func Paused(scope, reason string, at time.Time, d time.Duration) (Isolation, error) {
+	parsed, err := ParseScope(scope)
+	if err != nil {
+		return Isolation{}, err
+	}
+	i := Isolation{Scope: parsed, Cause: CausePaused, Message: "paused by an operator", Action: SafeStop, Since: at}
+	if reason != "" {
+		i.Message += ": " + reason
+	}
+	if _, ok := parsed.Worker(); ok {
+		i.Action = IsolateKind
+	} else if _, ok := parsed.Workspace(); ok {
+		i.Action = LockWorkspace
+	}
+	if d > 0 {
+		i.Until = at.Add(d)
+	}
+	return i, nil
+}
 
 // Remedy is what is to be done about an escalation.
 type Remedy string

@@ -43,6 +43,7 @@ func (s *Scheduler) CoreUp(c *supervisor.Core) {
 	})}
 	s.mu.Unlock()
 	s.cfg.Log.Info().Int("core", c.Index()).Int("core_pid", c.PID()).Str("version", c.Info.Version).Msg("agentcore is up")
+	s.observe(Moment{Kind: MomentCoreUp, Core: c.Index()})
 	s.hub.publish(Update{Kind: UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("%s is up (pid %d)", s.coreName(c.Index()), c.PID())})
 	s.poke()
 }
@@ -76,6 +77,7 @@ func (s *Scheduler) CoreDown(c *supervisor.Core, cause error) {
 	if errors.Is(cause, supervisor.ErrReplaced) {
 		text = fmt.Sprintf("%s (pid %d) has ended and is replaced", s.coreName(c.Index()), c.PID())
 	}
+	s.observe(Moment{Kind: MomentCoreDown, Core: c.Index(), Text: text})
 	if !s.stopping {
 		s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: text})
 	}

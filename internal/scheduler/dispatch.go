@@ -165,7 +165,7 @@ func (s *Scheduler) batchDone(ctx context.Context) (bool, error) {
 func (s *Scheduler) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || s.pick() == nil {
+	if s.stopping || s.draining || s.pick() == nil {
 		return 0
 	}
 	if i, blocked := s.cfg.Isolations.Blocked("", "", time.Now()); blocked && i.Scope == isolation.Global {

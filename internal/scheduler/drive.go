@@ -53,6 +53,7 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 	s.mu.Lock()
 	f.began = began
 	s.mu.Unlock()
+	s.observe(Moment{Kind: MomentBegun, At: began, Entry: &f.entry, Attempt: f.attempt, Choice: f.choice, Took: max(began.Sub(f.entry.RunnableAt), 0)})
 	s.publishFlight(f, job.Pending, f.smaller())
 	assigned := f.entry
 	assigned.Attempts = f.attempt
@@ -76,6 +77,7 @@ func (s *Scheduler) land(f *flight) {
 	f.events = nil
 	s.more.Broadcast()
 	s.leave(f)
+	s.emptied.Broadcast()
 	s.lanes.landed(f.entry.ID, f.used, f.over, now())
 	if !f.over || f.entry.Key != "" {
 		s.lanes.touch(&f.entry, s.scopes())
@@ -120,6 +122,7 @@ func (s *Scheduler) askCore(ctx context.Context, f *flight) (ipc.PermitAnswer, e
 	elsewhere := s.elsewhere(f.core)
 	s.mu.Unlock()
 	var answer ipc.PermitAnswer
+	asked := now()
 	err := f.core.Call(ctx, ipc.MethodRequestPermit, ipc.PermitRequest{
 		Job: e.ID, Tenant: e.Spec.Tenant, Attempt: f.attempt, Counted: e.Counted, Choice: f.choice,
 		Workspace: e.Spec.Workspace, Limits: e.Spec.Limits, Deadline: e.Deadline, Spent: e.Spent, SpentTime: e.SpentTime,
@@ -127,6 +130,13 @@ func (s *Scheduler) askCore(ctx context.Context, f *flight) (ipc.PermitAnswer, e
 	}, &answer)
 	if err != nil || answer.Permit == nil {
 		s.refused(f)
+	}
+	if err == nil {
+		m := Moment{Kind: MomentPermit, Entry: e, Attempt: f.attempt, Choice: f.choice, At: now()}
+		if m.Took = m.At.Sub(asked); answer.Rejection != nil {
+			m.Reason = answer.Rejection.Reason
+		}
+		s.observe(m)
 	}
 	return answer, err
 }
@@ -359,6 +369,7 @@ func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, o
 		return
 	}
 	log.Debug().Str("op", fmt.Sprintf("%T", op)).Msg("recorded")
+	s.observeAttempt(f, op)
 	e := after(f.entry, op)
 	s.mu.Lock()
 	checkpointed := f.checkpointed
@@ -375,4 +386,21 @@ func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, o
 		return
 	}
 	s.publishState(&e)
+}
+
+// observeAttempt tells the observer of the end of an attempt.
+func (s *Scheduler) observeAttempt(f *flight, op queue.Op) {
+	m := Moment{Kind: MomentAttemptEnded, Entry: &f.entry, Attempt: f.attempt, Choice: f.choice}
+	switch end := op.(type) {
+	case queue.Finish:
+		if end.Attempt == 0 {
+			return // it never began
+		}
+		m.Outcome = &end.Outcome
+	case queue.Await:
+		m.Outcome = &end.Outcome
+	default:
+		return
+	}
+	s.observe(m)
 }

@@ -246,6 +246,13 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 			return false, fmt.Errorf("take workflow %s further: %w", id, err)
 		}
 	}
+	for _, op := range ops {
+		if spawn, ok := op.(queue.Spawn); ok {
+			for i := range spawn.Entries {
+				s.observe(Moment{Kind: MomentSubmitted, At: spawn.Entries[i].CreatedAt, Entry: &spawn.Entries[i]})
+			}
+		}
+	}
 	for _, c := range cancels {
 		if err := s.Cancel(ctx, c); err != nil && !errors.Is(err, queue.ErrIllegalTransition) {
 			return false, err

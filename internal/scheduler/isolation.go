@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,6 +87,11 @@ func (s *Scheduler) escalate(c *supervisor.Core, x isolation.Escalation) {
 		return
 	}
 	s.cfg.Log.Error().Str("scope", string(x.Scope)).Str("cause", string(x.Cause)).Str("action", string(x.Action)).Time("until", x.Until).Msg("on_escalation: " + x.Message)
+	s.mu.Lock()
+	if s.escalations = append(s.escalations, x); len(s.escalations) > maxEscalations {
+		s.escalations = s.escalations[1:]
+	}
+	s.mu.Unlock()
 	s.hub.publish(Update{Kind: UpdateEscalation, Time: now(), Text: escalationText(x), Escalation: &x})
 	if s.cfg.OnEscalation != nil {
 		s.cfg.OnEscalation(x)
@@ -93,6 +99,63 @@ func (s *Scheduler) escalate(c *supervisor.Core, x isolation.Escalation) {
 	if x.Action == isolation.SafeStop && s.isStopOnSafeStop() {
 		s.drives.Go(func() { s.stopAll("safe stop: " + x.Message) })
 	}
+}
+
+// maxEscalations is how many of the latest escalations are remembered.
+const maxEscalations = 100
+
+// Escalations returns the latest that this scheduler has told of, at most 100,
+// the newest last.
+func (s *Scheduler) Escalations() []isolation.Escalation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.escalations)
+}
+
+// Pause puts a scope out of use because an operator asks: global, worker:KIND or
+// workspace:/PATH. What runs goes on; nothing of the scope begins, for so long, or
+// until somebody resumes it if that is 0, over restarts too.
+func (s *Scheduler) Pause(scope, reason string, d time.Duration) (isolation.Isolation, error) {
+	if d < 0 {
+		return isolation.Isolation{}, fmt.Errorf("for %v: want 0 or more", d)
+	}
+	i, err := isolation.Paused(scope, reason, now(), d)
+	if err != nil {
+		return i, err
+	}
+	kept := i
+	at := time.Now()
+	kept.Until = steady(at, i.Since, i.Until)
+	if !s.cfg.Isolations.Apply(at, kept) {
+		return i, fmt.Errorf("%s is out of use already, for longer: %w; `scheduler status` shows why", i.Scope, queue.ErrIllegalTransition)
+	}
+	s.cfg.Log.Info().Str("scope", string(i.Scope)).Time("until", i.Until).Msg("paused: " + i.Message)
+	s.hub.publish(Update{Kind: UpdateEscalation, Time: now(), Text: escalationText(isolation.Escalation{Scope: i.Scope, Message: i.Message, Action: i.Action, Until: i.Until})})
+	s.isolationsChanged()
+	return i, nil
+}
+
+// Drain lets what runs end, begins nothing, and returns when nothing runs; when ctx
+// ends before that, work goes on as before. Jobs are taken all the while.
+func (s *Scheduler) Drain(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.emptied.Broadcast()
+	})
+	defer stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	for len(s.live) > 0 && ctx.Err() == nil {
+		s.emptied.Wait()
+	}
+	if err := context.Cause(ctx); err != nil {
+		s.draining = false
+		s.poke()
+		return err
+	}
+	return nil
 }
 
 // sameFact is how long after one core another may tell of the same: a full disk

@@ -164,15 +164,21 @@ func (s *Scheduler) takeEvents(f *flight) []queue.Op {
 	s.storing.Lock() // wait for what is being stored
 	defer s.storing.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.takeLocked(f)
+	ops, t := s.takeLocked(f)
+	s.mu.Unlock()
+	if t != nil {
+		s.observeEvents([]taken{*t})
+	}
+	return ops
 }
 
-// takeLocked is takeEvents with s.mu held.
-func (s *Scheduler) takeLocked(f *flight) []queue.Op {
+// takeLocked is takeEvents with s.mu held; it leaves it to the caller to tell the
+// observer.
+func (s *Scheduler) takeLocked(f *flight) ([]queue.Op, *taken) {
 	if len(f.events) == 0 {
-		return nil
+		return nil, nil
 	}
+	t := &taken{entry: f.entry, attempt: f.attempt, choice: f.choice, events: f.events}
 	ops := []queue.Op{queue.Append{Events: f.events}}
 	for _, e := range f.events {
 		move := queue.Move{ID: f.entry.ID, Fence: f.entry.Fence, Attempt: f.attempt, Session: e.Session}
@@ -186,7 +192,7 @@ func (s *Scheduler) takeLocked(f *flight) []queue.Op {
 	s.pending -= len(f.events)
 	f.events = nil
 	s.more.Broadcast()
-	return ops
+	return ops, t
 }
 
 // flushEvery is how long an event may wait to be stored: long enough that a
@@ -219,11 +225,16 @@ func (s *Scheduler) storeEvents(ctx context.Context) error {
 	s.storing.Lock()
 	defer s.storing.Unlock()
 	var ops []queue.Op
+	var all []taken
 	s.mu.Lock()
 	for _, f := range s.live {
-		ops = append(ops, s.takeLocked(f)...)
+		more, t := s.takeLocked(f)
+		if ops = append(ops, more...); t != nil {
+			all = append(all, *t)
+		}
 	}
 	s.mu.Unlock()
+	s.observeEvents(all)
 	if len(ops) == 0 {
 		return nil
 	}

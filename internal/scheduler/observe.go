@@ -8,8 +8,8 @@ import (
 )
 
 // Observer hears of what happens to jobs, each moment once, from many goroutines
-// and in the order in which it happens to each job. It must not wait, nor keep or
-// change what a Moment points to. Unlike a listener (Subscribe) it misses nothing.
+// and in the order in which it happens to each job. It must not wait, ask
+// the scheduler anything, or keep or change what a Moment points to. Unlike a listener (Subscribe) it misses nothing.
 type Observer interface {
 	Observe(m Moment)
 }
@@ -53,4 +53,52 @@ type Moment struct {
 
 	Core int // from 1
 	Text string
+}
+
+// observe tells the observer of a moment.
+func (s *Scheduler) observe(m Moment) {
+	if s.cfg.Observer != nil {
+		if m.At.IsZero() {
+			m.At = now()
+		}
+		s.cfg.Observer.Observe(m)
+	}
+}
+
+// maxEnded is of how many jobs it is known that their end was observed.
+const maxEnded = 8192
+
+// observeEnd tells the observer of a job's end, once.
+func (s *Scheduler) observeEnd(e *queue.Entry) {
+	if s.cfg.Observer == nil {
+		return
+	}
+	s.ends.Lock()
+	known := s.ended[e.ID]
+	if !known {
+		s.ended[e.ID] = true
+		if s.endedOrder = append(s.endedOrder, e.ID); len(s.endedOrder) > maxEnded {
+			delete(s.ended, s.endedOrder[0])
+			s.endedOrder = s.endedOrder[1:]
+		}
+	}
+	s.ends.Unlock()
+	if !known {
+		s.observe(Moment{Kind: MomentEnded, Entry: e, Attempt: e.Attempts})
+	}
+}
+
+// taken are events of one flight that are about to be stored.
+type taken struct {
+	entry   queue.Entry
+	attempt int
+	choice  job.Choice
+	events  []job.Event
+}
+
+func (s *Scheduler) observeEvents(list []taken) {
+	for i := range list {
+		t := &list[i]
+		s.observe(Moment{Kind: MomentEvents, Entry: &t.entry, Attempt: t.attempt, Choice: t.choice, Events: t.events})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/agentsched/agentsched/ipc"
@@ -75,8 +76,8 @@ func TestTaken(t *testing.T) {
 // TestSlowListener misses updates, is told how many, and hinders nobody.
 func TestSlowListener(t *testing.T) {
 	var h hub
-	slow, stopSlow := h.subscribe(4)
-	fast, stopFast := h.subscribe(1000)
+	_, slow, stopSlow := h.subscribe("", 4)
+	_, fast, stopFast := h.subscribe("", 1000)
 	for i := range 100 {
 		h.publish(Update{Kind: UpdateEvent, Attempt: i})
 	}
@@ -107,6 +108,55 @@ func TestSlowListener(t *testing.T) {
 		t.Errorf("the fast listener got %d updates in the order %v", len(order), order)
 	}
 	h.publish(Update{}) // nobody listens
+}
+
+// TestComingBack: a listener that says what it has heard gets what came since, or
+// a gap if that is no longer known.
+func TestComingBack(t *testing.T) {
+	var h hub
+	if past, _, stop := h.subscribe("another-7", 4); len(past) != 1 || past[0].Kind != UpdateGap {
+		t.Errorf("of another life: %+v", past)
+	} else {
+		stop()
+	}
+	var ids []string
+	_, all, stop := h.subscribe("", 2*maxPast)
+	for i := range maxPast + 10 {
+		h.publish(Update{Kind: UpdateJob, Attempt: i})
+		ids = append(ids, (<-all).ID)
+	}
+	stop()
+	for i, id := range ids {
+		past, _, stop := h.subscribe(id, 4)
+		stop()
+		switch {
+		case i < 9:
+			if len(past) != 1 || past[0].Kind != UpdateGap || past[0].ID != ids[len(ids)-1] {
+				t.Fatalf("from %s, which is forgotten: %d updates", id, len(past))
+			}
+		case len(past) != len(ids)-1-i || len(past) > 0 && (past[0].Attempt != i+1 || past[len(past)-1].ID != ids[len(ids)-1]):
+			t.Fatalf("from %s: %d updates, want %d", id, len(past), len(ids)-1-i)
+		}
+	}
+	for _, id := range []string{"", h.boot, h.boot + "-x", h.boot + "-999999999", "x-1"} {
+		past, _, stop := h.subscribe(id, 4)
+		stop()
+		if (id == "") != (len(past) == 0) {
+			t.Errorf("from %q: %d updates", id, len(past))
+		}
+	}
+}
+
+// TestPastIsBounded in bytes, too.
+func TestPastIsBounded(t *testing.T) {
+	var h hub
+	text := strings.Repeat("x", job.MaxEventText)
+	for range 1000 {
+		h.publish(Update{Kind: UpdateEvent, Event: &job.Event{Text: text}})
+	}
+	if h.pastText > maxPastText || h.pastText != len(h.past)*len(text) || len(h.past) < 100 {
+		t.Errorf("%d updates with %d bytes of text are remembered", len(h.past), h.pastText)
+	}
 }
 
 func TestStateOfCoversEveryEntryState(t *testing.T) {

@@ -56,7 +56,7 @@ func (s *Scheduler) stuck() error {
 		return nil
 	}
 	for _, i := range s.cfg.Isolations.List(time.Now()) {
-		if i.Scope == isolation.Global && i.Until.IsZero() {
+		if i.Scope == isolation.Global && i.Until.IsZero() && i.Cause != isolation.CausePaused {
 			return &fatalError{i}
 		}
 	}

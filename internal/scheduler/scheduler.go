@@ -48,6 +48,9 @@ type Config struct {
 	// wait.
 	OnQuestion func(Question)
 
+	// Observer hears of every moment in the way of a job; nil: nobody does.
+	Observer Observer
+
 	// Evaluator judges the work of jobs that ask for it; nil: nobody does. Its
 	// Changed is to be TakeVerdict.
 	Evaluator *eval.Evaluator
@@ -105,6 +108,10 @@ type Scheduler struct {
 
 	saving sync.Mutex // held while the isolations are written
 
+	ends       sync.Mutex // guards what follows
+	ended      map[job.ID]bool
+	endedOrder []job.ID
+
 	mu          sync.Mutex // guards what follows, and Config.Tuning
 	cores       map[*supervisor.Core]*member
 	live        map[job.ID]*flight
@@ -115,11 +122,14 @@ type Scheduler struct {
 	ready       map[job.Class]queue.ClassReady // as counted last
 	spent       spendings
 	clock       clockWatch
-	parked      map[job.ID]bool // jobs that an isolation refused; asked for again when it is lifted
-	facts       map[fact]teller // which core told of what last; bounded by scopes and causes
-	asked       []asked         // permits, of the last minute, the oldest first
-	circuits    []ipc.Circuit   // of the last core, while none is up
-	failedTeams []FailedTeam    // during this scheduler's life
+	parked      map[job.ID]bool        // jobs that an isolation refused; asked for again when it is lifted
+	facts       map[fact]teller        // which core told of what last; bounded by scopes and causes
+	asked       []asked                // permits, of the last minute, the oldest first
+	circuits    []ipc.Circuit          // of the last core, while none is up
+	failedTeams []FailedTeam           // during this scheduler's life
+	escalations []isolation.Escalation // the latest, the newest last
+	draining    bool                   // nothing is claimed until what runs has ended
+	emptied     *sync.Cond             // on mu: a flight has ended
 	stopping    bool
 	pending     int        // events not stored yet, of all flights
 	more        *sync.Cond // on mu: pending went down, or the loop ends
@@ -136,13 +146,13 @@ func New(cfg Config) *Scheduler {
 	}
 	s := &Scheduler{
 		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), flows: newFlows(), judged: newJudged(), cores: map[*supervisor.Core]*member{},
-		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, parked: map[job.ID]bool{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{},
+		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, parked: map[job.ID]bool{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{}, ended: map[job.ID]bool{},
 	}
 	if cfg.Batch != "" {
 		s.batches = append([]job.BatchID{cfg.Batch}, cfg.Also...)
 	}
 	s.spent.bound(cfg.Settings.Limits.CostWindows)
-	s.more = sync.NewCond(&s.mu)
+	s.more, s.emptied = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
 	s.lanes = newLanes(fallbackPolicy(), cfg.Expect, s.scopes())
 	s.sup = cfg.Supervise(s)
 	return s

@@ -2,11 +2,14 @@ package scheduler
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -31,6 +34,9 @@ func NewBatch(source, digest string, specs []job.Spec, w job.Workflow, at time.T
 }
 
 func newEntry(b job.BatchID, s job.Spec, at time.Time) queue.Entry {
+	if s.Trace == "" {
+		s.Trace = NewTrace()
+	}
 	e := queue.Entry{ID: job.NewID(), Batch: b, Spec: s, State: job.Queued, CreatedAt: at, RunnableAt: at, Deadline: s.Deadline}
 	if s.RunnableAt != nil {
 		e.RunnableAt = *s.RunnableAt
@@ -39,6 +45,13 @@ func newEntry(b job.BatchID, s job.Spec, at time.Time) queue.Entry {
 		e.Held, e.Waiting = job.HeldForNeeds, "waits for other jobs"
 	}
 	return e
+}
+
+// NewTrace returns the id of a trace, as W3C Trace Context has it: 32 hexadecimal
+// digits.
+func NewTrace() string {
+	id := uuid.New()
+	return hex.EncodeToString(id[:])
 }
 
 // Submit stores a batch and works on it like on its own. When it returns nil
@@ -69,6 +82,7 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 	for i := range entries {
 		e := &entries[i]
 		_, e.Key = e.Spec.Duplicates()
+		s.observe(Moment{Kind: MomentSubmitted, At: e.CreatedAt, Entry: e})
 		s.lanes.touch(e, s.scopes())
 		s.follow(e)
 		s.publishEntry(ctx, e.ID)

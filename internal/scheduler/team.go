@@ -245,6 +245,7 @@ func (s *Scheduler) restartMember(ctx context.Context, id job.BatchID, byName ma
 	if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
 		return fmt.Errorf("restart job %s: %w", a.Job, err)
 	}
+	s.observe(Moment{Kind: MomentSubmitted, At: at, Entry: &e})
 	s.lanes.touch(&e, s.scopes())
 	s.poke()
 	return nil

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/isolation"
@@ -32,6 +31,9 @@ const (
 
 // Update is one line of what `run` shows: everything that changes.
 type Update struct {
+	// ID is its place in the stream of this scheduler's updates, BOOT-N: what
+	// SubscribeFrom goes on from. An UpdateGap has that of the update before it.
+	ID   string     `json:"id,omitempty"`
 	Kind UpdateKind `json:"kind"`
 	Time time.Time  `json:"time"`
 
@@ -136,70 +138,14 @@ func (s *Scheduler) publishState(e *queue.Entry) {
 	if e.Skipped != "" {
 		text = e.Skipped
 	}
+	if e.State.Terminal() {
+		s.observeEnd(e)
+	}
 	s.hub.publish(Update{
 		Kind: UpdateJob, Time: now(), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant,
 		Worker: choices[min(e.Choice, len(choices)-1)].Worker, Attempt: e.Attempts, Entry: e.State, State: StateOf(e),
 		ExitKind: e.ExitKind, Usage: &spent, Text: text, Skipped: e.Skipped != "", Trace: e.Spec.Trace,
 	})
-}
-
-// Subscribe returns a channel of updates from now on. A listener that is more
-// than buffer updates behind misses some and is told how many; it never slows
-// the scheduler. The channel is closed by cancel, which may be called twice.
-func (s *Scheduler) Subscribe(buffer int) (updates <-chan Update, cancel func()) {
-	return s.hub.subscribe(buffer)
-}
-
-// hub passes updates to listeners.
-type hub struct {
-	mu        sync.Mutex
-	listeners map[*listener]struct{}
-}
-
-type listener struct {
-	ch     chan Update
-	missed int
-}
-
-func (h *hub) subscribe(buffer int) (<-chan Update, func()) {
-	l := &listener{ch: make(chan Update, max(buffer, 2))}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.listeners == nil {
-		h.listeners = map[*listener]struct{}{}
-	}
-	h.listeners[l] = struct{}{}
-	var once sync.Once
-	return l.ch, func() {
-		once.Do(func() {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			delete(h.listeners, l)
-			close(l.ch)
-		})
-	}
-}
-
-// publish gives u to every listener that has room for it and, if it missed
-// some before, for the word about that.
-func (h *hub) publish(u Update) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for l := range h.listeners {
-		need := 1
-		if l.missed > 0 {
-			need = 2
-		}
-		if cap(l.ch)-len(l.ch) < need {
-			l.missed++
-			continue
-		}
-		if l.missed > 0 {
-			l.ch <- Update{Kind: UpdateGap, Time: u.Time, Missed: l.missed}
-			l.missed = 0
-		}
-		l.ch <- u
-	}
 }
 
 // Tell lets every listener know of something that the program around the
