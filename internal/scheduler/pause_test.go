@@ -1,0 +1,123 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// paused is a scheduler whose cores are never started.
+func paused(t *testing.T, batch job.BatchID) *Scheduler {
+	return New(Config{Batch: batch, IsolationsFile: filepath.Join(t.TempDir(), "isolations.json"), Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
+		return supervisor.New(supervisor.Config{Handler: h})
+	}})
+}
+
+// TestPause puts a scope out of use until its time is over or somebody resumes
+// it, over restarts too, and tells whoever listens.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := paused(t, "")
+		updates, stop := s.Subscribe(16)
+		defer stop()
+		for _, bad := range []struct {
+			scope string
+			d     time.Duration
+		}{{"", 0}, {"everything", 0}, {"core:1", 0}, {"workspace:here", 0}, {"global", -time.Second}} {
+			if i, err := s.Pause(bad.scope, "", bad.d); err == nil {
+				t.Errorf("paused %q for %v: %+v", bad.scope, bad.d, i)
+			}
+		}
+		i, err := s.Pause("worker:codex", "a new key is coming", time.Hour)
+		if err != nil || i.Cause != isolation.CausePaused || i.Action != isolation.IsolateKind || i.Until.Sub(i.Since) != time.Hour {
+			t.Fatalf("paused %+v, %v", i, err)
+		}
+		if u := <-updates; u.Kind != UpdateEscalation || u.ID == "" {
+			t.Errorf("listeners hear %+v", u)
+		}
+		e := queue.Entry{Spec: job.Spec{Worker: "codex"}}
+		if !s.isBlocked(&e) {
+			t.Error("codex may begin")
+		}
+		if _, err := s.Pause("worker:codex", "", time.Minute); !errors.Is(err, queue.ErrIllegalTransition) {
+			t.Errorf("a shorter pause: %v", err)
+		}
+		if i, err = s.Pause("worker:codex", "", 0); err != nil || !i.Until.IsZero() {
+			t.Errorf("a longer pause: %+v, %v", i, err)
+		}
+		again, err := LoadIsolations(s.cfg.IsolationsFile)
+		if err != nil || len(again.List(time.Now())) != 1 {
+			t.Errorf("after a restart: %+v, %v", again, err)
+		}
+		if _, err := s.Resume(t.Context(), "worker:codex"); err != nil || s.isBlocked(&e) {
+			t.Errorf("resumed: %v", err)
+		}
+		if _, err := s.Pause("global", "", time.Minute); err != nil || s.room() != 0 {
+			t.Errorf("everything is paused, and there is room for %d: %v", s.room(), err)
+		}
+		time.Sleep(time.Minute + time.Second)
+		s.expireIsolations()
+		if list := s.isolations(); len(list) != 0 {
+			t.Errorf("after its end: %+v", list)
+		}
+	})
+}
+
+// TestPausedRunWaits: a run that waits for an operator's own pause goes on waiting;
+// one that waits for a person to look at a failure ends.
+func TestPausedRunWaits(t *testing.T) {
+	s := paused(t, "b")
+	if _, err := s.Pause("global", "", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stuck(); err != nil {
+		t.Errorf("paused: %v", err)
+	}
+	if _, err := s.Resume(t.Context(), "global"); err != nil {
+		t.Fatal(err)
+	}
+	s.cfg.Isolations.Apply(time.Now(), isolation.Isolation{Scope: isolation.Global, Cause: isolation.CauseGhost, Action: isolation.SafeStop})
+	if err := s.stuck(); !errors.Is(err, ErrFatal) {
+		t.Errorf("after a ghost: %v", err)
+	}
+}
+
+// TestDrain begins nothing and waits until the last run has ended; given up, work
+// goes on.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := paused(t, "")
+		f := newFlight(queue.Entry{ID: "a", Spec: job.Spec{Worker: "shell"}})
+		s.live["a"] = f
+		ctx, cancel := context.WithCancel(t.Context())
+		drained := make(chan error, 1)
+		go func() { drained <- s.Drain(ctx) }()
+		synctest.Wait()
+		if !s.draining || s.room() != 0 {
+			t.Error("something may begin")
+		}
+		cancel()
+		if err := <-drained; !errors.Is(err, context.Canceled) || s.draining {
+			t.Errorf("given up: %v", err)
+		}
+		go func() { drained <- s.Drain(t.Context()) }()
+		synctest.Wait()
+		select {
+		case err := <-drained:
+			t.Errorf("drained while a job runs: %v", err)
+		default:
+		}
+		s.land(f)
+		if err := <-drained; err != nil || !s.draining {
+			t.Errorf("drained: %v", err)
+		}
+	})
+}
