@@ -22,6 +22,9 @@ var (
 	ErrDeadOwner = errors.New("its owner is dead")
 	// ErrExists: a record is there already, with another value.
 	ErrExists = errors.New("there is another record already")
+	// ErrBadCursor: a page is asked for by a cursor that was not returned for
+	// pages in this order.
+	ErrBadCursor = errors.New("no cursor of these pages")
 )
 
 // What opening a store can meet.

@@ -201,6 +201,12 @@ type Filter struct {
 	Agent  job.AgentID
 	Name   job.Name
 	Prefix string // of the id
+	// Worker selects entries of which it is the current choice, or the first.
+	Worker job.WorkerKind
+	// Search selects entries in whose name, tenant, worker (as Worker has it) or
+	// instructions it is found, or with which the id begins; the case of ASCII
+	// letters does not matter.
+	Search string
 	// DeadLetters selects what failed and waits for somebody to look at it:
 	// neither requeued nor dropped.
 	DeadLetters bool

@@ -32,12 +32,13 @@ var allowed = map[string]string{
 	"internal/eval":       "job queue",
 	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
 	"internal/scheduler":  "job queue policy workflow workflow/durable workflow/oversight workflow/pipeline workflow/team internal/eval ipc internal/isolation internal/statedir internal/supervisor",
-	"internal/server":     "client job queue queue/sched policy workflow workflow/pipeline internal/eval ipc internal/isolation internal/scheduler internal/socket internal/trigger",
+	"internal/server":     "client job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/socket internal/trigger",
 	// What is said through the door of a running scheduler, and how others say it.
 	"client":            "job queue queue/sched policy workflow/pipeline internal/eval ipc internal/isolation internal/scheduler internal/socket internal/trigger",
 	"internal/simulate": "job policy internal/strictyaml",
 	"internal/trigger":  "job internal/proc internal/statedir",
 	"internal/progress": "job queue internal/scheduler", // shows the scheduler's updates
+	// What looks on: it hears of every moment and changes nothing.
 
 	// What the two sides say to each other.
 	"ipc": "job internal/isolation",
@@ -54,7 +55,7 @@ var allowed = map[string]string{
 	"worker/shell":       "job worker",
 	"worker/exec":        "job worker",
 	"worker/workertest":  "job worker",
-	"internal/agentcore": "job ipc permit breaker watchdog watchdog/sample worker internal/isolation internal/proc internal/statedir internal/workspace internal/jsoncheck",
+	"internal/agentcore": "job ipc permit breaker watchdog watchdog/sample worker internal/isolation internal/proc internal/statedir internal/workspace internal/jsoncheck internal/redact",
 	"internal/adapters":  "worker worker/...", // the list that both programs have
 
 	// Leaves that either side may use.
@@ -68,7 +69,7 @@ var allowed = map[string]string{
 	"internal/strictyaml":            "",
 	"internal/strictyaml/schematest": "internal/strictyaml",
 	"internal/jobfile":               "job internal/jsoncheck internal/strictyaml workflow workflow/pipeline",
-	"internal/config":                "job breaker watchdog policy internal/trigger internal/strictyaml internal/eval",
+	"internal/config":                "job breaker watchdog policy internal/trigger internal/strictyaml internal/eval internal/logging",
 	"internal/scriptmodel":           "",
 	"internal/workercli":             "job",
 	"internal/version":               "",

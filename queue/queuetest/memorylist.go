@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -13,6 +14,7 @@ func (m *memory) list(f queue.Filter) (entries []queue.Entry, total int) {
 		if (f.Batch == "" || r.Batch == f.Batch) && (len(f.States) == 0 || slices.Contains(f.States, r.State)) &&
 			(f.Tenant == "" || r.Spec.Tenant == f.Tenant) && (f.Agent == "" || r.Spec.Agent == f.Agent) &&
 			(!f.External || r.Spec.Type == job.External) && (!f.DeadLetters || r.deadLetter()) && (f.ErrorClass == "" || r.ErrorClass == f.ErrorClass) && (f.Name == "" || r.Spec.Name == f.Name) &&
+			(f.Worker == "" || slices.Contains(r.workers(), f.Worker)) && (f.Search == "" || r.found(f.Search)) &&
 			len(r.ID) >= len(f.Prefix) && string(r.ID[:len(f.Prefix)]) == f.Prefix &&
 			(f.Since.IsZero() || r.CompletedAt == nil || !r.CompletedAt.Before(f.Since)) &&
 			(f.CoalescedWith == "" || r.CoalescedWith == f.CoalescedWith) && (f.SupersededBy == "" || r.SupersededBy == f.SupersededBy) &&
@@ -30,4 +32,31 @@ func (m *memory) list(f queue.Filter) (entries []queue.Entry, total int) {
 	}
 	from := min(f.Offset, total)
 	return entries[from:min(from+limit, total)], total
+}
+
+// workers returns the first choice of an entry and its current one.
+func (r *record) workers() []job.WorkerKind {
+	return []job.WorkerKind{r.Spec.Worker, r.Spec.Choices()[min(r.Choice, len(r.Spec.Fallback))].Worker}
+}
+
+func (r *record) found(text string) bool {
+	text = asciiLower(text)
+	if strings.HasPrefix(asciiLower(string(r.ID)), text) {
+		return true
+	}
+	in := []string{string(r.Spec.Name), string(r.Spec.Tenant), r.Spec.Instructions}
+	for _, w := range r.workers() {
+		in = append(in, string(w))
+	}
+	return slices.ContainsFunc(in, func(s string) bool { return strings.Contains(asciiLower(s), text) })
+}
+
+func asciiLower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
 }

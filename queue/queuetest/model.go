@@ -40,7 +40,7 @@ func model(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 		r.Repeat(map[string]func(*rapid.T){
 			"enqueue": m.enqueue, "claim": m.claim, "apply": m.apply, "apply2": m.apply, "flow": m.applyFlow, "flow2": m.applyFlow, "submit": m.submit, "work": m.work,
 			"ask": m.ask, "hold": m.keepOrLetGo, "answer": m.answer, "all": m.all, "extend": m.extend,
-			"reclaim": m.reclaim, "time": m.passTime, "list": m.list, "reopen": m.openAgain,
+			"reclaim": m.reclaim, "time": m.passTime, "list": m.list, "survey": m.survey, "reopen": m.openAgain,
 		})
 		m.compareAll(r)
 	})
@@ -263,7 +263,11 @@ func (m *machine) list(r *rapid.T) {
 	case 1:
 		f.SupersededBy = other
 	}
+	f.Worker = rapid.SampledFrom([]job.WorkerKind{"", "", "", "codex", "claude", "none"}).Draw(r, "list worker")
+	f.Search = rapid.SampledFrom([]string{"", "", "", "J1", "do j2", "4A-", "CLAUD", "a", "%"}).Draw(r, "search")
 	m.compareList(r, f)
+	f.Offset = 0
+	m.comparePages(r, f)
 }
 
 func (m *machine) compareList(r *rapid.T, f queue.Filter) {

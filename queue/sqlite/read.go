@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -78,6 +79,25 @@ const (
 	allSince      = `SELECT seq FROM entries INDEXED BY entries_ended WHERE completed_at IS NOT NULL AND completed_at >= ?`
 )
 
+// laterChoice is the worker of an entry's current choice, if that is not the first.
+const laterChoice = `CASE WHEN e.choice > 0 THEN (SELECT s.spec ->> ('$.fallback[' || (e.choice - 1) || '].worker') FROM specs s WHERE s.entry = e.seq) END`
+
+// unquoted returns text as it stands within a JSON string that encode has written.
+func unquoted(text string) string {
+	quoted, _ := json.Marshal(text) // of a string there is always one
+	return string(quoted[1 : len(quoted)-1])
+}
+
+// asciiLower is SQLite's lower.
+func asciiLower(text string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, text)
+}
+
 // conditions returns f as SQL.
 func conditions(f queue.Filter) (where string, args []any) {
 	var terms []string
@@ -142,6 +162,17 @@ func conditions(f queue.Filter) (where string, args []any) {
 	}
 	if f.Prefix != "" {
 		add(`e.id >= ? AND e.id < ?`, f.Prefix, behind(f.Prefix))
+	}
+	if f.Worker != "" {
+		add(`(e.worker = ? OR `+laterChoice+` = ?)`, string(f.Worker), string(f.Worker))
+	}
+	if f.Search != "" {
+		// Only where the text stands in a specification's JSON is it worth reading that.
+		text, quoted := asciiLower(f.Search), asciiLower(unquoted(f.Search))
+		add(`(instr(lower(e.name), ?) OR instr(lower(e.tenant), ?) OR instr(lower(e.worker), ?) OR instr(lower(coalesce(`+laterChoice+`, '')), ?)
+			OR substr(lower(e.id), 1, length(?)) = ? OR (SELECT CASE WHEN instr(lower(s.spec), ?) THEN instr(lower(s.spec ->> '$.instructions'), ?) END
+				FROM specs s WHERE s.entry = e.seq))`,
+			text, text, text, text, text, text, quoted, text)
 	}
 	switch {
 	case f.Since.IsZero():
