@@ -118,8 +118,7 @@ func pump(p *pipes, cmd Command, in *feed, g *guarded, rec *recorder, steps *ste
 	m.done.Go(func() {
 		n := 0
 		eachLine(p.stderrR, func(line []byte, _ int) {
-			logs.stderr.write(line)
-			logs.keepTail(line)
+			logs.keepTail(logs.stderr.write(line))
 			if g.reader != nil {
 				rec.recordAll(g.errorLine(line))
 				g.judgeNow()
@@ -191,7 +190,7 @@ func trimEnd(line []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 }
 
-// logs are the raw output of a run, in two files.
+// logs are the output of a run, in two files: as it was printed, but for secrets.
 type logs struct {
 	stdout, stderr *logFile
 
@@ -206,8 +205,8 @@ func newLogs(run Run, cancel context.CancelCauseFunc) *logs {
 		cancel(&Stop{Class: job.ResourceExhausted, Message: err.Error(), Hint: "make room in the state directory", ours: true})
 	}
 	l := &logs{
-		stdout: &logFile{name: run.LogName + job.ArtifactStdout, path: filepath.Join(run.LogDir, run.LogName+"stdout.log"), fail: fail},
-		stderr: &logFile{name: run.LogName + job.ArtifactStderr, path: filepath.Join(run.LogDir, run.LogName+"stderr.log"), fail: fail},
+		stdout: &logFile{name: run.LogName + job.ArtifactStdout, path: filepath.Join(run.LogDir, run.LogName+"stdout.log"), redact: run.Redact.Lines(), fail: fail},
+		stderr: &logFile{name: run.LogName + job.ArtifactStderr, path: filepath.Join(run.LogDir, run.LogName+"stderr.log"), redact: run.Redact.Lines(), fail: fail},
 	}
 	for _, f := range []*logFile{l.stdout, l.stderr} {
 		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
@@ -255,6 +254,7 @@ func (l *logs) close() {
 type logFile struct {
 	name    string
 	path    string
+	redact  func(line []byte) []byte
 	fail    func(error) // told that it cannot be made
 	file    *os.File    // nil before the first line
 	written int64
@@ -273,7 +273,14 @@ func (l *logFile) open() error {
 	return nil
 }
 
-func (l *logFile) write(line []byte) {
+// write writes a line without its secrets, and returns it as it was written.
+func (l *logFile) write(line []byte) []byte {
+	line = l.redact(line)
+	l.append(line)
+	return line
+}
+
+func (l *logFile) append(line []byte) {
 	if l.full {
 		return
 	}

@@ -20,7 +20,9 @@ type recorder struct {
 	cancel context.CancelCauseFunc
 	log    zerolog.Logger
 
-	mu       sync.Mutex // guards what follows, and the order of Sink
+	mu       sync.Mutex               // guards what follows, and the order of Sink
+	words    func(line []byte) []byte // redacts the lines of what is said
+	scratch  []byte
 	usage    job.Usage
 	session  string
 	commands []job.CommandRun
@@ -34,7 +36,7 @@ type runningCommand struct {
 }
 
 func newRecorder(run Run, cancel context.CancelCauseFunc, log zerolog.Logger) *recorder {
-	return &recorder{run: run, cancel: cancel, log: log, running: map[string]*runningCommand{}}
+	return &recorder{run: run, cancel: cancel, log: log, words: run.Redact.Lines(), running: map[string]*runningCommand{}}
 }
 
 func (r *recorder) recordAll(events []job.Event) {
@@ -51,6 +53,7 @@ func (r *recorder) record(e job.Event) {
 		return
 	}
 	now := time.Now()
+	r.redact(&e)
 	switch e.Kind {
 	case job.EventSession:
 		if e.Session == "" || e.Session == r.session {
@@ -150,7 +153,7 @@ func (r *recorder) outcome(res Result, e Exit) job.Outcome {
 		State: job.RunCompleted, Class: res.Class, Message: res.Message, Hint: res.Hint,
 		Answer: res.Answer, Session: r.session, Usage: r.usage,
 		ExitCode: e.Code, Signal: e.Signal, Commands: r.commands,
-		Denied: deniedOnce(res.Denied),
+		Denied: deniedOnce(res.Denied, r.run.Redact),
 	}
 	if res.Checkpointed {
 		o.State = job.Checkpointed
@@ -176,10 +179,10 @@ func (r *recorder) outcome(res Result, e Exit) job.Outcome {
 	return o
 }
 
-// deniedOnce names each call once, cut to one line's length.
-func deniedOnce(calls []string) (once []string) {
+// deniedOnce names each call once, without secrets and cut to one line's length.
+func deniedOnce(calls []string, clean Redactor) (once []string) {
 	for _, c := range calls {
-		if c, _ = job.Cut(c, 1<<10); !slices.Contains(once, c) && len(once) < job.MaxDenied {
+		if c, _ = job.Cut(clean.String(c), 1<<10); !slices.Contains(once, c) && len(once) < job.MaxDenied {
 			once = append(once, c)
 		}
 	}

@@ -50,6 +50,11 @@ type Run struct {
 	// Stream, if not nil, joins the program to a stream of events (see Streamer).
 	Stream *Stream
 
+	// Redact takes secrets out of the events, of what is kept of commands and of the
+	// logs; nil takes out nothing. What the session is told is as it was printed, but
+	// for Exit.Stderr.
+	Redact Redactor
+
 	// Sink gets every event in order, with its time; whose it is and its number
 	// are Sink's to add. It must not block for long: the worker's output is not
 	// read meanwhile.
@@ -106,6 +111,9 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	cmd, err := g.command()
 	if err != nil {
 		return notStarted(started, job.Crash, err), nil
+	}
+	if run.Redact == nil {
+		run.Redact = unredacted{}
 	}
 	rec := newRecorder(run, cancel, r.Log)
 	defer rec.close()

@@ -46,6 +46,7 @@ func (c *Core) configure(_ context.Context, r ipc.Configure) (ipc.Empty, error) 
 	c.guard.replace(time.Now(), s.Isolations)
 	c.monitor.metrics.Configure(s.watchdog.Window.Std())
 	c.gate.Configure(s.limits)
+	c.learnSecrets(s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.settings = s

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/run"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
@@ -54,6 +56,8 @@ type Core struct {
 	// guard is asked by the gate besides; monitor feeds it.
 	guard   *guard
 	monitor *monitor
+	// secrets takes what the environment holds of them out of all that is told or kept.
+	secrets atomic.Pointer[redact.Redactor]
 
 	// life is the parent of every permit's context. It ends when Run does.
 	life context.Context
@@ -99,6 +103,7 @@ func New(cfg Config) *Core {
 		asked:    make(chan struct{}),
 		live:     map[string]*execution{},
 	}
+	c.secrets.Store(redact.New(redact.FromEnviron(cfg.Environ)...))
 	c.hurry, c.hurryNow = context.WithCancel(context.Background())
 	probes := cfg.Probes.withDefaults()
 	c.guard = newGuard(c.gate, probes.Clock, c.escalate, cfg.Log)

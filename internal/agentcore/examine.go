@@ -139,9 +139,9 @@ func stopped(ctx context.Context, o, look *job.Outcome) bool {
 // keep, not all of it, but more than keep bytes.
 func (e *execution) aside(ctx context.Context, x *examination, name, command string, keep int) (job.Outcome, []byte, error) {
 	e.emit(job.Event{Kind: job.EventCommand, Command: command, CallID: name, Step: name})
-	s := &lookSession{task: x.task, name: name, command: command, keep: keep}
+	s := &lookSession{task: x.task, name: name, command: command, keep: keep, redact: e.secrets.Lines()}
 	checked, err := x.runner.Run(ctx, s, worker.Run{
-		Tag: e.tag, LogDir: filepath.Dir(x.task.Scratch), LogName: name + "-", Hurry: e.hurry,
+		Tag: e.tag, LogDir: filepath.Dir(x.task.Scratch), LogName: name + "-", Hurry: e.hurry, Redact: e.secrets,
 		Sink: func(job.Event) {}, // its output is in its log
 	})
 	code := checked.ExitCode
@@ -160,7 +160,8 @@ type lookSession struct {
 	task          *worker.Task
 	name, command string
 	keep          int
-	output        []byte // the tail of its output
+	redact        func(line []byte) []byte
+	output        []byte // the tail of its output, without secrets
 	kept          []byte // the head of its standard output alone
 }
 
@@ -176,7 +177,7 @@ func (v *lookSession) Command() worker.Command {
 }
 
 func (v *lookSession) Event(line []byte) []job.Event {
-	v.output = append(append(v.output, line...), '\n')
+	v.output = append(append(v.output, v.redact(line)...), '\n')
 	if extra := len(v.output) - outputTail; extra > 0 {
 		v.output = append(v.output[:0], v.output[extra:]...)
 	}

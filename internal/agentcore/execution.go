@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -31,6 +32,7 @@ type execution struct {
 	tag      string
 	temp     string // folder for the worker's temporary files, removed with the attempt
 	log      zerolog.Logger
+	secrets  *redact.Redactor
 
 	steps  *stepping
 	stream *streaming // nil if the run does not stream
@@ -50,7 +52,7 @@ type execution struct {
 func (c *Core) startRun(s *session, settings *settings, p *permit.Permit, r ipc.SubmitJob) bool {
 	e := &execution{
 		core: c, session: s, settings: settings, permit: p, submit: resolved(r),
-		tag: job.RunTag(s.instance, r.Job, r.Attempt),
+		tag: job.RunTag(s.instance, r.Job, r.Attempt), secrets: c.secrets.Load(),
 		log: c.cfg.Log.With().Str("job", string(r.Job)).Int("attempt", r.Attempt).Str("permit", string(p.ID)).
 			Str("worker", string(r.Choice.Worker)).Str("tenant", string(r.Spec.Tenant)).Str("trace_id", r.Spec.Trace).Logger(),
 	}
@@ -93,6 +95,7 @@ func (e *execution) run() {
 
 	e.log.Info().Msg("run starts")
 	outcome := e.attempt(ctx)
+	redactOutcome(e.secrets, &outcome)
 	stop := stopOf(ctx)
 	// Without a Stop nobody asked for the end: the workspace was taken.
 	lost := outcome.State == job.RunCancelled && (stop == nil || stop.Lost)
@@ -140,9 +143,15 @@ func (e *execution) logUntold(err error) {
 // floods its output would fill the store. Its log file has the rest.
 const maxTexts = 50_000
 
-// emit numbers an event and sends it. What the scheduler must not miss waits
-// for room; the rest may be dropped.
+// emit sends an event of the core's own, without secrets.
 func (e *execution) emit(ev job.Event) {
+	ev.Text, ev.Command = e.secrets.String(ev.Text), e.secrets.String(ev.Command)
+	e.send(ev)
+}
+
+// send numbers an event, which has no secrets, and sends it. What the scheduler
+// must not miss waits for room; the rest may be dropped.
+func (e *execution) send(ev job.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ev.Kind == job.EventText || ev.Kind == job.EventLog {
@@ -206,6 +215,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 		e.emit(job.Event{Kind: job.EventWarning, Text: "ended what the worker left behind: " + strings.Join(outcome.LeftBehind, ", ")})
 	}
 	outcome.StartedAt = started.UTC()
+	outcome.Answer = e.secrets.String(outcome.Answer)
 	keepAnswer(dir, &outcome)
 	e.collect(ws, dir, &outcome)
 	outcome.EndedAt = time.Now().UTC()

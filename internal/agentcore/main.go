@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -38,7 +39,8 @@ func Main(version string, adapters map[string]worker.Adapter) int {
 		// What lives in a core is a few megabytes, what a run leaves to be collected is as much after some dozen runs.
 		debug.SetGCPercent(400)
 	}
-	log := zerolog.New(os.Stderr).With().Timestamp().Str("process", "agentcore").Int("pid", os.Getpid()).Logger()
+	secrets := redact.New(redact.FromEnviron(os.Environ())...)
+	log := zerolog.New(secrets.Writer(os.Stderr)).With().Timestamp().Str("process", "agentcore").Int("pid", os.Getpid()).Logger()
 	if level, err := zerolog.ParseLevel(os.Getenv("AGENTSCHED_LOG")); err == nil && level != zerolog.NoLevel {
 		log = log.Level(level)
 	} else {

@@ -45,7 +45,7 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 	outcome, err := runner.Run(ctx, session, worker.Run{
 		Tag: e.tag, Model: task.Model, LogDir: dir,
 		Tokens: e.permit.Tokens, CostUSD: e.permit.CostUSD, MaxSteps: limits.MaxSteps, MaxCommandTime: limits.MaxCommandTime.Std(),
-		Prices: e.settings.Prices, Hurry: e.hurry, Sink: e.emit, Watch: e.watchTree,
+		Prices: e.settings.Prices, Hurry: e.hurry, Redact: e.secrets, Sink: e.send, Watch: e.watchTree,
 		StoreStep: e.steps.store, Checkpoint: e.steps.wanted, Stream: e.stream.join(),
 	})
 	e.steps.end()
@@ -100,6 +100,9 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 		return nil, err
 	}
 	env := append(worker.BaseEnv(e.core.cfg.Environ, names...), ws.Env...)
+	if parent := job.TraceParent(spec.Trace, e.submit.Job, e.submit.Attempt); parent != "" {
+		env = worker.SetEnv(env, "TRACEPARENT", parent)
+	}
 	t := &worker.Task{
 		Job: e.submit.Job, Name: spec.Name, Attempt: e.submit.Attempt, Kind: choice.Worker, Model: model,
 		Instructions: words, SystemPrompt: spec.SystemPrompt,

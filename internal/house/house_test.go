@@ -64,6 +64,7 @@ var allowed = map[string]string{
 	"internal/jsoncheck":             "",
 	"internal/statedir":              "job",
 	"internal/socket":                "",
+	"internal/redact":                "",
 	"internal/crashlog":              "job",
 	"internal/workspace":             "job",
 	"internal/strictyaml":            "",

@@ -197,4 +197,15 @@ func (d *Dir) Isolations() string { return d.join("isolations.json") }
 func (d *Dir) Triggers() string { return d.join("triggers.json") }
 
 // Log returns the path of the scheduler's log.
+// Tokens and Sessions are the files of who may ask over TCP.
+func (d *Dir) Tokens() string   { return d.join("tokens.json") }
+func (d *Dir) Sessions() string { return d.join("sessions.json") }
+
+// Audit is the folder of the audit log.
+func (d *Dir) Audit() string { return d.join("audit") }
+
+// UIAddress is the file that holds the address which browsers have found the
+// dashboard at, where none is configured.
+func (d *Dir) UIAddress() string { return d.join("ui.addr") }
+
 func (d *Dir) Log() string { return d.join("scheduler.log") }
