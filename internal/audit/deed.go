@@ -1,0 +1,107 @@
+package audit
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Deed is a request through a door that changed something, or was refused.
+type Deed struct {
+	Who    Who
+	Method string
+	Route  string // its pattern, e.g. "POST /v1/jobs/{job}/cancel"
+	Target string // its path
+	Job    job.ID // that the path names; "" none
+	Status int    // of the answer; 0 if there was none
+	Took   time.Duration
+	Body   string // what was asked for, at most 2 KiB of it are kept
+	From   string // the peer's address, if there is one
+	Why    string // it was refused
+}
+
+// deedDetail is the detail of a Deed's record.
+type deedDetail struct {
+	Method  string `json:"method"`
+	Route   string `json:"route,omitempty"`
+	Status  int    `json:"status"`
+	Millis  int64  `json:"ms"`
+	Body    string `json:"body,omitempty"`
+	From    string `json:"from,omitempty"`
+	Why     string `json:"why,omitempty"`
+	LeftOut int64  `json:"left_out,omitempty"` // refused requests before this one that were too many to record
+}
+
+// Actions of Deeds.
+const (
+	ActionRequest = "request" // it changed something, or tried to
+	ActionRefused = "refused" // whoever asked may not: 401 or 403
+)
+
+// Bounds of what is recorded of deeds.
+const (
+	maxBody         = 2 << 10
+	refusedEach     = time.Second / 10 // further refused requests are only counted
+	refusedAtOnce   = 10
+	deedTime        = 5 * time.Second // for a record to be on disk
+	capturedOfABody = 8 << 10
+)
+
+// Refused reports whether whoever asked may not do that.
+func (d *Deed) Refused() bool {
+	return d.Status == http.StatusUnauthorized || d.Status == http.StatusForbidden
+}
+
+// Deed records a request that changed something. It returns when the record is on
+// disk, or why it is not.
+func (l *Log) Deed(ctx context.Context, d Deed) error {
+	return l.Record(ctx, l.entryOf(ActionRequest, d, 0))
+}
+
+// Refused records a request that was refused. It does not wait, so that nobody can
+// keep the disk busy with what he may not do: at most ten in a second are recorded,
+// and the next one says how many before it were not. unreported are further ones
+// before it, which the caller has left out himself.
+func (l *Log) Refused(d Deed, unreported int64) {
+	if leftOut, ok := l.refused.take(l.o.Now(), unreported); ok {
+		l.Note(l.entryOf(ActionRefused, d, leftOut))
+	}
+}
+
+func (l *Log) entryOf(action string, d Deed, leftOut int64) Entry {
+	// Redacted before it is cut: a half of a secret is not found any more.
+	body, _ := job.Cut(l.o.Redact.String(d.Body), maxBody)
+	return Entry{
+		Who: d.Who, Action: action, Target: d.Target, Job: d.Job,
+		Detail: deedDetail{d.Method, d.Route, d.Status, d.Took.Milliseconds(), body, d.From, short(d.Why), leftOut},
+	}
+}
+
+// refusals bounds how many refused requests are recorded.
+type refusals struct {
+	mu      sync.Mutex
+	limit   *rate.Limiter
+	leftOut int64
+}
+
+func newRefusals() *refusals {
+	return &refusals{limit: rate.NewLimiter(rate.Every(refusedEach), refusedAtOnce)}
+}
+
+// take reports whether one is to be recorded, and how many before it were not.
+func (r *refusals) take(now time.Time, more int64) (leftOut int64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leftOut += more
+	if !r.limit.AllowN(now, 1) {
+		r.leftOut++
+		return 0, false
+	}
+	leftOut, r.leftOut = r.leftOut, 0
+	return leftOut, true
+}

@@ -1,0 +1,169 @@
+package audit
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Deeds returns a handler that records the requests which next has answered: those
+// of methods that change something (not GET, HEAD, OPTIONS, TRACE), and refused
+// ones of any method (see Refused).
+//
+// who names whoever asks from the context of the request. If it is known only
+// within next, since Deeds stands before the door so as to see whom that refuses,
+// next calls Name. failed, which may be nil, is told of deeds that could not be
+// recorded: they were done all the same, and nobody waits for the disk before his
+// answer.
+func (l *Log) Deeds(next http.Handler, who func(context.Context) (name, role, door string), failed func(error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		unsafe := changes(r.Method)
+		asking := &slot{}
+		r = r.WithContext(context.WithValue(r.Context(), slotKey{}, asking))
+		body := &captured{of: r.Body}
+		if unsafe && r.Body != nil && r.Body != http.NoBody {
+			r.Body = body
+		}
+		said := &answer{ResponseWriter: w}
+		started := l.o.Now()
+		defer func() {
+			d := asking.get()
+			d.Method, d.Target, d.Status, d.Body, d.From = r.Method, r.URL.Path, said.status, body.text(), r.RemoteAddr
+			d.Took = l.o.Now().Sub(started)
+			if d.Route == "" {
+				d.Route, d.Job = r.Pattern, job.ID(r.PathValue("job"))
+			}
+			if d.Who == (Who{}) && who != nil {
+				d.Who.Name, d.Who.Role, d.Who.Door = who(r.Context())
+			}
+			l.answered(r.Context(), d, unsafe, failed)
+		}()
+		next.ServeHTTP(said, r)
+		if said.status == 0 { // it stays 0 of a handler that panics: nothing is answered
+			said.status = http.StatusOK
+		}
+	})
+}
+
+func (l *Log) answered(ctx context.Context, d Deed, unsafe bool, failed func(error)) {
+	if d.From == "@" { // what net/http calls the peer of a unix socket
+		d.From = ""
+	}
+	switch {
+	case d.Refused():
+		l.Refused(d, 0)
+		return
+	case !unsafe:
+		return
+	}
+	// Whoever asked may be gone.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deedTime)
+	defer cancel()
+	if err := l.Deed(ctx, d); err != nil && failed != nil {
+		failed(err)
+	}
+}
+
+func changes(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return false
+	}
+	return true
+}
+
+// slot is where those behind Deeds say who asks, and for what.
+type slot struct {
+	mu   sync.Mutex
+	deed Deed
+}
+
+type slotKey struct{}
+
+func (s *slot) get() Deed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.deed
+}
+
+// Name says who makes the request of this context, for its record. It does
+// nothing outside of Deeds.
+func Name(ctx context.Context, who Who) {
+	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.deed.Who = who
+	}
+}
+
+// Routed goes around the http.ServeMux, if other handlers stand between Deeds and
+// that: they hide which route the request took.
+func Routed(mux http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if s, ok := r.Context().Value(slotKey{}).(*slot); ok {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.deed.Route, s.deed.Job = r.Pattern, job.ID(r.PathValue("job"))
+			}
+		}()
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// captured keeps the beginning of a body that is read.
+type captured struct {
+	of   io.ReadCloser
+	mu   sync.Mutex
+	head []byte
+}
+
+func (c *captured) Read(p []byte) (int, error) {
+	n, err := c.of.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.head = append(c.head, p[:min(n, capturedOfABody-len(c.head))]...)
+	return n, err
+}
+
+func (c *captured) Close() error { return c.of.Close() }
+
+func (c *captured) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return string(c.head)
+}
+
+// answer notes the status of an answer.
+type answer struct {
+	http.ResponseWriter
+	status int
+}
+
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 && status >= 200 {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	return a.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// Flush is for those who ask for an http.Flusher.
+func (a *answer) Flush() {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	http.NewResponseController(a.ResponseWriter).Flush() //nolint:errcheck // a Flusher cannot tell
+}
