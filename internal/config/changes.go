@@ -8,8 +8,22 @@ import (
 	"github.com/agentsched/agentsched/internal/strictyaml"
 )
 
-// fixed are the sections that are read once, when the cores are first started.
-func fixed() []string { return []string{"heartbeat", "cores", "webhooks"} }
+// fixed are the sections, and the fields of others, that are read once, when the
+// program or its cores are first started.
+func fixed() []string {
+	return []string{"heartbeat", "cores", "webhooks", "api", "log.format", "telemetry", "audit"}
+}
+
+// isFixed reports whether the field at path is read once.
+func isFixed(path string) bool {
+	return slices.ContainsFunc(fixed(), func(f string) bool { return within(path, f) })
+}
+
+// within reports whether path is that of the field at, or of one below it.
+func within(path, at string) bool {
+	rest, found := strings.CutPrefix(path, at)
+	return found && (rest == "" || at == "" || rest[0] == '.' || rest[0] == '[')
+}
 
 // Changes returns the paths of the fields that differ between two
 // configurations, in the order in which the fields are declared: those that a
@@ -17,14 +31,22 @@ func fixed() []string { return []string{"heartbeat", "cores", "webhooks"} }
 // entry of a map that only one of them has, and a list, is one path.
 func Changes(old, next Config) (reload, restart []string) {
 	for _, path := range differences("", reflect.ValueOf(old), reflect.ValueOf(next)) {
-		section, _, _ := strings.Cut(path, ".")
-		if slices.Contains(fixed(), section) {
+		if isFixed(path) {
 			restart = append(restart, path)
 		} else {
 			reload = append(reload, path)
 		}
 	}
 	return reload, restart
+}
+
+// Reloaded returns what is in force in a program that was started with c and has
+// read next: next, but for what is read only once.
+func (c Config) Reloaded(next Config) Config {
+	next.Heartbeat, next.Cores, next.Webhooks = c.Heartbeat, c.Cores, c.Webhooks
+	next.API, next.Telemetry, next.Audit = c.API, c.Telemetry, c.Audit
+	next.Log.Format = c.Log.Format
+	return next
 }
 
 // differences returns the paths in which a and b, of one type, differ.

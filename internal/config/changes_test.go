@@ -30,12 +30,19 @@ func TestChanges(t *testing.T) {
 		{"", "cores: {count: 2, restarts: {count: 4}}\nretry: {max: 6m}", []string{"retry.max"}, []string{"cores.count", "cores.restarts.count"}},
 		{"", "webhooks: {listen: '127.0.0.1:1'}\ntriggers: {a: {every: 1h, job: j}}", []string{"triggers.a"}, []string{"webhooks.listen"}},
 		{"triggers: {a: {every: 1h, job: j}}", "triggers: {a: {every: 1h, job: j, enabled: false}}", []string{"triggers.a.enabled"}, nil},
+		{"", "api: {listen: '127.0.0.1:1', hosts: [a]}\nlog: {format: json, level: debug, levels: {api: warn}}", []string{"log.level", "log.levels.api"}, []string{"api.listen", "api.hosts", "log.format"}},
+		{"", "telemetry: {otlp: {endpoint: 'http://h', headers: {a: b}}}\naudit: {keep: 1}", nil, []string{"telemetry.otlp.endpoint", "telemetry.otlp.headers.a", "audit.keep"}},
 		{"", "heartbeat: {interval: 2s}", nil, []string{"heartbeat.interval"}},
 		{"", "heartbeat: {hang_after: 20s}", nil, []string{"heartbeat.hang_after", "cores.slow_heartbeat"}},
 	} {
 		reload, restart := config.Changes(decode(t, tt.old), decode(t, tt.next))
 		if !slices.Equal(reload, tt.reload) || !slices.Equal(restart, tt.restart) {
 			t.Errorf("%s → %s: got %q and %q, want %q and %q", tt.old, tt.next, reload, restart, tt.reload, tt.restart)
+		}
+		// What a program goes on with differs from the file in just that.
+		in := decode(t, tt.old).Reloaded(decode(t, tt.next))
+		if reload, restart := config.Changes(in, decode(t, tt.next)); len(reload) > 0 || !slices.Equal(restart, tt.restart) {
+			t.Errorf("%s → %s: in force %+v, other than the file %q and %q", tt.old, tt.next, in, reload, restart)
 		}
 		back, backRestart := config.Changes(decode(t, tt.next), decode(t, tt.old))
 		if !slices.Equal(back, reload) || !slices.Equal(backRestart, restart) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/eval"
+	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
@@ -43,6 +44,11 @@ type Config struct {
 	// wait for a request.
 	Triggers map[trigger.Name]trigger.Settings `json:"triggers,omitempty"`
 	Webhooks trigger.Listener                  `json:"webhooks"`
+	// What `serve` says, to whom and how.
+	API       API       `json:"api"`
+	Log       Log       `json:"log"`
+	Telemetry Telemetry `json:"telemetry,omitzero"`
+	Audit     Audit     `json:"audit"`
 }
 
 // Default returns the configuration of a host without a configuration file.
@@ -63,6 +69,9 @@ func Default() Config {
 		Escalation:  defaultEscalation(),
 		Cores:       defaultCores(heartbeat),
 		Webhooks:    trigger.DefaultListener(),
+		API:         defaultAPI(),
+		Log:         Log{Format: logging.Auto, Level: logging.Info},
+		Audit:       Audit{Enabled: true, MaxSize: 64 << 20, Keep: 30},
 	}
 }
 
@@ -85,11 +94,15 @@ type Options struct {
 	NotEmpty bool
 	// Policies are the names of those that exist beside policy.Names.
 	Policies []string
+	// Environ are variables, "NAME=value" each, as of os.Environ. Those whose name
+	// is of the form AGENTSCHED_SECTION__FIELD stand above the file.
+	Environ []string
 }
 
 // Load reads the configuration file at path. An error about its content is of
-// type strictyaml.Errors; a file that is not there is os.ErrNotExist. Paths of
-// triggers are taken relative to the file.
+// type strictyaml.Errors, one about a variable of Options.Environ holds a
+// *VariableError; a file that is not there is os.ErrNotExist. Paths are taken
+// relative to the file.
 func Load(path string, opts Options) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -102,30 +115,50 @@ func Load(path string, opts Options) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	if err := c.resolveTriggers(path); err != nil {
+	if err := c.resolve(filepath.Dir(path)); err != nil {
 		return Config{}, fmt.Errorf("read configuration %s: %w", path, err)
 	}
 	return c, nil
 }
 
+// WithoutFile returns the configuration of a host without a configuration file:
+// the default with what Options.Environ sets. Paths are taken relative to the
+// working directory. An error about a variable holds a *VariableError.
+func WithoutFile(opts Options) (Config, error) {
+	c, err := Decode("", nil, opts)
+	if err != nil {
+		return Config{}, err
+	}
+	if err := c.resolve("."); err != nil {
+		return Config{}, fmt.Errorf("configuration of the environment: %w", err)
+	}
+	return c, nil
+}
+
 // Decode reads a configuration from its bytes; name stands for it in errors.
-// A file of nothing but comments is the default configuration.
+// A file of nothing but comments is the default configuration. Options.Environ
+// stands above it.
 func Decode(name string, data []byte, opts Options) (Config, error) {
 	c := Default()
 	doc, err := strictyaml.Parse(name, data)
-	if errors.Is(err, strictyaml.ErrEmpty) {
-		return c, nil
+	empty := errors.Is(err, strictyaml.ErrEmpty)
+	if empty {
+		if len(overrides(opts.Environ)) == 0 {
+			return c, nil
+		}
+		doc, err = strictyaml.Parse(name, []byte("{}"))
 	}
 	if err != nil {
 		return Config{}, err
 	}
 	doc.Decode(&c)
-	if !doc.Has("cores.slow_heartbeat") {
+	v := validator{Doc: doc, config: &c, adapters: opts.Adapters, policies: opts.Policies, noFile: empty}
+	v.environment(opts.Environ)
+	if !v.Has("cores.slow_heartbeat") {
 		c.Cores.SlowHeartbeat = slowHeartbeat(c.Heartbeat)
 	}
-	v := validator{Doc: doc, config: &c, adapters: opts.Adapters, policies: opts.Policies}
 	v.validate()
-	if err := doc.Err(); err != nil {
+	if err := v.Err(); err != nil {
 		return Config{}, err
 	}
 	return c, nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/internal/strictyaml/schematest"
 	"github.com/agentsched/agentsched/internal/trigger"
@@ -49,6 +50,7 @@ var semantic = []string{
 	"recovery-looser", "recovery-neighbours", "redrive-worker", "evaluation-sum",
 	"rss-small", "rss-huge", "slow-heartbeat", "restarts-times",
 	"trigger-cron", "trigger-zone", "trigger-no-use", "trigger-every-short", "trigger-pattern", "trigger-paths-shared", "trigger-secret-itself", "trigger-max-age", "webhooks-remote",
+	"api-remote", "api-tls-alone", "api-large", "api-name",
 }
 
 // TestGood shows what differs from the default.
@@ -118,6 +120,7 @@ func TestMessagesRepeatNoSecret(t *testing.T) {
 	for _, in := range []string{
 		"workers: {codex: {base_url: 'https://u:hunter2@h/'}}", "workers: {codex: {base_url: 'http://h', key_env: sk-hunter2}}",
 		"workers: {codex: {base_url: 'hunter2://x y'}}", "escalation: {webhook: 'https://u:hunter2@h/'}", "escalation: {webhook: hunter2}", "workers: {codex: {env: [K=hunter2]}}",
+		"telemetry: {otlp: {endpoint: 'https://u:hunter2@h/'}}", "telemetry: {otlp: {endpoint: hunter2}}", "telemetry: {otlp: {headers: {a: hunter2}}}", `telemetry: {otlp: {endpoint: 'http://h', headers: {a: "hunter2\n"}}}`,
 	} {
 		if _, err := config.Decode("c", []byte(in), options); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", in, err)
@@ -203,6 +206,10 @@ func TestSchemaAndDecoderKnowTheSameFields(t *testing.T) {
 		"triggers.*.watch.changes[]":      texts(trigger.Changes()),
 		"triggers.*.command.when":         texts(trigger.Whens()),
 		"triggers.*.webhook.methods[]":    {"POST", "PUT"},
+
+		"log.format":   texts(logging.Formats()),
+		"log.level":    texts(logging.Levels()),
+		"log.levels.*": texts(logging.Levels()),
 
 		"policy.name":  policy.Names(),
 		"policy.tiers": {policy.TiersStrict, policy.TiersWeighted},

@@ -27,7 +27,7 @@ func (v *validator) concurrency() {
 		case n < 1:
 			v.Failf(path, "is %d, want 1 or more", n)
 		case other > 0 && other != n:
-			v.Failf(path, "is %d, but %s.max_concurrent in line %d says %d; remove one", n, strictyaml.Entry("workers", string(kind)), v.At(strictyaml.Entry("workers", string(kind))+".max_concurrent").Line, other)
+			v.Failf(path, "is %d, but %s.max_concurrent in %s says %d; remove one", n, strictyaml.Entry("workers", string(kind)), v.place(strictyaml.Entry("workers", string(kind))+".max_concurrent"), other)
 		}
 		v.kind(path, kind)
 	}

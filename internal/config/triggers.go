@@ -43,16 +43,16 @@ func unjoined(err error) []error {
 	return list
 }
 
-// resolveTriggers takes the paths of triggers relative to the folder of the
-// configuration file at path.
-func (c *Config) resolveTriggers(path string) error {
-	abs, err := filepath.Abs(path)
+// resolve takes the paths of triggers and certificates relative to folder.
+func (c *Config) resolve(folder string) error {
+	abs, err := filepath.Abs(folder)
 	if err != nil {
 		return err
 	}
 	for name, s := range c.Triggers {
-		c.Triggers[name] = s.Resolved(filepath.Dir(abs))
+		c.Triggers[name] = s.Resolved(abs)
 	}
+	c.API.TLS = c.API.TLS.resolved(abs)
 	return nil
 }
 

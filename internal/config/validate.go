@@ -27,6 +27,9 @@ type validator struct {
 	config   *Config
 	adapters []string
 	policies []string // beside the known ones
+	noFile   bool     // there is nothing but variables
+	given    []Override
+	wrong    []*VariableError // of variables
 }
 
 func (v *validator) validate() {
@@ -38,7 +41,7 @@ func (v *validator) validate() {
 	}
 	for _, model := range slices.Sorted(maps.Keys(v.config.Prices)) {
 		if path := strictyaml.Entry("prices", model); v.Has(path) {
-			v.price(path, v.config.Prices[model])
+			v.price(path, model, v.config.Prices[model])
 		}
 	}
 	v.times()
@@ -53,6 +56,10 @@ func (v *validator) validate() {
 	v.cores()
 	v.policy()
 	v.triggers()
+	v.api()
+	v.log()
+	v.telemetry()
+	v.audit()
 }
 
 // kind refuses a name that is neither a worker's of this file nor an adapter's.
@@ -150,7 +157,10 @@ func (v *validator) isAdapter(name string) bool {
 	return len(v.adapters) == 0 || slices.Contains(v.adapters, name)
 }
 
-func (v *validator) price(path string, p job.Price) {
+func (v *validator) price(path, model string, p job.Price) {
+	// A variable changes one field of an entry; a file gives the entry as a whole.
+	_, byDefault := defaultPrices()[model]
+	byDefault = byDefault && !v.Doc.Has(path)
 	for _, part := range []struct {
 		name     string
 		value    float64
@@ -159,7 +169,7 @@ func (v *validator) price(path string, p job.Price) {
 		{"input", p.Input, true}, {"cached", rate(p.CachedRead), false}, {"cache_write", rate(p.CacheWrite), false}, {"output", p.Output, true},
 	} {
 		at := path + "." + part.name
-		if part.required && !v.Has(at) {
+		if part.required && !v.Has(at) && !byDefault {
 			v.Failf(at, "is missing, want US dollars per million tokens")
 		}
 		if part.value < 0 {

@@ -7,15 +7,24 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 )
 
 // maxSocketPath is what fits into a socket address everywhere (104 bytes on
 // macOS, 108 on Linux, with a final zero).
 const maxSocketPath = 103
 
+// Listener is a listening unix socket together with its file, which is removed
+// when it is closed, unless somebody else goes on with it.
+type Listener struct {
+	*net.UnixListener
+	path string
+	kept atomic.Bool
+}
+
 // Listen listens on a unix socket that only this user may open. The caller
 // holds the state directory's lock, so a socket that is there is a leftover.
-func Listen(path string) (net.Listener, error) {
+func Listen(path string) (*Listener, error) {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return nil, fmt.Errorf("remove the socket of an earlier scheduler: %w", err)
 	}
@@ -28,24 +37,56 @@ func Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	l.SetUnlinkOnClose(false) // under addr it may be gone; removed below
+	l.SetUnlinkOnClose(false) // under addr it may be gone; removed by Close
 	// The directory is 0700, so nobody else could have come before this.
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("protect %s: %w", path, err)
 	}
-	return &removing{l, path}, nil
+	return &Listener{UnixListener: l, path: path}, nil
 }
 
-// removing removes the socket's file when the listener is closed.
-type removing struct {
-	net.Listener
-	path string
+// Adopt takes over a socket on which an earlier program, or the service manager,
+// listens already and whose file is the one at path. With kept that stays when
+// the listener is closed, since it belongs to somebody else. If Adopt fails, l is
+// as it was.
+func Adopt(l net.Listener, path string, kept bool) (*Listener, error) {
+	own, ok := l.(*net.UnixListener)
+	if !ok {
+		return nil, fmt.Errorf("take over the socket %s: what was inherited for it listens on %s %s", path, l.Addr().Network(), l.Addr())
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, fmt.Errorf("take over the socket %s: %w", path, err)
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return nil, fmt.Errorf("take over the socket %s: it is no socket", path)
+	}
+	// A long path was reached through a descriptor that is gone by now.
+	if at := own.Addr().String(); len(path) <= maxSocketPath && at != path {
+		return nil, fmt.Errorf("take over the socket %s: the inherited one is that of %s", path, at)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("take over the socket %s: its mode is %#o, which lets others in; want 0600 (SocketMode=0600)", path, info.Mode().Perm())
+	}
+	own.SetUnlinkOnClose(false)
+	adopted := &Listener{UnixListener: own, path: path}
+	adopted.kept.Store(kept)
+	return adopted, nil
 }
 
-func (r *removing) Close() error {
-	os.Remove(r.path)
-	return r.Listener.Close()
+// Keep lets the file stay when the listener is closed; keep false undoes that.
+func (l *Listener) Keep(keep bool) { l.kept.Store(keep) }
+
+// Kept reports whether the file stays when the listener is closed.
+func (l *Listener) Kept() bool { return l.kept.Load() }
+
+// Close stops listening and removes the socket's file.
+func (l *Listener) Close() error {
+	if !l.kept.Load() {
+		os.Remove(l.path)
+	}
+	return l.UnixListener.Close()
 }
 
 // Dial connects to the socket at path.
