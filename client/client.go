@@ -3,6 +3,8 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,203 +13,218 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"strings"
 	"syscall"
+	"time"
 
-	"github.com/agentsched/agentsched/internal/eval"
-	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/socket"
-	"github.com/agentsched/agentsched/internal/trigger"
-	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
-	"github.com/agentsched/agentsched/queue/sched"
 )
 
-// ErrNotRunning: no scheduler listens on the socket.
+// ErrNotRunning: no scheduler listens there.
 var ErrNotRunning = errors.New("no scheduler is running on this state directory")
 
-// Client speaks to a running scheduler.
-type Client struct{ http *http.Client }
+// Client speaks to a running scheduler. It may be used by many goroutines at once.
+// The errors of its methods are ErrNotRunning, a *Problem, or tell of the
+// connection.
+type Client struct {
+	http  *http.Client
+	base  string // of all URLs, without a slash at its end
+	token string
+}
+
+// Options say where a scheduler listens: give Socket or URL.
+type Options struct {
+	Socket string // path of the socket of a state directory
+	URL    string // e.g. "https://build.example.com:7433"
+	Token  string // of `scheduler token create`, with URL
+	// CAFile is a file of PEM certificates that the server's is signed by; "" means
+	// those of the system.
+	CAFile string
+}
 
 // New returns a client for the scheduler whose socket is at path.
 func New(path string) *Client {
-	return &Client{&http.Client{Transport: &http.Transport{
+	return &Client{base: "http://scheduler", http: &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return socket.Dial(ctx, path) },
 	}}}
+}
+
+// Dial returns a client for the scheduler that listens where the options say. It
+// does not connect yet. A token is not sent in clear text beyond this machine.
+func Dial(o Options) (*Client, error) {
+	if (o.Socket == "") == (o.URL == "") {
+		return nil, fmt.Errorf("socket is %q and URL is %q, want one of them", o.Socket, o.URL)
+	}
+	if o.Socket != "" {
+		return New(o.Socket), nil
+	}
+	u, err := url.Parse(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("URL: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return nil, fmt.Errorf("URL is %q, want one such as https://build.example.com:7433", u.Redacted())
+	}
+	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		return nil, fmt.Errorf("URL is %q, want https beyond this machine: a token must not travel in clear text", o.URL)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil // a proxy would buffer streams, and see what passes
+	if o.CAFile != "" {
+		pem, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read certificates: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s holds no certificate, want PEM", o.CAFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return &Client{base: u.Scheme + "://" + u.Host, token: o.Token, http: &http.Client{CheckRedirect: stay, Transport: transport}}, nil
+}
+
+// stay keeps a client from following a redirect, which no route of a scheduler
+// makes: the token would go along.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Cancel cancels the job that ref names and returns it as it is then. The
-// error is ErrNotRunning or a *Problem.
-func (c *Client) Cancel(ctx context.Context, ref string) (Job, error) {
-	var j Job
-	err := c.do(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(ref)+"/cancel", nil, &j)
-	return j, err
+// request is what is asked for.
+type request struct {
+	method, path string
+	query        url.Values
+	header       map[string]string
+	body         any // sent as JSON, unless it is nil
 }
 
-// Job returns the job that ref names.
-func (c *Client) Job(ctx context.Context, ref string) (Job, error) {
-	var j Job
-	err := c.do(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(ref), nil, &j)
-	return j, err
+// get asks for what is at path.
+func (c *Client) get(ctx context.Context, path string, query url.Values, result any) error {
+	return c.do(ctx, request{method: http.MethodGet, path: path, query: query}, result)
 }
 
-// Status returns how the scheduler and its cores fare.
-func (c *Client) Status(ctx context.Context) (scheduler.Status, error) {
-	var st scheduler.Status
-	err := c.do(ctx, http.MethodGet, "/v1/status", nil, &st)
-	return st, err
+// post sends a body.
+func (c *Client) post(ctx context.Context, path string, body, result any) error {
+	return c.do(ctx, request{method: http.MethodPost, path: path, body: body}, result)
 }
 
-// Resume lifts the isolation of a scope and returns what it was. The error is
-// ErrNotRunning or a *Problem.
-func (c *Client) Resume(ctx context.Context, scope string) (isolation.Isolation, error) {
-	var i isolation.Isolation
-	err := c.do(ctx, http.MethodPost, "/v1/resume", Resume{Scope: scope}, &i)
-	return i, err
-}
-
-// RestartCores replaces cores, and returns how the scheduler fares when their
-// successors are up. Until then it waits; a wait that is given up does not
-// undo what has begun.
-func (c *Client) RestartCores(ctx context.Context, which RestartCores) (scheduler.Status, error) {
-	var st scheduler.Status
-	err := c.do(ctx, http.MethodPost, "/v1/cores/restart", which, &st)
-	if errors.Is(err, io.EOF) {
-		err = errors.New("the scheduler ended before the successor was up")
-	}
-	return st, err
-}
-
-// do sends a request, with body as JSON if it is not nil, and decodes the answer.
-func (c *Client) do(ctx context.Context, method, path string, body, result any) error {
-	var content io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		content = bytes.NewReader(text)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://scheduler"+path, content)
+// do sends a request and decodes its answer into result, unless that is nil.
+func (c *Client) do(ctx context.Context, r request, result any) error {
+	resp, err := c.send(ctx, r)
 	if err != nil {
 		return err
-	}
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := c.http.Do(r)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return ErrNotRunning
-	}
-	if err != nil {
-		return fmt.Errorf("ask the scheduler: %w", err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return fmt.Errorf("read the scheduler's answer: %w", err)
 	}
-	if resp.StatusCode/100 != 2 {
-		var p Problem
-		if json.Unmarshal(answer, &p) != nil || p.Detail == "" {
-			p = Problem{Status: resp.StatusCode, Detail: fmt.Sprintf("the scheduler answered %s", resp.Status)}
-		}
-		return &p
-	}
-	return json.Unmarshal(answer, result)
-}
-
-// Submit gives jobs to the running scheduler. When it returns nil they are
-// durable. The error is ErrNotRunning or a *Problem.
-func (c *Client) Submit(ctx context.Context, in Submission) (Jobs, error) {
-	var out Jobs
-	err := c.do(ctx, http.MethodPost, "/v1/jobs", in, &out)
-	return out, err
-}
-
-// Checkpoint asks the job that ref names to stop at the boundary of its next step.
-// The error is ErrNotRunning or a *Problem.
-func (c *Client) Checkpoint(ctx context.Context, ref string, in Checkpoint) (Job, error) {
-	var j Job
-	err := c.do(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(ref)+"/checkpoint", in, &j)
-	return j, err
-}
-
-// Requeue lets the scheduler do dead letters again. When it returns nil the new
-// jobs are durable. The error is ErrNotRunning or a *Problem.
-func (c *Client) Requeue(ctx context.Context, in Requeue) (Requeued, error) {
-	var out Requeued
-	err := c.do(ctx, http.MethodPost, "/v1/dead-letters/requeue", in, &out)
-	return out, err
-}
-
-// Drop says that nothing more is to be done about dead letters, and returns them
-// as they are then. The error is ErrNotRunning or a *Problem.
-func (c *Client) Drop(ctx context.Context, ids []job.ID) (Jobs, error) {
-	var out Jobs
-	err := c.do(ctx, http.MethodPost, "/v1/dead-letters/drop", Drop{IDs: ids}, &out)
-	return out, err
-}
-
-// Evaluate says what somebody thinks of a job that has ended. The error is
-// ErrNotRunning or a *Problem.
-func (c *Client) Evaluate(ctx context.Context, id job.ID, g eval.Given) (Evaluations, error) {
-	var out Evaluations
-	err := c.do(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(string(id))+"/evaluations", g, &out)
-	return out, err
-}
-
-// Replay has a stage of the pipeline that ref names do its events again. The error
-// is ErrNotRunning or a *Problem.
-func (c *Client) Replay(ctx context.Context, ref string, r scheduler.Rewind) (Rewound, error) {
-	var out Rewound
-	err := c.do(ctx, http.MethodPost, "/v1/pipelines/"+url.PathEscape(ref)+"/replay", r, &out)
-	return out, err
-}
-
-// SetGrant replaces the grant of an owner. The error is ErrNotRunning or a *Problem.
-func (c *Client) SetGrant(ctx context.Context, g queue.Grant) error {
-	return c.do(ctx, http.MethodPut, "/v1/grants", g, new(queue.Grant))
-}
-
-// Triggers returns how the triggers of the running server are doing. The error
-// is ErrNotRunning or a *Problem.
-func (c *Client) Triggers(ctx context.Context) ([]trigger.Status, error) {
-	var out Triggers
-	err := c.do(ctx, http.MethodGet, "/v1/triggers", nil, &out)
-	return out.Triggers, err
-}
-
-// Call makes a call of kernel.sched on the running scheduler and decodes its
-// result. The error is ErrNotRunning, or a *sched.Error with its code.
-func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	text, err := json.Marshal(params)
-	if err != nil {
-		return err
-	}
-	var answer struct {
-		Result json.RawMessage `json:"result"`
-		Error  *sched.Error    `json:"error"`
-	}
-	err = c.do(ctx, http.MethodPost, "/v1/rpc", map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": json.RawMessage(text)}, &answer)
-	switch {
-	case err != nil:
-		return err
-	case answer.Error != nil:
-		return answer.Error
-	case result == nil:
+	if result == nil || len(answer) == 0 {
 		return nil
 	}
-	return json.Unmarshal(answer.Result, result)
+	if err := json.Unmarshal(answer, result); err != nil {
+		return fmt.Errorf("read the scheduler's answer: %w", err)
+	}
+	return nil
 }
 
-// Decide answers what the job that ref names waits for, and returns it as it is
-// then. The error is ErrNotRunning or a *Problem.
-func (c *Client) Decide(ctx context.Context, ref string, a scheduler.Answer) (Job, error) {
-	var j Job
-	err := c.do(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(ref)+"/answer", a, &j)
-	return j, err
+// send sends a request and returns its answer, which is a good one. The error is
+// ErrNotRunning, a *Problem, or tells of the connection.
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+	var content io.Reader
+	if r.body != nil {
+		text, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, fmt.Errorf("write the request: %w", err)
+		}
+		content = bytes.NewReader(text)
+	}
+	target := c.base + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target, content)
+	if err != nil {
+		return nil, err
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	for name, value := range r.header {
+		req.Header.Set(name, value)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	if resp.StatusCode/100 != 2 {
+		defer resp.Body.Close()
+		return nil, problemOf(resp)
+	}
+	return resp, nil
+}
+
+// unreachable says why there is no answer.
+func unreachable(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return ErrNotRunning
+	}
+	return fmt.Errorf("ask the scheduler: %w", err)
+}
+
+// maxProblem bounds what is read of an answer that is no good one, in bytes.
+const maxProblem = 1 << 20
+
+func problemOf(resp *http.Response) *Problem {
+	var p Problem
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	if err != nil || json.Unmarshal(answer, &p) != nil || p.Detail == "" {
+		p = Problem{Title: http.StatusText(resp.StatusCode), Detail: fmt.Sprintf("the scheduler answered %s", resp.Status)}
+	}
+	p.Status = resp.StatusCode
+	return &p
+}
+
+// jobPath is the path of a route of the job that ref names.
+func jobPath(ref, rest string) string { return "/v1/jobs/" + url.PathEscape(ref) + rest }
+
+// query gathers the parameters that are given.
+type query url.Values
+
+func (q query) add(name, value string) query {
+	if value != "" {
+		url.Values(q).Add(name, value)
+	}
+	return q
+}
+
+func (q query) number(name string, n int64) query {
+	if n != 0 {
+		url.Values(q).Add(name, fmt.Sprint(n))
+	}
+	return q
+}
+
+func (q query) flag(name string, on bool) query {
+	if on {
+		url.Values(q).Add(name, "true")
+	}
+	return q
+}
+
+func (q query) time(name string, t time.Time) query {
+	if !t.IsZero() {
+		url.Values(q).Add(name, t.UTC().Format(time.RFC3339Nano))
+	}
+	return q
 }

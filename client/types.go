@@ -16,8 +16,12 @@ import (
 
 // Jobs is the answer to GET /v1/jobs.
 type Jobs struct {
-	Jobs  []queue.Entry `json:"jobs"`
-	Total int           `json:"total"`
+	Jobs []queue.Entry `json:"jobs"`
+	// Total is how many there are without a limit; -1 on a page that is not the
+	// first, where they are not counted.
+	Total int `json:"total"`
+	// Next is the cursor of the next page; "" after the last.
+	Next string `json:"next,omitempty"`
 }
 
 // Job is the answer to GET /v1/jobs/{job}.
@@ -30,16 +34,6 @@ type Job struct {
 type Events struct {
 	Events []queue.StoredEvent `json:"events"`
 }
-
-// Problem is the body of every answer that is not 2xx (RFC 9457).
-type Problem struct {
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-}
-
-// Error returns the detail.
-func (p *Problem) Error() string { return p.Detail }
 
 // Submission is the body of POST /v1/jobs: jobs that stand or fall together.
 type Submission struct {
@@ -154,7 +148,7 @@ type JobFile struct {
 // until its end or until somebody resumes the scope, over restarts too. What runs
 // goes on; nothing of the scope begins.
 type Pause struct {
-	Scope  string `json:"scope"`            // global, worker:KIND, workspace:/PATH or core:N
+	Scope  string `json:"scope"`            // global, worker:KIND or workspace:/PATH
 	Reason string `json:"reason,omitempty"` // for whoever wonders
 	// For is how long; 0: until somebody resumes it.
 	For job.Duration `json:"for,omitempty"`

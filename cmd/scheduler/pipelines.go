@@ -67,7 +67,7 @@ func printPipelines(w io.Writer, list []scheduler.Pipeline, now time.Time) error
 		for i := range list {
 			p := &list[i]
 			for _, s := range p.Stages {
-				fmt.Fprintf(w, "%s\t%.8s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", p.ID, p.Batch, clock(p.Created, now), s.Stage, stageState(&s), s.Acked, s.Backlog, s.Published, s.Dead)
+				fmt.Fprintf(w, "%s\t%.8s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", p.ID, p.Batch, clock(p.Created, now), s.Stage, stageState(&s.Status), s.Acked, s.Backlog, s.Published, s.Dead)
 			}
 		}
 	})

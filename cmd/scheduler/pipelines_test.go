@@ -18,7 +18,7 @@ func TestPipelineLetters(t *testing.T) {
 		return pipeline.DeadLetter{Stage: "load", Event: pipeline.Event{Seq: seq, Type: "page"}, Class: job.Unknown, Message: message}
 	}
 	list := []scheduler.Pipeline{{
-		ID: "web", Batch: "01a1fcce-6b90", Stages: []pipeline.Status{{Cursor: pipeline.Cursor{Stage: "load"}, Dead: 2}},
+		ID: "web", Batch: "01a1fcce-6b90", Stages: []scheduler.PipelineStage{{Status: pipeline.Status{Cursor: pipeline.Cursor{Stage: "load"}, Dead: 2}}},
 		Letters: []pipeline.DeadLetter{letter(4, "UNKNOWN: no page"), letter(5, "no answer")},
 	}}
 	var text bytes.Buffer

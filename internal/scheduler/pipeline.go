@@ -169,13 +169,20 @@ func (f *flows) close(id job.BatchID) {
 
 // Pipeline is how a pipeline stands.
 type Pipeline struct {
-	ID      job.Name          `json:"id"`
-	Batch   job.BatchID       `json:"batch"`
-	Created time.Time         `json:"created_at"`
-	Stages  []pipeline.Status `json:"stages"`
+	ID      job.Name        `json:"id"`
+	Batch   job.BatchID     `json:"batch"`
+	Created time.Time       `json:"created_at"`
+	Stages  []PipelineStage `json:"stages"`
 	// Letters are the events that a stage could not handle, and that no replay has
 	// mended.
 	Letters []pipeline.DeadLetter `json:"dead_letters,omitempty"`
+}
+
+// PipelineStage is how a stage stands, and which types of events it takes and gives.
+type PipelineStage struct {
+	pipeline.Status
+	Subscribes []job.EventType `json:"subscribes,omitempty"`
+	Publishes  []job.EventType `json:"publishes,omitempty"`
 }
 
 // Pipelines returns all pipelines that there are, the newest first; with a name
@@ -200,10 +207,13 @@ func Pipelines(ctx context.Context, store queue.Store, name string) ([]Pipeline,
 			if name != "" && string(p.ID) != name && !strings.HasPrefix(string(b.ID), name) {
 				continue
 			}
-			if p.Stages, err = l.Status(ctx); err != nil {
+			status, err := l.Status(ctx)
+			if err != nil {
 				return nil, fmt.Errorf("read pipeline %s: %w", p.ID, err)
 			}
-			for k := range b.Workflow.Pipelines[j].Stages {
+			stages := b.Workflow.Pipelines[j].Stages // in the same order
+			for k := range stages {
+				p.Stages = append(p.Stages, PipelineStage{status[k], stages[k].Subscribes, stages[k].Publishes})
 				letters, err := l.DeadLetters(ctx, b.Workflow.Pipelines[j].Stages[k].ID)
 				if err != nil {
 					return nil, fmt.Errorf("read pipeline %s: %w", p.ID, err)

@@ -1,0 +1,226 @@
+package client
+
+import (
+	"context"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/agentsched/agentsched/internal/eval"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// SubmitOption is something said beside a submission.
+type SubmitOption func(*request)
+
+// WithKey makes a submission safe to be sent again: the same jobs with the same
+// key, 1 to 255 printable ASCII characters, are stored once, and the second answer
+// is the first's.
+func WithKey(key string) SubmitOption {
+	return func(r *request) { r.header["Idempotency-Key"] = key }
+}
+
+// WithTraceparent gives jobs that have no trace id that of a W3C traceparent.
+func WithTraceparent(value string) SubmitOption {
+	return func(r *request) { r.header["traceparent"] = value }
+}
+
+// Submit gives jobs to the running scheduler. When it returns nil they are durable.
+func (c *Client) Submit(ctx context.Context, in Submission, options ...SubmitOption) (Jobs, error) {
+	return c.submit(ctx, "/v1/jobs", in, options)
+}
+
+// SubmitFile gives the jobs of a job file to the running scheduler.
+func (c *Client) SubmitFile(ctx context.Context, f JobFile, options ...SubmitOption) (Jobs, error) {
+	return c.submit(ctx, "/v1/job-files", f, options)
+}
+
+func (c *Client) submit(ctx context.Context, path string, body any, options []SubmitOption) (Jobs, error) {
+	r := request{method: http.MethodPost, path: path, body: body, header: map[string]string{}}
+	for _, o := range options {
+		o(&r)
+	}
+	var out Jobs
+	err := c.do(ctx, r, &out)
+	return out, err
+}
+
+// ListQuery selects jobs; zero fields select everything.
+type ListQuery struct {
+	Limit       int    // of a page, 1 to 1000; 0: 100
+	Cursor      string // Jobs.Next of the page before
+	States      []job.EntryState
+	Tenant      job.Tenant
+	Worker      job.WorkerKind
+	Agent       job.AgentID
+	Batch       job.BatchID
+	Search      string // in name, id, tenant, worker and instructions
+	Newest      bool   // first
+	DeadLetters bool
+}
+
+func (q *ListQuery) values() url.Values {
+	v := query{}.number("limit", int64(q.Limit)).add("cursor", q.Cursor).add("tenant", string(q.Tenant)).add("worker", string(q.Worker)).
+		add("agent", string(q.Agent)).add("batch", string(q.Batch)).add("q", q.Search).flag("newest", q.Newest).flag("dead_letters", q.DeadLetters)
+	for _, s := range q.States {
+		v.add("state", string(s))
+	}
+	return url.Values(v)
+}
+
+// List returns a page of jobs.
+func (c *Client) List(ctx context.Context, q ListQuery) (Jobs, error) {
+	var out Jobs
+	err := c.get(ctx, "/v1/jobs", q.values(), &out)
+	return out, err
+}
+
+// All goes through the jobs that q selects, page by page. Its last pair has the
+// error that ended it, if one did.
+func (c *Client) All(ctx context.Context, q ListQuery) iter.Seq2[queue.Entry, error] {
+	return func(yield func(queue.Entry, error) bool) {
+		for {
+			page, err := c.List(ctx, q)
+			if err != nil {
+				yield(queue.Entry{}, err)
+				return
+			}
+			for _, e := range page.Jobs {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if q.Cursor = page.Next; q.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// Job returns the job that ref names: an id, a beginning of one of 8 characters or
+// more, or a name, of which the newest is meant.
+func (c *Client) Job(ctx context.Context, ref string) (Job, error) {
+	var j Job
+	err := c.get(ctx, jobPath(ref, ""), nil, &j)
+	return j, err
+}
+
+// Events returns the events of a job after a cursor, at most limit, 1 to 1000.
+func (c *Client) Events(ctx context.Context, ref string, after int64, limit int) (Events, error) {
+	var out Events
+	err := c.get(ctx, jobPath(ref, "/events"), url.Values(query{}.number("after", after).number("limit", int64(limit))), &out)
+	return out, err
+}
+
+// Steps returns the durable steps of a job.
+func (c *Client) Steps(ctx context.Context, ref string) (Steps, error) {
+	var out Steps
+	err := c.get(ctx, jobPath(ref, "/steps"), nil, &out)
+	return out, err
+}
+
+// Artifact opens a file that an attempt left, such as job.ArtifactPatch. The caller
+// closes it.
+func (c *Client) Artifact(ctx context.Context, ref string, attempt int, name string) (io.ReadCloser, error) {
+	resp, err := c.send(ctx, request{method: http.MethodGet, path: jobPath(ref, "/attempts/"+strconv.Itoa(attempt)+"/artifacts/"+url.PathEscape(name))})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// Cancel cancels the job that ref names and returns it as it is then.
+func (c *Client) Cancel(ctx context.Context, ref string) (Job, error) {
+	return c.change(ctx, ref, "/cancel", nil)
+}
+
+// Retry does a job that has ended again, and returns the new one.
+func (c *Client) Retry(ctx context.Context, ref string) (Job, error) {
+	return c.change(ctx, ref, "/retry", nil)
+}
+
+// Checkpoint asks the job that ref names to stop at the boundary of its next step.
+func (c *Client) Checkpoint(ctx context.Context, ref string, in Checkpoint) (Job, error) {
+	return c.change(ctx, ref, "/checkpoint", in)
+}
+
+// Decide answers what the job that ref names waits for, and returns it as it is
+// then.
+func (c *Client) Decide(ctx context.Context, ref string, a scheduler.Answer) (Job, error) {
+	return c.change(ctx, ref, "/answer", a)
+}
+
+func (c *Client) change(ctx context.Context, ref, what string, body any) (Job, error) {
+	var j Job
+	err := c.post(ctx, jobPath(ref, what), body, &j)
+	return j, err
+}
+
+// Approvals returns the jobs that wait for a person.
+func (c *Client) Approvals(ctx context.Context) (Jobs, error) {
+	var out Jobs
+	err := c.get(ctx, "/v1/approvals", nil, &out)
+	return out, err
+}
+
+// LetterQuery selects dead letters; zero fields select everything.
+type LetterQuery struct {
+	Tenant  job.Tenant
+	Worker  job.WorkerKind
+	Classes []job.ErrorClass // any of these
+	// Older and Newer are how long ago they were given up.
+	Older, Newer job.Duration
+	Grep         string // a regular expression
+	Limit        int    // 1 to 1000; 0: 100
+}
+
+// DeadLetters returns the jobs that were given up and wait for somebody.
+func (c *Client) DeadLetters(ctx context.Context, q LetterQuery) (Jobs, error) {
+	v := query{}.add("tenant", string(q.Tenant)).add("worker", string(q.Worker)).add("grep", q.Grep).number("limit", int64(q.Limit))
+	for _, class := range q.Classes {
+		v.add("class", string(class))
+	}
+	if q.Older != 0 {
+		v.add("older", q.Older.String())
+	}
+	if q.Newer != 0 {
+		v.add("newer", q.Newer.String())
+	}
+	var out Jobs
+	err := c.get(ctx, "/v1/dead-letters", url.Values(v), &out)
+	return out, err
+}
+
+// Requeue lets the scheduler do dead letters again. When it returns nil the new
+// jobs are durable.
+func (c *Client) Requeue(ctx context.Context, in Requeue) (Requeued, error) {
+	var out Requeued
+	err := c.post(ctx, "/v1/dead-letters/requeue", in, &out)
+	return out, err
+}
+
+// Drop says that nothing more is to be done about dead letters, and returns them
+// as they are then.
+func (c *Client) Drop(ctx context.Context, ids []job.ID) (Jobs, error) {
+	var out Jobs
+	err := c.post(ctx, "/v1/dead-letters/drop", Drop{IDs: ids}, &out)
+	return out, err
+}
+
+// Evaluate says what somebody thinks of a job that has ended.
+func (c *Client) Evaluate(ctx context.Context, id job.ID, g eval.Given) (Evaluations, error) {
+	var out Evaluations
+	err := c.post(ctx, jobPath(string(id), "/evaluations"), g, &out)
+	return out, err
+}
+
+// Evaluations returns what was found of a job's work.
+func (c *Client) Evaluations(ctx context.Context, ref string) (Evaluations, error) {
+	var out Evaluations
+	err := c.get(ctx, jobPath(ref, "/evaluations"), nil, &out)
+	return out, err
+}
