@@ -68,6 +68,7 @@ var allowed = map[string]string{
 	"internal/logging":               "",
 	"internal/redact":                "",
 	"internal/daemon":                "internal/proc",
+	"internal/access":                "client internal/statedir",
 	"internal/crashlog":              "job",
 	"internal/workspace":             "job",
 	"internal/strictyaml":            "",

@@ -1,0 +1,24 @@
+package access
+
+import (
+	"strings"
+
+	"github.com/agentsched/agentsched/client"
+)
+
+// The names of the problems.
+const (
+	unauthenticated  = "unauthenticated"
+	forbidden        = "forbidden"
+	wrongHost        = "wrong_host"
+	crossSite        = "cross_site"
+	rateLimited      = "rate_limited"
+	unavailable      = "unavailable"
+	methodNotAllowed = "method_not_allowed"
+)
+
+// problem returns the body of a refusal. Its title is the name in words.
+func problem(name string, status int, detail string) client.Problem {
+	title := strings.ToUpper(name[:1]) + strings.ReplaceAll(name[1:], "_", " ")
+	return client.Problem{Type: client.ProblemType + name, Title: title, Status: status, Detail: detail}
+}
