@@ -67,6 +67,7 @@ var allowed = map[string]string{
 	"internal/socket":                "",
 	"internal/logging":               "",
 	"internal/redact":                "",
+	"internal/dashboard":             "",
 	"internal/daemon":                "internal/proc",
 	"internal/access":                "client internal/statedir",
 	"internal/crashlog":              "job",

@@ -1,0 +1,139 @@
+// What may be done to jobs and to the scheduler, each asked for in a dialog where it
+// cannot be taken back. Each returns the answer, or null if the person thought better.
+
+import {api, path} from './api.js';
+import {ask, toast, failed, firstLine} from './dom.js';
+
+// named returns what a dialog calls a job: {id, name}.
+const named = (job) => firstLine(job.name || job.id, 64);
+
+async function confirmed(dialog, call) {
+  let answer = null;
+  const values = await ask({
+    ...dialog,
+    run: async (v) => {
+      answer = await call(v);
+    },
+  });
+  return values ? (answer ?? values) : null;
+}
+
+// cancel stops a job, or takes it out of the queue.
+export async function cancel(job) {
+  const done = await confirmed(
+    {
+      title: 'Cancel ' + named(job) + '?',
+      text: 'A running worker is stopped; what it has changed so far is kept as a patch.',
+      confirm: 'Cancel the job',
+      tone: 'bad',
+      testid: 'dialog-cancel-job',
+    },
+    () => api.post(path`/v1/jobs/${job.id}/cancel`),
+  );
+  if (done) toast('Cancelling ' + named(job) + '.');
+  return done;
+}
+
+// retry does an ended job again and returns the new one's {job, attempts}.
+export async function retry(job) {
+  try {
+    const done = await api.post(path`/v1/jobs/${job.id}/retry`);
+    toast(named(job) + ' is queued again.');
+    return done;
+  } catch (error) {
+    failed(error, 'It could not be tried again');
+    return null;
+  }
+}
+
+// approve says yes to the work of a job that waits for it.
+export async function approve(job) {
+  const done = await confirmed(
+    {
+      title: 'Approve ' + named(job) + '?',
+      confirm: 'Approve',
+      testid: 'dialog-approve',
+      fields: [{name: 'comment', label: 'Comment', type: 'textarea', rows: 3}],
+    },
+    (v) => api.post(path`/v1/jobs/${job.id}/answer`, {approved: true, comment: v.comment.trim() || undefined}),
+  );
+  if (done) toast('Approved ' + named(job) + '.');
+  return done;
+}
+
+// reject says no, and what is to be done better.
+export async function reject(job) {
+  const done = await confirmed(
+    {
+      title: 'Reject ' + named(job) + '?',
+      confirm: 'Reject',
+      tone: 'bad',
+      testid: 'dialog-reject',
+      text: 'The job is done again with your comment, if it has attempts left.',
+      fields: [{name: 'comment', label: 'What is to be done better', type: 'textarea', rows: 5, required: true}],
+    },
+    (v) => api.post(path`/v1/jobs/${job.id}/answer`, {approved: false, comment: v.comment.trim()}),
+  );
+  if (done) toast('Rejected ' + named(job) + '.');
+  return done;
+}
+
+// checkpoint stops a running job at its next step, to go on from there.
+export async function checkpoint(job) {
+  const done = await confirmed(
+    {
+      title: 'Checkpoint ' + named(job) + '?',
+      confirm: 'Checkpoint',
+      testid: 'dialog-checkpoint',
+      text: 'The worker stops at its next step. The job is queued and goes on from there.',
+      fields: [{name: 'reason', label: 'Reason'}],
+    },
+    (v) => api.post(path`/v1/jobs/${job.id}/checkpoint`, {reason: v.reason.trim() || undefined}),
+  );
+  if (done) toast(named(job) + ' stops at its next step.');
+  return done;
+}
+
+// pause lets nothing of a scope begin any more: global, worker:KIND, workspace:/PATH.
+export async function pause(scope = 'global') {
+  const done = await confirmed(
+    {
+      title: scope === 'global' ? 'Pause everything?' : 'Pause ' + firstLine(scope, 80) + '?',
+      confirm: 'Pause',
+      tone: 'bad',
+      testid: 'dialog-pause',
+      text: 'What runs goes on to its end; nothing else begins.',
+      fields: [
+        {name: 'reason', label: 'Reason', hint: 'For whoever wonders why nothing begins.'},
+        {
+          name: 'for',
+          label: 'For how long',
+          type: 'select',
+          value: '',
+          options: [
+            ['', 'Until somebody resumes it'],
+            ['15m0s', '15 minutes'],
+            ['1h0m0s', '1 hour'],
+            ['8h0m0s', '8 hours'],
+            ['24h0m0s', '1 day'],
+          ],
+        },
+      ],
+    },
+    (v) => api.post('/v1/pause', {scope, reason: v.reason.trim() || undefined, for: v.for || undefined}),
+  );
+  if (done) toast('Paused.');
+  return done;
+}
+
+// resume lifts what keeps a scope from beginning.
+export async function resume(scope) {
+  try {
+    const done = await api.post('/v1/resume', {scope});
+    toast('Resumed ' + firstLine(scope, 80) + '.');
+    return done;
+  } catch (error) {
+    failed(error, 'It could not be resumed');
+    return null;
+  }
+}

@@ -1,0 +1,425 @@
+// One job: how it stands, its attempts, its log as it goes, what it changed and cost,
+// and what can be done about it.
+
+import {
+  h,
+  replace,
+  refresh,
+  panel,
+  table,
+  facts,
+  badge,
+  stateOf,
+  visible,
+  link,
+  jobLink,
+  timeOf,
+  since,
+  clockTime,
+  duration,
+  zero,
+  money,
+  cost,
+  tokens,
+  tokensOf,
+  count,
+  shortId,
+  failed,
+} from '../dom.js';
+import {Stream, path} from '../api.js';
+import {cancel, retry, approve, reject, checkpoint} from '../actions.js';
+import {Log} from '../log.js';
+import {artifactsPanel, drawResults} from '../results.js';
+
+export const page = {
+  title: 'Job',
+  path: '/jobs/:job',
+  nav: 'jobs',
+  async mount(root, ctx) {
+    const id = ctx.params.job;
+    const state = {job: null, attempts: [], used: new Map(), drawn: {}};
+    const parts = Object.fromEntries(
+      ['head', 'why', 'facts', 'attempts', 'log', 'patch', 'words', 'steps', 'evaluations', 'artifacts'].map((name) => [name, h('div')]),
+    );
+
+    async function load() {
+      const answer = await ctx.api.get(path`/v1/jobs/${id}`, {signal: ctx.signal});
+      state.job = answer.job;
+      state.attempts = answer.attempts || [];
+      draw(ctx, state, parts, again);
+      drawResults(ctx, state, parts);
+    }
+    const again = ctx.soon(700, () =>
+      load().catch((error) => {
+        if (error.status) failed(error);
+      }),
+    );
+    await load();
+    const job = state.job;
+    ctx.setTitle(job.spec?.id || shortId(id));
+    replace(
+      root,
+      h(
+        'div',
+        {class: 'job-head'},
+        h(
+          'nav',
+          {class: 'crumb', 'aria-label': 'Path'},
+          h('a', {href: '#/jobs'}, 'Jobs'),
+          h('span', {class: 'muted'}, ' / ' + shortId(id)),
+        ),
+        parts.head,
+        parts.why,
+      ),
+      parts.facts,
+      parts.attempts,
+      parts.log,
+      parts.patch,
+      parts.words,
+      h('div', {class: 'grid'}, h('div', {class: 'half'}, parts.steps), h('div', {class: 'half'}, parts.evaluations)),
+      parts.artifacts,
+    );
+
+    const log = new Log({
+      older: async (after, limit) =>
+        (await ctx.api.get(path`/v1/jobs/${id}/events`, {query: {after, limit}, signal: ctx.signal})).events || [],
+    });
+    replace(parts.log, panel('Log', {actions: log.controls}, log.el));
+    const stream = new Stream(path`/v1/jobs/${id}/stream`);
+    stream.on('event', (e) => {
+      if (!e) return;
+      log.add(e);
+      if (e.kind === 'usage' && e.usage) {
+        add(state.used, e);
+        retold();
+      }
+      if (e.kind === 'state') again();
+    });
+    stream.on('job', again);
+    stream.on('end', () => {
+      stream.close();
+      again();
+    });
+    stream.on('problem', failed);
+    const retold = ctx.soon(1000, () => drawFacts(state, parts));
+    ctx.stream.on('job', (u) => {
+      if (u?.job === id) again();
+    });
+    ctx.stream.on('gap', again);
+    return () => {
+      stream.close();
+      log.stop();
+    };
+  },
+};
+
+// add sums what an attempt's usage events tell, for while it runs.
+function add(used, e) {
+  const u = used.get(e.attempt) || {};
+  for (const [k, v] of Object.entries(e.usage)) if (typeof v === 'number') u[k] = (u[k] || 0) + v;
+  u.cost_known = e.usage.cost_known && u.cost_known !== false;
+  used.set(e.attempt, u);
+}
+
+function draw(ctx, state, parts, again) {
+  const job = state.job,
+    spec = job.spec || {};
+  const name = {id: job.id, name: spec.id};
+  const ended = ['completed', 'expired', 'cancelled'].includes(job.state);
+  const asks = job.held === 'approval';
+  const deed = (what, title, f, cls) =>
+    h(
+      'button',
+      {
+        type: 'button',
+        class: cls,
+        'data-key': what,
+        'data-testid': 'action-' + what,
+        onclick: async () => {
+          const done = await f(name);
+          if (!done) return;
+          if (what === 'retry' && done.job?.id && done.job.id !== job.id) ctx.navigate(link`/jobs/${done.job.id}`);
+          else again();
+        },
+      },
+      title,
+    );
+  refresh(
+    parts.head,
+    h(
+      'div',
+      {class: 'page-head'},
+      h('h1', {tabindex: '-1'}, h('bdi', null, visible(spec.id || shortId(job.id)))),
+      h(
+        'span',
+        {'data-testid': 'job-state', role: 'status'},
+        badge(stateOf(job)),
+        job.cancel_requested && !ended ? [' ', badge('cancelling', {tone: 'ask'})] : null,
+      ),
+      job.dead_letter && !job.requeued_as && !job.dropped_at ? badge('dead letter', {tone: 'bad'}) : null,
+      ctx.can('operate')
+        ? h(
+            'div',
+            {class: 'actions'},
+            asks ? [deed('approve', 'Approve', approve, 'primary'), deed('reject', 'Reject', reject)] : null,
+            job.state === 'dispatched' ? deed('checkpoint', 'Checkpoint', checkpoint) : null,
+            ended ? deed('retry', 'Retry', retry) : null,
+            ended || job.cancel_requested ? null : deed('cancel', 'Cancel', cancel, 'danger'),
+          )
+        : null,
+    ),
+  );
+  refresh(parts.why, whyOf(job, state.attempts.at(-1), ended, asks));
+  drawFacts(state, parts);
+  refresh(parts.attempts, attemptsPanel(state));
+  const words = JSON.stringify([spec.instructions, job.feedback, state.attempts.at(-1)?.outcome?.answer, job.result]);
+  if (state.drawn.words !== words) {
+    state.drawn.words = words;
+    replace(parts.words, wordsPanel(job, state.attempts.at(-1)));
+  }
+  refresh(parts.artifacts, artifactsPanel(job, state.attempts));
+}
+
+// whyOf says why a job is where it is, and what the person can do about it.
+function whyOf(job, last, ended, asks) {
+  const outcome = last?.outcome;
+  const lines = [];
+  let tone = 'idle';
+  if (asks) {
+    tone = 'ask';
+    const a = job.approval || {};
+    lines.push(
+      h('strong', null, 'Waits for your approval. '),
+      visible(a.why || ''),
+      zero(a.until) ? null : h('span', {class: 'muted'}, ` Without an answer by ${clockTime(a.until)}: ${a.default || 'reject'}.`),
+    );
+  } else if (job.dead_letter) {
+    tone = 'bad';
+    lines.push(h('strong', null, 'Given up. '), visible(job.dead_letter));
+  } else if (job.skipped) {
+    lines.push(h('strong', null, 'Skipped. '), visible(job.skipped));
+  } else if (job.state === 'queued' && job.waiting) {
+    lines.push(h('strong', null, 'Waits: '), visible(job.waiting));
+  } else if (ended && outcome?.message && job.exit_kind !== 'succeeded') {
+    tone = 'bad';
+    lines.push(visible(outcome.message));
+  }
+  if (lines.length && outcome?.hint && job.exit_kind === 'failed') lines.push(h('span', null, '\n' + visible(outcome.hint)));
+  const also = [
+    ['Waits for', job.waits_for],
+    ['Has the result of', job.coalesced_with],
+    ['Superseded by', job.superseded_by],
+    ['Requeued as', job.requeued_as],
+    ['Does again', job.requeued_from],
+  ].filter(([, other]) => other);
+  if (also.length) lines.push(also.map(([what, other]) => h('span', null, ' ' + what + ' ', jobLink(other), '.')));
+  return lines.length ? h('div', {class: ['notice', 'tone-' + tone], 'data-testid': 'why'}, h('div', {class: 'job-why'}, lines)) : null;
+}
+
+// usageOf returns what the job has used: of ended attempts, and of the one that runs as
+// far as its log tells.
+function usageOf(state) {
+  const sum = {...(state.job.spent || {})};
+  const running = state.attempts.find((a) => !a.outcome);
+  const u = running && state.used.get(running.attempt);
+  if (u) {
+    for (const [k, v] of Object.entries(u)) if (typeof v === 'number') sum[k] = (sum[k] || 0) + v;
+    sum.cost_known = Boolean(u.cost_known) && (Boolean(sum.cost_known) || !tokensOf(state.job.spent));
+  }
+  return sum;
+}
+
+function drawFacts(state, parts) {
+  const job = state.job,
+    spec = job.spec || {},
+    u = usageOf(state);
+  const w = spec.workspace || {},
+    last = state.attempts.at(-1);
+  const joined = spec.flow && (spec.flow.joined || spec.flow.needs || spec.flow.node);
+  refresh(
+    parts.facts,
+    panel(
+      'Facts',
+      {testid: 'usage'},
+      facts([
+        ['Id', h('span', {class: 'mono wrap'}, job.id)],
+        [
+          'Tenant',
+          h(
+            'a',
+            {href: '#/jobs?tenant=' + encodeURIComponent(spec.tenant || ''), 'data-key': 'tenant'},
+            h('bdi', null, visible(spec.tenant)),
+          ),
+        ],
+        [
+          'Worker',
+          visible(choice(last?.choice || spec)) +
+            ((spec.fallback || []).length ? ', else ' + visible(spec.fallback.map(choice).join(', ')) : ''),
+        ],
+        [
+          'Workspace',
+          w.path
+            ? [h('span', {class: 'mono wrap'}, visible(w.path)), h('span', {class: 'muted'}, ' ' + (w.isolation || ''))]
+            : w.isolation === 'none'
+              ? 'none'
+              : null,
+        ],
+        ['Submitted', timeOf(job.created_at)],
+        ['May begin', job.state === 'queued' && new Date(job.runnable_at) > new Date() ? timeOf(job.runnable_at) : null],
+        ['Began', state.attempts[0] ? timeOf(state.attempts[0].started_at) : null],
+        ['Ended', zero(job.completed_at) ? null : timeOf(job.completed_at)],
+        [
+          'Took',
+          state.attempts[0]
+            ? since(state.attempts[0].started_at, job.completed_at || (job.state === 'dispatched' ? null : last?.ended_at))
+            : null,
+        ],
+        ['Deadline', zero(job.deadline) ? null : timeOf(job.deadline)],
+        ['Attempts', state.attempts.length ? count(job.counted || 0) + ' counted of ' + (spec.limits?.max_attempts || 3) : null],
+        [
+          'Tokens',
+          tokensOf(u)
+            ? [
+                tokens(u.input_tokens),
+                ' in',
+                u.cached_tokens ? h('span', {class: 'muted'}, ' (' + tokens(u.cached_tokens) + ' cached)') : null,
+                ', ',
+                tokens(u.output_tokens),
+                ' out',
+              ]
+            : null,
+        ],
+        [
+          'Cost',
+          state.attempts.length
+            ? [cost(u), spec.limits?.max_cost_usd ? h('span', {class: 'muted'}, ' of ' + money(spec.limits.max_cost_usd)) : null]
+            : null,
+        ],
+        ['Turns, commands', u.steps || u.commands ? count(u.steps || 0) + ', ' + count(u.commands || 0) : null],
+        ['Priority', spec.priority ? String(spec.priority) : null],
+        ['Class', spec.class && spec.class !== 'standard' ? spec.class : null],
+        ['Agent', spec.agent ? visible(spec.agent) : null],
+        [
+          'Workflow',
+          joined && job.batch ? h('a', {href: link`/workflows/${job.batch}`, 'data-key': 'workflow'}, shortId(job.batch)) : null,
+        ],
+        ['Trace', spec.trace ? h('span', {class: 'mono wrap'}, visible(spec.trace)) : null],
+        [
+          'Decided',
+          job.approval?.decided_at
+            ? [
+                job.approval.approved ? 'approved' : 'rejected',
+                job.approval.by ? ' by ' + visible(job.approval.by) : '',
+                job.approval.comment ? ': ' + visible(job.approval.comment) : '',
+              ]
+            : null,
+        ],
+      ]),
+    ),
+  );
+}
+
+const choice = (c) => (c?.worker || '') + (c?.model ? ':' + c.model : '');
+
+// attemptsPanel is a table with a line of time: each attempt's bar from when the job
+// was submitted until now or its end.
+function attemptsPanel(state) {
+  const job = state.job,
+    list = state.attempts;
+  const begin = new Date(job.created_at).getTime();
+  const end = Math.max(...list.map((a) => (zero(a.ended_at) ? Date.now() : new Date(a.ended_at).getTime())), begin + 1);
+  const pct = (ms) => ((100 * Math.max(0, ms)) / (end - begin)).toFixed(2) + '%';
+  const tone = (a) =>
+    a.state === 'completed' ? 'good' : a.state === 'failed' ? 'bad' : a.state === 'running' || !a.outcome ? 'run' : 'off';
+  return panel(
+    'Attempts',
+    {note: list.length ? 'from submission to ' + (zero(job.completed_at) ? 'now' : 'its end') + ', ' + duration(end - begin) : ''},
+    table({
+      caption: 'Attempts of the job',
+      rows: list,
+      key: (a) => 'attempt-' + a.attempt,
+      testid: 'attempts',
+      empty: 'No attempt has begun yet.',
+      columns: [
+        {title: '#', head: true, class: 'num', cell: (a) => String(a.attempt)},
+        {
+          title: 'State',
+          cell: (a) => [badge(a.outcome?.checkpointed ? 'checkpointed' : a.state), a.lost ? h('span', {class: 'muted'}, ' lost') : null],
+        },
+        {title: 'Worker', cell: (a) => visible(choice(a.choice))},
+        {
+          title: 'When',
+          class: 'wide',
+          cell: (a) => {
+            const from = new Date(a.started_at).getTime() - begin,
+              to = (zero(a.ended_at) ? end : new Date(a.ended_at).getTime()) - begin;
+            return h(
+              'div',
+              {
+                class: ['track', 'tone-' + tone(a)],
+                role: 'img',
+                'aria-label': `Began ${duration(from)} after submission and ran ${duration(to - from)}`,
+              },
+              h('i', {style: {'--from': pct(from), '--part': pct(to - from)}}),
+            );
+          },
+        },
+        {title: 'Began', class: 'num', cell: (a) => timeOf(a.started_at, {relative: false})},
+        {title: 'Took', class: 'num right', cell: (a) => since(a.started_at, a.ended_at)},
+        {title: 'Tokens', class: 'num right', cell: (a) => tokens(tokensOf(a.outcome?.usage || state.used.get(a.attempt)))},
+        {title: 'Cost', class: 'num right', cell: (a) => cost(a.outcome?.usage || state.used.get(a.attempt))},
+        {
+          title: 'How it ended',
+          class: 'wrap',
+          cell: (a) =>
+            a.outcome
+              ? [
+                  a.outcome.class ? h('span', {class: 'mono'}, a.outcome.class + ' ') : null,
+                  visible(a.outcome.message || a.outcome.diff_stat || ''),
+                  (a.outcome.denied || []).length ? h('span', {class: 'muted'}, ' Refused: ' + visible(a.outcome.denied.join(', '))) : null,
+                  (a.outcome.left_behind || []).length
+                    ? h('span', {class: 'muted'}, ' Left behind: ' + visible(a.outcome.left_behind.join(', ')))
+                    : null,
+                ]
+              : '',
+        },
+      ],
+    }),
+  );
+}
+
+function wordsPanel(job, last) {
+  const said = last?.outcome?.answer || (job.result ? JSON.stringify(job.result, null, 2) : '');
+  return panel(
+    said ? 'Instructions and answer' : 'Instructions',
+    {testid: 'instructions'},
+    h(
+      'div',
+      {class: 'grid'},
+      h(
+        'div',
+        {class: said ? 'half' : ''},
+        h(
+          'div',
+          null,
+          said ? h('h3', null, 'Instructions') : null,
+          h('pre', {class: 'prose', tabindex: '0', 'aria-label': 'Instructions'}, visible(job.spec?.instructions)),
+          job.spec?.verify ? h('p', {class: 'muted'}, 'Verified by ', h('code', null, visible(job.spec.verify))) : null,
+          job.feedback
+            ? [
+                h('h3', null, 'Feedback for the next attempt'),
+                h('pre', {class: 'prose', tabindex: '0', 'aria-label': 'Feedback'}, visible(job.feedback)),
+              ]
+            : null,
+        ),
+      ),
+      said
+        ? h(
+            'div',
+            {class: 'half'},
+            h('div', null, h('h3', null, 'Answer'), h('pre', {class: 'prose', tabindex: '0', 'aria-label': 'Answer'}, visible(said))),
+          )
+        : null,
+    ),
+  );
+}

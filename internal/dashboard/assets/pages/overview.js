@@ -1,0 +1,470 @@
+// What somebody sees at a glance: what runs, what waits and why, what it costs, who
+// has what share, and what is not well.
+
+import {
+  h,
+  s,
+  replace,
+  refresh,
+  panel,
+  table,
+  badge,
+  bar,
+  ago,
+  timeOf,
+  since,
+  clockTime,
+  money,
+  cost,
+  tokens,
+  tokensOf,
+  count,
+  percent,
+  plural,
+  duration,
+  millis,
+  bytes,
+  visible,
+  zero,
+} from '../dom.js';
+import {pause, resume} from '../actions.js';
+
+export const page = {
+  title: 'Overview',
+  path: '/',
+  nav: 'overview',
+  async mount(root, ctx) {
+    const body = h('div', {class: 'grid'});
+    const notices = h('div', {class: 'grid'});
+    const tiles = h('div', {class: 'tiles'});
+    const sub = h('span', {class: 'muted'});
+    replace(
+      root,
+      h(
+        'div',
+        {class: 'page-head'},
+        h('h1', {tabindex: '-1'}, 'Overview'),
+        sub,
+        h(
+          'div',
+          {class: 'actions'},
+          ctx.can('operate')
+            ? h(
+                'button',
+                {
+                  type: 'button',
+                  class: 'ghost danger',
+                  'data-testid': 'pause',
+                  onclick: async () => {
+                    if (await pause()) load();
+                  },
+                },
+                'Pause everything',
+              )
+            : null,
+        ),
+      ),
+      notices,
+      tiles,
+      body,
+    );
+
+    const panels = {
+      waiting: h('div', {class: 'half'}),
+      throughput: h('div', {class: 'half'}),
+      tenants: h('div', {class: 'two-thirds'}),
+      budgets: h('div', {class: 'third'}),
+      cores: h('div', {class: 'half'}),
+      circuits: h('div', {class: 'half'}),
+      alerts: h('div'),
+    };
+    replace(body, Object.values(panels));
+
+    async function load() {
+      let o;
+      try {
+        o = await ctx.api.get('/v1/overview', {signal: ctx.signal});
+      } catch (error) {
+        if (!drawn) throw error;
+        return; // what is seen stays; the connection's state tells that it is old
+      }
+      drawn = true;
+      draw(o);
+    }
+    let drawn = false;
+
+    function draw(o) {
+      refresh(sub, o.version, ' \u00b7 up ', since(o.started), ' \u00b7 policy ', visible(o.policy));
+      refresh(
+        notices,
+        o.stopping
+          ? h(
+              'div',
+              {class: 'notice tone-ask', role: 'status'},
+              h('div', null, h('strong', null, 'Stopping'), ' The scheduler begins no new jobs.'),
+            )
+          : null,
+        (o.isolations || []).map((i) => isolation(i, ctx, load)),
+      );
+      notices.hidden = !notices.childElementCount;
+      refresh(tiles, tilesOf(o));
+      refresh(panels.waiting, waiting(o));
+      refresh(panels.throughput, throughput(o));
+      refresh(panels.tenants, tenants(o));
+      refresh(panels.budgets, budgets(o));
+      refresh(panels.cores, cores(o));
+      refresh(panels.circuits, circuits(o));
+      refresh(panels.alerts, alerts(o));
+    }
+
+    await load();
+    const again = ctx.soon(1500, () => load().catch(() => {}));
+    for (const kind of ['job', 'core', 'circuit', 'escalation', 'gap']) ctx.stream.on(kind, again);
+    ctx.every(15000, again);
+  },
+};
+
+function isolation(i, ctx, load) {
+  return h(
+    'div',
+    {class: 'notice tone-bad', role: 'status', 'data-testid': 'isolations'},
+    h(
+      'div',
+      null,
+      h('strong', null, i.scope === 'global' ? 'Everything is paused' : visible(i.scope) + ' is out of use'),
+      ' ',
+      visible(i.message || i.cause),
+      h(
+        'span',
+        {class: 'muted'},
+        ' since ',
+        timeOf(i.since),
+        zero(i.until) ? ', until somebody resumes it' : [', until ', clockTime(i.until)],
+      ),
+    ),
+    ctx.can('operate')
+      ? h(
+          'button',
+          {
+            type: 'button',
+            'data-testid': 'resume',
+            'data-key': 'resume-' + i.scope,
+            onclick: async () => {
+              if (await resume(i.scope)) load();
+            },
+          },
+          'Resume',
+        )
+      : null,
+  );
+}
+
+function tile(name, value, note, {href, testid, tone} = {}) {
+  return h(
+    href ? 'a' : 'div',
+    {class: ['tile', tone && 'loud', tone && 'tone-' + tone], href, 'data-testid': testid, 'data-key': href},
+    h('span', {class: 'tile-name'}, name),
+    h('span', {class: 'tile-value'}, value),
+    h('span', {class: 'tile-note'}, note),
+  );
+}
+
+function tilesOf(o) {
+  const c = o.census || {};
+  const u = o.today?.usage;
+  const budget = (o.budgets || [])
+    .filter((b) => !b.tenant && b.max_usd > 0)
+    .sort((a, b) => b.spent_usd / b.max_usd - a.spent_usd / a.max_usd)[0];
+  const last = (o.throughput || []).reduce((n, t) => n + t.succeeded + t.failed + t.cancelled, 0);
+  return [
+    tile('Running', [count(o.running), h('small', null, ' of ', count(o.max_at_once))], plural(c.dispatched || 0, 'job') + ' dispatched', {
+      href: '#/jobs?state=dispatched',
+      testid: 'running',
+    }),
+    tile('Waiting', count(c.queued), count(c.held) + ' more held', {href: '#/jobs?state=queued', testid: 'queued'}),
+    tile('Needs approval', count(c.approval), c.approval ? 'Somebody should look' : 'Nobody is waited for', {
+      href: '#/approvals',
+      testid: 'approval',
+      tone: c.approval ? 'ask' : null,
+    }),
+    tile('Dead letters', count(c.dead_letters), c.dead_letters ? 'Given up, to be looked at' : 'None', {
+      href: '#/dead-letters',
+      testid: 'dead-letters',
+      tone: c.dead_letters ? 'bad' : null,
+    }),
+    tile('Ended, last hour', count(last), failedPart(o, last), {href: '#/jobs?state=completed&newest=1', testid: 'ended'}),
+    tile(
+      'Cost today',
+      cost(u),
+      [
+        tokens(tokensOf(u)),
+        ' tokens',
+        budget ? [' \u00b7 ', percent(budget.spent_usd / budget.max_usd), ' of ', money(budget.max_usd)] : null,
+      ],
+      {testid: 'cost'},
+    ),
+  ];
+}
+
+function failedPart(o, all) {
+  const bad = (o.throughput || []).reduce((n, t) => n + t.failed, 0);
+  return all ? (bad ? percent(bad / all) + ' failed' : 'None failed') : 'Nothing ended';
+}
+
+function waiting(o) {
+  const list = o.waiting || [];
+  const most = Math.max(1, ...list.map((w) => w.jobs));
+  return panel(
+    'Why jobs wait',
+    {testid: 'waiting'},
+    list.length
+      ? h(
+          'ul',
+          {class: 'ranks'},
+          list
+            .slice(0, 12)
+            .map((w) =>
+              h(
+                'li',
+                {class: 'rank tone-idle'},
+                h('span', {class: 'rank-name'}, visible(w.why || 'It is their turn soon')),
+                h('span', {class: 'num'}, count(w.jobs)),
+                bar(w.jobs / most, {label: plural(w.jobs, 'job')}),
+              ),
+            ),
+        )
+      : h('p', {class: 'empty'}, 'Nothing waits.'),
+  );
+}
+
+// throughput draws bars of what ended, and says the same in words for those who do
+// not see it.
+function throughput(o) {
+  const list = o.throughput || [];
+  const W = 560,
+    H = 150,
+    left = 34,
+    bottom = 20,
+    top = 8;
+  const sum = (t) => t.succeeded + t.failed + t.cancelled;
+  const most = Math.max(4, ...list.map(sum));
+  const step = (W - left) / Math.max(1, list.length),
+    y = (n) => ((H - bottom - top) * n) / most;
+  const total = {good: 0, bad: 0, off: 0};
+  for (const t of list) {
+    total.good += t.succeeded;
+    total.bad += t.failed;
+    total.off += t.cancelled;
+  }
+  const time = (at) => clockTime(at).slice(-8, -3);
+  const bars = list.map((t, i) => {
+    let base = H - bottom;
+    return s(
+      'g',
+      null,
+      s('title', null, `${time(t.at)}: ${t.succeeded} succeeded, ${t.failed} failed, ${t.cancelled} cancelled`),
+      s('rect', {x: left + i * step, y: top, width: step, height: H - bottom - top, fill: 'transparent'}),
+      [
+        ['good', t.succeeded],
+        ['bad', t.failed],
+        ['off', t.cancelled],
+      ].map(([tone, n]) => {
+        if (!n) return null;
+        base -= y(n);
+        return s('rect', {class: 'v-' + tone, x: left + i * step + step * 0.14, y: base, width: step * 0.72, height: y(n), rx: 1.5});
+      }),
+    );
+  });
+  const label = `In the last hour ${total.good} succeeded, ${total.bad} failed and ${total.off} were cancelled.`;
+  return panel(
+    'Throughput',
+    {testid: 'throughput', note: 'ended in each 5 minutes of the last hour'},
+    s(
+      'svg',
+      {class: 'chart', viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': label},
+      [0, 0.5, 1].map((p) => [
+        s('line', {class: 'axis', x1: left, x2: W, y1: H - bottom - y(most * p), y2: H - bottom - y(most * p)}),
+        s('text', {x: left - 8, y: H - bottom - y(most * p) + 4, 'text-anchor': 'end'}, tokens(Math.round(most * p))),
+      ]),
+      bars,
+      list.map((t, i) => (i % 3 === 0 ? s('text', {x: left + i * step + step / 2, y: H - 4, 'text-anchor': 'middle'}, time(t.at)) : null)),
+    ),
+    h(
+      'p',
+      {class: 'legend'},
+      h('span', {class: 'tone-good'}, h('i'), count(total.good), ' succeeded'),
+      h('span', {class: 'tone-bad'}, h('i'), count(total.bad), ' failed'),
+      h('span', {class: 'tone-off'}, h('i'), count(total.off), ' cancelled'),
+    ),
+  );
+}
+
+function tenants(o) {
+  return panel(
+    'Share per tenant',
+    {testid: 'tenants', note: 'the mark is its target'},
+    table({
+      caption: 'Tenants with their share against its target',
+      rows: o.tenants || [],
+      key: (t) => t.tenant,
+      empty: 'No tenant has used anything yet.',
+      columns: [
+        {
+          title: 'Tenant',
+          head: true,
+          cell: (t) =>
+            h('a', {class: 'job-link', href: '#/jobs?tenant=' + encodeURIComponent(t.tenant)}, h('bdi', null, visible(t.tenant))),
+        },
+        {
+          title: 'Share',
+          class: 'wide',
+          cell: (t) =>
+            t.share
+              ? bar(t.share.actual, {
+                  target: t.share.target || null,
+                  label: `${percent(t.share.actual)}, target ${percent(t.share.target)}`,
+                })
+              : '',
+        },
+        {
+          title: 'Has / target',
+          class: 'num right',
+          cell: (t) => (t.share ? percent(t.share.actual) + (t.share.target ? ' / ' + percent(t.share.target) : '') : ''),
+        },
+        {title: 'Running', class: 'num right', cell: (t) => count(t.running)},
+        {
+          title: 'Queued',
+          class: 'num right',
+          cell: (t) => [
+            count(t.queued),
+            zero(t.oldest) || !t.queued
+              ? null
+              : h('span', {class: 'muted', title: 'since when its oldest could run'}, ' \u00b7 ', ago(t.oldest)),
+          ],
+        },
+        {title: 'Today', class: 'num right', cell: (t) => cost(t.today?.usage)},
+      ],
+      detail: (t) => (t.share?.held ? 'Held back: ' + visible(t.share.held) : null),
+    }),
+  );
+}
+
+function budgets(o) {
+  const list = o.budgets || [];
+  return panel(
+    'Budgets',
+    {testid: 'budgets'},
+    list.length
+      ? h(
+          'ul',
+          {class: 'ranks'},
+          list.map((b) => {
+            const part = b.max_usd > 0 ? b.spent_usd / b.max_usd : 0;
+            return h(
+              'li',
+              {class: 'rank'},
+              h(
+                'span',
+                {class: 'rank-name'},
+                b.tenant ? h('bdi', null, visible(b.tenant)) : 'All tenants',
+                h('span', {class: 'muted'}, ' per ', span(b.window)),
+              ),
+              h('span', {class: 'num'}, money(b.spent_usd), h('span', {class: 'muted'}, ' of ', money(b.max_usd))),
+              bar(part, {tone: part >= 1 ? 'bad' : part >= 0.8 ? 'ask' : 'good', label: `${percent(part)} of the budget is spent`}),
+            );
+          }),
+        )
+      : h('p', {class: 'empty'}, 'No budget is set.'),
+  );
+}
+
+// span returns a window of time in words: "day", "6 h 00 m".
+function span(window) {
+  const ms = millis(window);
+  const names = new Map([
+    [3600000, 'hour'],
+    [86400000, 'day'],
+    [604800000, 'week'],
+    [2592000000, '30 days'],
+  ]);
+  return names.get(ms) || duration(ms);
+}
+
+function cores(o) {
+  return panel(
+    'Cores and their watchdog',
+    {testid: 'cores'},
+    table({
+      caption: 'Cores',
+      rows: o.cores || [],
+      key: (c) => 'core-' + c.index,
+      empty: 'No core is up.',
+      columns: [
+        {
+          title: 'Core',
+          head: true,
+          class: 'num',
+          cell: (c) => [String(c.index), c.pid ? h('span', {class: 'muted'}, ' pid ', c.pid) : null],
+        },
+        {title: 'State', cell: (c) => badge(c.state)},
+        {
+          title: 'Watchdog',
+          cell: (c) =>
+            c.stage
+              ? badge(c.stage, {tone: c.stage === 'normal' ? 'good' : /throttl|observ|watch/.test(c.stage) ? 'ask' : 'bad'})
+              : h('span', {class: 'muted'}, '\u2013'),
+        },
+        {title: 'Jobs', class: 'num right', cell: (c) => count(c.inflight) + (c.concurrency ? ' of ' + c.concurrency : '')},
+        {title: 'Memory', class: 'num right', cell: (c) => (c.core_rss_bytes > 0 ? bytes(c.core_rss_bytes) : '')},
+        {title: 'Restarts', class: 'num right', cell: (c) => count(c.restarts)},
+      ],
+      detail: (c) => visible(c.evidence || c.cause || ''),
+    }),
+  );
+}
+
+function circuits(o) {
+  return panel(
+    'Breakers',
+    {testid: 'circuits'},
+    table({
+      caption: 'Circuit breakers of the workers',
+      rows: o.circuits || [],
+      key: (c) => c.worker + ':' + (c.model || ''),
+      empty: 'No worker has run yet.',
+      columns: [
+        {title: 'Worker', head: true, cell: (c) => h('bdi', null, visible(c.worker + (c.model ? ':' + c.model : '')))},
+        {title: 'State', cell: (c) => badge(c.state)},
+        {title: 'Failed', class: 'num right', cell: (c) => count(c.failures) + ' of ' + count(c.requests)},
+        {title: 'Slow', class: 'num right', cell: (c) => count(c.slow)},
+      ],
+      detail: (c) =>
+        c.state === 'closed' || (!c.cause && zero(c.open_until))
+          ? null
+          : [visible(c.cause || ''), zero(c.open_until) ? null : [c.cause ? '; ' : '', 'lets a probe through ', timeOf(c.open_until)]],
+    }),
+  );
+}
+
+function alerts(o) {
+  const list = o.alerts || [];
+  return panel(
+    'Alerts',
+    {testid: 'alerts'},
+    list.length
+      ? h(
+          'ul',
+          {class: 'lines tall', tabindex: '0', 'aria-label': 'Alerts, the newest first'},
+          list.map((a) =>
+            h(
+              'li',
+              null,
+              timeOf(a.at),
+              badge(a.kind, {tone: a.kind === 'escalation' || a.kind === 'isolation' ? 'bad' : 'ask'}),
+              h('span', {class: 'wrap'}, a.scope ? [h('strong', null, visible(a.scope)), ' '] : null, visible(a.message)),
+            ),
+          ),
+        )
+      : h('p', {class: 'empty'}, 'All is well.'),
+  );
+}
