@@ -1,0 +1,259 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+const (
+	// maxLive is of how many jobs that have not ended permits and commands are
+	// remembered; where there are more, some lose theirs.
+	maxLive = 10_000
+	// maxNotes is how many permits of a job, and commands of an attempt, are.
+	maxNotes = 128
+	// maxWaiting is how many jobs that have ended may wait to become a trace.
+	maxWaiting = 1024
+	// exportTimeout is how long the collector may take for one batch, with retries.
+	exportTimeout = 10 * time.Second
+	// readTimeout is how long the attempts of a job may take to be read.
+	readTimeout = 10 * time.Second
+)
+
+// tracer makes a trace of each job that ends: from what is stored, so that it does
+// not matter which process saw which part, and for permits and commands from what
+// this process saw.
+type tracer struct {
+	log      zerolog.Logger
+	store    queue.Store
+	redact   func(string) string
+	exporter *quiet
+	batches  sdktrace.SpanProcessor
+	tracer   trace.Tracer
+	dropped  prometheus.Counter // jobs
+	failed   prometheus.Counter // spans
+
+	ended  chan endedJob
+	done   chan struct{}      // closed when all that ended is told
+	ctx    context.Context    // of reads and of what is sent; ends when nobody waits any more
+	cancel context.CancelFunc // ends ctx
+
+	mu     sync.Mutex // guards what follows
+	live   map[job.ID]*notes
+	closed bool
+
+	stop    sync.Once
+	stopErr error
+}
+
+// notes are what is remembered of a job until it has ended.
+type notes struct {
+	permits  []permit
+	commands map[int][]command // by attempt
+}
+
+type permit struct {
+	attempt    int
+	choice     job.Choice
+	reason     job.Reason
+	begin, end time.Time
+}
+
+type command struct {
+	at   time.Time
+	name string // its first word, redacted
+	exit int
+}
+
+// endedJob is what a trace is made of, beside what is stored.
+type endedJob struct {
+	entry queue.Entry // without what is large or nobody's business
+	notes
+}
+
+func newTracer(cfg Config) (*tracer, error) {
+	// An exporter connects when it has something to send.
+	endpoint := cfg.OTLP.Endpoint
+	if u, err := url.Parse(endpoint); err == nil && (u.Path == "" || u.Path == "/") {
+		endpoint = u.JoinPath("v1", "traces").String()
+	}
+	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint),
+		otlptracehttp.WithHeaders(cfg.OTLP.Headers), otlptracehttp.WithTimeout(exportTimeout),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: exportTimeout}))
+	if err != nil {
+		return nil, err
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "agentsched_" + name, Help: help})
+	}
+	t := &tracer{
+		log: cfg.Log, store: cfg.Store, redact: cfg.Redact,
+		dropped: counter("trace_jobs_dropped_total", "Ended jobs of which no trace was made, for lack of time."),
+		failed:  counter("trace_export_failed_spans_total", "Spans that the collector did not take."),
+		ended:   make(chan endedJob, maxWaiting), done: make(chan struct{}), live: map[job.ID]*notes{},
+	}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.exporter = &quiet{
+		SpanExporter: exporter, log: cfg.Log, redact: cfg.Redact, now: cfg.Now,
+		failed: t.failed, ended: t.ctx, down: make(chan struct{}),
+	}
+	t.batches = sdktrace.NewBatchSpanProcessor(t.exporter, sdktrace.WithExportTimeout(exportTimeout))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(t.batches),
+		sdktrace.WithIDGenerator(ids{}), sdktrace.WithSampler(sdktrace.AlwaysSample()),
+		sdktrace.WithResource(resource.NewWithAttributes(semconv.SchemaURL,
+			semconv.ServiceName("agentsched"), semconv.ServiceVersion(cfg.Version))))
+	t.tracer = provider.Tracer("github.com/agentsched/agentsched", trace.WithInstrumentationVersion(cfg.Version))
+	go t.run()
+	return t, nil
+}
+
+func (t *tracer) observe(m scheduler.Moment) {
+	switch m.Kind {
+	case scheduler.MomentPermit:
+		t.note(m.Entry.ID, func(n *notes) {
+			if len(n.permits) < maxNotes {
+				n.permits = append(n.permits, permit{m.Attempt, m.Choice, m.Reason, m.At.Add(-m.Took), m.At})
+			}
+		})
+	case scheduler.MomentEvents:
+		for i := range m.Events {
+			if ev := &m.Events[i]; ev.Kind == job.EventCommand && ev.ExitCode != nil {
+				t.command(m.Entry.ID, ev)
+			}
+		}
+	case scheduler.MomentEnded:
+		t.end(m.Entry)
+	}
+}
+
+// command remembers the latest commands of an attempt.
+func (t *tracer) command(id job.ID, ev *job.Event) {
+	c := command{ev.Time, t.redact(firstWord(ev.Command)), *ev.ExitCode}
+	t.note(id, func(n *notes) {
+		if n.commands == nil {
+			n.commands = map[int][]command{}
+		}
+		list := append(n.commands[ev.Attempt], c)
+		n.commands[ev.Attempt] = list[max(0, len(list)-maxNotes):]
+	})
+}
+
+func (t *tracer) note(id job.ID, write func(*notes)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.live[id]
+	if n == nil {
+		if len(t.live) >= maxLive {
+			for old := range t.live { // any
+				delete(t.live, old)
+				break
+			}
+		}
+		n = &notes{}
+		t.live[id] = n
+	}
+	write(n)
+}
+
+// end hands a job over to become a trace, if there is room.
+func (t *tracer) end(e *queue.Entry) {
+	ended := endedJob{entry: kept(e)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := t.live[e.ID]; n != nil {
+		ended.notes = *n
+		delete(t.live, e.ID)
+	}
+	if t.closed {
+		return
+	}
+	select {
+	case t.ended <- ended:
+	default:
+		t.dropped.Inc()
+	}
+}
+
+// kept returns what a trace says of an entry, for itself.
+func kept(e *queue.Entry) queue.Entry {
+	k := queue.Entry{
+		ID: e.ID, Batch: e.Batch, State: e.State, ExitKind: e.ExitKind, CreatedAt: e.CreatedAt, RunnableAt: e.RunnableAt,
+		Attempts: e.Attempts, ErrorClass: e.ErrorClass, Spent: e.Spent, CoalescedWith: e.CoalescedWith,
+	}
+	if e.CompletedAt != nil {
+		at := *e.CompletedAt
+		k.CompletedAt = &at
+	}
+	choice := currentChoice(e)
+	k.Spec = job.Spec{
+		Name: e.Spec.Name, Tenant: e.Spec.Tenant, Type: e.Spec.Type, Agent: e.Spec.Agent, Class: e.Spec.Class, Trace: e.Spec.Trace,
+		Worker: choice.Worker, Model: choice.Model,
+	}
+	return k
+}
+
+func (t *tracer) run() {
+	defer close(t.done)
+	for e := range t.ended {
+		if t.ctx.Err() != nil {
+			t.dropped.Inc()
+			continue
+		}
+		t.emit(&e, t.attempts(e.entry.ID))
+	}
+}
+
+// attempts returns what is stored of a job's attempts; a trace without them still
+// tells when it came and ended.
+func (t *tracer) attempts(id job.ID) []job.Attempt {
+	if t.store == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, readTimeout)
+	defer cancel()
+	list, err := t.store.Attempts(ctx, id)
+	if err != nil && !errors.Is(err, queue.ErrNotFound) {
+		t.log.Debug().Err(err).Str("job", string(id)).Msg("a trace is made without its attempts")
+	}
+	return list
+}
+
+func (t *tracer) shutdown(ctx context.Context) error {
+	t.stop.Do(func() {
+		t.mu.Lock()
+		t.closed = true
+		close(t.ended)
+		t.mu.Unlock()
+		select {
+		case <-t.done:
+		case <-ctx.Done():
+			t.cancel()
+			<-t.done
+		}
+		// Not the provider's: that one leaves all running if ctx has ended.
+		t.stopErr = t.batches.Shutdown(ctx)
+		t.cancel()
+		<-t.exporter.down
+	})
+	return t.stopErr
+}
+
+// text returns an attribute, without secrets.
+func (t *tracer) text(key, value string) attribute.KeyValue {
+	return attribute.String(key, t.redact(value))
+}
