@@ -8,10 +8,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// CoreLines returns a writer for what the cores write to standard error, one
-// Write a line, from several goroutines. JSON lines get the field component
-// "core" and are dropped if the levels in force say so; any other line, such as
-// one of a panic's trace, becomes the message of a line of level warn.
+// CoreLines returns a writer for what the cores write to standard error, a Write
+// for one or more whole lines, from several goroutines. JSON lines get the field
+// component "core" and are dropped if the levels in force say so; any other line,
+// such as one of a panic's trace, becomes the message of a line of level warn.
 func (l *Logs) CoreLines() *CoreLines { return &CoreLines{l} }
 
 // CoreLines writes the lines of the cores.
@@ -20,32 +20,40 @@ type CoreLines struct{ logs *Logs }
 // coreField is what is put into the lines.
 var coreField = fmt.Appendf(nil, `{"component":%q`, Core)
 
-// Write writes one line. It fails if the file cannot be written.
-func (w *CoreLines) Write(line []byte) (int, error) {
-	text := bytes.TrimSpace(line)
+// Write writes whole lines. It fails if the file cannot be written.
+func (w *CoreLines) Write(lines []byte) (int, error) {
+	for line := range bytes.Lines(lines) {
+		if err := w.writeLine(bytes.TrimSpace(line)); err != nil {
+			return 0, err
+		}
+	}
+	return len(lines), nil
+}
+
+func (w *CoreLines) writeLine(text []byte) error {
 	if len(text) == 0 {
-		return len(line), nil
+		return nil
 	}
 	var said struct {
 		Level     string `json:"level"`
 		Component string `json:"component"`
 	}
 	if text[0] != '{' || json.Unmarshal(text, &said) != nil {
-		return len(line), w.write(zerolog.WarnLevel, w.wrapped(text))
+		return w.write(zerolog.WarnLevel, w.wrapped(text))
 	}
 	level, err := zerolog.ParseLevel(said.Level)
 	if err != nil || level == zerolog.NoLevel {
 		level = zerolog.InfoLevel
 	}
 	if said.Component != "" {
-		return len(line), w.write(level, append(bytes.Clone(text), '\n'))
+		return w.write(level, append(bytes.Clone(text), '\n'))
 	}
 	out := append(make([]byte, 0, len(coreField)+len(text)+2), coreField...)
 	if rest := bytes.TrimSpace(text[1:]); rest[0] != '}' {
 		out = append(out, ',')
 	}
 	out = append(append(out, text[1:]...), '\n')
-	return len(line), w.write(level, out)
+	return w.write(level, out)
 }
 
 func (w *CoreLines) write(level zerolog.Level, line []byte) error {

@@ -192,6 +192,13 @@ func TestCoreLines(t *testing.T) {
 		fmt.Fprintf(core, `{"level":%q,"message":"m"}`+"\n", level)
 	}
 	same(t, "error", file.take(t), "core error m", "core panic m")
+
+	// The supervisor gives on at once what came at once.
+	at := `{"level":"error","message":"one"}` + "\n" + "goroutine 1 [running]:\n\n" + `{"level":"error","message":"two"}` + "\n"
+	if n, err := io.WriteString(core, at); err != nil || n != len(at) {
+		t.Errorf("several lines: %d, %v", n, err)
+	}
+	same(t, "at once", file.take(t), "core error one", "core error two")
 }
 
 // Lines of many writers come whole.

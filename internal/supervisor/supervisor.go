@@ -27,7 +27,7 @@ type Config struct {
 	Version  string
 	Handler  Handler
 	Log      zerolog.Logger
-	Stderr   io.Writer // gets each line of the cores' logs, with its newline, one Write a line, from several goroutines
+	Stderr   io.Writer // gets the lines of the cores' logs, whole and with their newlines, one or more a Write, from several goroutines
 
 	Heartbeat time.Duration // between two heartbeats; 1 s
 	HangAfter time.Duration // a core that owes an answer for so long is hung; 10 s
