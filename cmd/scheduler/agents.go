@@ -30,6 +30,8 @@ func (m *Main) agentsLsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the agents, with how many of their jobs are in which state", Args: cobra.NoArgs,
+		Long:    "List the agents that job files have declared, and how many of the jobs of each are in which state.",
+		Example: "  scheduler agents ls\n  scheduler agents ls --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, store, err := m.look(cmd.Context())
 			if err != nil {
@@ -47,7 +49,7 @@ func (m *Main) agentsLsCommand() *cobra.Command {
 				fmt.Fprintln(m.stdout, "no agent was declared")
 				return nil
 			}
-			return failure(table(m.stdout, "AGENT\tTENANT\tWORKER\tMODEL\tDOMAINS\tOVERSIGHT\tJOBS", func(w io.Writer) {
+			return failure(table(m.out(), "AGENT\tTENANT\tWORKER\tMODEL\tDOMAINS\tOVERSIGHT\tJOBS", func(w io.Writer) {
 				for i := range list {
 					a := &list[i]
 					p := &a.Profile
@@ -82,6 +84,8 @@ func (m *Main) agentsShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show [TENANT/]AGENT", Short: "Show an agent's profile and its jobs", Args: cobra.ExactArgs(1),
+		Long:    "Show what was declared of an agent, and its jobs. The tenant is needed where several have an agent of the name.",
+		Example: "  scheduler agents show writer\n  scheduler agents show website/writer --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, store, err := m.look(cmd.Context())
 			if err != nil {
@@ -99,7 +103,7 @@ func (m *Main) agentsShowCommand() *cobra.Command {
 			if asJSON {
 				return failure(writeJSON(m.stdout, map[string]any{"agent": a, "jobs": append([]queue.Entry{}, jobs...)}))
 			}
-			return failure(printAgent(m.stdout, a, jobs, time.Now()))
+			return failure(printAgent(m.out(), a, jobs, time.Now()))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -154,10 +158,4 @@ func printAgent(w io.Writer, a *scheduler.Agent, jobs []queue.Entry, now time.Ti
 	})
 }
 
-func joinedWords[T ~string](list []T) string {
-	words := make([]string, len(list))
-	for i, w := range list {
-		words[i] = string(w)
-	}
-	return strings.Join(words, ", ")
-}
+func joinedWords[T ~string](list []T) string { return strings.Join(wordsOf(list), ", ") }

@@ -22,8 +22,9 @@ func (m *Main) approvalsCommand() *cobra.Command {
 		Use: "approvals", Short: "Show what waits for a person",
 		Long: `Show the jobs whose work waits for a person, because of their oversight: docs/oversight.md.
 They hold no worker, and go on waiting whether a scheduler runs or not.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:    cobra.NoArgs,
+		Example: "  scheduler approvals ls\n  scheduler approvals show fix-login",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(m.approvalsLsCommand(), m.approvalsShowCommand())
 	return cmd
@@ -33,24 +34,24 @@ func (m *Main) approvalsLsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List what waits for a person", Args: cobra.NoArgs,
+		Long: `List the jobs whose work waits for a person, since when, why, and what counts as the answer
+if none comes in time.`,
+		Example: "  scheduler approvals ls\n  scheduler approvals ls --json | jq -r '.jobs[].id'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, store, err := m.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			list, err := scheduler.Approvals(cmd.Context(), store)
-			if err != nil {
-				return failure(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, client.Jobs{Jobs: append([]queue.Entry{}, list...), Total: len(list)}))
-			}
-			if len(list) == 0 {
-				fmt.Fprintln(m.stdout, "nothing waits for a person")
-				return nil
-			}
-			return failure(printApprovals(m.stdout, list, time.Now()))
+			return m.on(func(s site) error {
+				list, err := s.Approvals(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return failure(writeJSON(m.stdout, client.Jobs{Jobs: append([]queue.Entry{}, list...), Total: len(list)}))
+				}
+				if len(list) == 0 {
+					fmt.Fprintln(m.stdout, "nothing waits for a person")
+					return nil
+				}
+				return failure(printApprovals(m.out(), list, time.Now()))
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -74,28 +75,25 @@ func (m *Main) approvalsShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show JOB", Short: "Show what a person is to look at", Args: cobra.ExactArgs(1),
+		Long: `Show what a job has made that waits for a person: its answer, what it has changed, why it
+asks, and how to answer. Of one that was answered, by whom and how.`,
+		Example: "  scheduler approvals show fix-login",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, store, err := m.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			e, err := queue.Find(cmd.Context(), store, args[0])
-			if err != nil {
-				return failure(err)
-			}
-			if e.Approval == nil {
-				return usage(fmt.Errorf("job %s (%s) is %s and was never asked about", e.ID, e.Spec.Name, scheduler.StateOf(&e)), "`scheduler approvals ls` lists what waits")
-			}
-			attempts, err := store.Attempts(cmd.Context(), e.ID)
-			if err != nil {
-				return failure(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, client.Job{Job: e, Attempts: attempts}))
-			}
-			m.printApproval(&e, attempts)
-			return nil
+			return m.on(func(s site) error {
+				j, err := s.Job(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				e := &j.Job
+				if e.Approval == nil {
+					return usage(fmt.Errorf("job %s (%s) is %s and was never asked about", e.ID, e.Spec.Name, scheduler.StateOf(e)), "`scheduler approvals ls` lists what waits")
+				}
+				if asJSON {
+					return failure(writeJSON(m.stdout, j))
+				}
+				m.printApproval(e, j.Attempts)
+				return nil
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job and its attempts as JSON")
@@ -161,26 +159,28 @@ func (m *Main) answerCommand(use, short string, approve bool, long, example stri
 			if a.By == "" {
 				a.By = userName()
 			}
-			done := client.Jobs{Jobs: []queue.Entry{}}
-			var errs []error
-			for _, ref := range args {
-				e, err := m.decide(cmd.Context(), ref, a)
-				if err != nil {
-					errs = append(errs, err)
-					continue
+			return m.on(func(s site) error {
+				done := client.Jobs{Jobs: []queue.Entry{}}
+				var errs []error
+				for _, ref := range args {
+					e, err := s.Decide(cmd.Context(), ref, a)
+					if err != nil {
+						errs = append(errs, err)
+						continue
+					}
+					done.Jobs = append(done.Jobs, e)
 				}
-				done.Jobs = append(done.Jobs, e)
-			}
-			done.Total = len(done.Jobs)
-			if asJSON {
-				errs = append(errs, failure(writeJSON(m.stdout, done)))
-			} else {
-				for i := range done.Jobs {
-					e := &done.Jobs[i]
-					fmt.Fprintf(m.stdout, "%s  %s  %s\n", e.ID, e.Spec.Name, scheduler.StateOf(e))
+				done.Total = len(done.Jobs)
+				if asJSON {
+					errs = append(errs, failure(writeJSON(m.stdout, done)))
+				} else {
+					for i := range done.Jobs {
+						e := &done.Jobs[i]
+						fmt.Fprintf(m.stdout, "%s  %s  %s\n", e.ID, e.Spec.Name, stateOn(m.out(), string(scheduler.StateOf(e))))
+					}
 				}
-			}
-			return errors.Join(errs...)
+				return joined(errs)
+			})
 		},
 	}
 	f := cmd.Flags()

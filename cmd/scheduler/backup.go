@@ -17,7 +17,7 @@ import (
 )
 
 func (m *Main) backupCommand() *cobra.Command {
-	var restore bool
+	var restore, asJSON bool
 	cmd := &cobra.Command{
 		Use: "backup FILE | backup --restore FILE", Short: "Copy the queue to a file, also while a scheduler runs", Args: cobra.ExactArgs(1),
 		Long: `Copy the whole queue, as it is at one moment, to a new file: jobs, attempts, events, what was
@@ -31,11 +31,11 @@ was there is kept under another name. What ran since the backup runs again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			err := m.backup
+			work := m.backup
 			if restore {
-				err = m.restore
+				work = m.restore
 			}
-			if e := err(ctx, args[0]); e != nil && errors.Is(e, context.Canceled) {
+			if e := work(ctx, args[0], asJSON); e != nil && errors.Is(e, context.Canceled) {
 				return &exitError{code: exitInterrupted}
 			} else if e != nil {
 				return e
@@ -44,10 +44,18 @@ was there is kept under another name. What ran since the backup runs again.`,
 		},
 	}
 	cmd.Flags().BoolVar(&restore, "restore", false, "put the backup in the queue's place")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func (m *Main) backup(ctx context.Context, path string) error {
+// backedUp is what `backup --json` prints.
+type backedUp struct {
+	Path  string `json:"path"`
+	Bytes int64  `json:"bytes,omitempty"` // of the copy
+	Aside string `json:"aside,omitempty"` // with --restore: where the queue lies that was there
+}
+
+func (m *Main) backup(ctx context.Context, path string, asJSON bool) error {
 	_, store, err := m.look(ctx)
 	if err != nil {
 		return err
@@ -64,11 +72,14 @@ func (m *Main) backup(ctx context.Context, path string) error {
 	if err != nil {
 		return failure(err)
 	}
+	if asJSON {
+		return failure(writeJSON(m.stdout, backedUp{Path: path, Bytes: info.Size()}))
+	}
 	fmt.Fprintf(m.stdout, "%s: %s\n", path, sizeText(info.Size()))
 	return nil
 }
 
-func (m *Main) restore(ctx context.Context, path string) error {
+func (m *Main) restore(ctx context.Context, path string, asJSON bool) error {
 	dir, lock, err := m.lockState()
 	if err != nil {
 		return err
@@ -80,6 +91,9 @@ func (m *Main) restore(ctx context.Context, path string) error {
 	}
 	if err != nil {
 		return failure(err)
+	}
+	if asJSON {
+		return failure(writeJSON(m.stdout, backedUp{Path: path, Aside: aside}))
 	}
 	fmt.Fprintf(m.stdout, "the queue is now that of %s\n", path)
 	if aside != "" {

@@ -7,10 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/queue"
 )
 
 func (m *Main) checkpointCommand() *cobra.Command {
 	var in client.Checkpoint
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "checkpoint JOB...", Short: "Have a running job stop at its next step, and go on from there", Args: cobra.MinimumNArgs(1),
 		Long: `Ask running jobs to stop at the boundary of the step that they are in. What they have
@@ -25,6 +27,7 @@ is room. Workers that speak the worker protocol and keep steps can: docs/worker-
 			door := client.New(dir.Socket())
 			defer door.Close()
 			var errs []error
+			done := client.Jobs{Jobs: []queue.Entry{}}
 			for _, ref := range args {
 				j, err := door.Checkpoint(cmd.Context(), ref, in)
 				if errors.Is(err, client.ErrNotRunning) {
@@ -34,11 +37,18 @@ is room. Workers that speak the worker protocol and keep steps can: docs/worker-
 					errs = append(errs, failure(err))
 					continue
 				}
+				if done.Jobs = append(done.Jobs, j.Job); asJSON {
+					continue
+				}
 				fmt.Fprintf(m.stdout, "%s  %s  stops at its next step\n", j.Job.ID, j.Job.Spec.Name)
 			}
-			return errors.Join(errs...)
+			if done.Total = len(done.Jobs); asJSON {
+				errs = append(errs, failure(writeJSON(m.stdout, done)))
+			}
+			return joined(errs)
 		},
 	}
 	cmd.Flags().StringVarP(&in.Reason, "message", "m", "", "why, for the worker and the log")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the jobs as JSON")
 	return cmd
 }

@@ -52,7 +52,7 @@ func (m *Main) listCrashes(dir string, asJSON bool) error {
 				r.Uptime.Std().Round(time.Millisecond), len(r.Runs), progress.Clean(r.Exit), progress.Clean(firstLine(r.LastWords)))
 		}
 	}
-	return failure(errors.Join(err, table(m.stdout, "REPORT\tTIME\tCORE\tPID\tLIVED\tRUNS\tEXIT\tLAST WORDS", rows)))
+	return failure(errors.Join(err, table(m.out(), "REPORT\tTIME\tCORE\tPID\tLIVED\tRUNS\tEXIT\tLAST WORDS", rows)))
 }
 
 // latest means the newest report.

@@ -70,21 +70,29 @@ var demoShown = []string{
 }
 
 func (m *Main) demoCommand() *cobra.Command {
-	var yes, plain bool
+	var yes bool
 	var dir string
+	var o runOptions
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show what this does, on the three real CLIs and a scripted model: no key, no account", Args: cobra.NoArgs,
+		Long: `Show what this does: six jobs of two tenants run on the three real CLIs, whose model is a
+script on loopback, so that it needs no key, no account and no network. One of the jobs is
+refused by its provider at first, one loses the core that it runs on, one leaves a process
+behind; in the end it is said what became of each. It takes a minute; missing CLIs are
+installed from npm, if you agree. What it makes lies in the user's cache folder.`,
+		Example: "  scheduler demo\n  scheduler demo --yes --plain",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return m.demo(cmd.Context(), dir, yes, plain)
+			return m.demo(cmd.Context(), dir, yes, o)
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "install missing CLIs without asking")
-	cmd.Flags().BoolVar(&plain, "plain", false, "print plain lines, also on a terminal")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print everything that happens as JSON Lines")
+	cmd.Flags().BoolVar(&o.plain, "plain", false, "print plain lines, also on a terminal")
 	cmd.Flags().StringVar(&dir, "workers", "", "`DIR`ectory that the CLIs are installed in (default: the user's cache folder)")
 	return cmd
 }
 
-func (m *Main) demo(ctx context.Context, dir string, yes, plain bool) error {
+func (m *Main) demo(ctx context.Context, dir string, yes bool, o runOptions) error {
 	programs, err := m.demoWorkers(ctx, dir, yes)
 	if err != nil {
 		return err
@@ -131,13 +139,16 @@ func (m *Main) demo(ctx context.Context, dir string, yes, plain bool) error {
 	if err != nil {
 		return err
 	}
-	o := runOptions{plain: plain, started: func(e *engine) error { m.killCoreOnce(e); return nil }}
+	o.started = func(e *engine) error { m.killCoreOnce(e); return nil }
 	batches, ran := m.runBatch(ctx, state, &cfg, batch, o)
 	if err := m.closeBatches(ctx, state, batches, o, ran); err != nil {
 		return err
 	}
 	if ran != nil {
 		return ran
+	}
+	if o.json {
+		return nil
 	}
 	return m.explain(ctx, state, batch, place)
 }

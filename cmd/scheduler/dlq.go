@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +27,8 @@ func (m *Main) dlqCommand() *cobra.Command {
 		Long: `Look after dead letters: jobs that were given up, until somebody requeues or drops them.
 It works whether or not a scheduler is running. docs/recovery.md tells when a job is
 given up, and how dead letters are requeued without anybody asking.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  scheduler dlq ls --newer 24h\n  scheduler dlq show fix-login",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(m.dlqLsCommand(), m.dlqShowCommand(), m.dlqRequeueCommand(), m.dlqEditCommand(), m.dlqDropCommand())
 	return cmd
@@ -111,6 +112,8 @@ func (m *Main) dlqLsCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List dead letters, the newest first", Args: cobra.NoArgs,
+		Long: `List the jobs that were given up and wait for somebody, the newest first, with why. The
+filters must all fit.`,
 		Example: "  scheduler dlq ls --class SERVER,NETWORK --newer 24h\n  scheduler dlq ls --grep 'login' --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 0 {
@@ -148,14 +151,14 @@ func (m *Main) printLetters(entries []queue.Entry, total int, now time.Time) err
 		_, err := fmt.Fprintln(m.stderr, "no dead letters")
 		return err
 	}
-	w := tabwriter.NewWriter(m.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tJOB\tTENANT\tCLASS\tATTEMPTS\tAGE\tREASON")
-	for i := range entries {
-		e := &entries[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.ID, e.Spec.Name, progress.Clean(string(e.Spec.Tenant)), orDash(e.ErrorClass != "", "%s", e.ErrorClass),
-			e.Attempts, letterAge(e, now), progress.Clean(firstLine(e.DeadLetter)))
-	}
-	if err := w.Flush(); err != nil {
+	err := table(m.out(), "ID\tJOB\tTENANT\tCLASS\tATTEMPTS\tAGE\tREASON", func(w io.Writer) {
+		for i := range entries {
+			e := &entries[i]
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.ID, e.Spec.Name, progress.Clean(string(e.Spec.Tenant)), orDash(e.ErrorClass != "", "%s", e.ErrorClass),
+				e.Attempts, letterAge(e, now), progress.Clean(firstLine(e.DeadLetter)))
+		}
+	})
+	if err != nil {
 		return err
 	}
 	if len(entries) < total {
@@ -184,7 +187,11 @@ func findLetter(ctx context.Context, store queue.Store, ref string) (queue.Entry
 	}
 	e, err := queue.Find(ctx, store, ref)
 	if errors.Is(err, queue.ErrNotFound) {
-		return e, &exitError{code: exitFailed, err: fmt.Errorf("dead letter %q: %w", ref, queue.ErrNotFound), hints: []string{"`scheduler dlq ls` lists what there is"}}
+		letters, _, listErr := store.List(ctx, queue.Filter{DeadLetters: true, Newest: true, Limit: maxNames})
+		if listErr != nil {
+			letters = nil // then nobody knows what was meant
+		}
+		return e, meantOf(letters, ref, &exitError{code: exitFailed, err: fmt.Errorf("dead letter %q: %w", ref, queue.ErrNotFound), hints: []string{"`scheduler dlq ls` lists what there is"}})
 	}
 	return e, failure(err)
 }
@@ -208,8 +215,5 @@ func waitingLetters(ctx context.Context, store queue.Store, refs []string) ([]qu
 			list = append(list, e)
 		}
 	}
-	if len(errs) == 1 {
-		return nil, errs[0] // with its hints
-	}
-	return list, failure(errors.Join(errs...))
+	return list, joined(errs)
 }

@@ -201,23 +201,25 @@ func (m *Main) printRequeued(out *client.Requeued, asJSON, idle bool) error {
 }
 
 func (m *Main) dlqDropCommand() *cobra.Command {
-	var yes bool
+	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use: "drop JOB...", Short: "Do nothing more about dead letters", Args: cobra.ArbitraryArgs,
 		Long: `Do nothing more about dead letters: they are not listed any more, and forgotten like
 jobs that succeeded. On a terminal it asks first.`,
+		Example: "  scheduler dlq drop 01a1fcce\n  scheduler dlq drop --yes $(scheduler dlq ls --older 720h --json | jq -r '.jobs[].id')",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage(errors.New("no dead letters were named"), "`scheduler dlq ls` lists what there is")
 			}
-			return m.dropLetters(cmd.Context(), args, yes)
+			return m.dropLetters(cmd.Context(), args, yes, asJSON)
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the dead letters as JSON")
 	return cmd
 }
 
-func (m *Main) dropLetters(ctx context.Context, refs []string, yes bool) error {
+func (m *Main) dropLetters(ctx context.Context, refs []string, yes, asJSON bool) error {
 	letters, err := m.chosen(ctx, refs, false, scheduler.LetterFilter{})
 	if err != nil {
 		return err
@@ -242,6 +244,9 @@ func (m *Main) dropLetters(ctx context.Context, refs []string, yes bool) error {
 	}
 	if err != nil {
 		return failure(err)
+	}
+	if asJSON {
+		return failure(writeJSON(m.stdout, client.Jobs{Jobs: letters, Total: len(letters)}))
 	}
 	for i := range letters {
 		fmt.Fprintf(m.stdout, "%s  %s  dropped\n", letters[i].ID, letters[i].Spec.Name)

@@ -36,6 +36,7 @@ func (m *Main) dlqShowCommand() *cobra.Command {
 		Long: `Show why a job was given up, with its attempts, where their logs lie and how those
 end, and as what it was requeued. JOB is the id, its first 8 or more characters, or
 the name, of which the newest dead letter is meant.`,
+		Example: "  scheduler dlq show fix-login\n  scheduler dlq show 01a1fcce --lines 50",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < 0 {
 				return usage(fmt.Errorf("--lines %d: want a number of 0 or more", lines))
@@ -52,7 +53,7 @@ the name, of which the newest dead letter is meant.`,
 			if asJSON {
 				return failure(writeJSON(m.stdout, s))
 			}
-			s.print(m.stdout, dir)
+			s.print(m.out(), dir)
 			return nil
 		},
 	}
@@ -157,7 +158,7 @@ func tail(path string, n int) []string {
 
 func (s *letterStory) print(w io.Writer, dir *statedir.Dir) {
 	e := &s.Job
-	showJob(w, dir, e, s.Attempts)
+	showJob(w, func(a *job.Attempt) string { return attemptFolder(dir, a) }, e, s.Attempts)
 	section := func(title string, lines []string) {
 		if len(lines) == 0 {
 			return

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -34,7 +34,8 @@ func (m *Main) doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Tell what is installed, what is missing and how to get it", Args: cobra.NoArgs,
-		Long: "Tell what is installed, in which version, what is missing and how to get it.\n\nExit code 1 if something is missing that every job needs.",
+		Long:    "Tell what is installed, in which version, what is missing and how to get it.\n\nExit code 1 if something is missing that every job needs.",
+		Example: "  scheduler doctor\n  scheduler doctor --json | jq '.[] | select(.status != \"ok\")'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			findings, err := m.examine(cmd.Context())
 			if err != nil {
@@ -43,12 +44,11 @@ func (m *Main) doctorCommand() *cobra.Command {
 			if asJSON {
 				err = writeJSON(m.stdout, findings)
 			} else {
-				w := tabwriter.NewWriter(m.stdout, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(w, "WHAT\tSTATUS\tVERSION\tPATH\tNOTE")
-				for _, f := range findings {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.What, f.Status, f.Version, f.Path, f.Note)
-				}
-				err = w.Flush()
+				err = table(m.out(), "WHAT\tSTATUS\tVERSION\tPATH\tNOTE", func(w io.Writer) {
+					for _, f := range findings {
+						fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.What, f.Status, f.Version, f.Path, f.Note)
+					}
+				})
 			}
 			for _, f := range findings {
 				if f.Required && f.Status != "ok" {

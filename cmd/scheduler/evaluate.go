@@ -242,8 +242,7 @@ func (m *Main) find(ctx context.Context, ref string) (queue.Entry, error) {
 		return queue.Entry{}, err
 	}
 	defer store.Close()
-	e, err := queue.Find(ctx, store, ref)
-	return e, failure(err)
+	return find(ctx, store, ref)
 }
 
 func (m *Main) evaluateInStore(ctx context.Context, id job.ID, given eval.Given) (client.Evaluations, error) {
@@ -280,9 +279,9 @@ func (m *Main) showEvaluations(ctx context.Context, ref string, asJSON bool) err
 		return err
 	}
 	defer store.Close()
-	e, err := queue.Find(ctx, store, ref)
+	e, err := find(ctx, store, ref)
 	if err != nil {
-		return failure(err)
+		return err
 	}
 	list, err := eval.Evaluations(ctx, store, e.ID)
 	if err != nil {

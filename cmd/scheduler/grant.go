@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ func (m *Main) grantCommand() *cobra.Command {
 	var tokens int64
 	var cost float64
 	var wall, window string
-	var dead, alive bool
+	var dead, alive, asJSON bool
 	cmd := &cobra.Command{
 		Use: "grant TENANT[/AGENT]", Short: "Say what a tenant or an agent may use", Args: cobra.ExactArgs(1),
 		Long: `Say what a tenant, or one agent of it, may use. As soon as it has used as much as a bound,
@@ -66,7 +67,10 @@ Lengths of time are written 90s, 15m, 24h or 7d. Without a window, use counts fo
 			if err := g.Validate(); err != nil {
 				return usage(err)
 			}
-			return m.setGrant(cmd.Context(), g)
+			if err := m.setGrant(cmd.Context(), g); err != nil || !asJSON {
+				return err
+			}
+			return failure(writeJSON(m.stdout, g))
 		},
 	}
 	f := cmd.Flags()
@@ -76,6 +80,7 @@ Lengths of time are written 90s, 15m, 24h or 7d. Without a window, use counts fo
 	f.StringVar(&window, "window", "", "count what was used within this `TIME`")
 	f.BoolVar(&dead, "dead", false, "it cannot submit jobs any more")
 	f.BoolVar(&alive, "alive", false, "it can again")
+	f.BoolVar(&asJSON, "json", false, "print the whole grant as JSON")
 	cmd.MarkFlagsMutuallyExclusive("dead", "alive")
 	cmd.AddCommand(m.grantLsCommand(), m.grantRmCommand())
 	return cmd
@@ -143,6 +148,8 @@ func (m *Main) grantLsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List what was granted, and how much of it was used", Args: cobra.NoArgs,
+		Long:    "List what tenants and agents may use, and how much of it they have used within its window.",
+		Example: "  scheduler grant ls\n  scheduler grant ls --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, store, err := m.look(cmd.Context())
 			if err != nil {
@@ -172,7 +179,7 @@ func (m *Main) grantLsCommand() *cobra.Command {
 				}
 				used[i] = accounts[0]
 			}
-			return failure(printGrants(m.stdout, list, used))
+			return failure(printGrants(m.out(), list, used))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -211,30 +218,40 @@ func printGrants(w io.Writer, list []queue.Grant, used []queue.Account) error {
 }
 
 func (m *Main) grantRmCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "rm TENANT[/AGENT]...", Short: "Lift all bounds of a tenant or an agent", Args: cobra.MinimumNArgs(1),
+		Long:    "Lift all bounds of tenants or agents: they may use what they want, and submit jobs again if they were dead.",
+		Example: "  scheduler grant rm website/agent-7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := m.grants(cmd.Context())
 			if err != nil {
 				return err
 			}
 			var errs []error
+			lifted := client.Grants{Grants: []queue.Grant{}}
 			for _, arg := range args {
 				owner, err := ownerOf(arg)
 				if err != nil {
 					return usage(err)
 				}
-				has := false
-				for _, g := range list {
-					has = has || g.Owner == owner
-				}
-				if !has {
+				at := slices.IndexFunc(list, func(g queue.Grant) bool { return g.Owner == owner })
+				if at < 0 {
 					errs = append(errs, failure(fmt.Errorf("%s has no grant; `scheduler grant ls` lists them", arg)))
 					continue
 				}
-				errs = append(errs, m.setGrant(cmd.Context(), queue.Grant{Owner: owner}))
+				if err := m.setGrant(cmd.Context(), queue.Grant{Owner: owner}); err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				lifted.Grants = append(lifted.Grants, list[at])
 			}
-			return errors.Join(errs...)
+			if asJSON {
+				errs = append(errs, failure(writeJSON(m.stdout, lifted)))
+			}
+			return joined(errs)
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the grants that were lifted as JSON")
+	return cmd
 }

@@ -13,11 +13,13 @@ import (
 
 func (m *Main) installCommand() *cobra.Command {
 	var dir string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "install-workers [WORKER...]", Short: "Install the agents' CLIs, at the versions that this program is tested with, from npm",
 		Long: `Install the agents' CLIs from npm, at the versions that this program is tested with, into a
 folder of their own. Nothing is installed globally, and what is there already is left alone.
 Those in the default folder are used wherever neither PATH nor the configuration has another.`,
+		Example: "  scheduler install-workers\n  scheduler install-workers codex --dir /opt/agents",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kinds := workercli.Kinds()
 			if len(args) > 0 {
@@ -41,6 +43,13 @@ Those in the default folder are used wherever neither PATH nor the configuration
 			if err != nil {
 				return failure(err)
 			}
+			if asJSON {
+				out := map[job.WorkerKind][]string{}
+				for _, kind := range kinds {
+					out[kind] = []string{installed[kind]}
+				}
+				return failure(writeJSON(m.stdout, map[string]any{"commands": out}))
+			}
 			fmt.Fprintln(m.stdout, "# for the configuration file, where they are not in the default folder:\nworkers:")
 			for _, kind := range kinds {
 				fmt.Fprintf(m.stdout, "  %s: {command: [%q]}\n", kind, installed[kind])
@@ -48,6 +57,7 @@ Those in the default folder are used wherever neither PATH nor the configuration
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the workers' commands as JSON")
 	cmd.Flags().StringVar(&dir, "dir", "", "install into this `DIR`ectory (default: the user's cache folder)")
 	return cmd
 }

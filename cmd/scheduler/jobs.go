@@ -53,8 +53,8 @@ func (o *oneJob) flags(f *pflag.FlagSet) {
 // commandLine is the name of the source of jobs given on the command line.
 const commandLine = "command line"
 
-// decode makes a job of the flags, by the same rules as a job file's.
-func (o *oneJob) decode(instructions string, opts jobfile.Options) ([]job.Spec, error) {
+// text is the job file that says the same as the flags.
+func (o *oneJob) text(instructions string) ([]byte, error) {
 	id := o.id
 	if id == "" {
 		id = o.worker
@@ -93,7 +93,12 @@ func (o *oneJob) decode(instructions string, opts jobfile.Options) ([]job.Spec, 
 	if o.tenant != "" {
 		file["tenant"] = o.tenant
 	}
-	text, err := json.Marshal(file)
+	return json.Marshal(file)
+}
+
+// decode makes a job of the flags, by the same rules as a job file's.
+func (o *oneJob) decode(instructions string, opts jobfile.Options) ([]job.Spec, error) {
+	text, err := o.text(instructions)
 	if err != nil {
 		return nil, err
 	}

@@ -3,14 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,49 +26,97 @@ func utcNow() time.Time { return time.Now().UTC().Round(0) }
 
 func (m *Main) lsCommand() *cobra.Command {
 	var asJSON, all bool
-	var limit int
-	var tenant string
+	var states []string
+	var q jobQuery
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List jobs, the newest first", Args: cobra.NoArgs,
-		Example: "  scheduler ls\n  scheduler ls --all --json",
+		Long: `List jobs, the newest first, with the reason for which each is where it is.
+
+What an agent made is shown by ` + "`scheduler show` and `diff`" + `, what happened by ` + "`scheduler logs`" + `.`,
+		Example: "  scheduler ls\n  scheduler ls --tenant website --state running,failed\n  scheduler ls --all --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, store, err := m.look(cmd.Context())
-			if err != nil {
-				return err
+			if q.limit < 1 {
+				return usage(fmt.Errorf("--limit %d: want 1 or more; --all lists every job", q.limit))
 			}
-			defer store.Close()
-			f := queue.Filter{Limit: limit, Newest: true, Tenant: job.Tenant(tenant)}
+			if err := q.in(states); err != nil {
+				return usage(err)
+			}
 			if all {
-				f.Limit = 1 << 30
+				q.limit = 0
 			}
-			entries, total, err := store.List(cmd.Context(), f)
-			if err != nil {
-				return failure(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, client.Jobs{Jobs: entries, Total: total}))
-			}
-			w := tabwriter.NewWriter(m.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "JOB\tID\tTENANT\tWORKER\tSTATE\tATTEMPTS\tAGE\tNOTE")
-			for i := range entries {
-				e := &entries[i]
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.Spec.Name, e.ID, progress.Clean(string(e.Spec.Tenant)), workerOf(e), stateWord(e), e.Attempts,
-					time.Since(e.CreatedAt).Round(time.Second), progress.Clean(note(e)))
-			}
-			if err := w.Flush(); err != nil {
-				return failure(err)
-			}
-			if len(entries) < total {
-				fmt.Fprintf(m.stdout, "%d of %d jobs; --all lists them all\n", len(entries), total)
-			}
-			return nil
+			return m.on(func(s site) error {
+				list, err := s.Jobs(cmd.Context(), q)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return failure(writeJSON(m.stdout, list))
+				}
+				return failure(m.printJobs(list))
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&all, "all", false, "list every job")
-	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "list at most `N` jobs")
-	cmd.Flags().StringVar(&tenant, "tenant", "", "list only the jobs of this tenant")
+	cmd.Flags().IntVarP(&q.limit, "limit", "n", 50, "list at most `N` jobs")
+	cmd.Flags().StringVar((*string)(&q.tenant), "tenant", "", "list only the jobs of this tenant")
+	cmd.Flags().StringSliceVar(&states, "state", nil, "list only jobs in these `STATES`: "+wordList(stateWords))
 	return cmd
+}
+
+// stateWords are the states by which jobs are selected, as stateWord has them.
+var stateWords = []string{"pending", "waiting_approval", "running", "completed", "failed", "expired", "cancelled", "skipped"}
+
+// in selects the jobs that are in one of the states; none: in any.
+func (q *jobQuery) in(words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	stored := map[string][]job.EntryState{
+		"pending": {job.Queued}, "waiting_approval": {job.Queued}, "running": {job.Dispatched}, "completed": {job.Completed},
+		"failed": {job.Completed}, "expired": {job.Expired}, "cancelled": {job.Cancelled, job.Completed}, "skipped": {job.Cancelled, job.Completed},
+	}
+	for _, word := range words {
+		of := stored[strings.ToLower(word)]
+		if of == nil {
+			return fmt.Errorf("--state %q is unknown, want %s", word, wordList(stateWords))
+		}
+		for _, state := range of {
+			if !slices.Contains(q.states, state) {
+				q.states = append(q.states, state)
+			}
+		}
+	}
+	q.keep = func(e *queue.Entry) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(word, stateWord(e)) })
+	}
+	return nil
+}
+
+func wordsOf[T ~string](list []T) []string {
+	words := make([]string, len(list))
+	for i, w := range list {
+		words[i] = string(w)
+	}
+	return words
+}
+
+func (m *Main) printJobs(list client.Jobs) error {
+	err := table(m.out(), "JOB\tID\tTENANT\tWORKER\tSTATE\tATTEMPTS\tAGE\tNOTE", func(w io.Writer) {
+		for i := range list.Jobs {
+			e := &list.Jobs[i]
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.Spec.Name, e.ID, progress.Clean(string(e.Spec.Tenant)), workerOf(e), stateWord(e), e.Attempts,
+				time.Since(e.CreatedAt).Round(time.Second), progress.Clean(note(e)))
+		}
+	})
+	switch {
+	case err != nil:
+	case list.Total < 0:
+		_, err = fmt.Fprintf(m.stdout, "there may be more; --all lists them all\n")
+	case len(list.Jobs) < list.Total:
+		_, err = fmt.Fprintf(m.stdout, "%d of %d jobs; --all lists them all\n", len(list.Jobs), list.Total)
+	}
+	return err
 }
 
 func workerOf(e *queue.Entry) job.WorkerKind {
@@ -118,33 +165,28 @@ func (m *Main) showCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show JOB", Short: "Show a job: its state, its attempts, and where its patch and logs lie", Args: cobra.ExactArgs(1),
-		Long: "Show a job. JOB is its id in the job file (the newest of that name), its full id, or the first 8 or more characters of that.",
+		Long: `Show a job. JOB is its id in the job file (the newest of that name), its full id, or the first 8
+or more characters of that.`,
+		Example: "  scheduler show fix-login\n  scheduler show 01a1fcce --json | jq .attempts",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, store, err := m.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			e, err := queue.Find(cmd.Context(), store, args[0])
-			if err != nil {
-				return failure(err)
-			}
-			attempts, err := store.Attempts(cmd.Context(), e.ID)
-			if err != nil {
-				return failure(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, client.Job{Job: e, Attempts: attempts}))
-			}
-			showJob(m.stdout, dir, &e, attempts)
-			return nil
+			return m.on(func(s site) error {
+				j, err := s.Job(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return failure(writeJSON(m.stdout, j))
+				}
+				showJob(m.out(), s.Folder, &j.Job, j.Attempts)
+				return nil
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func showJob(w io.Writer, dir *statedir.Dir, e *queue.Entry, attempts []job.Attempt) {
+func showJob(w io.Writer, folder func(*job.Attempt) string, e *queue.Entry, attempts []job.Attempt) {
 	s := &e.Spec
 	line := func(name, format string, args ...any) {
 		if text := progress.Clean(fmt.Sprintf(format, args...)); text != "" {
@@ -153,7 +195,7 @@ func showJob(w io.Writer, dir *statedir.Dir, e *queue.Entry, attempts []job.Atte
 	}
 	line("job", "%s", s.Name)
 	line("id", "%s", e.ID)
-	line("state", "%s", stateWord(e))
+	fmt.Fprintf(w, "%-13s %s\n", "state:", stateOn(w, stateWord(e)))
 	line("why", "%s", note(e))
 	line("tenant", "%s", s.Tenant)
 	line("worker", "%s", workerOf(e))
@@ -187,7 +229,7 @@ func showJob(w io.Writer, dir *statedir.Dir, e *queue.Entry, attempts []job.Atte
 		if a.Outcome != nil && a.Outcome.Checkpointed {
 			state = job.Checkpointed
 		}
-		fmt.Fprintf(w, "\nattempt %d on %s: %s\n", a.Number, a.Choice.Worker, state)
+		fmt.Fprintf(w, "\nattempt %d on %s: %s\n", a.Number, a.Choice.Worker, stateOn(w, string(state)))
 		if state == job.Checkpointed {
 			line("  note", "stopped between two steps (%s); does not count as an attempt", firstLine(a.Outcome.Message))
 		} else if a.Lost {
@@ -211,7 +253,7 @@ func showJob(w io.Writer, dir *statedir.Dir, e *queue.Entry, attempts []job.Atte
 			}
 			line("  answer", "%s", firstLine(o.Answer))
 		}
-		line("  folder", "%s", attemptFolder(dir, a))
+		line("  folder", "%s", folder(a))
 	}
 }
 
@@ -244,20 +286,20 @@ func (m *Main) logsCommand() *cobra.Command {
 	var follow, asJSON bool
 	cmd := &cobra.Command{
 		Use: "logs JOB", Short: "Print what happened in a job's runs", Args: cobra.ExactArgs(1),
-		Long: "Print what happened in a job's runs. With -f go on until the job has ended. The workers' raw output lies in the\nattempt's folder, see `scheduler show JOB`.",
+		Long: `Print what happened in a job's runs. With -f go on until the job has ended, whichever
+scheduler runs it and whether one does yet. The workers' raw output lies in the attempt's
+folder, see ` + "`scheduler show JOB`" + `.`,
+		Example: "  scheduler logs fix-login\n  scheduler logs -f fix-login\n  scheduler logs fix-login --json | jq -r 'select(.kind == \"command\") | .command'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, store, err := m.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			err = printLog(ctx, m.stdout, store, args[0], follow, asJSON)
-			if errors.Is(err, context.Canceled) {
-				return &exitError{code: exitInterrupted}
-			}
-			return failure(err)
+			return m.on(func(s site) error {
+				err := printLog(ctx, m.stdout, s, args[0], follow, asJSON)
+				if ctx.Err() != nil && err != nil {
+					return &exitError{code: exitInterrupted}
+				}
+				return err
+			})
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
@@ -269,22 +311,27 @@ func (m *Main) logsCommand() *cobra.Command {
 // followed, so that it works whichever process runs the job, or none yet.
 const followEvery = 200 * time.Millisecond
 
-func printLog(ctx context.Context, w io.Writer, store queue.Store, ref string, follow, asJSON bool) error {
-	e, err := queue.Find(ctx, store, ref)
+func printLog(ctx context.Context, w io.Writer, s site, ref string, follow, asJSON bool) error {
+	j, err := s.Job(ctx, ref)
 	if err != nil {
 		return err
 	}
-	of := e.ID
-	if e.CoalescedWith != "" {
-		of = e.CoalescedWith // it had no run of its own
+	if follow {
+		s.BePatient()
+	}
+	of := j.Job.ID
+	if j.Job.CoalescedWith != "" {
+		of = j.Job.CoalescedWith // it had no run of its own
 	}
 	enc := json.NewEncoder(w)
 	for after := int64(0); ; {
 		// The state is read before the events: when it is terminal, all are there.
-		if e, err = store.Get(ctx, e.ID); err != nil {
-			return err
+		if !j.Job.State.Terminal() {
+			if j, err = s.Job(ctx, string(j.Job.ID)); err != nil {
+				return err
+			}
 		}
-		events, err := store.Events(ctx, of, after, 1000)
+		events, err := s.Events(ctx, of, after)
 		if err != nil {
 			return err
 		}
@@ -296,41 +343,58 @@ func printLog(ctx context.Context, w io.Writer, store queue.Store, ref string, f
 				_, err = fmt.Fprintln(w, progress.EventLine(&events[i].Event))
 			}
 			if err != nil {
-				return err
+				return failure(err)
 			}
 		}
 		switch {
 		case len(events) > 0:
 			continue
-		case !follow || e.State.Terminal():
+		case !follow || j.Job.State.Terminal():
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return context.Canceled
-		case <-time.After(followEvery):
+		if err := pause(ctx, s.Pace()); err != nil {
+			return err
 		}
 	}
 }
 
 func (m *Main) cancelCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "cancel JOB...", Short: "Withdraw waiting jobs, stop running ones", Args: cobra.MinimumNArgs(1),
+		Long: `Withdraw jobs that wait, and stop those that run: their workers are told to end, and ended
+with everything that they have started if they do not. What a job has changed stays in its
+workspace. It works whether or not a scheduler is running.
+
+Exit code: 0 all of them are cancelled, or about to be; 1 one is not: it has ended, or cannot
+be found.`,
+		Example: "  scheduler cancel fix-login\n  scheduler cancel 01a1fcce 01a1fcd0",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var errs []error
-			for _, ref := range args {
-				e, err := m.cancelJob(cmd.Context(), ref)
-				if err != nil {
-					errs = append(errs, err)
-					continue
+			return m.on(func(s site) error {
+				done := client.Jobs{Jobs: []queue.Entry{}}
+				var errs []error
+				for _, ref := range args {
+					e, err := s.Cancel(cmd.Context(), ref)
+					if err != nil {
+						errs = append(errs, err)
+						continue
+					}
+					done.Jobs = append(done.Jobs, e)
+					switch {
+					case asJSON:
+					case e.State.Terminal():
+						fmt.Fprintf(m.stdout, "%s: cancelled\n", e.Spec.Name)
+					default:
+						fmt.Fprintf(m.stdout, "%s: its worker is being stopped; `scheduler show %s` tells when it is gone\n", e.Spec.Name, e.Spec.Name)
+					}
 				}
-				if e.State.Terminal() {
-					fmt.Fprintf(m.stdout, "%s: cancelled\n", e.Spec.Name)
-				} else {
-					fmt.Fprintf(m.stdout, "%s: its worker is being stopped; `scheduler show %s` tells when it is gone\n", e.Spec.Name, e.Spec.Name)
+				if done.Total = len(done.Jobs); asJSON {
+					errs = append(errs, failure(writeJSON(m.stdout, done)))
 				}
-			}
-			return errors.Join(errs...)
+				return joined(errs)
+			})
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the jobs as JSON")
+	return cmd
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/adapters"
 	"github.com/agentsched/agentsched/internal/agentcore"
+	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/version"
 	"github.com/agentsched/agentsched/worker"
 )
@@ -47,6 +48,8 @@ type Main struct {
 	version        string
 	started        time.Time
 
+	front
+
 	// Flags of every command.
 	stateDir   string
 	configPath string
@@ -56,6 +59,10 @@ type Main struct {
 	// Flags of `run` that stand above the configuration, also when it is reloaded.
 	atOnce int // --concurrency; 0: as configured
 	cores  int // --cores; 0: as configured
+
+	// inherited are the sockets that the program before this one, or the service
+	// manager, has left to `serve`; who takes them empties it.
+	inherited map[string]daemon.Inherited
 }
 
 func newMain() *Main {

@@ -64,7 +64,9 @@ func (m *Main) diffCommand() *cobra.Command {
 	var whole bool
 	cmd := &cobra.Command{
 		Use: "diff JOB", Short: "Print the patch of a job: what it has changed so far", Args: cobra.ExactArgs(1),
-		Example: "  scheduler diff fix-login | less",
+		Long: `Print the patch of a job, as git does: what it has changed since it began, new files too. Of
+a job that has not ended it is what it has changed up to now.`,
+		Example: "  scheduler diff fix-login | less\n  scheduler diff --whole fix-login > fix.patch",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			dir, store, err := m.look(ctx)
@@ -72,9 +74,9 @@ func (m *Main) diffCommand() *cobra.Command {
 				return err
 			}
 			defer store.Close()
-			e, err := queue.Find(ctx, store, args[0])
+			e, err := find(ctx, store, args[0])
 			if err != nil {
-				return failure(err)
+				return err
 			}
 			if !e.State.Terminal() {
 				return failure(m.liveDiff(ctx, dir, &e))
@@ -163,13 +165,15 @@ func copyFile(w io.Writer, path string) error {
 
 func (m *Main) applyCommand() *cobra.Command {
 	var to string
-	var whole bool
-	var anyway bool
+	var whole, anyway, asJSON bool
 	cmd := &cobra.Command{
 		Use: "apply JOB", Short: "Bring a job's patch into your own tree", Args: cobra.ExactArgs(1),
 		Long: `Bring a job's patch into your own tree, as changes that are not staged. The merge is
 three-way: your tree may have moved on. On a conflict nothing at all is changed and
-the files are named.`,
+the files are named.
+
+Exit code: 0 it is applied, or was already; 1 it conflicts, or the job did not complete.`,
+		Example: "  scheduler apply fix-login\n  scheduler apply fix-login --to ../other-clone",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			dir, store, err := m.look(ctx)
@@ -177,25 +181,45 @@ the files are named.`,
 				return err
 			}
 			defer store.Close()
-			e, err := queue.Find(ctx, store, args[0])
+			e, err := find(ctx, store, args[0])
 			if err != nil {
-				return failure(err)
+				return err
 			}
-			return m.apply(ctx, dir, store, &e, to, anyway, whole)
+			return m.apply(ctx, dir, store, &e, applyOptions{to: to, anyway: anyway, whole: whole, json: asJSON})
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the `DIR`ectory to change (default: the job's workspace path)")
 	cmd.Flags().BoolVar(&whole, "whole", false, wholeUsage)
 	cmd.Flags().BoolVar(&anyway, "anyway", false, "also if the job did not complete")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the changed files as JSON")
 	return cmd
 }
 
-func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, e *queue.Entry, to string, anyway, whole bool) error {
-	name := e.Spec.Name
+// applyOptions are the flags of `apply`.
+type applyOptions struct {
+	to                  string
+	anyway, whole, json bool
+}
+
+// appliedPatch is what `apply --json` prints.
+type appliedPatch struct {
+	Job     job.ID        `json:"job"`
+	Root    string        `json:"root"`              // the folder that was changed
+	Files   []appliedFile `json:"files"`             // none: the job changed nothing
+	Already bool          `json:"already,omitempty"` // the patch was applied before
+}
+
+type appliedFile struct {
+	Change string `json:"change"`
+	Path   string `json:"path"`
+}
+
+func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, e *queue.Entry, o applyOptions) error {
+	name, to := e.Spec.Name, o.to
 	switch state := scheduler.StateOf(e); {
 	case !e.State.Terminal():
 		return failure(fmt.Errorf("job %s is %s; its patch is final when it has ended", name, state))
-	case state != job.RunCompleted && !anyway:
+	case state != job.RunCompleted && !o.anyway:
 		return &exitError{code: exitFailed, err: fmt.Errorf("job %s is %s", name, state), hints: []string{"`scheduler apply --anyway " + string(name) + "` applies what it did all the same"}}
 	}
 	if to == "" {
@@ -210,14 +234,17 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 	if err != nil {
 		return failure(err)
 	}
-	patch, err := savedPatch(ctx, store, e.ID, whole)
+	patch, err := savedPatch(ctx, store, e.ID, o.whole)
 	if err != nil {
 		return failure(err)
 	}
-	if !whole {
+	if !o.whole {
 		if err := m.tellRest(ctx, store, e); err != nil {
 			return err
 		}
+	}
+	if patch == "" && o.json {
+		return failure(writeJSON(m.stdout, appliedPatch{Job: e.ID, Root: to, Files: []appliedFile{}}))
 	}
 	if patch == "" {
 		fmt.Fprintf(m.stdout, "job %s changed nothing\n", name)
@@ -232,6 +259,13 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 	if err != nil {
 		return failure(err)
 	}
+	if o.json {
+		out := appliedPatch{Job: e.ID, Root: applied.Root, Files: []appliedFile{}, Already: applied.Already}
+		for _, f := range applied.Files {
+			out.Files = append(out.Files, appliedFile{string(f.Change), f.Path})
+		}
+		return failure(writeJSON(m.stdout, out))
+	}
 	if applied.Already {
 		fmt.Fprintf(m.stdout, "the patch of job %s is applied already\n", name)
 		return nil
@@ -244,11 +278,12 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 }
 
 func (m *Main) cleanCommand() *cobra.Command {
-	var force bool
+	var force, asJSON bool
 	cmd := &cobra.Command{
 		Use: "clean [JOB...]", Short: "Remove the worktrees of finished jobs",
 		Long: `Remove the worktrees, copies and private agent state of finished jobs: of those named, or of all.
 A workspace with work that exists nowhere else is kept, and it is said why. Logs and patches are kept.`,
+		Example: "  scheduler clean\n  scheduler clean --force fix-login",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			dir, store, err := m.look(ctx)
@@ -261,12 +296,13 @@ A workspace with work that exists nowhere else is kept, and it is said why. Logs
 			}
 			entries, err := finished(ctx, store, dir, args)
 			if err != nil {
-				return failure(err)
+				return coded(err)
 			}
-			return m.clean(ctx, dir, entries, force)
+			return m.clean(ctx, dir, entries, force, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "delete the named jobs' work, also where it exists nowhere else")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -293,7 +329,7 @@ func finished(ctx context.Context, store queue.Store, dir *statedir.Dir, refs []
 			entries = append(entries, queue.Entry{ID: job.ID(ref), Spec: job.Spec{Name: job.Name(ref)}})
 			continue
 		}
-		e, err := queue.Find(ctx, store, ref)
+		e, err := find(ctx, store, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -330,9 +366,20 @@ func forgotten(ctx context.Context, store queue.Store, dir *statedir.Dir) ([]job
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Entry, force bool) error {
+// cleaned is what `clean --json` prints.
+type cleaned struct {
+	Removed int             `json:"removed"` // workspaces
+	Kept    []keptWorkspace `json:"kept"`
+}
+
+type keptWorkspace struct {
+	Job job.ID `json:"job"`
+	Why string `json:"why"`
+}
+
+func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Entry, force, asJSON bool) error {
 	w := workspaces(dir, nil)
-	removed, kept := 0, 0
+	out := cleaned{Kept: []keptWorkspace{}}
 	var errs []error
 	for i := range entries {
 		e := &entries[i]
@@ -342,8 +389,10 @@ func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Ent
 		var unsaved *workspace.UnsavedError
 		switch {
 		case errors.As(err, &unsaved):
-			kept++
-			fmt.Fprintf(m.stdout, "%s: %v\n", e.Spec.Name, unsaved)
+			out.Kept = append(out.Kept, keptWorkspace{e.ID, unsaved.Error()})
+			if !asJSON {
+				fmt.Fprintf(m.stdout, "%s: %v\n", e.Spec.Name, unsaved)
+			}
 			continue
 		case err != nil:
 			errs = append(errs, fmt.Errorf("job %s: %w", e.Spec.Name, err))
@@ -354,9 +403,12 @@ func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Ent
 			errs = append(errs, os.RemoveAll(home))
 		}
 		if existed {
-			removed++
+			out.Removed++
 		}
 	}
-	fmt.Fprintf(m.stdout, "%s removed, %d kept\n", count(removed, "workspace"), kept)
+	if asJSON {
+		return failure(errors.Join(append(errs, writeJSON(m.stdout, out))...))
+	}
+	fmt.Fprintf(m.stdout, "%s removed, %d kept\n", count(out.Removed, "workspace"), len(out.Kept))
 	return failure(errors.Join(errs...))
 }

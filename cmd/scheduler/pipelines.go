@@ -36,6 +36,9 @@ func (m *Main) pipelinesLsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "ls [PIPELINE]", Short: "Show how the stages of pipelines stand, and their dead letters", Args: cobra.MaximumNArgs(1),
+		Long: `Show how the stages of pipelines stand: how many events each has acknowledged, has waiting,
+has published and could not handle.`,
+		Example: "  scheduler pipelines ls\n  scheduler pipelines ls web-testing --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, store, err := m.look(cmd.Context())
 			if err != nil {
@@ -55,7 +58,7 @@ func (m *Main) pipelinesLsCommand() *cobra.Command {
 				fmt.Fprintln(m.stdout, "no pipelines")
 				return nil
 			}
-			return failure(printPipelines(m.stdout, list, time.Now()))
+			return failure(printPipelines(m.out(), list, time.Now()))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -98,6 +101,8 @@ func (m *Main) pipelinesEventsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "events PIPELINE", Short: "Print the events of a pipeline", Args: cobra.ExactArgs(1),
+		Long:    "Print the events that have streamed through a pipeline, as its log has them, the oldest first.",
+		Example: "  scheduler pipelines events web-testing --after 100\n  scheduler pipelines events web-testing --json | jq .data",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if after < 0 || limit < 1 {
 				return usage(fmt.Errorf("--after %d --limit %d: want 0 or more, and 1 or more", after, limit))
@@ -120,7 +125,7 @@ func (m *Main) pipelinesEventsCommand() *cobra.Command {
 				}
 				return nil
 			}
-			return failure(table(m.stdout, "SEQ\tTIME\tSTAGE\tTYPE\tFOR\tDATA", func(w io.Writer) {
+			return failure(table(m.out(), "SEQ\tTIME\tSTAGE\tTYPE\tFOR\tDATA", func(w io.Writer) {
 				for i := range events {
 					e := &events[i]
 					data, _ := job.Cut(string(e.Data), 200)
@@ -139,6 +144,7 @@ func (m *Main) pipelinesEventsCommand() *cobra.Command {
 func (m *Main) pipelinesReplayCommand() *cobra.Command {
 	var r scheduler.Rewind
 	var stage string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "replay PIPELINE --stage STAGE [--from N] [--again]", Short: "Have a stage do its events again", Args: cobra.ExactArgs(1),
 		Long: `Have a stage do its events again, from a sequence number on: so what it keeps as its state
@@ -158,6 +164,9 @@ A stage that has ended cannot be replayed.`,
 			if err != nil {
 				return failure(err)
 			}
+			if asJSON {
+				return failure(writeJSON(m.stdout, client.Rewound{First: first}))
+			}
 			fmt.Fprintf(m.stdout, "stage %s does its events again from %d on\n", stage, first)
 			return nil
 		},
@@ -165,6 +174,7 @@ A stage that has ended cannot be replayed.`,
 	f := cmd.Flags()
 	f.StringVar(&stage, "stage", "", "which `STAGE`")
 	f.Int64Var(&r.From, "from", 1, "the sequence `NUMBER` of the first event to do again")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&r.Again, "again", false, "publish what comes of them a second time")
 	return cmd
 }

@@ -27,5 +27,5 @@ func (p policies) make(c policy.Config) (policy.Policy, error) {
 
 // configOptions is what a configuration is read against.
 func (m *Main) configOptions() config.Options {
-	return config.Options{Adapters: m.adapterNames(), Policies: slices.Sorted(maps.Keys(m.policies))}
+	return config.Options{Adapters: m.adapterNames(), Policies: slices.Sorted(maps.Keys(m.policies)), Environ: m.environ}
 }

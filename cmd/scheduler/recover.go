@@ -11,12 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sqlite"
 )
 
 func (m *Main) recoverCommand() *cobra.Command {
-	var setAside bool
+	var setAside, asJSON bool
 	cmd := &cobra.Command{
 		Use: "recover", Short: "Look whether the queue is damaged, and save what can be read", Args: cobra.NoArgs,
 		Long: `Read the whole queue and tell what is wrong with it, if anything. No scheduler may run.
@@ -26,10 +27,11 @@ is made of the jobs that can still be read in it. Nothing is removed: what the n
 lacks is still in the old one.
 
 Exit code: 0 the queue is whole, or a new one was made; 1 it is damaged.`,
+		Example: "  scheduler recover\n  scheduler recover --set-aside",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			err := m.recoverQueue(ctx, setAside)
+			err := m.recoverQueue(ctx, setAside, asJSON)
 			if errors.Is(err, context.Canceled) {
 				return &exitError{code: exitInterrupted}
 			}
@@ -37,10 +39,19 @@ Exit code: 0 the queue is whole, or a new one was made; 1 it is damaged.`,
 		},
 	}
 	cmd.Flags().BoolVar(&setAside, "set-aside", false, "make a new queue of what can be read, and keep the damaged one")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func (m *Main) recoverQueue(ctx context.Context, setAside bool) error {
+// recovered is what `recover --json` prints of a queue that is whole, or is again.
+type recovered struct {
+	Whole bool     `json:"whole"`           // nothing was wrong
+	Aside string   `json:"aside,omitempty"` // where the damaged queue lies
+	Jobs  int      `json:"jobs,omitempty"`  // that were saved
+	Lost  []job.ID `json:"lost"`            // of which traces are left
+}
+
+func (m *Main) recoverQueue(ctx context.Context, setAside, asJSON bool) error {
 	dir, lock, err := m.lockState()
 	if err != nil {
 		return err
@@ -49,6 +60,8 @@ func (m *Main) recoverQueue(ctx context.Context, setAside bool) error {
 	path := dir.Database()
 	found := sqlite.Examine(ctx, path)
 	switch {
+	case found == nil && asJSON:
+		return failure(writeJSON(m.stdout, recovered{Whole: true, Lost: []job.ID{}}))
 	case found == nil:
 		fmt.Fprintln(m.stdout, "the queue is whole")
 		return nil
@@ -75,6 +88,9 @@ func (m *Main) recoverQueue(ctx context.Context, setAside bool) error {
 	aside, err := sqlite.Replace(path, fresh, "corrupt", utcNow())
 	if err != nil {
 		return failure(err)
+	}
+	if asJSON {
+		return failure(writeJSON(m.stdout, recovered{Aside: aside, Jobs: saved.Jobs, Lost: append([]job.ID{}, saved.Lost...)}))
 	}
 	fmt.Fprintf(m.stdout, "the damaged queue is kept as %s\n", aside)
 	fmt.Fprintf(m.stdout, "the new one has %s\n", count(saved.Jobs, "job"))

@@ -34,16 +34,44 @@ func hasTerminal() bool {
 	return tty.Close() == nil
 }
 
-// reload reads the configuration again and puts in force what can be. A file
-// that is not right changes nothing.
+// reload reads the configuration again, because of a signal, and says on out what
+// has changed.
 func (m *Main) reload(ctx context.Context, e *engine, out io.Writer) {
+	text, err := e.reloadNow(ctx)
+	if text == "" {
+		fmt.Fprintf(out, "scheduler: the configuration was not reloaded, the old one stays in force: %v\n", err)
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(out, "scheduler: reload the configuration: %v\n", err)
+	}
+	fmt.Fprintln(out, text)
+}
+
+// reloadNow reads the configuration again, puts in force what can be, and returns
+// what has changed. A file that is not right changes nothing, and the text is "".
+func (e *engine) reloadNow(ctx context.Context) (string, error) {
+	if e.notifier != nil {
+		e.notifier.Reloading()
+		defer e.notifier.Ready("working on what is submitted to " + e.state.dir.Path())
+	}
+	next, err := e.readConfig()
+	if err != nil {
+		e.state.log.Error().Err(err).Msg("configuration not reloaded")
+		return "", err
+	}
+	text, err := e.reload(ctx, next)
+	e.state.log.Info().Err(err).Msg(text)
+	return text, err
+}
+
+// rereadConfig reads the configuration again, with the flags above it.
+func (m *Main) rereadConfig() (config.Config, error) {
 	opts := m.configOptions()
 	opts.NotEmpty = true
 	next, err := m.loadConfigWith(opts)
 	if err != nil {
-		fmt.Fprintf(out, "scheduler: the configuration was not reloaded, the old one stays in force: %v\n", err)
-		e.state.log.Error().Err(err).Msg("configuration not reloaded")
-		return
+		return next, err
 	}
 	if m.atOnce > 0 {
 		next.Concurrency.Max = m.atOnce
@@ -51,12 +79,7 @@ func (m *Main) reload(ctx context.Context, e *engine, out io.Writer) {
 	if m.cores > 0 {
 		next.Cores.Count = m.cores
 	}
-	text, err := e.reload(ctx, next)
-	if err != nil {
-		fmt.Fprintf(out, "scheduler: reload the configuration: %v\n", err)
-	}
-	fmt.Fprintln(out, text)
-	e.state.log.Info().Err(err).Msg(text)
+	return next, nil
 }
 
 // reload puts cfg in force and returns, for the user, what changed.
@@ -71,7 +94,9 @@ func (e *engine) reload(ctx context.Context, cfg config.Config) (string, error) 
 	e.eval.Use(cfg.Evaluation)
 	err = e.sched.Reload(ctx, t)
 	// What cannot be changed while it runs stays what it is.
-	cfg.Cores, cfg.Heartbeat = old.Cores, old.Heartbeat
+	cfg = old.Reloaded(cfg)
+	level, levelErr := e.level(&cfg.Log)
+	err = errors.Join(err, levelErr, e.state.logs.SetLevels(level, cfg.Log.Levels))
 	e.mu.Lock()
 	e.cfg = cfg
 	e.mu.Unlock()

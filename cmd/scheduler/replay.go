@@ -10,16 +10,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
-	"github.com/agentsched/agentsched/workflow/durable"
 )
 
 // replayStory is what `replay --json` prints: which results were computed when,
 // and which came from the store.
 type replayStory struct {
 	Job      *replayJob      `json:"job,omitempty"`      // absent if a batch was asked for
-	Steps    []replayStep    `json:"steps"`              // of the job, in the order in which they were stored
+	Steps    []client.Step   `json:"steps"`              // of the job, in the order in which they were stored
 	Workflow *replayWorkflow `json:"workflow,omitempty"` // absent of a job that stands alone
 }
 
@@ -45,22 +46,6 @@ type replayWorkflow struct {
 	Jobs          []replayJob `json:"jobs"`
 }
 
-// replayStep is a durable step that a job's worker reported.
-type replayStep struct {
-	ID       string      `json:"id"`
-	Inputs   string      `json:"inputs,omitempty"`
-	StoredAt *time.Time  `json:"stored_at,omitempty"` // absent: it is not stored, or no longer
-	Attempt  int         `json:"attempt,omitempty"`   // that computed what is stored
-	Uses     []replayUse `json:"uses"`                // by attempt
-}
-
-// replayUse is what one attempt did with a step.
-type replayUse struct {
-	Attempt int      `json:"attempt"`
-	Kept    job.Kept `json:"kept"`          // fresh: computed; store: from the store; refused
-	Why     string   `json:"why,omitempty"` // it was refused
-}
-
 func (m *Main) replayCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -72,6 +57,7 @@ when it was interrupted were not run again.
 
 JOB is a job as for ` + "`scheduler show`" + `, or the id of a batch, or 8 or more of its first
 characters.`,
+		Example: "  scheduler replay crawl\n  scheduler replay crawl --json | jq '.steps[].id'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, store, err := m.look(cmd.Context())
 			if err != nil {
@@ -80,7 +66,7 @@ characters.`,
 			defer store.Close()
 			s, err := tellReplay(cmd.Context(), store, args[0])
 			if err != nil {
-				return failure(err)
+				return coded(err)
 			}
 			if asJSON {
 				return failure(writeJSON(m.stdout, s))
@@ -100,21 +86,21 @@ type recordStore interface {
 
 // tellReplay reads what is known of the job, or the batch, that ref means.
 func tellReplay(ctx context.Context, store recordStore, ref string) (*replayStory, error) {
-	e, err := queue.Find(ctx, store, ref)
+	e, err := find(ctx, store, ref)
 	if errors.Is(err, queue.ErrNotFound) {
 		if b, ok, err := findBatch(ctx, store, ref); ok || err != nil {
 			if err != nil {
 				return nil, err
 			}
 			w, err := replayOfBatch(ctx, store, b)
-			return &replayStory{Steps: []replayStep{}, Workflow: w}, err
+			return &replayStory{Steps: []client.Step{}, Workflow: w}, err
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	s := &replayStory{}
-	if s.Steps, err = replaySteps(ctx, store, &e); err != nil {
+	if s.Steps, err = server.StepsOf(ctx, store, &e); err != nil {
 		return nil, err
 	}
 	if e.Spec.Flow.Joined {
@@ -188,61 +174,4 @@ func replayOfBatch(ctx context.Context, store queue.Store, b job.BatchID) (*repl
 		w.Jobs = append(w.Jobs, newReplayJob(&entries[i], w.Interruptions))
 	}
 	return w, nil
-}
-
-// replaySteps joins the stored steps of a job with what its events tell of them.
-func replaySteps(ctx context.Context, store recordStore, e *queue.Entry) ([]replayStep, error) {
-	of := e.ID
-	if e.CoalescedWith != "" {
-		of = e.CoalescedWith // it had no run of its own
-	}
-	stored, _, err := durable.Page(ctx, store, durable.Space(of), "", 0)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(stored, func(a, b durable.Stored) int { return a.At.Compare(b.At) })
-	steps := []replayStep{}
-	place := map[string]int{}
-	step := func(id string) *replayStep {
-		if _, ok := place[id]; !ok {
-			place[id] = len(steps)
-			steps = append(steps, replayStep{ID: id, Uses: []replayUse{}})
-		}
-		return &steps[place[id]]
-	}
-	for _, s := range stored {
-		r := step(s.ID)
-		r.Inputs, r.StoredAt, r.Attempt = s.Inputs, &s.At, s.Attempt
-		if s.Attempt > 0 {
-			r.use(replayUse{Attempt: s.Attempt, Kept: job.KeptFresh})
-		}
-	}
-	for after := int64(0); ; {
-		events, err := store.Events(ctx, of, after, 1000)
-		if err != nil {
-			return nil, err
-		}
-		if len(events) == 0 {
-			return steps, nil
-		}
-		for i := range events {
-			ev := &events[i]
-			if after = ev.Cursor; ev.Kind == job.EventStep && ev.Kept != "" {
-				u := replayUse{Attempt: ev.Attempt, Kept: ev.Kept}
-				if ev.Kept == job.KeptRefused {
-					u.Why = ev.Text
-				}
-				step(ev.Step).use(u)
-			}
-		}
-	}
-}
-
-// use adds what an attempt did, once, in the order of the attempts.
-func (s *replayStep) use(u replayUse) {
-	if slices.ContainsFunc(s.Uses, func(have replayUse) bool { return have.Attempt == u.Attempt && have.Kept == u.Kept }) {
-		return
-	}
-	s.Uses = append(s.Uses, u)
-	slices.SortStableFunc(s.Uses, func(a, b replayUse) int { return a.Attempt - b.Attempt })
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/job"
 )
@@ -23,7 +24,7 @@ func (s *replayStory) print(w io.Writer) error {
 		errs = append(errs, section(w, "STEP\tINPUTS\tSTORED\tATTEMPT\tUSED\t", func(w io.Writer) {
 			for i := range s.Steps {
 				r := &s.Steps[i]
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t\n", r.cell(), inputsCell(r.Inputs), timeCell(r.StoredAt), orDash(r.Attempt > 0, "%d", r.Attempt), r.usesText())
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t\n", stepCell(r), inputsCell(r.Inputs), timeCell(r.StoredAt), orDash(r.Attempt > 0, "%d", r.Attempt), usesText(r))
 			}
 		}))
 		s.printRefusals(w)
@@ -47,19 +48,19 @@ func (s *replayStory) printRefusals(w io.Writer) {
 	for i := range s.Steps {
 		for _, u := range s.Steps[i].Uses {
 			if u.Why != "" {
-				fmt.Fprintf(w, "%sstep %s in attempt %d: %s\n", gap, s.Steps[i].cell(), u.Attempt, progress.Clean(firstLine(u.Why)))
+				fmt.Fprintf(w, "%sstep %s in attempt %d: %s\n", gap, stepCell(&s.Steps[i]), u.Attempt, progress.Clean(firstLine(u.Why)))
 				gap = ""
 			}
 		}
 	}
 }
 
-// cell is the step's id as far as it fits a column; the whole one is in the JSON.
-func (s *replayStep) cell() string {
+// stepCell is the step's id as far as it fits a column; the whole one is in the JSON.
+func stepCell(s *client.Step) string {
 	return dash(clip(progress.Clean(s.ID), 48))
 }
 
-func (s *replayStep) usesText() string {
+func usesText(s *client.Step) string {
 	parts := make([]string, len(s.Uses))
 	for i, u := range s.Uses {
 		parts[i] = fmt.Sprintf("%d %s", u.Attempt, keptText(u.Kept))

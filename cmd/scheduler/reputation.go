@@ -55,7 +55,7 @@ latest and DRIFT how far that was from the average before it; ! is beyond evalua
 				fmt.Fprintln(m.stderr, "nothing was evaluated"+cmp.Or(among(f), " yet"))
 				return nil
 			}
-			return failure(printReputations(m.stdout, list, cfg.Evaluation.Drift, time.Now()))
+			return failure(printReputations(m.out(), list, cfg.Evaluation.Drift, time.Now()))
 		},
 	}
 	flags := cmd.Flags()

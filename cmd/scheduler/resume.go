@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -19,9 +18,10 @@ import (
 )
 
 func (m *Main) resumeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "resume SCOPE", Short: "Put back into use what was isolated", Args: cobra.ExactArgs(1),
-		Long: `Put back into use what was isolated, whether or not a scheduler is running. SCOPE is one
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "resume SCOPE", Short: "Put back into use what was isolated or paused", Args: cobra.ExactArgs(1),
+		Long: `Put back into use what was isolated or paused, whether or not a scheduler is running. SCOPE is one
 that ` + "`scheduler status`" + ` lists:
 
   global            everything
@@ -32,28 +32,24 @@ that ` + "`scheduler status`" + ` lists:
 If what led to the isolation lasts, it will be isolated again.`,
 		Example: "  scheduler resume worker:codex\n  scheduler resume workspace:.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.resume(cmd.Context(), args[0])
+			return m.on(func(s site) error { return m.resume(cmd.Context(), s, args[0], asJSON) })
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the isolation that was lifted as JSON")
+	return cmd
 }
 
-func (m *Main) resume(ctx context.Context, arg string) error {
-	dir, err := m.existing()
+func (m *Main) resume(ctx context.Context, s site, arg string, asJSON bool) error {
+	scope, err := readScope(arg)
+	if err != nil {
+		return usage(err, isolated(ctx, s))
+	}
+	i, err := s.Resume(ctx, scope)
 	if err != nil {
 		return err
 	}
-	scope, err := readScope(arg)
-	if err != nil {
-		return usage(err, isolated(ctx, dir))
-	}
-	door := client.New(dir.Socket())
-	defer door.Close()
-	i, err := door.Resume(ctx, scope)
-	if errors.Is(err, client.ErrNotRunning) {
-		i, err = m.resumeInFile(dir, scope)
-	}
-	if err != nil {
-		return failure(err) // it names what is isolated
+	if asJSON {
+		return failure(writeJSON(m.stdout, i))
 	}
 	fmt.Fprintf(m.stdout, "%s is in use again", progress.Clean(string(i.Scope)))
 	if i.Message != "" {
@@ -117,14 +113,8 @@ func readScope(text string) (string, error) {
 const workspaceScope = "workspace:"
 
 // isolated says what could be resumed.
-func isolated(ctx context.Context, dir *statedir.Dir) string {
-	st, err := statusOf(ctx, dir)
-	if errors.Is(err, client.ErrNotRunning) {
-		var book *isolation.Book
-		if book, err = scheduler.LoadIsolations(dir.Isolations()); err == nil {
-			st.Isolations = book.List(utcNow())
-		}
-	}
+func isolated(ctx context.Context, s site) string {
+	st, err := s.Status(ctx)
 	if err != nil {
 		return "`scheduler status` lists what is isolated"
 	}

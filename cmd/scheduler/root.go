@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -29,23 +28,14 @@ continued after any of its own processes was killed.`,
 	flags.StringVar(&m.stateDir, "state", "", "state `DIR`ectory (default $XDG_STATE_HOME/agentsched or ~/.local/state/agentsched)")
 	flags.StringVar(&m.configPath, "config", "", "configuration `FILE` (default $XDG_CONFIG_HOME/agentsched/config.yaml if it exists)")
 	flags.StringVar(&m.corePath, "core", "", "agentcore `PROGRAM` to run (default: beside this program, on PATH, or this program itself)")
-	flags.StringVar(&m.logLevel, "log-level", "info", "least `LEVEL` of lines in the state directory's scheduler.log: debug, info, warn, error")
+	flags.StringVar(&m.logLevel, "log-level", "", "least `LEVEL` of lines of the log: debug, info, warn, error, off (default from the configuration, or info)")
 	root.AddCommand(
 		m.runCommand(), m.serveCommand(), m.submitCommand(), m.triggersCommand(), m.lsCommand(), m.showCommand(), m.logsCommand(), m.cancelCommand(), m.dlqCommand(),
 		m.statusCommand(), m.resumeCommand(), m.crashesCommand(), m.restartCoreCommand(), m.simulateCommand(),
-		m.planCommand(), m.replayCommand(), m.pipelinesCommand(), m.checkpointCommand(), m.evaluateCommand(), m.reputationCommand(), m.approvalsCommand(), m.approveCommand(), m.rejectCommand(), m.agentsCommand(), m.diffCommand(), m.applyCommand(), m.cleanCommand(), m.usageCommand(), m.grantCommand(), m.backupCommand(), m.recoverCommand(), m.configCommand(), m.doctorCommand(), m.demoCommand(), m.installCommand(), m.versionCommand(),
+		m.planCommand(), m.replayCommand(), m.pipelinesCommand(), m.checkpointCommand(), m.evaluateCommand(), m.reputationCommand(), m.approvalsCommand(), m.approveCommand(), m.rejectCommand(), m.agentsCommand(), m.diffCommand(), m.applyCommand(), m.cleanCommand(), m.usageCommand(), m.grantCommand(), m.backupCommand(), m.recoverCommand(), m.configCommand(), m.doctorCommand(), m.demoCommand(), m.installCommand(), m.versionCommand(), m.tokenCommand(), m.auditCommand(),
 	)
+	m.equip(root)
 	return root
-}
-
-func (m *Main) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			fmt.Fprintln(m.stdout, "scheduler", m.version)
-			return nil
-		},
-	}
 }
 
 // beside returns the path of an executable file called name in the folder of

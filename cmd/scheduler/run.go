@@ -156,14 +156,23 @@ func (m *Main) readConfig(opts config.Options) (config.Config, error) {
 	if path == "" {
 		byDefault, err := config.DefaultPath()
 		if err != nil {
-			return config.Default(), nil // no home folder, no file
+			return withoutFile(opts) // no home folder, no file
 		}
 		if _, err := os.Stat(byDefault); errors.Is(err, os.ErrNotExist) {
-			return config.Default(), nil
+			return withoutFile(opts)
 		}
 		path = byDefault
 	}
 	cfg, err := config.Load(path, opts)
+	if err != nil {
+		return cfg, usage(err)
+	}
+	return cfg, nil
+}
+
+// withoutFile is the configuration of a host that has no file for it.
+func withoutFile(opts config.Options) (config.Config, error) {
+	cfg, err := config.WithoutFile(opts)
 	if err != nil {
 		return cfg, usage(err)
 	}

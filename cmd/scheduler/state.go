@@ -1,15 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/logging"
+	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sqlite"
@@ -68,17 +72,26 @@ type owned struct {
 	dir   *statedir.Dir
 	lock  *statedir.Lock
 	store *sqlite.Store
-	log   zerolog.Logger
-	file  *os.File // of the log
+	logs  *logging.Logs
+	log   zerolog.Logger // of the component "scheduler"
+	file  *logging.File  // of the log
+	// secrets takes out of texts what this process' environment holds of them.
+	secrets *redact.Redactor
 }
 
 // own opens the state directory to work on it, and makes it if need be.
 func (m *Main) own(ctx context.Context) (*owned, error) {
+	return m.ownLogging(ctx, &config.Log{}, nil)
+}
+
+// ownLogging is own with a log as it is configured, which goes to stream too, if
+// that is not nil.
+func (m *Main) ownLogging(ctx context.Context, cfg *config.Log, stream io.Writer) (*owned, error) {
 	path, err := m.statePath()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := m.level(); err != nil {
+	if _, err := m.level(cfg); err != nil {
 		return nil, usage(err)
 	}
 	dir, err := statedir.Open(path)
@@ -89,12 +102,13 @@ func (m *Main) own(ctx context.Context) (*owned, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
-	o := &owned{dir: dir, lock: lock}
-	if o.file, o.log, err = m.openLog(dir); err != nil {
+	o := &owned{dir: dir, lock: lock, secrets: redact.New(redact.FromEnviron(m.environ)...)}
+	if err := m.openLog(o, cfg, stream); err != nil {
 		lock.Release()
 		return nil, usage(err)
 	}
-	if o.store, err = sqlite.Open(ctx, dir.Database(), sqlite.Options{Log: o.log}); err != nil {
+	if o.store, err = sqlite.Open(ctx, dir.Database(), sqlite.Options{Log: o.logs.For(logging.Store)}); err != nil {
+		o.logs.Close()
 		o.file.Close()
 		lock.Release()
 		err = fmt.Errorf("open the queue: %w", err)
@@ -108,40 +122,41 @@ func (m *Main) own(ctx context.Context) (*owned, error) {
 
 func (o *owned) Close() error {
 	err := o.store.Close()
+	o.logs.Close()
 	o.lock.Release()
 	return errors.Join(err, o.file.Close())
 }
 
-// level returns what --log-level asks for.
-func (m *Main) level() (zerolog.Level, error) {
-	level, err := zerolog.ParseLevel(m.logLevel)
-	if err != nil || level == zerolog.NoLevel {
-		return level, fmt.Errorf("--log-level %q is unknown, want debug, info, warn or error", m.logLevel)
+// level returns the level of the log: that of --log-level, else as configured.
+func (m *Main) level(cfg *config.Log) (logging.Level, error) {
+	if m.logLevel == "" {
+		return cmp.Or(cfg.Level, logging.Info), nil
+	}
+	level, err := logging.ParseLevel(m.logLevel)
+	if err != nil {
+		return level, fmt.Errorf("--log-level %w", err)
 	}
 	return level, nil
 }
 
-// maxLogFile is the size from which a log file is put aside at the next start.
-const maxLogFile = 16 << 20
-
-// openLog opens scheduler.log in the state directory, as JSON lines. The one
-// before is kept once, as scheduler.log.1.
-func (m *Main) openLog(dir *statedir.Dir) (*os.File, zerolog.Logger, error) {
-	level, err := m.level()
+// openLog opens scheduler.log in the state directory, as JSON lines.
+func (m *Main) openLog(o *owned, cfg *config.Log, stream io.Writer) error {
+	level, err := m.level(cfg)
 	if err != nil {
-		return nil, zerolog.Nop(), err
+		return err
 	}
-	path := dir.Log()
-	if info, err := os.Stat(path); err == nil && info.Size() > maxLogFile {
-		if err := os.Rename(path, path+".1"); err != nil {
-			return nil, zerolog.Nop(), fmt.Errorf("put the log aside: %w", err)
-		}
+	if o.file, err = logging.OpenFile(o.dir.Log(), logging.MaxFile, logging.KeepFiles); err != nil {
+		return fmt.Errorf("open the log: %w", err)
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	o.logs, err = logging.New(logging.Options{
+		Format: cfg.Format, Level: level, Levels: cfg.Levels, Out: stream, File: o.file,
+		Redact: func(w io.Writer) io.Writer { return o.secrets.Writer(w) },
+	})
 	if err != nil {
-		return nil, zerolog.Nop(), fmt.Errorf("open the log: %w", err)
+		return errors.Join(err, o.file.Close())
 	}
-	return file, zerolog.New(file).Level(level).With().Timestamp().Str("process", "scheduler").Int("pid", os.Getpid()).Logger(), nil
+	o.log = o.logs.For(logging.Scheduler)
+	return nil
 }
 
 // cancelJob cancels through the running scheduler, or in the store if none runs.

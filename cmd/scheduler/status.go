@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,22 +27,20 @@ circuit breakers, the jobs that could run and wait, and the cores' metrics.
 
 Without a running scheduler, show what it would leave out of use; with --json,
 "pid" is then 0.`,
+		Example: "  scheduler status\n  scheduler status --json | jq '.cores[].stage'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := m.existing()
-			if err != nil {
-				return err
-			}
-			st, err := statusOf(cmd.Context(), dir)
-			if errors.Is(err, client.ErrNotRunning) {
-				return m.idleStatus(dir, asJSON)
-			}
-			if err != nil {
-				return failure(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, st))
-			}
-			return failure(printStatus(m.stdout, &st, time.Now()))
+			return m.on(func(s site) error {
+				st, err := s.Status(cmd.Context())
+				switch {
+				case err != nil:
+					return err
+				case st.PID == 0:
+					return failure(m.printIdle(s.Name(), &st, asJSON))
+				case asJSON:
+					return failure(writeJSON(m.stdout, st))
+				}
+				return failure(printStatus(m.out(), &st, time.Now()))
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -64,30 +60,17 @@ func (m *Main) existing() (*statedir.Dir, error) {
 	return dir, nil
 }
 
-// statusOf asks the running scheduler.
-func statusOf(ctx context.Context, dir *statedir.Dir) (scheduler.Status, error) {
-	door := client.New(dir.Socket())
-	defer door.Close()
-	return door.Status(ctx)
-}
-
-// idleStatus shows what is isolated while no scheduler runs.
-func (m *Main) idleStatus(dir *statedir.Dir, asJSON bool) error {
-	book, err := scheduler.LoadIsolations(dir.Isolations())
-	if err != nil {
-		return failure(err)
-	}
-	now := time.Now()
-	list := book.List(now)
+// printIdle shows what is isolated while no scheduler runs.
+func (m *Main) printIdle(name string, st *scheduler.Status, asJSON bool) error {
 	if asJSON {
-		return failure(writeJSON(m.stdout, struct {
+		return writeJSON(m.stdout, struct {
 			PID        int                    `json:"pid"`
 			Cores      []scheduler.CoreStatus `json:"cores"`
 			Isolations []isolation.Isolation  `json:"isolations"`
-		}{0, []scheduler.CoreStatus{}, append([]isolation.Isolation{}, list...)}))
+		}{0, []scheduler.CoreStatus{}, append([]isolation.Isolation{}, st.Isolations...)})
 	}
-	fmt.Fprintf(m.stdout, "%v: %s\n", client.ErrNotRunning, dir.Path())
-	return failure(printIsolations(m.stdout, list, now))
+	fmt.Fprintf(m.stdout, "%v: %s\n", client.ErrNotRunning, name)
+	return printIsolations(m.out(), st.Isolations, time.Now())
 }
 
 // printStatus writes a section for each part that there is something to say of.
@@ -104,20 +87,6 @@ func printStatus(w io.Writer, st *scheduler.Status, now time.Time) error {
 		printCores(w, st.Cores, now), printIsolations(w, st.Isolations, now), printCircuits(w, st.Circuits, now),
 		printReady(w, st.Ready, now), printShares(w, st), printMetrics(w, st.Cores),
 	)
-}
-
-// section writes a table below a blank line.
-func section(w io.Writer, head string, rows func(w io.Writer)) error {
-	fmt.Fprintln(w)
-	return table(w, head, rows)
-}
-
-// table writes rows, whose cells end with a tab, below a head.
-func table(w io.Writer, head string, rows func(w io.Writer)) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, head)
-	rows(t)
-	return t.Flush()
 }
 
 func printCores(w io.Writer, cores []scheduler.CoreStatus, now time.Time) error {

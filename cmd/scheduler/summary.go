@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -27,23 +26,27 @@ func progressJobs(entries []queue.Entry) []progress.Job {
 	return jobs
 }
 
-// colour reports whether out takes colours: a terminal, and nobody said no.
-func (m *Main) colour(out *os.File) bool {
-	return out != nil && term.IsTerminal(int(out.Fd())) && m.getenv("NO_COLOR") == "" && m.getenv("TERM") != "dumb"
+// attempts is where a summary finds what was tried for a job.
+type attempts interface {
+	Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error)
+	// Folder returns where an attempt has left its files, or "".
+	Folder(a *job.Attempt) string
 }
 
-// stdoutFile returns standard output if it is a file, else nil.
-func (m *Main) stdoutFile() *os.File {
-	file, _ := m.stdout.(*os.File)
-	return file
+// Attempts returns the attempts of a job.
+func (o *owned) Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error) {
+	return o.store.Attempts(ctx, id)
 }
+
+// Folder returns where an attempt has left its files, or "".
+func (o *owned) Folder(a *job.Attempt) string { return attemptFolder(o.dir, a) }
 
 // printSummary prints how every job stands and where its patch and logs lie.
 // With JSON, it is one line more of the stream.
-func (m *Main) printSummary(ctx context.Context, state *owned, entries []queue.Entry, asJSON bool) error {
+func (m *Main) printSummary(ctx context.Context, of attempts, entries []queue.Entry, asJSON bool) error {
 	rows := make([]progress.Row, len(entries))
 	for i := range entries {
-		row, err := summaryRow(ctx, state, &entries[i])
+		row, err := summaryRow(ctx, of, &entries[i])
 		if err != nil {
 			return err
 		}
@@ -62,8 +65,8 @@ func (m *Main) printSummary(ctx context.Context, state *owned, entries []queue.E
 	return progress.Summary(m.stdout, rows, opts)
 }
 
-func summaryRow(ctx context.Context, state *owned, e *queue.Entry) (progress.Row, error) {
-	attempts, err := state.store.Attempts(ctx, e.ID)
+func summaryRow(ctx context.Context, of attempts, e *queue.Entry) (progress.Row, error) {
+	list, err := of.Attempts(ctx, e.ID)
 	if err != nil {
 		return progress.Row{}, err
 	}
@@ -84,11 +87,11 @@ func summaryRow(ctx context.Context, state *owned, e *queue.Entry) (progress.Row
 		// Nothing runs any more when this is printed.
 		row.State, row.Message = job.Pending, "its end was not recorded; the next run takes it up again"
 	}
-	if len(attempts) == 0 {
+	if len(list) == 0 {
 		return row, nil
 	}
-	last := &attempts[len(attempts)-1]
-	row.Worker, row.Logs = last.Choice.Worker, attemptFolder(state.dir, last)
+	last := &list[len(list)-1]
+	row.Worker, row.Logs = last.Choice.Worker, of.Folder(last)
 	if o := last.Outcome; o != nil {
 		row.Files = len(o.Files)
 		if e.State.Terminal() {

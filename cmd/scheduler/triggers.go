@@ -13,6 +13,7 @@ import (
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/jobfile"
+	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
@@ -25,6 +26,7 @@ func (m *Main) triggersCommand() *cobra.Command {
 		Use: "triggers", Short: "Show what submits jobs by itself", Args: cobra.NoArgs,
 		Long: `Show the triggers of the running server: when each is due, what it has submitted and
 skipped, and why its last attempt failed. They are set up in the configuration: docs/triggers.md.`,
+		Example: "  scheduler triggers\n  scheduler triggers --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := m.existing()
 			if err != nil {
@@ -42,7 +44,7 @@ skipped, and why its last attempt failed. They are set up in the configuration: 
 			if asJSON {
 				return failure(writeJSON(m.stdout, list))
 			}
-			return failure(printTriggers(m.stdout, list, time.Now()))
+			return failure(printTriggers(m.out(), list, time.Now()))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -70,7 +72,7 @@ func printTriggers(w io.Writer, list []trigger.Status, now time.Time) error {
 func (m *Main) newTriggers(e *engine) (*trigger.Runner, error) {
 	cfg := e.config()
 	return trigger.New(trigger.Config{
-		Triggers: cfg.Triggers, State: e.state.dir.Triggers(), Getenv: m.getenv, Log: e.state.log,
+		Triggers: cfg.Triggers, State: e.state.dir.Triggers(), Getenv: m.getenv, Log: e.state.logs.For(logging.Triggers),
 		Submit: func(ctx context.Context, f trigger.Firing) error { return m.submitFiring(ctx, e, f) },
 		Run:    trigger.Through(e.host, string(e.state.dir.Instance())+"/trigger", e.env),
 		Listen: func() (net.Listener, error) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/job"
@@ -28,7 +29,7 @@ const pruneStep = 500
 // upkeep looks after the store of a server until ctx ends: it reads the whole of
 // it once, and forgets, as often as upkeepEvery, what has ended long ago.
 func (e *engine) upkeep(ctx context.Context) error {
-	log := e.state.log.With().Str("part", "upkeep").Logger()
+	log := e.state.logs.For(logging.Upkeep)
 	if err := e.keeper().Check(ctx); err != nil && ctx.Err() == nil {
 		log.Error().Err(err).Msg("the queue's file is damaged")
 		e.sched.Tell(fmt.Sprintf("the queue's file is damaged: %v; `scheduler recover` says what can be done", err))
@@ -55,7 +56,7 @@ func (e *engine) upkeep(ctx context.Context) error {
 
 // redrive requeues dead letters as the rules say, until ctx ends.
 func (e *engine) redrive(ctx context.Context) error {
-	log := e.state.log.With().Str("part", "redrive").Logger()
+	log := e.state.logs.For(logging.DeadLetters)
 	tick := time.NewTicker(redriveEvery)
 	defer tick.Stop()
 	var lately policy.Redrives

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/internal/progress"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -56,19 +55,16 @@ func (m *Main) usage(ctx context.Context, o usageOptions) error {
 	if err != nil {
 		return usage(err)
 	}
-	_, store, err := m.look(ctx)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	used, err := server.UsageOf(ctx, store, f)
-	if err != nil {
-		return failure(err)
-	}
-	if o.json {
-		return failure(writeJSON(m.stdout, used))
-	}
-	return failure(printUsage(m.stdout, f.By, used.Accounts, used.Total))
+	return m.on(func(s site) error {
+		used, err := s.Usage(ctx, f)
+		if err != nil {
+			return err
+		}
+		if o.json {
+			return failure(writeJSON(m.stdout, used))
+		}
+		return failure(printUsage(m.out(), f.By, used.Accounts, used.Total))
+	})
 }
 
 // filter reads the flags.

@@ -21,7 +21,7 @@ import (
 const (
 	coreGoroutines      = 12 + 6 + 3 // a core's own, a run's, room
 	coreFiles           = 11 + 6 + 2 // likewise
-	schedulerFiles      = 12 + 3     // and for each core:
+	schedulerFiles      = 15 + 3     // three of them the audit log's; and for each core:
 	schedulerCoreFiles  = 5          // its pipes, its pidfd and that by which its end is awaited
 	databaseFiles       = 16
 	schedulerGoroutines = 40 // and for each core:

@@ -41,6 +41,7 @@ var allowed = map[string]string{
 	// What looks on: it hears of every moment and changes nothing.
 	"internal/telemetry": "job queue ipc internal/isolation internal/scheduler internal/supervisor watchdog", // the names of a core's metrics are the watchdog's
 	"internal/audit":     "job internal/redact internal/scheduler",
+	"internal/top":       "client job queue policy ipc internal/isolation internal/progress internal/scheduler",
 
 	// What the two sides say to each other.
 	"ipc": "job internal/isolation",

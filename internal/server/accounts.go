@@ -2,10 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -14,27 +11,57 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// errNoLedger: the store keeps no accounts.
-var errNoLedger = errors.New("this scheduler's store keeps no accounts")
-
-func (s *Server) ledger() (queue.Ledger, error) {
-	if l, ok := s.store.(queue.Ledger); ok {
-		return l, nil
-	}
-	return nil, errNoLedger
+func (s *Server) accountRoutes() {
+	get(s, route{id: "get-usage", method: "GET", path: "/v1/usage", role: read, tag: "accounts", about: "Tell what was used: tokens, cost and time."}, s.usage)
+	get(s, route{id: "list-grants", method: "GET", path: "/v1/grants", role: read, tag: "accounts", about: "List what owners may use."}, s.grants)
+	post(s, route{id: "set-grant", method: "PUT", path: "/v1/grants", role: operate, tag: "accounts",
+		about: "Replace the grant of an owner.\nOne that bounds nothing removes it."}, s.setGrant)
 }
 
-// usage answers GET /v1/usage?by=…&since=…&until=…&tenant=…&agent=…&worker=…&model=…&zone=…
-func (s *Server) usage(r *http.Request) (any, error) {
+func (s *Server) ledger() (queue.Ledger, error) {
+	if l, ok := s.opt.Store.(queue.Ledger); ok {
+		return l, nil
+	}
+	return nil, fmt.Errorf("keep accounts: %w", errUnsupported)
+}
+
+type usageQuery struct {
+	By     []queue.Dimension `query:"by,explode" doc:"what is kept apart: tenant, agent, worker, model, day; none: nothing"`
+	Since  time.Time         `query:"since" doc:"from then on, rounded down to 15 minutes"`
+	Until  time.Time         `query:"until" doc:"before then, rounded down to 15 minutes"`
+	Tenant job.Tenant        `query:"tenant" doc:"of this tenant"`
+	Agent  job.AgentID       `query:"agent" doc:"of this agent"`
+	Worker job.WorkerKind    `query:"worker" doc:"by this kind of worker"`
+	Model  string            `query:"model" doc:"by this model"`
+	Zone   string            `query:"zone" doc:"where a day begins, e.g. Europe/Berlin; absent: UTC"`
+}
+
+func (s *Server) usage(ctx context.Context, q *usageQuery) (client.Usage, error) {
 	l, err := s.ledger()
 	if err != nil {
-		return nil, err
+		return client.Usage{}, err
 	}
-	f, err := accountFilter(r.URL.Query())
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errBadRequest, err)
+	bad := &invalid{}
+	f := queue.AccountFilter{By: q.By, Since: q.Since, Until: q.Until, Tenant: q.Tenant, Agent: q.Agent, Worker: q.Worker, Model: q.Model}
+	for _, by := range q.By {
+		checkOneOf(bad, "query.by", by, queue.Dimensions())
 	}
-	return UsageOf(r.Context(), l, f)
+	if q.Zone != "" {
+		if f.Zone, err = time.LoadLocation(q.Zone); err != nil {
+			bad.add("query.zone", "is %q, want a name such as Europe/Berlin", q.Zone)
+		}
+	}
+	if err := bad.or(); err != nil {
+		return client.Usage{}, err
+	}
+	return UsageOf(ctx, l, f)
+}
+
+// checkOneOf says that a value is not in the list, if it is not.
+func checkOneOf[T ~string](bad *invalid, location string, value T, list []T) {
+	if !slices.Contains(list, value) {
+		bad.add(location, "%q is unknown, want one of %v", value, list)
+	}
 }
 
 // UsageOf returns what f selects, and the sum of it.
@@ -48,59 +75,28 @@ func UsageOf(ctx context.Context, l queue.Ledger, f queue.AccountFilter) (client
 	if err != nil {
 		return client.Usage{}, err
 	}
-	return client.Usage{Accounts: accounts, Total: total[0]}, nil
+	return client.Usage{Accounts: some(accounts), Total: total[0]}, nil
 }
 
-func accountFilter(q url.Values) (f queue.AccountFilter, err error) {
-	f = queue.AccountFilter{Tenant: job.Tenant(q.Get("tenant")), Agent: job.AgentID(q.Get("agent")),
-		Worker: job.WorkerKind(q.Get("worker")), Model: q.Get("model")}
-	for _, by := range q["by"] {
-		d := queue.Dimension(by)
-		if !slices.Contains(queue.Dimensions(), d) {
-			return f, fmt.Errorf("by is %q, want one of %v", by, queue.Dimensions())
-		}
-		f.By = append(f.By, d)
-	}
-	for name, field := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
-		if text := q.Get(name); text != "" {
-			if *field, err = time.Parse(time.RFC3339, text); err != nil {
-				return f, fmt.Errorf("%s is %q, want a time such as 2026-03-01T12:00:00Z", name, text)
-			}
-		}
-	}
-	if zone := q.Get("zone"); zone != "" {
-		if f.Zone, err = time.LoadLocation(zone); err != nil {
-			return f, fmt.Errorf("zone is %q, want a name such as Europe/Berlin", zone)
-		}
-	}
-	return f, nil
-}
-
-func (s *Server) grants(r *http.Request) (any, error) {
+func (s *Server) grants(ctx context.Context, _ *struct{}) (client.Grants, error) {
 	l, err := s.ledger()
 	if err != nil {
-		return nil, err
+		return client.Grants{}, err
 	}
-	list, err := l.Grants(r.Context())
-	return client.Grants{Grants: append([]queue.Grant{}, list...)}, err
+	list, err := l.Grants(ctx)
+	return client.Grants{Grants: some(list)}, err
 }
 
-// setGrant answers PUT /v1/grants, whose body is the grant that takes the place
-// of the owner's; one that bounds nothing removes it.
-func (s *Server) setGrant(r *http.Request) (any, error) {
+func (s *Server) setGrant(ctx context.Context, _ *struct{}, g *queue.Grant) (queue.Grant, error) {
 	if _, err := s.ledger(); err != nil {
-		return nil, err
-	}
-	var g queue.Grant
-	if err := decode(r, &g, maxBody); err != nil {
-		return nil, err
+		return *g, err
 	}
 	if err := g.Validate(); err != nil {
-		return nil, fmt.Errorf("%w: %w", errBadRequest, err)
+		return *g, badField("body", "%v", err)
 	}
-	if err := s.store.Apply(r.Context(), queue.SetGrant{Grant: g}); err != nil {
-		return nil, err
+	if err := s.opt.Store.Apply(ctx, queue.SetGrant{Grant: *g}); err != nil {
+		return *g, err
 	}
-	s.sched.Wake()
-	return g, nil
+	s.opt.Sched.Wake()
+	return *g, nil
 }

@@ -1,68 +1,93 @@
 package server
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"slices"
 
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/ipc"
-	"github.com/agentsched/agentsched/policy"
 )
 
-// maxBody bounds the body of a request, in bytes.
-const maxBody = 64 << 10
-
-// decode reads the body of a request, one JSON object of at most limit bytes,
-// into v.
-func decode(r *http.Request, v any, limit int64) error {
-	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, limit))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return fmt.Errorf("%w: body: %w", errBadRequest, err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: body: more than one JSON object", errBadRequest)
-	}
-	return nil
+func (s *Server) controlRoutes() {
+	post(s, route{id: "pause", method: "POST", path: "/v1/pause", role: operate, tag: "control",
+		about: "Let nothing of a scope begin, for a while or until it is resumed.\nWhat runs goes on."}, s.pause)
+	post(s, route{id: "resume", method: "POST", path: "/v1/resume", role: operate, tag: "control",
+		about: "Lift the isolation of a scope and return what it was."}, s.resume)
+	post(s, route{id: "restart-cores", method: "POST", path: "/v1/cores/restart", role: operate, tag: "control",
+		about: "Replace cores.\nThe answer comes when the successors are up."}, s.restart)
+	get(s, route{id: "reload", method: "POST", path: "/v1/reload", role: operate, tag: "control",
+		about: "Put the changed configuration in force."}, s.reload)
+	post(s, route{id: "upgrade", method: "POST", path: "/v1/upgrade", role: operate, tag: "control", status: http.StatusAccepted,
+		about: "Hand over to a new program, which goes on where this one stops."}, s.upgrade)
+	post(s, route{id: "new-ui-link", method: "POST", path: "/v1/ui-links", role: operate, tag: "control", status: http.StatusCreated, bodyOptional: true,
+		about: "Return a link that opens the dashboard once."}, s.newUILink)
 }
 
-func (s *Server) status(*http.Request) (any, error) {
-	st := s.sched.Status()
-	// An empty list is written as one, not as null.
-	st.Cores = append([]scheduler.CoreStatus{}, st.Cores...)
-	st.Isolations = append([]isolation.Isolation{}, st.Isolations...)
-	st.Circuits = append([]ipc.Circuit{}, st.Circuits...)
-	st.Shares = append([]policy.Share{}, st.Shares...)
-	return st, nil
-}
-
-func (s *Server) resume(r *http.Request) (any, error) {
-	var body client.Resume
-	if err := decode(r, &body, maxBody); err != nil {
-		return nil, err
-	}
-	i, err := s.sched.Resume(r.Context(), body.Scope)
-	if err != nil && !errors.Is(err, scheduler.ErrNotIsolated) {
-		return nil, fmt.Errorf("%w: %w", errBadRequest, err) // it names no scope
+func (s *Server) pause(_ context.Context, _ *struct{}, in *client.Pause) (isolation.Isolation, error) {
+	i, err := s.opt.Sched.Pause(in.Scope, in.Reason, in.For.Std())
+	if err != nil {
+		err = badField("body.scope", "%v", err)
 	}
 	return i, err
 }
 
-func (s *Server) restart(r *http.Request) (any, error) {
-	var body client.RestartCores
-	if err := decode(r, &body, maxBody); err != nil {
-		return nil, err
+func (s *Server) resume(ctx context.Context, _ *struct{}, in *client.Resume) (isolation.Isolation, error) {
+	i, err := s.opt.Sched.Resume(ctx, in.Scope)
+	if err != nil && !errors.Is(err, scheduler.ErrNotIsolated) {
+		err = badField("body.scope", "%v", err) // it names no scope
 	}
-	if n := len(s.sched.Status().Cores); body.Core < 0 || body.Core > n {
-		return nil, fmt.Errorf("%w: there is no core %d, want 1 to %d, or 0 for all", errBadRequest, body.Core, n)
+	return i, err
+}
+
+func (s *Server) restart(ctx context.Context, _ *struct{}, in *client.RestartCores) (scheduler.Status, error) {
+	if n := len(s.opt.Sched.Status().Cores); in.Core < 0 || in.Core > n {
+		return scheduler.Status{}, badField("body.core", "there is no core %d, want 1 to %d, or 0 for all", in.Core, n)
 	}
-	if err := s.sched.RestartCore(r.Context(), body.Core, body.Drain); err != nil {
-		return nil, fmt.Errorf("restart cores: %w", err)
+	if err := s.opt.Sched.RestartCore(ctx, in.Core, in.Drain); err != nil {
+		return scheduler.Status{}, newProblem("no_successor", http.StatusConflict, "restart cores: %v", err)
 	}
-	return s.status(r)
+	return s.status(ctx, nil)
+}
+
+func (s *Server) reload(ctx context.Context, _ *struct{}) (client.Reloaded, error) {
+	if s.opt.Reload == nil {
+		return client.Reloaded{}, fmt.Errorf("reload: %w", errNoSuch)
+	}
+	text, err := s.opt.Reload(ctx)
+	if err != nil && ctx.Err() == nil {
+		err = newProblem("not_reloaded", http.StatusConflict, "%v", err)
+	}
+	return client.Reloaded{Text: text}, err
+}
+
+// upgradeModes are what an upgrade may do about running jobs.
+func upgradeModes() []string { return []string{"checkpoint", "drain"} }
+
+func (s *Server) upgrade(ctx context.Context, _ *struct{}, in *client.Upgrade) (client.Upgrade, error) {
+	if s.opt.Upgrade == nil {
+		return *in, fmt.Errorf("upgrade: %w", errNoSuch)
+	}
+	if !slices.Contains(upgradeModes(), in.Mode) {
+		return *in, badField("body.mode", "is %q, want one of %v", in.Mode, upgradeModes())
+	}
+	err := s.opt.Upgrade(ctx, *in)
+	if err != nil && ctx.Err() == nil {
+		err = newProblem("not_upgraded", http.StatusConflict, "%v", err)
+	}
+	return *in, err
+}
+
+func (s *Server) newUILink(ctx context.Context, _ *struct{}, in *client.UILink) (client.UILink, error) {
+	if s.opt.NewUILink == nil {
+		return *in, fmt.Errorf("links to the dashboard: %w", errNoSuch)
+	}
+	link, err := s.opt.NewUILink(ctx, in.Role)
+	if err != nil {
+		err = badField("body.role", "%v", err)
+	}
+	return link, err
 }

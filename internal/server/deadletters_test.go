@@ -97,10 +97,10 @@ func TestBadDeadLetterRequests(t *testing.T) {
 		{"GET", "/v1/dead-letters?older=yesterday", "", "older"},
 		{"GET", "/v1/dead-letters?grep=(", "", "grep"},
 		{"GET", "/v1/dead-letters?limit=-1", "", "limit"},
-		{"POST", "/v1/dead-letters/requeue", `{}`, "letters is empty"},
+		{"POST", "/v1/dead-letters/requeue", `{}`, "letters: is empty"},
 		{"POST", "/v1/dead-letters/requeue", `{"ids": []}`, `unknown field "ids"`},
 		{"POST", "/v1/dead-letters/requeue", `{"letters": [{"id": "` + string(d.ids[0]) + `", "spec": {"id": "x y"}}]}`, "letters[0].spec."},
-		{"POST", "/v1/dead-letters/drop", `{}`, "ids is empty"},
+		{"POST", "/v1/dead-letters/drop", `{}`, "ids: is empty"},
 	} {
 		var p client.Problem
 		if d.send(tt.method, tt.path, tt.body, 400, &p); !strings.Contains(p.Detail, tt.want) {

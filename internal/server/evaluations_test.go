@@ -55,11 +55,12 @@ func TestEvaluations(t *testing.T) {
 		door.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
 		return w.Code, w.Body.String()
 	}
-	if code, text := ask(server.New(store, sched, zerolog.Nop()), "POST", "/v1/jobs/done/evaluations", `{"by": "anna", "quality": 1}`); code != http.StatusNotFound {
+	opt := server.Options{Store: store, Sched: sched, Log: zerolog.Nop()}
+	if code, text := ask(server.New(opt), "POST", "/v1/jobs/done/evaluations", `{"by": "anna", "quality": 1}`); code != http.StatusNotFound {
 		t.Errorf("without an evaluator: %d %s", code, text)
 	}
-	door := server.New(store, sched, zerolog.Nop())
-	door.TakeEvaluations(eval.New(eval.Config{Store: store, Journal: store, Settings: eval.DefaultSettings()}))
+	opt.Evaluator = eval.New(eval.Config{Store: store, Journal: store, Settings: eval.DefaultSettings()})
+	door := server.New(opt)
 	for _, c := range []struct {
 		method, path, body string
 		code               int
@@ -78,6 +79,13 @@ func TestEvaluations(t *testing.T) {
 		{"POST", "/v1/jobs/done/evaluations", `{"by": "bert"}`, 400, "names no dimension"},
 		{"GET", "/v1/jobs/done/evaluations", "", 200, `"source":"by anna"`},
 		{"GET", "/v1/reputations?subject=t&kind=agent", "", 200, `"name":"t/a"`},
+		{"POST", "/v1/jobs/done/evaluations", `{"by": "bert", "quality": 1}`, 200, `"composite":1`},
+		// 0.75 and then 1, with an α of 0.3.
+		{"GET", "/v1/reputations/history?subject=t/a&kind=agent", "", 200, `"composite":0.75,"score":0.75}`},
+		{"GET", "/v1/reputations/history?subject=t/a&kind=agent", "", 200, `"composite":1,"score":0.825}]`},
+		{"GET", "/v1/reputations/history?subject=t&kind=tenant", "", 200, `"score":0.825}]`},
+		{"GET", "/v1/reputations/history?subject=nobody&kind=tenant", "", 200, `"points":[]`},
+		{"GET", "/v1/reputations/history?subject=t", "", 400, "query.kind"},
 	} {
 		code, text := ask(door, c.method, c.path, c.body)
 		if code != c.code || !strings.Contains(text, c.want) || !json.Valid([]byte(text)) {

@@ -1,45 +1,51 @@
 package server
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"net/http"
 
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
-	"github.com/agentsched/agentsched/workflow/pipeline"
 )
 
-func (s *Server) pipelineRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /v1/pipelines", s.answer(s.pipelines))
-	mux.HandleFunc("GET /v1/pipelines/{pipeline}/events", s.answer(s.pipelineEvents))
-	mux.HandleFunc("POST /v1/pipelines/{pipeline}/replay", s.answer(s.replayStage))
+func (s *Server) pipelineRoutes() {
+	get(s, route{id: "list-pipelines", method: "GET", path: "/v1/pipelines", role: read, tag: "pipelines", about: "List pipelines and how their stages stand."}, s.pipelines)
+	get(s, route{id: "list-pipeline-events", method: "GET", path: "/v1/pipelines/{pipeline}/events", role: read, tag: "pipelines",
+		about: "List the events of a pipeline after a sequence number."}, s.pipelineEvents)
+	post(s, route{id: "replay-stage", method: "POST", path: "/v1/pipelines/{pipeline}/replay", role: operate, tag: "pipelines",
+		about: "Have a stage do its events again."}, s.replayStage)
 }
 
-func (s *Server) pipelines(r *http.Request) (any, error) {
-	list, err := scheduler.Pipelines(r.Context(), s.store, r.URL.Query().Get("name"))
-	return client.Pipelines{Pipelines: append([]scheduler.Pipeline{}, list...)}, err
+type pipelinesQuery struct {
+	Name job.Name `query:"name" doc:"of this name, or of the batch whose id begins so"`
 }
 
-func (s *Server) pipelineEvents(r *http.Request) (any, error) {
-	after, err1 := number(r, "after", 0)
-	limit, err2 := number(r, "limit", 1000)
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, err
-	}
-	events, err := scheduler.PipelineEvents(r.Context(), s.store, r.PathValue("pipeline"), after, int(min(max(limit, 1), 1000)))
-	return client.PipelineEvents{Events: append([]pipeline.Event{}, events...)}, err
+func (s *Server) pipelines(ctx context.Context, q *pipelinesQuery) (client.Pipelines, error) {
+	list, err := scheduler.Pipelines(ctx, s.opt.Store, string(q.Name))
+	return client.Pipelines{Pipelines: some(list)}, err
 }
 
-func (s *Server) replayStage(r *http.Request) (any, error) {
-	var in scheduler.Rewind
-	if err := decode(r, &in, maxBody); err != nil {
-		return nil, err
-	}
-	first, err := s.sched.ReplayStage(r.Context(), r.PathValue("pipeline"), in)
+// PipelinePath is the part of a path that names a pipeline.
+type PipelinePath struct {
+	Pipeline string `path:"pipeline" doc:"its name, of which the newest is meant, or a beginning of its batch's id of 8 characters or more"`
+}
+
+type pipelineEventsQuery struct {
+	PipelinePath
+	After
+}
+
+func (s *Server) pipelineEvents(ctx context.Context, in *pipelineEventsQuery) (client.PipelineEvents, error) {
+	events, err := scheduler.PipelineEvents(ctx, s.opt.Store, in.Pipeline, in.After.After, in.Limit)
+	return client.PipelineEvents{Events: some(events)}, err
+}
+
+func (s *Server) replayStage(ctx context.Context, in *PipelinePath, r *scheduler.Rewind) (client.Rewound, error) {
+	first, err := s.opt.Sched.ReplayStage(ctx, in.Pipeline, *r)
 	if err != nil && !errors.Is(err, queue.ErrNotFound) {
-		err = fmt.Errorf("%w: %w", errBadRequest, err)
+		err = badField("body", "%v", err)
 	}
 	return client.Rewound{First: first}, err
 }

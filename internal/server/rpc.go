@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/agentsched/agentsched/queue/sched"
 )
 
@@ -40,32 +42,39 @@ const (
 	rpcInvalid sched.Code = -32600
 )
 
-// rpc answers JSON-RPC 2.0 requests, one or a batch, about kernel.sched. The
-// status is 200 whatever the calls amount to, 204 if none of them has an answer.
-func (s *Server) rpc(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSubmission))
-	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		s.answerRPC(w, r, failed(nil, rpcInvalid, tooLarge.Error()))
-		return
+func (s *Server) rpcRoutes() {
+	r := route{id: "call", method: "POST", path: "/v1/rpc", role: operate, tag: "queue",
+		about: "Make calls of kernel.sched, by JSON-RPC 2.0.\nThe body is a call or a list of at most 1,000. The status is 200 whatever the calls amount to, 204 if none of them has an answer."}
+	stream(s, r, "application/json", s.rpc)
+	describeBody[json.RawMessage](s, &r)
+	operationOf(s.api.OpenAPI().Paths[r.path], r.method).Responses["204"] = &huma.Response{Description: http.StatusText(http.StatusNoContent)}
+}
+
+// rpc answers JSON-RPC 2.0 requests, one or a batch, about kernel.sched.
+func (s *Server) rpc(w http.ResponseWriter, r *http.Request, _ *struct{}) error {
+	if err := checkType(r); err != nil {
+		return err
 	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, s.opt.MaxBody))
 	if err != nil {
-		return // nobody is there to be answered
+		return badBody(err, s.opt.MaxBody)
 	}
 	body = bytes.TrimSpace(body)
 	if len(body) > 0 && body[0] == '[' {
 		s.rpcBatch(w, r, body)
-		return
+		return nil
 	}
 	var call json.RawMessage
 	if err := json.Unmarshal(body, &call); err != nil {
 		s.answerRPC(w, r, failed(nil, rpcParse, "not JSON: "+err.Error()))
-		return
+		return nil
 	}
 	if answer := s.call(r.Context(), call); answer != nil {
 		s.answerRPC(w, r, answer)
-		return
+		return nil
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // rpcBatch makes calls in their order.
@@ -100,10 +109,10 @@ func (s *Server) call(ctx context.Context, text json.RawMessage) *rpcResponse {
 	}
 	result, err := s.queue.Call(ctx, c.Method, c.Params)
 	if err != nil {
-		s.log.Debug().Err(err).Str("method", c.Method).Msg("call refused")
+		s.opt.Log.Debug().Err(err).Str("method", c.Method).Msg("call refused")
 	}
 	if err == nil && c.Method == sched.MethodUpdateGrant {
-		s.sched.Wake()
+		s.opt.Sched.Wake()
 	}
 	if c.ID == nil {
 		return nil
@@ -124,6 +133,6 @@ func failed(id json.RawMessage, code sched.Code, message string) *rpcResponse {
 func (s *Server) answerRPC(w http.ResponseWriter, r *http.Request, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(v); err != nil {
-		s.log.Debug().Err(err).Str("path", r.URL.Path).Msg("answer not sent")
+		s.opt.Log.Debug().Err(err).Str("path", r.URL.Path).Msg("answer not sent")
 	}
 }

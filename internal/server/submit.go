@@ -1,62 +1,120 @@
 package server
 
 import (
+	"context"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow"
 	"github.com/agentsched/agentsched/workflow/pipeline"
 )
 
-// maxSubmission bounds the body of POST /v1/jobs, in bytes.
-const maxSubmission = 64 << 20
-
-// submit stores jobs and answers when they are durable.
-func (s *Server) submit(r *http.Request) (any, error) {
-	var in client.Submission
-	if err := decode(r, &in, maxSubmission); err != nil {
-		return nil, err
-	}
-	if len(in.Jobs) == 0 {
-		return nil, fmt.Errorf("%w: jobs is empty, want at least one", errBadRequest)
-	}
-	var bad []error
-	for i := range in.Jobs {
-		for _, f := range in.Jobs[i].Validate() {
-			bad = append(bad, fmt.Errorf("%w: jobs[%d].%s: %s", errBadRequest, i, f.Field, f.Message))
-		}
-		if f := &in.Jobs[i].Flow; f.Node != "" || f.Part != 0 || f.Restart != 0 {
-			bad = append(bad, fmt.Errorf("%w: jobs[%d].flow: node, part and restart are the scheduler's to set; leave them out", errBadRequest, i))
-		}
-	}
-	bad = append(bad, badWorkflow(&in)...)
-	if err := errors.Join(bad...); err != nil {
-		return nil, err
-	}
-	b, entries := scheduler.NewBatch(in.Source, in.Digest, in.Jobs, in.Workflow, time.Now().UTC().Round(0))
-	var duplicate *queue.DuplicateError
-	if err := s.sched.Submit(r.Context(), b, entries); errors.As(err, &duplicate) {
-		return nil, duplicate // it says all
-	} else if err != nil {
-		return nil, err
-	}
-	stored, total, err := s.store.List(r.Context(), queue.Filter{Batch: b.ID, Limit: len(entries)})
-	return client.Jobs{Jobs: stored, Total: total}, err
+func (s *Server) submitRoutes() {
+	again := "\nWith an Idempotency-Key the same request may be sent again: it is answered with the jobs of the first, status 200 and the header Idempotent-Replayed."
+	postAny(s, route{id: "submit-jobs", method: "POST", path: "/v1/jobs", role: submit, tag: "jobs", status: http.StatusCreated, other: http.StatusOK, body: s.opt.MaxBody,
+		about: "Submit jobs that stand or fall together; when they are answered they are durable." + again}, s.submit)
+	postAny(s, route{id: "submit-job-file", method: "POST", path: "/v1/job-files", role: submit, tag: "jobs", status: http.StatusCreated, other: http.StatusOK, body: s.opt.MaxBody,
+		about: "Submit a job file, as `scheduler submit` reads it on the scheduler's host." + again}, s.submitFile)
 }
 
-// badWorkflow returns what is wrong with how the jobs hang together.
-func badWorkflow(in *client.Submission) (bad []error) {
-	for _, f := range in.Workflow.Validate() {
-		bad = append(bad, fmt.Errorf("%w: workflow.%s: %s", errBadRequest, f.Field, f.Message))
+type submitHeaders struct {
+	Key   string `header:"Idempotency-Key" doc:"1 to 255 printable ASCII characters; of one sender, the same key is the same submission, as long as its jobs are kept"`
+	Trace string `header:"traceparent" doc:"W3C trace context: its trace id becomes that of jobs that have none"`
+}
+
+// submitted is the answer to a submission.
+type submitted struct {
+	Status   int
+	Replayed string `header:"Idempotent-Replayed" doc:"true: the jobs are those of an earlier request with this key"`
+	Body     client.Jobs
+}
+
+func (s *Server) submitFile(ctx context.Context, h *submitHeaders, f *client.JobFile) (*submitted, error) {
+	if s.opt.ReadFile == nil {
+		return nil, newProblem("not_available", http.StatusNotFound, "job files cannot be read here: submit their jobs to POST /v1/jobs")
 	}
-	if len(bad) > 0 {
+	in, err := s.opt.ReadFile(ctx, *f)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, err
+	case err != nil:
+		return nil, badField("body.text", "%v", err)
+	}
+	return s.submit(ctx, h, &in)
+}
+
+// submit stores jobs and answers when they are durable.
+func (s *Server) submit(ctx context.Context, h *submitHeaders, in *client.Submission) (*submitted, error) {
+	if err := checkSubmission(in); err != nil {
+		return nil, err
+	}
+	key, err := s.newKey(ctx, h.Key, in)
+	if err != nil {
+		return nil, err
+	}
+	if out, err := s.replay(ctx, key, in); out != nil || err != nil {
+		return out, err
+	}
+	if trace := traceOf(h.Trace); trace != "" {
+		for i := range in.Jobs {
+			if in.Jobs[i].Trace == "" {
+				in.Jobs[i].Trace = trace
+			}
+		}
+	}
+	b, entries := scheduler.NewBatch(in.Source, in.Digest, in.Jobs, in.Workflow, time.Now().UTC().Round(0))
+	key.name(&b, entries)
+	if err := s.opt.Sched.Submit(ctx, b, entries); err != nil {
+		if errors.Is(err, queue.ErrDuplicate) {
+			// The same request may have come in at the same time, and been first.
+			if out, again := s.replay(ctx, key, in); out != nil || again != nil {
+				return out, again
+			}
+		}
+		return nil, err
+	}
+	jobs, err := s.stored(ctx, b.ID, len(entries))
+	return &submitted{Status: http.StatusCreated, Body: jobs}, err
+}
+
+func (s *Server) stored(ctx context.Context, b job.BatchID, n int) (client.Jobs, error) {
+	stored, _, err := s.opt.Store.List(ctx, queue.Filter{Batch: b, Limit: n})
+	return client.Jobs{Jobs: some(stored), Total: len(stored)}, err
+}
+
+// checkSubmission reports all that is wrong with a submission.
+func checkSubmission(in *client.Submission) error {
+	bad := &invalid{}
+	if len(in.Jobs) == 0 {
+		bad.add("body.jobs", "is empty, want at least one")
+	}
+	for i := range in.Jobs {
+		for _, f := range in.Jobs[i].Validate() {
+			bad.add(at("body.jobs", i)+"."+f.Field, "%s", f.Message)
+		}
+		if f := &in.Jobs[i].Flow; f.Node != "" || f.Part != 0 || f.Restart != 0 {
+			bad.add(at("body.jobs", i)+".flow", "node, part and restart are the scheduler's to set; leave them out")
+		}
+	}
+	for _, f := range in.Workflow.Validate() {
+		bad.add("body.workflow."+f.Field, "%s", f.Message)
+	}
+	if len(bad.fields) > 0 {
 		return bad
 	}
+	checkTogether(in, bad)
+	return bad.or()
+}
+
+// checkTogether looks at how the jobs hang together.
+func checkTogether(in *client.Submission, bad *invalid) {
 	joined := len(in.Workflow.Teams) > 0 || len(in.Workflow.Pipelines) > 0
 	for i := range in.Jobs {
 		joined = joined || !in.Jobs[i].Flow.Alone()
@@ -65,12 +123,33 @@ func badWorkflow(in *client.Submission) (bad []error) {
 		in.Jobs[i].Flow.Joined = joined
 	}
 	for _, p := range workflow.Check(in.Jobs, &in.Workflow) {
-		bad = append(bad, fmt.Errorf("%w: %w", errBadRequest, p))
+		bad.add("body", "%v", p)
 	}
 	for i := range in.Workflow.Pipelines {
 		for _, p := range pipeline.Check(&in.Workflow.Pipelines[i], in.Jobs) {
-			bad = append(bad, fmt.Errorf("%w: pipeline %s: %w", errBadRequest, in.Workflow.Pipelines[i].ID, p))
+			bad.add(at("body.workflow.pipelines", i), "pipeline %s: %v", in.Workflow.Pipelines[i].ID, p)
 		}
 	}
-	return bad
+}
+
+// traceOf returns the trace id of a traceparent header, 32 hexadecimal digits; ""
+// of one that is none, which the standard has passed over
+// (https://www.w3.org/TR/trace-context/#traceparent-header).
+func traceOf(header string) string {
+	parts := strings.Split(header, "-")
+	if len(parts) < 4 || parts[0] == "ff" || parts[0] == "00" && len(parts) > 4 {
+		return ""
+	}
+	for i, digits := range []int{2, 32, 16, 2} {
+		raw, err := hex.DecodeString(parts[i])
+		if err != nil || len(parts[i]) != digits || parts[i] != strings.ToLower(parts[i]) {
+			return ""
+		}
+		if i == 1 || i == 2 {
+			if zero := strings.Repeat("0", digits); parts[i] == zero || len(raw) == 0 {
+				return ""
+			}
+		}
+	}
+	return parts[1]
 }

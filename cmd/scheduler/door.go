@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/jobfile"
+)
+
+// readFile reads a job file that came through the door, as `scheduler submit`
+// would on this host: nothing is submitted.
+func (m *Main) readFile(ctx context.Context, e *engine, f client.JobFile) (client.Submission, error) {
+	if f.Dir != "" && !filepath.IsAbs(f.Dir) {
+		return client.Submission{}, fmt.Errorf("dir is %q, want an absolute path on the scheduler's host", f.Dir)
+	}
+	name := f.Name
+	if name == "" {
+		name = "request"
+	}
+	if strings.TrimSpace(f.Text) == "" {
+		return client.Submission{}, errors.New("text is empty, want a job file")
+	}
+	cfg := e.config()
+	base := f.Dir
+	if base == "" {
+		base = nowhere
+	}
+	jobs, err := jobfile.DecodeJobs(name, []byte(f.Text), jobfile.Options{Now: utcNow(), Workers: m.workerKinds(&cfg), BaseDir: base})
+	if err != nil {
+		return client.Submission{}, err
+	}
+	if f.Dir == "" {
+		for i := range jobs.Specs {
+			if path := jobs.Specs[i].Workspace.Path; strings.HasPrefix(path, nowhere) {
+				rel, _ := filepath.Rel(nowhere, path)
+				return client.Submission{}, fmt.Errorf("job %s: workspace.path is relative (%s): make it absolute, or give dir", jobs.Specs[i].Name, rel)
+			}
+		}
+	}
+	if err := m.checkJobs(ctx, jobs.Specs, &cfg, e.host.Run); err != nil {
+		return client.Submission{}, err
+	}
+	if err := checkPipelines(&jobs.Workflow, jobs.Specs, &cfg); err != nil {
+		return client.Submission{}, err
+	}
+	src := source{name: submittedPrefix + name, specs: jobs.Specs, workflow: jobs.Workflow}
+	digest, err := src.digest()
+	if err != nil {
+		return client.Submission{}, err
+	}
+	return client.Submission{Source: src.name, Digest: digest, Jobs: jobs.Specs, Workflow: jobs.Workflow}, nil
+}
+
+// nowhere stands for the folder of a job file that has none.
+const nowhere = "/nonexistent/no-dir-was-given"
+
+// workersNow tells how each kind of worker stands.
+func (m *Main) workersNow(e *engine) []client.Worker {
+	cfg := e.config()
+	st, running := e.sched.Status(), e.sched.Running()
+	list := m.configuredWorkers(&cfg, st.Isolations)
+	for i := range list {
+		w := &list[i]
+		w.Running = running[w.Kind]
+		for _, c := range st.Circuits {
+			if c.Worker == w.Kind {
+				w.Circuits = append(w.Circuits, c)
+			}
+		}
+	}
+	return list
+}
+
+// budgetsNow tells how full each window of money is.
+func (e *engine) budgetsNow() []client.Budget {
+	list := []client.Budget{}
+	for _, w := range e.sched.Settings().Limits.CostWindows {
+		b := client.Budget{Tenant: w.Tenant, Window: w.Window, MaxUSD: w.MaxUSD}
+		for _, s := range w.Spent {
+			b.SpentUSD += s.USD
+		}
+		list = append(list, b)
+	}
+	return list
+}

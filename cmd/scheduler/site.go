@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// site is the scheduler that a command is about: that of the state directory,
+// whether it runs or not (here), or one that is asked over its API (there).
+//
+// A ref is what a user calls a job: its name, its id or a beginning of that. The
+// errors have their exit codes.
+type site interface {
+	Jobs(ctx context.Context, q jobQuery) (client.Jobs, error)
+	Job(ctx context.Context, ref string) (client.Job, error)
+	// Events returns at most 1000 events of a job behind the cursor.
+	Events(ctx context.Context, id job.ID, after int64) ([]queue.StoredEvent, error)
+	// Folder returns where on this host an attempt has left its files, or "".
+	Folder(a *job.Attempt) string
+	Approvals(ctx context.Context) ([]queue.Entry, error)
+	Status(ctx context.Context) (scheduler.Status, error)
+	Tenants(ctx context.Context) ([]client.Tenant, error)
+	Workers(ctx context.Context) ([]client.Worker, error)
+	Usage(ctx context.Context, f queue.AccountFilter) (client.Usage, error)
+
+	Submit(ctx context.Context, in submission) ([]queue.Entry, error)
+	Cancel(ctx context.Context, ref string) (queue.Entry, error)
+	// Retry does a job that has ended again and returns the new one.
+	Retry(ctx context.Context, ref string) (queue.Entry, error)
+	Decide(ctx context.Context, ref string, a scheduler.Answer) (queue.Entry, error)
+	Pause(ctx context.Context, p client.Pause) (isolation.Isolation, error)
+	Resume(ctx context.Context, scope string) (isolation.Isolation, error)
+
+	// Pace is how long to wait before it is looked at again.
+	Pace() time.Duration
+	// BePatient has questions wait for a scheduler that does not answer for a while,
+	// as during its restart: for a command that follows what happens.
+	BePatient()
+	// Name is what a person calls it.
+	Name() string
+	Close() error
+}
+
+// jobQuery selects jobs.
+type jobQuery struct {
+	states []job.EntryState
+	tenant job.Tenant
+	batch  job.BatchID
+	oldest bool // the oldest first
+	limit  int  // 0: all
+	// keep selects more closely than the other fields can; nil: all of them.
+	keep func(*queue.Entry) bool
+}
+
+// page returns a page of at most n jobs behind a cursor.
+type page func(n int, cursor string) (client.Jobs, error)
+
+// collect reads pages until q has what it asks for. The total is -1 if it is not
+// known since there may be more.
+func (q *jobQuery) collect(next page) (client.Jobs, error) {
+	all := client.Jobs{Jobs: []queue.Entry{}}
+	for cursor, first := "", true; ; first = false {
+		n := maxPage
+		if q.limit > 0 && q.keep == nil {
+			n = min(q.limit-len(all.Jobs), maxPage)
+		}
+		p, err := next(n, cursor)
+		if err != nil {
+			return all, err
+		}
+		if first {
+			all.Total = p.Total
+		}
+		for i := range p.Jobs {
+			if q.keep != nil && !q.keep(&p.Jobs[i]) {
+				continue
+			}
+			if q.limit > 0 && len(all.Jobs) == q.limit {
+				all.Total = -1
+				return all, nil
+			}
+			all.Jobs = append(all.Jobs, p.Jobs[i])
+		}
+		if cursor = p.Next; cursor == "" || q.keep == nil && q.limit > 0 && len(all.Jobs) >= q.limit {
+			break
+		}
+	}
+	if q.keep != nil {
+		all.Total = len(all.Jobs)
+	}
+	return all, nil
+}
+
+// maxPage is how many jobs a page has at most.
+const maxPage = 1000
+
+// site returns the scheduler that the flags name.
+func (m *Main) site() (site, error) {
+	if m.server == "" {
+		dir, err := m.existing()
+		if err != nil {
+			return nil, err
+		}
+		return &here{m: m, dir: dir}, nil
+	}
+	door, err := m.dial()
+	if err != nil {
+		return nil, err
+	}
+	return &there{m: m, door: door}, nil
+}
+
+// on calls f with the scheduler that the flags name.
+func (m *Main) on(f func(site) error) error {
+	s, err := m.site()
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(s), s.Close())
+}
+
+// dial returns a client of the scheduler at --server.
+func (m *Main) dial() (*client.Client, error) {
+	token := m.variable(tokenVariable)
+	if m.tokenFile != "" {
+		text, err := os.ReadFile(m.tokenFile)
+		if err != nil {
+			return nil, usage(fmt.Errorf("--token-file: %w", err))
+		}
+		if token = strings.TrimSpace(string(text)); token == "" {
+			return nil, usage(fmt.Errorf("--token-file %s is empty, want a token as `scheduler token create` prints it", m.tokenFile))
+		}
+	}
+	door, err := client.Dial(client.Options{URL: m.server, Token: token, CAFile: m.caFile})
+	if err != nil {
+		return nil, usage(fmt.Errorf("--server %s: %w", m.server, err))
+	}
+	return door, nil
+}
+
+// knock returns a client of the scheduler that the flags name, which must be
+// running: for what only a running one can do.
+func (m *Main) knock() (*client.Client, error) {
+	if m.server != "" {
+		return m.dial()
+	}
+	dir, err := m.existing()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(dir.Socket()), nil
+}
+
+// refused gives what a scheduler answered its exit code: 2 where the user mends
+// the question.
+func refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	var p *client.Problem
+	if errors.As(err, &p) {
+		switch p.Status {
+		case http.StatusUnauthorized:
+			return usage(err, "the token is that of "+tokenVariable+", or of the file that --token-file names; `scheduler token create` makes one on the scheduler's host")
+		case http.StatusForbidden:
+			return usage(err)
+		}
+	}
+	return failure(err)
+}
+
+// notRunning says what to do where only a running scheduler can help.
+func notRunning(err error, hints ...string) error {
+	if errors.Is(err, client.ErrNotRunning) {
+		return usage(err, append(hints, "`scheduler serve` starts one")...)
+	}
+	return refused(err)
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// exitTimeout: what was waited for did not come in time, as timeout(1) says it.
+const exitTimeout = 124
+
+func (m *Main) waitCommand() *cobra.Command {
+	var timeout time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "wait JOB...", Short: "Wait until jobs have ended", Args: cobra.MinimumNArgs(1),
+		Long: `Wait until the jobs have ended, and print each as it does. It does not matter which
+scheduler runs them, or whether one does yet. A job that waits for a person goes on
+waiting.
+
+Exit code: 0 all of them completed; 1 one did not, or cannot be found; 124 the time was
+over; 130 interrupted.`,
+		Example: "  scheduler wait fix-login\n  scheduler wait fix-login write-docs --timeout 30m && scheduler apply fix-login",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("timeout") && timeout <= 0 {
+				return usage(fmt.Errorf("--timeout %s: want a length of time such as 90s or 30m", timeout))
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return m.on(func(s site) error { return m.waitFor(ctx, s, args, timeout, asJSON) })
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this `TIME`, e.g. 30m")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the jobs as JSON, in the end")
+	return cmd
+}
+
+// errTimeout is the cause of the end of a wait that took too long.
+var errTimeout = errors.New("the time is over")
+
+func (m *Main) waitFor(ctx context.Context, s site, refs []string, timeout time.Duration, asJSON bool) error {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
+		defer cancel()
+	}
+	jobs, err := findAll(ctx, s, refs)
+	if err != nil {
+		return err
+	}
+	s.BePatient()
+	err = m.untilEnded(ctx, s, jobs, asJSON)
+	if asJSON {
+		err = errors.Join(err, failure(writeJSON(m.stdout, client.Jobs{Jobs: jobs, Total: len(jobs)})))
+	}
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(jobs, func(e queue.Entry) bool { return scheduler.StateOf(&e) != job.RunCompleted && e.Skipped == "" }) {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+// findAll returns the jobs that refs name, each once.
+func findAll(ctx context.Context, s site, refs []string) ([]queue.Entry, error) {
+	var list []queue.Entry
+	var errs []error
+	for _, ref := range refs {
+		j, err := s.Job(ctx, ref)
+		if err != nil {
+			errs = append(errs, err)
+		} else if !slices.ContainsFunc(list, func(e queue.Entry) bool { return e.ID == j.Job.ID }) {
+			list = append(list, j.Job)
+		}
+	}
+	return list, joined(errs)
+}
+
+// untilEnded looks after the jobs until all have ended, and prints each as it does.
+func (m *Main) untilEnded(ctx context.Context, s site, jobs []queue.Entry, quiet bool) error {
+	told, asked := map[job.ID]bool{}, map[job.ID]bool{}
+	for {
+		var left []string
+		for i := range jobs {
+			e := &jobs[i]
+			if !e.State.Terminal() {
+				j, err := s.Job(ctx, string(e.ID))
+				switch {
+				case ctx.Err() != nil:
+				case err != nil:
+					return err
+				default:
+					*e = j.Job
+				}
+			}
+			switch {
+			case !e.State.Terminal():
+				left = append(left, string(e.Spec.Name))
+				if e.Held == job.HeldForApproval && !asked[e.ID] {
+					asked[e.ID] = true
+					fmt.Fprintf(m.stderr, "%s waits for a person: `scheduler approvals show %s`\n", e.Spec.Name, e.Spec.Name)
+				}
+			case !told[e.ID] && !quiet:
+				told[e.ID] = true
+				fmt.Fprintf(m.stdout, "%s  %s  %s%s\n", e.ID, e.Spec.Name, stateOn(m.out(), stateWord(e)), whyEnded(e))
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if err := pause(ctx, s.Pace()); err != nil {
+			return waitEnded(ctx, left)
+		}
+	}
+}
+
+// whyEnded is a reason behind a state, if there is one.
+func whyEnded(e *queue.Entry) string {
+	if why := progress.Clean(note(e)); why != "" {
+		return "  " + why
+	}
+	return ""
+}
+
+// pause waits; the error is that of the context.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// waitEnded gives the end of a wait its exit code.
+func waitEnded(ctx context.Context, left []string) error {
+	if errors.Is(context.Cause(ctx), errTimeout) {
+		return &exitError{code: exitTimeout, err: fmt.Errorf("%w, and %s: %s", errTimeout, hasNotEnded(len(left)), strings.Join(left, ", "))}
+	}
+	return &exitError{code: exitInterrupted}
+}
+
+func hasNotEnded(n int) string {
+	if n == 1 {
+		return "1 job has not ended"
+	}
+	return fmt.Sprintf("%d jobs have not ended", n)
+}

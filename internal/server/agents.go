@@ -1,0 +1,124 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/eval"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+func (s *Server) agentRoutes() {
+	get(s, route{id: "list-agents", method: "GET", path: "/v1/agents", role: read, tag: "agents",
+		about: "List the agents that were declared, and how they have done.\nThe list is made at most every 2 s."}, s.listAgents)
+	get(s, route{id: "list-evaluations", method: "GET", path: "/v1/jobs/{job}/evaluations", role: read, tag: "agents",
+		about: "List what was found of a job's work."}, s.evaluations)
+	post(s, route{id: "evaluate-job", method: "POST", path: "/v1/jobs/{job}/evaluations", role: operate, tag: "agents",
+		about: "Say what somebody thinks of a job that has ended."}, s.evaluate)
+	get(s, route{id: "list-reputations", method: "GET", path: "/v1/reputations", role: read, tag: "agents",
+		about: "List the reputations of workers, agents and tenants, the best first."}, s.reputations)
+	get(s, route{id: "get-reputation-history", method: "GET", path: "/v1/reputations/history", role: read, tag: "agents",
+		about: "Tell how a reputation has moved, the oldest evaluation first.\nThe last 1,000 to 2,000 evaluations are kept."}, s.history)
+}
+
+func (s *Server) journal() (queue.Journal, error) {
+	if j, ok := s.opt.Store.(queue.Journal); ok {
+		return j, nil
+	}
+	return nil, fmt.Errorf("keep evaluations: %w", errUnsupported)
+}
+
+func (s *Server) listAgents(ctx context.Context, _ *struct{}) (client.Agents, error) {
+	return s.agents.get(ctx, s.makeAgents)
+}
+
+func (s *Server) makeAgents(ctx context.Context) (client.Agents, error) {
+	out := client.Agents{Agents: []client.Agent{}}
+	journal, err := s.journal()
+	if err != nil {
+		return out, err
+	}
+	declared, err := scheduler.Agents(ctx, s.opt.Store)
+	if err != nil {
+		return out, err
+	}
+	all, err := eval.Reputations(ctx, journal, eval.Filter{Kind: eval.Agent})
+	if err != nil {
+		return out, err
+	}
+	known := map[string][]eval.Reputation{}
+	for _, r := range all {
+		known[r.Subject.Name] = append(known[r.Subject.Name], r)
+	}
+	for i := range declared {
+		a := client.Agent{Tenant: declared[i].Tenant, Profile: declared[i].Profile}
+		newest, total, err := s.opt.Store.List(ctx, queue.Filter{Tenant: a.Tenant, Agent: declared[i].Name, Newest: true, Limit: 1})
+		if err != nil {
+			return out, err
+		}
+		if a.Jobs = total; len(newest) > 0 {
+			a.State = stateWord(&newest[0])
+		}
+		a.Reputations = some(known[eval.AgentSubject(a.Tenant, declared[i].Name).Name])
+		out.Agents = append(out.Agents, a)
+	}
+	return out, nil
+}
+
+func (s *Server) evaluations(ctx context.Context, in *JobPath) (client.Evaluations, error) {
+	j, err := s.journal()
+	if err != nil {
+		return client.Evaluations{}, err
+	}
+	e, err := s.find(ctx, in)
+	if err != nil {
+		return client.Evaluations{}, err
+	}
+	list, err := eval.Evaluations(ctx, j, e.ID)
+	return client.Evaluations{Evaluations: some(list)}, err
+}
+
+func (s *Server) evaluate(ctx context.Context, in *JobPath, given *eval.Given) (client.Evaluations, error) {
+	if s.opt.Evaluator == nil {
+		return client.Evaluations{}, fmt.Errorf("evaluations: %w: nobody judges", errNoSuch)
+	}
+	if err := given.Validate(); err != nil {
+		var field *job.FieldError
+		if errors.As(err, &field) {
+			return client.Evaluations{}, badField("body."+field.Field, "%s", field.Message)
+		}
+		return client.Evaluations{}, badField("body", "%v", err)
+	}
+	e, err := s.find(ctx, in)
+	if err != nil {
+		return client.Evaluations{}, err
+	}
+	attempts, err := s.opt.Store.Attempts(ctx, e.ID)
+	if err != nil {
+		return client.Evaluations{}, err
+	}
+	v, err := s.opt.Evaluator.Report(ctx, &e, attempts, *given)
+	if errors.Is(err, eval.ErrNothing) {
+		err = fmt.Errorf("%w: %w", queue.ErrIllegalTransition, err)
+	}
+	return client.Evaluations{Evaluations: v.Evaluations, Reputations: v.Reputations, Alerts: v.Alerts}, err
+}
+
+type reputationQuery struct {
+	Subject string    `query:"subject" doc:"a name such as claude, claude:opus, website or website/reviewer; claude selects claude:opus, too"`
+	Kind    eval.Kind `query:"kind" enum:"worker,agent,tenant" doc:"of this kind"`
+	Domain  string    `query:"domain" doc:"in this domain"`
+}
+
+func (s *Server) reputations(ctx context.Context, q *reputationQuery) (client.Reputations, error) {
+	j, err := s.journal()
+	if err != nil {
+		return client.Reputations{}, err
+	}
+	list, err := eval.Reputations(ctx, j, eval.Filter{Name: q.Subject, Kind: q.Kind, Domain: q.Domain})
+	return client.Reputations{Reputations: some(list)}, err
+}

@@ -1,0 +1,54 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// How long an answer that many ask for stays, and how long it may take to make.
+const (
+	freshTime   = 2 * time.Second
+	computeTime = 20 * time.Second
+)
+
+// cached is an answer that is made once at a time, whoever asks for it: fifty
+// browsers cost as much as one. What it returns is shared and not to be changed.
+type cached[T any] struct {
+	changes atomic.Int64 // how often it was forgotten
+
+	mu    sync.Mutex
+	made  time.Time
+	after int64 // changes, when value began to be made
+	value T
+}
+
+// forget has the next who asks get an answer that is made after this.
+func (c *cached[T]) forget() { c.changes.Add(1) }
+
+// get returns the answer, made anew if it is not fresh. An error is not kept. Who
+// asks first and leaves does not keep the others from it.
+func (c *cached[T]) get(ctx context.Context, compute func(context.Context) (T, error)) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changes := c.changes.Load()
+	if !c.made.IsZero() && c.after == changes && time.Since(c.made) < freshTime {
+		return c.value, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), computeTime)
+	defer cancel()
+	v, err := compute(ctx)
+	if err != nil {
+		return v, err
+	}
+	c.value, c.made, c.after = v, time.Now(), changes
+	return v, nil
+}
+
+// forget has all answers that are kept made anew: something was done.
+func (s *Server) forget() {
+	s.overview.forget()
+	s.agents.forget()
+	s.workflows.forget()
+}

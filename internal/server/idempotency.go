@@ -1,0 +1,113 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// maxKey is the length of the longest idempotency key.
+const maxKey = 255
+
+// maxKeyed is how many jobs a submission with a key may have: as many as their ids
+// have room to number.
+const maxKeyed = 1 << 24
+
+// key makes a submission collide in the store with itself. The ids of its batch and
+// its jobs follow from who sends it and the key that it carries, so that whichever
+// of two comes second is refused, atomically. The zero value is no key.
+type key struct {
+	sum   [sha256.Size]byte
+	given bool
+}
+
+// newKey reads the key of a submission, and sees to its digest.
+func (s *Server) newKey(ctx context.Context, text string, in *client.Submission) (key, error) {
+	if text == "" {
+		return key{}, nil
+	}
+	if len(text) > maxKey || slices.ContainsFunc([]byte(text), func(c byte) bool { return c < ' ' || c > '~' }) {
+		return key{}, badField("header.Idempotency-Key", "want 1 to %d printable ASCII characters", maxKey)
+	}
+	if len(in.Jobs) > maxKeyed {
+		return key{}, badField("body.jobs", "has %d jobs, want at most %d with an Idempotency-Key", len(in.Jobs), maxKeyed)
+	}
+	if in.Digest == "" {
+		text, err := json.Marshal([]any{in.Jobs, in.Workflow})
+		if err != nil {
+			return key{}, fmt.Errorf("hash the jobs: %w", err)
+		}
+		sum := sha256.Sum256(text)
+		in.Digest = hex.EncodeToString(sum[:])
+	}
+	who := ""
+	if s.opt.Principal != nil {
+		who = s.opt.Principal(ctx)
+	}
+	return key{sum: sha256.Sum256([]byte("agentsched submission\x00" + strconv.Itoa(len(who)) + ":" + who + text)), given: true}, nil
+}
+
+// id returns the id of job n of the submission, and of its batch with -1: a UUIDv8
+// (RFC 9562) that begins alike for all, goes on with n, so that jobs keep their
+// order, and ends with what is only this one's.
+//
+//	48 bits of the key │ version, 12 bits of n │ variant, 12 bits of n │ 50 bits of key and n
+func (k key) id(n int) string {
+	own := sha256.Sum256(append(k.sum[:], strconv.Itoa(n)...))
+	var id uuid.UUID
+	copy(id[:6], k.sum[:6])
+	copy(id[6:], own[:10])
+	number := uint32(n) % maxKeyed
+	id[6] = 0x80 | byte(number>>20)
+	id[7] = byte(number >> 12)
+	id[8] = 0x80 | byte(number>>6)&0x3f
+	id[9] = byte(number<<2) | own[3]&3
+	return id.String()
+}
+
+// name gives a batch and its entries the ids that follow from the key, if there is
+// one. Nothing refers to the ids yet: jobs of a batch name each other.
+func (k key) name(b *queue.Batch, entries []queue.Entry) {
+	if !k.given {
+		return
+	}
+	b.ID = job.BatchID(k.id(-1))
+	for i := range entries {
+		entries[i].ID, entries[i].Batch = job.ID(k.id(i)), b.ID
+	}
+}
+
+// replay answers a submission that was stored before; nil if it was not.
+func (s *Server) replay(ctx context.Context, k key, in *client.Submission) (*submitted, error) {
+	if !k.given {
+		return nil, nil
+	}
+	b := job.BatchID(k.id(-1))
+	jobs, err := s.stored(ctx, b, 1)
+	if err != nil || len(jobs.Jobs) == 0 {
+		return nil, err
+	}
+	batches, err := s.opt.Store.Batches(ctx, in.Source)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(batches, func(have queue.Batch) bool { return have.ID == b })
+	if i < 0 || batches[i].Digest != in.Digest {
+		return nil, newProblem("idempotency_key_reused", http.StatusUnprocessableEntity,
+			"this Idempotency-Key was used for another submission, batch %s: want a key of its own for each", b).
+			about("header.Idempotency-Key", "was used for other jobs", nil)
+	}
+	jobs, err = s.stored(ctx, b, len(in.Jobs))
+	return &submitted{Status: http.StatusOK, Replayed: "true", Body: jobs}, err
+}

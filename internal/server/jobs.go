@@ -1,0 +1,266 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+func (s *Server) jobRoutes() {
+	get(s, route{id: "list-jobs", method: "GET", path: "/v1/jobs", role: read, tag: "jobs",
+		about: "List jobs, page by page.\nnext of an answer is the cursor of the next page. total is counted on the first page alone; it is -1 on others."}, s.list)
+	get(s, route{id: "get-job", method: "GET", path: "/v1/jobs/{job}", role: read, tag: "jobs", about: "Return a job and its attempts."}, s.job)
+	get(s, route{id: "list-events", method: "GET", path: "/v1/jobs/{job}/events", role: read, tag: "jobs",
+		about: "List the events of a job after a cursor."}, s.events)
+	get(s, route{id: "list-steps", method: "GET", path: "/v1/jobs/{job}/steps", role: read, tag: "jobs",
+		about: "List the durable steps of a job, and which attempts took them from the store."}, s.steps)
+	stream(s, route{id: "get-artifact", method: "GET", path: "/v1/jobs/{job}/attempts/{attempt}/artifacts/{name}", role: read, tag: "jobs",
+		about: "Return the text of a file that an attempt left, such as patch or stdout."}, textType, s.artifact)
+	post(s, route{id: "checkpoint-job", method: "POST", path: "/v1/jobs/{job}/checkpoint", role: operate, tag: "jobs",
+		about: "Ask a job that runs to stop at the boundary of its next step.\nThe answer, which is the job as it is now, does not wait for that."}, s.checkpoint)
+	get(s, route{id: "cancel-job", method: "POST", path: "/v1/jobs/{job}/cancel", role: operate, tag: "jobs",
+		about: "Cancel a job."}, s.cancel)
+	get(s, route{id: "retry-job", method: "POST", path: "/v1/jobs/{job}/retry", role: operate, tag: "jobs", status: http.StatusCreated,
+		about: "Do a job that has ended again, as a new job.\nA dead letter is requeued; another that stands alone is submitted again."}, s.retry)
+	post(s, route{id: "answer-job", method: "POST", path: "/v1/jobs/{job}/answer", role: operate, tag: "approvals",
+		about: "Approve or reject what a job has made."}, s.decide)
+	get(s, route{id: "list-approvals", method: "GET", path: "/v1/approvals", role: read, tag: "approvals",
+		about: "List the jobs that wait for a person, the one that was submitted first first."}, s.approvals)
+}
+
+// JobPath is the part of a path that names a job.
+type JobPath struct {
+	Job string `path:"job" doc:"an id, a beginning of one of 8 characters or more, or a name, of which the newest is meant"`
+}
+
+// Limit bounds a list.
+type Limit struct {
+	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"at most so many"`
+}
+
+// After is where a list of a log begins.
+type After struct {
+	After int64 `query:"after" minimum:"0" doc:"what is after this place in the log"`
+	Limit int   `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"at most so many"`
+}
+
+type listQuery struct {
+	Limit
+	Cursor      string           `query:"cursor" maxLength:"200" doc:"next of the page before; absent: the first page"`
+	State       []job.EntryState `query:"state,explode" enum:"queued,dispatched,completed,expired,cancelled" doc:"any of these states"`
+	Tenant      job.Tenant       `query:"tenant" doc:"of this tenant"`
+	Worker      job.WorkerKind   `query:"worker" doc:"whose current worker, or first choice, is of this kind"`
+	Agent       job.AgentID      `query:"agent" doc:"of this agent"`
+	Batch       job.BatchID      `query:"batch" doc:"of this batch"`
+	Search      string           `query:"q" maxLength:"200" doc:"text to look for in name, tenant, worker and instructions, or a beginning of the id"`
+	Newest      bool             `query:"newest" doc:"the newest first"`
+	DeadLetters bool             `query:"dead_letters" doc:"what failed and waits for somebody"`
+}
+
+func (s *Server) surveyor() (queue.Surveyor, error) {
+	if v, ok := s.opt.Store.(queue.Surveyor); ok {
+		return v, nil
+	}
+	return nil, fmt.Errorf("survey the queue: %w", errUnsupported)
+}
+
+func (s *Server) list(ctx context.Context, q *listQuery) (client.Jobs, error) {
+	survey, err := s.surveyor()
+	if err != nil {
+		return client.Jobs{}, err
+	}
+	f := queue.Filter{
+		States: q.State, Tenant: q.Tenant, Worker: q.Worker, Agent: q.Agent, Batch: q.Batch, Search: q.Search,
+		Newest: q.Newest, DeadLetters: q.DeadLetters, Limit: q.Limit.Limit,
+	}
+	entries, next, total, err := survey.Page(ctx, f, q.Cursor)
+	if errors.Is(err, queue.ErrBadCursor) {
+		err = badField("query.cursor", "%v", err)
+	}
+	return client.Jobs{Jobs: some(entries), Total: total, Next: next}, err
+}
+
+// some has an empty list written as one, not as null.
+func some[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func (s *Server) find(ctx context.Context, in *JobPath) (queue.Entry, error) {
+	e, err := queue.Find(ctx, s.opt.Store, in.Job)
+	if err == nil || errors.Is(err, queue.ErrNotFound) {
+		return e, err
+	}
+	// It names the candidates if there are several, and else tells of the store.
+	if _, several, again := s.opt.Store.List(ctx, queue.Filter{Prefix: in.Job, Limit: 1}); again == nil && several > 1 {
+		return e, badField("path.job", "%v", err)
+	}
+	return e, err
+}
+
+func (s *Server) job(ctx context.Context, in *JobPath) (client.Job, error) {
+	e, err := s.find(ctx, in)
+	if err != nil {
+		return client.Job{}, err
+	}
+	attempts, err := s.opt.Store.Attempts(ctx, e.ID)
+	return client.Job{Job: e, Attempts: some(attempts)}, err
+}
+
+type eventsQuery struct {
+	JobPath
+	After
+}
+
+func (s *Server) events(ctx context.Context, in *eventsQuery) (client.Events, error) {
+	e, err := s.find(ctx, &in.JobPath)
+	if err != nil {
+		return client.Events{}, err
+	}
+	events, err := s.opt.Store.Events(ctx, e.ID, in.After.After, in.Limit)
+	return client.Events{Events: some(events)}, err
+}
+
+func (s *Server) steps(ctx context.Context, in *JobPath) (client.Steps, error) {
+	e, err := s.find(ctx, in)
+	if err != nil {
+		return client.Steps{}, err
+	}
+	list, err := StepsOf(ctx, s.opt.Store, &e)
+	return client.Steps{Steps: list}, err
+}
+
+func (s *Server) cancel(ctx context.Context, in *JobPath) (client.Job, error) {
+	e, err := s.find(ctx, in)
+	if err != nil {
+		return client.Job{}, err
+	}
+	if e.State.Terminal() {
+		return client.Job{}, fmt.Errorf("job %s is %s already: %w", e.Spec.Name, stateWord(&e), queue.ErrIllegalTransition)
+	}
+	if err := s.opt.Sched.Cancel(ctx, e.ID); err != nil {
+		return client.Job{}, err
+	}
+	e, err = s.opt.Store.Get(ctx, e.ID)
+	return client.Job{Job: e}, err
+}
+
+func (s *Server) checkpoint(ctx context.Context, in *JobPath, body *client.Checkpoint) (client.Job, error) {
+	e, err := s.find(ctx, in)
+	if err != nil {
+		return client.Job{}, err
+	}
+	reason := body.Reason
+	if reason == "" {
+		reason = "asked for by the user"
+	}
+	asked, err := s.opt.Sched.Checkpoint(ctx, e.ID, reason)
+	switch {
+	case err != nil:
+		return client.Job{}, fmt.Errorf("job %s is %s: %w", e.Spec.Name, scheduler.StateOf(&e), err)
+	case !asked:
+		return client.Job{}, fmt.Errorf("job %s cannot stop at a step's boundary now: its worker keeps no steps, or does not run yet: %w", e.Spec.Name, queue.ErrIllegalTransition)
+	}
+	return client.Job{Job: e}, nil
+}
+
+func (s *Server) approvals(ctx context.Context, _ *struct{}) (client.Jobs, error) {
+	list, err := scheduler.Approvals(ctx, s.opt.Store)
+	return client.Jobs{Jobs: some(list), Total: len(list)}, err
+}
+
+func (s *Server) decide(ctx context.Context, in *JobPath, a *scheduler.Answer) (client.Job, error) {
+	e, err := s.find(ctx, in)
+	if err != nil {
+		return client.Job{}, err
+	}
+	if s.opt.Who != nil {
+		a.By = cmp.Or(s.opt.Who(ctx), a.By)
+	}
+	e, err = s.opt.Sched.Decide(ctx, e.ID, *a)
+	if errors.Is(err, scheduler.ErrNoComment) {
+		err = badField("body.comment", "%v", err)
+	}
+	return client.Job{Job: e}, err
+}
+
+// stateWord is the state of a job in a word, as `scheduler ls` has it.
+func stateWord(e *queue.Entry) string {
+	switch {
+	case e.State == job.Expired:
+		return string(job.Expired)
+	case e.Skipped != "":
+		return "skipped"
+	}
+	return string(scheduler.StateOf(e))
+}
+
+const textType = "text/plain; charset=utf-8"
+
+type artifactPath struct {
+	JobPath
+	Attempt int    `path:"attempt" minimum:"1" doc:"the number of the attempt, from 1"`
+	Name    string `path:"name" doc:"as the attempt's outcome has it: patch, whole, stdout, stderr, answer"`
+}
+
+// artifact writes a file that the outcome of the attempt names, and no other: the
+// file lies in the attempt's own folder, whatever links there are.
+func (s *Server) artifact(w http.ResponseWriter, r *http.Request, in *artifactPath) error {
+	if s.opt.Artifacts == nil {
+		return fmt.Errorf("artifacts: %w", errNoSuch)
+	}
+	e, err := s.find(r.Context(), &in.JobPath)
+	if err != nil {
+		return err
+	}
+	attempts, err := s.opt.Store.Attempts(r.Context(), e.ID)
+	if err != nil {
+		return err
+	}
+	if in.Attempt > len(attempts) {
+		return fmt.Errorf("attempt %d of job %s: %w: it has had %d", in.Attempt, e.Spec.Name, queue.ErrNotFound, len(attempts))
+	}
+	a := &attempts[in.Attempt-1]
+	missing := fmt.Errorf("artifact %q of attempt %d of job %s: %w", in.Name, in.Attempt, e.Spec.Name, queue.ErrNotFound)
+	if a.Outcome == nil {
+		return missing
+	}
+	found, ok := a.Outcome.Artifact(in.Name)
+	if !ok {
+		return missing
+	}
+	folder := s.opt.Artifacts(a.Job, a.Number)
+	name, err := filepath.Rel(folder, found.Path)
+	if err != nil {
+		return missing
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return missing
+	}
+	defer root.Close()
+	file, err := root.Open(name)
+	if err != nil {
+		return missing
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return missing
+	}
+	w.Header().Set("Content-Type", textType)
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox") // whatever a browser makes of it
+	http.ServeContent(w, r, "", info.ModTime(), file)
+	return nil
+}

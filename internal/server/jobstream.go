@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// How often the store is asked for a job's log: soon after an update of the job,
+// and now and then, since what is told may be stored a little later.
+const (
+	lookSoon = 200 * time.Millisecond
+	lookSlow = 2 * time.Second
+	lookPage = 500 // events at once
+)
+
+type jobStreamQuery struct {
+	JobPath
+	After int64  `query:"after" minimum:"0" doc:"events after this cursor"`
+	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"the id of the last event that was heard, a cursor, in place of after"`
+}
+
+// followJob streams a job's log until the job, or one of the two, has ended.
+func (s *Server) followJob(w http.ResponseWriter, r *http.Request, q *jobStreamQuery) error {
+	e, err := s.find(r.Context(), &q.JobPath)
+	if err != nil {
+		return err
+	}
+	if q.Last != "" {
+		if q.After, err = strconv.ParseInt(q.Last, 10, 64); err != nil || q.After < 0 {
+			return badField("header.Last-Event-ID", "is %q, want the id of an event of this stream", q.Last)
+		}
+	}
+	out, done, err := s.openEvents(w, r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, updates, cancel := s.opt.Sched.SubscribeFrom("", updateBuffer)
+	defer cancel()
+	log := jobLog{store: s.opt.Store, out: out, entry: e, cursor: q.After}
+	alive, look := time.NewTicker(aliveTime), time.NewTimer(lookSlow)
+	defer alive.Stop()
+	defer look.Stop()
+	for {
+		ended, err := log.look(r.Context())
+		if err != nil {
+			s.opt.Log.Debug().Err(err).Str("job", string(e.ID)).Msg("stream of a job ends")
+			return nil
+		}
+		if ended || !s.awaitJob(r, log.entry, updates, alive, look, out) {
+			return nil
+		}
+	}
+}
+
+// awaitJob returns when the store is to be asked again; false: the stream is over.
+func (s *Server) awaitJob(r *http.Request, e queue.Entry, updates <-chan scheduler.Update, alive *time.Ticker, look *time.Timer, out *events) bool {
+	look.Reset(lookSlow)
+	for soon := false; ; {
+		select {
+		case <-r.Context().Done():
+			return false
+		case <-ending(r.Context()):
+			return false
+		case <-look.C:
+			return true
+		case <-alive.C:
+			out.alive()
+			if out.flush() != nil {
+				return false
+			}
+		case u := <-updates:
+			if !soon && (u.Job == e.ID || u.Kind == scheduler.UpdateGap) {
+				soon = true
+				look.Reset(lookSoon)
+			}
+		}
+	}
+}
+
+// jobLog is what of a job's log was sent.
+type jobLog struct {
+	store  queue.Store
+	out    *events
+	entry  queue.Entry
+	sent   string // the stateMark of the entry as it was sent last
+	cursor int64
+}
+
+// look sends what is new. The entry is read before its events: once it has ended
+// all of them are there.
+func (l *jobLog) look(ctx context.Context) (ended bool, err error) {
+	e, err := l.store.Get(ctx, l.entry.ID)
+	gone := errors.Is(err, queue.ErrNotFound)
+	if gone {
+		e = l.entry // forgotten: it has ended long ago
+	} else if err != nil {
+		return false, err
+	}
+	l.entry = e
+	if err := l.events(ctx); err != nil {
+		return false, err
+	}
+	if mark := stateMark(&e); mark != l.sent {
+		text, err := json.Marshal(&e)
+		if err != nil {
+			return false, err
+		}
+		l.sent = mark
+		l.out.put("", "job", text)
+	}
+	if gone || e.State.Terminal() {
+		l.out.put("", "end", []byte(`{"state":`+strconv.Quote(stateWord(&e))+`}`))
+		ended = true
+	}
+	return ended, l.out.flush()
+}
+
+func (l *jobLog) events(ctx context.Context) error {
+	for {
+		page, err := l.store.Events(ctx, l.entry.ID, l.cursor, lookPage)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			text, err := json.Marshal(&page[i])
+			if err != nil {
+				return err
+			}
+			l.cursor = page[i].Cursor
+			l.out.put(strconv.FormatInt(l.cursor, 10), "event", text)
+		}
+		if err := l.out.flush(); err != nil || len(page) < lookPage {
+			return err
+		}
+	}
+}
+
+// stateMark changes when the state of an entry does, as a person sees it; not with
+// its lease, nor with what it has spent.
+func stateMark(e *queue.Entry) string {
+	return string(e.State) + "\x00" + stateWord(e) + "\x00" + string(e.Held) + "\x00" + e.Waiting + "\x00" + strconv.Itoa(e.Attempts) + "\x00" +
+		strconv.FormatBool(e.CancelRequested) + "\x00" + string(e.RequeuedAs)
+}

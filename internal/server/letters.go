@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+func (s *Server) letterRoutes() {
+	get(s, route{id: "list-dead-letters", method: "GET", path: "/v1/dead-letters", role: read, tag: "dead letters",
+		about: "List the jobs that were given up and wait for somebody, the last submitted first."}, s.deadLetters)
+	post(s, route{id: "requeue-dead-letters", method: "POST", path: "/v1/dead-letters/requeue", role: operate, tag: "dead letters", body: s.opt.MaxBody,
+		about: "Do dead letters again, each by itself.\nrefused has a sentence for each that was not requeued."}, s.requeue)
+	post(s, route{id: "drop-dead-letters", method: "POST", path: "/v1/dead-letters/drop", role: operate, tag: "dead letters", body: s.opt.MaxBody,
+		about: "Say that nothing more is to be done about dead letters, all or none."}, s.drop)
+}
+
+type lettersQuery struct {
+	Limit
+	Tenant job.Tenant       `query:"tenant" doc:"of this tenant"`
+	Worker job.WorkerKind   `query:"worker" doc:"that ran last on this kind of worker"`
+	Class  []job.ErrorClass `query:"class,explode" doc:"whose latest failure was of any of these classes"`
+	Older  string           `query:"older" doc:"given up so long ago or longer, e.g. 30m"`
+	Newer  string           `query:"newer" doc:"given up less long ago, e.g. 24h"`
+	Grep   string           `query:"grep" maxLength:"1000" doc:"a regular expression that name, reason or instructions match"`
+}
+
+func (s *Server) deadLetters(ctx context.Context, q *lettersQuery) (client.Jobs, error) {
+	bad := &invalid{}
+	f := scheduler.LetterFilter{Tenant: q.Tenant, Worker: q.Worker, Limit: q.Limit.Limit, Classes: q.Class}
+	for _, class := range q.Class {
+		checkOneOf(bad, "query.class", class, job.ErrorClasses())
+	}
+	now := time.Now().UTC().Round(0)
+	f.Older, f.Newer = ago(bad, "query.older", q.Older, now), ago(bad, "query.newer", q.Newer, now)
+	if q.Grep != "" {
+		var err error
+		if f.Grep, err = regexp.Compile(q.Grep); err != nil {
+			bad.add("query.grep", "%v", err)
+		}
+	}
+	if err := bad.or(); err != nil {
+		return client.Jobs{}, err
+	}
+	entries, total, err := scheduler.DeadLetters(ctx, s.opt.Store, f)
+	return client.Jobs{Jobs: some(entries), Total: total}, err
+}
+
+// ago returns the moment that lies so far back; zero if none is given.
+func ago(bad *invalid, location, text string, now time.Time) time.Time {
+	if text == "" {
+		return time.Time{}
+	}
+	age, err := time.ParseDuration(text)
+	if err != nil {
+		bad.add(location, "is %q, want an age such as 30m", text)
+		return time.Time{}
+	}
+	return now.Add(-age)
+}
+
+// at names an element of a list.
+func at(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
+
+func (s *Server) requeue(ctx context.Context, _ *struct{}, in *client.Requeue) (client.Requeued, error) {
+	bad := &invalid{}
+	if len(in.Letters) == 0 {
+		bad.add("body.letters", "is empty, want at least one")
+	}
+	var list []scheduler.Again
+	for i, l := range in.Letters {
+		if l.Spec != nil {
+			for _, f := range l.Spec.Validate() {
+				bad.add(at("body.letters", i)+".spec."+f.Field, "%s", f.Message)
+			}
+		}
+	}
+	if err := bad.or(); err != nil {
+		return client.Requeued{}, err
+	}
+	for _, l := range in.Letters {
+		e, err := s.letter(ctx, l.ID)
+		if err != nil {
+			return client.Requeued{}, err
+		}
+		list = append(list, scheduler.Again{Letter: e, Spec: l.Spec, Fresh: in.ResetSession})
+	}
+	entries, err := scheduler.Requeue(ctx, s.opt.Sched.Submit, list, time.Now().UTC().Round(0))
+	if errors.Is(err, scheduler.ErrEnding) {
+		return client.Requeued{}, err
+	}
+	return client.Requeued{Jobs: some(entries), Refused: Sentences(err)}, nil
+}
+
+// Sentences returns what errors.Join has joined, a text for each.
+func Sentences(err error) []string {
+	var list []string
+	joined, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case ok:
+		for _, one := range joined.Unwrap() {
+			list = append(list, one.Error())
+		}
+	case err != nil:
+		list = append(list, err.Error())
+	}
+	return list
+}
+
+func (s *Server) drop(ctx context.Context, _ *struct{}, in *client.Drop) (client.Jobs, error) {
+	if len(in.IDs) == 0 {
+		return client.Jobs{}, badField("body.ids", "is empty, want at least one")
+	}
+	now := time.Now().UTC().Round(0)
+	var ops []queue.Op
+	for _, id := range in.IDs {
+		if _, err := s.letter(ctx, id); err != nil {
+			return client.Jobs{}, err
+		}
+		ops = append(ops, queue.Drop{ID: id, Now: now})
+	}
+	if err := s.opt.Store.Apply(ctx, ops...); err != nil {
+		return client.Jobs{}, fmt.Errorf("drop dead letters: %w", err)
+	}
+	out := client.Jobs{Jobs: []queue.Entry{}, Total: len(in.IDs)}
+	for _, id := range in.IDs {
+		e, err := s.opt.Store.Get(ctx, id)
+		if err != nil {
+			return client.Jobs{}, err
+		}
+		out.Jobs = append(out.Jobs, e)
+	}
+	return out, nil
+}
+
+// letter returns a dead letter that waits for somebody.
+func (s *Server) letter(ctx context.Context, id job.ID) (queue.Entry, error) {
+	e, err := s.opt.Store.Get(ctx, id)
+	if err != nil {
+		return e, fmt.Errorf("dead letter %s: %w", id, err)
+	}
+	return e, scheduler.WaitsForSomebody(&e)
+}

@@ -1,0 +1,212 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// problem is an error that is answered as it is.
+type problem struct {
+	client.Problem
+	header http.Header
+}
+
+// GetStatus, GetHeaders and ContentType are what huma asks of an error.
+func (p *problem) GetStatus() int { return p.Status }
+
+func (p *problem) GetHeaders() http.Header { return p.header }
+
+func (p *problem) ContentType(string) string { return "application/problem+json" }
+
+func newProblem(name string, status int, format string, args ...any) *problem {
+	return &problem{Problem: client.Problem{Type: client.ProblemType + name, Title: title(name), Status: status, Detail: fmt.Sprintf(format, args...)}}
+}
+
+// title is the name in words: "not_found" is "Not found".
+func title(name string) string {
+	return strings.ToUpper(name[:1]) + strings.ReplaceAll(name[1:], "_", " ")
+}
+
+// about says what part of the request a problem is about.
+func (p *problem) about(location, message string, value any) *problem {
+	p.Errors = append(p.Errors, client.FieldProblem{Location: location, Message: message, Value: short(value)})
+	return p
+}
+
+// short drops a value that is long: the sender knows it, and it may be a prompt.
+func short(value any) any {
+	if text, ok := value.(string); ok && len(text) > 100 {
+		return nil
+	}
+	return value
+}
+
+// invalid is a request that cannot be meant as it is. It gathers all that is wrong.
+type invalid struct{ fields []client.FieldProblem }
+
+// badField returns an invalid request of one mistake.
+func badField(location, format string, args ...any) *invalid {
+	return new(invalid).add(location, format, args...)
+}
+
+func (e *invalid) add(location, format string, args ...any) *invalid {
+	e.fields = append(e.fields, client.FieldProblem{Location: location, Message: fmt.Sprintf(format, args...)})
+	return e
+}
+
+// or returns e if anything is wrong.
+func (e *invalid) or() error {
+	if len(e.fields) == 0 {
+		return nil
+	}
+	return e
+}
+
+// Error has a line for each mistake.
+func (e *invalid) Error() string {
+	lines := make([]string, len(e.fields))
+	for i, f := range e.fields {
+		lines[i] = f.Message
+		if field, ok := strings.CutPrefix(f.Location, "body."); ok {
+			lines[i] = field + ": " + f.Message
+		} else if f.Location != "" {
+			lines[i] = f.Location + ": " + f.Message
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (e *invalid) problem() *problem {
+	p := newProblem("bad_request", http.StatusBadRequest, "%s", e.Error())
+	p.Errors = e.fields
+	return p
+}
+
+// errNoSuch is wrapped where this server has not what a route rests on.
+var errNoSuch = errors.New("not here")
+
+// errUnsupported is wrapped where the store cannot do what a route rests on.
+var errUnsupported = errors.New("this scheduler's store cannot do that")
+
+// sentinel is what an error of ours is answered with.
+type sentinel struct {
+	err    error
+	name   string
+	status int
+}
+
+// sentinels are in the order in which they are looked for.
+func sentinels() []sentinel {
+	return []sentinel{
+		{errNoSuch, "not_available", http.StatusNotFound},
+		{errUnsupported, "not_supported", http.StatusNotImplemented},
+		{queue.ErrNotFound, "not_found", http.StatusNotFound},
+		{scheduler.ErrNotIsolated, "not_isolated", http.StatusConflict},
+		{scheduler.ErrNoComment, "bad_request", http.StatusBadRequest},
+		{scheduler.ErrProfile, "profile_changed", http.StatusConflict},
+		{scheduler.ErrEnding, "ending", http.StatusServiceUnavailable},
+		{queue.ErrDeadOwner, "dead_owner", http.StatusConflict},
+		{queue.ErrDuplicate, "duplicate", http.StatusConflict},
+		{queue.ErrExists, "exists", http.StatusConflict},
+		{queue.ErrFenced, "fenced", http.StatusConflict},
+		{job.ErrIllegalTransition, "illegal_transition", http.StatusConflict},
+		{context.Canceled, "interrupted", http.StatusServiceUnavailable},
+		{context.DeadlineExceeded, "interrupted", http.StatusServiceUnavailable},
+	}
+}
+
+// problemOf returns what an error is answered with. One that nobody expects is
+// logged, since it is ours.
+func (s *Server) problemOf(err error, path string) *problem {
+	var own *problem
+	var bad *invalid
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &bad):
+		return bad.problem()
+	}
+	var carried interface {
+		error
+		Problem() client.Problem
+	}
+	if errors.As(err, &carried) {
+		p := &problem{Problem: carried.Problem()}
+		if h, ok := carried.(interface{ Header() http.Header }); ok {
+			p.header = h.Header()
+		}
+		return p
+	}
+	var duplicate *queue.DuplicateError
+	if errors.As(err, &duplicate) {
+		err = duplicate // it says all
+	}
+	for _, known := range sentinels() {
+		if !errors.Is(err, known.err) {
+			continue
+		}
+		p := newProblem(known.name, known.status, "%s", err.Error())
+		if known.status == http.StatusServiceUnavailable {
+			p.header = http.Header{"Retry-After": {"5"}}
+		}
+		return p
+	}
+	s.opt.Log.Error().Err(err).Str("path", path).Msg("request failed")
+	return newProblem("internal", http.StatusInternalServerError, "%s", err.Error())
+}
+
+// refuse answers a request, of which nothing was answered yet, with an error.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p := s.problemOf(err, r.URL.Path)
+	for name, values := range p.header {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", p.ContentType(""))
+	w.WriteHeader(p.Status)
+	if err := json.NewEncoder(w).Encode(p); err != nil {
+		s.opt.Log.Debug().Err(err).Str("path", r.URL.Path).Msg("answer not sent")
+	}
+}
+
+// ownProblems has huma answer with our problems, in this whole process, since it
+// keeps the function for that in a variable. New calls it.
+var ownProblems = sync.OnceFunc(func() {
+	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+		e := &invalid{}
+		for _, err := range errs {
+			var detail huma.ErrorDetailer
+			if !errors.As(err, &detail) {
+				e.add("", "%v", err)
+				continue
+			}
+			d := detail.ErrorDetail()
+			text := d.Message
+			if value, ok := short(d.Value).(string); ok && value != "" {
+				text = fmt.Sprintf("is %q: %s", value, text)
+			}
+			e.fields = append(e.fields, client.FieldProblem{Location: d.Location, Message: text, Value: short(d.Value)})
+		}
+		switch {
+		case status == http.StatusUnprocessableEntity || status == http.StatusBadRequest:
+			if len(e.fields) == 0 {
+				e.add("", "%s", message)
+			}
+			return e.problem()
+		case status == http.StatusNotAcceptable:
+			return newProblem("not_acceptable", status, "%s", message)
+		}
+		return newProblem("internal", http.StatusInternalServerError, "%s", message)
+	}
+})

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+)
+
+func (s *Server) streamRoutes() {
+	stream(s, route{id: "stream-updates", method: "GET", path: "/v1/stream", role: read, tag: "streams",
+		about: "Follow what happens, as Server-Sent Events.\nid is the update's, event its kind, data the update as JSON. With Last-Event-ID the stream goes on after that one; an event gap says that some were missed."},
+		eventType, s.follow)
+	stream(s, route{id: "stream-job", method: "GET", path: "/v1/jobs/{job}/stream", role: read, tag: "streams",
+		about: "Follow the log of a job, as Server-Sent Events.\nevent: event has a stored event, whose id is its cursor; job has the job whenever its state has changed; end comes last, once the job has ended. With Last-Event-ID the log goes on after that cursor, over restarts, too."},
+		eventType, s.followJob)
+}
+
+// updateBuffer is by how many updates a listener may be behind before it misses some.
+const updateBuffer = 4096
+
+// maxTogether is how many updates are sent at once at most.
+const maxTogether = 256
+
+// updateKinds are the kinds that can be asked for. A gap is told whatever was.
+func updateKinds() []scheduler.UpdateKind {
+	return []scheduler.UpdateKind{
+		scheduler.UpdateJob, scheduler.UpdateCore, scheduler.UpdateCircuit, scheduler.UpdateEscalation, scheduler.UpdateSignal, scheduler.UpdateEvent,
+	}
+}
+
+type streamQuery struct {
+	Kinds string `query:"kinds" doc:"a list with commas of job, core, circuit, escalation, signal, event; absent: all but event"`
+	Job   job.ID `query:"job" doc:"the id of the one job to tell of"`
+	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"the id of the last event that was heard"`
+}
+
+// wanted returns what selects the updates that were asked for.
+func (q *streamQuery) wanted() (func(*scheduler.Update) bool, error) {
+	kinds := slices.DeleteFunc(updateKinds(), func(k scheduler.UpdateKind) bool { return k == scheduler.UpdateEvent })
+	if q.Kinds != "" {
+		bad := &invalid{}
+		kinds = nil
+		for text := range strings.SplitSeq(q.Kinds, ",") {
+			kind := scheduler.UpdateKind(strings.TrimSpace(text))
+			checkOneOf(bad, "query.kinds", kind, updateKinds())
+			kinds = append(kinds, kind)
+		}
+		if err := bad.or(); err != nil {
+			return nil, err
+		}
+	}
+	return func(u *scheduler.Update) bool {
+		return u.Kind == scheduler.UpdateGap || slices.Contains(kinds, u.Kind) && (q.Job == "" || q.Job == u.Job)
+	}, nil
+}
+
+// follow streams updates until one of the two ends.
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, q *streamQuery) error {
+	wanted, err := q.wanted()
+	if err != nil {
+		return err
+	}
+	out, done, err := s.openEvents(w, r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	past, updates, cancel := s.opt.Sched.SubscribeFrom(q.Last, updateBuffer)
+	defer cancel()
+	put := func(u *scheduler.Update) error {
+		if !wanted(u) {
+			return nil
+		}
+		text, err := s.encoder.update(u)
+		if err != nil {
+			return err
+		}
+		out.put(u.ID, string(u.Kind), text)
+		return nil
+	}
+	for i := range past {
+		if put(&past[i]) != nil {
+			return nil
+		}
+	}
+	alive := time.NewTicker(aliveTime)
+	defer alive.Stop()
+	for {
+		if out.flush() != nil {
+			return nil
+		}
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-ending(r.Context()):
+			return nil
+		case <-alive.C:
+			out.alive()
+		case u := <-updates:
+			if put(&u) != nil {
+				return nil
+			}
+			for range min(len(updates), maxTogether) {
+				if u = <-updates; put(&u) != nil {
+					return nil
+				}
+			}
+		}
+	}
+}

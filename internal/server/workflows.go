@@ -1,0 +1,199 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow"
+)
+
+func (s *Server) workflowRoutes() {
+	get(s, route{id: "list-workflows", method: "GET", path: "/v1/workflows", role: read, tag: "workflows",
+		about: "List the batches whose jobs hang together, the newest first.\nThey are looked for among the last 2,000 batches, at most every 2 s."}, s.listWorkflows)
+	get(s, route{id: "get-workflow", method: "GET", path: "/v1/workflows/{batch}", role: read, tag: "workflows",
+		about: "Return the jobs of a batch as a graph."}, s.graph)
+}
+
+// Bounds of a list of workflows.
+const (
+	maxWorkflows = 200
+	maxBatches   = 2000 // that are looked at
+)
+
+type workflowsQuery struct {
+	Limit int `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"at most so many"`
+}
+
+func (s *Server) listWorkflows(ctx context.Context, q *workflowsQuery) (client.Workflows, error) {
+	list, err := s.workflows.get(ctx, s.allWorkflows)
+	return client.Workflows{Workflows: some(list[:min(len(list), q.Limit)])}, err
+}
+
+func (s *Server) allWorkflows(ctx context.Context) ([]client.Workflow, error) {
+	batches, err := s.opt.Store.Batches(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	list := []client.Workflow{}
+	for i := range batches[:min(len(batches), maxBatches)] {
+		b := &batches[i]
+		first, total, err := s.opt.Store.List(ctx, queue.Filter{Batch: b.ID, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if total == 0 || !first[0].Spec.Flow.Joined {
+			continue
+		}
+		entries, _, err := s.opt.Store.List(ctx, queue.Filter{Batch: b.ID, Limit: total})
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, workflowOf(b, entries)); len(list) == maxWorkflows {
+			break
+		}
+	}
+	return list, nil
+}
+
+func workflowOf(b *queue.Batch, entries []queue.Entry) client.Workflow {
+	w := client.Workflow{Batch: b.ID, Source: b.Source, CreatedAt: b.CreatedAt, Jobs: len(entries), States: map[string]int{}}
+	for i := range entries {
+		w.States[stateWord(&entries[i])]++
+	}
+	for _, t := range b.Workflow.Teams {
+		w.Teams = append(w.Teams, t.ID)
+	}
+	for _, p := range b.Workflow.Pipelines {
+		w.Pipelines = append(w.Pipelines, p.ID)
+	}
+	return w
+}
+
+// BatchPath is the part of a path that names a batch.
+type BatchPath struct {
+	Batch string `path:"batch" doc:"its id, or a beginning of it of 8 characters or more"`
+}
+
+func (s *Server) graph(ctx context.Context, in *BatchPath) (client.Graph, error) {
+	b, err := s.batch(ctx, in.Batch)
+	if err != nil {
+		return client.Graph{}, err
+	}
+	entries, _, err := s.opt.Store.List(ctx, queue.Filter{Batch: b.ID, Limit: 1 << 30})
+	if err != nil {
+		return client.Graph{}, err
+	}
+	return client.Graph{Workflow: workflowOf(&b, entries), Nodes: nodesOf(&b.Workflow, entries)}, nil
+}
+
+// batch returns the batch that ref names.
+func (s *Server) batch(ctx context.Context, ref string) (queue.Batch, error) {
+	all, err := s.opt.Store.Batches(ctx, "")
+	if err != nil {
+		return queue.Batch{}, err
+	}
+	var found []queue.Batch
+	for _, b := range all {
+		if string(b.ID) == ref {
+			return b, nil
+		}
+		if len(ref) >= 8 && strings.HasPrefix(string(b.ID), ref) {
+			found = append(found, b)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return queue.Batch{}, fmt.Errorf("batch %q: %w", ref, queue.ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	return queue.Batch{}, badField("path.batch", "%d batches have ids that begin with %q: %s, %s …; give more of it", len(found), ref, found[0].ID, found[1].ID)
+}
+
+// nodesOf returns the jobs as nodes. A part has the level of what it is a part of.
+func nodesOf(w *job.Workflow, entries []queue.Entry) []client.Node {
+	var specs []job.Spec
+	for i := range entries {
+		if entries[i].Spec.Flow.Node == "" {
+			specs = append(specs, entries[i].Spec)
+		}
+	}
+	level, critical := map[job.Name]int{}, map[job.Name]bool{}
+	if plan, err := workflow.NewPlan(specs); err == nil { // it was looked at when it was submitted
+		for n, names := range plan.Levels {
+			for _, name := range names {
+				level[name] = n
+			}
+		}
+		for _, name := range plan.Critical {
+			critical[name] = len(plan.Critical) > 1
+		}
+	}
+	stages := stagesOf(w)
+	nodes := []client.Node{}
+	for i := range entries {
+		e := &entries[i]
+		f := &e.Spec.Flow
+		n := client.Node{
+			ID: e.ID, Name: e.Spec.Name, Kind: kindOf(e, stages), State: stateWord(e), Level: level[e.Spec.Name], Critical: critical[e.Spec.Name],
+			Needs: f.Needs, Of: f.Node, If: f.If, Worker: e.Spec.Choices()[min(e.Choice, len(e.Spec.Fallback))].Worker,
+			Attempts: e.Attempts, Note: noteOf(e), StartedAt: e.DispatchedAt, EndedAt: e.CompletedAt,
+		}
+		if n.Of != "" {
+			n.Level = level[n.Of]
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+func stagesOf(w *job.Workflow) []job.Name {
+	var names []job.Name
+	for i := range w.Pipelines {
+		for _, stage := range w.Pipelines[i].Stages {
+			names = append(names, stage.Job)
+		}
+	}
+	return names
+}
+
+// kindOf says what sort of node a job is.
+func kindOf(e *queue.Entry, stages []job.Name) string {
+	f := &e.Spec.Flow
+	switch {
+	case f.Node != "":
+		return "job" // a part: it is what its node repeats
+	case f.ForEach != nil:
+		return "for_each"
+	case f.Loop != nil:
+		return "loop"
+	case slices.Contains(stages, e.Spec.Name):
+		return "stage"
+	case len(f.From) > 0:
+		return "merge"
+	}
+	return "job"
+}
+
+// noteOf says in one line why a job is where it is; "" where there is nothing to
+// say.
+func noteOf(e *queue.Entry) string {
+	text := ""
+	switch {
+	case e.DeadLetter != "":
+		text = e.DeadLetter
+	case !e.State.Terminal() && e.CancelRequested:
+		return "is being cancelled"
+	case e.State == job.Queued:
+		text = e.Waiting
+	case e.Skipped != "":
+		text = e.Skipped
+	}
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}

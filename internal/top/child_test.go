@@ -1,0 +1,27 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// topChild is set for a child process of a test, which shows the view.
+const topChild = "TOP_TEST_CHILD"
+
+func runTopChild() int {
+	f := &fake{picture: busy()}
+	e := queue.StoredEvent{Cursor: 1}
+	e.Event.Kind, e.Event.Text, e.Event.Time = job.EventText, "it has begun", noon
+	f.events = append(f.events, e)
+	opts := Options{Colour: os.Getenv("NO_COLOR") == "", Now: func() time.Time { return noon }, Zone: time.UTC}
+	if err := Run(context.Background(), os.Stdin, os.Stdout, os.Getenv("TERM"), f, opts); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,238 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// order is how jobs are sorted.
+type order int
+
+const (
+	byState order = iota // what runs, what waits for a person, what waits
+	byAge                // the newest first
+	byCost
+	byTenant
+	orders
+)
+
+func (o order) String() string { return [...]string{"state", "age", "cost", "tenant"}[o] }
+
+// rank puts what somebody wants to see first.
+func rank(e *queue.Entry) int {
+	switch scheduler.StateOf(e) {
+	case job.Running:
+		return 0
+	case job.WaitingApproval:
+		return 1
+	case job.Pending:
+		return 2
+	}
+	return 3 // it has ended since the last look
+}
+
+// shown returns the jobs that the filter lets through, sorted.
+func (m *model) shown() []*queue.Entry {
+	var list []*queue.Entry
+	words := strings.Fields(strings.ToLower(m.filter))
+	for i := range m.picture.Jobs {
+		if e := &m.picture.Jobs[i]; matches(e, words) {
+			list = append(list, e)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *queue.Entry) int {
+		switch m.order {
+		case byAge:
+			return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
+		case byCost:
+			return cmp.Or(cmp.Compare(b.Spent.CostUSD, a.Spent.CostUSD), cmp.Compare(a.ID, b.ID))
+		case byTenant:
+			return cmp.Or(cmp.Compare(a.Spec.Tenant, b.Spec.Tenant), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.ID, b.ID))
+		}
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.RunnableAt.Compare(b.RunnableAt), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+// matches reports whether each word stands somewhere in what the row shows.
+func matches(e *queue.Entry, words []string) bool {
+	if len(words) == 0 {
+		return true
+	}
+	text := strings.ToLower(strings.Join([]string{string(e.ID), string(e.Spec.Name), string(e.Spec.Tenant), string(workerOf(e)), stateWord(e), note(e)}, " "))
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}
+
+func workerOf(e *queue.Entry) job.WorkerKind {
+	choices := e.Spec.Choices()
+	return choices[max(min(e.Choice, len(choices)-1), 0)].Worker
+}
+
+func stateWord(e *queue.Entry) string {
+	switch s := scheduler.StateOf(e); s {
+	case job.WaitingApproval:
+		return "approval"
+	case job.Pending:
+		return "waiting"
+	default:
+		return string(s)
+	}
+}
+
+func stateStyle(e *queue.Entry) style {
+	switch scheduler.StateOf(e) {
+	case job.Running:
+		return cyan
+	case job.WaitingApproval:
+		return yellow
+	case job.RunCompleted:
+		return green
+	case job.RunFailed:
+		return red
+	}
+	return faint
+}
+
+// note says why a job is where it is.
+func note(e *queue.Entry) string {
+	switch {
+	case !e.State.Terminal() && e.CancelRequested:
+		return "is being cancelled"
+	case e.Held == job.HeldForApproval && e.Approval != nil && e.Approval.Why != "":
+		return clean(firstLine(e.Approval.Why))
+	case e.Waiting != "":
+		return clean(firstLine(e.Waiting))
+	case e.State == job.Dispatched:
+		return clean(firstLine(e.Spec.Instructions))
+	}
+	return ""
+}
+
+// columns are the widths of a row's cells; 0 leaves one out.
+type columns struct{ name, state, tenant, worker, attempts, span, cost, note int }
+
+func columnsOf(w int, jobs []*queue.Entry) columns {
+	name, tenant, worker := 4, 6, 6
+	for _, e := range jobs {
+		name = max(name, width(clean(e.Spec.Name)))
+		tenant = max(tenant, width(clean(e.Spec.Tenant)))
+		worker = max(worker, width(clean(workerOf(e))))
+	}
+	c := columns{name: min(name, 16), state: 9, span: 6}
+	switch {
+	case w >= 110:
+		c = columns{name: min(name, 26), state: 9, tenant: min(tenant, 14), worker: min(worker, 12), attempts: 3, span: 6, cost: 9}
+	case w >= 72:
+		c = columns{name: min(name, 18), state: 9, tenant: min(tenant, 9), worker: min(worker, 8), span: 6, cost: 8}
+	case w < 40:
+		c = columns{name: min(name, max(w-10, 4)), state: 9} // and cut, below 14
+	}
+	for _, x := range []int{c.name, c.state, c.tenant, c.worker, c.attempts, c.span, c.cost} {
+		if x > 0 {
+			c.note -= x + 1
+		}
+	}
+	c.note = max(c.note+w, 0)
+	return c
+}
+
+func (c columns) head() string {
+	return c.row(cellsOf{"JOB", "STATE", "TENANT", "WORKER", "ATT", "TIME", "COST", "NOTE"}, func(_ int, text string) string { return text })
+}
+
+// cellsOf is a row's text, in the order of columns.
+type cellsOf [8]string
+
+// row puts cells into their columns; paint gives each its style.
+func (c columns) row(cells cellsOf, paint func(column int, text string) string) string {
+	var parts []string
+	for i, w := range []int{c.name, c.state, c.tenant, c.worker, c.attempts, c.span, c.cost, c.note} {
+		if w <= 0 {
+			continue
+		}
+		text := fit(cells[i], w)
+		if i >= 4 && i <= 6 {
+			text = fitRight(cells[i], w)
+		}
+		parts = append(parts, paint(i, text))
+	}
+	return strings.TrimRight(strings.Join(parts, " "), " ")
+}
+
+// jobLines draws the table in n lines, the first of them its head.
+func (m *model) jobLines(n, w int) []string {
+	if n < 2 {
+		return nil
+	}
+	jobs := m.shown()
+	at := m.position(jobs)
+	room := n - 1
+	m.first = max(min(m.first, at, len(jobs)-room), at-room+1, 0)
+	c := columnsOf(w, jobs)
+	head := c.head()
+	if w >= 40 {
+		what := fmt.Sprintf("%d of %d", len(jobs), max(m.picture.Total, len(m.picture.Jobs)))
+		head = fit(head, max(w-width(what)-1, 0)) + " " + what
+	}
+	lines := []string{m.opts.paint(cut(head, w), bold)}
+	if len(jobs) == 0 {
+		why := "no job waits or runs"
+		switch {
+		case !m.seen:
+			why = "asking the scheduler…"
+		case m.filter != "":
+			why = "no job matches " + m.filter
+		}
+		return append(lines, m.opts.paint(cut(why, w), faint))
+	}
+	for i := m.first; i < len(jobs) && i < m.first+room; i++ {
+		lines = append(lines, cut(m.jobLine(c, jobs[i], i == at, w), w))
+	}
+	return lines
+}
+
+func (m *model) jobLine(c columns, e *queue.Entry, chosen bool, w int) string {
+	attempts, span := "", m.now.Sub(e.CreatedAt)
+	if e.Attempts > 0 {
+		attempts = fmt.Sprint(e.Attempts)
+	}
+	if e.State == job.Dispatched && e.DispatchedAt != nil {
+		span = m.now.Sub(*e.DispatchedAt)
+	}
+	cells := cellsOf{clean(e.Spec.Name), stateWord(e), clean(e.Spec.Tenant), clean(workerOf(e)), attempts, spanText(span), costOf(e), note(e)}
+	if chosen {
+		return m.opts.paint(fit(c.row(cells, func(_ int, text string) string { return text }), w), reverse)
+	}
+	return c.row(cells, func(column int, text string) string {
+		switch column {
+		case 1:
+			return m.opts.paint(text, stateStyle(e))
+		case 7:
+			return m.opts.paint(text, faint)
+		}
+		return text
+	})
+}
+
+func costOf(e *queue.Entry) string {
+	if text := progress.Cost(e.Spent); text != "-" {
+		return text
+	}
+	return ""
+}
+
+// clock is a time of day.
+func (m *model) clock(t time.Time) string { return t.In(m.opts.Zone).Format(time.TimeOnly) }

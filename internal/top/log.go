@@ -1,0 +1,114 @@
+package top
+
+import (
+	"context"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+const (
+	// readEvery is how often a log that is read to its end is looked at again.
+	readEvery = 500 * time.Millisecond
+	// readAtOnce is how many events are asked for.
+	readAtOnce = 500
+	// maxLines is how many lines of a log are kept; the oldest go first.
+	maxLines = 5000
+)
+
+// logPane is the log of a job as it is read.
+type logPane struct {
+	turn  int // counts what was opened, to tell late answers apart
+	id    job.ID
+	name  string
+	after int64
+	lines []string
+	above int // lines between the last on the screen and the end; 0 follows it
+	cut   int // lines that were left out before the first
+	err   string
+}
+
+type (
+	logMsg struct {
+		turn   int
+		events []queue.StoredEvent
+		err    error
+	}
+	readMsg struct{ turn int } // it is time to read on
+)
+
+func (m *model) openLog(e *queue.Entry) tea.Cmd {
+	id := e.ID
+	if e.CoalescedWith != "" {
+		id = e.CoalescedWith // it has no run of its own
+	}
+	m.mode, m.log = reading, logPane{turn: m.log.turn + 1, id: id, name: clean(e.Spec.Name)}
+	return m.log.read(m)
+}
+
+func (l *logPane) read(m *model) tea.Cmd {
+	turn, id, after := l.turn, l.id, l.after
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(m.ctx, askFor)
+		defer cancel()
+		events, err := m.source.Events(ctx, id, after, readAtOnce)
+		return logMsg{turn, events, err}
+	}
+}
+
+// take adds what was read, unless the person looks at something else by now.
+func (l *logPane) take(m *model, msg logMsg) tea.Cmd {
+	if m.mode != reading || msg.turn != l.turn {
+		return nil
+	}
+	l.err = ""
+	if msg.err != nil {
+		l.err = clean(firstLine(msg.err.Error()))
+	}
+	for i := range msg.events {
+		l.after = msg.events[i].Cursor
+		l.lines = append(l.lines, progress.EventLine(&msg.events[i].Event))
+	}
+	if l.above > 0 {
+		l.above += len(msg.events) // what is read stays where it is
+	}
+	if n := len(l.lines) - maxLines; n > 0 {
+		l.lines, l.cut = l.lines[n:], l.cut+n
+	}
+	if len(msg.events) == readAtOnce {
+		return l.read(m)
+	}
+	return tea.Tick(readEvery, func(time.Time) tea.Msg { return readMsg{msg.turn} })
+}
+
+func (l *logPane) again(m *model, msg readMsg) tea.Cmd {
+	if m.mode != reading || msg.turn != l.turn {
+		return nil
+	}
+	return l.read(m)
+}
+
+func (l *logPane) key(m *model, key string) {
+	room := m.logRoom()
+	switch key {
+	case "esc", "q", "left":
+		m.mode = browsing
+	case "up", "k":
+		l.above++
+	case "down", "j":
+		l.above--
+	case "pgup", "ctrl+b":
+		l.above += room
+	case "pgdown", "ctrl+f", "space":
+		l.above -= room
+	case "home", "g":
+		l.above = len(l.lines)
+	case "end", "G":
+		l.above = 0
+	}
+	l.above = max(min(l.above, len(l.lines)-room), 0)
+}
