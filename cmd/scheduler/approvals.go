@@ -228,5 +228,8 @@ func (m *Main) decideInStore(ctx context.Context, ref string, a scheduler.Answer
 	if err != nil {
 		return e, err
 	}
-	return scheduler.Decide(ctx, o.store, e.ID, a)
+	if e, err = scheduler.Decide(ctx, o.store, e.ID, a); err == nil {
+		m.did(ctx, o.dir, aboutJob(deedAnswer, e.ID, e.Spec.Name, a))
+	}
+	return e, err
 }

@@ -139,14 +139,20 @@ func (m *Main) auditTailCommand() *cobra.Command {
 		Use: "tail", Short: "Print the last records of the audit log", Args: cobra.NoArgs,
 		Long: `Print the last records of the audit log, the oldest first, as they are: "scheduler audit
 verify" says whether to believe them.`,
-		Example: "  scheduler audit tail -n 50\n  scheduler audit tail --who ann --json | jq .action",
-		RunE: func(*cobra.Command, []string) error {
+		Example: "  scheduler audit tail -n 50\n  scheduler audit tail --job fix-login\n  scheduler audit tail --who ann --json | jq .action",
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if n < 1 {
 				return usage(fmt.Errorf("-n is %d; want 1 or more", n))
 			}
 			dir, err := m.auditDir()
 			if err != nil {
 				return err
+			}
+			if id != "" {
+				// The log is there for jobs too that the queue does not have any more.
+				if e, err := m.find(cmd.Context(), id); err == nil {
+					id = string(e.ID)
+				}
 			}
 			list, damaged, err := audit.Last(dir, n, func(r *audit.Record) bool {
 				return (who == "" || r.Who.Name == who) && (id == "" || r.Job != "" && sameJob(r.Job, id))
@@ -161,7 +167,7 @@ verify" says whether to believe them.`,
 	flags.BoolVar(&asJSON, "json", false, "print JSON Lines")
 	flags.IntVarP(&n, "lines", "n", n, "print the last `N` records")
 	flags.StringVar(&who, "who", "", "only those of this `NAME`")
-	flags.StringVar(&id, "job", "", "only those of this job: its `ID`, or the first or last characters of that")
+	flags.StringVar(&id, "job", "", "only those of this `JOB`: its name, its id, or the first or last characters of that")
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
@@ -178,6 +179,9 @@ func (m *Main) requeueInStore(ctx context.Context, list []scheduler.Again) (clie
 	}
 	defer o.Close()
 	entries, err := scheduler.Requeue(ctx, o.store.Enqueue, list, utcNow())
+	for i := range entries {
+		m.did(ctx, o.dir, aboutJob(deedRequeue, entries[i].RequeuedFrom, entries[i].Spec.Name, map[string]any{"as": entries[i].ID}))
+	}
 	return client.Requeued{Jobs: append([]queue.Entry{}, entries...), Refused: server.Sentences(err)}, nil
 }
 
@@ -266,6 +270,9 @@ func (m *Main) dropInStore(ctx context.Context, ids []job.ID) error {
 	}
 	if err := o.store.Apply(ctx, ops...); err != nil {
 		return fmt.Errorf("drop dead letters: %w", err)
+	}
+	for _, id := range ids {
+		m.did(ctx, o.dir, audit.Entry{Action: deedDrop, Job: id})
 	}
 	return nil
 }

@@ -226,7 +226,9 @@ func (e *engine) anchor(ctx context.Context) error {
 	log := e.state.logs.For(logging.Audit)
 	tick := time.NewTicker(anchorEvery)
 	defer tick.Stop()
-	for {
+	tokens := tokensSeen{}
+	for first := true; ; first = false {
+		tokens.note(e, first)
 		log.Info().Stringer("head", e.audit.Head()).Msg("the audit log goes up to here")
 		select {
 		case <-ctx.Done():

@@ -264,6 +264,9 @@ func (m *Main) evaluateInStore(ctx context.Context, id job.ID, given eval.Given)
 		return client.Evaluations{}, err
 	}
 	v, err := eval.New(eval.Config{Store: o.store, Journal: o.store, Settings: cfg.Evaluation}).Report(ctx, &e, attempts, given)
+	if err == nil {
+		m.did(ctx, o.dir, aboutJob(deedEvaluate, e.ID, e.Spec.Name, given))
+	}
 	return client.Evaluations{Evaluations: v.Evaluations, Reputations: v.Reputations, Alerts: v.Alerts}, err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -141,7 +142,11 @@ func (m *Main) setGrant(ctx context.Context, g queue.Grant) error {
 		return err
 	}
 	defer o.Close()
-	return failure(o.store.Apply(ctx, queue.SetGrant{Grant: g}))
+	if err := o.store.Apply(ctx, queue.SetGrant{Grant: g}); err != nil {
+		return failure(err)
+	}
+	m.did(ctx, o.dir, audit.Entry{Action: deedGrant, Target: g.Owner.String(), Detail: g})
+	return nil
 }
 
 func (m *Main) grantLsCommand() *cobra.Command {

@@ -238,7 +238,9 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *queue.Entry, atte
 		line("  session", "%s", a.Session)
 		if o := a.Outcome; o != nil {
 			if o.Class != job.NoError {
-				line("  failure", "%s: %s", o.Class, firstLine(o.Message))
+				first, more, _ := strings.Cut(o.Message, "\n")
+				line("  failure", "%s: %s", o.Class, first)
+				showMore(w, more)
 			}
 			line("  hint", "%s", o.Hint)
 			if !o.StartedAt.IsZero() {
@@ -254,6 +256,20 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *queue.Entry, atte
 			line("  answer", "%s", firstLine(o.Answer))
 		}
 		line("  folder", "%s", folder(a))
+	}
+}
+
+// showMore prints what follows the first line of a failure, such as what a verify
+// command printed: its end, since the reason mostly stands there.
+func showMore(w io.Writer, text string) {
+	const most = 10
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' })
+	if left := len(lines) - most; left > 0 {
+		fmt.Fprintf(w, "%-13s … %s more …\n", "", count(left, "line"))
+		lines = lines[left:]
+	}
+	for _, l := range lines {
+		fmt.Fprintf(w, "%-13s %s\n", "", progress.Clean(l))
 	}
 }
 

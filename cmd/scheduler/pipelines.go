@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
@@ -196,5 +197,9 @@ func (m *Main) replayStage(ctx context.Context, ref string, r scheduler.Rewind) 
 		return 0, err
 	}
 	defer o.Close()
-	return scheduler.ReplayStage(ctx, queue.Store(o.store), ref, r)
+	first, err := scheduler.ReplayStage(ctx, queue.Store(o.store), ref, r)
+	if err == nil {
+		m.did(ctx, o.dir, audit.Entry{Action: deedReplay, Target: ref, Detail: r})
+	}
+	return first, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
@@ -79,7 +80,11 @@ func (m *Main) resumeInFile(dir *statedir.Dir, scope string) (isolation.Isolatio
 	if err != nil {
 		return none, err
 	}
-	return i, scheduler.SaveIsolations(dir.Isolations(), book)
+	if err := scheduler.SaveIsolations(dir.Isolations(), book); err != nil {
+		return i, err
+	}
+	m.did(context.Background(), dir, audit.Entry{Action: deedResume, Target: scope})
+	return i, nil
 }
 
 // coreScope begins the scope of a core, which only a running scheduler knows.

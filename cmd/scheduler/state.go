@@ -186,6 +186,7 @@ func (m *Main) cancelJob(ctx context.Context, ref string) (queue.Entry, error) {
 	if err := o.store.Apply(ctx, queue.Cancel{ID: e.ID, Now: utcNow()}); err != nil {
 		return queue.Entry{}, failure(err)
 	}
+	m.did(ctx, o.dir, aboutJob(deedCancel, e.ID, e.Spec.Name, nil))
 	e, err = o.store.Get(ctx, e.ID)
 	return e, failure(err)
 }

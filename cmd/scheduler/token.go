@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/internal/access"
+	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/statedir"
 )
 
@@ -68,7 +69,7 @@ what its role allows; in the audit log they are NAME.
 The state directory is made if it is not there, so that a token can be there before the
 scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 		Example: "  scheduler token create ci --role submit --expires 90d\n  scheduler token create grafana --role read > ~/.config/agentsched-token",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			may, err := access.ParseRole(role)
 			if err != nil {
 				return usage(fmt.Errorf("--%w", err))
@@ -95,6 +96,7 @@ scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 			if err != nil {
 				return usage(err)
 			}
+			m.did(cmd.Context(), dir, audit.Entry{Action: deedTokenCreated, Target: token.Name, Detail: map[string]any{"id": token.ID, "role": token.Role}})
 			if asJSON {
 				return failure(writeJSON(m.stdout, newToken{token, text}))
 			}
@@ -186,8 +188,12 @@ func (m *Main) tokenRevokeCommand() *cobra.Command {
 by then, a log say, ends within some seconds. Jobs that they have submitted go on.`,
 		Example:           "  scheduler token revoke ci",
 		ValidArgsFunction: m.completeTokens,
-		RunE: func(_ *cobra.Command, args []string) error {
-			tokens, err := m.existingTokens()
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := m.existing()
+			if err != nil {
+				return err
+			}
+			tokens, err := tokensIn(dir)
 			if err != nil {
 				return err
 			}
@@ -199,6 +205,7 @@ by then, a log say, ends within some seconds. Jobs that they have submitted go o
 					errs = append(errs, err)
 					continue
 				}
+				m.did(cmd.Context(), dir, audit.Entry{Action: deedTokenEnded, Target: t.Name, Detail: map[string]any{"id": t.ID, "role": t.Role}})
 				if ended = append(ended, t); !asJSON {
 					fmt.Fprintf(m.stdout, "token %s (id %s) is revoked\n", t.Name, t.ID)
 				}
