@@ -38,8 +38,11 @@ type doors struct {
 	tcp      *access.Guard
 	server   *server.Server
 	// upgrade begins to hand over to another program; nil: this program cannot.
-	upgrade func(context.Context, client.Upgrade) error
-	opened  func() // is called whenever all doors are open; may be nil
+	upgrade             func(context.Context, client.Upgrade) error
+	opened              func()        // is called whenever all doors are open; may be nil
+	leaving             chan struct{} // closed when another program is to have the listeners
+	left                chan struct{} // closed when, after that, all requests are answered
+	leaveOnce, leftOnce sync.Once
 
 	mu        sync.Mutex // guards what follows
 	inherited map[string]daemon.Inherited
@@ -51,7 +54,7 @@ type doors struct {
 
 // newDoors prepares the doors; nothing listens yet.
 func (m *Main) newDoors(e *engine) (*doors, error) {
-	d := &doors{m: m, e: e, inherited: m.inherited, open: map[string]net.Listener{}, more: make(chan net.Listener)}
+	d := &doors{m: m, e: e, inherited: m.inherited, open: map[string]net.Listener{}, more: make(chan net.Listener), leaving: make(chan struct{}), left: make(chan struct{})}
 	m.inherited = nil
 	var err error
 	if d.tokens, err = access.OpenTokens(e.state.dir.Tokens()); err != nil {
@@ -139,8 +142,36 @@ func (d *doors) wrap(next http.Handler) http.Handler {
 	return d.e.audit.Deeds(access.ByDoor(d.unix, d.tcp, named), unknown, failed)
 }
 
+// prepare listens where the configuration says, before anything is started, so that
+// an address that is not to be had, or not to be listened on, is found out then.
+func (d *doors) prepare() error {
+	if addr := d.e.config().API.Listen; addr != "" {
+		return d.openTCP(addr)
+	}
+	return nil
+}
+
+// leave answers what was asked and takes nothing more, since another program is to
+// have the listeners: what is asked from now on waits for that. It returns when all
+// is answered, or ctx ends.
+func (d *doors) leave(ctx context.Context) {
+	d.leaveOnce.Do(func() { close(d.leaving) })
+	select {
+	case <-d.left:
+	case <-ctx.Done():
+	}
+}
+
 // serve opens the doors and answers until ctx ends. It may be called again.
 func (d *doors) serve(ctx context.Context) error {
+	select {
+	case <-d.leaving: // the listeners are another's
+		d.leftOnce.Do(func() { close(d.left) })
+		<-ctx.Done()
+		return context.Cause(ctx)
+	default:
+	}
+	until := ctx
 	d.server = d.newServer()
 	unix, err := d.openSocket()
 	if err != nil {
@@ -162,7 +193,9 @@ func (d *doors) serve(ctx context.Context) error {
 	}
 	answer(daemon.Socket, unix)
 	defer d.closed()
-	if addr := d.wanted(); addr != "" {
+	if l := d.openedTCP(); l != nil {
+		answer(daemon.API, l)
+	} else if addr := d.wanted(); addr != "" {
 		if err := d.openTCP(addr); err != nil {
 			if d.e.config().API.Listen != "" {
 				cancel(err)
@@ -181,6 +214,12 @@ func (d *doors) serve(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-d.leaving:
+			cancel(errReplaced)
+			serving.Wait()
+			d.leftOnce.Do(func() { close(d.left) })
+			<-until.Done()
+			return context.Cause(until)
 		case l := <-d.more:
 			answer(daemon.API, l)
 		}

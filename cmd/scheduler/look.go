@@ -33,7 +33,7 @@ func (m *Main) lsCommand() *cobra.Command {
 		Long: `List jobs, the newest first, with the reason for which each is where it is.
 
 What an agent made is shown by ` + "`scheduler show` and `diff`" + `, what happened by ` + "`scheduler logs`" + `.`,
-		Example: "  scheduler ls\n  scheduler ls --tenant website --state running,failed\n  scheduler ls --all --json",
+		Example: "  scheduler ls\n  scheduler ls --tenant website --status running,failed\n  scheduler ls --all --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if q.limit < 1 {
 				return usage(fmt.Errorf("--limit %d: want 1 or more; --all lists every job", q.limit))
@@ -60,7 +60,7 @@ What an agent made is shown by ` + "`scheduler show` and `diff`" + `, what happe
 	cmd.Flags().BoolVar(&all, "all", false, "list every job")
 	cmd.Flags().IntVarP(&q.limit, "limit", "n", 50, "list at most `N` jobs")
 	cmd.Flags().StringVar((*string)(&q.tenant), "tenant", "", "list only the jobs of this tenant")
-	cmd.Flags().StringSliceVar(&states, "state", nil, "list only jobs in these `STATES`: "+wordList(stateWords))
+	cmd.Flags().StringSliceVar(&states, "status", nil, "list only jobs in these `STATES`: "+wordList(stateWords))
 	return cmd
 }
 
@@ -79,7 +79,7 @@ func (q *jobQuery) in(words []string) error {
 	for _, word := range words {
 		of := stored[strings.ToLower(word)]
 		if of == nil {
-			return fmt.Errorf("--state %q is unknown, want %s", word, wordList(stateWords))
+			return fmt.Errorf("--status %q is unknown, want %s", word, wordList(stateWords))
 		}
 		for _, state := range of {
 			if !slices.Contains(q.states, state) {

@@ -112,7 +112,7 @@ func TestThere(t *testing.T) {
 	}{
 		{"ls --all", 0, "GET /v1/jobs", "later"},
 		{"ls -n 1", 0, "GET /v1/jobs", "1 of 3 jobs"},
-		{"ls --state failed", 0, "GET /v1/jobs", "NOTE"},
+		{"ls --status failed", 0, "GET /v1/jobs", "NOTE"},
 		{"show fix", 0, "GET /v1/jobs/fix", "completed"},
 		{"show fxi", 1, "GET /v1/jobs", "did you mean fix?"},
 		{"logs -f fix", 0, "GET /v1/jobs/01a1fcce-0001/events", "far away"},

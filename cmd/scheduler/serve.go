@@ -111,6 +111,9 @@ func (m *Main) serveOnce(ctx context.Context, o runOptions, next *replacement) e
 			return usage(err)
 		}
 		e.doors.upgrade = func(ctx context.Context, in client.Upgrade) error { return m.replace(ctx, e, in, next, stop) }
+		if err := e.doors.prepare(); err != nil {
+			return usage(err)
+		}
 		e.doors.opened = func() { e.notifier.Ready("working on what is submitted to " + state.dir.Path()) }
 		e.beside = append(e.beside,
 			parts.Part{Name: "upkeep", Run: e.upkeep}, parts.Part{Name: "dead letters", Run: e.redrive}, parts.Part{Name: "triggers", Run: e.fire},
@@ -159,7 +162,11 @@ func (m *Main) replace(ctx context.Context, e *engine, in client.Upgrade, next *
 		}
 		next.handover = handover
 		e.notifier.Replacing("replaced by version " + version)
-		stop(errReplaced)
+		e.waiting.Go(func() {
+			// First what was asked is answered: nobody is told that the scheduler ends.
+			e.doors.leave(e.draining)
+			stop(errReplaced)
+		})
 		return nil
 	}
 	if in.Mode != "drain" {

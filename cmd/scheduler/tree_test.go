@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // newTestMain returns a program that has no terminal and an environment of its own.
@@ -55,6 +56,11 @@ func TestCommandTree(t *testing.T) {
 		if !isGroup(cmd) && cmd.Runnable() && cmd.HasParent() && !slices.Contains(printsNoData, name) && cmd.Flags().Lookup("json") == nil {
 			t.Errorf("%q has no --json", name)
 		}
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if cmd != root && root.PersistentFlags().Lookup(f.Name) != nil {
+				t.Errorf("%q: its flag --%s hides that of all commands", name, f.Name)
+			}
+		})
 		if strings.Contains(cmd.Use, "JOB") && cmd.ValidArgsFunction == nil {
 			t.Errorf("%q takes jobs, and no shell completes them", name)
 		}

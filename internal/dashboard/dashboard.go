@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -117,18 +118,27 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "method not allowed, want GET or HEAD", http.StatusMethodNotAllowed)
+		refuse(w, http.StatusMethodNotAllowed, "method_not_allowed", "want GET or HEAD")
 		return
 	}
 	f, keep, ok := s.find(r.URL.Path)
 	if !ok {
-		http.Error(w, "there is no such file", http.StatusNotFound)
+		refuse(w, http.StatusNotFound, "not_found", "there is no such file")
 		return
 	}
 	h.Set("Content-Type", f.mime)
 	h.Set("Cache-Control", keep)
 	h.Set("ETag", f.etag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.text))
+}
+
+// refuse answers with a problem of that name, as the API's routes do (RFC 9457).
+func refuse(w http.ResponseWriter, status int, name, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(map[string]any{ //nolint:errcheck // nobody is there to be told
+		"type": "urn:agentsched:problem:" + name, "title": http.StatusText(status), "status": status, "detail": detail,
+	})
 }
 
 // find returns the file at an address and for how long it may be kept.

@@ -69,7 +69,7 @@ func TestCoreKilledWithJobsInFlight(t *testing.T) {
 		}
 	}
 	if j := b.show("last-try"); j.Job.ExitKind != job.ExitFailed || len(j.Attempts) != 1 || j.Job.Counted != 1 ||
-		!strings.Contains(j.Job.DeadLetter, "core died") || !strings.Contains(j.Job.DeadLetter, "1 attempts are used up") {
+		!strings.Contains(j.Job.DeadLetter, "core died") || !strings.Contains(j.Job.DeadLetter, "its only attempt is used up") {
 		t.Errorf("a job without an attempt left: %s", asJSON(t, j))
 	}
 	if j := b.show("later"); len(j.Attempts) != 1 {

@@ -106,19 +106,17 @@ func (w *writer) group(first *request) {
 		return
 	}
 	w.tx.accounts.grants.checked = false
-	var members []*request // those whose work succeeded and awaits the commit
+	// All wait for the commit, also those that were refused: what they were refused
+	// for may be what another of the group has written, which is true only then.
+	var members []*request
+	var answers []error // to each of them, once the others' work is durable
 	for r := first; r != nil; r = w.waiting(len(members)) {
 		own, fatal := w.execute(r)
+		members, answers = append(members, r), append(answers, own)
 		if fatal != nil {
-			members = append(members, r)
 			w.fail(members, fatal)
 			return
 		}
-		if own != nil {
-			r.answer <- own
-			continue
-		}
-		members = append(members, r)
 	}
 	err := w.tx.writeCharges()
 	if err == nil {
@@ -129,8 +127,8 @@ func (w *writer) group(first *request) {
 		return
 	}
 	w.commits.Add(1)
-	for _, r := range members {
-		r.answer <- nil
+	for i, r := range members {
+		r.answer <- answers[i]
 	}
 }
 
