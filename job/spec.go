@@ -2,6 +2,7 @@ package job
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -182,6 +183,14 @@ const (
 	DefaultTimeout     = Duration(30 * time.Minute)
 	DefaultMaxAttempts = 3
 )
+
+// UsedUp says that a job has no attempts left, of n.
+func UsedUp(n int) string {
+	if n == 1 {
+		return "its only attempt is used up"
+	}
+	return fmt.Sprintf("all %d attempts are used up", n)
+}
 
 // Class is how patient a job's owner is.
 type Class string

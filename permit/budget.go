@@ -17,7 +17,7 @@ func (g *Gate) budget(now time.Time, r Request) (Grant, error) {
 	limits := r.Limits
 
 	if limits.MaxAttempts > 0 && counted >= limits.MaxAttempts {
-		return Grant{}, exceeded("all %d attempts are used up", limits.MaxAttempts)
+		return Grant{}, exceeded("%s", job.UsedUp(limits.MaxAttempts))
 	}
 	if t := limits.RetryBudget.Time.Std(); t > 0 && wall >= t {
 		return Grant{}, exceeded("the retry budget of %s is spent: attempts took %s", t, wall.Round(time.Millisecond))

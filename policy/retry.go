@@ -70,7 +70,7 @@ func (r *Retry) Decide(h History, o *job.Outcome, now time.Time) Decision {
 	next, more := h.Choice+1, h.Choice+1 < h.Choices
 	switch {
 	case h.MaxAttempts > 0 && h.Counted >= h.MaxAttempts:
-		return giveUp(o, fmt.Sprintf("all %d attempts are used up", h.MaxAttempts))
+		return giveUp(o, job.UsedUp(h.MaxAttempts))
 	case rule.Action.fallsBack() && more:
 		return r.fallBack(o, next, now)
 	case rule.Action.ends() && !(rule.Afresh && h.Resumed && !progressed(o)):

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -55,6 +56,8 @@ func setUpScript(env *testscript.Env) error {
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
 	env.Setenv("XDG_STATE_HOME", xdg)
 	env.Setenv("STATE", filepath.Join(xdg, "agentsched"))
+	// A program with the race detector would sleep for a second at its end.
+	env.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
 	program, err := exec.LookPath("scheduler")
 	if err != nil {
 		return err

@@ -119,7 +119,7 @@ func Decision(e *queue.Entry, last *job.Attempt, a Answer, at time.Time) (queue.
 		return d, nil
 	}
 	if n := e.Spec.Limits.MaxAttempts; n > 0 && e.Counted >= n {
-		d.DeadLetter = fmt.Sprintf("%s: %s; all %d attempts are used up", job.HumanRejected, d.Comment, n)
+		d.DeadLetter = fmt.Sprintf("%s: %s; %s", job.HumanRejected, d.Comment, job.UsedUp(n))
 		return d, nil
 	}
 	d.Retry = &queue.Retry{

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -54,6 +55,9 @@ func (s *Server) submitFile(ctx context.Context, h *submitHeaders, f *client.Job
 func (s *Server) submit(ctx context.Context, h *submitHeaders, in *client.Submission) (*submitted, error) {
 	if err := checkSubmission(in); err != nil {
 		return nil, err
+	}
+	for i := range in.Jobs {
+		in.Jobs[i].Tenant = cmp.Or(in.Jobs[i].Tenant, job.DefaultTenant)
 	}
 	key, err := s.newKey(ctx, h.Key, in)
 	if err != nil {

@@ -1,0 +1,25 @@
+# The apprentice stands in for a coding agent: it reads a task, changes files and
+# answers. Like one it forgets things, and does better when it is told what was
+# wrong. The lines that it reads and prints are those of docs/worker-protocol.md.
+read -r task
+
+answer() { printf '{"type":"result","status":"completed","answer":"%s"}\n' "$1"; }
+
+hours() { for day in "$@"; do echo "$day 7-18"; done > hours.txt; }
+
+case $task in
+*hours.txt*'does not say Sunday'*)
+	hours Monday Tuesday Wednesday Thursday Friday Saturday Sunday
+	answer 'I had forgotten Sunday.' ;;
+*hours.txt*)
+	hours Monday Tuesday Wednesday Thursday Friday Saturday
+	answer 'The opening hours are in hours.txt.' ;;
+*poster.txt*'Sunday'*)
+	printf 'Spring market\nNew: bagels\nSundays too!\n' > poster.txt
+	answer 'Sundays are on the poster now.' ;;
+*poster.txt*)
+	printf 'Spring market\nNew: bagels\n' > poster.txt
+	answer 'The poster is in poster.txt.' ;;
+*)
+	answer 'I have read it.' ;;
+esac
