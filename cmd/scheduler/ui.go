@@ -25,8 +25,9 @@ func (m *Main) uiCommand() *cobra.Command {
 		Use: "ui", Short: "Open the dashboard of the running scheduler in a browser", Args: cobra.NoArgs,
 		Long: `Print a link that opens the dashboard of the running scheduler once, within a few minutes,
 and open it in a browser if there is a display. Whoever follows it may do what the role
-allows until the browser is closed. The configuration must say where the scheduler listens
-(api.listen).`,
+allows, until they log out, have not used it for 12 hours, or 7 days are over. Where the
+configuration does not say where the scheduler listens (api.listen), a port of this host
+alone is opened for it.`,
 		Example: "  scheduler ui\n  scheduler ui --role read --no-open",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(roles, role) {
