@@ -106,6 +106,9 @@ func (a *advance) advance(n int) {
 	if j.State != job.Queued || j.Held != job.HeldForNeeds && j.Held != job.HeldForParts || f.Node != "" {
 		return // it runs, has ended, waits for somebody else, or is its node's to release
 	}
+	if j.Held == job.HeldForParts && !j.isNode() {
+		return // it stands for what the events of a pipeline's stage are given to
+	}
 	if circle := a.inCircle[n]; circle != "" {
 		a.fail(j, job.Config, "its needs go in a circle: "+circle)
 		return

@@ -161,3 +161,19 @@ func names(w *world) string {
 	}
 	return strings.Join(words, " ")
 }
+
+// TestAStageIsLetAlone: a job that is held for parts of its own, and is no node, is
+// the job of a pipeline's stage: it was let go before, and is not again.
+func TestAStageIsLetAlone(t *testing.T) {
+	stage, after := spec("stage"), spec("after", "stage")
+	b := &workflow.Batch{Jobs: []workflow.Job{
+		{Spec: &stage, State: job.Queued, Held: job.HeldForParts}, {Spec: &after, State: job.Queued, Held: job.HeldForNeeds},
+	}}
+	if moves := workflow.Advance(b); len(moves) != 0 {
+		t.Errorf("moves: %+v", moves)
+	}
+	b.Jobs[0].Held = job.HeldForNeeds
+	if moves := workflow.Advance(b); len(moves) != 1 {
+		t.Errorf("before it was let go: %+v", moves)
+	}
+}

@@ -90,6 +90,7 @@ var allowed = map[string]string{
 	"cmd/agentcore": "internal/adapters internal/agentcore internal/version",
 	"cmd/scheduler": "...",
 	"internal/e2e":  "...",
+	// The dashboard in a real browser.
 	// The fault suite, and what its workers are told and are.
 	"internal/faults":        "...",
 	"internal/faults/act":    "",

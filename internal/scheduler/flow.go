@@ -176,13 +176,19 @@ func (s *Scheduler) findFlows(ctx context.Context) error {
 // round ends or spawns something.
 const maxRounds = 10_000
 
+// maxBeaten is how often in a row somebody else may be faster.
+const maxBeaten = 100
+
 // advance does what follows from how the jobs of a batch stand.
 func (s *Scheduler) advance(ctx context.Context, id job.BatchID) error {
+	beaten := 0
 	for range maxRounds {
 		more, err := s.advanceOnce(ctx, id)
-		if errors.Is(err, queue.ErrIllegalTransition) || errors.Is(err, queue.ErrFenced) {
+		if beaten < maxBeaten && (errors.Is(err, queue.ErrIllegalTransition) || errors.Is(err, queue.ErrFenced)) {
+			beaten++
 			continue // somebody was faster: it looks otherwise by now
 		}
+		beaten = 0
 		if err != nil || !more {
 			return err
 		}

@@ -237,6 +237,12 @@ func (s *Scheduler) park(f *flight) bool {
 	return true
 }
 
+// Blocking returns the isolation that keeps a queued job from beginning, if there
+// is one.
+func (s *Scheduler) Blocking(e *queue.Entry) (isolation.Isolation, bool) {
+	return s.cfg.Isolations.Blocked(e.Spec.Choices()[e.Choice].Worker, e.Spec.Workspace.Path, time.Now())
+}
+
 // isBlocked reports whether an isolation keeps the job from beginning.
 func (s *Scheduler) isBlocked(e *queue.Entry) bool {
 	path := e.Spec.Workspace.Path

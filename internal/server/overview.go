@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -49,7 +50,7 @@ func (s *Server) makeOverview(ctx context.Context) (client.Overview, error) {
 	if o.Throughput = some(o.Throughput); err != nil {
 		return o, err
 	}
-	if o.Waiting, err = waitingOf(ctx, survey, now); err != nil {
+	if o.Waiting, err = s.waitingOf(ctx, survey, now); err != nil {
 		return o, err
 	}
 	t := tenantTable{}
@@ -68,14 +69,14 @@ func (s *Server) makeOverview(ctx context.Context) (client.Overview, error) {
 }
 
 // waitingOf counts why queued jobs wait, over the first of them.
-func waitingOf(ctx context.Context, survey queue.Surveyor, now time.Time) ([]client.Waiting, error) {
+func (s *Server) waitingOf(ctx context.Context, survey queue.Surveyor, now time.Time) ([]client.Waiting, error) {
 	entries, _, _, err := survey.Page(ctx, queue.Filter{States: []job.EntryState{job.Queued}, Limit: maxWaiting}, "")
 	if err != nil {
 		return nil, err
 	}
 	counts := map[string]int{}
 	for i := range entries {
-		counts[waits(&entries[i], now)]++
+		counts[s.waits(&entries[i], now)]++
 	}
 	list := []client.Waiting{}
 	for why, n := range counts {
@@ -86,7 +87,12 @@ func waitingOf(ctx context.Context, survey queue.Surveyor, now time.Time) ([]cli
 }
 
 // waits says why a queued entry waits, in words that others share.
-func waits(e *queue.Entry, now time.Time) string {
+func (s *Server) waits(e *queue.Entry, now time.Time) string {
+	if e.Held == "" && len(e.Spec.Choices()) > e.Choice {
+		if i, blocked := s.opt.Sched.Blocking(e); blocked {
+			return fmt.Sprintf("%s is out of use: %s", i.Scope, i.Message)
+		}
+	}
 	switch {
 	case e.Held == job.HeldForApproval:
 		return "waits for a person"
