@@ -91,6 +91,7 @@ var allowed = map[string]string{
 	"cmd/scheduler": "...",
 	"internal/e2e":  "...",
 	// The dashboard in a real browser.
+	"internal/browser": "...",
 	// The fault suite, and what its workers are told and are.
 	"internal/faults":        "...",
 	"internal/faults/act":    "",

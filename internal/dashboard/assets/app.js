@@ -47,7 +47,7 @@
 // data-ready="true|false"> (ready: the page has mounted). data-testid:
 //
 //   shell      nav, nav-NAME, connection, theme, toast, page, page-error, unauthorized, upgraded,
-//              role, approvals-count, letters-count
+//              role, sign-out, approvals-count, letters-count
 //   dialog     dialog-pause|cancel-job|approve|reject|checkpoint; in each dialog-confirm, dialog-cancel (closes it),
 //              dialog-problem, field-NAME
 //   overview   pause, running, queued, approval, dead-letters, ended, waiting, throughput, cost, budgets, tenants, cores, circuits, isolations, resume, alerts
@@ -244,7 +244,7 @@ function context(found, life) {
       history.replaceState(null, '', '#' + found.place + (q ? '?' + q : ''));
     },
     setTitle: (text) => {
-      document.title = text + ' \u00b7 scheduler';
+      document.title = visible(text) + ' \u00b7 scheduler';
     },
     onquery: null,
   };
@@ -252,7 +252,7 @@ function context(found, life) {
 
 function mark(name, title) {
   root.dataset.page = name;
-  document.title = (title || name) + ' \u00b7 scheduler';
+  document.title = visible(title || name) + ' \u00b7 scheduler';
   for (const a of document.querySelectorAll('#nav a')) {
     if (a.dataset.nav === name) a.setAttribute('aria-current', 'page');
     else a.removeAttribute('aria-current');
@@ -294,6 +294,14 @@ function shell() {
       h('bdi', null, visible(app.me.name || 'you')),
       h('span', {class: 'muted'}, ' may ' + app.me.role),
     ),
+    app.me.door === 'browser'
+      ? h(
+          'button',
+          {type: 'button', class: 'ghost sign-out', 'data-testid': 'sign-out', onclick: signOut},
+          icon('exit'),
+          h('span', null, 'Sign out'),
+        )
+      : null,
   );
   document.getElementById('theme').addEventListener('click', cycleTheme);
   document.getElementById('menu').addEventListener('click', () => setMenu(document.body.dataset.menu !== 'open'));
@@ -303,6 +311,8 @@ function shell() {
   });
   showTheme();
 }
+
+const RECOUNT = 2500; // ms; the scheduler counts anew after 2 s
 
 const can = (role) => roles.indexOf(app.me?.role) >= roles.indexOf(role);
 const closeMenu = () => setMenu(false);
@@ -401,6 +411,16 @@ function unauthorized() {
   document.querySelector('#page h1').focus();
 }
 
+async function signOut() {
+  try {
+    await api.post('/logout');
+  } catch (error) {
+    failed(error, 'You are still signed in');
+    return;
+  }
+  unauthorized();
+}
+
 async function start() {
   setOnUnauthorized(unauthorized);
   for (let wait = 500; !app.me; wait = Math.min(wait * 2, 10000)) {
@@ -425,12 +445,16 @@ async function start() {
   setInterval(() => {
     if (!document.hidden) tick();
   }, 1000);
-  let counting = null;
+  let counting = null,
+    told = 0;
+  const countNow = () => {
+    counting = null;
+    if (!document.hidden) counts();
+    if (performance.now() - told < RECOUNT) counting = setTimeout(countNow, RECOUNT); // what was counted may be older than that
+  };
   const recount = () => {
-    counting ??= setTimeout(() => {
-      counting = null;
-      if (!document.hidden) counts();
-    }, 2000);
+    told = performance.now();
+    counting ??= setTimeout(countNow, RECOUNT);
   };
   for (const kind of ['job', 'escalation', 'gap']) app.stream.on(kind, recount);
   setInterval(recount, 30000);

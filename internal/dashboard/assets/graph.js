@@ -138,7 +138,13 @@ export class Graph {
     if (!n || !u.state) return Boolean(n);
     const before = n.state;
     Object.assign(n, {
-      state: u.skipped ? 'skipped' : u.entry_state === 'expired' ? 'expired' : u.state,
+      state: u.skipped
+        ? 'skipped'
+        : u.entry_state === 'expired'
+          ? 'expired'
+          : u.entry_state === 'dispatched' && u.state === 'pending'
+            ? 'running' // it was just given to a core
+            : u.state,
       attempts: u.attempt ?? n.attempts,
       worker: u.worker || n.worker,
       note: u.text ?? '',
@@ -306,7 +312,7 @@ export class Graph {
   // partsOf draws the line that counts a node's parts, and unfolded a row for each.
   partsOf(g, at, d) {
     const open = this.open.has(g.node.name);
-    d.count = s('text', {class: 'graph-line', 'aria-hidden': 'true', x: 32, y: HEIGHT + 13});
+    d.count = s('text', {class: 'graph-line', x: 32, y: HEIGHT + 13});
     d.toggle = s(
       'g',
       {
@@ -315,7 +321,6 @@ export class Graph {
         tabindex: '-1',
         'aria-expanded': String(open),
         'data-testid': 'graph-expand',
-        'aria-label': `Parts of ${g.node.name}`,
         onclick: () => this.toggle(g.node.name),
       },
       s('rect', {class: 'graph-expand-box', x: 8, y: HEIGHT - 3, width: WIDTH - 16, height: PARTS, rx: 4}),
@@ -406,8 +411,7 @@ export class Graph {
     const counts = {};
     for (const p of d.group.parts) counts[this.byId.get(p.id)?.state || p.state] = (counts[this.byId.get(p.id)?.state || p.state] || 0) + 1;
     const words = tally(counts).map(([state, k]) => `${k} ${stateWord(state)}`);
-    setText(d.count, cut(`${d.group.parts.length}: ${words.join(', ')}`, 27));
-    d.toggle.setAttribute('aria-label', `${plural(d.group.parts.length, 'part')} of ${visible(n.of || n.name)}: ${words.join(', ')}`);
+    setText(d.count, cut(`${d.group.parts.length}: ${words.join(', ')}`, 27)); // it is the name of the button around it
   }
 
   toggle(name) {

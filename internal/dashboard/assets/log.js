@@ -271,7 +271,7 @@ function lineOf(e) {
       return {
         el: row(
           e,
-          h('span', {class: e.change === 'deleted' ? 'minus' : 'plus'}, e.change || 'changed'),
+          h('span', {class: e.change === 'deleted' ? 'minus' : 'plus'}, visible(e.change || 'changed')),
           ' ',
           h('bdi', null, visible(e.path)),
           outcome(e),

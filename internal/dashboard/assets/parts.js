@@ -39,12 +39,12 @@ export function badge(state, {tone, label, title} = {}) {
   return h(
     'span',
     {class: ['badge', 'tone-' + (tone || tones[state] || 'idle')], 'data-state': state, title},
-    label || words[state] || String(state).replaceAll('_', ' '),
+    visible(label || words[state] || String(state).replaceAll('_', ' ')),
   );
 }
 
 // shortId returns the end of an id, which tells ids of one moment apart.
-export const shortId = (id) => String(id ?? '').slice(-8);
+export const shortId = (id) => visible(String(id ?? '').slice(-8));
 
 // jobLink returns a link to a job's page.
 export function jobLink(id, name, props) {
@@ -151,6 +151,7 @@ const icons = {
   agents: 'M8 5m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0M2 14a6 5 0 0 1 12 0',
   timeline: 'M2 3h6M5 8h7M8 13h6',
   theme: 'M8 2a6 6 0 1 0 6 6a4.5 4.5 0 0 1 -6 -6z',
+  exit: 'M6 2H3v12h3M10 4l4 4-4 4M14 8H6',
   menu: 'M2 4h12M2 8h12M2 12h12',
   close: 'M4 4l8 8M12 4l-8 8',
   more: 'M6 3l5 5-5 5',

@@ -164,7 +164,7 @@ function evaluationsPanel(list) {
               'p',
               null,
               h('strong', {class: 'num'}, (e.composite || 0).toFixed(2)),
-              h('span', {class: 'muted'}, ' by ' + visible(e.source) + ' in ' + visible(e.domain || 'default') + ', '),
+              h('span', {class: 'muted'}, ' ' + by(e.source) + ' in ' + visible(e.domain || 'default') + ', '),
               timeOf(e.at),
             ),
             h(
@@ -189,3 +189,6 @@ function evaluationsPanel(list) {
       )
     : null;
 }
+
+// by says who judged: a person's source reads "by anna" already.
+const by = (source) => (/^by /.test(source) ? visible(source) : 'by ' + visible(source));

@@ -214,8 +214,8 @@ class Agents {
       ? await this.ctx.api.get(this.ctx.path`/v1/jobs/${latest.job}/evaluations`, {signal: this.ctx.signal}).catch(() => null)
       : null;
     if (this.shown !== state) return; // another one was chosen meanwhile
-    const evaluation =
-      (answer?.evaluations || []).filter((e) => e.domain === domain || kind === 'tenant').at(-1) || answer?.evaluations?.at(-1);
+    const all = (answer?.evaluations || []).sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+    const evaluation = all.filter((e) => e.domain === domain || kind === 'tenant').at(-1) || all.at(-1);
     const chart = lineChart({
       title: `Reputation of ${kind} ${visible(subject)} in ${visible(domain || 'all domains')}`,
       max: 1,
@@ -242,7 +242,7 @@ class Agents {
   newest(e, r) {
     return panel(
       'Newest evaluation',
-      {note: [timeOf(e.at), ' by ', visible(e.source)]},
+      {note: [timeOf(e.at), /^by /.test(e.source) ? ' ' : ' by ', visible(e.source)]},
       facts([
         ['Job', jobLink(e.job, e.name)],
         ['Attempt', e.attempt],

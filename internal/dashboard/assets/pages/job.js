@@ -374,7 +374,7 @@ function attemptsPanel(state) {
           cell: (a) =>
             a.outcome
               ? [
-                  a.outcome.class ? h('span', {class: 'mono'}, a.outcome.class + ' ') : null,
+                  a.outcome.class ? h('span', {class: 'mono'}, visible(a.outcome.class) + ' ') : null,
                   visible(a.outcome.message || a.outcome.diff_stat || ''),
                   (a.outcome.denied || []).length ? h('span', {class: 'muted'}, ' Refused: ' + visible(a.outcome.denied.join(', '))) : null,
                   (a.outcome.left_behind || []).length

@@ -101,6 +101,16 @@ export const page = {
         }
       },
     });
+    const agent = h('button', {
+      type: 'button',
+      'data-testid': 'filter-agent',
+      title: 'Show the jobs of all agents',
+      onclick: () => {
+        delete ctx.query.agent;
+        showAgent();
+        apply();
+      },
+    });
     inputs.dead_letters = h('input', {
       type: 'checkbox',
       checked: Boolean(ctx.query.dead_letters),
@@ -111,7 +121,7 @@ export const page = {
       ctx.query[name]
         ? [
             ['', first],
-            [ctx.query[name], ctx.query[name]],
+            [ctx.query[name], visible(ctx.query[name])],
           ]
         : [['', first]];
     replace(
@@ -140,16 +150,23 @@ export const page = {
           'order',
         ),
         h('label', {class: 'check'}, inputs.dead_letters, 'Dead letters'),
+        agent,
         news,
       ),
     );
 
     const list = new List(ctx, {total, news});
     append(root, list.box, list.foot);
+    const showAgent = () => {
+      agent.hidden = !ctx.query.agent;
+      setText(agent, 'Agent ' + visible(ctx.query.agent || '') + ' \u00d7');
+    };
+    showAgent();
 
     function values() {
       return {
         q: inputs.q.value.trim(),
+        agent: ctx.query.agent || '',
         state: inputs.state.value,
         tenant: inputs.tenant.value,
         worker: inputs.worker.value,
@@ -168,9 +185,10 @@ export const page = {
           continue;
         }
         if (el.tagName === 'SELECT' && query[name] && ![...el.options].some((o) => o.value === query[name]))
-          el.append(h('option', {value: query[name]}, query[name]));
+          el.append(h('option', {value: query[name]}, visible(query[name])));
         el.value = query[name] || '';
       }
+      showAgent();
       list.filter(values());
     };
     choices(ctx, inputs);
@@ -278,6 +296,7 @@ class List {
     const w = this.where;
     return {
       q: w.q,
+      agent: w.agent,
       state: w.state,
       tenant: w.tenant,
       worker: w.worker,
@@ -370,6 +389,7 @@ class List {
         (w.tenant && w.tenant !== u.tenant) ||
         (w.worker && w.worker !== u.worker) ||
         w.q ||
+        w.agent ||
         w.dead_letters ||
         (w.state && w.state !== u.entry_state)
       )

@@ -327,7 +327,7 @@ class Letters {
   }
 }
 
-const words = (name) => String(name).toLowerCase().replaceAll('_', ' ');
+const words = (name) => visible(String(name).toLowerCase().replaceAll('_', ' '));
 
 // worker returns what the job ran on last, or was to run on.
 function worker(e) {

@@ -118,9 +118,15 @@ export const page = {
     }
 
     await load();
-    const again = ctx.soon(1500, () => load().catch(() => {}));
+    let behind;
+    const again = ctx.soon(1500, () => {
+      load().catch(() => {});
+      clearTimeout(behind); // the scheduler's answer may be 2 s old: the last change shows in the one after
+      behind = setTimeout(() => load().catch(() => {}), 2500);
+    });
     for (const kind of ['job', 'core', 'circuit', 'escalation', 'gap']) ctx.stream.on(kind, again);
     ctx.every(15000, again);
+    return () => clearTimeout(behind);
   },
 };
 
@@ -431,7 +437,7 @@ function circuits(o) {
       caption: 'Circuit breakers of the workers',
       rows: o.circuits || [],
       key: (c) => c.worker + ':' + (c.model || ''),
-      empty: 'No worker has run yet.',
+      empty: 'None is open.',
       columns: [
         {title: 'Worker', head: true, cell: (c) => h('bdi', null, visible(c.worker + (c.model ? ':' + c.model : '')))},
         {title: 'State', cell: (c) => badge(c.state)},

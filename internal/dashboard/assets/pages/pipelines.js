@@ -289,7 +289,7 @@ class Line {
   async load() {
     const {pipelines} = await this.ctx.api.get('/v1/pipelines', {signal: this.ctx.signal, query: {name: this.ctx.params.pipeline}});
     const p = pipelines?.[0];
-    if (!p) throw Object.assign(new Error(`There is no pipeline ${visible(this.ctx.params.pipeline)}.`), {title: 'No such pipeline'});
+    if (!p) throw Object.assign(new Error(`There is no pipeline ${visible(this.ctx.params.pipeline)}.`), {name: 'Problem', title: 'No such pipeline'});
     this.pipeline = p;
     this.ctx.setTitle(visible(p.id));
     setText(this.heading, visible(p.id));

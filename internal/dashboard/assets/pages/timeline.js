@@ -190,7 +190,7 @@ class Timeline {
     const key = `${u.job}/${u.attempt}`,
       at = Date.parse(u.time) || Date.now();
     const old = this.bars.get(key);
-    if (u.state === 'running') {
+    if (u.state === 'running' || (u.state === 'pending' && u.entry_state === 'dispatched')) {
       if (old || this.until !== null) return;
       this.bars.set(
         key,
@@ -595,7 +595,7 @@ class Timeline {
   }
 }
 
-const words = (name) => String(name).toLowerCase().replaceAll('_', ' ');
+const words = (name) => visible(String(name).toLowerCase().replaceAll('_', ' '));
 
 // bar makes of an attempt (queue.Running) what is drawn; to is null while it runs.
 function bar(a) {

@@ -1,0 +1,21 @@
+package browser
+
+import "testing"
+
+// TestDashboard does what a person does, each in a browser context of its own, all on
+// one daemon.
+func TestDashboard(t *testing.T) {
+	have := needTools(t)
+	b := openBrowser(t, have)
+	t.Logf("Chromium %s", b.ready.Ready)
+	d := newDaemon(t, have.node)
+	if err := d.start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"link", "logout", "submit", "jobFile", "approve", "reject", "cancel", "requeue", "pause", "followLog", "jobList",
+		"diff", "steps", "workflow", "pipelines", "inbox", "agents", "timeline", "readOnly", "reconnect",
+	} {
+		t.Run(name, func(t *testing.T) { b.play(t, d, name, nil) })
+	}
+}
