@@ -21,8 +21,8 @@ import (
 type obj = map[string]any
 
 const (
-	startWithin = 30 * time.Second
-	stopWithin  = 20 * time.Second
+	startWithin = time.Minute
+	stopWithin  = time.Minute
 )
 
 // daemon is a `scheduler serve` with a state directory, a home and a git repository

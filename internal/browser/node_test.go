@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-const playWithin = 3 * time.Minute
+const playWithin = 6 * time.Minute
 
 // browser is the node process with one Chromium. It plays one script at a time.
 type browser struct {

@@ -38,7 +38,7 @@ import * as views from './views.mjs';
 const require = createRequire(join(process.env.BROWSER_MODULES, 'driver.js'));
 const {chromium} = require('playwright-core');
 const scripts = {...deeds, ...live, ...views, ...hostile, ...many, ...looks};
-const PATIENCE = Number(process.env.BROWSER_PATIENCE || 20000); // ms that anything may take
+const PATIENCE = Number(process.env.BROWSER_PATIENCE || 60000); // ms that anything may take
 
 const say = (line) => process.stdout.write(JSON.stringify(line) + '\n');
 const heard = createInterface({input: process.stdin})[Symbol.asyncIterator]();
