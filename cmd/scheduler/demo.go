@@ -121,7 +121,7 @@ func (m *Main) demo(ctx context.Context, dir string, yes bool, o runOptions) err
 		}
 		cfg.Workers[kind] = w
 	}
-	m.environ = append(m.environ, demoKey+"=scripted")
+	m.environ = append(m.environ, demoKey+"=key-of-the-scripted-model")
 	m.stateDir = filepath.Join(place, "state")
 	src, err := m.demoSource(filepath.Join(place, "site"), &cfg)
 	if err != nil {

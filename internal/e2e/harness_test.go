@@ -81,7 +81,7 @@ func newBench(t *testing.T) *bench {
 			t.Fatal(err)
 		}
 	}
-	b.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + tmp, "LANG=C.UTF-8", keyVariable + "=scripted"}
+	b.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + tmp, "LANG=C.UTF-8", keyVariable + "=key-of-the-scripted-model"}
 	b.config = obj{
 		"concurrency": obj{"max": 3},
 		"workers":     obj{},
