@@ -18,10 +18,7 @@ func (v *Evaluator) Of(ctx context.Context, s Subject, domain string) (Reputatio
 
 // Of is Evaluator.Of, of any journal.
 func Of(ctx context.Context, j queue.Journal, s Subject, domain string) (Reputation, error) {
-	a := account{s, cmp.Or(domain, DefaultDomain)}
-	if s.Kind == Tenant {
-		a.domain = AllDomains
-	}
+	a := accountOf(s, domain)
 	r, any, err := read[Reputation](ctx, j, reputations, a.key())
 	if !any {
 		r.Subject, r.Domain = a.subject, a.domain
@@ -57,10 +54,17 @@ func Evaluations(ctx context.Context, j queue.Journal, id job.ID) ([]Evaluation,
 // Recompute works a reputation out from the evaluations that were counted. It is
 // what Of returns, unless somebody has changed the records.
 func Recompute(ctx context.Context, j queue.Journal, s Subject, domain string) (Reputation, error) {
-	a := account{s, cmp.Or(domain, DefaultDomain)}
-	if s.Kind == Tenant {
-		a.domain = AllDomains
-	}
+	a := accountOf(s, domain)
+	r := Reputation{Subject: a.subject, Domain: a.domain}
+	err := History(ctx, j, s, domain, func(_ *Evaluation, after Reputation) { r = after })
+	return r, err
+}
+
+// History tells how the reputation of a subject in a domain ("" is the default) has
+// moved: each evaluation that was counted and is kept, the oldest first, with the
+// reputation after it.
+func History(ctx context.Context, j queue.Journal, s Subject, domain string, tell func(e *Evaluation, after Reputation)) error {
+	a := accountOf(s, domain)
 	r := Reputation{Subject: a.subject, Domain: a.domain}
 	first := true
 	var missing error
@@ -73,8 +77,18 @@ func Recompute(ctx context.Context, j queue.Journal, s Subject, domain string) (
 		if missing == nil && key != numberKey(r.N) {
 			missing = fmt.Errorf("reputation of %s: evaluation %d is missing", s, r.N)
 		}
+		tell(&e, r)
 	})
-	return r, cmp.Or(err, missing)
+	return cmp.Or(err, missing)
+}
+
+// accountOf returns the account of a subject in a domain, "" for the default; a
+// tenant has one of all domains.
+func accountOf(s Subject, domain string) account {
+	if s.Kind == Tenant {
+		return account{s, AllDomains}
+	}
+	return account{s, cmp.Or(domain, DefaultDomain)}
 }
 
 // baseBefore returns the reputation that the evaluation of that key was counted on.
