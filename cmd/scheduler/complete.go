@@ -312,6 +312,8 @@ in its state directory: jobs, tenants, agents, pipelines, workers, scopes.
   zsh    scheduler completion zsh > "${fpath[1]}/_scheduler"
   fish   scheduler completion fish > ~/.config/fish/completions/scheduler.fish`
 	cmd.Example = "  source <(scheduler completion bash)"
+	// One that cannot run would print its help for any word.
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	for _, sub := range cmd.Commands() {
 		sub.Short = "Print the script for " + sub.Name()
 		sub.Example = "  scheduler completion " + sub.Name()

@@ -74,7 +74,10 @@ func (s *Scheduler) CoreDown(c *supervisor.Core, cause error) {
 		}
 	}
 	text := fmt.Sprintf("%s (pid %d) died with %d jobs in flight; nothing of it is left, a new one is started", s.coreName(c.Index()), c.PID(), n)
-	if errors.Is(cause, supervisor.ErrReplaced) {
+	switch {
+	case s.stopping:
+		text = fmt.Sprintf("%s (pid %d) has ended with the scheduler", s.coreName(c.Index()), c.PID())
+	case errors.Is(cause, supervisor.ErrReplaced):
 		text = fmt.Sprintf("%s (pid %d) has ended and is replaced", s.coreName(c.Index()), c.PID())
 	}
 	s.observe(Moment{Kind: MomentCoreDown, Core: c.Index(), Text: text})
