@@ -39,11 +39,16 @@ func (m *Main) did(ctx context.Context, dir *statedir.Dir, e audit.Entry) {
 	if cfg, err := m.readConfig(m.configOptions()); err != nil || !cfg.Audit.Enabled {
 		return
 	}
-	e.Who = audit.Who{Name: userName(), Role: string(access.Operate), Door: cliDoor}
+	e.Who = owner()
 	err := audit.Once(ctx, dir.Audit(), audit.Options{Wait: holdTime, Redact: redact.New(redact.FromEnviron(m.environ)...)}, e)
 	if err != nil && !errors.Is(err, audit.ErrHeld) { // a scheduler holds it: it notices by itself
 		fmt.Fprintf(m.stderr, "scheduler: it was done, but is not in the audit log: %v\n", err)
 	}
+}
+
+// owner is who acts on the state directory itself: nobody else can.
+func owner() audit.Who {
+	return audit.Who{Name: userName(), Role: string(access.Operate), Door: cliDoor}
 }
 
 // tokensSeen are the tokens that a server knows of, by their ids.
@@ -61,7 +66,7 @@ func (seen tokensSeen) note(e *engine, first bool) {
 	there := map[string]bool{}
 	tell := func(action string, t access.Token) {
 		if !first {
-			e.audit.Note(audit.Entry{Who: audit.Who{Name: userName(), Role: string(access.Operate), Door: cliDoor}, Action: action, Target: t.Name,
+			e.audit.Note(audit.Entry{Who: owner(), Action: action, Target: t.Name,
 				Detail: map[string]any{"id": t.ID, "role": t.Role}})
 		}
 	}

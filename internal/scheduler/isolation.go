@@ -240,16 +240,16 @@ func (s *Scheduler) park(f *flight) bool {
 // Blocking returns the isolation that keeps a queued job from beginning, if there
 // is one.
 func (s *Scheduler) Blocking(e *queue.Entry) (isolation.Isolation, bool) {
-	return s.cfg.Isolations.Blocked(e.Spec.Choices()[e.Choice].Worker, e.Spec.Workspace.Path, time.Now())
-}
-
-// isBlocked reports whether an isolation keeps the job from beginning.
-func (s *Scheduler) isBlocked(e *queue.Entry) bool {
 	path := e.Spec.Workspace.Path
 	if path != "" {
 		path = realPath(path)
 	}
-	_, blocked := s.cfg.Isolations.Blocked(e.Spec.Choices()[e.Choice].Worker, path, time.Now())
+	return s.cfg.Isolations.Blocked(e.Spec.Choices()[e.Choice].Worker, path, time.Now())
+}
+
+// isBlocked reports whether an isolation keeps the job from beginning.
+func (s *Scheduler) isBlocked(e *queue.Entry) bool {
+	_, blocked := s.Blocking(e)
 	return blocked
 }
 

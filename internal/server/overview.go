@@ -50,7 +50,7 @@ func (s *Server) makeOverview(ctx context.Context) (client.Overview, error) {
 	if o.Throughput = some(o.Throughput); err != nil {
 		return o, err
 	}
-	if o.Waiting, err = s.waitingOf(ctx, survey, now); err != nil {
+	if o.Waiting, err = s.waitingOf(ctx, survey, len(st.Isolations) > 0, now); err != nil {
 		return o, err
 	}
 	t := tenantTable{}
@@ -68,15 +68,16 @@ func (s *Server) makeOverview(ctx context.Context) (client.Overview, error) {
 	return o, nil
 }
 
-// waitingOf counts why queued jobs wait, over the first of them.
-func (s *Server) waitingOf(ctx context.Context, survey queue.Surveyor, now time.Time) ([]client.Waiting, error) {
+// waitingOf counts why queued jobs wait, over the first of them; isolated says that
+// something is out of use.
+func (s *Server) waitingOf(ctx context.Context, survey queue.Surveyor, isolated bool, now time.Time) ([]client.Waiting, error) {
 	entries, _, _, err := survey.Page(ctx, queue.Filter{States: []job.EntryState{job.Queued}, Limit: maxWaiting}, "")
 	if err != nil {
 		return nil, err
 	}
 	counts := map[string]int{}
 	for i := range entries {
-		counts[s.waits(&entries[i], now)]++
+		counts[s.waits(&entries[i], isolated, now)]++
 	}
 	list := []client.Waiting{}
 	for why, n := range counts {
@@ -87,8 +88,8 @@ func (s *Server) waitingOf(ctx context.Context, survey queue.Surveyor, now time.
 }
 
 // waits says why a queued entry waits, in words that others share.
-func (s *Server) waits(e *queue.Entry, now time.Time) string {
-	if e.Held == "" && len(e.Spec.Choices()) > e.Choice {
+func (s *Server) waits(e *queue.Entry, isolated bool, now time.Time) string {
+	if isolated && e.Held == "" && len(e.Spec.Choices()) > e.Choice {
 		if i, blocked := s.opt.Sched.Blocking(e); blocked {
 			return fmt.Sprintf("%s is out of use: %s", i.Scope, i.Message)
 		}
