@@ -83,6 +83,7 @@ var allowed = map[string]string{
 	"internal/version":               "",
 	"internal/hook":                  "internal/proc",
 	"internal/house":                 "",
+	"internal/terminaltest":          "",
 	// What is out of use: the cores decide and enforce it, the scheduler keeps it.
 	"internal/isolation": "job",
 

@@ -8,55 +8,29 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
-	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/sys/unix"
+
+	"github.com/agentsched/agentsched/internal/terminaltest"
 )
 
 // terminal is a pseudo terminal with a child of this test in its foreground.
 type terminal struct {
+	*terminaltest.Terminal
 	t       *testing.T
-	master  *os.File
-	slave   *os.File // kept open, so that its settings can be read afterwards
 	child   *exec.Cmd
 	orders  *os.File
 	reports *bufio.Scanner
 	errors  strings.Builder // standard error, complete after exit
-	initial unix.Termios    // before the child
-	reader  sync.WaitGroup
-
-	mu    sync.Mutex // guards what follows
-	grown *sync.Cond // the output did, or ended
-	out   strings.Builder
-	ended bool
 }
 
 func openTerminal(t *testing.T, width, height uint16, env ...string) *terminal {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("no pseudo terminals here: %v", err)
-	}
-	var n int
-	control(t, master, func(fd int) (err error) {
-		if n, err = unix.IoctlGetInt(fd, unix.TIOCGPTN); err != nil {
-			return err
-		}
-		return unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	})
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	term := &terminal{t: t, master: master, slave: slave}
-	term.grown = sync.NewCond(&term.mu)
-	term.resize(width, height)
-	term.initial = term.settings()
+	term := &terminal{Terminal: terminaltest.Open(t, width, height), t: t}
 	term.start(env)
-	term.reader.Go(term.read)
+	term.Watch()
 	t.Cleanup(term.close)
 	return term
 }
@@ -77,7 +51,7 @@ func (x *terminal) start(env []string) {
 	}
 	x.child = exec.Command(self)
 	x.child.Env = append(append(os.Environ(), liveChild+"=1", "TERM=xterm-256color"), env...)
-	x.child.Stdin, x.child.Stdout, x.child.Stderr = x.slave, x.slave, &x.errors
+	x.child.Stdin, x.child.Stdout, x.child.Stderr = x.Slave, x.Slave, &x.errors
 	x.child.ExtraFiles = []*os.File{ordersR, reportsW}
 	x.child.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	if err := x.child.Start(); err != nil {
@@ -87,37 +61,6 @@ func (x *terminal) start(env []string) {
 	reportsW.Close()
 	x.orders, x.reports = ordersW, bufio.NewScanner(reportsR)
 	x.t.Cleanup(func() { reportsR.Close() })
-}
-
-// read collects what comes to the screen until the last process has closed it.
-func (x *terminal) read() {
-	buf := make([]byte, 4096)
-	for {
-		n, err := x.master.Read(buf)
-		x.mu.Lock()
-		x.out.Write(buf[:n])
-		x.ended = err != nil
-		x.grown.Broadcast()
-		x.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-// await waits until text came to the screen since a mark and returns the mark
-// behind everything that came so far.
-func (x *terminal) await(mark int, text string) int {
-	x.t.Helper()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for !strings.Contains(ansi.Strip(x.out.String()[mark:]), text) {
-		if x.ended {
-			x.t.Fatalf("%q never came to the screen: %q", text, x.out.String())
-		}
-		x.grown.Wait()
-	}
-	return x.out.Len()
 }
 
 // order gives the child an order and waits for its word that it is done.
@@ -134,37 +77,6 @@ func (x *terminal) report(want string) {
 	}
 }
 
-func (x *terminal) resize(width, height uint16) {
-	x.t.Helper()
-	control(x.t, x.master, func(fd int) error {
-		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: width, Row: height})
-	})
-}
-
-// control calls f with the file's descriptor and leaves the file as it is;
-// File.Fd would make it blocking, so that Close waits for Read.
-func control(t *testing.T, file *os.File, f func(fd int) error) {
-	t.Helper()
-	var failed error
-	raw, err := file.SyscallConn()
-	if err == nil {
-		err = errors.Join(raw.Control(func(fd uintptr) { failed = f(int(fd)) }), failed)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (x *terminal) settings() unix.Termios {
-	x.t.Helper()
-	var s *unix.Termios
-	control(x.t, x.slave, func(fd int) (err error) {
-		s, err = unix.IoctlGetTermios(fd, getTermios)
-		return err
-	})
-	return *s
-}
-
 // exit lets the child end and returns all that came to the screen.
 func (x *terminal) exit() string {
 	x.t.Helper()
@@ -172,9 +84,7 @@ func (x *terminal) exit() string {
 	if err := x.child.Wait(); err != nil {
 		x.t.Errorf("%v: %s", err, x.errors.String())
 	}
-	x.slave.Close()
-	x.reader.Wait()
-	return x.out.String()
+	return x.Screen()
 }
 
 func (x *terminal) close() {
@@ -183,40 +93,36 @@ func (x *terminal) close() {
 		x.child.Process.Kill()
 		x.child.Wait()
 	}
-	x.slave.Close()
-	x.reader.Wait()
-	x.master.Close()
+	x.Close()
 }
 
 func TestLiveOnTerminal(t *testing.T) {
 	x := openTerminal(t, 100, 24)
-	mark := x.await(0, "3 waiting")
+	mark := x.Await(0, "3 waiting")
 
-	during := x.settings()
-	if during.Lflag&unix.ECHO != 0 || during.Lflag&unix.ISIG == 0 || during.Lflag&unix.ICANON == 0 || during.Oflag != x.initial.Oflag {
+	during := x.Settings()
+	if during.Lflag&unix.ECHO != 0 || during.Lflag&unix.ISIG == 0 || during.Lflag&unix.ICANON == 0 || during.Oflag != x.Initial.Oflag {
 		t.Errorf("local modes %#x, want no echo, yet signals and whole lines", during.Lflag)
 	}
 	x.order("story")
-	x.await(mark, "ESCALATION")
-	mark = x.await(mark, "3 running")
+	x.Await(mark, "ESCALATION")
+	mark = x.Await(mark, "3 running")
 
 	x.order("log")
-	x.await(mark, "a line of the log")
+	x.Await(mark, "a line of the log")
 
 	// The terminal itself, and not the view, makes SIGINT of Ctrl-C.
 	fmt.Fprintln(x.orders, "interrupt")
-	if _, err := x.master.WriteString("\x03"); err != nil {
-		t.Fatal(err)
-	}
+	x.Press("\x03")
 	x.report("interrupt")
 
-	x.resize(40, 12)
-	x.await(mark, "3 run,")
+	x.Resize(40, 12)
+	x.Await(mark, "3 run,")
 	x.order("rest")
 	x.order("done")
 	x.order("log after")
-	if after := x.settings(); after != x.initial {
-		t.Errorf("settings after Done are %+v, want %+v", after, x.initial)
+	if after := x.Settings(); after != x.Initial {
+		t.Errorf("settings after Done are %+v, want %+v", after, x.Initial)
 	}
 	out := x.exit()
 	if got := x.errors.String(); got != "half a line and the rest\n" {
@@ -261,14 +167,10 @@ func TestLiveFlood(t *testing.T) {
 	for _, term := range []string{"xterm-kitty", ""} {
 		t.Run("TERM="+term, func(t *testing.T) {
 			x := openTerminal(t, 100, 24, "TERM="+term)
-			x.await(0, "waiting")
-			if _, err := x.master.WriteString("\x13"); err != nil { // Ctrl-S
-				t.Fatal(err)
-			}
+			x.Await(0, "waiting")
+			x.Press("\x13") // Ctrl-S
 			x.order("flood")
-			if _, err := x.master.WriteString("\x11"); err != nil { // Ctrl-Q
-				t.Fatal(err)
-			}
+			x.Press("\x11") // Ctrl-Q
 			x.order("done")
 			out := x.exit()
 			if len(out) > 20_000 {
@@ -282,10 +184,8 @@ func TestLiveFlood(t *testing.T) {
 // A terminal that goes away takes nothing along.
 func TestLiveHangup(t *testing.T) {
 	x := openTerminal(t, 100, 24)
-	x.await(0, "waiting")
-	x.slave.Close()
-	x.master.Close()
-	x.reader.Wait()
+	x.Await(0, "waiting")
+	x.HangUp()
 	fmt.Fprintln(x.orders, "story")
 	err := x.child.Wait()
 	var exit *exec.ExitError

@@ -1,0 +1,153 @@
+package terminaltest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+	"golang.org/x/sys/unix"
+)
+
+// Terminal is a pseudo terminal. Its methods end the test where they fail.
+type Terminal struct {
+	// Slave is what a process under test has for its terminal. It is kept open, so
+	// that its settings can be read afterwards; who closes it lets the screen end.
+	Slave *os.File
+	// Initial are the settings before anybody changed them.
+	Initial unix.Termios
+
+	t      *testing.T
+	master *os.File
+	reader sync.WaitGroup
+
+	mu    sync.Mutex // guards what follows
+	grown *sync.Cond // the output did, or ended
+	out   strings.Builder
+	ended bool
+}
+
+// Open opens a terminal of that size, and skips the test where there are none.
+// Nothing is read from it before Watch.
+func Open(t *testing.T, width, height uint16) *Terminal {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo terminals here: %v", err)
+	}
+	var n int
+	control(t, master, func(fd int) (err error) {
+		if n, err = unix.IoctlGetInt(fd, unix.TIOCGPTN); err != nil {
+			return err
+		}
+		return unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	})
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &Terminal{t: t, master: master, Slave: slave}
+	x.grown = sync.NewCond(&x.mu)
+	x.Resize(width, height)
+	x.Initial = x.Settings()
+	return x
+}
+
+// Watch collects what comes to the screen, from when the process under test was
+// started on, until the last process has closed the terminal.
+func (x *Terminal) Watch() { x.reader.Go(x.read) }
+
+func (x *Terminal) read() {
+	buf := make([]byte, 4096)
+	for {
+		n, err := x.master.Read(buf)
+		x.mu.Lock()
+		x.out.Write(buf[:n])
+		x.ended = err != nil
+		x.grown.Broadcast()
+		x.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Await waits until text came to the screen since a mark and returns the mark
+// behind everything that came so far.
+func (x *Terminal) Await(mark int, text string) int {
+	x.t.Helper()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for !strings.Contains(ansi.Strip(x.out.String()[mark:]), text) {
+		if x.ended {
+			x.t.Fatalf("%q never came to the screen: %q", text, x.out.String())
+		}
+		x.grown.Wait()
+	}
+	return x.out.Len()
+}
+
+// Press types keys.
+func (x *Terminal) Press(keys string) {
+	x.t.Helper()
+	if _, err := x.master.WriteString(keys); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// Resize gives the window another size.
+func (x *Terminal) Resize(width, height uint16) {
+	x.t.Helper()
+	control(x.t, x.master, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: width, Row: height})
+	})
+}
+
+// Settings returns those in force.
+func (x *Terminal) Settings() unix.Termios {
+	x.t.Helper()
+	var s *unix.Termios
+	control(x.t, x.Slave, func(fd int) (err error) {
+		s, err = unix.IoctlGetTermios(fd, unix.TCGETS)
+		return err
+	})
+	return *s
+}
+
+// Screen closes the slave, waits until everybody else has, and returns all that came
+// to the screen. It may be called again.
+func (x *Terminal) Screen() string {
+	x.Slave.Close()
+	x.reader.Wait()
+	return x.out.String()
+}
+
+// HangUp takes the terminal away from whoever uses it.
+func (x *Terminal) HangUp() {
+	x.Slave.Close()
+	x.master.Close()
+	x.reader.Wait()
+}
+
+// Close gives the terminal up, when nobody uses it any more.
+func (x *Terminal) Close() {
+	x.Screen()
+	x.master.Close()
+}
+
+// control calls f with the file's descriptor and leaves the file as it is;
+// File.Fd would make it blocking, so that Close waits for Read.
+func control(t *testing.T, file *os.File, f func(fd int) error) {
+	t.Helper()
+	var failed error
+	raw, err := file.SyscallConn()
+	if err == nil {
+		err = errors.Join(raw.Control(func(fd uintptr) { failed = f(int(fd)) }), failed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
