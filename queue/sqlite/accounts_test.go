@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -18,23 +16,9 @@ import (
 // TestMigrateAccounts opens a file of the version before there was a ledger: it
 // is filled from the attempts, and what still runs is charged once.
 func TestMigrateAccounts(t *testing.T) {
-	ctx, path := t.Context(), filepath.Join(t.TempDir(), "queue.db")
-	list, err := embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("sqlite", dsn(path, "rwc", writePragmas()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := migrate(ctx, conn, list[:2], zerolog.Nop()); err != nil {
-		t.Fatal(err)
-	}
-	_, err = conn.ExecContext(ctx, `INSERT INTO batches (seq, id, source, digest, created_at) VALUES (1, 'b', '', '', 0);
+	ctx := t.Context()
+	path, db, conn := atVersion(t, 2)
+	_, err := conn.ExecContext(ctx, `INSERT INTO batches (seq, id, source, digest, created_at) VALUES (1, 'b', '', '', 0);
 		INSERT INTO entries (seq, id, batch, tenant, name, priority, created_at, runnable_at, spec, state, exit_kind, completed_at, attempts, fence, counted) VALUES
 			(1, 'done', 1, 't', 'done', 0, 0, 0, '{"id":"done","agent":"p"}', 'completed', 'succeeded', 5, 2, 2, 2),
 			(2, 'dead', 1, 't', 'dead', 0, 0, 0, '{"id":"dead"}', 'completed', 'failed', 5, 1, 3, 1),

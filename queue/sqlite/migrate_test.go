@@ -60,26 +60,33 @@ func TestMigrateSteps(t *testing.T) {
 	}
 }
 
-// TestMigrateDuplicates opens a file of the version before lines were known:
-// its entries are claimed in their order, count as standard and have no key.
-func TestMigrateDuplicates(t *testing.T) {
-	ctx, path := t.Context(), filepath.Join(t.TempDir(), "queue.db")
+// atVersion makes a file as the first n migrations leave it, and returns its path and
+// what it is open by, which the caller closes.
+func atVersion(t *testing.T, n int) (path string, db *sql.DB, conn *sql.Conn) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "queue.db")
 	list, err := embedded()
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", dsn(path, "rwc", writePragmas()))
-	if err != nil {
+	if db, err = sql.Open("sqlite", dsn(path, "rwc", writePragmas())); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := db.Conn(ctx)
-	if err != nil {
+	if conn, err = db.Conn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate(ctx, conn, list[:1], zerolog.Nop()); err != nil {
+	if err := migrate(t.Context(), conn, list[:n], zerolog.Nop()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = conn.ExecContext(ctx, `INSERT INTO batches VALUES (1, 'b', '', '', 0, NULL);
+	return path, db, conn
+}
+
+// TestMigrateDuplicates opens a file of the version before lines were known:
+// its entries are claimed in their order, count as standard and have no key.
+func TestMigrateDuplicates(t *testing.T) {
+	ctx := t.Context()
+	path, db, conn := atVersion(t, 1)
+	_, err := conn.ExecContext(ctx, `INSERT INTO batches VALUES (1, 'b', '', '', 0, NULL);
 		INSERT INTO entries (id, batch, tenant, name, priority, created_at, runnable_at, spec, state, exit_kind, completed_at) VALUES
 			('low', 1, 'default', 'low', 0, 0, 0, '{"id":"low","key":"k"}', 'queued', '', NULL),
 			('high', 1, 'default', 'high', 1, 0, 0, '{"id":"high","priority":1}', 'queued', '', NULL),

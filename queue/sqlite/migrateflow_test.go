@@ -1,14 +1,10 @@
 package sqlite
 
 import (
-	"database/sql"
 	"encoding/json"
 	"errors"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -17,23 +13,9 @@ import (
 // TestMigrateWorkflows opens a file of the version before workflows were known:
 // all stays as it was, nothing is held, and it works with what is new.
 func TestMigrateWorkflows(t *testing.T) {
-	ctx, path := t.Context(), filepath.Join(t.TempDir(), "queue.db")
-	list, err := embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("sqlite", dsn(path, "rwc", writePragmas()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := migrate(ctx, conn, list[:4], zerolog.Nop()); err != nil {
-		t.Fatal(err)
-	}
-	_, err = conn.ExecContext(ctx, `INSERT INTO batches (seq, id, source, digest, private, created_at) VALUES (1, 'own', 's', 'd', 1, 3), (2, 'shared', '', '', 0, 4);
+	ctx := t.Context()
+	path, db, conn := atVersion(t, 4)
+	_, err := conn.ExecContext(ctx, `INSERT INTO batches (seq, id, source, digest, private, created_at) VALUES (1, 'own', 's', 'd', 1, 3), (2, 'shared', '', '', 0, 4);
 		UPDATE fence SET last = 4;
 		INSERT INTO entries (seq, id, batch, pool, tenant, name, priority, state, exit_kind, created_at, runnable_at, deadline, completed_at, fence, holder,
 				lease_until, attempts, counted, key, waits_for, waiting) VALUES

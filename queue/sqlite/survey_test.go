@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -19,23 +17,9 @@ import (
 // TestMigrateSurvey opens a file of the version before surveys were known: what
 // it holds is found by worker, counted and on the line of time.
 func TestMigrateSurvey(t *testing.T) {
-	ctx, path := t.Context(), filepath.Join(t.TempDir(), "queue.db")
-	list, err := embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("sqlite", dsn(path, "rwc", writePragmas()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := migrate(ctx, conn, list[:5], zerolog.Nop()); err != nil {
-		t.Fatal(err)
-	}
-	_, err = conn.ExecContext(ctx, `INSERT INTO batches (seq, id, source, digest, private, created_at) VALUES (1, 'b', '', '', 0, 4);
+	ctx := t.Context()
+	path, db, conn := atVersion(t, 5)
+	_, err := conn.ExecContext(ctx, `INSERT INTO batches (seq, id, source, digest, private, created_at) VALUES (1, 'b', '', '', 0, 4);
 		UPDATE fence SET last = 4;
 		INSERT INTO entries (seq, id, batch, pool, tenant, name, priority, state, exit_kind, created_at, runnable_at, completed_at, fence, holder, lease_until, attempts, counted, choice) VALUES
 			(1, 'done', 1, 0, 't', 'done', 0, 'completed', 'succeeded', 1, 1, 5000000000, 3, '', NULL, 1, 1, 0),
