@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -16,11 +17,18 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // TestMain lets the test binary be the program too: a script's `scheduler` is
 // this binary under that name, and so is the core that it re-executes.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "scheduler" { // what testscript calls this binary where it is the program
+		if _, err := testrun.Keep(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	testscript.Main(m, map[string]func(){"scheduler": main})
 }
 

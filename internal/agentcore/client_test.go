@@ -13,6 +13,7 @@ import (
 	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -113,7 +114,7 @@ func start(t *testing.T, changes ...func(*agentcore.Config)) *client {
 }
 
 func (c *client) call(method string, params, result any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := testrun.Context(c.t, context.Background(), testrun.Patience, errors.New("no answer"))
 	defer cancel()
 	return c.peer.Call(ctx, method, params, result)
 }
@@ -191,14 +192,15 @@ func (c *client) run(id job.ID, s job.Spec) {
 // await returns the next event that is wanted.
 func (c *client) await(want func(job.Event) bool) job.Event {
 	c.t.Helper()
-	deadline := time.After(30 * time.Second)
+	late := testrun.NewTimer(c.t, testrun.Patience)
+	defer late.Stop()
 	for {
 		select {
 		case e := <-c.events:
 			if want(e) {
 				return e
 			}
-		case <-deadline:
+		case <-late.C:
 			c.t.Fatal("the event did not come")
 		}
 	}
@@ -213,7 +215,7 @@ func (c *client) outcome() job.Outcome {
 	select {
 	case n := <-c.completed:
 		return n.Outcome
-	case <-time.After(30 * time.Second):
+	case <-testrun.After(c.t):
 		c.t.Fatal("the run did not end")
 		panic("unreachable")
 	}

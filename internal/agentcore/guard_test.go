@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/watchdog"
@@ -118,7 +119,7 @@ func TestCircuit(t *testing.T) {
 	var told ipc.Circuits
 	select {
 	case told = <-c.circuits:
-	case <-time.After(30 * time.Second):
+	case <-testrun.After(c.t):
 		t.Fatal("nobody was told that the breaker opened")
 	}
 	if told.Changed.Worker != "parrot" || told.Changed.State != "open" || told.Changed.OpenUntil.Before(time.Now()) || told.Changed.Cause == "" {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/watchdog"
@@ -34,7 +35,7 @@ func (c *client) escalation(want isolation.Cause) isolation.Escalation {
 			c.t.Fatalf("escalation %+v, want one for %s", x, want)
 		}
 		return x
-	case <-time.After(30 * time.Second):
+	case <-testrun.After(c.t):
 		c.t.Fatalf("nobody was told of %s", want)
 		panic("unreachable")
 	}

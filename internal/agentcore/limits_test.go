@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 )
@@ -148,16 +149,12 @@ func TestLimitsAreEnforced(t *testing.T) {
 // drained waits until no permit is held: each expires by itself.
 func (c *client) drained(seq int) {
 	c.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		var h ipc.HeartbeatResult
+	var h ipc.HeartbeatResult
+	if !testrun.Until(c.t, func() bool {
 		c.must(ipc.MethodHeartbeat, ipc.Heartbeat{Seq: int64(seq)}, &h)
-		if h.Permits == 0 && h.Running == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("permits are left: %+v", h)
-		}
+		return h.Permits == 0 && h.Running == 0
+	}) {
+		c.t.Fatalf("permits are left: %+v", h)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/watchdog"
@@ -68,7 +69,7 @@ func (c *client) told() (ipc.Metrics, watchdog.Snapshot) {
 			c.t.Fatalf("metrics %s: %v", m.Metrics, err)
 		}
 		return m, s
-	case <-time.After(30 * time.Second):
+	case <-testrun.After(c.t):
 		c.t.Fatal("no metrics came")
 		panic("unreachable")
 	}
@@ -213,7 +214,7 @@ func TestDefenceOpensTheBreaker(t *testing.T) {
 		if told.Changed.Worker != "parrot" || told.Changed.State != "open" || !strings.Contains(told.Changed.Cause, "2 of the last 2 runs") {
 			t.Errorf("told %+v", told.Changed)
 		}
-	case <-time.After(30 * time.Second):
+	case <-testrun.After(c.t):
 		t.Fatal("nobody was told that the breaker opened")
 	}
 	sick := func(r *ipc.PermitRequest) { r.Choice.Worker = "parrot" }

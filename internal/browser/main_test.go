@@ -8,12 +8,19 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // programs is the folder that TestMain has built the two programs into.
 var programs string
 
 func TestMain(m *testing.M) {
+	end, err := testrun.Keep()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	dir, err := os.MkdirTemp("", "browser-bin-")
 	if err == nil {
 		programs = dir
@@ -26,11 +33,11 @@ func TestMain(m *testing.M) {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
-		os.RemoveAll(dir)
+		end()
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
+		end()
 		os.Exit(code)
 	}))
 }

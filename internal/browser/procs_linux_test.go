@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 const goneWithin = 10 * time.Second
@@ -57,15 +59,11 @@ func descendants(of ...process) []process {
 // gone waits until processes are gone; those that stay are killed, and an error.
 func gone(t *testing.T, all []process) {
 	t.Helper()
-	for deadline := time.Now().Add(goneWithin); ; {
+	if testrun.Within(t, goneWithin, func() bool {
 		all = slices.DeleteFunc(all, func(p process) bool { return p.pid == 0 || identify(p.pid).began != p.began })
-		if len(all) == 0 {
-			return
-		}
-		again := time.NewTimer(20 * time.Millisecond)
-		if <-again.C; time.Now().After(deadline) {
-			break
-		}
+		return len(all) == 0
+	}) {
+		return
 	}
 	for _, p := range all {
 		t.Errorf("%s (pid %d) is still alive after %s", p.name, p.pid, goneWithin)

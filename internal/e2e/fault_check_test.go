@@ -21,6 +21,7 @@ import (
 
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -45,7 +46,7 @@ func newRand(t *testing.T) *rand.Rand {
 // how many there are then; false if the scheduler ended before.
 func (r *run) awaitUpdates(from, n int) (int, bool) {
 	r.b.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := testrun.NewTimer(r.b.t, testrun.Patience)
 	defer timer.Stop()
 	for {
 		r.mu.Lock()
@@ -59,7 +60,7 @@ func (r *run) awaitUpdates(from, n int) (int, bool) {
 		case <-r.ended:
 			return have, false
 		case <-timer.C:
-			r.fatalf("%d updates, no %d more within %s", have, n, patience)
+			r.fatalf("%d updates, no %d more", have, n)
 		}
 	}
 }
@@ -263,15 +264,7 @@ func onText(name job.Name, text string) func(*scheduler.Update) bool {
 // again, for as long as a test is patient.
 func (b *bench) eventually(what string, holds func() bool) {
 	b.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	end := time.NewTimer(patience)
-	defer end.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-end.C:
-			b.fatalf("not within %s: %s", patience, what)
-		}
+	if !testrun.Until(b.t, holds) {
+		b.fatalf("it is not so: %s", what)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/agentsched/agentsched/internal/scheduler"
 )
@@ -128,14 +127,10 @@ func TestHopelessCore(t *testing.T) {
 			b := newBench(t)
 			b.config["heartbeat"] = obj{"interval": "100ms", "hang_after": "1s"}
 			file := b.jobs(shell("job", nil, "echo the truth", nil))
-			began := time.Now()
 			r := b.start("run", "--core", b.fake(c.fault, true), file)
 			r.exit(c.code)
 			if text := r.stderr.String(); !strings.Contains(text, c.says) {
 				r.fatalf("the message does not say %q:\n%s", c.says, text)
-			}
-			if took := time.Since(began); took > time.Minute {
-				t.Errorf("it took %s to give up", took)
 			}
 			b.soundState()
 			if n, _ := b.unfinished(); n != 1 || len(b.show("job").Attempts) != 0 {

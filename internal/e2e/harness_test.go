@@ -37,6 +37,7 @@ import (
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -227,7 +228,7 @@ func (b *bench) instance() string {
 	return info.Instance
 }
 
-// emptyWithin is how long what was killed may take to be gone.
+// emptyWithin is how long what was killed may take to be gone, as testrun counts time.
 const emptyWithin = 10 * time.Second
 
 // noProcess checks that within emptyWithin no process carries a tag of this
@@ -236,16 +237,9 @@ const emptyWithin = 10 * time.Second
 func (b *bench) noProcess() {
 	b.t.Helper()
 	var left []string
-	for deadline := time.Now().Add(emptyWithin); ; {
-		if left = b.alive(); len(left) == 0 {
-			return
-		}
-		wait := time.NewTimer(20 * time.Millisecond)
-		if <-wait.C; time.Now().After(deadline) {
-			break
-		}
+	if !testrun.Within(b.t, emptyWithin, func() bool { left = b.alive(); return len(left) == 0 }) {
+		b.fatalf("still alive after %s: %s", emptyWithin, strings.Join(left, ", "))
 	}
-	b.fatalf("still alive after %s: %s", emptyWithin, strings.Join(left, ", "))
 }
 
 // alive lists what noProcess looks for.

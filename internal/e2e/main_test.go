@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/internal/workercli"
 	"github.com/agentsched/agentsched/job"
 )
@@ -22,6 +23,11 @@ func TestMain(m *testing.M) {
 		fakeCoreMain()
 		return
 	}
+	end, err := testrun.Keep()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	dir, err := os.MkdirTemp("", "e2e-bin-")
 	if err == nil {
 		programs = dir
@@ -34,11 +40,11 @@ func TestMain(m *testing.M) {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
-		os.RemoveAll(dir)
+		end()
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
+		end()
 		os.Exit(code)
 	}))
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -238,7 +239,7 @@ func TestEscalationToNobody(t *testing.T) {
 	r.end("meanwhile", job.RunCompleted)
 	select {
 	case <-gone:
-	case <-time.After(patience):
+	case <-testrun.After(t):
 		r.fatalf("the scheduler still waits for the webhook")
 	}
 	// It is tried once more, and then given up; then nothing of it is alive.

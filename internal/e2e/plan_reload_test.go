@@ -10,7 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // plain is `scheduler run --plain` on the bench's configuration.
@@ -64,7 +65,7 @@ func (p *plain) exit(code int) {
 	go func() { ended <- p.cmd.Wait() }()
 	select {
 	case <-ended:
-	case <-time.After(patience):
+	case <-testrun.After(p.b.t):
 		_ = p.cmd.Process.Kill()
 		<-ended
 		p.b.fatalf("the scheduler did not end:\n%s", p.out.String())

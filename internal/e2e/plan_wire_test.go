@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -118,8 +119,8 @@ func (w *wire) next(what string) (frame, bool) {
 	select {
 	case f, ok := <-w.frames:
 		return f, ok
-	case <-time.After(patience):
-		w.fatalf("the core did not say within %s: %s", patience, what)
+	case <-testrun.After(w.b.t):
+		w.fatalf("the core did not say: %s", what)
 		panic("unreachable")
 	}
 }

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"testing"
-	"time"
 
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
@@ -42,7 +41,6 @@ func TestTurnAfterOneThatNeverRan(t *testing.T) {
 			b.submit(b.jobsOf("tests", "three.yaml", with(withPriority(shell("after", nil, "echo after", nil), -5), same("serialize"))))
 			b.submit(b.jobsOf("tests", "four.yaml", shell("free", nil, "true", nil)))
 			r.end("free", job.RunCompleted) // so the others were looked at
-			withdrawn := time.Now()
 			if withdraw != nil {
 				if err := withdraw(b, c, b.show("first").Job.ID); err != nil {
 					b.fatalf("withdraw: %v", err)
@@ -51,9 +49,6 @@ func TestTurnAfterOneThatNeverRan(t *testing.T) {
 			r.end("first", ends)
 			r.end("instead", job.RunCompleted)
 			r.end("after", job.RunCompleted)
-			if took := time.Since(withdrawn); took > 20*time.Second {
-				t.Errorf("they had their turn after %s", took)
-			}
 			b.write(b.folder("go"), "")
 			r.end("blocker", job.RunCompleted)
 			r.stop()

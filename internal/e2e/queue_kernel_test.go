@@ -332,14 +332,10 @@ func TestGrants(t *testing.T) {
 	b.submit(b.jobsOf("free", "agent.yaml", append(spenders("pid1", 2, 2, 0.5, obj{"agent": "pid:1"}), spenders("pid2", 1, 2, 0.5, obj{"agent": "pid:2"})...)...))
 	r.ends(2 + 2)
 	grant(queue.Grant{Owner: queue.Owner{Tenant: "free", Agent: "pid:1"}})
-	grown := time.Now()
 	if _, errs, code := b.command("grant", "acme", "--tokens", "5000"); code != 0 {
 		b.fatalf("grant: exit code %d\n%s", code, errs)
 	}
 	r.ends(2 + 2 + 1 + 3)
-	if took := time.Since(grown); took > 20*time.Second {
-		t.Errorf("with a larger grant they began after %s", took)
-	}
 
 	grant(queue.Grant{Owner: queue.Owner{Tenant: "free", Agent: "pid:9"}, Dead: true})
 	b.refused(c, sched.MethodEnqueue, sched.EnqueueRequest{Tenant: "free", Agent: "pid:9"}, sched.AdmissionDenied, "dead")

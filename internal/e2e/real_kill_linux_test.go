@@ -8,12 +8,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -67,12 +67,8 @@ func (a asleep) endsEmpty(state job.RunState) {
 // tells us nothing, so it looks at intervals.
 func (b *bench) awaitAsleep(naps ...string) {
 	b.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); len(sleeping(naps)) < len(naps); <-tick.C {
-		if time.Now().After(deadline) {
-			b.fatalf("the agent's commands do not run: %v of %v", sleeping(naps), naps)
-		}
+	if !testrun.Until(b.t, func() bool { return len(sleeping(naps)) >= len(naps) }) {
+		b.fatalf("the agent's commands do not run: %v of %v", sleeping(naps), naps)
 	}
 }
 
@@ -216,12 +212,8 @@ func TestRealKillWithoutCgroup(t *testing.T) {
 // answer, of which it gives no signal.
 func (b *bench) awaitAsked(model string) {
 	b.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); len(b.asked(model)) == 0; <-tick.C {
-		if time.Now().After(deadline) {
-			b.fatalf("model %s was not asked within %s", model, patience)
-		}
+	if !testrun.Until(b.t, func() bool { return len(b.asked(model)) > 0 }) {
+		b.fatalf("model %s was not asked", model)
 	}
 }
 

@@ -11,14 +11,10 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/testrun"
 )
-
-// patience is how long a test waits for what must happen. It is long, since a
-// machine may be busy; what must be quick is measured by the tests themselves.
-const patience = 90 * time.Second
 
 // run is a scheduler process whose updates are read as they are printed.
 type run struct {
@@ -92,7 +88,7 @@ func (r *run) take(line []byte) {
 // is called once for each update, in order, from the first of the run on.
 func (r *run) await(what string, match func(*scheduler.Update) bool) scheduler.Update {
 	r.b.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := testrun.NewTimer(r.b.t, testrun.Patience)
 	defer timer.Stop()
 	ended := false
 	for next := 0; ; {
@@ -113,7 +109,7 @@ func (r *run) await(what string, match func(*scheduler.Update) bool) scheduler.U
 		case <-r.ended:
 			ended = true // look once more
 		case <-timer.C:
-			r.fatalf("not seen within %s: %s", patience, what)
+			r.fatalf("not seen: %s", what)
 		}
 	}
 }
@@ -135,12 +131,12 @@ func (r *run) seen(match func(*scheduler.Update) bool) int {
 // that everything it printed was JSON Lines.
 func (r *run) exit(code int) {
 	r.b.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := testrun.NewTimer(r.b.t, testrun.Patience)
 	defer timer.Stop()
 	select {
 	case <-r.ended:
 	case <-timer.C:
-		r.fatalf("the scheduler did not end within %s", patience)
+		r.fatalf("the scheduler did not end")
 	}
 	if got := r.cmd.ProcessState.ExitCode(); got != code {
 		r.fatalf("the scheduler ended with %v, want exit code %d", r.cmd.ProcessState, code)

@@ -62,7 +62,7 @@ func play(t *testing.T, seed uint64, total *tally) {
 		total.skip()
 		t.Skip("a disk that can be filled needs root")
 	}
-	s, err := newScene(p)
+	s, err := newScene(t, p)
 	if err != nil {
 		t.Fatal(err)
 	}

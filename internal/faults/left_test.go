@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // leftWithin is how long what was killed may take to be gone.
@@ -23,17 +24,9 @@ const leftWithin = 10 * time.Second
 // cgroups, locks, sockets, and words of the programs that they are broken.
 func (s *scene) left() (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for end := time.Now().Add(leftWithin); ; <-look.C {
-		left := s.processes()
-		if len(left) == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			say("processes are left: %v", left)
-			break
-		}
+	var left []proc.Proc
+	if !testrun.Within(s.tb, leftWithin, func() bool { left = s.processes(); return len(left) == 0 }) {
+		say("processes are left: %v", left)
 	}
 	for _, m := range s.census.alive() {
 		say("a %s of %s is left (pid %d)", m.Role, m.Job, m.pid)

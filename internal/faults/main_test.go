@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // programs is the folder of scheduler, agentcore and puppet, and in race/ of the
@@ -28,6 +30,11 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	end, err := testrun.Keep()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	dir, err := os.MkdirTemp("", "faults-bin-")
 	if !given {
 		err = errors.Join(err, flag.Set("test.parallel", atOnce))
@@ -38,11 +45,11 @@ func TestMain(m *testing.M) {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
-		os.RemoveAll(dir)
+		end()
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
+		end()
 		os.Exit(code)
 	}))
 }

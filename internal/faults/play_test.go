@@ -10,9 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
-// patience is how long a scenario may take until all its jobs have ended.
+// patience is how long a scenario may take until all its jobs have ended, as testrun counts time.
 const patience = 90 * time.Second
 
 // errStuck: the jobs have not ended, and nothing strikes any more.
@@ -22,7 +24,7 @@ var errStuck = fmt.Errorf("the jobs have not ended within %s", patience)
 // ended, and each fault strikes when its mark is reached. Then, with only the
 // sentinel left, the quiet is looked at, and the sentinel may end too.
 func (s *scene) play(ctx context.Context) error {
-	ctx, end := context.WithTimeoutCause(ctx, patience, errStuck)
+	ctx, end := testrun.Context(s.tb, ctx, patience, errStuck)
 	defer end()
 	pending := s.plan.Faults
 	for {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // What scheduler and cores have when nothing but the sentinel is left, as a run
@@ -40,7 +41,7 @@ const (
 func (s *scene) quiet(ctx context.Context, r *run) error {
 	look := time.NewTicker(quietLook)
 	defer look.Stop()
-	end := time.NewTimer(quietWithin)
+	end := testrun.NewTimer(s.tb, quietWithin)
 	defer end.Stop()
 	for {
 		noise := s.noise(ctx, r)

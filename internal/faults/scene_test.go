@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/agentsched/agentsched/client"
@@ -22,6 +23,7 @@ import (
 // scene is where a plan is played: fresh folders with short names (a socket's
 // has 108 bytes at most), a census, and one run of the scheduler after another.
 type scene struct {
+	tb     testing.TB
 	plan   *plan
 	dir    string
 	state  string
@@ -47,13 +49,13 @@ type undo struct {
 	do func() error
 }
 
-func newScene(p *plan) (*scene, error) {
+func newScene(tb testing.TB, p *plan) (*scene, error) {
 	dir, err := os.MkdirTemp("", "faults")
 	if err != nil {
 		return nil, err
 	}
 	s := &scene{
-		plan: p, dir: dir, state: filepath.Join(dir, "s"), marker: "faults-" + filepath.Base(dir), marks: newMarks(),
+		tb: tb, plan: p, dir: dir, state: filepath.Join(dir, "s"), marker: "faults-" + filepath.Base(dir), marks: newMarks(),
 		cancelled: map[string]bool{}, struck: map[faultKind]int{},
 	}
 	for _, sub := range []string{"s", "home", "tmp", "tears", "shared/below"} {

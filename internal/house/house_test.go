@@ -84,6 +84,7 @@ var allowed = map[string]string{
 	"internal/hook":                  "internal/proc",
 	"internal/house":                 "",
 	"internal/terminaltest":          "",
+	"internal/testrun":               "", // what the tests of several packages that start processes share
 	// What is out of use: the cores decide and enforce it, the scheduler keeps it.
 	"internal/isolation": "job",
 

@@ -14,10 +14,12 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
-// patience is how long a test waits for a signal that must come.
-const patience = 20 * time.Second
+// long is a stage, or a wait for one process, that no machine is too busy for.
+const long = 10 * time.Minute
 
 // helperEnv makes the test binary run the helper command that it names, instead of the tests.
 const helperEnv = "PROC_TEST_HELPER"
@@ -102,9 +104,7 @@ func start(t testing.TB, h *Host, spec Spec) *tree {
 	}
 	t.Cleanup(tr.ClosePipes)
 	out := tr.Stdout()
-	if err := out.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	testrun.AfterFunc(t, func() { _ = out.SetReadDeadline(time.Now()) }) // so that no line is waited for without end
 	return &tree{tr, t, bufio.NewReader(out)}
 }
 
@@ -132,7 +132,7 @@ func (tr *tree) waitExited() ExitState {
 	tr.t.Helper()
 	select {
 	case <-tr.Exited():
-	case <-time.After(patience):
+	case <-testrun.After(tr.t):
 		tr.t.Fatalf("leader of run %s did not exit", tr.Run())
 	}
 	return tr.ExitState()

@@ -22,7 +22,7 @@ func TestStopNeverTouchesAnotherRun(t *testing.T) {
 		a := start(t, h, script(t.Name()+"/a", text))
 		b := start(t, h, script(t.Name()+"/b", text))
 		ofA, ofB := []int{a.Pid(), a.pid(), a.pid()}, []int{b.Pid(), b.pid(), b.pid()}
-		a.stop(Stages{Interrupt: patience})
+		a.stop(Stages{Interrupt: long})
 		mustBeGone(t, ofA...)
 		mustLive(t, ofB...)
 
@@ -143,7 +143,7 @@ func TestExitCodesAreNotStolen(t *testing.T) {
 	if orphans.line() != "end" {
 		t.Error("no end")
 	}
-	orphans.stop(Stages{Interrupt: patience})
+	orphans.stop(Stages{Interrupt: long})
 	// No remains either: the reaper has seen all.
 	h.reap()
 	tab, err := walk()
@@ -197,7 +197,7 @@ func orphanOfDeadHost(t *testing.T, h *Host, cgroup, instance, leave string) (de
 	mustKill(t, dead.Pid())
 	dead.waitExited()
 	// PR_SET_PDEATHSIG: nobody but the kernel kills it.
-	if err := waitGone(leader, time.Now().Add(patience)); err != nil {
+	if err := waitGone(leader, time.Now().Add(long)); err != nil {
 		t.Fatal(err)
 	}
 	waitOrphan(t, orphan, leader)

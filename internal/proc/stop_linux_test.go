@@ -54,7 +54,7 @@ func TestStopLeavesNothing(t *testing.T) {
 			t.Run(tc.name+" of a leader that ends when asked", func(t *testing.T) {
 				tr := start(t, h, script(t.Name(), tc.leave+"echo ready; exec sleep 300"))
 				a, b := tr.line(), tr.line() // in either order
-				rep := tr.stop(Stages{Terminate: patience})
+				rep := tr.stop(Stages{Terminate: long})
 				if rep.Stage != StageTerminate {
 					t.Errorf("got %+v", rep)
 				}
@@ -120,7 +120,7 @@ func TestStopIsCheapWhenNothingIsLeft(t *testing.T) {
 		for _, text := range []string{"echo 0", "sh -c 'echo $$' & wait", "(sh -c 'echo $$; exit 3' &); exit 1"} {
 			tr := start(t, h, script(t.Name()+"/1", text))
 			if pid := tr.pid(); pid != 0 { // a short-lived child, or an orphan of which the remains are there
-				if err := waitGone(pid, time.Now().Add(patience)); err != nil {
+				if err := waitGone(pid, time.Now().Add(long)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -172,7 +172,7 @@ func TestKillFrozen(t *testing.T) {
 	h := cgroupHost(t)
 	tr := start(t, h, script(t.Name(), asCleared+asSession+`step() { [ $1 -gt 4000 ] && exit; step $(($1+1)) & exit; }; step 0`))
 	pids := []int{tr.pid(), tr.pid()}
-	killed, err := tr.sys.cg.killFrozen(time.Now().Add(patience)) // as on a kernel without cgroup.kill
+	killed, err := tr.sys.cg.killFrozen(time.Now().Add(long)) // as on a kernel without cgroup.kill
 	if err != nil || len(killed) < 2 {
 		t.Errorf("killed %v, %v", killed, err)
 	}

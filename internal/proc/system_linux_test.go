@@ -77,7 +77,7 @@ func mustLive(t testing.TB, pids ...int) {
 // waitOrphan waits until a process is a child of ours. Adoption gives no sign by itself, but its parent's end does.
 func waitOrphan(t testing.TB, pid, parent int) {
 	t.Helper()
-	if err := waitGone(parent, time.Now().Add(patience)); err != nil {
+	if err := waitGone(parent, time.Now().Add(long)); err != nil {
 		t.Fatal(err)
 	}
 	p, err := readStat(pid)

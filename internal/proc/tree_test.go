@@ -128,7 +128,7 @@ func helperLeader(args []string) int {
 
 func TestStopStages(t *testing.T) {
 	h := newHost(t, "")
-	const short, long = 50 * time.Millisecond, patience
+	const short = 50 * time.Millisecond
 	for _, tc := range []struct {
 		name   string
 		ignore []string
@@ -181,7 +181,7 @@ func TestStopFirst(t *testing.T) {
 	}
 	t.Run("is enough", func(t *testing.T) {
 		tr := start(t, "echo ready; cat; exit 4")
-		rep := tr.stop(Stages{FirstWait: patience, First: func(context.Context) error { return tr.Stdin().Close() }})
+		rep := tr.stop(Stages{FirstWait: long, First: func(context.Context) error { return tr.Stdin().Close() }})
 		if rep.Stage != StageFirst || tr.ExitState().Code != 4 {
 			t.Errorf("got %+v, %v", rep, tr.ExitState())
 		}

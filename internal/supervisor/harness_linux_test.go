@@ -19,12 +19,10 @@ import (
 
 	"github.com/agentsched/agentsched/internal/crashlog"
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 )
-
-// patience is how long a test waits for what must come.
-const patience = 20 * time.Second
 
 // event is one call of the Handler, Config.Crash or Config.Forget.
 type event struct {
@@ -124,7 +122,7 @@ func (b *bench) ended() error {
 	case err := <-b.done:
 		b.done <- err
 		return err
-	case <-time.After(patience):
+	case <-testrun.After(b.t):
 		b.t.Fatalf("Run did not end; %v", b.Cores())
 		return nil
 	}
@@ -153,7 +151,8 @@ func (b *bench) note(e event) {
 // when it has come.
 func (b *bench) await(kind string, index int) event {
 	b.t.Helper()
-	late := time.After(patience)
+	late := testrun.NewTimer(b.t, testrun.Patience)
+	defer late.Stop()
 	for {
 		b.mu.Lock()
 		i := b.find(kind, index)
@@ -167,7 +166,7 @@ func (b *bench) await(kind string, index int) event {
 		b.mu.Unlock()
 		select {
 		case <-changed:
-		case <-late:
+		case <-late.C:
 			b.t.Fatalf("no %q of core %d; the cores are %+v", kind, index, b.Cores())
 		}
 	}
@@ -197,7 +196,8 @@ func (b *bench) up(indices ...int) []*Core {
 // awaitStatus waits until a core's status is as the check wants it.
 func (b *bench) awaitStatus(index int, what string, ok func(Status) bool) Status {
 	b.t.Helper()
-	late := time.After(patience)
+	late := testrun.NewTimer(b.t, testrun.Patience)
+	defer late.Stop()
 	for {
 		b.Supervisor.mu.Lock()
 		status, changed := b.seats[index-1].statusLocked(), b.Supervisor.changed
@@ -207,7 +207,7 @@ func (b *bench) awaitStatus(index int, what string, ok func(Status) bool) Status
 		}
 		select {
 		case <-changed:
-		case <-late:
+		case <-late.C:
 			b.t.Fatalf("core %d is never %s: %+v", index, what, status)
 		}
 	}
@@ -215,7 +215,7 @@ func (b *bench) awaitStatus(index int, what string, ok func(Status) bool) Status
 
 func (b *bench) call(c *Core, method string, params, result any) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := testrun.Context(b.t, context.Background(), testrun.Patience, errors.New("no answer"))
 	defer cancel()
 	if err := c.Call(ctx, method, params, result); err != nil {
 		b.t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // sleeper starts a process with a run's tag that the host knows nothing of.
@@ -71,7 +72,7 @@ func TestResume(t *testing.T) {
 	// have failed: who vouches for the next core wants to see it tried.
 	for range 4 {
 		e := b.await("isolated", 1)
-		if !strings.Contains(e.cause.Error(), "broken") || e.span < time.Hour-patience || e.span > time.Hour {
+		if !strings.Contains(e.cause.Error(), "broken") || e.span < time.Hour-testrun.Patience || e.span > time.Hour {
 			t.Errorf("isolated for %s because of %v", e.span, e.cause)
 		}
 		if b.seen("resumed", 1) || !b.Resume(1) {

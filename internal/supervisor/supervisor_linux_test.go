@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
 )
 
@@ -158,7 +159,7 @@ func TestRunSweepsWhatAnEarlierSchedulerLeft(t *testing.T) {
 	b.onUp = func(*Core) {
 		select {
 		case <-exited:
-		case <-time.After(patience):
+		case <-testrun.After(t):
 			t.Error("a core is up and the earlier worker lives")
 		}
 	}
@@ -326,17 +327,13 @@ func TestHurryBeforeTheEnd(t *testing.T) {
 // leaving waits until the core was asked to shut down and has answered.
 func (b *bench) leaving(c *Core) {
 	b.t.Helper()
-	late := time.Now().Add(patience)
-	for time.Now().Before(late) {
+	if !testrun.Until(b.t, func() bool {
 		c.mu.Lock()
-		leaving := c.leaving
-		c.mu.Unlock()
-		if leaving {
-			return
-		}
-		b.call(c, fakeGet, nil, nil)
+		defer c.mu.Unlock()
+		return c.leaving
+	}) {
+		b.t.Fatal("the core is not asked to end")
 	}
-	b.t.Fatal("the core is not asked to end")
 }
 
 // A core that hangs when it is asked to end is made to, and reported.

@@ -13,11 +13,9 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
-
-// patient is how long a test waits for a firing that must come.
-const patient = 20 * time.Second
 
 // watched is a running trigger on files below dir.
 type watched struct {
@@ -46,7 +44,7 @@ func watch(t *testing.T, dir string, w Watch, q *queue) *watched {
 	t.Cleanup(stop)
 	select {
 	case <-ready:
-	case <-time.After(patient):
+	case <-testrun.After(t):
 		t.Fatal("nothing is watched")
 	}
 	return &watched{t, dir, q.came}
@@ -79,7 +77,7 @@ func (w *watched) want(lines ...string) {
 	for _, line := range lines {
 		missing[line] = true
 	}
-	timeout := time.After(patient)
+	timeout := testrun.After(w.t)
 	for len(missing) > 0 {
 		select {
 		case f := <-w.came:
