@@ -55,7 +55,7 @@ type served struct {
 func newServed(dir string) *served {
 	store, err := sqlite.Open(context.Background(), filepath.Join(dir, "queue.db"), sqlite.Options{Log: zerolog.Nop()})
 	check(err)
-	return &served{store, scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
+	return &served{store, scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Supervise: func(h supervisor.Handler) scheduler.Cores {
 		return supervisor.New(supervisor.Config{Handler: h})
 	}})}
 }

@@ -114,7 +114,7 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 			e.hooks.Tell(x)
 		},
 		NewPolicy: m.policies.make, Tuning: tuning, Log: state.log,
-		Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
+		Supervise: func(h supervisor.Handler) scheduler.Cores {
 			c := &cfg.Cores
 			return supervisor.New(supervisor.Config{
 				Command: command, Env: append(slices.Clone(m.environ), "AGENTSCHED_LOG="+coreLevel(state.logs)), Host: host, Instance: instance, StateDir: state.dir.Path(), Version: m.version,

@@ -136,6 +136,8 @@ func Decision(e *queue.Entry, last *job.Attempt, a Answer, at time.Time) (queue.
 func (s *Scheduler) Decide(ctx context.Context, id job.ID, a Answer) (queue.Entry, error) {
 	e, err := Decide(ctx, s.cfg.Store, id, a)
 	if err != nil {
+		s.lanes.forget(s.scopes()) // it may be stored all the same
+		s.poke()
 		return e, err
 	}
 	s.cfg.Log.Info().Str("job", string(id)).Bool("approved", a.Approved).Str("by", a.By).Str("comment", a.Comment).Msg("answered")

@@ -72,7 +72,7 @@ func TestSpendings(t *testing.T) {
 // came to nothing, and what they spent; and always of what they hold.
 func TestElsewhere(t *testing.T) {
 	one, two := &supervisor.Core{}, &supervisor.Core{}
-	s := New(Config{Cores: 2, Supervise: func(supervisor.Handler) *supervisor.Supervisor { return nil }})
+	s := New(Config{Cores: 2, Supervise: func(supervisor.Handler) Cores { return nil }})
 	s.cores[one], s.cores[two] = &member{Core: one}, &member{Core: two}
 	flying := func(id job.ID, m *member) *flight {
 		f := newFlight(queue.Entry{ID: id, Spec: job.Spec{Tenant: "ann", Worker: "codex"}})
@@ -123,7 +123,7 @@ func TestElsewhere(t *testing.T) {
 	s.refused(a)
 	check("a core that came after the question", four, 0, 0, 0, 0)
 	check("a core that was told of it", three, 0, 0, 0, 0)
-	alone := New(Config{Supervise: func(supervisor.Handler) *supervisor.Supervisor { return nil }})
+	alone := New(Config{Supervise: func(supervisor.Handler) Cores { return nil }})
 	alone.cores[one] = &member{Core: one}
 	if e := alone.elsewhere(one); e != nil {
 		t.Errorf("the only core is told of others: %+v", e)
@@ -133,7 +133,7 @@ func TestElsewhere(t *testing.T) {
 // TestLeaveLate: a flight that lands after its job was given out again does not
 // take the new one down.
 func TestLeaveLate(t *testing.T) {
-	s := New(Config{Supervise: func(supervisor.Handler) *supervisor.Supervisor { return nil }})
+	s := New(Config{Supervise: func(supervisor.Handler) Cores { return nil }})
 	m := &member{Core: &supervisor.Core{}}
 	s.cores[m.Core] = m
 	first, second := newFlight(queue.Entry{ID: "a", Spec: job.Spec{Worker: "codex"}}), newFlight(queue.Entry{ID: "a", Spec: job.Spec{Worker: "codex"}, Attempts: 1})
@@ -187,7 +187,7 @@ func TestClockWatch(t *testing.T) {
 
 // TestPick gives work to the core with the least, and none to one that drains.
 func TestPick(t *testing.T) {
-	s := New(Config{Cores: 2, Supervise: func(supervisor.Handler) *supervisor.Supervisor { return nil }})
+	s := New(Config{Cores: 2, Supervise: func(supervisor.Handler) Cores { return nil }})
 	if s.pick() != nil || s.room() != 0 {
 		t.Error("work for a core that is not there")
 	}

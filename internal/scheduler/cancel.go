@@ -14,10 +14,14 @@ import (
 // stopped, and its end is recorded as cancelled. The error wraps
 // queue.ErrNotFound, or queue.ErrIllegalTransition if the job has ended.
 func (s *Scheduler) Cancel(ctx context.Context, id job.ID) error {
+	return s.cancel(ctx, id, "cancelled by the user")
+}
+
+func (s *Scheduler) cancel(ctx context.Context, id job.ID, reason string) error {
 	if err := s.cfg.Store.Apply(ctx, queue.Cancel{ID: id, Now: now()}); err != nil {
 		return fmt.Errorf("cancel job %s: %w", id, err)
 	}
-	s.stopJob(ctx, id, "cancelled by the user")
+	s.stopJob(ctx, id, reason)
 	s.lanes.forget(s.scopes()) // it may have been a head, and others may have waited for it
 	s.publishEntry(ctx, id)
 	s.poke()

@@ -31,6 +31,9 @@ func (s *Scheduler) dispatch(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-s.wake:
 		case <-timer.C:
+			if next == idle {
+				s.lanes.forget(s.scopes()) // another process may have changed the store
+			}
 		}
 	}
 }
@@ -59,20 +62,18 @@ func (s *Scheduler) claim(ctx context.Context) (time.Duration, error) {
 		}
 		unseen = slices.DeleteFunc(unseen, func(b job.BatchID) bool { return b == scope })
 		adm := s.admission()
-		claims, err := s.cfg.Store.Claim(ctx, queue.ClaimSpec{
-			Holder: s.cfg.Holder, Batch: scope, Max: room, Now: at, Lease: s.cfg.Lease, Admit: adm.admit, Chooser: s.lanes.in(scope, at),
+		claims, err := s.claimFrom(ctx, queue.ClaimSpec{
+			Batch: scope, Max: room, Now: at, Admit: adm.admit, Chooser: s.lanes.in(scope, at),
 		})
 		if err != nil {
 			return 0, fmt.Errorf("claim jobs: %w", err)
 		}
-		for _, id := range claims.Expired {
-			s.publishEntry(ctx, id)
-		}
 		s.lanes.skip(claims.Skipped)
 		s.launch(ctx, claims.Entries, adm)
-		if len(claims.Entries) > 0 {
+		switch {
+		case len(claims.Entries) > 0:
 			claimed, fruitless = true, 0
-		} else {
+		case len(claims.Skipped) == 0: // else the policy knows of less than before
 			fruitless++
 		}
 		if !claims.NextAt.IsZero() {
@@ -90,8 +91,31 @@ func (s *Scheduler) claim(ctx context.Context) (time.Duration, error) {
 	return wait, nil
 }
 
-// maxFruitless is how many claims in a row that gave nothing end a round: one of
-// each scope, and one more of each if the first brought other heads to light.
+// claimFrom is how the scheduler claims, and the only way. A claim may let jobs
+// expire, also one that asks for none: that is told, and whatever may have its turn
+// by it, in this scope or another, is looked at.
+func (s *Scheduler) claimFrom(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, error) {
+	spec.Holder, spec.Lease = s.cfg.Holder, s.cfg.Lease
+	claims, err := s.cfg.Store.Claim(ctx, spec)
+	for _, id := range claims.Expired {
+		if e, read := s.publishEntry(ctx, id); read {
+			s.lanes.touch(&e, s.scopes())
+		} else {
+			s.lanes.forget(s.scopes())
+		}
+	}
+	if err != nil {
+		s.lanes.forget(s.scopes()) // what the Chooser was told is void
+	}
+	if err != nil || len(claims.Expired) > 0 {
+		s.poke()
+	}
+	return claims, err
+}
+
+// maxFruitless is how many claims in a row that neither gave something nor passed
+// over something end a round: one of each scope, and one more of each if the first
+// brought other heads to light.
 const maxFruitless = 4
 
 // launch gives each claimed job to the core that has least to do, and drives it.

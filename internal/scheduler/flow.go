@@ -251,10 +251,12 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 		if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
 			return false, fmt.Errorf("take workflow %s further: %w", id, err)
 		}
+		s.touchMoved(moves, byName)
 	}
 	for _, op := range ops {
 		if spawn, ok := op.(queue.Spawn); ok {
 			for i := range spawn.Entries {
+				s.lanes.touch(&spawn.Entries[i], s.scopes())
 				s.observe(Moment{Kind: MomentSubmitted, At: spawn.Entries[i].CreatedAt, Entry: &spawn.Entries[i]})
 			}
 		}

@@ -129,9 +129,10 @@ func wholeAnswer(o *job.Outcome) (string, error) {
 	return string(text), err
 }
 
-// tellMoves tells whoever watches of what a look at a workflow has changed.
-func (s *Scheduler) tellMoves(ctx context.Context, moves []workflow.Move, byName map[job.Name]*queue.Entry) {
-	told := map[job.ID]bool{}
+// moved returns the jobs that a look at a workflow has changed, each once, as they
+// were before. Those that it has added are not among them.
+func moved(moves []workflow.Move, byName map[job.Name]*queue.Entry) (list []*queue.Entry) {
+	seen := map[job.ID]bool{}
 	for _, m := range moves {
 		var name job.Name
 		switch m := m.(type) {
@@ -144,11 +145,27 @@ func (s *Scheduler) tellMoves(ctx context.Context, moves []workflow.Move, byName
 		case workflow.Conclude:
 			name = m.Name
 		}
-		before := byName[name]
-		if before == nil || told[before.ID] {
-			continue
+		if e := byName[name]; e != nil && !seen[e.ID] {
+			seen[e.ID] = true
+			list = append(list, e)
 		}
-		told[before.ID] = true
+	}
+	return list
+}
+
+// touchMoved has the lanes read again that a look at a workflow has changed. It is
+// called as soon as the change is stored: nothing that fails later may keep the
+// dispatcher from knowing.
+func (s *Scheduler) touchMoved(moves []workflow.Move, byName map[job.Name]*queue.Entry) {
+	for _, e := range moved(moves, byName) {
+		s.lanes.touch(e, s.scopes())
+	}
+	s.poke()
+}
+
+// tellMoves tells whoever watches of what a look at a workflow has changed.
+func (s *Scheduler) tellMoves(ctx context.Context, moves []workflow.Move, byName map[job.Name]*queue.Entry) {
+	for _, before := range moved(moves, byName) {
 		e, err := s.cfg.Store.Get(context.WithoutCancel(ctx), before.ID)
 		if err != nil {
 			s.cfg.Log.Warn().Err(err).Str("job", string(before.ID)).Msg("read a job to tell of it")
@@ -158,9 +175,7 @@ func (s *Scheduler) tellMoves(ctx context.Context, moves []workflow.Move, byName
 			s.signalEnd(&e)
 		}
 		s.publishState(&e)
-		s.lanes.touch(&e, s.scopes())
 	}
-	s.poke()
 }
 
 // shells returns the kinds of worker that are shells by another name.

@@ -84,11 +84,14 @@ func (s *Scheduler) circuit(core *supervisor.Core, n ipc.Circuits) {
 func (s *Scheduler) metrics(core *supervisor.Core, n ipc.Metrics) {
 	s.mu.Lock()
 	m := s.cores[core]
-	before := ""
+	before, slots := "", 0
 	if m != nil {
-		before, m.metrics = m.metrics.Stage, n
+		before, slots, m.metrics = m.metrics.Stage, m.metrics.Concurrency, n
 	}
 	s.mu.Unlock()
+	if slots != n.Concurrency {
+		s.poke() // there may be room
+	}
 	if m == nil || before == n.Stage || before == "" && n.Stage == normalStage {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 
 // paused is a scheduler whose cores are never started.
 func paused(t *testing.T, batch job.BatchID) *Scheduler {
-	return New(Config{Batch: batch, IsolationsFile: filepath.Join(t.TempDir(), "isolations.json"), Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
+	return New(Config{Batch: batch, IsolationsFile: filepath.Join(t.TempDir(), "isolations.json"), Supervise: func(h supervisor.Handler) Cores {
 		return supervisor.New(supervisor.Config{Handler: h})
 	}})
 }

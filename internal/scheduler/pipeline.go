@@ -137,7 +137,12 @@ func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, w *job.Workfl
 	}
 	e, err := jobs.Job(context.WithoutCancel(ctx), name)
 	if err != nil {
-		return // it was about no job
+		if !errors.Is(err, queue.ErrNotFound) { // else it was about no job
+			s.cfg.Log.Warn().Err(err).Str("name", string(name)).Msg("read a job to tell of it")
+			s.lanes.forget(s.scopes())
+			s.poke()
+		}
+		return
 	}
 	if e.State.Terminal() {
 		s.signalEnd(&e)

@@ -30,13 +30,8 @@ func (s *Scheduler) preempt(ctx context.Context) error {
 func (s *Scheduler) readHeads(ctx context.Context) error {
 	for _, scope := range s.lanes.staleScopes(s.scopes()) {
 		at := now()
-		claims, err := s.cfg.Store.Claim(ctx, queue.ClaimSpec{Holder: s.cfg.Holder, Batch: scope, Now: at, Lease: s.cfg.Lease, Chooser: s.lanes.in(scope, at)})
-		if err != nil {
-			s.lanes.forget(s.scopes()) // what it was told is void
+		if _, err := s.claimFrom(ctx, queue.ClaimSpec{Batch: scope, Now: at, Chooser: s.lanes.in(scope, at)}); err != nil {
 			return fmt.Errorf("look at what waits: %w", err)
-		}
-		for _, id := range claims.Expired {
-			s.publishEntry(ctx, id)
 		}
 	}
 	return nil

@@ -76,13 +76,10 @@ func (s *Scheduler) reportQueue(ctx context.Context) error {
 	ready := map[job.Class]queue.ClassReady{}
 	var errs []error
 	for _, batch := range s.scopes() {
-		claims, err := s.cfg.Store.Claim(ctx, queue.ClaimSpec{Holder: s.cfg.Holder, Batch: batch, Now: at, Lease: s.cfg.Lease, Count: true})
+		claims, err := s.claimFrom(ctx, queue.ClaimSpec{Batch: batch, Now: at, Count: true})
 		if err != nil {
 			errs = append(errs, err)
 			continue
-		}
-		for _, id := range claims.Expired {
-			s.publishEntry(ctx, id)
 		}
 		for class, part := range claims.Ready {
 			sum := ready[class]

@@ -34,8 +34,8 @@ type Config struct {
 	Cores    int            // agentcores at once, 1 or more
 	Lease    time.Duration  // of a claim; DefaultLease if 0
 	Log      zerolog.Logger
-	// Supervise returns the supervisor of the cores, given who hears of them.
-	Supervise func(supervisor.Handler) *supervisor.Supervisor
+	// Supervise returns who keeps the cores alive, given who hears of them.
+	Supervise func(supervisor.Handler) Cores
 
 	// Isolations are what is out of use; nil: nothing. What changes is written to
 	// IsolationsFile, if that is set.
@@ -59,6 +59,16 @@ type Config struct {
 	NewPolicy func(policy.Config) (policy.Policy, error)
 
 	Tuning
+}
+
+// Cores keeps the cores alive: a *supervisor.Supervisor, whose methods these are.
+type Cores interface {
+	Run(ctx context.Context) error
+	Hurry()
+	Reconfigure(ctx context.Context) error
+	Restart(ctx context.Context, index int, drain bool) error
+	Resume(index int) bool
+	Cores() []supervisor.Status
 }
 
 // Tuning is what can be changed while a Scheduler runs; see Reload.
@@ -87,7 +97,7 @@ var errDone = errors.New("all jobs are done")
 // Scheduler moves the jobs of one store. Make it with New, run it once.
 type Scheduler struct {
 	cfg Config
-	sup *supervisor.Supervisor
+	sup Cores
 	hub hub
 
 	lanes *lanes

@@ -38,6 +38,7 @@ func newEntry(b job.BatchID, s job.Spec, at time.Time) queue.Entry {
 		s.Trace = NewTrace()
 	}
 	e := queue.Entry{ID: job.NewID(), Batch: b, Spec: s, State: job.Queued, CreatedAt: at, RunnableAt: at, Deadline: s.Deadline}
+	_, e.Key = s.Duplicates()
 	if s.RunnableAt != nil {
 		e.RunnableAt = *s.RunnableAt
 	}
@@ -111,10 +112,10 @@ func (s *Scheduler) Wake() { s.poke() }
 // scheduler, as programs do with work that they claim themselves.
 func (s *Scheduler) Changed(e *queue.Entry) {
 	s.publishState(e)
-	if e.Spec.Type == job.External {
-		return
+	if e.Spec.Type == job.External && e.Key == "" {
+		return // it has no place among the scheduler's own jobs
 	}
-	if e.CancelRequested && e.State == job.Dispatched {
+	if e.CancelRequested && e.State == job.Dispatched && e.Spec.Type != job.External {
 		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 		defer cancel()
 		s.stopJob(ctx, e.ID, "cancelled by a program")

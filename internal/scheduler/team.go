@@ -219,11 +219,7 @@ func (s *Scheduler) stopWithin(ctx context.Context, batch job.BatchID, id job.ID
 		return nil
 	}
 	delete(s.flows.stopBy, id)
-	if err := s.cfg.Store.Apply(ctx, queue.Cancel{ID: id, Now: now()}); err != nil {
-		return err
-	}
-	s.stopJob(ctx, id, reason)
-	return nil
+	return s.cancel(ctx, id, reason)
 }
 
 // restartMember adds the job that does a member again.

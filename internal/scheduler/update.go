@@ -116,17 +116,19 @@ func (s *Scheduler) publishFlight(f *flight, state job.RunState, text string) {
 	s.hub.publish(u)
 }
 
-// publishEntry tells how a job stands in the store.
-func (s *Scheduler) publishEntry(ctx context.Context, id job.ID) {
+// publishEntry tells how a job stands in the store, and returns it if it could be
+// read.
+func (s *Scheduler) publishEntry(ctx context.Context, id job.ID) (e queue.Entry, read bool) {
 	e, err := s.cfg.Store.Get(context.WithoutCancel(ctx), id)
 	if err != nil {
 		s.cfg.Log.Warn().Err(err).Str("job", string(id)).Msg("read a job to tell of it")
-		return
+		return e, false
 	}
 	if e.State.Terminal() {
 		s.follow(&e)
 	}
 	s.publishState(&e)
+	return e, true
 }
 
 func (s *Scheduler) publishState(e *queue.Entry) {

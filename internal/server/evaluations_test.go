@@ -47,7 +47,7 @@ func TestEvaluations(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	sched := scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
+	sched := scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Supervise: func(h supervisor.Handler) scheduler.Cores {
 		return supervisor.New(supervisor.Config{Handler: h}) // never run
 	}})
 	ask := func(door *server.Server, method, path, body string) (int, string) {

@@ -68,7 +68,7 @@ func open(t testing.TB, length int, changes ...func(*server.Options)) *door {
 		t.Fatal(err)
 	}
 	d.book = &isolation.Book{}
-	d.sched = scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Isolations: d.book, Supervise: func(h supervisor.Handler) *supervisor.Supervisor {
+	d.sched = scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Isolations: d.book, Supervise: func(h supervisor.Handler) scheduler.Cores {
 		return supervisor.New(supervisor.Config{Handler: h}) // never run: nothing is dispatched
 	}})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -20,6 +20,7 @@ import (
 type Core struct {
 	s     *Supervisor
 	index int
+	pid   int
 	tree  *proc.Tree
 	peer  *ipc.Peer
 	log   zerolog.Logger
@@ -69,7 +70,7 @@ func (s *Supervisor) spawn(st *seat, n int) (*Core, error) {
 		return nil, fmt.Errorf("start agentcore: %w", err)
 	}
 	c := &Core{
-		s: s, index: st.index, tree: tree, log: st.log.With().Int("core_pid", tree.Pid()).Logger(), began: time.Now(),
+		s: s, index: st.index, pid: tree.Pid(), tree: tree, log: st.log.With().Int("core_pid", tree.Pid()).Logger(), began: time.Now(),
 		peerDone: make(chan struct{}), ready: make(chan struct{}), drained: make(chan struct{}),
 	}
 	c.peer = ipc.NewPeer(tree.Stdout(), tree.Stdin(), ipc.Config{
@@ -82,6 +83,10 @@ func (s *Supervisor) spawn(st *seat, n int) (*Core, error) {
 	}()
 	return c, nil
 }
+
+// Join returns a core at the other end of p that no supervisor has started: whoever
+// keeps it tells a Handler of it.
+func Join(index, pid int, p *ipc.Peer) *Core { return &Core{index: index, pid: pid, peer: p} }
 
 // open says hello and configures the core, unless ctx ends first.
 func (c *Core) open(ctx context.Context) error {
@@ -128,7 +133,7 @@ func (c *Core) configure(ctx context.Context) error {
 func (c *Core) Index() int { return c.index }
 
 // PID returns the core's process id.
-func (c *Core) PID() int { return c.tree.Pid() }
+func (c *Core) PID() int { return c.pid }
 
 // Call asks the core; see ipc.Peer.Call.
 func (c *Core) Call(ctx context.Context, method string, params, result any) error {
