@@ -165,7 +165,7 @@ func (b *bench) search(secrets []planted, said map[string]string) {
 // TestDoorSecretsOfCLIs: the same of what the worker CLIs tell of commands that have
 // printed a secret, and of what a model says.
 func TestDoorSecretsOfCLIs(t *testing.T) {
-	eachCLI(t, func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "claude", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		secrets := []planted{{name: "printed", value: "pl4nted-in-the-env-9c1f7e02"}, {name: "of the model", value: "s3cret-of-a-model-5b7c8d9e"}}
 		b.env = append(b.env, "DEPLOY_TOKEN="+secrets[0].value, "DATABASE_PASSWORD="+secrets[1].value)

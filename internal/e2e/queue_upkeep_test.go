@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sched"
@@ -306,7 +307,9 @@ case $AGENTSCHED_RUN in *[13579]) echo '{"type":"result","status":"failed","clas
 		}
 		r = b.serve()
 	}
-	b.eventually("all have ended", func() bool { n, _ := b.unfinished(); return n == 0 })
+	if !testrun.Moving(t, func() (left int, done bool) { left, _ = b.unfinished(); return left, left == 0 }) {
+		b.fatalf("not all have ended")
+	}
 	r.stop()
 	b.soundState()
 	jobs := b.list()

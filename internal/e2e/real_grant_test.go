@@ -12,7 +12,7 @@ import (
 // TestRealReadOnly: a job that may only read changes nothing, whatever the
 // model wants.
 func TestRealReadOnly(t *testing.T) {
-	eachCLI(t, func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "codex claude opencode", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		b.play("sly", scriptmodel.Play(scriptmodel.Edit("sly.txt", "x"), scriptmodel.Say("I tried.")))
@@ -36,7 +36,7 @@ func TestRealReadOnly(t *testing.T) {
 // TestRealAllowCommands: what the patterns do not allow does not run. Codex has
 // no such list and refuses the job instead of running it without.
 func TestRealAllowCommands(t *testing.T) {
-	eachCLI(t, func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "claude opencode", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		b.play("mixed", scriptmodel.Play(

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/proc"
@@ -28,6 +29,7 @@ func (b *bench) nap() string {
 // has detached into a session of its own.
 type asleep struct {
 	*run
+	naps    []string
 	session string // the agent's own
 	file    string
 }
@@ -36,6 +38,33 @@ type asleep struct {
 // the agent's session is known.
 func sleepingAgent(b *bench, kind job.WorkerKind, limits obj) asleep {
 	b.t.Helper()
+	a := startAgent(b, kind, limits)
+	u := a.await("the agent's session", func(u *scheduler.Update) bool { return u.Event != nil && u.Event.Kind == job.EventSession })
+	a.session = u.Event.Session
+	if !a.asleep() {
+		a.fatalf("the agent's commands do not run: %v of %v", sleeping(a.naps), a.naps)
+	}
+	return a
+}
+
+// asleep blocks until both sleeps are alive; false if the run ended before. What
+// an agent starts tells us nothing, so it looks at intervals.
+func (a asleep) asleep() bool {
+	over := false
+	testrun.Moving(a.b.t, func() (seen int, done bool) {
+		select {
+		case <-a.ended:
+			over = true
+		default:
+		}
+		seen = a.seen(func(*scheduler.Update) bool { return true })
+		return seen, over || len(sleeping(a.naps)) >= len(a.naps)
+	})
+	return !over && len(sleeping(a.naps)) >= len(a.naps)
+}
+
+func startAgent(b *bench, kind job.WorkerKind, limits obj) asleep {
+	b.t.Helper()
 	b.use(kind)
 	attached, detached := b.nap(), b.nap()
 	b.play("sleep", scriptmodel.Play(
@@ -43,11 +72,8 @@ func sleepingAgent(b *bench, kind job.WorkerKind, limits obj) asleep {
 		scriptmodel.Run(fmt.Sprintf("setsid sleep %s >/dev/null 2>&1 & sleep %s", detached, attached)),
 		scriptmodel.Say("Never reached."),
 	).Resuming(scriptmodel.Edit("step-2.txt", "after"), scriptmodel.Say("Resumed and done.")))
-	a := asleep{file: b.jobs(b.task("sleep", kind, "sleep", obj{"limits": limits}))}
+	a := asleep{file: b.jobs(b.task("sleep", kind, "sleep", obj{"limits": limits})), naps: []string{attached, detached}}
 	a.run = b.start("run", a.file)
-	u := a.await("the agent's session", func(u *scheduler.Update) bool { return u.Event != nil && u.Event.Kind == job.EventSession })
-	a.session = u.Event.Session
-	b.awaitAsleep(attached, detached)
 	return a
 }
 
@@ -60,15 +86,6 @@ func (a asleep) endsEmpty(state job.RunState) {
 	})
 	if left := sleeping(a.b.stray); len(left) > 0 {
 		a.fatalf("alive after the job's end: %v", left)
-	}
-}
-
-// awaitAsleep blocks until each of the sleeps is alive. What an agent starts
-// tells us nothing, so it looks at intervals.
-func (b *bench) awaitAsleep(naps ...string) {
-	b.t.Helper()
-	if !testrun.Until(b.t, func() bool { return len(sleeping(naps)) >= len(naps) }) {
-		b.fatalf("the agent's commands do not run: %v of %v", sleeping(naps), naps)
 	}
 }
 
@@ -114,7 +131,17 @@ func kills() map[string]func(b *bench, kind job.WorkerKind) {
 			b.content(b.applied(b.last(j))+"/step-1.txt", "before") // what was done is kept
 		},
 		"timeout": func(b *bench, kind job.WorkerKind) {
-			a := sleepingAgent(b, kind, obj{"timeout": "20s", "max_attempts": 1})
+			var a asleep
+			// Until the CLI is fast enough on this machine to fall asleep before its time is up.
+			for limit := 10 * time.Second; ; limit *= 2 {
+				if a = startAgent(b, kind, obj{"timeout": limit.String(), "max_attempts": 1}); a.asleep() {
+					break
+				}
+				a.exit(1)
+				if limit > 5*time.Minute {
+					a.fatalf("the agent's commands do not run within %s", limit)
+				}
+			}
 			a.endsEmpty(job.RunFailed)
 			a.exit(1)
 			b.noProcess()
@@ -184,10 +211,17 @@ func kills() map[string]func(b *bench, kind job.WorkerKind) {
 	}
 }
 
+// daily are the CLIs that each way is tried with when the tests do not soak: each
+// way with one, each CLI in two ways or more.
+var daily = map[string]string{
+	"cancel": "opencode", "timeout": "claude", "core killed": "codex opencode", "worker killed": "codex",
+	"scheduler killed": "claude opencode", "interrupted": "claude", "both killed": "codex claude",
+}
+
 func TestRealKill(t *testing.T) {
 	for name, kill := range kills() {
 		t.Run(name, func(t *testing.T) {
-			eachCLI(t, func(t *testing.T, kind job.WorkerKind) { kill(newBench(t), kind) })
+			eachCLI(t, daily[name], func(t *testing.T, kind job.WorkerKind) { kill(newBench(t), kind) })
 		})
 	}
 }
@@ -235,7 +269,7 @@ func (b *bench) worker(core int, name string) int {
 // TestRealKillBeforeTheFirstAnswer: a session of which nothing was kept cannot
 // be resumed; the job completes all the same.
 func TestRealKillBeforeTheFirstAnswer(t *testing.T) {
-	eachCLI(t, func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "codex", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		b.play("early", scriptmodel.Always(scriptmodel.Hang()))
@@ -255,7 +289,7 @@ func TestRealKillBeforeTheFirstAnswer(t *testing.T) {
 
 // TestRealDaemon: what a worker leaves behind is gone before its result counts.
 func TestRealDaemon(t *testing.T) {
-	eachCLI(t, func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "codex claude opencode", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		nap := b.nap()

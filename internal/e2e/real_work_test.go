@@ -11,13 +11,19 @@ import (
 
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
-// eachCLI runs the test on every worker CLI, side by side.
-func eachCLI(t *testing.T, f func(t *testing.T, kind job.WorkerKind)) {
+// eachCLI runs the test on every worker CLI, side by side. Without a soak it is
+// done on those of the sample alone, a list with blanks: a start of OpenCode
+// alone computes for five seconds.
+func eachCLI(t *testing.T, sample string, f func(t *testing.T, kind job.WorkerKind)) {
 	for _, kind := range []job.WorkerKind{"codex", "claude", "opencode"} {
 		t.Run(string(kind), func(t *testing.T) {
+			if !slices.Contains(strings.Fields(sample), string(kind)) {
+				testrun.Long(t, "otherwise done with "+sample)
+			}
 			t.Parallel()
 			f(t, kind)
 		})
@@ -64,7 +70,7 @@ func (b *bench) mine() string {
 }
 
 func TestRealWorkBecomesAPatch(t *testing.T) {
-	eachCLI(t, func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "codex claude opencode", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		b.play("edit", scriptmodel.Play(
@@ -148,7 +154,7 @@ func TestRealAgentsSideBySide(t *testing.T) {
 }
 
 func TestRealHugeToolOutput(t *testing.T) {
-	eachCLI(t, func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "codex claude", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		b.play("much", scriptmodel.Play(scriptmodel.Print(5_000_000), scriptmodel.Edit("after.txt", "still here"), scriptmodel.Say("That was much.")))
@@ -168,7 +174,7 @@ func TestRealHugeToolOutput(t *testing.T) {
 
 func TestRealOutputSchema(t *testing.T) {
 	schema := obj{"type": "object", "properties": obj{"answer": obj{"type": "string"}}, "required": []string{"answer"}, "additionalProperties": false}
-	eachCLI(t, func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "codex claude", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		b.play("json", scriptmodel.Play(scriptmodel.Structured()))
@@ -190,7 +196,7 @@ func TestRealOutputSchema(t *testing.T) {
 func TestRealBudget(t *testing.T) {
 	for _, limit := range []obj{{"max_cost_usd": 1}, {"max_tokens": 1000}} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			eachCLI(t, func(t *testing.T, kind job.WorkerKind) {
+			eachCLI(t, "codex claude", func(t *testing.T, kind job.WorkerKind) {
 				b := newBench(t)
 				b.use(kind)
 				b.play("expensive", scriptmodel.Play(scriptmodel.Say("That cost you.").Costing(scriptmodel.Usage{Input: 6_000_000, Output: 2_000_000})))

@@ -100,7 +100,9 @@ func (r *run) await(what string, match func(*scheduler.Update) bool) scheduler.U
 				return fresh[i]
 			}
 		}
-		next += len(fresh)
+		if next += len(fresh); len(fresh) > 0 {
+			timer.Reset()
+		}
 		if ended {
 			r.fatalf("the scheduler ended (%v) before this was seen: %s", r.cmd.ProcessState, what)
 		}
@@ -133,10 +135,18 @@ func (r *run) exit(code int) {
 	r.b.t.Helper()
 	timer := testrun.NewTimer(r.b.t, testrun.Patience)
 	defer timer.Stop()
-	select {
-	case <-r.ended:
-	case <-timer.C:
-		r.fatalf("the scheduler did not end")
+	for ended := false; !ended; {
+		r.mu.Lock()
+		more := r.more
+		r.mu.Unlock()
+		select {
+		case <-r.ended:
+			ended = true
+		case <-more:
+			timer.Reset()
+		case <-timer.C:
+			r.fatalf("the scheduler did not end")
+		}
 	}
 	if got := r.cmd.ProcessState.ExitCode(); got != code {
 		r.fatalf("the scheduler ended with %v, want exit code %d", r.cmd.ProcessState, code)

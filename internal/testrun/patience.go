@@ -28,10 +28,11 @@ const cleanupTime = 30 * time.Second
 // shortly before the -timeout of the test binary.
 type Timer struct {
 	// C is closed when the time has run out.
-	C    <-chan struct{}
-	once sync.Once
-	stop chan struct{}
-	done chan struct{}
+	C     <-chan struct{}
+	once  sync.Once
+	stop  chan struct{}
+	again chan struct{} // capacity 1: the time begins anew
+	done  chan struct{}
 }
 
 // NewTimer returns a running timer. It stops with the test, if not earlier.
@@ -44,7 +45,7 @@ func NewTimer(tb testing.TB, d time.Duration) *Timer {
 
 // newTimer calls late when the time has run out.
 func newTimer(tb testing.TB, d time.Duration, late func()) *Timer {
-	t := &Timer{stop: make(chan struct{}), done: make(chan struct{})}
+	t := &Timer{stop: make(chan struct{}), again: make(chan struct{}, 1), done: make(chan struct{})}
 	var end time.Time
 	if limited, ok := tb.(interface{ Deadline() (time.Time, bool) }); ok {
 		if at, is := limited.Deadline(); is {
@@ -60,6 +61,8 @@ func newTimer(tb testing.TB, d time.Duration, late func()) *Timer {
 			select {
 			case <-t.stop:
 				return
+			case <-t.again:
+				left = d
 			case now := <-ticker.C:
 				// A late tick counts as two at most: whoever was late here was late there.
 				left -= time.Duration(float64(min(now.Sub(last), 2*tick)) * share())
@@ -73,6 +76,14 @@ func newTimer(tb testing.TB, d time.Duration, late func()) *Timer {
 	}()
 	tb.Cleanup(t.Stop)
 	return t
+}
+
+// Reset begins the time anew: what is waited for is on its way.
+func (t *Timer) Reset() {
+	select {
+	case t.again <- struct{}{}:
+	default:
+	}
 }
 
 // Stop ends the timer; C stays as it is. It may be called again.
@@ -112,6 +123,29 @@ func Within(tb testing.TB, d time.Duration, holds func() bool) bool {
 		case <-look.C:
 		case <-timer.C:
 			return holds()
+		}
+	}
+	return true
+}
+
+// Moving is Until for what comes in steps: patience begins anew whenever step
+// returns another progress than before.
+func Moving[P comparable](tb testing.TB, step func() (progress P, done bool)) bool {
+	timer := NewTimer(tb, Patience)
+	defer timer.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	last, done := step()
+	for !done {
+		select {
+		case <-look.C:
+		case <-timer.C:
+			return false
+		}
+		var now P
+		if now, done = step(); now != last {
+			last = now
+			timer.Reset()
 		}
 	}
 	return true

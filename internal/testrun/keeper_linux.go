@@ -33,10 +33,12 @@ func Keep() (end func(), err error) {
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return nil, err
 	}
-	r, w, err := os.Pipe()
-	if err != nil {
+	// Not of os.Pipe: its files are closed when nobody refers to them any more.
+	var ends [2]int
+	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
 		return nil, err
 	}
+	r := os.NewFile(uintptr(ends[0]), "keeper's standard input")
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func Keep() (end func(), err error) {
 	if err := os.Setenv("TMPDIR", root); err != nil {
 		return nil, err
 	}
-	return func() { w.Close(); _ = cmd.Wait() }, nil
+	return func() { _ = syscall.Close(ends[1]); _ = cmd.Wait() }, nil
 }
 
 // keep waits until nobody holds the other end of its standard input, and clears up.
