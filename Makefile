@@ -1,14 +1,19 @@
 # The commands of this project. `make test` sets up everything that it needs.
-.PHONY: build test bench demo lint fuzz
+.PHONY: build test soak bench demo lint fuzz
 
 # Static binaries in bin/: copy the two, or just the scheduler, to any host.
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/scheduler ./cmd/agentcore
 
-# Everything: formatting, vet, staticcheck, all tests with the race detector,
-# the real worker CLIs included (installed from npm into .cache/ at pinned versions).
+# Everything, in at most 20 minutes on two processors: formatting, vet, staticcheck,
+# all tests, the real worker CLIs (installed from npm into .cache/ at pinned versions)
+# and a real browser included. What takes long is sampled.
 test:
 	./scripts/test
+
+# The long tests: nothing is sampled. It takes an hour or more.
+soak:
+	./scripts/soak
 
 lint:
 	./scripts/lint

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 const (
@@ -21,9 +23,9 @@ const (
 
 // TestScenarios plays scenarios, each from a seed of its own.
 func TestScenarios(t *testing.T) {
-	first, n := uint64(time.Now().UnixMicro()), 200
-	if testing.Short() {
-		n = 10
+	first, n := uint64(time.Now().UnixMicro()), 24
+	if testrun.Soaking() {
+		n = 200
 	}
 	if text := os.Getenv(seedVariable); text != "" {
 		var err error
