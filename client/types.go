@@ -142,6 +142,10 @@ type JobFile struct {
 	// start from; "" allows none.
 	Dir  string `json:"dir,omitempty"`
 	Text string `json:"text"` // YAML, or JSON
+	// Files are the texts of the files that the job file names in
+	// instructions.file and agents_file, by the path as it stands there. The
+	// scheduler reads no others but below the folder api.files of its configuration.
+	Files map[string]string `json:"files,omitempty"`
 }
 
 // Pause is the body of POST /v1/pause. The answer is the isolation, which lasts

@@ -109,8 +109,11 @@ func (s *Spec) validateWorkspace(bad func(string, string, ...any)) {
 	w := s.Workspace
 	switch w.Isolation {
 	case Worktree, Direct, Copy:
-		if !filepath.IsAbs(w.Path) {
+		switch {
+		case !filepath.IsAbs(w.Path):
 			bad("workspace.path", "%q is not an absolute path", w.Path)
+		case InKernel(w.Path):
+			bad("workspace.path", "%q is not a folder to work in: the kernel shows processes and devices there", w.Path)
 		}
 	case NoWorkspace:
 		if w.Path != "" {
@@ -125,6 +128,17 @@ func (s *Spec) validateWorkspace(bad func(string, string, ...any)) {
 	if strings.HasPrefix(w.Base, "-") {
 		bad("workspace.base", "%q cannot be a commit, branch or tag", w.Base)
 	}
+}
+
+// InKernel reports whether an absolute path lies where the kernel shows processes
+// and devices: /proc, /sys and /dev. Symlinks are not followed.
+func InKernel(path string) bool {
+	for _, dir := range []string{"/proc", "/sys", "/dev"} {
+		if rest, found := strings.CutPrefix(filepath.Clean(path), dir); found && (rest == "" || rest[0] == '/') {
+			return true
+		}
+	}
+	return false
 }
 
 // validateOwner looks at who asks, why, and what it is expected to take.

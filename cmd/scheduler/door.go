@@ -11,8 +11,9 @@ import (
 	"github.com/agentsched/agentsched/internal/jobfile"
 )
 
-// readFile reads a job file that came through the door, as `scheduler submit`
-// would on this host: nothing is submitted.
+// readFile reads a job file that came in a request: nothing is submitted. The
+// files that it names come with it, or lie in the folder api.files; whoever sends
+// it may not have this process read others, at the unix socket neither.
 func (m *Main) readFile(ctx context.Context, e *engine, f client.JobFile) (client.Submission, error) {
 	if f.Dir != "" && !filepath.IsAbs(f.Dir) {
 		return client.Submission{}, fmt.Errorf("dir is %q, want an absolute path on the scheduler's host", f.Dir)
@@ -29,7 +30,9 @@ func (m *Main) readFile(ctx context.Context, e *engine, f client.JobFile) (clien
 	if base == "" {
 		base = nowhere
 	}
-	jobs, err := jobfile.DecodeJobs(name, []byte(f.Text), jobfile.Options{Now: utcNow(), Workers: m.workerKinds(&cfg), BaseDir: base})
+	jobs, err := jobfile.DecodeJobs(name, []byte(f.Text), jobfile.Options{
+		Now: utcNow(), Workers: m.workerKinds(&cfg), BaseDir: base, Files: &jobfile.Files{Sent: f.Files, Below: cfg.API.Files},
+	})
 	if err != nil {
 		return client.Submission{}, err
 	}

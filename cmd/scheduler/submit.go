@@ -45,8 +45,9 @@ With - a job file is read from standard input; with --worker and - the instructi
 With --wait it goes on until the jobs have ended and shows how they fare, as run does.
 Ctrl-C ends the wait; the jobs go on.
 
-With --server the scheduler reads the text of the files on its own host: paths in a
-file are from the folder of the same name there.
+With --server the scheduler reads the text of the files on its own host: a workspace in a
+file is in the folder of the same name there. Files that a job file names, in instructions
+or agents_file, are read here and sent with it.
 
 A job with a key and on_duplicate says what happens when an unfinished job has
 the same key: docs/job-file.md. An --idempotency-key is about the whole submission:
@@ -133,7 +134,11 @@ func (in *submission) texts() ([]client.JobFile, error) {
 		text, err := in.one.text(strings.Join(in.args, " "))
 		return []client.JobFile{{Name: commandLine, Dir: dir, Text: string(text)}}, err
 	case in.stdin != "":
-		return []client.JobFile{{Name: "standard input", Dir: dir, Text: in.stdin}}, nil
+		named, err := jobfile.Attach("standard input", []byte(in.stdin), dir)
+		if err != nil {
+			return nil, usage(err)
+		}
+		return []client.JobFile{{Name: "standard input", Dir: dir, Text: in.stdin, Files: named}}, nil
 	}
 	var files []client.JobFile
 	for _, arg := range in.args {
@@ -145,7 +150,11 @@ func (in *submission) texts() ([]client.JobFile, error) {
 		if err != nil {
 			return nil, usage(err)
 		}
-		files = append(files, client.JobFile{Name: arg, Dir: filepath.Dir(path), Text: string(text)})
+		named, err := jobfile.Attach(arg, text, filepath.Dir(path))
+		if err != nil {
+			return nil, usage(err)
+		}
+		files = append(files, client.JobFile{Name: arg, Dir: filepath.Dir(path), Text: string(text), Files: named})
 	}
 	return files, nil
 }

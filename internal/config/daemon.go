@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/job"
 )
 
 // API is how others reach a running scheduler beside its unix socket.
@@ -24,6 +25,9 @@ type API struct {
 	Hosts   []string   `json:"hosts,omitempty"`
 	Rate    ClientRate `json:"rate"`
 	MaxBody Size       `json:"max_body"` // of a request
+	// Files is the folder in which a job file of a request may name files, absolute
+	// once read; "" means none.
+	Files string `json:"files,omitempty"`
 }
 
 // TLS names PEM files; both or none.
@@ -116,6 +120,9 @@ func (v *validator) api() {
 	}
 	if a.Rate.Burst < 1 {
 		v.Failf("api.rate.burst", "is %d, want 1 or more: with less no request would ever pass", a.Rate.Burst)
+	}
+	if a.Files != "" && (filepath.Clean(a.Files) == "/" || job.InKernel(a.Files)) {
+		v.Failf("api.files", "%q holds more than job files; want a folder for them such as /srv/jobs", a.Files)
 	}
 	if a.MaxBody < leastBody || a.MaxBody > maxBody {
 		v.Failf("api.max_body", "is %s, want %s to %s", a.MaxBody, leastBody, maxBody)

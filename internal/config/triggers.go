@@ -53,6 +53,9 @@ func (c *Config) resolve(folder string) error {
 		c.Triggers[name] = s.Resolved(abs)
 	}
 	c.API.TLS = c.API.TLS.resolved(abs)
+	if c.API.Files != "" && !filepath.IsAbs(c.API.Files) {
+		c.API.Files = filepath.Join(abs, c.API.Files)
+	}
 	return nil
 }
 

@@ -27,16 +27,11 @@ func (r *reader) readAgentsFile(given string) {
 	if given == "" {
 		return
 	}
-	full, err := r.absolute(given)
-	if err != nil {
-		r.Failf("agents_file", "%v", err)
-		return
-	}
+	full, data, err := r.read(given, strictyaml.MaxBytes)
 	if r.agentsFiles[full] {
 		return
 	}
 	r.agentsFiles[full] = true
-	data, err := readFile(full, strictyaml.MaxBytes)
 	if err != nil {
 		r.Failf("agents_file", "cannot read %q (%s): %v", given, full, err)
 		return

@@ -19,6 +19,9 @@ type Options struct {
 	// BaseDir is the folder that relative paths start from; "" means the job
 	// file's own, and for Decode the current one.
 	BaseDir string
+	// Files are what a job file from elsewhere may name; nil means every file that
+	// this process can read, which is right for a job file of its own user.
+	Files *Files
 }
 
 // Jobs is what job files that are submitted together say.
@@ -213,7 +216,7 @@ func readFile(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%w: at most %d bytes are allowed", errTooLarge, limit)
+		return nil, tooLarge(limit)
 	}
 	return data, nil
 }

@@ -179,12 +179,7 @@ func (r *reader) instructions(path string, given instructions) string {
 }
 
 func (r *reader) instructionsFile(path, given string) string {
-	full, err := r.absolute(given)
-	if err != nil {
-		r.Failf(path, "%v", err)
-		return ""
-	}
-	data, err := readFile(full, MaxInstructions)
+	full, data, err := r.read(given, MaxInstructions)
 	switch {
 	case err != nil:
 		r.Failf(path, "cannot read %q (%s): %v", given, full, err)

@@ -55,6 +55,9 @@ func checkFolder(path string) error {
 	case !info.IsDir():
 		return fmt.Errorf("workspace %s is not a folder", path)
 	}
+	if real, err := filepath.EvalSymlinks(path); err == nil && job.InKernel(real) {
+		return fmt.Errorf("workspace %s is not a folder to work in: it is %s, where the kernel shows processes and devices", path, real)
+	}
 	return nil
 }
 
