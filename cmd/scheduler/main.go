@@ -13,6 +13,7 @@ import (
 	"github.com/agentsched/agentsched/internal/adapters"
 	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/daemon"
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/version"
 	"github.com/agentsched/agentsched/worker"
 )
@@ -32,6 +33,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == coreCommand {
 		os.Exit(agentcore.Main(version.String(), adapters.All()))
 	}
+	proc.KeepDescriptors()
 	m := newMain()
 	os.Exit(m.run(os.Args[1:]))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/worker"
 )
@@ -29,6 +30,10 @@ func Main(version string, adapters map[string]worker.Adapter) int {
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		fmt.Fprintln(os.Stderr, "agentcore: this program is started by the scheduler and speaks JSON-RPC on its standard input and output\nhint: run `scheduler run FILE`")
 		return ExitUsage
+	}
+	proc.KeepDescriptors()
+	if err := proc.AddOOMScore(proc.CoreOOMScore); err != nil {
+		fmt.Fprintln(os.Stderr, "agentcore:", err)
 	}
 	in, out, err := TakeStdio()
 	if err != nil {

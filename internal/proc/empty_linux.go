@@ -69,6 +69,7 @@ func (t *Tree) goneWithLeader(rep *Report) bool {
 	default:
 		return false
 	}
+	t.Exceeded() // what the kernel has counted goes with the cgroup
 	if cg := t.sys.cg; cg.dir != "" {
 		if t.sys.removed = cg.removeOne() == nil; !t.sys.removed {
 			if populated, err := cg.populated(); err != nil || populated {
@@ -89,6 +90,7 @@ func (t *Tree) goneWithLeader(rep *Report) bool {
 
 // isEmpty ends the life of a tree that was proven empty.
 func (t *Tree) isEmpty() {
+	t.release()
 	if t.sys.cg.dir != "" && !t.sys.removed {
 		if err := t.sys.cg.remove(); err != nil {
 			t.host.cfg.Log.Warn().Err(err).Str("run", t.run).Msg("an empty cgroup stays behind")

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -20,12 +22,25 @@ type system struct {
 	wasReaper   bool
 	inherited   map[Proc]bool // children that this process had before it had a host: reaped, never killed. Comm is ""
 	noChildFile bool          // the kernel has no children files; guarded by mu
+
+	moved         bool        // this process moved into a leaf of the cgroup that it was in
+	unified       []string    // the controllers that cgroups below base have
+	v1            []hierarchy // of the controllers that are mounted as v1
+	legacy        []hierarchy // those of v1 in which trees are limited
+	unlimited     error       // why v1 cannot be used
+	noControllers error       // why v2 cannot be used
+	total         Limits      // of all trees together; guarded by mu
 }
 
 // systemTree is the part of a Tree that only Linux has.
 type systemTree struct {
 	cg      cgroup // zero if the tree has none
 	removed bool   // cg is; guarded by the tree's stopping
+
+	legacy    []hierarchy // the v1 hierarchies in which it has a cgroup; guarded by mu like what follows
+	unlimited error       // what met the attempt to limit it
+	exceeded  *Exceeded
+	released  bool // its cgroups of v1 are removed
 }
 
 func sysProcAttr(newSession bool, pdeath syscall.Signal) *syscall.SysProcAttr {
@@ -54,6 +69,7 @@ func (h *Host) open() error {
 	if err := h.openCgroup(); err != nil {
 		h.cfg.Log.Info().Err(err).Msg("runs get no cgroup; their processes are found by ancestry and tag")
 	}
+	h.openControllers()
 	return nil
 }
 
@@ -69,11 +85,17 @@ func (h *Host) openCgroup() error {
 	if h.cfg.Cgroup != filepath.Base(h.cfg.Cgroup) {
 		return fmt.Errorf("use cgroup %q: the name must have no slash", h.cfg.Cgroup)
 	}
-	base := own.child(h.cfg.Cgroup)
+	parent, stand, err := place(mount, own, controllers)
+	h.sys.own, h.sys.moved, h.sys.noControllers = stand, stand != own, err
+	base := parent.child(h.cfg.Cgroup)
 	if err := os.Mkdir(base.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make cgroup: %w", err)
 	}
 	h.sys.base = base
+	if err == nil {
+		have := words(base.dir, "cgroup.controllers")
+		_, h.sys.noControllers = base.give(slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return !slices.Contains(have, name) }), false)
+	}
 	return nil
 }
 
@@ -89,6 +111,10 @@ func (h *Host) close() error {
 			err = fmt.Errorf("remove cgroup %s: %w", h.sys.base.dir, e)
 		}
 	}
+	for _, v := range h.sys.legacy {
+		_ = unix.Rmdir(v.base) // as above: another may be using it
+	}
+	h.leaveLeaf()
 	if !h.sys.wasReaper {
 		if e := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); e != nil {
 			err = errors.Join(err, fmt.Errorf("cease to be a child subreaper: %w", e))
@@ -99,11 +125,14 @@ func (h *Host) close() error {
 
 // fork starts the leader, in a cgroup of its own where that can be had. It is called on the spawner, under mu.
 func (h *Host) fork(t *Tree, path string, argv []string, attr *os.ProcAttr) error {
+	back := h.confine(t)
 	p, err := h.forkIntoCgroup(t, path, argv, attr)
 	if p == nil && err == nil {
 		p, err = os.StartProcess(path, argv, attr)
 	}
+	back()
 	if err != nil {
+		t.releaseLocked()
 		return err
 	}
 	t.proc, t.pid = p, p.Pid
@@ -116,6 +145,11 @@ func (h *Host) fork(t *Tree, path string, argv []string, attr *os.ProcAttr) erro
 		return errors.Join(err, werr)
 	}
 	t.start = st.Start
+	if t.limits != nil {
+		if err := addOOMScore(strconv.Itoa(t.pid), runOOMScore); err != nil && st.alive() {
+			h.cfg.Log.Debug().Err(err).Str("run", t.run).Msg("when memory runs out, a core may be ended before its run")
+		}
+	}
 	return nil
 }
 
@@ -135,6 +169,7 @@ func (h *Host) forkIntoCgroup(t *Tree, path string, argv []string, attr *os.Proc
 		return nil, nil
 	}
 	defer unix.Close(dir)
+	h.limitOwn(t, cg)
 
 	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, dir
 	p, err := os.StartProcess(path, argv, attr)

@@ -71,6 +71,33 @@ func (h *Host) awaitExit(pid int) {
 	}
 }
 
+// Unlimited says that no limit is enforced: there are no cgroups.
+func (t *Tree) Unlimited() error {
+	if t.limits == nil || len(t.limits.Needs()) == 0 {
+		return nil
+	}
+	return errNoCgroups
+}
+
+func keepDescriptors() error { return errors.ErrUnsupported }
+
+// CoreOOMScore has no use here.
+const CoreOOMScore = 0
+
+// AddOOMScore does nothing: only Linux has such a score.
+func AddOOMScore(int) error { return nil }
+
+var errNoCgroups = errors.New("this system has no cgroups")
+
+// Exceeded is nil: no limit is enforced.
+func (t *Tree) Exceeded() *Exceeded { return nil }
+
+// Enforces says that nothing is enforced.
+func (h *Host) Enforces() ([]string, error) { return nil, errNoCgroups }
+
+// LimitAll does nothing: there are no cgroups.
+func (h *Host) LimitAll(Limits) error { return nil }
+
 // Cgroup is "": there are none.
 func (t *Tree) Cgroup() string { return "" }
 

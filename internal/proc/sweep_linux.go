@@ -51,9 +51,15 @@ func (h *Host) SweepTag(ctx context.Context, prefix string) ([]Proc, error) {
 	if prefix == "" {
 		return nil, errors.New("sweep processes by tag: the prefix is empty, which would mean every instance")
 	}
-	return h.sweep(ctx, prefix, h.leftoverCgroups(), func() ([]ProcInfo, error) {
-		return h.tagged(nil, func(tag string) bool { return under(tag, prefix) })
+	dirs := h.leftoverDirs(nil)
+	killed, err := h.sweep(ctx, prefix, h.leftoverCgroups(), func() ([]ProcInfo, error) {
+		roots, err := h.tagged(nil, func(tag string) bool { return under(tag, prefix) })
+		return append(roots, leftoverMembers(dirs)...), err
 	})
+	if err == nil {
+		h.removeLeftovers(dirs)
+	}
+	return killed, err
 }
 
 // SweepRuns kills what a dead process left of these runs, while other processes of the same instance live: every process
@@ -72,11 +78,17 @@ func (h *Host) SweepRuns(ctx context.Context, runs []string) ([]Proc, error) {
 			cgroups = append(cgroups, base.child(runCgroupName(run)))
 		}
 	}
-	return h.sweep(ctx, strings.Join(runs, ", "), cgroups, func() ([]ProcInfo, error) {
-		return h.tagged(nil, func(tag string) bool {
+	dirs := h.leftoverDirs(runs)
+	killed, err := h.sweep(ctx, strings.Join(runs, ", "), cgroups, func() ([]ProcInfo, error) {
+		roots, err := h.tagged(nil, func(tag string) bool {
 			return slices.ContainsFunc(runs, func(run string) bool { return under(tag, run) })
 		})
+		return append(roots, leftoverMembers(dirs)...), err
 	})
+	if err == nil {
+		h.removeLeftovers(dirs)
+	}
+	return killed, err
 }
 
 // sweep kills in rounds until one finds nothing.

@@ -14,6 +14,8 @@ import (
 
 func addSystemHelpers() {
 	helpers["host"] = helperHost
+	helpers["eat"] = helperEat
+	helpers["place"] = helperPlace
 }
 
 // eachWay runs a test with a cgroup for each tree, and without, when the other nets have to hold.

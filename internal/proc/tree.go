@@ -32,6 +32,9 @@ type Spec struct {
 	// Subreaper says that the leader opens a Host of its own. Orphans below it are then adopted by it as long as it
 	// lives, so a stray that reaches this process meanwhile cannot be one of its tree.
 	Subreaper bool
+
+	// Limits bound the tree, together with all others that have some (see LimitAll). nil is for what is no run.
+	Limits *Limits
 }
 
 // Tree is a leader and all its descendants.
@@ -43,6 +46,7 @@ type Tree struct {
 	start     uint64 // of the leader, as in Proc.Start
 	comm      string
 	subreaper bool
+	limits    *Limits
 
 	stdin, stdout, stderr *os.File // our ends of pipes, or nil
 
@@ -80,6 +84,7 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 		run:       spec.Run,
 		comm:      filepath.Base(path),
 		subreaper: spec.Subreaper,
+		limits:    spec.Limits,
 		exited:    make(chan struct{}),
 		stopping:  make(chan struct{}, 1),
 		hurry:     make(chan struct{}),

@@ -1,0 +1,37 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// When the host's memory runs out, the kernel ends the process with the highest score: its share of the memory in
+// thousandths, plus its adjustment (proc_pid_oom_score_adj(5)). A run is to die before its core and a core before the
+// scheduler, so each is adjusted upwards from whoever started it. No privilege is needed for that.
+const (
+	CoreOOMScore = 400 // of a core, above the scheduler's
+	runOOMScore  = 400 // of a run, above its core's
+	maxOOMScore  = 1000
+)
+
+// AddOOMScore adds to the adjustment of this process. It must be called before the process is made undumpable, since
+// then only root may write the file.
+func AddOOMScore(by int) error { return addOOMScore("self", by) }
+
+// addOOMScore sets the adjustment of a process to that of this one and so much more.
+func addOOMScore(pid string, by int) error {
+	text, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return fmt.Errorf("adjust the OOM score: %w", err)
+	}
+	own, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err == nil {
+		err = writeFile("/proc/"+pid+"/oom_score_adj", strconv.Itoa(min(own+by, maxOOMScore)))
+	}
+	if err != nil {
+		return fmt.Errorf("adjust the OOM score of process %s: %w", pid, err)
+	}
+	return nil
+}
