@@ -58,11 +58,15 @@ func (s *Scheduler) tell(e *queue.Entry, op queue.Op) {
 	}
 }
 
-// publishFollowers tells how the jobs stand that share a job's result.
-func (s *Scheduler) publishFollowers(ctx context.Context, id job.ID) {
-	followers, _, err := s.cfg.Store.List(context.WithoutCancel(ctx), queue.Filter{CoalescedWith: id})
+// publishFollowers tells how the jobs stand that share the result of one that may
+// have ended, and finds what follows from that.
+func (s *Scheduler) publishFollowers(ctx context.Context, e *queue.Entry) {
+	if e.Key == "" {
+		return // no other is like it
+	}
+	followers, _, err := s.cfg.Store.List(context.WithoutCancel(ctx), queue.Filter{CoalescedWith: e.ID, Limit: 1 << 30})
 	if err != nil {
-		s.cfg.Log.Warn().Err(err).Str("job", string(id)).Msg("look for jobs with the same result")
+		s.cfg.Log.Warn().Err(err).Str("job", string(e.ID)).Msg("look for jobs with the same result")
 		return
 	}
 	for i := range followers {

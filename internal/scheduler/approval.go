@@ -147,7 +147,7 @@ func (s *Scheduler) Decide(ctx context.Context, id job.ID, a Answer) (queue.Entr
 	s.follow(&e)
 	s.lanes.touch(&e, s.scopes())
 	s.publishState(&e)
-	s.publishFollowers(ctx, id)
+	s.publishFollowers(ctx, &e)
 	s.poke()
 	return e, nil
 }

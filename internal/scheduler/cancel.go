@@ -107,7 +107,7 @@ func (s *Scheduler) CorePID() int {
 // supersede stops the runs that a new job takes the place of, and tells of the
 // queued jobs that the store has cancelled for it.
 func (s *Scheduler) supersede(ctx context.Context, id job.ID) error {
-	old, _, err := s.cfg.Store.List(ctx, queue.Filter{SupersededBy: id})
+	old, _, err := s.cfg.Store.List(ctx, queue.Filter{SupersededBy: id, Limit: 1 << 30})
 	if err != nil {
 		return err
 	}

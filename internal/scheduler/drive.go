@@ -382,7 +382,7 @@ func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, o
 	s.tell(&e, op)
 	if f.entry.Key != "" {
 		s.publishEntry(ctx, f.entry.ID)
-		s.publishFollowers(ctx, f.entry.ID)
+		s.publishFollowers(ctx, &f.entry)
 		return
 	}
 	s.publishState(&e)

@@ -173,6 +173,7 @@ func (s *Scheduler) tellMoves(ctx context.Context, moves []workflow.Move, byName
 		}
 		if e.State.Terminal() {
 			s.signalEnd(&e)
+			s.publishFollowers(ctx, &e)
 		}
 		s.publishState(&e)
 	}

@@ -146,6 +146,7 @@ func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, w *job.Workfl
 	}
 	if e.State.Terminal() {
 		s.signalEnd(&e)
+		s.publishFollowers(ctx, &e)
 	}
 	s.publishState(&e)
 	s.lanes.touch(&e, s.scopes())

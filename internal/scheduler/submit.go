@@ -115,6 +115,9 @@ func (s *Scheduler) Changed(e *queue.Entry) {
 	if e.Spec.Type == job.External && e.Key == "" {
 		return // it has no place among the scheduler's own jobs
 	}
+	if e.State.Terminal() {
+		s.publishFollowers(context.Background(), e)
+	}
 	if e.CancelRequested && e.State == job.Dispatched && e.Spec.Type != job.External {
 		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 		defer cancel()

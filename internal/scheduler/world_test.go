@@ -53,7 +53,7 @@ func newWorld(t *testing.T, store *sqlite.Store, cores int, change func(*schedul
 	t.Helper()
 	w := &world{T: t, store: store, cores: &playedCores{count: cores}, done: make(chan error, 1)}
 	cfg := scheduler.Config{
-		Store: store, Holder: "scheduler-1", Instance: "test", Cores: cores, Log: zerolog.Nop(),
+		Store: store, Holder: "scheduler-1", Instance: "test", Cores: cores, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
 		Supervise: func(h supervisor.Handler) scheduler.Cores {
 			w.cores.handler = h
 			return w.cores
