@@ -43,15 +43,16 @@ func (s *Scheduler) checkpoint(ctx context.Context, f *flight, reason string) (b
 
 // checkpointed gives a job back whose run has stopped at a step's boundary: it
 // goes on from there, in its place of the line, with all that it was told.
-func (s *Scheduler) checkpointed(f *flight, op queue.Finish) queue.Op {
+func (s *Scheduler) checkpointed(f *flight, op queue.Finish, touched bool) queue.Op {
 	s.mu.Lock()
 	f.checkpointed = true
 	s.mu.Unlock()
 	// The attempt is over, though nothing was wrong with it.
 	op.Outcome.State, op.Outcome.Class, op.Outcome.Checkpointed = job.RunCancelled, job.NoError, true
 	op.Lost = true
+	session, worker := f.goesOnWith(op.Outcome.Session, touched)
 	op.Retry = queue.Retry{
-		RunnableAt: f.entry.RunnableAt, Choice: f.entry.Choice, Session: op.Outcome.Session, SessionWorker: f.choice.Worker,
+		RunnableAt: f.entry.RunnableAt, Choice: f.entry.Choice, Session: session, SessionWorker: worker,
 		Feedback: f.entry.Feedback, Waiting: "checkpointed (" + op.Outcome.Message + "); goes on from its last step",
 	}
 	return op

@@ -258,7 +258,7 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	s.noteClock()
 	o := e.outcome
 	s.mu.Lock()
-	cancelled, usage, session, began := f.cancelled, f.usage, f.session, f.began
+	cancelled, usage, session, began, touched := f.cancelled, f.usage, f.session, f.began, f.touched
 	s.charge(f, o.Usage.CostUSD-usage.CostUSD) // what no event has told
 	retry := s.cfg.Retry
 	s.mu.Unlock()
@@ -269,9 +269,15 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	if o.Session == "" {
 		o.Session = session
 	}
+	// A core that dies before the agent has said with which session it goes on says
+	// nothing against the session.
+	unheard := e.died != nil && o.Session == "" && f.resume() != ""
+	if unheard {
+		o.Session = f.resume()
+	}
 	op := queue.Finish{ID: f.entry.ID, Fence: f.entry.Fence, Attempt: f.attempt, Outcome: o, Now: now()}
 	if o.State == job.Checkpointed && !cancelled {
-		return s.checkpointed(f, op)
+		return s.checkpointed(f, op, touched)
 	}
 	switch {
 	case cancelled && !o.Succeeded():
@@ -281,13 +287,13 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	case o.State == job.RunCancelled, e.died != nil && (s.isStopping() || errors.Is(e.died, supervisor.ErrReplaced)):
 		// Nobody asked for it but us: it goes on with the next scheduler, or core.
 		op.Lost = true
-		op.Retry = queue.Retry{RunnableAt: f.entry.RunnableAt, Choice: f.entry.Choice, Session: o.Session, SessionWorker: f.choice.Worker,
-			Feedback: f.entry.Feedback, Waiting: s.interrupted()}
+		op.Retry = queue.Retry{RunnableAt: f.entry.RunnableAt, Choice: f.entry.Choice, Feedback: f.entry.Feedback, Waiting: s.interrupted()}
+		op.Retry.Session, op.Retry.SessionWorker = f.goesOnWith(o.Session, touched)
 		return op
 	}
 	history := policy.History{
 		Choices: len(f.entry.Spec.Choices()), Choice: f.index, Counted: f.entry.Counted + 1,
-		MaxAttempts: f.entry.Spec.Limits.MaxAttempts, Resumed: f.resume() != "", Domain: f.entry.Spec.Domain,
+		MaxAttempts: f.entry.Spec.Limits.MaxAttempts, Resumed: f.resume() != "" && !unheard, Domain: f.entry.Spec.Domain,
 	}
 	forgiven := s.judgeStream(f, &o, &history)
 	op.Outcome = o

@@ -27,6 +27,7 @@ type flight struct {
 	events       []job.Event      // not stored yet
 	usage        job.Usage        // seen in events: what a dead core cannot report any more
 	session      string           // likewise
+	touched      bool             // its workspace is made: the worker begins
 	running      bool             // the attempt's move to Running is recorded, or about to be
 	began        time.Time        // when the attempt was recorded to begin
 	used         job.Usage        // of the attempt, when it has ended
@@ -68,6 +69,20 @@ func (f *flight) resume() string {
 		return f.entry.Session
 	}
 	return ""
+}
+
+// goesOnWith returns the session, and whose it is, for the next attempt of a job
+// whose attempt was cut short, having told the session of its own, or "". Then the
+// one that it was to resume stands, and so does that of another worker as long as
+// the attempt has not touched the workspace.
+func (f *flight) goesOnWith(told string, touched bool) (session string, worker job.WorkerKind) {
+	switch {
+	case told != "":
+		return told, f.choice.Worker
+	case f.resume() != "" || !touched:
+		return f.entry.Session, f.entry.SessionWorker
+	}
+	return "", ""
 }
 
 // smaller says, for the user, on what the attempt runs instead of its job's own

@@ -150,6 +150,7 @@ func (s *Scheduler) event(e job.Event) {
 		}
 	case job.EventState:
 		if e.State == job.Running {
+			f.touched = true
 			started := f.entry
 			started.Attempts = f.attempt
 			defer s.signal(&started, AgentStarted, "", "")

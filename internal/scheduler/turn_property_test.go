@@ -59,6 +59,11 @@ func playSchedule(t *testing.T, seed uint64) {
 	store := openStore(t)
 	if s.IntN(3) > 0 {
 		specs := s.specs()
+		for i := range specs {
+			if specs[i].OnDuplicate == job.Reject { // it would refuse the batch
+				specs[i].OnDuplicate = job.Serialize
+			}
+		}
 		specs = append(specs, task("last", 0, runnableIn(afterTheTest)))
 		b, entries := scheduler.NewBatch("run", "d", specs, job.Workflow{}, stamp())
 		b.Private, s.own = true, b.ID

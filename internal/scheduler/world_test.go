@@ -40,7 +40,12 @@ var errEnough = errors.New("the test has seen enough")
 // openStore opens a store in a folder of the test.
 func openStore(t *testing.T) *sqlite.Store {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "queue.db"), sqlite.Options{})
+	return openStoreAt(t, filepath.Join(t.TempDir(), "queue.db"))
+}
+
+func openStoreAt(t *testing.T, path string) *sqlite.Store {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,6 +312,16 @@ type playedCore struct {
 	reports    []ipc.QueueMetrics // that it was told
 	submitted  []ipc.SubmitJob    // that it has taken
 	permits    int                // that it was asked for
+}
+
+// lastSubmitted returns the run that it has taken last.
+func (c *playedCore) lastSubmitted() ipc.SubmitJob {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.submitted) == 0 {
+		return ipc.SubmitJob{}
+	}
+	return c.submitted[len(c.submitted)-1]
 }
 
 // playedRun is a run on a played core.
