@@ -118,6 +118,15 @@ type Drop struct {
 // on: for a scheduler that works on everything.
 type Adopt struct{}
 
+// SetPrivate makes one batch private, or shares it, with what is left of it and
+// what joins it from now on.
+type SetPrivate struct {
+	ID      job.BatchID
+	Private bool
+	// Waiting becomes that of its queued entries that could be claimed; "" leaves theirs.
+	Waiting string
+}
+
 // SetGrant replaces the grant of an owner; one that neither bounds it nor calls
 // it dead removes it.
 type SetGrant struct{ Grant Grant }
@@ -139,4 +148,5 @@ func (Rebase) op()     {}
 func (CloseBatch) op() {}
 func (Drop) op()       {}
 func (Adopt) op()      {}
+func (SetPrivate) op() {}
 func (SetGrant) op()   {}

@@ -215,6 +215,53 @@ func claimScopes(e *env) {
 	}
 }
 
+// claimSetPrivate: what is left of a batch is claimed by whom it is now, what was
+// held or claimed before as well.
+func claimSetPrivate(e *env) {
+	submit := func(entries ...queue.Entry) {
+		e.Helper()
+		if err := e.store.Enqueue(e.ctx, e.batch, entries); err != nil {
+			e.Fatal(err)
+		}
+	}
+	claim := func(b job.BatchID) []queue.Entry {
+		e.Helper()
+		return e.claimAs(queue.ClaimSpec{Holder: "tester", Batch: b, Max: 9, Now: epoch, Lease: lease}).Entries
+	}
+	other := newBatch("other")
+	if err := e.store.Enqueue(e.ctx, other, []queue.Entry{newEntry("theirs")}); err != nil {
+		e.Fatal(err)
+	}
+	submit(newEntry("claimed", priority(9)))
+	running := e.claimOne(epoch)
+	kept := newEntry("held", held(job.HeldForNeeds))
+	submit(newEntry("queued"), kept)
+	e.refuse(queue.ErrNotFound, queue.SetPrivate{ID: "nothing", Private: true})
+
+	e.apply(queue.SetPrivate{ID: e.batch.ID, Private: true, Waiting: "stopped"})
+	if got := claim(""); strings.Join(names(got), " ") != "theirs" {
+		e.Errorf("claimed %v of what is shared, want theirs", names(got))
+	}
+	for name, want := range map[job.Name]string{"queued": "stopped", "held": "held for needs", "claimed": ""} {
+		if list, _ := e.list(queue.Filter{Name: name}); len(list) != 1 || list[0].Waiting != want {
+			e.Errorf("%s: %s, want it to wait for %q", name, show(list), want)
+		}
+	}
+	e.apply(queue.Release{ID: running.ID, Fence: running.Fence, Now: epoch, RunnableAt: epoch}, queue.Ready{ID: kept.ID, Now: epoch})
+	submit(newEntry("late"))
+	if got := claim(""); len(got) != 0 {
+		e.Errorf("claimed %v of what is shared, want nothing", names(got))
+	}
+	e.apply(queue.SetPrivate{ID: e.batch.ID})
+	if got := claim(e.batch.ID); len(got) != 0 {
+		e.Errorf("claimed %v of a batch that is shared again", names(got))
+	}
+	if got := claim(""); len(got) != 4 {
+		e.Errorf("claimed %v, want claimed, queued, held and late", names(got))
+	}
+	e.check()
+}
+
 // claimNone: a claim of none changes nothing but what is overdue.
 func claimNone(e *env) {
 	e.enqueueOne("a")

@@ -230,6 +230,8 @@ func (s *memoryState) applyOne(op queue.Op) error {
 			s.batches[i].Private = false
 		}
 		return nil
+	case queue.SetPrivate:
+		return s.setPrivate(op)
 	case queue.CloseBatch:
 		for i := range s.batches {
 			if b := &s.batches[i]; b.ID == op.ID {
@@ -383,5 +385,19 @@ func (r *record) leave(to job.EntryState) error {
 		return err
 	}
 	r.State, r.Holder, r.LeaseUntil = to, "", nil
+	return nil
+}
+
+func (s *memoryState) setPrivate(op queue.SetPrivate) error {
+	i := slices.IndexFunc(s.batches, func(b queue.Batch) bool { return b.ID == op.ID })
+	if i < 0 {
+		return queue.ErrNotFound
+	}
+	s.batches[i].Private = op.Private
+	for _, r := range s.records {
+		if r.Batch == op.ID && r.State == job.Queued && r.Held == "" && r.WaitsFor == "" && r.Spec.Type != job.External && op.Waiting != "" {
+			r.Waiting = op.Waiting
+		}
+	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (m *machine) op(r *rapid.T) queue.Op {
 	}
 	// Mostly the attempt that may be open, now and then its neighbours.
 	attempt := max(0, target.Attempts+rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, -1}).Draw(r, "attempt"))
-	switch rapid.SampledFrom([]string{"begin", "begin", "move", "move", "append", "finish", "finish", "release", "cancel", "close", "rebase", "drop", "grant", "adopt"}).Draw(r, "op") {
+	switch rapid.SampledFrom([]string{"begin", "begin", "move", "move", "append", "finish", "finish", "release", "cancel", "close", "rebase", "drop", "grant", "adopt", "private", "private"}).Draw(r, "op") {
 	case "begin":
 		return queue.Begin{ID: id, Fence: fence, Attempt: job.Attempt{
 			Number: target.Attempts + rapid.SampledFrom([]int{1, 1, 1, 1, 2, 0}).Draw(r, "number"), State: job.Pending, Started: m.now,
@@ -103,6 +103,9 @@ func (m *machine) op(r *rapid.T) queue.Op {
 			return queue.Adopt{}
 		}
 		return queue.Cancel{ID: id, Now: m.now}
+	case "private":
+		return queue.SetPrivate{ID: rapid.SampledFrom(m.batches).Draw(r, "batch").ID, Private: rapid.Bool().Draw(r, "private"),
+			Waiting: rapid.SampledFrom([]string{"", "stopped"}).Draw(r, "why it waits")}
 	case "grant":
 		return queue.SetGrant{Grant: m.grant(r)}
 	case "rebase":

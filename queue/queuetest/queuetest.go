@@ -33,7 +33,7 @@ func Run(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 		{"ClaimCount", claimCount},
 		{"ClaimCountBound", claimCountBound},
 		{"ClaimNeverTwice", claimNeverTwice},
-		{"ClaimScopes", claimScopes},
+		{"ClaimScopes", claimScopes}, {"ClaimSetPrivate", claimSetPrivate},
 		{"ClaimNone", claimNone},
 		{"ChooserOrder", chooserOrder},
 		{"ChooserSkips", chooserSkips},

@@ -59,6 +59,8 @@ func (t *tx) apply(op queue.Op, bodies []string) error {
 		return t.rebase(op)
 	case queue.Adopt:
 		return t.adopt()
+	case queue.SetPrivate:
+		return t.setPrivate(op)
 	case queue.CloseBatch:
 		return t.closeBatch(op.ID, op.Now)
 	case queue.Drop:

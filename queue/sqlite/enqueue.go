@@ -246,3 +246,32 @@ func (t *tx) adopt() error {
 	t.forgetBatches()
 	return t.exec(`UPDATE batches SET private = 0 WHERE private`)
 }
+
+// setPrivate moves what is left of a batch into the pool that is now its own, as
+// adopt does: external work is in none of these pools and stays where it is.
+func (t *tx) setPrivate(op queue.SetPrivate) error {
+	seq, from, err := t.poolOf(op.ID)
+	if err != nil {
+		return err
+	}
+	if err := t.protect(); err != nil {
+		return err
+	}
+	to := int64(sharedPool)
+	if op.Private {
+		to = seq
+	}
+	const left = ` WHERE batch = ? AND state IN ('queued', 'dispatched')`
+	for _, move := range [][2]int64{{from, to}, {heldPool(from), heldPool(to)}} {
+		if err := t.exec(`UPDATE entries SET pool = ?`+left+` AND pool = ?`, move[1], seq, move[0]); err != nil {
+			return err
+		}
+	}
+	if op.Waiting != "" {
+		if err := t.exec(`UPDATE entries SET waiting = ?`+left+` AND state = 'queued' AND waits_for = '' AND pool = ?`, op.Waiting, seq, to); err != nil {
+			return err
+		}
+	}
+	t.forgetBatches()
+	return t.exec(`UPDATE batches SET private = ? WHERE seq = ?`, op.Private, seq)
+}
