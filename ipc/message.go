@@ -241,6 +241,9 @@ type SubmitJob struct {
 	Attempt int          `json:"attempt"`
 	Choice  job.Choice   `json:"choice"`
 	Spec    job.Spec     `json:"spec"`
+	// Environ are the values of the variables that Spec.Env names, and no others;
+	// one that is not here is not set. Absent: they are those of the core itself.
+	Environ map[string]string `json:"environ,omitzero"`
 	// Resolved holds words and patches that replace Spec's own; absent: there are
 	// none. A field of it that is empty replaces nothing.
 	Resolved *job.Resolved `json:"resolved,omitempty"`

@@ -8,6 +8,16 @@ type Workflow struct {
 	Teams     []Team     `json:"teams,omitempty"`
 	Agents    []Profile  `json:"agents,omitempty"`
 	Pipelines []Pipeline `json:"pipelines,omitempty"`
+	// Caller is set by a scheduler to which another process has handed the jobs; a
+	// submission does not have it.
+	Caller *Caller `json:"caller,omitempty"`
+}
+
+// Caller is the process that has handed its jobs to a scheduler.
+type Caller struct {
+	// Env are the variables of which the jobs get the caller's values. The values
+	// are not stored.
+	Env []string `json:"env,omitempty"`
 }
 
 // Strategy says who is restarted when a member of a team fails.

@@ -16,56 +16,89 @@ import (
 // openBatch finds the unfinished batch that the source continues, or submits
 // its jobs as a new one. told is a line for the user about which it was.
 func openBatch(ctx context.Context, store queue.Store, src *source, fresh bool) (id job.BatchID, told string, err error) {
-	batches, err := store.Batches(ctx, src.name)
-	if err != nil {
-		return "", "", failure(err)
-	}
 	if src.resume {
-		return resumeNewest(ctx, store, batches)
+		opened, _, err := newestRun(ctx, store)
+		return opened.Batch, toldOf(opened), err
 	}
-	digest, err := src.digest()
+	run, err := src.run(fresh)
 	if err != nil {
-		return "", "", failure(err)
+		return "", "", err
+	}
+	runs := scheduler.RunStore{
+		Store: store, Drop: func(ctx context.Context, id job.BatchID) error { return dropBatch(ctx, store, id) },
+		Add: func(ctx context.Context, b queue.Batch, entries []queue.Entry) error {
+			if err := scheduler.Declare(ctx, store, &b.Workflow, run.Specs, b.CreatedAt); err != nil {
+				return err
+			}
+			b.Private = true // this run works on it, and none but this
+			return store.Enqueue(ctx, b, entries)
+		},
+	}
+	opened, err := runs.Open(ctx, run)
+	if err != nil {
+		return "", "", notOpened(err)
+	}
+	return opened.Batch, toldOf(opened), nil
+}
+
+// run is what the source asks for.
+func (s *source) run(fresh bool) (*scheduler.Run, error) {
+	digest, err := s.digest()
+	if err != nil {
+		return nil, failure(err)
+	}
+	return &scheduler.Run{Source: s.name, Digest: digest, Specs: s.specs, Workflow: s.workflow, Fresh: fresh}, nil
+}
+
+// toldOf says which batch was opened.
+func toldOf(r scheduler.OpenedRun) string {
+	if r.Continued {
+		return fmt.Sprintf("continuing the run of %s: %d of %d jobs are finished", r.CreatedAt.Local().Format(time.DateTime), r.Jobs-r.Unfinished, r.Jobs)
+	}
+	return count(r.Jobs, "job") + " submitted"
+}
+
+// notOpened gives the reason why a run could not be opened its exit code.
+func notOpened(err error) error {
+	var changed *scheduler.RunChangedError
+	dup, isDup := errors.AsType[*queue.DuplicateError](err)
+	switch {
+	case errors.As(err, &changed):
+		return usage(changed, changedHints()...)
+	case errors.Is(err, scheduler.ErrProfile):
+		return usage(err)
+	case isDup:
+		return rejected(dup)
+	case errors.Is(err, queue.ErrDeadOwner):
+		return usage(fmt.Errorf("submit the jobs: %w", err), "`scheduler grant ls` shows who is dead, `scheduler grant OWNER --alive` lets jobs in again")
+	}
+	return failure(fmt.Errorf("submit the jobs: %w", err))
+}
+
+// changedHints say what to do about a run whose jobs have changed.
+func changedHints() []string {
+	return []string{"`scheduler run` without arguments finishes it as it was", "`scheduler run --new …` cancels its unfinished jobs and runs the changed ones"}
+}
+
+// newestRun returns the newest run that has unfinished jobs, with its batch.
+func newestRun(ctx context.Context, store queue.Store) (scheduler.OpenedRun, queue.Batch, error) {
+	batches, err := store.Batches(ctx, "")
+	if err != nil {
+		return scheduler.OpenedRun{}, queue.Batch{}, failure(err)
 	}
 	for _, b := range batches {
-		if b.ClosedAt != nil {
+		if b.ClosedAt != nil || !b.Private && b.Workflow.Caller == nil {
 			continue
 		}
-		unfinished, total, err := progressOf(ctx, store, b.ID)
-		switch {
-		case err != nil:
-			return "", "", failure(err)
-		case fresh || unfinished == 0 && b.Digest != digest:
-			if err := dropBatch(ctx, store, b.ID); err != nil {
-				return "", "", failure(err)
-			}
-		case b.Digest != digest:
-			return "", "", usage(
-				fmt.Errorf("the jobs of this source have changed since a run of %s that is unfinished: %d of its %d jobs", b.CreatedAt.Local().Format(time.DateTime), unfinished, total),
-				"`scheduler run` without arguments finishes it as it was",
-				"`scheduler run --new …` cancels its unfinished jobs and runs the changed ones")
-		default:
-			return b.ID, fmt.Sprintf("continuing the run of %s: %d of %d jobs are finished", b.CreatedAt.Local().Format(time.DateTime), total-unfinished, total), nil
+		opened, err := scheduler.RunOf(ctx, store, &b)
+		if err != nil {
+			return opened, b, failure(err)
+		}
+		if opened.Unfinished > 0 {
+			return opened, b, nil
 		}
 	}
-	if err := scheduler.Declare(ctx, store, &src.workflow, src.specs, utcNow()); errors.Is(err, scheduler.ErrProfile) {
-		return "", "", usage(err)
-	} else if err != nil {
-		return "", "", failure(err)
-	}
-	b, entries := scheduler.NewBatch(src.name, digest, src.specs, src.workflow, utcNow())
-	b.Private = true // this run works on it, and none but this
-	err = store.Enqueue(ctx, b, entries)
-	if dup, ok := errors.AsType[*queue.DuplicateError](err); ok {
-		return "", "", rejected(dup)
-	}
-	if errors.Is(err, queue.ErrDeadOwner) {
-		return "", "", usage(fmt.Errorf("submit the jobs: %w", err), "`scheduler grant ls` shows who is dead, `scheduler grant OWNER --alive` lets jobs in again")
-	}
-	if err != nil {
-		return "", "", failure(fmt.Errorf("submit the jobs: %w", err))
-	}
-	return b.ID, fmt.Sprintf("%s submitted", count(len(entries), "job")), nil
+	return scheduler.OpenedRun{}, queue.Batch{}, nothingToContinue()
 }
 
 // rejected says which job was refused for which other one, and what to do.
@@ -74,23 +107,6 @@ func rejected(dup *queue.DuplicateError) error {
 		fmt.Errorf("job %s is rejected: the unfinished job %s (%s) has the same key, %q; nothing was submitted", dup.Name, dup.OtherJob, dup.Other, dup.Key),
 		fmt.Sprintf("`scheduler show %s` tells how that one stands, `scheduler cancel %s` withdraws it", dup.Other, dup.Other),
 		"with another on_duplicate the job would not be refused: docs/job-file.md")
-}
-
-// resumeNewest returns the newest batch that has unfinished jobs.
-func resumeNewest(ctx context.Context, store queue.Store, batches []queue.Batch) (job.BatchID, string, error) {
-	for _, b := range batches {
-		if b.ClosedAt != nil || !b.Private {
-			continue
-		}
-		unfinished, total, err := progressOf(ctx, store, b.ID)
-		if err != nil {
-			return "", "", failure(err)
-		}
-		if unfinished > 0 {
-			return b.ID, fmt.Sprintf("continuing the run of %s: %d of %d jobs are finished", b.CreatedAt.Local().Format(time.DateTime), total-unfinished, total), nil
-		}
-	}
-	return "", "", nothingToContinue()
 }
 
 func nothingToContinue() error {
@@ -117,15 +133,6 @@ func submitted(ctx context.Context, store queue.Store) ([]job.BatchID, error) {
 	}
 	slices.Reverse(list) // the oldest first
 	return list, nil
-}
-
-func progressOf(ctx context.Context, store queue.Store, id job.BatchID) (unfinished, total int, err error) {
-	_, total, err = store.List(ctx, queue.Filter{Batch: id, Limit: 1})
-	if err != nil {
-		return 0, 0, err
-	}
-	_, unfinished, err = store.List(ctx, queue.Filter{Batch: id, States: []job.EntryState{job.Queued, job.Dispatched}, Limit: 1})
-	return unfinished, total, err
 }
 
 // dropBatch cancels what is unfinished of a batch and closes it. Nothing of it

@@ -141,7 +141,7 @@ func (m *Main) demo(ctx context.Context, dir string, yes bool, o runOptions) err
 	}
 	o.started = func(e *engine) error { m.killCoreOnce(e); return nil }
 	batches, ran := m.runBatch(ctx, state, &cfg, batch, o)
-	if err := m.closeBatches(ctx, state, batches, o, ran); err != nil {
+	if err := m.closeBatches(ctx, state, state.store, batches, state.closeBatch, o, ran); err != nil {
 		return err
 	}
 	if ran != nil {

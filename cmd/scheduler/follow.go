@@ -22,8 +22,7 @@ func (m *Main) waitForBatches(ctx context.Context, s site, submitted []queue.Ent
 			batches = append(batches, submitted[i].Batch)
 		}
 	}
-	f := &follower{site: s, batches: batches, seen: map[job.ID]string{}, read: map[job.ID]int64{}}
-	f.view = m.followView(submitted, asJSON, plain)
+	f := newFollower(s, batches, m.followView(submitted, asJSON, plain))
 	s.BePatient()
 	defer f.view.Done() // whatever happens, the terminal is given back
 	entries, err := f.follow(ctx)
@@ -72,6 +71,13 @@ type follower struct {
 	batches []job.BatchID
 	seen    map[job.ID]string // how a job stood
 	read    map[job.ID]int64  // up to where its log was shown
+	// enough, if it is not nil, is asked after each look and says whether to end it
+	// although jobs are unfinished.
+	enough func(context.Context, []queue.Entry) (bool, error)
+}
+
+func newFollower(s site, batches []job.BatchID, view progress.View) *follower {
+	return &follower{site: s, view: view, batches: batches, seen: map[job.ID]string{}, read: map[job.ID]int64{}}
 }
 
 // follow returns when all jobs have ended, with them, or with the context.
@@ -90,6 +96,11 @@ func (f *follower) follow(ctx context.Context) ([]queue.Entry, error) {
 		}
 		if !open {
 			return entries, nil
+		}
+		if f.enough != nil {
+			if enough, err := f.enough(ctx, entries); enough || err != nil {
+				return entries, err
+			}
 		}
 		if err := pause(ctx, f.site.Pace()); err != nil {
 			return entries, err

@@ -11,12 +11,15 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/internal/workercli"
 	"github.com/agentsched/agentsched/job"
@@ -42,6 +45,10 @@ func (m *Main) runCommand() *cobra.Command {
 A run that was stopped or killed is continued by the same command: finished jobs
 are not run again, and an agent goes on with its own session. Without arguments,
 the newest unfinished run is continued.
+
+While scheduler serve works on the state directory, the jobs are handed to it: it
+runs them, this command waits. Ctrl-C stops them, and the same command continues
+them. What their env names has the values of this command's environment.
 
 Exit code: 0 every job completed; 1 a job failed; 2 the command line, a file or
 the host is not right and nothing was started; 130 stopped by Ctrl-C.`,
@@ -89,6 +96,17 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 		}
 	}
 	state, err := m.own(ctx)
+	var locked *statedir.LockedError
+	for began := time.Now(); errors.As(err, &locked); state, err = m.own(ctx) {
+		ran := m.runElsewhere(ctx, locked, src, o)
+		if !errors.Is(ran, client.ErrNotRunning) {
+			return ran
+		}
+		// It is about to open its socket, or to end.
+		if time.Since(began) > answerTime || pause(ctx, followEvery) != nil {
+			return err
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -101,7 +119,7 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 		fmt.Fprintln(m.stderr, told)
 	}
 	batches, err := m.runBatch(ctx, state, &cfg, batch, o)
-	if sumErr := m.closeBatches(ctx, state, batches, o, err); sumErr != nil {
+	if sumErr := m.closeBatches(ctx, state, state.store, batches, state.closeBatch, o, err); sumErr != nil {
 		return sumErr
 	}
 	return err
@@ -329,11 +347,13 @@ func restarted(entries []queue.Entry) map[job.ID]bool {
 	return again
 }
 
-// closeBatches prints the summary and marks those batches as done with of
+// closeBatches prints the summary and has those batches marked as done with of
 // which every job has ended. ran is the error that the run itself ended with.
-func (m *Main) closeBatches(ctx context.Context, state *owned, batches []job.BatchID, o runOptions, ran error) error {
+func (m *Main) closeBatches(
+	ctx context.Context, of attempts, store queue.Store, batches []job.BatchID, closeBatch func(context.Context, job.BatchID) error, o runOptions, ran error,
+) error {
 	ctx = context.WithoutCancel(ctx)
-	entries, err := entriesOf(ctx, state.store, batches)
+	entries, err := entriesOf(ctx, store, batches)
 	if err != nil {
 		return failure(err)
 	}
@@ -351,19 +371,19 @@ func (m *Main) closeBatches(ctx context.Context, state *owned, batches []job.Bat
 			failed++
 		}
 	}
-	if err := m.printSummary(ctx, state, entries, o.json); err != nil {
+	if err := m.printSummary(ctx, of, entries, o.json); err != nil {
 		return failure(err)
 	}
 	for _, b := range batches {
 		if open[b] {
 			continue
 		}
-		if err := state.store.Apply(ctx, queue.CloseBatch{ID: b, Now: utcNow()}); err != nil {
+		if err := closeBatch(ctx, b); err != nil {
 			return failure(err)
 		}
 	}
 	for _, b := range batches {
-		teams, err := scheduler.FailedTeams(ctx, state.store, b)
+		teams, err := scheduler.FailedTeams(ctx, store, b)
 		if err != nil {
 			return failure(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/parts"
-	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/internal/scheduler"
 )
 
 func (m *Main) serveCommand() *cobra.Command {
@@ -94,7 +94,7 @@ func (m *Main) serveOnce(ctx context.Context, o runOptions, next *replacement) e
 		return err
 	}
 	defer state.Close()
-	if err := state.store.Apply(ctx, queue.Adopt{}); err != nil {
+	if err := scheduler.AdoptRuns(ctx, state.store); err != nil {
 		return failure(fmt.Errorf("take over what unfinished runs have left: %w", err))
 	}
 	ctx, stop := context.WithCancelCause(ctx)

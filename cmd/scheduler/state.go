@@ -15,6 +15,7 @@ import (
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sqlite"
 )
@@ -118,6 +119,11 @@ func (m *Main) ownLogging(ctx context.Context, cfg *config.Log, stream io.Writer
 		return nil, usage(err)
 	}
 	return o, nil
+}
+
+// closeBatch marks a batch as done with.
+func (o *owned) closeBatch(ctx context.Context, id job.BatchID) error {
+	return o.store.Apply(ctx, queue.CloseBatch{ID: id, Now: utcNow()})
 }
 
 func (o *owned) Close() error {

@@ -52,7 +52,7 @@ type execution struct {
 func (c *Core) startRun(s *session, settings *settings, p *permit.Permit, r ipc.SubmitJob) bool {
 	e := &execution{
 		core: c, session: s, settings: settings, permit: p, submit: resolved(r),
-		tag: job.RunTag(s.instance, r.Job, r.Attempt), secrets: c.secrets.Load(),
+		tag: job.RunTag(s.instance, r.Job, r.Attempt), secrets: c.secretsOf(settings, r.Environ),
 		log: c.cfg.Log.With().Str("job", string(r.Job)).Int("attempt", r.Attempt).Str("permit", string(p.ID)).
 			Str("worker", string(r.Choice.Worker)).Str("tenant", string(r.Spec.Tenant)).Str("trace_id", r.Spec.Trace).Logger(),
 	}

@@ -7,7 +7,22 @@ import (
 
 // learnSecrets adds the keys that the workers' settings name: such a variable is
 // secret whatever it is called.
-func (c *Core) learnSecrets(s *settings) {
+func (c *Core) learnSecrets(s *settings) { c.secrets.Store(redact.New(c.secretValues(s)...)) }
+
+// secretsOf is what takes the secrets out of what a run says: those of the core, and
+// those among the variables that it was given.
+func (c *Core) secretsOf(s *settings, environ map[string]string) *redact.Redactor {
+	if len(environ) == 0 {
+		return c.secrets.Load()
+	}
+	var given []string
+	for name, value := range environ {
+		given = append(given, name+"="+value)
+	}
+	return redact.New(append(c.secretValues(s), redact.FromEnviron(given)...)...)
+}
+
+func (c *Core) secretValues(s *settings) []redact.Value {
 	values := redact.FromEnviron(c.cfg.Environ)
 	for _, w := range s.Workers {
 		if w.KeyEnv == "" || c.cfg.Lookup == nil {
@@ -17,7 +32,7 @@ func (c *Core) learnSecrets(s *settings) {
 			values = append(values, redact.Value{Name: w.KeyEnv, Text: text})
 		}
 	}
-	c.secrets.Store(redact.New(values...))
+	return values
 }
 
 // redactOutcome takes the secrets out of what is said of an attempt. Left as they

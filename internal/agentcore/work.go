@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/workspace"
@@ -91,7 +93,10 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 			return nil, fmt.Errorf("empty the worker's private folder: %w", err)
 		}
 	}
-	names := append(append([]string{}, spec.Env...), settings.Env...)
+	names := slices.Clone(settings.Env)
+	if e.submit.Environ == nil {
+		names = append(names, spec.Env...)
+	}
 	if settings.KeyEnv != "" {
 		names = append(names, settings.KeyEnv)
 	}
@@ -99,7 +104,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 	if err != nil {
 		return nil, err
 	}
-	env := append(worker.BaseEnv(e.core.cfg.Environ, names...), ws.Env...)
+	env := e.callersEnv(append(worker.BaseEnv(e.core.cfg.Environ, names...), ws.Env...))
 	if parent := job.TraceParent(spec.Trace, e.submit.Job, e.submit.Attempt); parent != "" {
 		env = worker.SetEnv(env, "TRACEPARENT", parent)
 	}
@@ -119,6 +124,21 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 		}
 	}
 	return t, nil
+}
+
+// callersEnv gives the variables that the job names the values of the process that
+// handed the job over, if there is one.
+func (e *execution) callersEnv(env []string) []string {
+	if e.submit.Environ == nil {
+		return env
+	}
+	for _, name := range e.submit.Spec.Env {
+		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		if value, ok := e.submit.Environ[name]; ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }
 
 // remaining returns the job's limits as far as they are not used up, for

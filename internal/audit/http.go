@@ -33,6 +33,9 @@ func (l *Log) Deeds(next http.Handler, who func(context.Context) (name, role, do
 			d := asking.get()
 			d.Method, d.Target, d.Status, d.Body, d.From = r.Method, r.URL.Path, said.status, body.text(), r.RemoteAddr
 			d.Took = l.o.Now().Sub(started)
+			if asking.isSecret() {
+				d.Body = ""
+			}
 			if d.Route == "" {
 				d.Route, d.Job = r.Pattern, job.ID(r.PathValue("job"))
 			}
@@ -77,8 +80,9 @@ func changes(method string) bool {
 
 // slot is where those behind Deeds say who asks, and for what.
 type slot struct {
-	mu   sync.Mutex
-	deed Deed
+	mu     sync.Mutex
+	deed   Deed
+	secret bool
 }
 
 type slotKey struct{}
@@ -87,6 +91,22 @@ func (s *slot) get() Deed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.deed
+}
+
+func (s *slot) isSecret() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.secret
+}
+
+// WithoutBody keeps the body of the request of this context out of its record,
+// since it holds values that are written nowhere. It does nothing outside of Deeds.
+func WithoutBody(ctx context.Context) {
+	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.secret = true
+	}
 }
 
 // Name says who makes the request of this context, for its record. It does

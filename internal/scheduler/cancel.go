@@ -57,17 +57,19 @@ func (s *Scheduler) stopJob(ctx context.Context, id job.ID, reason string) {
 // is lost. A core that cannot be asked is dead
 // or about to be: the flight then ends with it.
 func (s *Scheduler) stopFlight(ctx context.Context, f *flight, lost bool, reason string) {
+	s.cancelRun(ctx, f, ipc.CancelJob{Class: job.CancelledClass, Reason: reason, Lost: lost})
+}
+
+func (s *Scheduler) cancelRun(ctx context.Context, f *flight, how ipc.CancelJob) {
 	if f.core == nil {
 		return
 	}
 	s.mu.Lock()
 	stream := f.stream
 	s.mu.Unlock()
-	stream.stop(errors.New(reason)) // what its worker has then is not to blame
-	err := f.core.Call(ctx, ipc.MethodCancelJob, ipc.CancelJob{
-		Job: f.entry.ID, Attempt: f.attempt, Class: job.CancelledClass, Reason: reason, Lost: lost,
-	}, nil)
-	if err != nil {
+	stream.stop(errors.New(how.Reason)) // what its worker has then is not to blame
+	how.Job, how.Attempt = f.entry.ID, f.attempt
+	if err := f.core.Call(ctx, ipc.MethodCancelJob, how, nil); err != nil {
 		s.cfg.Log.Debug().Err(err).Str("job", string(f.entry.ID)).Msg("ask the core to cancel")
 	}
 }

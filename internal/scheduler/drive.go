@@ -28,6 +28,10 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 		s.record(ctx, f, log, op)
 		return
 	}
+	if s.runs.isStopped(f.entry.Batch) {
+		s.record(ctx, f, log, s.release(f, 0, f.entry.Choice, waitsForCommand))
+		return
+	}
 	permit, op, err := s.requestPermit(ctx, f)
 	if err != nil {
 		log.Warn().Err(err).Msg("no answer to a permit request")
@@ -223,12 +227,13 @@ func (s *Scheduler) submit(ctx context.Context, f *flight, p *ipc.Permit) ending
 	if s.isCancelled(f) {
 		return ending{outcome: job.Outcome{State: job.RunCancelled, Class: job.CancelledClass, Message: "cancelled before it started"}}
 	}
+	environ := s.runs.environ(&f.entry)
 	// Not ctx: a submission that is under way when the scheduler is asked to end
 	// must be known to have happened or not.
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
 	err := f.core.Call(call, ipc.MethodSubmitJob, ipc.SubmitJob{
-		Permit: p.ID, Job: f.entry.ID, Attempt: f.attempt, Choice: f.choice, Spec: f.entry.Spec,
+		Permit: p.ID, Job: f.entry.ID, Attempt: f.attempt, Choice: f.choice, Spec: f.entry.Spec, Environ: environ,
 		Session: f.resume(), Feedback: f.entry.Feedback, Resolved: f.entry.Resolved, HasSteps: f.attempt > 1 && s.hasSteps(call, f.entry.ID), Stream: f.stream.name(),
 		QueueLagMS: max(now().Sub(f.entry.RunnableAt), 0).Milliseconds(), LockWaitMS: f.lockWait.Milliseconds(),
 	}, nil)
@@ -240,6 +245,9 @@ func (s *Scheduler) submit(ctx context.Context, f *flight, p *ipc.Permit) ending
 	// CoreDown, after the reaping, says that it does not.
 	s.startStream(ctx, f)
 	s.cancelLate(f)
+	if s.runs.isStopped(f.entry.Batch) {
+		s.interrupt(context.WithoutCancel(ctx), f, false)
+	}
 	return s.endStream(ctx, f, <-f.done)
 }
 
@@ -287,7 +295,7 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	case o.State == job.RunCancelled, e.died != nil && (s.isStopping() || errors.Is(e.died, supervisor.ErrReplaced)):
 		// Nobody asked for it but us: it goes on with the next scheduler, or core.
 		op.Lost = true
-		op.Retry = queue.Retry{RunnableAt: f.entry.RunnableAt, Choice: f.entry.Choice, Feedback: f.entry.Feedback, Waiting: s.interrupted()}
+		op.Retry = queue.Retry{RunnableAt: f.entry.RunnableAt, Choice: f.entry.Choice, Feedback: f.entry.Feedback, Waiting: s.interrupted(f)}
 		op.Retry.Session, op.Retry.SessionWorker = f.goesOnWith(o.Session, touched)
 		return op
 	}
@@ -320,9 +328,12 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 }
 
 // interrupted says what becomes of a run that we cut short.
-func (s *Scheduler) interrupted() string {
-	if s.isStopping() {
+func (s *Scheduler) interrupted(f *flight) string {
+	switch {
+	case s.isStopping():
 		return "interrupted; goes on at the next run"
+	case s.runs.isStopped(f.entry.Batch):
+		return waitsForCommand
 	}
 	return "interrupted; goes on soon"
 }

@@ -109,6 +109,7 @@ type Scheduler struct {
 	flush   chan struct{} // capacity 1: there are events to store
 	asking  chan struct{} // capacity 1: a job waits for a person that did not before
 	flows   *flows
+	runs    *runs
 	judged  *judged
 	hurried chan struct{} // closed by Hurry
 	hurry   sync.Once
@@ -155,7 +156,7 @@ func New(cfg Config) *Scheduler {
 		cfg.Isolations = &isolation.Book{}
 	}
 	s := &Scheduler{
-		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), flows: newFlows(), judged: newJudged(), cores: map[*supervisor.Core]*member{},
+		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), flows: newFlows(), runs: newRuns(), judged: newJudged(), cores: map[*supervisor.Core]*member{},
 		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, parked: map[job.ID]bool{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{}, ended: map[job.ID]bool{},
 	}
 	if cfg.Batch != "" {
@@ -204,6 +205,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		queue.Rebase{Now: at, After: at, Future: true})
 	if err != nil {
 		return fmt.Errorf("take back what an earlier scheduler held: %w", err)
+	}
+	if err := s.holdRuns(ctx); err != nil {
+		return err
 	}
 	for i := range held {
 		s.publishEntry(ctx, held[i].ID) // some end with that: they were to be cancelled

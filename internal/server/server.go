@@ -43,7 +43,7 @@ func New(opt Options) *Server {
 	s := &Server{opt: opt, queue: sched.New(opt.Store, sched.Options{Changed: opt.Sched.Changed}), mux: http.NewServeMux()}
 	s.api = huma.NewAPI(apiConfig(opt.Version), adapter{s})
 	for _, register := range []func(){
-		s.jobRoutes, s.submitRoutes, s.streamRoutes, s.lookRoutes, s.workflowRoutes, s.pipelineRoutes, s.letterRoutes,
+		s.jobRoutes, s.submitRoutes, s.runRoutes, s.streamRoutes, s.lookRoutes, s.workflowRoutes, s.pipelineRoutes, s.letterRoutes,
 		s.agentRoutes, s.accountRoutes, s.controlRoutes, s.rpcRoutes, s.otherRoutes,
 	} {
 		register()

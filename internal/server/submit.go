@@ -107,6 +107,9 @@ func checkSubmission(in *client.Submission) error {
 			bad.add(at("body.jobs", i)+".flow", "node, part and restart are the scheduler's to set; leave them out")
 		}
 	}
+	if in.Workflow.Caller != nil {
+		bad.add("body.workflow.caller", "is the scheduler's to set; leave it out")
+	}
 	for _, f := range in.Workflow.Validate() {
 		bad.add("body.workflow."+f.Field, "%s", f.Message)
 	}

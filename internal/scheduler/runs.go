@@ -1,0 +1,386 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Run is what `scheduler run` asks for: that the jobs of a source run to their
+// end, going on with those of an earlier run of it that is unfinished.
+type Run struct {
+	Source   string // what the jobs are known by, e.g. the paths of their files
+	Digest   string // a hash over the jobs
+	Specs    []job.Spec
+	Workflow job.Workflow
+	// Fresh cancels what an earlier run of the source has left, and starts over.
+	Fresh bool
+}
+
+// OpenedRun is the batch that a Run led to.
+type OpenedRun struct {
+	Batch     job.BatchID `json:"batch"`
+	Continued bool        `json:"continued,omitempty"` // it is one that was there already
+	CreatedAt time.Time   `json:"created_at"`
+	// Jobs is how many it has, Unfinished how many of them have not ended.
+	Jobs       int `json:"jobs"`
+	Unfinished int `json:"unfinished"`
+}
+
+// ErrRunChanged is what a *RunChangedError wraps.
+var ErrRunChanged = errors.New("the jobs of the source have changed")
+
+// RunChangedError says that the jobs of a source are not those of its unfinished run.
+type RunChangedError struct {
+	Since            time.Time // when that run was submitted
+	Unfinished, Jobs int       // of it
+}
+
+func (e *RunChangedError) Error() string {
+	return fmt.Sprintf("the jobs of this source have changed since a run of %s that is unfinished: %d of its %d jobs",
+		e.Since.Local().Format(time.DateTime), e.Unfinished, e.Jobs)
+}
+
+func (e *RunChangedError) Unwrap() error { return ErrRunChanged }
+
+// RunStore does what a Run needs beyond reading.
+type RunStore struct {
+	queue.Store
+	// Add makes a new batch durable, Drop cancels what is unfinished of one and closes it.
+	Add  func(context.Context, queue.Batch, []queue.Entry) error
+	Drop func(context.Context, job.BatchID) error
+}
+
+// Open finds the unfinished batch of the same jobs, or adds a new one. The error
+// may be a *RunChangedError, or that of Add.
+func (s RunStore) Open(ctx context.Context, r *Run) (OpenedRun, error) {
+	batches, err := s.Batches(ctx, r.Source)
+	if err != nil {
+		return OpenedRun{}, err
+	}
+	for _, b := range batches {
+		if b.ClosedAt != nil {
+			continue
+		}
+		opened, err := RunOf(ctx, s, &b)
+		switch {
+		case err != nil:
+			return opened, err
+		case r.Fresh || opened.Unfinished == 0 && b.Digest != r.Digest:
+			if err := s.Drop(ctx, b.ID); err != nil {
+				return opened, err
+			}
+		case b.Digest != r.Digest:
+			return opened, &RunChangedError{Since: b.CreatedAt, Unfinished: opened.Unfinished, Jobs: opened.Jobs}
+		default:
+			return opened, nil
+		}
+	}
+	b, entries := NewBatch(r.Source, r.Digest, r.Specs, r.Workflow, now())
+	return OpenedRun{Batch: b.ID, CreatedAt: b.CreatedAt, Jobs: len(entries), Unfinished: len(entries)}, s.Add(ctx, b, entries)
+}
+
+// RunOf counts the jobs of a batch that is there already.
+func RunOf(ctx context.Context, store queue.Store, b *queue.Batch) (OpenedRun, error) {
+	r := OpenedRun{Batch: b.ID, Continued: true, CreatedAt: b.CreatedAt}
+	var err error
+	if _, r.Jobs, err = store.List(ctx, queue.Filter{Batch: b.ID, Limit: 1}); err != nil {
+		return r, err
+	}
+	_, r.Unfinished, err = store.List(ctx, queue.Filter{Batch: b.ID, States: unfinishedStates(), Limit: 1})
+	return r, err
+}
+
+func unfinishedStates() []job.EntryState { return []job.EntryState{job.Queued, job.Dispatched} }
+
+// AdoptRuns shares what unfinished runs have left, for a scheduler that works on
+// everything. A run that was handed to such a scheduler and stopped stays stopped.
+func AdoptRuns(ctx context.Context, store queue.Store) error {
+	batches, err := store.Batches(ctx, "")
+	if err != nil {
+		return err
+	}
+	ops := []queue.Op{queue.Adopt{}}
+	for _, b := range batches {
+		if b.ClosedAt == nil && b.Private && b.Workflow.Caller != nil {
+			ops = append(ops, queue.SetPrivate{ID: b.ID, Private: true, Waiting: waitsForCommand})
+		}
+	}
+	return store.Apply(ctx, ops...)
+}
+
+// waitsForCommand is why a job of a run waits that was handed over and does not go on by itself.
+const waitsForCommand = "stopped; the same command continues it"
+
+// ErrNoServer: the scheduler ends with jobs of its own, and takes no runs.
+var ErrNoServer = errors.New("this scheduler ends with its own jobs and takes no run; submit the jobs to it, or wait for its end")
+
+// ErrNoRun: no run was handed over under that id.
+var ErrNoRun = errors.New("no such run was handed to this scheduler")
+
+// runs are the runs that other processes have handed to this scheduler.
+type runs struct {
+	opening sync.Mutex // held while one is opened, so that two of the same are one
+
+	mu sync.Mutex // guards what follows
+	// env holds the values of the variables that the jobs of a run name in their env,
+	// as its caller has them. They are kept nowhere else.
+	env     map[job.BatchID]map[string]string
+	stopped map[job.BatchID]bool
+}
+
+func newRuns() *runs {
+	return &runs{env: map[job.BatchID]map[string]string{}, stopped: map[job.BatchID]bool{}}
+}
+
+func (r *runs) isStopped(b job.BatchID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped[b]
+}
+
+// environ returns the values for a job's env; nil: those of this process.
+func (r *runs) environ(e *queue.Entry) map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	given, ok := r.env[e.Batch]
+	if !ok || len(e.Spec.Env) == 0 {
+		return nil
+	}
+	values := map[string]string{}
+	for _, name := range e.Spec.Env {
+		if v, ok := given[name]; ok {
+			values[name] = v
+		}
+	}
+	return values
+}
+
+// take keeps the values of a run that goes on.
+func (r *runs) take(b job.BatchID, env map[string]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.env[b] = env
+	delete(r.stopped, b)
+}
+
+// forget drops what is known of a run.
+func (r *runs) forget(b job.BatchID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.env, b)
+	delete(r.stopped, b)
+}
+
+func (r *runs) stop(b job.BatchID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped[b] = true
+}
+
+func (r *runs) known() []job.BatchID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []job.BatchID
+	for b := range r.env {
+		list = append(list, b)
+	}
+	return list
+}
+
+// OpenRun takes over a run of another process: its jobs run beside all others, its
+// variables have the values of env. When it returns nil the jobs are durable and
+// go on, after a StopRun as well. The error may be a *RunChangedError or ErrNoServer.
+func (s *Scheduler) OpenRun(ctx context.Context, r *Run, env map[string]string) (OpenedRun, error) {
+	if s.cfg.Batch != "" {
+		return OpenedRun{}, ErrNoServer
+	}
+	s.runs.opening.Lock()
+	defer s.runs.opening.Unlock()
+	s.forgetRuns(ctx)
+	store := RunStore{
+		Store: s.cfg.Store, Drop: s.dropRun,
+		Add: func(ctx context.Context, b queue.Batch, entries []queue.Entry) error {
+			b.Workflow.Caller = &job.Caller{Env: envNames(entries)}
+			s.runs.take(b.ID, env) // before a job of it can run
+			err := s.Submit(ctx, b, entries)
+			if err != nil {
+				s.runs.forget(b.ID)
+			}
+			return err
+		},
+	}
+	opened, err := store.Open(ctx, r)
+	if err != nil || !opened.Continued {
+		return opened, err
+	}
+	return opened, s.continueRun(ctx, opened.Batch, env)
+}
+
+// ContinueRun lets a run go on that was handed over earlier.
+func (s *Scheduler) ContinueRun(ctx context.Context, id job.BatchID, env map[string]string) (OpenedRun, error) {
+	if s.cfg.Batch != "" {
+		return OpenedRun{}, ErrNoServer
+	}
+	s.runs.opening.Lock()
+	defer s.runs.opening.Unlock()
+	b, err := s.run(ctx, id)
+	if err != nil {
+		return OpenedRun{}, err
+	}
+	opened, err := RunOf(ctx, s.cfg.Store, &b)
+	if err != nil {
+		return opened, err
+	}
+	return opened, s.continueRun(ctx, id, env)
+}
+
+func (s *Scheduler) continueRun(ctx context.Context, id job.BatchID, env map[string]string) error {
+	s.runs.take(id, env)
+	if err := s.apply(ctx, queue.SetPrivate{ID: id}); err != nil {
+		return fmt.Errorf("go on with run %s: %w", id, err)
+	}
+	s.lanes.forget(s.scopes())
+	s.flows.look(id)
+	s.poke()
+	return nil
+}
+
+// run returns an open batch that is or was a run.
+func (s *Scheduler) run(ctx context.Context, id job.BatchID) (queue.Batch, error) {
+	batches, err := s.cfg.Store.Batches(ctx, "")
+	if err != nil {
+		return queue.Batch{}, err
+	}
+	known := slices.Contains(s.runs.known(), id)
+	i := slices.IndexFunc(batches, func(b queue.Batch) bool {
+		return b.ID == id && b.ClosedAt == nil && (known || b.Workflow.Caller != nil)
+	})
+	if i < 0 {
+		return queue.Batch{}, fmt.Errorf("run %s: %w", id, ErrNoRun)
+	}
+	return batches[i], nil
+}
+
+// StopRun lets nothing more of a run begin, and stops what runs of it, to go on when
+// the run is opened again: at the next boundary of its steps where the worker
+// keeps some, else in stages; with now, at once. It does not wait for that.
+func (s *Scheduler) StopRun(ctx context.Context, id job.BatchID, now bool) error {
+	if _, err := s.run(ctx, id); err != nil {
+		return err
+	}
+	s.runs.stop(id)
+	if err := s.apply(ctx, queue.SetPrivate{ID: id, Private: true, Waiting: waitsForCommand}); err != nil {
+		return fmt.Errorf("stop run %s: %w", id, err)
+	}
+	s.lanes.forget(s.scopes())
+	s.poke()
+	s.mu.Lock()
+	var flights []*flight
+	for _, f := range s.live {
+		if f.entry.Batch == id {
+			flights = append(flights, f)
+		}
+	}
+	s.mu.Unlock()
+	ctx = context.WithoutCancel(ctx) // who asked may leave
+	var asking sync.WaitGroup
+	for _, f := range flights {
+		asking.Go(func() { s.interrupt(ctx, f, now) })
+	}
+	asking.Wait()
+	return nil
+}
+
+// interrupt stops a flight whose run was stopped. Its attempt does not count.
+func (s *Scheduler) interrupt(ctx context.Context, f *flight, now bool) {
+	const reason = "the run was stopped"
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	if !now {
+		ask, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		if asked, err := s.checkpoint(ask, f, reason); err == nil && asked {
+			return
+		}
+	}
+	s.cancelRun(ctx, f, ipc.CancelJob{Class: job.CancelledClass, Reason: reason, Lost: true, Now: now})
+}
+
+// CloseRun marks a run as done with: its summary was given. One with unfinished
+// jobs stays open.
+func (s *Scheduler) CloseRun(ctx context.Context, id job.BatchID) error {
+	b, err := s.run(ctx, id)
+	if err != nil {
+		return err
+	}
+	if opened, err := RunOf(ctx, s.cfg.Store, &b); err != nil || opened.Unfinished > 0 {
+		return err
+	}
+	if err := s.apply(ctx, queue.CloseBatch{ID: id, Now: now()}); err != nil {
+		return fmt.Errorf("close run %s: %w", id, err)
+	}
+	s.runs.forget(id)
+	return nil
+}
+
+// dropRun cancels what is unfinished of a run and closes it.
+func (s *Scheduler) dropRun(ctx context.Context, id job.BatchID) error {
+	entries, _, err := s.cfg.Store.List(ctx, queue.Filter{Batch: id, States: unfinishedStates(), Limit: 1 << 30})
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		if err := s.Cancel(ctx, entries[i].ID); err != nil && !errors.Is(err, queue.ErrIllegalTransition) {
+			return err
+		}
+	}
+	s.runs.forget(id)
+	return s.apply(ctx, queue.CloseBatch{ID: id, Now: now()})
+}
+
+// forgetRuns drops the values of runs whose jobs have ended: whoever handed them
+// over has gone without closing them.
+func (s *Scheduler) forgetRuns(ctx context.Context) {
+	for _, b := range s.runs.known() {
+		if _, left, err := s.cfg.Store.List(ctx, queue.Filter{Batch: b, States: unfinishedStates(), Limit: 1}); err == nil && left == 0 {
+			s.runs.forget(b)
+		}
+	}
+}
+
+// holdRuns keeps back the jobs of runs whose callers' variables an earlier scheduler
+// had in its memory: they would run with the values of this one's.
+func (s *Scheduler) holdRuns(ctx context.Context) error {
+	batches, err := s.cfg.Store.Batches(ctx, "")
+	if err != nil {
+		return fmt.Errorf("look for runs that were handed over: %w", err)
+	}
+	var ops []queue.Op
+	for _, b := range batches {
+		if b.ClosedAt == nil && !b.Private && b.ID != s.cfg.Batch && b.Workflow.Caller != nil && len(b.Workflow.Caller.Env) > 0 {
+			ops = append(ops, queue.SetPrivate{ID: b.ID, Private: true, Waiting: "waits for the command that gave it its variables: run the same command again"})
+		}
+	}
+	if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
+		return fmt.Errorf("keep back runs that were handed over: %w", err)
+	}
+	return nil
+}
+
+// envNames returns the variables that jobs name, each once, sorted.
+func envNames(entries []queue.Entry) []string {
+	var names []string
+	for i := range entries {
+		names = append(names, entries[i].Spec.Env...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
