@@ -24,7 +24,7 @@ func (a *advance) environment(j *Job) *environment {
 	}
 	s.failure = a.behind(j, a.failures, stateFailed, stateExpired)
 	s.cancelled = a.behind(j, a.cancels, stateCancelled)
-	return &environment{vars: map[string]any{"jobs": jobs}, status: s, batch: a.batch}
+	return &environment{vars: map[string]any{"jobs": jobs}, status: s, batch: a.batch, budget: newBudget()}
 }
 
 // behind reports whether a need of the job, all of which have ended, ended in one
@@ -90,11 +90,12 @@ func (a *advance) files(j *Job) []string {
 	return all
 }
 
-// with returns the environment with more variables.
+// with returns the environment with more variables, for a part or a turn of the
+// job.
 func (e *environment) with(more map[string]any) *environment {
 	vars := maps.Clone(e.vars)
 	maps.Copy(vars, more)
-	return &environment{vars, e.status, e.batch}
+	return &environment{vars, e.status, e.batch, e.budget.more()}
 }
 
 // decode reads a JSON value; whole numbers become int.

@@ -10,6 +10,7 @@ import (
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/checker/nature"
+	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/types"
 )
@@ -54,6 +55,7 @@ type environment struct {
 	vars   map[string]any // "jobs" is a map[string]any by the jobs' names
 	status status
 	batch  *Batch
+	budget *budget // of all expressions of the job
 }
 
 // eval evaluates an expression. What is not there is nil, and so is what would
@@ -64,7 +66,11 @@ func (e *environment) eval(text string) (any, error) {
 	}
 	jobs, _ := e.vars["jobs"].(map[string]any)
 	known := func(name string) bool { _, ok := jobs[name]; return ok }
-	opts := append(functions(e.status), expr.Patch(&nameVisitor{}), expr.Patch(boundVisitor{}))
+	if err := e.budget.spend(200 + 2*len(text)); err != nil { // to compile it is work, too
+		return nil, err
+	}
+	opts := append(functions(e.status), e.budget.functions()...)
+	opts = append(opts, expr.Patch(&nameVisitor{}), expr.Patch(boundVisitor{}))
 	program, err := expr.Compile(encodeNames(text, known), opts...)
 	if err != nil {
 		return nil, readable(err)
@@ -116,7 +122,7 @@ func readable(err error) error {
 	if !errors.As(err, &f) {
 		return errors.New(decodeNames(err.Error()))
 	}
-	message := decodeNames(f.Message)
+	message := strings.ReplaceAll(decodeNames(f.Message), "memory budget exceeded", fmt.Sprintf("makes more than %d elements (memory budget exceeded)", conf.DefaultMemoryBudget))
 	if f.Prev != nil && !strings.Contains(message, f.Prev.Error()) {
 		message = f.Prev.Error()
 	}
@@ -137,7 +143,10 @@ func (v *nameVisitor) Visit(node *ast.Node) {
 		switch n.Value {
 		case "jobs":
 			v.bare = append(v.bare, located{from: n.Location().From})
-		case "$env", tickFunction, addFunction:
+		case "$env":
+			v.internal = append(v.internal, located{n.Location().From, "unknown name " + n.Value})
+		}
+		if slices.Contains(internalFunctions(), n.Value) {
 			v.internal = append(v.internal, located{n.Location().From, "unknown name " + n.Value})
 		}
 	case *ast.MemberNode:
@@ -208,27 +217,6 @@ func (v *fieldVisitor) Visit(node *ast.Node) {
 		message += " There are " + strings.Join(there, ", ")
 	}
 	v.err = &located{n.Property.Location().From, strings.Replace(message, "there There", "there. There", 1)}
-}
-
-// boundVisitor makes an expression safe to evaluate: it counts what predicates
-// look at, bounds +, and lets what is not there be nil all the way down.
-type boundVisitor struct{}
-
-// Visit implements ast.Visitor.
-func (boundVisitor) Visit(node *ast.Node) {
-	switch n := (*node).(type) {
-	case *ast.MemberNode:
-		if !n.Method {
-			n.Optional = true
-			ast.Patch(node, &ast.ChainNode{Node: n})
-		}
-	case *ast.PredicateNode:
-		n.Node = &ast.SequenceNode{Nodes: []ast.Node{&ast.CallNode{Callee: &ast.IdentifierNode{Value: tickFunction}}, n.Node}}
-	case *ast.BinaryNode:
-		if n.Operator == "+" {
-			ast.Patch(node, &ast.CallNode{Callee: &ast.IdentifierNode{Value: addFunction}, Arguments: []ast.Node{n.Left, n.Right}})
-		}
-	}
 }
 
 // callVisitor looks for calls of the status functions.

@@ -3,17 +3,15 @@ package workflow
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/builtin"
-	"github.com/expr-lang/expr/vm/runtime"
 )
 
-// Bounds of one expression. With them, and the memory that package expr allows,
-// it ends soon whatever it says.
+// Bounds of one expression; see also maxSteps. With them, and the memory that
+// package expr allows, it ends soon whatever it says.
 const (
 	maxExpression = 8 << 10 // bytes
 	maxNodes      = 1000    // of its syntax tree
@@ -39,12 +37,6 @@ type status struct{ success, failure, cancelled bool }
 // statusFunctions are the functions that ask how the needs have ended.
 func statusFunctions() []string { return []string{"success", "failure", "always", "cancelled"} }
 
-// Names that only the patched syntax tree calls.
-const (
-	tickFunction = "tick__"
-	addFunction  = "add__"
-)
-
 // functions are the options that give an expression its functions.
 func functions(s status) []expr.Option {
 	opts := []expr.Option{expr.MaxNodes(maxNodes), expr.Optimize(false), expr.DisableAllBuiltins()}
@@ -58,18 +50,10 @@ func functions(s status) []expr.Option {
 	says := func(name string, value bool) expr.Option {
 		return expr.Function(name, func(...any) (any, error) { return value, nil }, new(func() bool))
 	}
-	ticks := 0
 	return append(opts,
 		says("success", s.success), says("failure", s.failure), says("cancelled", s.cancelled), says("always", true),
 		expr.Function("toJSON", func(args ...any) (any, error) { return toJSON(args[0]) }, new(func(any) string)),
 		expr.Function("join", join, new(func([]any, string) string), new(func([]string, string) string), new(func([]any) string), new(func([]string) string)),
-		expr.Function(tickFunction, func(...any) (any, error) {
-			if ticks++; ticks > maxTicks {
-				return nil, fmt.Errorf("looks at more than %d elements", maxTicks)
-			}
-			return true, nil
-		}, new(func() bool)),
-		expr.Function(addFunction, add, new(func(any, any) any)),
 	)
 }
 
@@ -77,7 +61,10 @@ var errTooLarge = fmt.Errorf("makes a text of more than %d bytes", maxValue)
 
 // toJSON writes a value as JSON, keys in order, two blanks a level.
 func toJSON(value any) (string, error) {
-	if measure(value, maxValue) < 0 {
+	switch left, err := measure(value, maxValue, 2, 0); {
+	case err != nil:
+		return "", err
+	case left < 0:
 		return "", errTooLarge
 	}
 	var b bytes.Buffer
@@ -90,24 +77,35 @@ func toJSON(value any) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// measure returns what is left of a budget of bytes after a value, below 0 if
-// it is spent: values may hold one another many times over.
-func measure(value any, left int) int {
+// measure returns what is left of a budget of bytes after a value is written as
+// JSON, with that many blanks a level; below 0 if it is spent. Values may hold one
+// another many times over.
+func measure(value any, left, indent, depth int) (int, error) {
+	if depth > maxDepth {
+		return left, errDepth
+	}
+	var err error
 	switch v := value.(type) {
 	case string:
-		return left - len(v)
-	case []any:
+		left -= len(v)
+	case []int: // of a range
+		left -= len(v) * (2 + indent*(depth+1))
+	case []string:
 		for i := 0; i < len(v) && left >= 0; i++ {
-			left = measure(v[i], left-1)
+			left -= 2 + indent*(depth+1) + len(v[i])
+		}
+	case []any:
+		for i := 0; i < len(v) && left >= 0 && err == nil; i++ {
+			left, err = measure(v[i], left-1, indent, depth+1)
 		}
 	case map[string]any:
 		for k, e := range v {
-			if left = measure(e, left-len(k)); left < 0 {
+			if left, err = measure(e, left-len(k), indent, depth+1); left < 0 || err != nil {
 				break
 			}
 		}
 	}
-	return left - 1
+	return left - 1 - indent*depth, err
 }
 
 // join is strings.Join over the texts of any values.
@@ -141,24 +139,6 @@ func join(args ...any) (any, error) {
 		words = append(words, word)
 	}
 	return strings.Join(words, separator), nil
-}
-
-// add is the operator +.
-func add(args ...any) (sum any, err error) {
-	a, aText := args[0].(string)
-	b, bText := args[1].(string)
-	if aText && bText {
-		if len(a)+len(b) > maxValue {
-			return nil, errTooLarge
-		}
-		return a + b, nil
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = errors.New("cannot add " + kindOf(args[0]) + " and " + kindOf(args[1]))
-		}
-	}()
-	return runtime.Add(args[0], args[1]), nil
 }
 
 // textOf writes a value into a text: a text as it is, nothing as nothing, what

@@ -122,7 +122,7 @@ func check(t *Job) (verdict, error) {
 	if answer, ok := output.(string); ok && len(t.Spec.Output) == 0 && json.Valid([]byte(answer)) {
 		output = decode(json.RawMessage(answer))
 	}
-	env := &environment{vars: map[string]any{"output": output, "loop": map[string]any{"turn": t.Spec.Flow.Part}}, status: status{success: true}}
+	env := &environment{vars: map[string]any{"output": output, "loop": map[string]any{"turn": t.Spec.Flow.Part}}, status: status{success: true}, budget: newBudget()}
 	value, err := env.eval(text)
 	passed, ok := value.(bool)
 	switch {

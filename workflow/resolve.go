@@ -136,8 +136,12 @@ func (e *environment) input(field string, value any) (any, error) {
 			if value, err = e.eval(pieces[0].text); err != nil {
 				return nil, fmt.Errorf("%s: ${{ %s }}: %w", field, clip(pieces[0].text, 80), err)
 			}
-			if measure(value, MaxText) < 0 {
-				return nil, fmt.Errorf("%s: %w", field, errTooLong)
+			left, err := measure(value, MaxText, 0, 0)
+			if err == nil && left < 0 {
+				err = errTooLong
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: ${{ %s }}: %w", field, clip(pieces[0].text, 80), err)
 			}
 			return value, nil
 		}
