@@ -195,6 +195,9 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: e.submit.Session == "" && !e.submit.HasSteps,
 		OnConflict: e.submit.Spec.Flow.OnConflict,
 	}
+	if e.submit.Attempt > 1 {
+		request.Uncollected = e.session.dir.Attempt(e.submit.Job, e.submit.Attempt-1)
+	}
 	if r := e.submit.Resolved; r != nil {
 		request.Patches = r.Patches
 	}

@@ -29,6 +29,10 @@ type Request struct {
 	// *PatchesError, or with job.ResolveConflict the files hold conflict marks
 	// and are Workspace.Clashes.
 	OnConflict job.Conflict
+	// Uncollected is the folder that gets a patch (UncollectedName) of what an earlier
+	// attempt left and nobody has collected, before the workspace is made anew; ""
+	// keeps none.
+	Uncollected string
 }
 
 // Prepare makes the job's workspace, or returns the one that is there. It may
@@ -81,12 +85,16 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 	if old != nil && old.Spec == req.Spec {
 		rec.StartCommit, rec.StartTree, rec.Repo = old.StartCommit, old.StartTree, old.Repo
 	}
+	var kept []string
+	var err error
 	if old != nil {
+		if kept, err = m.rescue(ctx, old, req.Uncollected, held); err != nil {
+			return nil, err
+		}
 		if err := m.discard(ctx, old, held); err != nil {
 			return nil, err
 		}
 	}
-	var err error
 	switch req.Spec.Isolation {
 	case job.Worktree:
 		err = m.makeWorktree(ctx, rec, req, held)
@@ -110,7 +118,9 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 		}
 	}
 	m.log.Debug().Str("job", string(rec.Job)).Str("isolation", string(req.Spec.Isolation)).Str("folder", m.tree(rec)).Msg("workspace made")
-	return m.workspace(rec), nil
+	ws := m.workspace(rec)
+	ws.Notes = append(kept, ws.Notes...)
+	return ws, nil
 }
 
 // checkPatches returns why the workspace cannot begin with patches.
