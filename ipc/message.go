@@ -71,6 +71,7 @@ type Configure struct {
 	// PermitTTL is how long a permit may stay unused; 0 means DefaultPermitTTL.
 	PermitTTL job.Duration `json:"permit_ttl,omitempty"`
 	Limits    Limits       `json:"limits,omitzero"`
+	RunLimits RunLimits    `json:"run_limits,omitzero"`
 	// Watchdog is a watchdog.Config and Breaker a breaker.Config, as JSON; absent
 	// ones are the defaults. docs/config.md explains their fields.
 	Watchdog json.RawMessage `json:"watchdog,omitempty"`
@@ -94,6 +95,19 @@ type Limits struct {
 	WorkerRates   map[job.WorkerKind]Rate `json:"worker_rates,omitempty"`
 	ModelRates    map[string]Rate         `json:"model_rates,omitempty"` // by "provider", "provider/model" or the model's bare name
 	CostWindows   []CostWindow            `json:"cost_windows,omitempty"`
+}
+
+// RunLimits bound what runs use of the host, as far as its kernel can enforce it.
+type RunLimits struct {
+	Each  Resources `json:"each,omitzero"`  // one run, for what its job does not limit itself
+	Total Resources `json:"total,omitzero"` // all runs together
+}
+
+// Resources of a host. Zero and absent mean no limit.
+type Resources struct {
+	Memory    int64   `json:"memory,omitempty"`    // bytes
+	Processes int64   `json:"processes,omitempty"` // and threads
+	CPU       float64 `json:"cpu,omitempty"`       // CPUs
 }
 
 // Rate bounds permits in time, each figure by a token bucket of that size.

@@ -169,6 +169,11 @@ type Limits struct {
 	MaxSteps       int64       `json:"max_steps,omitempty"`
 	MaxCommandTime Duration    `json:"max_command_time,omitempty"` // one tool command's wall time
 	RetryBudget    RetryBudget `json:"retry_budget,omitzero"`
+	// Memory, Processes and CPU bound all processes of one attempt together. Zero
+	// means what the configuration of the host says.
+	Memory    Size    `json:"memory,omitempty"`    // bytes
+	Processes int64   `json:"processes,omitempty"` // and threads
+	CPU       float64 `json:"cpu,omitempty"`       // CPUs
 }
 
 // RetryBudget bounds what a job may consume over all its attempts: once it is

@@ -194,6 +194,12 @@ func (s *Spec) validateDuplicates(bad func(string, string, ...any)) {
 	}
 }
 
+// Bounds of Limits.Memory and Limits.CPU.
+const (
+	MinMemory Size = 1 << 20 // less cannot hold a program
+	MaxCPUs        = 1 << 16
+)
+
 func (l Limits) validate(bad func(string, string, ...any)) {
 	if l.MaxAttempts < 0 {
 		bad("limits.max_attempts", "%d is negative, want 1 or more", l.MaxAttempts)
@@ -214,6 +220,17 @@ func (l Limits) validate(bad func(string, string, ...any)) {
 	}
 	if l.MaxSteps < 0 {
 		bad("limits.max_steps", "%d is negative, want a number of steps above zero", l.MaxSteps)
+	}
+	if l.Memory < 0 {
+		bad("limits.memory", "%s is negative, want a size such as 2GiB", l.Memory)
+	} else if l.Memory > 0 && l.Memory < MinMemory {
+		bad("limits.memory", "%s is less than a program needs, want %s or more", l.Memory, MinMemory)
+	}
+	if l.Processes < 0 {
+		bad("limits.processes", "%d is negative, want a number of processes above zero", l.Processes)
+	}
+	if l.CPU < 0 || l.CPU > MaxCPUs {
+		bad("limits.cpu", "%g is not a number of CPUs, want more than zero and at most %d", l.CPU, MaxCPUs)
 	}
 	if l.RetryBudget.CostUSD < 0 {
 		bad("limits.retry_budget.cost_usd", "%g is negative, want US dollars above zero", l.RetryBudget.CostUSD)

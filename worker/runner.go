@@ -34,6 +34,7 @@ type Run struct {
 	MaxSteps       int64         // 0 no limit
 	MaxCommandTime time.Duration // of one tool command; 0 no limit
 	Prices         map[string]job.Price
+	Limits         proc.Limits // of all its processes together
 
 	// Watch, if not nil, is told of the run's process tree when it was started;
 	// what it returns is called when the program has ended or is to be stopped.
@@ -135,12 +136,14 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	if run.Watch != nil {
 		unwatch = run.Watch(tree)
 	}
+	unguard := watchLimits(tree, cancel)
 	stopped := awaitEnd(ctx, tree, run.Checkpoint, func(reason string) {
 		if err := g.checkpoint(in, reason); err != nil {
 			r.Log.Warn().Err(err).Msg("the worker could not be asked for a checkpoint")
 		}
 	})
 	unwatch()
+	unguard()
 	asked := time.Now()
 	report, ghost := r.stop(ctx, tree, g, cmd, pipes, run, stopped)
 	streams.wait(ghost != nil)
@@ -149,6 +152,9 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	rec.recordAll(g.closing(exit))
 	result := g.result(exit)
 	stop := stopOf(ctx)
+	if x := tree.Exceeded(); x != nil && (!stopped || stop.ours) {
+		stop = exceeded(x) // whatever the program made of it
+	}
 	if stop.verdict != nil {
 		result = *stop.verdict
 	}
@@ -179,7 +185,7 @@ func (r *Runner) start(cmd Command, run Run) (*pipes, *proc.Tree, error) {
 	tree, err := r.Host.Start(proc.Spec{
 		Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Run: run.Tag,
 		Stdin: p.stdinR, Stdout: p.stdoutW, Stderr: p.stderrW,
-		NewSession: true, PdeathSignal: syscall.SIGKILL,
+		NewSession: true, PdeathSignal: syscall.SIGKILL, Limits: &run.Limits,
 	})
 	if err != nil {
 		p.close()

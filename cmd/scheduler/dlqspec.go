@@ -74,7 +74,8 @@ func newJobFile(s *job.Spec, now time.Time) (*jobFile, error) {
 	l := s.Limits
 	add("limits", mapSlice("timeout", durationText(l.Timeout), "max_attempts", l.MaxAttempts, "max_cost_usd", l.MaxCostUSD, "max_tokens", l.MaxTokens,
 		"max_steps", l.MaxSteps, "max_command_time", durationText(l.MaxCommandTime),
-		"retry_budget", mapSlice("time", durationText(l.RetryBudget.Time), "cost_usd", l.RetryBudget.CostUSD)))
+		"retry_budget", mapSlice("time", durationText(l.RetryBudget.Time), "cost_usd", l.RetryBudget.CostUSD),
+		"memory", limitText(l.Memory), "processes", l.Processes, "cpu", l.CPU))
 	if len(s.Output) > 0 {
 		var schema yaml.MapSlice
 		if err := yaml.UnmarshalWithOptions(s.Output, &schema, yaml.UseOrderedMap()); err != nil {
@@ -103,6 +104,13 @@ func durationText(d job.Duration) string {
 		return ""
 	}
 	return d.String()
+}
+
+func limitText(s job.Size) string {
+	if s == 0 {
+		return ""
+	}
+	return s.String()
 }
 
 func (f *jobFile) document() yaml.MapSlice {

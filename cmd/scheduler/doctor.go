@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/workercli"
@@ -75,8 +77,8 @@ func (m *Main) examine(ctx context.Context) ([]finding, error) {
 		m.examineCore(),
 		examineProgram(ctx, "git", true, "worktrees and patches need it: install it with the system's package manager"),
 		m.examineState(),
-		examineCgroup(),
 	}
+	findings = append(findings, examineCgroup(&cfg)...)
 	for _, name := range m.workerKinds(&cfg) {
 		kind := job.WorkerKind(name)
 		settings := cfg.Workers[kind]
@@ -189,17 +191,40 @@ func (m *Main) examineState() finding {
 	return f
 }
 
-// examineCgroup tells whether runs get a cgroup of their own.
-func examineCgroup() finding {
-	f := finding{What: "cgroup v2", Status: "ok"}
+// examineCgroup tells whether runs get a cgroup of their own, and which limits can
+// be enforced on them.
+func examineCgroup(cfg *config.Config) []finding {
+	f, l := finding{What: "cgroup v2", Status: "ok"}, finding{What: "limits of runs", Status: "ok"}
 	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Cgroup: "agentsched-doctor", Log: zerolog.Nop()})
 	if err != nil {
 		f.Status, f.Note = "error", err.Error()
-		return f
+		return []finding{f}
 	}
 	defer host.Close()
 	if f.Path = host.Cgroup(); f.Path == "" {
 		f.Status, f.Note = "warning", "not writable here: runs are ended by ancestry and tag, which is enough in nearly every case"
 	}
-	return f
+	enforced, why := host.Enforces()
+	l.Note = fmt.Sprintf("each %s; together %s", resourcesText(cfg.Limits.Each()), resourcesText(cfg.Limits.Total))
+	if why != nil {
+		l.Status = "warning"
+		l.Note += fmt.Sprintf("; enforced: %s; %s. A service with Delegate=yes has what is needed, and so has: systemd-run --user --scope -p Delegate=yes scheduler …",
+			cmp.Or(strings.Join(enforced, ", "), "none"), strings.ReplaceAll(why.Error(), "\n", "; "))
+	}
+	return []finding{f, l}
+}
+
+// resourcesText names what may be used.
+func resourcesText(r config.Resources) string {
+	memory, processes, cpu := "any memory", "any number of processes", "any CPU"
+	if r.Memory > 0 {
+		memory = proc.Bytes(int64(r.Memory)) + " of memory"
+	}
+	if r.Processes > 0 {
+		processes = fmt.Sprintf("%d processes", r.Processes)
+	}
+	if r.CPU > 0 {
+		cpu = fmt.Sprintf("%g CPUs", r.CPU)
+	}
+	return strings.Join([]string{memory, processes, cpu}, ", ")
 }

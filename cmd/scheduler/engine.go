@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oklog/run"
+	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/config"
@@ -97,6 +98,7 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 	if err != nil {
 		return nil, failure(fmt.Errorf("prepare to own processes: %w", err))
 	}
+	limitRuns(host, cfg, state.log)
 	e := &engine{cfg: *cfg, state: state, host: host, env: m.environ, readConfig: m.rereadConfig, level: m.level, ended: make(chan struct{})}
 	if err := m.watch(e); err != nil {
 		return nil, errors.Join(err, e.close())
@@ -128,6 +130,18 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 		},
 	})
 	return e, nil
+}
+
+// limitRuns bounds all runs of all cores together, and says so where nobody can.
+func limitRuns(host *proc.Host, cfg *config.Config, log zerolog.Logger) {
+	t := cfg.Limits.Total
+	err := host.LimitAll(proc.Limits{Memory: int64(t.Memory), Processes: t.Processes, CPU: t.CPU})
+	if _, why := host.Enforces(); err == nil {
+		err = why
+	}
+	if err != nil {
+		log.Warn().Err(err).Msg("not every limit of runs can be enforced here; `scheduler doctor` says more")
+	}
 }
 
 // coreLevel returns which lines the cores write: what is not wanted of them is left

@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/testrun"
@@ -43,6 +45,8 @@ func TestMain(m *testing.M) {
 //	sql DATABASE STATEMENT  executes a statement on a SQLite file
 //	noproc                  no process of any state directory below $WORK may be alive
 //
+// The condition [limits] holds where this host can enforce limits on runs.
+//
 // The state directory is $STATE; $SCHEDULER_DIR holds the program and nothing
 // else. At the end of every script there must be no
 // process left, as with noproc.
@@ -50,12 +54,28 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "../../testdata/script",
 		Setup: setUpScript,
+		Condition: func(name string) (bool, error) {
+			if name != "limits" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return canLimit()
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": scriptCode, "repo": scriptRepo, "jsonlines": scriptJSONLines, "jsondoc": scriptJSONDoc,
 			"sql": scriptSQL, "noproc": scriptNoProc,
 		},
 	})
 }
+
+// canLimit reports whether this host can enforce limits on runs.
+var canLimit = sync.OnceValues(func() (bool, error) {
+	host, err := proc.NewHost(proc.Config{Cgroup: "agentsched-test", Log: zerolog.Nop()})
+	if err != nil {
+		return false, err
+	}
+	_, why := host.Enforces()
+	return why == nil, host.Close()
+})
 
 func setUpScript(env *testscript.Env) error {
 	home := filepath.Join(env.WorkDir, "home")

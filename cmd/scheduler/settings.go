@@ -30,8 +30,9 @@ func tuning(cfg *config.Config) (scheduler.Tuning, error) {
 		Retry: retry,
 		Settings: ipc.Configure{
 			Workers: workerSettings(cfg), Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Limits: limits(cfg),
-			Stop:     ipc.Stages{Interrupt: cfg.Stop.Interrupt, Terminate: cfg.Stop.Terminate, Kill: cfg.Stop.Kill},
-			Watchdog: watch, Breaker: breakers,
+			Stop:      ipc.Stages{Interrupt: cfg.Stop.Interrupt, Terminate: cfg.Stop.Terminate, Kill: cfg.Stop.Kill},
+			RunLimits: ipc.RunLimits{Each: resources(cfg.Limits.Each()), Total: resources(cfg.Limits.Total)},
+			Watchdog:  watch, Breaker: breakers,
 		},
 		Policy: cfg.Policy, Expect: cfg.Expect,
 		StopOnSafeStop: cfg.Escalation.SafeStop == config.StopRuns,
@@ -52,6 +53,10 @@ func workerSettings(cfg *config.Config) map[job.WorkerKind]job.WorkerSettings {
 		workers[kind] = w
 	}
 	return workers
+}
+
+func resources(r config.Resources) ipc.Resources {
+	return ipc.Resources{Memory: int64(r.Memory), Processes: r.Processes, CPU: r.CPU}
 }
 
 func limits(cfg *config.Config) ipc.Limits {

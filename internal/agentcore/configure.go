@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
@@ -46,11 +47,27 @@ func (c *Core) configure(_ context.Context, r ipc.Configure) (ipc.Empty, error) 
 	c.guard.replace(time.Now(), s.Isolations)
 	c.monitor.metrics.Configure(s.watchdog.Window.Std())
 	c.gate.Configure(s.limits)
+	c.limitRuns(s)
 	c.learnSecrets(s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.settings = s
 	return ipc.Empty{}, nil
+}
+
+// limitRuns bounds all runs together. Where that cannot be done, they run all the
+// same: the log says so, and `scheduler doctor`.
+func (c *Core) limitRuns(s *settings) {
+	c.mu.Lock()
+	session := c.session
+	c.mu.Unlock()
+	if session == nil {
+		return
+	}
+	t := &s.RunLimits.Total
+	if err := session.host.LimitAll(proc.Limits{Memory: t.Memory, Processes: t.Processes, CPU: t.CPU}); err != nil {
+		c.cfg.Log.Warn().Err(err).Msg("runs are not limited together")
+	}
 }
 
 // newSettings reads and checks what configure was told; the error names every

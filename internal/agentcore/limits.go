@@ -32,6 +32,14 @@ func limitsOf(r *ipc.Configure) (permit.Limits, error) {
 	v.count("limits.each_tenant", r.Limits.EachTenant)
 	counts(v, "limits.per_workspace", r.Limits.PerWorkspace)
 	v.count("limits.each_workspace", r.Limits.EachWorkspace)
+	for _, of := range []struct {
+		field string
+		is    ipc.Resources
+	}{{"run_limits.each", r.RunLimits.Each}, {"run_limits.total", r.RunLimits.Total}} {
+		if of.is.Memory < 0 || of.is.Processes < 0 || of.is.CPU < 0 {
+			v.bad(of.field, "is %+v, want 0 (no limit) or more of each", of.is)
+		}
+	}
 	return permit.Limits{
 		MaxConcurrent: r.MaxConcurrent, PerKind: perKind, TTL: r.PermitTTL.Std(),
 		PerTenant: r.Limits.PerTenant, EachTenant: r.Limits.EachTenant,

@@ -34,6 +34,7 @@ func (e *execution) look(ev *job.Event) {
 // watchTree starts to look whether the run's processes still do anything, until
 // the returned function is called.
 func (e *execution) watchTree(tree *proc.Tree) (stop func()) {
+	e.tellUnlimited(tree)
 	after := e.settings.watchdog.Stall.After.Std()
 	if after <= 0 || e.stream != nil { // one that streams is silent for as long as there are no events
 		return func() {}

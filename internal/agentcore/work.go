@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -47,7 +48,7 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 	outcome, err := runner.Run(ctx, session, worker.Run{
 		Tag: e.tag, Model: task.Model, LogDir: dir,
 		Tokens: e.permit.Tokens, CostUSD: e.permit.CostUSD, MaxSteps: limits.MaxSteps, MaxCommandTime: limits.MaxCommandTime.Std(),
-		Prices: e.settings.Prices, Hurry: e.hurry, Redact: e.secrets, Sink: e.send, Watch: e.watchTree,
+		Prices: e.settings.Prices, Hurry: e.hurry, Redact: e.secrets, Sink: e.send, Watch: e.watchTree, Limits: e.limits(),
 		StoreStep: e.steps.store, Checkpoint: e.steps.wanted, Stream: e.stream.join(),
 	})
 	e.steps.end()
@@ -63,6 +64,24 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 		return marksLeft(outcome, left, err), nil
 	}
 	return e.examine(ctx, runner, task, outcome)
+}
+
+// limits returns what the run may use of the host: what its job says, else what
+// the configuration does.
+func (e *execution) limits() proc.Limits {
+	own, each := &e.submit.Spec.Limits, &e.settings.RunLimits.Each
+	return proc.Limits{
+		Memory: cmp.Or(int64(own.Memory), each.Memory), Processes: cmp.Or(own.Processes, each.Processes), CPU: cmp.Or(own.CPU, each.CPU),
+	}
+}
+
+// tellUnlimited warns of limits that the job asks for and nobody enforces.
+func (e *execution) tellUnlimited(tree *proc.Tree) {
+	own := &e.submit.Spec.Limits
+	asked := proc.Limits{Memory: int64(own.Memory), Processes: own.Processes, CPU: own.CPU}
+	if err := tree.Unlimited(asked); err != nil {
+		e.emit(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("the limits of the job on memory, processes or CPU are not enforced: %v", err)})
+	}
 }
 
 // adapter returns the adapter of the run's kind of worker.

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/logging"
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
@@ -39,6 +40,7 @@ type Config struct {
 	Breaker     breaker.Config  `json:"breaker"`
 	Watchdog    Watchdog        `json:"watchdog"`
 	Escalation  Escalation      `json:"escalation"`
+	Limits      Limits          `json:"limits"`
 	Cores       Cores           `json:"cores"`
 	// Triggers submit jobs by themselves; Webhooks is where those are heard that
 	// wait for a request.
@@ -67,6 +69,7 @@ func Default() Config {
 		Breaker:     breaker.DefaultConfig(),
 		Watchdog:    defaultWatchdog(),
 		Escalation:  defaultEscalation(),
+		Limits:      defaultLimits(proc.HostLimits()),
 		Cores:       defaultCores(heartbeat),
 		Webhooks:    trigger.DefaultListener(),
 		API:         defaultAPI(),

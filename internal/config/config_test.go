@@ -48,7 +48,7 @@ var semantic = []string{
 	"threshold-above-successor", "threshold-below-default", "threshold-leave", "threshold-leave-default",
 	"burst-many", "burst-within", "escalation-command-relative", "escalation-timeout",
 	"recovery-looser", "recovery-neighbours", "redrive-worker", "evaluation-sum",
-	"rss-small", "rss-huge", "slow-heartbeat", "restarts-times",
+	"rss-small", "run-memory-small", "rss-huge", "slow-heartbeat", "restarts-times",
 	"trigger-cron", "trigger-zone", "trigger-no-use", "trigger-every-short", "trigger-pattern", "trigger-paths-shared", "trigger-secret-itself", "trigger-max-age", "webhooks-remote",
 	"api-remote", "api-tls-alone", "api-large", "api-name",
 }

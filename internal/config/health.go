@@ -89,6 +89,23 @@ func (v *validator) notification() {
 	}
 }
 
+func (v *validator) limits() {
+	for _, r := range []struct {
+		path string
+		is   Resources
+	}{{"limits", v.config.Limits.Each()}, {"limits.total", v.config.Limits.Total}} {
+		if least := Size(job.MinMemory); r.is.Memory > 0 && r.is.Memory < least {
+			v.Failf(r.path+".memory", "is %s, less than a program needs; want %s or more, or 0 for no limit", r.is.Memory, least)
+		}
+		if r.is.Processes < 0 {
+			v.Failf(r.path+".processes", "is %d, want a number of processes, or 0 for no limit", r.is.Processes)
+		}
+		if r.is.CPU < 0 || r.is.CPU > job.MaxCPUs {
+			v.Failf(r.path+".cpu", "is %g, want how many CPUs, at most %d, or 0 for no limit", r.is.CPU, job.MaxCPUs)
+		}
+	}
+}
+
 func (v *validator) cores() {
 	c := v.config.Cores
 	if c.Count < 1 || c.Count > MaxCores {

@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -62,6 +63,38 @@ type Retry struct {
 type Retention struct {
 	Finished    job.Duration `json:"finished,omitempty"`
 	DeadLetters job.Duration `json:"dead_letters,omitempty"` // that nobody has requeued or dropped
+}
+
+// Limits are what one run may use of the host, unless its job says otherwise,
+// and what all runs may use together. 0 is no limit.
+type Limits struct {
+	Memory    Size      `json:"memory"`
+	Processes int64     `json:"processes"`
+	CPU       float64   `json:"cpu"`
+	Total     Resources `json:"total"`
+}
+
+// Each returns what one run may use.
+func (l Limits) Each() Resources { return Resources{l.Memory, l.Processes, l.CPU} }
+
+// Resources of a host.
+type Resources struct {
+	Memory    Size    `json:"memory"`    // what was swapped out included
+	Processes int64   `json:"processes"` // and threads
+	CPU       float64 `json:"cpu"`       // CPUs
+}
+
+// maxProcesses is the most that a run is given by default: for long the most that
+// Linux could have at all.
+const maxProcesses = 1 << 15
+
+// defaultLimits leave something of the host for everything else, and something of
+// what runs may have for the other runs, and bound no run more than that.
+func defaultLimits(host proc.Limits) Limits {
+	return Limits{
+		Memory: Size(host.Memory / 2), Processes: min(host.Processes/2, maxProcesses),
+		Total: Resources{Memory: Size(host.Memory / 100 * 85), Processes: host.Processes / 100 * 85},
+	}
 }
 
 // Cores are the processes that run the jobs. A core that crosses a threshold

@@ -53,6 +53,7 @@ func (v *validator) validate() {
 	v.adopt(watchdog.Validate(), watchdogPath)
 	v.shedClasses()
 	v.notification()
+	v.limits()
 	v.cores()
 	v.policy()
 	v.triggers()

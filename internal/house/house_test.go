@@ -77,7 +77,7 @@ var allowed = map[string]string{
 	"internal/strictyaml":            "",
 	"internal/strictyaml/schematest": "internal/strictyaml",
 	"internal/jobfile":               "job internal/jsoncheck internal/strictyaml workflow workflow/pipeline",
-	"internal/config":                "job breaker watchdog policy internal/trigger internal/strictyaml internal/eval internal/logging",
+	"internal/config":                "job breaker watchdog policy internal/trigger internal/strictyaml internal/eval internal/logging internal/proc", // proc: what the host has
 	"internal/scriptmodel":           "",
 	"internal/workercli":             "job",
 	"internal/version":               "",

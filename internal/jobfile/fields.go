@@ -71,6 +71,9 @@ type limits struct {
 	MaxSteps       *int64        `yaml:"max_steps"`
 	MaxCommandTime *job.Duration `yaml:"max_command_time"`
 	RetryBudget    retryBudget   `yaml:"retry_budget"`
+	Memory         *job.Size     `yaml:"memory"`
+	Processes      *int64        `yaml:"processes"`
+	CPU            *float64      `yaml:"cpu"`
 }
 
 type expectation struct {

@@ -30,7 +30,7 @@ var semantic = []string{
 	"worktree-without-git", "base-without-worktree", "direct-without-capabilities", "llm-with-workspace", "llm-with-capabilities",
 	"instructions-file-missing", "instructions-file-empty", "instructions-file-large", "instructions-file-binary", "instructions-file-is-a-folder",
 	"allow-commands-without-capability",
-	"deadline-past", "deadline-now", "runnable-after-deadline", "timeout-zero", "limits-tokens-huge",
+	"deadline-past", "deadline-now", "runnable-after-deadline", "timeout-zero", "limits-tokens-huge", "limits-small",
 	"turn-without-policy", "turn-beside-key", "reject-twice", "reject-twice-derived",
 	"output-bad-type", "output-bad-pattern", "output-lookahead", "output-remote", "output-file",
 	"output-no-such-def", "output-no-such-anchor", "output-unknown-draft", "output-infinite",

@@ -212,6 +212,10 @@ func (r *reader) limits(path string, given limits) job.Limits {
 	set(r, path+".max_command_time", given.MaxCommandTime, &l.MaxCommandTime, unlimited)
 	set(r, path+".retry_budget.time", given.RetryBudget.Time, &l.RetryBudget.Time, unlimited)
 	set(r, path+".retry_budget.cost_usd", given.RetryBudget.CostUSD, &l.RetryBudget.CostUSD, unlimited)
+	const ofHost = "is 0, so that the job could do nothing; leave it out for the limit of the host's configuration"
+	set(r, path+".memory", given.Memory, &l.Memory, ofHost)
+	set(r, path+".processes", given.Processes, &l.Processes, ofHost)
+	set(r, path+".cpu", given.CPU, &l.CPU, ofHost)
 	return l
 }
 
@@ -222,7 +226,7 @@ func (r *reader) expect(path string, given expectation) (e job.Expectation) {
 	return e
 }
 
-func set[T int | int64 | float64 | job.Duration](r *reader, path string, from, to *T, ifZero string) {
+func set[T int | int64 | float64 | job.Duration | job.Size](r *reader, path string, from, to *T, ifZero string) {
 	if from == nil {
 		return
 	}

@@ -54,6 +54,8 @@ type Exceeded struct {
 	Limit int64
 	// Own says that the tree met its own limit, not that of all trees together or what the host has.
 	Own bool
+	// Total is the limit of all trees together, 0 if there is none.
+	Total int64
 }
 
 // Bytes writes a number of bytes for people, e.g. "1.5 GiB".

@@ -101,6 +101,43 @@ func (h *Host) openControllers() {
 	}
 }
 
+// HostLimits returns what this process and all that it starts can use of the host: what the host has, or less if this
+// process is in a cgroup that is limited. 0 is unknown.
+func HostLimits() Limits {
+	var l Limits
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		l.Memory = int64(info.Totalram) * int64(info.Unit)
+	}
+	lower := func(limit *int64, dir, file string) {
+		if n := number(dir, file); n > 0 && (*limit == 0 || n < *limit) {
+			*limit = n
+		}
+	}
+	lower(&l.Processes, "/proc/sys/kernel", "pid_max")
+	lower(&l.Processes, "/proc/sys/kernel", "threads-max")
+	if mount, own, err := findCgroups(); err == nil {
+		for c := own; ; c = c.up() {
+			lower(&l.Memory, c.dir, "memory.max")
+			lower(&l.Processes, c.dir, "pids.max")
+			if c == mount || c.path == "/" {
+				break
+			}
+		}
+	}
+	for _, v := range findHierarchies("") {
+		for dir := v.own; strings.HasPrefix(dir, v.mount); dir = filepath.Dir(dir) {
+			switch v.controller {
+			case MemoryController:
+				lower(&l.Memory, dir, "memory.limit_in_bytes")
+			case ProcessesController:
+				lower(&l.Processes, dir, "pids.max")
+			}
+		}
+	}
+	return l
+}
+
 // words reads a file of a cgroup that holds words.
 func words(dir, file string) []string {
 	b, _ := os.ReadFile(filepath.Join(dir, file))
@@ -282,12 +319,9 @@ func (h *Host) limitOwn(t *Tree, cg cgroup) {
 	}
 }
 
-// Unlimited says why a limit that the tree was started with is not enforced, or nil.
-func (t *Tree) Unlimited() error {
-	if t.limits == nil {
-		return nil
-	}
-	for _, name := range t.limits.Needs() {
+// Unlimited says why one of the limits, with which the tree was started, is not enforced, or nil.
+func (t *Tree) Unlimited(limits Limits) error {
+	for _, name := range limits.Needs() {
 		if t.controllerDir(name) == "" {
 			_, why := t.host.Enforces()
 			return errors.Join(t.sys.unlimited, why)
@@ -328,13 +362,13 @@ func (t *Tree) readExceeded() {
 			// v1 has no counter of its own for this (its failcnt is 0 on recent kernels), but its usage went up to the limit.
 			peak := max(number(dir, "memory.max_usage_in_bytes"), number(dir, "memory.memsw.max_usage_in_bytes"))
 			own := counter(dir, "memory.events", "oom") > 0 || peak >= t.limits.Memory-t.limits.Memory/64
-			t.sys.exceeded = &Exceeded{Controller: MemoryController, Limit: t.limits.Memory, Own: own && t.limits.Memory > 0}
+			t.sys.exceeded = &Exceeded{Controller: MemoryController, Limit: t.limits.Memory, Own: own && t.limits.Memory > 0, Total: t.host.sys.total.Memory}
 			return
 		}
 	}
 	if dir := t.controllerDir(ProcessesController); dir != "" && counter(dir, "pids.events", "max") > 0 {
 		t.sys.exceeded = &Exceeded{Controller: ProcessesController, Limit: t.limits.Processes, Own: t.limits.Processes > 0 &&
-			number(dir, "pids.peak") >= t.limits.Processes}
+			number(dir, "pids.peak") >= t.limits.Processes, Total: t.host.sys.total.Processes}
 	}
 }
 

@@ -57,11 +57,10 @@ func eat(t testing.TB, bytes int64, l *Limits) Spec {
 
 func TestMemoryLimit(t *testing.T) {
 	for _, tc := range []struct {
-		name      string
-		bytes     int64
-		own, all  int64
-		want      *Exceeded
-		wantLimit int64
+		name     string
+		bytes    int64
+		own, all int64
+		want     *Exceeded
 	}{
 		{name: "own", bytes: 200 * mib, own: 100 * mib, all: 1000 * mib, want: &Exceeded{Controller: MemoryController, Limit: 100 * mib, Own: true}},
 		{name: "all", bytes: 200 * mib, own: 900 * mib, all: 100 * mib, want: &Exceeded{Controller: MemoryController, Limit: 900 * mib}},
@@ -74,7 +73,7 @@ func TestMemoryLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			tr := start(t, h, eat(t, tc.bytes, &Limits{Memory: tc.own}))
-			if err := tr.Unlimited(); err != nil {
+			if err := tr.Unlimited(*tr.limits); err != nil {
 				t.Error(err)
 			}
 			if state := tr.waitExited(); state.Code != 7 && state.Signal == 0 { // a v2 group is ended as a whole
@@ -86,7 +85,7 @@ func TestMemoryLimit(t *testing.T) {
 				if got != tc.want {
 					t.Errorf("got %+v, want %+v", got, tc.want)
 				}
-			} else if *got != *tc.want {
+			} else if tc.want.Total = tc.all; *got != *tc.want {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
 		})
@@ -166,8 +165,8 @@ func TestUnlimitedTreesJoinNothing(t *testing.T) {
 		spec := script(t.Name(), "exit 0")
 		spec.Limits = l
 		tr := start(t, h, spec)
-		if len(tr.sys.legacy) != 0 || tr.Unlimited() != nil {
-			t.Errorf("limits %v: joined %v, %v", l, tr.sys.legacy, tr.Unlimited())
+		if len(tr.sys.legacy) != 0 || tr.Unlimited(Limits{}) != nil {
+			t.Errorf("limits %v: joined %v", l, tr.sys.legacy)
 		}
 		tr.waitExited()
 		tr.stop(Stages{})
@@ -180,7 +179,7 @@ func TestUnlimitedSaysWhy(t *testing.T) {
 	spec := script(t.Name(), "exit 0")
 	spec.Limits = &Limits{Memory: mib}
 	tr := start(t, h, spec)
-	if tr.Unlimited() == nil {
+	if tr.Unlimited(*spec.Limits) == nil {
 		t.Error("a limit that nobody enforces is not told")
 	}
 	tr.waitExited()
@@ -330,6 +329,13 @@ func TestRunsDieFirst(t *testing.T) {
 		}
 		tr.waitExited()
 		tr.stop(Stages{})
+	}
+}
+
+func TestHostLimits(t *testing.T) {
+	l := HostLimits()
+	if l.Memory < 64*mib || l.Processes < 100 {
+		t.Errorf("the host has %+v", l)
 	}
 }
 

@@ -76,6 +76,9 @@ func prepare(batch job.BatchID, e *queue.Entry) (fresh newEntry, err error) {
 			return fresh, fmt.Errorf("a limit is negative: %s", d)
 		}
 	}
+	if e.Spec.Limits.Memory < 0 {
+		return fresh, fmt.Errorf("a limit is negative: %s", e.Spec.Limits.Memory)
+	}
 	if e.Resolved != nil {
 		if fresh.flow, err = encode(&flow{Resolved: e.Resolved}); err != nil {
 			return fresh, err
