@@ -18,7 +18,9 @@ func (m *Main) installCommand() *cobra.Command {
 		Use: "install-workers [WORKER...]", Short: "Install the agents' CLIs, at the versions that this program is tested with, from npm",
 		Long: `Install the agents' CLIs from npm, at the versions that this program is tested with, into a
 folder of their own. Nothing is installed globally, and what is there already is left alone.
-Those in the default folder are used wherever neither PATH nor the configuration has another.`,
+What npm delivers must have the hashes that this program knows. No package runs a script, but for
+those of claude and opencode that link their native program, without the network and with a
+minimal environment. Those in the default folder are used wherever neither PATH nor the configuration has another.`,
 		Example: "  scheduler install-workers\n  scheduler install-workers codex --dir /opt/agents",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kinds := workercli.Kinds()

@@ -20,11 +20,11 @@ type Installed map[job.WorkerKind]string
 
 // Options of Ensure; the zero value works.
 type Options struct {
-	// Progress is given one line at a time: what begins, that it still goes on,
+	// Progress is given one line at a time: what begins, how many bytes are there,
 	// what is done. It is called from one goroutine at a time.
 	Progress func(line string)
 	// Heartbeat is how often Progress hears that npm still works: 0 means every
-	// 10 s, less than 0 never.
+	// 2 s, less than 0 never.
 	Heartbeat time.Duration
 	// Run runs a command to its end; when ctx ends it kills it, its children
 	// too, and returns an error that holds the cause. It is called from several
@@ -32,7 +32,7 @@ type Options struct {
 	Run func(ctx context.Context, cmd *exec.Cmd) error
 }
 
-const defaultHeartbeat = 10 * time.Second
+const defaultHeartbeat = 2 * time.Second
 
 // ErrNoNPM is wrapped when something is to be installed and npm is not on PATH.
 var ErrNoNPM = errors.New("npm is not on PATH")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,8 +96,75 @@ func TestManifestIsExact(t *testing.T) {
 	if v := m.Dependencies["@anthropic-ai/claude-code"]; v != Version("claude") || len(m.Dependencies) != 1 {
 		t.Errorf("dependencies %v", m.Dependencies)
 	}
-	if !m.AllowScripts["@anthropic-ai/claude-code@"+Version("claude")] {
-		t.Errorf("allowScripts %v", m.AllowScripts)
+}
+
+// TestNothingButWhatIsNeeded: npm installs by hashes and runs no script; the two
+// packages that need one have theirs run, and neither sees what is none of its business.
+func TestNothingButWhatIsNeeded(t *testing.T) {
+	npm := newFakeNPM(t, "ok")
+	for _, kv := range []string{"ANTHROPIC_API_KEY=secret", "NPM_CONFIG_REGISTRY=https://npm.example.com", "https_proxy=http://proxy", "NODE_OPTIONS=--require=evil"} {
+		name, value, _ := strings.Cut(kv, "=")
+		t.Setenv(name, value)
+	}
+	if _, err := Ensure(t.Context(), t.TempDir(), Kinds(), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range npm.calls() {
+		if !strings.HasPrefix(call, "ci ") || !strings.Contains(call, "--ignore-scripts") {
+			t.Errorf("npm %s", call)
+		}
+	}
+	read := func(file string) string {
+		text, err := os.ReadFile(npm.path(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	scripts := strings.Split(strings.TrimSpace(read("scripts")), "\n")
+	slices.Sort(scripts)
+	if want := []string{"claude-code install.cjs", "opencode-ai postinstall.mjs"}; !slices.Equal(scripts, want) {
+		t.Errorf("scripts %q, want %q", scripts, want)
+	}
+	for file, want := range map[string][]bool{"npm-env": {false, true, true, false}, "node-env": {false, false, false, false}} {
+		env := read(file)
+		for i, name := range []string{"ANTHROPIC_API_KEY=", "NPM_CONFIG_REGISTRY=", "https_proxy=", "NODE_OPTIONS="} {
+			if strings.Contains(env, name) != want[i] {
+				t.Errorf("%s: %s is there: %v", file, name, !want[i])
+			}
+		}
+	}
+}
+
+// TestLockfiles: every package has a hash, none a registry, and the version is the pinned one.
+func TestLockfiles(t *testing.T) {
+	for _, p := range pins() {
+		data, err := p.lockfile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lock struct {
+			Packages map[string]struct {
+				Version, Resolved, Integrity string
+				OptionalDependencies         map[string]string
+			}
+		}
+		if err := json.Unmarshal(data, &lock); err != nil {
+			t.Fatalf("%s: %v", p.kind, err)
+		}
+		if got := lock.Packages["node_modules/"+p.npm].Version; got != p.version {
+			t.Errorf("%s: version %q, want %s", p.kind, got, p.version)
+		}
+		for path, one := range lock.Packages {
+			if path != "" && !strings.HasPrefix(one.Integrity, "sha512-") || one.Resolved != "" {
+				t.Errorf("%s: %s has the hash %q and the address %q", p.kind, path, one.Integrity, one.Resolved)
+			}
+			for name := range one.OptionalDependencies {
+				if _, there := lock.Packages["node_modules/"+name]; !there {
+					t.Errorf("%s: no hash of %s", p.kind, name)
+				}
+			}
+		}
 	}
 }
 
@@ -187,7 +255,7 @@ func TestHeartbeat(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := Ensure(t.Context(), t.TempDir(), []job.WorkerKind{"codex"}, Options{Heartbeat: time.Millisecond, Progress: func(l string) {
-			if strings.HasPrefix(l, "still installing codex") {
+			if strings.HasPrefix(l, "installing codex ") {
 				select {
 				case beat <- l:
 				default:

@@ -18,7 +18,9 @@ here=$(dirname "$0")
 echo "$*" >> "$here/calls"
 kind=$(sed -n 's/.*"name": "agentsched-\(.*\)".*/\1/p' package.json)
 version=$(sed -n 's/.*": "\([0-9][0-9.]*\)".*/\1/p' package.json | head -n 1)
-mkdir -p node_modules/.bin node_modules/pkg
+grep -q '"integrity": "sha512-' package-lock.json || { echo no lockfile >&2; exit 1; }
+env > "$here/npm-env"
+mkdir -p node_modules/.bin node_modules/pkg node_modules/@anthropic-ai/claude-code node_modules/opencode-ai
 read -r mode < "$here/mode"
 case $mode in
 fail)
@@ -37,6 +39,13 @@ chmod +x node_modules/pkg/run
 ln -s ../pkg/run "node_modules/.bin/$kind"
 `
 
+// nodeScript stands in for node, which runs a package's script.
+const nodeScript = `#!/bin/sh
+here=$(dirname "$0")
+echo "$(basename "$PWD") $*" >> "$here/scripts"
+env > "$here/node-env"
+`
+
 // fakeNPM is the folder, first on PATH, in which the script and its files are.
 type fakeNPM struct {
 	t   *testing.T
@@ -47,6 +56,9 @@ func newFakeNPM(t *testing.T, mode string) fakeNPM {
 	t.Helper()
 	n := fakeNPM{t, t.TempDir()}
 	if err := os.WriteFile(n.path("npm"), []byte(npmScript), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(n.path("node"), []byte(nodeScript), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, fifo := range []string{"started", "go"} {

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,9 +63,7 @@ func (in installer) all(ctx context.Context, missing []pin) error {
 	var work sync.WaitGroup
 	for i, p := range missing {
 		work.Go(func() {
-			stop := in.heartbeat(p, began)
-			err := in.one(ctx, p)
-			stop()
+			err := in.one(ctx, p, began)
 			if err != nil {
 				errs[i] = fmt.Errorf("install %s %s into %s: %w", p.kind, p.version, in.dir, err)
 				return
@@ -74,13 +75,14 @@ func (in installer) all(ctx context.Context, missing []pin) error {
 	return errors.Join(errs...)
 }
 
-func (in installer) one(ctx context.Context, p pin) error {
+func (in installer) one(ctx context.Context, p pin, began time.Time) error {
 	temp, err := os.MkdirTemp(in.dir, tempPrefix+string(p.kind)+"-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(temp)
 	install := filepath.Join(temp, "install")
+	defer in.heartbeat(p, install, began)()
 	if err := in.install(ctx, p, install); err != nil {
 		return err
 	}
@@ -107,24 +109,94 @@ func (in installer) install(ctx context.Context, p pin, folder string) error {
 	if err := os.WriteFile(filepath.Join(folder, "package.json"), manifest, 0o644); err != nil {
 		return err
 	}
-	// The last three undo what a user's own npm settings may say: without its
-	// script and its optional packages, which hold the native binaries, a
-	// program is a stub; and a global install goes elsewhere.
-	cmd := exec.Command(in.npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--no-progress", "--loglevel=warn",
-		"--ignore-scripts=false", "--include=optional", "--global=false")
+	lockfile, err := p.lockfile()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "package-lock.json"), lockfile, 0o644); err != nil {
+		return err
+	}
+	// What has another hash than the lockfile says is refused. The last three undo
+	// what a user's own npm settings may say: the optional packages hold the native
+	// binaries, a global install goes elsewhere, and no package runs a script here.
+	cmd := exec.Command(in.npm, "ci", "--no-audit", "--no-fund", "--no-progress", "--loglevel=warn",
+		"--ignore-scripts", "--include=optional", "--global=false")
 	cmd.Dir = folder
-	cmd.Env = append(os.Environ(), "npm_config_update_notifier=false")
+	cmd.Env = append(npmEnv(os.Environ()), "npm_config_update_notifier=false")
 	// The lock goes along: if this process dies, npm may write on for a while,
 	// and nobody shall begin before it has ended.
 	cmd.ExtraFiles = []*os.File{in.lock}
 	out, err := in.run(ctx, cmd)
 	if err != nil {
-		return fmt.Errorf("npm install: %w%s", err, indented(out))
+		return fmt.Errorf("npm ci: %w%s", err, indented(out))
+	}
+	if p.script != "" {
+		if err := in.script(ctx, p, folder); err != nil {
+			return err
+		}
 	}
 	if !p.complete(folder) {
-		return fmt.Errorf("npm install ended well, yet there is no program %s%s", filepath.Join("node_modules", ".bin", string(p.kind)), indented(out))
+		return fmt.Errorf("npm ci ended well, yet there is no program %s%s", filepath.Join("node_modules", ".bin", string(p.kind)), indented(out))
 	}
 	return nil
+}
+
+// script runs the package's own script, which links the native binary to where
+// the program is looked for. It needs no network: without the package with the
+// binary, for which the lockfile has the hash, it must not get one elsewhere.
+func (in installer) script(ctx context.Context, p pin, folder string) error {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		return fmt.Errorf("run the package's %s: %w", p.script, err)
+	}
+	home := filepath.Join(folder, ".home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return err
+	}
+	defer os.RemoveAll(home)
+	cmd := exec.Command(node, p.script)
+	cmd.Dir = filepath.Join(folder, "node_modules", filepath.FromSlash(p.npm))
+	cmd.Env = append(plainEnv(os.Environ()), "HOME="+home, "TMPDIR="+home, "npm_config_offline=true", "npm_config_cache="+home)
+	cmd.ExtraFiles = []*os.File{in.lock}
+	if out, err := in.run(ctx, cmd); err != nil {
+		return fmt.Errorf("run the package's %s: %w; the program may not be known to this version of the scheduler for %s/%s, then install it yourself%s",
+			p.script, err, runtime.GOOS, runtime.GOARCH, indented(out))
+	}
+	return nil
+}
+
+// plainVariables are what any program needs; npmVariables besides what npm needs
+// to reach the user's registry.
+var (
+	plainVariables = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"}
+	npmVariables   = []string{
+		"HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR",
+		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "NPM_TOKEN", "NODE_AUTH_TOKEN",
+	}
+)
+
+func plainEnv(environ []string) []string { return envOf(environ, plainVariables) }
+
+// npmEnv returns what npm gets of the environment: nothing that is not for it.
+func npmEnv(environ []string) []string {
+	env := plainEnv(environ)
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if slices.Contains(npmVariables, strings.ToUpper(name)) || strings.HasPrefix(strings.ToLower(name), "npm_config_") {
+			env = append(env, kv)
+		}
+	}
+	return env
+}
+
+func envOf(environ, names []string) []string {
+	var env []string
+	for _, kv := range environ {
+		if name, _, _ := strings.Cut(kv, "="); slices.Contains(names, name) || strings.HasPrefix(name, "LC_") {
+			env = append(env, kv)
+		}
+	}
+	return env
 }
 
 // try runs the program once: a native binary that is missing, or made for
@@ -136,7 +208,7 @@ func (in installer) try(ctx context.Context, p pin, install, home string) error 
 	}
 	cmd := exec.Command(p.executable(install), "--version")
 	cmd.Dir = home
-	cmd.Env = append(os.Environ(), "HOME="+home, "CODEX_HOME="+home, "CLAUDE_CONFIG_DIR="+home,
+	cmd.Env = append(plainEnv(os.Environ()), "HOME="+home, "CODEX_HOME="+home, "CLAUDE_CONFIG_DIR="+home,
 		"XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home, "XDG_CACHE_HOME="+home, "XDG_STATE_HOME="+home)
 	out, err := in.run(ctx, cmd)
 	if err != nil {
@@ -156,9 +228,9 @@ func (in installer) run(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	return lastLines(out.Bytes(), 15, 2000), err
 }
 
-// heartbeat says again and again that the install goes on, until the returned
+// heartbeat says again and again how far the install is, until the returned
 // function is called, which waits for it.
-func (in installer) heartbeat(p pin, began time.Time) (stop func()) {
+func (in installer) heartbeat(p pin, install string, began time.Time) (stop func()) {
 	if in.opts.Heartbeat < 0 {
 		return func() {}
 	}
@@ -172,7 +244,7 @@ func (in installer) heartbeat(p pin, began time.Time) (stop func()) {
 			case <-over:
 				return
 			case <-tick.C:
-				in.say("still installing %s %s (%s)", p.kind, p.version, time.Since(began).Round(time.Second))
+				in.say("installing %s %s: %s of about %s (%s)", p.kind, p.version, sizeText(bytesIn(install)), sizeText(p.bytes), time.Since(began).Round(time.Second))
 			}
 		}
 	}()
@@ -180,6 +252,20 @@ func (in installer) heartbeat(p pin, began time.Time) (stop func()) {
 		close(over)
 		<-ended
 	}
+}
+
+// bytesIn returns how much is in a folder so far.
+func bytesIn(dir string) (n int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // moved meanwhile
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			n += info.Size()
+		}
+		return nil
+	})
+	return n
 }
 
 // lastLines returns the last lines of text, at most n of them and about size

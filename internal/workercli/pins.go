@@ -1,6 +1,7 @@
 package workercli
 
 import (
+	"embed"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -16,18 +17,26 @@ type pin struct {
 	npm     string // package
 	version string // exact
 	bytes   int64  // on disk, about
-	// scripts is set where the package is a stub until its own postinstall
-	// script has put the native binary in place.
-	scripts bool
+	// script is the package's own postinstall script, where the package is a stub
+	// until that has put the native binary in place; "" for none.
+	script string
 }
+
+// locks has a package-lock.json for each kind: the packages for every system, with
+// the hashes of their content. For a new version make it anew beside the
+// package.json of an install, with npm install --package-lock-only
+// --ignore-scripts --omit-lockfile-registry-resolved.
+//
+//go:embed locks
+var locks embed.FS
 
 // pins is the one place where versions stand. The adapters read what these
 // versions print; a new version belongs here only with transcripts of it.
 func pins() []pin {
 	return []pin{
 		{kind: "codex", npm: "@openai/codex", version: "0.169.0", bytes: 425e6},
-		{kind: "claude", npm: "@anthropic-ai/claude-code", version: "2.1.197", bytes: 245e6, scripts: true},
-		{kind: "opencode", npm: "opencode-ai", version: "1.18.33", bytes: 370e6, scripts: true},
+		{kind: "claude", npm: "@anthropic-ai/claude-code", version: "2.1.197", bytes: 245e6, script: "install.cjs"},
+		{kind: "opencode", npm: "opencode-ai", version: "1.18.33", bytes: 370e6, script: "postinstall.mjs"},
 	}
 }
 
@@ -83,9 +92,6 @@ func (p pin) manifest() ([]byte, error) {
 		Name: "agentsched-" + string(p.kind), Private: true,
 		Dependencies: map[string]string{p.npm: p.version},
 	}
-	if p.scripts {
-		m.AllowScripts = map[string]bool{p.npm + "@" + p.version: true}
-	}
 	data, err := json.MarshalIndent(m, "", "  ")
 	return append(data, '\n'), err
 }
@@ -94,7 +100,7 @@ type manifest struct {
 	Name         string            `json:"name"`
 	Private      bool              `json:"private"`
 	Dependencies map[string]string `json:"dependencies"`
-	// AllowScripts: npm 11 warns about install scripts that are not listed
-	// here and says that later versions will not run them; npm 10 ignores it.
-	AllowScripts map[string]bool `json:"allowScripts,omitempty"`
 }
+
+// lockfile is the package-lock.json of an install.
+func (p pin) lockfile() ([]byte, error) { return locks.ReadFile("locks/" + string(p.kind) + ".json") }
