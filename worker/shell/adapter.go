@@ -167,7 +167,7 @@ func checkAllowed(t *worker.Task, shell string) error {
 			Hint:    "grant run_commands without allow_commands, or use a worker with one of those shells",
 		}
 	}
-	if r := checkScript(t.Instructions, parsePatterns(allowed)); r != nil {
+	if r := checkScript(t.Instructions, parsePatterns(allowed), writing{t.Can(job.CanEdit), t.Dir}); r != nil {
 		return &worker.Failure{
 			Class:   job.Config,
 			Message: r.Error() + "; allowed: " + strings.Join(allowed, ", "),

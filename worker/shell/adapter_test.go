@@ -120,7 +120,7 @@ func TestStartRefuses(t *testing.T) {
 // A shell reads a script as it goes; what was checked must not grow.
 func TestCheckedScriptCannotAppendToItself(t *testing.T) {
 	task := newTask(t, `for f in "$0" "$SCRIPTS"/*; do echo 'touch appended' >> "$f"; done`)
-	task.Capabilities = []job.Capability{job.CanRunTests}
+	task.Capabilities = []job.Capability{job.CanRunTests, job.CanEdit}
 	task.Environ = append(task.Environ, "SCRIPTS="+task.Scratch)
 	s, err := shell.Adapter{}.Start(task)
 	if err != nil {

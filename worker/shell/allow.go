@@ -35,15 +35,15 @@ func (r *refusal) Error() string {
 //
 // Allowed without a pattern are: the shell's own constructs; calls of a
 // function that is certain to be defined by then (its body is looked at too);
-// the builtins that run no other program (see builtin); redirections, also to
-// files; and assignments, except of variables that decide which program a name
-// means or what else is run (see guarded).
+// the builtins that run no other program (see builtin); redirections, as far as
+// the job may write (see writing); and assignments, except of variables that
+// decide which program a name means or what else is run (see guarded).
 //
 // Refused without one are all that run a command the check cannot see: a name
 // that is only known at run time, eval, source and ., exec, command, env,
 // xargs, trap, alias, sh -c; and whatever dash and bash do not read alike,
 // since either may be /bin/sh. A pattern "*" allows everything.
-func checkScript(script string, patterns []pattern) *refusal {
+func checkScript(script string, patterns []pattern, w writing) *refusal {
 	for _, p := range patterns {
 		if p.everything() {
 			return nil
@@ -60,7 +60,8 @@ func checkScript(script string, patterns []pattern) *refusal {
 		if err != nil {
 			return unreadable(err, dialect)
 		}
-		c := checker{script: script, patterns: patterns, functions: topFunctions(file)}
+		c := checker{script: script, patterns: patterns, functions: topFunctions(file), writing: w}
+		c.left = c.leaves(file)
 		syntax.Walk(file, c.visit)
 		if c.refused != nil {
 			return c.refused
@@ -104,6 +105,8 @@ type checker struct {
 	script    string
 	patterns  []pattern
 	functions map[string]uint // name to the offset of its definition
+	writing   writing
+	left      bool // the script leaves the workspace by cd
 	refused   *refusal
 }
 
@@ -123,6 +126,8 @@ func (c *checker) visit(node syntax.Node) bool {
 		}
 	case *syntax.CallExpr:
 		c.call(n)
+	case *syntax.Redirect:
+		c.redirection(n)
 	case *syntax.DeclClause:
 		c.declaration(n)
 	case *syntax.Assign:

@@ -167,7 +167,7 @@ func TestCheckScript(t *testing.T) {
 			if tt.patterns == nil {
 				tt.patterns = goTests
 			}
-			r := checkScript(tt.script, parsePatterns(tt.patterns))
+			r := checkScript(tt.script, parsePatterns(tt.patterns), writing{true, "/work/space"})
 			switch {
 			case tt.want == "" && r != nil:
 				t.Errorf("refused: %v", r)
@@ -177,6 +177,63 @@ func TestCheckScript(t *testing.T) {
 				t.Errorf("refused with %q, want %q in it", r, tt.want)
 			}
 		})
+	}
+}
+
+// Who may not edit writes no file by a redirection, and who may writes none that is
+// plainly outside of the workspace.
+func TestCheckRedirections(t *testing.T) {
+	const none, out, left = "needs the capability edit", "outside of the workspace", "left the workspace"
+	for _, tt := range []struct {
+		script        string
+		without, with string // a part of the refusal without and with edit; "" allowed
+	}{
+		{"echo a >> ~/.profile", none, out},
+		{"echo a > x", none, ""},
+		{"echo a >> sub/x", none, ""},
+		{"echo a >| x", none, ""},
+		{"echo a 1<> x", none, ""},
+		{"exec > log", none, ""},
+		{"> x", none, ""},
+		{"{ echo a; echo b; } > x", none, ""},
+		{"for i in a; do echo $i; done > x", none, ""},
+		{"f() { echo a; } > x", none, ""},
+		{"echo $(echo a > x)", none, ""},
+		{"echo `echo a > x`", none, ""},
+		{"echo \"$(echo a > /etc/x)\"", none, out},
+		{"cat <<E\n$(echo a > x)\nE\n", none, ""},
+		{"cat > x <<E\na\nE\n", none, ""},
+		{"cat <<E > /tmp/x\na\nE\n", none, out},
+		{"echo a > /work/space/x", none, ""},
+		{"echo a > /work/space/../x", none, out},
+		{"echo a > /work/spaces", none, out},
+		{"echo a > ../x", none, out},
+		{"echo a > sub/../../x", none, out},
+		{"echo a > '../x'", none, out},
+		{"echo a > \"$HOME/x\"", none, out},
+		{"echo a > ${HOME}/x", none, out},
+		{"echo a > \"$OUT\"", none, ""},
+		{"echo a > ../$OUT", none, out},
+		{"echo a > x-$OUT", none, ""},
+		{"echo a >&$FD", none, ""},
+		{"echo a 2> /dev/null", "", ""},
+		{"echo a > /dev/stderr", "", ""},
+		{"echo a >&2 2>&1", "", ""},
+		{"exec 3>&-", "", ""},
+		{"cat < x <<E\na\nE\n", "", ""},
+		{"cd ..; echo a > x", none, left},
+		{"cd; echo a > x", none, left},
+		{"cd -; echo a > x", none, left},
+		{"cd /etc && echo a > /work/space/x", none, ""},
+		{"cd -P sub && echo a > x", none, ""},
+		{"cd \"$d\" && echo a > x", none, ""},
+	} {
+		for may, want := range map[bool]string{false: tt.without, true: tt.with} {
+			r := checkScript(tt.script, parsePatterns([]string{"echo *", "cat *"}), writing{may, "/work/space"})
+			if want == "" && r != nil || want != "" && (r == nil || !strings.Contains(r.Error(), want)) {
+				t.Errorf("edit %v: %q: refused with %v, want %q", may, tt.script, r, want)
+			}
+		}
 	}
 }
 
@@ -194,7 +251,7 @@ func TestCheckScriptDeepNesting(t *testing.T) {
 			strings.Repeat(tt.open, maxChecked/len(tt.open)),
 			strings.Repeat(tt.open, n) + "rm" + strings.Repeat(tt.close, n),
 		} {
-			if r := checkScript(script, parsePatterns([]string{"go test *"})); r == nil {
+			if r := checkScript(script, parsePatterns([]string{"go test *"}), writing{}); r == nil {
 				t.Errorf("%q nested was allowed", tt.open)
 			}
 		}
@@ -221,7 +278,7 @@ func FuzzCheckScript(f *testing.F) {
 	}
 	patterns := parsePatterns([]string{"ok *"})
 	f.Fuzz(func(t *testing.T, script string) {
-		if r := checkScript(script, patterns); r != nil {
+		if r := checkScript(script, patterns, writing{true, "/work/space"}); r != nil {
 			_ = r.Error()
 			return
 		}
