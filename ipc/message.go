@@ -77,7 +77,7 @@ type Configure struct {
 	Watchdog json.RawMessage `json:"watchdog,omitempty"`
 	Breaker  json.RawMessage `json:"breaker,omitempty"`
 	// Isolations are what is out of use, as MethodIsolate says it later.
-	Isolations []isolation.Isolation `json:"isolations,omitempty"`
+	Isolations
 	// Circuits are what an earlier core said last of its breakers: this one
 	// goes on from there. Only the first Configure of a core is asked for them.
 	Circuits []Circuit `json:"circuits,omitempty"`
@@ -310,11 +310,22 @@ type JobCancelled struct {
 // use because of it. The core that tells it enforces it already.
 type Escalation struct {
 	isolation.Escalation
+	// Seq counts the core's escalations from 1, in the order in which it tells them.
+	Seq uint64 `json:"seq"`
 }
 
-// Isolations are all that is out of use.
+// Isolations are all that is out of use. The core enforces these, and what it
+// has decided itself and told in an escalation after Heard.
 type Isolations struct {
 	Isolations []isolation.Isolation `json:"isolations"`
+	// Version is that of the list. A core ignores a list that is older than the one it has.
+	Version uint64 `json:"isolations_version"`
+	// Heard is the Seq of the core's last escalation that the list takes into
+	// account; 0: none.
+	Heard uint64 `json:"escalations_heard"`
+	// At is the scheduler's wall clock when it made the list; the ends are by it.
+	// Zero: the core's.
+	At time.Time `json:"isolations_at,omitzero"`
 }
 
 // QueueMetrics is how the queue stands: jobs that could run now and do not.

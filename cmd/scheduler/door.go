@@ -81,7 +81,7 @@ func (m *Main) workersNow(e *engine) []client.Worker {
 // budgetsNow tells how full each window of money is.
 func (e *engine) budgetsNow() []client.Budget {
 	list := []client.Budget{}
-	for _, w := range e.sched.Settings().Limits.CostWindows {
+	for _, w := range e.sched.Settings(nil).Limits.CostWindows {
 		b := client.Budget{Tenant: w.Tenant, Window: w.Window, MaxUSD: w.MaxUSD}
 		for _, s := range w.Spent {
 			b.SpentUSD += s.USD

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/breaker"
-	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
@@ -58,8 +57,8 @@ func (c *Core) tellCircuits(done <-chan struct{}) {
 }
 
 // escalate tells the scheduler of an escalation that is enforced here already.
-func (c *Core) escalate(x isolation.Escalation) {
-	if err := c.peer.Notify(context.Background(), ipc.NotifyEscalation, ipc.Escalation{Escalation: x}); err != nil {
+func (c *Core) escalate(x ipc.Escalation) {
+	if err := c.peer.Notify(context.Background(), ipc.NotifyEscalation, x); err != nil {
 		c.cfg.Log.Warn().Err(err).Msg("escalation not told")
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/agentcore"
-	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
@@ -31,7 +30,7 @@ type client struct {
 	completed chan ipc.JobCompleted
 	circuits  chan ipc.Circuits
 	cancelled chan ipc.JobCancelled
-	escalated chan isolation.Escalation
+	escalated chan ipc.Escalation
 	metrics   chan ipc.Metrics
 
 	steps  stepStore   // answers the core's calls
@@ -70,7 +69,7 @@ func (c *client) HandleNotify(_ context.Context, method string, params json.RawM
 	case ipc.NotifyEscalation:
 		var n ipc.Escalation
 		decode(&n)
-		c.escalated <- n.Escalation
+		c.escalated <- n
 	case ipc.NotifyMetrics:
 		var n ipc.Metrics
 		decode(&n)
@@ -96,7 +95,7 @@ func start(t *testing.T, changes ...func(*agentcore.Config)) *client {
 	c := &client{
 		t: t, instance: job.NewInstanceID(), state: t.TempDir(),
 		events: make(chan job.Event, 1000), completed: make(chan ipc.JobCompleted, 10), cancelled: make(chan ipc.JobCancelled, 10), circuits: make(chan ipc.Circuits, 100),
-		escalated: make(chan isolation.Escalation, 100), metrics: make(chan ipc.Metrics, 1000),
+		escalated: make(chan ipc.Escalation, 100), metrics: make(chan ipc.Metrics, 1000),
 		core: make(chan error, 1), stopped: make(chan error, 1),
 	}
 	c.peer = ipc.NewPeer(toClient, fromClient, ipc.Config{Name: "agentcore", Log: zerolog.Nop(), Handler: c})

@@ -81,7 +81,7 @@ func newSettings(r ipc.Configure) (*settings, error) {
 	s.limits, errs[0] = limitsOf(&r)
 	s.watchdog, errs[1] = section("watchdog", r.Watchdog, watchdog.Default())
 	s.breaker, errs[2] = section("breaker", r.Breaker, breaker.DefaultConfig())
-	errs[3] = checkIsolations(r.Isolations)
+	errs[3] = checkIsolations(r.Isolations.Isolations)
 	return s, errors.Join(errs[:]...)
 }
 
@@ -125,7 +125,7 @@ func (c *Core) isolate(_ context.Context, r ipc.Isolations) (ipc.Empty, error) {
 	}
 	now := time.Now()
 	was := c.guard.book.List(now)
-	c.guard.replace(now, r.Isolations)
+	c.guard.replace(now, r)
 	for _, i := range was {
 		if i.Cause != isolation.CauseUsageLimit {
 			continue

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
 	"github.com/agentsched/agentsched/watchdog"
@@ -24,28 +25,27 @@ type guard struct {
 	defence     *watchdog.Defence
 	escalations *watchdog.Escalations
 	clock       func() sample.Clock
-	tell        func(isolation.Escalation)
+	tell        func(ipc.Escalation)
 
-	book isolation.Book // changed with mu held
+	telling sync.Mutex     // escalations are told in the order of their numbers
+	book    isolation.Book // changed with mu held
 
 	mu sync.Mutex // guards what follows
-	// ours are the isolations that this core decided and that no list of the
-	// scheduler had yet.
+	// ours are the isolations that this core decided and that the scheduler's list
+	// does not take into account yet.
 	ours   map[isolation.Scope]decided
+	told   uint64       // the number of the last escalation
+	listed uint64       // the version of the scheduler's list
 	before sample.Clock // of the last look
 }
 
+// decided is an isolation with the number of the escalation that tells of it.
 type decided struct {
 	isolation.Isolation
-	at time.Time
+	seq uint64
 }
 
-// answerTime is how long the scheduler may take to answer an escalation with a
-// list that has it. After that its list counts as it is: an operator may have
-// lifted the isolation meanwhile.
-const answerTime = 10 * time.Second
-
-func newGuard(gate *permit.Gate, clock func() sample.Clock, tell func(isolation.Escalation), log zerolog.Logger) *guard {
+func newGuard(gate *permit.Gate, clock func() sample.Clock, tell func(ipc.Escalation), log zerolog.Logger) *guard {
 	cfg := watchdog.Default()
 	return &guard{
 		log: log, gate: gate, clock: clock, tell: tell, before: clock(),
@@ -99,23 +99,38 @@ func refusal(d watchdog.Decision, r permit.Request) *permit.Rejection {
 // observe takes a signal. What it puts out of use is so before anybody is told.
 func (g *guard) observe(now time.Time, s watchdog.Signal) {
 	for _, x := range g.escalations.Observe(now, s) {
-		g.isolate(now, x.Isolation())
-		g.log.Error().Str("scope", string(x.Scope)).Str("cause", string(x.Cause)).Str("action", string(x.Action)).
-			Time("until", x.Until).Bool("again", x.Again).Msg(x.Message)
-		g.tell(x)
+		g.escalate(now, x)
 	}
 }
 
-func (g *guard) isolate(now time.Time, i isolation.Isolation) {
+func (g *guard) escalate(now time.Time, x isolation.Escalation) {
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	seq := g.isolate(now, x.Isolation())
+	g.log.Error().Str("scope", string(x.Scope)).Str("cause", string(x.Cause)).Str("action", string(x.Action)).
+		Time("until", x.Until).Bool("again", x.Again).Msg(x.Message)
+	g.tell(ipc.Escalation{Escalation: x, Seq: seq})
+}
+
+// isolate puts i out of use and returns the number of the escalation that is to
+// tell of it.
+func (g *guard) isolate(now time.Time, i isolation.Isolation) uint64 {
 	g.mu.Lock()
+	g.told++
+	seq := g.told
 	changed := g.book.Apply(now, i)
 	if changed {
-		g.ours[i.Scope] = decided{i, now}
+		for _, kept := range g.book.List(now) {
+			if kept.Scope == i.Scope {
+				g.ours[i.Scope] = decided{kept, seq}
+			}
+		}
 	}
 	g.mu.Unlock()
 	if changed {
 		g.withdraw(i)
 	}
+	return seq
 }
 
 // withdraw revokes the permits that were not used yet and that i touches: no
@@ -125,63 +140,48 @@ func (g *guard) withdraw(i isolation.Isolation) {
 	g.gate.RevokeUnused(cause, func(p *permit.Permit) bool { return i.Scope.Touches(p.Choice.Worker, p.Workspace) })
 }
 
-// replace takes over the scheduler's list of what is out of use.
-//
-// What this core has decided and the scheduler has not heard of yet stays. A
-// time that is known already keeps its monotonic clock, and one that is new
-// gets it: a cool-down is as long as it was when it was told, however the wall
-// clock jumps.
-func (g *guard) replace(now time.Time, list []isolation.Isolation) {
-	list = slices.Clone(list)
+// replace takes over the scheduler's list of what is out of use, unless it has a
+// later one. What this core has decided and the list does not take into account
+// stays. The ends are put on this process's monotonic clock: a cool-down lasts as
+// long as the scheduler said, wherever the wall clocks of both stand.
+func (g *guard) replace(now time.Time, l ipc.Isolations) {
 	g.mu.Lock()
-	known := map[isolation.Scope]isolation.Isolation{}
-	for _, i := range g.book.List(now) {
-		known[i.Scope] = i
+	if l.Version < g.listed {
+		g.mu.Unlock()
+		return
 	}
-	listed := map[isolation.Scope]bool{}
+	g.listed = l.Version
+	if l.At.IsZero() {
+		l.At = now
+	}
+	list := slices.Clone(l.Isolations)
 	for n := range list {
-		i := &list[n]
-		listed[i.Scope] = true
-		switch mine, unanswered := g.ours[i.Scope]; {
-		case unanswered && lasts(mine.Isolation, *i) && now.Sub(mine.at) < answerTime:
-			*i = mine.Isolation
-		case i.Until.IsZero():
-			delete(g.ours, i.Scope)
-		case known[i.Scope].Until.Equal(i.Until):
-			i.Until = known[i.Scope].Until
-			delete(g.ours, i.Scope)
-		default:
-			i.Until = now.Add(i.Until.Sub(now))
-			delete(g.ours, i.Scope)
+		if i := &list[n]; !i.Until.IsZero() {
+			i.Until = now.Add(i.Until.Sub(l.At))
 		}
 	}
 	for scope, mine := range g.ours {
-		if !listed[scope] && now.Sub(mine.at) < answerTime {
+		if mine.seq <= l.Heard {
+			delete(g.ours, scope)
+		} else {
 			list = append(list, mine.Isolation)
 		}
 	}
 	g.book.Replace(list)
 	g.mu.Unlock()
-	for _, i := range list {
+	for _, i := range g.book.List(now) {
 		g.withdraw(i)
 	}
-}
-
-// lasts reports whether a ends after b.
-func lasts(a, b isolation.Isolation) bool {
-	return !b.Until.IsZero() && (a.Until.IsZero() || a.Until.After(b.Until))
 }
 
 // expire lets end what has cooled down.
 func (g *guard) expire(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for scope, mine := range g.ours {
-		if now.Sub(mine.at) >= answerTime {
-			delete(g.ours, scope)
-		}
-	}
 	for _, i := range g.book.Expire(now) {
+		if !g.ours[i.Scope].Until.After(now) {
+			delete(g.ours, i.Scope)
+		}
 		g.log.Info().Str("scope", string(i.Scope)).Str("cause", string(i.Cause)).Msg("isolation has cooled down")
 	}
 }

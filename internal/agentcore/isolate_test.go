@@ -1,6 +1,7 @@
 package agentcore_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -21,13 +22,14 @@ func list(scopes ...isolation.Scope) []isolation.Isolation {
 	return all
 }
 
+// isolate tells the list of a scheduler that has heard everything.
 func (c *client) isolate(list []isolation.Isolation) {
 	c.t.Helper()
-	c.must(ipc.MethodIsolate, ipc.Isolations{Isolations: list}, nil)
+	c.must(ipc.MethodIsolate, ipc.Isolations{Isolations: list, Heard: math.MaxUint64}, nil)
 }
 
 // escalation returns the next one, which must be of the cause.
-func (c *client) escalation(want isolation.Cause) isolation.Escalation {
+func (c *client) escalation(want isolation.Cause) ipc.Escalation {
 	c.t.Helper()
 	select {
 	case x := <-c.escalated:
@@ -50,7 +52,7 @@ func TestIsolationsAreEnforced(t *testing.T) {
 	}
 	c := start(t)
 	c.hello()
-	c.configure(func(s *ipc.Configure) { s.Isolations = list("worker:coder") })
+	c.configure(func(s *ipc.Configure) { s.Isolations.Isolations = list("worker:coder") })
 	if r := c.refused("the kind", job.CircuitOpen, nil); !strings.Contains(r.Message, "worker:coder") || r.Action != ipc.ActionReject {
 		t.Errorf("rejection %+v", r)
 	}
@@ -134,7 +136,7 @@ func TestCrashesIsolateTheirKind(t *testing.T) {
 	c.refused("after two crashes", job.CircuitOpen, parrots)
 	c.granted("another kind", nil)
 
-	c.isolate(nil) // from before it heard
+	c.must(ipc.MethodIsolate, ipc.Isolations{Heard: x.Seq - 1}, nil) // from before it heard
 	c.refused("in spite of an older list", job.CircuitOpen, parrots)
 	c.isolate([]isolation.Isolation{x.Isolation()})
 	c.refused("after the answer", job.CircuitOpen, parrots)

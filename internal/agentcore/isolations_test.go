@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
 	"github.com/agentsched/agentsched/watchdog"
@@ -22,7 +23,7 @@ func inBubble(t *testing.T, f func(t *testing.T, g *guard)) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := permit.NewGate(permit.Limits{MaxConcurrent: 4, TTL: time.Second})
 		still := func() sample.Clock { return sample.Clock{} }
-		g := newGuard(gate, still, func(isolation.Escalation) {}, zerolog.Nop())
+		g := newGuard(gate, still, func(ipc.Escalation) {}, zerolog.Nop())
 		gate.SetDefence(g)
 		f(t, g)
 	})
@@ -43,39 +44,62 @@ func global(until time.Time) isolation.Isolation {
 	return isolation.Isolation{Scope: isolation.Global, Action: isolation.SafeStop, Message: "test", Since: time.Now(), Until: until}
 }
 
-// TestGhostOutlivesAnOlderList: what this core knows alone stays until the
-// scheduler had time to hear of it.
-func TestGhostOutlivesAnOlderList(t *testing.T) {
+// TestOwnDecisionsStayUntilHeard: what this core has decided stays, for however
+// long, until the scheduler's list takes it into account; that list decides.
+func TestOwnDecisionsStayUntilHeard(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *guard) {
+		var told []ipc.Escalation
+		g.tell = func(x ipc.Escalation) { told = append(told, x) }
 		g.observe(time.Now(), watchdog.Ghost{Detail: "pid 7"})
-		shorter := ofWire(global(time.Now().Add(time.Minute)))
-		for _, list := range [][]isolation.Isolation{nil, {shorter}, nil} {
-			g.replace(time.Now(), list)
-			if !g.out() {
-				t.Fatalf("the list %v lifted it", list)
-			}
-			time.Sleep(time.Second)
+		g.observe(time.Now(), watchdog.Ghost{Detail: "pid 8"})
+		if len(told) != 2 || told[0].Seq != 1 || told[1].Seq != 2 {
+			t.Fatalf("told %+v", told)
 		}
-		time.Sleep(answerTime)
-		g.replace(time.Now(), nil)
+		shorter := ofWire(global(time.Now().Add(time.Minute)))
+		for _, list := range []ipc.Isolations{{}, {Heard: 0, Isolations: []isolation.Isolation{shorter}}, {Heard: 0, Version: 7}} {
+			g.replace(time.Now(), list)
+			time.Sleep(time.Hour)
+			if !g.out() {
+				t.Fatalf("the list %+v lifted it", list)
+			}
+		}
+		g.replace(time.Now(), ipc.Isolations{Heard: 2, Version: 6})
+		if !g.out() {
+			t.Error("a list that is older than the last one lifted it")
+		}
+		g.replace(time.Now(), ipc.Isolations{Heard: 2, Version: 8})
 		if g.out() {
-			t.Error("a list from after the answer's time did not lift it")
+			t.Error("the list that takes it into account did not lift it")
 		}
 	})
 }
 
-// TestAnswerCounts: a list that has what this core decided is the truth from then on.
-func TestAnswerCounts(t *testing.T) {
-	inBubble(t, func(t *testing.T, g *guard) {
-		var told isolation.Escalation
-		g.tell = func(x isolation.Escalation) { told = x }
-		g.observe(time.Now(), watchdog.ClockJump{By: time.Hour})
-		g.replace(time.Now(), []isolation.Isolation{ofWire(told.Isolation())})
-		g.replace(time.Now(), nil)
-		if g.out() {
-			t.Error("it was not lifted")
-		}
-	})
+// TestClocksMayDisagree: neither where the scheduler's wall clock stands, nor
+// where this core's stood when it told, makes an isolation longer or shorter.
+func TestClocksMayDisagree(t *testing.T) {
+	const coolDown = time.Second
+	for _, skew := range []time.Duration{-2 * time.Hour, 0, 2 * time.Hour} {
+		inBubble(t, func(t *testing.T, g *guard) {
+			at := time.Now().UTC().Add(skew)
+			g.replace(time.Now(), ipc.Isolations{At: at, Isolations: []isolation.Isolation{ofWire(global(at.Add(coolDown)))}})
+			if time.Sleep(coolDown - 1); !g.out() {
+				t.Errorf("listed by a clock that is %v off: lifted too early", skew)
+			}
+			if time.Sleep(1); g.out() {
+				t.Errorf("listed by a clock that is %v off: not lifted", skew)
+			}
+			// As the core decides it; its clock is put right before the scheduler's list comes,
+			// which was made before it heard.
+			g.isolate(time.Now(), isolation.Isolation{Scope: isolation.Global, Action: isolation.SafeStop, Since: at, Until: at.Add(coolDown)})
+			g.replace(time.Now(), ipc.Isolations{Version: 1})
+			if time.Sleep(coolDown - 1); !g.out() {
+				t.Errorf("decided by a clock that is %v off: lifted too early", skew)
+			}
+			if time.Sleep(1); g.out() {
+				t.Errorf("decided by a clock that is %v off: not lifted", skew)
+			}
+		})
+	}
 }
 
 // TestCoolDownsEndByThemselves, and are as long as they were told to be.
@@ -83,7 +107,7 @@ func TestCoolDownsEndByThemselves(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *guard) {
 		i := ofWire(global(time.Now().Add(time.Minute)))
 		for range 3 { // told again, they get no longer
-			g.replace(time.Now(), []isolation.Isolation{i})
+			g.replace(time.Now(), ipc.Isolations{Isolations: []isolation.Isolation{i}})
 			time.Sleep(15 * time.Second)
 		}
 		time.Sleep(15*time.Second - time.Nanosecond)

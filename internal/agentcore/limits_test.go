@@ -190,8 +190,8 @@ func TestConfigureNamesWhatIsWrong(t *testing.T) {
 		{"watchdog: ", func(s *ipc.Configure) { s.Watchdog = []byte(`{"window": "soon"}`) }},
 		{"breaker.probes", func(s *ipc.Configure) { s.Breaker = []byte(`{"probes": 0}`) }},
 		{"breaker.min_requests", func(s *ipc.Configure) { s.Breaker = []byte(`{"min_requests": -1, "probes": 0}`) }},
-		{"isolations[0].scope", func(s *ipc.Configure) { s.Isolations = list("everything") }},
-		{"isolations[1].scope", func(s *ipc.Configure) { s.Isolations = list("worker:codex", "worker:codex") }},
+		{"isolations[0].scope", func(s *ipc.Configure) { s.Isolations.Isolations = list("everything") }},
+		{"isolations[1].scope", func(s *ipc.Configure) { s.Isolations.Isolations = list("worker:codex", "worker:codex") }},
 		{"circuits", func(s *ipc.Configure) { s.Circuits = []ipc.Circuit{{Worker: "codex", State: "ajar"}} }},
 	}
 	fresh := start(t) // was never configured: circuits are looked at once

@@ -76,6 +76,17 @@ var faults = map[string]func(c *fakeCore){
 		}
 		c.relay()
 	},
+	"does not hear that nothing is isolated": func(c *fakeCore) {
+		lost := false
+		c.toCore = func(line []byte) []byte {
+			if !lost && isCall(line, ipc.MethodIsolate) && bytes.Contains(line, []byte(`"isolations":[]`)) {
+				lost = true
+				return bytes.Replace(line, []byte(`"isolate"`), []byte(`"lost"`), 1)
+			}
+			return line
+		}
+		c.relay()
+	},
 	"sends frames of 2 MiB": func(c *fakeCore) {
 		c.toScheduler = func(line []byte) []byte {
 			if isCall(line, ipc.NotifyWorkerEvent) {

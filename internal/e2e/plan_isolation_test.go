@@ -56,6 +56,29 @@ func isEscalation(u *scheduler.Update) bool {
 	return u.Kind == scheduler.UpdateEscalation && u.Escalation != nil && u.Escalation.Scope == "worker:sickly"
 }
 
+// TestIsolationsReachEveryCore: a core that missed a word of what is isolated is
+// told again, although nothing changes any more.
+func TestIsolationsReachEveryCore(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.kind("sickly", result("well"))
+	ask := func(args ...string) {
+		t.Helper()
+		if _, errs, code := b.command(args...); code != 0 {
+			b.fatalf("%v: exit code %d: %s", args, code, errs)
+		}
+	}
+	r := b.start("run", "--core", b.fake("does not hear that nothing is isolated", true), b.jobs(b.keeper()))
+	r.await("the core", func(u *scheduler.Update) bool { return u.CorePID != 0 })
+	ask("pause", "worker:sickly")
+	b.submit(b.jobsOf("tests", "waits.yaml", on("waits", "sickly", nil)))
+	b.waits("waits", 0, "isolated")
+	ask("resume", "worker:sickly")
+	r.end("waits", job.RunCompleted)
+	b.release()
+	r.exit(0)
+}
+
 func TestCrashingKindIsIsolated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -37,22 +37,30 @@ func (i Isolation) outlasts(o Isolation) bool {
 // the monotonic clock, whatever the wall clock does, after a restart the wall
 // clock.
 type Book struct {
-	mu   sync.Mutex
-	list []Isolation // sorted by compareScopes
+	mu      sync.Mutex
+	list    []Isolation // sorted by compareScopes
+	version uint64      // of the list: counts its changes
 }
 
-// Apply isolates the scope of fresh, and reports whether that changed the book,
-// so that it is to be stored. Of two isolations of one scope the one that lasts
-// longer stays. What is only to be told (Notify) isolates nothing.
+// Apply isolates the scope of fresh from now on, for as long as from its Since to
+// its Until, and reports whether that changed the book, so that it is to be
+// stored. Of two isolations of one scope the one that lasts longer stays. What is
+// only to be told (Notify) isolates nothing.
 func (s *Book) Apply(now time.Time, fresh Isolation) bool {
 	if fresh.Action == Notify {
 		return false
+	}
+	// Since and Until may be by a wall clock that was set meanwhile, and carry no
+	// monotonic reading once they were in UTC or in JSON.
+	if !fresh.Until.IsZero() {
+		fresh.Until = now.Add(max(fresh.Until.Sub(fresh.Since), 0))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, found := slices.BinarySearchFunc(s.list, fresh.Scope, func(i Isolation, scope Scope) int { return compareScopes(i.Scope, scope) })
 	if !found {
 		s.list = slices.Insert(s.list, at, fresh)
+		s.version++
 		return true
 	}
 	have := &s.list[at]
@@ -64,16 +72,30 @@ func (s *Book) Apply(now time.Time, fresh Isolation) bool {
 		return false
 	}
 	*have = fresh
+	s.version++
 	return true
 }
 
-// Replace makes the book hold list, in which each scope is there once.
+// Replace makes the book hold list; of two isolations of one scope, the one that
+// lasts longer.
 func (s *Book) Replace(list []Isolation) {
 	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b Isolation) int { return compareScopes(a.Scope, b.Scope) })
+	slices.SortStableFunc(list, func(a, b Isolation) int {
+		switch {
+		case a.Scope != b.Scope:
+			return compareScopes(a.Scope, b.Scope)
+		case a.outlasts(b):
+			return -1
+		case b.outlasts(a):
+			return 1
+		}
+		return 0
+	})
+	list = slices.CompactFunc(list, func(a, b Isolation) bool { return a.Scope == b.Scope })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = list
+	s.version++
 }
 
 // Lift ends an isolation, as an operator asks; false if there is none.
@@ -83,6 +105,7 @@ func (s *Book) Lift(scope Scope) (Isolation, bool) {
 	for n, i := range s.list {
 		if i.Scope == scope {
 			s.list = slices.Delete(s.list, n, n+1)
+			s.version++
 			return i, true
 		}
 	}
@@ -100,15 +123,25 @@ func (s *Book) Expire(now time.Time) []Isolation {
 		}
 		return i.over(now)
 	})
+	if len(gone) > 0 {
+		s.version++
+	}
 	return gone
 }
 
 // List returns what is out of use at now: the global one first, then kinds,
 // then workspaces.
 func (s *Book) List(now time.Time) []Isolation {
+	list, _ := s.Versioned(now)
+	return list
+}
+
+// Versioned is List with the book's version: of two lists, the one with the higher
+// version is the later.
+func (s *Book) Versioned(now time.Time) ([]Isolation, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.list), func(i Isolation) bool { return i.over(now) })
+	return slices.DeleteFunc(slices.Clone(s.list), func(i Isolation) bool { return i.over(now) }), s.version
 }
 
 // Blocked returns the isolation that keeps a run of kind in workspace ("" if
@@ -156,6 +189,7 @@ func (s *Book) UnmarshalJSON(text []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = list
+	s.version++
 	return nil
 }
 

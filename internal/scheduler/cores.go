@@ -31,20 +31,25 @@ type member struct {
 	returned []ipc.Held
 	spent    map[job.Tenant]float64
 
-	latestWins []string   // workspaces, since it was told last
-	telling    sync.Mutex // one word about isolations at a time, so that the last one is the latest
+	latestWins []string // workspaces, since it was told last
+
+	telling sync.Mutex // one list of isolations at a time
+	waiting bool       // somebody is about to tell the list
+	heard   uint64     // the number of its last escalation
+	told    listing    // the list that it has
 }
 
 // CoreUp makes the core's slots available.
 func (s *Scheduler) CoreUp(c *supervisor.Core) {
 	s.mu.Lock()
 	s.cores[c] = &member{Core: c, circuits: s.circuitsLocked(), asked: slices.DeleteFunc(slices.Clone(s.asked), func(a asked) bool {
-		return now().Sub(a.at) > rateMemory
+		return time.Since(a.at) > rateMemory
 	})}
 	s.mu.Unlock()
 	s.cfg.Log.Info().Int("core", c.Index()).Int("core_pid", c.PID()).Str("version", c.Info.Version).Msg("agentcore is up")
 	s.observe(Moment{Kind: MomentCoreUp, Core: c.Index()})
 	s.hub.publish(Update{Kind: UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("%s is up (pid %d)", s.coreName(c.Index()), c.PID())})
+	s.tellIsolations() // its settings may be older than the book
 	s.poke()
 }
 
@@ -142,13 +147,13 @@ func (s *Scheduler) CoreRuns(c *supervisor.Core) []string {
 	return tags
 }
 
-// Settings returns what a core is to enforce now.
-func (s *Scheduler) Settings() ipc.Configure {
+// Settings returns what the core, nil for none in particular, is to enforce now.
+func (s *Scheduler) Settings(c *supervisor.Core) ipc.Configure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	settings := s.cfg.Settings
 	settings.Limits.CostWindows = s.spent.fill(now(), settings.Limits.CostWindows)
-	settings.Isolations = s.isolations()
+	settings.Isolations = s.isolationsFor(s.cores[c])
 	settings.Circuits = s.circuitsLocked()
 	return settings
 }
@@ -241,7 +246,7 @@ func (s *Scheduler) leave(f *flight) {
 // asked is a permit that was asked for, mostly at another core.
 type asked struct {
 	by *flight
-	at time.Time
+	at time.Time // with its monotonic reading
 	ipc.Held
 }
 
@@ -280,7 +285,7 @@ func (s *Scheduler) elsewhere(c *supervisor.Core) *ipc.Elsewhere {
 // before the answer, so that of two requests at once neither misses the other
 // and no limit is exceeded. Called with s.mu held.
 func (s *Scheduler) ask(f *flight) {
-	a := asked{f, now(), f.holds()}
+	a := asked{f, time.Now(), f.holds()}
 	f.held, f.told = true, nil
 	for c, other := range s.cores {
 		if c != f.core {
@@ -316,24 +321,6 @@ func (s *Scheduler) refused(f *flight) {
 // holds returns what the flight's permit counts as.
 func (f *flight) holds() ipc.Held {
 	return ipc.Held{Tenant: f.entry.Spec.Tenant, Worker: f.choice.Worker, Model: f.choice.Model, Workspace: f.entry.Spec.Workspace.Path}
-}
-
-// tellCores says something to every core, without waiting for it. Each core
-// hears one word at a time, made when it is said: what it hears last is true.
-func (s *Scheduler) tellCores(what string, say func(context.Context, *supervisor.Core) error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range s.cores {
-		s.drives.Go(func() {
-			m.telling.Lock()
-			defer m.telling.Unlock()
-			ctx, cancel := context.WithTimeout(context.Background(), writeTime)
-			defer cancel()
-			if err := say(ctx, m.Core); err != nil {
-				s.cfg.Log.Debug().Err(err).Int("core", m.Index()).Str("what", what).Msg("the core could not be told")
-			}
-		})
-	}
 }
 
 // RestartCore replaces a core, or all of them with index 0, one after the

@@ -38,13 +38,16 @@ func LoadIsolations(path string) (*isolation.Book, error) {
 	if err := json.Unmarshal(data, b); err != nil {
 		return nil, fmt.Errorf("read what is isolated: %s: %w; move the file away to lift all of it", path, err)
 	}
-	// What was written down while the wall clock stood ahead lasts as long from
-	// now on as it was to last then.
+	// From here on the monotonic clock counts. What was written down while the wall
+	// clock stood ahead lasts as long from now on as it was to last then.
 	at := time.Now()
 	list := b.List(at)
 	for n := range list {
-		if i := &list[n]; i.Since.After(at) {
+		i := &list[n]
+		if i.Since.After(at) {
 			i.Since, i.Until = at.UTC(), steady(at, i.Since, i.Until)
+		} else {
+			i.Until = steady(at, at, i.Until)
 		}
 	}
 	b.Replace(list)
@@ -73,14 +76,22 @@ func SaveIsolations(path string, b *isolation.Book) error {
 	return nil
 }
 
+// escalated takes an escalation of a core.
+func (s *Scheduler) escalated(c *supervisor.Core, x ipc.Escalation) {
+	s.escalate(c, x.Escalation)
+	s.mu.Lock()
+	if m := s.cores[c]; m != nil {
+		m.heard = x.Seq
+	}
+	s.mu.Unlock()
+	s.tellIsolations() // the core waits for a list that takes it into account
+}
+
 // escalate takes an escalation of the core, nil for our own: what it isolates is
 // kept, told to every core, and everybody who watches hears of it. It must not
 // wait for a core.
 func (s *Scheduler) escalate(c *supervisor.Core, x isolation.Escalation) {
-	at := time.Now()
-	i := x.Isolation()
-	i.Until = steady(at, i.Since, i.Until) // a clock that is put right later shortens or lengthens nothing
-	if s.cfg.Isolations.Apply(at, i) {
+	if s.cfg.Isolations.Apply(time.Now(), x.Isolation()) {
 		s.isolationsChanged()
 	}
 	if x.Again || s.toldBy(c, x) {
@@ -123,10 +134,7 @@ func (s *Scheduler) Pause(scope, reason string, d time.Duration) (isolation.Isol
 	if err != nil {
 		return i, err
 	}
-	kept := i
-	at := time.Now()
-	kept.Until = steady(at, i.Since, i.Until)
-	if !s.cfg.Isolations.Apply(at, kept) {
+	if !s.cfg.Isolations.Apply(time.Now(), i) {
 		return i, fmt.Errorf("%s is out of use already, for longer: %w; `scheduler status` shows why", i.Scope, queue.ErrIllegalTransition)
 	}
 	s.cfg.Log.Info().Str("scope", string(i.Scope)).Time("until", i.Until).Msg("paused: " + i.Message)
@@ -171,10 +179,11 @@ func (s *Scheduler) toldBy(c *supervisor.Core, x isolation.Escalation) bool {
 	defer s.mu.Unlock()
 	key := fact{x.Scope, x.Cause}
 	last, known := s.facts[key]
-	if known && last.by != c && now().Sub(last.at) < sameFact {
+	at := time.Now() // with its monotonic reading: one of these facts is a jump of the wall clock
+	if known && last.by != c && at.Sub(last.at) < sameFact {
 		return true
 	}
-	s.facts[key] = teller{c, now()}
+	s.facts[key] = teller{c, at}
 	return false
 }
 
@@ -205,21 +214,75 @@ func (s *Scheduler) isolationsChanged() {
 	if err := s.saveIsolations(); err != nil {
 		s.cfg.Log.Error().Err(err).Msg("isolations are not durable")
 	}
-	s.tellCores("isolations", func(ctx context.Context, c *supervisor.Core) error {
-		defer s.poke() // not before: it would refuse what was just lifted
-		return c.Call(ctx, ipc.MethodIsolate, ipc.Isolations{Isolations: s.isolations()}, nil)
-	})
+	s.tellIsolations()
 }
 
-// isolations returns what is out of use, with its ends by the wall clock as it
-// stands now.
+// tellIsolations tells every core that does not have the book as it is, without
+// waiting for it. A core that could not be told is tried again with each report.
+func (s *Scheduler) tellIsolations() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, version := s.cfg.Isolations.Versioned(time.Now())
+	for _, m := range s.cores {
+		if m.waiting || m.told == (listing{version, m.heard}) {
+			continue // whoever waits makes its list when it is its turn
+		}
+		m.waiting = true
+		s.drives.Go(func() { s.tellOf(m) })
+	}
+}
+
+// listing says which list of isolations a core has.
+type listing struct{ version, heard uint64 }
+
+// tellOf tells one core the book, one list at a time.
+func (s *Scheduler) tellOf(m *member) {
+	m.telling.Lock()
+	defer m.telling.Unlock()
+	s.mu.Lock()
+	m.waiting = false
+	list := s.isolationsFor(m)
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+	defer cancel()
+	defer s.poke() // not before: the core would refuse what was just lifted
+	if err := m.Call(ctx, ipc.MethodIsolate, list, nil); err != nil {
+		s.cfg.Log.Debug().Err(err).Int("core", m.Index()).Msg("the core could not be told what is isolated")
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.told = listing{list.Version, list.Heard}
+}
+
+// isolationsFor returns what a core, nil if it is none yet, has to enforce. Called
+// with s.mu held.
+func (s *Scheduler) isolationsFor(m *member) ipc.Isolations {
+	l := ipc.Isolations{}
+	if m != nil {
+		l.Heard = m.heard // read before the book, which has at least what these told
+	}
+	at := time.Now()
+	l.Isolations, l.Version = s.cfg.Isolations.Versioned(at)
+	l.At = at.UTC().Round(0)
+	byWallClock(at, l.Isolations)
+	return l
+}
+
+// isolations returns what is out of use.
 func (s *Scheduler) isolations() []isolation.Isolation {
 	at := time.Now()
 	list := s.cfg.Isolations.List(at)
+	byWallClock(at, list)
+	return list
+}
+
+// byWallClock gives the isolations their ends by the wall clock as it stands at
+// the time.
+func byWallClock(at time.Time, list []isolation.Isolation) {
 	for n := range list {
 		list[n].Until = steady(at.UTC().Round(0), at, list[n].Until)
 	}
-	return list
 }
 
 // park keeps a job that an isolation has refused out of the claims until that
@@ -286,10 +349,12 @@ func (s *Scheduler) saveIsolations() error {
 	return SaveIsolations(s.cfg.IsolationsFile, s.cfg.Isolations)
 }
 
-// expireIsolations lifts what has cooled down.
+// expireIsolations lifts what has cooled down, and has the cores hear of what they
+// have not heard of yet.
 func (s *Scheduler) expireIsolations() {
 	gone := s.cfg.Isolations.Expire(time.Now())
 	if len(gone) == 0 {
+		s.tellIsolations()
 		return
 	}
 	for _, i := range gone {

@@ -198,7 +198,7 @@ func (p *playedCores) begin(index int) *playedCore {
 	if p.play != nil {
 		p.play(c)
 	}
-	c.configured = p.handler.Settings()
+	c.configured = p.handler.Settings(c.core)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil {
@@ -242,10 +242,10 @@ func (p *playedCores) Hurry() {}
 
 // Reconfigure implements scheduler.Cores.
 func (p *playedCores) Reconfigure(context.Context) error {
-	settings := p.handler.Settings()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.all {
+		settings := p.handler.Settings(c.core)
 		c.mu.Lock()
 		c.configured = settings
 		c.mu.Unlock()

@@ -119,7 +119,7 @@ func (c *Core) open(ctx context.Context) error {
 func (c *Core) configure(ctx context.Context) error {
 	c.configuring.Lock()
 	defer c.configuring.Unlock()
-	settings := c.s.cfg.Handler.Settings()
+	settings := c.s.cfg.Handler.Settings(c)
 	if err := c.peer.Call(ctx, ipc.MethodConfigure, settings, nil); err != nil {
 		return err
 	}

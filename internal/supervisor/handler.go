@@ -14,7 +14,7 @@ import (
 type Handler interface {
 	// Settings returns what a core shall enforce. It is asked anew for each core
 	// that starts, and for each live one by Reconfigure.
-	Settings() ipc.Configure
+	Settings(c *Core) ipc.Configure
 	// CoreUp is told of a core that is configured and takes work.
 	CoreUp(c *Core)
 	// CoreNotify is told each notification of the core, in order, between its

@@ -234,7 +234,7 @@ func (b *bench) startWorker(c *Core, name, script string, pids int) []int {
 	return started
 }
 
-func (b *bench) Settings() ipc.Configure {
+func (b *bench) Settings(*Core) ipc.Configure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.settings
