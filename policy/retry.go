@@ -41,6 +41,8 @@ type History struct {
 	Counted     int // attempts that count, this one included
 	MaxAttempts int
 	Resumed     bool   // this attempt resumed a session
+	Forgiven    bool   // this attempt does not count: none is used up, and the delay is that of a first one
+	Final       bool   // another attempt has nothing left to do: there is none after a failure
 	Domain      string // of the job; "" and unknown ones have the rules of all
 }
 
@@ -68,8 +70,13 @@ func (r *Retry) Decide(h History, o *job.Outcome, now time.Time) Decision {
 	}
 	rule := r.rule(h.Domain, o.Class)
 	next, more := h.Choice+1, h.Choice+1 < h.Choices
+	if h.Forgiven {
+		h.Counted = 1 // the least, for the delays
+	}
 	switch {
-	case h.MaxAttempts > 0 && h.Counted >= h.MaxAttempts:
+	case h.Final:
+		return giveUp(o, "another attempt would have nothing left to do")
+	case h.MaxAttempts > 0 && h.Counted >= h.MaxAttempts && !h.Forgiven:
 		return giveUp(o, job.UsedUp(h.MaxAttempts))
 	case rule.Action.fallsBack() && more:
 		return r.fallBack(o, next, now)

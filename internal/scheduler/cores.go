@@ -32,6 +32,7 @@ type member struct {
 	spent    map[job.Tenant]float64
 
 	latestWins []string // workspaces, since it was told last
+	reporting  bool     // a report is on its way
 
 	telling sync.Mutex // one list of isolations at a time
 	waiting bool       // somebody is about to tell the list
@@ -279,6 +280,33 @@ func (s *Scheduler) elsewhere(c *supervisor.Core) *ipc.Elsewhere {
 		return nil
 	}
 	return e
+}
+
+// untold takes back that a core was told of the others: the call has failed. What
+// it may have heard all the same counts twice then, which is better than not at all.
+func (s *Scheduler) untold(c *supervisor.Core, e *ipc.Elsewhere) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.cores[c]
+	if m == nil || e == nil {
+		return
+	}
+	at := time.Now()
+	for _, h := range e.Granted {
+		m.asked = append(m.asked, asked{at: at, Held: h})
+	}
+	m.returned = append(m.returned, e.Returned...)
+	for tenant, usd := range e.Spent {
+		m.spend(tenant, usd)
+	}
+}
+
+// spend notes what was spent elsewhere. Called with Scheduler.mu held.
+func (m *member) spend(tenant job.Tenant, usd float64) {
+	if m.spent == nil {
+		m.spent = map[job.Tenant]float64{}
+	}
+	m.spent[tenant] += usd
 }
 
 // ask counts the permit that the flight is about to ask for, at every core:

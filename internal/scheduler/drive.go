@@ -132,6 +132,9 @@ func (s *Scheduler) askCore(ctx context.Context, f *flight) (ipc.PermitAnswer, e
 		Workspace: e.Spec.Workspace, Limits: e.Spec.Limits, Deadline: e.Deadline, Spent: e.Spent, SpentTime: e.SpentTime,
 		Class: e.Spec.Class, Smaller: f.index+1 < len(e.Spec.Choices()), Degraded: f.index > e.Choice, Elsewhere: elsewhere,
 	}, &answer)
+	if err != nil {
+		s.untold(f.core, elsewhere)
+	}
 	if err != nil || answer.Permit == nil {
 		s.refused(f)
 	}

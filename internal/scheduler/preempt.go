@@ -53,17 +53,21 @@ func (l *lanes) staleScopes(scopes []job.BatchID) (list []job.BatchID) {
 	return list
 }
 
+// askToStop asks a run, once, to stop at a step's boundary. It does not wait for the
+// answer.
 func (s *Scheduler) askToStop(ctx context.Context, f *flight, reason string) {
 	s.mu.Lock()
 	f.preempted = true
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	asked, err := s.checkpoint(ctx, f, reason)
-	if err != nil || !asked {
-		return // it cannot: it has its slot until it ends
-	}
-	s.cfg.Log.Info().Str("job", string(f.entry.ID)).Str("reason", reason).Msg("asked for a checkpoint")
+	s.drives.Go(func() { // its core may take its time
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		asked, err := s.checkpoint(ctx, f, reason)
+		if err != nil || !asked {
+			return // it cannot: it has its slot until it ends
+		}
+		s.cfg.Log.Info().Str("job", string(f.entry.ID)).Str("reason", reason).Msg("asked for a checkpoint")
+	})
 }
 
 // inTheWay returns a run that keeps a more urgent job of its tenant waiting: of

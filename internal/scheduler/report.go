@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/isolation"
@@ -20,6 +21,8 @@ const reportEvery = time.Second
 func (s *Scheduler) reportLoop(ctx context.Context) error {
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
+	var telling sync.WaitGroup
+	defer telling.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -37,7 +40,7 @@ func (s *Scheduler) reportLoop(ctx context.Context) error {
 		if err := s.preempt(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("look for runs that stand in the way")
 		}
-		if err := s.reportQueue(ctx); err != nil && ctx.Err() == nil {
+		if err := s.reportQueue(ctx, &telling); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("report the queue to the cores")
 		}
 	}
@@ -70,8 +73,10 @@ func (e *fatalError) Error() string { return ErrFatal.Error() + ": " + e.Message
 
 func (e *fatalError) Unwrap() error { return ErrFatal }
 
-// reportQueue counts what could run now and does not.
-func (s *Scheduler) reportQueue(ctx context.Context) error {
+// reportQueue counts what could run now and does not, and has telling tell every
+// core, each as fast as it hears: one that has not answered the last report is left
+// out.
+func (s *Scheduler) reportQueue(ctx context.Context, telling *sync.WaitGroup) error {
 	at := now()
 	ready := map[job.Class]queue.ClassReady{}
 	var errs []error
@@ -92,18 +97,23 @@ func (s *Scheduler) reportQueue(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	s.ready = ready
-	members := make([]*member, 0, len(s.cores))
 	for _, m := range s.cores {
-		members = append(members, m)
+		if m.reporting {
+			continue
+		}
+		m.reporting = true
+		telling.Go(func() {
+			s.reportTo(ctx, m, at, ready)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			m.reporting = false
+		})
 	}
 	s.mu.Unlock()
-	for _, m := range members {
-		errs = append(errs, s.reportTo(ctx, m, at, ready))
-	}
 	return errors.Join(errs...)
 }
 
-func (s *Scheduler) reportTo(ctx context.Context, m *member, at time.Time, ready map[job.Class]queue.ClassReady) error {
+func (s *Scheduler) reportTo(ctx context.Context, m *member, at time.Time, ready map[job.Class]queue.ClassReady) {
 	q := ipc.QueueMetrics{ByClass: map[job.Class]ipc.ClassQueue{}}
 	for class, part := range ready {
 		c := ipc.ClassQueue{Depth: part.Depth, OldestMS: max(at.Sub(part.Oldest), 0).Milliseconds()}
@@ -122,6 +132,6 @@ func (s *Scheduler) reportTo(ctx context.Context, m *member, at time.Time, ready
 	defer cancel()
 	if err := m.Call(ctx, ipc.MethodReportQueueMetrics, q, nil); err != nil {
 		s.cfg.Log.Debug().Err(err).Int("core", m.Index()).Msg("the core could not be told how the queue stands")
+		s.untold(m.Core, q.Elsewhere)
 	}
-	return nil
 }

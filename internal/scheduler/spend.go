@@ -129,10 +129,7 @@ func (s *Scheduler) charge(f *flight, usd float64) {
 	s.spent.add(now(), tenant, usd)
 	for c, other := range s.cores {
 		if c != f.core {
-			if other.spent == nil {
-				other.spent = map[job.Tenant]float64{}
-			}
-			other.spent[tenant] += usd
+			other.spend(tenant, usd)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (s *Scheduler) judgeStream(f *flight, o *job.Outcome, h *policy.History) (f
 		// well, nothing is left to do; else nothing can be done better.
 		forgiven = o.Class == job.Crash || o.Class == job.Timeout || o.Class == job.CancelledClass
 		if !forgiven {
-			h.MaxAttempts = h.Counted
+			h.Final = true
 			return false
 		}
 	case o.Class == job.Timeout && errors.As(st.err, &died) && len(died.Events) == 0 && !st.ending.Load():
@@ -82,8 +82,6 @@ func (s *Scheduler) judgeStream(f *flight, o *job.Outcome, h *policy.History) (f
 		stood, err := stageStatus(context.WithoutCancel(st.ctx), st.log, st.names.Stage)
 		forgiven = errors.As(st.err, &died) && len(died.Events) > 0 || err == nil && place(&stood) != st.from || errors.Is(st.err, pipeline.ErrReplayed)
 	}
-	if forgiven {
-		h.Counted, h.MaxAttempts = 1, 2
-	}
+	h.Forgiven = forgiven
 	return forgiven
 }
