@@ -95,7 +95,13 @@ type CommandRun struct {
 type FileChange struct {
 	Path   string `json:"path"`   // relative to the workspace
 	Change string `json:"change"` // added, modified, deleted, renamed
+	// Bytes is the size of a file that the patch leaves out, since it is larger than
+	// MaxCollected; else 0.
+	Bytes int64 `json:"bytes,omitempty"`
 }
+
+// MaxCollected is the size of the largest file that a patch holds, in bytes.
+const MaxCollected = 100 << 20
 
 // Artifact is a file kept from an attempt.
 type Artifact struct {

@@ -220,7 +220,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	outcome.StartedAt = started.UTC()
 	outcome.Answer = e.secrets.String(outcome.Answer)
 	keepAnswer(dir, &outcome)
-	e.collect(ws, dir, &outcome)
+	e.collect(ctx, ws, dir, &outcome)
 	outcome.EndedAt = time.Now().UTC()
 	return outcome
 }
@@ -277,15 +277,49 @@ func (e *execution) notPrepared(ctx context.Context, started time.Time, err erro
 	return failed(started, job.Config, fmt.Errorf("prepare workspace: %w", err))
 }
 
-// collectTime bounds how long the patch of a run may take to make.
-const collectTime = 5 * time.Minute
+// collectTime bounds how long the patch of a run may take to make, and collectLate
+// how long it may go on, or take at all, once the run's own time is over.
+const (
+	collectTime = 2 * time.Minute
+	collectLate = time.Minute
+)
 
-// collect keeps what the run changed. It runs after a stop too, so it has a
-// deadline of its own.
-func (e *execution) collect(ws *workspace.Workspace, dir string, o *job.Outcome) {
-	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
+// collecting returns the context in which the patch of a run is made. A run that
+// was stopped leaves one, too; but who cancels a run while its patch is made, or
+// is in a hurry then, does not wait for it.
+func (e *execution) collecting(run context.Context) (context.Context, context.CancelFunc) {
+	if run.Err() != nil {
+		return context.WithTimeoutCause(context.Background(), collectLate, fmt.Errorf("it took longer than %s", collectLate))
+	}
+	ctx, timeout := context.WithTimeoutCause(context.Background(), collectTime, fmt.Errorf("it took longer than %s", collectTime))
+	ctx, cancel := context.WithCancelCause(ctx)
+	unwatch := context.AfterFunc(run, func() {
+		if stop := stopOf(run); stop != nil && stop.Class == job.Timeout {
+			select {
+			case <-ctx.Done():
+			case <-time.After(collectLate):
+			}
+		}
+		cancel(context.Cause(run))
+	})
+	unhurry := context.AfterFunc(e.hurry, func() { cancel(context.Cause(run)) })
+	return ctx, func() {
+		unhurry()
+		unwatch()
+		cancel(nil)
+		timeout()
+	}
+}
+
+// collect keeps what the run changed, also after a stop.
+func (e *execution) collect(run context.Context, ws *workspace.Workspace, dir string, o *job.Outcome) {
+	ctx, cancel := e.collecting(run)
 	defer cancel()
+	began := time.Now()
 	changes, err := e.session.workspaces.Collect(ctx, ws, dir)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		e.emit(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("the patch could not be made: %v; the work is in %s", err, ws.Dir)})
 		e.log.Warn().Err(err).Str("workspace", ws.Dir).Msg("collect patch")
@@ -293,6 +327,12 @@ func (e *execution) collect(ws *workspace.Workspace, dir string, o *job.Outcome)
 			o.State, o.Class = job.RunFailed, job.ResourceExhausted
 			o.Message = fmt.Sprintf("the work was done, but its patch could not be made: %v", err)
 			o.Hint = "look at the work in " + ws.Dir
+			if stop := stopOf(ctx); stop != nil {
+				o.Class, o.StopMillis = stop.Class, max(time.Since(began).Milliseconds(), 1)
+				if o.Message = stop.Message; stop.Class == job.CancelledClass {
+					o.State = job.RunCancelled
+				}
+			}
 		}
 		return
 	}

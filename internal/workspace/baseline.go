@@ -171,9 +171,11 @@ func (g git) snapshot(ctx context.Context, scope string, notes *[]string) (tree 
 	if err := g.feed(ctx, gone, "update-index", "-z", "--force-remove", "--stdin"); err != nil {
 		return "", nil, err
 	}
+	put, large := g.withoutLarge(put, others)
 	if missed, err = g.put(ctx, put); err != nil {
 		return "", nil, err
 	}
+	missed = append(missed, large...)
 	for _, p := range nested {
 		more, err := g.putNested(ctx, p, notes)
 		if err != nil {

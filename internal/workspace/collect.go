@@ -136,6 +136,7 @@ type present struct {
 	tree     string
 	notes    []string
 	complete bool
+	large    largeFiles
 }
 
 // now takes a snapshot; nil when there is no start to compare with.
@@ -158,6 +159,8 @@ func (m *Manager) now(ctx context.Context, rec *record, held heldLocks) (*presen
 		return nil, err
 	}
 	n := &present{rec: rec, git: m.baseGit(m.basePath(rec), m.tree(rec), index, held)}
+	n.git.large = &n.large
+	n.large.root = filepath.Join(n.git.dir, rec.Scope)
 	subs, err := n.git.changedSubmodules(ctx, rec.Submodules)
 	if err != nil {
 		return nil, err
@@ -193,7 +196,7 @@ func (n *present) diff(args ...string) []string {
 }
 
 func (n *present) list(ctx context.Context) (Changes, error) {
-	c := Changes{Notes: n.notes}
+	c := Changes{Notes: n.notes, Files: n.large.files}
 	if n.tree == n.rec.StartTree {
 		return c, nil
 	}
@@ -201,7 +204,7 @@ func (n *present) list(ctx context.Context) (Changes, error) {
 	if err != nil {
 		return c, err
 	}
-	c.Files = fileChanges(words)
+	c.Files = append(c.Files, fileChanges(words)...)
 	stat, err := n.git.out(ctx, n.diff("--shortstat")...)
 	c.DiffStat = strings.TrimSpace(stat)
 	return c, err

@@ -34,6 +34,8 @@ type git struct {
 	dir  string // working directory
 	env  []string
 	held heldLocks // locks that live on while a command does
+
+	large *largeFiles // leaves them out of a snapshot; nil takes them
 }
 
 // gitError is a git command that failed.
