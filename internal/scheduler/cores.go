@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -38,14 +39,50 @@ type member struct {
 	waiting bool       // somebody is about to tell the list
 	heard   uint64     // the number of its last escalation
 	told    listing    // the list that it has
+	behind  bool       // it came up with an older one, and takes no work before it has heard
+}
+
+// newMember returns a core that starts, to be told from now on of the others. Called
+// with s.mu held.
+func (s *Scheduler) newMember(c *supervisor.Core) *member {
+	return &member{Core: c, asked: slices.DeleteFunc(slices.Clone(s.asked), func(a asked) bool {
+		return time.Since(a.at) > rateMemory
+	})}
+}
+
+// members returns the cores that are up, and those that start: what happens after
+// their settings were asked for is news to them too. Called with s.mu held.
+func (s *Scheduler) members() iter.Seq2[*supervisor.Core, *member] {
+	return func(yield func(*supervisor.Core, *member) bool) {
+		for c, m := range s.cores {
+			if !yield(c, m) {
+				return
+			}
+		}
+		for c, m := range s.starting {
+			if !yield(c, m) {
+				return
+			}
+		}
+	}
+}
+
+// forgetStarting lets go of a core that was to take a place. Called with s.mu held.
+func (s *Scheduler) forgetStarting(index int) {
+	maps.DeleteFunc(s.starting, func(c *supervisor.Core, _ *member) bool { return c.Index() == index })
 }
 
 // CoreUp makes the core's slots available.
 func (s *Scheduler) CoreUp(c *supervisor.Core) {
 	s.mu.Lock()
-	s.cores[c] = &member{Core: c, circuits: s.circuitsLocked(), asked: slices.DeleteFunc(slices.Clone(s.asked), func(a asked) bool {
-		return time.Since(a.at) > rateMemory
-	})}
+	m := s.starting[c]
+	if m == nil {
+		m = s.newMember(c)
+	}
+	delete(s.starting, c)
+	_, version := s.cfg.Isolations.Versioned(time.Now())
+	m.circuits, m.behind = s.circuitsLocked(), m.told.version != version
+	s.cores[c] = m
 	s.mu.Unlock()
 	s.cfg.Log.Info().Int("core", c.Index()).Int("core_pid", c.PID()).Str("version", c.Info.Version).Msg("agentcore is up")
 	s.observe(Moment{Kind: MomentCoreUp, Core: c.Index()})
@@ -95,6 +132,9 @@ func (s *Scheduler) CoreDown(c *supervisor.Core, cause error) {
 
 // CoreFailed tells of a core that did not come up.
 func (s *Scheduler) CoreFailed(index int, cause error) {
+	s.mu.Lock()
+	s.forgetStarting(index)
+	s.mu.Unlock()
 	text, _, _ := strings.Cut(cause.Error(), "\n")
 	s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: s.coreName(index) + " did not come up, another is tried: " + text})
 }
@@ -155,6 +195,13 @@ func (s *Scheduler) Settings(c *supervisor.Core) ipc.Configure {
 	settings := s.cfg.Settings
 	settings.Limits.CostWindows = s.spent.fill(now(), settings.Limits.CostWindows)
 	settings.Isolations = s.isolationsFor(s.cores[c])
+	if c != nil && s.cores[c] == nil {
+		if s.starting[c] == nil {
+			s.forgetStarting(c.Index())
+			s.starting[c] = s.newMember(c)
+		}
+		s.starting[c].told = listing{settings.Isolations.Version, settings.Isolations.Heard}
+	}
 	settings.Circuits = s.circuitsLocked()
 	return settings
 }
@@ -198,7 +245,7 @@ func (s *Scheduler) remember(circuits []ipc.Circuit) {
 func (s *Scheduler) pick() *member {
 	var best *member
 	for _, m := range s.cores {
-		if m.draining {
+		if m.draining || m.behind {
 			continue
 		}
 		if best == nil || m.flights < best.flights || m.flights == best.flights && m.Index() < best.Index() {
@@ -315,7 +362,7 @@ func (m *member) spend(tenant job.Tenant, usd float64) {
 func (s *Scheduler) ask(f *flight) {
 	a := asked{f, time.Now(), f.holds()}
 	f.held, f.told = true, nil
-	for c, other := range s.cores {
+	for c, other := range s.members() {
 		if c != f.core {
 			other.asked = append(other.asked, a)
 			f.told = append(f.told, other)

@@ -27,6 +27,7 @@ type flight struct {
 	events       []job.Event      // not stored yet
 	usage        job.Usage        // seen in events: what a dead core cannot report any more
 	session      string           // likewise
+	charged      float64          // US dollars of the attempt that are booked
 	touched      bool             // its workspace is made: the worker begins
 	running      bool             // the attempt's move to Running is recorded, or about to be
 	began        time.Time        // when the attempt was recorded to begin

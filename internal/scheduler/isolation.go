@@ -252,7 +252,7 @@ func (s *Scheduler) tellOf(m *member) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m.told = listing{list.Version, list.Heard}
+	m.told, m.behind = listing{list.Version, list.Heard}, false
 }
 
 // isolationsFor returns what a core, nil if it is none yet, has to enforce. Called

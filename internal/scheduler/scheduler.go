@@ -117,7 +117,8 @@ type Scheduler struct {
 	storing sync.Mutex              // held while events are stored, so that none is stored after its attempt's end
 	failure context.CancelCauseFunc // ends Run with an error
 
-	saving sync.Mutex // held while the isolations are written
+	saving    sync.Mutex // held while the isolations are written
+	recalling sync.Mutex // held while it is read what was spent lately
 
 	ends       sync.Mutex // guards what follows
 	ended      map[job.ID]bool
@@ -125,6 +126,7 @@ type Scheduler struct {
 
 	mu          sync.Mutex // guards what follows, and Config.Tuning
 	cores       map[*supervisor.Core]*member
+	starting    map[*supervisor.Core]*member // that have asked for their settings and are not up
 	live        map[job.ID]*flight
 	batches     []job.BatchID                  // that are worked on; empty: all
 	submitting  int                            // batches that are about to be added
@@ -156,7 +158,7 @@ func New(cfg Config) *Scheduler {
 		cfg.Isolations = &isolation.Book{}
 	}
 	s := &Scheduler{
-		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), flows: newFlows(), runs: newRuns(), judged: newJudged(), cores: map[*supervisor.Core]*member{},
+		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), flows: newFlows(), runs: newRuns(), judged: newJudged(), cores: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{},
 		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, parked: map[job.ID]bool{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{}, ended: map[job.ID]bool{},
 	}
 	if cfg.Batch != "" {

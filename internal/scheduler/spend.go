@@ -18,6 +18,9 @@ import (
 type spendings struct {
 	keep  time.Duration // the longest window; 0: nothing is kept
 	parts []spending    // the oldest first
+
+	reading bool       // somebody reads from the store what was spent before
+	since   []spending // meanwhile
 }
 
 type spending struct {
@@ -41,6 +44,9 @@ func (b *spendings) bound(windows []ipc.CostWindow) {
 func (b *spendings) add(at time.Time, tenant job.Tenant, usd float64) {
 	if b.keep <= 0 || !(usd > 0) {
 		return
+	}
+	if b.reading {
+		b.since = append(b.since, spending{at, tenant, usd})
 	}
 	for i := len(b.parts) - 1; i >= 0 && at.Sub(b.parts[i].at) < b.keep/partsOfWindow; i-- {
 		if b.parts[i].tenant == tenant {
@@ -76,24 +82,34 @@ func (b *spendings) fill(now time.Time, windows []ipc.CostWindow) []ipc.CostWind
 // longest window. An attempt counts as a whole when it ended: so the time of a
 // spending is never taken too early.
 func (s *Scheduler) recallSpendings(ctx context.Context) error {
+	s.recalling.Lock()
+	defer s.recalling.Unlock()
 	s.mu.Lock()
 	keep := s.spent.keep
-	s.mu.Unlock()
 	if keep <= 0 {
+		s.mu.Unlock()
 		return nil
 	}
+	// What is in the air is counted as it is at this moment, and what comes after it
+	// is noted while the store is read: so each cent counts once.
+	s.spent.reading, s.spent.since = true, nil
+	var parts []spending
+	flying := map[job.ID]int{}
+	for id, f := range s.live {
+		parts = append(parts, spending{now(), f.entry.Spec.Tenant, f.charged})
+		flying[id] = f.attempt
+	}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.spent.reading, s.spent.since = false, nil
+	}()
 	since := now().Add(-keep)
 	entries, _, err := s.cfg.Store.List(ctx, queue.Filter{Since: since, Limit: 1 << 30})
 	if err != nil {
 		return fmt.Errorf("read what was spent lately: %w", err)
 	}
-	var parts []spending
-	// What is in the air has told what it spent by events alone.
-	s.mu.Lock()
-	for _, f := range s.live {
-		parts = append(parts, spending{now(), f.entry.Spec.Tenant, f.usage.CostUSD})
-	}
-	s.mu.Unlock()
 	for i := range entries {
 		e := &entries[i]
 		if !(e.Spent.CostUSD > 0) || e.CoalescedWith != "" {
@@ -104,15 +120,16 @@ func (s *Scheduler) recallSpendings(ctx context.Context) error {
 			return fmt.Errorf("read what job %s spent: %w", e.ID, err)
 		}
 		for _, a := range attempts {
-			if a.Ended != nil && a.Outcome != nil && a.Ended.After(since) {
+			if a.Ended != nil && a.Outcome != nil && a.Ended.After(since) && flying[e.ID] != a.Number {
 				parts = append(parts, spending{*a.Ended, e.Spec.Tenant, a.Outcome.Usage.CostUSD})
 			}
 		}
 	}
-	slices.SortFunc(parts, func(a, b spending) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.tenant, b.tenant)) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spent.parts = nil
+	parts = append(parts, s.spent.since...)
+	slices.SortStableFunc(parts, func(a, b spending) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.tenant, b.tenant)) })
+	s.spent.reading, s.spent.parts = false, nil
 	for _, p := range parts {
 		s.spent.add(p.at, p.tenant, p.usd)
 	}
@@ -126,8 +143,9 @@ func (s *Scheduler) charge(f *flight, usd float64) {
 		return
 	}
 	tenant := f.entry.Spec.Tenant
+	f.charged += usd
 	s.spent.add(now(), tenant, usd)
-	for c, other := range s.cores {
+	for c, other := range s.members() {
 		if c != f.core {
 			other.spend(tenant, usd)
 		}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -171,8 +173,11 @@ func (p *playedCores) Run(ctx context.Context) error {
 		p.up(i + 1)
 	}
 	<-ctx.Done()
-	for i := range p.count {
-		p.down(i+1, context.Cause(ctx))
+	p.mu.Lock()
+	all := slices.Sorted(maps.Keys(p.all))
+	p.mu.Unlock()
+	for _, index := range all {
+		p.down(index, context.Cause(ctx))
 	}
 	return context.Cause(ctx)
 }
@@ -312,6 +317,7 @@ type playedCore struct {
 	reports    []ipc.QueueMetrics // that it was told
 	submitted  []ipc.SubmitJob    // that it has taken
 	permits    int                // that it was asked for
+	methods    []string           // of the calls, in their order
 }
 
 // lastSubmitted returns the run that it has taken last.
@@ -348,6 +354,7 @@ func (c *playedCore) HandleCall(ctx context.Context, method string, params json.
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.methods = append(c.methods, method)
 	switch method {
 	case ipc.MethodRequestPermit:
 		var r ipc.PermitRequest
