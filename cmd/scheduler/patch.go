@@ -29,7 +29,7 @@ import (
 type runCmd = func(context.Context, *exec.Cmd) error
 
 func workspaces(dir *statedir.Dir, run runCmd) *workspace.Manager {
-	return workspace.New(workspace.Config{Root: dir.Work(), Locks: dir.Locks(), Exclude: []string{dir.Path()}, Run: run})
+	return workspace.New(workspace.Config{Root: dir.Work(), Locks: dir.Locks(), Folders: dir.Folders(), Exclude: []string{dir.Path()}, Run: run})
 }
 
 // savedPatch returns the patch that the job's last attempt with one left, or "". Of

@@ -245,6 +245,7 @@ func (c *Core) open(h ipc.Hello) (*session, error) {
 		workspaces: workspace.New(workspace.Config{
 			Root:    dir.Work(),
 			Locks:   dir.Locks(),
+			Folders: dir.Folders(),
 			Exclude: []string{h.StateDir},
 			Run:     host.Run,
 			Log:     c.cfg.Log,

@@ -17,7 +17,20 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The locks of folders lie in the user's home.
+	home, err := os.MkdirTemp("", "agentcore-home-")
+	if err == nil {
+		err = os.Setenv("HOME", home)
+	}
+	if err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(home)
+		os.Exit(code)
+	}))
+}
 
 // TestNoRunWithoutPermit tries every way round the gate that a client on the
 // wire has.

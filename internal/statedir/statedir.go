@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -168,6 +170,21 @@ func (d *Dir) Socket() string { return d.join("scheduler.sock") }
 
 // Locks returns the folder of the workspace locks.
 func (d *Dir) Locks() string { return d.join("locks") }
+
+// Folders returns the folder of the locks on what jobs change in place. It is the
+// same for all state directories of a user, so that two schedulers do not change
+// one folder at once; where the user has no home that can be written, that of Locks.
+func (d *Dir) Folders() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return d.Locks()
+	}
+	path := filepath.Join(home, ".local", "state", "agentsched-folders")
+	if err := os.MkdirAll(path, 0o700); err != nil || unix.Access(path, unix.W_OK) != nil {
+		return d.Locks()
+	}
+	return path
+}
 
 // Work returns the folder of the worktrees and copies.
 func (d *Dir) Work() string { return d.join("work") }

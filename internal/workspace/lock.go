@@ -74,6 +74,9 @@ func unlock(f *os.File) {
 // lockPath takes a shared lock on each folder above path and an exclusive one
 // on path itself. Two paths then collide exactly if one is the other or lies
 // above it, and nobody has to look at all locks there are.
+//
+// These are locks on files in a folder that all programs of the user share. On path
+// itself there is one besides: it holds among users, too, and wherever that folder is.
 func (m *Manager) lockPath(path, use string) (*Lock, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -85,7 +88,7 @@ func (m *Manager) lockPath(path, use string) (*Lock, error) {
 		if p == real {
 			how = unix.LOCK_EX
 		}
-		f, err := m.flock("path-", p, how)
+		f, err := flock(m.folders, "path-", p, how)
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			l.Close()
 			return nil, m.busy(real, p)
@@ -103,9 +106,26 @@ func (m *Manager) lockPath(path, use string) (*Lock, error) {
 			}
 		}
 		if p == filepath.Dir(p) {
-			return l, nil
+			break
 		}
 	}
+	f, err := openFolder(real)
+	if err == nil {
+		err = tryFlock(f, unix.LOCK_EX)
+	}
+	switch {
+	case err == nil:
+		l.files = append(l.files, f)
+	case errors.Is(err, unix.EWOULDBLOCK):
+		l.Close()
+		return nil, &BusyError{Path: real, Holder: "another program, which has locked the folder itself"}
+	case errors.Is(err, unix.EBADF), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.EACCES):
+		// NFS locks no folder, and one that may not be listed cannot be opened.
+	default:
+		l.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return l, nil
 }
 
 // lockNote is what the exclusive holder of a path writes into its lock file,
@@ -120,7 +140,7 @@ type lockNote struct {
 // The holder may have changed since; the answer only explains.
 func (m *Manager) busy(path, at string) *BusyError {
 	b := &BusyError{Path: path}
-	files, _ := filepath.Glob(filepath.Join(m.locks, "path-*.lock"))
+	files, _ := filepath.Glob(filepath.Join(m.folders, "path-*.lock"))
 	for _, name := range files {
 		raw, err := os.ReadFile(name)
 		var n lockNote
@@ -130,7 +150,7 @@ func (m *Manager) busy(path, at string) *BusyError {
 		if n.Path != at && !(at == path && inside(n.Path, path)) {
 			continue
 		}
-		if f, err := m.flock("path-", n.Path, unix.LOCK_SH); err == nil {
+		if f, err := flock(m.folders, "path-", n.Path, unix.LOCK_SH); err == nil {
 			unlock(f) // nobody has it exclusively: an old note
 			continue
 		}
@@ -140,14 +160,14 @@ func (m *Manager) busy(path, at string) *BusyError {
 	return b
 }
 
-// flock opens the lock file of key and locks it without waiting. The files are
-// never deleted: somebody may be about to lock the one that is deleted.
-func (m *Manager) flock(prefix, key string, how int) (*os.File, error) {
-	if err := os.MkdirAll(m.locks, 0o700); err != nil {
+// flock opens the lock file of key in dir and locks it without waiting. The files
+// are never deleted: somebody may be about to lock the one that is deleted.
+func flock(dir, prefix, key string, how int) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(key))
-	f, err := os.OpenFile(filepath.Join(m.locks, prefix+hex.EncodeToString(sum[:16])+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, prefix+hex.EncodeToString(sum[:16])+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +234,7 @@ func (m *Manager) lockJob(ctx context.Context, id job.ID) (heldLocks, error) {
 			}
 			err = tryFlock(f, unix.LOCK_EX)
 			if errors.Is(err, unix.EBADF) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
-				return m.flock("job-", home, unix.LOCK_EX) // e.g. NFS locks no folder
+				return flock(m.locks, "job-", home, unix.LOCK_EX) // e.g. NFS locks no folder
 			}
 			if err != nil {
 				return nil, err
@@ -259,7 +279,7 @@ func (m *Manager) lockRepo(ctx context.Context, r *repo) (heldLocks, error) {
 
 // waitLock waits for an exclusive lock.
 func (m *Manager) waitLock(ctx context.Context, prefix, key string) (heldLocks, error) {
-	return poll(ctx, key, func() (*os.File, error) { return m.flock(prefix, key, unix.LOCK_EX) })
+	return poll(ctx, key, func() (*os.File, error) { return flock(m.locks, prefix, key, unix.LOCK_EX) })
 }
 
 // poll asks for the lock on key again and again instead of blocking, since a

@@ -71,6 +71,50 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// Schedulers with state directories of their own share the folder of locks; those of
+// several users share only the folder that is worked in.
+func TestLockAmongStateDirectories(t *testing.T) {
+	h := newHouse(t, nil)
+	inner := filepath.Join(h.repo, "inner")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	manager := func(name, folders string) *Manager {
+		return New(Config{Root: h.root + name, Locks: h.root + name + "-locks", Folders: h.root + folders})
+	}
+	one := manager("one", "ann")
+	first, err := one.Lock(t.Context(), job.Workspace{Path: h.repo, Isolation: job.Direct})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		who    *Manager
+		path   string
+		holder string // "": it gets the lock
+	}{
+		{manager("two", "ann"), h.repo, "direct on " + h.repo},
+		{manager("two", "ann"), inner, "direct on " + h.repo},
+		{manager("two", "ben"), h.repo, "locked the folder itself"},
+		{manager("two", "ben"), filepath.Dir(h.repo), ""},
+	} {
+		l, err := c.who.Lock(t.Context(), job.Workspace{Path: c.path, Isolation: job.Direct})
+		var busy *BusyError
+		if errors.As(err, &busy) != (c.holder != "") || busy != nil && !strings.Contains(busy.Holder, c.holder) {
+			t.Errorf("%s: %v, want %q", c.path, err, c.holder)
+		}
+		l.Close()
+	}
+	first.Close()
+	second, err := manager("two", "ben").Lock(t.Context(), job.Workspace{Path: h.repo, Isolation: job.Direct})
+	if err != nil {
+		t.Error(err)
+	}
+	second.Close()
+	if left, err := os.ReadDir(h.repo); err != nil || len(left) != 1 {
+		t.Errorf("something was written into the folder: %v, %v", left, err)
+	}
+}
+
 // TestReleaseBesideAFork: a child between fork and exec holds a copy of every
 // descriptor. The lock is free all the same once it was released.
 func TestReleaseBesideAFork(t *testing.T) {

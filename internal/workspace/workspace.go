@@ -18,6 +18,9 @@ import (
 type Config struct {
 	Root  string // folder of the workspaces, absolute; made when missing
 	Locks string // folder of the lock files, absolute; made when missing
+	// Folders is the folder of the locks on what jobs change in place, absolute; made
+	// when missing. All programs of a user share it, whatever their Root. "" is Locks.
+	Folders string
 	// Exclude are folders that are never copied nor compared, absolute: the
 	// state directory, should it lie inside the user's folder. Root and Locks
 	// are excluded without being named.
@@ -32,6 +35,7 @@ type Config struct {
 // that several processes may each have one on the same folders.
 type Manager struct {
 	root, locks string
+	folders     string
 	exclude     []string // with symbolic links resolved
 	run         func(context.Context, *exec.Cmd) error
 	log         zerolog.Logger
@@ -40,7 +44,8 @@ type Manager struct {
 // New returns a Manager. It touches nothing before its first use.
 func New(c Config) *Manager {
 	m := &Manager{root: c.Root, locks: c.Locks, run: c.Run, log: c.Log}
-	for _, p := range append([]string{c.Root, c.Locks}, c.Exclude...) {
+	m.folders = cmp.Or(c.Folders, c.Locks)
+	for _, p := range append([]string{c.Root, c.Locks, m.folders}, c.Exclude...) {
 		m.exclude = append(m.exclude, realOrSame(p))
 	}
 	if m.run == nil {
