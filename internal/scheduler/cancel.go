@@ -41,7 +41,7 @@ func (s *Scheduler) stopJob(ctx context.Context, id job.ID, reason string) {
 		s.stopFlight(ctx, f, false, reason)
 		return
 	}
-	if e, err := s.cfg.Store.Get(ctx, id); err != nil || e.State != job.Dispatched {
+	if e, err := s.cfg.Store.Get(ctx, id); err != nil || e.State != job.Dispatched || e.Spec.Type == job.External {
 		return
 	}
 	s.mu.Lock()

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -123,7 +122,7 @@ func (s *Scheduler) launch(ctx context.Context, entries []queue.Entry, adm *admi
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range adm.busy {
-		if _, known := s.blocked[id]; !known && len(s.blocked) < maxBlocked {
+		if _, known := s.blocked[id]; !known {
 			s.blocked[id] = now()
 		}
 	}
@@ -140,10 +139,6 @@ func (s *Scheduler) launch(ctx context.Context, entries []queue.Entry, adm *admi
 		s.drives.Go(func() { s.drive(ctx, f) })
 	}
 }
-
-// maxBlocked bounds of how many jobs it is known since when they wait for
-// their workspace.
-const maxBlocked = 10_000
 
 // scopes returns where to claim from: Config.Batch, if there is one, and what is
 // shared.
@@ -214,7 +209,7 @@ type admission struct {
 	folders map[string]int          // real paths of workspaces: taken
 	taken   []string                // real paths of workspaces that a live job works in directly
 	busy    []job.ID                // refused for their workspace
-	parked  map[job.ID]bool         // refused by an isolation when they were asked for last
+	parked  func(job.ID) bool       // refused by an isolation when they were asked for last
 	blocked func(*queue.Entry) bool // by an isolation
 }
 
@@ -223,7 +218,7 @@ func (s *Scheduler) admission() *admission {
 	defer s.mu.Unlock()
 	a := &admission{
 		limits: s.cfg.Settings.Limits, perKind: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, folders: map[string]int{},
-		parked: maps.Clone(s.parked), blocked: s.isBlocked,
+		parked: s.isParked, blocked: s.isBlocked,
 	}
 	for kind, w := range s.cfg.Settings.Workers {
 		if w.MaxConcurrent > 0 {
@@ -253,7 +248,7 @@ func (a *admission) take(kind job.WorkerKind, tenant job.Tenant, w job.Workspace
 
 func (a *admission) admit(e *queue.Entry) bool {
 	kind, tenant, w := e.Spec.Choices()[e.Choice].Worker, e.Spec.Tenant, e.Spec.Workspace
-	if a.parked[e.ID] && a.blocked(e) {
+	if a.parked(e.ID) && a.blocked(e) {
 		return false
 	}
 	if n, bounded := a.perKind[kind]; bounded && n <= 0 {

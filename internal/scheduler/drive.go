@@ -183,7 +183,7 @@ func (s *Scheduler) rejected(f *flight, r *ipc.Rejection) queue.Op {
 		return s.release(f, 0, e.Choice+1, why)
 	case r.Reason == job.WorkspaceBusy:
 		s.mu.Lock()
-		if _, known := s.blocked[e.ID]; !known && len(s.blocked) < maxBlocked {
+		if _, known := s.blocked[e.ID]; !known {
 			s.blocked[e.ID] = now().Add(-f.lockWait)
 		}
 		s.mu.Unlock()
@@ -244,6 +244,9 @@ func (s *Scheduler) submit(ctx context.Context, f *flight, p *ipc.Permit) ending
 	if errors.As(err, &refused) {
 		return refusal(refused)
 	}
+	s.mu.Lock()
+	delete(s.lateStarts, f.entry.ID)
+	s.mu.Unlock()
 	// Any other error is the core's death or silence. Its job may run: only
 	// CoreDown, after the reaping, says that it does not.
 	s.startStream(ctx, f)
@@ -261,7 +264,37 @@ func refusal(e *ipc.Error) ending {
 		// Too late, or at a bad moment: nobody's fault.
 		o.State, o.Class = job.RunCancelled, job.CancelledClass
 	}
-	return ending{outcome: o}
+	return ending{outcome: o, late: e.Code == ipc.CodePermitUnknown}
+}
+
+// A job whose permit expires before its core hears of it has a host that is too
+// slow. It is tried again after lateDelay, doubled each time, and given up after
+// maxLateStarts in a row.
+const (
+	maxLateStarts = 10
+	lateDelay     = time.Second
+)
+
+// lateStart says what follows when an attempt came too late for its permit. It does
+// not count as one of the job's.
+func (s *Scheduler) lateStart(f *flight, op queue.Finish) queue.Op {
+	s.mu.Lock()
+	s.lateStarts[f.entry.ID]++
+	n := s.lateStarts[f.entry.ID]
+	s.mu.Unlock()
+	s.cfg.Log.Warn().Str("job", string(f.entry.ID)).Int("attempt", f.attempt).Int("in_a_row", n).Msg("the permit expired before the job could begin")
+	op.Lost = true
+	if n < maxLateStarts {
+		after := lateDelay << (n - 1)
+		op.Retry = queue.Retry{RunnableAt: op.Now.Add(after), Choice: f.entry.Choice, Session: f.entry.Session, SessionWorker: f.entry.SessionWorker, Feedback: f.entry.Feedback,
+			Waiting: fmt.Sprintf("its permit expired before it could begin, %d times in a row; next attempt after %s", n, after)}
+		return op
+	}
+	op.Exit = job.ExitFailed
+	op.DeadLetter = fmt.Sprintf("%s: its permit expired before it could begin, %d times in a row: the host is too slow; retry it when the load or the disk is better", job.ResourceExhausted, n)
+	op.Outcome.State, op.Outcome.Class = job.RunFailed, job.ResourceExhausted
+	op.Outcome.Hint = "look at the load of the host and its disk"
+	return op
 }
 
 // finish decides what follows the attempt's end.
@@ -295,6 +328,8 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 		op.Exit = job.ExitCancelled
 		op.Outcome.State, op.Outcome.Class = job.RunCancelled, job.CancelledClass
 		return op
+	case e.late:
+		return s.lateStart(f, op)
 	case o.State == job.RunCancelled, e.died != nil && (s.isStopping() || errors.Is(e.died, supervisor.ErrReplaced)):
 		// Nobody asked for it but us: it goes on with the next scheduler, or core.
 		op.Lost = true

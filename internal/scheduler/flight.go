@@ -49,6 +49,7 @@ type flight struct {
 type ending struct {
 	outcome job.Outcome
 	died    error // the core died; outcome is then empty
+	late    bool  // the core did not know the permit any more
 }
 
 func newFlight(e queue.Entry) *flight {

@@ -228,6 +228,9 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 		if over(entries) {
 			delete(s.flows.ended, id)
 			delete(s.flows.teams, id)
+			for i := range entries {
+				delete(s.flows.stopBy, entries[i].ID)
+			}
 			s.flows.close(id)
 		}
 		return false, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -183,6 +184,7 @@ func (s *Scheduler) toldBy(c *supervisor.Core, x isolation.Escalation) bool {
 	if known && last.by != c && at.Sub(last.at) < sameFact {
 		return true
 	}
+	maps.DeleteFunc(s.facts, func(_ fact, t teller) bool { return at.Sub(t.at) >= sameFact })
 	s.facts[key] = teller{c, at}
 	return false
 }
@@ -293,11 +295,24 @@ func (s *Scheduler) park(f *flight) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.parked) >= maxBlocked {
-		return false // it is asked again now and then
-	}
 	s.parked[f.entry.ID] = true
 	return true
+}
+
+func (s *Scheduler) isParked(id job.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.parked[id]
+}
+
+// forgetJob forgets what was noted of a job: it has ended.
+func (s *Scheduler) forgetJob(id job.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.late, id)
+	delete(s.blocked, id)
+	delete(s.parked, id)
+	delete(s.lateStarts, id)
 }
 
 // Blocking returns the isolation that keeps a queued job from beginning, if there

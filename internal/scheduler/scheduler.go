@@ -131,6 +131,7 @@ type Scheduler struct {
 	batches     []job.BatchID                  // that are worked on; empty: all
 	submitting  int                            // batches that are about to be added
 	late        map[job.ID]bool                // claimed jobs that are to be cancelled as soon as they are live
+	lateStarts  map[job.ID]int                 // how often in a row jobs came too late for their permits
 	blocked     map[job.ID]time.Time           // since when jobs wait for their workspace
 	ready       map[job.Class]queue.ClassReady // as counted last
 	spent       spendings
@@ -159,7 +160,7 @@ func New(cfg Config) *Scheduler {
 	}
 	s := &Scheduler{
 		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), flows: newFlows(), runs: newRuns(), judged: newJudged(), cores: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{},
-		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, parked: map[job.ID]bool{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{}, ended: map[job.ID]bool{},
+		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, lateStarts: map[job.ID]int{}, parked: map[job.ID]bool{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{}, ended: map[job.ID]bool{},
 	}
 	if cfg.Batch != "" {
 		s.batches = append([]job.BatchID{cfg.Batch}, cfg.Also...)

@@ -26,7 +26,8 @@ type Status struct {
 	Running    int                            `json:"running"`
 	Policy     string                         `json:"policy"` // which says who is next
 	Shares     []policy.Share                 `json:"shares"` // of the tenants that it knows
-	// FailedTeams are those that have given up since the scheduler started.
+	// FailedTeams are those that have given up since the scheduler started, at most
+	// 100, the newest last.
 	FailedTeams []FailedTeam `json:"failed_teams,omitempty"`
 	Stopping    bool         `json:"stopping,omitempty"`
 }

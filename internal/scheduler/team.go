@@ -122,6 +122,9 @@ func (s *Scheduler) noteIncident(ctx context.Context, id job.BatchID, n team.Inc
 // failedSpace is the name of the space of a batch that holds its failed teams.
 const failedSpace = "failed teams"
 
+// maxFailedTeams is how many of the latest teams that have failed Status tells of.
+const maxFailedTeams = 100
+
 // FailedTeam is a team that gave up, and that is a member of no other.
 type FailedTeam struct {
 	Team  job.Name    `json:"team"`
@@ -149,7 +152,9 @@ func (s *Scheduler) noteFailedTeam(ctx context.Context, id job.BatchID, a team.F
 		return fmt.Errorf("store that a team has failed: %w", err)
 	}
 	s.mu.Lock()
-	s.failedTeams = append(s.failedTeams, f)
+	if s.failedTeams = append(s.failedTeams, f); len(s.failedTeams) > maxFailedTeams {
+		s.failedTeams = s.failedTeams[1:]
+	}
 	s.mu.Unlock()
 	s.Tell(fmt.Sprintf("team %s has failed: %s", a.Team, a.Why))
 	return nil

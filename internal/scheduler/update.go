@@ -141,6 +141,7 @@ func (s *Scheduler) publishState(e *queue.Entry) {
 		text = e.Skipped
 	}
 	if e.State.Terminal() {
+		s.forgetJob(e.ID)
 		s.observeEnd(e)
 	}
 	s.hub.publish(Update{
