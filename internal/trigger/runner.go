@@ -46,6 +46,9 @@ type Runner struct {
 	wanted map[Name]Settings
 	states map[Name]*state // of those in wanted
 	hooks  map[string]*endpoint
+
+	readings readings      // bodies of requests to webhooks
+	room     chan struct{} // one for each request that is handled
 }
 
 // New returns a runner that has read its state file. Nothing fires before Run.
@@ -63,7 +66,7 @@ func New(cfg Config) (*Runner, error) {
 	if aside != "" {
 		cfg.Log.Error().Str("file", aside).Msg("what triggers did is damaged and was set aside; all of them begin anew")
 	}
-	r := &Runner{cfg: cfg, book: b, kick: make(chan struct{}, 1), states: map[Name]*state{}, hooks: map[string]*endpoint{}}
+	r := &Runner{cfg: cfg, book: b, kick: make(chan struct{}, 1), states: map[Name]*state{}, hooks: map[string]*endpoint{}, room: make(chan struct{}, maxRequests)}
 	return r, r.Reload(cfg.Triggers)
 }
 

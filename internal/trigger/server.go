@@ -6,16 +6,20 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	// A request's header and all of it must have come within these times.
-	headerTime, requestTime = 5 * time.Second, 30 * time.Second
+	// A request's header, its body and all of it must have come within these times.
+	headerTime, bodyTime, requestTime = 5 * time.Second, 10 * time.Second, 30 * time.Second
 	// maxHeader is in bytes.
 	maxHeader = 16 << 10
-	// maxRequests are handled at once; each may hold a body in memory.
+	// maxReading bodies are read at once: nobody knows yet who sends them. One more
+	// ends the oldest, since a sender that is serious needs but a moment.
+	maxReading = 64
+	// maxRequests whose signatures are right are handled at once.
 	maxRequests = 32
 	// goodbye is how long requests may take that are there at the end.
 	goodbye = 5 * time.Second
@@ -47,18 +51,9 @@ func (w *server) adjust(ctx context.Context, wanted map[Name]Settings) error {
 	if err != nil {
 		return err
 	}
-	room := make(chan struct{}, maxRequests)
 	log := w.runner.cfg.Log
 	w.http = &http.Server{
-		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			select {
-			case room <- struct{}{}:
-				defer func() { <-room }()
-				w.runner.serve(rw, r)
-			default:
-				answer(rw, http.StatusServiceUnavailable, "", "too many requests at once")
-			}
-		}),
+		Handler:           http.HandlerFunc(w.runner.serve),
 		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: 2 * requestTime, IdleTimeout: time.Minute,
 		MaxHeaderBytes: maxHeader,
 		BaseContext:    func(net.Listener) context.Context { return ctx },
@@ -71,6 +66,39 @@ func (w *server) adjust(ctx context.Context, wanted map[Name]Settings) error {
 		}
 	})
 	return nil
+}
+
+// readings are the bodies that are being read.
+type readings struct {
+	mu   sync.Mutex
+	list []*reading // the oldest first
+}
+
+// reading is a body that is being read.
+type reading struct {
+	stop   func() // has the read fail
+	pushed bool   // out, by a newer one
+}
+
+// add notes that a body is being read until done is called, which reports whether
+// it was ended to make room.
+func (r *readings) add(stop func()) (done func() (pushed bool)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.list) >= maxReading {
+		oldest := r.list[0]
+		r.list = slices.Delete(r.list, 0, 1)
+		oldest.pushed = true
+		oldest.stop()
+	}
+	one := &reading{stop: stop}
+	r.list = append(r.list, one)
+	return func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.list = slices.DeleteFunc(r.list, func(o *reading) bool { return o == one })
+		return one.pushed
+	}
 }
 
 // close stops listening and waits for the requests that are there.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,8 +33,9 @@ const (
 )
 
 const (
-	// maxDeliveries are remembered for each webhook, for at most deliveryTime.
-	maxDeliveries = 1024
+	// maxDeliveries ids and signatures are remembered for each webhook, for at most
+	// deliveryTime.
+	maxDeliveries = 2048
 	deliveryTime  = 72 * time.Hour
 	// maxDeliveryID is in bytes.
 	maxDeliveryID = 200
@@ -91,12 +93,13 @@ func (e *endpoint) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	if most == 0 {
 		most = DefaultMaxBody
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(rw, req.Body, int64(most)))
-	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		answer(rw, http.StatusRequestEntityTooLarge, "", fmt.Sprintf("the body has more than %d bytes", most))
+	// What the header tells is refused before a byte of the body is waited for.
+	if _, refused := e.header(req.Header); refused != "" {
+		unread(rw, http.StatusUnauthorized, refused)
 		return
-	} else if err != nil {
-		answer(rw, http.StatusBadRequest, "", "the body ended early")
+	}
+	body, ok := e.read(rw, req, int64(most))
+	if !ok {
 		return
 	}
 	now := e.source.runner.cfg.Now().UTC().Round(0)
@@ -113,7 +116,54 @@ func (e *endpoint) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 		answer(rw, http.StatusOK, "", "pong")
 		return
 	}
-	e.accept(rw, req.Header, id, body, now)
+	select {
+	case e.source.runner.room <- struct{}{}:
+		defer func() { <-e.source.runner.room }()
+		e.accept(rw, req.Header, id, body, now)
+	default:
+		again(rw, "too many requests at once")
+	}
+}
+
+// read reads a body of at most so many bytes. ok is false if it has answered why
+// that cannot be.
+func (e *endpoint) read(rw http.ResponseWriter, req *http.Request, most int64) (body []byte, ok bool) {
+	tooLarge := func() {
+		unread(rw, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", most))
+	}
+	if req.ContentLength > most {
+		tooLarge()
+		return nil, false
+	}
+	control := http.NewResponseController(rw)
+	// Where there is no connection, in a test, there is no slow sender.
+	control.SetReadDeadline(time.Now().Add(bodyTime))                                         //nolint:errcheck // see above
+	done := e.source.runner.readings.add(func() { control.SetReadDeadline(time.Unix(1, 0)) }) //nolint:errcheck // see above
+	body, err := io.ReadAll(http.MaxBytesReader(rw, req.Body, most))
+	pushed := done()
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case err == nil:
+		return body, true
+	case large:
+		tooLarge()
+	case pushed:
+		rw.Header().Set("Retry-After", "30")
+		unread(rw, http.StatusServiceUnavailable, "the body comes too slowly while others wait")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		unread(rw, http.StatusRequestTimeout, fmt.Sprintf("the body has not come within %s", bodyTime))
+	default:
+		answer(rw, http.StatusBadRequest, "", "the body ended early")
+	}
+	return nil, false
+}
+
+// unread refuses a request whose body was not read to its end: package http would
+// wait for the rest, before the answer and after it.
+func unread(rw http.ResponseWriter, code int, why string) {
+	rw.Header().Set("Connection", "close")
+	http.NewResponseController(rw).SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // as above: there is no connection in a test
+	answer(rw, code, "", why)
 }
 
 // reloading is said between the end of an endpoint and what follows it.
@@ -134,14 +184,10 @@ func deliveryID(h http.Header) string {
 // check returns why a request is not from somebody who has the secret, "" if it
 // is. Without a right signature it says nothing about the rest.
 func (e *endpoint) check(h http.Header, body []byte, now time.Time) string {
-	age := e.source.settings.Webhook.MaxAge.Std()
-	stamp := h.Get(TimestampHeader)
-	if age > 0 && stamp == "" {
-		return TimestampHeader + " is missing"
-	}
-	given, err := hex.DecodeString(strings.TrimPrefix(h.Get(SignatureHeader), "sha256="))
-	if err != nil || len(given) != sha256.Size || !strings.HasPrefix(h.Get(SignatureHeader), "sha256=") {
-		return SignatureHeader + " is missing or has not the form sha256=HEX"
+	age, stamp := e.source.settings.Webhook.MaxAge.Std(), h.Get(TimestampHeader)
+	given, refused := e.header(h)
+	if refused != "" {
+		return refused
 	}
 	if !hmac.Equal(given, e.sign(stamp, body)) {
 		return SignatureHeader + " is not right"
@@ -157,6 +203,19 @@ func (e *endpoint) check(h http.Header, body []byte, now time.Time) string {
 		return fmt.Sprintf("%s is more than %s away", TimestampHeader, age)
 	}
 	return ""
+}
+
+// header returns the signature of a request, or why it cannot be right whatever the
+// body is.
+func (e *endpoint) header(h http.Header) (signature []byte, refused string) {
+	if e.source.settings.Webhook.MaxAge > 0 && h.Get(TimestampHeader) == "" {
+		return nil, TimestampHeader + " is missing"
+	}
+	given, err := hex.DecodeString(strings.TrimPrefix(h.Get(SignatureHeader), "sha256="))
+	if err != nil || len(given) != sha256.Size || !strings.HasPrefix(h.Get(SignatureHeader), "sha256=") {
+		return nil, SignatureHeader + " is missing or has not the form sha256=HEX"
+	}
+	return given, ""
 }
 
 func (e *endpoint) sign(stamp string, body []byte) []byte {
@@ -182,9 +241,7 @@ func (e *endpoint) accept(rw http.ResponseWriter, h http.Header, id string, body
 	if id != "" {
 		keys = append(keys, short("id", id))
 	}
-	if e.source.settings.Webhook.MaxAge > 0 {
-		keys = append(keys, short("signature", strings.ToLower(h.Get(SignatureHeader))))
-	}
+	keys = append(keys, short("signature", strings.ToLower(h.Get(SignatureHeader))))
 	seen := e.source.record().Deliveries
 	for _, key := range keys {
 		if slices.ContainsFunc(seen, func(d delivery) bool { return d.Key == key }) {
@@ -193,7 +250,7 @@ func (e *endpoint) accept(rw http.ResponseWriter, h http.Header, id string, body
 		}
 	}
 	f := Firing{ID: timedID(e.source.name, now), At: now, Event: eventText(string(body))}
-	if len(keys) > 0 {
+	if id != "" || e.source.settings.Webhook.MaxAge > 0 { // else the same body may come again, much later
 		f.ID = fmt.Sprintf("%s#%s", e.source.name, keys[0])
 	}
 	skipped, err := e.source.fire(e.ctx, f, func(r *record) { r.Deliveries = remember(r.Deliveries, keys, now) })

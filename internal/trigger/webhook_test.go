@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/hmac"
@@ -97,7 +98,9 @@ func TestWebhookAnswers(t *testing.T) {
 		{"theirs", "POST", deploy, "Hello, World!", "", []string{SignatureHeader, "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"}, 202, "submitted"},
 		{"first of a delivery", "POST", deploy, "x", testSecret, []string{DeliveryHeader, "7"}, 202, "deploy#"},
 		{"again", "POST", deploy, "x", testSecret, []string{DeliveryHeader, "7"}, 200, "accepted before"},
-		{"another", "POST", deploy, "x", testSecret, []string{"X-GitHub-Delivery", "8"}, 202, "submitted"},
+		{"another", "POST", deploy, "y", testSecret, []string{"X-GitHub-Delivery", "8"}, 202, "submitted"},
+		{"replayed with another id", "POST", deploy, "y", testSecret, []string{"X-GitHub-Delivery", "9"}, 200, "accepted before"},
+		{"replayed without one", "POST", deploy, "y", testSecret, nil, 200, "accepted before"},
 		{"ping", "POST", deploy, "x", testSecret, []string{"X-GitHub-Event", "ping"}, 200, "pong"},
 		{"ping of anybody", "POST", deploy, "x", "", []string{"X-GitHub-Event", "ping"}, 401, "missing"},
 		{"another secret", "POST", deploy, "x", testSecret + "!", nil, 401, "not right"},
@@ -158,8 +161,8 @@ func TestWebhookSubmission(t *testing.T) {
 		t.Errorf("after a reload: %d %s", code, said)
 	}
 	b, _, err := openBook(cfg.State, time.Now())
-	if err != nil || len(b.get("a", sourceID(triggers["a"])).Deliveries) != 1 {
-		t.Errorf("%v, %v: want the delivery", b, err)
+	if err != nil || len(b.get("a", sourceID(triggers["a"])).Deliveries) != 2 {
+		t.Errorf("%v, %v: want the id of the delivery, and its signature", b, err)
 	}
 	if code, _ := request(t, "POST", address+"/a", "y", testSecret); code != 202 {
 		t.Errorf("a new one: %d", code)
@@ -277,5 +280,55 @@ func TestListenFails(t *testing.T) {
 	}
 	if s := r.Status()[0]; !strings.Contains(s.LastError, "taken") {
 		t.Errorf("status %+v", s)
+	}
+}
+
+// TestSlowWebhooks: senders whose bodies do not come keep out nobody else, and what
+// the header tells is refused before the body has come.
+func TestSlowWebhooks(t *testing.T) {
+	q := &queue{}
+	_, _, address := heard(t, q, map[Name]Settings{"deploy": {Webhook: &Webhook{Path: "/hooks/deploy", SecretEnv: "SECRET"}, Job: "/j.yaml"}})
+	if code, said := request(t, "POST", address+"/hooks/deploy", "first", testSecret); code != 202 {
+		t.Fatalf("answered %d %s", code, said)
+	}
+	host := strings.TrimPrefix(address, "http://")
+	slow := func(header string) net.Conn {
+		c, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := io.WriteString(c, "POST /hooks/deploy HTTP/1.1\r\nHost: x\r\n"+header+"\r\n\r\nabc"); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	signature := SignatureHeader + ": sha256=" + strings.Repeat("0", 64)
+	first := slow(signature + "\r\nContent-Length: 1000")
+	for range 4 * maxReading {
+		slow(signature + "\r\nContent-Length: 1000")
+	}
+	began := time.Now()
+	if code, said := request(t, "POST", address+"/hooks/deploy", "another", testSecret); code != 202 {
+		t.Errorf("beside slow senders: answered %d %s", code, said)
+	}
+	if took := time.Since(began); took >= bodyTime {
+		t.Errorf("it was answered after %s, when the slow ones had ended", took)
+	}
+	// The oldest was told to come again, the moment that others needed its place.
+	for what, c := range map[string]net.Conn{
+		"while others wait": first,
+		"is missing":        slow("Content-Length: 1000"),
+		"has more than":     slow(signature + "\r\nContent-Length: 100000000"),
+	} {
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Errorf("no answer, want %q: %v", what, err)
+			continue
+		}
+		answer, err := io.ReadAll(resp.Body)
+		if resp.Body.Close(); err != nil || !strings.Contains(string(answer), what) {
+			t.Errorf("answered %q, %v; want %q", answer, err, what)
+		}
 	}
 }
