@@ -7,7 +7,6 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -27,7 +26,7 @@ type Server struct {
 	document []byte
 	// patterns are those of all routes, in the order of their registration.
 	patterns  []string
-	listeners atomic.Int64
+	listeners listeners
 
 	overview  cached[client.Overview]
 	agents    cached[client.Agents]

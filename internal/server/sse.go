@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -28,11 +29,12 @@ func (s *Server) openEvents(w http.ResponseWriter, r *http.Request) (e *events, 
 	if r.Method == http.MethodHead { // which would be answered when the stream ends
 		return nil, nil, newProblem("method_not_allowed", http.StatusMethodNotAllowed, "HEAD is not for a stream, want GET")
 	}
-	if n := s.listeners.Add(1); n > int64(s.opt.MaxListeners) {
-		s.listeners.Add(-1)
-		p := newProblem("too_many_listeners", http.StatusServiceUnavailable, "%d listeners are connected, which is as many as may be", s.opt.MaxListeners)
-		p.header = http.Header{"Retry-After": {"10"}}
-		return nil, nil, p
+	who := ""
+	if s.opt.Principal != nil {
+		who = s.opt.Principal(r.Context())
+	}
+	if full := s.listeners.add(who, s.opt.MaxListeners); full != nil {
+		return nil, nil, full
 	}
 	h := w.Header()
 	h.Set("Content-Type", eventType)
@@ -40,7 +42,49 @@ func (s *Server) openEvents(w http.ResponseWriter, r *http.Request) (e *events, 
 	w.WriteHeader(http.StatusOK)
 	e = &events{w: w, control: http.NewResponseController(w)}
 	e.buffer.WriteString("retry: 2000\n\n")
-	return e, func() { s.listeners.Add(-1) }, nil
+	return e, func() { s.listeners.remove(who) }, nil
+}
+
+// listeners are those who follow a stream.
+type listeners struct {
+	mu  sync.Mutex
+	all int
+	by  map[string]int // principal: streams
+}
+
+// share returns how many streams one principal may follow of so many: whoever takes
+// all of its own leaves most to others.
+func share(of int) int { return max(1, of/4) }
+
+// add takes a place, or says why there is none.
+func (l *listeners) add(who string, most int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var p *problem
+	switch {
+	case l.all >= most:
+		p = newProblem("too_many_listeners", http.StatusServiceUnavailable, "%d listeners are connected, which is as many as may be", most)
+	case who != "" && l.by[who] >= share(most):
+		p = newProblem("too_many_streams", http.StatusTooManyRequests, "you follow %d streams already, which is as many as one token, session or user may; end one of them", l.by[who])
+	default:
+		if l.by == nil {
+			l.by = map[string]int{}
+		}
+		l.all++
+		l.by[who]++
+		return nil
+	}
+	p.header = http.Header{"Retry-After": {"10"}}
+	return p
+}
+
+func (l *listeners) remove(who string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.by[who]--; l.by[who] == 0 {
+		delete(l.by, who)
+	}
 }
 
 // put adds an event whose data is JSON in one line. An id of "" leaves the last one.

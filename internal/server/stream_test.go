@@ -238,3 +238,41 @@ func TestJobStreamHearsChanges(t *testing.T) {
 		t.Errorf("at last %+v", e)
 	}
 }
+
+// TestStreamsOfOne: one who follows as many streams as may be leaves room for others.
+func TestStreamsOfOne(t *testing.T) {
+	who := "greedy"
+	d := open(t, 0, func(o *server.Options) { o.MaxListeners, o.Principal = 8, principal(&who) })
+	follow := func() *http.Response {
+		resp, err := d.http.Get("http://scheduler/v1/stream")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	first := follow()
+	for i := range 6 {
+		want := http.StatusOK
+		if i >= 1 {
+			want = http.StatusTooManyRequests
+		}
+		if resp := follow(); resp.StatusCode != want || want != http.StatusOK && resp.Header.Get("Retry-After") == "" {
+			t.Fatalf("stream %d of one is answered %s, want %d", i+2, resp.Status, want)
+		}
+	}
+	for _, who = range []string{"another", "a third", "a fourth"} {
+		for range 2 {
+			if resp := follow(); resp.StatusCode != http.StatusOK {
+				t.Fatalf("a stream of %s is answered %s", who, resp.Status)
+			}
+		}
+	}
+	if who = "a fifth"; follow().StatusCode != http.StatusServiceUnavailable {
+		t.Error("a ninth stream is not refused")
+	}
+	// A place that is given back is free.
+	first.Body.Close()
+	for who = "greedy"; follow().StatusCode != http.StatusOK; {
+	}
+}
