@@ -107,8 +107,8 @@ func (e *ForEach) validate(bad func(string, string, ...any)) {
 	case json.Unmarshal(e.Items, &text) != nil || strings.TrimSpace(text) == "":
 		bad("for_each.items", "is neither a list nor an expression, want one such as ${{ jobs.find.output }}")
 	}
-	if e.Max < 1 {
-		bad("for_each.max", "is %d, want 1 or more items", e.Max)
+	if e.Max < 1 || e.Max > MaxForEach {
+		bad("for_each.max", "is %d, want 1 to %d items", e.Max, MaxForEach)
 	}
 	if e.MaxParallel < 0 {
 		bad("for_each.max_parallel", "is %d, want 1 or more, or leave it out for all at once", e.MaxParallel)

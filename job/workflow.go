@@ -61,6 +61,9 @@ type ForEach struct {
 // DefaultForEachMax is the cap on the items of a list that names none.
 const DefaultForEachMax = 100
 
+// MaxForEach bounds that cap: each item is a job in the queue.
+const MaxForEach = 10_000
+
 // Loop repeats a job, each turn in what the last one left, until a check passes.
 type Loop struct {
 	// Exactly one of these is the check, made after each turn that succeeded.

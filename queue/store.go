@@ -17,7 +17,8 @@ type Store interface {
 	// that exists already is not stored again and its new entries join it.
 	// ErrDuplicate if an entry's id exists, or if the batch has one of that
 	// name and tenant already. ErrDeadOwner if an entry's tenant or agent is
-	// dead. An entry with RequeuedFrom does a dead letter again, which says so
+	// dead. ErrTooManyJobs and ErrQueueFull if there are more than the store's
+	// Bounds allow. An entry with RequeuedFrom does a dead letter again, which says so
 	// from then on; ErrIllegalTransition if that is none, or was requeued or
 	// dropped already. An entry may be Held from the start, but not for approval,
 	// and Resolved.

@@ -65,7 +65,7 @@ func notOpened(err error) error {
 	switch {
 	case errors.As(err, &changed):
 		return usage(changed, changedHints()...)
-	case errors.Is(err, scheduler.ErrProfile):
+	case errors.Is(err, scheduler.ErrProfile), errors.Is(err, queue.ErrTooManyJobs), errors.Is(err, queue.ErrQueueFull):
 		return usage(err)
 	case isDup:
 		return rejected(dup)

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/jobfile"
+	"github.com/agentsched/agentsched/queue"
 )
 
 // readFile reads a job file that came in a request: nothing is submitted. The
@@ -56,6 +58,11 @@ func (m *Main) readFile(ctx context.Context, e *engine, f client.JobFile) (clien
 		return client.Submission{}, err
 	}
 	return client.Submission{Source: src.name, Digest: digest, Jobs: jobs.Specs, Workflow: jobs.Workflow}, nil
+}
+
+// bounds are how much may be submitted, in whichever way.
+func bounds(cfg *config.Config) queue.Bounds {
+	return queue.Bounds{Submission: cfg.Queue.MaxJobs, Tenant: cfg.Queue.MaxQueued}
 }
 
 // nowhere stands for the folder of a job file that has none.

@@ -23,6 +23,7 @@ import (
 	"github.com/agentsched/agentsched/internal/socket"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
 )
 
 // doors are the ways by which others reach the engine: the unix socket of the
@@ -96,6 +97,7 @@ func (d *doors) newServer() *server.Server {
 		Artifacts: e.state.dir.Attempt,
 		Workers:   func(context.Context) []client.Worker { return m.workersNow(e) },
 		Budgets:   func(context.Context) []client.Budget { return e.budgetsNow() },
+		Bounds:    func() queue.Bounds { cfg := e.config(); return bounds(&cfg) },
 		MaxAtOnce: func() int { cfg := e.config(); return cfg.Concurrency.Max },
 		Ready:     e.ready,
 		Reload:    e.reloadNow,

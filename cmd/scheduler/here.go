@@ -267,7 +267,7 @@ func withKey(key string) []client.SubmitOption {
 // refusedJobs gives the refusal of a submission its exit code: the user mends it.
 func refusedJobs(err error) error {
 	var p *client.Problem
-	if errors.As(err, &p) && slices.Contains([]int{http.StatusConflict, http.StatusBadRequest, http.StatusUnprocessableEntity}, p.Status) {
+	if errors.As(err, &p) && slices.Contains([]int{http.StatusConflict, http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge}, p.Status) {
 		return usage(err)
 	}
 	return notRunning(err, "`scheduler run FILE` runs the jobs and ends with them")

@@ -111,6 +111,7 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 		return err
 	}
 	defer state.Close()
+	state.store.SetBounds(bounds(&cfg))
 	batch, told, err := openBatch(ctx, state.store, src, o.fresh)
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 // Config is how a scheduler is set up on its host. Its sections are in sections.go.
 type Config struct {
 	Concurrency Concurrency                           `json:"concurrency"`
+	Queue       Queue                                 `json:"queue"`
 	Rates       Rates                                 `json:"rates,omitzero"`
 	CostWindows []CostWindow                          `json:"cost_windows,omitempty"`
 	Workers     map[job.WorkerKind]job.WorkerSettings `json:"workers,omitempty"`
@@ -58,6 +59,7 @@ func Default() Config {
 	heartbeat := Heartbeat{Interval: job.Duration(time.Second), HangAfter: job.Duration(10 * time.Second)}
 	return Config{
 		Concurrency: Concurrency{Max: max(2, runtime.NumCPU())},
+		Queue:       Queue{MaxJobs: 10_000, MaxQueued: 100_000},
 		Workers:     map[job.WorkerKind]job.WorkerSettings{},
 		Prices:      defaultPrices(),
 		Stop:        Stop{Interrupt: job.Duration(2 * time.Second), Terminate: job.Duration(5 * time.Second), Kill: job.Duration(10 * time.Second)},

@@ -41,6 +41,10 @@ func (v *validator) concurrency() {
 		v.folder(path, folder)
 		v.atLeastZero(path, c.PerWorkspace[folder])
 	}
+	if n := v.config.Queue.MaxJobs; n < 1 || n > 100_000 {
+		v.Failf("queue.max_jobs", "is %d, want 1 to 100000 jobs of one submission", n)
+	}
+	v.atLeastZero("queue.max_queued", v.config.Queue.MaxQueued)
 	v.atLeastZero("concurrency.each_tenant", c.EachTenant)
 	v.atLeastZero("concurrency.each_workspace", c.EachWorkspace)
 }

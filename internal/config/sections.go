@@ -19,6 +19,12 @@ type Concurrency struct {
 	EachWorkspace int                `json:"each_workspace,omitempty"`
 }
 
+// Queue bounds how much is submitted.
+type Queue struct {
+	MaxJobs   int `json:"max_jobs"`   // of one submission
+	MaxQueued int `json:"max_queued"` // of each tenant at once; 0: no bound
+}
+
 // Rates bound how often runs may begin.
 type Rates struct {
 	Workers map[job.WorkerKind]Rate `json:"workers,omitempty"`

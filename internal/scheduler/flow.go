@@ -251,7 +251,11 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 		}
 	}
 	if len(ops) > 0 {
-		if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
+		err := s.cfg.Store.Apply(ctx, ops...)
+		if errors.Is(err, queue.ErrQueueFull) {
+			return true, s.failSpawns(ctx, id, moves, byName, err)
+		}
+		if err != nil {
 			return false, fmt.Errorf("take workflow %s further: %w", id, err)
 		}
 		s.touchMoved(moves, byName)
@@ -271,6 +275,30 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 	}
 	s.tellMoves(ctx, moves, byName)
 	return true, nil
+}
+
+// failSpawns ends the nodes for whose parts the queue has no room. One that waited
+// for room would wait for other submissions of its tenant, without a bound.
+func (s *Scheduler) failSpawns(ctx context.Context, id job.BatchID, moves []workflow.Move, byName map[job.Name]*queue.Entry, full error) error {
+	var ends []workflow.Move
+	var ops []queue.Op
+	for _, m := range moves {
+		spawn, ok := m.(workflow.Spawn)
+		if !ok || len(spawn.Specs) < 2 {
+			continue
+		}
+		ends = append(ends, workflow.Keep{Name: spawn.Node, For: job.HeldForParts, Waiting: "its failure is being recorded"},
+			workflow.Conclude{Name: spawn.Node, Exit: job.ExitFailed, DeadLetter: full.Error(), Class: job.ResourceExhausted})
+	}
+	for _, m := range ends {
+		ops = append(ops, flowOp(id, m, byName, now()))
+	}
+	if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
+		return fmt.Errorf("fail what finds no room in workflow %s: %w", id, err)
+	}
+	s.touchMoved(ends, byName)
+	s.tellMoves(ctx, ends, byName)
+	return nil
 }
 
 // flowOp returns the op that makes a move.

@@ -80,17 +80,27 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 		return fmt.Errorf("submit %d jobs: %w", len(entries), err)
 	}
 	s.flows.note(&b, entries)
+	// The jobs are durable: what follows is done also if whoever submitted them has gone.
+	ctx = context.WithoutCancel(ctx)
+	var failed []error
 	for i := range entries {
 		e := &entries[i]
-		_, e.Key = e.Spec.Duplicates()
+		policy, key := e.Spec.Duplicates()
+		e.Key = key
 		s.observe(Moment{Kind: MomentSubmitted, At: e.CreatedAt, Entry: e})
 		s.lanes.touch(e, s.scopes())
 		s.follow(e)
 		s.publishEntry(ctx, e.ID)
-		if err := s.supersede(ctx, entries[i].ID); err != nil {
-			// They are marked in the store: their ends are recorded as cancelled.
-			s.cfg.Log.Error().Err(err).Msg("look for runs that newer jobs take the place of")
+		if policy != job.LatestWins {
+			continue
 		}
+		if err := s.supersede(ctx, e.ID); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 0 {
+		// The runs are marked in the store: their ends are recorded as cancelled.
+		s.cfg.Log.Error().Err(failed[0]).Int("jobs", len(failed)).Msg("look for runs that newer jobs take the place of")
 	}
 	s.poke()
 	return nil

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,15 +10,30 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/agentsched/agentsched/queue"
 )
 
 // decode reads the body of a request, one JSON object of at most limit bytes,
-// into v. The error is a *problem or an *invalid.
-func decode(r *http.Request, v any, limit int64) error {
+// into v. Where maxJobs is not nil, one with a longer list is refused before it is
+// decoded, which takes a multiple of its size in memory; 0 is no bound. The error is
+// a *problem, an *invalid or queue.ErrTooManyJobs.
+func decode(r *http.Request, v any, limit int64, maxJobs func() int) error {
 	if err := checkType(r); err != nil {
 		return err
 	}
-	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, limit))
+	body := http.MaxBytesReader(nil, r.Body, limit)
+	if maxJobs != nil && maxJobs() > 0 {
+		text, err := io.ReadAll(body)
+		if err != nil {
+			return badBody(err, limit)
+		}
+		if err := (queue.Bounds{Submission: maxJobs()}).CheckSubmission(longestList(text)); err != nil {
+			return err
+		}
+		body = io.NopCloser(bytes.NewReader(text))
+	}
+	dec := json.NewDecoder(body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
 		return badBody(err, limit)
@@ -31,6 +47,32 @@ func decode(r *http.Request, v any, limit int64) error {
 		return badBody(err, limit)
 	}
 	return badField("body", "has more than one JSON object")
+}
+
+// longestList returns how many values the longest list has that stands directly in
+// a JSON object.
+func longestList(text []byte) (longest int) {
+	depth, commas, inText := 0, 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inText && c == '\\':
+			i++
+		case c == '"':
+			inText = !inText
+		case inText:
+		case c == '[' || c == '{':
+			if depth++; depth == 2 {
+				commas = 0
+			}
+		case c == ']' || c == '}':
+			if depth--; depth == 1 && c == ']' {
+				longest = max(longest, commas+1)
+			}
+		case c == ',' && depth == 2:
+			commas++
+		}
+	}
+	return longest
 }
 
 // checkType refuses a body that is said to be something else than JSON, as those of

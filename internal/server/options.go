@@ -44,6 +44,8 @@ type Options struct {
 	Workers func(context.Context) []client.Worker
 	// Budgets tells how the windows of money stand. nil: there are none.
 	Budgets func(context.Context) []client.Budget
+	// Bounds are how much a submission may hold. nil: only the store's are.
+	Bounds func() queue.Bounds
 	// MaxAtOnce is how many jobs may run at once. nil: it is not told.
 	MaxAtOnce func() int
 	// Ready says why the scheduler is not ready for jobs. nil: it always is.
@@ -69,7 +71,7 @@ type Options struct {
 	// ConnContext is http.Server's, of every connection.
 	ConnContext func(context.Context, net.Conn) context.Context
 
-	MaxListeners int   // to streams, at once; 0: 256
+	MaxListeners int   // to streams, at once, a quarter of them for one principal; 0: 256
 	MaxBody      int64 // of a submission, in bytes; 0: 64 MiB
 }
 

@@ -120,6 +120,8 @@ func sentinels() []sentinel {
 		{scheduler.ErrNoServer, "no_server", http.StatusConflict},
 		{scheduler.ErrNoRun, "no_run", http.StatusNotFound},
 		{scheduler.ErrRunChanged, "run_changed", http.StatusConflict},
+		{queue.ErrTooManyJobs, "too_many_jobs", http.StatusRequestEntityTooLarge},
+		{queue.ErrQueueFull, "queue_full", http.StatusTooManyRequests},
 		{queue.ErrDeadOwner, "dead_owner", http.StatusConflict},
 		{queue.ErrDuplicate, "duplicate", http.StatusConflict},
 		{queue.ErrExists, "exists", http.StatusConflict},
@@ -161,8 +163,11 @@ func (s *Server) problemOf(err error, path string) *problem {
 			continue
 		}
 		p := newProblem(known.name, known.status, "%s", err.Error())
-		if known.status == http.StatusServiceUnavailable {
+		switch known.status {
+		case http.StatusServiceUnavailable:
 			p.header = http.Header{"Retry-After": {"5"}}
+		case http.StatusTooManyRequests:
+			p.header = http.Header{"Retry-After": {"60"}}
 		}
 		return p
 	}

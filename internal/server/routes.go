@@ -28,9 +28,10 @@ type route struct {
 	id, method, path, role string
 	about                  string // one sentence; what more there is to say follows a line
 	tag                    string
-	status                 int   // of success; 0: 200
-	other                  int   // another status with the same body; 0: none
-	body                   int64 // the most bytes of a body, with one; 0: smallBody
+	status                 int        // of success; 0: 200
+	other                  int        // another status with the same body; 0: none
+	body                   int64      // the most bytes of a body, with one; 0: smallBody
+	maxJobs                func() int // the longest list of the body; nil: as it may be
 	bodyOptional           bool
 }
 
@@ -84,7 +85,7 @@ func postAny[I, B, O any](s *Server, r route, handle func(context.Context, *I, *
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		body, req := new(B), requestOf(ctx)
 		if req.ContentLength != 0 || !r.bodyOptional {
-			if err := decode(req, body, cmp.Or(r.body, smallBody)); err != nil {
+			if err := decode(req, body, cmp.Or(r.body, smallBody), r.maxJobs); err != nil {
 				return nil, s.problemOf(err, r.path)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 func (s *Server) runRoutes() {
-	postAny(s, route{id: "open-run", method: "POST", path: "/v1/runs", role: operate, tag: "runs", status: http.StatusCreated, other: http.StatusOK, body: s.opt.MaxBody,
+	postAny(s, route{id: "open-run", method: "POST", path: "/v1/runs", role: operate, tag: "runs", status: http.StatusCreated, other: http.StatusOK, body: s.opt.MaxBody, maxJobs: func() int { return s.bounds().Submission },
 		about: "Take over the jobs of a `scheduler run`, or go on with its unfinished ones.\nThe same source and jobs are the same run until it is closed."}, s.openRun)
 	post(s, route{id: "continue-run", method: "POST", path: "/v1/runs/{batch}/continue", role: operate, tag: "runs",
 		about: "Go on with a run that was stopped, or that waits for its variables."}, s.continueRun)
@@ -30,6 +30,9 @@ type openedRun struct {
 func (s *Server) openRun(ctx context.Context, _ *struct{}, in *client.Run) (*openedRun, error) {
 	if in.Source == "" || in.Digest == "" {
 		return nil, badField("body.source", "source and digest are needed: they say which run it is")
+	}
+	if err := s.bounds().CheckSubmission(len(in.Jobs)); err != nil {
+		return nil, err
 	}
 	if err := checkSubmission(&in.Submission); err != nil {
 		return nil, err

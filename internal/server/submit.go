@@ -19,7 +19,7 @@ import (
 
 func (s *Server) submitRoutes() {
 	again := "\nWith an Idempotency-Key the same request may be sent again: it is answered with the jobs of the first, status 200 and the header Idempotent-Replayed."
-	postAny(s, route{id: "submit-jobs", method: "POST", path: "/v1/jobs", role: submit, tag: "jobs", status: http.StatusCreated, other: http.StatusOK, body: s.opt.MaxBody,
+	postAny(s, route{id: "submit-jobs", method: "POST", path: "/v1/jobs", role: submit, tag: "jobs", status: http.StatusCreated, other: http.StatusOK, body: s.opt.MaxBody, maxJobs: func() int { return s.bounds().Submission },
 		about: "Submit jobs that stand or fall together; when they are answered they are durable." + again}, s.submit)
 	postAny(s, route{id: "submit-job-file", method: "POST", path: "/v1/job-files", role: submit, tag: "jobs", status: http.StatusCreated, other: http.StatusOK, body: s.opt.MaxBody,
 		about: "Submit a job file, as `scheduler submit` reads it on the scheduler's host." + again}, s.submitFile)
@@ -53,6 +53,9 @@ func (s *Server) submitFile(ctx context.Context, h *submitHeaders, f *client.Job
 
 // submit stores jobs and answers when they are durable.
 func (s *Server) submit(ctx context.Context, h *submitHeaders, in *client.Submission) (*submitted, error) {
+	if err := s.bounds().CheckSubmission(len(in.Jobs)); err != nil {
+		return nil, err
+	}
 	if err := checkSubmission(in); err != nil {
 		return nil, err
 	}
@@ -86,6 +89,13 @@ func (s *Server) submit(ctx context.Context, h *submitHeaders, in *client.Submis
 	}
 	jobs, err := s.stored(ctx, b.ID, len(entries))
 	return &submitted{Status: http.StatusCreated, Body: jobs}, err
+}
+
+func (s *Server) bounds() (b queue.Bounds) {
+	if s.opt.Bounds != nil {
+		b = s.opt.Bounds()
+	}
+	return b
 }
 
 func (s *Server) stored(ctx context.Context, b job.BatchID, n int) (client.Jobs, error) {

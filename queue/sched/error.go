@@ -20,7 +20,8 @@ const (
 	UnknownID Code = -32132
 	// InvalidPayload: what is to be enqueued, or an argument, is not right.
 	InvalidPayload Code = -32133
-	// AdmissionDenied: the owner is dead, or the entry is refused as a duplicate.
+	// AdmissionDenied: the owner is dead, its tenant's queue is full, or the entry is
+	// refused as a duplicate.
 	AdmissionDenied Code = -32134
 	// InvalidStateFilter: a state to list is none.
 	InvalidStateFilter Code = -32135
@@ -58,7 +59,7 @@ func explain(err error) error {
 	code := Internal
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-	case errors.Is(err, queue.ErrDeadOwner), errors.Is(err, queue.ErrDuplicate):
+	case errors.Is(err, queue.ErrDeadOwner), errors.Is(err, queue.ErrDuplicate), errors.Is(err, queue.ErrQueueFull):
 		code = AdmissionDenied
 	case errors.Is(err, queue.ErrNotFound):
 		code = UnknownID

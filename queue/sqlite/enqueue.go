@@ -43,6 +43,13 @@ func (s *Store) Enqueue(ctx context.Context, b queue.Batch, entries []queue.Entr
 	if workflow == "{}" {
 		workflow = ""
 	}
+	if s.writer != nil {
+		if b := s.writer.tx.bounds.Load(); b != nil {
+			if err := b.CheckSubmission(len(entries)); err != nil {
+				return err
+			}
+		}
+	}
 	err = s.write(ctx, func(t *tx) error { return t.enqueue(b, workflow, fresh) })
 	if err != nil {
 		return fmt.Errorf("enqueue %d jobs of batch %s: %w", len(entries), b.ID, err)
@@ -90,6 +97,9 @@ func prepare(batch job.BatchID, e *queue.Entry) (fresh newEntry, err error) {
 
 func (t *tx) enqueue(b queue.Batch, workflow string, entries []newEntry) error {
 	if err := t.refuseDead(entries); err != nil {
+		return err
+	}
+	if err := t.makeRoom(entries); err != nil {
 		return err
 	}
 	if len(entries) > 1 || len(entries) == 1 && (entries[0].policy != job.RunEach || entries[0].RequeuedFrom != "") {

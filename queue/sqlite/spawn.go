@@ -32,6 +32,11 @@ func (t *tx) spawn(op spawning) error {
 	if err := t.protect(); err != nil {
 		return err
 	}
+	if len(op.fresh) > 1 { // a single one takes the place of another, or is the next turn
+		if err := t.makeRoom(op.fresh); err != nil {
+			return err
+		}
+	}
 	for _, e := range op.fresh {
 		_, there, err := t.number(`SELECT seq FROM entries WHERE batch = ? AND name = ? AND tenant = ?`,
 			[]any{batch, string(e.Spec.Name), string(e.Spec.Tenant)})

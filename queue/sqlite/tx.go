@@ -4,8 +4,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
 )
 
 // tx is what a request works with: the writer's connection inside its
@@ -18,6 +20,8 @@ type tx struct {
 	changed   bool  // the request under way has changed something
 	protected bool  // and has a savepoint, see protect
 	accounts  accounts
+	bounds    atomic.Pointer[queue.Bounds] // nil: none
+	queued    map[job.Tenant]queued        // of tenants that were counted, see makeRoom
 }
 
 // look must be called when a transaction has begun: what the writer knows of the
