@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -146,7 +145,7 @@ func (h *Host) fork(t *Tree, path string, argv []string, attr *os.ProcAttr) erro
 	}
 	t.start = st.Start
 	if t.limits != nil {
-		if err := addOOMScore(strconv.Itoa(t.pid), runOOMScore); err != nil && st.alive() {
+		if err := t.dieFirst(); err != nil && st.alive() {
 			h.cfg.Log.Debug().Err(err).Str("run", t.run).Msg("when memory runs out, a core may be ended before its run")
 		}
 	}

@@ -367,8 +367,9 @@ func (t *Tree) readExceeded() {
 		}
 	}
 	if dir := t.controllerDir(ProcessesController); dir != "" && counter(dir, "pids.events", "max") > 0 {
-		t.sys.exceeded = &Exceeded{Controller: ProcessesController, Limit: t.limits.Processes, Own: t.limits.Processes > 0 &&
-			number(dir, "pids.peak") >= t.limits.Processes, Total: t.host.sys.total.Processes}
+		peak := number(dir, "pids.peak") // 0: kernels before 6.11 have none
+		t.sys.exceeded = &Exceeded{Controller: ProcessesController, Limit: t.limits.Processes, Total: t.host.sys.total.Processes,
+			Own: t.limits.Processes > 0 && (peak == 0 || peak >= t.limits.Processes)}
 	}
 }
 

@@ -20,6 +20,23 @@ const (
 // then only root may write the file.
 func AddOOMScore(by int) error { return addOOMScore("self", by) }
 
+// dieFirst makes the tree the kernel's choice before this process. A child inherits the
+// adjustment; what the leader has forked already, on a slow host, is found by the cgroup.
+func (t *Tree) dieFirst() error {
+	err := addOOMScore(strconv.Itoa(t.pid), runOOMScore)
+	seen := map[int]bool{t.pid: true}
+	for grown := t.sys.cg.dir != ""; grown; {
+		grown = false
+		for _, p := range t.sys.cg.procs() {
+			if !seen[p.Pid] {
+				seen[p.Pid], grown = true, true
+				_ = addOOMScore(strconv.Itoa(p.Pid), runOOMScore) // it may have ended
+			}
+		}
+	}
+	return err
+}
+
 // addOOMScore sets the adjustment of a process to that of this one and so much more.
 func addOOMScore(pid string, by int) error {
 	text, err := os.ReadFile("/proc/self/oom_score_adj")
