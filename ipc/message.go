@@ -201,7 +201,7 @@ type Held struct {
 	Tenant    job.Tenant     `json:"tenant"`
 	Worker    job.WorkerKind `json:"worker"`
 	Model     string         `json:"model,omitempty"`
-	Workspace string         `json:"workspace,omitempty"` // its path, as in job.Workspace
+	Workspace string         `json:"workspace,omitempty"` // its real path
 }
 
 // PermitAnswer is a permit or, with Rejection set, a refusal.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/realpath"
 	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/workspace"
@@ -37,6 +38,9 @@ type Config struct {
 	// NoCgroup leaves cgroups alone, to test the other nets.
 	NoCgroup bool
 	Probes   Probes
+	// RealPath resolves the symbolic links of a workspace's path; nil means
+	// filepath.EvalSymlinks. It may take its time.
+	RealPath func(string) (string, error)
 }
 
 // ErrVersion is returned by Run if scheduler and core speak different
@@ -53,6 +57,7 @@ type Core struct {
 	gate *permit.Gate
 	// circuits are the breakers that the gate asks.
 	circuits *breaker.Set
+	folders  *realpath.Resolver // of workspaces
 	// guard is asked by the gate besides; monitor feeds it.
 	guard   *guard
 	monitor *monitor
@@ -102,6 +107,7 @@ func New(cfg Config) *Core {
 		circuits: breaker.NewSet(breaker.DefaultConfig(), cfg.Log),
 		asked:    make(chan struct{}),
 		live:     map[string]*execution{},
+		folders:  realpath.New(cfg.RealPath, nil),
 	}
 	c.secrets.Store(redact.New(redact.FromEnviron(cfg.Environ)...))
 	c.hurry, c.hurryNow = context.WithCancel(context.Background())

@@ -171,7 +171,7 @@ func (s *settings) heldOf(list []ipc.Held) []permit.Held {
 	for i, h := range list {
 		all[i] = permit.Held{Tenant: h.Tenant, Kind: h.Worker, Model: s.modelOf(job.Choice{Worker: h.Worker, Model: h.Model})}
 		if byFolder { // else it need not be looked up
-			all[i].Workspace = realPath(h.Workspace)
+			all[i].Workspace = h.Workspace
 		}
 	}
 	return all

@@ -109,7 +109,7 @@ func TestLimitsAreEnforced(t *testing.T) {
 		{"a workspace's runs elsewhere", ipc.Limits{EachWorkspace: 1}, nil,
 			func(r *ipc.PermitRequest) {
 				in(dir)(r)
-				beside(ipc.Elsewhere{Running: held(1, ipc.Held{Workspace: link})})(r)
+				beside(ipc.Elsewhere{Running: held(1, ipc.Held{Workspace: dir})})(r) // the scheduler tells real paths
 			}, in(dir)},
 		{"a rate that was used elsewhere", ipc.Limits{WorkerRates: map[job.WorkerKind]ipc.Rate{"coder": {PerMinute: 2}}},
 			[]func(*ipc.PermitRequest){

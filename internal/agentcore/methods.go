@@ -109,11 +109,19 @@ func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.Permit
 	if err != nil {
 		return ipc.PermitAnswer{}, err
 	}
+	held := c.learn(settings, r.Elsewhere)
+	folder, err := c.folders.Get(r.Workspace.Path)
+	if err != nil {
+		// To look further would hold up this call for as long, and the next ones.
+		return ipc.PermitAnswer{Rejection: &ipc.Rejection{
+			Reason: job.WorkspaceBusy, RetryAfterMS: hungRetry.Milliseconds(), Message: fmt.Sprintf("workspace %s: %v", r.Workspace.Path, err),
+		}}, nil
+	}
 	p, err := c.grant(permit.Request{
-		Job: r.Job, Tenant: r.Tenant, Workspace: realPath(r.Workspace.Path), Folder: r.Workspace, Attempt: r.Attempt, Counted: r.Counted,
+		Job: r.Job, Tenant: r.Tenant, Workspace: folder, Folder: r.Workspace, Attempt: r.Attempt, Counted: r.Counted,
 		Choice: r.Choice, Model: settings.modelOf(r.Choice), Limits: r.Limits,
 		Deadline: r.Deadline, Spent: r.Spent, Time: r.SpentTime.Std(),
-		Class: r.Class, Smaller: r.Smaller, Degraded: r.Degraded, Elsewhere: c.learn(settings, r.Elsewhere),
+		Class: r.Class, Smaller: r.Smaller, Degraded: r.Degraded, Elsewhere: held,
 		Reserve: func() (func(), error) { return c.reserve(s, r.Workspace) },
 	})
 	var rejection *permit.Rejection
@@ -133,6 +141,9 @@ func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.Permit
 		TokensGranted: p.Tokens, CostGrantedUSD: p.CostUSD, CircuitState: p.CircuitState,
 	}}, nil
 }
+
+// hungRetry is how soon a job is asked for again whose workspace does not answer.
+const hungRetry = 5 * time.Second
 
 // grant asks the gate. What was put out of use while it decided is looked at
 // once more: whoever isolates revokes the permits that he finds.

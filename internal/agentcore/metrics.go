@@ -238,7 +238,7 @@ func (c *Core) reportQueueMetrics(_ context.Context, r ipc.QueueMetrics) (ipc.Em
 	}
 	for _, workspace := range r.LatestWins {
 		if workspace != "" {
-			c.guard.observe(now, watchdog.LatestWins{Workspace: realPath(workspace)})
+			c.guard.observe(now, watchdog.LatestWins{Workspace: workspace})
 		}
 	}
 	c.learn(settings, r.Elsewhere)

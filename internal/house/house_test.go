@@ -31,7 +31,7 @@ var allowed = map[string]string{
 	"workflow/pipeline":   "job queue",
 	"internal/eval":       "job queue",
 	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
-	"internal/scheduler":  "job queue policy workflow workflow/durable workflow/oversight workflow/pipeline workflow/team internal/eval ipc internal/isolation internal/statedir internal/supervisor",
+	"internal/scheduler":  "job queue policy workflow workflow/durable workflow/oversight workflow/pipeline workflow/team internal/eval ipc internal/isolation internal/realpath internal/realpath internal/statedir internal/supervisor",
 	"internal/server":     "client job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/socket internal/trigger",
 	// What is said through the door of a running scheduler, and how others say it.
 	"client":            "job queue queue/sched policy workflow/pipeline internal/eval ipc internal/isolation internal/scheduler internal/socket internal/trigger",
@@ -58,7 +58,7 @@ var allowed = map[string]string{
 	"worker/shell":       "job worker",
 	"worker/exec":        "job worker",
 	"worker/workertest":  "job worker",
-	"internal/agentcore": "job ipc permit breaker watchdog watchdog/sample worker internal/isolation internal/proc internal/statedir internal/workspace internal/jsoncheck internal/redact",
+	"internal/agentcore": "job ipc permit breaker watchdog watchdog/sample worker internal/isolation internal/proc internal/realpath internal/statedir internal/workspace internal/jsoncheck internal/redact",
 	"internal/adapters":  "worker worker/...", // the list that both programs have
 
 	// Leaves that either side may use.
@@ -83,6 +83,7 @@ var allowed = map[string]string{
 	"internal/version":               "",
 	"internal/hook":                  "internal/proc",
 	"internal/house":                 "",
+	"internal/realpath":              "",
 	"internal/terminaltest":          "",
 	"internal/testrun":               "", // what the tests of several packages that start processes share
 	// What is out of use: the cores decide and enforce it, the scheduler keeps it.

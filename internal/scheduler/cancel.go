@@ -121,7 +121,8 @@ func (s *Scheduler) supersede(ctx context.Context, id job.ID) error {
 		}
 		s.mu.Lock()
 		if m := s.first(); m != nil {
-			m.latestWins = append(m.latestWins, realPath(e.Spec.Workspace.Path))
+			path, _ := s.folders.Peek(e.Spec.Workspace.Path)
+			m.latestWins = append(m.latestWins, path)
 		}
 		s.mu.Unlock()
 		s.stopJob(ctx, e.ID, "superseded by a newer job with the same key")

@@ -320,7 +320,7 @@ func (s *Scheduler) elsewhere(c *supervisor.Core) *ipc.Elsewhere {
 	m.asked, m.returned, m.spent = nil, nil, nil
 	for _, f := range s.live {
 		if f.core != c && f.held {
-			e.Running = append(e.Running, f.holds())
+			e.Running = append(e.Running, s.holds(f))
 		}
 	}
 	if len(e.Running)+len(e.Granted)+len(e.Returned)+len(e.Spent) == 0 {
@@ -360,7 +360,7 @@ func (m *member) spend(tenant job.Tenant, usd float64) {
 // before the answer, so that of two requests at once neither misses the other
 // and no limit is exceeded. Called with s.mu held.
 func (s *Scheduler) ask(f *flight) {
-	a := asked{f, time.Now(), f.holds()}
+	a := asked{f, time.Now(), s.holds(f)}
 	f.held, f.told = true, nil
 	for c, other := range s.members() {
 		if c != f.core {
@@ -388,14 +388,15 @@ func (s *Scheduler) refused(f *flight) {
 		untold := len(other.asked)
 		other.asked = slices.DeleteFunc(other.asked, by)
 		if len(other.asked) == untold {
-			other.returned = append(other.returned, f.holds())
+			other.returned = append(other.returned, s.holds(f))
 		}
 	}
 }
 
 // holds returns what the flight's permit counts as.
-func (f *flight) holds() ipc.Held {
-	return ipc.Held{Tenant: f.entry.Spec.Tenant, Worker: f.choice.Worker, Model: f.choice.Model, Workspace: f.entry.Spec.Workspace.Path}
+func (s *Scheduler) holds(f *flight) ipc.Held {
+	path, _ := s.folders.Peek(f.entry.Spec.Workspace.Path)
+	return ipc.Held{Tenant: f.entry.Spec.Tenant, Worker: f.choice.Worker, Model: f.choice.Model, Workspace: path}
 }
 
 // RestartCore replaces a core, or all of them with index 0, one after the

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -203,14 +202,15 @@ func (s *Scheduler) room() int {
 // their kind, tenant and workspace, and a folder that no live job holds. It is
 // only a way to avoid useless requests: the core enforces all of it.
 type admission struct {
-	limits  ipc.Limits
-	perKind map[job.WorkerKind]int  // still free; absent: no bound
-	tenants map[job.Tenant]int      // taken
-	folders map[string]int          // real paths of workspaces: taken
-	taken   []string                // real paths of workspaces that a live job works in directly
-	busy    []job.ID                // refused for their workspace
-	parked  func(job.ID) bool       // refused by an isolation when they were asked for last
-	blocked func(*queue.Entry) bool // by an isolation
+	limits   ipc.Limits
+	perKind  map[job.WorkerKind]int // still free; absent: no bound
+	tenants  map[job.Tenant]int     // taken
+	folders  map[string]int         // real paths of workspaces: taken
+	taken    []string               // real paths of workspaces that a live job works in directly
+	realPath func(string) (path string, known bool)
+	busy     []job.ID                // refused for their workspace
+	parked   func(job.ID) bool       // refused by an isolation when they were asked for last
+	blocked  func(*queue.Entry) bool // by an isolation
 }
 
 func (s *Scheduler) admission() *admission {
@@ -218,7 +218,7 @@ func (s *Scheduler) admission() *admission {
 	defer s.mu.Unlock()
 	a := &admission{
 		limits: s.cfg.Settings.Limits, perKind: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, folders: map[string]int{},
-		parked: s.isParked, blocked: s.isBlocked,
+		parked: s.isParked, realPath: s.folders.Peek, blocked: s.isBlocked,
 	}
 	for kind, w := range s.cfg.Settings.Workers {
 		if w.MaxConcurrent > 0 {
@@ -239,7 +239,7 @@ func (a *admission) take(kind job.WorkerKind, tenant job.Tenant, w job.Workspace
 	if w.Path == "" {
 		return
 	}
-	path := realPath(w.Path)
+	path, _ := a.realPath(w.Path)
 	a.folders[path]++
 	if w.Isolation == job.Direct {
 		a.taken = append(a.taken, path)
@@ -266,7 +266,10 @@ func (a *admission) admit(e *queue.Entry) bool {
 
 // admitFolder looks at the workspace alone.
 func (a *admission) admitFolder(id job.ID, w job.Workspace) bool {
-	path := realPath(w.Path)
+	path, known := a.realPath(w.Path)
+	if !known {
+		return false // soon, without anybody waiting for a file system here
+	}
 	free := !full(a.limits.PerWorkspace, path, a.limits.EachWorkspace, a.folders[path])
 	if w.Isolation == job.Direct {
 		free = free && !slices.ContainsFunc(a.taken, func(t string) bool { return overlap(t, path) })
@@ -285,15 +288,6 @@ func full[K comparable](named map[K]int, name K, each, taken int) bool {
 		limit = each
 	}
 	return limit > 0 && taken >= limit
-}
-
-// realPath resolves symlinks; a path that cannot be resolved stands for itself
-// and fails later, with a message.
-func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return filepath.Clean(path)
 }
 
 // overlap reports whether one path is the other, or lies below it.

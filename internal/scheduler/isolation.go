@@ -318,10 +318,7 @@ func (s *Scheduler) forgetJob(id job.ID) {
 // Blocking returns the isolation that keeps a queued job from beginning, if there
 // is one.
 func (s *Scheduler) Blocking(e *queue.Entry) (isolation.Isolation, bool) {
-	path := e.Spec.Workspace.Path
-	if path != "" {
-		path = realPath(path)
-	}
+	path, _ := s.folders.Peek(e.Spec.Workspace.Path)
 	return s.cfg.Isolations.Blocked(e.Spec.Choices()[e.Choice].Worker, path, time.Now())
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -40,7 +41,15 @@ func TestAdmission(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &Scheduler{cfg: Config{Tuning: Tuning{Settings: ipc.Configure{Workers: map[job.WorkerKind]job.WorkerSettings{"codex": {MaxConcurrent: 1}, "claude": {}}}}}}
+			s := New(Config{
+				Supervise: func(supervisor.Handler) Cores { return nil },
+				Tuning:    Tuning{Settings: ipc.Configure{Workers: map[job.WorkerKind]job.WorkerSettings{"codex": {MaxConcurrent: 1}, "claude": {}}}},
+			})
+			for _, e := range []*queue.Entry{tt.first, tt.next} {
+				if _, err := s.folders.Get(e.Spec.Workspace.Path); err != nil {
+					t.Fatal(err)
+				}
+			}
 			a := s.admission()
 			if !a.admit(tt.first) {
 				t.Fatal("the first is not admitted")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/realpath"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -54,6 +55,10 @@ type Config struct {
 	// Evaluator judges the work of jobs that ask for it; nil: nobody does. Its
 	// Changed is to be TakeVerdict.
 	Evaluator *eval.Evaluator
+
+	// RealPath resolves the symbolic links of a workspace's path; nil means
+	// filepath.EvalSymlinks. It may take its time.
+	RealPath func(string) (string, error)
 
 	// NewPolicy makes the policy that says who is next; nil: policy.New.
 	NewPolicy func(policy.Config) (policy.Policy, error)
@@ -100,7 +105,8 @@ type Scheduler struct {
 	sup Cores
 	hub hub
 
-	lanes *lanes
+	lanes   *lanes
+	folders *realpath.Resolver // of workspaces
 
 	started time.Time
 	origin  time.Time // the same, with the monotonic clock
@@ -168,6 +174,7 @@ func New(cfg Config) *Scheduler {
 	s.spent.bound(cfg.Settings.Limits.CostWindows)
 	s.more, s.emptied = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
 	s.lanes = newLanes(fallbackPolicy(), cfg.Expect, s.scopes())
+	s.folders = realpath.New(cfg.RealPath, s.poke)
 	s.sup = cfg.Supervise(s)
 	return s
 }

@@ -88,6 +88,7 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 		policy, key := e.Spec.Duplicates()
 		e.Key = key
 		s.observe(Moment{Kind: MomentSubmitted, At: e.CreatedAt, Entry: e})
+		s.folders.Peek(e.Spec.Workspace.Path) // for when it is claimed
 		s.lanes.touch(e, s.scopes())
 		s.follow(e)
 		s.publishEntry(ctx, e.ID)

@@ -1,0 +1,137 @@
+package realpath
+
+import (
+	"errors"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Patience is how long a file system may take to answer.
+const Patience = 2 * time.Second
+
+const (
+	fresh    = 30 * time.Second // for how long an answer stands; then it is asked for again, and stands meanwhile
+	maxKnown = 10_000           // answers that are kept
+	maxAsked = 64               // questions that may wait for an answer
+)
+
+// ErrHangs: the file system has not answered within Patience.
+var ErrHangs = errors.New("its file system does not answer")
+
+// Resolver knows the real paths of folders. It may be used by several goroutines at
+// once. Make it with New.
+type Resolver struct {
+	resolve func(string) (string, error)
+	changed func()
+
+	mu    sync.Mutex // guards what follows
+	known map[string]answer
+	asked map[string]question
+}
+
+type answer struct {
+	real string
+	at   time.Time
+}
+
+type question struct {
+	since time.Time
+	done  chan struct{} // closed when there is an answer
+}
+
+// New returns a resolver that asks resolve, filepath.EvalSymlinks if that is nil.
+// changed, if not nil, is called whenever Peek may say more than before.
+func New(resolve func(string) (string, error), changed func()) *Resolver {
+	if resolve == nil {
+		resolve = filepath.EvalSymlinks
+	}
+	if changed == nil {
+		changed = func() {}
+	}
+	return &Resolver{resolve: resolve, changed: changed, known: map[string]answer{}, asked: map[string]question{}}
+}
+
+// Peek returns the real path of a folder without waiting. It is not known at first,
+// which Peek changes. A path that cannot be resolved, or not within Patience,
+// stands for itself.
+func (r *Resolver) Peek(path string) (real string, known bool) {
+	if path == "" {
+		return "", true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a, q := r.ask(path)
+	switch {
+	case a != nil:
+		return a.real, true
+	case q == nil || time.Since(q.since) >= Patience:
+		return filepath.Clean(path), true
+	}
+	return filepath.Clean(path), false
+}
+
+// Get waits for the real path, at most Patience. The error is ErrHangs; the path
+// stands for itself then.
+func (r *Resolver) Get(path string) (real string, err error) {
+	if path == "" {
+		return "", nil
+	}
+	r.mu.Lock()
+	a, q := r.ask(path)
+	r.mu.Unlock()
+	switch {
+	case a != nil:
+		return a.real, nil
+	case q == nil:
+		return filepath.Clean(path), ErrHangs
+	}
+	timer := time.NewTimer(max(Patience-time.Since(q.since), 0))
+	defer timer.Stop()
+	select {
+	case <-q.done:
+	case <-timer.C:
+		return filepath.Clean(path), ErrHangs
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a, ok := r.known[path]; ok {
+		return a.real, nil
+	}
+	return filepath.Clean(path), nil // it was forgotten at once, for others
+}
+
+// ask returns the answer there is, and sees to it that there will be one. Without
+// an answer and a question, there are too many questions. Called with r.mu held.
+func (r *Resolver) ask(path string) (*answer, *question) {
+	q, asked := r.asked[path]
+	a, known := r.known[path]
+	if !asked && (!known || time.Since(a.at) >= fresh) && len(r.asked) < maxAsked {
+		q, asked = question{time.Now(), make(chan struct{})}, true
+		r.asked[path] = q
+		late := time.AfterFunc(Patience, r.changed)
+		go func() {
+			real, err := r.resolve(path)
+			late.Stop()
+			if err != nil {
+				real = filepath.Clean(path)
+			}
+			r.mu.Lock()
+			if len(r.known) >= maxKnown {
+				clear(r.known)
+			}
+			r.known[path] = answer{real, time.Now()}
+			delete(r.asked, path)
+			close(q.done)
+			r.mu.Unlock()
+			r.changed()
+		}()
+	}
+	if known && !(asked && time.Since(q.since) >= Patience) {
+		return &a, nil
+	}
+	if asked {
+		return nil, &q
+	}
+	return nil, nil
+}
