@@ -34,4 +34,5 @@ func TestHungWorkspace(t *testing.T) {
 	if a := c.request("b", 1, spec("true", nil)); a.Permit == nil {
 		t.Errorf("another job: %+v", a.Rejection)
 	}
+	c.end()
 }
