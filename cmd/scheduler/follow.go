@@ -15,14 +15,14 @@ import (
 
 // waitForBatches shows how the jobs of the batches that were submitted fare until
 // all have ended, as run does, and returns its exit code.
-func (m *Main) waitForBatches(ctx context.Context, s site, submitted []queue.Entry, asJSON, plain bool) error {
+func (m *Main) waitForBatches(ctx context.Context, s site, submitted []queue.Entry, o runOptions) error {
 	var batches []job.BatchID
 	for i := range submitted {
 		if !slices.Contains(batches, submitted[i].Batch) {
 			batches = append(batches, submitted[i].Batch)
 		}
 	}
-	f := newFollower(s, batches, m.followView(submitted, asJSON, plain))
+	f := newFollower(s, batches, m.followView(submitted, o.json, o.plain))
 	s.BePatient()
 	defer f.view.Done() // whatever happens, the terminal is given back
 	entries, err := f.follow(ctx)
@@ -34,7 +34,7 @@ func (m *Main) waitForBatches(ctx context.Context, s site, submitted []queue.Ent
 	if err != nil {
 		return err
 	}
-	if err := m.printSummary(ctx, siteAttempts{s}, entries, asJSON); err != nil {
+	if err := m.printSummary(ctx, siteAttempts{s}, entries, summaryStyle{json: o.json, paths: o.paths}); err != nil {
 		return failure(err)
 	}
 	if anyFailed(entries) {

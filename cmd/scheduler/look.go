@@ -162,17 +162,21 @@ func writeJSON(w io.Writer, v any) error {
 }
 
 func (m *Main) showCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, answer bool
 	cmd := &cobra.Command{
 		Use: "show JOB", Short: "Show a job: its state, its attempts, and where its patch and logs lie", Args: cobra.ExactArgs(1),
-		Long: `Show a job. JOB is its id in the job file (the newest of that name), its full id, or the first 8
+		Long: `Show a job, or with --answer the whole final message of its worker and
+nothing else. JOB is its id in the job file (the newest of that name), its full id, or the first 8
 or more characters of that.`,
-		Example: "  scheduler show fix-login\n  scheduler show 01a1fcce --json | jq .attempts",
+		Example: "  scheduler show fix-login\n  scheduler show 01a1fcce --json | jq .attempts\n  scheduler show report --answer > report.md",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return m.on(func(s site) error {
 				j, err := s.Job(cmd.Context(), args[0])
 				if err != nil {
 					return err
+				}
+				if answer {
+					return m.printAnswer(cmd.Context(), s, &j, asJSON)
 				}
 				if asJSON {
 					return failure(writeJSON(m.stdout, j))
@@ -183,7 +187,34 @@ or more characters of that.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&answer, "answer", false, "print the whole answer of its last attempt")
 	return cmd
+}
+
+// printAnswer prints what the worker of a job has said at its end: as it is into a
+// file or a pipe, without what would act upon a terminal on one.
+func (m *Main) printAnswer(ctx context.Context, s site, j *client.Job, asJSON bool) error {
+	text, err := answerOf(ctx, siteAttempts{s}, &j.Job, j.Attempts)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return failure(writeJSON(m.stdout, map[string]any{"job": j.Job.ID, "name": j.Job.Spec.Name, "answer": text}))
+	case text == "":
+		return failure(fmt.Errorf("job %s has given no answer: it is %s", j.Job.Spec.Name, stateWord(&j.Job)))
+	case m.stdoutFile() != nil:
+		var lines strings.Builder
+		for l := range strings.Lines(text) {
+			indent := l[:len(l)-len(strings.TrimLeft(l, " \t"))]
+			lines.WriteString(indent + progress.Clean(l) + "\n")
+		}
+		text = lines.String()
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	_, err = io.WriteString(m.stdout, text)
+	return failure(err)
 }
 
 func showJob(w io.Writer, folder func(*job.Attempt) string, e *queue.Entry, attempts []job.Attempt) {

@@ -31,6 +31,7 @@ type runOptions struct {
 	one     oneJob // --worker and what belongs to it
 	json    bool
 	plain   bool
+	paths   bool // in the summary
 	fresh   bool // --new
 	started func(*engine) error
 }
@@ -60,10 +61,14 @@ the host is not right and nothing was started; 130 stopped by Ctrl-C.`,
 	o.one.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.json, "json", false, "print everything that happens as JSON Lines")
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "print plain lines, also on a terminal")
+	cmd.Flags().BoolVar(&o.paths, "paths", false, pathsUsage)
 	cmd.Flags().BoolVar(&o.fresh, "new", false, "start over: cancel what an unfinished run of the same source left")
 	m.engineFlags(cmd)
 	return cmd
 }
+
+// pathsUsage is the help of the flag --paths.
+const pathsUsage = "say in the summary where each patch and log lies"
 
 // engineFlags adds the flags that stand above the configuration.
 func (m *Main) engineFlags(cmd *cobra.Command) {
@@ -372,7 +377,7 @@ func (m *Main) closeBatches(
 			failed++
 		}
 	}
-	if err := m.printSummary(ctx, of, entries, o.json); err != nil {
+	if err := m.printSummary(ctx, of, entries, summaryStyle{json: o.json, paths: o.paths}); err != nil {
 		return failure(err)
 	}
 	for _, b := range batches {

@@ -28,6 +28,8 @@ type site interface {
 	Events(ctx context.Context, id job.ID, after int64) ([]queue.StoredEvent, error)
 	// Folder returns where on this host an attempt has left its files, or "".
 	Folder(a *job.Attempt) string
+	// Long returns the whole of an answer that is too long for its outcome.
+	Long(ctx context.Context, a *job.Attempt, art job.Artifact) (string, error)
 	Approvals(ctx context.Context) ([]queue.Entry, error)
 	Status(ctx context.Context) (scheduler.Status, error)
 	Tenants(ctx context.Context) ([]client.Tenant, error)

@@ -33,7 +33,8 @@ const fromStdin = "-"
 
 func (m *Main) submitCommand() *cobra.Command {
 	var in submission
-	var asJSON, wait, plain bool
+	var o runOptions
+	var wait bool
 	cmd := &cobra.Command{
 		Use:   "submit FILE... | submit - | submit --worker WORKER [flags] INSTRUCTIONS",
 		Short: "Give jobs to the scheduler that is running",
@@ -67,14 +68,15 @@ job failed; 2 something is not right and nothing was submitted; 130 the wait was
 			if err := in.readStdin(m.stdin); err != nil {
 				return err
 			}
-			return m.on(func(s site) error { return m.submit(cmd.Context(), s, in, asJSON, wait, plain) })
+			return m.on(func(s site) error { return m.submit(cmd.Context(), s, in, wait, o) })
 		},
 	}
 	in.one.flags(cmd.Flags())
 	cmd.Flags().StringVar(&in.key, "idempotency-key", "", "`KEY` of this submission: given twice, it is submitted once")
 	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "go on until the jobs have ended, and show how they fare")
-	cmd.Flags().BoolVar(&plain, "plain", false, "with --wait: print plain lines, also on a terminal")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the jobs as JSON; with --wait everything that happens as JSON Lines")
+	cmd.Flags().BoolVar(&o.paths, "paths", false, "with --wait: "+pathsUsage)
+	cmd.Flags().BoolVar(&o.plain, "plain", false, "with --wait: print plain lines, also on a terminal")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print the jobs as JSON; with --wait everything that happens as JSON Lines")
 	return cmd
 }
 
@@ -159,20 +161,20 @@ func (in *submission) texts() ([]client.JobFile, error) {
 	return files, nil
 }
 
-func (m *Main) submit(ctx context.Context, s site, in submission, asJSON, wait, plain bool) error {
+func (m *Main) submit(ctx context.Context, s site, in submission, wait bool, o runOptions) error {
 	jobs, err := s.Submit(ctx, in)
 	if err != nil {
 		return err
 	}
 	switch {
 	case wait:
-		if !asJSON {
+		if !o.json {
 			fmt.Fprintf(m.stderr, "%s submitted\n", count(len(jobs), "job"))
 		}
 		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		return m.waitForBatches(ctx, s, jobs, asJSON, plain)
-	case asJSON:
+		return m.waitForBatches(ctx, s, jobs, o)
+	case o.json:
 		return failure(writeJSON(m.stdout, client.Jobs{Jobs: append([]queue.Entry{}, jobs...), Total: len(jobs)}))
 	}
 	for _, e := range jobs {

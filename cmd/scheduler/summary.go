@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -26,11 +27,48 @@ func progressJobs(entries []queue.Entry) []progress.Job {
 	return jobs
 }
 
+// summaryStyle is how a summary is printed.
+type summaryStyle struct {
+	json  bool
+	paths bool // where patches and logs lie, too
+}
+
 // attempts is where a summary finds what was tried for a job.
 type attempts interface {
 	Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error)
 	// Folder returns where an attempt has left its files, or "".
 	Folder(a *job.Attempt) string
+	// Long returns the whole of an answer that is too long for its outcome.
+	Long(ctx context.Context, a *job.Attempt, art job.Artifact) (string, error)
+}
+
+// answerOf returns the worker's final message in a job's last attempt, or what the
+// job was concluded with; "" if there is none.
+func answerOf(ctx context.Context, of attempts, e *queue.Entry, list []job.Attempt) (string, error) {
+	if len(list) == 0 {
+		var text string
+		if json.Unmarshal(e.Result, &text) == nil {
+			return text, nil
+		}
+		return string(e.Result), nil
+	}
+	last := &list[len(list)-1]
+	if last.Outcome == nil {
+		return "", nil
+	}
+	if art, long := last.Outcome.Artifact(job.ArtifactAnswer); long {
+		return of.Long(ctx, last, art)
+	}
+	return last.Outcome.Answer, nil
+}
+
+// readAnswer reads a long answer on the host on which it was given.
+func readAnswer(art job.Artifact) (string, error) {
+	text, err := os.ReadFile(art.Path)
+	if err != nil {
+		return "", fmt.Errorf("read the answer: %w", err)
+	}
+	return string(text), nil
 }
 
 // Attempts returns the attempts of a job.
@@ -41,21 +79,38 @@ func (o *owned) Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error) 
 // Folder returns where an attempt has left its files, or "".
 func (o *owned) Folder(a *job.Attempt) string { return attemptFolder(o.dir, a) }
 
-// printSummary prints how every job stands and where its patch and logs lie.
-// With JSON, it is one line more of the stream.
-func (m *Main) printSummary(ctx context.Context, of attempts, entries []queue.Entry, asJSON bool) error {
+// Long returns the whole of an answer that is too long for its outcome.
+func (o *owned) Long(_ context.Context, _ *job.Attempt, art job.Artifact) (string, error) {
+	return readAnswer(art)
+}
+
+// printSummary prints how every job stands and what it answered. With JSON, it is
+// one line more of the stream.
+func (m *Main) printSummary(ctx context.Context, of attempts, entries []queue.Entry, how summaryStyle) error {
 	rows := make([]progress.Row, len(entries))
+	type member struct {
+		batch job.BatchID
+		name  job.Name
+	}
+	needed := map[member]bool{}
 	for i := range entries {
-		row, err := summaryRow(ctx, of, &entries[i])
+		for _, name := range entries[i].Spec.Flow.Needs {
+			needed[member{entries[i].Batch, name}] = true
+		}
+	}
+	for i := range entries {
+		e := &entries[i]
+		row, err := summaryRow(ctx, of, e)
 		if err != nil {
 			return err
 		}
+		row.Final = e.Spec.Flow.Node == "" && !needed[member{e.Batch, e.Spec.Name}]
 		rows[i] = row
 	}
-	if asJSON {
+	if how.json {
 		return summaryJSON(m.stdout, rows)
 	}
-	opts := progress.SummaryOptions{Elapsed: time.Since(m.started)}
+	opts := progress.SummaryOptions{Elapsed: time.Since(m.started), Paths: how.paths}
 	if out := m.stdoutFile(); out != nil {
 		opts.Colour = m.colour(out)
 		if w, _, err := term.GetSize(int(out.Fd())); err == nil {
@@ -86,6 +141,11 @@ func summaryRow(ctx context.Context, of attempts, e *queue.Entry) (progress.Row,
 	case job.Dispatched:
 		// Nothing runs any more when this is printed.
 		row.State, row.Message = job.Pending, "its end was not recorded; the next run takes it up again"
+	}
+	if e.State.Terminal() && e.Skipped == "" {
+		if row.Answer, err = answerOf(ctx, of, e, list); err != nil {
+			return row, err
+		}
 	}
 	if len(list) == 0 {
 		return row, nil
@@ -120,13 +180,14 @@ func summaryJSON(out io.Writer, rows []progress.Row) error {
 		Files    int            `json:"files"`
 		Class    job.ErrorClass `json:"class,omitempty"`
 		Message  string         `json:"message,omitempty"`
+		Answer   string         `json:"answer,omitempty"`
 		Hint     string         `json:"hint,omitempty"`
 		Patch    string         `json:"patch,omitempty"`
 		Logs     string         `json:"logs,omitempty"`
 	}
 	lines := make([]line, len(rows))
 	for i, r := range rows {
-		lines[i] = line{r.Name, r.Worker, r.State, r.Skipped, r.Attempts, r.Time.Milliseconds(), r.Usage, r.Files, r.Class, r.Message, r.Hint, r.Patch, r.Logs}
+		lines[i] = line{r.Name, r.Worker, r.State, r.Skipped, r.Attempts, r.Time.Milliseconds(), r.Usage, r.Files, r.Class, r.Message, r.Answer, r.Hint, r.Patch, r.Logs}
 	}
 	return json.NewEncoder(out).Encode(map[string]any{"kind": "summary", "time": utcNow(), "jobs": lines})
 }

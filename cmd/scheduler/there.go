@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -77,6 +78,18 @@ func (t *there) Events(ctx context.Context, id job.ID, after int64) ([]queue.Sto
 }
 
 func (t *there) Folder(*job.Attempt) string { return "" }
+
+func (t *there) Long(ctx context.Context, a *job.Attempt, art job.Artifact) (string, error) {
+	return ask(ctx, t, func() (string, error) {
+		file, err := t.door.Artifact(ctx, string(a.Job), a.Number, art.Name)
+		if err != nil {
+			return "", err
+		}
+		defer file.Close()
+		text, err := io.ReadAll(file)
+		return string(text), err
+	})
+}
 
 func (t *there) Approvals(ctx context.Context) ([]queue.Entry, error) {
 	list, err := t.door.Approvals(ctx)

@@ -65,39 +65,67 @@ func (m *Main) waitFor(ctx context.Context, s site, refs []string, timeout time.
 	s.BePatient()
 	err = m.untilEnded(ctx, s, jobs, asJSON)
 	if asJSON {
-		err = errors.Join(err, failure(writeJSON(m.stdout, client.Jobs{Jobs: jobs, Total: len(jobs)})))
+		err = errors.Join(err, m.writeEnded(ctx, s, jobs))
 	}
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(jobs, func(e queue.Entry) bool { return scheduler.StateOf(&e) != job.RunCompleted && e.Skipped == "" }) {
+	if slices.ContainsFunc(jobs, func(j client.Job) bool { return scheduler.StateOf(&j.Job) != job.RunCompleted && j.Job.Skipped == "" }) {
 		return &exitError{code: exitFailed}
 	}
 	return nil
 }
 
+// writeEnded writes the jobs as JSON, with the answers of those that have ended.
+func (m *Main) writeEnded(ctx context.Context, s site, jobs []client.Job) error {
+	out := struct {
+		client.Jobs
+		Answers map[job.ID]string `json:"answers"`
+	}{client.Jobs{Jobs: []queue.Entry{}, Total: len(jobs)}, map[job.ID]string{}}
+	ctx = context.WithoutCancel(ctx) // the time may be over
+	for i := range jobs {
+		out.Jobs.Jobs = append(out.Jobs.Jobs, jobs[i].Job)
+		text, err := endedWith(ctx, s, &jobs[i])
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			out.Answers[jobs[i].Job.ID] = text
+		}
+	}
+	return failure(writeJSON(m.stdout, out))
+}
+
+// endedWith returns what a job that has ended answered.
+func endedWith(ctx context.Context, s site, j *client.Job) (string, error) {
+	if !j.Job.State.Terminal() {
+		return "", nil
+	}
+	return answerOf(ctx, siteAttempts{s}, &j.Job, j.Attempts)
+}
+
 // findAll returns the jobs that refs name, each once.
-func findAll(ctx context.Context, s site, refs []string) ([]queue.Entry, error) {
-	var list []queue.Entry
+func findAll(ctx context.Context, s site, refs []string) ([]client.Job, error) {
+	var list []client.Job
 	var errs []error
 	for _, ref := range refs {
 		j, err := s.Job(ctx, ref)
 		if err != nil {
 			errs = append(errs, err)
-		} else if !slices.ContainsFunc(list, func(e queue.Entry) bool { return e.ID == j.Job.ID }) {
-			list = append(list, j.Job)
+		} else if !slices.ContainsFunc(list, func(other client.Job) bool { return other.Job.ID == j.Job.ID }) {
+			list = append(list, j)
 		}
 	}
 	return list, joined(errs)
 }
 
 // untilEnded looks after the jobs until all have ended, and prints each as it does.
-func (m *Main) untilEnded(ctx context.Context, s site, jobs []queue.Entry, quiet bool) error {
+func (m *Main) untilEnded(ctx context.Context, s site, jobs []client.Job, quiet bool) error {
 	told, asked := map[job.ID]bool{}, map[job.ID]bool{}
 	for {
 		var left []string
 		for i := range jobs {
-			e := &jobs[i]
+			e := &jobs[i].Job
 			if !e.State.Terminal() {
 				j, err := s.Job(ctx, string(e.ID))
 				switch {
@@ -105,7 +133,7 @@ func (m *Main) untilEnded(ctx context.Context, s site, jobs []queue.Entry, quiet
 				case err != nil:
 					return err
 				default:
-					*e = j.Job
+					jobs[i] = j
 				}
 			}
 			switch {
@@ -117,7 +145,11 @@ func (m *Main) untilEnded(ctx context.Context, s site, jobs []queue.Entry, quiet
 				}
 			case !told[e.ID] && !quiet:
 				told[e.ID] = true
-				fmt.Fprintf(m.stdout, "%s  %s  %s%s\n", e.ID, e.Spec.Name, stateOn(m.out(), stateWord(e)), whyEnded(e))
+				answer, err := endedWith(ctx, s, &jobs[i])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(m.stdout, "%s  %s  %s%s\n", e.ID, e.Spec.Name, stateOn(m.out(), stateWord(e)), whyEnded(e, answer))
 			}
 		}
 		if len(left) == 0 {
@@ -129,10 +161,12 @@ func (m *Main) untilEnded(ctx context.Context, s site, jobs []queue.Entry, quiet
 	}
 }
 
-// whyEnded is a reason behind a state, if there is one.
-func whyEnded(e *queue.Entry) string {
-	if why := progress.Clean(note(e)); why != "" {
-		return "  " + why
+// whyEnded is what stands behind a state: a reason, or the answer's first line.
+func whyEnded(e *queue.Entry, answer string) string {
+	for _, text := range []string{note(e), progress.FirstLine(answer)} {
+		if text = progress.Clean(text); text != "" {
+			return "  " + text
+		}
 	}
 	return ""
 }

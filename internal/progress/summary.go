@@ -21,10 +21,14 @@ type Row struct {
 
 	Files   int            // changed by the last attempt
 	Class   job.ErrorClass // of a failure
-	Message string         // what happened, why it waits, or the answer if no file changed
+	Message string         // what happened, or why it waits
 	Hint    string         // what the user can do
-	Patch   string         // path, "" if there is none
-	Logs    string         // path of the folder
+	Answer  string         // the worker's final message; "" if it gave none
+	// Final says that no other job builds on this one: its answer is one of those
+	// that the jobs were run for.
+	Final bool
+	Patch string // path, "" if there is none
+	Logs  string // path of the folder
 }
 
 // SummaryOptions of a Summary.
@@ -32,17 +36,22 @@ type SummaryOptions struct {
 	Width   int           // of the terminal, in cells; 0 means 120
 	Colour  bool          //
 	Elapsed time.Duration // of the whole run; 0 leaves it out
+	Paths   bool          // write where each patch and log lies, too
 }
 
-// Summary writes the table of all jobs, the paths of what each left, and a line
-// of totals.
+// Summary writes the table of all jobs, the beginnings of the answers that they
+// were run for, what to do about failures, and a line of totals.
 func Summary(out io.Writer, rows []Row, opts SummaryOptions) error {
 	if opts.Width <= 0 {
 		opts.Width = 120
 	}
 	var b strings.Builder
 	writeTable(&b, rows, opts)
+	more := writeAnswers(&b, rows, opts)
 	writePaths(&b, rows, opts)
+	if hint := seeMore(rows, more, opts); hint != "" {
+		b.WriteString("\n" + paint(hint, faint, opts.Colour) + "\n")
+	}
 	b.WriteString("\n" + paint(totals(rows, opts), bold, opts.Colour) + "\n")
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("write the summary: %w", err)
@@ -129,8 +138,12 @@ func writeTable(b *strings.Builder, rows []Row, opts SummaryOptions) {
 			cells = append(cells, text)
 		}
 		line := strings.Join(cells, gap)
+		most := 3
+		if r.State == job.RunCompleted && len(rows) > manyRows {
+			most = 1
+		}
 		if result > 0 {
-			lines := wrap(r.result(), result, 3)
+			lines := wrap(r.result(), result, most)
 			b.WriteString(strings.TrimRight(line+gap+lines[0], " ") + "\n")
 			for _, more := range lines[1:] {
 				b.WriteString(strings.Repeat(" ", total(cols)) + more + "\n")
@@ -138,7 +151,7 @@ func writeTable(b *strings.Builder, rows []Row, opts SummaryOptions) {
 			continue
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
-		for _, l := range wrap(r.result(), opts.Width-4, 3) {
+		for _, l := range wrap(r.result(), opts.Width-4, most) {
 			if l != "" {
 				b.WriteString("    " + l + "\n")
 			}
@@ -164,10 +177,15 @@ func (r Row) phase() phase {
 func (r Row) result() string {
 	message := clean(r.Message)
 	switch {
-	case r.State == job.RunCompleted && r.Files == 0:
-		return orSay(message, "no file changed")
 	case r.State == job.RunCompleted:
-		return plural(r.Files, "file", "files") + " changed"
+		said := orSay(clean(FirstLine(r.Answer)), message)
+		switch {
+		case r.Files == 0:
+			return orSay(said, "no file changed")
+		case said == "":
+			return plural(r.Files, "file", "files") + " changed"
+		}
+		return plural(r.Files, "file", "files") + " changed: " + said
 	case r.Class != job.NoError && message != "":
 		return string(r.Class) + ": " + message
 	case r.Class != job.NoError:
@@ -176,10 +194,92 @@ func (r Row) result() string {
 	return message
 }
 
-// writePaths names what each job left. Paths are never cut: they are there to
-// be copied.
+// A summary shows at most so many answers, each with so many lines. Of more than
+// manyRows jobs that went well the table has one line each.
+const (
+	maxAnswers  = 8
+	answerLines = 6
+	manyRows    = 10
+)
+
+// writeAnswers writes the beginnings of answers that are longer than the table
+// shows. It reports whether there is more of one.
+func writeAnswers(b *strings.Builder, rows []Row, opts SummaryOptions) (more bool) {
+	var long []Row
+	for _, r := range rows {
+		if r.State == job.RunCompleted && len(answerOf(r)) > 1 {
+			more = true
+			if r.Final {
+				long = append(long, r)
+			}
+		}
+	}
+	if len(long) > maxAnswers {
+		return more
+	}
+	for _, r := range long {
+		lines := answerOf(r)
+		b.WriteString("\n" + paint(clean(string(r.Name)), bold, opts.Colour) + "\n")
+		for _, l := range lines[:min(len(lines), answerLines)] {
+			b.WriteString(strings.TrimRight("  "+cut(l, opts.Width-2), " ") + "\n")
+		}
+		if left := len(lines) - answerLines; left > 0 {
+			b.WriteString("  " + paint("… "+plural(left, "more line", "more lines"), faint, opts.Colour) + "\n")
+		}
+	}
+	return more
+}
+
+// answerOf returns the lines of an answer that hold something.
+func answerOf(r Row) []string {
+	var lines []string
+	for l := range strings.Lines(r.Answer) {
+		if text := clean(l); text != "" {
+			indent := len(l) - len(strings.TrimLeft(l, " "))
+			lines = append(lines, strings.Repeat(" ", min(indent, 8))+text)
+		}
+	}
+	return lines
+}
+
+// FirstLine is the first line of a text that holds something.
+func FirstLine(text string) string {
+	for l := range strings.Lines(text) {
+		if l = strings.TrimSpace(l); l != "" {
+			return l
+		}
+	}
+	return ""
+}
+
+// seeMore says how to see what the summary does not show.
+func seeMore(rows []Row, answers bool, opts SummaryOptions) string {
+	var parts []string
+	if answers {
+		parts = append(parts, "whole answer: scheduler show JOB --answer")
+	}
+	for _, r := range rows {
+		if r.Patch != "" {
+			parts = append(parts, "patch: scheduler diff JOB, scheduler apply JOB")
+			break
+		}
+	}
+	for _, r := range rows {
+		if r.Logs != "" && !opts.Paths {
+			parts = append(parts, "logs: scheduler logs JOB, scheduler show JOB")
+			break
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// writePaths names what each job left, if that is wanted, and what can be done about
+// failures. Paths are never cut: they are there to be copied.
 func writePaths(b *strings.Builder, rows []Row, opts SummaryOptions) {
 	for _, r := range rows {
+		if !opts.Paths {
+			r.Patch, r.Logs = "", ""
+		}
 		hint := r.Hint
 		if r.State == job.RunCompleted {
 			hint = ""

@@ -24,6 +24,9 @@ func TestSummary(t *testing.T) {
 			Usage: job.Usage{InputTokens: 900}, Patch: "/state/\x1b[2J/patch"},
 		{Name: "lint", Worker: "shell", State: job.RunCancelled, Attempts: 1, Time: time.Second, Message: "cancelled by the user"},
 		{Name: "later", Worker: "codex", State: job.Pending, Message: "interrupted; goes on at the next run"},
+		{Name: "scan", Worker: "codex", State: job.RunCompleted, Attempts: 1, Time: time.Second, Answer: "Nothing was found.\nNot the last word.", Logs: "/state/jobs/5/1"},
+		{Name: "report", Worker: "claude", State: job.RunCompleted, Attempts: 1, Time: time.Second, Final: true, Files: 1,
+			Answer: "\n# Verdict: fail\n\n  4 high, \x1b[2J2 low\n" + strings.Repeat("A finding that has many words to say about itself, and a few more.\n", 9)},
 	}
 	var all strings.Builder
 	for _, w := range []int{0, 80, 40} {
@@ -48,7 +51,12 @@ func TestSummary(t *testing.T) {
 		}
 		all.WriteString(out.String() + "=====\n")
 	}
-	golden(t, "summary.txt", all.String())
+	var out bytes.Buffer
+	if err := Summary(&out, rows, SummaryOptions{Paths: true}); err != nil {
+		t.Fatal(err)
+	}
+	harmless(t, out.String())
+	golden(t, "summary.txt", all.String()+out.String())
 }
 
 func TestFormats(t *testing.T) {
