@@ -43,9 +43,27 @@ func (g *Gate) Learn(n News) {
 
 // Throttle bounds how many runs there may be at once, here and elsewhere
 // together, below Limits.MaxConcurrent, for permits requested from now on; 0
-// lifts it. What runs goes on.
+// lifts it. What runs goes on, and does not use up all of n: one permit that is
+// granted after the throttle began is always let through, so that there is news of
+// whether it still is needed.
 func (g *Gate) Throttle(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.throttle == 0 && n > 0 {
+		for _, p := range g.live {
+			p.earlier = true
+		}
+	}
 	g.throttle = max(n, 0)
+}
+
+// throttled returns how many runs there may be at once for the next request; 0: as
+// the limits say. Called with g.mu held.
+func (g *Gate) throttled() int {
+	for _, p := range g.live {
+		if !p.earlier {
+			return g.throttle
+		}
+	}
+	return 0
 }

@@ -69,11 +69,15 @@ func TestThrottle(t *testing.T) {
 		g := permit.NewGate(permit.Limits{MaxConcurrent: 4, TTL: time.Minute})
 		mustRequest(t, g, request("a", 1, "codex"))
 		g.Throttle(2)
-		r := request("b", 1, "codex")
+		r := request("first", 1, "codex")
+		r.Elsewhere = []permit.Held{{Kind: "shell"}}
+		first := mustRequest(t, g, r) // there is always one that shows how the host fares
+		r = request("b", 1, "codex")
 		r.Elsewhere = []permit.Held{{Kind: "shell"}}
 		if refused := wantRejection(t, g, r, job.GlobalShed); refused.Action != permit.ActionDefer {
 			t.Errorf("rejection %+v, want to defer", refused)
 		}
+		first.Settle(job.Usage{}, true)
 		mustRequest(t, g, request("b", 1, "codex"))
 		wantRejection(t, g, request("c", 1, "codex"), job.GlobalShed)
 		g.Throttle(0)

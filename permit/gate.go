@@ -161,7 +161,7 @@ func (g *Gate) hold(ctx context.Context, r Request) (*Permit, error) {
 	if err != nil {
 		return nil, err
 	}
-	refused := later(g.slots.check(&g.limits, g.throttle, &r), g.windows.check(g.uptime(now), r.Tenant))
+	refused := later(g.slots.check(&g.limits, g.throttled(), &r), g.windows.check(g.uptime(now), r.Tenant))
 	tokens, slow := g.rates.reserve(now, &r)
 	if refused = later(refused, slow); refused != nil {
 		giveBack(now, tokens)

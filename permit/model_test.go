@@ -31,6 +31,7 @@ type held struct {
 	charged  job.Usage
 	stopped  bool
 	released int
+	earlier  bool // than the throttle
 	buckets  []*bucket
 }
 
@@ -226,6 +227,12 @@ func (m *model) room(id job.ID, s step) (must, may bool) {
 		ofTenant += one(h.permit.Tenant == tenant)
 		ofWorkspace += one(s.workspace != "" && h.permit.Workspace == s.workspace)
 	}
+	throttle := 0
+	for _, h := range m.all {
+		if h.state != ended && !h.earlier {
+			throttle = m.throttle // what began after it uses it up
+		}
+	}
 	for _, h := range s.elsewhere {
 		live++
 		ofKind += one(h.Kind == s.kind)
@@ -239,7 +246,7 @@ func (m *model) room(id job.ID, s step) (must, may bool) {
 	if s.workspace == "/w" {
 		perWorkspace = m.limits.PerWorkspace["/w"]
 	}
-	for _, pair := range [][2]int{{live, m.limits.MaxConcurrent}, {live, m.throttle}, {ofKind, m.limits.PerKind[s.kind]}, {ofTenant, perTenant}, {ofWorkspace, perWorkspace}} {
+	for _, pair := range [][2]int{{live, m.limits.MaxConcurrent}, {live, throttle}, {ofKind, m.limits.PerKind[s.kind]}, {ofTenant, perTenant}, {ofWorkspace, perWorkspace}} {
 		if pair[1] > 0 && pair[0] >= pair[1] {
 			return false, false
 		}

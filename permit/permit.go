@@ -40,6 +40,7 @@ type Permit struct {
 	expiry  *time.Timer
 	used    time.Time // zero while unused
 	charged job.Usage // by Charge, so far
+	earlier bool      // granted before the gate was throttled
 	ended   bool
 
 	once sync.Once

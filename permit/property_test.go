@@ -130,6 +130,11 @@ func (m *model) step(configs []permit.Limits, s step) error {
 		m.configure(configs[s.which%len(configs)])
 		return nil
 	case "throttle":
+		if m.throttle == 0 && s.which > 4 {
+			for _, h := range m.all {
+				h.earlier = h.state != ended
+			}
+		}
 		m.throttle = max(s.which-4, 0)
 		m.gate.Throttle(s.which - 4)
 		return nil

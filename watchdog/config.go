@@ -135,6 +135,9 @@ func Default() Config {
 				// The gentle stages of a stop take 2 s and 5 s, so above 7 s the host is
 				// slow to kill; after 17 s the tree is a ghost.
 				CancelLatency: Ladder{Throttle: Band{10_000, 8000}, Escalate: Band{15_000, 12_000}},
+				// A run that waits a minute for its folder holds no slot, but what else is
+				// begun for that folder only makes the line longer.
+				LockWait: Ladder{Shed: Band{60_000, 30_000}},
 				// A heartbeat goes out each second, and a core that owes an answer for
 				// 10 s is replaced.
 				Heartbeat: Ladder{Shed: Band{1000, 500}, Throttle: Band{2500, 1000}, Escalate: Band{5000, 2500}},

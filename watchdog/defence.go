@@ -153,13 +153,21 @@ type cause struct {
 }
 
 // judge returns what asks for the highest stage and what holds the highest.
+//
+// What is measured of runs is old news when none ends. It leads to a further stage
+// only if a run has spoken for that since this one was entered, and holds the stage
+// no longer than a breaker stays open without a probe: then the stage gives way
+// to the one below, where more may begin, and the next bad run leads up again.
 func (d *Defence) judge(in Inputs) (asks, holds cause) {
 	for _, g := range d.cfg.gauges(in) {
 		if !g.known {
 			continue
 		}
 		asked, held := g.ladder.reach(g.value)
-		if asked > asks.stage {
+		if g.last != nil && d.now.Sub(*g.last) >= max(d.cfg.OpenFor.Std(), d.cfg.Dwell.of(d.stage)) {
+			continue
+		}
+		if asked > asks.stage && (g.last == nil || g.last.After(d.changed)) {
 			asks = cause{asked, g}
 		}
 		if held > holds.stage {

@@ -30,7 +30,7 @@ type defencePlayer struct {
 func (p *defencePlayer) play(t *testing.T, now time.Time, verb string, w lineWords) []string {
 	switch verb {
 	case "step":
-		p.set(t, w)
+		p.set(t, now, w)
 		var out []string
 		for _, a := range p.d.Step(now, p.in) {
 			line := fmt.Sprintf("%s %s", a.Do, a.Stage)
@@ -81,7 +81,7 @@ func (p *defencePlayer) play(t *testing.T, now time.Time, verb string, w lineWor
 	return nil
 }
 
-func (p *defencePlayer) set(t *testing.T, w lineWords) {
+func (p *defencePlayer) set(t *testing.T, now time.Time, w lineWords) {
 	m, q := &p.in.Metrics, &p.in.Queue
 	for key := range w.named {
 		if class, ok := strings.CutPrefix(key, "depth."); ok {
@@ -103,6 +103,7 @@ func (p *defencePlayer) set(t *testing.T, w lineWords) {
 		q.OldestMS = d.Milliseconds()
 	}
 	if d, ok := w.duration("cancel"); ok {
+		m.Last.CancelLatency = now
 		m.CancelLatency = Latency{Count: 1, P95: d.Milliseconds()}
 	}
 	if d, ok := w.duration("heartbeat"); ok {
@@ -110,6 +111,20 @@ func (p *defencePlayer) set(t *testing.T, w lineWords) {
 	}
 	if count, of, ok := w.parts("timeouts"); ok {
 		m.Timeouts = rate(count, of)
+		if count > 0 {
+			m.Last.Timeout = now
+		}
+	}
+	if d, ok := w.duration("lag"); ok {
+		m.Last.QueueLag = now
+		m.QueueLag = Latency{Count: 1, P95: d.Milliseconds()}
+	}
+	if d, ok := w.duration("lock"); ok {
+		m.Last.LockWait = now
+		m.LockWait = Latency{Count: 1, P95: d.Milliseconds()}
+	}
+	if n, ok := w.number("inflight"); ok {
+		m.Inflight = int(n)
 	}
 	if mib, ok := w.number("rss_mib"); ok {
 		bytes := mib << 20

@@ -17,6 +17,7 @@ type Metrics struct {
 	heartbeat latencies
 	kinds     map[job.WorkerKind]*kindMetrics // bounded by the kinds that are set up
 	dropped   int64
+	last      Last
 
 	use   CoreUse
 	used  time.Time // when use was sampled; zero: never
@@ -63,6 +64,7 @@ func (m *Metrics) QueueLag(now time.Time, waited time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queueLag.add(now, waited)
+	m.last.QueueLag = now
 }
 
 // LockWait records how long a run waited for its workspace.
@@ -70,6 +72,7 @@ func (m *Metrics) LockWait(now time.Time, waited time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lockWait.add(now, waited)
+	m.last.LockWait = now
 }
 
 // RunStarted records that a worker of a kind was started.
@@ -94,6 +97,7 @@ func (m *Metrics) RunEnded(now time.Time, kind job.WorkerKind, class job.ErrorCl
 	t.runs++
 	if class == job.Timeout {
 		t.timeouts++
+		m.last.Timeout = now
 	}
 	if Sick(class) {
 		t.sick++
@@ -106,6 +110,7 @@ func (m *Metrics) CancelLatency(now time.Time, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cancel.add(now, took)
+	m.last.CancelLatency = now
 }
 
 // Heartbeat records how long a heartbeat's answer took.
@@ -148,7 +153,7 @@ func (m *Metrics) Snapshot(now time.Time) Snapshot {
 		QueueLag: m.queueLag.over(now), CancelLatency: m.cancel.over(now),
 		LockWait: m.lockWait.over(now), Heartbeat: m.heartbeat.over(now),
 		RSS: known(m.use.RSSBytes), Goroutines: known(m.use.Goroutines), OpenFiles: known(m.use.OpenFiles),
-		EventsDropped: m.dropped,
+		EventsDropped: m.dropped, Last: m.last,
 	}
 	if m.ratio != nil {
 		ratio := *m.ratio

@@ -19,6 +19,8 @@ type Snapshot struct {
 	QueueLag Latency `json:"worker_queue_lag_ms"`
 	// Timeouts is how many of the runs that ended did so as TIMEOUT.
 	Timeouts Rate `json:"worker_timeout_rate"`
+	// Last is when the last sample of each was taken that speaks for an overload.
+	Last Last `json:"-"`
 	// CancelLatency is from the request to stop until the process tree was
 	// proven empty.
 	CancelLatency Latency `json:"worker_cancel_latency_ms"`
@@ -37,6 +39,10 @@ type Snapshot struct {
 	// Kinds has the kinds that run or ran within the window.
 	Kinds map[job.WorkerKind]KindSnapshot `json:"workers,omitempty"`
 }
+
+// Last is when something was measured last; zero: not within the memory of the
+// process. Of the runs only what ended as TIMEOUT counts.
+type Last struct{ QueueLag, Timeout, CancelLatency, LockWait time.Time }
 
 // KindSnapshot is what is measured by kind of worker.
 type KindSnapshot struct {

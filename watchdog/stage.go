@@ -3,6 +3,7 @@ package watchdog
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Stage is how far the defence has gone. Each stage keeps what the ones below
@@ -91,8 +92,10 @@ func (l Ladder) reach(value float64) (asked, held Stage) {
 // be a reason to shed. By default they lead no further than to shed, since to
 // run less makes a queue longer.
 type Thresholds struct {
-	QueueOldest   Ladder `json:"queue_oldest_ms"` // wait of the oldest job that could run
-	QueueDepth    Ladder `json:"queue_depth"`     // jobs that could run
+	QueueOldest   Ladder `json:"queue_oldest_ms"`       // wait of the oldest job that could run
+	QueueDepth    Ladder `json:"queue_depth"`           // jobs that could run
+	QueueLag      Ladder `json:"worker_queue_lag_ms"`   // from runnable to a worker, 95th percentile
+	Inflight      Ladder `json:"worker_inflight_count"` // runs that have a worker
 	TimeoutRate   Ladder `json:"worker_timeout_rate"`
 	CancelLatency Ladder `json:"worker_cancel_latency_ms"` // 95th percentile
 	LockWait      Ladder `json:"workspace_lock_wait_ms"`   // 95th percentile
@@ -108,7 +111,8 @@ type gauge struct {
 	name   string
 	ladder Ladder
 	value  float64
-	known  bool // an unknown value asks for nothing and holds nothing
+	known  bool       // an unknown value asks for nothing and holds nothing
+	last   *time.Time // when a run last spoke for it; nil: it is measured all the time
 }
 
 // gauges returns every metric, the ones of the queue first.
@@ -116,12 +120,14 @@ func (c *DefenceConfig) gauges(in Inputs) []gauge {
 	t, m := c.Thresholds, in.Metrics
 	depth, oldest := in.Queue.without(c.ShedClasses)
 	return []gauge{
-		{"queue_oldest_ms", t.QueueOldest, float64(oldest), true},
-		{"queue_depth", t.QueueDepth, float64(depth), true},
-		{"worker_timeout_rate", t.TimeoutRate, m.Timeouts.Ratio, m.Timeouts.Of >= int64(c.MinRuns)},
-		{"worker_cancel_latency_ms", t.CancelLatency, float64(m.CancelLatency.P95), m.CancelLatency.Count > 0},
-		{"workspace_lock_wait_ms", t.LockWait, float64(m.LockWait.P95), m.LockWait.Count > 0},
-		{"heartbeat_latency_ms", t.Heartbeat, float64(m.Heartbeat.P95), m.Heartbeat.Count > 0},
+		{"queue_oldest_ms", t.QueueOldest, float64(oldest), true, nil},
+		{"queue_depth", t.QueueDepth, float64(depth), true, nil},
+		{"worker_timeout_rate", t.TimeoutRate, m.Timeouts.Ratio, m.Timeouts.Of >= int64(c.MinRuns), &m.Last.Timeout},
+		{"worker_queue_lag_ms", t.QueueLag, float64(m.QueueLag.P95), m.QueueLag.Count > 0, &m.Last.QueueLag},
+		{"worker_inflight_count", t.Inflight, float64(m.Inflight), true, nil},
+		{"worker_cancel_latency_ms", t.CancelLatency, float64(m.CancelLatency.P95), m.CancelLatency.Count > 0, &m.Last.CancelLatency},
+		{"workspace_lock_wait_ms", t.LockWait, float64(m.LockWait.P95), m.LockWait.Count > 0, &m.Last.LockWait},
+		{"heartbeat_latency_ms", t.Heartbeat, float64(m.Heartbeat.P95), m.Heartbeat.Count > 0, nil},
 		number("core_rss_bytes", t.RSS, m.RSS),
 		number("core_cpu_ratio", t.CPU, m.CPU),
 		number("core_goroutines", t.Goroutines, m.Goroutines),
@@ -133,5 +139,5 @@ func number[N int | int64 | float64](name string, l Ladder, value *N) gauge {
 	if value == nil {
 		return gauge{name: name, ladder: l}
 	}
-	return gauge{name, l, float64(*value), true}
+	return gauge{name, l, float64(*value), true, nil}
 }
