@@ -17,7 +17,7 @@ type handle struct {
 // hold opens a pidfd for the process that p was read from. ok is false when that process is gone, even if its pid is in
 // use again: the start time is read after the pidfd was opened.
 func hold(p ProcInfo) (h handle, ok bool, err error) {
-	fd, err := unix.PidfdOpen(p.Pid, 0)
+	fd, err := openPidfd(p.Pid)
 	if errors.Is(err, unix.ESRCH) {
 		return handle{}, false, nil
 	}
@@ -30,6 +30,15 @@ func hold(p ProcInfo) (h handle, ok bool, err error) {
 		return handle{}, false, nil
 	}
 	return handle{p, fd}, true, nil
+}
+
+// openPidfd opens a pidfd, or returns ESRCH. Kernels before 6.9 say EINVAL of a process that is just being reaped.
+func openPidfd(pid int) (int, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.EINVAL) {
+		err = unix.ESRCH
+	}
+	return fd, err
 }
 
 // signal sends sig; a process that is gone is no error.

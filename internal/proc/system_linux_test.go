@@ -42,7 +42,7 @@ func cgroupHost(t testing.TB) *Host {
 
 // waitGone waits for the end of one process by pid, for processes that are not ours to reap.
 func waitGone(pid int, deadline time.Time) error {
-	fd, err := unix.PidfdOpen(pid, 0)
+	fd, err := openPidfd(pid)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
