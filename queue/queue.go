@@ -88,6 +88,16 @@ type Entry struct {
 	CancelRequested bool `json:"cancel_requested,omitempty"`
 }
 
+// MaxAttempts is how many attempts of the entry may count: what was asked for, and
+// one more for each time that a person rejected the work, which MaxRetries of
+// job.Oversight bounds; 0 is no limit.
+func (e *Entry) MaxAttempts() int {
+	if n := e.Spec.Limits.MaxAttempts; n > 0 {
+		return n + e.Rejections
+	}
+	return 0
+}
+
 // Batch is what one `run` submitted: the jobs whose summary is printed together.
 type Batch struct {
 	ID job.BatchID `json:"id"`

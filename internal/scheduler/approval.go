@@ -118,10 +118,6 @@ func Decision(e *queue.Entry, last *job.Attempt, a Answer, at time.Time) (queue.
 		d.DeadLetter = then.DeadLetter
 		return d, nil
 	}
-	if n := e.Spec.Limits.MaxAttempts; n > 0 && e.Counted >= n {
-		d.DeadLetter = fmt.Sprintf("%s: %s; %s", job.HumanRejected, d.Comment, job.UsedUp(n))
-		return d, nil
-	}
 	d.Retry = &queue.Retry{
 		RunnableAt: at, Choice: e.Choice, Feedback: then.Feedback, Waiting: "rejected; goes on with the feedback",
 		Session: last.Session, SessionWorker: last.Choice.Worker,

@@ -125,11 +125,13 @@ func (s *Scheduler) askCore(ctx context.Context, f *flight) (ipc.PermitAnswer, e
 	s.ask(f)
 	elsewhere := s.elsewhere(f.core)
 	s.mu.Unlock()
+	limits := e.Spec.Limits
+	limits.MaxAttempts = e.MaxAttempts()
 	var answer ipc.PermitAnswer
 	asked := now()
 	err := f.core.Call(ctx, ipc.MethodRequestPermit, ipc.PermitRequest{
 		Job: e.ID, Tenant: e.Spec.Tenant, Attempt: f.attempt, Counted: e.Counted, Choice: f.choice,
-		Workspace: e.Spec.Workspace, Limits: e.Spec.Limits, Deadline: e.Deadline, Spent: e.Spent, SpentTime: e.SpentTime,
+		Workspace: e.Spec.Workspace, Limits: limits, Deadline: e.Deadline, Spent: e.Spent, SpentTime: e.SpentTime,
 		Class: e.Spec.Class, Smaller: f.index+1 < len(e.Spec.Choices()), Degraded: f.index > e.Choice, Elsewhere: elsewhere,
 	}, &answer)
 	if err != nil {
@@ -339,7 +341,7 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	}
 	history := policy.History{
 		Choices: len(f.entry.Spec.Choices()), Choice: f.index, Counted: f.entry.Counted + 1,
-		MaxAttempts: f.entry.Spec.Limits.MaxAttempts, Resumed: f.resume() != "" && !unheard, Domain: f.entry.Spec.Domain,
+		MaxAttempts: f.entry.MaxAttempts(), Resumed: f.resume() != "" && !unheard, Domain: f.entry.Spec.Domain,
 	}
 	forgiven := s.judgeStream(f, &o, &history)
 	op.Outcome = o
