@@ -33,7 +33,13 @@ func (s *Spec) Validate() []*FieldError {
 	if err := s.validName(); err != nil {
 		bad("id", "%v", err)
 	}
+	if s.Tenant != "" {
+		if err := ValidTenant(s.Tenant); err != nil {
+			bad("tenant", "%v", err)
+		}
+	}
 	s.validateType(bad)
+	s.validateChoices(bad)
 	s.validateWorkspace(bad)
 	if strings.TrimSpace(s.Instructions) == "" && s.Type != External {
 		bad("instructions", "are empty, want what the worker should do")
@@ -49,7 +55,7 @@ func (s *Spec) Validate() []*FieldError {
 		}
 	}
 	for i, name := range s.Env {
-		if name == "" || strings.ContainsAny(name, "= \t\n\x00") {
+		if name == "" || strings.ContainsAny(name, "= ") || !OneLine(name) {
 			bad(fmt.Sprintf("env[%d]", i), "%q is not the name of a variable, want a name such as GOFLAGS (values are taken from the scheduler's environment)", name)
 		}
 	}
@@ -125,7 +131,7 @@ func (s *Spec) validateWorkspace(bad func(string, string, ...any)) {
 	if w.Base != "" && w.Isolation != Worktree {
 		bad("workspace.base", "%q has no use with isolation %s, only with worktree", w.Base, w.Isolation)
 	}
-	if strings.HasPrefix(w.Base, "-") {
+	if strings.HasPrefix(w.Base, "-") || !OneLine(w.Base) {
 		bad("workspace.base", "%q cannot be a commit, branch or tag", w.Base)
 	}
 }
@@ -139,6 +145,67 @@ func InKernel(path string) bool {
 		}
 	}
 	return false
+}
+
+// validateChoices looks at the names of workers and models. Which exist is known to
+// others; these stand in tables, metrics and log lines before anybody looks.
+func (s *Spec) validateChoices(bad func(string, string, ...any)) {
+	for i, c := range s.Choices() {
+		worker, model := "worker", "model"
+		if i > 0 {
+			worker = fmt.Sprintf("fallback[%d]", i-1)
+			model = worker
+		}
+		if c.Worker != "" {
+			if err := ValidWorker(c.Worker); err != nil {
+				bad(worker, "%v", err)
+			}
+		}
+		if len(c.Model) > maxKey || !OneLine(c.Model) {
+			bad(model, "%q is not the name of a model, want one line of at most %d bytes", c.Model, maxKey)
+		}
+	}
+	if len(s.Trace) > maxKey || !OneLine(s.Trace) {
+		bad("trace", "%q is not an id, want one line of at most %d bytes", s.Trace, maxKey)
+	}
+}
+
+var (
+	tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	workerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
+)
+
+// ValidTenant says why t cannot be the name of a tenant, or returns nil. The name
+// stands in tables, metrics, paths of the interface and before the / of an owner.
+func ValidTenant(t Tenant) error {
+	if !tenantName.MatchString(string(t)) {
+		return fmt.Errorf("%q is not a name of a tenant, want 1 to 64 of a-z A-Z 0-9 and, not first, - _ .", t)
+	}
+	return nil
+}
+
+// ValidWorker says why k cannot be the name of a kind of worker, or returns nil.
+func ValidWorker(k WorkerKind) error {
+	if !workerName.MatchString(string(k)) {
+		return fmt.Errorf("%q is not a name of a worker, want 1 to 32 of a-z 0-9 and, not first, - _", k)
+	}
+	return nil
+}
+
+// ValidAgent says why a cannot be the name of an agent, or returns nil.
+func ValidAgent(a AgentID) error {
+	if !wordName.MatchString(string(a)) {
+		return fmt.Errorf("%q is not a name, want 1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as agent-7", a)
+	}
+	return nil
+}
+
+// OneLine reports whether text is valid and free of control characters, line breaks
+// among them, so that it can stand in a line of a table or of a log.
+func OneLine(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool {
+		return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
+	})
 }
 
 // validateOwner looks at who asks, why, and what it is expected to take.
@@ -178,7 +245,7 @@ func (s *Spec) validateDuplicates(bad func(string, string, ...any)) {
 		case f.value == "":
 		case len(f.value) > maxKey:
 			bad(f.field, "has %d bytes, at most %d are allowed", len(f.value), maxKey)
-		case !utf8.ValidString(f.value) || strings.TrimSpace(f.value) != f.value || strings.ContainsFunc(f.value, unicode.IsControl):
+		case strings.TrimSpace(f.value) != f.value || !OneLine(f.value):
 			bad(f.field, "%q is not one line without blanks around it, want a text such as %s", f.value, f.example)
 		}
 	}

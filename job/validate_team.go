@@ -93,6 +93,20 @@ func (p *Profile) Validate() []*FieldError {
 			errs.bad(s.field, "is not a JSON schema")
 		}
 	}
+	for i, c := range append([]Choice{{Worker: p.Worker, Model: p.Model}}, p.Fallback...) {
+		at := "worker"
+		if i > 0 {
+			at = fmt.Sprintf("fallback[%d]", i-1)
+		}
+		if c.Worker != "" {
+			if err := ValidWorker(c.Worker); err != nil {
+				errs.bad(at, "%v", err)
+			}
+		}
+		if len(c.Model) > maxKey || !OneLine(c.Model) {
+			errs.bad(at, "%q is not the name of a model, want one line of at most %d bytes", c.Model, maxKey)
+		}
+	}
 	if p.Worker == "" && (p.Model != "" || len(p.Fallback) > 0) {
 		errs.bad("worker", "is missing, want the worker that the model and the fallback belong to")
 	}

@@ -46,6 +46,14 @@ func (g Grant) Validate() error {
 	if g.Tenant == "" {
 		return errors.New("the grant names no tenant, want whose it is")
 	}
+	if err := job.ValidTenant(g.Tenant); err != nil {
+		return fmt.Errorf("the grant's tenant: %w", err)
+	}
+	if g.Agent != "" {
+		if err := job.ValidAgent(g.Agent); err != nil {
+			return fmt.Errorf("the grant's agent: %w", err)
+		}
+	}
 	for _, bound := range []struct {
 		name  string
 		value any

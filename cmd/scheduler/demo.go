@@ -226,7 +226,7 @@ func (m *Main) demoPlace() (string, error) {
 func (m *Main) demoSource(site string, cfg *config.Config) (*source, error) {
 	src := &source{name: "the demo in " + site}
 	for _, text := range demoJobs {
-		specs, err := jobfile.Decode("demo", []byte(text), jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg), BaseDir: site})
+		specs, err := jobfile.Decode("demo", []byte(text), jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg), Domains: domains(cfg), BaseDir: site})
 		if err != nil {
 			return nil, failure(err)
 		}

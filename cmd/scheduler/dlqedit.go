@@ -172,7 +172,7 @@ func (m *Main) readEdited(path string, temporary bool, was *job.Spec) (*job.Spec
 	if err != nil {
 		return nil, err
 	}
-	opts := jobfile.Options{Now: utcNow(), Workers: m.workerKinds(&cfg)}
+	opts := jobfile.Options{Now: utcNow(), Workers: m.workerKinds(&cfg), Domains: domains(&cfg)}
 	if temporary {
 		opts.BaseDir = "." // a relative path is from where the user is
 	}

@@ -33,7 +33,7 @@ func (m *Main) readFile(ctx context.Context, e *engine, f client.JobFile) (clien
 		base = nowhere
 	}
 	jobs, err := jobfile.DecodeJobs(name, []byte(f.Text), jobfile.Options{
-		Now: utcNow(), Workers: m.workerKinds(&cfg), BaseDir: base, Files: &jobfile.Files{Sent: f.Files, Below: cfg.API.Files},
+		Now: utcNow(), Workers: m.workerKinds(&cfg), Domains: domains(&cfg), BaseDir: base, Files: &jobfile.Files{Sent: f.Files, Below: cfg.API.Files},
 	})
 	if err != nil {
 		return client.Submission{}, err

@@ -97,6 +97,7 @@ func (d *doors) newServer() *server.Server {
 		Artifacts: e.state.dir.Attempt,
 		Workers:   func(context.Context) []client.Worker { return m.workersNow(e) },
 		Budgets:   func(context.Context) []client.Budget { return e.budgetsNow() },
+		Domains:   func() []string { cfg := e.config(); return domains(&cfg) },
 		Bounds:    func() queue.Bounds { cfg := e.config(); return bounds(&cfg) },
 		MaxAtOnce: func() int { cfg := e.config(); return cfg.Concurrency.Max },
 		Ready:     e.ready,

@@ -17,10 +17,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/jobfile"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -143,7 +145,7 @@ func (s *source) digest() (string, error) {
 
 // readJobs reads the jobs that the arguments name.
 func (m *Main) readJobs(args []string, one oneJob, cfg *config.Config) (*source, error) {
-	opts := jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg)}
+	opts := jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg), Domains: domains(cfg)}
 	switch {
 	case one.worker != "":
 		specs, err := one.decode(strings.Join(args, " "), opts)
@@ -197,6 +199,22 @@ func (m *Main) workerKinds(cfg *config.Config) []string {
 		}
 	}
 	return list
+}
+
+// domains lists those that a job may name: the built-in ones, those with a table or
+// weights in the configuration.
+func domains(cfg *config.Config) []string {
+	all := map[string]bool{}
+	for name := range eval.Table(cfg.Evaluation.Weights) {
+		all[name] = true
+	}
+	for name := range policy.DefaultDomains() {
+		all[name] = true
+	}
+	for name := range cfg.Recovery.Domains {
+		all[name] = true
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // checkJobs looks at what the host must have for the jobs to start: the

@@ -118,7 +118,7 @@ func (in *submission) read(m *Main, cfg *config.Config) (*source, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
-	jobs, err := jobfile.DecodeJobs("standard input", []byte(in.stdin), jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg), BaseDir: dir})
+	jobs, err := jobfile.DecodeJobs("standard input", []byte(in.stdin), jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg), Domains: domains(cfg), BaseDir: dir})
 	if err != nil {
 		return nil, usage(err)
 	}

@@ -116,7 +116,7 @@ func (m *Main) submitFiring(ctx context.Context, e *engine, f trigger.Firing) er
 // firingJobs reads the jobs of a firing. With unless_active each gets a key, by
 // which the store refuses them all while one of them is unfinished.
 func (m *Main) firingJobs(f trigger.Firing, cfg *config.Config) (jobfile.Jobs, error) {
-	jobs, err := jobfile.LoadJobs([]string{f.Settings.Job}, jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg)})
+	jobs, err := jobfile.LoadJobs([]string{f.Settings.Job}, jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg), Domains: domains(cfg)})
 	if err != nil {
 		return jobs, err
 	}

@@ -4,16 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 )
-
-// tenantName is what a job file can call a tenant: a bound for another name
-// would bind nobody.
-var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 func (v *validator) concurrency() {
 	c := v.config.Concurrency
@@ -51,8 +46,8 @@ func (v *validator) concurrency() {
 
 // tenant refuses what cannot be a tenant. One that has no job yet is fine.
 func (v *validator) tenant(path string, t job.Tenant) {
-	if !tenantName.MatchString(string(t)) {
-		v.Failf(path, "%q is not a name of a tenant, want 1 to 64 of a-z A-Z 0-9 and, not first, - _ .", t)
+	if err := job.ValidTenant(t); err != nil {
+		v.Failf(path, "%v", err)
 	}
 }
 

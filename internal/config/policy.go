@@ -13,6 +13,7 @@ func (v *validator) policy() {
 	c := v.config.Policy
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
 		path := strictyaml.Entry("policy.tenants", string(name))
+		v.tenant(path, name)
 		v.adopt(c.Tenants[name].Validate(), func(field string) string { return path + "." + field })
 	}
 	c.Tenants = nil

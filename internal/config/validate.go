@@ -16,10 +16,7 @@ import (
 // execAdapter runs a program of the user's own, which must be named.
 const execAdapter = "exec"
 
-var (
-	kindName     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
-	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-)
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // validator looks at the values of a configuration whose form is right.
 type validator struct {
@@ -80,8 +77,8 @@ func (v *validator) kind(path string, kind job.WorkerKind) {
 }
 
 func (v *validator) worker(path string, kind job.WorkerKind, w job.WorkerSettings) {
-	if !kindName.MatchString(string(kind)) {
-		v.Failf(path, "%q is not a name of a worker, want 1 to 32 of a-z 0-9 and, not first, - _", kind)
+	if err := job.ValidWorker(kind); err != nil {
+		v.Failf(path, "%v", err)
 	}
 	adapter := w.Adapter
 	switch {

@@ -17,7 +17,7 @@ type part struct {
 // check records what is wrong between jobs that are right by themselves.
 func (b *batch) check() {
 	w := &b.jobs.Workflow
-	for _, p := range workflow.Check(b.jobs.Specs, w) {
+	for _, p := range append(workflow.Check(b.jobs.Specs, w), workflow.CheckDomains(b.jobs.Specs, w, b.opts.Domains)...) {
 		if from, ok := b.origins[p.Job]; ok {
 			from.fail(p.Field, p.Message)
 			continue

@@ -16,6 +16,8 @@ type Options struct {
 	Now time.Time
 	// Workers are the kinds of worker that exist; empty means that any name will do.
 	Workers []string
+	// Domains are those that a job may name beside its agent's own; empty means any.
+	Domains []string
 	// BaseDir is the folder that relative paths start from; "" means the job
 	// file's own, and for Decode the current one.
 	BaseDir string

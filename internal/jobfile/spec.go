@@ -2,7 +2,6 @@ package jobfile
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,10 +17,6 @@ const MaxInstructions = 256 << 10
 // shell is the worker that runs jobs of type TOOL.
 const shell = "shell"
 
-// tenantName is what a tenant may be called: it stands in tables, metrics and
-// paths of the interface.
-var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-
 // reader turns the fields of one file into jobs and records what is wrong.
 type reader struct {
 	*strictyaml.Doc
@@ -35,8 +30,9 @@ func (r *reader) specs(f *file) []job.Spec {
 	if tenant == "" {
 		tenant = job.DefaultTenant
 	}
-	if !tenantName.MatchString(string(tenant)) {
-		r.Failf("tenant", "%q is not a name of a tenant, want 1 to 64 of a-z A-Z 0-9 and, not first, - _ .", tenant)
+	if err := job.ValidTenant(tenant); err != nil {
+		r.Failf("tenant", "%v", err)
+		tenant = job.DefaultTenant // said once, not for each job
 	}
 	if len(f.Jobs) == 0 {
 		if r.Has("jobs") {

@@ -12,6 +12,7 @@ import (
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow"
 )
 
 func (s *Server) letterRoutes() {
@@ -80,6 +81,9 @@ func (s *Server) requeue(ctx context.Context, _ *struct{}, in *client.Requeue) (
 		if l.Spec != nil {
 			for _, f := range l.Spec.Validate() {
 				bad.add(at("body.letters", i)+".spec."+f.Field, "%s", f.Message)
+			}
+			for _, p := range workflow.CheckDomains([]job.Spec{*l.Spec}, nil, s.domains()) {
+				bad.add(at("body.letters", i)+".spec."+p.Field, "%s", p.Message)
 			}
 		}
 	}

@@ -44,6 +44,8 @@ type Options struct {
 	Workers func(context.Context) []client.Worker
 	// Budgets tells how the windows of money stand. nil: there are none.
 	Budgets func(context.Context) []client.Budget
+	// Domains are those that jobs may name. nil: any.
+	Domains func() []string
 	// Bounds are how much a submission may hold. nil: only the store's are.
 	Bounds func() queue.Bounds
 	// MaxAtOnce is how many jobs may run at once. nil: it is not told.

@@ -34,7 +34,7 @@ func (s *Server) openRun(ctx context.Context, _ *struct{}, in *client.Run) (*ope
 	if err := s.bounds().CheckSubmission(len(in.Jobs)); err != nil {
 		return nil, err
 	}
-	if err := checkSubmission(&in.Submission); err != nil {
+	if err := s.checkSubmission(&in.Submission); err != nil {
 		return nil, err
 	}
 	for i := range in.Jobs {

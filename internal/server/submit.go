@@ -56,7 +56,7 @@ func (s *Server) submit(ctx context.Context, h *submitHeaders, in *client.Submis
 	if err := s.bounds().CheckSubmission(len(in.Jobs)); err != nil {
 		return nil, err
 	}
-	if err := checkSubmission(in); err != nil {
+	if err := s.checkSubmission(in); err != nil {
 		return nil, err
 	}
 	for i := range in.Jobs {
@@ -98,16 +98,33 @@ func (s *Server) bounds() (b queue.Bounds) {
 	return b
 }
 
+func (s *Server) domains() []string {
+	if s.opt.Domains == nil {
+		return nil
+	}
+	return s.opt.Domains()
+}
+
 func (s *Server) stored(ctx context.Context, b job.BatchID, n int) (client.Jobs, error) {
 	stored, _, err := s.opt.Store.List(ctx, queue.Filter{Batch: b, Limit: n})
 	return client.Jobs{Jobs: some(stored), Total: len(stored)}, err
 }
 
+// maxSource bounds what says where jobs came from, in bytes.
+const maxSource = 64 << 10
+
 // checkSubmission reports all that is wrong with a submission.
-func checkSubmission(in *client.Submission) error {
+func (s *Server) checkSubmission(in *client.Submission) error {
 	bad := &invalid{}
 	if len(in.Jobs) == 0 {
 		bad.add("body.jobs", "is empty, want at least one")
+	}
+	// The source of several job files has one on each line.
+	if len(in.Source) > maxSource || !job.OneLine(strings.ReplaceAll(in.Source, "\n", " ")) {
+		bad.add("body.source", "is not a name, want text without control characters of at most %d bytes", maxSource)
+	}
+	if len(in.Digest) > 256 || !job.OneLine(in.Digest) {
+		bad.add("body.digest", "is not a hash, want one line of at most 256 bytes")
 	}
 	for i := range in.Jobs {
 		for _, f := range in.Jobs[i].Validate() {
@@ -126,12 +143,12 @@ func checkSubmission(in *client.Submission) error {
 	if len(bad.fields) > 0 {
 		return bad
 	}
-	checkTogether(in, bad)
+	checkTogether(in, s.domains(), bad)
 	return bad.or()
 }
 
 // checkTogether looks at how the jobs hang together.
-func checkTogether(in *client.Submission, bad *invalid) {
+func checkTogether(in *client.Submission, domains []string, bad *invalid) {
 	joined := len(in.Workflow.Teams) > 0 || len(in.Workflow.Pipelines) > 0
 	for i := range in.Jobs {
 		joined = joined || !in.Jobs[i].Flow.Alone()
@@ -139,7 +156,7 @@ func checkTogether(in *client.Submission, bad *invalid) {
 	for i := range in.Jobs {
 		in.Jobs[i].Flow.Joined = joined
 	}
-	for _, p := range workflow.Check(in.Jobs, &in.Workflow) {
+	for _, p := range append(workflow.Check(in.Jobs, &in.Workflow), workflow.CheckDomains(in.Jobs, &in.Workflow, domains)...) {
 		bad.add("body", "%v", p)
 	}
 	for i := range in.Workflow.Pipelines {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,9 +22,6 @@ const (
 	maxDuration = 10 * 365 * 24 * time.Hour
 	maxRate     = 3_600_000 // jobs an hour: a thousand a second
 )
-
-// tenantName is what a job file can call a tenant.
-var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // validator checks what a file means, beyond the form of its fields.
 type validator struct {
@@ -220,8 +216,8 @@ func (v validator) priorities(path string, t *tenant) {
 }
 
 func (v validator) name(path string, t job.Tenant) {
-	if v.Has(path) && !tenantName.MatchString(string(t)) {
-		v.Failf(path, "%q is not a name of a tenant, want 1 to 64 of a-z A-Z 0-9 and, not first, - _ .", t)
+	if err := job.ValidTenant(t); err != nil && v.Has(path) {
+		v.Failf(path, "%v", err)
 	}
 }
 

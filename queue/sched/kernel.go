@@ -217,8 +217,8 @@ func (k *Kernel) Claim(ctx context.Context, r ClaimRequest) ([]Entry, error) {
 		lease = DefaultLease
 	}
 	switch {
-	case strings.TrimSpace(r.WorkerID) == "" || len(r.WorkerID) > 256:
-		return nil, refuse(InvalidParams, "worker_id: %q is not a name, want 1 to 256 characters", r.WorkerID)
+	case strings.TrimSpace(r.WorkerID) == "" || len(r.WorkerID) > 256 || !job.OneLine(r.WorkerID):
+		return nil, refuse(InvalidParams, "worker_id: %q is not a name, want 1 to 256 characters on one line", r.WorkerID)
 	case n < 1 || n > MaxClaim:
 		return nil, refuse(InvalidParams, "max_n: %d is not allowed, want 1 to %d", r.MaxN, MaxClaim)
 	case lease < time.Second || lease > MaxLease:
