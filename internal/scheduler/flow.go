@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,10 +27,12 @@ import (
 type flows struct {
 	wake chan struct{} // capacity 1
 
-	mu    sync.Mutex // guards busy, later and dirty
+	mu    sync.Mutex // guards busy, later, dirty and awaited
 	busy  bool       // something is looked at, or nothing was yet
 	later bool       // something is looked at again soon
 	dirty map[job.BatchID]bool
+	// awaited is what batches at rest wait for; one that is looked at has none.
+	awaited map[job.BatchID]*awaited
 
 	opening   sync.Mutex // guards logs and workflows
 	logs      map[job.BatchID][]*pipeline.Log
@@ -46,7 +49,7 @@ type flows struct {
 
 func newFlows() *flows {
 	return &flows{
-		wake: make(chan struct{}, 1), busy: true, dirty: map[job.BatchID]bool{},
+		wake: make(chan struct{}, 1), busy: true, dirty: map[job.BatchID]bool{}, awaited: map[job.BatchID]*awaited{},
 		logs: map[job.BatchID][]*pipeline.Log{}, workflows: map[job.BatchID]*job.Workflow{},
 		ended: map[job.BatchID]map[job.ID]workflow.Job{}, teams: map[job.BatchID]*team.Tree{},
 		stopBy: map[job.ID]time.Time{}, timer: stoppedTimer(),
@@ -61,7 +64,7 @@ func stoppedTimer() *time.Timer {
 
 // follow has somebody look at what follows from how an entry stands.
 func (s *Scheduler) follow(e *queue.Entry) {
-	if e.Spec.Flow.Joined {
+	if e.Spec.Flow.Joined && !s.flows.quiet(e) {
 		s.flows.look(e.Batch)
 	}
 }
@@ -69,6 +72,7 @@ func (s *Scheduler) follow(e *queue.Entry) {
 func (f *flows) look(b job.BatchID) {
 	f.mu.Lock()
 	f.dirty[b] = true
+	delete(f.awaited, b)
 	f.mu.Unlock()
 	select {
 	case f.wake <- struct{}{}:
@@ -232,11 +236,14 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 				delete(s.flows.stopBy, entries[i].ID)
 			}
 			s.flows.close(id)
+			return false, nil
 		}
+		s.flows.rested(id, awaitedIn(common, entries, byName))
 		return false, nil
 	}
 	at := now()
-	var ops []queue.Op
+	var made []workflow.Move
+	var each [][]queue.Op // what makes each of these
 	var cancels []job.ID
 	stages := stageJobs(common)
 	for _, m := range moves {
@@ -244,23 +251,27 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 			cancels = append(cancels, byName[c.Name].ID)
 			continue
 		}
-		ops = append(ops, flowOp(id, m, byName, at))
+		ops := []queue.Op{flowOp(id, m, byName, at)}
 		if r, ok := m.(workflow.Ready); ok && stages[r.Name] {
 			// It stands for what its stage's events are given to.
 			ops = append(ops, queue.Keep{ID: byName[r.Name].ID, For: job.HeldForParts, Waiting: "streams"})
 		}
+		made, each = append(made, m), append(each, ops)
 	}
-	if len(ops) > 0 {
-		err := s.cfg.Store.Apply(ctx, ops...)
+	if len(each) > 0 {
+		n, err := s.applyMoves(ctx, each)
 		if errors.Is(err, queue.ErrQueueFull) {
 			return true, s.failSpawns(ctx, id, moves, byName, err)
 		}
-		if err != nil {
+		s.touchMoved(made[:n], byName)
+		if err != nil && n == 0 {
 			return false, fmt.Errorf("take workflow %s further: %w", id, err)
 		}
-		s.touchMoved(moves, byName)
+		if err != nil { // the rest is another question now
+			moves, each, cancels = made[:n], each[:n], nil
+		}
 	}
-	for _, op := range ops {
+	for _, op := range slices.Concat(each...) {
 		if spawn, ok := op.(queue.Spawn); ok {
 			for i := range spawn.Entries {
 				s.lanes.touch(&spawn.Entries[i], s.scopes())
@@ -275,6 +286,24 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 	}
 	s.tellMoves(ctx, moves, byName)
 	return true, nil
+}
+
+// applyMoves applies what makes each of some moves, in one transaction if it can be:
+// a move may make a later one impossible, as the end of a job takes those along that
+// share its result. Then they are made one by one, up to the first that cannot be
+// made any more. It returns how many were.
+func (s *Scheduler) applyMoves(ctx context.Context, each [][]queue.Op) (made int, err error) {
+	err = s.cfg.Store.Apply(ctx, slices.Concat(each...)...)
+	if err == nil {
+		return len(each), nil
+	}
+	for errors.Is(err, queue.ErrIllegalTransition) && made < len(each) {
+		if next := s.cfg.Store.Apply(ctx, each[made]...); next != nil {
+			return made, next
+		}
+		made++
+	}
+	return made, err
 }
 
 // failSpawns ends the nodes for whose parts the queue has no room. One that waited

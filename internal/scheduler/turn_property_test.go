@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -132,7 +133,11 @@ func (s *schedule) step() {
 		first, second := s.spec(), s.spec()
 		second.Flow.Needs = []job.Name{first.Name}
 		first.Flow.Joined, second.Flow.Joined = true, true
-		s.enqueue(job.Workflow{}, false, first, second)
+		list := s.spec()
+		list.Flow = job.Flow{Joined: true, Needs: []job.Name{first.Name}[:s.IntN(2)], ForEach: &job.ForEach{Items: json.RawMessage("[1,2,3]"), Max: 3, MaxParallel: s.IntN(3)}}
+		last := s.spec()
+		last.Flow = job.Flow{Joined: true, Needs: []job.Name{first.Name, list.Name}}
+		s.enqueue(job.Workflow{}, false, []job.Spec{first, second, list, last}[:2+2*s.IntN(2)]...)
 	case n < 8:
 		if len(s.jobs) > 0 {
 			if id := s.jobs[s.IntN(len(s.jobs))]; id != s.last {
