@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -55,9 +56,14 @@ func (m *Main) equip(root *cobra.Command) {
 		if cmd.HasSubCommands() && !cmd.HasParent() || isGroup(cmd) {
 			cmd.Args = knownCommand
 		}
+		plainArgs(cmd)
 		m.addCompletions(cmd)
 	}
 	describeCompletion(root)
+	group(root)
+	for cmd := range commands(root) {
+		cmd.Long = strings.ReplaceAll(cmd.Long, "`", "'")
+	}
 }
 
 // commands are root and all below it.

@@ -105,7 +105,8 @@ func (m *Main) run(args []string) int {
 	}
 	var exit *exitError
 	if !errors.As(err, &exit) {
-		exit = &exitError{code: exitUsage, err: err} // cobra's own: an unknown command or flag
+		exit = &exitError{code: exitUsage, err: plainExclusion(err)} // cobra's own: flags that exclude each other
+		exit.hints = []string{"scheduler COMMAND --help lists the flags of a command"}
 	}
 	if exit.err != nil {
 		fmt.Fprintf(m.stderr, "scheduler: %v\n", exit.err)

@@ -21,7 +21,7 @@ func (m *Main) planCommand() *cobra.Command {
 		Long: `Show the levels of the jobs, the longest chain of jobs of which each waits for the one
 before it, and within what time so many workers end them all if each job takes one unit
 of time. Nothing is run; the files are checked as for a run.`,
-		Example: "  scheduler plan examples/web-testing/jobs.yaml\n  scheduler plan jobs.yaml -k 3 --json",
+		Example: "  scheduler plan examples/web-testing/pipeline.yaml\n  scheduler plan jobs.yaml -k 3 --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("workers") && workers < 1 {
 				return usage(fmt.Errorf("--workers %d: want 1 or more", workers))

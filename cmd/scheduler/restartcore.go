@@ -36,7 +36,7 @@ counts as no attempt. The command returns when the new cores are up.`,
 	}
 	cmd.Flags().IntVar(&which.Core, "core", 0, "replace only core `N` (default all)")
 	cmd.Flags().BoolVar(&which.Drain, "drain", false, "let the jobs of each core end first")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as `scheduler status` does")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as scheduler status does")
 	return cmd
 }
 

@@ -51,6 +51,9 @@ func nearest(word string, known []string) string {
 func unknownFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
+		if plain := plainFlag(cmd, err); plain != nil {
+			return plain
+		}
 		return err
 	}
 	var known []string
@@ -61,10 +64,13 @@ func unknownFlag(cmd *cobra.Command, err error) error {
 	}
 	cmd.Flags().VisitAll(add)
 	cmd.InheritedFlags().VisitAll(add)
+	if name := unknown.GetSpecifiedShortnames(); name != "" {
+		err = fmt.Errorf("unknown flag -%s", unknown.GetSpecifiedName())
+	}
 	if near := nearest(unknown.GetSpecifiedName(), known); near != "" && len(unknown.GetSpecifiedName()) > 1 {
 		return usage(err, "did you mean --"+near+"?")
 	}
-	return usage(err)
+	return usage(err, "the flag --help lists those that there are")
 }
 
 // isNotFound reports whether err says that there is no such job, here or elsewhere.

@@ -106,7 +106,7 @@ func TestMeant(t *testing.T) {
 		"ls --jsn":             "did you mean --json?",
 		"status --colour":      "did you mean --color?",
 		"xyzzy":                "",
-		"ls --xyzzy":           "",
+		"ls --xyzzy":           "the flag --help lists those that there are",
 		"submit --idempotency": "did you mean --idempotency-key?",
 	} {
 		var said bytes.Buffer

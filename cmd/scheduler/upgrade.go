@@ -59,7 +59,7 @@ server runs, or the program is not right; 130 the wait was interrupted.`,
 	f.BoolVar(&drain, "drain", false, "let running jobs end first")
 	f.StringVar(&in.Program, "program", "", "hand over to this `FILE` (default: that of the running server)")
 	f.BoolVar(&wait, "wait", false, "return when the new program is up")
-	f.BoolVar(&asJSON, "json", false, "print how the scheduler fares as JSON, as `scheduler status` does")
+	f.BoolVar(&asJSON, "json", false, "print how the scheduler fares as JSON, as scheduler status does")
 	cmd.MarkFlagsMutuallyExclusive("checkpoint", "drain")
 	return cmd
 }

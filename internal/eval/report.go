@@ -75,6 +75,9 @@ func explain(err error) error {
 		name := typed.Field[strings.LastIndexByte(typed.Field, '.')+1:]
 		return &job.FieldError{Field: name, Message: "is a " + typed.Value + ", want a number from 0 to 1"}
 	}
+	if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf(`is no report in JSON, want e.g. {"quality": 0.9}: it is a JSON %s`, typed.Value)
+	}
 	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
 		return &job.FieldError{Field: strings.Trim(name, `"`), Message: "is unknown, want some of " + list() + " and comment"}
 	}

@@ -17,7 +17,7 @@ func TestReadReport(t *testing.T) {
 		{`"{\"quality\": 0.9}"`, "is no report in JSON", ""},
 		{`{}`, "names no dimension", "names no dimension"},
 		{`{"quality": 0.9} {"quality": 0.1}`, "there is more after the JSON object", "is no report in JSON"},
-		{`[0.9]`, "is no report in JSON", "is no report in JSON"},
+		{`[0.9]`, `is no report in JSON, want e.g. {"quality": 0.9}: it is a JSON array`, "is no report in JSON"},
 		{``, "is no report in JSON", "is no report in JSON"},
 		{`{"quality": null}`, "names no dimension", "names no dimension"},
 	} {

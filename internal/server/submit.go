@@ -126,7 +126,18 @@ func (s *Server) checkSubmission(in *client.Submission) error {
 	if len(in.Digest) > 256 || !job.OneLine(in.Digest) {
 		bad.add("body.digest", "is not a hash, want one line of at most 256 bytes")
 	}
+	type member struct {
+		tenant job.Tenant
+		name   job.Name
+	}
+	first := map[member]int{}
 	for i := range in.Jobs {
+		m := member{cmp.Or(in.Jobs[i].Tenant, job.DefaultTenant), in.Jobs[i].Name}
+		if n, twice := first[m]; twice {
+			bad.add(at("body.jobs", i)+".id", "%q is the id of jobs[%d] already; ids are unique among the jobs that are submitted together", m.name, n)
+		} else {
+			first[m] = i
+		}
 		for _, f := range in.Jobs[i].Validate() {
 			bad.add(at("body.jobs", i)+"."+f.Field, "%s", f.Message)
 		}

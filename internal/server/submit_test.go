@@ -153,6 +153,10 @@ func TestBadSubmission(t *testing.T) {
 	if p := problemIn(t, resp); p.Status != 400 || !strings.Contains(p.Detail, "nobody") {
 		t.Errorf("%+v", p)
 	}
+	resp, _ = d.post("/v1/jobs", submission("a", "b", "a"))
+	if p := problemIn(t, resp); p.Status != 400 || len(p.Errors) != 1 || p.Errors[0].Location != "body.jobs[2].id" || !strings.Contains(p.Detail, "jobs[0] already") {
+		t.Errorf("%+v", p)
+	}
 	large := submission("a")
 	large.Jobs[0].Instructions = strings.Repeat("x", 5000)
 	resp, _ = d.post("/v1/jobs", large)
