@@ -140,6 +140,7 @@ func (m *Main) demo(ctx context.Context, dir string, yes bool, o runOptions) err
 		return err
 	}
 	o.started = func(e *engine) error { m.killCoreOnce(e); return nil }
+	m.started = time.Now() // the summary tells of the run, not of the question and the installation
 	batches, ran := m.runBatch(ctx, state, &cfg, batch, o)
 	if err := m.closeBatches(ctx, state, state.store, batches, state.closeBatch, o, ran); err != nil {
 		return err
