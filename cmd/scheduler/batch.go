@@ -14,8 +14,8 @@ import (
 )
 
 // openBatch finds the unfinished batch that the source continues, or submits
-// its jobs as a new one. told is a line for the user about which it was.
-func openBatch(ctx context.Context, store queue.Store, src *source, fresh bool) (id job.BatchID, told string, err error) {
+// its jobs as a new one, of which added hears. told is a line for the user about which it was.
+func openBatch(ctx context.Context, store queue.Store, src *source, fresh bool, added func([]queue.Entry)) (id job.BatchID, told string, err error) {
 	if src.resume {
 		opened, _, err := newestRun(ctx, store)
 		return opened.Batch, toldOf(opened), err
@@ -31,7 +31,11 @@ func openBatch(ctx context.Context, store queue.Store, src *source, fresh bool) 
 				return err
 			}
 			b.Private = true // this run works on it, and none but this
-			return store.Enqueue(ctx, b, entries)
+			if err := store.Enqueue(ctx, b, entries); err != nil {
+				return err
+			}
+			added(entries)
+			return nil
 		},
 	}
 	opened, err := runs.Open(ctx, run)

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
 )
 
 // Actions of the audit log that come through no door of a scheduler.
@@ -43,6 +44,31 @@ func (m *Main) did(ctx context.Context, dir *statedir.Dir, e audit.Entry) {
 	err := audit.Once(ctx, dir.Audit(), audit.Options{Wait: holdTime, Redact: redact.New(redact.FromEnviron(m.environ)...)}, e)
 	if err != nil && !errors.Is(err, audit.ErrHeld) { // a scheduler holds it: it notices by itself
 		fmt.Fprintf(m.stderr, "scheduler: it was done, but is not in the audit log: %v\n", err)
+	}
+}
+
+// submitted records that the user of this command submitted jobs which it runs
+// itself. It is done all the same: an error is only told.
+func (m *Main) submitted(ctx context.Context, dir *statedir.Dir, entries []queue.Entry) {
+	if cfg, err := m.readConfig(m.configOptions()); err != nil || !cfg.Audit.Enabled {
+		return
+	}
+	l, err := audit.Open(dir.Audit(), audit.Options{Wait: holdTime, Redact: redact.New(redact.FromEnviron(m.environ)...)})
+	if err == nil {
+		who := owner()
+		for i := range entries {
+			e := &entries[i]
+			one := audit.Entry{Who: who, Action: audit.ActionSubmitted, Job: e.ID, Detail: audit.SubmittedOf(&e.Spec, e.Batch)}
+			if i%256 < 255 {
+				l.Note(one) // which never waits, and would lose what comes too fast
+				continue
+			}
+			err = errors.Join(err, l.Record(ctx, one))
+		}
+		err = errors.Join(err, l.Close())
+	}
+	if err != nil {
+		fmt.Fprintf(m.stderr, "scheduler: the jobs were submitted, but that is not in the audit log: %v\n", err)
 	}
 }
 

@@ -135,7 +135,7 @@ func (m *Main) demo(ctx context.Context, dir string, yes bool, o runOptions) err
 		return err
 	}
 	defer state.Close()
-	batch, _, err := openBatch(ctx, state.store, src, false)
+	batch, _, err := openBatch(ctx, state.store, src, false, func(list []queue.Entry) { m.submitted(ctx, state.dir, list) })
 	if err != nil {
 		return err
 	}

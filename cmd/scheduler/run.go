@@ -117,7 +117,7 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 	}
 	defer state.Close()
 	state.store.SetBounds(bounds(&cfg))
-	batch, told, err := openBatch(ctx, state.store, src, o.fresh)
+	batch, told, err := openBatch(ctx, state.store, src, o.fresh, func(list []queue.Entry) { m.submitted(ctx, state.dir, list) })
 	if err != nil {
 		return err
 	}

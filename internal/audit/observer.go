@@ -22,6 +22,7 @@ const (
 	ActionFile         = "agent.file"
 	ActionAttemptEnded = "attempt.ended"
 	ActionJobEnded     = "job.ended"
+	ActionTimedOut     = "approval.timeout"
 	ActionCoreUp       = "core.up"
 	ActionCoreDown     = "core.down"
 )
@@ -69,6 +70,10 @@ type (
 		Attempts   int            `json:"attempts"`
 		Spent      job.Usage      `json:"spent"`
 	}
+	// TimedOut is of ActionTimedOut: nobody answered in time.
+	TimedOut struct {
+		Answer string `json:"answer"` // the default that was taken, and until when was asked
+	}
 	// CoreChange is of ActionCoreUp and ActionCoreDown.
 	CoreChange struct {
 		Core int    `json:"core"`
@@ -80,8 +85,9 @@ type (
 func (o *Observer) Observe(m scheduler.Moment) {
 	switch m.Kind {
 	case scheduler.MomentSubmitted:
-		s := &m.Entry.Spec
-		o.note(&m, ActionSubmitted, Submitted{s.Name, s.Tenant, m.Entry.Batch, s.Worker, s.Trigger})
+		o.note(&m, ActionSubmitted, SubmittedOf(&m.Entry.Spec, m.Entry.Batch))
+	case scheduler.MomentAnswered:
+		o.note(&m, ActionTimedOut, TimedOut{short(m.Text)})
 	case scheduler.MomentEvents:
 		for i := range m.Events {
 			o.event(&m, &m.Events[i])
@@ -101,6 +107,11 @@ func (o *Observer) Observe(m scheduler.Moment) {
 	case scheduler.MomentCoreDown:
 		o.note(&m, ActionCoreDown, CoreChange{m.Core, short(m.Text)})
 	}
+}
+
+// SubmittedOf is what is recorded of a job that was submitted.
+func SubmittedOf(s *job.Spec, b job.BatchID) Submitted {
+	return Submitted{s.Name, s.Tenant, b, s.Worker, s.Trigger}
 }
 
 // note records what the scheduler did.

@@ -223,9 +223,18 @@ func (s *Scheduler) answerOverdue(ctx context.Context) (time.Duration, error) {
 			continue
 		}
 		answer := Answer{Approved: a.Default == oversight.Approve, By: queue.ByTimeout, Comment: fmt.Sprintf("nobody answered by %s", a.Until.Format(time.RFC3339))}
-		if _, err := s.Decide(ctx, waiting[i].ID, answer); err != nil && !errors.Is(err, queue.ErrIllegalTransition) {
-			errs = append(errs, err)
+		e, err := s.Decide(ctx, waiting[i].ID, answer)
+		if err != nil {
+			if !errors.Is(err, queue.ErrIllegalTransition) {
+				errs = append(errs, err)
+			}
+			continue
 		}
+		said := "rejected: "
+		if answer.Approved {
+			said = "approved: "
+		}
+		s.observe(Moment{Kind: MomentAnswered, At: now(), Entry: &e, Attempt: a.Attempt, Text: said + answer.Comment})
 	}
 	return next, errors.Join(errs...)
 }

@@ -33,6 +33,9 @@ const (
 	MomentAttemptEnded MomentKind = "attempt_ended"
 	// MomentEnded: the job, Entry, has reached a terminal state, which is durable.
 	MomentEnded MomentKind = "ended"
+	// MomentAnswered: nobody answered about the job, Entry, in time, and its default
+	// was taken for the answer; Text says which.
+	MomentAnswered MomentKind = "answered"
 	// MomentCoreUp and MomentCoreDown: Core came up, died or was replaced; Text says why.
 	MomentCoreUp   MomentKind = "core_up"
 	MomentCoreDown MomentKind = "core_down"
