@@ -35,6 +35,27 @@ type Folderless interface {
 	Folderless(t *Task) bool
 }
 
+// Credentialed is an optional part of an Adapter, for one whose program needs a
+// login or a key.
+type Credentialed interface {
+	// Credentials returns what to do where neither a login nor a key is found for
+	// a program with these settings; "" if there is one. It looks at files and
+	// variables and asks nobody: what it finds may have expired.
+	Credentials(s job.WorkerSettings, getenv func(name string) string) (todo string)
+}
+
+// MissingKey is Credentials where the settings name an endpoint: the key that goes
+// with it is all that counts. The second result is false if they name none.
+func MissingKey(s job.WorkerSettings, getenv func(name string) string) (todo string, own bool) {
+	switch {
+	case s.BaseURL == "":
+		return "", false
+	case s.KeyEnv != "" && getenv(s.KeyEnv) == "":
+		return "set " + s.KeyEnv + ", which key_env names, where the scheduler runs", true
+	}
+	return "", true
+}
+
 // Session is one run of one task. Its methods are called by one goroutine at
 // a time: Command first and once, Event for each line, Result last and once;
 // Cancel at any time between Command and Result, from another goroutine.

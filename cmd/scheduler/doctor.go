@@ -86,7 +86,7 @@ func (m *Main) examine(ctx context.Context) ([]finding, error) {
 		if adapter == "" {
 			adapter = name
 		}
-		findings = append(findings, examineWorker(ctx, kind, m.adapters[adapter], settings))
+		findings = append(findings, examineWorker(ctx, kind, m.adapters[adapter], settings, m.variable))
 	}
 	findings = append(findings, examineProgram(ctx, "npm", false, "only to install the agents' CLIs: get Node.js 20 or newer"))
 	return findings, nil
@@ -132,7 +132,7 @@ func examineProgram(ctx context.Context, name string, required bool, hint string
 	return f
 }
 
-func examineWorker(ctx context.Context, kind job.WorkerKind, a worker.Adapter, s job.WorkerSettings) finding {
+func examineWorker(ctx context.Context, kind job.WorkerKind, a worker.Adapter, s job.WorkerSettings, getenv func(string) string) finding {
 	f := finding{What: "worker " + string(kind)}
 	path, err := a.Locate(s)
 	var missing *worker.NotInstalledError
@@ -156,6 +156,11 @@ func examineWorker(ctx context.Context, kind job.WorkerKind, a worker.Adapter, s
 	}
 	if tested := workercli.Version(kind); tested != "" && f.Version != tested {
 		f.Status, f.Note = "warning", "tested with version "+tested
+	}
+	if c, ok := a.(worker.Credentialed); ok {
+		if todo := c.Credentials(s, getenv); todo != "" {
+			f.Status, f.Note = "warning", strings.TrimPrefix(f.Note+"; ", "; ")+"installed, not logged in: "+todo
+		}
 	}
 	return f
 }
