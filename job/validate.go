@@ -179,7 +179,7 @@ var (
 // stands in tables, metrics, paths of the interface and before the / of an owner.
 func ValidTenant(t Tenant) error {
 	if !tenantName.MatchString(string(t)) {
-		return fmt.Errorf("%q is not a name of a tenant, want 1 to 64 of a-z A-Z 0-9 and, not first, - _ .", t)
+		return fmt.Errorf("%q is not a name of a tenant, want 1 to 64 of a-z A-Z 0-9 and, not first, . - _", t)
 	}
 	return nil
 }

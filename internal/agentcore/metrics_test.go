@@ -52,6 +52,12 @@ func (h *host) probes(cfg *agentcore.Config) {
 	}
 }
 
+// look lets the core look now, by the clock that runs are measured by.
+func (h *host) look() {
+	h.now = time.Now()
+	h.tick <- h.now
+}
+
 // pass lets the core look d after the last look. The one before has ended when
 // it returns.
 func (h *host) pass(d time.Duration) {
@@ -198,20 +204,30 @@ func TestDefenceOpensTheBreaker(t *testing.T) {
 	c.hello()
 	c.configure(func(s *ipc.Configure) {
 		s.Breaker = []byte(`{"min_requests": 1000}`)
-		s.Watchdog = watching(func(w *watchdog.Config) { w.Defence.MinRuns = 2 })
+		s.Watchdog = watching(func(w *watchdog.Config) {
+			w.Defence.MinRuns = 2
+			short := job.Duration(time.Millisecond)
+			w.Defence.Dwell = watchdog.Dwell{Normal: short, Shed: short, Throttle: short, OpenBreaker: job.Duration(time.Hour), Escalate: short}
+		})
 	})
-	for _, id := range []job.ID{"1", "2"} {
+	late := func(id job.ID) {
 		c.runAs(id, "parrot", spec("sleep 300", func(s *job.Spec) { s.Limits.Timeout = job.Duration(500 * time.Millisecond) }))
 		if o := c.outcome(); o.Class != job.Timeout {
 			t.Fatalf("outcome %+v, want a timeout", o)
 		}
 	}
-	for _, wait := range []time.Duration{time.Second, 15 * time.Second, 30 * time.Second, time.Second} {
-		h.pass(wait)
+	late("1")
+	late("2")
+	// Each further stage wants a run that speaks for it since the last was entered.
+	for _, id := range []job.ID{"3", "4"} {
+		h.look()
+		h.look() // the one before has ended then
+		late(id)
 	}
+	h.look()
 	select {
 	case told := <-c.circuits:
-		if told.Changed.Worker != "parrot" || told.Changed.State != "open" || !strings.Contains(told.Changed.Cause, "2 of the last 2 runs") {
+		if told.Changed.Worker != "parrot" || told.Changed.State != "open" || !strings.Contains(told.Changed.Cause, "4 of the last 4 runs") {
 			t.Errorf("told %+v", told.Changed)
 		}
 	case <-testrun.After(c.t):

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/breaker"
@@ -16,6 +17,7 @@ import (
 	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
+	"github.com/agentsched/agentsched/watchdog"
 )
 
 // Config is how a scheduler is set up on its host. Its sections are in sections.go.
@@ -161,6 +163,13 @@ func Decode(name string, data []byte, opts Options) (Config, error) {
 	v.environment(opts.Environ)
 	if !v.Has("cores.slow_heartbeat") {
 		c.Cores.SlowHeartbeat = slowHeartbeat(c.Heartbeat)
+	}
+	// A file that has other thresholds for it, of a version without this one, stays as valid as it was.
+	if wait := &c.Watchdog.Defence.Thresholds.LockWait; wait.Shed == watchdog.Default().Defence.Thresholds.LockWait.Shed &&
+		slices.ContainsFunc([]watchdog.Band{wait.Throttle, wait.OpenBreaker, wait.Escalate}, func(b watchdog.Band) bool {
+			return b != watchdog.Band{} && (b.Enter < wait.Shed.Enter || b.Leave < wait.Shed.Leave)
+		}) {
+		wait.Shed = watchdog.Band{}
 	}
 	v.validate()
 	if err := v.Err(); err != nil {

@@ -40,6 +40,10 @@ func bodies() map[string]string {
 		"upgrade":              `{"mode":"checkpoint","program":"/bin/false"}`,
 		"new-ui-link":          `{"role":"operate"}`,
 		"replay-stage":         `{}`,
+		"open-run":             `{"source":"s","digest":"d","jobs":[]}`,
+		"continue-run":         `{}`,
+		"stop-run":             `{}`,
+		"close-run":            `{}`,
 		"call":                 `{"jsonrpc":"2.0","id":1,"method":"kernel.sched.none"}`,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,19 +20,20 @@ func TestResolver(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		news, hung := 0, make(chan struct{})
+		var news atomic.Int64
+		hung := make(chan struct{})
 		r := New(func(path string) (string, error) {
 			if path == "/hung" {
 				<-hung
 			}
 			return filepath.EvalSymlinks(path)
-		}, func() { news++ })
+		}, func() { news.Add(1) })
 		if _, known := r.Peek(link); known {
 			t.Error("known before it was asked for")
 		}
 		synctest.Wait()
-		if real, known := r.Peek(link); real != dir || !known || news != 1 {
-			t.Errorf("then: %s, %v, %d times news", real, known, news)
+		if real, known := r.Peek(link); real != dir || !known || news.Load() != 1 {
+			t.Errorf("then: %s, %v, %d times news", real, known, news.Load())
 		}
 		if real, err := r.Get("/no/such/../folder"); real != "/no/folder" || err != nil {
 			t.Errorf("a folder that is not there: %s, %v", real, err)
