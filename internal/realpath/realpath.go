@@ -101,6 +101,21 @@ func (r *Resolver) Get(path string) (real string, err error) {
 	return filepath.Clean(path), nil // it was forgotten at once, for others
 }
 
+// Know asks for the real paths of folders, all at once, and waits for the answers, at
+// most Patience. Paths may be repeated; of very many, the first are asked for.
+func (r *Resolver) Know(paths []string) {
+	asked := map[string]bool{}
+	var all sync.WaitGroup
+	for _, path := range paths {
+		if asked[path] || len(asked) == maxAsked {
+			continue
+		}
+		asked[path] = true
+		all.Go(func() { _, _ = r.Get(path) }) // one that hangs is found so again where it is used
+	}
+	all.Wait()
+}
+
 // ask returns the answer there is, and sees to it that there will be one. Without
 // an answer and a question, there are too many questions. Called with r.mu held.
 func (r *Resolver) ask(path string) (*answer, *question) {

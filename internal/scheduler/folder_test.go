@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/realpath"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 )
@@ -30,9 +31,13 @@ func TestHungFolder(t *testing.T) {
 		in := func(path string) func(*job.Spec) {
 			return func(s *job.Spec) { s.Workspace = job.Workspace{Isolation: job.Worktree, Path: path} }
 		}
+		began := time.Now()
 		ids := w.submit(task("hung", time.Minute, in("/hung"), priority(1)), task("other", time.Second, in(dir)))
+		if took := time.Since(began); took > realpath.Patience {
+			t.Errorf("the submission waited %s for a folder", took)
+		}
 		synctest.Wait()
-		w.wantState(ids[0], job.Queued)
+		w.wantState(ids[0], job.Dispatched)
 		w.wantState(ids[1], job.Dispatched)
 		w.sched.Status()
 		w.submit(task("third", time.Second, in(dir)))

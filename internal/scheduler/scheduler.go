@@ -229,6 +229,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err := s.usePolicy(ctx); err != nil {
 		return err
 	}
+	if s.cfg.Batch != "" {
+		own, _, err := s.cfg.Store.List(ctx, queue.Filter{Batch: s.cfg.Batch, States: []job.EntryState{job.Queued}, Limit: 1000})
+		if err != nil {
+			return fmt.Errorf("look at the jobs of the run: %w", err)
+		}
+		s.folders.Know(foldersOf(own)) // as Submit does
+	}
 
 	coreCtx, stopCore := context.WithCancelCause(context.WithoutCancel(ctx))
 	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))

@@ -55,6 +55,14 @@ func NewTrace() string {
 	return hex.EncodeToString(id[:])
 }
 
+// foldersOf returns the folders that jobs work in.
+func foldersOf(entries []queue.Entry) (paths []string) {
+	for i := range entries {
+		paths = append(paths, entries[i].Spec.Workspace.Path)
+	}
+	return paths
+}
+
 // Submit stores a batch and works on it like on its own. When it returns nil
 // the jobs are durable. Running jobs that newer ones take the place of
 // (job.LatestWins) are stopped.
@@ -66,6 +74,9 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 	}
 	s.submitting++
 	s.mu.Unlock()
+	// Before anything can be claimed: a job whose folder is not known yet is passed over, and
+	// would lose its turn to those of a lower priority.
+	s.folders.Know(foldersOf(entries))
 	err := Declare(ctx, s.cfg.Store, &b.Workflow, specsOf(entries), b.CreatedAt)
 	if err == nil {
 		err = s.cfg.Store.Enqueue(ctx, b, entries)
@@ -88,7 +99,6 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 		policy, key := e.Spec.Duplicates()
 		e.Key = key
 		s.observe(Moment{Kind: MomentSubmitted, At: e.CreatedAt, Entry: e})
-		s.folders.Peek(e.Spec.Workspace.Path) // for when it is claimed
 		s.lanes.touch(e, s.scopes())
 		s.follow(e)
 		s.publishEntry(ctx, e.ID)
