@@ -72,6 +72,9 @@ type Configure struct {
 	PermitTTL job.Duration `json:"permit_ttl,omitempty"`
 	Limits    Limits       `json:"limits,omitzero"`
 	RunLimits RunLimits    `json:"run_limits,omitzero"`
+	// TrustFilters lets the filters run that the configuration of a job's
+	// repository defines, not only the user's own.
+	TrustFilters bool `json:"trust_filters,omitempty"`
 	// Watchdog is a watchdog.Config and Breaker a breaker.Config, as JSON; absent
 	// ones are the defaults. docs/config.md explains their fields.
 	Watchdog json.RawMessage `json:"watchdog,omitempty"`

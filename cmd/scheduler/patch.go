@@ -250,7 +250,11 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 		fmt.Fprintf(m.stdout, "job %s changed nothing\n", name)
 		return nil
 	}
-	applied, err := workspaces(dir, nil).Apply(ctx, patch, to)
+	cfg, err := m.loadConfig()
+	if err != nil {
+		return err
+	}
+	applied, err := workspaces(dir, nil).TrustFilters(cfg.Workspace.TrustFilters).Apply(ctx, patch, to)
 	var conflict *workspace.ConflictError
 	if errors.As(err, &conflict) {
 		return &exitError{code: exitFailed, err: fmt.Errorf("nothing was changed: the patch of job %s conflicts with %s in\n  %s", name, to, strings.Join(conflict.Files, "\n  ")),

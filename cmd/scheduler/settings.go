@@ -33,6 +33,7 @@ func tuning(cfg *config.Config) (scheduler.Tuning, error) {
 			Stop:      ipc.Stages{Interrupt: cfg.Stop.Interrupt, Terminate: cfg.Stop.Terminate, Kill: cfg.Stop.Kill},
 			RunLimits: ipc.RunLimits{Each: resources(cfg.Limits.Each()), Total: resources(cfg.Limits.Total)},
 			Watchdog:  watch, Breaker: breakers,
+			TrustFilters: cfg.Workspace.TrustFilters,
 		},
 		Policy: cfg.Policy, Expect: cfg.Expect,
 		StopOnSafeStop: cfg.Escalation.SafeStop == config.StopRuns,

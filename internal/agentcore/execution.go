@@ -201,7 +201,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	if r := e.submit.Resolved; r != nil {
 		request.Patches = r.Patches
 	}
-	ws, err := e.session.workspaces.Prepare(ctx, request)
+	ws, err := e.session.workspaces.TrustFilters(e.settings.TrustFilters).Prepare(ctx, request)
 	if err != nil {
 		return e.notPrepared(ctx, started, err)
 	}
@@ -274,6 +274,12 @@ func (e *execution) notPrepared(ctx context.Context, started time.Time, err erro
 		o.Hint = "let the worker resolve it (on_conflict: worker), or let one of the jobs begin with the patch of the other"
 		return o
 	}
+	var setup *workspace.SetupError
+	if errors.As(err, &setup) {
+		o := failed(started, job.Config, errors.New(setup.Reason))
+		o.Hint = setup.Hint
+		return o
+	}
 	return failed(started, job.Config, fmt.Errorf("prepare workspace: %w", err))
 }
 
@@ -335,6 +341,9 @@ func (e *execution) collect(run context.Context, ws *workspace.Workspace, dir st
 			}
 		}
 		return
+	}
+	for _, note := range changes.Notes {
+		e.emit(job.Event{Kind: job.EventWarning, Text: note})
 	}
 	o.Files = changes.Files
 	if len(o.Files) > job.MaxFiles {

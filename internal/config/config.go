@@ -45,6 +45,7 @@ type Config struct {
 	Escalation  Escalation      `json:"escalation"`
 	Limits      Limits          `json:"limits"`
 	Cores       Cores           `json:"cores"`
+	Workspace   Workspace       `json:"workspace,omitzero"`
 	// Triggers submit jobs by themselves; Webhooks is where those are heard that
 	// wait for a request.
 	Triggers map[trigger.Name]trigger.Settings `json:"triggers,omitempty"`

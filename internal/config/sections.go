@@ -103,6 +103,13 @@ func defaultLimits(host proc.Limits) Limits {
 	}
 }
 
+// Workspace is what holds for the folders that jobs work in.
+type Workspace struct {
+	// TrustFilters lets filters run that a repository's own configuration defines.
+	// Agents can write that.
+	TrustFilters bool `json:"trust_filters,omitempty"`
+}
+
 // Cores are the processes that run the jobs. A core that crosses a threshold
 // gets no new work and is replaced when its runs have ended.
 type Cores struct {

@@ -94,14 +94,22 @@ func (m *Manager) apply(ctx context.Context, patch, target string) (Applied, err
 	}
 	defer done()
 	base := filepath.Join(scratch, "base")
-	if err := m.makeBase(ctx, base, root, r, nil); err != nil {
+	own, err := m.makeBase(ctx, base, root, r, nil)
+	if err != nil {
 		return Applied{}, fmt.Errorf("make a scratch git folder: %w", err)
 	}
 	if err := m.lendObjects(base, patch); err != nil {
 		return Applied{}, err
 	}
 	g := &merge{git: m.baseGit(base, root, filepath.Join(scratch, "index"), nil), patch: patch, root: root, scratch: scratch, head: head}
-	return g.run(ctx)
+	names, err := g.names(ctx)
+	if err != nil {
+		return Applied{}, err
+	}
+	if _, err := g.checkFilters(ctx, own, r, names); err != nil {
+		return Applied{}, err
+	}
+	return g.run(ctx, names)
 }
 
 // scratch makes a folder for one Apply and removes those of processes that
@@ -254,12 +262,8 @@ type merge struct {
 	removed              []string // what the patch deletes, as update-index --index-info wants it
 }
 
-func (g *merge) run(ctx context.Context) (Applied, error) {
+func (g *merge) run(ctx context.Context, names []string) (Applied, error) {
 	done := Applied{Root: g.root}
-	names, err := g.names(ctx)
-	if err != nil {
-		return done, err
-	}
 	ours, err := g.load(ctx, names)
 	if err != nil {
 		return done, err

@@ -24,10 +24,12 @@ func (m *Manager) startIndex(rec *record) string {
 
 // makeBase makes a private git directory at base. It reads the objects of the
 // repository r and takes over how r turns files into objects, as configured
-// now, before an agent can change it. r may be nil.
-func (m *Manager) makeBase(ctx context.Context, base, tree string, r *repo, held heldLocks) error {
+// now, before an agent can change it, but no filter of r's own unless filters of
+// repositories are trusted. r may be nil. It returns what r's configuration says.
+func (m *Manager) makeBase(ctx context.Context, base, tree string, r *repo, held heldLocks) (*repoConfig, error) {
+	own := new(repoConfig)
 	if err := removeAll(base); err != nil {
-		return err
+		return nil, err
 	}
 	g := git{m: m, dir: filepath.Dir(base), held: held}
 	format := "sha1"
@@ -35,31 +37,36 @@ func (m *Manager) makeBase(ctx context.Context, base, tree string, r *repo, held
 		format = r.Format
 	}
 	if _, err := g.out(ctx, "init", "--quiet", "--bare", "--template=", "--object-format="+format, base); err != nil {
-		return err
+		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(base, "info"), 0o700); err != nil {
-		return err
+		return nil, err
 	}
 	config := []string{"core.bare", "false", "core.looseCompression", "1", "core.logAllRefUpdates", "false"}
 	var exclude []byte
 	if r != nil {
-		inherited, err := m.fileConfig(ctx, r, held)
-		if err != nil {
-			return err
+		var err error
+		if own, err = m.readConfig(ctx, r, held); err != nil {
+			return nil, err
 		}
-		config = append(config, inherited...)
+		config = append(config, own.inherited(m.trustFilters)...)
+		// git-lfs keeps what it has downloaded in the repository.
+		if lfs := filepath.Join(r.Common, "lfs"); isDir(lfs) {
+			config = append(config, "lfs.storage", lfs)
+		}
+		r.Promisor = own.promisor
 		if err := os.WriteFile(filepath.Join(base, "objects", "info", "alternates"), []byte(cQuote(r.Objects)+"\n"), 0o600); err != nil {
-			return err
+			return nil, err
 		}
 		exclude, _ = os.ReadFile(filepath.Join(r.Common, "info", "exclude")) // often missing
 		if attributes, err := os.ReadFile(filepath.Join(r.Common, "info", "attributes")); err == nil {
 			if err := os.WriteFile(filepath.Join(base, "info", "attributes"), attributes, 0o600); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
 	if err := appendConfig(filepath.Join(base, "config"), config); err != nil {
-		return err
+		return nil, err
 	}
 	lines := []string{string(exclude)}
 	for _, dir := range m.exclude {
@@ -67,7 +74,7 @@ func (m *Manager) makeBase(ctx context.Context, base, tree string, r *repo, held
 			lines = append(lines, "/"+ignoreEscaper.Replace(filepath.ToSlash(rel))+"/")
 		}
 	}
-	return os.WriteFile(filepath.Join(base, "info", "exclude"), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+	return own, os.WriteFile(filepath.Join(base, "info", "exclude"), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
 // appendConfig adds name, value, … to a git configuration file. One `git
@@ -94,42 +101,6 @@ func appendConfig(path string, config []string) error {
 }
 
 var configEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`)
-
-// fileConfig returns the settings of r itself (not the user's global ones,
-// which hold everywhere) that decide how a file becomes an object and back, as
-// name, value, name, value, …
-func (m *Manager) fileConfig(ctx context.Context, r *repo, held heldLocks) ([]string, error) {
-	g := r.at(m, held)
-	if r.Top != "" {
-		g = git{m: m, dir: r.Top, held: held}
-	}
-	items, err := g.list(ctx, "config", "--list", "--show-scope", "-z")
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration of %s: %w", r.Common, err)
-	}
-	var config []string
-	for i := 0; i+1 < len(items); i += 2 {
-		name, value, _ := strings.Cut(items[i+1], "\n")
-		if scope := items[i]; scope != "local" && scope != "worktree" {
-			continue
-		}
-		switch name {
-		case "core.autocrlf", "core.eol", "core.safecrlf", "core.filemode", "core.symlinks", "core.ignorecase",
-			"core.precomposeunicode", "core.excludesfile", "core.attributesfile", "core.bigfilethreshold",
-			"core.sparsecheckout", "core.sparsecheckoutcone":
-			config = append(config, name, value)
-		default:
-			if strings.HasPrefix(name, "filter.") {
-				config = append(config, name, value)
-			}
-		}
-	}
-	// git-lfs keeps what it has downloaded in the repository.
-	if lfs := filepath.Join(r.Common, "lfs"); isDir(lfs) {
-		config = append(config, "lfs.storage", lfs)
-	}
-	return config, nil
-}
 
 // snapshot brings the index of g up to date with the folder and returns its
 // tree. Only files below scope count, "" for all. It works like `git add

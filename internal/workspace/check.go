@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,12 +68,18 @@ type repo struct {
 	Common  string `json:"common"`        // the .git folder that all its worktrees share
 	Objects string `json:"objects"`
 	Format  string `json:"format"` // sha1 or sha256
+	// Promisor is the remote of a partial clone, "" for a repository that has all
+	// its objects. makeBase sets it.
+	Promisor string `json:"promisor,omitempty"`
 }
 
 // at runs git on the repository itself, without a working tree.
 func (r *repo) at(m *Manager, held heldLocks) git {
 	return git{m: m, dir: r.Common, env: []string{"GIT_DIR=" + r.Common}, held: held}
 }
+
+// dir is where a user would run git on it.
+func (r *repo) dir() string { return cmp.Or(r.Top, r.Common) }
 
 // findRepo returns the repository that path lies in, or nil when there is none.
 func (m *Manager) findRepo(ctx context.Context, path string) (*repo, error) {
@@ -102,6 +109,9 @@ func (m *Manager) findRepo(ctx context.Context, path string) (*repo, error) {
 		}
 		if r.Top, err = g.out(ctx, "rev-parse", "--path-format=absolute", "--show-toplevel"); err != nil {
 			return nil, fmt.Errorf("look for a git repository in %s: %w", path, err)
+		}
+		if !inside(realOrSame(path), realOrSame(r.Top)) {
+			return nil, fmt.Errorf("core.worktree of the repository of %s names another folder, %s; remove it with `git config --unset core.worktree`", path, r.Top)
 		}
 	}
 	if r.Common, err = g.out(ctx, "rev-parse", "--path-format=absolute", "--git-common-dir"); err == nil {
@@ -161,10 +171,13 @@ func (m *Manager) source(ctx context.Context, w job.Workspace) (*source, error) 
 		return nil, fmt.Errorf("%s has no commit yet; commit something, or use isolation copy or direct", w.Path)
 	}
 	if s.tree, err = g.out(ctx, "rev-parse", "--verify", s.commit+"^{tree}"); err != nil {
-		return nil, fmt.Errorf("read commit %s of %s: %w", s.commit, w.Path, err)
+		return nil, fmt.Errorf("read commit %s of %s: %w", s.commit, w.Path, m.explain(ctx, r, err))
 	}
 	if s.sub != "" {
 		if kind, err := g.out(ctx, "cat-file", "-t", s.commit+":"+s.sub); err != nil || kind != "tree" {
+			if err = m.explain(ctx, r, err); r.Promisor != "" {
+				return nil, err
+			}
 			return nil, fmt.Errorf("folder %s does not exist in %s of %s; commit it, or use isolation copy or direct", s.sub, base, r.Top)
 		}
 	}

@@ -24,8 +24,9 @@ type Changes struct {
 	WholeBytes int64
 	// SHA256 is its hash, in hexadecimal; "" when nothing changed. Diff leaves it out.
 	SHA256 string
-	// Files has a renamed file once, by its new name. It is not bounded; see
-	// job.MaxFiles.
+	// Files has a renamed file once, by its new name. With isolation direct it
+	// also has the files of .git that decide what git does, e.g. .git/config; no
+	// patch holds those. It is not bounded; see job.MaxFiles.
 	Files    []job.FileChange
 	DiffStat string // e.g. "2 files changed, 5 insertions(+)", "" when nothing changed
 	// Notes tell the user what the patch lacks.
@@ -69,15 +70,23 @@ func (m *Manager) collect(ctx context.Context, id job.ID, dir string) (Changes, 
 	if err != nil {
 		return Changes{}, err
 	}
+	settings, notes, err := m.changedSettings(ctx, rec, held)
+	if err != nil {
+		return Changes{}, err
+	}
+	if rec.Spec.Isolation != job.Direct {
+		settings = nil
+	}
 	n, err := m.now(ctx, rec, held)
 	if err != nil || n == nil {
-		return Changes{Notes: rec.Notes}, err
+		return Changes{Files: settings, Notes: append(notes, rec.Notes...)}, err
 	}
 	defer n.close()
 	c, err := n.list(ctx)
 	if err != nil {
 		return Changes{}, err
 	}
+	c.Files, c.Notes = append(c.Files, settings...), append(c.Notes, notes...)
 	if n.tree == rec.StartTree && rec.Saved == nil && rec.Stacked == "" {
 		return c, nil // nothing to keep: it can be removed as it is
 	}

@@ -309,13 +309,23 @@ func TestStateDirectoryInsideTheFolder(t *testing.T) {
 }
 
 // TestFilters has a repository that keeps its files in another form, as git-lfs
-// and git-crypt do, by a filter in its own configuration.
+// and git-crypt do, by a filter of the user's own configuration, or by one of the
+// repository's that the host trusts.
 func TestFilters(t *testing.T) {
+	t.Run("global", func(t *testing.T) {
+		t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "gitconfig"))
+		testFilters(t, "--global", false)
+	})
+	t.Run("trusted", func(t *testing.T) { testFilters(t, "--local", true) })
+}
+
+func testFilters(t *testing.T, where string, trust bool) {
 	for _, i := range all {
 		h := newHouse(t, map[string]string{"plain": "x", ".gitattributes": "*.up filter=up\ncrlf eol=crlf\n", "crlf": "a\r\n"})
-		h.git(h.repo, "config", "filter.up.clean", "tr a-z A-Z")
-		h.git(h.repo, "config", "filter.up.smudge", "tr A-Z a-z")
-		h.git(h.repo, "config", "filter.up.required", "true")
+		h.m.trustFilters = trust
+		h.git(h.repo, "config", where, "filter.up.clean", "tr a-z A-Z")
+		h.git(h.repo, "config", where, "filter.up.smudge", "tr A-Z a-z")
+		h.git(h.repo, "config", where, "filter.up.required", "true")
 		h.write(h.repo, map[string]string{"f.up": "one\n"})
 		h.commit(h.repo, "filtered")
 		if h.git(h.repo, "show", "HEAD:f.up") != "ONE" {

@@ -81,7 +81,11 @@ func (m *Manager) makeBounded(ctx context.Context, rec *record, r *repo, index s
 			return nil
 		}
 	}
-	return m.makeStart(ctx, rec, r, index, held)
+	own, err := m.jobBase(ctx, rec, r, held)
+	if err != nil {
+		return err
+	}
+	return m.makeStart(ctx, rec, r, own, index, held)
 }
 
 // plainIndex returns the path of the index of g's repository, or "" when it

@@ -105,7 +105,7 @@ func (m *Manager) ensureBase(ctx context.Context, rec *record, held heldLocks) e
 	if _, err := os.Stat(filepath.Join(base, "info", "exclude")); err == nil {
 		return nil
 	}
-	if err := m.makeBase(ctx, base, m.tree(rec), nil, held); err != nil {
+	if _, err := m.makeBase(ctx, base, m.tree(rec), nil, held); err != nil {
 		return fmt.Errorf("make a git folder to compare with: %w", err)
 	}
 	return nil

@@ -18,9 +18,11 @@ import (
 // ways into an index alone (--3way --cached).
 const MinGit = "2.32"
 
-// quiet switches off everything in the user's configuration that would run a
-// program of its own, ask a question, start a daemon, or write the index in a
-// form that cannot be copied alone.
+// quiet switches off everything in a configuration, the repository's own above
+// all, that would run a program, ask a question, start a daemon, or write the
+// index in a form that cannot be copied alone. It overrides every file. Filters
+// and drivers have names of their own and cannot be listed here: commands that
+// could run one do so in a git directory of ours (see makeBase).
 var quiet = []string{
 	"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.pager=cat",
 	"-c", "core.untrackedCache=false", "-c", "core.splitIndex=false",
@@ -115,8 +117,14 @@ func (g git) feed(ctx context.Context, items []string, args ...string) error {
 
 // gitEnv drops every GIT_ variable of the caller, above all those that lead
 // to another repository or index, but for where configuration and programs are.
+//
+// It also forbids every transport. An object that a partial clone lacks would
+// otherwise be fetched without being asked for, by programs that the repository
+// names (core.sshCommand, remote.*.uploadpack, ext::). GIT_NO_LAZY_FETCH is known
+// to git 2.39.4 and newer; GIT_ALLOW_PROTOCOL, a list of protocols none of
+// which exists, stops the fetch of older ones.
 func gitEnv(env []string) []string {
-	keep := make([]string, 0, len(env)+6)
+	keep := make([]string, 0, len(env)+8)
 	for _, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")
 		switch name {
@@ -130,7 +138,8 @@ func gitEnv(env []string) []string {
 		}
 		keep = append(keep, kv)
 	}
-	return append(keep, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_PAGER=cat", "GIT_EDITOR=true", "GIT_LITERAL_PATHSPECS=1")
+	return append(keep, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_PAGER=cat", "GIT_EDITOR=true", "GIT_LITERAL_PATHSPECS=1",
+		"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none")
 }
 
 // checkGit says whether git is there and new enough.

@@ -126,7 +126,8 @@ var identity = []string{
 }
 
 // commitPatch commits these files of the worktree of g, as they are, on top of
-// parent. HEAD, and with it the worktree's own branch, moves there. No hook runs.
+// parent. HEAD of the worktree, and with it its branch, moves there. No hook and
+// no filter of the repository runs: g is what checkOut returned.
 func (g git) commitPatch(ctx context.Context, parent string, of job.Name, files []string) (commit string, err error) {
 	have, lack, err := sift(g.dir, files)
 	if err != nil {
@@ -146,6 +147,7 @@ func (g git) commitPatch(ctx context.Context, parent string, of job.Name, files 
 	if commit, err = g.with(identity...).out(ctx, "commit-tree", tree, "-p", parent, "-m", message); err != nil {
 		return "", err
 	}
-	_, err = g.with(identity...).out(ctx, "update-ref", "-m", message, "HEAD", commit, parent)
+	own := git{m: g.m, dir: g.dir, held: g.held}
+	_, err = own.with(identity...).out(ctx, "update-ref", "-m", message, "HEAD", commit, parent)
 	return commit, err
 }

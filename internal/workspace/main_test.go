@@ -110,7 +110,8 @@ func (h *house) git(dir string, args ...string) string {
 	h.t.Helper()
 	cmd := exec.Command("git", append([]string{"-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-c", "protocol.file.allow=always"}, args...)...)
 	cmd.Dir, cmd.Env = dir, gitEnv(os.Environ())
-	cmd.Env = append(cmd.Env, "GIT_LITERAL_PATHSPECS=0")
+	// As a user's own git: nothing is forbidden.
+	cmd.Env = append(cmd.Env, "GIT_LITERAL_PATHSPECS=0", "GIT_NO_LAZY_FETCH=0", "GIT_ALLOW_PROTOCOL=file:ext:ssh")
 	b, err := cmd.CombinedOutput()
 	if err != nil {
 		h.t.Fatalf("git %v in %s: %v\n%s", args, dir, err, b)

@@ -177,13 +177,22 @@ func (m *Manager) discard(ctx context.Context, rec *record, held heldLocks) erro
 	return nil
 }
 
-// makeStart makes the private git directory and takes the first snapshot.
-// index is a git index to begin with, which saves reading every file; "" is none.
-func (m *Manager) makeStart(ctx context.Context, rec *record, r *repo, index string, held heldLocks) error {
-	base, tree, start := m.basePath(rec), m.tree(rec), m.startIndex(rec)
-	if err := m.makeBase(ctx, base, tree, r, held); err != nil {
-		return fmt.Errorf("make a git folder to compare with: %w", err)
+// jobBase makes the private git directory of a job.
+func (m *Manager) jobBase(ctx context.Context, rec *record, r *repo, held heldLocks) (*repoConfig, error) {
+	own, err := m.makeBase(ctx, m.basePath(rec), m.tree(rec), r, held)
+	if err != nil {
+		return nil, fmt.Errorf("make a git folder to compare with: %w", err)
 	}
+	if r != nil {
+		rec.Settings = settings(r, own)
+	}
+	return own, nil
+}
+
+// makeStart takes the first snapshot. own is what the configuration of r says.
+// index is a git index to begin with, which saves reading every file; "" is none.
+func (m *Manager) makeStart(ctx context.Context, rec *record, r *repo, own *repoConfig, index string, held heldLocks) error {
+	base, tree, start := m.basePath(rec), m.tree(rec), m.startIndex(rec)
 	for _, stale := range []string{start, start + ".lock"} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -200,6 +209,11 @@ func (m *Manager) makeStart(ctx context.Context, rec *record, r *repo, index str
 	if rec.StartTree, missed, err = g.snapshot(ctx, rec.Scope, &rec.Notes); err != nil {
 		return fmt.Errorf("take a snapshot of the start: %w", err)
 	}
+	notes, err := g.checkFilters(ctx, own, r, nil)
+	if err != nil {
+		return err
+	}
+	rec.Notes = append(rec.Notes, notes...)
 	for _, f := range missed {
 		rec.Notes = append(rec.Notes, "cannot be compared later: "+f)
 	}

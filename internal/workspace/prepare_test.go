@@ -300,8 +300,9 @@ func TestBranchNamesTaken(t *testing.T) {
 
 func TestSmudgeErrorIsSaid(t *testing.T) {
 	h := newHouse(t, map[string]string{"a": "1", ".gitattributes": "a filter=broken\n"})
-	h.git(h.repo, "config", "filter.broken.smudge", "false")
-	h.git(h.repo, "config", "filter.broken.required", "true")
+	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "gitconfig"))
+	h.git(h.repo, "config", "--global", "filter.broken.smudge", "false")
+	h.git(h.repo, "config", "--global", "filter.broken.required", "true")
 	_, err := h.m.Prepare(t.Context(), Request{Job: job.NewID(), Name: "job", Spec: h.spec(job.Worktree)})
 	if err == nil || !strings.Contains(err.Error(), "smudge filter broken failed") {
 		t.Errorf("got %v", err)

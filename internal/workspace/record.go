@@ -37,7 +37,9 @@ type record struct {
 	// Submodules maps the path of each submodule to the tree of what its
 	// folder held at the start.
 	Submodules map[string]string `json:"submodules,omitempty"`
-	Notes      []string          `json:"notes,omitempty"`
+	// Settings are those of Repo at the start, as hashes (see settings).
+	Settings map[string]string `json:"settings,omitempty"`
+	Notes    []string          `json:"notes,omitempty"`
 	// Stacked is the commit of a worktree that holds the patches of other jobs,
 	// on top of StartCommit; "" without any. Clashes are where they did not fit.
 	Stacked string  `json:"stacked,omitempty"`

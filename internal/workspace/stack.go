@@ -45,7 +45,7 @@ func (m *Manager) applyPatches(ctx context.Context, rec *record, req Request, he
 	}
 	defer done()
 	base := filepath.Join(scratch, "base")
-	if err := m.makeBase(ctx, base, m.tree(rec), rec.Repo, held); err != nil {
+	if _, err := m.makeBase(ctx, base, m.tree(rec), rec.Repo, held); err != nil {
 		return fmt.Errorf("make a scratch git folder: %w", err)
 	}
 	s := &stack{

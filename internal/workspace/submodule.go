@@ -2,11 +2,16 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sort"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // submodules returns the path of each submodule in the index of g with the
@@ -72,19 +77,96 @@ func (g git) changedSubmodules(ctx context.Context, start map[string]string) (ch
 }
 
 // isCheckedOut reports whether the submodule at path is at the commit that the
-// index of g names and holds exactly that commit's tree. rev-parse runs no
-// program that the submodule's configuration could name.
+// index of g names and holds exactly that commit's tree. No git runs in the
+// submodule, whose configuration the agent may have written: its HEAD is read
+// here, its objects are lent to g.
 func (g git) isCheckedOut(ctx context.Context, path, tree string) bool {
 	entry, err := g.out(ctx, "ls-files", "-s", "-z", "--", path)
 	if err != nil {
 		return false
 	}
 	fields := strings.Fields(entry)
-	own := git{m: g.m, dir: filepath.Join(g.dir, path), held: g.held}
-	have, err := own.out(ctx, "rev-parse", "--verify", "HEAD", "HEAD^{tree}")
-	if err != nil {
-		// Two objects at once are not for --verify in every version.
-		have, err = own.out(ctx, "rev-parse", "HEAD", "HEAD^{tree}")
+	dir, err := gitFolder(filepath.Join(g.dir, path))
+	if err != nil || len(fields) < 2 {
+		return false
 	}
-	return err == nil && len(fields) > 1 && have == fields[1]+"\n"+tree
+	commit, err := readRef(dir, "HEAD")
+	if err != nil || commit != fields[1] {
+		return false
+	}
+	lent := g.with("GIT_ALTERNATE_OBJECT_DIRECTORIES=" + cQuote(filepath.Join(dir, "objects")))
+	have, err := lent.out(ctx, "rev-parse", "--verify", "--quiet", commit+"^{tree}")
+	return err == nil && have == tree
+}
+
+// gitFolder returns the git folder of the working tree top: .git, or what the
+// file .git names.
+func gitFolder(top string) (string, error) {
+	dir := filepath.Join(top, ".git")
+	if isDir(dir) {
+		return dir, nil
+	}
+	text, err := readSmall(dir)
+	if err != nil {
+		return "", err
+	}
+	to, ok := strings.CutPrefix(strings.TrimSpace(text), "gitdir: ")
+	if !ok {
+		return "", fmt.Errorf("%s names no git folder", dir)
+	}
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(top, to)
+	}
+	return to, nil
+}
+
+// readRef returns the id that HEAD or another ref of a git folder names.
+func readRef(dir, ref string) (string, error) {
+	for range 5 { // symbolic refs, as git bounds them
+		text, err := readSmall(filepath.Join(dir, filepath.FromSlash(ref)))
+		if errors.Is(err, fs.ErrNotExist) {
+			return packedRef(dir, ref)
+		}
+		if err != nil {
+			return "", err
+		}
+		text = strings.TrimSpace(text)
+		to, symbolic := strings.CutPrefix(text, "ref: ")
+		if !symbolic {
+			return text, nil
+		}
+		if ref = to; !filepath.IsLocal(filepath.FromSlash(ref)) {
+			break
+		}
+	}
+	return "", fmt.Errorf("%s of %s cannot be read", ref, dir)
+}
+
+func packedRef(dir, ref string) (string, error) {
+	text, err := readSmall(filepath.Join(dir, "packed-refs"))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(text) {
+		if id, name, _ := strings.Cut(strings.TrimSpace(line), " "); name == ref {
+			return id, nil
+		}
+	}
+	return "", fs.ErrNotExist
+}
+
+// readSmall reads a regular file of at most 16 MiB. The agent may have put
+// anything in its place, e.g. a pipe that never ends.
+func readSmall(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	const most = 16 << 20
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > most {
+		return "", fmt.Errorf("%s is not a file of at most %d bytes", path, most)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, most))
+	return string(b), err
 }

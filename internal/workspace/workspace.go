@@ -25,6 +25,10 @@ type Config struct {
 	// state directory, should it lie inside the user's folder. Root and Locks
 	// are excluded without being named.
 	Exclude []string
+	// TrustFilters lets the filters run that the configuration of a repository
+	// itself defines. Agents can write that; without it only those of the user's
+	// and the system's configuration run.
+	TrustFilters bool
 	// Run runs a helper command such as git to its end; nil means cmd.Run. It
 	// must leave cmd.ExtraFiles alone (see heldLocks).
 	Run func(ctx context.Context, cmd *exec.Cmd) error
@@ -37,13 +41,15 @@ type Manager struct {
 	root, locks string
 	folders     string
 	exclude     []string // with symbolic links resolved
-	run         func(context.Context, *exec.Cmd) error
-	log         zerolog.Logger
+	// trustFilters is Config.TrustFilters.
+	trustFilters bool
+	run          func(context.Context, *exec.Cmd) error
+	log          zerolog.Logger
 }
 
 // New returns a Manager. It touches nothing before its first use.
 func New(c Config) *Manager {
-	m := &Manager{root: c.Root, locks: c.Locks, run: c.Run, log: c.Log}
+	m := &Manager{root: c.Root, locks: c.Locks, trustFilters: c.TrustFilters, run: c.Run, log: c.Log}
 	m.folders = cmp.Or(c.Folders, c.Locks)
 	for _, p := range append([]string{c.Root, c.Locks, m.folders}, c.Exclude...) {
 		m.exclude = append(m.exclude, realOrSame(p))
@@ -52,6 +58,13 @@ func New(c Config) *Manager {
 		m.run = func(_ context.Context, cmd *exec.Cmd) error { return cmd.Run() }
 	}
 	return m
+}
+
+// TrustFilters returns a Manager on the same folders with Config.TrustFilters.
+func (m *Manager) TrustFilters(yes bool) *Manager {
+	c := *m
+	c.trustFilters = yes
+	return &c
 }
 
 // Workspace is the folder of one job.

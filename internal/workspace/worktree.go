@@ -43,9 +43,13 @@ func (m *Manager) makeWorktree(ctx context.Context, rec *record, req Request, he
 	if err := m.addWorktree(ctx, rec, held); err != nil {
 		return err
 	}
-	in := git{m: m, dir: m.tree(rec), held: held}
-	if _, err := in.out(ctx, "reset", "--hard", "--quiet", rec.StartCommit); err != nil {
-		return fmt.Errorf("check out %s: %w", rec.StartCommit, err)
+	own, err := m.jobBase(ctx, rec, rec.Repo, held)
+	if err != nil {
+		return err
+	}
+	in, err := m.checkOut(ctx, rec, held)
+	if err != nil {
+		return fmt.Errorf("check out %s: %w", rec.StartCommit, m.explain(ctx, rec.Repo, err))
 	}
 	err = m.applyPatches(ctx, rec, req, held, func(of job.Name, files []string) error {
 		commit, err := in.commitPatch(ctx, cmp.Or(rec.Stacked, rec.StartCommit), of, files)
@@ -61,7 +65,27 @@ func (m *Manager) makeWorktree(ctx context.Context, rec *record, req Request, he
 	if err := os.MkdirAll(filepath.Join(m.tree(rec), rec.Sub), 0o777); err != nil {
 		return err
 	}
-	return m.makeStart(ctx, rec, src.repo, filepath.Join(rec.Admin, "index"), held)
+	return m.makeStart(ctx, rec, rec.Repo, own, filepath.Join(rec.Admin, "index"), held)
+}
+
+// checkOut writes the files of the start into a new worktree, and its index. It
+// does so in the job's private git directory: in the worktree's own, git would
+// run what the repository's configuration names. It returns that git, which
+// writes objects into the user's repository and uses the worktree's index.
+func (m *Manager) checkOut(ctx context.Context, rec *record, held heldLocks) (git, error) {
+	base := m.basePath(rec)
+	sparse, err := os.ReadFile(filepath.Join(rec.Admin, "info", "sparse-checkout"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(base, "info", "sparse-checkout"), sparse, 0o600)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return git{}, err
+	}
+	g := m.baseGit(base, m.tree(rec), filepath.Join(rec.Admin, "index"), held).with("GIT_OBJECT_DIRECTORY=" + rec.Repo.Objects)
+	_, err = g.out(ctx, "read-tree", "--reset", "-u", rec.StartCommit)
+	return g, err
 }
 
 func (m *Manager) addWorktree(ctx context.Context, rec *record, held heldLocks) error {
