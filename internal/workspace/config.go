@@ -52,7 +52,9 @@ func (m *Manager) readConfig(ctx context.Context, r *repo, held heldLocks) (*rep
 		case key == "required":
 			c.filters[filter] = value == "" || value == "true" || value == "yes" || value == "on" || value == "1"
 		case key != "":
-			c.filters[filter] = c.filters[filter] // known from here on
+			if _, known := c.filters[filter]; !known {
+				c.filters[filter] = false
+			}
 		case name == "extensions.partialclone":
 			c.promisor = value
 		case promisor && c.promisor == "":
