@@ -93,7 +93,7 @@ export async function hostilePages(t) {
   const jobs = await step('plant', async () => {
     const all = {
       ...(await submit([
-        puppet('says', [...acts, result({})], {instructions: JSON.stringify([...acts, result({})]) + '\n' + P, model: P, system_prompt: P, trace: P.replace(/[^ -~]/g, ''), key: 'payload <img src=x onerror=window.__xss=11>'}),
+        puppet('says', [...acts, result({})], {instructions: JSON.stringify([...acts, result({})]) + '\n' + P, model: P.slice(0, 240), system_prompt: P, trace: P.replace(/[^ -~]/g, '').slice(-240), key: 'payload <img src=x onerror=window.__xss=11>'}),
         puppet('fails', [...acts, {line: {type: 'result', status: 'failed', class: 'CONFIG', message: P, hint: P}}]),
         puppet('asks', [...acts, {line: {type: 'result', status: 'completed', answer: JSON.stringify({ask: P, needs_approval: true})}}], {oversight: {mode: 'autonomous_escalation'}}),
         puppet('checked', [result({})], {verify: `echo '${P.replaceAll("'", '')}'; exit 1`, limits: {max_attempts: 1}}),
