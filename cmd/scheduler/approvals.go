@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/user"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/access"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
@@ -190,14 +191,8 @@ func (m *Main) answerCommand(use, short string, approve bool, long, example stri
 	return cmd
 }
 
-// userName returns who runs this program, "" if the host does not know.
-func userName() string {
-	u, err := user.Current()
-	if err != nil {
-		return ""
-	}
-	return u.Username
-}
+// userName returns who runs this program: "uid 1234" if the host has no name for it.
+func userName() string { return access.UserName(os.Getuid()) }
 
 // decide answers through the running scheduler, or in the store if none runs.
 func (m *Main) decide(ctx context.Context, ref string, a scheduler.Answer) (queue.Entry, error) {

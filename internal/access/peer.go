@@ -70,13 +70,19 @@ func (u *users) name(uid uint32) string {
 	if name, ok := u.names.Load(uid); ok {
 		return name.(string)
 	}
-	id := strconv.FormatUint(uint64(uid), 10)
-	name := "uid " + id
-	if found, err := user.LookupId(id); err == nil && found.Username != "" {
-		name = found.Username
-	}
+	name := UserName(int(uid))
 	u.names.Store(uid, name)
 	return name
+}
+
+// UserName returns what the host calls a user: "uid 1234" if it has no name for it.
+// The environment, where a process may say anything, is not asked.
+func UserName(uid int) string {
+	id := strconv.Itoa(uid)
+	if found, err := user.LookupId(id); err == nil && found.Username != "" {
+		return found.Username
+	}
+	return "uid " + id
 }
 
 // admit returns who is at the other end of the socket, or why it may not come in.

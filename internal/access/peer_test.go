@@ -134,3 +134,14 @@ func TestDoorsAreToldApart(t *testing.T) {
 		}
 	}
 }
+
+// A user whom the host does not know by name is somebody all the same.
+func TestUserName(t *testing.T) {
+	t.Setenv("USER", "somebody-else")
+	if got := UserName(4123123); got != "uid 4123123" {
+		t.Errorf("a user without a name is %q", got)
+	}
+	if own, err := user.LookupId("0"); err == nil && UserName(0) != own.Username {
+		t.Errorf("user 0 is %q, want %q", UserName(0), own.Username)
+	}
+}
