@@ -7,7 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +51,8 @@ func Default() (string, error) {
 }
 
 // Open opens the state directory at path and makes it, with mode 0700, if it
-// is not there.
+// is not there. One that other users may read is made 0700 too. That of another
+// user is for root alone, who leaves its mode.
 func Open(path string) (*Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -59,10 +63,16 @@ func Open(path string) (*Dir, error) {
 	}
 	d, err := read(abs)
 	if !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = keep(abs)
+		}
 		if err != nil {
 			return nil, err
 		}
 		return d, d.makeFolders()
+	}
+	if err := keepNew(abs); err != nil {
+		return nil, err
 	}
 	in := info{Version: Version, Instance: job.NewInstanceID(), Created: time.Now().UTC().Truncate(time.Second)}
 	if err := writeInfo(filepath.Join(abs, "instance.json"), in); err != nil {
@@ -73,6 +83,46 @@ func Open(path string) (*Dir, error) {
 		return nil, err
 	}
 	return d, d.makeFolders()
+}
+
+// keep has nobody but its owner look into the state directory at path.
+func keep(path string) error {
+	stat, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("state directory %s: %w", path, err)
+	}
+	if sys, ok := stat.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() {
+		if os.Geteuid() == 0 {
+			return nil
+		}
+		return fmt.Errorf("state directory %s belongs to the user with id %d, and you are the user with id %d: run this as that user, or name another with --state DIR", path, sys.Uid, os.Geteuid())
+	}
+	if mode := stat.Mode().Perm(); mode&0o077 != 0 {
+		if err := os.Chmod(path, 0o700); err != nil {
+			return fmt.Errorf("state directory %s is open to other users (mode %04o): %w; run: chmod 700 %s", path, mode, err, path)
+		}
+	}
+	return nil
+}
+
+// keepNew is keep for a folder that is about to become a state directory. If it
+// holds something already, it serves others too, as a home or /tmp does, so that
+// its mode is theirs to change.
+func keepNew(path string) error {
+	stat, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("state directory %s: %w", path, err)
+	}
+	there, err := os.ReadDir(path)
+	if err != nil {
+		return fmt.Errorf("state directory %s: %w", path, err)
+	}
+	// What another process makes of it at this moment counts as nothing.
+	there = slices.DeleteFunc(there, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "instance") })
+	if mode := stat.Mode().Perm(); mode&0o077 != 0 && len(there) > 0 {
+		return fmt.Errorf("%s is open to other users (mode %04o) and holds other files, so it is not made a state directory: run: chmod 700 %s, or name another with --state DIR", path, mode, path)
+	}
+	return keep(path)
 }
 
 // OpenExisting opens a state directory that must be there already: for

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/agentsched/agentsched/internal/statedir"
@@ -109,4 +110,73 @@ func TestLock(t *testing.T) {
 		t.Fatalf("lock after release: %v", err)
 	}
 	lock.Release()
+}
+
+// What others may read is closed to them when it is opened, since prompts, answers
+// and tokens' hashes lie in it.
+func TestOpenClosesTheDirectory(t *testing.T) {
+	mode := func(path string) os.FileMode {
+		t.Helper()
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode().Perm()
+	}
+	path := t.TempDir() // empty, as a service manager makes it
+	for _, was := range []os.FileMode{0o755, 0o750, 0o701} {
+		if err := os.Chmod(path, was); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := statedir.Open(path); err != nil {
+			t.Fatal(err)
+		}
+		if now := mode(path); now != 0o700 {
+			t.Errorf("mode %04o became %04o", was, now)
+		}
+	}
+	home := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(home, "mail"), nil, 0o600), os.Chmod(home, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statedir.Open(home); err == nil || !strings.Contains(err.Error(), "run: chmod 700 "+home) {
+		t.Errorf("a home: %v", err)
+	}
+	if now := mode(home); now != 0o755 {
+		t.Errorf("the home has mode %04o", now)
+	}
+}
+
+// The state directory of another user is for root, who works on it as it is.
+func TestOpenOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be somebody else")
+	}
+	path := t.TempDir()
+	if _, err := statedir.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	const owner, other = 1234, 1235
+	if err := errors.Join(os.Chown(path, owner, owner), os.Chmod(path, 0o777), os.Chmod(filepath.Dir(path), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statedir.Open(path); err != nil {
+		t.Errorf("as root: %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o777 {
+		t.Errorf("root changed its mode: %v, %v", info.Mode(), err)
+	}
+	if err := os.Chmod(filepath.Join(path, "instance.json"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setresuid(-1, other, -1); err != nil {
+		t.Fatal(err)
+	}
+	_, err := statedir.Open(path)
+	if err := syscall.Setresuid(-1, 0, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "belongs to the user with id 1234") {
+		t.Errorf("as another user: %v", err)
+	}
 }
