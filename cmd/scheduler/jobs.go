@@ -223,7 +223,14 @@ func (m *Main) checkJobs(ctx context.Context, specs []job.Spec, cfg *config.Conf
 	if _, err := m.coreProgram(); err != nil {
 		return err
 	}
-	ws := workspace.New(workspace.Config{Run: run})
+	state, err := m.statePath()
+	if err == nil {
+		state, err = filepath.Abs(state)
+	}
+	if err != nil {
+		return err
+	}
+	ws := workspace.New(workspace.Config{Exclude: []string{state}, Run: run})
 	var errs []error
 	told := map[string]bool{}
 	tell := func(name job.Name, err error) {
@@ -242,7 +249,7 @@ func (m *Main) checkJobs(ctx context.Context, specs []job.Spec, cfg *config.Conf
 	if len(errs) == 0 {
 		return nil
 	}
-	err := errors.Join(errs...)
+	err = errors.Join(errs...)
 	if errors.Is(err, worker.ErrNotInstalled) {
 		return usage(err, "`scheduler install-workers` installs the agents' CLIs from npm; `scheduler doctor` tells what is there")
 	}

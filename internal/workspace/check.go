@@ -28,6 +28,9 @@ func (m *Manager) Check(ctx context.Context, w job.Workspace) error {
 	if err := checkFolder(w.Path); err != nil {
 		return err
 	}
+	if err := m.checkOutside(w); err != nil {
+		return err
+	}
 	switch w.Isolation {
 	case job.Direct:
 		if unix.Access(w.Path, unix.W_OK) != nil {
@@ -58,6 +61,22 @@ func checkFolder(path string) error {
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil && job.InKernel(real) {
 		return fmt.Errorf("workspace %s is not a folder to work in: it is %s, where the kernel shows processes and devices", path, real)
+	}
+	return nil
+}
+
+// checkOutside refuses what the scheduler keeps as a folder to work in: an agent
+// there would be given the queue and the other jobs' work. A folder above it is
+// allowed, since what is excluded is neither copied nor compared.
+func (m *Manager) checkOutside(w job.Workspace) error {
+	if w.Isolation == job.NoWorkspace {
+		return nil
+	}
+	real := realOrSame(w.Path)
+	for _, own := range m.exclude {
+		if inside(real, own) {
+			return fmt.Errorf("workspace %s lies in the scheduler's own folder %s; name a folder of your project, or another state directory with --state DIR", w.Path, own)
+		}
 	}
 	return nil
 }

@@ -285,6 +285,34 @@ func TestDirectInSubfolder(t *testing.T) {
 	}
 }
 
+// The state directory, and what lies in it, is no folder to work in, by whatever
+// name: an agent there would have the queue. A folder above it is.
+func TestStateDirectoryIsNoWorkspace(t *testing.T) {
+	h := newHouse(t, nil)
+	state := t.TempDir()
+	work := filepath.Join(state, "w", "there")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.MkdirAll(work, 0o700), os.Symlink(state, link)); err != nil {
+		t.Fatal(err)
+	}
+	h.m = New(Config{Root: filepath.Join(state, "w"), Locks: filepath.Join(state, "l"), Exclude: []string{state}})
+	for _, isolation := range []job.Isolation{job.Copy, job.Direct} {
+		for _, path := range []string{state, work, link, state + "/w/../"} {
+			w := job.Workspace{Path: path, Isolation: isolation}
+			checked := h.m.Check(t.Context(), w)
+			_, prepared := h.m.Prepare(t.Context(), Request{Job: job.NewID(), Name: "j", Spec: w})
+			for _, err := range []error{checked, prepared} {
+				if err == nil || !strings.Contains(err.Error(), "workspace "+path+" lies in the scheduler's own folder "+state) {
+					t.Errorf("%s %s: %v", isolation, path, err)
+				}
+			}
+		}
+		if err := h.m.Check(t.Context(), job.Workspace{Path: filepath.Dir(state), Isolation: isolation}); err != nil {
+			t.Errorf("%s, the folder above: %v", isolation, err)
+		}
+	}
+}
+
 func TestStateDirectoryInsideTheFolder(t *testing.T) {
 	for _, i := range all {
 		h := newHouse(t, map[string]string{"a": "1"})

@@ -62,6 +62,9 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 	if err := req.checkPatches(); err != nil {
 		return nil, err
 	}
+	if err := m.checkOutside(req.Spec); err != nil {
+		return nil, err
+	}
 	var old *record
 	if !held.isEmptyHome() {
 		var err error
