@@ -1,5 +1,7 @@
 package job
 
+import "fmt"
+
 // Usage counts what a run has consumed. All fields only grow during a run;
 // adapters report increments, which Add sums.
 type Usage struct {
@@ -38,4 +40,31 @@ func (u Usage) Add(v Usage) Usage {
 		Commands:         u.Commands + v.Commands,
 		CommandMillis:    u.CommandMillis + v.CommandMillis,
 	}
+}
+
+// maxCount and maxCost bound what one report may count, so that sums over many
+// stay exact.
+const (
+	maxCount = 1_000_000_000_000_000
+	maxCost  = 1e9 // US dollars
+)
+
+// Validate returns the first field that cannot be right, a *FieldError, or nil.
+// It is for what others report: an adapter's own figures need none.
+func (u Usage) Validate() error {
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"input_tokens", u.InputTokens}, {"cached_tokens", u.CachedTokens}, {"cache_write_tokens", u.CacheWriteTokens},
+		{"output_tokens", u.OutputTokens}, {"reasoning_tokens", u.ReasoningTokens}, {"steps", u.Steps}, {"commands", u.Commands}, {"command_ms", u.CommandMillis},
+	} {
+		if f.value < 0 || f.value > maxCount {
+			return &FieldError{f.name, fmt.Sprintf("%d is not allowed, want a number from 0 to %d", f.value, int64(maxCount))}
+		}
+	}
+	if !(u.CostUSD >= 0 && u.CostUSD <= maxCost) {
+		return &FieldError{"cost_usd", fmt.Sprintf("%g is not allowed, want US dollars from 0 to %g", u.CostUSD, maxCost)}
+	}
+	return nil
 }

@@ -197,6 +197,7 @@ func (d *doors) serve(ctx context.Context) error {
 			}
 		})
 	}
+	serving.Go(func() { d.server.Keep(ctx) }) //nolint:errcheck // it ends with ctx
 	answer(daemon.Socket, unix)
 	defer d.closed()
 	if l := d.openedTCP(); l != nil {

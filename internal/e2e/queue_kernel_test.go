@@ -286,6 +286,12 @@ func TestKernelDeadClaimer(t *testing.T) {
 	if list := kernel[sched.Entries](b, c, sched.MethodList, sched.ListRequest{States: []job.EntryState{job.Completed}}); list.Total != n {
 		t.Errorf("%d are completed, want %d", list.Total, n)
 	}
+	// Nobody has to ask: a lease that has ended is enforced.
+	left := kernel[sched.Enqueued](b, c, sched.MethodEnqueue, sched.EnqueueRequest{Tenant: "acme"})
+	kernel[sched.Entries](b, c, sched.MethodClaim, sched.ClaimRequest{WorkerID: "gone", Lease: job.Duration(time.Second)})
+	b.eventually("the entry of the worker that is gone to be queued again", func() bool {
+		return kernel[sched.Entry](b, c, sched.MethodGet, sched.ByID{SchedID: left.SchedID}).State == job.Queued
+	})
 	r.stop()
 	b.soundState()
 }

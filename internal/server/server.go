@@ -39,7 +39,7 @@ func New(opt Options) *Server {
 	ownProblems()
 	opt.MaxListeners = cmp.Or(opt.MaxListeners, defaultListeners)
 	opt.MaxBody = cmp.Or(opt.MaxBody, defaultBody)
-	s := &Server{opt: opt, queue: sched.New(opt.Store, sched.Options{Changed: opt.Sched.Changed}), mux: http.NewServeMux()}
+	s := &Server{opt: opt, queue: sched.New(opt.Store, sched.Options{Changed: opt.Sched.Changed, Log: opt.Log}), mux: http.NewServeMux()}
 	s.api = huma.NewAPI(apiConfig(opt.Version), adapter{s})
 	for _, register := range []func(){
 		s.jobRoutes, s.submitRoutes, s.runRoutes, s.streamRoutes, s.lookRoutes, s.workflowRoutes, s.pipelineRoutes, s.letterRoutes,
@@ -71,6 +71,10 @@ const (
 	idleTime   = 2 * time.Minute  // a connection between two requests
 	endTime    = 2 * time.Second  // requests that are under way when Serve ends
 )
+
+// Keep enforces the leases and deadlines of kernel.sched until ctx ends, as
+// sched.Kernel.Keep does. It runs beside Serve, once.
+func (s *Server) Keep(ctx context.Context) error { return s.queue.Keep(ctx) }
 
 // servingKey is the key of the context that Serve was given.
 type servingKey struct{}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -37,6 +39,8 @@ type Kernel struct {
 	now   func() time.Time
 	// changed, if not nil, hears of every entry that a call has changed.
 	changed func(*queue.Entry)
+	log     zerolog.Logger
+	leases  leases
 }
 
 // Options of a Kernel.
@@ -45,11 +49,12 @@ type Options struct {
 	// Changed hears of every entry that a call has changed, as it is then. The call
 	// waits for it. It must not keep the entry.
 	Changed func(*queue.Entry)
+	Log     zerolog.Logger // of Keep
 }
 
 // New returns kernel.sched over a store.
 func New(store queue.Store, opts Options) *Kernel {
-	k := &Kernel{store: store, now: opts.Now, changed: opts.Changed}
+	k := &Kernel{store: store, now: opts.Now, changed: opts.Changed, log: opts.Log, leases: leases{sooner: make(chan struct{}, 1)}}
 	if k.now == nil {
 		k.now = time.Now
 	}
@@ -93,6 +98,10 @@ func (k *Kernel) Enqueue(ctx context.Context, r EnqueueRequest) (_ Entry, create
 	}
 	if err != nil {
 		return Entry{}, false, explain(err)
+	}
+	if e.Deadline != nil {
+		now := k.now()
+		k.leases.expires(now.Add(e.Deadline.Sub(now)))
 	}
 	k.changed(&e)
 	return entryOf(&e), true, nil
@@ -228,6 +237,7 @@ func (k *Kernel) Claim(ctx context.Context, r ClaimRequest) ([]Entry, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
+	k.leases.hold(claims.Entries, k.now().Add(lease))
 	k.tell(ctx, claims.Expired)
 	for i := range claims.Entries {
 		k.changed(&claims.Entries[i])
@@ -244,7 +254,13 @@ func (k *Kernel) Extend(ctx context.Context, fences []job.Fence, lease time.Dura
 	if lease < time.Second || lease > MaxLease {
 		return nil, refuse(InvalidParams, "lease: %s is not allowed, want 1s to %s", lease, MaxLease)
 	}
+	k.leases.renewing.RLock()
+	defer k.leases.renewing.RUnlock()
 	lost, err = k.store.Extend(ctx, fences, k.moment().Add(lease))
+	if err == nil {
+		k.leases.extend(fences, k.now().Add(lease))
+		k.leases.drop(lost...)
+	}
 	return lost, explain(err)
 }
 
@@ -259,7 +275,8 @@ type CompleteRequest struct {
 }
 
 // Complete records how an entry ended. Codes: IllegalTransition, also if another
-// worker holds it now; UnknownID; InvalidParams.
+// worker holds it now; UnknownID; InvalidParams; InvalidPayload, for usage that
+// cannot be.
 func (k *Kernel) Complete(ctx context.Context, r CompleteRequest) (Entry, error) {
 	e, err := k.store.Get(ctx, r.SchedID)
 	if err != nil {
@@ -267,6 +284,9 @@ func (k *Kernel) Complete(ctx context.Context, r CompleteRequest) (Entry, error)
 	}
 	if r.ExitKind == "" {
 		r.ExitKind = job.ExitSucceeded
+	}
+	if err := r.Usage.Validate(); err != nil {
+		return Entry{}, refuse(InvalidPayload, "usage.%v", err)
 	}
 	fence := r.Fence
 	switch {
@@ -284,6 +304,7 @@ func (k *Kernel) Complete(ctx context.Context, r CompleteRequest) (Entry, error)
 	if err := k.store.Apply(ctx, k.ending(&e, fence, r)...); err != nil {
 		return Entry{}, explain(err)
 	}
+	k.leases.drop(fence)
 	now := k.moment()
 	e.State, e.ExitKind, e.CompletedAt, e.Holder, e.LeaseUntil = job.Completed, r.ExitKind, &now, "", nil
 	k.changed(&e)
@@ -440,6 +461,7 @@ func (k *Kernel) GCDispatched(ctx context.Context, stale time.Duration) ([]job.I
 		}
 		if after.State != job.Dispatched || after.Fence != e.Fence {
 			back = append(back, e.ID)
+			k.leases.drop(e.Fence)
 			k.changed(&after)
 		}
 	}
