@@ -54,7 +54,7 @@ export async function hostileSubmit({page, step, login, go, at, text, args, allo
   });
   await step('in the search and in the address', async () => {
     const q = encodeURIComponent(args.payload);
-    for (const address of [`/jobs?q=${q}&tenant=${q}&worker=${q}&state=${q}`, `/dead-letters?grep=nothing&tenant=${q}&worker=${q}&class=${q}`, `/agents?kind=${q}&subject=${q}&domain=${q}`, `/timeline?hours=${q}&until=${q}`]) {
+    for (const address of [`/jobs?q=${q}&tenant=${q}&worker=${q}&state=${q}`, `/dead-letters?grep=nothing&tenant=${q}&worker=${q}&class=${q}`, `/agents?kind=${q}&subject=${q}&domain=${q}`, `/timeline?span=${q}&until=${q}`]) {
       await page.goto('/#' + address);
       await page.locator('html[data-ready="true"]').waitFor();
       await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
@@ -150,7 +150,7 @@ export async function hostilePages(t) {
     ['/workflows/' + jobs['needs-1'].batch, ''],
     ['/pipelines', ''],
     ['/pipelines/words', 'payload'],
-    ['/timeline?hours=1', ''],
+    ['/timeline', ''],
     ['/agents', 'payload'],
     ...jobPages.map((id) => ['/jobs/' + id, 'payload']),
   ];

@@ -59,7 +59,7 @@ async function furnish({submit, puppet, ended, file, cli, job}) {
     workflow: '/workflows/' + jobs.plan.batch,
     pipelines: '/pipelines',
     pipeline: '/pipelines/words',
-    timeline: '/timeline?hours=1',
+    timeline: '/timeline',
     agents: '/agents',
     submit: '/submit',
     'submit-file': '/submit?form=file',

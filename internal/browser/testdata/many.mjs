@@ -81,7 +81,7 @@ export async function many({page, context, step, login, go, at, text, args, figu
     await page.locator('[data-testid="job-row"][aria-rowindex="2"]').waitFor();
   });
   await timed('timeline', async () => {
-    await go('/timeline?hours=1');
+    await go('/timeline?span=1h');
     await page.waitForFunction(() => Number(document.querySelector('[data-testid="timeline"]')?.dataset.bars) > 0);
   });
   await timed('overview again', async () => {

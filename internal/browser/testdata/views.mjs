@@ -306,13 +306,30 @@ export async function agents({page, step, login, go, at, text, submit, puppet, e
 // timeline: attempts as bars, by mouse, keyboard and as a table.
 export async function timeline({page, step, login, go, at, text, submit, puppet, ended, file, release}) {
   const gate = file('bar-go');
-  const {bar} = await submit([puppet('bar', [])]);
-  await ended(bar.id);
+  const many = Array.from({length: 14}, (_, n) => ({id: 'quick-' + n, worker: 'shell', instructions: 'true'}));
+  const {bar, ...quick} = await submit([puppet('bar', []), ...many]);
+  await ended(bar.id, ...Object.values(quick).map((e) => e.id));
   await login();
-  await go('/timeline?hours=1');
-  await step('bars', () =>
-    page.waitForFunction(() => Number(document.querySelector('[data-testid="timeline"]')?.dataset.bars) > 0),
-  );
+  await go('/timeline');
+  const drawn = (name) => at('timeline').getAttribute('data-' + name);
+  await step('bars, in a span that fits them', async () => {
+    await page.waitForFunction(() => Number(document.querySelector('[data-testid="timeline"]')?.dataset.bars) > 14);
+    assert.equal(await drawn('span'), '15m');
+  });
+  await step('bars that lie close do not make a row each', async () => {
+    const rows = Number(await drawn('rows'));
+    assert(rows <= 2 * 13, `${rows} rows of two workers`);
+    await at('timeline-rows').click();
+    assert(Number(await drawn('rows')) > rows, 'all rows are no more rows');
+    await at('timeline-rows').click();
+    assert.equal(Number(await drawn('rows')), rows);
+  });
+  await step('another span stays in the address', async () => {
+    await at('span-6h').click();
+    assert.match(page.url(), /span=6h/);
+    assert.equal(await drawn('span'), '6h');
+    await at('span-15m').click();
+  });
   await step('by keyboard', async () => {
     await at('timeline').focus();
     await page.keyboard.press('End');

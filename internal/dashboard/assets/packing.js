@@ -3,25 +3,33 @@
 /**
  * pack gives each span the first row in which nothing else is at its time: as few
  * rows as possible, since the spans are taken in the order in which they begin.
+ * Spans that no row has room for share one more row, in which they overlap.
  *
  * @template {{from: number, to: number}} S
  * @param {S[]} spans in milliseconds; to > from, or equal for a moment
  * @param {number} [gap] that lies at least between two of a row, in milliseconds
- * @returns {{rows: number, row: Map<S, number>}}
+ * @param {number} [most] rows in which nothing overlaps; without it as many as it takes
+ * @returns {{rows: number, row: Map<S, number>, over: number}} over spans overlap, in the last row
  */
-export function pack(spans, gap = 0) {
+export function pack(spans, gap = 0, most = Infinity) {
   const sorted = [...spans].sort((a, b) => a.from - b.from || a.to - b.to);
   const row = new Map();
   const ends = []; // heap of {to, row}, the earliest end first
   const free = []; // heap of rows, the least first
-  let rows = 0;
+  let rows = 0,
+    over = 0;
   for (const s of sorted) {
     while (ends.length > 0 && ends[0].key + gap <= s.from) push(free, {key: pop(ends).row});
+    if (free.length === 0 && rows === most) {
+      row.set(s, most);
+      over++;
+      continue;
+    }
     const r = free.length > 0 ? pop(free).key : rows++;
     row.set(s, r);
     push(ends, {key: s.to, row: r});
   }
-  return {rows, row};
+  return {rows: over > 0 ? rows + 1 : rows, row, over};
 }
 
 function push(heap, item) {
@@ -50,6 +58,22 @@ function pop(heap) {
   }
   heap[i] = last;
   return top;
+}
+
+/**
+ * fitSpan returns the shortest length of time before now within which at least half
+ * of the moments lie; the longest if none does, fallback if there are no moments.
+ *
+ * @param {number[]} moments in milliseconds since the epoch
+ * @param {number} now
+ * @param {number[]} lengths in milliseconds, the shortest first
+ * @param {number} fallback one of lengths
+ * @returns {number} one of lengths
+ */
+export function fitSpan(moments, now, lengths, fallback) {
+  if (moments.length === 0) return fallback;
+  const within = (length) => moments.filter((m) => m >= now - length).length;
+  return lengths.find((length) => within(length) * 2 >= moments.length) ?? lengths.at(-1);
 }
 
 const STEPS = [

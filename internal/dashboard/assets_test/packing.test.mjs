@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {test} from 'node:test';
 
-import {niceTicks, pack, timeTicks} from '../assets/packing.js';
+import {fitSpan, niceTicks, pack, timeTicks} from '../assets/packing.js';
 
 test('spans that touch share a row, spans that overlap do not', () => {
   const a = {from: 0, to: 10};
@@ -89,4 +89,27 @@ test('numbers of an axis are round and cover the range', () => {
   assert.deepEqual(niceTicks(0, 7, 4), [0, 2, 4, 6, 8]);
   assert.deepEqual(niceTicks(0.3, 0.9, 3), [0.2, 0.4, 0.6, 0.8, 1]);
   assert.deepEqual(niceTicks(3, 3, 4), [3]);
+});
+
+test('with a bound on rows, the rest overlaps in one more', () => {
+  const spans = Array.from({length: 55}, (_, i) => ({from: i, to: 1000}));
+  const {rows, row, over} = pack(spans, 0, 16);
+  assert.equal(rows, 17);
+  assert.equal(over, 39);
+  assert.deepEqual([row.get(spans[15]), row.get(spans[16]), row.get(spans[54])], [15, 16, 16]);
+  const later = {from: 1000, to: 1001};
+  assert.equal(pack([...spans, later], 0, 16).row.get(later), 0, 'a row that is free again is not used');
+  assert.deepEqual({...pack(spans.slice(0, 16), 0, 16), row: null}, {rows: 16, over: 0, row: null});
+});
+
+test('the span of time fits what there is', () => {
+  const minute = 60000;
+  const lengths = [15 * minute, 60 * minute, 360 * minute, 1440 * minute];
+  const fit = (...ago) => fitSpan(ago.map((m) => 1e12 - m * minute), 1e12, lengths, 60 * minute) / minute;
+  assert.equal(fit(), 60);
+  assert.equal(fit(1, 2, 14), 15);
+  assert.equal(fit(1, 2, 300), 15, 'one long ago does not make the rest slivers');
+  assert.equal(fit(5, 20, 40), 60);
+  assert.equal(fit(200, 300, 301), 360);
+  assert.equal(fit(5000), 1440, 'what is older than all lengths');
 });

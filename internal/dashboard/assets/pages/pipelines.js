@@ -508,8 +508,8 @@ class Line {
       cell('From', null, h('bdi', null, visible(e.stage || 'seed'))),
       cell(
         'For',
-        {class: 'num'},
-        e.for?.length ? h('span', null, e.for.slice(0, 3).join(', ') + (e.for.length > 3 ? ', \u2026' : '')) : '\u2013',
+        {class: 'num events-for'},
+        e.for?.length ? h('span', {title: e.for.length > 3 ? 'The events ' + e.for.slice(0, 100).join(', ') : null}, answered(e.for)) : '\u2013',
       ),
       cell('Data', {class: 'grow'}, data(e.data)),
     );
@@ -548,6 +548,12 @@ class Line {
     toast(`Stage ${firstLine(st.stage, 60)} goes on from event ${answer.first}.`);
     await this.load().catch(() => {});
   }
+}
+
+// answered names the events that an event answers: three of them, and how many more.
+function answered(numbers) {
+  const more = numbers.length - 3;
+  return numbers.slice(0, 3).join(', ') + (more > 0 ? ` and ${count(more)} more` : '');
 }
 
 // data shows a beginning of what an event carries; unfolded all of it.

@@ -1,22 +1,31 @@
-// Timeline: what ran within the last hours, by worker.
+// Timeline: what ran lately, by worker. Without a span in the address, the page
+// chooses one that fits the latest attempts.
 //
-// data-testid: timeline (data-bars is how many are drawn), timeline-canvas, timeline-detail, timeline-tip, span-1, span-6, span-24,
-// timeline-earlier, timeline-later, timeline-now, timeline-table, timeline-row, timeline-more
+// data-testid: timeline (data-bars is how many are drawn, data-rows in how many rows, data-span the span), timeline-canvas,
+// timeline-detail, timeline-tip, span-15m, span-1h, span-6h, span-24h, timeline-earlier, timeline-later, timeline-now,
+// timeline-rows, timeline-table, timeline-row, timeline-more
 
 import {timeLabel} from '../chart.js';
 import {badge, clockTime, count, duration, h, jobLink, plural, replace, setText, visible} from '../dom.js';
-import {pack, timeTicks} from '../packing.js';
+import {fitSpan, pack, timeTicks} from '../packing.js';
 import {stateWord, toneOf} from '../states.js';
 
-const HOUR = 3600000;
-const SPANS = [1, 6, 24]; // hours
+const MINUTE = 60000;
+const SPANS = [
+  ['15m', '15 min', 15 * MINUTE],
+  ['1h', '1 h', 60 * MINUTE],
+  ['6h', '6 h', 360 * MINUTE],
+  ['24h', '24 h', 1440 * MINUTE],
+];
+const LATEST = 20; // attempts that a span is chosen by
 const MOST = 5000; // bars
 const AXIS = 24,
   LANE = 26,
   ROW = 15,
   BAR = 12,
   PAD = 8; // pixels: the axis, a lane's title, a row, a bar, below a lane
-const LEAST = 3; // pixels that a bar is long at least
+const LEAST = 7; // pixels that a bar is long at least
+const LANE_ROWS = 12; // of a lane, unless all are asked for
 const AHEAD = 0.02; // part of the span that is left free beyond now
 const ROWS = 100; // of a page of the table
 
@@ -38,6 +47,7 @@ export const page = {
   nav: 'timeline',
   async mount(root, ctx) {
     const view = new Timeline(ctx);
+    await view.fit();
     await view.load();
     replace(root, view.parts());
     const again = () => view.load().catch(() => {});
@@ -54,19 +64,35 @@ class Timeline {
   constructor(ctx) {
     this.ctx = ctx;
     this.bars = new Map(); // JOB/ATTEMPT → bar
-    this.hours = SPANS.includes(Number(ctx.query.hours)) ? Number(ctx.query.hours) : 6;
+    this.span = SPANS.find(([name]) => name === ctx.query.span) || null; // null: fit chooses it
     this.until = Date.parse(ctx.query.until) || null; // null: it goes along with the time
     this.chosen = null; // the bar that is told about
     this.width = 0;
     this.tablePages = 1;
+    this.allRows = false;
     this.build();
   }
 
   build() {
     const button = (testid, label, f, text = label) =>
       h('button', {type: 'button', 'data-testid': testid, 'aria-label': label, onclick: f}, text);
-    this.zoom = SPANS.map((n) =>
-      h('button', {type: 'button', 'data-testid': 'span-' + n, onclick: () => this.go({hours: n})}, n === 1 ? '1 h' : n + ' h'),
+    this.zoom = SPANS.map((span) =>
+      h('button', {type: 'button', 'data-testid': 'span-' + span[0], onclick: () => this.go({span})}, span[1]),
+    );
+    this.rowsButton = h(
+      'button',
+      {
+        type: 'button',
+        hidden: true,
+        'aria-pressed': 'false',
+        'data-testid': 'timeline-rows',
+        onclick: () => {
+          this.allRows = !this.allRows;
+          this.rowsButton.setAttribute('aria-pressed', String(this.allRows));
+          this.arrange();
+        },
+      },
+      'All rows',
     );
     this.nowButton = button('timeline-now', 'Go to now', () => this.go({until: null}), 'Now');
     this.laterButton = button('timeline-later', 'Later', () => this.shift(0.5), '\u203a');
@@ -133,6 +159,7 @@ class Timeline {
           {class: 'actions'},
           h('div', {class: 'segmented', role: 'group', 'aria-label': 'Move'}, this.earlierButton, this.nowButton, this.laterButton),
           h('div', {class: 'segmented', role: 'group', 'aria-label': 'How long'}, this.zoom),
+          this.rowsButton,
         ),
       ),
       this.more,
@@ -163,11 +190,33 @@ class Timeline {
 
   // ---- What there is ----
 
+  get length() {
+    return this.span[2];
+  }
   get end() {
-    return this.until ?? Date.now() + this.hours * HOUR * AHEAD;
+    return this.until ?? Date.now() + this.length * AHEAD;
   }
   get begin() {
-    return this.end - this.hours * HOUR;
+    return this.end - this.length;
+  }
+
+  // fit chooses the span, if none was asked for, by the latest attempts.
+  async fit() {
+    if (this.span) return;
+    const longest = SPANS.at(-1)[2],
+      until = this.until ?? Date.now();
+    const {attempts} = await this.ctx.api.get('/v1/timeline', {
+      signal: this.ctx.signal,
+      query: {since: new Date(until - longest).toISOString(), until: new Date(until).toISOString(), limit: LATEST},
+    });
+    const lengths = SPANS.map(([, , length]) => length);
+    const fits = fitSpan(
+      (attempts || []).map((a) => Date.parse(a.began)),
+      until,
+      lengths,
+      lengths[1],
+    );
+    this.span = SPANS[lengths.indexOf(fits)];
   }
 
   async load() {
@@ -208,9 +257,9 @@ class Timeline {
     }, 200);
   }
 
-  go({hours = this.hours, until = this.until}) {
-    Object.assign(this, {hours, until});
-    this.ctx.setQuery({hours: hours === 6 ? '' : hours, until: until === null ? '' : new Date(until).toISOString()});
+  go({span = this.span, until = this.until}) {
+    Object.assign(this, {span, until});
+    this.ctx.setQuery({span: span[0], until: until === null ? '' : new Date(until).toISOString()});
     this.arrange();
     this.load().catch((error) => {
       if (error.name !== 'AbortError') setText(this.detail, visible(error.detail || error.message));
@@ -218,7 +267,7 @@ class Timeline {
   }
 
   shift(part) {
-    const until = Math.round(this.end + part * this.hours * HOUR);
+    const until = Math.round(this.end + part * this.length);
     this.go({until: until >= Date.now() ? null : until});
   }
 
@@ -226,7 +275,7 @@ class Timeline {
 
   // arrange gives each bar its row: lanes by worker, in each as few rows as it takes.
   arrange() {
-    for (const [i, button] of this.zoom.entries()) button.setAttribute('aria-pressed', String(SPANS[i] === this.hours));
+    for (const [i, button] of this.zoom.entries()) button.setAttribute('aria-pressed', String(SPANS[i] === this.span));
     this.nowButton.setAttribute('aria-pressed', String(this.until === null));
     this.laterButton.disabled = this.until === null;
     if (!this.width) return;
@@ -244,11 +293,12 @@ class Timeline {
     this.lanes = [...kinds]
       .sort(([a], [b]) => (a < b ? -1 : 1))
       .map(([worker, spans]) => {
-        const {rows, row} = pack(spans, pixel);
+        const {rows, row, over} = pack(spans, 2 * pixel, this.allRows ? Infinity : LANE_ROWS);
         const lane = {
           worker,
           top,
           rows,
+          over,
           bars: spans
             .map((span) => {
               span.bar.y = top + LANE + row.get(span) * ROW;
@@ -262,6 +312,9 @@ class Timeline {
       });
     this.height = Math.max(top, AXIS + 60);
     this.stage.dataset.bars = this.lanes.reduce((sum, lane) => sum + lane.bars.length, 0);
+    this.stage.dataset.rows = this.lanes.reduce((sum, lane) => sum + lane.rows, 0);
+    this.stage.dataset.span = this.span[0];
+    this.rowsButton.hidden = !this.allRows && this.lanes.every((lane) => lane.over === 0);
     this.draw();
   }
 
@@ -425,7 +478,9 @@ class Timeline {
     g.font = this.colours.font;
     g.fillStyle = this.colours.muted;
     g.fillText(
-      `${plural(lane.bars.length, 'attempt')}${lane.running ? ', ' + lane.running + ' running' : ''}`,
+      plural(lane.bars.length, 'attempt') +
+        (lane.running ? `, ${count(lane.running)} running` : '') +
+        (lane.over ? `; ${count(lane.over)} overlap in the last row` : ''),
       12 + wide,
       lane.top + LANE / 2,
     );
@@ -460,7 +515,7 @@ class Timeline {
   }
 
   tick() {
-    const pixel = (this.hours * HOUR) / (this.width || 1);
+    const pixel = this.length / (this.width || 1);
     if (this.until === null && Date.now() - (this.drawnAt || 0) >= Math.max(1000, pixel)) this.draw();
     if (this.chosen && this.chosen.to === null) this.tell();
   }
