@@ -47,7 +47,7 @@ type Submission struct {
 // Resume is the body of POST /v1/resume. The answer is the isolation that was
 // lifted.
 type Resume struct {
-	Scope string `json:"scope"` // global, worker:KIND, workspace:/PATH or core:N
+	Scope string `json:"scope"` // global, worker:KIND, worker:KIND@TENANT, workspace:/PATH or core:N
 }
 
 // RestartCores is the body of POST /v1/cores/restart. The answer comes when the
@@ -152,7 +152,7 @@ type JobFile struct {
 // until its end or until somebody resumes the scope, over restarts too. What runs
 // goes on; nothing of the scope begins.
 type Pause struct {
-	Scope  string `json:"scope"`            // global, worker:KIND or workspace:/PATH
+	Scope  string `json:"scope"`            // global, worker:KIND, worker:KIND@TENANT or workspace:/PATH
 	Reason string `json:"reason,omitempty"` // for whoever wonders
 	// For is how long; 0: until somebody resumes it.
 	For job.Duration `json:"for,omitempty"`

@@ -105,7 +105,7 @@ func Refuse(i isolation.Isolation, now time.Time) Decision {
 	if !i.Until.IsZero() {
 		d.RetryAfter = max(i.Until.Sub(now), time.Second)
 	}
-	if _, ok := i.Scope.Worker(); ok {
+	if _, _, ok := i.Scope.Worker(); ok {
 		d.Reason = job.CircuitOpen
 	} else if _, ok := i.Scope.Workspace(); ok {
 		d.Reason = job.WorkspaceBusy

@@ -2,6 +2,7 @@ package watchdog
 
 import (
 	"encoding/json"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -28,10 +29,10 @@ func TestConcurrentUse(t *testing.T) {
 				m.Core(now, CoreUse{CPU: time.Duration(n)})
 				d.Step(now, Inputs{Metrics: m.Snapshot(now)})
 				d.Admit(Request{Kind: "codex"})
-				for _, x := range e.Observe(now, WorkerCrash{"codex"}) {
+				for _, x := range e.Observe(now, WorkerCrash{Kind: "codex", Tenant: "ann", Job: job.ID(strconv.Itoa(n % 7))}) {
 					book.Apply(now, x.Isolation())
 				}
-				book.Blocked("codex", "", now)
+				book.Blocked(isolation.Run{Kind: "codex"}, now)
 				if _, err := json.Marshal(&book); err != nil {
 					t.Error(err)
 				}

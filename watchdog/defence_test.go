@@ -329,7 +329,7 @@ func anySignal(r *rand.Rand) Signal {
 		path = "/w/busy"
 	}
 	return []Signal{
-		WorkerCrash{[]job.WorkerKind{"codex", "claude"}[r.IntN(2)]},
+		WorkerCrash{[]job.WorkerKind{"codex", "claude"}[r.IntN(2)], []job.Tenant{"ann", "bob"}[r.IntN(2)], job.ID(fmt.Sprint(r.IntN(4)))},
 		LatestWins{path}, CoreCrash{}, Ghost{"pid 1"},
 		DiskSpace{Path: path, FreeBytes: r.Int64N(1 << 32), TotalBytes: 1 << 35},
 		ClockJump{time.Duration(r.Int64N(20)-10) * time.Second}, Overload{"x"},

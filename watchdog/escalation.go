@@ -15,7 +15,11 @@ import (
 type Signal interface{ signal() }
 
 // WorkerCrash: a worker ended as CRASH.
-type WorkerCrash struct{ Kind job.WorkerKind }
+type WorkerCrash struct {
+	Kind   job.WorkerKind
+	Tenant job.Tenant
+	Job    job.ID
+}
 
 // Ghost: a process tree could not be emptied, so that promise two is broken.
 // To be told once for each.
@@ -61,7 +65,7 @@ const (
 type Escalations struct {
 	mu      sync.Mutex // guards what follows
 	cfg     EscalationConfig
-	crashes bursts[job.WorkerKind]
+	crashes crashes
 	latest  bursts[string]
 	cores   bursts[struct{}]
 	disks   map[string]time.Time // disks that are nearly full: when that was told last
@@ -70,7 +74,7 @@ type Escalations struct {
 // NewEscalations returns a decider. cfg must be valid.
 func NewEscalations(cfg EscalationConfig) *Escalations {
 	return &Escalations{
-		cfg: cfg, crashes: bursts[job.WorkerKind]{}, latest: bursts[string]{}, cores: bursts[struct{}]{},
+		cfg: cfg, crashes: crashes{}, latest: bursts[string]{}, cores: bursts[struct{}]{},
 		disks: map[string]time.Time{},
 	}
 }
@@ -90,9 +94,13 @@ func (e *Escalations) Observe(now time.Time, s Signal) []isolation.Escalation {
 	c := &e.cfg
 	switch s := s.(type) {
 	case WorkerCrash:
-		if e.crashes.add(s.Kind, now, c.WorkerCrashes) {
-			return tell(now, isolation.WorkerScope(s.Kind), isolation.CauseWorkerCrashes, isolation.IsolateKind, c.WorkerCrashes.CoolDown,
-				"worker %s crashed %d times within %s", s.Kind, c.WorkerCrashes.Count, c.WorkerCrashes.Within)
+		switch limit := c.WorkerCrashes; e.crashes.add(now, s, limit) {
+		case ofKind:
+			return tell(now, isolation.WorkerScope(s.Kind), isolation.CauseWorkerCrashes, isolation.IsolateKind, limit.CoolDown,
+				"worker %s crashed %d times within %s, for several tenants", s.Kind, limit.Count, limit.Within)
+		case ofTenant:
+			return tell(now, isolation.TenantScope(s.Kind, s.Tenant), isolation.CauseWorkerCrashes, isolation.IsolateKind, limit.CoolDown,
+				"worker %s crashed %d times within %s, in jobs of tenant %s alone", s.Kind, limit.Count, limit.Within, s.Tenant)
 		}
 	case LatestWins:
 		if e.latest.add(s.Workspace, now, c.LatestWins) {

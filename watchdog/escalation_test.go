@@ -3,6 +3,7 @@ package watchdog
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,7 +28,11 @@ func (p *escalationPlayer) play(t *testing.T, now time.Time, verb string, w line
 	rest := strings.Join(w.plain, " ")
 	switch verb {
 	case "crash":
-		return p.observe(now, WorkerCrash{job.WorkerKind(rest)})
+		s := WorkerCrash{Kind: job.WorkerKind(w.plain[0]), Tenant: "ann", Job: "1"} // crash KIND TENANT JOB
+		if len(w.plain) > 2 {
+			s.Tenant, s.Job = job.Tenant(w.plain[1]), job.ID(w.plain[2])
+		}
+		return p.observe(now, s)
 	case "latest-wins":
 		return p.observe(now, LatestWins{rest})
 	case "core-crash":
@@ -47,11 +52,15 @@ func (p *escalationPlayer) play(t *testing.T, now time.Time, verb string, w line
 		inodes, of, _ := w.parts("inodes")
 		return p.observe(now, DiskSpace{Path: rest, FreeBytes: free << 20, TotalBytes: total << 20, FreeInodes: inodes, TotalInodes: of})
 	case "run?":
-		workspace := ""
-		if len(w.plain) > 1 {
-			workspace = w.plain[1]
+		r := isolation.Run{Kind: job.WorkerKind(w.plain[0])} // run? KIND [TENANT] [WORKSPACE]
+		for _, word := range w.plain[1:] {
+			if filepath.IsAbs(word) {
+				r.Workspace = word
+			} else {
+				r.Tenant = job.Tenant(word)
+			}
 		}
-		i, blocked := p.book.Blocked(job.WorkerKind(w.plain[0]), workspace, now)
+		i, blocked := p.book.Blocked(r, now)
 		if !blocked {
 			return []string{"free"}
 		}

@@ -214,7 +214,7 @@ func (m *Main) configuredWorkers(cfg *config.Config, isolated []isolation.Isolat
 			w.Program = program
 		}
 		for _, i := range isolated {
-			if i.Scope == isolation.Global || i.Scope == isolation.WorkerScope(kind) {
+			if of, _, ok := i.Scope.Worker(); i.Scope == isolation.Global || ok && of == kind {
 				w.Isolations = append(w.Isolations, i)
 			}
 		}

@@ -21,7 +21,7 @@ func (m *Main) pauseCommand() *cobra.Command {
 the scheduler too. What runs goes on to its end. SCOPE is one of
 
   global            everything (the default)
-  worker:KIND       a kind of worker, e.g. worker:codex
+  worker:KIND       a kind of worker, e.g. worker:codex; worker:codex@ann for one tenant
   workspace:PATH    a folder, with all below and above it
 
 A scheduler must be running. ` + "`scheduler resume SCOPE`" + ` undoes it, ` + "`scheduler status`" + ` shows it.`,

@@ -26,7 +26,7 @@ func (m *Main) resumeCommand() *cobra.Command {
 that ` + "`scheduler status`" + ` lists:
 
   global            everything
-  worker:KIND       a kind of worker, e.g. worker:codex
+  worker:KIND       a kind of worker, e.g. worker:codex; worker:codex@ann for one tenant
   workspace:PATH    a folder, with all below and above it
   core:N            a core in a crash loop: it is tried again at once
 
@@ -110,7 +110,7 @@ func readScope(text string) (string, error) {
 	}
 	scope, err := isolation.ParseScope(text)
 	if err != nil {
-		return "", fmt.Errorf("%q is no scope, want global, worker:KIND, workspace:PATH or core:N", text)
+		return "", fmt.Errorf("%q is no scope, want global, worker:KIND, worker:KIND@TENANT, workspace:PATH or core:N", text)
 	}
 	return string(scope), nil
 }

@@ -131,7 +131,7 @@ func (c *Core) isolate(_ context.Context, r ipc.Isolations) (ipc.Empty, error) {
 			continue
 		}
 		for _, st := range c.circuits.Snapshot() {
-			if _, blocked := c.guard.book.Blocked(st.Worker, "", now); !blocked && i.Scope == isolation.WorkerScope(st.Worker) {
+			if _, blocked := c.guard.book.Blocked(isolation.Run{Kind: st.Worker}, now); !blocked && i.Scope == isolation.WorkerScope(st.Worker) {
 				c.circuits.Reset(st.Key)
 			}
 		}

@@ -99,7 +99,7 @@ func (e *execution) run() {
 	stop := stopOf(ctx)
 	// Without a Stop nobody asked for the end: the workspace was taken.
 	lost := outcome.State == job.RunCancelled && (stop == nil || stop.Lost)
-	c.monitor.runEnds(e.submit.Choice.Worker, &outcome, stop != nil, lost)
+	c.monitor.runEnds(&e.submit, &outcome, stop != nil, lost)
 	e.permit.SettleWith(permit.Result{Usage: outcome.Usage, Class: outcome.Class, RetryAt: outcome.RetryAt, Lost: lost, Uncounted: e.stream != nil})
 
 	c.mu.Lock()

@@ -72,7 +72,7 @@ func (g *guard) Admit(r permit.Request) *permit.Rejection {
 // blocked returns the refusal of an isolation, or nil.
 func (g *guard) blocked(r permit.Request) *permit.Rejection {
 	now := time.Now()
-	if i, blocked := g.book.Blocked(r.Choice.Worker, r.Workspace, now); blocked {
+	if i, blocked := g.book.Blocked(isolation.Run{Kind: r.Choice.Worker, Tenant: r.Tenant, Workspace: r.Workspace}, now); blocked {
 		return refusal(watchdog.Refuse(i, now), r)
 	}
 	return nil
@@ -137,7 +137,9 @@ func (g *guard) isolate(now time.Time, i isolation.Isolation) uint64 {
 // run begins there any more. What runs goes on.
 func (g *guard) withdraw(i isolation.Isolation) {
 	cause := fmt.Errorf("%s is isolated: %s", i.Scope, i.Message)
-	g.gate.RevokeUnused(cause, func(p *permit.Permit) bool { return i.Scope.Touches(p.Choice.Worker, p.Workspace) })
+	g.gate.RevokeUnused(cause, func(p *permit.Permit) bool {
+		return i.Scope.Touches(isolation.Run{Kind: p.Choice.Worker, Tenant: p.Tenant, Workspace: p.Workspace})
+	})
 }
 
 // replace takes over the scheduler's list of what is out of use, unless it has a

@@ -104,22 +104,24 @@ func TestIsolationRevokesUnusedPermits(t *testing.T) {
 	c.end()
 }
 
-// TestCrashesIsolateTheirKind, and the scheduler's older list does not lift
-// that before it has heard of it.
+// TestCrashesIsolateTheirKind if they are of several tenants, and the scheduler's
+// older list does not lift that before it has heard of it.
 func TestCrashesIsolateTheirKind(t *testing.T) {
 	c := start(t)
 	c.hello()
 	c.configure(func(s *ipc.Configure) {
 		s.Watchdog = watching(func(w *watchdog.Config) { w.Escalation.WorkerCrashes.Count = 2 })
+		s.Breaker = []byte(`{"min_requests": 1000}`)
 	})
 	parrots := func(r *ipc.PermitRequest) { r.Choice.Worker = "parrot" }
-	crash := func(id job.ID) {
-		c.runAs(id, "parrot", spec("exit 1", nil))
+	of := func(tenant job.Tenant) func(*job.Spec) { return func(s *job.Spec) { s.Tenant = tenant } }
+	crash := func(id job.ID, tenant job.Tenant) {
+		c.runAs(id, "parrot", spec("exit 1", of(tenant)))
 		if o := c.outcome(); o.Class != job.Crash {
 			t.Errorf("outcome %+v", o)
 		}
 	}
-	crash("1")
+	crash("1", "ann")
 	// Neither of these is a crash of the worker's own.
 	c.runAs("2", "parrot", spec("sleep 300", nil))
 	c.must(ipc.MethodCancelJob, ipc.CancelJob{Job: "2", Attempt: 1, Class: job.Crash, Reason: "as if it had crashed"}, nil)
@@ -128,7 +130,7 @@ func TestCrashesIsolateTheirKind(t *testing.T) {
 	c.must(ipc.MethodCancelJob, ipc.CancelJob{Job: "3", Attempt: 1, Reason: "enough"}, nil)
 	c.outcome()
 	c.granted("after one crash", parrots)
-	crash("4")
+	crash("4", "bob")
 	x := c.escalation(isolation.CauseWorkerCrashes)
 	if x.Scope != "worker:parrot" || x.Action != isolation.IsolateKind || !strings.Contains(x.Message, "2 times") || !x.Until.After(x.Time) {
 		t.Errorf("escalation %+v", x)
@@ -142,6 +144,16 @@ func TestCrashesIsolateTheirKind(t *testing.T) {
 	c.refused("after the answer", job.CircuitOpen, parrots)
 	c.isolate(nil)
 	c.granted("after an operator lifted it", parrots)
+
+	// Of one tenant they isolate the kind for that tenant alone.
+	crash("5", "eve")
+	crash("6", "eve")
+	if x := c.escalation(isolation.CauseWorkerCrashes); x.Scope != "worker:parrot@eve" || x.Action != isolation.IsolateKind {
+		t.Errorf("escalation %+v", x)
+	}
+	c.granted("another tenant", parrots)
+	c.refused("the tenant whose jobs crash", job.CircuitOpen, func(r *ipc.PermitRequest) { r.Choice.Worker, r.Tenant = "parrot", "eve" })
+	c.granted("the tenant with another kind", func(r *ipc.PermitRequest) { r.Tenant = "eve" })
 	c.end()
 }
 

@@ -200,8 +200,8 @@ func (m *monitor) runBegins(r *ipc.SubmitJob) {
 
 // runEnds counts how a run ended. A lost one says nothing about its worker,
 // and a crash is the worker's own only if nobody stopped it.
-func (m *monitor) runEnds(kind job.WorkerKind, o *job.Outcome, stopped, lost bool) {
-	now := time.Now()
+func (m *monitor) runEnds(r *ipc.SubmitJob, o *job.Outcome, stopped, lost bool) {
+	now, kind := time.Now(), r.Choice.Worker
 	class := o.Class
 	if lost || o.State == job.RunCancelled {
 		class = job.CancelledClass
@@ -211,7 +211,7 @@ func (m *monitor) runEnds(kind job.WorkerKind, o *job.Outcome, stopped, lost boo
 		m.metrics.CancelLatency(now, time.Duration(o.StopMillis)*time.Millisecond)
 	}
 	if class == job.Crash && !stopped {
-		m.core.guard.observe(now, watchdog.WorkerCrash{Kind: kind})
+		m.core.guard.observe(now, watchdog.WorkerCrash{Kind: kind, Tenant: r.Spec.Tenant, Job: r.Job})
 	}
 }
 

@@ -24,15 +24,15 @@ import (
 )
 
 // crashing sets up the kind "sickly" that dies while the returned file is
-// there, isolated after three crashes for the time; its breaker never opens.
+// there, isolated after a crash for the time; its breaker never opens.
 func (b *bench) crashing(coolDown string) (sick string) {
 	b.t.Helper()
 	sick = b.folder("sick")
 	b.write(sick, "")
 	b.sickly("sickly", sick)
 	b.config["breaker"] = obj{"min_requests": 1000}
-	b.config["concurrency"] = obj{"max": 3, "per_worker": obj{"sickly": 1}} // three crashes and no more
-	b.config["escalation"] = obj{"worker_crashes": obj{"count": 3, "within": "1m", "cool_down": coolDown}}
+	b.config["concurrency"] = obj{"max": 3, "per_worker": obj{"sickly": 1}} // one crash and no more
+	b.config["escalation"] = obj{"worker_crashes": obj{"count": 1, "within": "1m", "cool_down": coolDown}}
 	return sick
 }
 
@@ -87,7 +87,7 @@ func TestCrashingKindIsIsolated(t *testing.T) {
 	file := b.jobs(b.keeper(), on("waits", "sickly", obj{"limits": patient}))
 	r := b.start("run", file)
 	r.await("the escalation", isEscalation)
-	b.waits("waits", 3, "isolated")
+	b.waits("waits", 1, "isolated")
 	want := []string{"worker:sickly worker_crashes"}
 	if got := b.isolated(); !slices.Equal(got, want) {
 		r.fatalf("isolated are %v, want %v", got, want)
@@ -115,8 +115,8 @@ func TestCrashingKindIsIsolated(t *testing.T) {
 	r.awaitCore(2)
 	b.submit(b.jobsOf("tests", "third.yaml", on("third", "sickly", obj{"limits": patient})))
 	b.waits("third", 0, "isolated")
-	if n := b.crashes(); n != 3 {
-		r.fatalf("%d crashes, want 3 and then none", n)
+	if n := b.crashes(); n != 1 {
+		r.fatalf("%d crashes, want one and then none", n)
 	}
 
 	if err := os.Remove(sick); err != nil {
@@ -151,7 +151,7 @@ func TestIsolationIsLiftedWithoutAScheduler(t *testing.T) {
 	file := b.jobs(on("waits", "sickly", obj{"limits": patient}))
 	r := b.start("run", file)
 	r.await("the escalation", isEscalation)
-	b.waits("waits", 3, "isolated")
+	b.waits("waits", 1, "isolated")
 	r.killAll()
 	if err := os.Remove(sick); err != nil {
 		t.Fatal(err)
@@ -177,10 +177,10 @@ func TestIsolationCoolsDown(t *testing.T) {
 	b.soundState()
 	r.await("the word that it is over", told(scheduler.UpdateEscalation, "worker:sickly is in use again"))
 	j := b.show("waits")
-	if b.last(j).Answer != "by sickly" || len(j.Attempts) != b.crashes()+1 || b.crashes() < 6 {
-		t.Errorf("%d crashes, three before each of two isolations: %s", b.crashes(), asJSON(t, j))
+	if b.last(j).Answer != "by sickly" || len(j.Attempts) != b.crashes()+1 || b.crashes() < 2 {
+		t.Errorf("%d crashes, one before each of two isolations: %s", b.crashes(), asJSON(t, j))
 	}
-	for _, n := range []int{3, 6} {
+	for _, n := range []int{1, 2} {
 		if away := j.Attempts[n].Started.Sub(*j.Attempts[n-1].Ended); away < 900*time.Millisecond {
 			t.Errorf("attempt %d came %s after the crash that isolated the kind for a second", n+1, away)
 		}
@@ -209,7 +209,7 @@ func TestEscalationIsTold(t *testing.T) {
 	escalation["webhook"] = hook.URL + "/told"
 	r := b.start("run", b.jobs(b.keeper(), on("waits", "sickly", obj{"limits": patient})))
 	escalated := r.await("the escalation", isEscalation).Escalation
-	b.waits("waits", 3, "isolated")
+	b.waits("waits", 1, "isolated")
 	b.eventually("both are told", func() bool {
 		mu.Lock()
 		defer mu.Unlock()

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/agentsched/agentsched/job"
 )
 
 // Isolation is a scope that is out of use.
@@ -144,13 +142,13 @@ func (s *Book) Versioned(now time.Time) ([]Isolation, uint64) {
 	return slices.DeleteFunc(slices.Clone(s.list), func(i Isolation) bool { return i.over(now) }), s.version
 }
 
-// Blocked returns the isolation that keeps a run of kind in workspace ("" if
-// it has none) from beginning at now, the widest if there are several.
-func (s *Book) Blocked(kind job.WorkerKind, workspace string, now time.Time) (Isolation, bool) {
+// Blocked returns the isolation that keeps r from beginning at now, the widest if
+// there are several.
+func (s *Book) Blocked(r Run, now time.Time) (Isolation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, i := range s.list {
-		if !i.over(now) && i.Scope.Touches(kind, workspace) {
+		if !i.over(now) && i.Scope.Touches(r) {
 			return i, true
 		}
 	}

@@ -31,7 +31,7 @@ func Paused(scope, reason string, at time.Time, d time.Duration) (Isolation, err
 	if reason != "" {
 		i.Message += ": " + reason
 	}
-	if _, ok := parsed.Worker(); ok {
+	if _, _, ok := parsed.Worker(); ok {
 		i.Action = IsolateKind
 	} else if _, ok := parsed.Workspace(); ok {
 		i.Action = LockWorkspace

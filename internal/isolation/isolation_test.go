@@ -43,13 +43,13 @@ func TestReplace(t *testing.T) {
 	var b Book
 	b.Apply(now, Isolation{Scope: Global, Action: SafeStop})
 	b.Replace([]Isolation{{Scope: WorkspaceScope("/w")}, {Scope: WorkerScope("codex"), Until: now.Add(time.Minute)}})
-	if _, blocked := b.Blocked("claude", "/else", now); blocked {
+	if _, blocked := b.Blocked(Run{Kind: "claude", Workspace: "/else"}, now); blocked {
 		t.Error("the global isolation outlived the replacement")
 	}
-	if i, blocked := b.Blocked("codex", "/w/sub", now); !blocked || i.Scope != WorkerScope("codex") {
+	if i, blocked := b.Blocked(Run{Kind: "codex", Workspace: "/w/sub"}, now); !blocked || i.Scope != WorkerScope("codex") {
 		t.Errorf("blocked by %+v, want the kind, which is wider than the workspace", i)
 	}
-	if i, blocked := b.Blocked("codex", "/w/sub", now.Add(time.Minute)); !blocked || i.Scope != WorkspaceScope("/w") {
+	if i, blocked := b.Blocked(Run{Kind: "codex", Workspace: "/w/sub"}, now.Add(time.Minute)); !blocked || i.Scope != WorkspaceScope("/w") {
 		t.Errorf("after the cool-down: blocked by %+v, want the workspace", i)
 	}
 }

@@ -8,9 +8,16 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Scope is what an escalation is about: "global", "worker:codex" or
-// "workspace:/home/ann/shop".
+// Scope is what an escalation is about: "global", "worker:codex", "worker:codex@ann"
+// (the runs of that kind for one tenant) or "workspace:/home/ann/shop".
 type Scope string
+
+// Run is what scopes are compared with.
+type Run struct {
+	Kind      job.WorkerKind
+	Tenant    job.Tenant
+	Workspace string // absolute, its symbolic links resolved; "" if it has none
+}
 
 // Global is everything.
 const Global Scope = "global"
@@ -18,10 +25,16 @@ const Global Scope = "global"
 const (
 	workerScope    = "worker:"
 	workspaceScope = "workspace:"
+	tenantMark     = "@" // which is in no name of a kind or a tenant
 )
 
 // WorkerScope is one kind of worker.
 func WorkerScope(kind job.WorkerKind) Scope { return Scope(workerScope + string(kind)) }
+
+// TenantScope is one kind of worker for one tenant.
+func TenantScope(kind job.WorkerKind, t job.Tenant) Scope {
+	return Scope(workerScope + string(kind) + tenantMark + string(t))
+}
 
 // WorkspaceScope is one folder, with all below and above it. The path is
 // absolute, its symbolic links resolved.
@@ -32,35 +45,43 @@ func ParseScope(text string) (Scope, error) {
 	if text == string(Global) {
 		return Global, nil
 	}
-	if kind, ok := strings.CutPrefix(text, workerScope); ok && kind != "" {
-		return WorkerScope(job.WorkerKind(kind)), nil
+	if name, ok := strings.CutPrefix(text, workerScope); ok {
+		kind, t, limited := strings.Cut(name, tenantMark)
+		switch {
+		case kind == "":
+		case !limited:
+			return WorkerScope(job.WorkerKind(kind)), nil
+		case job.ValidTenant(job.Tenant(t)) == nil:
+			return TenantScope(job.WorkerKind(kind), job.Tenant(t)), nil
+		}
 	}
 	if path, ok := strings.CutPrefix(text, workspaceScope); ok && filepath.IsAbs(path) {
 		return WorkspaceScope(path), nil
 	}
-	return "", fmt.Errorf("%q is no scope, want global, worker:KIND or workspace:/absolute/path", text)
+	return "", fmt.Errorf("%q is no scope, want global, worker:KIND, worker:KIND@TENANT or workspace:/absolute/path", text)
 }
 
-// Worker returns the kind of a worker's scope.
-func (s Scope) Worker() (job.WorkerKind, bool) {
-	kind, ok := strings.CutPrefix(string(s), workerScope)
-	return job.WorkerKind(kind), ok
+// Worker returns the kind of a worker's scope, and the tenant that it is limited
+// to, "" if it is not.
+func (s Scope) Worker() (job.WorkerKind, job.Tenant, bool) {
+	name, ok := strings.CutPrefix(string(s), workerScope)
+	kind, t, _ := strings.Cut(name, tenantMark)
+	return job.WorkerKind(kind), job.Tenant(t), ok
 }
 
 // Workspace returns the folder of a workspace's scope.
 func (s Scope) Workspace() (string, bool) { return strings.CutPrefix(string(s), workspaceScope) }
 
-// Touches reports whether the scope holds a run of kind in workspace, "" if it
-// has none.
-func (s Scope) Touches(kind job.WorkerKind, workspace string) bool {
+// Touches reports whether the scope holds r.
+func (s Scope) Touches(r Run) bool {
 	if s == Global {
 		return true
 	}
-	if k, ok := s.Worker(); ok {
-		return k == kind
+	if kind, t, ok := s.Worker(); ok {
+		return kind == r.Kind && (t == "" || t == r.Tenant)
 	}
 	locked, ok := s.Workspace()
-	return ok && workspace != "" && (within(workspace, locked) || within(locked, workspace))
+	return ok && r.Workspace != "" && (within(r.Workspace, locked) || within(locked, r.Workspace))
 }
 
 // within reports whether path is dir or lies below it.

@@ -186,7 +186,7 @@ func (s *Scheduler) room() int {
 	if s.stopping || s.draining || s.pick() == nil {
 		return 0
 	}
-	if i, blocked := s.cfg.Isolations.Blocked("", "", time.Now()); blocked && i.Scope == isolation.Global {
+	if i, blocked := s.cfg.Isolations.Blocked(isolation.Run{}, time.Now()); blocked && i.Scope == isolation.Global {
 		return 0
 	}
 	slots := s.cfg.Settings.MaxConcurrent

@@ -181,7 +181,7 @@ func (s *Scheduler) rejected(f *flight, r *ipc.Rejection) queue.Op {
 		}
 	case r.Reason == job.CircuitOpen && e.Choice+1 < len(e.Spec.Choices()):
 		return s.release(f, 0, e.Choice+1, why)
-	case e.Choice+1 < len(e.Spec.Choices()) && s.isKindOut(f.choice.Worker):
+	case e.Choice+1 < len(e.Spec.Choices()) && s.isKindOut(f.choice.Worker, e.Spec.Tenant):
 		return s.release(f, 0, e.Choice+1, why)
 	case r.Reason == job.WorkspaceBusy:
 		s.mu.Lock()

@@ -319,7 +319,8 @@ func (s *Scheduler) forgetJob(id job.ID) {
 // is one.
 func (s *Scheduler) Blocking(e *queue.Entry) (isolation.Isolation, bool) {
 	path, _ := s.folders.Peek(e.Spec.Workspace.Path)
-	return s.cfg.Isolations.Blocked(e.Spec.Choices()[e.Choice].Worker, path, time.Now())
+	run := isolation.Run{Kind: e.Spec.Choices()[e.Choice].Worker, Tenant: e.Spec.Tenant, Workspace: path}
+	return s.cfg.Isolations.Blocked(run, time.Now())
 }
 
 // isBlocked reports whether an isolation keeps the job from beginning.
@@ -328,11 +329,11 @@ func (s *Scheduler) isBlocked(e *queue.Entry) bool {
 	return blocked
 }
 
-// isKindOut reports whether an isolation keeps every run of the kind from beginning,
-// and that alone.
-func (s *Scheduler) isKindOut(kind job.WorkerKind) bool {
-	i, blocked := s.cfg.Isolations.Blocked(kind, "", time.Now())
-	return blocked && i.Scope == isolation.WorkerScope(kind)
+// isKindOut reports whether an isolation keeps every run of the kind for the tenant
+// from beginning, and that alone.
+func (s *Scheduler) isKindOut(kind job.WorkerKind, t job.Tenant) bool {
+	i, blocked := s.cfg.Isolations.Blocked(isolation.Run{Kind: kind, Tenant: t}, time.Now())
+	return blocked && i.Scope != isolation.Global
 }
 
 // parkSlack is by how much later a reset must be than the one that is known to be
@@ -342,7 +343,7 @@ const parkSlack = time.Minute
 // parkKind leaves a kind of worker alone until its provider's usage limit is
 // reset: its jobs wait, or go on with their next worker, and no attempt is lost.
 func (s *Scheduler) parkKind(p policy.Parking) {
-	i, blocked := s.cfg.Isolations.Blocked(p.Kind, "", time.Now())
+	i, blocked := s.cfg.Isolations.Blocked(isolation.Run{Kind: p.Kind}, time.Now())
 	if blocked && (i.Until.IsZero() || i.Until.After(p.Until.Add(-parkSlack))) {
 		return // another job has just told
 	}
