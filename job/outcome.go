@@ -78,6 +78,9 @@ func (o *Outcome) Succeeded() bool { return o.State == RunCompleted }
 func (o *Outcome) Artifact(name string) (Artifact, bool) {
 	for _, a := range o.Artifacts {
 		if a.Name == name {
+			if name == ArtifactPatch && a.SHA256 == "" {
+				a.SHA256 = o.PatchHash // by an earlier version
+			}
 			return a, true
 		}
 	}
@@ -108,6 +111,9 @@ type Artifact struct {
 	Name  string `json:"name"` // "patch", "stdout", "stderr", "answer"
 	Path  string `json:"path"` // absolute
 	Bytes int64  `json:"bytes"`
+	// SHA256 of the file's content, in hexadecimal; "" if none was recorded, as of a
+	// log. What is applied, printed or handed to another job must have it.
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 // Artifact names.

@@ -192,6 +192,10 @@ type Resolved struct {
 type Patch struct {
 	Job  Name   `json:"job"`
 	Path string `json:"path"` // of the patch file, absolute; "" if it changed nothing
+	// Bytes and SHA256 are those of the file, as Artifact has them; zero if none
+	// were recorded.
+	Bytes  int64  `json:"bytes,omitempty"`
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 // Conflict is what is done when patches do not fit together.

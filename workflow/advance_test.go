@@ -92,9 +92,11 @@ func TestConditions(t *testing.T) {
 func TestPatchesComeWithWhatTheyWereBuiltOn(t *testing.T) {
 	b, c, d := spec("b", "a"), spec("c", "a"), spec("d", "b", "c", "a")
 	b.Flow.From, c.Flow.From, d.Flow.From = []job.Name{"a"}, []job.Name{"a"}, []job.Name{"c", "b"}
-	w := newWorld([]job.Spec{spec("a"), b, c, d}, func(j *workflow.Job) { j.Patch = "/" + string(j.Spec.Name) })
+	w := newWorld([]job.Spec{spec("a"), b, c, d}, func(j *workflow.Job) {
+		j.Patch, j.Bytes, j.Digest = "/"+string(j.Spec.Name), 7, "of "+string(j.Spec.Name)
+	})
 	finish(t, w)
-	if got := fmt.Sprint(w.resolved["d"].Patches); got != "[{a /a} {c /c} {b /b}]" {
+	if got := fmt.Sprint(w.resolved["d"].Patches); got != "[{a /a 7 of a} {c /c 7 of c} {b /b 7 of b}]" {
 		t.Errorf("got %s", got)
 	}
 }

@@ -41,12 +41,17 @@ type Job struct {
 	Class   job.ErrorClass // of a failure
 	Message string         // of a failure: what happened
 	Patch   string         // path of the patch file; "" none
-	Digest  string         // a hash over the patch's content; "" none
+	Bytes   int64          // size of the patch file; 0 if none was recorded
+	Digest  string         // the SHA-256 of the patch file; "" none
 	Files   []string       // changed paths, relative to the workspace
 	// Check is the core's word about Loop.Command or Loop.File, of a turn that
 	// succeeded. It has to be there as soon as the turn has ended: without it the
 	// loop fails.
 	Check *CheckResult
+}
+
+func (j *Job) patch() job.Patch {
+	return job.Patch{Job: j.Spec.Name, Path: j.Patch, Bytes: j.Bytes, SHA256: j.Digest}
 }
 
 // CheckResult is how the check after a turn of a loop went.

@@ -69,7 +69,7 @@ func (a *advance) releaseTurn(node *Job, turns []int, t *Job) {
 	patches := a.patches(node.Spec.Flow.From)
 	for _, n := range turns[:len(turns)-1] {
 		if before := &a.jobs[n]; before.Patch != "" {
-			patches = append(patches, job.Patch{Job: before.Spec.Name, Path: before.Patch})
+			patches = append(patches, before.patch())
 		}
 	}
 	r, err := a.final(t, patches)

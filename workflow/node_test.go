@@ -136,7 +136,7 @@ func TestLoop(t *testing.T) {
 				want := []job.Patch{{Job: "base", Path: "/base"}}
 				for before := range i {
 					name := job.PartName("fix", before+1)
-					want = append(want, job.Patch{Job: name, Path: "/" + string(name)})
+					want = append(want, job.Patch{Job: name, Path: "/" + string(name), SHA256: c.turns[before].digest})
 				}
 				if !reflect.DeepEqual(r.Patches, want) {
 					t.Errorf("turn %d builds on %v, want %v", i+1, r.Patches, want)

@@ -188,7 +188,7 @@ func (a *advance) patches(from []job.Name) []job.Patch {
 			add(j.Spec.Flow.From)
 			for _, p := range a.own(j) {
 				if p.Patch != "" {
-					all = append(all, job.Patch{Job: p.Spec.Name, Path: p.Patch})
+					all = append(all, p.patch())
 				}
 			}
 		}

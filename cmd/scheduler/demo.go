@@ -276,10 +276,10 @@ func (m *Main) explain(ctx context.Context, state *owned, batch job.BatchID, pla
 		if err != nil {
 			return failure(err)
 		}
-		if patch != "" {
+		if patch.Path != "" {
 			fmt.Fprintf(m.stdout, "\n%s\n", entries[i].Spec.Name)
-			if err := copyFile(m.stdout, patch); err != nil {
-				return failure(err)
+			if err := m.printPatch(patch, entries[i].Spec.Name); err != nil {
+				return err
 			}
 		}
 	}

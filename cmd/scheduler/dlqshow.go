@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -129,13 +128,13 @@ func (s *letterStory) stderr(n int) []string {
 	if !ok {
 		return []string{}
 	}
-	return tail(a.Path, n)
+	return tail(a, n)
 }
 
 // tail returns the last n lines of a file; none if it cannot be read: it may
 // have been cleaned away, and the path is shown in any case.
-func tail(path string, n int) []string {
-	f, err := os.Open(path)
+func tail(a job.Artifact, n int) []string {
+	f, err := statedir.OpenArtifact(a)
 	if err != nil {
 		return []string{}
 	}

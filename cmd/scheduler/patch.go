@@ -32,32 +32,43 @@ func workspaces(dir *statedir.Dir, run runCmd) *workspace.Manager {
 	return workspace.New(workspace.Config{Root: dir.Work(), Locks: dir.Locks(), Folders: dir.Folders(), Exclude: []string{dir.Path()}, Run: run})
 }
 
-// savedPatch returns the patch that the job's last attempt with one left, or "". Of
-// a job that builds on others it is its own part, or the whole.
-func savedPatch(ctx context.Context, store queue.Store, id job.ID, whole bool) (string, error) {
+// savedPatch returns the patch that the job's last attempt with one left; without
+// a path if there is none. Of a job that builds on others it is its own part, or
+// the whole.
+func savedPatch(ctx context.Context, store queue.Store, id job.ID, whole bool) (job.Artifact, error) {
 	if whole {
-		path, err := artifact(ctx, store, id, job.ArtifactWhole)
-		if path != "" || err != nil {
-			return path, err
+		patch, err := artifact(ctx, store, id, job.ArtifactWhole)
+		if patch.Path != "" || err != nil {
+			return patch, err
 		}
 	}
 	return artifact(ctx, store, id, job.ArtifactPatch)
 }
 
-func artifact(ctx context.Context, store queue.Store, id job.ID, name string) (string, error) {
+func artifact(ctx context.Context, store queue.Store, id job.ID, name string) (job.Artifact, error) {
 	attempts, err := store.Attempts(ctx, id)
 	if err != nil {
-		return "", err
+		return job.Artifact{}, err
 	}
 	if len(attempts) == 0 {
-		return "", nil
+		return job.Artifact{}, nil
 	}
 	last := attempts[len(attempts)-1]
 	if last.Outcome == nil {
-		return "", nil
+		return job.Artifact{}, nil
 	}
 	a, _ := last.Outcome.Artifact(name)
-	return a.Path, nil
+	return a, nil
+}
+
+// patchError adds to an error about a job's patch what to do if the file is not
+// what the job left.
+func patchError(err error, name job.Name) error {
+	if changed, ok := errors.AsType[*statedir.ChangedError](err); ok {
+		return &exitError{code: exitFailed, err: fmt.Errorf("the patch of job %s cannot be trusted, nothing of it is used: %w", name, changed),
+			hints: []string{"do the job again: scheduler retry " + string(name)}}
+	}
+	return failure(err)
 }
 
 func (m *Main) diffCommand() *cobra.Command {
@@ -90,11 +101,11 @@ a job that has not ended it is what it has changed up to now.`,
 					return err
 				}
 			}
-			if patch == "" {
+			if patch.Path == "" {
 				fmt.Fprintf(m.stderr, "job %s changed nothing\n", e.Spec.Name)
 				return nil
 			}
-			return failure(copyFile(m.stdout, patch))
+			return m.printPatch(patch, e.Spec.Name)
 		},
 	}
 	cmd.Flags().BoolVar(&whole, "whole", false, wholeUsage)
@@ -153,14 +164,15 @@ func (m *Main) liveDiff(ctx context.Context, dir *statedir.Dir, e *queue.Entry) 
 	return err
 }
 
-func copyFile(w io.Writer, path string) error {
-	f, err := os.Open(path)
+// printPatch prints the patch of the job of that name.
+func (m *Main) printPatch(patch job.Artifact, of job.Name) error {
+	file, err := statedir.OpenArtifact(patch)
 	if err != nil {
-		return err
+		return patchError(err, of)
 	}
-	defer f.Close()
-	_, err = io.Copy(w, f)
-	return err
+	defer file.Close()
+	_, err = io.Copy(m.stdout, file)
+	return failure(err)
 }
 
 func (m *Main) applyCommand() *cobra.Command {
@@ -243,10 +255,10 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 			return err
 		}
 	}
-	if patch == "" && o.json {
+	if patch.Path == "" && o.json {
 		return failure(writeJSON(m.stdout, appliedPatch{Job: e.ID, Root: to, Files: []appliedFile{}}))
 	}
-	if patch == "" {
+	if patch.Path == "" {
 		fmt.Fprintf(m.stdout, "job %s changed nothing\n", name)
 		return nil
 	}
@@ -254,14 +266,14 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 	if err != nil {
 		return err
 	}
-	applied, err := workspaces(dir, nil).TrustFilters(cfg.Workspace.TrustFilters).Apply(ctx, patch, to)
+	applied, err := workspaces(dir, nil).TrustFilters(cfg.Workspace.TrustFilters).Apply(ctx, job.Patch{Job: name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}, to)
 	var conflict *workspace.ConflictError
 	if errors.As(err, &conflict) {
 		return &exitError{code: exitFailed, err: fmt.Errorf("nothing was changed: the patch of job %s conflicts with %s in\n  %s", name, to, strings.Join(conflict.Files, "\n  ")),
 			hints: []string{"commit or move your own changes to these files away, or merge by hand: scheduler diff " + string(name)}}
 	}
 	if err != nil {
-		return failure(err)
+		return patchError(err, name)
 	}
 	if o.json {
 		out := appliedPatch{Job: e.ID, Root: applied.Root, Files: []appliedFile{}, Already: applied.Already}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -64,7 +64,12 @@ func answerOf(ctx context.Context, of attempts, e *queue.Entry, list []job.Attem
 
 // readAnswer reads a long answer on the host on which it was given.
 func readAnswer(art job.Artifact) (string, error) {
-	text, err := os.ReadFile(art.Path)
+	file, err := statedir.OpenArtifact(art)
+	if err != nil {
+		return "", fmt.Errorf("read the answer: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(file)
 	if err != nil {
 		return "", fmt.Errorf("read the answer: %w", err)
 	}

@@ -2,6 +2,8 @@ package agentcore
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -241,7 +243,8 @@ func keepAnswer(dir string, o *job.Outcome) {
 	}
 	path := filepath.Join(dir, "answer")
 	if os.MkdirAll(dir, 0o700) == nil && os.WriteFile(path, []byte(whole), 0o600) == nil {
-		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactAnswer, Path: path, Bytes: int64(len(whole))})
+		sum := sha256.Sum256([]byte(whole))
+		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactAnswer, Path: path, Bytes: int64(len(whole)), SHA256: hex.EncodeToString(sum[:])})
 	}
 }
 
@@ -351,10 +354,10 @@ func (e *execution) collect(run context.Context, ws *workspace.Workspace, dir st
 	}
 	o.DiffStat, o.PatchHash = changes.DiffStat, changes.SHA256
 	if changes.Patch != "" {
-		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactPatch, Path: changes.Patch, Bytes: changes.Bytes})
+		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactPatch, Path: changes.Patch, Bytes: changes.Bytes, SHA256: changes.SHA256})
 	}
 	if changes.Whole != "" {
-		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactWhole, Path: changes.Whole, Bytes: changes.WholeBytes})
+		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactWhole, Path: changes.Whole, Bytes: changes.WholeBytes, SHA256: changes.WholeSHA256})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/agentcore"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -137,7 +138,7 @@ func gitRepo(t *testing.T, files map[string]string) string {
 func patchOf(name job.Name, o job.Outcome) job.Patch {
 	for _, a := range o.Artifacts {
 		if a.Name == job.ArtifactPatch {
-			return job.Patch{Job: name, Path: a.Path}
+			return job.Patch{Job: name, Path: a.Path, Bytes: a.Bytes, SHA256: a.SHA256}
 		}
 	}
 	return job.Patch{Job: name}
@@ -169,6 +170,9 @@ func TestPatchesOfOthers(t *testing.T) {
 	if !o.Succeeded() || strings.TrimSpace(o.Answer) != "one\n2\n3\n4\nfive" || len(o.Files) != 1 || o.Files[0].Path != "h" {
 		t.Errorf("on top of two: %+v", o)
 	}
+	if w, ok := o.Artifact(job.ArtifactWhole); !ok || statedir.CheckArtifact(w) != nil || w.SHA256 == "" || w.SHA256 == o.PatchHash {
+		t.Errorf("the whole patch is %+v", w)
+	}
 
 	clash := &job.Resolved{Patches: []job.Patch{patchOf("a", first), patchOf("c", third)}}
 	o = c.runResolved("x", 1, in("touch ran", nil), clash, nil)
@@ -192,6 +196,13 @@ func TestPatchesOfOthers(t *testing.T) {
 	o = c.runResolved("m", 1, in("true", nil), &job.Resolved{Patches: []job.Patch{{Job: "gone", Path: repo + "/no.patch"}}}, nil)
 	if o.Class != job.Config || !strings.Contains(o.Message, "the patch of job gone is missing: "+repo+"/no.patch") {
 		t.Errorf("missing: %+v", o)
+	}
+	if err := os.WriteFile(patchOf("b", second).Path, []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o = c.runResolved("o", 1, in("true", nil), both, nil)
+	if o.Class != job.Config || !strings.Contains(o.Message, "the patch of job b cannot be trusted") || !strings.Contains(o.Message, second.PatchHash) {
+		t.Errorf("another patch: %+v", o)
 	}
 	o = c.runResolved("n", 1, spec("true", nil), both, nil)
 	if o.Class != job.Config || !strings.Contains(o.Message, "isolation none") {

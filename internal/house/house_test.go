@@ -32,7 +32,7 @@ var allowed = map[string]string{
 	"internal/eval":       "job queue",
 	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
 	"internal/scheduler":  "job queue policy workflow workflow/durable workflow/oversight workflow/pipeline workflow/team internal/eval ipc internal/isolation internal/realpath internal/realpath internal/statedir internal/supervisor",
-	"internal/server":     "client job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/socket internal/trigger",
+	"internal/server":     "client job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/socket internal/statedir internal/trigger",
 	// What is said through the door of a running scheduler, and how others say it.
 	"client":            "job queue queue/sched policy workflow/pipeline internal/eval ipc internal/isolation internal/scheduler internal/socket internal/trigger",
 	"internal/simulate": "job policy internal/strictyaml",
@@ -73,7 +73,7 @@ var allowed = map[string]string{
 	"internal/daemon":                "internal/proc",
 	"internal/access":                "client internal/statedir",
 	"internal/crashlog":              "job",
-	"internal/workspace":             "job",
+	"internal/workspace":             "job internal/statedir",
 	"internal/strictyaml":            "",
 	"internal/strictyaml/schematest": "internal/strictyaml",
 	"internal/jobfile":               "job internal/jsoncheck internal/strictyaml workflow workflow/pipeline",

@@ -3,8 +3,9 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"os"
+	"io"
 
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow"
@@ -97,7 +98,7 @@ func factsOf(ctx context.Context, store queue.Store, e *queue.Entry) (workflow.J
 	}
 	o := attempts[len(attempts)-1].Outcome
 	patch, _ := o.Artifact(job.ArtifactPatch)
-	j.Patch = patch.Path
+	j.Patch, j.Bytes = patch.Path, patch.Bytes
 	// Without the whole, what was kept of it stands; who expects JSON is told that
 	// it is none.
 	answer, err := wholeAnswer(o)
@@ -125,7 +126,12 @@ func wholeAnswer(o *job.Outcome) (string, error) {
 	if a.Bytes > maxAnswer {
 		return "", fmt.Errorf("%s has %d bytes, at most %d can be referred to", a.Path, a.Bytes, maxAnswer)
 	}
-	text, err := os.ReadFile(a.Path)
+	file, err := statedir.OpenArtifact(a)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(file)
 	return string(text), err
 }
 

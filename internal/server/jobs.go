@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -24,7 +26,7 @@ func (s *Server) jobRoutes() {
 	get(s, route{id: "list-steps", method: "GET", path: "/v1/jobs/{job}/steps", role: read, tag: "jobs",
 		about: "List the durable steps of a job, and which attempts took them from the store."}, s.steps)
 	stream(s, route{id: "get-artifact", method: "GET", path: "/v1/jobs/{job}/attempts/{attempt}/artifacts/{name}", role: read, tag: "jobs",
-		about: "Return the text of a file that an attempt left, such as patch or stdout."}, textType, s.artifact)
+		about: "Return the text of a file that an attempt left, such as patch or stdout.\nA patch or answer that is not as the attempt left it is answered with artifact_changed."}, textType, s.artifact)
 	post(s, route{id: "checkpoint-job", method: "POST", path: "/v1/jobs/{job}/checkpoint", role: operate, tag: "jobs",
 		about: "Ask a job that runs to stop at the boundary of its next step.\nThe answer, which is the job as it is now, does not wait for that."}, s.checkpoint)
 	get(s, route{id: "cancel-job", method: "POST", path: "/v1/jobs/{job}/cancel", role: operate, tag: "jobs",
@@ -250,15 +252,25 @@ func (s *Server) artifact(w http.ResponseWriter, r *http.Request, in *artifactPa
 		return missing
 	}
 	defer root.Close()
-	file, err := root.Open(name)
+	plain, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would be waited for
 	if err != nil {
 		return missing
 	}
-	defer file.Close()
-	info, err := file.Stat()
+	info, err := plain.Stat()
 	if err != nil || !info.Mode().IsRegular() {
+		plain.Close()
 		return missing
 	}
+	file, err := statedir.Checked(plain, found)
+	if changed := (*statedir.ChangedError)(nil); errors.As(err, &changed) {
+		// Paths of this host are not told.
+		return newProblem("artifact_changed", http.StatusConflict, "artifact %q of attempt %d of job %s was changed after the attempt ended: found %s, recorded %s; do the job again",
+			in.Name, in.Attempt, e.Spec.Name, changed.Found, changed.Recorded)
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
 	w.Header().Set("Content-Type", textType)
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox") // whatever a browser makes of it
 	http.ServeContent(w, r, "", info.ModTime(), file)

@@ -2,14 +2,17 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -178,6 +181,23 @@ func TestArtifacts(t *testing.T) {
 	}
 	var p client.Problem
 	d.ask("GET", path+"0/artifacts/patch", http.StatusBadRequest, &p)
+	// Other content, and what a reader would wait for.
+	attempts, err := d.store.Attempts(t.Context(), d.last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, _ := attempts[0].Outcome.Artifact(job.ArtifactPatch)
+	if err := os.WriteFile(patch.Path, []byte("+<i>\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.ask("GET", path+"1/artifacts/patch", http.StatusConflict, &p)
+	if p.Name() != "artifact_changed" || !strings.Contains(p.Detail, patch.SHA256) || strings.Contains(p.Detail, "/") {
+		t.Errorf("a changed patch: %+v", p)
+	}
+	if err := errors.Join(os.Remove(patch.Path), syscall.Mkfifo(patch.Path, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	d.ask("GET", path+"1/artifacts/patch", http.StatusNotFound, &p)
 }
 
 // TestSteps joins what is stored with what was told.

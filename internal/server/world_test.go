@@ -81,7 +81,7 @@ func world(t testing.TB, changes ...func(*server.Options)) *door {
 		t.Fatal(err)
 	}
 	d.attempt(job.Outcome{State: job.RunCompleted, Artifacts: []job.Artifact{
-		{Name: job.ArtifactPatch, Path: filepath.Join(folder, "patch.diff")}, {Name: job.ArtifactStdout, Path: filepath.Join(folder, "../secret")},
+		{Name: job.ArtifactPatch, Path: filepath.Join(folder, "patch.diff"), Bytes: 5, SHA256: "da5c0b6eeff6698733559400a423ff9fe4aed59e196040448fd9ddcd1016328c"}, {Name: job.ArtifactStdout, Path: filepath.Join(folder, "../secret")},
 		{Name: job.ArtifactStderr, Path: filepath.Join(folder, "none")}, {Name: job.ArtifactAnswer, Path: filepath.Join(folder, "link")},
 		{Name: job.ArtifactWhole, Path: folder},
 	}})

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -41,7 +42,8 @@ func (e *ConflictError) Error() string {
 }
 
 // Apply brings a patch that Collect wrote into the user's folder target: the
-// path that the job named. What the user has changed meanwhile is merged with
+// path that the job named. git reads a copy of the patch that was compared with
+// its digest; see statedir.CopyArtifact. What the user has changed meanwhile is merged with
 // it, committed or not, as long as the same lines are not concerned. Only
 // working files change, so that the user sees the job's work as changes that
 // are not staged. The error is a *ConflictError when the two cannot be merged
@@ -52,23 +54,28 @@ func (e *ConflictError) Error() string {
 // to write puts back what was there. A process killed among these writes leaves
 // whole files, some old and some new, and none missing; applying again
 // completes them, but for a rename that was half done, which is a conflict.
-func (m *Manager) Apply(ctx context.Context, patch, target string) (Applied, error) {
+func (m *Manager) Apply(ctx context.Context, patch job.Patch, target string) (Applied, error) {
 	a, err := m.apply(ctx, patch, target)
 	if err != nil {
-		return Applied{}, fmt.Errorf("apply %s: %w", patch, err)
+		return Applied{}, fmt.Errorf("apply %s: %w", patch.Path, err)
 	}
 	return a, nil
 }
 
-func (m *Manager) apply(ctx context.Context, patch, target string) (Applied, error) {
+func (m *Manager) apply(ctx context.Context, patch job.Patch, target string) (Applied, error) {
 	if err := checkFolder(target); err != nil {
 		return Applied{}, err
 	}
-	patch, err := filepath.Abs(patch)
+	scratch, done, err := m.scratch(ctx)
 	if err != nil {
+		return Applied{}, fmt.Errorf("make a scratch folder: %w", err)
+	}
+	defer done()
+	file := filepath.Join(scratch, "patch")
+	if err := copyPatch(file, patch); err != nil {
 		return Applied{}, err
 	}
-	head, err := readHead(patch)
+	head, err := readHead(file)
 	if err != nil {
 		return Applied{}, err
 	}
@@ -88,20 +95,15 @@ func (m *Manager) apply(ctx context.Context, patch, target string) (Applied, err
 		return Applied{}, err
 	}
 	defer lock.Close()
-	scratch, done, err := m.scratch(ctx)
-	if err != nil {
-		return Applied{}, fmt.Errorf("make a scratch folder: %w", err)
-	}
-	defer done()
 	base := filepath.Join(scratch, "base")
 	own, err := m.makeBase(ctx, base, root, r, nil)
 	if err != nil {
 		return Applied{}, fmt.Errorf("make a scratch git folder: %w", err)
 	}
-	if err := m.lendObjects(base, patch); err != nil {
+	if err := m.lendObjects(base, patch.Path); err != nil {
 		return Applied{}, err
 	}
-	g := &merge{git: m.baseGit(base, root, filepath.Join(scratch, "index"), nil), patch: patch, root: root, scratch: scratch, head: head}
+	g := &merge{git: m.baseGit(base, root, filepath.Join(scratch, "index"), nil), patch: file, root: root, scratch: scratch, head: head}
 	names, err := g.names(ctx)
 	if err != nil {
 		return Applied{}, err
@@ -110,6 +112,10 @@ func (m *Manager) apply(ctx context.Context, patch, target string) (Applied, err
 		return Applied{}, err
 	}
 	return g.run(ctx, names)
+}
+
+func copyPatch(to string, p job.Patch) error {
+	return statedir.CopyArtifact(to, job.Artifact{Name: job.ArtifactPatch, Path: p.Path, Bytes: p.Bytes, SHA256: p.SHA256})
 }
 
 // scratch makes a folder for one Apply and removes those of processes that

@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -80,7 +85,7 @@ func TestApply(t *testing.T) {
 					h.commit(h.repo, "the user's")
 				}
 				before, index := state(t, h.repo, false), h.read(h.repo, ".git/index")
-				a, err := h.m.Apply(t.Context(), patch, h.repo)
+				a, err := h.m.Apply(t.Context(), job.Patch{Path: patch}, h.repo)
 				if h.read(h.repo, ".git/index") != index {
 					t.Error("the index was touched")
 				}
@@ -108,7 +113,7 @@ func TestApply(t *testing.T) {
 					}
 				}
 				again := state(t, h.repo, false)
-				if a, err := h.m.Apply(t.Context(), patch, h.repo); err != nil || !a.Already {
+				if a, err := h.m.Apply(t.Context(), job.Patch{Path: patch}, h.repo); err != nil || !a.Already {
 					t.Errorf("second time: %+v, %v", a, err)
 				}
 				if state(t, h.repo, false) != again {
@@ -127,7 +132,7 @@ func TestApplySubfolderAndModes(t *testing.T) {
 		ws := h.prepare(job.NewID(), spec, false)
 		h.write(ws.Dir, map[string]string{"b": "two\n"})
 		os.Chmod(filepath.Join(ws.Dir, "run"), 0o755)
-		if _, err := h.m.Apply(t.Context(), h.collect(ws).Patch, spec.Path); err != nil {
+		if _, err := h.m.Apply(t.Context(), job.Patch{Path: h.collect(ws).Patch}, spec.Path); err != nil {
 			t.Fatal(err)
 		}
 		if got := h.read(h.repo, "sub/b"); got != "two\n" {
@@ -171,7 +176,7 @@ func TestApplyRefuses(t *testing.T) {
 	}
 	before := state(t, filepath.Dir(h.repo), false)
 	for _, name := range []string{"../outside/g", "link/g", "link/f", ".git/hooks/x", "a/../../g"} {
-		if _, err := h.m.Apply(t.Context(), patch(name), h.repo); err == nil {
+		if _, err := h.m.Apply(t.Context(), job.Patch{Path: patch(name)}, h.repo); err == nil {
 			t.Errorf("%s was written", name)
 		}
 	}
@@ -186,7 +191,7 @@ func TestApplyRefuses(t *testing.T) {
 	}
 	defer lock.Close()
 	busy := (*BusyError)(nil)
-	if _, err := h.m.Apply(t.Context(), patch("ok"), h.repo); !errors.As(err, &busy) {
+	if _, err := h.m.Apply(t.Context(), job.Patch{Path: patch("ok")}, h.repo); !errors.As(err, &busy) {
 		t.Errorf("applied under a working job: %v", err)
 	}
 }
@@ -230,5 +235,56 @@ func TestApplyCompletes(t *testing.T) {
 	h.apply(patch)
 	if got, want := state(t, h.repo, false), state(t, ws.Root, false); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestChangedPatch: what is applied, or handed to another job, is the patch that
+// was collected, or nothing.
+func TestChangedPatch(t *testing.T) {
+	h := newHouse(t, map[string]string{"f": "1\n"})
+	p := h.made("a", job.Worktree, nil, func(dir string) { h.write(dir, map[string]string{"f": "2\n"}) })
+	text := h.read(p.Path)
+	evil := filepath.Join(t.TempDir(), "evil")
+	h.write(filepath.Dir(evil), map[string]string{"evil": text})
+	sum := sha256.Sum256([]byte(strings.Replace(text, "+2", "+3", 1)))
+	for name, c := range map[string]struct {
+		change func() error
+		want   []string
+	}{
+		"edited":   {func() error { return os.WriteFile(p.Path, []byte(strings.Replace(text, "+2", "+3", 1)), 0o600) }, []string{p.Path, hex.EncodeToString(sum[:]), p.SHA256}},
+		"longer":   {func() error { return os.WriteFile(p.Path, []byte(text+text), 0o600) }, []string{p.Path, "more than", p.SHA256}},
+		"a sparse": {func() error { return os.Truncate(p.Path, 1<<40) }, []string{p.Path, "more than", p.SHA256}},
+		"a link":   {func() error { return errors.Join(os.Remove(p.Path), os.Symlink(evil, p.Path)) }, []string{p.Path, "a symbolic link"}},
+		"a pipe":   {func() error { return errors.Join(os.Remove(p.Path), unix.Mkfifo(p.Path, 0o600)) }, []string{p.Path, "a regular file"}},
+	} {
+		if err := errors.Join(os.RemoveAll(p.Path), os.WriteFile(p.Path, []byte(text), 0o600), c.change()); err != nil {
+			t.Fatal(err)
+		}
+		_, applied := h.m.Apply(t.Context(), p, h.repo)
+		_, stacked := h.m.Prepare(t.Context(), Request{Job: job.NewID(), Name: "b", Spec: h.spec(job.Copy), Fresh: true, Patches: []job.Patch{p}})
+		for what, err := range map[string]error{"apply": applied, "stack": stacked} {
+			changed := (*statedir.ChangedError)(nil)
+			if !errors.As(err, &changed) {
+				t.Errorf("%s %s: %v", what, name, err)
+				continue
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%s %s: %q is not in %v", what, name, w, err)
+				}
+			}
+		}
+	}
+	if got := h.read(h.repo, "f"); got != "1\n" {
+		t.Errorf("f is %q", got)
+	}
+	if left, _ := filepath.Glob(filepath.Join(h.root, ".apply-*")); len(left) > 0 {
+		t.Errorf("scratch folders left: %q", left)
+	}
+	if err := errors.Join(os.Remove(p.Path), os.WriteFile(p.Path, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.m.Apply(t.Context(), p, h.repo); err != nil || h.read(h.repo, "f") != "2\n" {
+		t.Errorf("the patch itself: %v", err)
 	}
 }

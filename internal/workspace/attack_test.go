@@ -256,7 +256,7 @@ func TestFilterOfTheRepository(t *testing.T) {
 		if _, err := h.m.Prepare(t.Context(), Request{Job: job.NewID(), Name: "job", Spec: h.spec(i)}); !errors.As(err, &filter) || !strings.Contains(err.Error(), "workspace.trust_filters") {
 			t.Errorf("%s: got %v", i, err)
 		}
-		if _, err := h.m.Apply(t.Context(), patch, h.repo); !errors.As(err, &filter) {
+		if _, err := h.m.Apply(t.Context(), job.Patch{Path: patch}, h.repo); !errors.As(err, &filter) {
 			t.Errorf("%s: apply: %v", i, err)
 		}
 		if ran := c.ran(); len(ran) > 0 {
@@ -308,7 +308,7 @@ func TestWorkingTreeElsewhere(t *testing.T) {
 	victim := filepath.Join(filepath.Dir(h.repo), "victim")
 	h.write(victim, map[string]string{"a": "1"})
 	h.git(h.repo, "config", "core.worktree", victim)
-	if _, err := h.m.Apply(t.Context(), patch, h.repo); err == nil || !strings.Contains(err.Error(), "core.worktree") {
+	if _, err := h.m.Apply(t.Context(), job.Patch{Path: patch}, h.repo); err == nil || !strings.Contains(err.Error(), "core.worktree") {
 		t.Errorf("got %v", err)
 	}
 	if got := h.read(victim, "a"); got != "1" {

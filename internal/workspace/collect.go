@@ -20,9 +20,11 @@ type Changes struct {
 	Bytes int64  // its size
 	// Whole is the path of a patch that holds those that the workspace was stacked
 	// on, too; "" where it was stacked on none, or is no worktree.
-	Whole      string
-	WholeBytes int64
-	// SHA256 is its hash, in hexadecimal; "" when nothing changed. Diff leaves it out.
+	Whole       string
+	WholeBytes  int64
+	WholeSHA256 string
+	// SHA256 is the hash of Patch, in hexadecimal; "" when nothing changed. Diff
+	// leaves it out.
 	SHA256 string
 	// Files has a renamed file once, by its new name. With isolation direct it
 	// also has the files of .git that decide what git does, e.g. .git/config; no
@@ -100,7 +102,7 @@ func (m *Manager) collect(ctx context.Context, id job.ID, dir string) (Changes, 
 	if rec.Stacked != "" {
 		whole := *n
 		whole.from = rec.StartCommit
-		if c.Whole, c.WholeBytes, _, err = whole.writePatch(ctx, dir, WholeName); err != nil {
+		if c.Whole, c.WholeBytes, c.WholeSHA256, err = whole.writePatch(ctx, dir, WholeName); err != nil {
 			return Changes{}, err
 		}
 	}

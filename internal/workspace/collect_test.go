@@ -73,7 +73,7 @@ func TestCollect(t *testing.T) {
 			if _, err := h.m.Diff(t.Context(), ws, &b); err != nil || b.String() != h.read(c.Patch) {
 				t.Errorf("Diff differs from the collected patch: %v", err)
 			}
-			if _, err := h.m.Apply(t.Context(), c.Patch, original); err != nil {
+			if _, err := h.m.Apply(t.Context(), job.Patch{Path: c.Patch}, original); err != nil {
 				t.Fatal(err)
 			}
 			os.Remove(filepath.Join(work, "out.log"))
@@ -254,7 +254,7 @@ func TestSubmodules(t *testing.T) {
 	sub := h.prepare(job.NewID(), job.Workspace{Path: h.repo + "/lib", Isolation: job.Worktree}, false)
 	h.write(sub.Root, map[string]string{"l": "3"})
 	c = h.collect(sub)
-	if _, err := h.m.Apply(t.Context(), c.Patch, h.repo+"/lib"); err != nil || h.read(h.repo, "lib/l") != "3" {
+	if _, err := h.m.Apply(t.Context(), job.Patch{Path: c.Patch}, h.repo+"/lib"); err != nil || h.read(h.repo, "lib/l") != "3" {
 		t.Errorf("apply in a submodule: %v", err)
 	}
 	os.RemoveAll(filepath.Join(ws.Root, "lib"))
@@ -276,7 +276,7 @@ func TestDirectInSubfolder(t *testing.T) {
 		if changed(got) != c.want {
 			t.Errorf("%s: %s, want %s", c.dir, changed(got), c.want)
 		}
-		if a, err := h.m.Apply(t.Context(), got.Patch, filepath.Join(h.repo, c.dir)); err != nil || !a.Already {
+		if a, err := h.m.Apply(t.Context(), job.Patch{Path: got.Patch}, filepath.Join(h.repo, c.dir)); err != nil || !a.Already {
 			t.Errorf("%s: %+v, %v", c.dir, a, err)
 		}
 	}

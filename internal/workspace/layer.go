@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 )
 
 // layer is one patch of a stack.
 type layer struct {
 	job.Patch
+	file  string      // the copy of the patch that is read
 	how   []string    // arguments of git apply: where its paths lie, what is left out
 	files []string    // every path that it reads or writes, relative to the tree
 	moves [][2]string // old and new names of what it renames
@@ -23,7 +25,7 @@ type layer struct {
 
 // apply returns the arguments of a git apply of the patch.
 func (l *layer) apply(args ...string) []string {
-	return slices.Concat([]string{"apply"}, args, l.how, []string{"--", l.Path})
+	return slices.Concat([]string{"apply"}, args, l.how, []string{"--", l.file})
 }
 
 // place is where a tree lies in its user's repository.
@@ -46,17 +48,25 @@ func placeOf(rec *record) place {
 
 // read reads which files a patch concerns. One that was made in a folder is
 // about that folder of the tree; one of a repository, about the tree's part of
-// that repository. Submodules are left out.
-func (s *stack) read(ctx context.Context, p job.Patch, at place) (*layer, error) {
-	l := &layer{Patch: p}
-	head, err := readHead(p.Path)
+// that repository. Submodules are left out. The patch is copied to the new file
+// first, and compared with its digest.
+func (s *stack) read(ctx context.Context, p job.Patch, file string, at place) (*layer, error) {
+	l := &layer{Patch: p, file: file}
+	err := copyPatch(file, p)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the patch of job %s is missing: %s; run that job again", p.Job, p.Path)
+	}
+	if changed := (*statedir.ChangedError)(nil); errors.As(err, &changed) {
+		return nil, fmt.Errorf("the patch of job %s cannot be trusted: %w; run that job again", p.Job, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the patch of job %s: %w", p.Job, err)
 	}
-	lines, err := s.list(ctx, "apply", "--numstat", "-z", "--", p.Path)
+	head, err := readHead(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the patch of job %s: %w", p.Job, err)
+	}
+	lines, err := s.list(ctx, "apply", "--numstat", "-z", "--", file)
 	if err != nil {
 		return nil, fmt.Errorf("read the patch of job %s: %w", p.Job, err)
 	}

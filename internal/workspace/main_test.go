@@ -175,7 +175,7 @@ func (h *house) collect(ws *Workspace) Changes {
 
 func (h *house) apply(patch string) Applied {
 	h.t.Helper()
-	a, err := h.m.Apply(h.t.Context(), patch, h.repo)
+	a, err := h.m.Apply(h.t.Context(), job.Patch{Path: patch}, h.repo)
 	if err != nil {
 		h.t.Fatal(err)
 	}

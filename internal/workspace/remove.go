@@ -2,16 +2,14 @@ package workspace
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -146,17 +144,15 @@ func (m *Manager) elsewhere(ctx context.Context, g git, rec *record, n *present,
 }
 
 func checkPatch(s *saved) error {
-	f, err := os.Open(s.Patch)
-	if err != nil {
+	err := statedir.CheckArtifact(job.Artifact{Path: s.Patch, SHA256: s.SHA256})
+	changed := (*statedir.ChangedError)(nil)
+	switch {
+	case errors.As(err, &changed):
+		return fmt.Errorf("the collected patch is another: %w", err)
+	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("the collected patch is gone: %w", err)
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	case err != nil:
 		return fmt.Errorf("the collected patch cannot be read: %w", err)
-	}
-	if hex.EncodeToString(h.Sum(nil)) != s.SHA256 {
-		return fmt.Errorf("the collected patch %s was changed", s.Patch)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func TestRemove(t *testing.T) {
 		{"patch edited", job.Copy, func(h *house, ws *Workspace) {
 			change(h, ws)
 			os.WriteFile(h.collect(ws).Patch, []byte("x"), 0o600)
-		}, "was changed", false},
+		}, "is another", false},
 		{"commit that the patch lacks", job.Worktree, func(h *house, ws *Workspace) {
 			change(h, ws)
 			h.commit(ws.Root, "more than what is left")

@@ -58,11 +58,7 @@ func (s *saved) has(tree string) bool {
 	if s == nil || s.Tree != tree || !s.Complete {
 		return false
 	}
-	if s.Patch == "" {
-		return true
-	}
-	_, err := os.Stat(s.Patch)
-	return err == nil
+	return s.Patch == "" || checkPatch(s) == nil
 }
 
 // setAside moves a workspace away of which no patch holds everything; why says so.

@@ -54,8 +54,8 @@ func (m *Manager) applyPatches(ctx context.Context, rec *record, req Request, he
 	}
 	var layers []*layer
 	var paths []string
-	for _, p := range patches {
-		l, err := s.read(ctx, p, placeOf(rec))
+	for i, p := range patches {
+		l, err := s.read(ctx, p, filepath.Join(scratch, fmt.Sprintf("patch-%d", i)), placeOf(rec))
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func (h *house) kept(name job.Name, ws *Workspace) job.Patch {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return job.Patch{Job: name, Path: c.Patch}
+	return job.Patch{Job: name, Path: c.Patch, Bytes: c.Bytes, SHA256: c.SHA256}
 }
 
 func (h *house) copyOf(dir string) string {
