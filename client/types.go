@@ -207,8 +207,9 @@ type Overview struct {
 
 // Waiting is a reason for which jobs wait.
 type Waiting struct {
-	Why  string `json:"why"`
-	Jobs int    `json:"jobs"`
+	Reason job.WaitingReason `json:"reason"`
+	Why    string            `json:"why"` // a sentence
+	Jobs   int               `json:"jobs"`
 }
 
 // Budget is a window of money and what was spent within it.

@@ -235,6 +235,8 @@ type Rejection struct {
 	RetryAfterMS int64      `json:"retry_after_ms,omitempty"` // milliseconds; 0 with a terminal reason
 	Message      string     `json:"message"`
 	Action       Action     `json:"action,omitempty"` // what backpressure asks for; absent: another reason
+	// Waiting is what the job waits for, where Reason leaves that open.
+	Waiting job.WaitingReason `json:"waiting,omitempty"`
 }
 
 // Action is what an overloaded core asks the scheduler to do with a job.

@@ -146,7 +146,7 @@ func (g *Gate) grant(now time.Time, r Request) (Grant, error) {
 		return Grant{}, g.closed
 	}
 	if other := g.live[r.Job]; other != nil {
-		return Grant{}, limited(slotRetry, "attempt %d of the job already has permit %s", other.Attempt, other.ID)
+		return Grant{}, limited(job.WaitTurn, slotRetry, "attempt %d of the job already has permit %s", other.Attempt, other.ID)
 	}
 	return g.budget(now, r)
 }

@@ -14,6 +14,8 @@ type Rejection struct {
 	RetryAfter time.Duration // zero if the reason is terminal
 	Message    string
 	Action     Action // what backpressure asks for; "" if it is not what refuses
+	// Waiting is what the job waits for, where Reason leaves that open; else "".
+	Waiting job.WaitingReason
 }
 
 // Action is what an overloaded host asks to be done with a job, in the words of
@@ -35,8 +37,8 @@ func exceeded(format string, args ...any) *Rejection {
 	return &Rejection{Reason: job.LimitExceeded, Message: fmt.Sprintf(format, args...)}
 }
 
-func limited(after time.Duration, format string, args ...any) *Rejection {
-	return &Rejection{Reason: job.RateLimited, RetryAfter: after, Message: fmt.Sprintf(format, args...)}
+func limited(by job.WaitingReason, after time.Duration, format string, args ...any) *Rejection {
+	return &Rejection{Reason: job.RateLimited, RetryAfter: after, Message: fmt.Sprintf(format, args...), Waiting: by}
 }
 
 // later returns the rejection that takes longer to heal: asking again sooner

@@ -27,19 +27,19 @@ func (s *slots) check(l *Limits, throttle int, r *Request) *Rejection {
 	n := s.taken(r)
 	switch {
 	case n.total >= l.MaxConcurrent:
-		return limited(slotRetry, "%d of %d slots are taken", n.total, l.MaxConcurrent)
+		return limited(job.WaitSlot, slotRetry, "%d of %d slots are taken", n.total, l.MaxConcurrent)
 	case throttle > 0 && n.total >= throttle:
 		return &Rejection{Reason: job.GlobalShed, RetryAfter: slotRetry, Action: ActionDefer, Message: fmt.Sprintf(
 			"the host is overloaded: of %d slots %d are in use for now, and %d are taken", l.MaxConcurrent, throttle, n.total)}
 	}
 	if limit := l.PerKind[r.Choice.Worker]; limit > 0 && n.kind >= limit {
-		return limited(slotRetry, "%d of %d slots of worker %s are taken", n.kind, limit, r.Choice.Worker)
+		return limited(job.WaitSlot, slotRetry, "%d of %d slots of worker %s are taken", n.kind, limit, r.Choice.Worker)
 	}
 	if limit := bound(l.PerTenant, r.Tenant, l.EachTenant); limit > 0 && n.tenant >= limit {
-		return limited(slotRetry, "%d of %d slots of tenant %s are taken", n.tenant, limit, r.Tenant)
+		return limited(job.WaitSlot, slotRetry, "%d of %d slots of tenant %s are taken", n.tenant, limit, r.Tenant)
 	}
 	if limit := bound(l.PerWorkspace, r.Workspace, l.EachWorkspace); r.Workspace != "" && limit > 0 && n.workspace >= limit {
-		return limited(slotRetry, "%d of %d slots of workspace %s are taken", n.workspace, limit, r.Workspace)
+		return limited(job.WaitSlot, slotRetry, "%d of %d slots of workspace %s are taken", n.workspace, limit, r.Workspace)
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func (w *window) check(now time.Duration) *Rejection {
 	if w.key.tenant != "" {
 		who = "tenant " + string(w.key.tenant)
 	}
-	return limited(w.heals(now), "%s spent %.4f of %.4f US dollars within %s", who, spent, w.max, w.key.length)
+	return limited(job.WaitCostWindow, w.heals(now), "%s spent %.4f of %.4f US dollars within %s", who, spent, w.max, w.key.length)
 }
 
 // add charges usd now.

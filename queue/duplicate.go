@@ -26,7 +26,7 @@ func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 
 // WaitingFor is the Waiting of an entry that waits for another of its key.
 func WaitingFor(id job.ID, name job.Name, key string) string {
-	return fmt.Sprintf("waits for job %s (%s), which has the same key %q", name, id, key)
+	return job.Waiting{Reason: job.WaitKey, Text: fmt.Sprintf("job %s (%s) has the key %q, too", name, id, key)}.String()
 }
 
 // Superseded is the Waiting of an entry that was cancelled for a newer one of its key.

@@ -84,6 +84,10 @@ type Entry struct {
 	Approval   *Approval `json:"approval,omitempty"`
 	Rejections int       `json:"rejections,omitempty"`
 
+	// Status is how the job stands in the words of every view, where somebody was
+	// asked for that: the store neither keeps nor returns it.
+	Status *job.Status `json:"status,omitempty"`
+
 	// CancelRequested is set when somebody asked to cancel a dispatched entry.
 	CancelRequested bool `json:"cancel_requested,omitempty"`
 }

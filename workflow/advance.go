@@ -201,10 +201,10 @@ func (a *advance) skip(j *Job, why string) {
 }
 
 // keep notes that a job stands for its parts.
-func (a *advance) keep(j *Job, waiting string) {
+func (a *advance) keep(j *Job, text string) {
 	if j.Held != job.HeldForParts {
 		j.Held = job.HeldForParts
-		a.moves = append(a.moves, Keep{j.Spec.Name, job.HeldForParts, waiting})
+		a.moves = append(a.moves, Keep{j.Spec.Name, job.HeldForParts, job.Waiting{Reason: job.WaitParts, Text: text}.String()})
 	}
 }
 

@@ -73,11 +73,11 @@ func (a *advance) forEach(j *Job, env *environment) {
 			}
 			spawn.Specs = append(spawn.Specs, *s)
 		}
-		a.keep(j, fmt.Sprintf("for its %d parts", len(items)))
+		a.keep(j, fmt.Sprintf("%d parts", len(items)))
 		a.moves = append(a.moves, spawn)
 		return
 	}
-	a.keep(j, fmt.Sprintf("for its %d parts", len(items)))
+	a.keep(j, fmt.Sprintf("%d parts", len(items)))
 	if !a.releaseParts(j, parts, f.MaxParallel) {
 		return
 	}

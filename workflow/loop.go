@@ -13,11 +13,11 @@ import (
 func (a *advance) loop(j *Job, env *environment) {
 	turns := a.parts[j.Spec.Name]
 	if len(turns) == 0 {
-		a.keep(j, "for its first turn")
+		a.keep(j, "the first turn")
 		a.spawnTurn(j, 1, env, nil, "")
 		return
 	}
-	a.keep(j, "for its turns")
+	a.keep(j, "the next turn")
 	last := &a.jobs[turns[len(turns)-1]]
 	switch last.state() {
 	case "":

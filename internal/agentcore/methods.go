@@ -131,7 +131,7 @@ func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.Permit
 	case errors.As(err, &rejection):
 		return ipc.PermitAnswer{Rejection: &ipc.Rejection{
 			Reason: rejection.Reason, RetryAfterMS: rejection.RetryAfter.Milliseconds(), Message: rejection.Message,
-			Action: ipc.Action(rejection.Action),
+			Action: ipc.Action(rejection.Action), Waiting: rejection.Waiting,
 		}}, nil
 	case err != nil:
 		return ipc.PermitAnswer{}, err

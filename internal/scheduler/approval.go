@@ -119,7 +119,7 @@ func Decision(e *queue.Entry, last *job.Attempt, a Answer, at time.Time) (queue.
 		return d, nil
 	}
 	d.Retry = &queue.Retry{
-		RunnableAt: at, Choice: e.Choice, Feedback: then.Feedback, Waiting: "rejected; goes on with the feedback",
+		RunnableAt: at, Choice: e.Choice, Feedback: then.Feedback, Waiting: job.Waiting{Reason: job.WaitTurn, Text: "rejected; goes on with the feedback"}.String(),
 		Session: last.Session, SessionWorker: last.Choice.Worker,
 	}
 	if last.Outcome != nil && last.Outcome.Session != "" {

@@ -178,24 +178,35 @@ func (s *Scheduler) batchDone(ctx context.Context) (bool, error) {
 	return true, errDone
 }
 
-// room returns how many more jobs may be claimed: none while no core takes
-// work, while everything is isolated, or when the end is near.
+// room returns how many more jobs may be claimed.
 func (s *Scheduler) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || s.draining || s.pick() == nil {
-		return 0
+	room, _ := s.roomLocked()
+	return room
+}
+
+// roomLocked returns how many more jobs may be claimed, and if none may, why: no
+// core takes work, everything is isolated, the end is near, or all slots are taken.
+func (s *Scheduler) roomLocked() (int, job.Waiting) {
+	switch {
+	case s.stopping:
+		return 0, job.Waiting{Reason: job.WaitScheduler, Text: "the one that runs is about to end"}
+	case s.draining:
+		return 0, job.Waiting{Reason: job.WaitScheduler, Text: "the one that runs begins nothing until it is replaced"}
+	case s.pick() == nil:
+		return 0, job.Waiting{Reason: job.WaitCore, Text: "none takes work"}
 	}
 	if i, blocked := s.cfg.Isolations.Blocked(isolation.Run{}, time.Now()); blocked && i.Scope == isolation.Global {
-		return 0
+		return 0, isolated(i)
 	}
-	slots := s.cfg.Settings.MaxConcurrent
+	slots, why := s.cfg.Settings.MaxConcurrent, job.WaitSlot
 	for _, m := range s.cores {
-		if n := m.metrics.Concurrency; n > 0 {
-			slots = min(slots, n)
+		if n := m.metrics.Concurrency; n > 0 && n < slots {
+			slots, why = n, job.WaitLoad
 		}
 	}
-	return max(slots-len(s.live), 0)
+	return max(slots-len(s.live), 0), job.Waiting{Reason: why, Text: slotsTaken(len(s.live), slots, "")}
 }
 
 // admission decides which candidates of one claim there is room for: slots of
@@ -208,17 +219,21 @@ type admission struct {
 	folders  map[string]int         // real paths of workspaces: taken
 	taken    []string               // real paths of workspaces that a live job works in directly
 	realPath func(string) (path string, known bool)
-	busy     []job.ID                // refused for their workspace
-	parked   func(job.ID) bool       // refused by an isolation when they were asked for last
-	blocked  func(*queue.Entry) bool // by an isolation
+	busy     []job.ID          // refused for their workspace
+	parked   func(job.ID) bool // refused by an isolation when they were asked for last
+	blocking func(*queue.Entry) (isolation.Isolation, bool)
 }
 
 func (s *Scheduler) admission() *admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.admissionLocked()
+}
+
+func (s *Scheduler) admissionLocked() *admission {
 	a := &admission{
 		limits: s.cfg.Settings.Limits, perKind: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, folders: map[string]int{},
-		parked: s.isParked, realPath: s.folders.Peek, blocked: s.isBlocked,
+		parked: s.isParked, realPath: s.folders.Peek, blocking: s.Blocking,
 	}
 	for kind, w := range s.cfg.Settings.Workers {
 		if w.MaxConcurrent > 0 {
@@ -247,47 +262,70 @@ func (a *admission) take(kind job.WorkerKind, tenant job.Tenant, w job.Workspace
 }
 
 func (a *admission) admit(e *queue.Entry) bool {
-	kind, tenant, w := e.Spec.Choices()[e.Choice].Worker, e.Spec.Tenant, e.Spec.Workspace
-	if a.parked(e.ID) && a.blocked(e) {
+	w, refused := a.refuses(e)
+	if refused {
+		if w.Reason == job.WaitFolder {
+			if _, known := a.realPath(e.Spec.Workspace.Path); known {
+				a.busy = append(a.busy, e.ID)
+			}
+		}
 		return false
 	}
-	if n, bounded := a.perKind[kind]; bounded && n <= 0 {
-		return false
-	}
-	if full(a.limits.PerTenant, tenant, a.limits.EachTenant, a.tenants[tenant]) {
-		return false
-	}
-	if w.Path != "" && !a.admitFolder(e.ID, w) {
-		return false
-	}
-	a.take(kind, tenant, w)
+	a.take(e.Spec.Choices()[e.Choice].Worker, e.Spec.Tenant, e.Spec.Workspace)
 	return true
 }
 
-// admitFolder looks at the workspace alone.
-func (a *admission) admitFolder(id job.ID, w job.Workspace) bool {
-	path, known := a.realPath(w.Path)
-	if !known {
-		return false // soon, without anybody waiting for a file system here
+// refuses returns what a candidate would wait for; false: there is room for it.
+func (a *admission) refuses(e *queue.Entry) (job.Waiting, bool) {
+	kind, tenant, w := e.Spec.Choices()[e.Choice].Worker, e.Spec.Tenant, e.Spec.Workspace
+	if a.parked(e.ID) {
+		if i, blocked := a.blocking(e); blocked {
+			return isolated(i), true
+		}
 	}
-	free := !full(a.limits.PerWorkspace, path, a.limits.EachWorkspace, a.folders[path])
-	if w.Isolation == job.Direct {
-		free = free && !slices.ContainsFunc(a.taken, func(t string) bool { return overlap(t, path) })
+	if n, bounded := a.perKind[kind]; bounded && n <= 0 {
+		return job.Waiting{Reason: job.WaitSlot, Text: "all slots of worker " + string(kind) + " are taken"}, true
 	}
-	if !free {
-		a.busy = append(a.busy, id)
+	if limit := bound(a.limits.PerTenant, tenant, a.limits.EachTenant); full(limit, a.tenants[tenant]) {
+		return job.Waiting{Reason: job.WaitSlot, Text: slotsTaken(a.tenants[tenant], limit, " of tenant "+string(tenant))}, true
 	}
-	return free
+	if w.Path == "" {
+		return job.Waiting{}, false
+	}
+	return a.refusesFolder(w)
 }
 
-// full reports whether a bound by name, or else that of each, is reached; 0 is
-// none.
-func full[K comparable](named map[K]int, name K, each, taken int) bool {
-	limit, ok := named[name]
-	if !ok {
-		limit = each
+// refusesFolder looks at the workspace alone.
+func (a *admission) refusesFolder(w job.Workspace) (job.Waiting, bool) {
+	path, known := a.realPath(w.Path)
+	if !known { // soon, without anybody waiting for a file system here
+		return job.Waiting{Reason: job.WaitFolder, Text: w.Path + " is being looked up"}, true
 	}
-	return limit > 0 && taken >= limit
+	if limit := bound(a.limits.PerWorkspace, path, a.limits.EachWorkspace); full(limit, a.folders[path]) {
+		return job.Waiting{Reason: job.WaitFolder, Text: slotsTaken(a.folders[path], limit, " of "+path)}, true
+	}
+	if w.Isolation == job.Direct {
+		if i := slices.IndexFunc(a.taken, func(t string) bool { return overlap(t, path) }); i >= 0 {
+			return job.Waiting{Reason: job.WaitFolder, Text: "another job works in " + a.taken[i]}, true
+		}
+	}
+	return job.Waiting{}, false
+}
+
+// bound returns a limit by name, or else that of each; 0 is none.
+func bound[K comparable](named map[K]int, name K, each int) int {
+	if limit, ok := named[name]; ok {
+		return limit
+	}
+	return each
+}
+
+// full reports whether a bound, 0 is none, is reached.
+func full(limit, taken int) bool { return limit > 0 && taken >= limit }
+
+// slotsTaken says in words that slots are.
+func slotsTaken(n, of int, whose string) string {
+	return fmt.Sprintf("%d of %d slots%s are taken", n, of, whose)
 }
 
 // overlap reports whether one path is the other, or lies below it.

@@ -29,7 +29,7 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 		return
 	}
 	if s.runs.isStopped(f.entry.Batch) {
-		s.record(ctx, f, log, s.release(f, 0, f.entry.Choice, waitsForCommand))
+		s.record(ctx, f, log, s.release(f, 0, f.entry.Choice, job.Waiting{Reason: job.WaitCommand, Text: stoppedRun}))
 		return
 	}
 	permit, op, err := s.requestPermit(ctx, f)
@@ -39,7 +39,7 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 		if s.isStopping() {
 			after = 0
 		}
-		op = s.release(f, after, f.entry.Choice, "waits for a core")
+		op = s.release(f, after, f.entry.Choice, job.Waiting{Reason: job.WaitCore, Text: "the last one gave no answer"})
 	}
 	if permit == nil {
 		s.record(ctx, f, log, op)
@@ -171,7 +171,7 @@ func (s *Scheduler) degrade(f *flight, r *ipc.Rejection) bool {
 // rejected says what becomes of a job that got no permit.
 func (s *Scheduler) rejected(f *flight, r *ipc.Rejection) queue.Op {
 	e := &f.entry
-	why := string(r.Reason) + ": " + r.Message
+	why := s.refusedFor(f, r)
 	after := max(time.Duration(r.RetryAfterMS)*time.Millisecond, minRetryAfter)
 	switch {
 	case r.Reason.Terminal():
@@ -179,9 +179,8 @@ func (s *Scheduler) rejected(f *flight, r *ipc.Rejection) queue.Op {
 			ID: e.ID, Fence: e.Fence, Now: now(), Exit: job.ExitFailed, DeadLetter: r.Message,
 			Outcome: job.Outcome{State: job.RunFailed, Class: job.Budget, Message: r.Message},
 		}
-	case r.Reason == job.CircuitOpen && e.Choice+1 < len(e.Spec.Choices()):
-		return s.release(f, 0, e.Choice+1, why)
-	case e.Choice+1 < len(e.Spec.Choices()) && s.isKindOut(f.choice.Worker, e.Spec.Tenant):
+	case e.Choice+1 < len(e.Spec.Choices()) && (r.Reason == job.CircuitOpen || s.isKindOut(f.choice.Worker, e.Spec.Tenant)):
+		why = job.Waiting{Reason: job.WaitTurn, Text: why.Text + "; goes on with " + string(e.Spec.Choices()[e.Choice+1].Worker)}
 		return s.release(f, 0, e.Choice+1, why)
 	case r.Reason == job.WorkspaceBusy:
 		s.mu.Lock()
@@ -200,6 +199,24 @@ func (s *Scheduler) rejected(f *flight, r *ipc.Rejection) queue.Op {
 	return s.release(f, after, e.Choice, why)
 }
 
+// refusedFor returns what a job waits for that got no permit.
+func (s *Scheduler) refusedFor(f *flight, r *ipc.Rejection) job.Waiting {
+	if i, blocked := s.Blocking(&f.entry); blocked {
+		return isolated(i)
+	}
+	w := job.Waiting{Reason: r.Waiting, Text: r.Message}
+	if w.Reason == "" {
+		w.Reason = refusals[r.Reason]
+	}
+	return w
+}
+
+// refusals is what a rejection has a job wait for that does not say it.
+var refusals = map[job.Reason]job.WaitingReason{
+	job.QueueStall: job.WaitLoad, job.GlobalShed: job.WaitLoad, job.CircuitOpen: job.WaitCircuit, job.RateLimited: job.WaitRate,
+	job.FatalMode: job.WaitIsolation, job.WorkspaceBusy: job.WaitFolder,
+}
+
 // coreRetry is how soon a job is tried again whose core gave no answer.
 const coreRetry = 200 * time.Millisecond
 
@@ -210,14 +227,14 @@ const (
 	maxRetryAfter = 5 * time.Second
 )
 
-func (s *Scheduler) release(f *flight, after time.Duration, choice int, waiting string) queue.Op {
+func (s *Scheduler) release(f *flight, after time.Duration, choice int, w job.Waiting) queue.Op {
 	s.noteClock()
 	at := now()
 	runnable := at.Add(after)
 	if before := f.entry.RunnableAt; after == 0 && before.Before(at) {
 		runnable = before // it keeps its place
 	}
-	return queue.Release{ID: f.entry.ID, Fence: f.entry.Fence, Now: at, RunnableAt: runnable, Choice: choice, Waiting: waiting}
+	return queue.Release{ID: f.entry.ID, Fence: f.entry.Fence, Now: at, RunnableAt: runnable, Choice: choice, Waiting: w.String()}
 }
 
 func (s *Scheduler) cancelBeforeStart(f *flight) queue.Op {
@@ -289,7 +306,7 @@ func (s *Scheduler) lateStart(f *flight, op queue.Finish) queue.Op {
 	if n < maxLateStarts {
 		after := lateDelay << (n - 1)
 		op.Retry = queue.Retry{RunnableAt: op.Now.Add(after), Choice: f.entry.Choice, Session: f.entry.Session, SessionWorker: f.entry.SessionWorker, Feedback: f.entry.Feedback,
-			Waiting: fmt.Sprintf("its permit expired before it could begin, %d times in a row; next attempt after %s", n, after)}
+			Waiting: job.Waiting{Reason: job.WaitPermit, Text: fmt.Sprintf("its permit expired before it could begin, %d times in a row; next attempt after %s", n, after)}.String()}
 		return op
 	}
 	op.Exit = job.ExitFailed
@@ -335,7 +352,7 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	case o.State == job.RunCancelled, e.died != nil && (s.isStopping() || errors.Is(e.died, supervisor.ErrReplaced)):
 		// Nobody asked for it but us: it goes on with the next scheduler, or core.
 		op.Lost = true
-		op.Retry = queue.Retry{RunnableAt: f.entry.RunnableAt, Choice: f.entry.Choice, Feedback: f.entry.Feedback, Waiting: s.interrupted(f)}
+		op.Retry = queue.Retry{RunnableAt: f.entry.RunnableAt, Choice: f.entry.Choice, Feedback: f.entry.Feedback, Waiting: s.interrupted(f).String()}
 		op.Retry.Session, op.Retry.SessionWorker = f.goesOnWith(o.Session, touched)
 		return op
 	}
@@ -359,7 +376,7 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 		if d.Choice == f.index {
 			d.Choice = f.entry.Choice // the same again: the job's own choice, load or not
 		}
-		op.Retry = queue.Retry{RunnableAt: d.RunnableAt, Choice: d.Choice, Feedback: d.Feedback, Waiting: d.Waiting}
+		op.Retry = queue.Retry{RunnableAt: d.RunnableAt, Choice: d.Choice, Feedback: d.Feedback, Waiting: again(&d, now()).String()}
 		if d.Resume {
 			op.Retry.Session, op.Retry.SessionWorker = o.Session, f.choice.Worker
 		}
@@ -367,15 +384,23 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	return op
 }
 
+// again returns what a job waits for that gets another attempt.
+func again(d *policy.Decision, at time.Time) job.Waiting {
+	if d.RunnableAt.After(at) {
+		return job.Waiting{Reason: job.WaitRetry, Text: d.Waiting}
+	}
+	return job.Waiting{Reason: job.WaitTurn, Text: d.Waiting}
+}
+
 // interrupted says what becomes of a run that we cut short.
-func (s *Scheduler) interrupted(f *flight) string {
+func (s *Scheduler) interrupted(f *flight) job.Waiting {
 	switch {
 	case s.isStopping():
-		return "interrupted; goes on at the next run"
+		return job.Waiting{Reason: job.WaitScheduler, Text: "interrupted; goes on at the next run"}
 	case s.runs.isStopped(f.entry.Batch):
-		return waitsForCommand
+		return job.Waiting{Reason: job.WaitCommand, Text: stoppedRun}
 	}
-	return "interrupted; goes on soon"
+	return job.Waiting{Reason: job.WaitTurn, Text: "interrupted; goes on soon"}
 }
 
 // beforeEnd puts the move to Running before the end of an attempt of which the

@@ -254,7 +254,7 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 		ops := []queue.Op{flowOp(id, m, byName, at)}
 		if r, ok := m.(workflow.Ready); ok && stages[r.Name] {
 			// It stands for what its stage's events are given to.
-			ops = append(ops, queue.Keep{ID: byName[r.Name].ID, For: job.HeldForParts, Waiting: "streams"})
+			ops = append(ops, queue.Keep{ID: byName[r.Name].ID, For: job.HeldForParts, Waiting: job.Waiting{Reason: job.WaitParts}.String()})
 		}
 		made, each = append(made, m), append(each, ops)
 	}
@@ -316,7 +316,7 @@ func (s *Scheduler) failSpawns(ctx context.Context, id job.BatchID, moves []work
 		if !ok || len(spawn.Specs) < 2 {
 			continue
 		}
-		ends = append(ends, workflow.Keep{Name: spawn.Node, For: job.HeldForParts, Waiting: "its failure is being recorded"},
+		ends = append(ends, workflow.Keep{Name: spawn.Node, For: job.HeldForParts, Waiting: job.Waiting{Reason: job.WaitParts, Text: "its failure is being recorded"}.String()},
 			workflow.Conclude{Name: spawn.Node, Exit: job.ExitFailed, DeadLetter: full.Error(), Class: job.ResourceExhausted})
 	}
 	for _, m := range ends {

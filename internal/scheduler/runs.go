@@ -110,14 +110,14 @@ func AdoptRuns(ctx context.Context, store queue.Store) error {
 	ops := []queue.Op{queue.Adopt{}}
 	for _, b := range batches {
 		if b.ClosedAt == nil && b.Private && b.Workflow.Caller != nil {
-			ops = append(ops, queue.SetPrivate{ID: b.ID, Private: true, Waiting: waitsForCommand})
+			ops = append(ops, queue.SetPrivate{ID: b.ID, Private: true, Waiting: job.Waiting{Reason: job.WaitCommand, Text: stoppedRun}.String()})
 		}
 	}
 	return store.Apply(ctx, ops...)
 }
 
-// waitsForCommand is why a job of a run waits that was handed over and does not go on by itself.
-const waitsForCommand = "stopped; the same command continues it"
+// stoppedRun is why a job of a run waits that was handed over and does not go on by itself.
+const stoppedRun = "stopped; the same command continues it"
 
 // ErrNoServer: the scheduler ends with jobs of its own, and takes no runs.
 var ErrNoServer = errors.New("this scheduler ends with its own jobs and takes no run; submit the jobs to it, or wait for its end")
@@ -277,7 +277,7 @@ func (s *Scheduler) StopRun(ctx context.Context, id job.BatchID, now bool) error
 		return err
 	}
 	s.runs.stop(id)
-	if err := s.apply(ctx, queue.SetPrivate{ID: id, Private: true, Waiting: waitsForCommand}); err != nil {
+	if err := s.apply(ctx, queue.SetPrivate{ID: id, Private: true, Waiting: job.Waiting{Reason: job.WaitCommand, Text: stoppedRun}.String()}); err != nil {
 		return fmt.Errorf("stop run %s: %w", id, err)
 	}
 	s.lanes.forget(s.scopes())
@@ -366,7 +366,7 @@ func (s *Scheduler) holdRuns(ctx context.Context) error {
 	var ops []queue.Op
 	for _, b := range batches {
 		if b.ClosedAt == nil && !b.Private && b.ID != s.cfg.Batch && b.Workflow.Caller != nil && len(b.Workflow.Caller.Env) > 0 {
-			ops = append(ops, queue.SetPrivate{ID: b.ID, Private: true, Waiting: "waits for the command that gave it its variables: run the same command again"})
+			ops = append(ops, queue.SetPrivate{ID: b.ID, Private: true, Waiting: job.Waiting{Reason: job.WaitCommand, Text: "it gave the job its variables; run the same command again"}.String()})
 		}
 	}
 	if err := s.cfg.Store.Apply(ctx, ops...); err != nil {

@@ -80,7 +80,7 @@ func (s *Scheduler) openStream(ctx context.Context, f *flight, log zerolog.Logge
 	switch {
 	case err != nil:
 		log.Error().Err(err).Msg("open the stream of a stage")
-		return s.release(f, flowRetry, f.entry.Choice, "waits for its pipeline, which cannot be read")
+		return s.release(f, flowRetry, f.entry.Choice, job.Waiting{Reason: job.WaitPipeline, Text: "it cannot be read"})
 	case s.isCancelled(f) || f.entry.CancelRequested:
 		return nil
 	case stood.Failed != "":

@@ -27,7 +27,7 @@ func NewBatch(source, digest string, specs []job.Spec, w job.Workflow, at time.T
 	for i, s := range specs {
 		entries[i] = newEntry(b.ID, s, at)
 		if stages[s.Name] {
-			entries[i].Held, entries[i].Waiting = job.HeldForNeeds, "waits for its pipeline"
+			entries[i].Held, entries[i].Waiting = job.HeldForNeeds, job.Waiting{Reason: job.WaitPipeline}.String()
 		}
 	}
 	return b, entries
@@ -43,7 +43,7 @@ func newEntry(b job.BatchID, s job.Spec, at time.Time) queue.Entry {
 		e.RunnableAt = *s.RunnableAt
 	}
 	if !s.Flow.Alone() {
-		e.Held, e.Waiting = job.HeldForNeeds, "waits for other jobs"
+		e.Held, e.Waiting = job.HeldForNeeds, job.Waiting{Reason: job.WaitDependency}.String()
 	}
 	return e
 }

@@ -44,6 +44,7 @@ type Update struct {
 	Attempt  int            `json:"attempt,omitempty"`
 	Entry    job.EntryState `json:"entry_state,omitempty"`
 	State    job.RunState   `json:"state,omitempty"`
+	Waiting  *job.Waiting   `json:"waiting,omitempty"` // what a job waits for that is queued
 	ExitKind job.ExitKind   `json:"exit_kind,omitempty"`
 	Usage    *job.Usage     `json:"usage,omitempty"` // of all attempts so far
 	Text     string         `json:"text,omitempty"`
@@ -132,22 +133,15 @@ func (s *Scheduler) publishEntry(ctx context.Context, id job.ID) (e queue.Entry,
 }
 
 func (s *Scheduler) publishState(e *queue.Entry) {
-	choices, spent := e.Spec.Choices(), e.Spent
-	text := e.Waiting
-	if e.DeadLetter != "" {
-		text = e.DeadLetter
-	}
-	if e.Skipped != "" {
-		text = e.Skipped
-	}
+	choices, spent, st := e.Spec.Choices(), e.Spent, StatusOf(e, now())
 	if e.State.Terminal() {
 		s.forgetJob(e.ID)
 		s.observeEnd(e)
 	}
 	s.hub.publish(Update{
 		Kind: UpdateJob, Time: now(), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant,
-		Worker: choices[min(e.Choice, len(choices)-1)].Worker, Attempt: e.Attempts, Entry: e.State, State: StateOf(e),
-		ExitKind: e.ExitKind, Usage: &spent, Text: text, Skipped: e.Skipped != "", Trace: e.Spec.Trace,
+		Worker: choices[min(e.Choice, len(choices)-1)].Worker, Attempt: e.Attempts, Entry: e.State, State: st.State, Waiting: st.Waiting,
+		ExitKind: e.ExitKind, Usage: &spent, Text: st.Line(), Skipped: e.Skipped != "", Trace: e.Spec.Trace,
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/scheduler"
@@ -88,7 +89,21 @@ func (s *Server) list(ctx context.Context, q *listQuery) (client.Jobs, error) {
 	if errors.Is(err, queue.ErrBadCursor) {
 		err = badField("query.cursor", "%v", err)
 	}
-	return client.Jobs{Jobs: some(entries), Total: total, Next: next}, err
+	return client.Jobs{Jobs: s.stand(ctx, some(entries)), Total: total, Next: next}, err
+}
+
+// stand has entries tell how their jobs stand now.
+func (s *Server) stand(ctx context.Context, entries []queue.Entry) []queue.Entry {
+	status := s.opt.Sched.Statuses(ctx)
+	for i := range entries {
+		st := status(&entries[i])
+		entries[i].Status = &st
+	}
+	return entries
+}
+
+func (s *Server) standing(ctx context.Context, e queue.Entry) queue.Entry {
+	return s.stand(ctx, []queue.Entry{e})[0]
 }
 
 // some has an empty list written as one, not as null.
@@ -117,7 +132,7 @@ func (s *Server) job(ctx context.Context, in *JobPath) (client.Job, error) {
 		return client.Job{}, err
 	}
 	attempts, err := s.opt.Store.Attempts(ctx, e.ID)
-	return client.Job{Job: e, Attempts: some(attempts)}, err
+	return client.Job{Job: s.standing(ctx, e), Attempts: some(attempts)}, err
 }
 
 type eventsQuery struct {
@@ -155,7 +170,7 @@ func (s *Server) cancel(ctx context.Context, in *JobPath) (client.Job, error) {
 		return client.Job{}, err
 	}
 	e, err = s.opt.Store.Get(ctx, e.ID)
-	return client.Job{Job: e}, err
+	return client.Job{Job: s.standing(ctx, e)}, err
 }
 
 func (s *Server) checkpoint(ctx context.Context, in *JobPath, body *client.Checkpoint) (client.Job, error) {
@@ -174,12 +189,12 @@ func (s *Server) checkpoint(ctx context.Context, in *JobPath, body *client.Check
 	case !asked:
 		return client.Job{}, fmt.Errorf("job %s cannot stop at a step's boundary now: its worker keeps no steps, or does not run yet: %w", e.Spec.Name, queue.ErrIllegalTransition)
 	}
-	return client.Job{Job: e}, nil
+	return client.Job{Job: s.standing(ctx, e)}, nil
 }
 
 func (s *Server) approvals(ctx context.Context, _ *struct{}) (client.Jobs, error) {
 	list, err := scheduler.Approvals(ctx, s.opt.Store)
-	return client.Jobs{Jobs: some(list), Total: len(list)}, err
+	return client.Jobs{Jobs: s.stand(ctx, some(list)), Total: len(list)}, err
 }
 
 func (s *Server) decide(ctx context.Context, in *JobPath, a *scheduler.Answer) (client.Job, error) {
@@ -194,19 +209,11 @@ func (s *Server) decide(ctx context.Context, in *JobPath, a *scheduler.Answer) (
 	if errors.Is(err, scheduler.ErrNoComment) {
 		err = badField("body.comment", "%v", err)
 	}
-	return client.Job{Job: e}, err
+	return client.Job{Job: s.standing(ctx, e)}, err
 }
 
 // stateWord is the state of a job in a word, as `scheduler ls` has it.
-func stateWord(e *queue.Entry) string {
-	switch {
-	case e.State == job.Expired:
-		return string(job.Expired)
-	case e.Skipped != "":
-		return "skipped"
-	}
-	return string(scheduler.StateOf(e))
-}
+func stateWord(e *queue.Entry) string { return string(scheduler.StatusOf(e, time.Now()).State) }
 
 const textType = "text/plain; charset=utf-8"
 

@@ -44,7 +44,7 @@ func (s *Server) followJob(w http.ResponseWriter, r *http.Request, q *jobStreamQ
 	defer done()
 	_, updates, cancel := s.opt.Sched.SubscribeFrom("", updateBuffer)
 	defer cancel()
-	log := jobLog{store: s.opt.Store, out: out, entry: e, cursor: q.After}
+	log := jobLog{store: s.opt.Store, stand: s.standing, out: out, entry: e, cursor: q.After}
 	alive, look := time.NewTicker(aliveTime), time.NewTimer(lookSlow)
 	defer alive.Stop()
 	defer look.Stop()
@@ -88,6 +88,7 @@ func (s *Server) awaitJob(r *http.Request, e queue.Entry, updates <-chan schedul
 // jobLog is what of a job's log was sent.
 type jobLog struct {
 	store  queue.Store
+	stand  func(context.Context, queue.Entry) queue.Entry
 	out    *events
 	entry  queue.Entry
 	sent   string // the stateMark of the entry as it was sent last
@@ -104,6 +105,7 @@ func (l *jobLog) look(ctx context.Context) (ended bool, err error) {
 	} else if err != nil {
 		return false, err
 	}
+	e = l.stand(ctx, e)
 	l.entry = e
 	if err := l.events(ctx); err != nil {
 		return false, err
@@ -146,6 +148,10 @@ func (l *jobLog) events(ctx context.Context) error {
 // stateMark changes when the state of an entry does, as a person sees it; not with
 // its lease, nor with what it has spent.
 func stateMark(e *queue.Entry) string {
-	return string(e.State) + "\x00" + stateWord(e) + "\x00" + string(e.Held) + "\x00" + e.Waiting + "\x00" + strconv.Itoa(e.Attempts) + "\x00" +
+	reason := ""
+	if w := e.Status.Waiting; w != nil {
+		reason = string(w.Reason)
+	}
+	return string(e.State) + "\x00" + string(e.Status.State) + "\x00" + reason + "\x00" + e.Waiting + "\x00" + strconv.Itoa(e.Attempts) + "\x00" +
 		strconv.FormatBool(e.CancelRequested) + "\x00" + string(e.RequeuedAs)
 }

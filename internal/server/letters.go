@@ -52,7 +52,7 @@ func (s *Server) deadLetters(ctx context.Context, q *lettersQuery) (client.Jobs,
 		return client.Jobs{}, err
 	}
 	entries, total, err := scheduler.DeadLetters(ctx, s.opt.Store, f)
-	return client.Jobs{Jobs: some(entries), Total: total}, err
+	return client.Jobs{Jobs: s.stand(ctx, some(entries)), Total: total}, err
 }
 
 // ago returns the moment that lies so far back; zero if none is given.

@@ -45,7 +45,7 @@ func TestOverview(t *testing.T) {
 	for _, w := range o.Waiting {
 		why[w.Why] = w.Jobs
 	}
-	if why["waits for other jobs"] != 3 {
+	if why["waiting for jobs that it needs"] != 3 {
 		t.Errorf("waiting %+v", o.Waiting)
 	}
 	if !slices.ContainsFunc(o.Alerts, func(a client.Alert) bool { return a.Scope == "worker:codex" && strings.Contains(a.Message, "the bill") }) {

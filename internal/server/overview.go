@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -50,7 +49,7 @@ func (s *Server) makeOverview(ctx context.Context) (client.Overview, error) {
 	if o.Throughput = some(o.Throughput); err != nil {
 		return o, err
 	}
-	if o.Waiting, err = s.waitingOf(ctx, survey, len(st.Isolations) > 0, now); err != nil {
+	if o.Waiting, err = s.waitingOf(ctx, survey); err != nil {
 		return o, err
 	}
 	t := tenantTable{}
@@ -68,51 +67,31 @@ func (s *Server) makeOverview(ctx context.Context) (client.Overview, error) {
 	return o, nil
 }
 
-// waitingOf counts why queued jobs wait, over the first of them; isolated says that
-// something is out of use.
-func (s *Server) waitingOf(ctx context.Context, survey queue.Surveyor, isolated bool, now time.Time) ([]client.Waiting, error) {
+// waitingOf counts what queued jobs wait for, over the first of them.
+func (s *Server) waitingOf(ctx context.Context, survey queue.Surveyor) ([]client.Waiting, error) {
 	entries, _, _, err := survey.Page(ctx, queue.Filter{States: []job.EntryState{job.Queued}, Limit: maxWaiting}, "")
 	if err != nil {
 		return nil, err
 	}
-	counts := map[string]int{}
-	for i := range entries {
-		counts[s.waits(&entries[i], isolated, now)]++
+	counts := map[job.Waiting]int{}
+	for _, e := range s.stand(ctx, entries) {
+		counts[shared(*e.Status.Waiting)]++
 	}
 	list := []client.Waiting{}
-	for why, n := range counts {
-		list = append(list, client.Waiting{Why: why, Jobs: n})
+	for w, n := range counts {
+		list = append(list, client.Waiting{Reason: w.Reason, Why: w.String(), Jobs: n})
 	}
 	slices.SortFunc(list, func(a, b client.Waiting) int { return cmp.Or(b.Jobs-a.Jobs, cmp.Compare(a.Why, b.Why)) })
 	return list, nil
 }
 
-// waits says why a queued entry waits, in words that others share.
-func (s *Server) waits(e *queue.Entry, isolated bool, now time.Time) string {
-	if isolated && e.Held == "" && len(e.Spec.Choices()) > e.Choice {
-		if i, blocked := s.opt.Sched.Blocking(e); blocked {
-			return fmt.Sprintf("%s is out of use: %s", i.Scope, i.Message)
-		}
+// shared returns what a job waits for without what is said of it alone.
+func shared(w job.Waiting) job.Waiting {
+	switch w.Reason {
+	case job.WaitTurn, job.WaitTime, job.WaitDependency, job.WaitParts, job.WaitTeam, job.WaitKey, job.WaitApproval, job.WaitRetry, job.WaitPermit:
+		w.Text = ""
 	}
-	switch {
-	case e.Held == job.HeldForApproval:
-		return "waits for a person"
-	case e.Held == job.HeldForParts:
-		return "waits for its parts"
-	case e.Held == job.HeldForTeam:
-		return "waits for its team"
-	case e.Held == job.HeldForNeeds:
-		return "waits for other jobs"
-	case e.CoalescedWith != "":
-		return "waits for the result of another job of the same key"
-	case e.WaitsFor != "":
-		return "waits for another job of the same key"
-	case e.Waiting != "":
-		return e.Waiting
-	case e.RunnableAt.After(now):
-		return "is not to run before its time"
-	}
-	return "waits for its turn"
+	return w
 }
 
 // tenantTable is what is known of each tenant.

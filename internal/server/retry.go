@@ -37,7 +37,7 @@ func (s *Server) retry(ctx context.Context, in *JobPath) (client.Job, error) {
 		return client.Job{}, err
 	}
 	fresh, err := s.opt.Store.Get(ctx, done[0].ID)
-	return client.Job{Job: fresh, Attempts: []job.Attempt{}}, err
+	return client.Job{Job: s.standing(ctx, fresh), Attempts: []job.Attempt{}}, err
 }
 
 // afresh is a specification that was done before. A point in time that has passed

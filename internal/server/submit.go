@@ -107,7 +107,7 @@ func (s *Server) domains() []string {
 
 func (s *Server) stored(ctx context.Context, b job.BatchID, n int) (client.Jobs, error) {
 	stored, _, err := s.opt.Store.List(ctx, queue.Filter{Batch: b, Limit: n})
-	return client.Jobs{Jobs: some(stored), Total: len(stored)}, err
+	return client.Jobs{Jobs: s.stand(ctx, some(stored)), Total: len(stored)}, err
 }
 
 // maxSource bounds what says where jobs came from, in bytes.

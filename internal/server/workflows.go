@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow"
@@ -134,15 +136,16 @@ func nodesOf(w *job.Workflow, entries []queue.Entry) []client.Node {
 			critical[name] = len(plan.Critical) > 1
 		}
 	}
-	stages := stagesOf(w)
+	stages, at := stagesOf(w), time.Now()
 	nodes := []client.Node{}
 	for i := range entries {
 		e := &entries[i]
 		f := &e.Spec.Flow
+		st := scheduler.StatusOf(e, at)
 		n := client.Node{
-			ID: e.ID, Name: e.Spec.Name, Kind: kindOf(e, stages), State: stateWord(e), Level: level[e.Spec.Name], Critical: critical[e.Spec.Name],
+			ID: e.ID, Name: e.Spec.Name, Kind: kindOf(e, stages), State: string(st.State), Level: level[e.Spec.Name], Critical: critical[e.Spec.Name],
 			Needs: f.Needs, Of: f.Node, If: f.If, Worker: e.Spec.Choices()[min(e.Choice, len(e.Spec.Fallback))].Worker,
-			Attempts: e.Attempts, Note: noteOf(e), StartedAt: e.DispatchedAt, EndedAt: e.CompletedAt,
+			Attempts: e.Attempts, Note: st.Line(), StartedAt: e.DispatchedAt, EndedAt: e.CompletedAt,
 		}
 		if n.Of != "" {
 			n.Level = level[n.Of]
@@ -178,22 +181,4 @@ func kindOf(e *queue.Entry, stages []job.Name) string {
 		return "merge"
 	}
 	return "job"
-}
-
-// noteOf says in one line why a job is where it is; "" where there is nothing to
-// say.
-func noteOf(e *queue.Entry) string {
-	text := ""
-	switch {
-	case e.DeadLetter != "":
-		text = e.DeadLetter
-	case !e.State.Terminal() && e.CancelRequested:
-		return "is being cancelled"
-	case e.State == job.Queued:
-		text = e.Waiting
-	case e.Skipped != "":
-		text = e.Skipped
-	}
-	line, _, _ := strings.Cut(text, "\n")
-	return line
 }

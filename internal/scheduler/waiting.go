@@ -1,0 +1,246 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// checkpointedText begins what is said of a job that has stopped at a step's boundary.
+const checkpointedText = "checkpointed ("
+
+// StatusOf returns how a job stands as far as the store tells. What a queued job
+// waits for is what was said when it was looked at last; Scheduler.Statuses knows
+// better.
+func StatusOf(e *queue.Entry, at time.Time) job.Status {
+	st := job.Status{State: StateOf(e)}
+	switch {
+	case e.State == job.Queued:
+		w := waitingOf(e, at)
+		st.Waiting = &w
+		if e.Held == "" && strings.HasPrefix(w.Text, checkpointedText) {
+			st.State = job.Checkpointed
+		}
+	case e.DeadLetter != "":
+		st.Note = firstLine(e.DeadLetter)
+	case e.Skipped != "":
+		st.Note = "skipped: " + firstLine(e.Skipped)
+	case e.State == job.Expired:
+		st.Note = ExpiredText(e)
+	case !e.State.Terminal() && e.CancelRequested:
+		st.Note = "is being cancelled"
+	case e.State.Terminal() && e.SupersededBy != "":
+		st.Note = firstLine(e.Waiting)
+	}
+	return st
+}
+
+// ExpiredText says why a job has expired.
+func ExpiredText(e *queue.Entry) string {
+	if e.Deadline == nil {
+		return "expired: not started before its deadline"
+	}
+	return "expired: not started before its deadline, " + timeText(*e.Deadline)
+}
+
+func timeText(t time.Time) string { return t.Local().Format(time.DateTime) }
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// waitingOf returns what a queued entry waits for as far as it tells itself.
+func waitingOf(e *queue.Entry, at time.Time) job.Waiting {
+	said, known := job.ParseWaiting(firstLine(e.Waiting))
+	if !known {
+		said = job.Waiting{Text: firstLine(e.Waiting)}
+	}
+	as := func(r job.WaitingReason) job.Waiting { return job.Waiting{Reason: r, Text: said.Text} }
+	switch e.Held {
+	case job.HeldForApproval:
+		return as(job.WaitApproval)
+	case job.HeldForParts:
+		return as(job.WaitParts)
+	case job.HeldForTeam:
+		return as(job.WaitTeam)
+	case job.HeldForNeeds:
+		if said.Reason == job.WaitPipeline {
+			return said
+		}
+		return job.Waiting{Reason: job.WaitDependency, Text: names(e.Spec.Flow.Needs)}
+	}
+	later := e.RunnableAt.After(at)
+	switch {
+	case e.WaitsFor != "":
+		return as(job.WaitKey)
+	case e.Spec.Type == job.External && said.Reason == "":
+		return as(job.WaitProgram)
+	case later && (said.Reason == "" || said.Reason == job.WaitTurn):
+		if e.Attempts > 0 {
+			return as(job.WaitRetry)
+		}
+		return job.Waiting{Reason: job.WaitTime, Text: timeText(e.RunnableAt)}
+	case !later && (said.Reason == job.WaitRetry || said.Reason == job.WaitPermit):
+		said.Text, _, _ = strings.Cut(said.Text, "; next attempt after ")
+		return as(job.WaitTurn)
+	case said.Reason == "":
+		return as(job.WaitTurn)
+	}
+	return said
+}
+
+// names lists a few names, e.g. "scan, report and 3 more".
+func names(list []job.Name) string {
+	const most = 3
+	var parts []string
+	for _, n := range list[:min(len(list), most)] {
+		parts = append(parts, string(n))
+	}
+	text := strings.Join(parts, ", ")
+	if more := len(list) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// isolated returns what a job waits for that an isolation keeps from running.
+func isolated(i isolation.Isolation) job.Waiting {
+	w := job.Waiting{Reason: job.WaitIsolation, Text: string(i.Scope) + ": " + firstLine(i.Message)}
+	switch i.Cause {
+	case isolation.CausePaused:
+		w.Reason = job.WaitPause
+		w.Text = string(i.Scope) + strings.TrimPrefix(firstLine(i.Message), "paused by an operator")
+	case isolation.CauseUsageLimit:
+		w.Reason = job.WaitUsageLimit
+	}
+	return w
+}
+
+// Statuses returns a function that tells how jobs stand now, to one goroutine. What
+// a queued job waits for is what would refuse it if it were claimed now, or has
+// refused it when it was claimed last.
+func (s *Scheduler) Statuses(ctx context.Context) func(*queue.Entry) job.Status {
+	at := now()
+	var look *outlook
+	return func(e *queue.Entry) job.Status {
+		st := StatusOf(e, at)
+		if st.Waiting == nil || e.Held != "" || e.WaitsFor != "" || e.Spec.Type == job.External || st.Waiting.Reason == job.WaitCommand {
+			return st
+		}
+		if i, blocked := s.Blocking(e); blocked {
+			w := isolated(i)
+			st.Waiting = &w
+			return st
+		}
+		if e.RunnableAt.After(at) {
+			return st
+		}
+		if look == nil {
+			look = s.look(ctx, at)
+		}
+		if w, refused := look.refuses(e); refused {
+			st.Waiting = &w
+		}
+		return st
+	}
+}
+
+// outlook is what keeps runnable jobs from running at a moment.
+type outlook struct {
+	full      bool // nothing may begin, whatever it is
+	why       job.Waiting
+	admission *admission
+	shares    map[job.Tenant]job.Waiting // by the policy's own bounds
+	grants    map[queue.Owner]job.Waiting
+}
+
+func (s *Scheduler) look(ctx context.Context, at time.Time) *outlook {
+	o := &outlook{shares: map[job.Tenant]job.Waiting{}, grants: s.usedGrants(ctx, at)}
+	for _, share := range s.lanes.shares(at) {
+		if share.Held != "" {
+			o.shares[share.Tenant] = heldShare(&share)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	room, why := s.roomLocked()
+	o.full, o.why, o.admission = room == 0, why, s.admissionLocked()
+	return o
+}
+
+// heldShare returns what the jobs of a tenant wait for that the policy holds back.
+func heldShare(share *policy.Share) job.Waiting {
+	if strings.Contains(share.Held, "budget") {
+		return job.Waiting{Reason: job.WaitBudget, Text: share.Held}
+	}
+	return job.Waiting{Reason: job.WaitSlot, Text: share.Held}
+}
+
+// usedGrants returns whose jobs are passed over since their grants are used up.
+func (s *Scheduler) usedGrants(ctx context.Context, at time.Time) map[queue.Owner]job.Waiting {
+	ledger, ok := s.cfg.Store.(queue.Ledger)
+	if !ok {
+		return nil
+	}
+	grants, err := ledger.Grants(ctx)
+	if err != nil {
+		s.cfg.Log.Warn().Err(err).Msg("read the grants to tell what jobs wait for")
+	}
+	over := map[queue.Owner]job.Waiting{}
+	for _, g := range grants {
+		f := queue.AccountFilter{Tenant: g.Tenant, Agent: g.Agent}
+		if g.Window > 0 {
+			f.Since = at.Add(-g.Window.Std())
+		}
+		if g.Tokens == 0 && g.CostUSD == 0 && g.Wall == 0 {
+			continue
+		}
+		used, err := ledger.Accounts(ctx, f)
+		if err != nil || len(used) == 0 {
+			continue
+		}
+		u, text := &used[0], ""
+		switch {
+		case g.Tokens > 0 && u.Usage.Tokens() >= g.Tokens:
+			text = fmt.Sprintf("%d of %d tokens are used", u.Usage.Tokens(), g.Tokens)
+		case g.CostUSD > 0 && u.Usage.CostUSD >= g.CostUSD:
+			text = fmt.Sprintf("%.2f of %.2f US dollars are spent", u.Usage.CostUSD, g.CostUSD)
+		case g.Wall > 0 && u.Wall >= g.Wall:
+			text = fmt.Sprintf("%s of %s of attempts are used", u.Wall.Std().Round(time.Second), g.Wall.Std())
+		default:
+			continue
+		}
+		over[g.Owner] = job.Waiting{Reason: job.WaitBudget, Text: fmt.Sprintf("the grant of %s: %s", ownerText(g.Owner), text)}
+	}
+	return over
+}
+
+func ownerText(o queue.Owner) string {
+	if o.Agent == "" {
+		return string(o.Tenant)
+	}
+	return string(o.Tenant) + "/" + string(o.Agent)
+}
+
+func (o *outlook) refuses(e *queue.Entry) (job.Waiting, bool) {
+	if w, over := o.grants[queue.Owner{Tenant: e.Spec.Tenant}]; over {
+		return w, true
+	}
+	if w, over := o.grants[queue.Owner{Tenant: e.Spec.Tenant, Agent: e.Spec.Agent}]; over {
+		return w, true
+	}
+	if w, held := o.shares[e.Spec.Tenant]; held {
+		return w, true
+	}
+	if w, refused := o.admission.refuses(e); refused {
+		return w, true
+	}
+	return o.why, o.full
+}
