@@ -65,6 +65,21 @@ export async function followLog({page, step, login, go, at, text, submit, puppet
     await text(log, 'line 50 of the third part');
     assert.equal((await place()).top, before.top);
   });
+  await step('time goes on between events', async () => {
+    for (const id of ['job-clock', 'log-heard']) {
+      await text(at(id), /\d+ s|\d+ ms|now/);
+      const was = await at(id).textContent();
+      await page.waitForFunction(([id, was]) => document.querySelector(`[data-testid="${id}"]`).textContent !== was, [id, was]);
+    }
+  });
+  await step('what was asked comes first, its ids last and folded', async () => {
+    const order = ['job-state', 'instructions', 'usage', 'log', 'attempts', 'ids'];
+    const there = await page.evaluate((all) => [...document.querySelectorAll('[data-testid]')].map((e) => e.dataset.testid).filter((id) => all.includes(id)), order);
+    assert.deepEqual(there, order);
+    assert.equal(await page.getByText(talker.id).isVisible(), false);
+    await at('ids').locator('summary').click();
+    await text(at('ids'), talker.id);
+  });
   await step('tokens and cost go along', () => text(at('usage'), '$0.25'));
   await step('back to the end', async () => {
     await at('log-follow').click();

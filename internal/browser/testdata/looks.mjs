@@ -49,6 +49,7 @@ async function furnish({submit, puppet, ended, file, cli, job}) {
   for (let n = 0; n < 200 && (await job(jobs.contract.id)).job.held !== 'approval'; n++);
   return {
     overview: '/',
+    keys: '/',
     jobs: '/jobs',
     job: '/jobs/' + jobs['fix-login'].id,
     'job-running': '/jobs/' + jobs['long-one'].id,
@@ -77,6 +78,7 @@ export async function looks(t) {
   const {open, step, login, go, shot, modules, figure} = t;
   const axe = readFileSync(modules.resolve('axe-core/axe.min.js'), 'utf8');
   const pages = await step('furnish', () => furnish(t));
+  const acts = {keys: (page) => page.keyboard.press('?')};
   const wrong = [];
   const counts = {};
   for (const [look, options] of Object.entries({
@@ -91,6 +93,7 @@ export async function looks(t) {
       await step(`${look}: ${name}`, async () => {
         await go(address, page);
         await settled(page);
+        await acts[name]?.(page);
         await shot(`${name}-${look}`, page, {fullPage: true});
         const width = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
         if (width[0] > options.viewport.width) wrong.push(`${look} ${name}: ${width[0]} px wide in a window of ${options.viewport.width}`);
@@ -105,6 +108,7 @@ export async function looks(t) {
           if (v.impact === 'serious' || v.impact === 'critical') wrong.push(line);
           else figure(line);
         }
+        if (acts[name]) await page.keyboard.press('Escape');
       });
     }
     await context.close();
@@ -164,6 +168,24 @@ export async function keyboard({page, open, step, login, go, at, submit, puppet,
     await page.keyboard.press('Escape');
     await none(at('dialog-reject'));
     assert.equal(await page.evaluate(() => document.activeElement.dataset.testid), 'action-reject');
+  });
+  await step('"?" shows the keys, but not while somebody writes', async () => {
+    await go('/jobs');
+    await at('search').focus();
+    await page.keyboard.press('?');
+    assert.equal(await at('dialog-keys').count(), 0);
+    assert.equal(await at('search').inputValue(), '?');
+    await at('search').fill('');
+    await page.locator('h1').focus();
+    await page.keyboard.press('?');
+    await at('dialog-keys').getByText('search jobs').waitFor();
+    await page.keyboard.press('Escape');
+    assert.equal(await at('dialog-keys').count(), 0);
+    await at('keys').focus();
+    await page.keyboard.press('Enter');
+    await at('dialog-keys').waitFor();
+    await page.keyboard.press('Escape');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'keys');
   });
   await step('the theme is changed and kept', async () => {
     for (const want of ['light', 'dark']) {

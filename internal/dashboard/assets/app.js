@@ -46,19 +46,19 @@
 // <html data-connection="live|reconnecting|paused|closed" data-page="overview|jobs|…"
 // data-ready="true|false"> (ready: the page has mounted). data-testid:
 //
-//   shell      nav, nav-NAME, connection, theme, toast, page, page-error, unauthorized, upgraded,
+//   shell      nav, nav-NAME, connection, keys, theme, toast, page, page-error, unauthorized, upgraded,
 //              role, sign-out, approvals-count, letters-count
-//   dialog     dialog-pause|cancel-job|approve|reject|checkpoint; in each dialog-confirm, dialog-cancel (closes it),
+//   dialog     dialog-pause|cancel-job|approve|reject|checkpoint|keys; in each dialog-confirm, dialog-cancel (closes it),
 //              dialog-problem, field-NAME
-//   overview   pause, running, queued, approval, dead-letters, ended, waiting, throughput, cost, budgets, tenants, cores, circuits, isolations, resume, alerts
+//   overview   pause, running, running-now, queued, approval, dead-letters, ended, waiting, throughput, cost, budgets, tenants, cores, circuits, isolations, resume, alerts
 //   jobs       search, filter-state, filter-tenant, filter-worker, filter-letters, order, jobs,
 //              job-row (data-key is the id), new-jobs, total
-//   job        job-state, why, action-cancel|retry|approve|reject|checkpoint, attempts, steps, log, log-event
+//   job        job-state, job-clock, why, ids, action-cancel|retry|approve|reject|checkpoint, attempts, steps, log, log-event
 //              (data-kind), log-follow, log-older, log-filter, diff, diff-file, artifacts, usage, evaluations, instructions
 //   submit     tab-one, tab-file, submit-form, submit, form-problem, problem-NAME
 
 import {api, path, Stream, setOnUnauthorized} from './api.js';
-import {h, icon, replace, tick, failed, count, visible} from './dom.js';
+import {h, icon, replace, tick, failed, count, showKeys, visible} from './dom.js';
 import * as overview from './pages/overview.js';
 import * as jobs from './pages/jobs.js';
 import * as job from './pages/job.js';
@@ -303,6 +303,7 @@ function shell() {
         )
       : null,
   );
+  document.getElementById('keys').addEventListener('click', showKeys);
   document.getElementById('theme').addEventListener('click', cycleTheme);
   document.getElementById('menu').addEventListener('click', () => setMenu(document.body.dataset.menu !== 'open'));
   document.getElementById('skip').addEventListener('click', (event) => {
@@ -468,12 +469,16 @@ async function start() {
   await show({moved: false});
 }
 
-// keys: "/" goes to the search of jobs, Escape closes the menu.
+// keys: "/" goes to the search of jobs, "?" shows the keys, Escape closes the menu.
 function keys(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === 'Escape') closeMenu();
-  if (event.key !== '/' || event.target.closest('input, textarea, select, [contenteditable]')) return;
+  if (!['/', '?'].includes(event.key) || event.target.closest('input, textarea, select, [contenteditable]')) return;
   event.preventDefault();
+  if (event.key === '?') {
+    showKeys();
+    return;
+  }
   const search = document.querySelector('[data-testid="search"]');
   if (search) search.focus();
   else navigate('/jobs');

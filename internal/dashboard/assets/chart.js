@@ -225,11 +225,13 @@ function summary(series, format) {
 }
 
 const hours = new Intl.DateTimeFormat(undefined, {hour: '2-digit', minute: '2-digit', hourCycle: 'h23'});
+const seconds = new Intl.DateTimeFormat(undefined, {hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23'});
 const days = new Intl.DateTimeFormat(undefined, {day: 'numeric', month: 'short'});
 
-// timeLabel writes a tick of an axis: the time of day, or the day at midnight.
+// timeLabel writes a tick of an axis: the time of day, with seconds if ticks are less
+// than a minute apart, or the day at midnight.
 export function timeLabel(t, step) {
   const time = new Date(t);
   const midnight = time.getHours() === 0 && time.getMinutes() === 0 && time.getSeconds() === 0;
-  return step >= 86400000 || (midnight && step >= 600000) ? days.format(time) : hours.format(time);
+  return step >= 86400000 || (midnight && step >= 600000) ? days.format(time) : (step < 60000 ? seconds : hours).format(time);
 }

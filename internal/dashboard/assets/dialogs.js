@@ -93,6 +93,76 @@ export function ask({title, text, fields = [], confirm = 'OK', tone, run, testid
   });
 }
 
+// keyGroups lists the keys of the pages: what they are for, and [keys, what they do].
+const keyGroups = [
+  [
+    'Everywhere',
+    [
+      [['/'], 'search jobs'],
+      [['?'], 'show these keys'],
+      [['Esc'], 'close a dialog or the menu'],
+      [['Ctrl', 'Enter'], 'confirm a dialog'],
+    ],
+  ],
+  [
+    'Approvals',
+    [
+      [['j'], 'next'],
+      [['k'], 'previous'],
+      [['a'], 'approve'],
+      [['r'], 'reject'],
+      [['o'], 'open the job'],
+    ],
+  ],
+  [
+    'Timeline, charts and the graph of a workflow',
+    [
+      [['\u2190', '\u2192', '\u2191', '\u2193'], 'go from one to the next'],
+      [['Home', 'End'], 'first and last'],
+      [['Enter'], 'open the job'],
+      [['Space'], 'unfold the parts of a job in the graph'],
+    ],
+  ],
+];
+
+// showKeys opens a dialog with the keys of the pages; Escape closes it. There is one at most.
+export function showKeys() {
+  if (document.querySelector('dialog[open]')) return;
+  const dialog = h(
+    'dialog',
+    {'aria-labelledby': 'keys-title', 'data-testid': 'dialog-keys'},
+    h('h2', {id: 'keys-title'}, 'Keys'),
+    keyGroups.map(([title, keys]) => [
+      h('h3', null, title),
+      h(
+        'dl',
+        {class: 'keys'},
+        keys.map(([names, what]) =>
+          h(
+            'div',
+            null,
+            h(
+              'dt',
+              null,
+              names.map((name, i) => [i ? ' ' : '', h('kbd', null, name)]),
+            ),
+            h('dd', null, what),
+          ),
+        ),
+      ),
+    ]),
+    h(
+      'div',
+      {class: 'dialog-actions'},
+      h('button', {type: 'button', 'data-testid': 'dialog-cancel', onclick: () => dialog.close()}, 'Close'),
+    ),
+  );
+  dialog.addEventListener('keydown', (event) => event.stopPropagation());
+  dialog.addEventListener('close', () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
 // field returns a labelled control; inputs (a Map) gets the control by f.name.
 export function field(f, id, inputs) {
   const hint = f.hint ? h('span', {class: 'hint', id: id + '-hint'}, f.hint) : null;

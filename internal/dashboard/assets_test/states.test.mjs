@@ -36,4 +36,6 @@ test('a tick at midnight is the day, another the time of day', () => {
   assert.doesNotMatch(timeLabel(midnight, 3600000), /:/);
   assert.match(timeLabel(midnight + 3600000, 3600000), /:/);
   assert.doesNotMatch(timeLabel(midnight + 3600000, 86400000), /:/);
+  assert.match(timeLabel(midnight + 70000, 10000), /:01:10/);
+  assert.doesNotMatch(timeLabel(midnight + 70000, 60000), /:01:10/);
 });

@@ -15,6 +15,8 @@ import {
   jobLink,
   timeOf,
   since,
+  ago,
+  setText,
   clockTime,
   duration,
   zero,
@@ -39,7 +41,7 @@ export const page = {
     const id = ctx.params.job;
     const state = {job: null, attempts: [], used: new Map(), drawn: {}};
     const parts = Object.fromEntries(
-      ['head', 'why', 'facts', 'attempts', 'log', 'patch', 'words', 'steps', 'evaluations', 'artifacts'].map((name) => [name, h('div')]),
+      ['head', 'why', 'words', 'facts', 'log', 'patch', 'attempts', 'steps', 'evaluations', 'artifacts', 'ids'].map((name) => [name, h('div')]),
     );
 
     async function load() {
@@ -71,24 +73,32 @@ export const page = {
         parts.head,
         parts.why,
       ),
+      parts.words,
       parts.facts,
-      parts.attempts,
       parts.log,
       parts.patch,
-      parts.words,
-      h('div', {class: 'grid'}, h('div', {class: 'half'}, parts.steps), h('div', {class: 'half'}, parts.evaluations)),
+      parts.attempts,
+      h('div', {class: 'grid job-more'}, h('div', {class: 'half'}, parts.steps), h('div', {class: 'half'}, parts.evaluations)),
       parts.artifacts,
+      parts.ids,
     );
 
     const log = new Log({
       older: async (after, limit) =>
         (await ctx.api.get(path`/v1/jobs/${id}/events`, {query: {after, limit}, signal: ctx.signal})).events || [],
     });
-    replace(parts.log, panel('Log', {actions: log.controls}, log.el));
+    const heard = h('span', {class: 'muted num', 'data-testid': 'log-heard'});
+    replace(parts.log, panel('Log', {actions: [heard, ...log.controls]}, log.el));
+    ctx.every(1000, () => {
+      const runs = state.job.state === 'dispatched';
+      setText(heard, runs && state.heard ? 'last event ' + ago(state.heard) : '');
+      if (runs) stretch(state, parts.attempts);
+    });
     const stream = new Stream(path`/v1/jobs/${id}/stream`);
     stream.on('event', (e) => {
       if (!e) return;
       log.add(e);
+      state.heard = e.time;
       if (e.kind === 'usage' && e.usage) {
         add(state.used, e);
         retold();
@@ -156,6 +166,7 @@ function draw(ctx, state, parts, again) {
         badge(stateOf(job)),
         job.cancel_requested && !ended ? [' ', badge('cancelling', {tone: 'ask'})] : null,
       ),
+      h('span', {class: 'muted', 'data-testid': 'job-clock'}, clockOf(job, state.attempts, ended)),
       job.dead_letter && !job.requeued_as && !job.dropped_at ? badge('dead letter', {tone: 'bad'}) : null,
       ctx.can('operate')
         ? h(
@@ -178,6 +189,39 @@ function draw(ctx, state, parts, again) {
     replace(parts.words, wordsPanel(job, state.attempts.at(-1)));
   }
   refresh(parts.artifacts, artifactsPanel(job, state.attempts));
+  const sessions = state.attempts.map((a) => a.session).join();
+  if (state.drawn.ids !== sessions) {
+    const open = parts.ids.querySelector('details')?.open;
+    state.drawn.ids = sessions;
+    replace(parts.ids, idsPanel(job, state.attempts, open));
+  }
+}
+
+// clockOf says how long the job has run or waited, or when it ended; what goes on goes on
+// being counted.
+function clockOf(job, attempts, ended) {
+  const last = attempts.at(-1);
+  if (ended) return zero(job.completed_at) ? null : ['ended ', timeOf(job.completed_at)];
+  if (job.state === 'dispatched') return last ? ['for ', since(last.started_at)] : null;
+  return ['submitted ', timeOf(job.created_at)];
+}
+
+// idsPanel holds what only another program wants to know.
+function idsPanel(job, attempts, open) {
+  const mono = (text) => (text ? h('span', {class: 'mono wrap'}, visible(text)) : null);
+  return h(
+    'details',
+    {class: 'panel', 'data-testid': 'ids', open: Boolean(open)},
+    h('summary', null, 'Ids and trace'),
+    facts([
+      ['Job', mono(job.id)],
+      ['Batch', mono(job.batch)],
+      ['Trace', mono(job.spec?.trace)],
+      ['Key', mono(job.key)],
+      ['Turn', mono(job.spec?.turn)],
+      ...attempts.map((a) => [`Session of attempt ${a.attempt}`, mono(a.session)]),
+    ]),
+  );
 }
 
 // whyOf says why a job is where it is, and what the person can do about it.
@@ -242,7 +286,6 @@ function drawFacts(state, parts) {
       'Facts',
       {testid: 'usage'},
       facts([
-        ['Id', h('span', {class: 'mono wrap'}, job.id)],
         [
           'Tenant',
           h(
@@ -303,7 +346,6 @@ function drawFacts(state, parts) {
           'Workflow',
           joined && job.batch ? h('a', {href: link`/workflows/${job.batch}`, 'data-key': 'workflow'}, shortId(job.batch)) : null,
         ],
-        ['Trace', spec.trace ? h('span', {class: 'mono wrap'}, visible(spec.trace)) : null],
         [
           'Decided',
           job.approval?.decided_at
@@ -321,19 +363,45 @@ function drawFacts(state, parts) {
 
 const choice = (c) => (c?.worker || '') + (c?.model ? ':' + c.model : '');
 
+// spanOf returns the time from when a job was submitted until now or the end of its last
+// attempt, in milliseconds since the epoch.
+function spanOf({job, attempts}) {
+  const begin = new Date(job.created_at).getTime();
+  return {begin, end: Math.max(...attempts.map((a) => (zero(a.ended_at) ? Date.now() : new Date(a.ended_at).getTime())), begin + 1)};
+}
+
+const percentOf = (ms, {begin, end}) => ((100 * Math.max(0, ms)) / (end - begin)).toFixed(2) + '%';
+
+// stretch moves the bars of the attempts along with the time.
+function stretch(state, box) {
+  const span = spanOf(state);
+  for (const line of box.querySelectorAll('.track > i')) {
+    const a = state.attempts[Number(line.dataset.attempt)];
+    if (!a) continue;
+    const from = new Date(a.started_at).getTime(),
+      to = zero(a.ended_at) ? span.end : new Date(a.ended_at).getTime();
+    line.style.setProperty('--from', percentOf(from - span.begin, span));
+    line.style.setProperty('--part', percentOf(to - from, span));
+  }
+}
+
 // attemptsPanel is a table with a line of time: each attempt's bar from when the job
 // was submitted until now or its end.
 function attemptsPanel(state) {
   const job = state.job,
     list = state.attempts;
-  const begin = new Date(job.created_at).getTime();
-  const end = Math.max(...list.map((a) => (zero(a.ended_at) ? Date.now() : new Date(a.ended_at).getTime())), begin + 1);
-  const pct = (ms) => ((100 * Math.max(0, ms)) / (end - begin)).toFixed(2) + '%';
+  const span = spanOf(state),
+    {begin, end} = span;
+  const pct = (ms) => percentOf(ms, span);
   const tone = (a) =>
     a.state === 'completed' ? 'good' : a.state === 'failed' ? 'bad' : a.state === 'running' || !a.outcome ? 'run' : 'off';
   return panel(
     'Attempts',
-    {note: list.length ? 'from submission to ' + (zero(job.completed_at) ? 'now' : 'its end') + ', ' + duration(end - begin) : ''},
+    {
+      note: list.length
+        ? ['from submission to ', zero(job.completed_at) ? 'now, ' : 'its end, ', since(job.created_at, job.completed_at)]
+        : '',
+    },
     table({
       caption: 'Attempts of the job',
       rows: list,
@@ -350,7 +418,7 @@ function attemptsPanel(state) {
         {
           title: 'When',
           class: 'wide',
-          cell: (a) => {
+          cell: (a, i) => {
             const from = new Date(a.started_at).getTime() - begin,
               to = (zero(a.ended_at) ? end : new Date(a.ended_at).getTime()) - begin;
             return h(
@@ -360,7 +428,7 @@ function attemptsPanel(state) {
                 role: 'img',
                 'aria-label': `Began ${duration(from)} after submission and ran ${duration(to - from)}`,
               },
-              h('i', {style: {'--from': pct(from), '--part': pct(to - from)}}),
+              h('i', {'data-attempt': String(i), style: {'--from': pct(from), '--part': pct(to - from)}}),
             );
           },
         },

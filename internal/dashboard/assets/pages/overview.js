@@ -24,6 +24,7 @@ import {
   duration,
   millis,
   bytes,
+  jobLink,
   visible,
   zero,
 } from '../dom.js';
@@ -70,30 +71,34 @@ export const page = {
     );
 
     const panels = {
+      now: h('div', {class: 'half'}),
       waiting: h('div', {class: 'half'}),
       throughput: h('div', {class: 'half'}),
-      tenants: h('div', {class: 'two-thirds'}),
-      budgets: h('div', {class: 'third'}),
+      budgets: h('div', {class: 'half'}),
+      tenants: h('div'),
       cores: h('div', {class: 'half'}),
       circuits: h('div', {class: 'half'}),
       alerts: h('div'),
     };
     replace(body, Object.values(panels));
 
+    let drawn = false,
+      grants = {list: [], at: -Infinity};
     async function load() {
-      let o;
+      let o, runs;
       try {
         o = await ctx.api.get('/v1/overview', {signal: ctx.signal});
+        runs = await runningAt(ctx, o.at);
+        if (performance.now() - grants.at >= GRANTS_EVERY) grants = {list: await grantsAt(ctx, o.at), at: performance.now()};
       } catch (error) {
         if (!drawn) throw error;
         return; // what is seen stays; the connection's state tells that it is old
       }
       drawn = true;
-      draw(o);
+      draw(o, runs);
     }
-    let drawn = false;
 
-    function draw(o) {
+    function draw(o, runs) {
       refresh(sub, o.version, ' \u00b7 up ', since(o.started), ' \u00b7 policy ', visible(o.policy));
       refresh(
         notices,
@@ -108,10 +113,11 @@ export const page = {
       );
       notices.hidden = !notices.childElementCount;
       refresh(tiles, tilesOf(o));
+      refresh(panels.now, running(o, runs));
       refresh(panels.waiting, waiting(o));
       refresh(panels.throughput, throughput(o));
       refresh(panels.tenants, tenants(o));
-      refresh(panels.budgets, budgets(o));
+      refresh(panels.budgets, budgets(o, grants.list));
       refresh(panels.cores, cores(o));
       refresh(panels.circuits, circuits(o));
       refresh(panels.alerts, alerts(o));
@@ -129,6 +135,45 @@ export const page = {
     return () => clearTimeout(behind);
   },
 };
+
+const SHOWN = 10; // running jobs, budgets, grants
+const GRANTS_EVERY = 10000; // ms
+
+// runningAt returns the attempts that run, the first to begin first.
+async function runningAt(ctx, at) {
+  const since = new Date(new Date(at).getTime() - 1000).toISOString(); // what has ended since is left out below
+  const {attempts} = await ctx.api.get('/v1/timeline', {query: {since, limit: 10 * SHOWN}, signal: ctx.signal});
+  return (attempts || []).filter((a) => !a.ended);
+}
+
+// grantsAt returns the grants that bound somebody, each with what its owner has used
+// of it: {grant, used: {tokens, usd, wall (ms)}}.
+async function grantsAt(ctx, at) {
+  let list;
+  try {
+    list = (await ctx.api.get('/v1/grants', {signal: ctx.signal})).grants || [];
+  } catch (error) {
+    if (error.status === 501) return []; // the store keeps no accounts
+    throw error;
+  }
+  list = list.filter((g) => g.tokens || g.cost_usd || g.wall || g.dead);
+  const accounts = new Map();
+  for (const window of new Set(list.map((g) => g.window || ''))) {
+    const since = window ? new Date(new Date(at).getTime() - millis(window)).toISOString() : '';
+    const answer = await ctx.api.get('/v1/usage', {query: {by: ['tenant', 'agent'], since}, signal: ctx.signal});
+    accounts.set(window, answer.accounts || []);
+  }
+  return list.map((grant) => {
+    const used = {tokens: 0, usd: 0, wall: 0};
+    for (const a of accounts.get(grant.window || '')) {
+      if (a.tenant !== grant.tenant || (grant.agent && a.agent !== grant.agent)) continue;
+      used.tokens += tokensOf(a.usage);
+      used.usd += a.usage?.cost_usd || 0;
+      used.wall += millis(a.wall);
+    }
+    return {grant, used};
+  });
+}
 
 function isolation(i, ctx, load) {
   return h(
@@ -215,6 +260,29 @@ function tilesOf(o) {
 function failedPart(o, all) {
   const bad = (o.throughput || []).reduce((n, t) => n + t.failed, 0);
   return all ? (bad ? percent(bad / all) + ' failed' : 'None failed') : 'Nothing ended';
+}
+
+// running lists what runs at this moment, the longest first.
+function running(o, runs) {
+  const more = Math.max(runs.length, o.census?.dispatched || 0) - Math.min(runs.length, SHOWN);
+  return panel(
+    'Running now',
+    {testid: 'running-now'},
+    table({
+      caption: 'Attempts that run now, the longest first',
+      rows: runs.slice(0, SHOWN),
+      key: (r) => r.job,
+      empty: 'Nothing runs.',
+      columns: [
+        {title: 'Job', head: true, cell: (r) => jobLink(r.job, r.name, {'data-key': r.job})},
+        {title: 'Tenant', cell: (r) => h('bdi', null, visible(r.tenant))},
+        {title: 'Worker', cell: (r) => h('bdi', null, visible(r.worker))},
+        {title: 'Attempt', class: 'num right', cell: (r) => String(r.attempt)},
+        {title: 'For', class: 'num right', cell: (r) => since(r.began)},
+      ],
+    }),
+    more > 0 && runs.length ? h('p', {class: 'empty'}, h('a', {href: '#/jobs?state=dispatched'}, `and ${count(more)} more`)) : null,
+  );
 }
 
 function waiting(o) {
@@ -355,32 +423,52 @@ function tenants(o) {
   );
 }
 
-function budgets(o) {
-  const list = o.budgets || [];
+// budgets lists the windows of money of the configuration, and what tenants and agents
+// were granted, what is nearest to its end first.
+function budgets(o, grants) {
+  const list = [
+    ...(o.budgets || []).map((b) => ({
+      name: b.tenant ? h('bdi', null, visible(b.tenant)) : 'All tenants',
+      note: ' budget per ' + span(b.window),
+      parts: [{part: b.spent_usd / b.max_usd, has: money(b.spent_usd), of: money(b.max_usd)}],
+    })),
+    ...grants.map(({grant: g, used}) => ({
+      name: h('bdi', null, visible(g.tenant + (g.agent ? '/' + g.agent : ''))),
+      note: ' grant ' + (g.window ? 'per ' + span(g.window) : 'in all'),
+      dead: g.dead,
+      parts: [
+        g.cost_usd && {part: used.usd / g.cost_usd, has: money(used.usd), of: money(g.cost_usd)},
+        g.tokens && {part: used.tokens / g.tokens, has: tokens(used.tokens), of: tokens(g.tokens) + ' tokens'},
+        g.wall && {part: used.wall / millis(g.wall), has: duration(used.wall), of: duration(millis(g.wall))},
+      ].filter(Boolean),
+    })),
+  ];
+  const most = (b) => Math.max(0, ...b.parts.map((p) => p.part || 0));
+  list.sort((a, b) => most(b) - most(a));
   return panel(
-    'Budgets',
+    'Budgets and grants',
     {testid: 'budgets'},
     list.length
       ? h(
           'ul',
           {class: 'ranks'},
-          list.map((b) => {
-            const part = b.max_usd > 0 ? b.spent_usd / b.max_usd : 0;
-            return h(
-              'li',
-              {class: 'rank'},
+          list
+            .slice(0, SHOWN)
+            .map((b) =>
               h(
-                'span',
-                {class: 'rank-name'},
-                b.tenant ? h('bdi', null, visible(b.tenant)) : 'All tenants',
-                h('span', {class: 'muted'}, ' per ', span(b.window)),
+                'li',
+                {class: 'rank'},
+                h('span', {class: 'rank-name'}, b.name, h('span', {class: 'muted'}, b.note)),
+                b.dead ? badge('dead', {label: 'may not submit'}) : null,
+                b.parts.map((p) => [
+                  h('span', {class: 'num rank-of'}, p.has, h('span', {class: 'muted'}, ' of ', p.of)),
+                  bar(p.part, {tone: p.part >= 1 ? 'bad' : p.part >= 0.8 ? 'ask' : 'good', label: `${percent(p.part)} is used`}),
+                ]),
               ),
-              h('span', {class: 'num'}, money(b.spent_usd), h('span', {class: 'muted'}, ' of ', money(b.max_usd))),
-              bar(part, {tone: part >= 1 ? 'bad' : part >= 0.8 ? 'ask' : 'good', label: `${percent(part)} of the budget is spent`}),
-            );
-          }),
+            ),
         )
-      : h('p', {class: 'empty'}, 'No budget is set.'),
+      : h('p', {class: 'empty'}, 'There is neither a budget nor a grant.'),
+    list.length > SHOWN ? h('p', {class: 'empty'}, `and ${count(list.length - SHOWN)} more, which are less used`) : null,
   );
 }
 

@@ -1,8 +1,8 @@
-// Timeline: what ran lately, by worker. Without a span in the address, the page
-// chooses one that fits the latest attempts.
+// Timeline: what ran lately, by worker. Until somebody chooses a span, the page
+// shows one that fits the latest attempts.
 //
 // data-testid: timeline (data-bars is how many are drawn, data-rows in how many rows, data-span the span), timeline-canvas,
-// timeline-detail, timeline-tip, span-15m, span-1h, span-6h, span-24h, timeline-earlier, timeline-later, timeline-now,
+// timeline-detail, timeline-tip, span-2m, span-15m, span-1h, span-6h, span-24h, timeline-earlier, timeline-later, timeline-now,
 // timeline-rows, timeline-table, timeline-row, timeline-more
 
 import {timeLabel} from '../chart.js';
@@ -12,6 +12,7 @@ import {stateWord, toneOf} from '../states.js';
 
 const MINUTE = 60000;
 const SPANS = [
+  ['2m', '2 min', 2 * MINUTE],
   ['15m', '15 min', 15 * MINUTE],
   ['1h', '1 h', 60 * MINUTE],
   ['6h', '6 h', 360 * MINUTE],
@@ -50,7 +51,14 @@ export const page = {
     await view.fit();
     await view.load();
     replace(root, view.parts());
-    const again = () => view.load().catch(() => {});
+    const again = async () => {
+      try {
+        await view.fit();
+        await view.load();
+      } catch {
+        /* the connection's state tells of it */
+      }
+    };
     ctx.stream.on('job', (u) => view.apply(u));
     ctx.stream.on('gap', ctx.soon(1000, again));
     view.check = ctx.soon(10000, again);
@@ -64,7 +72,8 @@ class Timeline {
   constructor(ctx) {
     this.ctx = ctx;
     this.bars = new Map(); // JOB/ATTEMPT → bar
-    this.span = SPANS.find(([name]) => name === ctx.query.span) || null; // null: fit chooses it
+    this.span = SPANS.find(([name]) => name === ctx.query.span) || null;
+    this.fits = !this.span; // the page chooses the span
     this.until = Date.parse(ctx.query.until) || null; // null: it goes along with the time
     this.chosen = null; // the bar that is told about
     this.width = 0;
@@ -200,23 +209,23 @@ class Timeline {
     return this.end - this.length;
   }
 
-  // fit chooses the span, if none was asked for, by the latest attempts.
+  // fit chooses the span by the latest attempts, unless somebody has chosen one.
   async fit() {
-    if (this.span) return;
+    if (!this.fits) return;
     const longest = SPANS.at(-1)[2],
       until = this.until ?? Date.now();
     const {attempts} = await this.ctx.api.get('/v1/timeline', {
       signal: this.ctx.signal,
       query: {since: new Date(until - longest).toISOString(), until: new Date(until).toISOString(), limit: LATEST},
     });
-    const lengths = SPANS.map(([, , length]) => length);
+    const lengths = SPANS.map((span) => span[2]);
     const fits = fitSpan(
       (attempts || []).map((a) => Date.parse(a.began)),
       until,
       lengths,
-      lengths[1],
+      60 * MINUTE,
     );
-    this.span = SPANS[lengths.indexOf(fits)];
+    if (this.fits) this.span = SPANS[lengths.indexOf(fits)]; // nobody chose meanwhile
   }
 
   async load() {
@@ -258,7 +267,7 @@ class Timeline {
   }
 
   go({span = this.span, until = this.until}) {
-    Object.assign(this, {span, until});
+    Object.assign(this, {span, until, fits: false});
     this.ctx.setQuery({span: span[0], until: until === null ? '' : new Date(until).toISOString()});
     this.arrange();
     this.load().catch((error) => {
