@@ -136,6 +136,9 @@ func TestComingBack(t *testing.T) {
 	}
 	stop()
 	for i, id := range ids {
+		if i > 20 && i < len(ids)-20 && i%50 != 0 {
+			continue // each look copies all that follows
+		}
 		past, _, stop := h.subscribe(id, 4)
 		stop()
 		switch {

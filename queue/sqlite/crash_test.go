@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sqlite"
@@ -34,7 +35,11 @@ func TestCrash(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var path string
 	verbs := map[string]int{}
-	for round := range 100 {
+	rounds := 20 // a sample
+	if testrun.Soaking() {
+		rounds = 200
+	}
+	for round := range rounds {
 		if round%10 == 0 { // or the check of what is there would take ever longer
 			path = filepath.Join(t.TempDir(), "queue.db")
 		}

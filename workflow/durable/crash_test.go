@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue/sqlite"
 	"github.com/agentsched/agentsched/workflow/durable"
@@ -84,7 +85,11 @@ func TestKilledProcess(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	for range 3 {
+	times := 1 // a sample
+	if testrun.Soaking() {
+		times = 10
+	}
+	for range times {
 		path := filepath.Join(t.TempDir(), "queue.db")
 		results := map[string]string{}
 		for process := 0; ; process++ {
