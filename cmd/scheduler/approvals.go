@@ -67,7 +67,7 @@ func printApprovals(w io.Writer, list []queue.Entry, now time.Time) error {
 			if a.Until != nil {
 				until = fmt.Sprintf("%s, then %s", clock(*a.Until, now), a.Default)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Spec.Name, e.ID, e.Spec.Tenant, clock(a.AskedAt, now), until, e.Rejections, dash(a.Why))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Spec.Name, e.ID, e.Spec.Tenant, clock(a.AskedAt, now), until, e.Rejections, dash(progress.Clean(a.Why)))
 		}
 	})
 }
@@ -110,7 +110,7 @@ func (m *Main) printApproval(e *queue.Entry, attempts []job.Attempt) {
 		if a.Approved {
 			word = "approved"
 		}
-		fmt.Fprintf(w, "%s by %s on %s", word, dash(a.By), a.DecidedAt.Local().Format(time.DateTime))
+		fmt.Fprintf(w, "%s by %s on %s", word, dash(progress.Clean(a.By)), a.DecidedAt.Local().Format(time.DateTime))
 		if a.Comment != "" {
 			fmt.Fprintf(w, ": %s", progress.Clean(a.Comment))
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -179,7 +178,7 @@ func sameJob(id job.ID, ref string) bool {
 
 func (m *Main) printRecords(list []audit.Record, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(m.stdout)
+		enc := progress.NewEncoder(m.stdout)
 		enc.SetEscapeHTML(false)
 		for i := range list {
 			if err := enc.Encode(&list[i]); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -156,7 +155,7 @@ func firstLine(text string) string {
 }
 
 func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	enc := progress.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
@@ -370,7 +369,7 @@ func printLog(ctx context.Context, w io.Writer, s site, ref string, follow, asJS
 	if j.Job.CoalescedWith != "" {
 		of = j.Job.CoalescedWith // it had no run of its own
 	}
-	enc := json.NewEncoder(w)
+	enc := progress.NewEncoder(w)
 	for after := int64(0); ; {
 		// The state is read before the events: when it is terminal, all are there.
 		if !j.Job.State.Terminal() {

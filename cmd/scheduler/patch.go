@@ -15,7 +15,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
+	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/workspace"
@@ -160,8 +162,9 @@ func (m *Main) liveDiff(ctx context.Context, dir *statedir.Dir, e *queue.Entry) 
 	if err != nil {
 		return err
 	}
-	_, err = w.Diff(ctx, ws, m.stdout)
-	return err
+	out, done := m.patchOut()
+	_, err = w.Diff(ctx, ws, out)
+	return errors.Join(err, done())
 }
 
 // printPatch prints the patch of the job of that name.
@@ -171,8 +174,20 @@ func (m *Main) printPatch(patch job.Artifact, of job.Name) error {
 		return patchError(err, of)
 	}
 	defer file.Close()
-	_, err = io.Copy(m.stdout, file)
-	return failure(err)
+	out, done := m.patchOut()
+	_, err = io.Copy(out, file)
+	return failure(errors.Join(err, done()))
+}
+
+// patchOut is where a patch is printed: standard output, which gets it byte for
+// byte unless it is a terminal, which could be told to obey it. done is called
+// after the last byte.
+func (m *Main) patchOut() (w io.Writer, done func() error) {
+	if file := m.stdoutFile(); file != nil && term.IsTerminal(int(file.Fd())) {
+		v := progress.NewVisibleWriter(m.stdout)
+		return v, v.Close
+	}
+	return m.stdout, func() error { return nil }
 }
 
 func (m *Main) applyCommand() *cobra.Command {
@@ -269,7 +284,7 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 	applied, err := workspaces(dir, nil).TrustFilters(cfg.Workspace.TrustFilters).Apply(ctx, job.Patch{Job: name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}, to)
 	var conflict *workspace.ConflictError
 	if errors.As(err, &conflict) {
-		return &exitError{code: exitFailed, err: fmt.Errorf("nothing was changed: the patch of job %s conflicts with %s in\n  %s", name, to, strings.Join(conflict.Files, "\n  ")),
+		return &exitError{code: exitFailed, err: fmt.Errorf("nothing was changed: the patch of job %s conflicts with %s in\n  %s", name, to, strings.Join(visible(conflict.Files), "\n  ")),
 			hints: []string{"commit or move your own changes to these files away, or merge by hand: scheduler diff " + string(name)}}
 	}
 	if err != nil {
@@ -287,10 +302,19 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 		return nil
 	}
 	for _, f := range applied.Files {
-		fmt.Fprintf(m.stdout, "%-9s %s\n", f.Change, f.Path)
+		fmt.Fprintf(m.stdout, "%-9s %s\n", f.Change, progress.Visible(f.Path, ""))
 	}
-	fmt.Fprintf(m.stdout, "%s changed in %s, not staged\n", count(len(applied.Files), "file"), applied.Root)
+	fmt.Fprintf(m.stdout, "%s changed in %s, not staged\n", count(len(applied.Files), "file"), progress.Visible(applied.Root, ""))
 	return nil
+}
+
+// visible returns file names, each as one line of a terminal.
+func visible(names []string) []string {
+	lines := make([]string, len(names))
+	for i, n := range names {
+		lines[i] = progress.Visible(n, "")
+	}
+	return lines
 }
 
 func (m *Main) cleanCommand() *cobra.Command {
@@ -407,7 +431,7 @@ func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Ent
 		case errors.As(err, &unsaved):
 			out.Kept = append(out.Kept, keptWorkspace{e.ID, unsaved.Error()})
 			if !asJSON {
-				fmt.Fprintf(m.stdout, "%s: %v\n", e.Spec.Name, unsaved)
+				fmt.Fprintf(m.stdout, "%s: %s\n", e.Spec.Name, progress.Visible(unsaved.Error(), ""))
 			}
 			continue
 		case err != nil:

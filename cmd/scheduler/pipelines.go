@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -118,7 +117,7 @@ func (m *Main) pipelinesEventsCommand() *cobra.Command {
 				return failure(err)
 			}
 			if asJSON {
-				enc := json.NewEncoder(m.stdout)
+				enc := progress.NewEncoder(m.stdout)
 				for i := range events {
 					if err := enc.Encode(events[i]); err != nil {
 						return failure(err)

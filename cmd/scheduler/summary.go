@@ -194,5 +194,5 @@ func summaryJSON(out io.Writer, rows []progress.Row) error {
 	for i, r := range rows {
 		lines[i] = line{r.Name, r.Worker, r.State, r.Skipped, r.Attempts, r.Time.Milliseconds(), r.Usage, r.Files, r.Class, r.Message, r.Answer, r.Hint, r.Patch, r.Logs}
 	}
-	return json.NewEncoder(out).Encode(map[string]any{"kind": "summary", "time": utcNow(), "jobs": lines})
+	return progress.NewEncoder(out).Encode(map[string]any{"kind": "summary", "time": utcNow(), "jobs": lines})
 }

@@ -33,7 +33,7 @@ type Job struct {
 // milliseconds later together with others that come until then.
 func NewJSON(out io.Writer) View {
 	v := &jsonView{out: out}
-	v.enc = json.NewEncoder(&v.lines)
+	v.enc = NewEncoder(&v.lines)
 	return v
 }
 
