@@ -215,7 +215,13 @@ func (s *Spec) validateOwner(bad func(string, string, ...any)) {
 			bad(f.field, "%q is not a name, want 1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as %s", f.value, f.example)
 		}
 	}
-	if s.Trigger != "" && !slices.Contains(Triggers(), s.Trigger) {
+	switch {
+	case s.Trigger == "" || slices.Contains(Triggers(), s.Trigger):
+	case s.Type == External:
+		if !wordName.MatchString(string(s.Trigger)) {
+			bad("trigger", "%q is not a name, want one of %s, or 1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @", s.Trigger, joined(Triggers()))
+		}
+	default:
 		bad("trigger", "%q is unknown, want one of %s", s.Trigger, joined(Triggers()))
 	}
 	if s.Expect.Tokens < 0 {

@@ -137,6 +137,8 @@ type ClaimSpec struct {
 	// and changes nothing about it. It is called inside the transaction and
 	// must be quick and must not use the Store.
 	Admit func(*Entry) bool
+	// OverGrants claims what an owner has queued that has used up its Grant, too.
+	OverGrants bool
 	// Chooser, if not nil, says which lane comes next; else the lanes are merged
 	// by priority (higher first), RunnableAt, ID.
 	Chooser Chooser

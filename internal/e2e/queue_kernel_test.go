@@ -203,7 +203,7 @@ func TestKernelCalls(t *testing.T) {
 	b.refused(c, sched.MethodComplete, sched.CompleteRequest{SchedID: id("own"), WorkerID: "w"}, sched.IllegalTransition, "the scheduler itself")
 	b.refused(c, sched.MethodComplete, sched.CompleteRequest{SchedID: ahead.SchedID, WorkerID: "w"}, sched.IllegalTransition, "queued")
 	b.refused(c, sched.MethodGet, sched.ByID{SchedID: "nobody"}, sched.UnknownID, "nobody")
-	b.refused(c, sched.MethodEnqueue, obj{"payload": 1, "trigger": "whim"}, sched.InvalidPayload, "trigger")
+	b.refused(c, sched.MethodEnqueue, obj{"payload": 1, "trigger": "a whim"}, sched.InvalidPayload, "trigger")
 	b.refused(c, sched.MethodEnqueue, sched.EnqueueRequest{SchedID: low.SchedID}, sched.AdmissionDenied, "already")
 	b.refused(c, sched.MethodList, obj{"state": []string{"asleep"}}, sched.InvalidStateFilter, "asleep")
 	b.refused(c, "kernel.sched.fly", obj{}, sched.MethodNotFound, "fly")

@@ -32,8 +32,13 @@ type rpcResponse struct {
 }
 
 type rpcError struct {
-	Code    sched.Code `json:"code"`
-	Message string     `json:"message"`
+	Code    sched.Code    `json:"code"`
+	Message string        `json:"message"`
+	Data    *rpcErrorData `json:"data,omitempty"` // of the codes of kernel.sched
+}
+
+type rpcErrorData struct {
+	Name string `json:"name"` // e.g. "kernel_sched_unknown_id"
 }
 
 // Errors of the frame itself, by JSON-RPC 2.0.
@@ -41,6 +46,11 @@ const (
 	rpcParse   sched.Code = -32700
 	rpcInvalid sched.Code = -32600
 )
+
+// rpcQuery are the parameters of /v1/rpc.
+type rpcQuery struct {
+	Spelling string `query:"spelling" enum:"rfc" doc:"how results are written; rfc: as RFC 0007 has them, times as seconds since 1970; absent: as here"`
+}
 
 func (s *Server) rpcRoutes() {
 	r := route{id: "call", method: "POST", path: "/v1/rpc", role: operate, tag: "queue",
@@ -51,7 +61,7 @@ func (s *Server) rpcRoutes() {
 }
 
 // rpc answers JSON-RPC 2.0 requests, one or a batch, about kernel.sched.
-func (s *Server) rpc(w http.ResponseWriter, r *http.Request, _ *struct{}) error {
+func (s *Server) rpc(w http.ResponseWriter, r *http.Request, in *rpcQuery) error {
 	if err := checkType(r); err != nil {
 		return err
 	}
@@ -61,7 +71,7 @@ func (s *Server) rpc(w http.ResponseWriter, r *http.Request, _ *struct{}) error 
 	}
 	body = bytes.TrimSpace(body)
 	if len(body) > 0 && body[0] == '[' {
-		s.rpcBatch(w, r, body)
+		s.rpcBatch(w, r, body, in)
 		return nil
 	}
 	var call json.RawMessage
@@ -69,7 +79,7 @@ func (s *Server) rpc(w http.ResponseWriter, r *http.Request, _ *struct{}) error 
 		s.answerRPC(w, r, failed(nil, rpcParse, "not JSON: "+err.Error()))
 		return nil
 	}
-	if answer := s.call(r.Context(), call); answer != nil {
+	if answer := s.call(r.Context(), call, in); answer != nil {
 		s.answerRPC(w, r, answer)
 		return nil
 	}
@@ -78,7 +88,7 @@ func (s *Server) rpc(w http.ResponseWriter, r *http.Request, _ *struct{}) error 
 }
 
 // rpcBatch makes calls in their order.
-func (s *Server) rpcBatch(w http.ResponseWriter, r *http.Request, body []byte) {
+func (s *Server) rpcBatch(w http.ResponseWriter, r *http.Request, body []byte, in *rpcQuery) {
 	var calls []json.RawMessage
 	switch err := json.Unmarshal(body, &calls); {
 	case err != nil:
@@ -90,7 +100,7 @@ func (s *Server) rpcBatch(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	var answers []*rpcResponse
 	for _, c := range calls {
-		if answer := s.call(r.Context(), c); answer != nil {
+		if answer := s.call(r.Context(), c, in); answer != nil {
 			answers = append(answers, answer)
 		}
 	}
@@ -102,7 +112,7 @@ func (s *Server) rpcBatch(w http.ResponseWriter, r *http.Request, body []byte) {
 }
 
 // call makes one call; nil for a notification.
-func (s *Server) call(ctx context.Context, text json.RawMessage) *rpcResponse {
+func (s *Server) call(ctx context.Context, text json.RawMessage, in *rpcQuery) *rpcResponse {
 	var c rpcRequest
 	if err := json.Unmarshal(text, &c); err != nil || c.Version != "2.0" || c.Method == "" {
 		return failed(nil, rpcInvalid, `not a call, want {"jsonrpc":"2.0","id":1,"method":"kernel.sched.…","params":{…}}`)
@@ -120,6 +130,9 @@ func (s *Server) call(ctx context.Context, text json.RawMessage) *rpcResponse {
 	if refused, ok := errors.AsType[*sched.Error](err); ok {
 		return failed(c.ID, refused.Code, refused.Message)
 	}
+	if in.Spelling == "rfc" {
+		result = sched.InRFC(result)
+	}
 	return &rpcResponse{Version: "2.0", ID: c.ID, Result: result}
 }
 
@@ -127,7 +140,11 @@ func failed(id json.RawMessage, code sched.Code, message string) *rpcResponse {
 	if id == nil {
 		id = json.RawMessage("null")
 	}
-	return &rpcResponse{Version: "2.0", ID: id, Error: &rpcError{code, message}}
+	e := &rpcError{Code: code, Message: message}
+	if name := code.Name(); name != "" {
+		e.Data = &rpcErrorData{name}
+	}
+	return &rpcResponse{Version: "2.0", ID: id, Error: e}
 }
 
 func (s *Server) answerRPC(w http.ResponseWriter, r *http.Request, v any) {

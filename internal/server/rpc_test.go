@@ -55,8 +55,8 @@ func TestRPC(t *testing.T) {
 func TestRPCFrames(t *testing.T) {
 	d := open(t, 0)
 	for _, c := range []struct{ what, body, want string }{
-		{"a call", `{"jsonrpc":"2.0","id":"a","method":"kernel.sched.gc_expired"}`, `{"jsonrpc":"2.0","id":"a","result":{"sched_ids":[],"count":0}}`},
-		{"an id of null", `{"jsonrpc":"2.0","id":null,"method":"kernel.sched.gc_expired"}`, `{"jsonrpc":"2.0","id":null,"result":{"sched_ids":[],"count":0}}`},
+		{"a call", `{"jsonrpc":"2.0","id":"a","method":"kernel.sched.gc_expired"}`, `{"jsonrpc":"2.0","id":"a","result":{"sched_ids":[],"count":0,"swept":0}}`},
+		{"an id of null", `{"jsonrpc":"2.0","id":null,"method":"kernel.sched.gc_expired"}`, `{"jsonrpc":"2.0","id":null,"result":{"sched_ids":[],"count":0,"swept":0}}`},
 		{"a notification", `{"jsonrpc":"2.0","method":"kernel.sched.gc_expired"}`, ``},
 		{"no JSON", `{`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,`},
 		{"an empty body", ``, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,`},
@@ -64,7 +64,7 @@ func TestRPCFrames(t *testing.T) {
 		{"a text", `"hello"`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`},
 		{"an empty batch", `[]`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`},
 		{"a batch", `[{"jsonrpc":"2.0","id":1,"method":"kernel.sched.gc_expired"},{"jsonrpc":"2.0","method":"kernel.sched.gc_expired"},7,{"jsonrpc":"2.0","id":2,"method":"fly"}]`,
-			`[{"jsonrpc":"2.0","id":1,"result":{"sched_ids":[],"count":0}},{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`},
+			`[{"jsonrpc":"2.0","id":1,"result":{"sched_ids":[],"count":0,"swept":0}},{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`},
 		{"a batch of notifications", `[{"jsonrpc":"2.0","method":"kernel.sched.gc_expired"}]`, ``},
 		{"an unknown state", `{"jsonrpc":"2.0","id":1,"method":"kernel.sched.list","params":{"state":["asleep"]}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32135,`},
 	} {
@@ -80,6 +80,27 @@ func TestRPCFrames(t *testing.T) {
 		}
 		if err != nil || resp.StatusCode != status || !strings.HasPrefix(string(text), c.want) || c.want == "" && len(text) > 0 {
 			t.Errorf("%s: %d %s, %v; want %d %s…", c.what, resp.StatusCode, text, err, status, c.want)
+		}
+	}
+}
+
+// TestRPCSpelling: results as RFC 0007 has them, where they are asked for so, and
+// the names of errors.
+func TestRPCSpelling(t *testing.T) {
+	d := open(t, 0)
+	for _, c := range []struct{ query, body, want string }{
+		{"?spelling=rfc", `{"jsonrpc":"2.0","id":1,"method":"kernel.sched.enqueue","params":{"pid":7,"sched_id":"a","runnable_at":1772366400.5}}`, `"runnable_at":1772366400.5,`},
+		{"?spelling=rfc", `[{"jsonrpc":"2.0","id":1,"method":"kernel.sched.get","params":{"sched_id":"a"}}]`, `"pid":7,`},
+		{"", `{"jsonrpc":"2.0","id":1,"method":"kernel.sched.get","params":{"sched_id":"a"}}`, `"runnable_at":"2026-03-01T12:00:00.5Z"`},
+		{"", `{"jsonrpc":"2.0","id":1,"method":"kernel.sched.get","params":{"sched_id":"b"}}`, `"data":{"name":"kernel_sched_unknown_id"}`},
+		{"?spelling=ours", `{"jsonrpc":"2.0","id":1,"method":"kernel.sched.get","params":{"sched_id":"a"}}`, `query.spelling`},
+	} {
+		resp, err := d.http.Post("http://scheduler/v1/rpc"+c.query, "application/json", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := readAll(t, resp); !strings.Contains(said, c.want) {
+			t.Errorf("%s%s: %s, want %s", c.query, c.body, said, c.want)
 		}
 	}
 }

@@ -27,7 +27,6 @@ func enumerations() map[reflect.Type][]any {
 		reflect.TypeFor[job.Isolation]():       {job.Worktree, job.Direct, job.Copy, job.NoWorkspace},
 		reflect.TypeFor[job.Class]():           anyOf(job.Classes()),
 		reflect.TypeFor[job.DuplicatePolicy](): anyOf(job.DuplicatePolicies()),
-		reflect.TypeFor[job.Trigger]():         anyOf(job.Triggers()),
 		reflect.TypeFor[job.OversightMode]():   anyOf(job.OversightModes()),
 		reflect.TypeFor[job.Hold]():            {job.HeldForNeeds, job.HeldForParts, job.HeldForApproval, job.HeldForTeam},
 		reflect.TypeFor[job.Strategy]():        anyOf(job.Strategies()),

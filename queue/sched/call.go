@@ -1,11 +1,8 @@
 package sched
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -47,6 +44,12 @@ type (
 	Lost struct {
 		Lost []job.Fence `json:"lost"`
 	}
+	// Ended is the result of complete and cancel: the entry, and the state that it
+	// was in.
+	Ended struct {
+		Entry
+		PrevState job.EntryState `json:"prev_state"`
+	}
 	// Entries is the result of claim and list.
 	Entries struct {
 		Entries []Entry `json:"entries"`
@@ -56,15 +59,26 @@ type (
 	StaleRequest struct {
 		StaleSeconds float64 `json:"stale_seconds"`
 	}
+	// ExpireRequest are the parameters of gc_expired.
+	ExpireRequest struct {
+		Now *time.Time `json:"now,omitempty"` // nil: the time of the call
+	}
 	// IDs is the result of gc_expired and gc_dispatched.
 	IDs struct {
 		SchedIDs []job.ID `json:"sched_ids"`
 		Count    int      `json:"count"`
+		Swept    int      `json:"swept"` // the same
+	}
+	// GrantRequest are the parameters of update_grant.
+	GrantRequest struct {
+		queue.Grant
+		PID *int64 `json:"pid,omitempty"` // the agent "pid:N"
 	}
 )
 
 // Call makes the call of that name with its parameters, an object, and returns
-// its result. Every error is an *Error; unknown parameters are InvalidParams.
+// its result. Every error is an *Error; unknown parameters are InvalidParams. What a
+// parameter may be called, and its value, stands in docs/queue.md.
 func (k *Kernel) Call(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	switch method {
 	case MethodEnqueue:
@@ -94,9 +108,15 @@ func (k *Kernel) Call(ctx context.Context, method string, params json.RawMessage
 			return Lost{append([]job.Fence{}, lost...)}, err
 		})
 	case MethodComplete:
-		return with(params, func(r CompleteRequest) (any, error) { return k.Complete(ctx, r) })
+		return with(params, func(r CompleteRequest) (any, error) {
+			e, err := k.Complete(ctx, r)
+			return Ended{e, job.Dispatched}, err
+		})
 	case MethodCancel:
-		return with(params, func(r ByID) (any, error) { return k.Cancel(ctx, r.SchedID) })
+		return with(params, func(r ByID) (any, error) {
+			e, err := k.Cancel(ctx, r.SchedID)
+			return Ended{e, job.Queued}, err
+		})
 	case MethodGet:
 		return with(params, func(r ByID) (any, error) { return k.Get(ctx, r.SchedID) })
 	case MethodList:
@@ -105,38 +125,36 @@ func (k *Kernel) Call(ctx context.Context, method string, params json.RawMessage
 			return Entries{list, total}, err
 		})
 	case MethodGCExpired:
-		return with(params, func(struct{}) (any, error) {
-			ids, err := k.GCExpired(ctx)
+		return with(params, func(r ExpireRequest) (any, error) {
+			ids, err := k.GCExpired(ctx, r.Now)
 			return idsOf(ids), err
 		})
 	case MethodGCDispatched:
 		return with(params, func(r StaleRequest) (any, error) {
 			if !(r.StaleSeconds >= 0) || r.StaleSeconds > MaxLease.Seconds()*365 {
-				return nil, refuse(InvalidParams, "stale_seconds: %g is not allowed, want 0 or more, at most a year", r.StaleSeconds)
+				return nil, refuse(InvalidPayload, "stale_seconds: %g is not allowed, want 0 or more, at most a year", r.StaleSeconds)
 			}
 			ids, err := k.GCDispatched(ctx, time.Duration(r.StaleSeconds*float64(time.Second)))
 			return idsOf(ids), err
 		})
 	case MethodUpdateGrant:
-		return with(params, func(g queue.Grant) (any, error) { return g, k.UpdateGrant(ctx, g) })
+		return with(params, func(r GrantRequest) (any, error) {
+			if err := ofPID(&r.Agent, r.PID); err != nil {
+				return nil, err
+			}
+			return r.Grant, k.UpdateGrant(ctx, r.Grant)
+		})
 	}
 	return nil, refuse(MethodNotFound, "%q is unknown; the calls are kernel.sched.enqueue, enqueue_unique, claim, extend, complete, cancel, get, list, gc_expired, gc_dispatched and update_grant", method)
 }
 
-func idsOf(ids []job.ID) IDs { return IDs{append([]job.ID{}, ids...), len(ids)} }
+func idsOf(ids []job.ID) IDs { return IDs{append([]job.ID{}, ids...), len(ids), len(ids)} }
 
 // with decodes the parameters and makes the call.
 func with[R any](params json.RawMessage, call func(R) (any, error)) (any, error) {
 	var r R
-	if len(bytes.TrimSpace(params)) > 0 {
-		dec := json.NewDecoder(bytes.NewReader(params))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&r); err != nil {
-			return nil, refuse(InvalidParams, "params: %v", err)
-		}
-		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-			return nil, refuse(InvalidParams, "params: more than one JSON value")
-		}
+	if err := decode(params, &r); err != nil {
+		return nil, err
 	}
 	out, err := call(r)
 	if err != nil {

@@ -24,6 +24,7 @@ type Entry struct {
 	DispatchedAt *time.Time      `json:"dispatched_at,omitempty"`
 	CompletedAt  *time.Time      `json:"completed_at,omitempty"`
 	ExitKind     job.ExitKind    `json:"exit_kind,omitempty"`
+	ErrorClass   job.ErrorClass  `json:"error_class,omitempty"` // with the exit kind failed
 	LeaseUntil   *time.Time      `json:"lease_until,omitempty"`
 	Fence        job.Fence       `json:"fence,omitempty"` // of the latest claim
 	// Name is the job's, of entries that are jobs of the scheduler itself.
@@ -35,6 +36,9 @@ func entryOf(e *queue.Entry) Entry {
 		SchedID: e.ID, Tenant: e.Spec.Tenant, Agent: e.Spec.Agent, Priority: e.Spec.Priority, RunnableAt: e.RunnableAt, Deadline: e.Deadline,
 		Trigger: e.Spec.Trigger.Or(), Payload: e.Spec.Payload, State: e.State, WorkerID: e.Holder, CreatedAt: e.CreatedAt,
 		DispatchedAt: e.DispatchedAt, CompletedAt: e.CompletedAt, ExitKind: e.ExitKind, LeaseUntil: e.LeaseUntil, Fence: e.Fence,
+	}
+	if e.ExitKind == job.ExitFailed {
+		out.ErrorClass = e.ErrorClass
 	}
 	if e.Spec.Type != job.External {
 		out.Name = e.Spec.Name

@@ -18,7 +18,7 @@ const (
 	IllegalTransition Code = -32131
 	// UnknownID: there is no such entry.
 	UnknownID Code = -32132
-	// InvalidPayload: what is to be enqueued, or an argument, is not right.
+	// InvalidPayload: the value of a parameter is not right.
 	InvalidPayload Code = -32133
 	// AdmissionDenied: the owner is dead, its tenant's queue is full, or the entry is
 	// refused as a duplicate.
@@ -27,9 +27,27 @@ const (
 	InvalidStateFilter Code = -32135
 
 	MethodNotFound Code = -32601
-	InvalidParams  Code = -32602
-	Internal       Code = -32603
+	// InvalidParams: a parameter is missing, or the call has none of that name.
+	InvalidParams Code = -32602
+	Internal      Code = -32603
 )
+
+// Name returns the symbolic name of a code of kernel.sched; "" of another.
+func (c Code) Name() string {
+	switch c {
+	case IllegalTransition:
+		return "kernel_sched_illegal_transition"
+	case UnknownID:
+		return "kernel_sched_unknown_id"
+	case InvalidPayload:
+		return "kernel_sched_invalid_payload"
+	case AdmissionDenied:
+		return "kernel_sched_admission_denied"
+	case InvalidStateFilter:
+		return "kernel_sched_invalid_state_filter"
+	}
+	return ""
+}
 
 // Error is what every method of Kernel fails with.
 type Error struct {

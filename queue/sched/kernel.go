@@ -65,21 +65,24 @@ func New(store queue.Store, opts Options) *Kernel {
 }
 
 // moment is the time as it is stored.
-func (k *Kernel) moment() time.Time { return k.now().UTC().Round(0) }
+func (k *Kernel) moment() time.Time { return utcOf(k.now()) }
+
+func utcOf(t time.Time) time.Time { return t.UTC().Round(0) }
 
 // EnqueueRequest asks for an entry.
 type EnqueueRequest struct {
 	SchedID    job.ID          `json:"sched_id,omitempty"` // "": a fresh one; the same one twice is refused
 	Tenant     job.Tenant      `json:"tenant,omitempty"`   // "": job.DefaultTenant
 	Agent      job.AgentID     `json:"agent,omitempty"`
+	PID        *int64          `json:"pid,omitempty"` // the agent "pid:N"
 	Priority   int             `json:"priority,omitempty"`
 	RunnableAt *time.Time      `json:"runnable_at,omitempty"` // nil: now
 	Deadline   *time.Time      `json:"deadline,omitempty"`
-	Trigger    job.Trigger     `json:"trigger,omitempty"` // "": manual
+	Trigger    job.Trigger     `json:"trigger,omitempty"` // also a name of the program's own; "": manual
 	Payload    json.RawMessage `json:"payload,omitempty"` // any JSON of at most MaxPayload bytes
 	// DedupeBy makes it unique: if an unfinished entry of the tenant is equal in
-	// all of these (of agent, priority, trigger, payload), that one is returned and
-	// none is made.
+	// all of these (of agent, also called pid, priority, trigger, payload), that one is
+	// returned and none is made.
 	DedupeBy []string `json:"dedupe_by,omitempty"`
 }
 
@@ -110,6 +113,9 @@ func (k *Kernel) Enqueue(ctx context.Context, r EnqueueRequest) (_ Entry, create
 // entry returns what is to be stored, in a batch of its own.
 func (k *Kernel) entry(r *EnqueueRequest) (queue.Batch, queue.Entry, error) {
 	now := k.moment()
+	if err := ofPID(&r.Agent, r.PID); err != nil {
+		return queue.Batch{}, queue.Entry{}, err
+	}
 	s := job.Spec{
 		Tenant: r.Tenant, Type: job.External, Workspace: job.Workspace{Isolation: job.NoWorkspace},
 		Agent: r.Agent, Trigger: r.Trigger, Payload: r.Payload, Priority: r.Priority, RunnableAt: r.RunnableAt, Deadline: r.Deadline,
@@ -163,6 +169,11 @@ func utc(t *time.Time) *time.Time {
 // dedupeKey returns a key that is equal for requests that are equal in the fields.
 func dedupeKey(r *EnqueueRequest) (string, error) {
 	fields := slices.Clone(r.DedupeBy)
+	for i, f := range fields {
+		if f == "pid" {
+			fields[i] = "agent"
+		}
+	}
 	slices.Sort(fields)
 	sum := sha256.New()
 	for _, f := range slices.Compact(fields) {
@@ -204,11 +215,32 @@ func canonical(text json.RawMessage) (string, error) {
 	return string(out), err
 }
 
+// ofPID sets an agent that is named by its process id.
+func ofPID(agent *job.AgentID, pid *int64) error {
+	if pid == nil {
+		return nil
+	}
+	if *pid < 0 {
+		return refuse(InvalidPayload, "pid: %d is negative, want 0 or more", *pid)
+	}
+	name := job.AgentID(fmt.Sprintf("pid:%d", *pid))
+	if *agent != "" && *agent != name {
+		return refuse(InvalidPayload, "pid: %d is the agent %s, and agent says %s; leave one of them out", *pid, name, *agent)
+	}
+	*agent = name
+	return nil
+}
+
 // ClaimRequest asks for entries to work on.
 type ClaimRequest struct {
 	WorkerID string       `json:"worker_id"`       // who claims; Complete must say the same
 	MaxN     int          `json:"max_n,omitempty"` // 1 to MaxClaim; 0: 1
-	Lease    job.Duration `json:"lease,omitempty"` // at most MaxLease; 0: DefaultLease
+	Lease    job.Duration `json:"lease,omitempty"` // from the call on, at most MaxLease; 0: DefaultLease
+	// Now is the time by which entries are runnable or expire; nil: that of the call.
+	Now *time.Time `json:"now,omitempty"`
+	// AdmissionCheck is whether owners that have used up their grants are passed over;
+	// nil: they are.
+	AdmissionCheck *bool `json:"admission_check,omitempty"`
 	// Admit, if not nil, is asked for each candidate in order; false passes it
 	// over. It is called inside the store's transaction: it must be quick and must
 	// not use the store. Owners that are over a limit are passed over in any case.
@@ -216,7 +248,8 @@ type ClaimRequest struct {
 }
 
 // Claim dispatches entries to a worker, in the order of priority (higher first),
-// runnable_at and sched_id; none if there is nothing. Code: InvalidParams.
+// runnable_at and sched_id; none if there is nothing. Codes: InvalidParams,
+// InvalidPayload.
 func (k *Kernel) Claim(ctx context.Context, r ClaimRequest) ([]Entry, error) {
 	n, lease := r.MaxN, r.Lease.Std()
 	if n == 0 {
@@ -226,14 +259,22 @@ func (k *Kernel) Claim(ctx context.Context, r ClaimRequest) ([]Entry, error) {
 		lease = DefaultLease
 	}
 	switch {
+	case r.WorkerID == "":
+		return nil, refuse(InvalidParams, "worker_id is missing, want the name of who claims")
 	case strings.TrimSpace(r.WorkerID) == "" || len(r.WorkerID) > 256 || !job.OneLine(r.WorkerID):
-		return nil, refuse(InvalidParams, "worker_id: %q is not a name, want 1 to 256 characters on one line", r.WorkerID)
+		return nil, refuse(InvalidPayload, "worker_id: %q is not a name, want 1 to 256 characters on one line", r.WorkerID)
 	case n < 1 || n > MaxClaim:
-		return nil, refuse(InvalidParams, "max_n: %d is not allowed, want 1 to %d", r.MaxN, MaxClaim)
+		return nil, refuse(InvalidPayload, "max_n: %d is not allowed, want 1 to %d", r.MaxN, MaxClaim)
 	case lease < time.Second || lease > MaxLease:
-		return nil, refuse(InvalidParams, "lease: %s is not allowed, want 1s to %s", r.Lease, MaxLease)
+		return nil, refuse(InvalidPayload, "lease: %s is not allowed, want 1s to %s", r.Lease, MaxLease)
 	}
-	claims, err := k.store.Claim(ctx, queue.ClaimSpec{Holder: r.WorkerID, External: true, Max: n, Now: k.moment(), Lease: lease, Admit: r.Admit})
+	at := k.moment()
+	spec := queue.ClaimSpec{Holder: r.WorkerID, External: true, Max: n, Now: at, Lease: lease, Admit: r.Admit, OverGrants: r.AdmissionCheck != nil && !*r.AdmissionCheck}
+	if r.Now != nil {
+		spec.Now = utcOf(*r.Now)
+		spec.Lease += at.Sub(spec.Now) // the lease is from the call on
+	}
+	claims, err := k.store.Claim(ctx, spec)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -246,13 +287,13 @@ func (k *Kernel) Claim(ctx context.Context, r ClaimRequest) ([]Entry, error) {
 }
 
 // Extend prolongs claims, by their fences, and returns those that are no longer
-// held. Code: InvalidParams.
+// held. Code: InvalidPayload.
 func (k *Kernel) Extend(ctx context.Context, fences []job.Fence, lease time.Duration) (lost []job.Fence, err error) {
 	if lease == 0 {
 		lease = DefaultLease
 	}
 	if lease < time.Second || lease > MaxLease {
-		return nil, refuse(InvalidParams, "lease: %s is not allowed, want 1s to %s", lease, MaxLease)
+		return nil, refuse(InvalidPayload, "lease: %s is not allowed, want 1s to %s", lease, MaxLease)
 	}
 	k.leases.renewing.RLock()
 	defer k.leases.renewing.RUnlock()
@@ -267,23 +308,32 @@ func (k *Kernel) Extend(ctx context.Context, fences []job.Fence, lease time.Dura
 // CompleteRequest says how a claimed entry ended.
 type CompleteRequest struct {
 	SchedID  job.ID       `json:"sched_id"`
-	WorkerID string       `json:"worker_id"`
+	WorkerID string       `json:"worker_id,omitempty"` // who claimed it; "": whoever holds it
 	Fence    job.Fence    `json:"fence,omitempty"`     // of the claim; 0: the entry's latest, if the worker still holds it
-	ExitKind job.ExitKind `json:"exit_kind,omitempty"` // "": succeeded
+	ExitKind job.ExitKind `json:"exit_kind,omitempty"` // also ExitCompleted and ExitCrashed; "": succeeded
 	Message  string       `json:"message,omitempty"`   // why it failed
 	Usage    job.Usage    `json:"usage,omitzero"`      // what it took: charged to its owner
 }
 
+// What complete takes for an exit kind, too.
+const (
+	ExitCompleted job.ExitKind = "completed" // succeeded
+	ExitCrashed   job.ExitKind = "crashed"   // failed, of the class CRASH
+)
+
 // Complete records how an entry ended. Codes: IllegalTransition, also if another
-// worker holds it now; UnknownID; InvalidParams; InvalidPayload, for usage that
-// cannot be.
+// worker holds it now; UnknownID; InvalidPayload.
 func (k *Kernel) Complete(ctx context.Context, r CompleteRequest) (Entry, error) {
 	e, err := k.store.Get(ctx, r.SchedID)
 	if err != nil {
 		return Entry{}, explain(err)
 	}
-	if r.ExitKind == "" {
+	class := job.Unknown
+	switch r.ExitKind {
+	case "", ExitCompleted:
 		r.ExitKind = job.ExitSucceeded
+	case ExitCrashed:
+		r.ExitKind, class = job.ExitFailed, job.Crash
 	}
 	if err := r.Usage.Validate(); err != nil {
 		return Entry{}, refuse(InvalidPayload, "usage.%v", err)
@@ -293,20 +343,20 @@ func (k *Kernel) Complete(ctx context.Context, r CompleteRequest) (Entry, error)
 	case e.Spec.Type != job.External:
 		return Entry{}, refuse(IllegalTransition, "entry %s is a job that the scheduler itself runs", r.SchedID)
 	case !slices.Contains([]job.ExitKind{job.ExitSucceeded, job.ExitFailed, job.ExitCancelled}, r.ExitKind):
-		return Entry{}, refuse(InvalidParams, "exit_kind: %q is unknown, want succeeded, failed or cancelled", r.ExitKind)
+		return Entry{}, refuse(InvalidPayload, "exit_kind: %q is unknown, want succeeded (or completed), failed, crashed or cancelled", r.ExitKind)
 	case e.State != job.Dispatched:
 		return Entry{}, refuse(IllegalTransition, "entry %s is %s, only a dispatched one is completed", r.SchedID, e.State)
-	case e.Holder != r.WorkerID:
+	case r.WorkerID != "" && e.Holder != r.WorkerID:
 		return Entry{}, refuse(IllegalTransition, "entry %s is held by %q, not by %q", r.SchedID, e.Holder, r.WorkerID)
 	case fence == 0:
 		fence = e.Fence
 	}
-	if err := k.store.Apply(ctx, k.ending(&e, fence, r)...); err != nil {
+	if err := k.store.Apply(ctx, k.ending(&e, fence, r, class)...); err != nil {
 		return Entry{}, explain(err)
 	}
 	k.leases.drop(fence)
 	now := k.moment()
-	e.State, e.ExitKind, e.CompletedAt, e.Holder, e.LeaseUntil = job.Completed, r.ExitKind, &now, "", nil
+	e.State, e.ExitKind, e.ErrorClass, e.CompletedAt, e.Holder, e.LeaseUntil = job.Completed, r.ExitKind, class, &now, "", nil
 	k.changed(&e)
 	return entryOf(&e), nil
 }
@@ -322,7 +372,7 @@ func (k *Kernel) tell(ctx context.Context, ids []job.ID) {
 
 // ending returns the ops that complete an entry. An attempt is recorded only
 // where there is something to say of it.
-func (k *Kernel) ending(e *queue.Entry, fence job.Fence, r CompleteRequest) []queue.Op {
+func (k *Kernel) ending(e *queue.Entry, fence job.Fence, r CompleteRequest, class job.ErrorClass) []queue.Op {
 	now, n := k.moment(), e.Attempts+1
 	began := now
 	if e.DispatchedAt != nil {
@@ -332,9 +382,9 @@ func (k *Kernel) ending(e *queue.Entry, fence job.Fence, r CompleteRequest) []qu
 	end := queue.Finish{ID: e.ID, Fence: fence, Now: now, Exit: r.ExitKind}
 	switch r.ExitKind {
 	case job.ExitFailed:
-		o.State, o.Class, o.ExitCode = job.RunFailed, job.Unknown, -1
+		o.State, o.Class, o.ExitCode = job.RunFailed, class, -1
 		if end.DeadLetter = r.Message; r.Message == "" {
-			end.DeadLetter = fmt.Sprintf("worker %s reported a failure without a message", r.WorkerID)
+			end.DeadLetter = fmt.Sprintf("worker %s reported a failure without a message", e.Holder)
 		}
 	case job.ExitCancelled:
 		o.State, o.Class = job.RunCancelled, job.CancelledClass
@@ -389,21 +439,25 @@ type ListRequest struct {
 	States []job.EntryState `json:"state,omitempty"`
 	Tenant job.Tenant       `json:"tenant,omitempty"`
 	Agent  job.AgentID      `json:"agent,omitempty"`
+	PID    *int64           `json:"pid,omitempty"`   // the agent "pid:N"
 	Limit  int              `json:"limit,omitempty"` // 1 to MaxList; 0: MaxList
 	Offset int              `json:"offset,omitempty"`
 }
 
 // List returns entries, those of the scheduler's jobs too, in the order of their
 // submission, and how many there are without limit and offset. Codes:
-// InvalidStateFilter, InvalidParams.
+// InvalidStateFilter, InvalidPayload.
 func (k *Kernel) List(ctx context.Context, r ListRequest) (entries []Entry, total int, err error) {
+	if err := ofPID(&r.Agent, r.PID); err != nil {
+		return nil, 0, err
+	}
 	for _, s := range r.States {
 		if !slices.Contains(job.EntryStates(), s) {
 			return nil, 0, refuse(InvalidStateFilter, "state: %q is unknown, want some of queued, dispatched, completed, expired, cancelled", s)
 		}
 	}
 	if r.Limit < 0 || r.Limit > MaxList || r.Offset < 0 {
-		return nil, 0, refuse(InvalidParams, "limit %d, offset %d: want a limit of 1 to %d and an offset of 0 or more", r.Limit, r.Offset, MaxList)
+		return nil, 0, refuse(InvalidPayload, "limit %d, offset %d: want a limit of 1 to %d and an offset of 0 or more", r.Limit, r.Offset, MaxList)
 	}
 	if r.Limit == 0 {
 		r.Limit = MaxList
@@ -415,10 +469,14 @@ func (k *Kernel) List(ctx context.Context, r ListRequest) (entries []Entry, tota
 	return entriesOf(list), total, nil
 }
 
-// GCExpired moves queued entries whose deadline has passed to expired, and
-// returns which those were.
-func (k *Kernel) GCExpired(ctx context.Context) ([]job.ID, error) {
-	claims, err := k.store.Claim(ctx, queue.ClaimSpec{Holder: "kernel.sched", External: true, Now: k.moment()})
+// GCExpired moves queued entries whose deadline has passed, by now or by a time of
+// the caller's, to expired, and returns which those were.
+func (k *Kernel) GCExpired(ctx context.Context, by *time.Time) ([]job.ID, error) {
+	at := k.moment()
+	if by != nil {
+		at = utcOf(*by)
+	}
+	claims, err := k.store.Claim(ctx, queue.ClaimSpec{Holder: Source, External: true, Now: at})
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -429,10 +487,10 @@ func (k *Kernel) GCExpired(ctx context.Context) ([]job.ID, error) {
 // GCDispatched takes entries back from workers that have given no sign of life
 // for stale, so that others can claim them, and returns which those were. The
 // claim is one; a longer lease than DefaultLease, and extending it, is as good as
-// one a DefaultLease before its end. Code: InvalidParams.
+// one a DefaultLease before its end. Code: InvalidPayload.
 func (k *Kernel) GCDispatched(ctx context.Context, stale time.Duration) ([]job.ID, error) {
 	if stale < 0 {
-		return nil, refuse(InvalidParams, "stale_seconds: %g is negative, want 0 or more", stale.Seconds())
+		return nil, refuse(InvalidPayload, "stale_seconds: %g is negative, want 0 or more", stale.Seconds())
 	}
 	now := k.moment()
 	list, _, err := k.store.List(ctx, queue.Filter{States: []job.EntryState{job.Dispatched}, External: true, Limit: 1 << 30})
@@ -480,10 +538,13 @@ func lastSign(e *queue.Entry) (at time.Time) {
 }
 
 // UpdateGrant replaces what an owner may use: its hard limits, and whether it is
-// alive. Code: InvalidParams.
+// alive. Codes: InvalidParams, InvalidPayload.
 func (k *Kernel) UpdateGrant(ctx context.Context, g queue.Grant) error {
+	if g.Tenant == "" {
+		return refuse(InvalidParams, "tenant is missing, want the tenant that the grant bounds")
+	}
 	if err := g.Validate(); err != nil {
-		return refuse(InvalidParams, "%v", err)
+		return refuse(InvalidPayload, "%v", err)
 	}
 	return explain(k.store.Apply(ctx, queue.SetGrant{Grant: g}))
 }

@@ -91,7 +91,7 @@ func TestOrder(t *testing.T) {
 		t.Errorf("claimed %v, want %v", got, want)
 	}
 	d.now = d.now.Add(3 * time.Minute)
-	gone, err := d.GCExpired(t.Context())
+	gone, err := d.GCExpired(t.Context(), nil)
 	if err != nil || !slices.Equal(gone, []job.ID{doomed.SchedID}) {
 		t.Errorf("expired %v, %v; want %s", gone, err, doomed.SchedID)
 	}
@@ -117,7 +117,7 @@ func TestLife(t *testing.T) {
 	_, err = d.Complete(ctx, sched.CompleteRequest{SchedID: e.SchedID, WorkerID: "other"})
 	d.refused(err, sched.IllegalTransition, `held by "w"`)
 	_, err = d.Complete(ctx, sched.CompleteRequest{SchedID: e.SchedID, WorkerID: "w", ExitKind: "fine"})
-	d.refused(err, sched.InvalidParams, "exit_kind")
+	d.refused(err, sched.InvalidPayload, "exit_kind")
 	done, err := d.Complete(ctx, sched.CompleteRequest{SchedID: e.SchedID, WorkerID: "w", Usage: job.Usage{InputTokens: 10, CostUSD: 1, CostKnown: true}})
 	if err != nil || done.State != job.Completed || done.ExitKind != job.ExitSucceeded || done.CompletedAt == nil {
 		t.Errorf("completed %+v, %v", done, err)
@@ -303,17 +303,17 @@ func TestCall(t *testing.T) {
 		{sched.MethodEnqueue, `{"dedupe_by":["agent"]}`, sched.InvalidParams, "enqueue_unique"},
 		{sched.MethodEnqueueUnique, `{}`, sched.InvalidParams, "dedupe_by"},
 		{sched.MethodEnqueue, `{"agent":"two words"}`, sched.InvalidPayload, "agent"},
-		{sched.MethodEnqueue, `{"trigger":"whim"}`, sched.InvalidPayload, "trigger"},
+		{sched.MethodEnqueue, `{"trigger":"a whim"}`, sched.InvalidPayload, "trigger"},
 		{sched.MethodEnqueue, `{"deadline":"2020-01-01T00:00:00Z"}`, sched.InvalidPayload, "deadline"},
 		{sched.MethodEnqueue, `{"sched_id":"` + string(made.SchedID) + `"}`, sched.AdmissionDenied, "already"},
 		{sched.MethodClaim, `{}`, sched.InvalidParams, "worker_id"},
-		{sched.MethodClaim, `{"worker_id":"w","max_n":-1}`, sched.InvalidParams, "max_n"},
-		{sched.MethodClaim, `{"worker_id":"w","lease":"1ms"}`, sched.InvalidParams, "lease"},
+		{sched.MethodClaim, `{"worker_id":"w","max_n":-1}`, sched.InvalidPayload, "max_n"},
+		{sched.MethodClaim, `{"worker_id":"w","lease":"1ms"}`, sched.InvalidPayload, "lease"},
 		{sched.MethodComplete, `{"sched_id":"none","worker_id":"w"}`, sched.UnknownID, "none"},
 		{sched.MethodCancel, `{"sched_id":"none"}`, sched.UnknownID, "none"},
 		{sched.MethodList, `{"state":["asleep"]}`, sched.InvalidStateFilter, "asleep"},
-		{sched.MethodList, `{"limit":-1}`, sched.InvalidParams, "limit"},
-		{sched.MethodGCDispatched, `{"stale_seconds":-1}`, sched.InvalidParams, "stale_seconds"},
+		{sched.MethodList, `{"limit":-1}`, sched.InvalidPayload, "limit"},
+		{sched.MethodGCDispatched, `{"stale_seconds":-1}`, sched.InvalidPayload, "stale_seconds"},
 		{sched.MethodUpdateGrant, `{}`, sched.InvalidParams, "tenant"},
 	} {
 		_, err := call(c.method, c.params)

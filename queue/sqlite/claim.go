@@ -118,8 +118,10 @@ func (c *claimTurn) run() error {
 	if err != nil {
 		return err
 	}
-	if c.over, err = c.overGrants(c.spec.Now); err != nil {
-		return err
+	if !c.spec.OverGrants {
+		if c.over, err = c.overGrants(c.spec.Now); err != nil {
+			return err
+		}
 	}
 	rows, err := c.walk(touched)
 	if err != nil {
