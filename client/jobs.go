@@ -51,9 +51,10 @@ func (c *Client) submit(ctx context.Context, path string, body any, options []Su
 
 // ListQuery selects jobs; zero fields select everything.
 type ListQuery struct {
-	Limit       int    // of a page, 1 to 1000; 0: 100
-	Cursor      string // Jobs.Next of the page before
-	States      []job.EntryState
+	Limit       int              // of a page, 1 to 1000; 0: 100
+	Cursor      string           // Jobs.Next of the page before
+	Status      []job.RunState   // of the latest run
+	States      []job.EntryState // of the entry
 	Tenant      job.Tenant
 	Worker      job.WorkerKind
 	Agent       job.AgentID
@@ -68,6 +69,9 @@ func (q *ListQuery) values() url.Values {
 		add("agent", string(q.Agent)).add("batch", string(q.Batch)).add("q", q.Search).flag("newest", q.Newest).flag("dead_letters", q.DeadLetters)
 	for _, s := range q.States {
 		v.add("state", string(s))
+	}
+	for _, s := range q.Status {
+		v.add("status", string(s))
 	}
 	return url.Values(v)
 }

@@ -226,6 +226,8 @@ type Filter struct {
 	// DeadLetters selects what failed and waits for somebody to look at it:
 	// neither requeued nor dropped.
 	DeadLetters bool
+	// Runs selects by Entry.RunState.
+	Runs []job.RunState
 	// Held selects queued entries that are kept back for one of these.
 	Held []job.Hold
 	// Joined selects unfinished jobs of batches whose jobs hang together

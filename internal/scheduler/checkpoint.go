@@ -53,7 +53,7 @@ func (s *Scheduler) checkpointed(f *flight, op queue.Finish, touched bool) queue
 	session, worker := f.goesOnWith(op.Outcome.Session, touched)
 	op.Retry = queue.Retry{
 		RunnableAt: f.entry.RunnableAt, Choice: f.entry.Choice, Session: session, SessionWorker: worker,
-		Feedback: f.entry.Feedback, Waiting: job.Waiting{Reason: job.WaitTurn, Text: checkpointedText + op.Outcome.Message + "); goes on from its last step"}.String(),
+		Feedback: f.entry.Feedback, Waiting: job.Waiting{Reason: job.WaitTurn, Text: queue.CheckpointedText + op.Outcome.Message + "); goes on from its last step"}.String(),
 	}
 	return op
 }

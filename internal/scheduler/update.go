@@ -67,27 +67,11 @@ type Update struct {
 	Missed int        `json:"missed,omitempty"`
 }
 
-// StateOf returns what a user calls the state of a job: that of its running
-// attempt, else what its entry amounts to.
+// StateOf returns the state of a job's latest run; one that has stopped at a step's
+// boundary and is queued again is job.Pending.
 func StateOf(e *queue.Entry) job.RunState {
-	switch e.State {
-	case job.Dispatched:
-		return job.Running
-	case job.Expired:
-		return job.RunFailed
-	case job.Cancelled:
-		return job.RunCancelled
-	case job.Completed:
-		switch e.ExitKind {
-		case job.ExitSucceeded:
-			return job.RunCompleted
-		case job.ExitCancelled:
-			return job.RunCancelled
-		}
-		return job.RunFailed
-	}
-	if e.Held == job.HeldForApproval {
-		return job.WaitingApproval
+	if st := e.RunState(); st != job.Checkpointed {
+		return st
 	}
 	return job.Pending
 }

@@ -12,21 +12,15 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// checkpointedText begins what is said of a job that has stopped at a step's boundary.
-const checkpointedText = "checkpointed ("
-
 // StatusOf returns how a job stands as far as the store tells. What a queued job
 // waits for is what was said when it was looked at last; Scheduler.Statuses knows
 // better.
 func StatusOf(e *queue.Entry, at time.Time) job.Status {
-	st := job.Status{State: StateOf(e)}
+	st := job.Status{State: e.RunState()}
 	switch {
 	case e.State == job.Queued:
 		w := waitingOf(e, at)
 		st.Waiting = &w
-		if e.Held == "" && strings.HasPrefix(w.Text, checkpointedText) {
-			st.State = job.Checkpointed
-		}
 	case e.DeadLetter != "":
 		st.Note = firstLine(e.DeadLetter)
 	case e.Skipped != "":

@@ -60,6 +60,7 @@ type listQuery struct {
 	Limit
 	Cursor      string           `query:"cursor" maxLength:"200" doc:"next of the page before; absent: the first page"`
 	State       []job.EntryState `query:"state,explode" enum:"queued,dispatched,completed,expired,cancelled" doc:"any of these states"`
+	Status      []job.RunState   `query:"status,explode" enum:"pending,running,waiting_approval,checkpointed,completed,failed,cancelled" doc:"whose latest run is in any of these states"`
 	Tenant      job.Tenant       `query:"tenant" doc:"of this tenant"`
 	Worker      job.WorkerKind   `query:"worker" doc:"whose current worker, or first choice, is of this kind"`
 	Agent       job.AgentID      `query:"agent" doc:"of this agent"`
@@ -82,8 +83,11 @@ func (s *Server) list(ctx context.Context, q *listQuery) (client.Jobs, error) {
 		return client.Jobs{}, err
 	}
 	f := queue.Filter{
-		States: q.State, Tenant: q.Tenant, Worker: q.Worker, Agent: q.Agent, Batch: q.Batch, Search: q.Search,
+		States: q.State, Runs: q.Status, Tenant: q.Tenant, Worker: q.Worker, Agent: q.Agent, Batch: q.Batch, Search: q.Search,
 		Newest: q.Newest, DeadLetters: q.DeadLetters, Limit: q.Limit.Limit,
+	}
+	if len(f.States) == 0 {
+		f.States = queue.EntryStates(f.Runs) // for the indexes
 	}
 	entries, next, total, err := survey.Page(ctx, f, q.Cursor)
 	if errors.Is(err, queue.ErrBadCursor) {

@@ -142,6 +142,11 @@ func TestReads(t *testing.T) {
 	if jobs.Total != 0 {
 		t.Errorf("completed jobs %+v", jobs)
 	}
+	for status, want := range map[string]int{"pending": 2, "failed": 0, "failed&status=pending": 2, "waiting_approval": 0, "pending&state=completed": 0} {
+		if d.ask("GET", "/v1/jobs?status="+status, 200, &jobs); jobs.Total != want || len(jobs.Jobs) != want {
+			t.Errorf("status=%s: %d jobs of %d, want %d", status, len(jobs.Jobs), jobs.Total, want)
+		}
+	}
 	for _, ref := range []string{"one", string(d.ids[0])} {
 		var j client.Job
 		if d.ask("GET", "/v1/jobs/"+ref, 200, &j); j.Job.ID != d.ids[0] {
@@ -160,7 +165,7 @@ func TestReads(t *testing.T) {
 	}
 	for path, location := range map[string]string{
 		"/v1/jobs?limit=x": "query.limit", "/v1/jobs?limit=0": "query.limit", "/v1/jobs?limit=1001": "query.limit", "/v1/jobs?offset=1": "query.offset",
-		"/v1/jobs?state=asleep": "query.state[0]", "/v1/jobs?cursor=x": "query.cursor", "/v1/jobs/one/events?after=1e3": "query.after",
+		"/v1/jobs?state=asleep": "query.state[0]", "/v1/jobs?status=held": "query.status[0]", "/v1/jobs?cursor=x": "query.cursor", "/v1/jobs/one/events?after=1e3": "query.after",
 	} {
 		var p client.Problem
 		if d.ask("GET", path, 400, &p); p.Name() != "bad_request" || len(p.Errors) != 1 || p.Errors[0].Location != location || !strings.Contains(p.Detail, location) {

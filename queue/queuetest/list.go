@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -53,6 +54,59 @@ func listFilters(e *env) {
 		}
 		if !slices.Equal(got, x.want) || total != len(x.want) {
 			e.Errorf("%s: got %v of %d, want %v", what, got, total, x.want)
+		}
+	}
+}
+
+// listRuns selects by the state of the latest run; each entry has exactly one.
+func listRuns(e *env) {
+	waits := func(text string) func(*queue.Entry) {
+		return func(e *queue.Entry) { e.Held, e.Waiting = job.HeldForTeam, text }
+	}
+	e.enqueueOne("late", deadline(epoch))
+	e.claim(9, epoch) // expires late
+	e.fail("bad", job.Auth, epoch)
+	for _, exit := range []job.ExitKind{job.ExitSucceeded, job.ExitCancelled} {
+		name := map[job.ExitKind]string{job.ExitSucceeded: "good", job.ExitCancelled: "stopped"}[exit]
+		e.enqueueOne(name, priority(99))
+		c := e.claimOne(epoch)
+		op := succeed(c, e.begin(c, epoch), epoch, epoch)
+		if op.Exit = exit; exit == job.ExitCancelled {
+			op.Outcome.State = job.RunCancelled
+		}
+		e.apply(op)
+	}
+	gone := e.enqueueOne("gone", priority(99))
+	e.apply(queue.Cancel{ID: gone, Now: epoch})
+	e.asked("asked", epoch)
+	e.enqueueOne("between", priority(99))
+	c := e.claimOne(epoch)
+	e.apply(queue.Release{ID: c.ID, Fence: c.Fence, RunnableAt: epoch.Add(time.Hour), Waiting: "waiting for its turn: " + queue.CheckpointedText + "told to)"})
+	e.enqueueOne("runs", priority(99))
+	e.begin(e.claimOne(epoch), epoch)
+	e.enqueueOne("held", waits("waiting for its team: "+queue.CheckpointedText+"no)"))
+	e.enqueueOne("next")
+	for _, x := range []struct {
+		runs []job.RunState
+		want []string
+	}{
+		{[]job.RunState{job.Pending}, []string{"held", "next"}}, {[]job.RunState{job.Checkpointed}, []string{"between"}},
+		{[]job.RunState{job.WaitingApproval}, []string{"asked"}}, {[]job.RunState{job.Running}, []string{"runs"}},
+		{[]job.RunState{job.RunCompleted}, []string{"good"}}, {[]job.RunState{job.RunFailed}, []string{"late", "bad"}},
+		{[]job.RunState{job.RunCancelled}, []string{"stopped", "gone"}}, {[]job.RunState{job.Running, job.RunFailed}, []string{"late", "bad", "runs"}},
+		{[]job.RunState{"x"}, nil},
+	} {
+		for _, f := range []queue.Filter{{Runs: x.runs}, {Runs: x.runs, States: queue.EntryStates(x.runs)}, {Runs: x.runs, Batch: e.batch.ID}} {
+			list, total := e.list(f)
+			wantSame(e, "list of "+show(f), names(list), x.want)
+			if total != len(x.want) {
+				e.Errorf("list of %s: %d in all, want %d", show(f), total, len(x.want))
+			}
+			for i := range list {
+				if got := list[i].RunState(); !slices.Contains(x.runs, got) {
+					e.Errorf("list of %s has %s, which is %s", show(f), list[i].Spec.Name, got)
+				}
+			}
 		}
 	}
 }

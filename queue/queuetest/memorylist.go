@@ -11,7 +11,7 @@ import (
 // list returns the entries that f selects and their number without its limits.
 func (m *memory) list(f queue.Filter) (entries []queue.Entry, total int) {
 	for _, r := range m.records {
-		if (f.Batch == "" || r.Batch == f.Batch) && (len(f.States) == 0 || slices.Contains(f.States, r.State)) &&
+		if (f.Batch == "" || r.Batch == f.Batch) && (len(f.States) == 0 || slices.Contains(f.States, r.State)) && (len(f.Runs) == 0 || slices.Contains(f.Runs, r.RunState())) &&
 			(f.Tenant == "" || r.Spec.Tenant == f.Tenant) && (f.Agent == "" || r.Spec.Agent == f.Agent) &&
 			(!f.External || r.Spec.Type == job.External) && (!f.DeadLetters || r.deadLetter()) && (f.ErrorClass == "" || r.ErrorClass == f.ErrorClass) && (f.Name == "" || r.Spec.Name == f.Name) &&
 			(f.Worker == "" || slices.Contains(r.workers(), f.Worker)) && (f.Search == "" || r.found(f.Search)) &&

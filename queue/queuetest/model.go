@@ -250,6 +250,7 @@ func (m *machine) list(r *rapid.T) {
 		ErrorClass: rapid.SampledFrom([]job.ErrorClass{"", "", job.Crash, job.Timeout}).Draw(r, "list class"),
 		Newest:     rapid.Bool().Draw(r, "newest"), CancelRequested: rapid.IntRange(0, 4).Draw(r, "cancel requested") == 0,
 	}
+	f.Runs = rapid.SampledFrom([][]job.RunState{nil, nil, {job.Pending}, {job.WaitingApproval, job.Running}, {job.RunFailed}, {job.RunCancelled, job.RunCompleted}}).Draw(r, "list runs")
 	f.Joined = rapid.IntRange(0, 4).Draw(r, "list joined") == 0
 	if rapid.IntRange(0, 2).Draw(r, "list held") == 0 {
 		f.Held = []job.Hold{job.HeldForApproval, m.hold(r)}

@@ -76,6 +76,7 @@ func Run(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 		{"EventsCursor", eventsCursor},
 		{"EventsConcurrently", eventsConcurrently},
 		{"ListFilters", listFilters},
+		{"ListRuns", listRuns},
 		{"ListPages", listPages},
 		{"ListSince", listSince},
 		{"ListSearch", listSearch},

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -98,6 +99,20 @@ func asciiLower(text string) string {
 	}, text)
 }
 
+// runStates are the states of queue.Entry.RunState as SQL.
+var runStates = map[job.RunState]string{
+	job.Pending:         `e.state = 'queued' AND e.held <> 'approval' AND NOT ` + isCheckpointed,
+	job.Checkpointed:    `e.state = 'queued' AND ` + isCheckpointed,
+	job.WaitingApproval: `e.state = 'queued' AND e.held = 'approval'`,
+	job.Running:         `e.state = 'dispatched'`,
+	job.RunCompleted:    `e.state = 'completed' AND e.exit_kind = 'succeeded'`,
+	job.RunFailed:       `e.state = 'expired' OR e.state = 'completed' AND e.exit_kind NOT IN ('succeeded', 'cancelled')`,
+	job.RunCancelled:    `e.state = 'cancelled' OR e.state = 'completed' AND e.exit_kind = 'cancelled'`,
+}
+
+const isCheckpointed = `(e.held = '' AND (substr(e.waiting, 1, 14) = '` + queue.CheckpointedText + `' OR
+	substr(e.waiting, 1, 12) = 'waiting for ' AND substr(e.waiting, instr(e.waiting, ': ') + 2, 14) = '` + queue.CheckpointedText + `'))`
+
 // conditions returns f as SQL.
 func conditions(f queue.Filter) (where string, args []any) {
 	var terms []string
@@ -146,6 +161,13 @@ func conditions(f queue.Filter) (where string, args []any) {
 			in = `e.seq IN (SELECT seq FROM entries INDEXED BY entries_held WHERE ` + in + `)`
 		}
 		add(in, values...)
+	}
+	if len(f.Runs) > 0 {
+		var states []string
+		for _, run := range f.Runs {
+			states = append(states, cmp.Or(runStates[run], `false`))
+		}
+		add(`(` + strings.Join(states, ` OR `) + `)`)
 	}
 	switch unfinished := `joined AND state IN ('queued', 'dispatched')`; {
 	case !f.Joined:
