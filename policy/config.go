@@ -110,8 +110,8 @@ func (t Tenant) Validate() error {
 	switch {
 	case t.Weight != 0 && !weightLike(t.Weight):
 		return bad("weight", "%v is not allowed, want a number from %v to %v, or 0 for 1", t.Weight, minWeight, maxWeight)
-	case t.Credits != 0 && !weightLike(t.Credits):
-		return bad("credits", "%v is not allowed, want a number from %v to %v, or 0 for the weight", t.Credits, minWeight, maxWeight)
+	case t.Credits != 0 && !(t.Credits >= minCredits && t.Credits <= maxWeight):
+		return bad("credits", "%v is not allowed, want a number from %v to %v, or 0 for %v times the weight", t.Credits, minCredits, maxWeight, referenceCredits)
 	case !(t.Reputation >= 0 && t.Reputation <= 1):
 		return bad("reputation", "%v is not allowed, want a number from 0 to 1", t.Reputation)
 	case t.MaxConcurrent < 0:

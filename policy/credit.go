@@ -3,8 +3,9 @@ package policy
 // credit is fair sharing by virtual runtime, as the Linux scheduler CFS has it,
 // with money for time:
 //
-//	avruntime(c) += cost × 1000 / (max(credits, 1) × w(p) × (1 + β·reputation))
+//	avruntime(c) += cost × 1000 / (credits × w(p) × (1 + β·reputation))
 //
+// A tenant without credits of its own has 1000 for each unit of its weight.
 // w is 4 for contracted tenants and 1 for those of the marketplace; w × (1 + β·reputation)
 // is a tenant's effective weight. Reputation is that of its recent work, where
 // some was judged (Reputed), else what its settings say, else 0. The tenant
@@ -35,6 +36,9 @@ type credit struct {
 }
 
 const (
+	referenceCredits = 1000.0 // of a tenant that has none of its own and a weight of 1
+	minCredits       = 1.0
+
 	contractedFactor  = 4.0
 	marketplaceFactor = 1.0
 
@@ -73,7 +77,7 @@ func (c *credit) bill(t *tenant, price int64, start bool) {
 		c.started = true
 	}
 	if c.started {
-		t.vruntime += float64(price) / costUnit * 1000 / c.weight(t)
+		t.vruntime += float64(price) / costUnit * referenceCredits / c.weight(t)
 	}
 }
 
@@ -93,7 +97,7 @@ func (c *credit) stand(t *tenant) (part, had float64) {
 func (c *credit) reweigh(t *tenant, was Tenant) {
 	before, now := c.effective(was), c.weight(t)
 	if t.flying.price != 0 && before != now {
-		t.vruntime += float64(t.flying.price) / costUnit * 1000 * (1/now - 1/before)
+		t.vruntime += float64(t.flying.price) / costUnit * referenceCredits * (1/now - 1/before)
 	}
 }
 
@@ -105,7 +109,7 @@ func (c *credit) effective(s Tenant) float64 {
 	if s.Contracted {
 		w = contractedFactor
 	}
-	return max(s.Credits, 1) * w * (1 + c.beta*s.Reputation)
+	return s.Credits * w * (1 + c.beta*s.Reputation)
 }
 
 // sort puts a tenant whose settings have changed into its tier, as far behind

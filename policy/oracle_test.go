@@ -301,7 +301,9 @@ func (o *oracle) settings(s *seen) Tenant {
 		t.Reputation = r
 	}
 	t.Weight = cmp.Or(t.Weight, 1)
-	t.Credits = cmp.Or(t.Credits, t.Weight)
+	if t.Credits == 0 {
+		t.Credits = 1000 * t.Weight
+	}
 	return t
 }
 

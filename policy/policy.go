@@ -87,7 +87,7 @@ type Tenant struct {
 	// Weight is the tenant's part of what there is, in proportion to the others'
 	// (deficit, drf); 0: 1.
 	Weight float64 `json:"weight,omitempty"`
-	// Credits is the tenant's credit weight (credit); 0: Weight.
+	// Credits is the tenant's credit weight (credit), 1 or more; 0: 1000 times Weight.
 	Credits float64 `json:"credits,omitempty"`
 	// Contracted tenants come before those of the marketplace (credit).
 	Contracted bool `json:"contracted,omitempty"`

@@ -160,7 +160,7 @@ func drawTenants(rt *rapid.T) map[job.Tenant]Tenant {
 func drawSettings(rt *rapid.T) Tenant {
 	return Tenant{
 		Weight:        rapid.SampledFrom([]float64{0, 1, 2, 2.5, 3, 0.25}).Draw(rt, "weight"),
-		Credits:       rapid.SampledFrom([]float64{0, 0.5, 2, 10}).Draw(rt, "credits"),
+		Credits:       rapid.SampledFrom([]float64{0, 1, 2, 1500}).Draw(rt, "credits"),
 		Contracted:    rapid.Bool().Draw(rt, "contracted"),
 		Reputation:    rapid.SampledFrom([]float64{0, 0.3, 1}).Draw(rt, "reputation"),
 		MaxConcurrent: rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(rt, "max_concurrent"),

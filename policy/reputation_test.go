@@ -130,7 +130,7 @@ func TestReputationOutlivesItsTenant(t *testing.T) {
 	if got := target(); got["a"] != 0.5 || got["b"] != 0.25 || got["c"] != 0.25 {
 		t.Errorf("targets are %v, want a half and two quarters", got)
 	}
-	p.SetTenants(map[job.Tenant]Tenant{"a": {Reputation: 0}, "b": {Reputation: 0.5}, "c": {Credits: 2}})
+	p.SetTenants(map[job.Tenant]Tenant{"a": {Reputation: 0}, "b": {Reputation: 0.5}, "c": {Credits: 2000}})
 	if got := target(); got["a"] != 0.4 || got["b"] != 0.2 || got["c"] != 0.4 {
 		t.Errorf("targets are %v, want 2, 1 and 2 parts", got)
 	}

@@ -157,7 +157,7 @@ func TestCreditConverges(t *testing.T) {
 	clients := []client{
 		{name: "contracted", settings: Tenant{Credits: 2, Contracted: true}, ask: Demand{CostUSD: 0.8}, want: 8},
 		{name: "reputed", settings: Tenant{Credits: 2, Reputation: 1}, ask: Demand{CostUSD: 0.1}, want: 3},
-		{name: "small", settings: Tenant{Credits: 0.1}, ask: Demand{CostUSD: 2}, want: 1},
+		{name: "small", settings: Tenant{Credits: 1}, ask: Demand{CostUSD: 2}, want: 1},
 	}
 	t.Run("weighted", func(t *testing.T) {
 		c := weighted(clients, 0)
@@ -177,6 +177,40 @@ func TestCreditConverges(t *testing.T) {
 		out, _, _ := simulate(t, Config{Name: NameCredit, Beta: 0.5}, 8, dispatches, c)
 		converged(t, c, out, costOf)
 	})
+}
+
+// TestCreditsOfThoseWithoutAny: a tenant that has no credits of its own has a
+// thousand for each unit of its weight, also of a weight below 1.
+func TestCreditsOfThoseWithoutAny(t *testing.T) {
+	c := weighted([]client{
+		{name: "rich", settings: Tenant{Credits: 3000}, ask: Demand{CostUSD: 1}, want: 6},
+		{name: "poor", settings: Tenant{Credits: 500}, ask: Demand{CostUSD: 1}, want: 1},
+		{name: "unset", ask: Demand{CostUSD: 1}, want: 2},
+		{name: "half", settings: Tenant{Weight: 0.5}, ask: Demand{CostUSD: 1}, want: 1},
+	}, 0)
+	out, _, _ := simulate(t, Config{Name: NameCredit, Tiers: TiersWeighted}, 1, dispatches, c)
+	converged(t, c, out, costOf)
+}
+
+// TestCreditPrice: what a job costs of which nobody knows US dollars: a dollar for a
+// million tokens, and without tokens a dollar. Tenants of equal credits start jobs in
+// inverse proportion.
+func TestCreditPrice(t *testing.T) {
+	c := weighted([]client{
+		{name: "priced", ask: Demand{CostUSD: 0.1, Tokens: 5}, want: 10},
+		{name: "tokens", ask: Demand{Tokens: 50_000}, want: 20},
+		{name: "neither", want: 1},
+	}, 0)
+	_, order, _ := simulate(t, Config{Name: NameCredit}, 1, dispatches, c)
+	started := map[job.Tenant]float64{}
+	for _, name := range order {
+		started[name]++
+	}
+	for _, cl := range c {
+		if got := started[cl.name] / float64(len(order)); math.Abs(got-cl.want) > 0.01 {
+			t.Errorf("%s has had %.4f of the starts, want %.4f", cl.name, got, cl.want)
+		}
+	}
 }
 
 // weighted makes what the clients want parts of 1.

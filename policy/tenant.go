@@ -58,7 +58,9 @@ func (t *tenant) configure(s Tenant) {
 		s.Weight = 1
 	}
 	if !weightLike(s.Credits) {
-		s.Credits = s.Weight
+		s.Credits = s.Weight * referenceCredits
+	} else {
+		s.Credits = max(s.Credits, minCredits)
 	}
 	if !(s.Reputation >= 0 && s.Reputation <= 1) {
 		s.Reputation = 0

@@ -81,7 +81,9 @@ func (v validator) policy(c *policy.Config) {
 // settings are those of one tenant, or of each.
 func (v validator) settings(path string, t policy.Tenant) {
 	v.weight(path+".weight", t.Weight)
-	v.weight(path+".credits", t.Credits)
+	if t.Credits != 0 {
+		v.number(path+".credits", t.Credits, 1, 1e6)
+	}
 	v.number(path+".reputation", t.Reputation, 0, 1)
 	v.whole(path+".max_concurrent", int64(t.MaxConcurrent), 0, math.MaxInt32, false)
 	v.budget(path+".budget", t.Budget)
