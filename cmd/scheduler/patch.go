@@ -281,14 +281,18 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 	if err != nil {
 		return err
 	}
-	applied, err := workspaces(dir, nil).TrustFilters(cfg.Workspace.TrustFilters).Apply(ctx, job.Patch{Job: name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}, to)
+	w := workspaces(dir, nil).TrustFilters(cfg.Workspace.TrustFilters)
+	applied, err := w.Apply(ctx, job.Patch{Job: name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}, to)
 	var conflict *workspace.ConflictError
 	if errors.As(err, &conflict) {
 		return &exitError{code: exitFailed, err: fmt.Errorf("nothing was changed: the patch of job %s conflicts with %s in\n  %s", name, to, strings.Join(visible(conflict.Files), "\n  ")),
-			hints: []string{"commit or move your own changes to these files away, or merge by hand: scheduler diff " + string(name)}}
+			hints: conflictHints(conflict, e, w.StartCommit(e.ID), o.to == "")}
 	}
 	if err != nil {
 		return patchError(err, name)
+	}
+	if err := w.MarkApplied(ctx, partsOf(e, patch)...); err != nil {
+		fmt.Fprintf(m.stderr, "scheduler: the patch is applied, but `scheduler clean` will not know of it: %s\n", progress.Visible(err.Error(), "\n\t"))
 	}
 	if o.json {
 		out := appliedPatch{Job: e.ID, Root: applied.Root, Files: []appliedFile{}, Already: applied.Already}
@@ -308,6 +312,40 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 	return nil
 }
 
+// partsOf returns the patch files whose work a patch of the job holds: its own, and
+// of the whole those of the jobs that it builds on.
+func partsOf(e *queue.Entry, patch job.Artifact) []string {
+	if patch.Name != job.ArtifactWhole {
+		return []string{patch.Path}
+	}
+	parts := []string{filepath.Join(filepath.Dir(patch.Path), workspace.PatchName)}
+	if e.Resolved != nil {
+		for _, p := range e.Resolved.Patches {
+			if p.Path != "" {
+				parts = append(parts, p.Path)
+			}
+		}
+	}
+	return parts
+}
+
+// conflictHints say why a patch conflicts, as far as that is known, and what to do.
+// start is the commit that the job began with; home: the folder is the job's own,
+// where it can be done again.
+func conflictHints(c *workspace.ConflictError, e *queue.Entry, start string, home bool) (hints []string) {
+	if len(c.Own) > 0 {
+		hints = append(hints, fmt.Sprintf("set your own changes aside that are not committed, apply, and bring them back: %s", strings.Join(visible(c.Own), ", ")))
+	}
+	if home && e.Spec.Workspace.Base == "" && len(c.Own) < max(len(c.Files), 1) {
+		what := "these files are not as they were when the job began"
+		if start != "" && c.Head != "" && start != c.Head {
+			what = fmt.Sprintf("HEAD has moved from %.7s to %.7s since the job began", start, c.Head)
+		}
+		hints = append(hints, fmt.Sprintf("%s; do the job again on top of what is there now: scheduler retry %s", what, e.Spec.Name))
+	}
+	return append(hints, "or merge by hand: scheduler diff "+string(e.Spec.Name))
+}
+
 // visible returns file names, each as one line of a terminal.
 func visible(names []string) []string {
 	lines := make([]string, len(names))
@@ -322,7 +360,11 @@ func (m *Main) cleanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "clean [JOB...]", Short: "Remove the worktrees of finished jobs",
 		Long: `Remove the worktrees, copies and private agent state of finished jobs: of those named, or of all.
-A workspace with work that exists nowhere else is kept, and it is said why. Logs and patches are kept.`,
+A workspace stays if its patch was neither applied nor merged, or if it has work that exists nowhere
+else; each is listed with the reason. --force removes it as well. Logs and patches are kept.
+
+A patch counts as merged if the job's branch is contained in HEAD or was pushed, or if the folder
+that the job was given holds the same.`,
 		Example: "  scheduler clean\n  scheduler clean --force fix-login",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -341,7 +383,7 @@ A workspace with work that exists nowhere else is kept, and it is said why. Logs
 			return m.clean(ctx, dir, entries, force, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "delete the named jobs' work, also where it exists nowhere else")
+	cmd.Flags().BoolVar(&force, "force", false, "delete the named jobs' work, also if it was not applied or exists nowhere else")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -420,16 +462,20 @@ type keptWorkspace struct {
 func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Entry, force, asJSON bool) error {
 	w := workspaces(dir, nil)
 	out := cleaned{Kept: []keptWorkspace{}}
+	unapplied := 0
 	var errs []error
 	for i := range entries {
 		e := &entries[i]
 		_, err := w.Open(ctx, e.ID, e.Spec.Workspace)
 		existed := !errors.Is(err, fs.ErrNotExist)
-		err = w.Remove(ctx, e.ID, e.Spec.Workspace, workspace.RemoveOptions{Force: force})
+		err = w.Remove(ctx, e.ID, e.Spec.Workspace, workspace.RemoveOptions{Force: force, KeepUnapplied: true})
 		var unsaved *workspace.UnsavedError
 		switch {
 		case errors.As(err, &unsaved):
 			out.Kept = append(out.Kept, keptWorkspace{e.ID, unsaved.Error()})
+			if unsaved.Patch != "" {
+				unapplied++
+			}
 			if !asJSON {
 				fmt.Fprintf(m.stdout, "%s: %s\n", e.Spec.Name, progress.Visible(unsaved.Error(), ""))
 			}
@@ -450,5 +496,8 @@ func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Ent
 		return failure(errors.Join(append(errs, writeJSON(m.stdout, out))...))
 	}
 	fmt.Fprintf(m.stdout, "%s removed, %d kept\n", count(out.Removed, "workspace"), len(out.Kept))
+	if unapplied > 0 {
+		fmt.Fprintln(m.stderr, "hint: bring a patch into your tree: scheduler apply JOB; or remove its workspace all the same, the patch stays: scheduler clean --force JOB")
+	}
 	return failure(errors.Join(errs...))
 }

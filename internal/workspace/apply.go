@@ -32,6 +32,10 @@ type ConflictError struct {
 	Root   string
 	Files  []string // relative to Root, sorted
 	Detail string   // what git said
+	// Head is the commit that is checked out there, "" without one. Own are those of
+	// Files that are not as in Head.
+	Head string
+	Own  []string
 }
 
 func (e *ConflictError) Error() string {
@@ -55,14 +59,15 @@ func (e *ConflictError) Error() string {
 // whole files, some old and some new, and none missing; applying again
 // completes them, but for a rename that was half done, which is a conflict.
 func (m *Manager) Apply(ctx context.Context, patch job.Patch, target string) (Applied, error) {
-	a, err := m.apply(ctx, patch, target)
+	a, err := m.apply(ctx, patch, target, false)
 	if err != nil {
 		return Applied{}, fmt.Errorf("apply %s: %w", patch.Path, err)
 	}
 	return a, nil
 }
 
-func (m *Manager) apply(ctx context.Context, patch job.Patch, target string) (Applied, error) {
+// apply with dry writes nothing.
+func (m *Manager) apply(ctx context.Context, patch job.Patch, target string, dry bool) (Applied, error) {
 	if err := checkFolder(target); err != nil {
 		return Applied{}, err
 	}
@@ -111,7 +116,25 @@ func (m *Manager) apply(ctx context.Context, patch job.Patch, target string) (Ap
 	if _, err := g.checkFilters(ctx, own, r, names); err != nil {
 		return Applied{}, err
 	}
-	return g.run(ctx, names)
+	applied, err := g.run(ctx, names, dry)
+	if conflict := (*ConflictError)(nil); errors.As(err, &conflict) && r != nil && !head.folder && g.ours != "" {
+		conflict.Head, conflict.Own = g.own(ctx, r, conflict.Files)
+	}
+	return applied, err
+}
+
+// own returns the commit that is checked out in r and those of the loaded files
+// that are not as there; "" without one.
+func (g *merge) own(ctx context.Context, r *repo, files []string) (head string, own []string) {
+	head, err := git{m: g.m, dir: r.Top, held: g.held}.out(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	if err != nil || len(files) == 0 {
+		return head, nil
+	}
+	own, err = g.list(ctx, append([]string{"diff-tree", "-r", "-z", "--no-renames", "--name-only", head, g.ours, "--"}, files...)...)
+	if err != nil {
+		return head, nil
+	}
+	return head, own
 }
 
 func copyPatch(to string, p job.Patch) error {
@@ -232,19 +255,11 @@ func cUnquote(s string) string {
 // while those exist: a patch against files that were never committed can be
 // merged only with them.
 func (m *Manager) lendObjects(base string, patches ...string) error {
-	made := map[string]bool{}
-	for _, p := range patches {
-		made[realOrSame(p)] = true
-	}
-	homes, err := os.ReadDir(m.root)
+	made, err := m.madeBy(patches)
 	if err != nil {
 		return err
 	}
-	for _, e := range homes {
-		rec, err := m.readRecord(job.ID(e.Name()))
-		if err != nil || rec.Saved == nil || !made[rec.Saved.Patch] {
-			continue
-		}
+	for _, rec := range made {
 		f, err := os.OpenFile(filepath.Join(base, "objects", "info", "alternates"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err
@@ -260,20 +275,41 @@ func (m *Manager) lendObjects(base string, patches ...string) error {
 	return nil
 }
 
+// madeBy returns the workspaces whose last collected patch is one of these files.
+func (m *Manager) madeBy(patches []string) ([]*record, error) {
+	wanted := map[string]bool{}
+	for _, p := range patches {
+		wanted[realOrSame(p)] = true
+	}
+	homes, err := os.ReadDir(m.root)
+	if err != nil {
+		return nil, err
+	}
+	var made []*record
+	for _, e := range homes {
+		if rec, err := m.readRecord(job.ID(e.Name())); err == nil && rec.Saved != nil && wanted[rec.Saved.Patch] {
+			made = append(made, rec)
+		}
+	}
+	return made, nil
+}
+
 // merge merges one patch into one folder.
 type merge struct {
 	git
 	patch, root, scratch string
 	head                 patchHead
+	ours                 string   // the tree of the user's files, once they are loaded
 	removed              []string // what the patch deletes, as update-index --index-info wants it
 }
 
-func (g *merge) run(ctx context.Context, names []string) (Applied, error) {
+func (g *merge) run(ctx context.Context, names []string, dry bool) (Applied, error) {
 	done := Applied{Root: g.root}
 	ours, err := g.load(ctx, names)
 	if err != nil {
 		return done, err
 	}
+	g.ours = ours
 	before := filepath.Join(g.scratch, "before")
 	if err := copyIndex(g.index(), before); err != nil && !os.IsNotExist(err) {
 		return done, err
@@ -310,6 +346,9 @@ func (g *merge) run(ctx context.Context, names []string) (Applied, error) {
 		return done, err
 	}
 	done.Files = fileChanges(words)
+	if dry {
+		return done, nil
+	}
 	return done, g.write(ctx, names, ours, result)
 }
 

@@ -55,6 +55,7 @@ type saved struct {
 	Patch    string `json:"patch,omitempty"` // absolute, "" when nothing had changed
 	SHA256   string `json:"sha256,omitempty"`
 	Complete bool   `json:"complete"` // whether the patch holds everything
+	Applied  bool   `json:"applied,omitempty"`
 }
 
 func (m *Manager) recordPath(id job.ID) string { return filepath.Join(m.home(id), "record.json") }

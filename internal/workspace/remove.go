@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/agentsched/agentsched/internal/statedir"
@@ -16,12 +17,17 @@ import (
 // RemoveOptions says how Remove goes about it.
 type RemoveOptions struct {
 	Force bool // delete the work too
+	// KeepUnapplied also refuses to remove a workspace whose patch was neither
+	// applied nor merged, though the patch itself stays.
+	KeepUnapplied bool
 }
 
-// UnsavedError says that a workspace holds work that exists nowhere else.
+// UnsavedError says that a workspace holds work that exists nowhere else or, with
+// KeepUnapplied, that the user does not have.
 type UnsavedError struct {
 	Path   string // the workspace
 	Reason string
+	Patch  string // the patch that holds the work and was not applied, if that is the reason
 }
 
 func (e *UnsavedError) Error() string {
@@ -59,7 +65,7 @@ func (m *Manager) remove(ctx context.Context, id job.ID, opts RemoveOptions, hel
 	}
 	dropBranch := opts.Force || !rec.Ready
 	if rec.Ready && !opts.Force && rec.Spec.Isolation != job.Direct && isDir(m.tree(rec)) {
-		if dropBranch, err = m.saved(ctx, rec, held); err != nil {
+		if dropBranch, err = m.saved(ctx, rec, opts, held); err != nil {
 			return err
 		}
 	}
@@ -75,7 +81,7 @@ func (m *Manager) remove(ctx context.Context, id job.ID, opts RemoveOptions, hel
 }
 
 // saved returns an *UnsavedError, or whether the branch can go too.
-func (m *Manager) saved(ctx context.Context, rec *record, held heldLocks) (branch bool, err error) {
+func (m *Manager) saved(ctx context.Context, rec *record, opts RemoveOptions, held heldLocks) (branch bool, err error) {
 	unsaved := func(format string, args ...any) error {
 		return &UnsavedError{Path: m.tree(rec), Reason: fmt.Sprintf(format, args...)}
 	}
@@ -102,6 +108,17 @@ func (m *Manager) saved(ctx context.Context, rec *record, held heldLocks) (branc
 		if err := checkPatch(s); err != nil {
 			return false, unsaved("%v", err)
 		}
+		if opts.KeepUnapplied {
+			merged, err := m.merged(ctx, rec, n, held)
+			switch {
+			case ctx.Err() != nil:
+				return false, context.Cause(ctx)
+			case err != nil:
+				return false, &UnsavedError{Path: m.tree(rec), Reason: fmt.Sprintf("its patch was not applied by `scheduler apply`, and whether the folder holds it could not be told: %v", err), Patch: s.Patch}
+			case !merged:
+				return false, &UnsavedError{Path: m.tree(rec), Reason: "its patch was neither applied nor merged", Patch: s.Patch}
+			}
+		}
 	}
 	if rec.Spec.Isolation != job.Worktree || !isDir(rec.Repo.Common) {
 		return false, nil
@@ -121,6 +138,82 @@ func (m *Manager) saved(ctx context.Context, rec *record, held heldLocks) (branc
 		return false, nil // the agent removed it
 	}
 	return m.elsewhere(ctx, held2, rec, n, tip, "refs/heads/"+rec.Branch), nil
+}
+
+// merged reports whether the user has what the collected patch holds: it was
+// applied, the branch that holds the same was merged or pushed, or the user's
+// folder holds it already.
+func (m *Manager) merged(ctx context.Context, rec *record, n *present, held heldLocks) (bool, error) {
+	if rec.Saved.Applied {
+		return true, nil
+	}
+	if rec.Spec.Path == "" || !isDir(rec.Spec.Path) {
+		return false, nil
+	}
+	if rec.Branch != "" && isDir(rec.Repo.Common) {
+		tip := "refs/heads/" + rec.Branch
+		g := rec.Repo.at(m, held)
+		if tree, err := g.out(ctx, "rev-parse", "--verify", "--quiet", tip+"^{tree}"); err == nil && tree == n.tree {
+			pushed, err := g.out(ctx, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", tip, "refs/remotes/")
+			if err == nil && pushed != "" {
+				return true, nil
+			}
+			if _, err := (git{m: m, dir: rec.Spec.Path, held: held}).out(ctx, "merge-base", "--is-ancestor", tip, "HEAD"); err == nil {
+				return true, nil
+			}
+		}
+	}
+	a, err := m.apply(ctx, job.Patch{Path: rec.Saved.Patch, SHA256: rec.Saved.SHA256}, rec.Spec.Path, true)
+	if conflict := (*ConflictError)(nil); errors.As(err, &conflict) {
+		return false, nil
+	}
+	return a.Already, err
+}
+
+// MarkApplied remembers for Remove that collected patches were applied. One whose
+// workspace is gone needs no mark.
+func (m *Manager) MarkApplied(ctx context.Context, patches ...string) error {
+	made, err := m.madeBy(patches)
+	if err != nil {
+		return fmt.Errorf("remember what was applied: %w", err)
+	}
+	for _, rec := range made {
+		if err := m.markApplied(ctx, rec.Job, patches); err != nil {
+			return fmt.Errorf("remember that the patch of job %s was applied: %w", rec.Job, err)
+		}
+	}
+	return nil
+}
+
+func (m *Manager) markApplied(ctx context.Context, id job.ID, patches []string) error {
+	held, err := m.lockJob(ctx, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	rec, err := m.readRecord(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	// A later attempt may have collected another one since.
+	if err != nil || rec.Saved == nil || rec.Saved.Applied || !slices.ContainsFunc(patches, func(p string) bool { return realOrSame(p) == rec.Saved.Patch }) {
+		return err
+	}
+	rec.Saved.Applied = true
+	return m.writeRecord(rec)
+}
+
+// StartCommit returns the commit that the job's worktree began with; "" if it has
+// no worktree, or not any more.
+func (m *Manager) StartCommit(id job.ID) string {
+	rec, err := m.readRecord(id)
+	if err != nil {
+		return ""
+	}
+	return rec.StartCommit
 }
 
 // elsewhere reports whether what a commit holds survives without the ref but.

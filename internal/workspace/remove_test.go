@@ -112,3 +112,90 @@ func TestRemoveDirectKeepsTheFolder(t *testing.T) {
 		t.Error("the user's folder changed")
 	}
 }
+
+// TestRemoveKeepsTheUnapplied: with KeepUnapplied a workspace goes once the user has
+// what its patch holds, however it came to him.
+func TestRemoveKeepsTheUnapplied(t *testing.T) {
+	mark := func(h *house, c Changes) {
+		if err := h.m.MarkApplied(h.t.Context(), "/no/such.patch", c.Patch); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	commit := func(h *house, ws *Workspace) { h.commit(ws.Root, "work") }
+	for _, c := range []struct {
+		name   string
+		i      job.Isolation
+		before func(h *house, ws *Workspace) // the patch is collected
+		after  func(h *house, ws *Workspace, c Changes)
+		kept   string // "" means it goes
+	}{
+		{"nothing done with it", job.Worktree, nil, nil, "neither applied nor merged"},
+		{"nothing done with it", job.Copy, nil, nil, "neither applied nor merged"},
+		{"nothing done with it", job.NoWorkspace, nil, nil, "neither applied nor merged"},
+		{"applied", job.Worktree, nil, func(h *house, _ *Workspace, c Changes) { mark(h, c) }, ""},
+		{"applied", job.NoWorkspace, nil, func(h *house, _ *Workspace, c Changes) { mark(h, c) }, ""},
+		{"applied, changed and collected again", job.Copy, nil, func(h *house, ws *Workspace, c Changes) {
+			mark(h, c)
+			h.write(ws.Root, map[string]string{"a": "3"})
+			h.collect(ws)
+		}, "neither applied nor merged"},
+		{"changed since", job.Worktree, nil, func(h *house, ws *Workspace, c Changes) { mark(h, c); h.write(ws.Root, map[string]string{"a": "3"}) }, "changed after"},
+		{"the folder holds the same", job.Worktree, nil, func(h *house, _ *Workspace, c Changes) { h.git(h.repo, "apply", c.Patch) }, ""},
+		{"the folder holds the same", job.Copy, nil, func(h *house, _ *Workspace, c Changes) { h.git(h.repo, "apply", c.Patch) }, ""},
+		{"the folder holds half", job.Worktree, nil, func(h *house, _ *Workspace, c Changes) { h.git(h.repo, "apply", "--include=new", c.Patch) }, "neither applied nor merged"},
+		{"committed on the branch", job.Worktree, commit, nil, "neither applied nor merged"},
+		{"the branch is merged, and more was done since", job.Worktree, commit, func(h *house, ws *Workspace, _ Changes) {
+			h.git(h.repo, "merge", "-q", ws.Branch)
+			h.write(h.repo, map[string]string{"a": "the user's"})
+			h.commit(h.repo, "more")
+		}, ""},
+		{"a part of it is merged", job.Worktree, func(h *house, ws *Workspace) {
+			commit(h, ws)
+			h.write(ws.Root, map[string]string{"new": "more"})
+		}, func(h *house, ws *Workspace, _ Changes) { h.git(h.repo, "merge", "-q", ws.Branch) }, "neither applied nor merged"},
+		{"the branch is pushed", job.Worktree, commit, func(h *house, ws *Workspace, _ Changes) {
+			h.git(h.repo, "update-ref", "refs/remotes/origin/x", "refs/heads/"+ws.Branch)
+		}, ""},
+		{"a job works in the folder", job.Worktree, nil, func(h *house, _ *Workspace, _ Changes) {
+			lock, err := h.m.Lock(h.t.Context(), h.spec(job.Direct))
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			h.t.Cleanup(func() { lock.Close() })
+		}, "could not be told"},
+	} {
+		t.Run(c.name+" "+string(c.i), func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, map[string]string{"a": "1"})
+			id := job.NewID()
+			ws := h.prepare(id, h.spec(c.i), false)
+			h.write(ws.Root, map[string]string{"a": "2", "new": "n"})
+			if c.before != nil {
+				c.before(h, ws)
+			}
+			patch := h.collect(ws)
+			if c.after != nil {
+				c.after(h, ws, patch)
+			}
+			before := state(t, h.repo, false)
+			err := h.m.Remove(t.Context(), id, h.spec(c.i), RemoveOptions{KeepUnapplied: true})
+			unsaved := (*UnsavedError)(nil)
+			_, gone := os.Stat(ws.Root)
+			if c.kept == "" && (err != nil || gone == nil) || c.kept != "" && (!errors.As(err, &unsaved) || !strings.Contains(unsaved.Reason, c.kept) || gone != nil) {
+				t.Errorf("got %v, want %q", err, c.kept)
+			}
+			if state(t, h.repo, false) != before {
+				t.Error("the user's folder was changed")
+			}
+			if c.kept == "" || c.kept == "changed after" {
+				return
+			}
+			if unsaved != nil && unsaved.Patch != h.collect(ws).Patch {
+				t.Errorf("patch %q", unsaved.Patch)
+			}
+			if err := h.m.Remove(t.Context(), id, h.spec(c.i), RemoveOptions{}); err != nil {
+				t.Errorf("what forgets finished jobs keeps it: %v", err)
+			}
+		})
+	}
+}
