@@ -24,6 +24,8 @@ type Outcome struct {
 	DiffStat  string       `json:"diff_stat,omitempty"` // e.g. "2 files changed, 5 insertions(+)"
 	// PatchHash is the SHA-256 of the patch, in hexadecimal; "" if nothing changed.
 	PatchHash string `json:"patch_hash,omitempty"`
+	// Commit holds the work in the user's repository; nil without a worktree, or work.
+	Commit *Commit `json:"commit,omitempty"`
 
 	// Check is how the check of the job's loop went; nil if none was made.
 	Check *Check `json:"check,omitempty"`
@@ -105,6 +107,15 @@ type FileChange struct {
 
 // MaxCollected is the size of the largest file that a patch holds, in bytes.
 const MaxCollected = 100 << 20
+
+// Commit is the commit of a job's work on its own branch.
+type Commit struct {
+	Branch string `json:"branch"` // without refs/heads/
+	ID     string `json:"id"`     // of the commit that holds all of the work
+	// Before is what the branch was at until then: ID if the agent itself had
+	// committed everything, "" if it had deleted the branch.
+	Before string `json:"before,omitempty"`
+}
 
 // Artifact is a file kept from an attempt.
 type Artifact struct {

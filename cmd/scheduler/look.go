@@ -277,6 +277,9 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *queue.Entry, atte
 				line("  took", "%s", o.EndedAt.Sub(o.StartedAt).Round(time.Millisecond))
 			}
 			line("  changes", "%s", o.DiffStat)
+			if c := o.Commit; c != nil {
+				line("  branch", "%s at %.12s", c.Branch, c.ID)
+			}
 			for _, art := range o.Artifacts {
 				line("  "+art.Name, "%s", art.Path)
 			}

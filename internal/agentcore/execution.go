@@ -195,7 +195,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	defer e.returnTemp()
 	request := workspace.Request{
 		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: e.submit.Session == "" && !e.submit.HasSteps,
-		OnConflict: e.submit.Spec.Flow.OnConflict,
+		OnConflict: e.submit.Spec.Flow.OnConflict, Title: e.title(),
 	}
 	if e.submit.Attempt > 1 {
 		request.Uncollected = e.session.dir.Attempt(e.submit.Job, e.submit.Attempt-1)
@@ -225,6 +225,13 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	e.collect(ctx, ws, dir, &outcome)
 	outcome.EndedAt = time.Now().UTC()
 	return outcome
+}
+
+// title is the first line of the job's instructions, for the commit of its work.
+func (e *execution) title() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(e.submit.Spec.Instructions), "\n")
+	line, _ = job.Cut(e.secrets.String(line), 1<<10)
+	return line
 }
 
 func (e *execution) returnTemp() {
@@ -352,7 +359,7 @@ func (e *execution) collect(run context.Context, ws *workspace.Workspace, dir st
 	if len(o.Files) > job.MaxFiles {
 		o.Files = o.Files[:job.MaxFiles]
 	}
-	o.DiffStat, o.PatchHash = changes.DiffStat, changes.SHA256
+	o.DiffStat, o.PatchHash, o.Commit = changes.DiffStat, changes.SHA256, changes.Commit
 	if changes.Patch != "" {
 		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactPatch, Path: changes.Patch, Bytes: changes.Bytes, SHA256: changes.SHA256})
 	}

@@ -31,6 +31,9 @@ type Changes struct {
 	// patch holds those. It is not bounded; see job.MaxFiles.
 	Files    []job.FileChange
 	DiffStat string // e.g. "2 files changed, 5 insertions(+)", "" when nothing changed
+	// Commit holds the work on the worktree's branch; nil without a branch, or work.
+	// Diff leaves it out.
+	Commit *job.Commit
 	// Notes tell the user what the patch lacks.
 	Notes []string
 }
@@ -49,8 +52,9 @@ const (
 )
 
 // Collect writes a patch of everything that changed since the start into the
-// folder dir and remembers that it did, for Remove. The workspace itself, its
-// git index included, is not touched.
+// folder dir and remembers that it did, for Remove. A worktree's branch gets a
+// commit of it (see commitWork), and the worktree's index holds the same, so that
+// git status is clean there. No file of the workspace is touched.
 func (m *Manager) Collect(ctx context.Context, ws *Workspace, dir string) (Changes, error) {
 	if m.leftNothing(ws) {
 		return Changes{}, nil
@@ -89,13 +93,27 @@ func (m *Manager) collect(ctx context.Context, id job.ID, dir string) (Changes, 
 		return Changes{}, err
 	}
 	c.Files, c.Notes = append(c.Files, settings...), append(c.Notes, notes...)
+	if err := m.savePatch(ctx, n, &c, dir); err != nil {
+		return Changes{}, err
+	}
+	if rec.Branch != "" {
+		if c.Commit, err = m.commitWork(ctx, n, held); err != nil {
+			c.Notes = append(c.Notes, fmt.Sprintf("the patch holds the work, but the branch %s may not: %v", rec.Branch, err))
+		}
+	}
+	return c, nil
+}
+
+// savePatch writes the patch of n into the folder dir and remembers it.
+func (m *Manager) savePatch(ctx context.Context, n *present, c *Changes, dir string) (err error) {
+	rec := n.rec
 	if n.tree == rec.StartTree && rec.Saved == nil && rec.Stacked == "" {
-		return c, nil // nothing to keep: it can be removed as it is
+		return nil // nothing to keep: it can be removed as it is
 	}
 	save := &saved{Tree: n.tree, Complete: n.complete}
 	if n.tree != rec.StartTree {
 		if c.Patch, c.Bytes, save.SHA256, err = n.writePatch(ctx, dir, PatchName); err != nil {
-			return Changes{}, err
+			return err
 		}
 		save.Patch, c.SHA256 = c.Patch, save.SHA256
 	}
@@ -103,11 +121,11 @@ func (m *Manager) collect(ctx context.Context, id job.ID, dir string) (Changes, 
 		whole := *n
 		whole.from = rec.StartCommit
 		if c.Whole, c.WholeBytes, c.WholeSHA256, err = whole.writePatch(ctx, dir, WholeName); err != nil {
-			return Changes{}, err
+			return err
 		}
 	}
 	rec.Saved = save
-	return c, m.writeRecord(rec)
+	return m.writeRecord(rec)
 }
 
 // Diff writes to w what Collect would write into a file, and remembers nothing.

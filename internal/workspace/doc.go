@@ -15,13 +15,15 @@
 // each job has a private git directory (baseline.go) that borrows the objects
 // of the user's repository and adds its own. Comparing therefore works alike
 // for every isolation, with or without a repository, also after the agent
-// deleted .git or rewrote history, and leaves no object in the user's repository.
+// deleted .git or rewrote history. The user's repository gets nothing of it but
+// one commit, and its objects, on the branch of a worktree (branch.go): that can be
+// merged and pushed like any other.
 //
 // No git command of this package runs a program that a repository names, whether
 // in its configuration, its hooks or below it: filters come from the user's
 // configuration alone (config.go), and nothing is ever fetched (gitEnv).
 //
-// Promises: the user's branches, index and files are not touched, except by
+// Promises: the user's own branches, index and files are not touched, except by
 // isolation direct and by Apply, which changes working files only and either
 // all or none of them; a process killed at any instant leaves nothing that the
 // next Prepare cannot repair; Remove refuses to delete work that exists

@@ -21,8 +21,8 @@ import (
 )
 
 // dieVariable makes the test binary a child that kills itself with SIGKILL
-// right after the start of its n-th git command: "n prepare|fresh|remove root
-// path id".
+// right after the start of its n-th git command: "n prepare|fresh|remove|collect
+// root path id isolation out".
 const dieVariable = "WORKSPACE_TEST_DIE"
 
 func TestMain(m *testing.M) {
@@ -64,9 +64,15 @@ func dieAt(args []string) int {
 	}})
 	var err error
 	spec := job.Workspace{Path: path, Isolation: job.Isolation(args[5])}
-	if args[1] == "remove" {
+	switch args[1] {
+	case "remove":
 		err = m.Remove(context.Background(), id, spec, RemoveOptions{Force: true})
-	} else {
+	case "collect":
+		var ws *Workspace
+		if ws, err = m.Open(context.Background(), id, spec); err == nil {
+			_, err = m.Collect(context.Background(), ws, args[6])
+		}
+	default:
 		_, err = m.Prepare(context.Background(), Request{Job: id, Name: "job", Spec: spec, Fresh: args[1] == "fresh"})
 	}
 	if err != nil {

@@ -33,6 +33,9 @@ type Request struct {
 	// attempt left and nobody has collected, before the workspace is made anew; ""
 	// keeps none.
 	Uncollected string
+	// Title says in a line what the job is about, for the message of its commit; ""
+	// leaves its name.
+	Title string
 }
 
 // Prepare makes the job's workspace, or returns the one that is there. It may
@@ -81,7 +84,7 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 			return m.workspace(old), nil
 		}
 	}
-	rec := &record{Job: req.Job, Name: req.Name, Spec: req.Spec}
+	rec := &record{Job: req.Job, Name: req.Name, Spec: req.Spec, Title: req.Title}
 	if req.Spec.Isolation != job.Direct {
 		rec.Folder = folderName(req.Job, req.Name)
 	}

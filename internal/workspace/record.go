@@ -45,6 +45,10 @@ type record struct {
 	Stacked string  `json:"stacked,omitempty"`
 	Clashes []Clash `json:"clashes,omitempty"`
 	Saved   *saved  `json:"saved,omitempty"`
+	// Title is that of the Request. Committed is what Collect did to Branch, nil if
+	// it did nothing.
+	Title     string     `json:"title,omitempty"`
+	Committed *committed `json:"committed,omitempty"`
 
 	unrecorded bool // there is no file of it (see makeEmpty)
 }

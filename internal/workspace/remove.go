@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,6 +137,9 @@ func (m *Manager) saved(ctx context.Context, rec *record, opts RemoveOptions, he
 	tip, err := held2.out(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+rec.Branch)
 	if err != nil {
 		return false, nil // the agent removed it
+	}
+	if done := rec.Committed; done != nil && tip == done.ID {
+		tip = cmp.Or(done.Old, rec.StartCommit) // the patch holds ours; it need not hold the agent's below it
 	}
 	return m.elsewhere(ctx, held2, rec, n, tip, "refs/heads/"+rec.Branch), nil
 }

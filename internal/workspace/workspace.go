@@ -139,6 +139,7 @@ func (m *Manager) workspace(rec *record) *Workspace {
 //	record.json   what the workspace is, the truth after a crash
 //	base/         the private git directory to compare with
 //	start.index   the git index of the start
+//	agent.index   that of the worktree before Collect committed its work
 //	NAME-SHORT/   the worktree, the copy or the empty folder; not for direct
 //
 // of which an empty folder has only itself as long as nothing was found in it.

@@ -176,12 +176,17 @@ func (m *Manager) dropWorktree(ctx context.Context, rec *record, held heldLocks)
 		return fmt.Errorf("remove the old worktree: %w", err)
 	}
 	if rec.Branch != "" { // left by a git that was killed while it wrote the branch
-		err = os.Remove(filepath.Join(rec.Repo.Common, "refs", "heads", filepath.FromSlash(rec.Branch)+".lock"))
+		err = os.Remove(m.branchLock(rec))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 		return err
 	}
 	return nil
+}
+
+// branchLock is the file by which git locks the branch of a worktree.
+func (m *Manager) branchLock(rec *record) string {
+	return filepath.Join(rec.Repo.Common, "refs", "heads", filepath.FromSlash(rec.Branch)+".lock")
 }
 
 // reviveWorktree readies a worktree that an earlier attempt worked in. Nothing
@@ -194,10 +199,13 @@ func (m *Manager) reviveWorktree(ctx context.Context, rec *record, held heldLock
 		}
 		return false, fmt.Errorf("the repository %s no longer knows the worktree %s, which has changes; copy them away or start the job afresh", rec.Repo.Common, m.tree(rec))
 	}
-	for _, stale := range []string{"index.lock", "HEAD.lock"} {
-		if err := os.Remove(filepath.Join(rec.Admin, stale)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, stale := range []string{filepath.Join(rec.Admin, "index.lock"), filepath.Join(rec.Admin, "HEAD.lock"), m.branchLock(rec)} {
+		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 			return false, fmt.Errorf("remove a stale lock: %w", err)
 		}
+	}
+	if err := m.uncommit(ctx, rec, held); err != nil {
+		return false, fmt.Errorf("take back the commit of the last attempt: %w", err)
 	}
 	link := filepath.Join(m.tree(rec), ".git")
 	want := "gitdir: " + rec.Admin + "\n"
