@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -31,21 +32,65 @@ type Client struct {
 	http  *http.Client
 	base  string // of all URLs, without a slash at its end
 	token string
+	key   func() string // of a socket; else nil
 }
 
 // Options say where a scheduler listens: give Socket or URL.
 type Options struct {
 	Socket string // path of the socket of a state directory
-	URL    string // e.g. "https://build.example.com:7433"
-	Token  string // of `scheduler token create`, with URL
+	// Key is what is sent to the socket: the content of the file KeyFile of the state
+	// directory. "" means that it lies beside the socket.
+	Key   string
+	URL   string // e.g. "https://build.example.com:7433"
+	Token string // of `scheduler token create`, with URL
 	// CAFile is a file of PEM certificates that the server's is signed by; "" means
 	// those of the system.
 	CAFile string
 }
 
-// New returns a client for the scheduler whose socket is at path.
+// KeyHeader is the header in which a request at a socket sends the key, and KeyFile
+// the name of the file in the state directory that holds it, as that header's line.
+const (
+	KeyHeader = "Agentsched-Key"
+	KeyFile   = "key"
+)
+
+// ParseKey reads the content of a KeyFile, or a key alone.
+func ParseKey(text string) (key string, ok bool) {
+	text = strings.TrimSpace(text)
+	if name, value, found := strings.Cut(text, ":"); found {
+		if !strings.EqualFold(name, KeyHeader) {
+			return "", false
+		}
+		text = strings.TrimSpace(value)
+	}
+	return text, text != "" && !strings.ContainsAny(text, " \t\r\n")
+}
+
+// maxKey bounds what is read of a KeyFile, in bytes.
+const maxKey = 1 << 10
+
+// keyIn returns the key in the file at path, which is read each time: a scheduler
+// may have made a new one. Where there is none it is "none", which a scheduler that
+// needs one answers with what is missing.
+func keyIn(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return "none"
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, maxKey))
+	if key, ok := ParseKey(string(text)); ok {
+		return key
+	}
+	return "none"
+}
+
+// New returns a client for the scheduler whose socket is at path, and beside which
+// the key lies.
 func New(path string) *Client {
-	return &Client{base: "http://scheduler", http: &http.Client{CheckRedirect: stay, Transport: &http.Transport{
+	file := filepath.Join(filepath.Dir(path), KeyFile)
+	return &Client{base: "http://scheduler", key: func() string { return keyIn(file) }, http: &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return socket.Dial(ctx, path) },
 	}}}
 }
@@ -57,7 +102,15 @@ func Dial(o Options) (*Client, error) {
 		return nil, fmt.Errorf("socket is %q and URL is %q, want one of them", o.Socket, o.URL)
 	}
 	if o.Socket != "" {
-		return New(o.Socket), nil
+		c := New(o.Socket)
+		if o.Key != "" {
+			key, ok := ParseKey(o.Key)
+			if !ok {
+				return nil, fmt.Errorf("key is not one, want the content of the file %s in the state directory", KeyFile)
+			}
+			c.key = func() string { return key }
+		}
+		return c, nil
 	}
 	u, err := url.Parse(o.URL)
 	if err != nil {
@@ -159,6 +212,9 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if c.key != nil {
+		req.Header.Set(KeyHeader, c.key())
 	}
 	for name, value := range r.header {
 		req.Header.Set(name, value)

@@ -64,7 +64,11 @@ func (m *Main) newDoors(e *engine) (*doors, error) {
 	if d.sessions, err = access.OpenSessions(e.state.dir.Sessions()); err != nil {
 		return nil, err
 	}
-	if d.unix, err = access.NewGuard(access.GuardConfig{Door: access.Socket, OnRefused: d.refused}); err != nil {
+	key, err := access.OpenKey(e.state.dir.Key())
+	if err != nil {
+		return nil, err
+	}
+	if d.unix, err = access.NewGuard(access.GuardConfig{Door: access.Socket, Key: key, Origin: e.origin, OnRefused: d.refused}); err != nil {
 		return nil, err
 	}
 	d.tcp, err = access.NewGuard(access.GuardConfig{
@@ -79,13 +83,16 @@ func accessSettings(cfg *config.Config) access.Settings {
 
 // refused records a request that the guard of a door has refused. Those that are
 // answered 401 and 403 are recorded where all answers are seen.
-func (d *doors) refused(r access.Refusal) {
-	if d.e.audit == nil || r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden {
+func (d *doors) refused(ctx context.Context, r access.Refusal) {
+	if d.e.audit == nil {
 		return
 	}
-	d.e.audit.Refused(audit.Deed{
-		Who: audit.Who{Name: r.Name, Door: string(r.Door)}, Method: r.Method, Target: r.Path, Status: r.Status, From: r.Remote, Why: r.Why,
-	}, int64(r.Unreported))
+	who := audit.Who{Name: r.Name, Role: r.Role, Door: string(r.Door)}
+	if r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden {
+		audit.Explain(ctx, who, r.Remote, r.Why)
+		return
+	}
+	d.e.audit.Refused(audit.Deed{Who: who, Method: r.Method, Target: r.Path, Status: r.Status, From: r.Remote, Why: r.Why}, int64(r.Unreported))
 }
 
 // newServer returns what answers at all doors.

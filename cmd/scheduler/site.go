@@ -172,10 +172,12 @@ func refused(err error) error {
 	}
 	var p *client.Problem
 	if errors.As(err, &p) {
-		switch p.Status {
-		case http.StatusUnauthorized:
+		switch {
+		case p.Name() == "key_required": // which says where the key is
+			return usage(err)
+		case p.Status == http.StatusUnauthorized:
 			return usage(err, "the token is that of "+tokenVariable+", or of the file that --token-file names; `scheduler token create` makes one on the scheduler's host")
-		case http.StatusForbidden:
+		case p.Status == http.StatusForbidden:
 			return usage(err)
 		}
 	}

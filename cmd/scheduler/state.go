@@ -103,6 +103,10 @@ func (m *Main) ownLogging(ctx context.Context, cfg *config.Log, stream io.Writer
 	if err != nil {
 		return nil, usage(err)
 	}
+	if err := m.outsideAlone(dir); err != nil {
+		lock.Release()
+		return nil, err
+	}
 	o := &owned{dir: dir, lock: lock, secrets: redact.New(redact.FromEnviron(m.environ)...)}
 	if err := m.openLog(o, cfg, stream); err != nil {
 		lock.Release()

@@ -26,7 +26,7 @@ the configuration). Each has a role:
   operate   and decide, stop, change and grant: all that you may
 
 They are kept in the state directory, as hashes. A scheduler that is running takes a change
-over within a second. The unix socket needs no token.`,
+over within a second. The unix socket needs none, but the key in the state directory.`,
 		Example: "  scheduler token create ci --role submit --expires 90d\n  scheduler token ls\n  scheduler token revoke ci",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -87,6 +87,9 @@ scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 			dir, err := statedir.Open(path)
 			if err != nil {
 				return usage(err)
+			}
+			if err := m.outside(cmd.Context(), dir); err != nil {
+				return err
 			}
 			tokens, err := tokensIn(dir)
 			if err != nil {
@@ -191,6 +194,9 @@ by then, a log say, ends within some seconds. Jobs that they have submitted go o
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := m.existing()
 			if err != nil {
+				return err
+			}
+			if err := m.outside(cmd.Context(), dir); err != nil {
 				return err
 			}
 			tokens, err := tokensIn(dir)

@@ -7,11 +7,15 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/proc"
 )
 
 // Settings are what can change while a Guard works.
@@ -31,9 +35,15 @@ type GuardConfig struct {
 	Tokens   *Tokens   // nil: there are none
 	Sessions *Sessions // nil: there are none
 	Settings Settings
+	// Key is what a request at the Socket door has to send; nil: nothing.
+	Key *Key
+	// Origin judges the process that asks at the Socket door, by many requests at
+	// once; nil: none counts as a run's.
+	Origin func(proc.Proc) Origin
 	// OnRefused is told of refusals, by many requests at once. Of a client that is
-	// refused again and again it is told 20 times, and then every 2 s.
-	OnRefused func(Refusal)
+	// refused again and again it is told 20 times, and then every 2 s. The context is
+	// the request's.
+	OnRefused func(context.Context, Refusal)
 }
 
 // Guard stands before all handlers of a door. It is safe for concurrent use.
@@ -41,7 +51,9 @@ type Guard struct {
 	door       Door
 	tokens     *Tokens
 	sessions   *Sessions
-	onRefused  func(Refusal)
+	key        *Key
+	origin     func(proc.Proc) Origin
+	onRefused  func(context.Context, Refusal)
 	protection *http.CrossOriginProtection
 	users      users
 	requests   *buckets
@@ -55,7 +67,7 @@ func NewGuard(c GuardConfig) (*Guard, error) {
 		return nil, fmt.Errorf("guard of door %q, want %s or %s", c.Door, Socket, TCP)
 	}
 	g := &Guard{
-		door: c.Door, tokens: c.Tokens, sessions: c.Sessions, onRefused: c.OnRefused,
+		door: c.Door, tokens: c.Tokens, sessions: c.Sessions, key: c.Key, origin: c.Origin, onRefused: c.OnRefused,
 		protection: http.NewCrossOriginProtection(), requests: newBuckets(), refusals: newBuckets(),
 	}
 	return g, g.Set(c.Settings)
@@ -90,8 +102,9 @@ type visitKey struct{}
 // visit is a request on its way through the guard.
 type visit struct {
 	guard   *Guard
-	refusal Refusal // without Name, Status and Why
-	client  string  // the address or the user that it comes from
+	ctx     context.Context // of the request
+	refusal Refusal         // without Name, Status and Why
+	client  string          // the address or the user that it comes from
 }
 
 // report tells of a refusal, one of those that are counted together under key. wait
@@ -102,7 +115,7 @@ func (v *visit) report(key, name string, status int, why string) (wait time.Dura
 	if wait == 0 && v.guard.onRefused != nil {
 		r := v.refusal
 		r.Name, r.Status, r.Why, r.Unreported = name, status, why, missed
-		v.guard.onRefused(r)
+		v.guard.onRefused(v.ctx, r)
 	}
 	return wait
 }
@@ -112,8 +125,11 @@ func (v *visit) report(key, name string, status int, why string) (wait time.Dura
 func (v *visit) refuse(e *Refused) *Refused { return v.refuseFor(e, e.Error()) }
 
 // refuseFor is refuse with a reason that is not for the client.
-func (v *visit) refuseFor(e *Refused, why string) *Refused {
-	if wait := v.report(v.client, "", e.problem.Status, why); wait > 0 {
+func (v *visit) refuseFor(e *Refused, why string) *Refused { return v.refuseAs(e, "", why) }
+
+// refuseAs is refuseFor of somebody who goes by a name.
+func (v *visit) refuseAs(e *Refused, name, why string) *Refused {
+	if wait := v.report(strings.TrimSpace(v.client+" "+name), name, e.problem.Status, why); wait > 0 {
 		return refused(rateLimited, http.StatusTooManyRequests, "too many requests of yours were refused; try again in %s s", seconds(wait)).with("Retry-After", seconds(wait))
 	}
 	return e
@@ -125,7 +141,7 @@ func (v *visit) refuseFor(e *Refused, why string) *Refused {
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setHeaders(w.Header(), r)
-		v := &visit{guard: g, refusal: Refusal{Door: g.door, Remote: r.RemoteAddr, Method: r.Method, Path: r.URL.Path}, client: clientOf(r.RemoteAddr)}
+		v := &visit{guard: g, ctx: r.Context(), refusal: Refusal{Door: g.door, Remote: r.RemoteAddr, Method: r.Method, Path: r.URL.Path}, client: clientOf(r.RemoteAddr)}
 		c, refusal := g.examine(v, r)
 		if refusal != nil {
 			refusal.write(w)
@@ -173,14 +189,10 @@ func (g *Guard) examine(v *visit, r *http.Request) (*credential, *Refused) {
 	settings := g.settings.Load()
 	var c *credential
 	if g.door == Socket {
-		var p peer
-		p, v.client = peerFrom(r.Context())
-		v.refusal.Remote = v.client
-		who, e := g.users.admit(p)
-		if e != nil {
-			return nil, v.refuse(e)
+		var e *Refused
+		if c, e = g.atSocket(v, r); e != nil {
+			return nil, e
 		}
-		c = &credential{principal: who}
 	}
 	if !ownHost(r, g.door, settings.Hosts) {
 		return nil, v.refuse(refused(wrongHost, http.StatusMisdirectedRequest, "Host is %q, which is no name of this scheduler; if it is one, add it to api.hosts in the configuration", r.Host))
@@ -195,6 +207,45 @@ func (g *Guard) examine(v *visit, r *http.Request) (*credential, *Refused) {
 		}
 	}
 	return c, g.limit(v, c, settings)
+}
+
+// keyless are the paths that need no key at the socket: what watches a scheduler
+// asks for them.
+var keyless = []string{"/healthz", "/readyz", "/metrics"}
+
+// atSocket returns what lets the process at the other end of the socket in: its
+// user, that it is no run's, and the key.
+func (g *Guard) atSocket(v *visit, r *http.Request) (*credential, *Refused) {
+	var caller *caller
+	caller, v.client = callerFrom(r.Context())
+	v.refusal.Remote = v.client
+	who, e := g.users.admit(caller.peer)
+	if e != nil {
+		return nil, v.refuse(e)
+	}
+	from := caller.from(g.origin)
+	if from.Run != "" {
+		v.refusal.Role = agentRole
+		e := refused(runMayNotAsk, http.StatusForbidden, "an agent's run may not ask its scheduler for anything: what is to be done belongs into the job; docs/security.md tells how runs are told from people")
+		process := fmt.Sprintf("process %d (%q): %s", caller.process.Pid, caller.process.Comm, from.Run)
+		return nil, v.refuseAs(e, agentName, process)
+	}
+	if g.key == nil {
+		return &credential{principal: who}, nil
+	}
+	sent := r.Header.Values(client.KeyHeader)
+	switch {
+	case len(sent) == 1 && g.key.opens(sent[0]):
+		if caller.elsewhere { // which may be a run's container
+			who.Name, who.Role = "key of "+who.Name, Submit
+		}
+	case len(sent) == 0 && from.Before != nil && from.Before():
+	case slices.Contains(keyless, r.URL.Path) && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		who.Role = Read
+	default:
+		return nil, v.refuse(refused(keyRequired, http.StatusUnauthorized, "the socket needs the key that is in the file %s: send it with `curl -H @%s`, or update the program that asks; docs/security.md tells more", g.key.path, g.key.path).with("WWW-Authenticate", client.KeyHeader))
+	}
+	return &credential{principal: who}, nil
 }
 
 // authenticate reads the bearer token or else the session's cookie. A token that is

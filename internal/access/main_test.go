@@ -47,7 +47,7 @@ func newFixture(t testing.TB, s Settings) *fixture {
 	if f.sessions, err = OpenSessions(filepath.Join(dir, "sessions.json")); err != nil {
 		t.Fatal(err)
 	}
-	f.guard, err = NewGuard(GuardConfig{Door: TCP, Tokens: f.tokens, Sessions: f.sessions, Settings: s, OnRefused: func(r Refusal) {
+	f.guard, err = NewGuard(GuardConfig{Door: TCP, Tokens: f.tokens, Sessions: f.sessions, Settings: s, OnRefused: func(_ context.Context, r Refusal) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.refusals = append(f.refusals, r)

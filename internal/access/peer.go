@@ -11,21 +11,57 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+
+	"github.com/agentsched/agentsched/internal/proc"
 )
 
 type peerKey struct{}
 
 // peer is the process at the other end of a unix socket.
 type peer struct {
-	uid uint32
-	err error // why it is not known
+	uid     uint32
+	process proc.Proc // zero if the system does not tell, or it is elsewhere
+	// elsewhere: it is in a pid namespace that this process does not see.
+	elsewhere bool
+	gone      bool  // it has ended
+	err       error // why nothing is known of it
+}
+
+// caller is the peer of a connection. Where it comes from is asked once.
+type caller struct {
+	peer
+	once   sync.Once
+	origin Origin
+}
+
+// Origin is what the process that asks at the socket is.
+type Origin struct {
+	// Run is why it counts as part of an agent's run, or as such a part as far as
+	// can be told; "" if it does not.
+	Run string
+	// Before reports whether it is the command line of the version before this one,
+	// which has no key to send. nil: it is not.
+	Before func() bool
+}
+
+// from asks what the peer is. judge may be nil: then nobody can tell.
+func (c *caller) from(judge func(proc.Proc) Origin) Origin {
+	c.once.Do(func() {
+		switch {
+		case c.gone:
+			c.origin.Run = "it has ended, so that nobody can tell what it was"
+		case judge != nil && c.process.Pid != 0:
+			c.origin = judge(c.process)
+		}
+	})
+	return c.origin
 }
 
 // ConnContext is the http.Server's hook of that name for the unix socket: it asks
 // the kernel who is at the other end, once a connection. What does not come through
 // it is refused by the Guard of the Socket door.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, peerOf(c))
+	return context.WithValue(ctx, peerKey{}, &caller{peer: peerOf(c)})
 }
 
 func peerOf(c net.Conn) peer {
@@ -41,8 +77,7 @@ func peerOf(c net.Conn) peer {
 }
 
 func peerOfRaw(raw syscall.RawConn) (p peer) {
-	err := raw.Control(func(fd uintptr) { p.uid, p.err = peerUID(int(fd)) })
-	if err != nil {
+	if err := raw.Control(func(fd uintptr) { p = peerAt(int(fd)) }); err != nil {
 		p.err = err
 	}
 	return p
@@ -51,16 +86,17 @@ func peerOfRaw(raw syscall.RawConn) (p peer) {
 // errNoPeer: the connection did not come through ConnContext.
 var errNoPeer = errors.New("the connection does not say who is at its other end")
 
-// peerFrom returns the user at the other end and what it is called in logs.
-func peerFrom(ctx context.Context) (p peer, remote string) {
-	p, ok := ctx.Value(peerKey{}).(peer)
+// callerFrom returns the process at the other end and what its user is called in
+// logs.
+func callerFrom(ctx context.Context) (c *caller, remote string) {
+	c, ok := ctx.Value(peerKey{}).(*caller)
 	if !ok {
-		p.err = errNoPeer
+		c = &caller{peer: peer{err: errNoPeer}}
 	}
-	if p.err != nil {
-		return p, "unknown user"
+	if c.err != nil {
+		return c, "unknown user"
 	}
-	return p, "uid " + strconv.FormatUint(uint64(p.uid), 10)
+	return c, "uid " + strconv.FormatUint(uint64(c.uid), 10)
 }
 
 // users are the names of the users that were let in: this process' own and root.

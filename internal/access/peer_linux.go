@@ -1,13 +1,19 @@
 package access
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
 
-// peerUID returns the effective user id that the peer had when it connected
-// (unix(7), SO_PEERCRED).
-func peerUID(fd int) (uint32, error) {
-	c, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
-		return 0, err
+	"github.com/agentsched/agentsched/internal/proc"
+)
+
+// peerAt asks the kernel who connected.
+func peerAt(fd int) peer {
+	process, uid, err := proc.Peer(fd)
+	switch {
+	case errors.Is(err, proc.ErrGone):
+		return peer{uid: uid, gone: true}
+	case err != nil:
+		return peer{err: err}
 	}
-	return c.Uid, nil
+	return peer{uid: uid, process: process, elsewhere: process.Pid == 0}
 }

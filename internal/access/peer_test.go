@@ -22,7 +22,7 @@ func serveSocket(t *testing.T, hook func(context.Context, net.Conn) context.Cont
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard, err := NewGuard(GuardConfig{Door: Socket, OnRefused: func(r Refusal) { refusals <- r }})
+	guard, err := NewGuard(GuardConfig{Door: Socket, OnRefused: func(_ context.Context, r Refusal) { refusals <- r }})
 	if err != nil {
 		t.Fatal(err)
 	}

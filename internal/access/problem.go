@@ -12,6 +12,8 @@ const (
 	forbidden        = "forbidden"
 	wrongHost        = "wrong_host"
 	crossSite        = "cross_site"
+	keyRequired      = "key_required"
+	runMayNotAsk     = "run_may_not_ask"
 	rateLimited      = "rate_limited"
 	unavailable      = "unavailable"
 	methodNotAllowed = "method_not_allowed"

@@ -15,6 +15,7 @@ type Refusal struct {
 	Door   Door
 	Remote string // ADDRESS:PORT, or "uid N" at the socket
 	Name   string // of the principal; "" if there was none
+	Role   string // of the principal, or "agent" of a run; "" if that is not known
 	Method string
 	Path   string // without the query, in which a code may stand
 	Status int
@@ -23,6 +24,12 @@ type Refusal struct {
 	// were not told, since there were too many.
 	Unreported int
 }
+
+// What an agent's run goes by, whichever it is.
+const (
+	agentName = "a run"
+	agentRole = "agent"
+)
 
 // Refused is a request that is not allowed.
 type Refused struct {

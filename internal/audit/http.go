@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -31,7 +32,8 @@ func (l *Log) Deeds(next http.Handler, who func(context.Context) (name, role, do
 		started := l.o.Now()
 		defer func() {
 			d := asking.get()
-			d.Method, d.Target, d.Status, d.Body, d.From = r.Method, r.URL.Path, said.status, body.text(), r.RemoteAddr
+			d.Method, d.Target, d.Status, d.Body = r.Method, r.URL.Path, said.status, body.text()
+			d.From = cmp.Or(d.From, r.RemoteAddr)
 			d.Took = l.o.Now().Sub(started)
 			if asking.isSecret() {
 				d.Body = ""
@@ -116,6 +118,18 @@ func Name(ctx context.Context, who Who) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.deed.Who = who
+	}
+}
+
+// Explain says why the request of this context was refused, and what is known of
+// who made it. What was said before stays. It does nothing outside of Deeds.
+func Explain(ctx context.Context, who Who, from, why string) {
+	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		d := &s.deed
+		d.Who.Name, d.Who.Role, d.Who.Door = cmp.Or(d.Who.Name, who.Name), cmp.Or(d.Who.Role, who.Role), cmp.Or(d.Who.Door, who.Door)
+		d.From, d.Why = cmp.Or(d.From, from), cmp.Or(d.Why, why)
 	}
 }
 

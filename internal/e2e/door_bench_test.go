@@ -35,14 +35,17 @@ type door struct {
 	t    *testing.T
 	base string
 	http *http.Client
+	key  string // path of the file with the key of the socket; "" at another door
 }
 
 // socketDoor is the way by the unix socket.
 func (b *bench) socketDoor() *door {
 	socket := filepath.Join(b.state, "scheduler.sock")
-	return b.doorTo("http://scheduler", func(ctx context.Context, _, _ string) (net.Conn, error) {
+	d := b.doorTo("http://scheduler", func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	})
+	d.key = filepath.Join(b.state, client.KeyFile)
+	return d
 }
 
 // tcpDoor is the way by TCP, from a local address; "" is any.
@@ -87,6 +90,9 @@ func (d *door) try(ctx context.Context, method, path, body string, headers ...st
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if d.key != "" {
+		req.Header.Set(client.KeyHeader, keyIn(d.t, d.key))
+	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		if headers[i] == "Host" {
 			req.Host = headers[i+1]
@@ -108,6 +114,17 @@ func (d *door) try(ctx context.Context, method, path, body string, headers ...st
 		r.body = string(text)
 	}
 	return r, nil
+}
+
+// keyIn returns the key in the file at path.
+func keyIn(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	key, ok := client.ParseKey(string(text))
+	if err != nil || !ok {
+		t.Errorf("no key in %s: %v", path, err)
+	}
+	return key
 }
 
 // problem wants the reply to be a problem as RFC 9457 has it, and returns its name.
@@ -162,6 +179,9 @@ func (d *door) open(ctx context.Context, path, last string) (*stream, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.base+path, nil)
 	if err != nil {
 		return nil, err
+	}
+	if d.key != "" {
+		req.Header.Set(client.KeyHeader, keyIn(d.t, d.key))
 	}
 	if last != "" {
 		req.Header.Set("Last-Event-ID", last)

@@ -173,6 +173,7 @@ func (b *bench) listen(ctx context.Context, dead bool, heard *atomic.Int64) {
 			b.t.Error(err)
 			return
 		}
+		req.Header.Set(client.KeyHeader, keyIn(b.t, filepath.Join(b.state, client.KeyFile)))
 		if last != "" {
 			req.Header.Set("Last-Event-ID", last)
 		}

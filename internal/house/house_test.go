@@ -71,7 +71,7 @@ var allowed = map[string]string{
 	"internal/redact":                "",
 	"internal/dashboard":             "",
 	"internal/daemon":                "internal/proc",
-	"internal/access":                "client internal/statedir",
+	"internal/access":                "client internal/proc internal/statedir",
 	"internal/crashlog":              "job",
 	"internal/workspace":             "job internal/statedir",
 	"internal/strictyaml":            "",

@@ -87,6 +87,18 @@ func keepDescriptors() error { return errors.ErrUnsupported }
 // CoreOOMScore has no use here.
 const CoreOOMScore = 0
 
+// Origin tells nothing here: whose process it is cannot be asked.
+func (h *Host) Origin(p Proc) (Origin, error) { return Origin{Proc: p}, nil }
+
+// Ancestors are not known.
+func Ancestors() []ProcInfo { return nil }
+
+// OwnCgroups are none.
+func OwnCgroups() []string { return nil }
+
+// Args are not known.
+func Args(int) []string { return nil }
+
 // AddOOMScore does nothing: only Linux has such a score.
 func AddOOMScore(int) error { return nil }
 

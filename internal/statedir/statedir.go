@@ -218,6 +218,9 @@ func (d *Dir) Database() string { return d.join("queue.db") }
 // Socket returns the path of the running scheduler's socket.
 func (d *Dir) Socket() string { return d.join("scheduler.sock") }
 
+// Key returns the path of the file with what requests at the socket send.
+func (d *Dir) Key() string { return d.join("key") }
+
 // Locks returns the folder of the workspace locks.
 func (d *Dir) Locks() string { return d.join("locks") }
 

@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/agentsched/agentsched/internal/audit"
+	"github.com/agentsched/agentsched/job"
+)
+
+// knocks is a script that asks at the socket in every way that a run has, with the
+// key, which it can read, and writes a line for each: its name and the status of the
+// answer or, of the command line, its exit code. It waits for each, since a run's
+// end would end what it has left.
+const knocks = `state=$1 scheduler=$2 out=$3
+mkfifo answers
+exec 3<> answers
+cat > ask.sh <<'E'
+curl -s -o /dev/null -w "$1 %{http_code}\\n" --unix-socket "$2/scheduler.sock" -H @"$2/key" http://scheduler/v1/me > answers
+E
+cat > make.sh <<'E'
+"$4" --state "$2" token create "$1" --role operate >> "$3.printed" 2>&1
+echo "$1 $?" > answers
+E
+sh ask.sh plain "$state" "$out"
+env -i PATH="$PATH" sh ask.sh untagged "$state" "$out"
+(env -i PATH="$PATH" setsid sh ask.sh daemon "$state" "$out" &)
+(setsid sh -c '(env -i PATH="$PATH" sh ask.sh orphan "$1" "$2" &)' sh "$state" "$out" &)
+sh make.sh token "$state" "$out" "$scheduler"
+env -i PATH="$PATH" sh make.sh untagged-token "$state" "$out" "$scheduler"
+"$scheduler" --state "$state" cancel tomorrow >> "$out.printed" 2>&1
+echo "cancel $?" > answers
+for i in 1 2 3 4 5 6 7; do read -r line <&3; echo "$line" >> "$out"; done
+`
+
+// TestDoorRefusesRuns: an agent that has the scheduler's user, and so its key, is
+// refused at the socket whatever it does to its session, its parents and its
+// environment, and the audit log says that it was a run. A person and an escalation's
+// command are let in.
+func TestDoorRefusesRuns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	out, told := filepath.Join(b.dir, "out"), filepath.Join(b.dir, "told")
+	b.config["escalation"] = obj{"command": []string{"/bin/sh", "-c", schedulerProgram() + " --state " + b.state + " pause worker:codex > " + told + ".printed 2>&1; echo $? >> " + told}}
+	b.write(filepath.Join(b.dir, "knocks.sh"), knocks)
+	r := b.serve()
+	b.submit(b.jobs(
+		shell("agent", b.workspace(), strings.Join([]string{"sh", filepath.Join(b.dir, "knocks.sh"), b.state, schedulerProgram(), out}, " "), obj{"max_attempts": 1}),
+		with(shell("asks", nil, "true", nil), obj{"oversight": obj{"mode": "supervised"}}), tomorrow(),
+	))
+	r.end("agent", job.RunCompleted)
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed, _ := os.ReadFile(out + ".printed")
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	slices.Sort(lines)
+	if want := []string{"cancel 1", "daemon 403", "orphan 403", "plain 403", "token 2", "untagged 403", "untagged-token 2"}; !slices.Equal(lines, want) {
+		b.fatalf("the run was answered %q, want %q; the commands have printed:\n%s", lines, want, printed)
+	}
+	if !strings.Contains(string(printed), "an agent's run may not") {
+		t.Errorf("the commands have printed:\n%s", printed)
+	}
+	b.eventually("the hook has asked", func() bool { text, _ := os.ReadFile(told); return len(text) > 0 })
+	if text, _ := os.ReadFile(told); string(text) != "0\n" {
+		said, _ := os.ReadFile(told + ".printed")
+		t.Errorf("the hook's command ended with %q: %s", text, said)
+	}
+
+	// By this the command line of the version before, which sends no key, is known.
+	if info, err := buildinfo.ReadFile(schedulerProgram()); err != nil || info.Path != "github.com/agentsched/agentsched/cmd/scheduler" {
+		t.Errorf("the program does not tell what it is: %v, %v", info, err)
+	}
+	person := b.socketDoor()
+	if a := person.ask(http.MethodGet, "/v1/me", ""); a.status != http.StatusOK || !strings.Contains(a.body, `"operate"`) {
+		t.Errorf("a person is answered %d %s", a.status, a.body)
+	}
+	person.key = ""
+	if a := person.ask(http.MethodGet, "/v1/me", ""); a.status != http.StatusUnauthorized || a.problem(t, "without a key") != "key_required" {
+		t.Errorf("without the key a person is answered %d %s", a.status, a.body)
+	}
+	if a := person.ask(http.MethodGet, "/metrics", ""); a.status != http.StatusOK {
+		t.Errorf("without the key, metrics are answered %d", a.status)
+	}
+	if said, errs, code := b.command("token", "ls"); code != 0 || said != "there are no tokens\n" {
+		t.Errorf("token ls: %d %s%s", code, said, errs)
+	}
+	if said, errs, code := b.command("cancel", "tomorrow"); code != 0 {
+		t.Errorf("a person cannot cancel: %s%s", said, errs)
+	}
+	r.stop()
+	refused := map[string]int{}
+	for _, r := range b.records() {
+		if r.Action == audit.ActionRefused && strings.Contains(string(r.Detail), "process ") {
+			refused[fmt.Sprint(r.Who, strings.Contains(string(r.Detail), "descends from a core"))]++
+		}
+	}
+	if want := (audit.Who{Name: "a run", Role: "agent", Door: "socket"}); len(refused) != 1 || refused[fmt.Sprint(want, true)] < 5 {
+		t.Errorf("of the refusals the audit log says %v", refused)
+	}
+}

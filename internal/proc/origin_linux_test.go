@@ -1,0 +1,96 @@
+package proc
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestOrigin: whatever a process does to its session, its parent and its
+// environment, it descends from who started it or adopts its orphans.
+func TestOrigin(t *testing.T) {
+	h := newHost(t, "")
+	ask := func(pid int) Origin {
+		t.Helper()
+		p, err := Find(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := h.Origin(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	a := start(t, h, script(t.Name()+"/a", "sh -c 'echo $$; exec sleep 300' & "+asDaemon+asCleared+"exec sleep 300"))
+	pids := []int{a.pid(), a.pid(), a.pid()}
+	if o := ask(a.Pid()); !o.Below || o.Tree != a.Run() || o.Tag != a.Run() {
+		t.Errorf("the leader: %+v", o)
+	}
+	for _, pid := range pids {
+		o := ask(pid)
+		if !o.Below || o.Inherited || o.Tree != a.Run() && o.Tree != "" || o.Tree == "" && len(o.Above) > 0 {
+			t.Errorf("process %d: %+v", pid, o)
+		}
+	}
+	b := start(t, h, script(t.Name()+"/b", asBoth+"exec sleep 300"))
+	if o := ask(b.pid()); !o.Below || o.Tree != "" || o.Tag != "" {
+		t.Errorf("a cleared daemon: %+v", o)
+	}
+	for _, pid := range []int{os.Getpid(), os.Getppid()} {
+		if o := ask(pid); o.Below || o.Tree != "" {
+			t.Errorf("process %d: %+v", pid, o)
+		}
+	}
+	leader, err := Find(b.Pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.stop(Stages{})
+	b.stop(Stages{})
+	if _, err := h.Origin(leader); !errors.Is(err, ErrGone) {
+		t.Errorf("of a process that has ended: %v", err)
+	}
+	leader = Proc{Pid: os.Getppid(), Start: 1}
+	if _, err := h.Origin(leader); !errors.Is(err, ErrGone) {
+		t.Errorf("of a pid that another process has: %v", err)
+	}
+}
+
+// TestPeer: who connected to a socket is told while it lives.
+func TestPeer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	raw, err := s.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := Find(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = raw.Control(func(fd uintptr) {
+		if p, uid, err := Peer(int(fd)); p != own || int(uid) != os.Geteuid() || err != nil {
+			t.Errorf("%+v, user %d, %v", p, uid, err)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
