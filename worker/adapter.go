@@ -35,6 +35,13 @@ type Folderless interface {
 	Folderless(t *Task) bool
 }
 
+// Scripted is an optional part of an Adapter, for one whose program does what the
+// job's instructions say and nothing else, such as a shell. A crash of it says
+// nothing about the kind of worker.
+type Scripted interface {
+	Scripted()
+}
+
 // Credentialed is an optional part of an Adapter, for one whose program needs a
 // login or a key.
 type Credentialed interface {

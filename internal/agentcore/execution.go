@@ -101,8 +101,9 @@ func (e *execution) run() {
 	stop := stopOf(ctx)
 	// Without a Stop nobody asked for the end: the workspace was taken.
 	lost := outcome.State == job.RunCancelled && (stop == nil || stop.Lost)
-	c.monitor.runEnds(&e.submit, &outcome, stop != nil, lost)
-	e.permit.SettleWith(permit.Result{Usage: outcome.Usage, Class: outcome.Class, RetryAt: outcome.RetryAt, Lost: lost, Uncounted: e.stream != nil})
+	class := e.said(&outcome)
+	c.monitor.runEnds(&e.submit, &outcome, class, stop != nil, lost)
+	e.permit.SettleWith(permit.Result{Usage: outcome.Usage, Class: class, RetryAt: outcome.RetryAt, Lost: lost, Uncounted: e.stream != nil})
 
 	c.mu.Lock()
 	delete(c.live, e.tag)

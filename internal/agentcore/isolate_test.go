@@ -157,6 +157,25 @@ func TestCrashesIsolateTheirKind(t *testing.T) {
 	c.end()
 }
 
+// TestCrashingScripts isolate nothing and open no breaker: what a script does is the
+// job's doing, not the shell's.
+func TestCrashingScripts(t *testing.T) {
+	c := start(t)
+	c.hello()
+	c.configure(func(s *ipc.Configure) {
+		s.Watchdog = watching(func(w *watchdog.Config) { w.Escalation.WorkerCrashes.Count = 1 })
+		s.Breaker = []byte(`{"min_requests": 1}`)
+	})
+	for _, id := range []job.ID{"1", "2", "3"} {
+		c.runAs(id, "shell", spec("kill -9 $$", nil))
+		if o := c.outcome(); o.Class != job.Crash {
+			t.Errorf("outcome %+v", o)
+		}
+	}
+	c.granted("after three crashes", nil)
+	c.end()
+}
+
 // TestLatestWinsLocksTheWorkspace that too many newer jobs took over.
 func TestLatestWinsLocksTheWorkspace(t *testing.T) {
 	dir := t.TempDir()

@@ -198,11 +198,11 @@ func (m *monitor) runBegins(r *ipc.SubmitJob) {
 	}
 }
 
-// runEnds counts how a run ended. A lost one says nothing about its worker,
-// and a crash is the worker's own only if nobody stopped it.
-func (m *monitor) runEnds(r *ipc.SubmitJob, o *job.Outcome, stopped, lost bool) {
+// runEnds counts how a run ended, with what its class tells of the kind of worker.
+// A lost one says nothing about its worker, and a crash is the worker's own only if
+// nobody stopped it.
+func (m *monitor) runEnds(r *ipc.SubmitJob, o *job.Outcome, class job.ErrorClass, stopped, lost bool) {
 	now, kind := time.Now(), r.Choice.Worker
-	class := o.Class
 	if lost || o.State == job.RunCancelled {
 		class = job.CancelledClass
 	}

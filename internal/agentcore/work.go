@@ -98,6 +98,18 @@ func (e *execution) adapterName() string {
 	return cmp.Or(e.settings.Workers[kind].Adapter, string(kind))
 }
 
+// said returns the class of an outcome as far as it tells of the kind of worker.
+func (e *execution) said(o *job.Outcome) job.ErrorClass {
+	if o.Class == job.Crash {
+		if a, err := e.adapter(); err == nil {
+			if _, ok := a.(worker.Scripted); ok {
+				return job.Unknown
+			}
+		}
+	}
+	return o.Class
+}
+
 // task builds the worker's task and the folders that it needs.
 func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) (*worker.Task, error) {
 	spec, choice := &e.submit.Spec, e.submit.Choice

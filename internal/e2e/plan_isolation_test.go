@@ -72,7 +72,7 @@ func TestIsolationsReachEveryCore(t *testing.T) {
 	r.await("the core", func(u *scheduler.Update) bool { return u.CorePID != 0 })
 	ask("pause", "worker:sickly")
 	b.submit(b.jobsOf("tests", "waits.yaml", on("waits", "sickly", nil)))
-	b.waits("waits", 0, "isolated")
+	b.waits("waits", 0, "the end of a pause")
 	ask("resume", "worker:sickly")
 	r.end("waits", job.RunCompleted)
 	b.release()
@@ -87,7 +87,7 @@ func TestCrashingKindIsIsolated(t *testing.T) {
 	file := b.jobs(b.keeper(), on("waits", "sickly", obj{"limits": patient}))
 	r := b.start("run", file)
 	r.await("the escalation", isEscalation)
-	b.waits("waits", 1, "isolated")
+	b.waits("waits", 1, "the end of an isolation")
 	want := []string{"worker:sickly worker_crashes"}
 	if got := b.isolated(); !slices.Equal(got, want) {
 		r.fatalf("isolated are %v, want %v", got, want)
@@ -107,14 +107,14 @@ func TestCrashingKindIsIsolated(t *testing.T) {
 	r = b.start("run", file)
 	r.awaitCore(1)
 	b.submit(b.jobsOf("tests", "also.yaml", on("also", "sickly", obj{"limits": patient})))
-	b.waits("also", 0, "isolated")
+	b.waits("also", 0, "the end of an isolation")
 	if got := b.isolated(); !slices.Equal(got, want) {
 		r.fatalf("isolated are %v after a crash, want %v", got, want)
 	}
 	r.killCore() // the next one is told, too
 	r.awaitCore(2)
 	b.submit(b.jobsOf("tests", "third.yaml", on("third", "sickly", obj{"limits": patient})))
-	b.waits("third", 0, "isolated")
+	b.waits("third", 0, "the end of an isolation")
 	if n := b.crashes(); n != 1 {
 		r.fatalf("%d crashes, want one and then none", n)
 	}
@@ -151,7 +151,7 @@ func TestIsolationIsLiftedWithoutAScheduler(t *testing.T) {
 	file := b.jobs(on("waits", "sickly", obj{"limits": patient}))
 	r := b.start("run", file)
 	r.await("the escalation", isEscalation)
-	b.waits("waits", 1, "isolated")
+	b.waits("waits", 1, "the end of an isolation")
 	r.killAll()
 	if err := os.Remove(sick); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestEscalationIsTold(t *testing.T) {
 	escalation["webhook"] = hook.URL + "/told"
 	r := b.start("run", b.jobs(b.keeper(), on("waits", "sickly", obj{"limits": patient})))
 	escalated := r.await("the escalation", isEscalation).Escalation
-	b.waits("waits", 1, "isolated")
+	b.waits("waits", 1, "the end of an isolation")
 	b.eventually("both are told", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -313,7 +313,7 @@ func TestLatestWinsInALoop(t *testing.T) {
 	b.submit(b.jobsOf("tests", "d.yaml", shell("d", obj{"path": mine, "isolation": "direct"}, "true", nil),
 		shell("elsewhere", nil, "true", nil)))
 	r.end("elsewhere", job.RunCompleted)
-	b.waits("d", 0, "WORKSPACE_BUSY")
+	b.waits("d", 0, "the end of an isolation")
 	if _, errs, code := b.command("resume", string(scope)); code != 0 {
 		r.fatalf("resume: exit code %d\n%s", code, errs)
 	}

@@ -39,6 +39,7 @@ const (
 var (
 	_ worker.Adapter    = Adapter{}
 	_ worker.Folderless = Adapter{}
+	_ worker.Scripted   = Adapter{}
 )
 
 // Locate returns the path of the shell.
@@ -52,6 +53,9 @@ func (Adapter) Version(context.Context, string) (string, error) { return "", nil
 
 // Folderless holds for every run: Start makes t.Scratch if it must.
 func (Adapter) Folderless(*worker.Task) bool { return true }
+
+// Scripted holds: the program is the job's script.
+func (Adapter) Scripted() {}
 
 // Start checks that the job may run this script and puts it where the shell
 // can read it.

@@ -56,7 +56,7 @@ func TestRun(t *testing.T) {
 		{"not found", "\n\nno-such-program", job.Config, "", "status 127: a program was not found or cannot be executed: script: 3: no-such-program"},
 		{"not executable", ": > f; ./f", job.Config, "", "status 126"},
 		{"syntax error", "if", job.Unknown, "", "status 2"},
-		{"signal", "kill -9 $$", job.Unknown, "", "killed"}, // the script's own doing, not the shell's
+		{"signal", "kill -9 $$", job.Crash, "", "killed"},
 		{"signal to a command", "sh -c 'kill -9 $$'; exit $?", job.Unknown, "", "status 137, as when signal 9"},
 		{"stdin is empty", "wc -c | tr -d ' '", job.NoError, "0", ""},
 		{"large script", "# " + strings.Repeat("x", 3<<20) + "\necho done", job.NoError, "done", ""},

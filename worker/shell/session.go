@@ -82,8 +82,7 @@ func (s *session) Result(e worker.Exit) worker.Result {
 		r.Class, r.Message = job.CancelledClass, "the script was stopped"
 		return r
 	case e.Signal != "":
-		// The script is the job's: its end says nothing about the shell.
-		r.Class, r.Message = job.Unknown, "the script was ended by a signal: "+e.Signal
+		r.Class, r.Message = job.Crash, "the script was ended by a signal: "+e.Signal
 		if e.Signal == "killed" {
 			r.Hint = "if nobody killed it, the system may have, for lack of memory"
 		}
