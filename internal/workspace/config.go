@@ -237,7 +237,8 @@ func shortHash(s string) string {
 
 // changedSettings tells which settings of the repository differ from those that
 // were remembered at the start. A run of isolation direct has nothing else in
-// the folder, so there they count as files that it changed.
+// the folder, so there they count as files that it changed. It also tells what has
+// become of the repository's stash.
 func (m *Manager) changedSettings(ctx context.Context, rec *record, held heldLocks) (files []job.FileChange, notes []string, err error) {
 	if rec.Repo == nil || rec.Settings == nil || !isDir(rec.Repo.Common) {
 		return nil, nil, nil
@@ -285,7 +286,7 @@ func (m *Manager) changedSettings(ctx context.Context, rec *record, held heldLoc
 		}
 		notes = append(notes, fmt.Sprintf("the settings of the repository %s were changed while the job ran: %s%s; they can make git run programs, look at them before you use git there", rec.Repo.Common, strings.Join(names, ", "), more))
 	}
-	return files, notes, nil
+	return files, append(notes, changedStash(rec)...), nil
 }
 
 // everyday reports whether a setting changes by plain use of git in a worktree.

@@ -190,7 +190,7 @@ func (m *Manager) jobBase(ctx context.Context, rec *record, r *repo, held heldLo
 		return nil, fmt.Errorf("make a git folder to compare with: %w", err)
 	}
 	if r != nil {
-		rec.Settings = settings(r, own)
+		rec.Settings, rec.Stash = settings(r, own), stashed(r)
 	}
 	return own, nil
 }

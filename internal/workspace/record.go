@@ -39,6 +39,7 @@ type record struct {
 	Submodules map[string]string `json:"submodules,omitempty"`
 	// Settings are those of Repo at the start, as hashes (see settings).
 	Settings map[string]string `json:"settings,omitempty"`
+	Stash    []string          `json:"stash,omitempty"` // that of Repo at the start (see stashed)
 	Notes    []string          `json:"notes,omitempty"`
 	// Stacked is the commit of a worktree that holds the patches of other jobs,
 	// on top of StartCommit; "" without any. Clashes are where they did not fit.
