@@ -152,7 +152,11 @@ func TestRemoveKeepsTheUnapplied(t *testing.T) {
 		{"a part of it is merged", job.Worktree, func(h *house, ws *Workspace) {
 			commit(h, ws)
 			h.write(ws.Root, map[string]string{"new": "more"})
-		}, func(h *house, ws *Workspace, _ Changes) { h.git(h.repo, "merge", "-q", ws.Branch) }, "neither applied nor merged"},
+		}, func(h *house, ws *Workspace, _ Changes) { h.git(h.repo, "merge", "-q", ws.Branch+"^") }, "neither applied nor merged"},
+		{"the branch is merged", job.Worktree, nil, func(h *house, ws *Workspace, _ Changes) {
+			h.git(h.repo, "merge", "-q", ws.Branch)
+			h.write(h.repo, map[string]string{"a": "the user's"})
+		}, ""},
 		{"the branch is pushed", job.Worktree, commit, func(h *house, ws *Workspace, _ Changes) {
 			h.git(h.repo, "update-ref", "refs/remotes/origin/x", "refs/heads/"+ws.Branch)
 		}, ""},
