@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/agentsched/agentsched/job"
 )
 
 func ask(t *testing.T, method, address string, header http.Header) (*http.Response, string) {
@@ -204,6 +207,25 @@ func TestLinksStayHere(t *testing.T) {
 			if m != "http://www.w3.org/2000/svg" {
 				t.Errorf("%s names %s", name, m)
 			}
+		}
+	}
+}
+
+// TestWordsOfJobs: the pages know each state of a job and each reason to wait, and say
+// them in the words of the command line.
+func TestWordsOfJobs(t *testing.T) {
+	all := files(t)
+	for _, reason := range job.WaitingReasons() {
+		if want := fmt.Sprintf("  %s: '%s',\n", reason, reason.Words()); !strings.Contains(all["format.js"], want) {
+			t.Errorf("format.js has no line %q", want)
+		}
+	}
+	for _, state := range []job.RunState{job.Pending, job.Running, job.WaitingApproval, job.Checkpointed, job.RunCompleted, job.RunFailed, job.RunCancelled} {
+		if want := fmt.Sprintf("\n  %s: [", state); !strings.Contains(all["states.js"], want) {
+			t.Errorf("states.js does not draw %s", state)
+		}
+		if want := fmt.Sprintf("'%s'", state); !strings.Contains(all["pages/jobs.js"], want) {
+			t.Errorf("pages/jobs.js does not filter by %s", state)
 		}
 	}
 }

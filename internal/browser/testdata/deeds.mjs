@@ -123,7 +123,7 @@ export async function approve({step, login, go, at, text, submit, puppet, job, n
   const {approved} = await submit([puppet('approved', [{write: 'a.txt', text: 'a\n'}], supervised())]);
   await step('it waits', async () => {
     await go('/jobs/' + approved.id);
-    await text(at('why'), 'Waits for your approval');
+    await text(at('why'), 'Waiting for approval');
     await text(at('approvals-count'), /\d waiting/);
   });
   await step('approve it', async () => {
@@ -157,7 +157,7 @@ export async function reject({step, login, go, at, text, submit, puppet, job}) {
   });
   await step('see it done again, with the comment', async () => {
     await at('attempts').locator('tbody tr').nth(1).waitFor();
-    await text(at('why'), 'Waits for your approval');
+    await text(at('why'), 'Waiting for approval');
     await text(at('instructions'), 'Use fewer words.');
     await text(at('attempts'), /rejected|Use fewer words/i);
   });
@@ -240,6 +240,7 @@ export async function pause({step, login, go, at, text, submit, puppet, none, af
     assert.equal((await job(patient.id)).job.state, 'queued');
     await go('/jobs/' + patient.id);
     await text(at('job-state'), 'pending');
+    await text(at('why'), /Waiting for the end of a pause.*the night/);
     await go('/');
   });
   await step('resume', async () => {

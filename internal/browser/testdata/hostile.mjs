@@ -54,7 +54,7 @@ export async function hostileSubmit({page, step, login, go, at, text, args, allo
   });
   await step('in the search and in the address', async () => {
     const q = encodeURIComponent(args.payload);
-    for (const address of [`/jobs?q=${q}&tenant=${q}&worker=${q}&state=${q}`, `/dead-letters?grep=nothing&tenant=${q}&worker=${q}&class=${q}`, `/agents?kind=${q}&subject=${q}&domain=${q}`, `/timeline?span=${q}&until=${q}`]) {
+    for (const address of [`/jobs?q=${q}&tenant=${q}&worker=${q}&status=${q}`, `/dead-letters?grep=nothing&tenant=${q}&worker=${q}&class=${q}`, `/agents?kind=${q}&subject=${q}&domain=${q}`, `/timeline?span=${q}&until=${q}`]) {
       await page.goto('/#' + address);
       await page.locator('html[data-ready="true"]').waitFor();
       await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));

@@ -154,7 +154,7 @@ export async function keyboard({page, open, step, login, go, at, submit, puppet,
     for (const id of ['action-approve', 'action-reject', 'action-cancel']) await reach(id, 3);
     await go('/jobs');
     await page.locator('h1').focus();
-    for (const id of ['search', 'filter-state', 'filter-tenant', 'filter-worker', 'order', 'filter-letters']) await reach(id, 3);
+    for (const id of ['search', 'filter-tenant', 'filter-worker', 'order', 'filter-letters', 'filter-status-all', 'filter-status-failed']) await reach(id, 8);
   });
   await step('a dialog holds the focus, and gives it back', async () => {
     await go('/jobs/' + waits.id);

@@ -44,7 +44,7 @@ export async function many({page, context, step, login, go, at, text, args, figu
   });
   await timed('by worker and state', async () => {
     await at('filter-tenant').selectOption('');
-    await go('/jobs?worker=claude&state=completed');
+    await go('/jobs?worker=claude&status=completed');
     await text(at('total'), (args.total / 2).toLocaleString('en-US'));
   });
   await timed('search for one', async () => {

@@ -51,7 +51,7 @@
 //   dialog     dialog-pause|cancel-job|approve|reject|checkpoint|keys; in each dialog-confirm, dialog-cancel (closes it),
 //              dialog-problem, field-NAME
 //   overview   pause, running, running-now, queued, approval, dead-letters, ended, waiting, throughput, cost, budgets, tenants, cores, circuits, isolations, resume, alerts
-//   jobs       search, filter-state, filter-tenant, filter-worker, filter-letters, order, jobs,
+//   jobs       search, filter-status-all|STATE, filter-tenant, filter-worker, filter-letters, order, jobs,
 //              job-row (data-key is the id), new-jobs, total
 //   job        job-state, job-clock, why, ids, action-cancel|retry|approve|reject|checkpoint, attempts, steps, log, log-event
 //              (data-kind), log-follow, log-older, log-filter, diff, diff-file, artifacts, usage, evaluations, instructions

@@ -124,28 +124,44 @@ export const percent = (part) => Math.round((part || 0) * 100) + '%';
 // plural returns "1 job", "2 jobs".
 export const plural = (n, one, many = one + 's') => count(n) + ' ' + (n === 1 ? one : many);
 
-// stateOf returns what a person calls the state of a queue entry: pending, held,
-// running, waiting_approval, completed, failed, cancelled, skipped or expired.
-export function stateOf(entry) {
-  switch (entry.state) {
-    case 'dispatched':
-      return 'running';
-    case 'expired':
-      return 'expired';
-    case 'cancelled':
-      return entry.skipped ? 'skipped' : 'cancelled';
-    case 'completed':
-      return entry.exit_kind === 'succeeded' ? 'completed' : entry.exit_kind === 'cancelled' ? 'cancelled' : 'failed';
-  }
-  if (entry.held === 'approval') return 'waiting_approval';
-  return entry.held || entry.waits_for ? 'held' : 'pending';
+// stateOf returns the state of a job's latest run, one of those of states.js.
+export const stateOf = (entry) => entry.status?.state || 'pending';
+
+// noteOf says in one line why a job is where it is; "" where that is plain.
+export function noteOf(entry) {
+  const {waiting, note} = entry.status || {};
+  return waiting ? waitingFor(waiting) : firstLine(note);
 }
 
-// noteOf says in one line why an entry is where it is; "" where that is plain.
-export function noteOf(entry) {
-  const ended = ['completed', 'expired', 'cancelled'].includes(entry.state);
-  if (entry.dead_letter) return firstLine(entry.dead_letter);
-  if (!ended && entry.cancel_requested) return 'is being cancelled';
-  if (entry.state === 'queued') return firstLine(entry.waiting);
-  return entry.skipped ? firstLine(entry.skipped) : '';
+// waits are the reasons for which jobs wait, each with what follows "waiting for".
+const waits = {
+  turn: 'its turn',
+  time: 'its start time',
+  slot: 'a slot',
+  folder: 'its folder',
+  dependency: 'jobs that it needs',
+  parts: 'its parts',
+  pipeline: 'its pipeline',
+  team: 'its team',
+  key: 'a job of the same key',
+  approval: 'approval',
+  retry: 'a retry',
+  rate: 'a rate limit',
+  cost_window: 'a cost window',
+  budget: 'a budget',
+  usage_limit: 'a usage limit',
+  circuit: 'a circuit breaker',
+  load: 'less load',
+  isolation: 'the end of an isolation',
+  pause: 'the end of a pause',
+  core: 'a core',
+  permit: 'another permit',
+  command: 'the command that submitted it',
+  program: 'a program',
+  scheduler: 'a scheduler',
+};
+
+// waitingFor says in one line what a job waits for: {reason, text} of its status.
+export function waitingFor({reason, text}) {
+  return 'waiting for ' + (waits[reason] || String(reason ?? '').replaceAll('_', ' ')) + (text ? ': ' + firstLine(text) : '');
 }

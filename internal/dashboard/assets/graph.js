@@ -8,7 +8,7 @@
 
 import {badge, facts, h, jobLink, link, panel, plural, replace, s, setText, shortId, since, table, timeOf, visible, zero} from './dom.js';
 import {fold, layout} from './layout.js';
-import {drawing, progress, stateWord, states, tally, toneOf} from './states.js';
+import {drawing, progress, stateOfUpdate, stateWord, states, tally, toneOf} from './states.js';
 
 const WIDTH = 216,
   HEIGHT = 54,
@@ -138,13 +138,7 @@ export class Graph {
     if (!n || !u.state) return Boolean(n);
     const before = n.state;
     Object.assign(n, {
-      state: u.skipped
-        ? 'skipped'
-        : u.entry_state === 'expired'
-          ? 'expired'
-          : u.entry_state === 'dispatched' && u.state === 'pending'
-            ? 'running' // it was just given to a core
-            : u.state,
+      state: stateOfUpdate(u),
       attempts: u.attempt ?? n.attempts,
       worker: u.worker || n.worker,
       note: u.text ?? '',

@@ -5,10 +5,7 @@ import {percent} from './format.js';
 
 const tones = {
   pending: 'idle',
-  held: 'idle',
-  queued: 'idle',
   running: 'run',
-  dispatched: 'run',
   checkpointed: 'run',
   waiting_approval: 'ask',
   completed: 'good',
@@ -19,19 +16,17 @@ const tones = {
   ready: 'good',
   up: 'good',
   failed: 'bad',
-  expired: 'bad',
   open: 'bad',
   refused: 'bad',
   dead: 'bad',
   isolated: 'bad',
   cancelled: 'off',
-  skipped: 'off',
   store: 'idle',
   'half-open': 'ask',
   draining: 'ask',
   starting: 'ask',
 };
-const words = {waiting_approval: 'needs approval'};
+const words = {waiting_approval: 'waiting for approval'};
 
 // badge returns a state as a small coloured label. Its colour never says what its
 // words do not. tone overrides the colour: good, bad, run, ask, idle, off.

@@ -3,7 +3,8 @@ import {test} from 'node:test';
 
 import {timeLabel} from '../assets/chart.js';
 import {stateOfStage} from '../assets/pages/pipelines.js';
-import {stateWord, states, tally, toneOf} from '../assets/states.js';
+import {noteOf, stateOf} from '../assets/format.js';
+import {stateOfUpdate, stateWord, states, tally, toneOf} from '../assets/states.js';
 
 test('a tally leaves out what is none and keeps what nobody knows', () => {
   assert.deepEqual(tally({failed: 2, running: 1, completed: 0, odd: 3}), [
@@ -14,12 +15,25 @@ test('a tally leaves out what is none and keeps what nobody knows', () => {
   assert.deepEqual(tally(undefined), []);
 });
 
-test('each state has a tone and words, also by its other names', () => {
+test('each state has a tone and words', () => {
   for (const state of states) assert.ok(toneOf(state) && stateWord(state));
-  assert.equal(toneOf('expired'), toneOf('failed'));
-  assert.equal(toneOf('dispatched'), toneOf('running'));
-  assert.equal(stateWord('waiting_approval'), 'needs approval');
+  assert.equal(stateWord('waiting_approval'), 'waiting for approval');
   assert.equal(stateWord('half_done'), 'half done');
+});
+
+test('an update tells the state of its job', () => {
+  assert.equal(stateOfUpdate({entry_state: 'dispatched', state: 'pending'}), 'running');
+  assert.equal(stateOfUpdate({entry_state: 'dispatched', state: 'failed'}), 'running', 'another attempt may follow');
+  assert.equal(stateOfUpdate({entry_state: 'queued', state: 'waiting_approval'}), 'waiting_approval');
+  assert.equal(stateOfUpdate({entry_state: 'expired', state: 'failed'}), 'failed');
+});
+
+test('what a job waits for is said as the command line says it', () => {
+  assert.equal(noteOf({status: {state: 'pending', waiting: {reason: 'slot', text: '2 of 2 slots are taken'}}}), 'waiting for a slot: 2 of 2 slots are taken');
+  assert.equal(noteOf({status: {state: 'pending', waiting: {reason: 'turn'}}}), 'waiting for its turn');
+  assert.equal(noteOf({status: {state: 'failed', note: 'no\nmore'}}), 'no');
+  assert.equal(noteOf({status: {state: 'running'}}), '');
+  assert.equal(stateOf({status: {state: 'checkpointed'}}), 'checkpointed');
 });
 
 test('a stage is what it does, not what lies before it', () => {

@@ -10,6 +10,7 @@ import {
   facts,
   badge,
   stateOf,
+  noteOf,
   visible,
   link,
   jobLink,
@@ -233,7 +234,7 @@ function whyOf(job, last, ended, asks) {
     tone = 'ask';
     const a = job.approval || {};
     lines.push(
-      h('strong', null, 'Waits for your approval. '),
+      h('strong', null, 'Waiting for approval. '),
       visible(a.why || ''),
       zero(a.until) ? null : h('span', {class: 'muted'}, ` Without an answer by ${clockTime(a.until)}: ${a.default || 'reject'}.`),
     );
@@ -242,11 +243,14 @@ function whyOf(job, last, ended, asks) {
     lines.push(h('strong', null, 'Given up. '), visible(job.dead_letter));
   } else if (job.skipped) {
     lines.push(h('strong', null, 'Skipped. '), visible(job.skipped));
-  } else if (job.state === 'queued' && job.waiting) {
-    lines.push(h('strong', null, 'Waits: '), visible(job.waiting));
+  } else if (job.status?.waiting) {
+    lines.push(capital(visible(noteOf(job))), '.');
   } else if (ended && outcome?.message && job.exit_kind !== 'succeeded') {
     tone = 'bad';
     lines.push(visible(outcome.message));
+  } else if (job.status?.note) {
+    tone = ended ? 'bad' : 'idle';
+    lines.push(capital(visible(job.status.note)), '.');
   }
   if (lines.length && outcome?.hint && job.exit_kind === 'failed') lines.push(h('span', null, '\n' + visible(outcome.hint)));
   const also = [
@@ -259,6 +263,8 @@ function whyOf(job, last, ended, asks) {
   if (also.length) lines.push(also.map(([what, other]) => h('span', null, ' ' + what + ' ', jobLink(other), '.')));
   return lines.length ? h('div', {class: ['notice', 'tone-' + tone], 'data-testid': 'why'}, h('div', {class: 'job-why'}, lines)) : null;
 }
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 // usageOf returns what the job has used: of ended attempts, and of the one that runs as
 // far as its log tells.

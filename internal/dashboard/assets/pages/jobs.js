@@ -19,19 +19,14 @@ import {
   link,
   setText,
 } from '../dom.js';
+import {drawing, stateOfUpdate, stateWord} from '../states.js';
 
 const PAGE = 200; // jobs that one call fetches
 const AHEAD = 12; // rows beyond the window that are drawn
 const NEWS = 1000; // new jobs that are counted
 
-const states = [
-  ['', 'All states'],
-  ['queued', 'Waiting'],
-  ['dispatched', 'Running'],
-  ['completed', 'Ended'],
-  ['cancelled', 'Cancelled'],
-  ['expired', 'Expired'],
-];
+// The states in the order of a job's life, with that of all.
+const chips = ['', 'pending', 'running', 'waiting_approval', 'checkpointed', 'completed', 'failed', 'cancelled'];
 
 // slim keeps of an entry what its row shows.
 function slim(e) {
@@ -41,7 +36,6 @@ function slim(e) {
     tenant: e.spec?.tenant || '',
     worker: workerOf(e),
     state: stateOf(e),
-    entry: e.state,
     why: noteOf(e),
     what: firstLine(e.spec?.instructions, 120),
     attempts: e.attempts || 0,
@@ -101,6 +95,25 @@ export const page = {
         }
       },
     });
+    let status = chips.includes(ctx.query.status) ? ctx.query.status : '';
+    const buttons = chips.map((name) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          class: 'chip',
+          'data-testid': 'filter-status-' + (name || 'all'),
+          onclick: () => {
+            status = name;
+            showStatus();
+            apply();
+          },
+        },
+        name ? [drawing(name), stateWord(name)] : 'all states',
+      ),
+    );
+    const showStatus = () => buttons.forEach((b, i) => b.setAttribute('aria-pressed', String(chips[i] === status)));
+    showStatus();
     const agent = h('button', {
       type: 'button',
       'data-testid': 'filter-agent',
@@ -137,7 +150,6 @@ export const page = {
         'div',
         {class: 'filters', role: 'search', 'aria-label': 'Filter jobs'},
         inputs.q,
-        select('state', 'State', states, 'filter-state'),
         select('tenant', 'Tenant', named('tenant', 'All tenants'), 'filter-tenant'),
         select('worker', 'Worker', named('worker', 'All workers'), 'filter-worker'),
         select(
@@ -151,6 +163,7 @@ export const page = {
         ),
         h('label', {class: 'check'}, inputs.dead_letters, 'Dead letters'),
         agent,
+        h('div', {class: 'chips', role: 'group', 'aria-label': 'State', 'data-testid': 'filter-status'}, buttons),
         news,
       ),
     );
@@ -167,7 +180,7 @@ export const page = {
       return {
         q: inputs.q.value.trim(),
         agent: ctx.query.agent || '',
-        state: inputs.state.value,
+        status,
         tenant: inputs.tenant.value,
         worker: inputs.worker.value,
         order: inputs.order.value,
@@ -188,6 +201,8 @@ export const page = {
           el.append(h('option', {value: query[name]}, visible(query[name])));
         el.value = query[name] || '';
       }
+      status = chips.includes(query.status) ? query.status : '';
+      showStatus();
       showAgent();
       list.filter(values());
     };
@@ -297,7 +312,7 @@ class List {
     return {
       q: w.q,
       agent: w.agent,
-      state: w.state,
+      status: w.status,
       tenant: w.tenant,
       worker: w.worker,
       newest: w.order === 'oldest' ? '' : 'true',
@@ -391,7 +406,7 @@ class List {
         w.q ||
         w.agent ||
         w.dead_letters ||
-        (w.state && w.state !== u.entry_state)
+        (w.status && w.status !== stateOfUpdate(u))
       )
         return;
       if (this.next && w.order === 'oldest') return; // it comes at the end, when that is reached
@@ -403,14 +418,13 @@ class List {
       return;
     }
     const old = this.rows[at];
-    const entry = u.entry_state || old.entry;
+    const state = stateOfUpdate(u);
     const row = {
       ...old,
-      entry,
-      state: stateOfUpdate(u, old),
+      state,
       attempts: u.attempt || old.attempts,
       worker: u.worker || old.worker,
-      why: u.text ? firstLine(u.text) : u.entry_state === old.entry ? old.why : '',
+      why: u.text ? firstLine(u.text) : state === old.state ? old.why : '',
       cost: u.usage ? cost(u.usage) : old.cost,
       at: u.time || old.at,
       changed: performance.now(),
@@ -501,21 +515,4 @@ class List {
       h('td', {class: 'c-when right'}, timeOf(r.at)),
     );
   }
-}
-
-// stateOfUpdate returns the state that an update of the stream tells.
-function stateOfUpdate(u, old) {
-  switch (u.entry_state) {
-    case 'dispatched':
-      return u.state === 'pending' || !u.state ? 'running' : u.state === 'waiting_approval' ? u.state : 'running';
-    case 'expired':
-      return 'expired';
-    case 'cancelled':
-      return u.skipped ? 'skipped' : 'cancelled';
-    case 'completed':
-      return u.exit_kind === 'succeeded' ? 'completed' : u.exit_kind === 'cancelled' ? 'cancelled' : 'failed';
-    case 'queued':
-      return u.state === 'waiting_approval' ? u.state : old.state === 'held' ? 'held' : 'pending';
-  }
-  return old.state;
 }

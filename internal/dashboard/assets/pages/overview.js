@@ -229,11 +229,14 @@ function tilesOf(o) {
   const last = (o.throughput || []).reduce((n, t) => n + t.succeeded + t.failed + t.cancelled, 0);
   return [
     tile('Running', [count(o.running), h('small', null, ' of ', count(o.max_at_once))], plural(c.dispatched || 0, 'job') + ' dispatched', {
-      href: '#/jobs?state=dispatched',
+      href: '#/jobs?status=running',
       testid: 'running',
     }),
-    tile('Waiting', count(c.queued), count(c.held) + ' more held', {href: '#/jobs?state=queued', testid: 'queued'}),
-    tile('Needs approval', count(c.approval), c.approval ? 'Somebody should look' : 'Nobody is waited for', {
+    tile('Pending', count(c.queued + c.held), c.held ? count(c.held) + ' wait for other jobs' : 'None waits for other jobs', {
+      href: '#/jobs?status=pending',
+      testid: 'queued',
+    }),
+    tile('Waiting for approval', count(c.approval), c.approval ? 'Somebody should look' : 'Nobody is waited for', {
       href: '#/approvals',
       testid: 'approval',
       tone: c.approval ? 'ask' : null,
@@ -243,7 +246,7 @@ function tilesOf(o) {
       testid: 'dead-letters',
       tone: c.dead_letters ? 'bad' : null,
     }),
-    tile('Ended, last hour', count(last), failedPart(o, last), {href: '#/jobs?state=completed&newest=1', testid: 'ended'}),
+    tile('Ended, last hour', count(last), failedPart(o, last), {href: '#/timeline?span=1h', testid: 'ended'}),
     tile(
       'Cost today',
       cost(u),
@@ -281,7 +284,7 @@ function running(o, runs) {
         {title: 'For', class: 'num right', cell: (r) => since(r.began)},
       ],
     }),
-    more > 0 && runs.length ? h('p', {class: 'empty'}, h('a', {href: '#/jobs?state=dispatched'}, `and ${count(more)} more`)) : null,
+    more > 0 && runs.length ? h('p', {class: 'empty'}, h('a', {href: '#/jobs?status=running'}, `and ${count(more)} more`)) : null,
   );
 }
 
@@ -289,7 +292,7 @@ function waiting(o) {
   const list = o.waiting || [];
   const most = Math.max(1, ...list.map((w) => w.jobs));
   return panel(
-    'Why jobs wait',
+    'What jobs wait for',
     {testid: 'waiting'},
     list.length
       ? h(
@@ -301,7 +304,7 @@ function waiting(o) {
               h(
                 'li',
                 {class: 'rank tone-idle'},
-                h('span', {class: 'rank-name'}, visible(w.why || 'It is their turn soon')),
+                h('span', {class: 'rank-name'}, visible(w.why.replace(/^waiting for /, ''))),
                 h('span', {class: 'num'}, count(w.jobs)),
                 bar(w.jobs / most, {label: plural(w.jobs, 'job')}),
               ),
