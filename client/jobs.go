@@ -142,6 +142,14 @@ func (c *Client) Cancel(ctx context.Context, ref string) (Job, error) {
 	return c.change(ctx, ref, "/cancel", nil)
 }
 
+// CancelKey cancels the unfinished jobs of a tenant that have a key, and returns them
+// as they are then.
+func (c *Client) CancelKey(ctx context.Context, in CancelKey) (Jobs, error) {
+	var out Jobs
+	err := c.post(ctx, "/v1/jobs/cancel", in, &out)
+	return out, err
+}
+
 // Retry does a job that has ended again, and returns the new one.
 func (c *Client) Retry(ctx context.Context, ref string) (Job, error) {
 	return c.change(ctx, ref, "/retry", nil)

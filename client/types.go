@@ -82,6 +82,13 @@ type Requeued struct {
 	Refused []string      `json:"refused,omitempty"` // a sentence for each that is not among them
 }
 
+// CancelKey is the body of POST /v1/jobs/cancel: the unfinished jobs of a tenant that
+// have a key. The answer is the jobs (Jobs).
+type CancelKey struct {
+	Key    string     `json:"key"`
+	Tenant job.Tenant `json:"tenant,omitempty"` // "": job.DefaultTenant
+}
+
 // Drop is the body of POST /v1/dead-letters/drop: about which dead letters
 // nothing more is to be done, all or none. The answer is the letters (Jobs).
 type Drop struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/agentsched/agentsched/job"
 )
@@ -44,4 +45,29 @@ func Find(ctx context.Context, s Store, ref string) (Entry, error) {
 		}
 	}
 	return Entry{}, fmt.Errorf("job %q: %w; `scheduler ls` lists what there is", ref, ErrNotFound)
+}
+
+// CancelKey cancels the unfinished jobs of a tenant that have a key, all or none, and
+// returns them as they were, the newest first. The error wraps ErrNotFound if there
+// are none.
+func CancelKey(ctx context.Context, s Store, tenant job.Tenant, key string, now time.Time) ([]Entry, error) {
+	for {
+		list, _, err := s.List(ctx, Filter{Tenant: tenant, Key: key, Newest: true, Limit: 1 << 30})
+		if err != nil {
+			return nil, err
+		}
+		if len(list) == 0 {
+			return nil, fmt.Errorf("tenant %s has no unfinished job of the key %q: %w", tenant, key, ErrNotFound)
+		}
+		// The newest first: none of them has its turn by the end of another.
+		ops := make([]Op, len(list))
+		for i := range list {
+			ops[i] = Cancel{ID: list[i].ID, Now: now}
+		}
+		err = s.Apply(ctx, ops...)
+		if errors.Is(err, ErrIllegalTransition) && ctx.Err() == nil {
+			continue // one has ended since the look
+		}
+		return list, err
+	}
 }

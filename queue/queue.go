@@ -243,6 +243,8 @@ type Filter struct {
 	CoalescedWith job.ID
 	// SupersededBy selects what was cancelled for this entry.
 	SupersededBy job.ID
+	// Key selects unfinished entries that have it (Entry.Key).
+	Key string
 	// CancelRequested selects what somebody asked to cancel while it was
 	// dispatched: with the state Dispatched, what is still to be stopped.
 	CancelRequested bool

@@ -283,6 +283,31 @@ func (h *here) Cancel(ctx context.Context, ref string) (queue.Entry, error) {
 	return e, h.meant(ctx, ref, err)
 }
 
+func (h *here) CancelKey(ctx context.Context, in client.CancelKey) (done client.Jobs, err error) {
+	err = h.running(func(c *client.Client) error { done, err = c.CancelKey(ctx, in); return err })
+	if !errors.Is(err, client.ErrNotRunning) {
+		return done, failure(err)
+	}
+	o, err := h.m.own(ctx)
+	if err != nil {
+		return done, err
+	}
+	defer o.Close()
+	list, err := queue.CancelKey(ctx, o.store, in.Tenant, in.Key, utcNow())
+	if err != nil {
+		return done, failure(err)
+	}
+	for _, was := range list {
+		h.m.did(ctx, o.dir, aboutJob(deedCancel, was.ID, was.Spec.Name, map[string]any{"key": in.Key}))
+		e, err := o.store.Get(ctx, was.ID)
+		if err != nil {
+			return done, failure(err)
+		}
+		done.Jobs = append(done.Jobs, e)
+	}
+	return done, nil
+}
+
 // meant is like the function, unless there is no store to look into.
 func (h *here) meant(ctx context.Context, ref string, err error) error {
 	if !isNotFound(err) || errors.Is(err, fs.ErrNotExist) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -409,19 +410,46 @@ func printLog(ctx context.Context, w io.Writer, s site, ref string, follow, asJS
 
 func (m *Main) cancelCommand() *cobra.Command {
 	var asJSON bool
+	var of client.CancelKey
 	cmd := &cobra.Command{
-		Use: "cancel JOB...", Short: "Withdraw waiting jobs, stop running ones", Args: cobra.MinimumNArgs(1),
+		Use: "cancel JOB...", Short: "Withdraw waiting jobs, stop running ones",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("key") {
+				return nil
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		},
 		Long: `Withdraw jobs that wait, and stop those that run: their workers are told to end, and ended
 with everything that they have started if they do not. What a job has changed stays in its
-workspace. It works whether or not a scheduler is running.
+workspace. It works whether or not a scheduler is running. With --key, the unfinished jobs of a
+tenant that have this key are cancelled, all or none.
 
 Exit code: 0 all of them are cancelled, or about to be; 1 one is not: it has ended, or cannot
 be found.`,
-		Example: "  scheduler cancel fix-login\n  scheduler cancel 01a1fcce 01a1fcd0",
+		Example: "  scheduler cancel fix-login\n  scheduler cancel 01a1fcce 01a1fcd0\n  scheduler cancel --key deploy-website --tenant website",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch byKey := cmd.Flags().Changed("key"); {
+			case byKey && len(args) > 0:
+				return usage(errors.New("--key selects the jobs itself; leave the names out"))
+			case byKey && of.Key == "":
+				return usage(errors.New("--key is empty, want the key of the jobs to cancel"))
+			case cmd.Flags().Changed("tenant") && !byKey:
+				return usage(errors.New("--tenant has no use without --key"))
+			case byKey:
+				if err := job.ValidTenant(of.Tenant); err != nil {
+					return usage(fmt.Errorf("--tenant: %w", err))
+				}
+			}
 			return m.on(func(s site) error {
 				done := client.Jobs{Jobs: []queue.Entry{}}
 				var errs []error
+				if of.Key != "" {
+					all, err := s.CancelKey(cmd.Context(), of)
+					if err != nil {
+						return err
+					}
+					done.Jobs = append(done.Jobs, all.Jobs...)
+				}
 				for _, ref := range args {
 					e, err := s.Cancel(cmd.Context(), ref)
 					if err != nil {
@@ -429,6 +457,8 @@ be found.`,
 						continue
 					}
 					done.Jobs = append(done.Jobs, e)
+				}
+				for _, e := range done.Jobs {
 					switch {
 					case asJSON:
 					case e.State.Terminal():
@@ -444,6 +474,8 @@ be found.`,
 			})
 		},
 	}
+	cmd.Flags().StringVar(&of.Key, "key", "", "cancel the unfinished jobs that have this `KEY`")
+	cmd.Flags().StringVar((*string)(&of.Tenant), "tenant", string(job.DefaultTenant), "with --key: of this `TENANT`")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the jobs as JSON")
 	return cmd
 }

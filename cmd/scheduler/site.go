@@ -38,6 +38,7 @@ type site interface {
 
 	Submit(ctx context.Context, in submission) ([]queue.Entry, error)
 	Cancel(ctx context.Context, ref string) (queue.Entry, error)
+	CancelKey(ctx context.Context, in client.CancelKey) (client.Jobs, error)
 	// Retry does a job that has ended again and returns the new one.
 	Retry(ctx context.Context, ref string) (queue.Entry, error)
 	Decide(ctx context.Context, ref string, a scheduler.Answer) (queue.Entry, error)

@@ -141,6 +141,11 @@ func (t *there) Submit(ctx context.Context, in submission) ([]queue.Entry, error
 	return all, nil
 }
 
+func (t *there) CancelKey(ctx context.Context, in client.CancelKey) (client.Jobs, error) {
+	done, err := t.door.CancelKey(ctx, in)
+	return done, failure(err)
+}
+
 func (t *there) Cancel(ctx context.Context, ref string) (queue.Entry, error) {
 	j, err := t.door.Cancel(ctx, ref)
 	return j.Job, meant(ctx, t, ref, t.refused(err))

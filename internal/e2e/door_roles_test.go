@@ -26,6 +26,7 @@ func bodies() map[string]string {
 		"submit-jobs":          `{"source":"s","jobs":[{"name":"new","tenant":"tests","type":"TOOL","worker":"shell","instructions":"true","workspace":{"isolation":"none"}}]}`,
 		"submit-job-file":      `{"text":"tenant: tests\njobs: [{id: another, worker: shell, instructions: 'true'}]"}`,
 		"cancel-job":           `{}`,
+		"cancel-key":           `{"key":"none"}`,
 		"retry-job":            `{}`,
 		"answer-job":           `{"approve":true}`,
 		"checkpoint-job":       `{"reason":"no"}`,

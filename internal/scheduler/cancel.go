@@ -28,6 +28,27 @@ func (s *Scheduler) cancel(ctx context.Context, id job.ID, reason string) error 
 	return nil
 }
 
+// CancelKey withdraws the unfinished jobs of a tenant that have a key, as Cancel
+// does, all or none, and returns their ids. The error wraps queue.ErrNotFound if
+// there are none.
+func (s *Scheduler) CancelKey(ctx context.Context, tenant job.Tenant, key string) ([]job.ID, error) {
+	list, err := queue.CancelKey(ctx, s.cfg.Store, tenant, key, now())
+	if err != nil {
+		return nil, fmt.Errorf("cancel by key: %w", err)
+	}
+	ids := make([]job.ID, len(list))
+	for i := range list {
+		ids[i] = list[i].ID
+		s.stopJob(ctx, ids[i], "cancelled by the user")
+	}
+	s.lanes.forget(s.scopes())
+	for _, id := range ids {
+		s.publishEntry(ctx, id)
+	}
+	s.poke()
+	return ids, nil
+}
+
 // stopJob stops the flight of a job whose cancellation the store knows of. One
 // that was claimed and is not in the air yet is stopped when it is.
 func (s *Scheduler) stopJob(ctx context.Context, id job.ID, reason string) {

@@ -32,6 +32,8 @@ func (s *Server) jobRoutes() {
 		about: "Ask a job that runs to stop at the boundary of its next step.\nThe answer, which is the job as it is now, does not wait for that."}, s.checkpoint)
 	get(s, route{id: "cancel-job", method: "POST", path: "/v1/jobs/{job}/cancel", role: operate, tag: "jobs",
 		about: "Cancel a job."}, s.cancel)
+	post(s, route{id: "cancel-key", method: "POST", path: "/v1/jobs/cancel", role: operate, tag: "jobs",
+		about: "Cancel the unfinished jobs of a tenant that have a key, all or none.\nThe answer is the jobs as they are then; not_found if there are none."}, s.cancelKey)
 	get(s, route{id: "retry-job", method: "POST", path: "/v1/jobs/{job}/retry", role: operate, tag: "jobs", status: http.StatusCreated,
 		about: "Do a job that has ended again, as a new job.\nA dead letter is requeued; another that stands alone is submitted again."}, s.retry)
 	post(s, route{id: "answer-job", method: "POST", path: "/v1/jobs/{job}/answer", role: operate, tag: "approvals",
@@ -175,6 +177,29 @@ func (s *Server) cancel(ctx context.Context, in *JobPath) (client.Job, error) {
 	}
 	e, err = s.opt.Store.Get(ctx, e.ID)
 	return client.Job{Job: s.standing(ctx, e)}, err
+}
+
+func (s *Server) cancelKey(ctx context.Context, _ *struct{}, in *client.CancelKey) (client.Jobs, error) {
+	if in.Key == "" {
+		return client.Jobs{}, badField("body.key", "is empty, want the key of the jobs to cancel")
+	}
+	tenant := cmp.Or(in.Tenant, job.DefaultTenant)
+	if err := job.ValidTenant(tenant); err != nil {
+		return client.Jobs{}, badField("body.tenant", "%v", err)
+	}
+	ids, err := s.opt.Sched.CancelKey(ctx, tenant, in.Key)
+	if err != nil {
+		return client.Jobs{}, err
+	}
+	done := client.Jobs{Total: len(ids)}
+	for _, id := range ids {
+		e, err := s.opt.Store.Get(ctx, id)
+		if err != nil {
+			return client.Jobs{}, err
+		}
+		done.Jobs = append(done.Jobs, s.standing(ctx, e))
+	}
+	return done, nil
 }
 
 func (s *Server) checkpoint(ctx context.Context, in *JobPath, body *client.Checkpoint) (client.Job, error) {

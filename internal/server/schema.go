@@ -57,6 +57,7 @@ func requiredFields() map[reflect.Type][]string {
 		reflect.TypeFor[client.Requeue]():       {"letters"},
 		reflect.TypeFor[client.RequeueLetter](): {"id"},
 		reflect.TypeFor[client.Drop]():          {"ids"},
+		reflect.TypeFor[client.CancelKey]():     {"key"},
 		reflect.TypeFor[client.Checkpoint]():    nil,
 		reflect.TypeFor[client.RestartCores]():  nil,
 		reflect.TypeFor[client.UILink]():        nil,

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -44,5 +45,37 @@ func cancelTerminal(e *env) {
 		before := e.wantState(id, state)
 		e.refuse(queue.ErrIllegalTransition, queue.Cancel{ID: id, Now: epoch.Add(time.Hour)})
 		wantSame(e, "terminal entry", e.get(id), before)
+	}
+}
+
+// cancelKey cancels all unfinished entries of a tenant's key in one go, so that none
+// of them has its turn by the end of another.
+func cancelKey(e *env) {
+	running := e.enqueueOne("running", duplicate(job.Serialize, "k"))
+	e.claimOne(epoch)
+	next, shares := e.enqueueOne("next", duplicate(job.Serialize, "k")), e.enqueueOne("shares", duplicate(job.Coalesce, "k"))
+	others := []job.ID{e.enqueueOne("another tenant's", duplicate(job.Serialize, "k"), tenant("other")), e.enqueueOne("another key", duplicate(job.Serialize, "kk")), e.enqueueOne("no key")}
+	list, _ := e.list(queue.Filter{Key: "k", Tenant: job.DefaultTenant})
+	wantSame(e, "entries of the key", names(list), []string{"running", "next", "shares"})
+	if _, total := e.list(queue.Filter{Key: "k"}); total != 4 {
+		e.Errorf("%d entries of any tenant have the key, want 4", total)
+	}
+	gone, err := queue.CancelKey(e.ctx, e.store, job.DefaultTenant, "k", epoch)
+	if err != nil {
+		e.Fatal(err)
+	}
+	wantSame(e, "cancelled", names(gone), []string{"shares", "next", "running"})
+	e.wantState(next, job.Cancelled)
+	e.wantState(shares, job.Cancelled)
+	if got := e.wantState(running, job.Dispatched); !got.CancelRequested {
+		e.Errorf("entry %s, want it to be asked to stop", show(got))
+	}
+	for _, id := range others {
+		e.wantState(id, job.Queued)
+	}
+	e.apply(queue.Reclaim{Now: epoch, All: true})
+	e.wantState(running, job.Completed)
+	if _, err := queue.CancelKey(e.ctx, e.store, job.DefaultTenant, "k", epoch); !errors.Is(err, queue.ErrNotFound) {
+		e.Errorf("once more: %v, want ErrNotFound", err)
 	}
 }

@@ -14,6 +14,7 @@ func (m *memory) list(f queue.Filter) (entries []queue.Entry, total int) {
 		if (f.Batch == "" || r.Batch == f.Batch) && (len(f.States) == 0 || slices.Contains(f.States, r.State)) && (len(f.Runs) == 0 || slices.Contains(f.Runs, r.RunState())) &&
 			(f.Tenant == "" || r.Spec.Tenant == f.Tenant) && (f.Agent == "" || r.Spec.Agent == f.Agent) &&
 			(!f.External || r.Spec.Type == job.External) && (!f.DeadLetters || r.deadLetter()) && (f.ErrorClass == "" || r.ErrorClass == f.ErrorClass) && (f.Name == "" || r.Spec.Name == f.Name) &&
+			(f.Key == "" || r.Key == f.Key && !r.State.Terminal()) &&
 			(f.Worker == "" || slices.Contains(r.workers(), f.Worker)) && (f.Search == "" || r.found(f.Search)) &&
 			len(r.ID) >= len(f.Prefix) && string(r.ID[:len(f.Prefix)]) == f.Prefix &&
 			(f.Since.IsZero() || r.CompletedAt == nil || !r.CompletedAt.Before(f.Since)) &&

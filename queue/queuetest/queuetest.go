@@ -66,6 +66,7 @@ func Run(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 		{"CancelQueued", cancelQueued},
 		{"CancelDispatched", cancelDispatched},
 		{"CancelTerminal", cancelTerminal},
+		{"CancelKey", cancelKey},
 		{"ReclaimAll", reclaimAll},
 		{"ReclaimLease", reclaimLease},
 		{"ReclaimFences", reclaimFences},

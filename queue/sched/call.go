@@ -26,7 +26,7 @@ const (
 
 // Parameters and results of the calls that have no type of their own.
 type (
-	// ByID are the parameters of get and cancel.
+	// ByID are the parameters of get.
 	ByID struct {
 		SchedID job.ID `json:"sched_id"`
 	}
@@ -83,16 +83,16 @@ func (k *Kernel) Call(ctx context.Context, method string, params json.RawMessage
 	switch method {
 	case MethodEnqueue:
 		return with(params, func(r EnqueueRequest) (any, error) {
-			if len(r.DedupeBy) > 0 {
-				return nil, refuse(InvalidParams, "dedupe_by is for %s", MethodEnqueueUnique)
+			if len(r.DedupeBy) > 0 || r.Key != "" {
+				return nil, refuse(InvalidParams, "dedupe_by and key are for %s", MethodEnqueueUnique)
 			}
 			e, created, err := k.Enqueue(ctx, r)
 			return Enqueued{e, created}, err
 		})
 	case MethodEnqueueUnique:
 		return with(params, func(r EnqueueRequest) (any, error) {
-			if len(r.DedupeBy) == 0 {
-				return nil, refuse(InvalidParams, "dedupe_by is missing, want some of agent, priority, trigger, payload")
+			if len(r.DedupeBy) == 0 && r.Key == "" {
+				return nil, refuse(InvalidParams, "dedupe_by is missing, want some of agent, priority, trigger, payload, or a key")
 			}
 			e, created, err := k.Enqueue(ctx, r)
 			return Enqueued{e, created}, err
@@ -113,7 +113,14 @@ func (k *Kernel) Call(ctx context.Context, method string, params json.RawMessage
 			return Ended{e, job.Dispatched}, err
 		})
 	case MethodCancel:
-		return with(params, func(r ByID) (any, error) {
+		return with(params, func(r CancelRequest) (any, error) {
+			if r.Key != "" || r.SchedID == "" {
+				list, err := k.CancelKey(ctx, r)
+				return Entries{list, len(list)}, err
+			}
+			if r.Tenant != "" {
+				return nil, refuse(InvalidParams, "tenant is for a key, not for a sched_id")
+			}
 			e, err := k.Cancel(ctx, r.SchedID)
 			return Ended{e, job.Queued}, err
 		})

@@ -17,6 +17,7 @@ type Entry struct {
 	RunnableAt   time.Time       `json:"runnable_at"`
 	Deadline     *time.Time      `json:"deadline,omitempty"`
 	Trigger      job.Trigger     `json:"trigger"`
+	Key          string          `json:"key,omitempty"` // by which it is unique
 	Payload      json.RawMessage `json:"payload,omitempty"`
 	State        job.EntryState  `json:"state"`
 	WorkerID     string          `json:"worker_id,omitempty"` // who holds it
@@ -34,7 +35,7 @@ type Entry struct {
 func entryOf(e *queue.Entry) Entry {
 	out := Entry{
 		SchedID: e.ID, Tenant: e.Spec.Tenant, Agent: e.Spec.Agent, Priority: e.Spec.Priority, RunnableAt: e.RunnableAt, Deadline: e.Deadline,
-		Trigger: e.Spec.Trigger.Or(), Payload: e.Spec.Payload, State: e.State, WorkerID: e.Holder, CreatedAt: e.CreatedAt,
+		Trigger: e.Spec.Trigger.Or(), Key: e.Key, Payload: e.Spec.Payload, State: e.State, WorkerID: e.Holder, CreatedAt: e.CreatedAt,
 		DispatchedAt: e.DispatchedAt, CompletedAt: e.CompletedAt, ExitKind: e.ExitKind, LeaseUntil: e.LeaseUntil, Fence: e.Fence,
 	}
 	if e.ExitKind == job.ExitFailed {

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -84,6 +85,8 @@ type EnqueueRequest struct {
 	// all of these (of agent, also called pid, priority, trigger, payload), that one is
 	// returned and none is made.
 	DedupeBy []string `json:"dedupe_by,omitempty"`
+	// Key does the same by a key of the program's own, e.g. "crawl:example.org".
+	Key string `json:"key,omitempty"`
 }
 
 // Enqueue makes an entry; with DedupeBy it may return one that is there
@@ -95,7 +98,7 @@ func (k *Kernel) Enqueue(ctx context.Context, r EnqueueRequest) (_ Entry, create
 		return Entry{}, false, err
 	}
 	err = k.store.Enqueue(ctx, b, []queue.Entry{e})
-	if twice, ok := errors.AsType[*queue.DuplicateError](err); ok && len(r.DedupeBy) > 0 {
+	if twice, ok := errors.AsType[*queue.DuplicateError](err); ok && (len(r.DedupeBy) > 0 || r.Key != "") {
 		there, err := k.Get(ctx, twice.Other)
 		return there, false, err
 	}
@@ -131,7 +134,12 @@ func (k *Kernel) entry(r *EnqueueRequest) (queue.Batch, queue.Entry, error) {
 	if len(r.Payload) > MaxPayload {
 		return queue.Batch{}, queue.Entry{}, refuse(InvalidPayload, "payload has %d bytes, at most %d are allowed", len(r.Payload), MaxPayload)
 	}
-	if len(r.DedupeBy) > 0 {
+	switch {
+	case len(r.DedupeBy) > 0 && r.Key != "":
+		return queue.Batch{}, queue.Entry{}, refuse(InvalidPayload, "key: %q and dedupe_by both say what is the same; leave one of them out", r.Key)
+	case r.Key != "":
+		s.Key, s.OnDuplicate = r.Key, job.Reject
+	case len(r.DedupeBy) > 0:
 		key, err := dedupeKey(r)
 		if err != nil {
 			return queue.Batch{}, queue.Entry{}, err
@@ -149,6 +157,7 @@ func (k *Kernel) entry(r *EnqueueRequest) (queue.Batch, queue.Entry, error) {
 		return queue.Batch{}, queue.Entry{}, refuse(InvalidPayload, "deadline: %s is past, it is %s now", r.Deadline.Format(time.RFC3339), now.Format(time.RFC3339))
 	}
 	e := queue.Entry{ID: id, Spec: s, State: job.Queued, CreatedAt: now, RunnableAt: now, Deadline: utc(r.Deadline)}
+	_, e.Key = s.Duplicates()
 	if r.RunnableAt != nil {
 		e.RunnableAt = r.RunnableAt.UTC()
 	}
@@ -423,6 +432,57 @@ func (k *Kernel) Cancel(ctx context.Context, id job.ID) (Entry, error) {
 		return entryOf(&e), refuse(IllegalTransition, "entry %s is %s by now", id, e.State)
 	}
 	return entryOf(&e), nil
+}
+
+// CancelRequest says what to withdraw: an entry, or the queued ones of a tenant that
+// have a key.
+type CancelRequest struct {
+	SchedID job.ID     `json:"sched_id,omitempty"`
+	Key     string     `json:"key,omitempty"`
+	Tenant  job.Tenant `json:"tenant,omitempty"` // with Key; "": job.DefaultTenant
+}
+
+// CancelKey withdraws the queued entries of a tenant that have a key, all or none.
+// Codes: InvalidParams, InvalidPayload; UnknownID if no unfinished entry has it;
+// IllegalTransition if those that have it are dispatched.
+func (k *Kernel) CancelKey(ctx context.Context, r CancelRequest) ([]Entry, error) {
+	tenant := cmp.Or(r.Tenant, job.DefaultTenant)
+	switch err := job.ValidTenant(tenant); {
+	case r.Key == "":
+		return nil, refuse(InvalidParams, "sched_id is missing, want that of the entry to cancel, or a key")
+	case r.SchedID != "":
+		return nil, refuse(InvalidParams, "sched_id and key both say what to cancel; leave one of them out")
+	case err != nil:
+		return nil, refuse(InvalidPayload, "tenant: %v", err)
+	}
+	list, total, err := k.store.List(ctx, queue.Filter{Tenant: tenant, Key: r.Key, Newest: true, Limit: 1 << 30})
+	if err != nil {
+		return nil, explain(err)
+	}
+	list = slices.DeleteFunc(list, func(e queue.Entry) bool { return e.State != job.Queued })
+	switch {
+	case total == 0:
+		return nil, refuse(UnknownID, "tenant %s has no unfinished entry of the key %q", tenant, r.Key)
+	case len(list) == 0:
+		return nil, refuse(IllegalTransition, "the entry of tenant %s that has the key %q is dispatched, only a queued one is cancelled", tenant, r.Key)
+	}
+	ops := make([]queue.Op, len(list))
+	for i := range list {
+		ops[i] = queue.Cancel{ID: list[i].ID, Now: k.moment()}
+	}
+	if err := k.store.Apply(ctx, ops...); err != nil {
+		return nil, explain(err)
+	}
+	out := make([]Entry, 0, len(list))
+	for i := range list {
+		e, err := k.store.Get(ctx, list[i].ID)
+		if err != nil {
+			return nil, explain(err)
+		}
+		k.changed(&e)
+		out = append(out, entryOf(&e))
+	}
+	return out, nil
 }
 
 // Get returns an entry, also of a job of the scheduler. Code: UnknownID.

@@ -329,3 +329,48 @@ func TestCall(t *testing.T) {
 		}
 	}
 }
+
+// TestCancelByKey: what is queued of a tenant's key is withdrawn, and nothing else.
+func TestCancelByKey(t *testing.T) {
+	d := open(t)
+	ctx := t.Context()
+	unique := func(params string) sched.Enqueued {
+		t.Helper()
+		made, err := d.example("enqueue_unique " + params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.(sched.Enqueued)
+	}
+	one := unique(`{"key":"crawl:example.org","tenant":"acme"}`)
+	if again := unique(`{"key":"crawl:example.org","tenant":"acme","payload":2}`); !one.Created || again.Created || again.SchedID != one.SchedID || again.Key != "crawl:example.org" {
+		t.Errorf("the second with the key is %+v, want the first, %s", again, one.SchedID)
+	}
+	other := unique(`{"key":"crawl:example.org"}`)
+	got, err := d.example(`cancel {"key":"crawl:example.org","tenant":"acme"}`)
+	if err != nil || got.(sched.Entries).Total != 1 || got.(sched.Entries).Entries[0].State != job.Cancelled {
+		t.Errorf("cancelled %+v, %v", got, err)
+	}
+	if e, err := d.Get(ctx, other.SchedID); err != nil || e.State != job.Queued {
+		t.Errorf("another tenant's is %s, %v", e.State, err)
+	}
+	d.claim("w", 1)
+	for _, c := range []struct {
+		call string
+		code sched.Code
+		text string
+	}{
+		{`cancel {"key":"crawl:example.org","tenant":"acme"}`, sched.UnknownID, `tenant acme has no unfinished entry of the key "crawl:example.org"`},
+		{`cancel {"key":"crawl:example.org"}`, sched.IllegalTransition, "is dispatched"},
+		{`cancel {}`, sched.InvalidParams, "sched_id is missing"},
+		{`cancel {"key":"k","sched_id":"s"}`, sched.InvalidParams, "leave one of them out"},
+		{`cancel {"tenant":"acme","sched_id":"s"}`, sched.InvalidParams, "tenant is for a key"},
+		{`cancel {"key":"k","tenant":"a/b"}`, sched.InvalidPayload, "tenant"},
+		{`enqueue {"key":"k"}`, sched.InvalidParams, "enqueue_unique"},
+		{`enqueue_unique {"key":"k","dedupe_by":["agent"]}`, sched.InvalidPayload, "leave one of them out"},
+		{`enqueue_unique {"key":" k"}`, sched.InvalidPayload, "key"},
+	} {
+		_, err := d.example(c.call)
+		d.refused(err, c.code, c.text)
+	}
+}

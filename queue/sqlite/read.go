@@ -179,6 +179,13 @@ func conditions(f queue.Filter) (where string, args []any) {
 	if f.ErrorClass != "" {
 		add(`e.error_class = ?`, string(f.ErrorClass))
 	}
+	if f.Key != "" {
+		line, of := `key <> '' AND state IN ('queued', 'dispatched')`, []any{f.Key}
+		if f.Tenant != "" {
+			line, of = line+` AND tenant = ?`, []any{string(f.Tenant), f.Key}
+		}
+		add(`e.seq IN (SELECT seq FROM entries INDEXED BY entries_line WHERE `+line+` AND key = ?)`, of...)
+	}
 	if f.Name != "" {
 		add(`e.name = ?`, string(f.Name))
 	}
