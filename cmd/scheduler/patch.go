@@ -48,19 +48,21 @@ func savedPatch(ctx context.Context, store queue.Store, id job.ID, whole bool) (
 }
 
 func artifact(ctx context.Context, store queue.Store, id job.ID, name string) (job.Artifact, error) {
-	attempts, err := store.Attempts(ctx, id)
-	if err != nil {
+	o, err := lastOutcome(ctx, store, id)
+	if o == nil {
 		return job.Artifact{}, err
 	}
-	if len(attempts) == 0 {
-		return job.Artifact{}, nil
-	}
-	last := attempts[len(attempts)-1]
-	if last.Outcome == nil {
-		return job.Artifact{}, nil
-	}
-	a, _ := last.Outcome.Artifact(name)
+	a, _ := o.Artifact(name)
 	return a, nil
+}
+
+// lastOutcome returns that of the job's last attempt; nil without one.
+func lastOutcome(ctx context.Context, store queue.Store, id job.ID) (*job.Outcome, error) {
+	attempts, err := store.Attempts(ctx, id)
+	if err != nil || len(attempts) == 0 {
+		return nil, err
+	}
+	return attempts[len(attempts)-1].Outcome, nil
 }
 
 // patchError adds to an error about a job's patch what to do if the file is not
@@ -285,8 +287,12 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Store, 
 	applied, err := w.Apply(ctx, job.Patch{Job: name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}, to)
 	var conflict *workspace.ConflictError
 	if errors.As(err, &conflict) {
+		start, byHand := w.StartCommit(e.ID), "scheduler diff "+string(name)
+		if last, _ := lastOutcome(ctx, store, e.ID); last != nil && last.Commit != nil && start != "" && o.to == "" && (o.whole || e.Resolved == nil || len(e.Resolved.Patches) == 0) {
+			byHand = "git merge " + last.Commit.Branch // the branch holds what the patch does
+		}
 		return &exitError{code: exitFailed, err: fmt.Errorf("nothing was changed: the patch of job %s conflicts with %s in\n  %s", name, to, strings.Join(visible(conflict.Files), "\n  ")),
-			hints: conflictHints(conflict, e, w.StartCommit(e.ID), o.to == "")}
+			hints: conflictHints(conflict, e, start, byHand, o.to == "")}
 	}
 	if err != nil {
 		return patchError(err, name)
@@ -330,9 +336,9 @@ func partsOf(e *queue.Entry, patch job.Artifact) []string {
 }
 
 // conflictHints say why a patch conflicts, as far as that is known, and what to do.
-// start is the commit that the job began with; home: the folder is the job's own,
-// where it can be done again.
-func conflictHints(c *workspace.ConflictError, e *queue.Entry, start string, home bool) (hints []string) {
+// start is the commit that the job began with, byHand the command to merge by hand;
+// home: the folder is the job's own, where it can be done again.
+func conflictHints(c *workspace.ConflictError, e *queue.Entry, start, byHand string, home bool) (hints []string) {
 	if len(c.Own) > 0 {
 		hints = append(hints, fmt.Sprintf("set your own changes aside that are not committed, apply, and bring them back: %s", strings.Join(visible(c.Own), ", ")))
 	}
@@ -343,7 +349,7 @@ func conflictHints(c *workspace.ConflictError, e *queue.Entry, start string, hom
 		}
 		hints = append(hints, fmt.Sprintf("%s; do the job again on top of what is there now: scheduler retry %s", what, e.Spec.Name))
 	}
-	return append(hints, "or merge by hand: scheduler diff "+string(e.Spec.Name))
+	return append(hints, "or merge by hand: "+byHand)
 }
 
 // visible returns file names, each as one line of a terminal.
