@@ -140,6 +140,7 @@ export async function keyboard({page, open, step, login, go, at, submit, puppet,
     await page.reload();
     await page.locator('html[data-ready="true"]').waitFor();
     await page.evaluate(() => document.activeElement.blur());
+    assert.equal(await page.locator('#skip').evaluate((el) => getComputedStyle(el).boxShadow), 'none', 'it casts a shadow into the page while it is away');
     assert.equal(await reach('skip', 1), 1);
     assert(await page.locator('#skip').isVisible());
     await page.keyboard.press('Enter');

@@ -239,6 +239,11 @@ export async function pipelines({page, step, login, go, at, text, submit}) {
     await page.locator('html[data-page="pipelines"][data-ready="true"]').waitFor();
     await text(at('event-row'), 'word');
     await text(at('event-row'), 'counted');
+    const over = await page.locator('.events-for').last().evaluate((cell) => {
+      cell.textContent = '1,000,001, 1,000,002, 1,000,003 and 12 more';
+      return cell.scrollWidth - cell.clientWidth;
+    });
+    assert(over <= 0, `the numbers of events run ${over} pixels into the data`);
     await at('filter-type').selectOption('counted');
     await at('event-row').filter({hasText: '"word"'}).first().waitFor({state: 'hidden'});
   });
