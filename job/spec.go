@@ -62,6 +62,16 @@ type Spec struct {
 
 	// Trace is an opaque id that goes into every event and log line of the job.
 	Trace string `json:"trace,omitempty"`
+	// Context is what the job belongs to at whoever asked for it.
+	Context Context `json:"context,omitzero"`
+}
+
+// Context is what a job belongs to, in ids of whoever asked for it. They are told
+// wherever the job is, and nothing follows from them. Each may be "".
+type Context struct {
+	CorrelationID string `json:"correlation_id,omitempty"` // of the request or the work that it is a part of
+	UserID        string `json:"user_id,omitempty"`        // of the person for whom it is done
+	SessionID     string `json:"session_id,omitempty"`     // of that person's session
 }
 
 // Type says what sort of work a job is.

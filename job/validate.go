@@ -165,6 +165,11 @@ func (s *Spec) validateChoices(bad func(string, string, ...any)) {
 			bad(model, "%q is not the name of a model, want one line of at most %d bytes", c.Model, maxKey)
 		}
 	}
+	for _, f := range []struct{ field, value string }{{"correlation_id", s.Context.CorrelationID}, {"user_id", s.Context.UserID}, {"session_id", s.Context.SessionID}} {
+		if len(f.value) > maxKey || !OneLine(f.value) || strings.TrimSpace(f.value) != f.value {
+			bad("context."+f.field, "%q is not an id, want one line of at most %d bytes without blanks around it", f.value, maxKey)
+		}
+	}
 	if len(s.Trace) > maxKey || !OneLine(s.Trace) {
 		bad("trace", "%q is not an id, want one line of at most %d bytes", s.Trace, maxKey)
 	}

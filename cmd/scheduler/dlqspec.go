@@ -85,6 +85,7 @@ func newJobFile(s *job.Spec, now time.Time) (*jobFile, error) {
 	}
 	add("verify", s.Verify)
 	add("trace", s.Trace)
+	add("context", mapSlice("correlation_id", s.Context.CorrelationID, "user_id", s.Context.UserID, "session_id", s.Context.SessionID))
 	return f, nil
 }
 

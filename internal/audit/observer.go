@@ -36,6 +36,7 @@ type (
 		Batch   job.BatchID    `json:"batch,omitempty"`
 		Worker  job.WorkerKind `json:"worker,omitempty"`
 		Trigger job.Trigger    `json:"trigger,omitempty"` // what submitted it, if nobody did by hand
+		Context job.Context    `json:"context,omitzero"`
 	}
 	// Command is of ActionCommand: a command that an agent ran, when it has ended.
 	Command struct {
@@ -111,7 +112,7 @@ func (o *Observer) Observe(m scheduler.Moment) {
 
 // SubmittedOf is what is recorded of a job that was submitted.
 func SubmittedOf(s *job.Spec, b job.BatchID) Submitted {
-	return Submitted{s.Name, s.Tenant, b, s.Worker, s.Trigger}
+	return Submitted{s.Name, s.Tenant, b, s.Worker, s.Trigger, s.Context}
 }
 
 // note records what the scheduler did.

@@ -50,6 +50,7 @@ type entry struct {
 	Oversight    *oversight   `yaml:"oversight"`
 	Evaluation   *evaluation  `yaml:"evaluation"`
 	Trace        string       `yaml:"trace"`
+	Context      asker        `yaml:"context"`
 
 	vetted bool // the worker was looked at where it was found
 	ofBest bool // the worker and the fallback are candidates
@@ -74,6 +75,13 @@ type limits struct {
 	Memory         *job.Size     `yaml:"memory"`
 	Processes      *int64        `yaml:"processes"`
 	CPU            *float64      `yaml:"cpu"`
+}
+
+// asker is a job.Context.
+type asker struct {
+	CorrelationID string `yaml:"correlation_id"`
+	UserID        string `yaml:"user_id"`
+	SessionID     string `yaml:"session_id"`
 }
 
 type expectation struct {

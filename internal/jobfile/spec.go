@@ -81,7 +81,7 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 		Deadline:   r.moment(path+".deadline", e.Deadline),
 		Limits:     r.limits(path+".limits", e.Limits),
 		Key:        e.Key, OnDuplicate: job.DuplicatePolicy(e.OnDuplicate), Turn: e.Turn,
-		Output: e.Output.schema, Verify: e.Verify, Trace: e.Trace,
+		Output: e.Output.schema, Verify: e.Verify, Trace: e.Trace, Context: job.Context(e.Context),
 		Fallback: choices(e.Fallback), Flow: r.flow(path, e),
 	}
 	if s.Type == job.Tool && s.Worker == "" && !r.Blamed(path+".worker") {

@@ -68,8 +68,12 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 
 func (s *Scheduler) logOf(f *flight) zerolog.Logger {
 	e := &f.entry
-	return s.cfg.Log.With().Str("job", string(e.ID)).Str("name", string(e.Spec.Name)).Str("tenant", string(e.Spec.Tenant)).
-		Int("attempt", f.attempt).Str("worker", string(f.choice.Worker)).Str("trace_id", e.Spec.Trace).Logger()
+	log := s.cfg.Log.With().Str("job", string(e.ID)).Str("name", string(e.Spec.Name)).Str("tenant", string(e.Spec.Tenant)).
+		Int("attempt", f.attempt).Str("worker", string(f.choice.Worker)).Str("trace_id", e.Spec.Trace)
+	if id := e.Spec.Context.CorrelationID; id != "" {
+		log = log.Str("correlation_id", id)
+	}
+	return log.Logger()
 }
 
 // land ends the flight.

@@ -67,6 +67,7 @@ func requiredFields() map[reflect.Type][]string {
 		reflect.TypeFor[queue.Grant]():          {"tenant"},
 		reflect.TypeFor[job.Spec]():             {"id", "type"},
 		reflect.TypeFor[job.Workspace]():        nil,
+		reflect.TypeFor[job.Context]():          nil,
 		reflect.TypeFor[job.Limits]():           nil,
 		reflect.TypeFor[job.ForEach]():          {"items"},
 		reflect.TypeFor[job.Loop]():             nil,

@@ -162,6 +162,14 @@ func (t *tracer) root(e *endedJob, completed time.Time) span {
 	if entry.Spec.Agent != "" {
 		s.attrs = append(s.attrs, t.text("agentsched.agent", string(entry.Spec.Agent)))
 	}
+	for _, id := range []struct{ name, value string }{
+		{"agentsched.correlation_id", entry.Spec.Context.CorrelationID}, {string(semconv.UserIDKey), entry.Spec.Context.UserID},
+		{string(semconv.SessionIDKey), entry.Spec.Context.SessionID},
+	} {
+		if id.value != "" {
+			s.attrs = append(s.attrs, t.text(id.name, id.value))
+		}
+	}
 	if entry.CoalescedWith != "" {
 		s.attrs = append(s.attrs, t.text("agentsched.coalesced_with", string(entry.CoalescedWith)))
 	}

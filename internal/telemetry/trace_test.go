@@ -295,11 +295,23 @@ func TestTraceRedacts(t *testing.T) {
 	e := entry("s3cret-t", "s3cret-w")
 	e.Spec.Name, e.Spec.Agent, e.Spec.Model, e.ErrorClass, e.State, e.ExitKind = "s3cret-n", "s3cret-a", "s3cret-m", "s3cret-c", job.Completed, job.ExitFailed
 	e.Spec.Instructions, e.DeadLetter, e.Spec.Class = "s3cret", "s3cret", "s3cret-k"
+	e.Spec.Context = job.Context{CorrelationID: "s3cret-7", UserID: "s3cret-u", SessionID: "s3cret-s"}
 	tel.Observe(scheduler.Moment{Kind: scheduler.MomentPermit, Entry: e, Choice: job.Choice{Worker: "s3cret", Model: "s3cret"}, Reason: "s3cret"})
 	tel.Observe(scheduler.Moment{Kind: scheduler.MomentEnded, Entry: e, At: at(5)})
 	shutdown(t, tel)
 	if len(c.spans) != 4 {
 		t.Errorf("%d spans, want 4", len(c.spans))
+	}
+	ids := 0
+	for _, s := range c.spans {
+		for _, id := range []string{"agentsched.correlation_id", "user.id", "session.id"} {
+			if strings.Contains(s.String(), id) {
+				ids++
+			}
+		}
+	}
+	if ids != 3 {
+		t.Errorf("%d ids of the job's context are told, want 3, of the root", ids)
 	}
 	for _, s := range c.spans {
 		if strings.Contains(s.String(), "s3cret") {

@@ -201,7 +201,7 @@ func kept(e *queue.Entry) queue.Entry {
 	}
 	choice := currentChoice(e)
 	k.Spec = job.Spec{
-		Name: e.Spec.Name, Tenant: e.Spec.Tenant, Type: e.Spec.Type, Agent: e.Spec.Agent, Class: e.Spec.Class, Trace: e.Spec.Trace,
+		Name: e.Spec.Name, Tenant: e.Spec.Tenant, Type: e.Spec.Type, Agent: e.Spec.Agent, Class: e.Spec.Class, Trace: e.Spec.Trace, Context: e.Spec.Context,
 		Worker: choice.Worker, Model: choice.Model,
 	}
 	return k
