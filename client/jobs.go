@@ -105,8 +105,8 @@ func (c *Client) All(ctx context.Context, q ListQuery) iter.Seq2[queue.Entry, er
 	}
 }
 
-// Job returns the job that ref names: an id, a beginning of one of 8 characters or
-// more, or a name, of which the newest is meant.
+// Job returns the job that ref names: an id, 8 or more characters of its end or its
+// beginning, or a name, of which the newest is meant.
 func (c *Client) Job(ctx context.Context, ref string) (Job, error) {
 	var j Job
 	err := c.get(ctx, jobPath(ref, ""), nil, &j)

@@ -11,6 +11,10 @@ import (
 // ids sort by the time of submission, e.g. "01a1fcce-6b90-7022-94af-83e4d513c5ef".
 type ID string
 
+// Short returns what an id is shown as where there is little room: its last 8
+// characters. The first ones are those of all jobs of the same minute.
+func (id ID) Short() string { return string(id[max(len(id)-8, 0):]) }
+
 // NewID returns a fresh job id.
 func NewID() ID { return ID(newUUID()) }
 

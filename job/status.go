@@ -10,6 +10,9 @@ type Status struct {
 	State RunState `json:"state"`
 	// Waiting is what the job waits for; nil if it runs or has ended.
 	Waiting *Waiting `json:"waiting,omitempty"`
+	// Worker is the kind of worker of the latest attempt; "" if that is the job's
+	// own choice, or there was none.
+	Worker WorkerKind `json:"worker,omitempty"`
 	// Note says more about a job that does not wait, in one line; "" if there is
 	// nothing to say.
 	Note string `json:"note,omitempty"`

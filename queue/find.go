@@ -10,14 +10,35 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// minPrefix is the least that Find takes for a part of an id: ids share their
-// first digits with their neighbours in time, so a few do not tell them apart.
-const minPrefix = 8
+// minPart is the least that Find takes for a part of an id: fewer characters do not
+// tell ids apart.
+const minPart = 8
 
-// Find returns the job that a user means by ref: its id, a beginning of its id
-// of at least 8 characters, or its name, of which the newest is meant. The
-// error wraps ErrNotFound, or names the candidates if several ids begin so.
+// AmbiguousError says that a part of an id is that of several jobs.
+type AmbiguousError struct {
+	Ref   string
+	Jobs  []Entry // the first of them
+	Total int
+}
+
+func (e *AmbiguousError) Error() string {
+	list := make([]string, len(e.Jobs))
+	for i := range e.Jobs {
+		list[i] = fmt.Sprintf("%s (%s)", e.Jobs[i].ID, e.Jobs[i].Spec.Name)
+	}
+	if e.Total > len(list) {
+		list = append(list, "…")
+	}
+	return fmt.Sprintf("%q is part of the ids of %d jobs: %s; give more of it", e.Ref, e.Total, strings.Join(list, ", "))
+}
+
+// Find returns the job that a user means by ref: its id, at least 8 characters of
+// the end of its id or of its beginning, or its name, of which the newest is meant.
+// The error wraps ErrNotFound, or is an *AmbiguousError.
 func Find(ctx context.Context, s Store, ref string) (Entry, error) {
+	if ref == "" {
+		return Entry{}, fmt.Errorf("job %q: %w", ref, ErrNotFound)
+	}
 	e, err := s.Get(ctx, job.ID(ref))
 	if err == nil || !errors.Is(err, ErrNotFound) {
 		return e, err
@@ -29,19 +50,18 @@ func Find(ctx context.Context, s Store, ref string) (Entry, error) {
 	if len(byName) > 0 {
 		return byName[0], nil
 	}
-	if len(ref) >= minPrefix {
-		byID, total, err := s.List(ctx, Filter{Prefix: ref, Limit: 5})
-		switch {
-		case err != nil:
-			return Entry{}, err
-		case total == 1:
-			return byID[0], nil
-		case total > 1:
-			ids := make([]string, len(byID))
-			for i, e := range byID {
-				ids[i] = string(e.ID)
+	if len(ref) >= minPart {
+		const most = 5
+		for _, f := range []Filter{{Prefix: ref, Limit: most}, {Suffix: ref, Limit: most}} {
+			byID, total, err := s.List(ctx, f)
+			switch {
+			case err != nil:
+				return Entry{}, err
+			case total == 1:
+				return byID[0], nil
+			case total > 1:
+				return Entry{}, &AmbiguousError{ref, byID, total}
 			}
-			return Entry{}, fmt.Errorf("%d jobs have ids that begin with %q: %s …; give more of it", total, ref, strings.Join(ids, ", "))
 		}
 	}
 	return Entry{}, fmt.Errorf("job %q: %w; `scheduler ls` lists what there is", ref, ErrNotFound)

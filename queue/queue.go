@@ -217,11 +217,12 @@ type Filter struct {
 	Agent  job.AgentID
 	Name   job.Name
 	Prefix string // of the id
+	Suffix string // of the id: no index knows it
 	// Worker selects entries of which it is the current choice, or the first.
 	Worker job.WorkerKind
 	// Search selects entries in whose name, tenant, worker (as Worker has it) or
-	// instructions it is found, or with which the id begins; the case of ASCII
-	// letters does not matter.
+	// instructions it is found, or with which the id begins or, of 8 characters or
+	// more, ends; the case of ASCII letters does not matter.
 	Search string
 	// DeadLetters selects what failed and waits for somebody to look at it:
 	// neither requeued nor dropped.

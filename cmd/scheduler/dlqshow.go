@@ -33,8 +33,8 @@ func (m *Main) dlqShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show JOB", Short: "Show a dead letter: why it was given up, its attempts, its logs", Args: cobra.ExactArgs(1),
 		Long: `Show why a job was given up, with its attempts, where their logs lie and how those
-end, and as what it was requeued. JOB is the id, its first 8 or more characters, or
-the name, of which the newest dead letter is meant.`,
+end, and as what it was requeued. JOB is the id, 8 or more of its last or first characters,
+or the name, of which the newest dead letter is meant.`,
 		Example: "  scheduler dlq show fix-login\n  scheduler dlq show 01a1fcce --lines 50",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < 0 {

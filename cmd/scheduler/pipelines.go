@@ -24,7 +24,7 @@ func (m *Main) pipelinesCommand() *cobra.Command {
 		Use: "pipelines", Short: "Show pipelines and their events, have a stage do events again",
 		Long: `Show pipelines, how their stages stand, and the events that have streamed through them:
 docs/pipelines.md. PIPELINE is an id from the job file (the newest of that id), or the id of
-its batch or the first 8 or more characters of that.`,
+its batch or 8 or more of that one's first or last characters.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -56,7 +56,7 @@ job that belongs to a workflow the workflow's jobs follow: those that had ended
 when it was interrupted were not run again.
 
 JOB is a job as for ` + "`scheduler show`" + `, or the id of a batch, or 8 or more of its first
-characters.`,
+or last characters.`,
 		Example: "  scheduler replay crawl\n  scheduler replay crawl --json | jq '.steps[].id'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, store, err := m.look(cmd.Context())
@@ -117,8 +117,8 @@ func tellReplay(ctx context.Context, store recordStore, ref string) (*replayStor
 	return s, nil
 }
 
-// findBatch returns the batch whose id is ref or, if it has 8 characters or more,
-// begins with it.
+// findBatch returns the batch whose id is ref or, if that has 8 characters or more,
+// begins or ends with it.
 func findBatch(ctx context.Context, store queue.Store, ref string) (job.BatchID, bool, error) {
 	all, err := store.Batches(ctx, "")
 	if err != nil || len(ref) < 8 {
@@ -126,12 +126,12 @@ func findBatch(ctx context.Context, store queue.Store, ref string) (job.BatchID,
 	}
 	var found []job.BatchID
 	for _, b := range all {
-		if strings.HasPrefix(string(b.ID), ref) {
+		if strings.HasPrefix(string(b.ID), ref) || strings.HasSuffix(string(b.ID), ref) {
 			found = append(found, b.ID)
 		}
 	}
 	if len(found) > 1 {
-		return "", false, fmt.Errorf("%d batches have ids that begin with %q: %s, %s …; give more of it", len(found), ref, found[0], found[1])
+		return "", false, fmt.Errorf("%q is part of the ids of %d batches: %s, %s …; give more of it", ref, len(found), found[0], found[1])
 	}
 	return append(found, "")[0], len(found) == 1, nil
 }

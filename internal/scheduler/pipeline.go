@@ -210,7 +210,7 @@ func Pipelines(ctx context.Context, store queue.Store, name string) ([]Pipeline,
 		}
 		for j, l := range logs {
 			p := Pipeline{ID: b.Workflow.Pipelines[j].ID, Batch: b.ID, Created: b.CreatedAt}
-			if name != "" && string(p.ID) != name && !strings.HasPrefix(string(b.ID), name) {
+			if name != "" && string(p.ID) != name && !strings.HasPrefix(string(b.ID), name) && !(len(name) >= 8 && strings.HasSuffix(string(b.ID), name)) {
 				continue
 			}
 			status, err := l.Status(ctx)
@@ -260,7 +260,7 @@ func findPipeline(ctx context.Context, store queue.Store, name string) (*queue.B
 	}
 	for i := range batches {
 		for j := range batches[i].Workflow.Pipelines {
-			if string(batches[i].Workflow.Pipelines[j].ID) == name || len(name) >= 8 && strings.HasPrefix(string(batches[i].ID), name) {
+			if string(batches[i].Workflow.Pipelines[j].ID) == name || len(name) >= 8 && (strings.HasPrefix(string(batches[i].ID), name) || strings.HasSuffix(string(batches[i].ID), name)) {
 				return &batches[i], j, nil
 			}
 		}

@@ -35,6 +35,19 @@ func StatusOf(e *queue.Entry, at time.Time) job.Status {
 	return st
 }
 
+// LatestWorker returns the kind of worker of a job's latest attempt, if the job runs or
+// has ended and has several to choose from; else "".
+func LatestWorker(ctx context.Context, store queue.Store, e *queue.Entry) job.WorkerKind {
+	if len(e.Spec.Fallback) == 0 || e.Attempts == 0 || e.State == job.Queued {
+		return ""
+	}
+	attempts, err := store.Attempts(ctx, e.ID)
+	if err != nil || len(attempts) == 0 {
+		return "" // the job's own choice is as good a guess as there is
+	}
+	return attempts[len(attempts)-1].Choice.Worker
+}
+
 // ExpiredText says why a job has expired.
 func ExpiredText(e *queue.Entry) string {
 	if e.Deadline == nil {
@@ -125,6 +138,7 @@ func (s *Scheduler) Statuses(ctx context.Context) func(*queue.Entry) job.Status 
 	var look *outlook
 	return func(e *queue.Entry) job.Status {
 		st := StatusOf(e, at)
+		st.Worker = LatestWorker(ctx, s.cfg.Store, e)
 		if st.Waiting == nil || e.Held != "" || e.WaitsFor != "" || e.Spec.Type == job.External || st.Waiting.Reason == job.WaitCommand {
 			return st
 		}

@@ -44,7 +44,7 @@ func (s *Server) jobRoutes() {
 
 // JobPath is the part of a path that names a job.
 type JobPath struct {
-	Job string `path:"job" doc:"an id, a beginning of one of 8 characters or more, or a name, of which the newest is meant"`
+	Job string `path:"job" doc:"an id, 8 or more characters of its end or its beginning, or a name, of which the newest is meant"`
 }
 
 // Limit bounds a list.
@@ -67,7 +67,7 @@ type listQuery struct {
 	Worker      job.WorkerKind   `query:"worker" doc:"whose current worker, or first choice, is of this kind"`
 	Agent       job.AgentID      `query:"agent" doc:"of this agent"`
 	Batch       job.BatchID      `query:"batch" doc:"of this batch"`
-	Search      string           `query:"q" maxLength:"200" doc:"text to look for in name, tenant, worker and instructions, or a beginning of the id"`
+	Search      string           `query:"q" maxLength:"200" doc:"text to look for in name, tenant, worker and instructions, or the beginning or the end of the id"`
 	Newest      bool             `query:"newest" doc:"the newest first"`
 	DeadLetters bool             `query:"dead_letters" doc:"what failed and waits for somebody"`
 }
@@ -122,11 +122,7 @@ func some[T any](list []T) []T {
 
 func (s *Server) find(ctx context.Context, in *JobPath) (queue.Entry, error) {
 	e, err := queue.Find(ctx, s.opt.Store, in.Job)
-	if err == nil || errors.Is(err, queue.ErrNotFound) {
-		return e, err
-	}
-	// It names the candidates if there are several, and else tells of the store.
-	if _, several, again := s.opt.Store.List(ctx, queue.Filter{Prefix: in.Job, Limit: 1}); again == nil && several > 1 {
+	if _, several := errors.AsType[*queue.AmbiguousError](err); several {
 		return e, badField("path.job", "%v", err)
 	}
 	return e, err

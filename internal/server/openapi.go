@@ -24,7 +24,7 @@ func apiConfig(version string) huma.Config {
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
 				Title: "agentsched", Version: version,
-				Description: "The HTTP API of a running scheduler. {job} is an id, a beginning of one of 8 characters or more, or a name, of which the newest is meant. " +
+				Description: "The HTTP API of a running scheduler. {job} is an id, 8 or more characters of its end or its beginning, or a name, of which the newest is meant. " +
 					"Each operation names the role that it needs as x-role: read, submit, operate, or public for none.",
 			},
 			Components: &huma.Components{

@@ -29,7 +29,7 @@ func (s *Server) pipelines(ctx context.Context, q *pipelinesQuery) (client.Pipel
 
 // PipelinePath is the part of a path that names a pipeline.
 type PipelinePath struct {
-	Pipeline string `path:"pipeline" doc:"its name, of which the newest is meant, or a beginning of its batch's id of 8 characters or more"`
+	Pipeline string `path:"pipeline" doc:"its name, of which the newest is meant, or 8 or more characters of the beginning or the end of its batch's id"`
 }
 
 type pipelineEventsQuery struct {

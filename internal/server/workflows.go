@@ -78,7 +78,7 @@ func workflowOf(b *queue.Batch, entries []queue.Entry) client.Workflow {
 
 // BatchPath is the part of a path that names a batch.
 type BatchPath struct {
-	Batch string `path:"batch" doc:"its id, or a beginning of it of 8 characters or more"`
+	Batch string `path:"batch" doc:"its id, or 8 or more characters of its beginning or its end"`
 }
 
 func (s *Server) graph(ctx context.Context, in *BatchPath) (client.Graph, error) {
@@ -104,7 +104,7 @@ func (s *Server) batch(ctx context.Context, ref string) (queue.Batch, error) {
 		if string(b.ID) == ref {
 			return b, nil
 		}
-		if len(ref) >= 8 && strings.HasPrefix(string(b.ID), ref) {
+		if len(ref) >= 8 && (strings.HasPrefix(string(b.ID), ref) || strings.HasSuffix(string(b.ID), ref)) {
 			found = append(found, b)
 		}
 	}
@@ -114,7 +114,7 @@ func (s *Server) batch(ctx context.Context, ref string) (queue.Batch, error) {
 	case 1:
 		return found[0], nil
 	}
-	return queue.Batch{}, badField("path.batch", "%d batches have ids that begin with %q: %s, %s …; give more of it", len(found), ref, found[0].ID, found[1].ID)
+	return queue.Batch{}, badField("path.batch", "%q is part of the ids of %d batches: %s, %s …; give more of it", ref, len(found), found[0].ID, found[1].ID)
 }
 
 // nodesOf returns the jobs as nodes. A part has the level of what it is a part of.

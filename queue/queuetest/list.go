@@ -44,6 +44,8 @@ func listFilters(e *env) {
 		"longer prefix":   {queue.Filter{Prefix: "11111111-a"}, []job.ID{a.ID}},
 		"whole id":        {queue.Filter{Prefix: string(c.ID)}, []job.ID{c.ID}},
 		"no such prefix":  {queue.Filter{Prefix: "%"}, nil},
+		"suffix":          {queue.Filter{Suffix: string(b.ID[len(b.ID)-8:])}, []job.ID{b.ID}},
+		"no such suffix":  {queue.Filter{Suffix: "%"}, nil},
 		"several at once": {queue.Filter{Batch: e.batch.ID, Tenant: "website", States: []job.EntryState{job.Expired}, Prefix: "2", Name: "c"}, []job.ID{c.ID}},
 		"none of several": {queue.Filter{Batch: e.batch.ID, Tenant: "website", Name: "a"}, nil},
 	} {

@@ -16,7 +16,7 @@ func (m *memory) list(f queue.Filter) (entries []queue.Entry, total int) {
 			(!f.External || r.Spec.Type == job.External) && (!f.DeadLetters || r.deadLetter()) && (f.ErrorClass == "" || r.ErrorClass == f.ErrorClass) && (f.Name == "" || r.Spec.Name == f.Name) &&
 			(f.Key == "" || r.Key == f.Key && !r.State.Terminal()) &&
 			(f.Worker == "" || slices.Contains(r.workers(), f.Worker)) && (f.Search == "" || r.found(f.Search)) &&
-			len(r.ID) >= len(f.Prefix) && string(r.ID[:len(f.Prefix)]) == f.Prefix &&
+			len(r.ID) >= len(f.Prefix) && string(r.ID[:len(f.Prefix)]) == f.Prefix && strings.HasSuffix(string(r.ID), f.Suffix) &&
 			(f.Since.IsZero() || r.CompletedAt == nil || !r.CompletedAt.Before(f.Since)) &&
 			(f.CoalescedWith == "" || r.CoalescedWith == f.CoalescedWith) && (f.SupersededBy == "" || r.SupersededBy == f.SupersededBy) &&
 			(!f.Joined || r.Spec.Flow.Joined && !r.State.Terminal()) && (!f.CancelRequested || r.CancelRequested) && (len(f.Held) == 0 || r.Held != "" && slices.Contains(f.Held, r.Held)) {
@@ -42,7 +42,7 @@ func (r *record) workers() []job.WorkerKind {
 
 func (r *record) found(text string) bool {
 	text = asciiLower(text)
-	if strings.HasPrefix(asciiLower(string(r.ID)), text) {
+	if id := asciiLower(string(r.ID)); strings.HasPrefix(id, text) || len(text) >= 8 && strings.HasSuffix(id, text) {
 		return true
 	}
 	in := []string{string(r.Spec.Name), string(r.Spec.Tenant), r.Spec.Instructions}

@@ -126,7 +126,7 @@ type pager struct {
 // filter itself. Within a batch its own index is better than any of those.
 func (p *pager) parts() []part {
 	f := p.filter
-	if f.Batch != "" || f.Prefix != "" || f.Name != "" || len(f.States) == 0 && f.Tenant == "" {
+	if f.Batch != "" || f.Prefix != "" || f.Suffix != "" || f.Name != "" || len(f.States) == 0 && f.Tenant == "" {
 		return []part{{filter: f}}
 	}
 	states := slices.Compact(slices.Sorted(slices.Values(f.States)))

@@ -192,6 +192,9 @@ func conditions(f queue.Filter) (where string, args []any) {
 	if f.Prefix != "" {
 		add(`e.id >= ? AND e.id < ?`, f.Prefix, behind(f.Prefix))
 	}
+	if f.Suffix != "" {
+		add(`substr(e.id, -length(?)) = ?`, f.Suffix, f.Suffix)
+	}
 	if f.Worker != "" {
 		add(`(e.worker = ? OR `+laterChoice+` = ?)`, string(f.Worker), string(f.Worker))
 	}
@@ -199,9 +202,9 @@ func conditions(f queue.Filter) (where string, args []any) {
 		// Only where the text stands in a specification's JSON is it worth reading that.
 		text, quoted := asciiLower(f.Search), asciiLower(unquoted(f.Search))
 		add(`(instr(lower(e.name), ?) OR instr(lower(e.tenant), ?) OR instr(lower(e.worker), ?) OR instr(lower(coalesce(`+laterChoice+`, '')), ?)
-			OR substr(lower(e.id), 1, length(?)) = ? OR (SELECT CASE WHEN instr(lower(s.spec), ?) THEN instr(lower(s.spec ->> '$.instructions'), ?) END
+			OR substr(lower(e.id), 1, length(?)) = ? OR length(?) >= 8 AND substr(lower(e.id), -length(?)) = ? OR (SELECT CASE WHEN instr(lower(s.spec), ?) THEN instr(lower(s.spec ->> '$.instructions'), ?) END
 				FROM specs s WHERE s.entry = e.seq))`,
-			text, text, text, text, text, text, quoted, text)
+			text, text, text, text, text, text, text, text, text, quoted, text)
 	}
 	switch {
 	case f.Since.IsZero():
