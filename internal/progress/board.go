@@ -23,10 +23,11 @@ const (
 	skipped
 )
 
-var phaseNames = [...]string{"waiting", "starting", "running", "approval", "paused", "done", "failed", "cancelled", "skipped"}
+// phaseNames are the states of a run: one that is skipped was cancelled, and says so.
+var phaseNames = [...]job.RunState{job.Pending, job.Pending, job.Running, job.WaitingApproval, job.Checkpointed, job.RunCompleted, job.RunFailed, job.RunCancelled, job.RunCancelled}
 var phaseStyles = [...]style{faint, cyan, cyan, yellow, yellow, green, red, yellow, faint}
 
-func (p phase) String() string { return phaseNames[p] }
+func (p phase) String() string { return string(phaseNames[p]) }
 func (p phase) style() style   { return phaseStyles[p] }
 func (p phase) ended() bool    { return p >= done }
 func (p phase) live() bool     { return p > waiting && p < done }
@@ -132,7 +133,9 @@ func (b *board) apply(u scheduler.Update) (c *card, before card) {
 	}
 	c.attempt = max(c.attempt, u.Attempt)
 	if u.Kind == scheduler.UpdateJob {
-		c.why = head(u.Text)
+		if c.why = head(u.Text); u.Waiting != nil && *u.Waiting == (job.Waiting{Reason: job.WaitTurn}) {
+			c.why = "" // so does every job before it begins
+		}
 	}
 	to := phaseOf(u.State, u.Entry)
 	if u.Skipped {
@@ -189,30 +192,24 @@ func head(text string) string {
 	return strings.Clone(text[:maxRaw])
 }
 
-// tally counts the cards and sums what they used.
+// tally counts the cards by their states, and sums what they used.
 type tally struct {
-	running, waiting, done, failed, cancelled, skipped int
-	usage                                              job.Usage
+	of    map[job.RunState]int
+	usage job.Usage
 }
 
+// tallied are the states in the order in which they are counted on screen.
+var tallied = []job.RunState{job.Running, job.Pending, job.WaitingApproval, job.Checkpointed, job.RunCompleted, job.RunFailed, job.RunCancelled}
+
 func (b *board) tally() tally {
-	var t tally
+	t := tally{of: map[job.RunState]int{}}
 	for _, c := range b.list {
 		t.usage = t.usage.Add(c.usage)
-		switch {
-		case c.phase == waiting:
-			t.waiting++
-		case c.phase == done:
-			t.done++
-		case c.phase == failed:
-			t.failed++
-		case c.phase == cancelled:
-			t.cancelled++
-		case c.phase == skipped:
-			t.skipped++
-		default:
-			t.running++
+		if c.phase == starting {
+			t.of[job.Running]++ // it has its slot
+			continue
 		}
+		t.of[phaseNames[c.phase]]++
 	}
 	return t
 }

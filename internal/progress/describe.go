@@ -123,7 +123,7 @@ func (n notice) ofMove(c *card, before card) (notice, bool) {
 			n.text, n.style, n.lasting = fmt.Sprintf("attempt %d ended: %s", c.attempt, orSay(why, "waits")), yellow, true
 			return n, true
 		}
-		n.text = "waiting: " + why
+		n.text = why
 		return n, why != ""
 	case starting:
 		n.text = fmt.Sprintf("attempt %d starts", c.attempt)
@@ -132,11 +132,14 @@ func (n notice) ofMove(c *card, before card) (notice, bool) {
 		}
 		return n, before.phase != starting || before.attempt != c.attempt
 	case done:
-		n.text = fmt.Sprintf("done after %s, %s, %s tokens, %s", timeText(c.elapsed(n.at)), plural(c.attempt, "attempt", "attempts"), tokensText(c.usage), costText(c.usage))
+		n.text = fmt.Sprintf("completed after %s, %s, %s tokens, %s", timeText(c.elapsed(n.at)), plural(c.attempt, "attempt", "attempts"), tokensText(c.usage), costText(c.usage))
 	case failed:
 		n.text, n.lasting = fmt.Sprintf("failed after %s: %s", plural(c.attempt, "attempt", "attempts"), orSay(why, "no reason was given")), true
+		if c.attempt == 0 {
+			n.text = "failed: " + orSay(why, "it never began")
+		}
 	case approval:
-		n.text, n.lasting = "waits for a person: "+orSay(why, "approve or reject it"), true
+		n.text, n.lasting = orSay(why, "waiting for approval"), true
 	case cancelled, skipped:
 		n.text = c.phase.String()
 		if why != "" {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/agentsched/agentsched/job"
 )
 
 // frame is what one drawing of the live view depends on.
@@ -54,6 +56,12 @@ func footer(f frame, w int) []string {
 	return []string{paint(cut("Ctrl-C: stop gracefully, twice: at once", w), faint, f.colour)}
 }
 
+// short are the states where there is little room.
+var short = map[job.RunState]string{
+	job.Running: "run", job.Pending: "pend", job.WaitingApproval: "appr", job.Checkpointed: "chkp",
+	job.RunCompleted: "compl", job.RunFailed: "fail", job.RunCancelled: "canc",
+}
+
 // header counts the jobs; what does not fit is left out from the right, a part
 // at a time.
 func (b *board) header(f frame, w int) string {
@@ -62,20 +70,35 @@ func (b *board) header(f frame, w int) string {
 		text  string
 		style style
 	}
-	words, between := []string{"running", "waiting", "done", "failed", "cancelled", "skipped"}, " · "
+	between := " · "
 	if w < narrow {
-		words, between = []string{"run", "wait", "done", "fail", "cancel", "skip"}, ", "
+		between = ", "
 	}
-	parts := []part{{fmt.Sprintf("%d %s", t.running, words[0]), bold}, {fmt.Sprintf("%d %s", t.waiting, words[1]), bold}}
-	parts = append(parts, part{fmt.Sprintf("%d %s", t.done, words[2]), bold + ";" + green})
-	if t.failed > 0 {
-		parts = append(parts, part{fmt.Sprintf("%d %s", t.failed, words[3]), bold + ";" + red})
-	}
-	if t.cancelled > 0 {
-		parts = append(parts, part{fmt.Sprintf("%d %s", t.cancelled, words[4]), bold + ";" + yellow})
-	}
-	if t.skipped > 0 {
-		parts = append(parts, part{fmt.Sprintf("%d %s", t.skipped, words[5]), bold})
+	var parts []part
+	for _, state := range tallied {
+		st, always := plain, false
+		switch state {
+		case job.Running, job.Pending:
+			always = true
+		case job.RunCompleted:
+			st, always = green, true
+		case job.RunFailed:
+			st = red
+		case job.RunCancelled, job.WaitingApproval, job.Checkpointed:
+			st = yellow
+		}
+		if t.of[state] == 0 && !always {
+			continue
+		}
+		word := string(state)
+		if w < narrow {
+			word = short[state]
+		}
+		p := part{fmt.Sprintf("%d %s", t.of[state], word), bold}
+		if st != plain {
+			p.style += ";" + st
+		}
+		parts = append(parts, p)
 	}
 	if cost := costText(t.usage); cost != "-" {
 		parts = append(parts, part{cost, bold})
@@ -147,12 +170,9 @@ func (b *board) leftOut(shown []*card) string {
 	}
 	t := rest.tally()
 	var parts []string
-	for _, p := range []struct {
-		n    int
-		what string
-	}{{t.running, "running"}, {t.waiting, "waiting"}, {t.done, "done"}, {t.failed, "failed"}, {t.cancelled, "cancelled"}, {t.skipped, "skipped"}} {
-		if p.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+	for _, state := range tallied {
+		if n := t.of[state]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
 	}
 	return "… and " + strings.Join(parts, ", ")
@@ -166,17 +186,20 @@ const narrow = 64
 
 // layoutOf divides w cells: the narrower, the fewer columns.
 func layoutOf(w int, cards []*card) layout {
-	name, worker := 4, 5
+	name, worker, state := 4, 5, 9
 	for _, c := range cards {
+		state = max(state, width(c.phase.String()))
 		name = max(name, width(c.name()))
 		worker = max(worker, width(clean(string(c.Worker))))
 	}
 	var l layout
 	switch {
+	case w >= 160:
+		l = layout{name: min(name, 48), worker: min(worker, 20), state: state, elapsed: 6, tokens: 6, cost: 9}
 	case w >= 100:
-		l = layout{name: min(name, 24), worker: min(worker, 10), state: 9, elapsed: 6, tokens: 6, cost: 9}
+		l = layout{name: min(name, 24), worker: min(worker, 10), state: state, elapsed: 6, tokens: 6, cost: 9}
 	case w >= narrow:
-		l = layout{name: min(name, 18), worker: min(worker, 8), state: 9, elapsed: 6, cost: 8}
+		l = layout{name: min(name, 18), worker: min(worker, 8), state: state, elapsed: 6, cost: 8}
 	default:
 		l = layout{name: min(name, max(w/3, 4)), state: 1, elapsed: 6}
 	}

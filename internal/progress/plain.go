@@ -108,16 +108,22 @@ type columns struct{ who, worker int }
 func columnsOf(jobs []Job) columns {
 	c := columns{who: len("agentcore"), worker: len("codex")}
 	for _, j := range jobs {
-		c.who = min(max(c.who, width(clean(string(j.Name)))), 24)
-		c.worker = min(max(c.worker, width(clean(string(j.Worker)))), 12)
+		c.widen(clean(string(j.Name)), clean(string(j.Worker)))
 	}
 	return c
 }
 
+// widen makes room for a name: of what is not known at the beginning, too.
+func (c *columns) widen(who, worker string) {
+	c.who = min(max(c.who, width(who)), 24)
+	c.worker = min(max(c.worker, width(worker)), 12)
+}
+
 // line returns the notice as text.
-func (c columns) line(n notice, zone *time.Location) string {
+func (c *columns) line(n notice, zone *time.Location) string {
 	if n.bare {
 		return n.text
 	}
+	c.widen(n.who, n.worker)
 	return strings.Join([]string{n.at.In(zone).Format(time.TimeOnly), fit(n.who, c.who), "", fit(n.worker, c.worker), "", n.text}, " ")
 }

@@ -98,7 +98,7 @@ func (x *terminal) close() {
 
 func TestLiveOnTerminal(t *testing.T) {
 	x := openTerminal(t, 100, 24)
-	mark := x.Await(0, "3 waiting")
+	mark := x.Await(0, "3 pending")
 
 	during := x.Settings()
 	if during.Lflag&unix.ECHO != 0 || during.Lflag&unix.ISIG == 0 || during.Lflag&unix.ICANON == 0 || during.Oflag != x.Initial.Oflag {
@@ -167,7 +167,7 @@ func TestLiveFlood(t *testing.T) {
 	for _, term := range []string{"xterm-kitty", ""} {
 		t.Run("TERM="+term, func(t *testing.T) {
 			x := openTerminal(t, 100, 24, "TERM="+term)
-			x.Await(0, "waiting")
+			x.Await(0, "pending")
 			x.Press("\x13") // Ctrl-S
 			x.order("flood")
 			x.Press("\x11") // Ctrl-Q
@@ -184,7 +184,7 @@ func TestLiveFlood(t *testing.T) {
 // A terminal that goes away takes nothing along.
 func TestLiveHangup(t *testing.T) {
 	x := openTerminal(t, 100, 24)
-	x.Await(0, "waiting")
+	x.Await(0, "pending")
 	x.HangUp()
 	fmt.Fprintln(x.orders, "story")
 	err := x.child.Wait()

@@ -317,16 +317,16 @@ func pathText(path string) string {
 // totals is the last line.
 func totals(rows []Row, opts SummaryOptions) string {
 	var usage job.Usage
-	count := map[phase]int{}
+	count := map[job.RunState]int{}
 	for _, r := range rows {
 		usage = usage.Add(r.Usage)
-		count[r.phase()]++
+		count[phaseNames[r.phase()]]++
 	}
 	line := plural(len(rows), "job", "jobs") + ":"
 	separator := " "
-	for _, p := range []phase{done, failed, cancelled, skipped, approval, checkpointed, running, starting, waiting} {
-		if count[p] > 0 {
-			line += fmt.Sprintf("%s%d %s", separator, count[p], p)
+	for _, state := range []job.RunState{job.RunCompleted, job.RunFailed, job.RunCancelled, job.WaitingApproval, job.Checkpointed, job.Running, job.Pending} {
+		if count[state] > 0 {
+			line += fmt.Sprintf("%s%d %s", separator, count[state], state)
 			separator = ", "
 		}
 	}

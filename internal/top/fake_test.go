@@ -95,13 +95,14 @@ func busy() Picture {
 	evil := jobOf(7, "evil", "back\x1b[2Jend", "shell", job.Dispatched)
 	evil.Spec.Instructions = "\x1b]0;owned\x07look \u202ehere\nand there"
 	docs := jobOf(6, "write-docs", "backend", "opencode", job.Queued)
-	docs.Waiting = "RATE_LIMIT: 2 of 2 slots are taken"
+	docs.Status = &job.Status{State: job.Pending, Waiting: &job.Waiting{Reason: job.WaitSlot, Text: "2 of 2 slots are taken"}}
 	later := jobOf(5, "later", "backend", "codex", job.Queued)
-	later.Held, later.Waiting = job.HeldForNeeds, "waits for fix-login"
+	later.Spec.Flow.Needs = []job.Name{"fix-login"}
+	later.Held, later.Waiting = job.HeldForNeeds, "waiting for jobs that it needs"
 	o := client.Overview{
 		At: noon, Version: "1.4.0", Started: noon.Add(-125 * time.Minute), Running: 2, MaxAtOnce: 4, Policy: "deficit",
 		Census:     queue.Census{Queued: 12, Held: 3, Approval: 1, Dispatched: 2, DeadLetters: 4},
-		Waiting:    []client.Waiting{{Why: "RATE_LIMIT", Jobs: 9}},
+		Waiting:    []client.Waiting{{Reason: job.WaitSlot, Why: "waiting for a slot: 2 of 2 slots are taken", Jobs: 9}},
 		Throughput: []queue.Throughput{{At: noon.Add(-time.Hour), Succeeded: 30, Failed: 2}, {At: noon.Add(-5 * time.Minute), Succeeded: 4}},
 		Today:      queue.Account{Usage: job.Usage{InputTokens: 1_200_000, OutputTokens: 60_000, CostUSD: 3.5, CostKnown: true}},
 		Budgets:    []client.Budget{{Window: job.Duration(24 * time.Hour), MaxUSD: 20, SpentUSD: 3.5}, {Tenant: "website", Window: job.Duration(time.Hour), MaxUSD: 1, SpentUSD: 1.02}},

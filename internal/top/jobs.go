@@ -77,20 +77,22 @@ func matches(e *queue.Entry, words []string) bool {
 }
 
 func workerOf(e *queue.Entry) job.WorkerKind {
+	if e.Status != nil && e.Status.Worker != "" {
+		return e.Status.Worker
+	}
 	choices := e.Spec.Choices()
 	return choices[max(min(e.Choice, len(choices)-1), 0)].Worker
 }
 
-func stateWord(e *queue.Entry) string {
-	switch s := scheduler.StateOf(e); s {
-	case job.WaitingApproval:
-		return "approval"
-	case job.Pending:
-		return "waiting"
-	default:
-		return string(s)
+// statusOf says how a job stands: as the scheduler told, else as its entry tells.
+func statusOf(e *queue.Entry) job.Status {
+	if e.Status != nil {
+		return *e.Status
 	}
+	return scheduler.StatusOf(e, time.Now())
 }
+
+func stateWord(e *queue.Entry) string { return string(statusOf(e).State) }
 
 func stateStyle(e *queue.Entry) style {
 	switch scheduler.StateOf(e) {
@@ -113,30 +115,32 @@ func note(e *queue.Entry) string {
 		return "is being cancelled"
 	case e.Held == job.HeldForApproval && e.Approval != nil && e.Approval.Why != "":
 		return clean(firstLine(e.Approval.Why))
-	case e.Waiting != "":
-		return clean(firstLine(e.Waiting))
 	case e.State == job.Dispatched:
 		return clean(firstLine(e.Spec.Instructions))
 	}
-	return ""
+	st := statusOf(e)
+	return clean(st.Line())
 }
 
 // columns are the widths of a row's cells; 0 leaves one out.
 type columns struct{ name, state, tenant, worker, attempts, span, cost, note int }
 
 func columnsOf(w int, jobs []*queue.Entry) columns {
-	name, tenant, worker := 4, 6, 6
+	name, tenant, worker, state := 4, 6, 6, 9
 	for _, e := range jobs {
 		name = max(name, width(clean(e.Spec.Name)))
 		tenant = max(tenant, width(clean(e.Spec.Tenant)))
 		worker = max(worker, width(clean(workerOf(e))))
+		state = max(state, width(stateWord(e)))
 	}
-	c := columns{name: min(name, 16), state: 9, span: 6}
+	c := columns{name: min(name, 16), state: state, span: 6}
 	switch {
+	case w >= 160:
+		c = columns{name: min(name, 48), state: state, tenant: min(tenant, 24), worker: min(worker, 20), attempts: 3, span: 6, cost: 9}
 	case w >= 110:
-		c = columns{name: min(name, 26), state: 9, tenant: min(tenant, 14), worker: min(worker, 12), attempts: 3, span: 6, cost: 9}
+		c = columns{name: min(name, 26), state: state, tenant: min(tenant, 14), worker: min(worker, 12), attempts: 3, span: 6, cost: 9}
 	case w >= 72:
-		c = columns{name: min(name, 18), state: 9, tenant: min(tenant, 9), worker: min(worker, 8), span: 6, cost: 8}
+		c = columns{name: min(name, 18), state: state, tenant: min(tenant, 9), worker: min(worker, 8), span: 6, cost: 8}
 	case w < 40:
 		c = columns{name: min(name, max(w-10, 4)), state: 9} // and cut, below 14
 	}

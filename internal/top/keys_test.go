@@ -220,7 +220,7 @@ func TestHear(t *testing.T) {
 	for _, e := range m.shown() {
 		states[string(e.Spec.Name)] = stateWord(e)
 	}
-	if states["write-docs"] != "running" || states["fix-login"] != "approval" {
+	if states["write-docs"] != "running" || states["fix-login"] != "waiting_approval" {
 		t.Errorf("states are %v", states)
 	}
 	m.opts.Now = func() time.Time { return noon.Add(time.Second) }

@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -26,10 +27,12 @@ type logPane struct {
 	id    job.ID
 	name  string
 	after int64
-	lines []string
-	above int // lines between the last on the screen and the end; 0 follows it
-	cut   int // lines that were left out before the first
-	err   string
+	// attempt is that of the latest line.
+	attempt int
+	lines   []string
+	above   int // lines between the last on the screen and the end; 0 follows it
+	cut     int // lines that were left out before the first
+	err     string
 }
 
 type (
@@ -71,6 +74,12 @@ func (l *logPane) take(m *model, msg logMsg) tea.Cmd {
 	}
 	for i := range msg.events {
 		l.after = msg.events[i].Cursor
+		if n := msg.events[i].Attempt; n != l.attempt {
+			if l.attempt > 0 {
+				l.lines = append(l.lines, fmt.Sprintf("— attempt %d", n))
+			}
+			l.attempt = n
+		}
 		l.lines = append(l.lines, progress.EventLine(&msg.events[i].Event))
 	}
 	if l.above > 0 {

@@ -205,7 +205,7 @@ func (m *model) apply(u *scheduler.Update) {
 		if u.ExitKind != "" {
 			e.ExitKind = u.ExitKind
 		}
-		e.Held, e.Waiting = heldBy(u.State, e), u.Text
+		e.Held, e.Waiting, e.Status = heldBy(u.State, e), u.Text, nil
 		if u.Usage != nil {
 			e.Spent = *u.Usage
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 )
@@ -143,9 +144,9 @@ func (m *model) queueLine() string {
 	if o.MaxAtOnce > 0 {
 		running = fmt.Sprintf("%d of %d running", o.Running, o.MaxAtOnce)
 	}
-	parts := []string{m.opts.paint(running, bold), fmt.Sprintf("%d queued", c.Queued), fmt.Sprintf("%d held", c.Held)}
+	parts := []string{m.opts.paint(running, bold), fmt.Sprintf("%d pending", c.Queued+c.Held)}
 	if c.Approval > 0 {
-		parts = append(parts, m.opts.paint(fmt.Sprintf("%d for approval", c.Approval), yellow))
+		parts = append(parts, m.opts.paint(fmt.Sprintf("%d waiting_approval", c.Approval), yellow))
 	}
 	if c.DeadLetters > 0 {
 		parts = append(parts, m.opts.paint(fmt.Sprintf("%d dead", c.DeadLetters), red))
@@ -158,7 +159,7 @@ func (m *model) queueLine() string {
 		over = max(o.At.Sub(o.Throughput[0].At), time.Minute)
 	}
 	rate := float64(done+failed) / over.Hours()
-	parts = append(parts, fmt.Sprintf("last hour: %d done, %d failed, %.3g/h", done, failed, rate))
+	parts = append(parts, fmt.Sprintf("last hour: %d completed, %d failed, %.3g/h", done, failed, rate))
 	return strings.Join(parts, between)
 }
 
@@ -180,7 +181,7 @@ func (m *model) moneyLine() string {
 		parts = append(parts, text)
 	}
 	if len(o.Waiting) > 0 {
-		parts = append(parts, fmt.Sprintf("%d wait: %s", o.Waiting[0].Jobs, clean(firstLine(o.Waiting[0].Why))))
+		parts = append(parts, fmt.Sprintf("%d %s", o.Waiting[0].Jobs, clean(firstLine(o.Waiting[0].Why))))
 	}
 	return strings.Join(parts, between)
 }
@@ -226,7 +227,8 @@ func (m *model) healthLine() string {
 	for _, c := range open {
 		parts = append(parts, m.opts.paint(circuitName(&c)+" "+clean(c.State), yellow))
 	}
-	if len(o.Isolations) == 0 && len(open) == 0 {
+	coreOut := slices.ContainsFunc(o.Cores, func(c scheduler.CoreStatus) bool { return c.IsolatedUntil.After(m.now) })
+	if len(o.Isolations) == 0 && len(open) == 0 && !coreOut {
 		parts = append(parts, "nothing is isolated, no circuit is open")
 	}
 	if len(o.Alerts) > 0 {
