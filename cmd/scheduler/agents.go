@@ -153,7 +153,7 @@ func printAgent(w io.Writer, a *scheduler.Agent, jobs []queue.Entry, now time.Ti
 	return table(w, "JOB\tID\tSTATE\tATTEMPTS\tSUBMITTED\tNOTE", func(w io.Writer) {
 		for i := range jobs {
 			e := &jobs[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", e.Spec.Name, e.ID, stateWord(e), e.Attempts, clock(e.CreatedAt, now), note(e))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", e.Spec.Name, e.ID.Short(), stateWord(e), e.Attempts, clock(e.CreatedAt, now), note(e))
 		}
 	})
 }

@@ -67,7 +67,7 @@ func printApprovals(w io.Writer, list []queue.Entry, now time.Time) error {
 			if a.Until != nil {
 				until = fmt.Sprintf("%s, then %s", clock(*a.Until, now), a.Default)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Spec.Name, e.ID, e.Spec.Tenant, clock(a.AskedAt, now), until, e.Rejections, dash(progress.Clean(a.Why)))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Spec.Name, e.ID.Short(), e.Spec.Tenant, clock(a.AskedAt, now), until, e.Rejections, dash(progress.Clean(a.Why)))
 		}
 	})
 }

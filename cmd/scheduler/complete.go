@@ -72,7 +72,7 @@ var flagCompletions = map[string]completion{
 	"batch":        batchIDs,
 	"color":        fixed(colourAuto, colourAlways, colourNever),
 	"log-level":    fixed("debug", "info", "warn", "error"),
-	"status":       func(context.Context, *Main) []string { return stateWords },
+	"status":       func(context.Context, *Main) []string { return statusWords() },
 	"class":        func(context.Context, *Main) []string { return wordsOf(job.Classes()) },
 	"role":         func(context.Context, *Main) []string { return roles },
 	"isolation":    fixed(job.Worktree, job.Copy, job.Direct, job.NoWorkspace),

@@ -154,7 +154,7 @@ func (m *Main) printLetters(entries []queue.Entry, total int, now time.Time) err
 	err := table(m.out(), "ID\tJOB\tTENANT\tCLASS\tATTEMPTS\tAGE\tREASON", func(w io.Writer) {
 		for i := range entries {
 			e := &entries[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.ID, e.Spec.Name, progress.Clean(string(e.Spec.Tenant)), orDash(e.ErrorClass != "", "%s", e.ErrorClass),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.ID.Short(), e.Spec.Name, progress.Clean(string(e.Spec.Tenant)), orDash(e.ErrorClass != "", "%s", e.ErrorClass),
 				e.Attempts, letterAge(e, now), progress.Clean(firstLine(e.DeadLetter)))
 		}
 	})

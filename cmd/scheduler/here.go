@@ -29,11 +29,13 @@ type here struct {
 	m     *Main
 	dir   *statedir.Dir
 	store *sqlite.Store // to read; nil until it is needed
+	// follows says that the same is asked again and again: the store alone is.
+	follows bool
 }
 
 func (h *here) Name() string        { return h.dir.Path() }
 func (h *here) Pace() time.Duration { return followEvery }
-func (h *here) BePatient()          {} // the store is always there
+func (h *here) BePatient()          { h.follows = true } // the store is always there
 
 func (h *here) Close() error {
 	if h.store == nil {
@@ -69,9 +71,53 @@ func (h *here) Jobs(ctx context.Context, q jobQuery) (client.Jobs, error) {
 	return q.collect(func(n int, cursor string) (p client.Jobs, err error) {
 		f := queue.Filter{States: q.states, Tenant: q.tenant, Batch: q.batch, Newest: !q.oldest, Limit: n}
 		p.Jobs, p.Next, p.Total, err = store.Page(ctx, f, cursor)
+		h.stand(ctx, p.Jobs, &q)
 		return p, failure(err)
 	})
 }
+
+// stand has entries of a query tell how their jobs stand: what they wait for is known
+// to the scheduler that runs. Without one, only the store tells.
+func (h *here) stand(ctx context.Context, entries []queue.Entry, q *jobQuery) {
+	told := map[job.ID]*queue.Entry{}
+	var err error
+	if !h.follows && slices.ContainsFunc(entries, func(e queue.Entry) bool { return !e.State.Terminal() }) {
+		err = h.running(func(c *client.Client) error {
+			live := client.ListQuery{States: []job.EntryState{job.Queued, job.Dispatched}, Tenant: q.tenant, Batch: q.batch, Newest: !q.oldest, Limit: maxPage}
+			list, err := c.List(ctx, live)
+			for i := range list.Jobs {
+				told[list.Jobs[i].ID] = &list.Jobs[i]
+			}
+			return err
+		})
+	}
+	for i := range entries {
+		e := &entries[i]
+		if live := told[e.ID]; live != nil && live.State == e.State && live.Status != nil {
+			e.Status = live.Status
+			continue
+		}
+		h.standAlone(ctx, e, errors.Is(err, client.ErrNotRunning))
+	}
+}
+
+// standAlone has an entry tell how its job stands as far as the store knows; idle
+// says that no scheduler runs.
+func (h *here) standAlone(ctx context.Context, e *queue.Entry, idle bool) {
+	st := scheduler.StatusOf(e, time.Now())
+	st.Worker = scheduler.LatestWorker(ctx, h.store, e)
+	e.Status = &st
+	switch w := st.Waiting; {
+	case !idle:
+	case e.State == job.Dispatched:
+		st.Note = "as last known: no scheduler is running"
+	case w != nil && e.Held == "" && e.WaitsFor == "" && !e.RunnableAt.After(time.Now()) && !slices.Contains(outlasts, w.Reason):
+		st.Waiting = &job.Waiting{Reason: job.WaitScheduler, Text: "none is running"}
+	}
+}
+
+// outlasts are what a job waits for although a scheduler is started.
+var outlasts = []job.WaitingReason{job.WaitScheduler, job.WaitCommand, job.WaitProgram}
 
 func (h *here) Job(ctx context.Context, ref string) (client.Job, error) {
 	store, err := h.open(ctx)
@@ -81,6 +127,18 @@ func (h *here) Job(ctx context.Context, ref string) (client.Job, error) {
 	e, err := queue.Find(ctx, store, ref)
 	if err != nil {
 		return client.Job{}, meant(ctx, h, ref, failure(err))
+	}
+	if !h.follows && !e.State.Terminal() {
+		err = h.running(func(c *client.Client) error {
+			live, err := c.Job(ctx, string(e.ID))
+			if err == nil && live.Job.State == e.State {
+				e.Status = live.Job.Status
+			}
+			return err
+		})
+	}
+	if e.Status == nil {
+		h.standAlone(ctx, &e, errors.Is(err, client.ErrNotRunning))
 	}
 	attempts, err := store.Attempts(ctx, e.ID)
 	return client.Job{Job: e, Attempts: append([]job.Attempt{}, attempts...)}, failure(err)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/client"
@@ -60,35 +61,82 @@ What an agent made is shown by ` + "`scheduler show` and `diff`" + `, what happe
 	cmd.Flags().BoolVar(&all, "all", false, "list every job")
 	cmd.Flags().IntVarP(&q.limit, "limit", "n", 50, "list at most `N` jobs")
 	cmd.Flags().StringVar((*string)(&q.tenant), "tenant", "", "list only the jobs of this tenant")
-	cmd.Flags().StringSliceVar(&states, "status", nil, "list only jobs in these `STATES`: "+wordList(stateWords))
+	cmd.Flags().StringSliceVar(&states, "status", nil, "list only jobs in these `STATES`: "+strings.Join(wordsOf(job.RunStates()), ", ")+", or waiting:REASON")
 	return cmd
 }
 
-// stateWords are the states by which jobs are selected, as stateWord has them.
-var stateWords = []string{"pending", "waiting_approval", "running", "completed", "failed", "expired", "cancelled", "skipped"}
+// stored is in which states of the queue the jobs of a status are.
+var storedStates = map[job.RunState][]job.EntryState{
+	job.Pending: {job.Queued}, job.Running: {job.Dispatched}, job.WaitingApproval: {job.Queued}, job.Checkpointed: {job.Queued},
+	job.RunCompleted: {job.Completed}, job.RunFailed: {job.Completed, job.Expired}, job.RunCancelled: {job.Cancelled, job.Completed},
+}
 
-// in selects the jobs that are in one of the states; none: in any.
+// otherWords are what other versions and other programs call a state.
+var otherWords = map[string]job.RunState{
+	"queued": job.Pending, "held": job.Pending, "dispatched": job.Running, "approval": job.WaitingApproval, "paused": job.Checkpointed,
+	"done": job.RunCompleted, "succeeded": job.RunCompleted, "canceled": job.RunCancelled,
+}
+
+// waitingWord selects what waits for anything; with ":REASON" behind it, for that.
+const waitingWord = "waiting"
+
+// statusWords are the words of --status: the states, and what jobs wait for.
+func statusWords() []string {
+	words := append(wordsOf(job.RunStates()), "expired", "skipped", waitingWord)
+	for _, r := range job.WaitingReasons() {
+		words = append(words, waitingWord+":"+string(r))
+	}
+	return words
+}
+
+// statusTest returns in which states of the queue jobs are that a word selects, and
+// which of those it selects.
+func statusTest(word string) ([]job.EntryState, func(*queue.Entry) bool, error) {
+	text := strings.ToLower(word)
+	state := job.RunState(text)
+	if other, known := otherWords[text]; known {
+		state = other
+	}
+	if stored, known := storedStates[state]; known {
+		return stored, func(e *queue.Entry) bool { return statusOf(e).State == state }, nil
+	}
+	reason, one := strings.CutPrefix(text, waitingWord+":")
+	switch {
+	case text == "expired":
+		return []job.EntryState{job.Expired}, func(*queue.Entry) bool { return true }, nil
+	case text == "skipped":
+		return []job.EntryState{job.Cancelled, job.Completed}, func(e *queue.Entry) bool { return e.Skipped != "" }, nil
+	case text == waitingWord || one && slices.Contains(job.WaitingReasons(), job.WaitingReason(reason)):
+		return []job.EntryState{job.Queued}, func(e *queue.Entry) bool {
+			w := statusOf(e).Waiting
+			return w != nil && (!one || string(w.Reason) == reason)
+		}, nil
+	case one:
+		return nil, nil, fmt.Errorf("--status %q: a job waits for one of %s", word, wordList(wordsOf(job.WaitingReasons())))
+	}
+	return nil, nil, fmt.Errorf("--status %q is unknown, want %s, or %s:REASON", word, strings.Join(wordsOf(job.RunStates()), ", "), waitingWord)
+}
+
+// in selects the jobs that a word selects; no words: all.
 func (q *jobQuery) in(words []string) error {
 	if len(words) == 0 {
 		return nil
 	}
-	stored := map[string][]job.EntryState{
-		"pending": {job.Queued}, "waiting_approval": {job.Queued}, "running": {job.Dispatched}, "completed": {job.Completed},
-		"failed": {job.Completed}, "expired": {job.Expired}, "cancelled": {job.Cancelled, job.Completed}, "skipped": {job.Cancelled, job.Completed},
-	}
+	var tests []func(*queue.Entry) bool
 	for _, word := range words {
-		of := stored[strings.ToLower(word)]
-		if of == nil {
-			return fmt.Errorf("--status %q is unknown, want %s", word, wordList(stateWords))
+		stored, test, err := statusTest(word)
+		if err != nil {
+			return err
 		}
-		for _, state := range of {
+		tests = append(tests, func(e *queue.Entry) bool { return slices.Contains(stored, e.State) && test(e) })
+		for _, state := range stored {
 			if !slices.Contains(q.states, state) {
 				q.states = append(q.states, state)
 			}
 		}
 	}
 	q.keep = func(e *queue.Entry) bool {
-		return slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(word, stateWord(e)) })
+		return slices.ContainsFunc(tests, func(test func(*queue.Entry) bool) bool { return test(e) })
 	}
 	return nil
 }
@@ -102,13 +150,7 @@ func wordsOf[T ~string](list []T) []string {
 }
 
 func (m *Main) printJobs(list client.Jobs) error {
-	err := table(m.out(), "JOB\tID\tTENANT\tWORKER\tSTATE\tATTEMPTS\tAGE\tNOTE", func(w io.Writer) {
-		for i := range list.Jobs {
-			e := &list.Jobs[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.Spec.Name, e.ID, progress.Clean(string(e.Spec.Tenant)), workerOf(e), stateWord(e), e.Attempts,
-				time.Since(e.CreatedAt).Round(time.Second), progress.Clean(note(e)))
-		}
-	})
+	err := printRows(m.out(), list.Jobs)
 	switch {
 	case err != nil:
 	case list.Total < 0:
@@ -119,35 +161,99 @@ func (m *Main) printJobs(list client.Jobs) error {
 	return err
 }
 
+// jobColumns are the columns of a list of jobs, the last of which takes what room
+// is left.
+var jobColumns = []struct {
+	head string
+	text func(*queue.Entry) string
+}{
+	{"JOB", func(e *queue.Entry) string { return string(e.Spec.Name) }},
+	{"ID", func(e *queue.Entry) string { return e.ID.Short() }},
+	{"TENANT", func(e *queue.Entry) string { return progress.Clean(string(e.Spec.Tenant)) }},
+	{"WORKER", func(e *queue.Entry) string { return string(workerOf(e)) }},
+	{"STATE", stateWord},
+	{"ATTEMPTS", func(e *queue.Entry) string { return fmt.Sprint(e.Attempts) }},
+	{"AGE", func(e *queue.Entry) string { return time.Since(e.CreatedAt).Round(time.Second).String() }},
+	{"NOTE", func(e *queue.Entry) string { return progress.Clean(note(e)) }},
+}
+
+// minNote is how many cells of a note are worth more than another column.
+const minNote = 30
+
+// printRows prints a row for each job. On a narrow terminal columns are left out,
+// and names cut, so that there is room for the state and for a part of the note.
+func printRows(out io.Writer, jobs []queue.Entry) error {
+	room := 0
+	if s, ok := out.(*screen); ok {
+		room = s.width
+	}
+	var cells [][]string // of each column
+	var heads []string
+	var widths []int
+	for _, c := range jobColumns {
+		column, width := make([]string, len(jobs)), len(c.head)
+		for i := range jobs {
+			column[i] = c.text(&jobs[i])
+			width = max(width, ansi.StringWidthWc(column[i]))
+		}
+		heads, cells, widths = append(heads, c.head), append(cells, column), append(widths, width)
+	}
+	over := func() int { // by how much the rows are too wide
+		n := min(widths[len(widths)-1], minNote)
+		for _, w := range widths[:len(widths)-1] {
+			n += w + 2
+		}
+		return n - room
+	}
+	for _, drop := range []string{"ATTEMPTS", "AGE", "TENANT", "WORKER"} {
+		if room == 0 || over() <= 0 {
+			break
+		}
+		i := slices.Index(heads, drop)
+		heads, cells, widths = slices.Delete(heads, i, i+1), slices.Delete(cells, i, i+1), slices.Delete(widths, i, i+1)
+	}
+	if room > 0 && over() > 0 {
+		most := max(widths[0]-over(), 12)
+		for i := range cells[0] {
+			cells[0][i] = ansi.TruncateWc(cells[0][i], most, "…")
+		}
+	}
+	return table(out, strings.Join(heads, "\t"), func(w io.Writer) {
+		for i := range jobs {
+			row := make([]string, len(cells))
+			for c := range cells {
+				row[c] = cells[c][i]
+			}
+			fmt.Fprintln(w, strings.Join(row, "\t"))
+		}
+	})
+}
+
+// workerOf is the kind of worker of a job: that of its latest attempt where that is
+// known, else that of the next one.
 func workerOf(e *queue.Entry) job.WorkerKind {
+	if e.Status != nil && e.Status.Worker != "" {
+		return e.Status.Worker
+	}
 	choices := e.Spec.Choices()
 	return choices[min(e.Choice, len(choices)-1)].Worker
 }
 
-// stateWord is the state of a job in one word: that of its run, or "expired".
-func stateWord(e *queue.Entry) string {
-	if e.State == job.Expired {
-		return string(job.Expired)
+// statusOf says how a job stands: as somebody told who knows, else as the store tells.
+func statusOf(e *queue.Entry) job.Status {
+	if e.Status != nil {
+		return *e.Status
 	}
-	if e.Skipped != "" {
-		return "skipped"
-	}
-	return string(scheduler.StateOf(e))
+	return scheduler.StatusOf(e, time.Now())
 }
+
+// stateWord is the state of a job in one word.
+func stateWord(e *queue.Entry) string { return string(statusOf(e).State) }
 
 // note says in one line why a job is where it is.
 func note(e *queue.Entry) string {
-	switch {
-	case e.DeadLetter != "":
-		return firstLine(e.DeadLetter)
-	case !e.State.Terminal() && e.CancelRequested:
-		return "is being cancelled"
-	case e.State == job.Queued:
-		return firstLine(e.Waiting)
-	case e.Skipped != "":
-		return firstLine(e.Skipped)
-	}
-	return ""
+	st := statusOf(e)
+	return st.Line()
 }
 
 func firstLine(text string) string {
@@ -166,8 +272,8 @@ func (m *Main) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show JOB", Short: "Show a job: its state, its attempts, and where its patch and logs lie", Args: cobra.ExactArgs(1),
 		Long: `Show a job, or with --answer the whole final message of its worker and
-nothing else. JOB is its id in the job file (the newest of that name), its full id, or the first 8
-or more characters of that.`,
+nothing else. JOB is its id in the job file (the newest of that name), its full id, or 8 or
+more of that one's last or first characters.`,
 		Example: "  scheduler show fix-login\n  scheduler show 01a1fcce --json | jq .attempts\n  scheduler show report --answer > report.md",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return m.on(func(s site) error {
@@ -377,6 +483,7 @@ func printLog(ctx context.Context, w io.Writer, s site, ref string, follow, asJS
 		of = j.Job.CoalescedWith // it had no run of its own
 	}
 	enc := progress.NewEncoder(w)
+	attempt := 0 // of the latest event
 	for after := int64(0); ; {
 		// The state is read before the events: when it is terminal, all are there.
 		if !j.Job.State.Terminal() {
@@ -393,6 +500,12 @@ func printLog(ctx context.Context, w io.Writer, s site, ref string, follow, asJS
 			if asJSON {
 				err = enc.Encode(events[i])
 			} else {
+				if n := events[i].Attempt; n != attempt && attempt != 0 {
+					if err = printBoundary(ctx, w, s, of, n); err != nil {
+						return err
+					}
+				}
+				attempt = events[i].Attempt
 				_, err = fmt.Fprintln(w, progress.EventLine(&events[i].Event))
 			}
 			if err != nil {
@@ -409,6 +522,22 @@ func printLog(ctx context.Context, w io.Writer, s site, ref string, follow, asJS
 			return err
 		}
 	}
+}
+
+// printBoundary prints where in a log another attempt begins.
+func printBoundary(ctx context.Context, w io.Writer, s site, id job.ID, n int) error {
+	j, err := s.Job(ctx, string(id))
+	if err != nil {
+		return err
+	}
+	line := fmt.Sprintf("— attempt %d", n)
+	for i := range j.Attempts {
+		if a := &j.Attempts[i]; a.Number == n {
+			line += fmt.Sprintf(", worker %s, started %s", progress.Clean(string(a.Choice.Worker)), a.Started.Local().Format(time.DateTime))
+		}
+	}
+	_, err = fmt.Fprintln(w, line)
+	return failure(err)
 }
 
 func (m *Main) cancelCommand() *cobra.Command {

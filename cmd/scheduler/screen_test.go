@@ -6,6 +6,10 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
 )
 
 func TestScreen(t *testing.T) {
@@ -70,5 +74,48 @@ func TestColourModes(t *testing.T) {
 	}
 	if err := new(colourMode).Set("purple"); err == nil || !strings.Contains(err.Error(), "auto, always or never") {
 		t.Errorf("purple: %v", err)
+	}
+}
+
+// TestNarrowList: on a terminal of 60 columns a list of jobs has the end of each id
+// and its state, and says what it waits for; on a wide one nothing is cut.
+func TestNarrowList(t *testing.T) {
+	jobs := []queue.Entry{{
+		ID: "01a1fcce-6b90-7022-94af-83e4d513c5ef", State: job.Queued, CreatedAt: time.Now(),
+		Spec:   job.Spec{Name: "behavioral-shares-of-tenants", Tenant: "website", Worker: "opencode"},
+		Status: &job.Status{State: job.Pending, Waiting: &job.Waiting{Reason: job.WaitSlot, Text: "2 of 2 slots are taken"}},
+	}, {
+		ID: "01a1fcce-6b90-7022-94af-83e4aaaaaaaa", State: job.Queued, Held: job.HeldForApproval, CreatedAt: time.Now(),
+		Spec: job.Spec{Name: "poster", Tenant: "website", Worker: "codex"},
+	}}
+	for width, want := range map[int][]string{
+		60:  {"behaviora", "d513c5ef  pending ", "waiting for", "aaaaaaaa  waiting_approval"},
+		200: {"behavioral-shares-of-tenants  d513c5ef  website  opencode  pending ", "waiting for a slot: 2 of 2 slots are taken"},
+	} {
+		var out strings.Builder
+		if err := printRows(&screen{Writer: &out, width: width}, jobs); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("%d columns: lacks %q:\n%s", width, w, &out)
+			}
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width {
+				t.Errorf("a line of %d cells on %d columns: %q", n, width, line)
+			}
+		}
+	}
+}
+
+// TestUsageWithoutWorker: what ended without a worker is told by name.
+func TestUsageWithoutWorker(t *testing.T) {
+	var out strings.Builder
+	if err := printUsage(&out, []queue.Dimension{queue.ByWorker}, []queue.Account{{Completed: 2}}, queue.Account{Completed: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "(not started)") {
+		t.Error(out.String())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -84,7 +85,7 @@ func printStatus(w io.Writer, st *scheduler.Status, now time.Time) error {
 	}
 	fmt.Fprintf(w, "scheduler: pid %d, up %s%s; jobs given to cores: %d\n", st.PID, ago(st.Started, now), stopping, st.Running)
 	return errors.Join(
-		printCores(w, st.Cores, now), printIsolations(w, st.Isolations, now), printCircuits(w, st.Circuits, now),
+		printCores(w, st.Cores, now), printIsolations(w, append(slices.Clone(st.Isolations), isolatedCores(st.Cores, now)...), now), printCircuits(w, st.Circuits, now),
 		printReady(w, st.Ready, now), printShares(w, st), printMetrics(w, st.Cores),
 	)
 }
@@ -129,6 +130,19 @@ func coreNote(c *scheduler.CoreStatus, now time.Time) string {
 		add("%s", firstLine(c.Evidence))
 	}
 	return progress.Clean(note)
+}
+
+// isolatedCores returns the cores that are out of use, as isolations.
+func isolatedCores(cores []scheduler.CoreStatus, now time.Time) []isolation.Isolation {
+	var list []isolation.Isolation
+	for i := range cores {
+		if c := &cores[i]; c.IsolatedUntil.After(now) {
+			list = append(list, isolation.Isolation{
+				Scope: isolation.Scope(fmt.Sprintf("core:%d", c.Index)), Cause: isolation.CauseCoreCrashes, Message: c.Cause, Since: c.Since, Until: c.IsolatedUntil,
+			})
+		}
+	}
+	return list
 }
 
 func printIsolations(w io.Writer, list []isolation.Isolation, now time.Time) error {

@@ -23,10 +23,11 @@ CORE  PID  STATE     SINCE  RUNS  RSS       CPU   HEARTBEAT  RESTARTS  NOTE
 1     42   up        10s    3     23.4 MiB  150%  1.23ms     0         stage throttle; at most 2 runs at once; queue_oldest_ms 61000 ≥ 60000
 2     -    isolated  5s     0     -         -     -          6         isolated until 12:00:30, or ` + "`scheduler resume core:2`" + `; exit code 2
 
-ISOLATED               CAUSE           SINCE                UNTIL                                          WHY
-global                 ghost_process   2026-03-13 12:00:00  ` + "`scheduler resume global`" + `                      process 7 is left red
-worker:codex           worker_crashes  11:59:00             12:04:00                                       5 crashes of codex
-workspace:/a b/it's x  latest_wins     11:59:00             ` + "`scheduler resume 'workspace:/a b/it'\\''s x'`" + `  too many
+ISOLATED               CAUSE            SINCE                UNTIL                                          WHY
+global                 ghost_process    2026-03-13 12:00:00  ` + "`scheduler resume global`" + `                      process 7 is left red
+worker:codex           worker_crashes   11:59:00             12:04:00                                       5 crashes of codex
+workspace:/a b/it's x  latest_wins      11:59:00             ` + "`scheduler resume 'workspace:/a b/it'\\''s x'`" + `  too many
+core:2                 core_crash_loop  11:59:55             12:00:30                                       exit code 2
 
 CIRCUIT      STATE      UNTIL     FAILED   SLOW  CAUSE
 claude       open       12:01:00  5 of 10  1     5 of 10 attempts failed

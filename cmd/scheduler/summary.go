@@ -130,20 +130,12 @@ func summaryRow(ctx context.Context, of attempts, e *queue.Entry) (progress.Row,
 	if err != nil {
 		return progress.Row{}, err
 	}
+	st := scheduler.StatusOf(e, time.Now())
 	row := progress.Row{
-		Name: e.Spec.Name, Worker: workerOf(e), State: scheduler.StateOf(e), Attempts: e.Attempts, Time: e.SpentTime.Std(), Usage: e.Spent,
-		Message: e.Waiting,
+		Name: e.Spec.Name, Worker: workerOf(e), State: st.State, Attempts: e.Attempts, Time: e.SpentTime.Std(), Usage: e.Spent,
+		Message: st.Line(), Skipped: e.Skipped != "", // unless an attempt says more, below
 	}
-	if e.Skipped != "" {
-		row.Skipped, row.Message = true, e.Skipped
-	}
-	if e.DeadLetter != "" {
-		row.Message = e.DeadLetter // unless an attempt says more, below
-	}
-	switch e.State {
-	case job.Expired:
-		row.Message = "the deadline passed before it could run"
-	case job.Dispatched:
+	if e.State == job.Dispatched {
 		// Nothing runs any more when this is printed.
 		row.State, row.Message = job.Pending, "its end was not recorded; the next run takes it up again"
 	}

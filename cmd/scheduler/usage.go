@@ -141,7 +141,11 @@ func printUsage(w io.Writer, by []queue.Dimension, accounts []queue.Account, tot
 				}
 				list = append(list, dash(string(a.Agent)))
 			case queue.ByWorker:
-				list = append(list, dash(string(a.Worker)))
+				name := dash(string(a.Worker))
+				if a.Worker == "" {
+					name = "(not started)" // jobs that have ended without a worker
+				}
+				list = append(list, name)
 			case queue.ByModel:
 				list = append(list, dash(a.Model))
 			case queue.ByDay:
