@@ -228,15 +228,15 @@ function tilesOf(o) {
     .sort((a, b) => b.spent_usd / b.max_usd - a.spent_usd / a.max_usd)[0];
   const last = (o.throughput || []).reduce((n, t) => n + t.succeeded + t.failed + t.cancelled, 0);
   return [
-    tile('Running', [count(o.running), h('small', null, ' of ', count(o.max_at_once))], plural(c.dispatched || 0, 'job') + ' dispatched', {
+    tile('Running', [count(o.running), h('small', null, ' of ', count(o.max_at_once))], plural(Math.max(0, o.max_at_once - o.running), 'slot') + ' free', {
       href: '#/jobs?status=running',
       testid: 'running',
     }),
-    tile('Pending', count(c.queued + c.held), c.held ? count(c.held) + ' wait for other jobs' : 'None waits for other jobs', {
+    tile('Pending', count(c.queued + c.held), c.held ? plural(c.held, 'waits', 'wait') + ' for other jobs' : 'None waits for other jobs', {
       href: '#/jobs?status=pending',
       testid: 'queued',
     }),
-    tile('Waiting for approval', count(c.approval), c.approval ? 'Somebody should look' : 'Nobody is waited for', {
+    tile('Approvals', count(c.approval), c.approval ? 'Waiting for approval' : 'None is waited for', {
       href: '#/approvals',
       testid: 'approval',
       tone: c.approval ? 'ask' : null,
@@ -322,7 +322,7 @@ function throughput(o) {
     H = 150,
     left = 34,
     bottom = 20,
-    top = 8;
+    top = 14;
   const sum = (t) => t.succeeded + t.failed + t.cancelled;
   const most = Math.max(4, ...list.map(sum));
   const step = (W - left) / Math.max(1, list.length),
@@ -364,7 +364,12 @@ function throughput(o) {
         s('text', {x: left - 8, y: H - bottom - y(most * p) + 4, 'text-anchor': 'end'}, tokens(Math.round(most * p))),
       ]),
       bars,
-      list.map((t, i) => (i % 3 === 0 ? s('text', {x: left + i * step + step / 2, y: H - 4, 'text-anchor': 'middle'}, time(t.at)) : null)),
+      list.map((t, i) => {
+        const last = i === list.length - 1;
+        return i % 3 === 0
+          ? s('text', {x: last ? W : left + i * step + step / 2, y: H - 4, 'text-anchor': last ? 'end' : 'middle'}, time(t.at))
+          : null;
+      }),
     ),
     h(
       'p',
@@ -410,7 +415,7 @@ function tenants(o) {
         },
         {title: 'Running', class: 'num right', cell: (t) => count(t.running)},
         {
-          title: 'Queued',
+          title: 'Pending',
           class: 'num right',
           cell: (t) => [
             count(t.queued),
@@ -433,7 +438,7 @@ function budgets(o, grants) {
     ...(o.budgets || []).map((b) => ({
       name: b.tenant ? h('bdi', null, visible(b.tenant)) : 'All tenants',
       note: ' budget per ' + span(b.window),
-      parts: [{part: b.spent_usd / b.max_usd, has: money(b.spent_usd), of: money(b.max_usd)}],
+      parts: [{part: b.max_usd > 0 ? b.spent_usd / b.max_usd : 0, has: money(b.spent_usd), of: money(b.max_usd)}],
     })),
     ...grants.map(({grant: g, used}) => ({
       name: h('bdi', null, visible(g.tenant + (g.agent ? '/' + g.agent : ''))),
