@@ -187,13 +187,14 @@ func TestDuplicatesSerialize(t *testing.T) {
 	turns := obj{"key": "migrate", "on_duplicate": "serialize"}
 	turn := func(i int) obj {
 		// The later ones would come first, if anything but the order counted.
-		return with(withPriority(shell(fmt.Sprintf("job-%d", i), nil, b.alone(fmt.Sprintf("setsid sleep 0.2 & sleep 0.1; wait; echo %d >> %s", i, b.folder("order"))), nil), i), turns)
+		return with(withPriority(shell(fmt.Sprintf("job-%d", i), nil, b.alone(until(b.folder("go"))+fmt.Sprintf("; setsid sleep 0.2 & sleep 0.1; wait; echo %d >> %s", i, b.folder("order"))), nil), i), turns)
 	}
 	file := b.jobs(b.keeper(), turn(0), turn(1), turn(2))
 	r := b.start("run", file)
 	r.await("the first", onText("job-0", "ready"))
 	b.submit(b.jobsOf("tests", "more.yaml", turn(3), turn(4)))
 	r.killAll()
+	b.write(b.folder("go"), "") // none has ended before
 	r = b.start("run", file)
 	for i := range 5 {
 		r.end(job.Name(fmt.Sprintf("job-%d", i)), job.RunCompleted)
