@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/eval"
@@ -92,6 +93,17 @@ func (c *Client) Reputations(ctx context.Context, f eval.Filter) ([]eval.Reputat
 	var out Reputations
 	err := c.get(ctx, "/v1/reputations", url.Values(query{}.add("subject", f.Name).add("kind", string(f.Kind)).add("domain", f.Domain)), &out)
 	return out.Reputations, err
+}
+
+// Similar returns the subjects whose work is like that of one, the nearest first.
+func (c *Client) Similar(ctx context.Context, q eval.Like) (SimilarSubjects, error) {
+	values := query{}.add("subject", q.Name).add("kind", string(q.Kind)).add("domain", q.Domain).number("limit", int64(q.Limit))
+	if q.MaxDistance > 0 {
+		values.add("max_distance", strconv.FormatFloat(q.MaxDistance, 'g', -1, 64))
+	}
+	var out SimilarSubjects
+	err := c.get(ctx, "/v1/reputations/similar", url.Values(values), &out)
+	return out, err
 }
 
 // History returns how a reputation has moved. A domain of "" is the default one.

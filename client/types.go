@@ -108,6 +108,13 @@ type Reputations struct {
 	Reputations []eval.Reputation `json:"reputations"`
 }
 
+// SimilarSubjects is the answer to GET /v1/reputations/similar: who works like whom,
+// the nearest first.
+type SimilarSubjects struct {
+	Of      eval.Reputation `json:"of"`
+	Similar []eval.Similar  `json:"similar"`
+}
+
 // Pipelines is the answer to GET /v1/pipelines.
 type Pipelines struct {
 	Pipelines []scheduler.Pipeline `json:"pipelines"`

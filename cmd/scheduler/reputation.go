@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -61,6 +62,66 @@ latest and DRIFT how far that was from the average before it; ! is beyond evalua
 	flags := cmd.Flags()
 	flags.StringVar(&f.Domain, "domain", "", "only in this `DOMAIN`")
 	flags.StringVar((*string)(&f.Kind), "kind", "", "only those of this `KIND`: worker, agent or tenant")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.AddCommand(m.similarCommand())
+	return cmd
+}
+
+func (m *Main) similarCommand() *cobra.Command {
+	var q eval.Like
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "similar SUBJECT", Short: "Show whose work is like that of a worker, agent or tenant", Args: cobra.ExactArgs(1),
+		Long: `Show whose work is like that of SUBJECT, the nearest first: those of the same kind and domain,
+by the weighted distance of what their work was like on average, in each dimension. 0 is alike, 1 as
+different as can be. DIMS says over how many dimensions: those of which both were evaluated.`,
+		Example: "  scheduler reputation similar website/legal-analyst --domain legal\n  scheduler reputation similar claude:opus --max-distance 0.1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.Name = args[0]
+			switch {
+			case q.Kind != "" && q.Kind != eval.Worker && q.Kind != eval.Agent && q.Kind != eval.Tenant:
+				return usage(fmt.Errorf("--kind %q is unknown, want %s, %s or %s", q.Kind, eval.Worker, eval.Agent, eval.Tenant))
+			case cmd.Flags().Changed("max-distance") && !(q.MaxDistance > 0 && q.MaxDistance <= 1):
+				return usage(fmt.Errorf("--max-distance %g is not allowed, want a number above 0 and at most 1", q.MaxDistance))
+			case q.Limit < 0:
+				return usage(fmt.Errorf("--limit %d is negative, want a number of subjects, or 0 for all", q.Limit))
+			}
+			cfg, err := m.readConfig(m.configOptions())
+			if err != nil {
+				return err
+			}
+			_, store, err := m.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			of, list, err := eval.SimilarTo(cmd.Context(), store, eval.Table(cfg.Evaluation.Weights), q)
+			if errors.Is(err, eval.ErrSeveralSubjects) {
+				return usage(fmt.Errorf("--kind is missing: %w", err))
+			}
+			if err != nil {
+				return failure(err)
+			}
+			if asJSON {
+				return failure(writeJSON(m.stdout, client.SimilarSubjects{Of: of, Similar: append([]eval.Similar{}, list...)}))
+			}
+			if len(list) == 0 {
+				fmt.Fprintf(m.stderr, "no other %s can be compared with %s in domain %s\n", of.Subject.Kind, of.Subject.Name, of.Domain)
+				return nil
+			}
+			return failure(table(m.out(), "SUBJECT\tDISTANCE\tDIMS\tR\tN\tWHEN", func(w io.Writer) {
+				for i := range list {
+					s := &list[i]
+					fmt.Fprintf(w, "%s\t%.4f\t%d\t%.4f\t%d\t%s\n", dash(s.Subject.Name), s.Distance, s.Dimensions, s.R, s.N, ago(s.LastAt, time.Now()))
+				}
+			}))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&q.Domain, "domain", "", "in this `DOMAIN` (default: "+eval.DefaultDomain+"; of a tenant all)")
+	flags.StringVar((*string)(&q.Kind), "kind", "", "the `KIND` of SUBJECT, where several have its name: worker, agent or tenant")
+	flags.Float64Var(&q.MaxDistance, "max-distance", 0, "nobody who is further away than this `NUMBER`")
+	flags.IntVarP(&q.Limit, "limit", "n", 0, "at most `N` subjects")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -21,6 +21,8 @@ func (s *Server) agentRoutes() {
 		about: "Say what somebody thinks of a job that has ended."}, s.evaluate)
 	get(s, route{id: "list-reputations", method: "GET", path: "/v1/reputations", role: read, tag: "agents",
 		about: "List the reputations of workers, agents and tenants, the best first."}, s.reputations)
+	get(s, route{id: "list-similar", method: "GET", path: "/v1/reputations/similar", role: read, tag: "agents",
+		about: "List the subjects of a kind and domain whose work is like that of one, the nearest first.\nThe distance is the weighted distance of the averages of each dimension."}, s.similar)
 	get(s, route{id: "get-reputation-history", method: "GET", path: "/v1/reputations/history", role: read, tag: "agents",
 		about: "Tell how a reputation has moved, the oldest evaluation first.\nThe last 1,000 to 2,000 evaluations are kept."}, s.history)
 }
@@ -121,4 +123,31 @@ func (s *Server) reputations(ctx context.Context, q *reputationQuery) (client.Re
 	}
 	list, err := eval.Reputations(ctx, j, eval.Filter{Name: q.Subject, Kind: q.Kind, Domain: q.Domain})
 	return client.Reputations{Reputations: some(list)}, err
+}
+
+type similarQuery struct {
+	Subject     string    `query:"subject" required:"true" minLength:"1" doc:"the name of a worker, agent or tenant, e.g. claude:opus or website/reviewer"`
+	Kind        eval.Kind `query:"kind" enum:"worker,agent,tenant" doc:"what sort of subject it is; absent: that of the only one of this name"`
+	Domain      string    `query:"domain" doc:"absent: the default domain, of a tenant all"`
+	MaxDistance float64   `query:"max_distance" minimum:"0" maximum:"1" doc:"no further away; absent: anybody"`
+	Limit       int       `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"at most so many"`
+}
+
+func (s *Server) similar(ctx context.Context, q *similarQuery) (client.SimilarSubjects, error) {
+	j, err := s.journal()
+	if err != nil {
+		return client.SimilarSubjects{}, err
+	}
+	var weights map[string]eval.Weights
+	if s.opt.Evaluator != nil {
+		weights = s.opt.Evaluator.Settings().Weights
+	}
+	of, list, err := eval.SimilarTo(ctx, j, eval.Table(weights), eval.Like{Name: q.Subject, Kind: q.Kind, Domain: q.Domain, MaxDistance: q.MaxDistance, Limit: q.Limit})
+	switch {
+	case errors.Is(err, eval.ErrUnknownSubject):
+		return client.SimilarSubjects{}, fmt.Errorf("%w: %w", queue.ErrNotFound, err)
+	case errors.Is(err, eval.ErrSeveralSubjects):
+		return client.SimilarSubjects{}, badField("query.kind", "%v", err)
+	}
+	return client.SimilarSubjects{Of: of, Similar: some(list)}, err
 }

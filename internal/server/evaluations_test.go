@@ -86,6 +86,11 @@ func TestEvaluations(t *testing.T) {
 		{"GET", "/v1/reputations/history?subject=t&kind=tenant", "", 200, `"score":0.825}]`},
 		{"GET", "/v1/reputations/history?subject=nobody&kind=tenant", "", 200, `"points":[]`},
 		{"GET", "/v1/reputations/history?subject=t", "", 400, "query.kind"},
+		{"GET", "/v1/reputations/similar?subject=t/a", "", 200, `"similar":[]`},
+		{"GET", "/v1/reputations/similar?subject=t/a&kind=agent&max_distance=0.5&limit=3", "", 200, `"of":{"subject":{"kind":"agent","name":"t/a"}`},
+		{"GET", "/v1/reputations/similar?subject=nobody", "", 404, "nobody in domain default: nothing was evaluated of it"},
+		{"GET", "/v1/reputations/similar?subject=t&max_distance=7", "", 400, "query.max_distance"},
+		{"GET", "/v1/reputations/similar", "", 400, "query.subject"},
 	} {
 		code, text := ask(door, c.method, c.path, c.body)
 		if code != c.code || !strings.Contains(text, c.want) || !json.Valid([]byte(text)) {
