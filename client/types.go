@@ -226,12 +226,16 @@ type Waiting struct {
 	Jobs   int               `json:"jobs"`
 }
 
-// Budget is a window of money and what was spent within it.
+// Budget bounds what is used within a window, and tells what was: one of the cost
+// windows of the configuration, or a budget of its policy.
 type Budget struct {
-	Tenant   job.Tenant   `json:"tenant,omitempty"` // "": all together
-	Window   job.Duration `json:"window"`
-	MaxUSD   float64      `json:"max_usd"`
-	SpentUSD float64      `json:"spent_usd"`
+	Tenant    job.Tenant   `json:"tenant,omitempty"` // "": all together
+	Policy    bool         `json:"policy,omitempty"` // of the policy
+	Window    job.Duration `json:"window"`
+	MaxUSD    float64      `json:"max_usd"` // 0: no bound
+	SpentUSD  float64      `json:"spent_usd"`
+	MaxTokens float64      `json:"max_tokens,omitempty"` // 0: no bound
+	Tokens    float64      `json:"tokens,omitempty"`
 }
 
 // Alert is something that a person should look at, or should have.

@@ -1,15 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/jobfile"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
 )
 
@@ -85,7 +91,7 @@ func (m *Main) workersNow(e *engine) []client.Worker {
 	return list
 }
 
-// budgetsNow tells how full each window of money is.
+// budgetsNow tells how full each cost window and each budget of the policy is.
 func (e *engine) budgetsNow() []client.Budget {
 	list := []client.Budget{}
 	for _, w := range e.sched.Settings(nil).Limits.CostWindows {
@@ -94,6 +100,32 @@ func (e *engine) budgetsNow() []client.Budget {
 			b.SpentUSD += s.USD
 		}
 		list = append(list, b)
+	}
+	return append(list, policyBudgets(e.config().Policy, e.sched.Status().Shares)...)
+}
+
+// policyBudgets returns the budgets of a policy, and what was used of each: that of all
+// tenants together, and those of the tenants that it names or knows, by name.
+func policyBudgets(c policy.Config, shares []policy.Share) []client.Budget {
+	used, all := map[job.Tenant]policy.Demand{}, policy.Demand{}
+	bounds := map[job.Tenant]policy.Budget{}
+	for _, s := range shares {
+		used[s.Tenant], bounds[s.Tenant] = s.Used, c.Each.Budget
+		all.Tokens, all.CostUSD = all.Tokens+s.Used.Tokens, all.CostUSD+s.Used.CostUSD
+	}
+	for name, t := range c.Tenants {
+		bounds[name] = t.Budget
+	}
+	var list []client.Budget
+	add := func(t job.Tenant, b policy.Budget, u policy.Demand) {
+		if b != (policy.Budget{}) {
+			list = append(list, client.Budget{Tenant: t, Policy: true, Window: cmp.Or(c.Window, job.Duration(24*time.Hour)),
+				MaxUSD: b.CostUSD, SpentUSD: u.CostUSD, MaxTokens: b.Tokens, Tokens: u.Tokens})
+		}
+	}
+	add("", c.Budget, all)
+	for _, name := range slices.Sorted(maps.Keys(bounds)) {
+		add(name, bounds[name], used[name])
 	}
 	return list
 }

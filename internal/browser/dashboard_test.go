@@ -9,6 +9,8 @@ func TestDashboard(t *testing.T) {
 	b := openBrowser(t, have)
 	t.Logf("Chromium %s", b.ready.Ready)
 	d := newDaemon(t, have.node)
+	d.config["policy"] = obj{"name": "priority", "tenants": obj{"granted": obj{"budget": obj{"tokens": 5000}}}}
+	d.config["cost_windows"] = []obj{{"window": "24h", "max_usd": 1000}}
 	if err := d.start(); err != nil {
 		t.Fatal(err)
 	}

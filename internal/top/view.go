@@ -171,14 +171,22 @@ func (m *model) moneyLine() string {
 		if b.Tenant != "" {
 			who = clean(b.Tenant)
 		}
-		text := fmt.Sprintf("%s: $%.2f of $%.2f in %s", who, b.SpentUSD, b.MaxUSD, windowText(b.Window))
-		switch part := b.SpentUSD / max(b.MaxUSD, 1e-9); {
-		case part >= 1:
-			text = m.opts.paint(text, red)
-		case part >= 0.8:
-			text = m.opts.paint(text, yellow)
+		add := func(text string, part float64) {
+			text = who + ": " + text + " in " + windowText(b.Window)
+			switch {
+			case part >= 1:
+				text = m.opts.paint(text, red)
+			case part >= 0.8:
+				text = m.opts.paint(text, yellow)
+			}
+			parts = append(parts, text)
 		}
-		parts = append(parts, text)
+		if b.MaxUSD > 0 {
+			add(fmt.Sprintf("$%.2f of $%.2f", b.SpentUSD, b.MaxUSD), b.SpentUSD/b.MaxUSD)
+		}
+		if b.MaxTokens > 0 {
+			add(fmt.Sprintf("%s of %s tokens", countText(int64(b.Tokens)), countText(int64(b.MaxTokens))), b.Tokens/b.MaxTokens)
+		}
 	}
 	if len(o.Waiting) > 0 {
 		parts = append(parts, fmt.Sprintf("%d %s", o.Waiting[0].Jobs, clean(firstLine(o.Waiting[0].Why))))

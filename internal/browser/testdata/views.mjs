@@ -17,11 +17,13 @@ export async function overview({step, login, at, text, submit, puppet, file, rel
     await text(at('budgets'), /granted.*in all/);
     await text(at('budgets'), '$5.00 of $20.00');
     await text(at('budgets'), '250 of 1.0k tokens');
+    await text(at('budgets'), /All tenants budget per day\$.* of \$1,000/);
     await none(at('budgets').getByText('neither a budget'));
   });
   await step('what has ended is gone', async () => {
     release(gate);
     await none(at('running-now').locator('tr').filter({hasText: 'runs-now'}));
+    await text(at('budgets'), /granted budget of the policy per day250 of 5.0k tokens/); // which counts attempts that have ended
   });
 }
 

@@ -437,8 +437,11 @@ function budgets(o, grants) {
   const list = [
     ...(o.budgets || []).map((b) => ({
       name: b.tenant ? h('bdi', null, visible(b.tenant)) : 'All tenants',
-      note: ' budget per ' + span(b.window),
-      parts: [{part: b.max_usd > 0 ? b.spent_usd / b.max_usd : 0, has: money(b.spent_usd), of: money(b.max_usd)}],
+      note: (b.policy ? ' budget of the policy per ' : ' budget per ') + span(b.window),
+      parts: [
+        b.max_usd > 0 && {part: b.spent_usd / b.max_usd, has: money(b.spent_usd), of: money(b.max_usd)},
+        b.max_tokens > 0 && {part: b.tokens / b.max_tokens, has: tokens(b.tokens), of: tokens(b.max_tokens) + ' tokens'},
+      ].filter(Boolean),
     })),
     ...grants.map(({grant: g, used}) => ({
       name: h('bdi', null, visible(g.tenant + (g.agent ? '/' + g.agent : ''))),
