@@ -141,7 +141,7 @@ func (m *Main) untilEnded(ctx context.Context, s site, jobs []client.Job, quiet 
 				left = append(left, string(e.Spec.Name))
 				if e.Held == job.HeldForApproval && !asked[e.ID] {
 					asked[e.ID] = true
-					fmt.Fprintf(m.stderr, "%s waits for a person: `scheduler approvals show %s`\n", e.Spec.Name, e.Spec.Name)
+					fmt.Fprintf(m.stderr, "%s is waiting for approval: `scheduler approvals show %s`\n", e.Spec.Name, e.Spec.Name)
 				}
 			case !told[e.ID] && !quiet:
 				told[e.ID] = true

@@ -115,7 +115,7 @@ func columnsOf(jobs []Job) columns {
 
 // widen makes room for a name: of what is not known at the beginning, too.
 func (c *columns) widen(who, worker string) {
-	c.who = min(max(c.who, width(who)), 24)
+	c.who = min(max(c.who, width(who)), 40)
 	c.worker = min(max(c.worker, width(worker)), 12)
 }
 

@@ -166,11 +166,28 @@ type outlook struct {
 	why       job.Waiting
 	admission *admission
 	shares    map[job.Tenant]job.Waiting // by the policy's own bounds
-	grants    map[queue.Owner]job.Waiting
+
+	ctx    context.Context
+	at     time.Time
+	ledger queue.Ledger
+	grants map[queue.Owner]queue.Grant // that bound something
+	used   map[queue.Owner]string      // usedUp of those that were asked for
 }
 
 func (s *Scheduler) look(ctx context.Context, at time.Time) *outlook {
-	o := &outlook{shares: map[job.Tenant]job.Waiting{}, grants: s.usedGrants(ctx, at)}
+	o := &outlook{shares: map[job.Tenant]job.Waiting{}, ctx: ctx, at: at, grants: map[queue.Owner]queue.Grant{}, used: map[queue.Owner]string{}}
+	if ledger, ok := s.cfg.Store.(queue.Ledger); ok {
+		grants, err := ledger.Grants(ctx)
+		if err != nil {
+			s.cfg.Log.Warn().Err(err).Msg("read the grants to tell what jobs wait for")
+		}
+		o.ledger = ledger
+		for _, g := range grants {
+			if g.Tokens > 0 || g.CostUSD > 0 || g.Wall > 0 {
+				o.grants[g.Owner] = g
+			}
+		}
+	}
 	for _, share := range s.lanes.shares(at) {
 		if share.Held != "" {
 			o.shares[share.Tenant] = heldShare(&share)
@@ -191,43 +208,43 @@ func heldShare(share *policy.Share) job.Waiting {
 	return job.Waiting{Reason: job.WaitSlot, Text: share.Held}
 }
 
-// usedGrants returns whose jobs are passed over since their grants are used up.
-func (s *Scheduler) usedGrants(ctx context.Context, at time.Time) map[queue.Owner]job.Waiting {
-	ledger, ok := s.cfg.Store.(queue.Ledger)
-	if !ok {
-		return nil
+// usedUp says by how much an owner's grant is used up; "" if it is not.
+func usedUp(ctx context.Context, ledger queue.Ledger, g *queue.Grant, at time.Time) (string, error) {
+	f := queue.AccountFilter{Tenant: g.Tenant, Agent: g.Agent}
+	if g.Window > 0 {
+		f.Since = at.Add(-g.Window.Std())
 	}
-	grants, err := ledger.Grants(ctx)
-	if err != nil {
-		s.cfg.Log.Warn().Err(err).Msg("read the grants to tell what jobs wait for")
+	list, err := ledger.Accounts(ctx, f)
+	if err != nil || len(list) == 0 {
+		return "", err
 	}
-	over := map[queue.Owner]job.Waiting{}
-	for _, g := range grants {
-		f := queue.AccountFilter{Tenant: g.Tenant, Agent: g.Agent}
-		if g.Window > 0 {
-			f.Since = at.Add(-g.Window.Std())
-		}
-		if g.Tokens == 0 && g.CostUSD == 0 && g.Wall == 0 {
-			continue
-		}
-		used, err := ledger.Accounts(ctx, f)
-		if err != nil || len(used) == 0 {
-			continue
-		}
-		u, text := &used[0], ""
-		switch {
-		case g.Tokens > 0 && u.Usage.Tokens() >= g.Tokens:
-			text = fmt.Sprintf("%d of %d tokens are used", u.Usage.Tokens(), g.Tokens)
-		case g.CostUSD > 0 && u.Usage.CostUSD >= g.CostUSD:
-			text = fmt.Sprintf("%.2f of %.2f US dollars are spent", u.Usage.CostUSD, g.CostUSD)
-		case g.Wall > 0 && u.Wall >= g.Wall:
-			text = fmt.Sprintf("%s of %s of attempts are used", u.Wall.Std().Round(time.Second), g.Wall.Std())
-		default:
-			continue
-		}
-		over[g.Owner] = job.Waiting{Reason: job.WaitBudget, Text: fmt.Sprintf("the grant of %s: %s", ownerText(g.Owner), text)}
+	switch u := &list[0]; {
+	case g.Tokens > 0 && u.Usage.Tokens() >= g.Tokens:
+		return fmt.Sprintf("%d of %d tokens are used", u.Usage.Tokens(), g.Tokens), nil
+	case g.CostUSD > 0 && u.Usage.CostUSD >= g.CostUSD:
+		return fmt.Sprintf("%.2f of %.2f US dollars are spent", u.Usage.CostUSD, g.CostUSD), nil
+	case g.Wall > 0 && u.Wall >= g.Wall:
+		return fmt.Sprintf("%s of %s of attempts are used", u.Wall.Std().Round(time.Second), g.Wall.Std()), nil
 	}
-	return over
+	return "", nil
+}
+
+// overGrant returns what an owner's jobs wait for whose grant is used up: they are
+// passed over.
+func (o *outlook) overGrant(owner queue.Owner) (job.Waiting, bool) {
+	g, bounded := o.grants[owner]
+	if !bounded {
+		return job.Waiting{}, false
+	}
+	text, known := o.used[owner]
+	if !known {
+		var err error
+		if text, err = usedUp(o.ctx, o.ledger, &g, o.at); err != nil {
+			text = "" // then nobody knows
+		}
+		o.used[owner] = text
+	}
+	return job.Waiting{Reason: job.WaitBudget, Text: fmt.Sprintf("the grant of %s: %s", ownerText(owner), text)}, text != ""
 }
 
 func ownerText(o queue.Owner) string {
@@ -238,10 +255,10 @@ func ownerText(o queue.Owner) string {
 }
 
 func (o *outlook) refuses(e *queue.Entry) (job.Waiting, bool) {
-	if w, over := o.grants[queue.Owner{Tenant: e.Spec.Tenant}]; over {
+	if w, over := o.overGrant(queue.Owner{Tenant: e.Spec.Tenant}); over {
 		return w, true
 	}
-	if w, over := o.grants[queue.Owner{Tenant: e.Spec.Tenant, Agent: e.Spec.Agent}]; over {
+	if w, over := o.overGrant(queue.Owner{Tenant: e.Spec.Tenant, Agent: e.Spec.Agent}); over {
 		return w, true
 	}
 	if w, held := o.shares[e.Spec.Tenant]; held {
