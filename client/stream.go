@@ -22,7 +22,7 @@ import (
 
 // StreamOptions say what to follow.
 type StreamOptions struct {
-	// Kinds are those of the updates; none: all but scheduler.UpdateEvent. A gap,
+	// Kinds are those of the updates; none: all but scheduler.UpdateEvent and scheduler.UpdateWaiting. A gap,
 	// which says that some were missed, comes whatever is asked for.
 	Kinds []scheduler.UpdateKind
 	Job   job.ID // only this one

@@ -107,10 +107,13 @@ func (b *board) add(j Job) *card {
 // and that card as it stood before.
 func (b *board) apply(u scheduler.Update) (c *card, before card) {
 	b.missed += u.Missed
+	c = b.cards[u.Job]
+	if u.Kind == scheduler.UpdateWaiting {
+		return b.wait(c, u)
+	}
 	if u.Job == "" || u.Kind != scheduler.UpdateJob && u.Kind != scheduler.UpdateEvent {
 		return nil, card{}
 	}
-	c = b.cards[u.Job]
 	if c == nil {
 		c = b.add(Job{ID: u.Job, Name: u.Name, Worker: u.Worker})
 	}
@@ -142,6 +145,18 @@ func (b *board) apply(u scheduler.Update) (c *card, before card) {
 		to = skipped
 	}
 	b.move(c, to, u.Time)
+	return c, before
+}
+
+// wait notes what a job waits for that was looked at: it may not wait any more.
+func (b *board) wait(c *card, u scheduler.Update) (*card, card) {
+	if c == nil || c.phase != waiting {
+		return nil, card{}
+	}
+	before := *c
+	if c.why = head(u.Text); u.Waiting != nil && u.Waiting.Reason == job.WaitTurn {
+		c.why = ""
+	}
 	return c, before
 }
 

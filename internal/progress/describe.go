@@ -103,6 +103,9 @@ func noticeOf(u scheduler.Update, c *card, before card) (n notice, ok bool) {
 	if c == nil || u.Kind == scheduler.UpdateEvent && before.phase.ended() {
 		return n, false
 	}
+	if u.Kind == scheduler.UpdateWaiting && u.Waiting != nil && u.Waiting.Reason == job.WaitSlot {
+		return n, false // that is what all of them wait for that do not run
+	}
 	n.who, n.worker = c.name(), clean(string(c.Worker))
 	if u.Kind == scheduler.UpdateEvent {
 		return eventNotice(n, u.Event)

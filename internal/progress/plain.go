@@ -81,7 +81,7 @@ func (p *plainView) tooMuch(u scheduler.Update, c *card, before card) bool {
 	switch {
 	case u.Kind == scheduler.UpdateEvent && u.Event.Kind == job.EventText:
 		return soon(&q.text, u.Time, textEvery)
-	case u.Kind == scheduler.UpdateJob && c.phase == waiting && before.phase == waiting:
+	case u.Kind != scheduler.UpdateEvent && c.phase == waiting && before.phase == waiting:
 		return soon(&q.why, u.Time, whyEvery)
 	}
 	return false

@@ -67,6 +67,13 @@ func (h *hub) subscribe(last string, buffer int) ([]Update, <-chan Update, func(
 	}
 }
 
+// isHeard reports whether anybody listens.
+func (h *hub) isHeard() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.listeners) > 0
+}
+
 // since returns the updates after the one whose id is last.
 func (h *hub) since(last string) []Update {
 	if last == "" {

@@ -23,7 +23,7 @@ func (s *Scheduler) reportLoop(ctx context.Context) error {
 	defer tick.Stop()
 	var telling sync.WaitGroup
 	defer telling.Wait()
-	for {
+	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -42,6 +42,11 @@ func (s *Scheduler) reportLoop(ctx context.Context) error {
 		}
 		if err := s.reportQueue(ctx, &telling); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("report the queue to the cores")
+		}
+		if n%tellEvery == 0 && s.hub.isHeard() {
+			if err := s.tellWaiting(ctx); err != nil && ctx.Err() == nil {
+				s.cfg.Log.Error().Err(err).Msg("tell what jobs wait for")
+			}
 		}
 	}
 }

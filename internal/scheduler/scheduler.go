@@ -123,6 +123,9 @@ type Scheduler struct {
 	storing sync.Mutex              // held while events are stored, so that none is stored after its attempt's end
 	failure context.CancelCauseFunc // ends Run with an error
 
+	// told is what listeners were told that queued jobs wait for, by tellWaiting alone.
+	told map[job.ID]job.WaitingReason
+
 	saving    sync.Mutex // held while the isolations are written
 	recalling sync.Mutex // held while it is read what was spent lately
 

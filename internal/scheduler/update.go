@@ -15,6 +15,9 @@ type UpdateKind string
 const (
 	// UpdateJob: a job changed its state; State, Waiting and the rest say how it stands now.
 	UpdateJob UpdateKind = "job"
+	// UpdateWaiting: what a queued job waits for has changed, though nothing was stored
+	// about it; Waiting says for what. The job may have left the queue meanwhile.
+	UpdateWaiting UpdateKind = "waiting"
 	// UpdateEvent: something happened in a run; Event says what.
 	UpdateEvent UpdateKind = "event"
 	// UpdateCore: an agentcore came up or died; Text says so.
@@ -117,16 +120,21 @@ func (s *Scheduler) publishEntry(ctx context.Context, id job.ID) (e queue.Entry,
 }
 
 func (s *Scheduler) publishState(e *queue.Entry) {
-	choices, spent, st := e.Spec.Choices(), e.Spent, StatusOf(e, now())
 	if e.State.Terminal() {
 		s.forgetJob(e.ID)
 		s.observeEnd(e)
 	}
-	s.hub.publish(Update{
+	s.hub.publish(entryUpdate(e, StatusOf(e, now())))
+}
+
+// entryUpdate is the update about a job that stands so.
+func entryUpdate(e *queue.Entry, st job.Status) Update {
+	choices, spent := e.Spec.Choices(), e.Spent
+	return Update{
 		Kind: UpdateJob, Time: now(), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant,
 		Worker: choices[min(e.Choice, len(choices)-1)].Worker, Attempt: e.Attempts, Entry: e.State, State: st.State, Waiting: st.Waiting,
 		ExitKind: e.ExitKind, Usage: &spent, Text: st.Line(), Skipped: e.Skipped != "", Trace: e.Spec.Trace,
-	})
+	}
 }
 
 // Tell lets every listener know of something that the program around the

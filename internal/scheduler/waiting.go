@@ -269,3 +269,40 @@ func (o *outlook) refuses(e *queue.Entry) (job.Waiting, bool) {
 	}
 	return o.why, o.full
 }
+
+// Of at most maxTold queued jobs, the first of each scope, listeners hear every
+// tellEvery what they wait for, if that has changed.
+const (
+	maxTold   = 100
+	tellEvery = 5 // reports
+)
+
+// tellWaiting tells listeners what queued jobs wait for of which nobody has told, as
+// of those that a claim has passed over.
+func (s *Scheduler) tellWaiting(ctx context.Context) error {
+	entries, _, err := s.cfg.Store.List(ctx, queue.Filter{Batch: s.cfg.Batch, States: []job.EntryState{job.Queued}, Limit: maxTold})
+	if err != nil {
+		return fmt.Errorf("look what jobs wait for: %w", err)
+	}
+	status, told := s.Statuses(ctx), make(map[job.ID]job.WaitingReason, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		st := status(e)
+		if st.Waiting == nil {
+			continue
+		}
+		reason := st.Waiting.Reason
+		told[e.ID] = reason
+		before, known := s.told[e.ID]
+		if !known {
+			before = StatusOf(e, now()).Waiting.Reason // which was told when it was stored
+		}
+		if before != reason {
+			u := entryUpdate(e, st)
+			u.Kind = UpdateWaiting
+			s.hub.publish(u)
+		}
+	}
+	s.told = told
+	return nil
+}

@@ -185,3 +185,28 @@ func TestEndsInWords(t *testing.T) {
 		}
 	}
 }
+
+// TestWaitingIsTold: listeners hear what a job waits for that no claim gets to, once.
+func TestWaitingIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openStore(t), 1, func(c *scheduler.Config) { c.Settings.MaxConcurrent = 1 })
+		w.start()
+		defer w.end()
+		updates, cancel := w.sched.Subscribe(1000)
+		defer cancel()
+		ids := w.submit(task("first", 22*time.Second), task("second", time.Hour))
+		w.wait(30 * time.Second)
+		var told []string
+		for len(updates) > 0 {
+			if u := <-updates; u.Kind == scheduler.UpdateWaiting {
+				if u.Job != ids[1] || u.Waiting == nil {
+					t.Errorf("told of %+v", u)
+				}
+				told = append(told, u.Text)
+			}
+		}
+		if len(told) != 1 || told[0] != "waiting for a slot: 1 of 1 slots are taken" {
+			t.Errorf("told: %q", told)
+		}
+	})
+}

@@ -28,19 +28,19 @@ const maxTogether = 256
 // updateKinds are the kinds that can be asked for. A gap is told whatever was.
 func updateKinds() []scheduler.UpdateKind {
 	return []scheduler.UpdateKind{
-		scheduler.UpdateJob, scheduler.UpdateCore, scheduler.UpdateCircuit, scheduler.UpdateEscalation, scheduler.UpdateSignal, scheduler.UpdateEvent,
+		scheduler.UpdateJob, scheduler.UpdateCore, scheduler.UpdateCircuit, scheduler.UpdateEscalation, scheduler.UpdateSignal, scheduler.UpdateEvent, scheduler.UpdateWaiting,
 	}
 }
 
 type streamQuery struct {
-	Kinds string `query:"kinds" doc:"a list with commas of job, core, circuit, escalation, signal, event; absent: all but event"`
+	Kinds string `query:"kinds" doc:"a list with commas of job, core, circuit, escalation, signal, event, waiting; absent: all but event and waiting"`
 	Job   job.ID `query:"job" doc:"the id of the one job to tell of"`
 	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"the id of the last event that was heard"`
 }
 
 // wanted returns what selects the updates that were asked for.
 func (q *streamQuery) wanted() (func(*scheduler.Update) bool, error) {
-	kinds := slices.DeleteFunc(updateKinds(), func(k scheduler.UpdateKind) bool { return k == scheduler.UpdateEvent })
+	kinds := slices.DeleteFunc(updateKinds(), func(k scheduler.UpdateKind) bool { return k == scheduler.UpdateEvent || k == scheduler.UpdateWaiting })
 	if q.Kinds != "" {
 		bad := &invalid{}
 		kinds = nil
