@@ -100,6 +100,15 @@ export async function jobList({page, step, login, go, at, text, submit, puppet, 
     await row('carrot').getByRole('link').click();
     await page.getByRole('heading', {name: 'carrot'}).waitFor();
   });
+  await step('the short id of the page is one for the command line, the search and the address', async () => {
+    const short = (await page.locator('.crumb').textContent()).split('/').at(-1).trim();
+    assert.equal((await job(short)).job.id, jobs.carrot.id);
+    await go('/jobs?q=' + short);
+    await row('carrot').waitFor();
+    await none(row('apple'));
+    await go('/jobs/' + short);
+    await page.getByRole('heading', {name: 'carrot'}).waitFor();
+  });
   await step('cancel it', async () => {
     await at('action-cancel').click();
     await at('dialog-confirm').click();

@@ -79,7 +79,7 @@ export const page = {
       class: 'search',
       'aria-label': 'Search jobs',
       placeholder: 'Search  ( / )',
-      title: 'Name, beginning of the id, tenant, worker, instructions',
+      title: 'Name, beginning or end of the id, tenant, worker, instructions',
       'data-testid': 'search',
       value: ctx.query.q || '',
       autocomplete: 'off',
