@@ -161,11 +161,15 @@ func (m *Main) again(ctx context.Context, list []scheduler.Again, asJSON bool) e
 	}
 	door := client.New(dir.Socket())
 	defer door.Close()
-	out, err := door.Requeue(ctx, in)
-	idle := errors.Is(err, client.ErrNotRunning)
-	if idle {
-		out, err = m.requeueInStore(ctx, list)
-	}
+	var out client.Requeued
+	var idle bool
+	err = patiently(ctx, func() error {
+		out, err = door.Requeue(ctx, in)
+		if idle = errors.Is(err, client.ErrNotRunning); idle {
+			out, err = m.requeueInStore(ctx, list)
+		}
+		return err
+	})
 	if err != nil {
 		return failure(err)
 	}
@@ -242,10 +246,12 @@ func (m *Main) dropLetters(ctx context.Context, refs []string, yes, asJSON bool)
 	}
 	door := client.New(dir.Socket())
 	defer door.Close()
-	_, err = door.Drop(ctx, ids)
-	if errors.Is(err, client.ErrNotRunning) {
-		err = m.dropInStore(ctx, ids)
-	}
+	err = patiently(ctx, func() error {
+		if _, err = door.Drop(ctx, ids); errors.Is(err, client.ErrNotRunning) {
+			err = m.dropInStore(ctx, ids)
+		}
+		return err
+	})
 	if err != nil {
 		return failure(err)
 	}

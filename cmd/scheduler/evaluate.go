@@ -210,10 +210,13 @@ func (m *Main) evaluate(ctx context.Context, ref string, given eval.Given, asJSO
 	if err != nil {
 		return err
 	}
-	out, err := door.Evaluate(ctx, e.ID, given)
-	if errors.Is(err, client.ErrNotRunning) {
-		out, err = m.evaluateInStore(ctx, e.ID, given)
-	}
+	var out client.Evaluations
+	err = patiently(ctx, func() error {
+		if out, err = door.Evaluate(ctx, e.ID, given); errors.Is(err, client.ErrNotRunning) {
+			out, err = m.evaluateInStore(ctx, e.ID, given)
+		}
+		return err
+	})
 	var refused *client.Problem
 	if errors.As(err, &refused) && refused.Status == http.StatusBadRequest {
 		return usage(err)

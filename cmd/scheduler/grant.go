@@ -68,7 +68,7 @@ Lengths of time are written 90s, 15m, 24h or 7d. Without a window, use counts fo
 			if err := g.Validate(); err != nil {
 				return usage(err)
 			}
-			if err := m.setGrant(cmd.Context(), g); err != nil || !asJSON {
+			if err := patiently(cmd.Context(), func() error { return m.setGrant(cmd.Context(), g) }); err != nil || !asJSON {
 				return err
 			}
 			return failure(writeJSON(m.stdout, g))
@@ -245,7 +245,7 @@ func (m *Main) grantRmCommand() *cobra.Command {
 					errs = append(errs, failure(fmt.Errorf("%s has no grant; `scheduler grant ls` lists them", arg)))
 					continue
 				}
-				if err := m.setGrant(cmd.Context(), queue.Grant{Owner: owner}); err != nil {
+				if err := patiently(cmd.Context(), func() error { return m.setGrant(cmd.Context(), queue.Grant{Owner: owner}) }); err != nil {
 					errs = append(errs, err)
 					continue
 				}

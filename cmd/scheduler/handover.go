@@ -24,6 +24,19 @@ import (
 // answer on its socket: it opens that a little after it has taken the lock.
 const answerTime = 15 * time.Second
 
+// patiently calls do, which asks the scheduler that runs or, if none answers, works
+// in the store, again as long as one that holds the state directory does not answer
+// yet.
+func patiently(ctx context.Context, do func() error) error {
+	for began := time.Now(); ; {
+		err := do()
+		var locked *statedir.LockedError
+		if !errors.As(err, &locked) || time.Since(began) > answerTime || pause(ctx, followEvery) != nil {
+			return err
+		}
+	}
+}
+
 // lookEvery is how often a run that was handed over looks whether its scheduler is
 // still the same.
 const lookEvery = time.Second

@@ -336,12 +336,17 @@ func refusedJobs(err error) error {
 	return notRunning(err, "`scheduler run FILE` runs the jobs and ends with them")
 }
 
-func (h *here) Cancel(ctx context.Context, ref string) (queue.Entry, error) {
-	e, err := h.m.cancelJob(ctx, ref)
+func (h *here) Cancel(ctx context.Context, ref string) (e queue.Entry, err error) {
+	err = patiently(ctx, func() error { e, err = h.m.cancelJob(ctx, ref); return err })
 	return e, h.meant(ctx, ref, err)
 }
 
 func (h *here) CancelKey(ctx context.Context, in client.CancelKey) (done client.Jobs, err error) {
+	err = patiently(ctx, func() error { done, err = h.cancelKey(ctx, in); return err })
+	return done, err
+}
+
+func (h *here) cancelKey(ctx context.Context, in client.CancelKey) (done client.Jobs, err error) {
 	err = h.running(func(c *client.Client) error { done, err = c.CancelKey(ctx, in); return err })
 	if !errors.Is(err, client.ErrNotRunning) {
 		return done, failure(err)
@@ -375,6 +380,11 @@ func (h *here) meant(ctx context.Context, ref string, err error) error {
 }
 
 func (h *here) Retry(ctx context.Context, ref string) (e queue.Entry, err error) {
+	err = patiently(ctx, func() error { e, err = h.retry(ctx, ref); return err })
+	return e, err
+}
+
+func (h *here) retry(ctx context.Context, ref string) (e queue.Entry, err error) {
 	var j client.Job
 	err = h.running(func(c *client.Client) error { j, err = c.Retry(ctx, ref); return err })
 	if !errors.Is(err, client.ErrNotRunning) {
@@ -402,8 +412,8 @@ func (h *here) Retry(ctx context.Context, ref string) (e queue.Entry, err error)
 	return out.Jobs[0], nil
 }
 
-func (h *here) Decide(ctx context.Context, ref string, a scheduler.Answer) (queue.Entry, error) {
-	e, err := h.m.decide(ctx, ref, a)
+func (h *here) Decide(ctx context.Context, ref string, a scheduler.Answer) (e queue.Entry, err error) {
+	err = patiently(ctx, func() error { e, err = h.m.decide(ctx, ref, a); return err })
 	return e, h.meant(ctx, ref, err)
 }
 

@@ -160,7 +160,8 @@ A stage that has ended cannot be replayed.`,
 				return usage(fmt.Errorf("--from %d: want 1 or more", r.From))
 			}
 			r.Stage = job.Name(stage)
-			first, err := m.replayStage(cmd.Context(), args[0], r)
+			var first int64
+			err := patiently(cmd.Context(), func() (err error) { first, err = m.replayStage(cmd.Context(), args[0], r); return err })
 			if err != nil {
 				return failure(err)
 			}
