@@ -122,7 +122,11 @@ func (f *follower) entries(ctx context.Context) ([]queue.Entry, error) {
 
 // tell shows what is new about a job: its state, its log, and how it has ended.
 func (f *follower) tell(ctx context.Context, e *queue.Entry) error {
+	st := statusOf(e)
 	now := fmt.Sprint(e.State, e.Held, e.Attempts, e.Choice, e.CancelRequested, e.Waiting, e.Spent)
+	if st.Waiting != nil {
+		now += string(st.Waiting.Reason)
+	}
 	changed := f.seen[e.ID] != now
 	if !changed && e.State != job.Dispatched {
 		return nil
@@ -153,10 +157,10 @@ func (f *follower) tell(ctx context.Context, e *queue.Entry) error {
 
 // updateAbout is what a scheduler would tell of a job that stands so.
 func updateAbout(e *queue.Entry) scheduler.Update {
-	spent := e.Spent
+	spent, st := e.Spent, statusOf(e)
 	return scheduler.Update{
 		Kind: scheduler.UpdateJob, Time: utcNow(), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant, Worker: workerOf(e), Attempt: e.Attempts,
-		Entry: e.State, State: scheduler.StateOf(e), ExitKind: e.ExitKind, Usage: &spent, Text: note(e), Skipped: e.Skipped != "",
+		Entry: e.State, State: st.State, Waiting: st.Waiting, ExitKind: e.ExitKind, Usage: &spent, Text: st.Line(), Skipped: e.Skipped != "",
 	}
 }
 

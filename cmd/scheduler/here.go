@@ -29,8 +29,10 @@ type here struct {
 	m     *Main
 	dir   *statedir.Dir
 	store *sqlite.Store // to read; nil until it is needed
-	// follows says that the same is asked again and again: the store alone is.
+	// follows says that the same is asked again and again: mostly the store alone is.
 	follows bool
+	asked   time.Time // when the scheduler was asked last how jobs stand
+	told    map[job.ID]*queue.Entry
 }
 
 func (h *here) Name() string        { return h.dir.Path() }
@@ -79,9 +81,11 @@ func (h *here) Jobs(ctx context.Context, q jobQuery) (client.Jobs, error) {
 // stand has entries of a query tell how their jobs stand: what they wait for is known
 // to the scheduler that runs. Without one, only the store tells.
 func (h *here) stand(ctx context.Context, entries []queue.Entry, q *jobQuery) {
-	told := map[job.ID]*queue.Entry{}
 	var err error
-	if !h.follows && slices.ContainsFunc(entries, func(e queue.Entry) bool { return !e.State.Terminal() }) {
+	open := slices.ContainsFunc(entries, func(e queue.Entry) bool { return !e.State.Terminal() })
+	if open && !(h.follows && time.Since(h.asked) < askEvery) {
+		told := map[job.ID]*queue.Entry{}
+		h.asked, h.told = time.Now(), told
 		err = h.running(func(c *client.Client) error {
 			live := client.ListQuery{States: []job.EntryState{job.Queued, job.Dispatched}, Tenant: q.tenant, Batch: q.batch, Newest: !q.oldest, Limit: maxPage}
 			list, err := c.List(ctx, live)
@@ -93,13 +97,16 @@ func (h *here) stand(ctx context.Context, entries []queue.Entry, q *jobQuery) {
 	}
 	for i := range entries {
 		e := &entries[i]
-		if live := told[e.ID]; live != nil && live.State == e.State && live.Status != nil {
+		if live := h.told[e.ID]; live != nil && live.State == e.State && live.Held == e.Held && live.Attempts == e.Attempts && live.Status != nil {
 			e.Status = live.Status
 			continue
 		}
-		h.standAlone(ctx, e, errors.Is(err, client.ErrNotRunning))
+		h.standAlone(ctx, e, errors.Is(err, client.ErrNotRunning) && !h.follows)
 	}
 }
+
+// askEvery is how often the scheduler is asked by a command that follows what happens.
+const askEvery = 5 * time.Second
 
 // standAlone has an entry tell how its job stands as far as the store knows; idle
 // says that no scheduler runs.

@@ -103,9 +103,6 @@ func noticeOf(u scheduler.Update, c *card, before card) (n notice, ok bool) {
 	if c == nil || u.Kind == scheduler.UpdateEvent && before.phase.ended() {
 		return n, false
 	}
-	if u.Kind == scheduler.UpdateWaiting && u.Waiting != nil && u.Waiting.Reason == job.WaitSlot {
-		return n, false // that is what all of them wait for that do not run
-	}
 	n.who, n.worker = c.name(), clean(string(c.Worker))
 	if u.Kind == scheduler.UpdateEvent {
 		return eventNotice(n, u.Event)
@@ -127,7 +124,8 @@ func (n notice) ofMove(c *card, before card) (notice, bool) {
 			return n, true
 		}
 		n.text = why
-		return n, why != ""
+		w, _ := job.ParseWaiting(why)
+		return n, why != "" && w.Reason != job.WaitSlot // that is what all of them wait for that do not run
 	case starting:
 		n.text = fmt.Sprintf("attempt %d starts", c.attempt)
 		if why != "" { // not as the job asked for it
