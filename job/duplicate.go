@@ -59,8 +59,8 @@ func (s *Spec) Duplicates() (policy DuplicatePolicy, key string) {
 // Of the other types it is {workerKind}:{workspaceHash}:{taskHash}:{inputsHash},
 // where the workspace is path, isolation and base, the task is type, model,
 // instructions, system prompt, output schema and verify command, and the
-// inputs are capabilities, allowed commands, variables (by their names) and
-// turn. Contents of files are not read: the same words about the same folder
+// inputs are capabilities, allowed commands, variables (by their names), turn and
+// payload. Contents of files are not read: the same words about the same folder
 // are the same task.
 //
 // A hash is the first 16 hexadecimal digits of a SHA-256 over its parts, each
@@ -80,11 +80,15 @@ func DeriveKey(s *Spec) string {
 		}
 		return key
 	}
+	inputs := []string{set(s.Capabilities), set(s.AllowCommands), set(s.Env), s.Turn}
+	if len(s.Payload) > 0 {
+		inputs = append(inputs, string(s.Payload))
+	}
 	return strings.Join([]string{
 		plain(string(s.Worker)),
 		digest(w.Path, string(w.Isolation), w.Base),
 		digest(string(s.Type), s.Model, s.Instructions, s.SystemPrompt, string(s.Output), s.Verify),
-		digest(set(s.Capabilities), set(s.AllowCommands), set(s.Env), s.Turn),
+		digest(inputs...),
 	}, ":")
 }
 

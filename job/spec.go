@@ -50,7 +50,8 @@ type Spec struct {
 	Agent AgentID `json:"agent,omitempty"`
 	// Trigger is what made the submission; "" is ByHand.
 	Trigger Trigger `json:"trigger,omitempty"`
-	// Payload is what whoever claims a job of type External works on: JSON.
+	// Payload is what whoever claims a job of type External works on, and the event of
+	// one of type PluginEvent: JSON, which nobody interprets.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Expect is what the job is expected to use, for policies that share it out.
 	Expect Expectation `json:"expect,omitzero"`
@@ -87,10 +88,20 @@ const (
 	// External jobs are not run by the scheduler but claimed by a program outside,
 	// which also completes them.
 	External Type = "EXTERNAL"
-	// PluginEvent and Maintenance are reserved words of the job file.
+	// PluginEvent has a program of the user's, run by the shell worker, handle an
+	// event: Payload, which the program finds in a file.
 	PluginEvent Type = "PLUGIN_EVENT"
+	// Maintenance is upkeep of a folder by a command of the shell worker, which has
+	// the folder for itself: no other job works in it or from it meanwhile.
 	Maintenance Type = "MAINTENANCE"
 )
+
+// Types lists every type that a job file may have.
+func Types() []Type { return []Type{WorkerTask, Tool, LLM, PluginEvent, Maintenance} }
+
+// Command reports whether a job of the type is a command, which the shell worker
+// runs.
+func (t Type) Command() bool { return t == Tool || t == PluginEvent || t == Maintenance }
 
 // Choice is a worker to run a job on and, where it matters, its model. In a
 // job file it is written "worker" or "worker:model".

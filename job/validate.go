@@ -82,9 +82,16 @@ const MaxSpec = 768 << 10
 func (s *Spec) validateType(bad func(string, string, ...any)) {
 	switch s.Type {
 	case WorkerTask:
-	case Tool:
+	case Tool, PluginEvent, Maintenance:
 		if s.Worker != "shell" {
-			bad("worker", "%q cannot run a job of type TOOL, want shell", s.Worker)
+			bad("worker", "%q cannot run a job of type %s, want shell", s.Worker, s.Type)
+		}
+		switch {
+		case s.Type != Maintenance || s.Workspace.Isolation == Direct:
+		case s.Workspace.Isolation == NoWorkspace:
+			bad("workspace", "is missing, want the folder that the job looks after, such as {path: .}")
+		default:
+			bad("workspace.isolation", "%q is not for a job of type MAINTENANCE, which looks after a folder itself, want direct", s.Workspace.Isolation)
 		}
 	case LLM:
 		if s.Workspace.Isolation != NoWorkspace {
@@ -101,10 +108,8 @@ func (s *Spec) validateType(bad func(string, string, ...any)) {
 			bad("workspace.isolation", "%q is not for a job of type EXTERNAL, want none", s.Workspace.Isolation)
 		}
 		return
-	case PluginEvent, Maintenance:
-		bad("type", "%s is not supported yet, want WORKER_TASK, TOOL or LLM", s.Type)
 	default:
-		bad("type", "%q is unknown, want WORKER_TASK, TOOL or LLM", s.Type)
+		bad("type", "%q is unknown, want one of %s", s.Type, joined(Types()))
 	}
 	if s.Worker == "" {
 		bad("worker", "is missing, want the name of a worker such as codex, claude, opencode or shell")
@@ -237,8 +242,8 @@ func (s *Spec) validateOwner(bad func(string, string, ...any)) {
 	}
 	switch {
 	case len(s.Payload) == 0:
-	case s.Type != External:
-		bad("payload", "has no use in a job of type %s, only in one of type EXTERNAL", s.Type)
+	case s.Type != External && s.Type != PluginEvent:
+		bad("payload", "has no use in a job of type %s, only in one of type PLUGIN_EVENT or EXTERNAL", s.Type)
 	case !json.Valid(s.Payload):
 		bad("payload", "is not JSON")
 	}

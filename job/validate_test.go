@@ -26,6 +26,10 @@ func TestValidate(t *testing.T) {
 		"valid":            {func(*Spec) {}, nil},
 		"valid everything": {everything, nil},
 		"valid tool":       {func(s *Spec) { s.Type, s.Worker = Tool, "shell" }, nil},
+		"valid event":      {func(s *Spec) { s.Type, s.Worker, s.Payload = PluginEvent, "shell", []byte(`{"n":1}`) }, nil},
+		"valid maintenance": {func(s *Spec) {
+			s.Type, s.Worker, s.Workspace.Isolation, s.Workspace.Base = Maintenance, "shell", Direct, ""
+		}, nil},
 		"valid model call": {func(s *Spec) { s.Type, s.Workspace = LLM, Workspace{Isolation: NoWorkspace} }, nil},
 		"valid external": {func(s *Spec) {
 			*s = Spec{Name: "e", Tenant: "t", Type: External, Workspace: Workspace{Isolation: NoWorkspace}, Payload: []byte(`{"n":1}`), Trigger: ByCron, Agent: "pid:7"}
@@ -42,8 +46,8 @@ func TestValidate(t *testing.T) {
 		"bad name":                 {func(s *Spec) { s.Name = "a b" }, []string{"id"}},
 		"no type":                  {func(s *Spec) { s.Type = "" }, []string{"type"}},
 		"unknown type":             {func(s *Spec) { s.Type = "worker_task" }, []string{"type"}},
-		"reserved type":            {func(s *Spec) { s.Type = Maintenance }, []string{"type"}},
-		"another reserved type":    {func(s *Spec) { s.Type = PluginEvent }, []string{"type"}},
+		"maintenance by an agent":  {func(s *Spec) { s.Type = Maintenance }, []string{"worker", "workspace.isolation"}},
+		"an event for an agent":    {func(s *Spec) { s.Type = PluginEvent }, []string{"worker"}},
 		"tool on an agent":         {func(s *Spec) { s.Type = Tool }, []string{"worker"}},
 		"model call with a folder": {func(s *Spec) { s.Type = LLM }, []string{"workspace.isolation"}},
 		"model call with tools": {func(s *Spec) {

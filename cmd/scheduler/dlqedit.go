@@ -184,6 +184,6 @@ func (m *Main) readEdited(path string, temporary bool, was *job.Spec) (*job.Spec
 		return nil, usage(fmt.Errorf("%s has %d jobs, want the one that is done again", path, len(specs)))
 	}
 	spec := &specs[0]
-	spec.Trigger, spec.Payload = was.Trigger, was.Payload
+	spec.Trigger = was.Trigger
 	return spec, nil
 }

@@ -84,6 +84,13 @@ func newJobFile(s *job.Spec, now time.Time) (*jobFile, error) {
 		add("output", schema)
 	}
 	add("verify", s.Verify)
+	if len(s.Payload) > 0 {
+		var event any
+		if err := yaml.UnmarshalWithOptions(s.Payload, &event, yaml.UseOrderedMap()); err != nil {
+			return nil, fmt.Errorf("write the payload of job %s as YAML: %w", s.Name, err)
+		}
+		add("payload", event)
+	}
 	add("trace", s.Trace)
 	add("context", mapSlice("correlation_id", s.Context.CorrelationID, "user_id", s.Context.UserID, "session_id", s.Context.SessionID))
 	return f, nil

@@ -52,7 +52,7 @@ func TestJobFileSaysTheSame(t *testing.T) {
 			Instructions: words.Draw(t, "instructions"), SystemPrompt: maybe("prompt"), Verify: maybe("verify"), Trace: maybe("trace"),
 			Capabilities: rapid.SampledFrom([][]job.Capability{nil, {job.CanRead}, {job.CanRead, job.CanRunCommands}}).Draw(t, "can"),
 			Priority:     rapid.IntRange(-5, 5).Draw(t, "priority"), Class: rapid.SampledFrom([]job.Class{"", job.Batch}).Draw(t, "class"),
-			Agent: "agent-7", Domain: "legal", Expect: job.Expectation{Tokens: 5},
+			Agent: "agent-7", Domain: "legal", Expect: job.Expectation{Tokens: 5}, Context: job.Context{CorrelationID: "007", UserID: "yes"},
 			Limits: job.Limits{Timeout: job.DefaultTimeout, MaxAttempts: job.DefaultMaxAttempts, MaxCostUSD: 0.25, MaxCommandTime: job.Duration(90 * time.Second), RetryBudget: job.RetryBudget{CostUSD: 3}},
 		}
 		if rapid.Bool().Draw(t, "folder") {
@@ -66,6 +66,10 @@ func TestJobFileSaysTheSame(t *testing.T) {
 		}
 		if len(s.Validate()) > 0 {
 			t.Skip("no job file could have said that")
+		}
+		if rapid.Bool().Draw(t, "event") {
+			s.Type, s.Worker, s.Model, s.Fallback = job.PluginEvent, "shell", "", nil
+			s.Payload = json.RawMessage(rapid.SampledFrom([]string{`{"b":"yes","a":[1,null,{"on":"${{ x }}"}]}`, `"007"`, `[]`, `1.5`}).Draw(t, "payload"))
 		}
 		f, err := newJobFile(&s, noon)
 		if err != nil {

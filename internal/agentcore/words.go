@@ -32,6 +32,7 @@ func resolved(r ipc.SubmitJob) ipc.SubmitJob {
 // Variables by which a script is told what a model reads in its instructions.
 const (
 	inputFileVariable = "AGENTSCHED_INPUT"     // path of a file with the job's input, JSON
+	eventFileVariable = "AGENTSCHED_EVENT"     // path of a file with the event of a PLUGIN_EVENT job, JSON
 	feedbackVariable  = "AGENTSCHED_FEEDBACK"  // why the last attempt was not accepted
 	clashesVariable   = "AGENTSCHED_CONFLICTS" // the files in which patches do not fit, one a line
 )
@@ -52,15 +53,21 @@ func (e *execution) words(ws *workspace.Workspace, dir string) (text string, env
 	if e.adapterName() != "shell" {
 		return instructions(text+inputBlock(input)+clashBlock(ws), e.submit.Session, e.submit.Feedback), nil, nil
 	}
-	if len(input) > 0 {
-		path := filepath.Join(dir, "input.json")
+	for _, file := range []struct {
+		variable, name string
+		json           json.RawMessage
+	}{{inputFileVariable, "input.json", input}, {eventFileVariable, "event.json", e.submit.Spec.Payload}} {
+		if len(file.json) == 0 {
+			continue
+		}
+		path := filepath.Join(dir, file.name)
 		if err = os.MkdirAll(dir, 0o700); err == nil {
-			err = os.WriteFile(path, input, 0o600)
+			err = os.WriteFile(path, file.json, 0o600)
 		}
 		if err != nil {
-			return "", nil, fmt.Errorf("write the input of the job: %w", err)
+			return "", nil, fmt.Errorf("write %s of the job: %w", file.name, err)
 		}
-		env = append(env, inputFileVariable+"="+path)
+		env = append(env, file.variable+"="+path)
 	}
 	if f := e.submit.Feedback; f != "" {
 		f, _ = job.Cut(strings.ReplaceAll(f, "\x00", ""), maxFeedback)

@@ -98,7 +98,7 @@ func (r *reader) profile(path string, a *agent) *profile {
 // worker's.
 func (p *profile) adopt(e *entry) {
 	a := p.given
-	if e.Worker == "" && e.Type != jobType(job.Tool) && a.Worker != "" {
+	if e.Worker == "" && !job.Type(e.Type).Command() && a.Worker != "" {
 		e.Worker, e.vetted = a.Worker, true
 		if e.Model == "" {
 			e.Model = a.Model

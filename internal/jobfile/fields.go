@@ -46,6 +46,7 @@ type entry struct {
 	ForEach      *forEach     `yaml:"for_each"`
 	Loop         *loop        `yaml:"loop"`
 	Input        input        `yaml:"input"`
+	Payload      payload      `yaml:"payload"`
 	Merge        ids          `yaml:"merge"`
 	Oversight    *oversight   `yaml:"oversight"`
 	Evaluation   *evaluation  `yaml:"evaluation"`

@@ -54,7 +54,7 @@ func (r *reader) mergeDefaults(path string, e *entry, agent *profile) {
 	}
 	hasWorker := e.Worker != "" || agent != nil && agent.given.Worker != ""
 	switch {
-	case e.Workspace != nil && e.Workspace.OnConflict == string(job.ResolveConflict) && e.Type != jobType(job.Tool) && e.Worker != shell:
+	case e.Workspace != nil && e.Workspace.OnConflict == string(job.ResolveConflict) && !job.Type(e.Type).Command() && e.Worker != shell:
 		e.Instructions.text = resolveConflicts
 		if !hasWorker {
 			r.Failf(path+".worker", "is missing, and with on_conflict %s one is to resolve the conflicts, want %s", job.ResolveConflict, r.oneOf())

@@ -25,7 +25,7 @@ const (
 // since the rule that they break is about more than the form of one field.
 var semantic = []string{
 	"id-twice",
-	"worker-missing", "worker-near", "worker-far", "worker-for-tool", "worker-for-llm", "fallback-unknown", "fallback-for-tool",
+	"worker-missing", "worker-near", "worker-far", "worker-for-tool", "worker-for-llm", "type-maintenance", "fallback-unknown", "fallback-for-tool",
 	"workspace-without-path", "workspace-path-missing", "workspace-path-is-a-file", "workspace-other-home", "workspace-none-with-path",
 	"worktree-without-git", "base-without-worktree", "direct-without-capabilities", "llm-with-workspace", "llm-with-capabilities",
 	"instructions-file-missing", "instructions-file-empty", "instructions-file-large", "instructions-file-binary", "instructions-file-is-a-folder",
@@ -47,7 +47,7 @@ var enums = map[string][]string{
 	"jobs[].workspace.on_conflict": {string(job.FailOnConflict), string(job.ResolveConflict)},
 	"agents[].capabilities[]":      names(job.Capabilities()),
 	"teams[].strategy":             names(job.Strategies()),
-	"jobs[].type":                  {string(job.LLM), string(job.Tool), string(job.WorkerTask)},
+	"jobs[].type":                  names(job.Types()),
 	"jobs[].workspace.isolation":   {string(job.Worktree), string(job.Direct), string(job.Copy), string(job.NoWorkspace)},
 	"jobs[].capabilities[]":        names(job.Capabilities()),
 	"jobs[].class":                 names(job.Classes()),
@@ -76,6 +76,7 @@ var ownTypes = schematest.Types{
 	reflect.TypeFor[oversight]():    {"object", "string"},
 	reflect.TypeFor[member]():       {"object", "string"},
 	reflect.TypeFor[input]():        {"array", "object", "string"},
+	reflect.TypeFor[payload]():      {"array", "boolean", "number", "object", "string"},
 	reflect.TypeFor[schema]():       {"object"},
 }
 

@@ -81,10 +81,10 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 		Deadline:   r.moment(path+".deadline", e.Deadline),
 		Limits:     r.limits(path+".limits", e.Limits),
 		Key:        e.Key, OnDuplicate: job.DuplicatePolicy(e.OnDuplicate), Turn: e.Turn,
-		Output: e.Output.schema, Verify: e.Verify, Trace: e.Trace, Context: job.Context(e.Context),
+		Output: e.Output.schema, Verify: e.Verify, Trace: e.Trace, Context: job.Context(e.Context), Payload: e.Payload.json,
 		Fallback: choices(e.Fallback), Flow: r.flow(path, e),
 	}
-	if s.Type == job.Tool && s.Worker == "" && !r.Blamed(path+".worker") {
+	if s.Type.Command() && s.Worker == "" && !r.Blamed(path+".worker") {
 		s.Worker = shell
 	}
 	r.capabilities(path, e, &s)
@@ -265,7 +265,7 @@ func (r *reader) checkWorkers(path string, e *entry, s *job.Spec) {
 		switch {
 		case s.Type == job.LLM && c.Worker == shell && i == 0:
 			r.Failf(at, "%q cannot run a job of type LLM, want a worker with a model", c.Worker)
-		case s.Type == job.Tool && c.Worker != shell && i > 0, s.Type == job.LLM && c.Worker == shell:
+		case s.Type.Command() && c.Worker != shell && i > 0, s.Type == job.LLM && c.Worker == shell:
 			r.Failf(at, "%q cannot run a job of type %s", c.Worker, s.Type)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// jobType is the `type` of a job; reserved words are refused here, unknown
+// jobType is the `type` of a job; what is not for job files is refused here, unknown
 // ones by job.Spec.Validate.
 type jobType job.Type
 
@@ -20,13 +20,22 @@ func (t *jobType) DecodeNode(n *strictyaml.Node) {
 	if !ok {
 		return
 	}
-	switch job.Type(s) {
-	case job.PluginEvent, job.Maintenance:
-		n.Failf("%s is not supported yet, want WORKER_TASK, TOOL or LLM", s)
-	case job.External:
-		n.Failf("%s is for programs that enqueue and claim on the socket, want WORKER_TASK, TOOL or LLM", s)
+	if job.Type(s) == job.External {
+		n.Failf("%s is for programs that enqueue and claim on the socket, want WORKER_TASK, TOOL, LLM, PLUGIN_EVENT or MAINTENANCE", s)
 	}
 	*t = jobType(s)
+}
+
+// payload is a value of any form, which nobody interprets.
+type payload struct{ json json.RawMessage }
+
+// DecodeNode reads any value but none.
+func (p *payload) DecodeNode(n *strictyaml.Node) {
+	if n.IsNull() {
+		n.Failf("has no value; give one or leave it out")
+		return
+	}
+	p.json = n.JSON()
 }
 
 // unsupported is a field whose name is reserved for later.

@@ -32,6 +32,8 @@ func (r *reader) workspace(path string, e *entry) job.Workspace {
 	w.Path = r.folder(path+".path", given.Path)
 	inGit := insideGit(w.Path)
 	switch {
+	case w.Isolation == "" && e.Type == jobType(job.Maintenance):
+		w.Isolation = job.Direct
 	case w.Isolation == "" && inGit:
 		w.Isolation = job.Worktree
 	case w.Isolation == "":

@@ -218,6 +218,8 @@ type admission struct {
 	tenants  map[job.Tenant]int     // taken
 	folders  map[string]int         // real paths of workspaces: taken
 	taken    []string               // real paths of workspaces that a live job works in directly
+	alone    []string               // those of jobs of type MAINTENANCE that live, which nobody else works in
+	reserved []string               // those of such jobs that wait for the ones that live
 	realPath func(string) (path string, known bool)
 	busy     []job.ID          // refused for their workspace
 	parked   func(job.ID) bool // refused by an isolation when they were asked for last
@@ -241,16 +243,17 @@ func (s *Scheduler) admissionLocked() *admission {
 		}
 	}
 	for _, f := range s.live {
-		a.take(f.choice.Worker, f.entry.Spec.Tenant, f.entry.Spec.Workspace)
+		a.take(f.choice.Worker, &f.entry.Spec)
 	}
 	return a
 }
 
-func (a *admission) take(kind job.WorkerKind, tenant job.Tenant, w job.Workspace) {
+func (a *admission) take(kind job.WorkerKind, s *job.Spec) {
+	w := s.Workspace
 	if n, bounded := a.perKind[kind]; bounded {
 		a.perKind[kind] = n - 1
 	}
-	a.tenants[tenant]++
+	a.tenants[s.Tenant]++
 	if w.Path == "" {
 		return
 	}
@@ -259,19 +262,25 @@ func (a *admission) take(kind job.WorkerKind, tenant job.Tenant, w job.Workspace
 	if w.Isolation == job.Direct {
 		a.taken = append(a.taken, path)
 	}
+	if s.Type == job.Maintenance {
+		a.alone = append(a.alone, path)
+	}
 }
 
 func (a *admission) admit(e *queue.Entry) bool {
 	w, refused := a.refuses(e)
 	if refused {
 		if w.Reason == job.WaitFolder {
-			if _, known := a.realPath(e.Spec.Workspace.Path); known {
+			if path, known := a.realPath(e.Spec.Workspace.Path); known {
 				a.busy = append(a.busy, e.ID)
+				if e.Spec.Type == job.Maintenance {
+					a.reserved = append(a.reserved, path) // else it would wait for ever beside a stream of jobs
+				}
 			}
 		}
 		return false
 	}
-	a.take(e.Spec.Choices()[e.Choice].Worker, e.Spec.Tenant, e.Spec.Workspace)
+	a.take(e.Spec.Choices()[e.Choice].Worker, &e.Spec)
 	return true
 }
 
@@ -292,11 +301,12 @@ func (a *admission) refuses(e *queue.Entry) (job.Waiting, bool) {
 	if w.Path == "" {
 		return job.Waiting{}, false
 	}
-	return a.refusesFolder(w)
+	return a.refusesFolder(&e.Spec)
 }
 
 // refusesFolder looks at the workspace alone.
-func (a *admission) refusesFolder(w job.Workspace) (job.Waiting, bool) {
+func (a *admission) refusesFolder(s *job.Spec) (job.Waiting, bool) {
+	w := s.Workspace
 	path, known := a.realPath(w.Path)
 	if !known { // soon, without anybody waiting for a file system here
 		return job.Waiting{Reason: job.WaitFolder, Text: w.Path + " is being looked up"}, true
@@ -307,6 +317,20 @@ func (a *admission) refusesFolder(w job.Workspace) (job.Waiting, bool) {
 	if w.Isolation == job.Direct {
 		if i := slices.IndexFunc(a.taken, func(t string) bool { return overlap(t, path) }); i >= 0 {
 			return job.Waiting{Reason: job.WaitFolder, Text: "another job works in " + a.taken[i]}, true
+		}
+	}
+	held := a.alone
+	if !s.Flow.Joined { // what others of its batch may wait for must not wait for it
+		held = slices.Concat(a.alone, a.reserved)
+	}
+	if i := slices.IndexFunc(held, func(t string) bool { return overlap(t, path) }); i >= 0 {
+		return job.Waiting{Reason: job.WaitFolder, Text: "maintenance of " + held[i] + " goes first"}, true
+	}
+	if s.Type == job.Maintenance {
+		for folder, n := range a.folders {
+			if n > 0 && overlap(folder, path) {
+				return job.Waiting{Reason: job.WaitFolder, Text: "jobs work from " + folder}, true
+			}
 		}
 	}
 	return job.Waiting{}, false

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -46,5 +47,47 @@ func TestHungFolder(t *testing.T) {
 		w.wait(3 * time.Second)
 		w.wantState(ids[1], job.Completed)
 		w.wantState(ids[0], job.Dispatched)
+	})
+}
+
+// TestMaintenanceIsAlone: a job of type MAINTENANCE begins when nothing works in its
+// folder or from it, nothing that comes after it begins there before it has ended,
+// and other folders go on.
+func TestMaintenanceIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, elsewhere := t.TempDir(), t.TempDir()
+		below := filepath.Join(dir, "below")
+		if err := os.Mkdir(below, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t, openStore(t), 1, nil)
+		w.start()
+		defer w.end()
+		in := func(path string, how job.Isolation) func(*job.Spec) {
+			return func(s *job.Spec) { s.Workspace = job.Workspace{Isolation: how, Path: path} }
+		}
+		upkeep := func(s *job.Spec) { s.Type = job.Maintenance }
+		first := w.submit(task("first", 10*time.Second, in(dir, job.Worktree), priority(9)))[0]
+		synctest.Wait()
+		w.wantState(first, job.Dispatched)
+		ids := w.submit(
+			task("upkeep", 10*time.Second, in(dir, job.Direct), upkeep, priority(5)),
+			task("after", 10*time.Second, in(dir, job.Worktree)), task("below", 10*time.Second, in(below, job.Direct)), task("elsewhere", time.Second, in(elsewhere, job.Direct)))
+		w.wait(5 * time.Second)
+		for i, want := range []job.EntryState{job.Queued, job.Queued, job.Queued, job.Completed} {
+			w.wantState(ids[i], want)
+		}
+		w.wait(10 * time.Second)
+		w.wantState(first, job.Completed)
+		for i, want := range []job.EntryState{job.Dispatched, job.Queued, job.Queued} {
+			w.wantState(ids[i], want)
+		}
+		w.wait(10 * time.Second)
+		for i, want := range []job.EntryState{job.Completed, job.Dispatched, job.Dispatched} {
+			w.wantState(ids[i], want)
+		}
+		w.wait(15 * time.Second)
+		w.wantState(ids[1], job.Completed)
+		w.wantState(ids[2], job.Completed)
 	})
 }

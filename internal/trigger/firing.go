@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -44,10 +45,27 @@ func (f Firing) Spec(s job.Spec, adapter func(job.WorkerKind) string) (job.Spec,
 		return job.Spec{}, err
 	}
 	s.Trigger = f.Kind
-	if f.Settings.WithEvent && f.Event != "" {
+	switch {
+	case !f.Settings.WithEvent || f.Event == "":
+	case s.Type == job.PluginEvent:
+		event, err := json.Marshal(Event{Trigger: f.Trigger, Kind: f.Kind, At: f.At, Text: f.Event, Payload: s.Payload})
+		if err != nil {
+			return job.Spec{}, fmt.Errorf("job %s: write the event: %w", s.Name, err)
+		}
+		s.Payload = event
+	default:
 		s.Instructions += "\n\n" + f.framed()
 	}
 	return s, nil
+}
+
+// Event is what a trigger gives a job of type PLUGIN_EVENT for its payload.
+type Event struct {
+	Trigger Name            `json:"trigger"`
+	Kind    job.Trigger     `json:"kind"`
+	At      time.Time       `json:"at"`
+	Text    string          `json:"event"`             // what happened, e.g. the body of the request
+	Payload json.RawMessage `json:"payload,omitempty"` // the job's own
 }
 
 // framed returns the event between two lines that it does not hold itself.
@@ -64,11 +82,11 @@ func (f Firing) framed() string {
 // its event to what a shell runs. adapter returns the name of the adapter that
 // drives a kind of worker.
 func (s Settings) Accepts(spec job.Spec, adapter func(job.WorkerKind) string) error {
-	if !s.WithEvent {
+	if !s.WithEvent || spec.Type == job.PluginEvent { // which finds it in a file
 		return nil
 	}
 	if spec.Type == job.Tool {
-		return fmt.Errorf("job %s is of type TOOL: %w; leave with_event out, or let an agent read the event", spec.Name, ErrInjection)
+		return fmt.Errorf("job %s is of type TOOL: %w; leave with_event out, let an agent read the event, or make it a PLUGIN_EVENT", spec.Name, ErrInjection)
 	}
 	for _, choice := range spec.Choices() {
 		if adapter(choice.Worker) == "shell" {

@@ -102,6 +102,19 @@ func TestSpec(t *testing.T) {
 	}
 }
 
+// TestEventOfAPlugin: a job of type PLUGIN_EVENT is given the event as data, beside
+// its own payload, and its command stays as it is.
+func TestEventOfAPlugin(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f := Firing{Trigger: "a", Kind: job.ByEvent, At: at, Event: "$(reboot) ${{ x }}\n", Settings: Settings{WithEvent: true}}
+	spec := job.Spec{Name: "notify", Type: job.PluginEvent, Worker: "shell", Instructions: "notify", Payload: []byte(`{"to":"ann"}`)}
+	got, err := f.Spec(spec, func(job.WorkerKind) string { return "shell" })
+	want := `{"trigger":"a","kind":"event","at":"2026-01-02T03:04:05Z","event":"$(reboot) ${{ x }}\n","payload":{"to":"ann"}}`
+	if err != nil || got.Instructions != "notify" || string(got.Payload) != want || string(spec.Payload) != `{"to":"ann"}` {
+		t.Errorf("%s, %+v, %v; want %s", got.Payload, got, err, want)
+	}
+}
+
 func TestEventText(t *testing.T) {
 	if got := eventText("a\x00\x1b[31m\tb\r\n\xff"); got != "a[31m\tb\n\uFFFD" {
 		t.Errorf("%q", got)
