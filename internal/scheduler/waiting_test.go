@@ -210,3 +210,28 @@ func TestWaitingIsTold(t *testing.T) {
 		}
 	})
 }
+
+// TestWorkerAfterFallback: of a job that runs on its next choice since the breaker of
+// its own is open, that one is told, while it runs and when it has ended.
+func TestWorkerAfterFallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openStore(t), 1, nil)
+		w.cores.play = func(core *playedCore) {
+			core.answer = func(_ context.Context, method string, params json.RawMessage) (any, error, bool) {
+				var r ipc.PermitRequest
+				sick := method == ipc.MethodRequestPermit && json.Unmarshal(params, &r) == nil && r.Choice.Worker == "codex"
+				return ipc.PermitAnswer{Rejection: &ipc.Rejection{Reason: job.CircuitOpen, Message: "open", Action: ipc.ActionDegrade}}, nil, sick
+			}
+		}
+		w.start()
+		defer w.end()
+		id := w.submit(task("a", 10*time.Second, func(s *job.Spec) { s.Worker, s.Fallback = "codex", []job.Choice{{Worker: "shell"}} }))[0]
+		for _, state := range []job.EntryState{job.Dispatched, job.Completed} {
+			w.wait(6 * time.Second)
+			e := w.wantState(id, state)
+			if st := w.sched.Statuses(t.Context())(&e); st.Worker != "shell" {
+				t.Errorf("%s: its worker is %q, want shell", state, st.Worker)
+			}
+		}
+	})
+}
