@@ -21,7 +21,7 @@ type Adapter interface {
 	Version(ctx context.Context, path string) (string, error)
 
 	// Start prepares a run of t and starts no process: it may write files into
-	// t.Home and t.Scratch, nowhere else. An error here is a failure of class
+	// t.Home, t.Scratch and the TMPDIR of t.Environ, nowhere else. An error here is a failure of class
 	// CONFIG (wrap a *Failure to say otherwise): the attempt never starts.
 	Start(t *Task) (Session, error)
 }

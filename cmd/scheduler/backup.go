@@ -112,6 +112,10 @@ func (m *Main) lockState() (*statedir.Dir, *statedir.Lock, error) {
 	if err != nil {
 		return nil, nil, usage(err)
 	}
+	if err := m.outsideAlone(dir); err != nil {
+		lock.Release()
+		return nil, nil, err
+	}
 	return dir, lock, nil
 }
 

@@ -35,6 +35,9 @@ func main() {
 		os.Exit(agentcore.Main(version.String(), adapters.All()))
 	}
 	proc.KeepDescriptors()
+	if err := proc.Seclude(); err != nil { // also where this program has replaced the one before
+		fmt.Fprintln(os.Stderr, "scheduler:", err)
+	}
 	m := newMain()
 	os.Exit(m.run(os.Args[1:]))
 }

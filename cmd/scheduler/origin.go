@@ -107,17 +107,18 @@ func runGroup(path string) string {
 
 func within(path, group string) bool { return path == group || strings.HasPrefix(path, group+"/") }
 
-// isCore reports whether a process is the core of whichever scheduler: a program of
-// that name without arguments, or this one as the core.
+// isCore reports whether a process is the core of whichever scheduler: it goes by
+// the name that a scheduler gives its cores, or is a core of the version before.
 func isCore(p *proc.ProcInfo, argsOf func(pid int) []string) bool {
-	if p.Comm != coreCommand && p.Comm != "scheduler" {
-		return false
+	args := argsOf(p.Pid)
+	if len(args) > 0 && strings.HasPrefix(args[0], proc.CoreName("")) {
+		return true
 	}
-	switch args := argsOf(p.Pid); len(args) {
-	case 1:
+	switch {
+	case p.Comm == coreCommand && len(args) == 1:
 		return filepath.Base(args[0]) == coreCommand
-	case 2:
-		return args[1] == coreCommand && p.Comm == "scheduler"
+	case p.Comm == "scheduler" && len(args) == 2:
+		return args[1] == coreCommand
 	}
 	return false
 }

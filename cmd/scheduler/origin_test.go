@@ -14,7 +14,7 @@ func TestOrigins(t *testing.T) {
 		run   = "/0198c0de-0000-7000-8000-00000000000a/1"
 		group = "/user.slice/agentsched-" + mine + "/x_1"
 	)
-	args := map[int][]string{10: {"/usr/bin/agentcore"}, 11: {"scheduler", "agentcore"}, 12: {"agentcore", "launch"}, 13: {"scheduler", "serve"}, 14: {"vi", "agentcore"}}
+	args := map[int][]string{10: {"/usr/bin/agentcore"}, 11: {"scheduler", "agentcore"}, 12: {"agentcore", "launch"}, 13: {"scheduler", "serve"}, 14: {"vi", "agentcore"}, 15: {"agentcore " + other + "/core/7-1-1"}}
 	above := func(pid int, comm string) []proc.ProcInfo {
 		return []proc.ProcInfo{{Proc: proc.Proc{Pid: 9, Comm: "sh"}}, {Proc: proc.Proc{Pid: pid, Comm: comm}}}
 	}
@@ -49,6 +49,7 @@ func TestOrigins(t *testing.T) {
 		{"below a run's cgroup", proc.Origin{Cgroups: []string{group + "/own/x"}}, plain, true},
 		{"in the cgroup of the service", proc.Origin{Cgroups: []string{"/system.slice/agentsched-web.service/x", "/agentsched-" + mine}}, plain, false},
 		{"below another's core", proc.Origin{Above: above(10, "agentcore")}, plain, true},
+		{"below another's core, by its name", proc.Origin{Above: above(15, "wrapped")}, plain, true},
 		{"below another's core, which is the scheduler", proc.Origin{Above: above(11, "scheduler")}, plain, true},
 		{"below a program of the same name", proc.Origin{Above: above(12, "agentcore")}, plain, false},
 		{"below another scheduler", proc.Origin{Above: above(13, "scheduler")}, plain, false},

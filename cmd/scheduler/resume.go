@@ -71,6 +71,9 @@ func (m *Main) resumeInFile(dir *statedir.Dir, scope string) (isolation.Isolatio
 		return none, err
 	}
 	defer lock.Release()
+	if err := m.outsideAlone(dir); err != nil {
+		return none, err
+	}
 	book, err := scheduler.LoadIsolations(dir.Isolations())
 	if err != nil {
 		return none, err

@@ -237,7 +237,7 @@ func (c *Core) open(h ipc.Hello) (*session, error) {
 	if c.cfg.NoCgroup {
 		cgroup = ""
 	}
-	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Cgroup: cgroup, Log: c.cfg.Log})
+	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Cgroup: cgroup, Log: c.cfg.Log, Confine: true})
 	if err != nil {
 		return nil, fmt.Errorf("prepare to own processes: %w", err)
 	}

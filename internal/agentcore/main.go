@@ -35,6 +35,9 @@ func Main(version string, adapters map[string]worker.Adapter) int {
 	if err := proc.AddOOMScore(proc.CoreOOMScore); err != nil {
 		fmt.Fprintln(os.Stderr, "agentcore:", err)
 	}
+	if err := proc.Seclude(); err != nil {
+		fmt.Fprintln(os.Stderr, "agentcore:", err)
+	}
 	in, out, err := TakeStdio()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "agentcore:", err)

@@ -7,10 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentsched/agentsched/internal/audit"
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -18,7 +23,7 @@ import (
 // key, which it can read, and writes a line for each: its name and the status of the
 // answer or, of the command line, its exit code. It waits for each, since a run's
 // end would end what it has left.
-const knocks = `state=$1 scheduler=$2 out=$3
+const knocks = `state=$1 scheduler=$2 out=$3 core=$4
 mkfifo answers
 exec 3<> answers
 cat > ask.sh <<'E'
@@ -36,6 +41,10 @@ sh make.sh token "$state" "$out" "$scheduler"
 env -i PATH="$PATH" sh make.sh untagged-token "$state" "$out" "$scheduler"
 "$scheduler" --state "$state" cancel tomorrow >> "$out.printed" 2>&1
 echo "cancel $?" > answers
+for pid in $core $(cat "$state/lock"); do
+	for file in environ mem fd/0; do (: < "/proc/$pid/$file") 2> /dev/null && cat "/proc/$pid/$file" 2> /dev/null | head -c 1 | grep -q . && echo "$file of $pid"; done
+done > "$out.seen"
+grep Cap /proc/self/status > "$out.capabilities"
 for i in 1 2 3 4 5 6 7; do read -r line <&3; echo "$line" >> "$out"; done
 `
 
@@ -45,13 +54,26 @@ for i in 1 2 3 4 5 6 7; do read -r line <&3; echo "$line" >> "$out"; done
 // command are let in.
 func TestDoorRefusesRuns(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	for name, user := range map[string]int{"as it is": 0, "as an ordinary user": 1234} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			if user != 0 {
+				b.hand(user)
+			}
+			b.refusesRuns()
+		})
+	}
+}
+
+func (b *bench) refusesRuns() {
+	t := b.t
 	out, told := filepath.Join(b.dir, "out"), filepath.Join(b.dir, "told")
 	b.config["escalation"] = obj{"command": []string{"/bin/sh", "-c", schedulerProgram() + " --state " + b.state + " pause worker:codex > " + told + ".printed 2>&1; echo $? >> " + told}}
 	b.write(filepath.Join(b.dir, "knocks.sh"), knocks)
 	r := b.serve()
 	b.submit(b.jobs(
-		shell("agent", b.workspace(), strings.Join([]string{"sh", filepath.Join(b.dir, "knocks.sh"), b.state, schedulerProgram(), out}, " "), obj{"max_attempts": 1}),
+		shell("agent", b.workspace(), strings.Join([]string{"sh", filepath.Join(b.dir, "knocks.sh"), b.state, schedulerProgram(), out, "$PPID"}, " "), obj{"max_attempts": 1}),
 		with(shell("asks", nil, "true", nil), obj{"oversight": obj{"mode": "supervised"}}), tomorrow(),
 	))
 	r.end("agent", job.RunCompleted)
@@ -67,6 +89,21 @@ func TestDoorRefusesRuns(t *testing.T) {
 	}
 	if !strings.Contains(string(printed), "an agent's run may not") {
 		t.Errorf("the commands have printed:\n%s", printed)
+	}
+	if seen, err := os.ReadFile(out + ".seen"); err != nil || len(seen) > 0 {
+		t.Errorf("the run has looked into the scheduler or its core: %q, %v", seen, err)
+	}
+	capabilities, err := os.ReadFile(out + ".capabilities")
+	if err != nil || len(capabilities) == 0 {
+		t.Errorf("no capabilities: %v", err)
+	}
+	for line := range strings.Lines(string(capabilities)) {
+		name, value, _ := strings.Cut(line, ":")
+		set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		const reaching = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_KILL | 1<<unix.CAP_DAC_READ_SEARCH
+		if err != nil || set&reaching != 0 && (name != "CapBnd" || b.owner() == "root") {
+			t.Errorf("the run has capabilities of other processes: %s", line)
+		}
 	}
 	b.eventually("the hook has asked", func() bool { text, _ := os.ReadFile(told); return len(text) > 0 })
 	if text, _ := os.ReadFile(told); string(text) != "0\n" {
@@ -105,4 +142,31 @@ func TestDoorRefusesRuns(t *testing.T) {
 	if want := (audit.Who{Name: "a run", Role: "agent", Door: "socket"}); len(refused) != 1 || refused[fmt.Sprint(want, true)] < 5 {
 		t.Errorf("of the refusals the audit log says %v", refused)
 	}
+}
+
+// TestLeftoverCoreOfAnOrdinaryUser: the core of a scheduler that was killed, which
+// hangs and whose environment nobody but root may read, is ended by the next one.
+func TestLeftoverCoreOfAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.hand(1234)
+	r := b.serve()
+	pid := r.core()
+	core, err := proc.Find(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	r.kill()
+	if now, err := proc.Find(pid); err != nil || now != core {
+		t.Fatalf("the core that hangs is gone: %v, %v", now, err)
+	}
+	next := b.serve()
+	if next.core() == pid {
+		t.Error("the next scheduler has the core before")
+	}
+	b.eventually("the core is ended", func() bool { now, err := proc.Find(pid); return err != nil || now != core })
+	next.stop()
 }

@@ -25,6 +25,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,6 +63,7 @@ type bench struct {
 	// terminal, if it is set, is the controlling one of the next scheduler; see onTerminal.
 	terminal *terminal
 	runs     []*run
+	user     int      // whose everything is; 0 is that of the test
 	stray    []string // durations of the sleeps that the scripts start: none may be alive at the end
 }
 
@@ -172,7 +174,7 @@ func (b *bench) configFile() string { return filepath.Join(b.dir, "config.yaml")
 func (b *bench) command(args ...string) (stdout, stderr string, code int) {
 	b.t.Helper()
 	cmd := exec.Command(schedulerProgram(), append([]string{"--state", b.state}, args...)...)
-	cmd.Env, cmd.Dir = b.env, b.dir
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = b.env, b.dir, b.as(&syscall.SysProcAttr{})
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -202,6 +204,31 @@ func (b *bench) last(j client.Job) *job.Outcome {
 	}
 	b.fatalf("job %s has no attempt that ended: %+v", j.Job.Spec.Name, j.Attempts)
 	return nil
+}
+
+// hand gives everything to an ordinary user, who then runs the programs. It skips
+// where the test is not root's.
+func (b *bench) hand(user int) {
+	b.t.Helper()
+	if os.Geteuid() != 0 {
+		b.t.Skip("only root can be another user")
+	}
+	b.user = user
+	// testrun.Keep gives the tests a folder of their own for temporary files.
+	err := errors.Join(os.Chmod(programs, 0o711), os.Chmod(filepath.Dir(programs), os.ModeSticky|0o777), filepath.WalkDir(b.dir, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, user, user))
+	}))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// as has a program run as the user that everything was given to.
+func (b *bench) as(attr *syscall.SysProcAttr) *syscall.SysProcAttr {
+	if b.user != 0 {
+		attr.Credential = &syscall.Credential{Uid: uint32(b.user), Gid: uint32(b.user)}
+	}
+	return attr
 }
 
 // git runs git in the repository.
@@ -316,6 +343,11 @@ func (b *bench) write(path, text string) {
 	b.t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		b.t.Fatal(err)
+	}
+	if b.user != 0 {
+		if err := os.Chown(path, b.user, b.user); err != nil {
+			b.t.Fatal(err)
+		}
 	}
 }
 

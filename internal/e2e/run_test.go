@@ -37,7 +37,7 @@ func newRun(b *bench, args []string) *run {
 	r := &run{b: b, ended: make(chan struct{}), more: make(chan struct{})}
 	r.cmd = exec.Command(schedulerProgram(), args...)
 	r.cmd.Env, r.cmd.Dir = b.env, b.dir
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	r.cmd.SysProcAttr = b.as(&syscall.SysProcAttr{Setsid: true})
 	r.cmd.Stderr = &r.stderr
 	if b.terminal != nil {
 		r.terminal = b.terminal

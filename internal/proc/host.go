@@ -18,6 +18,9 @@ type Config struct {
 	Tag    string // environment variable that marks every process of a run; "" means DefaultTag
 	Cgroup string // name of the cgroup v2 directory that holds this host's trees, e.g. "agentsched-<instance>"; "" = none
 	Log    zerolog.Logger
+	// Confine takes from every child the capabilities that reach other processes, which root's programs have. Only Linux
+	// has them.
+	Confine bool
 }
 
 // Host owns the children of this process. There is one for a process, since being a child subreaper and reaping orphans
@@ -74,6 +77,11 @@ func NewHost(cfg Config) (*Host, error) {
 	signal.Notify(h.chld, syscall.SIGCHLD)
 	h.loops.Go(h.spawnLoop)
 	h.loops.Go(h.reapLoop)
+	if cfg.Confine {
+		if err := h.onSpawner(confine); err != nil {
+			h.cfg.Log.Warn().Err(err).Msg("the runs of root keep capabilities that reach other processes")
+		}
+	}
 	return h, nil
 }
 
@@ -122,7 +130,9 @@ func (h *Host) Close() error {
 // us and the worker that would have to pass on signals and exit codes.
 func (h *Host) spawnLoop() {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	if !h.cfg.Confine { // else the thread lacks capabilities, and ends with this goroutine
+		defer runtime.UnlockOSThread()
+	}
 	for {
 		select {
 		case f := <-h.spawn:

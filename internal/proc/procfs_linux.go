@@ -152,13 +152,17 @@ const (
 )
 
 // readTag finds the value of a variable in the environment that a process was started with. It is "" when there is none
-// or when the environment may not be read (another user's process, or one that gained privileges).
+// or when the environment may not be read (another user's process, or one that gained privileges), unless it is that of
+// a core, which shows its tag otherwise.
 func readTag(pid int, tag string) string {
 	var before ProcInfo
 	alike, pause := 0, execPoll
 	for deadline := time.Now().Add(execLimit); time.Now().Before(deadline); pause += pause / 2 {
 		env, err := readEnviron(pid)
-		if value := tagIn(env, tag); value != "" || errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, os.ErrPermission) {
+			return coreRun(Args(pid))
+		}
+		if value := tagIn(env, tag); value != "" || errors.Is(err, os.ErrNotExist) {
 			return value
 		}
 		p, statErr := readStat(pid)

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 type Spec struct {
 	Run  string   // whose process this is: "<instance>/<job>/<attempt>", unique among the live trees of a host
 	Path string   // program; a name without a slash is looked up on the PATH of this process, not on Env's
+	Name string   // what the program is told as its own name; "" is Path. See CoreName
 	Args []string // arguments without the program's name
 	Env  []string // the whole environment; the tag is added, replacing one that is there
 	Dir  string   // "" is the directory of this process
@@ -111,7 +113,7 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 		if h.liveRun(spec.Run) != nil {
 			return errors.New("a tree of this run is still live: stop it first")
 		}
-		if err := h.fork(t, path, append([]string{spec.Path}, spec.Args...), attr); err != nil {
+		if err := h.fork(t, path, append([]string{cmp.Or(spec.Name, spec.Path)}, spec.Args...), attr); err != nil {
 			return err
 		}
 		c = h.register(t.pid)
@@ -128,6 +130,24 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 		t.wait(c)
 	}()
 	return t, nil
+}
+
+// CoreName is the Spec.Name of a core: whoever may not read its environment knows its run by its command line, which
+// nobody but the core itself can change.
+func CoreName(run string) string { return coreName + run }
+
+const coreName = "agentcore "
+
+// coreRun returns the run of a process with these arguments if it is a core that was named by CoreName.
+func coreRun(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	run, ok := strings.CutPrefix(args[0], coreName)
+	if !ok || !strings.Contains(run, "/core/") {
+		return ""
+	}
+	return run
 }
 
 // Pid of the leader. It may belong to another process once the leader has exited.

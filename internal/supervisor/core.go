@@ -58,8 +58,9 @@ const helloTime = 20 * time.Second
 
 // spawn starts the nth core process of a seat and the conversation with it.
 func (s *Supervisor) spawn(st *seat, n int) (*Core, error) {
+	run := fmt.Sprintf("%s/core/%d-%d-%d", s.cfg.Instance, os.Getpid(), st.index, n)
 	tree, err := s.cfg.Host.Start(proc.Spec{
-		Run:  fmt.Sprintf("%s/core/%d-%d-%d", s.cfg.Instance, os.Getpid(), st.index, n),
+		Run: run, Name: proc.CoreName(run),
 		Path: s.cfg.Command[0], Args: s.cfg.Command[1:], Env: s.cfg.Env,
 		PipeStdin: true, PipeStdout: true, PipeStderr: true,
 		// Its own session, so that the terminal's Ctrl-C reaches only us; and no

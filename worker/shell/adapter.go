@@ -74,21 +74,21 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	if len(t.Settings.Command) > 0 {
 		args = slices.Clone(t.Settings.Command[1:])
 	}
-	script, held := filepath.Join(t.Scratch, scriptName), (*os.File)(nil)
+	script, temporary := filepath.Join(t.Scratch, scriptName), false
 	if _, any := t.CommandPatterns(); !any && len(t.Instructions) <= maxChecked {
 		// A shell reads a file as it goes, so a script that was checked could
 		// still append to itself.
 		args = append(args, "-c", t.Instructions, scriptName)
 	} else {
-		if script, held, err = placeScript(t, shell); err != nil {
+		if script, temporary, err = placeScript(t, shell); err != nil {
 			return nil, fmt.Errorf("write the script of job %s: %w", cmp.Or(string(t.Name), string(t.Job)), err)
 		}
 		args = append(args, script)
 	}
 	return &session{
-		script: script,
-		held:   held,
-		title:  title(t.Instructions),
+		script:    script,
+		temporary: temporary,
+		title:     title(t.Instructions),
 		command: worker.Command{
 			Path: shell,
 			Args: args,
@@ -98,21 +98,30 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	}, nil
 }
 
-// placeScript returns the path of a file with the script, and the file if it
-// is only there while that is open. A shell that is not known may be a program
-// that starts it elsewhere, e.g. in a container, where only folders can be
-// brought along.
-func placeScript(t *worker.Task, shell string) (path string, held *os.File, err error) {
-	if known(shell) {
-		if path, held, err = holdScript(t.Instructions); err == nil {
-			return path, held, nil
-		}
+// placeScript writes the script to a file and returns its path. It lies among the
+// run's temporary files, and goes with the run. A shell that is not known may be a
+// program that starts it elsewhere, e.g. in a container, where only folders can be
+// brought along: it gets the file in Scratch.
+func placeScript(t *worker.Task, shell string) (path string, temporary bool, err error) {
+	if dir := temporaryFolder(t.Environ); dir != "" && known(shell) {
+		path = filepath.Join(dir, scriptName)
+		return path, true, os.WriteFile(path, []byte(t.Instructions), 0o600)
 	}
 	path = filepath.Join(t.Scratch, scriptName)
 	if err := os.MkdirAll(t.Scratch, 0o700); err != nil {
-		return "", nil, err
+		return "", false, err
 	}
-	return path, nil, os.WriteFile(path, []byte(t.Instructions), 0o600)
+	return path, false, os.WriteFile(path, []byte(t.Instructions), 0o600)
+}
+
+// temporaryFolder returns the value of TMPDIR.
+func temporaryFolder(environ []string) (dir string) {
+	for _, kv := range environ {
+		if value, ok := strings.CutPrefix(kv, "TMPDIR="); ok {
+			dir = value
+		}
+	}
+	return dir
 }
 
 // known reports whether it is clear how the shell reads a script.

@@ -18,9 +18,10 @@ const callID = "script"
 // session is one run of one script.
 type session struct {
 	command worker.Command
-	script  string   // path
-	held    *os.File // nil unless the script is there only while this is open
+	script  string // path
 	title   string
+	// temporary: the script is removed with the run.
+	temporary bool
 
 	tail    []byte // the end of standard output, at least its last job.MaxEventText bytes
 	dropped bool   // something stood before tail
@@ -69,8 +70,8 @@ func (s *session) remember(line []byte) {
 func (s *session) Cancel(io.Writer) error { return nil }
 
 func (s *session) Result(e worker.Exit) worker.Result {
-	if s.held != nil {
-		s.held.Close()
+	if s.temporary {
+		os.Remove(s.script) // if it is still there
 	}
 	r := worker.Result{Answer: s.answer()}
 	if e.Code == 0 && e.Signal == "" && !e.Stopped {

@@ -21,16 +21,17 @@ func (c Config) testStartWrites(t *testing.T) {
 	base := filepath.Dir(task.Dir)
 	// What the adapter itself asks its process's environment for is watched too.
 	t.Setenv("HOME", filepath.Join(base, "user"))
-	t.Setenv("TMPDIR", filepath.Join(base, "tmp"))
+	t.Setenv("TMPDIR", filepath.Join(base, "user", "tmp"))
 	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"} {
 		t.Setenv(name, filepath.Join(base, "user", strings.ToLower(name)))
 	}
-	before := listing(t, base, task.Home, task.Scratch)
+	may := []string{task.Home, task.Scratch, filepath.Join(base, "tmp")} // the last is the TMPDIR of task.Environ
+	before := listing(t, base, may...)
 	c.start(t, task).Command()
-	after := listing(t, base, task.Home, task.Scratch)
+	after := listing(t, base, may...)
 	for _, path := range slices.Sorted(maps.Keys(after)) {
 		if after[path] != before[path] {
-			t.Errorf("Start wrote %s, want writes only in Home and Scratch", path)
+			t.Errorf("Start wrote %s, want writes only in Home, Scratch and the run's TMPDIR", path)
 		}
 	}
 	for path := range before {
