@@ -28,7 +28,12 @@ type desk struct {
 
 func open(t *testing.T) *desk {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "queue.db"), sqlite.Options{})
+	return openAt(t, filepath.Join(t.TempDir(), "queue.db"))
+}
+
+func openAt(t *testing.T, path string) *desk {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

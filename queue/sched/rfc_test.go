@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -40,8 +41,9 @@ func documented(t *testing.T, columns ...string) (rows [][]string) {
 	return rows
 }
 
-// scene is a kernel with what the examples of docs/queue.md speak of.
-func scene(t *testing.T) *desk {
+// scenes returns what opens a kernel with what the examples of docs/queue.md speak
+// of, as if nothing had been done with it before.
+func scenes(t *testing.T) func() *desk {
 	t.Helper()
 	d := open(t)
 	d.enqueue(sched.EnqueueRequest{SchedID: "claimed"})
@@ -51,7 +53,17 @@ func scene(t *testing.T) *desk {
 	deadline := d.now.Add(time.Hour)
 	d.enqueue(sched.EnqueueRequest{SchedID: "waiting", Agent: "pid:7", Deadline: &deadline})
 	d.enqueue(sched.EnqueueRequest{SchedID: "another"})
-	return d
+	dir := t.TempDir()
+	n := 0
+	return func() *desk {
+		t.Helper()
+		n++
+		path := filepath.Join(dir, fmt.Sprintf("%d.db", n))
+		if err := d.store.Backup(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+		return openAt(t, path)
+	}
 }
 
 // example makes a call that is written as `method {…}`.
@@ -84,8 +96,9 @@ func (d *desk) outcome(result any) string {
 func TestSpellings(t *testing.T) {
 	rows := documented(t, "RFC 0007", "here")
 	seen := map[string]bool{}
+	scene := scenes(t)
 	for _, row := range rows {
-		theirs, ours := scene(t), scene(t)
+		theirs, ours := scene(), scene()
 		before := ours.outcome(nil)
 		var said [2]string
 		for i, d := range []*desk{theirs, ours} {
@@ -118,7 +131,7 @@ func TestErrorTable(t *testing.T) {
 	if len(rows) != 6 {
 		t.Errorf("%d codes are documented, want 6", len(rows))
 	}
-	d := scene(t)
+	d := scenes(t)()
 	for _, row := range rows {
 		code, err := strconv.Atoi(row[0])
 		if err != nil {
@@ -139,9 +152,10 @@ func TestRFCResults(t *testing.T) {
 		"enqueue": `{"pid":1}`, "claim": `{"worker_id":"w"}`, "complete": `{"sched_id":"claimed","exit_kind":"crashed"}`,
 		"cancel": `{"sched_id":"another"}`, "get": `{"sched_id":"waiting"}`, "list": `{}`, "gc_expired": `{}`,
 	}
+	scene := scenes(t)
 	for _, row := range documented(t, "result of", "members") {
 		method := strings.Trim(row[0], "`")
-		d := scene(t)
+		d := scene()
 		result, err := d.example(method + " " + calls[method])
 		if err != nil {
 			t.Errorf("%s: %v", method, err)
@@ -224,7 +238,7 @@ func TestNowOfTheCaller(t *testing.T) {
 
 // TestWrongTypes: each is refused with the parameter's name and what would be right.
 func TestWrongTypes(t *testing.T) {
-	d := scene(t)
+	d := scenes(t)()
 	for _, c := range []struct {
 		call string
 		code sched.Code
