@@ -276,6 +276,8 @@ func (k *Kernel) Claim(ctx context.Context, r ClaimRequest) ([]Entry, error) {
 		return nil, refuse(InvalidPayload, "max_n: %d is not allowed, want 1 to %d", r.MaxN, MaxClaim)
 	case lease < time.Second || lease > MaxLease:
 		return nil, refuse(InvalidPayload, "lease: %s is not allowed, want 1s to %s", r.Lease, MaxLease)
+	case r.Now != nil && (r.Now.Unix() < 0 || r.Now.Unix() > maxEpoch):
+		return nil, refuse(InvalidPayload, "now: %s is out of range, want a time from 1970 to 2262", r.Now.Format(time.RFC3339))
 	}
 	at := k.moment()
 	spec := queue.ClaimSpec{Holder: r.WorkerID, External: true, Max: n, Now: at, Lease: lease, Admit: r.Admit, OverGrants: r.AdmissionCheck != nil && !*r.AdmissionCheck}

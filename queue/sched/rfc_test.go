@@ -257,6 +257,8 @@ func TestWrongTypes(t *testing.T) {
 		{`enqueue {"trigger":"two words"}`, sched.InvalidPayload, `trigger: "two words" is not a name`},
 		{`claim {"worker_id":"w","admission_check":"no"}`, sched.InvalidPayload, "admission_check: a JSON string is not allowed, want true or false"},
 		{`claim {"worker_id":"w","lease":60}`, sched.InvalidPayload, `lease: a JSON number is not allowed, want a duration such as "90s"`},
+		{`claim {"worker_id":"w","now":"0001-01-01T00:00:00Z"}`, sched.InvalidPayload, "now: 0001-01-01T00:00:00Z is out of range"},
+		{`claim {"worker_id":"w","now":"9999-01-01T00:00:00Z"}`, sched.InvalidPayload, "now: 9999-01-01T00:00:00Z is out of range"},
 		{`complete {"sched_id":"claimed","exit_kind":"exploded"}`, sched.InvalidPayload, `exit_kind: "exploded" is unknown`},
 		{`complete {"sched_id":"claimed","usage":{"steps":"many"}}`, sched.InvalidPayload, "usage.steps: a JSON string is not allowed"},
 		{`list {"state":5}`, sched.InvalidStateFilter, "state: a JSON number is not allowed, want a state or a list of states"},
