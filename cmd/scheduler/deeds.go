@@ -31,6 +31,9 @@ const (
 // cliDoor is the way by which a command changes the state directory itself.
 const cliDoor = "cli"
 
+// unknownName is who changed the state directory while nobody looked.
+const unknownName = "unknown"
+
 // holdTime is how long another command may have the log.
 const holdTime = 100 * time.Millisecond
 
@@ -81,7 +84,7 @@ func owner() audit.Who {
 type tokensSeen map[string]access.Token
 
 // note records which tokens were made and revoked since the last look: commands do
-// that without asking the server.
+// that without asking the server. Who it was is not known: whoever may write the file.
 func (seen tokensSeen) note(e *engine, first bool) {
 	list, err := e.doors.tokens.List()
 	if err != nil {
@@ -92,7 +95,7 @@ func (seen tokensSeen) note(e *engine, first bool) {
 	there := map[string]bool{}
 	tell := func(action string, t access.Token) {
 		if !first {
-			e.audit.Note(audit.Entry{Who: owner(), Action: action, Target: t.Name,
+			e.audit.Note(audit.Entry{Who: audit.Who{Name: unknownName, Door: cliDoor}, Action: action, Target: t.Name,
 				Detail: map[string]any{"id": t.ID, "role": t.Role}})
 		}
 	}
