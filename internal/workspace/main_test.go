@@ -84,7 +84,7 @@ func dieAt(args []string) int {
 
 // house is a user's repository and a manager beside it.
 type house struct {
-	t    *testing.T
+	t    testing.TB
 	m    *Manager
 	root string
 	repo string

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/agentsched/agentsched/job"
 )
@@ -97,6 +98,8 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 		if kept, err = m.rescue(ctx, old, req.Uncollected, held); err != nil {
 			return nil, err
 		}
+		defer m.dropAside(old)
+		m.putAside(old)
 		if err := m.discard(ctx, old, held); err != nil {
 			return nil, err
 		}
@@ -155,6 +158,35 @@ func (m *Manager) revive(ctx context.Context, rec *record, held heldLocks) (bool
 		return true, nil
 	}
 	return m.reviveWorktree(ctx, rec, held)
+}
+
+// putAside moves the folder of an old workspace out of the way, for dropAside to
+// remove once the new one is made: a file system may take several times as long
+// to make files right after as many were removed. What cannot be moved is left to
+// discard.
+func (m *Manager) putAside(rec *record) {
+	if rec.Spec.Isolation != job.Worktree && rec.Spec.Isolation != job.Copy || !isDir(m.tree(rec)) {
+		return
+	}
+	if to, err := os.MkdirTemp(m.home(rec.Job), asidePrefix); err == nil {
+		_ = os.Rename(m.tree(rec), filepath.Join(to, rec.Folder))
+	}
+}
+
+// asidePrefix begins the names of folders in a job's home that wait to be removed.
+const asidePrefix = "discarded-"
+
+// dropAside removes what putAside has moved away, now or before it was killed.
+func (m *Manager) dropAside(rec *record) {
+	entries, _ := os.ReadDir(m.home(rec.Job))
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), asidePrefix) {
+			continue
+		}
+		if err := removeAll(filepath.Join(m.home(rec.Job), e.Name())); err != nil {
+			m.log.Warn().Str("job", string(rec.Job)).Err(err).Msg("an old workspace is left")
+		}
+	}
 }
 
 // discard removes what an earlier Prepare made, but for the user's own.

@@ -238,6 +238,9 @@ func TestPrepareAfterKill(t *testing.T) {
 				}
 				killed++
 				ws := h.prepare(id, h.spec(c.i), n%2 == 0 || c.verb == "fresh")
+				if left, _ := filepath.Glob(filepath.Join(h.m.home(id), asidePrefix+"*")); len(left) > 0 {
+					t.Errorf("killed at git command %d: %s are left", n, left)
+				}
 				if c.verb == "prepare" || c.verb == "fresh" || n%2 == 0 {
 					if got := changed(h.collect(ws)); got != "" {
 						t.Errorf("killed at git command %d: %s", n, got)
@@ -262,6 +265,50 @@ func TestPrepareAfterKill(t *testing.T) {
 			}
 			h.git(h.repo, "fsck", "--strict")
 		})
+	}
+}
+
+// TestFreshKeepsTheOldUntilItIsMade: files made right after as many were removed
+// can take several times as long.
+func TestFreshKeepsTheOldUntilItIsMade(t *testing.T) {
+	h := newHouse(t, map[string]string{"a": "1"})
+	for _, i := range []job.Isolation{job.Worktree, job.Copy} {
+		id := job.NewID()
+		ws := h.prepare(id, h.spec(i), false)
+		h.write(ws.Root, map[string]string{"old": "o", "shut/x": "x"})
+		if err := os.Chmod(filepath.Join(ws.Root, "shut"), 0o555); err != nil {
+			t.Fatal(err)
+		}
+		old, err := os.Open(filepath.Join(ws.Root, "old"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer old.Close()
+		links := func() uint64 {
+			info, err := old.Stat()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return uint64(info.Sys().(*syscall.Stat_t).Nlink)
+		}
+		made := 0
+		h.m.run = func(_ context.Context, cmd *exec.Cmd) error {
+			err := cmd.Run()
+			if _, lacks := os.Stat(filepath.Join(ws.Root, "a")); lacks == nil {
+				if made++; made == 1 && links() == 0 {
+					t.Errorf("%s: the old files were removed before the new ones were made", i)
+				}
+			}
+			return err
+		}
+		h.prepare(id, h.spec(i), true)
+		h.m.run = func(_ context.Context, cmd *exec.Cmd) error { return cmd.Run() }
+		if made == 0 || links() != 0 {
+			t.Errorf("%s: %d links to an old file are left", i, links())
+		}
+		if left, _ := filepath.Glob(filepath.Join(h.m.home(id), asidePrefix+"*")); len(left) > 0 {
+			t.Errorf("%s: %s are left", i, left)
+		}
 	}
 }
 
