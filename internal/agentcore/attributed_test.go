@@ -24,8 +24,14 @@ func TestCommandsAreOfTheRun(t *testing.T) {
 	for name, set := range commandsOf {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
+			own, err := os.ReadFile("/proc/self/oom_score_adj")
+			if err != nil {
+				t.Fatal(err)
+			}
 			tell := func(file string) string {
-				return "{ env | grep -v ^_= | sort; cat /proc/$$/cgroup /proc/$$/oom_score_adj; } > " + filepath.Join(dir, file) + "; "
+				// A process has begun when the core adds to its score.
+				return "n=0; while test $n -lt 3000 && test $(cat /proc/$$/oom_score_adj) = " + strings.TrimSpace(string(own)) + "; do n=$((n+1)); sleep 0.01; done; " +
+					"{ env | grep -v ^_= | sort; cat /proc/$$/cgroup /proc/$$/oom_score_adj; } > " + filepath.Join(dir, file) + "; "
 			}
 			c := start(t)
 			c.hello()
