@@ -181,11 +181,12 @@ export async function keyboard({page, open, step, login, go, at, submit, puppet,
     await page.keyboard.press('?');
     await at('dialog-keys').getByText('search jobs').waitFor();
     await page.keyboard.press('Escape');
-    assert.equal(await at('dialog-keys').count(), 0);
+    await none(at('dialog-keys'));
     await at('keys').focus();
     await page.keyboard.press('Enter');
     await at('dialog-keys').waitFor();
     await page.keyboard.press('Escape');
+    await none(at('dialog-keys'));
     assert.equal(await page.evaluate(() => document.activeElement.id), 'keys');
   });
   await step('the theme is changed and kept', async () => {
