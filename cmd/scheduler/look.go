@@ -65,12 +65,6 @@ What an agent made is shown by ` + "`scheduler show` and `diff`" + `, what happe
 	return cmd
 }
 
-// stored is in which states of the queue the jobs of a status are.
-var storedStates = map[job.RunState][]job.EntryState{
-	job.Pending: {job.Queued}, job.Running: {job.Dispatched}, job.WaitingApproval: {job.Queued}, job.Checkpointed: {job.Queued},
-	job.RunCompleted: {job.Completed}, job.RunFailed: {job.Completed, job.Expired}, job.RunCancelled: {job.Cancelled, job.Completed},
-}
-
 // otherWords are what other versions and other programs call a state.
 var otherWords = map[string]job.RunState{
 	"queued": job.Pending, "held": job.Pending, "dispatched": job.Running, "approval": job.WaitingApproval, "paused": job.Checkpointed,
@@ -97,8 +91,8 @@ func statusTest(word string) ([]job.EntryState, func(*queue.Entry) bool, error) 
 	if other, known := otherWords[text]; known {
 		state = other
 	}
-	if stored, known := storedStates[state]; known {
-		return stored, func(e *queue.Entry) bool { return statusOf(e).State == state }, nil
+	if slices.Contains(job.RunStates(), state) {
+		return queue.EntryStates([]job.RunState{state}), func(e *queue.Entry) bool { return statusOf(e).State == state }, nil
 	}
 	reason, one := strings.CutPrefix(text, waitingWord+":")
 	switch {

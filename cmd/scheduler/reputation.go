@@ -31,10 +31,8 @@ latest and DRIFT how far that was from the average before it; ! is beyond evalua
 			if len(args) == 1 {
 				f.Name = args[0]
 			}
-			switch f.Kind {
-			case "", eval.Worker, eval.Agent, eval.Tenant:
-			default:
-				return usage(fmt.Errorf("--kind %q is unknown, want %s, %s or %s", f.Kind, eval.Worker, eval.Agent, eval.Tenant))
+			if err := checkKind(f.Kind); err != nil {
+				return err
 			}
 			cfg, err := m.readConfig(m.configOptions())
 			if err != nil {
@@ -67,6 +65,15 @@ latest and DRIFT how far that was from the average before it; ! is beyond evalua
 	return cmd
 }
 
+// checkKind looks at the value of --kind.
+func checkKind(kind eval.Kind) error {
+	switch kind {
+	case "", eval.Worker, eval.Agent, eval.Tenant:
+		return nil
+	}
+	return usage(fmt.Errorf("--kind %q is unknown, want %s, %s or %s", kind, eval.Worker, eval.Agent, eval.Tenant))
+}
+
 func (m *Main) similarCommand() *cobra.Command {
 	var q eval.Like
 	var asJSON bool
@@ -78,9 +85,10 @@ different as can be. DIMS says over how many dimensions: those of which both wer
 		Example: "  scheduler reputation similar website/legal-analyst --domain legal\n  scheduler reputation similar claude:opus --max-distance 0.1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Name = args[0]
+			if err := checkKind(q.Kind); err != nil {
+				return err
+			}
 			switch {
-			case q.Kind != "" && q.Kind != eval.Worker && q.Kind != eval.Agent && q.Kind != eval.Tenant:
-				return usage(fmt.Errorf("--kind %q is unknown, want %s, %s or %s", q.Kind, eval.Worker, eval.Agent, eval.Tenant))
 			case cmd.Flags().Changed("max-distance") && !(q.MaxDistance > 0 && q.MaxDistance <= 1):
 				return usage(fmt.Errorf("--max-distance %g is not allowed, want a number above 0 and at most 1", q.MaxDistance))
 			case q.Limit < 0:
