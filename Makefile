@@ -1,9 +1,11 @@
 # The commands of this project. `make test` sets up everything that it needs.
 .PHONY: build test soak bench demo lint fuzz
 
-# Static binaries in bin/: copy the two, or just the scheduler, to any host.
+# Static binaries in bin/: copy the two, or just the scheduler, to any host. They are
+# stripped of what only debuggers read; a crash report names functions and lines all the same.
+bin = bin/
 build:
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/scheduler ./cmd/agentcore
+	CGO_ENABLED=0 go build -trimpath -ldflags=-s -o $(bin) ./cmd/scheduler ./cmd/agentcore
 
 # Everything, in at most 20 minutes on two processors: formatting, vet, staticcheck,
 # all tests, the real worker CLIs (installed from npm into .cache/ at pinned versions)

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -152,6 +153,8 @@ func mkdir(dir string) error {
 	return nil
 }
 
+var errNoCgroups = errors.New("there are no cgroups, or none are to be used")
+
 // Enforces lists the controllers that this host can enforce limits with, and why the others cannot be had.
 func (h *Host) Enforces() (names []string, why error) {
 	names = slices.Clone(h.sys.unified)
@@ -161,7 +164,7 @@ func (h *Host) Enforces() (names []string, why error) {
 	for _, name := range controllers {
 		if !slices.Contains(names, name) {
 			return names, fmt.Errorf("no cgroup with the controllers %s can be made here: %w", strings.Join(controllers, ", "),
-				errors.Join(h.sys.unlimited, h.sys.noControllers))
+				cmp.Or(errors.Join(h.sys.unlimited, h.sys.noControllers), errNoCgroups))
 		}
 	}
 	return names, nil

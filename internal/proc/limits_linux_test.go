@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,11 +69,12 @@ func TestMemoryLimit(t *testing.T) {
 		{name: "within", bytes: 20 * mib, own: 100 * mib, all: 200 * mib},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			spec := eat(t, tc.bytes, &Limits{Memory: tc.own}) // first: also where this is skipped, it is the helper's user
 			h := limitedHost(t)
 			if err := h.LimitAll(Limits{Memory: tc.all}); err != nil {
 				t.Fatal(err)
 			}
-			tr := start(t, h, eat(t, tc.bytes, &Limits{Memory: tc.own}))
+			tr := start(t, h, spec)
 			if err := tr.Unlimited(*tr.limits); err != nil {
 				t.Error(err)
 			}
@@ -179,8 +181,8 @@ func TestUnlimitedSaysWhy(t *testing.T) {
 	spec := script(t.Name(), "exit 0")
 	spec.Limits = &Limits{Memory: mib}
 	tr := start(t, h, spec)
-	if tr.Unlimited(*spec.Limits) == nil {
-		t.Error("a limit that nobody enforces is not told")
+	if err := tr.Unlimited(*spec.Limits); err == nil || !strings.Contains(err.Error(), errNoCgroups.Error()) {
+		t.Errorf("of a limit that nobody enforces is told: %v", err)
 	}
 	tr.waitExited()
 	tr.stop(Stages{})
@@ -241,6 +243,7 @@ const spareController = "hugetlb"
 // Where nobody else is in its cgroup, a host moves into a leaf to give the controllers on, and goes back at its end. It
 // runs in a process of its own, which stands in a cgroup of its own.
 func TestPlace(t *testing.T) {
+	ways := []Spec{helper(t.Name()+"/alone", "place", "alone"), helper(t.Name()+"/crowd", "place", "crowd")}
 	mount, _, err := findCgroups()
 	if err != nil || !slices.Contains(words(mount.dir, "cgroup.controllers"), spareController) {
 		t.Skip("cgroup v2 has no controller to try with", err)
@@ -255,10 +258,10 @@ func TestPlace(t *testing.T) {
 	if err := writeFile(filepath.Join(h.sys.base.dir, "cgroup.subtree_control"), "+"+spareController); err != nil {
 		t.Fatal(err)
 	}
-	for _, how := range []string{"alone", "crowd"} {
-		tr := start(t, h, helper(t.Name()+"/"+how, "place", how))
+	for _, way := range ways {
+		tr := start(t, h, way)
 		if got := tr.line(); got != "ok" {
-			t.Errorf("%s: %s", how, got)
+			t.Errorf("%s: %s", way.Run, got)
 		}
 		tr.waitExited()
 		tr.stop(Stages{})

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -128,6 +129,18 @@ func (tr *tree) pid() int {
 	return pid
 }
 
+// readyPid waits for a line that is a pid and one that says "ready", in either order. What the leader has waited for
+// before it was ready has ended then, such as the shell that left a daemon.
+func (tr *tree) readyPid() int {
+	tr.t.Helper()
+	a, b := tr.line(), tr.line()
+	pid, err := strconv.Atoi(strings.Replace(a+b, "ready", "", 1))
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	return pid
+}
+
 func (tr *tree) waitExited() ExitState {
 	tr.t.Helper()
 	select {
@@ -138,8 +151,10 @@ func (tr *tree) waitExited() ExitState {
 	return tr.ExitState()
 }
 
+// stop stops the tree. The kill takes as long as the machine needs for it.
 func (tr *tree) stop(s Stages) Report {
 	tr.t.Helper()
+	s.Kill = cmp.Or(s.Kill, long)
 	rep, err := tr.Stop(context.Background(), s)
 	if err != nil {
 		tr.t.Fatal(err)

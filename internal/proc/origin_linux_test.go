@@ -35,8 +35,8 @@ func TestOrigin(t *testing.T) {
 			t.Errorf("process %d: %+v", pid, o)
 		}
 	}
-	b := start(t, h, script(t.Name()+"/b", asBoth+"exec sleep 300"))
-	if o := ask(b.pid()); !o.Below || o.Tree != "" || o.Tag != "" {
+	b := start(t, h, script(t.Name()+"/b", asBoth+"echo ready; exec sleep 300"))
+	if o := ask(b.readyPid()); !o.Below || o.Tree != "" || o.Tag != "" {
 		t.Errorf("a cleared daemon: %+v", o)
 	}
 	for _, pid := range []int{os.Getpid(), os.Getppid()} {

@@ -200,7 +200,7 @@ func orphanOfDeadHost(t *testing.T, h *Host, cgroup, instance, leave string) (de
 	if err := waitGone(leader, time.Now().Add(long)); err != nil {
 		t.Fatal(err)
 	}
-	waitOrphan(t, orphan, leader)
+	waitOrphan(t, orphan)
 	mustLive(t, orphan)
 	return dead, orphan, dir
 }

@@ -3,7 +3,6 @@ package proc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os/exec"
 	"strings"
@@ -53,14 +52,10 @@ func TestStopLeavesNothing(t *testing.T) {
 			})
 			t.Run(tc.name+" of a leader that ends when asked", func(t *testing.T) {
 				tr := start(t, h, script(t.Name(), tc.leave+"echo ready; exec sleep 300"))
-				a, b := tr.line(), tr.line() // in either order
+				pid := tr.readyPid()
 				rep := tr.stop(Stages{Terminate: long})
 				if rep.Stage != StageTerminate {
 					t.Errorf("got %+v", rep)
-				}
-				var pid int
-				if _, err := fmt.Sscan(strings.Replace(a+b, "ready", "", 1), &pid); err != nil {
-					t.Fatal(err)
 				}
 				mustBeGone(t, pid)
 			})

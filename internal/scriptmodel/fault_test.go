@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 func TestStatus(t *testing.T) {
@@ -112,7 +114,7 @@ func TestSlow(t *testing.T) {
 	s.Handle("slow", Play(Slow("abcdef", 3, time.Minute)))
 	for api, path := range paths() {
 		t.Run(api, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := testrun.Context(t, t.Context(), testrun.Patience, errors.New("nothing more comes"))
 			defer cancel()
 			body := strings.NewReader(request(t, api+"-start.json", "slow", true))
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL()+path, body)

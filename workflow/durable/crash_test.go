@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
@@ -82,8 +81,7 @@ func crashProgram(ctx context.Context, path string) error {
 // it has come to its end: over all processes each step had one result, and none was
 // computed once its result was on disk.
 func TestKilledProcess(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testrun.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	times := 1 // a sample
 	if testrun.Soaking() {

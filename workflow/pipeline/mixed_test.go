@@ -26,11 +26,11 @@ func TestMixed(t *testing.T) {
 		p.Stages[0].Streams, p.Stages[2].Streams = false, false
 		m := newMemory(node("batch", "s0", numbers(9)), node("batch", "s1", ""), node("batch", "s2", ""))
 		m.jobs[1].Held, m.jobs[1].State = "", job.Dispatched
-		log := openLog(t, m, p, 0)
+		log, streaming := openLog(t, m, p, 0), m.jobs[1]
 		var worker sync.WaitGroup
 		worker.Go(func() {
 			check(t, feed(ctx, &pipeline.Feed{Log: log, Stage: "s1"}, copier("e1", func(line) {})))
-			check(t, m.finish(m.jobs[1], "", ""))
+			check(t, m.finish(streaming, "", ""))
 		})
 		var got []string
 		for {
