@@ -157,7 +157,11 @@ func (g git) snapshot(ctx context.Context, scope string, notes *[]string) (tree 
 	if len(others) > len(nested) {
 		// git passes over names that would be dangerous on some system, such as
 		// .GIT, without a failure: what is still untracked was not taken.
-		left, err := g.list(ctx, args("ls-files", "-z", "--others", "--exclude-standard")...)
+		again := args("ls-files", "-z", "--others", "--exclude-standard")
+		if names := slices.DeleteFunc(slices.Clone(others), func(p string) bool { return strings.HasSuffix(p, "/") }); len(strings.Join(names, " ")) < maxNames {
+			again = append([]string{"ls-files", "-z", "--others", "--exclude-standard", "--"}, names...)
+		}
+		left, err := g.list(ctx, again...)
 		if err != nil {
 			return "", nil, err
 		}
@@ -172,6 +176,10 @@ func (g git) snapshot(ctx context.Context, scope string, notes *[]string) (tree 
 	tree, err = g.out(ctx, "write-tree", "--missing-ok")
 	return tree, missed, err
 }
+
+// maxNames bounds the names that are looked at one by one instead of all files, in
+// bytes: every system takes a command line of that length.
+const maxNames = 32 << 10
 
 // put adds paths to the index and returns those that could not be, each with
 // the reason. git gives up at the first that fails, without having added any,
@@ -226,6 +234,7 @@ func (g git) in(dir string) git { g.dir = dir; return g }
 
 // emptyIndex returns g with another index, which does not exist yet.
 func (g git) emptyIndex() git {
+	g.believed = false
 	return g.with("GIT_INDEX_FILE=" + g.index() + "x")
 }
 
@@ -237,23 +246,6 @@ func (g git) index() string {
 		}
 	}
 	return ""
-}
-
-// copyIndex copies a git index with its modification time: git tells by it
-// which files may have changed in the same clock tick as the index was written.
-func copyIndex(from, to string) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
-	b, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(to, b, 0o600); err != nil {
-		return err
-	}
-	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }
 
 var ignoreEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, ` `, `\ `)

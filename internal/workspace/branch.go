@@ -233,19 +233,6 @@ func (m *Manager) isAgentIndex(rec *record) bool {
 	return err == nil && bytes.Equal(kept, now)
 }
 
-// replaceIndex puts a copy of an index in the place of another one.
-func replaceIndex(from, to string) error {
-	next := to + ".next"
-	if err := removeFile(next); err != nil {
-		return err
-	}
-	if err := copyIndex(from, next); err != nil {
-		return err
-	}
-	_ = os.Remove(to + ".lock") // of a git that was killed; the run is over
-	return os.Rename(next, to)
-}
-
 // noLinks returns an error if one of the paths below dir leads through a symbolic
 // link or to something else than a file: the agent may have put it there, and
 // what git would write then lies anywhere.

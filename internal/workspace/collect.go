@@ -184,10 +184,12 @@ func (m *Manager) now(ctx context.Context, rec *record, held heldLocks) (*presen
 	index := filepath.Join(m.home(rec.Job), "now.index")
 	// Of a git, and of a comparison, that were killed; we hold the job's lock.
 	_, _ = os.Remove(index+".lock"), os.Remove(index)
-	if err := copyIndex(m.startIndex(rec), index); err != nil && !os.IsNotExist(err) {
+	n := &present{rec: rec, git: m.baseGit(m.basePath(rec), m.tree(rec), index, held)}
+	written, marked, err := copyForLook(m.startIndex(rec), index, m.tree(rec), rec.Repo.hash)
+	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
-	n := &present{rec: rec, git: m.baseGit(m.basePath(rec), m.tree(rec), index, held)}
+	n.git.believed = marked
 	n.git.large = &n.large
 	n.large.root = filepath.Join(n.git.dir, rec.Scope)
 	subs, err := n.git.changedSubmodules(ctx, rec.Submodules)
@@ -196,6 +198,10 @@ func (m *Manager) now(ctx context.Context, rec *record, held heldLocks) (*presen
 	}
 	tree, missed, err := n.git.snapshot(ctx, rec.Scope, &n.notes)
 	if err != nil {
+		return nil, err
+	}
+	n.git.believed = false // it may become the worktree's
+	if err := unbelieve(index, written); err != nil {
 		return nil, err
 	}
 	for _, f := range missed {

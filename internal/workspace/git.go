@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
@@ -38,6 +39,9 @@ type git struct {
 	held heldLocks // locks that live on while a command does
 
 	large *largeFiles // leaves them out of a snapshot; nil takes them
+	// believed says that a file is unchanged which looks so beside the index (see
+	// believe).
+	believed bool
 }
 
 // gitError is a git command that failed.
@@ -66,6 +70,11 @@ func (g git) with(env ...string) git {
 
 // run runs git to its end. Its error is a *gitError or the context's cause.
 func (g git) run(ctx context.Context, stdin io.Reader, stdout io.Writer, args ...string) error {
+	if g.believed { // whatever command has written the index last
+		if err := believe(g.index()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("git %s: %w", args[0], err)
+		}
+	}
 	cmd := exec.CommandContext(ctx, "git", append(quiet[:len(quiet):len(quiet)], args...)...)
 	cmd.Dir, cmd.Env = g.dir, append(gitEnv(os.Environ()), g.env...)
 	cmd.Stdin, cmd.Stdout = stdin, stdout

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -248,5 +249,77 @@ func TestCopiesWaitForEachOther(t *testing.T) {
 	var busy *BusyError
 	if _, err := h.m.lockForCopy(t.Context(), h.repo); !errors.As(err, &busy) || busy.use != "direct" {
 		t.Errorf("beside a job that works in the folder: %v", err)
+	}
+}
+
+// TestRepositoryIsLockedShortly: jobs on one repository wait for each other
+// while a worktree is registered and a branch deleted, and for nothing else.
+func TestRepositoryIsLockedShortly(t *testing.T) {
+	h := newHouse(t, map[string]string{"a": "1", "b": "2"})
+	repo := &repo{Common: filepath.Join(h.repo, ".git")}
+	var locked, all []string
+	h.m.run = func(_ context.Context, cmd *exec.Cmd) error {
+		args := slices.DeleteFunc(slices.Clone(cmd.Args[1+len(quiet):]), func(a string) bool { return strings.HasPrefix(a, "-") })
+		name := args[0]
+		if name == "worktree" || name == "branch" {
+			name = strings.Join(args[:2], " ")
+		}
+		all = append(all, name)
+		held, err := flock(h.m.locks, "repo-", repo.Common, unix.LOCK_EX)
+		switch {
+		case err == nil:
+			unlock(held)
+		case errors.Is(err, unix.EWOULDBLOCK):
+			locked = append(locked, name)
+		default:
+			return err
+		}
+		return cmd.Run()
+	}
+	id := job.NewID()
+	ws := h.prepare(id, h.spec(job.Worktree), true)
+	h.write(ws.Root, map[string]string{"a": "3", "c": "4"})
+	h.collect(ws)
+	h.prepare(id, h.spec(job.Worktree), true)
+	if err := h.m.Remove(t.Context(), id, h.spec(job.Worktree), RemoveOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	add := []string{"show-ref", "worktree add", "rev-parse"}
+	if want := slices.Concat(add, add, []string{"show-ref", "branch " + ws.Branch}); !slices.Equal(locked, want) {
+		t.Errorf("under the lock on the repository ran %q, want %q", locked, want)
+	}
+	for _, slow := range []string{"read-tree", "diff-files", "ls-files", "update-index", "pack-objects"} {
+		if !slices.Contains(all, slow) {
+			t.Errorf("%s did not run: %q", slow, all)
+		}
+	}
+}
+
+// TestRemoveUnlocked: the files of a worktree are removed before the repository
+// is locked.
+func TestRemoveUnlocked(t *testing.T) {
+	h := newHouse(t, map[string]string{"a": "1"})
+	id := job.NewID()
+	ws := h.prepare(id, h.spec(job.Worktree), true)
+	held, err := h.m.lockRepo(t.Context(), &repo{Common: filepath.Join(h.repo, ".git")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It asks for a lock once before it looks whether it may wait.
+	hurried, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = h.m.Remove(hurried, id, h.spec(job.Worktree), RemoveOptions{Force: true})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the repository is locked, but the error is %v", err)
+	}
+	if _, err := os.Lstat(ws.Root); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the files are still there: %v", err)
+	}
+	held.release()
+	if err := h.m.Remove(t.Context(), id, h.spec(job.Worktree), RemoveOptions{Force: true}); err != nil {
+		t.Error(err)
+	}
+	if got := h.git(h.repo, "worktree", "list"); strings.Contains(got, "\n") {
+		t.Errorf("a worktree is left: %s", got)
 	}
 }

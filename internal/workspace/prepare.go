@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -45,7 +47,8 @@ type Request struct {
 //
 // A fresh worktree is always made anew, at the commit of the first attempt:
 // what an agent may have done to one (a rebase under way, skipped index
-// entries, checked out submodules) is more than a reset undoes.
+// entries, checked out submodules) is more than a reset undoes. The old one is
+// left to DropReplaced.
 func (m *Manager) Prepare(ctx context.Context, req Request) (*Workspace, error) {
 	held, err := m.makeAndLockJob(ctx, req.Job)
 	if err != nil {
@@ -98,11 +101,13 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 		if kept, err = m.rescue(ctx, old, req.Uncollected, held); err != nil {
 			return nil, err
 		}
-		defer m.dropAside(old)
 		m.putAside(old)
 		if err := m.discard(ctx, old, held); err != nil {
 			return nil, err
 		}
+	}
+	if i := req.Spec.Isolation; i == job.Worktree || i == job.Copy {
+		spread(m.home(req.Job))
 	}
 	switch req.Spec.Isolation {
 	case job.Worktree:
@@ -160,10 +165,9 @@ func (m *Manager) revive(ctx context.Context, rec *record, held heldLocks) (bool
 	return m.reviveWorktree(ctx, rec, held)
 }
 
-// putAside moves the folder of an old workspace out of the way, for dropAside to
-// remove once the new one is made: a file system may take several times as long
-// to make files right after as many were removed. What cannot be moved is left to
-// discard.
+// putAside moves the folder of an old workspace out of the way, for DropReplaced:
+// to remove its files takes long, and on some file systems makes it slow to make
+// others. What cannot be moved is left to discard.
 func (m *Manager) putAside(rec *record) {
 	if rec.Spec.Isolation != job.Worktree && rec.Spec.Isolation != job.Copy || !isDir(m.tree(rec)) {
 		return
@@ -176,16 +180,58 @@ func (m *Manager) putAside(rec *record) {
 // asidePrefix begins the names of folders in a job's home that wait to be removed.
 const asidePrefix = "discarded-"
 
-// dropAside removes what putAside has moved away, now or before it was killed.
-func (m *Manager) dropAside(rec *record) {
-	entries, _ := os.ReadDir(m.home(rec.Job))
+// DropReplaced removes the folders that Prepare has replaced by the job's present
+// one. It takes no lock, and can be called while the job works. What it has not
+// removed when ctx ends, the next call does, or Remove.
+func (m *Manager) DropReplaced(ctx context.Context, id job.ID) {
+	entries, _ := os.ReadDir(m.home(id))
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), asidePrefix) {
 			continue
 		}
-		if err := removeAll(filepath.Join(m.home(rec.Job), e.Name())); err != nil {
-			m.log.Warn().Str("job", string(rec.Job)).Err(err).Msg("an old workspace is left")
+		if err := removeUntil(ctx, filepath.Join(m.home(id), e.Name())); err != nil && ctx.Err() == nil {
+			m.log.Warn().Str("job", string(id)).Err(err).Msg("an old workspace is left")
 		}
+	}
+}
+
+// removeUntil is removeAll that stops soon after ctx ends.
+func removeUntil(ctx context.Context, path string) error {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	empty(ctx, root, 3)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return removeAll(path)
+}
+
+// empty removes what it can of a folder. Below that many levels it removes whole
+// folders without a look at ctx.
+func empty(ctx context.Context, root *os.Root, levels int) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return
+	}
+	entries, _ := dir.ReadDir(-1)
+	dir.Close()
+	for _, e := range entries {
+		if ctx.Err() != nil {
+			return
+		}
+		if levels > 0 && e.IsDir() {
+			if sub, err := root.OpenRoot(e.Name()); err == nil {
+				empty(ctx, sub, levels-1)
+				sub.Close()
+				if ctx.Err() != nil {
+					return
+				}
+			}
+		}
+		_ = root.RemoveAll(e.Name())
 	}
 }
 
@@ -244,6 +290,8 @@ func (m *Manager) makeStart(ctx context.Context, rec *record, r *repo, own *repo
 	g := m.baseGit(base, tree, start, held)
 	var missed []string
 	var err error
+	// The files that git has just written are as its index says.
+	g.believed = rec.Spec.Isolation == job.Worktree && rec.Stacked == ""
 	if rec.StartTree, missed, err = g.snapshot(ctx, rec.Scope, &rec.Notes); err != nil {
 		return fmt.Errorf("take a snapshot of the start: %w", err)
 	}
@@ -259,6 +307,10 @@ func (m *Manager) makeStart(ctx context.Context, rec *record, r *repo, own *repo
 		return fmt.Errorf("look at submodules: %w", err)
 	}
 	if rec.Spec.Isolation == job.Worktree {
+		// No agent was here yet: this is as good a time as that of its writing.
+		if err := unix.Utimes(start, nil); err != nil {
+			return fmt.Errorf("set the time of the index: %w", err)
+		}
 		for path := range rec.Submodules {
 			rec.Notes = append(rec.Notes, fmt.Sprintf("submodule %s is not checked out; run `git submodule update --init` in the job if it is needed", path))
 		}

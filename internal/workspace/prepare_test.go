@@ -238,6 +238,7 @@ func TestPrepareAfterKill(t *testing.T) {
 				}
 				killed++
 				ws := h.prepare(id, h.spec(c.i), n%2 == 0 || c.verb == "fresh")
+				h.m.DropReplaced(t.Context(), id)
 				if left, _ := filepath.Glob(filepath.Join(h.m.home(id), asidePrefix+"*")); len(left) > 0 {
 					t.Errorf("killed at git command %d: %s are left", n, left)
 				}
@@ -268,46 +269,41 @@ func TestPrepareAfterKill(t *testing.T) {
 	}
 }
 
-// TestFreshKeepsTheOldUntilItIsMade: files made right after as many were removed
-// can take several times as long.
-func TestFreshKeepsTheOldUntilItIsMade(t *testing.T) {
+// TestReplacedIsRemovedLater: neither a new workspace nor the job in it waits for the
+// removal of the old one.
+func TestReplacedIsRemovedLater(t *testing.T) {
 	h := newHouse(t, map[string]string{"a": "1"})
 	for _, i := range []job.Isolation{job.Worktree, job.Copy} {
 		id := job.NewID()
 		ws := h.prepare(id, h.spec(i), false)
-		h.write(ws.Root, map[string]string{"old": "o", "shut/x": "x"})
+		h.write(ws.Root, map[string]string{"old": "o", "shut/x": "x", "b/c/d/e/f/g": "deep"})
 		if err := os.Chmod(filepath.Join(ws.Root, "shut"), 0o555); err != nil {
 			t.Fatal(err)
 		}
-		old, err := os.Open(filepath.Join(ws.Root, "old"))
-		if err != nil {
+		if err := os.Symlink(h.repo, filepath.Join(ws.Root, "link")); err != nil {
 			t.Fatal(err)
 		}
-		defer old.Close()
-		links := func() uint64 {
-			info, err := old.Stat()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return uint64(info.Sys().(*syscall.Stat_t).Nlink)
+		left := func(name string) int {
+			all, _ := filepath.Glob(filepath.Join(h.m.home(id), asidePrefix+"*", "*", name))
+			return len(all)
 		}
-		made := 0
-		h.m.run = func(_ context.Context, cmd *exec.Cmd) error {
-			err := cmd.Run()
-			if _, lacks := os.Stat(filepath.Join(ws.Root, "a")); lacks == nil {
-				if made++; made == 1 && links() == 0 {
-					t.Errorf("%s: the old files were removed before the new ones were made", i)
-				}
-			}
-			return err
+		again := h.prepare(id, h.spec(i), true)
+		if h.read(again.Root, "a") != "1" || left("old") != 1 {
+			t.Errorf("%s: %d old files are there", i, left("old"))
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		h.m.DropReplaced(over, id)
+		if left("old") != 1 {
+			t.Errorf("%s: it was removed after the end", i)
 		}
 		h.prepare(id, h.spec(i), true)
-		h.m.run = func(_ context.Context, cmd *exec.Cmd) error { return cmd.Run() }
-		if made == 0 || links() != 0 {
-			t.Errorf("%s: %d links to an old file are left", i, links())
+		h.m.DropReplaced(t.Context(), id)
+		if all, _ := filepath.Glob(filepath.Join(h.m.home(id), asidePrefix+"*")); len(all) > 0 {
+			t.Errorf("%s: %s are left", i, all)
 		}
-		if left, _ := filepath.Glob(filepath.Join(h.m.home(id), asidePrefix+"*")); len(left) > 0 {
-			t.Errorf("%s: %s are left", i, left)
+		if h.read(h.repo, "a") != "1" || h.read(again.Root, "a") != "1" {
+			t.Errorf("%s: more was removed", i)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func (m *Manager) workspace(rec *record) *Workspace {
 //	start.index   the git index of the start
 //	agent.index   that of the worktree before Collect committed its work
 //	NAME-SHORT/   the worktree, the copy or the empty folder; not for direct
-//	discarded-N/  an older one of these, until the new one is made
+//	discarded-N/  an older one of these, until DropReplaced has removed it
 //
 // of which an empty folder has only itself as long as nothing was found in it.
 // The lock on a job is one on its home.

@@ -155,14 +155,15 @@ func (m *Manager) dropTorn(r *repo) error {
 // whole or half-made, and leaves the branch. It deletes what `git worktree
 // prune` would, but never an entry of anybody else.
 func (m *Manager) dropWorktree(ctx context.Context, rec *record, held heldLocks) error {
+	// This may take long, and concerns nobody else.
+	if err := removeAll(m.tree(rec)); err != nil {
+		return fmt.Errorf("remove the old worktree: %w", err)
+	}
 	lock, err := m.lockRepo(ctx, rec.Repo)
 	if err != nil {
 		return err
 	}
 	defer lock.release()
-	if err := removeAll(m.tree(rec)); err != nil {
-		return fmt.Errorf("remove the old worktree: %w", err)
-	}
 	if rec.Admin == "" || filepath.Base(rec.Admin) != rec.Folder {
 		return nil
 	}

@@ -1,0 +1,220 @@
+package workspace
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"hash"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// git compares a file with what the index says of it to the second. So it reads
+// again, at each look, every file that was written in the second in which its
+// index was, or later: it may have changed since without a sign. In a worktree
+// just made that can be each file there is. The index holds nanoseconds, too, and
+// a change leaves its mark in them (ctime, which no program sets); so with these,
+// only the files are read that changed.
+//
+// This is about indexes that no agent can write, and counts on no change between
+// the moment when a file was described and that when its index was last written.
+
+// copyIndex copies a git index with its modification time: git tells by it
+// which files may have changed in the same clock tick as the index was written.
+func copyIndex(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(to, b, 0o600); err != nil {
+		return err
+	}
+	return os.Chtimes(to, info.ModTime(), info.ModTime())
+}
+
+// beyond is the last second that every file system can hold.
+var beyond = time.Unix(1<<31-1, 0)
+
+// believe lets git take every file of the index for unchanged that looks so.
+func believe(index string) error { return os.Chtimes(index, beyond, beyond) }
+
+// unbelieve undoes believe unless git has written the index since.
+func unbelieve(index string, written time.Time) error {
+	info, err := os.Stat(index)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.ModTime().Equal(beyond) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chtimes(index, written, written)
+}
+
+// hash returns the hash that the indexes of a repository end with. r may be nil.
+func (r *repo) hash() hash.Hash {
+	if r != nil && r.Format == "sha256" {
+		return sha256.New()
+	}
+	return sha1.New()
+}
+
+// copyForLook copies the index of the start for a comparison with the folder
+// tree, and returns when it was written. marked says that the files of which the
+// second does not tell are marked if they changed, so that the copy can be
+// believed; an index of a form unknown here is copied as it is.
+func copyForLook(from, to, tree string, sum func() hash.Hash) (written time.Time, marked bool, err error) {
+	info, err := os.Stat(from)
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	written, marked = info.ModTime(), smudge(b, tree, info.ModTime(), sum)
+	if err := os.WriteFile(to, b, 0o600); err != nil {
+		return time.Time{}, false, err
+	}
+	return written, marked, os.Chtimes(to, written, written)
+}
+
+// smudge marks, as git itself does, the entries of an index of which the second
+// cannot tell whether their files have changed since it was written, and the
+// nanoseconds do not say that they have not. It reports whether it could.
+func smudge(b []byte, tree string, written time.Time, sum func() hash.Hash) bool {
+	h := sum()
+	var marked [][]byte
+	ok := eachEntry(b, h.Size(), func(e *indexEntry) {
+		const file, link = 0o100000, 0o120000
+		if kind := e.mode &^ 0o7777; kind != file && kind != link || e.mtime.Unix() < written.Unix() && e.ctime.Unix() < written.Unix() {
+			return
+		}
+		var now unix.Stat_t
+		err := unix.Lstat(filepath.Join(tree, string(e.name)), &now)
+		if err != nil || !e.mtime.Before(written) || !e.ctime.Before(written) ||
+			!e.mtime.Equal(time.Unix(now.Mtim.Unix())) || !e.ctime.Equal(time.Unix(now.Ctim.Unix())) ||
+			e.inode != uint32(now.Ino) || e.size != uint32(now.Size) {
+			marked = append(marked, e.sizeField)
+		}
+	})
+	if !ok {
+		return false
+	}
+	for _, size := range marked {
+		clear(size)
+	}
+	rest := b[len(b)-h.Size():]
+	if len(marked) > 0 && !bytes.Equal(rest, make([]byte, len(rest))) { // zeros if index.skipHash is set
+		h.Write(b[:len(b)-len(rest)])
+		h.Sum(rest[:0])
+	}
+	return true
+}
+
+// indexEntry is what an index says of a file.
+type indexEntry struct {
+	name         []byte // until the next entry is read
+	mtime, ctime time.Time
+	mode         uint32
+	inode, size  uint32 // the low 32 bits
+	sizeField    []byte // where size stands
+}
+
+// eachEntry reads an index of the versions 2 to 4 whose hashes have that many
+// bytes. It reports whether it could, to the end. See gitformat-index(5).
+func eachEntry(b []byte, hash int, do func(*indexEntry)) bool {
+	const head, stat = 12, 40
+	if len(b) < head+hash || string(b[:4]) != "DIRC" {
+		return false
+	}
+	body := b[:len(b)-hash]
+	version, count := binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
+	if version < 2 || version > 4 {
+		return false
+	}
+	var name []byte
+	at := head
+	for range count {
+		flags := at + stat + hash
+		if flags+2 > len(body) {
+			return false
+		}
+		word := func(i int) uint32 { return binary.BigEndian.Uint32(body[at+4*i:]) }
+		e := indexEntry{
+			ctime: time.Unix(int64(word(0)), int64(word(1))), mtime: time.Unix(int64(word(2)), int64(word(3))),
+			inode: word(5), mode: word(6), size: word(9), sizeField: body[at+36 : at+40],
+		}
+		start := flags + 2
+		if extended := binary.BigEndian.Uint16(body[flags:])&0x4000 != 0; extended {
+			start += 2
+		}
+		if start > len(body) {
+			return false
+		}
+		kept := 0 // of the name before
+		if version == 4 {
+			strip, n := varint(body[start:])
+			if n == 0 || strip > len(name) {
+				return false
+			}
+			kept, start = len(name)-strip, start+n
+		}
+		length := bytes.IndexByte(body[start:], 0)
+		if length < 0 {
+			return false
+		}
+		name = append(name[:kept], body[start:start+length]...)
+		end := start + length + 1
+		if version < 4 { // 1 to 8 zeros, so that its length is a multiple of 8
+			end = at + (start+length-at+8)&^7
+		}
+		if end > len(body) {
+			return false
+		}
+		e.name = name
+		do(&e)
+		at = end
+	}
+	return true
+}
+
+// varint reads a number as git writes it before the names of version 4; n is 0 if
+// there is none.
+func varint(b []byte) (value, n int) {
+	for i, c := range b {
+		if i > 4 {
+			return 0, 0
+		}
+		if i > 0 {
+			value++
+		}
+		value = value<<7 | int(c&0x7f)
+		if c < 0x80 {
+			return value, i + 1
+		}
+	}
+	return 0, 0
+}
+
+// replaceIndex puts a copy of an index in the place of another one.
+func replaceIndex(from, to string) error {
+	next := to + ".next"
+	if err := removeFile(next); err != nil {
+		return err
+	}
+	if err := copyIndex(from, next); err != nil {
+		return err
+	}
+	_ = os.Remove(to + ".lock") // of a git that was killed; the run is over
+	return os.Rename(next, to)
+}
