@@ -10,5 +10,6 @@
 // What goes in comes out on the other side in the same order. Answers and
 // notifications are never dropped; progress events may be, the oldest first,
 // and the next event of that run says how many. A peer that floods, tears or
-// stops reading the stream is reported as broken, never waited for.
+// stops reading the stream is reported as broken, never waited for; only a core
+// whose permits lapse waits for a scheduler that does not read.
 package ipc

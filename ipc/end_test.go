@@ -194,6 +194,49 @@ func TestTooSlowIsHung(t *testing.T) {
 	})
 }
 
+// A peer that is patient waits for a side that does not read, in the write and with a full queue, and loses nothing of what
+// must arrive. When it is not patient any more, the hang limit counts again.
+func TestPatient(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		t.Run(fmt.Sprintf("it reads at last: %t", reads), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const notes = 5
+				w := newWire(t.Context(), Config{HangLimit: time.Second, SendQueue: 1}, false)
+				w.SetPatient(true)
+				errs := make(chan error, notes)
+				for n := range notes {
+					go func() { errs <- w.Notify(t.Context(), "n", [1]int{n}) }()
+				}
+				select {
+				case err := <-w.end:
+					t.Fatalf("run: %v", err)
+				case <-time.After(time.Hour):
+				}
+				if !reads {
+					w.SetPatient(false)
+					began := time.Now()
+					if err := <-w.end; !errors.Is(err, ErrHung) || time.Since(began) > time.Second {
+						t.Errorf("run: %v, after %s", err, time.Since(began))
+					}
+					return
+				}
+				d := NewDecoder(w.from, 0)
+				for range notes {
+					if _, err := d.Next(); err != nil {
+						t.Fatal(err)
+					}
+					if err := <-errs; err != nil {
+						t.Error(err)
+					}
+				}
+				if err := w.hangUp(); !errors.Is(err, ErrEOF) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 func TestGarbageLimit(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -30,7 +30,7 @@ var (
 // Error codes of JSON-RPC 2.0, section 5.1 of its specification.
 const (
 	CodeParse          = -32700 // the line is not JSON
-	CodeInvalidRequest = -32600 // JSON, but not a request; also a frame over the limit, a batch, an id in use
+	CodeInvalidRequest = -32600 // JSON, but not a request; also a frame over the limit, a batch
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603 // the handler failed in a way that has no code, or panicked

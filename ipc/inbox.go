@@ -68,21 +68,21 @@ func (b *inbox) addNote(m *inbound) error {
 	return nil
 }
 
-// addRequest queues a request, waiting for room, and starts a goroutine for it if there may be one more. A request whose
-// id is in use is turned into its refusal. In a closed inbox it is dropped.
-func (b *inbox) addRequest(m *inbound) error {
+// addRequest queues a request, waiting for room, and starts a goroutine for it if there may be one more. One whose
+// id is that of a request without an answer yet is dropped, and copied is set: a refusal would pass for the answer to
+// that request. In a closed inbox it is dropped as well.
+func (b *inbox) addRequest(m *inbound) (copied bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.waitRoomLocked(); err != nil || b.closed {
-		return err
+		return false, err
 	}
 	if m.refusal == nil {
 		key := m.key()
 		if _, taken := b.ids[key]; taken {
-			m.refuse(CodeInvalidRequest, "id is in use by a request that has no answer yet")
-		} else {
-			b.ids[key] = struct{}{}
+			return true, nil
 		}
+		b.ids[key] = struct{}{}
 	}
 	b.requests = append(b.requests, m)
 	b.owed++
@@ -91,7 +91,7 @@ func (b *inbox) addRequest(m *inbound) error {
 		b.running++
 		b.serve() // under mu: none is started after close has returned, so the goroutines can be waited for
 	}
-	return nil
+	return false, nil
 }
 
 func (b *inbox) waitRoomLocked() error {

@@ -58,6 +58,9 @@ type HelloResult struct {
 	Methods  []string  `json:"methods"`  // methods that the core understands
 	Adapters []string  `json:"adapters"` // worker adapters that it has
 	Started  time.Time `json:"started"`
+	// PermitsLapse says that the core enforces Configure.PermitValidity. One of an
+	// earlier release does not, and its runs go on for as long as they are not stopped.
+	PermitsLapse bool `json:"permits_lapse,omitempty"`
 }
 
 // Configure sets what the core enforces. The last one is in force for permits
@@ -70,8 +73,14 @@ type Configure struct {
 	Stop          Stages `json:"stop"`
 	// PermitTTL is how long a permit may stay unused; 0 means DefaultPermitTTL.
 	PermitTTL job.Duration `json:"permit_ttl,omitempty"`
-	Limits    Limits       `json:"limits,omitzero"`
-	RunLimits RunLimits    `json:"run_limits,omitzero"`
+	// PermitValidity is how long permits stay valid, used or not, after a Configure or
+	// a Heartbeat that renews them. Then they lapse: the core stops their runs, which are
+	// lost and do not count, and gives out none before the next renewal. Time in which
+	// the host sleeps counts, but after it half of this is left at least. Absent, as from
+	// a scheduler of an earlier release: permits do not lapse.
+	PermitValidity job.Duration `json:"permit_validity,omitempty"`
+	Limits         Limits       `json:"limits,omitzero"`
+	RunLimits      RunLimits    `json:"run_limits,omitzero"`
 	// TrustFilters lets the filters run that the configuration of a job's
 	// repository defines, not only the user's own.
 	TrustFilters bool `json:"trust_filters,omitempty"`
@@ -364,9 +373,12 @@ type Metrics struct {
 	Metrics json.RawMessage `json:"metrics"`
 }
 
-// Heartbeat asks whether the core is alive.
+// Heartbeat asks whether the core is alive, and says whether the scheduler is.
 type Heartbeat struct {
 	Seq int64 `json:"seq"`
+	// Renew makes the core's permits valid for another Configure.PermitValidity. It is
+	// false while the scheduler's store does not answer: what runs could not be recorded.
+	Renew bool `json:"renew,omitempty"`
 }
 
 // HeartbeatResult says that it is, and how it fares.

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +27,7 @@ type outbox struct {
 	limit   int
 	linger  time.Duration // how long a patient frame may wait for company, which costs the reader no wake-up of its own
 	drained chan struct{} // closed by the writer when it ends
+	patient atomic.Bool   // see Peer.SetPatient
 
 	mu       sync.Mutex // guards the following
 	filled   sync.Cond  // told of each change that the writer may wait for
@@ -52,7 +54,8 @@ func newOutbox(limit int) *outbox {
 	return o
 }
 
-// put takes a frame in, waiting for room no longer than limit (then ErrHung) or until ctx ends (then its cause).
+// put takes a frame in, waiting for room no longer than limit (then ErrHung) or until ctx ends (then its cause). While it is
+// patient, it waits for longer.
 func (o *outbox) put(ctx context.Context, f outFrame, limit time.Duration) error {
 	place, w, err := o.offer(f)
 	if w == nil {
@@ -60,13 +63,18 @@ func (o *outbox) put(ctx context.Context, f outFrame, limit time.Duration) error
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	select {
-	case err := <-w.done:
-		return err
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-timer.C:
-		err = ErrHung
+	for err == nil {
+		select {
+		case err := <-w.done:
+			return err
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-timer.C:
+			if err = ErrHung; o.patient.Load() {
+				err = nil
+				timer.Reset(limit)
+			}
+		}
 	}
 	if o.withdraw(place) {
 		return err

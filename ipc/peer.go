@@ -212,6 +212,10 @@ func (p *Peer) send(ctx context.Context, f outFrame) error {
 	return err
 }
 
+// SetPatient says whether the other side may take as long as it likes to read what we send, from now on. A peer is not
+// patient at first: it is ErrHung that nothing is read for the hang limit.
+func (p *Peer) SetPatient(patient bool) { p.out.patient.Store(patient) }
+
 // ExpectEOF says that the end of the other side's stream is agreed on from now on: a shutdown was asked for and accepted.
 func (p *Peer) ExpectEOF() { p.expectEOF.Store(true) }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 )
 
@@ -134,11 +135,19 @@ func (p *Peer) waitUpTo(ctx context.Context, done <-chan struct{}) {
 }
 
 // writeLoop writes what is queued, as many frames at a time as are there, and closes w after CloseSend. A write that is
-// not done within the hang limit means a hung peer; closing w then ends the Write.
+// not done within the hang limit means a hung peer, unless ours is patient; closing w then ends the Write.
 func (p *Peer) writeLoop() error {
 	defer close(p.out.drained)
-	hung := time.AfterFunc(p.cfg.HangLimit, func() {
-		p.hung.set(fmt.Errorf("%w: a frame was not taken for %v", ErrHung, p.cfg.HangLimit))
+	var writing atomic.Bool
+	var hung *time.Timer
+	hung = time.AfterFunc(time.Hour, func() {
+		switch {
+		case !writing.Load(): // it was done when the limit was reached
+		case p.out.patient.Load():
+			hung.Reset(p.cfg.HangLimit)
+		default:
+			p.hung.set(fmt.Errorf("%w: a frame was not taken for %v", ErrHung, p.cfg.HangLimit))
+		}
 	})
 	hung.Stop()
 	defer hung.Stop()
@@ -156,8 +165,10 @@ func (p *Peer) writeLoop() error {
 			}
 			frame, ok = p.out.another(n)
 		}
+		writing.Store(true)
 		hung.Reset(p.cfg.HangLimit)
 		err := p.enc.flush()
+		writing.Store(false)
 		hung.Stop()
 		if err != nil {
 			return err

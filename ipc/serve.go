@@ -17,7 +17,11 @@ func (p *Peer) dispatch(m *inbound) error {
 	case m.refusal == nil && m.id == nil:
 		return p.in.addNote(m)
 	}
-	return p.in.addRequest(m)
+	copied, err := p.in.addRequest(m)
+	if copied {
+		p.log.Warn().Str("method", m.method).Str("id", string(head(m.id))).Msg("request dropped: one of its id has no answer yet")
+	}
+	return err
 }
 
 func (p *Peer) settle(m *inbound) {

@@ -17,11 +17,16 @@
 // both what it has seen itself and what the asker claims, whichever is
 // stricter, and that of other gates under the same limits what it is told
 // (Request.Elsewhere, Learn). Whatever a permit holds is given back exactly once
-// on every path: use and settlement, expiry, revocation. A token of a rate is
+// on every path: use and settlement, expiry, lapse, revocation. A token of a rate is
 // only given back by a permit that was not used: what was never sent to a
 // provider does not count against it. What is spent cannot be refused, only what
 // comes next: a run's last increment may go beyond its limit.
 //
-// All times are taken by the monotonic clock; a job's own deadline is one of the
+// A permit that is used is valid until its attempt ends, and as long as whoever
+// answers for it is heard of: with Limits.Validity, all permits lapse that Renew
+// has not renewed within that time (see Lapse). Until then a run may go on
+// whose asker stands still; after that none does.
+//
+// All other times are taken by the monotonic clock; a job's own deadline is one of the
 // wall clock until its permit is given, and as far away as it was then after.
 package permit

@@ -34,6 +34,7 @@ type Gate struct {
 	rates    rates
 	windows  windows
 	record   ledger
+	lapse    lapse
 	throttle int // see Throttle
 	closed   *Rejection
 	circuits Circuits // nil: none
@@ -61,7 +62,9 @@ func (g *Gate) Configure(l Limits) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l.MaxConcurrent = max(l.MaxConcurrent, 1)
-	g.limits = l
+	if g.limits = l; l.Validity <= 0 {
+		g.lapse = lapse{}
+	}
 	now := time.Now()
 	g.rates.configure(now, &l)
 	g.windows = g.windows.configured(g.uptime(now), &l)
@@ -145,6 +148,9 @@ func (g *Gate) grant(now time.Time, r Request) (Grant, error) {
 	if g.closed != nil {
 		return Grant{}, g.closed
 	}
+	if err := g.lapsedLocked(); err != nil {
+		return Grant{}, err
+	}
 	if other := g.live[r.Job]; other != nil {
 		return Grant{}, limited(job.WaitTurn, slotRetry, "attempt %d of the job already has permit %s", other.Attempt, other.ID)
 	}
@@ -177,13 +183,16 @@ func (g *Gate) hold(ctx context.Context, r Request) (*Permit, error) {
 	return p, nil
 }
 
-// arm makes the permit usable for its time to live, unless the gate was closed
-// meanwhile: whoever closes it revokes what is unused.
+// arm makes the permit usable for its time to live, unless the gate was closed or
+// all permits lapsed meanwhile: whoever does that revokes what is unused.
 func (g *Gate) arm(p *Permit) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed != nil {
 		return g.closed
+	}
+	if err := g.lapsedLocked(); err != nil {
+		return err
 	}
 	ttl := g.limits.TTL
 	p.ExpiresAt = time.Now().Add(ttl)

@@ -16,6 +16,7 @@ type Limits struct {
 	PerWorkspace  map[string]int         // of one workspace (its real path) at once; absent: EachWorkspace
 	EachWorkspace int                    // of each workspace that PerWorkspace does not name
 	TTL           time.Duration          // how long a permit may stay unused
+	Validity      time.Duration          // how long permits stay valid, used or not, after Gate.Renew
 
 	KindRates map[job.WorkerKind]Rate // permits of one kind
 	// ModelRates are of permits whose Request.Model is the key, lies below it or

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/agentsched/agentsched/job"
 )
 
 // Isolation is a scope that is out of use.
@@ -21,6 +24,19 @@ type Isolation struct {
 
 // over reports whether the cool-down has ended.
 func (i Isolation) over(now time.Time) bool { return !i.Until.IsZero() && !now.Before(i.Until) }
+
+// Waiting returns what a job waits for that the isolation keeps from running.
+func (i Isolation) Waiting() job.Waiting {
+	text, _, _ := strings.Cut(i.Message, "\n")
+	w := job.Waiting{Reason: job.WaitIsolation, Text: string(i.Scope) + ": " + text}
+	switch i.Cause {
+	case CausePaused:
+		w.Reason, w.Text = job.WaitPause, string(i.Scope)+strings.TrimPrefix(text, "paused by an operator")
+	case CauseUsageLimit:
+		w.Reason = job.WaitUsageLimit
+	}
+	return w
+}
 
 // outlasts reports whether i ends after o.
 func (i Isolation) outlasts(o Isolation) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 )
@@ -34,15 +35,21 @@ func (d *Dir) Lock() (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			break
+		}
+		// One that only looks whether it is held, as Held does, is gone in a moment.
+		if errors.Is(err, syscall.EWOULDBLOCK) && d.isShared(file) {
+			runtime.Gosched()
+			continue
+		}
 		defer file.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
-		text := make([]byte, 32)
-		n, _ := file.ReadAt(text, 0)
-		pid, _ := strconv.Atoi(string(bytes.TrimSpace(text[:n])))
-		return nil, &LockedError{Path: d.path, PID: pid}
+		return nil, &LockedError{Path: d.path, PID: pidOf(file)}
 	}
 	text := strconv.Itoa(os.Getpid()) + "\n"
 	if err := errors.Join(file.Truncate(0), writeAt(file, text)); err != nil {
@@ -50,6 +57,36 @@ func (d *Dir) Lock() (*Lock, error) {
 		return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
 	}
 	return &Lock{file}, nil
+}
+
+// Held returns a *LockedError if somebody holds the lock, and nil if nobody does. It
+// is in nobody's way who takes it.
+func (d *Dir) Held() error {
+	file, err := os.OpenFile(d.join("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("look at the lock of the state directory: %w", err)
+	}
+	defer file.Close()
+	if d.isShared(file) {
+		return nil
+	}
+	return &LockedError{Path: d.path, PID: pidOf(file)}
+}
+
+// isShared reports whether nobody holds the lock alone. It gives up what it had of it.
+func (d *Dir) isShared(file *os.File) bool {
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); err != nil {
+		return false
+	}
+	return syscall.Flock(int(file.Fd()), syscall.LOCK_UN) == nil
+}
+
+// pidOf returns whose process id the lock file tells; 0: none.
+func pidOf(file *os.File) int {
+	text := make([]byte, 32)
+	n, _ := file.ReadAt(text, 0)
+	pid, _ := strconv.Atoi(string(bytes.TrimSpace(text[:n])))
+	return pid
 }
 
 func writeAt(f *os.File, text string) error {

@@ -103,13 +103,50 @@ func TestLock(t *testing.T) {
 	if !errors.As(err, &locked) || locked.PID != os.Getpid() {
 		t.Fatalf("second lock: %v", err)
 	}
+	if err := d.Held(); !errors.As(err, &locked) || locked.PID != os.Getpid() {
+		t.Errorf("it is held, and yet: %v", err)
+	}
 	lock.Release()
 	lock.Release()
+	if err := d.Held(); err != nil {
+		t.Errorf("nobody holds it, and yet: %v", err)
+	}
 	lock, err = d.Lock()
 	if err != nil {
 		t.Fatalf("lock after release: %v", err)
 	}
 	lock.Release()
+}
+
+// TestHeld: who only looks whether the lock is held is in nobody's way.
+func TestHeld(t *testing.T) {
+	d, err := statedir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	var looking sync.WaitGroup
+	for range 4 {
+		looking.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					d.Held() //nolint:errcheck // either is true at times
+				}
+			}
+		})
+	}
+	defer looking.Wait()
+	defer close(done)
+	for range 300 {
+		lock, err := d.Lock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock.Release()
+	}
 }
 
 // What others may read is closed to them when it is opened, since prompts, answers

@@ -49,13 +49,3 @@ func Until(asked time.Time, timeout time.Duration) *time.Time {
 	at := asked.Add(timeout)
 	return &at
 }
-
-// Due reports whether a question has waited so long that its default holds, and if
-// so whether that approves.
-func Due(asked time.Time, timeout time.Duration, otherwise string, now time.Time) (approved, due bool) {
-	until := Until(asked, timeout)
-	if until == nil || now.Before(*until) {
-		return false, false
-	}
-	return otherwise == Approve, true
-}

@@ -71,24 +71,8 @@ func TestARejectionIsRetriedWithTheFeedbackUntilMaxRetries(t *testing.T) {
 	}
 }
 
-func TestAQuestionIsAnsweredByItsDefaultWhenItsTimeIsUp(t *testing.T) {
+func TestAQuestionWithoutATimeoutWaitsForEver(t *testing.T) {
 	asked := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for _, c := range []struct {
-		timeout, after time.Duration
-		otherwise      string
-		approved, due  bool
-	}{
-		{0, 1e6 * time.Hour, oversight.Approve, false, false},
-		{time.Hour, time.Hour - 1, oversight.Approve, false, false},
-		{time.Hour, time.Hour, oversight.Approve, true, true},
-		{time.Hour, 2 * time.Hour, oversight.Reject, false, true},
-		{time.Hour, time.Hour, "", false, true},
-	} {
-		approved, due := oversight.Due(asked, c.timeout, c.otherwise, asked.Add(c.after))
-		if approved != c.approved || due != c.due {
-			t.Errorf("%s after %s, by default %q: got %v, %v, want %v, %v", c.timeout, c.after, c.otherwise, approved, due, c.approved, c.due)
-		}
-	}
 	if oversight.Until(asked, 0) != nil {
 		t.Error("without a timeout there is a time at which it is up")
 	}
