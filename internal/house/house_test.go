@@ -17,6 +17,8 @@ const module = "github.com/agentsched/agentsched/"
 var allowed = map[string]string{
 	// The domain imports nothing: everybody speaks its words.
 	"job": "",
+	// What leaves the process is plain values, so that other modules can name them.
+	"api": "job",
 
 	// The scheduler's side.
 	"queue":               "job",
