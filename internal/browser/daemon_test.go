@@ -82,15 +82,22 @@ func newDaemon(t *testing.T, node string) *daemon {
 }
 
 // freeAddress returns an address of loopback at which nobody listens: the daemon must
-// come back to the same one.
+// come back to the same one. Its port is below those that systems hand out by
+// themselves, to connections of the browser too.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for i := range 1000 {
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+(os.Getpid()+i)%10000))
+		if err != nil {
+			continue
+		}
+		if err := ln.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return ln.Addr().String()
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 func (d *daemon) url() string { return "http://" + d.config["api"].(obj)["listen"].(string) }

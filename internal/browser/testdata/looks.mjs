@@ -118,8 +118,9 @@ export async function looks(t) {
 }
 
 // keyboard: the skip link, the order of tabs, the menu on a phone, the theme.
-export async function keyboard({page, open, step, login, go, at, submit, puppet, none}) {
+export async function keyboard({page, open, step, login, go, at, submit, puppet, none, job}) {
   const {waits} = await submit([puppet('waits', [], {oversight: {mode: 'supervised'}})]);
+  for (let n = 0; n < 200 && (await job(waits.id)).job.held !== 'approval'; n++); // so that its page changes no more
   await login();
   const reach = async (test, most = 60) => {
     for (let n = 1; n <= most; n++) {

@@ -250,7 +250,7 @@ class Inbox {
       return;
     }
     await this.load().catch(() => {});
-    this.focus(Math.min(place, this.cards.size - 1));
+    if (!this.list.contains(document.activeElement)) this.focus(Math.min(place, this.cards.size - 1));
   }
 
   focus(place) {

@@ -230,16 +230,21 @@ class Timeline {
 
   async load() {
     const turn = (this.turn = (this.turn || 0) + 1);
-    const {attempts, more} = await this.ctx.api.get('/v1/timeline', {
-      signal: this.ctx.signal,
-      query: {since: new Date(this.begin).toISOString(), until: new Date(this.end).toISOString(), limit: MOST},
-    });
-    if (turn !== this.turn) return;
-    this.bars = new Map((attempts || []).map((a) => [`${a.job}/${a.attempt}`, bar(a)]));
-    this.more.hidden = !more;
-    this.chosen = this.chosen && this.bars.get(this.chosen.key);
-    this.arrange();
-    this.showTable();
+    this.stage.setAttribute('aria-busy', 'true');
+    try {
+      const {attempts, more} = await this.ctx.api.get('/v1/timeline', {
+        signal: this.ctx.signal,
+        query: {since: new Date(this.begin).toISOString(), until: new Date(this.end).toISOString(), limit: MOST},
+      });
+      if (turn !== this.turn) return;
+      this.bars = new Map((attempts || []).map((a) => [`${a.job}/${a.attempt}`, bar(a)]));
+      this.more.hidden = !more;
+      this.chosen = this.chosen && this.bars.get(this.chosen.key);
+      this.arrange();
+      this.showTable();
+    } finally {
+      if (turn === this.turn) this.stage.setAttribute('aria-busy', 'false');
+    }
   }
 
   // apply takes a job's update in; what it cannot tell is fetched a little later.
