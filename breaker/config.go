@@ -5,31 +5,32 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/job"
 )
 
 // Config is when a breaker opens and how it closes again. It is the same for
 // all breakers of a set.
 type Config struct {
-	// Window is how far back a closed breaker looks. It rolls in steps of
-	// BucketPeriod and is rounded up to a multiple of it. An attempt counts
-	// when it ends, however long it ran.
-	Window       job.Duration `json:"window"`
-	BucketPeriod job.Duration `json:"bucket_period"`
-	// MinRequests is how many attempts must have ended within the window
-	// before a ratio means anything.
-	MinRequests int `json:"min_requests"`
-	// FailureRatio opens the breaker: failures / ended attempts, in (0, 1].
-	FailureRatio float64 `json:"failure_ratio"`
-	// SlowAfter and SlowRatio open the breaker for slowness: successes that
-	// took longer than SlowAfter / ended attempts. Either is 0: off.
-	SlowAfter job.Duration `json:"slow_after"`
-	SlowRatio float64      `json:"slow_ratio"`
-	// OpenFor is how long the breaker stays open if nobody named a time.
-	OpenFor job.Duration `json:"open_for"`
-	// Probes is how many attempts a half-open breaker lets through; when all
-	// of them succeeded it closes.
-	Probes int `json:"probes"`
+	// How far back it looks, at least two and at most 1000 times `bucket_period`. A run counts when it
+	// ends, however long it was.
+	//
+	// It is rounded up to a multiple of BucketPeriod.
+	Window job.Duration `json:"window"`
+	// The steps in which the window moves on.
+	BucketPeriod job.Duration `json:"bucket_period" above:"0s"`
+	// So many runs must have ended within the window before a ratio means anything.
+	MinRequests int `json:"min_requests" min:"1" max:"1000000"`
+	// It opens if this part of them failed.
+	FailureRatio float64 `json:"failure_ratio" above:"0" max:"1"`
+	// A success that took longer is a slow one; `0s` none is.
+	SlowAfter job.Duration `json:"slow_after" min:"0s"`
+	// It opens if this part of them was slow; `0` never. Needs `slow_after`.
+	SlowRatio float64 `json:"slow_ratio" min:"0" max:"1"`
+	// For how long it is open if the provider names no time itself, `1ms` to `744h`.
+	OpenFor job.Duration `json:"open_for" min:"1ms" max:"744h"`
+	// So many runs try it again after that; if all succeed it closes.
+	Probes int `json:"probes" min:"1" max:"1000000"`
 }
 
 // DefaultConfig suits agents, whose attempts take minutes: it needs more
@@ -45,12 +46,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Bounds of a Config. A breaker allocates one bucket for each BucketPeriod of its Window.
-const (
-	maxBuckets  = 1000
-	maxRequests = 1_000_000
-	minOpenFor  = time.Millisecond
-)
+// maxBuckets bounds Window: a breaker allocates one bucket for each BucketPeriod of its Window.
+const maxBuckets = 1000
 
 // maxOpen bounds how long a breaker is held open, whoever named the time: a
 // month is the longest quota that providers have, more is a misread header.
@@ -59,30 +56,21 @@ const maxOpen = 31 * 24 * time.Hour
 // Validate returns every rule that c breaks, joined, each a *job.FieldError
 // whose Field is the name that JSON gives it.
 func (c Config) Validate() error {
-	var errs []error
-	want := func(ok bool, field string, value any, rule string, args ...any) {
-		if !ok {
-			message := fmt.Sprintf("%v is not allowed, want %s", value, fmt.Sprintf(rule, args...))
-			errs = append(errs, &job.FieldError{Field: field, Message: message})
-		}
+	errs := fields.Errors(c)
+	bad := func(field string, value any, want string, args ...any) {
+		errs = append(errs, &job.FieldError{Field: field, Message: fmt.Sprintf("is %v, want %s", value, fmt.Sprintf(want, args...))})
 	}
 	switch {
 	case c.BucketPeriod <= 0: // the window is measured by it
-		want(false, "bucket_period", c.BucketPeriod, "a duration above 0")
 	case c.Window/2 < c.BucketPeriod:
 		// With a single bucket gobreaker forgets everything at once at fixed times.
-		want(false, "window", c.Window, "at least twice bucket_period (%s)", c.BucketPeriod)
-	default:
-		want(c.Window/c.BucketPeriod <= maxBuckets, "window", c.Window, "at most %d times bucket_period (%s)", maxBuckets, c.BucketPeriod)
+		bad("window", c.Window, "at least twice bucket_period (%s)", c.BucketPeriod)
+	case c.Window/c.BucketPeriod > maxBuckets:
+		bad("window", c.Window, "at most %d times bucket_period (%s)", maxBuckets, c.BucketPeriod)
 	}
-	want(c.MinRequests >= 1 && c.MinRequests <= maxRequests, "min_requests", c.MinRequests, "1 to %d", maxRequests)
-	// Ratios are compared so that not-a-number is refused.
-	want(c.FailureRatio > 0 && c.FailureRatio <= 1, "failure_ratio", c.FailureRatio, "a number above 0 and up to 1")
-	want(c.SlowRatio >= 0 && c.SlowRatio <= 1, "slow_ratio", c.SlowRatio, "a number above 0 and up to 1, or 0 for off")
-	want(c.SlowAfter >= 0, "slow_after", c.SlowAfter, "a duration above 0, or 0 for off")
-	want(!(c.SlowRatio > 0 && c.SlowAfter == 0), "slow_after", c.SlowAfter, "a duration above 0 together with a slow_ratio (%v)", c.SlowRatio)
-	want(c.OpenFor.Std() >= minOpenFor && c.OpenFor.Std() <= maxOpen, "open_for", c.OpenFor, "%s to %s", minOpenFor, maxOpen)
-	want(c.Probes >= 1 && c.Probes <= maxRequests, "probes", c.Probes, "1 to %d", maxRequests)
+	if c.SlowRatio > 0 && c.SlowAfter == 0 {
+		bad("slow_after", c.SlowAfter, "a duration above 0s together with a slow_ratio (%v)", c.SlowRatio)
+	}
 	return errors.Join(errs...)
 }
 

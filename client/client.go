@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/socket"
+	"github.com/agentsched/agentsched/api"
 )
 
 // ErrNotRunning: no scheduler listens there.
@@ -40,7 +40,10 @@ type Options struct {
 	Socket string // path of the socket of a state directory
 	// Key is what is sent to the socket: the content of the file KeyFile of the state
 	// directory. "" means that it lies beside the socket.
-	Key   string
+	Key string
+	// Else connects to what answers while no scheduler listens at Socket, for each
+	// connection anew; nil: nothing does.
+	Else  func(context.Context) (net.Conn, error)
 	URL   string // e.g. "https://build.example.com:7433"
 	Token string // of `scheduler token create`, with URL
 	// CAFile is a file of PEM certificates that the server's is signed by; "" means
@@ -88,10 +91,19 @@ func keyIn(path string) string {
 
 // New returns a client for the scheduler whose socket is at path, and beside which
 // the key lies.
-func New(path string) *Client {
+func New(path string) *Client { return atSocket(path, nil) }
+
+// atSocket is New with Options.Else.
+func atSocket(path string, instead func(context.Context) (net.Conn, error)) *Client {
 	file := filepath.Join(filepath.Dir(path), KeyFile)
 	return &Client{base: "http://scheduler", key: func() string { return keyIn(file) }, http: &http.Client{CheckRedirect: stay, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return socket.Dial(ctx, path) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := DialSocket(ctx, path)
+			if err != nil && instead != nil && errors.Is(unreachable(err), ErrNotRunning) {
+				return instead(ctx)
+			}
+			return conn, err
+		},
 	}}}
 }
 
@@ -102,7 +114,7 @@ func Dial(o Options) (*Client, error) {
 		return nil, fmt.Errorf("socket is %q and URL is %q, want one of them", o.Socket, o.URL)
 	}
 	if o.Socket != "" {
-		c := New(o.Socket)
+		c := atSocket(o.Socket, o.Else)
 		if o.Key != "" {
 			key, ok := ParseKey(o.Key)
 			if !ok {
@@ -241,11 +253,11 @@ func unreachable(err error) error {
 // maxProblem bounds what is read of an answer that is no good one, in bytes.
 const maxProblem = 1 << 20
 
-func problemOf(resp *http.Response) *Problem {
-	var p Problem
+func problemOf(resp *http.Response) *api.Problem {
+	var p api.Problem
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	if err != nil || json.Unmarshal(answer, &p) != nil || p.Detail == "" {
-		p = Problem{Title: http.StatusText(resp.StatusCode), Detail: fmt.Sprintf("the scheduler answered %s", resp.Status)}
+		p = api.Problem{Title: http.StatusText(resp.StatusCode), Detail: fmt.Sprintf("the scheduler answered %s", resp.Status)}
 	}
 	p.Status = resp.StatusCode
 	return &p

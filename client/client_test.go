@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,10 +18,11 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
-	"github.com/agentsched/agentsched/internal/socket"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue/sqlite"
@@ -67,7 +67,7 @@ func (s *served) server() *server.Server {
 }
 
 func (s *served) serve(path string) (stop func()) {
-	l, err := socket.Listen(path)
+	l, err := daemon.ListenSocket(path)
 	check(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -81,7 +81,7 @@ func TestAllPages(t *testing.T) {
 	defer stop()
 	c := client.New(path)
 	defer c.Close()
-	in := client.Submission{}
+	in := api.Submission{}
 	for i := range 25 {
 		in.Jobs = append(in.Jobs, job.Spec{Name: job.Name(fmt.Sprintf("job-%02d", i)), Tenant: "t", Type: job.Tool, Worker: "shell", Instructions: "true", Workspace: job.Workspace{Isolation: job.NoWorkspace}})
 	}
@@ -103,7 +103,7 @@ func TestAllPages(t *testing.T) {
 		t.Errorf("searched: %d %q, %v", page.Total, page.Next, err)
 	}
 	for _, err := range c.All(t.Context(), client.ListQuery{Limit: 5000}) {
-		if p, ok := errors.AsType[*client.Problem](err); !ok || p.Status != http.StatusBadRequest {
+		if p, ok := errors.AsType[*api.Problem](err); !ok || p.Status != http.StatusBadRequest {
 			t.Errorf("a bad limit: %v", err)
 		}
 	}
@@ -133,7 +133,7 @@ func TestStreamBridgesRestarts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u.Text != said[heard] || (heard == 0) != (u.Kind == scheduler.UpdateGap) {
+		if u.Text != said[heard] || (heard == 0) != (u.Kind == api.UpdateGap) {
 			t.Fatalf("heard %+v, want %q", u, said[heard])
 		}
 		if heard++; heard == len(said) {
@@ -186,11 +186,11 @@ func TestTCP(t *testing.T) {
 	}
 	defer c.Close()
 	_, err = c.Status(t.Context())
-	if p, ok := errors.AsType[*client.Problem](err); !ok || p.Status != 401 || p.Name() != "unauthenticated" || p.Detail != "who are you?" {
+	if p, ok := errors.AsType[*api.Problem](err); !ok || p.Status != 401 || p.Name() != "unauthenticated" || p.Detail != "who are you?" {
 		t.Errorf("a bad token: %v", err)
 	}
 	for _, err := range c.Stream(t.Context(), client.StreamOptions{}) {
-		if p, ok := errors.AsType[*client.Problem](err); !ok || p.Status != 401 {
+		if p, ok := errors.AsType[*api.Problem](err); !ok || p.Status != 401 {
 			t.Errorf("a stream with a bad token: %v", err)
 		}
 	}
@@ -217,19 +217,14 @@ func TestTokenStays(t *testing.T) {
 	}
 	defer c.Close()
 	_, err = c.Status(t.Context())
-	if p, ok := errors.AsType[*client.Problem](err); !ok || p.Status != http.StatusTemporaryRedirect {
+	if p, ok := errors.AsType[*api.Problem](err); !ok || p.Status != http.StatusTemporaryRedirect {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestNotRunning(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	c, err := client.Dial(client.Options{URL: "http://" + address})
+	// The port of tcpmux: one that was free just now may be another test's by now.
+	c, err := client.Dial(client.Options{URL: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,6 @@
 //
 // In go requests, by the socket of a state directory or over TCP with a token;
 // out come answers as Go values, or an error that is ErrNotRunning or a
-// *Problem. The shapes of bodies and answers are the types of this package, in
-// JSON; docs/api.md tells the routes.
+// *api.Problem. The shapes of bodies and answers are the types of package api;
+// docs/api.md tells the routes.
 package client

@@ -7,6 +7,7 @@ import (
 	"log"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 )
@@ -16,12 +17,12 @@ import (
 func Example() {
 	stop, path := running()
 	defer stop()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 
 	c := client.New(path) // of the state directory: scheduler.sock
 	defer c.Close()
-	in := client.Submission{Source: "example", Jobs: []job.Spec{{
+	in := api.Submission{Source: "example", Jobs: []job.Spec{{
 		Name: "list-files", Tenant: "docs", Type: job.Tool, Worker: "shell", Instructions: "ls",
 		Workspace: job.Workspace{Isolation: job.NoWorkspace},
 	}}}
@@ -50,7 +51,7 @@ func Example() {
 		}
 	}
 	_, err := c.Job(ctx, "nobody")
-	if p, ok := errors.AsType[*client.Problem](err); ok {
+	if p, ok := errors.AsType[*api.Problem](err); ok {
 		fmt.Println(p.Status, p.Name())
 	}
 	// Output:

@@ -8,10 +8,8 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/agentsched/agentsched/internal/eval"
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // SubmitOption is something said beside a submission.
@@ -30,21 +28,21 @@ func WithTraceparent(value string) SubmitOption {
 }
 
 // Submit gives jobs to the running scheduler. When it returns nil they are durable.
-func (c *Client) Submit(ctx context.Context, in Submission, options ...SubmitOption) (Jobs, error) {
+func (c *Client) Submit(ctx context.Context, in api.Submission, options ...SubmitOption) (api.Jobs, error) {
 	return c.submit(ctx, "/v1/jobs", in, options)
 }
 
 // SubmitFile gives the jobs of a job file to the running scheduler.
-func (c *Client) SubmitFile(ctx context.Context, f JobFile, options ...SubmitOption) (Jobs, error) {
+func (c *Client) SubmitFile(ctx context.Context, f api.JobFile, options ...SubmitOption) (api.Jobs, error) {
 	return c.submit(ctx, "/v1/job-files", f, options)
 }
 
-func (c *Client) submit(ctx context.Context, path string, body any, options []SubmitOption) (Jobs, error) {
+func (c *Client) submit(ctx context.Context, path string, body any, options []SubmitOption) (api.Jobs, error) {
 	r := request{method: http.MethodPost, path: path, body: body, header: map[string]string{}}
 	for _, o := range options {
 		o(&r)
 	}
-	var out Jobs
+	var out api.Jobs
 	err := c.do(ctx, r, &out)
 	return out, err
 }
@@ -77,20 +75,20 @@ func (q *ListQuery) values() url.Values {
 }
 
 // List returns a page of jobs.
-func (c *Client) List(ctx context.Context, q ListQuery) (Jobs, error) {
-	var out Jobs
+func (c *Client) List(ctx context.Context, q ListQuery) (api.Jobs, error) {
+	var out api.Jobs
 	err := c.get(ctx, "/v1/jobs", q.values(), &out)
 	return out, err
 }
 
 // All goes through the jobs that q selects, page by page. Its last pair has the
 // error that ended it, if one did.
-func (c *Client) All(ctx context.Context, q ListQuery) iter.Seq2[queue.Entry, error] {
-	return func(yield func(queue.Entry, error) bool) {
+func (c *Client) All(ctx context.Context, q ListQuery) iter.Seq2[api.Job, error] {
+	return func(yield func(api.Job, error) bool) {
 		for {
 			page, err := c.List(ctx, q)
 			if err != nil {
-				yield(queue.Entry{}, err)
+				yield(api.Job{}, err)
 				return
 			}
 			for _, e := range page.Jobs {
@@ -107,22 +105,22 @@ func (c *Client) All(ctx context.Context, q ListQuery) iter.Seq2[queue.Entry, er
 
 // Job returns the job that ref names: an id, 8 or more characters of its end or its
 // beginning, or a name, of which the newest is meant.
-func (c *Client) Job(ctx context.Context, ref string) (Job, error) {
-	var j Job
+func (c *Client) Job(ctx context.Context, ref string) (api.JobDetail, error) {
+	var j api.JobDetail
 	err := c.get(ctx, jobPath(ref, ""), nil, &j)
 	return j, err
 }
 
 // Events returns the events of a job after a cursor, at most limit, 1 to 1000.
-func (c *Client) Events(ctx context.Context, ref string, after int64, limit int) (Events, error) {
-	var out Events
+func (c *Client) Events(ctx context.Context, ref string, after int64, limit int) (api.Events, error) {
+	var out api.Events
 	err := c.get(ctx, jobPath(ref, "/events"), url.Values(query{}.number("after", after).number("limit", int64(limit))), &out)
 	return out, err
 }
 
 // Steps returns the durable steps of a job.
-func (c *Client) Steps(ctx context.Context, ref string) (Steps, error) {
-	var out Steps
+func (c *Client) Steps(ctx context.Context, ref string) (api.Steps, error) {
+	var out api.Steps
 	err := c.get(ctx, jobPath(ref, "/steps"), nil, &out)
 	return out, err
 }
@@ -138,43 +136,43 @@ func (c *Client) Artifact(ctx context.Context, ref string, attempt int, name str
 }
 
 // Cancel cancels the job that ref names and returns it as it is then.
-func (c *Client) Cancel(ctx context.Context, ref string) (Job, error) {
+func (c *Client) Cancel(ctx context.Context, ref string) (api.JobDetail, error) {
 	return c.change(ctx, ref, "/cancel", nil)
 }
 
 // CancelKey cancels the unfinished jobs of a tenant that have a key, and returns them
 // as they are then.
-func (c *Client) CancelKey(ctx context.Context, in CancelKey) (Jobs, error) {
-	var out Jobs
+func (c *Client) CancelKey(ctx context.Context, in api.CancelKey) (api.Jobs, error) {
+	var out api.Jobs
 	err := c.post(ctx, "/v1/jobs/cancel", in, &out)
 	return out, err
 }
 
 // Retry does a job that has ended again, and returns the new one.
-func (c *Client) Retry(ctx context.Context, ref string) (Job, error) {
+func (c *Client) Retry(ctx context.Context, ref string) (api.JobDetail, error) {
 	return c.change(ctx, ref, "/retry", nil)
 }
 
 // Checkpoint asks the job that ref names to stop at the boundary of its next step.
-func (c *Client) Checkpoint(ctx context.Context, ref string, in Checkpoint) (Job, error) {
+func (c *Client) Checkpoint(ctx context.Context, ref string, in api.Checkpoint) (api.JobDetail, error) {
 	return c.change(ctx, ref, "/checkpoint", in)
 }
 
 // Decide answers what the job that ref names waits for, and returns it as it is
 // then.
-func (c *Client) Decide(ctx context.Context, ref string, a scheduler.Answer) (Job, error) {
+func (c *Client) Decide(ctx context.Context, ref string, a api.Answer) (api.JobDetail, error) {
 	return c.change(ctx, ref, "/answer", a)
 }
 
-func (c *Client) change(ctx context.Context, ref, what string, body any) (Job, error) {
-	var j Job
+func (c *Client) change(ctx context.Context, ref, what string, body any) (api.JobDetail, error) {
+	var j api.JobDetail
 	err := c.post(ctx, jobPath(ref, what), body, &j)
 	return j, err
 }
 
 // Approvals returns the jobs that wait for a person.
-func (c *Client) Approvals(ctx context.Context) (Jobs, error) {
-	var out Jobs
+func (c *Client) Approvals(ctx context.Context) (api.Jobs, error) {
+	var out api.Jobs
 	err := c.get(ctx, "/v1/approvals", nil, &out)
 	return out, err
 }
@@ -191,7 +189,7 @@ type LetterQuery struct {
 }
 
 // DeadLetters returns the jobs that were given up and wait for somebody.
-func (c *Client) DeadLetters(ctx context.Context, q LetterQuery) (Jobs, error) {
+func (c *Client) DeadLetters(ctx context.Context, q LetterQuery) (api.Jobs, error) {
 	v := query{}.add("tenant", string(q.Tenant)).add("worker", string(q.Worker)).add("grep", q.Grep).number("limit", int64(q.Limit))
 	for _, class := range q.Classes {
 		v.add("class", string(class))
@@ -202,37 +200,37 @@ func (c *Client) DeadLetters(ctx context.Context, q LetterQuery) (Jobs, error) {
 	if q.Newer != 0 {
 		v.add("newer", q.Newer.String())
 	}
-	var out Jobs
+	var out api.Jobs
 	err := c.get(ctx, "/v1/dead-letters", url.Values(v), &out)
 	return out, err
 }
 
 // Requeue lets the scheduler do dead letters again. When it returns nil the new
 // jobs are durable.
-func (c *Client) Requeue(ctx context.Context, in Requeue) (Requeued, error) {
-	var out Requeued
+func (c *Client) Requeue(ctx context.Context, in api.Requeue) (api.Requeued, error) {
+	var out api.Requeued
 	err := c.post(ctx, "/v1/dead-letters/requeue", in, &out)
 	return out, err
 }
 
 // Drop says that nothing more is to be done about dead letters, and returns them
 // as they are then.
-func (c *Client) Drop(ctx context.Context, ids []job.ID) (Jobs, error) {
-	var out Jobs
-	err := c.post(ctx, "/v1/dead-letters/drop", Drop{IDs: ids}, &out)
+func (c *Client) Drop(ctx context.Context, ids []job.ID) (api.Jobs, error) {
+	var out api.Jobs
+	err := c.post(ctx, "/v1/dead-letters/drop", api.Drop{IDs: ids}, &out)
 	return out, err
 }
 
 // Evaluate says what somebody thinks of a job that has ended.
-func (c *Client) Evaluate(ctx context.Context, id job.ID, g eval.Given) (Evaluations, error) {
-	var out Evaluations
+func (c *Client) Evaluate(ctx context.Context, id job.ID, g api.Judgement) (api.Evaluations, error) {
+	var out api.Evaluations
 	err := c.post(ctx, jobPath(string(id), "/evaluations"), g, &out)
 	return out, err
 }
 
 // Evaluations returns what was found of a job's work.
-func (c *Client) Evaluations(ctx context.Context, ref string) (Evaluations, error) {
-	var out Evaluations
+func (c *Client) Evaluations(ctx context.Context, ref string) (api.Evaluations, error) {
+	var out api.Evaluations
 	err := c.get(ctx, jobPath(ref, "/evaluations"), nil, &out)
 	return out, err
 }

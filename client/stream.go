@@ -15,16 +15,15 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // StreamOptions say what to follow.
 type StreamOptions struct {
-	// Kinds are those of the updates; none: all but scheduler.UpdateEvent and scheduler.UpdateWaiting. A gap,
+	// Kinds are those of the updates; none: all but api.UpdateEvent and api.UpdateWaiting. A gap,
 	// which says that some were missed, comes whatever is asked for.
-	Kinds []scheduler.UpdateKind
+	Kinds []api.UpdateKind
 	Job   job.ID // only this one
 	// Last is the ID of the last update that was heard: it goes on after that.
 	Last string
@@ -37,30 +36,30 @@ type StreamOptions struct {
 // connection, or a restart of the scheduler, is bridged: it connects again, later
 // and later, and goes on where it was. Its last pair has the error that ended it:
 // the context's, or one that trying again does not mend.
-func (c *Client) Stream(ctx context.Context, o StreamOptions) iter.Seq2[scheduler.Update, error] {
-	return func(yield func(scheduler.Update, error) bool) {
+func (c *Client) Stream(ctx context.Context, o StreamOptions) iter.Seq2[api.Update, error] {
+	return func(yield func(api.Update, error) bool) {
 		kinds := make([]string, len(o.Kinds))
 		for i, k := range o.Kinds {
 			kinds[i] = string(k)
 		}
 		t := tail{c: c, path: "/v1/stream", query: url.Values(query{}.add("kinds", strings.Join(kinds, ",")).add("job", string(o.Job))), last: o.Last, onBreak: o.OnBreak}
 		err := t.run(ctx, func(e event) (bool, error) {
-			var u scheduler.Update
+			var u api.Update
 			if err := json.Unmarshal(e.data, &u); err != nil {
 				return false, fmt.Errorf("read an update: %w", err)
 			}
 			return yield(u, nil), nil
 		})
 		if err != nil {
-			yield(scheduler.Update{}, err)
+			yield(api.Update{}, err)
 		}
 	}
 }
 
 // Followed is one thing that Follow tells: exactly one of its fields is set.
 type Followed struct {
-	Event *queue.StoredEvent
-	Job   *queue.Entry // its state has changed
+	Event *api.Event
+	Job   *api.Job // its state has changed
 }
 
 // FollowOptions say from where to follow a job.
@@ -167,7 +166,7 @@ func (t *tail) run(ctx context.Context, take func(event) (bool, error)) error {
 
 // mends reports whether trying again may help.
 func mends(err error) bool {
-	p, ok := errors.AsType[*Problem](err)
+	p, ok := errors.AsType[*api.Problem](err)
 	return !ok || p.Status == http.StatusTooManyRequests || p.Status >= http.StatusInternalServerError
 }
 

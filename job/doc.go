@@ -4,7 +4,7 @@
 // classes that decide what happens next.
 //
 // Nothing comes in and nothing goes out: the package is types and rules, it
-// imports nothing of this project, does no I/O and reads no clock. Everything
-// else in the project speaks in its words, on the wire, in the store and to
-// the user.
+// imports nothing of this project but what a field is (internal/fields), does no
+// I/O and reads no clock. Everything else in the project speaks in its words, on
+// the wire, in the store and to the user.
 package job

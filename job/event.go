@@ -46,35 +46,35 @@ const (
 // Event is one thing that happened in a run. (Job, Attempt, Seq) identifies
 // it: delivered twice, it counts once.
 type Event struct {
-	Job     ID        `json:"job"`
-	Attempt int       `json:"attempt"`
-	Seq     int64     `json:"seq"` // 1, 2, 3, … within the attempt; gaps are events dropped under load
-	Time    time.Time `json:"time"`
-	Kind    EventKind `json:"kind"`
+	Job     ID        `json:"job"`     // that it is of
+	Attempt int       `json:"attempt"` // the number of the attempt
+	Seq     int64     `json:"seq"`     // 1, 2, 3, … within the attempt; gaps are events dropped under load
+	Time    time.Time `json:"time"`    // when it happened
+	Kind    EventKind `json:"kind"`    // what sort of event it is
 
-	Text      string   `json:"text,omitempty"`
+	Text      string   `json:"text,omitempty"`      // what was said
 	Truncated int64    `json:"truncated,omitempty"` // bytes cut out of Text
-	Command   string   `json:"command,omitempty"`
-	CallID    string   `json:"call_id,omitempty"` // joins the start and the end of one command or tool call
-	Tool      string   `json:"tool,omitempty"`
-	ExitCode  *int     `json:"exit_code,omitempty"`
-	Millis    int64    `json:"ms,omitempty"` // duration, milliseconds, where the event ends something
-	Path      string   `json:"path,omitempty"`
-	Change    string   `json:"change,omitempty"` // added, modified, deleted
-	Session   string   `json:"session,omitempty"`
-	State     RunState `json:"state,omitempty"`
-	Step      string   `json:"step,omitempty"`
-	Usage     *Usage   `json:"usage,omitempty"`
+	Command   string   `json:"command,omitempty"`   // that the agent runs
+	CallID    string   `json:"call_id,omitempty"`   // joins the start and the end of one command or tool call
+	Tool      string   `json:"tool,omitempty"`      // that the agent uses
+	ExitCode  *int     `json:"exit_code,omitempty"` // of the command; nil until it has ended
+	Millis    int64    `json:"ms,omitempty"`        // duration, milliseconds, where the event ends something
+	Path      string   `json:"path,omitempty"`      // of the file, within the workspace
+	Change    string   `json:"change,omitempty"`    // added, modified, deleted
+	Session   string   `json:"session,omitempty"`   // the agent's session or thread id
+	State     RunState `json:"state,omitempty"`     // that the run has come into
+	Step      string   `json:"step,omitempty"`      // the name of the step
+	Usage     *Usage   `json:"usage,omitempty"`     // what was consumed since the last such event
 	// Of a durable step: what it was computed from, as the worker calls it, and
 	// what became of its result. Result itself is only there on the way from the
 	// worker's session to the store: no event that is sent or stored has it.
 	Inputs string          `json:"inputs,omitempty"`
-	Kept   Kept            `json:"kept,omitempty"`
+	Kept   Kept            `json:"kept,omitempty"` // what became of a durable step
 	Result json.RawMessage `json:"result,omitempty"`
 	// Dropped is how many events of this run were dropped, for lack of room on
 	// the wire, just before this one.
 	Dropped int    `json:"dropped,omitempty"`
-	Trace   string `json:"trace_id,omitempty"`
+	Trace   string `json:"trace_id,omitempty"` // the job's trace id
 }
 
 // Kept says what became of a durable step; "" is a step that is none.

@@ -46,3 +46,9 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+func TestAgentNames(t *testing.T) {
+	if job.ValidAgent("agent-7") != nil || job.ValidAgent("a\nb") == nil {
+		t.Error("the name of an agent is not checked")
+	}
+}

@@ -4,8 +4,8 @@ import "time"
 
 // Outcome is how one attempt ended: the core's report, stored once.
 type Outcome struct {
-	State   RunState   `json:"state"` // RunCompleted, RunFailed or RunCancelled
-	Class   ErrorClass `json:"class,omitempty"`
+	State   RunState   `json:"state"`             // RunCompleted, RunFailed or RunCancelled
+	Class   ErrorClass `json:"class,omitempty"`   // of the failure; "" of a success
 	Message string     `json:"message,omitempty"` // what happened, one or a few lines
 	Hint    string     `json:"hint,omitempty"`    // what the user can do about it
 	// RetryAt is when the provider asked to be left alone until.
@@ -40,8 +40,8 @@ type Outcome struct {
 	// its program refused because the job does not grant them, e.g. "Bash(make)".
 	Denied []string `json:"denied,omitempty"`
 
-	StartedAt time.Time `json:"started_at"`
-	EndedAt   time.Time `json:"ended_at"`
+	StartedAt time.Time `json:"started_at"` // when the worker was started
+	EndedAt   time.Time `json:"ended_at"`   // when nothing of it was left
 	// StopMillis is how long it took from the request to stop until the
 	// process tree was proven empty, in milliseconds; 0 if nobody asked.
 	StopMillis int64 `json:"stop_ms,omitempty"`
@@ -60,7 +60,7 @@ const (
 // Check is the verdict on one turn of a loop. A turn that does not pass has
 // not failed: another one follows.
 type Check struct {
-	Passed bool `json:"passed"`
+	Passed bool `json:"passed"` // whether the work is done
 	// Text is why: the end of what the command printed, or what was looked for.
 	// At most MaxCheckText.
 	Text string `json:"text,omitempty"`
@@ -91,9 +91,9 @@ func (o *Outcome) Artifact(name string) (Artifact, bool) {
 
 // CommandRun is a command that an agent ran.
 type CommandRun struct {
-	Command  string `json:"command"`
-	ExitCode int    `json:"exit_code"` // -1 unknown
-	Millis   int64  `json:"ms,omitempty"`
+	Command  string `json:"command"`      // as it was run
+	ExitCode int    `json:"exit_code"`    // -1 unknown
+	Millis   int64  `json:"ms,omitempty"` // how long it took, in milliseconds
 }
 
 // FileChange is a file that differs from the start of the run.
@@ -119,9 +119,9 @@ type Commit struct {
 
 // Artifact is a file kept from an attempt.
 type Artifact struct {
-	Name  string `json:"name"` // "patch", "stdout", "stderr", "answer"
-	Path  string `json:"path"` // absolute
-	Bytes int64  `json:"bytes"`
+	Name  string `json:"name"`  // "patch", "stdout", "stderr", "answer"
+	Path  string `json:"path"`  // absolute
+	Bytes int64  `json:"bytes"` // the file's length
 	// SHA256 of the file's content, in hexadecimal; "" if none was recorded, as of a
 	// log. What is applied, printed or handed to another job must have it.
 	SHA256 string `json:"sha256,omitempty"`
@@ -138,15 +138,15 @@ const (
 
 // Attempt is the record of one attempt of a job.
 type Attempt struct {
-	Job     ID         `json:"job"`
+	Job     ID         `json:"job"`     // the job that it is an attempt of
 	Number  int        `json:"attempt"` // 1, 2, 3, …
-	Fence   Fence      `json:"fence"`
+	Fence   Fence      `json:"fence"`   // the number of the claim under which it ran
 	Choice  Choice     `json:"choice"`
-	State   RunState   `json:"state"`
-	Session string     `json:"session,omitempty"`
-	Outcome *Outcome   `json:"outcome,omitempty"` // nil while it runs
-	Started time.Time  `json:"started_at"`
-	Ended   *time.Time `json:"ended_at,omitempty"`
+	State   RunState   `json:"state"`              // of the run
+	Session string     `json:"session,omitempty"`  // the agent's session or thread id
+	Outcome *Outcome   `json:"outcome,omitempty"`  // nil while it runs
+	Started time.Time  `json:"started_at"`         // when it began
+	Ended   *time.Time `json:"ended_at,omitempty"` // when it ended; nil while it runs
 	// Lost is set when the attempt ended because the scheduler itself did, or
 	// was asked to stop: nobody's fault, so it does not count (see Counts).
 	Lost bool `json:"lost,omitempty"`

@@ -3,33 +3,57 @@ package job
 // WorkerSettings is what the configuration says about one kind of worker.
 // The zero value means: find the program on PATH and use the user's own login.
 type WorkerSettings struct {
-	// Adapter is the adapter that drives this kind; "" means the one of the
-	// kind's own name. It lets a host have several kinds of one adapter, e.g.
-	// "reviewer" with adapter exec.
-	Adapter string `json:"adapter,omitempty"`
-	// Command is the program and its leading arguments; empty means the
-	// adapter's default, looked up on PATH. Required for the exec adapter.
-	Command []string `json:"command,omitempty"`
-	// Model is used by jobs that name none.
-	Model string `json:"model,omitempty"`
-	// BaseURL points the program at another model endpoint, e.g. a gateway.
-	BaseURL string `json:"base_url,omitempty"`
-	// KeyEnv names the variable, in the scheduler's environment, that holds the
-	// key for BaseURL.
-	KeyEnv string `json:"key_env,omitempty"`
-	// Env are names of variables passed through to every job of this kind.
-	Env []string `json:"env,omitempty"`
-	// MaxConcurrent bounds how many run at once; 0 means no bound of its own.
-	MaxConcurrent int `json:"max_concurrent,omitempty"`
+	// The adapter that drives this kind: `codex`, `claude`, `opencode`, `shell`, `exec`. A host can
+	// have several kinds of one adapter.
+	Adapter string `json:"adapter,omitempty" otherwise:"the one of the kind's name"`
+	// The program, an absolute path or a name on `PATH`, and its leading arguments. Required for
+	// `exec`.
+	Command []string `json:"command,omitempty" items:"1" want:"the program and its leading arguments, or leave it out" otherwise:"the adapter's, on PATH"`
+	// The model of jobs that name none.
+	Model string `json:"model,omitempty" otherwise:"the program's own"`
+	// Another model endpoint, e.g. a gateway.
+	BaseURL string `json:"base_url,omitempty" otherwise:"the program's own"`
+	// The name of the variable that holds the key for `base_url`. Keys themselves do not belong in the
+	// file.
+	KeyEnv string `json:"key_env,omitempty" form:"variable" want:"the name of the variable that holds the key, such as GATEWAY_KEY, not the key itself"`
+	// Names of variables that are passed on to every job of this kind.
+	Env []string `json:"env,omitempty" form:"variable"`
+	// Jobs that run at once on this kind.
+	MaxConcurrent int `json:"max_concurrent,omitempty" min:"1" want:"1 or more; leave it out for no bound of its own" otherwise:"no bound"`
 }
+
+// WorkerTraits are what the scheduler has to know of a kind of worker before it
+// gives it a job. The kind's adapter says them; the zero value is an agent that
+// does one task after the other.
+type WorkerTraits struct {
+	// Script says that instructions are a shell script: what an expression gives is
+	// passed in a variable, and text from outside is never put into them.
+	Script bool
+	// Streams says that the worker can take part in a stream of events: it may be
+	// that of a pipeline's stage with streams: true.
+	Streams bool
+	// NeedsCommand says that there is no program of the adapter's own: the settings
+	// must name one.
+	NeedsCommand bool
+	// ClosedSchemas says that the worker takes an answer's schema only if each
+	// object of it forbids properties that it does not name.
+	ClosedSchemas bool
+}
+
+// ShellWorker is the kind of worker that runs jobs of a type that is a command.
+const ShellWorker WorkerKind = "shell"
 
 // Price is what a model's tokens cost, in US dollars per million tokens. It is
 // used where a worker prints tokens but no cost.
 type Price struct {
-	Input      float64  `json:"input"`                 // uncached input
-	CachedRead *float64 `json:"cached,omitempty"`      // input read from a cache; nil: as Input
-	CacheWrite *float64 `json:"cache_write,omitempty"` // input written to a cache; nil: as Input
-	Output     float64  `json:"output"`                // output, reasoning included
+	// Input that is not cached.
+	Input float64 `json:"input" need:"US dollars per million tokens" min:"0" want:"US dollars per million tokens, 0 or more"`
+	// Input read from a cache.
+	CachedRead *float64 `json:"cached,omitempty" min:"0" want:"US dollars per million tokens, 0 or more" otherwise:"as input"`
+	// Input written to a cache.
+	CacheWrite *float64 `json:"cache_write,omitempty" min:"0" want:"US dollars per million tokens, 0 or more" otherwise:"as input"`
+	// Output, reasoning included.
+	Output float64 `json:"output" need:"US dollars per million tokens" min:"0" want:"US dollars per million tokens, 0 or more"`
 }
 
 // Cost returns the price of u's tokens in US dollars.

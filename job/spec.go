@@ -9,34 +9,34 @@ import (
 // Spec is what a user asks for: one entry of a job file with its defaults
 // filled in and its paths made absolute. It does not change after submission.
 type Spec struct {
-	Name   Name   `json:"id"`
-	Tenant Tenant `json:"tenant"`
-	Type   Type   `json:"type"`
+	Name   Name   `json:"id"`              // what the job is called, unique among those that are submitted together
+	Tenant Tenant `json:"tenant" yaml:"-"` // whose job it is
+	Type   Type   `json:"type"`            // what sort of work it is
 
-	Worker   WorkerKind `json:"worker"`
-	Model    string     `json:"model,omitempty"`    // as the worker's program calls it; "" is its own default
-	Fallback []Choice   `json:"fallback,omitempty"` // tried in this order when Worker cannot
+	Worker   WorkerKind `json:"worker" yaml:"worker,omitempty"` // the kind of worker that does it
+	Model    string     `json:"model,omitempty"`                // as the worker's program calls it; "" is its own default
+	Fallback []Choice   `json:"fallback,omitempty" yaml:"-"`    // tried in this order when Worker cannot
 
 	Workspace Workspace `json:"workspace"`
 
-	Instructions string `json:"instructions"`
-	SystemPrompt string `json:"system_prompt,omitempty"`
+	Instructions string `json:"instructions"`            // what the worker is to do
+	SystemPrompt string `json:"system_prompt,omitempty"` // put in front of the agent's own instructions
 
-	Capabilities  []Capability `json:"capabilities,omitempty"`
-	AllowCommands []string     `json:"allow_commands,omitempty"` // patterns such as "go test *"
-	Env           []string     `json:"env,omitempty"`            // names of variables passed through
+	Capabilities  []Capability `json:"capabilities,omitempty"`                                                                   // what the worker may do
+	AllowCommands []string     `json:"allow_commands,omitempty" match:"\\S" is:"a pattern" want:"a pattern such as 'go test *'"` // patterns such as "go test *"
+	Env           []string     `json:"env,omitempty"`                                                                            // names of variables passed through
 
-	Priority   int        `json:"priority,omitempty"` // higher is sooner
-	Class      Class      `json:"class,omitempty"`    // "" is Standard
-	RunnableAt *time.Time `json:"runnable_at,omitempty"`
-	Deadline   *time.Time `json:"deadline,omitempty"`
+	Priority   int        `json:"priority,omitempty"`    // higher is sooner
+	Class      Class      `json:"class,omitempty"`       // "" is Standard
+	RunnableAt *time.Time `json:"runnable_at,omitempty"` // it does not begin before
+	Deadline   *time.Time `json:"deadline,omitempty"`    // it expires if it has not begun by then
 	Limits     Limits     `json:"limits"`
 
 	// Key names the work: a job is a duplicate of the unfinished jobs of its
 	// tenant that have the same one, e.g. "deploy-website". "" leaves it to
 	// DeriveKey where OnDuplicate is given. See Duplicates.
 	Key         string          `json:"key,omitempty"`
-	OnDuplicate DuplicatePolicy `json:"on_duplicate,omitempty"`
+	OnDuplicate DuplicatePolicy `json:"on_duplicate,omitempty"` // what becomes of it beside an unfinished duplicate
 	// Turn is the id of the user's turn that asks, a part of the derived key: the
 	// same words in another turn are another job.
 	Turn string `json:"turn,omitempty"`
@@ -47,9 +47,9 @@ type Spec struct {
 	Verify string `json:"verify,omitempty"`
 	// Agent is on whose behalf the job runs, e.g. a process id; "" nobody's in
 	// particular. Tenant and Agent own what the job uses.
-	Agent AgentID `json:"agent,omitempty"`
+	Agent AgentID `json:"agent,omitempty" want:"1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as agent-7"`
 	// Trigger is what made the submission; "" is ByHand.
-	Trigger Trigger `json:"trigger,omitempty"`
+	Trigger Trigger `json:"trigger,omitempty" yaml:"-"`
 	// Payload is what whoever claims a job of type External works on, and the event of
 	// one of type PluginEvent: JSON, which nobody interprets.
 	Payload json.RawMessage `json:"payload,omitempty"`
@@ -57,9 +57,9 @@ type Spec struct {
 	Expect Expectation `json:"expect,omitzero"`
 	// Domain is the field that the task is from, e.g. "legal": what is done about
 	// a failure may depend on it.
-	Domain string `json:"domain,omitempty"`
+	Domain string `json:"domain,omitempty" form:"word" want:"1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as legal"`
 	// Flow is how the job hangs together with others of its batch.
-	Flow Flow `json:"flow,omitzero"`
+	Flow Flow `json:"flow,omitzero" yaml:",inline"`
 
 	// Trace is an opaque id that goes into every event and log line of the job.
 	Trace string `json:"trace,omitempty"`
@@ -70,9 +70,12 @@ type Spec struct {
 // Context is what a job belongs to, in ids of whoever asked for it. They are told
 // wherever the job is, and nothing follows from them. Each may be "".
 type Context struct {
-	CorrelationID string `json:"correlation_id,omitempty"` // of the request or the work that it is a part of
-	UserID        string `json:"user_id,omitempty"`        // of the person for whom it is done
-	SessionID     string `json:"session_id,omitempty"`     // of that person's session
+	// Of the request or the work that the job is a part of. Log lines of its attempts have it, too.
+	CorrelationID string `json:"correlation_id,omitempty"`
+	// Of the person for whom it is done.
+	UserID string `json:"user_id,omitempty"`
+	// Of that person's session with your program; an agent's own session is another.
+	SessionID string `json:"session_id,omitempty"`
 }
 
 // Type says what sort of work a job is.
@@ -106,8 +109,10 @@ func (t Type) Command() bool { return t == Tool || t == PluginEvent || t == Main
 // Choice is a worker to run a job on and, where it matters, its model. In a
 // job file it is written "worker" or "worker:model".
 type Choice struct {
+	// The kind of worker.
 	Worker WorkerKind `json:"worker"`
-	Model  string     `json:"model,omitempty"`
+	// The model, as its program calls it.
+	Model string `json:"model,omitempty"`
 }
 
 // Choices returns the workers that may run the job, the preferred one first.
@@ -159,7 +164,7 @@ func TestCommands() []string {
 // the user's own.
 type Workspace struct {
 	Path      string    `json:"path,omitempty"` // absolute, "" with NoWorkspace
-	Isolation Isolation `json:"isolation"`
+	Isolation Isolation `json:"isolation"`      // how the work is kept apart from the folder
 	// Base is the commit, branch or tag that a worktree starts from; "" is HEAD.
 	Base string `json:"base,omitempty"`
 }
@@ -181,28 +186,40 @@ const (
 // Limits bound a job. Zero means the default for Timeout and MaxAttempts and
 // no limit for the others.
 type Limits struct {
-	Timeout     Duration `json:"timeout,omitempty"`      // one attempt's wall time, verify included
-	MaxAttempts int      `json:"max_attempts,omitempty"` // attempts that count (see Attempt.Counts)
-	// MaxCostUSD and MaxTokens bound the sum over all attempts.
-	MaxCostUSD float64 `json:"max_cost_usd,omitempty"`
-	MaxTokens  int64   `json:"max_tokens,omitempty"`
-	// MaxSteps and MaxCommandTime bound one attempt.
-	MaxSteps       int64       `json:"max_steps,omitempty"`
-	MaxCommandTime Duration    `json:"max_command_time,omitempty"` // one tool command's wall time
-	RetryBudget    RetryBudget `json:"retry_budget,omitzero"`
-	// Memory, Processes and CPU bound all processes of one attempt together. Zero
-	// means what the configuration of the host says.
-	Memory    Size    `json:"memory,omitempty"`    // bytes
-	Processes int64   `json:"processes,omitempty"` // and threads
-	CPU       float64 `json:"cpu,omitempty"`       // CPUs
+	// Wall time of one attempt, `verify` included.
+	Timeout Duration `json:"timeout,omitempty" above:"0s" want:"a duration such as 30m"`
+	// Attempts altogether.
+	MaxAttempts int `json:"max_attempts,omitempty" min:"1" otherwise:"3"`
+	// US dollars over all attempts.
+	MaxCostUSD float64 `json:"max_cost_usd,omitempty" above:"0" want:"US dollars above 0; leave it out for no limit"`
+	// Tokens, input and output, over all attempts.
+	MaxTokens int64 `json:"max_tokens,omitempty" min:"1" want:"1 or more; leave it out for no limit"`
+	// Turns of the agent's loop in one attempt.
+	MaxSteps int64 `json:"max_steps,omitempty" min:"1" want:"1 or more; leave it out for no limit"`
+	// Wall time of one command of the agent.
+	MaxCommandTime Duration `json:"max_command_time,omitempty" above:"0s" want:"a duration such as 5m; leave it out for no limit"`
+	// Once it is spent, no further attempt starts.
+	RetryBudget RetryBudget `json:"retry_budget,omitzero"`
+	// Memory of all processes of one attempt together, what was swapped out included: a number with
+	// `KiB`, `MiB`, `GiB`, `TiB`; at least `1MiB`.
+	Memory Size `json:"memory,omitempty" min:"1MiB" want:"1MiB or more; leave it out for the limit of the host's configuration" otherwise:"[the host's](config.md#what-a-run-may-use)"`
+	// Processes and threads of one attempt.
+	Processes int64 `json:"processes,omitempty" min:"1" want:"1 or more; leave it out for the limit of the host's configuration" otherwise:"the host's"`
+	// CPUs that one attempt uses at most, e.g. `1.5`. It is slowed down, not ended.
+	CPU float64 `json:"cpu,omitempty" above:"0" max:"65536" want:"more than zero and at most 65536 CPUs; leave it out for the limit of the host's configuration" otherwise:"the host's"`
 }
 
 // RetryBudget bounds what a job may consume over all its attempts: once it is
 // spent, no further attempt starts. Zero means no limit.
 type RetryBudget struct {
-	Time    Duration `json:"time,omitempty"` // wall time of all attempts together
-	CostUSD float64  `json:"cost_usd,omitempty"`
+	// Wall time of all attempts together.
+	Time Duration `json:"time,omitempty" above:"0s" want:"a duration such as 2h; leave it out for no limit"`
+	// US dollars of all attempts together.
+	CostUSD float64 `json:"cost_usd,omitempty" above:"0" want:"US dollars above 0; leave it out for no limit"`
 }
+
+// SetDefaults sets those that are not without a limit.
+func (l *Limits) SetDefaults() { l.Timeout, l.MaxAttempts = DefaultTimeout, DefaultMaxAttempts }
 
 // Defaults of Limits.
 const (

@@ -28,7 +28,7 @@ func (s *Status) Line() string {
 
 // Waiting is what keeps a job from running.
 type Waiting struct {
-	Reason WaitingReason `json:"reason"`
+	Reason WaitingReason `json:"reason"` // one word for it
 	// Text says more, e.g. "2 of 2 slots are taken"; "" if there is nothing to say.
 	Text string `json:"text,omitempty"`
 }
@@ -103,7 +103,8 @@ const (
 	WaitPause WaitingReason = "pause"
 	// WaitCore: no agentcore takes work.
 	WaitCore WaitingReason = "core"
-	// WaitPermit: its permit expired before it could begin.
+	// WaitPermit: its permit expired before it could begin, or all permits of its core
+	// have lapsed.
 	WaitPermit WaitingReason = "permit"
 	// WaitCommand: the command that submitted it was stopped, or has to give it its variables again.
 	WaitCommand WaitingReason = "command"

@@ -5,9 +5,9 @@ import "encoding/json"
 // Workflow is what the jobs of a batch have in common. The zero value is that of
 // jobs that stand alone.
 type Workflow struct {
-	Teams     []Team     `json:"teams,omitempty"`
-	Agents    []Profile  `json:"agents,omitempty"`
-	Pipelines []Pipeline `json:"pipelines,omitempty"`
+	Teams     []Team     `json:"teams,omitempty"`     // of the jobs
+	Agents    []Profile  `json:"agents,omitempty"`    // that jobs may be done on behalf of
+	Pipelines []Pipeline `json:"pipelines,omitempty"` // of the jobs
 	// Caller is set by a scheduler to which another process has handed the jobs; a
 	// submission does not have it.
 	Caller *Caller `json:"caller,omitempty"`
@@ -48,13 +48,17 @@ func RestartTypes() []RestartType { return []RestartType{Permanent, Transient, T
 
 // Team supervises jobs, and other teams, in the manner of Erlang/OTP.
 type Team struct {
-	ID       Name     `json:"id"`
+	// The team's name, unlike those of jobs and other teams.
+	ID Name `json:"id" need:"a name for it such as builders"`
+	// Who is restarted when a member fails. `one_for_one`: it. `one_for_all`: all. `rest_for_one`: it
+	// and those that start after it.
 	Strategy Strategy `json:"strategy"`
-	// MaxRestarts is how many restarts within MaxSeconds are allowed: one more, and
-	// the team stops its members and fails itself, upwards.
-	MaxRestarts int      `json:"max_restarts"`
-	MaxSeconds  int      `json:"max_seconds"`
-	Members     []Member `json:"members"` // in the order in which they start
+	// Restarts within `max_seconds`; one more, and the team fails.
+	MaxRestarts int `json:"max_restarts" min:"0" otherwise:"1"`
+	// The time within which restarts are counted, in seconds.
+	MaxSeconds int `json:"max_seconds" min:"1" otherwise:"5"`
+	// Jobs and teams, in the order in which they start; each an id of a job, or a mapping with:.
+	Members []Member `json:"members" need:"at least one job or team" items:"1" short:"job"`
 }
 
 // Defaults of a Team, those of Erlang/OTP but for the time.
@@ -64,30 +68,41 @@ const (
 	DefaultShutdown    = Duration(30e9) // 30 s to checkpoint
 )
 
+// SetDefaults sets those of Erlang/OTP.
+func (t *Team) SetDefaults() {
+	t.Strategy, t.MaxRestarts, t.MaxSeconds = OneForOne, DefaultMaxRestarts, DefaultMaxSeconds
+}
+
+// SetDefaults makes it transient.
+func (m *Member) SetDefaults() { m.Restart, m.Shutdown = Transient, DefaultShutdown }
+
 // Member is a job or a team of a team.
 type Member struct {
-	Job     Name        `json:"job,omitempty"`
-	Team    Name        `json:"team,omitempty"`
+	// The id of a job. Nobody is in two teams.
+	Job Name `json:"job,omitempty"`
+	// Or the id of a team, which is a member as a whole.
+	Team Name `json:"team,omitempty"`
+	// After which ends it is restarted. permanent: always. transient: if it failed. temporary: never.
 	Restart RestartType `json:"restart"`
-	// Shutdown is how long it has to end when it is stopped.
-	Shutdown Duration `json:"shutdown"`
+	// How long it has to end when it is stopped.
+	Shutdown Duration `json:"shutdown" min:"0s"`
 }
 
 // Profile is an agent as it was declared. It never changes: another profile is
 // another agent.
 type Profile struct {
-	Name         AgentID      `json:"name"`
-	Capabilities []Capability `json:"capabilities,omitempty"`
-	Domains      []string     `json:"domains,omitempty"` // that its tasks may be from; none: any
+	Name         AgentID      `json:"name"`                                                                                                    // unique within its tenant
+	Capabilities []Capability `json:"capabilities,omitempty"`                                                                                  // what its jobs may do
+	Domains      []string     `json:"domains,omitempty" form:"word" want:"1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as legal"` // that its tasks may be from; none: any
 	// Input and Output are JSON schemas of what its jobs are given and answer.
 	Input            json.RawMessage `json:"input,omitempty"`
 	Output           json.RawMessage `json:"output,omitempty"`
-	Worker           WorkerKind      `json:"worker,omitempty"`
-	Model            string          `json:"model,omitempty"`
-	Fallback         []Choice        `json:"fallback,omitempty"`
-	SystemPrompt     string          `json:"system_prompt,omitempty"`
-	Oversight        *Oversight      `json:"oversight,omitempty"`
-	EvaluationDomain string          `json:"evaluation_domain,omitempty"`
+	Worker           WorkerKind      `json:"worker,omitempty"`                                                                                                  // that does its jobs
+	Model            string          `json:"model,omitempty"`                                                                                                   // as the worker's program calls it
+	Fallback         []Choice        `json:"fallback,omitempty"`                                                                                                // tried in this order when Worker cannot
+	SystemPrompt     string          `json:"system_prompt,omitempty"`                                                                                           // put in front of its jobs' own
+	Oversight        *Oversight      `json:"oversight,omitempty"`                                                                                               // when a person must agree; nil: as the job says
+	EvaluationDomain string          `json:"evaluation_domain,omitempty" form:"word" want:"1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as legal"` // whose weights judge its work
 }
 
 // EventType names what a stage of a pipeline publishes, e.g. "page_discovered".
@@ -95,27 +110,33 @@ type EventType string
 
 // Pipeline is a line of stages through which events stream.
 type Pipeline struct {
-	ID     Name    `json:"id"`
-	Stages []Stage `json:"stages"` // in order
+	// The pipeline's name.
+	ID Name `json:"id"`
+	// In order. Events go from a stage to any later one; each stage has:.
+	Stages []Stage `json:"stages"`
 }
 
 // Stage is one stage of a pipeline. The first subscribes to nothing: it is given
 // the pipeline's Seed.
 type Stage struct {
-	ID         Name        `json:"id"`
-	Job        Name        `json:"job"` // of the batch, which says on which worker it runs and with what words
-	Subscribes []EventType `json:"subscribes,omitempty"`
-	Publishes  []EventType `json:"publishes,omitempty"`
-	// Streams tells a worker that lives as long as the pipeline and speaks the
-	// worker protocol from one that is started for each batch of events.
+	// The stage's name. Default: the id of its job.
+	ID Name `json:"id"`
+	// The job that says on which worker the stage runs, and with what words. It is the job of no other
+	// stage.
+	Job Name `json:"job"`
+	// Types of events that it is given. An earlier stage must publish each.
+	Subscribes []EventType `json:"subscribes,omitempty" otherwise:"none in the first stage, which is given the seed; else required"`
+	// Types of events that it may publish.
+	Publishes []EventType `json:"publishes,omitempty"`
+	// `true`: the worker lives as long as the pipeline and speaks the [worker
+	// protocol](worker-protocol.md). `false`: one is started for each batch of events.
 	Streams bool `json:"streams,omitempty"`
-	// Batch is how many events a started worker gets at most; 0 is 1. MaxParallel
-	// is how many may be at work at once; 0 is 1.
-	Batch       int `json:"batch,omitempty"`
-	MaxParallel int `json:"max_parallel,omitempty"`
-	// Buffer is how many events may wait for the stage before those that publish
-	// them have to wait; 0 is DefaultBuffer.
-	Buffer int `json:"buffer,omitempty"`
+	// Events that a started worker is given at most.
+	Batch int `json:"batch,omitempty" min:"1" otherwise:"1"`
+	// Workers of the stage at once.
+	MaxParallel int `json:"max_parallel,omitempty" min:"1" otherwise:"1"`
+	// Events that may wait for the stage before those that publish them have to wait.
+	Buffer int `json:"buffer,omitempty" min:"1" otherwise:"1024"`
 }
 
 // DefaultBuffer is the bound of a stage's backlog, in events.

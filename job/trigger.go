@@ -29,6 +29,8 @@ func Triggers() []Trigger { return []Trigger{ByHand, ByCron, ByEvent, ByResume, 
 
 // Expectation is what a job is expected to use in all; 0: not known.
 type Expectation struct {
-	Tokens  int64   `json:"tokens,omitempty"`
-	CostUSD float64 `json:"cost_usd,omitempty"`
+	// Tokens, input and output together; `0` if it is not known.
+	Tokens int64 `json:"tokens,omitempty" min:"1" zero:"not known"`
+	// US dollars; `0` if it is not known.
+	CostUSD float64 `json:"cost_usd,omitempty" above:"0" want:"US dollars above 0" zero:"not known"`
 }

@@ -15,8 +15,8 @@ type Usage struct {
 	CostUSD float64 `json:"cost_usd,omitempty"`
 	// CostKnown is false while some of the tokens had no price.
 	CostKnown bool  `json:"cost_known,omitempty"`
-	Steps     int64 `json:"steps,omitempty"` // turns of the agent's loop
-	Commands  int64 `json:"commands,omitempty"`
+	Steps     int64 `json:"steps,omitempty"`    // turns of the agent's loop
+	Commands  int64 `json:"commands,omitempty"` // how many commands the agent ran
 	// CommandMillis is the wall time spent in tool commands, in milliseconds.
 	CommandMillis int64 `json:"command_ms,omitempty"`
 }
@@ -60,11 +60,11 @@ func (u Usage) Validate() error {
 		{"output_tokens", u.OutputTokens}, {"reasoning_tokens", u.ReasoningTokens}, {"steps", u.Steps}, {"commands", u.Commands}, {"command_ms", u.CommandMillis},
 	} {
 		if f.value < 0 || f.value > maxCount {
-			return &FieldError{f.name, fmt.Sprintf("%d is not allowed, want a number from 0 to %d", f.value, int64(maxCount))}
+			return &FieldError{Field: f.name, Message: fmt.Sprintf("%d is not allowed, want a number from 0 to %d", f.value, int64(maxCount))}
 		}
 	}
 	if !(u.CostUSD >= 0 && u.CostUSD <= maxCost) {
-		return &FieldError{"cost_usd", fmt.Sprintf("%g is not allowed, want US dollars from 0 to %g", u.CostUSD, maxCost)}
+		return &FieldError{Field: "cost_usd", Message: fmt.Sprintf("%g is not allowed, want US dollars from 0 to %g", u.CostUSD, maxCost)}
 	}
 	return nil
 }

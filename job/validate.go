@@ -3,7 +3,6 @@ package job
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,24 +10,16 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/agentsched/agentsched/internal/fields"
 )
 
-// FieldError is a value of a Spec that cannot be right.
-type FieldError struct {
-	Field   string // path inside the job as the file writes it, e.g. "limits.timeout"
-	Message string // the value and what would be right
-}
-
-// Error returns "field: message".
-func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
-
-// Validate returns every rule that s breaks, in the order of the job file's
-// fields. It looks at s alone: whether a worker is known, a path exists or a
+// Validate returns every rule that s breaks, those of single fields first. It looks at s alone: whether a worker is known, a path exists or a
 // schema compiles is checked by those who know about workers, paths, schemas.
 func (s *Spec) Validate() []*FieldError {
-	var errs []*FieldError
+	errs := fields.Check(s, nil)
 	bad := func(field, format string, args ...any) {
-		errs = append(errs, &FieldError{field, fmt.Sprintf(format, args...)})
+		errs = append(errs, &FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	if err := s.validName(); err != nil {
 		bad("id", "%v", err)
@@ -44,23 +35,10 @@ func (s *Spec) Validate() []*FieldError {
 	if strings.TrimSpace(s.Instructions) == "" && s.Type != External {
 		bad("instructions", "are empty, want what the worker should do")
 	}
-	for i, c := range s.Capabilities {
-		if !slices.Contains(Capabilities(), c) {
-			bad(fmt.Sprintf("capabilities[%d]", i), "%q is unknown, want one of %s", c, joined(Capabilities()))
-		}
-	}
-	for i, p := range s.AllowCommands {
-		if strings.TrimSpace(p) == "" {
-			bad(fmt.Sprintf("allow_commands[%d]", i), "is empty, want a pattern such as \"go test *\"")
-		}
-	}
 	for i, name := range s.Env {
 		if name == "" || strings.ContainsAny(name, "= ") || !OneLine(name) {
 			bad(fmt.Sprintf("env[%d]", i), "%q is not the name of a variable, want a name such as GOFLAGS (values are taken from the scheduler's environment)", name)
 		}
-	}
-	if s.Class != "" && !slices.Contains(Classes(), s.Class) {
-		bad("class", "%q is unknown, want one of %s", s.Class, joined(Classes()))
 	}
 	if s.Deadline != nil && s.RunnableAt != nil && !s.RunnableAt.Before(*s.Deadline) {
 		bad("runnable_at", "%s is not before the deadline %s, so the job could never run", s.RunnableAt.Format(time.RFC3339), s.Deadline.Format(time.RFC3339))
@@ -68,7 +46,6 @@ func (s *Spec) Validate() []*FieldError {
 	s.validateOwner(bad)
 	s.validateDuplicates(bad)
 	s.validateFlow(bad)
-	s.Limits.validate(bad)
 	// It travels to the core in one frame of at most 1 MiB.
 	if text, err := json.Marshal(s); err == nil && len(text) > MaxSpec {
 		bad("instructions", "and the rest of the job have %d bytes as JSON, at most %d are allowed; let the worker read long material from its workspace", len(text), MaxSpec)
@@ -83,7 +60,7 @@ func (s *Spec) validateType(bad func(string, string, ...any)) {
 	switch s.Type {
 	case WorkerTask:
 	case Tool, PluginEvent, Maintenance:
-		if s.Worker != "shell" {
+		if s.Worker != ShellWorker {
 			bad("worker", "%q cannot run a job of type %s, want shell", s.Worker, s.Type)
 		}
 		switch {
@@ -108,8 +85,6 @@ func (s *Spec) validateType(bad func(string, string, ...any)) {
 			bad("workspace.isolation", "%q is not for a job of type EXTERNAL, want none", s.Workspace.Isolation)
 		}
 		return
-	default:
-		bad("type", "%q is unknown, want one of %s", s.Type, joined(Types()))
 	}
 	if s.Worker == "" {
 		bad("worker", "is missing, want the name of a worker such as codex, claude, opencode or shell")
@@ -130,8 +105,6 @@ func (s *Spec) validateWorkspace(bad func(string, string, ...any)) {
 		if w.Path != "" {
 			bad("workspace.path", "%q has no use with isolation none; leave it out or choose worktree, direct or copy", w.Path)
 		}
-	default:
-		bad("workspace.isolation", "%q is unknown, want worktree, direct, copy or none", w.Isolation)
 	}
 	if w.Base != "" && w.Isolation != Worktree {
 		bad("workspace.base", "%q has no use with isolation %s, only with worktree", w.Base, w.Isolation)
@@ -180,35 +153,15 @@ func (s *Spec) validateChoices(bad func(string, string, ...any)) {
 	}
 }
 
-var (
-	tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	workerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
-)
-
 // ValidTenant says why t cannot be the name of a tenant, or returns nil. The name
 // stands in tables, metrics, paths of the interface and before the / of an owner.
-func ValidTenant(t Tenant) error {
-	if !tenantName.MatchString(string(t)) {
-		return fmt.Errorf("%q is not a name of a tenant, want 1 to 64 of a-z A-Z 0-9 and, not first, . - _", t)
-	}
-	return nil
-}
+func ValidTenant(t Tenant) error { return fields.Validate(t) }
 
 // ValidWorker says why k cannot be the name of a kind of worker, or returns nil.
-func ValidWorker(k WorkerKind) error {
-	if !workerName.MatchString(string(k)) {
-		return fmt.Errorf("%q is not a name of a worker, want 1 to 32 of a-z 0-9 and, not first, - _", k)
-	}
-	return nil
-}
+func ValidWorker(k WorkerKind) error { return fields.Validate(k) }
 
 // ValidAgent says why a cannot be the name of an agent, or returns nil.
-func ValidAgent(a AgentID) error {
-	if !wordName.MatchString(string(a)) {
-		return fmt.Errorf("%q is not a name, want 1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as agent-7", a)
-	}
-	return nil
-}
+func ValidAgent(a AgentID) error { return fields.Validate(a) }
 
 // OneLine reports whether text is valid and free of control characters, line breaks
 // among them, so that it can stand in a line of a table or of a log.
@@ -220,11 +173,6 @@ func OneLine(text string) bool {
 
 // validateOwner looks at who asks, why, and what it is expected to take.
 func (s *Spec) validateOwner(bad func(string, string, ...any)) {
-	for _, f := range []struct{ field, value, example string }{{"agent", string(s.Agent), "agent-7"}, {"domain", s.Domain, "legal"}} {
-		if f.value != "" && !wordName.MatchString(f.value) {
-			bad(f.field, "%q is not a name, want 1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as %s", f.value, f.example)
-		}
-	}
 	switch {
 	case s.Trigger == "" || slices.Contains(Triggers(), s.Trigger):
 	case s.Type == External:
@@ -233,12 +181,6 @@ func (s *Spec) validateOwner(bad func(string, string, ...any)) {
 		}
 	default:
 		bad("trigger", "%q is unknown, want one of %s", s.Trigger, joined(Triggers()))
-	}
-	if s.Expect.Tokens < 0 {
-		bad("expect.tokens", "%d is negative, want a number of tokens above zero", s.Expect.Tokens)
-	}
-	if !(s.Expect.CostUSD >= 0) || math.IsInf(s.Expect.CostUSD, 0) {
-		bad("expect.cost_usd", "%g is not allowed, want US dollars above zero", s.Expect.CostUSD)
 	}
 	switch {
 	case len(s.Payload) == 0:
@@ -265,58 +207,12 @@ func (s *Spec) validateDuplicates(bad func(string, string, ...any)) {
 			bad(f.field, "%q is not one line without blanks around it, want a text such as %s", f.value, f.example)
 		}
 	}
-	if s.OnDuplicate != RunEach && !slices.Contains(DuplicatePolicies(), s.OnDuplicate) {
-		bad("on_duplicate", "%q is unknown, want one of %s", s.OnDuplicate, joined(DuplicatePolicies()))
-	}
 	switch {
 	case s.Turn == "":
 	case s.Key != "":
 		bad("turn", "%q has no use beside a key, which alone tells duplicates; leave one of them out", s.Turn)
 	case s.OnDuplicate == RunEach:
 		bad("turn", "%q has no use without on_duplicate, want one of %s there", s.Turn, joined(DuplicatePolicies()))
-	}
-}
-
-// Bounds of Limits.Memory and Limits.CPU.
-const (
-	MinMemory Size = 1 << 20 // less cannot hold a program
-	MaxCPUs        = 1 << 16
-)
-
-func (l Limits) validate(bad func(string, string, ...any)) {
-	if l.MaxAttempts < 0 {
-		bad("limits.max_attempts", "%d is negative, want 1 or more", l.MaxAttempts)
-	}
-	if l.MaxCostUSD < 0 {
-		bad("limits.max_cost_usd", "%g is negative, want US dollars above zero", l.MaxCostUSD)
-	}
-	if l.MaxTokens < 0 {
-		bad("limits.max_tokens", "%d is negative, want a number of tokens above zero", l.MaxTokens)
-	}
-	for _, d := range []struct {
-		field string
-		value Duration
-	}{{"timeout", l.Timeout}, {"max_command_time", l.MaxCommandTime}, {"retry_budget.time", l.RetryBudget.Time}} {
-		if d.value < 0 {
-			bad("limits."+d.field, "%s is negative, want a duration above zero", d.value)
-		}
-	}
-	if l.MaxSteps < 0 {
-		bad("limits.max_steps", "%d is negative, want a number of steps above zero", l.MaxSteps)
-	}
-	if l.Memory < 0 {
-		bad("limits.memory", "%s is negative, want a size such as 2GiB", l.Memory)
-	} else if l.Memory > 0 && l.Memory < MinMemory {
-		bad("limits.memory", "%s is less than a program needs, want %s or more", l.Memory, MinMemory)
-	}
-	if l.Processes < 0 {
-		bad("limits.processes", "%d is negative, want a number of processes above zero", l.Processes)
-	}
-	if l.CPU < 0 || l.CPU > MaxCPUs {
-		bad("limits.cpu", "%g is not a number of CPUs, want more than zero and at most %d", l.CPU, MaxCPUs)
-	}
-	if l.RetryBudget.CostUSD < 0 {
-		bad("limits.retry_budget.cost_usd", "%g is negative, want US dollars above zero", l.RetryBudget.CostUSD)
 	}
 }
 

@@ -52,7 +52,7 @@ func (s *Spec) validateFlow(bad func(string, string, ...any)) {
 		bad("input", "is not JSON")
 	}
 	s.validateFrom(bad)
-	f.Oversight.Validate("oversight", bad)
+	f.Oversight.validate("oversight", bad)
 	s.validateEvaluation(bad)
 	s.validatePart(bad)
 }
@@ -107,12 +107,6 @@ func (e *ForEach) validate(bad func(string, string, ...any)) {
 	case json.Unmarshal(e.Items, &text) != nil || strings.TrimSpace(text) == "":
 		bad("for_each.items", "is neither a list nor an expression, want one such as ${{ jobs.find.output }}")
 	}
-	if e.Max < 1 || e.Max > MaxForEach {
-		bad("for_each.max", "is %d, want 1 to %d items", e.Max, MaxForEach)
-	}
-	if e.MaxParallel < 0 {
-		bad("for_each.max_parallel", "is %d, want 1 or more, or leave it out for all at once", e.MaxParallel)
-	}
 }
 
 func (s *Spec) validateLoop(bad func(string, string, ...any)) {
@@ -140,15 +134,6 @@ func (s *Spec) validateLoop(bad func(string, string, ...any)) {
 	}
 	if checks != 1 {
 		bad("loop", "has %d checks, want one of command, file and until", checks)
-	}
-	if l.MaxIterations < 1 {
-		bad("loop.max_iterations", "is %d, want 1 or more turns", l.MaxIterations)
-	}
-	if l.MaxSame < 0 || l.MaxSame == 1 {
-		bad("loop.max_same", "is %d, want 2 or more turns that are alike", l.MaxSame)
-	}
-	if l.MaxFiles < 0 {
-		bad("loop.max_files", "is %d, want 1 or more files, or leave it out for no bound", l.MaxFiles)
 	}
 }
 
@@ -183,37 +168,17 @@ func (s *Spec) validateFrom(bad func(string, string, ...any)) {
 	}
 }
 
-// Validate reports every rule that o breaks, with the paths of its fields within
-// field; a nil o breaks none.
-func (o *Oversight) Validate(field string, bad func(field, format string, args ...any)) {
+// validate reports what does not go together in o, with the paths of its fields
+// within field; a nil o breaks no rule.
+func (o *Oversight) validate(field string, bad func(field, format string, args ...any)) {
 	if o == nil {
 		return
 	}
-	switch {
-	case o.Mode == "":
-		bad(field+".mode", "is missing, want one of %s", joined(OversightModes()))
-	case !slices.Contains(OversightModes(), o.Mode):
-		bad(field+".mode", "%q is unknown, want one of %s", o.Mode, joined(OversightModes()))
-	case o.Probability != nil && o.Mode != SpotCheck:
+	if o.Probability != nil && o.Mode != SpotCheck && slices.Contains(OversightModes(), o.Mode) {
 		bad(field+".probability", "has no use with mode %s, only with %s", o.Mode, SpotCheck)
 	}
-	if p := o.Probability; p != nil && !(*p >= 0 && *p <= 1) {
-		bad(field+".probability", "is %g, want a number from 0 to 1", *p)
-	}
-	if !(o.MinConfidence >= 0 && o.MinConfidence <= 1) {
-		bad(field+".min_confidence", "is %g, want a number from 0 to 1", o.MinConfidence)
-	}
-	if o.Timeout < 0 {
-		bad(field+".timeout", "%s is negative, want a duration above zero", o.Timeout)
-	}
-	switch {
-	case o.Default != "" && o.Default != "approve" && o.Default != "reject":
-		bad(field+".default", "%q is unknown, want approve or reject", o.Default)
-	case o.Default != "" && o.Timeout == 0:
+	if o.Default != "" && o.Timeout == 0 {
 		bad(field+".default", "%q has no use without a timeout after which it holds", o.Default)
-	}
-	if o.MaxRetries < 0 {
-		bad(field+".max_retries", "is %d, want 0 or more", o.MaxRetries)
 	}
 }
 
@@ -221,13 +186,6 @@ func (s *Spec) validateEvaluation(bad func(string, string, ...any)) {
 	e := s.Flow.Evaluation
 	if e == nil {
 		return
-	}
-	domainName("evaluation.domain", e.Domain, bad)
-	if e.SLA < 0 {
-		bad("evaluation.sla", "%s is negative, want a duration above zero", e.SLA)
-	}
-	if e.Command != "" && strings.TrimSpace(e.Command) == "" {
-		bad("evaluation.command", "is blank, want a command that prints a report")
 	}
 	if e.Report != "" {
 		localFile("evaluation.report", e.Report, bad)
@@ -238,12 +196,6 @@ func (s *Spec) validateEvaluation(bad func(string, string, ...any)) {
 		} else if e.Judge == s.Name {
 			bad("evaluation.judge", "%q is the job itself, want another job", e.Judge)
 		}
-	}
-}
-
-func domainName(field, value string, bad func(string, string, ...any)) {
-	if value != "" && !wordName.MatchString(value) {
-		bad(field, "%q is not a name, want 1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as legal", value)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fields returns where the errors are, and fails the test for one that says nothing.
-func fields(t *testing.T, errs []*FieldError) []string {
+// fieldsOf returns where the errors are, and fails the test for one that says nothing.
+func fieldsOf(t *testing.T, errs []*FieldError) []string {
 	t.Helper()
 	var list []string
 	for _, e := range errs {
@@ -93,7 +93,7 @@ func TestValidateFlow(t *testing.T) {
 	} {
 		s := validSpec()
 		c.change(&s)
-		if got := fields(t, s.Validate()); !slices.Equal(got, c.want) {
+		if got := fieldsOf(t, s.Validate()); !slices.Equal(got, c.want) {
 			t.Errorf("%s: faults at %v, want %v", name, got, c.want)
 		}
 	}
@@ -108,7 +108,7 @@ func TestLoopOfLLM(t *testing.T) {
 		{File: "done", MaxIterations: 1}:       {"loop.file"},
 	} {
 		s.Flow.Loop = &check
-		if got := fields(t, s.Validate()); !slices.Equal(got, want) {
+		if got := fieldsOf(t, s.Validate()); !slices.Equal(got, want) {
 			t.Errorf("%+v: faults at %v, want %v", check, got, want)
 		}
 	}
@@ -164,10 +164,10 @@ func TestValidateWorkflow(t *testing.T) {
 			Fallback: []Choice{{Worker: "x"}}, Oversight: &Oversight{Mode: "x"}, EvaluationDomain: " ",
 		}},
 	}
-	want := strings.Fields(`teams[0].id teams[0].strategy teams[0].max_restarts teams[0].max_seconds teams[0].members
-		teams[1].members[0] teams[1].members[1] teams[1].members[2].job teams[1].members[2].restart teams[1].members[2].shutdown teams[1].members[4]
-		agents[0].name agents[0].capabilities[0] agents[0].domains[1] agents[0].input agents[0].output agents[0].worker agents[0].oversight.mode agents[0].evaluation_domain`)
-	if got := fields(t, bad.Validate()); !slices.Equal(got, want) {
+	want := strings.Fields(`teams[0].strategy teams[0].max_restarts teams[0].max_seconds teams[0].members teams[0].id
+		teams[1].members[2].restart teams[1].members[2].shutdown teams[1].members[0] teams[1].members[1] teams[1].members[2].job teams[1].members[4]
+		agents[0].name agents[0].capabilities[0] agents[0].domains[1] agents[0].oversight.mode agents[0].evaluation_domain agents[0].input agents[0].output agents[0].worker`)
+	if got := fieldsOf(t, bad.Validate()); !slices.Equal(got, want) {
 		t.Errorf("faults at\n%v, want\n%v", got, want)
 	}
 }

@@ -3,7 +3,8 @@ package job
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
+
+	"github.com/agentsched/agentsched/internal/fields"
 )
 
 // Validate returns every rule that w breaks, as far as each team and each agent
@@ -13,7 +14,7 @@ func (w *Workflow) Validate() []*FieldError {
 	var errs []*FieldError
 	add := func(list string, i int, found []*FieldError) {
 		for _, e := range found {
-			errs = append(errs, &FieldError{fmt.Sprintf("%s[%d].%s", list, i, e.Field), e.Message})
+			errs = append(errs, &FieldError{Field: fmt.Sprintf("%s[%d].%s", list, i, e.Field), Message: e.Message})
 		}
 	}
 	for i := range w.Teams {
@@ -28,19 +29,9 @@ func (w *Workflow) Validate() []*FieldError {
 // Validate returns every rule that t alone breaks, with fields such as
 // "members[1].restart".
 func (t *Team) Validate() []*FieldError {
-	errs := faults{}
-	errs.name("id", t.ID)
-	if !slices.Contains(Strategies(), t.Strategy) {
-		errs.bad("strategy", "%q is unknown, want one of %s", t.Strategy, joined(Strategies()))
-	}
-	if t.MaxRestarts < 0 {
-		errs.bad("max_restarts", "is %d, want 0 or more", t.MaxRestarts)
-	}
-	if t.MaxSeconds < 1 {
-		errs.bad("max_seconds", "is %d, want 1 or more", t.MaxSeconds)
-	}
-	if len(t.Members) == 0 {
-		errs.bad("members", "are missing, want at least one job or team")
+	errs := faults{fields.Check(t, nil)}
+	if t.ID != "" {
+		errs.name("id", t.ID)
 	}
 	seen := map[Member]bool{}
 	for i, m := range t.Members {
@@ -58,12 +49,6 @@ func (t *Team) Validate() []*FieldError {
 			errs.bad(at, "%q is a member already; name each once", m.Job+m.Team)
 		}
 		seen[who] = true
-		if !slices.Contains(RestartTypes(), m.Restart) {
-			errs.bad(at+".restart", "%q is unknown, want one of %s", m.Restart, joined(RestartTypes()))
-		}
-		if m.Shutdown < 0 {
-			errs.bad(at+".shutdown", "%s is negative, want a duration of zero or more", m.Shutdown)
-		}
 	}
 	return errs.list
 }
@@ -71,19 +56,9 @@ func (t *Team) Validate() []*FieldError {
 // Validate returns every rule that p alone breaks. Whether a worker is known and
 // a schema compiles is checked by those who know about workers and schemas.
 func (p *Profile) Validate() []*FieldError {
-	errs := faults{}
-	if !wordName.MatchString(string(p.Name)) {
-		errs.bad("name", "%q is not a name, want 1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as reviewer", p.Name)
-	}
-	for i, c := range p.Capabilities {
-		if !slices.Contains(Capabilities(), c) {
-			errs.bad(fmt.Sprintf("capabilities[%d]", i), "%q is unknown, want one of %s", c, joined(Capabilities()))
-		}
-	}
-	for i, d := range p.Domains {
-		if !wordName.MatchString(d) {
-			errs.bad(fmt.Sprintf("domains[%d]", i), "%q is not a name, want 1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as legal", d)
-		}
+	errs := faults{fields.Check(p, nil)}
+	if p.Name == "" {
+		errs.name("name", "")
 	}
 	for _, s := range []struct {
 		field  string
@@ -110,8 +85,7 @@ func (p *Profile) Validate() []*FieldError {
 	if p.Worker == "" && (p.Model != "" || len(p.Fallback) > 0) {
 		errs.bad("worker", "is missing, want the worker that the model and the fallback belong to")
 	}
-	p.Oversight.Validate("oversight", errs.bad)
-	domainName("evaluation_domain", p.EvaluationDomain, errs.bad)
+	p.Oversight.validate("oversight", errs.bad)
 	return errs.list
 }
 
@@ -121,7 +95,7 @@ type faults struct {
 }
 
 func (f *faults) bad(field, format string, args ...any) {
-	f.list = append(f.list, &FieldError{field, fmt.Sprintf(format, args...)})
+	f.list = append(f.list, &FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 // name wants an id as jobs have it.

@@ -81,7 +81,7 @@ func TestValidate(t *testing.T) {
 		"negative limits": {func(s *Spec) {
 			s.Limits = Limits{MaxAttempts: -1, MaxCostUSD: -1, MaxTokens: -1, MaxSteps: -1, RetryBudget: RetryBudget{CostUSD: -1}}
 		}, []string{"limits.max_attempts", "limits.max_cost_usd", "limits.max_tokens", "limits.max_steps", "limits.retry_budget.cost_usd"}},
-		"several at once, in order":  {func(s *Spec) { *s = Spec{Env: []string{" "}} }, []string{"id", "type", "worker", "workspace.isolation", "instructions", "env[0]"}},
+		"several at once, in order":  {func(s *Spec) { *s = Spec{Env: []string{" "}} }, []string{"type", "workspace.isolation", "id", "worker", "instructions", "env[0]"}},
 		"a base that cannot be used": {func(s *Spec) { s.Workspace = Workspace{Path: "/x", Isolation: Copy, Base: "-b"} }, []string{"workspace.base", "workspace.base"}},
 	} {
 		s := validSpec()

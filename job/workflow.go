@@ -15,7 +15,7 @@ import (
 type Flow struct {
 	// Joined is set of every job of a batch in which one waits for another, or some
 	// form a team: the end of each is looked at for what follows from it.
-	Joined bool `json:"joined,omitempty"`
+	Joined bool `json:"joined,omitempty" yaml:"-"`
 	// Needs are the jobs whose ends it waits for.
 	Needs []Name `json:"needs,omitempty"`
 	// If is the condition under which it then runs, an expression such as
@@ -32,10 +32,10 @@ type Flow struct {
 	// From are jobs, among the needs, whose patches are applied to a fresh worktree
 	// or copy, in this order, before the worker starts: what it changes beyond them
 	// is its own patch. OnConflict says what follows if they do not apply.
-	From       []Name   `json:"from,omitempty"`
-	OnConflict Conflict `json:"on_conflict,omitempty"`
+	From       []Name   `json:"from,omitempty" yaml:"-"`
+	OnConflict Conflict `json:"on_conflict,omitempty" yaml:"-"` // what follows if a patch of From does not apply
 	// Best: the scheduler orders Choices by reputation.
-	Best bool `json:"best,omitempty"`
+	Best bool `json:"best,omitempty" yaml:"-"`
 	// Oversight says when a person must agree; nil: never.
 	Oversight *Oversight `json:"oversight,omitempty"`
 	// Evaluation says how the work is judged; nil: it is not.
@@ -43,9 +43,9 @@ type Flow struct {
 	// Node is the job that this one is a part of, Part its number within that,
 	// from 1; "" and 0 for what was submitted. Restart is how often the team has
 	// restarted it.
-	Node    Name `json:"node,omitempty"`
-	Part    int  `json:"part,omitempty"`
-	Restart int  `json:"restart,omitempty"`
+	Node    Name `json:"node,omitempty" yaml:"-"`
+	Part    int  `json:"part,omitempty" yaml:"-"`    // the number of this part within Node, from 1
+	Restart int  `json:"restart,omitempty" yaml:"-"` // how often the team has restarted it
 }
 
 // ForEach is a list and how many of its items may be.
@@ -53,9 +53,9 @@ type ForEach struct {
 	// Items is a list as JSON, or the text of an expression that gives one.
 	Items json.RawMessage `json:"items"`
 	// Max is the most items that are allowed: more are a failure, not a cut.
-	Max int `json:"max"`
+	Max int `json:"max" min:"1" max:"10000"`
 	// MaxParallel is how many may run at once; 0: all.
-	MaxParallel int `json:"max_parallel,omitempty"`
+	MaxParallel int `json:"max_parallel,omitempty" min:"1" want:"1 or more; leave it out for all at once"`
 }
 
 // DefaultForEachMax is the cap on the items of a list that names none.
@@ -66,19 +66,23 @@ const MaxForEach = 10_000
 
 // Loop repeats a job, each turn in what the last one left, until a check passes.
 type Loop struct {
-	// Exactly one of these is the check, made after each turn that succeeded.
-	Command string `json:"command,omitempty"` // a shell command that must exit 0 in the workspace
-	File    string `json:"file,omitempty"`    // a file that must be there, relative to the workspace
-	Until   string `json:"until,omitempty"`   // an expression over `output`, the turn's answer as JSON
-	// MaxIterations bounds the turns; when it is reached, the job has failed.
-	MaxIterations int `json:"max_iterations"`
-	// MaxSame ends a loop in which so many turns in a row made the same diff, or
-	// failed the check in the same words; 0 is DefaultMaxSame.
-	MaxSame int `json:"max_same,omitempty"`
-	// MaxFiles ends a loop whose turns together have changed more files: its scope
-	// grows; 0: no bound.
-	MaxFiles int `json:"max_files,omitempty"`
+	// A shell command that exits 0 in the workspace.
+	Command string `json:"command,omitempty"`
+	// A file that is there, relative to the workspace.
+	File string `json:"file,omitempty"`
+	// A condition on `output`, the turn's answer, such as `output.done`.
+	Until string `json:"until,omitempty"`
+	// Turns; when they are used up, the job has failed.
+	MaxIterations int `json:"max_iterations" min:"1" otherwise:"10"`
+	// Give up after so many turns in a row that made the same diff, or failed the check in the same
+	// words.
+	MaxSame int `json:"max_same,omitempty" min:"2" want:"2 or more turns that are alike" otherwise:"2"`
+	// Give up when the turns together have changed more files.
+	MaxFiles int `json:"max_files,omitempty" min:"1" want:"1 or more; leave it out for no bound"`
 }
+
+// SetDefaults sets the bound of the turns.
+func (l *Loop) SetDefaults() { l.MaxIterations = DefaultMaxIterations }
 
 // Defaults of a Loop.
 const (
@@ -108,19 +112,24 @@ func OversightModes() []OversightMode {
 // Oversight says when a person must agree to what a job has made before
 // anything is built on it.
 type Oversight struct {
-	Mode OversightMode `json:"mode"`
-	// Probability of a spot check, in [0, 1]; nil is DefaultSpotCheck.
-	Probability *float64 `json:"probability,omitempty"`
-	// MinConfidence is the least `confidence`, a number in [0, 1] that an answer in
-	// JSON may hold, with which the agent is not held to ask; 0: it is not looked at.
-	MinConfidence float64 `json:"min_confidence,omitempty"`
-	// Timeout is how long a person may take; 0: for ever. Then Default holds:
-	// "approve", or "reject", which is also meant by "".
-	Timeout Duration `json:"timeout,omitempty"`
-	Default string   `json:"default,omitempty"`
-	// MaxRetries is how often the work may be rejected and done again.
-	MaxRetries int `json:"max_retries"`
+	// `autonomous_escalation`: when the agent asks, or has to. `spot_check`: at random, too.
+	// `supervised`: always.
+	Mode OversightMode `json:"mode" need:"one of autonomous_escalation, spot_check, supervised"`
+	// How often a `spot_check` asks.
+	Probability *float64 `json:"probability,omitempty" min:"0" max:"1" otherwise:"0.3"`
+	// Ask if the answer is JSON whose `confidence` is less.
+	MinConfidence float64 `json:"min_confidence,omitempty" above:"0" max:"1" otherwise:"it is not looked at"`
+	// How long a person may take.
+	Timeout Duration `json:"timeout,omitempty" above:"0s" want:"a duration such as 12h; leave it out to wait for ever" otherwise:"for ever"`
+	// What holds after that: `approve` or `reject`.
+	Default string `json:"default,omitempty" words:"approve reject"`
+	// How often the work may be rejected and done again. These attempts do not use up
+	// `limits.max_attempts`.
+	MaxRetries int `json:"max_retries" min:"0" otherwise:"2"`
 }
+
+// SetDefaults sets how often the work is done again.
+func (o *Oversight) SetDefaults() { o.MaxRetries = DefaultMaxRetries }
 
 // Defaults of Oversight.
 const (
@@ -131,17 +140,16 @@ const (
 // Evaluation says how a job's work is judged. What no source gives a value to is
 // left out, and the weights of the others are scaled to a sum of 1.
 type Evaluation struct {
-	// Domain chooses the weights: "legal", "security", "dashboard", or one of the
-	// configuration; "" is the default's.
-	Domain string `json:"domain,omitempty"`
-	// SLA is the wall time at which speed begins to fall below 1; 0: not judged.
-	SLA Duration `json:"sla,omitempty"`
-	// Command is a shell command, run in the workspace after the work, that prints
-	// a JSON report such as {"quality": 0.9}.
-	Command string `json:"command,omitempty"`
-	// Report is a file of the workspace with such a report.
+	// Whose weights count: `legal`, `security`, `dashboard`, or another that `domain` may be.
+	Domain string `json:"domain,omitempty" form:"word" want:"1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as legal" otherwise:"the default's weights"`
+	// Wall time beyond which the job counts as slow.
+	SLA Duration `json:"sla,omitempty" above:"0s" want:"a duration such as 10m; leave it out if speed does not matter" otherwise:"speed does not count"`
+	// A shell command, run in the workspace afterwards, that prints a report in JSON such as
+	// `{"quality": 0.9}`.
+	Command string `json:"command,omitempty" match:"\\S" is:"a command" want:"a command that prints a report"`
+	// A file of the workspace with such a report.
 	Report string `json:"report,omitempty"`
-	// Judge is the job of the same batch whose answer is such a report.
+	// The job whose answer is such a report. It needs this one.
 	Judge Name `json:"judge,omitempty"`
 }
 
@@ -177,10 +185,10 @@ const (
 // Resolved is what a job is run with once its needs have ended: its own words
 // with the expressions in them replaced.
 type Resolved struct {
-	Instructions string          `json:"instructions,omitempty"`
-	SystemPrompt string          `json:"system_prompt,omitempty"`
-	Verify       string          `json:"verify,omitempty"`
-	Input        json.RawMessage `json:"input,omitempty"`
+	Instructions string          `json:"instructions,omitempty"`  // in place of those of the job
+	SystemPrompt string          `json:"system_prompt,omitempty"` // in place of that of the job
+	Verify       string          `json:"verify,omitempty"`        // in place of that of the job
+	Input        json.RawMessage `json:"input,omitempty"`         // in place of that of the job
 	// Patches are those of Flow.From.
 	Patches []Patch `json:"patches,omitempty"`
 	// Hash is over all that could be referred to: what a stored result is an
@@ -190,12 +198,12 @@ type Resolved struct {
 
 // Patch is what a job has changed.
 type Patch struct {
-	Job  Name   `json:"job"`
+	Job  Name   `json:"job"`  // whose patch it is
 	Path string `json:"path"` // of the patch file, absolute; "" if it changed nothing
 	// Bytes and SHA256 are those of the file, as Artifact has them; zero if none
 	// were recorded.
 	Bytes  int64  `json:"bytes,omitempty"`
-	SHA256 string `json:"sha256,omitempty"`
+	SHA256 string `json:"sha256,omitempty"` // of the file, in hexadecimal
 }
 
 // Conflict is what is done when patches do not fit together.

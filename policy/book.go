@@ -185,13 +185,19 @@ func (b *book) SetReputation(name job.Tenant, r float64) {
 }
 
 // advance goes on to now: heads become runnable, use leaves the window. A clock
-// that was set back makes heads wait again, but nothing return to the window.
+// that was set back makes heads wait again, but nothing return to the window; what
+// was used while it stood ahead counts as used now.
 func (b *book) advance(now time.Time) {
 	n := nanos(now)
 	if n < b.newest {
 		b.goBack(n)
 	}
 	b.now = n
+	if b.window.back(n) {
+		for _, t := range b.all {
+			b.window.date(t)
+		}
+	}
 	if b.window.move(n) {
 		b.expire()
 	}

@@ -209,20 +209,20 @@ func TestNew(t *testing.T) {
 		}
 	}
 	for want, c := range map[string]Config{
-		`name: "fair" is no policy, want one of credit, deficit, drf, priority`:                            {Name: "fair"},
-		`name: "" is no policy, want one of credit, deficit, drf, priority`:                                {},
-		`tiers: "loose" is unknown, want strict or weighted`:                                               {Name: NameCredit, Tiers: "loose"},
-		`ageing: -1s is not allowed, want a duration, or 0 for none`:                                       {Name: NamePriority, Ageing: -job.Duration(time.Second)},
-		`window: 1ms is too short, want at least 1s, or 0 for 24h0m0s`:                                     {Name: NameDRF, Window: job.Duration(time.Millisecond)},
-		`beta: NaN is not allowed, want a number of 0 or more`:                                             {Name: NameCredit, Beta: math.NaN()},
-		`capacity.slots: -1 is not allowed, want a number above 0, or 0 if it is not`:                      {Name: NameDRF, Capacity: Demand{Slots: -1}},
-		`budget.tokens: -5 is not allowed, want a number of tokens, or 0 for no bound`:                     {Name: NameDRF, Budget: Budget{Tokens: -5}},
-		`each.reputation: 1.5 is not allowed, want a number from 0 to 1`:                                   {Name: NameCredit, Each: Tenant{Reputation: 1.5}},
-		`tenants.a.weight: -1 is not allowed, want a number from 1e-06 to 1e+06`:                           {Name: NameDRF, Tenants: map[job.Tenant]Tenant{"b": {}, "a": {Weight: -1}}},
-		`each.credits: +Inf is not allowed, want a number from 1 to 1e+06, or 0 for 1000 times the weight`: {Name: NameDRF, Each: Tenant{Credits: math.Inf(1)}},
-		`tenants.a.credits: 0.5 is not allowed, want a number from 1 to 1e+06, or 0 for 1000`:              {Name: NameCredit, Tenants: map[job.Tenant]Tenant{"a": {Credits: 0.5}}},
-		`each.max_concurrent: -1 is negative, want a number of jobs`:                                       {Name: NameDRF, Each: Tenant{MaxConcurrent: -1}},
-		`each.budget.cost_usd: -1 is not allowed, want US dollars`:                                         {Name: NameDRF, Each: Tenant{Budget: Budget{CostUSD: -1}}},
+		`name: "fair" is no policy, want one of credit, deficit, drf, priority`:                {Name: "fair"},
+		`name: "" is no policy, want one of credit, deficit, drf, priority`:                    {},
+		`tiers: "loose" is unknown, want strict or weighted`:                                   {Name: NameCredit, Tiers: "loose"},
+		`ageing: is -1s, want a duration of 0s or more`:                                        {Name: NamePriority, Ageing: -job.Duration(time.Second)},
+		`window: is 1ms, want a duration of 1s or more, or 0 for 24h`:                          {Name: NameDRF, Window: job.Duration(time.Millisecond)},
+		`beta: is NaN, want a number of 0 or more`:                                             {Name: NameCredit, Beta: math.NaN()},
+		`capacity.slots: is -1, want a number above 0, or 0 if it does not count`:              {Name: NameDRF, Capacity: Demand{Slots: -1}},
+		`budget.tokens: is -5, want a number above 0, or 0 for no bound`:                       {Name: NameDRF, Budget: Budget{Tokens: -5}},
+		`each.reputation: is 1.5, want a number from 0 to 1`:                                   {Name: NameCredit, Each: Tenant{Reputation: 1.5}},
+		`tenants.a.weight: is -1, want a number from 1e-06 to 1e+06`:                           {Name: NameDRF, Tenants: map[job.Tenant]Tenant{"b": {}, "a": {Weight: -1}}},
+		`each.credits: is +Inf, want a number from 1 to 1e+06, or 0 for 1000 times the weight`: {Name: NameDRF, Each: Tenant{Credits: math.Inf(1)}},
+		`tenants.a.credits: is 0.5, want a number from 1 to 1e+06, or 0 for 1000`:              {Name: NameCredit, Tenants: map[job.Tenant]Tenant{"a": {Credits: 0.5}}},
+		`each.max_concurrent: is -1, want 1 or more, or 0 for no bound`:                        {Name: NameDRF, Each: Tenant{MaxConcurrent: -1}},
+		`each.budget.cost_usd: is -1, want a number above 0`:                                   {Name: NameDRF, Each: Tenant{Budget: Budget{CostUSD: -1}}},
 	} {
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("New: %v, want %s", err, want)

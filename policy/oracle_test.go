@@ -13,10 +13,10 @@ import (
 // oracle is each policy as it would be written if time did not matter: it keeps
 // what it was told, and works everything out of that whenever it is asked.
 type oracle struct {
-	c         Config
-	now, tick int64
-	turn      uint64
-	tenants   map[job.Tenant]*seen
+	c       Config
+	now     int64
+	turn    uint64
+	tenants map[job.Tenant]*seen
 	// reputations are those that were measured.
 	reputations map[job.Tenant]float64
 	// credit
@@ -44,7 +44,7 @@ type use struct {
 
 func newOracle(c Config) *oracle {
 	begin := nanos(time.Time{})
-	return &oracle{c: c, now: begin, tick: begin, tenants: map[job.Tenant]*seen{}, reputations: map[job.Tenant]float64{}}
+	return &oracle{c: c, now: begin, tenants: map[job.Tenant]*seen{}, reputations: map[job.Tenant]float64{}}
 }
 
 func (o *oracle) Add(h Head) {
@@ -77,7 +77,7 @@ func (o *oracle) Charge(t job.Tenant, used Demand, completions int, now time.Tim
 	s, u := o.tenant(t), remembered(used, completions)
 	o.sort(s)
 	o.bill(s, u.price)
-	s.note(o.tick, u, int64(completions))
+	s.note(o.now, u, int64(completions))
 	o.settle()
 }
 
@@ -95,7 +95,7 @@ func (o *oracle) End(t job.Tenant, ask, used Demand, completed bool, now time.Ti
 	if completed {
 		done = 1
 	}
-	s.note(o.tick, u, done)
+	s.note(o.now, u, done)
 	o.settle()
 }
 
@@ -258,14 +258,18 @@ func (o *oracle) tenant(name job.Tenant) *seen {
 
 func (o *oracle) at(now time.Time) {
 	o.now = nanos(now)
-	o.tick = max(o.tick, o.now)
+	for _, s := range o.tenants {
+		for i := range s.uses {
+			s.uses[i].at = min(s.uses[i].at, o.now)
+		}
+	}
 	o.settle()
 }
 
 // settle forgets what is past, and lets tenants in that can run again.
 func (o *oracle) settle() {
 	for name, s := range o.tenants {
-		s.uses = slices.DeleteFunc(s.uses, func(u use) bool { return o.leaves(u) <= o.tick })
+		s.uses = slices.DeleteFunc(s.uses, func(u use) bool { return o.leaves(u) <= o.now })
 		if len(s.heads)+len(s.flying)+len(s.uses) == 0 {
 			delete(o.tenants, name)
 			continue

@@ -20,8 +20,9 @@ import (
 // that is runnable for longest, then the first by ID. A tenant is forgotten when
 // it has no head, nothing in flight, and has used nothing within the window.
 //
-// The times that are passed in may go back: heads then wait again, but use does
-// not come back that has left the window.
+// The times that are passed in may go back: heads then wait again, and what was
+// used at a time that has not come counts as used now. What has left the window
+// does not come back.
 type Policy interface {
 	// Add says that h is the head of its lane, instead of an earlier one.
 	Add(h Head)
@@ -76,35 +77,40 @@ type Head struct {
 // Demand is an amount of what jobs use. Slots are workers at once; tokens and
 // cost are consumed.
 type Demand struct {
-	Tokens  float64 `json:"tokens,omitempty"`
-	CostUSD float64 `json:"cost_usd,omitempty"` // US dollars
-	Slots   float64 `json:"slots,omitempty"`
+	// The tokens there are within the window; `0` they do not count.
+	Tokens float64 `json:"tokens,omitempty" above:"0" want:"a number above 0, or 0 if it does not count" zero:""`
+	// US dollars within the window; 0: they do not count.
+	CostUSD float64 `json:"cost_usd,omitempty" above:"0" want:"a number above 0, or 0 if it does not count" zero:""`
+	// The jobs at once.
+	Slots float64 `json:"slots,omitempty" above:"0" want:"a number above 0, or 0 if it does not count" zero:""`
 }
 
 // Tenant is how a tenant stands towards the others. The zero value of a field
 // means what is said there.
 type Tenant struct {
-	// Weight is the tenant's part of what there is, in proportion to the others'
-	// (deficit, drf); 0: 1.
-	Weight float64 `json:"weight,omitempty"`
-	// Credits is the tenant's credit weight (credit), 1 or more; 0: 1000 times Weight.
-	Credits float64 `json:"credits,omitempty"`
-	// Contracted tenants come before those of the marketplace (credit).
+	// The tenant's part of what there is, in proportion to the others' (`deficit`, `drf`).
+	Weight float64 `json:"weight,omitempty" min:"1e-06" max:"1e+06" zero:"1" otherwise:"1"`
+	// The tenant's credit weight, 1 or more (`credit`).
+	Credits float64 `json:"credits,omitempty" min:"1" max:"1e+06" zero:"1000 times the weight" otherwise:"1000 times weight"`
+	// The tenant comes before those of the marketplace (`credit`).
 	Contracted bool `json:"contracted,omitempty"`
-	// Reputation is in [0, 1] (credit). It holds until one was measured: see Reputed.
-	Reputation float64 `json:"reputation,omitempty"`
-	// MaxConcurrent bounds how many of its jobs are in flight; 0: no bound.
-	MaxConcurrent int `json:"max_concurrent,omitempty"`
-	// Budget bounds what the tenant uses within the window; 0 each: no bound.
-	Budget Budget `json:"budget,omitzero"`
+	// The reputation of the tenant, from 0 to 1 (`credit`), until one was [measured](evaluation.md).
+	Reputation float64 `json:"reputation,omitempty" min:"0" max:"1"`
+	// Its jobs in flight at once; `0` for no bound.
+	MaxConcurrent int `json:"max_concurrent,omitempty" min:"1" zero:"no bound" otherwise:"no bound"`
+	// What the tenant uses within the window, at most.
+	Budget Budget `json:"budget,omitzero" otherwise:"no bound"`
 }
 
 // Budget bounds tokens and US dollars within the policy's window; 0: no bound.
 // A job may start while what was used and what is expected of jobs in flight is
 // below it, so that it is passed by no more than what the last one takes.
 type Budget struct {
-	Tokens  float64 `json:"tokens,omitempty"`
-	CostUSD float64 `json:"cost_usd,omitempty"`
+	// What is used within the window, at most; `0` for no bound. A job begins while there is some
+	// left.
+	Tokens float64 `json:"tokens,omitempty" above:"0" zero:"no bound"`
+	// The same in US dollars.
+	CostUSD float64 `json:"cost_usd,omitempty" above:"0" zero:"no bound"`
 }
 
 // Share is how a tenant stands.
@@ -121,24 +127,26 @@ type Share struct {
 
 // Config sets up a policy.
 type Config struct {
-	// Name is "priority", "credit", "deficit" or "drf".
-	Name string `json:"name"`
-	// Ageing raises a waiting entry's priority by one with each such time (priority); 0: never.
-	Ageing job.Duration `json:"ageing,omitempty"`
-	// Tiers is "strict" (contracted tenants first) or "weighted" (credit); "": strict.
-	Tiers string `json:"tiers,omitempty"`
-	// Beta is how much reputation raises a weight (credit).
-	Beta float64 `json:"beta,omitempty"`
-	// Window is how far back use and completions count (deficit, drf, budgets);
-	// 0: 24h. It moves on in steps of a 24th part.
-	Window job.Duration `json:"window,omitempty"`
-	// Capacity is what there is within the window, of tokens and cost, and the
-	// slots at once (drf). It is what parts are taken of and bounds nothing. A
-	// resource of 0 does not count; without any the slots alone do.
-	Capacity Demand `json:"capacity,omitzero"`
-	// Budget bounds all tenants together within the window.
-	Budget Budget `json:"budget,omitzero"`
-	// Tenants are those that have settings of their own; Each is for all others.
+	// `priority`, `credit`, `deficit` or `drf`.
+	Name string `json:"name" type:"word" offer:"credit deficit drf priority"`
+	// `priority`: a job counts one more for each such time that it has waited; `0s` never.
+	Ageing job.Duration `json:"ageing,omitempty" min:"0s"`
+	// `credit`: contracted tenants first, or, with `weighted`, only with four times the weight.
+	Tiers string `json:"tiers,omitempty" words:"strict weighted"`
+	// `credit`: how much reputation raises a weight.
+	Beta float64 `json:"beta,omitempty" min:"0"`
+	// How far back use and completions count, for `deficit`, `drf` and budgets.
+	//
+	// 0 is 24h. It moves on in steps of a 24th part.
+	Window job.Duration `json:"window,omitempty" min:"1s" zero:"24h"`
+	// What there is to share within the window (`drf`).
+	//
+	// It is what parts are taken of and bounds nothing.
+	Capacity Demand `json:"capacity,omitzero" otherwise:"only jobs at once count"`
+	// What all tenants together use within the window, at most.
+	Budget Budget `json:"budget,omitzero" otherwise:"no bound"`
+	// The settings of tenants, by name.
 	Tenants map[job.Tenant]Tenant `json:"tenants,omitempty"`
-	Each    Tenant                `json:"each,omitzero"`
+	// The settings of each tenant that `tenants` does not name.
+	Each Tenant `json:"each,omitzero"`
 }

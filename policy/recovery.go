@@ -2,10 +2,12 @@ package policy
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -34,6 +36,9 @@ const (
 func Actions() []Action {
 	return []Action{DoRestart, DoRetry, DoFeedback, DoFallback, DoFallbackOrEscalate, DoEscalate}
 }
+
+// FieldTag lists every action.
+func (Action) FieldTag() reflect.StructTag { return fields.Enum(Actions()...) }
 
 func (a Action) rank() int { return slices.Index(Actions(), a) }
 

@@ -66,16 +66,16 @@ func TestEffectiveWeight(t *testing.T) {
 // flight, nobody starves, and in the end each has its part by the mean of its weights.
 func TestReputationsThatMove(t *testing.T) {
 	clients := []client{
-		{name: "falls and rises", ask: Demand{CostUSD: 1}, want: 1.5},
-		{name: "rises and falls", ask: Demand{CostUSD: 1}, want: 1.5},
+		{name: "falls-and-rises", ask: Demand{CostUSD: 1}, want: 1.5},
+		{name: "rises-and-falls", ask: Demand{CostUSD: 1}, want: 1.5},
 		{name: "none", ask: Demand{CostUSD: 1}, want: 1},
 		{name: "worst", ask: Demand{CostUSD: 1}, want: 1},
 	}
 	clients = weighted(clients, 0)
 	out, _, _ := simulateWith(t, Config{Name: NameCredit, Tiers: TiersWeighted, Beta: 1}, 8, dispatches, clients, func(p Policy, n int, _ job.Tenant) {
 		r := math.Abs(float64(n%200)/100 - 1)
-		p.(Reputed).SetReputation("falls and rises", r)
-		p.(Reputed).SetReputation("rises and falls", 1-r)
+		p.(Reputed).SetReputation("falls-and-rises", r)
+		p.(Reputed).SetReputation("rises-and-falls", 1-r)
 		p.(Reputed).SetReputation("worst", 0)
 	})
 	served(t, out, time.Hour)

@@ -19,7 +19,7 @@ type bucket struct {
 // compared over the same stretch of time.
 type window struct {
 	width int64   // of a step, ns
-	tick  int64   // the latest time there was: a clock set back brings nothing back
+	tick  int64   // the latest time
 	steps []int64 // those in which something was used, the oldest first
 }
 
@@ -63,6 +63,44 @@ func (w *window) move(now int64) bool {
 	}
 	w.steps = w.steps[:copy(w.steps, w.steps[n:])]
 	return true
+}
+
+// back goes back to now, if the clock was set back, and says whether use has to be
+// dated anew: what was used at a time that has not come counts as used now. Else it
+// would count for as long as the clock was wrong.
+func (w *window) back(now int64) bool {
+	if now >= w.tick {
+		return false
+	}
+	w.tick = now
+	step := w.step()
+	n := len(w.steps)
+	for n > 0 && w.steps[n-1] > step {
+		n--
+	}
+	if n == len(w.steps) {
+		return false
+	}
+	w.steps = w.steps[:n]
+	if n == 0 || w.steps[n-1] < step {
+		w.steps = append(w.steps, step)
+	}
+	return true
+}
+
+// date dates anew what the tenant has used, after the clock went back.
+func (w *window) date(t *tenant) {
+	step := w.step()
+	n := len(t.window)
+	var ahead bucket
+	for ; n > 0 && t.window[n-1].step >= step; n-- {
+		ahead.used.add(t.window[n-1].used)
+		ahead.done += t.window[n-1].done
+	}
+	if n < len(t.window) {
+		ahead.step = step
+		t.window = append(t.window[:n], ahead)
+	}
 }
 
 // record adds to what the tenant has used.

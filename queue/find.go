@@ -35,7 +35,7 @@ func (e *AmbiguousError) Error() string {
 // Find returns the job that a user means by ref: its id, at least 8 characters of
 // the end of its id or of its beginning, or its name, of which the newest is meant.
 // The error wraps ErrNotFound, or is an *AmbiguousError.
-func Find(ctx context.Context, s Store, ref string) (Entry, error) {
+func Find(ctx context.Context, s Reader, ref string) (Entry, error) {
 	if ref == "" {
 		return Entry{}, fmt.Errorf("job %q: %w", ref, ErrNotFound)
 	}

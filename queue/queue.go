@@ -130,53 +130,22 @@ type ClaimSpec struct {
 	// them is claimed. They are shared whatever their batch, so that it goes with
 	// no Batch: an error.
 	External bool
-	Max      int // at most so many; 0 claims none, but lets expire what is overdue
+	Max      int // at most so many; 0 claims none (but see IDs) and lets expire what is overdue
 	Now      time.Time
 	Lease    time.Duration // LeaseUntil becomes Now+Lease
+	// IDs, if not empty, are the entries to claim, in this order, instead of the first
+	// ones. One that cannot be claimed now is passed over, be it unknown, of another
+	// scope, not queued, held, waiting, not yet runnable, or its owner's Grant used up.
+	// Max must be 0 and Admit nil.
+	IDs []job.ID
 	// Admit, if not nil, is asked for each candidate in order; false skips it
 	// and changes nothing about it. It is called inside the transaction and
 	// must be quick and must not use the Store.
 	Admit func(*Entry) bool
 	// OverGrants claims what an owner has queued that has used up its Grant, too.
 	OverGrants bool
-	// Chooser, if not nil, says which lane comes next; else the lanes are merged
-	// by priority (higher first), RunnableAt, ID.
-	Chooser Chooser
 	// Count asks for Claims.Ready.
 	Count bool
-}
-
-// Chooser says, within one Claim, which lane of the queue comes next. It knows
-// the heads of the lanes from earlier claims, and what may have changed since.
-// Its methods are called inside the transaction and must be quick and must not
-// use the Store. When the Claim returns an error, what it was told is void: all
-// is stale. A Claim may take several transactions until one has claimed
-// something; Stale is asked once, and all that was told holds on.
-//
-//	all, lanes := Stale()         the store reads those heads, and those of lanes in which an entry expired or,
-//	                              since another of its key did, stopped waiting
-//	Head(lane, entry or nil) …    for each of them
-//	lane, ok := Next()            the store looks at the head of that lane
-//	Taken(entry)                  if it is claimed; not if Admit skipped it, or its owner is over a limit
-//	Head(lane, next or nil)       what is behind it, for the rest of this claim
-//	Next() …                      until it returns false, or Max is reached
-type Chooser interface {
-	// Stale returns the lanes whose heads are to be read; with all, those of the
-	// claim's whole scope are, and lanes that are not told of then have none. A
-	// lane of another scope is an error: Lane.Batch is the ClaimSpec's Batch.
-	Stale() (all bool, lanes []job.Lane)
-	// Head tells the head of a lane: its first queued entry that waits for no
-	// other, whose RunnableAt may lie ahead; nil if it has none. The entry is the
-	// callee's only until it returns.
-	Head(l job.Lane, e *Entry)
-	// Next returns the lane to look at; false ends the claim. It must be one whose
-	// head is known and runnable by Now. If what is known of it is older than this
-	// claim and the lane has another head by now, that is looked at, or if it is
-	// not runnable, told with Head, and Next is called again. A lane that was told
-	// in this claim to have no runnable head is an error.
-	Next() (job.Lane, bool)
-	// Taken tells that the head of the lane that Next returned is claimed.
-	Taken(e *Entry)
 }
 
 // Claims is what a Claim returned.
@@ -184,17 +153,13 @@ type Claims struct {
 	// Entries are now Dispatched, each with a fence larger than any before.
 	Entries []Entry
 	// NextAt is the earliest moment, after Now, at which another queued entry of
-	// the claim's scope becomes runnable or expires; zero if none will. With a
-	// Chooser, of what becomes runnable it tells only the heads that were told in
-	// this claim: the Chooser knows the others.
+	// the claim's scope becomes runnable or expires; zero if none will. With IDs
+	// it is zero: Heads tells it.
 	NextAt time.Time
 	// Expired are the entries that were found past their deadline and moved to
 	// Expired by this claim. There may be some even where the Claim returns an
 	// error: those of transactions before.
 	Expired []job.ID
-	// Skipped are, with a Chooser, the lanes in which an entry was passed over: the
-	// heads of these are stale.
-	Skipped []job.Lane
 	// Ready is, with ClaimSpec.Count, what else could have been claimed, Admit
 	// not asked: of each class that has some, at most MaxCount in all.
 	Ready map[job.Class]ClassReady `json:",omitempty"`
@@ -252,6 +217,21 @@ type Filter struct {
 	Limit           int // at most so many; 0 means 1000
 	Offset          int
 	Newest          bool // newest first instead of oldest first
+}
+
+// Mark is a moment of a store, for Store.BatchSince. It is known to the store that
+// gave it until that is closed.
+type Mark int64
+
+// Changes is what has changed in a batch.
+type Changes struct {
+	// Entries are those that were added or changed, as they are now, in the order of
+	// submission. One may have come back to what it was.
+	Entries []Entry
+	// Whole says that Entries are all of the batch instead: the store does not know,
+	// or no longer, what has changed since.
+	Whole bool
+	Mark  Mark // to go on from
 }
 
 // StoredEvent is an event with its place in the store.

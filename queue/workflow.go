@@ -153,7 +153,7 @@ type Record struct {
 func JobSpace(id job.ID, name string) string        { return "job/" + string(id) + "/" + name }
 func BatchSpace(id job.BatchID, name string) string { return "batch/" + string(id) + "/" + name }
 
-// Journal reads records. A Store that keeps them implements it.
+// Journal reads records.
 type Journal interface {
 	// Record returns one record, or ErrNotFound.
 	Record(ctx context.Context, space, key string) (Record, error)

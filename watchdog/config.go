@@ -8,55 +8,62 @@ import (
 
 // Config is everything that can be set about the watchdog.
 type Config struct {
-	// Window is the time over which rates and latencies are taken.
-	Window     job.Duration     `json:"window"`
-	Stall      StallConfig      `json:"stall"`
-	Repetition RepetitionConfig `json:"repetition"`
+	// The time over which rates and latencies are taken.
+	Window     job.Duration     `json:"window" above:"0s"`
+	Stall      StallConfig      `json:"stall" yaml:",inline"`
+	Repetition RepetitionConfig `json:"repetition" yaml:",inline"`
+	// What is done about an overloaded host, in stages; each keeps what the ones before it do.
 	Defence    DefenceConfig    `json:"defence"`
-	Escalation EscalationConfig `json:"escalation"`
+	Escalation EscalationConfig `json:"escalation" yaml:"-"`
 }
 
 // StallConfig says when a run is stalled.
 type StallConfig struct {
-	After job.Duration `json:"stall_after"` // without output and CPU time; 0: never
-	// MinCPURatio is how much of one CPU counts as computing, over After.
-	MinCPURatio float64 `json:"min_cpu_ratio"`
+	// A run that neither prints nor uses CPU for so long is stopped as STALLED; `0s` never. One that
+	// computes quietly goes on.
+	After job.Duration `json:"stall_after" min:"0s"`
+	// Using less of one CPU than this over `stall_after` is not using it.
+	MinCPURatio float64 `json:"min_cpu_ratio" min:"0" max:"1"`
 }
 
 // RepetitionConfig says when a run goes in circles.
 type RepetitionConfig struct {
-	Calls int `json:"calls"` // like calls with like results in a row; 0: any number
+	// So many like tool calls with like results in a row stop a run as STALLED; `0` never.
+	Calls int `json:"calls" yaml:"repeated_calls" min:"2" want:"2 or more, since 1 would end every run at its first call" zero:"any number"`
 }
 
 // DefenceConfig sets the stages.
 type DefenceConfig struct {
-	Thresholds Thresholds `json:"thresholds"`
-	Dwell      Dwell      `json:"dwell"`
-	// MinRuns is how many runs must have ended within the window before their
-	// rates mean anything.
-	MinRuns int `json:"min_runs"`
-	// SickRatio is which part of a kind's runs must be sick for its breaker to
-	// be opened at OpenBreaker, above 0 and at most 1.
-	SickRatio float64 `json:"sick_ratio"`
-	// OpenFor is how long work is sent to other kinds then; after that the
-	// breaker's own probes decide.
-	OpenFor job.Duration `json:"open_for"`
-	// ThrottleRatio is the part of the configured concurrency that is left from
-	// Throttle on, above 0 and at most 1.
-	ThrottleRatio float64 `json:"throttle_ratio"`
-	// ShedClasses are refused from Shed on.
+	// Which value of which metric leads to which stage.
+	Thresholds Thresholds `json:"thresholds" rows:"below" otherwise:"see below"`
+	// How long each stage lasts at least, so that they do not flap.
+	Dwell Dwell `json:"dwell"`
+	// So many runs must have ended within the window before their rates mean anything.
+	MinRuns int `json:"min_runs" min:"1"`
+	// The part of a kind's runs that must be sick for `open_breaker` to take it out.
+	SickRatio float64 `json:"sick_ratio" above:"0" max:"1"`
+	// For how long its jobs go to other kinds then; after that its breaker decides.
+	OpenFor job.Duration `json:"open_for" above:"0s"`
+	// The part of the concurrency that is left from `throttle` on.
+	ThrottleRatio float64 `json:"throttle_ratio" above:"0" max:"1"`
+	// Of `interactive`, `standard`, `batch`.
 	ShedClasses []job.Class `json:"shed_classes"`
-	// ProtectTenants are treated as if a person waited for all their work.
+	// Tenants that are treated as if a person waited for all their work.
 	ProtectTenants []job.Tenant `json:"protect_tenants,omitempty"`
 }
 
 // Dwell is how long each stage lasts at least.
 type Dwell struct {
-	Normal      job.Duration `json:"normal"`
-	Shed        job.Duration `json:"shed"`
-	Throttle    job.Duration `json:"throttle"`
-	OpenBreaker job.Duration `json:"open_breaker"`
-	Escalate    job.Duration `json:"escalate"`
+	// Nothing is kept away.
+	Normal job.Duration `json:"normal" above:"0s" want:"a duration above 0s, or the stages flap"`
+	// Jobs of `shed_classes` are kept away.
+	Shed job.Duration `json:"shed" above:"0s" want:"a duration above 0s, or the stages flap"`
+	// Fewer jobs run at once, and other jobs go to a smaller choice where they have one.
+	Throttle job.Duration `json:"throttle" above:"0s" want:"a duration above 0s, or the stages flap"`
+	// Kinds of worker that are sick are taken out, one at a time.
+	OpenBreaker job.Duration `json:"open_breaker" above:"0s" want:"a duration above 0s, or the stages flap"`
+	// A person is told, and only work that somebody waits for begins.
+	Escalate job.Duration `json:"escalate" above:"0s" want:"a duration above 0s, or the stages flap"`
 }
 
 func (d Dwell) of(s Stage) time.Duration {
@@ -65,19 +72,28 @@ func (d Dwell) of(s Stage) time.Duration {
 
 // EscalationConfig says when a fact becomes an escalation.
 type EscalationConfig struct {
-	WorkerCrashes Burst           `json:"worker_crashes"` // of one kind
-	LatestWins    Burst           `json:"latest_wins"`    // cancellations on one workspace
-	CoreCrashes   Burst           `json:"core_crashes"`
-	Disk          Disk            `json:"disk"`
-	ClockJump     ClockJumpConfig `json:"clock_jump"`
+	// When a kind of worker crashes again and again: crashes of that kind, at most half of them of one
+	// tenant; or of several jobs of one tenant, for which alone it is isolated then.
+	WorkerCrashes Burst `json:"worker_crashes"`
+	// When something submits newer versions of a job in a loop: runs in one folder that were cancelled
+	// for newer ones.
+	LatestWins Burst `json:"latest_wins"`
+	// When cores crash again and again.
+	CoreCrashes Burst `json:"core_crashes"`
+	// When the disk of the state directory is nearly full.
+	Disk Disk `json:"disk"`
+	// When the wall clock jumped.
+	ClockJump ClockJumpConfig `json:"clock_jump"`
 }
 
 // Burst is a number of like events within a time.
 type Burst struct {
-	Count  int          `json:"count"` // 0: any number
-	Within job.Duration `json:"within"`
-	// CoolDown is when what was isolated is let in again; 0: only by an operator.
-	CoolDown job.Duration `json:"cool_down"`
+	// So many of these within the time below; `0` any number.
+	Count int `json:"count" min:"1" max:"1000" zero:"any number"`
+	// The time within which they are counted.
+	Within job.Duration `json:"within" min:"0s"`
+	// Until what was put out of use is used again; `0s`: until an operator says so.
+	CoolDown job.Duration `json:"cool_down" min:"0s"`
 }
 
 // Disk says when a disk is nearly full: less than MinFreeBytes free and also
@@ -85,16 +101,20 @@ type Burst struct {
 // judged by the other's measure), or less than MinFreeRatio/2 of its inodes.
 // It has recovered when twice as much is free.
 type Disk struct {
-	MinFreeBytes int64        `json:"min_free_bytes"` // 0: never nearly full
-	MinFreeRatio float64      `json:"min_free_ratio"`
-	CoolDown     job.Duration `json:"cool_down"`
+	// Less than so many bytes are free; `0` it never is.
+	MinFreeBytes int64 `json:"min_free_bytes" min:"0"`
+	// And less than this part of it, at most `0.5`; or half of this part of its inodes.
+	MinFreeRatio float64 `json:"min_free_ratio" min:"0" max:"0.5" want:"a ratio of at most 0.5, or no disk could recover"`
+	// Until anything begins again, once twice as much is free.
+	CoolDown job.Duration `json:"cool_down"`
 }
 
 // ClockJumpConfig says what a jump of the wall clock is.
 type ClockJumpConfig struct {
-	Above job.Duration `json:"above"` // 0: none
-	// CoolDown is until deadlines can be relied on again; 0: until an operator says so.
-	CoolDown job.Duration `json:"cool_down"`
+	// By so much or more; `0s` no jump matters.
+	Above job.Duration `json:"above" min:"0s"`
+	// Until anything begins again.
+	CoolDown job.Duration `json:"cool_down" min:"0s"`
 }
 
 // Default returns settings for a host of one person or a small team. Where no

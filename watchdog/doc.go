@@ -13,5 +13,5 @@
 //
 // Nothing here reads a clock, starts a goroutine or does I/O: the same history
 // gives the same decisions. Memory is bounded, however much is observed.
-// What must be read from the system is read by package sample.
+// What must be read from the system is read by internal/agentcore.
 package watchdog

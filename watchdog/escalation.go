@@ -53,13 +53,9 @@ func (DiskSpace) signal()   {}
 func (ClockJump) signal()   {}
 func (Overload) signal()    {}
 
-const (
-	// maxBurst bounds the events that are remembered of one subject.
-	maxBurst = 1000
-	// maxSubjects bounds the workspaces, kinds or disks that are remembered; the one
-	// that was quiet for longest is forgotten first.
-	maxSubjects = 1024
-)
+// maxSubjects bounds the workspaces, kinds or disks that are remembered; the one
+// that was quiet for longest is forgotten first.
+const maxSubjects = 1024
 
 // Escalations decides which signals are escalations. It is safe for concurrent use.
 type Escalations struct {

@@ -51,16 +51,22 @@ func (s *Stage) UnmarshalText(text []byte) error {
 // Band is the hysteresis of one stage: it is entered at Enter or above and
 // left at Leave or below. The zero Band never leads to its stage.
 type Band struct {
-	Enter float64 `json:"enter"`
-	Leave float64 `json:"leave"`
+	// The stage is entered at this value or above; with 0 in both, never.
+	Enter float64 `json:"enter" min:"0"`
+	// It is left at this value or below, which is less.
+	Leave float64 `json:"leave" min:"0"`
 }
 
 // Ladder has the bands of one metric, in the metric's own unit.
 type Ladder struct {
-	Shed        Band `json:"shed"`
-	Throttle    Band `json:"throttle"`
+	// Work of the classes that are shed is refused.
+	Shed Band `json:"shed"`
+	// Fewer runs at once, and smaller ones where there is a choice.
+	Throttle Band `json:"throttle"`
+	// Sick kinds of worker are taken out.
 	OpenBreaker Band `json:"open_breaker"`
-	Escalate    Band `json:"escalate"`
+	// A person is told; only work that somebody waits for begins.
+	Escalate Band `json:"escalate"`
 }
 
 // bands returns the band of each stage by its number; Normal has none.
@@ -92,18 +98,30 @@ func (l Ladder) reach(value float64) (asked, held Stage) {
 // be a reason to shed. By default they lead no further than to shed, since to
 // run less makes a queue longer.
 type Thresholds struct {
-	QueueOldest   Ladder `json:"queue_oldest_ms"`       // wait of the oldest job that could run
-	QueueDepth    Ladder `json:"queue_depth"`           // jobs that could run
-	QueueLag      Ladder `json:"worker_queue_lag_ms"`   // from runnable to a worker, 95th percentile
-	Inflight      Ladder `json:"worker_inflight_count"` // runs that have a worker
-	TimeoutRate   Ladder `json:"worker_timeout_rate"`
-	CancelLatency Ladder `json:"worker_cancel_latency_ms"` // 95th percentile
-	LockWait      Ladder `json:"workspace_lock_wait_ms"`   // 95th percentile
-	Heartbeat     Ladder `json:"heartbeat_latency_ms"`     // 95th percentile
-	RSS           Ladder `json:"core_rss_bytes"`
-	CPU           Ladder `json:"core_cpu_ratio"`
-	Goroutines    Ladder `json:"core_goroutines"`
-	OpenFiles     Ladder `json:"core_open_files"`
+	// Wait of the oldest job that could run, in milliseconds.
+	QueueOldest Ladder `json:"queue_oldest_ms"`
+	// Jobs that could run.
+	QueueDepth Ladder `json:"queue_depth"`
+	// Wait of a job from when it could run until it has a worker, in milliseconds, 95th percentile.
+	QueueLag Ladder `json:"worker_queue_lag_ms"`
+	// Runs that have a worker.
+	Inflight Ladder `json:"worker_inflight_count"`
+	// Part of the runs that ended as TIMEOUT, 0 to 1.
+	TimeoutRate Ladder `json:"worker_timeout_rate"`
+	// From a stop's request to the proof that nothing is left, in milliseconds, 95th percentile.
+	CancelLatency Ladder `json:"worker_cancel_latency_ms"`
+	// Wait for a folder that another run holds, in milliseconds, 95th percentile.
+	LockWait Ladder `json:"workspace_lock_wait_ms"`
+	// Answer to a heartbeat, in milliseconds, 95th percentile.
+	Heartbeat Ladder `json:"heartbeat_latency_ms"`
+	// Resident memory of a core, in bytes.
+	RSS Ladder `json:"core_rss_bytes"`
+	// CPU that a core uses, in CPUs.
+	CPU Ladder `json:"core_cpu_ratio"`
+	// Goroutines of a core.
+	Goroutines Ladder `json:"core_goroutines"`
+	// Open files of a core.
+	OpenFiles Ladder `json:"core_open_files"`
 }
 
 // gauge is one metric as the defence sees it.

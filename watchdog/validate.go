@@ -3,23 +3,22 @@ package watchdog
 import (
 	"errors"
 	"fmt"
-	"math"
 
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/job"
 )
 
 // Validate returns every rule that c breaks, joined, each a *job.FieldError
-// whose Field is the path inside c as JSON writes it.
+// whose Field is the path inside c as the configuration writes it; those of
+// c.Escalation begin with "escalation.".
 func (c *Config) Validate() error {
-	v := &validator{}
-	v.above("window", c.Window)
-	v.atLeast("stall.stall_after", c.Stall.After)
-	v.ratio("stall.min_cpu_ratio", c.Stall.MinCPURatio, true)
-	v.count("repetition.calls", c.Repetition.Calls)
-	if c.Repetition.Calls == 1 {
-		v.bad("repetition.calls", "is 1, which would end every run at its first call; want 2 or more, or 0 for none")
+	v := &validator{errs: fields.Errors(c)}
+	for _, e := range fields.Check(c.Escalation, nil) {
+		v.errs = append(v.errs, &job.FieldError{Field: "escalation." + e.Field, Message: e.Message})
 	}
-	v.defence(&c.Defence)
+	for _, g := range c.Defence.gauges(Inputs{}) {
+		v.ladder("defence.thresholds."+g.name, g.ladder)
+	}
 	v.escalation(&c.Escalation)
 	return errors.Join(v.errs...)
 }
@@ -28,60 +27,6 @@ type validator struct{ errs []error }
 
 func (v *validator) bad(field, format string, args ...any) {
 	v.errs = append(v.errs, &job.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
-}
-
-func (v *validator) above(field string, d job.Duration) {
-	if d <= 0 {
-		v.bad(field, "is %s, want a duration above zero", d)
-	}
-}
-
-func (v *validator) atLeast(field string, d job.Duration) {
-	if d < 0 {
-		v.bad(field, "is %s, want a duration of zero or more", d)
-	}
-}
-
-func (v *validator) count(field string, n int) {
-	if n < 0 {
-		v.bad(field, "is %d, want zero or more", n)
-	}
-}
-
-func (v *validator) ratio(field string, r float64, zero bool) {
-	switch {
-	case zero && !(r >= 0 && r <= 1): // not a number is neither
-		v.bad(field, "is %g, want a ratio from 0 to 1", r)
-	case !zero && !(r > 0 && r <= 1):
-		v.bad(field, "is %g, want a ratio above 0 and at most 1", r)
-	}
-}
-
-func (v *validator) defence(c *DefenceConfig) {
-	for _, g := range c.gauges(Inputs{}) {
-		v.ladder("defence.thresholds."+g.name, g.ladder)
-	}
-	for s := Normal; s < stageCount; s++ {
-		if d := c.Dwell.of(s); d <= 0 {
-			v.bad("defence.dwell."+s.String(), "is %s, want a duration above zero, or the stages flap", d)
-		}
-	}
-	if c.MinRuns < 1 {
-		v.bad("defence.min_runs", "is %d, want 1 or more", c.MinRuns)
-	}
-	v.ratio("defence.sick_ratio", c.SickRatio, false)
-	v.ratio("defence.throttle_ratio", c.ThrottleRatio, false)
-	v.above("defence.open_for", c.OpenFor)
-	for i, class := range c.ShedClasses {
-		if class == "" {
-			v.bad(fmt.Sprintf("defence.shed_classes[%d]", i), "is empty, want a class such as %s", job.Batch)
-		}
-	}
-	for i, tenant := range c.ProtectTenants {
-		if tenant == "" {
-			v.bad(fmt.Sprintf("defence.protect_tenants[%d]", i), "is empty, want the name of a tenant")
-		}
-	}
 }
 
 // ladder checks that each band is one, and that no stage begins or ends above
@@ -95,10 +40,8 @@ func (v *validator) ladder(field string, l Ladder) {
 			continue
 		}
 		switch {
-		case !finite(b.Enter) || b.Enter <= 0:
-			v.bad(at+".enter", "is %g, want a number above zero", b.Enter)
-		case !finite(b.Leave) || b.Leave < 0:
-			v.bad(at+".leave", "is %g, want zero or more", b.Leave)
+		case b.Enter == 0:
+			v.bad(at+".enter", "is 0, want a number above 0")
 		case b.Leave >= b.Enter:
 			v.bad(at+".leave", "is %g, want less than enter, which is %g", b.Leave, b.Enter)
 		}
@@ -114,32 +57,21 @@ func (v *validator) ladder(field string, l Ladder) {
 	}
 }
 
-func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
-
 func (v *validator) escalation(c *EscalationConfig) {
 	for _, b := range []struct {
 		field string
 		burst Burst
 	}{{"worker_crashes", c.WorkerCrashes}, {"latest_wins", c.LatestWins}, {"core_crashes", c.CoreCrashes}} {
-		field := "escalation." + b.field
-		v.count(field+".count", b.burst.Count)
-		if b.burst.Count > maxBurst {
-			v.bad(field+".count", "is %d, want at most %d", b.burst.Count, maxBurst)
+		if b.burst.Count > 0 && b.burst.Within == 0 {
+			v.bad("escalation."+b.field+".within", "is 0s, want a duration above 0s")
 		}
-		if b.burst.Count > 0 {
-			v.above(field+".within", b.burst.Within)
-		}
-		v.atLeast(field+".cool_down", b.burst.CoolDown)
-	}
-	if c.Disk.MinFreeBytes < 0 {
-		v.bad("escalation.disk.min_free_bytes", "is %d, want zero or more", c.Disk.MinFreeBytes)
 	}
 	if c.Disk.MinFreeBytes > 0 {
-		if r := c.Disk.MinFreeRatio; !(r > 0 && r <= 0.5) {
-			v.bad("escalation.disk.min_free_ratio", "is %g, want a ratio above 0 and at most 0.5, or no disk could recover", r)
+		if c.Disk.MinFreeRatio == 0 {
+			v.bad("escalation.disk.min_free_ratio", "is 0, want a ratio above 0 and at most 0.5, or no disk could recover")
 		}
-		v.above("escalation.disk.cool_down", c.Disk.CoolDown)
+		if c.Disk.CoolDown == 0 {
+			v.bad("escalation.disk.cool_down", "is 0s, want a duration above 0s")
+		}
 	}
-	v.atLeast("escalation.clock_jump.above", c.ClockJump.Above)
-	v.atLeast("escalation.clock_jump.cool_down", c.ClockJump.CoolDown)
 }

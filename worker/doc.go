@@ -1,14 +1,20 @@
 // Package worker runs one attempt of a job on one worker program and is the
 // place where further kinds of worker are plugged in.
 //
-// In comes a Task; out come events while it runs and, once, a job.Outcome. An
-// Adapter knows one program: how it is started, what its output lines mean,
-// how it is asked to stop and what its end amounts to. It starts no process
-// itself: Runner does, in a process tree of its own, and promises that none of
-// it is alive when the outcome is returned, whatever the program did.
+// An Adapter knows one program. It turns a Task into a Session, which knows how
+// the program is started and, as a machine of inputs and actions, what its output
+// means, what to tell it while it runs and what its end amounts to. Neither starts
+// a process: the Runner does, in a process tree of its own. It feeds the session,
+// does what the session says, and returns one job.Outcome. When Run returns,
+// nothing of the tree is alive, whatever the program did.
 //
-// To add a kind of worker, implement Adapter and Session, run the suite in
-// package workertest against it, and list it in the two mains. Or write no Go
-// at all: any program that speaks the JSON Lines protocol of
-// docs/worker-protocol.md runs through the exec adapter.
+// To add a kind of worker, implement Adapter and Session in a folder of your own,
+// run the suite in package workertest against it, and name it in one line: in
+// internal/adapters, or in a program of your own (app.WithAdapter). What else the
+// scheduler must know of it (whether its instructions are a script, whether it keeps
+// steps, which npm package it comes in), the adapter says by the optional interfaces in
+// traits.go; one that says nothing is an ordinary agent. A session is used by one
+// goroutine, keeps no clock (it sets timers), and nobody else writes to the worker's
+// standard input. Or write no Go at all: any program that speaks the JSON Lines protocol
+// of docs/worker-protocol.md runs through the exec adapter.
 package worker

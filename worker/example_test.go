@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
+	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -46,20 +46,25 @@ type lintRun struct {
 
 func (r *lintRun) Command() worker.Command { return r.command }
 
-func (r *lintRun) Event(line []byte) []job.Event {
-	if path, text, ok := bytes.Cut(line, []byte(": ")); ok {
-		r.findings++
-		return []job.Event{{Kind: job.EventWarning, Path: string(path), Text: string(text)}}
-	}
-	if bytes.HasPrefix(line, []byte("checked ")) {
-		r.summary = string(line)
+func (r *lintRun) Step(_ time.Time, in worker.Input) []worker.Action {
+	switch in := in.(type) {
+	case worker.Output:
+		if path, text, ok := bytes.Cut(in.Line, []byte(": ")); ok {
+			r.findings++
+			return worker.Events(job.Event{Kind: job.EventWarning, Path: string(path), Text: string(text)})
+		}
+		if bytes.HasPrefix(in.Line, []byte("checked ")) {
+			r.summary = string(in.Line)
+		}
+	case worker.ErrorOutput:
+		return worker.Log(in.Line)
+	case worker.Ended:
+		return []worker.Action{worker.Finish{Result: r.result(in.Exit)}}
 	}
 	return nil
 }
 
-func (r *lintRun) Cancel(io.Writer) error { return nil } // signals follow anyway
-
-func (r *lintRun) Result(e worker.Exit) worker.Result {
+func (r *lintRun) result(e worker.Exit) worker.Result {
 	switch {
 	case e.Code != 0 || r.summary == "": // how it ended is one witness, what it said the other
 		return worker.Result{Class: job.Crash, Message: fmt.Sprintf("mylint ended early, with status %d %s", e.Code, e.Stderr)}
@@ -84,13 +89,20 @@ func ExampleAdapter() {
 			fmt.Println(err)
 			return
 		}
+		inputs := []worker.Input{worker.Started{}}
 		for line := range bytes.SplitSeq([]byte(output), []byte("\n")) {
-			for _, e := range session.Event(line) {
-				fmt.Printf("%s %s %s\n", e.Kind, e.Path, e.Text)
+			inputs = append(inputs, worker.Output{Line: line})
+		}
+		for _, in := range append(inputs, worker.Ended{}) {
+			for _, a := range session.Step(time.Now(), in) {
+				switch a := a.(type) {
+				case worker.Emit:
+					fmt.Printf("%s %s %s\n", a.Event.Kind, a.Event.Path, a.Event.Text)
+				case worker.Finish:
+					fmt.Printf("class %q, message %q, answer %q\n", a.Result.Class, a.Result.Message, a.Result.Answer)
+				}
 			}
 		}
-		r := session.Result(worker.Exit{Code: 0})
-		fmt.Printf("class %q, message %q, answer %q\n", r.Class, r.Message, r.Answer)
 	}
 
 	_, err := adapter.Locate(job.WorkerSettings{Command: []string{"/no/such/mylint"}})

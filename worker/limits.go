@@ -10,6 +10,10 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
+// A run's limits on memory, processes and CPU are the kernel's to enforce (see
+// proc.Limits). Where it refuses or kills, the program often says something else, or
+// goes on without a part of itself; so the counters decide what the run amounts to.
+
 // limitsTime is how often a run is asked whether it has met a limit. The kernel
 // enforces the limit at once; this only ends what is left of the run.
 const limitsTime = 250 * time.Millisecond

@@ -78,53 +78,42 @@ func (p *pipes) close() {
 // pumping is the goroutines that move a run's streams.
 type pumping struct {
 	pipes *pipes
-	in    *feed
+	stdin *feed
 	done  sync.WaitGroup
 }
 
-// pump starts the goroutines that write stdin and read stdout and stderr.
-func pump(p *pipes, cmd Command, in *feed, g *guarded, rec *recorder, steps *steps, logs *logs, cancel context.CancelCauseFunc) *pumping {
-	m := &pumping{pipes: p, in: in}
+// pump starts the goroutines that write stdin and read stdout and stderr. They end by
+// themselves: the readers at the end of the pipes, which the last process of the tree
+// closes, the writer with the feed or when the program reads no more. wait collects
+// them.
+func pump(p *pipes, cmd Command, d *driver, logs *logs) *pumping {
+	m := &pumping{pipes: p, stdin: d.stdin}
 	m.done.Go(func() {
 		// A program that does not read its input is no failure; it may end early.
 		p.stdinW.Write(cmd.Stdin)
-		if !cmd.KeepStdin {
-			in.close()
-			p.stdinW.Close()
-			return
+		if cmd.KeepStdin {
+			d.stdin.copyTo(p.stdinW)
 		}
-		in.copyTo(p.stdinW)
+		d.stdin.close()
+		p.stdinW.Close()
 	})
 	m.done.Go(func() {
 		err := eachLine(p.stdoutR, func(line []byte, size int) {
 			logs.stdout.write(line)
 			if size > len(line) {
-				rec.record(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("an output line of %d bytes was skipped, at most %d are read", size, maxLine)})
+				d.rec.record(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("an output line of %d bytes was skipped, at most %d are read", size, maxLine)})
 				return
 			}
-			if steps.run.Stream.has(g, line) {
-				steps.run.Stream.pass(steps.ctx, g, line)
-				return
-			}
-			for _, e := range g.event(line) {
-				rec.record(steps.keep(e))
-			}
-			g.judgeNow()
+			d.step(Output{line})
 		})
 		if err != nil {
-			cancel(&Stop{Class: job.Crash, Message: fmt.Sprintf("read the worker's output: %v", err), ours: true})
+			d.end(&Stop{Class: job.Crash, Message: fmt.Sprintf("read the worker's output: %v", err), ours: true})
 		}
 	})
 	m.done.Go(func() {
-		n := 0
 		eachLine(p.stderrR, func(line []byte, _ int) {
 			logs.keepTail(logs.stderr.write(line))
-			if g.reader != nil {
-				rec.recordAll(g.errorLine(line))
-				g.judgeNow()
-			} else if n++; n <= maxLogEvents && len(bytes.TrimSpace(line)) > 0 {
-				rec.record(job.Event{Kind: job.EventLog, Text: string(bytes.ToValidUTF8(line, []byte("\uFFFD")))})
-			}
+			d.step(ErrorOutput{line})
 		})
 	})
 	return m
@@ -133,7 +122,7 @@ func pump(p *pipes, cmd Command, in *feed, g *guarded, rec *recorder, steps *ste
 // wait returns when both streams are at their end. With a ghost that may hold
 // them open, what is not read after drainTime is given up.
 func (m *pumping) wait(ghost bool) {
-	m.in.close()
+	m.stdin.close()
 	m.pipes.stdinW.Close()
 	if ghost {
 		deadline := time.Now().Add(drainTime)

@@ -14,7 +14,8 @@ import (
 )
 
 // recorder passes on the events of a run, adds up what it uses and
-// stops it where a limit is crossed.
+// stops it where a limit is crossed. Secrets are taken out first, so that what is
+// added up, cut and passed on holds none.
 type recorder struct {
 	run    Run
 	cancel context.CancelCauseFunc
@@ -30,6 +31,8 @@ type recorder struct {
 	closed   bool
 }
 
+// runningCommand is a tool command that was said to have started. Its timer ends
+// the run when max_command_time is over.
 type runningCommand struct {
 	started time.Time
 	timer   *time.Timer // nil without a limit
@@ -39,13 +42,8 @@ func newRecorder(run Run, cancel context.CancelCauseFunc, log zerolog.Logger) *r
 	return &recorder{run: run, cancel: cancel, log: log, words: run.Redact.Lines(), running: map[string]*runningCommand{}}
 }
 
-func (r *recorder) recordAll(events []job.Event) {
-	for _, e := range events {
-		r.record(e)
-	}
-}
-
-// record passes one event on.
+// record passes one event on. Events come from several goroutines; Sink gets them
+// one after the other, in the order in which they were recorded.
 func (r *recorder) record(e job.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +82,9 @@ func (r *recorder) record(e job.Event) {
 	r.run.Sink(e)
 }
 
-// charge adds an increment of usage, priced if the program printed no cost.
+// charge adds an increment of usage, priced by the table if the program printed no
+// cost. The budget is what is left of the job's, so it is compared with this run's
+// use alone. It is crossed when it is exceeded, not when it is reached.
 func (r *recorder) charge(e *job.Event) {
 	u := *e.Usage
 	u.Steps, u.Commands, u.CommandMillis = 0, 0, 0 // counted here, from the events
@@ -103,7 +103,8 @@ func (r *recorder) charge(e *job.Event) {
 	}
 }
 
-// command keeps the time of a tool command.
+// command keeps the time of a tool command, by its call id: from the event without
+// an exit code to the one with it. A program that says how long it took is believed.
 func (r *recorder) command(e *job.Event, now time.Time) {
 	if e.ExitCode == nil {
 		c := &runningCommand{started: now}
@@ -142,7 +143,9 @@ func (r *recorder) exceeded(format string, args ...any) {
 	r.cancel(&Stop{Class: job.Budget, Message: fmt.Sprintf(format, args...), Hint: "raise the limit in the job file if the work is worth it", ours: true})
 }
 
-// outcome turns a session's result into the run's outcome.
+// outcome turns a session's result into the run's outcome. Two things no session
+// decides: an exit code other than 0 is never a success, and a cost that is no
+// number of US dollars is none.
 func (r *recorder) outcome(res Result, e Exit) job.Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()

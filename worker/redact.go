@@ -6,7 +6,9 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Redactor takes secrets out of text.
+// Redactor takes secrets out of text. It is used for all that leaves the run: events,
+// logs and the outcome. Sessions see what the program printed, secrets included, since
+// a protocol's lines must stay what they are.
 type Redactor interface {
 	// String returns a text without its secrets.
 	String(text string) string

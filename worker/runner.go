@@ -14,12 +14,17 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
+// The life of a run: the session's command is started in a tree of its own; its
+// output is told until the program ends or the run's context does; the tree is
+// stopped in stages and proven empty; what is left of the output is read; the session
+// is told the end; and only then there is an outcome.
+
 // Runner runs sessions: each in a process tree of its own, of which nothing is
 // alive when Run returns, unless the Outcome's Ghost says so.
 type Runner struct {
-	Host   *proc.Host
-	Stages proc.Stages
-	Log    zerolog.Logger
+	Host   *proc.Host     // starts the processes
+	Stages proc.Stages    // how long a program has after each way of asking it to end
+	Log    zerolog.Logger // for what concerns nobody's job, such as an adapter's fault
 }
 
 // Run is one session to run and what bounds it.
@@ -45,10 +50,14 @@ type Run struct {
 	// StoreStep stores a durable step and returns it as it is stored then, on disk;
 	// nil: no steps are kept. The worker's output is not read meanwhile.
 	StoreStep func(context.Context, Step) (KeptStep, error)
-	// Checkpoint, if not nil, gives a reason each time that the program is to be
-	// asked to stop at the next step's boundary (see Checkpointer).
-	Checkpoint <-chan string
-	// Stream, if not nil, joins the program to a stream of events (see Streamer).
+	// Inputs, if not nil, gives the session what others have for it: a Message, an
+	// Answer, a Checkpoint.
+	Inputs <-chan Input
+	// Tell, if not nil, is told what the session has for people: each Ask, Withdraw
+	// and Settle. It must not wait. Without it nobody is there: each question is
+	// answered at once, as Unanswered.
+	Tell func(Action)
+	// Stream, if not nil, joins the program to a stream of events.
 	Stream *Stream
 
 	// Redact takes secrets out of the events, of what is kept of commands and of the
@@ -71,8 +80,8 @@ type Stop struct {
 	Lost    bool // the scheduler itself ends: the attempt does not count
 	Now     bool // skip the gentle stages
 
-	ours    bool    // made by the Runner itself: it holds however the program ended
-	verdict *Result // of the session's Judge: the run's own result, and nobody's stop
+	ours    bool // made by the Runner itself: it holds however the program ended
+	decided bool // the run's own result, and nobody's stop
 }
 
 // Error returns the message.
@@ -108,16 +117,17 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	started := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	g := newGuarded(s, cancel, r.Log)
-	cmd, err := g.command()
-	if err != nil {
-		return notStarted(started, job.Crash, err), nil
-	}
 	if run.Redact == nil {
 		run.Redact = unredacted{}
 	}
 	rec := newRecorder(run, cancel, r.Log)
 	defer rec.close()
+	d := newDriver(ctx, s, &run, rec, cancel, r.Log)
+	defer d.close()
+	cmd, err := d.command()
+	if err != nil {
+		return notStarted(started, job.Crash, err), nil
+	}
 	pipes, tree, err := r.start(cmd, run)
 	if err != nil {
 		return notStarted(started, job.Config, err), nil
@@ -125,38 +135,34 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	defer pipes.close()
 	out := newLogs(run, cancel)
 	defer out.close()
-	rec.recordAll(g.opening())
-	in := newFeed()
+	d.step(Started{})
 	if run.Stream != nil {
-		run.Stream.Attach(in)
+		run.Stream.Attach(d)
 	}
-	streams := pump(pipes, cmd, in, g, rec, &steps{ctx: ctx, g: g, run: run, stdin: in}, out, cancel)
+	streams := pump(pipes, cmd, d, out)
 
 	unwatch := func() {}
 	if run.Watch != nil {
 		unwatch = run.Watch(tree)
 	}
 	unguard := watchLimits(tree, cancel)
-	stopped := awaitEnd(ctx, tree, run.Checkpoint, func(reason string) {
-		if err := g.checkpoint(in, reason); err != nil {
-			r.Log.Warn().Err(err).Msg("the worker could not be asked for a checkpoint")
-		}
-	})
+	d.listen()
+	stopped := awaitEnd(ctx, tree)
 	unwatch()
 	unguard()
 	asked := time.Now()
-	report, ghost := r.stop(ctx, tree, g, cmd, pipes, run, stopped)
+	report, ghost := r.stop(ctx, tree, d, cmd, run, stopped)
 	streams.wait(ghost != nil)
+	d.deafen()
 
 	exit := exitOf(tree, out, stopped)
-	rec.recordAll(g.closing(exit))
-	result := g.result(exit)
+	result, early := d.ended(exit)
 	stop := stopOf(ctx)
 	if x := tree.Exceeded(); x != nil && (!stopped || stop.ours) {
 		stop = exceeded(x) // whatever the program made of it
 	}
-	if stop.verdict != nil {
-		result = *stop.verdict
+	if stop.decided {
+		result = *early
 	}
 	o := rec.outcome(result, exit)
 	o.StartedAt, o.EndedAt = started, time.Now()
@@ -167,7 +173,7 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 		}
 	}
 	// A limit can be crossed with the program's last words: then it is crossed.
-	if (stopped || stop.ours) && stop.verdict == nil {
+	if (stopped || stop.ours) && !stop.decided {
 		applyStop(&o, stop, o.EndedAt.Sub(asked))
 	}
 	if ghost != nil {
@@ -196,17 +202,11 @@ func (r *Runner) start(cmd Command, run Run) (*pipes, *proc.Tree, error) {
 }
 
 // awaitEnd returns when the program has ended, or true when it is to be stopped.
-// Until then it asks for the checkpoints that somebody wants.
-func awaitEnd(ctx context.Context, tree *proc.Tree, wanted <-chan string, ask func(string)) (stopped bool) {
-	for waiting := true; waiting; {
-		select {
-		case <-tree.Exited():
-			return false
-		case reason := <-wanted:
-			ask(reason)
-		case <-ctx.Done():
-			waiting = false
-		}
+func awaitEnd(ctx context.Context, tree *proc.Tree) (stopped bool) {
+	select {
+	case <-tree.Exited():
+		return false
+	case <-ctx.Done():
 	}
 	// It may have ended at the same moment; then nobody stopped it.
 	select {
@@ -217,6 +217,7 @@ func awaitEnd(ctx context.Context, tree *proc.Tree, wanted <-chan string, ask fu
 	}
 }
 
+// exitOf returns how the program ended, as the session is told it.
 func exitOf(tree *proc.Tree, out *logs, stopped bool) Exit {
 	state := tree.ExitState()
 	e := Exit{Code: state.Code, Stderr: out.stderrTail(), Stopped: stopped}
@@ -228,7 +229,7 @@ func exitOf(tree *proc.Tree, out *logs, stopped bool) Exit {
 
 // stop ends the tree: in stages if it was asked to, at once if its leader has
 // ended by itself and only what it left behind is to go.
-func (r *Runner) stop(ctx context.Context, tree *proc.Tree, g *guarded, cmd Command, p *pipes, run Run, stopped bool) (proc.Report, error) {
+func (r *Runner) stop(ctx context.Context, tree *proc.Tree, d *driver, cmd Command, run Run, stopped bool) (proc.Report, error) {
 	stages := r.Stages
 	stages.Leftover = min(stages.Terminate, leftoverTime)
 	switch {
@@ -239,12 +240,7 @@ func (r *Runner) stop(ctx context.Context, tree *proc.Tree, g *guarded, cmd Comm
 	case cmd.KeepStdin:
 		// The program listens: it gets as long after our message as after SIGINT.
 		stages.FirstWait = stages.Interrupt
-		stages.First = func(ctx context.Context) error {
-			if deadline, ok := ctx.Deadline(); ok {
-				p.stdinW.SetWriteDeadline(deadline)
-			}
-			return g.cancel(p.stdinW)
-		}
+		stages.First = func(context.Context) error { d.cancel(); return nil }
 	}
 	// What caused the stop must not cut it short; only Hurry may.
 	patience := context.WithoutCancel(ctx)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -63,7 +62,24 @@ func (s *script) Command() worker.Command {
 	return c
 }
 
-func (s *script) Event(line []byte) []job.Event {
+// Step tells each line's event. What is written to the program of one that listens
+// is "please stop".
+func (s *script) Step(_ time.Time, in worker.Input) []worker.Action {
+	switch in := in.(type) {
+	case worker.Output:
+		return worker.Events(s.event(in.Line)...)
+	case worker.ErrorOutput:
+		return worker.Log(in.Line)
+	case worker.Cancel:
+		return []worker.Action{worker.Write{Data: []byte("please stop\n")}}
+	case worker.Ended:
+		s.exit = in.Exit
+		return []worker.Action{worker.Finish{Result: s.result}}
+	}
+	return nil
+}
+
+func (s *script) event(line []byte) []job.Event {
 	s.size = max(s.size, len(line))
 	text := string(line[:min(len(line), 100)])
 	s.lines = append(s.lines, text)
@@ -82,18 +98,23 @@ func (s *script) Event(line []byte) []job.Event {
 	return []job.Event{e}
 }
 
-func (s *script) Cancel(w io.Writer) error {
-	_, err := io.WriteString(w, "please stop\n")
-	return err
-}
+// long is a stage that no machine is too busy for.
+const long = 10 * time.Minute
 
-func (s *script) Result(e worker.Exit) worker.Result {
-	s.exit = e
-	return s.result
-}
-
-// run runs the script and returns its outcome and events.
+// run runs the script and returns its outcome and events. A stop goes on to SIGTERM before long, since a shell that is
+// just forking can miss a SIGINT that it has no trap for.
 func run(t *testing.T, ctx context.Context, s worker.Session, change func(*worker.Run)) (job.Outcome, []job.Event) {
+	t.Helper()
+	return runIn(t, ctx, proc.Stages{Interrupt: 5 * time.Second, Terminate: 5 * time.Second, Kill: long}, s, change)
+}
+
+// runPatiently is run for a program that ends by itself when it is asked to: it has as long as it takes.
+func runPatiently(t *testing.T, ctx context.Context, s worker.Session, change func(*worker.Run)) (job.Outcome, []job.Event) {
+	t.Helper()
+	return runIn(t, ctx, proc.Stages{Interrupt: long, Terminate: long, Kill: long}, s, change)
+}
+
+func runIn(t *testing.T, ctx context.Context, stages proc.Stages, s worker.Session, change func(*worker.Run)) (job.Outcome, []job.Event) {
 	t.Helper()
 	var mu sync.Mutex
 	var events []job.Event
@@ -104,7 +125,7 @@ func run(t *testing.T, ctx context.Context, s worker.Session, change func(*worke
 	if change != nil {
 		change(&r)
 	}
-	runner := worker.Runner{Host: host, Stages: proc.Stages{Interrupt: 5 * time.Second, Terminate: 5 * time.Second, Kill: 10 * time.Second}, Log: zerolog.Nop()}
+	runner := worker.Runner{Host: host, Stages: stages, Log: zerolog.Nop()}
 	o, err := runner.Run(ctx, s, r)
 	if err != nil {
 		t.Fatalf("run: %v", err)
@@ -195,7 +216,7 @@ func TestHurry(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	hurry, now := context.WithCancel(t.Context())
 	s := &script{text: `trap 'echo text trapped' INT TERM; echo text up; while :; do sleep 300 & wait $!; done`}
-	o, events := run(t, ctx, s, func(r *worker.Run) {
+	o, events := runPatiently(t, ctx, s, func(r *worker.Run) {
 		sink := r.Sink
 		r.Hurry = hurry
 		r.Sink = func(e job.Event) {
@@ -220,7 +241,7 @@ func TestHurry(t *testing.T) {
 func TestCancelMessage(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s := &script{text: `trap '' INT TERM; echo text up; read line; echo "text $line"; exit 0`, command: func(c *worker.Command) { c.KeepStdin = true }}
-	o, events := run(t, ctx, s, func(r *worker.Run) {
+	o, events := runPatiently(t, ctx, s, func(r *worker.Run) {
 		sink := r.Sink
 		r.Sink = func(e job.Event) { sink(e); cancel(&worker.Stop{Class: job.CancelledClass, Message: "stop"}) }
 	})
@@ -257,87 +278,67 @@ func TestRunBudgets(t *testing.T) {
 	}
 }
 
-// judged is a script whose program would go on for ever.
-type judged struct {
+// decided is a script whose run a line decides, since its program would go on for
+// ever. It hears its cost when it is stopped.
+type decided struct {
 	script
-	mu sync.Mutex // both of the output's readers ask for the verdict
+	line string
+	why  worker.Result
+	cost *float64
 }
 
-func (j *judged) Event(line []byte) []job.Event {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.script.Event(line)
+func (d *decided) Step(now time.Time, in worker.Input) []worker.Action {
+	var line []byte
+	switch in := in.(type) {
+	case worker.Output:
+		line = in.Line
+	case worker.ErrorOutput:
+		line = in.Line
+	case worker.Ended:
+		return []worker.Action{worker.Finish{Result: worker.Result{CostUSD: d.cost}}}
+	}
+	if rest, ok := strings.CutPrefix(string(line), "cost "); ok {
+		d.cost = new(float64)
+		fmt.Sscan(rest, d.cost)
+		return nil
+	}
+	actions := d.script.Step(now, in)
+	if string(line) == d.line {
+		actions = append(actions, worker.Finish{Result: d.why})
+	}
+	return actions
 }
 
-func (j *judged) Verdict() (worker.Result, bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return worker.Result{Class: job.RateLimit, Message: "come back later", RetryAt: &worker.RetryAfter{After: time.Hour}}, slices.Contains(j.lines, "retry in an hour")
-}
-
-func (j *judged) ErrorLine(line []byte) []job.Event {
-	return []job.Event{{Kind: job.EventWarning, Text: "stderr: " + string(line)}}
-}
-
-// grumbling is decided by what its program prints on standard error, which is
-// all that it prints.
-type grumbling struct {
-	script
-	mu    sync.Mutex
-	heard bool
-}
-
-func (g *grumbling) ErrorLine([]byte) []job.Event {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.heard = true
-	return nil
-}
-
-func (g *grumbling) Verdict() (worker.Result, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return worker.Result{Class: job.Server, Message: "it grumbles"}, g.heard
-}
-
-func TestVerdictOnStandardError(t *testing.T) {
-	s := &grumbling{script: script{text: "echo oops >&2; while :; do sleep 300; done"}}
+func TestDecidedOnStandardError(t *testing.T) {
+	s := &decided{script: script{text: "echo oops >&2; while :; do sleep 300; done"}, line: "oops", why: worker.Result{Class: job.Server, Message: "it grumbles"}}
 	o, _ := run(t, t.Context(), s, nil)
 	if o.State != job.RunFailed || o.Class != job.Server || o.Message != "it grumbles" {
 		t.Errorf("outcome %+v", o)
 	}
 }
 
-func TestVerdict(t *testing.T) {
-	s := &judged{script: script{text: "echo oops >&2; echo retry in an hour; while :; do sleep 300; done"}}
-	o, events := run(t, t.Context(), s, nil)
+var comeBack = worker.Result{Class: job.RateLimit, Message: "come back later", RetryAt: &worker.RetryAfter{After: time.Hour}}
+
+func TestDecidedBeforeItsEnd(t *testing.T) {
+	s := &decided{script: script{text: "echo oops >&2; echo retry in an hour; while :; do sleep 300; done"}, line: "retry in an hour", why: comeBack}
+	o, _ := run(t, t.Context(), s, nil)
 	if o.State != job.RunFailed || o.Class != job.RateLimit || o.Message != "come back later" || o.RetryAt == nil || time.Until(*o.RetryAt) < 50*time.Minute {
 		t.Errorf("outcome %+v", o)
 	}
-	if !slices.ContainsFunc(events, func(e job.Event) bool { return e.Text == "stderr: oops" }) {
-		t.Errorf("events %+v", events)
+}
+
+// TestStandardErrorIsLogged: what the adapter logs of it is bounded.
+func TestStandardErrorIsLogged(t *testing.T) {
+	o, events := run(t, t.Context(), &script{text: "i=0; while [ $i -lt 2100 ]; do i=$((i+1)); echo oops $i >&2; done; echo text up"}, nil)
+	logs := 0
+	for _, e := range events {
+		if e.Kind == job.EventLog {
+			logs++
+		}
 	}
-}
-
-// ending is a script whose session is judged, and which hears its cost only
-// when it is stopped.
-type ending struct {
-	judged
-	cost float64
-}
-
-func (e *ending) Event(line []byte) []job.Event {
-	if rest, ok := strings.CutPrefix(string(line), "cost "); ok {
-		fmt.Sscan(rest, &e.cost)
-		return nil
+	if o.State != job.RunCompleted || logs != 2000 {
+		t.Errorf("%d lines became events, want 2000; outcome %+v", logs, o)
 	}
-	return e.judged.Event(line)
-}
-
-func (e *ending) Verdict() (worker.Result, bool) {
-	r, decided := e.judged.Verdict()
-	r.CostUSD = &e.cost
-	return r, decided
 }
 
 // TestCostOfTheProgram checks that what the program says of its cost replaces
@@ -366,46 +367,46 @@ func TestCostOfTheProgram(t *testing.T) {
 			t.Errorf("%s: usage %+v of %+v", name, o.Usage, o)
 		}
 	}
-	s := &ending{judged{script: script{text: "trap 'echo cost 0.25; exit 0' INT; echo usage 10 5; echo retry in an hour; while :; do sleep 300 & wait $!; done"}}, -1}
-	o, _ := run(t, t.Context(), s, prices)
+	s := &decided{script: script{text: "trap 'echo cost 0.25; exit 0' INT; echo usage 10 5; echo retry in an hour; while :; do sleep 300 & wait $!; done"}, line: "retry in an hour", why: comeBack}
+	o, _ := runPatiently(t, t.Context(), s, prices)
 	if o.Class != job.RateLimit || o.Usage.CostUSD != 0.25 || !o.Usage.CostKnown {
-		t.Errorf("stopped by a verdict: %+v", o)
+		t.Errorf("decided before it said its cost: %+v", o)
 	}
 }
 
-// faulty panics in the method of that name.
+// faulty panics when it gets an input of one kind; "Command" is the method.
 type faulty struct {
 	script
-	method string
+	at string
 }
 
-func (f *faulty) fail(method string) {
-	if f.method == method {
+func (f *faulty) fail(at string) {
+	if f.at == at {
 		panic("on purpose")
 	}
 }
 
-func (f *faulty) Command() worker.Command { f.fail("Command"); return f.script.Command() }
-func (f *faulty) Event(line []byte) []job.Event {
-	f.fail("Event")
-	return f.script.Event(line)
+func (f *faulty) Command() worker.Command {
+	f.fail("Command")
+	return f.script.Command()
 }
-func (f *faulty) Result(e worker.Exit) worker.Result { f.fail("Result"); return f.script.Result(e) }
-func (f *faulty) Verdict() (worker.Result, bool)     { f.fail("Verdict"); return worker.Result{}, false }
-func (f *faulty) Opening() []job.Event               { f.fail("Opening"); return nil }
-func (f *faulty) Closing(worker.Exit) []job.Event    { f.fail("Closing"); return nil }
+
+func (f *faulty) Step(now time.Time, in worker.Input) []worker.Action {
+	f.fail(fmt.Sprintf("Step(%T)", in))
+	return f.script.Step(now, in)
+}
 
 // TestPanicEndsItsRunOnly: the program would go on for ever, and the adapter's
 // panic ends it.
 func TestPanicEndsItsRunOnly(t *testing.T) {
-	for _, method := range []string{"Command", "Event", "Verdict", "Opening", "Result", "Closing"} {
-		t.Run(method, func(t *testing.T) {
-			text := "echo text up; while :; do sleep 300; done"
-			if method == "Result" || method == "Closing" {
+	for _, at := range []string{"Command", "Step(worker.Started)", "Step(worker.Output)", "Step(worker.ErrorOutput)", "Step(worker.Ended)"} {
+		t.Run(at, func(t *testing.T) {
+			text := "echo text up; echo oops >&2; while :; do sleep 300; done"
+			if at == "Step(worker.Ended)" {
 				text = "echo text up"
 			}
-			o, _ := run(t, t.Context(), &faulty{script{text: text}, method}, nil)
-			if o.State != job.RunFailed || o.Class != job.Crash || !strings.Contains(o.Message, "panicked in "+method) {
+			o, _ := run(t, t.Context(), &faulty{script{text: text}, at}, nil)
+			if o.State != job.RunFailed || o.Class != job.Crash || !strings.Contains(o.Message, "panicked in "+at) {
 				t.Errorf("outcome %+v", o)
 			}
 		})

@@ -2,12 +2,8 @@ package worker
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"sync"
 
 	"github.com/agentsched/agentsched/job"
 )
@@ -36,64 +32,11 @@ type StepRefusedError struct{ Message string }
 // Error returns the message.
 func (e *StepRefusedError) Error() string { return e.Message }
 
-// Stepper is an optional part of a Session, for a program that reports durable
-// steps: an EventStep with a Result. A session that has it is given those of
-// earlier attempts in Task.Steps.
-type Stepper interface {
-	// Stored tells the program, by what it writes to its standard input, what
-	// became of a step. It is called by the same goroutine as Event, after the
-	// result is on disk, or was refused; writing does not block.
-	Stored(stdin io.Writer, k KeptStep) error
-}
-
-// Checkpointer is an optional part of a Session, for a program that can stop at
-// the boundary of a step and go on from there in another attempt.
-type Checkpointer interface {
-	// Checkpoint asks the program, by what it writes to its standard input, to
-	// finish the step that it is in and then end, with a Result that is
-	// Checkpointed. It may be called at any time between Command and Result, from
-	// another goroutine; writing does not block.
-	Checkpoint(stdin io.Writer, reason string) error
-}
-
-// stepper returns the session's optional part; nil if it has none.
-func (g *guarded) stepper() Stepper {
-	s, _ := g.session.(Stepper)
-	return s
-}
-
-func (g *guarded) stored(stdin io.Writer, k KeptStep) (err error) {
-	g.call("Stored", func() { err = g.stepper().Stored(stdin, k) })
-	return err
-}
-
-func (g *guarded) checkpoint(stdin io.Writer, reason string) (err error) {
-	c, ok := g.session.(Checkpointer)
-	if !ok {
-		return nil
-	}
-	g.call("Checkpoint", func() { err = c.Checkpoint(stdin, reason) })
-	return err
-}
-
-// steps stores the durable steps among a run's events.
-type steps struct {
-	ctx   context.Context // of the run: a step whose run is stopped is not waited for
-	g     *guarded
-	run   Run
-	stdin io.Writer
-}
-
-// keep stores the event's result, if it has one, and answers the program. It
-// returns the event as it is recorded: without the result.
-func (s *steps) keep(e job.Event) job.Event {
-	result := e.Result
-	e.Result = nil
-	if e.Kind != job.EventStep || len(result) == 0 || s.g.stepper() == nil {
-		return e
-	}
-	k := s.store(Step{ID: e.Step, Inputs: job.StepInputs(e.Inputs), Result: result})
-	e.Inputs = k.Inputs
+// store stores a step, reports it, and tells the session what became of it.
+func (d *driver) store(step Step) {
+	step.Inputs = job.StepInputs(step.Inputs)
+	k := d.keep(step)
+	e := job.Event{Kind: job.EventStep, Step: step.ID, Inputs: k.Inputs}
 	switch {
 	case k.Err != nil:
 		e.Kept, e.Text = job.KeptRefused, k.Err.Error()
@@ -102,29 +45,31 @@ func (s *steps) keep(e job.Event) job.Event {
 	default:
 		e.Kept = job.KeptFresh
 	}
-	if err := s.g.stored(s.stdin, k); err != nil {
-		s.g.log.Warn().Err(err).Str("step", e.Step).Msg("the worker could not be told of its step")
-	}
-	return e
+	d.rec.record(e)
+	d.step(Stored{k})
 }
 
-// store stores the step, or says why not.
-func (s *steps) store(step Step) KeptStep {
+// keep stores the step, or says why not.
+func (d *driver) keep(step Step) KeptStep {
 	refused := KeptStep{Step: Step{ID: step.ID, Inputs: step.Inputs}}
-	if s.run.StoreStep == nil {
+	if d.run.StoreStep == nil {
 		refused.Err = &StepRefusedError{Message: "steps of this run are not kept"}
 		return refused
 	}
 	if refused.Err = step.tidy(); refused.Err != nil {
 		return refused
 	}
-	kept, err := s.run.StoreStep(s.ctx, step)
+	kept, err := d.run.StoreStep(d.ctx, step)
 	if err != nil {
 		refused.Err = err
 		return refused
 	}
 	return kept
 }
+
+// A step's result is stored before the program hears of it, and the first result that
+// was ever stored for an id is the one that holds: so an attempt that is cut off
+// between the two does the step again and is told the result of before.
 
 // tidy brings the step into the form in which it is stored, or returns why it
 // cannot be.
@@ -142,70 +87,4 @@ func (s *Step) tidy() error {
 	}
 	s.Result = result
 	return nil
-}
-
-// maxUnread is how much a program may leave unread of what it is told, in bytes.
-const maxUnread = 4 << 20
-
-// ErrUnread is wrapped by what refuses a line for a program that has too many
-// unread ones.
-var ErrUnread = errors.New("the program does not read its standard input")
-
-// feed is a program's standard input for what it is told while it runs: writing
-// to it never blocks, one goroutine writes it on.
-type feed struct {
-	wake chan struct{} // capacity 1
-
-	mu     sync.Mutex // guards what follows
-	unread []byte
-	closed bool
-}
-
-func newFeed() *feed { return &feed{wake: make(chan struct{}, 1)} }
-
-// Write queues p as a whole or not at all.
-func (f *feed) Write(p []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.closed:
-		return 0, io.ErrClosedPipe
-	case len(f.unread)+len(p) > maxUnread:
-		return 0, ErrUnread
-	}
-	f.unread = append(f.unread, p...)
-	f.poke()
-	return len(p), nil
-}
-
-// close ends copyTo; what is queued by then may be lost.
-func (f *feed) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed, f.unread = true, nil
-	f.poke()
-}
-
-func (f *feed) poke() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
-}
-
-// copyTo writes on what is queued until close, or until w takes no more.
-func (f *feed) copyTo(w io.Writer) {
-	for range f.wake {
-		f.mu.Lock()
-		chunk, closed := f.unread, f.closed
-		f.unread = nil
-		f.mu.Unlock()
-		if closed {
-			return
-		}
-		if _, err := w.Write(chunk); err != nil {
-			f.close()
-			return
-		}
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -21,27 +20,27 @@ type stepScript struct {
 	padding int // bytes that follow each answer
 }
 
-func (s *stepScript) Event(line []byte) []job.Event {
-	rest, ok := strings.CutPrefix(string(line), "step ")
-	if !ok {
-		return s.script.Event(line)
+func (s *stepScript) Step(now time.Time, in worker.Input) []worker.Action {
+	say := func(line string) []worker.Action { return []worker.Action{worker.Write{Data: []byte(line + "\n")}} }
+	switch in := in.(type) {
+	case worker.Output:
+		if rest, ok := strings.CutPrefix(string(in.Line), "step "); ok {
+			id, result, durable := strings.Cut(rest, " ")
+			if !durable {
+				return worker.Events(job.Event{Kind: job.EventStep, Step: id, Inputs: "in"})
+			}
+			return []worker.Action{worker.Store{Step: worker.Step{ID: id, Inputs: "in", Result: json.RawMessage(result)}}}
+		}
+	case worker.Stored:
+		line := fmt.Sprintf("stored %s %s", in.ID, in.Result)
+		if in.Err != nil {
+			line = "refused " + in.ID
+		}
+		return say(line + strings.Repeat(" ", s.padding))
+	case worker.Checkpoint:
+		return say("checkpoint " + in.Reason)
 	}
-	id, result, _ := strings.Cut(rest, " ")
-	return []job.Event{{Kind: job.EventStep, Step: id, Inputs: "in", Result: json.RawMessage(result)}}
-}
-
-func (s *stepScript) Stored(stdin io.Writer, k worker.KeptStep) error {
-	line := fmt.Sprintf("stored %s %s", k.ID, k.Result)
-	if k.Err != nil {
-		line = "refused " + k.ID
-	}
-	_, err := io.WriteString(stdin, line+strings.Repeat(" ", s.padding)+"\n")
-	return err
-}
-
-func (s *stepScript) Checkpoint(stdin io.Writer, reason string) error {
-	_, err := io.WriteString(stdin, "checkpoint "+reason+"\n")
-	return err
+	return s.script.Step(now, in)
 }
 
 // listens is a script that is told things while it runs.
@@ -127,7 +126,7 @@ func TestRunWithoutAStoreRefusesSteps(t *testing.T) {
 	if o.State != job.RunCompleted || len(events) != 2 || events[0].Kept != job.KeptRefused || events[1].Text != "refused a" {
 		t.Errorf("outcome %+v, events %+v", o, events)
 	}
-	// A session that is no Stepper takes steps for turns.
+	// A session that stores nothing reports turns.
 	_, events = run(t, t.Context(), &script{text: `echo "step a"`}, nil)
 	if len(events) != 1 || events[0].Kept != "" {
 		t.Errorf("events %+v", events)
@@ -135,13 +134,13 @@ func TestRunWithoutAStoreRefusesSteps(t *testing.T) {
 }
 
 func TestRunCheckpoints(t *testing.T) {
-	wanted := make(chan string)
+	wanted := make(chan worker.Input)
 	ask := func(r *worker.Run) {
-		r.Checkpoint = wanted
+		r.Inputs = wanted
 		sink := r.Sink
 		r.Sink = func(e job.Event) {
 			if sink(e); e.Text == "ready" {
-				go func() { wanted <- "make room" }()
+				go func() { wanted <- worker.Checkpoint{Reason: "make room"} }()
 			}
 		}
 	}

@@ -9,7 +9,13 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Task is one attempt of one job, as an adapter is asked to run it.
+// Task is one attempt of one job, as an adapter is asked to run it. It is read only.
+//
+// What a person or another agent wrote (Name, Instructions, SystemPrompt, Output,
+// Session) may hold anything: quotes, dashes at the beginning, newlines, a megabyte.
+// It belongs on standard input or into a file, not into a command line where it
+// could be taken for a flag. What a program cannot enforce of Capabilities and
+// AllowCommands must make Start refuse the task, with class CONFIG.
 type Task struct {
 	Job     job.ID
 	Name    job.Name
@@ -25,11 +31,18 @@ type Task struct {
 	Scratch string // private folder of this attempt, for files that the adapter needs
 	Session string // the program's own session or thread to resume; "" starts a new one
 
+	// Capabilities are all that the job was granted; see Can. AllowCommands bounds
+	// CanRunCommands, and is empty for no bound; see CommandPatterns.
 	Capabilities  []job.Capability
 	AllowCommands []string
 	Output        json.RawMessage // JSON schema that the answer must satisfy; empty: text
-	Limits        job.Limits
+	// Limits are what is left of the job's, for programs that can keep to one. The
+	// Runner enforces them in any case.
+	Limits job.Limits
 
+	// Streams says that the run's program is the worker of a stream of events: see
+	// StreamLines and Forward. It is set only for an adapter that is Streaming.
+	Streams bool
 	// Steps are the durable steps that the job has finished so far, ordered by id.
 	Steps []Step
 
@@ -39,7 +52,9 @@ type Task struct {
 	Environ []string
 	// Lookup finds a variable of the core's own environment (os.LookupEnv);
 	// nil finds nothing.
-	Lookup   func(name string) (string, bool)
+	Lookup func(name string) (string, bool)
+	// Settings are the configuration's for this kind of worker, the first word of
+	// Command included, which Locate looks for.
 	Settings job.WorkerSettings
 }
 

@@ -70,13 +70,10 @@ func replaced(s *job.Spec, env *environment) (*job.Resolved, error) {
 	return r, nil
 }
 
-// shellWorker is the worker whose instructions are a script.
-const shellWorker job.WorkerKind = "shell"
-
 // isScript reports whether a worker that may run the job takes its instructions
 // for a shell script.
 func (e *environment) isScript(s *job.Spec) bool {
-	is := func(k job.WorkerKind) bool { return k == shellWorker || slices.Contains(e.batch.Shells, k) }
+	is := func(k job.WorkerKind) bool { return k == job.ShellWorker || slices.Contains(e.batch.Shells, k) }
 	return is(s.Worker) || slices.ContainsFunc(s.Fallback, func(c job.Choice) bool { return is(c.Worker) })
 }
 

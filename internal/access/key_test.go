@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/proc"
-	"github.com/agentsched/agentsched/internal/socket"
 )
 
 // keyed is a socket's door that needs a key.
@@ -35,7 +35,7 @@ func serveKeyed(t *testing.T, origin func(proc.Proc) Origin, hook func(context.C
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := socket.Listen(k.path)
+	l, err := daemon.ListenSocket(k.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func (k *keyed) ask(t *testing.T, path string, keys ...string) *http.Response {
 		t.Fatal(err)
 	}
 	req.Header[client.KeyHeader] = keys
-	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return socket.Dial(ctx, k.path) }}
+	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return client.DialSocket(ctx, k.path) }}
 	t.Cleanup(tr.CloseIdleConnections)
 	resp, err := tr.RoundTrip(req)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentsched/agentsched/internal/socket"
+	"github.com/agentsched/agentsched/internal/daemon"
 )
 
 // writePair writes a certificate for 127.0.0.1 with this name, and its key.
@@ -226,7 +226,7 @@ func TestInheritedListenerIsJudged(t *testing.T) {
 	if _, err := tcp.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("it is open: %v", err)
 	}
-	inside, err := socket.Listen(filepath.Join(t.TempDir(), "s.sock"))
+	inside, err := daemon.ListenSocket(filepath.Join(t.TempDir(), "s.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -113,9 +113,9 @@ func (f *fixture) do(r *http.Request) *http.Response {
 }
 
 // problemIn returns the problem that an answer holds, which must be one.
-func problemIn(t *testing.T, resp *http.Response) *client.Problem {
+func problemIn(t *testing.T, resp *http.Response) *api.Problem {
 	t.Helper()
-	p := &client.Problem{}
+	p := &api.Problem{}
 	err := json.NewDecoder(resp.Body).Decode(p)
 	if err != nil || resp.Header.Get("Content-Type") != "application/problem+json" || p.Status != resp.StatusCode || p.Title == "" || p.Detail == "" || p.Name() == "" {
 		t.Fatalf("%s with %v is no problem: %+v, %v", resp.Status, resp.Header, p, err)

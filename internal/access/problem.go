@@ -3,7 +3,7 @@ package access
 import (
 	"strings"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 )
 
 // The names of the problems.
@@ -20,7 +20,7 @@ const (
 )
 
 // problem returns the body of a refusal. Its title is the name in words.
-func problem(name string, status int, detail string) client.Problem {
+func problem(name string, status int, detail string) api.Problem {
 	title := strings.ToUpper(name[:1]) + strings.ReplaceAll(name[1:], "_", " ")
-	return client.Problem{Type: client.ProblemType + name, Title: title, Status: status, Detail: detail}
+	return api.Problem{Type: api.ProblemType + name, Title: title, Status: status, Detail: detail}
 }

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"net/http"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 )
 
 // Refusal is a request that was refused, for the audit log.
@@ -33,7 +33,7 @@ const (
 
 // Refused is a request that is not allowed.
 type Refused struct {
-	problem client.Problem
+	problem api.Problem
 	header  http.Header
 }
 
@@ -41,7 +41,7 @@ type Refused struct {
 func (e *Refused) Error() string { return e.problem.Detail }
 
 // Problem returns the body of the answer.
-func (e *Refused) Problem() client.Problem { return e.problem }
+func (e *Refused) Problem() api.Problem { return e.problem }
 
 // Header returns what the answer's header has to say besides, e.g.
 // WWW-Authenticate. It is nil if that is nothing.
@@ -93,7 +93,7 @@ func Authorize(ctx context.Context, _ *http.Request, role string) error {
 	return e
 }
 
-// Me answers GET /v1/me with the Principal.
+// Me answers GET /v1/me.
 func Me(w http.ResponseWriter, r *http.Request) {
 	if err := Authorize(r.Context(), r, string(Read)); err != nil {
 		err.(*Refused).write(w)
@@ -101,5 +101,5 @@ func Me(w http.ResponseWriter, r *http.Request) {
 	}
 	p, _ := From(r.Context())
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(p) //nolint:errcheck // nobody is there to be told
+	json.NewEncoder(w).Encode(api.Me{Name: p.Name, Role: string(p.Role), Door: string(p.Door)}) //nolint:errcheck // nobody is there to be told
 }

@@ -47,13 +47,13 @@ const (
 	Browser Door = "browser" // a session, over TCP too
 )
 
-// Principal is who asks. It is also the answer to GET /v1/me.
+// Principal is who asks.
 type Principal struct {
 	// Name is that of the user for the socket, of the token for TCP, and of who
 	// asked for the link for a browser.
-	Name string `json:"name"`
-	Role Role   `json:"role"`
-	Door Door   `json:"door"`
+	Name string
+	Role Role
+	Door Door
 }
 
 type principalKey struct{}

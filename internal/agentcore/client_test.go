@@ -101,7 +101,7 @@ func start(t *testing.T, changes ...func(*agentcore.Config)) *client {
 	c.peer = ipc.NewPeer(toClient, fromClient, ipc.Config{Name: "agentcore", Log: zerolog.Nop(), Handler: c})
 	cfg := agentcore.Config{
 		In: toCore, Out: fromCore, Log: zerolog.Nop(), Version: "test", Environ: os.Environ(), Lookup: os.LookupEnv,
-		Adapters: map[string]worker.Adapter{"shell": shell.Adapter{}, "parrot": parrot{}},
+		Adapters: map[string]worker.Adapter{"shell": shell.Adapter{}, "parrot": parrot{}, "codex": provided("openai"), "claude": provided("anthropic")},
 	}
 	for _, change := range changes {
 		change(&cfg)
@@ -142,7 +142,8 @@ func (c *client) hello() {
 
 func (c *client) configure(change func(*ipc.Configure)) {
 	c.t.Helper()
-	s := ipc.Configure{MaxConcurrent: 4, Stop: ipc.Stages{
+	// A permit lives until it is used, however busy the machine is.
+	s := ipc.Configure{MaxConcurrent: 4, PermitTTL: job.Duration(time.Hour), Stop: ipc.Stages{
 		Interrupt: job.Duration(2 * time.Second), Terminate: job.Duration(2 * time.Second), Kill: job.Duration(10 * time.Second),
 	}}
 	if change != nil {

@@ -3,9 +3,11 @@ package agentcore_test
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 )
@@ -39,5 +41,41 @@ func TestCancelWhileThePatchIsMade(t *testing.T) {
 		t.Errorf("outcome %+v", o)
 	}
 	c.nothingLeft()
+	c.end()
+}
+
+// TestReplacedWorkspaceIsRemovedMeanwhile: the folder of the attempt before is removed
+// while the worker works.
+func TestReplacedWorkspaceIsRemovedMeanwhile(t *testing.T) {
+	folder := t.TempDir()
+	fifo := filepath.Join(t.TempDir(), "go")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t)
+	c.hello()
+	c.configure(nil)
+	copied := func(s *job.Spec) { s.Workspace = job.Workspace{Path: folder, Isolation: job.Copy} }
+	if o := c.runResolved("a", 1, spec("echo 1 > work", copied), nil, nil); o.State != job.RunCompleted {
+		t.Fatalf("outcome %+v", o)
+	}
+	s := spec("cat '"+fifo+"'", copied)
+	p := c.permit("a", 2, s)
+	c.must(ipc.MethodSubmitJob, ipc.SubmitJob{Permit: p.ID, Job: "a", Attempt: 2, Choice: shellChoice, Spec: s}, nil)
+	release, err := os.OpenFile(fifo, os.O_WRONLY, 0) // returns when the worker has opened it
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	if !testrun.Until(t, func() bool {
+		left, _ = filepath.Glob(filepath.Join(c.state, "work", "a", "discarded-*"))
+		return len(left) == 0
+	}) {
+		t.Errorf("%s are left", left)
+	}
+	release.Close()
+	if o := c.outcome(); o.State != job.RunCompleted || o.DiffStat != "" {
+		t.Errorf("outcome %+v", o)
+	}
 	c.end()
 }

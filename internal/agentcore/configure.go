@@ -22,13 +22,14 @@ type settings struct {
 	limits   permit.Limits
 	watchdog watchdog.Config
 	breaker  breaker.Config
+	provider map[string]string // see providersOf
 }
 
 // configure changes everything that it is told, or nothing if any of it is
 // wrong. What runs goes on under the settings that it began with, but for the
 // gate's windows of cost.
 func (c *Core) configure(_ context.Context, r ipc.Configure) (ipc.Empty, error) {
-	s, err := newSettings(r)
+	s, err := newSettings(r, providersOf(c.cfg.Adapters))
 	if err != nil {
 		return ipc.Empty{}, ipc.InvalidParams(err)
 	}
@@ -47,11 +48,15 @@ func (c *Core) configure(_ context.Context, r ipc.Configure) (ipc.Empty, error) 
 	c.guard.replace(time.Now(), s.Isolations)
 	c.monitor.metrics.Configure(s.watchdog.Window.Std())
 	c.gate.Configure(s.limits)
+	c.gate.Renew(Uptime())
 	c.limitRuns(s)
 	c.learnSecrets(s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.settings = s
+	// A scheduler that does not read is no reason to end where permits lapse: its runs
+	// do, and it hears of them when it reads again.
+	c.peer.SetPatient(s.limits.Validity > 0 && !c.ending)
 	return ipc.Empty{}, nil
 }
 
@@ -72,11 +77,11 @@ func (c *Core) limitRuns(s *settings) {
 
 // newSettings reads and checks what configure was told; the error names every
 // field that is wrong.
-func newSettings(r ipc.Configure) (*settings, error) {
+func newSettings(r ipc.Configure, provider map[string]string) (*settings, error) {
 	if r.PermitTTL == 0 {
 		r.PermitTTL = job.Duration(ipc.DefaultPermitTTL)
 	}
-	s := &settings{Configure: r}
+	s := &settings{Configure: r, provider: provider}
 	var errs [4]error
 	s.limits, errs[0] = limitsOf(&r)
 	s.watchdog, errs[1] = section("watchdog", r.Watchdog, watchdog.Default())

@@ -127,6 +127,7 @@ func New(cfg Config) *Core {
 //	peer     ── reads and writes the wire until its end ─┐ the first of them to
 //	circuits ── tells what the breakers do, until then   │ return ends the others
 //	monitor  ── looks at the host each second, until then│
+//	permits  ── lapse if nobody renews them, until then  │
 //	end      ── waits for a reason to end, then:         ┘
 //	        refuse permits → stop the runs → wait for them →
 //	        close our side of the wire → wait for the peer → close the host
@@ -148,6 +149,10 @@ func (c *Core) Run(ctx context.Context) error {
 	}, func(error) {})
 	g.Add(func() error {
 		c.monitor.run(peerDone)
+		return nil
+	}, func(error) {})
+	g.Add(func() error {
+		c.lapsePermits(peerDone)
 		return nil
 	}, func(error) {})
 	interrupted := make(chan error, 1)
@@ -213,6 +218,7 @@ func (c *Core) stopRuns(stop *worker.Stop) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending = true
+	c.peer.SetPatient(false)
 	for _, e := range c.live {
 		e.stop(stop)
 	}

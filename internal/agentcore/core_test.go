@@ -3,6 +3,7 @@ package agentcore_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		if err := beChild(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	// The locks of folders lie in the user's home.
 	home, err := os.MkdirTemp("", "agentcore-home-")
 	if err == nil {
@@ -52,6 +60,7 @@ func TestNoRunWithoutPermit(t *testing.T) {
 	c.wantCode(ipc.CodePermitUnknown, ipc.MethodSubmitJob, submit(p.ID, "a", 2))
 	<-time.After(time.Until(p.ExpiresAt) + 50*time.Millisecond)
 	c.wantCode(ipc.CodePermitUnknown, ipc.MethodSubmitJob, submit(p.ID, "a", 1))
+	c.configure(nil) // those that follow are void for another reason than their age, or not at all
 
 	p = c.permit("a", 2, s)
 	other := submit(p.ID, "a", 2)

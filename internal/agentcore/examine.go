@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -176,7 +176,17 @@ func (v *lookSession) Command() worker.Command {
 	return worker.Command{Path: "/bin/sh", Args: []string{"-c", script}, Env: v.task.Environ, Dir: v.task.Dir}
 }
 
-func (v *lookSession) Event(line []byte) []job.Event {
+func (v *lookSession) Step(_ time.Time, in worker.Input) []worker.Action {
+	switch in := in.(type) {
+	case worker.Output:
+		v.keepLine(in.Line)
+	case worker.Ended:
+		return []worker.Action{worker.Finish{Result: v.result(in.Exit)}}
+	}
+	return nil
+}
+
+func (v *lookSession) keepLine(line []byte) {
 	v.output = append(append(v.output, v.redact(line)...), '\n')
 	if extra := len(v.output) - outputTail; extra > 0 {
 		v.output = append(v.output[:0], v.output[extra:]...)
@@ -184,12 +194,9 @@ func (v *lookSession) Event(line []byte) []job.Event {
 	if room := v.keep + 2 - len(v.kept); v.keep > 0 && room > 0 { // a newline and one byte too many
 		v.kept = append(append(v.kept, line[:min(len(line), room)]...), '\n')
 	}
-	return nil
 }
 
-func (v *lookSession) Cancel(io.Writer) error { return nil }
-
-func (v *lookSession) Result(x worker.Exit) worker.Result {
+func (v *lookSession) result(x worker.Exit) worker.Result {
 	output := strings.ToValidUTF8(string(v.output), "\uFFFD")
 	if x.Code == 0 {
 		return worker.Result{Answer: output}

@@ -208,6 +208,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	if err != nil {
 		return e.notPrepared(ctx, started, err)
 	}
+	defer e.dropReplaced(ctx)()
 	e.emit(job.Event{Kind: job.EventState, State: job.Running})
 	for _, note := range ws.Notes {
 		e.emit(job.Event{Kind: job.EventWarning, Text: note})
@@ -226,6 +227,18 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	e.collect(ctx, ws, dir, &outcome)
 	outcome.EndedAt = time.Now().UTC()
 	return outcome
+}
+
+// dropReplaced removes what the workspace has replaced while the worker works. The
+// function that it returns ends that.
+func (e *execution) dropReplaced(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var dropping sync.WaitGroup
+	dropping.Go(func() { e.session.workspaces.DropReplaced(ctx, e.submit.Job) })
+	return func() {
+		cancel()
+		dropping.Wait()
+	}
 }
 
 // title is the first line of the job's instructions, for the commit of its work.

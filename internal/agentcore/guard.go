@@ -13,7 +13,6 @@ import (
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
 	"github.com/agentsched/agentsched/watchdog"
-	"github.com/agentsched/agentsched/watchdog/sample"
 )
 
 // guard says who may begin a run besides the limits: it is the gate's Defence,
@@ -24,7 +23,7 @@ type guard struct {
 	gate        *permit.Gate
 	defence     *watchdog.Defence
 	escalations *watchdog.Escalations
-	clock       func() sample.Clock
+	clock       func() Clock
 	tell        func(ipc.Escalation)
 
 	telling sync.Mutex     // escalations are told in the order of their numbers
@@ -34,9 +33,9 @@ type guard struct {
 	// ours are the isolations that this core decided and that the scheduler's list
 	// does not take into account yet.
 	ours   map[isolation.Scope]decided
-	told   uint64       // the number of the last escalation
-	listed uint64       // the version of the scheduler's list
-	before sample.Clock // of the last look
+	told   uint64 // the number of the last escalation
+	listed uint64 // the version of the scheduler's list
+	before Clock  // of the last look
 }
 
 // decided is an isolation with the number of the escalation that tells of it.
@@ -45,7 +44,7 @@ type decided struct {
 	seq uint64
 }
 
-func newGuard(gate *permit.Gate, clock func() sample.Clock, tell func(ipc.Escalation), log zerolog.Logger) *guard {
+func newGuard(gate *permit.Gate, clock func() Clock, tell func(ipc.Escalation), log zerolog.Logger) *guard {
 	cfg := watchdog.Default()
 	return &guard{
 		log: log, gate: gate, clock: clock, tell: tell, before: clock(),

@@ -3,7 +3,6 @@ package agentcore_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,7 +29,17 @@ func (s *parrotSession) Command() worker.Command {
 	return worker.Command{Path: "/bin/sh", Args: []string{"-c", s.task.Instructions}, Env: s.task.Environ, Dir: s.task.Dir}
 }
 
-func (s *parrotSession) Event(line []byte) []job.Event {
+func (s *parrotSession) Step(_ time.Time, in worker.Input) []worker.Action {
+	switch in := in.(type) {
+	case worker.Output:
+		return worker.Events(s.event(in.Line)...)
+	case worker.Ended:
+		return []worker.Action{worker.Finish{Result: s.result(in.Exit)}}
+	}
+	return nil
+}
+
+func (s *parrotSession) event(line []byte) []job.Event {
 	text := string(line)
 	if n, ok := strings.CutPrefix(text, "usage "); ok {
 		tokens, _ := strconv.ParseInt(n, 10, 64)
@@ -40,9 +49,7 @@ func (s *parrotSession) Event(line []byte) []job.Event {
 	return []job.Event{{Kind: job.EventCommand, Command: text, CallID: text}, {Kind: job.EventCommand, Command: text, CallID: text, Text: "same", ExitCode: &zero}}
 }
 
-func (s *parrotSession) Cancel(io.Writer) error { return nil }
-
-func (s *parrotSession) Result(e worker.Exit) worker.Result {
+func (s *parrotSession) result(e worker.Exit) worker.Result {
 	if e.Code != 0 {
 		return worker.Result{Class: job.Crash, Message: "died"}
 	}
@@ -77,14 +84,17 @@ func TestStalledRunIsStopped(t *testing.T) {
 	c := start(t)
 	c.hello()
 	c.configure(func(s *ipc.Configure) {
-		s.Watchdog = watching(func(w *watchdog.Config) { w.Stall.After = job.Duration(400 * time.Millisecond) })
+		s.Watchdog = watching(func(w *watchdog.Config) {
+			// On a busy host, a second of one that computes has hardly more.
+			w.Stall.After, w.Stall.MinCPURatio = job.Duration(time.Second), 0.001
+		})
 	})
 	c.run("silent", spec("sleep 300", nil))
 	if o := c.outcome(); o.State != job.RunFailed || o.Class != job.Stalled || o.Hint == "" {
 		t.Errorf("a run that does nothing: %+v", o)
 	}
 	// It prints nothing either, but it computes: its own timeout ends it.
-	c.run("busy", spec("while :; do :; done", func(s *job.Spec) { s.Limits.Timeout = job.Duration(2 * time.Second) }))
+	c.run("busy", spec("while :; do :; done", func(s *job.Spec) { s.Limits.Timeout = job.Duration(4 * time.Second) }))
 	if o := c.outcome(); o.Class != job.Timeout {
 		t.Errorf("a run that computes quietly: %+v", o)
 	}

@@ -15,14 +15,13 @@ import (
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
 	"github.com/agentsched/agentsched/watchdog"
-	"github.com/agentsched/agentsched/watchdog/sample"
 )
 
 // inBubble gives f a guard with its gate, in virtual time.
 func inBubble(t *testing.T, f func(t *testing.T, g *guard)) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := permit.NewGate(permit.Limits{MaxConcurrent: 4, TTL: time.Second})
-		still := func() sample.Clock { return sample.Clock{} }
+		still := func() Clock { return Clock{} }
 		g := newGuard(gate, still, func(ipc.Escalation) {}, zerolog.Nop())
 		gate.SetDefence(g)
 		f(t, g)

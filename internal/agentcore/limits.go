@@ -14,6 +14,7 @@ import (
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
+	"github.com/agentsched/agentsched/worker"
 )
 
 // limitsOf returns what the gate is to enforce; the error names every field
@@ -40,8 +41,11 @@ func limitsOf(r *ipc.Configure) (permit.Limits, error) {
 			v.bad(of.field, "is %+v, want 0 (no limit) or more of each", of.is)
 		}
 	}
+	if r.PermitValidity < 0 {
+		v.bad("permit_validity", "is %s, want 0 (permits do not lapse) or more", r.PermitValidity)
+	}
 	return permit.Limits{
-		MaxConcurrent: r.MaxConcurrent, PerKind: perKind, TTL: r.PermitTTL.Std(),
+		MaxConcurrent: r.MaxConcurrent, PerKind: perKind, TTL: r.PermitTTL.Std(), Validity: r.PermitValidity.Std(),
 		PerTenant: r.Limits.PerTenant, EachTenant: r.Limits.EachTenant,
 		PerWorkspace: realPaths(v, r.Limits.PerWorkspace), EachWorkspace: r.Limits.EachWorkspace,
 		KindRates:   ratesOf(v, "limits.worker_rates", r.Limits.WorkerRates),
@@ -134,7 +138,7 @@ func realPath(path string) string {
 func (s *settings) modelOf(c job.Choice) string {
 	w := s.Workers[c.Worker]
 	model := cmp.Or(c.Model, w.Model)
-	provider := providerOf(cmp.Or(w.Adapter, string(c.Worker)))
+	provider := s.provider[cmp.Or(w.Adapter, string(c.Worker))]
 	switch {
 	case provider == "" || w.BaseURL != "" || strings.Contains(model, "/"):
 		return model
@@ -144,16 +148,17 @@ func (s *settings) modelOf(c job.Choice) string {
 	return provider + "/" + model
 }
 
-// providerOf returns whose models the program of an adapter asks for by their
-// bare names; "" if it names the provider itself, or asks for none.
-func providerOf(adapter string) string {
-	switch adapter {
-	case "codex":
-		return "openai"
-	case "claude":
-		return "anthropic"
+// providersOf returns, by adapter, whose models its program asks for by their bare
+// names. An adapter whose program names the provider itself, or asks for none, is
+// left out.
+func providersOf(adapters map[string]worker.Adapter) map[string]string {
+	all := map[string]string{}
+	for name, a := range adapters {
+		if p, ok := a.(worker.Provided); ok {
+			all[name] = p.Provider()
+		}
 	}
-	return ""
+	return all
 }
 
 // learn books what other cores did, and returns what they hold.

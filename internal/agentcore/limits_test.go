@@ -1,6 +1,7 @@
 package agentcore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,10 +10,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/testrun"
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
 )
+
+// provided is an adapter whose models are those of one provider.
+type provided string
+
+func (provided) Locate(job.WorkerSettings) (string, error)       { return "/bin/sh", nil }
+func (provided) Version(context.Context, string) (string, error) { return "1", nil }
+func (provided) Start(*worker.Task) (worker.Session, error)      { return nil, errors.New("never started") }
+func (p provided) Provider() string                              { return string(p) }
 
 // ask requests a permit for a job of its own, changed as the test wants it.
 func (c *client) ask(change func(*ipc.PermitRequest)) ipc.PermitAnswer {
@@ -120,10 +130,10 @@ func TestLimitsAreEnforced(t *testing.T) {
 	}
 	c := start(t)
 	c.hello()
-	for i, tt := range tests {
+	for _, tt := range tests {
 		// Each has limits of its own: those of the one before are gone.
 		c.configure(func(s *ipc.Configure) {
-			s.Limits, s.PermitTTL = tt.limits, job.Duration(50*time.Millisecond)
+			s.Limits = tt.limits
 			s.Workers = map[job.WorkerKind]job.WorkerSettings{
 				"coder": {Adapter: "codex", Model: "gpt-5"}, "gated": {Adapter: "codex", BaseURL: "http://127.0.0.1:1"},
 			}
@@ -141,21 +151,20 @@ func TestLimitsAreEnforced(t *testing.T) {
 			}
 		})
 		c.t = t
-		c.drained(i)
+		c.revoke()
 	}
 	c.end()
 }
 
-// drained waits until no permit is held: each expires by itself.
-func (c *client) drained(seq int) {
+// revoke ends the permits that are unused, as an isolation does.
+func (c *client) revoke() {
 	c.t.Helper()
+	c.isolate(list(isolation.Global))
 	var h ipc.HeartbeatResult
-	if !testrun.Until(c.t, func() bool {
-		c.must(ipc.MethodHeartbeat, ipc.Heartbeat{Seq: int64(seq)}, &h)
-		return h.Permits == 0 && h.Running == 0
-	}) {
+	if c.must(ipc.MethodHeartbeat, ipc.Heartbeat{}, &h); h.Permits != 0 || h.Running != 0 {
 		c.t.Fatalf("permits are left: %+v", h)
 	}
+	c.isolate(nil)
 }
 
 // TestConfigureNamesWhatIsWrong, and changes nothing then.

@@ -83,7 +83,7 @@ func (c *Core) hello(_ context.Context, h ipc.Hello) (ipc.HelloResult, error) {
 	}
 	return ipc.HelloResult{
 		Protocol: ipc.ProtocolVersion, Version: c.cfg.Version, PID: os.Getpid(), Methods: methods,
-		Adapters: slices.Sorted(maps.Keys(c.cfg.Adapters)), Started: s.started.UTC(),
+		Adapters: slices.Sorted(maps.Keys(c.cfg.Adapters)), Started: s.started.UTC(), PermitsLapse: true,
 	}, nil
 }
 
@@ -253,6 +253,9 @@ func (c *Core) cancelJob(_ context.Context, r ipc.CancelJob) (ipc.Empty, error) 
 }
 
 func (c *Core) heartbeat(_ context.Context, h ipc.Heartbeat) (ipc.HeartbeatResult, error) {
+	if h.Renew {
+		c.gate.Renew(Uptime())
+	}
 	unused, running := c.gate.Counts()
 	use := c.monitor.lastUse()
 	cpu := int64(-1)

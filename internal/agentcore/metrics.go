@@ -10,28 +10,27 @@ import (
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/watchdog"
-	"github.com/agentsched/agentsched/watchdog/sample"
 )
 
-// Probes are how the core looks at itself and its host. Each nil one is that
-// of package sample.
+// Probes are how the core looks at itself and its host. Each nil one
+// is the real one (SelfUse, DiskSpace, ReadClock).
 type Probes struct {
 	Tick  <-chan time.Time // when to look; nil: each second
 	Use   func() (watchdog.CoreUse, error)
 	Disk  func(path string) (watchdog.DiskSpace, error)
-	Clock func() sample.Clock
+	Clock func() Clock
 }
 
 func (p Probes) withDefaults() Probes {
 	if p.Use == nil {
-		p.Use = sample.Self
+		p.Use = SelfUse
 	}
 	if p.Disk == nil {
-		p.Disk = sample.Disk
+		p.Disk = DiskSpace
 	}
 	if p.Clock == nil {
 		origin := time.Now()
-		p.Clock = func() sample.Clock { return sample.ReadClock(origin) }
+		p.Clock = func() Clock { return ReadClock(origin) }
 	}
 	return p
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/watchdog"
-	"github.com/agentsched/agentsched/watchdog/sample"
 )
 
 // host is what a core sees through its probes, as a test wants it.
@@ -44,8 +43,8 @@ func (h *host) probes(cfg *agentcore.Config) {
 		Disk: func(path string) (watchdog.DiskSpace, error) {
 			return watchdog.DiskSpace{Path: path, FreeBytes: h.free.Load(), TotalBytes: 100 << 30}, nil
 		},
-		Clock: func() sample.Clock {
-			c := sample.ReadClock(origin)
+		Clock: func() agentcore.Clock {
+			c := agentcore.ReadClock(origin)
 			c.Wall = c.Wall.Add(time.Duration(h.wall.Load()))
 			return c
 		},

@@ -29,8 +29,8 @@ type stepping struct {
 	attempt int
 	emit    func(job.Event)
 
-	// wanted gives the Runner the reasons for a checkpoint.
-	wanted chan string
+	// inputs gives the Runner what the worker's session is asked: checkpoints.
+	inputs chan worker.Input
 
 	mu    sync.Mutex // guards what follows
 	count int        // steps that are stored
@@ -39,7 +39,7 @@ type stepping struct {
 }
 
 func newStepping(peer *ipc.Peer, id job.ID, attempt int, emit func(job.Event)) *stepping {
-	return &stepping{peer: peer, job: id, attempt: attempt, emit: emit, wanted: make(chan string, 1)}
+	return &stepping{peer: peer, job: id, attempt: attempt, emit: emit, inputs: make(chan worker.Input, 1)}
 }
 
 // call asks the scheduler.
@@ -68,14 +68,14 @@ func (s *stepping) load(ctx context.Context) ([]worker.Step, error) {
 	}
 }
 
-// begin tells that the worker's session begins, with the steps that it was given.
-func (s *stepping) begin(session worker.Session, given []worker.Step) {
-	if _, ok := session.(worker.Stepper); ok {
+// begin tells that a worker begins, with the steps that it was given.
+func (s *stepping) begin(a worker.Adapter, given []worker.Step) {
+	if _, ok := a.(worker.Stepping); ok {
 		for _, g := range given {
 			s.emit(job.Event{Kind: job.EventStep, Step: g.ID, Inputs: g.Inputs, Kept: job.KeptBefore})
 		}
 	}
-	_, able := session.(worker.Checkpointer)
+	_, able := a.(worker.Checkpointing)
 	s.setAble(able)
 }
 
@@ -135,7 +135,7 @@ func (s *stepping) checkpoint(reason string) bool {
 		return false
 	}
 	select {
-	case s.wanted <- reason:
+	case s.inputs <- worker.Checkpoint{Reason: reason}:
 	default: // it is about to be asked already
 	}
 	return true

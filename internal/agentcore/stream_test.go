@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/agentsched/agentsched/internal/agentcore"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker/exec"
@@ -46,16 +47,23 @@ func (s *streamTaker) take(params json.RawMessage) (any, error) {
 }
 
 // line returns the n-th line that was taken, waiting for it.
-func (s *streamTaker) line(n int) string {
-	for range s.grown {
+func (s *streamTaker) line(t *testing.T, n int) string {
+	t.Helper()
+	late := testrun.NewTimer(t, testrun.Patience)
+	defer late.Stop()
+	for { // looks before it waits: what tells of one line may tell of the next as well
 		s.mu.Lock()
 		lines := bytes.Split(s.text, []byte("\n"))
 		s.mu.Unlock()
 		if len(lines) > n+1 { // the last one has no end yet
 			return string(lines[n])
 		}
+		select {
+		case <-s.grown:
+		case <-late.C:
+			t.Fatalf("line %d did not come, %d whole lines did", n, len(lines)-1)
+		}
 	}
-	panic("unreachable")
 }
 
 // streamer is a worker in shell: it passes on what comes, and publishes a line of
@@ -93,7 +101,7 @@ func TestStream(t *testing.T) {
 	write("{\"n\":")
 	write("1}\n{\"n\":2}\n")
 	for i, want := range []string{`"data":{"n":1}`, `"data":{"n":2}`} {
-		if got := c.stream.line(i); !strings.Contains(got, want) {
+		if got := c.stream.line(t, i); !strings.Contains(got, want) {
 			t.Errorf("line %d is %s, want %s", i, got, want)
 		}
 	}
@@ -102,14 +110,14 @@ func TestStream(t *testing.T) {
 	}
 	write("{\"big\":1}\n")
 	var big struct{ Data string }
-	if err := json.Unmarshal([]byte(c.stream.line(2)), &big); err != nil || len(big.Data) != 1_200_000 {
+	if err := json.Unmarshal([]byte(c.stream.line(t, 2)), &big); err != nil || len(big.Data) != 1_200_000 {
 		t.Errorf("the long line has %d bytes of data, %v", len(big.Data), err)
 	}
 	write("end\n")
 	if o := c.outcome(); o.State != job.RunCompleted || o.Answer != "bye" {
 		t.Errorf("outcome %+v", o)
 	}
-	if got := c.stream.line(3); got != `{"type":"ack","seq":0}` {
+	if got := c.stream.line(t, 3); got != `{"type":"ack","seq":0}` {
 		t.Errorf("the last line is %s", got)
 	}
 	for _, n := range c.stream.sizes {

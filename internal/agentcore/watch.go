@@ -8,7 +8,6 @@ import (
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/watchdog"
-	"github.com/agentsched/agentsched/watchdog/sample"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -63,7 +62,7 @@ func (e *execution) watchTree(tree *proc.Tree) (stop func()) {
 // by their tag.
 func cpuTime(tree *proc.Tree) (time.Duration, error) {
 	if dir := tree.Cgroup(); dir != "" {
-		return sample.CPUOfCgroup(dir)
+		return CPUOfCgroup(dir)
 	}
 	list, err := proc.Alive(tree.Run())
 	if err != nil {
@@ -73,5 +72,5 @@ func cpuTime(tree *proc.Tree) (time.Duration, error) {
 	for i, p := range list {
 		pids[i] = p.Pid
 	}
-	return sample.CPU(pids)
+	return CPUOf(pids)
 }

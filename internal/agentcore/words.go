@@ -11,6 +11,7 @@ import (
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
 )
 
 // resolved returns r with the words in its Spec that the attempt runs with.
@@ -50,7 +51,7 @@ func (e *execution) words(ws *workspace.Workspace, dir string) (text string, env
 	if r := e.submit.Resolved; r != nil && e.stream == nil { // whoever streams is given it as events
 		input = r.Input
 	}
-	if e.adapterName() != "shell" {
+	if a, err := e.adapter(); err != nil || !worker.TraitsOf(a).Script {
 		return instructions(text+inputBlock(input)+clashBlock(ws), e.submit.Session, e.submit.Feedback), nil, nil
 	}
 	for _, file := range []struct {

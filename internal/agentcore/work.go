@@ -32,16 +32,16 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 			return failed(time.Now(), job.Unknown, err), nil
 		}
 	}
+	if e.stream != nil && !worker.TraitsOf(adapter).Streams {
+		return failed(time.Now(), job.Config, cannotStream(e.submit)), nil
+	}
 	session, err := adapter.Start(task)
 	if err != nil {
 		return failed(time.Now(), job.Config, fmt.Errorf("start worker %s: %w", task.Kind, err)), nil
 	}
-	if _, able := session.(worker.Streamer); e.stream != nil && !able {
-		return failed(time.Now(), job.Config, cannotStream(e.submit)), nil
-	}
 	limits := e.submit.Spec.Limits
 	runner := &worker.Runner{Host: e.session.host, Stages: e.stages(), Log: e.log}
-	e.steps.begin(session, task.Steps)
+	e.steps.begin(adapter, task.Steps)
 	if e.stream != nil {
 		e.steps.end() // it keeps its place in the stream, and can be stopped at any time
 	}
@@ -49,7 +49,7 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 		Tag: e.tag, Model: task.Model, LogDir: dir,
 		Tokens: e.permit.Tokens, CostUSD: e.permit.CostUSD, MaxSteps: limits.MaxSteps, MaxCommandTime: limits.MaxCommandTime.Std(),
 		Prices: e.settings.Prices, Hurry: e.hurry, Redact: e.secrets, Sink: e.send, Watch: e.watchTree, Limits: e.limits(),
-		StoreStep: e.steps.store, Checkpoint: e.steps.wanted, Stream: e.stream.join(),
+		StoreStep: e.steps.store, Inputs: e.steps.inputs, Stream: e.stream.join(),
 	})
 	e.steps.end()
 	if err != nil || !outcome.Succeeded() {
@@ -102,7 +102,7 @@ func (e *execution) adapterName() string {
 func (e *execution) said(o *job.Outcome) job.ErrorClass {
 	if o.Class == job.Crash {
 		if a, err := e.adapter(); err == nil {
-			if _, ok := a.(worker.Scripted); ok {
+			if worker.TraitsOf(a).Script {
 				return job.Unknown
 			}
 		}
@@ -144,7 +144,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 		Instructions: words, SystemPrompt: spec.SystemPrompt,
 		Dir: ws.Dir, Home: home, Scratch: filepath.Join(dir, "scratch"), Session: e.submit.Session,
 		Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
-		Environ: worker.SetEnv(append(env, more...), "TMPDIR", e.temp), Lookup: e.core.cfg.Lookup, Settings: settings,
+		Environ: worker.SetEnv(append(env, more...), "TMPDIR", e.temp), Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
 	}
 	if f, ok := a.(worker.Folderless); ok && f.Folderless(t) {
 		return t, nil

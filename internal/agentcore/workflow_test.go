@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,17 +55,24 @@ func (s *readerSession) Command() worker.Command {
 	return worker.Command{Path: "/bin/cat", Env: s.task.Environ, Dir: s.task.Dir, Stdin: []byte(s.task.SystemPrompt + "|" + s.task.Instructions)}
 }
 
-func (s *readerSession) Event(line []byte) []job.Event {
-	s.answer += string(line) + "\n"
-	if call, ok := strings.CutPrefix(string(line), "denied "); ok {
-		s.denied = append(s.denied, call)
+func (s *readerSession) Step(_ time.Time, in worker.Input) []worker.Action {
+	switch in := in.(type) {
+	case worker.Output:
+		s.read(in.Line)
+	case worker.Ended:
+		return []worker.Action{worker.Finish{Result: s.result(in.Exit)}}
 	}
 	return nil
 }
 
-func (s *readerSession) Cancel(io.Writer) error { return nil }
+func (s *readerSession) read(line []byte) {
+	s.answer += string(line) + "\n"
+	if call, ok := strings.CutPrefix(string(line), "denied "); ok {
+		s.denied = append(s.denied, call)
+	}
+}
 
-func (s *readerSession) Result(worker.Exit) worker.Result {
+func (s *readerSession) result(worker.Exit) worker.Result {
 	return worker.Result{Answer: s.answer, Denied: s.denied}
 }
 

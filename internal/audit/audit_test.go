@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/redact"
 )
 
@@ -44,7 +45,7 @@ func open(t *testing.T, dir string, o Options) *Log {
 }
 
 func deed(n int) Entry {
-	return Entry{Who: Who{"ann", "operate", "unix"}, Action: "job.cancel", Target: fmt.Sprintf("job-%d", n), Detail: map[string]any{"n": n}}
+	return Entry{Who: api.AuditWho{Name: "ann", Role: "operate", Door: "unix"}, Action: "job.cancel", Target: fmt.Sprintf("job-%d", n), Detail: map[string]any{"n": n}}
 }
 
 func whole(t *testing.T, dir string, expect ...Head) Report {
@@ -193,7 +194,7 @@ func TestProblemsSayWhatAndWhere(t *testing.T) {
 		{"chained anew by somebody", func(_ *testing.T, _, _ string, l [][]byte) [][]byte {
 			r, _ := parse(bytes.TrimSuffix(l[2], []byte("\n")))
 			r.Who.Name = "bob"
-			l[2], _, _ = r.seal(Head{r.Seq - 1, r.Prev})
+			l[2], _, _ = seal(&r, Head{r.Seq - 1, r.Prev})
 			return l
 		}, Problem{Line: 4, Seq: 4, Kind: Edited}},
 		{"cut out", func(_ *testing.T, _, _ string, l [][]byte) [][]byte { return append(l[:2:2], l[3:]...) }, Problem{Line: 3, Seq: 3, Kind: Cut}},
@@ -238,7 +239,7 @@ func TestAnchors(t *testing.T) {
 		must(t, err)
 		r.Who.Name = strings.Replace(r.Who.Name, "ann", "bob", 1)
 		var sealed []byte
-		sealed, chain, err = r.seal(chain)
+		sealed, chain, err = seal(&r, chain)
 		must(t, err)
 		out = append(out, sealed...)
 	}
@@ -389,7 +390,7 @@ func TestConcurrentRecords(t *testing.T) {
 	all.Wait()
 	must(t, l.Close())
 	whole(t, dir)
-	list, damaged, err := Last(dir, 10_000, func(r *Record) bool { return r.Action == "job.cancel" })
+	list, damaged, err := Last(dir, 10_000, func(r *api.AuditRecord) bool { return r.Action == "job.cancel" })
 	must(t, err)
 	seen := map[string]int{}
 	for _, r := range list {
@@ -482,9 +483,9 @@ func TestOverflowIsCounted(t *testing.T) {
 	close(gate)
 	must(t, l.Close())
 	whole(t, dir)
-	gaps, _, err := Last(dir, 10, func(r *Record) bool { return r.Action == ActionGap })
+	gaps, _, err := Last(dir, 10, func(r *api.AuditRecord) bool { return r.Action == ActionGap })
 	must(t, err)
-	deeds, _, err := Last(dir, n, func(r *Record) bool { return r.Action == "job.cancel" })
+	deeds, _, err := Last(dir, n, func(r *api.AuditRecord) bool { return r.Action == "job.cancel" })
 	must(t, err)
 	total := int64(len(deeds))
 	for _, r := range gaps {
@@ -499,7 +500,7 @@ func TestOverflowIsCounted(t *testing.T) {
 
 func TestLastFilters(t *testing.T) {
 	dir, _, _ := some(t, 10, Options{MaxSize: 900})
-	list, damaged, err := Last(dir, 3, func(r *Record) bool { return r.Action == "job.cancel" })
+	list, damaged, err := Last(dir, 3, func(r *api.AuditRecord) bool { return r.Action == "job.cancel" })
 	must(t, err)
 	if len(list) != 3 || list[0].Target != "job-7" || list[2].Target != "job-9" || damaged != 0 {
 		t.Errorf("%+v, %d", list, damaged)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/agentsched/agentsched/api"
 )
 
 // writerVariable makes this test program a process that records for ever in the
@@ -23,7 +25,7 @@ func writeForEver(dir string) {
 	for i := 0; ; i++ {
 		l.Note(deed(i))
 		if i%10 == 0 {
-			if err := l.Record(context.Background(), Entry{Who: Who{Name: "ann"}, Action: "marked", Target: strconv.Itoa(i)}); err != nil {
+			if err := l.Record(context.Background(), Entry{Who: api.AuditWho{Name: "ann"}, Action: "marked", Target: strconv.Itoa(i)}); err != nil {
 				panic(err)
 			}
 			fmt.Println(i)
@@ -61,7 +63,7 @@ func TestKilledWriter(t *testing.T) {
 		l := open(t, dir, Options{})
 		must(t, l.Close())
 		whole(t, dir)
-		marked, _, err := Last(dir, 2, func(r *Record) bool { return r.Action == "marked" })
+		marked, _, err := Last(dir, 2, func(r *api.AuditRecord) bool { return r.Action == "marked" })
 		must(t, err)
 		found := false
 		for _, r := range marked {

@@ -8,12 +8,13 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
 // Deed is a request through a door that changed something, or was refused.
 type Deed struct {
-	Who    Who
+	Who    api.AuditWho
 	Method string
 	Route  string // its pattern, e.g. "POST /v1/jobs/{job}/cancel"
 	Target string // its path
@@ -23,18 +24,6 @@ type Deed struct {
 	Body   string // what was asked for, at most 2 KiB of it are kept
 	From   string // the peer's address, if there is one
 	Why    string // it was refused
-}
-
-// deedDetail is the detail of a Deed's record.
-type deedDetail struct {
-	Method  string `json:"method"`
-	Route   string `json:"route,omitempty"`
-	Status  int    `json:"status"`
-	Millis  int64  `json:"ms"`
-	Body    string `json:"body,omitempty"`
-	From    string `json:"from,omitempty"`
-	Why     string `json:"why,omitempty"`
-	LeftOut int64  `json:"left_out,omitempty"` // refused requests before this one that were too many to record
 }
 
 // Actions of Deeds.
@@ -78,7 +67,9 @@ func (l *Log) entryOf(action string, d Deed, leftOut int64) Entry {
 	body, _ := job.Cut(l.o.Redact.String(d.Body), maxBody)
 	return Entry{
 		Who: d.Who, Action: action, Target: d.Target, Job: d.Job,
-		Detail: deedDetail{d.Method, d.Route, d.Status, d.Took.Milliseconds(), body, d.From, short(d.Why), leftOut},
+		Detail: api.AuditRequest{
+			Method: d.Method, Route: d.Route, Status: d.Status, Millis: d.Took.Milliseconds(), Body: body, From: d.From, Why: short(d.Why), LeftOut: leftOut,
+		},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
@@ -19,9 +20,9 @@ import (
 )
 
 // records returns all but the log's own, with their details.
-func records(t *testing.T, dir string) (list []Record, details []map[string]any) {
+func records(t *testing.T, dir string) (list []api.AuditRecord, details []map[string]any) {
 	t.Helper()
-	list, _, err := Last(dir, 10_000, func(r *Record) bool { return !strings.HasPrefix(r.Action, "log.") })
+	list, _, err := Last(dir, 10_000, func(r *api.AuditRecord) bool { return !strings.HasPrefix(r.Action, "log.") })
 	must(t, err)
 	for _, r := range list {
 		d := map[string]any{}
@@ -55,7 +56,7 @@ func TestDeedsOfADoor(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		Name(r.Context(), Who{"ann", "operate", "tcp"})
+		Name(r.Context(), api.AuditWho{Name: "ann", Role: "operate", Door: "tcp"})
 		Routed(mux).ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), otherKey{}, 1)))
 	})
 	var failed error
@@ -91,7 +92,7 @@ func TestDeedsOfADoor(t *testing.T) {
 	}
 	r, d := list[0], details[0]
 	body, _ := d["body"].(string)
-	if r.Who != (Who{"ann", "operate", "tcp"}) || r.Action != ActionRequest || r.Job != "a1" || r.Target != "/v1/jobs/a1/cancel" ||
+	if r.Who != (api.AuditWho{Name: "ann", Role: "operate", Door: "tcp"}) || r.Action != ActionRequest || r.Job != "a1" || r.Target != "/v1/jobs/a1/cancel" ||
 		d["route"] != "POST /v1/jobs/{job}/cancel" || d["status"] != 409.0 || !strings.HasPrefix(body, `{"reason":"[redacted:K]"}`) || len(body) > maxBody {
 		t.Errorf("record %+v, detail %v", r, d)
 	}
@@ -154,7 +155,7 @@ func TestObserver(t *testing.T) {
 		t.Fatalf("actions %v", got)
 	}
 	r, d := list[2], details[2]
-	if command, _ := d["command"].(string); r.Who != (Who{"claude", RoleAgent, "core"}) || r.Job != "j1" || r.Attempt != 2 || r.Event != 2 || !r.Time.Equal(at) ||
+	if command, _ := d["command"].(string); r.Who != (api.AuditWho{Name: "claude", Role: RoleAgent, Door: "core"}) || r.Job != "j1" || r.Attempt != 2 || r.Event != 2 || !r.Time.Equal(at) ||
 		d["exit_code"] != 1.0 || d["ms"] != 12.0 || !strings.HasPrefix(command, "curl [redacted:K]") || len(command) > maxText+10 {
 		t.Errorf("command %+v %v", r, d)
 	}
@@ -178,7 +179,7 @@ func BenchmarkNote(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer l.Close()
-	e := Entry{Who: Who{"codex", RoleAgent, "core"}, Action: ActionCommand, Job: "j", Attempt: 1, Detail: Command{Command: "go test ./...", Millis: 12}}
+	e := Entry{Who: api.AuditWho{Name: "codex", Role: RoleAgent, Door: "core"}, Action: ActionCommand, Job: "j", Attempt: 1, Detail: api.AuditCommand{Command: "go test ./...", Millis: 12}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := l.enqueue(context.Background(), pending{entry: l.stamped(e)}); err != nil { // waits for room: what a record costs

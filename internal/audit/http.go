@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -41,7 +42,7 @@ func (l *Log) Deeds(next http.Handler, who func(context.Context) (name, role, do
 			if d.Route == "" {
 				d.Route, d.Job = r.Pattern, job.ID(r.PathValue("job"))
 			}
-			if d.Who == (Who{}) && who != nil {
+			if d.Who == (api.AuditWho{}) && who != nil {
 				d.Who.Name, d.Who.Role, d.Who.Door = who(r.Context())
 			}
 			l.answered(r.Context(), d, unsafe, failed)
@@ -113,7 +114,7 @@ func WithoutBody(ctx context.Context) {
 
 // Name says who makes the request of this context, for its record. It does
 // nothing outside of Deeds.
-func Name(ctx context.Context, who Who) {
+func Name(ctx context.Context, who api.AuditWho) {
 	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -123,7 +124,7 @@ func Name(ctx context.Context, who Who) {
 
 // Explain says why the request of this context was refused, and what is known of
 // who made it. What was said before stays. It does nothing outside of Deeds.
-func Explain(ctx context.Context, who Who, from, why string) {
+func Explain(ctx context.Context, who api.AuditWho, from, why string) {
 	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()

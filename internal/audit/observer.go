@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 )
@@ -27,92 +28,37 @@ const (
 	ActionCoreDown     = "core.down"
 )
 
-// Details of the Observer's records.
-type (
-	// Submitted is of ActionSubmitted. Who asked for it is in the record of the door.
-	Submitted struct {
-		Name    job.Name       `json:"name"`
-		Tenant  job.Tenant     `json:"tenant"`
-		Batch   job.BatchID    `json:"batch,omitempty"`
-		Worker  job.WorkerKind `json:"worker,omitempty"`
-		Trigger job.Trigger    `json:"trigger,omitempty"` // what submitted it, if nobody did by hand
-		Context job.Context    `json:"context,omitzero"`
-	}
-	// Command is of ActionCommand: a command that an agent ran, when it has ended.
-	Command struct {
-		Command  string `json:"command"` // cut at 4 KiB
-		ExitCode int    `json:"exit_code"`
-		Millis   int64  `json:"ms"`
-		Step     string `json:"step,omitempty"` // what it is for, if the scheduler ran it: verify, check, evaluate
-	}
-	// File is of ActionFile; its path is the record's target.
-	File struct {
-		Change string `json:"change"`
-	}
-	// AttemptEnded is of ActionAttemptEnded.
-	AttemptEnded struct {
-		State     job.RunState     `json:"state"`
-		Class     job.ErrorClass   `json:"class,omitempty"`
-		Message   string           `json:"message,omitempty"` // cut at 4 KiB
-		Worker    job.WorkerKind   `json:"worker,omitempty"`
-		Model     string           `json:"model,omitempty"`
-		ExitCode  int              `json:"exit_code"`
-		Files     []job.FileChange `json:"files,omitempty"`
-		DiffStat  string           `json:"diff_stat,omitempty"`
-		PatchHash string           `json:"patch_hash,omitempty"`
-		Denied    []string         `json:"denied,omitempty"`
-		Usage     job.Usage        `json:"usage"`
-	}
-	// JobEnded is of ActionJobEnded.
-	JobEnded struct {
-		State      job.EntryState `json:"state"`
-		Exit       job.ExitKind   `json:"exit,omitempty"`
-		DeadLetter string         `json:"dead_letter,omitempty"`
-		Attempts   int            `json:"attempts"`
-		Spent      job.Usage      `json:"spent"`
-	}
-	// TimedOut is of ActionTimedOut: nobody answered in time.
-	TimedOut struct {
-		Answer string `json:"answer"` // the default that was taken, and until when was asked
-	}
-	// CoreChange is of ActionCoreUp and ActionCoreDown.
-	CoreChange struct {
-		Core int    `json:"core"`
-		Text string `json:"text,omitempty"`
-	}
-)
-
 // Observe records what the moment says.
 func (o *Observer) Observe(m scheduler.Moment) {
 	switch m.Kind {
 	case scheduler.MomentSubmitted:
 		o.note(&m, ActionSubmitted, SubmittedOf(&m.Entry.Spec, m.Entry.Batch))
 	case scheduler.MomentAnswered:
-		o.note(&m, ActionTimedOut, TimedOut{short(m.Text)})
+		o.note(&m, ActionTimedOut, api.AuditTimedOut{Answer: short(m.Text)})
 	case scheduler.MomentEvents:
 		for i := range m.Events {
 			o.event(&m, &m.Events[i])
 		}
 	case scheduler.MomentAttemptEnded:
 		if r := m.Outcome; r != nil {
-			o.note(&m, ActionAttemptEnded, AttemptEnded{
-				r.State, r.Class, short(r.Message), m.Choice.Worker, m.Choice.Model, r.ExitCode,
-				append([]job.FileChange(nil), r.Files...), r.DiffStat, r.PatchHash, append([]string(nil), r.Denied...), r.Usage,
+			o.note(&m, ActionAttemptEnded, api.AuditAttemptEnded{
+				State: r.State, Class: r.Class, Message: short(r.Message), Worker: m.Choice.Worker, Model: m.Choice.Model, ExitCode: r.ExitCode,
+				Files: append([]job.FileChange(nil), r.Files...), DiffStat: r.DiffStat, PatchHash: r.PatchHash, Denied: append([]string(nil), r.Denied...), Usage: r.Usage,
 			})
 		}
 	case scheduler.MomentEnded:
 		e := m.Entry
-		o.note(&m, ActionJobEnded, JobEnded{e.State, e.ExitKind, short(e.DeadLetter), e.Attempts, e.Spent})
+		o.note(&m, ActionJobEnded, api.AuditJobEnded{State: e.State, Exit: e.ExitKind, DeadLetter: short(e.DeadLetter), Attempts: e.Attempts, Spent: e.Spent})
 	case scheduler.MomentCoreUp:
-		o.note(&m, ActionCoreUp, CoreChange{m.Core, short(m.Text)})
+		o.note(&m, ActionCoreUp, api.AuditCoreChange{Core: m.Core, Text: short(m.Text)})
 	case scheduler.MomentCoreDown:
-		o.note(&m, ActionCoreDown, CoreChange{m.Core, short(m.Text)})
+		o.note(&m, ActionCoreDown, api.AuditCoreChange{Core: m.Core, Text: short(m.Text)})
 	}
 }
 
 // SubmittedOf is what is recorded of a job that was submitted.
-func SubmittedOf(s *job.Spec, b job.BatchID) Submitted {
-	return Submitted{s.Name, s.Tenant, b, s.Worker, s.Trigger, s.Context}
+func SubmittedOf(s *job.Spec, b job.BatchID) api.AuditSubmitted {
+	return api.AuditSubmitted{Name: s.Name, Tenant: s.Tenant, Batch: b, Worker: s.Worker, Trigger: s.Trigger, Context: s.Context}
 }
 
 // note records what the scheduler did.
@@ -127,12 +73,12 @@ func (o *Observer) note(m *scheduler.Moment, action string, detail any) {
 
 // event records what an agent did.
 func (o *Observer) event(m *scheduler.Moment, ev *job.Event) {
-	e := Entry{Time: ev.Time, Who: Who{Name: agentName(m), Role: RoleAgent, Door: "core"}, Job: ev.Job, Attempt: ev.Attempt, Event: ev.Seq}
+	e := Entry{Time: ev.Time, Who: api.AuditWho{Name: agentName(m), Role: RoleAgent, Door: "core"}, Job: ev.Job, Attempt: ev.Attempt, Event: ev.Seq}
 	switch {
 	case ev.Kind == job.EventCommand && ev.ExitCode != nil:
-		e.Action, e.Detail = ActionCommand, Command{short(ev.Command), *ev.ExitCode, ev.Millis, ev.Step}
+		e.Action, e.Detail = ActionCommand, api.AuditCommand{Command: short(ev.Command), ExitCode: *ev.ExitCode, Millis: ev.Millis, Step: ev.Step}
 	case ev.Kind == job.EventFile:
-		e.Action, e.Target, e.Detail = ActionFile, ev.Path, File{ev.Change}
+		e.Action, e.Target, e.Detail = ActionFile, ev.Path, api.AuditFile{Change: ev.Change}
 	default:
 		return
 	}

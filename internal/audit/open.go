@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/agentsched/agentsched/api"
 )
 
 // openWriter takes the folder and finds the end of its chain.
@@ -154,7 +156,7 @@ func (w *writer) has(h Head) (found bool, err error) {
 
 // end is how a file ends.
 type end struct {
-	first, last Record
+	first, last api.AuditRecord
 	head        Head  // of its last record that is as it was written; zero if none is
 	records     int   // lines
 	size        int64 // up to the end of the last line
@@ -191,7 +193,7 @@ func endOf(path string) (e end, err error) {
 }
 
 // ends returns the first and the last record of a file that are as they were written.
-func ends(path string) (first, last Record, err error) {
+func ends(path string) (first, last api.AuditRecord, err error) {
 	e, err := endOf(path)
 	return e.first, e.last, err
 }

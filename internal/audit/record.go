@@ -10,15 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
-
-// Who did something, and through which door.
-type Who struct {
-	Name string `json:"name"`           // a user, a token's name, a worker, "scheduler"
-	Role string `json:"role,omitempty"` // read, submit, operate; agent; system
-	Door string `json:"door,omitempty"` // e.g. unix, tcp, browser, cli, core
-}
 
 // Roles of those who do not come through a door.
 const (
@@ -29,29 +23,13 @@ const (
 // Entry is what is to be recorded.
 type Entry struct {
 	Time    time.Time // zero: now
-	Who     Who
+	Who     api.AuditWho
 	Action  string // e.g. "job.cancel"
 	Target  string // what it was done to
 	Job     job.ID
 	Attempt int
 	Event   int64 // the number of the event within the attempt: with Job and Attempt it tells one that comes twice
 	Detail  any   // JSON; nil for none
-}
-
-// Record is one line of the log.
-type Record struct {
-	Seq     int64           `json:"seq"`  // 1, 2, 3, … over all files
-	Time    time.Time       `json:"time"` // UTC
-	Prev    string          `json:"prev"` // Hash of the record before; Genesis for the first
-	Who     Who             `json:"who"`
-	Action  string          `json:"action"`
-	Target  string          `json:"target,omitempty"`
-	Job     job.ID          `json:"job,omitempty"`
-	Attempt int             `json:"attempt,omitempty"`
-	Event   int64           `json:"event,omitempty"`
-	Detail  json.RawMessage `json:"detail,omitempty"`
-	// Hash is the SHA-256, in hexadecimal, of Prev and the line's bytes without it.
-	Hash string `json:"hash,omitempty"`
 }
 
 // Genesis is the Prev of the first record of all.
@@ -87,9 +65,9 @@ func ParseHead(text string) (Head, error) {
 	return h, nil
 }
 
-// seal numbers and chains the record behind head and returns its line, newline
+// seal numbers and chains a record behind head and returns its line, newline
 // included, and the new head. Its Prev, Seq and Hash are set.
-func (r *Record) seal(head Head) ([]byte, Head, error) {
+func seal(r *api.AuditRecord, head Head) ([]byte, Head, error) {
 	r.Seq, r.Prev, r.Hash = head.Seq+1, head.Hash, ""
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -115,8 +93,8 @@ var errNotAsWritten = errors.New("its hash is not that of its text")
 
 // parse reads a line without its newline. The error says that it is not as a log
 // has written it; whether it stands where it stood, its place in the chain says.
-func parse(line []byte) (Record, error) {
-	var r Record
+func parse(line []byte) (api.AuditRecord, error) {
+	var r api.AuditRecord
 	const tail = len(hashField) + sha256.Size*2 + len(`"}`)
 	cut := len(line) - tail
 	if cut < 1 || !bytes.HasPrefix(line[cut:], []byte(hashField)) || !bytes.HasSuffix(line, []byte(`"}`)) {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/agentsched/agentsched/api"
 )
 
 // Kind is what is wrong with a log.
@@ -205,7 +207,7 @@ func (v *verifier) line(file string, n int, line []byte) {
 }
 
 // note looks at the records of the log itself.
-func (v *verifier) note(at Problem, r *Record) {
+func (v *verifier) note(at Problem, r *api.AuditRecord) {
 	if r.Who.Role != RoleSystem {
 		return
 	}

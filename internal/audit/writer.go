@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/redact"
 )
 
@@ -43,7 +44,7 @@ type gap struct {
 const retryTime = time.Second
 
 func system(action string, detail any) Entry {
-	return Entry{Who: Who{Name: "scheduler", Role: RoleSystem}, Action: action, Detail: detail}
+	return Entry{Who: api.AuditWho{Name: "scheduler", Role: RoleSystem}, Action: action, Detail: detail}
 }
 
 // lose counts entries that were not written, and tells of them.
@@ -162,8 +163,8 @@ func (w *writer) line(e Entry, head Head) ([]byte, Head, error) {
 		e.Time = w.o.Now()
 	}
 	clean := w.o.Redact
-	r := Record{
-		Time: e.Time.UTC(), Who: Who{clean.String(e.Who.Name), e.Who.Role, e.Who.Door}, Action: e.Action, Target: clean.String(e.Target),
+	r := api.AuditRecord{
+		Time: e.Time.UTC(), Who: api.AuditWho{Name: clean.String(e.Who.Name), Role: e.Who.Role, Door: e.Who.Door}, Action: e.Action, Target: clean.String(e.Target),
 		Job: e.Job, Attempt: e.Attempt, Event: e.Event,
 	}
 	if e.Detail != nil {
@@ -172,7 +173,7 @@ func (w *writer) line(e Entry, head Head) ([]byte, Head, error) {
 			r.Detail, _ = json.Marshal(map[string]string{"error": err.Error()}) //nolint:errchkjson // strings
 		}
 	}
-	return r.seal(head)
+	return seal(&r, head)
 }
 
 // detail writes a detail without its secrets.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/internal/fields"
 )
 
 // fixed are the sections, and the fields of others, that are read once, when the
@@ -54,15 +54,14 @@ func differences(path string, a, b reflect.Value) []string {
 	var list []string
 	switch a.Kind() {
 	case reflect.Struct:
-		for i := range a.NumField() {
-			name := strictyaml.FieldName(a.Type().Field(i))
-			list = append(list, differences(strictyaml.Entry(path, name), a.Field(i), b.Field(i))...)
+		for _, f := range fields.Of(a.Type()) {
+			list = append(list, differences(fields.Join(path, f.Name), a.FieldByIndex(f.Index), b.FieldByIndex(f.Index))...)
 		}
 		return list
 	case reflect.Map:
 		for _, name := range names(a, b) {
 			inA, inB := a.MapIndex(name), b.MapIndex(name)
-			at := strictyaml.Entry(path, name.String())
+			at := fields.Join(path, name.String())
 			if !inA.IsValid() || !inB.IsValid() {
 				list = append(list, at)
 				continue

@@ -22,44 +22,68 @@ import (
 
 // Config is how a scheduler is set up on its host. Its sections are in sections.go.
 type Config struct {
-	Concurrency Concurrency                           `json:"concurrency"`
-	Queue       Queue                                 `json:"queue"`
-	Rates       Rates                                 `json:"rates,omitzero"`
-	CostWindows []CostWindow                          `json:"cost_windows,omitempty"`
-	Workers     map[job.WorkerKind]job.WorkerSettings `json:"workers,omitempty"`
-	// Prices are US dollars per million tokens, by model.
-	Prices    map[string]job.Price `json:"prices,omitempty"`
-	Stop      Stop                 `json:"stop"`
-	Heartbeat Heartbeat            `json:"heartbeat"`
-	Retry     Retry                `json:"retry"`
-	// Policy says whose job is next, Expect what a job is expected to use that
-	// does not say.
-	Policy      policy.Config   `json:"policy"`
-	Expect      job.Expectation `json:"expect,omitzero"`
-	Retention   Retention       `json:"retention,omitzero"`
-	Recovery    Recovery        `json:"recovery,omitzero"`
-	DeadLetters DeadLetters     `json:"dead_letters,omitzero"`
-	Evaluation  eval.Settings   `json:"evaluation"` // how work is judged
-	Breaker     breaker.Config  `json:"breaker"`
-	Watchdog    Watchdog        `json:"watchdog"`
-	Escalation  Escalation      `json:"escalation"`
-	Limits      Limits          `json:"limits"`
-	Cores       Cores           `json:"cores"`
-	Workspace   Workspace       `json:"workspace,omitzero"`
-	// Triggers submit jobs by themselves; Webhooks is where those are heard that
-	// wait for a request.
+	// How many jobs run at once.
+	Concurrency Concurrency `json:"concurrency"`
+	// How much may be submitted.
+	Queue Queue `json:"queue"`
+	// How often runs may begin.
+	Rates Rates `json:"rates,omitzero"`
+	// A list of bounds on what is spent within any span of a length. Nothing begins that such a bound
+	// counts while it is used up.
+	CostWindows []CostWindow `json:"cost_windows,omitempty"`
+	// By kind: 1 to 32 of `a-z 0-9` and, not first, `- _`. A job names it in `worker`.
+	Workers map[job.WorkerKind]job.WorkerSettings `json:"workers,omitempty"`
+	// By model, in US dollars per million tokens.
+	Prices map[string]job.Price `json:"prices,omitempty" otherwise:"see below"`
+	// How long each stage of stopping a run may take until the next one.
+	Stop Stop `json:"stop"`
+	// How the scheduler notices that a core hangs, and a core that the scheduler does. A change needs
+	// a restart.
+	Heartbeat Heartbeat `json:"heartbeat"`
+	// The delay before the next attempt doubles from base up to max.
+	Retry Retry `json:"retry"`
+	// Whose job is next.
+	Policy policy.Config `json:"policy"`
+	// What a job is expected to use that does not say.
+	Expect job.Expectation `json:"expect,omitzero"`
+	// For how long what has ended is kept by a server.
+	Retention Retention `json:"retention,omitzero"`
+	// What is done about failed attempts, by class of failure.
+	Recovery Recovery `json:"recovery,omitzero"`
+	// What becomes of jobs that were given up.
+	DeadLetters DeadLetters `json:"dead_letters,omitzero"`
+	// How work is judged, and what follows for who did it.
+	Evaluation eval.Settings `json:"evaluation"`
+	// When a kind of worker or a model counts as sick, and for how long it is left alone then.
+	Breaker breaker.Config `json:"breaker"`
+	// When a run is stopped as STALLED, and what is done when the host is overloaded.
+	Watchdog watchdog.Config `json:"watchdog"`
+	// Which facts a person is told, how, and for how long what they concern is out of use.
+	Escalation Escalation `json:"escalation"`
+	// What one run may use of the host, unless its job says otherwise. 0: no limit.
+	Limits Limits `json:"limits"`
+	// The processes that run the jobs. A change needs a restart.
+	Cores Cores `json:"cores"`
+	// The folders that jobs work in.
+	Workspace Workspace `json:"workspace,omitzero"`
+	// By name: 1 to 64 of `a-z 0-9` and, not first, `. - _`. Each has exactly one of `cron`, `every`,
+	// `watch`, `webhook`, `command`.
 	Triggers map[trigger.Name]trigger.Settings `json:"triggers,omitempty"`
-	Webhooks trigger.Listener                  `json:"webhooks"`
-	// What `serve` says, to whom and how.
-	API       API       `json:"api"`
-	Log       Log       `json:"log"`
+	// Where triggers that wait for a request are heard. A change needs a restart.
+	Webhooks trigger.Listener `json:"webhooks"`
+	// How others reach a running scheduler beside its unix socket. A change needs a restart.
+	API API `json:"api"`
+	// Which lines are written to the log, and how.
+	Log Log `json:"log"`
+	// Where traces go. A change needs a restart.
 	Telemetry Telemetry `json:"telemetry,omitzero"`
-	Audit     Audit     `json:"audit"`
+	// The record of who did what. A change needs a restart.
+	Audit Audit `json:"audit"`
 }
 
 // Default returns the configuration of a host without a configuration file.
 func Default() Config {
-	heartbeat := Heartbeat{Interval: job.Duration(time.Second), HangAfter: job.Duration(10 * time.Second)}
+	heartbeat := defaultHeartbeat()
 	return Config{
 		Concurrency: Concurrency{Max: max(2, runtime.NumCPU())},
 		Queue:       Queue{MaxJobs: 10_000, MaxQueued: 100_000},
@@ -72,7 +96,7 @@ func Default() Config {
 		Retry:       Retry{Base: job.Duration(time.Second), Max: job.Duration(5 * time.Minute)},
 		Evaluation:  eval.DefaultSettings(),
 		Breaker:     breaker.DefaultConfig(),
-		Watchdog:    defaultWatchdog(),
+		Watchdog:    watchdog.Default(),
 		Escalation:  defaultEscalation(),
 		Limits:      defaultLimits(proc.HostLimits()),
 		Cores:       defaultCores(heartbeat),
@@ -97,6 +121,8 @@ type Options struct {
 	// Adapters are the names of the adapters that exist; empty means that any
 	// name will do.
 	Adapters []string
+	// NeedCommand are those of Adapters that have no program of their own.
+	NeedCommand []string
 	// NotEmpty refuses a file without a byte, which is the default configuration
 	// otherwise: who reads a file again may meet it while it is being written.
 	NotEmpty bool
@@ -160,8 +186,11 @@ func Decode(name string, data []byte, opts Options) (Config, error) {
 		return Config{}, err
 	}
 	doc.Decode(&c)
-	v := validator{Doc: doc, config: &c, adapters: opts.Adapters, policies: opts.Policies, noFile: empty}
+	v := validator{Doc: doc, config: &c, adapters: opts.Adapters, needing: opts.NeedCommand, policies: opts.Policies, noFile: empty}
 	v.environment(opts.Environ)
+	if !v.Has("heartbeat.permit_validity") {
+		c.Heartbeat.PermitValidity = permitValidity(c.Heartbeat)
+	}
 	if !v.Has("cores.slow_heartbeat") {
 		c.Cores.SlowHeartbeat = slowHeartbeat(c.Heartbeat)
 	}

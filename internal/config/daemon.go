@@ -11,69 +11,86 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/internal/logging"
-	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 )
 
 // API is how others reach a running scheduler beside its unix socket.
 type API struct {
-	Listen string `json:"listen,omitempty"` // host and port; "": only the unix socket
-	TLS    TLS    `json:"tls,omitzero"`
-	// Hosts are the names, without ports, by which requests may call this host
-	// beside its own addresses and localhost.
-	Hosts   []string   `json:"hosts,omitempty"`
-	Rate    ClientRate `json:"rate"`
-	MaxBody Size       `json:"max_body"` // of a request
-	// Files is the folder in which a job file of a request may name files, absolute
-	// once read; "" means none.
+	// IP address or `localhost`, and port, such as `127.0.0.1:7433`. Every request needs a token. An
+	// address that other hosts reach needs `api.tls` as well.
+	Listen string `json:"listen,omitempty" otherwise:"none: only the unix socket"`
+	// What other hosts are answered with: both files or none.
+	TLS TLS `json:"tls,omitzero"`
+	// Names, without ports, by which requests may call this host, beside `localhost` and the addresses
+	// that it listens on. Any other is refused: so no web page reaches it by a name of its own.
+	Hosts []string `json:"hosts,omitempty"`
+	// How often each client may ask.
+	Rate ClientRate `json:"rate"`
+	// The largest request, `64KiB` to `1GiB`.
+	MaxBody Size `json:"max_body" min:"64KiB" max:"1GiB"`
+	// The folder in which a job file that comes in a request may name files (`instructions: {file:
+	// …}`, `agents_file`). Not `/` and nothing below `/proc`, `/sys`, `/dev`. `scheduler submit` needs
+	// none: it sends the files along.
 	Files string `json:"files,omitempty"`
 }
 
 // TLS names PEM files; both or none.
 type TLS struct {
-	Cert string `json:"cert,omitempty"` // the chain, the host's own first
-	Key  string `json:"key,omitempty"`
+	// The certificate chain in PEM, the host's own first. Paths start from the folder of the
+	// configuration file.
+	Cert string `json:"cert,omitempty"`
+	// The key in PEM.
+	Key string `json:"key,omitempty"`
 }
 
 // ClientRate bounds the requests of each client.
 type ClientRate struct {
-	PerSecond float64 `json:"per_second"` // in the long run; 0: no bound
-	Burst     int     `json:"burst"`      // at once
+	// Requests a second, in the long run, of each client; `0` any number.
+	PerSecond float64 `json:"per_second" min:"0" want:"requests per second" zero:"no bound"`
+	// And so many at once.
+	Burst int `json:"burst" min:"1" want:"1 or more: with less no request would ever pass"`
 }
 
 // Log says which lines are written, and how.
 type Log struct {
-	Format logging.Format                      `json:"format"` // of standard error
-	Level  logging.Level                       `json:"level"`
-	Levels map[logging.Component]logging.Level `json:"levels,omitempty"` // instead of Level
+	// Of standard error: `console`, for people; `json`, an object a line; `auto`: `console` on a
+	// terminal, else `json`. The state directory's `scheduler.log` is always JSON.
+	Format logging.Format `json:"format"`
+	// The least level of the lines that are written: `debug`, `info`, `warn`, `error` or `off`.
+	Level logging.Level `json:"level"`
+	// The same by component: `scheduler`, `store`, `supervisor`, `core`, `process`, `api`, `hooks`,
+	// `triggers`, `upkeep`, `dead_letters`, `audit`, `telemetry`, `daemon`. A core writes from the
+	// level on that it was started with: more detail begins with its next start, less at once.
+	Levels map[logging.Component]logging.Level `json:"levels,omitempty"`
 }
 
 // Telemetry is where traces go.
 type Telemetry struct {
+	// Where traces go.
 	OTLP OTLP `json:"otlp,omitzero"`
 }
 
 // OTLP is a collector that takes OTLP over HTTP.
 type OTLP struct {
-	Endpoint string            `json:"endpoint,omitempty"` // "": none
-	Headers  map[string]string `json:"headers,omitempty"`  // of each request; their values are secrets
+	// A collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`, without user and
+	// password.
+	Endpoint string `json:"endpoint,omitempty" otherwise:"none: no traces"`
+	// Headers of each request, such as `authorization`. Their values are secrets: keep the file to
+	// yourself (mode 0600), or set them by a variable.
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // Audit is the record of who did what.
 type Audit struct {
+	// Whether there is a record of who did what.
 	Enabled bool `json:"enabled"`
-	MaxSize Size `json:"max_size"` // of a file
-	Keep    int  `json:"keep"`     // files that are full
+	// The size from which a file of it is put aside, at least `1MiB`.
+	MaxSize Size `json:"max_size" min:"1MiB"`
+	// How many of these are kept, at least `1`.
+	Keep int `json:"keep" min:"1" want:"how many full files are kept, 1 or more"`
 }
-
-const (
-	// leastBody is enough for every request but large job files.
-	leastBody Size = 64 << 10
-	maxBody   Size = 1 << 30
-	// leastAudit holds some thousand records: a file is not worth its name below.
-	leastAudit Size = 1 << 20
-)
 
 func defaultAPI() API {
 	return API{Rate: ClientRate{PerSecond: 50, Burst: 200}, MaxBody: 64 << 20}
@@ -115,17 +132,8 @@ func (v *validator) api() {
 			v.Failf(path, "%q is no name of a host, want one without scheme and port such as scheduler.example.com", host)
 		}
 	}
-	if a.Rate.PerSecond < 0 {
-		v.Failf("api.rate.per_second", "is %g, want requests per second, or 0 for no bound", a.Rate.PerSecond)
-	}
-	if a.Rate.Burst < 1 {
-		v.Failf("api.rate.burst", "is %d, want 1 or more: with less no request would ever pass", a.Rate.Burst)
-	}
 	if a.Files != "" && (filepath.Clean(a.Files) == "/" || job.InKernel(a.Files)) {
 		v.Failf("api.files", "%q holds more than job files; want a folder for them such as /srv/jobs", a.Files)
-	}
-	if a.MaxBody < leastBody || a.MaxBody > maxBody {
-		v.Failf("api.max_body", "is %s, want %s to %s", a.MaxBody, leastBody, maxBody)
 	}
 }
 
@@ -155,41 +163,6 @@ func (v *validator) listen(path, address string) (reachable, right bool) {
 	return !ip.IsLoopback(), true
 }
 
-func (v *validator) log() {
-	l := v.config.Log
-	if !slices.Contains(logging.Formats(), l.Format) {
-		v.Failf("log.format", "%q is unknown, want one of %s", l.Format, words(logging.Formats()))
-	}
-	v.logLevel("log.level", l.Level)
-	for _, c := range slices.Sorted(maps.Keys(l.Levels)) {
-		path := strictyaml.Entry("log.levels", string(c))
-		if !slices.Contains(logging.Components(), c) {
-			v.component(path, c)
-			continue
-		}
-		v.logLevel(path, l.Levels[c])
-	}
-}
-
-func (v *validator) logLevel(path string, level logging.Level) {
-	if _, err := logging.ParseLevel(string(level)); err != nil {
-		v.Failf(path, "%v", err)
-	}
-}
-
-// component refuses a name that is no component's.
-func (v *validator) component(path string, c logging.Component) {
-	var known []string
-	for _, one := range logging.Components() {
-		known = append(known, string(one))
-	}
-	if near := strictyaml.Nearest(string(c), known); near != "" {
-		v.Failf(path, "%q is no component; did you mean %s?", c, near)
-		return
-	}
-	v.Failf(path, "%q is no component, want one of %s", c, strings.Join(known, ", "))
-}
-
 // telemetry looks at where traces go. Its messages never repeat an address or a
 // header's value, which may be secrets.
 func (v *validator) telemetry() {
@@ -203,7 +176,7 @@ func (v *validator) telemetry() {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
-		path := strictyaml.Entry("telemetry.otlp.headers", name)
+		path := fields.Join("telemetry.otlp.headers", name)
 		switch {
 		case !headerName.MatchString(name):
 			v.Failf(path, "%q is no name of a header, want one such as authorization", name)
@@ -212,15 +185,5 @@ func (v *validator) telemetry() {
 		case o.Endpoint == "":
 			v.Failf(path, "has no use without telemetry.otlp.endpoint")
 		}
-	}
-}
-
-func (v *validator) audit() {
-	a := v.config.Audit
-	if a.MaxSize < leastAudit {
-		v.Failf("audit.max_size", "is %s, want %s or more", a.MaxSize, leastAudit)
-	}
-	if a.Keep < 1 {
-		v.Failf("audit.keep", "is %d, want how many full files are kept, 1 or more", a.Keep)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/internal/fields"
 )
 
 const (
@@ -192,11 +192,11 @@ func locate(v reflect.Value, steps []string) (names []string, err error) {
 		var name string
 		switch v.Kind() {
 		case reflect.Struct:
-			var i int
-			if i, name, err = field(v.Type(), step, pathOf(names)); err != nil {
+			f, err := fieldOf(v.Type(), step, pathOf(names))
+			if err != nil {
 				return nil, err
 			}
-			v = v.Field(i)
+			name, v = f.Name, v.FieldByIndex(f.Index)
 		case reflect.Map:
 			if name, err = entry(v, step); err != nil {
 				return nil, err
@@ -223,7 +223,7 @@ func keyOf(m reflect.Value, name string) reflect.Value {
 func pathOf(names []string) string {
 	path := ""
 	for _, name := range names {
-		path = strictyaml.Entry(path, name)
+		path = fields.Join(path, name)
 	}
 	return path
 }
@@ -241,9 +241,9 @@ func assign(v reflect.Value, names []string, value string) error {
 		v.Set(fresh)
 		return assign(fresh.Elem(), names, value)
 	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			if strictyaml.FieldName(v.Type().Field(i)) == names[0] {
-				return assign(v.Field(i), names[1:], value)
+		for _, f := range fields.Of(v.Type()) {
+			if f.Name == names[0] {
+				return assign(v.FieldByIndex(f.Index), names[1:], value)
 			}
 		}
 	}
@@ -261,27 +261,23 @@ func assign(v reflect.Value, names []string, value string) error {
 	return nil
 }
 
-// field returns which field of a struct, which stands at path, a step means.
-func field(t reflect.Type, step, path string) (int, string, error) {
+// fieldOf returns which field of a struct, which stands at path, a step means.
+func fieldOf(t reflect.Type, step, path string) (*fields.Field, error) {
 	var known []string
-	for i := range t.NumField() {
-		name := strictyaml.FieldName(t.Field(i))
-		if name == "" {
-			continue
+	for _, f := range fields.Of(t) {
+		if strings.ToUpper(f.Name) == step {
+			return &f, nil
 		}
-		if strings.ToUpper(name) == step {
-			return i, name, nil
-		}
-		known = append(known, strings.ToUpper(name))
+		known = append(known, strings.ToUpper(f.Name))
 	}
 	of := ""
 	if path != "" {
 		of = " of " + path
 	}
-	if near := strictyaml.Nearest(step, known); near != "" {
-		return 0, "", fmt.Errorf("%q is no field%s; did you mean %s?", step, of, near)
+	if near := fields.Nearest(step, known); near != "" {
+		return nil, fmt.Errorf("%q is no field%s; did you mean %s?", step, of, near)
 	}
-	return 0, "", fmt.Errorf("%q is no field%s; known here: %s", step, of, strings.Join(known, ", "))
+	return nil, fmt.Errorf("%q is no field%s; known here: %s", step, of, strings.Join(known, ", "))
 }
 
 // entry returns the name of the entry of a map that a step means: of one that is

@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/internal/logging"
-	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/internal/strictyaml/schematest"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
@@ -86,13 +86,13 @@ func TestEnvironmentMistakes(t *testing.T) {
 		{"", "AGENTSCHED_LOG__LEVLE=debug", `AGENTSCHED_LOG__LEVLE: "LEVLE" is no field of log; did you mean LEVEL?`},
 		{"", "AGENTSCHED_LOG__X=1", `AGENTSCHED_LOG__X: "X" is no field of log; known here: FORMAT, LEVEL, LEVELS`},
 		{"", "AGENTSCHED__LOG__LEVEL=debug", `AGENTSCHED__LOG__LEVEL: "_LOG" is no field; did you mean LOG?`},
-		{"", "AGENTSCHED_LOG__LEVEL=loud", `AGENTSCHED_LOG__LEVEL: log.level: "loud" is no level of log lines, want one of debug, info, warn, error, off`},
-		{"log: {level: debug}", "AGENTSCHED_LOG__LEVEL=loud", `AGENTSCHED_LOG__LEVEL: log.level: "loud" is no level of log lines, want one of debug, info, warn, error, off`},
+		{"", "AGENTSCHED_LOG__LEVEL=loud", `AGENTSCHED_LOG__LEVEL: log.level: "loud" is unknown, want one of debug, info, warn, error, off`},
+		{"log: {level: debug}", "AGENTSCHED_LOG__LEVEL=loud", `AGENTSCHED_LOG__LEVEL: log.level: "loud" is unknown, want one of debug, info, warn, error, off`},
 		{"", "AGENTSCHED_LOG__LEVEL=", `AGENTSCHED_LOG__LEVEL: log.level: is empty; give a value or unset the variable`},
 		{"", "AGENTSCHED_LOG__LEVEL__API=debug", `AGENTSCHED_LOG__LEVEL__API: "API" leads nowhere: log.level is a single value`},
 		{"", "AGENTSCHED_LOG__LEVELS=debug", `AGENTSCHED_LOG__LEVELS: log.levels: is a group of fields, which no variable can set; set a field below it, or set it in the file`},
 		{"", "AGENTSCHED_LOG__LEVELS__=debug", `AGENTSCHED_LOG__LEVELS__: a name is missing between two __`},
-		{"", "AGENTSCHED_LOG__LEVELS__SERVER=debug", `AGENTSCHED_LOG__LEVELS__SERVER: log.levels.server: "server" is no component, want one of scheduler, store, supervisor, core, process, api, hooks, triggers, upkeep, dead_letters, audit, telemetry, daemon`},
+		{"", "AGENTSCHED_LOG__LEVELS__SERVER=debug", `AGENTSCHED_LOG__LEVELS__SERVER: log.levels.server: "server" is unknown, want one of scheduler, store, supervisor, core, process, api, hooks, triggers, upkeep, dead_letters, audit, telemetry, daemon`},
 		{"", "AGENTSCHED_API__HOSTS=a", `AGENTSCHED_API__HOSTS: api.hosts: is a list, which no variable can set; set a field below it, or set it in the file`},
 		{"", "AGENTSCHED_API__HOSTS__0=a", `AGENTSCHED_API__HOSTS__0: "0" leads nowhere: api.hosts is a list`},
 		{"", "AGENTSCHED_CONCURRENCY__MAX=four", `AGENTSCHED_CONCURRENCY__MAX: concurrency.max: found "four", want a whole number`},
@@ -109,8 +109,8 @@ func TestEnvironmentMistakes(t *testing.T) {
 		{"concurrency: {per_worker: {codex: 2}}", "AGENTSCHED_WORKERS__CODEX__MAX_CONCURRENT=3", `c:1:35: concurrency.per_worker.codex: is 2, but workers.codex.max_concurrent in AGENTSCHED_WORKERS__CODEX__MAX_CONCURRENT says 3; remove one`},
 		{"retry: {base: 8m}", "AGENTSCHED_RETRY__MAX=7m", `AGENTSCHED_RETRY__MAX: retry.max: max 7m0s is shorter than base 8m0s`},
 		// Mistakes of both are told at once.
-		{"log: {format: text}", "AGENTSCHED_LOG__LEVEL=loud", "c:1:15: log.format: \"text\" is unknown, want one of auto, json, console\n" +
-			`AGENTSCHED_LOG__LEVEL: log.level: "loud" is no level of log lines, want one of debug, info, warn, error, off`},
+		{"log: {format: text}", "AGENTSCHED_LOG__LEVEL=loud", "c:1:15: log.format: \"text\" is unknown, want auto, json or console\n" +
+			`AGENTSCHED_LOG__LEVEL: log.level: "loud" is unknown, want one of debug, info, warn, error, off`},
 	} {
 		_, err := config.Decode("c", []byte(tt.file), with(tt.environ))
 		if err == nil || err.Error() != tt.want {
@@ -205,7 +205,7 @@ type scalar struct {
 func (s scalar) path() string {
 	path := ""
 	for _, name := range s.names {
-		path = strictyaml.Entry(path, name)
+		path = fields.Join(path, name)
 	}
 	return path
 }
@@ -254,10 +254,8 @@ func scalars(v reflect.Value, names []string) []scalar {
 	case reflect.PointerTo(v.Type()).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return []scalar{{names, v}}
 	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			if name := strictyaml.FieldName(v.Type().Field(i)); name != "" {
-				list = append(list, scalars(v.Field(i), append(slices.Clone(names), name))...)
-			}
+		for _, f := range fields.Of(v.Type()) {
+			list = append(list, scalars(v.FieldByIndex(f.Index), append(slices.Clone(names), f.Name))...)
 		}
 	case v.Kind() == reflect.Map:
 		for _, key := range v.MapKeys() {

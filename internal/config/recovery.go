@@ -3,54 +3,65 @@ package config
 import (
 	"fmt"
 	"maps"
-	"regexp"
-	"slices"
 
-	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 )
 
-// domainName is what a job's domain may be called, but for the dots, which
-// would not read well in the path of a field.
-var domainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_:/@-]{0,127}$`)
-
 // Recovery is what is done about failed attempts.
 type Recovery struct {
-	// Classes replace rows of policy.DefaultRules, Domains those of
-	// policy.DefaultDomains.
-	Classes map[job.ErrorClass]RecoveryRule `json:"classes,omitempty"`
-	Domains map[string]RecoveryDomain       `json:"domains,omitempty"`
+	// What is done about a failed attempt, by class of failure; a row that is given replaces the one
+	// of that class as a whole.
+	Classes map[job.ErrorClass]RecoveryRule `json:"classes,omitempty" otherwise:"see recovery.md"`
+	// Tables of jobs that name a domain.
+	Domains map[string]RecoveryDomain `json:"domains,omitempty" keys:"match:\"^[A-Za-z0-9][A-Za-z0-9_:/@-]{0,127}$\" is:\"a name of a domain\" want:\"1 to 128 of a-z A-Z 0-9 and, not first, - _ : / @\"" otherwise:"the built-in one, legal"`
 }
 
 // RecoveryDomain is a policy.Domain.
 type RecoveryDomain struct {
-	StricterThan string                          `json:"stricter_than,omitempty"`
-	Classes      map[job.ErrorClass]RecoveryRule `json:"classes,omitempty"`
+	// `default` or another domain: this one may not do less than that about anything, and has its rows
+	// where `classes` names none.
+	StricterThan string `json:"stricter_than,omitempty" otherwise:"no claim"`
+	// What differs.
+	Classes map[job.ErrorClass]RecoveryRule `json:"classes,omitempty"`
 }
 
 // RecoveryRule is a policy.Rule.
 type RecoveryRule struct {
-	Action policy.Action `json:"action"`
-	Resume bool          `json:"resume,omitempty"`
-	Afresh bool          `json:"afresh,omitempty"`
-	AtOnce bool          `json:"at_once,omitempty"`
-	Floor  *job.Duration `json:"floor,omitempty"` // none: that of policy.DefaultRules
+	// What is done, from the least strict to the strictest.
+	Action policy.Action `json:"action" need:"one of restart, retry, feedback, fallback, fallback_or_escalate, escalate"`
+	// `retry` and `feedback` go on with the agent's own session. `restart` does so in any case.
+	Resume bool `json:"resume,omitempty"`
+	// Before a job is given up: once more without the session, if this attempt had resumed one and got
+	// nowhere.
+	Afresh bool `json:"afresh,omitempty"`
+	// Without the backoff.
+	AtOnce bool `json:"at_once,omitempty"`
+	// The least delay, doubled with each attempt up to `retry.max`, where the provider names no time.
+	Floor *job.Duration `json:"floor,omitempty" otherwise:"of the class: 15s for RATE_LIMIT, else 0s"`
 }
 
 // DeadLetters are what became of jobs that were given up.
 type DeadLetters struct {
+	// A list of rules by which jobs that were given up are requeued, looked at once a minute. The
+	// first that matches one decides about it.
 	Redrive []Redrive `json:"redrive,omitempty"`
 }
 
 // Redrive is a policy.RedriveRule.
 type Redrive struct {
-	Class  []job.ErrorClass   `json:"class"`
-	Tenant job.Tenant         `json:"tenant,omitempty"`
-	Worker job.WorkerKind     `json:"worker,omitempty"`
-	After  job.Duration       `json:"after,omitempty"`
-	Max    *int               `json:"max,omitempty"` // none: 1
-	Rate   policy.RedriveRate `json:"rate,omitzero"`
+	// Of which classes of failures, such as `[SERVER, NETWORK]`.
+	Class []job.ErrorClass `json:"class" need:"the classes of failures such as [SERVER, NETWORK]" items:"1"`
+	// Whose.
+	Tenant job.Tenant `json:"tenant,omitempty" otherwise:"everybody's"`
+	// Of which kind of worker.
+	Worker job.WorkerKind `json:"worker,omitempty" otherwise:"any"`
+	// How long after the job was given up.
+	After job.Duration `json:"after,omitempty"`
+	// How often a job is requeued in all, by whomever.
+	Max *int `json:"max,omitempty" min:"1" want:"how often a job is requeued, 1 or more"`
+	// So many jobs within any such time, e.g. `10/h`, `1/m`, `100/24h`.
+	Rate policy.RedriveRate `json:"rate,omitzero" otherwise:"any number"`
 }
 
 // RetryPolicy returns what decides about failed attempts; random returns
@@ -97,78 +108,18 @@ func (c *Config) RedriveRules() []policy.RedriveRule {
 	return rules
 }
 
+// recovery looks at which table is stricter than which, once each is right by itself.
 func (v *validator) recovery() {
-	right := v.recoveryClasses("recovery.classes", v.config.Recovery.Classes)
-	for _, name := range slices.Sorted(maps.Keys(v.config.Recovery.Domains)) {
-		at := strictyaml.Entry("recovery.domains", name)
-		if !domainName.MatchString(name) {
-			v.Failf(at, "%q is not a name of a domain, want 1 to 128 of a-z A-Z 0-9 and, not first, - _ : / @", name)
-			right = false
-			continue
-		}
-		right = v.recoveryClasses(at+".classes", v.config.Recovery.Domains[name].Classes) && right
-	}
-	if right {
+	if !v.faulty("recovery") {
 		_, _, err := v.config.Recovery.tables()
 		v.adopt(err, func(field string) string { return "recovery." + field })
 	}
 }
 
-// recoveryClasses reports whether the rows can be compared with others.
-func (v *validator) recoveryClasses(path string, rows map[job.ErrorClass]RecoveryRule) bool {
-	right := true
-	for _, class := range slices.Sorted(maps.Keys(rows)) {
-		at, row := strictyaml.Entry(path, string(class)), rows[class]
-		right = v.errorClass(at, class) && right
-		switch {
-		case row.Action == "":
-			v.Failf(at+".action", "is missing, want one of %s", words(policy.Actions()))
-		case !slices.Contains(policy.Actions(), row.Action):
-			v.Failf(at+".action", "%q is no action, want one of %s", row.Action, words(policy.Actions()))
-		default:
-			continue
-		}
-		right = false
-	}
-	return right
-}
-
-func (v *validator) errorClass(path string, class job.ErrorClass) bool {
-	if slices.Contains(job.ErrorClasses(), class) {
-		return true
-	}
-	var known []string
-	for _, c := range job.ErrorClasses() {
-		known = append(known, string(c))
-	}
-	if near := strictyaml.Nearest(string(class), known); near != "" {
-		v.Failf(path, "%q is no class of failures; did you mean %s?", class, near)
-	} else {
-		v.Failf(path, "%q is no class of failures, want one of %s", class, words(job.ErrorClasses()))
-	}
-	return false
-}
-
 func (v *validator) deadLetters() {
 	for i, r := range v.config.DeadLetters.Redrive {
-		at := fmt.Sprintf("dead_letters.redrive[%d]", i)
-		switch {
-		case v.Has(at+".class") && len(r.Class) == 0:
-			v.Failf(at+".class", "is empty, want the classes of failures such as [SERVER, NETWORK]")
-		case len(r.Class) == 0:
-			v.Failf(at+".class", "is missing, want the classes of failures such as [SERVER, NETWORK]")
-		}
-		for n, class := range r.Class {
-			v.errorClass(fmt.Sprintf("%s.class[%d]", at, n), class)
-		}
-		if r.Tenant != "" {
-			v.tenant(at+".tenant", r.Tenant)
-		}
 		if r.Worker != "" {
-			v.kind(at+".worker", r.Worker)
-		}
-		if r.Max != nil && *r.Max < 1 {
-			v.Failf(at+".max", "is %d, want how often a job is requeued, 1 or more", *r.Max)
+			v.kind(fmt.Sprintf("dead_letters.redrive[%d].worker", i), r.Worker)
 		}
 	}
 }

@@ -9,75 +9,124 @@ import (
 
 // Concurrency bounds how many jobs run at once.
 type Concurrency struct {
-	Max       int                    `json:"max"`
-	PerWorker map[job.WorkerKind]int `json:"per_worker,omitempty"` // by kind; none: only Max
-	// PerTenant and PerWorkspace are of those that they name, 0 for no bound;
-	// EachTenant and EachWorkspace of each that is not named, 0 likewise.
-	PerTenant     map[job.Tenant]int `json:"per_tenant,omitempty"`
-	EachTenant    int                `json:"each_tenant,omitempty"`
-	PerWorkspace  map[string]int     `json:"per_workspace,omitempty"` // by absolute path
-	EachWorkspace int                `json:"each_workspace,omitempty"`
+	// Jobs that run at once on this host.
+	Max int `json:"max" min:"1" otherwise:"number of CPUs, at least 2"`
+	// Jobs that run at once by kind of worker. Another place to say it is `max_concurrent` of a
+	// worker; they must not differ.
+	PerWorker map[job.WorkerKind]int `json:"per_worker,omitempty" min:"1" otherwise:"no bound"`
+	// Jobs that run at once by tenant; `0` for no bound.
+	PerTenant map[job.Tenant]int `json:"per_tenant,omitempty" min:"1" zero:"no bound" otherwise:"no bound"`
+	// Jobs that run at once of each tenant that `per_tenant` does not name; `0` for no bound.
+	EachTenant int `json:"each_tenant,omitempty" min:"1" zero:"no bound"`
+	// Jobs that run at once by folder, an absolute path; `0` for no bound. Symlinks are resolved.
+	PerWorkspace map[string]int `json:"per_workspace,omitempty" min:"1" zero:"no bound" otherwise:"no bound"`
+	// Jobs that run at once in each folder that `per_workspace` does not name; `0` for no bound.
+	EachWorkspace int `json:"each_workspace,omitempty" min:"1" zero:"no bound"`
 }
 
 // Queue bounds how much is submitted.
 type Queue struct {
-	MaxJobs   int `json:"max_jobs"`   // of one submission
-	MaxQueued int `json:"max_queued"` // of each tenant at once; 0: no bound
+	// Jobs of one submission, whichever way it comes; up to `100000`. A request with more is answered
+	// 413.
+	MaxJobs int `json:"max_jobs" min:"1" max:"100000"`
+	// Jobs that each tenant may have queued; `0` no bound. More are refused, a request with 429; a
+	// `for_each` whose items find no room fails.
+	MaxQueued int `json:"max_queued" min:"1" zero:"no bound"`
 }
 
 // Rates bound how often runs may begin.
 type Rates struct {
-	Workers map[job.WorkerKind]Rate `json:"workers,omitempty"`
-	// Models are by provider ("anthropic"), by provider and model
-	// ("anthropic/claude-opus") or by a model's bare name ("claude-opus").
-	Models map[string]Rate `json:"models,omitempty"`
+	// How often runs may begin, by kind of worker.
+	Workers map[job.WorkerKind]Rate `json:"workers,omitempty" otherwise:"no bound"`
+	// How often runs may begin, by provider (`anthropic`: all its models together), by
+	// `anthropic/claude-opus`, or by `claude-opus`, whoever provides it.
+	Models map[string]Rate `json:"models,omitempty" keys:"match:\"[^ ]\" is:\"a model\" want:\"a provider such as anthropic, a model or provider/model\"" otherwise:"no bound"`
 }
 
 // Rate bounds beginnings in time; 0 is no bound, and one of the two is given.
 type Rate struct {
-	PerSecond int `json:"per_second,omitempty"`
-	PerMinute int `json:"per_minute,omitempty"`
+	// So many at once, and so many a second in the long run; `0` for no bound.
+	PerSecond int `json:"per_second,omitempty" min:"1" zero:"no bound" otherwise:"no bound"`
+	// So many at once, and so many a minute in the long run; `0` for no bound. Both may be given, and
+	// one must be.
+	PerMinute int `json:"per_minute,omitempty" min:"1" zero:"no bound" otherwise:"no bound"`
 }
 
 // CostWindow bounds what is spent within any span of a length.
 type CostWindow struct {
-	Tenant job.Tenant   `json:"tenant,omitempty"` // none: all tenants together
-	Window job.Duration `json:"window"`
-	MaxUSD float64      `json:"max_usd"` // US dollars
+	// Whose money.
+	Tenant job.Tenant `json:"tenant,omitempty" otherwise:"all together"`
+	// The span, such as `24h`.
+	Window job.Duration `json:"window" need:"the span that is looked at, such as 24h" above:"0s" want:"a duration such as 24h"`
+	// US dollars, more than 0. What has no known price (see below) is not counted.
+	MaxUSD float64 `json:"max_usd" need:"US dollars" above:"0" want:"US dollars, more than 0"`
 }
 
 // Stop is how long each stage of stopping a run may take until the next one.
 type Stop struct {
-	Interrupt job.Duration `json:"interrupt"` // after SIGINT
-	Terminate job.Duration `json:"terminate"` // after SIGTERM
-	Kill      job.Duration `json:"kill"`      // until the tree must be empty; then it is a ghost
+	// From SIGINT to SIGTERM; `0s` goes on at once.
+	Interrupt job.Duration `json:"interrupt"`
+	// From SIGTERM to the end by force; `0s` goes on at once.
+	Terminate job.Duration `json:"terminate"`
+	// Until every process of the run must be gone; after that the run is reported as a ghost.
+	Kill job.Duration `json:"kill" above:"0s" want:"a duration such as 10s"`
 }
 
-// Heartbeat is how the scheduler notices that a core hangs.
+// Heartbeat is how the scheduler notices that a core hangs, and a core that the
+// scheduler does.
 type Heartbeat struct {
-	Interval  job.Duration `json:"interval"`
-	HangAfter job.Duration `json:"hang_after"` // without an answer
+	// Between two heartbeats of scheduler and core.
+	Interval job.Duration `json:"interval" above:"0s" want:"a duration such as 10s"`
+	// Without an answer, a core counts as hung and is restarted.
+	HangAfter job.Duration `json:"hang_after" above:"0s" want:"a duration such as 10s"`
+	// How long runs go on without a heartbeat of a scheduler that works; then their core stops them,
+	// and no attempt counts. `0s`: for as long as they like. At least twice `hang_after` ([when the
+	// scheduler stands still](operations.md#when-the-scheduler-stands-still)).
+	PermitValidity job.Duration `json:"permit_validity" otherwise:"1m, or three times heartbeat.hang_after if that is longer"`
+}
+
+// defaultHeartbeat returns one whose permits outlive a disk that hangs for 20 s, and
+// a core or a host that is slow.
+func defaultHeartbeat() Heartbeat {
+	h := Heartbeat{Interval: job.Duration(time.Second), HangAfter: job.Duration(10 * time.Second)}
+	h.PermitValidity = permitValidity(h)
+	return h
+}
+
+// permitValidity is the default: a minute, or three times what a core may take to
+// answer if that is longer.
+func permitValidity(h Heartbeat) job.Duration {
+	return max(job.Duration(time.Minute), 3*h.HangAfter)
 }
 
 // Retry bounds the delay before attempt n+1: at most Base·2ⁿ⁻¹ and at most Max.
 type Retry struct {
-	Base job.Duration `json:"base"`
-	Max  job.Duration `json:"max"`
+	// The most that the second attempt is delayed; it doubles with each further one.
+	Base job.Duration `json:"base" above:"0s" want:"a duration such as 10s"`
+	// The most that any attempt is delayed.
+	Max job.Duration `json:"max" above:"0s" want:"a duration such as 10s"`
 }
 
 // Retention is for how long what has ended is kept; 0: for ever.
 type Retention struct {
-	Finished    job.Duration `json:"finished,omitempty"`
-	DeadLetters job.Duration `json:"dead_letters,omitempty"` // that nobody has requeued or dropped
+	// For how long after its end a job is kept; `0s` for ever.
+	Finished job.Duration `json:"finished,omitempty"`
+	// For how long a dead letter that nobody has requeued or dropped is kept; `0s` for ever.
+	DeadLetters job.Duration `json:"dead_letters,omitempty"`
 }
 
 // Limits are what one run may use of the host, unless its job says otherwise,
 // and what all runs may use together. 0 is no limit.
 type Limits struct {
-	Memory    Size      `json:"memory"`
-	Processes int64     `json:"processes"`
-	CPU       float64   `json:"cpu"`
-	Total     Resources `json:"total"`
+	// Memory of one run, what was swapped out included: bytes, or a number with `KiB`, `MiB`, `GiB`,
+	// `TiB`; at least `1MiB`, or `0` for no limit.
+	Memory Size `json:"memory" min:"1MiB" want:"1MiB or more, which a program needs" zero:"no limit" otherwise:"half of the host's memory"`
+	// Processes and threads of one run; `0` no limit.
+	Processes int64 `json:"processes" min:"1" zero:"no limit" otherwise:"half of what the host can have, at most 32768"`
+	// CPUs of one run, e.g. `1.5`; `0` no limit.
+	CPU float64 `json:"cpu" min:"0" max:"65536" want:"a number of CPUs up to 65536" zero:"no limit"`
+	// What all runs together may use.
+	Total Resources `json:"total"`
 }
 
 // Each returns what one run may use.
@@ -85,9 +134,12 @@ func (l Limits) Each() Resources { return Resources{l.Memory, l.Processes, l.CPU
 
 // Resources of a host.
 type Resources struct {
-	Memory    Size    `json:"memory"`    // what was swapped out included
-	Processes int64   `json:"processes"` // and threads
-	CPU       float64 `json:"cpu"`       // CPUs
+	// Memory of all runs together, what was swapped out included; `0` for no limit.
+	Memory Size `json:"memory" min:"1MiB" want:"1MiB or more, which a program needs" zero:"no limit" otherwise:"85 % of the host's memory"`
+	// Processes and threads of all runs together; `0` for no limit.
+	Processes int64 `json:"processes" min:"1" zero:"no limit" otherwise:"85 % of what the host can have"`
+	// CPUs of all runs together; `0` for no limit.
+	CPU float64 `json:"cpu" min:"0" max:"65536" want:"a number of CPUs up to 65536" zero:"no limit"`
 }
 
 // maxProcesses is the most that a run is given by default: for long the most that
@@ -105,29 +157,41 @@ func defaultLimits(host proc.Limits) Limits {
 
 // Workspace is what holds for the folders that jobs work in.
 type Workspace struct {
-	// TrustFilters lets filters run that a repository's own configuration defines.
-	// Agents can write that.
+	// Run the filters that a repository's own `.git/config` defines. Agents can write that file, so a
+	// filter there is a program that they can have run outside of their job. Filters of your global
+	// git configuration, such as that of `git lfs install`, run without this.
 	TrustFilters bool `json:"trust_filters,omitempty"`
 }
+
+// MaxCores is more than any host has use for: each is a process.
+const MaxCores = 64
 
 // Cores are the processes that run the jobs. A core that crosses a threshold
 // gets no new work and is replaced when its runs have ended.
 type Cores struct {
-	Count  int          `json:"count"`
-	MaxRSS Size         `json:"max_rss"` // resident memory; 0: any
-	MaxCPU float64      `json:"max_cpu"` // of one CPU, on average over CPUFor; 0: any
-	CPUFor job.Duration `json:"cpu_for"`
-	// SlowHeartbeat is how long three heartbeats in a row must take; 0: any time.
-	SlowHeartbeat job.Duration `json:"slow_heartbeat"`
-	Restarts      Restarts     `json:"restarts"`
+	// Processes that run the jobs, at most `64`.
+	Count int `json:"count" min:"1" max:"64"`
+	// Resident memory: bytes, or a number with `KiB`, `MiB`, `GiB`, `TiB`; at least `64MiB`, or `0`
+	// for any.
+	MaxRSS Size `json:"max_rss" min:"64MiB" want:"64MiB or more, which a core needs" zero:"any"`
+	// How many CPUs the core itself (not its workers) uses, on average over `cpu_for`; `0` any.
+	MaxCPU float64 `json:"max_cpu" min:"0" want:"how many CPUs" zero:"any"`
+	// The time over which that is taken.
+	CPUFor job.Duration `json:"cpu_for" above:"0s" want:"a duration such as 5m"`
+	// Three answers in a row that took longer; `0s` any. Shorter than `hang_after`.
+	SlowHeartbeat job.Duration `json:"slow_heartbeat" otherwise:"half of heartbeat.hang_after"`
+	// When a core dies again and again.
+	Restarts Restarts `json:"restarts"`
 }
 
 // Restarts say when a core that dies again and again is left alone.
 type Restarts struct {
-	Count  int          `json:"count"` // crashes; one more
-	Within job.Duration `json:"within"`
-	// Isolate is for how long then, doubling from time to time.
-	Isolate job.Duration `json:"isolate"`
+	// More crashes than so.
+	Count int `json:"count" min:"1"`
+	// Within so long.
+	Within job.Duration `json:"within" above:"0s" want:"a duration such as 1m"`
+	// For how long it is left alone then; the time doubles up to `10m`.
+	Isolate job.Duration `json:"isolate" above:"0s" want:"a duration such as 30s"`
 }
 
 // defaultCores returns a single core: it is enough for what one host can run,

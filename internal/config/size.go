@@ -1,12 +1,17 @@
 package config
 
 import (
+	"reflect"
+
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 )
 
 // Size is a job.Size that a file may also give as a plain number of bytes.
 type Size job.Size
+
+// FieldTag says how a file writes a size.
+func (Size) FieldTag() reflect.StructTag { return job.Size(0).FieldTag() + ` number:"true"` }
 
 // String returns s as a job.Size does.
 func (s Size) String() string { return job.Size(s).String() }

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
 )
@@ -14,7 +14,7 @@ import (
 func (v *validator) triggers() {
 	found := trigger.ValidateAll(v.config.Triggers)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		path := strictyaml.Entry("triggers", string(name))
+		path := fields.Join("triggers", string(name))
 		for _, one := range unjoined(found[name]) {
 			var field *job.FieldError
 			switch {
@@ -33,7 +33,10 @@ func (v *validator) triggers() {
 // unjoined returns the errors that were joined to one, in any depth.
 func unjoined(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
 		return []error{err}
 	}
 	var list []error

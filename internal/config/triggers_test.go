@@ -10,6 +10,7 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/jobfile"
 	"github.com/agentsched/agentsched/internal/strictyaml/schematest"
+	"github.com/agentsched/agentsched/job"
 )
 
 // TestTriggerPaths: they start from the configuration file's folder, whatever
@@ -50,7 +51,7 @@ func TestTriggerExample(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, spec := range specs {
-			if err := s.Accepts(spec, c.AdapterOf); err != nil {
+			if err := s.Accepts(spec, func(kind job.WorkerKind) bool { return c.AdapterOf(kind) == "shell" }); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

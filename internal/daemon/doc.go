@@ -1,9 +1,11 @@
 // Package daemon is what a scheduler that runs for months has to do with its
-// host: it tells the service manager how it stands, and hands its listening
-// sockets over to a new program in its own place.
+// host: it tells the service manager how it stands, listens on the unix socket of
+// its state directory, and hands its listening sockets over to a new program in
+// its own place.
 //
 // In go the environment, listeners and whether all is well; out go datagrams of
-// sd_notify(3), inherited listeners, and execve(2). It promises that no
+// sd_notify(3), listeners, and execve(2). It promises that only its owner may open
+// the socket's file, which is gone when the listener is closed; that no
 // connection is refused while one program follows another, and that a program
 // that cannot run does not get the place.
 package daemon

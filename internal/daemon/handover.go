@@ -25,21 +25,14 @@ type Handover struct {
 
 // held is a socket of a Handover.
 type held struct {
-	fd     int
-	keeper keeper // nil if it has no file
-	kept   bool   // the file was the manager's before
-}
-
-// keeper is a listener with a file, which stays if Keep says so: that of package
-// socket.
-type keeper interface {
-	Keep(bool)
-	Kept() bool
+	fd   int
+	unix *SocketListener // nil if it is none, and has no file
+	kept bool            // the file was the manager's before
 }
 
 // Pass prepares to hand listeners over, by the names that Inherit knows. They can
 // then be closed; the files of unix sockets stay. A listener is one of package
-// net or of package socket.
+// net or a SocketListener.
 func Pass(listeners map[string]net.Listener) (*Handover, error) {
 	h := &Handover{sockets: map[string]held{}}
 	for _, name := range slices.Sorted(maps.Keys(listeners)) {
@@ -53,9 +46,9 @@ func Pass(listeners map[string]net.Listener) (*Handover, error) {
 			return nil, fmt.Errorf("hand over the socket %s: %w", name, err)
 		}
 		one := held{fd: fd}
-		if k, ok := listeners[name].(keeper); ok {
-			one.keeper, one.kept = k, k.Kept()
-			k.Keep(true)
+		if l, ok := listeners[name].(*SocketListener); ok {
+			one.unix, one.kept = l, l.Kept()
+			l.Keep(true)
 		}
 		h.sockets[name] = one
 	}
@@ -161,8 +154,8 @@ func (h *Handover) Release() {
 	defer h.mu.Unlock()
 	for _, one := range h.sockets {
 		unix.Close(one.fd)
-		if one.keeper != nil {
-			one.keeper.Keep(one.kept)
+		if one.unix != nil {
+			one.unix.Keep(one.kept)
 		}
 	}
 	h.sockets = nil

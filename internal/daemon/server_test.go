@@ -7,23 +7,22 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 )
 
-// listened is a listener that says when it was closed.
+// listened is a listener that says when it was closed. Several may close it at once:
+// the http.Server, and what listens to its end.
 type listened struct {
 	net.Listener
 	closed chan struct{}
+	once   sync.Once // closes closed
 }
 
 func (l *listened) Close() error {
 	err := l.Listener.Close()
-	select {
-	case <-l.closed:
-	default:
-		close(l.closed)
-	}
+	l.once.Do(func() { close(l.closed) })
 	return err
 }
 
@@ -33,7 +32,7 @@ func listen(t *testing.T) *listened {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &listened{l, make(chan struct{})}
+	return &listened{Listener: l, closed: make(chan struct{})}
 }
 
 // TestFinish: a request on a connection that was accepted before the end is

@@ -11,20 +11,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/job"
 )
 
 // records returns the whole audit log as `scheduler audit tail` tells it.
-func (b *bench) records() (list []audit.Record) {
+func (b *bench) records() (list []api.AuditRecord) {
 	b.t.Helper()
 	out, errs, code := b.command("audit", "tail", "-n", "100000", "--json")
 	if code != 0 {
 		b.fatalf("audit tail: exit code %d\n%s", code, errs)
 	}
 	for line := range strings.Lines(out) {
-		var r audit.Record
+		var r api.AuditRecord
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			b.fatalf("audit tail: %v\n%s", err, line)
 		}
@@ -67,7 +68,7 @@ echo '{"type":"command","phase":"end","id":"1","exit_code":3,"ms":4}'
 	as := func(token string) []string { return []string{"Authorization", "Bearer " + token} }
 	asked := tool("asked", "Do it.")
 	asked.Type, asked.Worker = job.WorkerTask, "agent"
-	if a := tcp.ask(http.MethodPost, "/v1/jobs", asJSON(t, client.Submission{Source: "s", Jobs: []job.Spec{asked}}), as(operator)...); a.status != http.StatusCreated {
+	if a := tcp.ask(http.MethodPost, "/v1/jobs", asJSON(t, api.Submission{Source: "s", Jobs: []job.Spec{asked}}), as(operator)...); a.status != http.StatusCreated {
 		b.fatalf("submit: %d %s", a.status, a.body)
 	}
 	r.end("asked", job.RunCompleted)
@@ -117,7 +118,7 @@ echo '{"type":"command","phase":"end","id":"1","exit_code":3,"ms":4}'
 		{"agent", "agent", "core", audit.ActionCommand, id["asked"], []string{"go test ./login", `"exit_code":3`, `"ms":4`}},
 		{"scheduler", "system", "", audit.ActionCoreUp, "", nil},
 	} {
-		found := slices.ContainsFunc(list, func(r audit.Record) bool {
+		found := slices.ContainsFunc(list, func(r api.AuditRecord) bool {
 			text := string(r.Detail)
 			return r.Who.Name == want.who && r.Who.Role == want.role && r.Who.Door == want.door && r.Action == want.action && (want.job == "" || r.Job == want.job) &&
 				!slices.ContainsFunc(want.says, func(w string) bool { return !strings.Contains(text, w) })
@@ -231,7 +232,7 @@ done
 	report := b.verify(0)
 	t.Logf("%d records over %d kills: %v", report.Records, kills, report.Notes)
 	list := b.records()
-	torn := func(r audit.Record) bool { return r.Action == audit.ActionTorn }
+	torn := func(r api.AuditRecord) bool { return r.Action == audit.ActionTorn }
 	if !slices.ContainsFunc(list, torn) {
 		t.Error("no record of the torn end")
 	}

@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 )
@@ -130,7 +131,7 @@ func keyIn(t testing.TB, path string) string {
 // problem wants the reply to be a problem as RFC 9457 has it, and returns its name.
 func (r *reply) problem(t *testing.T, what string) string {
 	t.Helper()
-	var p client.Problem
+	var p api.Problem
 	err := json.Unmarshal([]byte(r.body), &p)
 	if typ := r.header.Get("Content-Type"); err != nil || typ != "application/problem+json" || p.Name() == "" || p.Title == "" || p.Status != r.status || p.Detail == "" {
 		t.Errorf("%s: %d is answered as %q, %v, want a problem with type, title, status and detail:\n%s", what, r.status, typ, err, r.body)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 )
@@ -23,8 +24,8 @@ func TestDoorSameKey(t *testing.T) {
 	if _, errs, code := b.command("pause"); code != 0 { // it is about what is stored
 		b.fatalf("pause: exit code %d\n%s", code, errs)
 	}
-	submission := func(key int, script string) client.Submission {
-		in := client.Submission{Source: "the test"}
+	submission := func(key int, script string) api.Submission {
+		in := api.Submission{Source: "the test"}
 		for n := range inEach {
 			in.Jobs = append(in.Jobs, tool(job.Name(fmt.Sprintf("k%02d-%d", key, n)), script))
 		}
@@ -33,7 +34,7 @@ func TestDoorSameKey(t *testing.T) {
 	var mu sync.Mutex
 	ids := map[int][]job.ID{} // by key: what the first to be answered was told
 	said, cut := 0, 0
-	take := func(key int, jobs client.Jobs) {
+	take := func(key int, jobs api.Jobs) {
 		var got []job.ID
 		for _, e := range jobs.Jobs {
 			got = append(got, e.ID)
@@ -64,7 +65,7 @@ func TestDoorSameKey(t *testing.T) {
 						take(key, out)
 						break
 					}
-					if p, ok := errors.AsType[*client.Problem](err); ok && p.Status != http.StatusServiceUnavailable {
+					if p, ok := errors.AsType[*api.Problem](err); ok && p.Status != http.StatusServiceUnavailable {
 						t.Errorf("key %d: %v", key, err)
 						return
 					}
@@ -102,9 +103,9 @@ func TestDoorSameKey(t *testing.T) {
 	}
 
 	// The key belongs to these jobs, for good.
-	for _, in := range []client.Submission{submission(0, "false"), submission(1, "true")} {
+	for _, in := range []api.Submission{submission(0, "false"), submission(1, "true")} {
 		_, err := c.Submit(t.Context(), in, client.WithKey("key 0"))
-		if p, ok := errors.AsType[*client.Problem](err); !ok || p.Status != http.StatusUnprocessableEntity || p.Name() != "idempotency_key_reused" {
+		if p, ok := errors.AsType[*api.Problem](err); !ok || p.Status != http.StatusUnprocessableEntity || p.Name() != "idempotency_key_reused" {
 			t.Errorf("other jobs with the same key: %v", err)
 		}
 	}

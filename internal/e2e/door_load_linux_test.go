@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
@@ -78,7 +79,7 @@ func TestDoorUnderLoad(t *testing.T) {
 					once.Do(func() { close(half) })
 				}
 				name := job.Name(fmt.Sprintf("job-%05d", n))
-				in := client.Submission{Source: string(name), Digest: string(name), Jobs: []job.Spec{{Name: name, Tenant: "load", Type: job.Tool, Worker: "shell",
+				in := api.Submission{Source: string(name), Digest: string(name), Jobs: []job.Spec{{Name: name, Tenant: "load", Type: job.Tool, Worker: "shell",
 					Instructions: "true", Workspace: job.Workspace{Isolation: job.NoWorkspace}}}}
 				for {
 					out, err := c.Submit(ctx, in, client.WithKey(string(name)))
@@ -152,7 +153,7 @@ func TestDoorUnderLoad(t *testing.T) {
 // isClear reports whether an error says what the client can do: the server was
 // not there, or cut off, or says that it takes nothing now.
 func isClear(err error) bool {
-	var p *client.Problem
+	var p *api.Problem
 	if errors.As(err, &p) {
 		return p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests
 	}

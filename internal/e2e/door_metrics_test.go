@@ -111,7 +111,7 @@ func TestDoorMetrics(t *testing.T) {
 
 	r.killCore()
 	r.awaitCore(2)
-	b.eventually("the core is up again", func() bool { return sumOf(b.scrape(), "core_up") == 1 })
+	b.eventually("the core is up again", func() bool { all := b.scrape(); return sumOf(all, "core_up") == 1 && sumOf(all, "cores_up_total") == 2 })
 	b.figures("after another core", append(counted, figure{"cores_up_total", nil, 2}, figure{"cores_down_total", nil, 1}, figure{"core_restarts_total", []string{"core", "1"}, 1})...)
 	b.submit(b.jobsOf("alpha", "more.yaml", shell("more", nil, "true", nil)))
 	r.end("more", job.RunCompleted)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 )
 
@@ -194,7 +194,7 @@ func TestDoorRoles(t *testing.T) {
 func (b *bench) snapshot(d *door) string {
 	b.t.Helper()
 	var st scheduler.Status
-	var jobs client.Jobs
+	var jobs api.Jobs
 	for path, into := range map[string]any{"/v1/status": &st, "/v1/jobs?limit=1000": &jobs} {
 		a := d.ask(http.MethodGet, path, "")
 		if err := json.Unmarshal([]byte(a.body), into); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/job"
@@ -139,7 +140,7 @@ func (b *bench) refusesRuns() {
 			refused[fmt.Sprint(r.Who, strings.Contains(string(r.Detail), "descends from a core"))]++
 		}
 	}
-	if want := (audit.Who{Name: "a run", Role: "agent", Door: "socket"}); len(refused) != 1 || refused[fmt.Sprint(want, true)] < 5 {
+	if want := (api.AuditWho{Name: "a run", Role: "agent", Door: "socket"}); len(refused) != 1 || refused[fmt.Sprint(want, true)] < 5 {
 		t.Errorf("of the refusals the audit log says %v", refused)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
 	"github.com/agentsched/agentsched/job"
 )
@@ -85,7 +85,7 @@ printf '{"token":"%s"}\n' "$(printf %s "$DEPLOY_TOKEN" | sed 's/"/\\"/g')"`
 	r.killCore()
 	r.awaitCore(2)
 	b.write(b.folder("go"), "")
-	r.awaitTimes(len(jobs), "the end of a job", func(u *scheduler.Update) bool { return u.Kind == scheduler.UpdateJob && u.Entry.Terminal() })
+	r.awaitTimes(len(jobs), "the end of a job", func(u *api.Update) bool { return u.Kind == api.UpdateJob && u.Entry.Terminal() })
 	bearer := []string{"Authorization", "Bearer " + token}
 	said := map[string]string{}
 	for _, j := range jobs {

@@ -10,9 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // TestDoorDeadListener: listeners that never read a byte slow nobody: a job that
@@ -31,7 +30,7 @@ func TestDoorDeadListener(t *testing.T) {
 		conn := deafTo(t, base, token, i)
 		defer conn.Close()
 	}
-	b.submit(b.jobs(shell("talks", nil, until(b.folder("go"))+fmt.Sprintf("; line=$(printf %%01000d 7); for i in $(seq %d); do echo $i $line; test $((i%%100)) -gt 0 || sleep 0.05; done", lines), nil)))
+	b.submit(b.jobs(shell("talks", nil, until(b.folder("go"))+fmt.Sprintf("; line=$(printf %%01000d 7); for i in $(seq %d); do echo $i $line; test $((i%%50)) -gt 0 || sleep 0.1; done", lines), nil)))
 	// One each of these listens to everything, and one to the job.
 	heard := make([]map[string]int, 2*alive)
 	var all sync.WaitGroup
@@ -114,9 +113,10 @@ func said(e *job.Event) string {
 // eventOf returns the event of a run that either of the streams tells of.
 func eventOf(t *testing.T, e sent) *job.Event {
 	t.Helper()
+	type stored api.Event
 	var u struct {
 		Event *job.Event
-		queue.StoredEvent
+		stored
 	}
 	if err := json.Unmarshal([]byte(e.data), &u); err != nil {
 		t.Errorf("%s: %v", e.data, err)
@@ -125,7 +125,7 @@ func eventOf(t *testing.T, e sent) *job.Event {
 	if u.Event != nil {
 		return u.Event
 	}
-	return &u.StoredEvent.Event
+	return &u.stored.Event
 }
 
 // ends reports whether an event of one of the streams tells of the job's end.
@@ -134,7 +134,7 @@ func ends(t *testing.T, e sent, id job.ID) bool {
 	if e.kind != "job" {
 		return e.kind == "end"
 	}
-	var u scheduler.Update
+	var u api.Update
 	if strings.Contains(e.data, `"kind":"job"`) {
 		if err := json.Unmarshal([]byte(e.data), &u); err != nil {
 			t.Errorf("%s: %v", e.data, err)
@@ -281,14 +281,14 @@ func TestDoorResumeOverKill(t *testing.T) {
 }
 
 // storedEvents returns what the store has of a job's log.
-func (b *bench) storedEvents(name string) (list []queue.StoredEvent) {
+func (b *bench) storedEvents(name string) (list []api.Event) {
 	b.t.Helper()
 	out, errs, code := b.command("logs", name, "--json")
 	if code != 0 {
 		b.fatalf("logs %s: exit code %d\n%s", name, code, errs)
 	}
 	for line := range strings.Lines(out) {
-		var e queue.StoredEvent
+		var e api.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			b.fatalf("logs %s: %v\n%s", name, err, line)
 		}

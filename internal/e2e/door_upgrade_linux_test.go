@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -74,7 +74,7 @@ func TestDoorUpgrade(t *testing.T) {
 					continue
 				}
 				name := job.Name(fmt.Sprintf("c%02d-%02d", i, sent))
-				out, err := c.Submit(ctx, client.Submission{Source: "the test", Jobs: []job.Spec{tool(name, "true")}}, client.WithKey(string(name)))
+				out, err := c.Submit(ctx, api.Submission{Source: "the test", Jobs: []job.Spec{tool(name, "true")}}, client.WithKey(string(name)))
 				if err != nil {
 					t.Errorf("client %d: submit %s: %v", i, name, err)
 					over.Store(true)
@@ -219,13 +219,13 @@ func (b *bench) startedAt(c *client.Client) time.Time {
 // asks what it has missed, as any listener has to.
 func (b *bench) hearEnds(ctx context.Context, take func(job.ID)) {
 	c := b.client()
-	for u, err := range c.Stream(ctx, client.StreamOptions{Kinds: []scheduler.UpdateKind{scheduler.UpdateJob}}) {
+	for u, err := range c.Stream(ctx, client.StreamOptions{Kinds: []api.UpdateKind{api.UpdateJob}}) {
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			b.t.Errorf("a listener: %v", err)
-		case u.Kind == scheduler.UpdateGap:
+		case u.Kind == api.UpdateGap:
 			for e, err := range c.All(ctx, client.ListQuery{States: []job.EntryState{job.Completed}}) {
 				if err == nil {
 					take(e.ID)

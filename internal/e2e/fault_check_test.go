@@ -12,34 +12,21 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	_ "modernc.org/sqlite" // to look into the store behind its back
 
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
-// seedVariable repeats a test's random choices.
-const seedVariable = "AGENTSCHED_SEED"
-
 // newRand returns the test's randomness and prints how to get it again.
 func newRand(t *testing.T) *rand.Rand {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s: %v", seedVariable, err)
-		}
-	}
-	t.Logf("again with %s=%d", seedVariable, seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return rand.New(rand.NewPCG(testrun.Seed(t), 0))
 }
 
 // awaitUpdates waits for n more updates than there were at from, and returns
@@ -184,7 +171,7 @@ func (b *bench) linesOf(i int, o *job.Outcome) []string {
 
 // completedOnce checks that a job's result was recorded exactly once: one
 // attempt completed, and none came after it.
-func (b *bench) completedOnce(j client.Job) {
+func (b *bench) completedOnce(j api.JobDetail) {
 	b.t.Helper()
 	if j.Job.State != job.Completed || j.Job.ExitKind != job.ExitSucceeded || len(j.Attempts) == 0 {
 		b.fatalf("job %s is %s %s after %d attempts: %s", j.Job.Spec.Name, j.Job.State, j.Job.ExitKind, len(j.Attempts), j.Job.DeadLetter)
@@ -254,8 +241,8 @@ func cgroupsOf(instance string) []string {
 }
 
 // onText matches a line that a job has printed.
-func onText(name job.Name, text string) func(*scheduler.Update) bool {
-	return func(u *scheduler.Update) bool {
+func onText(name job.Name, text string) func(*api.Update) bool {
+	return func(u *api.Update) bool {
 		return u.Name == name && u.Event != nil && u.Event.Kind == job.EventText && strings.Contains(u.Event.Text, text)
 	}
 }

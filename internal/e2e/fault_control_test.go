@@ -43,14 +43,14 @@ func TestCancelFromOutside(t *testing.T) {
 			if info, err := os.Stat(b.state); err != nil || info.Mode().Perm() != 0o700 {
 				b.fatalf("state directory: %v, %v", info, err)
 			}
-			if out, _, code := b.command("ls"); code != 0 || !lineWith(out, "running", " running ") || !lineWith(out, "waiting", " pending ") || !lineWith(out, "done", " completed ") {
-				b.fatalf("ls while it runs: exit code %d\n%s", code, out)
-			}
 			// What a run says is stored a moment after it was printed.
 			b.eventually("show says that it runs", func() bool {
 				j := b.show("running")
 				return j.Job.State == job.Dispatched && len(j.Attempts) == 1 && j.Attempts[0].State == job.Running
 			})
+			if out, _, code := b.command("ls"); code != 0 || !lineWith(out, "running", " running ") || !lineWith(out, "waiting", " pending ") || !lineWith(out, "done", " completed ") {
+				b.fatalf("ls while it runs: exit code %d\n%s", code, out)
+			}
 
 			if out, errs, code := b.command("cancel", "waiting"); code != 0 || !strings.Contains(out, "waiting: cancelled") {
 				b.fatalf("cancel of a waiting job: exit code %d\n%s%s", code, out, errs)

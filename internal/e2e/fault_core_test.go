@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 )
 
 // fake writes a program to run instead of the core, which has the fault the
@@ -51,7 +51,7 @@ func TestBrokenCore(t *testing.T) {
 		t.Run(c.fault, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.config["heartbeat"] = obj{"interval": "100ms", "hang_after": "3s"}
+			b.config["heartbeat"] = obj{"interval": "100ms", "hang_after": "10s"}
 			var jobs []obj
 			for i := range 3 {
 				jobs = append(jobs, shell(fmt.Sprintf("job-%d", i), nil, "echo the truth", obj{"max_attempts": 20}))
@@ -61,10 +61,10 @@ func TestBrokenCore(t *testing.T) {
 			if _, err := os.Stat(b.folder("fault-was-shown")); err != nil {
 				t.Fatalf("the fault was not shown: %v", err)
 			}
-			died := r.seen(func(u *scheduler.Update) bool {
-				return u.Kind == scheduler.UpdateCore && strings.Contains(u.Text, "died")
+			died := r.seen(func(u *api.Update) bool {
+				return u.Kind == api.UpdateCore && strings.Contains(u.Text, "died")
 			})
-			ups := r.seen(func(u *scheduler.Update) bool { return u.CorePID != 0 })
+			ups := r.seen(func(u *api.Update) bool { return u.CorePID != 0 })
 			wantUps, wantDied := 1, 0
 			if c.replaced && c.up {
 				wantUps, wantDied = 2, 1
@@ -88,7 +88,7 @@ func TestBrokenCore(t *testing.T) {
 func TestHungCore(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.config["heartbeat"] = obj{"interval": "100ms", "hang_after": "1s"}
+	b.config["heartbeat"] = obj{"interval": "100ms", "hang_after": "5s"}
 	_, workspace := b.direct("work")
 	r := b.start("run", b.jobs(shell("job", workspace, `
 test -e second && exit
@@ -125,7 +125,7 @@ func TestHopelessCore(t *testing.T) {
 		t.Run(c.fault, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.config["heartbeat"] = obj{"interval": "100ms", "hang_after": "1s"}
+			b.config["heartbeat"] = obj{"interval": "100ms", "hang_after": "5s"}
 			file := b.jobs(shell("job", nil, "echo the truth", nil))
 			r := b.start("run", "--core", b.fake(c.fault, true), file)
 			r.exit(c.code)

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/proc"
 )
 
 // maxUpdates is the most that happens between two kills.
@@ -44,8 +44,8 @@ func TestKillCore(t *testing.T) {
 			if killed < kills-2 {
 				t.Fatalf("the jobs were done after %d kills: too few to show anything", killed)
 			}
-			died := r.seen(func(u *scheduler.Update) bool {
-				return u.Kind == scheduler.UpdateCore && strings.Contains(u.Text, "died")
+			died := r.seen(func(u *api.Update) bool {
+				return u.Kind == api.UpdateCore && strings.Contains(u.Text, "died")
 			})
 			if died != killed {
 				t.Errorf("%d cores were killed, %d deaths were told", killed, died)
@@ -101,7 +101,7 @@ func TestKillScheduler(t *testing.T) {
 func (b *bench) unfinished() (n, total int) {
 	b.t.Helper()
 	out, errs, code := b.command("ls", "--all", "--json")
-	var list client.Jobs
+	var list api.Jobs
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 {
 		b.fatalf("ls: exit code %d, %v\n%s", code, err, errs)
 	}
@@ -165,7 +165,7 @@ func testKillBoth(t *testing.T, cgroups bool) {
 	}
 
 	again := b.start("run", file)
-	again.await("a core that is up", func(u *scheduler.Update) bool { return u.CorePID != 0 })
+	again.await("a core that is up", func(u *api.Update) bool { return u.CorePID != 0 })
 	// The core is up: nothing of the first run may live any more.
 	if left := sleeping(b.stray); len(left) > 0 {
 		again.fatalf("work was given out while these of the last run lived: %v", left)
@@ -175,6 +175,45 @@ func testKillBoth(t *testing.T, cgroups bool) {
 	if j := b.show("daemons"); j.Job.Counted != 1 || !j.Attempts[0].Lost {
 		t.Errorf("the attempt that was cut short counts: %+v", j)
 	}
+	b.soundState()
+}
+
+// TestLeftoverSchedulerOfAnOrdinaryUser: a scheduler that a run has started, as one
+// that works on this program does, is of that run. Where no cgroup tells, its
+// environment does, which an ordinary user may read as well.
+func TestLeftoverSchedulerOfAnOrdinaryUser(t *testing.T) {
+	linuxOnly(t)
+	t.Parallel()
+	b := newBench(t)
+	inner := b.jobsOf("tests", "inner.yaml", shell("inner", nil, "sleep "+b.unique(), nil))
+	_, workspace := b.direct("outer")
+	script := "test -e second && exit\ntouch second\n" +
+		"setsid " + schedulerProgram() + " --state " + b.folder("inner") + " run " + inner + " > inner.txt 2>&1 &\n" +
+		"sleep " + b.unique() + "\n"
+	file := b.jobs(shell("outer", workspace, script, nil))
+	b.hand(1234)
+	b.env = append(b.env, "AGENTSCHED_NO_CGROUP=1")
+	r := b.start("run", file)
+	b.awaitSleeps()
+	lock, err := os.ReadFile(b.folder("inner", "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	fmt.Sscan(string(lock), &pid)
+	left, err := proc.Find(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.killAll()
+	again := b.start("run", file)
+	again.awaitCore(1)
+	if now, err := proc.Find(pid); err == nil && now == left {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		t.Error("work was given out while a scheduler of the last run lived")
+	}
+	again.exit(0)
+	b.completedOnce(b.show("outer"))
 	b.soundState()
 }
 

@@ -22,7 +22,7 @@ trap '' INT TERM
 sh -c 'trap "" INT TERM; sleep ` + b.unique() + `' &
 setsid sh -c 'trap "" INT TERM; sleep ` + b.unique() + `' &
 while :; do sleep 0.02; done`
-	b.start("run", b.jobs(shell("endless", nil, script, obj{"timeout": "1s", "max_attempts": 1}))).exit(1)
+	b.start("run", b.jobs(shell("endless", nil, script, obj{"timeout": "3s", "max_attempts": 1}))).exit(1)
 	b.soundState()
 	j := b.show("endless")
 	// The bench's stages: 500 ms after SIGINT, 500 ms after SIGTERM.
@@ -50,7 +50,7 @@ func (b *bench) kind(name, body string) {
 
 // endless is a worker that prints a line again and again until it is stopped.
 func endless(line string) string {
-	return "while :; do echo '" + line + "'; sleep 0.02; done"
+	return "while :; do echo '" + line + "'; sleep 0.1; done"
 }
 
 func TestLimits(t *testing.T) {
@@ -98,14 +98,14 @@ func TestRetryBudget(t *testing.T) {
 	b := newBench(t)
 	b.agent(`echo '{"type":"usage","input_tokens":1,"cost_usd":0.4}'; echo '{"type":"result","status":"failed","message":"not today"}'`)
 	b.start("run", b.jobs(
-		shell("time", nil, "sleep 0.5; false", obj{"max_attempts": 50, "retry_budget": obj{"time": "1300ms"}}),
+		shell("time", nil, "sleep 1; false", obj{"max_attempts": 50, "retry_budget": obj{"time": "5s"}}),
 		obj{"id": "cost", "worker": "agent", "instructions": "Try.", "limits": obj{"max_attempts": 50, "retry_budget": obj{"cost_usd": 1}}},
 		// Money that is spent on attempts counts towards the job's whole as well.
 		obj{"id": "whole", "worker": "agent", "instructions": "Try.", "limits": obj{"max_attempts": 50, "max_cost_usd": 1}},
 	)).exit(1)
 	// What is left of the time when a run is stopped at its end, some
 	// milliseconds, makes for another attempt or two.
-	for name, most := range map[string]int{"time": 5, "cost": 3, "whole": 3} {
+	for name, most := range map[string]int{"time": 7, "cost": 3, "whole": 3} {
 		j := b.show(name)
 		if n := len(j.Attempts); n < 2 || n > most {
 			t.Errorf("%s: %d attempts, want 2 to %d", name, n, most)

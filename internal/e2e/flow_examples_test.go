@@ -224,7 +224,7 @@ func TestLegalFailures(t *testing.T) {
 			case "extract":
 				j["instructions"] = "if ! test -e " + crashed + "; then touch " + crashed + "; kill -KILL $$; fi\n" + script
 			case "risks":
-				j["worker"], j["fallback"], j["limits"] = "slow", []string{"shell"}, obj{"timeout": "2s"}
+				j["worker"], j["fallback"], j["limits"] = "slow", []string{"shell"}, obj{"timeout": "10s"}
 			}
 		}
 	})

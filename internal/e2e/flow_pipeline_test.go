@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/workflow/pipeline"
@@ -75,14 +75,21 @@ func TestWebTesting(t *testing.T) {
 	}
 
 	b := newBench(t)
-	file := b.example("web-testing", "pipeline.yaml", nil)
+	gate := func(stage string) string { return b.folder("gate-" + stage) }
+	file := b.example("web-testing", "pipeline.yaml", func(doc obj) {
+		for _, j := range doc["jobs"].([]any) { // none ends its work before it was killed
+			j := j.(obj)
+			j["instructions"] = until(gate(j["id"].(string))) + "\n" + j["instructions"].(string)
+		}
+	})
 	for _, stage := range []string{"recon", "behavior", "load", "observer", "synthesis"} {
 		r := b.start("run", file)
-		r.await("a worker of stage "+stage, func(u *scheduler.Update) bool {
-			return strings.HasPrefix(string(u.Name), stage+"@") && u.Signal == scheduler.AgentStarted
+		r.await("a worker of stage "+stage, func(u *api.Update) bool {
+			return strings.HasPrefix(string(u.Name), stage+"@") && u.Signal == api.AgentStarted
 		})
 		r.killAll()
 		r.close()
+		b.write(gate(stage), "")
 	}
 	r = b.start("run", file)
 	r.exit(0)
@@ -128,8 +135,8 @@ func TestWebTestingByAgents(t *testing.T) {
 		}
 	})
 	r := b.start("run", file)
-	r.await("a worker of the third stage", func(u *scheduler.Update) bool {
-		return strings.HasPrefix(string(u.Name), "load@") && u.Signal == scheduler.AgentStarted
+	r.await("a worker of the third stage", func(u *api.Update) bool {
+		return strings.HasPrefix(string(u.Name), "load@") && u.Signal == api.AgentStarted
 	})
 	r.killAll()
 	r.close()

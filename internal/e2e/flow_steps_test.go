@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -57,8 +57,8 @@ func (b *bench) paidOnce(steps ...string) {
 	}
 }
 
-func signalled(name job.Name, which scheduler.Signal) func(*scheduler.Update) bool {
-	return func(u *scheduler.Update) bool { return u.Name == name && u.Signal == which }
+func signalled(name job.Name, which api.Signal) func(*api.Update) bool {
+	return func(u *api.Update) bool { return u.Name == name && u.Signal == which }
 }
 
 // TestCheckpoint: a run that is asked to stops at the end of its step and goes on
@@ -69,10 +69,10 @@ func TestCheckpoint(t *testing.T) {
 	b := newBench(t)
 	b.stepper()
 	b.config["stop"] = obj{"interrupt": "20s", "terminate": "500ms", "kill": "10s"}
-	file := b.jobs(b.steps("crawl", 4, obj{}), shell("plain", nil, until(b.folder("plain-end")), nil))
+	file := b.jobs(b.steps("crawl", 4, obj{}), shell("plain", nil, "echo begun; "+until(b.folder("plain-end")), nil))
 	r := b.start("run", file)
-	r.awaitCore(1)
 	b.begun("crawl-1")
+	r.await("the job without steps", onText("plain", "begun"))
 	if out, errs, code := b.command("checkpoint", "crawl", "-m", "for a test"); code != 0 || !strings.Contains(out, "stops at its next step") {
 		t.Fatalf("checkpoint: exit code %d\n%s%s", code, out, errs)
 	}
@@ -81,12 +81,13 @@ func TestCheckpoint(t *testing.T) {
 	}
 	b.write(b.folder("crawl-1"), "")
 	b.write(b.folder("plain-end"), "")
-	r.await("the checkpoint", signalled("crawl", scheduler.CheckpointCreated))
-	r.await("the step that is not done again", signalled("crawl", scheduler.StepReplayed))
+	r.await("the checkpoint", signalled("crawl", api.CheckpointCreated))
+	r.await("the step that is not done again", signalled("crawl", api.StepReplayed))
 	b.begun("crawl-2")
 
 	// The scheduler is told to end in the middle of the second step.
 	r.signal(syscall.SIGINT)
+	b.eventually("the run is asked to stop", func() bool { return b.logged(`"reason":"the scheduler is about to end"`) })
 	b.write(b.folder("crawl-2"), "")
 	r.exit(130)
 	if e := b.entry("crawl"); e.State != job.Queued || e.Counted != 0 {
@@ -127,7 +128,7 @@ func TestPreempted(t *testing.T) {
 	b.submit(b.jobsOf("tests", "urgent.yaml", withPriority(shell("urgent", nil, "echo now", nil), 10)))
 	b.eventually("the run is asked to stop", func() bool { return b.logged("asked for a checkpoint") })
 	b.write(b.folder("slow-1"), "")
-	r.await("the checkpoint", signalled("slow", scheduler.CheckpointCreated))
+	r.await("the checkpoint", signalled("slow", api.CheckpointCreated))
 	r.end("urgent", job.RunCompleted)
 	b.begun("slow-2")
 	if b.isDone("slow") {
@@ -158,7 +159,7 @@ func TestBudgetUsedUp(t *testing.T) {
 	b.submit(b.jobsOf("tests", "spends.yaml", spend("spends", 2000, 0.5, nil)))
 	b.eventually("the run is asked to stop", func() bool { return b.logged("the budget of tests is used up") })
 	b.write(b.folder("long-1"), "")
-	r.await("the checkpoint", signalled("long", scheduler.CheckpointCreated))
+	r.await("the checkpoint", signalled("long", api.CheckpointCreated))
 	if e := b.entry("long"); e.State != job.Queued {
 		t.Errorf("without a budget: %s", asJSON(t, e))
 	}
@@ -182,7 +183,7 @@ func TestBest(t *testing.T) {
 		b.config["workers"].(obj)[name] = obj{"adapter": "shell"}
 	}
 	b.config["concurrency"] = obj{"max": 1}
-	b.config["evaluation"] = obj{"explore": 0.2}
+	b.config["evaluation"] = obj{"explore": 0.05}
 	rated := func(id, worker, quality string) obj {
 		return with(shell(id, nil, "true", nil), obj{"worker": worker, "evaluation": obj{"domain": "security", "command": "echo '{\"quality\": " + quality + ", \"adherence\": " + quality + "}'"}})
 	}

@@ -8,13 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // entry returns the stored job of a name.
-func (b *bench) entry(name job.Name) queue.Entry {
+func (b *bench) entry(name job.Name) api.Job {
 	b.t.Helper()
 	for _, e := range b.list() {
 		if e.Spec.Name == name {
@@ -22,7 +21,7 @@ func (b *bench) entry(name job.Name) queue.Entry {
 		}
 	}
 	b.fatalf("there is no job %s", name)
-	return queue.Entry{}
+	return api.Job{}
 }
 
 // patchOf returns the patch that a job's last attempt left, "" for none.
@@ -170,7 +169,7 @@ func TestTeam(t *testing.T) {
 		t.Errorf("the member after the one that failed: %s", asJSON(t, e))
 	}
 	r = b.start("run", path)
-	r.await("the second run of the member", func(u *scheduler.Update) bool { return u.Name == "store+1" && u.Signal == scheduler.AgentStarted })
+	r.await("the second run of the member", func(u *api.Update) bool { return u.Name == "store+1" && u.Signal == api.AgentStarted })
 	b.eventually("the restarted member is done, and what needs it", func() bool { return b.isDone("flaky+1") && b.isDone("after") })
 	if out, errs, code := b.command("cancel", "store+1"); code != 0 {
 		t.Fatalf("cancel: exit code %d\n%s%s", code, out, errs)

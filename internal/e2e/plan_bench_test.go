@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -92,8 +92,8 @@ func (b *bench) entries(elem ...string) []string {
 // end waits for a job's end and wants it to be in the state.
 func (r *run) end(name job.Name, want job.RunState) {
 	r.b.t.Helper()
-	u := r.await("the end of "+string(name), func(u *scheduler.Update) bool {
-		return u.Kind == scheduler.UpdateJob && u.Name == name && u.Entry.Terminal()
+	u := r.await("the end of "+string(name), func(u *api.Update) bool {
+		return u.Kind == api.UpdateJob && u.Name == name && u.Entry.Terminal()
 	})
 	if u.State != want {
 		r.fatalf("%s is %s: %s, want %s", name, u.State, u.Text, want)
@@ -101,16 +101,16 @@ func (r *run) end(name job.Name, want job.RunState) {
 }
 
 // told matches an update of a kind that says all of the words.
-func told(kind scheduler.UpdateKind, words ...string) func(*scheduler.Update) bool {
-	return func(u *scheduler.Update) bool {
+func told(kind api.UpdateKind, words ...string) func(*api.Update) bool {
+	return func(u *api.Update) bool {
 		return u.Kind == kind && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(u.Text, w) })
 	}
 }
 
 // awaitTimes blocks until n updates match.
-func (r *run) awaitTimes(n int, what string, match func(*scheduler.Update) bool) {
+func (r *run) awaitTimes(n int, what string, match func(*api.Update) bool) {
 	r.b.t.Helper()
-	r.await(fmt.Sprintf("%s, %d times", what, n), func(u *scheduler.Update) bool {
+	r.await(fmt.Sprintf("%s, %d times", what, n), func(u *api.Update) bool {
 		if match(u) {
 			n--
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 )
@@ -35,9 +35,9 @@ func TestBreaker(t *testing.T) {
 			r.fatalf("done %q: %s", b.last(j).Answer, asJSON(t, j))
 		}
 	}
-	circuit := func(state string) func(*scheduler.Update) bool {
-		return func(u *scheduler.Update) bool {
-			return u.Kind == scheduler.UpdateCircuit && u.Worker == "flaky" && strings.Contains(u.Text, "is "+state)
+	circuit := func(state string) func(*api.Update) bool {
+		return func(u *api.Update) bool {
+			return u.Kind == api.UpdateCircuit && u.Worker == "flaky" && strings.Contains(u.Text, "is "+state)
 		}
 	}
 	r.await("the circuit to open", circuit("open"))

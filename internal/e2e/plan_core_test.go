@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -28,7 +28,7 @@ type place struct{ core, worker int }
 func (r *run) place(name job.Name) place {
 	r.b.t.Helper()
 	var p place
-	r.await("where "+string(name)+" is", func(u *scheduler.Update) bool {
+	r.await("where "+string(name)+" is", func(u *api.Update) bool {
 		if onText(name, "on ")(u) {
 			fmt.Sscanf(u.Event.Text, "on %d as %d", &p.core, &p.worker)
 		}
@@ -166,13 +166,13 @@ func testRestartCore(t *testing.T, cores int, drain bool) {
 	}
 	if drain {
 		done := b.restartCore("--drain")
-		r.await("the core to be drained", told(scheduler.UpdateCore, fmt.Sprint(before.core), "takes no new jobs"))
+		r.await("the core to be drained", told(api.UpdateCore, fmt.Sprint(before.core), "takes no new jobs"))
 		b.submit(next)
 		b.write(b.folder("go"), "")
 		succeeded(done)
 	} else {
 		done := b.restartCore()
-		r.await("another attempt", func(u *scheduler.Update) bool { return u.Name == "running" && u.Attempt > 1 })
+		r.await("another attempt", func(u *api.Update) bool { return u.Name == "running" && u.Attempt > 1 })
 		b.write(b.folder("go"), "")
 		succeeded(done)
 		b.submit(next)
@@ -193,7 +193,7 @@ func testRestartCore(t *testing.T, cores int, drain bool) {
 	if next := b.placeOf("next"); next.core == before.core {
 		t.Errorf("the next job ran on the core that was replaced")
 	}
-	if died := r.seen(told(scheduler.UpdateCore, "died")); died != 0 {
+	if died := r.seen(told(api.UpdateCore, "died")); died != 0 {
 		t.Errorf("%d cores died: a replacement is no death", died)
 	}
 	if out, _, _ := b.command("crashes"); !strings.Contains(out, "no core has crashed") {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/job"
@@ -96,7 +97,8 @@ func TestCoreCrashLoop(t *testing.T) {
 		}
 	}
 	scope := fmt.Sprintf("core:%d", index)
-	r.await("the word that it is isolated", told(scheduler.UpdateEscalation, scope, "crash loop"))
+	r.await("the word that it is isolated", told(api.UpdateEscalation, scope, "crash loop"))
+	b.eventually("it is isolated", func() bool { return victim().State == supervisor.Isolated })
 	if c := victim(); c.State != supervisor.Isolated || c.Index != index || c.IsolatedUntil.IsZero() || c.Cause == "" {
 		r.fatalf("the core in a crash loop: %s", asJSON(t, c))
 	}

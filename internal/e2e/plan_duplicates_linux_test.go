@@ -9,8 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -29,7 +28,7 @@ func (b *bench) noOverlap() {
 }
 
 // ranOf returns the tags with which the scripts of a job ran.
-func (b *bench) ranOf(j client.Job) []string {
+func (b *bench) ranOf(j api.JobDetail) []string {
 	return slices.DeleteFunc(b.lines("ran"), func(tag string) bool { return !strings.Contains(tag, string(j.Job.ID)) })
 }
 
@@ -47,7 +46,7 @@ func TestOneFolderOneAtATime(t *testing.T) {
 	b.config["concurrency"] = obj{"max": 4}
 	r := b.start("run", file)
 	for range 2 {
-		r.awaitTimes(1, "a run", func(u *scheduler.Update) bool { return u.Event != nil && u.Event.Text == "ready" })
+		r.awaitTimes(1, "a run", func(u *api.Update) bool { return u.Event != nil && u.Event.Text == "ready" })
 		r.killAll()
 		r = b.start("run", file)
 	}

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
@@ -52,8 +52,8 @@ func (b *bench) isolated() []string {
 // patient is a job's limits if it may be tried often.
 var patient = obj{"max_attempts": 50}
 
-func isEscalation(u *scheduler.Update) bool {
-	return u.Kind == scheduler.UpdateEscalation && u.Escalation != nil && u.Escalation.Scope == "worker:sickly"
+func isEscalation(u *api.Update) bool {
+	return u.Kind == api.UpdateEscalation && u.Escalation != nil && u.Escalation.Scope == "worker:sickly"
 }
 
 // TestIsolationsReachEveryCore: a core that missed a word of what is isolated is
@@ -69,7 +69,7 @@ func TestIsolationsReachEveryCore(t *testing.T) {
 		}
 	}
 	r := b.start("run", "--core", b.fake("does not hear that nothing is isolated", true), b.jobs(b.keeper()))
-	r.await("the core", func(u *scheduler.Update) bool { return u.CorePID != 0 })
+	r.await("the core", func(u *api.Update) bool { return u.CorePID != 0 })
 	ask("pause", "worker:sickly")
 	b.submit(b.jobsOf("tests", "waits.yaml", on("waits", "sickly", nil)))
 	b.waits("waits", 0, "the end of a pause")
@@ -175,7 +175,7 @@ func TestIsolationCoolsDown(t *testing.T) {
 	}
 	r.exit(0)
 	b.soundState()
-	r.await("the word that it is over", told(scheduler.UpdateEscalation, "worker:sickly is in use again"))
+	r.await("the word that it is over", told(api.UpdateEscalation, "worker:sickly is in use again"))
 	j := b.show("waits")
 	if b.last(j).Answer != "by sickly" || len(j.Attempts) != b.crashes()+1 || b.crashes() < 2 {
 		t.Errorf("%d crashes, one before each of two isolations: %s", b.crashes(), asJSON(t, j))
@@ -306,8 +306,8 @@ func TestLatestWinsInALoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	scope := isolation.WorkspaceScope(real)
-	r.await("the escalation", func(u *scheduler.Update) bool {
-		return u.Escalation != nil && u.Escalation.Scope == scope && u.Escalation.Cause == isolation.CauseLatestWins
+	r.await("the escalation", func(u *api.Update) bool {
+		return u.Escalation != nil && u.Escalation.Scope == string(scope) && u.Escalation.Cause == string(isolation.CauseLatestWins)
 	})
 	// c may have begun before the core heard of it; what comes next does not.
 	b.submit(b.jobsOf("tests", "d.yaml", shell("d", obj{"path": mine, "isolation": "direct"}, "true", nil),

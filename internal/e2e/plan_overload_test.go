@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -20,7 +20,7 @@ func TestOverload(t *testing.T) {
 	}}
 	b.kind("narrow", until(b.folder("go"))+"\n"+result("through"))
 	r := b.start("run", b.jobs(b.keeper(), on("first", "narrow", nil), on("second", "narrow", nil), on("third", "narrow", nil)))
-	r.await("the stage", told(scheduler.UpdateCore, "at stage shed", "queue_depth"))
+	r.await("the stage", told(api.UpdateCore, "at stage shed", "queue_depth"))
 	if st := b.status(); len(st.Cores) != 1 || st.Cores[0].Stage != "shed" || st.Cores[0].Evidence == "" {
 		r.fatalf("the stage is not in the status: %s", asJSON(t, st))
 	}
@@ -35,7 +35,7 @@ func TestOverload(t *testing.T) {
 	for _, name := range []job.Name{"first", "second", "third"} {
 		r.end(name, job.RunCompleted)
 	}
-	r.await("the end of it", told(scheduler.UpdateCore, "at stage normal"))
+	r.await("the end of it", told(api.UpdateCore, "at stage normal"))
 	r.end("batch", job.RunCompleted)
 	b.release()
 	r.exit(0)
@@ -58,7 +58,7 @@ func TestOverloadDegrades(t *testing.T) {
 	b.kind("large", result("by large"))
 	b.kind("small", result("by small"))
 	r := b.start("run", b.jobs(b.keeper(), on("first", "narrow", nil), on("second", "narrow", nil), on("third", "narrow", nil)))
-	r.await("the stage", told(scheduler.UpdateCore, "at stage throttle", "queue_depth"))
+	r.await("the stage", told(api.UpdateCore, "at stage throttle", "queue_depth"))
 	// Two of four slots are left, and both are taken: by the keeper and the first.
 	choice := obj{"fallback": []string{"small"}}
 	b.submit(b.jobsOf("tests", "choice.yaml", with(on("agent", "large", nil), choice)))
@@ -68,13 +68,13 @@ func TestOverloadDegrades(t *testing.T) {
 	if n := len(j.Attempts); n != 1 || j.Attempts[0].Choice.Worker != "small" || j.Attempts[0].Outcome.Answer != "by small" {
 		r.fatalf("the job did not run on its smaller choice: %s", asJSON(t, j))
 	}
-	r.await("the word about it", func(u *scheduler.Update) bool {
+	r.await("the word about it", func(u *api.Update) bool {
 		return u.Name == "agent" && u.Worker == "small" && strings.Contains(u.Text, "instead")
 	})
 	for _, name := range []job.Name{"first", "second", "third"} {
 		r.end(name, job.RunCompleted)
 	}
-	r.await("the end of it", told(scheduler.UpdateCore, "at stage normal"))
+	r.await("the end of it", told(api.UpdateCore, "at stage normal"))
 	b.submit(b.jobsOf("tests", "later.yaml", with(on("later", "large", nil), choice)))
 	r.end("later", job.RunCompleted)
 	if j := b.show("later"); j.Attempts[0].Choice.Worker != "large" {

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -28,10 +28,10 @@ func TestSafeStop(t *testing.T) {
 			if err := os.WriteFile(ballast, make([]byte, 6<<20), 0o600); err != nil { // of 8
 				t.Fatal(err)
 			}
-			u := r.await("the escalation", func(u *scheduler.Update) bool {
-				return u.Kind == scheduler.UpdateEscalation && u.Escalation != nil && u.Escalation.Scope == isolation.Global
+			u := r.await("the escalation", func(u *api.Update) bool {
+				return u.Kind == api.UpdateEscalation && u.Escalation != nil && u.Escalation.Scope == string(isolation.Global)
 			})
-			if u.Escalation.Cause != isolation.CauseDisk || u.Escalation.Action != isolation.SafeStop {
+			if u.Escalation.Cause != string(isolation.CauseDisk) || u.Escalation.Action != string(isolation.SafeStop) {
 				r.fatalf("escalation %s", asJSON(t, u.Escalation))
 			}
 			b.submit(b.jobsOf("tests", "later.yaml", shell("later", nil, "true", nil)))
@@ -39,7 +39,7 @@ func TestSafeStop(t *testing.T) {
 				b.write(b.folder("go"), "")
 				r.end("running", job.RunCompleted) // while the disk is as full as before
 			} else {
-				r.await("the run to be cut short", func(u *scheduler.Update) bool { return u.Name == "running" && u.Attempt == 1 && u.Entry == job.Queued })
+				r.await("the run to be cut short", func(u *api.Update) bool { return u.Name == "running" && u.Attempt == 1 && u.Entry == job.Queued })
 			}
 			if j := b.show("later"); j.Job.State != job.Queued || len(j.Attempts) != 0 {
 				r.fatalf("a job that began in spite of it: %s", asJSON(t, j))

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -136,7 +135,7 @@ func TestLatestWinsAfterACrash(t *testing.T) {
 	b.soundState()
 	older, newer := b.show("older"), b.show("newer")
 	b.completedOnce(newer)
-	if older.Job.SupersededBy != newer.Job.ID || len(older.Attempts) != 1 || scheduler.StateOf(&older.Job) != job.RunCancelled {
+	if older.Job.SupersededBy != newer.Job.ID || len(older.Attempts) != 1 || older.Job.Status.State != job.RunCancelled {
 		t.Errorf("the older job: %s", asJSON(t, older))
 	}
 	if n := len(b.lines("order")); n != 2 {

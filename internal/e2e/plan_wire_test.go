@@ -183,10 +183,11 @@ func (w *wire) hello() {
 	w.must("hello", obj{"protocol": 1, "version": "by hand", "instance": w.b.instance(), "state_dir": w.b.state, "methods": []string{}})
 }
 
-// configure sets the core up for four runs at once, with changes.
+// configure sets the core up for four runs at once, with changes. Permits do not
+// expire while a test looks.
 func (w *wire) configure(changes obj) {
 	w.b.t.Helper()
-	settings := obj{"max_concurrent": 4, "workers": w.b.config["workers"], "stop": w.b.config["stop"]}
+	settings := obj{"max_concurrent": 4, "permit_ttl": "10m", "workers": w.b.config["workers"], "stop": w.b.config["stop"]}
 	for k, v := range changes {
 		settings[k] = v
 	}

@@ -15,10 +15,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sched"
 )
 
@@ -66,21 +65,21 @@ func kernel[R any](b *bench, c *client.Client, method string, params any) (resul
 func (b *bench) refused(c *client.Client, method string, params any, code sched.Code, word string) {
 	b.t.Helper()
 	err := c.Call(b.t.Context(), method, params, nil)
-	if no, ok := errors.AsType[*sched.Error](err); !ok || no.Code != code || !strings.Contains(no.Message, word) {
+	if no, ok := errors.AsType[*api.RPCError](err); !ok || no.Code != int(code) || !strings.Contains(no.Message, word) {
 		b.t.Errorf("%s %s: %v (%T), want code %d and a word on %q", method, asJSON(b.t, params), err, err, code, word)
 	}
 }
 
 // list returns every job that the store has, in the order of their ends; the
 // unfinished ones come last.
-func (b *bench) list() []queue.Entry {
+func (b *bench) list() []api.Job {
 	b.t.Helper()
 	out, errs, code := b.command("ls", "--all", "--json")
-	var list client.Jobs
+	var list api.Jobs
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 {
 		b.fatalf("ls: exit code %d, %v\n%s", code, err, errs)
 	}
-	slices.SortFunc(list.Jobs, func(x, y queue.Entry) int {
+	slices.SortFunc(list.Jobs, func(x, y api.Job) int {
 		switch {
 		case x.CompletedAt != nil && y.CompletedAt != nil:
 			return x.CompletedAt.Compare(*y.CompletedAt)
@@ -95,26 +94,26 @@ func (b *bench) list() []queue.Entry {
 }
 
 // finished returns what has ended, in that order.
-func (b *bench) finished() []queue.Entry {
+func (b *bench) finished() []api.Job {
 	b.t.Helper()
-	return slices.DeleteFunc(b.list(), func(e queue.Entry) bool { return !e.State.Terminal() })
+	return slices.DeleteFunc(b.list(), func(e api.Job) bool { return !e.State.Terminal() })
 }
 
 // inLine is the order of entries within a tenant, and of all by priority.
-func inLine(x, y *queue.Entry) int {
+func inLine(x, y *api.Job) int {
 	return cmp.Or(cmp.Compare(y.Spec.Priority, x.Spec.Priority), x.RunnableAt.Compare(y.RunnableAt), cmp.Compare(x.ID, y.ID))
 }
 
 // ends blocks until n jobs of the run have ended.
 func (r *run) ends(n int) {
 	r.b.t.Helper()
-	r.awaitTimes(n, "the end of a job", func(u *scheduler.Update) bool { return u.Kind == scheduler.UpdateJob && u.Entry.Terminal() })
+	r.awaitTimes(n, "the end of a job", func(u *api.Update) bool { return u.Kind == api.UpdateJob && u.Entry.Terminal() })
 }
 
 // runs blocks until a job of the tenant runs.
 func (r *run) runs(tenant job.Tenant) {
 	r.b.t.Helper()
-	r.await("a job of "+string(tenant)+" runs", func(u *scheduler.Update) bool {
+	r.await("a job of "+string(tenant)+" runs", func(u *api.Update) bool {
 		return u.Tenant == tenant && u.State == job.Running
 	})
 }
@@ -151,7 +150,7 @@ func (b *bench) open() {
 }
 
 // tenantsOf returns of whom the jobs are, a letter each: the first of the name.
-func tenantsOf(entries []queue.Entry) string {
+func tenantsOf(entries []api.Job) string {
 	var s strings.Builder
 	for _, e := range entries {
 		s.WriteByte(e.Spec.Tenant[0])
@@ -160,7 +159,7 @@ func tenantsOf(entries []queue.Entry) string {
 }
 
 // part returns the part of the whole that a tenant has.
-func part(entries []queue.Entry, tenant job.Tenant, of func(job.Usage) float64) float64 {
+func part(entries []api.Job, tenant job.Tenant, of func(job.Usage) float64) float64 {
 	var own, all float64
 	for _, e := range entries {
 		all += of(e.Spent)

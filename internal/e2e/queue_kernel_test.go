@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -19,16 +20,16 @@ import (
 // insist makes a call of a server that may be killed meanwhile, until it is
 // answered: with a result, or with why not. Unsure is set if an earlier call had no
 // answer, and may have happened.
-func insist[R any](b *bench, c *client.Client, method string, params any) (result R, unsure bool, refused *sched.Error) {
+func insist[R any](b *bench, c *client.Client, method string, params any) (result R, unsure bool, refused *api.RPCError) {
 	b.eventually("an answer to "+method, func() bool {
 		var r R
 		err := c.Call(b.t.Context(), method, params, &r)
-		switch no, ok := errors.AsType[*sched.Error](err); {
+		switch no, ok := errors.AsType[*api.RPCError](err); {
 		case err == nil:
 			result, refused = r, nil
 			return true
 		// A server that is told to die may still answer that it could not.
-		case ok && no.Code != sched.Internal:
+		case ok && no.Code != int(sched.Internal):
 			refused = no
 			return true
 		}
@@ -103,7 +104,7 @@ func (b *bench) produce(c *client.Client, p, n int, told *ledgerOf, progress cha
 		_, unsure, refused := insist[sched.Enqueued](b, c, sched.MethodEnqueue, sched.EnqueueRequest{
 			SchedID: id, Tenant: job.Tenant(fmt.Sprintf("tenant-%d", p)), Priority: i % 3, Payload: json.RawMessage(`{"n":1}`)})
 		// The same id once more is refused: the one before, without an answer, was done.
-		if refused != nil && !(unsure && refused.Code == sched.AdmissionDenied) {
+		if refused != nil && !(unsure && refused.Code == int(sched.AdmissionDenied)) {
 			b.t.Errorf("enqueue %s: %d %s", id, refused.Code, refused.Message)
 		}
 		told.mu.Lock()
@@ -132,7 +133,7 @@ func (b *bench) consume(c *client.Client, name string, all int, told *ledgerOf, 
 			told.fences[e.SchedID] = e.Fence
 			told.mu.Unlock()
 			_, unsure, refused := insist[sched.Entry](b, c, sched.MethodComplete, sched.CompleteRequest{SchedID: e.SchedID, WorkerID: name, Fence: e.Fence})
-			if refused != nil && !(unsure && refused.Code == sched.IllegalTransition) {
+			if refused != nil && !(unsure && refused.Code == int(sched.IllegalTransition)) {
 				b.t.Errorf("complete %s: %d %s", e.SchedID, refused.Code, refused.Message)
 			}
 			if refused == nil {
@@ -176,8 +177,9 @@ func TestKernelCalls(t *testing.T) {
 	var payload = json.RawMessage(`{"crawl":["a","b"]}`)
 	low := kernel[sched.Enqueued](b, c, sched.MethodEnqueue, sched.EnqueueRequest{Tenant: "acme", Priority: 1, Payload: payload, Agent: "pid:1"})
 	high := kernel[sched.Enqueued](b, c, sched.MethodEnqueue, sched.EnqueueRequest{Tenant: "other", Priority: 5, Trigger: job.ByEvent})
-	later, deadline := time.Now().Add(time.Hour).UTC(), time.Now().Add(300*time.Millisecond).UTC()
+	later := time.Now().Add(time.Hour).UTC()
 	ahead := kernel[sched.Enqueued](b, c, sched.MethodEnqueue, sched.EnqueueRequest{Tenant: "acme", Priority: 9, RunnableAt: &later})
+	deadline := time.Now().Add(5 * time.Second).UTC()
 	short := kernel[sched.Enqueued](b, c, sched.MethodEnqueue, sched.EnqueueRequest{Tenant: "brief", Priority: -9, Deadline: &deadline})
 	once := sched.EnqueueRequest{Tenant: "acme", Payload: payload, DedupeBy: []string{"payload"}}
 	unique := kernel[sched.Enqueued](b, c, sched.MethodEnqueueUnique, once)

@@ -147,6 +147,7 @@ func TestUsageLimitOfManyAtOnce(t *testing.T) {
 		}
 		return n == 3
 	})
+	r.await("the word about it", told("escalation", "usage limit of metered"))
 	if n := r.seen(told("escalation", "usage limit of metered")); n != 1 {
 		t.Errorf("the limit was told of %d times, want once", n)
 	}

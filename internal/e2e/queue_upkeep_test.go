@@ -14,18 +14,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sched"
 )
 
 // accounts returns what `scheduler usage` tells.
-func (b *bench) accounts(args ...string) []queue.Account {
+func (b *bench) accounts(args ...string) []api.Account {
 	b.t.Helper()
 	out, errs, code := b.command(append(append([]string{"usage"}, args...), "--json")...)
-	var list struct{ Accounts []queue.Account }
+	var list struct{ Accounts []api.Account }
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 {
 		b.fatalf("usage %v: exit code %d, %v\n%s%s", args, code, err, out, errs)
 	}
@@ -33,7 +32,7 @@ func (b *bench) accounts(args ...string) []queue.Account {
 }
 
 // sum adds accounts up.
-func sum(list []queue.Account) (total queue.Account) {
+func sum(list []api.Account) (total api.Account) {
 	for _, a := range list {
 		total.Usage = total.Usage.Add(a.Usage)
 		total.Attempts += a.Attempts
@@ -44,7 +43,7 @@ func sum(list []queue.Account) (total queue.Account) {
 }
 
 // balanced wants accounts to amount to what the jobs have spent, and returns it.
-func (b *bench) balanced(accounts []queue.Account, jobs []queue.Entry) queue.Account {
+func (b *bench) balanced(accounts []api.Account, jobs []api.Job) api.Account {
 	b.t.Helper()
 	var spent job.Usage
 	var wall time.Duration
@@ -244,14 +243,16 @@ func TestBackup(t *testing.T) {
 	b2.soundState()
 	b2.balanced(b2.accounts(), b2.list())
 	for _, e := range b2.list() {
-		if e.ID != outside.SchedID && (e.ExitKind != job.ExitSucceeded || e.Spent.Tokens() != 200) {
+		// An attempt that ran while the copy was made is lost there; what it had used counts.
+		lost := 200 * int64(e.Attempts-1)
+		if e.ID != outside.SchedID && (e.ExitKind != job.ExitSucceeded || e.Spent.Tokens() != 200 && e.Spent.Tokens() != 200+lost) {
 			t.Errorf("in the copy: %s", asJSON(t, e))
 		}
 	}
 }
 
 // doneAtStart counts the jobs that ended before the run began.
-func doneAtStart(list []queue.Entry, r *run) int {
+func doneAtStart(list []api.Job, r *run) int {
 	n := 0
 	for _, e := range list {
 		if e.State.Terminal() && e.CompletedAt.Before(r.began()) {
@@ -263,7 +264,7 @@ func doneAtStart(list []queue.Entry, r *run) int {
 
 // began is when the run's first core came up: nothing ended before it.
 func (r *run) began() time.Time {
-	return r.await("a core", func(u *scheduler.Update) bool { return u.CorePID != 0 }).Time
+	return r.await("a core", func(u *api.Update) bool { return u.CorePID != 0 }).Time
 }
 
 // TestAccounts: whatever was killed, retried, done elsewhere or forgotten, the
@@ -321,12 +322,12 @@ case $AGENTSCHED_RUN in *[13579]) echo '{"type":"result","status":"failed","clas
 		b.balanced(b.accounts("--by", by), jobs)
 	}
 	for _, a := range b.accounts("--by", "tenant") {
-		var own []queue.Entry
+		var own []api.Job
 		for _, e := range jobs {
 			if e.Spec.Tenant == a.Tenant {
 				own = append(own, e)
 			}
 		}
-		b.balanced([]queue.Account{a}, own)
+		b.balanced([]api.Account{a}, own)
 	}
 }

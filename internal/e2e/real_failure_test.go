@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
 	"github.com/agentsched/agentsched/job"
 )
@@ -83,7 +83,7 @@ func TestRealRateLimit(t *testing.T) {
 // healed checks that the job completed in its second attempt after one that
 // failed with the class; OpenCode, which has no switch for its own tries, may
 // have healed within the first.
-func (b *bench) healed(j client.Job, kind job.WorkerKind, class job.ErrorClass) {
+func (b *bench) healed(j api.JobDetail, kind job.WorkerKind, class job.ErrorClass) {
 	b.t.Helper()
 	n := len(j.Attempts)
 	if !b.last(j).Succeeded() || n > 2 || n < 2 && kind != "opencode" || n == 2 && j.Attempts[0].Outcome.Class != class {

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/proc"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
@@ -39,7 +38,7 @@ type asleep struct {
 func sleepingAgent(b *bench, kind job.WorkerKind, limits obj) asleep {
 	b.t.Helper()
 	a := startAgent(b, kind, limits)
-	u := a.await("the agent's session", func(u *scheduler.Update) bool { return u.Event != nil && u.Event.Kind == job.EventSession })
+	u := a.await("the agent's session", func(u *api.Update) bool { return u.Event != nil && u.Event.Kind == job.EventSession })
 	a.session = u.Event.Session
 	if !a.asleep() {
 		a.fatalf("the agent's commands do not run: %v of %v", sleeping(a.naps), a.naps)
@@ -57,7 +56,7 @@ func (a asleep) asleep() bool {
 			over = true
 		default:
 		}
-		seen = a.seen(func(*scheduler.Update) bool { return true })
+		seen = a.seen(func(*api.Update) bool { return true })
 		return seen, over || len(sleeping(a.naps)) >= len(a.naps)
 	})
 	return !over && len(sleeping(a.naps)) >= len(a.naps)
@@ -81,8 +80,8 @@ func startAgent(b *bench, kind job.WorkerKind, limits obj) asleep {
 // its processes are gone.
 func (a asleep) endsEmpty(state job.RunState) {
 	a.b.t.Helper()
-	a.await("the job's end", func(u *scheduler.Update) bool {
-		return u.Kind == scheduler.UpdateJob && u.Entry == job.Completed && u.State == state
+	a.await("the job's end", func(u *api.Update) bool {
+		return u.Kind == api.UpdateJob && u.Entry == job.Completed && u.State == state
 	})
 	if left := sleeping(a.b.stray); len(left) > 0 {
 		a.fatalf("alive after the job's end: %v", left)
@@ -90,7 +89,7 @@ func (a asleep) endsEmpty(state job.RunState) {
 }
 
 // resumed checks that the job completed in a second attempt of one session.
-func (b *bench) resumed(a asleep) client.Job {
+func (b *bench) resumed(a asleep) api.JobDetail {
 	b.t.Helper()
 	j := b.show("sleep")
 	o := b.last(j)

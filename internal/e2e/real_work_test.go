@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
@@ -107,7 +107,7 @@ func TestRealWorkBecomesAPatch(t *testing.T) {
 		if want := (360*1 + 90*4) / 1e6; kind != "claude" && o.Usage.CostUSD != want { // claude prints a cost of its own
 			b.fatalf("cost %v, want %v by the table", o.Usage.CostUSD, want)
 		}
-		if r.seen(func(u *scheduler.Update) bool {
+		if r.seen(func(u *api.Update) bool {
 			return u.Event != nil && u.Event.Kind == job.EventCommand && u.Event.ExitCode != nil && *u.Event.ExitCode == 0
 		}) != 2 {
 			r.fatalf("the two commands are not among the updates")
@@ -134,10 +134,17 @@ func TestRealAgentsSideBySide(t *testing.T) {
 	var jobs []obj
 	for _, kind := range kinds {
 		model := "edit-" + string(kind)
-		b.play(model, scriptmodel.Play(scriptmodel.Edit("by.txt", string(kind)), scriptmodel.Say("Done.")))
+		b.play(model, scriptmodel.Play(scriptmodel.Run(until(b.folder("together"))), scriptmodel.Edit("by.txt", string(kind)), scriptmodel.Say("Done.")))
 		jobs = append(jobs, b.task(model, kind, model, nil))
 	}
-	b.start("run", b.jobs(jobs...)).exit(0)
+	r := b.start("run", b.jobs(jobs...))
+	for _, kind := range kinds { // none ends before all have begun
+		r.await("the session of "+string(kind), func(u *api.Update) bool {
+			return u.Name == job.Name("edit-"+string(kind)) && u.Event != nil && u.Event.Kind == job.EventSession
+		})
+	}
+	b.write(b.folder("together"), "")
+	r.exit(0)
 	var until, from []int64
 	for _, kind := range kinds {
 		o := b.last(b.show("edit-" + string(kind)))
@@ -165,7 +172,7 @@ func TestRealHugeToolOutput(t *testing.T) {
 			r.fatalf("answer %q", o.Answer)
 		}
 		b.content(filepath.Join(b.applied(o), "after.txt"), "still here")
-		if n := r.seen(func(u *scheduler.Update) bool { return u.Event != nil && len(u.Event.Text) > job.MaxEventText }); n > 0 {
+		if n := r.seen(func(u *api.Update) bool { return u.Event != nil && len(u.Event.Text) > job.MaxEventText }); n > 0 {
 			r.fatalf("%d events have a text of more than %d bytes", n, job.MaxEventText)
 		}
 		b.noProcess()

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/testrun"
 )
 
@@ -26,7 +26,7 @@ type run struct {
 	ended    chan struct{} // closed when the process has been waited for and its output is read
 
 	mu      sync.Mutex // guards what follows
-	updates []scheduler.Update
+	updates []api.Update
 	bad     []string      // lines that are not JSON
 	more    chan struct{} // closed and replaced whenever there is another update
 	cores   []int         // pids of the agentcores that came up
@@ -71,7 +71,7 @@ func newRun(b *bench, args []string) *run {
 func (r *run) take(line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var u scheduler.Update
+	var u api.Update
 	if err := json.Unmarshal(line, &u); err != nil {
 		r.bad = append(r.bad, string(line))
 		return
@@ -86,7 +86,7 @@ func (r *run) take(line []byte) {
 
 // await blocks until match returns true for an update, and returns that. match
 // is called once for each update, in order, from the first of the run on.
-func (r *run) await(what string, match func(*scheduler.Update) bool) scheduler.Update {
+func (r *run) await(what string, match func(*api.Update) bool) api.Update {
 	r.b.t.Helper()
 	timer := testrun.NewTimer(r.b.t, testrun.Patience)
 	defer timer.Stop()
@@ -117,7 +117,7 @@ func (r *run) await(what string, match func(*scheduler.Update) bool) scheduler.U
 }
 
 // seen counts the updates so far that match.
-func (r *run) seen(match func(*scheduler.Update) bool) int {
+func (r *run) seen(match func(*api.Update) bool) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
@@ -171,7 +171,7 @@ func (r *run) core() int {
 // awaitCore blocks until the n-th agentcore of the run is up.
 func (r *run) awaitCore(n int) {
 	r.b.t.Helper()
-	r.await(fmt.Sprintf("agentcore number %d", n), func(u *scheduler.Update) bool {
+	r.await(fmt.Sprintf("agentcore number %d", n), func(u *api.Update) bool {
 		if u.CorePID != 0 {
 			n--
 		}

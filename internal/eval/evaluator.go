@@ -16,6 +16,7 @@ import (
 
 // Store is what an Evaluator uses of a queue.Store.
 type Store interface {
+	queue.Journal
 	Apply(ctx context.Context, ops ...queue.Op) error
 	List(ctx context.Context, f queue.Filter) ([]queue.Entry, int, error)
 	Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error)
@@ -24,7 +25,6 @@ type Store interface {
 // Config sets up an Evaluator.
 type Config struct {
 	Store    Store
-	Journal  queue.Journal
 	Settings Settings
 	// Now is the clock; nil: the system's.
 	Now func() time.Time
@@ -121,7 +121,7 @@ func (v *Evaluator) Report(ctx context.Context, e *queue.Entry, attempts []job.A
 var ErrNothing = errors.New("nothing to evaluate")
 
 func (v *Evaluator) report(ctx context.Context, e *queue.Entry, attempts []job.Attempt, g Given) (Verdict, error) {
-	b := newBook(v.config.Journal, v.settings, v.now())
+	b := newBook(v.config.Store, v.settings, v.now())
 	one, err := v.seen(ctx, b, e, attempts, "by "+g.By)
 	if err != nil {
 		return Verdict{}, err
@@ -150,7 +150,7 @@ var errAlready = fmt.Errorf("what was said is not changed; %w", queue.ErrExists)
 func (v *Evaluator) Preview(ctx context.Context, e *queue.Entry, attempts []job.Attempt) (Evaluation, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	one, err := v.seen(ctx, newBook(v.config.Journal, v.settings, v.now()), e, attempts, BySelf)
+	one, err := v.seen(ctx, newBook(v.config.Store, v.settings, v.now()), e, attempts, BySelf)
 	one.Composite, _ = one.Weights.Composite(one.Vector)
 	return one, err
 }

@@ -26,7 +26,7 @@ func bench(t testing.TB, m *memory, change func(*Config)) *Evaluator {
 	t.Helper()
 	now := epoch
 	var mu sync.Mutex
-	c := Config{Store: m, Journal: m, Settings: DefaultSettings(), Now: func() time.Time {
+	c := Config{Store: m, Settings: DefaultSettings(), Now: func() time.Time {
 		mu.Lock()
 		defer mu.Unlock()
 		now = now.Add(time.Second)
@@ -351,12 +351,11 @@ func TestDriftIsTold(t *testing.T) {
 // TestOnDisk is Record, Report and Recompute on the store that is used.
 func TestOnDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "queue.db")
-	open := func() (*sqlite.Store, queue.Journal) {
-		s := must(sqlite.Open(t.Context(), path, sqlite.Options{Log: zerolog.Nop()}))(t)
-		return s, s
+	open := func() *sqlite.Store {
+		return must(sqlite.Open(t.Context(), path, sqlite.Options{Log: zerolog.Nop()}))(t)
 	}
-	s, j := open()
-	v := New(Config{Store: s, Journal: j, Settings: DefaultSettings()})
+	s := open()
+	v := New(Config{Store: s, Settings: DefaultSettings()})
 	attempts := []job.Attempt{tried(1, "a", "", time.Hour, 1)}
 	for n := range 5 {
 		must(v.Record(t.Context(), work(job.NewID(), nil), attempts))(t)
@@ -367,10 +366,10 @@ func TestOnDisk(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s, j = open()
+	s = open()
 	defer s.Close()
-	r := must(Of(t.Context(), j, Subject{Worker, "a"}, ""))(t)
-	if again := must(Recompute(t.Context(), j, r.Subject, r.Domain))(t); r.N != 15 || !reflect.DeepEqual(again, r) {
+	r := must(Of(t.Context(), s, Subject{Worker, "a"}, ""))(t)
+	if again := must(Recompute(t.Context(), s, r.Subject, r.Domain))(t); r.N != 15 || !reflect.DeepEqual(again, r) {
 		t.Errorf("recomputed it is %+v, kept is %+v", again, r)
 	}
 }

@@ -21,7 +21,7 @@ func (v *Evaluator) Judge(ctx context.Context, e *queue.Entry, attempts []job.At
 }
 
 func (v *Evaluator) judge(ctx context.Context, e *queue.Entry, attempts []job.Attempt) (Verdict, error) {
-	b := newBook(v.config.Journal, v.settings, v.now())
+	b := newBook(v.config.Store, v.settings, v.now())
 	if err := v.one(ctx, b, e, attempts); err != nil {
 		return Verdict{}, fmt.Errorf("judge job %s: %w", e.ID, err)
 	}

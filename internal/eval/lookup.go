@@ -13,7 +13,7 @@ import (
 // Of returns the reputation of a subject in a domain; its N is 0 if nothing of
 // it was ever judged there. A tenant's is over AllDomains.
 func (v *Evaluator) Of(ctx context.Context, s Subject, domain string) (Reputation, error) {
-	return Of(ctx, v.config.Journal, s, domain)
+	return Of(ctx, v.config.Store, s, domain)
 }
 
 // Of is Evaluator.Of, of any journal.
@@ -29,7 +29,7 @@ func Of(ctx context.Context, j queue.Journal, s Subject, domain string) (Reputat
 // Reputations returns what f selects: workers, agents, tenants, each by domain,
 // the best first.
 func (v *Evaluator) Reputations(ctx context.Context, f Filter) ([]Reputation, error) {
-	return Reputations(ctx, v.config.Journal, f)
+	return Reputations(ctx, v.config.Store, f)
 }
 
 // Reputations is Evaluator.Reputations, of any journal.

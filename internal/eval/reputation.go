@@ -72,10 +72,16 @@ type Alert struct {
 	R         float64 `json:"r"`    // reputation, the latest included
 }
 
+// Drifted reports whether the latest of n evaluations was further from the average
+// before it than the threshold; one of 0 is never passed.
+func Drifted(drift float64, n int, threshold float64) bool {
+	return threshold > 0 && n > driftAfter && drift > threshold
+}
+
 // Drifted returns an alert if the latest evaluation was further than that from
 // the average before it; a threshold of 0 is never passed.
 func (r *Reputation) Drifted(threshold float64) (Alert, bool) {
-	if threshold <= 0 || r.N <= driftAfter || r.Drift <= threshold {
+	if !Drifted(r.Drift, r.N, threshold) {
 		return Alert{}, false
 	}
 	return Alert{Subject: r.Subject, Domain: r.Domain, Job: r.LastJob, Drift: r.Drift, Threshold: threshold, Last: r.Last, R: r.R}, true
@@ -83,16 +89,15 @@ func (r *Reputation) Drifted(threshold float64) (Alert, bool) {
 
 // Settings say how work is judged.
 type Settings struct {
-	// Weights are those of domains, beside Presets and in their place.
-	Weights map[string]Weights `json:"weights,omitempty"`
-	// Alpha is how much the latest evaluation counts in a reputation, in (0, 1].
-	Alpha float64 `json:"alpha"`
-	// Drift is the distance from its own average beyond which a subject's latest
-	// work is told of; 0: never.
-	Drift float64 `json:"drift"`
-	// Explore is in which part of the choices of a best worker the one is taken
-	// that is known least.
-	Explore float64 `json:"explore"`
+	// How much each dimension counts, by the domain that a job's evaluation names. A domain that is
+	// given has the place of the built-in one as a whole; `default` is of all domains without weights.
+	Weights map[string]Weights `json:"weights,omitempty" keys:"match:\"^[A-Za-z0-9][A-Za-z0-9_:/@-]{0,127}$\" is:\"a name of a domain\" want:\"1 to 128 of a-z A-Z 0-9 and, not first, - _ : / @\"" otherwise:"default, legal, security and dashboard are built in"`
+	// How much the latest evaluation counts in a reputation, above 0 and up to 1.
+	Alpha float64 `json:"alpha" above:"0" max:"1"`
+	// The distance from its own average beyond which a subject's latest work is told of; `0` never.
+	Drift float64 `json:"drift" min:"0" max:"1"`
+	// In which part of the choices of `worker: best` the worker is taken that is known least.
+	Explore float64 `json:"explore" min:"0" max:"1"`
 }
 
 // Defaults of Settings.

@@ -71,8 +71,8 @@ func TestWeightsAddUp(t *testing.T) {
 		{func(w *Weights) { w.Cost += 9e-10 }, ""},
 		{func(w *Weights) { w.Cost += 2e-9 }, "the weights add up to 1.000000002, want 1; a dimension that is left out counts 0"},
 		{func(w *Weights) { w.Cost = 0 }, "the weights add up to 0.85, want 1; a dimension that is left out counts 0"},
-		{func(w *Weights) { w.Quality, w.Speed = -0.25, 0.65 }, "quality: is -0.25, want a weight from 0 to 1"},
-		{func(w *Weights) { w.ErrorRate = math.NaN() }, "error_rate: is NaN, want a weight from 0 to 1"},
+		{func(w *Weights) { w.Quality, w.Speed = -0.25, 0.65 }, "quality: is -0.25, want a number from 0 to 1"},
+		{func(w *Weights) { w.ErrorRate = math.NaN() }, "error_rate: is NaN, want a number from 0 to 1"},
 	} {
 		w := Presets()[DefaultDomain]
 		c.change(&w)

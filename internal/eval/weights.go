@@ -5,17 +5,23 @@ import (
 	"maps"
 	"math"
 
-	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/internal/fields"
 )
 
 // Weights say how much each dimension counts. They add up to 1.
 type Weights struct {
-	Quality       float64 `json:"quality"`
-	Adherence     float64 `json:"adherence"`
-	Speed         float64 `json:"speed"`
-	Cost          float64 `json:"cost"`
-	ErrorRate     float64 `json:"error_rate"`
-	RevisionCount float64 `json:"revision_count"`
+	// How good the work is. The six must add up to 1.
+	Quality float64 `json:"quality" min:"0" max:"1"`
+	// How far it is what was asked for.
+	Adherence float64 `json:"adherence" min:"0" max:"1"`
+	// Time against the SLA.
+	Speed float64 `json:"speed" min:"0" max:"1"`
+	// Cost against what was expected.
+	Cost float64 `json:"cost" min:"0" max:"1"`
+	// Attempts that did not fail.
+	ErrorRate float64 `json:"error_rate" min:"0" max:"1"`
+	// How seldom it was done again.
+	RevisionCount float64 `json:"revision_count" min:"0" max:"1"`
 }
 
 // DefaultDomain is the domain of work that names none, and the name of the
@@ -73,16 +79,15 @@ func (w Weights) Get(d Dimension) float64 {
 	panic(fmt.Sprintf("eval: no dimension %q", d))
 }
 
-// Validate reports the first weight that is not in [0, 1], as a *job.FieldError,
+// Validate reports the weights that are not in [0, 1], each as a *job.FieldError,
 // or that they do not add up to 1, within 1e-9.
 func (w Weights) Validate() error {
+	if err := fields.Validate(w); err != nil {
+		return err
+	}
 	var sum float64
 	for _, d := range Dimensions() {
-		x := w.Get(d)
-		if !unit(x) {
-			return &job.FieldError{Field: string(d), Message: fmt.Sprintf("is %v, want a weight from 0 to 1", x)}
-		}
-		sum += x
+		sum += w.Get(d)
 	}
 	if math.Abs(sum-1) > tolerance {
 		return fmt.Errorf("the weights add up to %.10g, want 1; a dimension that is left out counts 0", sum)

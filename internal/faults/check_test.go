@@ -140,6 +140,9 @@ func (s *scene) checkAttempts(e *queue.Entry, attempts []job.Attempt) (wrong []s
 			say("attempt %d has fence %d, an earlier one has %d", a.Number, a.Fence, fence)
 		}
 		fence = a.Fence
+		if lapsed := strings.Contains(a.Outcome.Message, "the permit lapsed"); lapsed && (!s.plan.Lapse || !a.Lost || a.State != job.RunCancelled) {
+			say("the permit of attempt %d lapsed, in a scenario in which they do: %t; it is %s, and lost: %t", a.Number, s.plan.Lapse, a.State, a.Lost)
+		}
 		succeeded := a.State == job.RunCompleted
 		if succeeded && (!last || e.ExitKind != job.ExitSucceeded) {
 			say("attempt %d of %d succeeded and the job ended as %s", a.Number, len(attempts), e.ExitKind)

@@ -16,7 +16,7 @@ func TestJumpClock(t *testing.T) {
 	if !canJump {
 		t.Skip("on linux/amd64 only")
 	}
-	cmd := exec.CommandContext(t.Context(), program("puppet"), "clock", "", "", "")
+	cmd := exec.CommandContext(t.Context(), program("puppet"), "clock", "", "")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,8 @@
 // comes a scenario: a few jobs whose workers succeed, fail, hang, fork,
 // daemonise, flood, die in the middle of a line; one to three cores; and faults
 // that strike amid it: cores and schedulers killed or stopped, frames torn, a
-// disk that is full, a wall clock that jumps. The real programs run it, and are
+// disk that is full, a wall clock that jumps, a scheduler that is frozen for longer
+// than its permits are valid. The real programs run it, and are
 // started again until every job has ended, as a user would. Then, and while it
 // goes on, what the scheduler promises is checked.
 //
@@ -10,5 +11,8 @@
 // are run (200; 10 with -short). In a third of them, the programs have the race
 // detector, and what it finds fails the scenario; with AGENTSCHED_FAULTS_RACE=0
 // in none. Clocks jump on amd64 only (see clock_linux_amd64_test.go), and what
-// is checked is promised on Linux only: elsewhere the package is empty.
+// is checked is promised on Linux only: elsewhere the package is empty. An
+// ordinary user has other scenarios of a seed: only root makes clocks jump, mounts
+// a disk that fills, counts the open files of scheduler and cores, and is sure to
+// have cgroups, without which no worker leaves a process that clears its environment.
 package faults

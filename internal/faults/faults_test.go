@@ -16,23 +16,24 @@ import (
 	"github.com/agentsched/agentsched/internal/testrun"
 )
 
+const scenariosVariable = "AGENTSCHED_SCENARIOS"
+
+// The sample is the first row of scenarios in which everything strikes that can, a
+// full disk more than once.
 const (
-	seedVariable      = "AGENTSCHED_SEED"
-	scenariosVariable = "AGENTSCHED_SCENARIOS"
+	sampleFirst = 28 // seeds are counted from here
+	sampleSize  = 24
 )
 
 // TestScenarios plays scenarios, each from a seed of its own.
 func TestScenarios(t *testing.T) {
-	first, n := uint64(time.Now().UnixMicro()), 24
-	if testrun.Soaking() {
+	first, n := testrun.Seed(t), 1
+	switch {
+	case os.Getenv(testrun.SeedVariable) != "":
+	case testrun.Soaking():
 		n = 200
-	}
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		if first, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s: %v", seedVariable, err)
-		}
-		n = 1
+	default:
+		first, n = sampleFirst+first, sampleSize
 	}
 	if text := os.Getenv(scenariosVariable); text != "" {
 		var err error
@@ -48,6 +49,29 @@ func TestScenarios(t *testing.T) {
 			t.Parallel()
 			play(t, seed, total)
 		})
+	}
+}
+
+// TestSample: everything that can strike does so in the sample.
+func TestSample(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user has other scenarios of a seed")
+	}
+	struck := map[faultKind]bool{}
+	for i := range sampleSize {
+		p := newPlan(uint64(sampleFirst + 1 + i))
+		for _, f := range p.Faults {
+			struck[f.Do] = true
+		}
+		struck[tearFrames] = struck[tearFrames] || len(p.Tears) > 0
+	}
+	for _, kind := range []faultKind{
+		killCore, stopCore, pauseCore, killScheduler, killAll, pauseAll, freezeAll, interrupt, hurry, killWorker,
+		stopWorker, cancelJob, restartCore, drainCore, reload, fillDisk, jumpClocks, tearFrames,
+	} {
+		if !struck[kind] {
+			t.Errorf("%s never strikes", kind)
+		}
 	}
 }
 
@@ -83,7 +107,7 @@ func play(t *testing.T, seed uint64, total *tally) {
 	}
 	total.add(s)
 	if len(wrong) > 0 {
-		t.Errorf("again with %s=%d:\n%s\n\n%s", seedVariable, seed, strings.Join(wrong, "\n"), s.story())
+		t.Errorf("again with %s=%d:\n%s\n\n%s", testrun.SeedVariable, seed, strings.Join(wrong, "\n"), s.story())
 	}
 }
 

@@ -81,7 +81,7 @@ func lockable(path string) error {
 }
 
 // processes lists what is alive of the scene: what carries its instance's tag,
-// what has its marker among its arguments, and what has it in its environment.
+// and what has its folder among its arguments or in its environment.
 func (s *scene) processes() []proc.Proc {
 	var found []proc.Proc
 	if instance := s.instance(); instance != "" {
@@ -97,7 +97,7 @@ func (s *scene) processes() []proc.Proc {
 		fmt.Sscanf(dir, "/proc/%d", &pid)
 		args, _ := os.ReadFile(dir + "/cmdline")
 		environ, _ := os.ReadFile(dir + "/environ")
-		if !known[pid] && (strings.Contains(string(args), s.marker) || strings.Contains(string(environ), s.marker)) {
+		if folder := s.dir + "/"; !known[pid] && (strings.Contains(string(args), folder) || strings.Contains(string(environ), folder)) {
 			found = append(found, proc.Proc{Pid: pid, Comm: strings.ReplaceAll(string(args), "\x00", " ")})
 		}
 	}

@@ -11,14 +11,19 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // programs is the folder of scheduler, agentcore and puppet, and in race/ of the
 // first two with the race detector. TestMain builds them.
 var programs string
+
+// cgroups says whether a run can have a cgroup here. TestMain tries it.
+var cgroups bool
 
 const raceVariable = "AGENTSCHED_FAULTS_RACE"
 
@@ -41,7 +46,7 @@ func TestMain(m *testing.M) {
 	}
 	if err == nil {
 		programs = dir
-		err = buildAll()
+		err = errors.Join(buildAll(), tryCgroup())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
@@ -66,6 +71,15 @@ func buildAll() error {
 		return err
 	}
 	return build(append([]string{"-race", "-o", filepath.Join(programs, "race") + "/"}, all[:2]...)...)
+}
+
+func tryCgroup() error {
+	host, err := proc.NewHost(proc.Config{Cgroup: fmt.Sprintf("faults-%d", os.Getpid()), Log: zerolog.Nop()})
+	if err != nil {
+		return err
+	}
+	cgroups = host.Cgroup() != ""
+	return host.Close()
 }
 
 func racing() bool { return os.Getenv(raceVariable) != "0" }

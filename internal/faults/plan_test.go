@@ -27,6 +27,7 @@ type plan struct {
 	StopAll   bool // a global isolation stops the running work too
 	Race      bool // the programs have the race detector, which slows them
 	Dump      bool // at the end, the scheduler dies and tells its goroutines
+	Lapse     bool // permits lapse soon, and the scheduler is frozen for longer
 
 	Jobs   []jobPlan
 	Faults []fault
@@ -83,7 +84,7 @@ const sentinel = "sentinel"
 func newPlan(seed uint64) *plan {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := &plan{
-		Seed: seed, Cores: 1 + r.IntN(3), Max: 3 + r.IntN(2), PerKind: map[string]int{}, NoCgroup: r.IntN(4) == 0, StopAll: r.IntN(4) == 0, Dump: r.IntN(8) == 0, Race: r.IntN(3) == 0,
+		Seed: seed, Cores: 1 + r.IntN(3), Max: 3 + r.IntN(2), PerKind: map[string]int{}, NoCgroup: r.IntN(4) == 0 || !cgroups, StopAll: r.IntN(4) == 0, Dump: r.IntN(8) == 0, Race: r.IntN(3) == 0,
 	}
 	if r.IntN(2) == 0 {
 		p.PerKind[pick(r, kindA, kindB, kindShell)] = 1 + r.IntN(2)
@@ -100,6 +101,7 @@ func newPlan(seed uint64) *plan {
 	})
 	p.addNeeds(rand.New(rand.NewPCG(seed, 1)))
 	p.addFaults(r)
+	p.addLapse(rand.New(rand.NewPCG(seed, 2)))
 	return p
 }
 
@@ -193,8 +195,8 @@ func (p *plan) floods() bool {
 // String shows the plan, one job and fault a line.
 func (p *plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d cores, at most %d at once, per kind %v, per tenant %d, no cgroups %t, small disk %t, stop all %t, race %t, dump %t\n",
-		p.Seed, p.Cores, p.Max, p.PerKind, p.PerTenant, p.NoCgroup, p.SmallDisk, p.StopAll, p.Race, p.Dump)
+	fmt.Fprintf(&b, "seed %d: %d cores, at most %d at once, per kind %v, per tenant %d, no cgroups %t, small disk %t, stop all %t, race %t, dump %t, lapse %t\n",
+		p.Seed, p.Cores, p.Max, p.PerKind, p.PerTenant, p.NoCgroup, p.SmallDisk, p.StopAll, p.Race, p.Dump, p.Lapse)
 	show := func(what string, v any) {
 		text, _ := json.Marshal(v)
 		fmt.Fprintf(&b, "  %s %s\n", what, text)

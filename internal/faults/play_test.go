@@ -119,13 +119,13 @@ func (s *scene) follow(ctx context.Context, r *run, pending []fault) ([]fault, e
 func (s *scene) learn(ctx context.Context, r *run) bool {
 	client := s.client()
 	defer client.Close()
-	ctx, end := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer end()
 	for _, j := range s.plan.Jobs {
 		if s.hasEnded(j.Name) {
 			continue
 		}
+		ctx, end := context.WithTimeout(ctx, 300*time.Millisecond)
 		got, err := client.Job(ctx, j.Name)
+		end()
 		if err != nil {
 			return false // not up yet, or stopped: later
 		}

@@ -24,8 +24,8 @@ const (
 	coreFiles           = 11 + 6 + 2 // likewise
 	schedulerFiles      = 15 + 3     // three of them the audit log's; and for each core:
 	schedulerCoreFiles  = 5          // its pipes, its pidfd and that by which its end is awaited
-	databaseFiles       = 16
-	schedulerGoroutines = 40 // and for each core:
+	databaseFiles       = 16 + 2     // the last two are of the connection that reads what is queued
+	schedulerGoroutines = 40         // and for each core:
 	coreRoutines        = 12
 
 	// A core that does not answer when it starts has 30 s to do so, and metrics
@@ -75,7 +75,7 @@ func (s *scene) noise(ctx context.Context, r *run) string {
 	}
 	inflight, up := 0, 0
 	for _, c := range st.Cores {
-		if c.State != supervisor.Up {
+		if c.State != string(supervisor.Up) {
 			continue
 		}
 		up++

@@ -8,14 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/proc"
 )
 
 // run is one life of the scheduler.
@@ -26,9 +26,9 @@ type run struct {
 	ended  chan struct{} // closed when the process was waited for and its output was read
 	struck []faultKind   // what struck it; of the scene's goroutine
 
-	mu       sync.Mutex // guards what follows
-	bad      []string   // lines that are not JSON
-	cores    []int      // pids of the cores that came up, each once
+	mu       sync.Mutex  // guards what follows
+	bad      []string    // lines that are not JSON
+	cores    []proc.Proc // that came up, each once
 	terminal map[string]bool
 	gap      bool     // some updates were not printed
 	last     []string // of its updates
@@ -65,7 +65,7 @@ func startRun(command []string, env []string, dir string, m *marks) (*run, error
 }
 
 func (r *run) take(line []byte) {
-	var u scheduler.Update
+	var u api.Update
 	err := json.Unmarshal(line, &u)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,9 +78,11 @@ func (r *run) take(line []byte) {
 	}
 	r.last = append(r.last[max(0, len(r.last)-keepUpdates):], brief(&u))
 	if u.CorePID != 0 {
-		r.cores = append(r.cores, u.CorePID)
+		if core, err := proc.Find(u.CorePID); err == nil { // else it has ended
+			r.cores = append(r.cores, core)
+		}
 	}
-	r.gap = r.gap || u.Kind == scheduler.UpdateGap
+	r.gap = r.gap || u.Kind == api.UpdateGap
 	if u.Entry.Terminal() {
 		r.terminal[string(u.Name)] = true
 	}
@@ -88,7 +90,7 @@ func (r *run) take(line []byte) {
 }
 
 // brief is what matters of an update.
-func brief(u *scheduler.Update) string {
+func brief(u *api.Update) string {
 	s := fmt.Sprintf("%s %s", u.Time.Format("05.000"), u.Kind)
 	if u.Name != "" {
 		s += fmt.Sprintf(" %s/%d %s", u.Name, u.Attempt, u.State)
@@ -117,16 +119,16 @@ func (r *run) core(n int) (int, bool) {
 }
 
 // alive returns the pids of the cores that live. A number may be another
-// process's by now: what is ours has the scene's word in its environment.
-func (r *run) alive() []int {
+// process's by now, which began at another time.
+func (r *run) alive() (pids []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.cores), func(pid int) bool { return !r.ours(pid) })
-}
-
-func (r *run) ours(pid int) bool {
-	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // a dead process has none
-	return bytes.Contains(environ, []byte(r.cmd.Env[0]))
+	for _, core := range r.cores {
+		if now, err := proc.Find(core.Pid); err == nil && now.Start == core.Start {
+			pids = append(pids, core.Pid)
+		}
+	}
+	return pids
 }
 
 // killAll kills scheduler and cores at one moment: none sees another die.

@@ -28,7 +28,6 @@ type scene struct {
 	dir    string
 	state  string
 	files  []string // of the jobs
-	marker string   // in the arguments of all workers and the environment of all else
 	census *census
 	marks  *marks
 	runs   []*run
@@ -55,7 +54,7 @@ func newScene(tb testing.TB, p *plan) (*scene, error) {
 		return nil, err
 	}
 	s := &scene{
-		tb: tb, plan: p, dir: dir, state: filepath.Join(dir, "s"), marker: "faults-" + filepath.Base(dir), marks: newMarks(),
+		tb: tb, plan: p, dir: dir, state: filepath.Join(dir, "s"), marks: newMarks(),
 		cancelled: map[string]bool{}, struck: map[faultKind]int{},
 	}
 	for _, sub := range []string{"s", "home", "tmp", "tears", "shared/below"} {
@@ -101,7 +100,7 @@ type obj = map[string]any
 func (s *scene) config() obj {
 	workers := obj{}
 	for _, kind := range []string{kindA, kindB, kindSentinel} {
-		workers[kind] = obj{"adapter": "exec", "command": []string{program("puppet"), "worker", s.socket(), s.marker, kind}}
+		workers[kind] = obj{"adapter": "exec", "command": []string{program("puppet"), "worker", s.socket(), kind}}
 	}
 	concurrency := obj{"max": s.plan.Max, "per_worker": s.plan.PerKind, "each_tenant": s.plan.PerTenant}
 	safeStop := "drain"
@@ -109,12 +108,16 @@ func (s *scene) config() obj {
 		safeStop = "stop"
 	}
 	// A kind that crashes is left alone for a moment only; the jobs go on then.
+	heartbeat := obj{"interval": "100ms", "hang_after": "2s"}
+	if s.plan.Lapse {
+		heartbeat["permit_validity"] = lapseAfter.String()
+	}
 	burst := obj{"count": 8, "within": "10s", "cool_down": "300ms"}
 	return obj{
 		"concurrency": concurrency,
 		"workers":     workers,
 		"stop":        obj{"interrupt": "100ms", "terminate": "100ms", "kill": "3s"},
-		"heartbeat":   obj{"interval": "100ms", "hang_after": "2s"},
+		"heartbeat":   heartbeat,
 		"retry":       obj{"base": fmt.Sprintf("%dms", 20+s.reloads), "max": "100ms"},
 		"cores":       obj{"count": s.plan.Cores, "restarts": obj{"count": 3, "within": "10s", "isolate": "500ms"}},
 		"breaker":     obj{"window": "10s", "bucket_period": "1s", "open_for": "200ms"},
@@ -162,7 +165,7 @@ func (s *scene) job(j *jobPlan) (obj, error) {
 	}
 	o := obj{"id": j.Name, "worker": j.Kind, "instructions": string(acts), "limits": limits, "capabilities": []string{"read", "edit", "run_commands"}}
 	if j.Kind == kindShell {
-		o["instructions"] = fmt.Sprintf("exec '%s' shell '%s' '%s' shell '%s' '%s'", program("puppet"), s.socket(), s.marker, j.Name, acts)
+		o["instructions"] = fmt.Sprintf("exec '%s' shell '%s' shell '%s' '%s'", program("puppet"), s.socket(), j.Name, acts)
 	}
 	if j.Fallback != "" {
 		o["fallback"] = []string{j.Fallback}
@@ -185,7 +188,6 @@ func (s *scene) job(j *jobPlan) (obj, error) {
 // start starts the scheduler, as a user does to go on.
 func (s *scene) start() (*run, error) {
 	env := []string{
-		"AGENTSCHED_FAULTS_SCENE=" + s.marker, // see run.ours
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(s.dir, "home"), "TMPDIR=" + filepath.Join(s.dir, "tmp"), "LANG=C.UTF-8",
 		"GORACE=halt_on_error=0 log_path=" + filepath.Join(s.dir, "race"),
 	}

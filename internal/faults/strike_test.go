@@ -14,8 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/faults/act"
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // faultKind is what strikes.
@@ -28,6 +29,7 @@ const (
 	killScheduler faultKind = "kill scheduler"
 	killAll       faultKind = "kill scheduler and cores"
 	pauseAll      faultKind = "pause scheduler"
+	freezeAll     faultKind = "freeze scheduler" // SIGSTOP, and SIGCONT when its runs are gone
 	interrupt     faultKind = "interrupt scheduler"
 	hurry         faultKind = "interrupt scheduler twice"
 	killWorker    faultKind = "kill worker"
@@ -45,7 +47,7 @@ const (
 // scenarios a core that tears frames.
 func (p *plan) addFaults(r *rand.Rand) {
 	kinds := []faultKind{killCore, killCore, stopCore, pauseCore, killScheduler, killScheduler, killAll, pauseAll, interrupt, hurry, killWorker, stopWorker, cancelJob, restartCore, drainCore, reload}
-	if canJump {
+	if canJump && os.Geteuid() == 0 { // nobody else may write to processes that are secluded, see proc.Seclude
 		kinds = append(kinds, jumpClocks, jumpClocks)
 	}
 	if p.SmallDisk = r.IntN(8) == 0; p.SmallDisk {
@@ -76,6 +78,22 @@ func (p *plan) addFaults(r *rand.Rand) {
 	}
 }
 
+// addLapse has permits lapse soon in some scenarios, and the scheduler frozen until
+// they have. There, cores are not stopped: they have to judge.
+func (p *plan) addLapse(r *rand.Rand) {
+	if p.Lapse = r.IntN(5) == 0 && !p.SmallDisk; !p.Lapse {
+		return
+	}
+	p.Tears = nil
+	p.Faults[r.IntN(len(p.Faults))].Do = freezeAll
+	for i := range p.Faults {
+		switch f := &p.Faults[i]; f.Do {
+		case pauseAll, stopCore, pauseCore:
+			*f = fault{After: f.After, Do: freezeAll}
+		}
+	}
+}
+
 // errMissed: there was nothing to strike.
 var errMissed = errors.New("nothing to strike")
 
@@ -91,6 +109,8 @@ func (s *scene) strike(ctx context.Context, r *run, f fault) error {
 		return s.hurt(pid, f)
 	case killScheduler, pauseAll:
 		return s.hurt(r.cmd.Process.Pid, f)
+	case freezeAll:
+		return s.freeze(r)
 	case killAll:
 		return r.killAll()
 	case interrupt, hurry:
@@ -145,6 +165,34 @@ func (s *scene) hurt(pid int, f fault) error {
 	return nil
 }
 
+// frozenWithin is how long the runs of a frozen scheduler may last, as testrun counts
+// time: their permits lapse after lapseAfter, and then they are stopped.
+const (
+	lapseAfter   = 4 * time.Second
+	frozenWithin = 40 * time.Second
+)
+
+// freeze stops the scheduler until nothing of its runs is left, which is the cores'
+// doing alone. One that dies at that moment leaves what nobody else could end.
+func (s *scene) freeze(r *run) error {
+	all := func() bool { return len(r.alive()) == s.plan.Cores && !r.over() }
+	if len(s.census.alive()) == 0 || !all() || r.cmd.Process.Signal(syscall.SIGSTOP) != nil {
+		return errMissed
+	}
+	gone := testrun.Within(s.tb, frozenWithin, func() bool { return len(s.census.alive()) == 0 || !all() })
+	left := map[*member]bool{}
+	for _, m := range s.census.alive() {
+		left[m] = true
+	}
+	if err := r.cmd.Process.Signal(syscall.SIGCONT); err != nil && !r.over() {
+		return err
+	}
+	if gone {
+		return nil
+	}
+	return fmt.Errorf("the scheduler was frozen for %s, its permits are valid for %s, and of its runs there are: %s", frozenWithin, lapseAfter, describe(left, nil))
+}
+
 // hurtWorker kills or stops a process of a worker, but none of the sentinel's.
 func (s *scene) hurtWorker(f fault) error {
 	all := slices.DeleteFunc(s.census.alive(), func(m *member) bool { return m.Job == sentinel })
@@ -179,7 +227,7 @@ func (s *scene) restart(ctx context.Context, f fault) error {
 	if _, err := os.Stat(filepath.Join(s.state, "scheduler.sock")); err != nil {
 		return errMissed // not up yet
 	}
-	which := client.RestartCores{Core: f.Pick % (s.plan.Cores + 1), Drain: f.Do == drainCore}
+	which := api.RestartCores{Core: f.Pick % (s.plan.Cores + 1), Drain: f.Do == drainCore}
 	stay := func() {}
 	if which.Drain {
 		stay = s.census.driveAway()

@@ -12,11 +12,11 @@ import (
 const module = "github.com/agentsched/agentsched/"
 
 // allowed lists, for each package, what of ours it may import. The scheduler's
-// side never reaches the core's nor the other way round; only the programs see
+// side never reaches the core's nor the other way round; only package cli sees
 // both. An entry that ends in "/..." stands for everything below it.
 var allowed = map[string]string{
-	// The domain imports nothing: everybody speaks its words.
-	"job": "",
+	// The domain imports no other part: everybody speaks its words.
+	"job": "internal/fields",
 	// What leaves the process is plain values, so that other modules can name them.
 	"api": "job",
 
@@ -25,42 +25,43 @@ var allowed = map[string]string{
 	"queue/sqlite":        "job queue",
 	"queue/queuetest":     "job queue",
 	"queue/sched":         "job queue",
-	"policy":              "job",
-	"workflow":            "job internal/jsoncheck internal/strictyaml",
+	"policy":              "job internal/fields",
+	"schedule":            "job queue policy ipc internal/isolation", // decides and does nothing: no clock, no I/O
+	"workflow":            "job internal/fields internal/jsoncheck",
 	"workflow/team":       "job",
 	"workflow/oversight":  "job",
 	"workflow/durable":    "job queue",
 	"workflow/pipeline":   "job queue",
-	"internal/eval":       "job queue",
+	"internal/eval":       "job queue internal/fields",
 	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
-	"internal/scheduler":  "job queue policy workflow workflow/durable workflow/oversight workflow/pipeline workflow/team internal/eval ipc internal/isolation internal/realpath internal/realpath internal/statedir internal/supervisor",
-	"internal/server":     "client job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/socket internal/statedir internal/trigger",
+	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/oversight workflow/pipeline workflow/team internal/eval ipc internal/isolation internal/realpath internal/statedir internal/supervisor",
+	"internal/server":     "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/statedir",
 	// What is said through the door of a running scheduler, and how others say it.
-	"client":            "job queue queue/sched policy workflow/pipeline internal/eval ipc internal/isolation internal/scheduler internal/socket internal/trigger",
-	"internal/simulate": "job policy internal/strictyaml",
-	"internal/trigger":  "job internal/proc internal/statedir",
-	"internal/progress": "job queue internal/scheduler", // shows the scheduler's updates
+	"client":            "api job", // a program of another module imports it
+	"internal/simulate": "job policy internal/fields internal/strictyaml",
+	"internal/trigger":  "api job internal/fields internal/proc internal/statedir",
+	"internal/progress": "api job", // shows the scheduler's updates
 	// What looks on: it hears of every moment and changes nothing.
 	"internal/telemetry": "job queue ipc internal/isolation internal/scheduler internal/supervisor watchdog", // the names of a core's metrics are the watchdog's
-	"internal/audit":     "job internal/redact internal/scheduler",
-	"internal/top":       "client job queue policy ipc internal/isolation internal/progress internal/scheduler",
+	"internal/audit":     "api job internal/redact internal/scheduler",
+	"internal/top":       "api job internal/progress",
 
 	// What the two sides say to each other.
 	"ipc": "job internal/isolation",
 
 	// The core's side.
 	"permit":             "job",
-	"breaker":            "job",
-	"watchdog":           "job internal/isolation",
-	"watchdog/sample":    "watchdog", // what reads /proc, apart from what decides
+	"breaker":            "job internal/fields",
+	"watchdog":           "job internal/isolation internal/fields",
 	"worker":             "job internal/proc",
-	"worker/codex":       "job worker",
-	"worker/claude":      "job worker",
-	"worker/opencode":    "job worker",
+	"worker/agentcli":    "job worker", // what the adapters of agents' CLIs share
+	"worker/codex":       "job worker worker/agentcli",
+	"worker/claude":      "job worker worker/agentcli",
+	"worker/opencode":    "job worker worker/agentcli",
 	"worker/shell":       "job worker",
 	"worker/exec":        "job worker",
 	"worker/workertest":  "job worker",
-	"internal/agentcore": "job ipc permit breaker watchdog watchdog/sample worker internal/isolation internal/proc internal/realpath internal/statedir internal/workspace internal/jsoncheck internal/redact",
+	"internal/agentcore": "job ipc permit breaker watchdog worker internal/isolation internal/proc internal/realpath internal/statedir internal/workspace internal/jsoncheck internal/redact",
 	"internal/adapters":  "worker worker/...", // the list that both programs have
 
 	// Leaves that either side may use.
@@ -68,21 +69,20 @@ var allowed = map[string]string{
 	"internal/parts":                 "",
 	"internal/jsoncheck":             "",
 	"internal/statedir":              "job",
-	"internal/socket":                "",
-	"internal/logging":               "",
+	"internal/logging":               "internal/fields",
 	"internal/redact":                "",
 	"internal/dashboard":             "",
-	"internal/daemon":                "internal/proc",
-	"internal/access":                "client internal/proc internal/statedir",
+	"internal/daemon":                "client internal/proc", // client: both ends reach a long socket path in the same way
+	"internal/access":                "api client internal/proc internal/statedir",
 	"internal/crashlog":              "job",
 	"internal/workspace":             "job internal/statedir",
 	"internal/fields":                "", // what a field of a file or a message is
-	"internal/strictyaml":            "",
-	"internal/strictyaml/schematest": "internal/strictyaml",
-	"internal/jobfile":               "job internal/jsoncheck internal/strictyaml workflow workflow/pipeline",
-	"internal/config":                "job breaker watchdog policy internal/trigger internal/strictyaml internal/eval internal/logging internal/proc", // proc: what the host has
+	"internal/strictyaml":            "internal/fields",
+	"internal/strictyaml/schematest": "internal/fields internal/strictyaml",
+	"internal/jobfile":               "job internal/fields internal/jsoncheck internal/strictyaml workflow workflow/pipeline",
+	"internal/config":                "job internal/fields breaker watchdog policy internal/trigger internal/strictyaml internal/eval internal/logging internal/proc", // proc: what the host has
 	"internal/scriptmodel":           "",
-	"internal/workercli":             "job",
+	"internal/workercli":             "job worker",
 	"internal/version":               "",
 	"internal/hook":                  "internal/proc",
 	"internal/house":                 "",
@@ -94,7 +94,10 @@ var allowed = map[string]string{
 
 	// The programs join everything.
 	"cmd/agentcore": "internal/adapters internal/agentcore internal/version",
-	"cmd/scheduler": "...",
+	"internal/cli":  "...",
+	// What a program of somebody else's is made with, and the one of ours.
+	"app":           "internal/cli policy worker",
+	"cmd/scheduler": "app",
 	"internal/e2e":  "...",
 	// The dashboard in a real browser.
 	"internal/browser": "...",
@@ -102,6 +105,8 @@ var allowed = map[string]string{
 	"internal/faults":        "...",
 	"internal/faults/act":    "",
 	"internal/faults/puppet": "internal/faults/act",
+	// How large all of it is, and should be.
+	"scripts/measure": "",
 }
 
 type listed struct {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/internal/jsoncheck"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
@@ -41,9 +42,6 @@ func (r *reader) readAgentsFile(given string) {
 	if doc == nil {
 		return
 	}
-	if len(f.Agents) == 0 {
-		doc.Failf("agents", "is missing or empty, want a list of agents")
-	}
 	of := reader{Doc: doc, file: full, base: filepath.Dir(full), batch: r.batch}
 	of.readAgents(f.Agents)
 }
@@ -66,16 +64,14 @@ func (r *reader) readAgents(list []agent) {
 
 func (r *reader) profile(path string, a *agent) *profile {
 	p := &profile{given: a, place: r.place(path + ".name"), Profile: job.Profile{
-		Name: job.AgentID(a.Name), Domains: a.Domains, Input: a.Input.json, Output: a.Output.schema,
+		Name: a.Name, Domains: a.Domains, Input: a.Input.json, Output: a.Output.schema,
 		Worker: job.WorkerKind(a.Worker), Model: a.Model, Fallback: choices(a.Fallback), SystemPrompt: a.SystemPrompt,
-		Oversight: r.oversight(path+".oversight", a.Oversight), EvaluationDomain: a.EvaluationDomain,
+		Oversight: a.Oversight, EvaluationDomain: a.EvaluationDomain,
 	}}
 	if a.Capabilities != nil {
-		p.Capabilities = granted(*a.Capabilities)
+		p.Capabilities = *a.Capabilities
 	}
 	switch {
-	case p.Name == "":
-		r.Failf(path+".name", "is missing, want a name for the agent such as reviewer")
 	case a.Worker == best:
 		r.Failf(path+".worker", "%s is not for an agent, which is one worker; let its jobs say worker: %s and candidates", best, best)
 	case a.Worker != "":
@@ -123,7 +119,7 @@ func (p *profile) adopt(e *entry) {
 		e.Oversight = a.Oversight
 	}
 	if a.EvaluationDomain != "" {
-		own := evaluation{}
+		own := job.Evaluation{}
 		if e.Evaluation != nil {
 			own = *e.Evaluation
 		}
@@ -146,7 +142,7 @@ func (r *reader) checkAgent(path string, e *entry, p *profile) {
 	if e.Domain != "" && len(p.Domains) > 0 && !slices.Contains(p.Domains, e.Domain) {
 		r.Failf(path+".domain", "%q is not a domain of agent %q, want one of %s", e.Domain, p.Name, strings.Join(p.Domains, ", "))
 	}
-	r.checkInput(path+".input", job.Name(e.ID), &e.Input, p)
+	r.checkInput(path+".input", e.ID, &e.Input, p)
 }
 
 // checkInput holds what the job is given against its agent's schema, unless it is
@@ -182,7 +178,7 @@ func (r *reader) likeAgent(name string) string {
 	for _, n := range slices.Sorted(maps.Keys(r.agents)) {
 		known = append(known, string(n))
 	}
-	if near := strictyaml.Nearest(name, known); near != "" {
+	if near := fields.Nearest(name, known); near != "" {
 		return fmt.Sprintf("; or, as no agent %q is declared, did you mean %s there?", name, near)
 	}
 	return ""

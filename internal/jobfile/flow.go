@@ -20,11 +20,10 @@ Resolve every conflict so that what each side meant is kept, remove all marks, a
 func (r *reader) flow(path string, e *entry) job.Flow {
 	f := job.Flow{
 		Needs: e.Needs.names, If: e.If, Input: e.Input.json, Best: e.ofBest,
-		ForEach: r.forEach(path+".for_each", e.ForEach), Loop: r.loop(path+".loop", e.Loop),
-		Oversight: r.oversight(path+".oversight", e.Oversight), Evaluation: r.evaluation(path+".evaluation", e.Evaluation),
+		ForEach: r.forEach(path+".for_each", e.ForEach), Loop: e.Loop, Oversight: e.Oversight, Evaluation: e.Evaluation,
 	}
 	if e.Workspace != nil {
-		f.From, f.OnConflict = e.Workspace.From.names, job.Conflict(e.Workspace.OnConflict)
+		f.From, f.OnConflict = e.Workspace.From.names, e.Workspace.OnConflict
 	}
 	if e.Merge.names == nil {
 		return f
@@ -54,7 +53,7 @@ func (r *reader) mergeDefaults(path string, e *entry, agent *profile) {
 	}
 	hasWorker := e.Worker != "" || agent != nil && agent.given.Worker != ""
 	switch {
-	case e.Workspace != nil && e.Workspace.OnConflict == string(job.ResolveConflict) && !job.Type(e.Type).Command() && e.Worker != shell:
+	case e.Workspace != nil && e.Workspace.OnConflict == job.ResolveConflict && !job.Type(e.Type).Command() && e.Worker != string(job.ShellWorker):
 		e.Instructions.text = resolveConflicts
 		if !hasWorker {
 			r.Failf(path+".worker", "is missing, and with on_conflict %s one is to resolve the conflicts, want %s", job.ResolveConflict, r.oneOf())
@@ -96,44 +95,9 @@ func (r *reader) forEach(path string, given *forEach) *job.ForEach {
 	if given == nil || r.Blamed(path) {
 		return nil
 	}
-	f := &job.ForEach{Items: given.Items.json, Max: job.DefaultForEachMax}
+	f := &job.ForEach{Items: given.Items.json, Max: given.Max, MaxParallel: given.MaxParallel}
 	if f.Items == nil {
 		f.Items = json.RawMessage(`[]`) // a mistake that was recorded
 	}
-	set(r, path+".max", given.Max, &f.Max, "is 0, so that no item is allowed; want 1 or more")
-	set(r, path+".max_parallel", given.MaxParallel, &f.MaxParallel, "is 0; leave it out for all at once")
 	return f
-}
-
-func (r *reader) loop(path string, given *loop) *job.Loop {
-	if given == nil || r.Blamed(path) {
-		return nil
-	}
-	l := &job.Loop{Command: given.Command, File: given.File, Until: given.Until, MaxIterations: job.DefaultMaxIterations}
-	set(r, path+".max_iterations", given.MaxIterations, &l.MaxIterations, "is 0, so that there is no turn; want 1 or more")
-	set(r, path+".max_same", given.MaxSame, &l.MaxSame, "is 0; leave it out for the default")
-	set(r, path+".max_files", given.MaxFiles, &l.MaxFiles, "is 0; leave it out for no bound")
-	return l
-}
-
-func (r *reader) oversight(path string, given *oversight) *job.Oversight {
-	if given == nil || r.Blamed(path) {
-		return nil
-	}
-	o := &job.Oversight{Mode: job.OversightMode(given.Mode), Probability: given.Probability, Default: given.Default, MaxRetries: job.DefaultMaxRetries}
-	set(r, path+".min_confidence", given.MinConfidence, &o.MinConfidence, "is 0; leave it out if confidence does not matter")
-	set(r, path+".timeout", given.Timeout, &o.Timeout, "is 0; leave it out to wait for ever")
-	if given.MaxRetries != nil {
-		o.MaxRetries = *given.MaxRetries // 0: the first rejection is the last
-	}
-	return o
-}
-
-func (r *reader) evaluation(path string, given *evaluation) *job.Evaluation {
-	if given == nil || r.Blamed(path) {
-		return nil
-	}
-	e := &job.Evaluation{Domain: given.Domain, Command: given.Command, Report: given.Report, Judge: job.Name(given.Judge)}
-	set(r, path+".sla", given.SLA, &e.SLA, "is 0; leave it out if speed does not matter")
-	return e
 }

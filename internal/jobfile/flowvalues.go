@@ -96,12 +96,3 @@ func (s *schema) DecodeNode(n *strictyaml.Node) {
 		n.Failf("found %s, want a JSON schema as a mapping", n.Found())
 	}
 }
-
-// words joins the words of an enumeration for a message.
-func words[S ~string](list []S) string {
-	all := make([]string, len(list))
-	for i, s := range list {
-		all[i] = string(s)
-	}
-	return strings.Join(all, ", ")
-}

@@ -100,6 +100,40 @@ func TestBad(t *testing.T) {
 	})
 }
 
+// TestEveryField gives each field values that few fields take. Where a field is
+// accepted here, its file may still want more of it than a value of its own.
+func TestEveryField(t *testing.T) {
+	base := folder(t)
+	entries := map[string]schematest.Entry{
+		"":                     {Beside: map[string]string{"jobs": "[{id: a, worker: codex, instructions: do it}]"}},
+		"jobs[]":               {Beside: map[string]string{"id": "a", "worker": "codex", "instructions": "do it"}},
+		"jobs[].workspace":     {Beside: map[string]string{"path": "repo"}},
+		"jobs[].for_each":      {Beside: map[string]string{"items": "[1]"}},
+		"jobs[].loop":          {Beside: map[string]string{"command": "ls"}},
+		"jobs[].oversight":     {Beside: map[string]string{"mode": "spot_check"}},
+		"agents[]":             {Beside: map[string]string{"name": "b", "worker": "codex"}},
+		"agents[].oversight":   {Beside: map[string]string{"mode": "spot_check"}},
+		"teams[]":              {Beside: map[string]string{"id": "t", "members": "[a]"}},
+		"teams[].members[]":    {Beside: map[string]string{"job": "a"}},
+		"pipelines[]":          {Beside: map[string]string{"id": "p", "stages": "[{job: a, publishes: [x]}]"}},
+		"pipelines[].stages[]": {Beside: map[string]string{"job": "a", "publishes": "[x]"}},
+	}
+	schematest.Probe(t, "../../docs/job-file.schema.json", "testdata/fields.golden", *update, entries, func(file string) error {
+		_, err := jobfile.DecodeJobs("f", []byte(file+"\n"), options(base))
+		if err == nil {
+			return nil
+		}
+		var list strictyaml.Errors
+		if !errors.As(err, &list) {
+			return err
+		}
+		for _, e := range list {
+			e.Message = strings.ReplaceAll(e.Message, base, "BASE")
+		}
+		return list
+	})
+}
+
 func TestLoadTakesPathsFromTheFilesFolder(t *testing.T) {
 	base := folder(t)
 	path := filepath.Join(base, "repo", "jobs.yaml")

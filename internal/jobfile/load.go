@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 )
@@ -164,6 +165,9 @@ func (b *batch) open(name string, data []byte, v any) *strictyaml.Doc {
 		return nil
 	}
 	doc.Decode(v)
+	for _, bad := range fields.Check(v, doc.Has) {
+		doc.Failf(bad.Field, "%s", bad.Message)
+	}
 	return doc
 }
 

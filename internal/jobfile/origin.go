@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/agentsched/agentsched/internal/strictyaml"
-	"github.com/agentsched/agentsched/job"
 )
 
 // origin is where a job stands in its file, and where the file says under other
@@ -21,7 +20,7 @@ type origin struct {
 // origin remembers where the job stands.
 func (r *reader) origin(path string, e *entry) *origin {
 	o := &origin{r, path, map[string]string{}}
-	r.origins[job.Name(e.ID)] = o
+	r.origins[e.ID] = o
 	if e.Merge.names != nil {
 		o.renamed["workspace.from"] = "merge"
 		if e.Needs.names == nil {

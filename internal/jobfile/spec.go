@@ -7,15 +7,13 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 )
 
 // MaxInstructions bounds a job's instructions, in bytes.
 const MaxInstructions = 256 << 10
-
-// shell is the worker that runs jobs of type TOOL.
-const shell = "shell"
 
 // reader turns the fields of one file into jobs and records what is wrong.
 type reader struct {
@@ -26,20 +24,12 @@ type reader struct {
 }
 
 func (r *reader) specs(f *file) []job.Spec {
-	tenant := job.Tenant(f.Tenant)
+	tenant := f.Tenant
 	if tenant == "" {
 		tenant = job.DefaultTenant
 	}
-	if err := job.ValidTenant(tenant); err != nil {
-		r.Failf("tenant", "%v", err)
+	if r.Blamed("tenant") {
 		tenant = job.DefaultTenant // said once, not for each job
-	}
-	if len(f.Jobs) == 0 {
-		if r.Has("jobs") {
-			r.Failf("jobs", "is empty, want at least one job")
-		} else {
-			r.Failf("jobs", "is missing, want a list of jobs")
-		}
 	}
 	var specs []job.Spec
 	for i := range f.Jobs {
@@ -54,8 +44,8 @@ func (r *reader) specs(f *file) []job.Spec {
 // spec returns one job with its defaults. Where its type or its agent is not
 // known, only its id is looked at: most of the other rules depend on these.
 func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
-	r.checkID(path, job.Name(e.ID))
-	agent := r.agents[job.AgentID(e.Agent)]
+	r.checkID(path, e.ID)
+	agent := r.agents[e.Agent]
 	if r.Blamed(path+".type") || agent != nil && agent.broken {
 		return job.Spec{}
 	}
@@ -70,22 +60,22 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 	r.best(path, e)
 	from := r.origin(path, e)
 	s := job.Spec{
-		Name: job.Name(e.ID), Tenant: tenant, Type: job.Type(e.Type),
+		Name: e.ID, Tenant: tenant, Type: job.Type(e.Type),
 		Worker: job.WorkerKind(e.Worker), Model: e.Model,
 		Workspace:     r.workspace(path+".workspace", e),
 		Instructions:  r.instructions(path+".instructions", e.Instructions),
 		SystemPrompt:  e.SystemPrompt,
-		AllowCommands: e.Allow, Env: e.Env, Priority: e.Priority, Class: job.Class(e.Class),
-		Agent: job.AgentID(e.Agent), Domain: e.Domain, Expect: r.expect(path+".expect", e.Expect),
+		AllowCommands: e.Allow, Env: e.Env, Priority: e.Priority, Class: e.Class,
+		Agent: e.Agent, Domain: e.Domain, Expect: e.Expect,
 		RunnableAt: r.moment(path+".runnable_at", e.RunnableAt),
 		Deadline:   r.moment(path+".deadline", e.Deadline),
-		Limits:     r.limits(path+".limits", e.Limits),
-		Key:        e.Key, OnDuplicate: job.DuplicatePolicy(e.OnDuplicate), Turn: e.Turn,
-		Output: e.Output.schema, Verify: e.Verify, Trace: e.Trace, Context: job.Context(e.Context), Payload: e.Payload.json,
+		Limits:     e.Limits,
+		Key:        e.Key, OnDuplicate: e.OnDuplicate, Turn: e.Turn,
+		Output: e.Output.schema, Verify: e.Verify, Trace: e.Trace, Context: e.Context, Payload: e.Payload.json,
 		Fallback: choices(e.Fallback), Flow: r.flow(path, e),
 	}
 	if s.Type.Command() && s.Worker == "" && !r.Blamed(path+".worker") {
-		s.Worker = shell
+		s.Worker = job.ShellWorker
 	}
 	r.capabilities(path, e, &s)
 	r.checkWorkers(path, e, &s)
@@ -106,14 +96,6 @@ func choices(list []choice) []job.Choice {
 	var all []job.Choice
 	for _, c := range list {
 		all = append(all, job.Choice(c))
-	}
-	return all
-}
-
-func granted(list []string) []job.Capability {
-	var all []job.Capability
-	for _, c := range list {
-		all = append(all, job.Capability(c))
 	}
 	return all
 }
@@ -195,49 +177,12 @@ func (r *reader) moment(path string, given moment) *time.Time {
 	return at
 }
 
-// limits fills in the defaults. An explicit zero is refused, since in a Spec
-// zero means no limit, which is the opposite of what the file seems to say.
-func (r *reader) limits(path string, given limits) job.Limits {
-	l := job.Limits{Timeout: job.DefaultTimeout, MaxAttempts: job.DefaultMaxAttempts}
-	set(r, path+".timeout", given.Timeout, &l.Timeout, "is 0, so that the job could never run; want a duration such as 30m")
-	set(r, path+".max_attempts", given.MaxAttempts, &l.MaxAttempts, "is 0, so that the job could never run; want 1 or more")
-	const unlimited = "is 0, so that the job could do nothing; leave it out for no limit"
-	set(r, path+".max_cost_usd", given.MaxCostUSD, &l.MaxCostUSD, unlimited)
-	set(r, path+".max_tokens", given.MaxTokens, &l.MaxTokens, unlimited)
-	set(r, path+".max_steps", given.MaxSteps, &l.MaxSteps, unlimited)
-	set(r, path+".max_command_time", given.MaxCommandTime, &l.MaxCommandTime, unlimited)
-	set(r, path+".retry_budget.time", given.RetryBudget.Time, &l.RetryBudget.Time, unlimited)
-	set(r, path+".retry_budget.cost_usd", given.RetryBudget.CostUSD, &l.RetryBudget.CostUSD, unlimited)
-	const ofHost = "is 0, so that the job could do nothing; leave it out for the limit of the host's configuration"
-	set(r, path+".memory", given.Memory, &l.Memory, ofHost)
-	set(r, path+".processes", given.Processes, &l.Processes, ofHost)
-	set(r, path+".cpu", given.CPU, &l.CPU, ofHost)
-	return l
-}
-
-func (r *reader) expect(path string, given expectation) (e job.Expectation) {
-	const unknown = "is 0; leave it out if it is not known"
-	set(r, path+".tokens", given.Tokens, &e.Tokens, unknown)
-	set(r, path+".cost_usd", given.CostUSD, &e.CostUSD, unknown)
-	return e
-}
-
-func set[T int | int64 | float64 | job.Duration | job.Size](r *reader, path string, from, to *T, ifZero string) {
-	if from == nil {
-		return
-	}
-	if *from == 0 {
-		r.Failf(path, "%s", ifZero)
-	}
-	*to = *from
-}
-
 // capabilities grants what the job asks for, or what its type gets by default.
 // In the user's own folder nothing is granted that was not asked for.
 func (r *reader) capabilities(path string, e *entry, s *job.Spec) {
 	switch {
 	case e.Capabilities != nil:
-		s.Capabilities = granted(*e.Capabilities)
+		s.Capabilities = *e.Capabilities
 	case s.Type == job.LLM || r.Blamed(path+".capabilities"):
 	case s.Type == job.WorkerTask && s.Workspace.Isolation == job.Direct:
 		r.Failf(path+".capabilities", "are missing: with isolation direct the job works on your own files, so say what it may do, such as [read, edit]")
@@ -252,7 +197,7 @@ func (r *reader) capabilities(path string, e *entry, s *job.Spec) {
 // checkWorkers looks at the names of the workers and whether they fit the type.
 func (r *reader) checkWorkers(path string, e *entry, s *job.Spec) {
 	if s.Worker == "" {
-		r.Failf(path+".worker", "is missing, want %s%s", r.oneOf(), r.likeAgent(e.Agent))
+		r.Failf(path+".worker", "is missing, want %s%s", r.oneOf(), r.likeAgent(string(e.Agent)))
 	}
 	for i, c := range s.Choices() {
 		at := choicePath(path, s, i)
@@ -263,9 +208,9 @@ func (r *reader) checkWorkers(path string, e *entry, s *job.Spec) {
 			r.checkKnown(at, c.Worker)
 		}
 		switch {
-		case s.Type == job.LLM && c.Worker == shell && i == 0:
+		case s.Type == job.LLM && c.Worker == job.ShellWorker && i == 0:
 			r.Failf(at, "%q cannot run a job of type LLM, want a worker with a model", c.Worker)
-		case s.Type.Command() && c.Worker != shell && i > 0, s.Type == job.LLM && c.Worker == shell:
+		case s.Type.Command() && c.Worker != job.ShellWorker && i > 0, s.Type == job.LLM && c.Worker == job.ShellWorker:
 			r.Failf(at, "%q cannot run a job of type %s", c.Worker, s.Type)
 		}
 	}
@@ -286,7 +231,7 @@ func (r *reader) checkKnown(path string, kind job.WorkerKind) {
 	if len(r.opts.Workers) == 0 || slices.Contains(r.opts.Workers, string(kind)) {
 		return
 	}
-	near := strictyaml.Nearest(string(kind), r.opts.Workers)
+	near := fields.Nearest(string(kind), r.opts.Workers)
 	if near != "" {
 		r.Failf(path, "%q is no known worker; did you mean %s? Known: %s", kind, near, strings.Join(r.opts.Workers, ", "))
 		return

@@ -3,9 +3,11 @@ package jobfile
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/job"
 )
@@ -13,6 +15,9 @@ import (
 // jobType is the `type` of a job; what is not for job files is refused here, unknown
 // ones by job.Spec.Validate.
 type jobType job.Type
+
+// FieldTag lists the types that a file may name.
+func (jobType) FieldTag() reflect.StructTag { return fields.Enum(job.Types()...) }
 
 // DecodeNode reads a type.
 func (t *jobType) DecodeNode(n *strictyaml.Node) {
@@ -36,15 +41,6 @@ func (p *payload) DecodeNode(n *strictyaml.Node) {
 		return
 	}
 	p.json = n.JSON()
-}
-
-// unsupported is a field whose name is reserved for later.
-type unsupported struct{}
-
-// DecodeNode refuses the field, whatever it holds: to ignore it would promise
-// what does not happen.
-func (unsupported) DecodeNode(n *strictyaml.Node) {
-	n.Failf("is not supported yet; remove it")
 }
 
 // choice is "worker" or "worker:model". A model may hold colons itself.

@@ -16,7 +16,7 @@ func (r *reader) workspace(path string, e *entry) job.Workspace {
 		return job.Workspace{Isolation: job.NoWorkspace}
 	}
 	given := e.Workspace
-	w := job.Workspace{Isolation: job.Isolation(given.Isolation), Base: given.Base}
+	w := job.Workspace{Isolation: given.Isolation, Base: given.Base}
 	if e.Type == jobType(job.LLM) && w.Isolation != job.NoWorkspace {
 		r.Failf(path, "is not for a job of type LLM, which has no files; leave it out")
 		return w

@@ -2,10 +2,13 @@ package logging
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/internal/fields"
 )
 
 // Level is the least severity of the lines that are written.
@@ -28,7 +31,7 @@ func ParseLevel(s string) (Level, error) {
 	if l := Level(s); slices.Contains(Levels(), l) {
 		return l, nil
 	}
-	return "", fmt.Errorf("%q is no level of log lines, want one of %s", s, words(Levels()))
+	return "", fmt.Errorf("%q is no level of log lines, want one of %s", s, strings.Join(fields.Words[Level](), ", "))
 }
 
 // zerolog returns l as zerolog has it; what is no level is Info.
@@ -84,10 +87,11 @@ const (
 // Formats lists the formats.
 func Formats() []Format { return []Format{Auto, JSON, Console} }
 
-func words[S ~string](list []S) string {
-	var text []string
-	for _, word := range list {
-		text = append(text, string(word))
-	}
-	return strings.Join(text, ", ")
-}
+// FieldTag lists every level.
+func (Level) FieldTag() reflect.StructTag { return fields.Enum(Levels()...) }
+
+// FieldTag lists every component.
+func (Component) FieldTag() reflect.StructTag { return fields.Enum(Components()...) }
+
+// FieldTag lists every format.
+func (Format) FieldTag() reflect.StructTag { return fields.Enum(Formats()...) }

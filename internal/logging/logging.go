@@ -6,11 +6,14 @@ import (
 	"io"
 	"maps"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
+
+	"github.com/agentsched/agentsched/internal/fields"
 )
 
 // Options are what New makes loggers of.
@@ -97,7 +100,7 @@ func form(f Format, out io.Writer) (io.Writer, error) {
 			FieldsExclude: []string{"component", "process", "pid"},
 		}, nil
 	}
-	return nil, fmt.Errorf("log format %q is unknown, want one of %s", f, words(Formats()))
+	return nil, fmt.Errorf("log format %q is unknown, want one of %s", f, strings.Join(fields.Words[Format](), ", "))
 }
 
 // SetLevels puts other levels in force, for lines from now on: others for every

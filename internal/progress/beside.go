@@ -51,6 +51,6 @@ func (v *liveView) say(line string) bool {
 	if v.last {
 		return false
 	}
-	v.keep(notice{text: clean(line), bare: true})
+	v.keep(notice{text: Clean(line), bare: true})
 	return true
 }

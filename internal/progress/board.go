@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -105,13 +105,13 @@ func (b *board) add(j Job) *card {
 
 // apply notes an update and returns the card that it was about, nil if none,
 // and that card as it stood before.
-func (b *board) apply(u scheduler.Update) (c *card, before card) {
+func (b *board) apply(u api.Update) (c *card, before card) {
 	b.missed += u.Missed
 	c = b.cards[u.Job]
-	if u.Kind == scheduler.UpdateWaiting {
+	if u.Kind == api.UpdateWaiting {
 		return b.wait(c, u)
 	}
-	if u.Job == "" || u.Kind != scheduler.UpdateJob && u.Kind != scheduler.UpdateEvent {
+	if u.Job == "" || u.Kind != api.UpdateJob && u.Kind != api.UpdateEvent {
 		return nil, card{}
 	}
 	if c == nil {
@@ -124,7 +124,7 @@ func (b *board) apply(u scheduler.Update) (c *card, before card) {
 	if u.Usage != nil {
 		c.usage = *u.Usage
 	}
-	if u.Kind == scheduler.UpdateEvent {
+	if u.Kind == api.UpdateEvent {
 		if u.Event != nil && notable(u.Event) {
 			c.last = shorten(u.Event)
 		}
@@ -135,7 +135,7 @@ func (b *board) apply(u scheduler.Update) (c *card, before card) {
 		}
 	}
 	c.attempt = max(c.attempt, u.Attempt)
-	if u.Kind == scheduler.UpdateJob {
+	if u.Kind == api.UpdateJob {
 		if c.why = head(u.Text); u.Waiting != nil && *u.Waiting == (job.Waiting{Reason: job.WaitTurn}) {
 			c.why = "" // so does every job before it begins
 		}
@@ -149,7 +149,7 @@ func (b *board) apply(u scheduler.Update) (c *card, before card) {
 }
 
 // wait notes what a job waits for that was looked at: it may not wait any more.
-func (b *board) wait(c *card, u scheduler.Update) (*card, card) {
+func (b *board) wait(c *card, u api.Update) (*card, card) {
 	if c == nil || c.phase != waiting {
 		return nil, card{}
 	}

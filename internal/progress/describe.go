@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
 // name is what a card is called on screen.
 func (c *card) name() string {
 	if c.Name != "" {
-		return clean(string(c.Name))
+		return Clean(c.Name)
 	}
-	return clean(string(c.ID))
+	return Clean(c.ID)
 }
 
 // doing says in one line what a card is about: the last thing that its worker
@@ -22,41 +22,41 @@ func (c *card) doing() string {
 	if c.phase.live() && c.last != nil {
 		return eventText(c.last)
 	}
-	return clean(c.why)
+	return Clean(c.why)
 }
 
 // eventText says in one line what happened.
 func eventText(e *job.Event) string {
-	text := clean(e.Text)
+	text := Clean(e.Text)
 	switch e.Kind {
 	case job.EventCommand:
-		line := "$ " + clean(e.Command)
+		line := "$ " + Clean(e.Command)
 		if e.ExitCode == nil {
 			return line
 		}
-		line = cut(line, 160)
+		line = Cut(line, 160)
 		if e.Millis > 0 {
 			return fmt.Sprintf("%s → exit %d, %s", line, *e.ExitCode, timeText(time.Duration(e.Millis)*time.Millisecond))
 		}
 		return fmt.Sprintf("%s → exit %d", line, *e.ExitCode)
 	case job.EventFile:
 		if e.Change == "" {
-			return "changed " + clean(e.Path)
+			return "changed " + Clean(e.Path)
 		}
-		return clean(e.Change) + " " + clean(e.Path)
+		return Clean(e.Change) + " " + Clean(e.Path)
 	case job.EventTool:
 		if text == "" {
-			return "tool " + clean(e.Tool)
+			return "tool " + Clean(e.Tool)
 		}
-		return "tool " + clean(e.Tool) + ": " + text
+		return "tool " + Clean(e.Tool) + ": " + text
 	case job.EventStep:
 		switch e.Kept {
 		case job.KeptBefore:
-			return "step " + clean(e.Step) + " (from the store)"
+			return "step " + Clean(e.Step) + " (from the store)"
 		case job.KeptRefused:
-			return "step " + clean(e.Step) + " was refused: " + text
+			return "step " + Clean(e.Step) + " was refused: " + text
 		}
-		return "step " + clean(e.Step)
+		return "step " + Clean(e.Step)
 	case job.EventRetry, job.EventWarning, job.EventError:
 		return string(e.Kind) + ": " + text
 	}
@@ -81,30 +81,30 @@ type notice struct {
 
 // noticeOf says what an update means, given its card after and before; ok is
 // false if it is not worth a line.
-func noticeOf(u scheduler.Update, c *card, before card) (n notice, ok bool) {
+func noticeOf(u api.Update, c *card, before card) (n notice, ok bool) {
 	n = notice{at: u.Time}
 	switch u.Kind {
-	case scheduler.UpdateCore:
-		n.who, n.text, n.style, n.lasting = "agentcore", clean(u.Text), yellow, true
+	case api.UpdateCore:
+		n.who, n.text, n.style, n.lasting = "agentcore", Clean(u.Text), yellow, true
 		return n, true
-	case scheduler.UpdateCircuit:
-		n.who, n.text, n.style, n.lasting = "circuit", clean(u.Text), yellow, true
+	case api.UpdateCircuit:
+		n.who, n.text, n.style, n.lasting = "circuit", Clean(u.Text), yellow, true
 		return n, true
-	case scheduler.UpdateEscalation:
-		n.who, n.text, n.style, n.lasting, n.whole = "ESCALATION", clean(u.Text), red, true, true
+	case api.UpdateEscalation:
+		n.who, n.text, n.style, n.lasting, n.whole = "ESCALATION", Clean(u.Text), red, true, true
 		if u.Escalation == nil { // one is over
 			n.who, n.style = "isolation", green
 		}
 		return n, true
-	case scheduler.UpdateGap:
+	case api.UpdateGap:
 		n.who, n.text, n.style = "progress", plural(u.Missed, "update was", "updates were")+" left out here", faint
 		return n, true
 	}
-	if c == nil || u.Kind == scheduler.UpdateEvent && before.phase.ended() {
+	if c == nil || u.Kind == api.UpdateEvent && before.phase.ended() {
 		return n, false
 	}
-	n.who, n.worker = c.name(), clean(string(c.Worker))
-	if u.Kind == scheduler.UpdateEvent {
+	n.who, n.worker = c.name(), Clean(c.Worker)
+	if u.Kind == api.UpdateEvent {
 		return eventNotice(n, u.Event)
 	}
 	return n.ofMove(c, before)
@@ -112,7 +112,7 @@ func noticeOf(u scheduler.Update, c *card, before card) (n notice, ok bool) {
 
 // ofMove says what a change of state means.
 func (n notice) ofMove(c *card, before card) (notice, bool) {
-	why := clean(c.why)
+	why := Clean(c.why)
 	if c.phase == before.phase && c.attempt == before.attempt && c.why == before.why {
 		return n, false
 	}
@@ -133,7 +133,7 @@ func (n notice) ofMove(c *card, before card) (notice, bool) {
 		}
 		return n, before.phase != starting || before.attempt != c.attempt
 	case done:
-		n.text = fmt.Sprintf("completed after %s, %s, %s tokens, %s", timeText(c.elapsed(n.at)), plural(c.attempt, "attempt", "attempts"), tokensText(c.usage), costText(c.usage))
+		n.text = fmt.Sprintf("completed after %s, %s, %s tokens, %s", timeText(c.elapsed(n.at)), plural(c.attempt, "attempt", "attempts"), tokensText(c.usage), Cost(c.usage))
 	case failed:
 		n.text, n.lasting = fmt.Sprintf("failed after %s: %s", plural(c.attempt, "attempt", "attempts"), orSay(why, "no reason was given")), true
 		if c.attempt == 0 {

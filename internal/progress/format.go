@@ -21,8 +21,8 @@ func timeText(d time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
 }
 
-// countText is a number in at most 6 cells up to 999 billion, e.g. 12.3k.
-func countText(n int64) string {
+// Count is a number in at most 6 cells up to 999 billion, e.g. 12.3k.
+func Count(n int64) string {
 	v, unit := float64(n), ""
 	for _, u := range []string{"k", "M", "G"} {
 		if v < 999.95 || unit == "" && n < 1000 {
@@ -41,12 +41,12 @@ func tokensText(u job.Usage) string {
 	if u.Tokens() == 0 {
 		return "-"
 	}
-	return countText(u.Tokens())
+	return Count(u.Tokens())
 }
 
-// costText is the cost in US dollars: "?" if unknown, ">$…" if it is known of
+// Cost is what a usage cost in US dollars, e.g. "$0.0123": "?" if unknown, ">$…" if it is known of
 // a part only, "-" if nothing was used that costs.
-func costText(u job.Usage) string {
+func Cost(u job.Usage) string {
 	switch {
 	case u.CostKnown:
 		return fmt.Sprintf("$%.4f", u.CostUSD)

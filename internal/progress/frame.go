@@ -39,7 +39,7 @@ func (b *board) render(f frame) string {
 		lines = append(lines, l.row(c, f))
 	}
 	if more != "" && room > 0 {
-		lines = append(lines, paint(cut("  "+more, w), faint, f.colour))
+		lines = append(lines, paint(Cut("  "+more, w), faint, f.colour))
 	}
 	lines = append(lines, foot...)
 	text := strings.Join(lines, "\n")
@@ -53,7 +53,7 @@ func footer(f frame, w int) []string {
 	if f.last || f.height < 5 {
 		return nil
 	}
-	return []string{paint(cut("Ctrl-C: stop gracefully, twice: at once", w), faint, f.colour)}
+	return []string{paint(Cut("Ctrl-C: stop gracefully, twice: at once", w), faint, f.colour)}
 }
 
 // short are the states where there is little room.
@@ -100,12 +100,12 @@ func (b *board) header(f frame, w int) string {
 		}
 		parts = append(parts, p)
 	}
-	if cost := costText(t.usage); cost != "-" {
+	if cost := Cost(t.usage); cost != "-" {
 		parts = append(parts, part{cost, bold})
 	}
 	parts = append(parts, part{timeText(f.now.Sub(b.began)), plain})
 	if n := t.usage.Tokens(); n > 0 {
-		parts = append(parts, part{countText(n) + " tokens", plain})
+		parts = append(parts, part{Count(n) + " tokens", plain})
 	}
 	if b.missed > 0 {
 		parts = append(parts, part{plural(b.missed, "update", "updates") + " missed", faint})
@@ -114,15 +114,15 @@ func (b *board) header(f frame, w int) string {
 	used := 0
 	for i, p := range parts {
 		if i > 0 {
-			if used+width(between)+width(p.text) > w {
+			if used+Width(between)+Width(p.text) > w {
 				break
 			}
 			line.WriteString(between)
-			used += width(between)
+			used += Width(between)
 		}
-		text := cut(p.text, w-used)
+		text := Cut(p.text, w-used)
 		line.WriteString(paint(text, p.style, f.colour))
-		used += width(text)
+		used += Width(text)
 	}
 	return line.String()
 }
@@ -188,9 +188,9 @@ const narrow = 64
 func layoutOf(w int, cards []*card) layout {
 	name, worker, state := 4, 5, 9
 	for _, c := range cards {
-		state = max(state, width(c.phase.String()))
-		name = max(name, width(c.name()))
-		worker = max(worker, width(clean(string(c.Worker))))
+		state = max(state, Width(c.phase.String()))
+		name = max(name, Width(c.name()))
+		worker = max(worker, Width(Clean(c.Worker)))
 	}
 	var l layout
 	switch {
@@ -223,7 +223,7 @@ func (l layout) row(c *card, f frame) string {
 	}
 	elapsed, cost, tokens := "", "", ""
 	if !c.began.IsZero() {
-		elapsed, cost, tokens = timeText(c.elapsed(f.now)), costText(c.usage), tokensText(c.usage)
+		elapsed, cost, tokens = timeText(c.elapsed(f.now)), Cost(c.usage), tokensText(c.usage)
 	}
 	doing := plain
 	if !c.phase.live() {
@@ -239,13 +239,13 @@ func (l layout) row(c *card, f frame) string {
 			cells = append(cells, cell{fit(text, w), s})
 		}
 	}
-	add(l.name, fit, c.name(), plain)
-	add(l.worker, fit, clean(string(c.Worker)), plain)
-	add(l.state, fit, state, c.phase.style())
-	add(l.elapsed, fitRight, elapsed, plain)
-	add(l.tokens, fitRight, tokens, plain)
-	add(l.cost, fitRight, cost, plain)
-	add(l.doing, cut, c.doing(), doing)
+	add(l.name, Fit, c.name(), plain)
+	add(l.worker, Fit, Clean(c.Worker), plain)
+	add(l.state, Fit, state, c.phase.style())
+	add(l.elapsed, FitRight, elapsed, plain)
+	add(l.tokens, FitRight, tokens, plain)
+	add(l.cost, FitRight, cost, plain)
+	add(l.doing, Cut, c.doing(), doing)
 	// Blanks at the end would be drawn for nothing.
 	for len(cells) > 0 {
 		last := &cells[len(cells)-1]

@@ -8,14 +8,14 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 )
 
 func TestFrames(t *testing.T) {
 	boards := []struct {
 		name    string
 		jobs    []Job
-		updates []scheduler.Update
+		updates []api.Update
 		now     float64
 	}{
 		{"start", threeJobs, nil, 0},
@@ -64,8 +64,8 @@ func fits(t *testing.T, text string, w, h int) {
 		t.Errorf("%d lines on a terminal of %d", len(lines), h)
 	}
 	for _, l := range lines {
-		if width(l) > w {
-			t.Errorf("line of %d cells on a terminal of %d: %q", width(l), w, l)
+		if Width(l) > w {
+			t.Errorf("line of %d cells on a terminal of %d: %q", Width(l), w, l)
 		}
 	}
 }
@@ -98,8 +98,8 @@ func TestClean(t *testing.T) {
 		{"\u2028line\u0085sep", "line sep"},
 	}
 	for _, c := range cases {
-		if got := clean(c.in); got != c.want {
-			t.Errorf("clean(%q) = %q, want %q", c.in, got, c.want)
+		if got := Clean(c.in); got != c.want {
+			t.Errorf("Clean(%q) = %q, want %q", c.in, got, c.want)
 		}
 	}
 }
@@ -108,18 +108,18 @@ func FuzzClean(f *testing.F) {
 	f.Add(hostile, 10)
 	f.Add("日本語日本語", 5)
 	f.Fuzz(func(t *testing.T, text string, w int) {
-		got := clean(text)
+		got := Clean(text)
 		harmless(t, got)
 		if strings.ContainsAny(got, "\n\t\x1b") {
-			t.Errorf("clean(%q) = %q", text, got)
+			t.Errorf("Clean(%q) = %q", text, got)
 		}
 		w = w&0x7f + 1
-		if n := width(fit(got, w)); n != w {
-			t.Errorf("fit(%q, %d) takes %d cells", got, w, n)
+		if n := Width(Fit(got, w)); n != w {
+			t.Errorf("Fit(%q, %d) takes %d cells", got, w, n)
 		}
 		for _, l := range wrap(got, w+1, 3) {
-			if width(l) > w+1 {
-				t.Errorf("wrap(%q, %d) has a line of %d cells", got, w+1, width(l))
+			if Width(l) > w+1 {
+				t.Errorf("wrap(%q, %d) has a line of %d cells", got, w+1, Width(l))
 			}
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/term"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 )
 
 // LiveOptions of a live view; the zero value works.
@@ -89,7 +89,7 @@ type liveView struct {
 	last          bool     // the next drawing is the last
 }
 
-func (v *liveView) Show(u scheduler.Update) {
+func (v *liveView) Show(u api.Update) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.last {

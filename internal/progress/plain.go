@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -50,7 +50,7 @@ const (
 	maxLine = 240
 )
 
-func (p *plainView) Show(u scheduler.Update) {
+func (p *plainView) Show(u api.Update) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done {
@@ -63,13 +63,13 @@ func (p *plainView) Show(u scheduler.Update) {
 	}
 	line := p.columns.line(n, p.zone)
 	if !n.whole {
-		line = cut(line, maxLine)
+		line = Cut(line, maxLine)
 	}
 	fmt.Fprintln(p.out, line) // a reader that went away does not concern the jobs
 }
 
 // tooMuch reports whether the line is one of too many alike.
-func (p *plainView) tooMuch(u scheduler.Update, c *card, before card) bool {
+func (p *plainView) tooMuch(u api.Update, c *card, before card) bool {
 	if c == nil {
 		return false
 	}
@@ -79,9 +79,9 @@ func (p *plainView) tooMuch(u scheduler.Update, c *card, before card) bool {
 		p.quiet[c.ID] = q
 	}
 	switch {
-	case u.Kind == scheduler.UpdateEvent && u.Event.Kind == job.EventText:
+	case u.Kind == api.UpdateEvent && u.Event.Kind == job.EventText:
 		return soon(&q.text, u.Time, textEvery)
-	case u.Kind != scheduler.UpdateEvent && c.phase == waiting && before.phase == waiting:
+	case u.Kind != api.UpdateEvent && c.phase == waiting && before.phase == waiting:
 		return soon(&q.why, u.Time, whyEvery)
 	}
 	return false
@@ -108,15 +108,15 @@ type columns struct{ who, worker int }
 func columnsOf(jobs []Job) columns {
 	c := columns{who: len("agentcore"), worker: len("codex")}
 	for _, j := range jobs {
-		c.widen(clean(string(j.Name)), clean(string(j.Worker)))
+		c.widen(Clean(j.Name), Clean(j.Worker))
 	}
 	return c
 }
 
 // widen makes room for a name: of what is not known at the beginning, too.
 func (c *columns) widen(who, worker string) {
-	c.who = min(max(c.who, width(who)), 40)
-	c.worker = min(max(c.worker, width(worker)), 12)
+	c.who = min(max(c.who, Width(who)), 40)
+	c.worker = min(max(c.worker, Width(worker)), 12)
 }
 
 // line returns the notice as text.
@@ -125,5 +125,5 @@ func (c *columns) line(n notice, zone *time.Location) string {
 		return n.text
 	}
 	c.widen(n.who, n.worker)
-	return strings.Join([]string{n.at.In(zone).Format(time.TimeOnly), fit(n.who, c.who), "", fit(n.worker, c.worker), "", n.text}, " ")
+	return strings.Join([]string{n.at.In(zone).Format(time.TimeOnly), Fit(n.who, c.who), "", Fit(n.worker, c.worker), "", n.text}, " ")
 }

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -72,7 +72,7 @@ func TestJSON(t *testing.T) {
 		t.Fatalf("%d lines for %d updates", len(lines), len(story()))
 	}
 	for i, want := range story() {
-		var got scheduler.Update
+		var got api.Update
 		if err := json.Unmarshal([]byte(lines[i]), &got); err != nil {
 			t.Fatal(err)
 		}

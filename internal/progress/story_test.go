@@ -5,8 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -20,14 +19,14 @@ var threeJobs = []Job{{"1", "fix-login", "codex"}, {"2", "add-tests", "claude"},
 // hostile is what a worker may print to deceive or to break the screen.
 const hostile = "\x1b[2J\x1b]0;owned\x07\x1b[31mred\x1b[0m\r\n\u202egnp.exe\u202c\u200d tail\x00\x08\u009b31m 日本語 👩\u200d💻 e\u0301\u0301\u0301\u0301\u0301"
 
-func moved(seconds float64, j Job, attempt int, s job.RunState, e job.EntryState, text string) scheduler.Update {
-	return scheduler.Update{Kind: scheduler.UpdateJob, Time: at(seconds), Job: j.ID, Name: j.Name, Worker: j.Worker, Attempt: attempt, State: s, Entry: e, Text: text}
+func moved(seconds float64, j Job, attempt int, s job.RunState, e job.EntryState, text string) api.Update {
+	return api.Update{Kind: api.UpdateJob, Time: at(seconds), Job: j.ID, Name: j.Name, Worker: j.Worker, Attempt: attempt, State: s, Entry: e, Text: text}
 }
 
-func happened(seconds float64, j Job, attempt int, e job.Event) scheduler.Update {
+func happened(seconds float64, j Job, attempt int, e job.Event) api.Update {
 	e.Job, e.Attempt, e.Time = j.ID, attempt, at(seconds)
-	return scheduler.Update{
-		Kind: scheduler.UpdateEvent, Time: at(seconds), Job: j.ID, Name: j.Name, Worker: j.Worker, Attempt: attempt, Entry: job.Dispatched, State: job.Running,
+	return api.Update{
+		Kind: api.UpdateEvent, Time: at(seconds), Job: j.ID, Name: j.Name, Worker: j.Worker, Attempt: attempt, Entry: job.Dispatched, State: job.Running,
 		Event: &e, Usage: &job.Usage{InputTokens: int64(seconds * 1000), OutputTokens: 234, CostUSD: seconds / 100, CostKnown: j.Worker != "opencode"},
 	}
 }
@@ -35,12 +34,12 @@ func happened(seconds float64, j Job, attempt int, e job.Event) scheduler.Update
 func code(n int) *int { return &n }
 
 // story is a run of threeJobs in which about everything happens.
-func story() []scheduler.Update {
+func story() []api.Update {
 	a, b, c := threeJobs[0], threeJobs[1], threeJobs[2]
 	end := moved(40, a, 1, job.RunCompleted, job.Completed, "")
 	end.ExitKind, end.Usage = job.ExitSucceeded, &job.Usage{InputTokens: 40_000, OutputTokens: 1234, CostUSD: 0.1234, CostKnown: true}
-	return []scheduler.Update{
-		{Kind: scheduler.UpdateCore, Time: at(0), Text: "agentcore is up (pid 42)"},
+	return []api.Update{
+		{Kind: api.UpdateCore, Time: at(0), Text: "agentcore is up (pid 42)"},
 		moved(0.1, a, 1, job.Pending, job.Dispatched, ""),
 		happened(0.2, a, 1, job.Event{Kind: job.EventState, State: job.Running}),
 		moved(0.3, c, 0, job.Pending, job.Queued, "no free slot"),
@@ -59,16 +58,16 @@ func story() []scheduler.Update {
 		happened(14, b, 2, job.Event{Kind: job.EventTool, Tool: "Read", Text: "main.go"}),
 		moved(15, c, 1, job.Pending, job.Dispatched, ""),
 		happened(16, c, 1, job.Event{Kind: job.EventText, Text: hostile}),
-		{Kind: scheduler.UpdateGap, Time: at(17), Missed: 12},
-		{Kind: scheduler.UpdateEscalation, Time: at(18), Text: "host: memory is nearly full\x1b[2J", Escalation: &isolation.Escalation{}},
+		{Kind: api.UpdateGap, Time: at(17), Missed: 12},
+		{Kind: api.UpdateEscalation, Time: at(18), Text: "host: memory is nearly full\x1b[2J", Escalation: &api.Escalation{}},
 		happened(20, b, 2, job.Event{Kind: job.EventCommand, Command: "printf '" + hostile + strings.Repeat(" long", 100) + "'", ExitCode: code(0)}),
 		happened(30, a, 1, job.Event{Kind: job.EventWarning, Text: "an output line was skipped"}),
 		end,
-		{Kind: scheduler.UpdateEscalation, Time: at(41), Escalation: &isolation.Escalation{},
+		{Kind: api.UpdateEscalation, Time: at(41), Escalation: &api.Escalation{},
 			Text: "global: process 4711 cannot be killed" + strings.Repeat(" at all", 40) + "; isolated until `scheduler resume global`"},
 		moved(42, c, 1, job.Pending, job.Queued, "FATAL_MODE: a process cannot be killed"),
-		{Kind: scheduler.UpdateEscalation, Time: at(43), Text: "global is in use again: an operator resumed it"},
-		{Kind: scheduler.UpdateCore, Time: at(44), Text: "agentcore 2 (pid 43) takes no new jobs and is replaced when its last one has ended: it uses 2.0 GiB of memory"},
+		{Kind: api.UpdateEscalation, Time: at(43), Text: "global is in use again: an operator resumed it"},
+		{Kind: api.UpdateCore, Time: at(44), Text: "agentcore 2 (pid 43) takes no new jobs and is replaced when its last one has ended: it uses 2.0 GiB of memory"},
 		moved(45, c, 2, job.Pending, job.Dispatched, "on the smaller opencode/haiku: the core sheds load"),
 		moved(50, b, 2, job.RunFailed, job.Completed, "SERVER: the provider failed twice\nwith a second line"),
 		happened(51, b, 2, job.Event{Kind: job.EventText, Text: "late words"}),
@@ -86,8 +85,8 @@ func manyJobs(n int) []Job {
 
 // busy returns updates after which of n jobs the first 200 are over, of them
 // each tenth failed, and the next 8 run.
-func busy(jobs []Job) []scheduler.Update {
-	var us []scheduler.Update
+func busy(jobs []Job) []api.Update {
+	var us []api.Update
 	for i, j := range jobs[:208] {
 		t := float64(i) / 10
 		us = append(us, moved(t, j, 1, job.Pending, job.Dispatched, ""),

@@ -73,18 +73,18 @@ const minResult = 24
 
 func columnsFor(rows []Row, room int) (cols []column, result int) {
 	cols = []column{
-		{title: "JOB", text: func(r Row) string { return cut(clean(string(r.Name)), 30) }},
-		{title: "WORKER", text: func(r Row) string { return cut(clean(string(r.Worker)), 12) }},
+		{title: "JOB", text: func(r Row) string { return Cut(Clean(r.Name), 30) }},
+		{title: "WORKER", text: func(r Row) string { return Cut(Clean(r.Worker), 12) }},
 		{title: "STATE", text: func(r Row) string { return r.phase().String() }},
 		{title: "ATTEMPTS", right: true, text: func(r Row) string { return fmt.Sprint(r.Attempts) }},
 		{title: "TIME", right: true, text: func(r Row) string { return timeText(r.Time) }},
 		{title: "TOKENS", right: true, text: func(r Row) string { return tokensText(r.Usage) }},
-		{title: "COST", right: true, text: func(r Row) string { return costText(r.Usage) }},
+		{title: "COST", right: true, text: func(r Row) string { return Cost(r.Usage) }},
 	}
 	for i := range cols {
 		cols[i].width = len(cols[i].title)
 		for _, r := range rows {
-			cols[i].width = max(cols[i].width, width(cols[i].text(r)))
+			cols[i].width = max(cols[i].width, Width(cols[i].text(r)))
 		}
 	}
 	// On a narrow terminal the result goes below its row, and then columns go.
@@ -161,9 +161,9 @@ func writeTable(b *strings.Builder, rows []Row, opts SummaryOptions) {
 
 func (c column) cell(text string) string {
 	if c.right {
-		return fitRight(text, c.width)
+		return FitRight(text, c.width)
 	}
-	return fit(text, c.width)
+	return Fit(text, c.width)
 }
 
 func (r Row) phase() phase {
@@ -175,10 +175,10 @@ func (r Row) phase() phase {
 
 // result says in one sentence what came of the job.
 func (r Row) result() string {
-	message := clean(r.Message)
+	message := Clean(r.Message)
 	switch {
 	case r.State == job.RunCompleted:
-		said := orSay(clean(FirstLine(r.Answer)), message)
+		said := orSay(Clean(FirstLine(r.Answer)), message)
 		switch {
 		case r.Files == 0:
 			return orSay(said, "no file changed")
@@ -219,9 +219,9 @@ func writeAnswers(b *strings.Builder, rows []Row, opts SummaryOptions) (more boo
 	}
 	for _, r := range long {
 		lines := answerOf(r)
-		b.WriteString("\n" + paint(clean(string(r.Name)), bold, opts.Colour) + "\n")
+		b.WriteString("\n" + paint(Clean(r.Name), bold, opts.Colour) + "\n")
 		for _, l := range lines[:min(len(lines), answerLines)] {
-			b.WriteString(strings.TrimRight("  "+cut(l, opts.Width-2), " ") + "\n")
+			b.WriteString(strings.TrimRight("  "+Cut(l, opts.Width-2), " ") + "\n")
 		}
 		if left := len(lines) - answerLines; left > 0 {
 			b.WriteString("  " + paint("… "+plural(left, "more line", "more lines"), faint, opts.Colour) + "\n")
@@ -234,7 +234,7 @@ func writeAnswers(b *strings.Builder, rows []Row, opts SummaryOptions) (more boo
 func answerOf(r Row) []string {
 	var lines []string
 	for l := range strings.Lines(r.Answer) {
-		if text := clean(l); text != "" {
+		if text := Clean(l); text != "" {
 			indent := len(l) - len(strings.TrimLeft(l, " "))
 			lines = append(lines, strings.Repeat(" ", min(indent, 8))+text)
 		}
@@ -287,14 +287,14 @@ func writePaths(b *strings.Builder, rows []Row, opts SummaryOptions) {
 		if r.Patch == "" && r.Logs == "" && hint == "" {
 			continue
 		}
-		b.WriteString("\n" + paint(clean(string(r.Name)), bold, opts.Colour) + "\n")
+		b.WriteString("\n" + paint(Clean(r.Name), bold, opts.Colour) + "\n")
 		for _, line := range []struct{ what, text string }{{"patch", r.Patch}, {"logs ", r.Logs}} {
 			if line.text != "" {
 				fmt.Fprintf(b, "  %s  %s\n", line.what, pathText(line.text))
 			}
 		}
 		if hint != "" {
-			for i, l := range wrap(clean(hint), opts.Width-9, 5) {
+			for i, l := range wrap(Clean(hint), opts.Width-9, 5) {
 				title := "hint "
 				if i > 0 {
 					title = "     "
@@ -308,7 +308,7 @@ func writePaths(b *strings.Builder, rows []Row, opts SummaryOptions) {
 // pathText is a path as it is, or quoted if it holds something that would act
 // upon the terminal.
 func pathText(path string) string {
-	if clean(path) == path {
+	if Clean(path) == path {
 		return path
 	}
 	return fmt.Sprintf("%q", path)
@@ -330,7 +330,7 @@ func totals(rows []Row, opts SummaryOptions) string {
 			separator = ", "
 		}
 	}
-	for _, part := range []string{elapsedText(opts.Elapsed), usageText(usage), costText(usage)} {
+	for _, part := range []string{elapsedText(opts.Elapsed), usageText(usage), Cost(usage)} {
 		if part != "" && part != "-" {
 			line += " · " + part
 		}
@@ -349,5 +349,5 @@ func usageText(u job.Usage) string {
 	if u.Tokens() == 0 {
 		return ""
 	}
-	return countText(u.Tokens()) + " tokens"
+	return Count(u.Tokens()) + " tokens"
 }

@@ -45,8 +45,8 @@ func TestSummary(t *testing.T) {
 		harmless(t, out.String())
 		table, _, _ := strings.Cut(out.String(), "\n\n")
 		for _, l := range strings.Split(table, "\n") {
-			if w > 0 && width(l) > w {
-				t.Errorf("line of %d cells, want at most %d: %q", width(l), w, l)
+			if w > 0 && Width(l) > w {
+				t.Errorf("line of %d cells, want at most %d: %q", Width(l), w, l)
 			}
 		}
 		all.WriteString(out.String() + "=====\n")
@@ -71,8 +71,8 @@ func TestFormats(t *testing.T) {
 	}
 	counts := map[int64]string{0: "0", 999: "999", 1000: "1.0k", 12_345: "12.3k", 999_949: "999.9k", 999_950: "1.0M", 1_234_567: "1.2M", 5_000_000_000: "5.0G"}
 	for n, want := range counts {
-		if got := countText(n); got != want {
-			t.Errorf("countText(%d) = %q, want %q", n, got, want)
+		if got := Count(n); got != want {
+			t.Errorf("Count(%d) = %q, want %q", n, got, want)
 		}
 	}
 	costs := map[string]job.Usage{
@@ -82,8 +82,8 @@ func TestFormats(t *testing.T) {
 		"-":        {},
 	}
 	for want, u := range costs {
-		if got := costText(u); got != want {
-			t.Errorf("costText(%+v) = %q, want %q", u, got, want)
+		if got := Cost(u); got != want {
+			t.Errorf("Cost(%+v) = %q, want %q", u, got, want)
 		}
 	}
 }

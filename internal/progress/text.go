@@ -12,10 +12,12 @@ import (
 // terminal is wide.
 const maxRaw = 2 << 10
 
-// clean returns foreign text as one line that does nothing but stand there:
-// escape sequences, control and format characters (with them bidirectional
-// overrides and joiners) are gone, white space of any kind is one space.
-func clean(text string) string {
+// Clean returns text that came from a worker or a file as one line that does
+// nothing on a terminal but stand there: escape sequences, control and format
+// characters (with them bidirectional overrides and joiners) are gone, white
+// space of any kind is one space.
+func Clean[T ~string](foreign T) string {
+	text := string(foreign)
 	if len(text) > maxRaw {
 		end := maxRaw
 		for end > 0 && !utf8.RuneStart(text[end]) {
@@ -69,29 +71,30 @@ func sevenBit(text string) string {
 	return b.String()
 }
 
-// width is the number of terminal cells that text takes. It counts each
-// character for itself, as the renderer does; clean has taken out what would
+// Width is the number of terminal cells that text takes. It counts each
+// character for itself, as the renderer does; Clean has taken out what would
 // join them.
-func width(text string) int { return ansi.StringWidthWc(text) }
+func Width(text string) int { return ansi.StringWidthWc(text) }
 
-// cut returns text in at most w cells, the end replaced by "…" if need be.
-func cut(text string, w int) string {
+// Cut returns text in at most w cells, the end replaced by "…" if need be. Escape
+// sequences that paint has added take no room.
+func Cut(text string, w int) string {
 	if w <= 0 {
 		return ""
 	}
 	return ansi.TruncateWc(text, w, "…")
 }
 
-// fit returns text in exactly w cells, on the left of them.
-func fit(text string, w int) string {
-	text = cut(text, w)
-	return text + strings.Repeat(" ", max(w-width(text), 0))
+// Fit returns text in exactly w cells, on the left of them.
+func Fit(text string, w int) string {
+	text = Cut(text, w)
+	return text + strings.Repeat(" ", max(w-Width(text), 0))
 }
 
-// fitRight is fit with the text on the right.
-func fitRight(text string, w int) string {
-	text = cut(text, w)
-	return strings.Repeat(" ", max(w-width(text), 0)) + text
+// FitRight is Fit with the text on the right.
+func FitRight(text string, w int) string {
+	text = Cut(text, w)
+	return strings.Repeat(" ", max(w-Width(text), 0)) + text
 }
 
 // wrap returns text as at most n lines of at most w cells, broken at spaces
@@ -104,12 +107,12 @@ func wrap(text string, w, n int) []string {
 		switch {
 		case line == "":
 			line = word
-		case width(line)+1+width(word) <= w:
+		case Width(line)+1+Width(word) <= w:
 			line += " " + word
 		default:
 			lines, line = append(lines, line), word
 		}
-		for width(line) > w {
+		for Width(line) > w {
 			part := ansi.TruncateWc(line, w, "")
 			if part == "" { // not one character fits
 				return append(lines, "")
@@ -123,7 +126,7 @@ func wrap(text string, w, n int) []string {
 		rest = more
 	}
 	if len(lines) > n {
-		lines[n-1] = cut(strings.Join(lines[n-1:], " "), w)
+		lines[n-1] = Cut(strings.Join(lines[n-1:], " "), w)
 		lines = lines[:n]
 	}
 	return lines

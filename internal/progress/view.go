@@ -7,14 +7,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
 // View shows updates as they come.
 type View interface {
 	// Show takes the next update. It keeps neither u nor what u points to.
-	Show(u scheduler.Update)
+	Show(u api.Update)
 	// Done shows what is not shown yet and gives the terminal back as it was;
 	// the last state stays on screen. It must be called before the program
 	// ends, also in haste, and may be called twice. Show after Done does
@@ -55,7 +55,7 @@ const flushAfter = 5 * time.Millisecond
 // maxLines is how many bytes of lines go out at once, about.
 const maxLines = 32 << 10
 
-func (v *jsonView) Show(u scheduler.Update) {
+func (v *jsonView) Show(u api.Update) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.done {

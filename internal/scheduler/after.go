@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -46,14 +47,14 @@ func (s *Scheduler) tell(e *queue.Entry, op queue.Op) {
 	switch op := op.(type) {
 	case queue.Finish:
 		if op.Attempt > 0 {
-			s.signal(e, AgentTerminated, "", string(op.Outcome.Class))
+			s.signal(e, api.AgentTerminated, "", string(op.Outcome.Class))
 		}
 		if op.Exit != "" {
 			s.signalEnd(e)
 			s.follow(e)
 		}
 	case queue.Await:
-		s.signal(e, AgentTerminated, "", "")
+		s.signal(e, api.AgentTerminated, "", "")
 		s.askPerson(e, &op.Outcome)
 	}
 }

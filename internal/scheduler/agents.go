@@ -23,8 +23,7 @@ var ErrProfile = errors.New("an agent's profile never changes")
 // tenants whose jobs it has. One that is declared again as it was is left alone;
 // the error wraps ErrProfile if one differs, and nothing is stored then.
 func Declare(ctx context.Context, store queue.Store, w *job.Workflow, specs []job.Spec, at time.Time) error {
-	journal, ok := store.(queue.Journal)
-	if !ok || len(w.Agents) == 0 {
+	if len(w.Agents) == 0 {
 		return nil
 	}
 	var ops []queue.Op
@@ -36,7 +35,7 @@ func Declare(ctx context.Context, store queue.Store, w *job.Workflow, specs []jo
 		}
 		for _, tenant := range tenantsOf(p.Name, specs) {
 			key := string(tenant) + "/" + string(p.Name)
-			before, err := journal.Record(ctx, agentSpace, key)
+			before, err := store.Record(ctx, agentSpace, key)
 			switch {
 			case err == nil && !sameJSON(before.Value, value):
 				return fmt.Errorf("agent %s of tenant %s was declared on %s with another %s: %w; give the changed one another name",
@@ -109,13 +108,9 @@ type Agent struct {
 
 // Agents returns the agents that were declared, by tenant and name.
 func Agents(ctx context.Context, store queue.Store) ([]Agent, error) {
-	journal, ok := store.(queue.Journal)
-	if !ok {
-		return nil, nil
-	}
 	var list []Agent
 	for after := ""; ; {
-		page, err := journal.Records(ctx, agentSpace, after, letterPage)
+		page, err := store.Records(ctx, agentSpace, after, letterPage)
 		if err != nil {
 			return nil, fmt.Errorf("list agents: %w", err)
 		}
@@ -142,7 +137,7 @@ func Agents(ctx context.Context, store queue.Store) ([]Agent, error) {
 }
 
 // AgentJobs returns the jobs of an agent, the newest first.
-func AgentJobs(ctx context.Context, store queue.Store, a *Agent) ([]queue.Entry, error) {
+func AgentJobs(ctx context.Context, store queue.Reader, a *Agent) ([]queue.Entry, error) {
 	jobs, _, err := store.List(ctx, queue.Filter{Tenant: a.Tenant, Agent: a.Name, Newest: true, Limit: 1 << 30})
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs of agent %s: %w", a.Name, err)

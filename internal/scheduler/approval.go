@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
@@ -72,11 +73,11 @@ func seedOf(id job.InstanceID) uint64 {
 
 // askPerson tells a person that a job waits for them.
 func (s *Scheduler) askPerson(e *queue.Entry, o *job.Outcome) {
-	s.signal(e, ApprovalRequested, "", e.Approval.Why)
+	s.signal(e, api.ApprovalRequested, "", e.Approval.Why)
 	if s.cfg.OnQuestion != nil {
 		answer, _ := job.Cut(o.Answer, maxQuestion)
 		s.cfg.OnQuestion(Question{
-			Kind: string(ApprovalRequested), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant, Approval: *e.Approval, Answer: answer, Changed: o.DiffStat,
+			Kind: string(api.ApprovalRequested), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant, Approval: *e.Approval, Answer: answer, Changed: o.DiffStat,
 		})
 	}
 	select {
@@ -85,20 +86,13 @@ func (s *Scheduler) askPerson(e *queue.Entry, o *job.Outcome) {
 	}
 }
 
-// Answer is what a person says to what a job has made.
-type Answer struct {
-	Approved bool   `json:"approved"`
-	By       string `json:"by,omitempty"`
-	Comment  string `json:"comment,omitempty"` // of a rejection: what is to be done better
-}
-
 // ErrNoComment: a rejection without a word leads to the same work again.
 var ErrNoComment = errors.New("a rejection needs a comment that says what is to be done better")
 
 // Decision returns the op by which an answer takes effect on an entry, of whose
 // attempts the last is given. The error wraps queue.ErrIllegalTransition if the
 // entry waits for no answer, or is ErrNoComment.
-func Decision(e *queue.Entry, last *job.Attempt, a Answer, at time.Time) (queue.Decide, error) {
+func Decision(e *queue.Entry, last *job.Attempt, a api.Answer, at time.Time) (queue.Decide, error) {
 	if e.Held != job.HeldForApproval || e.Approval == nil || last == nil {
 		return queue.Decide{}, &letterError{fmt.Sprintf("job %s (%s) is %s and waits for no approval", e.ID, e.Spec.Name, StateOf(e))}
 	}
@@ -129,10 +123,9 @@ func Decision(e *queue.Entry, last *job.Attempt, a Answer, at time.Time) (queue.
 }
 
 // Decide gives the answer to what a job waits for.
-func (s *Scheduler) Decide(ctx context.Context, id job.ID, a Answer) (queue.Entry, error) {
+func (s *Scheduler) Decide(ctx context.Context, id job.ID, a api.Answer) (queue.Entry, error) {
 	e, err := Decide(ctx, s.cfg.Store, id, a)
 	if err != nil {
-		s.lanes.forget(s.scopes()) // it may be stored all the same
 		s.poke()
 		return e, err
 	}
@@ -141,7 +134,6 @@ func (s *Scheduler) Decide(ctx context.Context, id job.ID, a Answer) (queue.Entr
 		s.signalEnd(&e)
 	}
 	s.follow(&e)
-	s.lanes.touch(&e, s.scopes())
 	s.publishState(&e)
 	s.publishFollowers(ctx, &e)
 	s.poke()
@@ -149,7 +141,7 @@ func (s *Scheduler) Decide(ctx context.Context, id job.ID, a Answer) (queue.Entr
 }
 
 // Decide is Scheduler.Decide where no scheduler runs.
-func Decide(ctx context.Context, store queue.Store, id job.ID, a Answer) (queue.Entry, error) {
+func Decide(ctx context.Context, store queue.Store, id job.ID, a api.Answer) (queue.Entry, error) {
 	e, err := store.Get(ctx, id)
 	if err != nil {
 		return e, err
@@ -178,7 +170,7 @@ func Decide(ctx context.Context, store queue.Store, id job.ID, a Answer) (queue.
 
 // Approvals returns the jobs that wait for a person, the one that was submitted
 // first first.
-func Approvals(ctx context.Context, store queue.Store) ([]queue.Entry, error) {
+func Approvals(ctx context.Context, store queue.Reader) ([]queue.Entry, error) {
 	list, _, err := store.List(ctx, queue.Filter{Held: []job.Hold{job.HeldForApproval}, Limit: 1 << 30})
 	if err != nil {
 		return nil, fmt.Errorf("list what waits for a person: %w", err)
@@ -222,7 +214,7 @@ func (s *Scheduler) answerOverdue(ctx context.Context) (time.Duration, error) {
 			next = min(next, left)
 			continue
 		}
-		answer := Answer{Approved: a.Default == oversight.Approve, By: queue.ByTimeout, Comment: fmt.Sprintf("nobody answered by %s", a.Until.Format(time.RFC3339))}
+		answer := api.Answer{Approved: a.Default == oversight.Approve, By: queue.ByTimeout, Comment: fmt.Sprintf("nobody answered by %s", a.Until.Format(time.RFC3339))}
 		e, err := s.Decide(ctx, waiting[i].ID, answer)
 		if err != nil {
 			if !errors.Is(err, queue.ErrIllegalTransition) {

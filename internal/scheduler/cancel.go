@@ -22,7 +22,6 @@ func (s *Scheduler) cancel(ctx context.Context, id job.ID, reason string) error 
 		return fmt.Errorf("cancel job %s: %w", id, err)
 	}
 	s.stopJob(ctx, id, reason)
-	s.lanes.forget(s.scopes()) // it may have been a head, and others may have waited for it
 	s.publishEntry(ctx, id)
 	s.poke()
 	return nil
@@ -41,7 +40,6 @@ func (s *Scheduler) CancelKey(ctx context.Context, tenant job.Tenant, key string
 		ids[i] = list[i].ID
 		s.stopJob(ctx, ids[i], "cancelled by the user")
 	}
-	s.lanes.forget(s.scopes())
 	for _, id := range ids {
 		s.publishEntry(ctx, id)
 	}

@@ -38,6 +38,9 @@ func (s *Scheduler) checkpoint(ctx context.Context, f *flight, reason string) (b
 	if err != nil {
 		return false, fmt.Errorf("ask job %s for a checkpoint: %w", f.entry.ID, err)
 	}
+	if answer.Asked {
+		s.cfg.Log.Info().Str("job", string(f.entry.ID)).Str("reason", reason).Msg("asked for a checkpoint")
+	}
 	return answer.Asked, nil
 }
 

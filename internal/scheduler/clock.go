@@ -65,7 +65,6 @@ func (s *Scheduler) lookAtClock(ctx context.Context) error {
 		return nil
 	}
 	at := now()
-	defer s.lanes.forget(s.scopes())
 	// What waits for less than half as long has its own reason.
 	return s.cfg.Store.Apply(ctx, queue.Rebase{Now: at, After: at.Add(-by / 2)})
 }

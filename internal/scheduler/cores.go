@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
@@ -83,12 +84,24 @@ func (s *Scheduler) CoreUp(c *supervisor.Core) {
 	_, version := s.cfg.Isolations.Versioned(time.Now())
 	m.circuits, m.behind = s.circuitsLocked(), m.told.version != version
 	s.cores[c] = m
+	s.postCores()
 	s.mu.Unlock()
 	s.cfg.Log.Info().Int("core", c.Index()).Int("core_pid", c.PID()).Str("version", c.Info.Version).Msg("agentcore is up")
+	if validity := s.permitValidity(); validity > 0 && !c.Info.PermitsLapse {
+		s.cfg.Log.Warn().Int("core", c.Index()).Str("version", c.Info.Version).Stringer("permit_validity", validity).
+			Msg("agentcore is of an earlier release, whose permits do not lapse: should this scheduler stand still, its runs go on")
+	}
 	s.observe(Moment{Kind: MomentCoreUp, Core: c.Index()})
-	s.hub.publish(Update{Kind: UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("%s is up (pid %d)", s.coreName(c.Index()), c.PID())})
+	s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("%s is up (pid %d)", s.coreName(c.Index()), c.PID())})
 	s.tellIsolations() // its settings may be older than the book
 	s.poke()
+}
+
+// permitValidity is how long runs go on without a heartbeat; 0: for ever.
+func (s *Scheduler) permitValidity() job.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.Settings.PermitValidity
 }
 
 // coreName is what a user calls a core.
@@ -106,6 +119,7 @@ func (s *Scheduler) CoreDown(c *supervisor.Core, cause error) {
 	defer s.mu.Unlock()
 	m := s.cores[c]
 	delete(s.cores, c)
+	s.postCores()
 	if m != nil {
 		s.remember(m.circuits)
 	}
@@ -125,7 +139,7 @@ func (s *Scheduler) CoreDown(c *supervisor.Core, cause error) {
 	}
 	s.observe(Moment{Kind: MomentCoreDown, Core: c.Index(), Text: text})
 	if !s.stopping {
-		s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: text})
+		s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: text})
 	}
 	s.poke()
 }
@@ -136,7 +150,7 @@ func (s *Scheduler) CoreFailed(index int, cause error) {
 	s.forgetStarting(index)
 	s.mu.Unlock()
 	text, _, _ := strings.Cut(cause.Error(), "\n")
-	s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: s.coreName(index) + " did not come up, another is tried: " + text})
+	s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: s.coreName(index) + " did not come up, another is tried: " + text})
 }
 
 // CoreDraining gives the core no further job. It is told when its last one has
@@ -147,13 +161,14 @@ func (s *Scheduler) CoreDraining(c *supervisor.Core, why string, wait bool) {
 	idle := m == nil || m.flights == 0
 	if m != nil {
 		m.draining = true
+		s.postCores()
 	}
 	s.mu.Unlock()
 	text := "%s (pid %d) is replaced, its jobs go on with the next: %s"
 	if wait {
 		text = "%s (pid %d) takes no new jobs and is replaced when its last one has ended: %s"
 	}
-	s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: fmt.Sprintf(text, s.coreName(c.Index()), c.PID(), why)})
+	s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf(text, s.coreName(c.Index()), c.PID(), why)})
 	if idle {
 		c.Drained()
 	}
@@ -164,7 +179,7 @@ func (s *Scheduler) CoreDraining(c *supervisor.Core, why string, wait bool) {
 func (s *Scheduler) CoreIsolated(index int, until time.Time, cause error) {
 	scope := isolation.Scope(fmt.Sprintf("%s%d", coreScope, index))
 	if until.IsZero() {
-		s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: fmt.Sprintf("%s is tried again after its isolation", s.coreName(index))})
+		s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf("%s is tried again after its isolation", s.coreName(index))})
 		return
 	}
 	// The supervisor isolates it: this only tells.

@@ -64,7 +64,7 @@ const letterPage = 1000
 
 // DeadLetters returns what f selects, submitted last first, and how many there
 // are without its Limit.
-func DeadLetters(ctx context.Context, store queue.Store, f LetterFilter) ([]queue.Entry, int, error) {
+func DeadLetters(ctx context.Context, store queue.Reader, f LetterFilter) ([]queue.Entry, int, error) {
 	var list []queue.Entry
 	total := 0
 	for offset := 0; ; offset += letterPage {
@@ -248,7 +248,7 @@ func letterIDs(entries []queue.Entry) string {
 // Chain returns the dead letters before e that were requeued one as the next
 // and at last as e, the first one first. What was pruned is left out with all
 // before it.
-func Chain(ctx context.Context, store queue.Store, e *queue.Entry) ([]queue.Entry, error) {
+func Chain(ctx context.Context, store queue.Reader, e *queue.Entry) ([]queue.Entry, error) {
 	var chain []queue.Entry
 	for from := e.RequeuedFrom; from != ""; {
 		l, err := store.Get(ctx, from)
@@ -268,7 +268,7 @@ func Chain(ctx context.Context, store queue.Store, e *queue.Entry) ([]queue.Entr
 // Redrive requeues what the rules say at the time (policy.Redrive), by enqueue
 // as Requeue does, and returns the new entries and what is to be passed in as
 // lately next time. A letter whose deadline has passed is left to a person.
-func Redrive(ctx context.Context, store queue.Store, enqueue func(context.Context, queue.Batch, []queue.Entry) error, rules []policy.RedriveRule, lately policy.Redrives, at time.Time) ([]queue.Entry, policy.Redrives, error) {
+func Redrive(ctx context.Context, store queue.Reader, enqueue func(context.Context, queue.Batch, []queue.Entry) error, rules []policy.RedriveRule, lately policy.Redrives, at time.Time) ([]queue.Entry, policy.Redrives, error) {
 	f := LetterFilter{}
 	for _, r := range rules {
 		f.Classes = append(f.Classes, r.Classes...)

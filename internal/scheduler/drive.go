@@ -8,11 +8,13 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // drive takes one claimed job through one attempt: permit, submission, end,
@@ -61,7 +63,7 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 	s.publishFlight(f, job.Pending, f.smaller())
 	assigned := f.entry
 	assigned.Attempts = f.attempt
-	s.signal(&assigned, JobAssigned, "", "")
+	s.signal(&assigned, api.JobAssigned, "", "")
 	e := s.submit(ctx, f, permit)
 	s.record(ctx, f, log, s.finish(f, e))
 }
@@ -86,10 +88,7 @@ func (s *Scheduler) land(f *flight) {
 	s.more.Broadcast()
 	s.leave(f)
 	s.emptied.Broadcast()
-	s.lanes.landed(f.entry.ID, f.used, f.over, now())
-	if !f.over || f.entry.Key != "" {
-		s.lanes.touch(&f.entry, s.scopes())
-	}
+	s.post(schedule.Landed{ID: f.entry.ID, Used: f.used, Over: f.over, Parked: f.parked})
 }
 
 // requestPermit asks the core. Without a permit, the op says what becomes of
@@ -169,6 +168,7 @@ func (s *Scheduler) degrade(f *flight, r *ipc.Rejection) bool {
 	if r.Reason == job.CircuitOpen {
 		f.because = string(kind) + " is out of use"
 	}
+	s.post(schedule.Moved{ID: f.entry.ID, Worker: f.choice.Worker})
 	return true
 }
 
@@ -206,7 +206,7 @@ func (s *Scheduler) rejected(f *flight, r *ipc.Rejection) queue.Op {
 // refusedFor returns what a job waits for that got no permit.
 func (s *Scheduler) refusedFor(f *flight, r *ipc.Rejection) job.Waiting {
 	if i, blocked := s.Blocking(&f.entry); blocked {
-		return isolated(i)
+		return i.Waiting()
 	}
 	w := job.Waiting{Reason: r.Waiting, Text: r.Message}
 	if w.Reason == "" {
@@ -462,7 +462,7 @@ func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, o
 	s.mu.Unlock()
 	if checkpointed {
 		s.publishFlight(f, job.Checkpointed, e.Waiting)
-		s.signal(&e, CheckpointCreated, "", e.Waiting)
+		s.signal(&e, api.CheckpointCreated, "", e.Waiting)
 		s.follow(&e) // its team may have wanted it
 	}
 	s.tell(&e, op)

@@ -22,6 +22,7 @@ type flight struct {
 	told         []*member        // to which its request for a permit counts, but for its own core
 	lockWait     time.Duration    // how long it waited for its workspace
 	checkpointed bool             // it has stopped at a step's boundary
+	parked       bool             // an isolation has refused it
 	preempted    bool             // it was asked to, for a job that is more urgent
 	cancelled    bool             // somebody asked to cancel the job
 	events       []job.Event      // not stored yet

@@ -12,15 +12,14 @@ import (
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow"
 	"github.com/agentsched/agentsched/workflow/pipeline"
-	"github.com/agentsched/agentsched/workflow/team"
 )
 
 // flows is which batches are to be looked at, since a job of theirs has ended, and
-// what is known of the jobs that have.
+// what is known of their jobs.
 //
-//	end of a job, start ──► follow ──► flowLoop: read the batch ──► workflow.Advance ──► ops ──► Store.Apply
-//	                                       ▲                                                          │
-//	                                       └───────────── until nothing more follows ─────────────────┘
+//	end of a job, start ──► follow ──► flowLoop: read what has changed ──► workflow.Advance ──► ops ──► Store.Apply
+//	                                       ▲                                                                │
+//	                                       └──────────────── until nothing more follows ────────────────────┘
 //
 // What follows is a function of what is stored. It is asked for again after a
 // crash, or when somebody was faster, and the answer is the same.
@@ -38,21 +37,20 @@ type flows struct {
 	logs      map[job.BatchID][]*pipeline.Log
 	workflows map[job.BatchID]*job.Workflow // which never change
 
-	// What follows is of the goroutine of flowLoop alone. What has ended does not
-	// change, nor do teams; a batch may have none.
-	ended  map[job.BatchID]map[job.ID]workflow.Job
-	teams  map[job.BatchID]*team.Tree
-	stopBy map[job.ID]time.Time // by when jobs have to stop that were asked for a checkpoint
-	again  []job.BatchID        // to be looked at when timer fires
-	timer  *time.Timer
+	// What follows is of the goroutine of flowLoop alone.
+	followed map[job.BatchID]*followed
+	looks    uint64               // how many there were
+	most     int                  // jobs are known between looks
+	stopBy   map[job.ID]time.Time // by when jobs have to stop that were asked for a checkpoint
+	again    []job.BatchID        // to be looked at when timer fires
+	timer    *time.Timer
 }
 
 func newFlows() *flows {
 	return &flows{
 		wake: make(chan struct{}, 1), busy: true, dirty: map[job.BatchID]bool{}, awaited: map[job.BatchID]*awaited{},
 		logs: map[job.BatchID][]*pipeline.Log{}, workflows: map[job.BatchID]*job.Workflow{},
-		ended: map[job.BatchID]map[job.ID]workflow.Job{}, teams: map[job.BatchID]*team.Tree{},
-		stopBy: map[job.ID]time.Time{}, timer: stoppedTimer(),
+		followed: map[job.BatchID]*followed{}, most: maxFollowed, stopBy: map[job.ID]time.Time{}, timer: stoppedTimer(),
 	}
 }
 
@@ -200,45 +198,38 @@ func (s *Scheduler) advance(ctx context.Context, id job.BatchID) error {
 	return fmt.Errorf("workflow %s does not come to rest", id)
 }
 
-// advanceOnce reads the batch, asks what follows, and does it. It reports whether
-// something was done, so that more may follow.
+// advanceOnce reads what has changed in the batch, asks what follows, and does it.
+// It reports whether something was done, so that more may follow.
 func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, error) {
-	entries, _, err := s.cfg.Store.List(ctx, queue.Filter{Batch: id, Limit: 1 << 30})
-	if err != nil {
-		return false, fmt.Errorf("read the jobs of workflow %s: %w", id, err)
-	}
-	byName := map[job.Name]*queue.Entry{}
-	for i := range entries {
-		byName[entries[i].Spec.Name] = &entries[i]
-	}
 	common, err := s.flows.workflow(ctx, s.cfg.Store, id)
 	if err != nil {
 		return false, err
 	}
-	done, unsettled, err := s.superviseTeams(ctx, id, common, entries, byName)
-	if err != nil || done {
+	// Pipelines come first: they read what is new while they act. All that follows is
+	// decided about one moment.
+	if done, err := s.stream(ctx, id, common); err != nil || done {
 		return done, err
 	}
-	if done, err = s.stream(ctx, id, common); err != nil || done {
-		return done, err
-	}
-	b, err := s.workflowOf(ctx, id, common, entries)
+	known, err := s.refresh(ctx, id)
 	if err != nil {
 		return false, err
 	}
-	markUnsettled(b, unsettled)
-	moves := workflow.Advance(b)
+	s.flows.looksAt(id)
+	byName := known.byName
+	if done, err := s.superviseTeams(ctx, id, common, known); err != nil || done {
+		return done, err
+	}
+	moves := workflow.Advance(&workflow.Batch{Workflow: common, Shells: s.shells(), Jobs: known.facts})
 	if len(moves) == 0 {
-		if over(entries) {
-			delete(s.flows.ended, id)
-			delete(s.flows.teams, id)
-			for i := range entries {
-				delete(s.flows.stopBy, entries[i].ID)
+		if known.over() {
+			for _, e := range known.jobs {
+				delete(s.flows.stopBy, e.ID)
 			}
+			delete(s.flows.followed, id)
 			s.flows.close(id)
 			return false, nil
 		}
-		s.flows.rested(id, awaitedIn(common, entries, byName))
+		s.flows.rested(id, awaitedIn(common, known))
 		return false, nil
 	}
 	at := now()
@@ -263,7 +254,6 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 		if errors.Is(err, queue.ErrQueueFull) {
 			return true, s.failSpawns(ctx, id, moves, byName, err)
 		}
-		s.touchMoved(made[:n], byName)
 		if err != nil && n == 0 {
 			return false, fmt.Errorf("take workflow %s further: %w", id, err)
 		}
@@ -274,7 +264,6 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 	for _, op := range slices.Concat(each...) {
 		if spawn, ok := op.(queue.Spawn); ok {
 			for i := range spawn.Entries {
-				s.lanes.touch(&spawn.Entries[i], s.scopes())
 				s.observe(Moment{Kind: MomentSubmitted, At: spawn.Entries[i].CreatedAt, Entry: &spawn.Entries[i]})
 			}
 		}
@@ -325,7 +314,6 @@ func (s *Scheduler) failSpawns(ctx context.Context, id job.BatchID, moves []work
 	if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
 		return fmt.Errorf("fail what finds no room in workflow %s: %w", id, err)
 	}
-	s.touchMoved(ends, byName)
 	s.tellMoves(ctx, ends, byName)
 	return nil
 }

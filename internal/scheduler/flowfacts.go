@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,31 +11,6 @@ import (
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow"
 )
-
-// workflowOf returns what is known of a batch: entries are all of it.
-func (s *Scheduler) workflowOf(ctx context.Context, id job.BatchID, w *job.Workflow, entries []queue.Entry) (*workflow.Batch, error) {
-	known := s.flows.ended[id]
-	if known == nil {
-		known = map[job.ID]workflow.Job{}
-		s.flows.ended[id] = known
-	}
-	b := &workflow.Batch{Workflow: w, Shells: s.shells()}
-	for i := range entries {
-		e := &entries[i]
-		j, ok := known[e.ID]
-		if !ok {
-			var err error
-			if j, err = factsOf(ctx, s.cfg.Store, e); err != nil {
-				return nil, err
-			}
-			if e.State.Terminal() {
-				known[e.ID] = j
-			}
-		}
-		b.Jobs = append(b.Jobs, j)
-	}
-	return b, nil
-}
 
 // note keeps what the jobs of a batch that was just submitted have in common.
 func (f *flows) note(b *queue.Batch, entries []queue.Entry) {
@@ -48,7 +24,7 @@ func (f *flows) note(b *queue.Batch, entries []queue.Entry) {
 
 // workflow returns what the jobs of a batch have in common. Of batches that were
 // not submitted to this scheduler it is read once, for all that are open.
-func (f *flows) workflow(ctx context.Context, store queue.Store, id job.BatchID) (*job.Workflow, error) {
+func (f *flows) workflow(ctx context.Context, store queue.Reader, id job.BatchID) (*job.Workflow, error) {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	if w := f.workflows[id]; w != nil {
@@ -69,23 +45,12 @@ func (f *flows) workflow(ctx context.Context, store queue.Store, id job.BatchID)
 	return f.workflows[id], nil
 }
 
-// over reports whether every job has ended.
-func over(entries []queue.Entry) bool {
-	for i := range entries {
-		if !entries[i].State.Terminal() {
-			return false
-		}
-	}
-	return true
-}
-
 // maxAnswer bounds the answer of a job that others refer to, in bytes.
 const maxAnswer = 4 << 20
 
 // factsOf returns what has become of a job.
-func factsOf(ctx context.Context, store queue.Store, e *queue.Entry) (workflow.Job, error) {
-	spec := e.Spec
-	j := workflow.Job{Spec: &spec, State: e.State, Exit: e.ExitKind, Held: e.Held, CancelRequested: e.CancelRequested, Skipped: e.Skipped, Output: e.Result, Class: e.ErrorClass, Message: e.DeadLetter}
+func factsOf(ctx context.Context, store queue.Reader, e *queue.Entry) (workflow.Job, error) {
+	j := workflow.Job{Spec: &e.Spec, State: e.State, Exit: e.ExitKind, Held: e.Held, CancelRequested: e.CancelRequested, Skipped: e.Skipped, Output: e.Result, Class: e.ErrorClass, Message: e.DeadLetter}
 	if !e.State.Terminal() || e.Attempts == 0 && e.CoalescedWith == "" {
 		return j, nil
 	}
@@ -105,7 +70,7 @@ func factsOf(ctx context.Context, store queue.Store, e *queue.Entry) (workflow.J
 	if err != nil {
 		answer = o.Answer
 	}
-	j.Output = workflow.Output(&spec, answer)
+	j.Output = workflow.Output(&e.Spec, answer)
 	j.Digest = o.PatchHash
 	for _, f := range o.Files {
 		j.Files = append(j.Files, f.Path)
@@ -159,16 +124,6 @@ func moved(moves []workflow.Move, byName map[job.Name]*queue.Entry) (list []*que
 	return list
 }
 
-// touchMoved has the lanes read again that a look at a workflow has changed. It is
-// called as soon as the change is stored: nothing that fails later may keep the
-// dispatcher from knowing.
-func (s *Scheduler) touchMoved(moves []workflow.Move, byName map[job.Name]*queue.Entry) {
-	for _, e := range moved(moves, byName) {
-		s.lanes.touch(e, s.scopes())
-	}
-	s.poke()
-}
-
 // tellMoves tells whoever watches of what a look at a workflow has changed.
 func (s *Scheduler) tellMoves(ctx context.Context, moves []workflow.Move, byName map[job.Name]*queue.Entry) {
 	for _, before := range moved(moves, byName) {
@@ -185,13 +140,25 @@ func (s *Scheduler) tellMoves(ctx context.Context, moves []workflow.Move, byName
 	}
 }
 
+// traits returns what the adapter of a kind of worker says of it.
+func (s *Scheduler) traits(kind job.WorkerKind) job.WorkerTraits {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.Traits[cmp.Or(s.cfg.Settings.Workers[kind].Adapter, string(kind))]
+}
+
 // shells returns the kinds of worker that are shells by another name.
 func (s *Scheduler) shells() []job.WorkerKind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var kinds []job.WorkerKind
+	for name, t := range s.cfg.Traits {
+		if t.Script {
+			kinds = append(kinds, job.WorkerKind(name))
+		}
+	}
 	for kind, w := range s.cfg.Settings.Workers {
-		if w.Adapter == "shell" {
+		if s.cfg.Traits[w.Adapter].Script {
 			kinds = append(kinds, kind)
 		}
 	}

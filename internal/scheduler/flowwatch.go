@@ -5,8 +5,8 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// awaited is what the jobs of a batch that is at rest wait for, so that the end of
-// one of thousands need not read all of them again: most ends change nothing but how
+// awaited is what the jobs of a batch that is at rest wait for, so that at the end
+// of one of thousands not all are gone over again: most ends change nothing but how
 // many are left. It is for batches without teams and pipelines, which have their
 // own reasons to act.
 type awaited struct {
@@ -48,15 +48,14 @@ func (w *awaited) await(ids ...job.ID) {
 //	the batch                          all of its jobs
 //	a list or a loop                   itself: somebody may end it, and its parts with it
 //	a part of anything else            itself: each end may let the next one go
-func awaitedIn(common *job.Workflow, entries []queue.Entry, byName map[job.Name]*queue.Entry) *awaited {
+func awaitedIn(common *job.Workflow, known *followed) *awaited {
 	if len(common.Teams) > 0 || len(common.Pipelines) > 0 {
 		return nil
 	}
 	w := &awaited{by: map[job.ID][]int{}}
 	var all []job.ID
 	parts, heldBack := map[job.Name][]job.ID{}, map[job.Name]bool{}
-	for i := range entries {
-		e := &entries[i]
+	for _, e := range known.jobs {
 		if e.State.Terminal() {
 			continue
 		}
@@ -75,7 +74,7 @@ func awaitedIn(common *job.Workflow, entries []queue.Entry, byName map[job.Name]
 		}
 		var needs []job.ID
 		for _, name := range f.Needs {
-			need := byName[name]
+			need := known.byName[name]
 			if need == nil {
 				return nil
 			}
@@ -89,7 +88,7 @@ func awaitedIn(common *job.Workflow, entries []queue.Entry, byName map[job.Name]
 		w.await(needs...)
 	}
 	for name, ids := range parts {
-		if node := byName[name]; node != nil && node.Spec.Flow.ForEach != nil && !heldBack[name] {
+		if node := known.byName[name]; node != nil && node.Spec.Flow.ForEach != nil && !heldBack[name] {
 			w.await(ids...)
 			continue
 		}

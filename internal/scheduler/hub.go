@@ -7,12 +7,14 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+
+	"github.com/agentsched/agentsched/api"
 )
 
 // Subscribe returns a channel of updates from now on. A listener that is more
 // than buffer updates behind misses some and is told how many; it never slows
 // the scheduler. The channel is closed by cancel, which may be called twice.
-func (s *Scheduler) Subscribe(buffer int) (updates <-chan Update, cancel func()) {
+func (s *Scheduler) Subscribe(buffer int) (updates <-chan api.Update, cancel func()) {
 	_, updates, cancel = s.hub.subscribe("", buffer)
 	return updates, cancel
 }
@@ -21,7 +23,7 @@ func (s *Scheduler) Subscribe(buffer int) (updates <-chan Update, cancel func())
 // update whose ID is last: past is what came since, and updates goes on from
 // there. If that is no longer known, past is an UpdateGap that misses an unknown
 // number, 0. Without last, past is empty.
-func (s *Scheduler) SubscribeFrom(last string, buffer int) (past []Update, updates <-chan Update, cancel func()) {
+func (s *Scheduler) SubscribeFrom(last string, buffer int) (past []api.Update, updates <-chan api.Update, cancel func()) {
 	return s.hub.subscribe(last, buffer)
 }
 
@@ -37,18 +39,18 @@ type hub struct {
 	mu        sync.Mutex
 	boot      string // which life of the scheduler; "" before the first update
 	count     uint64 // updates so far
-	past      []Update
+	past      []api.Update
 	pastText  int
 	listeners map[*listener]struct{}
 }
 
 type listener struct {
-	ch     chan Update
+	ch     chan api.Update
 	missed int
 }
 
-func (h *hub) subscribe(last string, buffer int) ([]Update, <-chan Update, func()) {
-	l := &listener{ch: make(chan Update, max(buffer, 2))}
+func (h *hub) subscribe(last string, buffer int) ([]api.Update, <-chan api.Update, func()) {
+	l := &listener{ch: make(chan api.Update, max(buffer, 2))}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	past := h.since(last)
@@ -75,7 +77,7 @@ func (h *hub) isHeard() bool {
 }
 
 // since returns the updates after the one whose id is last.
-func (h *hub) since(last string) []Update {
+func (h *hub) since(last string) []api.Update {
 	if last == "" {
 		return nil
 	}
@@ -83,9 +85,9 @@ func (h *hub) since(last string) []Update {
 	n, err := strconv.ParseUint(text, 10, 64)
 	oldest := h.count - uint64(len(h.past)) // the last one that is forgotten
 	if err != nil || boot != h.boot || n < oldest || n > h.count {
-		return []Update{{ID: h.id(), Kind: UpdateGap, Time: now()}}
+		return []api.Update{{ID: h.id(), Kind: api.UpdateGap, Time: now()}}
 	}
-	return append([]Update(nil), h.past[n-oldest:]...)
+	return append([]api.Update(nil), h.past[n-oldest:]...)
 }
 
 // id returns that of the latest update.
@@ -96,7 +98,7 @@ func (h *hub) id() string {
 
 // publish gives u to every listener that has room for it and, if it missed
 // some before, for the word about that.
-func (h *hub) publish(u Update) {
+func (h *hub) publish(u api.Update) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.id()
@@ -113,7 +115,7 @@ func (h *hub) publish(u Update) {
 			continue
 		}
 		if l.missed > 0 {
-			l.ch <- Update{ID: before, Kind: UpdateGap, Time: u.Time, Missed: l.missed}
+			l.ch <- api.Update{ID: before, Kind: api.UpdateGap, Time: u.Time, Missed: l.missed}
 			l.missed = 0
 		}
 		l.ch <- u
@@ -121,19 +123,19 @@ func (h *hub) publish(u Update) {
 }
 
 // remember keeps u for listeners that come back, and forgets the oldest.
-func (h *hub) remember(u Update) {
+func (h *hub) remember(u api.Update) {
 	h.past = append(h.past, u)
 	h.pastText += textOf(&u)
 	n := 0
 	for len(h.past)-n > maxPast || h.pastText > maxPastText && len(h.past)-n > 1 {
 		h.pastText -= textOf(&h.past[n])
-		h.past[n] = Update{}
+		h.past[n] = api.Update{}
 		n++
 	}
 	h.past = h.past[n:]
 }
 
-func textOf(u *Update) int {
+func textOf(u *api.Update) int {
 	if u.Event == nil {
 		return len(u.Text)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
@@ -20,6 +21,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // ErrNotIsolated is wrapped when there is nothing to lift.
@@ -104,7 +106,7 @@ func (s *Scheduler) escalate(c *supervisor.Core, x isolation.Escalation) {
 		s.escalations = s.escalations[1:]
 	}
 	s.mu.Unlock()
-	s.hub.publish(Update{Kind: UpdateEscalation, Time: now(), Text: escalationText(x), Escalation: &x})
+	s.hub.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: escalationText(x), Escalation: &api.Escalation{Scope: string(x.Scope), Cause: string(x.Cause), Message: x.Message, Action: string(x.Action), Time: x.Time, Until: x.Until, Again: x.Again}})
 	if s.cfg.OnEscalation != nil {
 		s.cfg.OnEscalation(x)
 	}
@@ -139,7 +141,7 @@ func (s *Scheduler) Pause(scope, reason string, d time.Duration) (isolation.Isol
 		return i, fmt.Errorf("%s is out of use already, for longer: %w; `scheduler status` shows why", i.Scope, queue.ErrIllegalTransition)
 	}
 	s.cfg.Log.Info().Str("scope", string(i.Scope)).Time("until", i.Until).Msg("paused: " + i.Message)
-	s.hub.publish(Update{Kind: UpdateEscalation, Time: now(), Text: escalationText(isolation.Escalation{Scope: i.Scope, Message: i.Message, Action: i.Action, Until: i.Until})})
+	s.hub.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: escalationText(isolation.Escalation{Scope: i.Scope, Message: i.Message, Action: i.Action, Until: i.Until})})
 	s.isolationsChanged()
 	return i, nil
 }
@@ -156,12 +158,13 @@ func (s *Scheduler) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
+	s.post(schedule.Draining)
 	for len(s.live) > 0 && ctx.Err() == nil {
 		s.emptied.Wait()
 	}
 	if err := context.Cause(ctx); err != nil {
 		s.draining = false
-		s.poke()
+		s.post(schedule.Starting)
 		return err
 	}
 	return nil
@@ -216,6 +219,7 @@ func (s *Scheduler) isolationsChanged() {
 	if err := s.saveIsolations(); err != nil {
 		s.cfg.Log.Error().Err(err).Msg("isolations are not durable")
 	}
+	s.postIsolations()
 	s.tellIsolations()
 }
 
@@ -255,6 +259,7 @@ func (s *Scheduler) tellOf(m *member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.told, m.behind = listing{list.Version, list.Heard}, false
+	s.postCores()
 }
 
 // isolationsFor returns what a core, nil if it is none yet, has to enforce. Called
@@ -295,14 +300,8 @@ func (s *Scheduler) park(f *flight) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.parked[f.entry.ID] = true
+	f.parked = true
 	return true
-}
-
-func (s *Scheduler) isParked(id job.ID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.parked[id]
 }
 
 // forgetJob forgets what was noted of a job: it has ended.
@@ -311,8 +310,8 @@ func (s *Scheduler) forgetJob(id job.ID) {
 	defer s.mu.Unlock()
 	delete(s.late, id)
 	delete(s.blocked, id)
-	delete(s.parked, id)
 	delete(s.lateStarts, id)
+	s.post(schedule.Dropped{ID: id})
 }
 
 // Blocking returns the isolation that keeps a queued job from beginning, if there
@@ -362,23 +361,22 @@ func (s *Scheduler) saveIsolations() error {
 	return SaveIsolations(s.cfg.IsolationsFile, s.cfg.Isolations)
 }
 
-// expireIsolations lifts what has cooled down, and has the cores hear of what they
-// have not heard of yet.
-func (s *Scheduler) expireIsolations() {
+// expireIsolations lifts what has cooled down, and reports whether there was any.
+func (s *Scheduler) expireIsolations() bool {
 	gone := s.cfg.Isolations.Expire(time.Now())
 	if len(gone) == 0 {
-		s.tellIsolations()
-		return
+		return false
 	}
 	for _, i := range gone {
 		s.lifted(i, "its cool-down has ended")
 	}
 	s.isolationsChanged()
+	return true
 }
 
 func (s *Scheduler) lifted(i isolation.Isolation, why string) {
 	s.cfg.Log.Info().Str("scope", string(i.Scope)).Str("cause", string(i.Cause)).Msg("isolation lifted: " + why)
-	s.hub.publish(Update{Kind: UpdateEscalation, Time: now(), Text: fmt.Sprintf("%s is in use again: %s", i.Scope, why)})
+	s.hub.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: fmt.Sprintf("%s is in use again: %s", i.Scope, why)})
 }
 
 // Resume lifts the isolation of a scope: global, worker:KIND, workspace:/PATH,

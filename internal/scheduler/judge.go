@@ -13,6 +13,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 	"github.com/agentsched/agentsched/workflow/oversight"
 )
 
@@ -69,11 +70,7 @@ func markJudged(e *queue.Entry, at time.Time) []queue.Op {
 
 // recallJudged finds what an earlier scheduler has not evaluated any more.
 func (s *Scheduler) recallJudged(ctx context.Context) error {
-	journal, ok := s.cfg.Store.(queue.Journal)
-	if !ok {
-		return nil
-	}
-	spaces, err := journal.Spaces(ctx, toJudge)
+	spaces, err := s.cfg.Store.Spaces(ctx, toJudge)
 	if err != nil {
 		return err
 	}
@@ -150,7 +147,7 @@ func (s *Scheduler) evaluate(ctx context.Context, id job.ID) error {
 func (s *Scheduler) TakeVerdict(v eval.Verdict) {
 	for _, r := range v.Reputations {
 		if r.Subject.Kind == eval.Tenant {
-			s.lanes.reputation(job.Tenant(r.Subject.Name), r.R)
+			s.post(schedule.Reputation{Tenant: job.Tenant(r.Subject.Name), Value: r.R})
 		}
 	}
 	for _, a := range v.Alerts {
@@ -193,14 +190,13 @@ type ranked struct {
 // later attempt, also after a crash, has the same.
 func (s *Scheduler) rank(ctx context.Context, f *flight) error {
 	spec := &f.entry.Spec
-	journal, ok := s.cfg.Store.(queue.Journal)
 	choices := spec.Choices()
-	if !spec.Flow.Best || len(choices) < 2 || s.cfg.Evaluator == nil || !ok {
+	if !spec.Flow.Best || len(choices) < 2 || s.cfg.Evaluator == nil {
 		return nil
 	}
 	space := queue.JobSpace(f.entry.ID, choiceSpace)
 	var r ranked
-	record, err := journal.Record(ctx, space, choiceSpace)
+	record, err := s.cfg.Store.Record(ctx, space, choiceSpace)
 	switch {
 	case err == nil:
 		err = json.Unmarshal(record.Value, &r)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // setStopping notes that the end is near: nothing more is claimed.
@@ -17,6 +19,7 @@ func (s *Scheduler) setStopping() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopping = true
+	s.post(schedule.Stopping)
 	s.more.Broadcast()
 }
 
@@ -74,7 +77,7 @@ func (s *Scheduler) circuit(core *supervisor.Core, n ipc.Circuits) {
 		text += fmt.Sprintf(" for %s: %s", time.Until(c.OpenUntil).Round(time.Second), c.Cause)
 	}
 	s.cfg.Log.Info().Str("worker", string(c.Worker)).Str("model", c.Model).Str("state", c.State).Str("cause", c.Cause).Msg("circuit breaker")
-	s.hub.publish(Update{Kind: UpdateCircuit, Time: now(), Worker: c.Worker, Text: text})
+	s.hub.publish(api.Update{Kind: api.UpdateCircuit, Time: now(), Worker: c.Worker, Text: text})
 	if c.State != "open" {
 		s.poke()
 	}
@@ -84,19 +87,19 @@ func (s *Scheduler) circuit(core *supervisor.Core, n ipc.Circuits) {
 func (s *Scheduler) metrics(core *supervisor.Core, n ipc.Metrics) {
 	s.mu.Lock()
 	m := s.cores[core]
-	before, slots := "", 0
+	before := ""
 	if m != nil {
-		before, slots, m.metrics = m.metrics.Stage, m.metrics.Concurrency, n
+		slots := m.metrics.Concurrency
+		if before, m.metrics = m.metrics.Stage, n; slots != n.Concurrency {
+			s.postCores()
+		}
 	}
 	s.mu.Unlock()
-	if slots != n.Concurrency {
-		s.poke() // there may be room
-	}
 	if m == nil || before == n.Stage || before == "" && n.Stage == normalStage {
 		return
 	}
 	s.cfg.Log.Info().Int("core", core.Index()).Str("stage", n.Stage).Str("evidence", n.Evidence).Msg("stage of the defence")
-	s.hub.publish(Update{Kind: UpdateCore, Time: now(), Text: fmt.Sprintf("%s is at stage %s: %s", s.coreName(core.Index()), n.Stage, n.Evidence)})
+	s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf("%s is at stage %s: %s", s.coreName(core.Index()), n.Stage, n.Evidence)})
 	if n.Stage == normalStage {
 		s.poke()
 	}
@@ -143,17 +146,17 @@ func (s *Scheduler) event(e job.Event) {
 		switch about := f.entry; e.Kept {
 		case job.KeptBefore:
 			about.Attempts = f.attempt
-			defer s.signal(&about, StepReplayed, e.Step, "")
+			defer s.signal(&about, api.StepReplayed, e.Step, "")
 		case job.KeptRefused:
 			about.Attempts = f.attempt
-			defer s.signal(&about, StepFailed, e.Step, e.Text)
+			defer s.signal(&about, api.StepFailed, e.Step, e.Text)
 		}
 	case job.EventState:
 		if e.State == job.Running {
 			f.touched = true
 			started := f.entry
 			started.Attempts = f.attempt
-			defer s.signal(&started, AgentStarted, "", "")
+			defer s.signal(&started, api.AgentStarted, "", "")
 		}
 	}
 	select {

@@ -1,16 +1,19 @@
 package scheduler
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 func entry(kind job.WorkerKind, isolation job.Isolation, path string) *queue.Entry {
@@ -43,25 +46,50 @@ func TestAdmission(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := New(Config{
 				Supervise: func(supervisor.Handler) Cores { return nil },
-				Tuning:    Tuning{Settings: ipc.Configure{Workers: map[job.WorkerKind]job.WorkerSettings{"codex": {MaxConcurrent: 1}, "claude": {}}}},
+				Tuning:    Tuning{Settings: ipc.Configure{MaxConcurrent: 9, Workers: map[job.WorkerKind]job.WorkerSettings{"codex": {MaxConcurrent: 1}, "claude": {}}}},
 			})
 			for _, e := range []*queue.Entry{tt.first, tt.next} {
 				if _, err := s.folders.Get(e.Spec.Workspace.Path); err != nil {
 					t.Fatal(err)
 				}
 			}
-			a := s.admission()
-			if !a.admit(tt.first) {
-				t.Fatal("the first is not admitted")
+			read := schedule.HeadsRead{Folders: map[string]string{}}
+			lane := queue.LaneHeads{Lane: job.Lane{Tenant: tt.first.Spec.Tenant}}
+			for i, e := range []*queue.Entry{tt.first, tt.next} {
+				h := queue.HeadOf(e)
+				h.ID = job.ID(fmt.Sprint(i))
+				lane.Heads = append(lane.Heads, h)
+				read.Folders[h.Workspace.Path], _ = s.folders.Peek(h.Workspace.Path)
 			}
-			if got := a.admit(tt.next); got != tt.admitted {
-				t.Errorf("within one claim: admitted %v, want %v", got, tt.admitted)
+			read.Version, read.All, read.Lanes = 1, true, []queue.LaneHeads{lane}
+			s.turns.step(schedule.Cores{{Takes: true}})
+			ready := s.turns.step(read)
+			if len(ready.Claims) != 1 || ready.Claims[0].IDs[0] != "0" {
+				t.Fatalf("claims %v, want the first", ready.Claims)
 			}
-			s.live = map[job.ID]*flight{"a": newFlight(*tt.first)}
-			if got := s.admission().admit(tt.next); got != tt.admitted {
-				t.Errorf("while the first is live: admitted %v, want %v", got, tt.admitted)
+			if got := len(ready.Claims[0].IDs) == 2; got != tt.admitted {
+				t.Errorf("the next is admitted: %v, want %v", got, tt.admitted)
 			}
 		})
+	}
+}
+
+// TestLooksAt drops what is known of workflows that were looked at the longest ago.
+func TestLooksAt(t *testing.T) {
+	f := newFlows()
+	f.most = 5
+	for _, b := range []job.BatchID{"a", "b", "c", "a", "d"} {
+		if f.followed[b] == nil {
+			f.followed[b] = &followed{jobs: make([]*queue.Entry, 2)}
+		}
+		f.looksAt(b)
+	}
+	if len(f.followed) != 2 || f.followed["a"] == nil || f.followed["d"] == nil {
+		t.Errorf("known are %v, want a and d", f.followed)
+	}
+	f.most = 0
+	if f.looksAt("a"); len(f.followed) != 1 || f.followed["a"] == nil {
+		t.Errorf("known are %v, want the one that is looked at", f.followed)
 	}
 }
 
@@ -88,12 +116,12 @@ func TestSlowListener(t *testing.T) {
 	_, slow, stopSlow := h.subscribe("", 4)
 	_, fast, stopFast := h.subscribe("", 1000)
 	for i := range 100 {
-		h.publish(Update{Kind: UpdateEvent, Attempt: i})
+		h.publish(api.Update{Kind: api.UpdateEvent, Attempt: i})
 	}
 	seen, missed := 0, 0
 	read := func() {
 		for len(slow) > 0 {
-			if u := <-slow; u.Kind == UpdateGap {
+			if u := <-slow; u.Kind == api.UpdateGap {
 				missed += u.Missed
 			} else {
 				seen++
@@ -101,7 +129,7 @@ func TestSlowListener(t *testing.T) {
 		}
 	}
 	read()
-	h.publish(Update{Kind: UpdateEvent, Attempt: 100})
+	h.publish(api.Update{Kind: api.UpdateEvent, Attempt: 100})
 	read()
 	if seen+missed != 101 || missed == 0 {
 		t.Errorf("seen %d, missed %d, want 101 together", seen, missed)
@@ -116,14 +144,14 @@ func TestSlowListener(t *testing.T) {
 	if len(order) != 101 || !slices.IsSorted(order) {
 		t.Errorf("the fast listener got %d updates in the order %v", len(order), order)
 	}
-	h.publish(Update{}) // nobody listens
+	h.publish(api.Update{}) // nobody listens
 }
 
 // TestComingBack: a listener that says what it has heard gets what came since, or
 // a gap if that is no longer known.
 func TestComingBack(t *testing.T) {
 	var h hub
-	if past, _, stop := h.subscribe("another-7", 4); len(past) != 1 || past[0].Kind != UpdateGap {
+	if past, _, stop := h.subscribe("another-7", 4); len(past) != 1 || past[0].Kind != api.UpdateGap {
 		t.Errorf("of another life: %+v", past)
 	} else {
 		stop()
@@ -131,7 +159,7 @@ func TestComingBack(t *testing.T) {
 	var ids []string
 	_, all, stop := h.subscribe("", 2*maxPast)
 	for i := range maxPast + 10 {
-		h.publish(Update{Kind: UpdateJob, Attempt: i})
+		h.publish(api.Update{Kind: api.UpdateJob, Attempt: i})
 		ids = append(ids, (<-all).ID)
 	}
 	stop()
@@ -143,7 +171,7 @@ func TestComingBack(t *testing.T) {
 		stop()
 		switch {
 		case i < 9:
-			if len(past) != 1 || past[0].Kind != UpdateGap || past[0].ID != ids[len(ids)-1] {
+			if len(past) != 1 || past[0].Kind != api.UpdateGap || past[0].ID != ids[len(ids)-1] {
 				t.Fatalf("from %s, which is forgotten: %d updates", id, len(past))
 			}
 		case len(past) != len(ids)-1-i || len(past) > 0 && (past[0].Attempt != i+1 || past[len(past)-1].ID != ids[len(ids)-1]):
@@ -164,7 +192,7 @@ func TestPastIsBounded(t *testing.T) {
 	var h hub
 	text := strings.Repeat("x", job.MaxEventText)
 	for range 1000 {
-		h.publish(Update{Kind: UpdateEvent, Event: &job.Event{Text: text}})
+		h.publish(api.Update{Kind: api.UpdateEvent, Event: &job.Event{Text: text}})
 	}
 	if h.pastText > maxPastText || h.pastText != len(h.past)*len(text) || len(h.past) < 100 {
 		t.Errorf("%d updates with %d bytes of text are remembered", len(h.past), h.pastText)

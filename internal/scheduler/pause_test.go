@@ -8,10 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // paused is a scheduler whose cores are never started.
@@ -40,7 +42,7 @@ func TestPause(t *testing.T) {
 		if err != nil || i.Cause != isolation.CausePaused || i.Action != isolation.IsolateKind || i.Until.Sub(i.Since) != time.Hour {
 			t.Fatalf("paused %+v, %v", i, err)
 		}
-		if u := <-updates; u.Kind != UpdateEscalation || u.ID == "" {
+		if u := <-updates; u.Kind != api.UpdateEscalation || u.ID == "" {
 			t.Errorf("listeners hear %+v", u)
 		}
 		e := queue.Entry{Spec: job.Spec{Worker: "codex"}}
@@ -60,8 +62,13 @@ func TestPause(t *testing.T) {
 		if _, err := s.Resume(t.Context(), "worker:codex"); err != nil || s.isBlocked(&e) {
 			t.Errorf("resumed: %v", err)
 		}
-		if _, err := s.Pause("global", "", time.Minute); err != nil || s.room() != 0 {
-			t.Errorf("everything is paused, and there is room for %d: %v", s.room(), err)
+		s.turns.step(schedule.Cores{{Takes: true}})
+		if _, err := s.Pause("global", "", time.Minute); err != nil {
+			t.Error(err)
+		}
+		s.turns.step(s.turns.taken()...)
+		if n, why := s.turns.slots(); n != 0 || why.Reason != job.WaitPause {
+			t.Errorf("everything is paused, and there is room for %d: %v", n, why)
 		}
 		time.Sleep(time.Minute + time.Second)
 		s.expireIsolations()
@@ -101,7 +108,8 @@ func TestDrain(t *testing.T) {
 		drained := make(chan error, 1)
 		go func() { drained <- s.Drain(ctx) }()
 		synctest.Wait()
-		if !s.draining || s.room() != 0 {
+		s.turns.step(append(s.turns.taken(), schedule.Cores{{Takes: true}})...)
+		if n, why := s.turns.slots(); !s.draining || n != 0 || why.Reason != job.WaitScheduler {
 			t.Error("something may begin")
 		}
 		cancel()

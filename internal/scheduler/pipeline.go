@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow/pipeline"
@@ -29,25 +30,26 @@ func stageJobs(w *job.Workflow) map[job.Name]bool {
 
 // batchJobs are the jobs of one batch, as a pipeline asks for them.
 type batchJobs struct {
-	store queue.Store
+	sched *Scheduler
 	batch job.BatchID
 }
 
-// Job implements pipeline.Jobs.
+// Job implements pipeline.Jobs. One that has ended comes without its words.
 func (b batchJobs) Job(ctx context.Context, name job.Name) (queue.Entry, error) {
-	list, _, err := b.store.List(ctx, queue.Filter{Batch: b.batch, Name: name, Limit: 1})
+	known, err := b.sched.refresh(ctx, b.batch)
 	if err != nil {
 		return queue.Entry{}, err
 	}
-	if len(list) == 0 {
+	e := known.byName[name]
+	if e == nil {
 		return queue.Entry{}, queue.ErrNotFound
 	}
-	return list[0], nil
+	return *e, nil
 }
 
 // Answer implements pipeline.Jobs.
 func (b batchJobs) Answer(ctx context.Context, e *queue.Entry) (string, error) {
-	attempts, err := b.store.Attempts(ctx, e.ID)
+	attempts, err := b.sched.cfg.Store.Attempts(ctx, e.ID)
 	if err != nil || len(attempts) == 0 {
 		return "", err
 	}
@@ -67,6 +69,9 @@ func (s *Scheduler) logsOf(ctx context.Context, id job.BatchID, w *job.Workflow)
 	}
 	logs, err := openLogs(ctx, s.cfg.Store, id, w)
 	if err == nil {
+		for _, l := range logs {
+			l.Schema = s.answerSchema
+		}
 		s.flows.logs[id] = logs
 	}
 	return logs, err
@@ -74,26 +79,21 @@ func (s *Scheduler) logsOf(ctx context.Context, id job.BatchID, w *job.Workflow)
 
 // openLogs opens the logs of a batch's pipelines, in their order.
 func openLogs(ctx context.Context, store queue.Store, id job.BatchID, w *job.Workflow) ([]*pipeline.Log, error) {
-	keeper, ok := store.(pipeline.Store)
-	if !ok {
-		return nil, errors.New("this store keeps no records, which pipelines need")
-	}
 	var logs []*pipeline.Log
 	for i := range w.Pipelines {
-		l, err := pipeline.Open(ctx, keeper, id, &w.Pipelines[i])
+		l, err := pipeline.Open(ctx, store, id, &w.Pipelines[i])
 		if err != nil {
 			return nil, fmt.Errorf("open pipeline %s: %w", w.Pipelines[i].ID, err)
 		}
-		l.Schema = answerSchema
 		logs = append(logs, l)
 	}
 	return logs, nil
 }
 
 // answerSchema lets a wrong answer of a stage be tried again with the reason.
-func answerSchema(spec *job.Spec, stage *job.Stage) json.RawMessage {
-	if spec.Worker == "codex" {
-		return nil // it takes no schema that leaves the data of events open
+func (s *Scheduler) answerSchema(spec *job.Spec, stage *job.Stage) json.RawMessage {
+	if s.traits(spec.Worker).ClosedSchemas {
+		return nil // the data of events is left open
 	}
 	return pipeline.AnswerSchema(stage)
 }
@@ -105,7 +105,7 @@ func (s *Scheduler) stream(ctx context.Context, id job.BatchID, w *job.Workflow)
 	if err != nil {
 		return false, err
 	}
-	jobs := batchJobs{s.cfg.Store, id}
+	jobs := batchJobs{s, id}
 	for _, l := range logs {
 		moves, err := l.Advance(ctx, jobs, now())
 		for _, m := range moves {
@@ -135,11 +135,14 @@ func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, w *job.Workfl
 	default:
 		return
 	}
-	e, err := jobs.Job(context.WithoutCancel(ctx), name)
+	ctx = context.WithoutCancel(ctx)
+	e, err := jobs.Job(ctx, name)
+	if err == nil {
+		e, err = s.cfg.Store.Get(ctx, e.ID)
+	}
 	if err != nil {
 		if !errors.Is(err, queue.ErrNotFound) { // else it was about no job
 			s.cfg.Log.Warn().Err(err).Str("name", string(name)).Msg("read a job to tell of it")
-			s.lanes.forget(s.scopes())
 			s.poke()
 		}
 		return
@@ -149,7 +152,6 @@ func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, w *job.Workfl
 		s.publishFollowers(ctx, &e)
 	}
 	s.publishState(&e)
-	s.lanes.touch(&e, s.scopes())
 	s.poke()
 }
 
@@ -253,7 +255,7 @@ func PipelineEvents(ctx context.Context, store queue.Store, name string, after i
 
 // findPipeline returns the newest batch with a pipeline of that id, or the one
 // whose id begins with name, and the pipeline's index in it.
-func findPipeline(ctx context.Context, store queue.Store, name string) (*queue.Batch, int, error) {
+func findPipeline(ctx context.Context, store queue.Reader, name string) (*queue.Batch, int, error) {
 	batches, err := store.Batches(ctx, "")
 	if err != nil {
 		return nil, 0, fmt.Errorf("look for pipeline %s: %w", name, err)
@@ -268,17 +270,9 @@ func findPipeline(ctx context.Context, store queue.Store, name string) (*queue.B
 	return nil, 0, fmt.Errorf("pipeline %s: %w", name, queue.ErrNotFound)
 }
 
-// Rewind is which events a stage is given again.
-type Rewind struct {
-	Stage job.Name `json:"stage"`
-	From  int64    `json:"from"` // sequence number
-	// Again has what the stage publishes for them published a second time.
-	Again bool `json:"again,omitempty"`
-}
-
 // ReplayStage has a stage of the newest pipeline that name names do its events
 // again. It returns the first that is given again; see pipeline.Log.Replay.
-func (s *Scheduler) ReplayStage(ctx context.Context, name string, r Rewind) (first int64, err error) {
+func (s *Scheduler) ReplayStage(ctx context.Context, name string, r api.Rewind) (first int64, err error) {
 	b, n, err := findPipeline(ctx, s.cfg.Store, name)
 	if err != nil {
 		return 0, err
@@ -293,7 +287,7 @@ func (s *Scheduler) ReplayStage(ctx context.Context, name string, r Rewind) (fir
 }
 
 // ReplayStage is Scheduler.ReplayStage where no scheduler runs.
-func ReplayStage(ctx context.Context, store queue.Store, name string, r Rewind) (first int64, err error) {
+func ReplayStage(ctx context.Context, store queue.Store, name string, r api.Rewind) (first int64, err error) {
 	b, n, err := findPipeline(ctx, store, name)
 	if err != nil {
 		return 0, err

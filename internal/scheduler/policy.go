@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // fallbackPolicy is in force until Run has made the one that is asked for.
@@ -35,15 +36,15 @@ func (s *Scheduler) usePolicy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("set up policy %q: %w", cfg.Name, err)
 	}
-	if ledger, ok := s.cfg.Store.(queue.Ledger); ok && cfg.Window > 0 {
-		if err := recall(ctx, ledger, p, cfg.Window.Std()); err != nil {
+	if cfg.Window > 0 {
+		if err := recall(ctx, s.cfg.Store, p, cfg.Window.Std()); err != nil {
 			return fmt.Errorf("recall what the tenants have used: %w", err)
 		}
 	}
 	if err := s.recallReputations(ctx, p); err != nil {
 		return err
 	}
-	s.lanes.use(p, expect, s.scopes(), now())
+	s.post(schedule.UsePolicy{Policy: p, Expect: expect})
 	return nil
 }
 

@@ -3,9 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
 
@@ -14,43 +12,12 @@ import (
 // go on using what their owner has used up. Only workers that keep steps can, and
 // nothing of what they have done is lost. Each run is asked once.
 func (s *Scheduler) preempt(ctx context.Context) error {
-	if s.inFlight() > 0 && s.room() == 0 {
-		if err := s.readHeads(ctx); err != nil {
-			return err
-		}
+	if slots, _ := s.turns.slots(); slots == 0 && s.inFlight() > 0 {
 		if f, reason := s.inTheWay(); f != nil {
 			s.askToStop(ctx, f, reason)
 		}
 	}
 	return s.stopUsers(ctx)
-}
-
-// readHeads makes the lanes know what waits: while there is no room, no claim
-// does.
-func (s *Scheduler) readHeads(ctx context.Context) error {
-	for _, scope := range s.lanes.staleScopes(s.scopes()) {
-		at := now()
-		if _, err := s.claimFrom(ctx, queue.ClaimSpec{Batch: scope, Now: at, Chooser: s.lanes.in(scope, at)}); err != nil {
-			return fmt.Errorf("look at what waits: %w", err)
-		}
-	}
-	return nil
-}
-
-// staleScopes returns those of the scopes in which a head may have changed.
-func (l *lanes) staleScopes(scopes []job.BatchID) (list []job.BatchID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, b := range scopes {
-		stale := l.all[b]
-		for lane := range l.stale {
-			stale = stale || lane.Batch == b
-		}
-		if stale {
-			list = append(list, b)
-		}
-	}
-	return list
 }
 
 // askToStop asks a run, once, to stop at a step's boundary. It does not wait for the
@@ -62,18 +29,14 @@ func (s *Scheduler) askToStop(ctx context.Context, f *flight, reason string) {
 	s.drives.Go(func() { // its core may take its time
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
-		asked, err := s.checkpoint(ctx, f, reason)
-		if err != nil || !asked {
-			return // it cannot: it has its slot until it ends
-		}
-		s.cfg.Log.Info().Str("job", string(f.entry.ID)).Str("reason", reason).Msg("asked for a checkpoint")
+		_, _ = s.checkpoint(ctx, f, reason) // if it cannot, it has its slot until it ends
 	})
 }
 
 // inTheWay returns a run that keeps a more urgent job of its tenant waiting: of
 // the least urgent ones, the one that began last.
 func (s *Scheduler) inTheWay() (*flight, string) {
-	urgent := s.lanes.urgent(now())
+	urgent := s.turns.urgent()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found *flight
@@ -93,28 +56,13 @@ func (s *Scheduler) inTheWay() (*flight, string) {
 	return found, fmt.Sprintf("a job of priority %d waits for its place", urgent[found.entry.Spec.Tenant])
 }
 
-// urgent returns, of each tenant that has a job to run, the highest priority of
-// these.
-func (l *lanes) urgent(at time.Time) map[job.Tenant]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	most := map[job.Tenant]int{}
-	for lane, runnable := range l.known {
-		if p, has := most[lane.Tenant]; !runnable.After(at) && (!has || lane.Priority > p) {
-			most[lane.Tenant] = lane.Priority
-		}
-	}
-	return most
-}
-
 // stopUsers asks the runs of owners for a checkpoint that have used up what they
 // were granted: nothing more of theirs is claimed, and these would go on for long.
 func (s *Scheduler) stopUsers(ctx context.Context) error {
-	ledger, ok := s.cfg.Store.(queue.Ledger)
-	if !ok || s.inFlight() == 0 {
+	if s.inFlight() == 0 {
 		return nil
 	}
-	grants, err := ledger.Grants(ctx)
+	grants, err := s.cfg.Store.Grants(ctx)
 	if err != nil {
 		return fmt.Errorf("look for budgets that are used up: %w", err)
 	}
@@ -127,7 +75,7 @@ func (s *Scheduler) stopUsers(ctx context.Context) error {
 		if g.Window > 0 {
 			f.Since = now().Add(-g.Window.Std())
 		}
-		used, err := ledger.Accounts(ctx, f)
+		used, err := s.cfg.Store.Accounts(ctx, f)
 		if err != nil {
 			return fmt.Errorf("look for budgets that are used up: %w", err)
 		}

@@ -32,7 +32,9 @@ func (s *Scheduler) reportLoop(ctx context.Context) error {
 		if err := s.lookAtClock(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("put right what the clock put off")
 		}
-		s.expireIsolations()
+		if !s.expireIsolations() {
+			s.tellIsolations() // those that have not heard of the latest yet
+		}
 		if err := s.stuck(); err != nil {
 			s.failure(err)
 			return nil

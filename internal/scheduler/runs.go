@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -22,16 +23,6 @@ type Run struct {
 	Workflow job.Workflow
 	// Fresh cancels what an earlier run of the source has left, and starts over.
 	Fresh bool
-}
-
-// OpenedRun is the batch that a Run led to.
-type OpenedRun struct {
-	Batch     job.BatchID `json:"batch"`
-	Continued bool        `json:"continued,omitempty"` // it is one that was there already
-	CreatedAt time.Time   `json:"created_at"`
-	// Jobs is how many it has, Unfinished how many of them have not ended.
-	Jobs       int `json:"jobs"`
-	Unfinished int `json:"unfinished"`
 }
 
 // ErrRunChanged is what a *RunChangedError wraps.
@@ -52,7 +43,7 @@ func (e *RunChangedError) Unwrap() error { return ErrRunChanged }
 
 // RunStore does what a Run needs beyond reading.
 type RunStore struct {
-	queue.Store
+	queue.Reader
 	// Add makes a new batch durable, Drop cancels what is unfinished of one and closes it.
 	Add  func(context.Context, queue.Batch, []queue.Entry) error
 	Drop func(context.Context, job.BatchID) error
@@ -60,10 +51,10 @@ type RunStore struct {
 
 // Open finds the unfinished batch of the same jobs, or adds a new one. The error
 // may be a *RunChangedError, or that of Add.
-func (s RunStore) Open(ctx context.Context, r *Run) (OpenedRun, error) {
+func (s RunStore) Open(ctx context.Context, r *Run) (api.OpenedRun, error) {
 	batches, err := s.Batches(ctx, r.Source)
 	if err != nil {
-		return OpenedRun{}, err
+		return api.OpenedRun{}, err
 	}
 	for _, b := range batches {
 		if b.ClosedAt != nil {
@@ -84,12 +75,12 @@ func (s RunStore) Open(ctx context.Context, r *Run) (OpenedRun, error) {
 		}
 	}
 	b, entries := NewBatch(r.Source, r.Digest, r.Specs, r.Workflow, now())
-	return OpenedRun{Batch: b.ID, CreatedAt: b.CreatedAt, Jobs: len(entries), Unfinished: len(entries)}, s.Add(ctx, b, entries)
+	return api.OpenedRun{Batch: b.ID, CreatedAt: b.CreatedAt, Jobs: len(entries), Unfinished: len(entries)}, s.Add(ctx, b, entries)
 }
 
 // RunOf counts the jobs of a batch that is there already.
-func RunOf(ctx context.Context, store queue.Store, b *queue.Batch) (OpenedRun, error) {
-	r := OpenedRun{Batch: b.ID, Continued: true, CreatedAt: b.CreatedAt}
+func RunOf(ctx context.Context, store queue.Reader, b *queue.Batch) (api.OpenedRun, error) {
+	r := api.OpenedRun{Batch: b.ID, Continued: true, CreatedAt: b.CreatedAt}
 	var err error
 	if _, r.Jobs, err = store.List(ctx, queue.Filter{Batch: b.ID, Limit: 1}); err != nil {
 		return r, err
@@ -198,15 +189,15 @@ func (r *runs) known() []job.BatchID {
 // OpenRun takes over a run of another process: its jobs run beside all others, its
 // variables have the values of env. When it returns nil the jobs are durable and
 // go on, after a StopRun as well. The error may be a *RunChangedError or ErrNoServer.
-func (s *Scheduler) OpenRun(ctx context.Context, r *Run, env map[string]string) (OpenedRun, error) {
+func (s *Scheduler) OpenRun(ctx context.Context, r *Run, env map[string]string) (api.OpenedRun, error) {
 	if s.cfg.Batch != "" {
-		return OpenedRun{}, ErrNoServer
+		return api.OpenedRun{}, ErrNoServer
 	}
 	s.runs.opening.Lock()
 	defer s.runs.opening.Unlock()
 	s.forgetRuns(ctx)
 	store := RunStore{
-		Store: s.cfg.Store, Drop: s.dropRun,
+		Reader: s.cfg.Store, Drop: s.dropRun,
 		Add: func(ctx context.Context, b queue.Batch, entries []queue.Entry) error {
 			b.Workflow.Caller = &job.Caller{Env: envNames(entries)}
 			s.runs.take(b.ID, env) // before a job of it can run
@@ -225,15 +216,15 @@ func (s *Scheduler) OpenRun(ctx context.Context, r *Run, env map[string]string) 
 }
 
 // ContinueRun lets a run go on that was handed over earlier.
-func (s *Scheduler) ContinueRun(ctx context.Context, id job.BatchID, env map[string]string) (OpenedRun, error) {
+func (s *Scheduler) ContinueRun(ctx context.Context, id job.BatchID, env map[string]string) (api.OpenedRun, error) {
 	if s.cfg.Batch != "" {
-		return OpenedRun{}, ErrNoServer
+		return api.OpenedRun{}, ErrNoServer
 	}
 	s.runs.opening.Lock()
 	defer s.runs.opening.Unlock()
 	b, err := s.run(ctx, id)
 	if err != nil {
-		return OpenedRun{}, err
+		return api.OpenedRun{}, err
 	}
 	opened, err := RunOf(ctx, s.cfg.Store, &b)
 	if err != nil {
@@ -247,7 +238,6 @@ func (s *Scheduler) continueRun(ctx context.Context, id job.BatchID, env map[str
 	if err := s.apply(ctx, queue.SetPrivate{ID: id}); err != nil {
 		return fmt.Errorf("go on with run %s: %w", id, err)
 	}
-	s.lanes.forget(s.scopes())
 	s.flows.look(id)
 	s.poke()
 	return nil
@@ -280,7 +270,6 @@ func (s *Scheduler) StopRun(ctx context.Context, id job.BatchID, now bool) error
 	if err := s.apply(ctx, queue.SetPrivate{ID: id, Private: true, Waiting: job.Waiting{Reason: job.WaitCommand, Text: stoppedRun}.String()}); err != nil {
 		return fmt.Errorf("stop run %s: %w", id, err)
 	}
-	s.lanes.forget(s.scopes())
 	s.poke()
 	s.mu.Lock()
 	var flights []*flight

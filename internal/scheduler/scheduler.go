@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/run"
@@ -19,6 +20,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // Config of a Scheduler.
@@ -59,6 +61,9 @@ type Config struct {
 	// RealPath resolves the symbolic links of a workspace's path; nil means
 	// filepath.EvalSymlinks. It may take its time.
 	RealPath func(string) (string, error)
+
+	// Traits are what the adapters say of their workers, by adapter.
+	Traits map[string]job.WorkerTraits
 
 	// NewPolicy makes the policy that says who is next; nil: policy.New.
 	NewPolicy func(policy.Config) (policy.Policy, error)
@@ -105,9 +110,10 @@ type Scheduler struct {
 	sup Cores
 	hub hub
 
-	lanes   *lanes
+	turns   turns
 	folders *realpath.Resolver // of workspaces
 
+	idle    bool // it never runs: see Idle
 	started time.Time
 	origin  time.Time // the same, with the monotonic clock
 
@@ -119,9 +125,13 @@ type Scheduler struct {
 	judged  *judged
 	hurried chan struct{} // closed by Hurry
 	hurry   sync.Once
-	drives  sync.WaitGroup
-	storing sync.Mutex              // held while events are stored, so that none is stored after its attempt's end
-	failure context.CancelCauseFunc // ends Run with an error
+	begun   chan struct{} // see Begun
+	// extending is when the extension of leases that is under way began, after origin;
+	// 0: none is.
+	extending atomic.Int64
+	drives    sync.WaitGroup
+	storing   sync.Mutex              // held while events are stored, so that none is stored after its attempt's end
+	failure   context.CancelCauseFunc // ends Run with an error
 
 	// told is what listeners were told that queued jobs wait for, by tellWaiting alone.
 	told map[job.ID]job.WaitingReason
@@ -145,7 +155,6 @@ type Scheduler struct {
 	ready       map[job.Class]queue.ClassReady // as counted last
 	spent       spendings
 	clock       clockWatch
-	parked      map[job.ID]bool        // jobs that an isolation refused; asked for again when it is lifted
 	facts       map[fact]teller        // which core told of what last; bounded by scopes and causes
 	asked       []asked                // permits, of the last minute, the oldest first
 	circuits    []ipc.Circuit          // of the last core, while none is up
@@ -168,15 +177,17 @@ func New(cfg Config) *Scheduler {
 		cfg.Isolations = &isolation.Book{}
 	}
 	s := &Scheduler{
-		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), flows: newFlows(), runs: newRuns(), judged: newJudged(), cores: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{},
-		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, lateStarts: map[job.ID]int{}, parked: map[job.ID]bool{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{}, ended: map[job.ID]bool{},
+		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), begun: make(chan struct{}), flows: newFlows(), runs: newRuns(), judged: newJudged(), cores: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{},
+		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, lateStarts: map[job.ID]int{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{}, ended: map[job.ID]bool{},
 	}
 	if cfg.Batch != "" {
 		s.batches = append([]job.BatchID{cfg.Batch}, cfg.Also...)
 	}
 	s.spent.bound(cfg.Settings.Limits.CostWindows)
 	s.more, s.emptied = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
-	s.lanes = newLanes(fallbackPolicy(), cfg.Expect, s.scopes())
+	s.turns.machine = schedule.New(schedule.Config{
+		Scopes: s.scopes(), Policy: fallbackPolicy(), Expect: cfg.Expect, Bounds: boundsOf(&cfg.Settings),
+	})
 	s.folders = realpath.New(cfg.RealPath, s.poke)
 	s.sup = cfg.Supervise(s)
 	return s
@@ -187,6 +198,11 @@ func (s *Scheduler) Hurry() {
 	s.hurry.Do(func() { close(s.hurried) })
 	s.sup.Hurry()
 }
+
+// Begun returns a channel that is closed when Run has taken back what an earlier
+// scheduler held. A run that is handed over before that would count as an earlier
+// one's, and jobs stand as they were left.
+func (s *Scheduler) Begun() <-chan struct{} { return s.begun }
 
 // Run moves jobs until the batch is done (nil), ctx ends (its cause), or the
 // store or the core fails for good. It first takes back what an earlier
@@ -222,6 +238,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err := s.holdRuns(ctx); err != nil {
 		return err
 	}
+	close(s.begun)
 	for i := range held {
 		s.publishEntry(ctx, held[i].ID) // some end with that: they were to be cancelled
 		s.signalReclaimed(ctx, held[i].ID, at)
@@ -314,7 +331,9 @@ func (s *Scheduler) extendLoop(ctx context.Context) error {
 		if len(fences) == 0 {
 			continue
 		}
+		s.extending.Store(int64(max(time.Since(s.origin), 1)))
 		lost, err := s.cfg.Store.Extend(ctx, fences, now().Add(s.cfg.Lease))
+		s.extending.Store(0)
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("extend leases")
 		}
@@ -322,6 +341,14 @@ func (s *Scheduler) extendLoop(ctx context.Context) error {
 			s.failure(fmt.Errorf("%d claims were taken by another scheduler: %w", n, queue.ErrFenced))
 		}
 	}
+}
+
+// RenewPermits reports whether heartbeats renew the permits of runs: as long as the
+// store keeps their leases. An extension that is not done when the next one is due
+// hangs, and so would the record of what the runs do.
+func (s *Scheduler) RenewPermits() bool {
+	began := time.Duration(s.extending.Load())
+	return began == 0 || time.Since(s.origin)-began < s.cfg.Lease/3
 }
 
 // taken counts the fences that were lost without our doing: a flight whose end

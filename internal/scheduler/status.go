@@ -30,6 +30,9 @@ type Status struct {
 	// 100, the newest last.
 	FailedTeams []FailedTeam `json:"failed_teams,omitempty"`
 	Stopping    bool         `json:"stopping,omitempty"`
+	// PermitValidity is how long runs go on without a heartbeat of the scheduler; absent:
+	// for as long as they like.
+	PermitValidity job.Duration `json:"permit_validity,omitempty"`
 }
 
 // CoreStatus is how one core fares.
@@ -45,14 +48,18 @@ type CoreStatus struct {
 
 // Status returns how the scheduler and its cores fare now.
 func (s *Scheduler) Status() Status {
+	if s.idle {
+		return Status{Isolations: s.isolations()}
+	}
 	cores := s.sup.Cores()
-	isolations, shares := s.isolations(), s.lanes.shares(now())
+	isolations, shares := s.isolations(), s.turns.shares()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Status{
 		PID: os.Getpid(), Started: s.started, Isolations: isolations, Circuits: s.circuitsLocked(),
 		Ready: s.ready, Running: len(s.live), Stopping: s.stopping,
 		Policy: s.cfg.Policy.Name, Shares: shares, FailedTeams: slices.Clone(s.failedTeams),
+		PermitValidity: s.cfg.Settings.PermitValidity,
 	}
 	slices.SortFunc(st.Circuits, func(a, b ipc.Circuit) int {
 		return cmp.Or(cmp.Compare(a.Worker, b.Worker), cmp.Compare(a.Model, b.Model))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -55,15 +56,11 @@ func (s *Scheduler) flying(c *supervisor.Core, id job.ID, attempt int) (queue.En
 // storeStep stores a step under its claim's fence: whoever was given up for dead
 // can store nothing.
 func (s *Scheduler) storeStep(ctx context.Context, c *supervisor.Core, r ipc.StoreStep) (ipc.StoreStepResult, error) {
-	store, ok := s.cfg.Store.(durable.Store)
-	if !ok {
-		return ipc.StoreStepResult{Refused: "this scheduler's store keeps no steps"}, nil
-	}
 	e, err := s.flying(c, r.Job, r.Attempt)
 	if err != nil {
 		return ipc.StoreStepResult{Refused: err.Error()}, nil
 	}
-	kept, fresh, err := durable.Keep(ctx, store, durable.Space(e.ID),
+	kept, fresh, err := durable.Keep(ctx, s.cfg.Store, durable.Space(e.ID),
 		durable.Stored{ID: r.Step.ID, Inputs: r.Step.Inputs, Result: r.Step.Result, Attempt: r.Attempt, At: now()},
 		queue.Move{ID: e.ID, Fence: e.Fence, Attempt: r.Attempt})
 	var collision *durable.CollisionError
@@ -73,7 +70,7 @@ func (s *Scheduler) storeStep(ctx context.Context, c *supervisor.Core, r ipc.Sto
 	case err != nil:
 		return ipc.StoreStepResult{}, err
 	case fresh:
-		s.signal(&e, StepCompleted, kept.ID, "")
+		s.signal(&e, api.StepCompleted, kept.ID, "")
 	}
 	return ipc.StoreStepResult{Step: ipc.Step{ID: kept.ID, Inputs: kept.Inputs, Result: kept.Result}, FromStore: !fresh}, nil
 }
@@ -81,11 +78,10 @@ func (s *Scheduler) storeStep(ctx context.Context, c *supervisor.Core, r ipc.Sto
 func (s *Scheduler) listSteps(ctx context.Context, c *supervisor.Core, r ipc.ListSteps) (ipc.ListStepsResult, error) {
 	out := ipc.ListStepsResult{Steps: []ipc.Step{}}
 	e, err := s.flying(c, r.Job, r.Attempt)
-	store, ok := s.cfg.Store.(durable.Store)
-	if err != nil || !ok {
+	if err != nil {
 		return out, err
 	}
-	steps, more, err := durable.Page(ctx, store, durable.Space(e.ID), r.After, ipc.MaxStepsPage)
+	steps, more, err := durable.Page(ctx, s.cfg.Store, durable.Space(e.ID), r.After, ipc.MaxStepsPage)
 	if err != nil {
 		return out, err
 	}
@@ -98,11 +94,7 @@ func (s *Scheduler) listSteps(ctx context.Context, c *supervisor.Core, r ipc.Lis
 
 // hasSteps reports whether steps of a job are stored.
 func (s *Scheduler) hasSteps(ctx context.Context, id job.ID) bool {
-	store, ok := s.cfg.Store.(durable.Store)
-	if !ok {
-		return false
-	}
-	any, err := durable.Any(ctx, store, durable.Space(id))
+	any, err := durable.Any(ctx, s.cfg.Store, durable.Space(id))
 	if err != nil {
 		s.cfg.Log.Error().Err(err).Str("job", string(id)).Msg("steps cannot be read: the attempt does them again")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // ErrEnding: the scheduler takes no further jobs.
@@ -99,7 +100,6 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 		policy, key := e.Spec.Duplicates()
 		e.Key = key
 		s.observe(Moment{Kind: MomentSubmitted, At: e.CreatedAt, Entry: e})
-		s.lanes.touch(e, s.scopes())
 		s.follow(e)
 		s.publishEntry(ctx, e.ID)
 		if policy != job.LatestWins {
@@ -127,7 +127,7 @@ func specsOf(entries []queue.Entry) []job.Spec {
 
 // Wake makes the scheduler look at the queue again: something that keeps jobs from
 // running may have changed, such as a grant.
-func (s *Scheduler) Wake() { s.poke() }
+func (s *Scheduler) Wake() { s.post(schedule.Forget{}) }
 
 // Changed tells whoever watches of an entry that somebody has changed beside the
 // scheduler, as programs do with work that they claim themselves.
@@ -144,7 +144,6 @@ func (s *Scheduler) Changed(e *queue.Entry) {
 		defer cancel()
 		s.stopJob(ctx, e.ID, "cancelled by a program")
 	}
-	s.lanes.forget(s.scopes())
 	s.poke()
 }
 
@@ -163,6 +162,7 @@ func (s *Scheduler) Reload(ctx context.Context, t Tuning) error {
 	s.mu.Lock()
 	before, policyBefore := s.spent.keep, s.cfg.Policy
 	s.cfg.Tuning = t
+	s.post(boundsOf(&t.Settings))
 	s.spent.bound(t.Settings.Limits.CostWindows)
 	further := s.spent.keep > before
 	s.mu.Unlock()

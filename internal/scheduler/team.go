@@ -10,7 +10,6 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
-	"github.com/agentsched/agentsched/workflow"
 	"github.com/agentsched/agentsched/workflow/team"
 )
 
@@ -18,24 +17,10 @@ import (
 // decided.
 const teamSpace = "teams"
 
-// teamsOf returns the tree of a batch's teams; nil if it has none.
-func (s *Scheduler) teamsOf(id job.BatchID, w *job.Workflow) (*team.Tree, error) {
-	if t := s.flows.teams[id]; t != nil || len(w.Teams) == 0 {
-		return t, nil
-	}
-	t, err := team.New(w.Teams)
-	if err != nil {
-		return nil, fmt.Errorf("read the teams of workflow %s: %w", id, err)
-	}
-	s.flows.teams[id] = t
-	return t, nil
-}
-
 // teamFacts returns what is durable about the members of teams.
-func (s *Scheduler) teamFacts(ctx context.Context, id job.BatchID, entries []queue.Entry) (team.Facts, error) {
+func (s *Scheduler) teamFacts(ctx context.Context, id job.BatchID, known *followed) (team.Facts, error) {
 	f := team.Facts{Runs: map[job.Name][]team.Run{}}
-	for i := range entries {
-		e := &entries[i]
+	for _, e := range known.jobs {
 		name, _, _ := strings.Cut(string(e.Spec.Name), "+")
 		if e.Spec.Flow.Node != "" {
 			continue
@@ -46,12 +31,12 @@ func (s *Scheduler) teamFacts(ctx context.Context, id job.BatchID, entries []que
 		}
 		f.Runs[job.Name(name)] = append(f.Runs[job.Name(name)], r)
 	}
-	journal, ok := s.cfg.Store.(queue.Journal)
-	if !ok {
-		return f, nil
-	}
-	for after := ""; ; {
-		page, err := journal.Records(ctx, queue.BatchSpace(id, teamSpace), after, letterPage)
+	for more := true; more; {
+		after := "" // what was decided before does not change
+		if n := len(known.incidents); n > 0 {
+			after = known.incidents[n-1].Key()
+		}
+		page, err := s.cfg.Store.Records(ctx, queue.BatchSpace(id, teamSpace), after, letterPage)
 		if err != nil {
 			return f, fmt.Errorf("read what the teams of workflow %s have decided: %w", id, err)
 		}
@@ -60,48 +45,58 @@ func (s *Scheduler) teamFacts(ctx context.Context, id job.BatchID, entries []que
 			if err := json.Unmarshal(page[i].Value, &n); err != nil {
 				return f, fmt.Errorf("read decision %s of the teams of workflow %s: %w", page[i].Key, id, err)
 			}
-			f.Log, after = append(f.Log, n), page[i].Key
+			known.incidents = append(known.incidents, n)
 		}
-		if len(page) < letterPage {
-			return f, nil
-		}
+		more = len(page) == letterPage
 	}
+	f.Log = known.incidents
+	return f, nil
 }
 
-// superviseTeams does what the teams of a batch want next. It reports whether
-// something was done, and which ends of members are not final.
-func (s *Scheduler) superviseTeams(ctx context.Context, id job.BatchID, w *job.Workflow, entries []queue.Entry, byName map[job.Name]*queue.Entry) (done bool, unsettled map[job.Name]bool, err error) {
-	tree, err := s.teamsOf(id, w)
-	if tree == nil || err != nil {
-		return false, nil, err
+// superviseTeams does what the teams of a batch want next, and notes which ends of
+// members are not final. It reports whether something was done.
+func (s *Scheduler) superviseTeams(ctx context.Context, id job.BatchID, w *job.Workflow, known *followed) (done bool, err error) {
+	if len(w.Teams) == 0 {
+		return false, nil
 	}
-	facts, err := s.teamFacts(ctx, id, entries)
+	if known.teams == nil {
+		if known.teams, err = team.New(w.Teams); err != nil {
+			return false, fmt.Errorf("read the teams of workflow %s: %w", id, err)
+		}
+	}
+	facts, err := s.teamFacts(ctx, id, known)
 	if err != nil {
-		return false, nil, err
+		return false, err
 	}
 	at := now()
-	for _, a := range tree.Decide(facts) {
+	for _, a := range known.teams.Decide(facts) {
 		var did bool
 		switch a := a.(type) {
 		case team.Note:
 			did, err = true, s.noteIncident(ctx, id, a.Incident, at)
 		case team.Stop:
-			did, err = s.stopMember(ctx, byName[a.Name()], a, at)
+			did, err = s.stopMember(ctx, known.byName[a.Name()], a, at)
 		case team.Restart:
-			did, err = true, s.restartMember(ctx, id, byName, a, at)
+			did, err = true, s.restartMember(ctx, id, known.byName, a, at)
 		case team.Fail:
-			err = s.noteFailedTeam(ctx, id, a, at)
+			if !known.failed[a.Team] {
+				err = s.noteFailedTeam(ctx, id, a, at)
+				known.failed[a.Team] = err == nil
+			}
 		}
 		if err != nil {
-			return false, nil, err
+			return false, err
 		}
 		done = done || did
 	}
-	unsettled = map[job.Name]bool{}
-	for name, standing := range tree.Standings(facts) {
+	unsettled := map[job.Name]bool{}
+	for name, standing := range known.teams.Standings(facts) {
 		unsettled[team.RunName(name, standing.Generation)] = !standing.Final
 	}
-	return done, unsettled, nil
+	for i := range known.facts {
+		known.facts[i].Unsettled = unsettled[known.facts[i].Spec.Name]
+	}
+	return done, nil
 }
 
 // noteIncident stores what a team has decided, before any of it is done.
@@ -135,12 +130,8 @@ type FailedTeam struct {
 
 // noteFailedTeam stores, once, that a team has failed.
 func (s *Scheduler) noteFailedTeam(ctx context.Context, id job.BatchID, a team.Fail, at time.Time) error {
-	journal, ok := s.cfg.Store.(queue.Journal)
-	if !ok {
-		return nil
-	}
 	space := queue.BatchSpace(id, failedSpace)
-	if _, err := journal.Record(ctx, space, string(a.Team)); !errors.Is(err, queue.ErrNotFound) {
+	if _, err := s.cfg.Store.Record(ctx, space, string(a.Team)); !errors.Is(err, queue.ErrNotFound) {
 		return err
 	}
 	f := FailedTeam{a.Team, id, a.Why, at}
@@ -161,11 +152,7 @@ func (s *Scheduler) noteFailedTeam(ctx context.Context, id job.BatchID, a team.F
 }
 
 // FailedTeams returns the teams of a batch that have failed.
-func FailedTeams(ctx context.Context, store queue.Store, id job.BatchID) ([]FailedTeam, error) {
-	journal, ok := store.(queue.Journal)
-	if !ok {
-		return nil, nil
-	}
+func FailedTeams(ctx context.Context, journal queue.Journal, id job.BatchID) ([]FailedTeam, error) {
 	records, err := journal.Records(ctx, queue.BatchSpace(id, failedSpace), "", letterPage)
 	if err != nil {
 		return nil, fmt.Errorf("look for failed teams: %w", err)
@@ -200,7 +187,6 @@ func (s *Scheduler) stopMember(ctx context.Context, e *queue.Entry, a team.Stop,
 	if err != nil {
 		return false, fmt.Errorf("stop job %s for its team: %w", e.Spec.Name, err)
 	}
-	s.lanes.touch(e, s.scopes())
 	s.publishEntry(ctx, e.ID)
 	return true, nil
 }
@@ -229,9 +215,13 @@ func (s *Scheduler) stopWithin(ctx context.Context, batch job.BatchID, id job.ID
 
 // restartMember adds the job that does a member again.
 func (s *Scheduler) restartMember(ctx context.Context, id job.BatchID, byName map[job.Name]*queue.Entry, a team.Restart, at time.Time) error {
-	first := byName[a.Job]
-	if first == nil {
+	known := byName[a.Job]
+	if known == nil {
 		return fmt.Errorf("team %s: there is no job %s to restart", a.Team, a.Job)
+	}
+	first, err := s.cfg.Store.Get(ctx, known.ID) // with its words
+	if err != nil {
+		return fmt.Errorf("restart job %s: %w", a.Job, err)
 	}
 	spec := first.Spec
 	spec.Name, spec.Flow.Restart = a.Name(), a.Generation
@@ -247,16 +237,6 @@ func (s *Scheduler) restartMember(ctx context.Context, id job.BatchID, byName ma
 		return fmt.Errorf("restart job %s: %w", a.Job, err)
 	}
 	s.observe(Moment{Kind: MomentSubmitted, At: at, Entry: &e})
-	s.lanes.touch(&e, s.scopes())
 	s.poke()
 	return nil
-}
-
-// markUnsettled notes which ends a team may yet undo.
-func markUnsettled(b *workflow.Batch, unsettled map[job.Name]bool) {
-	for i := range b.Jobs {
-		if unsettled[b.Jobs[i].Spec.Name] {
-			b.Jobs[i].Unsettled = true
-		}
-	}
 }

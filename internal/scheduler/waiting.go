@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
@@ -37,7 +37,7 @@ func StatusOf(e *queue.Entry, at time.Time) job.Status {
 
 // LatestWorker returns the kind of worker of a job's latest attempt, if the job runs or
 // has ended and has several to choose from; else "".
-func LatestWorker(ctx context.Context, store queue.Store, e *queue.Entry) job.WorkerKind {
+func LatestWorker(ctx context.Context, store queue.Reader, e *queue.Entry) job.WorkerKind {
 	if len(e.Spec.Fallback) == 0 || e.Attempts == 0 || e.State == job.Queued {
 		return ""
 	}
@@ -117,19 +117,6 @@ func names(list []job.Name) string {
 	return text
 }
 
-// isolated returns what a job waits for that an isolation keeps from running.
-func isolated(i isolation.Isolation) job.Waiting {
-	w := job.Waiting{Reason: job.WaitIsolation, Text: string(i.Scope) + ": " + firstLine(i.Message)}
-	switch i.Cause {
-	case isolation.CausePaused:
-		w.Reason = job.WaitPause
-		w.Text = string(i.Scope) + strings.TrimPrefix(firstLine(i.Message), "paused by an operator")
-	case isolation.CauseUsageLimit:
-		w.Reason = job.WaitUsageLimit
-	}
-	return w
-}
-
 // Statuses returns a function that tells how jobs stand now, to one goroutine. What
 // a queued job waits for is what would refuse it if it were claimed now, or has
 // refused it when it was claimed last.
@@ -137,13 +124,16 @@ func (s *Scheduler) Statuses(ctx context.Context) func(*queue.Entry) job.Status 
 	at := now()
 	var look *outlook
 	return func(e *queue.Entry) job.Status {
+		if s.idle {
+			return idleStatus(ctx, s.cfg.Store, e, at)
+		}
 		st := StatusOf(e, at)
 		st.Worker = LatestWorker(ctx, s.cfg.Store, e)
 		if st.Waiting == nil || e.Held != "" || e.WaitsFor != "" || e.Spec.Type == job.External || st.Waiting.Reason == job.WaitCommand {
 			return st
 		}
 		if i, blocked := s.Blocking(e); blocked {
-			w := isolated(i)
+			w := i.Waiting()
 			st.Waiting = &w
 			return st
 		}
@@ -155,6 +145,13 @@ func (s *Scheduler) Statuses(ctx context.Context) func(*queue.Entry) job.Status 
 		}
 		if w, refused := look.refuses(e); refused {
 			st.Waiting = &w
+			return st
+		}
+		folder, known := s.folders.Peek(e.Spec.Workspace.Path)
+		if w, refused := s.turns.refuses(e, folder, known); refused {
+			st.Waiting = &w
+		} else if look.full {
+			st.Waiting = &look.why
 		}
 		return st
 	}
@@ -162,10 +159,9 @@ func (s *Scheduler) Statuses(ctx context.Context) func(*queue.Entry) job.Status 
 
 // outlook is what keeps runnable jobs from running at a moment.
 type outlook struct {
-	full      bool // nothing may begin, whatever it is
-	why       job.Waiting
-	admission *admission
-	shares    map[job.Tenant]job.Waiting // by the policy's own bounds
+	full   bool // nothing may begin, whatever it is
+	why    job.Waiting
+	shares map[job.Tenant]job.Waiting // by the policy's own bounds
 
 	ctx    context.Context
 	at     time.Time
@@ -175,28 +171,23 @@ type outlook struct {
 }
 
 func (s *Scheduler) look(ctx context.Context, at time.Time) *outlook {
-	o := &outlook{shares: map[job.Tenant]job.Waiting{}, ctx: ctx, at: at, grants: map[queue.Owner]queue.Grant{}, used: map[queue.Owner]string{}}
-	if ledger, ok := s.cfg.Store.(queue.Ledger); ok {
-		grants, err := ledger.Grants(ctx)
-		if err != nil {
-			s.cfg.Log.Warn().Err(err).Msg("read the grants to tell what jobs wait for")
-		}
-		o.ledger = ledger
-		for _, g := range grants {
-			if g.Tokens > 0 || g.CostUSD > 0 || g.Wall > 0 {
-				o.grants[g.Owner] = g
-			}
+	o := &outlook{shares: map[job.Tenant]job.Waiting{}, ctx: ctx, at: at, ledger: s.cfg.Store, grants: map[queue.Owner]queue.Grant{}, used: map[queue.Owner]string{}}
+	grants, err := s.cfg.Store.Grants(ctx)
+	if err != nil {
+		s.cfg.Log.Warn().Err(err).Msg("read the grants to tell what jobs wait for")
+	}
+	for _, g := range grants {
+		if g.Tokens > 0 || g.CostUSD > 0 || g.Wall > 0 {
+			o.grants[g.Owner] = g
 		}
 	}
-	for _, share := range s.lanes.shares(at) {
+	for _, share := range s.turns.shares() {
 		if share.Held != "" {
 			o.shares[share.Tenant] = heldShare(&share)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	room, why := s.roomLocked()
-	o.full, o.why, o.admission = room == 0, why, s.admissionLocked()
+	slots, why := s.turns.slots()
+	o.full, o.why = slots == 0, why
 	return o
 }
 
@@ -261,13 +252,8 @@ func (o *outlook) refuses(e *queue.Entry) (job.Waiting, bool) {
 	if w, over := o.overGrant(queue.Owner{Tenant: e.Spec.Tenant, Agent: e.Spec.Agent}); over {
 		return w, true
 	}
-	if w, held := o.shares[e.Spec.Tenant]; held {
-		return w, true
-	}
-	if w, refused := o.admission.refuses(e); refused {
-		return w, true
-	}
-	return o.why, o.full
+	w, held := o.shares[e.Spec.Tenant]
+	return w, held
 }
 
 // Of at most maxTold queued jobs, the first of each scope, listeners hear every
@@ -299,7 +285,7 @@ func (s *Scheduler) tellWaiting(ctx context.Context) error {
 		}
 		if before != reason {
 			u := entryUpdate(e, st)
-			u.Kind = UpdateWaiting
+			u.Kind = api.UpdateWaiting
 			s.hub.publish(u)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -198,7 +199,7 @@ func TestWaitingIsTold(t *testing.T) {
 		w.wait(30 * time.Second)
 		var told []string
 		for len(updates) > 0 {
-			if u := <-updates; u.Kind == scheduler.UpdateWaiting {
+			if u := <-updates; u.Kind == api.UpdateWaiting {
 				if u.Job != ids[1] || u.Waiting == nil {
 					t.Errorf("told of %+v", u)
 				}

@@ -28,7 +28,7 @@ import (
 // world is a scheduler with a real store and cores that a test plays, all within
 // one synctest bubble. Its time is the bubble's.
 type world struct {
-	*testing.T
+	testing.TB
 	store *sqlite.Store
 	sched *scheduler.Scheduler
 	cores *playedCores
@@ -40,12 +40,12 @@ type world struct {
 var errEnough = errors.New("the test has seen enough")
 
 // openStore opens a store in a folder of the test.
-func openStore(t *testing.T) *sqlite.Store {
+func openStore(t testing.TB) *sqlite.Store {
 	t.Helper()
 	return openStoreAt(t, filepath.Join(t.TempDir(), "queue.db"))
 }
 
-func openStoreAt(t *testing.T, path string) *sqlite.Store {
+func openStoreAt(t testing.TB, path string) *sqlite.Store {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {
@@ -56,9 +56,9 @@ func openStoreAt(t *testing.T, path string) *sqlite.Store {
 
 // newWorld makes a scheduler on a store that change has the last word on. It is
 // started by start.
-func newWorld(t *testing.T, store *sqlite.Store, cores int, change func(*scheduler.Config)) *world {
+func newWorld(t testing.TB, store *sqlite.Store, cores int, change func(*scheduler.Config)) *world {
 	t.Helper()
-	w := &world{T: t, store: store, cores: &playedCores{count: cores}, done: make(chan error, 1)}
+	w := &world{TB: t, store: store, cores: &playedCores{count: cores}, done: make(chan error, 1)}
 	cfg := scheduler.Config{
 		Store: store, Holder: "scheduler-1", Instance: "test", Cores: cores, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
 		Supervise: func(h supervisor.Handler) scheduler.Cores {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // TestGrants sets a grant through the socket, reads it back and lifts it.
@@ -15,40 +15,40 @@ func TestGrants(t *testing.T) {
 	d := open(t, 0)
 	c := client.New(d.socket)
 	defer c.Close()
-	want := queue.Grant{Owner: queue.Owner{Tenant: "t", Agent: "p"}, Dead: true, Tokens: 5}
+	want := api.Grant{Tenant: "t", Agent: "p", Dead: true, Tokens: 5}
 	if err := c.SetGrant(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
-	var got client.Grants
+	var got api.Grants
 	if d.ask("GET", "/v1/grants", 200, &got); len(got.Grants) != 1 || got.Grants[0] != want {
 		t.Errorf("grants %+v", got)
 	}
 	for _, body := range []string{`{}`, `{"tenant": "t", "tokens": -1}`, `{"tenant": "t", "cost_usd": -1}`, `{"tenant": "t", "wall": "-1s"}`, `{"tenant": "t", "tokans": 1}`} {
-		var p client.Problem
+		var p api.Problem
 		if d.send("PUT", "/v1/grants", body, 400, &p); p.Detail == "" {
 			t.Errorf("%s: %+v", body, p)
 		}
 	}
-	if err := c.SetGrant(t.Context(), queue.Grant{Owner: want.Owner}); err != nil {
+	if err := c.SetGrant(t.Context(), api.Grant{Tenant: "t", Agent: "p"}); err != nil {
 		t.Fatal(err)
 	}
 	if d.ask("GET", "/v1/grants", 200, &got); len(got.Grants) != 0 {
 		t.Errorf("grants %+v", got)
 	}
-	var refused *client.Problem
-	if err := c.SetGrant(t.Context(), queue.Grant{}); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
+	var refused *api.Problem
+	if err := c.SetGrant(t.Context(), api.Grant{}); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
 		t.Errorf("a grant of nobody: %v", err)
 	}
 }
 
 func TestUsage(t *testing.T) {
 	d := open(t, 0)
-	var u client.Usage
-	if d.ask("GET", "/v1/usage?by=tenant&by=day&zone=Europe/Berlin&since=2026-03-01T00:00:00Z", 200, &u); len(u.Accounts) != 0 || u.Total != (queue.Account{}) {
+	var u api.Usage
+	if d.ask("GET", "/v1/usage?by=tenant&by=day&zone=Europe/Berlin&since=2026-03-01T00:00:00Z", 200, &u); len(u.Accounts) != 0 || u.Total != (api.Account{}) {
 		t.Errorf("usage of nothing %+v", u)
 	}
 	for query, want := range map[string]string{"by=colour": "colour", "since=monday": "monday", "until=x": "until", "zone=Nowhere": "Nowhere"} {
-		var p client.Problem
+		var p api.Problem
 		if d.ask("GET", "/v1/usage?"+query, 400, &p); !strings.Contains(p.Detail, want) {
 			t.Errorf("%s: %+v", query, p)
 		}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
@@ -27,37 +27,26 @@ func (s *Server) agentRoutes() {
 		about: "Tell how a reputation has moved, the oldest evaluation first.\nThe last 1,000 to 2,000 evaluations are kept."}, s.history)
 }
 
-func (s *Server) journal() (queue.Journal, error) {
-	if j, ok := s.opt.Store.(queue.Journal); ok {
-		return j, nil
-	}
-	return nil, fmt.Errorf("keep evaluations: %w", errUnsupported)
-}
-
-func (s *Server) listAgents(ctx context.Context, _ *struct{}) (client.Agents, error) {
+func (s *Server) listAgents(ctx context.Context, _ *struct{}) (api.Agents, error) {
 	return s.agents.get(ctx, s.makeAgents)
 }
 
-func (s *Server) makeAgents(ctx context.Context) (client.Agents, error) {
-	out := client.Agents{Agents: []client.Agent{}}
-	journal, err := s.journal()
-	if err != nil {
-		return out, err
-	}
+func (s *Server) makeAgents(ctx context.Context) (api.Agents, error) {
+	out := api.Agents{Agents: []api.Agent{}}
 	declared, err := scheduler.Agents(ctx, s.opt.Store)
 	if err != nil {
 		return out, err
 	}
-	all, err := eval.Reputations(ctx, journal, eval.Filter{Kind: eval.Agent})
+	all, err := eval.Reputations(ctx, s.opt.Store, eval.Filter{Kind: eval.Agent})
 	if err != nil {
 		return out, err
 	}
-	known := map[string][]eval.Reputation{}
+	known := map[string][]api.Reputation{}
 	for _, r := range all {
-		known[r.Subject.Name] = append(known[r.Subject.Name], r)
+		known[r.Subject.Name] = append(known[r.Subject.Name], ReputationOf(&r))
 	}
 	for i := range declared {
-		a := client.Agent{Tenant: declared[i].Tenant, Profile: declared[i].Profile}
+		a := api.Agent{Tenant: declared[i].Tenant, Profile: declared[i].Profile}
 		newest, total, err := s.opt.Store.List(ctx, queue.Filter{Tenant: a.Tenant, Agent: declared[i].Name, Newest: true, Limit: 1})
 		if err != nil {
 			return out, err
@@ -71,43 +60,40 @@ func (s *Server) makeAgents(ctx context.Context) (client.Agents, error) {
 	return out, nil
 }
 
-func (s *Server) evaluations(ctx context.Context, in *JobPath) (client.Evaluations, error) {
-	j, err := s.journal()
-	if err != nil {
-		return client.Evaluations{}, err
-	}
+func (s *Server) evaluations(ctx context.Context, in *JobPath) (api.Evaluations, error) {
 	e, err := s.find(ctx, in)
 	if err != nil {
-		return client.Evaluations{}, err
+		return api.Evaluations{}, err
 	}
-	list, err := eval.Evaluations(ctx, j, e.ID)
-	return client.Evaluations{Evaluations: some(list)}, err
+	list, err := eval.Evaluations(ctx, s.opt.Store, e.ID)
+	return api.Evaluations{Evaluations: each(list, EvaluationOf)}, err
 }
 
-func (s *Server) evaluate(ctx context.Context, in *JobPath, given *eval.Given) (client.Evaluations, error) {
+func (s *Server) evaluate(ctx context.Context, in *JobPath, said *api.Judgement) (api.Evaluations, error) {
 	if s.opt.Evaluator == nil {
-		return client.Evaluations{}, fmt.Errorf("evaluations: %w: nobody judges", errNoSuch)
+		return api.Evaluations{}, fmt.Errorf("evaluations: %w: nobody judges", errNoSuch)
 	}
+	given := eval.Given{By: said.By, Report: eval.Report{Vector: eval.Vector(said.Vector), Comment: said.Comment}}
 	if err := given.Validate(); err != nil {
 		var field *job.FieldError
 		if errors.As(err, &field) {
-			return client.Evaluations{}, badField("body."+field.Field, "%s", field.Message)
+			return api.Evaluations{}, badField("body."+field.Field, "%s", field.Message)
 		}
-		return client.Evaluations{}, badField("body", "%v", err)
+		return api.Evaluations{}, badField("body", "%v", err)
 	}
 	e, err := s.find(ctx, in)
 	if err != nil {
-		return client.Evaluations{}, err
+		return api.Evaluations{}, err
 	}
 	attempts, err := s.opt.Store.Attempts(ctx, e.ID)
 	if err != nil {
-		return client.Evaluations{}, err
+		return api.Evaluations{}, err
 	}
-	v, err := s.opt.Evaluator.Report(ctx, &e, attempts, *given)
+	v, err := s.opt.Evaluator.Report(ctx, &e, attempts, given)
 	if errors.Is(err, eval.ErrNothing) {
 		err = fmt.Errorf("%w: %w", queue.ErrIllegalTransition, err)
 	}
-	return client.Evaluations{Evaluations: v.Evaluations, Reputations: v.Reputations, Alerts: v.Alerts}, err
+	return EvaluationsOf(&v), err
 }
 
 type reputationQuery struct {
@@ -116,13 +102,9 @@ type reputationQuery struct {
 	Domain  string    `query:"domain" doc:"in this domain"`
 }
 
-func (s *Server) reputations(ctx context.Context, q *reputationQuery) (client.Reputations, error) {
-	j, err := s.journal()
-	if err != nil {
-		return client.Reputations{}, err
-	}
-	list, err := eval.Reputations(ctx, j, eval.Filter{Name: q.Subject, Kind: q.Kind, Domain: q.Domain})
-	return client.Reputations{Reputations: some(list)}, err
+func (s *Server) reputations(ctx context.Context, q *reputationQuery) (api.Reputations, error) {
+	list, err := eval.Reputations(ctx, s.opt.Store, eval.Filter{Name: q.Subject, Kind: q.Kind, Domain: q.Domain})
+	return api.Reputations{Reputations: ReputationsOf(list)}, err
 }
 
 type similarQuery struct {
@@ -133,21 +115,17 @@ type similarQuery struct {
 	Limit       int       `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"at most so many"`
 }
 
-func (s *Server) similar(ctx context.Context, q *similarQuery) (client.SimilarSubjects, error) {
-	j, err := s.journal()
-	if err != nil {
-		return client.SimilarSubjects{}, err
-	}
+func (s *Server) similar(ctx context.Context, q *similarQuery) (api.SimilarSubjects, error) {
 	var weights map[string]eval.Weights
 	if s.opt.Evaluator != nil {
 		weights = s.opt.Evaluator.Settings().Weights
 	}
-	of, list, err := eval.SimilarTo(ctx, j, eval.Table(weights), eval.Like{Name: q.Subject, Kind: q.Kind, Domain: q.Domain, MaxDistance: q.MaxDistance, Limit: q.Limit})
+	of, list, err := eval.SimilarTo(ctx, s.opt.Store, eval.Table(weights), eval.Like{Name: q.Subject, Kind: q.Kind, Domain: q.Domain, MaxDistance: q.MaxDistance, Limit: q.Limit})
 	switch {
 	case errors.Is(err, eval.ErrUnknownSubject):
-		return client.SimilarSubjects{}, fmt.Errorf("%w: %w", queue.ErrNotFound, err)
+		return api.SimilarSubjects{}, fmt.Errorf("%w: %w", queue.ErrNotFound, err)
 	case errors.Is(err, eval.ErrSeveralSubjects):
-		return client.SimilarSubjects{}, badField("query.kind", "%v", err)
+		return api.SimilarSubjects{}, badField("query.kind", "%v", err)
 	}
-	return client.SimilarSubjects{Of: of, Similar: some(list)}, err
+	return SimilarOf(&of, list), err
 }

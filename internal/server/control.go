@@ -7,8 +7,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 )
 
@@ -27,47 +26,47 @@ func (s *Server) controlRoutes() {
 		about: "Return a link that opens the dashboard once."}, s.newUILink)
 }
 
-func (s *Server) pause(_ context.Context, _ *struct{}, in *client.Pause) (isolation.Isolation, error) {
+func (s *Server) pause(_ context.Context, _ *struct{}, in *api.Pause) (api.Isolation, error) {
 	i, err := s.opt.Sched.Pause(in.Scope, in.Reason, in.For.Std())
 	if err != nil {
 		err = badField("body.scope", "%v", err)
 	}
-	return i, err
+	return IsolationOf(&i), err
 }
 
-func (s *Server) resume(ctx context.Context, _ *struct{}, in *client.Resume) (isolation.Isolation, error) {
+func (s *Server) resume(ctx context.Context, _ *struct{}, in *api.Resume) (api.Isolation, error) {
 	i, err := s.opt.Sched.Resume(ctx, in.Scope)
 	if err != nil && !errors.Is(err, scheduler.ErrNotIsolated) {
 		err = badField("body.scope", "%v", err) // it names no scope
 	}
-	return i, err
+	return IsolationOf(&i), err
 }
 
-func (s *Server) restart(ctx context.Context, _ *struct{}, in *client.RestartCores) (scheduler.Status, error) {
+func (s *Server) restart(ctx context.Context, _ *struct{}, in *api.RestartCores) (api.Status, error) {
 	if n := len(s.opt.Sched.Status().Cores); in.Core < 0 || in.Core > n {
-		return scheduler.Status{}, badField("body.core", "there is no core %d, want 1 to %d, or 0 for all", in.Core, n)
+		return api.Status{}, badField("body.core", "there is no core %d, want 1 to %d, or 0 for all", in.Core, n)
 	}
 	if err := s.opt.Sched.RestartCore(ctx, in.Core, in.Drain); err != nil {
-		return scheduler.Status{}, newProblem("no_successor", http.StatusConflict, "restart cores: %v", err)
+		return api.Status{}, newProblem("no_successor", http.StatusConflict, "restart cores: %v", err)
 	}
 	return s.status(ctx, nil)
 }
 
-func (s *Server) reload(ctx context.Context, _ *struct{}) (client.Reloaded, error) {
+func (s *Server) reload(ctx context.Context, _ *struct{}) (api.Reloaded, error) {
 	if s.opt.Reload == nil {
-		return client.Reloaded{}, fmt.Errorf("reload: %w", errNoSuch)
+		return api.Reloaded{}, fmt.Errorf("reload: %w", errNoSuch)
 	}
 	text, err := s.opt.Reload(ctx)
 	if err != nil && ctx.Err() == nil {
 		err = newProblem("not_reloaded", http.StatusConflict, "%v", err)
 	}
-	return client.Reloaded{Text: text}, err
+	return api.Reloaded{Text: text}, err
 }
 
 // upgradeModes are what an upgrade may do about running jobs.
 func upgradeModes() []string { return []string{"checkpoint", "drain"} }
 
-func (s *Server) upgrade(ctx context.Context, _ *struct{}, in *client.Upgrade) (client.Upgrade, error) {
+func (s *Server) upgrade(ctx context.Context, _ *struct{}, in *api.Upgrade) (api.Upgrade, error) {
 	if s.opt.Upgrade == nil {
 		return *in, fmt.Errorf("upgrade: %w", errNoSuch)
 	}
@@ -81,7 +80,7 @@ func (s *Server) upgrade(ctx context.Context, _ *struct{}, in *client.Upgrade) (
 	return *in, err
 }
 
-func (s *Server) newUILink(ctx context.Context, _ *struct{}, in *client.UILink) (client.UILink, error) {
+func (s *Server) newUILink(ctx context.Context, _ *struct{}, in *api.UILink) (api.UILink, error) {
 	if s.opt.NewUILink == nil {
 		return *in, fmt.Errorf("links to the dashboard: %w", errNoSuch)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/job"
@@ -17,7 +18,7 @@ func TestPause(t *testing.T) {
 	d := open(t, 0)
 	c := client.New(d.socket)
 	defer c.Close()
-	i, err := c.Pause(t.Context(), client.Pause{Scope: "worker:codex", Reason: "the bill", For: job.Duration(time.Hour)})
+	i, err := c.Pause(t.Context(), api.Pause{Scope: "worker:codex", Reason: "the bill", For: job.Duration(time.Hour)})
 	if err != nil || i.Scope != "worker:codex" || !strings.Contains(i.Message, "the bill") || i.Until.Sub(i.Since) != time.Hour {
 		t.Fatalf("paused %+v, %v", i, err)
 	}
@@ -52,7 +53,7 @@ func TestResume(t *testing.T) {
 		"everything": http.StatusBadRequest, "": http.StatusBadRequest, "core:x": http.StatusBadRequest,
 	} {
 		_, err := c.Resume(t.Context(), scope)
-		var p *client.Problem
+		var p *api.Problem
 		if !errors.As(err, &p) || p.Status != status || status == http.StatusConflict && !strings.Contains(p.Detail, "workspace:/w") {
 			t.Errorf("resume %q: %v, want status %d", scope, err, status)
 		}
@@ -82,7 +83,7 @@ func TestBadBodies(t *testing.T) {
 		{"/v1/cores/restart", `{"core": -1}`, 400, "body.core", "no core -1"},
 		{"/v1/cores/restart", `{"core": 1000}`, 400, "body.core", "no core 1000"},
 	} {
-		var p client.Problem
+		var p api.Problem
 		if d.send("POST", tt.path, tt.body, tt.status, &p); !strings.Contains(p.Detail, tt.want) || len(p.Errors) != 1 || p.Errors[0].Location != tt.location {
 			t.Errorf("%s %.40s: %+v, want %q at %s", tt.path, tt.body, p, tt.want, tt.location)
 		}
@@ -90,8 +91,8 @@ func TestBadBodies(t *testing.T) {
 	// The scheduler is not run: there is nothing to restart, and that is said.
 	c := client.New(d.socket)
 	defer c.Close()
-	var p *client.Problem
-	if _, err := c.RestartCores(t.Context(), client.RestartCores{Drain: true}); !errors.As(err, &p) || !strings.Contains(p.Detail, "restart cores: ") {
+	var p *api.Problem
+	if _, err := c.RestartCores(t.Context(), api.RestartCores{Drain: true}); !errors.As(err, &p) || !strings.Contains(p.Detail, "restart cores: ") {
 		t.Errorf("restart: %v", err)
 	}
 }

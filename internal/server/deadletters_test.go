@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -35,7 +36,7 @@ func (d *door) failAll() {
 func TestDeadLetters(t *testing.T) {
 	d := open(t, 0)
 	d.failAll()
-	var list client.Jobs
+	var list api.Jobs
 	for query, want := range map[string]int{"": 2, "?class=SERVER&class=AUTH": 2, "?class=AUTH": 0, "?tenant=t&worker=shell": 2, "?older=1h": 0, "?newer=1h": 2, "?grep=^one": 1, "?limit=1": 1} {
 		if d.send("GET", "/v1/dead-letters"+query, "", 200, &list); len(list.Jobs) != want || list.Jobs == nil {
 			t.Errorf("%q: got %+v, want %d", query, list, want)
@@ -43,7 +44,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 	c := client.New(d.socket)
 	defer c.Close()
-	out, err := c.Requeue(t.Context(), client.Requeue{Letters: []client.RequeueLetter{{ID: d.ids[0]}}})
+	out, err := c.Requeue(t.Context(), api.Requeue{Letters: []api.RequeueLetter{{ID: d.ids[0]}}})
 	if err != nil || len(out.Jobs) != 1 || out.Jobs[0].RequeuedFrom != d.ids[0] || out.Jobs[0].State != job.Queued || len(out.Refused) != 0 {
 		t.Fatalf("requeued %+v, %v", out, err)
 	}
@@ -52,12 +53,12 @@ func TestDeadLetters(t *testing.T) {
 		t.Errorf("the letter is %+v, %v", again.Job, err)
 	}
 	other := job.Spec{Name: "two-b", Tenant: "t", Type: job.Tool, Worker: "shell", Instructions: "true", Workspace: job.Workspace{Isolation: job.NoWorkspace}}
-	if out, err = c.Requeue(t.Context(), client.Requeue{Letters: []client.RequeueLetter{{ID: d.ids[1], Spec: &other}}}); err != nil || out.Jobs[0].Spec.Name != "two-b" {
+	if out, err = c.Requeue(t.Context(), api.Requeue{Letters: []api.RequeueLetter{{ID: d.ids[1], Spec: &other}}}); err != nil || out.Jobs[0].Spec.Name != "two-b" {
 		t.Errorf("requeued %+v, %v", out, err)
 	}
-	var p *client.Problem
+	var p *api.Problem
 	for _, id := range []job.ID{d.ids[0], out.Jobs[0].ID} { // requeued already; not given up
-		if _, err := c.Requeue(t.Context(), client.Requeue{Letters: []client.RequeueLetter{{ID: id}}}); !errors.As(err, &p) || p.Status != http.StatusConflict || !strings.Contains(p.Detail, string(id)) {
+		if _, err := c.Requeue(t.Context(), api.Requeue{Letters: []api.RequeueLetter{{ID: id}}}); !errors.As(err, &p) || p.Status != http.StatusConflict || !strings.Contains(p.Detail, string(id)) {
 			t.Errorf("requeue %s: %v", id, err)
 		}
 		if _, err := c.Drop(t.Context(), []job.ID{id}); !errors.As(err, &p) || p.Status != http.StatusConflict || !strings.Contains(p.Detail, string(id)) {
@@ -72,11 +73,11 @@ func TestDropAllOrNone(t *testing.T) {
 	d.failAll()
 	c := client.New(d.socket)
 	defer c.Close()
-	var p *client.Problem
+	var p *api.Problem
 	if _, err := c.Drop(t.Context(), []job.ID{d.ids[0], "nobody"}); !errors.As(err, &p) || p.Status != http.StatusNotFound {
 		t.Errorf("drop: %v", err)
 	}
-	var list client.Jobs
+	var list api.Jobs
 	if d.send("GET", "/v1/dead-letters", "", 200, &list); list.Total != 2 {
 		t.Errorf("%d are left", list.Total)
 	}
@@ -102,7 +103,7 @@ func TestBadDeadLetterRequests(t *testing.T) {
 		{"POST", "/v1/dead-letters/requeue", `{"letters": [{"id": "` + string(d.ids[0]) + `", "spec": {"id": "x y"}}]}`, "letters[0].spec."},
 		{"POST", "/v1/dead-letters/drop", `{}`, "ids: is empty"},
 	} {
-		var p client.Problem
+		var p api.Problem
 		if d.send(tt.method, tt.path, tt.body, 400, &p); !strings.Contains(p.Detail, tt.want) {
 			t.Errorf("%s %s: %q, want %q", tt.path, tt.body, p.Detail, tt.want)
 		}

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"sync"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 )
 
 // maxEncoded is how many updates are remembered as JSON.
@@ -21,8 +21,8 @@ type encoder struct {
 }
 
 // update returns u as JSON, which is shared and not to be changed.
-func (c *encoder) update(u *scheduler.Update) ([]byte, error) {
-	if u.ID == "" || u.Kind == scheduler.UpdateGap { // a gap has the id of another
+func (c *encoder) update(u *api.Update) ([]byte, error) {
+	if u.ID == "" || u.Kind == api.UpdateGap { // a gap has the id of another
 		return json.Marshal(u)
 	}
 	c.mu.Lock()

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 )
 
 // TestEncoder: what is remembered is what would be written, also after more updates
 // than are remembered; a gap has the id of another update and is not taken for it.
 func TestEncoder(t *testing.T) {
 	var c encoder
-	check := func(u scheduler.Update) {
+	check := func(u api.Update) {
 		t.Helper()
 		want, err := json.Marshal(u)
 		if err != nil {
@@ -25,11 +25,11 @@ func TestEncoder(t *testing.T) {
 		}
 	}
 	for i := range 3 * maxEncoded {
-		check(scheduler.Update{ID: fmt.Sprint("boot-", i), Kind: scheduler.UpdateCore, Text: fmt.Sprint(i)})
-		check(scheduler.Update{ID: fmt.Sprint("boot-", i), Kind: scheduler.UpdateGap, Missed: i})
-		check(scheduler.Update{Kind: scheduler.UpdateCore, Text: fmt.Sprint("no id ", i)})
+		check(api.Update{ID: fmt.Sprint("boot-", i), Kind: api.UpdateCore, Text: fmt.Sprint(i)})
+		check(api.Update{ID: fmt.Sprint("boot-", i), Kind: api.UpdateGap, Missed: i})
+		check(api.Update{Kind: api.UpdateCore, Text: fmt.Sprint("no id ", i)})
 	}
-	check(scheduler.Update{ID: "boot-0", Kind: scheduler.UpdateCore, Text: "0"})
+	check(api.Update{ID: "boot-0", Kind: api.UpdateCore, Text: "0"})
 	if len(c.texts) != maxEncoded {
 		t.Errorf("%d are remembered, want %d", len(c.texts), maxEncoded)
 	}

@@ -59,7 +59,7 @@ func TestEvaluations(t *testing.T) {
 	if code, text := ask(server.New(opt), "POST", "/v1/jobs/done/evaluations", `{"by": "anna", "quality": 1}`); code != http.StatusNotFound {
 		t.Errorf("without an evaluator: %d %s", code, text)
 	}
-	opt.Evaluator = eval.New(eval.Config{Store: store, Journal: store, Settings: eval.DefaultSettings()})
+	opt.Evaluator = eval.New(eval.Config{Store: store, Settings: eval.DefaultSettings()})
 	door := server.New(opt)
 	for _, c := range []struct {
 		method, path, body string

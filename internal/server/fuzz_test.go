@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 )
 
 // asProblem reads a problem strictly.
-func asProblem(text []byte) (p client.Problem, err error) {
+func asProblem(text []byte) (p api.Problem, err error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	err = dec.Decode(&p)

@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/eval"
 )
 
@@ -14,14 +14,10 @@ type historyQuery struct {
 }
 
 // history tells how a reputation has moved.
-func (s *Server) history(ctx context.Context, q *historyQuery) (client.History, error) {
-	out := client.History{Points: []client.HistoryPoint{}}
-	j, err := s.journal()
-	if err != nil {
-		return out, err
-	}
-	err = eval.History(ctx, j, eval.Subject{Kind: q.Kind, Name: q.Subject}, q.Domain, func(e *eval.Evaluation, after eval.Reputation) {
-		out.Points = append(out.Points, client.HistoryPoint{At: e.At, Job: e.Job, Composite: e.Composite, Score: after.R})
+func (s *Server) history(ctx context.Context, q *historyQuery) (api.History, error) {
+	out := api.History{Points: []api.HistoryPoint{}}
+	err := eval.History(ctx, s.opt.Store, eval.Subject{Kind: q.Kind, Name: q.Subject}, q.Domain, func(e *eval.Evaluation, after eval.Reputation) {
+		out.Points = append(out.Points, api.HistoryPoint{At: e.At, Job: e.Job, Composite: e.Composite, Score: after.R})
 	})
 	return out, err
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -33,7 +33,7 @@ type key struct {
 }
 
 // newKey reads the key of a submission, and sees to its digest.
-func (s *Server) newKey(ctx context.Context, text string, in *client.Submission) (key, error) {
+func (s *Server) newKey(ctx context.Context, text string, in *api.Submission) (key, error) {
 	if text == "" {
 		return key{}, nil
 	}
@@ -89,7 +89,7 @@ func (k key) name(b *queue.Batch, entries []queue.Entry) {
 }
 
 // replay answers a submission that was stored before; nil if it was not.
-func (s *Server) replay(ctx context.Context, k key, in *client.Submission) (*submitted, error) {
+func (s *Server) replay(ctx context.Context, k key, in *api.Submission) (*submitted, error) {
 	if !k.given {
 		return nil, nil
 	}

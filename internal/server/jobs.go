@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
@@ -72,18 +72,7 @@ type listQuery struct {
 	DeadLetters bool             `query:"dead_letters" doc:"what failed and waits for somebody"`
 }
 
-func (s *Server) surveyor() (queue.Surveyor, error) {
-	if v, ok := s.opt.Store.(queue.Surveyor); ok {
-		return v, nil
-	}
-	return nil, fmt.Errorf("survey the queue: %w", errUnsupported)
-}
-
-func (s *Server) list(ctx context.Context, q *listQuery) (client.Jobs, error) {
-	survey, err := s.surveyor()
-	if err != nil {
-		return client.Jobs{}, err
-	}
+func (s *Server) list(ctx context.Context, q *listQuery) (api.Jobs, error) {
 	f := queue.Filter{
 		States: q.State, Runs: q.Status, Tenant: q.Tenant, Worker: q.Worker, Agent: q.Agent, Batch: q.Batch, Search: q.Search,
 		Newest: q.Newest, DeadLetters: q.DeadLetters, Limit: q.Limit.Limit,
@@ -91,24 +80,24 @@ func (s *Server) list(ctx context.Context, q *listQuery) (client.Jobs, error) {
 	if len(f.States) == 0 {
 		f.States = queue.EntryStates(f.Runs) // for the indexes
 	}
-	entries, next, total, err := survey.Page(ctx, f, q.Cursor)
+	entries, next, total, err := s.opt.Store.Page(ctx, f, q.Cursor)
 	if errors.Is(err, queue.ErrBadCursor) {
 		err = badField("query.cursor", "%v", err)
 	}
-	return client.Jobs{Jobs: s.stand(ctx, some(entries)), Total: total, Next: next}, err
+	return api.Jobs{Jobs: s.stand(ctx, entries), Total: total, Next: next}, err
 }
 
-// stand has entries tell how their jobs stand now.
-func (s *Server) stand(ctx context.Context, entries []queue.Entry) []queue.Entry {
+// stand returns entries as the API has them, and how their jobs stand now.
+func (s *Server) stand(ctx context.Context, entries []queue.Entry) []api.Job {
 	status := s.opt.Sched.Statuses(ctx)
 	for i := range entries {
 		st := status(&entries[i])
 		entries[i].Status = &st
 	}
-	return entries
+	return JobsOf(entries)
 }
 
-func (s *Server) standing(ctx context.Context, e queue.Entry) queue.Entry {
+func (s *Server) standing(ctx context.Context, e queue.Entry) api.Job {
 	return s.stand(ctx, []queue.Entry{e})[0]
 }
 
@@ -128,13 +117,13 @@ func (s *Server) find(ctx context.Context, in *JobPath) (queue.Entry, error) {
 	return e, err
 }
 
-func (s *Server) job(ctx context.Context, in *JobPath) (client.Job, error) {
+func (s *Server) job(ctx context.Context, in *JobPath) (api.JobDetail, error) {
 	e, err := s.find(ctx, in)
 	if err != nil {
-		return client.Job{}, err
+		return api.JobDetail{}, err
 	}
 	attempts, err := s.opt.Store.Attempts(ctx, e.ID)
-	return client.Job{Job: s.standing(ctx, e), Attempts: some(attempts)}, err
+	return api.JobDetail{Job: s.standing(ctx, e), Attempts: some(attempts)}, err
 }
 
 type eventsQuery struct {
@@ -142,66 +131,66 @@ type eventsQuery struct {
 	After
 }
 
-func (s *Server) events(ctx context.Context, in *eventsQuery) (client.Events, error) {
+func (s *Server) events(ctx context.Context, in *eventsQuery) (api.Events, error) {
 	e, err := s.find(ctx, &in.JobPath)
 	if err != nil {
-		return client.Events{}, err
+		return api.Events{}, err
 	}
 	events, err := s.opt.Store.Events(ctx, e.ID, in.After.After, in.Limit)
-	return client.Events{Events: some(events)}, err
+	return api.Events{Events: EventsOf(events)}, err
 }
 
-func (s *Server) steps(ctx context.Context, in *JobPath) (client.Steps, error) {
+func (s *Server) steps(ctx context.Context, in *JobPath) (api.Steps, error) {
 	e, err := s.find(ctx, in)
 	if err != nil {
-		return client.Steps{}, err
+		return api.Steps{}, err
 	}
 	list, err := StepsOf(ctx, s.opt.Store, &e)
-	return client.Steps{Steps: list}, err
+	return api.Steps{Steps: list}, err
 }
 
-func (s *Server) cancel(ctx context.Context, in *JobPath) (client.Job, error) {
+func (s *Server) cancel(ctx context.Context, in *JobPath) (api.JobDetail, error) {
 	e, err := s.find(ctx, in)
 	if err != nil {
-		return client.Job{}, err
+		return api.JobDetail{}, err
 	}
 	if e.State.Terminal() {
-		return client.Job{}, fmt.Errorf("job %s is %s already: %w", e.Spec.Name, stateWord(&e), queue.ErrIllegalTransition)
+		return api.JobDetail{}, fmt.Errorf("job %s is %s already: %w", e.Spec.Name, stateWord(&e), queue.ErrIllegalTransition)
 	}
 	if err := s.opt.Sched.Cancel(ctx, e.ID); err != nil {
-		return client.Job{}, err
+		return api.JobDetail{}, err
 	}
 	e, err = s.opt.Store.Get(ctx, e.ID)
-	return client.Job{Job: s.standing(ctx, e)}, err
+	return api.JobDetail{Job: s.standing(ctx, e)}, err
 }
 
-func (s *Server) cancelKey(ctx context.Context, _ *struct{}, in *client.CancelKey) (client.Jobs, error) {
+func (s *Server) cancelKey(ctx context.Context, _ *struct{}, in *api.CancelKey) (api.Jobs, error) {
 	if in.Key == "" {
-		return client.Jobs{}, badField("body.key", "is empty, want the key of the jobs to cancel")
+		return api.Jobs{}, badField("body.key", "is empty, want the key of the jobs to cancel")
 	}
 	tenant := cmp.Or(in.Tenant, job.DefaultTenant)
 	if err := job.ValidTenant(tenant); err != nil {
-		return client.Jobs{}, badField("body.tenant", "%v", err)
+		return api.Jobs{}, badField("body.tenant", "%v", err)
 	}
 	ids, err := s.opt.Sched.CancelKey(ctx, tenant, in.Key)
 	if err != nil {
-		return client.Jobs{}, err
+		return api.Jobs{}, err
 	}
-	done := client.Jobs{Total: len(ids)}
+	done := api.Jobs{Total: len(ids)}
 	for _, id := range ids {
 		e, err := s.opt.Store.Get(ctx, id)
 		if err != nil {
-			return client.Jobs{}, err
+			return api.Jobs{}, err
 		}
 		done.Jobs = append(done.Jobs, s.standing(ctx, e))
 	}
 	return done, nil
 }
 
-func (s *Server) checkpoint(ctx context.Context, in *JobPath, body *client.Checkpoint) (client.Job, error) {
+func (s *Server) checkpoint(ctx context.Context, in *JobPath, body *api.Checkpoint) (api.JobDetail, error) {
 	e, err := s.find(ctx, in)
 	if err != nil {
-		return client.Job{}, err
+		return api.JobDetail{}, err
 	}
 	reason := body.Reason
 	if reason == "" {
@@ -210,22 +199,22 @@ func (s *Server) checkpoint(ctx context.Context, in *JobPath, body *client.Check
 	asked, err := s.opt.Sched.Checkpoint(ctx, e.ID, reason)
 	switch {
 	case err != nil:
-		return client.Job{}, fmt.Errorf("job %s is %s: %w", e.Spec.Name, scheduler.StateOf(&e), err)
+		return api.JobDetail{}, fmt.Errorf("job %s is %s: %w", e.Spec.Name, scheduler.StateOf(&e), err)
 	case !asked:
-		return client.Job{}, fmt.Errorf("job %s cannot stop at a step's boundary now: its worker keeps no steps, or does not run yet: %w", e.Spec.Name, queue.ErrIllegalTransition)
+		return api.JobDetail{}, fmt.Errorf("job %s cannot stop at a step's boundary now: its worker keeps no steps, or does not run yet: %w", e.Spec.Name, queue.ErrIllegalTransition)
 	}
-	return client.Job{Job: s.standing(ctx, e)}, nil
+	return api.JobDetail{Job: s.standing(ctx, e)}, nil
 }
 
-func (s *Server) approvals(ctx context.Context, _ *struct{}) (client.Jobs, error) {
+func (s *Server) approvals(ctx context.Context, _ *struct{}) (api.Jobs, error) {
 	list, err := scheduler.Approvals(ctx, s.opt.Store)
-	return client.Jobs{Jobs: s.stand(ctx, some(list)), Total: len(list)}, err
+	return api.Jobs{Jobs: s.stand(ctx, list), Total: len(list)}, err
 }
 
-func (s *Server) decide(ctx context.Context, in *JobPath, a *scheduler.Answer) (client.Job, error) {
+func (s *Server) decide(ctx context.Context, in *JobPath, a *api.Answer) (api.JobDetail, error) {
 	e, err := s.find(ctx, in)
 	if err != nil {
-		return client.Job{}, err
+		return api.JobDetail{}, err
 	}
 	if s.opt.Who != nil {
 		a.By = cmp.Or(s.opt.Who(ctx), a.By)
@@ -234,7 +223,7 @@ func (s *Server) decide(ctx context.Context, in *JobPath, a *scheduler.Answer) (
 	if errors.Is(err, scheduler.ErrNoComment) {
 		err = badField("body.comment", "%v", err)
 	}
-	return client.Job{Job: s.standing(ctx, e)}, err
+	return api.JobDetail{Job: s.standing(ctx, e)}, err
 }
 
 // stateWord is the state of a job in a word, as `scheduler ls` has it.

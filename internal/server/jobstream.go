@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/queue"
 )
 
@@ -61,7 +61,7 @@ func (s *Server) followJob(w http.ResponseWriter, r *http.Request, q *jobStreamQ
 }
 
 // awaitJob returns when the store is to be asked again; false: the stream is over.
-func (s *Server) awaitJob(r *http.Request, e queue.Entry, updates <-chan scheduler.Update, alive *time.Ticker, look *time.Timer, out *events) bool {
+func (s *Server) awaitJob(r *http.Request, e queue.Entry, updates <-chan api.Update, alive *time.Ticker, look *time.Timer, out *events) bool {
 	look.Reset(lookSlow)
 	for soon := false; ; {
 		select {
@@ -77,7 +77,7 @@ func (s *Server) awaitJob(r *http.Request, e queue.Entry, updates <-chan schedul
 				return false
 			}
 		case u := <-updates:
-			if !soon && (u.Job == e.ID || u.Kind == scheduler.UpdateGap) {
+			if !soon && (u.Job == e.ID || u.Kind == api.UpdateGap) {
 				soon = true
 				look.Reset(lookSoon)
 			}
@@ -87,8 +87,8 @@ func (s *Server) awaitJob(r *http.Request, e queue.Entry, updates <-chan schedul
 
 // jobLog is what of a job's log was sent.
 type jobLog struct {
-	store  queue.Store
-	stand  func(context.Context, queue.Entry) queue.Entry
+	store  queue.Reader
+	stand  func(context.Context, queue.Entry) api.Job
 	out    *events
 	entry  queue.Entry
 	sent   string // the stateMark of the entry as it was sent last
@@ -105,13 +105,13 @@ func (l *jobLog) look(ctx context.Context) (ended bool, err error) {
 	} else if err != nil {
 		return false, err
 	}
-	e = l.stand(ctx, e)
 	l.entry = e
+	j := l.stand(ctx, e)
 	if err := l.events(ctx); err != nil {
 		return false, err
 	}
-	if mark := stateMark(&e); mark != l.sent {
-		text, err := json.Marshal(&e)
+	if mark := stateMark(&j); mark != l.sent {
+		text, err := json.Marshal(&j)
 		if err != nil {
 			return false, err
 		}
@@ -145,9 +145,9 @@ func (l *jobLog) events(ctx context.Context) error {
 	}
 }
 
-// stateMark changes when the state of an entry does, as a person sees it; not with
+// stateMark changes when the state of a job does, as a person sees it; not with
 // its lease, nor with what it has spent.
-func stateMark(e *queue.Entry) string {
+func stateMark(e *api.Job) string {
 	reason := ""
 	if w := e.Status.Waiting; w != nil {
 		reason = string(w.Reason)

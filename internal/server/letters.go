@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -34,7 +34,7 @@ type lettersQuery struct {
 	Grep   string           `query:"grep" maxLength:"1000" doc:"a regular expression that name, reason or instructions match"`
 }
 
-func (s *Server) deadLetters(ctx context.Context, q *lettersQuery) (client.Jobs, error) {
+func (s *Server) deadLetters(ctx context.Context, q *lettersQuery) (api.Jobs, error) {
 	bad := &invalid{}
 	f := scheduler.LetterFilter{Tenant: q.Tenant, Worker: q.Worker, Limit: q.Limit.Limit, Classes: q.Class}
 	for _, class := range q.Class {
@@ -49,10 +49,10 @@ func (s *Server) deadLetters(ctx context.Context, q *lettersQuery) (client.Jobs,
 		}
 	}
 	if err := bad.or(); err != nil {
-		return client.Jobs{}, err
+		return api.Jobs{}, err
 	}
 	entries, total, err := scheduler.DeadLetters(ctx, s.opt.Store, f)
-	return client.Jobs{Jobs: s.stand(ctx, some(entries)), Total: total}, err
+	return api.Jobs{Jobs: s.stand(ctx, entries), Total: total}, err
 }
 
 // ago returns the moment that lies so far back; zero if none is given.
@@ -71,7 +71,7 @@ func ago(bad *invalid, location, text string, now time.Time) time.Time {
 // at names an element of a list.
 func at(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
-func (s *Server) requeue(ctx context.Context, _ *struct{}, in *client.Requeue) (client.Requeued, error) {
+func (s *Server) requeue(ctx context.Context, _ *struct{}, in *api.Requeue) (api.Requeued, error) {
 	bad := &invalid{}
 	if len(in.Letters) == 0 {
 		bad.add("body.letters", "is empty, want at least one")
@@ -88,20 +88,20 @@ func (s *Server) requeue(ctx context.Context, _ *struct{}, in *client.Requeue) (
 		}
 	}
 	if err := bad.or(); err != nil {
-		return client.Requeued{}, err
+		return api.Requeued{}, err
 	}
 	for _, l := range in.Letters {
 		e, err := s.letter(ctx, l.ID)
 		if err != nil {
-			return client.Requeued{}, err
+			return api.Requeued{}, err
 		}
 		list = append(list, scheduler.Again{Letter: e, Spec: l.Spec, Fresh: in.ResetSession})
 	}
 	entries, err := scheduler.Requeue(ctx, s.opt.Sched.Submit, list, time.Now().UTC().Round(0))
 	if errors.Is(err, scheduler.ErrEnding) {
-		return client.Requeued{}, err
+		return api.Requeued{}, err
 	}
-	return client.Requeued{Jobs: some(entries), Refused: Sentences(err)}, nil
+	return api.Requeued{Jobs: s.stand(ctx, entries), Refused: Sentences(err)}, nil
 }
 
 // Sentences returns what errors.Join has joined, a text for each.
@@ -119,28 +119,28 @@ func Sentences(err error) []string {
 	return list
 }
 
-func (s *Server) drop(ctx context.Context, _ *struct{}, in *client.Drop) (client.Jobs, error) {
+func (s *Server) drop(ctx context.Context, _ *struct{}, in *api.Drop) (api.Jobs, error) {
 	if len(in.IDs) == 0 {
-		return client.Jobs{}, badField("body.ids", "is empty, want at least one")
+		return api.Jobs{}, badField("body.ids", "is empty, want at least one")
 	}
 	now := time.Now().UTC().Round(0)
 	var ops []queue.Op
 	for _, id := range in.IDs {
 		if _, err := s.letter(ctx, id); err != nil {
-			return client.Jobs{}, err
+			return api.Jobs{}, err
 		}
 		ops = append(ops, queue.Drop{ID: id, Now: now})
 	}
 	if err := s.opt.Store.Apply(ctx, ops...); err != nil {
-		return client.Jobs{}, fmt.Errorf("drop dead letters: %w", err)
+		return api.Jobs{}, fmt.Errorf("drop dead letters: %w", err)
 	}
-	out := client.Jobs{Jobs: []queue.Entry{}, Total: len(in.IDs)}
+	out := api.Jobs{Jobs: []api.Job{}, Total: len(in.IDs)}
 	for _, id := range in.IDs {
 		e, err := s.opt.Store.Get(ctx, id)
 		if err != nil {
-			return client.Jobs{}, err
+			return api.Jobs{}, err
 		}
-		out.Jobs = append(out.Jobs, e)
+		out.Jobs = append(out.Jobs, s.standing(ctx, e))
 	}
 	return out, nil
 }

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/queue"
 )
 
 func (s *Server) lookRoutes() {
@@ -23,31 +22,29 @@ func (s *Server) lookRoutes() {
 		about: "List the attempts that ran within a span of time, the first to begin first.\nWith more than limit, those that began last are there."}, s.timeline)
 }
 
-func (s *Server) status(_ context.Context, _ *struct{}) (scheduler.Status, error) {
+func (s *Server) status(_ context.Context, _ *struct{}) (api.Status, error) {
 	st := s.opt.Sched.Status()
-	st.Cores, st.Isolations = some(st.Cores), some(st.Isolations)
-	st.Circuits, st.Shares = some(st.Circuits), some(st.Shares)
-	return st, nil
+	return statusOf(&st), nil
 }
 
-func (s *Server) lookOver(ctx context.Context, _ *struct{}) (client.Overview, error) {
+func (s *Server) lookOver(ctx context.Context, _ *struct{}) (api.Overview, error) {
 	return s.overview.get(ctx, s.makeOverview)
 }
 
-func (s *Server) tenants(ctx context.Context, _ *struct{}) (client.Tenants, error) {
+func (s *Server) tenants(ctx context.Context, _ *struct{}) (api.Tenants, error) {
 	o, err := s.overview.get(ctx, s.makeOverview)
-	return client.Tenants{Tenants: o.Tenants}, err
+	return api.Tenants{Tenants: o.Tenants}, err
 }
 
-func (s *Server) workers(ctx context.Context, _ *struct{}) (client.Workers, error) {
+func (s *Server) workers(ctx context.Context, _ *struct{}) (api.Workers, error) {
 	if s.opt.Workers == nil {
-		return client.Workers{}, fmt.Errorf("workers: %w", errNoSuch)
+		return api.Workers{}, fmt.Errorf("workers: %w", errNoSuch)
 	}
 	list := some(s.opt.Workers(ctx))
 	for i := range list {
 		list[i].Circuits, list[i].Isolations = some(list[i].Circuits), some(list[i].Isolations)
 	}
-	return client.Workers{Workers: list}, nil
+	return api.Workers{Workers: list}, nil
 }
 
 type timelineQuery struct {
@@ -59,12 +56,8 @@ type timelineQuery struct {
 // timelineSpan is the span that a timeline has if none is given.
 const timelineSpan = 3 * time.Hour
 
-func (s *Server) timeline(ctx context.Context, q *timelineQuery) (client.Timeline, error) {
-	survey, err := s.surveyor()
-	if err != nil {
-		return client.Timeline{}, err
-	}
-	out := client.Timeline{Since: q.Since.UTC(), Until: q.Until.UTC()}
+func (s *Server) timeline(ctx context.Context, q *timelineQuery) (api.Timeline, error) {
+	out := api.Timeline{Since: q.Since.UTC(), Until: q.Until.UTC()}
 	if q.Until.IsZero() {
 		out.Until = time.Now().UTC().Round(0)
 	}
@@ -74,49 +67,49 @@ func (s *Server) timeline(ctx context.Context, q *timelineQuery) (client.Timelin
 	if !out.Since.Before(out.Until) {
 		return out, badField("query.since", "%s is not before until, %s", out.Since.Format(time.RFC3339), out.Until.Format(time.RFC3339))
 	}
-	runs, err := survey.Runs(ctx, out.Since, out.Until, q.Limit+1)
+	runs, err := s.opt.Store.Runs(ctx, out.Since, out.Until, q.Limit+1)
 	if err != nil {
 		return out, err
 	}
 	out.More = len(runs) > q.Limit
-	out.Attempts = some(runs[:min(len(runs), q.Limit)])
+	out.Attempts = each(runs[:min(len(runs), q.Limit)], func(r *queue.Running) api.Running { return api.Running(*r) })
 	slices.Reverse(out.Attempts)
 	return out, nil
 }
 
 // alertsOf returns what a person should look at, the newest first. What lasts is
 // as old as it began.
-func alertsOf(st *scheduler.Status, told []isolation.Escalation, now time.Time) []client.Alert {
-	alerts := []client.Alert{}
+func alertsOf(st *api.Status, told []isolation.Escalation, now time.Time) []api.Alert {
+	alerts := []api.Alert{}
 	for _, x := range told {
-		alerts = append(alerts, client.Alert{At: x.Time, Kind: "escalation", Scope: string(x.Scope), Message: x.Message})
+		alerts = append(alerts, api.Alert{At: x.Time, Kind: "escalation", Scope: string(x.Scope), Message: x.Message})
 	}
 	for _, i := range st.Isolations {
-		if !slices.ContainsFunc(told, func(x isolation.Escalation) bool { return x.Scope == i.Scope && x.Cause == i.Cause }) {
-			alerts = append(alerts, client.Alert{At: i.Since, Kind: "isolation", Scope: string(i.Scope), Message: i.Message})
+		if !slices.ContainsFunc(told, func(x isolation.Escalation) bool { return string(x.Scope) == i.Scope && string(x.Cause) == i.Cause }) {
+			alerts = append(alerts, api.Alert{At: i.Since, Kind: "isolation", Scope: i.Scope, Message: i.Message})
 		}
 	}
 	for _, t := range st.FailedTeams {
-		alerts = append(alerts, client.Alert{At: t.At, Kind: "team", Scope: "batch:" + string(t.Batch), Message: fmt.Sprintf("team %s has given up: %s", t.Team, t.Why)})
+		alerts = append(alerts, api.Alert{At: t.At, Kind: "team", Scope: "batch:" + string(t.Batch), Message: fmt.Sprintf("team %s has given up: %s", t.Team, t.Why)})
 	}
 	for _, c := range st.Circuits {
 		if c.State != "closed" {
-			alerts = append(alerts, client.Alert{At: now, Kind: "circuit", Scope: string(isolation.WorkerScope(c.Worker)), Message: circuitText(&c)})
+			alerts = append(alerts, api.Alert{At: now, Kind: "circuit", Scope: string(isolation.WorkerScope(c.Worker)), Message: circuitText(&c)})
 		}
 	}
 	for i := range st.Cores {
 		if text := coreText(&st.Cores[i]); text != "" {
-			alerts = append(alerts, client.Alert{At: st.Cores[i].Since, Kind: "core", Scope: fmt.Sprintf("core:%d", st.Cores[i].Index), Message: text})
+			alerts = append(alerts, api.Alert{At: st.Cores[i].Since, Kind: "core", Scope: fmt.Sprintf("core:%d", st.Cores[i].Index), Message: text})
 		}
 	}
-	slices.SortStableFunc(alerts, func(a, b client.Alert) int { return b.At.Compare(a.At) })
+	slices.SortStableFunc(alerts, func(a, b api.Alert) int { return b.At.Compare(a.At) })
 	return alerts[:min(len(alerts), maxAlerts)]
 }
 
 // maxAlerts is how many alerts an overview has at most.
 const maxAlerts = 50
 
-func circuitText(c *ipc.Circuit) string {
+func circuitText(c *api.Circuit) string {
 	what := string(c.Worker)
 	if c.Model != "" {
 		what += ":" + c.Model
@@ -125,7 +118,7 @@ func circuitText(c *ipc.Circuit) string {
 }
 
 // coreText says what is unusual about a core; "" if nothing is.
-func coreText(c *scheduler.CoreStatus) string {
+func coreText(c *api.Core) string {
 	switch {
 	case c.State == "isolated" || c.State == "down":
 		return fmt.Sprintf("core %d is %s: %s", c.Index, c.State, c.Cause)

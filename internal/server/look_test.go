@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
@@ -34,7 +35,7 @@ func TestOverview(t *testing.T) {
 	if o.Version != "test" || o.MaxAtOnce != 4 || o.Census.DeadLetters != 2 || o.Census.Queued+o.Census.Held != 4 || len(o.Budgets) != 1 || o.At.IsZero() {
 		t.Errorf("overview %+v", o)
 	}
-	sum := queue.Throughput{}
+	sum := api.Throughput{}
 	for _, step := range o.Throughput {
 		sum.Succeeded, sum.Failed = sum.Succeeded+step.Succeeded, sum.Failed+step.Failed
 	}
@@ -48,10 +49,10 @@ func TestOverview(t *testing.T) {
 	if why["waiting for jobs that it needs"] != 3 {
 		t.Errorf("waiting %+v", o.Waiting)
 	}
-	if !slices.ContainsFunc(o.Alerts, func(a client.Alert) bool { return a.Scope == "worker:codex" && strings.Contains(a.Message, "the bill") }) {
+	if !slices.ContainsFunc(o.Alerts, func(a api.Alert) bool { return a.Scope == "worker:codex" && strings.Contains(a.Message, "the bill") }) {
 		t.Errorf("alerts %+v", o.Alerts)
 	}
-	i := slices.IndexFunc(o.Tenants, func(row client.Tenant) bool { return row.Tenant == "t" })
+	i := slices.IndexFunc(o.Tenants, func(row api.Tenant) bool { return row.Tenant == "t" })
 	if i < 0 || o.Tenants[i].Grant == nil || o.Tenants[i].Grant.Tokens != 5 || o.Tenants[i].Today.Completed != 1 {
 		t.Errorf("tenants %+v", o.Tenants)
 	}
@@ -63,20 +64,19 @@ func TestOverview(t *testing.T) {
 // counting is a store that counts how often it is surveyed.
 type counting struct {
 	queue.Store
-	queue.Surveyor
 	surveys atomic.Int32
 }
 
 func (c *counting) Census(ctx context.Context) (queue.Census, error) {
 	c.surveys.Add(1)
-	return c.Surveyor.Census(ctx)
+	return c.Store.Census(ctx)
 }
 
 // TestOverviewIsMadeOnce for all who ask at once.
 func TestOverviewIsMadeOnce(t *testing.T) {
 	var store *counting
 	d := open(t, 0, func(o *server.Options) {
-		store = &counting{Store: o.Store, Surveyor: o.Store.(queue.Surveyor)}
+		store = &counting{Store: o.Store}
 		o.Store = store
 	})
 	h := d.server.Handler()
@@ -97,24 +97,6 @@ func TestOverviewIsMadeOnce(t *testing.T) {
 	}
 }
 
-// plainStore can do no more than every store can.
-type plainStore struct{ queue.Store }
-
-// TestLesserStore: what a store cannot do is said.
-func TestLesserStore(t *testing.T) {
-	d := open(t, 0, func(o *server.Options) { o.Store = plainStore{o.Store} })
-	for _, path := range []string{"/v1/jobs", "/v1/overview", "/v1/tenants", "/v1/timeline", "/v1/usage", "/v1/grants", "/v1/agents", "/v1/reputations", "/v1/jobs/one/evaluations"} {
-		var p client.Problem
-		if d.ask("GET", path, http.StatusNotImplemented, &p); p.Name() != "not_supported" {
-			t.Errorf("%s: %+v", path, p)
-		}
-	}
-	var steps client.Steps
-	if d.ask("GET", "/v1/jobs/one/steps", 200, &steps); len(steps.Steps) != 0 {
-		t.Errorf("steps %+v", steps)
-	}
-}
-
 // TestGraph has levels, parts and the longest path.
 func TestGraph(t *testing.T) {
 	d := world(t)
@@ -128,7 +110,10 @@ func TestGraph(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part := items.Job
+	part, err := d.store.Get(t.Context(), items.Job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
 	part.ID, part.Spec.Name, part.Spec.Flow = job.NewID(), "items@1", job.Flow{Joined: true, Node: "items", Part: 1}
 	if err := d.store.Enqueue(t.Context(), queue.Batch{ID: part.Batch, CreatedAt: part.CreatedAt}, []queue.Entry{part}); err != nil {
 		t.Fatal(err)
@@ -138,11 +123,11 @@ func TestGraph(t *testing.T) {
 		if err != nil || len(g.Nodes) != 5 {
 			t.Fatalf("graph %+v, %v", g, err)
 		}
-		nodes := map[job.Name]client.Node{}
+		nodes := map[job.Name]api.Node{}
 		for _, n := range g.Nodes {
 			nodes[n.Name] = n
 		}
-		for name, want := range map[job.Name]client.Node{
+		for name, want := range map[job.Name]api.Node{
 			"first": {Kind: "job", Critical: true}, "items": {Kind: "for_each", Level: 1, Critical: true}, "again": {Kind: "loop", Level: 1},
 			"merge": {Kind: "job", Level: 2, Critical: true}, "items@1": {Kind: "job", Level: 1, Of: "items"},
 		} {
@@ -174,12 +159,12 @@ func TestArtifacts(t *testing.T) {
 	}
 	// Outside, missing, through a link, a folder, unnamed, no attempt, no outcome's.
 	for _, rest := range []string{"1/artifacts/stdout", "1/artifacts/stderr", "1/artifacts/answer", "1/artifacts/whole", "1/artifacts/patch.diff", "2/artifacts/patch", "1/artifacts/..%2Fsecret"} {
-		var p client.Problem
+		var p api.Problem
 		if d.ask("GET", path+rest, http.StatusNotFound, &p); p.Name() != "not_found" || strings.Contains(p.Detail, "/") && !strings.Contains(rest, "%2F") {
 			t.Errorf("%s: %+v", rest, p)
 		}
 	}
-	var p client.Problem
+	var p api.Problem
 	d.ask("GET", path+"0/artifacts/patch", http.StatusBadRequest, &p)
 	// Other content, and what a reader would wait for.
 	attempts, err := d.store.Attempts(t.Context(), d.last)
@@ -226,7 +211,7 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("timeline %+v, %v", last, err)
 	}
 	_, err = c.Timeline(t.Context(), time.Now(), time.Now().Add(-time.Hour), 0)
-	if p, ok := err.(*client.Problem); !ok || p.Status != http.StatusBadRequest {
+	if p, ok := err.(*api.Problem); !ok || p.Status != http.StatusBadRequest {
 		t.Errorf("backwards: %v", err)
 	}
 }
@@ -277,7 +262,7 @@ func TestServeSeveral(t *testing.T) {
 	if err := <-done; err != context.Canceled {
 		t.Errorf("serve: %v", err)
 	}
-	var j client.Job
+	var j api.JobDetail
 	if d.ask("GET", "/v1/jobs/one", 200, &j); seen.Load() != 2 {
 		t.Errorf("%d requests were seen", seen.Load())
 	}

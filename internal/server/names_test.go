@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -18,7 +18,7 @@ func TestNamesAtEachDoor(t *testing.T) {
 	for _, tenant := range []string{"a/b", "a\nb", "\x1b[2J"} {
 		s := spec("x")
 		s.Tenant = job.Tenant(tenant)
-		resp, _ := d.post("/v1/jobs", client.Submission{Source: "s", Jobs: []job.Spec{s}})
+		resp, _ := d.post("/v1/jobs", api.Submission{Source: "s", Jobs: []job.Spec{s}})
 		if p := problemIn(t, resp); p.Status != http.StatusBadRequest || !strings.Contains(p.Detail, "is not a name of a tenant") {
 			t.Errorf("a job of tenant %q: %+v", tenant, p)
 		}

@@ -23,10 +23,11 @@ func apiConfig(version string) huma.Config {
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
-				Title: "agentsched", Version: version,
+				Title: "agentsched", Version: version, License: &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"},
 				Description: "The HTTP API of a running scheduler. {job} is an id, 8 or more characters of its end or its beginning, or a name, of which the newest is meant. " +
 					"Each operation names the role that it needs as x-role: read, submit, operate, or public for none.",
 			},
+			Servers: []*huma.Server{{URL: "/", Description: "the scheduler that this document is from"}},
 			Components: &huma.Components{
 				Schemas: huma.NewMapRegistry(schemaPrefix, schemaName),
 				SecuritySchemes: map[string]*huma.SecurityScheme{
@@ -111,12 +112,14 @@ func (s *Server) finishDocument() []byte {
 			if op == nil {
 				continue
 			}
-			op.Responses["default"] = s.problemResponse()
+			op.Responses["4XX"], op.Responses["default"] = s.problemResponse(), s.problemResponse()
 		}
 	}
 	registry := doc.Components.Schemas
+	said := comments()
 	for name, schema := range registry.Map() {
-		refine(schema, registry.TypeFromRef(schemaPrefix+name))
+		refine(schema, registry.TypeFromRef(schemaPrefix+name), said)
+		schema.Description = cmp.Or(schema.Description, said["api."+name]) // of one that adds to a type of package api
 	}
 	text, err := json.Marshal(doc)
 	if err != nil {
@@ -125,15 +128,15 @@ func (s *Server) finishDocument() []byte {
 	return text
 }
 
-// schemaName names a shape: those of package client by their own name, all others
-// with their package's before it, such as QueueEntry and JobSpec.
+// schemaName names a shape: those of package api by their own name, all others
+// with their package's before it, such as JobSpec.
 func schemaName(t reflect.Type, hint string) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	name := huma.DefaultSchemaNamer(t, hint)
 	pkg := t.PkgPath()[strings.LastIndex(t.PkgPath(), "/")+1:]
-	if pkg == "" || pkg == "client" || pkg == "server" {
+	if pkg == "" || pkg == "api" || pkg == "server" {
 		return name
 	}
 	return strings.ToUpper(pkg[:1]) + pkg[1:] + name

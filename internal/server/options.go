@@ -7,10 +7,9 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -26,24 +25,24 @@ type Options struct {
 	// Evaluator takes what people say of jobs.
 	Evaluator *eval.Evaluator
 	// Triggers tells how the triggers are doing.
-	Triggers func() []trigger.Status
+	Triggers func() []api.Trigger
 	// ReadFile turns a job file into a submission. Its errors are the sender's
 	// mistakes, told as they are, unless they wrap the context's.
-	ReadFile func(context.Context, client.JobFile) (client.Submission, error)
+	ReadFile func(context.Context, api.JobFile) (api.Submission, error)
 	// Artifacts is the folder that the artifacts of an attempt lie in.
 	Artifacts func(id job.ID, attempt int) string
 	// Reload puts the changed configuration in force and says what has changed. Its
 	// errors are mistakes in the configuration, told as they are.
 	Reload func(context.Context) (string, error)
 	// Upgrade begins to hand over to a new program. Its errors are told as they are.
-	Upgrade func(context.Context, client.Upgrade) error
+	Upgrade func(context.Context, api.Upgrade) error
 	// NewUILink returns a link that logs in to the dashboard once, for who asks. Its
 	// errors are told as they are.
-	NewUILink func(ctx context.Context, role string) (client.UILink, error)
+	NewUILink func(ctx context.Context, role string) (api.UILink, error)
 	// Workers tells how each kind of worker stands.
-	Workers func(context.Context) []client.Worker
+	Workers func(context.Context) []api.Worker
 	// Budgets tells how the windows of money stand. nil: there are none.
-	Budgets func(context.Context) []client.Budget
+	Budgets func(context.Context) []api.Budget
 	// Domains are those that jobs may name. nil: any.
 	Domains func() []string
 	// Bounds are how much a submission may hold. nil: only the store's are.
@@ -59,7 +58,7 @@ type Options struct {
 
 	// Authorize says whether a request may do what needs a role: read, submit or
 	// operate. It is asked for each request of a route that is not public, before
-	// its body is read. An error that has a method Problem() client.Problem, and
+	// its body is read. An error that has a method Problem() api.Problem, and
 	// maybe Header() http.Header, is answered with that. nil: all may do all.
 	Authorize func(ctx context.Context, r *http.Request, role string) error
 	// Principal names who asks: idempotency keys of one do not meet those of

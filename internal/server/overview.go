@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -20,20 +20,16 @@ const (
 )
 
 // makeOverview puts an overview together. Its lists are never nil.
-func (s *Server) makeOverview(ctx context.Context) (client.Overview, error) {
-	survey, err := s.surveyor()
-	if err != nil {
-		return client.Overview{}, err
-	}
+func (s *Server) makeOverview(ctx context.Context) (api.Overview, error) {
 	now := time.Now().UTC().Round(0)
 	st, err := s.status(ctx, nil)
 	if err != nil {
-		return client.Overview{}, err
+		return api.Overview{}, err
 	}
-	o := client.Overview{
+	o := api.Overview{
 		At: now, Version: s.opt.Version, Started: st.Started, Stopping: st.Stopping, Running: st.Running,
 		Cores: st.Cores, Circuits: st.Circuits, Isolations: st.Isolations, Policy: st.Policy,
-		Alerts: alertsOf(&st, s.opt.Sched.Escalations(), now), Budgets: []client.Budget{},
+		Alerts: alertsOf(&st, s.opt.Sched.Escalations(), now), Budgets: []api.Budget{},
 	}
 	if s.opt.MaxAtOnce != nil {
 		o.MaxAtOnce = s.opt.MaxAtOnce()
@@ -41,15 +37,17 @@ func (s *Server) makeOverview(ctx context.Context) (client.Overview, error) {
 	if s.opt.Budgets != nil {
 		o.Budgets = some(s.opt.Budgets(ctx))
 	}
-	if o.Census, err = survey.Census(ctx); err != nil {
+	census, err := s.opt.Store.Census(ctx)
+	if err != nil {
 		return o, err
 	}
-	o.Census.Tenants = some(o.Census.Tenants)
-	o.Throughput, err = survey.Throughput(ctx, now.Add(-throughputSpan), now, throughputStep)
-	if o.Throughput = some(o.Throughput); err != nil {
+	o.Census = censusOf(&census)
+	steps, err := s.opt.Store.Throughput(ctx, now.Add(-throughputSpan), now, throughputStep)
+	if err != nil {
 		return o, err
 	}
-	if o.Waiting, err = s.waitingOf(ctx, survey); err != nil {
+	o.Throughput = each(steps, func(t *queue.Throughput) api.Throughput { return api.Throughput(*t) })
+	if o.Waiting, err = s.waitingOf(ctx); err != nil {
 		return o, err
 	}
 	t := tenantTable{}
@@ -68,8 +66,8 @@ func (s *Server) makeOverview(ctx context.Context) (client.Overview, error) {
 }
 
 // waitingOf counts what queued jobs wait for, over the first of them.
-func (s *Server) waitingOf(ctx context.Context, survey queue.Surveyor) ([]client.Waiting, error) {
-	entries, _, _, err := survey.Page(ctx, queue.Filter{States: []job.EntryState{job.Queued}, Limit: maxWaiting}, "")
+func (s *Server) waitingOf(ctx context.Context) ([]api.Waiting, error) {
+	entries, _, _, err := s.opt.Store.Page(ctx, queue.Filter{States: []job.EntryState{job.Queued}, Limit: maxWaiting}, "")
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +75,11 @@ func (s *Server) waitingOf(ctx context.Context, survey queue.Surveyor) ([]client
 	for _, e := range s.stand(ctx, entries) {
 		counts[shared(*e.Status.Waiting)]++
 	}
-	list := []client.Waiting{}
+	list := []api.Waiting{}
 	for w, n := range counts {
-		list = append(list, client.Waiting{Reason: w.Reason, Why: w.String(), Jobs: n})
+		list = append(list, api.Waiting{Reason: w.Reason, Why: w.String(), Jobs: n})
 	}
-	slices.SortFunc(list, func(a, b client.Waiting) int { return cmp.Or(b.Jobs-a.Jobs, cmp.Compare(a.Why, b.Why)) })
+	slices.SortFunc(list, func(a, b api.Waiting) int { return cmp.Or(b.Jobs-a.Jobs, cmp.Compare(a.Why, b.Why)) })
 	return list, nil
 }
 
@@ -95,42 +93,39 @@ func shared(w job.Waiting) job.Waiting {
 }
 
 // tenantTable is what is known of each tenant.
-type tenantTable map[job.Tenant]*client.Tenant
+type tenantTable map[job.Tenant]*api.Tenant
 
-func (t tenantTable) row(name job.Tenant) *client.Tenant {
+func (t tenantTable) row(name job.Tenant) *api.Tenant {
 	if t[name] == nil {
-		t[name] = &client.Tenant{Tenant: name}
+		t[name] = &api.Tenant{Tenant: name}
 	}
 	return t[name]
 }
 
 // list returns the tenants by name.
-func (t tenantTable) list() []client.Tenant {
-	list := []client.Tenant{}
+func (t tenantTable) list() []api.Tenant {
+	list := []api.Tenant{}
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		list = append(list, *t[name])
 	}
 	return list
 }
 
-// accounts adds what tenants have used since midnight and what they may use, where
-// the store keeps accounts, and returns what all have used.
-func (s *Server) accounts(ctx context.Context, t tenantTable, now time.Time) (queue.Account, error) {
-	ledger, err := s.ledger()
+// accounts adds what tenants have used since midnight and what they may use, and
+// returns what all have used.
+func (s *Server) accounts(ctx context.Context, t tenantTable, now time.Time) (api.Account, error) {
+	used, err := UsageOf(ctx, s.opt.Store, queue.AccountFilter{By: []queue.Dimension{queue.ByTenant}, Since: now.Truncate(24 * time.Hour)})
 	if err != nil {
-		return queue.Account{}, nil
-	}
-	used, err := UsageOf(ctx, ledger, queue.AccountFilter{By: []queue.Dimension{queue.ByTenant}, Since: now.Truncate(24 * time.Hour)})
-	if err != nil {
-		return queue.Account{}, err
+		return api.Account{}, err
 	}
 	for i := range used.Accounts {
 		t.row(used.Accounts[i].Tenant).Today = used.Accounts[i]
 	}
-	grants, err := ledger.Grants(ctx)
+	grants, err := s.opt.Store.Grants(ctx)
 	for i := range grants {
 		if grants[i].Agent == "" {
-			t.row(grants[i].Tenant).Grant = &grants[i]
+			g := GrantOf(&grants[i])
+			t.row(g.Tenant).Grant = &g
 		}
 	}
 	return used.Total, err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -22,9 +22,9 @@ type pipelinesQuery struct {
 	Name job.Name `query:"name" doc:"of this name, or of the batch whose id begins so"`
 }
 
-func (s *Server) pipelines(ctx context.Context, q *pipelinesQuery) (client.Pipelines, error) {
+func (s *Server) pipelines(ctx context.Context, q *pipelinesQuery) (api.Pipelines, error) {
 	list, err := scheduler.Pipelines(ctx, s.opt.Store, string(q.Name))
-	return client.Pipelines{Pipelines: some(list)}, err
+	return api.Pipelines{Pipelines: PipelinesOf(list)}, err
 }
 
 // PipelinePath is the part of a path that names a pipeline.
@@ -37,15 +37,15 @@ type pipelineEventsQuery struct {
 	After
 }
 
-func (s *Server) pipelineEvents(ctx context.Context, in *pipelineEventsQuery) (client.PipelineEvents, error) {
+func (s *Server) pipelineEvents(ctx context.Context, in *pipelineEventsQuery) (api.PipelineEvents, error) {
 	events, err := scheduler.PipelineEvents(ctx, s.opt.Store, in.Pipeline, in.After.After, in.Limit)
-	return client.PipelineEvents{Events: some(events)}, err
+	return api.PipelineEvents{Events: PipelineEventsOf(events)}, err
 }
 
-func (s *Server) replayStage(ctx context.Context, in *PipelinePath, r *scheduler.Rewind) (client.Rewound, error) {
+func (s *Server) replayStage(ctx context.Context, in *PipelinePath, r *api.Rewind) (api.Rewound, error) {
 	first, err := s.opt.Sched.ReplayStage(ctx, in.Pipeline, *r)
 	if err != nil && !errors.Is(err, queue.ErrNotFound) {
 		err = badField("body", "%v", err)
 	}
-	return client.Rewound{First: first}, err
+	return api.Rewound{First: first}, err
 }

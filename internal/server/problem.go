@@ -11,7 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -19,7 +19,7 @@ import (
 
 // problem is an error that is answered as it is.
 type problem struct {
-	client.Problem
+	api.Problem
 	header http.Header
 }
 
@@ -31,7 +31,7 @@ func (p *problem) GetHeaders() http.Header { return p.header }
 func (p *problem) ContentType(string) string { return "application/problem+json" }
 
 func newProblem(name string, status int, format string, args ...any) *problem {
-	return &problem{Problem: client.Problem{Type: client.ProblemType + name, Title: title(name), Status: status, Detail: fmt.Sprintf(format, args...)}}
+	return &problem{Problem: api.Problem{Type: api.ProblemType + name, Title: title(name), Status: status, Detail: fmt.Sprintf(format, args...)}}
 }
 
 // title is the name in words: "not_found" is "Not found".
@@ -41,7 +41,7 @@ func title(name string) string {
 
 // about says what part of the request a problem is about.
 func (p *problem) about(location, message string, value any) *problem {
-	p.Errors = append(p.Errors, client.FieldProblem{Location: location, Message: message, Value: short(value)})
+	p.Errors = append(p.Errors, api.FieldProblem{Location: location, Message: message, Value: short(value)})
 	return p
 }
 
@@ -54,7 +54,7 @@ func short(value any) any {
 }
 
 // invalid is a request that cannot be meant as it is. It gathers all that is wrong.
-type invalid struct{ fields []client.FieldProblem }
+type invalid struct{ fields []api.FieldProblem }
 
 // badField returns an invalid request of one mistake.
 func badField(location, format string, args ...any) *invalid {
@@ -62,7 +62,7 @@ func badField(location, format string, args ...any) *invalid {
 }
 
 func (e *invalid) add(location, format string, args ...any) *invalid {
-	e.fields = append(e.fields, client.FieldProblem{Location: location, Message: fmt.Sprintf(format, args...)})
+	e.fields = append(e.fields, api.FieldProblem{Location: location, Message: fmt.Sprintf(format, args...)})
 	return e
 }
 
@@ -97,9 +97,6 @@ func (e *invalid) problem() *problem {
 // errNoSuch is wrapped where this server has not what a route rests on.
 var errNoSuch = errors.New("not here")
 
-// errUnsupported is wrapped where the store cannot do what a route rests on.
-var errUnsupported = errors.New("this scheduler's store cannot do that")
-
 // sentinel is what an error of ours is answered with.
 type sentinel struct {
 	err    error
@@ -111,7 +108,6 @@ type sentinel struct {
 func sentinels() []sentinel {
 	return []sentinel{
 		{errNoSuch, "not_available", http.StatusNotFound},
-		{errUnsupported, "not_supported", http.StatusNotImplemented},
 		{queue.ErrNotFound, "not_found", http.StatusNotFound},
 		{scheduler.ErrNotIsolated, "not_isolated", http.StatusConflict},
 		{scheduler.ErrNoComment, "bad_request", http.StatusBadRequest},
@@ -145,7 +141,7 @@ func (s *Server) problemOf(err error, path string) *problem {
 	}
 	var carried interface {
 		error
-		Problem() client.Problem
+		Problem() api.Problem
 	}
 	if errors.As(err, &carried) {
 		p := &problem{Problem: carried.Problem()}
@@ -204,7 +200,7 @@ var ownProblems = sync.OnceFunc(func() {
 			if value, ok := short(d.Value).(string); ok && value != "" {
 				text = fmt.Sprintf("is %q: %s", value, text)
 			}
-			e.fields = append(e.fields, client.FieldProblem{Location: d.Location, Message: text, Value: short(d.Value)})
+			e.fields = append(e.fields, api.FieldProblem{Location: d.Location, Message: text, Value: short(d.Value)})
 		}
 		switch {
 		case status == http.StatusUnprocessableEntity || status == http.StatusBadRequest:

@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
 
 // retry does a job that has ended again.
-func (s *Server) retry(ctx context.Context, in *JobPath) (client.Job, error) {
+func (s *Server) retry(ctx context.Context, in *JobPath) (api.JobDetail, error) {
 	e, err := s.find(ctx, in)
 	if err != nil {
-		return client.Job{}, err
+		return api.JobDetail{}, err
 	}
 	at := time.Now().UTC().Round(0)
 	var done []queue.Entry
@@ -34,10 +34,10 @@ func (s *Server) retry(ctx context.Context, in *JobPath) (client.Job, error) {
 		err = s.opt.Sched.Submit(ctx, b, done)
 	}
 	if err != nil {
-		return client.Job{}, err
+		return api.JobDetail{}, err
 	}
 	fresh, err := s.opt.Store.Get(ctx, done[0].ID)
-	return client.Job{Job: s.standing(ctx, fresh), Attempts: []job.Attempt{}}, err
+	return api.JobDetail{Job: s.standing(ctx, fresh), Attempts: []job.Attempt{}}, err
 }
 
 // afresh is a specification that was done before. A point in time that has passed

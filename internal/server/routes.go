@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"reflect"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ type route struct {
 	body                   int64      // the most bytes of a body, with one; 0: smallBody
 	maxJobs                func() int // the longest list of the body; nil: as it may be
 	bodyOptional           bool
+	answer                 reflect.Type // of a plain route: what its JSON is; nil: not said
 }
 
 // smallBody bounds the body of a request that is not a submission, in bytes.
@@ -118,7 +120,14 @@ func stream[I any](s *Server, r route, contentType string, handle func(w http.Re
 func (s *Server) plain(r route, contentType, path string, h http.Handler) {
 	op := r.operation()
 	op.Responses = textual(contentType)
-	op.Responses["default"] = s.problemResponse()
+	if r.answer != nil {
+		op.Responses["200"].Content[contentType].Schema = s.api.OpenAPI().Components.Schemas.Schema(r.answer, true, "")
+	}
+	for part := range strings.SplitSeq(r.path, "/") {
+		if name, ok := strings.CutPrefix(part, "{"); ok {
+			op.Parameters = append(op.Parameters, &huma.Param{Name: strings.TrimSuffix(name, "}"), In: "path", Required: true, Description: "the rest of the path", Schema: &huma.Schema{Type: huma.TypeString}})
+		}
+	}
 	if h == nil {
 		h = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			s.refuse(w, req, newProblem("not_available", http.StatusNotFound, "this scheduler does not serve %s", req.URL.Path))

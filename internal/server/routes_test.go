@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/server"
 )
@@ -18,8 +19,8 @@ type refusal struct{ status int }
 
 func (r refusal) Error() string { return "no" }
 
-func (r refusal) Problem() client.Problem {
-	return client.Problem{Type: client.ProblemType + "forbidden", Title: "Forbidden", Status: r.status, Detail: "no"}
+func (r refusal) Problem() api.Problem {
+	return api.Problem{Type: api.ProblemType + "forbidden", Title: "Forbidden", Status: r.status, Detail: "no"}
 }
 
 func (r refusal) Header() http.Header { return http.Header{"Www-Authenticate": {"Bearer"}} }
@@ -133,7 +134,7 @@ func TestNoRoute(t *testing.T) {
 }
 
 // problemIn decodes a problem, and fails the test if it is none.
-func problemIn(t testing.TB, resp *http.Response) client.Problem {
+func problemIn(t testing.TB, resp *http.Response) api.Problem {
 	t.Helper()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -162,7 +163,7 @@ func TestHealth(t *testing.T) {
 	if h, err := c.Ready(t.Context()); err != nil || !h.OK {
 		t.Errorf("ready %+v, %v", h, err)
 	}
-	var h client.Health
+	var h api.Health
 	if d.ask("GET", "/healthz", 200, &h); !h.OK {
 		t.Errorf("health %+v", h)
 	}
@@ -177,6 +178,6 @@ func TestPanic(t *testing.T) {
 		t.Errorf("answered %s", resp.Status)
 		resp.Body.Close()
 	}
-	var j client.Job
+	var j api.JobDetail
 	d.ask("GET", "/v1/jobs/one", 200, &j)
 }

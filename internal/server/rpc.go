@@ -10,36 +10,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/queue/sched"
 )
 
 // maxCalls bounds how many calls one request to /v1/rpc makes.
 const maxCalls = 1000
-
-// rpcRequest is a call as JSON-RPC 2.0 has it.
-type rpcRequest struct {
-	Version string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"` // absent: a notification, which has no answer
-	Method  string          `json:"method"`
-	Params  json.RawMessage `json:"params"`
-}
-
-type rpcResponse struct {
-	Version string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
-	Result  any             `json:"result,omitempty"`
-	Error   *rpcError       `json:"error,omitempty"`
-}
-
-type rpcError struct {
-	Code    sched.Code    `json:"code"`
-	Message string        `json:"message"`
-	Data    *rpcErrorData `json:"data,omitempty"` // of the codes of kernel.sched
-}
-
-type rpcErrorData struct {
-	Name string `json:"name"` // e.g. "kernel_sched_unknown_id"
-}
 
 // Errors of the frame itself, by JSON-RPC 2.0.
 const (
@@ -98,7 +74,7 @@ func (s *Server) rpcBatch(w http.ResponseWriter, r *http.Request, body []byte, i
 		s.answerRPC(w, r, failed(nil, rpcInvalid, "a batch has 1 to 1000 calls"))
 		return
 	}
-	var answers []*rpcResponse
+	var answers []*api.RPCResponse
 	for _, c := range calls {
 		if answer := s.call(r.Context(), c, in); answer != nil {
 			answers = append(answers, answer)
@@ -112,8 +88,8 @@ func (s *Server) rpcBatch(w http.ResponseWriter, r *http.Request, body []byte, i
 }
 
 // call makes one call; nil for a notification.
-func (s *Server) call(ctx context.Context, text json.RawMessage, in *rpcQuery) *rpcResponse {
-	var c rpcRequest
+func (s *Server) call(ctx context.Context, text json.RawMessage, in *rpcQuery) *api.RPCResponse {
+	var c api.RPCRequest
 	if err := json.Unmarshal(text, &c); err != nil || c.Version != "2.0" || c.Method == "" {
 		return failed(nil, rpcInvalid, `not a call, want {"jsonrpc":"2.0","id":1,"method":"kernel.sched.…","params":{…}}`)
 	}
@@ -133,18 +109,18 @@ func (s *Server) call(ctx context.Context, text json.RawMessage, in *rpcQuery) *
 	if in.Spelling == "rfc" {
 		result = sched.InRFC(result)
 	}
-	return &rpcResponse{Version: "2.0", ID: c.ID, Result: result}
+	return &api.RPCResponse{Version: "2.0", ID: c.ID, Result: result}
 }
 
-func failed(id json.RawMessage, code sched.Code, message string) *rpcResponse {
+func failed(id json.RawMessage, code sched.Code, message string) *api.RPCResponse {
 	if id == nil {
 		id = json.RawMessage("null")
 	}
-	e := &rpcError{Code: code, Message: message}
+	e := &api.RPCError{Code: int(code), Message: message}
 	if name := code.Name(); name != "" {
-		e.Data = &rpcErrorData{name}
+		e.Data = &api.RPCErrorData{Name: name}
 	}
-	return &rpcResponse{Version: "2.0", ID: id, Error: e}
+	return &api.RPCResponse{Version: "2.0", ID: id, Error: e}
 }
 
 func (s *Server) answerRPC(w http.ResponseWriter, r *http.Request, v any) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue/sched"
@@ -41,12 +42,12 @@ func TestRPC(t *testing.T) {
 		t.Errorf("listed %+v", got)
 	}
 	err := c.Call(t.Context(), sched.MethodCancel, sched.ByID{SchedID: made.SchedID}, nil)
-	if refused, ok := errors.AsType[*sched.Error](err); !ok || refused.Code != sched.IllegalTransition {
+	if refused, ok := errors.AsType[*api.RPCError](err); !ok || refused.Code != int(sched.IllegalTransition) {
 		t.Errorf("cancel what is completed: %v", err)
 	}
 	// What the scheduler runs itself is not for others.
 	err = c.Call(t.Context(), sched.MethodComplete, sched.CompleteRequest{SchedID: d.ids[0], WorkerID: "w"}, nil)
-	if refused, ok := errors.AsType[*sched.Error](err); !ok || refused.Code != sched.IllegalTransition {
+	if refused, ok := errors.AsType[*api.RPCError](err); !ok || refused.Code != int(sched.IllegalTransition) {
 		t.Errorf("complete a job of the scheduler: %v", err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 )
@@ -24,10 +24,10 @@ func (s *Server) runRoutes() {
 // openedRun is the answer to POST /v1/runs.
 type openedRun struct {
 	Status int
-	Body   scheduler.OpenedRun
+	Body   api.OpenedRun
 }
 
-func (s *Server) openRun(ctx context.Context, _ *struct{}, in *client.Run) (*openedRun, error) {
+func (s *Server) openRun(ctx context.Context, _ *struct{}, in *api.Run) (*openedRun, error) {
 	if in.Source == "" || in.Digest == "" {
 		return nil, badField("body.source", "source and digest are needed: they say which run it is")
 	}
@@ -53,14 +53,14 @@ type runPath struct {
 	Batch job.BatchID `path:"batch" doc:"the batch of the run"`
 }
 
-func (s *Server) continueRun(ctx context.Context, p *runPath, in *client.ContinueRun) (scheduler.OpenedRun, error) {
+func (s *Server) continueRun(ctx context.Context, p *runPath, in *api.ContinueRun) (api.OpenedRun, error) {
 	return s.opt.Sched.ContinueRun(ctx, p.Batch, in.Env)
 }
 
-func (s *Server) stopRun(ctx context.Context, p *runPath, in *client.StopRun) (client.StopRun, error) {
+func (s *Server) stopRun(ctx context.Context, p *runPath, in *api.StopRun) (api.StopRun, error) {
 	return *in, s.opt.Sched.StopRun(ctx, p.Batch, in.Now)
 }
 
-func (s *Server) closeRun(ctx context.Context, p *runPath) (client.ClosedRun, error) {
-	return client.ClosedRun{Batch: p.Batch}, s.opt.Sched.CloseRun(ctx, p.Batch)
+func (s *Server) closeRun(ctx context.Context, p *runPath) (api.ClosedRun, error) {
+	return api.ClosedRun{Batch: p.Batch}, s.opt.Sched.CloseRun(ctx, p.Batch)
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"cmp"
+	_ "embed" // comments.txt
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -8,11 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/eval"
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // enumerations are the types whose values are known.
@@ -32,7 +31,7 @@ func enumerations() map[reflect.Type][]any {
 		reflect.TypeFor[job.Strategy]():        anyOf(job.Strategies()),
 		reflect.TypeFor[job.RestartType]():     anyOf(job.RestartTypes()),
 		reflect.TypeFor[job.Kept]():            {job.KeptFresh, job.KeptBefore, job.KeptRefused},
-		reflect.TypeFor[eval.Kind]():           {eval.Worker, eval.Agent, eval.Tenant},
+		reflect.TypeFor[api.SubjectKind]():     {api.WorkerSubject, api.AgentSubject, api.TenantSubject},
 	}
 }
 
@@ -49,38 +48,69 @@ func anyOf[T any](list []T) []any {
 // always has.
 func requiredFields() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
-		reflect.TypeFor[client.Submission]():    {"jobs"},
-		reflect.TypeFor[client.JobFile]():       {"text"},
-		reflect.TypeFor[client.Resume]():        {"scope"},
-		reflect.TypeFor[client.Pause]():         {"scope"},
-		reflect.TypeFor[client.Upgrade]():       {"mode"},
-		reflect.TypeFor[client.Requeue]():       {"letters"},
-		reflect.TypeFor[client.RequeueLetter](): {"id"},
-		reflect.TypeFor[client.Drop]():          {"ids"},
-		reflect.TypeFor[client.CancelKey]():     {"key"},
-		reflect.TypeFor[client.Checkpoint]():    nil,
-		reflect.TypeFor[client.RestartCores]():  nil,
-		reflect.TypeFor[client.UILink]():        nil,
-		reflect.TypeFor[scheduler.Answer]():     {"approved"},
-		reflect.TypeFor[scheduler.Rewind]():     {"stage", "from"},
-		reflect.TypeFor[eval.Given]():           {"by"},
-		reflect.TypeFor[queue.Grant]():          {"tenant"},
-		reflect.TypeFor[job.Spec]():             {"id", "type"},
-		reflect.TypeFor[job.Workspace]():        nil,
-		reflect.TypeFor[job.Context]():          nil,
-		reflect.TypeFor[job.Limits]():           nil,
-		reflect.TypeFor[job.ForEach]():          {"items"},
-		reflect.TypeFor[job.Loop]():             nil,
-		reflect.TypeFor[job.Oversight]():        {"mode"},
-		reflect.TypeFor[job.Team]():             {"id"},
-		reflect.TypeFor[job.Member]():           nil,
+		reflect.TypeFor[api.Submission]():    {"jobs"},
+		reflect.TypeFor[api.JobFile]():       {"text"},
+		reflect.TypeFor[api.Resume]():        {"scope"},
+		reflect.TypeFor[api.Pause]():         {"scope"},
+		reflect.TypeFor[api.Upgrade]():       {"mode"},
+		reflect.TypeFor[api.Requeue]():       {"letters"},
+		reflect.TypeFor[api.RequeueLetter](): {"id"},
+		reflect.TypeFor[api.Drop]():          {"ids"},
+		reflect.TypeFor[api.CancelKey]():     {"key"},
+		reflect.TypeFor[api.Checkpoint]():    nil,
+		reflect.TypeFor[api.RestartCores]():  nil,
+		reflect.TypeFor[api.UILink]():        nil,
+		reflect.TypeFor[api.Answer]():        {"approved"},
+		reflect.TypeFor[api.Rewind]():        {"stage", "from"},
+		reflect.TypeFor[api.Judgement]():     {"by"},
+		reflect.TypeFor[api.Grant]():         {"tenant"},
+		reflect.TypeFor[job.Spec]():          {"id", "type"},
+		reflect.TypeFor[job.Workspace]():     nil,
+		reflect.TypeFor[job.Context]():       nil,
+		reflect.TypeFor[job.Limits]():        nil,
+		reflect.TypeFor[job.ForEach]():       {"items"},
+		reflect.TypeFor[job.Loop]():          nil,
+		reflect.TypeFor[job.Oversight]():     {"mode"},
+		reflect.TypeFor[job.Team]():          {"id"},
+		reflect.TypeFor[job.Member]():        nil,
 	}
+}
+
+// comments.txt holds the doc comments of packages api and job, a line for each type
+// and field, in the order of their names. A test writes it.
+//
+//go:embed comments.txt
+var commentLines string
+
+// comments are the descriptions of types and of their fields, by "api.Job" and
+// "api.Job.ID".
+func comments() map[string]string {
+	all := map[string]string{}
+	for line := range strings.Lines(commentLines) {
+		name, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		all[name] = text
+	}
+	return all
+}
+
+// declaring returns the type that declares a field of t, which may be embedded.
+func declaring(t reflect.Type, f *reflect.StructField) reflect.Type {
+	for _, i := range f.Index[:len(f.Index)-1] {
+		if t = t.Field(i).Type; t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+	}
+	return t
 }
 
 // refine says of a type's schema what huma cannot know. A struct's map or list that
 // is nil is written as null; a request's field may be left out.
-func refine(schema *huma.Schema, t reflect.Type) {
-	if t == nil || t.Kind() != reflect.Struct {
+func refine(schema *huma.Schema, t reflect.Type, said map[string]string) {
+	if t == nil {
+		return
+	}
+	schema.Description = said[t.String()]
+	if t.Kind() != reflect.Struct {
 		return
 	}
 	values := enumerations()
@@ -90,6 +120,7 @@ func refine(schema *huma.Schema, t reflect.Type) {
 		if property == nil {
 			continue
 		}
+		property.Description = said[declaring(t, &f).String()+"."+f.Name]
 		omits := strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
 		refineField(property, f.Type, omits, values)
 	}
@@ -105,9 +136,9 @@ func refineField(property *huma.Schema, t reflect.Type, omits bool, values map[r
 	}
 	switch {
 	case t == reflect.TypeFor[json.RawMessage]():
-		property.Description = "any JSON"
+		property.Description = cmp.Or(property.Description, "any JSON")
 	case t == reflect.TypeFor[job.Duration]():
-		property.Description = "a length of time as Go writes it"
+		property.Description = cmp.Or(property.Description, "a length of time as Go writes it")
 		property.Examples = []any{"1h30m0s"}
 	case t.Kind() == reflect.Map:
 		property.Nullable = !omits

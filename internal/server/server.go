@@ -11,7 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/queue/sched"
 )
@@ -28,9 +28,9 @@ type Server struct {
 	patterns  []string
 	listeners listeners
 
-	overview  cached[client.Overview]
-	agents    cached[client.Agents]
-	workflows cached[[]client.Workflow]
+	overview  cached[api.Overview]
+	agents    cached[api.Agents]
+	workflows cached[[]api.Workflow]
 	encoder   encoder
 }
 

@@ -16,11 +16,12 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
-	"github.com/agentsched/agentsched/internal/socket"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -78,7 +79,7 @@ func open(t testing.TB, length int, changes ...func(*server.Options)) *door {
 		change(&opt)
 	}
 	d.server = server.New(opt)
-	l, err := socket.Listen(d.socket)
+	l, err := daemon.ListenSocket(d.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func (d *door) send(method, path, body string, status int, v any) {
 
 func TestReads(t *testing.T) {
 	d := open(t, 0)
-	var jobs client.Jobs
+	var jobs api.Jobs
 	d.ask("GET", "/v1/jobs?limit=1&newest=true", 200, &jobs)
 	if jobs.Total != 2 || len(jobs.Jobs) != 1 || jobs.Jobs[0].Spec.Name != "two" {
 		t.Errorf("jobs %+v", jobs)
@@ -148,17 +149,17 @@ func TestReads(t *testing.T) {
 		}
 	}
 	for _, ref := range []string{"one", string(d.ids[0])} {
-		var j client.Job
+		var j api.JobDetail
 		if d.ask("GET", "/v1/jobs/"+ref, 200, &j); j.Job.ID != d.ids[0] {
 			t.Errorf("job %s: %+v", ref, j)
 		}
 	}
-	var events client.Events
+	var events api.Events
 	d.ask("GET", "/v1/jobs/one/events", 200, &events)
 	if len(events.Events) != 0 {
 		t.Errorf("events %+v", events)
 	}
-	var p client.Problem
+	var p api.Problem
 	d.ask("GET", "/v1/jobs/none", 404, &p)
 	if p.Status != 404 || !strings.Contains(p.Detail, `"none"`) {
 		t.Errorf("problem %+v", p)
@@ -167,7 +168,7 @@ func TestReads(t *testing.T) {
 		"/v1/jobs?limit=x": "query.limit", "/v1/jobs?limit=0": "query.limit", "/v1/jobs?limit=1001": "query.limit", "/v1/jobs?offset=1": "query.offset",
 		"/v1/jobs?state=asleep": "query.state[0]", "/v1/jobs?status=held": "query.status[0]", "/v1/jobs?cursor=x": "query.cursor", "/v1/jobs/one/events?after=1e3": "query.after",
 	} {
-		var p client.Problem
+		var p api.Problem
 		if d.ask("GET", path, 400, &p); p.Name() != "bad_request" || len(p.Errors) != 1 || p.Errors[0].Location != location || !strings.Contains(p.Detail, location) {
 			t.Errorf("%s: problem %+v", path, p)
 		}
@@ -183,7 +184,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("cancel: %+v, %v", j, err)
 	}
 	_, err = c.Cancel(t.Context(), "one")
-	var p *client.Problem
+	var p *api.Problem
 	if !errors.As(err, &p) || p.Status != http.StatusConflict || p.Name() != "illegal_transition" || !strings.Contains(p.Detail, "cancelled already") {
 		t.Errorf("second cancel: %v", err)
 	}
@@ -192,7 +193,7 @@ func TestCancel(t *testing.T) {
 // TestAmbiguous: several jobs may be meant, which is the asker's to mend.
 func TestAmbiguous(t *testing.T) {
 	d := open(t, 0)
-	var p client.Problem
+	var p api.Problem
 	if d.ask("GET", "/v1/jobs/"+string(d.ids[0])[:8], 400, &p); len(p.Errors) != 1 || p.Errors[0].Location != "path.job" || !strings.Contains(p.Detail, string(d.ids[1])) {
 		t.Errorf("problem %+v", p)
 	}

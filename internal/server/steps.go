@@ -5,20 +5,19 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow/durable"
 )
 
-// StepsOf joins the stored steps of a job with what its events tell of them. A
-// store that keeps no steps has none.
-func StepsOf(ctx context.Context, store queue.Store, e *queue.Entry) ([]client.Step, error) {
+// StepsOf joins the stored steps of a job with what its events tell of them.
+func StepsOf(ctx context.Context, store queue.Store, e *queue.Entry) ([]api.Step, error) {
 	of := e.ID
 	if e.CoalescedWith != "" {
 		of = e.CoalescedWith // it had no run of its own
 	}
-	t := stepTable{steps: []client.Step{}, place: map[string]int{}}
+	t := stepTable{steps: []api.Step{}, place: map[string]int{}}
 	if err := t.stored(ctx, store, of); err != nil {
 		return nil, fmt.Errorf("read the steps of job %s: %w", of, err)
 	}
@@ -39,23 +38,19 @@ func StepsOf(ctx context.Context, store queue.Store, e *queue.Entry) ([]client.S
 
 // stepTable is the steps of a job, each once.
 type stepTable struct {
-	steps []client.Step
+	steps []api.Step
 	place map[string]int
 }
 
-func (t *stepTable) step(id string) *client.Step {
+func (t *stepTable) step(id string) *api.Step {
 	if _, ok := t.place[id]; !ok {
 		t.place[id] = len(t.steps)
-		t.steps = append(t.steps, client.Step{ID: id, Uses: []client.StepUse{}})
+		t.steps = append(t.steps, api.Step{ID: id, Uses: []api.StepUse{}})
 	}
 	return &t.steps[t.place[id]]
 }
 
-func (t *stepTable) stored(ctx context.Context, store queue.Store, of job.ID) error {
-	journal, ok := store.(queue.Journal)
-	if !ok {
-		return nil
-	}
+func (t *stepTable) stored(ctx context.Context, journal queue.Journal, of job.ID) error {
 	stored, _, err := durable.Page(ctx, journal, durable.Space(of), "", 0)
 	if err != nil {
 		return err
@@ -65,7 +60,7 @@ func (t *stepTable) stored(ctx context.Context, store queue.Store, of job.ID) er
 		step := t.step(one.ID)
 		step.Inputs, step.StoredAt, step.Attempt = one.Inputs, &one.At, one.Attempt
 		if one.Attempt > 0 {
-			use(step, client.StepUse{Attempt: one.Attempt, Kept: job.KeptFresh})
+			use(step, api.StepUse{Attempt: one.Attempt, Kept: job.KeptFresh})
 		}
 	}
 	return nil
@@ -75,7 +70,7 @@ func (t *stepTable) event(e *queue.StoredEvent) {
 	if e.Kind != job.EventStep || e.Kept == "" {
 		return
 	}
-	u := client.StepUse{Attempt: e.Attempt, Kept: e.Kept}
+	u := api.StepUse{Attempt: e.Attempt, Kept: e.Kept}
 	if e.Kept == job.KeptRefused {
 		u.Why = e.Text
 	}
@@ -83,10 +78,10 @@ func (t *stepTable) event(e *queue.StoredEvent) {
 }
 
 // use adds what an attempt did, once, in the order of the attempts.
-func use(s *client.Step, u client.StepUse) {
-	if slices.ContainsFunc(s.Uses, func(have client.StepUse) bool { return have.Attempt == u.Attempt && have.Kept == u.Kept }) {
+func use(s *api.Step, u api.StepUse) {
+	if slices.ContainsFunc(s.Uses, func(have api.StepUse) bool { return have.Attempt == u.Attempt && have.Kept == u.Kept }) {
 		return
 	}
 	s.Uses = append(s.Uses, u)
-	slices.SortStableFunc(s.Uses, func(a, b client.StepUse) int { return a.Attempt - b.Attempt })
+	slices.SortStableFunc(s.Uses, func(a, b api.StepUse) int { return a.Attempt - b.Attempt })
 }

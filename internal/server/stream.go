@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -26,9 +26,9 @@ const updateBuffer = 4096
 const maxTogether = 256
 
 // updateKinds are the kinds that can be asked for. A gap is told whatever was.
-func updateKinds() []scheduler.UpdateKind {
-	return []scheduler.UpdateKind{
-		scheduler.UpdateJob, scheduler.UpdateCore, scheduler.UpdateCircuit, scheduler.UpdateEscalation, scheduler.UpdateSignal, scheduler.UpdateEvent, scheduler.UpdateWaiting,
+func updateKinds() []api.UpdateKind {
+	return []api.UpdateKind{
+		api.UpdateJob, api.UpdateCore, api.UpdateCircuit, api.UpdateEscalation, api.UpdateSignal, api.UpdateEvent, api.UpdateWaiting,
 	}
 }
 
@@ -39,13 +39,13 @@ type streamQuery struct {
 }
 
 // wanted returns what selects the updates that were asked for.
-func (q *streamQuery) wanted() (func(*scheduler.Update) bool, error) {
-	kinds := slices.DeleteFunc(updateKinds(), func(k scheduler.UpdateKind) bool { return k == scheduler.UpdateEvent || k == scheduler.UpdateWaiting })
+func (q *streamQuery) wanted() (func(*api.Update) bool, error) {
+	kinds := slices.DeleteFunc(updateKinds(), func(k api.UpdateKind) bool { return k == api.UpdateEvent || k == api.UpdateWaiting })
 	if q.Kinds != "" {
 		bad := &invalid{}
 		kinds = nil
 		for text := range strings.SplitSeq(q.Kinds, ",") {
-			kind := scheduler.UpdateKind(strings.TrimSpace(text))
+			kind := api.UpdateKind(strings.TrimSpace(text))
 			checkOneOf(bad, "query.kinds", kind, updateKinds())
 			kinds = append(kinds, kind)
 		}
@@ -53,8 +53,8 @@ func (q *streamQuery) wanted() (func(*scheduler.Update) bool, error) {
 			return nil, err
 		}
 	}
-	return func(u *scheduler.Update) bool {
-		return u.Kind == scheduler.UpdateGap || slices.Contains(kinds, u.Kind) && (q.Job == "" || q.Job == u.Job)
+	return func(u *api.Update) bool {
+		return u.Kind == api.UpdateGap || slices.Contains(kinds, u.Kind) && (q.Job == "" || q.Job == u.Job)
 	}, nil
 }
 
@@ -71,7 +71,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, q *streamQuery) 
 	defer done()
 	past, updates, cancel := s.opt.Sched.SubscribeFrom(q.Last, updateBuffer)
 	defer cancel()
-	put := func(u *scheduler.Update) error {
+	put := func(u *api.Update) error {
 		if !wanted(u) {
 			return nil
 		}

@@ -11,11 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // sse is one Server-Sent Event.
@@ -56,7 +55,7 @@ func (d *door) listen(ctx context.Context, path string, header ...string) (next 
 	}, resp
 }
 
-func (e sse) update(t *testing.T) (u scheduler.Update) {
+func (e sse) update(t *testing.T) (u api.Update) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(e.data), &u); err != nil {
 		t.Fatalf("event %+v: %v", e, err)
@@ -99,7 +98,7 @@ func TestStream(t *testing.T) {
 	// One that has been away for too long, or hears another scheduler, is told so.
 	next, resp = d.listen(t.Context(), "/v1/stream?kinds=circuit", "Last-Event-ID", "another-7")
 	defer resp.Body.Close()
-	if gap := next(); gap.kind != "gap" || gap.update(t).Kind != scheduler.UpdateGap {
+	if gap := next(); gap.kind != "gap" || gap.update(t).Kind != api.UpdateGap {
 		t.Errorf("a gap: %+v", gap)
 	}
 }
@@ -196,7 +195,7 @@ func TestJobStream(t *testing.T) {
 	next, resp := d.listen(t.Context(), "/v1/jobs/"+string(d.last)+"/stream")
 	defer resp.Body.Close()
 	first, second, state, end := next(), next(), next(), next()
-	var e queue.StoredEvent
+	var e api.Event
 	if err := json.Unmarshal([]byte(first.data), &e); err != nil || first.kind != "event" || e.Text != "hello" || first.id != fmt.Sprint(e.Cursor) {
 		t.Errorf("first %+v, %v", first, err)
 	}

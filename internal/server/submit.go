@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -34,10 +34,10 @@ type submitHeaders struct {
 type submitted struct {
 	Status   int
 	Replayed string `header:"Idempotent-Replayed" doc:"true: the jobs are those of an earlier request with this key"`
-	Body     client.Jobs
+	Body     api.Jobs
 }
 
-func (s *Server) submitFile(ctx context.Context, h *submitHeaders, f *client.JobFile) (*submitted, error) {
+func (s *Server) submitFile(ctx context.Context, h *submitHeaders, f *api.JobFile) (*submitted, error) {
 	if s.opt.ReadFile == nil {
 		return nil, newProblem("not_available", http.StatusNotFound, "job files cannot be read here: submit their jobs to POST /v1/jobs")
 	}
@@ -52,7 +52,7 @@ func (s *Server) submitFile(ctx context.Context, h *submitHeaders, f *client.Job
 }
 
 // submit stores jobs and answers when they are durable.
-func (s *Server) submit(ctx context.Context, h *submitHeaders, in *client.Submission) (*submitted, error) {
+func (s *Server) submit(ctx context.Context, h *submitHeaders, in *api.Submission) (*submitted, error) {
 	if err := s.bounds().CheckSubmission(len(in.Jobs)); err != nil {
 		return nil, err
 	}
@@ -105,16 +105,16 @@ func (s *Server) domains() []string {
 	return s.opt.Domains()
 }
 
-func (s *Server) stored(ctx context.Context, b job.BatchID, n int) (client.Jobs, error) {
+func (s *Server) stored(ctx context.Context, b job.BatchID, n int) (api.Jobs, error) {
 	stored, _, err := s.opt.Store.List(ctx, queue.Filter{Batch: b, Limit: n})
-	return client.Jobs{Jobs: s.stand(ctx, some(stored)), Total: len(stored)}, err
+	return api.Jobs{Jobs: s.stand(ctx, stored), Total: len(stored)}, err
 }
 
 // maxSource bounds what says where jobs came from, in bytes.
 const maxSource = 64 << 10
 
 // checkSubmission reports all that is wrong with a submission.
-func (s *Server) checkSubmission(in *client.Submission) error {
+func (s *Server) checkSubmission(in *api.Submission) error {
 	bad := &invalid{}
 	if len(in.Jobs) == 0 {
 		bad.add("body.jobs", "is empty, want at least one")
@@ -159,7 +159,7 @@ func (s *Server) checkSubmission(in *client.Submission) error {
 }
 
 // checkTogether looks at how the jobs hang together.
-func checkTogether(in *client.Submission, domains []string, bad *invalid) {
+func checkTogether(in *api.Submission, domains []string, bad *invalid) {
 	joined := len(in.Workflow.Teams) > 0 || len(in.Workflow.Pipelines) > 0
 	for i := range in.Jobs {
 		joined = joined || !in.Jobs[i].Flow.Alone()

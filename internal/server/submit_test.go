@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
@@ -17,7 +18,7 @@ import (
 )
 
 // post sends a submission with headers and returns the answer.
-func (d *door) post(path string, body any, header ...string) (resp *http.Response, jobs client.Jobs) {
+func (d *door) post(path string, body any, header ...string) (resp *http.Response, jobs api.Jobs) {
 	d.t.Helper()
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -44,8 +45,8 @@ func (d *door) post(path string, body any, header ...string) (resp *http.Respons
 	return resp, jobs
 }
 
-func submission(names ...job.Name) client.Submission {
-	in := client.Submission{Source: "test"}
+func submission(names ...job.Name) api.Submission {
+	in := api.Submission{Source: "test"}
 	for _, name := range names {
 		in.Jobs = append(in.Jobs, spec(name))
 	}
@@ -72,7 +73,7 @@ func TestIdempotentSubmission(t *testing.T) {
 		t.Errorf("again: %s %+v", resp.Status, again)
 	}
 	other := submission("c", "b", "z")
-	for what, in := range map[string]client.Submission{"other jobs": other, "fewer jobs": submission("c"), "more jobs": submission("c", "b", "a", "d"), "another source": {Source: "elsewhere", Jobs: in.Jobs}} {
+	for what, in := range map[string]api.Submission{"other jobs": other, "fewer jobs": submission("c"), "more jobs": submission("c", "b", "a", "d"), "another source": {Source: "elsewhere", Jobs: in.Jobs}} {
 		resp, _ := d.post("/v1/jobs", in, "Idempotency-Key", "k")
 		if p := problemIn(t, resp); p.Status != http.StatusUnprocessableEntity || p.Name() != "idempotency_key_reused" {
 			t.Errorf("%s: %+v", what, p)
@@ -93,7 +94,7 @@ func TestIdempotentSubmission(t *testing.T) {
 		t.Errorf("without a key: %s", resp.Status)
 	}
 	for range 2 {
-		if resp, jobs := d.post("/v1/job-files", client.JobFile{Text: "filed"}, "Idempotency-Key", "f"); resp.StatusCode/100 != 2 || jobs.Jobs[0].Spec.Name != "filed" {
+		if resp, jobs := d.post("/v1/job-files", api.JobFile{Text: "filed"}, "Idempotency-Key", "f"); resp.StatusCode/100 != 2 || jobs.Jobs[0].Spec.Name != "filed" {
 			t.Errorf("a file: %s", resp.Status)
 		}
 	}
@@ -108,9 +109,9 @@ func TestIdempotencyOfMany(t *testing.T) {
 	d := open(t, 0)
 	keyed := spec("a")
 	keyed.Key, keyed.OnDuplicate = "deploy", job.Reject // it would be its own duplicate
-	in := client.Submission{Jobs: []job.Spec{keyed, spec("b")}}
+	in := api.Submission{Jobs: []job.Spec{keyed, spec("b")}}
 	var wg sync.WaitGroup
-	answers := make([]client.Jobs, 16)
+	answers := make([]api.Jobs, 16)
 	for i := range answers {
 		wg.Go(func() {
 			c := client.New(d.socket)
@@ -165,8 +166,8 @@ func TestBadSubmission(t *testing.T) {
 	}
 	key := spec("k")
 	key.Key, key.OnDuplicate = "k", job.Reject
-	d.post("/v1/jobs", client.Submission{Jobs: []job.Spec{key}})
-	resp, _ = d.post("/v1/jobs", client.Submission{Jobs: []job.Spec{key}})
+	d.post("/v1/jobs", api.Submission{Jobs: []job.Spec{key}})
+	resp, _ = d.post("/v1/jobs", api.Submission{Jobs: []job.Spec{key}})
 	if p := problemIn(t, resp); p.Name() != "duplicate" || strings.Contains(p.Detail, "submit 1 jobs") {
 		t.Errorf("%+v", p)
 	}
@@ -190,7 +191,7 @@ func TestTraceparent(t *testing.T) {
 	} {
 		own := spec("own")
 		own.Trace = "mine"
-		_, jobs := d.post("/v1/jobs", client.Submission{Jobs: []job.Spec{spec("none"), own}}, "traceparent", header)
+		_, jobs := d.post("/v1/jobs", api.Submission{Jobs: []job.Spec{spec("none"), own}}, "traceparent", header)
 		// Without one, a job has a trace id of its own.
 		if len(jobs.Jobs) != 2 || (jobs.Jobs[0].Spec.Trace == id) != (want == id) || jobs.Jobs[1].Spec.Trace != "mine" {
 			t.Errorf("%q: %d jobs", header, len(jobs.Jobs))
@@ -228,7 +229,7 @@ func TestRetry(t *testing.T) {
 		string(d.ids[0]): "requeued", "again": "only what has ended", string(flow.Job.ID): "belongs to a workflow",
 	} {
 		_, err := c.Retry(t.Context(), ref)
-		if p, ok := errors.AsType[*client.Problem](err); !ok || p.Status != http.StatusConflict || !strings.Contains(p.Detail, want) {
+		if p, ok := errors.AsType[*api.Problem](err); !ok || p.Status != http.StatusConflict || !strings.Contains(p.Detail, want) {
 			t.Errorf("%s: %v, want %q", ref, err, want)
 		}
 	}

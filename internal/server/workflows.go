@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -31,17 +31,17 @@ type workflowsQuery struct {
 	Limit int `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"at most so many"`
 }
 
-func (s *Server) listWorkflows(ctx context.Context, q *workflowsQuery) (client.Workflows, error) {
+func (s *Server) listWorkflows(ctx context.Context, q *workflowsQuery) (api.Workflows, error) {
 	list, err := s.workflows.get(ctx, s.allWorkflows)
-	return client.Workflows{Workflows: some(list[:min(len(list), q.Limit)])}, err
+	return api.Workflows{Workflows: some(list[:min(len(list), q.Limit)])}, err
 }
 
-func (s *Server) allWorkflows(ctx context.Context) ([]client.Workflow, error) {
+func (s *Server) allWorkflows(ctx context.Context) ([]api.Workflow, error) {
 	batches, err := s.opt.Store.Batches(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	list := []client.Workflow{}
+	list := []api.Workflow{}
 	for i := range batches[:min(len(batches), maxBatches)] {
 		b := &batches[i]
 		first, total, err := s.opt.Store.List(ctx, queue.Filter{Batch: b.ID, Limit: 1})
@@ -62,8 +62,8 @@ func (s *Server) allWorkflows(ctx context.Context) ([]client.Workflow, error) {
 	return list, nil
 }
 
-func workflowOf(b *queue.Batch, entries []queue.Entry) client.Workflow {
-	w := client.Workflow{Batch: b.ID, Source: b.Source, CreatedAt: b.CreatedAt, Jobs: len(entries), States: map[string]int{}}
+func workflowOf(b *queue.Batch, entries []queue.Entry) api.Workflow {
+	w := api.Workflow{Batch: b.ID, Source: b.Source, CreatedAt: b.CreatedAt, Jobs: len(entries), States: map[string]int{}}
 	for i := range entries {
 		w.States[stateWord(&entries[i])]++
 	}
@@ -81,16 +81,16 @@ type BatchPath struct {
 	Batch string `path:"batch" doc:"its id, or 8 or more characters of its beginning or its end"`
 }
 
-func (s *Server) graph(ctx context.Context, in *BatchPath) (client.Graph, error) {
+func (s *Server) graph(ctx context.Context, in *BatchPath) (api.Graph, error) {
 	b, err := s.batch(ctx, in.Batch)
 	if err != nil {
-		return client.Graph{}, err
+		return api.Graph{}, err
 	}
 	entries, _, err := s.opt.Store.List(ctx, queue.Filter{Batch: b.ID, Limit: 1 << 30})
 	if err != nil {
-		return client.Graph{}, err
+		return api.Graph{}, err
 	}
-	return client.Graph{Workflow: workflowOf(&b, entries), Nodes: nodesOf(&b.Workflow, entries)}, nil
+	return api.Graph{Workflow: workflowOf(&b, entries), Nodes: nodesOf(&b.Workflow, entries)}, nil
 }
 
 // batch returns the batch that ref names.
@@ -118,7 +118,7 @@ func (s *Server) batch(ctx context.Context, ref string) (queue.Batch, error) {
 }
 
 // nodesOf returns the jobs as nodes. A part has the level of what it is a part of.
-func nodesOf(w *job.Workflow, entries []queue.Entry) []client.Node {
+func nodesOf(w *job.Workflow, entries []queue.Entry) []api.Node {
 	var specs []job.Spec
 	for i := range entries {
 		if entries[i].Spec.Flow.Node == "" {
@@ -137,12 +137,12 @@ func nodesOf(w *job.Workflow, entries []queue.Entry) []client.Node {
 		}
 	}
 	stages, at := stagesOf(w), time.Now()
-	nodes := []client.Node{}
+	nodes := []api.Node{}
 	for i := range entries {
 		e := &entries[i]
 		f := &e.Spec.Flow
 		st := scheduler.StatusOf(e, at)
-		n := client.Node{
+		n := api.Node{
 			ID: e.ID, Name: e.Spec.Name, Kind: kindOf(e, stages), State: string(st.State), Level: level[e.Spec.Name], Critical: critical[e.Spec.Name],
 			Needs: f.Needs, Of: f.Node, If: f.If, Worker: e.Spec.Choices()[min(e.Choice, len(e.Spec.Fallback))].Worker,
 			Attempts: e.Attempts, Note: st.Line(), StartedAt: e.DispatchedAt, EndedAt: e.CompletedAt,

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/server"
-	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow/durable"
@@ -32,26 +32,26 @@ func says(text string) http.Handler {
 // everything sets all options, as `serve` does.
 func everything(dir string) func(*server.Options) {
 	return func(o *server.Options) {
-		o.Evaluator = eval.New(eval.Config{Store: o.Store.(eval.Store), Journal: o.Store.(queue.Journal), Settings: eval.DefaultSettings()})
-		o.Triggers = func() []trigger.Status { return []trigger.Status{{Name: "nightly", Source: "cron"}} }
-		o.ReadFile = func(_ context.Context, f client.JobFile) (client.Submission, error) {
+		o.Evaluator = eval.New(eval.Config{Store: o.Store, Settings: eval.DefaultSettings()})
+		o.Triggers = func() []api.Trigger { return []api.Trigger{{Name: "nightly", Source: "cron"}} }
+		o.ReadFile = func(_ context.Context, f api.JobFile) (api.Submission, error) {
 			if f.Text == "" {
-				return client.Submission{}, fmt.Errorf("text is empty")
+				return api.Submission{}, fmt.Errorf("text is empty")
 			}
-			return client.Submission{Source: "file", Jobs: []job.Spec{spec(job.Name(f.Text))}}, nil
+			return api.Submission{Source: "file", Jobs: []job.Spec{spec(job.Name(f.Text))}}, nil
 		}
 		o.Artifacts = func(id job.ID, attempt int) string { return filepath.Join(dir, string(id), fmt.Sprint(attempt)) }
 		o.Reload = func(context.Context) (string, error) { return "nothing has changed", nil }
-		o.Upgrade = func(context.Context, client.Upgrade) error { return nil }
-		o.NewUILink = func(_ context.Context, role string) (client.UILink, error) {
-			return client.UILink{Role: role, URL: "http://localhost/login?code=x", ExpiresAt: time.Now()}, nil
+		o.Upgrade = func(context.Context, api.Upgrade) error { return nil }
+		o.NewUILink = func(_ context.Context, role string) (api.UILink, error) {
+			return api.UILink{Role: role, URL: "http://localhost/login?code=x", ExpiresAt: time.Now()}, nil
 		}
-		o.Workers = func(context.Context) []client.Worker { return []client.Worker{{Kind: "shell", Adapter: "shell"}} }
-		o.Budgets = func(context.Context) []client.Budget {
-			return []client.Budget{{Window: job.Duration(time.Hour), MaxUSD: 5}}
+		o.Workers = func(context.Context) []api.Worker { return []api.Worker{{Kind: "shell", Adapter: "shell"}} }
+		o.Budgets = func(context.Context) []api.Budget {
+			return []api.Budget{{Window: job.Duration(time.Hour), MaxUSD: 5}}
 		}
 		o.MaxAtOnce = func() int { return 4 }
-		o.Me, o.Metrics, o.Login, o.Dashboard = says(`{"name":"x"}`), says("up 1\n"), says("<p>"), says("<p>")
+		o.Me, o.Metrics, o.Login, o.Dashboard = says(`{"name":"x","role":"read","door":"tcp"}`), says("up 1\n"), says("<p>"), says("<p>")
 	}
 }
 
@@ -92,18 +92,18 @@ func world(t testing.TB, changes ...func(*server.Options)) *door {
 	items.Flow = job.Flow{Needs: []job.Name{"first"}, ForEach: &job.ForEach{Items: []byte(`["a","b"]`), Max: 5}}
 	loop.Flow = job.Flow{Needs: []job.Name{"first"}, Loop: &job.Loop{Command: "true", MaxIterations: 3}}
 	merge.Flow = job.Flow{Needs: []job.Name{"items", "again"}}
-	if _, err := c.Submit(t.Context(), client.Submission{Source: "flow", Jobs: []job.Spec{first, items, loop, merge},
+	if _, err := c.Submit(t.Context(), api.Submission{Source: "flow", Jobs: []job.Spec{first, items, loop, merge},
 		Workflow: job.Workflow{Agents: []job.Profile{{Name: "reviewer", Domains: []string{"legal"}}}}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetGrant(t.Context(), queue.Grant{Owner: queue.Owner{Tenant: "t"}, Tokens: 5}); err != nil {
+	if err := c.SetGrant(t.Context(), api.Grant{Tenant: "t", Tokens: 5}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Pause(t.Context(), client.Pause{Scope: "worker:codex", Reason: "the bill"}); err != nil {
+	if _, err := c.Pause(t.Context(), api.Pause{Scope: "worker:codex", Reason: "the bill"}); err != nil {
 		t.Fatal(err)
 	}
 	good := 0.5
-	if _, err := c.Evaluate(t.Context(), d.last, eval.Given{By: "anna", Report: eval.Report{Vector: eval.Vector{Quality: &good}}}); err != nil {
+	if _, err := c.Evaluate(t.Context(), d.last, api.Judgement{By: "anna", Vector: api.Vector{Quality: &good}}); err != nil {
 		t.Fatal(err)
 	}
 	return d

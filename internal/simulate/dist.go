@@ -3,6 +3,8 @@ package simulate
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/strictyaml"
@@ -94,6 +96,25 @@ type distFields[T any] struct {
 // e^24 times the median.
 const maxSigma = 5
 
+// JSONSchema implements fields.Custom.
+func (runTime) JSONSchema() string {
+	return distSchema(`{"type": "string", "pattern": ` + strconv.Quote(job.Duration(0).FieldTag().Get("text")) + `}`)
+}
+
+// JSONSchema implements fields.Custom.
+func (amount) JSONSchema() string { return distSchema(`{"type": "number", "minimum": 0}`) }
+
+// distSchema is the JSON schema of a value of that form, or of a distribution of such.
+func distSchema(value string) string {
+	return strings.ReplaceAll(`{"oneOf": [VALUE, {"type": "object", "additionalProperties": false, "minProperties": 1, "maxProperties": 1, "properties": {
+		"uniform": {"description": "Evenly between two values.", "type": "object", "additionalProperties": false, "required": ["max"],
+			"properties": {"min": VALUE, "max": VALUE}},
+		"exponential": VALUE,
+		"lognormal": {"description": "With this median; sigma is the standard deviation of the logarithm.",
+			"type": "object", "additionalProperties": false, "required": ["median", "sigma"],
+			"properties": {"median": VALUE, "sigma": {"type": "number", "exclusiveMinimum": 0, "maximum": 5}}}}}]}`, "VALUE", value)
+}
+
 // decodeDist reads a distribution; plain says that n has the form of a T, and
 // want what would be right.
 func decodeDist[T any](n *strictyaml.Node, want string, plain bool, show func(T) string, number func(T) float64) dist {
@@ -134,6 +155,14 @@ func decodeDist[T any](n *strictyaml.Node, want string, plain bool, show func(T)
 		n.Failf("has %d distributions, want %s", given, want)
 	}
 	return d
+}
+
+// formatNumber writes what people write without an exponent without one.
+func formatNumber(v float64) string {
+	if size := math.Abs(v); size >= 1e-6 && size < 1e12 {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
 func atLeastZero(n *strictyaml.Node, v float64, shown string) float64 {

@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/policy"
 )
@@ -26,10 +27,14 @@ func Decode(name string, data []byte) (*Workload, error) {
 	}
 	var f file
 	f.Policy = policy.Default()
-	f.Policy.Name = "" // none is chosen
 	doc.Decode(&f)
-	v := validator{doc}
-	v.file(&f)
+	for _, bad := range fields.Check(&f, doc.Has) {
+		doc.Failf(bad.Field, "%s", bad.Message)
+	}
+	validator{doc}.file(&f)
+	if !doc.Has("policy.name") {
+		f.Policy.Name = "" // none is chosen
+	}
 	if err := doc.Err(); err != nil {
 		return nil, err
 	}

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/agentsched/agentsched/internal/strictyaml"
@@ -72,61 +70,14 @@ func TestLoadSaysWhyAFileCannotBeRead(t *testing.T) {
 	}
 }
 
-// A tenant has all the settings that the configuration knows, under their names.
-func TestTenantHasEverySetting(t *testing.T) {
-	own := map[string]reflect.Type{}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[tenant]()) {
-		own[strictyaml.FieldName(f)] = f.Type
-	}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[policy.Tenant]()) {
-		if name := strictyaml.FieldName(f); own[name] != f.Type {
-			t.Errorf("%s: type %v, want %v", name, own[name], f.Type)
-		}
-	}
-	full := tenant{Weight: 1, Credits: 2, Contracted: true, Reputation: 0.5, MaxConcurrent: 3, Budget: policy.Budget{Tokens: 4}}
-	v := reflect.ValueOf(full.settings())
-	for i := range v.NumField() {
-		if v.Field(i).IsZero() {
-			t.Errorf("settings leaves out %s", v.Type().Field(i).Name)
-		}
-	}
-}
-
-// semantic names the files of testdata/bad.txtar that the schema accepts, since
-// the rule that they break is about more than the form of one field.
-var semantic = []string{
-	"duration-zero", "duration-long", "policy-window", "tenant-twice", "tenant-set-twice",
-	"every-zero", "from-late", "until-early",
-	"run-time-zero", "uniform-backwards", "exponential-zero", "lognormal-median",
-}
-
-func TestSchemaAndDecoderAgree(t *testing.T) {
-	schematest.Load(t, schemaFile).Agree(t, "testdata/good.txtar", "testdata/bad.txtar", semantic)
-}
-
-func TestSchemaAndDecoderKnowTheSameFields(t *testing.T) {
-	var measures []string
-	for _, m := range Measures() {
-		measures = append(measures, string(m))
-	}
-	paths := schematest.Load(t, schemaFile).Compare(t, file{},
-		schematest.Types{reflect.TypeFor[runTime](): {"object", "string"}, reflect.TypeFor[amount](): {"number", "object"}},
-		map[string][]string{"measure": measures, "policy.name": policy.Names(), "policy.tiers": {policy.TiersStrict, policy.TiersWeighted}})
-	reference, err := os.ReadFile(referenceFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	each := regexp.MustCompile(`^(tenants\[\]|policy\.each|policy\.tenants\.\*|tenants\[\]\.arrivals\[\])\.`)
-	for _, path := range paths {
-		path = strings.TrimSuffix(strings.TrimSuffix(path, "[]"), ".*")
-		for short := each.ReplaceAllString(path, ""); short != path; short = each.ReplaceAllString(path, "") {
-			path = short
-		}
-		path = strings.TrimPrefix(path, "arrivals[].")
-		if path != "" && !strings.Contains(string(reference), "`"+path+"`") {
-			t.Errorf("%s does not explain `%s`", referenceFile, path)
-		}
-	}
+// TestDescription: the schema and the tables of the reference are what the
+// struct says.
+func TestDescription(t *testing.T) {
+	schematest.Format{
+		Title: "Workload file of the agent scheduler", About: "Tenants and their jobs, on which `scheduler simulate` tries policies. docs/simulate.md explains each field.",
+		Default: file{Policy: policy.Default()},
+	}.Describe(t, schemaFile, referenceFile, *update)
+	schematest.Load(t, schemaFile).Accepts(t, "testdata/good.txtar")
 }
 
 // TestExamples tries each policy on each example, and on each that stands in the

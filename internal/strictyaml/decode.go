@@ -6,6 +6,8 @@ import (
 	"math"
 	"reflect"
 	"strings"
+
+	"github.com/agentsched/agentsched/internal/fields"
 )
 
 // NodeDecoder is a type with a form of its own in the file, e.g. "a text or a
@@ -22,23 +24,10 @@ type NodeDecoder interface {
 func (d *Doc) Decode(v any) { d.root.Decode(v) }
 
 // Decode fills v, a pointer, from n as Doc.Decode does from the file.
-func (n *Node) Decode(v any) { n.into(reflect.ValueOf(v).Elem()) }
+func (n *Node) Decode(v any) { n.into(reflect.ValueOf(v).Elem(), "") }
 
-// FieldName returns the name by which a file gives the field f; "" if it
-// cannot be given.
-func FieldName(f reflect.StructField) string {
-	tag, found := f.Tag.Lookup("yaml")
-	if !found {
-		tag = f.Tag.Get("json")
-	}
-	name, _, _ := strings.Cut(tag, ",")
-	if name == "-" {
-		return ""
-	}
-	return name
-}
-
-func (n *Node) into(v reflect.Value) {
+// into fills v, of which tag says in which short forms a file may write it.
+func (n *Node) into(v reflect.Value, tag reflect.StructTag) {
 	if n.kind == broken {
 		return
 	}
@@ -48,7 +37,7 @@ func (n *Node) into(v reflect.Value) {
 	}
 	if v.Kind() == reflect.Pointer {
 		fresh := reflect.New(v.Type().Elem())
-		n.into(fresh.Elem())
+		n.into(fresh.Elem(), tag)
 		v.Set(fresh)
 		return
 	}
@@ -62,11 +51,11 @@ func (n *Node) into(v reflect.Value) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		n.intoStruct(v)
+		n.intoStruct(v, tag.Get("short"))
 	case reflect.Map:
 		n.intoMap(v)
 	case reflect.Slice:
-		n.intoSlice(v)
+		n.intoSlice(v, tag)
 	case reflect.String:
 		if s, ok := n.Text(); ok {
 			v.SetString(s)
@@ -87,24 +76,37 @@ func (n *Node) into(v reflect.Value) {
 	}
 }
 
-func (n *Node) intoStruct(v reflect.Value) {
+// intoStruct reads a mapping or, where short names a field, that field's value.
+func (n *Node) intoStruct(v reflect.Value, short string) {
+	if own, ok := v.Addr().Interface().(fields.Defaulter); ok && v.IsZero() {
+		own.SetDefaults()
+	}
+	known := map[string]*fields.Field{}
+	all := fields.Of(v.Type())
+	for i := range all {
+		known[all[i].Name] = &all[i]
+	}
+	if f := known[short]; f != nil && n.kind == list && f.Type.Kind() == reflect.String {
+		n.Failf("found a list, want text for %s, or a mapping with the fields %s", short, strings.Join(names(v.Type()), ", "))
+		return
+	} else if f != nil && n.kind != mapping {
+		n.into(v.FieldByIndex(f.Index), f.Tag)
+		return
+	}
 	if n.kind != mapping {
 		n.Failf("found %s, want a mapping with the fields %s", n.Found(), strings.Join(names(v.Type()), ", "))
 		return
 	}
-	known := map[string]int{}
-	for i := range v.NumField() {
-		if name := FieldName(v.Type().Field(i)); name != "" {
-			known[name] = i
-		}
-	}
 	for i, k := range n.keys {
-		field, ok := known[k.name]
-		if !ok {
+		f, ok := known[k.name]
+		switch {
+		case !ok:
 			n.unknown(k, names(v.Type()))
-			continue
+		case f.Reserved():
+			n.children[i].Failf("is not supported yet; remove it")
+		default:
+			n.children[i].into(v.FieldByIndex(f.Index), f.Tag)
 		}
-		n.children[i].into(v.Field(field))
 	}
 }
 
@@ -112,26 +114,25 @@ func (n *Node) intoStruct(v reflect.Value) {
 // another's name, that one counts as given, so that the user does not read
 // that it is missing as well.
 func (n *Node) unknown(k key, known []string) {
-	path := join(n.path, k.name)
-	near := Nearest(k.name, known)
+	path := fields.Join(n.path, k.name)
+	near := fields.Nearest(k.name, known)
 	if near == "" {
 		n.doc.fail(k.pos, path, "unknown field; known here: %s", strings.Join(known, ", "))
 		return
 	}
 	n.doc.fail(k.pos, path, "unknown field; did you mean %s?", near)
-	if !n.doc.Has(join(n.path, near)) {
-		n.doc.blame(join(n.path, near))
+	if !n.doc.Has(fields.Join(n.path, near)) {
+		n.doc.blame(fields.Join(n.path, near))
 	}
 }
 
-// names returns the fields of a struct in the order of their declaration,
-// without those that the tag `strict:"reserved"` keeps for later: they are
-// refused with a message of their own, and never recommended.
+// names returns the fields of a struct in the order of their declaration, but
+// for the reserved ones, which are never recommended.
 func names(t reflect.Type) []string {
 	var list []string
-	for i := range t.NumField() {
-		if name := FieldName(t.Field(i)); name != "" && t.Field(i).Tag.Get("strict") != "reserved" {
-			list = append(list, name)
+	for _, f := range fields.Of(t) {
+		if !f.Reserved() {
+			list = append(list, f.Name)
 		}
 	}
 	return list
@@ -147,25 +148,31 @@ func (n *Node) intoMap(v reflect.Value) {
 	}
 	for i, k := range n.keys {
 		value := reflect.New(v.Type().Elem()).Elem()
-		n.children[i].into(value)
+		n.children[i].into(value, "")
 		v.SetMapIndex(reflect.ValueOf(k.name).Convert(v.Type().Key()), value)
 	}
 }
 
 // intoSlice keeps a place for each item that is wrong, so that the indices of
 // the slice are those of the file.
-func (n *Node) intoSlice(v reflect.Value) {
+func (n *Node) intoSlice(v reflect.Value, tag reflect.StructTag) {
+	if tag.Get("single") != "" && n.kind != list && n.kind != mapping {
+		items := reflect.MakeSlice(v.Type(), 1, 1)
+		n.into(items.Index(0), "")
+		v.Set(items)
+		return
+	}
 	if n.kind != list {
 		example := ""
 		if n.kind == text && !strings.ContainsAny(n.source, " \n,[]{}") {
-			example = fmt.Sprintf(" such as [%s]", clip(n.source))
+			example = fmt.Sprintf(" such as [%s]", fields.Clip(n.source))
 		}
 		n.Failf("found %s, want a list%s", n.Found(), example)
 		return
 	}
 	items := reflect.MakeSlice(v.Type(), len(n.children), len(n.children))
 	for i, child := range n.children {
-		child.into(items.Index(i))
+		child.into(items.Index(i), tag)
 	}
 	v.Set(items)
 }

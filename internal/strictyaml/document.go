@@ -57,6 +57,9 @@ func (d *Doc) Blamed(path string) bool {
 	}
 }
 
+// Faulty reports whether a mistake was recorded at path or within it.
+func (d *Doc) Faulty(path string) bool { return d.blamed[path] || d.partly[path] }
+
 // Err returns all mistakes recorded so far, in order of position, as Errors;
 // nil if there are none.
 func (d *Doc) Err() error {
@@ -97,31 +100,8 @@ func (d *Doc) errorAt(at Position, path, message string) *Error {
 	return &Error{File: d.file, Line: at.Line, Column: at.Column, Path: path, Message: message}
 }
 
-// join returns the path of an entry of a mapping. A name that would not read
-// well in a path stands in brackets and quotes, e.g. prices["gpt-5.1"].
-func join(path, name string) string {
-	if strings.ContainsAny(name, ".[]\" \t\n") || name == "" {
-		return fmt.Sprintf("%s[%q]", path, clip(name))
-	}
-	if path == "" {
-		return clip(name)
-	}
-	return path + "." + clip(name)
-}
-
-// Entry returns the path of the entry name of the mapping at path.
-func Entry(path, name string) string { return join(path, name) }
-
 // parent cuts the last step off a path. A quoted step may take several cuts,
 // whose results are no path of the file and thus harmless.
 func parent(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
-}
-
-// clip shortens what a message quotes.
-func clip(s string) string {
-	if r := []rune(s); len(r) > maxMessage {
-		return string(r[:maxMessage]) + "…"
-	}
-	return s
 }

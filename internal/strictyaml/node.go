@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/agentsched/agentsched/internal/fields"
 )
 
 // Path returns where in the document n stands, e.g. "jobs[0].output".
@@ -69,7 +71,7 @@ func (n *Node) Text() (string, bool) {
 		}
 		return n.source, true
 	case integer, float, boolean:
-		n.Failf("found %s, want text; write %s with quotes around it", n.Found(), strconv.Quote(clip(n.source)))
+		n.Failf("found %s, want text; write %s with quotes around it", n.Found(), strconv.Quote(fields.Clip(n.source)))
 	case null:
 		n.Failf("has no value; give one or leave it out")
 	case mapping, list:
@@ -86,9 +88,9 @@ func (n *Node) Found() string {
 	case boolean:
 		return n.source
 	case integer, float:
-		return "the number " + clip(n.source)
+		return "the number " + fields.Clip(n.source)
 	case text:
-		return fmt.Sprintf("the text %q", clip(n.source))
+		return fmt.Sprintf("the text %q", fields.Clip(n.source))
 	case mapping:
 		return "a mapping"
 	default:

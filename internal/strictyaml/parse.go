@@ -17,13 +17,12 @@ import (
 // Bounds of a file. The parser's time grows with the square of the depth, so
 // that a short file could otherwise keep it busy for minutes.
 const (
-	MaxBytes   = 4 << 20  // bytes of a file
-	maxFlow    = 50       // brackets and braces within each other
-	maxColumn  = 200      // where a block's key or dash may stand: bounds its depth
-	maxNodes   = 200_000  // values of a file, with each alias written out
-	maxDepth   = 100      // values within each other, with each alias written out
-	maxPaths   = 64 << 20 // bytes of the paths of all values
-	maxMessage = 60       // characters of a value that a message quotes
+	MaxBytes  = 4 << 20  // bytes of a file
+	maxFlow   = 50       // brackets and braces within each other
+	maxColumn = 200      // where a block's key or dash may stand: bounds its depth
+	maxNodes  = 200_000  // values of a file, with each alias written out
+	maxDepth  = 100      // values within each other, with each alias written out
+	maxPaths  = 64 << 20 // bytes of the paths of all values
 )
 
 // Parse reads a file's bytes. The error is of type Errors: the file is not

@@ -218,15 +218,6 @@ func TestBombsEnd(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	known := []string{"codex", "claude", "opencode", "shell"}
-	for word, want := range map[string]string{"codx": "codex", "Claude": "claude", "clade": "claude", "open-code": "opencode", "vim": "", "": "", "sh": ""} {
-		if got := strictyaml.Nearest(word, known); got != want {
-			t.Errorf("Nearest(%q) = %q, want %q", word, got, want)
-		}
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"name: x\n", "a: &x [*x]\n", "<<: [a]\n", "? a\n", "- - -\n", "%Y\n---\n", "any: {a: [1, .nan]}\n", "a: |\n  b\n", "limits: {<<: {timeout: 1}}"} {
 		f.Add([]byte(s))

@@ -9,6 +9,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/agentsched/agentsched/internal/fields"
 )
 
 // kind is what sort of value a node is.
@@ -112,7 +114,7 @@ func (b *builder) build(from ast.Node, path string, depth int) *Node {
 		b.doc.index[path] = built
 		return built
 	case *ast.TagNode:
-		b.doc.fail(n.pos, path, "tags such as %s are not supported; remove it", clip(from.GetToken().Value))
+		b.doc.fail(n.pos, path, "tags such as %s are not supported; remove it", fields.Clip(from.GetToken().Value))
 		n.kind = broken
 	default:
 		b.doc.fail(n.pos, path, "this part of YAML is not supported here; write a plain value, a list or a mapping")
@@ -127,7 +129,7 @@ func (b *builder) resolve(alias *ast.AliasNode, at *Node) ast.Node {
 	name := alias.Value.GetToken().Value
 	value, known := b.anchors[name]
 	if !known {
-		b.doc.fail(at.pos, at.path, "no anchor &%s stands above; put quotes around a text that begins with *", clip(name))
+		b.doc.fail(at.pos, at.path, "no anchor &%s stands above; put quotes around a text that begins with *", fields.Clip(name))
 		return nil
 	}
 	return value
@@ -151,7 +153,7 @@ func (b *builder) fill(n *Node, values []*ast.MappingValueNode, depth int) {
 			continue
 		}
 		if first, twice := seen[name]; twice {
-			b.doc.fail(at, join(n.path, name), "is given twice, first in line %d; remove one", first.Line)
+			b.doc.fail(at, fields.Join(n.path, name), "is given twice, first in line %d; remove one", first.Line)
 			continue
 		}
 		seen[name] = at
@@ -165,7 +167,7 @@ func (b *builder) fill(n *Node, values []*ast.MappingValueNode, depth int) {
 // add builds one entry of a mapping. A value that is left out has no position
 // of its own, and a block begins below its key: there the key's stands in.
 func (b *builder) add(n *Node, k key, value ast.Node, depth int) {
-	child := b.build(value, join(n.path, k.name), depth+1)
+	child := b.build(value, fields.Join(n.path, k.name), depth+1)
 	if child.kind == null || child.pos.Line > k.pos.Line && (child.kind == mapping || child.kind == list) {
 		child.pos = k.pos
 	}
@@ -181,7 +183,7 @@ func (b *builder) merge(n *Node, seen map[string]Position, from ast.Node, depth 
 	}
 	switch from := from.(type) {
 	case *ast.AliasNode:
-		at := &Node{path: join(n.path, "<<"), pos: start(from)}
+		at := &Node{path: fields.Join(n.path, "<<"), pos: start(from)}
 		if value := b.resolve(from, at); value != nil {
 			b.merge(n, seen, value, depth+1)
 		}
@@ -204,7 +206,7 @@ func (b *builder) merge(n *Node, seen map[string]Position, from ast.Node, depth 
 			b.merge(n, seen, value, depth+1)
 		}
 	default:
-		b.doc.fail(start(from), join(n.path, "<<"), "only a mapping can be merged, as in \"<<: *name\"")
+		b.doc.fail(start(from), fields.Join(n.path, "<<"), "only a mapping can be merged, as in \"<<: *name\"")
 	}
 }
 

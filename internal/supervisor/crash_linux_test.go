@@ -11,10 +11,14 @@ import (
 	"github.com/agentsched/agentsched/ipc"
 )
 
+// hangAfter is for tests in which a core hangs: on a busy host, one that does not
+// answers earlier.
+func hangAfter(c *Config) { c.HangAfter = 2 * time.Second }
+
 // crash makes the only core crash, in whatever way, and returns its end.
-func crash(t *testing.T, how func(*bench, *Core)) (r event, down error) {
+func crash(t *testing.T, change func(*Config), how func(*bench, *Core)) (r event, down error) {
 	t.Helper()
-	b := newBench(t, fakeMode{}, func(c *Config) { c.HangAfter = 200 * time.Millisecond })
+	b := newBench(t, fakeMode{}, change)
 	b.start()
 	c := b.up(1)[0]
 	b.startWorker(c, "job", "echo $$; "+staying, 1)
@@ -29,7 +33,7 @@ func crash(t *testing.T, how func(*bench, *Core)) (r event, down error) {
 }
 
 func TestReportOfAPanic(t *testing.T) {
-	r, down := crash(t, func(b *bench, c *Core) {
+	r, down := crash(t, nil, func(b *bench, c *Core) {
 		go c.Call(context.Background(), fakePanic, nil, nil)
 	})
 	if !strings.Contains(down.Error(), "exit code 2; its last words: panic: the gate is gone") {
@@ -57,14 +61,14 @@ func TestReportOfAHang(t *testing.T) {
 		}
 	}
 	t.Run("of its threads", func(t *testing.T) {
-		r, down := crash(t, func(b *bench, c *Core) { b.call(c, fakeHang, nil, nil) })
-		if !errors.Is(down, ErrHung) || !strings.Contains(down.Error(), "no heartbeat for 200ms") {
+		r, down := crash(t, hangAfter, func(b *bench, c *Core) { b.call(c, fakeHang, nil, nil) })
+		if !errors.Is(down, ErrHung) || !strings.Contains(down.Error(), "no heartbeat for 2s") {
 			t.Errorf("down because of %v", down)
 		}
 		wantDump(t, r.crash.Dump, "supervisor.hangHere(")
 	})
 	t.Run("of the process", func(t *testing.T) {
-		r, down := crash(t, func(b *bench, c *Core) {
+		r, down := crash(t, hangAfter, func(b *bench, c *Core) {
 			if err := syscall.Kill(c.PID(), syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +79,7 @@ func TestReportOfAHang(t *testing.T) {
 		wantDump(t, r.crash.Dump, "supervisor.fakeMain(")
 	})
 	t.Run("of its tongue", func(t *testing.T) {
-		r, down := crash(t, func(b *bench, c *Core) { go c.Call(context.Background(), fakeFlood, nil, nil) })
+		r, down := crash(t, nil, func(b *bench, c *Core) { go c.Call(context.Background(), fakeFlood, nil, nil) })
 		if !errors.Is(down, ipc.ErrGarbage) {
 			t.Errorf("down because of %v", down)
 		}

@@ -1,9 +1,12 @@
 package supervisor
 
 import (
+	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/agentsched/agentsched/ipc"
@@ -127,6 +130,25 @@ func (p *pieces) Read(b []byte) (int, error) {
 	n := copy(b[:min(len(b), 7)], p.text)
 	p.text = p.text[n:]
 	return n, nil
+}
+
+func TestOwnTime(t *testing.T) {
+	late := errors.New("late")
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		ctx, cancel := withOwnTime(t.Context(), 10*time.Second, late)
+		defer cancel()
+		<-ctx.Done()
+		if took := time.Since(began); took != 10*time.Second || context.Cause(ctx) != late {
+			t.Errorf("it ended after %s with %v", took, context.Cause(ctx))
+		}
+		ctx, cancel = withOwnTime(t.Context(), 10*time.Second, late)
+		time.Sleep(9 * time.Second)
+		cancel()
+		if time.Sleep(time.Minute); context.Cause(ctx) != context.Canceled {
+			t.Errorf("cancelled in time, it ended with %v", context.Cause(ctx))
+		}
+	})
 }
 
 func TestStderrLog(t *testing.T) {

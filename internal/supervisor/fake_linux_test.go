@@ -54,6 +54,7 @@ const (
 	fakeSlow  = "test_slow"   // change.Wait: before each further heartbeat
 	fakeGrow  = "test_grow"   // change.RSS: resident memory from now on
 	fakeGet   = "test_get"    // → ipc.Configure, as configured last
+	fakeBeat  = "test_beat"   // → ipc.Heartbeat, the last one
 	fakeFlood = "test_babble" // print what is no JSON
 )
 
@@ -81,6 +82,7 @@ type fake struct {
 	settings ipc.Configure
 	cpu      time.Duration
 	slow     time.Duration
+	beat     ipc.Heartbeat // the last one
 }
 
 func fakeMain(path string) int {
@@ -161,6 +163,10 @@ func (f *fake) HandleCall(_ context.Context, method string, params json.RawMessa
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.cpu += f.CPUPerBeat
+		f.beat = ipc.Heartbeat{}
+		if err := json.Unmarshal(params, &f.beat); err != nil {
+			return nil, err
+		}
 		return ipc.HeartbeatResult{RSSBytes: f.RSS, CPUMS: f.cpu.Milliseconds()}, nil
 	case ipc.MethodShutdown:
 		var s ipc.Shutdown
@@ -226,6 +232,8 @@ func (f *fake) test(method string, params json.RawMessage) (any, error) {
 		err := json.Unmarshal(params, &c)
 		f.RSS = c.RSS
 		return ipc.Empty{}, err
+	case fakeBeat:
+		return f.beat, nil
 	case fakeGet:
 		return f.settings, nil
 	case fakeFlood:

@@ -23,6 +23,9 @@ type Handler interface {
 	// CoreCall answers what the core asks, between its CoreUp and its CoreRuns. It may
 	// take its time. Calls of one core come at the same time, also as its other ones.
 	CoreCall(ctx context.Context, c *Core, method string, params json.RawMessage) (any, error)
+	// RenewPermits reports whether heartbeats renew the permits of the cores' runs: not
+	// while what runs do could not be recorded. It must not wait.
+	RenewPermits() bool
 	// CoreDraining says that the core is about to be replaced: it shall get no new
 	// work, and c.Drained is to be called when its last run has ended, at once if
 	// it has none. If wait is false its runs are stopped at once, and that call

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -32,6 +33,8 @@ type event struct {
 	text  string
 	cause error
 	span  time.Duration
+	until time.Time // of isolated
+	at    time.Time // when it was noted
 	crash crashlog.Report
 }
 
@@ -46,7 +49,8 @@ type bench struct {
 
 	// Set before run, called in the goroutine of a core.
 	onUp, onDown func(*Core)
-	busy         bool // cores that are drained have a run
+	busy         bool        // cores that are drained have a run
+	works        atomic.Bool // heartbeats renew permits
 
 	mu       sync.Mutex // guards what follows
 	events   []event
@@ -88,7 +92,7 @@ func newBench(t *testing.T, mode fakeMode, change func(*Config)) *bench {
 	cfg := Config{
 		Command: []string{exe}, Env: append(os.Environ(), fakeEnv+"="+b.mode, "GORACE=atexit_sleep_ms=0"), Host: host, Instance: b.id, StateDir: dir,
 		Version: "test", Handler: b, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
-		Heartbeat: 20 * time.Millisecond, HangAfter: 5 * time.Second, Stop: proc.Stages{Terminate: 5 * time.Second},
+		Heartbeat: 20 * time.Millisecond, HangAfter: time.Minute, Stop: proc.Stages{Terminate: 5 * time.Second},
 		Delays: Delays{First: time.Millisecond, Max: 10 * time.Millisecond},
 		Crash:  func(r crashlog.Report) { b.note(event{kind: "crash", index: r.Core, crash: r, text: r.Cause}) },
 		Forget: func(tags []string) {
@@ -142,6 +146,7 @@ func (b *bench) setMode(mode fakeMode) {
 func (b *bench) note(e event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	e.at = time.Now()
 	b.events = append(b.events, e)
 	close(b.changed)
 	b.changed = make(chan struct{})
@@ -255,6 +260,8 @@ func (b *bench) CoreNotify(c *Core, method string, _ json.RawMessage) {
 	b.note(event{kind: "notify", index: c.Index(), core: c, text: method})
 }
 
+func (b *bench) RenewPermits() bool { return b.works.Load() }
+
 func (b *bench) CoreDraining(c *Core, why string, _ bool) {
 	b.note(event{kind: "draining", index: c.Index(), core: c, text: why})
 	if !b.busy {
@@ -287,7 +294,7 @@ func (b *bench) CoreIsolated(index int, until time.Time, cause error) {
 		b.note(event{kind: "resumed", index: index})
 		return
 	}
-	b.note(event{kind: "isolated", index: index, cause: cause, span: time.Until(until)})
+	b.note(event{kind: "isolated", index: index, cause: cause, until: until})
 }
 
 // kill sends SIGKILL to a process of ours.

@@ -87,15 +87,16 @@ func (st *seat) drain(c *Core, why string, wait bool) {
 	st.s.cfg.Handler.CoreDraining(c, why, wait)
 }
 
-// heartbeat asks whether the core is alive; no answer within HangAfter means
-// that it hangs. A core that answers may still fare badly.
+// heartbeat asks whether the core is alive, and renews the permits of its runs; no
+// answer within HangAfter means that it hangs. A core that answers may still fare
+// badly.
 func (c *Core) heartbeat(ctx context.Context, seq int64, judge *health) (*complaint, error) {
 	limit := c.s.cfg.HangAfter
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: no heartbeat for %s", ErrHung, limit))
+	ctx, cancel := withOwnTime(ctx, limit, fmt.Errorf("%w: no heartbeat for %s", ErrHung, limit))
 	defer cancel()
 	sent := time.Now()
 	var r ipc.HeartbeatResult
-	if err := c.peer.Call(ctx, ipc.MethodHeartbeat, ipc.Heartbeat{Seq: seq}, &r); err != nil {
+	if err := c.peer.Call(ctx, ipc.MethodHeartbeat, ipc.Heartbeat{Seq: seq, Renew: c.s.cfg.Handler.RenewPermits()}, &r); err != nil {
 		return nil, err
 	}
 	now := time.Now()
@@ -107,6 +108,27 @@ func (c *Core) heartbeat(ctx context.Context, seq int64, judge *health) (*compla
 		c.beats = c.beats[1:]
 	}
 	return complaint, nil
+}
+
+// withOwnTime returns a context that ends with cause when this process has run for d.
+// A time in which it stood still (SIGSTOP, a host that sleeps) counts as a tenth of d
+// at most: the answer may have come meanwhile.
+func withOwnTime(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
+	const parts = 10
+	ctx, cancel := context.WithCancelCause(parent)
+	left := parts
+	var ran func()
+	ran = func() {
+		switch left--; {
+		case ctx.Err() != nil:
+		case left == 0:
+			cancel(cause)
+		default:
+			time.AfterFunc(d/parts, ran)
+		}
+	}
+	time.AfterFunc(d/parts, ran)
+	return ctx, func() { cancel(nil) }
 }
 
 // maxBeats bounds the heartbeats that nobody takes.

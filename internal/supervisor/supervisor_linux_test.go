@@ -66,6 +66,28 @@ func TestReconfigureReachesEveryCore(t *testing.T) {
 	}
 }
 
+// Heartbeats renew the permits of a core as long as the scheduler works.
+func TestHeartbeatsRenewPermits(t *testing.T) {
+	b := newBench(t, fakeMode{}, nil)
+	b.start()
+	core := b.up(1)[0]
+	for _, works := range []bool{true, false, true} {
+		b.works.Store(works)
+		last := func() (beat ipc.Heartbeat) {
+			b.call(core, fakeBeat, nil, &beat)
+			return beat
+		}
+		before := last()
+		beat := last()
+		for beat.Seq < before.Seq+2 { // the next one may be on its way
+			beat = last()
+		}
+		if beat.Renew != works {
+			t.Errorf("the scheduler works is %t, and heartbeat %+v", works, beat)
+		}
+	}
+}
+
 // What workers do to hide: they print their pid and stay.
 const (
 	asChild   = `sh -c 'echo $$; exec sleep 300' & `
@@ -286,7 +308,7 @@ func TestHurry(t *testing.T) {
 // A core that was stopped after it had promised to end does not hold up who is
 // in a hurry.
 func TestHurryPastAStoppedCore(t *testing.T) {
-	b := newBench(t, fakeMode{Stubborn: true}, func(c *Config) { c.HangAfter = 200 * time.Millisecond })
+	b := newBench(t, fakeMode{Stubborn: true}, hangAfter)
 	b.start()
 	c := b.up(1)[0]
 	b.stop(errStopped)
@@ -338,7 +360,7 @@ func (b *bench) leaving(c *Core) {
 
 // A core that hangs when it is asked to end is made to, and reported.
 func TestHangAtTheEnd(t *testing.T) {
-	b := newBench(t, fakeMode{}, func(c *Config) { c.HangAfter = 100 * time.Millisecond })
+	b := newBench(t, fakeMode{}, hangAfter)
 	b.start()
 	c := b.up(1)[0]
 	b.call(c, fakeHang, nil, nil)

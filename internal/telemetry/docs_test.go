@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/agentsched/agentsched/internal/telemetry"
 )
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the names in testdata")
 
 // exported returns all metrics, with traces on.
 func exported(t *testing.T) map[string]*dto.MetricFamily {
@@ -71,6 +74,28 @@ func TestDocs(t *testing.T) {
 	}
 	for name := range rows {
 		t.Errorf("%s is on the page and not exported", name)
+	}
+}
+
+// TestGoldenMetrics: the metrics, their types and labels are those that were
+// recorded. Dashboards and alerts of others name them: they change by additions only.
+func TestGoldenMetrics(t *testing.T) {
+	var lines []string
+	for name, f := range exported(t) {
+		if strings.HasPrefix(name, "agentsched_") {
+			lines = append(lines, fmt.Sprintf("%s %s %v\n", name, strings.ToLower(f.GetType().String()), labelsOf(f)))
+		}
+	}
+	slices.Sort(lines)
+	got := strings.Join(lines, "")
+	const file = "testdata/metrics.txt"
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(file); err != nil || string(want) != got {
+		t.Errorf("%s differs, -rewrite writes it (%v); got:\n%s", file, err, got)
 	}
 }
 

@@ -21,10 +21,10 @@ const (
 
 // survey collects how the queue stands.
 type survey struct {
-	log      zerolog.Logger
-	surveyor queue.Surveyor // nil: nothing is known
-	names    *names
-	now      func() time.Time
+	log   zerolog.Logger
+	store queue.Reader // nil: nothing is known
+	names *names
+	now   func() time.Time
 
 	jobs, oldest, dead, age *prometheus.Desc
 	errors                  prometheus.Counter
@@ -37,14 +37,13 @@ type survey struct {
 
 func newSurvey(cfg Config, n *names) *survey {
 	s := &survey{
-		log: cfg.Log, names: n, now: cfg.Now,
+		log: cfg.Log, store: cfg.Store, names: n, now: cfg.Now,
 		jobs:   prometheus.NewDesc("agentsched_queue_jobs", "Jobs that have not ended.", []string{"tenant", "state"}, nil),
 		oldest: prometheus.NewDesc("agentsched_queue_oldest_age_seconds", "For how long the queued job could have run that could first, of those neither held nor waiting for another.", []string{"tenant"}, nil),
 		dead:   prometheus.NewDesc("agentsched_dead_letters", "Failed jobs that wait for somebody to look at them.", nil, nil),
 		age:    prometheus.NewDesc("agentsched_queue_census_age_seconds", "How old the figures of the queue are.", nil, nil),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{Name: "agentsched_queue_census_errors_total", Help: "How often the figures of the queue could not be taken."}),
 	}
-	s.surveyor, _ = cfg.Store.(queue.Surveyor)
 	return s
 }
 
@@ -58,7 +57,7 @@ func (s *survey) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (s *survey) Collect(ch chan<- prometheus.Metric) {
 	ch <- s.errors
-	if s.surveyor == nil {
+	if s.store == nil {
 		return
 	}
 	now := s.now()
@@ -109,7 +108,7 @@ func (s *survey) take(now time.Time) (queue.Census, time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), censusTimeout)
 	defer cancel()
 	s.tried = now
-	census, err := s.surveyor.Census(ctx)
+	census, err := s.store.Census(ctx)
 	if err != nil {
 		s.errors.Inc()
 		s.log.Warn().Err(err).Msg("the queue's figures cannot be taken")

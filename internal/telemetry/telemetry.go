@@ -22,9 +22,8 @@ import (
 type Config struct {
 	Log     zerolog.Logger
 	Version string // of the program
-	// Store is surveyed at a scrape if it is a queue.Surveyor, and read at the end
-	// of a traced job. nil: neither.
-	Store queue.Store
+	// Store is surveyed at a scrape, and read at the end of a traced job. nil: neither.
+	Store queue.Reader
 	// Status tells how the scheduler fares; nil leaves out what it would tell.
 	Status func() scheduler.Status
 	// Redact takes secrets out of a text; nil leaves texts as they are.

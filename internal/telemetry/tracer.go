@@ -40,7 +40,7 @@ const (
 // this process saw.
 type tracer struct {
 	log      zerolog.Logger
-	store    queue.Store
+	store    queue.Reader
 	redact   func(string) string
 	exporter *quiet
 	batches  sdktrace.SpanProcessor

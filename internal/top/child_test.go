@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // topChild is set for a child process of a test, which shows the view.
@@ -15,7 +15,7 @@ const topChild = "TOP_TEST_CHILD"
 
 func runTopChild() int {
 	f := &fake{picture: busy()}
-	e := queue.StoredEvent{Cursor: 1}
+	e := api.Event{Cursor: 1}
 	e.Event.Kind, e.Event.Text, e.Event.Time = job.EventText, "it has begun", noon
 	f.events = append(f.events, e)
 	opts := Options{Colour: os.Getenv("NO_COLOR") == "", Now: func() time.Time { return noon }, Zone: time.UTC}

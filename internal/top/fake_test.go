@@ -7,13 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/policy"
-	"github.com/agentsched/agentsched/queue"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -22,11 +17,11 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 type fake struct {
 	mu      sync.Mutex
 	picture Picture
-	events  []queue.StoredEvent
+	events  []api.Event
 	down    error // of Look
 	refuse  error // of everything that changes something
 	told    []string
-	updates chan scheduler.Update // of Watch; closed breaks the connection
+	updates chan api.Update // of Watch; closed breaks the connection
 }
 
 func (f *fake) Look(context.Context) (Picture, error) {
@@ -35,7 +30,7 @@ func (f *fake) Look(context.Context) (Picture, error) {
 	return f.picture, f.down
 }
 
-func (f *fake) Watch(ctx context.Context, see func(scheduler.Update)) error {
+func (f *fake) Watch(ctx context.Context, see func(api.Update)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,8 +44,8 @@ func (f *fake) Watch(ctx context.Context, see func(scheduler.Update)) error {
 	}
 }
 
-func (f *fake) Events(_ context.Context, id job.ID, after int64, limit int) ([]queue.StoredEvent, error) {
-	var list []queue.StoredEvent
+func (f *fake) Events(_ context.Context, id job.ID, after int64, limit int) ([]api.Event, error) {
+	var list []api.Event
 	for _, e := range f.events {
 		if e.Cursor > after && len(list) < limit {
 			list = append(list, e)
@@ -74,14 +69,16 @@ func (f *fake) Pause(context.Context) error  { return f.note("pause") }
 func (f *fake) Resume(context.Context) error { return f.note("resume") }
 
 // jobOf returns a job that was submitted n minutes before noon.
-func jobOf(n int, name, tenant, worker string, state job.EntryState) queue.Entry {
+func jobOf(n int, name, tenant, worker string, state job.EntryState) api.Job {
 	at := noon.Add(-time.Duration(n) * time.Minute)
-	e := queue.Entry{ID: job.ID(fmt.Sprintf("01a1fcce-%04d", n)), State: state, CreatedAt: at, RunnableAt: at}
+	e := api.Job{ID: job.ID(fmt.Sprintf("01a1fcce-%04d", n)), State: state, CreatedAt: at, RunnableAt: at}
 	e.Spec.Name, e.Spec.Tenant, e.Spec.Worker = job.Name(name), job.Tenant(tenant), job.WorkerKind(worker)
 	e.Spec.Instructions = "Do " + name + " well."
+	e.Status = &job.Status{State: job.Pending}
 	if state == job.Dispatched {
 		began := at.Add(30 * time.Second)
 		e.DispatchedAt, e.Attempts = &began, 1
+		e.Status.State = job.Running
 	}
 	return e
 }
@@ -91,40 +88,40 @@ func busy() Picture {
 	fix := jobOf(9, "fix-login", "website", "codex", job.Dispatched)
 	fix.Spent = job.Usage{InputTokens: 12000, OutputTokens: 900, CostUSD: 0.1234, CostKnown: true}
 	review := jobOf(8, "review", "website", "claude", job.Queued)
-	review.Held, review.Attempts, review.Approval = job.HeldForApproval, 1, &queue.Approval{Why: "supervised: a person looks at everything"}
+	review.Status.State, review.Attempts, review.Approval = job.WaitingApproval, 1, &api.Approval{Why: "supervised: a person looks at everything"}
 	evil := jobOf(7, "evil", "back\x1b[2Jend", "shell", job.Dispatched)
 	evil.Spec.Instructions = "\x1b]0;owned\x07look \u202ehere\nand there"
 	docs := jobOf(6, "write-docs", "backend", "opencode", job.Queued)
 	docs.Status = &job.Status{State: job.Pending, Waiting: &job.Waiting{Reason: job.WaitSlot, Text: "2 of 2 slots are taken"}}
 	later := jobOf(5, "later", "backend", "codex", job.Queued)
 	later.Spec.Flow.Needs = []job.Name{"fix-login"}
-	later.Held, later.Waiting = job.HeldForNeeds, "waiting for jobs that it needs"
-	o := client.Overview{
+	later.Status.Waiting = &job.Waiting{Reason: job.WaitDependency, Text: "fix-login"}
+	o := api.Overview{
 		At: noon, Version: "1.4.0", Started: noon.Add(-125 * time.Minute), Running: 2, MaxAtOnce: 4, Policy: "deficit",
-		Census:     queue.Census{Queued: 12, Held: 3, Approval: 1, Dispatched: 2, DeadLetters: 4},
-		Waiting:    []client.Waiting{{Reason: job.WaitSlot, Why: "waiting for a slot: 2 of 2 slots are taken", Jobs: 9}},
-		Throughput: []queue.Throughput{{At: noon.Add(-time.Hour), Succeeded: 30, Failed: 2}, {At: noon.Add(-5 * time.Minute), Succeeded: 4}},
-		Today:      queue.Account{Usage: job.Usage{InputTokens: 1_200_000, OutputTokens: 60_000, CostUSD: 3.5, CostKnown: true}},
-		Budgets:    []client.Budget{{Window: job.Duration(24 * time.Hour), MaxUSD: 20, SpentUSD: 3.5}, {Tenant: "website", Window: job.Duration(time.Hour), MaxUSD: 1, SpentUSD: 1.02}},
-		Tenants: []client.Tenant{
-			{Tenant: "backend", Queued: 10, Running: 1, Share: &policy.Share{Target: 0.25, Actual: 0.4}, Today: queue.Account{Usage: job.Usage{CostUSD: 1, CostKnown: true}}},
-			{Tenant: "website", Queued: 2, Running: 1, Share: &policy.Share{Target: 0.75, Actual: 0.6}, Today: queue.Account{Usage: job.Usage{CostUSD: 2.5, CostKnown: true}}},
+		Census:     api.Census{Queued: 12, Held: 3, Approval: 1, Dispatched: 2, DeadLetters: 4},
+		Waiting:    []api.Waiting{{Reason: job.WaitSlot, Why: "waiting for a slot: 2 of 2 slots are taken", Jobs: 9}},
+		Throughput: []api.Throughput{{At: noon.Add(-time.Hour), Succeeded: 30, Failed: 2}, {At: noon.Add(-5 * time.Minute), Succeeded: 4}},
+		Today:      api.Account{Usage: job.Usage{InputTokens: 1_200_000, OutputTokens: 60_000, CostUSD: 3.5, CostKnown: true}},
+		Budgets:    []api.Budget{{Window: job.Duration(24 * time.Hour), MaxUSD: 20, SpentUSD: 3.5}, {Tenant: "website", Window: job.Duration(time.Hour), MaxUSD: 1, SpentUSD: 1.02}},
+		Tenants: []api.Tenant{
+			{Tenant: "backend", Queued: 10, Running: 1, Share: &api.Share{Target: 0.25, Actual: 0.4}, Today: api.Account{Usage: job.Usage{CostUSD: 1, CostKnown: true}}},
+			{Tenant: "website", Queued: 2, Running: 1, Share: &api.Share{Target: 0.75, Actual: 0.6}, Today: api.Account{Usage: job.Usage{CostUSD: 2.5, CostKnown: true}}},
 			{Tenant: "idle"},
 		},
-		Circuits:   []ipc.Circuit{{Worker: "codex", State: "closed"}, {Worker: "opencode", Model: "big", State: "open"}},
-		Isolations: []isolation.Isolation{{Scope: "worker:shell", Message: "5 crashes within a minute"}},
-		Alerts:     []client.Alert{{At: noon.Add(-time.Minute), Kind: "isolation", Message: "worker:shell is isolated"}},
+		Circuits:   []api.Circuit{{Worker: "codex", State: "closed"}, {Worker: "opencode", Model: "big", State: "open"}},
+		Isolations: []api.Isolation{{Scope: "worker:shell", Message: "5 crashes within a minute"}},
+		Alerts:     []api.Alert{{At: noon.Add(-time.Minute), Kind: "isolation", Message: "worker:shell is isolated"}},
 	}
-	up := scheduler.CoreStatus{Stage: "throttle"}
+	up := api.Core{Stage: "throttle"}
 	up.Index, up.State = 1, "up"
-	o.Cores = []scheduler.CoreStatus{up}
+	o.Cores = []api.Core{up}
 	return Picture{
-		Overview: o, Jobs: []queue.Entry{later, docs, evil, review, fix}, Total: 17,
-		Workers: []client.Worker{
+		Overview: o, Jobs: []api.Job{later, docs, evil, review, fix}, Total: 17,
+		Workers: []api.Worker{
 			{Kind: "claude", Adapter: "claude", Program: "/usr/bin/claude"},
-			{Kind: "codex", Adapter: "codex", Program: "/usr/bin/codex", Model: "gpt", Running: 1, Max: 2, Circuits: []ipc.Circuit{{Worker: "codex", State: "closed"}}},
-			{Kind: "opencode", Adapter: "opencode", Circuits: []ipc.Circuit{{Worker: "opencode", Model: "big", State: "open", OpenUntil: noon.Add(3 * time.Minute), Requests: 10, Failures: 6, Cause: "SERVER: 503"}}},
-			{Kind: "shell", Adapter: "shell", Running: 1, Isolations: []isolation.Isolation{{Scope: "worker:shell", Message: "5 crashes within a minute"}}},
+			{Kind: "codex", Adapter: "codex", Program: "/usr/bin/codex", Model: "gpt", Running: 1, Max: 2, Circuits: []api.Circuit{{Worker: "codex", State: "closed"}}},
+			{Kind: "opencode", Adapter: "opencode", Circuits: []api.Circuit{{Worker: "opencode", Model: "big", State: "open", OpenUntil: noon.Add(3 * time.Minute), Requests: 10, Failures: 6, Cause: "SERVER: 503"}}},
+			{Kind: "shell", Adapter: "shell", Running: 1, Isolations: []api.Isolation{{Scope: "worker:shell", Message: "5 crashes within a minute"}}},
 			{Kind: "other", Adapter: "exec", Problem: "other is not installed"},
 		},
 	}

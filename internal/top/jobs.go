@@ -7,10 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/progress"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // order is how jobs are sorted.
@@ -27,8 +26,8 @@ const (
 func (o order) String() string { return [...]string{"state", "age", "cost", "tenant"}[o] }
 
 // rank puts what somebody wants to see first.
-func rank(e *queue.Entry) int {
-	switch scheduler.StateOf(e) {
+func rank(e *api.Job) int {
+	switch statusOf(e).State {
 	case job.Running:
 		return 0
 	case job.WaitingApproval:
@@ -40,15 +39,15 @@ func rank(e *queue.Entry) int {
 }
 
 // shown returns the jobs that the filter lets through, sorted.
-func (m *model) shown() []*queue.Entry {
-	var list []*queue.Entry
+func (m *model) shown() []*api.Job {
+	var list []*api.Job
 	words := strings.Fields(strings.ToLower(m.filter))
 	for i := range m.picture.Jobs {
 		if e := &m.picture.Jobs[i]; matches(e, words) {
 			list = append(list, e)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *queue.Entry) int {
+	slices.SortStableFunc(list, func(a, b *api.Job) int {
 		switch m.order {
 		case byAge:
 			return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
@@ -63,7 +62,7 @@ func (m *model) shown() []*queue.Entry {
 }
 
 // matches reports whether each word stands somewhere in what the row shows.
-func matches(e *queue.Entry, words []string) bool {
+func matches(e *api.Job, words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
@@ -76,7 +75,7 @@ func matches(e *queue.Entry, words []string) bool {
 	return true
 }
 
-func workerOf(e *queue.Entry) job.WorkerKind {
+func workerOf(e *api.Job) job.WorkerKind {
 	if e.Status != nil && e.Status.Worker != "" {
 		return e.Status.Worker
 	}
@@ -84,18 +83,18 @@ func workerOf(e *queue.Entry) job.WorkerKind {
 	return choices[max(min(e.Choice, len(choices)-1), 0)].Worker
 }
 
-// statusOf says how a job stands: as the scheduler told, else as its entry tells.
-func statusOf(e *queue.Entry) job.Status {
+// statusOf says how a job stands, as the scheduler told.
+func statusOf(e *api.Job) job.Status {
 	if e.Status != nil {
 		return *e.Status
 	}
-	return scheduler.StatusOf(e, time.Now())
+	return job.Status{}
 }
 
-func stateWord(e *queue.Entry) string { return string(statusOf(e).State) }
+func stateWord(e *api.Job) string { return string(statusOf(e).State) }
 
-func stateStyle(e *queue.Entry) style {
-	switch scheduler.StateOf(e) {
+func stateStyle(e *api.Job) style {
+	switch statusOf(e).State {
 	case job.Running:
 		return cyan
 	case job.WaitingApproval:
@@ -109,29 +108,29 @@ func stateStyle(e *queue.Entry) style {
 }
 
 // note says why a job is where it is.
-func note(e *queue.Entry) string {
+func note(e *api.Job) string {
 	switch {
 	case !e.State.Terminal() && e.CancelRequested:
 		return "is being cancelled"
-	case e.Held == job.HeldForApproval && e.Approval != nil && e.Approval.Why != "":
-		return clean(firstLine(e.Approval.Why))
+	case statusOf(e).State == job.WaitingApproval && e.Approval != nil && e.Approval.Why != "":
+		return progress.Clean(firstLine(e.Approval.Why))
 	case e.State == job.Dispatched:
-		return clean(firstLine(e.Spec.Instructions))
+		return progress.Clean(firstLine(e.Spec.Instructions))
 	}
 	st := statusOf(e)
-	return clean(st.Line())
+	return progress.Clean(st.Line())
 }
 
 // columns are the widths of a row's cells; 0 leaves one out.
 type columns struct{ name, state, tenant, worker, attempts, span, cost, note int }
 
-func columnsOf(w int, jobs []*queue.Entry) columns {
+func columnsOf(w int, jobs []*api.Job) columns {
 	name, tenant, worker, state := 4, 6, 6, 9
 	for _, e := range jobs {
-		name = max(name, width(clean(e.Spec.Name)))
-		tenant = max(tenant, width(clean(e.Spec.Tenant)))
-		worker = max(worker, width(clean(workerOf(e))))
-		state = max(state, width(stateWord(e)))
+		name = max(name, progress.Width(progress.Clean(e.Spec.Name)))
+		tenant = max(tenant, progress.Width(progress.Clean(e.Spec.Tenant)))
+		worker = max(worker, progress.Width(progress.Clean(workerOf(e))))
+		state = max(state, progress.Width(stateWord(e)))
 	}
 	c := columns{name: min(name, 16), state: state, span: 6}
 	switch {
@@ -167,9 +166,9 @@ func (c columns) row(cells cellsOf, paint func(column int, text string) string) 
 		if w <= 0 {
 			continue
 		}
-		text := fit(cells[i], w)
+		text := progress.Fit(cells[i], w)
 		if i >= 4 && i <= 6 {
-			text = fitRight(cells[i], w)
+			text = progress.FitRight(cells[i], w)
 		}
 		parts = append(parts, paint(i, text))
 	}
@@ -189,9 +188,9 @@ func (m *model) jobLines(n, w int) []string {
 	head := c.head()
 	if w >= 40 {
 		what := fmt.Sprintf("%d of %d", len(jobs), max(m.picture.Total, len(m.picture.Jobs)))
-		head = fit(head, max(w-width(what)-1, 0)) + " " + what
+		head = progress.Fit(head, max(w-progress.Width(what)-1, 0)) + " " + what
 	}
-	lines := []string{m.opts.paint(cut(head, w), bold)}
+	lines := []string{m.opts.paint(progress.Cut(head, w), bold)}
 	if len(jobs) == 0 {
 		why := "no job waits or runs"
 		switch {
@@ -200,15 +199,15 @@ func (m *model) jobLines(n, w int) []string {
 		case m.filter != "":
 			why = "no job matches " + m.filter
 		}
-		return append(lines, m.opts.paint(cut(why, w), faint))
+		return append(lines, m.opts.paint(progress.Cut(why, w), faint))
 	}
 	for i := m.first; i < len(jobs) && i < m.first+room; i++ {
-		lines = append(lines, cut(m.jobLine(c, jobs[i], i == at, w), w))
+		lines = append(lines, progress.Cut(m.jobLine(c, jobs[i], i == at, w), w))
 	}
 	return lines
 }
 
-func (m *model) jobLine(c columns, e *queue.Entry, chosen bool, w int) string {
+func (m *model) jobLine(c columns, e *api.Job, chosen bool, w int) string {
 	attempts, span := "", m.now.Sub(e.CreatedAt)
 	if e.Attempts > 0 {
 		attempts = fmt.Sprint(e.Attempts)
@@ -216,9 +215,9 @@ func (m *model) jobLine(c columns, e *queue.Entry, chosen bool, w int) string {
 	if e.State == job.Dispatched && e.DispatchedAt != nil {
 		span = m.now.Sub(*e.DispatchedAt)
 	}
-	cells := cellsOf{clean(e.Spec.Name), stateWord(e), clean(e.Spec.Tenant), clean(workerOf(e)), attempts, spanText(span), costOf(e), note(e)}
+	cells := cellsOf{progress.Clean(e.Spec.Name), stateWord(e), progress.Clean(e.Spec.Tenant), progress.Clean(workerOf(e)), attempts, spanText(span), costOf(e), note(e)}
 	if chosen {
-		return m.opts.paint(fit(c.row(cells, func(_ int, text string) string { return text }), w), reverse)
+		return m.opts.paint(progress.Fit(c.row(cells, func(_ int, text string) string { return text }), w), reverse)
 	}
 	return c.row(cells, func(column int, text string) string {
 		switch column {
@@ -231,7 +230,7 @@ func (m *model) jobLine(c columns, e *queue.Entry, chosen bool, w int) string {
 	})
 }
 
-func costOf(e *queue.Entry) string {
+func costOf(e *api.Job) string {
 	if text := progress.Cost(e.Spent); text != "-" {
 		return text
 	}

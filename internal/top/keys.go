@@ -9,10 +9,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // helpLines says what each key does.
@@ -93,8 +92,8 @@ func (m *model) browse(key string) tea.Cmd {
 }
 
 // onJob is what a key does to a job.
-func (m *model) onJob(key string, e *queue.Entry) tea.Cmd {
-	id, name := e.ID, clean(e.Spec.Name)
+func (m *model) onJob(key string, e *api.Job) tea.Cmd {
+	id, name := e.ID, progress.Clean(e.Spec.Name)
 	switch key {
 	case "c":
 		if e.State.Terminal() {
@@ -103,7 +102,7 @@ func (m *model) onJob(key string, e *queue.Entry) tea.Cmd {
 		}
 		m.confirm(fmt.Sprintf("Cancel %s? y/n", name), m.do(name+": is cancelled", func(ctx context.Context) error { return m.source.Cancel(ctx, id) }))
 	case "a", "r":
-		if scheduler.StateOf(e) != job.WaitingApproval {
+		if statusOf(e).State != job.WaitingApproval {
 			m.say = name + " waits for no approval"
 			return nil
 		}
@@ -124,7 +123,7 @@ func (m *model) confirm(text string, yes tea.Cmd) {
 
 // askPause asks whether all is to be paused, or to go on if it is.
 func (m *model) askPause() {
-	if slices.ContainsFunc(m.picture.Overview.Isolations, func(i isolation.Isolation) bool { return i.Scope == isolation.Global }) {
+	if slices.ContainsFunc(m.picture.Overview.Isolations, func(i api.Isolation) bool { return i.Scope == "global" }) {
 		m.confirm("Nothing new begins. Let jobs begin again? y/n", m.do("jobs begin again", m.source.Resume))
 		return
 	}
@@ -143,11 +142,11 @@ func (m *model) move(n int) {
 }
 
 // position is the index of the chosen job among those shown, 0 if it is gone.
-func (m *model) position(jobs []*queue.Entry) int {
-	return max(slices.IndexFunc(jobs, func(e *queue.Entry) bool { return e.ID == m.chosen }), 0)
+func (m *model) position(jobs []*api.Job) int {
+	return max(slices.IndexFunc(jobs, func(e *api.Job) bool { return e.ID == m.chosen }), 0)
 }
 
-func (m *model) selected() *queue.Entry {
+func (m *model) selected() *api.Job {
 	jobs := m.shown()
 	if len(jobs) == 0 {
 		return nil
@@ -178,12 +177,12 @@ func (m *model) typeComment(k tea.KeyPressMsg) tea.Cmd {
 			return nil
 		}
 		m.mode = browsing
-		if e == nil || scheduler.StateOf(e) != job.WaitingApproval {
+		if e == nil || statusOf(e).State != job.WaitingApproval {
 			m.say, m.bad = "it waits for no approval any more", true
 			return nil
 		}
 		id := e.ID
-		return m.do(clean(e.Spec.Name)+": rejected", func(ctx context.Context) error { return m.source.Answer(ctx, id, false, comment) })
+		return m.do(progress.Clean(e.Spec.Name)+": rejected", func(ctx context.Context) error { return m.source.Answer(ctx, id, false, comment) })
 	default:
 		m.edit(k)
 	}

@@ -10,10 +10,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 var named = map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "up": tea.KeyUp, "down": tea.KeyDown, "pgup": tea.KeyPgUp, "pgdown": tea.KeyPgDown,
@@ -86,7 +84,7 @@ func TestActions(t *testing.T) {
 
 func TestResume(t *testing.T) {
 	f := &fake{picture: busy()}
-	f.picture.Overview.Isolations = append(f.picture.Overview.Isolations, isolation.Isolation{Scope: isolation.Global})
+	f.picture.Overview.Isolations = append(f.picture.Overview.Isolations, api.Isolation{Scope: "global"})
 	m := stood(t, f, 100, 30, Options{})
 	press(m, "p")
 	if !strings.Contains(m.render(), "Let jobs begin again?") {
@@ -132,7 +130,7 @@ func TestChosenStays(t *testing.T) {
 	f := &fake{picture: busy()}
 	m := stood(t, f, 100, 30, Options{})
 	press(m, "jj")
-	f.picture.Jobs = append([]queue.Entry{jobOf(30, "older", "website", "codex", job.Dispatched)}, f.picture.Jobs...)
+	f.picture.Jobs = append([]api.Job{jobOf(30, "older", "website", "codex", job.Dispatched)}, f.picture.Jobs...)
 	m.Update(m.look()())
 	if e := m.selected(); e == nil || e.Spec.Name != "review" {
 		t.Errorf("chosen is %v", e)
@@ -163,7 +161,7 @@ func TestOrders(t *testing.T) {
 func TestLog(t *testing.T) {
 	f := &fake{picture: busy()}
 	for n := range 1200 {
-		e := queue.StoredEvent{Cursor: int64(n + 1)}
+		e := api.Event{Cursor: int64(n + 1)}
 		e.Event.Kind, e.Event.Text, e.Event.Time = job.EventText, fmt.Sprintf("line %d\x1b[2J", n+1), noon
 		f.events = append(f.events, e)
 	}
@@ -208,10 +206,10 @@ func TestHear(t *testing.T) {
 	f := &fake{picture: busy()}
 	m := stood(t, f, 100, 30, Options{})
 	_, cmd := m.Update(updatesMsg{
-		{Kind: scheduler.UpdateJob, Job: "01a1fcce-0006", Entry: job.Dispatched, State: job.Running, Time: noon, Attempt: 1},
-		{Kind: scheduler.UpdateJob, Job: "01a1fcce-0009", Entry: job.Queued, State: job.WaitingApproval, Time: noon, Text: "look at it"},
-		{Kind: scheduler.UpdateJob, Job: "unknown", Entry: job.Queued},
-		{Kind: scheduler.UpdateCore, Text: "core 1 is up"},
+		{Kind: api.UpdateJob, Job: "01a1fcce-0006", Entry: job.Dispatched, State: job.Running, Time: noon, Attempt: 1},
+		{Kind: api.UpdateJob, Job: "01a1fcce-0009", Entry: job.Queued, State: job.WaitingApproval, Time: noon, Text: "look at it"},
+		{Kind: api.UpdateJob, Job: "unknown", Entry: job.Queued},
+		{Kind: api.UpdateCore, Text: "core 1 is up"},
 	})
 	if cmd != nil {
 		t.Error("it looks again although it has just looked")
@@ -224,10 +222,10 @@ func TestHear(t *testing.T) {
 		t.Errorf("states are %v", states)
 	}
 	m.opts.Now = func() time.Time { return noon.Add(time.Second) }
-	if _, cmd := m.Update(updatesMsg{{Kind: scheduler.UpdateCore}}); cmd == nil {
+	if _, cmd := m.Update(updatesMsg{{Kind: api.UpdateCore}}); cmd == nil {
 		t.Error("it does not look again")
 	}
-	if _, cmd := m.Update(updatesMsg{{Kind: scheduler.UpdateCore}}); cmd != nil {
+	if _, cmd := m.Update(updatesMsg{{Kind: api.UpdateCore}}); cmd != nil {
 		t.Error("it looks twice at once")
 	}
 }

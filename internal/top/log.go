@@ -7,9 +7,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 const (
@@ -38,18 +38,18 @@ type logPane struct {
 type (
 	logMsg struct {
 		turn   int
-		events []queue.StoredEvent
+		events []api.Event
 		err    error
 	}
 	readMsg struct{ turn int } // it is time to read on
 )
 
-func (m *model) openLog(e *queue.Entry) tea.Cmd {
+func (m *model) openLog(e *api.Job) tea.Cmd {
 	id := e.ID
 	if e.CoalescedWith != "" {
 		id = e.CoalescedWith // it has no run of its own
 	}
-	m.mode, m.log = reading, logPane{turn: m.log.turn + 1, id: id, name: clean(e.Spec.Name)}
+	m.mode, m.log = reading, logPane{turn: m.log.turn + 1, id: id, name: progress.Clean(e.Spec.Name)}
 	return m.log.read(m)
 }
 
@@ -70,7 +70,7 @@ func (l *logPane) take(m *model, msg logMsg) tea.Cmd {
 	}
 	l.err = ""
 	if msg.err != nil {
-		l.err = clean(firstLine(msg.err.Error()))
+		l.err = progress.Clean(firstLine(msg.err.Error()))
 	}
 	for i := range msg.events {
 		l.after = msg.events[i].Cursor

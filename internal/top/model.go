@@ -6,9 +6,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // askFor is how long a question to the scheduler may take.
@@ -73,7 +73,7 @@ type (
 		picture Picture
 		err     error
 	}
-	updatesMsg []scheduler.Update
+	updatesMsg []api.Update
 	// brokenMsg: what changes is not heard of any more, until the next updatesMsg.
 	brokenMsg struct{ err error }
 	tickMsg   struct{}
@@ -132,7 +132,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case doneMsg:
 		m.say, m.bad = msg.text, false
 		if msg.err != nil {
-			m.say, m.bad = clean(msg.err.Error()), true
+			m.say, m.bad = progress.Clean(msg.err.Error()), true
 		}
 		return m, m.again()
 	case logMsg:
@@ -173,14 +173,14 @@ func (m *model) lose(err error) {
 	}
 	m.lost = "no answer"
 	if err != nil {
-		m.lost = clean(firstLine(err.Error()))
+		m.lost = progress.Clean(firstLine(err.Error()))
 	}
 }
 
 // hear puts what has changed into the picture, so that it is seen at once, and
 // looks again for what an update does not tell, four times as often as otherwise
 // at most: a busy scheduler has more to do than to be looked at.
-func (m *model) hear(updates []scheduler.Update) tea.Cmd {
+func (m *model) hear(updates []api.Update) tea.Cmd {
 	for i := range updates {
 		m.apply(&updates[i])
 	}
@@ -190,8 +190,8 @@ func (m *model) hear(updates []scheduler.Update) tea.Cmd {
 	return m.again()
 }
 
-func (m *model) apply(u *scheduler.Update) {
-	if u.Kind != scheduler.UpdateJob {
+func (m *model) apply(u *api.Update) {
+	if u.Kind != api.UpdateJob {
 		return
 	}
 	for i := range m.picture.Jobs {
@@ -205,7 +205,9 @@ func (m *model) apply(u *scheduler.Update) {
 		if u.ExitKind != "" {
 			e.ExitKind = u.ExitKind
 		}
-		e.Held, e.Waiting, e.Status = heldBy(u.State, e), u.Text, nil
+		if u.State != "" {
+			e.Status = &job.Status{State: u.State, Waiting: u.Waiting, Worker: u.Worker, Note: u.Text}
+		}
 		if u.Usage != nil {
 			e.Spent = *u.Usage
 		}
@@ -216,17 +218,6 @@ func (m *model) apply(u *scheduler.Update) {
 		}
 		return
 	}
-}
-
-// heldBy is what keeps a job back after an update with the state.
-func heldBy(s job.RunState, e *queue.Entry) job.Hold {
-	if s == job.WaitingApproval {
-		return job.HeldForApproval
-	}
-	if e.Held == job.HeldForApproval {
-		return ""
-	}
-	return e.Held
 }
 
 func (m *model) View() tea.View {

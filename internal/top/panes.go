@@ -6,58 +6,58 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/progress"
 )
 
 // tenantLines draws n lines, those that have the most to do first.
-func (m *model) tenantLines(list []client.Tenant, n, w int) []string {
+func (m *model) tenantLines(list []api.Tenant, n, w int) []string {
 	if len(list) == 0 || n < min(len(list)+1, 3) { // a head with nothing below it says nothing
 		return nil
 	}
 	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b client.Tenant) int {
+	slices.SortStableFunc(list, func(a, b api.Tenant) int {
 		return cmp.Or(cmp.Compare(b.Running, a.Running), cmp.Compare(b.Queued, a.Queued), cmp.Compare(a.Tenant, b.Tenant))
 	})
 	name := 6
 	for i := range list {
-		name = max(name, width(clean(list[i].Tenant)))
+		name = max(name, progress.Width(progress.Clean(list[i].Tenant)))
 	}
 	name = min(name, max(w/5, 6))
 	bar := max(min(w-name-37, 40), 0)
 	if w < 50 {
 		bar = 0
 	}
-	head := fit("TENANT", name) + fitRight("RUNS", 6) + fitRight("QUEUED", 8)
+	head := progress.Fit("TENANT", name) + progress.FitRight("RUNS", 6) + progress.FitRight("QUEUED", 8)
 	if bar > 0 {
-		head += "  " + fit("SHARE", bar+13) + fitRight("TODAY", 8)
+		head += "  " + progress.Fit("SHARE", bar+13) + progress.FitRight("TODAY", 8)
 	}
-	lines := []string{m.opts.paint(cut(head, w), bold)}
+	lines := []string{m.opts.paint(progress.Cut(head, w), bold)}
 	for i := range list {
 		if i == n-2 && len(list) > n-1 {
-			return append(lines, m.opts.paint(cut(fmt.Sprintf("… and %d more", len(list)-i), w), faint))
+			return append(lines, m.opts.paint(progress.Cut(fmt.Sprintf("… and %d more", len(list)-i), w), faint))
 		}
 		t := &list[i]
-		line := fit(clean(t.Tenant), name) + fitRight(fmt.Sprint(t.Running), 6) + fitRight(fmt.Sprint(t.Queued), 8)
+		line := progress.Fit(progress.Clean(t.Tenant), name) + progress.FitRight(fmt.Sprint(t.Running), 6) + progress.FitRight(fmt.Sprint(t.Queued), 8)
 		if bar > 0 {
-			line += "  " + m.shareOf(t, bar) + fitRight(progress.Cost(t.Today.Usage), 8)
+			line += "  " + m.shareOf(t, bar) + progress.FitRight(progress.Cost(t.Today.Usage), 8)
 		}
-		lines = append(lines, cut(line, w))
+		lines = append(lines, progress.Cut(line, w))
 	}
 	return lines
 }
 
 // shareOf draws a tenant's share in bar+13 cells.
-func (m *model) shareOf(t *client.Tenant, bar int) string {
+func (m *model) shareOf(t *api.Tenant, bar int) string {
 	if t.Share == nil {
-		return fit("-", bar+13)
+		return progress.Fit("-", bar+13)
 	}
 	s := t.Share
 	text := fmt.Sprintf("%3.0f%%", 100*s.Actual)
 	if s.Target > 0 {
 		text += fmt.Sprintf(" of %.0f%%", 100*s.Target)
 	}
-	return m.opts.paint(shareBar(s.Actual, s.Target, bar), cyan) + " " + fit(text, 12)
+	return m.opts.paint(shareBar(s.Actual, s.Target, bar), cyan) + " " + progress.Fit(text, 12)
 }
 
 // shareBar draws parts of 1 in n cells: what was had, and a mark where the target is.
@@ -82,23 +82,23 @@ func shareBar(actual, target float64, n int) string {
 }
 
 // workerLines draws n lines, those that have a problem or work first.
-func (m *model) workerLines(list []client.Worker, n, w int) []string {
+func (m *model) workerLines(list []api.Worker, n, w int) []string {
 	if len(list) == 0 || n < min(len(list)+1, 3) { // a head with nothing below it says nothing
 		return nil
 	}
 	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b client.Worker) int {
+	slices.SortStableFunc(list, func(a, b api.Worker) int {
 		return cmp.Or(cmp.Compare(b.Running, a.Running), cmp.Compare(workerRank(&b), workerRank(&a)), cmp.Compare(a.Kind, b.Kind))
 	})
 	name := 6
 	for i := range list {
-		name = max(name, width(clean(list[i].Kind)))
+		name = max(name, progress.Width(progress.Clean(list[i].Kind)))
 	}
 	name = min(name, max(w/5, 6))
-	lines := []string{m.opts.paint(cut(fit("WORKER", name)+fitRight("RUNS", 8)+"  "+fit("BREAKER", 10)+" NOTE", w), bold)}
+	lines := []string{m.opts.paint(progress.Cut(progress.Fit("WORKER", name)+progress.FitRight("RUNS", 8)+"  "+progress.Fit("BREAKER", 10)+" NOTE", w), bold)}
 	for i := range list {
 		if i == n-2 && len(list) > n-1 {
-			return append(lines, m.opts.paint(cut(fmt.Sprintf("… and %d more", len(list)-i), w), faint))
+			return append(lines, m.opts.paint(progress.Cut(fmt.Sprintf("… and %d more", len(list)-i), w), faint))
 		}
 		k := &list[i]
 		runs := fmt.Sprint(k.Running)
@@ -106,15 +106,15 @@ func (m *model) workerLines(list []client.Worker, n, w int) []string {
 			runs = fmt.Sprintf("%d of %d", k.Running, k.Max)
 		}
 		state, note, s := m.breaker(k)
-		line := fit(clean(k.Kind), name) + fitRight(runs, 8) + "  " + m.opts.paint(fit(state, 10), s) + " " + note
-		lines = append(lines, strings.TrimRight(cut(line, w), " "))
+		line := progress.Fit(progress.Clean(k.Kind), name) + progress.FitRight(runs, 8) + "  " + m.opts.paint(progress.Fit(state, 10), s) + " " + note
+		lines = append(lines, strings.TrimRight(progress.Cut(line, w), " "))
 	}
 	return lines
 }
 
 // workerRank is greater the worse a worker fares; one that is not installed is
 // of no interest.
-func workerRank(k *client.Worker) int {
+func workerRank(k *api.Worker) int {
 	switch {
 	case len(k.Isolations) > 0:
 		return 3
@@ -127,13 +127,13 @@ func workerRank(k *client.Worker) int {
 }
 
 // breaker is the worst state of a worker's breakers, and why.
-func (m *model) breaker(k *client.Worker) (state, note string, s style) {
+func (m *model) breaker(k *api.Worker) (state, note string, s style) {
 	switch {
 	case len(k.Isolations) > 0:
 		i := &k.Isolations[0]
-		return "isolated", clean(firstLine(i.Message)), red
+		return "isolated", progress.Clean(firstLine(i.Message)), red
 	case k.Problem != "":
-		return "-", clean(firstLine(k.Problem)), faint
+		return "-", progress.Clean(firstLine(k.Problem)), faint
 	}
 	state, s = "closed", green
 	for i := range k.Circuits {
@@ -141,20 +141,20 @@ func (m *model) breaker(k *client.Worker) (state, note string, s style) {
 		if c.State == "closed" || state == "open" {
 			continue
 		}
-		state, s = clean(c.State), yellow
+		state, s = progress.Clean(c.State), yellow
 		if c.State == "open" {
 			s = red
 		}
-		note = fmt.Sprintf("%d of %d failed: %s", c.Failures, c.Requests, clean(firstLine(c.Cause)))
+		note = fmt.Sprintf("%d of %d failed: %s", c.Failures, c.Requests, progress.Clean(firstLine(c.Cause)))
 		if c.Model != "" {
-			note = clean(c.Model) + ": " + note
+			note = progress.Clean(c.Model) + ": " + note
 		}
 		if !c.OpenUntil.IsZero() {
 			note = "until " + m.clock(c.OpenUntil) + "; " + note
 		}
 	}
 	if note == "" && k.Model != "" {
-		note = clean(k.Model)
+		note = progress.Clean(k.Model)
 	}
 	return state, note, s
 }

@@ -10,7 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 )
 
 const (
@@ -71,10 +71,10 @@ const maxFeed = 1000
 // feed collects updates between two frames.
 type feed struct {
 	mu   sync.Mutex
-	list []scheduler.Update
+	list []api.Update
 }
 
-func (f *feed) add(u scheduler.Update) {
+func (f *feed) add(u api.Update) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.list) < maxFeed {
@@ -82,7 +82,7 @@ func (f *feed) add(u scheduler.Update) {
 	}
 }
 
-func (f *feed) take() []scheduler.Update {
+func (f *feed) take() []api.Update {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := f.list

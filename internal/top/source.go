@@ -4,10 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // Source is the scheduler that is looked at. Its methods may be called from any
@@ -17,10 +15,10 @@ type Source interface {
 	Look(ctx context.Context) (Picture, error)
 	// Watch passes on what changes, until the context ends or the connection
 	// breaks. see is called by one goroutine at a time and does not wait.
-	Watch(ctx context.Context, see func(scheduler.Update)) error
+	Watch(ctx context.Context, see func(api.Update)) error
 	// Events returns at most limit events of a job behind the cursor, the oldest
 	// first.
-	Events(ctx context.Context, id job.ID, after int64, limit int) ([]queue.StoredEvent, error)
+	Events(ctx context.Context, id job.ID, after int64, limit int) ([]api.Event, error)
 
 	Cancel(ctx context.Context, id job.ID) error
 	// Answer approves or rejects what a job waits for; a rejection has a comment.
@@ -32,11 +30,11 @@ type Source interface {
 
 // Picture is how a scheduler stands at a moment.
 type Picture struct {
-	Overview client.Overview
-	Workers  []client.Worker
+	Overview api.Overview
+	Workers  []api.Worker
 	// Jobs are those that have not ended, or the first of them; Total is how many
 	// there are.
-	Jobs  []queue.Entry
+	Jobs  []api.Job
 	Total int
 }
 

@@ -6,13 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/progress"
-	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 )
 
-type circuit = ipc.Circuit
+type circuit = api.Circuit
 
 // render draws a frame of at most height lines, each of at most width cells.
 func (m *model) render() string {
@@ -24,7 +23,7 @@ func (m *model) render() string {
 	case helping:
 		lines = append(m.header(w), "")
 		for _, l := range helpLines {
-			lines = append(lines, cut(l, w))
+			lines = append(lines, progress.Cut(l, w))
 		}
 	default:
 		lines = m.overview(w, h)
@@ -79,7 +78,7 @@ func (m *model) upper(w, h int) []string {
 		for i := range max(len(a), len(b)) {
 			line := strings.Repeat(" ", left)
 			if i < len(a) {
-				line = fit(a[i], left)
+				line = progress.Fit(a[i], left)
 			}
 			if i < len(b) {
 				line += "   " + b[i]
@@ -107,11 +106,11 @@ func (m *model) upper(w, h int) []string {
 func (m *model) header(w int) []string {
 	first := m.opts.paint("agentsched", bold)
 	if m.opts.Name != "" {
-		first += " on " + clean(m.opts.Name)
+		first += " on " + progress.Clean(m.opts.Name)
 	}
 	o := &m.picture.Overview
 	if m.seen {
-		first += fmt.Sprintf(" %s, up %s", clean(o.Version), spanText(m.now.Sub(o.Started)))
+		first += fmt.Sprintf(" %s, up %s", progress.Clean(o.Version), spanText(m.now.Sub(o.Started)))
 		if o.Stopping {
 			first += m.opts.paint(", about to end", yellow)
 		}
@@ -121,17 +120,17 @@ func (m *model) header(w int) []string {
 		first += "  " + m.opts.paint(state, bold+";"+red)
 	}
 	if !m.seen {
-		return []string{cut(first, w)}
+		return []string{progress.Cut(first, w)}
 	}
-	return []string{edges(first, m.clock(m.now), w), cut(m.queueLine(), w), cut(m.moneyLine(), w), cut(m.healthLine(), w)}
+	return []string{edges(first, m.clock(m.now), w), progress.Cut(m.queueLine(), w), progress.Cut(m.moneyLine(), w), progress.Cut(m.healthLine(), w)}
 }
 
 // edges puts one text on the left and one on the right, if there is room.
 func edges(left, right string, w int) string {
-	if width(left)+2+width(right) > w {
-		return cut(left, w)
+	if progress.Width(left)+2+progress.Width(right) > w {
+		return progress.Cut(left, w)
 	}
-	return fit(left, w-width(right)) + right
+	return progress.Fit(left, w-progress.Width(right)) + right
 }
 
 // between stands between two parts of a line.
@@ -165,11 +164,11 @@ func (m *model) queueLine() string {
 
 func (m *model) moneyLine() string {
 	o := &m.picture.Overview
-	parts := []string{"today " + m.opts.paint(progress.Cost(o.Today.Usage), bold), countText(o.Today.Usage.Tokens()) + " tokens"}
+	parts := []string{"today " + m.opts.paint(progress.Cost(o.Today.Usage), bold), progress.Count(o.Today.Usage.Tokens()) + " tokens"}
 	for _, b := range o.Budgets {
 		who := "all"
 		if b.Tenant != "" {
-			who = clean(b.Tenant)
+			who = progress.Clean(b.Tenant)
 		}
 		add := func(text string, part float64) {
 			text = who + ": " + text + " in " + windowText(b.Window)
@@ -185,11 +184,11 @@ func (m *model) moneyLine() string {
 			add(fmt.Sprintf("$%.2f of $%.2f", b.SpentUSD, b.MaxUSD), b.SpentUSD/b.MaxUSD)
 		}
 		if b.MaxTokens > 0 {
-			add(fmt.Sprintf("%s of %s tokens", countText(int64(b.Tokens)), countText(int64(b.MaxTokens))), b.Tokens/b.MaxTokens)
+			add(fmt.Sprintf("%s of %s tokens", progress.Count(int64(b.Tokens)), progress.Count(int64(b.MaxTokens))), b.Tokens/b.MaxTokens)
 		}
 	}
 	if len(o.Waiting) > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s", o.Waiting[0].Jobs, clean(firstLine(o.Waiting[0].Why))))
+		parts = append(parts, fmt.Sprintf("%d %s", o.Waiting[0].Jobs, progress.Clean(firstLine(o.Waiting[0].Why))))
 	}
 	return strings.Join(parts, between)
 }
@@ -213,9 +212,9 @@ func (m *model) healthLine() string {
 	var parts []string
 	for i := range o.Cores {
 		c := &o.Cores[i]
-		text, s := fmt.Sprintf("core %d %s", c.Index, clean(fmt.Sprint(c.State))), plain
+		text, s := fmt.Sprintf("core %d %s", c.Index, progress.Clean(fmt.Sprint(c.State))), plain
 		if c.Stage != "" {
-			text += " stage " + clean(c.Stage)
+			text += " stage " + progress.Clean(c.Stage)
 			if c.Stage != "normal" {
 				s = yellow
 			}
@@ -229,19 +228,19 @@ func (m *model) healthLine() string {
 		parts = append(parts, m.opts.paint("no core is up", red))
 	}
 	for _, i := range o.Isolations {
-		parts = append(parts, m.opts.paint("isolated: "+clean(i.Scope), red))
+		parts = append(parts, m.opts.paint("isolated: "+progress.Clean(i.Scope), red))
 	}
 	open := slices.DeleteFunc(slices.Clone(o.Circuits), func(c circuit) bool { return c.State == "closed" })
 	for _, c := range open {
-		parts = append(parts, m.opts.paint(circuitName(&c)+" "+clean(c.State), yellow))
+		parts = append(parts, m.opts.paint(circuitName(&c)+" "+progress.Clean(c.State), yellow))
 	}
-	coreOut := slices.ContainsFunc(o.Cores, func(c scheduler.CoreStatus) bool { return c.IsolatedUntil.After(m.now) })
+	coreOut := slices.ContainsFunc(o.Cores, func(c api.Core) bool { return c.IsolatedUntil.After(m.now) })
 	if len(o.Isolations) == 0 && len(open) == 0 && !coreOut {
 		parts = append(parts, "nothing is isolated, no circuit is open")
 	}
 	if len(o.Alerts) > 0 {
 		a := &o.Alerts[0]
-		parts = append(parts, fmt.Sprintf("%s %s: %s", m.clock(a.At), clean(a.Kind), clean(firstLine(a.Message))))
+		parts = append(parts, fmt.Sprintf("%s %s: %s", m.clock(a.At), progress.Clean(a.Kind), progress.Clean(firstLine(a.Message))))
 	}
 	return strings.Join(parts, between)
 }
@@ -262,10 +261,10 @@ func (m *model) logLines(w int) []string {
 	}
 	lines := []string{m.opts.paint(edges("log of "+l.name, where, w), bold)}
 	if len(l.lines) == 0 && l.err == "" {
-		return append(lines, m.opts.paint(cut("nothing has happened yet", w), faint))
+		return append(lines, m.opts.paint(progress.Cut("nothing has happened yet", w), faint))
 	}
 	for _, line := range l.lines[from:end] {
-		lines = append(lines, cut(line, w))
+		lines = append(lines, progress.Cut(line, w))
 	}
 	return lines
 }
@@ -278,38 +277,38 @@ func (m *model) footer(w int) string {
 		if m.bad {
 			s += ";" + red
 		}
-		return m.opts.paint(cut(m.say, w), s)
+		return m.opts.paint(progress.Cut(m.say, w), s)
 	case m.mode == confirming:
-		return m.opts.paint(cut(m.ask.text, w), bold)
+		return m.opts.paint(progress.Cut(m.ask.text, w), bold)
 	case m.mode == filtering:
 		return typing("/", m.input, w)
 	case m.mode == rejecting:
 		return typing("what is to be done better? ", m.input, w)
 	case m.mode == reading:
-		return m.opts.paint(cut("esc back  ↑↓ PgUp PgDn scroll  End follows", w), faint)
+		return m.opts.paint(progress.Cut("esc back  ↑↓ PgUp PgDn scroll  End follows", w), faint)
 	case m.mode == helping:
-		return m.opts.paint(cut("any key goes back", w), faint)
+		return m.opts.paint(progress.Cut("any key goes back", w), faint)
 	}
 	keys := "q quit  ↑↓ choose  enter log  c cancel  a approve  r reject  p pause  / filter  s sort  ? help"
 	if m.filter != "" {
-		keys = "filter: " + clean(m.filter) + "  esc clears it  " + keys
+		keys = "filter: " + progress.Clean(m.filter) + "  esc clears it  " + keys
 	}
-	return m.opts.paint(cut(keys, w), faint)
+	return m.opts.paint(progress.Cut(keys, w), faint)
 }
 
 // typing shows the end of what is typed behind a prompt, with a cursor.
 func typing(prompt, input string, w int) string {
-	room := max(w-width(prompt)-1, 1)
-	for r := []rune(input); width(input) > room; input = string(r) {
+	room := max(w-progress.Width(prompt)-1, 1)
+	for r := []rune(input); progress.Width(input) > room; input = string(r) {
 		r = r[1:]
 	}
-	return cut(prompt+input+"_", w)
+	return progress.Cut(prompt+input+"_", w)
 }
 
 func circuitName(c *circuit) string {
-	name := clean(c.Worker)
+	name := progress.Clean(c.Worker)
 	if c.Model != "" {
-		name += ":" + clean(c.Model)
+		name += ":" + progress.Clean(c.Model)
 	}
 	return name
 }

@@ -9,7 +9,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -36,7 +37,7 @@ func TestFrames(t *testing.T) {
 		golden(t, "colour.txt", strings.ReplaceAll(m.render(), "\x1b", "\\e"))
 	})
 	t.Run("empty", func(t *testing.T) {
-		m := stood(t, &fake{picture: Picture{Overview: client.Overview{At: noon, Started: noon, Version: "1.4.0"}}}, 80, 24, Options{})
+		m := stood(t, &fake{picture: Picture{Overview: api.Overview{At: noon, Started: noon, Version: "1.4.0"}}}, 80, 24, Options{})
 		golden(t, "empty.txt", m.render())
 	})
 	t.Run("first", func(t *testing.T) {
@@ -72,8 +73,8 @@ func TestFramesFit(t *testing.T) {
 		e := jobOf(20+n, fmt.Sprintf("日本語-\x9b2J-%d", n), "t\u0301\u0301\u0301\u0301", "w", job.Queued)
 		e.Waiting = strings.Repeat("\x1b[31mwide 漢字 ", 40)
 		p.Jobs = append(p.Jobs, e)
-		p.Overview.Tenants = append(p.Overview.Tenants, client.Tenant{Tenant: job.Tenant(fmt.Sprint("t", n)), Queued: n})
-		p.Workers = append(p.Workers, client.Worker{Kind: job.WorkerKind(fmt.Sprint("w", n))})
+		p.Overview.Tenants = append(p.Overview.Tenants, api.Tenant{Tenant: job.Tenant(fmt.Sprint("t", n)), Queued: n})
+		p.Workers = append(p.Workers, api.Worker{Kind: job.WorkerKind(fmt.Sprint("w", n))})
 	}
 	for _, keys := range []string{"", "?", "/", "p", "l", "G"} {
 		m := stood(t, &fake{picture: p}, 80, 24, Options{})
@@ -86,8 +87,8 @@ func TestFramesFit(t *testing.T) {
 					t.Fatalf("%q %dx%d: %d lines", keys, w, h, len(lines))
 				}
 				for _, l := range lines {
-					if width(l) > max(w, 10) {
-						t.Fatalf("%q %dx%d: %d cells in %q", keys, w, h, width(l), l)
+					if progress.Width(l) > max(w, 10) {
+						t.Fatalf("%q %dx%d: %d cells in %q", keys, w, h, progress.Width(l), l)
 					}
 					rest := strings.NewReplacer("\x1b[7m", "", "\x1b[m", "").Replace(l)
 					if i := strings.IndexFunc(rest, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u202e' }); i >= 0 {

@@ -57,11 +57,16 @@ func TestCommandIsKilled(t *testing.T) {
 	if err := syscall.Mkfifo(alive, 0o600); err != nil {
 		t.Skipf("no named pipes: %v", err)
 	}
-	held := make(chan error, 1)
-	go func() {
-		_, err := os.ReadFile(alive) // ends when the last process that holds it is gone
-		held <- err
-	}()
+	r, err := os.OpenFile(alive, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w, err := os.OpenFile(alive, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
 	cfg := config(t, &queue{}, map[Name]Settings{"a": {
 		Command: &Command{Run: `trap "" TERM INT HUP; exec 3> "$ALIVE"; sleep 600 & setsid sleep 600 & sleep 600`, Dir: t.TempDir(), Every: job.Duration(time.Hour), Timeout: job.Duration(time.Second)},
 		Job:     "/j.yaml",
@@ -78,7 +83,8 @@ func TestCommandIsKilled(t *testing.T) {
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "time limit of 1s") {
 		t.Errorf("error %v", err)
 	}
-	if err := <-held; err != nil {
+	w.Close()
+	if _, err := io.ReadAll(r); err != nil { // ends when the last process that holds it is gone
 		t.Error(err)
 	}
 }

@@ -40,8 +40,8 @@ type Firing struct {
 
 // Spec returns s as the firing submits it: with its trigger kind and, if the
 // settings say so, with the event in its instructions.
-func (f Firing) Spec(s job.Spec, adapter func(job.WorkerKind) string) (job.Spec, error) {
-	if err := f.Settings.Accepts(s, adapter); err != nil {
+func (f Firing) Spec(s job.Spec, script func(job.WorkerKind) bool) (job.Spec, error) {
+	if err := f.Settings.Accepts(s, script); err != nil {
 		return job.Spec{}, err
 	}
 	s.Trigger = f.Kind
@@ -79,9 +79,9 @@ func (f Firing) framed() string {
 }
 
 // Accepts returns an error that wraps ErrInjection if the trigger would append
-// its event to what a shell runs. adapter returns the name of the adapter that
-// drives a kind of worker.
-func (s Settings) Accepts(spec job.Spec, adapter func(job.WorkerKind) string) error {
+// its event to what a shell runs. script reports whether the instructions of a
+// kind of worker are a script.
+func (s Settings) Accepts(spec job.Spec, script func(job.WorkerKind) bool) error {
 	if !s.WithEvent || spec.Type == job.PluginEvent { // which finds it in a file
 		return nil
 	}
@@ -89,7 +89,7 @@ func (s Settings) Accepts(spec job.Spec, adapter func(job.WorkerKind) string) er
 		return fmt.Errorf("job %s is of type TOOL: %w; leave with_event out, let an agent read the event, or make it a PLUGIN_EVENT", spec.Name, ErrInjection)
 	}
 	for _, choice := range spec.Choices() {
-		if adapter(choice.Worker) == "shell" {
+		if script(choice.Worker) {
 			return fmt.Errorf("job %s may run on %s, a shell: %w; leave with_event out, or let an agent read the event", spec.Name, choice.Worker, ErrInjection)
 		}
 	}

@@ -15,8 +15,9 @@ const DefaultListen = "127.0.0.1:7878"
 
 // Listener is where webhooks are heard.
 type Listener struct {
-	Listen string `json:"listen"` // IP address and port, e.g. "127.0.0.1:7878"
-	// AllowRemote permits an address that other hosts reach.
+	// Where webhooks are heard, if there are any: IP address and port.
+	Listen string `json:"listen"`
+	// Permits an address that other hosts reach.
 	AllowRemote bool `json:"allow_remote,omitempty"`
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/api"
 )
 
 // Config of a Runner. What is not said to be optional is required.
@@ -209,31 +211,15 @@ type state struct {
 	err  string
 }
 
-// Status is how a trigger is doing.
-type Status struct {
-	Name    Name      `json:"name"`
-	Source  string    `json:"source"` // cron, every, watch, webhook or command
-	Enabled bool      `json:"enabled"`
-	Next    time.Time `json:"next,omitzero"` // when it is due, or its command runs; zero if nobody knows
-	Last    time.Time `json:"last,omitzero"` // Firing.At of the last one submitted
-	// LastError is why the last attempt failed; "" after one that did not.
-	LastError string `json:"last_error,omitempty"`
-	// Fired and Skipped count over restarts, until the source is changed or
-	// disabled. Skipped are firings while a job was active and times that were
-	// missed, as far as these were counted.
-	Fired   int `json:"fired"`
-	Skipped int `json:"skipped"`
-}
-
 // Status returns how each trigger is doing, by name. It may be called at any
 // time.
-func (r *Runner) Status() []Status {
+func (r *Runner) Status() []api.Trigger {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := []Status{}
+	list := []api.Trigger{}
 	for _, name := range sortedNames(r.wanted) {
 		s := r.wanted[name]
-		one := Status{Name: name, Source: s.Source(), Enabled: s.IsEnabled()}
+		one := api.Trigger{Name: string(name), Source: s.Source(), Enabled: s.IsEnabled()}
 		if one.Enabled {
 			rec, st := r.book.get(name, sourceID(s)), r.states[name]
 			one.Next, one.LastError = st.next, st.err

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -111,7 +112,7 @@ func TestFires(t *testing.T) {
 		defer stop()
 		until(t, "2000-01-01T07:59:59Z")
 		list := r.Status()
-		want := []Status{
+		want := []api.Trigger{
 			{Name: "nine", Source: "cron", Enabled: true, Next: moment(t, "2000-01-01T08:00:00Z")},
 			{Name: "off", Source: "every"},
 			{Name: "often", Source: "every", Enabled: true, Next: moment(t, "2000-01-01T10:00:00Z"), Last: moment(t, "2000-01-01T05:00:00Z"), Fired: 1},

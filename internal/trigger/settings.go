@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"reflect"
 
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -11,71 +12,89 @@ import (
 // first, "-", "_" and ".".
 type Name string
 
+// FieldTag says what the name of a trigger is.
+func (Name) FieldTag() reflect.StructTag {
+	return `match:"^[a-z0-9][a-z0-9_.-]{0,63}$" is:"a name of a trigger" want:"1 to 64 of a-z 0-9 and, not first, . - _"`
+}
+
 // Settings of one trigger. Exactly one of Cron, Every, Watch, Webhook and
 // Command is given: its source.
 type Settings struct {
-	// Cron is an expression of five fields, e.g. "0 9 * * MON-FRI", or one of
-	// @hourly, @daily, @weekly, @monthly and @yearly; in Zone, an IANA name such
-	// as "Europe/Berlin", or the host's own if "".
+	// Five fields such as `0 9 * * MON-FRI`, or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.
 	Cron string `json:"cron,omitempty"`
-	Zone string `json:"zone,omitempty"`
+	// The time zone of `cron`, such as `Europe/Berlin`.
+	Zone string `json:"zone,omitempty" otherwise:"the host's"`
 
-	Every   job.Duration `json:"every,omitempty"` // at least a second
-	Watch   *Watch       `json:"watch,omitempty"`
-	Webhook *Webhook     `json:"webhook,omitempty"`
-	Command *Command     `json:"command,omitempty"`
+	// An interval such as `15m`, at least `1s`.
+	Every job.Duration `json:"every,omitempty" min:"1s"`
+	// Changes of files.
+	Watch *Watch `json:"watch,omitempty"`
+	// A signed HTTP request.
+	Webhook *Webhook `json:"webhook,omitempty"`
+	// A shell command that is run again and again.
+	Command *Command `json:"command,omitempty"`
 
-	// Misfire says what becomes of times (Cron, Every) that passed while nobody
-	// looked; MisfireMax bounds CatchUp, 0 for DefaultMisfireMax.
-	Misfire    Misfire `json:"misfire,omitempty"`
-	MisfireMax int     `json:"misfire_max,omitempty"`
+	// What becomes of times that passed unseen: `skip`, `once`, `all`.
+	Misfire Misfire `json:"misfire,omitempty"`
+	// The most that `all` makes up for, the newest, up to `1000`.
+	MisfireMax int `json:"misfire_max,omitempty" min:"1" max:"1000" zero:"100"`
 
-	// Job is the path of the job file whose jobs are submitted.
-	Job string `json:"job"`
-	// UnlessActive asks for no submission while a job of this trigger is queued
-	// or running. Submit sees to it, and says so with ErrActive.
+	// The job file whose jobs are submitted.
+	Job string `json:"job" need:"the path of a job file such as nightly.yaml" match:"[^ ]" is:"a path"`
+	// Not while a job of this trigger is queued or running.
+	//
+	// Submit sees to it, and says so with ErrActive.
 	UnlessActive bool `json:"unless_active,omitempty"`
-	// WithEvent appends Firing.Event to the instructions of the jobs.
+	// The event is appended to the instructions; a job of type `PLUGIN_EVENT` is given it as a file.
 	WithEvent bool `json:"with_event,omitempty"`
-	// Enabled is nil or true for a trigger that fires.
+	// `false` for one that does not fire.
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
 // Watch is what happens to files.
 type Watch struct {
-	// Paths are files, folders and patterns. A folder stands for what is in it,
-	// with Recursive for everything below it. In a pattern "*", "?" and "[a-z]"
-	// stand for parts of one name, and "**" for any number of folders.
-	Paths     []string `json:"paths"`
-	Recursive bool     `json:"recursive,omitempty"`
-	// Ignore are patterns: without "/" of a name at any depth, else of a whole
-	// path below the folder. nil is DefaultIgnore.
+	// Files, folders and patterns such as `src/**/*.go`. A folder stands for what is in it. In a
+	// pattern `*`, `?` and `[a-z]` stand for parts of one name, and `**` for any number of folders.
+	Paths []string `json:"paths" need:"files, folders or patterns such as [src, docs/*.md]" items:"1"`
+	// Folders stand for everything below them.
+	Recursive bool `json:"recursive,omitempty"`
+	// Patterns of names at any depth, or with a `/` of paths below the folder.
 	Ignore []string `json:"ignore,omitempty"`
-	// Changes are those that count; nil is all but Chmod.
-	Changes []Change `json:"changes,omitempty"`
-	// Debounce is how long it must have been quiet; 0 is DefaultDebounce. A
-	// stream of changes that does not end fires after ten times as long.
+	// Of `create`, `write`, `remove`, `rename`, `chmod`.
+	Changes []Change `json:"changes,omitempty" otherwise:"all but chmod"`
+	// How long it must have been quiet. A stream of changes that does not end fires after ten times as
+	// long.
 	Debounce job.Duration `json:"debounce,omitempty"`
 }
 
 // Webhook is an HTTP request whose body is signed with a shared secret.
 type Webhook struct {
-	Path       string `json:"path"`                  // of the URL, e.g. "/hooks/deploy"
-	SecretEnv  string `json:"secret_env,omitempty"`  // name of the variable that holds the secret
-	SecretFile string `json:"secret_file,omitempty"` // or a file that only its owner may read
-	// MaxAge asks for a timestamp that is signed too and no older; 0 asks for none.
-	MaxAge       job.Duration `json:"max_age,omitempty"`
-	MaxBodyBytes int          `json:"max_body_bytes,omitempty"` // 0 is DefaultMaxBody
-	Methods      []string     `json:"methods,omitempty"`        // of POST and PUT; nil is POST
+	// Of the URL, such as `/hooks/deploy`.
+	Path string `json:"path" need:"a path such as /hooks/deploy" match:"^/[A-Za-z0-9._~/-]+$" is:"a path for it" want:"one such as /hooks/deploy"`
+	// The name of the variable that holds the secret.
+	SecretEnv string `json:"secret_env,omitempty" form:"variable" want:"the name of the variable that holds the secret, such as DEPLOY_SECRET, not the secret itself"`
+	// Or a file with mode 0600 that holds it.
+	SecretFile string `json:"secret_file,omitempty"`
+	// Demands a signed timestamp that is no older, at most `1h`; `0s` none.
+	MaxAge job.Duration `json:"max_age,omitempty" max:"1h" zero:"none"`
+	// A longer body is refused; at most `26214400`.
+	MaxBodyBytes int `json:"max_body_bytes,omitempty" min:"1" max:"26214400" zero:"1048576"`
+	// Of `POST` and `PUT`.
+	Methods []string `json:"methods,omitempty" words:"POST PUT"`
 }
 
 // Command is a shell command that is run again and again.
 type Command struct {
-	Run     string       `json:"run"`               // by sh -c
-	Dir     string       `json:"dir,omitempty"`     // where; "" is the configuration file's folder
-	Every   job.Duration `json:"every"`             // from one end to the next beginning
-	Timeout job.Duration `json:"timeout,omitempty"` // 0 is DefaultTimeout
-	When    When         `json:"when,omitempty"`    // "" is OnChange
+	// The command.
+	Run string `json:"run" need:"a shell command such as git ls-remote origin main" match:"[^ ]" is:"a command" want:"a shell command such as git ls-remote origin main"`
+	// Where it runs.
+	Dir string `json:"dir,omitempty" otherwise:"the configuration file's folder"`
+	// From the end of a run to the next, at least `1s`.
+	Every job.Duration `json:"every" need:"how long to wait between two runs, 1s or more" min:"1s"`
+	// After which it is killed, with all that it started.
+	Timeout job.Duration `json:"timeout,omitempty"`
+	// Which run fires: `change` of its output, any `output`, or each `success`.
+	When When `json:"when,omitempty"`
 }
 
 // Misfire is what becomes of times that passed unseen.
@@ -89,6 +108,9 @@ const (
 	// CatchUp fires for each, the oldest first, the last MisfireMax of them.
 	CatchUp Misfire = "all"
 )
+
+// FieldTag lists the choices.
+func (Misfire) FieldTag() reflect.StructTag { return fields.Enum(Misfires()...) }
 
 // Misfires lists the choices.
 func Misfires() []Misfire { return []Misfire{Skip, Once, CatchUp} }
@@ -106,6 +128,9 @@ const (
 	Chmod  Change = "chmod"
 )
 
+// FieldTag lists every change.
+func (Change) FieldTag() reflect.StructTag { return fields.Enum(Changes()...) }
+
 // Changes lists every change.
 func Changes() []Change { return []Change{Create, Write, Remove, Rename, Chmod} }
 
@@ -122,6 +147,9 @@ const (
 	// OnSuccess fires after each run with exit code 0.
 	OnSuccess When = "success"
 )
+
+// FieldTag lists the choices.
+func (When) FieldTag() reflect.StructTag { return fields.Enum(Whens()...) }
 
 // Whens lists the choices.
 func Whens() []When { return []When{OnChange, OnOutput, OnSuccess} }

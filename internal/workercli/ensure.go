@@ -49,10 +49,10 @@ func CacheDir() (string, error) {
 
 // Find returns those of kinds that are installed in dir at their pinned
 // versions. It starts nothing.
-func Find(dir string, kinds []job.WorkerKind) Installed {
+func (c Catalog) Find(dir string, kinds []job.WorkerKind) Installed {
 	found := Installed{}
 	for _, kind := range kinds {
-		if p, err := pinOf(kind); err == nil && p.complete(filepath.Join(dir, p.folder())) {
+		if p, err := c.of(kind); err == nil && p.complete(filepath.Join(dir, p.folder())) {
 			found[kind] = p.executable(filepath.Join(dir, p.folder()))
 		}
 	}
@@ -61,16 +61,16 @@ func Find(dir string, kinds []job.WorkerKind) Installed {
 
 // Ensure installs what of kinds is not in dir yet and returns the executables
 // of all of them, as absolute paths. Without an error every kind is there.
-func Ensure(ctx context.Context, dir string, kinds []job.WorkerKind, opts Options) (Installed, error) {
+func (c Catalog) Ensure(ctx context.Context, dir string, kinds []job.WorkerKind, opts Options) (Installed, error) {
 	opts = opts.withDefaults()
 	// npm and the programs run in folders of their own.
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("install worker programs: %w", err)
 	}
-	missing, err := missingOf(dir, kinds)
+	missing, err := c.missingOf(dir, kinds)
 	if err != nil || len(missing) == 0 {
-		return Find(dir, kinds), err
+		return c.Find(dir, kinds), err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("install worker programs: %w", err)
@@ -82,8 +82,8 @@ func Ensure(ctx context.Context, dir string, kinds []job.WorkerKind, opts Option
 	defer release(lock)
 
 	// Whoever had the lock may have done the work.
-	if missing, err = missingOf(dir, kinds); err != nil || len(missing) == 0 {
-		return Find(dir, kinds), err
+	if missing, err = c.missingOf(dir, kinds); err != nil || len(missing) == 0 {
+		return c.Find(dir, kinds), err
 	}
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -95,7 +95,7 @@ func Ensure(ctx context.Context, dir string, kinds []job.WorkerKind, opts Option
 	if err := in.all(ctx, missing); err != nil {
 		return nil, err
 	}
-	return Find(dir, kinds), nil
+	return c.Find(dir, kinds), nil
 }
 
 func (o Options) withDefaults() Options {
@@ -113,11 +113,11 @@ func (o Options) withDefaults() Options {
 
 // missingOf returns the pins of those kinds that are not complete in dir, each
 // once.
-func missingOf(dir string, kinds []job.WorkerKind) ([]pin, error) {
+func (c Catalog) missingOf(dir string, kinds []job.WorkerKind) ([]pin, error) {
 	var missing []pin
 	seen := map[job.WorkerKind]bool{}
 	for _, kind := range kinds {
-		p, err := pinOf(kind)
+		p, err := c.of(kind)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +140,7 @@ func (p pin) complete(install string) bool {
 func names(pins []pin) string {
 	var list []string
 	for _, p := range pins {
-		list = append(list, string(p.kind)+" "+p.version)
+		list = append(list, string(p.kind)+" "+p.Version)
 	}
 	return strings.Join(list, ", ")
 }

@@ -13,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/adapters"
 	"github.com/agentsched/agentsched/job"
 )
+
+var catalog = Of(adapters.All())
 
 func TestInstallsOnce(t *testing.T) {
 	npm := newFakeNPM(t, "ok")
@@ -23,13 +26,13 @@ func TestInstallsOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "cache")
 	var lines []string
 	opts := Options{Progress: func(l string) { lines = append(lines, l) }}
-	got, err := Ensure(t.Context(), dir, Kinds(), opts)
+	got, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range Kinds() {
+	for _, kind := range catalog.Kinds() {
 		out, err := exec.Command(got[kind], "--version").Output()
-		if err != nil || !strings.Contains(string(out), Version(kind)) {
+		if err != nil || !strings.Contains(string(out), catalog.Version(kind)) {
 			t.Errorf("%s --version: %q, %v", kind, out, err)
 		}
 	}
@@ -44,7 +47,7 @@ func TestInstallsOnce(t *testing.T) {
 	// Nothing is missing: no npm is needed.
 	t.Setenv("PATH", "")
 	lines = nil
-	again, err := Ensure(t.Context(), dir, Kinds(), opts)
+	again, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), opts)
 	if err != nil || len(again) != 3 || lines != nil {
 		t.Errorf("second time: %v, %v, lines %q", again, err, lines)
 	}
@@ -56,7 +59,7 @@ func TestRelativeFolder(t *testing.T) {
 	newFakeNPM(t, "ok")
 	t.Setenv("HOME", t.TempDir())
 	t.Chdir(t.TempDir())
-	got, err := Ensure(t.Context(), filepath.Join("rel", "cache"), Kinds(), Options{})
+	got, err := catalog.Ensure(t.Context(), filepath.Join("rel", "cache"), catalog.Kinds(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +74,7 @@ func TestTrialLeavesHomeAlone(t *testing.T) {
 	newFakeNPM(t, "ok")
 	home := t.TempDir()
 	t.Setenv("HOME", home)
-	if _, err := Ensure(t.Context(), t.TempDir(), Kinds(), Options{}); err != nil {
+	if _, err := catalog.Ensure(t.Context(), t.TempDir(), catalog.Kinds(), Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
@@ -82,10 +85,10 @@ func TestTrialLeavesHomeAlone(t *testing.T) {
 func TestManifestIsExact(t *testing.T) {
 	newFakeNPM(t, "ok")
 	dir := t.TempDir()
-	if _, err := Ensure(t.Context(), dir, []job.WorkerKind{"claude", "claude"}, Options{}); err != nil {
+	if _, err := catalog.Ensure(t.Context(), dir, []job.WorkerKind{"claude", "claude"}, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "claude-"+Version("claude"), "package.json"))
+	data, err := os.ReadFile(filepath.Join(dir, "claude-"+catalog.Version("claude"), "package.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +96,7 @@ func TestManifestIsExact(t *testing.T) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		t.Fatal(err)
 	}
-	if v := m.Dependencies["@anthropic-ai/claude-code"]; v != Version("claude") || len(m.Dependencies) != 1 {
+	if v := m.Dependencies["@anthropic-ai/claude-code"]; v != catalog.Version("claude") || len(m.Dependencies) != 1 {
 		t.Errorf("dependencies %v", m.Dependencies)
 	}
 }
@@ -106,7 +109,7 @@ func TestNothingButWhatIsNeeded(t *testing.T) {
 		name, value, _ := strings.Cut(kv, "=")
 		t.Setenv(name, value)
 	}
-	if _, err := Ensure(t.Context(), t.TempDir(), Kinds(), Options{}); err != nil {
+	if _, err := catalog.Ensure(t.Context(), t.TempDir(), catalog.Kinds(), Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, call := range npm.calls() {
@@ -138,22 +141,18 @@ func TestNothingButWhatIsNeeded(t *testing.T) {
 
 // TestLockfiles: every package has a hash, none a registry, and the version is the pinned one.
 func TestLockfiles(t *testing.T) {
-	for _, p := range pins() {
-		data, err := p.lockfile()
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, p := range catalog {
 		var lock struct {
 			Packages map[string]struct {
 				Version, Resolved, Integrity string
 				OptionalDependencies         map[string]string
 			}
 		}
-		if err := json.Unmarshal(data, &lock); err != nil {
+		if err := json.Unmarshal(p.Lock, &lock); err != nil {
 			t.Fatalf("%s: %v", p.kind, err)
 		}
-		if got := lock.Packages["node_modules/"+p.npm].Version; got != p.version {
-			t.Errorf("%s: version %q, want %s", p.kind, got, p.version)
+		if got := lock.Packages["node_modules/"+p.Package.Name].Version; got != p.Version {
+			t.Errorf("%s: version %q, want %s", p.kind, got, p.Version)
 		}
 		for path, one := range lock.Packages {
 			if path != "" && !strings.HasPrefix(one.Integrity, "sha512-") || one.Resolved != "" {
@@ -178,20 +177,20 @@ func TestRepairsDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			npm := newFakeNPM(t, "ok")
 			dir := t.TempDir()
-			got, err := Ensure(t.Context(), dir, Kinds(), Options{})
+			got, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := damage(got["codex"]); err != nil {
 				t.Fatal(err)
 			}
-			if found := Find(dir, Kinds()); len(found) != 2 {
+			if found := catalog.Find(dir, catalog.Kinds()); len(found) != 2 {
 				t.Errorf("found %v, want all but codex", found)
 			}
-			if _, err := Ensure(t.Context(), dir, Kinds(), Options{}); err != nil {
+			if _, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{}); err != nil {
 				t.Fatal(err)
 			}
-			if n, found := len(npm.calls()), Find(dir, Kinds()); n != 4 || len(found) != 3 {
+			if n, found := len(npm.calls()), catalog.Find(dir, catalog.Kinds()); n != 4 || len(found) != 3 {
 				t.Errorf("%d calls of npm, want 4; found %v", n, found)
 			}
 			clean(t, dir)
@@ -210,24 +209,24 @@ func TestFailures(t *testing.T) {
 		t.Run(c.mode, func(t *testing.T) {
 			npm := newFakeNPM(t, c.mode)
 			dir := t.TempDir()
-			_, err := Ensure(t.Context(), dir, Kinds(), Options{})
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "install codex "+Version("codex")) {
+			_, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{})
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "install codex "+catalog.Version("codex")) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 			if err != nil && c.not != "" && strings.Contains(err.Error(), c.not) {
 				t.Errorf("error has all of npm's output: %v", err)
 			}
-			if found := Find(dir, Kinds()); len(found) > 0 {
+			if found := catalog.Find(dir, catalog.Kinds()); len(found) > 0 {
 				t.Errorf("found %v", found)
 			}
-			for _, kind := range Kinds() {
+			for _, kind := range catalog.Kinds() {
 				if err != nil && !strings.Contains(err.Error(), "install "+string(kind)) {
 					t.Errorf("error says nothing of %s", kind)
 				}
 			}
 			clean(t, dir)
 			npm.mode("ok")
-			if _, err := Ensure(t.Context(), dir, Kinds(), Options{}); err != nil {
+			if _, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{}); err != nil {
 				t.Errorf("the next try: %v", err)
 			}
 		})
@@ -236,15 +235,15 @@ func TestFailures(t *testing.T) {
 
 func TestWithoutNPM(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	_, err := Ensure(t.Context(), t.TempDir(), Kinds(), Options{})
+	_, err := catalog.Ensure(t.Context(), t.TempDir(), catalog.Kinds(), Options{})
 	if !errors.Is(err, ErrNoNPM) || !strings.Contains(err.Error(), "Node.js 20 or newer") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestUnknownKind(t *testing.T) {
-	_, err := Ensure(t.Context(), t.TempDir(), []job.WorkerKind{"codex", "shell"}, Options{})
-	if err == nil || !strings.Contains(err.Error(), `"shell"`) || !strings.Contains(err.Error(), "codex, claude, opencode") {
+	_, err := catalog.Ensure(t.Context(), t.TempDir(), []job.WorkerKind{"codex", "shell"}, Options{})
+	if err == nil || !strings.Contains(err.Error(), `"shell"`) || !strings.Contains(err.Error(), "claude, codex, opencode") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -254,7 +253,7 @@ func TestHeartbeat(t *testing.T) {
 	beat := make(chan string)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Ensure(t.Context(), t.TempDir(), []job.WorkerKind{"codex"}, Options{Heartbeat: time.Millisecond, Progress: func(l string) {
+		_, err := catalog.Ensure(t.Context(), t.TempDir(), []job.WorkerKind{"codex"}, Options{Heartbeat: time.Millisecond, Progress: func(l string) {
 			if strings.HasPrefix(l, "installing codex ") {
 				select {
 				case beat <- l:
@@ -280,7 +279,7 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Ensure(ctx, dir, []job.WorkerKind{"opencode"}, Options{})
+		_, err := catalog.Ensure(ctx, dir, []job.WorkerKind{"opencode"}, Options{})
 		ended <- err
 	}()
 	pid := npm.started()

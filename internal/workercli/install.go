@@ -14,8 +14,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/agentsched/agentsched/job"
 )
 
 // tempPrefix begins the names of folders in which npm works. Only the holder
@@ -49,15 +47,15 @@ func (in installer) sweep() {
 // all installs the pins at the same time, which takes less than half as long
 // as one after the other; those that succeed stay.
 func (in installer) all(ctx context.Context, missing []pin) error {
-	kinds := make([]job.WorkerKind, len(missing))
-	for i, p := range missing {
-		kinds[i] = p.kind
+	var bytes int64
+	for _, p := range missing {
+		bytes += p.Bytes
 	}
 	what := "1 worker CLI"
 	if len(missing) > 1 {
 		what = fmt.Sprintf("%d worker CLIs", len(missing))
 	}
-	in.say("installing %s from npm (%s; about %s) into %s", what, names(missing), sizeText(Size(kinds...)), in.dir)
+	in.say("installing %s from npm (%s; about %s) into %s", what, names(missing), sizeText(bytes), in.dir)
 	began := time.Now()
 	errs := make([]error, len(missing))
 	var work sync.WaitGroup
@@ -65,10 +63,10 @@ func (in installer) all(ctx context.Context, missing []pin) error {
 		work.Go(func() {
 			err := in.one(ctx, p, began)
 			if err != nil {
-				errs[i] = fmt.Errorf("install %s %s into %s: %w", p.kind, p.version, in.dir, err)
+				errs[i] = fmt.Errorf("install %s %s into %s: %w", p.kind, p.Version, in.dir, err)
 				return
 			}
-			in.say("installed %s %s (%s)", p.kind, p.version, time.Since(began).Round(time.Second))
+			in.say("installed %s %s (%s)", p.kind, p.Version, time.Since(began).Round(time.Second))
 		})
 	}
 	work.Wait()
@@ -109,11 +107,7 @@ func (in installer) install(ctx context.Context, p pin, folder string) error {
 	if err := os.WriteFile(filepath.Join(folder, "package.json"), manifest, 0o644); err != nil {
 		return err
 	}
-	lockfile, err := p.lockfile()
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(folder, "package-lock.json"), lockfile, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "package-lock.json"), p.Lock, 0o644); err != nil {
 		return err
 	}
 	// What has another hash than the lockfile says is refused. The last three undo
@@ -130,13 +124,13 @@ func (in installer) install(ctx context.Context, p pin, folder string) error {
 	if err != nil {
 		return fmt.Errorf("npm ci: %w%s", err, indented(out))
 	}
-	if p.script != "" {
+	if p.Script != "" {
 		if err := in.script(ctx, p, folder); err != nil {
 			return err
 		}
 	}
 	if !p.complete(folder) {
-		return fmt.Errorf("npm ci ended well, yet there is no program %s%s", filepath.Join("node_modules", ".bin", string(p.kind)), indented(out))
+		return fmt.Errorf("npm ci ended well, yet there is no program %s%s", filepath.Join("node_modules", ".bin", p.Program), indented(out))
 	}
 	return nil
 }
@@ -147,20 +141,20 @@ func (in installer) install(ctx context.Context, p pin, folder string) error {
 func (in installer) script(ctx context.Context, p pin, folder string) error {
 	node, err := exec.LookPath("node")
 	if err != nil {
-		return fmt.Errorf("run the package's %s: %w", p.script, err)
+		return fmt.Errorf("run the package's %s: %w", p.Script, err)
 	}
 	home := filepath.Join(folder, ".home")
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return err
 	}
 	defer os.RemoveAll(home)
-	cmd := exec.Command(node, p.script)
-	cmd.Dir = filepath.Join(folder, "node_modules", filepath.FromSlash(p.npm))
+	cmd := exec.Command(node, p.Script)
+	cmd.Dir = filepath.Join(folder, "node_modules", filepath.FromSlash(p.Package.Name))
 	cmd.Env = append(plainEnv(os.Environ()), "HOME="+home, "TMPDIR="+home, "npm_config_offline=true", "npm_config_cache="+home)
 	cmd.ExtraFiles = []*os.File{in.lock}
 	if out, err := in.run(ctx, cmd); err != nil {
 		return fmt.Errorf("run the package's %s: %w; the program may not be known to this version of the scheduler for %s/%s, then install it yourself%s",
-			p.script, err, runtime.GOOS, runtime.GOARCH, indented(out))
+			p.Script, err, runtime.GOOS, runtime.GOARCH, indented(out))
 	}
 	return nil
 }
@@ -208,14 +202,16 @@ func (in installer) try(ctx context.Context, p pin, install, home string) error 
 	}
 	cmd := exec.Command(p.executable(install), "--version")
 	cmd.Dir = home
-	cmd.Env = append(plainEnv(os.Environ()), "HOME="+home, "CODEX_HOME="+home, "CLAUDE_CONFIG_DIR="+home,
-		"XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home, "XDG_CACHE_HOME="+home, "XDG_STATE_HOME="+home)
+	cmd.Env = plainEnv(os.Environ())
+	for _, name := range append([]string{"HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"}, p.FolderVariables...) {
+		cmd.Env = append(cmd.Env, name+"="+home)
+	}
 	out, err := in.run(ctx, cmd)
 	if err != nil {
 		return fmt.Errorf("the installed program does not run: %s --version: %w%s", p.kind, err, indented(out))
 	}
-	if !strings.Contains(out, p.version) {
-		return fmt.Errorf("the installed program is not the wanted one: %s --version should say %s%s", p.kind, p.version, indented(out))
+	if !strings.Contains(out, p.Version) {
+		return fmt.Errorf("the installed program is not the wanted one: %s --version should say %s%s", p.kind, p.Version, indented(out))
 	}
 	return nil
 }
@@ -244,7 +240,7 @@ func (in installer) heartbeat(p pin, install string, began time.Time) (stop func
 			case <-over:
 				return
 			case <-tick.C:
-				in.say("installing %s %s: %s of about %s (%s)", p.kind, p.version, sizeText(bytesIn(install)), sizeText(p.bytes), time.Since(began).Round(time.Second))
+				in.say("installing %s %s: %s of about %s (%s)", p.kind, p.Version, sizeText(bytesIn(install)), sizeText(p.Bytes), time.Since(began).Round(time.Second))
 			}
 		}
 	}()

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		for _, kind := range os.Args[1:] {
 			kinds = append(kinds, job.WorkerKind(kind))
 		}
-		if _, err := Ensure(context.Background(), dir, kinds, Options{}); err != nil {
+		if _, err := catalog.Ensure(context.Background(), dir, kinds, Options{}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -30,7 +30,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	waiting := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Ensure(t.Context(), dir, Kinds(), Options{Progress: func(l string) {
+		_, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{Progress: func(l string) {
 			if strings.HasPrefix(l, "waiting for another install") {
 				close(waiting)
 			}
@@ -47,7 +47,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if found := Find(dir, Kinds()); len(found) != 3 {
+	if found := catalog.Find(dir, catalog.Kinds()); len(found) != 3 {
 		t.Errorf("found %v", found)
 	}
 	clean(t, dir)
@@ -80,13 +80,13 @@ func TestRealNPM(t *testing.T) {
 		t.Skip("set AGENTSCHED_TEST_REAL_NPM=1 to install the real programs from npm")
 	}
 	dir := t.TempDir()
-	got, err := Ensure(t.Context(), dir, Kinds(), Options{Progress: func(l string) { t.Log(l) }})
+	got, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{Progress: func(l string) { t.Log(l) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range Kinds() {
+	for _, kind := range catalog.Kinds() {
 		out, err := exec.Command(got[kind], "--version").Output()
-		if err != nil || !strings.Contains(string(out), Version(kind)) {
+		if err != nil || !strings.Contains(string(out), catalog.Version(kind)) {
 			t.Errorf("%s --version: %q, %v", kind, out, err)
 		}
 	}

@@ -69,16 +69,14 @@ func awaitWaits(e *env) {
 	e.check()
 }
 
-// wantCharged compares the whole ledger, if there is one.
+// wantCharged compares the whole ledger.
 func (e *env) wantCharged(when string, want queue.Account) {
 	e.Helper()
-	if l, ok := e.store.(queue.Ledger); ok {
-		list, err := l.Accounts(e.ctx, queue.AccountFilter{})
-		if err != nil {
-			e.Fatal(err)
-		}
-		wantSame(e, "charged "+when, list, []queue.Account{want})
+	list, err := e.store.Accounts(e.ctx, queue.AccountFilter{})
+	if err != nil {
+		e.Fatal(err)
 	}
+	wantSame(e, "charged "+when, list, []queue.Account{want})
 }
 
 // awaitRules walks the states of a run: only one that runs can wait for a person.
@@ -188,13 +186,10 @@ func decideRejects(e *env) {
 	e.check()
 }
 
-// charged returns the whole ledger, nil if there is none.
-func (e *env) charged() (list []queue.Account) {
+// charged returns the whole ledger.
+func (e *env) charged() []queue.Account {
 	e.Helper()
-	if _, ok := e.store.(queue.Ledger); ok {
-		list = e.accounts(queue.AccountFilter{By: queue.Dimensions()})
-	}
-	return list
+	return e.accounts(queue.AccountFilter{By: queue.Dimensions()})
 }
 
 // decideOnce lets many people answer at once, each in another way: one of them did.

@@ -2,7 +2,6 @@ package queuetest
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,145 +10,25 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// choose claims with a picker that knows nothing yet.
-func (e *env) choose(p *picker, spec queue.ClaimSpec) queue.Claims {
+// lanes returns the first entry of each lane of a batch.
+func (e *env) lanes(now time.Time, batch job.BatchID) []string {
 	e.Helper()
-	p.all, p.now = true, spec.Now
-	spec.Holder, spec.Lease, spec.Chooser = "tester", lease, p
-	return e.claimAs(spec)
-}
-
-// lanes returns the heads that a claim of the scope tells of, by their lanes.
-func (e *env) lanes(now time.Time, scope queue.ClaimSpec) []string {
-	e.Helper()
-	var p picker
-	scope.Now, scope.Max = now, 0
-	e.choose(&p, scope)
 	var list []string
-	for l, head := range p.heads {
+	for _, l := range e.heads(queue.HeadsSpec{Batch: batch, Each: 1, Now: now}).Lanes {
 		only := ""
-		if l.Only != "" {
+		if l.Lane.Only != "" {
 			only = "!"
 		}
-		list = append(list, fmt.Sprintf("%s/%d:%s%s", l.Tenant, l.Priority, only, head.Spec.Name))
+		list = append(list, fmt.Sprintf("%s/%d:%s%s", l.Lane.Tenant, l.Lane.Priority, only, e.get(l.Heads[0].ID).Spec.Name))
 	}
 	return slices.Sorted(slices.Values(list))
 }
 
-func (e *env) wantLanes(what string, now time.Time, scope queue.ClaimSpec, want string) {
+func (e *env) wantLanes(what string, now time.Time, batch job.BatchID, want string) {
 	e.Helper()
-	if got := strings.Join(e.lanes(now, scope), " "); got != want {
+	if got := strings.Join(e.lanes(now, batch), " "); got != want {
 		e.Errorf("%s: heads are %q, want %q", what, got, want)
 	}
-}
-
-// chooserOrder: the lanes come in the order that the Chooser wants, each in its
-// own, and what it is told is true at each step.
-func chooserOrder(e *env) {
-	for _, name := range []string{"a1", "b1", "c1", "a2", "b2", "a3"} {
-		e.enqueueOne(name, tenant(job.Tenant(name[:1])))
-	}
-	e.enqueueOne("a-high", tenant("a"), priority(7))
-	e.enqueueOne("later", tenant("d"), runnableAt(epoch.Add(time.Minute)))
-	backwards := &picker{less: func(x, y queue.Entry) bool {
-		return x.Spec.Tenant > y.Spec.Tenant || x.Spec.Tenant == y.Spec.Tenant && x.Spec.Priority < y.Spec.Priority
-	}}
-	c := e.choose(backwards, queue.ClaimSpec{Max: 5, Now: epoch})
-	if got := strings.Join(names(c.Entries), " "); got != "c1 b1 b2 a1 a2" {
-		e.Fatalf("claimed %s", got)
-	}
-	for i, entry := range c.Entries {
-		if backwards.taken[i] != entry.ID {
-			e.Errorf("taken are %v, want those that were claimed, in their order", backwards.taken)
-		}
-		wantSame(e, "claimed entry as stored", e.get(entry.ID), entry)
-	}
-	slices.Sort(backwards.told[:5])
-	if got := strings.Join(backwards.told, " "); got != "a-high a1 b1 c1 later - b2 - a2 a3" {
-		e.Errorf("told %s", got)
-	}
-	if len(c.Skipped) != 0 || !c.NextAt.Equal(epoch.Add(time.Minute)) {
-		e.Errorf("got %s, want no lane skipped and the head that lies ahead as the next", show(c))
-	}
-	// It knows the lane from before: the store reads it when it is chosen.
-	known := &picker{heads: map[job.Lane]queue.Entry{{Tenant: "a"}: e.get(backwards.heads[job.Lane{Tenant: "a"}].ID)}, now: epoch}
-	c = e.claimAs(queue.ClaimSpec{Holder: "tester", Max: 5, Now: epoch, Lease: lease, Chooser: known})
-	if got := strings.Join(names(c.Entries), " "); got != "a3" || strings.Join(known.told, " ") != "-" || !c.NextAt.IsZero() {
-		e.Errorf("claimed %q, told %q, next %v; want a3, then nothing more of that lane", got, known.told, c.NextAt)
-	}
-	// What it knows may be over.
-	gone := &picker{heads: map[job.Lane]queue.Entry{{Tenant: "a"}: known.heads[job.Lane{}], {Tenant: "d"}: {RunnableAt: epoch}}, now: epoch}
-	if c := e.claimAs(queue.ClaimSpec{Holder: "tester", Max: 5, Now: epoch, Lease: lease, Chooser: gone}); len(c.Entries) != 0 {
-		e.Errorf("claimed %v of lanes without a runnable head", names(c.Entries))
-	}
-	if want := map[string]job.ID{fmt.Sprintf("%+v", job.Lane{Tenant: "d"}): gone.heads[job.Lane{Tenant: "d"}].ID}; !maps.Equal(gone.known(), want) {
-		e.Errorf("it knows %v, want the head that lies ahead", gone.known())
-	}
-}
-
-// chooserSkips: what is not admitted is passed over, and its lane is named.
-func chooserSkips(e *env) {
-	for _, name := range []string{"a-no", "a-yes", "a-no-2", "b-no", "c-yes"} {
-		e.enqueueOne(name, tenant(job.Tenant(name[:1])))
-	}
-	admit := func(x *queue.Entry) bool { return strings.Contains(string(x.Spec.Name), "yes") }
-	first := &picker{less: func(x, y queue.Entry) bool { return x.Spec.Tenant < y.Spec.Tenant }}
-	c := e.choose(first, queue.ClaimSpec{Max: 9, Now: epoch, Admit: admit})
-	if got := strings.Join(names(c.Entries), " "); got != "a-yes c-yes" || len(first.taken) != 2 {
-		e.Errorf("claimed %s, taken %v", got, first.taken)
-	}
-	wantSame(e, "skipped lanes", c.Skipped, []job.Lane{{Tenant: "a"}, {Tenant: "b"}})
-	if len(first.heads) != 0 {
-		e.Errorf("it knows %v, want that nothing is left for this claim", first.known())
-	}
-	again := &picker{stale: c.Skipped, now: epoch}
-	c = e.claimAs(queue.ClaimSpec{Holder: "tester", Max: 9, Now: epoch, Lease: lease, Chooser: again})
-	if got := slices.Sorted(slices.Values(names(c.Entries))); !slices.Equal(got, []string{"a-no", "a-no-2", "b-no"}) {
-		e.Errorf("claimed %v of the lanes that were skipped", got)
-	}
-}
-
-// chooserHeads follows the heads through all that can change them.
-func chooserHeads(e *env) {
-	at := func(d time.Duration) time.Time { return epoch.Add(d) }
-	var all queue.ClaimSpec
-	e.wantLanes("an empty queue", epoch, all, "")
-	e.enqueueOne("one")
-	e.enqueueOne("two", runnableAt(at(time.Second)))
-	ahead := e.enqueueOne("ahead", priority(1), runnableAt(at(time.Hour)))
-	e.wantLanes("two lanes", epoch, all, "default/0:one default/1:ahead")
-	early := e.enqueueOne("early", runnableAt(at(-time.Second)))
-	e.wantLanes("an earlier one", epoch, all, "default/0:early default/1:ahead")
-	e.apply(queue.Cancel{ID: early, Now: epoch}, queue.Cancel{ID: ahead, Now: epoch})
-	e.wantLanes("cancelled", epoch, all, "default/0:one")
-	c := e.claimOne(epoch)
-	e.wantLanes("claimed", epoch, all, "default/0:two")
-	e.apply(queue.Release{ID: c.ID, Fence: c.Fence, Now: epoch, RunnableAt: at(time.Minute)})
-	e.wantLanes("released for later", epoch, all, "default/0:two")
-	c = e.claimOne(at(time.Second))
-	e.wantLanes("the other claimed", epoch, all, "default/0:one")
-	e.apply(queue.Finish{ID: c.ID, Fence: c.Fence, Now: epoch, Retry: queue.Retry{RunnableAt: at(2 * time.Second)}})
-	e.wantLanes("to be retried", epoch, all, "default/0:two")
-	c = e.claimOne(at(time.Minute))
-	e.apply(queue.Reclaim{Now: at(3 * time.Second), All: true})
-	e.wantLanes("reclaimed", epoch, all, "default/0:two")
-	e.apply(queue.Rebase{Now: epoch, After: at(30 * time.Second)})
-	e.wantLanes("rebased", epoch, all, "default/0:one")
-
-	first := e.enqueueOne("first", tenant("t"), priority(2), duplicate(job.Serialize, "k"), deadline(at(time.Minute)))
-	e.enqueueOne("second", tenant("t"), priority(5), duplicate(job.Serialize, "k"))
-	e.enqueueOne("third", tenant("t"), priority(9), duplicate(job.Serialize, "k"))
-	e.wantLanes("a line", epoch, all, "default/0:one t/2:first")
-	// Of what expires, a Chooser is told although it asked for nothing.
-	p := &picker{now: at(time.Minute)}
-	got := e.claimAs(queue.ClaimSpec{Now: at(time.Minute), Chooser: p})
-	if want := map[string]job.ID{fmt.Sprintf("%+v", job.Lane{Tenant: "t", Priority: 5}): p.heads[job.Lane{Tenant: "t", Priority: 5}].ID}; !maps.Equal(p.known(), want) ||
-		!slices.Equal(got.Expired, []job.ID{first}) || !slices.Contains(p.told, "-") || !slices.Contains(p.told, "second") {
-		e.Errorf("told %v, expired %v; want that first has gone and second is the head", p.told, got.Expired)
-	}
-	e.wantLanes("expired", epoch, all, "default/0:one t/5:second")
-	e.enqueueOne("latest", tenant("t"), duplicate(job.LatestWins, "k"))
-	e.wantLanes("superseded", epoch, all, "default/0:one t/0:latest")
 }
 
 // claimScopes: what is shared, of a private batch, and for programs outside is
@@ -173,18 +52,14 @@ func claimScopes(e *env) {
 	}
 	wantSame(e, "batches", list, []queue.Batch{other, private, e.batch})
 
-	shared, outside, own := queue.ClaimSpec{}, queue.ClaimSpec{External: true}, queue.ClaimSpec{Batch: private.ID}
-	e.wantLanes("what is shared", epoch, shared, "default/0:shared")
-	e.wantLanes("external work", epoch, outside, "default/0:outside")
-	e.wantLanes("a private batch", epoch, own, "default/0:!shared default/0:mine")
-	e.wantLanes("a shared batch", epoch, queue.ClaimSpec{Batch: e.batch.ID}, "")
+	e.wantLanes("what is shared", epoch, "", "default/0:shared")
+	e.wantLanes("a private batch", epoch, private.ID, "default/0:!shared default/0:mine")
+	e.wantLanes("a shared batch", epoch, e.batch.ID, "")
 	if _, err := e.store.Claim(e.ctx, queue.ClaimSpec{Batch: private.ID, External: true, Max: 1, Now: epoch}); err == nil {
 		e.Error("external work of a private batch can be claimed")
 	}
-	p := &picker{less: func(x, y queue.Entry) bool { return x.Spec.Name > y.Spec.Name }}
-	own.Max, own.Now = 9, epoch
-	c := e.choose(p, own)
-	if got := strings.Join(names(c.Entries), " "); got != "shared mine" {
+	c := e.claimAs(queue.ClaimSpec{Holder: "tester", Batch: private.ID, Max: 9, Now: epoch, Lease: lease})
+	if got := strings.Join(slices.Sorted(slices.Values(names(c.Entries))), " "); got != "mine shared" {
 		e.Errorf("claimed %s of the private batch", got)
 	}
 	for _, entry := range c.Entries {
@@ -201,13 +76,15 @@ func claimScopes(e *env) {
 		e.Errorf("%d are held after the scheduler has come back, want the external ones", held)
 	}
 	e.apply(queue.Reclaim{Now: epoch.Add(2 * lease)})
-	e.wantLanes("external work after its lease", epoch.Add(2*lease), outside, "default/0:outside")
+	for _, entry := range c.Entries {
+		e.wantState(entry.ID, job.Queued) // after its lease
+	}
 
 	e.apply(queue.Adopt{})
 	if c := e.claim(9, epoch); len(c.Expired) != 1 || strings.Join(names(c.Entries), " ") != "shared mine" {
 		e.Errorf("got %s of what was adopted, want shared and mine, and that theirs has expired", show(c))
 	}
-	e.wantLanes("a batch that was private", epoch, queue.ClaimSpec{Batch: private.ID}, "")
+	e.wantLanes("a batch that was private", epoch, private.ID, "")
 	late := newEntry("late")
 	submit(private, late)
 	if c := e.claim(9, epoch); len(c.Entries) != 1 || c.Entries[0].ID != late.ID {

@@ -3,6 +3,7 @@ package queuetest
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -42,10 +43,15 @@ func holdOutOfLane(e *env) {
 	asked := e.asked("asked", epoch)
 	look := func(when string, want ...string) {
 		e.Helper()
-		p := &picker{all: true, now: epoch}
-		c := e.claimAs(queue.ClaimSpec{Holder: "tester", Max: 0, Now: epoch, Lease: lease, Count: true, Chooser: p})
-		if len(p.told) != len(want) || len(want) > 0 && p.told[0] != want[0] {
-			e.Errorf("%s: the chooser was told of %v, want %v", when, p.told, want)
+		var told []string
+		for _, l := range e.heads(queue.HeadsSpec{Each: 9, Now: epoch}).Lanes {
+			for i := range l.Heads {
+				told = append(told, string(e.get(l.Heads[i].ID).Spec.Name))
+			}
+		}
+		c := e.claimAs(queue.ClaimSpec{Holder: "tester", Max: 0, Now: epoch, Lease: lease, Count: true})
+		if !slices.Equal(told, want) {
+			e.Errorf("%s: heads are %v, want %v", when, told, want)
 		}
 		if c.Ready[job.Standard].Depth != len(want) || len(want) == 0 && !c.NextAt.IsZero() {
 			e.Errorf("%s: a claim says %s, want %d ready and nothing later", when, show(c), len(want))
@@ -103,9 +109,11 @@ func holdHead(e *env) {
 	e.enqueueOne("second", runnableAt(epoch.Add(time.Minute)))
 	e.enqueueOne("third", runnableAt(epoch.Add(2*time.Minute)))
 	head := func() []string {
-		p := &picker{all: true, now: epoch}
-		e.claimAs(queue.ClaimSpec{Holder: "tester", Max: 0, Now: epoch, Lease: lease, Chooser: p})
-		return p.told
+		lanes := e.heads(queue.HeadsSpec{Each: 1, Now: epoch}).Lanes
+		if len(lanes) != 1 {
+			e.Fatalf("%d lanes", len(lanes))
+		}
+		return []string{string(e.get(lanes[0].Heads[0].ID).Spec.Name)}
 	}
 	wantSame(e, "head", head(), []string{"second"})
 	e.apply(queue.Ready{ID: first, Now: epoch})
@@ -207,9 +215,7 @@ func holdRules(e *env) {
 // check looks whether the store finds itself whole.
 func (e *env) check() {
 	e.Helper()
-	if k, ok := e.store.(queue.Keeper); ok {
-		if err := k.Check(e.ctx); err != nil {
-			e.Error(err)
-		}
+	if err := e.store.Check(e.ctx); err != nil {
+		e.Error(err)
 	}
 }

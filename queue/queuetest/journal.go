@@ -12,15 +12,6 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// journal returns the store's journal; a store without one need not pass.
-func (e *env) journal() queue.Journal {
-	j, ok := e.store.(queue.Journal)
-	if !ok {
-		e.Skip("the store keeps no journal")
-	}
-	return j
-}
-
 func write(space, key, value string) queue.Write {
 	return queue.Write{Record: queue.Record{Space: space, Key: key, Value: json.RawMessage(value), At: epoch}}
 }
@@ -30,7 +21,7 @@ func once(w queue.Write) queue.Write { w.Once = true; return w }
 // keys returns the keys of a space's records.
 func (e *env) keys(space, after string, limit int) []string {
 	e.Helper()
-	list, err := e.journal().Records(e.ctx, space, after, limit)
+	list, err := e.store.Records(e.ctx, space, after, limit)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -46,7 +37,7 @@ func (e *env) keys(space, after string, limit int) []string {
 
 func (e *env) spaces(prefix string) []string {
 	e.Helper()
-	list, err := e.journal().Spaces(e.ctx, prefix)
+	list, err := e.store.Spaces(e.ctx, prefix)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -55,9 +46,8 @@ func (e *env) spaces(prefix string) []string {
 
 // journalOnce: a record is written as it is, again, and once.
 func journalOnce(e *env) {
-	e.journal()
 	e.apply(once(write("s", "k", `{"a": [1, "<&>"]}`)))
-	first, err := e.journal().Record(e.ctx, "s", "k")
+	first, err := e.store.Record(e.ctx, "s", "k")
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -71,22 +61,22 @@ func journalOnce(e *env) {
 	e.refuse(queue.ErrExists, once(write("s", "k", `{"a":[2,"<&>"]}`)))
 	e.refuse(queue.ErrExists, write("s", "other", `1`), once(write("s", "k", `null`)))
 	e.reopen()
-	after, err := e.journal().Record(e.ctx, "s", "k")
+	after, err := e.store.Record(e.ctx, "s", "k")
 	wantSame(e, "the first one", after, first)
 	if err != nil {
 		e.Error(err)
 	}
-	if _, err := e.journal().Record(e.ctx, "s", "other"); !errors.Is(err, queue.ErrNotFound) {
+	if _, err := e.store.Record(e.ctx, "s", "other"); !errors.Is(err, queue.ErrNotFound) {
 		e.Errorf("refused with another: %v, want %v", err, queue.ErrNotFound)
 	}
 	replace := write("s", "k", `2`)
 	replace.Record.At = epoch.Add(time.Hour)
 	e.apply(replace)
-	if got, err := e.journal().Record(e.ctx, "s", "k"); err != nil || string(got.Value) != "2" || !got.At.Equal(epoch.Add(time.Hour)) {
+	if got, err := e.store.Record(e.ctx, "s", "k"); err != nil || string(got.Value) != "2" || !got.At.Equal(epoch.Add(time.Hour)) {
 		e.Errorf("replaced: %s, %v", show(got), err)
 	}
 	e.apply(write("s", "none", "")) // without a value: null
-	if got, err := e.journal().Record(e.ctx, "s", "none"); err != nil || string(got.Value) != "null" {
+	if got, err := e.store.Record(e.ctx, "s", "none"); err != nil || string(got.Value) != "null" {
 		e.Errorf("without a value: %s, %v", show(got), err)
 	}
 	for what, bad := range map[string]queue.Write{"no space": write("", "k", `1`), "no key": write("s", "", `1`), "no JSON": write("s", "k", `{`), "two values": write("s", "k", `1 2`)} {
@@ -95,7 +85,7 @@ func journalOnce(e *env) {
 		}
 	}
 	for _, nowhere := range [][2]string{{"s", "K"}, {"S", "k"}, {"", ""}} {
-		if _, err := e.journal().Record(e.ctx, nowhere[0], nowhere[1]); !errors.Is(err, queue.ErrNotFound) {
+		if _, err := e.store.Record(e.ctx, nowhere[0], nowhere[1]); !errors.Is(err, queue.ErrNotFound) {
 			e.Errorf("record %q: %v, want %v", nowhere, err, queue.ErrNotFound)
 		}
 	}
@@ -103,7 +93,6 @@ func journalOnce(e *env) {
 
 // journalOrder: records come in the order of their keys' bytes, in pages.
 func journalOrder(e *env) {
-	e.journal()
 	keys := []string{"10", "9", "a", "B", "é", "a b", "a/b", "a%", "_", "00000000000000000002", "00000000000000000010", "\x01", "日本"}
 	for _, k := range keys {
 		e.apply(write("job/1/steps", k, `1`), write("job/2/steps", k, `2`))
@@ -145,7 +134,6 @@ func journalOrder(e *env) {
 
 // journalErase removes the records up to a key, of one space.
 func journalErase(e *env) {
-	e.journal()
 	for i := range 10 {
 		e.apply(write("a", fmt.Sprint(i), `1`), write("b", fmt.Sprint(i), `1`))
 	}
@@ -164,7 +152,6 @@ func journalErase(e *env) {
 
 // journalTogether: a record is written with what it belongs to, or not at all.
 func journalTogether(e *env) {
-	e.journal()
 	id := e.enqueueOne("a")
 	c := e.claimOne(epoch)
 	n := e.begin(c, epoch)
@@ -179,7 +166,7 @@ func journalTogether(e *env) {
 	wantSame(e, "spaces", e.spaces(""), []string{"x"})
 	e.apply(done, succeed(c, n, epoch, epoch))
 	e.refuse(queue.ErrFenced, write(queue.JobSpace(id, "result"), "1", `"done again"`), succeed(c, n, epoch, epoch))
-	if got, err := e.journal().Record(e.ctx, queue.JobSpace(id, "result"), "1"); err != nil || string(got.Value) != `"done"` {
+	if got, err := e.store.Record(e.ctx, queue.JobSpace(id, "result"), "1"); err != nil || string(got.Value) != `"done"` {
 		e.Errorf("record %s, %v", show(got), err)
 	}
 }
@@ -187,7 +174,6 @@ func journalTogether(e *env) {
 // journalConcurrently: of many that write a record once, with different values,
 // one did, and all others know.
 func journalConcurrently(e *env) {
-	e.journal()
 	var wg sync.WaitGroup
 	var lock sync.Mutex
 	wrote := map[string]string{}
@@ -211,7 +197,7 @@ func journalConcurrently(e *env) {
 		})
 	}
 	wg.Wait()
-	list, err := e.journal().Records(e.ctx, "s", "", 99)
+	list, err := e.store.Records(e.ctx, "s", "", 99)
 	if err != nil || len(list) != 20 {
 		e.Fatalf("%d records, %v", len(list), err)
 	}
@@ -224,8 +210,6 @@ func journalConcurrently(e *env) {
 
 // pruneRecords: records go with their job, and with the last job of their batch.
 func pruneRecords(e *env) {
-	e.keeper()
-	e.journal()
 	a, b := e.done("a", epoch), e.done("b", epoch.Add(time.Hour))
 	for _, id := range []job.ID{a, b} {
 		for i := range 3 {
@@ -256,7 +240,6 @@ func pruneRecords(e *env) {
 // pruneJoined: no job of a workflow is forgotten while another of it is unfinished,
 // since that may ask what it has made.
 func pruneJoined(e *env) {
-	e.keeper()
 	before := epoch.Add(time.Minute)
 	e.done("need", epoch, joined)
 	e.fail("failed", job.Timeout, epoch, joined)

@@ -16,7 +16,6 @@ import (
 
 // keeperCompact: what was there is there, also while others write.
 func keeperCompact(e *env) {
-	k := e.keeper()
 	e.enqueueOne("stays")
 	e.fill(200)
 	all, _ := e.list(queue.Filter{Name: "f100"})
@@ -39,7 +38,7 @@ func keeperCompact(e *env) {
 		}
 	})
 	for range 3 {
-		if err := k.Compact(e.ctx); err != nil {
+		if err := e.store.Compact(e.ctx); err != nil {
 			e.Error(err)
 		}
 	}
@@ -48,7 +47,7 @@ func keeperCompact(e *env) {
 	if _, total := e.list(queue.Filter{}); total != 21 {
 		e.Errorf("%d jobs are left, want 21", total)
 	}
-	if err := e.keeper().Check(e.ctx); err != nil {
+	if err := e.store.Check(e.ctx); err != nil {
 		e.Error(err)
 	}
 }
@@ -84,20 +83,19 @@ func (e *env) openBackup(path string) queue.Store {
 		e.Fatal(err)
 	}
 	s := e.open(e.T, dir)
-	if err := s.(queue.Keeper).Check(e.ctx); err != nil {
+	if err := s.Check(e.ctx); err != nil {
 		e.Errorf("the backup: %v", err)
 	}
 	return s
 }
 
 func keeperBackup(e *env) {
-	k := e.keeper()
 	e.done("done", epoch)
 	e.enqueueOne("queued")
 	want, _ := e.list(queue.Filter{})
 	dir := e.TempDir()
 	path := filepath.Join(dir, "backup.db")
-	if err := k.Backup(e.ctx, path); err != nil {
+	if err := e.store.Backup(e.ctx, path); err != nil {
 		e.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -112,7 +110,7 @@ func keeperBackup(e *env) {
 		e.Fatal(err)
 	}
 	e.enqueueOne("after")
-	if err := k.Backup(e.ctx, path); !errors.Is(err, fs.ErrExist) {
+	if err := e.store.Backup(e.ctx, path); !errors.Is(err, fs.ErrExist) {
 		e.Errorf("over a backup: %v, want %v", err, fs.ErrExist)
 	}
 	if again, err := os.ReadFile(path); err != nil || string(again) != string(content) {
@@ -129,10 +127,10 @@ func keeperBackup(e *env) {
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	cancel()
-	if err := k.Backup(ctx, filepath.Join(dir, "cancelled.db")); !errors.Is(err, context.Canceled) {
+	if err := e.store.Backup(ctx, filepath.Join(dir, "cancelled.db")); !errors.Is(err, context.Canceled) {
 		e.Errorf("cancelled: %v", err)
 	}
-	if err := k.Backup(e.ctx, filepath.Join(dir, "nowhere", "backup.db")); !errors.Is(err, fs.ErrNotExist) {
+	if err := e.store.Backup(e.ctx, filepath.Join(dir, "nowhere", "backup.db")); !errors.Is(err, fs.ErrNotExist) {
 		e.Errorf("into a folder that is not there: %v", err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
@@ -144,7 +142,6 @@ func keeperBackup(e *env) {
 // meanwhile: of what each writer did in order it holds a beginning, and pairs
 // that were written together are whole.
 func keeperBackupUnderWrites(e *env) {
-	k := e.keeper()
 	e.fill(300)
 	const writers = 4
 	stop := make(chan struct{})
@@ -175,7 +172,7 @@ func keeperBackupUnderWrites(e *env) {
 		<-begun
 	}
 	path := filepath.Join(e.TempDir(), "backup.db")
-	err := k.Backup(e.ctx, path)
+	err := e.store.Backup(e.ctx, path)
 	close(stop)
 	wg.Wait()
 	if err != nil {
@@ -209,10 +206,9 @@ func keeperBackupUnderWrites(e *env) {
 
 // keeperCheck: whatever was done to it, a store is found whole.
 func keeperCheck(e *env) {
-	k := e.keeper()
 	check := func() {
 		e.Helper()
-		if err := k.Check(e.ctx); err != nil {
+		if err := e.store.Check(e.ctx); err != nil {
 			e.Error(err)
 		}
 	}
@@ -230,7 +226,7 @@ func keeperCheck(e *env) {
 	check()
 	ctx, cancel := context.WithCancel(e.ctx)
 	cancel()
-	if err := k.Check(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, queue.ErrCorrupt) {
+	if err := e.store.Check(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, queue.ErrCorrupt) {
 		e.Errorf("cancelled: %v", err)
 	}
 }

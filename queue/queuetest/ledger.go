@@ -9,15 +9,6 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// ledger returns the store's ledger; a store without one need not pass.
-func (e *env) ledger() queue.Ledger {
-	l, ok := e.store.(queue.Ledger)
-	if !ok {
-		e.Skip("the store keeps no ledger")
-	}
-	return l
-}
-
 // account returns what was used in all by what f selects.
 func (e *env) account(f queue.AccountFilter) queue.Account {
 	e.Helper()
@@ -30,7 +21,7 @@ func (e *env) account(f queue.AccountFilter) queue.Account {
 
 func (e *env) accounts(f queue.AccountFilter) []queue.Account {
 	e.Helper()
-	list, err := e.ledger().Accounts(e.ctx, f)
+	list, err := e.store.Accounts(e.ctx, f)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -200,7 +191,7 @@ func ledgerDimensions(e *env) {
 	} {
 		wantSame(e, "accounts by "+show(tt.f), tokens(tt.f), tt.want)
 	}
-	if _, err := e.ledger().Accounts(e.ctx, queue.AccountFilter{By: []queue.Dimension{"colour"}}); err == nil {
+	if _, err := e.store.Accounts(e.ctx, queue.AccountFilter{By: []queue.Dimension{"colour"}}); err == nil {
 		e.Error("accounts by a dimension that there is not")
 	}
 }
@@ -264,7 +255,7 @@ func compareOwners(a, b queue.Grant) int {
 
 func (e *env) grants() []queue.Grant {
 	e.Helper()
-	list, err := e.ledger().Grants(e.ctx)
+	list, err := e.store.Grants(e.ctx)
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 
 func (e *env) grant(g queue.Grant) {
 	e.Helper()
-	e.ledger()
 	e.apply(queue.SetGrant{Grant: g})
 }
 
@@ -43,7 +42,6 @@ func (e *env) work(o queue.Owner, now time.Time, u job.Usage, wall time.Duration
 // grantBounds: each bound stops the claims of its owner as soon as that much was
 // used, by events of what still runs as well, and those of nobody else.
 func grantBounds(e *env) {
-	e.ledger()
 	a, ap := queue.Owner{Tenant: "a"}, queue.Owner{Tenant: "a", Agent: "p"}
 	for _, x := range []queue.Owner{a, ap, {Tenant: "a", Agent: "q"}, {Tenant: "b", Agent: "p"}} {
 		e.enqueueOne(string(x.Tenant)+"."+string(x.Agent)+".", tenant(x.Tenant), agent(x.Agent))

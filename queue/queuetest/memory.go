@@ -14,7 +14,10 @@ import (
 // memory is a store as naive as can be, written from the contract alone: the
 // oracle that real stores are compared with. Each write works on a whole copy,
 // which takes the place of the old one if it succeeds.
-type memory struct{ memoryState }
+type memory struct {
+	memoryState
+	laneVersions
+}
 
 type memoryState struct {
 	batches []queue.Batch
@@ -47,7 +50,9 @@ func (m *memory) change(write func(*memoryState) error) error {
 	next := m.clone()
 	err := write(&next)
 	if err == nil {
+		before := m.memoryState
 		m.memoryState = next
+		m.raise(&before)
 	}
 	return err
 }
@@ -123,7 +128,7 @@ func (m *memory) extend(fences []job.Fence, until time.Time) (lost []job.Fence) 
 }
 
 func (m *memory) apply(ops ...queue.Op) error {
-	return m.change(func(s *memoryState) error {
+	err := m.change(func(s *memoryState) error {
 		for _, op := range ops {
 			if err := s.applyOne(op); err != nil {
 				return err
@@ -132,6 +137,15 @@ func (m *memory) apply(ops ...queue.Op) error {
 		}
 		return nil
 	})
+	for _, op := range ops {
+		switch op.(type) {
+		case queue.SetPrivate, queue.Adopt, queue.SetGrant:
+			if err == nil {
+				m.floor = m.version
+			}
+		}
+	}
+	return err
 }
 
 func (s *memoryState) applyOne(op queue.Op) error {

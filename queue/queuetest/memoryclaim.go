@@ -10,12 +10,10 @@ import (
 )
 
 func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
+	before := m.clone()
+	defer func() { m.raise(&before) }()
 	own := func(r *record) bool { return r.State == job.Queued && m.poolOf(r) == scopeOf(spec) }
 	scope := func(r *record) bool { return m.inScope(r, spec) }
-	waited := map[job.ID]bool{}
-	for _, r := range m.records {
-		waited[r.ID] = r.WaitsFor != ""
-	}
 	// A head is in scope as long as something of the batch waits for it.
 	for m.expire(spec.Now, &c, own) || m.expire(spec.Now, &c, scope) {
 		m.closeGaps(spec.Now)
@@ -33,9 +31,13 @@ func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
 	slices.SortFunc(due, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.RunnableAt.Compare(b.RunnableAt), cmp.Compare(a.ID, b.ID))
 	})
-	var heads map[job.Lane]*record
-	if spec.Chooser != nil {
-		claimed, heads = m.choose(spec, &c, admits, waited)
+	if len(spec.IDs) > 0 {
+		for _, id := range spec.IDs {
+			i := slices.IndexFunc(due, func(r *record) bool { return r.ID == id })
+			if i >= 0 && !slices.Contains(claimed, due[i]) {
+				claimed = append(claimed, due[i])
+			}
+		}
 	} else {
 		for _, r := range due {
 			if len(claimed) < spec.Max && admits(r) {
@@ -64,10 +66,12 @@ func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
 		r.State, r.Holder, r.Fence, r.DispatchedAt, r.LeaseUntil, r.Waiting = job.Dispatched, spec.Holder, m.fence, &spec.Now, &until, ""
 		c.Entries = append(c.Entries, r.Entry)
 	}
+	if len(spec.IDs) > 0 {
+		return c
+	}
 	for _, r := range left {
 		var next []time.Time
-		// A Chooser knows of heads by itself, but for those that it was told in this claim.
-		if lane, _ := m.laneOf(r, spec); r.Held == "" && r.WaitsFor == "" && (spec.Chooser == nil || heads[lane] == r) {
+		if r.Held == "" && r.WaitsFor == "" {
 			next = append(next, r.RunnableAt)
 		}
 		if r.Deadline != nil && !m.started(r) && r.Held != job.HeldForApproval {
@@ -80,61 +84,6 @@ func (m *memory) claim(spec queue.ClaimSpec) (c queue.Claims) {
 		}
 	}
 	return c
-}
-
-// choose follows the Chooser, and returns with what is claimed the heads that it
-// was told of last.
-func (m *memory) choose(spec queue.ClaimSpec, c *queue.Claims, admits func(*record) bool, waited map[job.ID]bool) (claimed []*record, heads map[job.Lane]*record) {
-	heads = map[job.Lane]*record{}
-	passed := map[job.ID]bool{}
-	tell := func(l job.Lane) {
-		var head *record
-		for _, r := range m.records {
-			if lane, ok := m.laneOf(r, spec); !ok || lane != l || passed[r.ID] || r.WaitsFor != "" {
-				continue
-			}
-			if head == nil || cmp.Or(r.RunnableAt.Compare(head.RunnableAt), cmp.Compare(r.ID, head.ID)) < 0 {
-				head = r
-			}
-		}
-		if heads[l] = head; head == nil {
-			spec.Chooser.Head(l, nil)
-			return
-		}
-		e := head.Entry
-		spec.Chooser.Head(l, &e)
-	}
-	all, lanes := spec.Chooser.Stale()
-	for _, r := range m.records {
-		lane, ok := m.laneOf(r, spec)
-		if ok && r.WaitsFor == "" && (all || waited[r.ID]) || slices.Contains(c.Expired, r.ID) {
-			lanes = append(lanes, lane)
-		}
-	}
-	for _, l := range lanes {
-		if _, told := heads[l]; !told {
-			tell(l)
-		}
-	}
-	for len(claimed) < spec.Max {
-		l, ok := spec.Chooser.Next()
-		if !ok {
-			break
-		}
-		if heads[l] == nil {
-			tell(l)
-		}
-		r := heads[l]
-		passed[r.ID] = true
-		if admits(r) {
-			claimed = append(claimed, r)
-			spec.Chooser.Taken(&r.Entry)
-		} else if !slices.Contains(c.Skipped, l) {
-			c.Skipped = append(c.Skipped, l)
-		}
-		tell(l)
-	}
-	return claimed, heads
 }
 
 // external is the pool of entries of that type.

@@ -120,11 +120,7 @@ func consumed(a *job.Attempt, events []job.Event) job.Usage {
 
 // compareAccounts compares the ledger with what the oracle's attempts add up to.
 func (m *machine) compareAccounts(r *rapid.T) {
-	ledger, ok := m.real.(queue.Ledger)
-	if !ok {
-		return
-	}
-	got, err := ledger.Accounts(m.ctx, queue.AccountFilter{By: []queue.Dimension{queue.ByAgent, queue.ByWorker, queue.ByModel}})
+	got, err := m.real.Accounts(m.ctx, queue.AccountFilter{By: []queue.Dimension{queue.ByAgent, queue.ByWorker, queue.ByModel}})
 	if err != nil {
 		r.Fatalf("accounts: %v", err)
 	}
@@ -137,7 +133,7 @@ func (m *machine) compareAccounts(r *rapid.T) {
 	if len(want) > 0 {
 		r.Fatalf("accounts: not there: %s", show(want))
 	}
-	grants, err := ledger.Grants(m.ctx)
+	grants, err := m.real.Grants(m.ctx)
 	if err != nil {
 		r.Fatalf("grants: %v", err)
 	}

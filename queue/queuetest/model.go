@@ -31,6 +31,13 @@ func model(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 			batches: []queue.Batch{newBatch("one"), newBatch("two"), newBatch("shared")},
 		}
 		m.batches[0].Private, m.batches[1].Private = true, true
+		for _, b := range append(m.batches, m.batches[2]) { // one of them has two
+			m.followers = append(m.followers, &follower{batch: b.ID})
+		}
+		for _, id := range []job.BatchID{"", m.batches[0].ID, m.batches[1].ID, m.batches[2].ID} {
+			m.headFollowers = append(m.headFollowers, &headFollower{batch: id})
+		}
+		m.watch = m.real.Watch(m.ctx)
 		defer func() {
 			if err := m.real.Close(); err != nil {
 				r.Errorf("close: %v", err)
@@ -40,7 +47,7 @@ func model(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 		r.Repeat(map[string]func(*rapid.T){
 			"enqueue": m.enqueue, "claim": m.claim, "apply": m.apply, "apply2": m.apply, "flow": m.applyFlow, "flow2": m.applyFlow, "submit": m.submit, "work": m.work,
 			"ask": m.ask, "hold": m.keepOrLetGo, "answer": m.answer, "all": m.all, "extend": m.extend,
-			"reclaim": m.reclaim, "time": m.passTime, "list": m.list, "survey": m.survey, "reopen": m.openAgain,
+			"reclaim": m.reclaim, "time": m.passTime, "list": m.list, "survey": m.survey, "follow": m.follow, "heads": m.followHeads, "heads2": m.followHeads, "claim ids": m.claimIDs, "reopen": m.openAgain,
 		})
 		m.compareAll(r)
 	})
@@ -57,7 +64,11 @@ type machine struct {
 
 	realOf, oracleOf map[job.Fence]job.Fence
 	batches          []queue.Batch
-	made             int // entries ever made, for their ids and names
+	followers        []*follower
+	headFollowers    []*headFollower
+	watch            <-chan struct{}
+	signalled        uint64 // the oracle's version when watch was looked at last
+	made             int    // entries ever made, for their ids and names
 }
 
 func (m *machine) enqueue(r *rapid.T) {
@@ -120,24 +131,7 @@ func (m *machine) claim(r *rapid.T) {
 	if rapid.IntRange(0, 5).Draw(r, "none") == 0 {
 		spec.Max = 0
 	}
-	m.choose(r, spec)
-}
-
-// choose lets a Chooser say which lanes come next, or none.
-func (m *machine) choose(r *rapid.T, spec queue.ClaimSpec) {
-	asOracle := spec
-	var real, oracle *picker
-	if rapid.Bool().Draw(r, "chooser") {
-		real = m.picker(r, spec)
-		twin := *real
-		oracle = &twin
-		spec.Chooser, asOracle.Chooser = real, oracle
-	}
-	m.claimBoth(r, spec, asOracle)
-	if real != nil {
-		wantSame(r, "heads that the chooser knows", real.known(), oracle.known())
-		wantSame(r, "what the chooser took", real.taken, oracle.taken)
-	}
+	m.claimBoth(r, spec, spec)
 }
 
 // claimBoth claims from both stores and returns what the oracle gave.
@@ -160,22 +154,6 @@ func (m *machine) claimBoth(r *rapid.T, spec, asOracle queue.ClaimSpec) []queue.
 	}
 	wantSame(r, "claims", got, want)
 	return want.Entries
-}
-
-// picker draws a Chooser that knows nothing: all is stale, or some lanes are.
-func (m *machine) picker(r *rapid.T, spec queue.ClaimSpec) *picker {
-	p := &picker{all: rapid.Bool().Draw(r, "all stale"), now: m.now, max: rapid.IntRange(0, 4).Draw(r, "picks"), salt: rapid.IntRange(0, 99).Draw(r, "salt")}
-	for range rapid.IntRange(0, 3).Draw(r, "stale") {
-		l := job.Lane{
-			Batch: spec.Batch, Tenant: rapid.SampledFrom([]job.Tenant{"a", "b"}).Draw(r, "stale tenant"),
-			Priority: rapid.IntRange(-1, 1).Draw(r, "stale priority"),
-		}
-		if target := m.target(r); rapid.IntRange(0, 3).Draw(r, "only") == 0 {
-			l.Tenant, l.Priority, l.Only = target.Spec.Tenant, target.Spec.Priority, target.ID
-		}
-		p.stale = append(p.stale, l)
-	}
-	return p
 }
 
 func (m *machine) extend(r *rapid.T) {
@@ -215,6 +193,8 @@ func (m *machine) openAgain(r *rapid.T) {
 		r.Fatalf("close: %v", err)
 	}
 	m.real = m.reopen()
+	m.oracle.version++
+	m.watch, m.signalled, m.oracle.floor = m.real.Watch(m.ctx), m.oracle.version, m.oracle.version
 	m.compareAll(r)
 }
 
@@ -287,6 +267,9 @@ func (m *machine) compareList(r *rapid.T, f queue.Filter) {
 // compareAll compares everything that the two stores hold.
 func (m *machine) compareAll(r *rapid.T) {
 	m.compareList(r, queue.Filter{})
+	for _, f := range m.followers {
+		m.followOne(r, f)
+	}
 	m.compareAccounts(r)
 	m.compareJournal(r)
 	m.compareRules(r)

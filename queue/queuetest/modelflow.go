@@ -98,17 +98,13 @@ func (m *machine) heldTarget(r *rapid.T) queue.Entry {
 
 // compareJournal compares the records of both stores.
 func (m *machine) compareJournal(r *rapid.T) {
-	journal, ok := m.real.(queue.Journal)
-	if !ok {
-		return
-	}
-	spaces, err := journal.Spaces(m.ctx, "")
+	spaces, err := m.real.Spaces(m.ctx, "")
 	if err != nil {
 		r.Fatalf("spaces: %v", err)
 	}
 	var got []queue.Record
 	for _, s := range spaces {
-		list, err := journal.Records(m.ctx, s, "", 100)
+		list, err := m.real.Records(m.ctx, s, "", 100)
 		if err != nil {
 			r.Fatalf("records of %s: %v", s, err)
 		}
@@ -123,10 +119,8 @@ func (m *machine) compareJournal(r *rapid.T) {
 // compareRules looks at what must hold of the real store whatever was done: who is
 // asked about has an answer at most once, and the store itself finds nothing wrong.
 func (m *machine) compareRules(r *rapid.T) {
-	if k, ok := m.real.(queue.Keeper); ok {
-		if err := k.Check(m.ctx); err != nil {
-			r.Fatalf("%v", err)
-		}
+	if err := m.real.Check(m.ctx); err != nil {
+		r.Fatalf("%v", err)
 	}
 	for _, want := range m.oracle.records {
 		completed := 0

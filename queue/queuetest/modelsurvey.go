@@ -10,11 +10,7 @@ import (
 
 // survey compares what the two stores say of themselves as a whole.
 func (m *machine) survey(r *rapid.T) {
-	s, ok := m.real.(queue.Surveyor)
-	if !ok {
-		return
-	}
-	census, err := s.Census(m.ctx)
+	census, err := m.real.Census(m.ctx)
 	if err != nil {
 		r.Fatalf("census: %v", err)
 	}
@@ -22,13 +18,13 @@ func (m *machine) survey(r *rapid.T) {
 	since := m.now.Add(-time.Duration(rapid.IntRange(-2, 40).Draw(r, "surveyed")) * time.Second)
 	until := since.Add(time.Duration(rapid.IntRange(-1, 40).Draw(r, "for")) * time.Second)
 	step := time.Duration(rapid.IntRange(1, 20).Draw(r, "step")) * time.Second
-	steps, err := s.Throughput(m.ctx, since, until, step)
+	steps, err := m.real.Throughput(m.ctx, since, until, step)
 	if err != nil {
 		r.Fatalf("throughput: %v", err)
 	}
 	wantSame(r, "throughput", steps, m.oracle.throughput(since, until, step))
 	limit := rapid.IntRange(1, 6).Draw(r, "runs")
-	runs, err := s.Runs(m.ctx, since, until, limit)
+	runs, err := m.real.Runs(m.ctx, since, until, limit)
 	if err != nil {
 		r.Fatalf("runs: %v", err)
 	}
@@ -37,14 +33,10 @@ func (m *machine) survey(r *rapid.T) {
 
 // comparePages reads all pages of a filter and compares them with the oracle's list.
 func (m *machine) comparePages(r *rapid.T, f queue.Filter) {
-	s, ok := m.real.(queue.Surveyor)
-	if !ok {
-		return
-	}
 	var all []queue.Entry
 	cursor, total := "", 0
 	for first := true; first || cursor != ""; first = false {
-		page, next, n, err := s.Page(m.ctx, f, cursor)
+		page, next, n, err := m.real.Page(m.ctx, f, cursor)
 		if err != nil {
 			r.Fatalf("page: %v", err)
 		}

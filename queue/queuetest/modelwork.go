@@ -81,3 +81,21 @@ func (m *machine) all(r *rapid.T) {
 	}
 	m.answer(r)
 }
+
+// claimIDs claims entries by their ids, of which some cannot be claimed.
+func (m *machine) claimIDs(r *rapid.T) {
+	spec := queue.ClaimSpec{Holder: "chooser", Now: m.now, Lease: 5 * time.Second,
+		Batch: rapid.SampledFrom([]job.BatchID{"", m.batches[0].ID, m.batches[1].ID, m.batches[2].ID}).Draw(r, "ids of batch"),
+		Count: rapid.Bool().Draw(r, "count with ids"),
+	}
+	spec.External = spec.Batch == "" && rapid.IntRange(0, 4).Draw(r, "external ids") == 0
+	queued, _ := m.oracle.list(queue.Filter{States: []job.EntryState{job.Queued}})
+	for range rapid.IntRange(1, 5).Draw(r, "ids") {
+		e := m.target(r)
+		if len(queued) > 0 && rapid.IntRange(0, 3).Draw(r, "a queued one") > 0 {
+			e = rapid.SampledFrom(queued).Draw(r, "by id")
+		}
+		spec.IDs = append(spec.IDs, e.ID)
+	}
+	m.claimBoth(r, spec, spec)
+}

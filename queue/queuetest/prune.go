@@ -9,15 +9,6 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// keeper returns the store's upkeep; a store without one need not pass.
-func (e *env) keeper() queue.Keeper {
-	k, ok := e.store.(queue.Keeper)
-	if !ok {
-		e.Skip("the store is kept by somebody else")
-	}
-	return k
-}
-
 // pruned forgets and returns the names of what went, by what list says was there.
 func (e *env) pruned(spec queue.PruneSpec) []string {
 	e.Helper()
@@ -25,7 +16,7 @@ func (e *env) pruned(spec queue.PruneSpec) []string {
 	if spec.Max == 0 {
 		spec.Max = 100
 	}
-	ids, err := e.keeper().Prune(e.ctx, spec)
+	ids, err := e.store.Prune(e.ctx, spec)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -41,7 +32,7 @@ func (e *env) pruned(spec queue.PruneSpec) []string {
 			e.Errorf("job %s went and was not named", x.Spec.Name)
 		}
 	}
-	if err := e.keeper().Check(e.ctx); err != nil {
+	if err := e.store.Check(e.ctx); err != nil {
 		e.Error(err)
 	}
 	return names(gone)
@@ -61,7 +52,6 @@ func (e *env) done(name string, now time.Time, options ...func(*queue.Entry)) jo
 }
 
 func prune(e *env) {
-	e.keeper()
 	later := epoch.Add(time.Hour)
 	old := e.done("old", epoch)
 	cancelled := e.enqueueOne("cancelled")
@@ -73,14 +63,7 @@ func prune(e *env) {
 	e.enqueueOne("dispatched")
 	e.claimOne(epoch)
 	e.apply(queue.CloseBatch{ID: e.batch.ID, Now: later})
-	ledger, _ := e.store.(queue.Ledger)
-	used := func() (a []queue.Account) {
-		if ledger != nil {
-			a = e.accounts(queue.AccountFilter{By: queue.Dimensions()})
-		}
-		return a
-	}
-	before := used()
+	before := e.charged()
 	wantSame(e, "forgotten without a time", e.pruned(queue.PruneSpec{}), []string{})
 	wantSame(e, "forgotten", e.pruned(queue.PruneSpec{Before: epoch.Add(time.Minute)}), []string{"old", "cancelled"})
 	wantSame(e, "forgotten", e.pruned(queue.PruneSpec{Before: later}), []string{"expired"})
@@ -92,14 +75,14 @@ func prune(e *env) {
 			e.Errorf("the events of %s are left", id)
 		}
 	}
-	wantSame(e, "what was used", used(), before)
+	wantSame(e, "what was used", e.charged(), before)
 	if len(e.events(young, 0, 10)) != 1 || len(e.attempts(young)) != 1 {
 		e.Error("a job that stays has lost its history")
 	}
 	// A name that was forgotten is free again, in the same batch.
 	e.enqueueOne("old", runnableAt(later.Add(time.Hour)))
 	for _, bad := range []int{0, -1} {
-		if _, err := e.keeper().Prune(e.ctx, queue.PruneSpec{Before: later, Max: bad}); err == nil {
+		if _, err := e.store.Prune(e.ctx, queue.PruneSpec{Before: later, Max: bad}); err == nil {
 			e.Errorf("forgot at most %d", bad)
 		}
 	}
@@ -126,7 +109,6 @@ func prune(e *env) {
 }
 
 func pruneDeadLetters(e *env) {
-	e.keeper()
 	e.fail("waits", job.Timeout, epoch)
 	dropped := e.fail("dropped", job.Timeout, epoch)
 	e.apply(queue.Drop{ID: dropped, Now: epoch})
@@ -141,7 +123,6 @@ func pruneDeadLetters(e *env) {
 // pruneKeeps: what has a result that another entry needs stays as long as that
 // one, and goes with it.
 func pruneKeeps(e *env) {
-	e.keeper()
 	before, later := epoch.Add(time.Minute), epoch.Add(time.Hour)
 	// A dead letter and what did it again, twice.
 	first := e.fail("first", job.Timeout, epoch)
@@ -169,7 +150,6 @@ func pruneKeeps(e *env) {
 
 // pruneMax forgets in parts, and a part that is not full is the last.
 func pruneMax(e *env) {
-	e.keeper()
 	for i := range 7 {
 		id := e.enqueueOne(fmt.Sprint("j", i))
 		e.apply(queue.Cancel{ID: id, Now: epoch.Add(-time.Duration(i) * time.Second)})
@@ -181,7 +161,6 @@ func pruneMax(e *env) {
 
 // pruneEvents forgets a job with more events than any store deletes at once.
 func pruneEvents(e *env) {
-	e.keeper()
 	id := e.done("talkative", epoch)
 	const parts, each = 12, 1000
 	for p := range parts {

@@ -28,12 +28,10 @@ func concludeEnds(e *env) {
 		e.Errorf("cancelled %s", show(got))
 	}
 	wantSame(e, "dead letters", e.deadLetterNames(queue.Filter{}), []string{"bad"})
-	if l, ok := e.store.(queue.Ledger); ok {
-		list, err := l.Accounts(e.ctx, queue.AccountFilter{})
-		wantSame(e, "accounts", list, []queue.Account{{Completed: 1}})
-		if err != nil {
-			e.Error(err)
-		}
+	list, err := e.store.Accounts(e.ctx, queue.AccountFilter{})
+	wantSame(e, "accounts", list, []queue.Account{{Completed: 1}})
+	if err != nil {
+		e.Error(err)
 	}
 	e.reopen()
 	if got := e.get(good); string(got.Result) != `["a",2]` {

@@ -11,18 +11,9 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// surveyor returns the store's survey; a store without one need not pass.
-func (e *env) surveyor() queue.Surveyor {
-	s, ok := e.store.(queue.Surveyor)
-	if !ok {
-		e.Skip("the store cannot be looked at as a whole")
-	}
-	return s
-}
-
 func (e *env) page(f queue.Filter, cursor string) (entries []queue.Entry, next string, total int) {
 	e.Helper()
-	entries, next, total, err := e.surveyor().Page(e.ctx, f, cursor)
+	entries, next, total, err := e.store.Page(e.ctx, f, cursor)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -59,18 +50,15 @@ func listSearch(e *env) {
 		if total != len(tt.want) {
 			e.Errorf("%s: total %d, want %d", show(tt.f), total, len(tt.want))
 		}
-		if _, ok := e.store.(queue.Surveyor); ok {
-			list, _, total := e.page(tt.f, "")
-			wantSame(e, "page of "+show(tt.f), names(list), tt.want)
-			if total != len(tt.want) {
-				e.Errorf("%s: total of the page %d, want %d", show(tt.f), total, len(tt.want))
-			}
+		list, _, total = e.page(tt.f, "")
+		wantSame(e, "page of "+show(tt.f), names(list), tt.want)
+		if total != len(tt.want) {
+			e.Errorf("%s: total of the page %d, want %d", show(tt.f), total, len(tt.want))
 		}
 	}
 }
 
 func pageCursor(e *env) {
-	e.surveyor()
 	var all []queue.Entry
 	for i := range 7 {
 		all = append(all, newEntry(fmt.Sprintf("j%d", i), tenant(job.Tenant(fmt.Sprint("t", i%2)))))
@@ -113,7 +101,6 @@ func pageCursor(e *env) {
 }
 
 func pageRefuses(e *env) {
-	s := e.surveyor()
 	e.enqueue(newEntry("a"), newEntry("b"))
 	_, next, _ := e.page(queue.Filter{Limit: 1}, "")
 	for what, tt := range map[string]struct {
@@ -126,11 +113,11 @@ func pageRefuses(e *env) {
 		"other order": {queue.Filter{Newest: true}, next},
 		"a number":    {queue.Filter{}, "1"},
 	} {
-		if _, _, _, err := s.Page(e.ctx, tt.f, tt.cursor); !errors.Is(err, queue.ErrBadCursor) {
+		if _, _, _, err := e.store.Page(e.ctx, tt.f, tt.cursor); !errors.Is(err, queue.ErrBadCursor) {
 			e.Errorf("%s: error %v, want %v", what, err, queue.ErrBadCursor)
 		}
 	}
-	if _, _, _, err := s.Page(e.ctx, queue.Filter{Offset: 1}, ""); err == nil {
+	if _, _, _, err := e.store.Page(e.ctx, queue.Filter{Offset: 1}, ""); err == nil {
 		e.Error("a page with an offset")
 	}
 	for what, tt := range map[string]struct {
@@ -142,18 +129,17 @@ func pageRefuses(e *env) {
 		"too many steps": {epoch.Add(time.Duration(queue.MaxSteps+1) * time.Second), time.Second},
 		"all time":       {time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC), time.Millisecond},
 	} {
-		if _, err := s.Throughput(e.ctx, epoch, tt.until, tt.step); err == nil {
+		if _, err := e.store.Throughput(e.ctx, epoch, tt.until, tt.step); err == nil {
 			e.Errorf("throughput with %s", what)
 		}
 	}
-	if steps, err := s.Throughput(e.ctx, epoch, epoch.Add(-time.Hour), time.Minute); err != nil || len(steps) != 0 {
+	if steps, err := e.store.Throughput(e.ctx, epoch, epoch.Add(-time.Hour), time.Minute); err != nil || len(steps) != 0 {
 		e.Errorf("throughput of a span that ends before it begins: %v, %v", steps, err)
 	}
 }
 
 // pageChanges: between two pages entries are added, end and are forgotten.
 func pageChanges(e *env) {
-	e.surveyor()
 	var all []queue.Entry
 	for i := range 6 {
 		all = append(all, newEntry(fmt.Sprintf("j%d", i)))
@@ -168,10 +154,8 @@ func pageChanges(e *env) {
 	for _, x := range []int{1, 4} { // the ones that the cursors were returned with
 		e.apply(queue.Cancel{ID: all[x].ID, Now: epoch})
 	}
-	if k, ok := e.store.(queue.Keeper); ok {
-		if ids, err := k.Prune(e.ctx, queue.PruneSpec{Before: epoch.Add(time.Hour), Max: 9}); err != nil || len(ids) != 2 {
-			e.Fatalf("forgot %v, %v", ids, err)
-		}
+	if ids, err := e.store.Prune(e.ctx, queue.PruneSpec{Before: epoch.Add(time.Hour), Max: 9}); err != nil || len(ids) != 2 {
+		e.Fatalf("forgot %v, %v", ids, err)
 	}
 	list, next, _ := e.page(queued, oldest)
 	wantSame(e, "second page", names(list), []string{"j2", "j3"})
@@ -187,7 +171,6 @@ func pageChanges(e *env) {
 // pageConcurrently: while others submit, claim and cancel, what was there before
 // and stays is on exactly one page, and nothing is on two.
 func pageConcurrently(e *env) {
-	e.surveyor()
 	const there, more = 60, 60
 	var all []queue.Entry
 	for i := range there {
@@ -237,10 +220,9 @@ func pageConcurrently(e *env) {
 }
 
 func censusCounts(e *env) {
-	s := e.surveyor()
 	check := func(what string, want queue.Census) {
 		e.Helper()
-		got, err := s.Census(e.ctx)
+		got, err := e.store.Census(e.ctx)
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -269,12 +251,10 @@ func censusCounts(e *env) {
 	}}
 	check("some of each", want)
 	e.reopen()
-	s = e.surveyor()
 	check("after a restart", want)
 }
 
 func throughputCounts(e *env) {
-	s := e.surveyor()
 	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 	e.done("a", at(1))
 	e.done("b", at(4))
@@ -286,7 +266,7 @@ func throughputCounts(e *env) {
 	c := e.claimOne(at(16))
 	e.apply(queue.Finish{ID: c.ID, Fence: c.Fence, Now: at(16), Exit: job.ExitCancelled})
 	e.done("g", at(20))
-	got, err := s.Throughput(e.ctx, at(2), at(20), 5*time.Minute)
+	got, err := e.store.Throughput(e.ctx, at(2), at(20), 5*time.Minute)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -294,14 +274,13 @@ func throughputCounts(e *env) {
 		{At: at(0), Succeeded: 2}, {At: at(5), Failed: 2}, {At: at(10)}, {At: at(15), Cancelled: 2},
 	})
 	// Steps are counted from 1970, whatever since is, and the last may be cut.
-	if got, err = s.Throughput(e.ctx, at(16), at(16).Add(time.Millisecond), time.Hour); err != nil {
+	if got, err = e.store.Throughput(e.ctx, at(16), at(16).Add(time.Millisecond), time.Hour); err != nil {
 		e.Fatal(err)
 	}
 	wantSame(e, "throughput of an hour", got, []queue.Throughput{{At: epoch, Succeeded: 2, Failed: 2, Cancelled: 2}})
 }
 
 func runsWithin(e *env) {
-	s := e.surveyor()
 	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 	run := func(name string, from, to int, class job.ErrorClass) {
 		e.Helper()
@@ -340,7 +319,7 @@ func runsWithin(e *env) {
 		{at(51), time.Time{}, 10, []string{"open"}},
 		{at(-9), at(-1), 10, nil},
 	} {
-		runs, err := s.Runs(e.ctx, tt.since, tt.until, tt.limit)
+		runs, err := e.store.Runs(e.ctx, tt.since, tt.until, tt.limit)
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -352,7 +331,7 @@ func runsWithin(e *env) {
 			e.Errorf("from %s until %s, %d at most: %v, want %v", tt.since, tt.until, tt.limit, got, tt.want)
 		}
 	}
-	runs, err := s.Runs(e.ctx, at(1), at(1), 10)
+	runs, err := e.store.Runs(e.ctx, at(1), at(1), 10)
 	if err != nil || len(runs) != 2 {
 		e.Fatalf("%v, %v", runs, err)
 	}

@@ -1,7 +1,10 @@
 package sqlite
 
 import (
+	"sync/atomic"
+
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
 )
 
 // account names a row of the ledger.
@@ -30,6 +33,9 @@ type accounts struct {
 	request []posting          // of the request under way
 	group   map[account]charge // of those of the group that succeeded
 	grants  grantBook
+	// full are the owners that may have used up their grants, for readers; nil if that
+	// is not known. What it points to does not change.
+	full atomic.Pointer[map[queue.Owner]bool]
 }
 
 type posting struct {
@@ -62,6 +68,23 @@ func (s *accounts) end(succeeded bool) {
 func (s *accounts) forget() {
 	clear(s.group)
 	s.grants = grantBook{}
+	s.full.Store(nil)
+}
+
+// publish tells readers who may have used up a grant once the group is committed.
+func (s *accounts) publish() {
+	if !s.grants.loaded {
+		s.full.Store(nil)
+		return
+	}
+	if known := s.full.Load(); known != nil && len(*known) == 0 && len(s.grants.full) == 0 {
+		return
+	}
+	full := make(map[queue.Owner]bool, len(s.grants.full))
+	for owner := range s.grants.full {
+		full[owner] = true
+	}
+	s.full.Store(&full)
 }
 
 const addToLedger = `INSERT INTO ledger (tenant, step, agent, worker, model, input, cached, cache_write, output, reasoning, cost,

@@ -214,6 +214,85 @@ func BenchmarkCount(b *testing.B) {
 	}
 }
 
+// BenchmarkHeads works on the lanes of 10,000 tenants with 1,000,000 jobs, as a
+// scheduler does: it reads what is new after one change, reads when nothing is, claims
+// 16 jobs by their ids, and reads all lanes. Only these calls are timed.
+func BenchmarkHeads(b *testing.B) {
+	const lanes, jobs = 10_000, 1_000_000
+	s := openBench(b)
+	ctx, n := b.Context(), 0
+	fill(b, s, jobs, func(e *queue.Entry) {
+		e.Spec.Tenant = job.Tenant(fmt.Sprint("tenant-", n%lanes))
+		n++
+	})
+	read := func(b *testing.B, since uint64, each int) queue.Heads {
+		h, err := s.Heads(ctx, queue.HeadsSpec{Since: since, Each: each, Now: benchStart})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return h
+	}
+	all := read(b, 0, 1)
+	if len(all.Lanes) != lanes {
+		b.Fatalf("%d lanes", len(all.Lanes))
+	}
+	timed := func(b *testing.B, prepare, do func()) {
+		var took, used time.Duration
+		for b.Loop() {
+			prepare()
+			began, before := time.Now(), cpuTime()
+			do()
+			took, used = took+time.Since(began), used+cpuTime()-before
+		}
+		b.ReportMetric(float64(took.Nanoseconds())/float64(b.N), "ns/call")
+		b.ReportMetric(float64(used.Nanoseconds())/float64(b.N), "cpu-ns/call")
+	}
+	turn := 0
+	ids := func(count int) (ids []job.ID) {
+		for range count {
+			ids = append(ids, all.Lanes[turn%lanes].Heads[0].ID)
+			turn++
+		}
+		return ids
+	}
+	claim := func(b *testing.B, ids []job.ID) []queue.Entry {
+		c, err := s.Claim(ctx, queue.ClaimSpec{Holder: "bench", IDs: ids, Now: benchStart, Lease: time.Minute})
+		if err != nil || len(c.Entries) != len(ids) {
+			b.Fatalf("claimed %d of %d: %v", len(c.Entries), len(ids), err)
+		}
+		return c.Entries
+	}
+	release := func(b *testing.B, list []queue.Entry) {
+		var ops []queue.Op
+		for _, e := range list {
+			ops = append(ops, queue.Release{ID: e.ID, Fence: e.Fence, Now: benchStart, RunnableAt: benchStart})
+		}
+		if err := s.Apply(ctx, ops...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	since := all.Version
+	b.Run("changed", func(b *testing.B) {
+		timed(b, func() { release(b, claim(b, ids(1))) }, func() {
+			h := read(b, since, 4)
+			if since = h.Version; len(h.Lanes) != 1 {
+				b.Fatalf("told %d lanes", len(h.Lanes))
+			}
+		})
+	})
+	b.Run("unchanged", func(b *testing.B) { timed(b, func() {}, func() { since = read(b, since, 4).Version }) })
+	b.Run("claim16", func(b *testing.B) {
+		var list []queue.Entry
+		timed(b, func() {
+			if len(list) > 0 {
+				release(b, list)
+			}
+		}, func() { list = claim(b, ids(16)) })
+		release(b, list)
+	})
+	b.Run("all", func(b *testing.B) { timed(b, func() {}, func() { read(b, 0, 1) }) })
+}
+
 // fill stores n entries in transactions of 1,000.
 func fill(b *testing.B, s *sqlite.Store, n int, options ...func(*queue.Entry)) {
 	b.Helper()

@@ -40,6 +40,7 @@ const (
 	selectPage  = `SELECT ` + entryColumns + ofLane + ` AND (runnable_at, id) > (?, ?) ORDER BY runnable_at, id LIMIT ?`
 	selectPeek  = `SELECT runnable_at, id` + ofLane + ` AND (runnable_at, id) > (?, ?) ORDER BY runnable_at, id LIMIT 1`
 	selectAfter = `SELECT runnable_at` + ofLane + ` AND runnable_at > ? ORDER BY runnable_at LIMIT 1`
+	selectNamed = `SELECT ` + entryColumns + ` FROM entries e WHERE e.id = ? AND e.state = 'queued' AND e.waits_for = '' AND e.pool = ? AND e.runnable_at <= ?`
 	selectReady = `SELECT class, count(*), min(runnable_at) FROM (SELECT class, runnable_at` + ofLane + ` AND runnable_at <= ?
 		ORDER BY runnable_at, id LIMIT ?) GROUP BY class`
 

@@ -19,17 +19,15 @@ const maxTurn = 2000
 // Claim implements queue.Store. It works in turns of at most maxTurn
 // candidates, each a transaction of its own, and ends with the first turn that
 // claimed something or reached the end of the queue. Where it stands in each
-// lane, and what a Chooser was told, holds from turn to turn.
+// lane holds from turn to turn.
 func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, error) {
-	if spec.Max < 0 {
+	switch {
+	case spec.Max < 0:
 		return queue.Claims{}, fmt.Errorf("claim at most %d entries", spec.Max)
+	case len(spec.IDs) > 0 && (spec.Max > 0 || spec.Admit != nil):
+		return queue.Claims{}, errors.New("a claim by ids has no Max and no Admit")
 	}
-	c := claim{spec: spec, now: nanos(spec.Now), cursors: map[job.Lane]*cursor{}, isSkipped: map[job.Lane]bool{}}
-	if spec.Chooser != nil {
-		c.order = &chosen{Chooser: spec.Chooser}
-	} else {
-		c.order = &merged{}
-	}
+	c := claim{spec: spec, now: nanos(spec.Now), cursors: map[job.Lane]*cursor{}}
 	var claims queue.Claims
 	for {
 		var turn claimTurn
@@ -37,7 +35,7 @@ func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, 
 			turn = claimTurn{claim: &c, tx: t}
 			return turn.run()
 		})
-		if err != nil && len(claims.Expired) > 0 && spec.Chooser == nil {
+		if err != nil && len(claims.Expired) > 0 {
 			// An earlier turn's expiries are on disk and must be told; the next
 			// claim, asked for at once, meets the error again.
 			claims.NextAt = spec.Now.Add(time.Millisecond)
@@ -50,7 +48,7 @@ func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, 
 			return claims, fmt.Errorf("claim: %w", err)
 		}
 		claims.NextAt, claims.Ready = turn.nextAt, turn.ready
-		claims.Expired, claims.Skipped = append(claims.Expired, turn.expired...), c.skipped
+		claims.Expired = append(claims.Expired, turn.expired...)
 		if turn.end || len(turn.taken) > 0 {
 			return claims, nil
 		}
@@ -79,11 +77,8 @@ func (s *Store) decoded(ctx context.Context, rows []*entryRow, spec *queue.Claim
 type claim struct {
 	spec    queue.ClaimSpec
 	now     int64
-	order   order
+	order   merged
 	cursors map[job.Lane]*cursor
-
-	skipped   []job.Lane // in the order in which they were
-	isSkipped map[job.Lane]bool
 }
 
 // claimTurn is one transaction's part of a claim.
@@ -114,8 +109,7 @@ func (c *claimTurn) run() error {
 		c.end = true
 		return nil
 	}
-	touched, err := c.expire()
-	if err != nil {
+	if err := c.expire(); err != nil {
 		return err
 	}
 	if !c.spec.OverGrants {
@@ -123,7 +117,12 @@ func (c *claimTurn) run() error {
 			return err
 		}
 	}
-	rows, err := c.walk(touched)
+	var rows []*entryRow
+	if len(c.spec.IDs) > 0 {
+		rows, err = c.named()
+	} else {
+		rows, err = c.walk()
+	}
 	if err != nil {
 		return err
 	}
@@ -138,17 +137,47 @@ func (c *claimTurn) run() error {
 	return c.findNextAt()
 }
 
+// named returns those of the entries asked for by id that can be claimed, each once.
+func (c *claimTurn) named() (rows []*entryRow, err error) {
+	c.end = true
+	asked := make(map[job.ID]bool, len(c.spec.IDs))
+	for _, id := range c.spec.IDs {
+		if asked[id] {
+			continue
+		}
+		asked[id] = true
+		pool := c.scope.pool
+		for _, h := range c.heads {
+			if h.id == string(id) {
+				pool = h.pool
+			}
+		}
+		row := &entryRow{}
+		err := c.rows(selectNamed, []any{string(id), pool, c.now}, func(r scanner) error { return row.scan(r) })
+		if err == nil && c.over != nil && row.seq != 0 {
+			err = row.decode()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if row.seq != 0 && c.admits(row) {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
 // expire moves the entries that are past their deadline, and finds the heads
-// that are left. It returns the lanes whose heads may be others now.
-func (c *claimTurn) expire() (touched []job.Lane, err error) {
+// that are left.
+func (c *claimTurn) expire() error {
 	overdue, err := c.overdue(c.scope, c.now)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for {
 		if len(overdue) > 0 {
 			if err := c.protect(); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		// The last first: it is not given its turn for the moment until it goes too.
@@ -156,49 +185,18 @@ func (c *claimTurn) expire() (touched []job.Lane, err error) {
 		for _, o := range overdue {
 			e, err := c.standing(o.id)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if err := c.withdraw(e, job.Expired, c.spec.Now); err != nil {
-				return nil, fmt.Errorf("expire: %w", err)
+				return fmt.Errorf("expire: %w", err)
 			}
 			c.expired = append(c.expired, o.id)
-			if touched, err = c.touches(touched, e); err != nil {
-				return nil, err
-			}
 		}
 		// Where a head has gone, the next one may be overdue too.
-		if c.heads, overdue, err = c.findHeads(c.now); err != nil || len(overdue) == 0 {
-			return touched, err
-		}
-	}
-}
-
-// touches appends the lanes of the scope whose heads may be others since an
-// entry has expired: its own, and that of the one whose turn has come in its line.
-func (c *claimTurn) touches(list []job.Lane, e standing) ([]job.Lane, error) {
-	if c.spec.Chooser == nil {
-		return list, nil
-	}
-	add := func(row scanner) error {
-		var pool int64
-		own, only := job.Lane{Batch: c.scope.batch}, job.Lane{}
-		if err := row.Scan(&pool, &own.Tenant, &own.Priority, &only.Only); err != nil {
+		if c.heads, overdue, err = c.findHeads(c.scope, c.now); err != nil || len(overdue) == 0 {
 			return err
 		}
-		if pool == c.scope.pool {
-			list = append(list, own)
-		} else if c.scope.batch != "" {
-			own.Only = only.Only
-			list = append(list, own)
-		}
-		return nil
 	}
-	err := c.rows(`SELECT pool, tenant, priority, id FROM entries WHERE seq = ?`, []any{e.seq}, add)
-	if err == nil && e.key != "" && e.waitsFor == "" {
-		err = c.rows(`SELECT pool, tenant, priority, id FROM entries INDEXED BY entries_line WHERE key <> '' AND state IN ('queued', 'dispatched')
-			AND tenant = (SELECT tenant FROM entries WHERE seq = ?) AND key = ? AND state = 'queued' AND waits_for = '' AND held = ''`, []any{e.seq, e.key}, add)
-	}
-	return list, err
 }
 
 // dispatch gives each entry a fence and to the holder.
@@ -274,6 +272,9 @@ func (c *claimTurn) claimed(id string) bool {
 
 // findNextAt asks for the first event of a queued entry after now.
 func (c *claimTurn) findNextAt() error {
+	if len(c.spec.IDs) > 0 {
+		return nil
+	}
 	next, err := c.order.nextAt(c)
 	if err != nil {
 		return err

@@ -22,6 +22,8 @@ type conn struct {
 	// tree is often the only one: without these it would map, fault in and unmap
 	// some pages each time, a tenth of all work.
 	pins []uintptr
+	// hook is called for each row that changes, see watch.
+	hook func(tls *libc.TLS, arg uintptr, op int32, db, table uintptr, row int64)
 }
 
 // sqliteError is what SQLite says about a call that failed.
@@ -76,6 +78,21 @@ func (c *conn) keepPlans() error {
 		return c.fault(rc)
 	}
 	return nil
+}
+
+// watch has changed called for each row that a statement adds, changes or deletes in
+// a table whose rows have numbers. It must not use the connection.
+func (c *conn) watch(changed func(table string, row int64, deleted bool)) {
+	c.hook = func(_ *libc.TLS, _ uintptr, op int32, _, table uintptr, row int64) {
+		n := 0
+		for *(*byte)(memory(table + uintptr(n))) != 0 {
+			n++
+		}
+		changed(unsafe.String((*byte)(memory(table)), n), row, op == sqlite3.SQLITE_DELETE)
+	}
+	// What SQLite takes for the address of a C function is a Go function's value,
+	// which lies on Go's heap: c.hook keeps it there.
+	sqlite3.Xsqlite3_update_hook(c.tls, c.db, *(*uintptr)(unsafe.Pointer(&c.hook)), 0)
 }
 
 // memory returns memory of SQLite's as a pointer. It lies outside of Go's heap

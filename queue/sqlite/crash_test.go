@@ -30,8 +30,7 @@ var crashUsage = job.Usage{InputTokens: 7}
 // and looks at what it left: everything that it said was done is there, and
 // everything else is whole or absent.
 func TestCrash(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testrun.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	var path string
 	verbs := map[string]int{}

@@ -257,6 +257,7 @@ func (t *tx) adopt() error {
 		}
 	}
 	t.forgetBatches()
+	t.touched.moved = true
 	return t.exec(`UPDATE batches SET private = 0 WHERE private`)
 }
 
@@ -286,5 +287,6 @@ func (t *tx) setPrivate(op queue.SetPrivate) error {
 		}
 	}
 	t.forgetBatches()
+	t.touched.moved = true
 	return t.exec(`UPDATE batches SET private = ? WHERE seq = ?`, op.Private, seq)
 }

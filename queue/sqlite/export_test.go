@@ -25,6 +25,9 @@ func (s *Store) LimitPages(ctx context.Context, n int) error {
 	})
 }
 
+// LimitLanes sets how many changed lanes are known at once.
+func (s *Store) LimitLanes(n int) { s.writer.tx.changes.lanes.max = n }
+
 // MaxTurn is how many candidates a claim looks at in one transaction.
 const MaxTurn = maxTurn
 

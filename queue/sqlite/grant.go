@@ -178,15 +178,20 @@ func (t *tx) setGrant(g queue.Grant) error {
 	if err := g.Validate(); err != nil {
 		return err
 	}
-	t.accounts.grants = grantBook{}
+	t.accounts.grants, t.touched.moved = grantBook{}, true
 	if !g.Dead && g.Tokens == 0 && g.CostUSD == 0 && g.Wall == 0 {
 		return t.exec(`DELETE FROM grants WHERE tenant = ? AND agent = ?`, string(g.Tenant), string(g.Agent))
 	}
-	return t.exec(`INSERT OR REPLACE INTO grants (tenant, agent, dead, tokens, cost, wall, window) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+	return t.exec(`INSERT INTO grants (tenant, agent, dead, tokens, cost, wall, window) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (tenant, agent) DO UPDATE SET dead = excluded.dead, tokens = excluded.tokens, cost = excluded.cost, wall = excluded.wall, window = excluded.window`,
 		string(g.Tenant), string(g.Agent), g.Dead, g.Tokens, g.CostUSD, int64(g.Wall), int64(g.Window))
 }
 
-const selectGrants = `SELECT tenant, agent, dead, tokens, cost, wall, window FROM grants ORDER BY tenant, agent`
+const (
+	grantColumns = `SELECT tenant, agent, dead, tokens, cost, wall, window FROM grants`
+	selectGrants = grantColumns + ` ORDER BY tenant, agent`
+	selectGrant  = grantColumns + ` WHERE tenant = ? AND agent = ?`
+)
 
 func scanGrant(rows scanner) (g queue.Grant, err error) {
 	err = rows.Scan(&g.Tenant, &g.Agent, &g.Dead, &g.Tokens, &g.CostUSD, &g.Wall, &g.Window)

@@ -12,6 +12,7 @@ import (
 type head struct {
 	place
 	seq      int64
+	pool     int64
 	tenant   job.Tenant
 	priority int
 	class    job.Class
@@ -36,23 +37,23 @@ const selectHeads = `WITH RECURSIVE line (tenant, key) AS (
 		SELECT n.tenant, n.key FROM line l, entries n WHERE n.seq = (SELECT w.seq FROM entries w INDEXED BY entries_waiting_pool
 			WHERE w.waits_for <> '' AND w.pool = ?1 AND (w.tenant, w.key) > (l.tenant, l.key) ORDER BY w.tenant, w.key LIMIT 1)
 	)
-	SELECT h.seq, h.id, h.tenant, h.priority, h.class, h.runnable_at, h.deadline FROM line l, entries h
+	SELECT h.seq, h.pool, h.id, h.tenant, h.priority, h.class, h.runnable_at, h.deadline FROM line l, entries h
 	WHERE h.seq = (SELECT x.seq FROM entries x INDEXED BY entries_line WHERE x.key <> '' AND x.state IN ('queued', 'dispatched')
 			AND x.tenant = l.tenant AND x.key = l.key AND x.coalesced_with = '' ORDER BY x.seq LIMIT 1)
 		AND h.state = 'queued' AND h.pool <> ?1 AND h.pool >= 0`
 
-// findHeads returns the queued heads of other batches that the claim's batch
+// findHeads returns the queued heads of other batches that the scope's batch
 // waits for, and those of them that are past their deadline.
-func (c *claimTurn) findHeads(now int64) (heads []head, overdue []overdueEntry, err error) {
-	if c.scope.batch == "" {
+func (t *tx) findHeads(s scope, now int64) (heads []head, overdue []overdueEntry, err error) {
+	if s.batch == "" {
 		return nil, nil, nil
 	}
-	if _, waits, err := c.number(selectWaiting, []any{c.scope.pool}); err != nil || !waits {
+	if _, waits, err := t.number(selectWaiting, []any{s.pool}); err != nil || !waits {
 		return nil, nil, err
 	}
-	err = c.rows(selectHeads, []any{c.scope.pool}, func(rows scanner) error {
+	err = t.rows(selectHeads, []any{s.pool}, func(rows scanner) error {
 		var h head
-		err := rows.Scan(&h.seq, &h.id, &h.tenant, &h.priority, &h.class, &h.runnableAt, &h.deadline)
+		err := rows.Scan(&h.seq, &h.pool, &h.id, &h.tenant, &h.priority, &h.class, &h.runnableAt, &h.deadline)
 		if h.deadline.Valid && h.deadline.Int64 <= now {
 			overdue = append(overdue, overdueEntry{h.seq, job.ID(h.id)})
 		}

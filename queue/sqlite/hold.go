@@ -93,6 +93,10 @@ func (t *tx) keep(op queue.Keep) error {
 	if err := e.mustBe(append(holds(), "")...); err != nil {
 		return err
 	}
+	if t.touched.kept == nil {
+		t.touched.kept = map[int64]bool{}
+	}
+	t.touched.kept[e.seq] = true
 	return t.exec(`UPDATE entries SET `+hold+`, waiting = ? WHERE seq = ?`, string(op.For), op.Waiting, e.seq)
 }
 

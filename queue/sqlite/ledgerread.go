@@ -13,8 +13,6 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-var _ queue.Ledger = (*Store)(nil)
-
 // Accounts implements queue.Ledger.
 func (s *Store) Accounts(ctx context.Context, f queue.AccountFilter) ([]queue.Account, error) {
 	for _, d := range f.By {

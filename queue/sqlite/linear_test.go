@@ -20,6 +20,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"golang.org/x/sys/unix"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sqlite"
@@ -32,12 +33,11 @@ import (
 // thing happens between its call and its return; what a dead process had called
 // may have happened or not. See Herlihy and Wing, Linearizability, TOPLAS 1990.
 func TestLinearizable(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testrun.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	for round := range 12 {
 		history := observe(t, filepath.Join(t.TempDir(), "queue.db"), random)
-		result, info := porcupine.CheckOperationsVerbose(queueModel(), history, time.Minute)
+		result, info := porcupine.CheckOperationsVerbose(queueModel(), history, 5*time.Minute)
 		if result != porcupine.Ok {
 			file := filepath.Join(os.TempDir(), fmt.Sprintf("linear-%d.html", seed))
 			t.Fatalf("round %d: %d operations are %s; drawn in %s (%v)", round, len(history), result, file, porcupine.VisualizePath(queueModel(), info, file))
@@ -78,6 +78,7 @@ type linearIn struct {
 	Deadline int64     `json:"deadline,omitempty"` // 0 none
 	Now      int64     `json:"now,omitempty"`
 	Max      int       `json:"max,omitempty"`
+	IDs      []job.ID  `json:"ids,omitempty"`
 	Fence    job.Fence `json:"fence,omitempty"`
 }
 
@@ -279,8 +280,14 @@ func (c *linearClient) choose(n int) linearIn {
 		}
 		c.made = append(c.made, in.ID)
 		return in
-	case draw < 12:
+	case draw < 10:
 		return linearIn{Verb: "claim", Max: 1 + c.random.IntN(3), Now: now}
+	case draw < 12:
+		in := linearIn{Verb: "claim", Now: now}
+		for range 1 + c.random.IntN(3) { // ids that others may have claimed, or have not made
+			in.IDs = append(in.IDs, job.ID(fmt.Sprintf("c%02d-%02d", c.random.IntN(linearProcesses*linearClients), c.random.IntN(n+1))))
+		}
+		return in
 	case draw < 15 && len(c.held) > 0:
 		h := c.take()
 		return linearIn{Verb: "complete", ID: h.ID, Fence: h.Fence, Now: now}
@@ -321,7 +328,7 @@ func (c *linearClient) do(in linearIn) (out linearOut) {
 		err = c.store.Enqueue(ctx, queue.Batch{ID: "all"}, []queue.Entry{e})
 	case "claim":
 		var claims queue.Claims
-		claims, err = c.store.Claim(ctx, queue.ClaimSpec{Holder: fmt.Sprint(c.id), Max: in.Max, Now: tick(in.Now), Lease: linearLease * time.Second})
+		claims, err = c.store.Claim(ctx, queue.ClaimSpec{Holder: fmt.Sprint(c.id), Max: in.Max, IDs: in.IDs, Now: tick(in.Now), Lease: linearLease * time.Second})
 		for _, e := range claims.Entries {
 			out.Claimed = append(out.Claimed, linearClaim{e.ID, e.Fence})
 		}

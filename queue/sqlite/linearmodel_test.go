@@ -136,6 +136,13 @@ func (s *linearState) claim(in linearIn) (claimed []linearClaim) {
 	slices.SortFunc(can, func(a, b *linearEntry) int {
 		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.runnable, b.runnable), cmp.Compare(a.id, b.id))
 	})
+	if len(in.IDs) > 0 {
+		can = slices.DeleteFunc(can, func(e *linearEntry) bool { return !slices.Contains(in.IDs, e.id) })
+		slices.SortFunc(can, func(a, b *linearEntry) int {
+			return cmp.Compare(slices.Index(in.IDs, a.id), slices.Index(in.IDs, b.id))
+		})
+		in.Max = len(can)
+	}
 	for _, e := range can[:min(in.Max, len(can))] {
 		s.last++
 		e.state, e.fence, e.lease = job.Dispatched, s.last, in.Now+linearLease

@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
-
-	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
-// merged is the order of a claim without a Chooser: all lanes of the scope
+// merged is the order of a claim: all lanes of the scope
 // merged by priority, RunnableAt and ID. It knows the heads by their places and
 // reads a lane only when its turn comes.
 type merged struct {
@@ -18,7 +15,7 @@ type merged struct {
 }
 
 // begin reads all lanes anew: in a later turn there may be others.
-func (o *merged) begin(c *claimTurn, _ []job.Lane) error {
+func (o *merged) begin(c *claimTurn) error {
 	o.ready, o.ahead = nil, nil
 	lanes, err := c.lanes(c.scope)
 	if err != nil {
@@ -88,8 +85,6 @@ func (o *merged) next(c *claimTurn) (*cursor, error) {
 	}
 	return k, row.decode()
 }
-
-func (o *merged) taken(*queue.Entry) {}
 
 // nextAt seeks, in each lane, what lies behind the runnable ones.
 func (o *merged) nextAt(c *claimTurn) (int64, error) {

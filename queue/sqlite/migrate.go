@@ -13,7 +13,8 @@ import (
 )
 
 // migrations holds NNNN_what.sql, without gaps from 0001 on. Number n takes a
-// file of user_version n-1 to n. A file that was released is never edited.
+// file of user_version n-1 to n. A file that was released is never edited, and
+// testdata keeps a store of each version before the newest.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS

@@ -73,7 +73,11 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, writes.close())
 	}
-	return &Store{path: path, reads: reads, writer: startWriter(writes, opts.Log)}, nil
+	w, err := startWriter(writes, opts.Log)
+	if err != nil {
+		return nil, errors.Join(err, reads.Close())
+	}
+	return &Store{path: path, reads: reads, writer: w}, nil
 }
 
 // bringUp takes the file to the newest version.

@@ -17,7 +17,7 @@ import (
 
 var errOffset = errors.New("a page is asked for by cursor and by Offset, want one of them")
 
-// Page implements queue.Surveyor.
+// Page implements queue.Reader.
 func (s *Store) Page(ctx context.Context, f queue.Filter, cursor string) (entries []queue.Entry, next string, total int, err error) {
 	err = errOffset
 	if f.Offset == 0 {

@@ -10,8 +10,6 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-var _ queue.Keeper = (*Store)(nil)
-
 // maxForgotten is how many events and records are deleted in one transaction, and
 // thereby how long other writers wait for it.
 const maxForgotten = 5000

@@ -53,9 +53,14 @@ func (s *Store) list(ctx context.Context, f queue.Filter) (entries []queue.Entry
 	if f.Newest {
 		order = ` ORDER BY e.seq DESC LIMIT ? OFFSET ?`
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT `+entryColumns+` FROM entries e`+where+order, append(args, limitOf(f.Limit), max(0, f.Offset))...)
+	entries, err = scanEntries(tx.QueryContext(ctx, `SELECT `+entryColumns+` FROM entries e`+where+order, append(args, limitOf(f.Limit), max(0, f.Offset))...))
+	return entries, total, err
+}
+
+// scanEntries reads the rows of a query for entryColumns.
+func scanEntries(rows *sql.Rows, err error) (entries []queue.Entry, _ error) {
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	err = eachRow(rows, func(rows *sql.Rows) error {
 		var row entryRow
@@ -68,7 +73,7 @@ func (s *Store) list(ctx context.Context, f queue.Filter) (entries []queue.Entry
 		entries = append(entries, row.Entry)
 		return nil
 	})
-	return entries, total, err
+	return entries, err
 }
 
 // The small indexes over what is queued or dispatched, as a list of rows: what

@@ -11,8 +11,6 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-var _ queue.Journal = (*Store)(nil)
-
 // writing is a queue.Write that was looked at: value is its JSON without blanks,
 // so that two of them can be compared.
 type writing struct {

@@ -22,6 +22,7 @@ type Store struct {
 	path   string
 	writer *writer // nil if open for reading only
 	reads  *sql.DB // up to maxReaders connections beside the writer's
+	reader reader  // another one, for Heads
 
 	closeOnce sync.Once
 	closeErr  error
@@ -55,9 +56,10 @@ func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		// The connection that writes is closed last: the last one to close
 		// copies the log into the file, for which it must be able to write.
-		s.closeErr = closeAll(s.reads)
+		s.closeErr = errors.Join(s.reader.close(), closeAll(s.reads))
 		if s.writer != nil {
 			s.closeErr = errors.Join(s.closeErr, s.writer.stop())
+			s.writer.tx.changes.forget() // from here on the file is asked, which is closed
 		}
 	})
 	return s.closeErr

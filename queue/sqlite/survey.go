@@ -14,8 +14,6 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-var _ queue.Surveyor = (*Store)(nil)
-
 // look calls do with a transaction, so that all that it reads is of one moment.
 func (s *Store) look(ctx context.Context, do func(*sql.Tx) error) error {
 	tx, err := s.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -40,7 +38,7 @@ const (
 	censusDead     = `SELECT count(*) FROM entries INDEXED BY entries_dead WHERE ` + isDeadLetter
 )
 
-// Census implements queue.Surveyor.
+// Census implements queue.Reader.
 func (s *Store) Census(ctx context.Context) (queue.Census, error) {
 	var c queue.Census
 	err := s.look(ctx, func(tx *sql.Tx) (err error) {
@@ -155,7 +153,7 @@ func eachLane(ctx context.Context, tx *sql.Tx, do func(l lane, n int)) error {
 const countEnded = `SELECT count(*), count(*) FILTER (WHERE exit_kind = 'succeeded'), count(*) FILTER (WHERE exit_kind = 'failed' OR state = 'expired')
 	FROM entries INDEXED BY entries_ended WHERE completed_at IS NOT NULL AND completed_at >= ? AND completed_at < ?`
 
-// Throughput implements queue.Surveyor.
+// Throughput implements queue.Reader.
 func (s *Store) Throughput(ctx context.Context, since, until time.Time, step time.Duration) ([]queue.Throughput, error) {
 	steps, err := s.throughput(ctx, since, until, step)
 	if err != nil {
@@ -213,7 +211,7 @@ const (
 		ORDER BY r.started_at DESC, r.entry DESC, r.number DESC`
 )
 
-// Runs implements queue.Surveyor.
+// Runs implements queue.Reader.
 func (s *Store) Runs(ctx context.Context, since, until time.Time, limit int) ([]queue.Running, error) {
 	end := int64(latest)
 	if !until.IsZero() {

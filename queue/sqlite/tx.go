@@ -11,7 +11,8 @@ import (
 )
 
 // tx is what a request works with: the writer's connection inside its
-// transaction, and its statements, prepared at their first use.
+// transaction, and its statements, prepared at their first use. A reader has one,
+// too.
 type tx struct {
 	conn      *conn
 	stmts     map[string]*stmt
@@ -19,6 +20,8 @@ type tx struct {
 	version   int64 // of the file, after which nothing is known that another connection wrote
 	changed   bool  // the request under way has changed something
 	protected bool  // and has a savepoint, see protect
+	touched   touched
+	changes   changes
 	accounts  accounts
 	bounds    atomic.Pointer[queue.Bounds] // nil: none
 	queued    map[job.Tenant]queued        // of tenants that were counted, see makeRoom
@@ -34,6 +37,7 @@ func (t *tx) look() error {
 	if version != t.version {
 		t.version = version
 		t.forgetBatches()
+		t.changes.forget()
 	}
 	return nil
 }

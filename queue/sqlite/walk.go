@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // maxPage is how many entries of a lane are read at once.
@@ -21,9 +20,6 @@ type cursor struct {
 	// peek is the head's place where that is known without reading it.
 	peek  place
 	peeks bool
-	// told is the head that a Chooser knows of, with toldAt its RunnableAt.
-	told   job.ID
-	toldAt int64
 }
 
 // cursor returns the claim's place in a lane.
@@ -80,24 +76,9 @@ func (k *cursor) pass() {
 // forget drops what was read in an earlier turn.
 func (k *cursor) forget() { k.page, k.end, k.peeks = nil, false, false }
 
-// order says which lane comes next: a Chooser's word, or the merge of all lanes.
-type order interface {
-	// begin tells it of the lanes whose heads it has to know in a turn, with those
-	// in which something has expired.
-	begin(c *claimTurn, expired []job.Lane) error
-	// tell tells it of the head of a lane.
-	tell(c *claimTurn, k *cursor) error
-	// next returns the lane to look at, nil at the end.
-	next(c *claimTurn) (*cursor, error)
-	taken(e *queue.Entry)
-	// nextAt returns when the first lane that it knows of becomes runnable after
-	// now, latest if none does.
-	nextAt(c *claimTurn) (int64, error)
-}
-
 // walk returns the entries to claim.
-func (c *claimTurn) walk(expired []job.Lane) (admitted []*entryRow, err error) {
-	if err := c.order.begin(c, expired); err != nil {
+func (c *claimTurn) walk() (admitted []*entryRow, err error) {
+	if err := c.order.begin(c); err != nil {
 		return nil, err
 	}
 	for looked := 0; len(admitted) < c.spec.Max; looked++ {
@@ -114,9 +95,6 @@ func (c *claimTurn) walk(expired []job.Lane) (admitted []*entryRow, err error) {
 		row := k.page[0]
 		if c.admits(row) {
 			admitted = append(admitted, row)
-			c.order.taken(&row.Entry)
-		} else if c.spec.Chooser != nil {
-			c.skip(k.lane)
 		}
 		k.pass()
 		if err := c.order.tell(c, k); err != nil {
@@ -132,12 +110,4 @@ func (c *claimTurn) admits(row *entryRow) bool {
 		return false
 	}
 	return c.spec.Admit == nil || c.spec.Admit(&row.Entry)
-}
-
-// skip notes that an entry of the lane was passed over.
-func (c *claimTurn) skip(l job.Lane) {
-	if !c.isSkipped[l] {
-		c.isSkipped[l] = true
-		c.skipped = append(c.skipped, l)
-	}
 }

@@ -43,7 +43,7 @@ type request struct {
 	answer chan error // buffered by one: the writer never waits for a caller
 }
 
-func startWriter(conn *conn, log zerolog.Logger) *writer {
+func startWriter(conn *conn, log zerolog.Logger) (*writer, error) {
 	w := &writer{
 		tx:       &tx{conn: conn, stmts: map[string]*stmt{}},
 		log:      log,
@@ -51,8 +51,13 @@ func startWriter(conn *conn, log zerolog.Logger) *writer {
 		quit:     make(chan struct{}),
 		done:     make(chan struct{}),
 	}
+	w.tx.changes.begin()
+	if err := w.tx.look(); err != nil {
+		return nil, errors.Join(err, w.tx.close())
+	}
+	conn.watch(w.tx.touch)
 	go w.run()
-	return w
+	return w, nil
 }
 
 // do executes run inside a transaction and returns once it is on disk. The
@@ -106,6 +111,7 @@ func (w *writer) group(first *request) {
 		return
 	}
 	w.tx.accounts.grants.checked = false
+	w.tx.touched = touched{rows: w.tx.touched.rows[:0]}
 	// All wait for the commit, also those that were refused: what they were refused
 	// for may be what another of the group has written, which is true only then.
 	var members []*request
@@ -120,12 +126,17 @@ func (w *writer) group(first *request) {
 	}
 	err := w.tx.writeCharges()
 	if err == nil {
+		err = w.tx.noteChanges()
+	}
+	w.tx.accounts.publish()
+	if err == nil {
 		err = w.tx.control("COMMIT")
 	}
 	if err != nil {
 		w.fail(members, err)
 		return
 	}
+	w.tx.changes.committed()
 	w.commits.Add(1)
 	for i, r := range members {
 		r.answer <- answers[i]
@@ -152,6 +163,7 @@ func (w *writer) waiting(members int) *request {
 // anything more would be committed statement by statement.
 func (w *writer) execute(r *request) (own, fatal error) {
 	w.tx.changed, w.tx.protected = false, false
+	before := w.tx.touched
 	own = r.run(w.tx)
 	defer func() { w.tx.accounts.end(own == nil && fatal == nil) }()
 	switch code := primaryCode(own); {
@@ -166,6 +178,7 @@ func (w *writer) execute(r *request) (own, fatal error) {
 	}
 	if own != nil {
 		w.tx.forgetBatches()
+		w.tx.touched = before
 	}
 	if w.tx.protected {
 		if err := w.tx.control("RELEASE caller"); err != nil {
@@ -179,6 +192,7 @@ func (w *writer) execute(r *request) (own, fatal error) {
 func (w *writer) fail(members []*request, err error) {
 	w.tx.accounts.forget()
 	w.tx.forgetBatches()
+	w.tx.changes.failed()
 	// The transaction may be gone already, which is what is wanted.
 	if rollback := w.tx.control("ROLLBACK"); rollback != nil {
 		w.log.Debug().Err(rollback).Msg("roll back")

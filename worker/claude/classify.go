@@ -9,19 +9,14 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
-const (
-	loginHint   = "run `claude` and log in, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN where the scheduler runs"
-	modelHint   = "check the model's name and that your account may use it"
-	contextHint = "split the job, or use a model with a larger context window"
-	networkHint = "check the network, and the proxy variables if there is a proxy"
-	billingHint = "check the credit and the plan of the account"
-)
+const loginHint = "run `claude` and log in, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN where the scheduler runs"
 
-// Result says what the run amounts to. The program's word alone is not enough:
+// outcome says what the run amounts to. The program's word alone is not enough:
 // a failed run can say "subtype":"success" with "is_error":true.
-func (s *session) Result(e worker.Exit) worker.Result {
+func (s *session) outcome(e worker.Exit) worker.Result {
 	r := worker.Result{Answer: s.answer, CostUSD: s.cost}
 	if s.end != nil && len(s.end.Structured) > 0 && string(s.end.Structured) != "null" {
 		r.Answer, _ = job.Cut(string(s.end.Structured), job.MaxEventText)
@@ -44,15 +39,12 @@ func (s *session) Result(e worker.Exit) worker.Result {
 	case s.end.Result != "" && r.Answer == "":
 		r.Answer, _ = job.Cut(s.end.Result, job.MaxEventText)
 	}
-	if r.Class != job.NoError {
-		r.Message, _ = job.Cut(r.Message, 4<<10)
-	}
 	return r
 }
 
 // silent explains an end without a result.
 func (s *session) silent(r *worker.Result, e worker.Exit) {
-	said := lastLines(e.Stderr, 3)
+	said := agentcli.LastLines(e.Stderr, 3, func(line string) bool { return strings.HasPrefix(line, "Warning: ") })
 	switch {
 	case e.Signal != "":
 		r.Class, r.Message = job.Crash, "claude was ended by signal: "+e.Signal
@@ -60,7 +52,7 @@ func (s *session) silent(r *worker.Result, e worker.Exit) {
 		r.Class, r.Message = job.Crash, fmt.Sprintf("claude ended with exit code %d and no result", e.Code)
 	case strings.Contains(said, "error: unknown option"), strings.Contains(said, "error: option"):
 		r.Class, r.Message = job.Config, "claude: "+said
-		r.Hint = "this version of claude does not know an option that is used here; see docs/workers.md for the versions tried"
+		r.Hint = agentcli.VersionHint(program.Name)
 	default:
 		r.Class, r.Hint = byWords(said)
 		if r.Class == job.Unknown {
@@ -96,8 +88,8 @@ func (s *session) failed(r *worker.Result) {
 		r.Class, r.Message = job.Crash, "claude was interrupted: "+l.Reason
 	}
 	if r.Class == job.RateLimit {
-		r.RetryAt = retryAfter(r.Message, s.now())
-		if r.RetryAt == nil && s.resetAt.After(s.now()) {
+		r.RetryAt = retryAfter(r.Message, s.Now)
+		if r.RetryAt == nil && s.resetAt.After(s.Now) {
 			r.RetryAt = &worker.RetryAfter{At: s.resetAt}
 		}
 	}
@@ -107,21 +99,11 @@ func (s *session) failed(r *worker.Result) {
 // for it, then by its words.
 func classify(status int, kind, message string) (job.ErrorClass, string) {
 	class, hint := byWords(message)
-	switch {
-	case class == job.ResourceExhausted: // comes as a status 400, as so much else does
+	if class == job.ResourceExhausted { // comes as a status 400, as so much else does
 		return class, hint
-	case status == 401 || status == 403:
-		return job.Auth, loginHint
-	case status == 429:
-		return job.RateLimit, ""
-	case status >= 500:
-		return job.Server, ""
-	case status == 404:
-		return job.Config, modelHint
-	case status == 408:
-		return job.Network, networkHint
-	case status >= 400:
-		return job.Config, ""
+	}
+	if class, hint := agentcli.ByStatus(status, loginHint, agentcli.ModelHint); class != job.NoError {
+		return class, hint
 	}
 	if class != job.Unknown {
 		return class, hint
@@ -132,51 +114,38 @@ func classify(status int, kind, message string) (job.ErrorClass, string) {
 	case "rate_limit":
 		return job.RateLimit, ""
 	case "billing_error":
-		return job.ResourceExhausted, billingHint
+		return job.ResourceExhausted, agentcli.BillingHint
 	case "overloaded", "server_error":
 		return job.Server, ""
 	case "model_not_found":
-		return job.Config, modelHint
+		return job.Config, agentcli.ModelHint
 	case "invalid_request":
 		return job.Config, ""
 	case "max_output_tokens":
-		return job.ResourceExhausted, contextHint
+		return job.ResourceExhausted, agentcli.ContextHint
 	}
 	return job.Unknown, ""
 }
 
 // byWords sorts what the program says where it names no status.
 func byWords(message string) (job.ErrorClass, string) {
-	low := strings.ToLower(strings.ReplaceAll(message, "’", "'"))
-	for _, r := range []struct {
-		class job.ErrorClass
-		hint  string
-		words []string
-	}{
-		{job.ResourceExhausted, contextHint, []string{"prompt is too long", "context window", "exceeded the model's maximum"}},
-		{job.ResourceExhausted, billingHint, []string{"credit balance is too low", "out of usage credits", "monthly spend limit"}},
-		{job.RateLimit, "the plan's usage limit is reached; wait for its reset or use another worker", []string{"usage limit", "limit reached", "hit your "}},
-		{job.RateLimit, "", []string{"rate limit", "request rejected (429)", "too many requests"}},
-		{job.Auth, loginHint, []string{"not logged in", "/login", "failed to authenticate", "invalid api key", "oauth token has expired"}},
-		{job.Server, "", []string{"empty or malformed response", "failed to parse json", "connection to the api was lost", "overloaded", "api error: 5", "stream", "internal server error"}},
-		{job.Network, networkHint, []string{"unable to connect", "connectionrefused", "econnrefused", "enotfound", "failedtoopensocket", "request timed out", "connection error", "network"}},
-		{job.Config, modelHint, []string{"issue with the selected model"}},
-		{job.ResourceExhausted, "", []string{"no space left on device", "heap out of memory", "enomem"}},
-	} {
-		for _, w := range r.words {
-			if strings.Contains(low, w) {
-				return r.class, r.hint
-			}
-		}
-	}
-	return job.Unknown, ""
+	return agentcli.Classify([]agentcli.Rule{
+		agentcli.NewRule(job.ResourceExhausted, agentcli.ContextHint, "prompt is too long", "context window", "exceeded the model's maximum"),
+		agentcli.NewRule(job.ResourceExhausted, agentcli.BillingHint, "credit balance is too low", "out of usage credits", "monthly spend limit"),
+		agentcli.NewRule(job.RateLimit, "the plan's usage limit is reached; wait for its reset or use another worker", "usage limit", "limit reached", "hit your "),
+		agentcli.NewRule(job.RateLimit, "", "rate limit", "request rejected (429)", "too many requests"),
+		agentcli.NewRule(job.Auth, loginHint, "not logged in", "/login", "failed to authenticate", "invalid api key", "oauth token has expired"),
+		agentcli.NewRule(job.Server, "", "empty or malformed response", "failed to parse json", "connection to the api was lost", "overloaded", "api error: 5", "stream", "internal server error"),
+		agentcli.NewRule(job.Network, agentcli.NetworkHint, "unable to connect", "connectionrefused", "econnrefused", "enotfound", "failedtoopensocket", "request timed out", "connection error", "network"),
+		agentcli.NewRule(job.Config, agentcli.ModelHint, "issue with the selected model"),
+		agentcli.NewRule(job.ResourceExhausted, "", "no space left on device", "heap out of memory", "enomem"),
+	}, message)
 }
 
 var (
 	resetClock = regexp.MustCompile(`\bresets? (?:at )?(?:([A-Z][a-z]{2}) (\d{1,2}),? (?:(\d{4}),? )?(?:at )?)?(\d{1,2})(?::(\d{2}))? ?([ap]m)(?: \(([A-Za-z0-9_+/-]+)\))?`)
 	resetEpoch = regexp.MustCompile(`limit reached\|(\d{9,11})\b`)
 	resetIn    = regexp.MustCompile(`\b(?:resets?|try again|retry) (?:in|after) ((?:\s*\d+\s*(?:s|m|h|d)[a-z]*)+)`)
-	amount     = regexp.MustCompile(`(\d+)\s*(s|m|h|d)`)
 )
 
 // retryAfter reads when to come back out of the words, e.g. "resets 7pm
@@ -189,15 +158,7 @@ func retryAfter(message string, now time.Time) *worker.RetryAfter {
 		}
 	}
 	if m := resetIn.FindStringSubmatch(message); m != nil {
-		var d time.Duration
-		for _, part := range amount.FindAllStringSubmatch(m[1], -1) {
-			n, err := strconv.Atoi(part[1])
-			if err != nil || n > 1e6 {
-				return nil
-			}
-			d += time.Duration(n) * map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[part[2]]
-		}
-		return &worker.RetryAfter{After: d}
+		return agentcli.After(m[1])
 	}
 	m := resetClock.FindStringSubmatch(message)
 	if m == nil {
@@ -219,11 +180,7 @@ func retryAfter(message string, now time.Time) *worker.RetryAfter {
 	}
 	hour = hour%12 + map[string]int{"am": 0, "pm": 12}[m[6]]
 	if m[1] == "" {
-		at := time.Date(now.Year(), now.Month(), now.Day(), hour, minute, 0, 0, zone)
-		if at.Before(now) {
-			at = at.AddDate(0, 0, 1)
-		}
-		return &worker.RetryAfter{At: at}
+		return agentcli.NextTime(now, hour, minute)
 	}
 	month, err := time.Parse("Jan", m[1])
 	if err != nil {
@@ -239,15 +196,4 @@ func retryAfter(message string, now time.Time) *worker.RetryAfter {
 		at = at.AddDate(1, 0, 0)
 	}
 	return &worker.RetryAfter{At: at}
-}
-
-// lastLines returns the last n lines that say something.
-func lastLines(text string, n int) string {
-	var kept []string
-	for l := range strings.Lines(text) {
-		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "Warning: ") {
-			kept = append(kept, l)
-		}
-	}
-	return strings.Join(kept[max(0, len(kept)-n):], "\n")
 }

@@ -3,20 +3,28 @@ package claude
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // Kind is the worker kind that this adapter drives by default.
 const Kind job.WorkerKind = "claude"
 
+// program is the CLI. Its settings may name a helper that prints the key.
+var program = agentcli.Program{
+	Kind: Kind, Name: "claude", Install: "npm install -g @anthropic-ai/claude-code", Login: loginHint,
+	Keys: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX",
+		"CLAUDE_CODE_USE_FOUNDRY"},
+	FolderVariable: "CLAUDE_CONFIG_DIR", Folder: ".claude",
+	LoginFiles: []string{".credentials.json", "settings.json"},
+}
+
 const (
-	program    = "claude"
-	installCmd = "npm install -g @anthropic-ai/claude-code"
 	// maxPrompt is what the program reads from its standard input, in bytes.
 	maxPrompt = 10_000_000
 	// maxArgument is the most that Linux passes in one argument, in bytes
@@ -24,20 +32,26 @@ const (
 	maxArgument = 128<<10 - 1
 )
 
-// Adapter drives Claude Code. The zero value works.
-type Adapter struct {
-	// Now is the clock by which "resets 7pm" is read; nil is time.Now.
-	Now func() time.Time
-}
+// Adapter drives Claude Code.
+type Adapter struct{}
 
 // Locate returns the path of the claude program.
 func (a Adapter) Locate(s job.WorkerSettings) (string, error) {
-	return worker.LocateProgram(Kind, s, program, installCmd)
+	return program.Locate(s)
 }
 
 // Version asks the program for its version, e.g. "2.1.197".
 func (a Adapter) Version(ctx context.Context, path string) (string, error) {
-	return worker.ProgramVersion(ctx, path)
+	return program.Version(ctx, path)
+}
+
+// Credentials returns what to do where neither a login nor a key is found.
+func (Adapter) Credentials(s job.WorkerSettings, getenv func(name string) string) string {
+	todo := program.Credentials(s, getenv)
+	if todo == loginHint && runtime.GOOS == "darwin" {
+		return "" // the login may be in the keychain, which asks the user
+	}
+	return todo
 }
 
 // Start prepares a run: the private folder and the command line.
@@ -57,13 +71,9 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := a.Now
-	if now == nil {
-		now = time.Now
-	}
-	s := newSession(t, h, now)
-	s.command = worker.Command{
-		Path: path, Args: arguments(t, g, h, s.resume), Env: h.env, Dir: t.Dir,
+	s := newSession(t, h)
+	s.Process = worker.Command{
+		Path: path, Args: arguments(t, g, h, s.Resume), Env: h.env, Dir: t.Dir,
 		Stdin: []byte(prompt(t.Instructions)),
 	}
 	return s, nil
@@ -72,9 +82,7 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 // tooLarge reports what the program or the system would not take.
 func tooLarge(t *worker.Task) error {
 	if n := len(t.Instructions); n > maxPrompt {
-		return &worker.Failure{Class: job.Config,
-			Message: fmt.Sprintf("instructions of %d bytes: claude takes at most %d", n, maxPrompt),
-			Hint:    "put the long part in a file of the workspace and name it in the instructions"}
+		return agentcli.TooLong(program.Name, n, maxPrompt, "bytes")
 	}
 	if n := len(t.Output); n > maxArgument {
 		return &worker.Failure{Class: job.Config,
@@ -96,11 +104,7 @@ func prompt(instructions string) string {
 // arguments builds the command line. Values that users write never stand where
 // a leading dash could make them flags.
 func arguments(t *worker.Task, g grant, h home, resume string) []string {
-	var args []string
-	if len(t.Settings.Command) > 1 {
-		args = append(args, t.Settings.Command[1:]...)
-	}
-	args = append(args, "--print", "--output-format=stream-json", "--verbose",
+	args := agentcli.Arguments(t, "--print", "--output-format=stream-json", "--verbose",
 		"--permission-mode=dontAsk", // whatever no rule allows is denied without a question
 		"--setting-sources=user",    // the user's are ours; a repository's could grant itself commands and hooks
 		"--strict-mcp-config",       // no MCP servers but those given here: none
@@ -109,11 +113,7 @@ func arguments(t *worker.Task, g grant, h home, resume string) []string {
 	if len(g.allow) > 0 {
 		args = append(args, "--settings="+h.permissions)
 	}
-	model := t.Model
-	if model == "" {
-		model = t.Settings.Model
-	}
-	if model != "" {
+	if model := agentcli.Model(t); model != "" {
 		args = append(args, "--model="+model)
 	}
 	if h.system != "" {

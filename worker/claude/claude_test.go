@@ -1,8 +1,6 @@
 package claude
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -12,46 +10,11 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/workertest"
 )
 
-// task returns a task of a user whose home is a folder of the test, and a
-// program that is found but never started.
 func task(t *testing.T) (task *worker.Task, userHome string) {
-	t.Helper()
-	dir := t.TempDir()
-	bin := filepath.Join(dir, "bin", program)
-	userHome = filepath.Join(dir, "user")
-	for _, sub := range []string{"bin", "user/.claude", "home", "scratch", "ws"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(t, bin, "#!/bin/sh\necho '2.1.197 (Claude Code)'\n")
-	if err := os.Chmod(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return &worker.Task{
-		Instructions: "-do it", Dir: filepath.Join(dir, "ws"), Home: filepath.Join(dir, "home"), Scratch: filepath.Join(dir, "scratch"),
-		Environ:  []string{"HOME=" + userHome, "PATH=/bin"},
-		Settings: job.WorkerSettings{Command: []string{bin}},
-	}, userHome
-}
-
-func write(t *testing.T, path, content string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// lookup is a scheduler's environment of one variable.
-func lookup(name, value string) func(string) (string, bool) {
-	return func(n string) (string, bool) {
-		if n != name {
-			return "", false
-		}
-		return value, true
-	}
+	return workertest.UserTask(t, program.Name, "2.1.197 (Claude Code)", ".claude")
 }
 
 func start(t *testing.T, task *worker.Task) worker.Command {
@@ -63,29 +26,9 @@ func start(t *testing.T, task *worker.Task) worker.Command {
 	return s.Command()
 }
 
-func readJSON(t *testing.T, path string) map[string]any {
-	t.Helper()
-	var v map[string]any
-	if err := json.Unmarshal(readFile(t, path), &v); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	return v
-}
-
 func TestLocateAndVersion(t *testing.T) {
 	tk, _ := task(t)
-	path, err := Adapter{}.Locate(tk.Settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v, err := (Adapter{}).Version(context.Background(), path); err != nil || v != "2.1.197" {
-		t.Errorf("version %q, %v", v, err)
-	}
-	_, err = Adapter{}.Locate(job.WorkerSettings{Command: []string{"/nowhere/claude"}})
-	var missing *worker.NotInstalledError
-	if !errors.As(err, &missing) || !strings.Contains(missing.Hint, "npm install -g @anthropic-ai/claude-code") {
-		t.Errorf("missing program: %v", err)
-	}
+	workertest.CheckProgram(t, Adapter{}, tk, "2.1.197", "npm install -g @anthropic-ai/claude-code")
 }
 
 // TestGrants holds what each set of capabilities comes to.
@@ -127,7 +70,7 @@ func TestGrants(t *testing.T) {
 			if settings := "--settings=" + filepath.Join(tk.Scratch, "permissions.json"); slices.Contains(args, settings) != (len(c.allow) > 0) {
 				t.Errorf("settings in %q", args)
 			}
-			allow := readJSON(t, filepath.Join(tk.Scratch, "permissions.json"))["permissions"].(map[string]any)["allow"].([]any)
+			allow := workertest.ReadJSON(t, filepath.Join(tk.Scratch, "permissions.json"))["permissions"].(map[string]any)["allow"].([]any)
 			for _, rule := range c.allow {
 				if !slices.Contains(allow, any(rule)) {
 					t.Errorf("%s is not in %v", rule, allow)
@@ -158,7 +101,7 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("no %s in %q", want, c.Args)
 		}
 	}
-	if string(c.Stdin) != "-do it" || c.Dir != tk.Dir || string(readFile(t, system)) != "-be brief" {
+	if string(c.Stdin) != "-do it" || c.Dir != tk.Dir || string(workertest.Read(t, system)) != "-be brief" {
 		t.Errorf("stdin %q, dir %q", c.Stdin, c.Dir)
 	}
 	for _, want := range []string{"CLAUDE_CODE_MAX_RETRIES=1", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"} {
@@ -189,9 +132,9 @@ func TestHome(t *testing.T) {
 		".claude.json": `{"oauthAccount":{"emailAddress":"a@b.c"},"mcpServers":{"evil":{}},"projects":{"/":{"hasTrustDialogAccepted":true}}}`,
 	}
 	for name, content := range users {
-		write(t, filepath.Join(user, name), content)
+		workertest.Write(t, filepath.Join(user, name), content)
 	}
-	tk.Lookup = lookup("ANTHROPIC_API_KEY", "sk")
+	tk.Lookup = workertest.Lookup("ANTHROPIC_API_KEY", "sk")
 	c := start(t, tk)
 
 	dir := filepath.Join(tk.Home, "claude")
@@ -200,7 +143,7 @@ func TestHome(t *testing.T) {
 			t.Errorf("no %s in %q", want, c.Env)
 		}
 	}
-	settings, account := readJSON(t, filepath.Join(dir, "settings.json")), readJSON(t, filepath.Join(dir, ".claude.json"))
+	settings, account := workertest.ReadJSON(t, filepath.Join(dir, "settings.json")), workertest.ReadJSON(t, filepath.Join(dir, ".claude.json"))
 	for _, key := range []string{"permissions", "hooks", "enabledPlugins"} {
 		if _, ok := settings[key]; ok {
 			t.Errorf("%s was taken over", key)
@@ -212,14 +155,14 @@ func TestHome(t *testing.T) {
 	if account["oauthAccount"] == nil || account["mcpServers"] != nil || account["projects"] != nil {
 		t.Errorf("account %v", account)
 	}
-	if data := readFile(t, filepath.Join(dir, "CLAUDE.md")); string(data) != "mine" {
+	if data := workertest.Read(t, filepath.Join(dir, "CLAUDE.md")); string(data) != "mine" {
 		t.Errorf("the user's own instructions: %q", data)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, ".credentials.json")); err == nil {
 		t.Error("the login was copied")
 	}
 	for name, content := range users {
-		if data := readFile(t, filepath.Join(user, name)); string(data) != content {
+		if data := workertest.Read(t, filepath.Join(user, name)); string(data) != content {
 			t.Errorf("the user's %s became %q", name, data)
 		}
 	}
@@ -228,10 +171,10 @@ func TestHome(t *testing.T) {
 // TestAnotherEndpoint checks that it sees its own key and nobody's login.
 func TestAnotherEndpoint(t *testing.T) {
 	tk, user := task(t)
-	write(t, filepath.Join(user, ".claude", "settings.json"), `{"apiKeyHelper":"helper"}`)
-	write(t, filepath.Join(user, ".claude.json"), `{"primaryApiKey":"sk"}`)
+	workertest.Write(t, filepath.Join(user, ".claude", "settings.json"), `{"apiKeyHelper":"helper"}`)
+	workertest.Write(t, filepath.Join(user, ".claude.json"), `{"primaryApiKey":"sk"}`)
 	tk.Settings.BaseURL, tk.Settings.KeyEnv = "http://127.0.0.1:1", "GATE_KEY"
-	tk.Lookup = lookup("GATE_KEY", "k")
+	tk.Lookup = workertest.Lookup("GATE_KEY", "k")
 	c := start(t, tk)
 	if !slices.Contains(c.Env, "ANTHROPIC_BASE_URL=http://127.0.0.1:1") || !slices.Contains(c.Env, "ANTHROPIC_API_KEY=k") {
 		t.Errorf("env %q", c.Env)
@@ -240,7 +183,7 @@ func TestAnotherEndpoint(t *testing.T) {
 		t.Error("the user's login is in reach")
 	}
 	dir := filepath.Join(tk.Home, "claude")
-	if settings := readJSON(t, filepath.Join(dir, "settings.json")); settings["apiKeyHelper"] != nil {
+	if settings := workertest.ReadJSON(t, filepath.Join(dir, "settings.json")); settings["apiKeyHelper"] != nil {
 		t.Errorf("settings %v", settings)
 	}
 	if _, err := os.Stat(filepath.Join(dir, ".claude.json")); err == nil {
@@ -261,18 +204,18 @@ func TestResume(t *testing.T) {
 	if slices.Contains(s.Command().Args, "--resume="+id) {
 		t.Error("a session is resumed that is not there")
 	}
-	if events := s.Event([]byte(`{"type":"system","subtype":"other"}`)); len(events) != 1 || events[0].Kind != job.EventWarning {
+	if events := workertest.Play(s).Event([]byte(`{"type":"system","subtype":"other"}`)); len(events) != 1 || events[0].Kind != job.EventWarning {
 		t.Errorf("events %+v", events)
 	}
 	recorded := filepath.Join(tk.Home, "claude", "projects", "-workspace")
 	if err := os.MkdirAll(recorded, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(recorded, id+".jsonl"), "{}")
+	workertest.Write(t, filepath.Join(recorded, id+".jsonl"), "{}")
 	if c := start(t, tk); !slices.Contains(c.Args, "--resume="+id) {
 		t.Errorf("args %q", c.Args)
 	}
-	if data := readFile(t, filepath.Join(recorded, id+".jsonl")); string(data) != "{}" {
+	if data := workertest.Read(t, filepath.Join(recorded, id+".jsonl")); string(data) != "{}" {
 		t.Errorf("the earlier attempt's content: %q", data)
 	}
 }

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // home is the private state of a run on disk.
@@ -27,8 +27,8 @@ type home struct {
 // HOME stays the user's, so that git, ssh and the like work in commands.
 func prepareHome(t *worker.Task, g grant) (home, error) {
 	h := home{dir: filepath.Join(t.Home, "claude"), permissions: filepath.Join(t.Scratch, "permissions.json")}
-	if err := os.MkdirAll(h.dir, 0o700); err != nil {
-		return h, fmt.Errorf("make private folder of claude: %w", err)
+	if err := agentcli.MakeFolders(h.dir); err != nil {
+		return h, err
 	}
 	users := t.Getenv("CLAUDE_CONFIG_DIR")
 	account := filepath.Join(users, ".claude.json")
@@ -41,23 +41,19 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 			return h, err
 		}
 	}
-	if err := link(filepath.Join(users, "CLAUDE.md"), filepath.Join(h.dir, "CLAUDE.md")); err != nil {
+	if err := agentcli.Link(filepath.Join(users, "CLAUDE.md"), filepath.Join(h.dir, "CLAUDE.md")); err != nil {
 		return h, fmt.Errorf("reuse the user's CLAUDE.md: %w", err)
 	}
 	if err := takeSettings(t, filepath.Join(users, "settings.json"), filepath.Join(h.dir, "settings.json")); err != nil {
 		return h, err
 	}
-	if err := writeJSON(h.permissions, map[string]any{"permissions": map[string]any{"allow": append([]string{}, g.allow...)}}); err != nil {
+	if err := agentcli.WriteJSON(h.permissions, map[string]any{"permissions": map[string]any{"allow": append([]string{}, g.allow...)}}); err != nil {
 		return h, err
 	}
-	if t.SystemPrompt != "" {
-		h.system = filepath.Join(t.Scratch, "system-prompt.txt")
-		if err := os.WriteFile(h.system, []byte(t.SystemPrompt), 0o600); err != nil {
-			return h, fmt.Errorf("write system prompt for claude: %w", err)
-		}
-	}
+	var err error
+	h.system, err = agentcli.SystemPrompt(t, "system-prompt.txt")
 	h.env = environment(t, h.dir)
-	return h, nil
+	return h, err
 }
 
 // endpointVariables are the variables by which the program finds its models.
@@ -80,53 +76,35 @@ func environment(t *worker.Task, dir string) []string {
 	} else {
 		// Where the login lies; "" is the program's default for HOME.
 		env = worker.SetEnv(env, "CLAUDE_SECURESTORAGE_CONFIG_DIR", t.Getenv("CLAUDE_CONFIG_DIR"))
-		for _, name := range endpointVariables {
-			if v := t.Getenv(name); v != "" {
-				env = worker.SetEnv(env, name, v)
-			}
-		}
+		env = agentcli.PassVariables(env, t, endpointVariables...)
 	}
-	for _, kv := range [][2]string{
-		{"CLAUDE_CONFIG_DIR", dir},
+	return agentcli.SetVariables(env,
+		"CLAUDE_CONFIG_DIR="+dir,
 		// Retries are the scheduler's: the announcement of the first ends the run
 		// (see Verdict). With 0 there is none, and it alone says when to come back.
-		{"CLAUDE_CODE_MAX_RETRIES", "1"},
-		{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"},
-		{"DISABLE_AUTOUPDATER", "1"},
-		{"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1"}, // a run is over when its last command is
-		{"CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD", "1"},
-	} {
-		env = worker.SetEnv(env, kv[0], kv[1])
-	}
-	return env
+		"CLAUDE_CODE_MAX_RETRIES=1",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+		"DISABLE_AUTOUPDATER=1",
+		"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1", // a run is over when its last command is
+		"CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD=1",
+	)
 }
 
 // takeSettings writes from the user's settings what says how models are
 // reached. What could allow more than the job does stays behind: permissions,
 // hooks, plugins, MCP servers.
 func takeSettings(t *worker.Task, from, to string) error {
-	users := map[string]json.RawMessage{}
-	data, err := os.ReadFile(from)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the user's claude settings: %w", err)
-	}
-	if err == nil {
-		if err := json.Unmarshal(data, &users); err != nil {
-			return &worker.Failure{Class: job.Config, Message: fmt.Sprintf("read the user's claude settings: %v", err), Hint: "repair " + from}
-		}
+	users, err := agentcli.ReadJSON(from, "claude settings", nil)
+	if err != nil {
+		return err
 	}
 	own := map[string]any{"includeCoAuthoredBy": false}
-	keys := []string{"model", "apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "forceLoginMethod", "forceLoginOrgUUID"}
 	if t.Settings.BaseURL != "" {
-		keys = nil
+		return agentcli.WriteJSON(to, own)
 	}
-	for _, key := range keys {
-		if v, ok := users[key]; ok {
-			own[key] = v
-		}
-	}
+	agentcli.TakeOver(own, users, "model", "apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "forceLoginMethod", "forceLoginOrgUUID")
 	var vars map[string]string
-	if json.Unmarshal(users["env"], &vars) == nil && t.Settings.BaseURL == "" {
+	if json.Unmarshal(users["env"], &vars) == nil {
 		kept := map[string]string{}
 		for name, v := range vars {
 			if endpoint(name) {
@@ -135,17 +113,12 @@ func takeSettings(t *worker.Task, from, to string) error {
 		}
 		own["env"] = kept
 	}
-	return writeJSON(to, own)
+	return agentcli.WriteJSON(to, own)
 }
 
 // endpoint reports whether a variable says how models are reached.
 func endpoint(name string) bool {
-	for _, v := range endpointVariables {
-		if v == name {
-			return true
-		}
-	}
-	return strings.HasPrefix(name, "VERTEX_REGION_")
+	return slices.Contains(endpointVariables, name) || strings.HasPrefix(name, "VERTEX_REGION_")
 }
 
 // takeAccount writes from the user's account file what a login needs, unless
@@ -154,58 +127,17 @@ func takeAccount(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return nil
 	}
-	var users map[string]json.RawMessage
-	data, err := os.ReadFile(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	users, err := agentcli.ReadJSON(from, "claude account", nil)
+	var broken *worker.Failure
+	if users == nil && err == nil || errors.As(err, &broken) {
+		return nil // of a broken one the program would start anew, too
 	}
-	if err != nil {
-		return fmt.Errorf("read the user's claude account: %w", err)
-	}
-	if json.Unmarshal(data, &users) != nil {
-		return nil // the program would start anew, too
-	}
-	own := map[string]json.RawMessage{"hasCompletedOnboarding": json.RawMessage("true")}
-	for _, key := range []string{"oauthAccount", "primaryApiKey", "userID"} {
-		if v, ok := users[key]; ok {
-			own[key] = v
-		}
-	}
-	return writeJSON(to, own)
-}
-
-func writeJSON(path string, v any) error {
-	data, err := json.Marshal(v)
-	if err == nil {
-		err = os.WriteFile(path, data, 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("write configuration of claude: %w", err)
-	}
-	return nil
-}
-
-// link makes path a symbolic link to target if target exists. A real file at
-// path is left alone: the program put it there in an earlier attempt.
-func link(target, path string) error {
-	if info, err := os.Lstat(path); err == nil {
-		if info.Mode()&fs.ModeSymlink == 0 {
-			return nil
-		}
-		if err := os.Remove(path); err != nil {
-			return err
-		}
-	}
-	target, err := filepath.Abs(target)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	return os.Symlink(target, path)
+	own := map[string]any{"hasCompletedOnboarding": true}
+	agentcli.TakeOver(own, users, "oauthAccount", "primaryApiKey", "userID")
+	return agentcli.WriteJSON(to, own)
 }
 
 // hasSession reports whether the session was recorded in this home.

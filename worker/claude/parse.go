@@ -2,10 +2,7 @@ package claude
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,52 +10,35 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // session is one run of claude.
 type session struct {
-	command worker.Command
-	dir     []string // the workspace, and where its links lead
-	now     func() time.Time
-	resume  string // session to resume; "" if there is none, or it is lost
+	agentcli.Run
 
-	pending []job.Event // to be told with the first line
 	calls   map[string]call
 	message string // id of the last message counted
 	told    job.Usage
 	answer  string
 	apiKind string // what the program calls the last failure, e.g. "rate_limit"
 	resetAt time.Time
-	end     *line          // its result
-	verdict *worker.Result // of a run that is decided before its end
-	cost    *float64       // of the run in US dollars; negative until the program has said it
+	end     *line    // its result
+	cost    *float64 // of the run in US dollars; nil until the program has said it
 }
 
 // call is a tool call under way.
 type call struct{ name, command, path string }
 
-func newSession(t *worker.Task, h home, now func() time.Time) *session {
-	unknown := -1.0
-	s := &session{now: now, dir: []string{t.Dir}, calls: map[string]call{}, cost: &unknown}
-	if real, err := filepath.EvalSymlinks(t.Dir); err == nil && real != t.Dir {
-		s.dir = append(s.dir, real)
-	}
-	switch {
-	case t.Session == "":
-	case h.hasSession(t.Session):
-		s.resume = t.Session
-	default:
-		s.pending = append(s.pending, job.Event{Kind: job.EventWarning,
-			Text: "session " + t.Session + " is not recorded any more: starting a new one"})
-	}
-	return s
+func newSession(t *worker.Task, h home) *session {
+	return &session{Run: agentcli.NewRun(t, "session", h.hasSession), calls: map[string]call{}}
 }
 
-// Command returns the process to start.
-func (s *session) Command() worker.Command { return s.command }
-
-// Cancel does nothing: on SIGINT claude ends in 0.2 s and prints its result.
-func (s *session) Cancel(io.Writer) error { return nil }
+// Step reads what the program prints. Nothing is said to it: on SIGINT it ends in
+// 0.2 s and prints its result.
+func (s *session) Step(now time.Time, in worker.Input) []worker.Action {
+	return s.Read(now, in, s.parse, worker.Log, s.outcome)
+}
 
 // line is what the program prints, one JSON object a line.
 type line struct {
@@ -139,17 +119,10 @@ type modelUsage struct {
 	CacheWrite int64 `json:"cacheCreationInputTokens"`
 }
 
-// Event returns what a line means.
-func (s *session) Event(raw []byte) []job.Event {
-	events := append(s.pending, s.parse(raw)...)
-	s.pending = nil
-	return events
-}
-
 func (s *session) parse(raw []byte) []job.Event {
 	var l line
-	if !decode(raw, &l) || l.Type == "" {
-		return []job.Event{withText(job.Event{Kind: job.EventLog}, string(raw))}
+	if !agentcli.Decode(raw, &l) || l.Type == "" {
+		return []job.Event{agentcli.WithText(job.Event{Kind: job.EventLog}, string(raw))}
 	}
 	switch l.Type {
 	case "system":
@@ -212,7 +185,7 @@ func (s *session) assistant(l line) []job.Event {
 			} else {
 				s.answer, _ = job.Cut(b.Text, job.MaxEventText)
 			}
-			events = append(events, withText(job.Event{Kind: kind}, b.Text))
+			events = append(events, agentcli.WithText(job.Event{Kind: kind}, b.Text))
 		case "tool_use":
 			events = append(events, s.call(b)...)
 		}
@@ -230,7 +203,7 @@ func (s *session) call(b block) []job.Event {
 		return nil // told when it is done
 	default:
 		what := b.Input.Path + b.Input.Pattern + b.Input.URL + b.Input.Query
-		return []job.Event{withText(job.Event{Kind: job.EventTool, CallID: b.ID, Tool: c.name}, what)}
+		return []job.Event{agentcli.WithText(job.Event{Kind: job.EventTool, CallID: b.ID, Tool: c.name}, what)}
 	}
 }
 
@@ -247,16 +220,16 @@ func (s *session) results(l line) []job.Event {
 		switch {
 		case c.name == "Bash":
 			code := exitCode(b.IsError, text)
-			events = append(events, withText(job.Event{Kind: job.EventCommand, CallID: b.CallID, Command: c.command, ExitCode: &code}, text))
+			events = append(events, agentcli.WithText(job.Event{Kind: job.EventCommand, CallID: b.CallID, Command: c.command, ExitCode: &code}, text))
 		case b.IsError:
 			code := 1
-			events = append(events, withText(job.Event{Kind: job.EventTool, CallID: b.CallID, Tool: c.name, Path: s.relative(c.path), ExitCode: &code}, text))
+			events = append(events, agentcli.WithText(job.Event{Kind: job.EventTool, CallID: b.CallID, Tool: c.name, Path: s.Relative(c.path), ExitCode: &code}, text))
 		case c.path != "" && (c.name == "Edit" || c.name == "Write" || c.name == "NotebookEdit"):
 			change := "modified"
 			if strings.HasPrefix(text, "File created") {
 				change = "added"
 			}
-			events = append(events, job.Event{Kind: job.EventFile, CallID: b.CallID, Path: s.relative(c.path), Change: change})
+			events = append(events, job.Event{Kind: job.EventFile, CallID: b.CallID, Path: s.Relative(c.path), Change: change})
 		}
 	}
 	return events
@@ -283,7 +256,7 @@ func (s *session) result(l line) []job.Event {
 	var events []job.Event
 	if n := len(l.Denials); n > 0 {
 		what := l.denied()
-		events = append(events, withText(job.Event{Kind: job.EventWarning},
+		events = append(events, agentcli.WithText(job.Event{Kind: job.EventWarning},
 			fmt.Sprintf("%d tool calls were denied, since the job does not grant them: %s", n, strings.Join(what, ", "))))
 	}
 	total := l.Usage.usage()
@@ -301,7 +274,7 @@ func (s *session) result(l line) []job.Event {
 		OutputTokens:     max(0, total.OutputTokens-s.told.OutputTokens),
 	}
 	if c := l.CostUSD; c != nil && *c >= 0 && (*c > 0 || total.Tokens() == 0) {
-		*s.cost = *c
+		s.cost = c
 	}
 	if rest != (job.Usage{}) {
 		events = append(events, s.count(rest))
@@ -332,22 +305,14 @@ func (t tokens) usage() job.Usage {
 	}
 }
 
-// decode fills v from JSON. A field of another type than we know does not
-// spoil the others.
-func decode(raw []byte, v any) bool {
-	err := json.Unmarshal(raw, v)
-	var odd *json.UnmarshalTypeError
-	return err == nil || errors.As(err, &odd)
-}
-
 // blocks reads content that is a list of blocks; a plain string is one text.
 func blocks(content json.RawMessage) []block {
 	var text string
-	if len(content) > 0 && content[0] == '"' && decode(content, &text) {
+	if len(content) > 0 && content[0] == '"' && agentcli.Decode(content, &text) {
 		return []block{{Type: "text", Text: text}}
 	}
 	var list []block
-	if len(content) == 0 || !decode(content, &list) {
+	if len(content) == 0 || !agentcli.Decode(content, &list) {
 		return nil
 	}
 	return list
@@ -364,20 +329,4 @@ func texts(content json.RawMessage) string {
 		b.WriteString(part.Text)
 	}
 	return b.String()
-}
-
-// relative returns path as seen from the workspace, if it lies in it.
-func (s *session) relative(path string) string {
-	for _, dir := range s.dir {
-		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
-			return rel
-		}
-	}
-	return path
-}
-
-// withText returns e with text, cut to what an event may carry.
-func withText(e job.Event, text string) job.Event {
-	e.Text, e.Truncated = job.Cut(text, job.MaxEventText)
-	return e
 }

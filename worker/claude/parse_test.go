@@ -3,7 +3,6 @@ package claude
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
+	"github.com/agentsched/agentsched/worker/workertest"
 )
 
 // TestUsageSum checks on every recording that the increments add up to what
@@ -22,17 +23,17 @@ func TestUsageSum(t *testing.T) {
 	}
 	checked := 0
 	for _, file := range files {
-		s := testSession(t)
+		s := workertest.Play(testSession(t))
 		var sum job.Usage
 		var end *line
-		for l := range bytes.Lines(readFile(t, file)) {
+		for l := range bytes.Lines(workertest.Read(t, file)) {
 			for _, e := range s.Event(l) {
 				if e.Kind == job.EventUsage {
 					sum = sum.Add(*e.Usage)
 				}
 			}
 			var parsed line
-			if decode(l, &parsed) && parsed.Type == "result" {
+			if agentcli.Decode(l, &parsed) && parsed.Type == "result" {
 				end = &parsed
 			}
 		}
@@ -58,7 +59,7 @@ func TestUsageSum(t *testing.T) {
 
 // TestHugeLine parses an output of 16 MB: cut, and in time that a test can wait for.
 func TestHugeLine(t *testing.T) {
-	s := testSession(t)
+	s := workertest.Play(testSession(t))
 	s.Event([]byte(`{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"Bash","input":{"command":"yes"}}]}}`))
 	content := `[{"type":"text","text":"` + strings.Repeat("y\\n", 8<<20) + `"}]`
 	events := s.Event([]byte(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":` + content + `}]}}`))
@@ -69,7 +70,7 @@ func TestHugeLine(t *testing.T) {
 
 // TestOddLines feeds what nobody promised.
 func TestOddLines(t *testing.T) {
-	for line, want := range map[string]string{
+	workertest.OddLines(t, testSession, map[string]string{
 		``:                     `log`,
 		`hello`:                `log`,
 		`{"type":`:             `log`,
@@ -85,15 +86,7 @@ func TestOddLines(t *testing.T) {
 		`{"type":"rate_limit_event","rate_limit_info":{"status":"allowed","resetsAt":1795290000}}`:           ``,
 		`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected"}}`:                                `warning`,
 		`{"type":"system","subtype":"api_retry","attempt":1,"error":"rate_limit","error_status":429}`:        `error`,
-	} {
-		var kinds []string
-		for _, e := range testSession(t).Event([]byte(line)) {
-			kinds = append(kinds, string(e.Kind))
-		}
-		if got := strings.Join(kinds, " "); got != want {
-			t.Errorf("%s: got %q, want %q", line, got, want)
-		}
-	}
+	})
 }
 
 // TestResults covers ends that no recording has.
@@ -110,87 +103,31 @@ func TestResults(t *testing.T) {
 		}
 		return v
 	}
-	for _, c := range []struct {
-		name  string
-		lines []string
-		exit  worker.Exit
-		class job.ErrorClass
-		says  string
-		at    time.Time
-	}{
-		{name: "done", lines: []string{success}},
-		{name: "done, but it failed", lines: []string{success}, exit: worker.Exit{Code: 3}, class: job.Crash, says: "exit code 3"},
-		{name: "done, but it was killed", lines: []string{success}, exit: worker.Exit{Code: -1, Signal: "killed"}, class: job.Crash, says: "killed"},
-		{name: "silence", class: job.Crash, says: "no result"},
-		{name: "unknown option", exit: worker.Exit{Code: 1, Stderr: "error: unknown option '--strict-mcp-config'\n"}, class: job.Config, says: "unknown option"},
-		{name: "words that nobody knows", exit: worker.Exit{Code: 1, Stderr: "odd\n"}, class: job.Crash, says: "odd"},
-		{name: "too many turns", lines: []string{`{"type":"result","subtype":"error_max_turns","is_error":true}`}, exit: worker.Exit{Code: 1}, class: job.Budget, says: "error_max_turns"},
-		{name: "no answer of that form", lines: []string{`{"type":"result","subtype":"error_max_structured_output_retries","is_error":true}`}, exit: worker.Exit{Code: 1},
-			class: job.InvalidOutput, says: "structured"},
-		{name: "no login", lines: []string{failed("Not logged in · Please run /login")}, exit: worker.Exit{Code: 1}, class: job.Auth, says: "Not logged in"},
-		{name: "limit, old words", lines: []string{failed("Claude AI usage limit reached|1795290000")}, exit: worker.Exit{Code: 1}, class: job.RateLimit, says: "limit",
-			at: time.Unix(1795290000, 0)},
-		{name: "limit, a clock", lines: []string{failed("You've hit your session limit · resets 3:40pm (Europe/Berlin)")}, exit: worker.Exit{Code: 1}, class: job.RateLimit, says: "limit",
-			at: at("2026-11-21T14:40:00Z")},
-		{name: "limit, tomorrow", lines: []string{failed("5-hour limit reached ∙ resets 1am (UTC)")}, exit: worker.Exit{Code: 1}, class: job.RateLimit, says: "limit",
-			at: at("2026-11-22T01:00:00Z")},
-		{name: "limit, a date", lines: []string{failed("You've hit your weekly limit · resets Jan 2, 12am (UTC)")}, exit: worker.Exit{Code: 1}, class: job.RateLimit, says: "limit",
-			at: at("2027-01-02T00:00:00Z")},
-		{name: "limit, told before", lines: []string{`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1795290000}}`,
-			failed("You've hit your limit")}, exit: worker.Exit{Code: 1}, class: job.RateLimit, says: "limit", at: time.Unix(1795290000, 0)},
-	} {
-		s := testSession(t)
-		for _, l := range c.lines {
-			s.Event([]byte(l))
-		}
-		r := s.Result(c.exit)
-		if r.Class != c.class || !strings.Contains(r.Message, c.says) || (c.class == job.NoError) != (r.Message == "") {
-			t.Errorf("%s: %+v", c.name, r)
-		}
-		var got time.Time
-		if r.RetryAt != nil {
-			got = r.RetryAt.At
-		}
-		if !got.Equal(c.at) {
-			t.Errorf("%s: retry at %s, want %s", c.name, got, c.at)
-		}
-	}
+	workertest.Ends(t, testSession, []workertest.End{
+		{Name: "done", Lines: []string{success}},
+		{Name: "done, but it failed", Lines: []string{success}, Exit: worker.Exit{Code: 3}, Class: job.Crash, Says: "exit code 3"},
+		{Name: "done, but it was killed", Lines: []string{success}, Exit: worker.Exit{Code: -1, Signal: "killed"}, Class: job.Crash, Says: "killed"},
+		{Name: "silence", Class: job.Crash, Says: "no result"},
+		{Name: "unknown option", Exit: worker.Exit{Code: 1, Stderr: "error: unknown option '--strict-mcp-config'\n"}, Class: job.Config, Says: "unknown option"},
+		{Name: "words that nobody knows", Exit: worker.Exit{Code: 1, Stderr: "odd\n"}, Class: job.Crash, Says: "odd"},
+		{Name: "too many turns", Lines: []string{`{"type":"result","subtype":"error_max_turns","is_error":true}`}, Exit: worker.Exit{Code: 1}, Class: job.Budget, Says: "error_max_turns"},
+		{Name: "no answer of that form", Lines: []string{`{"type":"result","subtype":"error_max_structured_output_retries","is_error":true}`}, Exit: worker.Exit{Code: 1},
+			Class: job.InvalidOutput, Says: "structured"},
+		{Name: "no login", Lines: []string{failed("Not logged in · Please run /login")}, Exit: worker.Exit{Code: 1}, Class: job.Auth, Says: "Not logged in"},
+		{Name: "limit, old words", Lines: []string{failed("Claude AI usage limit reached|1795290000")}, Exit: worker.Exit{Code: 1}, Class: job.RateLimit, Says: "limit",
+			At: time.Unix(1795290000, 0)},
+		{Name: "limit, a clock", Lines: []string{failed("You've hit your session limit · resets 3:40pm (Europe/Berlin)")}, Exit: worker.Exit{Code: 1}, Class: job.RateLimit, Says: "limit",
+			At: at("2026-11-21T14:40:00Z")},
+		{Name: "limit, tomorrow", Lines: []string{failed("5-hour limit reached ∙ resets 1am (UTC)")}, Exit: worker.Exit{Code: 1}, Class: job.RateLimit, Says: "limit",
+			At: at("2026-11-22T01:00:00Z")},
+		{Name: "limit, a date", Lines: []string{failed("You've hit your weekly limit · resets Jan 2, 12am (UTC)")}, Exit: worker.Exit{Code: 1}, Class: job.RateLimit, Says: "limit",
+			At: at("2027-01-02T00:00:00Z")},
+		{Name: "limit, told before", Lines: []string{`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1795290000}}`,
+			failed("You've hit your limit")}, Exit: worker.Exit{Code: 1}, Class: job.RateLimit, Says: "limit", At: time.Unix(1795290000, 0)},
+	})
 }
 
 // FuzzEvents feeds any bytes, line by line: no panic, no event that is too large.
 func FuzzEvents(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.jsonl")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data, "resets Nov 25, 3pm (UTC)", 1)
-	}
-	f.Fuzz(func(t *testing.T, data []byte, stderr string, code int) {
-		s := testSession(t)
-		for l := range bytes.Lines(data) {
-			for _, e := range s.Event(bytes.TrimSuffix(l, []byte("\n"))) {
-				if len(e.Text) > job.MaxEventText {
-					t.Fatalf("%d bytes of text", len(e.Text))
-				}
-				if e.Usage != nil && e.Usage.CostUSD < 0 {
-					t.Fatalf("usage %+v", e.Usage)
-				}
-				if _, err := json.Marshal(e); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if r := s.Result(worker.Exit{Code: code, Stderr: stderr}); r.Class == job.NoError && code != 0 {
-			t.Fatalf("success with exit code %d", code)
-		}
-		if r, decided := s.Verdict(); decided && (r.Class == job.NoError || r.Message == "") {
-			t.Fatalf("verdict %+v", r)
-		}
-		retryAfter(stderr, testNow)
-	})
+	workertest.FuzzEvents(f, testSession, func(_ []byte, stderr string) { retryAfter(stderr, workertest.Now) }, "resets Nov 25, 3pm (UTC)")
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // ownDelay bounds what claude waits of its own accord before its first retry,
@@ -16,39 +17,31 @@ const ownDelay = time.Second
 // maxDelay is the longest delay that is believed.
 const maxDelay = 365 * 24 * time.Hour
 
-// Verdict decides the run when claude says that it will retry a request:
-// retries are the scheduler's. The session is resumed by the next attempt.
-func (s *session) Verdict() (worker.Result, bool) {
-	if s.verdict == nil {
-		return worker.Result{}, false
-	}
-	return *s.verdict, true
-}
-
-// retries makes the announcement of a retry the run's result. A refused login
-// is tried once more: claude renews it first.
+// retries makes the announcement of a retry the run's result: retries are the
+// scheduler's, whose next attempt resumes the session. A refused login is tried
+// once more: claude renews it first.
 func (s *session) retries(l line) []job.Event {
 	message := fmt.Sprintf("the model's API answered with status %d: %s", l.ErrorStatus, l.Error)
 	if l.ErrorStatus == 0 {
 		message = "no answer from the model's API (" + l.Error + ")"
 	}
 	class, hint := classify(l.ErrorStatus, l.Error, "")
-	if s.verdict != nil || class == job.Auth {
-		return []job.Event{withText(job.Event{Kind: job.EventRetry}, message)}
+	if s.Decided() || class == job.Auth {
+		return []job.Event{agentcli.WithText(job.Event{Kind: job.EventRetry}, message)}
 	}
 	switch class {
 	case job.Unknown:
-		class, hint = job.Network, networkHint
+		class, hint = job.Network, agentcli.NetworkHint
 	case job.Config: // else claude would not retry
 		class, hint = job.Server, ""
 	}
 	// The cost comes with what claude prints when it is stopped.
-	s.verdict = &worker.Result{Class: class, Hint: hint, Answer: s.answer, CostUSD: s.cost}
-	s.verdict.Message, _ = job.Cut(message, 4<<10)
+	r := worker.Result{Class: class, Message: message, Hint: hint, Answer: s.answer}
 	if class == job.RateLimit {
-		s.verdict.RetryAt = s.retryDelay(l.RetryDelay)
+		r.RetryAt = s.retryDelay(l.RetryDelay)
 	}
-	return []job.Event{withText(job.Event{Kind: job.EventError}, message)}
+	s.Decide(r)
+	return []job.Event{agentcli.WithText(job.Event{Kind: job.EventError}, message)}
 }
 
 // retryDelay returns when to come back, by the delay that claude announced, in
@@ -57,7 +50,7 @@ func (s *session) retryDelay(millis float64) *worker.RetryAfter {
 	if millis >= float64(ownDelay.Milliseconds()) && millis <= float64(maxDelay.Milliseconds()) {
 		return &worker.RetryAfter{After: time.Duration(millis) * time.Millisecond}
 	}
-	if s.resetAt.After(s.now()) {
+	if s.resetAt.After(s.Now) {
 		return &worker.RetryAfter{At: s.resetAt}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/workertest"
 )
 
 // TestVerdict covers which announcements of a retry end the run, and as what.
@@ -36,7 +37,7 @@ func TestVerdict(t *testing.T) {
 		{name: "refused login", status: "401", kind: "authentication_failed", millis: 581},
 		{name: "revoked login", status: "403", kind: "oauth_org_not_allowed", millis: 581},
 	} {
-		s := testSession(t)
+		s := workertest.Play(testSession(t))
 		if r, decided := s.Verdict(); decided {
 			t.Fatalf("%s: decided before anything was said: %+v", c.name, r)
 		}
@@ -47,13 +48,7 @@ func TestVerdict(t *testing.T) {
 		if r.Class != c.class || decided != (c.class != job.NoError) || decided && !strings.Contains(r.Message, c.kind) {
 			t.Errorf("%s: %v, %+v", c.name, decided, r)
 		}
-		var got worker.RetryAfter
-		if r.RetryAt != nil {
-			got = *r.RetryAt
-		}
-		if got.After != c.after || !got.At.Equal(c.at) {
-			t.Errorf("%s: retry %+v", c.name, got)
-		}
+		workertest.CheckRetry(t, c.name, r.RetryAt, c.after, c.at)
 		s.Event([]byte(strings.Replace(l, c.kind, "another", 1)))
 		if again, _ := s.Verdict(); again.Message != r.Message {
 			t.Errorf("%s: the second announcement made it %q", c.name, again.Message)
@@ -66,15 +61,14 @@ func TestVerdict(t *testing.T) {
 func TestCost(t *testing.T) {
 	const retry = `{"type":"system","subtype":"api_retry","retry_delay_ms":7000,"error_status":429,"error":"rate_limit"}`
 	const end = `{"type":"result","subtype":"error_during_execution","is_error":true,"total_cost_usd":0.5,"usage":{"input_tokens":10}}`
-	s := testSession(t)
-	s.Event([]byte(retry))
-	r, _ := s.Verdict()
-	if r.CostUSD == nil || *r.CostUSD >= 0 {
-		t.Errorf("cost %v of a run that has not said it", r.CostUSD)
+	s := workertest.Play(testSession(t))
+	decided := s.Step(workertest.Now, worker.Output{Line: []byte(retry)})
+	if f, ok := decided[len(decided)-1].(worker.Finish); !ok || f.Result.CostUSD != nil {
+		t.Errorf("%+v of a run that has not said its cost", decided)
 	}
 	s.Event([]byte(end))
-	if *r.CostUSD != 0.5 {
-		t.Errorf("cost %v, want 0.5", *r.CostUSD)
+	if c := s.Result(worker.Exit{Stopped: true}).CostUSD; c == nil || *c != 0.5 {
+		t.Errorf("cost %v, want 0.5", c)
 	}
 	for _, l := range []string{
 		`{"type":"result","subtype":"success","usage":{"input_tokens":10}}`,
@@ -82,9 +76,9 @@ func TestCost(t *testing.T) {
 		`{"type":"result","subtype":"success","total_cost_usd":-1,"usage":{"input_tokens":10}}`,
 		`{"type":"result","subtype":"success","total_cost_usd":"much","usage":{"input_tokens":10}}`,
 	} {
-		s := testSession(t)
+		s := workertest.Play(testSession(t))
 		s.Event([]byte(l))
-		if c := s.Result(worker.Exit{}).CostUSD; *c >= 0 {
+		if c := s.Result(worker.Exit{}).CostUSD; c != nil {
 			t.Errorf("%s: cost %v, want none", l, *c)
 		}
 	}

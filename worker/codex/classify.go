@@ -9,13 +9,11 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
-// Result says what the run amounts to.
-func (s *session) Result(e worker.Exit) worker.Result {
-	if s.thread != "" {
-		s.home.saveCounted(s.thread, s.counted)
-	}
+// result says what the run amounts to.
+func (s *session) result(e worker.Exit) worker.Result {
 	r := worker.Result{Answer: s.answer}
 	switch {
 	case e.Stopped:
@@ -30,13 +28,10 @@ func (s *session) Result(e worker.Exit) worker.Result {
 	case e.Code == 0:
 		r.Class, r.Message = job.Crash, "codex ended without finishing its turn"
 	default:
-		r.Class, r.Message, r.Hint, r.RetryAt = fromStderr(e, s.now())
+		r.Class, r.Message, r.Hint, r.RetryAt = fromStderr(e, s.Now)
 		if r.Class == job.Unknown && s.working {
 			r.Class = job.Crash // it fell silent in the middle of its work
 		}
-	}
-	if r.Class != job.NoError {
-		r.Message, _ = job.Cut(r.Message, 4<<10)
 	}
 	return r
 }
@@ -46,7 +41,7 @@ func (s *session) Result(e worker.Exit) worker.Result {
 // high demand".
 func (s *session) explain(r *worker.Result) {
 	r.Message = s.failure
-	r.Class, r.Hint, r.RetryAt = classify(s.failure, s.now())
+	r.Class, r.Hint, r.RetryAt = classify(s.failure, s.Now)
 	code, retry := s.answers.last()
 	if code == 0 {
 		return
@@ -75,7 +70,7 @@ func fromStderr(e worker.Exit, now time.Time) (class job.ErrorClass, message, hi
 		return job.Crash, message, "", nil
 	}
 	if e.Code == 2 && strings.HasPrefix(said, "error: ") { // its argument parser
-		return job.Config, message, "this version of codex does not know an option that is used here; see docs/workers.md for the versions tried", nil
+		return job.Config, message, agentcli.VersionHint(program.Name), nil
 	}
 	class, hint, retry = classify(said, now)
 	return class, message, hint, retry
@@ -90,7 +85,7 @@ func explanation(stderr string) string {
 		stderr = whole // its first line is the end of one
 	}
 	for l := range strings.Lines(stderr) {
-		l = strings.TrimSpace(plain(l))
+		l = strings.TrimSpace(agentcli.PlainText(l))
 		switch {
 		case isAnswer(l): // for the program, not for people
 		case strings.HasPrefix(l, "Error: "), strings.HasPrefix(l, "error: "), strings.Contains(l, "panicked at"):
@@ -108,106 +103,72 @@ var (
 	frame  = regexp.MustCompile(`^\d+: <unknown>$`)
 	status = regexp.MustCompile(`(?i)\bstatus(?: code)?:? ([1-5]\d\d)\b`)
 	tryIn  = regexp.MustCompile(`(?i)\b(?:try again|retry|resets?) (?:in|after) ((?:\s*\d+(?:\.\d+)?\s*(?:milliseconds?|ms|minutes?|mins?|m|seconds?|secs?|s|hours?|h|days?|d))+)`)
-	amount = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*(ms|milli|s|m|h|d)[a-z]*`)
 	tryAt  = regexp.MustCompile(`(?i)\b(?:try again|resets?) at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th)?, (\d{4}) )?(\d{1,2}):(\d{2}) ?([AP]M)`)
 )
 
-// rule is one line of the table by which messages are classified; the first
-// whose words stand in the message (in lower case) wins.
-type rule struct {
-	class job.ErrorClass
-	words []string
-	hint  string
-}
+const loginHint = "run `codex login`, or set CODEX_API_KEY (or OPENAI_API_KEY) where the scheduler runs"
 
-const (
-	loginHint   = "run `codex login`, or set CODEX_API_KEY (or OPENAI_API_KEY) where the scheduler runs"
-	modelHint   = "check the model's name and that your account may use it"
-	contextHint = "split the job, or use a model with a larger context window"
-)
-
-var rules = []rule{
-	{job.RateLimit, []string{"usage limit"}, "the plan's usage limit is reached; wait for its reset or use another worker"},
-	{job.ResourceExhausted, []string{"quota exceeded", "insufficient_quota", "exceeded your current quota"}, "check the plan and billing details of the account"},
-	{job.ResourceExhausted, []string{"ran out of room", "context window", "context_length_exceeded"}, contextHint},
-	{job.Auth, []string{"refresh token", "not logged in", "sign in again", "log in again", "missing environment variable", "invalid api key",
-		"incorrect api key", "missing bearer", "token could not be refreshed", "unauthorized"}, loginHint},
-	{job.RateLimit, []string{"rate limit", "too many requests", "rate_limit"}, ""},
-	{job.Server, []string{"high demand", "overloaded", "stream disconnected", "at capacity", "internal server error", "server_error", "idle timeout", "bad gateway"}, ""},
-	{job.Network, []string{"connection failed", "error sending request", "dns error", "connection refused", "timed out", "network is unreachable",
-		"workspace routing discovery failed", "connection reset"}, "check the network, and the proxy variables if there is a proxy"},
-	{job.Config, []string{"does not exist or you do not have access", "model_not_found", "not supported when using codex", "is not supported", "unknown model"}, modelHint},
-	{job.Config, []string{"invalid_request_error", "\"type\":\"error\"", "bad request", "error loading config", "no rollout found", "input_too_large"}, ""},
-	{job.ResourceExhausted, []string{"no space left on device", "cannot allocate memory", "out of memory"}, ""},
+var rules = []agentcli.Rule{
+	agentcli.NewRule(job.RateLimit, "the plan's usage limit is reached; wait for its reset or use another worker", "usage limit"),
+	agentcli.NewRule(job.ResourceExhausted, "check the plan and billing details of the account", "quota exceeded", "insufficient_quota", "exceeded your current quota"),
+	agentcli.NewRule(job.ResourceExhausted, agentcli.ContextHint, "ran out of room", "context window", "context_length_exceeded"),
+	agentcli.NewRule(job.Auth, loginHint, "refresh token", "not logged in", "sign in again", "log in again", "missing environment variable", "invalid api key",
+		"incorrect api key", "missing bearer", "token could not be refreshed", "unauthorized"),
+	agentcli.NewRule(job.RateLimit, "", "rate limit", "too many requests", "rate_limit"),
+	agentcli.NewRule(job.Server, "", "high demand", "overloaded", "stream disconnected", "at capacity", "internal server error", "server_error", "idle timeout", "bad gateway"),
+	agentcli.NewRule(job.Network, agentcli.NetworkHint, "connection failed", "error sending request", "dns error", "connection refused", "timed out", "network is unreachable",
+		"workspace routing discovery failed", "connection reset"),
+	agentcli.NewRule(job.Config, agentcli.ModelHint, "does not exist or you do not have access", "model_not_found", "not supported when using codex", "is not supported", "unknown model"),
+	agentcli.NewRule(job.Config, "", "invalid_request_error", "\"type\":\"error\"", "bad request", "error loading config", "no rollout found", "input_too_large"),
+	agentcli.NewRule(job.ResourceExhausted, "", "no space left on device", "cannot allocate memory", "out of memory"),
 }
 
 // classify sorts what Codex says of a failure. The HTTP status stands only in
 // the words, and often not even there.
 func classify(message string, now time.Time) (job.ErrorClass, string, *worker.RetryAfter) {
-	low := strings.ToLower(strings.ReplaceAll(message, "’", "'"))
-	class, hint := byStatus(low)
-	for _, r := range rules {
-		if class == job.NoError && containsAny(low, r.words) {
-			class, hint = r.class, r.hint
-		}
+	class, hint := byStatus(message)
+	if class == job.NoError {
+		class, hint = agentcli.Classify(rules, message)
 	}
-	switch class {
-	case job.NoError:
-		return job.Unknown, "", nil
-	case job.RateLimit:
+	if class == job.RateLimit {
 		return class, hint, retryAfter(message, now)
 	}
 	return class, hint, nil
 }
 
-func byStatus(low string) (job.ErrorClass, string) {
-	m := status.FindStringSubmatch(low)
+func byStatus(message string) (job.ErrorClass, string) {
+	m := status.FindStringSubmatch(message)
 	if m == nil {
 		return job.NoError, ""
 	}
-	if (m[1] == "404" || m[1] == "400" || m[1] == "422") && containsAny(low, []string{"context window", "context_length_exceeded"}) {
-		return job.ResourceExhausted, contextHint
-	}
 	code, _ := strconv.Atoi(m[1]) // three digits
-	return byCode(code)
+	class, hint := byCode(code)
+	if full, contextHint := agentcli.Classify(contextRules, message); class == job.Config && full != job.Unknown {
+		return full, contextHint
+	}
+	return class, hint
 }
 
+// contextRules tell what comes with the status of a bad request and is none.
+var contextRules = []agentcli.Rule{agentcli.NewRule(job.ResourceExhausted, agentcli.ContextHint, "context window", "context_length_exceeded")}
+
+// byCode leaves to the words what the status says too little of.
 func byCode(code int) (job.ErrorClass, string) {
-	switch {
-	case code == 401 || code == 403:
-		return job.Auth, loginHint
-	case code == 429:
-		return job.RateLimit, ""
-	case code >= 500:
-		return job.Server, ""
-	case code == 404 || code == 400 || code == 422:
-		return job.Config, modelHint
+	switch code {
+	case 400, 404, 422:
+		return job.Config, agentcli.ModelHint
+	}
+	if class, hint := agentcli.ByStatus(code, loginHint, ""); code == 401 || code == 403 || code == 429 || code >= 500 {
+		return class, hint
 	}
 	return job.NoError, ""
-}
-
-func containsAny(s string, words []string) bool {
-	for _, w := range words {
-		if strings.Contains(s, w) {
-			return true
-		}
-	}
-	return false
 }
 
 // retryAfter reads when to come back out of the words. Moments without a date
 // are in local time, within the next day.
 func retryAfter(message string, now time.Time) *worker.RetryAfter {
 	if m := tryIn.FindStringSubmatch(message); m != nil {
-		var d time.Duration
-		for _, part := range amount.FindAllStringSubmatch(m[1], -1) {
-			n, err := strconv.ParseFloat(part[1], 64)
-			if err != nil || n > 1e6 {
-				return nil
-			}
-			d += time.Duration(n * float64(unit(part[2])))
-		}
-		return &worker.RetryAfter{After: d}
+		return agentcli.After(m[1])
 	}
 	m := tryAt.FindStringSubmatch(message)
 	if m == nil {
@@ -225,24 +186,5 @@ func retryAfter(message string, now time.Time) *worker.RetryAfter {
 	if err != nil {
 		return nil
 	}
-	at := time.Date(now.Year(), now.Month(), now.Day(), c.Hour(), c.Minute(), 0, 0, now.Location())
-	if at.Before(now) {
-		at = at.AddDate(0, 0, 1)
-	}
-	return &worker.RetryAfter{At: at}
-}
-
-func unit(s string) time.Duration {
-	switch strings.ToLower(s) {
-	case "ms", "milli":
-		return time.Millisecond
-	case "m":
-		return time.Minute
-	case "h":
-		return time.Hour
-	case "d":
-		return 24 * time.Hour
-	default:
-		return time.Second
-	}
+	return agentcli.NextTime(now, c.Hour(), c.Minute())
 }

@@ -2,38 +2,44 @@ package codex
 
 import (
 	"context"
-	"fmt"
-	"time"
 	"unicode/utf8"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // Kind is the worker kind that this adapter drives by default.
 const Kind job.WorkerKind = "codex"
 
-const (
-	program    = "codex"
-	installCmd = "npm install -g @openai/codex"
-	// maxPrompt is the most that Codex takes as input, in characters.
-	maxPrompt = 1 << 20
-)
-
-// Adapter drives the Codex CLI. The zero value works.
-type Adapter struct {
-	// Now is the clock by which "try again at 7:40 PM" is read; nil is time.Now.
-	Now func() time.Time
+// program is the CLI. Its own configuration may name another provider with a key
+// of its own.
+var program = agentcli.Program{
+	Kind: Kind, Name: "codex", Install: "npm install -g @openai/codex", Login: loginHint,
+	Keys:           []string{"CODEX_API_KEY", "OPENAI_API_KEY"},
+	FolderVariable: "CODEX_HOME", Folder: ".codex",
+	LoginFiles: []string{"auth.json", "config.toml"},
 }
+
+// maxPrompt is the most that Codex takes as input, in characters.
+const maxPrompt = 1 << 20
+
+// Adapter drives the Codex CLI.
+type Adapter struct{}
 
 // Locate returns the path of the codex program.
 func (a Adapter) Locate(s job.WorkerSettings) (string, error) {
-	return worker.LocateProgram(Kind, s, program, installCmd)
+	return program.Locate(s)
 }
 
 // Version asks the program for its version, e.g. "0.169.0".
 func (a Adapter) Version(ctx context.Context, path string) (string, error) {
-	return worker.ProgramVersion(ctx, path)
+	return program.Version(ctx, path)
+}
+
+// Credentials returns what to do where neither a login nor a key is found.
+func (Adapter) Credentials(s job.WorkerSettings, getenv func(name string) string) string {
+	return program.Credentials(s, getenv)
 }
 
 // Start prepares a run: the private CODEX_HOME and the command line.
@@ -43,9 +49,7 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 		return nil, err
 	}
 	if n := utf8.RuneCountInString(t.Instructions); n > maxPrompt {
-		return nil, &worker.Failure{Class: job.Config,
-			Message: fmt.Sprintf("instructions of %d characters: codex takes at most %d", n, maxPrompt),
-			Hint:    "put the long part in a file of the workspace and name it in the instructions"}
+		return nil, agentcli.TooLong(program.Name, n, maxPrompt, "characters")
 	}
 	g, err := grantOf(t)
 	if err != nil {
@@ -55,13 +59,9 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := a.Now
-	if now == nil {
-		now = time.Now
-	}
-	s := newSession(t, h, now)
-	s.command = worker.Command{
-		Path: path, Args: arguments(t, g, h, s.resumes()), Env: h.env, Dir: t.Dir,
+	s := newSession(t, h)
+	s.Process = worker.Command{
+		Path: path, Args: arguments(t, g, h, s.Resume), Env: h.env, Dir: t.Dir,
 		Stdin: []byte(t.Instructions),
 	}
 	return s, nil
@@ -72,17 +72,13 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 // nor a leading dash matters; what protects the user is said here, where no
 // configuration file can override it.
 func arguments(t *worker.Task, g grant, h home, resume string) []string {
-	var args []string
-	if len(t.Settings.Command) > 1 {
-		args = append(args, t.Settings.Command[1:]...)
-	}
-	args = append(args, "exec", "--json", "--skip-git-repo-check", "--color", "never",
+	args := agentcli.Arguments(t, "exec", "--json", "--skip-git-repo-check", "--color", "never",
 		"--ignore-rules", // an allow rule would run its command outside the sandbox
 		"--sandbox", g.sandbox, "--cd", t.Dir)
 	for _, kv := range g.overrides {
 		args = append(args, "-c", kv)
 	}
-	if model := modelOf(t); model != "" {
+	if model := agentcli.Model(t); model != "" {
 		args = append(args, "--model", model)
 	}
 	if h.schema != "" {
@@ -92,12 +88,4 @@ func arguments(t *worker.Task, g grant, h home, resume string) []string {
 		args = append(args, "resume", resume)
 	}
 	return append(args, "-")
-}
-
-// modelOf returns the model to ask for, "" for the one of the user's configuration.
-func modelOf(t *worker.Task) string {
-	if t.Model != "" {
-		return t.Model
-	}
-	return t.Settings.Model
 }

@@ -1,9 +1,9 @@
 package codex
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,46 +14,11 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/workertest"
 )
 
-// task returns a task of a user whose home is a folder of the test, and a
-// program that is found but never started.
 func task(t *testing.T) (task *worker.Task, userHome string) {
-	t.Helper()
-	dir := t.TempDir()
-	bin := filepath.Join(dir, "bin", program)
-	userHome = filepath.Join(dir, "user")
-	for _, sub := range []string{"bin", "user/.codex", "home", "scratch", "ws"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(t, bin, "#!/bin/sh\necho 'codex-cli 0.169.0'\n")
-	if err := os.Chmod(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return &worker.Task{
-		Instructions: "-do it", Dir: filepath.Join(dir, "ws"), Home: filepath.Join(dir, "home"), Scratch: filepath.Join(dir, "scratch"),
-		Environ:  []string{"HOME=" + userHome, "PATH=/bin"},
-		Settings: job.WorkerSettings{Command: []string{bin}},
-	}, userHome
-}
-
-func write(t *testing.T, path, content string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// lookup is a scheduler's environment of one variable.
-func lookup(name, value string) func(string) (string, bool) {
-	return func(n string) (string, bool) {
-		if n != name {
-			return "", false
-		}
-		return value, true
-	}
+	return workertest.UserTask(t, program.Name, "codex-cli 0.169.0", ".codex")
 }
 
 func start(t *testing.T, task *worker.Task) worker.Command {
@@ -67,18 +32,7 @@ func start(t *testing.T, task *worker.Task) worker.Command {
 
 func TestLocateAndVersion(t *testing.T) {
 	tk, _ := task(t)
-	path, err := Adapter{}.Locate(tk.Settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v, err := (Adapter{}).Version(context.Background(), path); err != nil || v != "0.169.0" {
-		t.Errorf("version %q, %v", v, err)
-	}
-	_, err = Adapter{}.Locate(job.WorkerSettings{Command: []string{"/nowhere/codex"}})
-	var missing *worker.NotInstalledError
-	if !errors.As(err, &missing) || !strings.Contains(missing.Hint, "npm install -g @openai/codex") {
-		t.Errorf("missing program: %v", err)
-	}
+	workertest.CheckProgram(t, Adapter{}, tk, "0.169.0", "npm install -g @openai/codex")
 }
 
 // TestGrants holds what each set of capabilities comes to.
@@ -181,9 +135,9 @@ func TestHome(t *testing.T) {
 			"[projects.\"/\"]\ntrust_level = \"trusted\"\n[model_providers.mine]\nname = \"Mine\"\nbase_url = \"http://127.0.0.1:1/v1\"\nenv_key = \"MINE_KEY\"\nrequest_max_retries = 9\n",
 	}
 	for name, content := range users {
-		write(t, filepath.Join(user, ".codex", name), content)
+		workertest.Write(t, filepath.Join(user, ".codex", name), content)
 	}
-	tk.Lookup = lookup("MINE_KEY", "secret")
+	tk.Lookup = workertest.Lookup("MINE_KEY", "secret")
 	c := start(t, tk)
 
 	dir := filepath.Join(tk.Home, "codex")
@@ -216,7 +170,7 @@ func TestHome(t *testing.T) {
 		t.Errorf("commands see the key: %v", hidden)
 	}
 	for name, content := range users {
-		if data := readFile(t, filepath.Join(user, ".codex", name)); string(data) != content {
+		if data := workertest.Read(t, filepath.Join(user, ".codex", name)); string(data) != content {
 			t.Errorf("the user's %s became %q", name, data)
 		}
 	}
@@ -227,7 +181,7 @@ func TestHome(t *testing.T) {
 func TestLogs(t *testing.T) {
 	for own, want := range map[string]string{"": "error," + logFilter, "warn,my=trace": "warn,my=trace," + logFilter} {
 		tk, _ := task(t)
-		tk.Lookup = lookup("RUST_LOG", "trace") // the scheduler's own
+		tk.Lookup = workertest.Lookup("RUST_LOG", "trace") // the scheduler's own
 		if own != "" {
 			tk.Environ = append(tk.Environ, "RUST_LOG="+own)
 		}
@@ -247,7 +201,7 @@ func TestProviders(t *testing.T) {
 	t.Run("another endpoint", func(t *testing.T) {
 		tk, _ := task(t)
 		tk.Settings.BaseURL, tk.Settings.KeyEnv = "http://127.0.0.1:1/v1", "GATE_KEY"
-		tk.Lookup = lookup("GATE_KEY", "k")
+		tk.Lookup = workertest.Lookup("GATE_KEY", "k")
 		c := start(t, tk)
 		def := config(t, tk)["model_providers"].(map[string]any)[providerID].(map[string]any)
 		if def["base_url"] != tk.Settings.BaseURL || def["env_key"] != "GATE_KEY" || def["wire_api"] != "responses" || def["requires_openai_auth"] != nil {
@@ -259,15 +213,15 @@ func TestProviders(t *testing.T) {
 	})
 	t.Run("openai by key", func(t *testing.T) {
 		tk, _ := task(t)
-		tk.Lookup = lookup("OPENAI_API_KEY", "k")
+		tk.Lookup = workertest.Lookup("OPENAI_API_KEY", "k")
 		if c := start(t, tk); !slices.Contains(c.Env, "CODEX_API_KEY=k") {
 			t.Errorf("no key in %q", c.Env)
 		}
 	})
 	t.Run("openai by login", func(t *testing.T) {
 		tk, user := task(t)
-		write(t, filepath.Join(user, ".codex", "auth.json"), "{}")
-		tk.Lookup = lookup("OPENAI_API_KEY", "k")
+		workertest.Write(t, filepath.Join(user, ".codex", "auth.json"), "{}")
+		tk.Lookup = workertest.Lookup("OPENAI_API_KEY", "k")
 		if c := start(t, tk); slices.Contains(c.Env, "CODEX_API_KEY=k") {
 			t.Error("the key takes the place of the login")
 		}
@@ -278,7 +232,7 @@ func TestProviders(t *testing.T) {
 	})
 	t.Run("broken configuration", func(t *testing.T) {
 		tk, user := task(t)
-		write(t, filepath.Join(user, ".codex", "config.toml"), "model = ")
+		workertest.Write(t, filepath.Join(user, ".codex", "config.toml"), "model = ")
 		var f *worker.Failure
 		if _, err := (Adapter{}).Start(tk); !errors.As(err, &f) || f.Class != job.Config {
 			t.Errorf("got %v", err)
@@ -305,18 +259,19 @@ func TestResume(t *testing.T) {
 	if slices.Contains(s.Command().Args, "resume") {
 		t.Error("a thread is resumed that is not there")
 	}
-	events := s.Event([]byte(begin))
+	events := workertest.Play(s).Event([]byte(begin))
 	if len(events) != 2 || events[0].Kind != job.EventWarning || events[1].Session != thread {
 		t.Errorf("events %+v", events)
 	}
-	s.Event([]byte(usage(100, 10)))
-	s.Result(worker.Exit{})
+	workertest.Play(s).Event([]byte(usage(100, 10)))
+	workertest.Play(s).Result(worker.Exit{})
+	s.(io.Closer).Close()
 
 	recorded := filepath.Join(tk.Home, "codex", "sessions", "2026", "11", "21")
 	if err := os.MkdirAll(recorded, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(recorded, "rollout-2026-11-21T06-32-40-"+thread+".jsonl"), "{}")
+	workertest.Write(t, filepath.Join(recorded, "rollout-2026-11-21T06-32-40-"+thread+".jsonl"), "{}")
 	if s, err = (Adapter{}).Start(tk); err != nil {
 		t.Fatal(err)
 	}
@@ -324,8 +279,8 @@ func TestResume(t *testing.T) {
 	if i := slices.Index(args, "resume"); i < 0 || args[i+1] != thread || args[i+2] != "-" {
 		t.Errorf("args %q", args)
 	}
-	s.Event([]byte(begin))
-	events = s.Event([]byte(usage(150, 30)))
+	workertest.Play(s).Event([]byte(begin))
+	events = workertest.Play(s).Event([]byte(usage(150, 30)))
 	if len(events) != 1 || events[0].Usage.InputTokens != 50 || events[0].Usage.OutputTokens != 20 {
 		t.Errorf("usage %+v", events)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // providerID is the name of our own definition of a model provider. The names
@@ -39,11 +40,7 @@ func configure(t *worker.Task, path string) (config map[string]any, secrets []st
 		"analytics":                   map[string]any{"enabled": false},
 		"history":                     map[string]any{"persistence": "none"},
 	}
-	for _, key := range takenOver {
-		if v, ok := users[key]; ok {
-			config[key] = v
-		}
-	}
+	agentcli.TakeOver(config, users, takenOver...)
 	if t.SystemPrompt != "" {
 		config["developer_instructions"] = t.SystemPrompt
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // home is the private state of a run on disk.
@@ -29,17 +30,12 @@ type home struct {
 func prepareHome(t *worker.Task, g grant) (home, error) {
 	h := home{dir: filepath.Join(t.Home, "codex")}
 	tmp, cache := filepath.Join(t.Scratch, "tmp"), filepath.Join(t.Home, "go-build")
-	for _, dir := range []string{h.dir, tmp, cache} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return h, fmt.Errorf("make private folder of codex: %w", err)
-		}
+	if err := agentcli.MakeFolders(h.dir, tmp, cache); err != nil {
+		return h, err
 	}
-	users := t.Getenv("CODEX_HOME")
-	if users == "" {
-		users = filepath.Join(t.Getenv("HOME"), ".codex")
-	}
+	users := program.UserFolder(t.Getenv)
 	for _, name := range []string{"auth.json", "AGENTS.md"} {
-		if err := link(filepath.Join(users, name), filepath.Join(h.dir, name)); err != nil {
+		if err := agentcli.Link(filepath.Join(users, name), filepath.Join(h.dir, name)); err != nil {
 			return h, fmt.Errorf("reuse %s of codex: %w", name, err)
 		}
 	}
@@ -59,21 +55,15 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 	}
 	if len(t.Output) > 0 {
 		h.schema = filepath.Join(t.Scratch, "output-schema.json")
-		if err := os.WriteFile(h.schema, t.Output, 0o600); err != nil {
-			return h, fmt.Errorf("write output schema for codex: %w", err)
+		if err := agentcli.WriteFile(h.schema, t.Output); err != nil {
+			return h, err
 		}
 	}
-	h.env = worker.SetEnv(t.Environ, "CODEX_HOME", h.dir)
-	h.env = worker.SetEnv(h.env, logVariable, cmp.Or(ownLogs(t), logDefault)+","+logFilter)
-	h.env = worker.SetEnv(h.env, "TMPDIR", tmp)
+	h.env = agentcli.SetVariables(t.Environ, "CODEX_HOME="+h.dir, logVariable+"="+cmp.Or(ownLogs(t), logDefault)+","+logFilter, "TMPDIR="+tmp)
 	if t.Getenv("GOCACHE") == "" {
 		h.env = worker.SetEnv(h.env, "GOCACHE", cache)
 	}
-	for _, name := range secrets {
-		if v := t.Getenv(name); v != "" {
-			h.env = worker.SetEnv(h.env, name, v)
-		}
-	}
+	h.env = agentcli.PassVariables(h.env, t, secrets...)
 	// A key in the environment is used where there is no login to reuse.
 	if _, err := os.Stat(filepath.Join(h.dir, "auth.json")); errors.Is(err, fs.ErrNotExist) && t.Getenv("CODEX_API_KEY") == "" {
 		if v := t.Getenv("OPENAI_API_KEY"); v != "" {
@@ -90,38 +80,12 @@ func ownLogs(t *worker.Task) string {
 	return passed.Getenv(logVariable)
 }
 
-// link makes path a symbolic link to target if target exists. A real file at
-// path is left alone: the program put it there in an earlier attempt.
-func link(target, path string) error {
-	if info, err := os.Lstat(path); err == nil {
-		if info.Mode()&fs.ModeSymlink == 0 {
-			return nil
-		}
-		if err := os.Remove(path); err != nil {
-			return err
-		}
-	}
-	target, err := filepath.Abs(target)
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	return os.Symlink(target, path)
-}
-
 func writeTOML(path string, config map[string]any) error {
 	var b bytes.Buffer
 	if err := toml.NewEncoder(&b).Encode(config); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		return fmt.Errorf("write configuration of codex: %w", err)
-	}
-	return nil
+	return agentcli.WriteFile(path, b.Bytes())
 }
 
 // hasSession reports whether thread was recorded in this home.
@@ -152,14 +116,13 @@ type counted struct {
 
 func (h home) countedFile() string { return filepath.Join(h.dir, "agentsched-usage.json") }
 
-// loadCounted returns what was reported of thread; nothing if that is unknown.
-func (h home) loadCounted(thread string) tokens {
-	var c counted
+// loadCounted returns what was reported so far; nothing if that is unknown.
+func (h home) loadCounted() (c counted) {
 	data, err := os.ReadFile(h.countedFile())
-	if err != nil || json.Unmarshal(data, &c) != nil || c.Thread != thread {
-		return tokens{}
+	if err != nil || json.Unmarshal(data, &c) != nil {
+		return counted{}
 	}
-	return c.Usage
+	return c
 }
 
 // saveCounted keeps what was reported. If it cannot, the next attempt counts

@@ -1,61 +1,49 @@
 package codex
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // session is one run of codex.
 type session struct {
-	command worker.Command
-	dir     []string // the workspace, and where its links lead
-	home    home
-	now     func() time.Time
-	resume  string // thread to resume; "" if there is none, or it is lost
+	agentcli.Run
+	home home
 
-	pending   []job.Event // to be told with the first line
 	thread    string
 	answer    string
-	counted   tokens // of the thread, reported so far
-	working   bool   // a turn was started
-	completed bool   // the stream's own terminal event said success
-	failure   string // what the last failure said
-	sandbox   bool   // its sandbox could not be set up
-	ran       bool   // a command ran nevertheless
-	lastOdd   string // the last warning, which Codex likes to repeat
+	before    counted // by an earlier process
+	counted   tokens  // of the thread, reported so far
+	working   bool    // a turn was started
+	completed bool    // the stream's own terminal event said success
+	failure   string  // what the last failure said
+	sandbox   bool    // its sandbox could not be set up
+	ran       bool    // a command ran nevertheless
+	lastOdd   string  // the last warning, which Codex likes to repeat
 	answers   answers
 }
 
-func newSession(t *worker.Task, h home, now func() time.Time) *session {
-	s := &session{home: h, now: now, dir: []string{t.Dir}}
-	if real, err := filepath.EvalSymlinks(t.Dir); err == nil && real != t.Dir {
-		s.dir = append(s.dir, real)
-	}
-	switch {
-	case t.Session == "":
-	case h.hasSession(t.Session):
-		s.resume = t.Session
-	default:
-		s.pending = append(s.pending, job.Event{Kind: job.EventWarning,
-			Text: "thread " + t.Session + " is not recorded any more: starting a new one"})
-	}
-	return s
+func newSession(t *worker.Task, h home) *session {
+	return &session{Run: agentcli.NewRun(t, "thread", h.hasSession), home: h, before: h.loadCounted()}
 }
 
-func (s *session) resumes() string { return s.resume }
+// Step reads what the program prints. Nothing is said to it: it ends at once and
+// cleanly on SIGINT.
+func (s *session) Step(now time.Time, in worker.Input) []worker.Action {
+	return s.Read(now, in, s.parse, s.errorLine, s.result)
+}
 
-// Command returns the process to start.
-func (s *session) Command() worker.Command { return s.command }
-
-// Cancel does nothing: Codex ends at once and cleanly on SIGINT.
-func (s *session) Cancel(io.Writer) error { return nil }
+// Close keeps what was counted for the thread's next process.
+func (s *session) Close() error {
+	if s.thread != "" {
+		s.home.saveCounted(s.thread, s.counted)
+	}
+	return nil
+}
 
 // line is what Codex prints, one JSON object a line.
 type line struct {
@@ -99,21 +87,10 @@ type tokens struct {
 	Reasoning  int64 `json:"reasoning_output_tokens"`
 }
 
-// Event returns what a line means.
-func (s *session) Event(raw []byte) []job.Event {
-	events := append(s.pending, s.parse(raw)...)
-	s.pending = nil
-	return events
-}
-
 func (s *session) parse(raw []byte) []job.Event {
 	var l line
-	if err := json.Unmarshal(raw, &l); err != nil {
-		// A field of another type than we know does not spoil the others.
-		var odd *json.UnmarshalTypeError
-		if !errors.As(err, &odd) || l.Type == "" {
-			return []job.Event{withText(job.Event{Kind: job.EventLog}, string(raw))}
-		}
+	if !agentcli.Decode(raw, &l) || l.Type == "" {
+		return []job.Event{agentcli.WithText(job.Event{Kind: job.EventLog}, string(raw))}
 	}
 	switch l.Type {
 	case "thread.started":
@@ -121,7 +98,10 @@ func (s *session) parse(raw []byte) []job.Event {
 		if s.thread == "" {
 			return nil
 		}
-		s.counted = s.home.loadCounted(s.thread)
+		s.counted = tokens{}
+		if s.before.Thread == s.thread {
+			s.counted = s.before.Usage
+		}
 		return []job.Event{{Kind: job.EventSession, Session: s.thread}}
 	case "turn.started":
 		s.working = true
@@ -132,7 +112,7 @@ func (s *session) parse(raw []byte) []job.Event {
 		return s.failed(l.Error.Message)
 	case "error":
 		if isRetry(l.Message) {
-			return []job.Event{withText(job.Event{Kind: job.EventRetry}, l.Message)}
+			return []job.Event{agentcli.WithText(job.Event{Kind: job.EventRetry}, l.Message)}
 		}
 		return s.failed(l.Message)
 	case "item.started":
@@ -154,7 +134,7 @@ func (s *session) failed(message string) []job.Event {
 	if known {
 		return nil
 	}
-	return []job.Event{withText(job.Event{Kind: job.EventError}, message)}
+	return []job.Event{agentcli.WithText(job.Event{Kind: job.EventError}, message)}
 }
 
 // usage returns what the thread used since the last report.
@@ -189,13 +169,13 @@ func (s *session) ended(i item) []job.Event {
 	switch i.Type {
 	case "agent_message":
 		s.answer, _ = job.Cut(i.Text, job.MaxEventText)
-		return []job.Event{withText(job.Event{Kind: job.EventText}, i.Text), step}
+		return []job.Event{agentcli.WithText(job.Event{Kind: job.EventText}, i.Text), step}
 	case "command_execution":
 		code := -1
 		if i.ExitCode != nil {
 			code = *i.ExitCode
 		}
-		e := withText(job.Event{Kind: job.EventCommand, CallID: i.ID, Command: i.Command, ExitCode: &code}, i.Output)
+		e := agentcli.WithText(job.Event{Kind: job.EventCommand, CallID: i.ID, Command: i.Command, ExitCode: &code}, i.Output)
 		if sandboxBroken(code, i.Output) {
 			s.sandbox = true
 		} else {
@@ -208,7 +188,7 @@ func (s *session) ended(i item) []job.Event {
 		}
 		var events []job.Event
 		for _, c := range i.Changes {
-			events = append(events, job.Event{Kind: job.EventFile, CallID: i.ID, Path: s.relative(c.Path), Change: changeOf(c.Kind)})
+			events = append(events, job.Event{Kind: job.EventFile, CallID: i.ID, Path: s.Relative(c.Path), Change: changeOf(c.Kind)})
 		}
 		return append(events, step)
 	case "error":
@@ -216,7 +196,7 @@ func (s *session) ended(i item) []job.Event {
 			return nil
 		}
 		s.lastOdd = i.Message
-		return []job.Event{withText(job.Event{Kind: job.EventWarning}, i.Message)}
+		return []job.Event{agentcli.WithText(job.Event{Kind: job.EventWarning}, i.Message)}
 	case "reasoning", "todo_list":
 		return nil
 	case "mcp_tool_call":
@@ -224,18 +204,8 @@ func (s *session) ended(i item) []job.Event {
 	case "":
 		return nil
 	default:
-		return []job.Event{withText(job.Event{Kind: job.EventTool, CallID: i.ID, Tool: i.Type}, i.Query), step}
+		return []job.Event{agentcli.WithText(job.Event{Kind: job.EventTool, CallID: i.ID, Tool: i.Type}, i.Query), step}
 	}
-}
-
-// relative returns path as seen from the workspace, if it lies in it.
-func (s *session) relative(path string) string {
-	for _, dir := range s.dir {
-		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
-			return rel
-		}
-	}
-	return path
 }
 
 func changeOf(kind string) string {
@@ -247,12 +217,6 @@ func changeOf(kind string) string {
 	default:
 		return "modified"
 	}
-}
-
-// withText returns e with text, cut to what an event may carry.
-func withText(e job.Event, text string) job.Event {
-	e.Text, e.Truncated = job.Cut(text, job.MaxEventText)
-	return e
 }
 
 // isRetry reports whether an error message says that Codex tries again by itself.

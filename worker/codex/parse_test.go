@@ -1,34 +1,31 @@
 package codex
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/workertest"
 )
 
 // TestHugeLine parses an output of 16 MB: cut, and in time that a test can wait for.
 func TestHugeLine(t *testing.T) {
 	output := strings.Repeat("y\\n", 8<<20)
 	l := `{"type":"item.completed","item":{"id":"i","type":"command_execution","command":"yes","aggregated_output":"` + output + `","exit_code":0}}`
-	events := testSession(t).Event([]byte(l))
+	events := workertest.Play(testSession(t)).Event([]byte(l))
 	if len(events) != 2 || events[0].Kind != job.EventCommand || len(events[0].Text) > job.MaxEventText || events[0].Truncated < 15<<20 {
 		t.Fatalf("%d events, %d bytes, %d cut", len(events), len(events[0].Text), events[0].Truncated)
 	}
-	if events := testSession(t).Event([]byte(l[:len(l)-1])); len(events) != 1 || events[0].Kind != job.EventLog || len(events[0].Text) > job.MaxEventText {
+	if events := workertest.Play(testSession(t)).Event([]byte(l[:len(l)-1])); len(events) != 1 || events[0].Kind != job.EventLog || len(events[0].Text) > job.MaxEventText {
 		t.Fatalf("a line that is cut off: %d events", len(events))
 	}
 }
 
 // TestOddLines feeds what nobody promised.
 func TestOddLines(t *testing.T) {
-	for line, want := range map[string]string{
+	workertest.OddLines(t, testSession, map[string]string{
 		``:                          `log`,
 		`hello`:                     `log`,
 		`{"type":`:                  `log`,
@@ -42,15 +39,7 @@ func TestOddLines(t *testing.T) {
 		`{"type":"error","message":"Reconnecting... 2/5 (x)"}`:                                                                    `retry`,
 		`{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"bwrap: No permissions","exit_code":1}}`: `command step`,
 		`{"type":"item.completed","item":{"type":"file_change","changes":[{"path":"a","kind":"delete"}],"status":"failed"}}`:      `tool step`,
-	} {
-		var kinds []string
-		for _, e := range testSession(t).Event([]byte(line)) {
-			kinds = append(kinds, string(e.Kind))
-		}
-		if got := strings.Join(kinds, " "); got != want {
-			t.Errorf("%s: got %q, want %q", line, got, want)
-		}
-	}
+	})
 }
 
 // TestClassify holds messages that no recording has.
@@ -85,13 +74,7 @@ func TestClassify(t *testing.T) {
 		if class != c.class {
 			t.Errorf("%s: %s, want %s", c.message, class, c.class)
 		}
-		var got worker.RetryAfter
-		if retry != nil {
-			got = *retry
-		}
-		if got.After != c.after || !got.At.Equal(c.at) {
-			t.Errorf("%s: retry %+v, want %s or %s", c.message, got, c.after, c.at)
-		}
+		workertest.CheckRetry(t, c.message, retry, c.after, c.at)
 	}
 }
 
@@ -99,72 +82,25 @@ func TestClassify(t *testing.T) {
 func TestResults(t *testing.T) {
 	const begun, done = `{"type":"turn.started"}`, `{"type":"turn.completed","usage":{}}`
 	const noSandbox = `{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"bwrap: Creating new namespace failed","exit_code":1}}`
-	for _, c := range []struct {
-		name  string
-		lines []string
-		exit  worker.Exit
-		class job.ErrorClass
-		says  string
-	}{
-		{name: "done", lines: []string{begun, done}},
-		{name: "done, but it failed", lines: []string{begun, done}, exit: worker.Exit{Code: 3}, class: job.Crash, says: "exit code 3"},
-		{name: "done, but it was killed", lines: []string{begun, done}, exit: worker.Exit{Code: -1, Signal: "killed"}, class: job.Crash, says: "killed"},
-		{name: "done, but nothing could run", lines: []string{begun, noSandbox, done}, class: job.Config, says: "sandbox"},
-		{name: "done, after something could not run", lines: []string{begun, noSandbox, `{"type":"item.completed","item":{"type":"command_execution","exit_code":0}}`, done}},
-		{name: "silence", class: job.Crash, says: "without finishing"},
-		{name: "failed, then exit 0", lines: []string{begun, `{"type":"turn.failed","error":{"message":"odd"}}`}, class: job.Unknown, says: "odd"},
-		{name: "lost thread", exit: worker.Exit{Code: 1, Stderr: "Error: thread/resume: thread/resume failed: no rollout found for thread id x (code -32600)\n\nStack backtrace:\n   0: <unknown>\n"},
-			class: job.Config, says: "no rollout found"},
-		{name: "unknown option", exit: worker.Exit{Code: 2, Stderr: "error: unexpected argument '--json' found\n\nUsage: codex\n"}, class: job.Config, says: "unexpected argument"},
-		{name: "panic", exit: worker.Exit{Code: 101, Stderr: "thread 'main' panicked at src/main.rs:1:1:\nboom\n"}, class: job.Crash, says: "panicked"},
-		{name: "words that nobody knows", exit: worker.Exit{Code: 1, Stderr: "WARNING: proceeding\nfirst\nsecond\n"}, class: job.Unknown, says: "first\nsecond"},
-		{name: "a full disk", exit: worker.Exit{Code: 1, Stderr: "Error: No space left on device (os error 28)\n"}, class: job.ResourceExhausted, says: "No space"},
-	} {
-		s := testSession(t)
-		for _, l := range c.lines {
-			s.Event([]byte(l))
-		}
-		if r := s.Result(c.exit); r.Class != c.class || !strings.Contains(r.Message, c.says) || (c.class == job.NoError) != (r.Message == "") {
-			t.Errorf("%s: %+v", c.name, r)
-		}
-	}
+	workertest.Ends(t, testSession, []workertest.End{
+		{Name: "done", Lines: []string{begun, done}},
+		{Name: "done, but it failed", Lines: []string{begun, done}, Exit: worker.Exit{Code: 3}, Class: job.Crash, Says: "exit code 3"},
+		{Name: "done, but it was killed", Lines: []string{begun, done}, Exit: worker.Exit{Code: -1, Signal: "killed"}, Class: job.Crash, Says: "killed"},
+		{Name: "done, but nothing could run", Lines: []string{begun, noSandbox, done}, Class: job.Config, Says: "sandbox"},
+		{Name: "done, after something could not run", Lines: []string{begun, noSandbox, `{"type":"item.completed","item":{"type":"command_execution","exit_code":0}}`, done}},
+		{Name: "silence", Class: job.Crash, Says: "without finishing"},
+		{Name: "failed, then exit 0", Lines: []string{begun, `{"type":"turn.failed","error":{"message":"odd"}}`}, Class: job.Unknown, Says: "odd"},
+		{Name: "lost thread", Exit: worker.Exit{Code: 1, Stderr: "Error: thread/resume: thread/resume failed: no rollout found for thread id x (code -32600)\n\nStack backtrace:\n   0: <unknown>\n"},
+			Class: job.Config, Says: "no rollout found"},
+		{Name: "unknown option", Exit: worker.Exit{Code: 2, Stderr: "error: unexpected argument '--json' found\n\nUsage: codex\n"}, Class: job.Config, Says: "unexpected argument"},
+		{Name: "panic", Exit: worker.Exit{Code: 101, Stderr: "thread 'main' panicked at src/main.rs:1:1:\nboom\n"}, Class: job.Crash, Says: "panicked"},
+		{Name: "words that nobody knows", Exit: worker.Exit{Code: 1, Stderr: "WARNING: proceeding\nfirst\nsecond\n"}, Class: job.Unknown, Says: "first\nsecond"},
+		{Name: "a full disk", Exit: worker.Exit{Code: 1, Stderr: "Error: No space left on device (os error 28)\n"}, Class: job.ResourceExhausted, Says: "No space"},
+	})
 }
 
 // FuzzEvents feeds any bytes, line by line: no panic, no event that is too large.
 func FuzzEvents(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.jsonl")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data, "Error: try again in 5s", 1)
-		f.Add(data, answerLine("/v1/responses", "429 Too Many Requests", `"retry-after": "7", "x-ratelimit-reset": "1795290000", `), 1)
-	}
-	f.Fuzz(func(t *testing.T, data []byte, stderr string, code int) {
-		s := testSession(t)
-		for l := range bytes.Lines(data) {
-			for _, e := range s.Event(bytes.TrimSuffix(l, []byte("\n"))) {
-				if len(e.Text) > job.MaxEventText {
-					t.Fatalf("%d bytes of text", len(e.Text))
-				}
-				if _, err := json.Marshal(e); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		for l := range strings.Lines(stderr) {
-			for _, e := range s.ErrorLine([]byte(l)) {
-				if _, err := json.Marshal(e); err != nil || len(e.Text) > job.MaxEventText {
-					t.Fatalf("%d bytes of text, %v", len(e.Text), err)
-				}
-			}
-		}
-		if r := s.Result(worker.Exit{Code: code, Stderr: stderr}); r.Class == job.NoError && code != 0 {
-			t.Fatalf("success with exit code %d", code)
-		}
-	})
+	workertest.FuzzEvents(f, testSession, nil, "Error: try again in 5s",
+		answerLine("/v1/responses", "429 Too Many Requests", `"retry-after": "7", "x-ratelimit-reset": "1795290000", `))
 }

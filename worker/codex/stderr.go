@@ -1,18 +1,16 @@
 package codex
 
 import (
-	"bytes"
 	"math"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // logFilter is the value of RUST_LOG with which Codex prints on standard error
@@ -26,43 +24,29 @@ const (
 	logDefault  = "error"
 )
 
-// maxLogEvents bounds how many lines of standard error become events, as the
-// Runner does it for a session that does not read them itself.
-const maxLogEvents = 2000
-
 // maxStderr is the size of worker.Exit's Stderr if it is only an end.
 const maxStderr = 16 << 10
 
 // answers is what standard error told of the model server's answers.
 type answers struct {
-	mu     sync.Mutex         // ErrorLine is called beside the other methods
 	status int                // of the last one; 0 if there was none, or none since the connection failed
 	retry  *worker.RetryAfter // when the last one, of status 429, says to come back
-	logged int                // lines told as events
 }
 
-// ErrorLine returns a line of standard error as a log event. The lines on
+// errorLine returns a line of standard error as a log event. The lines on
 // answers are noted and not told: headers can hold cookies.
-func (s *session) ErrorLine(raw []byte) []job.Event {
-	line := plain(string(raw))
-	s.answers.mu.Lock()
-	defer s.answers.mu.Unlock()
-	switch {
-	case isAnswer(line):
-		s.answers.note(line, s.now())
-		return nil
-	case strings.TrimSpace(line) == "" || s.answers.logged >= maxLogEvents:
+func (s *session) errorLine(raw []byte) []worker.Action {
+	line := agentcli.PlainText(string(raw))
+	if isAnswer(line) {
+		s.answers.note(line, s.Now)
 		return nil
 	}
-	s.answers.logged++
-	return []job.Event{withText(job.Event{Kind: job.EventLog}, string(bytes.ToValidUTF8([]byte(line), []byte("\uFFFD"))))}
+	return worker.Log([]byte(line))
 }
 
 // last returns the status of the last answer if it was a failure, else 0, and
 // when to come back.
 func (a *answers) last() (status int, retry *worker.RetryAfter) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.status < 400 {
 		return 0, nil
 	}
@@ -70,15 +54,11 @@ func (a *answers) last() (status int, retry *worker.RetryAfter) {
 }
 
 var (
-	escape   = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]`)
 	answered = regexp.MustCompile(`^\S+ +DEBUG .*?\b` + logModule + `: Request (completed|failed) method=(\S+) url=(\S+)(?: status=(\d{3})\b)?`)
 	// header matches those of interest. A name ends in what is limited, e.g.
 	// "-tokens", or in nothing.
 	header = regexp.MustCompile(`"(retry-after(?:-ms)?|x-ratelimit-(?:reset|remaining)(?:-[a-z-]+)?)": "([^"\\]*)"`)
 )
-
-// plain leaves out the escape sequences of a terminal.
-func plain(line string) string { return escape.ReplaceAllString(line, "") }
 
 // isAnswer reports whether a line of standard error is one on a server's answer.
 func isAnswer(line string) bool { return answered.MatchString(line) }
@@ -99,25 +79,15 @@ func (a *answers) note(line string, now time.Time) {
 	}
 }
 
-// retryHeaders reads when to come back: retry-after is seconds or an HTTP date
-// (RFC 9110, section 10.2.3). Without it, the resets of OpenAI's and its
+// retryHeaders reads when to come back. Without retry-after, the resets of OpenAI's and its
 // imitators' limits count: the latest of those that are used up, else of all.
 func retryHeaders(line string, now time.Time) *worker.RetryAfter {
 	h := map[string]string{}
 	for _, m := range header.FindAllStringSubmatch(line, -1) {
 		h[m[1]] = strings.TrimSpace(m[2])
 	}
-	if d, ok := number(h["retry-after-ms"], time.Millisecond); ok {
-		return &worker.RetryAfter{After: d}
-	}
-	if d, ok := number(h["retry-after"], time.Second); ok {
-		return &worker.RetryAfter{After: d}
-	}
-	if at, err := http.ParseTime(h["retry-after"]); err == nil {
-		if at.Before(now) {
-			return nil
-		}
-		return &worker.RetryAfter{At: at}
+	if at, said := agentcli.RetryHeaders(func(name string) string { return h[name] }, now); said {
+		return at
 	}
 	var usedUp, all time.Duration
 	for name, value := range h {
@@ -156,12 +126,4 @@ func untilReset(value string, now time.Time) time.Duration {
 		return time.Unix(int64(n), 0).Sub(now)
 	}
 	return time.Duration(n * float64(time.Second))
-}
-
-func number(value string, unit time.Duration) (time.Duration, bool) {
-	n, err := strconv.ParseFloat(value, 64)
-	if err != nil || !(n >= 0 && n*float64(unit) < math.MaxInt64) {
-		return 0, false
-	}
-	return time.Duration(n * float64(unit)), true
 }

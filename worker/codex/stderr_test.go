@@ -3,12 +3,12 @@ package codex
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/workertest"
 )
 
 // answerLine is what Codex logs of a server's answer.
@@ -37,25 +37,22 @@ func TestRetryHeaders(t *testing.T) {
 			after: 850 * time.Millisecond},
 		{name: "the latest reset", headers: `"x-ratelimit-reset-requests": "850ms", "x-ratelimit-reset-tokens": "6m0s", `, after: 6 * time.Minute},
 		{name: "a reset in seconds", headers: `"x-ratelimit-reset": "12.5", `, after: 12500 * time.Millisecond},
-		{name: "a reset since 1970", headers: `"x-ratelimit-reset": "` + fmt.Sprint(testNow.Unix()+90) + `", `, after: 90 * time.Second},
-		{name: "a reset since 1970 in milliseconds", headers: `"x-ratelimit-reset": "` + fmt.Sprint(testNow.UnixMilli()+90) + `", `, after: 90 * time.Millisecond},
+		{name: "a reset since 1970", headers: `"x-ratelimit-reset": "` + fmt.Sprint(workertest.Now.Unix()+90) + `", `, after: 90 * time.Second},
+		{name: "a reset since 1970 in milliseconds", headers: `"x-ratelimit-reset": "` + fmt.Sprint(workertest.Now.UnixMilli()+90) + `", `, after: 90 * time.Millisecond},
 		{name: "a reset that is over", headers: `"x-ratelimit-reset": "1795290", "x-ratelimit-reset-tokens": "-5s", `, after: 1795290 * time.Second},
 		{name: "only what is over", headers: `"x-ratelimit-reset": "999999999", `},
 		{name: "a reset that is nonsense", headers: `"x-ratelimit-reset": "soon", `},
 	} {
-		s := testSession(t)
+		s := workertest.Play(testSession(t))
 		if events := s.ErrorLine([]byte(answerLine("/v1/responses", limited, c.headers))); events != nil {
 			t.Errorf("%s: events %+v", c.name, events)
 		}
 		s.Event([]byte(`{"type":"turn.failed","error":{"message":"exceeded retry limit, last status: 429 Too Many Requests"}}`))
 		r := s.Result(worker.Exit{Code: 1})
-		var got worker.RetryAfter
-		if r.RetryAt != nil {
-			got = *r.RetryAt
+		if r.Class != job.RateLimit {
+			t.Errorf("%s: %s", c.name, r.Class)
 		}
-		if r.Class != job.RateLimit || got.After != c.after || !got.At.Equal(c.at) {
-			t.Errorf("%s: %s, retry %+v, want %s %s", c.name, r.Class, got, c.after, c.at)
-		}
+		workertest.CheckRetry(t, c.name, r.RetryAt, c.after, c.at)
 	}
 }
 
@@ -85,7 +82,7 @@ func TestLastAnswer(t *testing.T) {
 		{name: "another method", lines: []string{strings.Replace(answerLine(responses, "404 Not Found", ""), "POST", "GET", 1)}, message: "odd", class: job.Unknown, says: "odd"},
 		{name: "another module's words", lines: []string{`2026-11-21T08:46:20Z ERROR codex_core: said "` + answerLine(responses, "500 x", "") + `"`}, message: "odd", class: job.Unknown, says: "odd"},
 	} {
-		s := testSession(t)
+		s := workertest.Play(testSession(t))
 		for _, l := range c.lines {
 			s.ErrorLine([]byte(l))
 		}
@@ -99,7 +96,7 @@ func TestLastAnswer(t *testing.T) {
 
 // TestErrorLine covers what becomes an event, and that what does is bounded.
 func TestErrorLine(t *testing.T) {
-	s := testSession(t)
+	s := workertest.Play(testSession(t))
 	for line, want := range map[string]string{
 		"":                                   "",
 		" \t":                                "",
@@ -116,37 +113,8 @@ func TestErrorLine(t *testing.T) {
 			t.Errorf("%q: %q, want %q", line, text, want)
 		}
 	}
-	told := 0
-	for range 2 * maxLogEvents {
-		told += len(testLine(s))
-	}
-	if told > maxLogEvents || told < maxLogEvents-10 {
-		t.Errorf("%d lines became events", told)
-	}
-	if e := testSession(t).ErrorLine([]byte(strings.Repeat("x", 1<<20)))[0]; len(e.Text) > job.MaxEventText || e.Truncated == 0 {
+	if e := workertest.Play(testSession(t)).ErrorLine([]byte(strings.Repeat("x", 1<<20)))[0]; len(e.Text) > job.MaxEventText || e.Truncated == 0 {
 		t.Errorf("a long line: %d bytes", len(e.Text))
-	}
-}
-
-func testLine(s *session) []job.Event { return s.ErrorLine([]byte("a line")) }
-
-// TestErrorLineBesideEvent tells both streams at once, for the race detector.
-func TestErrorLineBesideEvent(t *testing.T) {
-	s := testSession(t)
-	var both sync.WaitGroup
-	both.Go(func() {
-		for range 100 {
-			s.ErrorLine([]byte(answerLine("/v1/responses", "429 Too Many Requests", "")))
-		}
-	})
-	both.Go(func() {
-		for range 100 {
-			s.Event([]byte(`{"type":"turn.failed","error":{"message":"odd"}}`))
-		}
-	})
-	both.Wait()
-	if r := s.Result(worker.Exit{Code: 1}); r.Class != job.RateLimit {
-		t.Errorf("%+v", r)
 	}
 }
 

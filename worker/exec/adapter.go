@@ -15,7 +15,13 @@ import (
 // absolute or on PATH: the program's working directory is the job's workspace.
 type Adapter struct{}
 
-var _ worker.Adapter = Adapter{}
+var (
+	_ worker.Adapter       = Adapter{}
+	_ worker.Streaming     = Adapter{}
+	_ worker.Programless   = Adapter{}
+	_ worker.Stepping      = Adapter{}
+	_ worker.Checkpointing = Adapter{}
+)
 
 // Locate returns the path of the program that the settings name.
 func (Adapter) Locate(s job.WorkerSettings) (string, error) {
@@ -30,6 +36,18 @@ func (Adapter) Locate(s job.WorkerSettings) (string, error) {
 
 // Version returns "": a program tells its version in its hello, if it likes.
 func (Adapter) Version(context.Context, string) (string, error) { return "", nil }
+
+// Streaming holds: the protocol has lines for it.
+func (Adapter) Streaming() {}
+
+// Stepping holds: a step line with a result is a durable step.
+func (Adapter) Stepping() {}
+
+// Checkpointing holds: the protocol has a line for it.
+func (Adapter) Checkpointing() {}
+
+// Programless holds: the settings name the program.
+func (Adapter) Programless() {}
 
 // Start prepares the task line.
 func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
@@ -53,7 +71,7 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	}
 	return &run{
 		dir:    t.Dir,
-		schema: len(t.Output) > 0,
+		schema: len(t.Output) > 0, streams: t.Streams,
 		command: worker.Command{
 			Path: path, Args: slices.Clone(t.Settings.Command[1:]),
 			Env: env, Dir: t.Dir,

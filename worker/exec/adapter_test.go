@@ -58,6 +58,38 @@ func start(t *testing.T, task *worker.Task) worker.Session {
 	return s
 }
 
+// steps returns what a session does about an input.
+func steps(s worker.Session, in worker.Input) []worker.Action { return s.Step(workertest.Now, in) }
+
+// events returns the events of a line of output. A durable step is one, too.
+func events(s worker.Session, line []byte) (list []job.Event) {
+	for _, a := range steps(s, worker.Output{Line: line}) {
+		switch a := a.(type) {
+		case worker.Emit:
+			list = append(list, a.Event)
+		case worker.Store:
+			list = append(list, job.Event{Kind: job.EventStep, Step: a.Step.ID, Inputs: a.Step.Inputs, Result: a.Step.Result})
+		}
+	}
+	return list
+}
+
+// written returns what a session writes to its program about an input.
+func written(s worker.Session, in worker.Input) (text string) {
+	for _, a := range steps(s, in) {
+		if w, ok := a.(worker.Write); ok {
+			text += string(w.Data)
+		}
+	}
+	return text
+}
+
+// end returns the result of a session whose program has ended.
+func end(s worker.Session, e worker.Exit) worker.Result {
+	actions := steps(s, worker.Ended{Exit: e})
+	return actions[len(actions)-1].(worker.Finish).Result
+}
+
 func TestTaskLine(t *testing.T) {
 	task := newTask(t, "/bin/sh", "worker.sh")
 	task.Session, task.Model, task.SystemPrompt = "s-1", "m", "be brief"
@@ -185,13 +217,13 @@ func TestDocumentedTranscript(t *testing.T) {
 			}
 			continue
 		}
-		for _, e := range s.Event(bytes.TrimPrefix(line, []byte("< "))) {
+		for _, e := range events(s, bytes.TrimPrefix(line, []byte("< "))) {
 			if e.Kind == job.EventWarning || e.Kind == job.EventLog && !strings.HasPrefix(e.Text, "worker ") {
 				t.Errorf("%s: %s", e.Kind, e.Text)
 			}
 		}
 	}
-	if r := s.Result(worker.Exit{}); r.Class != job.NoError || r.Answer == "" {
+	if r := end(s, worker.Exit{}); r.Class != job.NoError || r.Answer == "" {
 		t.Errorf("result %+v", r)
 	}
 }

@@ -53,8 +53,8 @@ func (r *run) result(m result) []job.Event {
 	return events
 }
 
-// Result joins what the program said with how it ended; the worse counts.
-func (r *run) Result(e worker.Exit) worker.Result {
+// outcome joins what the program said with how it ended; the worse counts.
+func (r *run) outcome(e worker.Exit) worker.Result {
 	answer, length := r.answer()
 	out := worker.Result{Answer: answer}
 	v := r.verdict

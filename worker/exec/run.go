@@ -5,11 +5,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -20,6 +19,7 @@ type run struct {
 	command worker.Command
 	dir     string
 	schema  bool // the answer must satisfy one
+	streams bool // the program is the worker of a stream
 
 	warned   map[string]bool   // what was warned of once; at most maxRemembered
 	open     map[string]string // id to text of commands that run; at most maxRemembered
@@ -27,7 +27,7 @@ type run struct {
 	verdict  *result // the one that counts; nil until there is one
 	spoiled  string  // why no result of this program can be a success
 
-	asked atomic.Pointer[string] // why a checkpoint was asked for; nil: it was not
+	asked *string // why a checkpoint was asked for; nil: it was not
 }
 
 // maxRemembered bounds what a program can make us keep by inventing ids and types.
@@ -35,13 +35,48 @@ const maxRemembered = 1000
 
 func (r *run) Command() worker.Command { return r.command }
 
-// Cancel writes the cancel line. It touches nothing that Event does.
-func (r *run) Cancel(stdin io.Writer) error {
-	return say(stdin, Cancel{Type: "cancel", Reason: "the scheduler stops this run"})
+// Step reads what the program prints and tells it what it is to know.
+func (r *run) Step(_ time.Time, in worker.Input) []worker.Action {
+	switch in := in.(type) {
+	case worker.Output:
+		if r.streams && streams(in.Line) {
+			return []worker.Action{worker.Forward(in)}
+		}
+		return r.actions(r.event(in.Line))
+	case worker.ErrorOutput:
+		return worker.Log(in.Line)
+	case worker.StreamLines:
+		return []worker.Action{worker.Write{Data: in.Lines}}
+	case worker.Stored:
+		return stored(in.KeptStep)
+	case worker.Checkpoint:
+		r.asked = &in.Reason
+		return say(Checkpoint{Type: "checkpoint", Reason: in.Reason})
+	case worker.Cancel:
+		return say(Cancel{Type: "cancel", Reason: "the scheduler stops this run"})
+	case worker.Message:
+		return []worker.Action{worker.Settle{Message: in.ID, State: worker.MessageRefused, Reason: "the worker protocol has no messages"}}
+	case worker.Ended:
+		return []worker.Action{worker.Finish{Result: r.outcome(in.Exit)}}
+	}
+	return nil
 }
 
-// Event reads one line of the program.
-func (r *run) Event(line []byte) []job.Event {
+// actions returns what follows from events: durable steps are stored.
+func (r *run) actions(events []job.Event) []worker.Action {
+	var actions []worker.Action
+	for _, e := range events {
+		if e.Kind == job.EventStep && len(e.Result) > 0 {
+			actions = append(actions, worker.Store{Step: worker.Step{ID: e.Step, Inputs: e.Inputs, Result: e.Result}})
+		} else {
+			actions = append(actions, worker.Emit{Event: e})
+		}
+	}
+	return actions
+}
+
+// event reads one line of the program.
+func (r *run) event(line []byte) []job.Event {
 	if len(line) > MaxLine {
 		return r.warn("line", "a line of %d bytes was ignored, at most %d are read", len(line), MaxLine)
 	}

@@ -58,13 +58,13 @@ func TestResult(t *testing.T) {
 			s := start(t, newTask(t, "/bin/sh"))
 			var warnings []string
 			for _, line := range tt.lines {
-				for _, e := range s.Event([]byte(line)) {
+				for _, e := range events(s, []byte(line)) {
 					if e.Kind == job.EventWarning {
 						warnings = append(warnings, e.Text)
 					}
 				}
 			}
-			r := s.Result(tt.exit)
+			r := end(s, tt.exit)
 			if r.Class != tt.class || !strings.Contains(r.Message, tt.message) || !strings.HasPrefix(r.Answer, tt.answer) {
 				t.Errorf("got %+v, want class %q, message with %q, answer %q", r, tt.class, tt.message, tt.answer)
 			}
@@ -80,8 +80,8 @@ func TestRetryAfter(t *testing.T) {
 		"1500": 1500 * time.Millisecond, "0": 0, "-1": -1, "604800001": -1, "9223372036854775807": -1, "null": -1,
 	} {
 		s := start(t, newTask(t, "/bin/sh"))
-		s.Event([]byte(`{"type":"result","status":"failed","class":"RATE_LIMIT","retry_after_ms":` + ms + `}`))
-		r := s.Result(worker.Exit{})
+		events(s, []byte(`{"type":"result","status":"failed","class":"RATE_LIMIT","retry_after_ms":`+ms+`}`))
+		r := end(s, worker.Exit{})
 		switch {
 		case r.Class != job.RateLimit:
 			t.Errorf("%s ms: class %s", ms, r.Class)
@@ -132,7 +132,7 @@ func TestEvents(t *testing.T) {
 	s := start(t, task)
 	for _, tt := range tests {
 		var got []string
-		for _, e := range s.Event([]byte(strings.ReplaceAll(tt.line, "DIR", task.Dir))) {
+		for _, e := range events(s, []byte(strings.ReplaceAll(tt.line, "DIR", task.Dir))) {
 			got = append(got, show(e))
 		}
 		joined := strings.Join(got, "|")
@@ -162,11 +162,11 @@ func show(e job.Event) string {
 func TestLineTooLong(t *testing.T) {
 	s := start(t, newTask(t, "/bin/sh"))
 	line := append([]byte(`{"type":"result","status":"completed","answer":"`), bytes.Repeat([]byte("x"), exec.MaxLine)...)
-	events := s.Event(append(line, `"}`...))
+	events := events(s, append(line, `"}`...))
 	if len(events) != 1 || events[0].Kind != job.EventWarning {
 		t.Errorf("events %v, want one warning", events)
 	}
-	if r := s.Result(worker.Exit{}); r.Class != job.Unknown {
+	if r := end(s, worker.Exit{}); r.Class != job.Unknown {
 		t.Errorf("result %+v, want UNKNOWN", r)
 	}
 }
@@ -175,27 +175,23 @@ func TestLineTooLong(t *testing.T) {
 func TestLongAnswer(t *testing.T) {
 	line := []byte(`{"type":"result","status":"completed","answer":"` + strings.Repeat("x", job.MaxEventText+1) + `"}`)
 	s := start(t, newTask(t, "/bin/sh"))
-	s.Event(line)
-	if r := s.Result(worker.Exit{}); r.Class != job.NoError || len(r.Answer) > job.MaxEventText {
+	events(s, line)
+	if r := end(s, worker.Exit{}); r.Class != job.NoError || len(r.Answer) > job.MaxEventText {
 		t.Errorf("class %q, answer of %d bytes", r.Class, len(r.Answer))
 	}
 	task := newTask(t, "/bin/sh")
 	task.Output = []byte(`{"type":"string"}`)
 	s = start(t, task)
-	s.Event(line)
-	if r := s.Result(worker.Exit{}); r.Class != job.InvalidOutput {
+	events(s, line)
+	if r := end(s, worker.Exit{}); r.Class != job.InvalidOutput {
 		t.Errorf("result of class %q, want INVALID_OUTPUT", r.Class)
 	}
 }
 
 func TestCancel(t *testing.T) {
 	s := start(t, newTask(t, "/bin/sh"))
-	var stdin bytes.Buffer
-	if err := s.Cancel(&stdin); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(stdin.String(), `{"type":"cancel","reason":`) || !strings.HasSuffix(stdin.String(), "}\n") {
-		t.Errorf("wrote %q", stdin.String())
+	if line := written(s, worker.Cancel{}); !strings.HasPrefix(line, `{"type":"cancel","reason":`) || !strings.HasSuffix(line, "}\n") {
+		t.Errorf("wrote %q", line)
 	}
 }
 

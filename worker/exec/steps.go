@@ -6,18 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
-)
-
-var (
-	_ worker.Stepper      = (*run)(nil)
-	_ worker.Checkpointer = (*run)(nil)
 )
 
 // checkpointed is the status of a result that says: not done, but at a boundary.
@@ -65,47 +59,36 @@ func (r *run) step(m step) []job.Event {
 	return one(e)
 }
 
-// Stored tells the program what became of a step.
-func (r *run) Stored(stdin io.Writer, k worker.KeptStep) error {
+// stored tells the program what became of a step.
+func stored(k worker.KeptStep) []worker.Action {
 	if k.Err == nil {
 		line := StepStored{Type: "step_stored", Step: k.ID, FromStore: k.FromStore}
 		if k.FromStore {
 			line.Result = k.Result
 		}
-		return say(stdin, line)
+		return say(line)
 	}
 	var refused *worker.StepRefusedError
-	return say(stdin, StepRefused{Type: "step_refused", Step: k.ID, Message: k.Err.Error(), Again: !errors.As(k.Err, &refused)})
-}
-
-// Checkpoint writes the checkpoint line. It touches nothing that Event does.
-func (r *run) Checkpoint(stdin io.Writer, reason string) error {
-	r.asked.Store(&reason)
-	return say(stdin, Checkpoint{Type: "checkpoint", Reason: reason})
+	return say(StepRefused{Type: "step_refused", Step: k.ID, Message: k.Err.Error(), Again: !errors.As(k.Err, &refused)})
 }
 
 // checkpointed completes the result of a program that says so: it is only
 // believed if it was asked, or a job could stop for ever.
 func (r *run) checkpointed(out *worker.Result) {
-	reason := r.asked.Load()
-	if reason == nil {
+	if r.asked == nil {
 		out.Class, out.Message = job.Unknown, "the worker said checkpointed, which nobody asked it for"
 		out.Hint = "answer checkpointed only to a checkpoint line, see docs/worker-protocol.md"
 		return
 	}
-	out.Checkpointed, out.Message = true, cmp.Or(cut(r.verdict.Message), *reason)
+	out.Checkpointed, out.Message = true, cmp.Or(cut(r.verdict.Message), *r.asked)
 }
 
-func say(stdin io.Writer, line any) error {
-	if stdin == nil {
-		return nil
-	}
+// say writes a line to the program. What cannot be written as JSON is none of the
+// lines of the protocol.
+func say(line any) []worker.Action {
 	text, err := json.Marshal(line)
 	if err != nil {
-		return err
+		return nil
 	}
-	if _, err := stdin.Write(append(text, '\n')); err != nil {
-		return fmt.Errorf("write to the worker's standard input: %w", err)
-	}
-	return nil
+	return []worker.Action{worker.Write{Data: append(text, '\n')}}
 }

@@ -2,10 +2,10 @@ package exec_test
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	osexec "os/exec"
@@ -59,7 +59,7 @@ func TestStepLines(t *testing.T) {
 		{`{"type":"step","step":"s","inputs":{"b": 1, "a": 2},"result":0}`, `{"b":1,"a":2}`, "0"},
 		{`{"type":"step","step":"s","inputs":"` + long + `","result":0}`, job.HashStepInputs([]byte(long)), "0"},
 	} {
-		events := start(t, newTask(t, "/bin/sh")).Event([]byte(tt.line))
+		events := events(start(t, newTask(t, "/bin/sh")), []byte(tt.line))
 		if len(events) != 1 {
 			t.Errorf("%s: events %+v", tt.line, events)
 			continue
@@ -71,7 +71,7 @@ func TestStepLines(t *testing.T) {
 }
 
 func TestAnswersToSteps(t *testing.T) {
-	s := start(t, newTask(t, "/bin/sh")).(worker.Stepper)
+	s := start(t, newTask(t, "/bin/sh"))
 	step := worker.Step{ID: "s", Result: json.RawMessage(`[1]`)}
 	for _, tt := range []struct {
 		kept worker.KeptStep
@@ -82,9 +82,8 @@ func TestAnswersToSteps(t *testing.T) {
 		{worker.KeptStep{Step: step, Err: fmt.Errorf("store: %w", &worker.StepRefusedError{Message: "no"})}, `{"type":"step_refused","step":"s","message":"store: no"}`},
 		{worker.KeptStep{Step: step, Err: errors.New("disk full")}, `{"type":"step_refused","step":"s","message":"disk full","again":true}`},
 	} {
-		var stdin bytes.Buffer
-		if err := s.Stored(&stdin, tt.kept); err != nil || stdin.String() != tt.want+"\n" {
-			t.Errorf("wrote %q, %v; want %s", stdin.String(), err, tt.want)
+		if line := written(s, worker.Stored{KeptStep: tt.kept}); line != tt.want+"\n" {
+			t.Errorf("wrote %q; want %s", line, tt.want)
 		}
 	}
 }
@@ -113,15 +112,14 @@ func TestCheckpointedResult(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := start(t, newTask(t, "/bin/sh"))
 			if tt.asked {
-				var stdin bytes.Buffer
-				if err := s.(worker.Checkpointer).Checkpoint(&stdin, "host is needed"); err != nil || stdin.String() != `{"type":"checkpoint","reason":"host is needed"}`+"\n" {
-					t.Fatalf("wrote %q, %v", stdin.String(), err)
+				if line := written(s, worker.Checkpoint{Reason: "host is needed"}); line != `{"type":"checkpoint","reason":"host is needed"}`+"\n" {
+					t.Fatalf("wrote %q", line)
 				}
 			}
 			for _, l := range tt.lines {
-				s.Event([]byte(l))
+				events(s, []byte(l))
 			}
-			r := s.Result(tt.exit)
+			r := end(s, tt.exit)
 			if r.Class != tt.class || r.Checkpointed != tt.checkpointed || tt.checkpointed && r.Message != "host is needed" {
 				t.Errorf("result %+v", r)
 			}
@@ -152,7 +150,7 @@ func drive(t *testing.T, s worker.Session, stored map[string]worker.Step, then f
 	stdin.Write(c.Stdin)
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
-		for _, e := range s.Event(lines.Bytes()) {
+		for _, e := range events(s, lines.Bytes()) {
 			if e.Kind == job.EventWarning {
 				t.Errorf("warning: %s", e.Text)
 			}
@@ -171,9 +169,9 @@ func drive(t *testing.T, s worker.Session, stored map[string]worker.Step, then f
 				killed = true
 				cmd.Process.Kill()
 			case "checkpoint":
-				s.(worker.Checkpointer).Checkpoint(stdin, "asked")
+				io.WriteString(stdin, written(s, worker.Checkpoint{Reason: "asked"}))
 			}
-			s.(worker.Stepper).Stored(stdin, k)
+			io.WriteString(stdin, written(s, worker.Stored{KeptStep: k}))
 		}
 	}
 	stdin.Close()
@@ -182,7 +180,7 @@ func drive(t *testing.T, s worker.Session, stored map[string]worker.Step, then f
 	} else if err != nil {
 		t.Errorf("the program: %v", err)
 	}
-	result := s.Result(worker.Exit{})
+	result := end(s, worker.Exit{})
 	return reported, &result
 }
 

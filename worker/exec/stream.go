@@ -3,11 +3,7 @@ package exec
 import (
 	"bytes"
 	"encoding/json"
-
-	"github.com/agentsched/agentsched/worker"
 )
-
-var _ worker.Streamer = (*run)(nil)
 
 // The types of the lines that a worker which streams prints besides; they are
 // docs/pipelines.md's.
@@ -17,8 +13,8 @@ const (
 	typeCheckpoint = "checkpoint"
 )
 
-// Streams reports whether a line is about the stream.
-func (r *run) Streams(line []byte) bool {
+// streams reports whether a line is about the stream.
+func streams(line []byte) bool {
 	if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' || len(line) > MaxLine {
 		return false
 	}

@@ -1,27 +1,23 @@
 package opencode
 
 import (
+	"cmp"
 	"fmt"
-	"math"
-	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 const (
-	loginHint   = "run `opencode auth login`, or set the provider's key where the scheduler runs"
-	modelHint   = "write the model as provider/model; `opencode models` lists those that are known"
-	contextHint = "split the job, or use a model with a larger context window"
-	networkHint = "check the network, and the proxy variables if there is a proxy"
-	billingHint = "check the credit and the plan of the account"
+	loginHint = "run `opencode auth login`, or set the provider's key where the scheduler runs"
+	modelHint = "write the model as provider/model; `opencode models` lists those that are known"
 )
 
-// Result says what the run amounts to.
-func (s *session) Result(e worker.Exit) worker.Result {
+// result says what the run amounts to.
+func (s *session) result(e worker.Exit) worker.Result {
 	r := worker.Result{Answer: s.answer}
 	switch {
 	case e.Stopped:
@@ -30,14 +26,14 @@ func (s *session) Result(e worker.Exit) worker.Result {
 		r.Message = s.failure.String()
 		r.Class, r.Hint = s.failure.classify()
 		if r.Class == job.RateLimit {
-			r.RetryAt = s.failure.retryAfter(s.now())
+			r.RetryAt = s.failure.retryAfter(s.Now)
 		}
 	case e.Code == 0 && s.finish == "stop" && !s.open:
 		return r
 	case e.Signal != "":
 		r.Class, r.Message = job.Crash, "opencode was ended by signal: "+e.Signal
 	case s.finish == "length":
-		r.Class, r.Message, r.Hint = job.ResourceExhausted, "the answer was cut off at the model's output limit", contextHint
+		r.Class, r.Message, r.Hint = job.ResourceExhausted, "the answer was cut off at the model's output limit", agentcli.ContextHint
 	case s.finish == "content-filter":
 		r.Class, r.Message = job.Unknown, "the provider's content filter ended the answer"
 	case s.finish == "unknown":
@@ -47,13 +43,12 @@ func (s *session) Result(e worker.Exit) worker.Result {
 	default:
 		s.silent(&r, e)
 	}
-	r.Message, _ = job.Cut(r.Message, 4<<10)
 	return r
 }
 
 // silent explains a failure that the stream says nothing about.
 func (s *session) silent(r *worker.Result, e worker.Exit) {
-	said := lastLines(e.Stderr, 3)
+	said := agentcli.LastLines(e.Stderr, 3, func(line string) bool { return strings.HasPrefix(line, "timestamp=") })
 	if said == "" {
 		said = s.requests.words
 	}
@@ -70,7 +65,7 @@ func (s *session) silent(r *worker.Result, e worker.Exit) {
 	}
 	if r.Class == job.Unknown && strings.Contains(e.Stderr, "opencode run [message..]") { // its usage
 		r.Class = job.Config
-		r.Hint = "this version of opencode does not know an option that is used here; see docs/workers.md for the versions tried"
+		r.Hint = agentcli.VersionHint(program.Name)
 	}
 }
 
@@ -96,61 +91,42 @@ func (f *failure) classify() (job.ErrorClass, string) {
 	case "ProviderAuthError":
 		return job.Auth, loginHint
 	case "ContextOverflowError", "MessageOutputLengthError":
-		return job.ResourceExhausted, contextHint
+		return job.ResourceExhausted, agentcli.ContextHint
 	case "ProviderModelNotFoundError":
 		return job.Config, modelHint
 	case "MessageAbortedError":
 		return job.Crash, ""
 	}
-	switch code := f.Data.Status; {
-	case class == job.ResourceExhausted: // comes as a status 400 or 429, as so much else does
+	if class == job.ResourceExhausted { // comes as a status 400 or 429, as so much else does
 		return class, hint
-	case code == 401 || code == 403:
-		return job.Auth, loginHint
-	case code == 429:
-		return job.RateLimit, ""
-	case code == 408:
-		return job.Network, networkHint
-	case code >= 500:
-		return job.Server, ""
-	case code == 404:
-		return job.Config, modelHint
-	case code >= 400:
-		return job.Config, hint
+	}
+	switch by, byHint := agentcli.ByStatus(f.Data.Status, loginHint, modelHint); by {
+	case job.NoError:
+	case job.Config:
+		return by, cmp.Or(byHint, hint)
+	default:
+		return by, byHint
 	}
 	return class, hint
 }
 
 // byWords sorts what is said without a status.
 func byWords(message string) (job.ErrorClass, string) {
-	low := strings.ToLower(message)
-	for _, r := range []struct {
-		class job.ErrorClass
-		hint  string
-		words []string
-	}{
-		{job.ResourceExhausted, contextHint, []string{"context window", "context_length_exceeded", "prompt is too long", "maximum context length"}},
-		{job.ResourceExhausted, billingHint, []string{"insufficient_quota", "exceeded your current quota", "credit balance is too low", "insufficient balance"}},
-		{job.RateLimit, "", []string{"rate limit", "rate_limit", "too many requests", "usagelimiterror", "usage limit"}},
-		{job.Auth, loginHint, []string{"invalid api key", "api key is missing", "api_key", "unauthorized", "authentication_error", "auth login", "not logged in"}},
-		{job.Config, modelHint, []string{"model not found", "modelnotfound", "model_not_found", "does not exist or you do not have access", "provider not found"}},
-		{job.Config, "", []string{"session not found", "config file at", "configuration is invalid", "configinvaliderror"}},
-		{job.Server, "", []string{"econnreset", "socket connection was closed"}}, // its first words are "cannot connect to api", too
-		{job.Network, networkHint, []string{"unable to connect", "econnrefused", "connectionrefused", "enotfound", "failedtoopensocket", "fetch failed", "dns", "timed out", "cannot connect to api"}},
-		{job.Server, "", []string{"json parsing failed", "overloaded", "internal server error", "server_error", "terminated", "stream", "bad gateway"}},
-		{job.ResourceExhausted, "", []string{"no space left on device", "enospc", "out of memory"}},
-	} {
-		for _, w := range r.words {
-			if strings.Contains(low, w) {
-				return r.class, r.hint
-			}
-		}
-	}
-	return job.Unknown, ""
+	return agentcli.Classify([]agentcli.Rule{
+		agentcli.NewRule(job.ResourceExhausted, agentcli.ContextHint, "context window", "context_length_exceeded", "prompt is too long", "maximum context length"),
+		agentcli.NewRule(job.ResourceExhausted, agentcli.BillingHint, "insufficient_quota", "exceeded your current quota", "credit balance is too low", "insufficient balance"),
+		agentcli.NewRule(job.RateLimit, "", "rate limit", "rate_limit", "too many requests", "usagelimiterror", "usage limit"),
+		agentcli.NewRule(job.Auth, loginHint, "invalid api key", "api key is missing", "api_key", "unauthorized", "authentication_error", "auth login", "not logged in"),
+		agentcli.NewRule(job.Config, modelHint, "model not found", "modelnotfound", "model_not_found", "does not exist or you do not have access", "provider not found"),
+		agentcli.NewRule(job.Config, "", "session not found", "config file at", "configuration is invalid", "configinvaliderror"),
+		agentcli.NewRule(job.Server, "", "econnreset", "socket connection was closed"), // its first words are "cannot connect to api", too
+		agentcli.NewRule(job.Network, agentcli.NetworkHint, "unable to connect", "econnrefused", "connectionrefused", "enotfound", "failedtoopensocket", "fetch failed", "dns", "timed out", "cannot connect to api"),
+		agentcli.NewRule(job.Server, "", "json parsing failed", "overloaded", "internal server error", "server_error", "terminated", "stream", "bad gateway"),
+		agentcli.NewRule(job.ResourceExhausted, "", "no space left on device", "enospc", "out of memory"),
+	}, message)
 }
 
-// retryAfter reads the provider's own headers: milliseconds, seconds or an HTTP
-// date (RFC 9110, section 10.2.3).
+// retryAfter reads the provider's own headers.
 func (f *failure) retryAfter(now time.Time) *worker.RetryAfter {
 	header := func(name string) string {
 		for k, v := range f.Data.Headers {
@@ -160,43 +136,6 @@ func (f *failure) retryAfter(now time.Time) *worker.RetryAfter {
 		}
 		return ""
 	}
-	for _, h := range []struct {
-		name string
-		unit time.Duration
-	}{{"retry-after-ms", time.Millisecond}, {"retry-after", time.Second}} {
-		n, err := strconv.ParseFloat(header(h.name), 64)
-		if err == nil && n >= 0 && !math.IsInf(n, 0) && n*float64(h.unit) < math.MaxInt64 {
-			return &worker.RetryAfter{After: time.Duration(n * float64(h.unit))}
-		}
-	}
-	if at, err := http.ParseTime(header("retry-after")); err == nil && at.After(now) {
-		return &worker.RetryAfter{At: at}
-	}
-	return nil
-}
-
-// lastLines returns the last n lines that say something, without the program's
-// log and the colours that it prints even to a file.
-func lastLines(text string, n int) string {
-	var kept []string
-	for l := range strings.Lines(text) {
-		if l = strings.TrimSpace(plainText(l)); l != "" && !strings.HasPrefix(l, "timestamp=") {
-			kept = append(kept, l)
-		}
-	}
-	return strings.Join(kept[max(0, len(kept)-n):], "\n")
-}
-
-// plainText leaves out the escape sequences of a terminal.
-func plainText(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != 0x1b {
-			b.WriteByte(s[i])
-			continue
-		}
-		for i++; i < len(s) && (s[i] < '@' || s[i] > '~' || s[i] == '['); i++ {
-		}
-	}
-	return b.String()
+	at, _ := agentcli.RetryHeaders(header, now)
+	return at
 }

@@ -3,9 +3,7 @@ package opencode
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 const (
@@ -35,10 +34,7 @@ func configure(t *worker.Task, users, dataDir string, model *string) (config map
 			"mode": "primary", "description": "works on one job of the scheduler", "permission": permissions(t, dataDir),
 		}},
 	}
-	*model = t.Model
-	if *model == "" {
-		*model = t.Settings.Model
-	}
+	*model = agentcli.Model(t)
 	if t.Settings.BaseURL != "" {
 		if *model = strings.TrimPrefix(*model, providerID+"/"); *model == "" {
 			return nil, nil, &worker.Failure{Class: job.Config, Message: "opencode needs the name of a model for " + t.Settings.BaseURL,
@@ -60,11 +56,7 @@ func configure(t *worker.Task, users, dataDir string, model *string) (config map
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, key := range takenOver {
-			if v, ok := own[key]; ok {
-				config[key] = v
-			}
-		}
+		agentcli.TakeOver(config, own, takenOver...)
 		secrets = append(secrets, keysOf(*model, config)...)
 	}
 	instructions, err := instructionFiles(t)
@@ -81,22 +73,11 @@ func configure(t *worker.Task, users, dataDir string, model *string) (config map
 func usersConfig(folder string) (map[string]json.RawMessage, error) {
 	own := map[string]json.RawMessage{}
 	for _, name := range []string{"config.json", "opencode.json", "opencode.jsonc"} { // the later wins
-		path := filepath.Join(folder, name)
-		data, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		more, err := agentcli.ReadJSON(filepath.Join(folder, name), "opencode configuration", plainJSON)
 		if err != nil {
-			return nil, fmt.Errorf("read the user's opencode configuration: %w", err)
+			return nil, err
 		}
-		var more map[string]json.RawMessage
-		if err := json.Unmarshal(plainJSON(data), &more); err != nil {
-			return nil, &worker.Failure{Class: job.Config,
-				Message: fmt.Sprintf("read the user's opencode configuration: %v", err), Hint: "repair " + path}
-		}
-		for k, v := range more {
-			own[k] = v
-		}
+		maps.Copy(own, more)
 	}
 	return own, nil
 }
@@ -148,14 +129,11 @@ func instructionFiles(t *worker.Task) ([]string, error) {
 			break
 		}
 	}
-	if t.SystemPrompt != "" {
-		path := filepath.Join(t.Scratch, "system-prompt.md")
-		if err := os.WriteFile(path, []byte(t.SystemPrompt), 0o600); err != nil {
-			return nil, fmt.Errorf("write system prompt for opencode: %w", err)
-		}
-		files = append(files, path)
+	system, err := agentcli.SystemPrompt(t, "system-prompt.md")
+	if system != "" {
+		files = append(files, system)
 	}
-	return files, nil
+	return files, err
 }
 
 // plainJSON turns JSON with comments and trailing commas into plain JSON.

@@ -2,7 +2,6 @@ package opencode
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // home is the private state of a run on disk.
@@ -38,50 +38,38 @@ func prepareHome(t *worker.Task) (home, error) {
 		if own == "" {
 			own = filepath.Join(t.Getenv("HOME"), filepath.FromSlash(f.usual))
 		}
-		users = append(users, filepath.Join(own, program))
-		if err := os.MkdirAll(filepath.Join(f.private, program), 0o700); err != nil {
-			return h, fmt.Errorf("make private folder of opencode: %w", err)
+		users = append(users, filepath.Join(own, program.Name))
+		if err := agentcli.MakeFolders(filepath.Join(f.private, program.Name)); err != nil {
+			return h, err
 		}
 		if err := mirror(own, f.private); err != nil {
 			return h, fmt.Errorf("link the user's %s: %w", own, err)
 		}
 		h.env = worker.SetEnv(h.env, f.variable, f.private)
 	}
-	login, agents := filepath.Join(h.data, program, "auth.json"), filepath.Join(t.Home, "config", program, "AGENTS.md")
+	login, agents := filepath.Join(h.data, program.Name, "auth.json"), filepath.Join(t.Home, "config", program.Name, "AGENTS.md")
 	if t.Settings.BaseURL == "" {
-		if err := link(filepath.Join(users[0], "auth.json"), login); err != nil {
+		if err := agentcli.Link(filepath.Join(users[0], "auth.json"), login); err != nil {
 			return h, fmt.Errorf("reuse the user's opencode login: %w", err)
 		}
 	}
-	if err := link(filepath.Join(users[1], "AGENTS.md"), agents); err != nil {
+	if err := agentcli.Link(filepath.Join(users[1], "AGENTS.md"), agents); err != nil {
 		return h, fmt.Errorf("reuse the user's AGENTS.md: %w", err)
 	}
-	config, secrets, err := configure(t, users[1], filepath.Join(h.data, program), &h.model)
+	config, secrets, err := configure(t, users[1], filepath.Join(h.data, program.Name), &h.model)
 	if err != nil {
 		return h, err
 	}
 	file := filepath.Join(t.Scratch, "opencode.json")
-	data, err := json.Marshal(config)
-	if err == nil {
-		err = os.WriteFile(file, data, 0o600)
+	if err := agentcli.WriteJSON(file, config); err != nil {
+		return h, err
 	}
-	if err != nil {
-		return h, fmt.Errorf("write configuration of opencode: %w", err)
-	}
-	for _, name := range secrets {
-		if v := t.Getenv(name); v != "" {
-			h.env = worker.SetEnv(h.env, name, v)
-		}
-	}
-	for _, kv := range [][2]string{
-		{"OPENCODE_CONFIG", file},
-		{"OPENCODE_DISABLE_PROJECT_CONFIG", "1"}, // a repository's could grant itself commands
-		{"OPENCODE_DISABLE_AUTOUPDATE", "1"},
-		{"OPENCODE_DISABLE_LSP_DOWNLOAD", "1"},
-		{"OPENCODE_CLIENT", "agentsched"},
-	} {
-		h.env = worker.SetEnv(h.env, kv[0], kv[1])
-	}
+	h.env = agentcli.SetVariables(agentcli.PassVariables(h.env, t, secrets...),
+		"OPENCODE_CONFIG="+file,
+		"OPENCODE_DISABLE_PROJECT_CONFIG=1", // a repository's could grant itself commands
+		"OPENCODE_DISABLE_AUTOUPDATE=1",
+		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
+		"OPENCODE_CLIENT=agentsched")
 	return h, nil
 }
 
@@ -95,44 +83,21 @@ func mirror(users, private string) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Name() == program {
+		if e.Name() == program.Name {
 			continue
 		}
-		if err := link(filepath.Join(users, e.Name()), filepath.Join(private, e.Name())); err != nil {
+		if err := agentcli.Link(filepath.Join(users, e.Name()), filepath.Join(private, e.Name())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// link makes path a symbolic link to target if target exists. A real file at
-// path is left alone: a program put it there in an earlier attempt.
-func link(target, path string) error {
-	if info, err := os.Lstat(path); err == nil {
-		if info.Mode()&fs.ModeSymlink == 0 {
-			return nil
-		}
-		if err := os.Remove(path); err != nil {
-			return err
-		}
-	}
-	target, err := filepath.Abs(target)
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	return os.Symlink(target, path)
-}
-
 // hasSession reports whether the session was recorded in this home. The
 // program keeps sessions in an SQLite file, in which an id stands as it is;
 // asking for one that is not there would end the program.
 func (h home) hasSession(id string) bool {
-	files, err := filepath.Glob(filepath.Join(h.data, program, "*.db*")) // the write-ahead log, too
+	files, err := filepath.Glob(filepath.Join(h.data, program.Name, "*.db*")) // the write-ahead log, too
 	if err != nil {
 		return false
 	}

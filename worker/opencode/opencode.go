@@ -1,35 +1,31 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
-	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // Kind is the worker kind that this adapter drives by default.
 const Kind job.WorkerKind = "opencode"
 
-const (
-	program    = "opencode"
-	installCmd = "npm install -g opencode-ai"
-)
+// program is the CLI. It has keys of many providers, which are not looked for.
+var program = agentcli.Program{Kind: Kind, Name: "opencode", Install: "npm install -g opencode-ai"}
 
-// Adapter drives OpenCode. The zero value works.
-type Adapter struct {
-	// Now is the clock by which a retry-after date is checked; nil is time.Now.
-	Now func() time.Time
-}
+// Adapter drives OpenCode.
+type Adapter struct{}
 
 // Locate returns the path of the opencode program.
 func (a Adapter) Locate(s job.WorkerSettings) (string, error) {
-	return worker.LocateProgram(Kind, s, program, installCmd)
+	return program.Locate(s)
 }
 
 // Version asks the program for its version, e.g. "1.18.33".
 func (a Adapter) Version(ctx context.Context, path string) (string, error) {
-	return worker.ProgramVersion(ctx, path)
+	return program.Version(ctx, path)
 }
 
 // Start prepares a run: the private folders, the configuration and the
@@ -43,13 +39,9 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := a.Now
-	if now == nil {
-		now = time.Now
-	}
-	s := newSession(t, h, now)
-	s.command = worker.Command{
-		Path: path, Args: arguments(t, h, s.resume), Env: h.env, Dir: t.Dir,
+	s := newSession(t, h)
+	s.Process = worker.Command{
+		Path: path, Args: arguments(t, h, s.Resume), Env: h.env, Dir: t.Dir,
 		Stdin: []byte(prompt(t)),
 	}
 	return s, nil
@@ -59,15 +51,8 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 // argument it could be no longer than 128 KiB, would reach the model in quotes
 // and could be taken for a flag.
 func arguments(t *worker.Task, h home, resume string) []string {
-	var args []string
-	if len(t.Settings.Command) > 1 {
-		args = append(args, t.Settings.Command[1:]...)
-	}
-	title := string(t.Name)
-	if title == "" {
-		title = agentName
-	}
-	args = append(args, "run", "--format=json", "--pure",
+	title := cmp.Or(string(t.Name), agentName)
+	args := agentcli.Arguments(t, "run", "--format=json", "--pure",
 		"--print-logs", "--log-level=ERROR", // else it repeats failed requests in silence
 		"--dir="+t.Dir, "--agent="+agentName,
 		"--title="+title) // without one, the model is asked for it

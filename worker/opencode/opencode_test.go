@@ -2,7 +2,6 @@ package opencode
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -13,47 +12,13 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/workertest"
 )
 
-// task returns a task of a user whose home is a folder of the test, and a
-// program that is found but never started.
 func task(t *testing.T) (task *worker.Task, userHome string) {
-	t.Helper()
-	dir := t.TempDir()
-	bin := filepath.Join(dir, "bin", program)
-	userHome = filepath.Join(dir, "user")
-	for _, sub := range []string{"bin", "user/.config/opencode", "user/.config/git", "user/.local/share/opencode", "home", "scratch", "ws"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(t, bin, "#!/bin/sh\necho '1.18.33'\n")
-	if err := os.Chmod(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return &worker.Task{
-		Name: "my-job", Instructions: "-do it", Model: "anthropic/claude-x",
-		Dir: filepath.Join(dir, "ws"), Home: filepath.Join(dir, "home"), Scratch: filepath.Join(dir, "scratch"),
-		Environ:  []string{"HOME=" + userHome, "PATH=/bin"},
-		Settings: job.WorkerSettings{Command: []string{bin}},
-	}, userHome
-}
-
-func write(t *testing.T, path, content string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// lookup is a scheduler's environment of one variable.
-func lookup(name, value string) func(string) (string, bool) {
-	return func(n string) (string, bool) {
-		if n != name {
-			return "", false
-		}
-		return value, true
-	}
+	task, userHome = workertest.UserTask(t, program.Name, "1.18.33", ".config/opencode", ".config/git", ".local/share/opencode")
+	task.Name, task.Model = "my-job", "anthropic/claude-x"
+	return task, userHome
 }
 
 func start(t *testing.T, task *worker.Task) worker.Command {
@@ -67,27 +32,12 @@ func start(t *testing.T, task *worker.Task) worker.Command {
 
 func config(t *testing.T, tk *worker.Task) map[string]any {
 	t.Helper()
-	var v map[string]any
-	if err := json.Unmarshal(readFile(t, filepath.Join(tk.Scratch, "opencode.json")), &v); err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return workertest.ReadJSON(t, filepath.Join(tk.Scratch, "opencode.json"))
 }
 
 func TestLocateAndVersion(t *testing.T) {
 	tk, _ := task(t)
-	path, err := Adapter{}.Locate(tk.Settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v, err := (Adapter{}).Version(context.Background(), path); err != nil || v != "1.18.33" {
-		t.Errorf("version %q, %v", v, err)
-	}
-	_, err = Adapter{}.Locate(job.WorkerSettings{Command: []string{"/nowhere/opencode"}})
-	var missing *worker.NotInstalledError
-	if !errors.As(err, &missing) || !strings.Contains(missing.Hint, "npm install -g opencode-ai") {
-		t.Errorf("missing program: %v", err)
-	}
+	workertest.CheckProgram(t, Adapter{}, tk, "1.18.33", "npm install -g opencode-ai")
 }
 
 // TestPermissions holds what each set of capabilities comes to, in the order
@@ -133,7 +83,7 @@ func TestCommandLine(t *testing.T) {
 	tk, _ := task(t)
 	tk.Output, tk.SystemPrompt = []byte(`{"type":"object"}`), "-be brief"
 	tk.Settings.Command = append(tk.Settings.Command, "--leading")
-	write(t, filepath.Join(tk.Dir, "AGENTS.md"), "rules of the repository")
+	workertest.Write(t, filepath.Join(tk.Dir, "AGENTS.md"), "rules of the repository")
 	c := start(t, tk)
 	for _, want := range []string{"--leading", "run", "--format=json", "--pure", "--print-logs", "--log-level=ERROR", "--agent=agentsched", "--title=my-job", "--model=anthropic/claude-x", "--dir=" + tk.Dir} {
 		if !slices.Contains(c.Args, want) {
@@ -145,7 +95,7 @@ func TestCommandLine(t *testing.T) {
 	}
 	system := filepath.Join(tk.Scratch, "system-prompt.md")
 	want := []any{filepath.Join(tk.Dir, "AGENTS.md"), system}
-	if got := config(t, tk)["instructions"].([]any); !slices.Equal(got, want) || string(readFile(t, system)) != "-be brief" {
+	if got := config(t, tk)["instructions"].([]any); !slices.Equal(got, want) || string(workertest.Read(t, system)) != "-be brief" {
 		t.Errorf("instructions %v, want %v", got, want)
 	}
 	agent := config(t, tk)["agent"].(map[string]any)["agentsched"].(map[string]any)
@@ -172,16 +122,16 @@ func TestHome(t *testing.T) {
 		".config/git/config": "[user]\n",
 	}
 	for name, content := range users {
-		write(t, filepath.Join(user, name), content)
+		workertest.Write(t, filepath.Join(user, name), content)
 	}
-	tk.Lookup = lookup("GATE_KEY", "k")
+	tk.Lookup = workertest.Lookup("GATE_KEY", "k")
 	c := start(t, tk)
 
 	data, conf := filepath.Join(tk.Home, "data"), filepath.Join(tk.Home, "config")
 	if target, err := os.Readlink(filepath.Join(data, "opencode", "auth.json")); err != nil || target != filepath.Join(user, ".local/share/opencode/auth.json") {
 		t.Errorf("login %q, %v", target, err)
 	}
-	if got := readFile(t, filepath.Join(conf, "git", "config")); string(got) != users[".config/git/config"] {
+	if got := workertest.Read(t, filepath.Join(conf, "git", "config")); string(got) != users[".config/git/config"] {
 		t.Errorf("git's configuration as commands see it: %q", got)
 	}
 	for _, want := range []string{"XDG_DATA_HOME=" + data, "XDG_CONFIG_HOME=" + conf, "HOME=" + user, "GATE_KEY=k"} {
@@ -206,7 +156,7 @@ func TestHome(t *testing.T) {
 		t.Errorf("agent %v", agent)
 	}
 	for name, content := range users {
-		if data := readFile(t, filepath.Join(user, name)); string(data) != content {
+		if data := workertest.Read(t, filepath.Join(user, name)); string(data) != content {
 			t.Errorf("the user's %s became %q", name, data)
 		}
 	}
@@ -217,14 +167,14 @@ func TestHome(t *testing.T) {
 // the key is in no file.
 func TestAnotherEndpoint(t *testing.T) {
 	tk, user := task(t)
-	write(t, filepath.Join(user, ".local/share/opencode/auth.json"), "{}")
+	workertest.Write(t, filepath.Join(user, ".local/share/opencode/auth.json"), "{}")
 	tk.Model, tk.Settings.BaseURL, tk.Settings.KeyEnv = "vendor/model", "http://127.0.0.1:1/v1", "GATE_KEY"
-	tk.Lookup = lookup("GATE_KEY", "very-secret")
+	tk.Lookup = workertest.Lookup("GATE_KEY", "very-secret")
 	c := start(t, tk)
 	if !slices.Contains(c.Args, "--model=agentsched/vendor/model") || !slices.Contains(c.Env, "GATE_KEY=very-secret") {
 		t.Errorf("args %q, env %q", c.Args, c.Env)
 	}
-	if file := readFile(t, filepath.Join(tk.Scratch, "opencode.json")); bytes.Contains(file, []byte("very-secret")) || !bytes.Contains(file, []byte("{env:GATE_KEY}")) {
+	if file := workertest.Read(t, filepath.Join(tk.Scratch, "opencode.json")); bytes.Contains(file, []byte("very-secret")) || !bytes.Contains(file, []byte("{env:GATE_KEY}")) {
 		t.Errorf("configuration %s", file)
 	}
 	if _, err := os.Lstat(filepath.Join(tk.Home, "data/opencode/auth.json")); err == nil {
@@ -243,13 +193,13 @@ func TestKeys(t *testing.T) {
 		"anthropic/x": "ANTHROPIC_API_KEY", "openai/x": "OPENAI_API_KEY", "google/x": "GEMINI_API_KEY", "": "OPENROUTER_API_KEY", "my-host/x": "MY_HOST_API_KEY",
 	} {
 		tk, _ := task(t)
-		tk.Model, tk.Lookup = model, lookup(name, "k")
+		tk.Model, tk.Lookup = model, workertest.Lookup(name, "k")
 		if c := start(t, tk); !slices.Contains(c.Env, name+"=k") {
 			t.Errorf("model %q: no %s", model, name)
 		}
 	}
 	tk, _ := task(t)
-	tk.Lookup = lookup("OPENAI_API_KEY", "k")
+	tk.Lookup = workertest.Lookup("OPENAI_API_KEY", "k")
 	if c := start(t, tk); slices.Contains(c.Env, "OPENAI_API_KEY=k") {
 		t.Error("anthropic gets the key of openai")
 	}
@@ -267,19 +217,19 @@ func TestResume(t *testing.T) {
 	if slices.Contains(s.Command().Args, "--session=ses_1") {
 		t.Error("a session is resumed that is not there")
 	}
-	if events := s.Event([]byte(`{"type":"other"}`)); len(events) != 1 || events[0].Kind != job.EventWarning {
+	if events := workertest.Play(s).Event([]byte(`{"type":"other"}`)); len(events) != 1 || events[0].Kind != job.EventWarning {
 		t.Errorf("events %+v", events)
 	}
 	db := filepath.Join(tk.Home, "data", "opencode", "opencode.db")
-	write(t, db, "of another session: ses_2")
+	workertest.Write(t, db, "of another session: ses_2")
 	if c := start(t, tk); slices.Contains(c.Args, "--session=ses_1") {
 		t.Error("a session is resumed that is not among those recorded")
 	}
-	write(t, db, "content ses_1")
+	workertest.Write(t, db, "content ses_1")
 	if c := start(t, tk); !slices.Contains(c.Args, "--session=ses_1") {
 		t.Errorf("args %q", c.Args)
 	}
-	if got := readFile(t, db); string(got) != "content ses_1" {
+	if got := workertest.Read(t, db); string(got) != "content ses_1" {
 		t.Errorf("the earlier attempt's content: %q", got)
 	}
 }

@@ -1,28 +1,19 @@
 package opencode
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // session is one run of opencode.
 type session struct {
-	command worker.Command
-	dir     []string // the workspace, and where its links lead
-	now     func() time.Time
-	resume  string // session to resume; "" if there is none, or it is lost
+	agentcli.Run
 
-	mu       sync.Mutex  // guards what follows: ErrorLine comes from another goroutine
-	pending  []job.Event // to be told with the first line
 	session  string
 	open     bool   // a step was started and not finished
 	finish   string // why the last step ended, e.g. "stop"
@@ -34,28 +25,15 @@ type session struct {
 	requests requests
 }
 
-func newSession(t *worker.Task, h home, now func() time.Time) *session {
-	s := &session{now: now, dir: []string{t.Dir}}
-	if real, err := filepath.EvalSymlinks(t.Dir); err == nil && real != t.Dir {
-		s.dir = append(s.dir, real)
-	}
-	switch {
-	case t.Session == "":
-	case h.hasSession(t.Session):
-		s.resume = t.Session
-	default:
-		s.pending = append(s.pending, job.Event{Kind: job.EventWarning,
-			Text: "session " + t.Session + " is not recorded any more: starting a new one"})
-	}
-	return s
+func newSession(t *worker.Task, h home) *session {
+	return &session{Run: agentcli.NewRun(t, "session", h.hasSession)}
 }
 
-// Command returns the process to start.
-func (s *session) Command() worker.Command { return s.command }
-
-// Cancel does nothing: opencode ends at once on SIGINT; the commands that it
-// leaves running are the runner's to end.
-func (s *session) Cancel(io.Writer) error { return nil }
+// Step reads what the program prints. Nothing is said to it: it ends at once on
+// SIGINT, and the commands that it leaves running are the Runner's to end.
+func (s *session) Step(now time.Time, in worker.Input) []worker.Action {
+	return s.Read(now, in, s.parse, s.errorLine, s.result)
+}
 
 // line is what the program prints, one JSON object a line.
 type line struct {
@@ -122,26 +100,10 @@ type failure struct {
 	} `json:"data"`
 }
 
-// Event returns what a line means.
-func (s *session) Event(raw []byte) []job.Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	events := append(s.pending, s.parse(raw)...)
-	s.pending = nil
-	return events
-}
-
 func (s *session) parse(raw []byte) []job.Event {
 	var l line
-	if err := json.Unmarshal(raw, &l); err != nil {
-		// A field of another type than we know does not spoil the others.
-		var odd *json.UnmarshalTypeError
-		if !errors.As(err, &odd) {
-			l.Type = ""
-		}
-	}
-	if l.Type == "" {
-		return []job.Event{withText(job.Event{Kind: job.EventLog}, string(raw))}
+	if !agentcli.Decode(raw, &l) || l.Type == "" {
+		return []job.Event{agentcli.WithText(job.Event{Kind: job.EventLog}, string(raw))}
 	}
 	s.sawEvent = true
 	var events []job.Event
@@ -158,9 +120,10 @@ func (s *session) parse(raw []byte) []job.Event {
 		s.open, s.finish, s.failure = true, "", nil
 		s.tries++
 		s.requests.failed = 0
+		s.giveUp()
 	case "text":
 		s.say(p)
-		events = append(events, withText(job.Event{Kind: job.EventText}, p.Text))
+		events = append(events, agentcli.WithText(job.Event{Kind: job.EventText}, p.Text))
 	case "tool_use":
 		events = append(events, s.tool(p)...)
 	case "step_finish":
@@ -176,7 +139,7 @@ func (s *session) parse(raw []byte) []job.Event {
 		}
 	case "error":
 		s.failure = &l.Error
-		events = append(events, withText(job.Event{Kind: job.EventError}, l.Error.String()))
+		events = append(events, agentcli.WithText(job.Event{Kind: job.EventError}, l.Error.String()))
 	}
 	return events
 }
@@ -212,21 +175,21 @@ func (s *session) tool(p part) []job.Event {
 		if st.Metadata.Exit != nil {
 			code = *st.Metadata.Exit
 		}
-		events = append(events, withText(job.Event{Kind: job.EventCommand, CallID: p.CallID, Command: st.Input.Command, ExitCode: &code, Millis: millis}, text))
+		events = append(events, agentcli.WithText(job.Event{Kind: job.EventCommand, CallID: p.CallID, Command: st.Input.Command, ExitCode: &code, Millis: millis}, text))
 	case !failed && st.Input.Path != "" && (p.Tool == "edit" || p.Tool == "write"):
 		change := "modified"
 		if p.Tool == "write" && st.Metadata.Exists != nil && !*st.Metadata.Exists {
 			change = "added"
 		}
-		events = append(events, job.Event{Kind: job.EventFile, CallID: p.CallID, Path: s.relative(st.Input.Path), Change: change, Millis: millis})
+		events = append(events, job.Event{Kind: job.EventFile, CallID: p.CallID, Path: s.Relative(st.Input.Path), Change: change, Millis: millis})
 	case failed:
 		code := 1
-		events = append(events, withText(job.Event{Kind: job.EventTool, CallID: p.CallID, Tool: p.Tool, Path: s.relative(st.Input.Path), ExitCode: &code, Millis: millis}, text))
+		events = append(events, agentcli.WithText(job.Event{Kind: job.EventTool, CallID: p.CallID, Tool: p.Tool, Path: s.Relative(st.Input.Path), ExitCode: &code, Millis: millis}, text))
 	default:
 		if what == "" {
 			what = st.Title
 		}
-		events = append(events, withText(job.Event{Kind: job.EventTool, CallID: p.CallID, Tool: p.Tool, Millis: millis}, what))
+		events = append(events, agentcli.WithText(job.Event{Kind: job.EventTool, CallID: p.CallID, Tool: p.Tool, Millis: millis}, what))
 	}
 	if failed && denied(st.Error) {
 		what, _ = job.Cut(what, 200)
@@ -253,23 +216,4 @@ func (p part) usage() job.Usage {
 		OutputTokens: output, ReasoningTokens: t.Reasoning,
 		CostUSD: p.Cost, CostKnown: p.Cost > 0,
 	}
-}
-
-// relative returns path as seen from the workspace, if it lies in it.
-func (s *session) relative(path string) string {
-	if !filepath.IsAbs(path) {
-		return path
-	}
-	for _, dir := range s.dir {
-		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
-			return rel
-		}
-	}
-	return path
-}
-
-// withText returns e with text, cut to what an event may carry.
-func withText(e job.Event, text string) job.Event {
-	e.Text, e.Truncated = job.Cut(text, job.MaxEventText)
-	return e
 }

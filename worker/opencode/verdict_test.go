@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/workertest"
 )
 
 // failedLine is what the program logs of a request that failed.
@@ -49,7 +49,7 @@ func TestVerdict(t *testing.T) {
 		{name: "requests for titles", lines: slices.Repeat([]string{strings.Replace(limited, "small=false", "small=true", 1)}, 5)},
 		{name: "other log lines", lines: slices.Repeat([]string{`timestamp=2026-11-21T08:43:50.707Z level=ERROR message=process error="Too Many Requests"`}, 5)},
 	} {
-		s := testSession(t)
+		s := workertest.Play(testSession(t))
 		for i, l := range c.lines {
 			if _, decided := s.Verdict(); decided {
 				t.Errorf("%s: decided after %d lines", c.name, i)
@@ -68,7 +68,7 @@ func TestVerdict(t *testing.T) {
 
 // TestErrorLine covers what becomes of standard error.
 func TestErrorLine(t *testing.T) {
-	s := testSession(t)
+	s := workertest.Play(testSession(t))
 	for _, c := range []struct {
 		line, text string
 		kind       job.EventKind
@@ -87,14 +87,7 @@ func TestErrorLine(t *testing.T) {
 			t.Errorf("%q: %+v", c.line, got)
 		}
 	}
-	told := 0
-	for range 2 * maxLogEvents {
-		told += len(s.ErrorLine([]byte("a line")))
-	}
-	if told > maxLogEvents || told < maxLogEvents-10 {
-		t.Errorf("%d lines became events", told)
-	}
-	if e := testSession(t).ErrorLine([]byte(strings.Repeat("x", 1<<20)))[0]; len(e.Text) > job.MaxEventText || e.Truncated == 0 {
+	if e := workertest.Play(testSession(t)).ErrorLine([]byte(strings.Repeat("x", 1<<20)))[0]; len(e.Text) > job.MaxEventText || e.Truncated == 0 {
 		t.Errorf("a long line: %d bytes", len(e.Text))
 	}
 }
@@ -102,32 +95,10 @@ func TestErrorLine(t *testing.T) {
 // TestLoggedFailureExplains checks that an end without a word is explained by
 // the last request, and not by the program's log as it stands.
 func TestLoggedFailureExplains(t *testing.T) {
-	s := testSession(t)
+	s := workertest.Play(testSession(t))
 	l := failedLine("Cannot connect to API: Unable to connect.")
 	s.ErrorLine([]byte(l))
 	if r := s.Result(worker.Exit{Code: 1, Stderr: l + "\n"}); r.Class != job.Network || strings.Contains(r.Message, "timestamp") {
 		t.Errorf("%+v", r)
-	}
-}
-
-// TestErrorLineBesideEvent tells both streams at once, for the race detector.
-func TestErrorLineBesideEvent(t *testing.T) {
-	s := testSession(t)
-	var both sync.WaitGroup
-	both.Go(func() {
-		for range 100 {
-			s.ErrorLine([]byte(failedLine("odd")))
-			s.Verdict()
-		}
-	})
-	both.Go(func() {
-		for range 100 {
-			s.Event([]byte(`{"type":"step_start"}`))
-			s.Verdict()
-		}
-	})
-	both.Wait()
-	if r, decided := s.Verdict(); !decided || r.Class != job.Server {
-		t.Errorf("%v, %+v", decided, r)
 	}
 }

@@ -3,9 +3,9 @@ package shell
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/agentsched/agentsched/job"
@@ -29,19 +29,37 @@ type session struct {
 
 func (s *session) Command() worker.Command { return s.command }
 
-// Opening tells that the script runs: it is the run's one command.
-func (s *session) Opening() []job.Event {
-	return []job.Event{{Kind: job.EventCommand, Command: s.title, CallID: callID}}
+// Step tells the script's output as text, and that it runs: it is the run's one
+// command.
+func (s *session) Step(_ time.Time, in worker.Input) []worker.Action {
+	switch in := in.(type) {
+	case worker.Started:
+		return worker.Events(job.Event{Kind: job.EventCommand, Command: s.title, CallID: callID})
+	case worker.Output:
+		return worker.Events(s.line(in.Line)...)
+	case worker.ErrorOutput:
+		return worker.Log(in.Line)
+	case worker.Ended:
+		code := in.Code
+		return []worker.Action{
+			worker.Emit{Event: job.Event{Kind: job.EventCommand, Command: s.title, CallID: callID, ExitCode: &code}},
+			worker.Finish{Result: s.result(in.Exit)},
+		}
+	}
+	return nil
 }
 
-// Closing tells how the script ended.
-func (s *session) Closing(e worker.Exit) []job.Event {
-	code := e.Code
-	return []job.Event{{Kind: job.EventCommand, Command: s.title, CallID: callID, ExitCode: &code}}
+// Close removes the script if it lies among the run's temporary files and is
+// still there.
+func (s *session) Close() error {
+	if s.temporary {
+		os.Remove(s.script)
+	}
+	return nil
 }
 
-// Event reports a line of the script's output as text.
-func (s *session) Event(line []byte) []job.Event {
+// line reports a line of the script's output as text.
+func (s *session) line(line []byte) []job.Event {
 	s.remember(line)
 	if len(line) == 0 {
 		return nil
@@ -66,13 +84,7 @@ func (s *session) remember(line []byte) {
 	}
 }
 
-// Cancel does nothing: a script is stopped by signals.
-func (s *session) Cancel(io.Writer) error { return nil }
-
-func (s *session) Result(e worker.Exit) worker.Result {
-	if s.temporary {
-		os.Remove(s.script) // if it is still there
-	}
+func (s *session) result(e worker.Exit) worker.Result {
 	r := worker.Result{Answer: s.answer()}
 	if e.Code == 0 && e.Signal == "" && !e.Stopped {
 		return r

@@ -19,7 +19,8 @@ import (
 // its result. If onEvent is not nil it is called with each event, and may
 // return true once to have the session cancelled, as the Runner would, but
 // without signals. It is a small stand-in for worker.Runner, to test an
-// adapter alone: the program has a minute, then its process group is killed.
+// adapter alone: questions are not answered, timers not set, steps not stored,
+// and the program has a minute, then its process group is killed.
 func Drive(t testing.TB, s worker.Session, onEvent func(job.Event) (cancel bool)) ([]job.Event, worker.Result) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -52,26 +53,37 @@ func Drive(t testing.TB, s worker.Session, onEvent func(job.Event) (cancel bool)
 	}()
 
 	var events []job.Event
-	framer, framed := s.(worker.Framer)
-	if framed {
-		events = append(events, framer.Opening()...)
-	}
+	var result worker.Result
 	stopped := false
+	var step func(in worker.Input)
+	step = func(in worker.Input) {
+		for _, a := range s.Step(time.Now(), in) {
+			switch a := a.(type) {
+			case worker.Emit:
+				events = append(events, a.Event)
+				if onEvent != nil && onEvent(a.Event) && !stopped {
+					stopped = true
+					step(worker.Cancel{})
+				}
+			case worker.Write:
+				<-written
+				if _, err := stdin.Write(a.Data); err != nil {
+					t.Errorf("write to the program: %v", err)
+				}
+			case worker.CloseInput:
+				<-written
+				stdin.Close()
+			case worker.Finish:
+				result = a.Result
+			}
+		}
+	}
+	step(worker.Started{})
 	lines := bufio.NewReader(stdout)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
-			line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
-			for _, e := range s.Event(line) {
-				events = append(events, e)
-				if onEvent != nil && onEvent(e) && !stopped {
-					stopped = true
-					<-written
-					if err := s.Cancel(stdin); err != nil {
-						t.Errorf("cancel: %v", err)
-					}
-				}
-			}
+			step(worker.Output{Line: bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))})
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
@@ -87,12 +99,18 @@ func Drive(t testing.TB, s worker.Session, onEvent func(job.Event) (cancel bool)
 	if ctx.Err() != nil {
 		t.Fatalf("the program did not end in time; stderr: %s", stderr.String())
 	}
+	for line := range bytes.Lines(stderr.Bytes()) {
+		step(worker.ErrorOutput{Line: bytes.TrimSuffix(line, []byte("\n"))})
+	}
 	e := worker.Exit{Code: cmd.ProcessState.ExitCode(), Stderr: stderr.String(), Stopped: stopped}
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		e.Signal = ws.Signal().String()
 	}
-	if framed {
-		events = append(events, framer.Closing(e)...)
+	step(worker.Ended{Exit: e})
+	if closer, ok := s.(io.Closer); ok {
+		if err := closer.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
 	}
-	return events, s.Result(e)
+	return events, result
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -36,7 +37,7 @@ func Golden(t *testing.T, atLeast int, update bool, start func(t *testing.T) wor
 					t.Fatal(err)
 				}
 			}
-			if want := optional(t, golden); !bytes.Equal(got, want) {
+			if want := Read(t, golden); !bytes.Equal(got, want) {
 				t.Errorf("got:\n%s\nwant:\n%s", got, want)
 			}
 		})
@@ -47,27 +48,24 @@ func Golden(t *testing.T, atLeast int, update bool, start func(t *testing.T) wor
 func replay(t *testing.T, s worker.Session, base string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	var verdict *worker.Result
-	judge, judges := s.(worker.Judge)
-	tell := func(text []byte, line func([]byte) []job.Event) {
-		for l := range bytes.Lines(text) {
-			for _, e := range line(bytes.TrimSuffix(l, []byte("\n"))) {
-				out.WriteString(eventJSON(t, e))
-			}
-			if !judges || verdict != nil {
-				continue
-			}
-			if r, decided := judge.Verdict(); decided {
-				verdict = &r
-				out.WriteString("--- here the run is decided\n")
+	var verdict, result *worker.Result
+	step := func(in worker.Input) {
+		for _, a := range s.Step(Now, in) {
+			switch a := a.(type) {
+			case worker.Emit:
+				out.WriteString(eventJSON(t, a.Event))
+			case worker.Finish:
+				if _, ended := in.(worker.Ended); ended {
+					result = &a.Result
+				} else if verdict == nil {
+					verdict = &a.Result
+					out.WriteString("--- here the run is decided\n")
+				}
+			default:
+				out.WriteString(fmt.Sprintf("%T %+v\n", a, a))
 			}
 		}
 	}
-	exit := recordedExit(t, base)
-	if r, ok := s.(worker.ErrorReader); ok {
-		tell([]byte(exit.Stderr), r.ErrorLine)
-	}
-	tell(optional(t, base+".jsonl"), s.Event)
 	write := func(title string, r any) {
 		data, err := json.MarshalIndent(r, "", "  ")
 		if err != nil {
@@ -75,15 +73,27 @@ func replay(t *testing.T, s worker.Session, base string) []byte {
 		}
 		out.WriteString("--- " + title + "\n" + string(data) + "\n")
 	}
-	if verdict != nil { // its result is not asked
+	exit := recordedExit(t, base)
+	for l := range bytes.Lines([]byte(exit.Stderr)) {
+		step(worker.ErrorOutput{Line: bytes.TrimSuffix(l, []byte("\n"))})
+	}
+	for l := range bytes.Lines(Read(t, base+".jsonl")) {
+		step(worker.Output{Line: bytes.TrimSuffix(l, []byte("\n"))})
+	}
+	if exit.Stopped && verdict == nil {
+		step(worker.Ended{Exit: exit})
+		write("result of a run that was stopped", result)
+	}
+	exit.Stopped = false
+	step(worker.Ended{Exit: exit})
+	if verdict != nil { // of the result, only the cost counts
+		if result.CostUSD != nil {
+			verdict.CostUSD = result.CostUSD
+		}
 		write("verdict", verdict)
 		return out.Bytes()
 	}
-	if exit.Stopped {
-		write("result of a run that was stopped", s.Result(exit))
-	}
-	exit.Stopped = false
-	write("result", s.Result(exit))
+	write("result", result)
 	return out.Bytes()
 }
 
@@ -94,12 +104,12 @@ func recordedExit(t *testing.T, base string) worker.Exit {
 		Exit   any     `json:"exit"`
 		Signal *string `json:"signal"`
 	}{Exit: 1.0} // recordings without a meta file are of failures
-	if data := optional(t, base+".meta.json"); data != nil {
+	if data := Read(t, base+".meta.json"); data != nil {
 		if err := json.Unmarshal(data, &meta); err != nil {
 			t.Fatal(err)
 		}
 	}
-	exit := worker.Exit{Code: -1, Stderr: string(optional(t, base+".stderr")), Stopped: meta.Signal != nil}
+	exit := worker.Exit{Code: -1, Stderr: string(Read(t, base+".stderr")), Stopped: meta.Signal != nil}
 	switch code, ok := meta.Exit.(float64); {
 	case !ok:
 		exit.Signal, exit.Stopped = "killed", true // the recording was cut off
@@ -122,8 +132,8 @@ func eventJSON(t *testing.T, e job.Event) string {
 	return "{" + rest + "\n"
 }
 
-// optional returns a file's content, nil if there is none.
-func optional(t *testing.T, name string) []byte {
+// Read returns a file's content, nil if there is none.
+func Read(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

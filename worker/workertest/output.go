@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -29,11 +30,11 @@ func failures() []worker.Exit {
 
 func (c Config) testNoOutput(t *testing.T) {
 	next := c.sessions(t)
-	if r := next().Result(worker.Exit{}); r.Class == job.NoError && !c.PlainOutput {
+	if r := end(t, next(), worker.Exit{}); r.Class == job.NoError && !c.PlainOutput {
 		t.Error("a program that printed nothing succeeded")
 	}
 	for _, e := range failures() {
-		check(t, fmt.Sprintf("no output, %+v", e), next().Result(e), e)
+		check(t, fmt.Sprintf("no output, %+v", e), end(t, next(), e), e)
 	}
 }
 
@@ -45,7 +46,7 @@ func (c Config) testFailedProgram(t *testing.T) {
 		for _, e := range failures() {
 			s := next()
 			tell(t, s, r.lines)
-			check(t, fmt.Sprintf("%s, then %+v", r.name, e), s.Result(e), e)
+			check(t, fmt.Sprintf("%s, then %+v", r.name, e), end(t, s, e), e)
 		}
 	}
 }
@@ -54,13 +55,13 @@ func (c Config) testFailedProgram(t *testing.T) {
 func (c Config) testStopped(t *testing.T) {
 	next := c.sessions(t)
 	e := worker.Exit{Code: -1, Signal: "terminated", Stopped: true}
-	check(t, "stopped before output", next().Result(e), e)
+	check(t, "stopped before output", end(t, next(), e), e)
 	for _, r := range c.transcripts(t) {
 		for n := range r.lines {
 			s := next()
 			tell(t, s, r.lines[:n])
-			s.Cancel(&bytes.Buffer{})
-			check(t, fmt.Sprintf("%s stopped after %d lines", r.name, n), s.Result(e), e)
+			s.Step(Now, worker.Cancel{})
+			check(t, fmt.Sprintf("%s stopped after %d lines", r.name, n), end(t, s, e), e)
 		}
 	}
 }
@@ -102,7 +103,7 @@ func (c Config) testHostileLines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := next()
 			tell(t, s, [][]byte{line, line})
-			if r := s.Result(worker.Exit{}); r.Class == job.NoError && !c.PlainOutput {
+			if r := end(t, s, worker.Exit{}); r.Class == job.NoError && !c.PlainOutput {
 				t.Error("a program that printed no result succeeded")
 			} else if len(r.Answer) > job.MaxEventText {
 				t.Errorf("the answer has %d bytes, at most %d are kept", len(r.Answer), job.MaxEventText)
@@ -122,7 +123,7 @@ func (c Config) testGreased(t *testing.T) {
 				tell(t, s, r.lines[:n])
 				tell(t, s, [][]byte{changed})
 				e := worker.Exit{Code: 1}
-				check(t, fmt.Sprintf("%s with line %d changed to %.200s", r.name, n+1, changed), s.Result(e), e)
+				check(t, fmt.Sprintf("%s with line %d changed to %.200s", r.name, n+1, changed), end(t, s, e), e)
 			}
 		}
 	}
@@ -179,9 +180,9 @@ func (c Config) testLineIsOnlyLent(t *testing.T) {
 		keep, lend := next(), next()
 		var kept, lent []job.Event
 		for _, line := range r.lines {
-			kept = append(kept, keep.Event(line)...)
+			kept = append(kept, tell(t, keep, [][]byte{line})...)
 			loan := bytes.Clone(line)
-			lent = append(lent, lend.Event(loan)...)
+			lent = append(lent, tell(t, lend, [][]byte{loan})...)
 			for i := range loan {
 				loan[i] = '!'
 			}
@@ -189,9 +190,42 @@ func (c Config) testLineIsOnlyLent(t *testing.T) {
 		if !reflect.DeepEqual(kept, lent) {
 			t.Errorf("%s: events change when the line is overwritten after Event", r.name)
 		}
-		if a, b := keep.Result(r.want.Exit), lend.Result(r.want.Exit); !reflect.DeepEqual(a, b) {
+		if a, b := end(t, keep, r.want.Exit), end(t, lend, r.want.Exit); !reflect.DeepEqual(a, b) {
 			t.Errorf("%s: result changes when lines are overwritten after Event: %+v, want %+v", r.name, b, a)
 		}
+	}
+}
+
+// testEveryInput gives sessions inputs that programs of other kinds cause: they
+// must be ignored or answered, and change nothing about how a failure is judged.
+func (c Config) testEveryInput(t *testing.T) {
+	inputs := []worker.Input{
+		worker.Started{}, worker.ErrorOutput{Line: []byte("oops")}, worker.ErrorOutput{}, worker.Message{ID: "m", Text: "hello"},
+		worker.Answer{Question: "unknown"}, worker.Timer{Name: "unknown"}, worker.Checkpoint{Reason: "room is needed"},
+		worker.Stored{KeptStep: worker.KeptStep{Step: worker.Step{ID: "unknown"}}}, worker.StreamLines{Lines: []byte("{}\n")}, worker.Cancel{},
+	}
+	next := c.sessions(t)
+	for _, in := range inputs {
+		s := next()
+		settled := false
+		for _, a := range s.Step(Now, in) {
+			switch a := a.(type) {
+			case worker.Emit:
+				checkEvent(t, a.Event, fmt.Appendf(nil, "%T", in))
+			case worker.Settle:
+				settled = true
+				if a.Message != "m" || a.State == worker.MessageRefused && a.Reason == "" {
+					t.Errorf("%+v settles no message, or gives no reason", a)
+				}
+			case worker.Finish:
+				t.Errorf("%T ends the run", in)
+			}
+		}
+		if _, message := in.(worker.Message); settled && !message {
+			t.Errorf("%T settles a message", in)
+		}
+		e := worker.Exit{Code: 1}
+		check(t, fmt.Sprintf("after %T", in), end(t, s, e), e)
 	}
 }
 
@@ -200,13 +234,42 @@ func tell(t testing.TB, s worker.Session, lines [][]byte) []job.Event {
 	t.Helper()
 	var all []job.Event
 	for _, line := range lines {
-		events := s.Event(line)
-		for _, e := range events {
-			checkEvent(t, e, line)
+		for _, a := range s.Step(Now, worker.Output{Line: line}) {
+			switch a := a.(type) {
+			case worker.Emit:
+				checkEvent(t, a.Event, line)
+				all = append(all, a.Event)
+			case worker.Store:
+				all = append(all, job.Event{Kind: job.EventStep, Step: a.Step.ID, Inputs: a.Step.Inputs, Result: a.Step.Result})
+			case worker.Finish:
+				if a.Result.Class == job.NoError {
+					t.Errorf("the run is a success before its end, after %.200q", line)
+				}
+			}
 		}
-		all = append(all, events...)
 	}
 	return all
+}
+
+// end tells s how its program ended and returns the result.
+func end(t testing.TB, s worker.Session, e worker.Exit) worker.Result {
+	t.Helper()
+	var results []worker.Result
+	for _, a := range s.Step(Now, worker.Ended{Exit: e}) {
+		if f, ok := a.(worker.Finish); ok {
+			results = append(results, f.Result)
+		}
+	}
+	if c, ok := s.(io.Closer); ok {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	if len(results) != 1 {
+		t.Errorf("the end is answered with %d results, want 1", len(results))
+		return worker.Result{Class: job.Crash, Message: "no result"}
+	}
+	return results[0]
 }
 
 var kinds = []job.EventKind{

@@ -2,7 +2,6 @@ package workertest
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -87,10 +86,10 @@ func (c Config) testIndependent(t *testing.T) {
 	}
 	for _, r := range c.transcripts(t) {
 		for _, line := range r.lines {
-			a.Event(line)
+			a.Step(Now, worker.Output{Line: line})
 		}
 	}
-	got := b.Result(worker.Exit{})
+	got := end(t, b, worker.Exit{})
 	if got.Class == job.NoError && !c.PlainOutput {
 		t.Error("a session that was told nothing succeeded after another one was told of a run")
 	}
@@ -100,7 +99,7 @@ func (c Config) testIndependent(t *testing.T) {
 }
 
 // testManyGoroutines uses one adapter at once from many; the race detector is
-// the judge. Cancel comes from a goroutine of its own, as from the Runner.
+// the judge.
 func (c Config) testManyGoroutines(t *testing.T) {
 	lines := [][]byte{[]byte("plain"), []byte(`{"type":"x"}`)}
 	for _, r := range c.transcripts(t) {
@@ -119,21 +118,12 @@ func (c Config) testManyGoroutines(t *testing.T) {
 				return
 			}
 			s.Command()
-			var cancelled sync.WaitGroup
-			cancelled.Go(func() {
-				s.Cancel(io.Discard)
-				s.Cancel(brokenPipe{})
-			})
 			for _, line := range lines {
-				s.Event(line)
+				s.Step(Now, worker.Output{Line: line})
 			}
-			cancelled.Wait()
-			check(t, "after Cancel", s.Result(worker.Exit{Code: 1}), worker.Exit{Code: 1})
+			s.Step(Now, worker.Cancel{})
+			check(t, "after Cancel", end(t, s, worker.Exit{Code: 1}), worker.Exit{Code: 1})
 		})
 	}
 	all.Wait()
 }
-
-type brokenPipe struct{}
-
-func (brokenPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }

@@ -83,7 +83,7 @@ func (c Config) testTranscripts(t *testing.T) {
 					session = e.Session
 				}
 			}
-			got := s.Result(r.want.Exit)
+			got := end(t, s, r.want.Exit)
 			if got.Class != r.want.Class && !r.want.Exit.Stopped {
 				t.Errorf("class %q with message %q, want class %q", got.Class, got.Message, r.want.Class)
 			}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -45,6 +46,9 @@ type Want struct {
 	Tokens  int64  // the sum over its usage events
 }
 
+// Now is the time that the suite gives every Step.
+var Now = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+
 // Run checks the adapter. Its parts are subtests.
 func Run(t *testing.T, c Config) {
 	t.Run("Locate", c.testLocate)
@@ -58,6 +62,7 @@ func Run(t *testing.T, c Config) {
 	t.Run("HostileLines", c.testHostileLines)
 	t.Run("GreasedTranscripts", c.testGreased)
 	t.Run("LineIsOnlyLent", c.testLineIsOnlyLent)
+	t.Run("EveryInput", c.testEveryInput)
 	t.Run("ManyGoroutines", c.testManyGoroutines)
 }
 

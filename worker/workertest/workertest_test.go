@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -68,6 +69,8 @@ var faults = map[string]struct {
 	"an event of the Runner's": {part: "Transcripts", event: func(_ *broken, _ []byte, events []job.Event) []job.Event {
 		return append(events, job.Event{Kind: job.EventState})
 	}},
+	"no result":         {part: "NoOutput"},
+	"ends on a message": {part: "EveryInput"},
 	"writes into the workspace": {part: "StartWritesOnlyItsFolders", start: func(t *worker.Task, _ *broken) error {
 		return os.WriteFile(filepath.Join(t.Dir, "note"), nil, 0o600)
 	}},
@@ -123,21 +126,29 @@ type broken struct {
 
 func (b *broken) Command() worker.Command { return b.command }
 
-func (b *broken) Event(line []byte) []job.Event {
-	b.last = line
-	events := b.Session.Event(line)
-	if f := faults[b.fault].event; f != nil {
-		events = f(b, line, events)
+func (b *broken) Step(now time.Time, in worker.Input) []worker.Action {
+	actions := b.Session.Step(now, in)
+	switch in := in.(type) {
+	case worker.Output:
+		b.last = in.Line
+		if f := faults[b.fault].event; f != nil {
+			actions = append(actions, worker.Events(f(b, in.Line, nil)...)...)
+		}
+	case worker.Ended:
+		if b.fault == "no result" {
+			return nil
+		}
+		for i, a := range actions {
+			if f := faults[b.fault].end; f != nil {
+				actions[i] = worker.Finish{Result: f(b, in.Exit, a.(worker.Finish).Result)}
+			}
+		}
+	case worker.Message:
+		if b.fault == "ends on a message" {
+			return []worker.Action{worker.Finish{}}
+		}
 	}
-	return events
-}
-
-func (b *broken) Result(e worker.Exit) worker.Result {
-	r := b.Session.Result(e)
-	if f := faults[b.fault].end; f != nil {
-		r = f(b, e, r)
-	}
-	return r
+	return actions
 }
 
 // faultVariable names, in a child of this test, the fault that it has.

@@ -10,7 +10,7 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// Store is where steps are kept: a queue.Store that is a queue.Journal too.
+// Store is what is used of a queue.Store to keep steps.
 type Store interface {
 	Apply(ctx context.Context, ops ...queue.Op) error
 	queue.Journal

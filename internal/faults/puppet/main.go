@@ -1,13 +1,13 @@
 // Command puppet is the worker and the core that the fault suite pulls the
 // strings of:
 //
-//	puppet worker SOCKET MARKER KIND             speaks the worker protocol
-//	puppet shell SOCKET MARKER KIND JOB ACTS     is a shell worker's command
-//	puppet child|daemon SOCKET MARKER KIND JOB RUN
-//	puppet clock "" "" ""                        tells the time for each line it reads
-//	puppet                                       stands between scheduler and core, see relay.go
+//	puppet worker SOCKET KIND                speaks the worker protocol
+//	puppet shell SOCKET KIND JOB ACTS        is a shell worker's command
+//	puppet child|daemon SOCKET KIND JOB RUN
+//	puppet clock "" ""                       tells the time for each line it reads
+//	puppet                                   stands between scheduler and core, see relay.go
 //
-// SOCKET is the suite's; MARKER means nothing, it is there to be found in /proc.
+// SOCKET is the suite's, and what it finds them by in /proc.
 package main
 
 import (
@@ -28,11 +28,11 @@ func puppet(args []string) error {
 	if len(args) == 0 {
 		return relay()
 	}
-	if len(args) < 4 {
+	if len(args) < 3 {
 		return fmt.Errorf("what is %q?", args)
 	}
-	s := &strings{socket: args[1], marker: args[2], kind: args[3]}
-	switch role, rest := args[0], args[4:]; {
+	s := &strings{socket: args[1], kind: args[2]}
+	switch role, rest := args[0], args[3:]; {
 	case role == "worker" && len(rest) == 0:
 		return s.worker()
 	case role == "shell" && len(rest) == 2:

@@ -21,6 +21,7 @@ import (
 
 // relay is the life of a core that passes on what the real one says, but for
 // the next harm that was not done yet. If there is none, it becomes the real one.
+// That goes by its name, by which a scheduler finds the cores that were left.
 func relay() error {
 	program := os.Getenv(act.CoreVariable)
 	var tears []act.Tear
@@ -32,13 +33,13 @@ func relay() error {
 		return err
 	}
 	if tear == nil {
-		return syscall.Exec(program, []string{program}, os.Environ())
+		return syscall.Exec(program, os.Args, os.Environ())
 	}
 	// A signal to end is for the real core, which tells its end by that of its
 	// output.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	cmd := exec.Command(program)
-	cmd.Stderr = os.Stderr
+	cmd.Args, cmd.Stderr = os.Args, os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err

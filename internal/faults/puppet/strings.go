@@ -19,7 +19,7 @@ const tagVariable = "AGENTSCHED_RUN"
 
 // strings are what a process of a worker hangs by.
 type strings struct {
-	socket, marker, kind string
+	socket, kind string
 
 	conn    net.Conn // closed by the kernel, whatever the process's end is
 	answers *bufio.Reader
@@ -113,7 +113,7 @@ func (s *strings) forkDaemon(job, run string) error {
 }
 
 func (s *strings) command(role, job, run string) *exec.Cmd {
-	return exec.Command("/proc/self/exe", role, s.socket, s.marker, s.kind, job, run)
+	return exec.Command("/proc/self/exe", role, s.socket, s.kind, job, run)
 }
 
 // started starts cmd and waits until it, or what it starts, is counted.

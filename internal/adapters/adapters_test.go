@@ -1,0 +1,29 @@
+package adapters_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/agentsched/agentsched/internal/adapters"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// TestTraits: what the rest of the program knows of a worker is what its adapter says.
+func TestTraits(t *testing.T) {
+	want := map[string]job.WorkerTraits{
+		"claude": {}, "codex": {ClosedSchemas: true}, "opencode": {}, "shell": {Script: true}, "exec": {Streams: true, NeedsCommand: true},
+	}
+	if got := worker.AllTraits(adapters.All()); !maps.Equal(got, want) {
+		t.Errorf("traits %+v, want %+v", got, want)
+	}
+	providers := map[string]string{}
+	for name, a := range adapters.All() {
+		if p, ok := a.(worker.Provided); ok {
+			providers[name] = p.Provider()
+		}
+	}
+	if want := map[string]string{"codex": "openai", "claude": "anthropic"}; !maps.Equal(providers, want) {
+		t.Errorf("providers %v, want %v", providers, want)
+	}
+}

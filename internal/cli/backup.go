@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/sqlite"
+)
+
+func (m *Main) backupCommand() *cobra.Command {
+	var restore, asJSON bool
+	cmd := &cobra.Command{
+		Use: "backup FILE | backup --restore FILE", Short: "Copy the queue to a file, also while a scheduler runs", Args: cobra.ExactArgs(1),
+		Long: `Copy the whole queue, as it is at one moment, to a new file: jobs, attempts, events, what was
+used and granted. A scheduler may run meanwhile. The copy was read back when the command
+ends; if it fails there is no file. It holds prompts and answers, so only you may read it.
+Workspaces, patches and logs lie in files of their own beside the queue.
+
+With --restore, put a backup in the queue's place. No scheduler may run. The queue that
+was there is kept under another name. What ran since the backup runs again.`,
+		Example: "  scheduler backup queue-monday.db\n  scheduler backup --restore queue-monday.db",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			work := m.backup
+			if restore {
+				work = m.restore
+			}
+			if e := work(ctx, args[0], asJSON); e != nil && errors.Is(e, context.Canceled) {
+				return &exitError{code: exitInterrupted}
+			} else if e != nil {
+				return e
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&restore, "restore", false, "put the backup in the queue's place")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// backedUp is what `backup --json` prints.
+type backedUp struct {
+	Path  string `json:"path"`
+	Bytes int64  `json:"bytes,omitempty"` // of the copy
+	Aside string `json:"aside,omitempty"` // with --restore: where the queue lies that was there
+}
+
+func (m *Main) backup(ctx context.Context, path string, asJSON bool) error {
+	_, store, err := m.look(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	err = store.Backup(ctx, path)
+	if errors.Is(err, fs.ErrExist) {
+		return usage(fmt.Errorf("%s exists already; a backup is never written over a file", path))
+	}
+	if err != nil {
+		return damaged(failure(err))
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return failure(err)
+	}
+	if asJSON {
+		return failure(writeJSON(m.stdout, backedUp{Path: path, Bytes: info.Size()}))
+	}
+	fmt.Fprintf(m.stdout, "%s: %s\n", path, sizeText(info.Size()))
+	return nil
+}
+
+func (m *Main) restore(ctx context.Context, path string, asJSON bool) error {
+	dir, lock, err := m.lockState()
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	aside, err := sqlite.Restore(ctx, path, dir.Database(), utcNow())
+	if errors.Is(err, queue.ErrCorrupt) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, queue.ErrNewerVersion) {
+		return usage(err, "the queue is as it was")
+	}
+	if err != nil {
+		return failure(err)
+	}
+	if asJSON {
+		return failure(writeJSON(m.stdout, backedUp{Path: path, Aside: aside}))
+	}
+	fmt.Fprintf(m.stdout, "the queue is now that of %s\n", path)
+	if aside != "" {
+		fmt.Fprintf(m.stdout, "the one before is %s\n", aside)
+	}
+	return nil
+}
+
+// lockState takes the state directory, but not its queue, which may be damaged.
+func (m *Main) lockState() (*statedir.Dir, *statedir.Lock, error) {
+	dir, err := m.existing()
+	if err != nil {
+		return nil, nil, err
+	}
+	lock, err := dir.Lock()
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	if err := m.outsideAlone(dir); err != nil {
+		lock.Release()
+		return nil, nil, err
+	}
+	return dir, lock, nil
+}
+
+// damaged adds to an error about a damaged queue what can be done.
+func damaged(err error) error {
+	var exit *exitError
+	if !errors.Is(err, queue.ErrCorrupt) || !errors.As(err, &exit) {
+		return err
+	}
+	return &exitError{code: exit.code, err: exit.err, hints: append(exit.hints, damagedHints()...)}
+}
+
+func damagedHints() []string {
+	return []string{
+		"nothing was changed",
+		"`scheduler backup --restore FILE` puts a backup in its place",
+		"`scheduler recover --set-aside` makes a new queue of what can still be read, and keeps the damaged file",
+	}
+}

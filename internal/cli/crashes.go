@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/crashlog"
+	"github.com/agentsched/agentsched/internal/progress"
+)
+
+func (m *Main) crashesCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "crashes [REPORT]", Short: "List the crashes of cores, or show one whole", Args: cobra.MaximumNArgs(1),
+		Long: fmt.Sprintf(`List the agentcores that ended without being asked to, the newest first; the last %d are
+kept. With REPORT, show what is known of one: the end of its log and its crash dump. REPORT
+is its id, the first or last characters of that, or "latest".`, crashlog.Keep),
+		Example: "  scheduler crashes\n  scheduler crashes latest",
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir, err := m.existing()
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				return m.showCrash(dir.Crashes(), args[0], asJSON)
+			}
+			return m.listCrashes(dir.Crashes(), asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (m *Main) listCrashes(dir string, asJSON bool) error {
+	all, err := crashlog.List(dir)
+	switch {
+	case asJSON:
+		return failure(errors.Join(err, writeJSON(m.stdout, append([]crashlog.Report{}, all...))))
+	case len(all) == 0 && err == nil:
+		fmt.Fprintln(m.stdout, "no core has crashed")
+		return nil
+	}
+	rows := func(w io.Writer) {
+		for i := range all {
+			r := &all[i]
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\n", r.ID, r.Time.Local().Format(time.DateTime), r.Core, r.PID,
+				r.Uptime.Std().Round(time.Millisecond), len(r.Runs), progress.Clean(r.Exit), progress.Clean(firstLine(r.LastWords)))
+		}
+	}
+	return failure(errors.Join(err, table(m.out(), "REPORT\tTIME\tCORE\tPID\tLIVED\tRUNS\tEXIT\tLAST WORDS", rows)))
+}
+
+// latest means the newest report.
+const latest = "latest"
+
+func (m *Main) showCrash(dir, ref string, asJSON bool) error {
+	if ref == latest {
+		ref = "last"
+	}
+	r, err := crashlog.Find(dir, ref)
+	if errors.Is(err, crashlog.ErrNotFound) || errors.Is(err, crashlog.ErrAmbiguous) {
+		return &exitError{code: exitFailed, err: err, hints: []string{"`scheduler crashes` lists them"}}
+	}
+	if err != nil {
+		return failure(err)
+	}
+	if asJSON {
+		return failure(writeJSON(m.stdout, r))
+	}
+	printCrash(m.stdout, &r)
+	return nil
+}
+
+func printCrash(w io.Writer, r *crashlog.Report) {
+	line := func(name, format string, args ...any) {
+		if text := progress.Clean(fmt.Sprintf(format, args...)); text != "" {
+			fmt.Fprintf(w, "%-12s %s\n", name+":", text)
+		}
+	}
+	line("report", "%s", r.ID)
+	line("time", "%s", r.Time.Local().Format(time.DateTime))
+	line("core", "%d (pid %d)", r.Core, r.PID)
+	line("version", "%s", r.Version)
+	line("lived", "%s", r.Uptime.Std().Round(time.Millisecond))
+	line("cause", "%s", r.Cause)
+	line("exit", "%s", r.Exit)
+	line("last words", "%s", r.LastWords)
+	for _, run := range r.Runs {
+		line("run", "%s", run)
+	}
+	for _, part := range []struct{ name, text string }{{"the end of its log", r.Stderr}, {"crash dump", r.Dump}} {
+		if part.text == "" {
+			continue
+		}
+		fmt.Fprintf(w, "\n%s:\n", part.name)
+		for text := range strings.Lines(part.text) {
+			shift := text[:len(text)-len(strings.TrimLeft(text, " \t"))] // of a stack's lines
+			fmt.Fprintln(w, "  "+shift+progress.Clean(text))
+		}
+	}
+}

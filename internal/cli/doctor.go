@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// finding is one line of the doctor's report.
+type finding struct {
+	What     string `json:"what"`
+	Status   string `json:"status"` // ok, missing, warning, error
+	Version  string `json:"version,omitempty"`
+	Path     string `json:"path,omitempty"`
+	Note     string `json:"note,omitempty"` // what to do, or what it means
+	Required bool   `json:"required,omitempty"`
+}
+
+func (m *Main) doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Tell what is installed, what is missing and how to get it", Args: cobra.NoArgs,
+		Long:    "Tell what is installed, in which version, what is missing and how to get it.\n\nExit code 1 if something is missing that every job needs.",
+		Example: "  scheduler doctor\n  scheduler doctor --json | jq '.[] | select(.status != \"ok\")'",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			findings, err := m.examine(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = writeJSON(m.stdout, findings)
+			} else {
+				err = table(m.out(), "WHAT\tSTATUS\tVERSION\tPATH\tNOTE", func(w io.Writer) {
+					for _, f := range findings {
+						fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.What, f.Status, f.Version, f.Path, f.Note)
+					}
+				})
+			}
+			for _, f := range findings {
+				if f.Required && f.Status != "ok" {
+					return &exitError{code: exitFailed, err: err}
+				}
+			}
+			return failure(err)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// versionTime is how long a program may take to print its version.
+const versionTime = 20 * time.Second
+
+func (m *Main) examine(ctx context.Context) ([]finding, error) {
+	cfg, err := m.loadConfig()
+	if err != nil {
+		return nil, err
+	}
+	findings := []finding{
+		{What: "scheduler", Status: "ok", Version: m.version, Path: selfPath()},
+		m.examineCore(),
+		examineProgram(ctx, "git", true, "worktrees and patches need it: install it with the system's package manager"),
+		m.examineState(),
+	}
+	findings = append(findings, examinePermits(&cfg))
+	findings = append(findings, examineCgroup(&cfg)...)
+	for _, name := range m.workerKinds(&cfg) {
+		kind := job.WorkerKind(name)
+		settings := cfg.Workers[kind]
+		adapter := settings.Adapter
+		if adapter == "" {
+			adapter = name
+		}
+		findings = append(findings, examineWorker(ctx, kind, m.adapters[adapter], m.packages().Version(kind), settings, m.variable))
+	}
+	findings = append(findings, examineProgram(ctx, "npm", false, "only to install the agents' CLIs: get Node.js 20 or newer"))
+	return findings, nil
+}
+
+func selfPath() string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+func (m *Main) examineCore() finding {
+	f := finding{What: "agentcore", Status: "ok", Required: true}
+	command, err := m.coreProgram()
+	switch {
+	case err != nil:
+		f.Status, f.Note = "error", err.Error()
+	case len(command) > 1:
+		f.Path, f.Note = command[0], "this program itself runs as the core"
+	default:
+		f.Path = command[0]
+	}
+	return f
+}
+
+func examineProgram(ctx context.Context, name string, required bool, hint string) finding {
+	f := finding{What: name, Required: required}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		f.Status, f.Note = "missing", hint
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		f.Status, f.Path, f.Note = "error", path, err.Error()
+		return f
+	}
+	f.Status, f.Path, f.Version = "ok", path, strings.TrimPrefix(firstLine(string(out)), name+" version ")
+	return f
+}
+
+func examineWorker(ctx context.Context, kind job.WorkerKind, a worker.Adapter, tested string, s job.WorkerSettings, getenv func(string) string) finding {
+	f := finding{What: "worker " + string(kind)}
+	path, err := a.Locate(s)
+	var missing *worker.NotInstalledError
+	switch {
+	case errors.As(err, &missing):
+		f.Status, f.Note = "missing", "install it with: "+missing.Hint
+		if tested != "" {
+			f.Note += ", or: scheduler install-workers " + string(kind)
+		}
+		return f
+	case err != nil:
+		f.Status, f.Note = "error", err.Error()
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	f.Status, f.Path = "ok", path
+	if f.Version, err = a.Version(ctx, path); err != nil {
+		f.Status, f.Note = "error", err.Error()
+		return f
+	}
+	if tested != "" && f.Version != tested {
+		f.Status, f.Note = "warning", "tested with version "+tested
+	}
+	if c, ok := a.(worker.Credentialed); ok {
+		if todo := c.Credentials(s, getenv); todo != "" {
+			f.Status, f.Note = "warning", strings.TrimPrefix(f.Note+"; ", "; ")+"installed, not logged in: "+todo
+		}
+	}
+	return f
+}
+
+// examineState looks at the state directory without making it.
+func (m *Main) examineState() finding {
+	f := finding{What: "state directory", Status: "ok", Required: true}
+	path, err := m.statePath()
+	if err != nil {
+		f.Status, f.Note = "error", err.Error()
+		return f
+	}
+	f.Path = path
+	dir, err := statedir.OpenExisting(path)
+	if errors.Is(err, os.ErrNotExist) {
+		f.Note = "not there yet; the first run makes it"
+		return f
+	}
+	if err != nil {
+		f.Status, f.Note = "error", err.Error()
+		return f
+	}
+	lock, err := dir.Lock()
+	var locked *statedir.LockedError
+	switch {
+	case errors.As(err, &locked):
+		f.Note = fmt.Sprintf("a scheduler is running on it (pid %d)", locked.PID)
+	case err != nil:
+		f.Status, f.Note = "error", err.Error()
+	default:
+		lock.Release()
+	}
+	return f
+}
+
+// examinePermits tells what becomes of runs whose scheduler stands still.
+func examinePermits(cfg *config.Config) finding {
+	f := finding{What: "permits", Status: "ok"}
+	if v := cfg.Heartbeat.PermitValidity; v > 0 {
+		f.Note = fmt.Sprintf("lapse %s after a heartbeat: runs of a scheduler that stands still are stopped then", v)
+	} else {
+		f.Status, f.Note = "warning", "do not lapse: runs of a scheduler that stands still go on; set heartbeat.permit_validity"
+	}
+	return f
+}
+
+// examineCgroup tells whether runs get a cgroup of their own, and which limits can
+// be enforced on them.
+func examineCgroup(cfg *config.Config) []finding {
+	f, l := finding{What: "cgroup v2", Status: "ok"}, finding{What: "limits of runs", Status: "ok"}
+	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Cgroup: "agentsched-doctor", Log: zerolog.Nop()})
+	if err != nil {
+		f.Status, f.Note = "error", err.Error()
+		return []finding{f}
+	}
+	defer host.Close()
+	if f.Path = host.Cgroup(); f.Path == "" {
+		f.Status, f.Note = "warning", "not writable here: runs are ended by ancestry and tag, which is enough in nearly every case"
+	}
+	enforced, why := host.Enforces()
+	l.Note = fmt.Sprintf("each %s; together %s", resourcesText(cfg.Limits.Each()), resourcesText(cfg.Limits.Total))
+	if why != nil {
+		l.Status = "warning"
+		l.Note += fmt.Sprintf("; enforced: %s; %s. A service with Delegate=yes has what is needed, and so has: systemd-run --user --scope -p Delegate=yes scheduler …",
+			cmp.Or(strings.Join(enforced, ", "), "none"), strings.ReplaceAll(why.Error(), "\n", "; "))
+	}
+	return []finding{f, l}
+}
+
+// resourcesText names what may be used.
+func resourcesText(r config.Resources) string {
+	memory, processes, cpu := "any memory", "any number of processes", "any CPU"
+	if r.Memory > 0 {
+		memory = proc.Bytes(int64(r.Memory)) + " of memory"
+	}
+	if r.Processes > 0 {
+		processes = fmt.Sprintf("%d processes", r.Processes)
+	}
+	if r.CPU > 0 {
+		cpu = fmt.Sprintf("%g CPUs", r.CPU)
+	}
+	return strings.Join([]string{memory, processes, cpu}, ", ")
+}

@@ -1,0 +1,459 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/access"
+	"github.com/agentsched/agentsched/internal/audit"
+	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/daemon"
+	"github.com/agentsched/agentsched/internal/dashboard"
+	"github.com/agentsched/agentsched/internal/logging"
+	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// doors are the ways by which others reach the engine: the unix socket of the
+// state directory, and TCP, where it is configured or somebody wants to see the
+// dashboard.
+type doors struct {
+	m        *Main
+	e        *engine
+	tokens   *access.Tokens
+	sessions *access.Sessions
+	links    access.Links
+	unix     *access.Guard
+	tcp      *access.Guard
+	server   *server.Server
+	// upgrade begins to hand over to another program; nil: this program cannot.
+	upgrade             func(context.Context, api.Upgrade) error
+	opened              func()        // is called whenever all doors are open; may be nil
+	leaving             chan struct{} // closed when another program is to have the listeners
+	left                chan struct{} // closed when, after that, all requests are answered
+	leaveOnce, leftOnce sync.Once
+
+	mu        sync.Mutex                   // guards what follows
+	socket    func() (net.Listener, error) // what listen has come to, until serve takes it; nil: nothing
+	inherited map[string]daemon.Inherited
+	open      map[string]net.Listener // by the names of package daemon
+	address   string                  // of TCP, once it is open
+	secure    bool                    // it speaks TLS
+	more      chan net.Listener       // serves one more listener, while serve runs
+}
+
+// newDoors prepares the doors; nothing listens yet.
+func (m *Main) newDoors(e *engine) (*doors, error) {
+	d := &doors{m: m, e: e, inherited: m.inherited, open: map[string]net.Listener{}, more: make(chan net.Listener), leaving: make(chan struct{}), left: make(chan struct{})}
+	m.inherited = nil
+	var err error
+	if d.tokens, err = access.OpenTokens(e.state.dir.Tokens()); err != nil {
+		return nil, err
+	}
+	if d.sessions, err = access.OpenSessions(e.state.dir.Sessions()); err != nil {
+		return nil, err
+	}
+	key, err := access.OpenKey(e.state.dir.Key())
+	if err != nil {
+		return nil, err
+	}
+	if d.unix, err = access.NewGuard(access.GuardConfig{Door: access.Socket, Key: key, Origin: e.origin, OnRefused: d.refused}); err != nil {
+		return nil, err
+	}
+	d.tcp, err = access.NewGuard(access.GuardConfig{
+		Door: access.TCP, Tokens: d.tokens, Sessions: d.sessions, Settings: accessSettings(&e.cfg), OnRefused: d.refused,
+	})
+	return d, err
+}
+
+func accessSettings(cfg *config.Config) access.Settings {
+	return access.Settings{Hosts: cfg.API.Hosts, PerSecond: cfg.API.Rate.PerSecond, Burst: cfg.API.Rate.Burst}
+}
+
+// refused records a request that the guard of a door has refused. Those that are
+// answered 401 and 403 are recorded where all answers are seen.
+func (d *doors) refused(ctx context.Context, r access.Refusal) {
+	if d.e.audit == nil {
+		return
+	}
+	who := api.AuditWho{Name: r.Name, Role: r.Role, Door: string(r.Door)}
+	if r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden {
+		audit.Explain(ctx, who, r.Remote, r.Why)
+		return
+	}
+	d.e.audit.Refused(audit.Deed{Who: who, Method: r.Method, Target: r.Path, Status: r.Status, From: r.Remote, Why: r.Why}, int64(r.Unreported))
+}
+
+// newServer returns what answers at all doors.
+func (d *doors) newServer() *server.Server {
+	e, m := d.e, d.m
+	opt := server.Options{
+		Store: e.state.store, Sched: e.sched, Log: e.state.logs.For(logging.API), Version: m.version, Evaluator: e.eval,
+		ReadFile:  func(ctx context.Context, f api.JobFile) (api.Submission, error) { return m.readFile(ctx, e, f) },
+		Artifacts: e.state.dir.Attempt,
+		Workers:   func(context.Context) []api.Worker { return m.workersNow(e) },
+		Budgets:   func(context.Context) []api.Budget { return e.budgetsNow() },
+		Domains:   func() []string { cfg := e.config(); return domains(&cfg) },
+		Bounds:    func() queue.Bounds { cfg := e.config(); return bounds(&cfg) },
+		MaxAtOnce: func() int { cfg := e.config(); return cfg.Concurrency.Max },
+		Ready:     e.ready,
+		Reload:    e.reloadNow,
+		Upgrade:   d.upgrade,
+		NewUILink: d.newLink,
+		Me:        http.HandlerFunc(access.Me), Login: access.LoginHandler(&d.links, d.sessions), Metrics: e.telemetry, Dashboard: dashboard.Handler(),
+		Authorize: access.Authorize, Principal: func(ctx context.Context) string { p, _ := access.From(ctx); return string(p.Door) + ":" + p.Name },
+		Who: answers, Wrap: d.wrap, ConnContext: access.ConnContext, MaxBody: int64(e.config().API.MaxBody),
+	}
+	if e.triggers != nil {
+		opt.Triggers = e.triggers.Status
+	}
+	return server.New(opt)
+}
+
+// answers names whose answer a request brings: at the socket, where its owner may
+// speak for others, the request says it itself.
+func answers(ctx context.Context) string {
+	if p, ok := access.From(ctx); ok && p.Door != access.Socket {
+		return p.Name
+	}
+	return ""
+}
+
+// wrap puts the guards around all routes, and the record of deeds around these.
+func (d *doors) wrap(next http.Handler) http.Handler {
+	routes := http.NewServeMux()
+	routes.Handle("/", next)
+	routes.Handle("POST /logout", access.LogoutHandler(d.sessions))
+	if d.e.audit == nil {
+		return access.ByDoor(d.unix, d.tcp, routes)
+	}
+	failed := func(err error) {
+		log := d.e.state.logs.For(logging.Audit)
+		log.Error().Err(err).Msg("a deed was not recorded")
+	}
+	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p, ok := access.From(r.Context()); ok {
+			audit.Name(r.Context(), api.AuditWho{Name: p.Name, Role: string(p.Role), Door: string(p.Door)})
+		}
+		if strings.HasPrefix(r.URL.Path, "/v1/runs") {
+			audit.WithoutBody(r.Context()) // values of the caller's variables
+		}
+		audit.Routed(routes).ServeHTTP(w, r)
+	})
+	unknown := func(context.Context) (name, role, door string) { return "", "", "" }
+	return d.e.audit.Deeds(access.ByDoor(d.unix, d.tcp, named), unknown, failed)
+}
+
+// prepare listens where the configuration says, before anything is started, so that
+// an address that is not to be had, or not to be listened on, is found out then.
+func (d *doors) prepare() error {
+	if addr := d.e.config().API.Listen; addr != "" {
+		return d.openTCP(addr)
+	}
+	return nil
+}
+
+// leave answers what was asked and takes nothing more, since another program is to
+// have the listeners: what is asked from now on waits for that. It returns when all
+// is answered, or ctx ends.
+func (d *doors) leave(ctx context.Context) {
+	d.leaveOnce.Do(func() { close(d.leaving) })
+	select {
+	case <-d.left:
+	case <-ctx.Done():
+	}
+}
+
+// listen listens on the socket before the loop begins: whoever sees what that does, a
+// core that is up say, and then asks for something, waits until serve answers. If it
+// fails, serve says why.
+func (d *doors) listen() {
+	l, err := d.openSocket()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.socket = func() (net.Listener, error) { return l, err }
+}
+
+// listening returns what listen has come to, once, and opens the socket after that.
+func (d *doors) listening() (net.Listener, error) {
+	d.mu.Lock()
+	opened := d.socket
+	d.socket = nil
+	d.mu.Unlock()
+	if opened == nil {
+		opened = d.openSocket
+	}
+	return opened()
+}
+
+// unlisten closes the socket that listen has opened if nobody has served it.
+func (d *doors) unlisten() {
+	d.mu.Lock()
+	opened := d.socket
+	d.socket = nil
+	d.mu.Unlock()
+	if opened == nil {
+		return
+	}
+	if l, err := opened(); err == nil {
+		l.Close()
+	}
+}
+
+// serve opens the doors and answers until ctx ends. It may be called again.
+func (d *doors) serve(ctx context.Context) error {
+	select {
+	case <-d.leaving: // the listeners are another's
+		d.leftOnce.Do(func() { close(d.left) })
+		<-ctx.Done()
+		return context.Cause(ctx)
+	default:
+	}
+	until := ctx
+	d.server = d.newServer()
+	unix, err := d.listening()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	answer := func(name string, l net.Listener) {
+		d.mu.Lock()
+		d.open[name] = l
+		d.mu.Unlock()
+		serving.Go(func() {
+			if err := d.server.Serve(ctx, l); ctx.Err() == nil {
+				cancel(err)
+			}
+		})
+	}
+	serving.Go(func() { d.server.Keep(ctx) }) //nolint:errcheck // it ends with ctx
+	answer(daemon.Socket, unix)
+	defer d.closed()
+	if l := d.openedTCP(); l != nil {
+		answer(daemon.API, l)
+	} else if addr := d.wanted(); addr != "" {
+		if err := d.openTCP(addr); err != nil {
+			if d.e.config().API.Listen != "" {
+				cancel(err)
+				return err
+			}
+			log := d.e.state.logs.For(logging.API)
+			log.Warn().Err(err).Msg("the dashboard's address of last time is not to be had; `scheduler ui` finds another")
+		} else {
+			answer(daemon.API, d.openedTCP())
+		}
+	}
+	if d.opened != nil {
+		d.opened()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-d.leaving:
+			cancel(errReplaced)
+			serving.Wait()
+			d.leftOnce.Do(func() { close(d.left) })
+			<-until.Done()
+			return context.Cause(until)
+		case l := <-d.more:
+			answer(daemon.API, l)
+		}
+	}
+}
+
+// closed forgets the listeners, which nobody serves any more.
+func (d *doors) closed() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open, d.address = map[string]net.Listener{}, ""
+}
+
+// listeners returns what is listened on.
+func (d *doors) listeners() map[string]net.Listener {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := map[string]net.Listener{}
+	for name, l := range d.open {
+		list[name] = l
+	}
+	return list
+}
+
+func (d *doors) openSocket() (net.Listener, error) {
+	path := d.e.state.dir.Socket()
+	if l, ok := d.take(daemon.Socket); ok {
+		return daemon.AdoptSocket(l.Listener, path, l.Kept)
+	}
+	return daemon.ListenSocket(path)
+}
+
+// take returns the inherited listener of the name, once.
+func (d *doors) take(name string) (daemon.Inherited, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, ok := d.inherited[name]
+	delete(d.inherited, name)
+	return l, ok
+}
+
+// wanted returns the address to listen on for TCP from the start: as configured,
+// or where browsers have found the dashboard before.
+func (d *doors) wanted() string {
+	cfg := d.e.config()
+	if cfg.API.Listen != "" || d.upgrade == nil {
+		return cfg.API.Listen
+	}
+	text, err := os.ReadFile(d.e.state.dir.UIAddress())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.e.state.log.Warn().Err(err).Msg("read the dashboard's address")
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// openTCP listens on addr and keeps the listener.
+func (d *doors) openTCP(addr string) error {
+	cfg := d.e.config()
+	c := access.Config{Addr: addr, CertFile: cfg.API.TLS.Cert, KeyFile: cfg.API.TLS.Key, Tokens: d.tokens, Log: d.e.state.logs.For(logging.API)}
+	if l, ok := d.take(daemon.API); ok {
+		if c.Inherited = l.Listener; !sameAddress(l.Addr().String(), addr) {
+			c.Inherited = nil // another was configured meanwhile
+			l.Close()
+		}
+	}
+	l, err := access.Listen(c)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open[daemon.API], d.address, d.secure = l, l.Addr().String(), l.TLS()
+	return nil
+}
+
+// sameAddress reports whether what is listened on is what is wanted.
+func sameAddress(listening, wanted string) bool {
+	addr, err := net.ResolveTCPAddr("tcp", wanted)
+	if err != nil {
+		return false
+	}
+	have, err := net.ResolveTCPAddr("tcp", listening)
+	if err != nil {
+		return false
+	}
+	unspecified := func(ip net.IP) bool { return ip == nil || ip.IsUnspecified() }
+	return have.Port == addr.Port && (have.IP.Equal(addr.IP) || unspecified(have.IP) && unspecified(addr.IP))
+}
+
+func (d *doors) openedTCP() net.Listener {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open[daemon.API]
+}
+
+// firstUI is where the dashboard is looked for first, where nothing is configured.
+const firstUI = "127.0.0.1:7433"
+
+// newLink returns a link that opens the dashboard once, for who asks. Where TCP is
+// not listened on, a port of this host alone is opened for it.
+func (d *doors) newLink(ctx context.Context, role string) (api.UILink, error) {
+	r := access.Operate
+	if role != "" {
+		var err error
+		if r, err = access.ParseRole(role); err != nil {
+			return api.UILink{}, err
+		}
+	}
+	if d.openedTCP() == nil {
+		if err := d.openUI(ctx); err != nil {
+			return api.UILink{}, err
+		}
+	}
+	name := "somebody"
+	if p, ok := access.From(ctx); ok {
+		name = p.Name
+	}
+	link, err := d.links.NewLink(name, r)
+	if err != nil {
+		return api.UILink{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	scheme := "http"
+	if d.secure {
+		scheme = "https"
+	}
+	return api.UILink{Role: string(r), URL: scheme + "://" + reachable(d.address) + link.Path(), ExpiresAt: link.Expires}, nil
+}
+
+// openUI opens a port of this host for the dashboard, and writes down which, so
+// that a browser finds it there after a restart.
+func (d *doors) openUI(ctx context.Context) error {
+	if err := d.openTCP(firstUI); err != nil {
+		if err = d.openTCP("127.0.0.1:0"); err != nil {
+			return err
+		}
+	}
+	l := d.openedTCP()
+	if err := statedir.WriteFile(d.e.state.dir.UIAddress(), []byte(l.Addr().String()+"\n")); err != nil {
+		d.e.state.log.Warn().Err(err).Msg("write down the dashboard's address")
+	}
+	select {
+	case d.more <- l:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(context.Cause(ctx), l.Close())
+	case <-time.After(uiTime):
+		return errors.Join(errors.New("the scheduler is about to end"), l.Close())
+	}
+}
+
+// uiTime is how long the doors may take to serve one more.
+const uiTime = 5 * time.Second
+
+// reachable returns an address that a browser on this host can ask for.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("localhost", port)
+	}
+	return addr
+}
+
+// ready says why no job could begin now, if the engine itself is why.
+func (e *engine) ready() error {
+	st := e.sched.Status()
+	if st.Stopping {
+		return errors.New("the scheduler is about to end")
+	}
+	for _, c := range st.Cores {
+		if c.PID != 0 {
+			return nil
+		}
+	}
+	return errors.New("no agentcore is up")
+}
+
+// health says whether the engine still moves: its lock is free and its store
+// answers.
+func (e *engine) health(ctx context.Context) error {
+	e.sched.Status()
+	if _, err := e.state.store.Get(ctx, job.ID("none")); err != nil && !isNotFound(err) {
+		return fmt.Errorf("the store does not answer: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,313 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oklog/run"
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/internal/audit"
+	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/crashlog"
+	"github.com/agentsched/agentsched/internal/daemon"
+	"github.com/agentsched/agentsched/internal/eval"
+	"github.com/agentsched/agentsched/internal/hook"
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/logging"
+	"github.com/agentsched/agentsched/internal/parts"
+	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/internal/telemetry"
+	"github.com/agentsched/agentsched/internal/trigger"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// engine is an embedded scheduler with everything around it.
+type engine struct {
+	mu    sync.Mutex // guards cfg
+	cfg   config.Config
+	state *owned
+	host  *proc.Host
+	sched *scheduler.Scheduler
+	hooks *hooks
+	eval  *eval.Evaluator
+	// triggers are those of a server; else nil.
+	triggers *trigger.Runner
+	env      []string // of this process
+	// readConfig reads the configuration again, level says what the log's is then.
+	readConfig func() (config.Config, error)
+	level      func(*config.Log) (logging.Level, error)
+	ended      chan struct{} // closed when run has returned
+	// beside runs while the scheduler does, after the hooks and the doors.
+	beside    []parts.Part
+	doors     *doors
+	audit     *audit.Log // nil: none is kept
+	telemetry *telemetry.Telemetry
+	observers observers
+	notifier  *daemon.Notifier // of a server; else nil
+
+	// What waits for an occasion, such as an upgrade, and the context that ends it.
+	waiting  sync.WaitGroup
+	draining context.Context
+}
+
+// observers all hear of each moment.
+type observers []scheduler.Observer
+
+// Observe tells each of them.
+func (o observers) Observe(m scheduler.Moment) {
+	for _, one := range o {
+		one.Observe(m)
+	}
+}
+
+// newEngine builds the parts; nothing runs before engine.run.
+func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, batch job.BatchID) (*engine, error) {
+	command, err := m.coreProgram()
+	if err != nil {
+		return nil, err
+	}
+	tuning, err := tuning(cfg)
+	if err != nil {
+		return nil, failure(err)
+	}
+	isolations, err := scheduler.LoadIsolations(state.dir.Isolations())
+	if err != nil {
+		return nil, usage(err)
+	}
+	var also []job.BatchID
+	if batch != "" {
+		if also, err = submitted(ctx, state.store); err != nil {
+			return nil, failure(err)
+		}
+	}
+	instance := state.dir.Instance()
+	cgroup := "agentsched-" + string(instance)
+	if m.getenv("AGENTSCHED_NO_CGROUP") != "" {
+		cgroup = ""
+	}
+	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Cgroup: cgroup, Log: state.logs.For(logging.Process)})
+	if err != nil {
+		return nil, failure(fmt.Errorf("prepare to own processes: %w", err))
+	}
+	limitRuns(host, cfg, state.log)
+	e := &engine{cfg: *cfg, state: state, host: host, env: m.environ, readConfig: m.rereadConfig, level: m.level, ended: make(chan struct{})}
+	if err := m.watch(e); err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	if e.doors, err = m.newDoors(e); err != nil {
+		return nil, errors.Join(usage(err), e.close())
+	}
+	e.hooks = newHooks(e.newHook(cfg))
+	e.eval = eval.New(eval.Config{Store: state.store, Settings: cfg.Evaluation, Changed: func(v eval.Verdict) { e.sched.TakeVerdict(v) }})
+	e.sched = scheduler.New(scheduler.Config{
+		Store: state.store, Batch: batch, Also: also, Holder: fmt.Sprintf("scheduler-%d", os.Getpid()), Instance: instance, Cores: cfg.Cores.Count,
+		Isolations: isolations, IsolationsFile: state.dir.Isolations(), OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers,
+		OnEscalation: func(x isolation.Escalation) {
+			e.telemetry.Escalated(x)
+			e.hooks.Tell(x)
+		},
+		Traits: worker.AllTraits(m.adapters), NewPolicy: m.policies.make, Tuning: tuning, Log: state.log,
+		Supervise: func(h supervisor.Handler) scheduler.Cores {
+			c := &cfg.Cores
+			return supervisor.New(supervisor.Config{
+				Command: command, Env: append(slices.Clone(m.environ), "AGENTSCHED_LOG="+coreLevel(state.logs)), Host: host, Instance: instance, StateDir: state.dir.Path(), Version: m.version,
+				Cores: c.Count, MaxRSS: int64(c.MaxRSS), MaxCPU: c.MaxCPU, CPUFor: c.CPUFor.Std(), SlowHeartbeat: c.SlowHeartbeat.Std(),
+				Intensity: supervisor.Intensity{Count: c.Restarts.Count, Within: c.Restarts.Within.Std(), Isolate: c.Restarts.Isolate.Std()},
+				Crash:     e.keepCrash, Forget: e.removeTemp,
+				Handler: h, Log: state.logs.For(logging.Supervisor), Stderr: state.logs.CoreLines(),
+				Heartbeat: cfg.Heartbeat.Interval.Std(), HangAfter: cfg.Heartbeat.HangAfter.Std(),
+				Stop: proc.Stages{Interrupt: cfg.Stop.Interrupt.Std(), Terminate: cfg.Stop.Terminate.Std(), Kill: cfg.Stop.Kill.Std()},
+			})
+		},
+	})
+	return e, nil
+}
+
+// limitRuns bounds all runs of all cores together, and says so where nobody can.
+func limitRuns(host *proc.Host, cfg *config.Config, log zerolog.Logger) {
+	t := cfg.Limits.Total
+	err := host.LimitAll(proc.Limits{Memory: int64(t.Memory), Processes: t.Processes, CPU: t.CPU})
+	if _, why := host.Enforces(); err == nil {
+		err = why
+	}
+	if err != nil {
+		log.Warn().Err(err).Msg("not every limit of runs can be enforced here; `scheduler doctor` says more")
+	}
+}
+
+// coreLevel returns which lines the cores write: what is not wanted of them is left
+// out where they come in, too.
+func coreLevel(logs *logging.Logs) string {
+	if level := logs.Level(logging.Core); level != logging.Off {
+		return string(level)
+	}
+	return string(logging.Error)
+}
+
+// config returns what is in force.
+func (e *engine) config() config.Config {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.cfg
+}
+
+// newHook returns what is told of escalations.
+func (e *engine) newHook(cfg *config.Config) *hook.Hook {
+	x := &cfg.Escalation
+	return hook.New(hook.Config{
+		Command: x.Command, Webhook: x.Webhook, Timeout: x.Timeout.Std(), Run: hook.Through(e.host, string(e.state.dir.Instance())+"/hook", e.env), Log: e.state.logs.For(logging.Hooks),
+	})
+}
+
+// keepCrash writes the report of a core that died.
+func (e *engine) keepCrash(r crashlog.Report) {
+	for _, text := range []*string{&r.Cause, &r.Exit, &r.LastWords, &r.Stderr, &r.Dump} {
+		*text = e.state.secrets.String(*text)
+	}
+	if err := crashlog.Write(e.state.dir.Crashes(), r); err != nil {
+		e.state.log.Error().Err(err).Msg("the report of a core's crash is lost")
+	}
+}
+
+// removeTemp removes the temporary files of runs that are dead; nil: of all.
+func (e *engine) removeTemp(tags []string) {
+	if err := e.state.dir.RemoveTemp(tags); err != nil {
+		e.state.log.Warn().Err(err).Msg("temporary files stay behind")
+	}
+}
+
+// run works until the scheduler's end, showing what happens.
+//
+//	scheduler ── the loop; its end is the run's end
+//	beside    ── as soon as that has taken back what an earlier scheduler held;
+//	             rest for one, in this order:
+//	             hooks    tell of escalations, the last of them after the scheduler's end
+//	             doors    the socket, on which is listened from the beginning, and TCP:
+//	                      for other processes and browsers
+//	             what `serve` adds: upkeep, dead letters, triggers, sign of life
+//	view      ── shows updates until the scheduler has ended
+func (e *engine) run(ctx context.Context, view progress.View) error {
+	defer close(e.ended)
+	draining, giveUp := context.WithCancel(ctx)
+	e.draining = draining
+	defer e.waiting.Wait()
+	defer giveUp()
+	e.doors.listen()
+	defer e.doors.unlisten()
+	side, stopSide := context.WithCancel(context.WithoutCancel(ctx))
+	updates, unsubscribe := e.sched.Subscribe(64 << 10)
+	var g run.Group
+	var result error
+	g.Add(func() error {
+		result = e.sched.Run(ctx)
+		stopSide()
+		unsubscribe()
+		return result
+	}, func(error) {})
+	g.Add(func() error {
+		select {
+		case <-e.sched.Begun():
+		case <-side.Done(): // what has something to do at the end does it
+		}
+		beside := parts.Group{Log: e.state.log, Parts: append([]parts.Part{{Name: "hooks", Run: e.hooks.run}, {Name: "doors", Run: e.doors.serve}}, e.beside...)}
+		err := beside.Run(side)
+		if side.Err() == nil {
+			// The jobs go on; only what is around them does not.
+			e.state.log.Error().Err(err).Msg("what is around the scheduler does not work")
+			e.sched.Tell(fmt.Sprintf("jobs go on, but what is around them does not work: %v", err))
+			<-side.Done()
+		}
+		return err
+	}, func(error) {})
+	g.Add(func() error {
+		for u := range updates {
+			view.Show(u)
+		}
+		view.Done()
+		return nil
+	}, func(error) {})
+	g.Run()
+	return result
+}
+
+// anchorEvery is how often the end of the audit log is written into the other log.
+const anchorEvery = time.Minute
+
+// anchor writes down where the audit log ends, as often as that: a log that was cut
+// since then is found out by it.
+func (e *engine) anchor(ctx context.Context) error {
+	log := e.state.logs.For(logging.Audit)
+	tick := time.NewTicker(anchorEvery)
+	defer tick.Stop()
+	tokens := tokensSeen{}
+	for first := true; ; first = false {
+		tokens.note(e, first)
+		log.Info().Stringer("head", e.audit.Head()).Msg("the audit log goes up to here")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// watch makes what looks on: the audit log, the metrics and traces.
+func (m *Main) watch(e *engine) (err error) {
+	cfg := &e.cfg
+	if cfg.Audit.Enabled {
+		log := e.state.logs.For(logging.Audit)
+		e.audit, err = audit.Open(e.state.dir.Audit(), audit.Options{
+			MaxSize: int64(cfg.Audit.MaxSize), Keep: cfg.Audit.Keep + 1, Redact: e.state.secrets,
+			Failed: func(err error, lost int64) { log.Error().Err(err).Int64("lost", lost).Msg("records are missing") },
+		})
+		if err != nil {
+			return usage(fmt.Errorf("open the audit log: %w", err))
+		}
+		e.observers = append(e.observers, audit.NewObserver(e.audit))
+		e.beside = append(e.beside, parts.Part{Name: "audit log's anchor", Run: e.anchor})
+	}
+	e.telemetry, err = telemetry.New(telemetry.Config{
+		Log: e.state.logs.For(logging.Telemetry), Version: m.version, Store: e.state.store, Redact: e.state.secrets.String,
+		Status: func() scheduler.Status { return e.sched.Status() },
+		OTLP:   telemetry.OTLP{Endpoint: cfg.Telemetry.OTLP.Endpoint, Headers: cfg.Telemetry.OTLP.Headers},
+	})
+	if err != nil {
+		return usage(fmt.Errorf("telemetry: %w", err))
+	}
+	e.observers = append(e.observers, e.telemetry)
+	return nil
+}
+
+// tracesTime is how long the last traces may take to be sent.
+const tracesTime = 5 * time.Second
+
+// close ends what the engine has begun, in the opposite order.
+func (e *engine) close() error {
+	var errs []error
+	if e.telemetry != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), tracesTime)
+		defer cancel()
+		errs = append(errs, e.telemetry.Shutdown(ctx))
+	}
+	if e.audit != nil {
+		errs = append(errs, e.audit.Close())
+		log := e.state.logs.For(logging.Audit)
+		log.Info().Stringer("head", e.audit.Head()).Msg("the audit log ends here")
+	}
+	errs = append(errs, e.host.Close())
+	err := errors.Join(errs...)
+	if err != nil {
+		e.state.log.Error().Err(err).Msg("end what is around the scheduler")
+	}
+	return err
+}

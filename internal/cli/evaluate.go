@@ -1,0 +1,340 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/eval"
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/job"
+)
+
+// evaluateOptions are the flags of `evaluate`.
+type evaluateOptions struct {
+	values   map[eval.Dimension]*float64
+	report   string
+	by       string
+	comment  string
+	vector   string
+	against  string
+	weightOf string
+	json     bool
+}
+
+func (m *Main) evaluateCommand() *cobra.Command {
+	o := evaluateOptions{values: map[eval.Dimension]*float64{}}
+	cmd := &cobra.Command{
+		Use: "evaluate JOB", Short: "Say how good a job's work is, or show what was said", Args: cobra.MaximumNArgs(1),
+		Long: `Say how good the work of a job that has ended is. Each value is from 0 to 1, where 1 is
+best; what you do not name stays as it was measured. It is counted once for each name (--by),
+for the worker, the agent and the tenant of the job. Without values, show what was said so far.
+
+A report is a JSON object such as {"quality": 0.9, "adherence": 0.8, "comment": "…"}.
+
+With --vector instead of a job, work out the composite of such a file, and with --against
+how far it is from another.`,
+		Example: "  scheduler evaluate fix-login --quality 0.9 -m \"does what it says\"\n  scheduler evaluate fix-login --report review.json --by ci\n  scheduler evaluate fix-login\n  scheduler evaluate --vector web.json --weights legal",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 1) == (o.vector != "") {
+				return usage(errors.New("want a job, or a file with --vector"), "`scheduler evaluate --help` shows both")
+			}
+			if o.vector != "" {
+				return m.evaluateFile(cmd.Flags(), o)
+			}
+			if o.weightOf != "" || o.against != "" {
+				return usage(errors.New("--weights and --against go with --vector: a job is judged by the weights of its own domain"))
+			}
+			said, err := o.said(cmd.Flags())
+			if err != nil {
+				return usage(err)
+			}
+			if said.Empty() && said.Comment == "" && !cmd.Flags().Changed("by") {
+				return m.showEvaluations(cmd.Context(), args[0], o.json)
+			}
+			given := eval.Given{By: o.by, Report: said}
+			if given.By == "" {
+				given.By = userName()
+			}
+			if err := given.Validate(); err != nil {
+				return usage(err, "e.g. scheduler evaluate "+args[0]+" --quality 0.9 --by anna")
+			}
+			return m.evaluate(cmd.Context(), args[0], given, o.json)
+		},
+	}
+	f := cmd.Flags()
+	for _, d := range eval.Dimensions() {
+		o.values[d] = f.Float64(flagOf(d), 0, dimensionHelp(d))
+	}
+	f.StringVar(&o.report, "report", "", "take values from this JSON `FILE`; flags stand above it")
+	f.StringVar(&o.by, "by", "", "in whose `NAME` (default: yours)")
+	f.StringVarP(&o.comment, "message", "m", "", "what you have to say about it")
+	f.StringVar(&o.vector, "vector", "", "no job: work out the composite of this JSON `FILE`")
+	f.StringVar(&o.weightOf, "weights", "", "with --vector: by the weights of this `DOMAIN` (default: default)")
+	f.StringVar(&o.against, "against", "", "with --vector: the weighted distance from this JSON `FILE`, too")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	return cmd
+}
+
+func flagOf(d eval.Dimension) string { return strings.ReplaceAll(string(d), "_", "-") }
+
+func dimensionHelp(d eval.Dimension) string {
+	return map[eval.Dimension]string{
+		eval.Quality: "how good it is, a `NUMBER` from 0 to 1", eval.Adherence: "how far it is what was asked for",
+		eval.Speed: "how fast it came", eval.Cost: "how cheap it was",
+		eval.ErrorRate: "how free it is of errors: 1 is none", eval.RevisionCount: "how seldom it had to be done again: 1 is never",
+	}[d]
+}
+
+// said reads the report and the flags above it.
+func (o *evaluateOptions) said(f *pflag.FlagSet) (eval.Report, error) {
+	var r eval.Report
+	if o.report != "" {
+		var err error
+		if r, err = readEvaluation(o.report); err != nil {
+			return r, fmt.Errorf("--report %w", err)
+		}
+	}
+	for _, d := range eval.Dimensions() {
+		if f.Changed(flagOf(d)) {
+			r.Vector = r.With(d, *o.values[d])
+		}
+	}
+	if f.Changed("message") {
+		r.Comment = o.comment
+	}
+	var field *job.FieldError
+	if err := r.Validate(); errors.As(err, &field) {
+		return r, fmt.Errorf("--%s %s", flagOf(eval.Dimension(field.Field)), field.Message)
+	}
+	return r, nil
+}
+
+// readEvaluation reads a report; the error names the file.
+func readEvaluation(path string) (eval.Report, error) {
+	text, err := strictyaml.ReadFile(path, eval.MaxReport)
+	if err == nil && len(text) > eval.MaxReport {
+		err = errors.New("is larger than 1 MiB")
+	}
+	var r eval.Report
+	if err == nil {
+		r, err = eval.ReadReport(text)
+	}
+	if err != nil {
+		return r, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+// evaluateFile works out a composite without a job.
+func (m *Main) evaluateFile(f *pflag.FlagSet, o evaluateOptions) error {
+	if o.report != "" || o.by != "" || o.comment != "" {
+		return usage(errors.New("--report, --by and --message go with a job, not with --vector"))
+	}
+	for _, d := range eval.Dimensions() {
+		if f.Changed(flagOf(d)) {
+			return usage(fmt.Errorf("--%s goes with a job, not with --vector: put it into %s", flagOf(d), o.vector))
+		}
+	}
+	cfg, err := m.readConfig(m.configOptions())
+	if err != nil {
+		return err
+	}
+	table := eval.Table(cfg.Evaluation.Weights)
+	weights, of := eval.WeightsOf(table, o.weightOf)
+	if o.weightOf != "" && of != o.weightOf {
+		return usage(fmt.Errorf("--weights %q: there are none of that domain, want one of %s", o.weightOf, strings.Join(sortedKeys(table), ", ")))
+	}
+	r, err := readEvaluation(o.vector)
+	if err != nil {
+		return usage(fmt.Errorf("--vector %w", err))
+	}
+	out := calculation{Vector: r.Vector, Weights: weights, WeightsOf: of}
+	composite, any := weights.Composite(r.Vector)
+	if !any {
+		return usage(fmt.Errorf("--vector %s: none of its dimensions counts by the weights of %s", o.vector, of))
+	}
+	out.Composite = composite
+	if o.against != "" {
+		other, err := readEvaluation(o.against)
+		if err != nil {
+			return usage(fmt.Errorf("--against %w", err))
+		}
+		d, any := weights.Distance(r.Vector, other.Vector)
+		if !any {
+			return usage(fmt.Errorf("--against %s: it has no dimension in common with %s that counts", o.against, o.vector))
+		}
+		out.Distance = &d
+	}
+	if o.json {
+		return failure(writeJSON(m.stdout, out))
+	}
+	if err := printVector(m.stdout, r.Vector, weights, nil); err != nil {
+		return failure(err)
+	}
+	fmt.Fprintf(m.stdout, "composite %.4f by the weights of %s\n", composite, of)
+	if out.Distance != nil {
+		fmt.Fprintf(m.stdout, "distance %.4f from %s\n", *out.Distance, o.against)
+	}
+	return nil
+}
+
+// calculation is what `evaluate --vector --json` prints.
+type calculation struct {
+	Vector    eval.Vector  `json:"vector"`
+	Weights   eval.Weights `json:"weights"`
+	WeightsOf string       `json:"weights_of"`
+	Composite float64      `json:"composite"`
+	Distance  *float64     `json:"distance,omitempty"`
+}
+
+// evaluate counts what somebody says, through the running scheduler, or in the
+// store if none runs.
+func (m *Main) evaluate(ctx context.Context, ref string, given eval.Given, asJSON bool) error {
+	id, err := m.idOf(ctx, ref)
+	if err != nil {
+		return err
+	}
+	var out api.Evaluations
+	_, err = m.change(ctx, func(c *client.Client) (err error) {
+		out, err = c.Evaluate(ctx, id, api.Judgement{By: given.By, Vector: api.Vector(given.Vector), Comment: given.Comment})
+		if p, ok := errors.AsType[*api.Problem](err); ok && p.Status == http.StatusBadRequest {
+			return usage(err)
+		}
+		return err
+	}, func(o *owned) (err error) {
+		out, err = m.evaluateIn(ctx, o, id, given)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return failure(writeJSON(m.stdout, out))
+	}
+	for i := range out.Evaluations {
+		if err := printEvaluation(m.stdout, &out.Evaluations[i]); err != nil {
+			return failure(err)
+		}
+	}
+	for _, a := range out.Alerts {
+		fmt.Fprintf(m.stderr, "scheduler: %s %s drifts in domain %s: this is %.2f from its average, beyond %.2f\n", a.Subject.Kind, a.Subject.Name, a.Domain, a.Drift, a.Threshold)
+	}
+	return nil
+}
+
+func (m *Main) evaluateIn(ctx context.Context, o *owned, id job.ID, given eval.Given) (api.Evaluations, error) {
+	cfg, err := m.readConfig(m.configOptions())
+	if err != nil {
+		return api.Evaluations{}, err
+	}
+	e, err := o.store.Get(ctx, id)
+	if err != nil {
+		return api.Evaluations{}, err
+	}
+	attempts, err := o.store.Attempts(ctx, id)
+	if err != nil {
+		return api.Evaluations{}, err
+	}
+	v, err := eval.New(eval.Config{Store: o.store, Settings: cfg.Evaluation}).Report(ctx, &e, attempts, given)
+	if err == nil {
+		m.did(ctx, o.dir, aboutJob(deedEvaluate, e.ID, e.Spec.Name, given))
+	}
+	return server.EvaluationsOf(&v), err
+}
+
+// showEvaluations shows what was said of a job or, if nobody has said anything,
+// what can be measured.
+func (m *Main) showEvaluations(ctx context.Context, ref string, asJSON bool) error {
+	cfg, err := m.readConfig(m.configOptions())
+	if err != nil {
+		return err
+	}
+	_, store, err := m.look(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	e, err := find(ctx, store, ref)
+	if err != nil {
+		return err
+	}
+	found, err := eval.Evaluations(ctx, store, e.ID)
+	if err != nil {
+		return failure(err)
+	}
+	list := server.EvaluationsOf(&eval.Verdict{Evaluations: found}).Evaluations
+	counted := len(list) > 0
+	if !counted {
+		attempts, err := store.Attempts(ctx, e.ID)
+		if err != nil {
+			return failure(err)
+		}
+		one, err := eval.New(eval.Config{Store: store, Settings: cfg.Evaluation}).Preview(ctx, &e, attempts)
+		if err != nil {
+			return failure(err)
+		}
+		if !asJSON {
+			fmt.Fprintln(m.stderr, "nobody has evaluated it; this is what was measured, and it counts for nobody")
+			measured := server.EvaluationOf(&one)
+			return failure(printEvaluation(m.stdout, &measured))
+		}
+	}
+	if asJSON {
+		return failure(writeJSON(m.stdout, api.Evaluations{Evaluations: list}))
+	}
+	for i := range list {
+		if i > 0 {
+			fmt.Fprintln(m.stdout)
+		}
+		if err := printEvaluation(m.stdout, &list[i]); err != nil {
+			return failure(err)
+		}
+	}
+	return nil
+}
+
+func printEvaluation(w io.Writer, e *api.Evaluation) error {
+	fmt.Fprintf(w, "%s  %s  attempt %d on %s, domain %s, %s\n", e.Job, dash(string(e.Name)), e.Attempt, dash(e.Subjects[0].Name), dash(e.Domain), dash(e.Source))
+	if err := printVector(w, eval.Vector(e.Vector), eval.Weights(e.Weights), e.Sources); err != nil {
+		return err
+	}
+	if e.Comment != "" {
+		fmt.Fprintf(w, "%s\n", progress.Clean(e.Comment))
+	}
+	for _, p := range e.Problems {
+		fmt.Fprintf(w, "not used: %s\n", progress.Clean(p))
+	}
+	_, err := fmt.Fprintf(w, "composite %.4f by the weights of %s\n", e.Composite, dash(e.WeightsOf))
+	return err
+}
+
+func printVector(w io.Writer, v eval.Vector, weights eval.Weights, sources map[string]string) error {
+	head := "DIMENSION\tVALUE\tWEIGHT"
+	if sources != nil {
+		head += "\tSOURCE"
+	}
+	return table(w, head, func(w io.Writer) {
+		for _, d := range eval.Dimensions() {
+			value := "-"
+			if x := v.Get(d); x != nil {
+				value = fmt.Sprintf("%.4g", *x)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%.4g", d, value, weights.Get(d))
+			if sources != nil {
+				fmt.Fprintf(w, "\t%s", dash(sources[string(d)]))
+			}
+			fmt.Fprintln(w)
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// front is how the command line meets its user: flags of every command about
+// where it asks and how it answers.
+type front struct {
+	server    string // --server: the URL of a scheduler's API; "": the state directory's
+	tokenFile string // --token-file
+	caFile    string // --ca
+	color     colourMode
+}
+
+// variables of the environment that stand for flags which are not given.
+const (
+	serverVariable = "AGENTSCHED_SERVER"
+	tokenVariable  = "AGENTSCHED_TOKEN"
+)
+
+// exitCodes is the end of the root's help.
+const exitCodes = `Exit codes, of every command:
+  0    it did what was asked; of run, wait and submit --wait: every job completed
+  1    it failed, or a job did
+  2    the command line, a file or the host is not right; nothing was started or changed
+  124  wait --timeout: the time was over before the jobs had ended
+  130  it was interrupted, by Ctrl-C or SIGTERM
+
+Errors are printed on standard error as text, also with --json. Colours are printed on a
+terminal only; NO_COLOR or --color=never turns them off.`
+
+// equip adds to the command tree what is the same for all of it: flags, words
+// that were meant, completions, and the commands that ask a running scheduler.
+func (m *Main) equip(root *cobra.Command) {
+	root.AddCommand(m.waitCommand(), m.retryCommand(), m.workersCommand(), m.tenantsCommand(), m.pauseCommand(), m.topCommand(), m.uiCommand(), m.upgradeCommand())
+	root.Long += "\n\n" + exitCodes
+	if root.Example == "" {
+		root.Example = "  scheduler run --worker codex --workspace . \"Fix the failing test\"\n  scheduler serve\n  scheduler submit --wait jobs.yaml\n  scheduler top"
+	}
+	m.color = colourAuto
+	flags := root.PersistentFlags()
+	flags.StringVar(&m.server, "server", "", "ask the scheduler at this `URL` instead of that of the state directory (default $"+serverVariable+")")
+	flags.StringVar(&m.tokenFile, "token-file", "", "with --server: the `FILE` that holds the token (default: the token is $"+tokenVariable+")")
+	flags.StringVar(&m.caFile, "ca", "", "with --server: trust the certificates of this PEM `FILE`")
+	flags.Var(&m.color, "color", "print colours: auto, always or never")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return m.checkPlace(cmd) }
+	root.SetFlagErrorFunc(unknownFlag)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for cmd := range commands(root) {
+		if cmd.HasSubCommands() && !cmd.HasParent() || isGroup(cmd) {
+			cmd.Args = knownCommand
+		}
+		plainArgs(cmd)
+		m.addCompletions(cmd)
+	}
+	describeCompletion(root)
+	group(root)
+	for cmd := range commands(root) {
+		cmd.Long = strings.ReplaceAll(cmd.Long, "`", "'")
+	}
+}
+
+// commands are root and all below it.
+func commands(root *cobra.Command) func(yield func(*cobra.Command) bool) {
+	return func(yield func(*cobra.Command) bool) {
+		all := []*cobra.Command{root}
+		for len(all) > 0 {
+			cmd := all[0]
+			if !yield(cmd) {
+				return
+			}
+			all = append(all[1:], cmd.Commands()...)
+		}
+	}
+}
+
+// isGroup reports whether a command only stands for those below it.
+func isGroup(cmd *cobra.Command) bool {
+	return cmd.HasSubCommands() && cmd.Use == cmd.Name()
+}
+
+// remoteCommands work on a scheduler elsewhere as well as here.
+var remoteCommands = []string{
+	"submit", "ls", "show", "logs", "wait", "cancel", "retry", "approve", "reject", "approvals ls", "approvals show", "status", "top",
+	"pause", "resume", "tenants", "workers", "usage",
+}
+
+// placeless commands ask no scheduler.
+var placeless = []string{
+	"", "version", "help", "plan", "simulate", "doctor", "config check", "install-workers", "demo", "completion bash", "completion zsh", "completion fish", "completion powershell",
+}
+
+// checkPlace refuses --server to a command that works on its own host only.
+func (m *Main) checkPlace(cmd *cobra.Command) error {
+	if m.server == "" {
+		m.server = m.variable(serverVariable)
+	}
+	name := commandName(cmd)
+	if m.server == "" || slices.Contains(placeless, name) || isGroup(cmd) || cmd.Hidden {
+		return nil
+	}
+	if slices.Contains(remoteCommands, name) {
+		return nil
+	}
+	return usage(fmt.Errorf("`scheduler %s` works on the scheduler's own host only, and %s is asked for", name, m.server),
+		"run it there, or leave --server and "+serverVariable+" out to ask the scheduler of this host")
+}
+
+// variable returns a variable of the environment; a Main without one has none.
+func (m *Main) variable(name string) string {
+	if m.getenv == nil {
+		return ""
+	}
+	return m.getenv(name)
+}
+
+// commandName is the path of a command without the program's name.
+func commandName(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return ""
+	}
+	if parent := commandName(cmd.Parent()); parent != "" {
+		return parent + " " + cmd.Name()
+	}
+	return cmd.Name()
+}

@@ -1,0 +1,509 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/internal/workspace"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// runCmd runs a helper command such as git to its end. Nil stands for cmd.Run; a
+// process that has a proc.Host must use the host's Run, or the host takes the
+// command for an orphan.
+type runCmd = func(context.Context, *exec.Cmd) error
+
+func workspaces(dir *statedir.Dir, run runCmd) *workspace.Manager {
+	return workspace.New(workspace.Config{Root: dir.Work(), Locks: dir.Locks(), Folders: dir.Folders(), Exclude: []string{dir.Path()}, Run: run})
+}
+
+// savedPatch returns the patch that the job's last attempt with one left; without
+// a path if there is none. Of a job that builds on others it is its own part, or
+// the whole.
+func savedPatch(ctx context.Context, store queue.Reader, id job.ID, whole bool) (job.Artifact, error) {
+	if whole {
+		patch, err := artifact(ctx, store, id, job.ArtifactWhole)
+		if patch.Path != "" || err != nil {
+			return patch, err
+		}
+	}
+	return artifact(ctx, store, id, job.ArtifactPatch)
+}
+
+func artifact(ctx context.Context, store queue.Reader, id job.ID, name string) (job.Artifact, error) {
+	o, err := lastOutcome(ctx, store, id)
+	if o == nil {
+		return job.Artifact{}, err
+	}
+	a, _ := o.Artifact(name)
+	return a, nil
+}
+
+// lastOutcome returns that of the job's last attempt; nil without one.
+func lastOutcome(ctx context.Context, store queue.Reader, id job.ID) (*job.Outcome, error) {
+	attempts, err := store.Attempts(ctx, id)
+	if err != nil || len(attempts) == 0 {
+		return nil, err
+	}
+	return attempts[len(attempts)-1].Outcome, nil
+}
+
+// patchError adds to an error about a job's patch what to do if the file is not
+// what the job left.
+func patchError(err error, name job.Name) error {
+	if changed, ok := errors.AsType[*statedir.ChangedError](err); ok {
+		return &exitError{code: exitFailed, err: fmt.Errorf("the patch of job %s cannot be trusted, nothing of it is used: %w", name, changed),
+			hints: []string{"do the job again: scheduler retry " + string(name)}}
+	}
+	return failure(err)
+}
+
+func (m *Main) diffCommand() *cobra.Command {
+	var whole bool
+	cmd := &cobra.Command{
+		Use: "diff JOB", Short: "Print the patch of a job: what it has changed so far", Args: cobra.ExactArgs(1),
+		Long: `Print the patch of a job, as git does: what it has changed since it began, new files too. Of
+a job that has not ended it is what it has changed up to now.`,
+		Example: "  scheduler diff fix-login | less\n  scheduler diff --whole fix-login > fix.patch",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			dir, store, err := m.look(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			e, err := find(ctx, store, args[0])
+			if err != nil {
+				return err
+			}
+			if !e.State.Terminal() {
+				return failure(m.liveDiff(ctx, dir, &e))
+			}
+			patch, err := savedPatch(ctx, store, e.ID, whole)
+			if err != nil {
+				return failure(err)
+			}
+			if !whole {
+				if err := m.tellRest(ctx, store, &e); err != nil {
+					return err
+				}
+			}
+			if patch.Path == "" {
+				fmt.Fprintf(m.stderr, "job %s changed nothing\n", e.Spec.Name)
+				return nil
+			}
+			return m.printPatch(patch, e.Spec.Name)
+		},
+	}
+	cmd.Flags().BoolVar(&whole, "whole", false, wholeUsage)
+	return cmd
+}
+
+const wholeUsage = "with the patches of the jobs that it builds on"
+
+// tellRest says where the rest of a job's work is, of which its own patch is a
+// part: in those of the jobs that it builds on, or that it stands for.
+func (m *Main) tellRest(ctx context.Context, store queue.Reader, e *queue.Entry) error {
+	var before []string
+	if e.Resolved != nil {
+		for _, p := range e.Resolved.Patches {
+			if p.Path != "" {
+				before = append(before, string(p.Job))
+			}
+		}
+	}
+	if len(before) > 0 {
+		fmt.Fprintf(m.stderr, "job %s builds on the patches of %s, which its own does not hold: apply those first, in this order, or give --whole\n", e.Spec.Name, strings.Join(before, ", "))
+	}
+	if f := &e.Spec.Flow; f.Node != "" || f.ForEach == nil && f.Loop == nil {
+		return nil
+	}
+	all, _, err := store.List(ctx, queue.Filter{Batch: e.Batch, Tenant: e.Spec.Tenant, Limit: 1 << 30})
+	if err != nil {
+		return failure(err)
+	}
+	var parts []string
+	for i := range all {
+		if all[i].Spec.Flow.Node == e.Spec.Name {
+			parts = append(parts, string(all[i].Spec.Name))
+		}
+	}
+	how := "apply those"
+	if f := &e.Spec.Flow; f.Loop != nil && len(parts) > 0 {
+		how = fmt.Sprintf("`scheduler apply --whole %s` has all of them", parts[len(parts)-1])
+	}
+	fmt.Fprintf(m.stderr, "job %s stands for its parts, whose patches are its work: %s; %s\n", e.Spec.Name, dash(strings.Join(parts, ", ")), how)
+	return nil
+}
+
+// liveDiff prints what an unfinished job has changed up to now.
+func (m *Main) liveDiff(ctx context.Context, dir *statedir.Dir, e *queue.Entry) error {
+	w := workspaces(dir, nil)
+	ws, err := w.Open(ctx, e.ID, e.Spec.Workspace)
+	if errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(m.stderr, "job %s has not started\n", e.Spec.Name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	out, done := m.patchOut()
+	_, err = w.Diff(ctx, ws, out)
+	return errors.Join(err, done())
+}
+
+// printPatch prints the patch of the job of that name.
+func (m *Main) printPatch(patch job.Artifact, of job.Name) error {
+	file, err := statedir.OpenArtifact(patch)
+	if err != nil {
+		return patchError(err, of)
+	}
+	defer file.Close()
+	out, done := m.patchOut()
+	_, err = io.Copy(out, file)
+	return failure(errors.Join(err, done()))
+}
+
+// patchOut is where a patch is printed: standard output, which gets it byte for
+// byte unless it is a terminal, which could be told to obey it. done is called
+// after the last byte.
+func (m *Main) patchOut() (w io.Writer, done func() error) {
+	if file := m.stdoutFile(); file != nil && term.IsTerminal(int(file.Fd())) {
+		v := progress.NewVisibleWriter(m.stdout)
+		return v, v.Close
+	}
+	return m.stdout, func() error { return nil }
+}
+
+func (m *Main) applyCommand() *cobra.Command {
+	var to string
+	var whole, anyway, asJSON bool
+	cmd := &cobra.Command{
+		Use: "apply JOB", Short: "Bring a job's patch into your own tree", Args: cobra.ExactArgs(1),
+		Long: `Bring a job's patch into your own tree, as changes that are not staged. The merge is
+three-way: your tree may have moved on. On a conflict nothing at all is changed and
+the files are named.
+
+Exit code: 0 it is applied, or was already; 1 it conflicts, or the job did not complete.`,
+		Example: "  scheduler apply fix-login\n  scheduler apply fix-login --to ../other-clone",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			dir, store, err := m.look(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			e, err := find(ctx, store, args[0])
+			if err != nil {
+				return err
+			}
+			return m.apply(ctx, dir, store, &e, applyOptions{to: to, anyway: anyway, whole: whole, json: asJSON})
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the `DIR`ectory to change (default: the job's workspace path)")
+	cmd.Flags().BoolVar(&whole, "whole", false, wholeUsage)
+	cmd.Flags().BoolVar(&anyway, "anyway", false, "also if the job did not complete")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the changed files as JSON")
+	return cmd
+}
+
+// applyOptions are the flags of `apply`.
+type applyOptions struct {
+	to                  string
+	anyway, whole, json bool
+}
+
+// appliedPatch is what `apply --json` prints.
+type appliedPatch struct {
+	Job     job.ID        `json:"job"`
+	Root    string        `json:"root"`              // the folder that was changed
+	Files   []appliedFile `json:"files"`             // none: the job changed nothing
+	Already bool          `json:"already,omitempty"` // the patch was applied before
+}
+
+type appliedFile struct {
+	Change string `json:"change"`
+	Path   string `json:"path"`
+}
+
+func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Reader, e *queue.Entry, o applyOptions) error {
+	name, to := e.Spec.Name, o.to
+	switch state := scheduler.StateOf(e); {
+	case !e.State.Terminal():
+		return failure(fmt.Errorf("job %s is %s; its patch is final when it has ended", name, state))
+	case state != job.RunCompleted && !o.anyway:
+		return &exitError{code: exitFailed, err: fmt.Errorf("job %s is %s", name, state), hints: []string{"`scheduler apply --anyway " + string(name) + "` applies what it did all the same"}}
+	}
+	if to == "" {
+		if e.Spec.Workspace.Isolation == job.Direct {
+			return failure(fmt.Errorf("job %s worked on %s directly: its changes are there already", name, e.Spec.Workspace.Path))
+		}
+		if to = e.Spec.Workspace.Path; to == "" {
+			return usage(fmt.Errorf("job %s had no workspace; say where its files shall go with --to DIR", name))
+		}
+	}
+	to, err := filepath.Abs(to)
+	if err != nil {
+		return failure(err)
+	}
+	patch, err := savedPatch(ctx, store, e.ID, o.whole)
+	if err != nil {
+		return failure(err)
+	}
+	if !o.whole {
+		if err := m.tellRest(ctx, store, e); err != nil {
+			return err
+		}
+	}
+	if patch.Path == "" && o.json {
+		return failure(writeJSON(m.stdout, appliedPatch{Job: e.ID, Root: to, Files: []appliedFile{}}))
+	}
+	if patch.Path == "" {
+		fmt.Fprintf(m.stdout, "job %s changed nothing\n", name)
+		return nil
+	}
+	cfg, err := m.loadConfig()
+	if err != nil {
+		return err
+	}
+	w := workspaces(dir, nil).TrustFilters(cfg.Workspace.TrustFilters)
+	applied, err := w.Apply(ctx, job.Patch{Job: name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}, to)
+	var conflict *workspace.ConflictError
+	if errors.As(err, &conflict) {
+		start, byHand := w.StartCommit(e.ID), "scheduler diff "+string(name)
+		if last, _ := lastOutcome(ctx, store, e.ID); last != nil && last.Commit != nil && start != "" && o.to == "" && (o.whole || e.Resolved == nil || len(e.Resolved.Patches) == 0) {
+			byHand = "git merge " + last.Commit.Branch // the branch holds what the patch does
+		}
+		return &exitError{code: exitFailed, err: fmt.Errorf("nothing was changed: the patch of job %s conflicts with %s in\n  %s", name, to, strings.Join(visible(conflict.Files), "\n  ")),
+			hints: conflictHints(conflict, e, start, byHand, o.to == "")}
+	}
+	if err != nil {
+		return patchError(err, name)
+	}
+	if err := w.MarkApplied(ctx, partsOf(e, patch)...); err != nil {
+		fmt.Fprintf(m.stderr, "scheduler: the patch is applied, but `scheduler clean` will not know of it: %s\n", progress.Visible(err.Error(), "\n\t"))
+	}
+	if o.json {
+		out := appliedPatch{Job: e.ID, Root: applied.Root, Files: []appliedFile{}, Already: applied.Already}
+		for _, f := range applied.Files {
+			out.Files = append(out.Files, appliedFile{string(f.Change), f.Path})
+		}
+		return failure(writeJSON(m.stdout, out))
+	}
+	if applied.Already {
+		fmt.Fprintf(m.stdout, "the patch of job %s is applied already\n", name)
+		return nil
+	}
+	for _, f := range applied.Files {
+		fmt.Fprintf(m.stdout, "%-9s %s\n", f.Change, progress.Visible(f.Path, ""))
+	}
+	fmt.Fprintf(m.stdout, "%s changed in %s, not staged\n", count(len(applied.Files), "file"), progress.Visible(applied.Root, ""))
+	return nil
+}
+
+// partsOf returns the patch files whose work a patch of the job holds: its own, and
+// of the whole those of the jobs that it builds on.
+func partsOf(e *queue.Entry, patch job.Artifact) []string {
+	if patch.Name != job.ArtifactWhole {
+		return []string{patch.Path}
+	}
+	parts := []string{filepath.Join(filepath.Dir(patch.Path), workspace.PatchName)}
+	if e.Resolved != nil {
+		for _, p := range e.Resolved.Patches {
+			if p.Path != "" {
+				parts = append(parts, p.Path)
+			}
+		}
+	}
+	return parts
+}
+
+// conflictHints say why a patch conflicts, as far as that is known, and what to do.
+// start is the commit that the job began with, byHand the command to merge by hand;
+// home: the folder is the job's own, where it can be done again.
+func conflictHints(c *workspace.ConflictError, e *queue.Entry, start, byHand string, home bool) (hints []string) {
+	if len(c.Own) > 0 {
+		hints = append(hints, fmt.Sprintf("set your own changes aside that are not committed, apply, and bring them back: %s", strings.Join(visible(c.Own), ", ")))
+	}
+	if home && e.Spec.Workspace.Base == "" && len(c.Own) < max(len(c.Files), 1) {
+		what := "these files are not as they were when the job began"
+		if start != "" && c.Head != "" && start != c.Head {
+			what = fmt.Sprintf("HEAD has moved from %.7s to %.7s since the job began", start, c.Head)
+		}
+		hints = append(hints, fmt.Sprintf("%s; do the job again on top of what is there now: scheduler retry %s", what, e.Spec.Name))
+	}
+	return append(hints, "or merge by hand: "+byHand)
+}
+
+// visible returns file names, each as one line of a terminal.
+func visible(names []string) []string {
+	lines := make([]string, len(names))
+	for i, n := range names {
+		lines[i] = progress.Visible(n, "")
+	}
+	return lines
+}
+
+func (m *Main) cleanCommand() *cobra.Command {
+	var force, asJSON bool
+	cmd := &cobra.Command{
+		Use: "clean [JOB...]", Short: "Remove the worktrees of finished jobs",
+		Long: `Remove the worktrees, copies and private agent state of finished jobs: of those named, or of all.
+A workspace stays if its patch was neither applied nor merged, or if it has work that exists nowhere
+else; each is listed with the reason. --force removes it as well. Logs and patches are kept.
+
+A patch counts as merged if the job's branch is contained in HEAD or was pushed, or if the folder
+that the job was given holds the same.`,
+		Example: "  scheduler clean\n  scheduler clean --force fix-login",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			dir, store, err := m.look(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			if force && len(args) == 0 {
+				return usage(errors.New("--force deletes work for good; name the jobs that you mean"))
+			}
+			entries, err := finished(ctx, store, dir, args)
+			if err != nil {
+				return coded(err)
+			}
+			return m.clean(ctx, dir, entries, force, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "delete the named jobs' work, also if it was not applied or exists nowhere else")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// finished returns the jobs that refs name, which must be finished, or every
+// finished job. One that the store has forgotten, and whose workspace was kept
+// since it holds work, is still known by its id.
+func finished(ctx context.Context, store queue.Reader, dir *statedir.Dir, refs []string) ([]queue.Entry, error) {
+	kept, err := forgotten(ctx, store, dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(refs) == 0 {
+		entries, _, err := store.List(ctx, queue.Filter{
+			States: []job.EntryState{job.Completed, job.Cancelled, job.Expired}, Limit: 1 << 30,
+		})
+		for _, id := range kept {
+			entries = append(entries, queue.Entry{ID: id, Spec: job.Spec{Name: job.Name(id)}})
+		}
+		return entries, err
+	}
+	var entries []queue.Entry
+	for _, ref := range refs {
+		if slices.Contains(kept, job.ID(ref)) {
+			entries = append(entries, queue.Entry{ID: job.ID(ref), Spec: job.Spec{Name: job.Name(ref)}})
+			continue
+		}
+		e, err := find(ctx, store, ref)
+		if err != nil {
+			return nil, err
+		}
+		if !e.State.Terminal() {
+			return nil, fmt.Errorf("job %s is %s; only finished jobs are cleaned", e.Spec.Name, scheduler.StateOf(&e))
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// forgotten returns the ids of jobs that have folders in the state directory and
+// that the store does not know any more.
+func forgotten(ctx context.Context, store queue.Reader, dir *statedir.Dir) ([]job.ID, error) {
+	found := map[job.ID]bool{}
+	for _, parent := range []string{filepath.Dir(dir.Job("x")), dir.Work()} {
+		folders, err := os.ReadDir(parent)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, f := range folders {
+			if _, err := uuid.Parse(f.Name()); err != nil || found[job.ID(f.Name())] {
+				continue
+			}
+			id := job.ID(f.Name())
+			switch _, err := store.Get(ctx, id); {
+			case errors.Is(err, queue.ErrNotFound):
+				found[id] = true
+			case err != nil:
+				return nil, err
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// cleaned is what `clean --json` prints.
+type cleaned struct {
+	Removed int             `json:"removed"` // workspaces
+	Kept    []keptWorkspace `json:"kept"`
+}
+
+type keptWorkspace struct {
+	Job job.ID `json:"job"`
+	Why string `json:"why"`
+}
+
+func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Entry, force, asJSON bool) error {
+	w := workspaces(dir, nil)
+	out := cleaned{Kept: []keptWorkspace{}}
+	unapplied := 0
+	var errs []error
+	for i := range entries {
+		e := &entries[i]
+		_, err := w.Open(ctx, e.ID, e.Spec.Workspace)
+		existed := !errors.Is(err, fs.ErrNotExist)
+		err = w.Remove(ctx, e.ID, e.Spec.Workspace, workspace.RemoveOptions{Force: force, KeepUnapplied: true})
+		var unsaved *workspace.UnsavedError
+		switch {
+		case errors.As(err, &unsaved):
+			out.Kept = append(out.Kept, keptWorkspace{e.ID, unsaved.Error()})
+			if unsaved.Patch != "" {
+				unapplied++
+			}
+			if !asJSON {
+				fmt.Fprintf(m.stdout, "%s: %s\n", e.Spec.Name, progress.Visible(unsaved.Error(), ""))
+			}
+			continue
+		case err != nil:
+			errs = append(errs, fmt.Errorf("job %s: %w", e.Spec.Name, err))
+			continue
+		}
+		homes, _ := filepath.Glob(filepath.Join(dir.Job(e.ID), "home-*"))
+		for _, home := range homes {
+			errs = append(errs, os.RemoveAll(home))
+		}
+		if existed {
+			out.Removed++
+		}
+	}
+	if asJSON {
+		return failure(errors.Join(append(errs, writeJSON(m.stdout, out))...))
+	}
+	fmt.Fprintf(m.stdout, "%s removed, %d kept\n", count(out.Removed, "workspace"), len(out.Kept))
+	if unapplied > 0 {
+		fmt.Fprintln(m.stderr, "hint: bring a patch into your tree: scheduler apply JOB; or remove its workspace all the same, the patch stays: scheduler clean --force JOB")
+	}
+	return failure(errors.Join(errs...))
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/job"
+)
+
+func (m *Main) pauseCommand() *cobra.Command {
+	var span, reason string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "pause [SCOPE]", Short: "Let nothing new begin, of everything or of a worker or a folder", Args: cobra.MaximumNArgs(1),
+		Long: `Let no job of a scope begin until the time is over or somebody resumes it, over restarts of
+the scheduler too. What runs goes on to its end. SCOPE is one of
+
+  global            everything (the default)
+  worker:KIND       a kind of worker, e.g. worker:codex; worker:codex@ann for one tenant
+  workspace:PATH    a folder, with all below and above it
+
+A scheduler must be running. ` + "`scheduler resume SCOPE`" + ` undoes it, ` + "`scheduler status`" + ` shows it.`,
+		Example: "  scheduler pause\n  scheduler pause worker:codex --for 1h --reason \"new credentials\"\n  scheduler resume global",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := api.Pause{Scope: string(isolation.Global), Reason: reason}
+			if len(args) == 1 {
+				scope, err := readScope(args[0])
+				if err != nil {
+					return usage(err)
+				}
+				p.Scope = scope
+			}
+			if cmd.Flags().Changed("for") {
+				d, err := spanOf(span)
+				if err != nil || d <= 0 {
+					return usage(fmt.Errorf("--for %q is no length of time, want e.g. 90s, 15m, 24h or 7d", span))
+				}
+				p.For = job.Duration(d)
+			}
+			return m.on(func(s site) error {
+				i, err := s.Pause(cmd.Context(), p)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return failure(writeJSON(m.stdout, i))
+				}
+				until := fmt.Sprintf("until `scheduler resume %s`", quoteScope(i.Scope))
+				if !i.Until.IsZero() {
+					until = fmt.Sprintf("until %s, or `scheduler resume %s`", clock(i.Until, time.Now()), quoteScope(i.Scope))
+				}
+				_, err = fmt.Fprintf(m.stdout, "%s is paused %s; what runs goes on\n", progress.Clean(string(i.Scope)), until)
+				return failure(err)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&span, "for", "", "for so `LONG`, e.g. 15m, 24h or 7d (default: until it is resumed)")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever wonders")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the isolation as JSON")
+	return cmd
+}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/audit"
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/job"
+)
+
+func (m *Main) pipelinesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "pipelines", Short: "Show pipelines and their events, have a stage do events again",
+		Long: `Show pipelines, how their stages stand, and the events that have streamed through them:
+docs/pipelines.md. PIPELINE is an id from the job file (the newest of that id), or the id of
+its batch or 8 or more of that one's first or last characters.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(m.pipelinesLsCommand(), m.pipelinesEventsCommand(), m.pipelinesReplayCommand())
+	return cmd
+}
+
+func (m *Main) pipelinesLsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "ls [PIPELINE]", Short: "Show how the stages of pipelines stand, and their dead letters", Args: cobra.MaximumNArgs(1),
+		Long: `Show how the stages of pipelines stand: how many events each has acknowledged, has waiting,
+has published and could not handle.`,
+		Example: "  scheduler pipelines ls\n  scheduler pipelines ls web-testing --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return m.read(func(r *reader) error {
+				name := strings.Join(args, "")
+				list, err := r.Pipelines(cmd.Context(), name)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return writeJSON(m.stdout, api.Pipelines{Pipelines: list})
+				case len(list) == 0 && name != "":
+					return fmt.Errorf("there is no pipeline %s; `scheduler pipelines ls` lists them", name)
+				case len(list) == 0:
+					fmt.Fprintln(m.stdout, "no pipelines")
+					return nil
+				}
+				return printPipelines(m.out(), list, time.Now())
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printPipelines(w io.Writer, list []api.Pipeline, now time.Time) error {
+	err := table(w, "PIPELINE\tBATCH\tSUBMITTED\tSTAGE\tSTATE\tACKED\tWAITING\tPUBLISHED\tDEAD", func(w io.Writer) {
+		for i := range list {
+			p := &list[i]
+			for _, s := range p.Stages {
+				fmt.Fprintf(w, "%s\t%.8s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", p.ID, p.Batch, clock(p.Created, now), s.Stage, stageState(&s), s.Acked, s.Backlog, s.Published, s.Dead)
+			}
+		}
+	})
+	gap := "\n"
+	for i := range list {
+		for _, d := range list[i].Letters {
+			why := strings.TrimPrefix(d.Message, string(d.Class)+": ") // of a job that was given up it says the class itself
+			fmt.Fprintf(w, "%s%s: stage %s could not handle event %d (%s): %s: %s\n", gap, list[i].ID, d.Stage, d.Event.Seq, d.Event.Type, d.Class, progress.Clean(why))
+			gap = ""
+		}
+	}
+	return err
+}
+
+func stageState(s *api.PipelineStage) string {
+	switch {
+	case s.Failed != "":
+		return "failed: " + progress.Clean(s.Failed)
+	case s.Ended:
+		return "ended"
+	}
+	return "open"
+}
+
+func (m *Main) pipelinesEventsCommand() *cobra.Command {
+	var after int64
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "events PIPELINE", Short: "Print the events of a pipeline", Args: cobra.ExactArgs(1),
+		Long:    "Print the events that have streamed through a pipeline, as its log has them, the oldest first.",
+		Example: "  scheduler pipelines events web-testing --after 100\n  scheduler pipelines events web-testing --json | jq .data",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if after < 0 || limit < 1 {
+				return usage(fmt.Errorf("--after %d --limit %d: want 0 or more, and 1 or more", after, limit))
+			}
+			return m.read(func(r *reader) error {
+				events, err := r.eventsOfPipeline(cmd.Context(), args[0], after, limit)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					enc := progress.NewEncoder(m.stdout)
+					for i := range events {
+						if err := enc.Encode(events[i]); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				return table(m.out(), "SEQ\tTIME\tSTAGE\tTYPE\tFOR\tDATA", func(w io.Writer) {
+					for i := range events {
+						e := &events[i]
+						data, _ := job.Cut(string(e.Data), 200)
+						fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Seq, clock(e.Time, time.Now()), dash(string(e.Stage)), e.Type, dash(strings.Trim(fmt.Sprint(e.For), "[]")), progress.Clean(data))
+					}
+				})
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.Int64Var(&after, "after", 0, "only events with a larger sequence `NUMBER`")
+	f.IntVar(&limit, "limit", 1000, "at most so `MANY`")
+	f.BoolVar(&asJSON, "json", false, "print JSON Lines")
+	return cmd
+}
+
+// eventsOfPipeline returns the events of a pipeline after a sequence number, at most limit.
+func (r *reader) eventsOfPipeline(ctx context.Context, ref string, after int64, limit int) (all []api.PipelineEvent, err error) {
+	for len(all) < limit {
+		page, err := r.PipelineEvents(ctx, ref, after, min(limit-len(all), maxPage))
+		if err != nil || len(page.Events) == 0 {
+			return all, err
+		}
+		all = append(all, page.Events...)
+		after = all[len(all)-1].Seq
+	}
+	return all, nil
+}
+
+func (m *Main) pipelinesReplayCommand() *cobra.Command {
+	var r api.Rewind
+	var stage string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "replay PIPELINE --stage STAGE [--from N] [--again]", Short: "Have a stage do its events again", Args: cobra.ExactArgs(1),
+		Long: `Have a stage do its events again, from a sequence number on: so what it keeps as its state
+is rebuilt, and what it could not handle is tried once more. What it publishes for events
+that it had acknowledged is dropped, since that is in the log, unless --again is given.
+A stage that has ended cannot be replayed.`,
+		Example: "  scheduler pipelines replay web-testing --stage observer --from 12",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if stage == "" {
+				return usage(errors.New("no stage was named"), "name it with --stage; `scheduler pipelines ls` lists them")
+			}
+			if r.From < 1 {
+				return usage(fmt.Errorf("--from %d: want 1 or more", r.From))
+			}
+			r.Stage = job.Name(stage)
+			var out api.Rewound
+			_, err := m.change(cmd.Context(), func(c *client.Client) (err error) {
+				out, err = c.Replay(cmd.Context(), args[0], r)
+				return err
+			}, func(o *owned) (err error) {
+				if out.First, err = scheduler.ReplayStage(cmd.Context(), o.store, args[0], r); err == nil {
+					m.did(cmd.Context(), o.dir, audit.Entry{Action: deedReplay, Target: args[0], Detail: r})
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return failure(writeJSON(m.stdout, out))
+			}
+			fmt.Fprintf(m.stdout, "stage %s does its events again from %d on\n", stage, out.First)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&stage, "stage", "", "which `STAGE`")
+	f.Int64Var(&r.From, "from", 1, "the sequence `NUMBER` of the first event to do again")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.BoolVar(&r.Again, "again", false, "publish what comes of them a second time")
+	return cmd
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/sqlite"
+)
+
+func (m *Main) recoverCommand() *cobra.Command {
+	var setAside, asJSON bool
+	cmd := &cobra.Command{
+		Use: "recover", Short: "Look whether the queue is damaged, and save what can be read", Args: cobra.NoArgs,
+		Long: `Read the whole queue and tell what is wrong with it, if anything. No scheduler may run.
+
+With --set-aside, a damaged queue gets another name, queue.db.corrupt-TIME, and a new one
+is made of the jobs that can still be read in it. Nothing is removed: what the new one
+lacks is still in the old one.
+
+Exit code: 0 the queue is whole, or a new one was made; 1 it is damaged.`,
+		Example: "  scheduler recover\n  scheduler recover --set-aside",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			err := m.recoverQueue(ctx, setAside, asJSON)
+			if errors.Is(err, context.Canceled) {
+				return &exitError{code: exitInterrupted}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&setAside, "set-aside", false, "make a new queue of what can be read, and keep the damaged one")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// recovered is what `recover --json` prints of a queue that is whole, or is again.
+type recovered struct {
+	Whole bool     `json:"whole"`           // nothing was wrong
+	Aside string   `json:"aside,omitempty"` // where the damaged queue lies
+	Jobs  int      `json:"jobs,omitempty"`  // that were saved
+	Lost  []job.ID `json:"lost"`            // of which traces are left
+}
+
+func (m *Main) recoverQueue(ctx context.Context, setAside, asJSON bool) error {
+	dir, lock, err := m.lockState()
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	path := dir.Database()
+	found := sqlite.Examine(ctx, path)
+	switch {
+	case found == nil && asJSON:
+		return failure(writeJSON(m.stdout, recovered{Whole: true, Lost: []job.ID{}}))
+	case found == nil:
+		fmt.Fprintln(m.stdout, "the queue is whole")
+		return nil
+	case errors.Is(found, fs.ErrNotExist):
+		return usage(fmt.Errorf("no jobs yet in state directory %s", dir.Path()))
+	case !errors.Is(found, queue.ErrCorrupt):
+		return failure(found)
+	case !setAside:
+		return damaged(failure(found))
+	}
+	fmt.Fprintln(m.stderr, found)
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a recovery that was cut short
+		return failure(err)
+	}
+	saved, err := sqlite.Salvage(ctx, path, fresh, sqlite.Options{})
+	if errors.Is(err, queue.ErrCorrupt) {
+		fmt.Fprintf(m.stderr, "nothing of it can be read: %v\n", err)
+		err = emptyStore(ctx, fresh)
+	}
+	if err != nil {
+		return failure(err)
+	}
+	aside, err := sqlite.Replace(path, fresh, "corrupt", utcNow())
+	if err != nil {
+		return failure(err)
+	}
+	if asJSON {
+		return failure(writeJSON(m.stdout, recovered{Aside: aside, Jobs: saved.Jobs, Lost: append([]job.ID{}, saved.Lost...)}))
+	}
+	fmt.Fprintf(m.stdout, "the damaged queue is kept as %s\n", aside)
+	fmt.Fprintf(m.stdout, "the new one has %s\n", count(saved.Jobs, "job"))
+	for _, id := range saved.Lost {
+		fmt.Fprintf(m.stdout, "lost: job %s\n", id)
+	}
+	if saved.Wrong != nil {
+		fmt.Fprintf(m.stderr, "the new queue is not whole either: %v\n", saved.Wrong)
+	}
+	fmt.Fprintln(m.stdout, "more may be lost that left no trace; what was running runs again")
+	return nil
+}
+
+// emptyStore makes a store without jobs.
+func emptyStore(ctx context.Context, path string) error {
+	s, err := sqlite.Open(ctx, path, sqlite.Options{})
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}

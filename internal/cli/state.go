@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/logging"
+	"github.com/agentsched/agentsched/internal/redact"
+	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/sqlite"
+)
+
+// statePath returns the state directory that the flags ask for.
+func (m *Main) statePath() (string, error) {
+	if m.stateDir != "" {
+		return m.stateDir, nil
+	}
+	path, err := statedir.Default()
+	if err != nil {
+		return "", usage(err)
+	}
+	return path, nil
+}
+
+// mustExist refuses to continue what never began, without making anything.
+func (m *Main) mustExist() error {
+	path, err := m.statePath()
+	if err != nil {
+		return err
+	}
+	if _, err := statedir.OpenExisting(path); errors.Is(err, fs.ErrNotExist) {
+		return nothingToContinue()
+	}
+	return nil
+}
+
+// look opens the state directory and its store to read, whether or not a
+// scheduler is running on it.
+func (m *Main) look(ctx context.Context) (*statedir.Dir, *sqlite.Store, error) {
+	path, err := m.statePath()
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := statedir.OpenExisting(path)
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	store, err := sqlite.OpenReadOnly(ctx, dir.Database())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, usage(fmt.Errorf("no jobs yet in state directory %s", dir.Path()))
+	}
+	if errors.Is(err, queue.ErrCorrupt) {
+		return nil, nil, usage(err, damagedHints()...)
+	}
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	return dir, store, nil
+}
+
+// owned is a state directory that this process works on alone.
+type owned struct {
+	dir   *statedir.Dir
+	lock  *statedir.Lock
+	store *sqlite.Store
+	logs  *logging.Logs
+	log   zerolog.Logger // of the component "scheduler"
+	file  *logging.File  // of the log
+	// secrets takes out of texts what this process' environment holds of them.
+	secrets *redact.Redactor
+}
+
+// own opens the state directory to work on it, and makes it if need be.
+func (m *Main) own(ctx context.Context) (*owned, error) {
+	return m.ownLogging(ctx, &config.Log{}, nil)
+}
+
+// ownLogging is own with a log as it is configured, which goes to stream too, if
+// that is not nil.
+func (m *Main) ownLogging(ctx context.Context, cfg *config.Log, stream io.Writer) (*owned, error) {
+	path, err := m.statePath()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := m.level(cfg); err != nil {
+		return nil, usage(err)
+	}
+	dir, err := statedir.Open(path)
+	if err != nil {
+		return nil, usage(err)
+	}
+	lock, err := dir.Lock()
+	if err != nil {
+		return nil, usage(err)
+	}
+	if err := m.outsideAlone(dir); err != nil {
+		lock.Release()
+		return nil, err
+	}
+	o := &owned{dir: dir, lock: lock, secrets: redact.New(redact.FromEnviron(m.environ)...)}
+	if err := m.openLog(o, cfg, stream); err != nil {
+		lock.Release()
+		return nil, usage(err)
+	}
+	if o.store, err = sqlite.Open(ctx, dir.Database(), sqlite.Options{Log: o.logs.For(logging.Store)}); err != nil {
+		o.logs.Close()
+		o.file.Close()
+		lock.Release()
+		err = fmt.Errorf("open the queue: %w", err)
+		if errors.Is(err, queue.ErrCorrupt) {
+			return nil, usage(err, damagedHints()...)
+		}
+		return nil, usage(err)
+	}
+	return o, nil
+}
+
+// closeBatch marks a batch as done with.
+func (o *owned) closeBatch(ctx context.Context, id job.BatchID) error {
+	return o.store.Apply(ctx, queue.CloseBatch{ID: id, Now: utcNow()})
+}
+
+func (o *owned) Close() error {
+	err := o.store.Close()
+	o.logs.Close()
+	o.lock.Release()
+	return errors.Join(err, o.file.Close())
+}
+
+// level returns the level of the log: that of --log-level, else as configured.
+func (m *Main) level(cfg *config.Log) (logging.Level, error) {
+	if m.logLevel == "" {
+		return cmp.Or(cfg.Level, logging.Info), nil
+	}
+	level, err := logging.ParseLevel(m.logLevel)
+	if err != nil {
+		return level, fmt.Errorf("--log-level %w", err)
+	}
+	return level, nil
+}
+
+// openLog opens scheduler.log in the state directory, as JSON lines.
+func (m *Main) openLog(o *owned, cfg *config.Log, stream io.Writer) error {
+	level, err := m.level(cfg)
+	if err != nil {
+		return err
+	}
+	if o.file, err = logging.OpenFile(o.dir.Log(), logging.MaxFile, logging.KeepFiles); err != nil {
+		return fmt.Errorf("open the log: %w", err)
+	}
+	o.logs, err = logging.New(logging.Options{
+		Format: cfg.Format, Level: level, Levels: cfg.Levels, Out: stream, File: o.file,
+		Redact: func(w io.Writer) io.Writer { return o.secrets.Writer(w) },
+	})
+	if err != nil {
+		return errors.Join(err, o.file.Close())
+	}
+	o.log = o.logs.For(logging.Scheduler)
+	return nil
+}
+
+// change has the scheduler that runs change something or, if none does, does it in the
+// store, alone with that; again as long as one that holds the state directory does not
+// answer yet. It reports whether it was done in the store.
+func (m *Main) change(ctx context.Context, ask func(*client.Client) error, inStore func(*owned) error) (idle bool, err error) {
+	dir, err := m.existing()
+	if err != nil {
+		return false, err
+	}
+	c := client.New(dir.Socket())
+	defer c.Close()
+	err = patiently(ctx, func() error {
+		err := ask(c)
+		if idle = errors.Is(err, client.ErrNotRunning); !idle {
+			return err
+		}
+		o, err := m.own(ctx)
+		if err != nil {
+			return err
+		}
+		defer o.Close()
+		return inStore(o)
+	})
+	return idle, coded(err)
+}
+
+// failure marks err, if it is one, as a failure of the command itself.
+func failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{code: exitFailed, err: err}
+}

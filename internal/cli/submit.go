@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/jobfile"
+)
+
+// submission is what `submit` was given.
+type submission struct {
+	args  []string // paths of job files, or the words of the instructions
+	one   oneJob
+	stdin string // the text that - stands for; "" none
+	key   string // --idempotency-key
+}
+
+// fromStdin is the argument that stands for standard input.
+const fromStdin = "-"
+
+func (m *Main) submitCommand() *cobra.Command {
+	var in submission
+	var o runOptions
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "submit FILE... | submit - | submit --worker WORKER [flags] INSTRUCTIONS",
+		Short: "Give jobs to the scheduler that is running",
+		Long: `Give the jobs of one or more job files, or the one of the command line, to the
+scheduler that is running on the state directory, and return when they are
+durable. It works on them beside its own jobs, and its end waits for theirs.
+With - a job file is read from standard input; with --worker and - the instructions are.
+
+With --wait it goes on until the jobs have ended and shows how they fare, as run does.
+Ctrl-C ends the wait; the jobs go on.
+
+With --server the scheduler reads the text of the files on its own host: a workspace in a
+file is in the folder of the same name there. Files that a job file names, in instructions
+or agents_file, are read here and sent with it.
+
+A job with a key and on_duplicate says what happens when an unfinished job has
+the same key: docs/job-file.md. An --idempotency-key is about the whole submission:
+given again with the same key, nothing is submitted and the jobs of the first are printed.
+
+Exit code: 0 the jobs are durable, with --wait: all completed; 1 it failed, with --wait: a
+job failed; 2 something is not right and nothing was submitted; 130 the wait was interrupted.`,
+		Example: `  scheduler submit more.yaml
+  scheduler submit --worker codex --workspace . "Fix the failing test"
+  git diff | scheduler submit --worker claude --isolation none -
+  generate-jobs | scheduler submit --wait -`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage(errors.New("no jobs were given"), "name a job file: scheduler submit FILE", "or one job: scheduler submit --worker codex \"…\"")
+			}
+			in.args = args
+			if err := in.readStdin(m.stdin); err != nil {
+				return err
+			}
+			return m.on(func(s site) error { return m.submit(cmd.Context(), s, in, wait, o) })
+		},
+	}
+	in.one.flags(cmd.Flags())
+	cmd.Flags().StringVar(&in.key, "idempotency-key", "", "`KEY` of this submission: given twice, it is submitted once")
+	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "go on until the jobs have ended, and show how they fare")
+	cmd.Flags().BoolVar(&o.paths, "paths", false, "with --wait: "+pathsUsage)
+	cmd.Flags().BoolVar(&o.plain, "plain", false, "with --wait: print plain lines, also on a terminal")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print the jobs as JSON; with --wait everything that happens as JSON Lines")
+	return cmd
+}
+
+// maxStdin is how large a text from standard input may be.
+const maxStdin = 64 << 20
+
+// readStdin reads what - stands for, if it was given.
+func (in *submission) readStdin(stdin *os.File) error {
+	switch {
+	case !slices.Contains(in.args, fromStdin):
+		return nil
+	case len(in.args) > 1:
+		return usage(errors.New("- stands for all of it: give neither files nor words beside it"))
+	case stdin == nil:
+		return usage(errors.New("- was given, and there is no standard input"))
+	}
+	text, err := io.ReadAll(io.LimitReader(stdin, maxStdin+1))
+	switch {
+	case err != nil:
+		return failure(fmt.Errorf("read standard input: %w", err))
+	case len(text) > maxStdin:
+		return usage(fmt.Errorf("standard input is larger than %s", sizeText(maxStdin)))
+	case strings.TrimSpace(string(text)) == "":
+		return usage(errors.New("standard input is empty, want a job file, or with --worker the instructions"))
+	}
+	in.stdin = string(text)
+	if in.one.worker != "" {
+		in.args, in.stdin = []string{strings.TrimRight(in.stdin, "\n")}, ""
+	}
+	return nil
+}
+
+// read reads the jobs as this host's configuration understands them.
+func (in *submission) read(m *Main, cfg *config.Config) (*source, error) {
+	if in.stdin == "" {
+		return m.readJobs(in.args, in.one, cfg)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, usage(err)
+	}
+	jobs, err := jobfile.DecodeJobs("standard input", []byte(in.stdin), jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg), Domains: domains(cfg), BaseDir: dir})
+	if err != nil {
+		return nil, usage(err)
+	}
+	return &source{name: "standard input in " + dir, specs: jobs.Specs, workflow: jobs.Workflow}, nil
+}
+
+// texts returns the job files as another host is to read them.
+func (in *submission) texts() ([]api.JobFile, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, usage(err)
+	}
+	switch {
+	case in.one.worker != "":
+		text, err := in.one.text(strings.Join(in.args, " "))
+		return []api.JobFile{{Name: commandLine, Dir: dir, Text: string(text)}}, err
+	case in.stdin != "":
+		named, err := jobfile.Attach("standard input", []byte(in.stdin), dir)
+		if err != nil {
+			return nil, usage(err)
+		}
+		return []api.JobFile{{Name: "standard input", Dir: dir, Text: in.stdin, Files: named}}, nil
+	}
+	var files []api.JobFile
+	for _, arg := range in.args {
+		path, err := filepath.Abs(arg)
+		if err != nil {
+			return nil, usage(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, usage(err)
+		}
+		named, err := jobfile.Attach(arg, text, filepath.Dir(path))
+		if err != nil {
+			return nil, usage(err)
+		}
+		files = append(files, api.JobFile{Name: arg, Dir: filepath.Dir(path), Text: string(text), Files: named})
+	}
+	return files, nil
+}
+
+func (m *Main) submit(ctx context.Context, s site, in submission, wait bool, o runOptions) error {
+	jobs, err := s.Submit(ctx, in)
+	if err != nil {
+		return err
+	}
+	switch {
+	case wait:
+		if !o.json {
+			fmt.Fprintf(m.stderr, "%s submitted\n", count(len(jobs), "job"))
+		}
+		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return m.waitForBatches(ctx, s.reads(), jobs, o)
+	case o.json:
+		return failure(writeJSON(m.stdout, api.Jobs{Jobs: append([]api.Job{}, jobs...), Total: len(jobs)}))
+	}
+	for _, e := range jobs {
+		fmt.Fprintf(m.stdout, "%s  %s\n", e.ID, e.Spec.Name)
+	}
+	fmt.Fprintf(m.stderr, "%s submitted\n", count(len(jobs), "job"))
+	return nil
+}

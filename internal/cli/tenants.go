@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/progress"
+)
+
+func (m *Main) tenantsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "tenants", Short: "List tenants: what they have waiting and running, their shares and costs", Args: cobra.NoArgs,
+		Long: `List the tenants: how many of their jobs wait and run, the share of the work that each has
+had against the one that it is to have by the policy, what it has used today (UTC) and what
+it may use. Shares are known to a running scheduler only.`,
+		Example: "  scheduler tenants\n  scheduler tenants --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return m.read(func(s *reader) error {
+				list, err := s.Tenants(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return failure(writeJSON(m.stdout, api.Tenants{Tenants: append([]api.Tenant{}, list...)}))
+				}
+				if len(list) == 0 {
+					fmt.Fprintln(m.stderr, "no tenant has jobs, or has used anything today")
+					return nil
+				}
+				return failure(printTenants(m.out(), list, time.Now()))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printTenants(w io.Writer, list []api.Tenant, now time.Time) error {
+	return table(w, "TENANT\tQUEUED\tRUNS\tOLDEST\tSHARE\tTARGET\tTODAY\tTOKENS\tMAY USE\tNOTE", func(w io.Writer) {
+		for i := range list {
+			t := &list[i]
+			share, target, note := "-", "-", ""
+			if s := t.Share; s != nil {
+				share, note = fmt.Sprintf("%.1f%%", 100*s.Actual), s.Held
+				if s.Target > 0 {
+					target = fmt.Sprintf("%.1f%%", 100*s.Target)
+				}
+			}
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", dash(string(t.Tenant)), t.Queued, t.Running, ago(t.Oldest, now), share, target,
+				progress.Cost(t.Today.Usage), t.Today.Usage.Tokens(), mayUse(t.Grant), progress.Clean(note))
+		}
+	})
+}
+
+// mayUse is a grant in a few words.
+func mayUse(g *api.Grant) string {
+	if g == nil {
+		return "-"
+	}
+	var parts []string
+	if g.Dead {
+		parts = append(parts, "nothing more")
+	}
+	if g.CostUSD > 0 {
+		parts = append(parts, fmt.Sprintf("$%.2f", g.CostUSD))
+	}
+	if g.Tokens > 0 {
+		parts = append(parts, fmt.Sprintf("%d tokens", g.Tokens))
+	}
+	if g.Wall > 0 {
+		parts = append(parts, g.Wall.String())
+	}
+	text := strings.Join(parts, ", ")
+	if g.Window > 0 && text != "" {
+		text += " in " + g.Window.String()
+	}
+	return dash(text)
+}

@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/access"
+	"github.com/agentsched/agentsched/internal/audit"
+	"github.com/agentsched/agentsched/internal/statedir"
+)
+
+func (m *Main) tokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "token", Short: "Say who may reach the scheduler over TCP, and what they may do", Args: knownCommand,
+		Long: `Tokens let other programs, and other hosts, reach a scheduler that listens on TCP (api.listen in
+the configuration). Each has a role:
+
+  read      look at everything
+  submit    and submit jobs
+  operate   and decide, stop, change and grant: all that you may
+
+They are kept in the state directory, as hashes. A scheduler that is running takes a change
+over within a second. The unix socket needs none, but the key in the state directory.`,
+		Example: "  scheduler token create ci --role submit --expires 90d\n  scheduler token ls\n  scheduler token revoke ci",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(m.tokenCreateCommand(), m.tokenLsCommand(), m.tokenRevokeCommand())
+	return cmd
+}
+
+// tokensIn opens the tokens of a state directory. Any number of processes may.
+func tokensIn(dir *statedir.Dir) (*access.Tokens, error) {
+	tokens, err := access.OpenTokens(dir.Tokens())
+	if err != nil {
+		return nil, usage(err)
+	}
+	return tokens, nil
+}
+
+// existingTokens opens the tokens of the state directory, which must be there.
+func (m *Main) existingTokens() (*access.Tokens, error) {
+	dir, err := m.existing()
+	if err != nil {
+		return nil, err
+	}
+	return tokensIn(dir)
+}
+
+// newToken is what `token create --json` prints.
+type newToken struct {
+	access.Token
+	Text string `json:"token"` // secret; it cannot be had again
+}
+
+func (m *Main) tokenCreateCommand() *cobra.Command {
+	var role, expires string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make a token and print it, once", Args: cobra.ExactArgs(1),
+		Long: `Make a token and print it. It is shown this once: only its hash is kept. Whoever sends it may do
+what its role allows; in the audit log they are NAME.
+
+The state directory is made if it is not there, so that a token can be there before the
+scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
+		Example: "  scheduler token create ci --role submit --expires 90d\n  scheduler token create grafana --role read > ~/.config/agentsched-token",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			may, err := access.ParseRole(role)
+			if err != nil {
+				return usage(fmt.Errorf("--%w", err))
+			}
+			var ttl time.Duration
+			if expires != "" {
+				if ttl, err = spanOf(expires); err != nil || ttl == 0 {
+					return usage(fmt.Errorf("--expires %q is no length of time, want e.g. 90s, 15m, 24h or 30d", expires))
+				}
+			}
+			path, err := m.statePath()
+			if err != nil {
+				return err
+			}
+			dir, err := statedir.Open(path)
+			if err != nil {
+				return usage(err)
+			}
+			if err := m.outside(cmd.Context(), dir); err != nil {
+				return err
+			}
+			tokens, err := tokensIn(dir)
+			if err != nil {
+				return err
+			}
+			token, text, err := tokens.Create(args[0], may, ttl)
+			if err != nil {
+				return usage(err)
+			}
+			m.did(cmd.Context(), dir, audit.Entry{Action: deedTokenCreated, Target: token.Name, Detail: map[string]any{"id": token.ID, "role": token.Role}})
+			if asJSON {
+				return failure(writeJSON(m.stdout, newToken{token, text}))
+			}
+			if _, err := fmt.Fprintln(m.stdout, text); err != nil {
+				_, undo := tokens.Revoke(token.ID)
+				return failure(errors.Join(fmt.Errorf("print the token: %w", err), undo))
+			}
+			fmt.Fprintf(m.stderr, "token %s (id %s) may %s, %s; it is not shown again\n", token.Name, token.ID, token.Role, lastsText(&token))
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&role, "role", string(access.Read), "what it may do: read, submit or operate")
+	f.StringVar(&expires, "expires", "", "end it after this much `TIME` (default: never)")
+	f.BoolVar(&asJSON, "json", false, "print JSON, the token in the field token")
+	completeRole(cmd)
+	return cmd
+}
+
+// completeRole completes the flag --role, which cmd has.
+func completeRole(cmd *cobra.Command) {
+	var words []string
+	for _, r := range access.Roles() {
+		words = append(words, string(r))
+	}
+	// It fails only for a flag that is not there.
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func lastsText(t *access.Token) string {
+	if t.Expires.IsZero() {
+		return "for ever"
+	}
+	return "until " + t.Expires.Local().Format(time.DateTime)
+}
+
+// tokenList is what `token ls --json` prints.
+type tokenList struct {
+	Tokens []access.Token `json:"tokens"`
+}
+
+func (m *Main) tokenLsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List the tokens, without what they are", Args: cobra.NoArgs,
+		Long:    "List the tokens that were made and not revoked: name, role, until when. What a token is was shown once.",
+		Example: "  scheduler token ls\n  scheduler token ls --json",
+		RunE: func(*cobra.Command, []string) error {
+			tokens, err := m.existingTokens()
+			if err != nil {
+				return err
+			}
+			list, err := tokens.List()
+			if err != nil {
+				return failure(err)
+			}
+			if asJSON {
+				return failure(writeJSON(m.stdout, tokenList{list}))
+			}
+			return failure(printTokens(m.out(), list, time.Now()))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printTokens(w io.Writer, list []access.Token, now time.Time) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "there are no tokens")
+		return err
+	}
+	return table(w, "ID\tNAME\tROLE\tCREATED\tEXPIRES\tNOTE", func(w io.Writer) {
+		for i := range list {
+			t := &list[i]
+			note := ""
+			if t.Expired(now) {
+				note = "expired"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, t.Role, clock(t.Created, now), orDash(!t.Expires.IsZero(), "%s", clock(t.Expires, now)), note)
+		}
+	})
+}
+
+func (m *Main) tokenRevokeCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "revoke ID|NAME...", Short: "End tokens, at once and for good", Args: cobra.MinimumNArgs(1),
+		Long: `End tokens. A scheduler that is running refuses them within a second; what they are following
+by then, a log say, ends within some seconds. Jobs that they have submitted go on.`,
+		Example:           "  scheduler token revoke ci",
+		ValidArgsFunction: m.completeTokens,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := m.existing()
+			if err != nil {
+				return err
+			}
+			if err := m.outside(cmd.Context(), dir); err != nil {
+				return err
+			}
+			tokens, err := tokensIn(dir)
+			if err != nil {
+				return err
+			}
+			var errs []error
+			ended := []access.Token{}
+			for _, ref := range args {
+				t, err := tokens.Revoke(ref)
+				if err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				m.did(cmd.Context(), dir, audit.Entry{Action: deedTokenEnded, Target: t.Name, Detail: map[string]any{"id": t.ID, "role": t.Role}})
+				if ended = append(ended, t); !asJSON {
+					fmt.Fprintf(m.stdout, "token %s (id %s) is revoked\n", t.Name, t.ID)
+				}
+			}
+			if asJSON {
+				errs = append(errs, writeJSON(m.stdout, tokenList{ended}))
+			}
+			return failure(errors.Join(errs...))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tokens as JSON")
+	return cmd
+}
+
+// completeTokens completes the names of tokens that are not there yet.
+func (m *Main) completeTokens(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	tokens, err := m.existingTokens()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	list, _ := tokens.List()
+	var names []string
+	for i := range list {
+		if !slices.Contains(args, list[i].Name) {
+			names = append(names, cobra.CompletionWithDesc(list[i].Name, cmp.Or(string(list[i].Role), "token")))
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/top"
+	"github.com/agentsched/agentsched/job"
+)
+
+func (m *Main) topCommand() *cobra.Command {
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use: "top", Short: "Watch the running scheduler, live", Args: cobra.NoArgs,
+		Long: `Watch the running scheduler on the terminal, live: jobs that run or wait and why, the share
+of each tenant against its target, workers with the state of their breakers, rates, cost, and
+the stage of the watchdog. It goes on through restarts of the scheduler.
+
+  ↑ ↓ PgUp PgDn   choose a job         c   cancel it
+  enter, l        follow its log       a   approve what it made
+  /               filter               r   reject it, with a comment
+  s               sort                 p   pause everything, or resume it
+  ?               help                 q   leave; the jobs go on
+
+What a program reads are ` + "`scheduler status --json` and `ls --json`" + `.`,
+		Example: "  scheduler top\n  scheduler top --server https://build.example:7433 --every 5s",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if every < 100*time.Millisecond {
+				return usage(fmt.Errorf("--every %s: want 100ms or more", every))
+			}
+			out := m.stdoutFile()
+			if out == nil || !progress.CanLive(out, m.getenv("TERM")) || m.stdin == nil || !term.IsTerminal(int(m.stdin.Fd())) {
+				return usage(errors.New("top needs a terminal"), "`scheduler status`, `tenants`, `workers` and `ls` print the same as text, or with --json")
+			}
+			door, err := m.knock()
+			if err != nil {
+				return err
+			}
+			defer door.Close()
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
+			return failure(top.Run(ctx, m.stdin, out, m.getenv("TERM"), watched{door}, top.Options{Colour: m.colour(out), Name: m.server, Every: every}))
+		},
+	}
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "look this `OFTEN`; what changes is shown at once")
+	return cmd
+}
+
+// watched is a running scheduler as `top` knows it.
+type watched struct{ door *client.Client }
+
+// maxWatched is how many jobs of a kind are looked at.
+const maxWatched = 500
+
+// Look asks for everything on one screen.
+func (w watched) Look(ctx context.Context) (p top.Picture, err error) {
+	if p.Overview, err = w.door.Overview(ctx); err != nil {
+		return p, err
+	}
+	if p.Workers, err = w.door.Workers(ctx); err != nil {
+		return p, err
+	}
+	// What runs and what waits for a person come first: of what waits otherwise
+	// there may be far more than anybody looks at.
+	have := map[job.ID]bool{}
+	add := func(list api.Jobs, err error) error {
+		for i := range list.Jobs {
+			if e := &list.Jobs[i]; !have[e.ID] {
+				have[e.ID] = true
+				p.Jobs = append(p.Jobs, *e)
+			}
+		}
+		return err
+	}
+	if err = add(w.door.List(ctx, client.ListQuery{States: []job.EntryState{job.Dispatched}, Limit: maxWatched})); err != nil {
+		return p, err
+	}
+	if err = add(w.door.Approvals(ctx)); err != nil {
+		return p, err
+	}
+	waiting, err := w.door.List(ctx, client.ListQuery{States: []job.EntryState{job.Queued}, Limit: maxWatched})
+	running := len(p.Jobs)
+	if err = add(waiting, err); err != nil {
+		return p, err
+	}
+	p.Total = max(waiting.Total+p.Overview.Census.Dispatched, running)
+	return p, nil
+}
+
+// Watch passes on what changes.
+func (w watched) Watch(ctx context.Context, see func(api.Update)) error {
+	ctx, broken := context.WithCancelCause(ctx)
+	defer broken(nil)
+	// The view connects again by itself, and shows that it has to.
+	for u, err := range w.door.Stream(ctx, client.StreamOptions{OnBreak: func(err error, _ time.Duration) { broken(err) }}) {
+		if err != nil {
+			return err
+		}
+		see(u)
+	}
+	return context.Cause(ctx)
+}
+
+// Events returns what happened in a job's runs.
+func (w watched) Events(ctx context.Context, id job.ID, after int64, limit int) ([]api.Event, error) {
+	page, err := w.door.Events(ctx, string(id), after, limit)
+	return page.Events, err
+}
+
+// Cancel cancels a job.
+func (w watched) Cancel(ctx context.Context, id job.ID) error {
+	_, err := w.door.Cancel(ctx, string(id))
+	return err
+}
+
+// Answer approves or rejects what a job has made.
+func (w watched) Answer(ctx context.Context, id job.ID, approve bool, comment string) error {
+	_, err := w.door.Decide(ctx, string(id), api.Answer{Approved: approve, Comment: comment, By: userName()})
+	return err
+}
+
+// Pause lets nothing new begin.
+func (w watched) Pause(ctx context.Context) error {
+	_, err := w.door.Pause(ctx, api.Pause{Scope: string(isolation.Global), Reason: "paused in scheduler top"})
+	return err
+}
+
+// Resume undoes it.
+func (w watched) Resume(ctx context.Context) error {
+	_, err := w.door.Resume(ctx, string(isolation.Global))
+	return err
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/client"
+)
+
+func (m *Main) upgradeCommand() *cobra.Command {
+	var drain, checkpoint, wait, asJSON bool
+	in := api.Upgrade{}
+	cmd := &cobra.Command{
+		Use: "upgrade", Short: "Hand the running server over to a new program, losing nothing", Args: cobra.NoArgs,
+		Long: `Have the running server replaced by a new program: by default by the file that it was
+started from, which may have been replaced meanwhile. It hands over its sockets and its
+state directory; no request is refused and no job is lost.
+
+With --checkpoint (the default) running jobs stop, at their next step where their worker
+keeps steps, and go on with their agents' sessions afterwards; that counts as no attempt.
+With --drain they end first, and no others begin until then, however long that takes.
+
+Exit code: 0 the handover has begun, with --wait: the new program is up; 1 it failed; 2 no
+server runs, or the program is not right; 130 the wait was interrupted.`,
+		Example: "  scheduler upgrade --wait\n  scheduler upgrade --drain --program /opt/agentsched/bin/scheduler",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in.Mode = "checkpoint"
+			if drain {
+				in.Mode = "drain"
+			}
+			if in.Program != "" {
+				path, err := filepath.Abs(in.Program)
+				if err != nil {
+					return usage(err)
+				}
+				if info, err := os.Stat(path); err != nil {
+					return usage(fmt.Errorf("--program: %w", err))
+				} else if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+					return usage(fmt.Errorf("--program %s is no program: it must be an executable file", path))
+				}
+				in.Program = path
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return m.upgrade(ctx, in, wait, asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&checkpoint, "checkpoint", false, "stop running jobs between two steps; they go on afterwards (default)")
+	f.BoolVar(&drain, "drain", false, "let running jobs end first")
+	f.StringVar(&in.Program, "program", "", "hand over to this `FILE` (default: that of the running server)")
+	f.BoolVar(&wait, "wait", false, "return when the new program is up")
+	f.BoolVar(&asJSON, "json", false, "print how the scheduler fares as JSON, as scheduler status does")
+	cmd.MarkFlagsMutuallyExclusive("checkpoint", "drain")
+	return cmd
+}
+
+func (m *Main) upgrade(ctx context.Context, in api.Upgrade, wait, asJSON bool) error {
+	door, err := m.knock()
+	if err != nil {
+		return err
+	}
+	defer door.Close()
+	before, err := door.Status(ctx)
+	if err != nil {
+		return notRunning(err)
+	}
+	if err := door.Upgrade(ctx, in); err != nil {
+		return notRunning(err)
+	}
+	st := before
+	if wait {
+		fmt.Fprintln(m.stderr, "waiting for the new program; Ctrl-C ends the wait, not the upgrade")
+		if st, err = successor(ctx, door, &before); err != nil {
+			return &exitError{code: exitInterrupted, err: errors.New("the wait was interrupted: the upgrade goes on"), hints: []string{"`scheduler status` shows how far it is"}}
+		}
+	}
+	switch {
+	case asJSON:
+		return failure(writeJSON(m.stdout, st))
+	case wait:
+		fmt.Fprintf(m.stdout, "the new program is up (pid %d)\n", st.PID)
+	default:
+		fmt.Fprintln(m.stdout, "the handover has begun; `scheduler status` shows the new program when it is up")
+	}
+	return nil
+}
+
+// successor waits until another process, or the same one begun anew, answers.
+func successor(ctx context.Context, door *client.Client, before *api.Status) (api.Status, error) {
+	for {
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
+			return api.Status{}, err
+		}
+		st, err := door.Status(ctx)
+		if err == nil && !st.Stopping && (st.PID != before.PID || !st.Started.Equal(before.Started)) {
+			return st, nil
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+func (m *Main) versionCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Long:    "Print the version of this program. `scheduler status --json` tells those of running cores.",
+		Example: "  scheduler version\n  scheduler version --json | jq -r .version",
+		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
+				return failure(writeJSON(m.stdout, map[string]string{"version": m.version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}))
+			}
+			_, err := fmt.Fprintln(m.stdout, "scheduler", m.version)
+			return failure(err)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

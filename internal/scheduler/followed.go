@@ -1,0 +1,131 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow"
+	"github.com/agentsched/agentsched/workflow/team"
+)
+
+// followed is what is known of an open batch, so that a look at it reads only what
+// has changed since the last one. It takes about 2 KB for each job, and of those
+// that have not ended their words. All of it is in the store: it may be dropped at
+// any time, and a new scheduler begins with none.
+type followed struct {
+	mark   queue.Mark
+	jobs   []*queue.Entry // in the order of submission, never changed; see dropWords
+	facts  []workflow.Job // what has become of each of them
+	at     map[job.ID]int // where each of them is
+	byName map[job.Name]*queue.Entry
+
+	teams     *team.Tree // nil: it has none, or they were not asked for yet
+	incidents []team.Incident
+	failed    map[job.Name]bool // teams whose failure is stored
+
+	looked uint64 // at which of flows.looks it was looked at last
+}
+
+// maxFollowed is how many jobs of open batches are known between looks.
+const maxFollowed = 50_000
+
+// refresh returns what is known of a batch, brought up to date.
+func (s *Scheduler) refresh(ctx context.Context, id job.BatchID) (*followed, error) {
+	f := s.flows.followed[id]
+	if f == nil {
+		f = &followed{at: map[job.ID]int{}, byName: map[job.Name]*queue.Entry{}, failed: map[job.Name]bool{}}
+		s.flows.followed[id] = f
+	}
+	c, err := s.cfg.Store.BatchSince(ctx, id, f.mark)
+	if err != nil {
+		return nil, fmt.Errorf("read the jobs of workflow %s: %w", id, err)
+	}
+	before := *f
+	if c.Whole {
+		f.mark, f.jobs, f.facts, f.at, f.byName = 0, nil, nil, map[job.ID]int{}, map[job.Name]*queue.Entry{}
+	}
+	for i := range c.Entries {
+		e := &c.Entries[i]
+		j, ended := before.ended(e.ID)
+		if !ended {
+			if j, err = factsOf(ctx, s.cfg.Store, e); err != nil {
+				return nil, err // the mark is an earlier one still
+			}
+		}
+		f.put(*e, j)
+	}
+	f.mark = c.Mark
+	return f, nil
+}
+
+// ended returns what has become of a job that has ended: that does not change.
+func (f *followed) ended(id job.ID) (workflow.Job, bool) {
+	i, ok := f.at[id]
+	if !ok || !f.jobs[i].State.Terminal() {
+		return workflow.Job{}, false
+	}
+	return f.facts[i], true
+}
+
+// put takes up how a job stands, in memory of its own.
+func (f *followed) put(entry queue.Entry, j workflow.Job) {
+	e := &entry
+	if e.State.Terminal() {
+		dropWords(e)
+	}
+	j.Spec = &e.Spec
+	name := e.Spec.Name
+	i, known := f.at[e.ID]
+	if !known {
+		i = len(f.jobs)
+		f.jobs, f.facts = append(f.jobs, nil), append(f.facts, workflow.Job{})
+		f.at[e.ID] = i
+	}
+	if !known || f.byName[name] == f.jobs[i] { // of two with the same name the later one counts
+		f.byName[name] = e
+	}
+	f.jobs[i], f.facts[i] = e, j
+}
+
+// dropWords takes from a job what nobody asks for again when it has ended, which is
+// most of what it takes in memory.
+func dropWords(e *queue.Entry) {
+	s := &e.Spec
+	s.Instructions, s.SystemPrompt, s.Verify, s.Payload, s.Flow.Input = "", "", "", nil, nil
+	e.Resolved, e.Result, e.Approval, e.Feedback = nil, nil, nil, ""
+}
+
+// over reports whether every job has ended.
+func (f *followed) over() bool {
+	for _, e := range f.jobs {
+		if !e.State.Terminal() {
+			return false
+		}
+	}
+	return true
+}
+
+// looksAt notes that a batch is looked at, and drops those that were looked at the
+// longest ago if there are too many.
+func (f *flows) looksAt(id job.BatchID) {
+	f.looks++
+	jobs := 0
+	for b, known := range f.followed {
+		if b == id {
+			known.looked = f.looks
+		}
+		jobs += len(known.jobs)
+	}
+	for jobs > f.most && len(f.followed) > 1 {
+		oldest := id
+		for b, known := range f.followed {
+			if known.looked < f.followed[oldest].looked {
+				oldest = b
+			}
+		}
+		jobs -= len(f.followed[oldest].jobs)
+		delete(f.followed, oldest)
+	}
+}

@@ -1,0 +1,41 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Idle returns a scheduler that never runs: it tells how the jobs of a store stand
+// on which no scheduler works. It changes nothing; only what reads may be asked.
+func Idle(store queue.Store, isolations *isolation.Book) *Scheduler {
+	s := New(Config{Store: store, Isolations: isolations, Supervise: func(supervisor.Handler) Cores { return noCores{} }})
+	s.idle = true
+	return s
+}
+
+// noCores are the cores of a scheduler that never runs. Only Cores is called.
+type noCores struct{ *supervisor.Supervisor }
+
+func (noCores) Cores() []supervisor.Status { return nil }
+
+// outlasts are what a job waits for although a scheduler is started.
+var outlasts = []job.WaitingReason{job.WaitScheduler, job.WaitCommand, job.WaitProgram}
+
+// idleStatus returns how a job stands while no scheduler runs.
+func idleStatus(ctx context.Context, store queue.Store, e *queue.Entry, at time.Time) job.Status {
+	st := StatusOf(e, at)
+	st.Worker = LatestWorker(ctx, store, e)
+	switch w := st.Waiting; {
+	case e.State == job.Dispatched:
+		st.Note = "as last known: no scheduler is running"
+	case w != nil && e.Held == "" && e.WaitsFor == "" && !e.RunnableAt.After(at) && !slices.Contains(outlasts, w.Reason):
+		st.Waiting = &job.Waiting{Reason: job.WaitScheduler, Text: "none is running"}
+	}
+	return st
+}

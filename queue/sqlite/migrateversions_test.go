@@ -1,0 +1,164 @@
+package sqlite
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// TestMigrateEveryVersion opens a store of each earlier version, with rows in every
+// table: what it held is there, value by value, and can be read. The stores are
+// dumps (sqlite3 FILE .dump, behind the two PRAGMAs that such a dump leaves out),
+// so that they stay as they are whatever becomes of the migrations.
+func TestMigrateEveryVersion(t *testing.T) {
+	list, err := embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version := 1; version < len(list); version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			ctx, path := t.Context(), filepath.Join(t.TempDir(), "queue.db")
+			dump, err := os.ReadFile(fmt.Sprintf("testdata/version%d.sql", version))
+			if err != nil {
+				t.Fatalf("each version before the newest is kept: %v", err)
+			}
+			db, err := sql.Open("sqlite", dsn(path, "rwc", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.ExecContext(ctx, string(dump)); err != nil {
+				t.Fatal(err)
+			}
+			if got := rows(t, db, "pragma_user_version")[0]["user_version"]; got != int64(version) {
+				t.Fatalf("the dump has version %v", got)
+			}
+			before := stored(t, db)
+
+			s, err := Open(ctx, path, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if err := s.Check(ctx); err != nil {
+				t.Error(err)
+			}
+			if got := rows(t, db, "pragma_user_version")[0]["user_version"]; got != int64(len(list)) {
+				t.Errorf("migrated to version %v, want %d", got, len(list))
+			}
+			compareStored(t, before, stored(t, db))
+			readStored(t, s, len(before["entries"]))
+		})
+	}
+}
+
+type row = map[string]any
+
+// rows returns what a table holds, in the order of its key.
+func rows(t *testing.T, db *sql.DB, table string) (all []row) {
+	t.Helper()
+	found, err := db.QueryContext(t.Context(), "SELECT * FROM "+table+" ORDER BY 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer found.Close()
+	columns, err := found.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for found.Next() {
+		values, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := found.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		r := row{}
+		for i, name := range columns {
+			r[name] = values[i]
+		}
+		all = append(all, r)
+	}
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// stored returns what every table holds.
+func stored(t *testing.T, db *sql.DB) map[string][]row {
+	t.Helper()
+	all := map[string][]row{}
+	for _, r := range rows(t, db, "(SELECT name FROM sqlite_schema WHERE type = 'table')") {
+		name := r["name"].(string)
+		all[name] = rows(t, db, name)
+	}
+	return all
+}
+
+// compareStored reports what is not there any more, or changed.
+func compareStored(t *testing.T, before, after map[string][]row) {
+	t.Helper()
+	for table, old := range before {
+		if len(old) == 0 {
+			t.Errorf("the dump has no row in %s", table)
+		}
+		if len(after[table]) != len(old) {
+			t.Errorf("%s has %d rows, want %d", table, len(after[table]), len(old))
+			continue
+		}
+		for i, r := range old {
+			now := after[table][i]
+			for column, want := range r {
+				got, there := now[column]
+				switch {
+				case table == "entries" && column == "spec": // has had a table of its own since version 3
+					got, there = after["specs"][i]["spec"], true
+				case table == "entries" && column == "class" && want == "standard": // is '' since version 3
+					want = ""
+				}
+				if !there || got != want {
+					t.Errorf("%s, row %d: %s is %v, want %v", table, i+1, column, got, want)
+				}
+			}
+		}
+	}
+}
+
+// readStored reads through the store what all of the dumps hold.
+func readStored(t *testing.T, s *Store, entries int) {
+	t.Helper()
+	ctx := t.Context()
+	list, total, err := s.List(ctx, queue.Filter{})
+	if err != nil || total != entries || len(list) != entries {
+		t.Fatalf("%d of %d entries, %v; want %d", len(list), total, err, entries)
+	}
+	done, failed, runs := list[0], list[1], list[3]
+	if done.ExitKind != job.ExitSucceeded || done.Spent.InputTokens != 300 || done.Session != "s-1" || done.Spec.Instructions != "Make it élegant." ||
+		failed.DeadLetter != "AUTH: log in" || failed.Feedback != "look again" || failed.ErrorClass != job.Auth ||
+		runs.State != job.Dispatched || runs.Holder != "host/1" || runs.Fence != 4 || runs.LeaseUntil == nil {
+		t.Errorf("entries %+v", list)
+	}
+	attempts, err := s.Attempts(ctx, "failed")
+	if err != nil || len(attempts) != 2 || !attempts[0].Lost || attempts[1].Outcome == nil || attempts[1].Outcome.Class != job.Auth {
+		t.Errorf("attempts %+v, %v", attempts, err)
+	}
+	events, err := s.Events(ctx, "done", 0, 9)
+	if err != nil || len(events) != 2 || events[0].Text != "hello" || events[1].Cursor != 2 {
+		t.Errorf("events %+v, %v", events, err)
+	}
+	accounts, err := s.Accounts(ctx, queue.AccountFilter{By: []queue.Dimension{queue.ByAgent}, Tenant: "web"})
+	if err != nil || len(accounts) != 2 || accounts[0].Attempts != 2 || accounts[1].Agent != "scout" || accounts[1].Usage.InputTokens != 300 || accounts[1].Usage.CostUSD != 0.25 {
+		t.Errorf("accounts %+v, %v", accounts, err)
+	}
+	batches, err := s.Batches(ctx, "/jobs.yaml")
+	if err != nil || len(batches) != 1 || batches[0].ID != "first" || batches[0].ClosedAt == nil || !batches[0].Private {
+		t.Errorf("batches %+v, %v", batches, err)
+	}
+}

@@ -1,0 +1,85 @@
+// Package schedule decides which queued job runs next.
+//
+// Machine is a pure state machine. It has no lock, no clock, no goroutine and does no
+// I/O. Events go in with the time at which they happened; what is to be done comes out
+// as data:
+//
+//	             ┌────────────────────── Machine ──────────────────────┐
+//	events ────► │ lanes (heads read) ─► policy.Next ─► room? ─► claim │ ────► Ready
+//	             └──────────────────────────────────────────────────────┘
+//	changed lanes, heads, claims, ends of runs,          heads to read, jobs to claim,
+//	settings, cores, isolations                           jobs to start, when to wake up
+//
+// Its owner calls Step from one goroutine, does what the Ready says, and feeds the
+// results back as events, in the order in which they were asked for. The same events
+// at the same times always give the same answers; no answer depends on the order of a
+// Go map.
+//
+// Invariants, after each Step:
+//
+//	jobs in flight <= slots                       unless slots were taken away meanwhile
+//	a job is in flight at most once
+//	slots are free => each runnable head was refused for a reason that only an event
+//	                  can change, or its lane is being read
+//
+// Everything in a Machine can be built again from the store: it holds the heads of
+// lanes, the jobs in flight and what bounds them. After a crash a new Machine is fed
+// what the store holds and decides the same.
+//
+// # Reading
+//
+// The store gives each lane a version and raises it in the transaction that changes
+// the lane. A machine remembers the version up to which it has read, per scope. When
+// Changed says that there may be news, it asks for the lanes that are newer, with their
+// first heads. An answer replaces what was known of a lane. Further heads are read in
+// pages that double, and only when the known ones were passed over. At most one read of
+// a scope is under way; what changes meanwhile is read afterwards.
+//
+// # Choosing
+//
+// While slots are free, the policy names a lane, and the head of that lane is claimed if
+// there is room for it. Nothing is chosen while a read is under way that may bring a job
+// whose turn comes earlier: one that went back to its lane keeps its turn, and a job of
+// a higher priority does not come second because it was read second.
+//
+// # Passing over
+//
+// A head for which there is no room (its workspace is taken, its tenant or its kind of
+// worker is at its limit, its grant is used up, an isolation refused it) stays in its
+// lane, and the machine goes on behind it. Each event that may make room, among them
+// the end of any flight, makes the machine look at every such head again, in its old
+// order. This is why nothing starves: a head is passed over only as long as it could not
+// run, and never because of one that came later. Maintenance needs a folder for itself
+// alone, which a stream of small jobs would never leave; it reserves the folder instead.
+//
+// # Time
+//
+// at, the first argument of Step, is the only clock. What is stored (deadlines, times at
+// which jobs become runnable) is compared with its wall reading; ends of isolations with
+// its monotonic reading, so that a wall clock that is set does not end or prolong them.
+// Ready.Wake says when time alone makes a difference.
+//
+// # Costs
+//
+// A Step costs what its events touch: reading n heads costs n, choosing a job one Next of
+// the policy, and an event that makes room as many heads as were passed over, of which at
+// most maxPassed in each lane are in memory.
+//
+// # What its owner owes
+//
+// The machine believes what it is told, so the order of the owner's work matters:
+//
+//	for {
+//		ready := machine.Step(now, events...)
+//		read the heads   ─► HeadsRead     one for each of ready.Reads
+//		claim the jobs   ─► Claimed       one for each of ready.Claims, committed
+//		start the jobs                    each of ready.Start, once
+//		find the folders ─► FolderKnown   whenever they are known, never waited for
+//		wait for further events, or for ready.Wake ─► Tick
+//	}
+//
+// An end is told by Landed after its commit, and once. An owner that has lost track
+// (the store failed, another process wrote) tells Forget, and what is in flight stays in
+// flight. Between a claim's commit and its Claimed the process may die: the lease then
+// brings the job back, and no machine has to know.
+package schedule

@@ -1,0 +1,366 @@
+package schedule
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Machine decides which queued job runs next. Make it with New. It must not be used by
+// two goroutines at once.
+type Machine struct {
+	policy policy.Policy
+	expect job.Expectation
+
+	scopes []*scope
+	lanes  map[job.Lane]*lane
+	behind []*lane // lanes in which heads were passed over; each once
+
+	bounds     Bounds
+	mode       Mode
+	cores      Cores
+	isolations Isolations
+
+	flights map[job.ID]*flight
+	room    room
+	parked  map[job.ID]bool // refused by an isolation when they were asked for last
+	unknown []string        // workspaces of heads whose real path is not known, sorted
+	started []Start         // for the next Ready
+	overAt  time.Time       // when to read again what was passed over for a used up grant; zero: nothing was
+}
+
+// overEvery is how often heads are read again that were passed over for a grant: it moves
+// on with the time, which no event tells.
+const overEvery = time.Minute
+
+// flight is a job that is being claimed or is claimed. It holds its slot, its place in its
+// folder and its part of the policy's count from the moment it was chosen, or two jobs
+// would be chosen for one slot.
+type flight struct {
+	lane   job.Lane
+	ask    policy.Demand // what the policy was told
+	uses   use
+	waited time.Duration // Start.Waited
+	flies  bool          // it is claimed
+}
+
+// Config says what a Machine begins with.
+type Config struct {
+	// Scopes are the private batches to work on; "" is what is shared.
+	Scopes []job.BatchID
+	Policy policy.Policy
+	Expect job.Expectation // of a job that does not say
+	Bounds Bounds
+}
+
+// New returns a machine that knows of no core and has read nothing.
+func New(c Config) *Machine {
+	m := &Machine{
+		policy: c.Policy, expect: c.Expect, bounds: c.Bounds, lanes: map[job.Lane]*lane{},
+		flights: map[job.ID]*flight{}, parked: map[job.ID]bool{}, room: newRoom(),
+	}
+	for _, batch := range c.Scopes {
+		m.scopes = append(m.scopes, &scope{batch: batch, stale: true})
+	}
+	return m
+}
+
+// Step takes events that happened, the last of them at the time, and returns what to
+// do. at should carry a monotonic reading: ends of isolations are compared with it.
+func (m *Machine) Step(at time.Time, events ...Event) Ready {
+	for _, e := range events {
+		m.take(at, e)
+	}
+	m.pass(at)
+	r := Ready{Start: m.started}
+	if m.mayChoose(slices.ContainsFunc(events, func(e Event) bool { _, read := e.(HeadsRead); return read })) {
+		r.Claims = m.choose(at)
+	}
+	m.started = nil
+	r.Reads = m.reads()
+	r.Resolve = slices.Clone(m.unknown)
+	r.Wake = m.wake(at)
+	return r
+}
+
+// mayChoose reports whether enough is known of the store to choose: a job that went back
+// to the queue must not lose its turn to those behind it, nor one that is not read yet to
+// those of a lower priority. What changes while heads are read waits for the next read, so
+// that a busy store does not hold up everything.
+func (m *Machine) mayChoose(read bool) bool {
+	return !slices.ContainsFunc(m.scopes, func(s *scope) bool {
+		return s.reading || s.stale && !read || slices.ContainsFunc(s.pages, m.holdsUp)
+	})
+}
+
+// holdsUp reports whether the next head of a lane has to be known before another is
+// chosen. It has not behind very many that were passed over.
+func (m *Machine) holdsUp(key job.Lane) bool {
+	l := m.lanes[key]
+	return l != nil && l.wanted && !l.trimmed
+}
+
+// pass looks at what is due by itself: deadlines of queued jobs, which the store finds when
+// it is read; grants that may have been renewed; isolations that have ended.
+func (m *Machine) pass(at time.Time) {
+	for _, s := range m.scopes {
+		if due(s.nextAt, wall(at)) {
+			s.stale, s.nextAt = true, time.Time{}
+		}
+	}
+	if due(m.overAt, at) {
+		m.take(at, Forget{})
+	}
+	in := len(m.isolations)
+	m.isolations = slices.DeleteFunc(m.isolations, func(i isolation.Isolation) bool { return due(i.Until, at) })
+	if len(m.isolations) < in {
+		m.again()
+	}
+}
+
+// wall returns the time as what is stored tells it. Ends of isolations are compared with the
+// monotonic clock instead.
+func wall(t time.Time) time.Time { return t.UTC().Round(0) }
+
+// due reports whether a time, of which zero is never, has come.
+func due(t, at time.Time) bool { return !t.IsZero() && !t.After(at) }
+
+// take changes what the machine knows by an event. It decides nothing: Step does when all
+// events of a batch were taken, so that a batch is one moment.
+func (m *Machine) take(at time.Time, e Event) {
+	switch e := e.(type) {
+	case Bounds:
+		m.bounds = e
+		m.again()
+	case Cores:
+		m.cores = e
+	case Mode:
+		m.mode = e
+	case Isolations:
+		if m.isolations = e; len(e) == 0 {
+			clear(m.parked)
+		}
+		m.again()
+	case UsePolicy:
+		m.usePolicy(at, e)
+	case Reputation:
+		if p, ok := m.policy.(policy.Reputed); ok {
+			p.SetReputation(e.Tenant, e.Value)
+		}
+	case Changed:
+		for _, s := range m.scopes {
+			s.stale = true
+		}
+	case Forget:
+		for _, s := range m.scopes {
+			s.since, s.stale, s.void, s.nextAt = 0, true, s.reading, time.Time{}
+		}
+		m.overAt = time.Time{}
+	case HeadsRead:
+		m.headsRead(&e)
+	case FolderKnown:
+		m.folderKnown(e)
+	case Claimed:
+		m.claimed(at, &e)
+	case Moved:
+		if f := m.flights[e.ID]; f != nil {
+			m.room.give(f.uses)
+			f.uses.worker = e.Worker
+			m.room.take(f.uses)
+			m.again()
+		}
+	case Landed:
+		m.landed(at, e)
+	case Dropped:
+		delete(m.parked, e.ID)
+	case Tick:
+	}
+}
+
+// usePolicy tells a new policy everything that an old one was told.
+func (m *Machine) usePolicy(at time.Time, e UsePolicy) {
+	m.policy, m.expect = e.Policy, e.Expect
+	for _, id := range sorted(m.flights) {
+		f := m.flights[id]
+		m.policy.Start(f.lane.Tenant, f.ask, wall(at))
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(m.lanes), job.Lane.Compare) {
+		m.tell(m.lanes[key])
+	}
+}
+
+// choose takes jobs for free slots, in the policy's order. It stops where the next head of
+// a lane is not in memory: which job that is decides who comes next.
+func (m *Machine) choose(at time.Time) (claims []Claim) {
+	for m.free(at) > 0 {
+		h, ok := m.policy.Next(wall(at))
+		if !ok {
+			break
+		}
+		l := m.lanes[h.Lane]
+		c := &l.heads[l.passed]
+		if w, refused := m.refuses(at, h.Lane.Tenant, c); refused {
+			if m.passOver(at, l, w); m.holdsUp(l.key) {
+				break
+			}
+			continue
+		}
+		f := &flight{lane: l.key, ask: h.Ask, uses: c.use(l.key.Tenant)}
+		if !c.since.IsZero() {
+			f.waited = max(at.Sub(c.since), 0)
+		}
+		delete(m.parked, c.ID)
+		m.flights[c.ID] = f
+		m.policy.Start(l.key.Tenant, f.ask, wall(at))
+		m.room.take(f.uses)
+		claims = with(claims, l.key.Batch, c.ID)
+		l.heads = slices.Delete(l.heads, l.passed, l.passed+1)
+		if m.tell(l); l.wanted {
+			break
+		}
+	}
+	return claims
+}
+
+// with adds an id to the claim of its batch.
+func with(claims []Claim, batch job.BatchID, id job.ID) []Claim {
+	for i := range claims {
+		if claims[i].Batch == batch {
+			claims[i].IDs = append(claims[i].IDs, id)
+			return claims
+		}
+	}
+	return append(claims, Claim{batch, []job.ID{id}})
+}
+
+// Shares returns how the tenants stand, by their names: what of the whole each had and what
+// it should have, both in [0, 1].
+func (m *Machine) Shares(at time.Time) []policy.Share { return m.policy.Shares(wall(at)) }
+
+// Urgent returns, of each tenant that has a runnable job, the highest priority of these: for
+// whom a run of the same tenant and a lower priority may stop between two steps. Jobs that
+// were passed over count, those that are not read yet do not.
+func (m *Machine) Urgent(at time.Time) map[job.Tenant]int {
+	most := map[job.Tenant]int{}
+	for key, l := range m.lanes {
+		i := slices.IndexFunc(l.heads, func(h head) bool { return m.flights[h.ID] == nil })
+		if i < 0 || l.heads[i].RunnableAt.After(wall(at)) {
+			continue
+		}
+		if p, has := most[key.Tenant]; !has || key.Priority > p {
+			most[key.Tenant] = key.Priority
+		}
+	}
+	return most
+}
+
+// Refuses returns what a queued job would wait for if it were to start now, slots apart;
+// false: nothing. folder is the real path of its workspace, if that is known.
+func (m *Machine) Refuses(at time.Time, t job.Tenant, h queue.Head, folder string, known bool) (job.Waiting, bool) {
+	return m.refuses(at, t, &head{Head: h, real: folder, known: known})
+}
+
+// Notes returns how many jobs are remembered that are not in flight: those that an isolation
+// has refused.
+func (m *Machine) Notes() int { return len(m.parked) }
+
+// claimed takes what became of a claim. A flight of which nothing came is ended as if it had
+// used nothing, and its lane is read again from the beginning.
+func (m *Machine) claimed(at time.Time, e *Claimed) {
+	got := make(map[job.ID]*queue.Entry, len(e.Entries))
+	for i := range e.Entries {
+		got[e.Entries[i].ID] = &e.Entries[i]
+	}
+	for _, id := range e.Asked {
+		f := m.flights[id]
+		if f == nil || f.flies {
+			continue
+		}
+		if entry := got[id]; entry != nil {
+			f.flies = true
+			m.started = append(m.started, Start{*entry, f.waited})
+			continue
+		}
+		// It was withdrawn, has expired, or its owner has used up a grant: its lane tells.
+		m.end(at, id, f, policy.Demand{}, false)
+		m.reload(m.laneOf(f.lane))
+	}
+}
+
+// landed ends a flight with what its attempt used. A job that landed because something is
+// isolated is remembered as long as an isolation exists, and asked about again only then.
+func (m *Machine) landed(at time.Time, e Landed) {
+	if e.Parked {
+		m.parked[e.ID] = true
+	}
+	if f := m.flights[e.ID]; f != nil {
+		m.end(at, e.ID, f, policy.Demand{Tokens: float64(e.Used.Tokens()), CostUSD: e.Used.CostUSD}, e.Over)
+	}
+}
+
+// end gives back what a flight holds, tells the policy what was used instead of what was
+// expected, and looks again at what was passed over.
+func (m *Machine) end(at time.Time, id job.ID, f *flight, used policy.Demand, over bool) {
+	delete(m.flights, id)
+	m.room.give(f.uses)
+	m.policy.End(f.lane.Tenant, f.ask, used, over, wall(at))
+	m.again()
+}
+
+// wake returns when something may be due by itself: what pass looks at, and when the policy
+// would choose otherwise though nothing has happened, since its window has moved on.
+func (m *Machine) wake(at time.Time) time.Time {
+	wake := earlier(m.policy.Wake(wall(at)), m.overAt)
+	for _, s := range m.scopes {
+		wake = earlier(wake, s.nextAt)
+	}
+	for _, i := range m.isolations {
+		wake = earlier(wake, i.Until)
+	}
+	return wake
+}
+
+// earlier returns the earlier of two times, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// blocked returns the isolation that keeps r from running at the time.
+func (m *Machine) blocked(at time.Time, r isolation.Run) (isolation.Isolation, bool) {
+	for _, i := range m.isolations {
+		if !due(i.Until, at) && i.Scope.Touches(r) {
+			return i, true
+		}
+	}
+	return isolation.Isolation{}, false
+}
+
+// scope returns a scope; nil if the machine does not work on that batch. There are few.
+func (m *Machine) scope(batch job.BatchID) *scope {
+	for _, s := range m.scopes {
+		if s.batch == batch {
+			return s
+		}
+	}
+	return nil
+}
+
+// demand returns what a policy counts a job as until its use is known: what the job says of
+// itself, else what the settings say of all.
+func (m *Machine) demand(e job.Expectation) policy.Demand {
+	if e.Tokens == 0 {
+		e.Tokens = m.expect.Tokens
+	}
+	if e.CostUSD == 0 {
+		e.CostUSD = m.expect.CostUSD
+	}
+	return policy.Demand{Tokens: float64(e.Tokens), CostUSD: e.CostUSD, Slots: 1}
+}

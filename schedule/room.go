@@ -1,0 +1,211 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/job"
+)
+
+// room counts what the jobs in flight hold, so that no job is claimed for which a core
+// has no place. It only avoids useless requests: the cores enforce all of it.
+type room struct {
+	workers  map[job.WorkerKind]int
+	tenants  map[job.Tenant]int
+	folders  map[string]int // real paths of workspaces
+	direct   []string       // those of them in which a job works directly
+	alone    []string       // those of jobs of type MAINTENANCE, in which nobody else works
+	reserved []string       // those for which such jobs wait until the others have ended
+}
+
+// use is what one job in flight holds.
+type use struct {
+	worker job.WorkerKind
+	tenant job.Tenant
+	folder string // the real path of its workspace; "": none
+	direct bool   // it works in the folder itself
+	alone  bool   // nobody else may work there meanwhile
+}
+
+func newRoom() room {
+	return room{workers: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, folders: map[string]int{}}
+}
+
+// take counts what a flight holds, from its claim on.
+func (r *room) take(u use) {
+	r.workers[u.worker]++
+	r.tenants[u.tenant]++
+	if u.folder == "" {
+		return
+	}
+	r.folders[u.folder]++
+	if u.direct {
+		r.direct = append(r.direct, u.folder)
+	}
+	if u.alone {
+		r.alone = append(r.alone, u.folder)
+	}
+}
+
+// give counts it back. u is what take was told, after a Moved with the other kind.
+func (r *room) give(u use) {
+	less(r.workers, u.worker)
+	less(r.tenants, u.tenant)
+	if u.folder == "" {
+		return
+	}
+	less(r.folders, u.folder)
+	if u.direct {
+		r.direct = without(r.direct, u.folder)
+	}
+	if u.alone {
+		r.alone = without(r.alone, u.folder)
+	}
+}
+
+// reserve keeps jobs that come later out of a folder for which maintenance waits.
+func (r *room) reserve(folder string) { r.reserved = append(r.reserved, folder) }
+
+// release forgets the reservations: they are made anew while heads are passed over, by
+// those that still wait.
+func (r *room) release() { r.reserved = nil }
+
+// less counts one down, and forgets what is not held any more.
+func less[K comparable](m map[K]int, key K) {
+	if m[key]--; m[key] <= 0 {
+		delete(m, key)
+	}
+}
+
+// without removes one of the texts that are equal to text.
+func without(list []string, text string) []string {
+	if i := slices.Index(list, text); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+// Slots returns how many more jobs may start now, and if none may, what they wait for.
+func (m *Machine) Slots(at time.Time) (int, job.Waiting) {
+	takes, slots, why := false, m.bounds.Slots, job.WaitSlot
+	for _, c := range m.cores {
+		takes = takes || c.Takes
+		if c.Concurrency > 0 && c.Concurrency < slots {
+			slots, why = c.Concurrency, job.WaitLoad
+		}
+	}
+	switch {
+	case m.mode == Stopping:
+		return 0, job.Waiting{Reason: job.WaitScheduler, Text: "the one that runs is about to end"}
+	case m.mode == Draining:
+		return 0, job.Waiting{Reason: job.WaitScheduler, Text: "the one that runs begins nothing until it is replaced"}
+	case !takes:
+		return 0, job.Waiting{Reason: job.WaitCore, Text: "none takes work"}
+	}
+	if i, blocked := m.blocked(at, isolation.Run{}); blocked && i.Scope == isolation.Global {
+		return 0, i.Waiting()
+	}
+	return max(slots-len(m.flights), 0), job.Waiting{Reason: why, Text: taken(len(m.flights), slots, "")}
+}
+
+// free is how many more jobs may start now.
+func (m *Machine) free(at time.Time) int {
+	n, _ := m.Slots(at)
+	return n
+}
+
+// refuses returns what a head would wait for if it were claimed; false: there is room. The
+// reasons are in the order in which a user can do most about them: a grant, an isolation,
+// the limits of worker and tenant, and last the folder, which frees itself.
+func (m *Machine) refuses(at time.Time, t job.Tenant, h *head) (job.Waiting, bool) {
+	if m.flights[h.ID] != nil {
+		return job.Waiting{Reason: job.WaitTurn}, true // its end is on its way here
+	}
+	if h.Over {
+		return job.Waiting{Reason: job.WaitBudget, Text: "a grant is used up"}, true
+	}
+	if m.parked[h.ID] {
+		if i, blocked := m.blocked(at, isolation.Run{Kind: h.Worker, Tenant: t, Workspace: h.real}); blocked {
+			return i.Waiting(), true
+		}
+	}
+	if limit := m.bounds.Workers[h.Worker]; full(limit, m.room.workers[h.Worker]) {
+		return job.Waiting{Reason: job.WaitSlot, Text: "all slots of worker " + string(h.Worker) + " are taken"}, true
+	}
+	limits := &m.bounds.Limits
+	if limit := bound(limits.PerTenant, t, limits.EachTenant); full(limit, m.room.tenants[t]) {
+		return job.Waiting{Reason: job.WaitSlot, Text: taken(m.room.tenants[t], limit, " of tenant "+string(t))}, true
+	}
+	if h.Workspace.Path == "" {
+		return job.Waiting{}, false
+	}
+	if !h.known { // soon, without anybody waiting for a file system here
+		return job.Waiting{Reason: job.WaitFolder, Text: h.Workspace.Path + " is being looked up"}, true
+	}
+	return m.refusesFolder(h)
+}
+
+// refusesFolder looks at the workspace alone.
+func (m *Machine) refusesFolder(h *head) (job.Waiting, bool) {
+	wait := func(text string) (job.Waiting, bool) { return job.Waiting{Reason: job.WaitFolder, Text: text}, true }
+	limits, path := &m.bounds.Limits, h.real
+	if limit := bound(limits.PerWorkspace, path, limits.EachWorkspace); full(limit, m.room.folders[path]) {
+		return wait(taken(m.room.folders[path], limit, " of "+path))
+	}
+	if h.Workspace.Isolation == job.Direct {
+		if other, found := overlapping(m.room.direct, path); found {
+			return wait("another job works in " + other)
+		}
+	}
+	if other, found := overlapping(m.room.alone, path); found {
+		return wait("maintenance of " + other + " goes first")
+	}
+	if !h.Joined { // what others of its batch may wait for must not wait for it
+		if other, found := overlapping(m.room.reserved, path); found {
+			return wait("maintenance of " + other + " goes first")
+		}
+	}
+	if h.Type == job.Maintenance {
+		if other, found := overlapping(slices.Sorted(maps.Keys(m.room.folders)), path); found {
+			return wait("jobs work from " + other)
+		}
+	}
+	return job.Waiting{}, false
+}
+
+// bound returns a limit by name, or else that of each; 0 is none.
+func bound[K comparable](named map[K]int, name K, each int) int {
+	if limit, ok := named[name]; ok {
+		return limit
+	}
+	return each
+}
+
+// full reports whether a bound, 0 is none, is reached.
+func full(limit, taken int) bool { return limit > 0 && taken >= limit }
+
+// taken says in words that slots are.
+func taken(n, of int, whose string) string {
+	return fmt.Sprintf("%d of %d slots%s are taken", n, of, whose)
+}
+
+// overlapping returns the first of the paths that overlaps path.
+func overlapping(paths []string, path string) (string, bool) {
+	i := slices.IndexFunc(paths, func(p string) bool { return overlap(p, path) })
+	if i < 0 {
+		return "", false
+	}
+	return paths[i], true
+}
+
+// overlap reports whether one path is the other, or lies below it. Both are real and clean.
+func overlap(a, b string) bool {
+	return a == b || strings.HasPrefix(a, withSlash(b)) || strings.HasPrefix(b, withSlash(a))
+}
+
+// withSlash ends a path with one slash, so that /srv/shop does not lie in /srv/sh.
+func withSlash(path string) string { return strings.TrimSuffix(path, "/") + "/" }

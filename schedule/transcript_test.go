@@ -1,0 +1,204 @@
+package schedule_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/schedule"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the answers in testdata; commit them only if you know what caused each change")
+
+const arrow = "        → "
+
+// TestTranscripts plays testdata/*.txt. A line is a time since the beginning and what
+// happens then; behind arrows stands what the machine has started after that, and when it
+// wants to be woken.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := perform(t, string(text))
+			switch {
+			case got == string(text):
+			case *rewrite:
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				t.Errorf("%s differs; got:\n%s", file, got)
+			}
+		})
+	}
+}
+
+func perform(t *testing.T, text string) string {
+	var out strings.Builder
+	p := &player{world: newWorld(t, schedule.Config{Scopes: []job.BatchID{"own", ""}})}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(strings.TrimSpace(line), "→") {
+			continue
+		}
+		fmt.Fprintln(&out, line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		words := strings.Fields(line)
+		at, err := time.ParseDuration(words[0])
+		if err != nil || len(words) < 2 || midnight.Add(at).Before(p.now) {
+			t.Fatalf("line %q: want a time that does not go back, and what happens: %v", line, err)
+		}
+		p.line, p.now = line, midnight.Add(at)
+		events := p.event(words[1], words[2:])
+		for _, s := range p.rest(events...) {
+			waited := ""
+			if s.Waited > 0 {
+				waited = ", its workspace was taken for " + s.Waited.String()
+			}
+			fmt.Fprintf(&out, "%sstart %s%s\n", arrow, s.Entry.ID, waited)
+		}
+		if wake := p.ready.Wake; !wake.IsZero() {
+			fmt.Fprintf(&out, "%swake at %s\n", arrow, wake.Sub(midnight))
+		}
+	}
+	return out.String()
+}
+
+// player turns the lines of a transcript into events.
+type player struct {
+	*world
+	line string
+	made int
+}
+
+// event does what a line says:
+//
+//	up | down                        a core takes work, or none
+//	bounds slots=2 codex=1 tenant=1 folder=1
+//	add ID tenant=x priority=1 worker=codex in=/a direct alone at=5s until=9s own count=300
+//	end ID | back ID at=5s parked    a run has ended; for good, or its job goes back
+//	cancel ID
+//	over TENANT | within TENANT      its grant is used up, or not
+//	isolate SCOPE until=1m | lift
+//	hide PATH | show PATH            its real path is not known, or is now
+//	drain | stop | start
+//	tick
+func (p *player) event(verb string, words []string) []schedule.Event {
+	named, plain := map[string]string{}, map[string]bool{}
+	first := ""
+	for i, w := range words {
+		if key, value, ok := strings.Cut(w, "="); ok {
+			named[key] = value
+		} else if i == 0 {
+			first = w
+		} else {
+			plain[w] = true
+		}
+	}
+	number := func(key string) int {
+		n, err := strconv.Atoi(named[key])
+		if named[key] != "" && err != nil {
+			p.Fatalf("line %q: %v", p.line, err)
+		}
+		return n
+	}
+	moment := func(key string) time.Time {
+		if named[key] == "" {
+			return time.Time{}
+		}
+		d, err := time.ParseDuration(named[key])
+		if err != nil {
+			p.Fatalf("line %q: %v", p.line, err)
+		}
+		return midnight.Add(d)
+	}
+	switch verb {
+	case "up":
+		return []schedule.Event{up()}
+	case "down":
+		return []schedule.Event{schedule.Cores{}}
+	case "bounds":
+		return []schedule.Event{schedule.Bounds{Slots: number("slots"), Workers: map[job.WorkerKind]int{"codex": number("codex")},
+			Limits: ipc.Limits{EachTenant: number("tenant"), EachWorkspace: number("folder")}}}
+	case "add":
+		for n := range max(number("count"), 1) {
+			p.made++
+			r := task(p.made, job.Tenant(named["tenant"]), number("priority"))
+			r.ID = job.ID(first)
+			if named["count"] != "" {
+				r.ID += job.ID(fmt.Sprintf("%03d", n+1))
+			}
+			r.RunnableAt, r.deadline = p.now, moment("until")
+			if named["at"] != "" {
+				r.RunnableAt = moment("at")
+			}
+			if named["worker"] != "" {
+				r.Worker = job.WorkerKind(named["worker"])
+			}
+			if r.Workspace.Path = named["in"]; r.Workspace.Path != "" {
+				r.Workspace.Isolation = job.Worktree
+			}
+			if plain["direct"] {
+				r.Workspace.Isolation = job.Direct
+			}
+			if plain["alone"] {
+				r.Type = job.Maintenance
+			}
+			if plain["own"] {
+				r.lane.Batch = "own"
+			}
+			p.add(r)
+		}
+		return []schedule.Event{schedule.Changed{}}
+	case "end":
+		return []schedule.Event{p.end(job.ID(first), true, p.now)}
+	case "back":
+		at := p.now
+		if named["at"] != "" {
+			at = moment("at")
+		}
+		e := p.end(job.ID(first), false, at)
+		e.Parked = plain["parked"]
+		return []schedule.Event{schedule.Changed{}, e}
+	case "cancel":
+		r := p.find(job.ID(first))
+		r.state = job.Cancelled
+		p.touch(r.lane)
+		return []schedule.Event{schedule.Changed{}, schedule.Dropped{ID: r.ID}}
+	case "over", "within":
+		p.over[job.Tenant(first)] = verb == "over"
+	case "isolate":
+		return []schedule.Event{schedule.Isolations{{Scope: isolation.Scope(first), Until: moment("until")}}}
+	case "lift":
+		return []schedule.Event{schedule.Isolations{}}
+	case "hide", "show":
+		p.hidden[first] = verb == "hide"
+	case "drain":
+		return []schedule.Event{schedule.Draining}
+	case "stop":
+		return []schedule.Event{schedule.Stopping}
+	case "start":
+		return []schedule.Event{schedule.Starting}
+	case "tick":
+	default:
+		p.Fatalf("line %q: %q is not known here", p.line, verb)
+	}
+	return []schedule.Event{schedule.Tick{}}
+}

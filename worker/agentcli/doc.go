@@ -1,0 +1,8 @@
+// Package agentcli is what the adapters of agents' command line programs have in
+// common: where the program and the user's login are, how a run refers to the
+// workspace and resumes a session, and how words, statuses and headers of a
+// failure become a class and a time to come back.
+//
+// An adapter of a further program may use as much of it as fits. Nothing here
+// knows a particular program.
+package agentcli

@@ -1,0 +1,102 @@
+package agentcli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// Link makes path a symbolic link to target if target exists. A real file at
+// path is left alone: the program put it there in an earlier attempt.
+func Link(target, path string) error {
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode()&fs.ModeSymlink == 0 {
+			return nil
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	target, err := filepath.Abs(target)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return os.Symlink(target, path)
+}
+
+// ReadJSON reads an object of the user's, which errors call name: nil if there
+// is no such file. plain, if not nil, makes JSON of what the file holds.
+func ReadJSON(path, name string, plain func([]byte) []byte) (map[string]json.RawMessage, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the user's %s: %w", name, err)
+	}
+	if plain != nil {
+		data = plain(data)
+	}
+	var users map[string]json.RawMessage
+	if err := json.Unmarshal(data, &users); err != nil {
+		return nil, &worker.Failure{Class: job.Config, Message: fmt.Sprintf("read the user's %s: %v", name, err), Hint: "repair " + path}
+	}
+	return users, nil
+}
+
+// TakeOver copies those of keys that users has.
+func TakeOver[V any](own map[string]any, users map[string]V, keys ...string) {
+	for _, key := range keys {
+		if v, ok := users[key]; ok {
+			own[key] = v
+		}
+	}
+}
+
+// SystemPrompt writes the task's system prompt to a file of that name in the
+// scratch folder; path is "" if there is none.
+func SystemPrompt(t *worker.Task, name string) (path string, err error) {
+	if t.SystemPrompt == "" {
+		return "", nil
+	}
+	path = filepath.Join(t.Scratch, name)
+	return path, WriteFile(path, []byte(t.SystemPrompt))
+}
+
+// MakeFolders makes private folders of a run, and those that they are in.
+func MakeFolders(paths ...string) error {
+	for _, path := range paths {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return fmt.Errorf("make private folder: %w", err)
+		}
+	}
+	return nil
+}
+
+// WriteFile writes a private file of a run.
+func WriteFile(path string, data []byte) error {
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return fmt.Errorf("write the run's %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// WriteJSON writes v as a private file of a run.
+func WriteJSON(path string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write the run's %s: %w", filepath.Base(path), err)
+	}
+	return WriteFile(path, data)
+}

@@ -1,0 +1,21 @@
+package codex
+
+import (
+	_ "embed" // of the lockfile
+
+	"github.com/agentsched/agentsched/worker"
+)
+
+//go:embed package-lock.json
+var lockfile []byte
+
+// Package is the version that the recordings in testdata are of.
+func (Adapter) Package() worker.Package {
+	return worker.Package{Name: "@openai/codex", Version: "0.169.0", Program: program.Name, Bytes: 425e6, FolderVariables: []string{program.FolderVariable}, Lock: lockfile}
+}
+
+// Provider is whose models it asks for.
+func (Adapter) Provider() string { return "openai" }
+
+// ClosedSchemas holds: the API refuses an object that is left open.
+func (Adapter) ClosedSchemas() {}
