@@ -16,7 +16,7 @@ func TestDashboard(t *testing.T) {
 	}
 	for _, name := range []string{
 		"link", "logout", "submit", "jobFile", "approve", "reject", "cancel", "requeue", "pause", "overview", "followLog", "jobList",
-		"diff", "steps", "workflow", "pipelines", "inbox", "agents", "timeline", "readOnly", "reconnect",
+		"diff", "steps", "workflow", "meanwhile", "pipelines", "inbox", "agents", "timeline", "readOnly", "reconnect",
 	} {
 		t.Run(name, func(t *testing.T) { b.play(t, d, name, nil) })
 	}

@@ -154,6 +154,27 @@ export async function diff({step, login, go, at, text, submit, puppet, ended}) {
   });
 }
 
+// meanwhile: what happens while a page is being fetched is on it.
+export async function meanwhile({page, step, login, go, submit, puppet, file, release, ended}) {
+  const gate = file('meanwhile-go');
+  const {held, next} = await submit([puppet('held', [{await: gate}]), puppet('next', [], {needs: 'held'})]);
+  await login();
+  await step('a workflow that ends before its page is there', async () => {
+    await page.route(
+      '**/v1/workflows/' + held.batch,
+      async (route) => {
+        const response = await route.fetch(); // both are unfinished in it
+        release(gate);
+        await ended(held.id, next.id);
+        await route.fulfill({response});
+      },
+      {times: 1},
+    );
+    await go('/workflows/' + held.batch);
+    for (const name of ['held', 'next']) await page.locator(`[data-testid="graph-node"][data-name="${name}"][data-state="completed"]`).waitFor();
+  });
+}
+
 // workflow: a graph whose nodes change as the jobs do.
 export async function workflow({page, step, login, go, at, text, submit, puppet, file, release}) {
   const gate = file('graph-go'),

@@ -104,39 +104,10 @@ const HIDDEN = 20000; // ms that a hidden tab keeps its connection: a browser ha
 const FIRST_WAIT = 500,
   LONGEST_WAIT = 15000; // ms between two attempts to connect
 
-// Stream listens to Server-Sent Events at a route and goes on for ever: it connects
-// again, later and later, after the connection or the scheduler was lost, and says
-// in Last-Event-ID where it was. It is read with fetch instead of EventSource,
-// because that tells neither that the session has ended (401) nor that the line has
-// been silent for too long, and gives up after some errors. While nobody looks at the
-// tab it lets go of the connection.
-//
-//   const stream = new Stream('/v1/stream');
-//   const off = stream.on('job', (data, id) => {…});  // data is parsed JSON
-//   stream.on('state', (state) => {…});               // connecting, live, reconnecting, paused, closed
-//   stream.close();
-export class Stream {
-  constructor(route, {lastId = ''} = {}) {
-    this.route = route;
-    this.lastId = lastId;
-    this.state = 'connecting';
+// Listeners are functions that are called for events by their names.
+class Listeners {
+  constructor() {
     this.listeners = new Map();
-    this.closed = false;
-    this.failures = 0;
-    this.leave = new AbortController(); // of what it listens to
-    const {signal} = this.leave;
-    document.addEventListener(
-      'visibilitychange',
-      () => {
-        clearTimeout(this.hidden);
-        if (document.hidden) this.hidden = setTimeout(() => this.pause(), HIDDEN);
-        else this.resume();
-      },
-      {signal},
-    );
-    window.addEventListener('pagehide', () => this.pause(), {signal});
-    window.addEventListener('pageshow', () => this.resume(), {signal});
-    this.connect();
   }
 
   // on calls f for each event of that name until the function that it returns is called.
@@ -154,6 +125,79 @@ export class Stream {
         console.error(error); // one listener's fault is not the others'
       }
     }
+  }
+}
+
+const HELD = 1000; // events that Held keeps at most
+
+// Held passes on the events of a stream that have the given names, but keeps what
+// comes while something is being fetched: what is fetched may be older than the event
+// and would be shown instead of it. An event that was kept may in turn be older than
+// what was fetched, but the last one about a thing is not. If more come than are kept,
+// a single "gap" says that something was missed.
+export class Held extends Listeners {
+  constructor(stream, names) {
+    super();
+    this.held = [];
+    this.under = 0; // calls of during that have not returned
+    const offs = names.map((name) => stream.on(name, (...args) => this.hear(name, args)));
+    this.close = () => {
+      offs.forEach((off) => off());
+      this.listeners.clear();
+    };
+  }
+
+  // during calls f, which fetches something and shows it, and passes on what comes
+  // meanwhile when that has ended.
+  async during(f) {
+    this.under++;
+    try {
+      return await f();
+    } finally {
+      if (--this.under === 0) for (const [name, args] of this.held.splice(0)) this.emit(name, ...args);
+    }
+  }
+
+  hear(name, args) {
+    if (!this.under) this.emit(name, ...args);
+    else if (this.held.length < HELD) this.held.push([name, args]);
+    else this.held = [['gap', [null]]];
+  }
+}
+
+// Stream listens to Server-Sent Events at a route and goes on for ever: it connects
+// again, later and later, after the connection or the scheduler was lost, and says
+// in Last-Event-ID where it was. It is read with fetch instead of EventSource,
+// because that tells neither that the session has ended (401) nor that the line has
+// been silent for too long, and gives up after some errors. While nobody looks at the
+// tab it lets go of the connection.
+//
+//   const stream = new Stream('/v1/stream');
+//   const off = stream.on('job', (data, id) => {…});  // data is parsed JSON
+//   stream.on('state', (state) => {…});               // connecting, live, reconnecting, paused, closed
+//   stream.close();
+export class Stream extends Listeners {
+  constructor(route, {lastId = ''} = {}) {
+    super();
+    this.route = route;
+    this.lastId = lastId;
+    this.state = 'connecting';
+    this.closed = false;
+    this.failures = 0;
+    this.leave = new AbortController(); // of what it listens to
+    const {signal} = this.leave;
+    document.addEventListener(
+      'visibilitychange',
+      () => {
+        clearTimeout(this.hidden);
+        if (document.hidden) this.hidden = setTimeout(() => this.pause(), HIDDEN);
+        else this.resume();
+      },
+      {signal},
+    );
+    window.addEventListener('pagehide', () => this.pause(), {signal});
+    window.addEventListener('pageshow', () => this.resume(), {signal});
+    this.connect();
   }
 
   setState(state) {

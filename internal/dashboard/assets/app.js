@@ -24,10 +24,12 @@
 //   params    {job: '01a1…'}, decoded          query     {tab: 'log'}
 //   api, path as in api.js                      me        {name, role, door}
 //   can(role) whether our role reaches it: 'read', 'submit', 'operate'
-//   stream    {on(kind, f), state}: events of GET /v1/stream (job, core, circuit,
+//   stream    {on(kind, f), during(f), state}: events of GET /v1/stream (job, core, circuit,
 //             escalation, signal) as scheduler updates, and "gap": something was
 //             missed (also after the scheduler came back), fetch again. What is
-//             registered here ends with the page.
+//             registered here ends with the page. during(f) calls f, which fetches and
+//             shows; what comes meanwhile is passed on afterwards. mount is called so:
+//             it may fetch first and listen then.
 //   every(ms, f)      calls f again and again while the page is open and seen, and
 //                     at once when it is seen again
 //   soon(ms, f)       returns a function that calls f at most once in ms, the last
@@ -57,7 +59,7 @@
 //              (data-kind), log-follow, log-older, log-filter, diff, diff-file, artifacts, usage, evaluations, instructions
 //   submit     tab-one, tab-file, submit-form, submit, form-problem, problem-NAME
 
-import {api, path, Stream, setOnUnauthorized} from './api.js';
+import {api, path, Held, Stream, setOnUnauthorized} from './api.js';
 import {h, icon, replace, tick, failed, count, showKeys, visible} from './dom.js';
 import * as overview from './pages/overview.js';
 import * as jobs from './pages/jobs.js';
@@ -86,6 +88,10 @@ const navigation = [
 
 const roles = ['read', 'submit', 'operate'];
 const root = document.documentElement;
+
+const updates = ['job', 'core', 'circuit', 'escalation', 'signal', 'gap']; // what a page may listen to
+
+const CONNECT = 2000; // ms that the first page waits for the stream
 
 const app = {me: null, stream: null, current: null, version: ''};
 
@@ -164,11 +170,13 @@ async function show({moved = true} = {}) {
   }
   const life = {place: found.place, abort: new AbortController(), ends: [], unmount: null, ctx: null};
   app.current = life;
+  life.updates = new Held(app.stream, updates);
+  life.ends.push(life.updates.close);
   life.ctx = context(found, life);
   const title = typeof found.page.title === 'function' ? found.page.title(life.ctx) : found.page.title;
   mark(found.page.nav || found.place.split('/')[1] || 'overview', title);
   try {
-    const unmount = await found.page.mount(body, life.ctx);
+    const unmount = await life.updates.during(() => found.page.mount(body, life.ctx));
     if (app.current === life) life.unmount = unmount;
     else unmount?.();
   } catch (error) {
@@ -203,11 +211,8 @@ function context(found, life) {
     navigate,
     can: (role) => roles.indexOf(app.me?.role) >= roles.indexOf(role),
     stream: {
-      on(kind, f) {
-        const off = app.stream.on(kind, f);
-        life.ends.push(off);
-        return off;
-      },
+      on: (kind, f) => life.updates.on(kind, f),
+      during: (f) => life.updates.during(f),
       get state() {
         return app.stream.state;
       },
@@ -438,10 +443,13 @@ async function start() {
   app.stream = new Stream('/v1/stream');
   showConnection(app.stream.state);
   let lost = false;
-  app.stream.on('state', (state) => {
-    showConnection(state);
-    if (state === 'live' && lost && !app.stream.lastId) app.stream.emit('gap', null); // nothing was heard yet: nothing to resume at
-    lost = state !== 'live';
+  const live = new Promise((resolve) => {
+    app.stream.on('state', (state) => {
+      showConnection(state);
+      if (state === 'live' && lost && !app.stream.lastId) app.stream.emit('gap', null); // nothing was heard yet: nothing to resume at
+      lost = state !== 'live';
+      if (!lost) resolve();
+    });
   });
   setInterval(() => {
     if (!document.hidden) tick();
@@ -466,6 +474,8 @@ async function start() {
   window.addEventListener('unhandledrejection', (event) => {
     if (event.reason?.name === 'Problem') failed(event.reason);
   });
+  await Promise.race([live, new Promise((resolve) => setTimeout(resolve, CONNECT))]); // or what changes before it is live would be missed
+  lost = app.stream.state !== 'live';
   await show({moved: false});
 }
 

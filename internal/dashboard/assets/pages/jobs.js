@@ -292,7 +292,7 @@ class List {
     ctx.stream.on('job', (u) => this.update(u));
     ctx.stream.on(
       'gap',
-      ctx.soon(1000, () => this.refresh()),
+      ctx.soon(1000, () => ctx.stream.during(() => this.refresh())),
     );
     this.retell = ctx.soon(400, () => this.tell());
   }
@@ -331,7 +331,11 @@ class List {
     await this.fetch({first: true});
   }
 
-  async fetch({first = false} = {}) {
+  fetch(which) {
+    return this.ctx.stream.during(() => this.fetchPage(which));
+  }
+
+  async fetchPage({first = false} = {}) {
     if (this.loading || (!first && !this.next)) return;
     const version = this.version;
     this.load = new AbortController();

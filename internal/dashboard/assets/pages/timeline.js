@@ -53,8 +53,10 @@ export const page = {
     replace(root, view.parts());
     const again = async () => {
       try {
-        await view.fit();
-        await view.load();
+        await ctx.stream.during(async () => {
+          await view.fit();
+          await view.load();
+        });
       } catch {
         /* the connection's state tells of it */
       }

@@ -76,12 +76,7 @@ const one = {
     await view.load();
     replace(root, view.parts);
     view.show();
-    const again = ctx.soon(2500, () =>
-      view
-        .load()
-        .then(() => view.show())
-        .catch(() => {}),
-    );
+    const again = ctx.soon(2500, () => ctx.stream.during(() => view.load().then(() => view.show())).catch(() => {}));
     ctx.stream.on('gap', again);
     ctx.stream.on('job', (u) => {
       if (view.apply(u) || view.mayBeNew(u)) again();
