@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -148,6 +149,36 @@ func TestStreamBridgesRestarts(t *testing.T) {
 	}
 	if breaks.Load() == 0 {
 		t.Error("no break was told of")
+	}
+}
+
+// TestStreamWithoutAWord: a stream that breaks before it has told anything goes on from
+// the position with which it began.
+func TestStreamWithoutAWord(t *testing.T) {
+	var asked []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Header.Get("Last-Event-ID")) // one connection after the other
+		w.Header().Set("Content-Type", "text/event-stream")
+		if len(asked) == 1 {
+			fmt.Fprint(w, "retry: 2000\n\nid: life-7\n\n")
+			return
+		}
+		fmt.Fprint(w, "id: life-8\nevent: core\ndata: {\"text\":\"missed\"}\n\n")
+	}))
+	defer srv.Close()
+	c, err := client.Dial(client.Options{URL: srv.URL, Token: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for u, err := range c.Stream(t.Context(), client.StreamOptions{}) {
+		if err != nil || u.Text != "missed" {
+			t.Errorf("heard %+v, %v", u, err)
+		}
+		break
+	}
+	if !slices.Equal(asked, []string{"", "life-7"}) {
+		t.Errorf("asked to go on after %q", asked)
 	}
 }
 

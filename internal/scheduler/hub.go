@@ -15,15 +15,16 @@ import (
 // than buffer updates behind misses some and is told how many; it never slows
 // the scheduler. The channel is closed by cancel, which may be called twice.
 func (s *Scheduler) Subscribe(buffer int) (updates <-chan api.Update, cancel func()) {
-	_, updates, cancel = s.hub.subscribe("", buffer)
+	_, _, updates, cancel = s.hub.subscribe("", buffer)
 	return updates, cancel
 }
 
 // SubscribeFrom is Subscribe for a listener that has heard everything up to the
 // update whose ID is last: past is what came since, and updates goes on from
 // there. If that is no longer known, past is an UpdateGap that misses an unknown
-// number, 0. Without last, past is empty.
-func (s *Scheduler) SubscribeFrom(last string, buffer int) (past []api.Update, updates <-chan api.Update, cancel func()) {
+// number, 0. Without last, past is empty. at is the id of the latest update: what a
+// listener without last sends as last if it is cut off before it has heard anything.
+func (s *Scheduler) SubscribeFrom(last string, buffer int) (at string, past []api.Update, updates <-chan api.Update, cancel func()) {
 	return s.hub.subscribe(last, buffer)
 }
 
@@ -49,17 +50,17 @@ type listener struct {
 	missed int
 }
 
-func (h *hub) subscribe(last string, buffer int) ([]api.Update, <-chan api.Update, func()) {
+func (h *hub) subscribe(last string, buffer int) (string, []api.Update, <-chan api.Update, func()) {
 	l := &listener{ch: make(chan api.Update, max(buffer, 2))}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	past := h.since(last)
+	at, past := h.id(), h.since(last)
 	if h.listeners == nil {
 		h.listeners = map[*listener]struct{}{}
 	}
 	h.listeners[l] = struct{}{}
 	var once sync.Once
-	return past, l.ch, func() {
+	return at, past, l.ch, func() {
 		once.Do(func() {
 			h.mu.Lock()
 			defer h.mu.Unlock()

@@ -113,8 +113,8 @@ func TestTaken(t *testing.T) {
 // TestSlowListener misses updates, is told how many, and hinders nobody.
 func TestSlowListener(t *testing.T) {
 	var h hub
-	_, slow, stopSlow := h.subscribe("", 4)
-	_, fast, stopFast := h.subscribe("", 1000)
+	_, _, slow, stopSlow := h.subscribe("", 4)
+	_, _, fast, stopFast := h.subscribe("", 1000)
 	for i := range 100 {
 		h.publish(api.Update{Kind: api.UpdateEvent, Attempt: i})
 	}
@@ -151,13 +151,13 @@ func TestSlowListener(t *testing.T) {
 // a gap if that is no longer known.
 func TestComingBack(t *testing.T) {
 	var h hub
-	if past, _, stop := h.subscribe("another-7", 4); len(past) != 1 || past[0].Kind != api.UpdateGap {
+	if _, past, _, stop := h.subscribe("another-7", 4); len(past) != 1 || past[0].Kind != api.UpdateGap {
 		t.Errorf("of another life: %+v", past)
 	} else {
 		stop()
 	}
 	var ids []string
-	_, all, stop := h.subscribe("", 2*maxPast)
+	_, _, all, stop := h.subscribe("", 2*maxPast)
 	for i := range maxPast + 10 {
 		h.publish(api.Update{Kind: api.UpdateJob, Attempt: i})
 		ids = append(ids, (<-all).ID)
@@ -167,7 +167,7 @@ func TestComingBack(t *testing.T) {
 		if i > 20 && i < len(ids)-20 && i%50 != 0 {
 			continue // each look copies all that follows
 		}
-		past, _, stop := h.subscribe(id, 4)
+		_, past, _, stop := h.subscribe(id, 4)
 		stop()
 		switch {
 		case i < 9:
@@ -179,10 +179,25 @@ func TestComingBack(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"", h.boot, h.boot + "-x", h.boot + "-999999999", "x-1"} {
-		past, _, stop := h.subscribe(id, 4)
+		_, past, _, stop := h.subscribe(id, 4)
 		stop()
 		if (id == "") != (len(past) == 0) {
 			t.Errorf("from %q: %d updates", id, len(past))
+		}
+	}
+}
+
+// TestComingBackWithoutAWord: a listener that has heard nothing yet misses nothing either.
+func TestComingBackWithoutAWord(t *testing.T) {
+	var h hub
+	for _, text := range []string{"first", "second"} {
+		at, _, _, stop := h.subscribe("", 4)
+		stop()
+		h.publish(api.Update{Text: text})
+		_, past, _, stop := h.subscribe(at, 4)
+		stop()
+		if len(past) != 1 || past[0].Text != text {
+			t.Errorf("from %s: %+v, want the %s", at, past, text)
 		}
 	}
 }

@@ -95,6 +95,10 @@ func (e *events) put(id, kind string, data []byte) {
 	fmt.Fprintf(&e.buffer, "event: %s\ndata: %s\n\n", kind, data)
 }
 
+// position tells where the stream goes on for a listener that comes back: what it sends
+// as Last-Event-ID if it hears no further event.
+func (e *events) position(id string) { fmt.Fprintf(&e.buffer, "id: %s\n\n", id) }
+
 // alive adds a line that says nothing.
 func (e *events) alive() { e.buffer.WriteString(": alive\n\n") }
 

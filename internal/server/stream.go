@@ -69,8 +69,11 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, q *streamQuery) 
 		return err
 	}
 	defer done()
-	past, updates, cancel := s.opt.Sched.SubscribeFrom(q.Last, updateBuffer)
+	at, past, updates, cancel := s.opt.Sched.SubscribeFrom(q.Last, updateBuffer)
 	defer cancel()
+	if q.Last == "" {
+		out.position(at)
+	}
 	put := func(u *api.Update) error {
 		if !wanted(u) {
 			return nil

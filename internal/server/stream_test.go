@@ -103,6 +103,26 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// TestStreamTellsItsPosition: one that is cut off before it has heard anything knows from
+// where to go on.
+func TestStreamTellsItsPosition(t *testing.T) {
+	d := open(t, 0)
+	_, resp := d.listen(t.Context(), "/v1/stream")
+	id := ""
+	for lines := bufio.NewScanner(resp.Body); id == "" && lines.Scan(); {
+		if at, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			id = at
+		}
+	}
+	resp.Body.Close()
+	d.sched.Tell("missed")
+	next, resp := d.listen(t.Context(), "/v1/stream?kinds=core", "Last-Event-ID", id)
+	defer resp.Body.Close()
+	if u := next().update(t); u.Text != "missed" {
+		t.Errorf("after the break: %+v", u)
+	}
+}
+
 // TestStreamOfOneJob tells of no other.
 func TestStreamOfOneJob(t *testing.T) {
 	d := open(t, 0)
