@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/agentsched/agentsched/job"
 )
@@ -26,6 +27,17 @@ var (
 	// pages in this order.
 	ErrBadCursor = errors.New("no cursor of these pages")
 )
+
+// Refuse returns an error that wraps ErrIllegalTransition and has this text alone,
+// for those who read it: the text says what stands in the way.
+func Refuse(format string, args ...any) error {
+	return &refusal{fmt.Sprintf(format, args...)}
+}
+
+type refusal struct{ text string }
+
+func (e *refusal) Error() string { return e.text }
+func (e *refusal) Unwrap() error { return ErrIllegalTransition }
 
 // What opening a store can meet.
 var (

@@ -160,7 +160,7 @@ func (h *here) Retry(ctx context.Context, ref string) (api.Job, error) {
 		case err != nil:
 			return err
 		case !was.State.Terminal():
-			return fmt.Errorf("job %s is %s; only what has ended is done again", was.Spec.Name, scheduler.StatusOf(&was, time.Now()).State)
+			return fmt.Errorf("job %s is %s; only a job that has ended can be run again", was.Spec.Name, scheduler.StatusOf(&was, time.Now()).State)
 		case !scheduler.IsDeadLetter(&was):
 			return usage(fmt.Errorf("job %s is no dead letter: %w, and only a running one submits it again", was.Spec.Name, client.ErrNotRunning), "`scheduler serve` starts one")
 		}

@@ -180,7 +180,7 @@ func because(e *queue.Entry) string {
 	case e.Held == job.HeldForApproval:
 		return "it waits for a person's approval, and has not ended"
 	case !e.State.Terminal():
-		return fmt.Sprintf("it is %s, and has not ended", e.State)
+		return "it has not ended"
 	case e.CoalescedWith != "":
 		return fmt.Sprintf("it is %s with the result of job %s, which is to be evaluated instead", e.State, e.CoalescedWith)
 	case e.ExitKind == job.ExitCancelled:

@@ -315,13 +315,13 @@ func TestReport(t *testing.T) {
 		entry *queue.Entry
 		given Given
 	}{
-		"quality: is 1.5, want":    {e, Given{By: "c", Report: Report{Vector: Vector{}.With(Quality, 1.5)}}},
-		"quality: is NaN, want":    {e, Given{By: "c", Report: Report{Vector: Vector{}.With(Quality, math.NaN())}}},
-		"names no dimension":       {e, Given{By: "c"}},
-		`by: "" is no name`:        {e, Given{Report: given.Report}},
-		`by: "a\nb" is no name`:    {e, Given{By: "a\nb", Report: given.Report}},
-		"it is queued, and has no": {work("q", func(e *queue.Entry) { e.State = job.Queued }), given},
-		"it is cancelled":          {work("q", func(e *queue.Entry) { e.State = job.Cancelled }), given},
+		"quality: is 1.5, want": {e, Given{By: "c", Report: Report{Vector: Vector{}.With(Quality, 1.5)}}},
+		"quality: is NaN, want": {e, Given{By: "c", Report: Report{Vector: Vector{}.With(Quality, math.NaN())}}},
+		"names no dimension":    {e, Given{By: "c"}},
+		`by: "" is no name`:     {e, Given{Report: given.Report}},
+		`by: "a\nb" is no name`: {e, Given{By: "a\nb", Report: given.Report}},
+		"it has not ended":      {work("q", func(e *queue.Entry) { e.State = job.Queued }), given},
+		"it is cancelled":       {work("q", func(e *queue.Entry) { e.State = job.Cancelled }), given},
 	} {
 		if _, err := v.Report(ctx, c.entry, attempts, c.given); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %s", err, name)
@@ -377,14 +377,14 @@ func TestOnDisk(t *testing.T) {
 // TestNothing says in words for people why there is nothing to evaluate.
 func TestNothing(t *testing.T) {
 	for want, change := range map[string]func(*queue.Entry){
-		"it is queued, and has not ended":                        func(e *queue.Entry) { e.State, e.ExitKind = job.Queued, "" },
+		"it has not ended":                                       func(e *queue.Entry) { e.State, e.ExitKind = job.Queued, "" },
 		"it is running, and has not ended":                       func(e *queue.Entry) { e.State, e.ExitKind = job.Dispatched, "" },
 		"it waits for a person's approval, and has not ended":    func(e *queue.Entry) { e.State, e.ExitKind, e.Held = job.Queued, "", job.HeldForApproval },
 		"it is completed with the result of job b, which":        func(e *queue.Entry) { e.CoalescedWith = "b" },
 		"it was cancelled":                                       func(e *queue.Entry) { e.ExitKind = job.ExitCancelled },
 		"it has failed, and no attempt says":                     func(e *queue.Entry) { e.ExitKind = job.ExitFailed },
 		"it has no attempts of its own; those who worked for it": func(*queue.Entry) {}, // a stage of a pipeline
-		"it is expired": func(e *queue.Entry) { e.State, e.ExitKind = job.Expired, "" },
+		"it is expired":                                          func(e *queue.Entry) { e.State, e.ExitKind = job.Expired, "" },
 	} {
 		_, err := bench(t, newMemory(), nil).Preview(t.Context(), work("a", change), nil)
 		if !errors.Is(err, ErrNothing) || !strings.HasPrefix(err.Error(), "job a: nothing to evaluate: "+want) {

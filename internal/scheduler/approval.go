@@ -94,7 +94,7 @@ var ErrNoComment = errors.New("a rejection needs a comment that says what is to 
 // entry waits for no answer, or is ErrNoComment.
 func Decision(e *queue.Entry, last *job.Attempt, a api.Answer, at time.Time) (queue.Decide, error) {
 	if e.Held != job.HeldForApproval || e.Approval == nil || last == nil {
-		return queue.Decide{}, &letterError{fmt.Sprintf("job %s (%s) is %s and waits for no approval", e.ID, e.Spec.Name, StateOf(e))}
+		return queue.Decide{}, queue.Refuse("job %s (%s) is %s and waits for no approval", e.ID, e.Spec.Name, StateOf(e))
 	}
 	d := queue.Decide{ID: e.ID, Attempt: e.Approval.Attempt, Approved: a.Approved, By: a.By, Comment: strings.TrimSpace(a.Comment), Now: at}
 	if a.Approved {

@@ -24,7 +24,7 @@ func (s *Scheduler) Checkpoint(ctx context.Context, id job.ID, reason string) (a
 	f := s.live[id]
 	s.mu.Unlock()
 	if f == nil {
-		return false, fmt.Errorf("job %s does not run: %w", id, queue.ErrIllegalTransition)
+		return false, queue.Refuse("job %s does not run", id)
 	}
 	return s.checkpoint(ctx, f, reason)
 }

@@ -37,14 +37,8 @@ func WaitsForSomebody(e *queue.Entry) error {
 	default:
 		return nil
 	}
-	return &letterError{fmt.Sprintf("job %s (%s) %s", e.ID, e.Spec.Name, how)}
+	return queue.Refuse("job %s (%s) %s", e.ID, e.Spec.Name, how)
 }
-
-// letterError says all without the words of the sentinel that it wraps.
-type letterError struct{ text string }
-
-func (e *letterError) Error() string { return e.text }
-func (e *letterError) Unwrap() error { return queue.ErrIllegalTransition }
 
 // LetterFilter selects dead letters that wait for somebody; zero fields select
 // everything.

@@ -138,7 +138,7 @@ func (s *Scheduler) Pause(scope, reason string, d time.Duration) (isolation.Isol
 		return i, err
 	}
 	if !s.cfg.Isolations.Apply(time.Now(), i) {
-		return i, fmt.Errorf("%s is out of use already, for longer: %w; `scheduler status` shows why", i.Scope, queue.ErrIllegalTransition)
+		return i, queue.Refuse("%s is out of use already, for longer; `scheduler status` shows why", i.Scope)
 	}
 	s.cfg.Log.Info().Str("scope", string(i.Scope)).Time("until", i.Until).Msg("paused: " + i.Message)
 	s.hub.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: escalationText(isolation.Escalation{Scope: i.Scope, Message: i.Message, Action: i.Action, Until: i.Until})})

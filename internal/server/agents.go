@@ -91,7 +91,7 @@ func (s *Server) evaluate(ctx context.Context, in *JobPath, said *api.Judgement)
 	}
 	v, err := s.opt.Evaluator.Report(ctx, &e, attempts, given)
 	if errors.Is(err, eval.ErrNothing) {
-		err = fmt.Errorf("%w: %w", queue.ErrIllegalTransition, err)
+		err = queue.Refuse("%v", err)
 	}
 	return EvaluationsOf(&v), err
 }

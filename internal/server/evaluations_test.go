@@ -71,7 +71,7 @@ func TestEvaluations(t *testing.T) {
 		{"POST", "/v1/jobs/done/evaluations", `{"by": "anna", "quality": 0.5}`, 200, `"composite":0.75`},
 		{"POST", "/v1/jobs/done/evaluations", `{"by": "anna", "quality": 0.5}`, 200, `"composite":0.75`},
 		{"POST", "/v1/jobs/done/evaluations", `{"by": "anna", "quality": 0.6}`, 409, "anna has evaluated attempt 1 of job done already"},
-		{"POST", "/v1/jobs/open/evaluations", `{"by": "anna", "quality": 0.5}`, 409, "job open: nothing to evaluate: it is queued, and has not ended"},
+		{"POST", "/v1/jobs/open/evaluations", `{"by": "anna", "quality": 0.5}`, 409, "job open: nothing to evaluate: it has not ended"},
 		{"POST", "/v1/jobs/none/evaluations", `{"by": "anna", "quality": 0.5}`, 404, "not found"},
 		{"POST", "/v1/jobs/done/evaluations", `{"by": "bert", "quality": 1.5}`, 400, "quality: is 1.5, want a number from 0 to 1"},
 		{"POST", "/v1/jobs/done/evaluations", `{"by": "bert", "qualty": 0.5}`, 400, "qualty"},

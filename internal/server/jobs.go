@@ -155,7 +155,7 @@ func (s *Server) cancel(ctx context.Context, in *JobPath) (api.JobDetail, error)
 		return api.JobDetail{}, err
 	}
 	if e.State.Terminal() {
-		return api.JobDetail{}, fmt.Errorf("job %s is %s already: %w", e.Spec.Name, stateWord(&e), queue.ErrIllegalTransition)
+		return api.JobDetail{}, queue.Refuse("job %s is %s already", e.Spec.Name, stateWord(&e))
 	}
 	if err := s.opt.Sched.Cancel(ctx, e.ID); err != nil {
 		return api.JobDetail{}, err
@@ -198,10 +198,12 @@ func (s *Server) checkpoint(ctx context.Context, in *JobPath, body *api.Checkpoi
 	}
 	asked, err := s.opt.Sched.Checkpoint(ctx, e.ID, reason)
 	switch {
+	case errors.Is(err, queue.ErrIllegalTransition):
+		return api.JobDetail{}, queue.Refuse("job %s is %s; only a running job can stop at its next step", e.Spec.Name, stateWord(&e))
 	case err != nil:
-		return api.JobDetail{}, fmt.Errorf("job %s is %s: %w", e.Spec.Name, scheduler.StateOf(&e), err)
+		return api.JobDetail{}, fmt.Errorf("checkpoint job %s: %w", e.Spec.Name, err)
 	case !asked:
-		return api.JobDetail{}, fmt.Errorf("job %s cannot stop at a step's boundary now: its worker keeps no steps, or does not run yet: %w", e.Spec.Name, queue.ErrIllegalTransition)
+		return api.JobDetail{}, queue.Refuse("job %s cannot stop at its next step: its worker keeps no steps, or has not started yet", e.Spec.Name)
 	}
 	return api.JobDetail{Job: s.standing(ctx, e)}, nil
 }

@@ -74,14 +74,15 @@ func (e *invalid) or() error {
 	return e
 }
 
-// Error has a line for each mistake.
+// Error has a line for each mistake. It names the field, but not a part of the path:
+// the message does, and who sent the request may never have seen the path.
 func (e *invalid) Error() string {
 	lines := make([]string, len(e.fields))
 	for i, f := range e.fields {
 		lines[i] = f.Message
 		if field, ok := strings.CutPrefix(f.Location, "body."); ok {
 			lines[i] = field + ": " + f.Message
-		} else if f.Location != "" {
+		} else if f.Location != "" && !strings.HasPrefix(f.Location, "path.") {
 			lines[i] = f.Location + ": " + f.Message
 		}
 	}

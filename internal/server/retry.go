@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/agentsched/agentsched/api"
@@ -21,13 +20,13 @@ func (s *Server) retry(ctx context.Context, in *JobPath) (api.JobDetail, error) 
 	var done []queue.Entry
 	switch {
 	case !e.State.Terminal():
-		err = fmt.Errorf("job %s is %s: %w: only what has ended is done again", e.Spec.Name, stateWord(&e), queue.ErrIllegalTransition)
+		err = queue.Refuse("job %s is %s; only a job that has ended can be run again", e.Spec.Name, stateWord(&e))
 	case scheduler.IsDeadLetter(&e):
 		if err = scheduler.WaitsForSomebody(&e); err == nil {
 			done, err = scheduler.Requeue(ctx, s.opt.Sched.Submit, []scheduler.Again{{Letter: e}}, at)
 		}
 	case e.Spec.Flow.Joined || !e.Spec.Flow.Alone():
-		err = fmt.Errorf("job %s belongs to a workflow: %w: submit that again", e.Spec.Name, queue.ErrIllegalTransition)
+		err = queue.Refuse("job %s belongs to a workflow; submit the workflow again", e.Spec.Name)
 	default:
 		var b queue.Batch
 		b, done = scheduler.NewBatch("submitted: retry of "+string(e.ID), "", []job.Spec{afresh(e.Spec, at)}, job.Workflow{}, at)

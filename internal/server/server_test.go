@@ -175,17 +175,29 @@ func TestReads(t *testing.T) {
 	}
 }
 
+// TestCancel: what a job cannot do now is said in words, without those of the sentinel.
 func TestCancel(t *testing.T) {
 	d := open(t, 0)
 	c := client.New(d.socket)
 	defer c.Close()
+	_, retried := c.Retry(t.Context(), "one")
+	_, stopped := c.Checkpoint(t.Context(), "one", api.Checkpoint{})
+	for want, err := range map[string]error{
+		"job one is pending; only a job that has ended can be run again":   retried,
+		"job one is pending; only a running job can stop at its next step": stopped,
+	} {
+		var p *api.Problem
+		if !errors.As(err, &p) || p.Name() != "illegal_transition" || p.Detail != want {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
 	j, err := c.Cancel(t.Context(), "one")
 	if err != nil || j.Job.State != job.Cancelled {
 		t.Errorf("cancel: %+v, %v", j, err)
 	}
 	_, err = c.Cancel(t.Context(), "one")
 	var p *api.Problem
-	if !errors.As(err, &p) || p.Status != http.StatusConflict || p.Name() != "illegal_transition" || !strings.Contains(p.Detail, "cancelled already") {
+	if !errors.As(err, &p) || p.Status != http.StatusConflict || p.Name() != "illegal_transition" || p.Detail != "job one is cancelled already" {
 		t.Errorf("second cancel: %v", err)
 	}
 }
@@ -194,7 +206,7 @@ func TestCancel(t *testing.T) {
 func TestAmbiguous(t *testing.T) {
 	d := open(t, 0)
 	var p api.Problem
-	if d.ask("GET", "/v1/jobs/"+string(d.ids[0])[:8], 400, &p); len(p.Errors) != 1 || p.Errors[0].Location != "path.job" || !strings.Contains(p.Detail, string(d.ids[1])) {
+	if d.ask("GET", "/v1/jobs/"+string(d.ids[0])[:8], 400, &p); len(p.Errors) != 1 || p.Errors[0].Location != "path.job" || !strings.Contains(p.Detail, string(d.ids[1])) || strings.Contains(p.Detail, "path.job") {
 		t.Errorf("problem %+v", p)
 	}
 }

@@ -226,7 +226,7 @@ func TestRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	for ref, want := range map[string]string{
-		string(d.ids[0]): "requeued", "again": "only what has ended", string(flow.Job.ID): "belongs to a workflow",
+		string(d.ids[0]): "requeued", "again": "only a job that has ended", string(flow.Job.ID): "belongs to a workflow",
 	} {
 		_, err := c.Retry(t.Context(), ref)
 		if p, ok := errors.AsType[*api.Problem](err); !ok || p.Status != http.StatusConflict || !strings.Contains(p.Detail, want) {
