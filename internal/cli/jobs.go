@@ -52,6 +52,26 @@ func (o *oneJob) flags(f *pflag.FlagSet) {
 	f.Float64Var(&o.maxCost, "max-cost", 0, "with --worker: how much the job may cost, in US dollars")
 }
 
+// misplaced refuses flags of a job of the command line where there is none: with a job
+// file they would do nothing, and a bound that does nothing costs money.
+func (o *oneJob) misplaced(given *pflag.FlagSet) error {
+	if o.worker != "" {
+		return nil
+	}
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(oneJob).flags(own)
+	var names []string
+	given.Visit(func(f *pflag.Flag) {
+		if own.Lookup(f.Name) != nil {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	if len(names) == 0 {
+		return nil
+	}
+	return usage(fmt.Errorf("%s: no use without --worker", strings.Join(names, ", ")), "a job file says it in a field: docs/job-file.md")
+}
+
 // commandLine is the name of the source of jobs given on the command line.
 const commandLine = "command line"
 

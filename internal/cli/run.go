@@ -55,6 +55,9 @@ Exit code: 0 every job completed; 1 a job failed; 2 the command line, a file or
 the host is not right and nothing was started; 130 stopped by Ctrl-C.`,
 		Example: "  scheduler run examples/hello.yaml\n  scheduler run --worker codex --workspace . \"Fix the failing test\"\n  scheduler run jobs.yaml --json > events.jsonl",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.one.misplaced(cmd.Flags()); err != nil {
+				return err
+			}
 			return m.runJobs(cmd.Context(), args, o)
 		},
 	}

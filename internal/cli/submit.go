@@ -63,6 +63,9 @@ job failed; 2 something is not right and nothing was submitted; 130 the wait was
 			if len(args) == 0 {
 				return usage(errors.New("no jobs were given"), "name a job file: scheduler submit FILE", "or one job: scheduler submit --worker codex \"…\"")
 			}
+			if err := in.one.misplaced(cmd.Flags()); err != nil {
+				return err
+			}
 			in.args = args
 			if err := in.readStdin(m.stdin); err != nil {
 				return err
