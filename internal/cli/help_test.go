@@ -98,6 +98,11 @@ func TestMisuse(t *testing.T) {
 	if checked < 60 {
 		t.Errorf("%d commands refused a number of arguments, want more", checked)
 	}
+	code, said := say(t, "show", "")
+	plain("show ''", said, code)
+	if want := "scheduler: scheduler show takes JOB, and an empty argument was given\n"; !strings.HasPrefix(said, want) {
+		t.Errorf("show '': %q, want %q", said, want)
+	}
 	for line, want := range map[string]string{
 		"show":                         "scheduler: scheduler show needs JOB, and none was given",
 		"show a b":                     `scheduler: scheduler show takes JOB, and "b" is too many`,

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,11 +49,14 @@ func plainArgs(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
 		var said *exitError
-		if err == nil || errors.As(err, &said) {
-			return err
-		}
 		_, operands, _ := strings.Cut(cmd.Use, " ")
 		hint := fmt.Sprintf("usage: %s; %s --help explains it", cmd.UseLine(), cmd.CommandPath())
+		switch {
+		case err == nil && slices.Contains(args, ""):
+			return usage(fmt.Errorf("%s takes %s, and an empty argument was given", cmd.CommandPath(), operands), hint)
+		case err == nil || errors.As(err, &said):
+			return err
+		}
 		for n := len(args) - 1; n >= 0; n-- {
 			if check(cmd, args[:n]) != nil {
 				continue
