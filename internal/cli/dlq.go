@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"time"
@@ -88,8 +89,8 @@ func (f *letterFlags) filter(now time.Time) (scheduler.LetterFilter, error) {
 	}
 	if f.grep != "" {
 		re, err := regexp.Compile("(?i)" + f.grep)
-		if err != nil {
-			return out, usage(fmt.Errorf("--grep %q is no regular expression: %w", f.grep, err))
+		if wrong, ok := errors.AsType[*syntax.Error](err); ok {
+			return out, usage(fmt.Errorf("--grep %q is no regular expression: %s", f.grep, wrong.Code))
 		}
 		out.Grep = re
 	}
