@@ -25,6 +25,17 @@ func (o Owner) String() string {
 	return string(o.Tenant) + "/" + string(o.Agent)
 }
 
+// DeadOwnerError refuses an entry of a dead owner (Grant.Dead). It wraps ErrDeadOwner.
+type DeadOwnerError struct{ Owner Owner }
+
+// Error names the owner and the command that lets its jobs in again.
+func (e *DeadOwnerError) Error() string {
+	return fmt.Sprintf("%s is dead and cannot submit jobs; `scheduler grant %s --alive` lets it again", e.Owner, e.Owner)
+}
+
+// Unwrap returns ErrDeadOwner.
+func (e *DeadOwnerError) Unwrap() error { return ErrDeadOwner }
+
 // Grant is what an owner may use. An entry of an owner that has used as much as
 // a bound is not claimed, and changes in no other way. An owner without a grant
 // is not bounded.

@@ -67,6 +67,7 @@ func toldOf(r api.OpenedRun) string {
 func notOpened(err error) error {
 	var changed *scheduler.RunChangedError
 	dup, isDup := errors.AsType[*queue.DuplicateError](err)
+	dead, isDead := errors.AsType[*queue.DeadOwnerError](err)
 	switch {
 	case errors.As(err, &changed):
 		return usage(changed, changedHints()...)
@@ -74,8 +75,8 @@ func notOpened(err error) error {
 		return usage(err)
 	case isDup:
 		return rejected(dup)
-	case errors.Is(err, queue.ErrDeadOwner):
-		return usage(fmt.Errorf("submit the jobs: %w", err), "`scheduler grant ls` shows who is dead, `scheduler grant OWNER --alive` lets jobs in again")
+	case isDead:
+		return usage(dead)
 	}
 	return failure(fmt.Errorf("submit the jobs: %w", err))
 }

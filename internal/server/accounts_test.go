@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/job"
 )
 
 // TestGrants sets a grant through the socket, reads it back and lifts it.
@@ -38,6 +39,22 @@ func TestGrants(t *testing.T) {
 	var refused *api.Problem
 	if err := c.SetGrant(t.Context(), api.Grant{}); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
 		t.Errorf("a grant of nobody: %v", err)
+	}
+}
+
+// TestSubmitForTheDead: who is refused learns what to do about it, and nothing of batches.
+func TestSubmitForTheDead(t *testing.T) {
+	d := open(t, 0)
+	c := client.New(d.socket)
+	defer c.Close()
+	if err := c.SetGrant(t.Context(), api.Grant{Tenant: "t", Dead: true}); err != nil {
+		t.Fatal(err)
+	}
+	spec := job.Spec{Name: "late", Tenant: "t", Type: job.Tool, Worker: "shell", Instructions: "true", Workspace: job.Workspace{Isolation: job.NoWorkspace}}
+	_, err := c.Submit(t.Context(), api.Submission{Source: "test", Jobs: []job.Spec{spec}})
+	var refused *api.Problem
+	if want := "t is dead and cannot submit jobs; `scheduler grant t --alive` lets it again"; !errors.As(err, &refused) || refused.Name() != "dead_owner" || refused.Detail != want {
+		t.Errorf("%v, want %q", err, want)
 	}
 }
 

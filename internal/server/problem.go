@@ -155,6 +155,10 @@ func (s *Server) problemOf(err error, path string) *problem {
 	if errors.As(err, &duplicate) {
 		err = duplicate // it says all
 	}
+	var dead *queue.DeadOwnerError
+	if errors.As(err, &dead) {
+		err = dead
+	}
 	for _, known := range sentinels() {
 		if !errors.Is(err, known.err) {
 			continue

@@ -163,11 +163,10 @@ func (t *tx) refuseDead(entries []newEntry) error {
 		return nil
 	}
 	for _, e := range entries {
-		switch tenant, agent := e.Spec.Tenant, e.Spec.Agent; {
-		case b.dead[queue.Owner{Tenant: tenant}]:
-			return fmt.Errorf("job %s: tenant %s: %w", e.ID, tenant, queue.ErrDeadOwner)
-		case agent != "" && b.dead[queue.Owner{Tenant: tenant, Agent: agent}]:
-			return fmt.Errorf("job %s: agent %s of tenant %s: %w", e.ID, agent, tenant, queue.ErrDeadOwner)
+		for _, owner := range []queue.Owner{{Tenant: e.Spec.Tenant}, {Tenant: e.Spec.Tenant, Agent: e.Spec.Agent}} {
+			if b.dead[owner] {
+				return fmt.Errorf("job %s: %w", e.ID, &queue.DeadOwnerError{Owner: owner})
+			}
 		}
 	}
 	return nil
