@@ -269,6 +269,16 @@ func firstLine(text string) string {
 	return line
 }
 
+// opening is the first line of a text that says anything, with … if others follow.
+func opening(text string) string {
+	text = strings.TrimSpace(text)
+	first := firstLine(text)
+	if first != text {
+		first += " …"
+	}
+	return first
+}
+
 func writeJSON(w io.Writer, v any) error {
 	enc := progress.NewEncoder(w)
 	enc.SetIndent("", "  ")
@@ -346,7 +356,7 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 	line("worker", "%s", workerOf(e))
 	line("model", "%s", s.Model)
 	line("workspace", "%s %s", s.Workspace.Isolation, s.Workspace.Path)
-	line("instructions", "%s", firstLine(s.Instructions))
+	line("instructions", "%s", opening(s.Instructions))
 	line("class", "%s", s.Class)
 	line("agent", "%s", s.Agent)
 	line("domain", "%s", s.Domain)
@@ -404,7 +414,7 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 			if len(o.LeftBehind) > 0 {
 				line("  left behind", "%s (ended)", strings.Join(o.LeftBehind, ", "))
 			}
-			line("  answer", "%s", firstLine(o.Answer))
+			line("  answer", "%s", opening(o.Answer))
 		}
 		line("  folder", "%s", folder(a))
 	}
