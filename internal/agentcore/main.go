@@ -38,6 +38,9 @@ func Main(version string, adapters map[string]worker.Adapter) int {
 	if err := proc.Seclude(); err != nil {
 		fmt.Fprintln(os.Stderr, "agentcore:", err)
 	}
+	if err := proc.MarkDescendants(); err != nil {
+		fmt.Fprintln(os.Stderr, "agentcore:", err)
+	}
 	in, out, err := TakeStdio()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "agentcore:", err)

@@ -58,15 +58,18 @@ func (e *engine) origin(p proc.Proc) access.Origin {
 // anything else below the scheduler is not. Where the scheduler is the first process
 // of a container it is given everybody's orphans, so that these tell nothing.
 //
-// The cgroup and the tag are for what has another parent all the same. A process can
-// change its tag, and its cgroup if its user may; both only ever tell against it.
+// The mark, the cgroup and the tag are for what has another parent all the same, since
+// its core and its scheduler were killed, say. A process can change its tag, and its
+// cgroup if its user may, but not its mark; each only ever tells against it.
 func runOf(o *proc.Origin, instance string, own place) string {
 	switch kind, _, _ := strings.Cut(strings.TrimPrefix(o.Tree, instance+"/"), "/"); {
 	case o.Pid == own.pid:
 		return ""
-	case !o.Below:
 	case kind == "core":
 		return "it descends from a core"
+	case o.Marked:
+		return "it has the mark that a core gives all its descendants (a hard limit on file locks)"
+	case !o.Below:
 	case kind == "hook" || kind == "trigger":
 		return ""
 	case o.Tree != "":

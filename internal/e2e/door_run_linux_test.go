@@ -145,6 +145,59 @@ func (b *bench) refusesRuns() {
 	}
 }
 
+// lingers is a program of a run that leaves its session and clears its environment, and
+// asks at the socket when it is told to: the scheduler and the core are dead by then.
+const lingers = `state=$1 out=$2
+(env -i PATH="$PATH" setsid sh -c '
+	echo "$$" > "$2.pid"
+	until test -e "$2.ask"; do sleep 0.05; done
+	prlimit --pid "$(cat "$1/lock")" --locks=1:1
+	curl -s -o /dev/null -w "%{http_code}" --unix-socket "$1/scheduler.sock" -H @"$1/key" http://scheduler/v1/me > "$2.new"
+	mv "$2.new" "$2"' sh "$state" "$out" &)
+sleep 300
+`
+
+// TestDoorRefusesWhatOutlivesAll: nothing ties a run's process to the run when its
+// scheduler and its core were killed at one moment, as the run itself may do, but what a
+// core has marked. The next scheduler refuses it all the same, also when it has made the
+// scheduler look marked, too.
+func TestDoorRefusesWhatOutlivesAll(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.hand(1234)                                    // root's runs are known by their cgroups
+	b.env = append(b.env, "AGENTSCHED_NO_CGROUP=1") // as are an ordinary user's, where it was given some
+	out := filepath.Join(b.dir, "out")
+	b.write(filepath.Join(b.dir, "lingers.sh"), lingers)
+	r := b.serve()
+	b.submit(b.jobs(shell("agent", b.workspace(), strings.Join([]string{"sh", filepath.Join(b.dir, "lingers.sh"), b.state, out}, " "), obj{"max_attempts": 1})))
+	var text []byte
+	b.eventually("the run's process has left it", func() bool { text, _ = os.ReadFile(out + ".pid"); return len(text) > 0 })
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := proc.Find(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if now, err := proc.Find(pid); err == nil && now.Start == left.Start {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}()
+	r.killAll()
+	next := b.serve()
+	b.write(out+".ask", "")
+	b.eventually("it was answered", func() bool { text, err = os.ReadFile(out); return err == nil })
+	if string(text) != "403" {
+		t.Errorf("what the run has left is answered %s, want 403", text)
+	}
+	if a := b.socketDoor().ask(http.MethodGet, "/v1/me", ""); a.status != http.StatusOK {
+		t.Errorf("a person is answered %d %s", a.status, a.body)
+	}
+	next.stop()
+}
+
 // TestLeftoverCoreOfAnOrdinaryUser: the core of a scheduler that was killed, which
 // hangs and whose environment nobody but root may read, is ended by the next one.
 func TestLeftoverCoreOfAnOrdinaryUser(t *testing.T) {

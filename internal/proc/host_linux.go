@@ -20,6 +20,7 @@ type system struct {
 	noClone     bool   // starting a child in a cgroup failed once; guarded by mu
 	wasReaper   bool
 	inherited   map[Proc]bool // children that this process had before it had a host: reaped, never killed. Comm is ""
+	lockLimit   uint64        // of this process at its start: others of its user can lower it (prlimit(2))
 	noChildFile bool          // the kernel has no children files; guarded by mu
 
 	moved         bool        // this process moved into a leaf of the cgroup that it was in
@@ -52,6 +53,7 @@ func (h *Host) open() error {
 		return fmt.Errorf("ask whether this process is a child subreaper: %w", errno)
 	}
 	h.sys.wasReaper = was != 0
+	h.sys.lockLimit = lockLimit("self")
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become a child subreaper: %w", err)
 	}

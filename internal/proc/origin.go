@@ -21,6 +21,8 @@ type Origin struct {
 	// Tag is the value of the tag variable in its environment; "" if there is none,
 	// or the environment cannot be read.
 	Tag string
+	// Marked says that it has the mark of a process that has called MarkDescendants, and this process has not.
+	Marked bool
 	// Cgroups are the paths of its cgroups, in all hierarchies.
 	Cgroups []string
 }

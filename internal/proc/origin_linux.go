@@ -68,6 +68,7 @@ func (h *Host) Origin(p Proc) (Origin, error) {
 	h.placeIn(&o, chain[len(chain)-1], end)
 	o.Tag = readTag(p.Pid, h.cfg.Tag)
 	o.Cgroups = cgroupsOf(strconv.Itoa(p.Pid))
+	o.Marked = lockLimit(strconv.Itoa(p.Pid)) < h.sys.lockLimit
 	if now, err := readStat(p.Pid); err != nil || now.Start != p.Start {
 		return o, ErrGone // what was read last may be another's
 	}

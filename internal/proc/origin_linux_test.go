@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestOrigin: whatever a process does to its session, its parent and its
@@ -57,6 +59,44 @@ func TestOrigin(t *testing.T) {
 	if _, err := h.Origin(leader); !errors.Is(err, ErrGone) {
 		t.Errorf("of a pid that another process has: %v", err)
 	}
+}
+
+// TestOriginMarked: what a marked process has started keeps the mark, whatever it does
+// to its session, its parent and its environment.
+func TestOriginMarked(t *testing.T) {
+	h := newHost(t, "")
+	marked := func(pid int) bool {
+		t.Helper()
+		p, err := Find(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := h.Origin(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Marked
+	}
+	var own unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &own); err != nil || lockLimit("self") != own.Max {
+		t.Fatalf("the own limit is %d, want %d, %v", lockLimit("self"), own.Max, err)
+	}
+	spec := script(t.Name()+"/a", "read -r line; "+asBoth+"echo ready; exec sleep 300")
+	spec.PipeStdin = true
+	a := start(t, h, spec)
+	if marked(a.Pid()) {
+		t.Error("it is marked before anybody has marked it")
+	}
+	if err := unix.Prlimit(a.Pid(), unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: 7, Max: min(firstMark, own.Max-1)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Stdin().Write([]byte("go on\n")); err != nil {
+		t.Fatal(err)
+	}
+	if !marked(a.readyPid()) {
+		t.Error("a cleared daemon has lost the mark")
+	}
+	a.stop(Stages{})
 }
 
 // TestPeer: who connected to a socket is told while it lives.

@@ -90,6 +90,9 @@ const CoreOOMScore = 0
 // Seclude does nothing here.
 func Seclude() error { return nil }
 
+// MarkDescendants does nothing here.
+func MarkDescendants() error { return nil }
+
 func confine() error { return nil }
 
 // Origin tells nothing here: whose process it is cannot be asked.
