@@ -55,6 +55,12 @@ const refusedPage = `<!doctype html>
 <p>for a new one.</p></body></html>
 `
 
+const strangerPage = `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>agent scheduler</title></head>
+<body><h1>This link is not yours</h1>
+<p>It is for a browser of the user who runs the scheduler, on the same host.</p></body></html>
+`
+
 func page(w http.ResponseWriter, status int, text string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -78,8 +84,10 @@ func prefetched(r *http.Request) bool {
 // LoginHandler answers GET /login?code=CODE: it exchanges a link's code for the
 // cookie of a session, and shows a page that goes on to /. A code that is not valid
 // is answered 401, or 429 if there were many, with a page that says how to get one. HEAD, and a browser that
-// looks ahead, leave the code as it is.
-func LoginHandler(links *Links, sessions *Sessions) http.Handler {
+// looks ahead, leave the code as it is. So does somebody whom stranger, if it is not nil,
+// reports: a link stands in the arguments of the program that opens it, where every user
+// of the host can read it.
+func LoginHandler(links *Links, sessions *Sessions, stranger func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		switch {
@@ -91,15 +99,13 @@ func LoginHandler(links *Links, sessions *Sessions) http.Handler {
 		case prefetched(r):
 			refused(unavailable, http.StatusServiceUnavailable, "this link works once, so it is not for looking ahead").write(w)
 			return
+		case stranger != nil && stranger(r):
+			refusePage(w, r, refused(forbidden, http.StatusForbidden, "this link is for another user of this host"), strangerPage)
+			return
 		}
 		l, ok := links.take(r.URL.Query().Get("code"))
 		if !ok {
-			e := refused(unauthenticated, http.StatusUnauthorized, "the link is unknown, used or over")
-			if v, guarded := r.Context().Value(visitKey{}).(*visit); guarded {
-				e = v.refuse(e)
-			}
-			maps.Copy(w.Header(), e.header)
-			page(w, e.problem.Status, refusedPage)
+			refusePage(w, r, refused(unauthenticated, http.StatusUnauthorized, "the link is unknown, used or over"), refusedPage)
 			return
 		}
 		for _, old := range sessionSecrets(r) {
@@ -113,6 +119,15 @@ func LoginHandler(links *Links, sessions *Sessions) http.Handler {
 		http.SetCookie(w, sessionCookie(r, secret, int(sessionLasts.Seconds())))
 		page(w, http.StatusOK, welcomePage)
 	})
+}
+
+// refusePage reports the refusal to the guard, and answers it with a page for people.
+func refusePage(w http.ResponseWriter, r *http.Request, e *Refused, text string) {
+	if v, guarded := r.Context().Value(visitKey{}).(*visit); guarded {
+		e = v.refuse(e)
+	}
+	maps.Copy(w.Header(), e.header)
+	page(w, e.problem.Status, text)
 }
 
 // LogoutHandler answers POST /logout: the session is over. A form is sent on to /; a

@@ -242,3 +242,20 @@ func TestSessionFilesThatAreNotRight(t *testing.T) {
 		}
 	}
 }
+
+// Somebody else does not get in by a link, and does not use it up.
+func TestLinkOfAStranger(t *testing.T) {
+	f := newFixture(t, Settings{})
+	f.stranger = func(r *http.Request) bool { return r.Header.Get("X-Stranger") != "" }
+	f.route()
+	l := f.link(t, Operate)
+	if resp := f.do(request("GET", l.Path(), "X-Stranger", "1")); resp.StatusCode != 403 || len(resp.Cookies()) != 0 {
+		t.Errorf("a stranger: %s", resp.Status)
+	}
+	if told := f.told(); len(told) != 1 || told[0].Status != 403 || strings.Contains(told[0].Why, l.Code) {
+		t.Errorf("told %+v", told)
+	}
+	if resp := f.do(request("GET", l.Path())); len(resp.Cookies()) != 1 {
+		t.Errorf("then it does not work: %s", resp.Status)
+	}
+}

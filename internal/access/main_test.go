@@ -26,6 +26,7 @@ type fixture struct {
 	guard    *Guard
 	handler  http.Handler
 	text     map[Role]string // the tokens
+	stranger func(*http.Request) bool
 
 	mu       sync.Mutex
 	refusals []Refusal
@@ -62,7 +63,7 @@ func newFixture(t testing.TB, s Settings) *fixture {
 func (f *fixture) route() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/me", Me)
-	mux.Handle("/login", LoginHandler(f.links, f.sessions))
+	mux.Handle("/login", LoginHandler(f.links, f.sessions, f.stranger))
 	mux.Handle("/logout", LogoutHandler(f.sessions))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		p, _ := From(r.Context())

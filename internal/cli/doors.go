@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/dashboard"
 	"github.com/agentsched/agentsched/internal/logging"
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
@@ -111,7 +113,7 @@ func (d *doors) newServer() *server.Server {
 		Reload:    e.reloadNow,
 		Upgrade:   d.upgrade,
 		NewUILink: d.newLink,
-		Me:        http.HandlerFunc(access.Me), Login: access.LoginHandler(&d.links, d.sessions), Metrics: e.telemetry, Dashboard: dashboard.Handler(),
+		Me:        http.HandlerFunc(access.Me), Login: access.LoginHandler(&d.links, d.sessions, d.stranger), Metrics: e.telemetry, Dashboard: dashboard.Handler(),
 		Authorize: access.Authorize, Principal: func(ctx context.Context) string { p, _ := access.From(ctx); return string(p.Door) + ":" + p.Name },
 		Who: answers, Wrap: d.wrap, ConnContext: access.ConnContext, MaxBody: int64(e.config().API.MaxBody),
 	}
@@ -398,6 +400,22 @@ func (d *doors) newLink(ctx context.Context, role string) (api.UILink, error) {
 		scheme = "https"
 	}
 	return api.UILink{Role: string(r), URL: scheme + "://" + reachable(d.address) + link.Path(), ExpiresAt: link.Expires}, nil
+}
+
+// stranger reports whether a request at the port that was opened for the dashboard comes
+// from another user of this host. Where the configuration says where to listen, a proxy of
+// another user may stand in front.
+func (d *doors) stranger(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok || d.e.config().API.Listen != "" {
+		return false
+	}
+	remote, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	uid, known := proc.ConnectionUser(remote, local.AddrPort())
+	return known && uid != 0 && uid != uint32(os.Geteuid())
 }
 
 // openUI opens a port of this host for the dashboard, and writes down which, so

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -92,6 +93,9 @@ func Seclude() error { return nil }
 
 // MarkDescendants does nothing here.
 func MarkDescendants() error { return nil }
+
+// ConnectionUser tells nothing here.
+func ConnectionUser(_, _ netip.AddrPort) (uint32, bool) { return 0, false }
 
 func confine() error { return nil }
 
