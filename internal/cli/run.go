@@ -34,6 +34,7 @@ type runOptions struct {
 	paths   bool // in the summary
 	fresh   bool // --new
 	started func(*engine) error
+	stopped func() // called at the first signal to end; nil means nobody is told
 }
 
 func (m *Main) runCommand() *cobra.Command {
@@ -229,7 +230,7 @@ func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, b
 		return e.sched.Batches(), failure(err)
 	}
 	defer view.Done() // whatever happens, the terminal is given back
-	ctx, stop := m.stopOnSignals(ctx, e, progress.Beside(view, m.stderr))
+	ctx, stop := m.stopOnSignals(ctx, e, o.stopped, progress.Beside(view, m.stderr))
 	defer stop()
 	err = e.run(ctx, view)
 	return e.sched.Batches(), explained(err)
@@ -253,8 +254,9 @@ func explained(err error) error {
 }
 
 // stopOnSignals returns a context that ends with errInterrupted at the first
-// signal to end; a second one hurries the engine. What happens is told on out.
-func (m *Main) stopOnSignals(ctx context.Context, e *engine, out io.Writer) (_ context.Context, stop func()) {
+// signal to end, and calls stopped, if that is not nil; a second one hurries the
+// engine. What happens is told on out.
+func (m *Main) stopOnSignals(ctx context.Context, e *engine, stopped func(), out io.Writer) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -279,6 +281,9 @@ func (m *Main) stopOnSignals(ctx context.Context, e *engine, out io.Writer) (_ c
 			}
 			if n++; n == 1 {
 				fmt.Fprintln(out, "stopping: running jobs are told to stop and go on at the next run; once more stops them at once")
+				if stopped != nil {
+					stopped()
+				}
 				cancel(errInterrupted)
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -62,10 +63,6 @@ func (m *Main) serve(ctx context.Context, o runOptions) error {
 		if next.handover == nil {
 			return err
 		}
-		if err != nil {
-			next.handover.Release()
-			return err
-		}
 		err = next.handover.Exec(next.program, os.Args, m.environ)
 		fmt.Fprintf(m.stderr, "scheduler: %v; this program goes on\n", err)
 		if m.inherited, err = next.handover.Listeners(); err != nil {
@@ -76,6 +73,10 @@ func (m *Main) serve(ctx context.Context, o runOptions) error {
 
 // replacement is the program that a server makes room for.
 type replacement struct {
+	// stopped is set by a signal to end. It ends the server, also while that makes
+	// room: whoever asks for the end does not want a new program.
+	stopped atomic.Bool
+
 	mu       sync.Mutex
 	program  string
 	handover *daemon.Handover
@@ -101,6 +102,7 @@ func (m *Main) serveOnce(ctx context.Context, o runOptions, next *replacement) e
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	o.plain = true // there is no end to draw a live view for
+	o.stopped = func() { next.stopped.Store(true) }
 	o.started = func(e *engine) error {
 		triggers, err := m.newTriggers(e)
 		if err != nil {
@@ -126,7 +128,11 @@ func (m *Main) serveOnce(ctx context.Context, o runOptions, next *replacement) e
 	}
 	_, err = m.runBatch(ctx, state, &cfg, "", o)
 	if stopped, ok := errors.AsType[*exitError](err); ok && stopped.code == exitInterrupted {
-		return nil // as it was told
+		err = nil // as it was told
+	}
+	if next.handover != nil && (err != nil || next.stopped.Load()) {
+		next.handover.Release() // before another scheduler may have the state directory, and a socket in it
+		next.handover = nil
 	}
 	return err
 }

@@ -91,6 +91,10 @@ func (h *Handover) Listeners() (map[string]Inherited, error) {
 			return nil, fmt.Errorf("listen on the socket %s again: %w", name, err)
 		}
 	}
+	for name, one := range h.sockets {
+		one.unix = nil // the new listener owns the file
+		h.sockets[name] = one
+	}
 	return list, nil
 }
 
@@ -147,8 +151,9 @@ func (h *Handover) closeOnExec(on bool) error {
 	return errors.Join(errs...)
 }
 
-// Release gives the handover up. Listeners that are still open own their files
-// again. It may be called more than once.
+// Release gives the handover up. The listeners that it was made of own their files
+// again, also those that are closed, unless there are new ones by Listeners. It may be
+// called more than once.
 func (h *Handover) Release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

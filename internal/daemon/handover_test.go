@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -312,6 +313,28 @@ func TestPassRefuses(t *testing.T) {
 	}
 	if _, err := Pass(map[string]net.Listener{API: struct{ net.Listener }{l}}); err == nil || !strings.Contains(err.Error(), "has no descriptor") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestGivenUpAfterClose: a handover that is given up when the listener is closed
+// leaves no file behind.
+func TestGivenUpAfterClose(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := Pass(map[string]net.Listener{Socket: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the next program has lost its file: %v", err)
+	}
+	h.Release()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file was left: %v", err)
 	}
 }
 

@@ -13,8 +13,9 @@ import (
 // when it is closed, unless somebody else goes on with it.
 type SocketListener struct {
 	*net.UnixListener
-	path string
-	kept atomic.Bool
+	path   string
+	kept   atomic.Bool
+	closed atomic.Bool
 }
 
 // ListenSocket listens on a unix socket that only this user may open. The caller
@@ -70,14 +71,21 @@ func AdoptSocket(l net.Listener, path string, kept bool) (*SocketListener, error
 	return adopted, nil
 }
 
-// Keep lets the file stay when the listener is closed; keep false undoes that.
-func (l *SocketListener) Keep(keep bool) { l.kept.Store(keep) }
+// Keep lets the file stay when the listener is closed; keep false undoes that, also
+// if it is closed by now.
+func (l *SocketListener) Keep(keep bool) {
+	l.kept.Store(keep)
+	if !keep && l.closed.Load() {
+		os.Remove(l.path)
+	}
+}
 
 // Kept reports whether the file stays when the listener is closed.
 func (l *SocketListener) Kept() bool { return l.kept.Load() }
 
 // Close stops listening and removes the socket's file.
 func (l *SocketListener) Close() error {
+	l.closed.Store(true) // before it is asked for kept, as Keep does it the other way round
 	if !l.kept.Load() {
 		os.Remove(l.path)
 	}

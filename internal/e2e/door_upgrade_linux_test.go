@@ -261,3 +261,22 @@ func TestDoorStopsWhileDraining(t *testing.T) {
 	r.stop()
 	b.completedOnce(b.show("long"))
 }
+
+// TestDoorStopsWhileReplaced: a server that is about to be replaced ends when it is told
+// to stop, and nothing takes its place.
+func TestDoorStopsWhileReplaced(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.config["stop"] = obj{"interrupt": "5m", "terminate": "5m", "kill": "10s"} // the handover waits for the job
+	r := b.serve()
+	b.submit(b.jobsOf("tests", "long.yaml", shell("long", nil, "trap '' INT; echo begun; "+until(b.folder("long-go")), nil)))
+	r.await("long runs", onText("long", "begun"))
+	if out, errs, code := b.command("upgrade"); code != 0 {
+		b.fatalf("upgrade: exit code %d\n%s%s", code, out, errs)
+	}
+	r.signal(syscall.SIGTERM)
+	b.eventually("the server has heard of it", func() bool { return strings.Contains(r.stderr.String(), "stopping: ") })
+	b.write(b.folder("long-go"), "")
+	r.exit(0)
+	b.soundState()
+}
