@@ -47,6 +47,8 @@ type flight struct {
 	uses   use
 	waited time.Duration // Start.Waited
 	flies  bool          // it is claimed
+	// earlier is set if it was chosen before the cores began to throttle; see mayProbe.
+	earlier bool
 }
 
 // Config says what a Machine begins with.
@@ -138,7 +140,13 @@ func (m *Machine) take(at time.Time, e Event) {
 		m.bounds = e
 		m.again()
 	case Cores:
+		before := m.throttle()
 		m.cores = e
+		if before == 0 && m.throttle() > 0 {
+			for _, f := range m.flights {
+				f.earlier = true
+			}
+		}
 	case Mode:
 		m.mode = e
 	case Isolations:

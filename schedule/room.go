@@ -91,11 +91,11 @@ func without(list []string, text string) []string {
 
 // Slots returns how many more jobs may start now, and if none may, what they wait for.
 func (m *Machine) Slots(at time.Time) (int, job.Waiting) {
-	takes, slots, why := false, m.bounds.Slots, job.WaitSlot
-	for _, c := range m.cores {
-		takes = takes || c.Takes
-		if c.Concurrency > 0 && c.Concurrency < slots {
-			slots, why = c.Concurrency, job.WaitLoad
+	takes, slots, why := slices.ContainsFunc(m.cores, func(c Core) bool { return c.Takes }), m.bounds.Slots, job.WaitSlot
+	if n := m.throttle(); n > 0 && n < slots {
+		slots, why = n, job.WaitLoad
+		if m.mayProbe() {
+			slots = max(slots, len(m.flights)+1)
 		}
 	}
 	switch {
@@ -110,6 +110,29 @@ func (m *Machine) Slots(at time.Time) (int, job.Waiting) {
 		return 0, i.Waiting()
 	}
 	return max(slots-len(m.flights), 0), job.Waiting{Reason: why, Text: taken(len(m.flights), slots, "")}
+}
+
+// throttle is how many jobs at once the cores allow, since the host is overloaded; 0: no
+// bound.
+func (m *Machine) throttle() (least int) {
+	for _, c := range m.cores {
+		if c.Concurrency > 0 && (least == 0 || c.Concurrency < least) {
+			least = c.Concurrency
+		}
+	}
+	return least
+}
+
+// mayProbe reports whether one job may start although the cores throttle: what ran before
+// must not use up all that they leave, or nothing would show that the host fares well
+// again. A core lets one through in the same way.
+func (m *Machine) mayProbe() bool {
+	for _, f := range m.flights {
+		if !f.earlier {
+			return false
+		}
+	}
+	return len(m.flights) < m.bounds.Slots
 }
 
 // free is how many more jobs may start now.

@@ -90,7 +90,7 @@ type player struct {
 
 // event does what a line says:
 //
-//	up | down                        a core takes work, or none
+//	up | up throttled=1 | down       a core takes work, for so many at once; or none
 //	bounds slots=2 codex=1 tenant=1 folder=1
 //	add ID tenant=x priority=1 worker=codex in=/a direct alone at=5s until=9s own count=300
 //	end ID | back ID at=5s parked    a run has ended; for good, or its job goes back
@@ -131,7 +131,7 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 	}
 	switch verb {
 	case "up":
-		return []schedule.Event{up()}
+		return []schedule.Event{schedule.Cores{{Takes: true, Concurrency: number("throttled")}}}
 	case "down":
 		return []schedule.Event{schedule.Cores{}}
 	case "bounds":
