@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/breaker"
@@ -29,7 +31,7 @@ type settings struct {
 // wrong. What runs goes on under the settings that it began with, but for the
 // gate's windows of cost.
 func (c *Core) configure(_ context.Context, r ipc.Configure) (ipc.Empty, error) {
-	s, err := newSettings(r, providersOf(c.cfg.Adapters))
+	s, err := newSettings(r, providersOf(c.cfg.Adapters), c.realPaths(r.Limits.PerWorkspace))
 	if err != nil {
 		return ipc.Empty{}, ipc.InvalidParams(err)
 	}
@@ -75,15 +77,26 @@ func (c *Core) limitRuns(s *settings) {
 	}
 }
 
+// realPaths returns a function that tells the real paths of folders that have limits. One
+// whose file system does not answer stands for itself: nothing gets a permit there
+// meanwhile, and a core that waited for it would never come up.
+func (c *Core) realPaths(limits map[string]int) func(string) string {
+	c.folders.Know(slices.Sorted(maps.Keys(limits)))
+	return func(path string) string {
+		real, _ := c.folders.Get(path) // at once, of those that were asked for
+		return real
+	}
+}
+
 // newSettings reads and checks what configure was told; the error names every
 // field that is wrong.
-func newSettings(r ipc.Configure, provider map[string]string) (*settings, error) {
+func newSettings(r ipc.Configure, provider map[string]string, realPath func(string) string) (*settings, error) {
 	if r.PermitTTL == 0 {
 		r.PermitTTL = job.Duration(ipc.DefaultPermitTTL)
 	}
 	s := &settings{Configure: r, provider: provider}
 	var errs [4]error
-	s.limits, errs[0] = limitsOf(&r)
+	s.limits, errs[0] = limitsOf(&r, realPath)
 	s.watchdog, errs[1] = section("watchdog", r.Watchdog, watchdog.Default())
 	s.breaker, errs[2] = section("breaker", r.Breaker, breaker.DefaultConfig())
 	errs[3] = checkIsolations(r.Isolations.Isolations)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/agentsched/agentsched/internal/agentcore"
+	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -33,6 +34,38 @@ func TestHungWorkspace(t *testing.T) {
 	}
 	if a := c.request("b", 1, spec("true", nil)); a.Permit == nil {
 		t.Errorf("another job: %+v", a.Rejection)
+	}
+	c.end()
+}
+
+// TestHungLimit: a limit of a folder whose file system does not answer keeps no core from
+// being configured.
+func TestHungLimit(t *testing.T) {
+	hung := make(chan struct{})
+	defer close(hung)
+	real, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, func(cfg *agentcore.Config) {
+		cfg.RealPath = func(path string) (string, error) {
+			switch path {
+			case "/hung":
+				<-hung
+			case "/alias": // which only this function resolves
+				return real, nil
+			}
+			return filepath.EvalSymlinks(path)
+		}
+	})
+	c.hello()
+	c.configure(func(s *ipc.Configure) { s.Limits.PerWorkspace = map[string]int{"/hung": 1, "/alias": 1} })
+	in := func(s *job.Spec) { s.Workspace = job.Workspace{Isolation: job.Worktree, Path: real} }
+	if a := c.request("a", 1, spec("true", in)); a.Permit == nil {
+		t.Fatalf("a job elsewhere: %+v", a.Rejection)
+	}
+	if a := c.request("b", 1, spec("true", in)); a.Rejection == nil {
+		t.Error("a folder takes more jobs than its limit, which has another name of it")
 	}
 	c.end()
 }

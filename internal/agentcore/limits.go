@@ -17,9 +17,9 @@ import (
 	"github.com/agentsched/agentsched/worker"
 )
 
-// limitsOf returns what the gate is to enforce; the error names every field
-// that is wrong.
-func limitsOf(r *ipc.Configure) (permit.Limits, error) {
+// limitsOf returns what the gate is to enforce, for folders by their real paths, which
+// realPath finds; the error names every field that is wrong.
+func limitsOf(r *ipc.Configure, realPath func(string) string) (permit.Limits, error) {
 	v := &checker{}
 	if r.MaxConcurrent < 1 {
 		v.bad("max_concurrent", "is %d, want 1 or more", r.MaxConcurrent)
@@ -47,7 +47,7 @@ func limitsOf(r *ipc.Configure) (permit.Limits, error) {
 	return permit.Limits{
 		MaxConcurrent: r.MaxConcurrent, PerKind: perKind, TTL: r.PermitTTL.Std(), Validity: r.PermitValidity.Std(),
 		PerTenant: r.Limits.PerTenant, EachTenant: r.Limits.EachTenant,
-		PerWorkspace: realPaths(v, r.Limits.PerWorkspace), EachWorkspace: r.Limits.EachWorkspace,
+		PerWorkspace: realPaths(v, r.Limits.PerWorkspace, realPath), EachWorkspace: r.Limits.EachWorkspace,
 		KindRates:   ratesOf(v, "limits.worker_rates", r.Limits.WorkerRates),
 		ModelRates:  ratesOf(v, "limits.model_rates", r.Limits.ModelRates),
 		CostWindows: windowsOf(v, r.Limits.CostWindows),
@@ -106,7 +106,7 @@ func windowsOf(v *checker, list []ipc.CostWindow) []permit.CostWindow {
 
 // realPaths returns the limits by the real paths of the folders; of two names
 // for one folder the stricter limit holds.
-func realPaths(v *checker, limits map[string]int) map[string]int {
+func realPaths(v *checker, limits map[string]int, realPath func(string) string) map[string]int {
 	all := map[string]int{}
 	for _, path := range slices.Sorted(maps.Keys(limits)) {
 		if !filepath.IsAbs(path) {
@@ -119,18 +119,6 @@ func realPaths(v *checker, limits map[string]int) map[string]int {
 		all[real] = n
 	}
 	return all
-}
-
-// realPath resolves symbolic links; a path that cannot be resolved stands for
-// itself.
-func realPath(path string) string {
-	if path == "" {
-		return ""
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return filepath.Clean(path)
 }
 
 // modelOf names the model that a choice asks for as rates are by: with its
