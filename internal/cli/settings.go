@@ -2,10 +2,12 @@ package cli
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
-	"path/filepath"
+	"slices"
 
 	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/realpath"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -29,7 +31,7 @@ func tuning(cfg *config.Config) (scheduler.Tuning, error) {
 	return scheduler.Tuning{
 		Retry: retry,
 		Settings: ipc.Configure{
-			Workers: workerSettings(cfg), Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Limits: limits(cfg),
+			Workers: workerSettings(cfg), Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Limits: limits(cfg, realpath.New(nil, nil)),
 			Stop:      ipc.Stages{Interrupt: cfg.Stop.Interrupt, Terminate: cfg.Stop.Terminate, Kill: cfg.Stop.Kill},
 			RunLimits: ipc.RunLimits{Each: resources(cfg.Limits.Each()), Total: resources(cfg.Limits.Total)},
 			Watchdog:  watch, Breaker: breakers,
@@ -60,17 +62,23 @@ func resources(r config.Resources) ipc.Resources {
 	return ipc.Resources{Memory: int64(r.Memory), Processes: r.Processes, CPU: r.CPU}
 }
 
-func limits(cfg *config.Config) ipc.Limits {
+// limits returns what the cores are to enforce. folders finds the real paths of folders
+// that have limits; of two names for one folder the stricter limit holds.
+func limits(cfg *config.Config, folders *realpath.Resolver) ipc.Limits {
 	l := ipc.Limits{
 		PerTenant: cfg.Concurrency.PerTenant, EachTenant: cfg.Concurrency.EachTenant,
 		PerWorkspace: map[string]int{}, EachWorkspace: cfg.Concurrency.EachWorkspace,
 		WorkerRates: map[job.WorkerKind]ipc.Rate{}, ModelRates: map[string]ipc.Rate{},
 	}
-	for path, n := range cfg.Concurrency.PerWorkspace {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			path = real
+	paths := slices.Sorted(maps.Keys(cfg.Concurrency.PerWorkspace))
+	folders.Know(paths)
+	for _, path := range paths {
+		n := cfg.Concurrency.PerWorkspace[path]
+		real, _ := folders.Get(path) // one that hangs keeps no scheduler from starting, or from being reloaded
+		if have, twice := l.PerWorkspace[real]; twice && have > 0 && (n == 0 || have < n) {
+			n = have
 		}
-		l.PerWorkspace[filepath.Clean(path)] = n
+		l.PerWorkspace[real] = n
 	}
 	for kind, r := range cfg.Rates.Workers {
 		l.WorkerRates[kind] = ipc.Rate(r)
