@@ -315,3 +315,39 @@ func TestWorkingTreeElsewhere(t *testing.T) {
 		t.Errorf("the patch went to another folder: %q", got)
 	}
 }
+
+// TestSubmoduleBehindALink has an agent that puts a link in the place of a
+// submodule, or of a folder above it: what it leads to is not looked at.
+func TestSubmoduleBehindALink(t *testing.T) {
+	h, lib := newHouse(t, map[string]string{"a": "1"}), newHouse(t, map[string]string{"l": "1"})
+	h.git(h.repo, "submodule", "add", "-q", lib.repo, "sub/lib")
+	h.commit(h.repo, "with a library")
+	victim := filepath.Join(filepath.Dir(h.repo), "victim")
+	h.write(victim, map[string]string{"secret": "the secret", "lib/secret": "the secret"})
+	secret := h.git(h.repo, "hash-object", victim+"/secret")
+	if err := os.Truncate(victim+"/secret", job.MaxCollected+1); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{"sub/lib", "sub"} {
+		id := job.NewID()
+		ws := h.prepare(id, h.spec(job.Worktree), false)
+		path := filepath.Join(ws.Root, at)
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(victim, path); err != nil {
+			t.Fatal(err)
+		}
+		changes := h.collect(ws)
+		if got := changed(changes); strings.Contains(got, "secret") {
+			t.Errorf("%s: changed %s", at, got)
+		}
+		if notes := strings.Join(changes.Notes, "\n"); !strings.Contains(notes, "submodule sub/lib was changed") {
+			t.Errorf("%s: notes %q", at, notes)
+		}
+		object := filepath.Join(h.root, string(id), "base/objects", secret[:2], secret[2:])
+		if _, err := os.Stat(object); err == nil {
+			t.Errorf("%s: a file of another folder was read", at)
+		}
+	}
+}

@@ -38,8 +38,10 @@ func (g git) submodules(ctx context.Context) (map[string]string, error) {
 }
 
 func (g git) submoduleState(ctx context.Context, path string) (string, error) {
-	dir := filepath.Join(g.dir, path)
-	entries, err := os.ReadDir(dir)
+	if !g.isFolder(path) {
+		return "", nil
+	}
+	entries, err := os.ReadDir(filepath.Join(g.dir, path))
 	if err != nil || len(entries) == 0 {
 		return "", nil
 	}
@@ -48,6 +50,19 @@ func (g git) submoduleState(ctx context.Context, path string) (string, error) {
 	var notes []string
 	tree, _, err := sub.snapshot(ctx, "", &notes)
 	return tree, err
+}
+
+// isFolder reports whether path is a folder of the working tree of g. One behind a
+// symbolic link is not: the agent may have put the link there, and what it leads to
+// can be anything of the user's.
+func (g git) isFolder(path string) bool {
+	root, err := os.OpenRoot(g.dir)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	info, err := root.Lstat(path)
+	return err == nil && info.IsDir() && !behindLink(root, path)
 }
 
 // changedSubmodules says which submodules hold something else than at the
@@ -67,7 +82,7 @@ func (g git) changedSubmodules(ctx context.Context, start map[string]string) (ch
 		if err != nil {
 			return nil, err
 		}
-		if now == was || g.isCheckedOut(ctx, path, now) {
+		if g.isFolder(path) && (now == was || g.isCheckedOut(ctx, path, now)) {
 			continue
 		}
 		changed = append(changed, fmt.Sprintf("submodule %s was changed; its changes are not part of the patch", path))
