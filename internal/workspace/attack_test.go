@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -349,5 +351,54 @@ func TestSubmoduleBehindALink(t *testing.T) {
 		if _, err := os.Stat(object); err == nil {
 			t.Errorf("%s: a file of another folder was read", at)
 		}
+	}
+}
+
+// TestFilesOfGitThatDoNotEnd has an agent that puts something else in the place of
+// files of .git, in which its core would wait, or read until no memory is left.
+func TestFilesOfGitThatDoNotEnd(t *testing.T) {
+	for _, name := range []string{"info/exclude", "info/attributes", "index"} {
+		h := newHouse(t, map[string]string{"a": "1"})
+		path := filepath.Join(h.repo, ".git", name)
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range []job.Isolation{job.Worktree, job.Direct, job.Copy} {
+			_, err := h.m.Prepare(t.Context(), Request{Job: job.NewID(), Name: "job", Spec: h.spec(i)})
+			if name == "index" && i == job.Direct {
+				if err == nil || !strings.Contains(err.Error(), "/index is not a file of at most") {
+					t.Errorf("%s: index: %v", i, err)
+				}
+			} else if err != nil && name != "index" {
+				t.Errorf("%s: %s: %v", i, name, err)
+			}
+		}
+	}
+
+	h := newHouse(t, map[string]string{"a": "1"})
+	id := job.NewID()
+	ws := h.prepare(id, h.spec(job.Worktree), false)
+	h.write(ws.Root, map[string]string{"a": "2"})
+	index := h.git(ws.Root, "rev-parse", "--git-path", "index")
+	if err := os.Truncate(index, maxIndex+1); err != nil {
+		t.Fatal(err)
+	}
+	changes := h.collect(ws)
+	if changed(changes) != "modified a" || !strings.Contains(strings.Join(changes.Notes, "\n"), "/index is not a file of at most") {
+		t.Errorf("changed %s, notes %q", changed(changes), changes.Notes)
+	}
+	link := filepath.Join(ws.Root, ".git")
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(link, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.prepare(id, h.spec(job.Worktree), false)
+	if got := h.read(link); !strings.HasPrefix(got, "gitdir: ") {
+		t.Errorf("the link holds %q", got)
 	}
 }

@@ -43,7 +43,7 @@ func (m *Manager) makeBase(ctx context.Context, base, tree string, r *repo, held
 		return nil, err
 	}
 	config := []string{"core.bare", "false", "core.looseCompression", "1", "core.logAllRefUpdates", "false"}
-	var exclude []byte
+	exclude := ""
 	if r != nil {
 		var err error
 		if own, err = m.readConfig(ctx, r, held); err != nil {
@@ -58,9 +58,9 @@ func (m *Manager) makeBase(ctx context.Context, base, tree string, r *repo, held
 		if err := os.WriteFile(filepath.Join(base, "objects", "info", "alternates"), []byte(cQuote(r.Objects)+"\n"), 0o600); err != nil {
 			return nil, err
 		}
-		exclude, _ = os.ReadFile(filepath.Join(r.Common, "info", "exclude")) // often missing
-		if attributes, err := os.ReadFile(filepath.Join(r.Common, "info", "attributes")); err == nil {
-			if err := os.WriteFile(filepath.Join(base, "info", "attributes"), attributes, 0o600); err != nil {
+		exclude, _ = readSmall(filepath.Join(r.Common, "info", "exclude")) // often missing
+		if attributes, err := readSmall(filepath.Join(r.Common, "info", "attributes")); err == nil {
+			if err := os.WriteFile(filepath.Join(base, "info", "attributes"), []byte(attributes), 0o600); err != nil {
 				return nil, err
 			}
 		}
@@ -68,7 +68,7 @@ func (m *Manager) makeBase(ctx context.Context, base, tree string, r *repo, held
 	if err := appendConfig(filepath.Join(base, "config"), config); err != nil {
 		return nil, err
 	}
-	lines := []string{string(exclude)}
+	lines := []string{exclude}
 	for _, dir := range m.exclude {
 		if rel, err := filepath.Rel(realOrSame(tree), dir); err == nil && filepath.IsLocal(rel) && rel != "." {
 			lines = append(lines, "/"+ignoreEscaper.Replace(filepath.ToSlash(rel))+"/")

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -225,12 +227,24 @@ func (m *Manager) uncommit(ctx context.Context, rec *record, held heldLocks) err
 
 // isAgentIndex reports whether the worktree's index is the one that was kept.
 func (m *Manager) isAgentIndex(rec *record) bool {
-	kept, err := os.ReadFile(m.agentIndex(rec))
+	kept, err := indexSum(m.agentIndex(rec))
 	if err != nil {
 		return false
 	}
-	now, err := os.ReadFile(filepath.Join(rec.Admin, "index"))
-	return err == nil && bytes.Equal(kept, now)
+	now, err := indexSum(filepath.Join(rec.Admin, "index"))
+	return err == nil && kept == now
+}
+
+// indexSum returns the hash of an index, without holding all of it in memory.
+func indexSum(path string) (string, error) {
+	f, _, err := openBounded(path, maxIndex)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, io.LimitReader(f, maxIndex))
+	return string(h.Sum(nil)), err
 }
 
 // noLinks returns an error if one of the paths below dir leads through a symbolic

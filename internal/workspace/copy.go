@@ -74,11 +74,11 @@ func (c *copier) skip(path string, e fs.DirEntry) bool {
 	if e.Name() != ".git" || !e.Type().IsRegular() {
 		return false
 	}
-	b, err := os.ReadFile(path)
+	text, err := readSmall(path)
 	if err != nil {
 		return false
 	}
-	target, ok := strings.CutPrefix(strings.TrimSpace(string(b)), "gitdir: ")
+	target, ok := strings.CutPrefix(strings.TrimSpace(text), "gitdir: ")
 	if !ok {
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,19 +29,28 @@ import (
 // copyIndex copies a git index with its modification time: git tells by it
 // which files may have changed in the same clock tick as the index was written.
 func copyIndex(from, to string) error {
-	info, err := os.Stat(from)
+	in, info, err := openBounded(from, maxIndex)
 	if err != nil {
 		return err
 	}
-	b, err := os.ReadFile(from)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(to, b, 0o600); err != nil {
+	_, err = io.Copy(out, io.LimitReader(in, maxIndex))
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
 		return err
 	}
 	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }
+
+// maxIndex bounds an index that an agent could write, in bytes: one of several
+// million files is smaller.
+const maxIndex = 512 << 20
 
 // beyond is the last second that every file system can hold.
 var beyond = time.Unix(1<<31-1, 0)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -125,8 +124,8 @@ func (m *Manager) saved(ctx context.Context, rec *record, opts RemoveOptions, he
 		return false, nil
 	}
 	held2 := rec.Repo.at(m, held)
-	if head, err := os.ReadFile(filepath.Join(rec.Admin, "HEAD")); err == nil && !strings.HasPrefix(string(head), "ref: ") {
-		commit := strings.TrimSpace(string(head))
+	if head, err := readSmall(filepath.Join(rec.Admin, "HEAD")); err == nil && !strings.HasPrefix(head, "ref: ") {
+		commit := strings.TrimSpace(head)
 		if !m.elsewhere(ctx, held2, rec, n, commit, "") {
 			return false, unsaved("commit %s is on no branch", commit)
 		}

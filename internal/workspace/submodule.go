@@ -170,18 +170,33 @@ func packedRef(dir, ref string) (string, error) {
 	return "", fs.ErrNotExist
 }
 
-// readSmall reads a regular file of at most 16 MiB. The agent may have put
-// anything in its place, e.g. a pipe that never ends.
+// readSmall reads a regular file of at most 16 MiB.
 func readSmall(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	const most = 16 << 20
+	f, _, err := openBounded(path, most)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	const most = 16 << 20
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > most {
-		return "", fmt.Errorf("%s is not a file of at most %d bytes", path, most)
-	}
 	b, err := io.ReadAll(io.LimitReader(f, most))
 	return string(b), err
+}
+
+// openBounded opens a regular file of at most that many bytes. The agent may have
+// put anything in its place: a pipe that never ends, a link to a device, or a
+// sparse file larger than the memory.
+func openBounded(path string, most int64) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
+		err = fmt.Errorf("%s is not a file of at most %d bytes", path, most)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
 }

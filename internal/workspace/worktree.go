@@ -74,9 +74,9 @@ func (m *Manager) makeWorktree(ctx context.Context, rec *record, req Request, he
 // writes objects into the user's repository and uses the worktree's index.
 func (m *Manager) checkOut(ctx context.Context, rec *record, held heldLocks) (git, error) {
 	base := m.basePath(rec)
-	sparse, err := os.ReadFile(filepath.Join(rec.Admin, "info", "sparse-checkout"))
+	sparse, err := readSmall(filepath.Join(rec.Admin, "info", "sparse-checkout"))
 	if err == nil {
-		err = os.WriteFile(filepath.Join(base, "info", "sparse-checkout"), sparse, 0o600)
+		err = os.WriteFile(filepath.Join(base, "info", "sparse-checkout"), []byte(sparse), 0o600)
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -140,8 +140,8 @@ func (m *Manager) dropTorn(r *repo) error {
 		if err != nil || info.Size() > 0 {
 			continue
 		}
-		to, err := os.ReadFile(filepath.Join(admin, "gitdir")) // written before commondir
-		if err != nil || !strings.HasPrefix(realOrSame(filepath.Dir(strings.TrimSpace(string(to)))), realOrSame(m.root)+string(filepath.Separator)) {
+		to, err := readSmall(filepath.Join(admin, "gitdir")) // written before commondir
+		if err != nil || !strings.HasPrefix(realOrSame(filepath.Dir(strings.TrimSpace(to))), realOrSame(m.root)+string(filepath.Separator)) {
 			continue // not ours
 		}
 		if err := removeAll(admin); err != nil {
@@ -167,8 +167,8 @@ func (m *Manager) dropWorktree(ctx context.Context, rec *record, held heldLocks)
 	if rec.Admin == "" || filepath.Base(rec.Admin) != rec.Folder {
 		return nil
 	}
-	if to, err := os.ReadFile(filepath.Join(rec.Admin, "gitdir")); err == nil {
-		link := strings.TrimSpace(string(to))
+	if to, err := readSmall(filepath.Join(rec.Admin, "gitdir")); err == nil {
+		link := strings.TrimSpace(to)
 		if link != "" && realOrSame(filepath.Dir(link)) != realOrSame(m.tree(rec)) {
 			return fmt.Errorf("%s belongs to the worktree %s; run `git worktree prune` or remove it", rec.Admin, filepath.Dir(link))
 		}
@@ -210,7 +210,7 @@ func (m *Manager) reviveWorktree(ctx context.Context, rec *record, held heldLock
 	}
 	link := filepath.Join(m.tree(rec), ".git")
 	want := "gitdir: " + rec.Admin + "\n"
-	if have, err := os.ReadFile(link); err == nil && string(have) == want {
+	if have, err := readSmall(link); err == nil && have == want {
 		return true, nil
 	}
 	// The agent removed the link or put a repository of its own in its place.
