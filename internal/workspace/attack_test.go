@@ -402,3 +402,23 @@ func TestFilesOfGitThatDoNotEnd(t *testing.T) {
 		t.Errorf("the link holds %q", got)
 	}
 }
+
+// TestConfigurationThatIncludesMuch has an agent whose small configuration is
+// large for whoever reads it.
+func TestConfigurationThatIncludesMuch(t *testing.T) {
+	h := newHouse(t, map[string]string{"a": "1"})
+	ws := h.prepare(job.NewID(), h.spec(job.Direct), false)
+	h.write(h.repo, map[string]string{
+		"a":         "2",
+		".git/more": "[x]\n\ty = " + strings.Repeat("z", 1<<20) + "\n",
+	})
+	config := h.read(h.repo, ".git/config")
+	h.write(h.repo, map[string]string{".git/config": config + "[include]\n" + strings.Repeat("\tpath = more\n", 1+maxConfig>>20)})
+	got := h.collect(ws)
+	if changed(got) != "modified .git/config, modified a" || !strings.Contains(strings.Join(got.Notes, "\n"), "cannot be read any more: read the configuration of "+h.repo+"/.git: it has more than") {
+		t.Errorf("%s, notes %.300q", changed(got), got.Notes)
+	}
+	if _, err := h.m.Prepare(t.Context(), Request{Job: job.NewID(), Name: "job", Spec: h.spec(job.Worktree)}); err == nil || !strings.Contains(err.Error(), "it has more than") {
+		t.Errorf("a job after it: %v", err)
+	}
+}

@@ -26,16 +26,25 @@ type repoConfig struct {
 	filters map[string]bool
 }
 
+// maxConfig bounds what git prints of a configuration, in bytes.
+const maxConfig = 16 << 20
+
 // readConfig reads the configuration of r.
 func (m *Manager) readConfig(ctx context.Context, r *repo, held heldLocks) (*repoConfig, error) {
 	g := r.at(m, held)
 	if r.Top != "" {
 		g = git{m: m, dir: r.Top, held: held}
 	}
-	words, err := g.list(ctx, "config", "--list", "--show-scope", "-z")
+	// A small file that includes another many times makes a large configuration.
+	listed := &head{max: maxConfig}
+	err := g.run(ctx, nil, listed, "config", "--list", "--show-scope", "-z")
+	if listed.more {
+		err = fmt.Errorf("it has more than %d bytes, with all that it includes", maxConfig)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration of %s: %w", r.Common, err)
 	}
+	words := strings.Split(string(listed.buf), "\x00")
 	c := &repoConfig{filters: map[string]bool{}}
 	global := map[string]bool{}
 	for i := 0; i+1 < len(words); i += 2 {

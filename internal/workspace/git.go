@@ -182,6 +182,22 @@ func older(have, want string) bool {
 	return false
 }
 
+// head keeps the first max bytes, and refuses more: whoever writes is to end.
+type head struct {
+	max  int
+	buf  []byte
+	more bool
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	if len(h.buf)+len(p) > h.max {
+		h.more = true
+		return 0, errors.New("too much")
+	}
+	h.buf = append(h.buf, p...)
+	return len(p), nil
+}
+
 // tail keeps the last max bytes: the reason of a failure stands at the end.
 type tail struct {
 	max int
