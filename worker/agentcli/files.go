@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -33,6 +34,24 @@ func Link(target, path string) error {
 		return err
 	}
 	return os.Symlink(target, path)
+}
+
+// Open opens a regular file of a program's home. What ran there may have put
+// anything in its place: a pipe would be waited for, a device never ends.
+func Open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // ReadJSON reads an object of the user's, which errors call name: nil if there
@@ -84,9 +103,21 @@ func MakeFolders(paths ...string) error {
 	return nil
 }
 
-// WriteFile writes a private file of a run.
+// WriteFile replaces a private file of a run, whatever an earlier attempt has put
+// in its place: to write into a pipe would wait, and a link leads elsewhere.
 func WriteFile(path string, data []byte) error {
-	if err := os.WriteFile(path, data, 0o600); err != nil {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // of mode 0600
+	if err == nil {
+		defer os.Remove(f.Name()) // fails once renamed, as it should
+		_, err = f.Write(data)
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		if err == nil {
+			err = os.Rename(f.Name(), path)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("write the run's %s: %w", filepath.Base(path), err)
 	}
 	return nil

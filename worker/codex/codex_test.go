@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/BurntSushi/toml"
@@ -286,5 +287,21 @@ func TestResume(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(recorded, "rollout-2026-11-21T06-32-40-"+thread+".jsonl")); err != nil {
 		t.Errorf("the earlier attempt's content: %v", err)
+	}
+}
+
+// TestCountedThroughAPipe has an agent that puts a pipe in the place of what is
+// remembered of its usage.
+func TestCountedThroughAPipe(t *testing.T) {
+	h := home{dir: t.TempDir()}
+	if err := syscall.Mkfifo(h.countedFile(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.loadCounted(); got != (counted{}) {
+		t.Errorf("read %+v from a pipe", got)
+	}
+	h.saveCounted("thread", tokens{})
+	if got := h.loadCounted(); got.Thread != "thread" {
+		t.Errorf("read %+v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -118,7 +119,13 @@ func (h home) countedFile() string { return filepath.Join(h.dir, "agentsched-usa
 
 // loadCounted returns what was reported so far; nothing if that is unknown.
 func (h home) loadCounted() (c counted) {
-	data, err := os.ReadFile(h.countedFile())
+	f, err := agentcli.Open(h.countedFile())
+	if err != nil {
+		return counted{}
+	}
+	defer f.Close()
+	const most = 64 << 10 // we write much less
+	data, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil || json.Unmarshal(data, &c) != nil {
 		return counted{}
 	}
@@ -129,6 +136,6 @@ func (h home) loadCounted() (c counted) {
 // some tokens twice, which errs on the side of the limit.
 func (h home) saveCounted(thread string, u tokens) {
 	if data, err := json.Marshal(counted{Thread: thread, Usage: u}); err == nil {
-		_ = os.WriteFile(h.countedFile(), data, 0o600)
+		_ = agentcli.WriteFile(h.countedFile(), data)
 	}
 }

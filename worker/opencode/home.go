@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -102,9 +103,38 @@ func (h home) hasSession(id string) bool {
 		return false
 	}
 	for _, file := range files {
-		if data, err := os.ReadFile(file); err == nil && bytes.Contains(data, []byte(id)) {
+		if holds(file, id) {
 			return true
 		}
 	}
 	return false
+}
+
+// maxSearched bounds how much of a file is searched, in bytes. An agent can make
+// one that seems endless.
+const maxSearched = 1 << 30
+
+// holds reports whether a text stands in a file.
+func holds(path, text string) bool {
+	f, err := agentcli.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	buf := make([]byte, 1<<20)
+	if len(text) > len(buf)/2 {
+		return false
+	}
+	r := io.LimitReader(f, maxSearched)
+	for kept := 0; ; { // of the piece before, in which the text may begin
+		n, err := r.Read(buf[kept:])
+		n += kept
+		if bytes.Contains(buf[:n], []byte(text)) {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+		kept = copy(buf, buf[max(n-len(text)+1, 0):n])
+	}
 }

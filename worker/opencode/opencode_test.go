@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/agentsched/agentsched/job"
@@ -231,5 +232,31 @@ func TestResume(t *testing.T) {
 	}
 	if got := workertest.Read(t, db); string(got) != "content ses_1" {
 		t.Errorf("the earlier attempt's content: %q", got)
+	}
+}
+
+// TestSearchForASession has an agent's files in the home beside the program's.
+func TestSearchForASession(t *testing.T) {
+	h := home{data: t.TempDir()}
+	dir := filepath.Join(h.data, program.Name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "a.db"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", filepath.Join(dir, "b.db")); err != nil {
+		t.Fatal(err)
+	}
+	if h.hasSession("ses_1") {
+		t.Error("a session was found in no file")
+	}
+	// The id lies across two pieces of the file.
+	text := strings.Repeat("x", 1<<20-2) + "ses_1" + strings.Repeat("x", 100)
+	if err := os.WriteFile(filepath.Join(dir, "c.db-wal"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !h.hasSession("ses_1") || h.hasSession("ses_2") {
+		t.Error("the session was not found, or another")
 	}
 }
