@@ -422,3 +422,26 @@ func TestConfigurationThatIncludesMuch(t *testing.T) {
 		t.Errorf("a job after it: %v", err)
 	}
 }
+
+// TestHiddenFiles has files that the index of the user's repository marks as not to
+// be looked at: what a job does to them is told all the same.
+func TestHiddenFiles(t *testing.T) {
+	for _, mark := range []string{"--assume-unchanged", "--skip-worktree"} {
+		for _, i := range []job.Isolation{job.Direct, job.Copy} {
+			h := newHouse(t, map[string]string{"a": "1", "b": "1", "sub/c": "1"})
+			h.git(h.repo, "update-index", mark, "a", "b", "sub/c")
+			h.write(h.repo, map[string]string{"b": "2"})
+			ws := h.prepare(job.NewID(), h.spec(i), false)
+			if got := changed(h.collect(ws)); got != "" {
+				t.Errorf("%s, %s: changed %s before the job did anything", mark, i, got)
+			}
+			h.write(ws.Root, map[string]string{"a": "3", "sub/c": "33"})
+			if got := changed(h.collect(ws)); got != "modified a, modified sub/c" {
+				t.Errorf("%s, %s: changed %s", mark, i, got)
+			}
+			if got := h.git(h.repo, "ls-files", "-v", "a"); got == "H a" {
+				t.Errorf("%s, %s: the user's own index has lost the mark", mark, i)
+			}
+		}
+	}
+}

@@ -103,6 +103,11 @@ func (c *repoConfig) inherited(filters bool) (config []string) {
 	return config
 }
 
+// sparse reports whether files of the index may be missing on purpose.
+func (c *repoConfig) sparse() bool {
+	return slices.ContainsFunc(c.items, func(item [2]string) bool { return item[0] == "core.sparsecheckout" && item[1] != "false" })
+}
+
 // SetupError says why a repository cannot be worked in as it is, and what the
 // user can do about that.
 type SetupError struct {

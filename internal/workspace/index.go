@@ -48,6 +48,59 @@ func copyIndex(from, to string) error {
 	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }
 
+// unhide clears in a copied index the marks by which git takes a file of the folder
+// tree for unchanged without a look (assume-unchanged, skip-worktree): they hide what
+// a job does to it, and a job may have set them. With sparse, those of files that are
+// not there stay. An index of a form unknown here is removed, so that every file is
+// read.
+func unhide(index, tree string, sparse bool, sum func() hash.Hash) error {
+	info, err := os.Stat(index)
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(index)
+	if err != nil {
+		return err
+	}
+	const assumeUnchanged, skipWorktree = 0x80, 0x40 // in the first byte of either field
+	h, hidden := sum(), false
+	ok := eachEntry(b, h.Size(), func(e *indexEntry) {
+		if e.flags[0]&assumeUnchanged != 0 {
+			e.flags[0] &^= assumeUnchanged
+			hidden = true
+		}
+		if len(e.moreFlags) == 0 || e.moreFlags[0]&skipWorktree == 0 {
+			return
+		}
+		if _, err := os.Lstat(filepath.Join(tree, string(e.name))); sparse && err != nil {
+			return
+		}
+		e.moreFlags[0] &^= skipWorktree
+		hidden = true
+	})
+	if !ok {
+		return os.Remove(index)
+	}
+	if !hidden {
+		return nil
+	}
+	seal(b, h)
+	if err := os.WriteFile(index, b, 0o600); err != nil {
+		return err
+	}
+	return os.Chtimes(index, info.ModTime(), info.ModTime())
+}
+
+// seal writes the hash of an index at its end.
+func seal(b []byte, h hash.Hash) {
+	rest := b[len(b)-h.Size():]
+	if bytes.Equal(rest, make([]byte, len(rest))) { // index.skipHash is set
+		return
+	}
+	h.Write(b[:len(b)-len(rest)])
+	h.Sum(rest[:0])
+}
+
 // maxIndex bounds an index that an agent could write, in bytes: one of several
 // million files is smaller.
 const maxIndex = 512 << 20
@@ -123,10 +176,8 @@ func smudge(b []byte, tree string, written time.Time, sum func() hash.Hash) bool
 	for _, size := range marked {
 		clear(size)
 	}
-	rest := b[len(b)-h.Size():]
-	if len(marked) > 0 && !bytes.Equal(rest, make([]byte, len(rest))) { // zeros if index.skipHash is set
-		h.Write(b[:len(b)-len(rest)])
-		h.Sum(rest[:0])
+	if len(marked) > 0 {
+		seal(b, h)
 	}
 	return true
 }
@@ -138,6 +189,8 @@ type indexEntry struct {
 	mode         uint32
 	inode, size  uint32 // the low 32 bits
 	sizeField    []byte // where size stands
+	flags        []byte // the two bytes of flags
+	moreFlags    []byte // those of version 3 and later, if the entry has them
 }
 
 // eachEntry reads an index of the versions 2 to 4 whose hashes have that many
@@ -162,7 +215,7 @@ func eachEntry(b []byte, hash int, do func(*indexEntry)) bool {
 		word := func(i int) uint32 { return binary.BigEndian.Uint32(body[at+4*i:]) }
 		e := indexEntry{
 			ctime: time.Unix(int64(word(0)), int64(word(1))), mtime: time.Unix(int64(word(2)), int64(word(3))),
-			inode: word(5), mode: word(6), size: word(9), sizeField: body[at+36 : at+40],
+			inode: word(5), mode: word(6), size: word(9), sizeField: body[at+36 : at+40], flags: body[flags : flags+2],
 		}
 		start := flags + 2
 		if extended := binary.BigEndian.Uint16(body[flags:])&0x4000 != 0; extended {
@@ -171,6 +224,7 @@ func eachEntry(b []byte, hash int, do func(*indexEntry)) bool {
 		if start > len(body) {
 			return false
 		}
+		e.moreFlags = body[flags+2 : start]
 		kept := 0 // of the name before
 		if version == 4 {
 			strip, n := varint(body[start:])

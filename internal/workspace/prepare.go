@@ -285,6 +285,10 @@ func (m *Manager) makeStart(ctx context.Context, rec *record, r *repo, own *repo
 	if index != "" {
 		if err := copyIndex(index, start); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("copy the index: %w", err)
+		} else if err == nil && rec.Spec.Isolation != job.Worktree { // whose index is of our making
+			if err := unhide(start, tree, own.sparse(), rec.Repo.hash); err != nil {
+				return fmt.Errorf("copy the index: %w", err)
+			}
 		}
 	}
 	g := m.baseGit(base, tree, start, held)
