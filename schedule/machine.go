@@ -31,12 +31,18 @@ type Machine struct {
 	parked  map[job.ID]bool // refused by an isolation when they were asked for last
 	unknown []string        // workspaces of heads whose real path is not known, sorted
 	started []Start         // for the next Ready
+	probeAt time.Time       // when to probe again after a core has refused that; zero: at once
 	overAt  time.Time       // when to read again what was passed over for a used up grant; zero: nothing was
 }
 
 // overEvery is how often heads are read again that were passed over for a grant: it moves
 // on with the time, which no event tells.
 const overEvery = time.Minute
+
+// probePause is how long no job is probed with after a core has refused one. The cores
+// know more: what began since they throttle and before the machine heard of it is old to
+// the machine alone. Without a pause each queued job would be refused in turn.
+const probePause = 5 * time.Second
 
 // flight is a job that is being claimed or is claimed. It holds its slot, its place in its
 // folder and its part of the policy's count from the moment it was chosen, or two jobs
@@ -47,8 +53,9 @@ type flight struct {
 	uses   use
 	waited time.Duration // Start.Waited
 	flies  bool          // it is claimed
-	// earlier is set if it was chosen before the cores began to throttle; see mayProbe.
-	earlier bool
+	// earlier is set if it was chosen before the cores began to throttle, and probe if it
+	// was beyond what they had told; see mayProbe.
+	earlier, probe bool
 }
 
 // Config says what a Machine begins with.
@@ -117,6 +124,9 @@ func (m *Machine) pass(at time.Time) {
 	}
 	if due(m.overAt, at) {
 		m.take(at, Forget{})
+	}
+	if due(m.probeAt, at) {
+		m.probeAt = time.Time{}
 	}
 	in := len(m.isolations)
 	m.isolations = slices.DeleteFunc(m.isolations, func(i isolation.Isolation) bool { return due(i.Until, at) })
@@ -223,6 +233,8 @@ func (m *Machine) choose(at time.Time) (claims []Claim) {
 			f.waited = max(at.Sub(c.since), 0)
 		}
 		delete(m.parked, c.ID)
+		n := m.throttle()
+		f.probe = n > 0 && len(m.flights) >= n
 		m.flights[c.ID] = f
 		m.policy.Start(l.key.Tenant, f.ask, wall(at))
 		m.room.take(f.uses)
@@ -307,6 +319,9 @@ func (m *Machine) landed(at time.Time, e Landed) {
 		m.parked[e.ID] = true
 	}
 	if f := m.flights[e.ID]; f != nil {
+		if f.probe && !e.Over && e.Used == (job.Usage{}) {
+			m.probeAt = at.Add(probePause)
+		}
 		m.end(at, e.ID, f, policy.Demand{Tokens: float64(e.Used.Tokens()), CostUSD: e.Used.CostUSD}, e.Over)
 	}
 }
@@ -323,7 +338,7 @@ func (m *Machine) end(at time.Time, id job.ID, f *flight, used policy.Demand, ov
 // wake returns when something may be due by itself: what pass looks at, and when the policy
 // would choose otherwise though nothing has happened, since its window has moved on.
 func (m *Machine) wake(at time.Time) time.Time {
-	wake := earlier(m.policy.Wake(wall(at)), m.overAt)
+	wake := earlier(earlier(m.policy.Wake(wall(at)), m.overAt), m.probeAt)
 	for _, s := range m.scopes {
 		wake = earlier(wake, s.nextAt)
 	}

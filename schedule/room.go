@@ -132,7 +132,7 @@ func (m *Machine) mayProbe() bool {
 			return false
 		}
 	}
-	return len(m.flights) < m.bounds.Slots
+	return m.probeAt.IsZero() && len(m.flights) < m.bounds.Slots
 }
 
 // free is how many more jobs may start now.
