@@ -3,6 +3,7 @@ package queuetest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,6 +81,9 @@ func enqueueDuplicates(e *env) {
 		}
 		if !errors.Is(err, c.want) {
 			e.Errorf("%s: got error %v, want %v", what, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "constraint") {
+			e.Errorf("%s: the database's own words reach the user: %v", what, err)
 		}
 	}
 	if _, total := e.list(queue.Filter{}); total != 3 {

@@ -146,7 +146,13 @@ func (t *tx) add(batch, pool int64, e newEntry) error {
 		string(e.Spec.Agent), string(e.RequeuedFrom), string(e.Held), e.Spec.Flow.Joined, string(e.Spec.Worker))
 	switch {
 	case isUnique(err):
-		return fmt.Errorf("job %s (%q of tenant %s): %w: %w", e.ID, e.Spec.Name, e.Spec.Tenant, queue.ErrDuplicate, err)
+		same := "name in its batch"
+		if _, found, err := t.number("SELECT 1 FROM entries WHERE id = ?", []any{string(e.ID)}); err != nil {
+			return fmt.Errorf("job %s: %w", e.ID, err)
+		} else if found {
+			same = "id"
+		}
+		return fmt.Errorf("job %s (%q of tenant %s): %w: another job has the same %s", e.ID, e.Spec.Name, e.Spec.Tenant, queue.ErrDuplicate, same)
 	case err != nil:
 		return fmt.Errorf("job %s: %w", e.ID, err)
 	}
