@@ -76,7 +76,7 @@ func TestCheckpoint(t *testing.T) {
 	if out, errs, code := b.command("checkpoint", "crawl", "-m", "for a test"); code != 0 || !strings.Contains(out, "stops at its next step") {
 		t.Fatalf("checkpoint: exit code %d\n%s%s", code, out, errs)
 	}
-	if out, errs, code := b.command("checkpoint", "plain"); code != 1 || !strings.Contains(errs, "cannot stop at a step's boundary") {
+	if out, errs, code := b.command("checkpoint", "plain"); code != 1 || !strings.Contains(errs, "cannot stop at its next step") {
 		t.Errorf("checkpoint of a job without steps: exit code %d\n%s%s", code, out, errs)
 	}
 	b.write(b.folder("crawl-1"), "")
