@@ -80,7 +80,11 @@ func (m *Main) upgrade(ctx context.Context, in api.Upgrade, wait, asJSON bool) e
 	st := before
 	if wait {
 		fmt.Fprintln(m.stderr, "waiting for the new program; Ctrl-C ends the wait, not the upgrade")
-		if st, err = successor(ctx, door, &before); err != nil {
+		st, err = successor(ctx, door, &before)
+		switch {
+		case errors.Is(err, errEnded):
+			return &exitError{code: exitFailed, err: err, hints: []string{"scheduler.log in the state directory says how it ended; `scheduler serve` starts one"}}
+		case err != nil:
 			return &exitError{code: exitInterrupted, err: errors.New("the wait was interrupted: the upgrade goes on"), hints: []string{"`scheduler status` shows how far it is"}}
 		}
 	}
@@ -95,15 +99,31 @@ func (m *Main) upgrade(ctx context.Context, in api.Upgrade, wait, asJSON bool) e
 	return nil
 }
 
-// successor waits until another process, or the same one begun anew, answers.
+// errEnded: the server has ended and nothing has taken its place.
+var errEnded = errors.New("the server has ended instead of being replaced")
+
+// endedAfter is how long nobody may listen before the server is taken to have ended. A
+// handover keeps the socket; who is restarted by a service manager is away for some seconds.
+const endedAfter = 15 * time.Second
+
+// successor waits until another process, or the same one begun anew, answers. Its errors are
+// errEnded and those of ctx.
 func successor(ctx context.Context, door *client.Client, before *api.Status) (api.Status, error) {
+	var away time.Time // since when nobody listens; zero: somebody does
 	for {
 		if err := pause(ctx, 200*time.Millisecond); err != nil {
 			return api.Status{}, err
 		}
 		st, err := door.Status(ctx)
-		if err == nil && !st.Stopping && (st.PID != before.PID || !st.Started.Equal(before.Started)) {
+		switch {
+		case err == nil && !st.Stopping && (st.PID != before.PID || !st.Started.Equal(before.Started)):
 			return st, nil
+		case !errors.Is(err, client.ErrNotRunning):
+			away = time.Time{}
+		case away.IsZero():
+			away = time.Now()
+		case time.Since(away) >= endedAfter:
+			return api.Status{}, errEnded
 		}
 	}
 }
