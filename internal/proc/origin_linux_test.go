@@ -10,22 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func originOf(t *testing.T, h *Host, pid int) Origin {
+	t.Helper()
+	p, err := Find(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := h.Origin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
 // TestOrigin: whatever a process does to its session, its parent and its
 // environment, it descends from who started it or adopts its orphans.
 func TestOrigin(t *testing.T) {
 	h := newHost(t, "")
-	ask := func(pid int) Origin {
-		t.Helper()
-		p, err := Find(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o, err := h.Origin(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
-	}
+	ask := func(pid int) Origin { return originOf(t, h, pid) }
 	a := start(t, h, script(t.Name()+"/a", "sh -c 'echo $$; exec sleep 300' & "+asDaemon+asCleared+"exec sleep 300"))
 	pids := []int{a.pid(), a.pid(), a.pid()}
 	if o := ask(a.Pid()); !o.Below || o.Tree != a.Run() || o.Tag != a.Run() {
@@ -65,18 +67,7 @@ func TestOrigin(t *testing.T) {
 // to its session, its parent and its environment.
 func TestOriginMarked(t *testing.T) {
 	h := newHost(t, "")
-	marked := func(pid int) bool {
-		t.Helper()
-		p, err := Find(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o, err := h.Origin(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o.Marked
-	}
+	marked := func(pid int) bool { return originOf(t, h, pid).Marked }
 	var own unix.Rlimit
 	if err := unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &own); err != nil || lockLimit("self") != own.Max {
 		t.Fatalf("the own limit is %d, want %d, %v", lockLimit("self"), own.Max, err)
