@@ -142,9 +142,9 @@ func TestStreamBridgesRestarts(t *testing.T) {
 		}
 		if heard == 1 {
 			stop()
-			s.sched.Tell("two") // while nobody listens
+			s.sched.Feed.Tell("two") // while nobody listens
 			stop = s.serve(path)
-			s.sched.Tell("three")
+			s.sched.Feed.Tell("three")
 		}
 	}
 	if breaks.Load() == 0 {

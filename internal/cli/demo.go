@@ -240,7 +240,7 @@ func (m *Main) demoSource(site string, cfg *config.Config) (*source, error) {
 // that it would never come back from and busy-provider has been through its
 // rate limit: each shows one thing.
 func (m *Main) killCoreOnce(e *engine) {
-	updates, cancel := e.sched.Subscribe(64 << 10)
+	updates, cancel := e.sched.Feed.Subscribe(64 << 10)
 	go func() {
 		defer cancel()
 		asleep, served := false, false
@@ -255,7 +255,7 @@ func (m *Main) killCoreOnce(e *engine) {
 					continue
 				}
 				if pid := e.sched.CorePID(); pid != 0 {
-					e.sched.Tell(fmt.Sprintf("the demo kills the agentcore (pid %d) with SIGKILL, in the middle of long-refactor", pid))
+					e.sched.Feed.Tell(fmt.Sprintf("the demo kills the agentcore (pid %d) with SIGKILL, in the middle of long-refactor", pid))
 					syscall.Kill(pid, syscall.SIGKILL)
 				}
 				return

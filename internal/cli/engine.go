@@ -205,7 +205,7 @@ func (e *engine) run(ctx context.Context, view progress.View) error {
 	e.doors.listen()
 	defer e.doors.unlisten()
 	side, stopSide := context.WithCancel(context.WithoutCancel(ctx))
-	updates, unsubscribe := e.sched.Subscribe(64 << 10)
+	updates, unsubscribe := e.sched.Feed.Subscribe(64 << 10)
 	var g run.Group
 	var result error
 	g.Add(func() error {
@@ -224,7 +224,7 @@ func (e *engine) run(ctx context.Context, view progress.View) error {
 		if side.Err() == nil {
 			// The jobs go on; only what is around them does not.
 			e.state.log.Error().Err(err).Msg("what is around the scheduler does not work")
-			e.sched.Tell(fmt.Sprintf("jobs go on, but what is around them does not work: %v", err))
+			e.sched.Feed.Tell(fmt.Sprintf("jobs go on, but what is around them does not work: %v", err))
 			<-side.Done()
 		}
 		return err

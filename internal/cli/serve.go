@@ -161,7 +161,7 @@ func (m *Main) replace(ctx context.Context, e *engine, in api.Upgrade, next *rep
 	next.program = program
 	log := e.state.logs.For(logging.Daemon)
 	log.Info().Str("program", program).Str("version", version).Str("mode", in.Mode).Msg("an upgrade begins")
-	e.sched.Tell(fmt.Sprintf("this program is replaced by %s (%s), by %s", program, version, in.Mode))
+	e.sched.Feed.Tell(fmt.Sprintf("this program is replaced by %s (%s), by %s", program, version, in.Mode))
 	handOver := func() error {
 		handover, err := daemon.Pass(e.doors.listeners())
 		if err != nil {

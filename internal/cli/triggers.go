@@ -144,7 +144,7 @@ func activeKey(t trigger.Name, name job.Name) string { return fmt.Sprintf("trigg
 func (e *engine) fire(ctx context.Context) error {
 	err := e.triggers.Run(ctx)
 	if err != nil && ctx.Err() == nil {
-		e.sched.Tell(fmt.Sprintf("the triggers do not work: %v", err))
+		e.sched.Feed.Tell(fmt.Sprintf("the triggers do not work: %v", err))
 	}
 	return err
 }

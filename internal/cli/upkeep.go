@@ -32,7 +32,7 @@ func (e *engine) upkeep(ctx context.Context) error {
 	log := e.state.logs.For(logging.Upkeep)
 	if err := e.state.store.Check(ctx); err != nil && ctx.Err() == nil {
 		log.Error().Err(err).Msg("the queue's file is damaged")
-		e.sched.Tell(fmt.Sprintf("the queue's file is damaged: %v; `scheduler recover` says what can be done", err))
+		e.sched.Feed.Tell(fmt.Sprintf("the queue's file is damaged: %v; `scheduler recover` says what can be done", err))
 	}
 	if err := e.sweep(ctx); err != nil && ctx.Err() == nil {
 		log.Error().Err(err).Msg("remove what is left of forgotten jobs")

@@ -1,8 +1,6 @@
 package scheduler
 
 import (
-	"context"
-
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -47,30 +45,14 @@ func (s *Scheduler) tell(e *queue.Entry, op queue.Op) {
 	switch op := op.(type) {
 	case queue.Finish:
 		if op.Attempt > 0 {
-			s.signal(e, api.AgentTerminated, "", string(op.Outcome.Class))
+			s.Feed.signal(e, api.AgentTerminated, "", string(op.Outcome.Class))
 		}
 		if op.Exit != "" {
-			s.signalEnd(e)
+			s.Feed.signalEnd(e)
 			s.follow(e)
 		}
 	case queue.Await:
-		s.signal(e, api.AgentTerminated, "", "")
+		s.Feed.signal(e, api.AgentTerminated, "", "")
 		s.askPerson(e, &op.Outcome)
-	}
-}
-
-// publishFollowers tells how the jobs stand that share the result of one that may
-// have ended, and finds what follows from that.
-func (s *Scheduler) publishFollowers(ctx context.Context, e *queue.Entry) {
-	if e.Key == "" {
-		return // no other is like it
-	}
-	followers, _, err := s.cfg.Store.List(context.WithoutCancel(ctx), queue.Filter{CoalescedWith: e.ID, Limit: 1 << 30})
-	if err != nil {
-		s.cfg.Log.Warn().Err(err).Str("job", string(e.ID)).Msg("look for jobs with the same result")
-		return
-	}
-	for i := range followers {
-		s.publishEntry(ctx, followers[i].ID)
 	}
 }

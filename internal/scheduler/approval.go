@@ -73,7 +73,7 @@ func seedOf(id job.InstanceID) uint64 {
 
 // askPerson tells a person that a job waits for them.
 func (s *Scheduler) askPerson(e *queue.Entry, o *job.Outcome) {
-	s.signal(e, api.ApprovalRequested, "", e.Approval.Why)
+	s.Feed.signal(e, api.ApprovalRequested, "", e.Approval.Why)
 	if s.cfg.OnQuestion != nil {
 		answer, _ := job.Cut(o.Answer, maxQuestion)
 		s.cfg.OnQuestion(Question{
@@ -130,12 +130,8 @@ func (s *Scheduler) Decide(ctx context.Context, id job.ID, a api.Answer) (queue.
 		return e, err
 	}
 	s.cfg.Log.Info().Str("job", string(id)).Bool("approved", a.Approved).Str("by", a.By).Str("comment", a.Comment).Msg("answered")
-	if e.State.Terminal() {
-		s.signalEnd(&e)
-	}
 	s.follow(&e)
-	s.publishState(&e)
-	s.publishFollowers(ctx, &e)
+	s.Feed.publishChange(ctx, &e)
 	s.poke()
 	return e, nil
 }
@@ -226,7 +222,7 @@ func (s *Scheduler) answerOverdue(ctx context.Context) (time.Duration, error) {
 		if answer.Approved {
 			said = "approved: "
 		}
-		s.observe(Moment{Kind: MomentAnswered, At: now(), Entry: &e, Attempt: a.Attempt, Text: said + answer.Comment})
+		s.Feed.observe(Moment{Kind: MomentAnswered, At: now(), Entry: &e, Attempt: a.Attempt, Text: said + answer.Comment})
 	}
 	return next, errors.Join(errs...)
 }

@@ -22,7 +22,7 @@ func (s *Scheduler) cancel(ctx context.Context, id job.ID, reason string) error 
 		return fmt.Errorf("cancel job %s: %w", id, err)
 	}
 	s.stopJob(ctx, id, reason)
-	s.publishEntry(ctx, id)
+	s.Feed.publishEntry(ctx, id)
 	s.poke()
 	return nil
 }
@@ -41,7 +41,7 @@ func (s *Scheduler) CancelKey(ctx context.Context, tenant job.Tenant, key string
 		s.stopJob(ctx, ids[i], "cancelled by the user")
 	}
 	for _, id := range ids {
-		s.publishEntry(ctx, id)
+		s.Feed.publishEntry(ctx, id)
 	}
 	s.poke()
 	return ids, nil
@@ -134,7 +134,7 @@ func (s *Scheduler) supersede(ctx context.Context, id job.ID) error {
 	}
 	for i := range old {
 		e := &old[i]
-		s.publishEntry(ctx, e.ID)
+		s.Feed.publishEntry(ctx, e.ID)
 		if e.State != job.Dispatched {
 			continue
 		}

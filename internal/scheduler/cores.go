@@ -91,8 +91,8 @@ func (s *Scheduler) CoreUp(c *supervisor.Core) {
 		s.cfg.Log.Warn().Int("core", c.Index()).Str("version", c.Info.Version).Stringer("permit_validity", validity).
 			Msg("agentcore is of an earlier release, whose permits do not lapse: should this scheduler stand still, its runs go on")
 	}
-	s.observe(Moment{Kind: MomentCoreUp, Core: c.Index()})
-	s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("%s is up (pid %d)", s.coreName(c.Index()), c.PID())})
+	s.Feed.observe(Moment{Kind: MomentCoreUp, Core: c.Index()})
+	s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("%s is up (pid %d)", s.coreName(c.Index()), c.PID())})
 	s.tellIsolations() // its settings may be older than the book
 	s.poke()
 }
@@ -137,9 +137,9 @@ func (s *Scheduler) CoreDown(c *supervisor.Core, cause error) {
 	case errors.Is(cause, supervisor.ErrReplaced):
 		text = fmt.Sprintf("%s (pid %d) has ended and is replaced", s.coreName(c.Index()), c.PID())
 	}
-	s.observe(Moment{Kind: MomentCoreDown, Core: c.Index(), Text: text})
+	s.Feed.observe(Moment{Kind: MomentCoreDown, Core: c.Index(), Text: text})
 	if !s.stopping {
-		s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: text})
+		s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: text})
 	}
 	s.poke()
 }
@@ -150,7 +150,7 @@ func (s *Scheduler) CoreFailed(index int, cause error) {
 	s.forgetStarting(index)
 	s.mu.Unlock()
 	text, _, _ := strings.Cut(cause.Error(), "\n")
-	s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: s.coreName(index) + " did not come up, another is tried: " + text})
+	s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: s.coreName(index) + " did not come up, another is tried: " + text})
 }
 
 // CoreDraining gives the core no further job. It is told when its last one has
@@ -168,7 +168,7 @@ func (s *Scheduler) CoreDraining(c *supervisor.Core, why string, wait bool) {
 	if wait {
 		text = "%s (pid %d) takes no new jobs and is replaced when its last one has ended: %s"
 	}
-	s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf(text, s.coreName(c.Index()), c.PID(), why)})
+	s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf(text, s.coreName(c.Index()), c.PID(), why)})
 	if idle {
 		c.Drained()
 	}
@@ -179,7 +179,7 @@ func (s *Scheduler) CoreDraining(c *supervisor.Core, why string, wait bool) {
 func (s *Scheduler) CoreIsolated(index int, until time.Time, cause error) {
 	scope := isolation.Scope(fmt.Sprintf("%s%d", coreScope, index))
 	if until.IsZero() {
-		s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf("%s is tried again after its isolation", s.coreName(index))})
+		s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf("%s is tried again after its isolation", s.coreName(index))})
 		return
 	}
 	// The supervisor isolates it: this only tells.

@@ -96,7 +96,7 @@ func (s *Scheduler) readHeads(ctx context.Context, spec queue.HeadsSpec) (schedu
 	spec.Now = now()
 	heads, err := s.cfg.Store.Heads(ctx, spec)
 	for _, id := range heads.Expired {
-		s.publishEntry(ctx, id)
+		s.Feed.publishEntry(ctx, id)
 	}
 	if err != nil {
 		return schedule.HeadsRead{}, fmt.Errorf("read what is queued: %w", err)
@@ -130,7 +130,7 @@ func (s *Scheduler) claimFrom(ctx context.Context, spec queue.ClaimSpec) (queue.
 	spec.Holder, spec.Lease = s.cfg.Holder, s.cfg.Lease
 	claims, err := s.cfg.Store.Claim(ctx, spec)
 	for _, id := range claims.Expired {
-		s.publishEntry(ctx, id)
+		s.Feed.publishEntry(ctx, id)
 	}
 	return claims, err
 }

@@ -59,11 +59,11 @@ func (s *Scheduler) drive(ctx context.Context, f *flight) {
 	s.mu.Lock()
 	f.began = began
 	s.mu.Unlock()
-	s.observe(Moment{Kind: MomentBegun, At: began, Entry: &f.entry, Attempt: f.attempt, Choice: f.choice, Took: max(began.Sub(f.entry.RunnableAt), 0)})
-	s.publishFlight(f, job.Pending, f.smaller())
+	s.Feed.observe(Moment{Kind: MomentBegun, At: began, Entry: &f.entry, Attempt: f.attempt, Choice: f.choice, Took: max(began.Sub(f.entry.RunnableAt), 0)})
+	s.Feed.publishFlight(f, job.Pending, f.smaller())
 	assigned := f.entry
 	assigned.Attempts = f.attempt
-	s.signal(&assigned, api.JobAssigned, "", "")
+	s.Feed.signal(&assigned, api.JobAssigned, "", "")
 	e := s.submit(ctx, f, permit)
 	s.record(ctx, f, log, s.finish(f, e))
 }
@@ -148,7 +148,7 @@ func (s *Scheduler) askCore(ctx context.Context, f *flight) (ipc.PermitAnswer, e
 		if m.Took = m.At.Sub(asked); answer.Rejection != nil {
 			m.Reason = answer.Rejection.Reason
 		}
-		s.observe(m)
+		s.Feed.observe(m)
 	}
 	return answer, err
 }
@@ -461,17 +461,17 @@ func (s *Scheduler) record(ctx context.Context, f *flight, log zerolog.Logger, o
 	checkpointed := f.checkpointed
 	s.mu.Unlock()
 	if checkpointed {
-		s.publishFlight(f, job.Checkpointed, e.Waiting)
-		s.signal(&e, api.CheckpointCreated, "", e.Waiting)
+		s.Feed.publishFlight(f, job.Checkpointed, e.Waiting)
+		s.Feed.signal(&e, api.CheckpointCreated, "", e.Waiting)
 		s.follow(&e) // its team may have wanted it
 	}
 	s.tell(&e, op)
 	if f.entry.Key != "" {
-		s.publishEntry(ctx, f.entry.ID)
-		s.publishFollowers(ctx, &f.entry)
+		s.Feed.publishEntry(ctx, f.entry.ID)
+		s.Feed.publishFollowers(ctx, &f.entry)
 		return
 	}
-	s.publishState(&e)
+	s.Feed.publishState(&e)
 }
 
 // observeAttempt tells the observer of the end of an attempt.
@@ -488,5 +488,5 @@ func (s *Scheduler) observeAttempt(f *flight, op queue.Op) {
 	default:
 		return
 	}
-	s.observe(m)
+	s.Feed.observe(m)
 }

@@ -264,7 +264,7 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 	for _, op := range slices.Concat(each...) {
 		if spawn, ok := op.(queue.Spawn); ok {
 			for i := range spawn.Entries {
-				s.observe(Moment{Kind: MomentSubmitted, At: spawn.Entries[i].CreatedAt, Entry: &spawn.Entries[i]})
+				s.Feed.observe(Moment{Kind: MomentSubmitted, At: spawn.Entries[i].CreatedAt, Entry: &spawn.Entries[i]})
 			}
 		}
 	}

@@ -132,11 +132,7 @@ func (s *Scheduler) tellMoves(ctx context.Context, moves []workflow.Move, byName
 			s.cfg.Log.Warn().Err(err).Str("job", string(before.ID)).Msg("read a job to tell of it")
 			continue
 		}
-		if e.State.Terminal() {
-			s.signalEnd(&e)
-			s.publishFollowers(ctx, &e)
-		}
-		s.publishState(&e)
+		s.Feed.publishChange(ctx, &e)
 	}
 }
 

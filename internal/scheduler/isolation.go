@@ -106,7 +106,7 @@ func (s *Scheduler) escalate(c *supervisor.Core, x isolation.Escalation) {
 		s.escalations = s.escalations[1:]
 	}
 	s.mu.Unlock()
-	s.hub.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: escalationText(x), Escalation: &api.Escalation{Scope: string(x.Scope), Cause: string(x.Cause), Message: x.Message, Action: string(x.Action), Time: x.Time, Until: x.Until, Again: x.Again}})
+	s.Feed.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: escalationText(x), Escalation: &api.Escalation{Scope: string(x.Scope), Cause: string(x.Cause), Message: x.Message, Action: string(x.Action), Time: x.Time, Until: x.Until, Again: x.Again}})
 	if s.cfg.OnEscalation != nil {
 		s.cfg.OnEscalation(x)
 	}
@@ -141,7 +141,7 @@ func (s *Scheduler) Pause(scope, reason string, d time.Duration) (isolation.Isol
 		return i, queue.Refuse("%s is out of use already, for longer; `scheduler status` shows why", i.Scope)
 	}
 	s.cfg.Log.Info().Str("scope", string(i.Scope)).Time("until", i.Until).Msg("paused: " + i.Message)
-	s.hub.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: escalationText(isolation.Escalation{Scope: i.Scope, Message: i.Message, Action: i.Action, Until: i.Until})})
+	s.Feed.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: escalationText(isolation.Escalation{Scope: i.Scope, Message: i.Message, Action: i.Action, Until: i.Until})})
 	s.isolationsChanged()
 	return i, nil
 }
@@ -376,7 +376,7 @@ func (s *Scheduler) expireIsolations() bool {
 
 func (s *Scheduler) lifted(i isolation.Isolation, why string) {
 	s.cfg.Log.Info().Str("scope", string(i.Scope)).Str("cause", string(i.Cause)).Msg("isolation lifted: " + why)
-	s.hub.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: fmt.Sprintf("%s is in use again: %s", i.Scope, why)})
+	s.Feed.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: fmt.Sprintf("%s is in use again: %s", i.Scope, why)})
 }
 
 // Resume lifts the isolation of a scope: global, worker:KIND, workspace:/PATH,

@@ -153,7 +153,7 @@ func (s *Scheduler) TakeVerdict(v eval.Verdict) {
 	for _, a := range v.Alerts {
 		text := fmt.Sprintf("%s drifts in domain %s: its latest work (%s, %.2f) is %.2f away from what it was (%.2f)", a.Subject, a.Domain, a.Job, a.Last, a.Drift, a.R)
 		s.cfg.Log.Warn().Str("subject", a.Subject.String()).Str("domain", a.Domain).Float64("drift", a.Drift).Msg("drift")
-		s.Tell(text)
+		s.Feed.Tell(text)
 	}
 	s.poke()
 }

@@ -77,7 +77,7 @@ func (s *Scheduler) circuit(core *supervisor.Core, n ipc.Circuits) {
 		text += fmt.Sprintf(" for %s: %s", time.Until(c.OpenUntil).Round(time.Second), c.Cause)
 	}
 	s.cfg.Log.Info().Str("worker", string(c.Worker)).Str("model", c.Model).Str("state", c.State).Str("cause", c.Cause).Msg("circuit breaker")
-	s.hub.publish(api.Update{Kind: api.UpdateCircuit, Time: now(), Worker: c.Worker, Text: text})
+	s.Feed.publish(api.Update{Kind: api.UpdateCircuit, Time: now(), Worker: c.Worker, Text: text})
 	if c.State != "open" {
 		s.poke()
 	}
@@ -99,7 +99,7 @@ func (s *Scheduler) metrics(core *supervisor.Core, n ipc.Metrics) {
 		return
 	}
 	s.cfg.Log.Info().Int("core", core.Index()).Str("stage", n.Stage).Str("evidence", n.Evidence).Msg("stage of the defence")
-	s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf("%s is at stage %s: %s", s.coreName(core.Index()), n.Stage, n.Evidence)})
+	s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf("%s is at stage %s: %s", s.coreName(core.Index()), n.Stage, n.Evidence)})
 	if n.Stage == normalStage {
 		s.poke()
 	}
@@ -146,24 +146,24 @@ func (s *Scheduler) event(e job.Event) {
 		switch about := f.entry; e.Kept {
 		case job.KeptBefore:
 			about.Attempts = f.attempt
-			defer s.signal(&about, api.StepReplayed, e.Step, "")
+			defer s.Feed.signal(&about, api.StepReplayed, e.Step, "")
 		case job.KeptRefused:
 			about.Attempts = f.attempt
-			defer s.signal(&about, api.StepFailed, e.Step, e.Text)
+			defer s.Feed.signal(&about, api.StepFailed, e.Step, e.Text)
 		}
 	case job.EventState:
 		if e.State == job.Running {
 			f.touched = true
 			started := f.entry
 			started.Attempts = f.attempt
-			defer s.signal(&started, api.AgentStarted, "", "")
+			defer s.Feed.signal(&started, api.AgentStarted, "", "")
 		}
 	}
 	select {
 	case s.flush <- struct{}{}:
 	default:
 	}
-	s.hub.publish(updateOf(f, job.Running, e))
+	s.Feed.publish(updateOf(f, job.Running, e))
 }
 
 // takeEvents returns, as ops, the events of a flight that wait to be stored.
@@ -174,7 +174,7 @@ func (s *Scheduler) takeEvents(f *flight) []queue.Op {
 	ops, t := s.takeLocked(f)
 	s.mu.Unlock()
 	if t != nil {
-		s.observeEvents([]taken{*t})
+		s.Feed.observeEvents([]taken{*t})
 	}
 	return ops
 }
@@ -241,7 +241,7 @@ func (s *Scheduler) storeEvents(ctx context.Context) error {
 		}
 	}
 	s.mu.Unlock()
-	s.observeEvents(all)
+	s.Feed.observeEvents(all)
 	if len(ops) == 0 {
 		return nil
 	}

@@ -59,12 +59,12 @@ type Moment struct {
 }
 
 // observe tells the observer of a moment.
-func (s *Scheduler) observe(m Moment) {
-	if s.cfg.Observer != nil {
+func (f *Feed) observe(m Moment) {
+	if f.observer != nil {
 		if m.At.IsZero() {
 			m.At = now()
 		}
-		s.cfg.Observer.Observe(m)
+		f.observer.Observe(m)
 	}
 }
 
@@ -72,22 +72,25 @@ func (s *Scheduler) observe(m Moment) {
 const maxEnded = 8192
 
 // observeEnd tells the observer of a job's end, once.
-func (s *Scheduler) observeEnd(e *queue.Entry) {
-	if s.cfg.Observer == nil {
+func (f *Feed) observeEnd(e *queue.Entry) {
+	if f.observer == nil {
 		return
 	}
-	s.ends.Lock()
-	known := s.ended[e.ID]
+	f.mu.Lock()
+	known := f.ended[e.ID]
 	if !known {
-		s.ended[e.ID] = true
-		if s.endedOrder = append(s.endedOrder, e.ID); len(s.endedOrder) > maxEnded {
-			delete(s.ended, s.endedOrder[0])
-			s.endedOrder = s.endedOrder[1:]
+		if f.ended == nil {
+			f.ended = map[job.ID]bool{}
+		}
+		f.ended[e.ID] = true
+		if f.endedOrder = append(f.endedOrder, e.ID); len(f.endedOrder) > maxEnded {
+			delete(f.ended, f.endedOrder[0])
+			f.endedOrder = f.endedOrder[1:]
 		}
 	}
-	s.ends.Unlock()
+	f.mu.Unlock()
 	if !known {
-		s.observe(Moment{Kind: MomentEnded, Entry: e, Attempt: e.Attempts})
+		f.observe(Moment{Kind: MomentEnded, Entry: e, Attempt: e.Attempts})
 	}
 }
 
@@ -99,9 +102,9 @@ type taken struct {
 	events  []job.Event
 }
 
-func (s *Scheduler) observeEvents(list []taken) {
+func (f *Feed) observeEvents(list []taken) {
 	for i := range list {
 		t := &list[i]
-		s.observe(Moment{Kind: MomentEvents, Entry: &t.entry, Attempt: t.attempt, Choice: t.choice, Events: t.events})
+		f.observe(Moment{Kind: MomentEvents, Entry: &t.entry, Attempt: t.attempt, Choice: t.choice, Events: t.events})
 	}
 }

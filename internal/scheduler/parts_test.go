@@ -112,9 +112,9 @@ func TestTaken(t *testing.T) {
 
 // TestSlowListener misses updates, is told how many, and hinders nobody.
 func TestSlowListener(t *testing.T) {
-	var h hub
-	_, _, slow, stopSlow := h.subscribe("", 4)
-	_, _, fast, stopFast := h.subscribe("", 1000)
+	var h Feed
+	_, _, slow, stopSlow := h.SubscribeFrom("", 4)
+	_, _, fast, stopFast := h.SubscribeFrom("", 1000)
 	for i := range 100 {
 		h.publish(api.Update{Kind: api.UpdateEvent, Attempt: i})
 	}
@@ -150,14 +150,14 @@ func TestSlowListener(t *testing.T) {
 // TestComingBack: a listener that says what it has heard gets what came since, or
 // a gap if that is no longer known.
 func TestComingBack(t *testing.T) {
-	var h hub
-	if _, past, _, stop := h.subscribe("another-7", 4); len(past) != 1 || past[0].Kind != api.UpdateGap {
+	var h Feed
+	if _, past, _, stop := h.SubscribeFrom("another-7", 4); len(past) != 1 || past[0].Kind != api.UpdateGap {
 		t.Errorf("of another life: %+v", past)
 	} else {
 		stop()
 	}
 	var ids []string
-	_, _, all, stop := h.subscribe("", 2*maxPast)
+	_, _, all, stop := h.SubscribeFrom("", 2*maxPast)
 	for i := range maxPast + 10 {
 		h.publish(api.Update{Kind: api.UpdateJob, Attempt: i})
 		ids = append(ids, (<-all).ID)
@@ -167,7 +167,7 @@ func TestComingBack(t *testing.T) {
 		if i > 20 && i < len(ids)-20 && i%50 != 0 {
 			continue // each look copies all that follows
 		}
-		_, past, _, stop := h.subscribe(id, 4)
+		_, past, _, stop := h.SubscribeFrom(id, 4)
 		stop()
 		switch {
 		case i < 9:
@@ -179,7 +179,7 @@ func TestComingBack(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"", h.boot, h.boot + "-x", h.boot + "-999999999", "x-1"} {
-		_, past, _, stop := h.subscribe(id, 4)
+		_, past, _, stop := h.SubscribeFrom(id, 4)
 		stop()
 		if (id == "") != (len(past) == 0) {
 			t.Errorf("from %q: %d updates", id, len(past))
@@ -189,12 +189,12 @@ func TestComingBack(t *testing.T) {
 
 // TestComingBackWithoutAWord: a listener that has heard nothing yet misses nothing either.
 func TestComingBackWithoutAWord(t *testing.T) {
-	var h hub
+	var h Feed
 	for _, text := range []string{"first", "second"} {
-		at, _, _, stop := h.subscribe("", 4)
+		at, _, _, stop := h.SubscribeFrom("", 4)
 		stop()
 		h.publish(api.Update{Text: text})
-		_, past, _, stop := h.subscribe(at, 4)
+		_, past, _, stop := h.SubscribeFrom(at, 4)
 		stop()
 		if len(past) != 1 || past[0].Text != text {
 			t.Errorf("from %s: %+v, want the %s", at, past, text)
@@ -204,7 +204,7 @@ func TestComingBackWithoutAWord(t *testing.T) {
 
 // TestPastIsBounded in bytes, too.
 func TestPastIsBounded(t *testing.T) {
-	var h hub
+	var h Feed
 	text := strings.Repeat("x", job.MaxEventText)
 	for range 1000 {
 		h.publish(api.Update{Kind: api.UpdateEvent, Event: &job.Event{Text: text}})

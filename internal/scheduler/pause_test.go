@@ -28,7 +28,7 @@ func paused(t *testing.T, batch job.BatchID) *Scheduler {
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := paused(t, "")
-		updates, stop := s.Subscribe(16)
+		updates, stop := s.Feed.Subscribe(16)
 		defer stop()
 		for _, bad := range []struct {
 			scope string

@@ -128,7 +128,7 @@ func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, w *job.Workfl
 	case pipeline.Stopped:
 		s.stopJob(ctx, m.ID, "its answer is not wanted any more")
 	case pipeline.Buried:
-		s.Tell(fmt.Sprintf("stage %s: event %v went to the dead letters: %s", m.Stage, m.Events, m.Why))
+		s.Feed.Tell(fmt.Sprintf("stage %s: event %v went to the dead letters: %s", m.Stage, m.Events, m.Why))
 	case pipeline.Ended, pipeline.Failed:
 		name = stageJob(w, m.Stage)
 	case pipeline.Gave:
@@ -147,11 +147,7 @@ func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, w *job.Workfl
 		}
 		return
 	}
-	if e.State.Terminal() {
-		s.signalEnd(&e)
-		s.publishFollowers(ctx, &e)
-	}
-	s.publishState(&e)
+	s.Feed.publishChange(ctx, &e)
 	s.poke()
 }
 

@@ -45,7 +45,7 @@ func (s *Scheduler) reportLoop(ctx context.Context) error {
 		if err := s.reportQueue(ctx, &telling); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("report the queue to the cores")
 		}
-		if n%tellEvery == 0 && s.hub.isHeard() {
+		if n%tellEvery == 0 && s.Feed.isHeard() {
 			if err := s.tellWaiting(ctx); err != nil && ctx.Err() == nil {
 				s.cfg.Log.Error().Err(err).Msg("tell what jobs wait for")
 			}

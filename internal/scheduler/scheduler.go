@@ -106,9 +106,11 @@ var errDone = errors.New("all jobs are done")
 
 // Scheduler moves the jobs of one store. Make it with New, run it once.
 type Scheduler struct {
+	// Feed tells of what happens.
+	Feed *Feed
+
 	cfg Config
 	sup Cores
-	hub hub
 
 	turns   turns
 	folders *realpath.Resolver // of workspaces
@@ -138,10 +140,6 @@ type Scheduler struct {
 
 	saving    sync.Mutex // held while the isolations are written
 	recalling sync.Mutex // held while it is read what was spent lately
-
-	ends       sync.Mutex // guards what follows
-	ended      map[job.ID]bool
-	endedOrder []job.ID
 
 	mu          sync.Mutex // guards what follows, and Config.Tuning
 	cores       map[*supervisor.Core]*member
@@ -178,8 +176,9 @@ func New(cfg Config) *Scheduler {
 	}
 	s := &Scheduler{
 		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), begun: make(chan struct{}), flows: newFlows(), runs: newRuns(), judged: newJudged(), cores: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{},
-		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, lateStarts: map[job.ID]int{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{}, ended: map[job.ID]bool{},
+		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, lateStarts: map[job.ID]int{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{},
 	}
+	s.Feed = &Feed{store: cfg.Store, log: cfg.Log, observer: cfg.Observer, forget: s.forgetJob, follow: s.follow, judge: s.judge}
 	if cfg.Batch != "" {
 		s.batches = append([]job.BatchID{cfg.Batch}, cfg.Also...)
 	}
@@ -240,8 +239,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	close(s.begun)
 	for i := range held {
-		s.publishEntry(ctx, held[i].ID) // some end with that: they were to be cancelled
-		s.signalReclaimed(ctx, held[i].ID, at)
+		s.Feed.publishEntry(ctx, held[i].ID) // some end with that: they were to be cancelled
+		s.Feed.signalReclaimed(ctx, held[i].ID, at)
 	}
 	if err := s.recallSpendings(ctx); err != nil {
 		return err

@@ -70,7 +70,7 @@ func (s *Scheduler) storeStep(ctx context.Context, c *supervisor.Core, r ipc.Sto
 	case err != nil:
 		return ipc.StoreStepResult{}, err
 	case fresh:
-		s.signal(&e, api.StepCompleted, kept.ID, "")
+		s.Feed.signal(&e, api.StepCompleted, kept.ID, "")
 	}
 	return ipc.StoreStepResult{Step: ipc.Step{ID: kept.ID, Inputs: kept.Inputs, Result: kept.Result}, FromStore: !fresh}, nil
 }

@@ -99,9 +99,9 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 		e := &entries[i]
 		policy, key := e.Spec.Duplicates()
 		e.Key = key
-		s.observe(Moment{Kind: MomentSubmitted, At: e.CreatedAt, Entry: e})
+		s.Feed.observe(Moment{Kind: MomentSubmitted, At: e.CreatedAt, Entry: e})
 		s.follow(e)
-		s.publishEntry(ctx, e.ID)
+		s.Feed.publishEntry(ctx, e.ID)
 		if policy != job.LatestWins {
 			continue
 		}
@@ -132,12 +132,12 @@ func (s *Scheduler) Wake() { s.post(schedule.Forget{}) }
 // Changed tells whoever watches of an entry that somebody has changed beside the
 // scheduler, as programs do with work that they claim themselves.
 func (s *Scheduler) Changed(e *queue.Entry) {
-	s.publishState(e)
+	s.Feed.publishState(e)
 	if e.Spec.Type == job.External && e.Key == "" {
 		return // it has no place among the scheduler's own jobs
 	}
 	if e.State.Terminal() {
-		s.publishFollowers(context.Background(), e)
+		s.Feed.publishFollowers(context.Background(), e)
 	}
 	if e.CancelRequested && e.State == job.Dispatched && e.Spec.Type != job.External {
 		ctx, cancel := context.WithTimeout(context.Background(), writeTime)

@@ -110,7 +110,7 @@ func (s *Scheduler) noteIncident(ctx context.Context, id job.BatchID, n team.Inc
 		return fmt.Errorf("store what a team has decided: %w", err)
 	}
 	s.cfg.Log.Info().Str("batch", string(id)).Str("team", string(n.Team)).Bool("gives_up", n.GivesUp).Msg(n.String())
-	s.Tell(n.String())
+	s.Feed.Tell(n.String())
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (s *Scheduler) noteFailedTeam(ctx context.Context, id job.BatchID, a team.F
 		s.failedTeams = s.failedTeams[1:]
 	}
 	s.mu.Unlock()
-	s.Tell(fmt.Sprintf("team %s has failed: %s", a.Team, a.Why))
+	s.Feed.Tell(fmt.Sprintf("team %s has failed: %s", a.Team, a.Why))
 	return nil
 }
 
@@ -187,7 +187,7 @@ func (s *Scheduler) stopMember(ctx context.Context, e *queue.Entry, a team.Stop,
 	if err != nil {
 		return false, fmt.Errorf("stop job %s for its team: %w", e.Spec.Name, err)
 	}
-	s.publishEntry(ctx, e.ID)
+	s.Feed.publishEntry(ctx, e.ID)
 	return true, nil
 }
 
@@ -236,7 +236,7 @@ func (s *Scheduler) restartMember(ctx context.Context, id job.BatchID, byName ma
 	if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
 		return fmt.Errorf("restart job %s: %w", a.Job, err)
 	}
-	s.observe(Moment{Kind: MomentSubmitted, At: at, Entry: &e})
+	s.Feed.observe(Moment{Kind: MomentSubmitted, At: at, Entry: &e})
 	s.poke()
 	return nil
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"time"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
@@ -36,33 +37,42 @@ func flightUpdate(f *flight, state job.RunState) api.Update {
 }
 
 // publishFlight tells that a flight's run is in the state.
-func (s *Scheduler) publishFlight(f *flight, state job.RunState, text string) {
-	u := flightUpdate(f, state)
+func (f *Feed) publishFlight(of *flight, state job.RunState, text string) {
+	u := flightUpdate(of, state)
 	u.Text = text
-	s.hub.publish(u)
+	f.publish(u)
 }
 
 // publishEntry tells how a job stands in the store, and returns it if it could be
 // read.
-func (s *Scheduler) publishEntry(ctx context.Context, id job.ID) (e queue.Entry, read bool) {
-	e, err := s.cfg.Store.Get(context.WithoutCancel(ctx), id)
+func (f *Feed) publishEntry(ctx context.Context, id job.ID) (e queue.Entry, read bool) {
+	e, err := f.store.Get(context.WithoutCancel(ctx), id)
 	if err != nil {
-		s.cfg.Log.Warn().Err(err).Str("job", string(id)).Msg("read a job to tell of it")
+		f.log.Warn().Err(err).Str("job", string(id)).Msg("read a job to tell of it")
 		return e, false
 	}
 	if e.State.Terminal() {
-		s.follow(&e)
+		f.follow(&e)
 	}
-	s.publishState(&e)
+	f.publishState(&e)
 	return e, true
 }
 
-func (s *Scheduler) publishState(e *queue.Entry) {
+func (f *Feed) publishState(e *queue.Entry) {
 	if e.State.Terminal() {
-		s.forgetJob(e.ID)
-		s.observeEnd(e)
+		f.forget(e.ID)
+		f.observeEnd(e)
 	}
-	s.hub.publish(entryUpdate(e, StatusOf(e, now())))
+	f.publish(entryUpdate(e, StatusOf(e, now())))
+}
+
+// publishChange tells how a job stands that something else than its run has changed.
+func (f *Feed) publishChange(ctx context.Context, e *queue.Entry) {
+	if e.State.Terminal() {
+		f.signalEnd(e)
+		f.publishFollowers(ctx, e)
+	}
+	f.publishState(e)
 }
 
 // entryUpdate is the update about a job that stands so.
@@ -77,6 +87,57 @@ func entryUpdate(e *queue.Entry, st job.Status) api.Update {
 
 // Tell lets every listener know of something that the program around the
 // scheduler does.
-func (s *Scheduler) Tell(text string) {
-	s.hub.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: text})
+func (f *Feed) Tell(text string) {
+	f.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: text})
+}
+
+// signal tells whoever watches of a moment in the life of a job's agent.
+func (f *Feed) signal(e *queue.Entry, which api.Signal, step, text string) {
+	choices := e.Spec.Choices()
+	f.publish(api.Update{
+		Kind: api.UpdateSignal, Signal: which, Step: step, Text: text, Time: now(),
+		Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant, Batch: e.Batch, Agent: e.Spec.Agent,
+		Worker: choices[min(e.Choice, len(choices)-1)].Worker, Attempt: e.Attempts, Trace: e.Spec.Trace,
+	})
+}
+
+// signalEnd tells that a job has ended, and has it evaluated.
+func (f *Feed) signalEnd(e *queue.Entry) {
+	f.judge(e)
+	if e.State == job.Cancelled || e.ExitKind == job.ExitCancelled {
+		f.signal(e, api.AgentCancelled, "", e.Waiting)
+		return
+	}
+	f.signal(e, api.JobCompleted, "", e.DeadLetter)
+}
+
+// signalReclaimed tells that the attempt of a job is over that was open when the
+// job was taken back.
+func (f *Feed) signalReclaimed(ctx context.Context, id job.ID, at time.Time) {
+	attempts, err := f.store.Attempts(ctx, id)
+	if err != nil || len(attempts) == 0 {
+		return
+	}
+	if last := &attempts[len(attempts)-1]; last.Ended == nil || last.Ended.Before(at) {
+		return // it had ended before
+	}
+	if e, err := f.store.Get(ctx, id); err == nil {
+		f.signal(&e, api.AgentTerminated, "", "the scheduler ended while it ran")
+	}
+}
+
+// publishFollowers tells how the jobs stand that share the result of one that may
+// have ended, and finds what follows from that.
+func (f *Feed) publishFollowers(ctx context.Context, e *queue.Entry) {
+	if e.Key == "" {
+		return // no other is like it
+	}
+	followers, _, err := f.store.List(context.WithoutCancel(ctx), queue.Filter{CoalescedWith: e.ID, Limit: 1 << 30})
+	if err != nil {
+		f.log.Warn().Err(err).Str("job", string(e.ID)).Msg("look for jobs with the same result")
+		return
+	}
+	for i := range followers {
+		f.publishEntry(ctx, followers[i].ID)
+	}
 }

@@ -286,7 +286,7 @@ func (s *Scheduler) tellWaiting(ctx context.Context) error {
 		if before != reason {
 			u := entryUpdate(e, st)
 			u.Kind = api.UpdateWaiting
-			s.hub.publish(u)
+			s.Feed.publish(u)
 		}
 	}
 	s.told = told

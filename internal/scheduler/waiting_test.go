@@ -193,7 +193,7 @@ func TestWaitingIsTold(t *testing.T) {
 		w := newWorld(t, openStore(t), 1, func(c *scheduler.Config) { c.Settings.MaxConcurrent = 1 })
 		w.start()
 		defer w.end()
-		updates, cancel := w.sched.Subscribe(1000)
+		updates, cancel := w.sched.Feed.Subscribe(1000)
 		defer cancel()
 		ids := w.submit(task("first", 22*time.Second), task("second", time.Hour))
 		w.wait(30 * time.Second)

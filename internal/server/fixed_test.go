@@ -201,7 +201,7 @@ func (w *fixed) exchanges() []exchange {
 		get("/v1/reputations"), get("/v1/reputations/history?subject=t&kind=tenant"), get("/v1/reputations/similar?subject=t&kind=tenant"), get("/v1/reputations/similar"),
 
 		{request: "GET /v1/stream?kinds=job,core,circuit,escalation,event", during: func() {
-			w.sched.Tell("a new program takes over")
+			w.sched.Feed.Tell("a new program takes over")
 			w.notify(ipc.NotifyCircuits, ipc.Circuits{Changed: ipc.Circuit{Worker: "codex", Model: "m", State: "open", OpenUntil: began.Add(time.Minute), Requests: 3, Failures: 2, Cause: "SERVER"}})
 			w.notify(ipc.NotifyEscalation, ipc.Escalation{Escalation: isolation.Escalation{Scope: "worker:codex", Cause: isolation.CauseWorkerCrashes, Message: "5 crashes", Action: isolation.IsolateKind, Time: began, Until: began.Add(time.Hour)}})
 			w.must(w.sched.Cancel(w.Context(), fixedID(5)))

@@ -42,7 +42,7 @@ func (s *Server) followJob(w http.ResponseWriter, r *http.Request, q *jobStreamQ
 		return err
 	}
 	defer done()
-	updates, cancel := s.opt.Sched.Subscribe(updateBuffer)
+	updates, cancel := s.opt.Sched.Feed.Subscribe(updateBuffer)
 	defer cancel()
 	log := jobLog{store: s.opt.Store, stand: s.standing, out: out, entry: e, cursor: q.After}
 	alive, look := time.NewTicker(aliveTime), time.NewTimer(lookSlow)

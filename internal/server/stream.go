@@ -69,7 +69,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, q *streamQuery) 
 		return err
 	}
 	defer done()
-	at, past, updates, cancel := s.opt.Sched.SubscribeFrom(q.Last, updateBuffer)
+	at, past, updates, cancel := s.opt.Sched.Feed.SubscribeFrom(q.Last, updateBuffer)
 	defer cancel()
 	if q.Last == "" {
 		out.position(at)

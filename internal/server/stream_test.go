@@ -71,7 +71,7 @@ func TestStream(t *testing.T) {
 	if resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("header %v", resp.Header)
 	}
-	d.sched.Tell("first")
+	d.sched.Feed.Tell("first")
 	first := next()
 	if u := first.update(t); first.kind != "core" || u.Text != "first" || u.ID != first.id || first.id == "" {
 		t.Errorf("event %+v", first)
@@ -79,7 +79,7 @@ func TestStream(t *testing.T) {
 	cancel()
 	resp.Body.Close()
 
-	d.sched.Tell("missed")
+	d.sched.Feed.Tell("missed")
 	c := client.New(d.socket)
 	defer c.Close()
 	for _, ref := range d.ids {
@@ -115,7 +115,7 @@ func TestStreamTellsItsPosition(t *testing.T) {
 		}
 	}
 	resp.Body.Close()
-	d.sched.Tell("missed")
+	d.sched.Feed.Tell("missed")
 	next, resp := d.listen(t.Context(), "/v1/stream?kinds=core", "Last-Event-ID", id)
 	defer resp.Body.Close()
 	if u := next().update(t); u.Text != "missed" {
@@ -150,7 +150,7 @@ func TestListenersAreBounded(t *testing.T) {
 		t.Errorf("the second: %+v", p)
 	}
 	second.Body.Close()
-	d.sched.Tell("x")
+	d.sched.Feed.Tell("x")
 	next()
 	cancel()
 	resp.Body.Close()
@@ -186,7 +186,7 @@ func TestDeadListener(t *testing.T) {
 	defer resp.Body.Close()
 	text := strings.Repeat("x", 1000)
 	for i := range 5000 {
-		d.sched.Tell(fmt.Sprint(i, " ", text))
+		d.sched.Feed.Tell(fmt.Sprint(i, " ", text))
 		if i%100 == 99 {
 			for heard := ""; !strings.HasPrefix(heard, fmt.Sprint(i, " ")); {
 				heard = next().update(t).Text
@@ -200,7 +200,7 @@ func TestStreamEndsWithServe(t *testing.T) {
 	d := open(t, 0)
 	next, resp := d.listen(t.Context(), "/v1/stream")
 	t.Cleanup(func() { resp.Body.Close() })
-	d.sched.Tell("x")
+	d.sched.Feed.Tell("x")
 	next()
 	d.stop()
 	// One that had to be cut off would lack the end of its body.
