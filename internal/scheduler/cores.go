@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/agentsched/agentsched/api"
@@ -19,7 +18,7 @@ import (
 )
 
 // member is a core that is up, as the scheduler sees it. Its fields are guarded
-// by Scheduler.mu, but for telling.
+// by Scheduler.mu, but for audience.
 type member struct {
 	*supervisor.Core
 	draining bool
@@ -36,11 +35,7 @@ type member struct {
 	latestWins []string // workspaces, since it was told last
 	reporting  bool     // a report is on its way
 
-	telling sync.Mutex // one list of isolations at a time
-	waiting bool       // somebody is about to tell the list
-	heard   uint64     // the number of its last escalation
-	told    listing    // the list that it has
-	behind  bool       // it came up with an older one, and takes no work before it has heard
+	audience audience // of isolations
 }
 
 // newMember returns a core that starts, to be told from now on of the others. Called
@@ -81,8 +76,8 @@ func (s *Scheduler) CoreUp(c *supervisor.Core) {
 		m = s.newMember(c)
 	}
 	delete(s.starting, c)
-	_, version := s.cfg.Isolations.Versioned(time.Now())
-	m.circuits, m.behind = s.circuitsLocked(), m.told.version != version
+	m.circuits = s.circuitsLocked()
+	s.Isolations.join(c, &m.audience)
 	s.cores[c] = m
 	s.postCores()
 	s.mu.Unlock()
@@ -93,7 +88,7 @@ func (s *Scheduler) CoreUp(c *supervisor.Core) {
 	}
 	s.Feed.observe(Moment{Kind: MomentCoreUp, Core: c.Index()})
 	s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("%s is up (pid %d)", s.coreName(c.Index()), c.PID())})
-	s.tellIsolations() // its settings may be older than the book
+	s.Isolations.tellCores() // its settings may be older than the book
 	s.poke()
 }
 
@@ -119,6 +114,7 @@ func (s *Scheduler) CoreDown(c *supervisor.Core, cause error) {
 	defer s.mu.Unlock()
 	m := s.cores[c]
 	delete(s.cores, c)
+	s.Isolations.leave(c)
 	s.postCores()
 	if m != nil {
 		s.remember(m.circuits)
@@ -183,7 +179,7 @@ func (s *Scheduler) CoreIsolated(index int, until time.Time, cause error) {
 		return
 	}
 	// The supervisor isolates it: this only tells.
-	s.escalate(nil, isolation.Escalation{
+	s.Isolations.escalate(nil, isolation.Escalation{
 		Scope: scope, Cause: isolation.CauseCoreCrashes, Action: isolation.Notify, Time: now(), Until: until.UTC(),
 		Message: fmt.Sprintf("%s is in a crash loop and isolated until %s, the others go on; `scheduler crashes` shows why, `scheduler resume %s` tries it at once: %v",
 			s.coreName(index), until.Local().Format("15:04:05"), scope, cause),
@@ -209,13 +205,17 @@ func (s *Scheduler) Settings(c *supervisor.Core) ipc.Configure {
 	defer s.mu.Unlock()
 	settings := s.cfg.Settings
 	settings.Limits.CostWindows = s.spent.fill(now(), settings.Limits.CostWindows)
-	settings.Isolations = s.isolationsFor(s.cores[c])
-	if c != nil && s.cores[c] == nil {
+	switch m := s.cores[c]; {
+	case c == nil:
+		settings.Isolations = s.Isolations.listFor(nil)
+	case m != nil:
+		settings.Isolations = s.Isolations.listFor(&m.audience)
+	default:
 		if s.starting[c] == nil {
 			s.forgetStarting(c.Index())
 			s.starting[c] = s.newMember(c)
 		}
-		s.starting[c].told = listing{settings.Isolations.Version, settings.Isolations.Heard}
+		settings.Isolations = s.Isolations.start(&s.starting[c].audience)
 	}
 	settings.Circuits = s.circuitsLocked()
 	return settings
@@ -260,7 +260,7 @@ func (s *Scheduler) remember(circuits []ipc.Circuit) {
 func (s *Scheduler) pick() *member {
 	var best *member
 	for _, m := range s.cores {
-		if m.draining || m.behind {
+		if m.draining || m.audience.behind.Load() {
 			continue
 		}
 		if best == nil || m.flights < best.flights || m.flights == best.flights && m.Index() < best.Index() {

@@ -19,9 +19,9 @@ func (s *Scheduler) dispatch(ctx context.Context) error {
 	changed := s.cfg.Store.Watch(ctx)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	s.postIsolations()
+	s.Isolations.announce()
 	for {
-		s.expireIsolations() // told before anything runs by it
+		s.Isolations.expire() // told before anything runs by it
 		events := s.turns.taken()
 		// What is looked at only now was signalled before an event that was taken told of it.
 		select {

@@ -183,7 +183,7 @@ func (s *Scheduler) rejected(f *flight, r *ipc.Rejection) queue.Op {
 			ID: e.ID, Fence: e.Fence, Now: now(), Exit: job.ExitFailed, DeadLetter: r.Message,
 			Outcome: job.Outcome{State: job.RunFailed, Class: job.Budget, Message: r.Message},
 		}
-	case e.Choice+1 < len(e.Spec.Choices()) && (r.Reason == job.CircuitOpen || s.isKindOut(f.choice.Worker, e.Spec.Tenant)):
+	case e.Choice+1 < len(e.Spec.Choices()) && (r.Reason == job.CircuitOpen || s.Isolations.isKindOut(f.choice.Worker, e.Spec.Tenant)):
 		why = job.Waiting{Reason: job.WaitTurn, Text: why.Text + "; goes on with " + string(e.Spec.Choices()[e.Choice+1].Worker)}
 		return s.release(f, 0, e.Choice+1, why)
 	case r.Reason == job.WorkspaceBusy:
@@ -205,7 +205,7 @@ func (s *Scheduler) rejected(f *flight, r *ipc.Rejection) queue.Op {
 
 // refusedFor returns what a job waits for that got no permit.
 func (s *Scheduler) refusedFor(f *flight, r *ipc.Rejection) job.Waiting {
-	if i, blocked := s.Blocking(&f.entry); blocked {
+	if i, blocked := s.Isolations.Blocking(&f.entry); blocked {
 		return i.Waiting()
 	}
 	w := job.Waiting{Reason: r.Waiting, Text: r.Message}
@@ -369,7 +369,7 @@ func (s *Scheduler) finish(f *flight, e ending) queue.Op {
 	d := retry.Decide(history, &o, now())
 	op.Lost = forgiven && d.Exit == ""
 	if p, ok := policy.Park(&o, f.choice, now()); ok {
-		s.parkKind(p)
+		s.Isolations.parkKind(p)
 		d.RunnableAt = now() // the isolation holds it, and may be lifted earlier
 	}
 	if await := s.oversee(f, &o, &d); await != nil {

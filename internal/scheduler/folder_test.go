@@ -43,7 +43,7 @@ func TestHungFolder(t *testing.T) {
 		w.sched.Status()
 		w.submit(task("third", time.Second, in(dir)))
 		e := w.get(ids[0])
-		w.sched.Blocking(&e)
+		w.sched.Isolations.Blocking(&e)
 		w.wait(3 * time.Second)
 		w.wantState(ids[1], job.Completed)
 		w.wantState(ids[0], job.Dispatched)

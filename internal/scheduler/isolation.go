@@ -6,15 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/realpath"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
@@ -79,57 +82,35 @@ func SaveIsolations(path string, b *isolation.Book) error {
 	return nil
 }
 
-// escalated takes an escalation of a core.
-func (s *Scheduler) escalated(c *supervisor.Core, x ipc.Escalation) {
-	s.escalate(c, x.Escalation)
-	s.mu.Lock()
-	if m := s.cores[c]; m != nil {
-		m.heard = x.Seq
-	}
-	s.mu.Unlock()
-	s.tellIsolations() // the core waits for a list that takes it into account
-}
+// Isolations keeps the book of what is out of use: what changes is made durable, the
+// machine and every core are told, and everybody who watches. It owns the book's file,
+// what each core has heard of it, and the latest escalations.
+type Isolations struct {
+	book         *isolation.Book
+	file         string // "": the book is not kept
+	feed         *Feed
+	log          zerolog.Logger
+	folders      *realpath.Resolver
+	onEscalation func(isolation.Escalation) // may be nil
 
-// escalate takes an escalation of the core, nil for our own: what it isolates is
-// kept, told to every core, and everybody who watches hears of it. It must not
-// wait for a core.
-func (s *Scheduler) escalate(c *supervisor.Core, x isolation.Escalation) {
-	if s.cfg.Isolations.Apply(time.Now(), x.Isolation()) {
-		s.isolationsChanged()
-	}
-	if x.Again || s.toldBy(c, x) {
-		return
-	}
-	s.cfg.Log.Error().Str("scope", string(x.Scope)).Str("cause", string(x.Cause)).Str("action", string(x.Action)).Time("until", x.Until).Msg("on_escalation: " + x.Message)
-	s.mu.Lock()
-	if s.escalations = append(s.escalations, x); len(s.escalations) > maxEscalations {
-		s.escalations = s.escalations[1:]
-	}
-	s.mu.Unlock()
-	s.Feed.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: escalationText(x), Escalation: &api.Escalation{Scope: string(x.Scope), Cause: string(x.Cause), Message: x.Message, Action: string(x.Action), Time: x.Time, Until: x.Until, Again: x.Again}})
-	if s.cfg.OnEscalation != nil {
-		s.cfg.OnEscalation(x)
-	}
-	if x.Action == isolation.SafeStop && s.isStopOnSafeStop() {
-		s.drives.Go(func() { s.stopAll("safe stop: " + x.Message) })
-	}
-}
+	post       func(schedule.Event) // tells the machine
+	told       func()               // a core may have heard of the latest
+	safeStop   func(why string)     // an escalation asks for it
+	resumeCore func(index int) bool // has a core in a crash loop tried again
+	background func(func())         // runs something that the end of the scheduler waits for
 
-// maxEscalations is how many of the latest escalations are remembered.
-const maxEscalations = 100
+	saving sync.Mutex // held while the book is written
 
-// Escalations returns the latest that this scheduler has told of, at most 100,
-// the newest last.
-func (s *Scheduler) Escalations() []isolation.Escalation {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.escalations)
+	mu          sync.Mutex // guards what follows
+	cores       map[*supervisor.Core]*audience
+	facts       map[fact]teller        // which core told of what last; bounded by scopes and causes
+	escalations []isolation.Escalation // the latest, the newest last
 }
 
 // Pause puts a scope out of use because an operator asks: global, worker:KIND or
 // workspace:/PATH. What runs goes on; nothing of the scope begins, for so long, or
 // until somebody resumes it if that is 0, over restarts too.
-func (s *Scheduler) Pause(scope, reason string, d time.Duration) (isolation.Isolation, error) {
+func (s *Isolations) Pause(scope, reason string, d time.Duration) (isolation.Isolation, error) {
 	if d < 0 {
 		return isolation.Isolation{}, fmt.Errorf("for %v: want 0 or more", d)
 	}
@@ -137,149 +118,122 @@ func (s *Scheduler) Pause(scope, reason string, d time.Duration) (isolation.Isol
 	if err != nil {
 		return i, err
 	}
-	if !s.cfg.Isolations.Apply(time.Now(), i) {
+	if !s.book.Apply(time.Now(), i) {
 		return i, queue.Refuse("%s is out of use already, for longer; `scheduler status` shows why", i.Scope)
 	}
-	s.cfg.Log.Info().Str("scope", string(i.Scope)).Time("until", i.Until).Msg("paused: " + i.Message)
-	s.Feed.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: escalationText(isolation.Escalation{Scope: i.Scope, Message: i.Message, Action: i.Action, Until: i.Until})})
-	s.isolationsChanged()
+	s.log.Info().Str("scope", string(i.Scope)).Time("until", i.Until).Msg("paused: " + i.Message)
+	s.feed.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: escalationText(isolation.Escalation{Scope: i.Scope, Message: i.Message, Action: i.Action, Until: i.Until})})
+	s.change()
 	return i, nil
 }
 
-// Drain lets what runs end, begins nothing, and returns when nothing runs; when ctx
-// ends before that, work goes on as before. Jobs are taken all the while.
-func (s *Scheduler) Drain(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.emptied.Broadcast()
-	})
-	defer stop()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.draining = true
-	s.post(schedule.Draining)
-	for len(s.live) > 0 && ctx.Err() == nil {
-		s.emptied.Wait()
+// change makes what has changed durable and lets every core know of it. A book that
+// cannot be written is enforced all the same, by those who know it.
+func (s *Isolations) change() {
+	if err := s.save(); err != nil {
+		s.log.Error().Err(err).Msg("isolations are not durable")
 	}
-	if err := context.Cause(ctx); err != nil {
-		s.draining = false
-		s.post(schedule.Starting)
-		return err
-	}
-	return nil
+	s.announce()
+	s.tellCores()
 }
 
-// sameFact is how long after one core another may tell of the same: a full disk
-// or a jump of the clock is seen by all of them.
-const sameFact = 10 * time.Second
+// announce tells the machine what is out of use.
+func (s *Isolations) announce() { s.post(schedule.Isolations(s.book.List(time.Now()))) }
 
-// toldBy reports whether another core has just told of what this one tells.
-func (s *Scheduler) toldBy(c *supervisor.Core, x isolation.Escalation) bool {
-	if c == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := fact{x.Scope, x.Cause}
-	last, known := s.facts[key]
-	at := time.Now() // with its monotonic reading: one of these facts is a jump of the wall clock
-	if known && last.by != c && at.Sub(last.at) < sameFact {
-		return true
-	}
-	maps.DeleteFunc(s.facts, func(_ fact, t teller) bool { return at.Sub(t.at) >= sameFact })
-	s.facts[key] = teller{c, at}
-	return false
-}
+// audience is what a core has heard of the book.
+type audience struct {
+	telling sync.Mutex  // one list at a time
+	behind  atomic.Bool // it came up with an older list, and takes no work before it has heard
 
-type fact struct {
-	isolation.Scope
-	isolation.Cause
-}
-
-type teller struct {
-	by *supervisor.Core
-	at time.Time
-}
-
-func escalationText(x isolation.Escalation) string {
-	text := string(x.Scope) + ": " + x.Message
-	switch {
-	case x.Action == isolation.Notify:
-		return text
-	case x.Until.IsZero():
-		return text + fmt.Sprintf("; isolated until `scheduler resume %s`", x.Scope)
-	}
-	return text + "; isolated until " + x.Until.Local().Format("15:04:05")
-}
-
-// isolationsChanged makes the change durable and lets every core know of it.
-// A book that cannot be written is enforced all the same, by those who know it.
-func (s *Scheduler) isolationsChanged() {
-	if err := s.saveIsolations(); err != nil {
-		s.cfg.Log.Error().Err(err).Msg("isolations are not durable")
-	}
-	s.postIsolations()
-	s.tellIsolations()
-}
-
-// tellIsolations tells every core that does not have the book as it is, without
-// waiting for it. A core that could not be told is tried again with each report.
-func (s *Scheduler) tellIsolations() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, version := s.cfg.Isolations.Versioned(time.Now())
-	for _, m := range s.cores {
-		if m.waiting || m.told == (listing{version, m.heard}) {
-			continue // whoever waits makes its list when it is its turn
-		}
-		m.waiting = true
-		s.drives.Go(func() { s.tellOf(m) })
-	}
+	// Guarded by Isolations.mu.
+	waiting bool    // somebody is about to tell the list
+	heard   uint64  // the number of its last escalation
+	told    listing // the list that it has
 }
 
 // listing says which list of isolations a core has.
 type listing struct{ version, heard uint64 }
 
-// tellOf tells one core the book, one list at a time.
-func (s *Scheduler) tellOf(m *member) {
-	m.telling.Lock()
-	defer m.telling.Unlock()
+// start returns what a core that starts has to enforce, and notes that it knows it.
+func (s *Isolations) start(a *audience) ipc.Isolations {
+	l := s.listFor(a)
 	s.mu.Lock()
-	m.waiting = false
-	list := s.isolationsFor(m)
+	defer s.mu.Unlock()
+	a.told = listing{l.Version, l.Heard}
+	return l
+}
+
+// join has a core that is up told from now on.
+func (s *Isolations) join(c *supervisor.Core, a *audience) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, version := s.book.Versioned(time.Now())
+	a.behind.Store(a.told.version != version)
+	s.cores[c] = a
+}
+
+// leave forgets a core that is down.
+func (s *Isolations) leave(c *supervisor.Core) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.cores, c)
+}
+
+// tellCores tells every core that does not have the book as it is, without waiting
+// for it. A core that could not be told is tried again with each report.
+func (s *Isolations) tellCores() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, version := s.book.Versioned(time.Now())
+	for c, a := range s.cores {
+		if a.waiting || a.told == (listing{version, a.heard}) {
+			continue // whoever waits makes its list when it is its turn
+		}
+		a.waiting = true
+		s.background(func() { s.tell(c, a) })
+	}
+}
+
+// tell tells one core the book, one list at a time.
+func (s *Isolations) tell(c *supervisor.Core, a *audience) {
+	a.telling.Lock()
+	defer a.telling.Unlock()
+	s.mu.Lock()
+	a.waiting = false
 	s.mu.Unlock()
+	list := s.listFor(a)
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
-	defer s.poke() // not before: the core would refuse what was just lifted
-	if err := m.Call(ctx, ipc.MethodIsolate, list, nil); err != nil {
-		s.cfg.Log.Debug().Err(err).Int("core", m.Index()).Msg("the core could not be told what is isolated")
+	defer s.told() // not before: the core would refuse what was just lifted
+	if err := c.Call(ctx, ipc.MethodIsolate, list, nil); err != nil {
+		s.log.Debug().Err(err).Int("core", c.Index()).Msg("the core could not be told what is isolated")
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m.told, m.behind = listing{list.Version, list.Heard}, false
-	s.postCores()
+	a.told = listing{list.Version, list.Heard}
+	a.behind.Store(false)
 }
 
-// isolationsFor returns what a core, nil if it is none yet, has to enforce. Called
-// with s.mu held.
-func (s *Scheduler) isolationsFor(m *member) ipc.Isolations {
+// listFor returns what a core, nil for none in particular, has to enforce.
+func (s *Isolations) listFor(a *audience) ipc.Isolations {
 	l := ipc.Isolations{}
-	if m != nil {
-		l.Heard = m.heard // read before the book, which has at least what these told
+	if a != nil {
+		s.mu.Lock()
+		l.Heard = a.heard // read before the book, which has at least what these told
+		s.mu.Unlock()
 	}
 	at := time.Now()
-	l.Isolations, l.Version = s.cfg.Isolations.Versioned(at)
+	l.Isolations, l.Version = s.book.Versioned(at)
 	l.At = at.UTC().Round(0)
 	byWallClock(at, l.Isolations)
 	return l
 }
 
-// isolations returns what is out of use.
-func (s *Scheduler) isolations() []isolation.Isolation {
+// list returns what is out of use.
+func (s *Isolations) list() []isolation.Isolation {
 	at := time.Now()
-	list := s.cfg.Isolations.List(at)
+	list := s.book.List(at)
 	byWallClock(at, list)
 	return list
 }
@@ -292,46 +246,18 @@ func byWallClock(at time.Time, list []isolation.Isolation) {
 	}
 }
 
-// park keeps a job that an isolation has refused out of the claims until that
-// is lifted. It reports false if no isolation blocks the job.
-func (s *Scheduler) park(f *flight) bool {
-	if !s.isBlocked(&f.entry) {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f.parked = true
-	return true
-}
-
-// forgetJob forgets what was noted of a job: it has ended.
-func (s *Scheduler) forgetJob(id job.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.late, id)
-	delete(s.blocked, id)
-	delete(s.lateStarts, id)
-	s.post(schedule.Dropped{ID: id})
-}
-
 // Blocking returns the isolation that keeps a queued job from beginning, if there
 // is one.
-func (s *Scheduler) Blocking(e *queue.Entry) (isolation.Isolation, bool) {
+func (s *Isolations) Blocking(e *queue.Entry) (isolation.Isolation, bool) {
 	path, _ := s.folders.Peek(e.Spec.Workspace.Path)
 	run := isolation.Run{Kind: e.Spec.Choices()[e.Choice].Worker, Tenant: e.Spec.Tenant, Workspace: path}
-	return s.cfg.Isolations.Blocked(run, time.Now())
-}
-
-// isBlocked reports whether an isolation keeps the job from beginning.
-func (s *Scheduler) isBlocked(e *queue.Entry) bool {
-	_, blocked := s.Blocking(e)
-	return blocked
+	return s.book.Blocked(run, time.Now())
 }
 
 // isKindOut reports whether an isolation keeps every run of the kind for the tenant
 // from beginning, and that alone.
-func (s *Scheduler) isKindOut(kind job.WorkerKind, t job.Tenant) bool {
-	i, blocked := s.cfg.Isolations.Blocked(isolation.Run{Kind: kind, Tenant: t}, time.Now())
+func (s *Isolations) isKindOut(kind job.WorkerKind, t job.Tenant) bool {
+	i, blocked := s.book.Blocked(isolation.Run{Kind: kind, Tenant: t}, time.Now())
 	return blocked && i.Scope != isolation.Global
 }
 
@@ -341,8 +267,8 @@ const parkSlack = time.Minute
 
 // parkKind leaves a kind of worker alone until its provider's usage limit is
 // reset: its jobs wait, or go on with their next worker, and no attempt is lost.
-func (s *Scheduler) parkKind(p policy.Parking) {
-	i, blocked := s.cfg.Isolations.Blocked(isolation.Run{Kind: p.Kind}, time.Now())
+func (s *Isolations) parkKind(p policy.Parking) {
+	i, blocked := s.book.Blocked(isolation.Run{Kind: p.Kind}, time.Now())
 	if blocked && (i.Until.IsZero() || i.Until.After(p.Until.Add(-parkSlack))) {
 		return // another job has just told
 	}
@@ -352,53 +278,53 @@ func (s *Scheduler) parkKind(p policy.Parking) {
 	})
 }
 
-func (s *Scheduler) saveIsolations() error {
-	if s.cfg.IsolationsFile == "" {
+func (s *Isolations) save() error {
+	if s.file == "" {
 		return nil
 	}
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	return SaveIsolations(s.cfg.IsolationsFile, s.cfg.Isolations)
+	return SaveIsolations(s.file, s.book)
 }
 
-// expireIsolations lifts what has cooled down, and reports whether there was any.
-func (s *Scheduler) expireIsolations() bool {
-	gone := s.cfg.Isolations.Expire(time.Now())
+// expire lifts what has cooled down, and reports whether there was any.
+func (s *Isolations) expire() bool {
+	gone := s.book.Expire(time.Now())
 	if len(gone) == 0 {
 		return false
 	}
 	for _, i := range gone {
 		s.lifted(i, "its cool-down has ended")
 	}
-	s.isolationsChanged()
+	s.change()
 	return true
 }
 
-func (s *Scheduler) lifted(i isolation.Isolation, why string) {
-	s.cfg.Log.Info().Str("scope", string(i.Scope)).Str("cause", string(i.Cause)).Msg("isolation lifted: " + why)
-	s.Feed.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: fmt.Sprintf("%s is in use again: %s", i.Scope, why)})
+func (s *Isolations) lifted(i isolation.Isolation, why string) {
+	s.log.Info().Str("scope", string(i.Scope)).Str("cause", string(i.Cause)).Msg("isolation lifted: " + why)
+	s.feed.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: fmt.Sprintf("%s is in use again: %s", i.Scope, why)})
 }
 
 // Resume lifts the isolation of a scope: global, worker:KIND, workspace:/PATH,
 // or core:N for a core in a crash loop. The error wraps ErrNotIsolated and
 // names what is isolated.
-func (s *Scheduler) Resume(_ context.Context, scope string) (isolation.Isolation, error) {
+func (s *Isolations) Resume(scope string) (isolation.Isolation, error) {
 	if text, ok := strings.CutPrefix(scope, coreScope); ok {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			return isolation.Isolation{}, fmt.Errorf("%q is no scope, want %sN with the number of a core", scope, coreScope)
 		}
-		if !s.sup.Resume(n) {
+		if !s.resumeCore(n) {
 			return isolation.Isolation{}, fmt.Errorf("core %d: %w; `scheduler status` shows what is", n, ErrNotIsolated)
 		}
 		return isolation.Isolation{Scope: isolation.Scope(scope), Cause: isolation.CauseCoreCrashes}, nil
 	}
-	i, err := LiftIsolation(s.cfg.Isolations, scope)
+	i, err := LiftIsolation(s.book, scope)
 	if err != nil {
 		return i, err
 	}
 	s.lifted(i, "an operator resumed it")
-	s.isolationsChanged()
+	s.change()
 	return i, nil
 }
 
@@ -425,18 +351,3 @@ func LiftIsolation(b *isolation.Book, scope string) (isolation.Isolation, error)
 
 // coreScope begins the scope of a core.
 const coreScope = "core:"
-
-// stopAll stops what runs; the jobs go back to the queue and no attempt counts.
-func (s *Scheduler) stopAll(reason string) {
-	s.mu.Lock()
-	flights := make([]*flight, 0, len(s.live))
-	for _, f := range s.live {
-		flights = append(flights, f)
-	}
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
-	defer cancel()
-	for _, f := range flights {
-		s.stopFlight(ctx, f, true, reason)
-	}
-}

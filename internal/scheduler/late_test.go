@@ -84,7 +84,7 @@ func TestNothingIsRememberedForEver(t *testing.T) {
 		w.start()
 		defer w.end()
 		kernel := sched.New(w.store, sched.Options{Changed: w.sched.Changed})
-		if _, err := w.sched.Pause("worker:codex", "", 0); err != nil {
+		if _, err := w.sched.Isolations.Pause("worker:codex", "", 0); err != nil {
 			t.Fatal(err)
 		}
 		direct := func(s *job.Spec) { s.Workspace = job.Workspace{Isolation: job.Direct, Path: dir} }

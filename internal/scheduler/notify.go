@@ -54,7 +54,7 @@ func (s *Scheduler) CoreNotify(c *supervisor.Core, method string, params json.Ra
 	case ipc.NotifyMetrics:
 		decodeNotify(s, method, params, func(n ipc.Metrics) { s.metrics(c, n) })
 	case ipc.NotifyEscalation:
-		decodeNotify(s, method, params, func(n ipc.Escalation) { s.escalated(c, n) })
+		decodeNotify(s, method, params, func(n ipc.Escalation) { s.Isolations.escalated(c, n) })
 	default:
 		s.cfg.Log.Debug().Str("method", method).Msg("unknown notification ignored")
 	}

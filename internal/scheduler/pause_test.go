@@ -34,11 +34,11 @@ func TestPause(t *testing.T) {
 			scope string
 			d     time.Duration
 		}{{"", 0}, {"everything", 0}, {"core:1", 0}, {"workspace:here", 0}, {"global", -time.Second}} {
-			if i, err := s.Pause(bad.scope, "", bad.d); err == nil {
+			if i, err := s.Isolations.Pause(bad.scope, "", bad.d); err == nil {
 				t.Errorf("paused %q for %v: %+v", bad.scope, bad.d, i)
 			}
 		}
-		i, err := s.Pause("worker:codex", "a new key is coming", time.Hour)
+		i, err := s.Isolations.Pause("worker:codex", "a new key is coming", time.Hour)
 		if err != nil || i.Cause != isolation.CausePaused || i.Action != isolation.IsolateKind || i.Until.Sub(i.Since) != time.Hour {
 			t.Fatalf("paused %+v, %v", i, err)
 		}
@@ -46,24 +46,25 @@ func TestPause(t *testing.T) {
 			t.Errorf("listeners hear %+v", u)
 		}
 		e := queue.Entry{Spec: job.Spec{Worker: "codex"}}
-		if !s.isBlocked(&e) {
+		if _, blocked := s.Isolations.Blocking(&e); !blocked {
 			t.Error("codex may begin")
 		}
-		if _, err := s.Pause("worker:codex", "", time.Minute); !errors.Is(err, queue.ErrIllegalTransition) {
+		if _, err := s.Isolations.Pause("worker:codex", "", time.Minute); !errors.Is(err, queue.ErrIllegalTransition) {
 			t.Errorf("a shorter pause: %v", err)
 		}
-		if i, err = s.Pause("worker:codex", "", 0); err != nil || !i.Until.IsZero() {
+		if i, err = s.Isolations.Pause("worker:codex", "", 0); err != nil || !i.Until.IsZero() {
 			t.Errorf("a longer pause: %+v, %v", i, err)
 		}
 		again, err := LoadIsolations(s.cfg.IsolationsFile)
 		if err != nil || len(again.List(time.Now())) != 1 {
 			t.Errorf("after a restart: %+v, %v", again, err)
 		}
-		if _, err := s.Resume(t.Context(), "worker:codex"); err != nil || s.isBlocked(&e) {
+		_, err = s.Isolations.Resume("worker:codex")
+		if _, blocked := s.Isolations.Blocking(&e); err != nil || blocked {
 			t.Errorf("resumed: %v", err)
 		}
 		s.turns.step(schedule.Cores{{Takes: true}})
-		if _, err := s.Pause("global", "", time.Minute); err != nil {
+		if _, err := s.Isolations.Pause("global", "", time.Minute); err != nil {
 			t.Error(err)
 		}
 		s.turns.step(s.turns.taken()...)
@@ -71,8 +72,8 @@ func TestPause(t *testing.T) {
 			t.Errorf("everything is paused, and there is room for %d: %v", n, why)
 		}
 		time.Sleep(time.Minute + time.Second)
-		s.expireIsolations()
-		if list := s.isolations(); len(list) != 0 {
+		s.Isolations.expire()
+		if list := s.Isolations.list(); len(list) != 0 {
 			t.Errorf("after its end: %+v", list)
 		}
 	})
@@ -82,13 +83,13 @@ func TestPause(t *testing.T) {
 // one that waits for a person to look at a failure ends.
 func TestPausedRunWaits(t *testing.T) {
 	s := paused(t, "b")
-	if _, err := s.Pause("global", "", 0); err != nil {
+	if _, err := s.Isolations.Pause("global", "", 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.stuck(); err != nil {
 		t.Errorf("paused: %v", err)
 	}
-	if _, err := s.Resume(t.Context(), "global"); err != nil {
+	if _, err := s.Isolations.Resume("global"); err != nil {
 		t.Fatal(err)
 	}
 	s.cfg.Isolations.Apply(time.Now(), isolation.Isolation{Scope: isolation.Global, Cause: isolation.CauseGhost, Action: isolation.SafeStop})

@@ -32,8 +32,8 @@ func (s *Scheduler) reportLoop(ctx context.Context) error {
 		if err := s.lookAtClock(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("put right what the clock put off")
 		}
-		if !s.expireIsolations() {
-			s.tellIsolations() // those that have not heard of the latest yet
+		if !s.Isolations.expire() {
+			s.Isolations.tellCores() // those that have not heard of the latest yet
 		}
 		if err := s.stuck(); err != nil {
 			s.failure(err)

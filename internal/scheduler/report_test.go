@@ -31,7 +31,7 @@ func TestHungCoreDelaysNobody(t *testing.T) {
 		w.start()
 		defer w.end()
 		defer close(hung)
-		if _, err := w.sched.Pause("worker:codex", "", 3*time.Second); err != nil {
+		if _, err := w.sched.Isolations.Pause("worker:codex", "", 3*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		id := w.submit(task("a", time.Second, func(s *job.Spec) { s.Worker = "codex" }))[0]

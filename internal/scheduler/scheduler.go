@@ -108,6 +108,8 @@ var errDone = errors.New("all jobs are done")
 type Scheduler struct {
 	// Feed tells of what happens.
 	Feed *Feed
+	// Isolations is what is out of use.
+	Isolations *Isolations
 
 	cfg Config
 	sup Cores
@@ -138,7 +140,6 @@ type Scheduler struct {
 	// told is what listeners were told that queued jobs wait for, by tellWaiting alone.
 	told map[job.ID]job.WaitingReason
 
-	saving    sync.Mutex // held while the isolations are written
 	recalling sync.Mutex // held while it is read what was spent lately
 
 	mu          sync.Mutex // guards what follows, and Config.Tuning
@@ -153,13 +154,11 @@ type Scheduler struct {
 	ready       map[job.Class]queue.ClassReady // as counted last
 	spent       spendings
 	clock       clockWatch
-	facts       map[fact]teller        // which core told of what last; bounded by scopes and causes
-	asked       []asked                // permits, of the last minute, the oldest first
-	circuits    []ipc.Circuit          // of the last core, while none is up
-	failedTeams []FailedTeam           // during this scheduler's life
-	escalations []isolation.Escalation // the latest, the newest last
-	draining    bool                   // nothing is claimed until what runs has ended
-	emptied     *sync.Cond             // on mu: a flight has ended
+	asked       []asked       // permits, of the last minute, the oldest first
+	circuits    []ipc.Circuit // of the last core, while none is up
+	failedTeams []FailedTeam  // during this scheduler's life
+	draining    bool          // nothing is claimed until what runs has ended
+	emptied     *sync.Cond    // on mu: a flight has ended
 	stopping    bool
 	pending     int        // events not stored yet, of all flights
 	more        *sync.Cond // on mu: pending went down, or the loop ends
@@ -176,7 +175,7 @@ func New(cfg Config) *Scheduler {
 	}
 	s := &Scheduler{
 		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), begun: make(chan struct{}), flows: newFlows(), runs: newRuns(), judged: newJudged(), cores: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{},
-		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, lateStarts: map[job.ID]int{}, facts: map[fact]teller{}, blocked: map[job.ID]time.Time{},
+		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, lateStarts: map[job.ID]int{}, blocked: map[job.ID]time.Time{},
 	}
 	s.Feed = &Feed{store: cfg.Store, log: cfg.Log, observer: cfg.Observer, forget: s.forgetJob, follow: s.follow, judge: s.judge}
 	if cfg.Batch != "" {
@@ -189,6 +188,15 @@ func New(cfg Config) *Scheduler {
 	})
 	s.folders = realpath.New(cfg.RealPath, s.poke)
 	s.sup = cfg.Supervise(s)
+	s.Isolations = &Isolations{
+		book: cfg.Isolations, file: cfg.IsolationsFile, feed: s.Feed, log: cfg.Log, folders: s.folders, onEscalation: cfg.OnEscalation,
+		post: s.post, told: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.postCores()
+		}, safeStop: s.safeStop, resumeCore: func(index int) bool { return s.sup.Resume(index) }, background: s.drives.Go,
+		cores: map[*supervisor.Core]*audience{}, facts: map[fact]teller{},
+	}
 	return s
 }
 

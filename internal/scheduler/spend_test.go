@@ -150,7 +150,7 @@ func TestPauseWhileCoreStarts(t *testing.T) {
 		w.start()
 		defer w.end()
 		c := w.cores.begin(1)
-		if _, err := w.sched.Pause("worker:codex", "", 0); err != nil {
+		if _, err := w.sched.Isolations.Pause("worker:codex", "", 0); err != nil {
 			t.Fatal(err)
 		}
 		w.submit(task("a", time.Second, func(s *job.Spec) { s.Worker = "codex" }))

@@ -49,10 +49,10 @@ type CoreStatus struct {
 // Status returns how the scheduler and its cores fare now.
 func (s *Scheduler) Status() Status {
 	if s.idle {
-		return Status{Isolations: s.isolations()}
+		return Status{Isolations: s.Isolations.list()}
 	}
 	cores := s.sup.Cores()
-	isolations, shares := s.isolations(), s.turns.shares()
+	isolations, shares := s.Isolations.list(), s.turns.shares()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Status{

@@ -179,9 +179,3 @@ func (s *Scheduler) Reload(ctx context.Context, t Tuning) error {
 	s.poke()
 	return s.sup.Reconfigure(ctx)
 }
-
-func (s *Scheduler) isStopOnSafeStop() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cfg.StopOnSafeStop
-}

@@ -86,12 +86,7 @@ func boundsOf(c *ipc.Configure) schedule.Bounds {
 func (s *Scheduler) postCores() {
 	var list schedule.Cores
 	for _, m := range s.cores {
-		list = append(list, schedule.Core{Takes: !m.draining && !m.behind, Concurrency: m.metrics.Concurrency})
+		list = append(list, schedule.Core{Takes: !m.draining && !m.audience.behind.Load(), Concurrency: m.metrics.Concurrency})
 	}
 	s.post(list)
-}
-
-// postIsolations tells the machine what is out of use.
-func (s *Scheduler) postIsolations() {
-	s.post(schedule.Isolations(s.cfg.Isolations.List(time.Now())))
 }

@@ -132,7 +132,7 @@ func (s *Scheduler) Statuses(ctx context.Context) func(*queue.Entry) job.Status 
 		if st.Waiting == nil || e.Held != "" || e.WaitsFor != "" || e.Spec.Type == job.External || st.Waiting.Reason == job.WaitCommand {
 			return st
 		}
-		if i, blocked := s.Blocking(e); blocked {
+		if i, blocked := s.Isolations.Blocking(e); blocked {
 			w := i.Waiting()
 			st.Waiting = &w
 			return st

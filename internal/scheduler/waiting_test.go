@@ -57,7 +57,7 @@ func TestWhatJobsWaitFor(t *testing.T) {
 		},
 		"the end of a pause": {
 			nil, func(w *world) {
-				if _, err := w.sched.Pause("worker:codex", "the bill", 0); err != nil {
+				if _, err := w.sched.Isolations.Pause("worker:codex", "the bill", 0); err != nil {
 					w.Fatal(err)
 				}
 			}, task("first", time.Hour), task("second", time.Hour, codex),
@@ -86,7 +86,7 @@ func TestWhatJobsWaitFor(t *testing.T) {
 						if method != ipc.MethodRequestPermit || json.Unmarshal(params, &r) != nil {
 							return nil, nil, false
 						}
-						i, blocked := w.sched.Blocking(&queue.Entry{Spec: job.Spec{Worker: r.Choice.Worker}})
+						i, blocked := w.sched.Isolations.Blocking(&queue.Entry{Spec: job.Spec{Worker: r.Choice.Worker}})
 						return ipc.PermitAnswer{Rejection: &ipc.Rejection{Reason: job.CircuitOpen, Message: i.Message}}, nil, blocked
 					}
 					core.run = func(ctx context.Context, r *playedRun) job.Outcome {

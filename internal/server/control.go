@@ -27,7 +27,7 @@ func (s *Server) controlRoutes() {
 }
 
 func (s *Server) pause(_ context.Context, _ *struct{}, in *api.Pause) (api.Isolation, error) {
-	i, err := s.opt.Sched.Pause(in.Scope, in.Reason, in.For.Std())
+	i, err := s.opt.Sched.Isolations.Pause(in.Scope, in.Reason, in.For.Std())
 	if err != nil {
 		err = badField("body.scope", "%v", err)
 	}
@@ -35,7 +35,7 @@ func (s *Server) pause(_ context.Context, _ *struct{}, in *api.Pause) (api.Isola
 }
 
 func (s *Server) resume(ctx context.Context, _ *struct{}, in *api.Resume) (api.Isolation, error) {
-	i, err := s.opt.Sched.Resume(ctx, in.Scope)
+	i, err := s.opt.Sched.Isolations.Resume(in.Scope)
 	if err != nil && !errors.Is(err, scheduler.ErrNotIsolated) {
 		err = badField("body.scope", "%v", err) // it names no scope
 	}

@@ -29,7 +29,7 @@ func (s *Server) makeOverview(ctx context.Context) (api.Overview, error) {
 	o := api.Overview{
 		At: now, Version: s.opt.Version, Started: st.Started, Stopping: st.Stopping, Running: st.Running,
 		Cores: st.Cores, Circuits: st.Circuits, Isolations: st.Isolations, Policy: st.Policy,
-		Alerts: alertsOf(&st, s.opt.Sched.Escalations(), now), Budgets: []api.Budget{},
+		Alerts: alertsOf(&st, s.opt.Sched.Isolations.Escalations(), now), Budgets: []api.Budget{},
 	}
 	if s.opt.MaxAtOnce != nil {
 		o.MaxAtOnce = s.opt.MaxAtOnce()
