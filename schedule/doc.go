@@ -1,14 +1,18 @@
-// Package schedule decides which queued job runs next.
+// Package schedule decides what happens to jobs: which queued job runs next and on which
+// core, what follows from an answer, a stop, an end or a death, and what each core has to
+// know of the others.
 //
 // Machine is a pure state machine. It has no lock, no clock, no goroutine and does no
 // I/O. Events go in with the time at which they happened; what is to be done comes out
 // as data:
 //
-//	             ┌────────────────────── Machine ──────────────────────┐
-//	events ────► │ lanes (heads read) ─► policy.Next ─► room? ─► claim │ ────► Ready
-//	             └──────────────────────────────────────────────────────┘
-//	changed lanes, heads, claims, ends of runs,          heads to read, jobs to claim,
-//	settings, cores, isolations                           jobs to start, when to wake up
+//	             ┌──────────────────────── Machine ────────────────────────┐
+//	events ────► │ lanes (heads read) ─► policy.Next ─► room? ─► claim     │ ────► Ready
+//	             │ flights: claimed ─► permit ─► begun ─► running ─► ended │
+//	             └─────────────────────────────────────────────────────────┘
+//	changed lanes, heads, claims, answers of cores,        heads to read, jobs to claim,
+//	events and ends of runs, stops, settings,              ops to commit, calls to make,
+//	cores, isolations                                      what to tell, when to wake up
 //
 // Its owner calls Step from one goroutine, does what the Ready says, and feeds the
 // results back as events, in the order in which they were asked for. The same events
@@ -65,21 +69,30 @@
 // the policy, and an event that makes room as many heads as were passed over, of which at
 // most maxPassed in each lane are in memory.
 //
+// # Flights
+//
+// A job is in flight from the moment it is chosen until the end of its claim is committed.
+// Every decision about it is one Work, whose ops stand or fall together, and the next one
+// waits for its answer. What happens meanwhile (a cancel, the death of its core, its end) is
+// kept and taken into account then. So an end that comes before the answer to a submission is
+// recorded after it, and a cancel that comes while an attempt is being recorded reaches the
+// core right after that.
+//
 // # What its owner owes
 //
 // The machine believes what it is told, so the order of the owner's work matters:
 //
 //	for {
 //		ready := machine.Step(now, events...)
-//		read the heads   ─► HeadsRead     one for each of ready.Reads
-//		claim the jobs   ─► Claimed       one for each of ready.Claims, committed
-//		start the jobs                    each of ready.Start, once
+//		read the heads   ─► HeadsRead     one for each of ready.Reads, in order
+//		claim the jobs   ─► Claimed       one for each of ready.Claims, committed, after the reads
+//		do the works     ─► Done          one for each of ready.Work: commit, call, tell
 //		find the folders ─► FolderKnown   whenever they are known, never waited for
 //		wait for further events, or for ready.Wake ─► Tick
 //	}
 //
-// An end is told by Landed after its commit, and once. An owner that has lost track
-// (the store failed, another process wrote) tells Forget, and what is in flight stays in
-// flight. Between a claim's commit and its Claimed the process may die: the lease then
-// brings the job back, and no machine has to know.
+// Claims are answered in the order in which they were asked for; works in any. An owner that has
+// lost track (the store failed, another process wrote) tells Forget, and what is in flight
+// stays in flight. The process may die between any two steps: the store has the claim with its
+// lease, the next scheduler takes it back, and a new machine decides by what is stored.
 package schedule

@@ -1,8 +1,6 @@
 package schedule
 
 import (
-	"time"
-
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -23,18 +21,6 @@ type Bounds struct {
 	Slots   int                    // jobs at once
 	Workers map[job.WorkerKind]int // jobs at once of a kind; absent or 0: no bound
 	Limits  ipc.Limits             // of which PerTenant, EachTenant, PerWorkspace and EachWorkspace count here
-}
-
-// Cores lists the cores that are up, all of them, in any order. Without one that takes
-// jobs nothing is claimed: a claim that no core can serve would only wear out its lease.
-type Cores []Core
-
-// Core is one of them.
-type Core struct {
-	Takes bool // it takes new jobs
-	// Concurrency is how many jobs at once it allows, all cores together, since the
-	// host is overloaded; 0: no bound.
-	Concurrency int
 }
 
 // Mode says whether anything may be started at all.
@@ -62,6 +48,9 @@ type UsePolicy struct {
 	Policy policy.Policy
 	Expect job.Expectation // of a job that does not say
 }
+
+// UseRetry replaces the policy of retries, for the attempts that end from now on.
+type UseRetry struct{ *policy.Retry }
 
 // Reputation is the measured quality of a tenant's work, in [0, 1]. Only a policy that is a
 // policy.Reputed hears of it, and only from then on.
@@ -100,25 +89,6 @@ type Claimed struct {
 	Entries []queue.Entry
 }
 
-// Moved says that a job in flight runs on another kind of worker than it was claimed for,
-// one of its fallbacks: its slot of the one kind becomes one of the other.
-type Moved struct {
-	ID     job.ID
-	Worker job.WorkerKind
-}
-
-// Landed says that a job is no longer in flight: it has ended, or went back to the queue, and
-// the store has committed that. Before the commit its lane would still be read without it,
-// and the job would be lost from sight.
-type Landed struct {
-	ID   job.ID
-	Used job.Usage // by the attempt; zero if none was made
-	Over bool      // the job has ended with it
-	// Parked says that the job went back to the queue because something is isolated: it is
-	// not claimed again while that keeps it from running.
-	Parked bool
-}
-
 // Dropped says that a job has ended without having been in flight, by a cancellation say, so
 // that nothing is remembered of it.
 type Dropped struct{ ID job.ID }
@@ -137,39 +107,17 @@ func (Forget) event()      {}
 func (HeadsRead) event()   {}
 func (FolderKnown) event() {}
 func (Claimed) event()     {}
-func (Moved) event()       {}
 func (Landed) event()      {}
 func (Dropped) event()     {}
 func (Tick) event()        {}
-
-// Ready is what a Step asks for. Reads and Claims are asked for once and must be
-// answered, Reads before Claims of the same Ready; an owner that cannot answer feeds
-// Forget, or gives up.
-type Ready struct {
-	// Reads are to be passed to queue.Store.Heads, with Now set, and answered by HeadsRead.
-	Reads []queue.HeadsSpec
-	// Claims are to be passed to queue.Store.Take, and answered by Claimed.
-	Claims []Claim
-	// Start are jobs that are claimed now, in the order in which they were chosen.
-	Start []Start
-	// Resolve are workspaces whose real path is wanted, to be answered by FolderKnown as
-	// soon as it is known. They are listed again with each Ready until then.
-	Resolve []string
-	// Wake is when the next Step is due if no event comes before; zero: never.
-	Wake time.Time
-}
-
-// Claim asks for entries to be dispatched. The machine counts them as in flight at once, so
-// that no two Readys ask for one. The store refuses what is gone, held or not covered by a
-// grant any more, all of it in the transaction of the claim.
-type Claim struct {
-	Batch job.BatchID // as in queue.HeadsSpec
-	IDs   []job.ID
-}
-
-// Start is a job that is in flight now: its claim is committed, and its lease runs.
-type Start struct {
-	Entry queue.Entry
-	// Waited is how long the job was ready and only its workspace was taken.
-	Waited time.Duration
-}
+func (UseRetry) event()    {}
+func (Windows) event()     {}
+func (Recall) event()      {}
+func (CoreGone) event()    {}
+func (Done) event()        {}
+func (RunEvent) event()    {}
+func (Ended) event()       {}
+func (Stop) event()        {}
+func (Hold) event()        {}
+func (Preempt) event()     {}
+func (UsedUp) event()      {}

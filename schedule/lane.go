@@ -161,7 +161,7 @@ func (m *Machine) extend(l *lane, r *queue.LaneHeads, folders map[string]string)
 	l.more = r.More
 	for _, h := range r.Heads {
 		l.last = h.Place()
-		if f := m.flights[h.ID]; f != nil && !f.flies {
+		if f := m.flights[h.ID]; f != nil && !f.flies() {
 			continue // it was read before its claim
 		}
 		c := head{Head: h, known: h.Workspace.Path == ""}

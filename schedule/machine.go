@@ -23,16 +23,29 @@ type Machine struct {
 
 	bounds     Bounds
 	mode       Mode
-	cores      Cores
 	isolations Isolations
+	retry      *policy.Retry
+	await      func(time.Time, *Run, *job.Outcome, *policy.Decision) queue.Op
+	with       func(*Run, queue.Op) []queue.Op
 
-	flights map[job.ID]*flight
-	room    room
-	parked  map[job.ID]bool // refused by an isolation when they were asked for last
-	unknown []string        // workspaces of heads whose real path is not known, sorted
-	started []Start         // for the next Ready
-	probeAt time.Time       // when to probe again after a core has refused that; zero: at once
-	overAt  time.Time       // when to read again what was passed over for a used up grant; zero: nothing was
+	books    []*book // of the cores that are up or starting, by their places
+	asked    []asked // permits, of the last minute, the oldest first
+	spent    spendings
+	held     map[job.BatchID]string // why batches do not go on
+	flights  map[job.ID]*flight
+	room     room
+	buffered int       // events of flights that are not stored
+	flushAt  time.Time // when they are to be stored; zero: there are none
+
+	parked     map[job.ID]bool      // refused by an isolation when they were asked for last
+	folderBusy map[job.ID]time.Time // since when jobs wait for a workspace that others have
+	lateStarts map[job.ID]int       // how often in a row jobs came too late for their permits
+
+	unknown []string  // workspaces of heads whose real path is not known, sorted
+	ready   Ready     // what the next Step returns
+	fresh   bool      // heads were read since the last Step
+	probeAt time.Time // when to probe again after a core has refused that; zero: at once
+	overAt  time.Time // when to read again what was passed over for a used up grant; zero: nothing was
 }
 
 // overEvery is how often heads are read again that were passed over for a grant: it moves
@@ -44,20 +57,6 @@ const overEvery = time.Minute
 // the machine alone. Without a pause each queued job would be refused in turn.
 const probePause = 5 * time.Second
 
-// flight is a job that is being claimed or is claimed. It holds its slot, its place in its
-// folder and its part of the policy's count from the moment it was chosen, or two jobs
-// would be chosen for one slot.
-type flight struct {
-	lane   job.Lane
-	ask    policy.Demand // what the policy was told
-	uses   use
-	waited time.Duration // Start.Waited
-	flies  bool          // it is claimed
-	// earlier is set if it was chosen before the cores began to throttle, and probe if it
-	// was beyond what they had told; see mayProbe.
-	earlier, probe bool
-}
-
 // Config says what a Machine begins with.
 type Config struct {
 	// Scopes are the private batches to work on; "" is what is shared.
@@ -65,14 +64,26 @@ type Config struct {
 	Policy policy.Policy
 	Expect job.Expectation // of a job that does not say
 	Bounds Bounds
+	Retry  *policy.Retry
+	// Windows are the cost windows that the cores enforce.
+	Windows Windows
+
+	// The rest are pure functions about the end of an attempt. Await returns the op that has a
+	// person look at what an attempt made before anything follows from it, or nil. With
+	// returns what else is to be stored with the op that ends a claim. nil: nothing.
+	Await func(at time.Time, r *Run, o *job.Outcome, d *policy.Decision) queue.Op
+	With  func(*Run, queue.Op) []queue.Op
 }
 
 // New returns a machine that knows of no core and has read nothing.
 func New(c Config) *Machine {
 	m := &Machine{
 		policy: c.Policy, expect: c.Expect, bounds: c.Bounds, lanes: map[job.Lane]*lane{},
-		flights: map[job.ID]*flight{}, parked: map[job.ID]bool{}, room: newRoom(),
+		retry: c.Retry, await: c.Await, with: c.With, room: newRoom(),
+		held: map[job.BatchID]string{}, flights: map[job.ID]*flight{},
+		parked: map[job.ID]bool{}, folderBusy: map[job.ID]time.Time{}, lateStarts: map[job.ID]int{},
 	}
+	m.spent.bound(c.Windows)
 	for _, batch := range c.Scopes {
 		m.scopes = append(m.scopes, &scope{batch: batch, stale: true})
 	}
@@ -82,28 +93,35 @@ func New(c Config) *Machine {
 // Step takes events that happened, the last of them at the time, and returns what to
 // do. at should carry a monotonic reading: ends of isolations are compared with it.
 func (m *Machine) Step(at time.Time, events ...Event) Ready {
+	m.Take(at, events...)
+	m.pass(at)
+	if m.mayChoose() {
+		m.ready.Claims = m.choose(at)
+	}
+	m.flush(at)
+	m.ready.Reads = m.reads()
+	m.ready.Resolve = slices.Clone(m.unknown)
+	m.ready.Wake = m.wake(at)
+	r := m.ready
+	m.ready, m.fresh = Ready{}, false
+	return r
+}
+
+// Take takes events that happened at the time. What follows from them is said by the next
+// Step.
+func (m *Machine) Take(at time.Time, events ...Event) {
 	for _, e := range events {
 		m.take(at, e)
 	}
-	m.pass(at)
-	r := Ready{Start: m.started}
-	if m.mayChoose(slices.ContainsFunc(events, func(e Event) bool { _, read := e.(HeadsRead); return read })) {
-		r.Claims = m.choose(at)
-	}
-	m.started = nil
-	r.Reads = m.reads()
-	r.Resolve = slices.Clone(m.unknown)
-	r.Wake = m.wake(at)
-	return r
 }
 
 // mayChoose reports whether enough is known of the store to choose: a job that went back
 // to the queue must not lose its turn to those behind it, nor one that is not read yet to
 // those of a lower priority. What changes while heads are read waits for the next read, so
 // that a busy store does not hold up everything.
-func (m *Machine) mayChoose(read bool) bool {
+func (m *Machine) mayChoose() bool {
 	return !slices.ContainsFunc(m.scopes, func(s *scope) bool {
-		return s.reading || s.stale && !read || slices.ContainsFunc(s.pages, m.holdsUp)
+		return s.reading || s.stale && !m.fresh || slices.ContainsFunc(s.pages, m.holdsUp)
 	})
 }
 
@@ -150,15 +168,11 @@ func (m *Machine) take(at time.Time, e Event) {
 		m.bounds = e
 		m.again()
 	case Cores:
-		before := m.throttle()
-		m.cores = e
-		if before == 0 && m.throttle() > 0 {
-			for _, f := range m.flights {
-				f.earlier = true
-			}
-		}
+		m.coresAre(at, e)
+	case CoreGone:
+		m.coreGone(at, e)
 	case Mode:
-		m.mode = e
+		m.modeIs(at, e)
 	case Isolations:
 		if m.isolations = e; len(e) == 0 {
 			clear(m.parked)
@@ -181,21 +195,39 @@ func (m *Machine) take(at time.Time, e Event) {
 		m.overAt = time.Time{}
 	case HeadsRead:
 		m.headsRead(&e)
+		m.fresh = true
 	case FolderKnown:
 		m.folderKnown(e)
 	case Claimed:
 		m.claimed(at, &e)
-	case Moved:
-		if f := m.flights[e.ID]; f != nil {
-			m.room.give(f.uses)
-			f.uses.worker = e.Worker
-			m.room.take(f.uses)
-			m.again()
-		}
 	case Landed:
 		m.landed(at, e)
 	case Dropped:
-		delete(m.parked, e.ID)
+		m.forget(e.ID)
+	case Done:
+		m.done(at, &e)
+	case RunEvent:
+		m.runEvent(at, e)
+	case Ended:
+		if f := m.flights[e.Job]; f != nil && f.run != nil && f.run.Attempt == e.Attempt && f.run.Core == e.Core {
+			m.settle(at, f, ending{outcome: e.Outcome})
+		}
+	case Stop:
+		m.stop(at, e)
+	case Hold:
+		if m.held[e.Batch] = e.Why; e.Why == "" {
+			delete(m.held, e.Batch)
+		}
+	case Preempt:
+		m.preempt(at)
+	case UsedUp:
+		m.usedUp(at, e)
+	case UseRetry:
+		m.retry = e.Retry
+	case Windows:
+		m.spent.bound(e)
+	case Recall:
+		m.recall(at, e)
 	case Tick:
 	}
 }
@@ -285,9 +317,9 @@ func (m *Machine) Refuses(at time.Time, t job.Tenant, h queue.Head, folder strin
 	return m.refuses(at, t, &head{Head: h, real: folder, known: known})
 }
 
-// Notes returns how many jobs are remembered that are not in flight: those that an isolation
-// has refused.
-func (m *Machine) Notes() int { return len(m.parked) }
+// Notes returns how much is remembered of jobs that are not in flight: those that an isolation
+// has refused, that met a busy workspace or came too late.
+func (m *Machine) Notes() int { return len(m.parked) + len(m.folderBusy) + len(m.lateStarts) }
 
 // claimed takes what became of a claim. A flight of which nothing came is ended as if it had
 // used nothing, and its lane is read again from the beginning.
@@ -298,31 +330,16 @@ func (m *Machine) claimed(at time.Time, e *Claimed) {
 	}
 	for _, id := range e.Asked {
 		f := m.flights[id]
-		if f == nil || f.flies {
+		if f == nil || f.flies() {
 			continue
 		}
 		if entry := got[id]; entry != nil {
-			f.flies = true
-			m.started = append(m.started, Start{*entry, f.waited})
+			m.board(at, f, entry)
 			continue
 		}
 		// It was withdrawn, has expired, or its owner has used up a grant: its lane tells.
 		m.end(at, id, f, policy.Demand{}, false)
 		m.reload(m.laneOf(f.lane))
-	}
-}
-
-// landed ends a flight with what its attempt used. A job that landed because something is
-// isolated is remembered as long as an isolation exists, and asked about again only then.
-func (m *Machine) landed(at time.Time, e Landed) {
-	if e.Parked {
-		m.parked[e.ID] = true
-	}
-	if f := m.flights[e.ID]; f != nil {
-		if f.probe && !e.Over && e.Used == (job.Usage{}) {
-			m.probeAt = at.Add(probePause)
-		}
-		m.end(at, e.ID, f, policy.Demand{Tokens: float64(e.Used.Tokens()), CostUSD: e.Used.CostUSD}, e.Over)
 	}
 }
 
@@ -338,7 +355,7 @@ func (m *Machine) end(at time.Time, id job.ID, f *flight, used policy.Demand, ov
 // wake returns when something may be due by itself: what pass looks at, and when the policy
 // would choose otherwise though nothing has happened, since its window has moved on.
 func (m *Machine) wake(at time.Time) time.Time {
-	wake := earlier(earlier(m.policy.Wake(wall(at)), m.overAt), m.probeAt)
+	wake := earlier(earlier(earlier(m.policy.Wake(wall(at)), m.overAt), m.probeAt), m.flushAt)
 	for _, s := range m.scopes {
 		wake = earlier(wake, s.nextAt)
 	}

@@ -111,10 +111,10 @@ func (s *story) go_(events ...schedule.Event) {
 func (s *story) stepInPieces(events ...schedule.Event) {
 	kept := s.ready
 	s.step(events...)
-	s.note(s.ready.Start)
+	s.note(s.started())
 	s.ready.Reads = append(kept.Reads, s.ready.Reads...)
 	s.ready.Claims = append(kept.Claims, s.ready.Claims...)
-	s.ready.Start = nil
+	s.ready.Work = nil
 	batches := map[job.BatchID]bool{}
 	for _, r := range s.ready.Reads {
 		if batches[r.Batch] {
@@ -140,7 +140,7 @@ func (s *story) answerOne() []schedule.Event {
 	return []schedule.Event{schedule.Tick{}}
 }
 
-func (s *story) note(started []schedule.Start) {
+func (s *story) note(started []*schedule.Run) {
 	for _, x := range started {
 		fmt.Fprintf(&s.log, "%s %s after %s\n", s.now.Format("15:04:05"), x.Entry.ID, x.Waited)
 	}
@@ -324,7 +324,7 @@ func (s *story) standing() map[job.ID]queue.Place {
 
 // wantOrder: of two jobs of a lane that nothing tells apart but their places, the one that
 // stands behind does not start before the other.
-func (s *story) wantOrder(before map[job.ID]queue.Place, started []schedule.Start) {
+func (s *story) wantOrder(before map[job.ID]queue.Place, started []*schedule.Run) {
 	s.Helper()
 	for _, x := range started {
 		r := s.find(x.Entry.ID)
@@ -338,7 +338,7 @@ func (s *story) wantOrder(before map[job.ID]queue.Place, started []schedule.Star
 }
 
 // wantPriority: nothing was started in whose place something more urgent could run.
-func (s *story) wantPriority(before map[job.ID]queue.Place, started []schedule.Start) {
+func (s *story) wantPriority(before map[job.ID]queue.Place, started []*schedule.Run) {
 	s.Helper()
 	for _, x := range started {
 		r := s.find(x.Entry.ID)

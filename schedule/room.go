@@ -91,7 +91,7 @@ func without(list []string, text string) []string {
 
 // Slots returns how many more jobs may start now, and if none may, what they wait for.
 func (m *Machine) Slots(at time.Time) (int, job.Waiting) {
-	takes, slots, why := slices.ContainsFunc(m.cores, func(c Core) bool { return c.Takes }), m.bounds.Slots, job.WaitSlot
+	takes, slots, why := slices.ContainsFunc(m.books, func(b *book) bool { return b.core.Takes }), m.bounds.Slots, job.WaitSlot
 	if n := m.throttle(); n > 0 && n < slots {
 		slots, why = n, job.WaitLoad
 		if m.mayProbe() {
@@ -115,9 +115,9 @@ func (m *Machine) Slots(at time.Time) (int, job.Waiting) {
 // throttle is how many jobs at once the cores allow, since the host is overloaded; 0: no
 // bound.
 func (m *Machine) throttle() (least int) {
-	for _, c := range m.cores {
-		if c.Concurrency > 0 && (least == 0 || c.Concurrency < least) {
-			least = c.Concurrency
+	for _, b := range m.books {
+		if c := b.core.Concurrency; c > 0 && (least == 0 || c < least) {
+			least = c
 		}
 	}
 	return least

@@ -131,7 +131,7 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 	}
 	switch verb {
 	case "up":
-		return []schedule.Event{schedule.Cores{{Takes: true, Concurrency: number("throttled")}}}
+		return []schedule.Event{schedule.Cores{{ID: 1, Index: 1, Takes: true, Concurrency: number("throttled")}}}
 	case "down":
 		return []schedule.Event{schedule.Cores{}}
 	case "bounds":

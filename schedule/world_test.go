@@ -38,22 +38,31 @@ type row struct {
 	lane     job.Lane
 	deadline time.Time // zero: none
 	state    job.EntryState
+
+	attempts, counted, choice int
+	session                   string
+	fallback                  []job.Choice
 }
 
 func newWorld(t testing.TB, c schedule.Config) *world {
 	w := &world{TB: t, now: midnight, changed: map[job.Lane]uint64{}, over: map[job.Tenant]bool{}, hidden: map[string]bool{}}
 	if c.Policy == nil {
-		p, err := policy.New(policy.Config{Name: policy.NamePriority})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Policy = p
+		c.Policy = w.policyOfTest()
 	}
 	if c.Scopes == nil {
 		c.Scopes = []job.BatchID{""}
 	}
 	w.m = schedule.New(c)
 	return w
+}
+
+// policyOfTest returns a policy that orders by priority.
+func (w *world) policyOfTest() policy.Policy {
+	p, err := policy.New(policy.Config{Name: policy.NamePriority})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return p
 }
 
 func (w *world) find(id job.ID) *row {
@@ -84,11 +93,11 @@ func (w *world) step(events ...schedule.Event) {
 
 // rest answers what is asked for until nothing is any more, and returns what was started
 // on the way.
-func (w *world) rest(events ...schedule.Event) (started []schedule.Start) {
+func (w *world) rest(events ...schedule.Event) (started []*schedule.Run) {
 	w.Helper()
 	w.step(events...)
 	for range 10_000 {
-		started = append(started, w.ready.Start...)
+		started = append(started, w.started()...)
 		answers := w.answers()
 		if len(answers) == 0 {
 			return started
@@ -97,6 +106,16 @@ func (w *world) rest(events ...schedule.Event) (started []schedule.Start) {
 	}
 	w.Fatal("the machine does not come to rest")
 	return nil
+}
+
+// started returns the runs for which a permit is asked for.
+func (w *world) started() (list []*schedule.Run) {
+	for _, work := range w.ready.Work {
+		if ask, ok := work.Call.(schedule.AskPermit); ok {
+			list = append(list, ask.Run)
+		}
+	}
+	return list
 }
 
 // answers does what was asked for.
@@ -113,7 +132,7 @@ func (w *world) answers() (list []schedule.Event) {
 			list = append(list, schedule.FolderKnown{Path: path, Real: "/real" + path})
 		}
 	}
-	w.ready.Reads, w.ready.Claims, w.ready.Start = nil, nil, nil
+	w.ready.Reads, w.ready.Claims, w.ready.Work = nil, nil, nil
 	return list
 }
 
@@ -197,9 +216,19 @@ func (w *world) take(c schedule.Claim) schedule.Claimed {
 			continue
 		}
 		r.state = job.Dispatched
-		a.Entries = append(a.Entries, queue.Entry{ID: id, Batch: r.lane.Batch, State: job.Dispatched, Spec: job.Spec{Tenant: r.lane.Tenant, Priority: r.lane.Priority, Worker: r.Worker}})
+		a.Entries = append(a.Entries, r.entry())
 	}
 	return a
+}
+
+// entry returns the row as it is claimed.
+func (r *row) entry() queue.Entry {
+	e := queue.Entry{ID: r.ID, Batch: r.lane.Batch, State: job.Dispatched, RunnableAt: r.RunnableAt, Attempts: r.attempts, Counted: r.counted, Choice: r.choice, Session: r.session}
+	if e.Session != "" {
+		e.SessionWorker = r.Worker
+	}
+	e.Spec = job.Spec{Tenant: r.lane.Tenant, Priority: r.lane.Priority, Worker: r.Worker, Workspace: r.Workspace, Fallback: r.fallback, Limits: job.Limits{MaxAttempts: 3}}
+	return e
 }
 
 // end ends a job that is in flight: for good, or back to the queue.
@@ -223,7 +252,7 @@ func (w *world) inState(s job.EntryState) (list []*row) {
 }
 
 // up is a core that takes work.
-func up() schedule.Cores { return schedule.Cores{{Takes: true}} }
+func up() schedule.Cores { return schedule.Cores{{ID: 1, Index: 1, Takes: true}} }
 
 // task returns a queued job of a tenant that may run at once.
 func task(n int, t job.Tenant, priority int) row {

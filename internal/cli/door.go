@@ -96,7 +96,7 @@ func (m *Main) workersNow(e *engine) []api.Worker {
 // budgetsNow tells how full each cost window and each budget of the policy is.
 func (e *engine) budgetsNow() []api.Budget {
 	list := []api.Budget{}
-	for _, w := range e.sched.Settings(nil).Limits.CostWindows {
+	for _, w := range e.sched.Settings().Limits.CostWindows {
 		b := api.Budget{Tenant: w.Tenant, Window: w.Window, MaxUSD: w.MaxUSD}
 		for _, s := range w.Spent {
 			b.SpentUSD += s.USD

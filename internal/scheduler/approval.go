@@ -12,6 +12,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 	"github.com/agentsched/agentsched/workflow"
 	"github.com/agentsched/agentsched/workflow/oversight"
 )
@@ -35,20 +36,20 @@ const maxQuestion = 4 << 10
 // oversee returns the op that has a person look at what an attempt made, or nil
 // if its job is not overseen or need not be this time. What an attempt that
 // failed has made is asked about only where the job would be given up.
-func (s *Scheduler) oversee(f *flight, o *job.Outcome, d *policy.Decision) queue.Op {
-	spec := &f.entry.Spec
+func (s *Scheduler) oversee(at time.Time, r *schedule.Run, o *job.Outcome, d *policy.Decision) queue.Op {
+	spec := &r.Entry.Spec
 	if spec.Flow.Oversight == nil || d.Exit == "" || spec.Flow.Loop != nil && !workflow.LastTurn(spec, o) {
 		return nil // a turn of a loop is not yet the work
 	}
-	at, draw := now(), oversight.Draw(f.entry.ID, f.attempt, seedOf(s.cfg.Instance))
-	ask, why := oversight.Ask(spec, o, oversight.Facts{Denied: o.Denied, Last: d.Exit == job.ExitFailed, Rejected: f.entry.Rejections > 0}, draw)
+	draw := oversight.Draw(r.Entry.ID, r.Attempt, seedOf(s.cfg.Instance))
+	ask, why := oversight.Ask(spec, o, oversight.Facts{Denied: o.Denied, Last: d.Exit == job.ExitFailed, Rejected: r.Entry.Rejections > 0}, draw)
 	if d.Escalated {
 		ask, why = true, d.DeadLetter
 	}
 	if !ask {
 		return nil
 	}
-	a := queue.Approval{Attempt: f.attempt, Why: why, AskedAt: at}
+	a := queue.Approval{Attempt: r.Attempt, Why: why, AskedAt: at}
 	if spec.Flow.Oversight.Mode == job.SpotCheck {
 		a.Draw = &draw
 	}
@@ -59,7 +60,7 @@ func (s *Scheduler) oversee(f *flight, o *job.Outcome, d *policy.Decision) queue
 		}
 	}
 	return queue.Await{
-		ID: f.entry.ID, Fence: f.entry.Fence, Attempt: f.attempt, Outcome: *o, Approval: a, Now: at,
+		ID: r.Entry.ID, Fence: r.Entry.Fence, Attempt: r.Attempt, Outcome: *o, Approval: a, Now: at,
 		Waiting: why,
 	}
 }

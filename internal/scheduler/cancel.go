@@ -2,12 +2,11 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // Cancel withdraws a job: a queued one at once; the worker of a running one is
@@ -21,7 +20,7 @@ func (s *Scheduler) cancel(ctx context.Context, id job.ID, reason string) error 
 	if err := s.cfg.Store.Apply(ctx, queue.Cancel{ID: id, Now: now()}); err != nil {
 		return fmt.Errorf("cancel job %s: %w", id, err)
 	}
-	s.stopJob(ctx, id, reason)
+	s.stopJob(id, reason)
 	s.Feed.publishEntry(ctx, id)
 	s.poke()
 	return nil
@@ -38,7 +37,7 @@ func (s *Scheduler) CancelKey(ctx context.Context, tenant job.Tenant, key string
 	ids := make([]job.ID, len(list))
 	for i := range list {
 		ids[i] = list[i].ID
-		s.stopJob(ctx, ids[i], "cancelled by the user")
+		s.stopJob(ids[i], "cancelled by the user")
 	}
 	for _, id := range ids {
 		s.Feed.publishEntry(ctx, id)
@@ -47,82 +46,24 @@ func (s *Scheduler) CancelKey(ctx context.Context, tenant job.Tenant, key string
 	return ids, nil
 }
 
-// stopJob stops the flight of a job whose cancellation the store knows of. One
-// that was claimed and is not in the air yet is stopped when it is.
-func (s *Scheduler) stopJob(ctx context.Context, id job.ID, reason string) {
-	s.mu.Lock()
-	f := s.live[id]
-	if f != nil {
-		f.cancelled = true
-	}
-	s.mu.Unlock()
-	if f != nil {
-		s.stopFlight(ctx, f, false, reason)
-		return
-	}
-	if e, err := s.cfg.Store.Get(ctx, id); err != nil || e.State != job.Dispatched || e.Spec.Type == job.External {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f := s.live[id]; f != nil {
-		f.cancelled = true // its submission is followed by a look at this
-		return
-	}
-	s.late[id] = true
+// stopJob stops the run of a job whose cancellation the store knows of.
+func (s *Scheduler) stopJob(id job.ID, reason string) {
+	s.loop.post(schedule.Stop{Job: id, How: schedule.Withdraw, Reason: reason})
 }
 
-// stopFlight asks the core to stop the run, whose attempt does not count if it
-// is lost. A core that cannot be asked is dead
-// or about to be: the flight then ends with it.
-func (s *Scheduler) stopFlight(ctx context.Context, f *flight, lost bool, reason string) {
-	s.cancelRun(ctx, f, ipc.CancelJob{Class: job.CancelledClass, Reason: reason, Lost: lost})
-}
-
-func (s *Scheduler) cancelRun(ctx context.Context, f *flight, how ipc.CancelJob) {
-	if f.core == nil {
-		return
+// Checkpoint asks a job that runs to stop at the boundary of its next step, and to
+// go on from there when it is claimed again. It reports whether its worker can: one
+// that keeps no steps, or does not run yet, was not asked. The error wraps
+// queue.ErrIllegalTransition if the job does not run.
+func (s *Scheduler) Checkpoint(ctx context.Context, id job.ID, reason string) (asked bool, err error) {
+	r := s.loop.run(id)
+	switch {
+	case r == nil:
+		return false, queue.Refuse("job %s does not run", id)
+	case r.Core == 0:
+		return false, nil
 	}
-	s.mu.Lock()
-	stream := f.stream
-	s.mu.Unlock()
-	stream.stop(errors.New(how.Reason)) // what its worker has then is not to blame
-	how.Job, how.Attempt = f.entry.ID, f.attempt
-	if err := f.core.Call(ctx, ipc.MethodCancelJob, how, nil); err != nil {
-		s.cfg.Log.Debug().Err(err).Str("job", string(f.entry.ID)).Msg("ask the core to cancel")
-	}
-}
-
-// cancelLate stops a run whose cancellation was asked for between the last
-// look and its submission.
-func (s *Scheduler) cancelLate(f *flight) {
-	if s.isCancelled(f) {
-		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
-		defer cancel()
-		s.stopFlight(ctx, f, false, "cancelled by the user")
-	}
-}
-
-func (s *Scheduler) isCancelled(f *flight) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return f.cancelled
-}
-
-func (s *Scheduler) isStopping() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopping
-}
-
-// CorePID returns the process id of a core that is up, or 0.
-func (s *Scheduler) CorePID() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.cores {
-		return c.PID()
-	}
-	return 0
+	return s.checkpoint(ctx, r, reason)
 }
 
 // supersede stops the runs that a new job takes the place of, and tells of the
@@ -138,13 +79,9 @@ func (s *Scheduler) supersede(ctx context.Context, id job.ID) error {
 		if e.State != job.Dispatched {
 			continue
 		}
-		s.mu.Lock()
-		if m := s.first(); m != nil {
-			path, _ := s.folders.Peek(e.Spec.Workspace.Path)
-			m.latestWins = append(m.latestWins, path)
-		}
-		s.mu.Unlock()
-		s.stopJob(ctx, e.ID, "superseded by a newer job with the same key")
+		path, _ := s.folders.Peek(e.Spec.Workspace.Path)
+		s.fleet.noteLatestWins(path)
+		s.stopJob(e.ID, "superseded by a newer job with the same key")
 	}
 	return nil
 }

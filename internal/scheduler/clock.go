@@ -10,7 +10,7 @@ import (
 // now is the time as it is stored: UTC, without a monotonic part.
 func now() time.Time { return time.Now().UTC().Round(0) }
 
-// clockWatch notices that the wall clock was set. Guarded by Scheduler.mu.
+// clockWatch notices that the wall clock was set.
 type clockWatch struct {
 	last  time.Duration // how far ahead of where it began it stood at the last look
 	ahead time.Duration // the furthest since then

@@ -2,106 +2,181 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/schedule"
 )
 
-// member is a core that is up, as the scheduler sees it. Its fields are guarded
-// by Scheduler.mu, but for audience.
+// fleet are the cores as the scheduler sees them. It hears of them from their supervisor
+// (supervisor.Handler) and posts what it hears to the machine, which gives each life of a
+// core a number; it knows which core has which. What a core asks for itself it passes on.
+type fleet struct {
+	count      int // cores at once
+	instance   job.InstanceID
+	log        zerolog.Logger
+	feed       *Feed
+	isolations *Isolations
+	loop       *loop
+	sup        Cores
+	// answer answers what a core asks about the steps and streams of its runs.
+	answer func(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error)
+	// renews reports whether heartbeats renew the permits of runs.
+	renews func() bool
+
+	ending atomic.Bool // the scheduler is about to end
+
+	mu       sync.Mutex // guards what follows
+	settings ipc.Configure
+	members  map[*supervisor.Core]*member
+	starting map[*supervisor.Core]*member // that have asked for their settings and are not up
+	lives    schedule.CoreID              // cores so far
+	circuits []ipc.Circuit                // of the last core, while none is up
+}
+
+// member is a core that is up or starting. Its fields are guarded by fleet.mu, but for
+// audience.
 type member struct {
 	*supervisor.Core
-	draining bool
-	flights  int
-	metrics  ipc.Metrics   // as it told last
-	circuits []ipc.Circuit // likewise
-
-	// What other cores, and those before it, were asked for, took back and spent
-	// since this one was told last.
-	asked    []asked
-	returned []ipc.Held
-	spent    map[job.Tenant]float64
-
-	latestWins []string // workspaces, since it was told last
-	reporting  bool     // a report is on its way
+	id         schedule.CoreID
+	draining   bool
+	metrics    ipc.Metrics   // as it told last
+	circuits   []ipc.Circuit // likewise
+	latestWins []string      // workspaces, since it was told last
+	reporting  bool          // a report is on its way
 
 	audience audience // of isolations
 }
 
-// newMember returns a core that starts, to be told from now on of the others. Called
-// with s.mu held.
-func (s *Scheduler) newMember(c *supervisor.Core) *member {
-	return &member{Core: c, asked: slices.DeleteFunc(slices.Clone(s.asked), func(a asked) bool {
-		return time.Since(a.at) > rateMemory
-	})}
+// newMember returns a core that starts. Called with f.mu held.
+func (f *fleet) newMember(c *supervisor.Core) *member {
+	f.lives++
+	return &member{Core: c, id: f.lives}
 }
 
-// members returns the cores that are up, and those that start: what happens after
-// their settings were asked for is news to them too. Called with s.mu held.
-func (s *Scheduler) members() iter.Seq2[*supervisor.Core, *member] {
-	return func(yield func(*supervisor.Core, *member) bool) {
-		for c, m := range s.cores {
-			if !yield(c, m) {
-				return
-			}
+// post tells the machine of the cores. One that starts is told from now on of what the
+// others do: what happens after its settings were asked for is news to it, too. Called with
+// f.mu held.
+func (f *fleet) post() {
+	f.loop.post(f.list())
+}
+
+// list returns the cores for the machine. Called with f.mu held.
+func (f *fleet) list() (list schedule.Cores) {
+	for _, m := range f.starting {
+		list = append(list, schedule.Core{ID: m.id, Index: m.Index()})
+	}
+	for _, m := range f.members {
+		list = append(list, schedule.Core{
+			ID: m.id, Index: m.Index(), Takes: !m.draining && !m.audience.behind.Load(), Draining: m.draining, Concurrency: m.metrics.Concurrency,
+		})
+	}
+	return list
+}
+
+// told posts the cores again: one of them may have heard of the latest isolations.
+func (f *fleet) told() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.post()
+}
+
+// forgetStarting lets go of a core that was to take a place. Called with f.mu held.
+func (f *fleet) forgetStarting(index int) {
+	maps.DeleteFunc(f.starting, func(c *supervisor.Core, _ *member) bool { return c.Index() == index })
+}
+
+// core returns a core by the number of its life; nil if it is not up.
+func (f *fleet) core(id schedule.CoreID) *member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		if m.id == id {
+			return m
 		}
-		for c, m := range s.starting {
-			if !yield(c, m) {
-				return
-			}
-		}
+	}
+	return nil
+}
+
+// idOf returns the number of a core's life; 0 if it is not up.
+func (f *fleet) idOf(c *supervisor.Core) schedule.CoreID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.members[c]; m != nil {
+		return m.id
+	}
+	return 0
+}
+
+// errNoCore: the core is not up any more.
+var errNoCore = errors.New("the agentcore is not up any more")
+
+// call calls a core.
+func (f *fleet) call(ctx context.Context, id schedule.CoreID, method string, params, result any) error {
+	m := f.core(id)
+	if m == nil {
+		return errNoCore
+	}
+	return m.Call(ctx, method, params, result)
+}
+
+// drained lets a core be replaced that has no run any more.
+func (f *fleet) drained(id schedule.CoreID) {
+	if m := f.core(id); m != nil {
+		m.Drained()
 	}
 }
 
-// forgetStarting lets go of a core that was to take a place. Called with s.mu held.
-func (s *Scheduler) forgetStarting(index int) {
-	maps.DeleteFunc(s.starting, func(c *supervisor.Core, _ *member) bool { return c.Index() == index })
+// runOn returns the run of a job, if the core has that attempt of it.
+func (f *fleet) runOn(c *supervisor.Core, id job.ID, attempt int) (*schedule.Run, error) {
+	if r := f.loop.run(id); r != nil && r.Attempt == attempt && r.Core != 0 && r.Core == f.idOf(c) {
+		return r, nil
+	}
+	return nil, fmt.Errorf("attempt %d of job %s is over", attempt, id)
 }
 
 // CoreUp makes the core's slots available.
-func (s *Scheduler) CoreUp(c *supervisor.Core) {
-	s.mu.Lock()
-	m := s.starting[c]
+func (f *fleet) CoreUp(c *supervisor.Core) {
+	f.mu.Lock()
+	m := f.starting[c]
 	if m == nil {
-		m = s.newMember(c)
+		m = f.newMember(c)
 	}
-	delete(s.starting, c)
-	m.circuits = s.circuitsLocked()
-	s.Isolations.join(c, &m.audience)
-	s.cores[c] = m
-	s.postCores()
-	s.mu.Unlock()
-	s.cfg.Log.Info().Int("core", c.Index()).Int("core_pid", c.PID()).Str("version", c.Info.Version).Msg("agentcore is up")
-	if validity := s.permitValidity(); validity > 0 && !c.Info.PermitsLapse {
-		s.cfg.Log.Warn().Int("core", c.Index()).Str("version", c.Info.Version).Stringer("permit_validity", validity).
+	delete(f.starting, c)
+	m.circuits = f.circuitsLocked()
+	f.isolations.join(c, &m.audience)
+	f.members[c] = m
+	f.post()
+	validity := f.settings.PermitValidity
+	f.mu.Unlock()
+	f.log.Info().Int("core", c.Index()).Int("core_pid", c.PID()).Str("version", c.Info.Version).Msg("agentcore is up")
+	if validity > 0 && !c.Info.PermitsLapse {
+		f.log.Warn().Int("core", c.Index()).Str("version", c.Info.Version).Stringer("permit_validity", validity).
 			Msg("agentcore is of an earlier release, whose permits do not lapse: should this scheduler stand still, its runs go on")
 	}
-	s.Feed.observe(Moment{Kind: MomentCoreUp, Core: c.Index()})
-	s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("%s is up (pid %d)", s.coreName(c.Index()), c.PID())})
-	s.Isolations.tellCores() // its settings may be older than the book
-	s.poke()
+	f.feed.observe(Moment{Kind: MomentCoreUp, Core: c.Index()})
+	f.feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("%s is up (pid %d)", f.name(c.Index()), c.PID())})
+	f.isolations.tellCores() // its settings may be older than the book
 }
 
-// permitValidity is how long runs go on without a heartbeat; 0: for ever.
-func (s *Scheduler) permitValidity() job.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cfg.Settings.PermitValidity
-}
-
-// coreName is what a user calls a core.
-func (s *Scheduler) coreName(index int) string {
-	if s.cfg.Cores > 1 {
+// name is what a user calls a core.
+func (f *fleet) name(index int) string {
+	if f.count > 1 {
 		return fmt.Sprintf("agentcore %d", index)
 	}
 	return "agentcore"
@@ -109,122 +184,141 @@ func (s *Scheduler) coreName(index int) string {
 
 // CoreDown ends the core's flights: everything of it is dead, so their jobs may
 // be given out again.
-func (s *Scheduler) CoreDown(c *supervisor.Core, cause error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m := s.cores[c]
-	delete(s.cores, c)
-	s.Isolations.leave(c)
-	s.postCores()
-	if m != nil {
-		s.remember(m.circuits)
-	}
+func (f *fleet) CoreDown(c *supervisor.Core, cause error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[c]
+	delete(f.members, c)
+	f.isolations.leave(c)
+	f.post()
 	n := 0
-	for _, f := range s.live {
-		if f.core == c {
-			f.settle(ending{died: cause})
-			n++
+	if m != nil {
+		if len(f.members) == 0 {
+			f.circuits = m.circuits // for the one after it
 		}
+		for _, r := range f.loop.runs() {
+			if r.Core == m.id {
+				n++
+			}
+		}
+		f.loop.post(schedule.CoreGone{ID: m.id, Cause: cause, Replaced: errors.Is(cause, supervisor.ErrReplaced)})
 	}
-	text := fmt.Sprintf("%s (pid %d) died with %d jobs in flight; nothing of it is left, a new one is started", s.coreName(c.Index()), c.PID(), n)
+	ending := f.ending.Load()
+	text := fmt.Sprintf("%s (pid %d) died with %d jobs in flight; nothing of it is left, a new one is started", f.name(c.Index()), c.PID(), n)
 	switch {
-	case s.stopping:
-		text = fmt.Sprintf("%s (pid %d) has ended with the scheduler", s.coreName(c.Index()), c.PID())
+	case ending:
+		text = fmt.Sprintf("%s (pid %d) has ended with the scheduler", f.name(c.Index()), c.PID())
 	case errors.Is(cause, supervisor.ErrReplaced):
-		text = fmt.Sprintf("%s (pid %d) has ended and is replaced", s.coreName(c.Index()), c.PID())
+		text = fmt.Sprintf("%s (pid %d) has ended and is replaced", f.name(c.Index()), c.PID())
 	}
-	s.Feed.observe(Moment{Kind: MomentCoreDown, Core: c.Index(), Text: text})
-	if !s.stopping {
-		s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: text})
+	f.feed.observe(Moment{Kind: MomentCoreDown, Core: c.Index(), Text: text})
+	if !ending {
+		f.feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: text})
 	}
-	s.poke()
 }
 
 // CoreFailed tells of a core that did not come up.
-func (s *Scheduler) CoreFailed(index int, cause error) {
-	s.mu.Lock()
-	s.forgetStarting(index)
-	s.mu.Unlock()
+func (f *fleet) CoreFailed(index int, cause error) {
+	f.mu.Lock()
+	f.forgetStarting(index)
+	f.post()
+	f.mu.Unlock()
 	text, _, _ := strings.Cut(cause.Error(), "\n")
-	s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: s.coreName(index) + " did not come up, another is tried: " + text})
+	f.feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: f.name(index) + " did not come up, another is tried: " + text})
 }
 
 // CoreDraining gives the core no further job. It is told when its last one has
 // ended.
-func (s *Scheduler) CoreDraining(c *supervisor.Core, why string, wait bool) {
-	s.mu.Lock()
-	m := s.cores[c]
-	idle := m == nil || m.flights == 0
+func (f *fleet) CoreDraining(c *supervisor.Core, why string, wait bool) {
+	f.mu.Lock()
+	m := f.members[c]
 	if m != nil {
 		m.draining = true
-		s.postCores()
+		f.post()
 	}
-	s.mu.Unlock()
+	f.mu.Unlock()
 	text := "%s (pid %d) is replaced, its jobs go on with the next: %s"
 	if wait {
 		text = "%s (pid %d) takes no new jobs and is replaced when its last one has ended: %s"
 	}
-	s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf(text, s.coreName(c.Index()), c.PID(), why)})
-	if idle {
+	f.feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf(text, f.name(c.Index()), c.PID(), why)})
+	if m == nil {
 		c.Drained()
 	}
 }
 
 // CoreIsolated tells that a core is in a crash loop and left alone for a while;
 // with a zero until, that it is tried again.
-func (s *Scheduler) CoreIsolated(index int, until time.Time, cause error) {
+func (f *fleet) CoreIsolated(index int, until time.Time, cause error) {
 	scope := isolation.Scope(fmt.Sprintf("%s%d", coreScope, index))
 	if until.IsZero() {
-		s.Feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf("%s is tried again after its isolation", s.coreName(index))})
+		f.feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf("%s is tried again after its isolation", f.name(index))})
 		return
 	}
 	// The supervisor isolates it: this only tells.
-	s.Isolations.escalate(nil, isolation.Escalation{
+	f.isolations.escalate(nil, isolation.Escalation{
 		Scope: scope, Cause: isolation.CauseCoreCrashes, Action: isolation.Notify, Time: now(), Until: until.UTC(),
 		Message: fmt.Sprintf("%s is in a crash loop and isolated until %s, the others go on; `scheduler crashes` shows why, `scheduler resume %s` tries it at once: %v",
-			s.coreName(index), until.Local().Format("15:04:05"), scope, cause),
+			f.name(index), until.Local().Format("15:04:05"), scope, cause),
 	})
 }
 
 // CoreRuns returns the tags of the runs that the core may have.
-func (s *Scheduler) CoreRuns(c *supervisor.Core) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var tags []string
-	for _, f := range s.live {
-		if f.core == c {
-			tags = append(tags, job.RunTag(s.cfg.Instance, f.entry.ID, f.attempt))
+func (f *fleet) CoreRuns(c *supervisor.Core) (tags []string) {
+	id := f.idOf(c)
+	for _, r := range f.loop.runs() {
+		if id != 0 && r.Core == id {
+			tags = append(tags, job.RunTag(f.instance, r.Entry.ID, r.Attempt))
 		}
 	}
 	return tags
 }
 
+// CoreCall answers what a core asks about its runs.
+func (f *fleet) CoreCall(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
+	return f.answer(ctx, c, method, params)
+}
+
+// RenewPermits reports whether heartbeats renew the permits of runs.
+func (f *fleet) RenewPermits() bool { return f.renews() }
+
 // Settings returns what the core, nil for none in particular, is to enforce now.
-func (s *Scheduler) Settings(c *supervisor.Core) ipc.Configure {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	settings := s.cfg.Settings
-	settings.Limits.CostWindows = s.spent.fill(now(), settings.Limits.CostWindows)
-	switch m := s.cores[c]; {
+func (f *fleet) Settings(c *supervisor.Core) ipc.Configure {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	settings := f.settings
+	switch m := f.members[c]; {
 	case c == nil:
-		settings.Isolations = s.Isolations.listFor(nil)
+		settings.Isolations = f.isolations.listFor(nil)
 	case m != nil:
-		settings.Isolations = s.Isolations.listFor(&m.audience)
+		settings.Isolations = f.isolations.listFor(&m.audience)
 	default:
-		if s.starting[c] == nil {
-			s.forgetStarting(c.Index())
-			s.starting[c] = s.newMember(c)
+		if f.starting[c] == nil {
+			f.forgetStarting(c.Index())
+			f.starting[c] = f.newMember(c)
 		}
-		settings.Isolations = s.Isolations.start(&s.starting[c].audience)
+		settings.Isolations = f.isolations.start(&f.starting[c].audience)
 	}
-	settings.Circuits = s.circuitsLocked()
+	f.loop.ask(func(m *schedule.Machine) {
+		at := time.Now()
+		m.Take(at, f.list()) // what is spent from here on a core that starts is told as the others are
+		settings.Limits.CostWindows = m.Spent(at, settings.Limits.CostWindows)
+	})
+	settings.Circuits = f.circuitsLocked()
 	return settings
+}
+
+// use changes what the cores are to enforce.
+func (f *fleet) use(c ipc.Configure) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.settings = c
 }
 
 // circuitsLocked returns how the breakers stood when the cores told of them
 // last, of those that several cores have the one that is open for longest: a
-// core that starts need not find out what another knows. Called with s.mu held.
-func (s *Scheduler) circuitsLocked() []ipc.Circuit {
+// core that starts need not find out what another knows. Called with f.mu held.
+func (f *fleet) circuitsLocked() []ipc.Circuit {
 	type key struct {
 		worker job.WorkerKind
 		model  string
@@ -238,190 +332,91 @@ func (s *Scheduler) circuitsLocked() []ipc.Circuit {
 			}
 		}
 	}
-	for _, m := range s.cores {
+	for _, m := range f.members {
 		take(m.circuits)
 	}
-	if len(s.cores) == 0 {
-		take(s.circuits)
+	if len(f.members) == 0 {
+		take(f.circuits)
 	}
 	return slices.Collect(maps.Values(worst))
 }
 
-// remember keeps the breakers of a core that is gone, for the one after it.
-// Called with s.mu held.
-func (s *Scheduler) remember(circuits []ipc.Circuit) {
-	if len(s.cores) == 0 {
-		s.circuits = circuits
-	}
-}
-
-// pick returns the core that has least to do, or nil if none takes work.
-// Called with s.mu held.
-func (s *Scheduler) pick() *member {
-	var best *member
-	for _, m := range s.cores {
-		if m.draining || m.audience.behind.Load() {
-			continue
-		}
-		if best == nil || m.flights < best.flights || m.flights == best.flights && m.Index() < best.Index() {
-			best = m
-		}
-	}
-	return best
-}
-
-// first returns the core with the lowest index, which counts what concerns all
-// of them, or nil. Called with s.mu held.
-func (s *Scheduler) first() *member {
+// noteLatestWins counts that a newer job took the place of one in a workspace. The core
+// with the lowest index counts what concerns all of them.
+func (f *fleet) noteLatestWins(path string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var first *member
-	for _, m := range s.cores {
+	for _, m := range f.members {
 		if first == nil || m.Index() < first.Index() {
 			first = m
 		}
 	}
-	return first
-}
-
-// board puts the flight on the core, nil if there is none any more: it then
-// ends without a permit. Called with s.mu held.
-func (s *Scheduler) board(f *flight, m *member) {
-	s.live[f.entry.ID] = f
-	if m != nil {
-		f.core = m.Core
-		m.flights++
+	if first != nil {
+		first.latestWins = append(first.latestWins, path)
 	}
 }
 
-// leave takes the flight off its core, which may have been waiting for that. Its
-// job may be in the air again by now: its end was recorded before. Called with
-// s.mu held.
-func (s *Scheduler) leave(f *flight) {
-	if s.live[f.entry.ID] == f {
-		delete(s.live, f.entry.ID)
+// pid returns the process id of a core that is up, or 0.
+func (f *fleet) pid() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.members {
+		return c.PID()
 	}
-	if m := s.cores[f.core]; m != nil {
-		if m.flights--; m.flights == 0 && m.draining {
-			m.Drained()
+	return 0
+}
+
+// toReport returns the cores that have answered the last report, and notes that the next is
+// on its way.
+func (f *fleet) toReport() iter.Seq[*member] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []*member
+	for _, m := range f.members {
+		if !m.reporting {
+			m.reporting = true
+			list = append(list, m)
 		}
 	}
+	return slices.Values(list)
 }
 
-// asked is a permit that was asked for, mostly at another core.
-type asked struct {
-	by *flight
-	at time.Time // with its monotonic reading
-	ipc.Held
+// report tells a core how the queue stands, and what the other cores did.
+func (f *fleet) report(ctx context.Context, m *member, q ipc.QueueMetrics) {
+	for _, took := range m.TakeHeartbeats() {
+		q.HeartbeatMS = append(q.HeartbeatMS, took.Milliseconds())
+	}
+	f.mu.Lock()
+	q.LatestWins, m.latestWins = m.latestWins, nil
+	f.mu.Unlock()
+	f.loop.ask(func(machine *schedule.Machine) { q.Elsewhere = machine.Elsewhere(m.id) })
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	if err := m.Call(ctx, ipc.MethodReportQueueMetrics, q, nil); err != nil {
+		f.log.Debug().Err(err).Int("core", m.Index()).Msg("the core could not be told how the queue stands")
+		f.loop.ask(func(machine *schedule.Machine) { machine.Untold(time.Now(), m.id, q.Elsewhere) })
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m.reporting = false
 }
 
-// rateMemory is how long a permit counts in a rate: a core that starts anew is
-// told of those that were asked for since, or its buckets would be full.
-const rateMemory = time.Minute
-
-// maxAsked bounds how many of them are remembered.
-const maxAsked = 10_000
-
-// elsewhere returns what the core has to know of the others and of those that
-// were before it, nil if there is nothing. What it was told of once is not told
-// again: who calls must tell it. Called with s.mu held.
-func (s *Scheduler) elsewhere(c *supervisor.Core) *ipc.Elsewhere {
-	m := s.cores[c]
-	if m == nil {
-		return nil
-	}
-	e := &ipc.Elsewhere{Returned: m.returned, Spent: m.spent}
-	for _, a := range m.asked {
-		e.Granted = append(e.Granted, a.Held)
-	}
-	m.asked, m.returned, m.spent = nil, nil, nil
-	for _, f := range s.live {
-		if f.core != c && f.held {
-			e.Running = append(e.Running, s.holds(f))
+// status fills in how the cores fare.
+func (f *fleet) status(st *Status) {
+	cores := f.sup.Cores()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st.Circuits, st.PermitValidity = f.circuitsLocked(), f.settings.PermitValidity
+	for _, c := range cores {
+		core := CoreStatus{Status: c}
+		for _, m := range f.members {
+			if m.Index() == c.Index {
+				f.loop.ask(func(machine *schedule.Machine) { core.Inflight = machine.OnCore(m.id) })
+				core.Stage, core.Concurrency = m.metrics.Stage, m.metrics.Concurrency
+				core.Evidence, core.Metrics = m.metrics.Evidence, m.metrics.Metrics
+			}
 		}
+		st.Cores = append(st.Cores, core)
 	}
-	if len(e.Running)+len(e.Granted)+len(e.Returned)+len(e.Spent) == 0 {
-		return nil
-	}
-	return e
-}
-
-// untold takes back that a core was told of the others: the call has failed. What
-// it may have heard all the same counts twice then, which is better than not at all.
-func (s *Scheduler) untold(c *supervisor.Core, e *ipc.Elsewhere) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m := s.cores[c]
-	if m == nil || e == nil {
-		return
-	}
-	at := time.Now()
-	for _, h := range e.Granted {
-		m.asked = append(m.asked, asked{at: at, Held: h})
-	}
-	m.returned = append(m.returned, e.Returned...)
-	for tenant, usd := range e.Spent {
-		m.spend(tenant, usd)
-	}
-}
-
-// spend notes what was spent elsewhere. Called with Scheduler.mu held.
-func (m *member) spend(tenant job.Tenant, usd float64) {
-	if m.spent == nil {
-		m.spent = map[job.Tenant]float64{}
-	}
-	m.spent[tenant] += usd
-}
-
-// ask counts the permit that the flight is about to ask for, at every core:
-// before the answer, so that of two requests at once neither misses the other
-// and no limit is exceeded. Called with s.mu held.
-func (s *Scheduler) ask(f *flight) {
-	a := asked{f, time.Now(), s.holds(f)}
-	f.held, f.told = true, nil
-	for c, other := range s.members() {
-		if c != f.core {
-			other.asked = append(other.asked, a)
-			f.told = append(f.told, other)
-		}
-	}
-	s.asked = append(s.asked, a)
-	// The oldest stand first, and are looked at one by one: it is done for every job.
-	old := max(len(s.asked)-maxAsked, 0)
-	for a.at.Sub(s.asked[old].at) > rateMemory {
-		old++
-	}
-	s.asked = s.asked[old:]
-}
-
-// refused takes back what ask has counted.
-func (s *Scheduler) refused(f *flight) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f.held = false
-	by := func(a asked) bool { return a.by == f }
-	s.asked = slices.DeleteFunc(s.asked, by)
-	for _, other := range f.told {
-		untold := len(other.asked)
-		other.asked = slices.DeleteFunc(other.asked, by)
-		if len(other.asked) == untold {
-			other.returned = append(other.returned, s.holds(f))
-		}
-	}
-}
-
-// holds returns what the flight's permit counts as.
-func (s *Scheduler) holds(f *flight) ipc.Held {
-	path, _ := s.folders.Peek(f.entry.Spec.Workspace.Path)
-	return ipc.Held{Tenant: f.entry.Spec.Tenant, Worker: f.choice.Worker, Model: f.choice.Model, Workspace: path}
-}
-
-// RestartCore replaces a core, or all of them with index 0, one after the
-// other. With drain it first lets the jobs of each end; else they are stopped
-// and go on with their sessions on the successor. It returns when the last
-// successor is up.
-func (s *Scheduler) RestartCore(ctx context.Context, index int, drain bool) error {
-	err := s.sup.Restart(ctx, index, drain)
-	if errors.Is(err, supervisor.ErrNotRunning) {
-		return fmt.Errorf("%w: %w", ErrEnding, err)
-	}
-	return err
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,31 +11,62 @@ import (
 	"github.com/agentsched/agentsched/schedule"
 )
 
-// dispatch starts what the machine says, until ctx ends or the batch is done.
+// dispatch does what the machine says, until ctx has ended, or the batch is done, and
+// then until nothing is in flight any more. It returns why it ended.
 //
-//	events left by others, changed lanes ──► Machine.Step ──► reads, claims ──► the store
-//	                                              ▲                                │
-//	                                              └──────── their answers ─────────┘
-func (s *Scheduler) dispatch(ctx context.Context) error {
-	changed := s.cfg.Store.Watch(ctx)
+//	events posted by others, changed lanes ──► Machine.Step ──► Ready
+//	        ▲                                                     │
+//	        ├──── HeadsRead, Claimed ◄── reader: reads, claims ◄──┤
+//	        └──── Done ◄── one goroutine a Work: commit, call, tell
+//
+// It never waits for a disk or a core itself. Ending is in order: nothing more begins;
+// runs that can stop at the boundary of a step, unless Hurry is called; stopCores is called
+// and coresEnded awaited; what is still in flight ends with the cores.
+func (s *Scheduler) dispatch(ctx context.Context, stopCores context.CancelCauseFunc, coresEnded <-chan struct{}) error {
+	changed := s.cfg.Store.Watch(context.WithoutCancel(ctx))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer s.works.Wait()
+	asks := make(chan schedule.Ready, maxAsks)
+	defer close(asks)
+	s.works.Go(func() { s.answer(asks) })
 	s.Isolations.announce()
+	var (
+		cause             error // why it ends; nil: it does not
+		ended             = ctx.Done()
+		stopped           bool // stopCores was called
+		leave             <-chan time.Time
+		hurried, coresEnd <-chan struct{} // nil until they matter
+	)
 	for {
 		s.Isolations.expire() // told before anything runs by it
-		events := s.turns.taken()
-		// What is looked at only now was signalled before an event that was taken told of it.
-		select {
-		case <-changed:
-			events = append([]schedule.Event{schedule.Changed{}}, events...)
-		default:
+		s.noteClock()
+		ready := s.loop.step(s.foldersKnown()...)
+		s.carryOut(ctx, ready, asks)
+		if s.unresolved = ready.Resolve; len(s.foldersKnown()) > 0 {
+			s.loop.poke()
 		}
-		ready, err := s.advanceTurns(ctx, events)
-		if err != nil {
-			return err
+		if ready.Err != nil {
+			s.failure(ready.Err)
 		}
-		if done, err := s.batchDone(ctx); done || err != nil {
-			return err
+		if cause == nil {
+			done, err := s.batchDone(ctx)
+			if err != nil {
+				s.failure(err)
+			}
+			if done {
+				s.failure(errDone)
+			}
+		}
+		inFlight, leaving := 0, 0
+		s.loop.ask(func(m *schedule.Machine) { inFlight, leaving = m.InFlight(), m.Leaving() })
+		switch {
+		case cause == nil:
+		case !stopped && leaving == 0:
+			stopped, leave, hurried, coresEnd = true, nil, nil, coresEnded
+			stopCores(cause)
+		case stopped && coresEnd == nil && inFlight == 0:
+			return cause
 		}
 		wait := idle
 		if !ready.Wake.IsZero() {
@@ -42,52 +74,99 @@ func (s *Scheduler) dispatch(ctx context.Context) error {
 		}
 		timer.Reset(wait)
 		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-ended:
+			ended, cause = nil, context.Cause(ctx)
+			leave, hurried = time.After(checkpointTime), s.hurried
+			s.end()
+		case <-leave:
+			stopped, leave, hurried, coresEnd = true, nil, nil, coresEnded
+			stopCores(cause)
+		case <-hurried:
+			stopped, leave, hurried, coresEnd = true, nil, nil, coresEnded
+			stopCores(cause)
+		case <-coresEnd:
+			coresEnd = nil
+			s.loop.post(schedule.CoreGone{Cause: cause})
 		case <-changed:
-			s.post(schedule.Changed{})
-		case <-s.wake:
+			s.loop.post(schedule.Changed{})
+		case <-s.loop.wake:
 		case <-timer.C:
 			if wait == idle {
-				s.post(schedule.Forget{}) // another process may have changed the store
+				s.loop.post(schedule.Forget{}) // another process may have changed the store
 			}
 		}
 	}
+}
+
+// end notes that the scheduler is about to end: nothing more begins.
+func (s *Scheduler) end() {
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
+	s.fleet.ending.Store(true)
+	s.loop.end()
 }
 
 // idle is how long the dispatcher sleeps at most; it is woken for everything
 // that this process does itself.
 const idle = time.Minute
 
-// advanceTurns feeds events to the machine, does what it asks for and feeds it the
-// answers, until it asks for nothing more that can be answered now.
-func (s *Scheduler) advanceTurns(ctx context.Context, events []schedule.Event) (schedule.Ready, error) {
-	for {
-		ready := s.turns.step(events...)
-		events = nil
-		s.launch(ctx, ready.Start)
+// checkpointTime is how long a run that was asked to stop at a step's boundary may
+// take to get there when the scheduler ends.
+const checkpointTime = 30 * time.Second
+
+// maxAsks is how many reads and claims may wait for the store. The machine asks for one
+// read of each scope at a time, and claims at most its slots.
+const maxAsks = 64
+
+// carryOut has done what the machine asks for.
+func (s *Scheduler) carryOut(ctx context.Context, ready schedule.Ready, asks chan<- schedule.Ready) {
+	for _, t := range ready.Tell {
+		s.tell(ctx, t)
+	}
+	for _, w := range ready.Work {
+		s.works.Go(func() { s.loop.post(s.do(ctx, w)) })
+	}
+	if len(ready.Reads)+len(ready.Claims) > 0 {
+		asks <- ready
+	}
+	for _, id := range ready.Drained {
+		s.fleet.drained(id)
+	}
+}
+
+// foldersKnown returns the real paths of the workspaces that the machine has asked for and
+// that are known by now.
+func (s *Scheduler) foldersKnown() (events []schedule.Event) {
+	for _, path := range s.unresolved {
+		if real, known := s.folders.Peek(path); known {
+			events = append(events, schedule.FolderKnown{Path: path, Real: real})
+		}
+	}
+	return events
+}
+
+// answer reads the store for the machine and claims what it has chosen, in order. What
+// was asked for is answered also when the scheduler ends meanwhile: a claim may be
+// committed.
+func (s *Scheduler) answer(asks <-chan schedule.Ready) {
+	for ready := range asks {
+		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 		for _, spec := range ready.Reads {
-			e, err := s.readHeads(ctx, spec)
-			if err != nil {
-				return ready, err
+			if e, err := s.readHeads(ctx, spec); err != nil {
+				s.failure(err)
+			} else {
+				s.loop.post(e)
 			}
-			events = append(events, e)
 		}
 		for _, c := range ready.Claims {
-			e, err := s.claim(ctx, c)
+			claims, err := s.claimFrom(ctx, queue.ClaimSpec{Batch: c.Batch, IDs: c.IDs, Now: now()})
 			if err != nil {
-				return ready, err
+				s.failure(fmt.Errorf("claim jobs: %w", err))
 			}
-			events = append(events, e)
+			s.loop.post(schedule.Claimed{Asked: c.IDs, Entries: claims.Entries})
 		}
-		for _, path := range ready.Resolve {
-			if real, known := s.folders.Peek(path); known {
-				events = append(events, schedule.FolderKnown{Path: path, Real: real})
-			}
-		}
-		if len(events) == 0 {
-			return ready, nil
-		}
+		cancel()
 	}
 }
 
@@ -115,15 +194,6 @@ func (s *Scheduler) readHeads(ctx context.Context, spec queue.HeadsSpec) (schedu
 	return e, nil
 }
 
-// claim claims what the machine has chosen.
-func (s *Scheduler) claim(ctx context.Context, c schedule.Claim) (schedule.Claimed, error) {
-	claims, err := s.claimFrom(ctx, queue.ClaimSpec{Batch: c.Batch, IDs: c.IDs, Now: now()})
-	if err != nil {
-		return schedule.Claimed{}, fmt.Errorf("claim jobs: %w", err)
-	}
-	return schedule.Claimed{Asked: c.IDs, Entries: claims.Entries}, nil
-}
-
 // claimFrom is how the scheduler claims, and the only way. A claim may let jobs
 // expire, also one that asks for none: that is told.
 func (s *Scheduler) claimFrom(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, error) {
@@ -135,25 +205,6 @@ func (s *Scheduler) claimFrom(ctx context.Context, spec queue.ClaimSpec) (queue.
 	return claims, err
 }
 
-// launch gives each claimed job to the core that has least to do, and drives it.
-func (s *Scheduler) launch(ctx context.Context, list []schedule.Start) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range list {
-		e := list[i].Entry
-		f := newFlight(e)
-		f.lockWait = list[i].Waited
-		if since, waited := s.blocked[e.ID]; waited {
-			f.lockWait = now().Sub(since)
-			delete(s.blocked, e.ID)
-		}
-		f.cancelled = s.late[e.ID]
-		delete(s.late, e.ID)
-		s.board(f, s.pick())
-		s.drives.Go(func() { s.drive(ctx, f) })
-	}
-}
-
 // scopes returns where to claim from: Config.Batch, if there is one, and what is
 // shared.
 func (s *Scheduler) scopes() []job.BatchID {
@@ -163,24 +214,18 @@ func (s *Scheduler) scopes() []job.BatchID {
 	return []job.BatchID{s.cfg.Batch, ""}
 }
 
-func (s *Scheduler) inFlight() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.live)
-}
-
-// batchDone returns errDone if the batches have no job left to run or running.
+// batchDone reports whether the batches have no job left to run or running.
 func (s *Scheduler) batchDone(ctx context.Context) (bool, error) {
-	if s.cfg.Batch == "" || s.inFlight() > 0 || !s.flows.resting() {
+	if s.cfg.Batch == "" || s.loop.inFlight() > 0 || !s.flows.resting() {
 		return false, nil
 	}
 	batches := s.Batches()
 	for _, batch := range batches {
 		_, left, err := s.cfg.Store.List(ctx, queue.Filter{Batch: batch, States: []job.EntryState{job.Queued, job.Dispatched}, Limit: 1})
-		if err != nil {
+		if err != nil && !errors.Is(err, context.Canceled) {
 			return false, fmt.Errorf("count unfinished jobs: %w", err)
 		}
-		if left > 0 {
+		if left > 0 || err != nil {
 			return false, nil
 		}
 	}
@@ -190,6 +235,27 @@ func (s *Scheduler) batchDone(ctx context.Context) (bool, error) {
 		return false, nil // more has just come
 	}
 	s.stopping = true
-	s.post(schedule.Stopping)
-	return true, errDone
+	return true, nil
+}
+
+// Drain lets what runs end, begins nothing, and returns when nothing runs; when ctx
+// ends before that, work goes on as before. Jobs are taken all the while.
+func (s *Scheduler) Drain(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		s.loop.mu.Lock()
+		defer s.loop.mu.Unlock()
+		s.loop.stepped.Broadcast()
+	})
+	defer stop()
+	s.loop.post(schedule.Draining)
+	s.loop.mu.Lock()
+	for s.loop.machine.InFlight() > 0 && ctx.Err() == nil {
+		s.loop.stepped.Wait()
+	}
+	s.loop.mu.Unlock()
+	err := context.Cause(ctx)
+	if err != nil {
+		s.loop.post(schedule.Starting)
+	}
+	return err
 }

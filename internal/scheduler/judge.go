@@ -147,7 +147,7 @@ func (s *Scheduler) evaluate(ctx context.Context, id job.ID) error {
 func (s *Scheduler) TakeVerdict(v eval.Verdict) {
 	for _, r := range v.Reputations {
 		if r.Subject.Kind == eval.Tenant {
-			s.post(schedule.Reputation{Tenant: job.Tenant(r.Subject.Name), Value: r.R})
+			s.loop.post(schedule.Reputation{Tenant: job.Tenant(r.Subject.Name), Value: r.R})
 		}
 	}
 	for _, a := range v.Alerts {
@@ -185,26 +185,26 @@ type ranked struct {
 	Order []int   `json:"order"` // indices into Spec.Choices
 }
 
-// rank puts the workers of a flight's job into the order of their reputations, if
-// it is to run on the best. The order is found at the first attempt and kept: a
+// rank returns the spec of a job with its workers in the order of their reputations, if
+// it is to run on the best; else nil. The order is found at the first attempt and kept: a
 // later attempt, also after a crash, has the same.
-func (s *Scheduler) rank(ctx context.Context, f *flight) error {
-	spec := &f.entry.Spec
+func (s *Scheduler) rank(ctx context.Context, e *queue.Entry) (*job.Spec, error) {
+	spec := e.Spec
 	choices := spec.Choices()
 	if !spec.Flow.Best || len(choices) < 2 || s.cfg.Evaluator == nil {
-		return nil
+		return nil, nil
 	}
-	space := queue.JobSpace(f.entry.ID, choiceSpace)
+	space := queue.JobSpace(e.ID, choiceSpace)
 	var r ranked
 	record, err := s.cfg.Store.Record(ctx, space, choiceSpace)
 	switch {
 	case err == nil:
 		err = json.Unmarshal(record.Value, &r)
 	case errors.Is(err, queue.ErrNotFound):
-		r, err = s.drawRank(ctx, f, choices, space)
+		r, err = s.drawRank(ctx, e, choices, space)
 	}
 	if err != nil {
-		return fmt.Errorf("order the workers of job %s: %w", f.entry.ID, err)
+		return nil, fmt.Errorf("order the workers of job %s: %w", e.ID, err)
 	}
 	ordered := make([]job.Choice, 0, len(choices))
 	for _, i := range r.Order {
@@ -213,21 +213,18 @@ func (s *Scheduler) rank(ctx context.Context, f *flight) error {
 		}
 	}
 	if len(ordered) != len(choices) {
-		return fmt.Errorf("order the workers of job %s: the order that was kept is %v, of %d workers", f.entry.ID, r.Order, len(choices))
+		return nil, fmt.Errorf("order the workers of job %s: the order that was kept is %v, of %d workers", e.ID, r.Order, len(choices))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	spec.Worker, spec.Model, spec.Fallback = ordered[0].Worker, ordered[0].Model, ordered[1:]
-	f.choice = ordered[f.index]
-	return nil
+	return &spec, nil
 }
 
-func (s *Scheduler) drawRank(ctx context.Context, f *flight, choices []job.Choice, space string) (r ranked, err error) {
-	known, err := s.cfg.Evaluator.Known(ctx, eval.DomainOf(&f.entry.Spec), choices)
+func (s *Scheduler) drawRank(ctx context.Context, e *queue.Entry, choices []job.Choice, space string) (r ranked, err error) {
+	known, err := s.cfg.Evaluator.Known(ctx, eval.DomainOf(&e.Spec), choices)
 	if err != nil {
 		return r, err
 	}
-	r.Draw = oversight.Draw(f.entry.ID, 0, seedOf(s.cfg.Instance))
+	r.Draw = oversight.Draw(e.ID, 0, seedOf(s.cfg.Instance))
 	r.Order = policy.Rank(choices, known, s.cfg.Evaluator.Settings().Explore, r.Draw)
 	value, err := json.Marshal(r)
 	if err != nil {

@@ -93,18 +93,3 @@ func (f *Feed) observeEnd(e *queue.Entry) {
 		f.observe(Moment{Kind: MomentEnded, Entry: e, Attempt: e.Attempts})
 	}
 }
-
-// taken are events of one flight that are about to be stored.
-type taken struct {
-	entry   queue.Entry
-	attempt int
-	choice  job.Choice
-	events  []job.Event
-}
-
-func (f *Feed) observeEvents(list []taken) {
-	for i := range list {
-		t := &list[i]
-		f.observe(Moment{Kind: MomentEvents, Entry: &t.entry, Attempt: t.attempt, Choice: t.choice, Events: t.events})
-	}
-}

@@ -62,8 +62,8 @@ func TestAdmission(t *testing.T) {
 				read.Folders[h.Workspace.Path], _ = s.folders.Peek(h.Workspace.Path)
 			}
 			read.Version, read.All, read.Lanes = 1, true, []queue.LaneHeads{lane}
-			s.turns.step(schedule.Cores{{Takes: true}})
-			ready := s.turns.step(read)
+			s.loop.step(schedule.Cores{{ID: 1, Index: 1, Takes: true}})
+			ready := s.loop.step(read)
 			if len(ready.Claims) != 1 || ready.Claims[0].IDs[0] != "0" {
 				t.Fatalf("claims %v, want the first", ready.Claims)
 			}
@@ -90,23 +90,6 @@ func TestLooksAt(t *testing.T) {
 	f.most = 0
 	if f.looksAt("a"); len(f.followed) != 1 || f.followed["a"] == nil {
 		t.Errorf("known are %v, want the one that is looked at", f.followed)
-	}
-}
-
-// TestTaken tells claims that another scheduler took from those that ended
-// because their job did, between the look at the live ones and the answer.
-func TestTaken(t *testing.T) {
-	flying := func(fence job.Fence, recording bool) *flight {
-		return &flight{entry: queue.Entry{Fence: fence}, recording: recording}
-	}
-	s := &Scheduler{live: map[job.ID]*flight{"a": flying(1, false), "b": flying(2, true), "c": flying(3, false)}}
-	for _, tt := range []struct {
-		lost []job.Fence
-		want int
-	}{{nil, 0}, {[]job.Fence{2}, 0}, {[]job.Fence{9}, 0}, {[]job.Fence{1}, 1}, {[]job.Fence{1, 2, 3, 9}, 2}} {
-		if got := s.taken(tt.lost); got != tt.want {
-			t.Errorf("lost %v: %d were taken, want %d", tt.lost, got, tt.want)
-		}
 	}
 }
 

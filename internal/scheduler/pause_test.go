@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -63,12 +62,11 @@ func TestPause(t *testing.T) {
 		if _, blocked := s.Isolations.Blocking(&e); err != nil || blocked {
 			t.Errorf("resumed: %v", err)
 		}
-		s.turns.step(schedule.Cores{{Takes: true}})
+		s.loop.step(schedule.Cores{{ID: 1, Index: 1, Takes: true}})
 		if _, err := s.Isolations.Pause("global", "", time.Minute); err != nil {
 			t.Error(err)
 		}
-		s.turns.step(s.turns.taken()...)
-		if n, why := s.turns.slots(); n != 0 || why.Reason != job.WaitPause {
+		if n, why := s.loop.slots(); n != 0 || why.Reason != job.WaitPause {
 			t.Errorf("everything is paused, and there is room for %d: %v", n, why)
 		}
 		time.Sleep(time.Minute + time.Second)
@@ -96,37 +94,4 @@ func TestPausedRunWaits(t *testing.T) {
 	if err := s.stuck(); !errors.Is(err, ErrFatal) {
 		t.Errorf("after a ghost: %v", err)
 	}
-}
-
-// TestDrain begins nothing and waits until the last run has ended; given up, work
-// goes on.
-func TestDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := paused(t, "")
-		f := newFlight(queue.Entry{ID: "a", Spec: job.Spec{Worker: "shell"}})
-		s.live["a"] = f
-		ctx, cancel := context.WithCancel(t.Context())
-		drained := make(chan error, 1)
-		go func() { drained <- s.Drain(ctx) }()
-		synctest.Wait()
-		s.turns.step(append(s.turns.taken(), schedule.Cores{{Takes: true}})...)
-		if n, why := s.turns.slots(); !s.draining || n != 0 || why.Reason != job.WaitScheduler {
-			t.Error("something may begin")
-		}
-		cancel()
-		if err := <-drained; !errors.Is(err, context.Canceled) || s.draining {
-			t.Errorf("given up: %v", err)
-		}
-		go func() { drained <- s.Drain(t.Context()) }()
-		synctest.Wait()
-		select {
-		case err := <-drained:
-			t.Errorf("drained while a job runs: %v", err)
-		default:
-		}
-		s.land(f)
-		if err := <-drained; err != nil || !s.draining {
-			t.Errorf("drained: %v", err)
-		}
-	})
 }

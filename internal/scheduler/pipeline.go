@@ -126,7 +126,7 @@ func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, w *job.Workfl
 	name := m.Part
 	switch m.Kind {
 	case pipeline.Stopped:
-		s.stopJob(ctx, m.ID, "its answer is not wanted any more")
+		s.stopJob(m.ID, "its answer is not wanted any more")
 	case pipeline.Buried:
 		s.Feed.Tell(fmt.Sprintf("stage %s: event %v went to the dead letters: %s", m.Stage, m.Events, m.Why))
 	case pipeline.Ended, pipeline.Failed:

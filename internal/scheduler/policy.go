@@ -44,7 +44,7 @@ func (s *Scheduler) usePolicy(ctx context.Context) error {
 	if err := s.recallReputations(ctx, p); err != nil {
 		return err
 	}
-	s.post(schedule.UsePolicy{Policy: p, Expect: expect})
+	s.loop.post(schedule.UsePolicy{Policy: p, Expect: expect})
 	return nil
 }
 

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // reportEvery is how often the cores hear how the queue stands.
@@ -39,8 +42,9 @@ func (s *Scheduler) reportLoop(ctx context.Context) error {
 			s.failure(err)
 			return nil
 		}
-		if err := s.preempt(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Error().Err(err).Msg("look for runs that stand in the way")
+		s.loop.post(schedule.Preempt{})
+		if err := s.stopUsers(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Error().Err(err).Msg("look for grants that are used up")
 		}
 		if err := s.reportQueue(ctx, &telling); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("report the queue to the cores")
@@ -59,10 +63,7 @@ func (s *Scheduler) stuck() error {
 	if s.cfg.Batch == "" {
 		return nil
 	}
-	s.mu.Lock()
-	flights := len(s.live)
-	s.mu.Unlock()
-	if flights > 0 {
+	if s.loop.inFlight() > 0 {
 		return nil
 	}
 	for _, i := range s.cfg.Isolations.List(time.Now()) {
@@ -104,23 +105,7 @@ func (s *Scheduler) reportQueue(ctx context.Context, telling *sync.WaitGroup) er
 	}
 	s.mu.Lock()
 	s.ready = ready
-	for _, m := range s.cores {
-		if m.reporting {
-			continue
-		}
-		m.reporting = true
-		telling.Go(func() {
-			s.reportTo(ctx, m, at, ready)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			m.reporting = false
-		})
-	}
 	s.mu.Unlock()
-	return errors.Join(errs...)
-}
-
-func (s *Scheduler) reportTo(ctx context.Context, m *member, at time.Time, ready map[job.Class]queue.ClassReady) {
 	q := ipc.QueueMetrics{ByClass: map[job.Class]ipc.ClassQueue{}}
 	for class, part := range ready {
 		c := ipc.ClassQueue{Depth: part.Depth, OldestMS: max(at.Sub(part.Oldest), 0).Milliseconds()}
@@ -128,17 +113,45 @@ func (s *Scheduler) reportTo(ctx context.Context, m *member, at time.Time, ready
 		q.Depth += c.Depth
 		q.OldestMS = max(q.OldestMS, c.OldestMS)
 	}
-	for _, took := range m.TakeHeartbeats() {
-		q.HeartbeatMS = append(q.HeartbeatMS, took.Milliseconds())
+	for m := range s.fleet.toReport() {
+		telling.Go(func() { s.fleet.report(ctx, m, q) })
 	}
-	s.mu.Lock()
-	q.LatestWins, m.latestWins = m.latestWins, nil
-	q.Elsewhere = s.elsewhere(m.Core)
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
-	defer cancel()
-	if err := m.Call(ctx, ipc.MethodReportQueueMetrics, q, nil); err != nil {
-		s.cfg.Log.Debug().Err(err).Int("core", m.Index()).Msg("the core could not be told how the queue stands")
-		s.untold(m.Core, q.Elsewhere)
+	return errors.Join(errs...)
+}
+
+// stopUsers has the runs of owners stopped at a step's boundary that have used up what they
+// were granted: nothing more of theirs is claimed, and these would go on for long.
+func (s *Scheduler) stopUsers(ctx context.Context) error {
+	runs := s.loop.runs()
+	if len(runs) == 0 {
+		return nil
 	}
+	grants, err := s.cfg.Store.Grants(ctx)
+	if err != nil {
+		return fmt.Errorf("look for budgets that are used up: %w", err)
+	}
+	var over schedule.UsedUp
+	for _, g := range grants {
+		mine := func(r *schedule.Run) bool {
+			return r.Entry.Spec.Tenant == g.Tenant && (g.Agent == "" || r.Entry.Spec.Agent == g.Agent)
+		}
+		if g.Tokens == 0 && g.CostUSD == 0 && g.Wall == 0 || !slices.ContainsFunc(runs, mine) {
+			continue
+		}
+		f := queue.AccountFilter{Tenant: g.Tenant, Agent: g.Agent}
+		if g.Window > 0 {
+			f.Since = now().Add(-g.Window.Std())
+		}
+		used, err := s.cfg.Store.Accounts(ctx, f)
+		if err != nil {
+			return fmt.Errorf("look for budgets that are used up: %w", err)
+		}
+		if len(used) > 0 && g.UsedUp(&used[0]) {
+			over = append(over, g.Owner)
+		}
+	}
+	if len(over) > 0 {
+		s.loop.post(over)
+	}
+	return nil
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // Run is what `scheduler run` asks for: that the jobs of a source run to their
@@ -123,19 +123,10 @@ type runs struct {
 	mu sync.Mutex // guards what follows
 	// env holds the values of the variables that the jobs of a run name in their env,
 	// as its caller has them. They are kept nowhere else.
-	env     map[job.BatchID]map[string]string
-	stopped map[job.BatchID]bool
+	env map[job.BatchID]map[string]string
 }
 
-func newRuns() *runs {
-	return &runs{env: map[job.BatchID]map[string]string{}, stopped: map[job.BatchID]bool{}}
-}
-
-func (r *runs) isStopped(b job.BatchID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stopped[b]
-}
+func newRuns() *runs { return &runs{env: map[job.BatchID]map[string]string{}} }
 
 // environ returns the values for a job's env; nil: those of this process.
 func (r *runs) environ(e *queue.Entry) map[string]string {
@@ -159,7 +150,6 @@ func (r *runs) take(b job.BatchID, env map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.env[b] = env
-	delete(r.stopped, b)
 }
 
 // forget drops what is known of a run.
@@ -167,13 +157,6 @@ func (r *runs) forget(b job.BatchID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.env, b)
-	delete(r.stopped, b)
-}
-
-func (r *runs) stop(b job.BatchID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stopped[b] = true
 }
 
 func (r *runs) known() []job.BatchID {
@@ -235,6 +218,7 @@ func (s *Scheduler) ContinueRun(ctx context.Context, id job.BatchID, env map[str
 
 func (s *Scheduler) continueRun(ctx context.Context, id job.BatchID, env map[string]string) error {
 	s.runs.take(id, env)
+	s.loop.post(schedule.Hold{Batch: id})
 	if err := s.apply(ctx, queue.SetPrivate{ID: id}); err != nil {
 		return fmt.Errorf("go on with run %s: %w", id, err)
 	}
@@ -266,41 +250,18 @@ func (s *Scheduler) StopRun(ctx context.Context, id job.BatchID, now bool) error
 	if _, err := s.run(ctx, id); err != nil {
 		return err
 	}
-	s.runs.stop(id)
+	s.loop.post(schedule.Hold{Batch: id, Why: stoppedRun})
 	if err := s.apply(ctx, queue.SetPrivate{ID: id, Private: true, Waiting: job.Waiting{Reason: job.WaitCommand, Text: stoppedRun}.String()}); err != nil {
+		s.loop.post(schedule.Hold{Batch: id})
 		return fmt.Errorf("stop run %s: %w", id, err)
 	}
 	s.poke()
-	s.mu.Lock()
-	var flights []*flight
-	for _, f := range s.live {
-		if f.entry.Batch == id {
-			flights = append(flights, f)
-		}
+	how := schedule.Boundary
+	if now {
+		how = schedule.AtOnce
 	}
-	s.mu.Unlock()
-	ctx = context.WithoutCancel(ctx) // who asked may leave
-	var asking sync.WaitGroup
-	for _, f := range flights {
-		asking.Go(func() { s.interrupt(ctx, f, now) })
-	}
-	asking.Wait()
+	s.loop.post(schedule.Stop{Batch: id, How: how, Reason: "the run was stopped"})
 	return nil
-}
-
-// interrupt stops a flight whose run was stopped. Its attempt does not count.
-func (s *Scheduler) interrupt(ctx context.Context, f *flight, now bool) {
-	const reason = "the run was stopped"
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
-	defer cancel()
-	if !now {
-		ask, cancel := context.WithTimeout(ctx, askTime)
-		defer cancel()
-		if asked, err := s.checkpoint(ask, f, reason); err == nil && asked {
-			return
-		}
-	}
-	s.cancelRun(ctx, f, ipc.CancelJob{Class: job.CancelledClass, Reason: reason, Lost: true, Now: now})
 }
 
 // CloseRun marks a run as done with: its summary was given. One with unfinished
@@ -316,7 +277,7 @@ func (s *Scheduler) CloseRun(ctx context.Context, id job.BatchID) error {
 	if err := s.apply(ctx, queue.CloseBatch{ID: id, Now: now()}); err != nil {
 		return fmt.Errorf("close run %s: %w", id, err)
 	}
-	s.runs.forget(id)
+	s.forgetRun(id)
 	return nil
 }
 
@@ -331,7 +292,7 @@ func (s *Scheduler) dropRun(ctx context.Context, id job.BatchID) error {
 			return err
 		}
 	}
-	s.runs.forget(id)
+	s.forgetRun(id)
 	return s.apply(ctx, queue.CloseBatch{ID: id, Now: now()})
 }
 
@@ -340,9 +301,15 @@ func (s *Scheduler) dropRun(ctx context.Context, id job.BatchID) error {
 func (s *Scheduler) forgetRuns(ctx context.Context) {
 	for _, b := range s.runs.known() {
 		if _, left, err := s.cfg.Store.List(ctx, queue.Filter{Batch: b, States: unfinishedStates(), Limit: 1}); err == nil && left == 0 {
-			s.runs.forget(b)
+			s.forgetRun(b)
 		}
 	}
+}
+
+// forgetRun drops what is known of a run that is over.
+func (s *Scheduler) forgetRun(id job.BatchID) {
+	s.runs.forget(id)
+	s.loop.post(schedule.Hold{Batch: id})
 }
 
 // holdRuns keeps back the jobs of runs whose callers' variables an earlier scheduler

@@ -105,24 +105,26 @@ var ErrFatal = errors.New("nothing runs before an operator has looked")
 var errDone = errors.New("all jobs are done")
 
 // Scheduler moves the jobs of one store. Make it with New, run it once.
+//
+//	loop    owns the machine that decides
+//	fleet   hears of the cores, and calls them
+//	works   do what the machine says, a goroutine each (dispatch.go, work.go)
 type Scheduler struct {
+	cfg   Config
+	loop  *loop
+	fleet *fleet
+
 	// Feed tells of what happens.
 	Feed *Feed
 	// Isolations is what is out of use.
 	Isolations *Isolations
 
-	cfg Config
-	sup Cores
-
-	turns   turns
 	folders *realpath.Resolver // of workspaces
 
 	idle    bool // it never runs: see Idle
 	started time.Time
 	origin  time.Time // the same, with the monotonic clock
 
-	wake    chan struct{} // capacity 1: there may be something to do
-	flush   chan struct{} // capacity 1: there are events to store
 	asking  chan struct{} // capacity 1: a job waits for a person that did not before
 	flows   *flows
 	runs    *runs
@@ -132,36 +134,24 @@ type Scheduler struct {
 	begun   chan struct{} // see Begun
 	// extending is when the extension of leases that is under way began, after origin;
 	// 0: none is.
-	extending atomic.Int64
-	drives    sync.WaitGroup
-	storing   sync.Mutex              // held while events are stored, so that none is stored after its attempt's end
-	failure   context.CancelCauseFunc // ends Run with an error
+	extending  atomic.Int64
+	works      sync.WaitGroup
+	failure    context.CancelCauseFunc // ends Run with an error
+	unresolved []string                // workspaces whose real path the machine wants to know; the dispatcher's
 
 	// told is what listeners were told that queued jobs wait for, by tellWaiting alone.
 	told map[job.ID]job.WaitingReason
 
 	recalling sync.Mutex // held while it is read what was spent lately
 
-	mu          sync.Mutex // guards what follows, and Config.Tuning
-	cores       map[*supervisor.Core]*member
-	starting    map[*supervisor.Core]*member // that have asked for their settings and are not up
-	live        map[job.ID]*flight
+	mu          sync.Mutex                     // guards what follows, and Config.Tuning
 	batches     []job.BatchID                  // that are worked on; empty: all
 	submitting  int                            // batches that are about to be added
-	late        map[job.ID]bool                // claimed jobs that are to be cancelled as soon as they are live
-	lateStarts  map[job.ID]int                 // how often in a row jobs came too late for their permits
-	blocked     map[job.ID]time.Time           // since when jobs wait for their workspace
 	ready       map[job.Class]queue.ClassReady // as counted last
-	spent       spendings
+	streams     map[job.ID]*streaming          // of the runs that stream
 	clock       clockWatch
-	asked       []asked       // permits, of the last minute, the oldest first
-	circuits    []ipc.Circuit // of the last core, while none is up
-	failedTeams []FailedTeam  // during this scheduler's life
-	draining    bool          // nothing is claimed until what runs has ended
-	emptied     *sync.Cond    // on mu: a flight has ended
+	failedTeams []FailedTeam // during this scheduler's life
 	stopping    bool
-	pending     int        // events not stored yet, of all flights
-	more        *sync.Cond // on mu: pending went down, or the loop ends
 }
 
 // New returns a scheduler; nothing runs before Run.
@@ -174,36 +164,58 @@ func New(cfg Config) *Scheduler {
 		cfg.Isolations = &isolation.Book{}
 	}
 	s := &Scheduler{
-		cfg: cfg, started: now(), origin: time.Now(), wake: make(chan struct{}, 1), flush: make(chan struct{}, 1), asking: make(chan struct{}, 1), hurried: make(chan struct{}), begun: make(chan struct{}), flows: newFlows(), runs: newRuns(), judged: newJudged(), cores: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{},
-		live: map[job.ID]*flight{}, late: map[job.ID]bool{}, lateStarts: map[job.ID]int{}, blocked: map[job.ID]time.Time{},
+		cfg: cfg, started: now(), origin: time.Now(), asking: make(chan struct{}, 1), hurried: make(chan struct{}), begun: make(chan struct{}),
+		flows: newFlows(), runs: newRuns(), judged: newJudged(), streams: map[job.ID]*streaming{},
 	}
-	s.Feed = &Feed{store: cfg.Store, log: cfg.Log, observer: cfg.Observer, forget: s.forgetJob, follow: s.follow, judge: s.judge}
 	if cfg.Batch != "" {
 		s.batches = append([]job.BatchID{cfg.Batch}, cfg.Also...)
 	}
-	s.spent.bound(cfg.Settings.Limits.CostWindows)
-	s.more, s.emptied = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
-	s.turns.machine = schedule.New(schedule.Config{
-		Scopes: s.scopes(), Policy: fallbackPolicy(), Expect: cfg.Expect, Bounds: boundsOf(&cfg.Settings),
+	s.loop = newLoop(schedule.Config{
+		Scopes: s.scopes(), Policy: fallbackPolicy(), Expect: cfg.Expect, Bounds: boundsOf(&cfg.Settings), Retry: cfg.Retry,
+		Windows: cfg.Settings.Limits.CostWindows, Await: s.oversee, With: withEnd,
 	})
-	s.folders = realpath.New(cfg.RealPath, s.poke)
-	s.sup = cfg.Supervise(s)
+	s.folders = realpath.New(cfg.RealPath, s.loop.poke)
+	s.Feed = &Feed{store: cfg.Store, log: cfg.Log, observer: cfg.Observer, forget: s.forgetJob, follow: s.follow, judge: s.judge}
+	s.fleet = &fleet{
+		count: cfg.Cores, instance: cfg.Instance, log: cfg.Log, feed: s.Feed, loop: s.loop, answer: s.answerCore, renews: s.renewsPermits, settings: cfg.Settings,
+		members: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{},
+	}
 	s.Isolations = &Isolations{
 		book: cfg.Isolations, file: cfg.IsolationsFile, feed: s.Feed, log: cfg.Log, folders: s.folders, onEscalation: cfg.OnEscalation,
-		post: s.post, told: func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.postCores()
-		}, safeStop: s.safeStop, resumeCore: func(index int) bool { return s.sup.Resume(index) }, background: s.drives.Go,
+		post: s.loop.post, told: s.fleet.told, safeStop: s.safeStop, resumeCore: func(index int) bool { return s.fleet.sup.Resume(index) }, background: s.works.Go,
 		cores: map[*supervisor.Core]*audience{}, facts: map[fact]teller{},
 	}
+	s.fleet.isolations = s.Isolations
+	s.fleet.sup = cfg.Supervise(s.fleet)
 	return s
 }
+
+// withEnd returns what else is stored with the op that ends a claim.
+func withEnd(r *schedule.Run, op queue.Op) []queue.Op {
+	ops := anew(op)
+	if end, ok := op.(queue.Finish); ok && end.Exit != "" {
+		ops = append(ops, markJudged(&r.Entry, end.Now)...)
+	}
+	return ops
+}
+
+// safeStop ends what runs, too, if the tuning says so.
+func (s *Scheduler) safeStop(why string) {
+	s.mu.Lock()
+	stop := s.cfg.StopOnSafeStop
+	s.mu.Unlock()
+	if stop {
+		s.loop.post(schedule.Stop{How: schedule.Interrupt, Reason: why})
+	}
+}
+
+// forgetJob forgets what was noted of a job: it has ended.
+func (s *Scheduler) forgetJob(id job.ID) { s.loop.post(schedule.Dropped{ID: id}) }
 
 // Hurry makes the end of Run, under way or to come, skip the gentle stages.
 func (s *Scheduler) Hurry() {
 	s.hurry.Do(func() { close(s.hurried) })
-	s.sup.Hurry()
+	s.fleet.sup.Hurry()
 }
 
 // Begun returns a channel that is closed when Run has taken back what an earlier
@@ -215,17 +227,16 @@ func (s *Scheduler) Begun() <-chan struct{} { return s.begun }
 // store or the core fails for good. It first takes back what an earlier
 // scheduler held; the caller owns the store alone.
 //
-//	supervisor ── the core's life; it ends last, so that every run is reported
-//	dispatcher ── claims and drives jobs; it ends first, with ctx
-//	flusher    ── stores events
+//	supervisor ── the core's life
+//	dispatcher ── asks the machine what follows, and has it done; it ends last
 //	extender   ── keeps the leases
 //	reporter   ── tells the cores how the queue stands, ends isolations
 //	answerer   ── answers where no person has in time
 //	follower   ── finds what follows from the ends of a workflow's jobs
 //	judge      ── has the work of jobs evaluated that have ended
 //
-// Ending is in order: claim no more → shut the core down, which stops its runs
-// and reports them → every drive records its end → the last events are stored.
+// Ending is in order: claim no more → shut the cores down, which stops their runs and
+// reports them → every run's end is recorded.
 func (s *Scheduler) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -264,49 +275,35 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		s.folders.Know(foldersOf(own)) // as Submit does
 	}
 
-	coreCtx, stopCore := context.WithCancelCause(context.WithoutCancel(ctx))
+	coreCtx, stopCores := context.WithCancelCause(context.WithoutCancel(ctx))
 	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))
 	var g run.Group
-	dispatched := make(chan struct{})
+	coresEnded := make(chan struct{})
 	g.Add(func() error {
-		defer close(dispatched)
-		err := s.dispatch(ctx)
-		s.setStopping()
-		s.checkpointAll(ctx)
-		stopCore(err)
-		return err
+		defer stopTail()
+		return s.dispatch(ctx, stopCores, coresEnded)
 	}, func(err error) { fail(err) })
 	g.Add(func() error {
-		err := s.sup.Run(coreCtx)
+		defer close(coresEnded)
+		err := s.fleet.sup.Run(coreCtx)
 		fail(err) // if it is the first to end
-		<-dispatched
-		s.endFlights(err)
-		s.drives.Wait()
-		stopTail()
 		return err
 	}, func(error) {})
-	g.Add(func() error { return s.flushLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.extendLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.reportLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.answerLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.flowLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.judgeLoop(tailCtx) }, func(error) {})
-	g.Run()
+	g.Run() //nolint:errcheck // the cause of ctx is the first one
 
-	cause := context.Cause(ctx)
-	if errors.Is(cause, errDone) {
-		cause = nil
+	if cause := context.Cause(ctx); !errors.Is(cause, errDone) {
+		return cause
 	}
-	return errors.Join(cause, s.storeEvents(context.WithoutCancel(ctx)))
+	return nil
 }
 
 // poke makes the dispatcher look again.
-func (s *Scheduler) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *Scheduler) poke() { s.loop.poke() }
 
 // writeTime bounds a write about a job that has already happened: it is made
 // even while the scheduler ends.
@@ -329,12 +326,11 @@ func (s *Scheduler) extendLoop(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		var fences []job.Fence
-		s.mu.Lock()
-		for _, f := range s.live {
-			fences = append(fences, f.entry.Fence)
+		runs := s.loop.runs()
+		fences := make([]job.Fence, len(runs))
+		for i, r := range runs {
+			fences[i] = r.Entry.Fence
 		}
-		s.mu.Unlock()
 		if len(fences) == 0 {
 			continue
 		}
@@ -344,30 +340,57 @@ func (s *Scheduler) extendLoop(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("extend leases")
 		}
-		if n := s.taken(lost); n > 0 {
+		if n := s.taken(runs, lost); n > 0 {
 			s.failure(fmt.Errorf("%d claims were taken by another scheduler: %w", n, queue.ErrFenced))
 		}
 	}
 }
 
-// RenewPermits reports whether heartbeats renew the permits of runs: as long as the
+// renewsPermits reports whether heartbeats renew the permits of runs: as long as the
 // store keeps their leases. An extension that is not done when the next one is due
 // hangs, and so would the record of what the runs do.
-func (s *Scheduler) RenewPermits() bool {
+func (s *Scheduler) renewsPermits() bool {
 	began := time.Duration(s.extending.Load())
 	return began == 0 || time.Since(s.origin)-began < s.cfg.Lease/3
 }
 
-// taken counts the fences that were lost without our doing: a flight whose end
-// was recorded meanwhile has lost its fence by that.
-func (s *Scheduler) taken(lost []job.Fence) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, f := range s.live {
-		if slices.Contains(lost, f.entry.Fence) && !f.recording {
-			n++
+// taken counts the fences that were lost without our doing: a run whose end was
+// recorded meanwhile has lost its fence by that.
+func (s *Scheduler) taken(runs []*schedule.Run, lost []job.Fence) (n int) {
+	s.loop.ask(func(m *schedule.Machine) {
+		for _, r := range runs {
+			if slices.Contains(lost, r.Entry.Fence) && m.Kept(r) {
+				n++
+			}
 		}
-	}
+	})
 	return n
 }
+
+// RestartCore replaces a core, or all of them with index 0, one after the
+// other. With drain it first lets the jobs of each end; else they are stopped
+// and go on with their sessions on the successor. It returns when the last
+// successor is up.
+func (s *Scheduler) RestartCore(ctx context.Context, index int, drain bool) error {
+	err := s.fleet.sup.Restart(ctx, index, drain)
+	if errors.Is(err, supervisor.ErrNotRunning) {
+		return fmt.Errorf("%w: %w", ErrEnding, err)
+	}
+	return err
+}
+
+// CorePID returns the process id of a core that is up, or 0.
+func (s *Scheduler) CorePID() int { return s.fleet.pid() }
+
+// Running returns how many jobs are given to cores, by the kind of worker that
+// each runs on.
+func (s *Scheduler) Running() map[job.WorkerKind]int {
+	running := map[job.WorkerKind]int{}
+	for _, r := range s.loop.runs() {
+		running[r.Choice.Worker]++
+	}
+	return running
+}
+
+// Settings returns what the cores enforce now, with what counts in each cost window.
+func (s *Scheduler) Settings() ipc.Configure { return s.fleet.Settings(nil) }

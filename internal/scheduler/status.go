@@ -51,28 +51,15 @@ func (s *Scheduler) Status() Status {
 	if s.idle {
 		return Status{Isolations: s.Isolations.list()}
 	}
-	cores := s.sup.Cores()
-	isolations, shares := s.Isolations.list(), s.turns.shares()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	st := Status{
-		PID: os.Getpid(), Started: s.started, Isolations: isolations, Circuits: s.circuitsLocked(),
-		Ready: s.ready, Running: len(s.live), Stopping: s.stopping,
-		Policy: s.cfg.Policy.Name, Shares: shares, FailedTeams: slices.Clone(s.failedTeams),
-		PermitValidity: s.cfg.Settings.PermitValidity,
+		PID: os.Getpid(), Started: s.started, Isolations: s.Isolations.list(), Shares: s.loop.shares(), Running: s.loop.inFlight(),
 	}
+	s.fleet.status(&st)
 	slices.SortFunc(st.Circuits, func(a, b ipc.Circuit) int {
 		return cmp.Or(cmp.Compare(a.Worker, b.Worker), cmp.Compare(a.Model, b.Model))
 	})
-	for _, c := range cores {
-		core := CoreStatus{Status: c}
-		for _, m := range s.cores {
-			if m.Index() == c.Index {
-				core.Inflight, core.Stage, core.Concurrency = m.flights, m.metrics.Stage, m.metrics.Concurrency
-				core.Evidence, core.Metrics = m.metrics.Evidence, m.metrics.Metrics
-			}
-		}
-		st.Cores = append(st.Cores, core)
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.Ready, st.Stopping, st.Policy, st.FailedTeams = s.ready, s.stopping, s.cfg.Policy.Name, slices.Clone(s.failedTeams)
 	return st
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/supervisor"
@@ -14,9 +13,9 @@ import (
 	"github.com/agentsched/agentsched/workflow/durable"
 )
 
-// CoreCall answers what a core asks about the durable steps and the streams of its
+// answerCore answers what a core asks about the durable steps and the streams of its
 // runs.
-func (s *Scheduler) CoreCall(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
+func (s *Scheduler) answerCore(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
 	switch method {
 	case ipc.MethodStoreStep:
 		var r ipc.StoreStep
@@ -42,14 +41,12 @@ func (s *Scheduler) CoreCall(ctx context.Context, c *supervisor.Core, method str
 
 // flying returns the entry of a run, with its fence, if the core has that run.
 func (s *Scheduler) flying(c *supervisor.Core, id job.ID, attempt int) (queue.Entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.live[id]
-	if f == nil || f.attempt != attempt || f.core != c {
-		return queue.Entry{}, fmt.Errorf("attempt %d of job %s is over", attempt, id)
+	r, err := s.fleet.runOn(c, id, attempt)
+	if err != nil {
+		return queue.Entry{}, err
 	}
-	e := f.entry
-	e.Attempts = f.attempt
+	e := r.Entry
+	e.Attempts = r.Attempt
 	return e, nil
 }
 

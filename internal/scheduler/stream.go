@@ -8,12 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/rs/zerolog"
-
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 	"github.com/agentsched/agentsched/workflow/pipeline"
 )
 
@@ -65,41 +64,57 @@ func (s *Scheduler) stageOf(ctx context.Context, e *queue.Entry) (*pipeline.Log,
 	return nil, ipc.Stream{}, nil
 }
 
-// openStream prepares the flight of a stage that streams. It returns what becomes
-// of the job if there is nothing to run: the stage is over, and only its worker's
-// own end was not recorded.
-func (s *Scheduler) openStream(ctx context.Context, f *flight, log zerolog.Logger) queue.Op {
-	l, names, err := s.stageOf(ctx, &f.entry)
+// openStream prepares the run of a stage that streams, and reports whether it is one. The op
+// says what becomes of the job if there is nothing to run: the stage is over, and only its
+// worker's own end was not recorded.
+func (s *Scheduler) openStream(ctx context.Context, r *schedule.Run) (bool, queue.Op) {
+	e := &r.Entry
+	l, names, err := s.stageOf(ctx, e)
 	if l == nil && err == nil {
-		return nil
+		return false, nil
 	}
 	var stood pipeline.Status
 	if err == nil {
 		stood, err = stageStatus(ctx, l, names.Stage)
 	}
+	at := now()
 	switch {
 	case err != nil:
+		log := s.logOf(r)
 		log.Error().Err(err).Msg("open the stream of a stage")
-		return s.release(f, flowRetry, f.entry.Choice, job.Waiting{Reason: job.WaitPipeline, Text: "it cannot be read"})
-	case s.isCancelled(f) || f.entry.CancelRequested:
-		return nil
+		waiting := job.Waiting{Reason: job.WaitPipeline, Text: "it cannot be read"}
+		return false, queue.Release{ID: e.ID, Fence: e.Fence, Now: at, RunnableAt: at.Add(flowRetry), Choice: e.Choice, Waiting: waiting.String()}
 	case stood.Failed != "":
-		return queue.Finish{
-			ID: f.entry.ID, Fence: f.entry.Fence, Now: now(), Exit: job.ExitFailed, DeadLetter: "its stage has failed: " + stood.Failed,
+		return false, queue.Finish{
+			ID: e.ID, Fence: e.Fence, Now: at, Exit: job.ExitFailed, DeadLetter: "its stage has failed: " + stood.Failed,
 			Outcome: job.Outcome{State: job.RunFailed, Class: job.Unknown, Message: stood.Failed},
 		}
 	case stood.Ended:
-		return queue.Finish{
-			ID: f.entry.ID, Fence: f.entry.Fence, Now: now(), Exit: job.ExitSucceeded, Outcome: job.Outcome{State: job.RunCompleted},
-		}
+		return false, queue.Finish{ID: e.ID, Fence: e.Fence, Now: at, Exit: job.ExitSucceeded, Outcome: job.Outcome{State: job.RunCompleted}}
 	}
 	st := &streaming{log: l, names: names, from: place(&stood), inlet: newInlet(), err: errNotTheEvents}
 	// Not ctx: the worker goes on while the scheduler ends, until it is stopped.
 	st.ctx, st.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.stream = st
-	return nil
+	s.streams[e.ID] = st
+	return true, nil
+}
+
+// streamOf returns the stream of a run; nil if it does not stream.
+func (s *Scheduler) streamOf(r *schedule.Run) *streaming {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.streams[r.Entry.ID]
+}
+
+// dropStream forgets the stream of a job whose claim has ended.
+func (s *Scheduler) dropStream(id job.ID) {
+	s.mu.Lock()
+	st := s.streams[id]
+	delete(s.streams, id)
+	s.mu.Unlock()
+	st.stop(errNotTheEvents)
 }
 
 func stageStatus(ctx context.Context, l *pipeline.Log, id job.Name) (pipeline.Status, error) {
@@ -135,32 +150,31 @@ func (st *streaming) stop(cause error) {
 }
 
 // startStream feeds the worker of a run that was submitted.
-func (s *Scheduler) startStream(ctx context.Context, f *flight) {
-	st := f.stream
+func (s *Scheduler) startStream(r *schedule.Run) {
+	st := s.streamOf(r)
 	if st == nil {
 		return
 	}
-	feed := &pipeline.Feed{Log: st.log, Stage: st.names.Stage, Now: now, Attempts: f.entry.Spec.Limits.MaxAttempts, Job: f.entry.Spec.Name}
+	e := &r.Entry
+	feed := &pipeline.Feed{Log: st.log, Stage: st.names.Stage, Now: now, Attempts: e.Spec.Limits.MaxAttempts, Job: e.Spec.Name}
 	over := make(chan struct{})
 	st.running.Go(func() {
 		defer close(over)
-		st.err = feed.Run(st.ctx, newOutlet(st, f), st.inlet)
+		st.err = feed.Run(st.ctx, newOutlet(st, r, s.fleet), st.inlet)
 		var died *pipeline.DiedError
 		if st.err == nil || errors.As(st.err, &died) || st.ctx.Err() != nil {
 			return // the worker has ended, or is about to
 		}
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
-		defer cancel()
-		s.stopFlight(call, f, true, "the stream has its worker start anew: "+st.err.Error())
+		s.loop.post(schedule.Stop{Job: e.ID, How: schedule.Interrupt, Reason: "the stream has its worker start anew: " + st.err.Error()})
 	})
 	st.running.Go(func() {
 		for changed := st.log.Changed(); ; {
-			s.flows.look(f.entry.Batch)
+			s.flows.look(e.Batch)
 			select {
 			case <-changed:
 				changed = st.log.Changed()
 			case <-over:
-				s.flows.look(f.entry.Batch)
+				s.flows.look(e.Batch)
 				return
 			}
 		}
@@ -169,13 +183,10 @@ func (s *Scheduler) startStream(ctx context.Context, f *flight) {
 
 // streamLines gives the feed what its worker has printed.
 func (s *Scheduler) streamLines(ctx context.Context, c *supervisor.Core, r ipc.StreamLines) (ipc.StreamResult, error) {
-	s.mu.Lock()
-	f := s.live[r.Job]
 	var st *streaming
-	if f != nil && f.attempt == r.Attempt && f.core == c {
-		st = f.stream
+	if run, err := s.fleet.runOn(c, r.Job, r.Attempt); err == nil {
+		st = s.streamOf(run)
 	}
-	s.mu.Unlock()
 	if st == nil {
 		return ipc.StreamResult{}, fmt.Errorf("attempt %d of job %s does not stream", r.Attempt, r.Job)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/policy"
+	"github.com/agentsched/agentsched/schedule"
 	"github.com/agentsched/agentsched/workflow/pipeline"
 )
 
@@ -14,12 +14,13 @@ var errNotTheEvents = errors.New("the worker was stopped, or has failed by itsel
 
 // endStream ends the feed of an attempt that is over: the last it has said is
 // taken, once there is room for it, unless the attempt is cut short.
-func (s *Scheduler) endStream(ctx context.Context, f *flight, e ending) ending {
-	st := f.stream
+func (s *Scheduler) endStream(ctx context.Context, c schedule.CloseStream) schedule.Closed {
+	st := s.streamOf(c.Run)
+	closed := schedule.Closed{Outcome: c.Outcome}
 	if st == nil {
-		return e
+		return closed
 	}
-	if e.died != nil || e.outcome.State == job.Checkpointed || !blamesEvents(e.outcome.Class) {
+	if c.Died != nil || c.Outcome.State == job.Checkpointed || !blamesEvents(c.Outcome.Class) {
 		st.stop(errNotTheEvents)
 	}
 	st.inlet.end()
@@ -27,10 +28,14 @@ func (s *Scheduler) endStream(ctx context.Context, f *flight, e ending) ending {
 	st.running.Wait()
 	unwatch()
 	st.stop(errNotTheEvents) // frees the context
-	if e.died == nil && e.outcome.Succeeded() && st.err != nil {
-		e.outcome = early(e.outcome, st.err)
+	if c.Died == nil && c.Outcome.Succeeded() && st.err != nil {
+		closed.Outcome = early(c.Outcome, st.err)
 	}
-	return e
+	if c.Died != nil {
+		closed.Outcome.Class = job.Crash
+	}
+	st.judge(&closed)
+	return closed
 }
 
 // early is the outcome of a worker that has said that it is done, though the
@@ -56,32 +61,23 @@ func blamesEvents(c job.ErrorClass) bool {
 	return true
 }
 
-// judgeStream says what the end of a stage's worker means for its job. What events
+// judge says what the end of a stage's worker means for its job. What events
 // are to blame for is counted there, and an attempt that has come further is not
 // the same again: both are forgiven, so they do not count as attempts of the job.
-func (s *Scheduler) judgeStream(f *flight, o *job.Outcome, h *policy.History) (forgiven bool) {
-	st := f.stream
-	if st == nil {
-		return false
-	}
+func (st *streaming) judge(c *schedule.Closed) {
+	o := &c.Outcome
 	var died *pipeline.DiedError
 	switch {
 	case st.err == nil && o.Succeeded():
-		return false
 	case st.err == nil:
 		// All of the stage's work is in the log. If the worker only did not end
 		// well, nothing is left to do; else nothing can be done better.
-		forgiven = o.Class == job.Crash || o.Class == job.Timeout || o.Class == job.CancelledClass
-		if !forgiven {
-			h.Final = true
-			return false
-		}
+		c.Forgiven = o.Class == job.Crash || o.Class == job.Timeout || o.Class == job.CancelledClass
+		c.Final = !c.Forgiven
 	case o.Class == job.Timeout && errors.As(st.err, &died) && len(died.Events) == 0 && !st.ending.Load():
-		forgiven = true // its time ran out while there was nothing to do
+		c.Forgiven = true // its time ran out while there was nothing to do
 	default:
 		stood, err := stageStatus(context.WithoutCancel(st.ctx), st.log, st.names.Stage)
-		forgiven = errors.As(st.err, &died) && len(died.Events) > 0 || err == nil && place(&stood) != st.from || errors.Is(st.err, pipeline.ErrReplayed)
+		c.Forgiven = errors.As(st.err, &died) && len(died.Events) > 0 || err == nil && place(&stood) != st.from || errors.Is(st.err, pipeline.ErrReplayed)
 	}
-	h.Forgiven = forgiven
-	return forgiven
 }

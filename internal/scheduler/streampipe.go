@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // roomTime is how long a call waits for room before it is answered that there is
@@ -105,12 +106,13 @@ type outlet struct {
 	ctx   context.Context
 	close context.CancelFunc
 	st    *streaming
-	f     *flight
+	run   *schedule.Run
+	fleet *fleet
 }
 
-func newOutlet(st *streaming, f *flight) *outlet {
+func newOutlet(st *streaming, r *schedule.Run, f *fleet) *outlet {
 	ctx, cancel := context.WithCancel(st.ctx)
-	return &outlet{ctx: ctx, close: cancel, st: st, f: f}
+	return &outlet{ctx: ctx, close: cancel, st: st, run: r, fleet: f}
 }
 
 // endLine is how a pipeline.EndLine begins.
@@ -125,13 +127,13 @@ func (o *outlet) Write(p []byte) (int, error) {
 		for full := true; full; {
 			var r ipc.StreamResult
 			call, cancel := context.WithTimeout(o.ctx, writeTime)
-			err := o.f.core.Call(call, ipc.MethodStreamWrite, ipc.StreamWrite{Job: o.f.entry.ID, Attempt: o.f.attempt, Data: piece}, &r)
+			err := o.fleet.call(call, o.run.Core, ipc.MethodStreamWrite, ipc.StreamWrite{Job: o.run.Entry.ID, Attempt: o.run.Attempt, Data: piece}, &r)
 			cancel()
 			if err == nil && r.Full {
 				err = pause(o.ctx, unreadTime)
 			}
 			if err != nil {
-				return 0, fmt.Errorf("write to the worker of job %s: %w", o.f.entry.ID, err)
+				return 0, fmt.Errorf("write to the worker of job %s: %w", o.run.Entry.ID, err)
 			}
 			full = r.Full
 		}

@@ -127,7 +127,7 @@ func specsOf(entries []queue.Entry) []job.Spec {
 
 // Wake makes the scheduler look at the queue again: something that keeps jobs from
 // running may have changed, such as a grant.
-func (s *Scheduler) Wake() { s.post(schedule.Forget{}) }
+func (s *Scheduler) Wake() { s.loop.post(schedule.Forget{}) }
 
 // Changed tells whoever watches of an entry that somebody has changed beside the
 // scheduler, as programs do with work that they claim themselves.
@@ -140,9 +140,7 @@ func (s *Scheduler) Changed(e *queue.Entry) {
 		s.Feed.publishFollowers(context.Background(), e)
 	}
 	if e.CancelRequested && e.State == job.Dispatched && e.Spec.Type != job.External {
-		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
-		defer cancel()
-		s.stopJob(ctx, e.ID, "cancelled by a program")
+		s.stopJob(e.ID, "cancelled by a program")
 	}
 	s.poke()
 }
@@ -160,13 +158,17 @@ func (s *Scheduler) Batches() []job.BatchID {
 // could not be told; it is told again when it is replaced.
 func (s *Scheduler) Reload(ctx context.Context, t Tuning) error {
 	s.mu.Lock()
-	before, policyBefore := s.spent.keep, s.cfg.Policy
+	policyBefore := s.cfg.Policy
 	s.cfg.Tuning = t
-	s.post(boundsOf(&t.Settings))
-	s.spent.bound(t.Settings.Limits.CostWindows)
-	further := s.spent.keep > before
 	s.mu.Unlock()
-	if further {
+	s.fleet.use(t.Settings)
+	var before, keep time.Duration
+	s.loop.ask(func(m *schedule.Machine) {
+		before = m.Remembers()
+		m.Take(time.Now(), boundsOf(&t.Settings), schedule.Windows(t.Settings.Limits.CostWindows), schedule.UseRetry{Retry: t.Retry})
+		keep = m.Remembers()
+	})
+	if keep > before {
 		if err := s.recallSpendings(ctx); err != nil {
 			return err
 		}
@@ -177,5 +179,5 @@ func (s *Scheduler) Reload(ctx context.Context, t Tuning) error {
 		}
 	}
 	s.poke()
-	return s.sup.Reconfigure(ctx)
+	return s.fleet.sup.Reconfigure(ctx)
 }

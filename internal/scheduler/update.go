@@ -7,6 +7,7 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // StateOf returns the state of a job's latest run; one that has stopped at a step's
@@ -18,29 +19,38 @@ func StateOf(e *queue.Entry) job.RunState {
 	return job.Pending
 }
 
-// updateOf returns the update for an event of a flight. Called with
-// Scheduler.mu held.
-func updateOf(f *flight, state job.RunState, e job.Event) api.Update {
-	u := flightUpdate(f, state)
-	u.Kind, u.Time, u.Event = api.UpdateEvent, e.Time, &e
-	usage := f.entry.Spent.Add(f.usage)
-	u.Usage = &usage
-	return u
-}
-
-func flightUpdate(f *flight, state job.RunState) api.Update {
-	e := &f.entry
+// runUpdate is the update about a run that is in the state.
+func runUpdate(r *schedule.Run, state job.RunState) api.Update {
+	e := &r.Entry
 	return api.Update{
-		Kind: api.UpdateJob, Time: now(), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant, Worker: f.choice.Worker,
-		Attempt: f.attempt, Entry: job.Dispatched, State: state, Trace: e.Spec.Trace,
+		Kind: api.UpdateJob, Time: now(), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant, Worker: r.Choice.Worker,
+		Attempt: r.Attempt, Entry: job.Dispatched, State: state, Trace: e.Spec.Trace,
 	}
 }
 
-// publishFlight tells that a flight's run is in the state.
-func (f *Feed) publishFlight(of *flight, state job.RunState, text string) {
-	u := flightUpdate(of, state)
+// publishRun tells that a run is in the state.
+func (f *Feed) publishRun(r *schedule.Run, state job.RunState, text string) {
+	u := runUpdate(r, state)
 	u.Text = text
 	f.publish(u)
+}
+
+// progress tells of an event of a run.
+func (f *Feed) progress(p *schedule.Progress) {
+	u := runUpdate(p.Run, job.Running)
+	usage := p.Run.Entry.Spent.Add(p.Usage)
+	u.Kind, u.Time, u.Event, u.Usage = api.UpdateEvent, p.Event.Time, &p.Event, &usage
+	f.publish(u)
+	e := p.Run.Entry
+	e.Attempts = p.Run.Attempt
+	switch {
+	case p.Event.Kind == job.EventStep && p.Event.Kept == job.KeptBefore:
+		f.signal(&e, api.StepReplayed, p.Event.Step, "")
+	case p.Event.Kind == job.EventStep && p.Event.Kept == job.KeptRefused:
+		f.signal(&e, api.StepFailed, p.Event.Step, p.Event.Text)
+	case p.Event.Kind == job.EventState && p.Event.State == job.Running:
+		f.signal(&e, api.AgentStarted, "", "")
+	}
 }
 
 // publishEntry tells how a job stands in the store, and returns it if it could be

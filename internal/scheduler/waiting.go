@@ -148,7 +148,7 @@ func (s *Scheduler) Statuses(ctx context.Context) func(*queue.Entry) job.Status 
 			return st
 		}
 		folder, known := s.folders.Peek(e.Spec.Workspace.Path)
-		if w, refused := s.turns.refuses(e, folder, known); refused {
+		if w, refused := s.loop.refuses(e, folder, known); refused {
 			st.Waiting = &w
 		} else if look.full {
 			st.Waiting = &look.why
@@ -181,12 +181,12 @@ func (s *Scheduler) look(ctx context.Context, at time.Time) *outlook {
 			o.grants[g.Owner] = g
 		}
 	}
-	for _, share := range s.turns.shares() {
+	for _, share := range s.loop.shares() {
 		if share.Held != "" {
 			o.shares[share.Tenant] = heldShare(&share)
 		}
 	}
-	slots, why := s.turns.slots()
+	slots, why := s.loop.slots()
 	o.full, o.why = slots == 0, why
 	return o
 }

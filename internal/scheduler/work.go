@@ -1,0 +1,226 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
+)
+
+// do does a Work: it commits the ops, makes the call, tells, and returns the answer. ctx
+// ends with the scheduler. Only a request for a permit ends with it: whether anything else
+// has happened must be known.
+func (s *Scheduler) do(ctx context.Context, w schedule.Work) schedule.Done {
+	done := schedule.Done{Job: w.Job}
+	if len(w.Ops) > 0 {
+		if done.Stored = s.apply(ctx, w.Ops...); done.Stored != nil {
+			return done
+		}
+	}
+	if w.Call != nil {
+		s.call(ctx, w.Call, &done)
+	}
+	for _, t := range w.Tell {
+		s.tell(context.WithoutCancel(ctx), t)
+	}
+	return done
+}
+
+// askTime is how long a core may take to say whether a worker can stop.
+const askTime = 2 * time.Second
+
+// call makes a call, and notes the answer in done.
+func (s *Scheduler) call(ctx context.Context, call schedule.Call, done *schedule.Done) {
+	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	defer cancel()
+	switch c := call.(type) {
+	case schedule.Prepare:
+		done.Prepared = s.prepare(ctx, c.Run)
+	case schedule.AskPermit:
+		if done.Called = s.fleet.call(ctx, c.Run.Core, ipc.MethodRequestPermit, c.Request, &done.Permit); done.Called != nil {
+			log := s.logOf(c.Run)
+			log.Warn().Err(done.Called).Msg("no answer to a permit request")
+		}
+	case schedule.Submit:
+		done.Called = s.submit(lasting, c)
+	case schedule.CheckpointRun:
+		done.Asked, done.Called = s.checkpoint(lasting, c.Run, c.Reason)
+	case schedule.CancelRun:
+		s.streamOf(c.Run).stop(errors.New(c.How.Reason)) // what its worker has then is not to blame
+		if done.Called = s.fleet.call(lasting, c.Run.Core, ipc.MethodCancelJob, c.How, nil); done.Called != nil {
+			s.cfg.Log.Debug().Err(done.Called).Str("job", string(c.How.Job)).Msg("ask the core to cancel")
+		}
+	case schedule.CloseStream:
+		done.Closed = s.endStream(ctx, c)
+	case schedule.Park:
+		s.Isolations.parkKind(c.Parking)
+	}
+}
+
+// prepare finds what a claimed job needs that is stored elsewhere.
+func (s *Scheduler) prepare(ctx context.Context, r *schedule.Run) (p schedule.Prepared) {
+	var err error
+	if p.Spec, err = s.rank(ctx, &r.Entry); err != nil && ctx.Err() == nil {
+		s.cfg.Log.Error().Err(err).Msg("the job runs on its first worker")
+	}
+	p.Streams, p.Op = s.openStream(ctx, r)
+	return p
+}
+
+// submit hands a run to its core.
+func (s *Scheduler) submit(ctx context.Context, c schedule.Submit) error {
+	e := &c.Run.Entry
+	c.Job.Environ = s.runs.environ(e)
+	c.Job.HasSteps = c.Run.Attempt > 1 && s.hasSteps(ctx, e.ID)
+	c.Job.Stream = s.streamOf(c.Run).name()
+	err := s.fleet.call(ctx, c.Run.Core, ipc.MethodSubmitJob, c.Job, nil)
+	var refused *ipc.Error
+	switch {
+	case !errors.As(err, &refused):
+		s.startStream(c.Run)
+	case refused.Code == ipc.CodePermitUnknown:
+		log := s.logOf(c.Run)
+		log.Warn().Msg("the permit expired before the job could begin")
+	}
+	return err
+}
+
+// checkpoint asks a run to stop at the boundary of its next step, and reports whether its
+// worker can.
+func (s *Scheduler) checkpoint(ctx context.Context, r *schedule.Run, reason string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var answer ipc.CheckpointResult
+	err := s.fleet.call(ctx, r.Core, ipc.MethodCheckpointJob, ipc.CheckpointJob{Job: r.Entry.ID, Attempt: r.Attempt, Reason: reason}, &answer)
+	if err != nil {
+		return false, fmt.Errorf("ask job %s for a checkpoint: %w", r.Entry.ID, err)
+	}
+	if answer.Asked {
+		s.cfg.Log.Info().Str("job", string(r.Entry.ID)).Str("reason", reason).Msg("asked for a checkpoint")
+	}
+	return answer.Asked, nil
+}
+
+// logOf returns the log for what concerns a run.
+func (s *Scheduler) logOf(r *schedule.Run) zerolog.Logger {
+	e := &r.Entry
+	log := s.cfg.Log.With().Str("job", string(e.ID)).Str("name", string(e.Spec.Name)).Str("tenant", string(e.Spec.Tenant)).
+		Int("attempt", r.Attempt).Str("worker", string(r.Choice.Worker)).Str("trace_id", e.Spec.Trace)
+	if id := e.Spec.Context.CorrelationID; id != "" {
+		log = log.Str("correlation_id", id)
+	}
+	return log.Logger()
+}
+
+// tell tells everybody who watches of what has happened to a job, and finds what follows.
+func (s *Scheduler) tell(ctx context.Context, told schedule.Told) {
+	switch t := told.(type) {
+	case schedule.PermitTold:
+		s.Feed.observe(Moment{Kind: MomentPermit, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Reason: t.Reason, Took: t.Took})
+	case schedule.Begun:
+		e := t.Run.Entry
+		s.Feed.observe(Moment{Kind: MomentBegun, At: t.Run.Began, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Took: max(t.Run.Began.Sub(e.RunnableAt), 0)})
+		s.Feed.publishRun(t.Run, job.Pending, t.Run.Smaller())
+		e.Attempts = t.Run.Attempt
+		s.Feed.signal(&e, api.JobAssigned, "", "")
+	case schedule.Progress:
+		s.Feed.progress(&t)
+	case schedule.Stored:
+		s.Feed.observe(Moment{Kind: MomentEvents, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Events: t.Events})
+	case schedule.Over:
+		s.tellOver(ctx, &t)
+	case schedule.Refused:
+		log := s.logOf(t.Run)
+		log.Error().Err(t.Err).Msg("the store did not keep what became of the job")
+		s.dropStream(t.Run.Entry.ID)
+	}
+}
+
+// tellOver tells of the end of a claim, and finds what follows from it.
+func (s *Scheduler) tellOver(ctx context.Context, t *schedule.Over) {
+	s.dropStream(t.Run.Entry.ID)
+	log := s.logOf(t.Run)
+	log.Debug().Str("op", fmt.Sprintf("%T", t.Op)).Msg("recorded")
+	e := after(t.Run.Entry, t.Op)
+	outcome, made := outcomeOf(t.Op)
+	if made {
+		s.Feed.observe(Moment{Kind: MomentAttemptEnded, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Outcome: outcome})
+	}
+	if t.Checkpointed {
+		s.Feed.publishRun(t.Run, job.Checkpointed, e.Waiting)
+		s.Feed.signal(&e, api.CheckpointCreated, "", e.Waiting)
+		s.follow(&e) // its team may have wanted it
+	}
+	switch op := t.Op.(type) {
+	case queue.Finish:
+		if made {
+			s.Feed.signal(&e, api.AgentTerminated, "", string(op.Outcome.Class))
+		}
+		if op.Exit != "" {
+			s.Feed.signalEnd(&e)
+			s.follow(&e)
+		}
+	case queue.Await:
+		s.Feed.signal(&e, api.AgentTerminated, "", "")
+		s.askPerson(&e, outcome)
+	}
+	if e.Key != "" {
+		s.Feed.publishEntry(ctx, e.ID)
+		s.Feed.publishFollowers(ctx, &e)
+		return
+	}
+	s.Feed.publishState(&e)
+}
+
+// outcomeOf returns how an attempt ended by the op that ended its claim; false if none was
+// made.
+func outcomeOf(op queue.Op) (*job.Outcome, bool) {
+	switch op := op.(type) {
+	case queue.Finish:
+		return &op.Outcome, op.Attempt > 0
+	case queue.Await:
+		return &op.Outcome, true
+	}
+	return nil, false
+}
+
+// after returns how an entry without a key stands when the op, which ends its
+// claim, is stored: what the store would tell, without asking it. What is seen
+// of the entry's times is left as it was.
+func after(e queue.Entry, op queue.Op) queue.Entry {
+	switch op := op.(type) {
+	case queue.Release:
+		e.State, e.RunnableAt, e.Choice, e.Waiting = job.Queued, op.RunnableAt, op.Choice, op.Waiting
+	case queue.Await:
+		e.Attempts = op.Attempt
+		e.Spent = e.Spent.Add(op.Outcome.Usage)
+		e.State, e.Held, e.Waiting = job.Queued, job.HeldForApproval, op.Waiting
+		approval := op.Approval
+		e.Approval = &approval
+	case queue.Finish:
+		if op.Attempt > 0 {
+			e.Attempts = op.Attempt
+			e.Spent = e.Spent.Add(op.Outcome.Usage)
+		}
+		if op.Exit == "" {
+			e.State, e.RunnableAt, e.Choice, e.Waiting = job.Queued, op.Retry.RunnableAt, op.Retry.Choice, op.Retry.Waiting
+			return e
+		}
+		e.State, e.ExitKind = job.Completed, op.Exit
+		if op.Exit == job.ExitFailed {
+			e.DeadLetter = op.DeadLetter
+		}
+		if op.Exit != job.ExitCancelled {
+			e.Waiting = ""
+		}
+	}
+	return e
+}

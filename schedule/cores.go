@@ -1,0 +1,262 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+)
+
+// CoreID names one life of a core: the one that takes its place has another. 0 is none.
+type CoreID uint64
+
+// Cores lists the cores that are up or starting, all of them, in any order. It replaces the
+// list of before. Without one that takes jobs nothing is claimed: a claim that no core can
+// serve would only wear out its lease.
+type Cores []Core
+
+// Core is one of them.
+type Core struct {
+	ID       CoreID
+	Index    int  // its place, from 1
+	Takes    bool // it takes new jobs; false while it starts
+	Draining bool // it is replaced as soon as it has no run any more
+	// Concurrency is how many jobs at once it allows, all cores together, since the
+	// host is overloaded; 0: no bound.
+	Concurrency int
+}
+
+// CoreGone says that a core is dead and that no process of its runs is left: their jobs may
+// be given out again. ID 0 means every core.
+type CoreGone struct {
+	ID       CoreID
+	Cause    error
+	Replaced bool // on purpose: its runs are nobody's fault
+}
+
+// Limits of a host hold for all of its cores together, so each core has to know what the
+// others do. A core is told with each request for a permit, and with each report on the queue:
+//
+//	Running   permits that are held elsewhere now
+//	Granted   permits that were asked for elsewhere since it was told last
+//	Returned  those of them that were refused after all
+//	Spent     US dollars that were spent elsewhere since it was told last
+//
+// A request counts at every other core before it is answered: of two requests at once
+// neither misses the other, and no limit is exceeded.
+
+// book is what one core has still to be told.
+type book struct {
+	core     Core
+	flights  int
+	asked    []asked
+	returned []ipc.Held
+	spent    map[job.Tenant]float64
+}
+
+// asked is a permit that was asked for, mostly at another core.
+type asked struct {
+	by *flight // nil: it was told once, in vain
+	at time.Time
+	ipc.Held
+}
+
+// rateMemory is how long a permit counts in a rate: a core that starts anew is told of
+// those that were asked for since, or its buckets would be full. maxAsked bounds how many
+// are remembered.
+const (
+	rateMemory = time.Minute
+	maxAsked   = 10_000
+)
+
+// cores takes the list of cores. A core that is new, starting or up, has to hear of the
+// permits of the last minute.
+func (m *Machine) coresAre(at time.Time, list Cores) {
+	before := m.throttle()
+	books := make([]*book, 0, len(list))
+	for _, c := range list {
+		b := m.book(c.ID)
+		if b == nil {
+			b = &book{asked: slices.DeleteFunc(slices.Clone(m.asked), func(a asked) bool { return at.Sub(a.at) > rateMemory })}
+		}
+		b.core = c
+		books = append(books, b)
+	}
+	slices.SortFunc(books, func(a, b *book) int {
+		if a.core.Index != b.core.Index {
+			return a.core.Index - b.core.Index
+		}
+		return int(a.core.ID) - int(b.core.ID)
+	})
+	m.books = books
+	for _, b := range books {
+		m.drained(b)
+	}
+	if before == 0 && m.throttle() > 0 {
+		for _, f := range m.flights {
+			f.earlier = true
+		}
+	}
+}
+
+// drained says so if a core that is to be replaced has no run any more.
+func (m *Machine) drained(b *book) {
+	if b.core.Draining && b.flights == 0 && !slices.Contains(m.ready.Drained, b.core.ID) {
+		m.ready.Drained = append(m.ready.Drained, b.core.ID)
+	}
+}
+
+// book returns the book of a core; nil if it is not there any more.
+func (m *Machine) book(id CoreID) *book {
+	for _, b := range m.books {
+		if b.core.ID == id {
+			return b
+		}
+	}
+	return nil
+}
+
+// pick returns the core that has the least to do, 0 if none takes work.
+func (m *Machine) pick() CoreID {
+	var best *book
+	for _, b := range m.books {
+		if b.core.Takes && (best == nil || b.flights < best.flights) {
+			best = b
+		}
+	}
+	if best == nil {
+		return 0
+	}
+	best.flights++
+	return best.core.ID
+}
+
+// leave takes a flight off its core.
+func (m *Machine) leave(f *flight) {
+	if f.run == nil {
+		return
+	}
+	if b := m.book(f.run.Core); b != nil {
+		b.flights--
+		m.drained(b)
+	}
+}
+
+// coreGone ends what the core had in flight. What was not handed to it yet finds out by
+// itself that the core does not answer.
+func (m *Machine) coreGone(at time.Time, e CoreGone) {
+	for _, id := range sorted(m.flights) {
+		if f := m.flights[id]; f.run != nil && (e.ID == 0 || f.run.Core == e.ID) {
+			m.settle(at, f, ending{died: e.Cause, replaced: e.Replaced})
+		}
+	}
+}
+
+// Elsewhere returns what a core has to know of the others and of those that were before
+// it, nil if there is nothing. What it returned once it does not return again: the
+// caller tells the core, or calls Untold.
+func (m *Machine) Elsewhere(id CoreID) *ipc.Elsewhere {
+	b := m.book(id)
+	if b == nil {
+		return nil
+	}
+	e := &ipc.Elsewhere{Returned: b.returned, Spent: b.spent}
+	for _, a := range b.asked {
+		e.Granted = append(e.Granted, a.Held)
+	}
+	b.asked, b.returned, b.spent = nil, nil, nil
+	if len(m.books) > 1 {
+		for _, other := range sorted(m.flights) {
+			if f := m.flights[other]; f.held && f.run.Core != id {
+				e.Running = append(e.Running, f.holds())
+			}
+		}
+	}
+	if len(e.Running)+len(e.Granted)+len(e.Returned)+len(e.Spent) == 0 {
+		return nil
+	}
+	return e
+}
+
+// Untold takes back that a core was told of the others: the call has failed. What it may
+// have heard all the same counts twice then, which is better than not at all.
+func (m *Machine) Untold(at time.Time, id CoreID, e *ipc.Elsewhere) {
+	b := m.book(id)
+	if b == nil || e == nil {
+		return
+	}
+	for _, h := range e.Granted {
+		b.asked = append(b.asked, asked{at: at, Held: h})
+	}
+	b.returned = append(b.returned, e.Returned...)
+	for tenant, usd := range e.Spent {
+		b.spend(tenant, usd)
+	}
+}
+
+// spend notes what was spent elsewhere.
+func (b *book) spend(tenant job.Tenant, usd float64) {
+	if b.spent == nil {
+		b.spent = map[job.Tenant]float64{}
+	}
+	b.spent[tenant] += usd
+}
+
+// count counts the permit that a flight is about to ask for at every other core.
+func (m *Machine) count(at time.Time, f *flight) {
+	a := asked{f, at, f.holds()}
+	f.held, f.told = true, nil
+	for _, b := range m.books {
+		if b.core.ID != f.run.Core {
+			b.asked = append(b.asked, a)
+			f.told = append(f.told, b.core.ID)
+		}
+	}
+	m.asked = append(m.asked, a)
+	// The oldest stand first, and are looked at one by one: it is done for every job.
+	old := max(len(m.asked)-maxAsked, 0)
+	for at.Sub(m.asked[old].at) > rateMemory {
+		old++
+	}
+	m.asked = m.asked[old:]
+}
+
+// uncount takes back what count has counted. A core that was told of it already is told
+// that it came to nothing.
+func (m *Machine) uncount(f *flight) {
+	f.held = false
+	by := func(a asked) bool { return a.by == f }
+	m.asked = slices.DeleteFunc(m.asked, by)
+	for _, id := range f.told {
+		b := m.book(id)
+		if b == nil {
+			continue
+		}
+		untold := len(b.asked)
+		if b.asked = slices.DeleteFunc(b.asked, by); len(b.asked) == untold {
+			b.returned = append(b.returned, f.holds())
+		}
+	}
+}
+
+// holds returns what the permit of a flight counts as.
+func (f *flight) holds() ipc.Held {
+	return ipc.Held{Tenant: f.run.Entry.Spec.Tenant, Worker: f.run.Choice.Worker, Model: f.run.Choice.Model, Workspace: f.uses.folder}
+}
+
+// charge books what a flight has just spent: for the cores that start later, and for the
+// other cores.
+func (m *Machine) charge(at time.Time, f *flight, usd float64) {
+	if !(usd > 0) {
+		return
+	}
+	tenant := f.run.Entry.Spec.Tenant
+	f.charged += usd
+	m.spent.add(wall(at), tenant, usd)
+	for _, b := range m.books {
+		if b.core.ID != f.run.Core {
+			b.spend(tenant, usd)
+		}
+	}
+}

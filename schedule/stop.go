@@ -1,0 +1,185 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Stop asks what is in flight to end. What is not in flight is not concerned.
+type Stop struct {
+	Job    job.ID      // one job, or
+	Batch  job.BatchID // all of a batch; both empty: everything
+	How    How
+	Reason string // for the log and the user; never empty
+}
+
+// How says how a run is asked to end.
+type How int
+
+const (
+	// Withdraw ends the run in stages, and the job as cancelled. The store knows already
+	// that the job is to be cancelled.
+	Withdraw How = iota
+	// Interrupt ends the run in stages. The attempt does not count.
+	Interrupt
+	// AtOnce is Interrupt without the gentle stages.
+	AtOnce
+	// Boundary has the run stop at the boundary of its next step. One whose worker keeps no
+	// steps is interrupted.
+	Boundary
+	// OnlyBoundary has the run stop at the boundary of its next step, and leaves one alone
+	// whose worker keeps no steps.
+	OnlyBoundary
+)
+
+// Hold keeps the jobs of a batch from beginning, though they are claimed; Why is what they
+// wait for, "" lets them go on. The store's own mark (queue.SetPrivate) keeps the rest of
+// the batch from being claimed.
+type Hold struct {
+	Batch job.BatchID
+	Why   string
+}
+
+// Preempt has the machine look for runs that stand in the way of more urgent jobs.
+type Preempt struct{}
+
+// UsedUp says that owners have used up what they were granted: runs of theirs that keep steps
+// would go on for long, and are asked to stop.
+type UsedUp []queue.Owner
+
+// stop asks the flights that are meant.
+func (m *Machine) stop(at time.Time, e Stop) {
+	for _, id := range sorted(m.flights) {
+		f := m.flights[id]
+		switch {
+		case e.Job != "" && id != e.Job,
+			e.Batch != "" && (f.run == nil || f.run.Entry.Batch != e.Batch),
+			f.phase == closing && e.How != Withdraw:
+			continue
+		}
+		m.stopFlight(at, f, e)
+	}
+}
+
+func (m *Machine) stopFlight(at time.Time, f *flight, e Stop) {
+	switch {
+	case e.How == Withdraw: // also of one that is being claimed this very moment
+		f.cancelled = true
+		f.stops = append([]Stop{e}, f.stops...)
+	case e.How == OnlyBoundary && f.phase < beginning:
+		return // it has no step yet
+	default:
+		f.stops = append(f.stops, e)
+	}
+	m.pursue(at, f)
+}
+
+// interrupts reports whether a run that has not begun is not to begin.
+func interrupts(stops []Stop) bool {
+	return slices.ContainsFunc(stops, func(s Stop) bool { return s.How != OnlyBoundary })
+}
+
+// askToStop asks the core for what f.asks says.
+func (m *Machine) askToStop(f *flight) {
+	s := f.asks
+	if s.How == Boundary || s.How == OnlyBoundary {
+		m.do(f, Work{Call: CheckpointRun{f.run, s.Reason}})
+		return
+	}
+	m.do(f, Work{Call: CancelRun{f.run, ipc.CancelJob{
+		Job: f.run.Entry.ID, Attempt: f.run.Attempt, Class: job.CancelledClass, Reason: s.Reason, Now: s.How == AtOnce, Lost: s.How != Withdraw,
+	}}})
+}
+
+// checkpointAnswered takes whether a run's worker can stop at a step's boundary.
+func (m *Machine) checkpointAnswered(f *flight, s Stop, can bool) {
+	switch {
+	case s.How == Boundary && !can:
+		s.How = Interrupt
+		f.stops = append([]Stop{s}, f.stops...)
+	case s.How == OnlyBoundary && can && m.mode == Stopping:
+		f.leaving = true
+	}
+}
+
+// modeIs takes a mode. A scheduler that is about to end asks every run for a checkpoint.
+func (m *Machine) modeIs(at time.Time, mode Mode) {
+	if m.mode != Stopping && mode == Stopping {
+		defer m.stop(at, Stop{How: OnlyBoundary, Reason: "the scheduler is about to end"})
+	}
+	m.mode = mode
+}
+
+// Leaving returns how many runs stop at the boundary of a step since the scheduler ends, or
+// are being asked to.
+func (m *Machine) Leaving() (n int) {
+	for _, f := range m.flights {
+		if f.leaving || f.asks.How == OnlyBoundary || slices.ContainsFunc(f.stops, func(s Stop) bool { return s.How == OnlyBoundary }) {
+			n++
+		}
+	}
+	return n
+}
+
+// preempt asks, once, a run to stop at a step's boundary that keeps a more urgent job of its
+// tenant waiting: of the least urgent ones, the one that began last.
+func (m *Machine) preempt(at time.Time) {
+	if m.free(at) > 0 || len(m.flights) == 0 {
+		return
+	}
+	urgent := m.Urgent(at)
+	var found *flight
+	for _, id := range sorted(m.flights) {
+		f := m.flights[id]
+		if !f.mayLeave() {
+			continue
+		}
+		spec := &f.run.Entry.Spec
+		p, waits := urgent[spec.Tenant]
+		if !waits || p <= spec.Priority {
+			continue
+		}
+		if found == nil || spec.Priority < found.run.Entry.Spec.Priority ||
+			spec.Priority == found.run.Entry.Spec.Priority && f.run.Began.After(found.run.Began) {
+			found = f
+		}
+	}
+	if found != nil {
+		m.makeRoom(at, found, fmt.Sprintf("a job of priority %d waits for its place", urgent[found.run.Entry.Spec.Tenant]))
+	}
+}
+
+// mayLeave reports whether a run may be asked to stop at a step's boundary for the sake of
+// others. Each is asked once.
+func (f *flight) mayLeave() bool {
+	return f.phase == running && f.moved && !f.preempted && !f.cancelled && f.end == nil
+}
+
+// makeRoom asks a run to stop at a step's boundary. If its worker keeps no steps it has its
+// slot until it ends.
+func (m *Machine) makeRoom(at time.Time, f *flight, reason string) {
+	f.preempted = true
+	m.stopFlight(at, f, Stop{How: OnlyBoundary, Reason: reason})
+}
+
+// usedUp asks the runs of owners for a checkpoint that have used up what they were granted.
+func (m *Machine) usedUp(at time.Time, owners UsedUp) {
+	for _, id := range sorted(m.flights) {
+		f := m.flights[id]
+		if !f.mayLeave() {
+			continue
+		}
+		spec := &f.run.Entry.Spec
+		i := slices.IndexFunc(owners, func(o queue.Owner) bool {
+			return o.Tenant == spec.Tenant && (o.Agent == "" || o.Agent == spec.Agent)
+		})
+		if i >= 0 {
+			m.makeRoom(at, f, fmt.Sprintf("the budget of %s is used up", owners[i]))
+		}
+	}
+}
