@@ -108,7 +108,7 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 		return nil, errors.Join(usage(err), e.close())
 	}
 	e.hooks = newHooks(e.newHook(cfg))
-	e.eval = eval.New(eval.Config{Store: state.store, Settings: cfg.Evaluation, Changed: func(v eval.Verdict) { e.sched.TakeVerdict(v) }})
+	e.eval = eval.New(eval.Config{Store: state.store, Settings: cfg.Evaluation, Changed: func(v eval.Verdict) { e.sched.Judge.TakeVerdict(v) }})
 	e.sched = scheduler.New(scheduler.Config{
 		Store: state.store, Batch: batch, Also: also, Holder: fmt.Sprintf("scheduler-%d", os.Getpid()), Instance: instance, Cores: cfg.Cores.Count,
 		Isolations: isolations, IsolationsFile: state.dir.Isolations(), OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers,

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
@@ -30,26 +32,42 @@ type Question struct {
 	Changed string `json:"changed,omitempty"`
 }
 
+// Approvals has people look at the work of jobs that are overseen, takes their answers,
+// and gives the default answer where nobody has answered in time. What waits for an
+// answer is known from the store alone.
+type Approvals struct {
+	store      queue.Store
+	feed       *Feed
+	log        zerolog.Logger
+	follow     func(*queue.Entry) // finds what follows from an answer
+	dispatch   func()             // has the dispatcher look at the queue
+	onQuestion func(Question)     // may be nil
+	seed       uint64             // of what is drawn
+
+	asked bell // a job waits for a person that did not before
+}
+
 // maxQuestion bounds the words of an agent in a Question, in bytes.
 const maxQuestion = 4 << 10
 
 // oversee returns the op that has a person look at what an attempt made, or nil
 // if its job is not overseen or need not be this time. What an attempt that
 // failed has made is asked about only where the job would be given up.
-func (s *Scheduler) oversee(at time.Time, r *schedule.Run, o *job.Outcome, d *policy.Decision) queue.Op {
-	spec := &r.Entry.Spec
+func (s *Approvals) oversee(at time.Time, r *schedule.Run, o *job.Outcome, d *policy.Decision) queue.Op {
+	e, attempt := &r.Entry, r.Attempt
+	spec := &e.Spec
 	if spec.Flow.Oversight == nil || d.Exit == "" || spec.Flow.Loop != nil && !workflow.LastTurn(spec, o) {
 		return nil // a turn of a loop is not yet the work
 	}
-	draw := oversight.Draw(r.Entry.ID, r.Attempt, seedOf(s.cfg.Instance))
-	ask, why := oversight.Ask(spec, o, oversight.Facts{Denied: o.Denied, Last: d.Exit == job.ExitFailed, Rejected: r.Entry.Rejections > 0}, draw)
+	draw := oversight.Draw(e.ID, attempt, s.seed)
+	ask, why := oversight.Ask(spec, o, oversight.Facts{Denied: o.Denied, Last: d.Exit == job.ExitFailed, Rejected: e.Rejections > 0}, draw)
 	if d.Escalated {
 		ask, why = true, d.DeadLetter
 	}
 	if !ask {
 		return nil
 	}
-	a := queue.Approval{Attempt: r.Attempt, Why: why, AskedAt: at}
+	a := queue.Approval{Attempt: attempt, Why: why, AskedAt: at}
 	if spec.Flow.Oversight.Mode == job.SpotCheck {
 		a.Draw = &draw
 	}
@@ -60,7 +78,7 @@ func (s *Scheduler) oversee(at time.Time, r *schedule.Run, o *job.Outcome, d *po
 		}
 	}
 	return queue.Await{
-		ID: r.Entry.ID, Fence: r.Entry.Fence, Attempt: r.Attempt, Outcome: *o, Approval: a, Now: at,
+		ID: e.ID, Fence: e.Fence, Attempt: attempt, Outcome: *o, Approval: a, Now: at,
 		Waiting: why,
 	}
 }
@@ -72,19 +90,16 @@ func seedOf(id job.InstanceID) uint64 {
 	return h.Sum64()
 }
 
-// askPerson tells a person that a job waits for them.
-func (s *Scheduler) askPerson(e *queue.Entry, o *job.Outcome) {
-	s.Feed.signal(e, api.ApprovalRequested, "", e.Approval.Why)
-	if s.cfg.OnQuestion != nil {
+// ask tells a person that a job waits for them.
+func (s *Approvals) ask(e *queue.Entry, o *job.Outcome) {
+	s.feed.signal(e, api.ApprovalRequested, "", e.Approval.Why)
+	if s.onQuestion != nil {
 		answer, _ := job.Cut(o.Answer, maxQuestion)
-		s.cfg.OnQuestion(Question{
+		s.onQuestion(Question{
 			Kind: string(api.ApprovalRequested), Job: e.ID, Name: e.Spec.Name, Tenant: e.Spec.Tenant, Approval: *e.Approval, Answer: answer, Changed: o.DiffStat,
 		})
 	}
-	select {
-	case s.asking <- struct{}{}:
-	default:
-	}
+	s.asked.ring()
 }
 
 // ErrNoComment: a rejection without a word leads to the same work again.
@@ -124,20 +139,20 @@ func Decision(e *queue.Entry, last *job.Attempt, a api.Answer, at time.Time) (qu
 }
 
 // Decide gives the answer to what a job waits for.
-func (s *Scheduler) Decide(ctx context.Context, id job.ID, a api.Answer) (queue.Entry, error) {
-	e, err := Decide(ctx, s.cfg.Store, id, a)
+func (s *Approvals) Decide(ctx context.Context, id job.ID, a api.Answer) (queue.Entry, error) {
+	e, err := Decide(ctx, s.store, id, a)
 	if err != nil {
-		s.poke()
+		s.dispatch()
 		return e, err
 	}
-	s.cfg.Log.Info().Str("job", string(id)).Bool("approved", a.Approved).Str("by", a.By).Str("comment", a.Comment).Msg("answered")
+	s.log.Info().Str("job", string(id)).Bool("approved", a.Approved).Str("by", a.By).Str("comment", a.Comment).Msg("answered")
 	s.follow(&e)
-	s.Feed.publishChange(ctx, &e)
-	s.poke()
+	s.feed.publishChange(ctx, &e)
+	s.dispatch()
 	return e, nil
 }
 
-// Decide is Scheduler.Decide where no scheduler runs.
+// Decide is Approvals.Decide where no scheduler runs.
 func Decide(ctx context.Context, store queue.Store, id job.ID, a api.Answer) (queue.Entry, error) {
 	e, err := store.Get(ctx, id)
 	if err != nil {
@@ -165,9 +180,9 @@ func Decide(ctx context.Context, store queue.Store, id job.ID, a api.Answer) (qu
 	return store.Get(ctx, id)
 }
 
-// Approvals returns the jobs that wait for a person, the one that was submitted
+// AwaitingApproval returns the jobs that wait for a person, the one that was submitted
 // first first.
-func Approvals(ctx context.Context, store queue.Reader) ([]queue.Entry, error) {
+func AwaitingApproval(ctx context.Context, store queue.Reader) ([]queue.Entry, error) {
 	list, _, err := store.List(ctx, queue.Filter{Held: []job.Hold{job.HeldForApproval}, Limit: 1 << 30})
 	if err != nil {
 		return nil, fmt.Errorf("list what waits for a person: %w", err)
@@ -175,28 +190,28 @@ func Approvals(ctx context.Context, store queue.Reader) ([]queue.Entry, error) {
 	return list, nil
 }
 
-// answerLoop gives the default answer where nobody has answered in time.
-func (s *Scheduler) answerLoop(ctx context.Context) error {
+// run gives the default answer where nobody has answered in time.
+func (s *Approvals) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.asking:
+		case <-s.asked:
 		case <-timer.C:
 		}
 		next, err := s.answerOverdue(ctx)
 		if err != nil && ctx.Err() == nil {
-			s.cfg.Log.Error().Err(err).Msg("answer what nobody has answered in time")
+			s.log.Error().Err(err).Msg("answer what nobody has answered in time")
 		}
 		timer.Reset(next)
 	}
 }
 
 // answerOverdue returns how long nothing more is overdue.
-func (s *Scheduler) answerOverdue(ctx context.Context) (time.Duration, error) {
-	waiting, err := Approvals(ctx, s.cfg.Store)
+func (s *Approvals) answerOverdue(ctx context.Context) (time.Duration, error) {
+	waiting, err := AwaitingApproval(ctx, s.store)
 	if err != nil {
 		return idle, err
 	}
@@ -223,7 +238,7 @@ func (s *Scheduler) answerOverdue(ctx context.Context) (time.Duration, error) {
 		if answer.Approved {
 			said = "approved: "
 		}
-		s.Feed.observe(Moment{Kind: MomentAnswered, At: now(), Entry: &e, Attempt: a.Attempt, Text: said + answer.Comment})
+		s.feed.observe(Moment{Kind: MomentAnswered, At: now(), Entry: &e, Attempt: a.Attempt, Text: said + answer.Comment})
 	}
 	return next, errors.Join(errs...)
 }

@@ -216,7 +216,7 @@ func (s *Scheduler) scopes() []job.BatchID {
 
 // batchDone reports whether the batches have no job left to run or running.
 func (s *Scheduler) batchDone(ctx context.Context) (bool, error) {
-	if s.cfg.Batch == "" || s.loop.inFlight() > 0 || !s.flows.resting() {
+	if s.cfg.Batch == "" || s.loop.inFlight() > 0 || !s.Followers.resting() {
 		return false, nil
 	}
 	batches := s.Batches()

@@ -27,7 +27,7 @@ func TestDrain(t *testing.T) {
 		w.wait(time.Minute)
 		w.wantState(next, job.Queued)
 		e := w.get(next)
-		if why := w.sched.Statuses(t.Context())(&e).Waiting; why == nil || why.Reason != job.WaitScheduler {
+		if why := w.sched.Explain.Statuses(t.Context())(&e).Waiting; why == nil || why.Reason != job.WaitScheduler {
 			t.Errorf("while the scheduler drains, a job waits for %v", why)
 		}
 		cancel()

@@ -9,10 +9,10 @@ func (s *Scheduler) Remembered() (n int) {
 }
 
 // KnowAtMost bounds how many jobs of workflows are known between looks.
-func (s *Scheduler) KnowAtMost(jobs int) { s.flows.most = jobs }
+func (s *Scheduler) KnowAtMost(jobs int) { s.Followers.most = jobs }
 
 // Followed returns of how many workflows the jobs are known. Its loops must have ended.
-func (s *Scheduler) Followed() int { return len(s.flows.followed) }
+func (s *Scheduler) Followed() int { return len(s.Followers.followed) }
 
 // RenewPermits reports whether heartbeats renew the permits of runs.
 func (s *Scheduler) RenewPermits() bool { return s.renewsPermits() }

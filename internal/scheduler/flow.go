@@ -8,36 +8,43 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow"
-	"github.com/agentsched/agentsched/workflow/pipeline"
 )
 
-// flows is which batches are to be looked at, since a job of theirs has ended, and
-// what is known of their jobs.
+// Followers find what follows in workflows, teams and pipelines from the ends of jobs,
+// and do it: facts in, ops out.
 //
-//	end of a job, start ──► follow ──► flowLoop: read what has changed ──► workflow.Advance ──► ops ──► Store.Apply
-//	                                       ▲                                                                │
-//	                                       └──────────────── until nothing more follows ────────────────────┘
+//	end of a job, start ──► follow ──► run: read what has changed ──► workflow.Advance ──► ops ──► Store.Apply
+//	                                    ▲                                                             │
+//	                                    └──────────────── until nothing more follows ─────────────────┘
 //
 // What follows is a function of what is stored. It is asked for again after a
-// crash, or when somebody was faster, and the answer is the same.
-type flows struct {
-	wake chan struct{} // capacity 1
+// crash, or when somebody was faster, and the answer is the same. An end of which
+// nothing follows is told by what its batch waits for, and costs nothing else.
+type Followers struct {
+	store    queue.Store
+	feed     *Feed
+	log      zerolog.Logger
+	jobs     stopper
+	kinds    kinds
+	dispatch func() // has the dispatcher look at the queue
+	open     *openBatches
 
-	mu    sync.Mutex // guards busy, later, dirty and awaited
+	wake bell
+
+	mu    sync.Mutex // guards what follows
 	busy  bool       // something is looked at, or nothing was yet
 	later bool       // something is looked at again soon
 	dirty map[job.BatchID]bool
 	// awaited is what batches at rest wait for; one that is looked at has none.
 	awaited map[job.BatchID]*awaited
+	failed  []FailedTeam // during this scheduler's life
 
-	opening   sync.Mutex // guards logs and workflows
-	logs      map[job.BatchID][]*pipeline.Log
-	workflows map[job.BatchID]*job.Workflow // which never change
-
-	// What follows is of the goroutine of flowLoop alone.
+	// What follows is of the goroutine of run alone.
 	followed map[job.BatchID]*followed
 	looks    uint64               // how many there were
 	most     int                  // jobs are known between looks
@@ -46,39 +53,39 @@ type flows struct {
 	timer    *time.Timer
 }
 
-func newFlows() *flows {
-	return &flows{
-		wake: make(chan struct{}, 1), busy: true, dirty: map[job.BatchID]bool{}, awaited: map[job.BatchID]*awaited{},
-		logs: map[job.BatchID][]*pipeline.Log{}, workflows: map[job.BatchID]*job.Workflow{},
-		followed: map[job.BatchID]*followed{}, most: maxFollowed, stopBy: map[job.ID]time.Time{}, timer: stoppedTimer(),
-	}
+// stopper ends jobs for those that follow them.
+type stopper interface {
+	Cancel(ctx context.Context, id job.ID) error
+	cancel(ctx context.Context, id job.ID, reason string) error
+	// stopJob stops a job whose cancellation the store knows of.
+	stopJob(id job.ID, reason string)
+	Checkpoint(ctx context.Context, id job.ID, reason string) (asked bool, err error)
 }
 
-func stoppedTimer() *time.Timer {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
+func (f *Followers) init() *Followers {
+	f.wake, f.busy, f.dirty, f.awaited = newBell(), true, map[job.BatchID]bool{}, map[job.BatchID]*awaited{}
+	f.followed, f.most, f.stopBy = map[job.BatchID]*followed{}, maxFollowed, map[job.ID]time.Time{}
+	f.timer = time.NewTimer(time.Hour)
+	f.timer.Stop()
+	return f
 }
 
 // follow has somebody look at what follows from how an entry stands.
-func (s *Scheduler) follow(e *queue.Entry) {
-	if e.Spec.Flow.Joined && !s.flows.quiet(e) {
-		s.flows.look(e.Batch)
+func (f *Followers) follow(e *queue.Entry) {
+	if e.Spec.Flow.Joined && !f.quiet(e) {
+		f.look(e.Batch)
 	}
 }
 
-func (f *flows) look(b job.BatchID) {
+func (f *Followers) look(b job.BatchID) {
 	f.mu.Lock()
 	f.dirty[b] = true
 	delete(f.awaited, b)
 	f.mu.Unlock()
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	f.wake.ring()
 }
 
-func (f *flows) take() []job.BatchID {
+func (f *Followers) take() []job.BatchID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var list []job.BatchID
@@ -90,27 +97,27 @@ func (f *flows) take() []job.BatchID {
 	return list
 }
 
-func (f *flows) rest() {
+func (f *Followers) rest() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.busy = false
 }
 
-func (f *flows) setLater(later bool) {
+func (f *Followers) setLater(later bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.later = later
 }
 
 // resting reports whether nothing is looked at, and nothing waits for that.
-func (f *flows) resting() bool {
+func (f *Followers) resting() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.busy && !f.later && len(f.dirty) == 0
 }
 
 // lookLater has a batch looked at again after flowRetry.
-func (f *flows) lookLater(b job.BatchID) {
+func (f *Followers) lookLater(b job.BatchID) {
 	f.again = append(f.again, b)
 	f.timer.Reset(flowRetry)
 	f.setLater(true)
@@ -119,56 +126,55 @@ func (f *flows) lookLater(b job.BatchID) {
 // flowRetry is how soon a batch is looked at again that could not be.
 const flowRetry = time.Second
 
-// flowLoop looks at what follows in workflows, until ctx ends.
-func (s *Scheduler) flowLoop(ctx context.Context) error {
-	if err := s.findFlows(ctx); err != nil && ctx.Err() == nil {
-		s.failure(err)
+// run looks at what follows in workflows, until ctx ends.
+func (f *Followers) run(ctx context.Context) error {
+	if err := f.find(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
-	s.flows.rest()
-	s.poke()
-	defer s.flows.timer.Stop()
+	f.rest()
+	f.dispatch()
+	defer f.timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.flows.wake:
-		case <-s.flows.timer.C:
-			for _, b := range s.flows.again {
-				s.flows.look(b)
+		case <-f.wake:
+		case <-f.timer.C:
+			for _, b := range f.again {
+				f.look(b)
 			}
-			s.flows.again = nil
-			s.flows.setLater(false)
+			f.again = nil
+			f.setLater(false)
 			continue
 		}
-		for _, b := range s.flows.take() {
-			if err := s.advance(ctx, b); err != nil && ctx.Err() == nil {
-				s.cfg.Log.Error().Err(err).Str("batch", string(b)).Msg("find what follows in a workflow")
-				s.flows.lookLater(b)
+		for _, b := range f.take() {
+			if err := f.advance(ctx, b); err != nil && ctx.Err() == nil {
+				f.log.Error().Err(err).Str("batch", string(b)).Msg("find what follows in a workflow")
+				f.lookLater(b)
 			}
 		}
-		s.flows.rest()
-		s.poke() // the end may have waited for this
+		f.rest()
+		f.dispatch() // the end may have waited for this
 	}
 }
 
-// findFlows finds the workflows that are unfinished.
-func (s *Scheduler) findFlows(ctx context.Context) error {
-	open, _, err := s.cfg.Store.List(ctx, queue.Filter{Joined: true, Limit: 1 << 30})
+// find finds the workflows that are unfinished.
+func (f *Followers) find(ctx context.Context) error {
+	open, _, err := f.store.List(ctx, queue.Filter{Joined: true, Limit: 1 << 30})
 	if err != nil {
 		return fmt.Errorf("look for unfinished workflows: %w", err)
 	}
 	for i := range open {
-		s.follow(&open[i])
+		f.follow(&open[i])
 	}
 	// Of a batch whose jobs have all ended a team may still have to decide.
-	batches, err := s.cfg.Store.Batches(ctx, "")
+	batches, err := f.store.Batches(ctx, "")
 	if err != nil {
 		return fmt.Errorf("look for teams: %w", err)
 	}
 	for i := range batches {
 		if batches[i].ClosedAt == nil && len(batches[i].Workflow.Teams) > 0 {
-			s.flows.look(batches[i].ID)
+			f.look(batches[i].ID)
 		}
 	}
 	return nil
@@ -182,10 +188,10 @@ const maxRounds = 10_000
 const maxBeaten = 100
 
 // advance does what follows from how the jobs of a batch stand.
-func (s *Scheduler) advance(ctx context.Context, id job.BatchID) error {
+func (f *Followers) advance(ctx context.Context, id job.BatchID) error {
 	beaten := 0
 	for range maxRounds {
-		more, err := s.advanceOnce(ctx, id)
+		more, err := f.advanceOnce(ctx, id)
 		if beaten < maxBeaten && (errors.Is(err, queue.ErrIllegalTransition) || errors.Is(err, queue.ErrFenced)) {
 			beaten++
 			continue // somebody was faster: it looks otherwise by now
@@ -200,36 +206,36 @@ func (s *Scheduler) advance(ctx context.Context, id job.BatchID) error {
 
 // advanceOnce reads what has changed in the batch, asks what follows, and does it.
 // It reports whether something was done, so that more may follow.
-func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, error) {
-	common, err := s.flows.workflow(ctx, s.cfg.Store, id)
+func (f *Followers) advanceOnce(ctx context.Context, id job.BatchID) (bool, error) {
+	common, err := f.open.workflow(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	// Pipelines come first: they read what is new while they act. All that follows is
 	// decided about one moment.
-	if done, err := s.stream(ctx, id, common); err != nil || done {
+	if done, err := f.stream(ctx, id, common); err != nil || done {
 		return done, err
 	}
-	known, err := s.refresh(ctx, id)
+	known, err := f.refresh(ctx, id)
 	if err != nil {
 		return false, err
 	}
-	s.flows.looksAt(id)
+	f.looksAt(id)
 	byName := known.byName
-	if done, err := s.superviseTeams(ctx, id, common, known); err != nil || done {
+	if done, err := f.superviseTeams(ctx, id, common, known); err != nil || done {
 		return done, err
 	}
-	moves := workflow.Advance(&workflow.Batch{Workflow: common, Shells: s.shells(), Jobs: known.facts})
+	moves := workflow.Advance(&workflow.Batch{Workflow: common, Shells: f.kinds.shells(), Jobs: known.facts})
 	if len(moves) == 0 {
 		if known.over() {
 			for _, e := range known.jobs {
-				delete(s.flows.stopBy, e.ID)
+				delete(f.stopBy, e.ID)
 			}
-			delete(s.flows.followed, id)
-			s.flows.close(id)
+			delete(f.followed, id)
+			f.open.close(id)
 			return false, nil
 		}
-		s.flows.rested(id, awaitedIn(common, known))
+		f.rested(id, awaitedIn(common, known))
 		return false, nil
 	}
 	at := now()
@@ -250,9 +256,9 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 		made, each = append(made, m), append(each, ops)
 	}
 	if len(each) > 0 {
-		n, err := s.applyMoves(ctx, each)
+		n, err := f.applyMoves(ctx, each)
 		if errors.Is(err, queue.ErrQueueFull) {
-			return true, s.failSpawns(ctx, id, moves, byName, err)
+			return true, f.failSpawns(ctx, id, moves, byName, err)
 		}
 		if err != nil && n == 0 {
 			return false, fmt.Errorf("take workflow %s further: %w", id, err)
@@ -264,16 +270,16 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 	for _, op := range slices.Concat(each...) {
 		if spawn, ok := op.(queue.Spawn); ok {
 			for i := range spawn.Entries {
-				s.Feed.observe(Moment{Kind: MomentSubmitted, At: spawn.Entries[i].CreatedAt, Entry: &spawn.Entries[i]})
+				f.feed.observe(Moment{Kind: MomentSubmitted, At: spawn.Entries[i].CreatedAt, Entry: &spawn.Entries[i]})
 			}
 		}
 	}
 	for _, c := range cancels {
-		if err := s.Cancel(ctx, c); err != nil && !errors.Is(err, queue.ErrIllegalTransition) {
+		if err := f.jobs.Cancel(ctx, c); err != nil && !errors.Is(err, queue.ErrIllegalTransition) {
 			return false, err
 		}
 	}
-	s.tellMoves(ctx, moves, byName)
+	f.tellMoves(ctx, moves, byName)
 	return true, nil
 }
 
@@ -281,13 +287,13 @@ func (s *Scheduler) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 // a move may make a later one impossible, as the end of a job takes those along that
 // share its result. Then they are made one by one, up to the first that cannot be
 // made any more. It returns how many were.
-func (s *Scheduler) applyMoves(ctx context.Context, each [][]queue.Op) (made int, err error) {
-	err = s.cfg.Store.Apply(ctx, slices.Concat(each...)...)
+func (f *Followers) applyMoves(ctx context.Context, each [][]queue.Op) (made int, err error) {
+	err = f.store.Apply(ctx, slices.Concat(each...)...)
 	if err == nil {
 		return len(each), nil
 	}
 	for errors.Is(err, queue.ErrIllegalTransition) && made < len(each) {
-		if next := s.cfg.Store.Apply(ctx, each[made]...); next != nil {
+		if next := f.store.Apply(ctx, each[made]...); next != nil {
 			return made, next
 		}
 		made++
@@ -297,7 +303,7 @@ func (s *Scheduler) applyMoves(ctx context.Context, each [][]queue.Op) (made int
 
 // failSpawns ends the nodes for whose parts the queue has no room. One that waited
 // for room would wait for other submissions of its tenant, without a bound.
-func (s *Scheduler) failSpawns(ctx context.Context, id job.BatchID, moves []workflow.Move, byName map[job.Name]*queue.Entry, full error) error {
+func (f *Followers) failSpawns(ctx context.Context, id job.BatchID, moves []workflow.Move, byName map[job.Name]*queue.Entry, full error) error {
 	var ends []workflow.Move
 	var ops []queue.Op
 	for _, m := range moves {
@@ -311,10 +317,10 @@ func (s *Scheduler) failSpawns(ctx context.Context, id job.BatchID, moves []work
 	for _, m := range ends {
 		ops = append(ops, flowOp(id, m, byName, now()))
 	}
-	if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
+	if err := f.store.Apply(ctx, ops...); err != nil {
 		return fmt.Errorf("fail what finds no room in workflow %s: %w", id, err)
 	}
-	s.tellMoves(ctx, ends, byName)
+	f.tellMoves(ctx, ends, byName)
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,39 +10,6 @@ import (
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow"
 )
-
-// note keeps what the jobs of a batch that was just submitted have in common.
-func (f *flows) note(b *queue.Batch, entries []queue.Entry) {
-	if len(entries) == 0 || !entries[0].Spec.Flow.Joined {
-		return
-	}
-	f.opening.Lock()
-	defer f.opening.Unlock()
-	f.workflows[b.ID] = &b.Workflow
-}
-
-// workflow returns what the jobs of a batch have in common. Of batches that were
-// not submitted to this scheduler it is read once, for all that are open.
-func (f *flows) workflow(ctx context.Context, store queue.Reader, id job.BatchID) (*job.Workflow, error) {
-	f.opening.Lock()
-	defer f.opening.Unlock()
-	if w := f.workflows[id]; w != nil {
-		return w, nil
-	}
-	batches, err := store.Batches(ctx, "")
-	if err != nil {
-		return nil, fmt.Errorf("read what the jobs of workflow %s have in common: %w", id, err)
-	}
-	for i := range batches {
-		if b := &batches[i]; f.workflows[b.ID] == nil && (b.ClosedAt == nil || b.ID == id) {
-			f.workflows[b.ID] = &b.Workflow
-		}
-	}
-	if f.workflows[id] == nil {
-		f.workflows[id] = &job.Workflow{}
-	}
-	return f.workflows[id], nil
-}
 
 // maxAnswer bounds the answer of a job that others refer to, in bytes.
 const maxAnswer = 4 << 20
@@ -125,38 +91,13 @@ func moved(moves []workflow.Move, byName map[job.Name]*queue.Entry) (list []*que
 }
 
 // tellMoves tells whoever watches of what a look at a workflow has changed.
-func (s *Scheduler) tellMoves(ctx context.Context, moves []workflow.Move, byName map[job.Name]*queue.Entry) {
+func (f *Followers) tellMoves(ctx context.Context, moves []workflow.Move, byName map[job.Name]*queue.Entry) {
 	for _, before := range moved(moves, byName) {
-		e, err := s.cfg.Store.Get(context.WithoutCancel(ctx), before.ID)
+		e, err := f.store.Get(context.WithoutCancel(ctx), before.ID)
 		if err != nil {
-			s.cfg.Log.Warn().Err(err).Str("job", string(before.ID)).Msg("read a job to tell of it")
+			f.log.Warn().Err(err).Str("job", string(before.ID)).Msg("read a job to tell of it")
 			continue
 		}
-		s.Feed.publishChange(ctx, &e)
+		f.feed.publishChange(ctx, &e)
 	}
-}
-
-// traits returns what the adapter of a kind of worker says of it.
-func (s *Scheduler) traits(kind job.WorkerKind) job.WorkerTraits {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cfg.Traits[cmp.Or(s.cfg.Settings.Workers[kind].Adapter, string(kind))]
-}
-
-// shells returns the kinds of worker that are shells by another name.
-func (s *Scheduler) shells() []job.WorkerKind {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var kinds []job.WorkerKind
-	for name, t := range s.cfg.Traits {
-		if t.Script {
-			kinds = append(kinds, job.WorkerKind(name))
-		}
-	}
-	for kind, w := range s.cfg.Settings.Workers {
-		if s.cfg.Traits[w.Adapter].Script {
-			kinds = append(kinds, kind)
-		}
-	}
-	return kinds
 }

@@ -102,7 +102,7 @@ func awaitedIn(common *job.Workflow, known *followed) *awaited {
 
 // rested notes what a batch waits for of which nothing follows now, unless something
 // has happened to it since it was read.
-func (f *flows) rested(b job.BatchID, w *awaited) {
+func (f *Followers) rested(b job.BatchID, w *awaited) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if w != nil && !f.dirty[b] {
@@ -111,7 +111,7 @@ func (f *flows) rested(b job.BatchID, w *awaited) {
 }
 
 // quiet reports whether nothing follows from the end of a job.
-func (f *flows) quiet(e *queue.Entry) bool {
+func (f *Followers) quiet(e *queue.Entry) bool {
 	if !e.State.Terminal() {
 		return false
 	}

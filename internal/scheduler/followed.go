@@ -25,39 +25,39 @@ type followed struct {
 	incidents []team.Incident
 	failed    map[job.Name]bool // teams whose failure is stored
 
-	looked uint64 // at which of flows.looks it was looked at last
+	looked uint64 // at which of Followers.looks it was looked at last
 }
 
 // maxFollowed is how many jobs of open batches are known between looks.
 const maxFollowed = 50_000
 
 // refresh returns what is known of a batch, brought up to date.
-func (s *Scheduler) refresh(ctx context.Context, id job.BatchID) (*followed, error) {
-	f := s.flows.followed[id]
-	if f == nil {
-		f = &followed{at: map[job.ID]int{}, byName: map[job.Name]*queue.Entry{}, failed: map[job.Name]bool{}}
-		s.flows.followed[id] = f
+func (f *Followers) refresh(ctx context.Context, id job.BatchID) (*followed, error) {
+	known := f.followed[id]
+	if known == nil {
+		known = &followed{at: map[job.ID]int{}, byName: map[job.Name]*queue.Entry{}, failed: map[job.Name]bool{}}
+		f.followed[id] = known
 	}
-	c, err := s.cfg.Store.BatchSince(ctx, id, f.mark)
+	c, err := f.store.BatchSince(ctx, id, known.mark)
 	if err != nil {
 		return nil, fmt.Errorf("read the jobs of workflow %s: %w", id, err)
 	}
-	before := *f
+	before := *known
 	if c.Whole {
-		f.mark, f.jobs, f.facts, f.at, f.byName = 0, nil, nil, map[job.ID]int{}, map[job.Name]*queue.Entry{}
+		known.mark, known.jobs, known.facts, known.at, known.byName = 0, nil, nil, map[job.ID]int{}, map[job.Name]*queue.Entry{}
 	}
 	for i := range c.Entries {
 		e := &c.Entries[i]
 		j, ended := before.ended(e.ID)
 		if !ended {
-			if j, err = factsOf(ctx, s.cfg.Store, e); err != nil {
+			if j, err = factsOf(ctx, f.store, e); err != nil {
 				return nil, err // the mark is an earlier one still
 			}
 		}
-		f.put(*e, j)
+		known.put(*e, j)
 	}
-	f.mark = c.Mark
-	return f, nil
+	known.mark = c.Mark
+	return known, nil
 }
 
 // ended returns what has become of a job that has ended: that does not change.
@@ -109,7 +109,7 @@ func (f *followed) over() bool {
 
 // looksAt notes that a batch is looked at, and drops those that were looked at the
 // longest ago if there are too many.
-func (f *flows) looksAt(id job.BatchID) {
+func (f *Followers) looksAt(id job.BatchID) {
 	f.looks++
 	jobs := 0
 	for b, known := range f.followed {

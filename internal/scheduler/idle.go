@@ -14,9 +14,7 @@ import (
 // Idle returns a scheduler that never runs: it tells how the jobs of a store stand
 // on which no scheduler works. It changes nothing; only what reads may be asked.
 func Idle(store queue.Store, isolations *isolation.Book) *Scheduler {
-	s := New(Config{Store: store, Isolations: isolations, Supervise: func(supervisor.Handler) Cores { return noCores{} }})
-	s.idle = true
-	return s
+	return New(Config{Store: store, Isolations: isolations, Supervise: func(supervisor.Handler) Cores { return noCores{} }, idle: true})
 }
 
 // noCores are the cores of a scheduler that never runs. Only Cores is called.

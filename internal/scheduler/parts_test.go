@@ -76,7 +76,7 @@ func TestAdmission(t *testing.T) {
 
 // TestLooksAt drops what is known of workflows that were looked at the longest ago.
 func TestLooksAt(t *testing.T) {
-	f := newFlows()
+	f := (&Followers{}).init()
 	f.most = 5
 	for _, b := range []job.BatchID{"a", "b", "c", "a", "d"} {
 		if f.followed[b] == nil {

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,13 +29,13 @@ func stageJobs(w *job.Workflow) map[job.Name]bool {
 
 // batchJobs are the jobs of one batch, as a pipeline asks for them.
 type batchJobs struct {
-	sched *Scheduler
-	batch job.BatchID
+	followers *Followers
+	batch     job.BatchID
 }
 
 // Job implements pipeline.Jobs. One that has ended comes without its words.
 func (b batchJobs) Job(ctx context.Context, name job.Name) (queue.Entry, error) {
-	known, err := b.sched.refresh(ctx, b.batch)
+	known, err := b.followers.refresh(ctx, b.batch)
 	if err != nil {
 		return queue.Entry{}, err
 	}
@@ -49,7 +48,7 @@ func (b batchJobs) Job(ctx context.Context, name job.Name) (queue.Entry, error) 
 
 // Answer implements pipeline.Jobs.
 func (b batchJobs) Answer(ctx context.Context, e *queue.Entry) (string, error) {
-	attempts, err := b.sched.cfg.Store.Attempts(ctx, e.ID)
+	attempts, err := b.followers.store.Attempts(ctx, e.ID)
 	if err != nil || len(attempts) == 0 {
 		return "", err
 	}
@@ -58,23 +57,6 @@ func (b batchJobs) Answer(ctx context.Context, e *queue.Entry) (string, error) {
 		return "", nil
 	}
 	return wholeAnswer(o)
-}
-
-// logsOf returns the logs of a batch's pipelines, opened once.
-func (s *Scheduler) logsOf(ctx context.Context, id job.BatchID, w *job.Workflow) ([]*pipeline.Log, error) {
-	s.flows.opening.Lock()
-	defer s.flows.opening.Unlock()
-	if logs, open := s.flows.logs[id]; open || len(w.Pipelines) == 0 {
-		return logs, nil
-	}
-	logs, err := openLogs(ctx, s.cfg.Store, id, w)
-	if err == nil {
-		for _, l := range logs {
-			l.Schema = s.answerSchema
-		}
-		s.flows.logs[id] = logs
-	}
-	return logs, err
 }
 
 // openLogs opens the logs of a batch's pipelines, in their order.
@@ -90,27 +72,19 @@ func openLogs(ctx context.Context, store queue.Store, id job.BatchID, w *job.Wor
 	return logs, nil
 }
 
-// answerSchema lets a wrong answer of a stage be tried again with the reason.
-func (s *Scheduler) answerSchema(spec *job.Spec, stage *job.Stage) json.RawMessage {
-	if s.traits(spec.Worker).ClosedSchemas {
-		return nil // the data of events is left open
-	}
-	return pipeline.AnswerSchema(stage)
-}
-
 // stream takes the pipelines of a batch further. It reports whether something was
 // done.
-func (s *Scheduler) stream(ctx context.Context, id job.BatchID, w *job.Workflow) (done bool, err error) {
-	logs, err := s.logsOf(ctx, id, w)
+func (f *Followers) stream(ctx context.Context, id job.BatchID, w *job.Workflow) (done bool, err error) {
+	logs, err := f.open.logsOf(ctx, id, w)
 	if err != nil {
 		return false, err
 	}
-	jobs := batchJobs{s, id}
+	jobs := batchJobs{f, id}
 	for _, l := range logs {
 		moves, err := l.Advance(ctx, jobs, now())
 		for _, m := range moves {
 			done = true
-			s.tellStage(ctx, jobs, w, m)
+			f.tellStage(ctx, jobs, w, m)
 		}
 		if err != nil {
 			return done, err
@@ -121,14 +95,14 @@ func (s *Scheduler) stream(ctx context.Context, id job.BatchID, w *job.Workflow)
 
 // tellStage does and tells what follows from a move of a pipeline, which is
 // durable.
-func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, w *job.Workflow, m pipeline.Move) {
-	s.cfg.Log.Debug().Str("stage", string(m.Stage)).Str("move", string(m.Kind)).Str("part", string(m.Part)).Ints64("events", m.Events).Str("why", m.Why).Msg("pipeline")
+func (f *Followers) tellStage(ctx context.Context, jobs batchJobs, w *job.Workflow, m pipeline.Move) {
+	f.log.Debug().Str("stage", string(m.Stage)).Str("move", string(m.Kind)).Str("part", string(m.Part)).Ints64("events", m.Events).Str("why", m.Why).Msg("pipeline")
 	name := m.Part
 	switch m.Kind {
 	case pipeline.Stopped:
-		s.stopJob(m.ID, "its answer is not wanted any more")
+		f.jobs.stopJob(m.ID, "its answer is not wanted any more")
 	case pipeline.Buried:
-		s.Feed.Tell(fmt.Sprintf("stage %s: event %v went to the dead letters: %s", m.Stage, m.Events, m.Why))
+		f.feed.Tell(fmt.Sprintf("stage %s: event %v went to the dead letters: %s", m.Stage, m.Events, m.Why))
 	case pipeline.Ended, pipeline.Failed:
 		name = stageJob(w, m.Stage)
 	case pipeline.Gave:
@@ -138,17 +112,17 @@ func (s *Scheduler) tellStage(ctx context.Context, jobs batchJobs, w *job.Workfl
 	ctx = context.WithoutCancel(ctx)
 	e, err := jobs.Job(ctx, name)
 	if err == nil {
-		e, err = s.cfg.Store.Get(ctx, e.ID)
+		e, err = f.store.Get(ctx, e.ID)
 	}
 	if err != nil {
 		if !errors.Is(err, queue.ErrNotFound) { // else it was about no job
-			s.cfg.Log.Warn().Err(err).Str("name", string(name)).Msg("read a job to tell of it")
-			s.poke()
+			f.log.Warn().Err(err).Str("name", string(name)).Msg("read a job to tell of it")
+			f.dispatch()
 		}
 		return
 	}
-	s.Feed.publishChange(ctx, &e)
-	s.poke()
+	f.feed.publishChange(ctx, &e)
+	f.dispatch()
 }
 
 // stageJob returns the job of a stage.
@@ -161,14 +135,6 @@ func stageJob(w *job.Workflow, stage job.Name) job.Name {
 		}
 	}
 	return ""
-}
-
-// close forgets a batch that is over.
-func (f *flows) close(id job.BatchID) {
-	f.opening.Lock()
-	defer f.opening.Unlock()
-	delete(f.logs, id)
-	delete(f.workflows, id)
 }
 
 // Pipeline is how a pipeline stands.
@@ -268,21 +234,21 @@ func findPipeline(ctx context.Context, store queue.Reader, name string) (*queue.
 
 // ReplayStage has a stage of the newest pipeline that name names do its events
 // again. It returns the first that is given again; see pipeline.Log.Replay.
-func (s *Scheduler) ReplayStage(ctx context.Context, name string, r api.Rewind) (first int64, err error) {
-	b, n, err := findPipeline(ctx, s.cfg.Store, name)
+func (f *Followers) ReplayStage(ctx context.Context, name string, r api.Rewind) (first int64, err error) {
+	b, n, err := findPipeline(ctx, f.store, name)
 	if err != nil {
 		return 0, err
 	}
-	logs, err := s.logsOf(ctx, b.ID, &b.Workflow)
+	logs, err := f.open.logsOf(ctx, b.ID, &b.Workflow)
 	if err != nil {
 		return 0, err
 	}
 	first, err = logs[n].Replay(ctx, r.Stage, r.From, r.Again, now())
-	s.flows.look(b.ID)
+	f.look(b.ID)
 	return first, err
 }
 
-// ReplayStage is Scheduler.ReplayStage where no scheduler runs.
+// ReplayStage is Followers.ReplayStage where no scheduler runs.
 func ReplayStage(ctx context.Context, store queue.Store, name string, r api.Rewind) (first int64, err error) {
 	b, n, err := findPipeline(ctx, store, name)
 	if err != nil {

@@ -41,7 +41,7 @@ func (s *Scheduler) usePolicy(ctx context.Context) error {
 			return fmt.Errorf("recall what the tenants have used: %w", err)
 		}
 	}
-	if err := s.recallReputations(ctx, p); err != nil {
+	if err := s.Judge.tellReputations(ctx, p); err != nil {
 		return err
 	}
 	s.loop.post(schedule.UsePolicy{Policy: p, Expect: expect})

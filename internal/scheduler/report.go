@@ -50,7 +50,7 @@ func (s *Scheduler) reportLoop(ctx context.Context) error {
 			s.cfg.Log.Error().Err(err).Msg("report the queue to the cores")
 		}
 		if n%tellEvery == 0 && s.Feed.isHeard() {
-			if err := s.tellWaiting(ctx); err != nil && ctx.Err() == nil {
+			if err := s.Explain.tell(ctx); err != nil && ctx.Err() == nil {
 				s.cfg.Log.Error().Err(err).Msg("tell what jobs wait for")
 			}
 		}

@@ -116,20 +116,29 @@ var ErrNoServer = errors.New("this scheduler ends with its own jobs and takes no
 // ErrNoRun: no run was handed over under that id.
 var ErrNoRun = errors.New("no such run was handed to this scheduler")
 
-// runs are the runs that other processes have handed to this scheduler.
-type runs struct {
+// Runs are the runs that other processes have handed to this scheduler. It owns the
+// values of their variables, which are kept nowhere else, and has
+// the machine hold back those that were stopped.
+type Runs struct {
+	store    queue.Store
+	own      job.BatchID // "": the scheduler ends with no jobs of its own, and takes runs
+	apply    func(context.Context, ...queue.Op) error
+	submit   func(context.Context, queue.Batch, []queue.Entry) error
+	cancel   func(context.Context, job.ID) error
+	post     func(schedule.Event)
+	follow   func(job.BatchID) // finds what follows in a batch
+	dispatch func()            // has the dispatcher look at the queue
+
 	opening sync.Mutex // held while one is opened, so that two of the same are one
 
 	mu sync.Mutex // guards what follows
 	// env holds the values of the variables that the jobs of a run name in their env,
-	// as its caller has them. They are kept nowhere else.
+	// as its caller has them.
 	env map[job.BatchID]map[string]string
 }
 
-func newRuns() *runs { return &runs{env: map[job.BatchID]map[string]string{}} }
-
 // environ returns the values for a job's env; nil: those of this process.
-func (r *runs) environ(e *queue.Entry) map[string]string {
+func (r *Runs) environ(e *queue.Entry) map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	given, ok := r.env[e.Batch]
@@ -146,20 +155,22 @@ func (r *runs) environ(e *queue.Entry) map[string]string {
 }
 
 // take keeps the values of a run that goes on.
-func (r *runs) take(b job.BatchID, env map[string]string) {
+func (r *Runs) take(b job.BatchID, env map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.env[b] = env
+	r.post(schedule.Hold{Batch: b})
 }
 
 // forget drops what is known of a run.
-func (r *runs) forget(b job.BatchID) {
+func (r *Runs) forget(b job.BatchID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.env, b)
+	r.post(schedule.Hold{Batch: b})
 }
 
-func (r *runs) known() []job.BatchID {
+func (r *Runs) known() []job.BatchID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []job.BatchID
@@ -169,71 +180,70 @@ func (r *runs) known() []job.BatchID {
 	return list
 }
 
-// OpenRun takes over a run of another process: its jobs run beside all others, its
+// Open takes over a run of another process: its jobs run beside all others, its
 // variables have the values of env. When it returns nil the jobs are durable and
-// go on, after a StopRun as well. The error may be a *RunChangedError or ErrNoServer.
-func (s *Scheduler) OpenRun(ctx context.Context, r *Run, env map[string]string) (api.OpenedRun, error) {
-	if s.cfg.Batch != "" {
+// go on, after a Stop as well. The error may be a *RunChangedError or ErrNoServer.
+func (r *Runs) Open(ctx context.Context, in *Run, env map[string]string) (api.OpenedRun, error) {
+	if r.own != "" {
 		return api.OpenedRun{}, ErrNoServer
 	}
-	s.runs.opening.Lock()
-	defer s.runs.opening.Unlock()
-	s.forgetRuns(ctx)
+	r.opening.Lock()
+	defer r.opening.Unlock()
+	r.forgetEnded(ctx)
 	store := RunStore{
-		Reader: s.cfg.Store, Drop: s.dropRun,
+		Reader: r.store, Drop: r.drop,
 		Add: func(ctx context.Context, b queue.Batch, entries []queue.Entry) error {
 			b.Workflow.Caller = &job.Caller{Env: envNames(entries)}
-			s.runs.take(b.ID, env) // before a job of it can run
-			err := s.Submit(ctx, b, entries)
+			r.take(b.ID, env) // before a job of it can run
+			err := r.submit(ctx, b, entries)
 			if err != nil {
-				s.runs.forget(b.ID)
+				r.forget(b.ID)
 			}
 			return err
 		},
 	}
-	opened, err := store.Open(ctx, r)
+	opened, err := store.Open(ctx, in)
 	if err != nil || !opened.Continued {
 		return opened, err
 	}
-	return opened, s.continueRun(ctx, opened.Batch, env)
+	return opened, r.goOn(ctx, opened.Batch, env)
 }
 
-// ContinueRun lets a run go on that was handed over earlier.
-func (s *Scheduler) ContinueRun(ctx context.Context, id job.BatchID, env map[string]string) (api.OpenedRun, error) {
-	if s.cfg.Batch != "" {
+// Continue lets a run go on that was handed over earlier.
+func (r *Runs) Continue(ctx context.Context, id job.BatchID, env map[string]string) (api.OpenedRun, error) {
+	if r.own != "" {
 		return api.OpenedRun{}, ErrNoServer
 	}
-	s.runs.opening.Lock()
-	defer s.runs.opening.Unlock()
-	b, err := s.run(ctx, id)
+	r.opening.Lock()
+	defer r.opening.Unlock()
+	b, err := r.find(ctx, id)
 	if err != nil {
 		return api.OpenedRun{}, err
 	}
-	opened, err := RunOf(ctx, s.cfg.Store, &b)
+	opened, err := RunOf(ctx, r.store, &b)
 	if err != nil {
 		return opened, err
 	}
-	return opened, s.continueRun(ctx, id, env)
+	return opened, r.goOn(ctx, id, env)
 }
 
-func (s *Scheduler) continueRun(ctx context.Context, id job.BatchID, env map[string]string) error {
-	s.runs.take(id, env)
-	s.loop.post(schedule.Hold{Batch: id})
-	if err := s.apply(ctx, queue.SetPrivate{ID: id}); err != nil {
+func (r *Runs) goOn(ctx context.Context, id job.BatchID, env map[string]string) error {
+	r.take(id, env)
+	if err := r.apply(ctx, queue.SetPrivate{ID: id}); err != nil {
 		return fmt.Errorf("go on with run %s: %w", id, err)
 	}
-	s.flows.look(id)
-	s.poke()
+	r.follow(id)
+	r.dispatch()
 	return nil
 }
 
-// run returns an open batch that is or was a run.
-func (s *Scheduler) run(ctx context.Context, id job.BatchID) (queue.Batch, error) {
-	batches, err := s.cfg.Store.Batches(ctx, "")
+// find returns an open batch that is or was a run.
+func (r *Runs) find(ctx context.Context, id job.BatchID) (queue.Batch, error) {
+	batches, err := r.store.Batches(ctx, "")
 	if err != nil {
 		return queue.Batch{}, err
 	}
-	known := slices.Contains(s.runs.known(), id)
+	known := slices.Contains(r.known(), id)
 	i := slices.IndexFunc(batches, func(b queue.Batch) bool {
 		return b.ID == id && b.ClosedAt == nil && (known || b.Workflow.Caller != nil)
 	})
@@ -243,89 +253,83 @@ func (s *Scheduler) run(ctx context.Context, id job.BatchID) (queue.Batch, error
 	return batches[i], nil
 }
 
-// StopRun lets nothing more of a run begin, and stops what runs of it, to go on when
+// Stop lets nothing more of a run begin, and stops what runs of it, to go on when
 // the run is opened again: at the next boundary of its steps where the worker
 // keeps some, else in stages; with now, at once. It does not wait for that.
-func (s *Scheduler) StopRun(ctx context.Context, id job.BatchID, now bool) error {
-	if _, err := s.run(ctx, id); err != nil {
+func (r *Runs) Stop(ctx context.Context, id job.BatchID, now bool) error {
+	if _, err := r.find(ctx, id); err != nil {
 		return err
 	}
-	s.loop.post(schedule.Hold{Batch: id, Why: stoppedRun})
-	if err := s.apply(ctx, queue.SetPrivate{ID: id, Private: true, Waiting: job.Waiting{Reason: job.WaitCommand, Text: stoppedRun}.String()}); err != nil {
-		s.loop.post(schedule.Hold{Batch: id})
+	r.post(schedule.Hold{Batch: id, Why: stoppedRun})
+	if err := r.apply(ctx, queue.SetPrivate{ID: id, Private: true, Waiting: job.Waiting{Reason: job.WaitCommand, Text: stoppedRun}.String()}); err != nil {
+		r.post(schedule.Hold{Batch: id})
 		return fmt.Errorf("stop run %s: %w", id, err)
 	}
-	s.poke()
+	r.dispatch()
 	how := schedule.Boundary
 	if now {
 		how = schedule.AtOnce
 	}
-	s.loop.post(schedule.Stop{Batch: id, How: how, Reason: "the run was stopped"})
+	r.post(schedule.Stop{Batch: id, How: how, Reason: "the run was stopped"})
 	return nil
 }
 
-// CloseRun marks a run as done with: its summary was given. One with unfinished
+// Close marks a run as done with: its summary was given. One with unfinished
 // jobs stays open.
-func (s *Scheduler) CloseRun(ctx context.Context, id job.BatchID) error {
-	b, err := s.run(ctx, id)
+func (r *Runs) Close(ctx context.Context, id job.BatchID) error {
+	b, err := r.find(ctx, id)
 	if err != nil {
 		return err
 	}
-	if opened, err := RunOf(ctx, s.cfg.Store, &b); err != nil || opened.Unfinished > 0 {
+	if opened, err := RunOf(ctx, r.store, &b); err != nil || opened.Unfinished > 0 {
 		return err
 	}
-	if err := s.apply(ctx, queue.CloseBatch{ID: id, Now: now()}); err != nil {
+	if err := r.apply(ctx, queue.CloseBatch{ID: id, Now: now()}); err != nil {
 		return fmt.Errorf("close run %s: %w", id, err)
 	}
-	s.forgetRun(id)
+	r.forget(id)
 	return nil
 }
 
-// dropRun cancels what is unfinished of a run and closes it.
-func (s *Scheduler) dropRun(ctx context.Context, id job.BatchID) error {
-	entries, _, err := s.cfg.Store.List(ctx, queue.Filter{Batch: id, States: unfinishedStates(), Limit: 1 << 30})
+// drop cancels what is unfinished of a run and closes it.
+func (r *Runs) drop(ctx context.Context, id job.BatchID) error {
+	entries, _, err := r.store.List(ctx, queue.Filter{Batch: id, States: unfinishedStates(), Limit: 1 << 30})
 	if err != nil {
 		return err
 	}
 	for i := range entries {
-		if err := s.Cancel(ctx, entries[i].ID); err != nil && !errors.Is(err, queue.ErrIllegalTransition) {
+		if err := r.cancel(ctx, entries[i].ID); err != nil && !errors.Is(err, queue.ErrIllegalTransition) {
 			return err
 		}
 	}
-	s.forgetRun(id)
-	return s.apply(ctx, queue.CloseBatch{ID: id, Now: now()})
+	r.forget(id)
+	return r.apply(ctx, queue.CloseBatch{ID: id, Now: now()})
 }
 
-// forgetRuns drops the values of runs whose jobs have ended: whoever handed them
+// forgetEnded drops the values of runs whose jobs have ended: whoever handed them
 // over has gone without closing them.
-func (s *Scheduler) forgetRuns(ctx context.Context) {
-	for _, b := range s.runs.known() {
-		if _, left, err := s.cfg.Store.List(ctx, queue.Filter{Batch: b, States: unfinishedStates(), Limit: 1}); err == nil && left == 0 {
-			s.forgetRun(b)
+func (r *Runs) forgetEnded(ctx context.Context) {
+	for _, b := range r.known() {
+		if _, left, err := r.store.List(ctx, queue.Filter{Batch: b, States: unfinishedStates(), Limit: 1}); err == nil && left == 0 {
+			r.forget(b)
 		}
 	}
 }
 
-// forgetRun drops what is known of a run that is over.
-func (s *Scheduler) forgetRun(id job.BatchID) {
-	s.runs.forget(id)
-	s.loop.post(schedule.Hold{Batch: id})
-}
-
-// holdRuns keeps back the jobs of runs whose callers' variables an earlier scheduler
+// hold keeps back the jobs of runs whose callers' variables an earlier scheduler
 // had in its memory: they would run with the values of this one's.
-func (s *Scheduler) holdRuns(ctx context.Context) error {
-	batches, err := s.cfg.Store.Batches(ctx, "")
+func (r *Runs) hold(ctx context.Context) error {
+	batches, err := r.store.Batches(ctx, "")
 	if err != nil {
 		return fmt.Errorf("look for runs that were handed over: %w", err)
 	}
 	var ops []queue.Op
 	for _, b := range batches {
-		if b.ClosedAt == nil && !b.Private && b.ID != s.cfg.Batch && b.Workflow.Caller != nil && len(b.Workflow.Caller.Env) > 0 {
+		if b.ClosedAt == nil && !b.Private && b.ID != r.own && b.Workflow.Caller != nil && len(b.Workflow.Caller.Env) > 0 {
 			ops = append(ops, queue.SetPrivate{ID: b.ID, Private: true, Waiting: job.Waiting{Reason: job.WaitCommand, Text: "it gave the job its variables; run the same command again"}.String()})
 		}
 	}
-	if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
+	if err := r.store.Apply(ctx, ops...); err != nil {
 		return fmt.Errorf("keep back runs that were handed over: %w", err)
 	}
 	return nil

@@ -55,7 +55,7 @@ type Config struct {
 	Observer Observer
 
 	// Evaluator judges the work of jobs that ask for it; nil: nobody does. Its
-	// Changed is to be TakeVerdict.
+	// Changed is to be Judge.TakeVerdict.
 	Evaluator *eval.Evaluator
 
 	// RealPath resolves the symbolic links of a workspace's path; nil means
@@ -67,6 +67,8 @@ type Config struct {
 
 	// NewPolicy makes the policy that says who is next; nil: policy.New.
 	NewPolicy func(policy.Config) (policy.Policy, error)
+
+	idle bool // it never runs: see Idle
 
 	Tuning
 }
@@ -118,17 +120,23 @@ type Scheduler struct {
 	Feed *Feed
 	// Isolations is what is out of use.
 	Isolations *Isolations
+	// Followers find what follows in workflows, teams and pipelines.
+	Followers *Followers
+	// Judge evaluates work, and Approvals has people look at it.
+	Judge     *Judge
+	Approvals *Approvals
+	// Runs are those that other processes have handed over.
+	Runs *Runs
+	// Explain says how jobs stand.
+	Explain *Explain
 
 	folders *realpath.Resolver // of workspaces
 
-	idle    bool // it never runs: see Idle
 	started time.Time
 	origin  time.Time // the same, with the monotonic clock
 
-	asking  chan struct{} // capacity 1: a job waits for a person that did not before
-	flows   *flows
-	runs    *runs
-	judged  *judged
+	steps   *steps
+	streams *streams
 	hurried chan struct{} // closed by Hurry
 	hurry   sync.Once
 	begun   chan struct{} // see Begun
@@ -139,19 +147,14 @@ type Scheduler struct {
 	failure    context.CancelCauseFunc // ends Run with an error
 	unresolved []string                // workspaces whose real path the machine wants to know; the dispatcher's
 
-	// told is what listeners were told that queued jobs wait for, by tellWaiting alone.
-	told map[job.ID]job.WaitingReason
-
 	recalling sync.Mutex // held while it is read what was spent lately
 
-	mu          sync.Mutex                     // guards what follows, and Config.Tuning
-	batches     []job.BatchID                  // that are worked on; empty: all
-	submitting  int                            // batches that are about to be added
-	ready       map[job.Class]queue.ClassReady // as counted last
-	streams     map[job.ID]*streaming          // of the runs that stream
-	clock       clockWatch
-	failedTeams []FailedTeam // during this scheduler's life
-	stopping    bool
+	mu         sync.Mutex                     // guards what follows, and Config.Tuning
+	batches    []job.BatchID                  // that are worked on; empty: all
+	submitting int                            // batches that are about to be added
+	ready      map[job.Class]queue.ClassReady // as counted last
+	clock      clockWatch
+	stopping   bool
 }
 
 // New returns a scheduler; nothing runs before Run.
@@ -164,28 +167,19 @@ func New(cfg Config) *Scheduler {
 		cfg.Isolations = &isolation.Book{}
 	}
 	s := &Scheduler{
-		cfg: cfg, started: now(), origin: time.Now(), asking: make(chan struct{}, 1), hurried: make(chan struct{}), begun: make(chan struct{}),
-		flows: newFlows(), runs: newRuns(), judged: newJudged(), streams: map[job.ID]*streaming{},
+		cfg: cfg, started: now(), origin: time.Now(), hurried: make(chan struct{}), begun: make(chan struct{}),
 	}
 	if cfg.Batch != "" {
 		s.batches = append([]job.BatchID{cfg.Batch}, cfg.Also...)
 	}
 	s.loop = newLoop(schedule.Config{
 		Scopes: s.scopes(), Policy: fallbackPolicy(), Expect: cfg.Expect, Bounds: boundsOf(&cfg.Settings), Retry: cfg.Retry,
-		Windows: cfg.Settings.Limits.CostWindows, Await: s.oversee, With: withEnd,
+		Windows: cfg.Settings.Limits.CostWindows, Await: func(at time.Time, r *schedule.Run, o *job.Outcome, d *policy.Decision) queue.Op {
+			return s.Approvals.oversee(at, r, o, d)
+		}, With: withEnd,
 	})
 	s.folders = realpath.New(cfg.RealPath, s.loop.poke)
-	s.Feed = &Feed{store: cfg.Store, log: cfg.Log, observer: cfg.Observer, forget: s.forgetJob, follow: s.follow, judge: s.judge}
-	s.fleet = &fleet{
-		count: cfg.Cores, instance: cfg.Instance, log: cfg.Log, feed: s.Feed, loop: s.loop, answer: s.answerCore, renews: s.renewsPermits, settings: cfg.Settings,
-		members: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{},
-	}
-	s.Isolations = &Isolations{
-		book: cfg.Isolations, file: cfg.IsolationsFile, feed: s.Feed, log: cfg.Log, folders: s.folders, onEscalation: cfg.OnEscalation,
-		post: s.loop.post, told: s.fleet.told, safeStop: s.safeStop, resumeCore: func(index int) bool { return s.fleet.sup.Resume(index) }, background: s.works.Go,
-		cores: map[*supervisor.Core]*audience{}, facts: map[fact]teller{},
-	}
-	s.fleet.isolations = s.Isolations
+	connect(s)
 	s.fleet.sup = cfg.Supervise(s.fleet)
 	return s
 }
@@ -253,7 +247,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take back what an earlier scheduler held: %w", err)
 	}
-	if err := s.holdRuns(ctx); err != nil {
+	if err := s.Runs.hold(ctx); err != nil {
 		return err
 	}
 	close(s.begun)
@@ -291,9 +285,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}, func(error) {})
 	g.Add(func() error { return s.extendLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.reportLoop(tailCtx) }, func(error) {})
-	g.Add(func() error { return s.answerLoop(tailCtx) }, func(error) {})
-	g.Add(func() error { return s.flowLoop(tailCtx) }, func(error) {})
-	g.Add(func() error { return s.judgeLoop(tailCtx) }, func(error) {})
+	g.Add(func() error { return s.Approvals.run(tailCtx) }, func(error) {})
+	g.Add(func() error { return s.Followers.run(tailCtx) }, func(error) {})
+	g.Add(func() error { return s.Judge.run(tailCtx) }, func(error) {})
 	g.Run() //nolint:errcheck // the cause of ctx is the first one
 
 	if cause := context.Cause(ctx); !errors.Is(cause, errDone) {

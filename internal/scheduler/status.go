@@ -48,11 +48,11 @@ type CoreStatus struct {
 
 // Status returns how the scheduler and its cores fare now.
 func (s *Scheduler) Status() Status {
-	if s.idle {
+	if s.cfg.idle {
 		return Status{Isolations: s.Isolations.list()}
 	}
 	st := Status{
-		PID: os.Getpid(), Started: s.started, Isolations: s.Isolations.list(), Shares: s.loop.shares(), Running: s.loop.inFlight(),
+		PID: os.Getpid(), Started: s.started, Isolations: s.Isolations.list(), Shares: s.loop.shares(), Running: s.loop.inFlight(), FailedTeams: s.Followers.failedTeams(),
 	}
 	s.fleet.status(&st)
 	slices.SortFunc(st.Circuits, func(a, b ipc.Circuit) int {
@@ -60,6 +60,6 @@ func (s *Scheduler) Status() Status {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Ready, st.Stopping, st.Policy, st.FailedTeams = s.ready, s.stopping, s.cfg.Policy.Name, slices.Clone(s.failedTeams)
+	st.Ready, st.Stopping, st.Policy = s.ready, s.stopping, s.cfg.Policy.Name
 	return st
 }

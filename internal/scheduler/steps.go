@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/rs/zerolog"
+
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
@@ -18,25 +20,21 @@ import (
 func (s *Scheduler) answerCore(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
 	switch method {
 	case ipc.MethodStoreStep:
-		var r ipc.StoreStep
-		if err := ipc.DecodeParams(params, &r); err != nil {
-			return nil, err
-		}
-		return s.storeStep(ctx, c, r)
+		return answer(ctx, c, params, s.steps.store)
 	case ipc.MethodListSteps:
-		var r ipc.ListSteps
-		if err := ipc.DecodeParams(params, &r); err != nil {
-			return nil, err
-		}
-		return s.listSteps(ctx, c, r)
+		return answer(ctx, c, params, s.steps.list)
 	case ipc.MethodStreamLines:
-		var r ipc.StreamLines
-		if err := ipc.DecodeParams(params, &r); err != nil {
-			return nil, err
-		}
-		return s.streamLines(ctx, c, r)
+		return answer(ctx, c, params, s.streams.lines)
 	}
 	return nil, ipc.MethodNotFound(method)
+}
+
+func answer[Q, A any](ctx context.Context, c *supervisor.Core, params json.RawMessage, ask func(context.Context, *supervisor.Core, Q) (A, error)) (any, error) {
+	var q Q
+	if err := ipc.DecodeParams(params, &q); err != nil {
+		return nil, err
+	}
+	return ask(ctx, c, q)
 }
 
 // flying returns the entry of a run, with its fence, if the core has that run.
@@ -50,14 +48,23 @@ func (s *Scheduler) flying(c *supervisor.Core, id job.ID, attempt int) (queue.En
 	return e, nil
 }
 
-// storeStep stores a step under its claim's fence: whoever was given up for dead
+// steps are the durable steps of runs. What is stored of them is all that there is.
+type steps struct {
+	keep queue.Store
+	feed *Feed
+	log  zerolog.Logger
+	// flying returns the entry of a run, with its fence, if the core has that run.
+	flying func(c *supervisor.Core, id job.ID, attempt int) (queue.Entry, error)
+}
+
+// store stores a step under its claim's fence: whoever was given up for dead
 // can store nothing.
-func (s *Scheduler) storeStep(ctx context.Context, c *supervisor.Core, r ipc.StoreStep) (ipc.StoreStepResult, error) {
+func (s *steps) store(ctx context.Context, c *supervisor.Core, r ipc.StoreStep) (ipc.StoreStepResult, error) {
 	e, err := s.flying(c, r.Job, r.Attempt)
 	if err != nil {
 		return ipc.StoreStepResult{Refused: err.Error()}, nil
 	}
-	kept, fresh, err := durable.Keep(ctx, s.cfg.Store, durable.Space(e.ID),
+	kept, fresh, err := durable.Keep(ctx, s.keep, durable.Space(e.ID),
 		durable.Stored{ID: r.Step.ID, Inputs: r.Step.Inputs, Result: r.Step.Result, Attempt: r.Attempt, At: now()},
 		queue.Move{ID: e.ID, Fence: e.Fence, Attempt: r.Attempt})
 	var collision *durable.CollisionError
@@ -67,35 +74,35 @@ func (s *Scheduler) storeStep(ctx context.Context, c *supervisor.Core, r ipc.Sto
 	case err != nil:
 		return ipc.StoreStepResult{}, err
 	case fresh:
-		s.Feed.signal(&e, api.StepCompleted, kept.ID, "")
+		s.feed.signal(&e, api.StepCompleted, kept.ID, "")
 	}
 	return ipc.StoreStepResult{Step: ipc.Step{ID: kept.ID, Inputs: kept.Inputs, Result: kept.Result}, FromStore: !fresh}, nil
 }
 
-func (s *Scheduler) listSteps(ctx context.Context, c *supervisor.Core, r ipc.ListSteps) (ipc.ListStepsResult, error) {
+func (s *steps) list(ctx context.Context, c *supervisor.Core, r ipc.ListSteps) (ipc.ListStepsResult, error) {
 	out := ipc.ListStepsResult{Steps: []ipc.Step{}}
 	e, err := s.flying(c, r.Job, r.Attempt)
 	if err != nil {
 		return out, err
 	}
-	steps, more, err := durable.Page(ctx, s.cfg.Store, durable.Space(e.ID), r.After, ipc.MaxStepsPage)
+	page, more, err := durable.Page(ctx, s.keep, durable.Space(e.ID), r.After, ipc.MaxStepsPage)
 	if err != nil {
 		return out, err
 	}
-	for _, p := range steps {
+	for _, p := range page {
 		out.Steps = append(out.Steps, ipc.Step{ID: p.ID, Inputs: p.Inputs, Result: p.Result})
 	}
 	out.More = more
 	return out, nil
 }
 
-// hasSteps reports whether steps of a job are stored.
-func (s *Scheduler) hasSteps(ctx context.Context, id job.ID) bool {
-	any, err := durable.Any(ctx, s.cfg.Store, durable.Space(id))
+// any reports whether steps of a job are stored.
+func (s *steps) any(ctx context.Context, id job.ID) bool {
+	has, err := durable.Any(ctx, s.keep, durable.Space(id))
 	if err != nil {
-		s.cfg.Log.Error().Err(err).Str("job", string(id)).Msg("steps cannot be read: the attempt does them again")
+		s.log.Error().Err(err).Str("job", string(id)).Msg("steps cannot be read: the attempt does them again")
 	}
-	return any
+	return has
 }
 
 // anew returns what else is to be applied with op: when work is done again since

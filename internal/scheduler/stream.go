@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/rs/zerolog"
+
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -40,36 +42,24 @@ type streaming struct {
 	err error
 }
 
-// stageOf returns the log and the stage of a job that streams; nil if it does not.
-func (s *Scheduler) stageOf(ctx context.Context, e *queue.Entry) (*pipeline.Log, ipc.Stream, error) {
-	if !e.Spec.Flow.Joined || e.Spec.Flow.Node != "" {
-		return nil, ipc.Stream{}, nil
-	}
-	w, err := s.flows.workflow(ctx, s.cfg.Store, e.Batch)
-	if err != nil {
-		return nil, ipc.Stream{}, err
-	}
-	for i := range w.Pipelines {
-		p := &w.Pipelines[i]
-		n := slices.IndexFunc(p.Stages, func(stage job.Stage) bool { return stage.Streams && stage.Job == e.Spec.Name })
-		if n < 0 {
-			continue
-		}
-		logs, err := s.logsOf(ctx, e.Batch, w)
-		if err != nil {
-			return nil, ipc.Stream{}, err
-		}
-		return logs[i], ipc.Stream{Pipeline: p.ID, Stage: p.Stages[n].ID}, nil
-	}
-	return nil, ipc.Stream{}, nil
+// streams are the streams of the runs in flight, by their jobs.
+type streams struct {
+	open  *openBatches
+	look  func(job.BatchID) // finds what follows in a batch
+	loop  *loop
+	fleet *fleet
+	log   func(*schedule.Run) zerolog.Logger
+
+	mu sync.Mutex // guards of
+	of map[job.ID]*streaming
 }
 
-// openStream prepares the run of a stage that streams, and reports whether it is one. The op
+// prepare prepares the run of a stage that streams, and reports whether it is one. The op
 // says what becomes of the job if there is nothing to run: the stage is over, and only its
 // worker's own end was not recorded.
-func (s *Scheduler) openStream(ctx context.Context, r *schedule.Run) (bool, queue.Op) {
+func (s *streams) prepare(ctx context.Context, r *schedule.Run) (bool, queue.Op) {
 	e := &r.Entry
-	l, names, err := s.stageOf(ctx, e)
+	l, names, err := s.open.stageOf(ctx, e)
 	if l == nil && err == nil {
 		return false, nil
 	}
@@ -80,7 +70,7 @@ func (s *Scheduler) openStream(ctx context.Context, r *schedule.Run) (bool, queu
 	at := now()
 	switch {
 	case err != nil:
-		log := s.logOf(r)
+		log := s.log(r)
 		log.Error().Err(err).Msg("open the stream of a stage")
 		waiting := job.Waiting{Reason: job.WaitPipeline, Text: "it cannot be read"}
 		return false, queue.Release{ID: e.ID, Fence: e.Fence, Now: at, RunnableAt: at.Add(flowRetry), Choice: e.Choice, Waiting: waiting.String()}
@@ -97,22 +87,22 @@ func (s *Scheduler) openStream(ctx context.Context, r *schedule.Run) (bool, queu
 	st.ctx, st.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.streams[e.ID] = st
+	s.of[e.ID] = st
 	return true, nil
 }
 
-// streamOf returns the stream of a run; nil if it does not stream.
-func (s *Scheduler) streamOf(r *schedule.Run) *streaming {
+// get returns the stream of a run; nil if it does not stream.
+func (s *streams) get(r *schedule.Run) *streaming {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.streams[r.Entry.ID]
+	return s.of[r.Entry.ID]
 }
 
-// dropStream forgets the stream of a job whose claim has ended.
-func (s *Scheduler) dropStream(id job.ID) {
+// drop forgets the stream of a job whose claim has ended.
+func (s *streams) drop(id job.ID) {
 	s.mu.Lock()
-	st := s.streams[id]
-	delete(s.streams, id)
+	st := s.of[id]
+	delete(s.of, id)
 	s.mu.Unlock()
 	st.stop(errNotTheEvents)
 }
@@ -149,9 +139,9 @@ func (st *streaming) stop(cause error) {
 	}
 }
 
-// startStream feeds the worker of a run that was submitted.
-func (s *Scheduler) startStream(r *schedule.Run) {
-	st := s.streamOf(r)
+// start feeds the worker of a run that was submitted.
+func (s *streams) start(r *schedule.Run) {
+	st := s.get(r)
 	if st == nil {
 		return
 	}
@@ -169,23 +159,23 @@ func (s *Scheduler) startStream(r *schedule.Run) {
 	})
 	st.running.Go(func() {
 		for changed := st.log.Changed(); ; {
-			s.flows.look(e.Batch)
+			s.look(e.Batch)
 			select {
 			case <-changed:
 				changed = st.log.Changed()
 			case <-over:
-				s.flows.look(e.Batch)
+				s.look(e.Batch)
 				return
 			}
 		}
 	})
 }
 
-// streamLines gives the feed what its worker has printed.
-func (s *Scheduler) streamLines(ctx context.Context, c *supervisor.Core, r ipc.StreamLines) (ipc.StreamResult, error) {
+// lines gives the feed what its worker has printed.
+func (s *streams) lines(ctx context.Context, c *supervisor.Core, r ipc.StreamLines) (ipc.StreamResult, error) {
 	var st *streaming
 	if run, err := s.fleet.runOn(c, r.Job, r.Attempt); err == nil {
-		st = s.streamOf(run)
+		st = s.get(run)
 	}
 	if st == nil {
 		return ipc.StreamResult{}, fmt.Errorf("attempt %d of job %s does not stream", r.Attempt, r.Job)

@@ -12,10 +12,10 @@ import (
 // errNotTheEvents: the attempt has failed in a way that no event is to blame for.
 var errNotTheEvents = errors.New("the worker was stopped, or has failed by itself")
 
-// endStream ends the feed of an attempt that is over: the last it has said is
+// end ends the feed of an attempt that is over: the last it has said is
 // taken, once there is room for it, unless the attempt is cut short.
-func (s *Scheduler) endStream(ctx context.Context, c schedule.CloseStream) schedule.Closed {
-	st := s.streamOf(c.Run)
+func (s *streams) end(ctx context.Context, c schedule.CloseStream) schedule.Closed {
+	st := s.get(c.Run)
 	closed := schedule.Closed{Outcome: c.Outcome}
 	if st == nil {
 		return closed

@@ -91,7 +91,7 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 	if err != nil {
 		return fmt.Errorf("submit %d jobs: %w", len(entries), err)
 	}
-	s.flows.note(&b, entries)
+	s.Followers.open.note(&b, entries)
 	// The jobs are durable: what follows is done also if whoever submitted them has gone.
 	ctx = context.WithoutCancel(ctx)
 	var failed []error
@@ -100,7 +100,7 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 		policy, key := e.Spec.Duplicates()
 		e.Key = key
 		s.Feed.observe(Moment{Kind: MomentSubmitted, At: e.CreatedAt, Entry: e})
-		s.follow(e)
+		s.Followers.follow(e)
 		s.Feed.publishEntry(ctx, e.ID)
 		if policy != job.LatestWins {
 			continue

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 const teamSpace = "teams"
 
 // teamFacts returns what is durable about the members of teams.
-func (s *Scheduler) teamFacts(ctx context.Context, id job.BatchID, known *followed) (team.Facts, error) {
-	f := team.Facts{Runs: map[job.Name][]team.Run{}}
+func (f *Followers) teamFacts(ctx context.Context, id job.BatchID, known *followed) (team.Facts, error) {
+	facts := team.Facts{Runs: map[job.Name][]team.Run{}}
 	for _, e := range known.jobs {
 		name, _, _ := strings.Cut(string(e.Spec.Name), "+")
 		if e.Spec.Flow.Node != "" {
@@ -29,33 +30,33 @@ func (s *Scheduler) teamFacts(ctx context.Context, id job.BatchID, known *follow
 		if e.CompletedAt != nil {
 			r.EndedAt = *e.CompletedAt
 		}
-		f.Runs[job.Name(name)] = append(f.Runs[job.Name(name)], r)
+		facts.Runs[job.Name(name)] = append(facts.Runs[job.Name(name)], r)
 	}
 	for more := true; more; {
 		after := "" // what was decided before does not change
 		if n := len(known.incidents); n > 0 {
 			after = known.incidents[n-1].Key()
 		}
-		page, err := s.cfg.Store.Records(ctx, queue.BatchSpace(id, teamSpace), after, letterPage)
+		page, err := f.store.Records(ctx, queue.BatchSpace(id, teamSpace), after, letterPage)
 		if err != nil {
-			return f, fmt.Errorf("read what the teams of workflow %s have decided: %w", id, err)
+			return facts, fmt.Errorf("read what the teams of workflow %s have decided: %w", id, err)
 		}
 		for i := range page {
 			var n team.Incident
 			if err := json.Unmarshal(page[i].Value, &n); err != nil {
-				return f, fmt.Errorf("read decision %s of the teams of workflow %s: %w", page[i].Key, id, err)
+				return facts, fmt.Errorf("read decision %s of the teams of workflow %s: %w", page[i].Key, id, err)
 			}
 			known.incidents = append(known.incidents, n)
 		}
 		more = len(page) == letterPage
 	}
-	f.Log = known.incidents
-	return f, nil
+	facts.Log = known.incidents
+	return facts, nil
 }
 
 // superviseTeams does what the teams of a batch want next, and notes which ends of
 // members are not final. It reports whether something was done.
-func (s *Scheduler) superviseTeams(ctx context.Context, id job.BatchID, w *job.Workflow, known *followed) (done bool, err error) {
+func (f *Followers) superviseTeams(ctx context.Context, id job.BatchID, w *job.Workflow, known *followed) (done bool, err error) {
 	if len(w.Teams) == 0 {
 		return false, nil
 	}
@@ -64,7 +65,7 @@ func (s *Scheduler) superviseTeams(ctx context.Context, id job.BatchID, w *job.W
 			return false, fmt.Errorf("read the teams of workflow %s: %w", id, err)
 		}
 	}
-	facts, err := s.teamFacts(ctx, id, known)
+	facts, err := f.teamFacts(ctx, id, known)
 	if err != nil {
 		return false, err
 	}
@@ -73,14 +74,14 @@ func (s *Scheduler) superviseTeams(ctx context.Context, id job.BatchID, w *job.W
 		var did bool
 		switch a := a.(type) {
 		case team.Note:
-			did, err = true, s.noteIncident(ctx, id, a.Incident, at)
+			did, err = true, f.noteIncident(ctx, id, a.Incident, at)
 		case team.Stop:
-			did, err = s.stopMember(ctx, known.byName[a.Name()], a, at)
+			did, err = f.stopMember(ctx, known.byName[a.Name()], a, at)
 		case team.Restart:
-			did, err = true, s.restartMember(ctx, id, known.byName, a, at)
+			did, err = true, f.restartMember(ctx, id, known.byName, a, at)
 		case team.Fail:
 			if !known.failed[a.Team] {
-				err = s.noteFailedTeam(ctx, id, a, at)
+				err = f.noteFailedTeam(ctx, id, a, at)
 				known.failed[a.Team] = err == nil
 			}
 		}
@@ -100,17 +101,17 @@ func (s *Scheduler) superviseTeams(ctx context.Context, id job.BatchID, w *job.W
 }
 
 // noteIncident stores what a team has decided, before any of it is done.
-func (s *Scheduler) noteIncident(ctx context.Context, id job.BatchID, n team.Incident, at time.Time) error {
+func (f *Followers) noteIncident(ctx context.Context, id job.BatchID, n team.Incident, at time.Time) error {
 	value, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
 	r := queue.Record{Space: queue.BatchSpace(id, teamSpace), Key: n.Key(), Value: value, At: at}
-	if err := s.cfg.Store.Apply(ctx, queue.Write{Record: r, Once: true}); err != nil {
+	if err := f.store.Apply(ctx, queue.Write{Record: r, Once: true}); err != nil {
 		return fmt.Errorf("store what a team has decided: %w", err)
 	}
-	s.cfg.Log.Info().Str("batch", string(id)).Str("team", string(n.Team)).Bool("gives_up", n.GivesUp).Msg(n.String())
-	s.Feed.Tell(n.String())
+	f.log.Info().Str("batch", string(id)).Str("team", string(n.Team)).Bool("gives_up", n.GivesUp).Msg(n.String())
+	f.feed.Tell(n.String())
 	return nil
 }
 
@@ -129,26 +130,33 @@ type FailedTeam struct {
 }
 
 // noteFailedTeam stores, once, that a team has failed.
-func (s *Scheduler) noteFailedTeam(ctx context.Context, id job.BatchID, a team.Fail, at time.Time) error {
+func (f *Followers) noteFailedTeam(ctx context.Context, id job.BatchID, a team.Fail, at time.Time) error {
 	space := queue.BatchSpace(id, failedSpace)
-	if _, err := s.cfg.Store.Record(ctx, space, string(a.Team)); !errors.Is(err, queue.ErrNotFound) {
+	if _, err := f.store.Record(ctx, space, string(a.Team)); !errors.Is(err, queue.ErrNotFound) {
 		return err
 	}
-	f := FailedTeam{a.Team, id, a.Why, at}
-	value, err := json.Marshal(f)
+	failed := FailedTeam{a.Team, id, a.Why, at}
+	value, err := json.Marshal(failed)
 	if err != nil {
 		return err
 	}
-	if err := s.cfg.Store.Apply(ctx, queue.Write{Record: queue.Record{Space: space, Key: string(a.Team), Value: value, At: at}}); err != nil {
+	if err := f.store.Apply(ctx, queue.Write{Record: queue.Record{Space: space, Key: string(a.Team), Value: value, At: at}}); err != nil {
 		return fmt.Errorf("store that a team has failed: %w", err)
 	}
-	s.mu.Lock()
-	if s.failedTeams = append(s.failedTeams, f); len(s.failedTeams) > maxFailedTeams {
-		s.failedTeams = s.failedTeams[1:]
+	f.mu.Lock()
+	if f.failed = append(f.failed, failed); len(f.failed) > maxFailedTeams {
+		f.failed = f.failed[1:]
 	}
-	s.mu.Unlock()
-	s.Feed.Tell(fmt.Sprintf("team %s has failed: %s", a.Team, a.Why))
+	f.mu.Unlock()
+	f.feed.Tell(fmt.Sprintf("team %s has failed: %s", a.Team, a.Why))
 	return nil
+}
+
+// failedTeams returns those that have failed lately.
+func (f *Followers) failedTeams() []FailedTeam {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.failed)
 }
 
 // FailedTeams returns the teams of a batch that have failed.
@@ -168,58 +176,58 @@ func FailedTeams(ctx context.Context, journal queue.Journal, id job.BatchID) ([]
 
 // stopMember ends a member for its team. One that runs is asked to, once, and
 // reports its end later.
-func (s *Scheduler) stopMember(ctx context.Context, e *queue.Entry, a team.Stop, at time.Time) (bool, error) {
+func (f *Followers) stopMember(ctx context.Context, e *queue.Entry, a team.Stop, at time.Time) (bool, error) {
 	switch {
 	case e == nil || e.State.Terminal():
 		return false, nil
 	case e.State == job.Dispatched:
 		if !e.CancelRequested {
-			return false, s.stopWithin(ctx, e.Batch, e.ID, a.Within.Std(), fmt.Sprintf("stopped by its team %s", a.Team))
+			return false, f.stopWithin(ctx, e.Batch, e.ID, a.Within.Std(), fmt.Sprintf("stopped by its team %s", a.Team))
 		}
 		return false, nil
 	case e.Held == job.HeldForApproval:
-		return true, s.Cancel(ctx, e.ID)
+		return true, f.jobs.Cancel(ctx, e.ID)
 	}
 	why := fmt.Sprintf("stopped by its team %s", a.Team)
-	err := s.cfg.Store.Apply(ctx,
+	err := f.store.Apply(ctx,
 		queue.Keep{ID: e.ID, For: job.HeldForTeam, Waiting: why},
 		queue.Conclude{ID: e.ID, Exit: job.ExitCancelled, Now: at})
 	if err != nil {
 		return false, fmt.Errorf("stop job %s for its team: %w", e.Spec.Name, err)
 	}
-	s.Feed.publishEntry(ctx, e.ID)
+	f.feed.publishEntry(ctx, e.ID)
 	return true, nil
 }
 
 // stopWithin stops a job that runs: it is asked for a checkpoint first, if its
 // worker can, and has as long to get there. It is called again and again until the
 // job has ended.
-func (s *Scheduler) stopWithin(ctx context.Context, batch job.BatchID, id job.ID, within time.Duration, reason string) error {
-	until, asked := s.flows.stopBy[id]
+func (f *Followers) stopWithin(ctx context.Context, batch job.BatchID, id job.ID, within time.Duration, reason string) error {
+	until, asked := f.stopBy[id]
 	if !asked {
 		call, end := context.WithTimeout(ctx, askTime)
 		defer end()
-		can, err := s.Checkpoint(call, id, reason)
+		can, err := f.jobs.Checkpoint(call, id, reason)
 		if err == nil && can && within > 0 {
-			s.flows.stopBy[id] = now().Add(within)
-			s.flows.lookLater(batch)
+			f.stopBy[id] = now().Add(within)
+			f.lookLater(batch)
 			return nil
 		}
 	} else if now().Before(until) {
-		s.flows.lookLater(batch)
+		f.lookLater(batch)
 		return nil
 	}
-	delete(s.flows.stopBy, id)
-	return s.cancel(ctx, id, reason)
+	delete(f.stopBy, id)
+	return f.jobs.cancel(ctx, id, reason)
 }
 
 // restartMember adds the job that does a member again.
-func (s *Scheduler) restartMember(ctx context.Context, id job.BatchID, byName map[job.Name]*queue.Entry, a team.Restart, at time.Time) error {
+func (f *Followers) restartMember(ctx context.Context, id job.BatchID, byName map[job.Name]*queue.Entry, a team.Restart, at time.Time) error {
 	known := byName[a.Job]
 	if known == nil {
 		return fmt.Errorf("team %s: there is no job %s to restart", a.Team, a.Job)
 	}
-	first, err := s.cfg.Store.Get(ctx, known.ID) // with its words
+	first, err := f.store.Get(ctx, known.ID) // with its words
 	if err != nil {
 		return fmt.Errorf("restart job %s: %w", a.Job, err)
 	}
@@ -233,10 +241,10 @@ func (s *Scheduler) restartMember(ctx context.Context, id job.BatchID, byName ma
 	if old := byName[team.RunName(a.Job, a.Generation-1)]; old != nil && WaitsForSomebody(old) == nil {
 		ops = append(ops, queue.Drop{ID: old.ID, Now: at}) // somebody has looked: its team
 	}
-	if err := s.cfg.Store.Apply(ctx, ops...); err != nil {
+	if err := f.store.Apply(ctx, ops...); err != nil {
 		return fmt.Errorf("restart job %s: %w", a.Job, err)
 	}
-	s.Feed.observe(Moment{Kind: MomentSubmitted, At: at, Entry: &e})
-	s.poke()
+	f.feed.observe(Moment{Kind: MomentSubmitted, At: at, Entry: &e})
+	f.dispatch()
 	return nil
 }

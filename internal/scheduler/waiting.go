@@ -6,14 +6,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/realpath"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
 )
 
 // StatusOf returns how a job stands as far as the store tells. What a queued job
-// waits for is what was said when it was looked at last; Scheduler.Statuses knows
+// waits for is what was said when it was looked at last; Explain.Statuses knows
 // better.
 func StatusOf(e *queue.Entry, at time.Time) job.Status {
 	st := job.Status{State: e.RunState()}
@@ -117,22 +120,38 @@ func names(list []job.Name) string {
 	return text
 }
 
+// Explain says how jobs stand, and what they wait for. It holds nothing but what
+// listeners were told: it asks the store, the book of isolations and the machine.
+type Explain struct {
+	store      queue.Store
+	feed       *Feed
+	log        zerolog.Logger
+	isolations *Isolations
+	folders    *realpath.Resolver
+	loop       *loop
+	batch      job.BatchID // whose jobs listeners are told of; "": all
+	idle       bool        // no scheduler runs
+
+	// told is what listeners were told that queued jobs wait for, by tell alone.
+	told map[job.ID]job.WaitingReason
+}
+
 // Statuses returns a function that tells how jobs stand now, to one goroutine. What
 // a queued job waits for is what would refuse it if it were claimed now, or has
 // refused it when it was claimed last.
-func (s *Scheduler) Statuses(ctx context.Context) func(*queue.Entry) job.Status {
+func (x *Explain) Statuses(ctx context.Context) func(*queue.Entry) job.Status {
 	at := now()
 	var look *outlook
 	return func(e *queue.Entry) job.Status {
-		if s.idle {
-			return idleStatus(ctx, s.cfg.Store, e, at)
+		if x.idle {
+			return idleStatus(ctx, x.store, e, at)
 		}
 		st := StatusOf(e, at)
-		st.Worker = LatestWorker(ctx, s.cfg.Store, e)
+		st.Worker = LatestWorker(ctx, x.store, e)
 		if st.Waiting == nil || e.Held != "" || e.WaitsFor != "" || e.Spec.Type == job.External || st.Waiting.Reason == job.WaitCommand {
 			return st
 		}
-		if i, blocked := s.Isolations.Blocking(e); blocked {
+		if i, blocked := x.isolations.Blocking(e); blocked {
 			w := i.Waiting()
 			st.Waiting = &w
 			return st
@@ -141,14 +160,14 @@ func (s *Scheduler) Statuses(ctx context.Context) func(*queue.Entry) job.Status 
 			return st
 		}
 		if look == nil {
-			look = s.look(ctx, at)
+			look = x.look(ctx, at)
 		}
 		if w, refused := look.refuses(e); refused {
 			st.Waiting = &w
 			return st
 		}
-		folder, known := s.folders.Peek(e.Spec.Workspace.Path)
-		if w, refused := s.loop.refuses(e, folder, known); refused {
+		folder, known := x.folders.Peek(e.Spec.Workspace.Path)
+		if w, refused := x.loop.refuses(e, folder, known); refused {
 			st.Waiting = &w
 		} else if look.full {
 			st.Waiting = &look.why
@@ -170,23 +189,23 @@ type outlook struct {
 	used   map[queue.Owner]string      // usedUp of those that were asked for
 }
 
-func (s *Scheduler) look(ctx context.Context, at time.Time) *outlook {
-	o := &outlook{shares: map[job.Tenant]job.Waiting{}, ctx: ctx, at: at, ledger: s.cfg.Store, grants: map[queue.Owner]queue.Grant{}, used: map[queue.Owner]string{}}
-	grants, err := s.cfg.Store.Grants(ctx)
+func (x *Explain) look(ctx context.Context, at time.Time) *outlook {
+	o := &outlook{shares: map[job.Tenant]job.Waiting{}, ctx: ctx, at: at, ledger: x.store, grants: map[queue.Owner]queue.Grant{}, used: map[queue.Owner]string{}}
+	grants, err := x.store.Grants(ctx)
 	if err != nil {
-		s.cfg.Log.Warn().Err(err).Msg("read the grants to tell what jobs wait for")
+		x.log.Warn().Err(err).Msg("read the grants to tell what jobs wait for")
 	}
 	for _, g := range grants {
 		if g.Tokens > 0 || g.CostUSD > 0 || g.Wall > 0 {
 			o.grants[g.Owner] = g
 		}
 	}
-	for _, share := range s.loop.shares() {
+	for _, share := range x.loop.shares() {
 		if share.Held != "" {
 			o.shares[share.Tenant] = heldShare(&share)
 		}
 	}
-	slots, why := s.loop.slots()
+	slots, why := x.loop.slots()
 	o.full, o.why = slots == 0, why
 	return o
 }
@@ -263,14 +282,14 @@ const (
 	tellEvery = 5 // reports
 )
 
-// tellWaiting tells listeners what queued jobs wait for of which nobody has told, as
+// tell tells listeners what queued jobs wait for of which nobody has told, as
 // of those that a claim has passed over.
-func (s *Scheduler) tellWaiting(ctx context.Context) error {
-	entries, _, err := s.cfg.Store.List(ctx, queue.Filter{Batch: s.cfg.Batch, States: []job.EntryState{job.Queued}, Limit: maxTold})
+func (x *Explain) tell(ctx context.Context) error {
+	entries, _, err := x.store.List(ctx, queue.Filter{Batch: x.batch, States: []job.EntryState{job.Queued}, Limit: maxTold})
 	if err != nil {
 		return fmt.Errorf("look what jobs wait for: %w", err)
 	}
-	status, told := s.Statuses(ctx), make(map[job.ID]job.WaitingReason, len(entries))
+	status, told := x.Statuses(ctx), make(map[job.ID]job.WaitingReason, len(entries))
 	for i := range entries {
 		e := &entries[i]
 		st := status(e)
@@ -279,16 +298,16 @@ func (s *Scheduler) tellWaiting(ctx context.Context) error {
 		}
 		reason := st.Waiting.Reason
 		told[e.ID] = reason
-		before, known := s.told[e.ID]
+		before, known := x.told[e.ID]
 		if !known {
 			before = StatusOf(e, now()).Waiting.Reason // which was told when it was stored
 		}
 		if before != reason {
 			u := entryUpdate(e, st)
 			u.Kind = api.UpdateWaiting
-			s.Feed.publish(u)
+			x.feed.publish(u)
 		}
 	}
-	s.told = told
+	x.told = told
 	return nil
 }

@@ -107,11 +107,11 @@ func TestWhatJobsWaitFor(t *testing.T) {
 				w.wait(time.Second)
 				w.wantState(ids[0], job.Dispatched)
 				e := w.wantState(ids[1], job.Queued)
-				st := w.sched.Statuses(t.Context())(&e)
+				st := w.sched.Explain.Statuses(t.Context())(&e)
 				if st.State != job.Pending || st.Waiting == nil || *st.Waiting != c.want {
 					t.Errorf("it is %s, %v, want %v", st.State, st.Waiting, c.want)
 				}
-				if first := w.get(ids[0]); w.sched.Statuses(t.Context())(&first).State != job.Running {
+				if first := w.get(ids[0]); w.sched.Explain.Statuses(t.Context())(&first).State != job.Running {
 					t.Error("the first one does not run")
 				}
 			})
@@ -230,7 +230,7 @@ func TestWorkerAfterFallback(t *testing.T) {
 		for _, state := range []job.EntryState{job.Dispatched, job.Completed} {
 			w.wait(6 * time.Second)
 			e := w.wantState(id, state)
-			if st := w.sched.Statuses(t.Context())(&e); st.Worker != "shell" {
+			if st := w.sched.Explain.Statuses(t.Context())(&e); st.Worker != "shell" {
 				t.Errorf("%s: its worker is %q, want shell", state, st.Worker)
 			}
 		}

@@ -54,12 +54,12 @@ func (s *Scheduler) call(ctx context.Context, call schedule.Call, done *schedule
 	case schedule.CheckpointRun:
 		done.Asked, done.Called = s.checkpoint(lasting, c.Run, c.Reason)
 	case schedule.CancelRun:
-		s.streamOf(c.Run).stop(errors.New(c.How.Reason)) // what its worker has then is not to blame
+		s.streams.get(c.Run).stop(errors.New(c.How.Reason)) // what its worker has then is not to blame
 		if done.Called = s.fleet.call(lasting, c.Run.Core, ipc.MethodCancelJob, c.How, nil); done.Called != nil {
 			s.cfg.Log.Debug().Err(done.Called).Str("job", string(c.How.Job)).Msg("ask the core to cancel")
 		}
 	case schedule.CloseStream:
-		done.Closed = s.endStream(ctx, c)
+		done.Closed = s.streams.end(ctx, c)
 	case schedule.Park:
 		s.Isolations.parkKind(c.Parking)
 	}
@@ -68,24 +68,24 @@ func (s *Scheduler) call(ctx context.Context, call schedule.Call, done *schedule
 // prepare finds what a claimed job needs that is stored elsewhere.
 func (s *Scheduler) prepare(ctx context.Context, r *schedule.Run) (p schedule.Prepared) {
 	var err error
-	if p.Spec, err = s.rank(ctx, &r.Entry); err != nil && ctx.Err() == nil {
+	if p.Spec, err = s.Judge.rank(ctx, &r.Entry); err != nil && ctx.Err() == nil {
 		s.cfg.Log.Error().Err(err).Msg("the job runs on its first worker")
 	}
-	p.Streams, p.Op = s.openStream(ctx, r)
+	p.Streams, p.Op = s.streams.prepare(ctx, r)
 	return p
 }
 
 // submit hands a run to its core.
 func (s *Scheduler) submit(ctx context.Context, c schedule.Submit) error {
 	e := &c.Run.Entry
-	c.Job.Environ = s.runs.environ(e)
-	c.Job.HasSteps = c.Run.Attempt > 1 && s.hasSteps(ctx, e.ID)
-	c.Job.Stream = s.streamOf(c.Run).name()
+	c.Job.Environ = s.Runs.environ(e)
+	c.Job.HasSteps = c.Run.Attempt > 1 && s.steps.any(ctx, e.ID)
+	c.Job.Stream = s.streams.get(c.Run).name()
 	err := s.fleet.call(ctx, c.Run.Core, ipc.MethodSubmitJob, c.Job, nil)
 	var refused *ipc.Error
 	switch {
 	case !errors.As(err, &refused):
-		s.startStream(c.Run)
+		s.streams.start(c.Run)
 	case refused.Code == ipc.CodePermitUnknown:
 		log := s.logOf(c.Run)
 		log.Warn().Msg("the permit expired before the job could begin")
@@ -140,13 +140,13 @@ func (s *Scheduler) tell(ctx context.Context, told schedule.Told) {
 	case schedule.Refused:
 		log := s.logOf(t.Run)
 		log.Error().Err(t.Err).Msg("the store did not keep what became of the job")
-		s.dropStream(t.Run.Entry.ID)
+		s.streams.drop(t.Run.Entry.ID)
 	}
 }
 
 // tellOver tells of the end of a claim, and finds what follows from it.
 func (s *Scheduler) tellOver(ctx context.Context, t *schedule.Over) {
-	s.dropStream(t.Run.Entry.ID)
+	s.streams.drop(t.Run.Entry.ID)
 	log := s.logOf(t.Run)
 	log.Debug().Str("op", fmt.Sprintf("%T", t.Op)).Msg("recorded")
 	e := after(t.Run.Entry, t.Op)
@@ -157,7 +157,7 @@ func (s *Scheduler) tellOver(ctx context.Context, t *schedule.Over) {
 	if t.Checkpointed {
 		s.Feed.publishRun(t.Run, job.Checkpointed, e.Waiting)
 		s.Feed.signal(&e, api.CheckpointCreated, "", e.Waiting)
-		s.follow(&e) // its team may have wanted it
+		s.Followers.follow(&e) // its team may have wanted it
 	}
 	switch op := t.Op.(type) {
 	case queue.Finish:
@@ -166,11 +166,11 @@ func (s *Scheduler) tellOver(ctx context.Context, t *schedule.Over) {
 		}
 		if op.Exit != "" {
 			s.Feed.signalEnd(&e)
-			s.follow(&e)
+			s.Followers.follow(&e)
 		}
 	case queue.Await:
 		s.Feed.signal(&e, api.AgentTerminated, "", "")
-		s.askPerson(&e, outcome)
+		s.Approvals.ask(&e, outcome)
 	}
 	if e.Key != "" {
 		s.Feed.publishEntry(ctx, e.ID)

@@ -89,7 +89,7 @@ func (s *Server) list(ctx context.Context, q *listQuery) (api.Jobs, error) {
 
 // stand returns entries as the API has them, and how their jobs stand now.
 func (s *Server) stand(ctx context.Context, entries []queue.Entry) []api.Job {
-	status := s.opt.Sched.Statuses(ctx)
+	status := s.opt.Sched.Explain.Statuses(ctx)
 	for i := range entries {
 		st := status(&entries[i])
 		entries[i].Status = &st
@@ -209,7 +209,7 @@ func (s *Server) checkpoint(ctx context.Context, in *JobPath, body *api.Checkpoi
 }
 
 func (s *Server) approvals(ctx context.Context, _ *struct{}) (api.Jobs, error) {
-	list, err := scheduler.Approvals(ctx, s.opt.Store)
+	list, err := scheduler.AwaitingApproval(ctx, s.opt.Store)
 	return api.Jobs{Jobs: s.stand(ctx, list), Total: len(list)}, err
 }
 
@@ -221,7 +221,7 @@ func (s *Server) decide(ctx context.Context, in *JobPath, a *api.Answer) (api.Jo
 	if s.opt.Who != nil {
 		a.By = cmp.Or(s.opt.Who(ctx), a.By)
 	}
-	e, err = s.opt.Sched.Decide(ctx, e.ID, *a)
+	e, err = s.opt.Sched.Approvals.Decide(ctx, e.ID, *a)
 	if errors.Is(err, scheduler.ErrNoComment) {
 		err = badField("body.comment", "%v", err)
 	}

@@ -43,7 +43,7 @@ func (s *Server) pipelineEvents(ctx context.Context, in *pipelineEventsQuery) (a
 }
 
 func (s *Server) replayStage(ctx context.Context, in *PipelinePath, r *api.Rewind) (api.Rewound, error) {
-	first, err := s.opt.Sched.ReplayStage(ctx, in.Pipeline, *r)
+	first, err := s.opt.Sched.Followers.ReplayStage(ctx, in.Pipeline, *r)
 	if err != nil && !errors.Is(err, queue.ErrNotFound) {
 		err = badField("body", "%v", err)
 	}

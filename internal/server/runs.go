@@ -40,7 +40,7 @@ func (s *Server) openRun(ctx context.Context, _ *struct{}, in *api.Run) (*opened
 	for i := range in.Jobs {
 		in.Jobs[i].Tenant = cmp.Or(in.Jobs[i].Tenant, job.DefaultTenant)
 	}
-	opened, err := s.opt.Sched.OpenRun(ctx, &scheduler.Run{Source: in.Source, Digest: in.Digest, Specs: in.Jobs, Workflow: in.Workflow, Fresh: in.Fresh}, in.Env)
+	opened, err := s.opt.Sched.Runs.Open(ctx, &scheduler.Run{Source: in.Source, Digest: in.Digest, Specs: in.Jobs, Workflow: in.Workflow, Fresh: in.Fresh}, in.Env)
 	out := &openedRun{Status: http.StatusCreated, Body: opened}
 	if opened.Continued {
 		out.Status = http.StatusOK
@@ -54,13 +54,13 @@ type runPath struct {
 }
 
 func (s *Server) continueRun(ctx context.Context, p *runPath, in *api.ContinueRun) (api.OpenedRun, error) {
-	return s.opt.Sched.ContinueRun(ctx, p.Batch, in.Env)
+	return s.opt.Sched.Runs.Continue(ctx, p.Batch, in.Env)
 }
 
 func (s *Server) stopRun(ctx context.Context, p *runPath, in *api.StopRun) (api.StopRun, error) {
-	return *in, s.opt.Sched.StopRun(ctx, p.Batch, in.Now)
+	return *in, s.opt.Sched.Runs.Stop(ctx, p.Batch, in.Now)
 }
 
 func (s *Server) closeRun(ctx context.Context, p *runPath) (api.ClosedRun, error) {
-	return api.ClosedRun{Batch: p.Batch}, s.opt.Sched.CloseRun(ctx, p.Batch)
+	return api.ClosedRun{Batch: p.Batch}, s.opt.Sched.Runs.Close(ctx, p.Batch)
 }

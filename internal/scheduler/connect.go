@@ -1,0 +1,48 @@
+package scheduler
+
+import (
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// connect makes the parts of a scheduler and gives each what it needs of the others.
+func connect(s *Scheduler) {
+	cfg, seed := &s.cfg, seedOf(s.cfg.Instance)
+	k := kinds{cfg.Traits, func() map[job.WorkerKind]job.WorkerSettings {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.cfg.Settings.Workers
+	}}
+	s.Feed = &Feed{
+		store: cfg.Store, log: cfg.Log, observer: cfg.Observer,
+		forget: s.forgetJob, follow: func(e *queue.Entry) { s.Followers.follow(e) }, judge: func(e *queue.Entry) { s.Judge.judge(e) },
+	}
+	s.fleet = &fleet{
+		count: cfg.Cores, instance: cfg.Instance, log: cfg.Log, loop: s.loop, renews: s.renewsPermits, settings: cfg.Settings,
+		members: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{},
+	}
+	s.Followers = (&Followers{
+		store: cfg.Store, feed: s.Feed, log: cfg.Log, jobs: s, kinds: k, dispatch: s.poke, open: newOpenBatches(cfg.Store, k),
+	}).init()
+	s.Judge = &Judge{store: cfg.Store, evaluator: cfg.Evaluator, feed: s.Feed, log: cfg.Log, apply: s.apply, post: s.loop.post, seed: seed, wake: newBell()}
+	s.Approvals = &Approvals{
+		store: cfg.Store, feed: s.Feed, log: cfg.Log, follow: s.Followers.follow, dispatch: s.poke, onQuestion: cfg.OnQuestion, seed: seed, asked: newBell(),
+	}
+	s.Runs = &Runs{
+		store: cfg.Store, own: cfg.Batch, apply: s.apply, submit: s.Submit, cancel: s.Cancel, post: s.loop.post, follow: s.Followers.look, dispatch: s.poke,
+		env: map[job.BatchID]map[string]string{},
+	}
+	s.streams = &streams{open: s.Followers.open, look: s.Followers.look, loop: s.loop, fleet: s.fleet, log: s.logOf, of: map[job.ID]*streaming{}}
+	s.steps = &steps{keep: cfg.Store, feed: s.Feed, log: cfg.Log, flying: s.flying}
+	s.Isolations = &Isolations{
+		book: cfg.Isolations, file: cfg.IsolationsFile, feed: s.Feed, log: cfg.Log, folders: s.folders, onEscalation: cfg.OnEscalation,
+		post: s.loop.post, safeStop: s.safeStop, resumeCore: func(index int) bool { return s.fleet.sup.Resume(index) }, background: s.works.Go,
+		told:  s.fleet.told,
+		cores: map[*supervisor.Core]*audience{}, facts: map[fact]teller{},
+	}
+	s.fleet.feed, s.fleet.isolations, s.fleet.answer = s.Feed, s.Isolations, s.answerCore
+	s.Explain = &Explain{
+		store: cfg.Store, feed: s.Feed, log: cfg.Log, isolations: s.Isolations, folders: s.folders, loop: s.loop, batch: cfg.Batch, idle: cfg.idle,
+	}
+}
