@@ -44,6 +44,7 @@ type Job struct {
 	Bytes   int64          // size of the patch file; 0 if none was recorded
 	Digest  string         // the SHA-256 of the patch file; "" none
 	Files   []string       // changed paths, relative to the workspace
+	Metrics Metrics        // what its attempts took, of one that has ended
 	// Check is the core's word about Loop.Command or Loop.File, of a turn that
 	// succeeded. It has to be there as soon as the turn has ended: without it the
 	// loop fails.

@@ -63,7 +63,7 @@ func (a *advance) view(j *Job) map[string]any {
 	if j.Skipped != "" {
 		message = j.Skipped
 	}
-	v := map[string]any{"output": decode(j.Output), "patch": j.Patch, "state": j.state(), "error": message}
+	v := map[string]any{"output": decode(j.Output), "patch": j.Patch, "state": j.state(), "error": message, "error_class": string(j.Class), "metrics": a.metrics(j)}
 	files := []any{}
 	for _, f := range a.files(j) {
 		files = append(files, f)

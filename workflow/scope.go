@@ -19,6 +19,7 @@ func (c *checker) scope(s *job.Spec) *scope {
 		}
 		jobs[string(need)] = types.Map{
 			"output": c.outputType(n), "patch": types.String, "files": types.Array(types.String), "state": types.String, "error": types.String,
+			"error_class": types.String, "metrics": metricTypes(),
 		}
 		sc.needs = append(sc.needs, string(need))
 	}

@@ -55,7 +55,7 @@ func program() { os.Exit(Run(Options{})) }
 //
 // The condition [limits] holds where this host can enforce limits on runs.
 //
-// The state directory is $STATE; $SCHEDULER_DIR holds the program and nothing
+// The state directory is $STATE; $EXAMPLES is the folder examples; $SCHEDULER_DIR holds the program and nothing
 // else. At the end of every script there must be no
 // process left, as with noproc.
 func TestScripts(t *testing.T) {
@@ -99,6 +99,11 @@ func setUpScript(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("SCHEDULER_DIR", filepath.Dir(program))
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		return err
+	}
+	env.Setenv("EXAMPLES", examples)
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}

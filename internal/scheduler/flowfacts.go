@@ -24,6 +24,7 @@ func factsOf(ctx context.Context, store queue.Reader, e *queue.Entry) (workflow.
 	if err != nil {
 		return j, fmt.Errorf("read the attempts of job %s: %w", e.ID, err)
 	}
+	j.Metrics = workflow.MetricsOf(attempts)
 	if len(attempts) == 0 || attempts[len(attempts)-1].Outcome == nil {
 		return j, nil
 	}
