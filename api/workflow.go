@@ -84,6 +84,8 @@ type Pipeline struct {
 	Batch job.BatchID `json:"batch"`
 	// Created is when the batch was submitted.
 	Created time.Time `json:"created_at"`
+	// Replays is what it replays of an earlier run. Absent of one that was submitted.
+	Replays *job.Replay `json:"replays,omitempty"`
 	// Stages are in order.
 	Stages []PipelineStage `json:"stages"`
 	// Letters are the events that a stage could not handle, and that no replay has
@@ -200,6 +202,9 @@ type PipelineEvent struct {
 	Seq int64 `json:"seq"`
 	// For are the inputs that it was published for.
 	For []int64 `json:"for,omitempty"`
+	// Replays is the ID of the event of an earlier run that it repeats, of the first
+	// one if that was repeated, too.
+	Replays string `json:"replays,omitempty"`
 }
 
 // Rewind is which events a stage is given again.
@@ -216,4 +221,35 @@ type Rewind struct {
 type Rewound struct {
 	// First is the sequence number of the first event that is given again.
 	First int64 `json:"first"`
+}
+
+// Replay is which recorded events of a pipeline are to be given to its stages again,
+// by a new run. What is left out selects all.
+type Replay struct {
+	// Stage is the first stage that runs again: it and those behind it are given
+	// what the stages before it have published. Left out, it is the first one that
+	// takes one of Types.
+	Stage job.Name `json:"stage,omitempty"`
+	// Types are the types of events that are given.
+	Types []job.EventType `json:"types,omitempty"`
+	// From is the sequence number of the first event.
+	From int64 `json:"from,omitempty"`
+	// To is the sequence number of the last event.
+	To int64 `json:"to,omitempty"`
+	// Since selects events that were published then or later.
+	Since *time.Time `json:"since,omitempty"`
+	// Until selects events that were published before then.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// Replayed is a new run that replays an earlier one.
+type Replayed struct {
+	// Batch is the batch of the new run.
+	Batch job.BatchID `json:"batch"`
+	// Pipeline is the pipeline's name.
+	Pipeline job.Name `json:"pipeline"`
+	// Replays is what it replays.
+	Replays job.Replay `json:"replays"`
+	// Events is how many recorded events that is.
+	Events int `json:"events"`
 }

@@ -68,6 +68,14 @@ func (c *Client) Replay(ctx context.Context, ref string, r api.Rewind) (api.Rewo
 	return out, err
 }
 
+// ReplayPipeline gives recorded events of the pipeline that ref names to its stages
+// again, in a new run.
+func (c *Client) ReplayPipeline(ctx context.Context, ref string, r api.Replay) (api.Replayed, error) {
+	var out api.Replayed
+	err := c.post(ctx, "/v1/pipelines/"+url.PathEscape(ref)+"/runs", r, &out)
+	return out, err
+}
+
 // Call makes a call of kernel.sched on the running scheduler and decodes its
 // result. The error may be a *api.RPCError with its code, too.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {

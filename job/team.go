@@ -1,6 +1,9 @@
 package job
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Workflow is what the jobs of a batch have in common. The zero value is that of
 // jobs that stand alone.
@@ -114,6 +117,23 @@ type Pipeline struct {
 	ID Name `json:"id"`
 	// In order. Events go from a stage to any later one; each stage has:.
 	Stages []Stage `json:"stages"`
+	// Replays is set by a scheduler that replays an earlier run; a submission does
+	// not have it.
+	Replays *Replay `json:"replays,omitempty" yaml:"-"`
+}
+
+// Replay is which recorded events of an earlier run a pipeline gives its stages, in
+// place of the seed.
+type Replay struct {
+	Batch BatchID `json:"batch"` // of that run
+	// Stage is the first stage that runs. Those before it have no job: what they
+	// published then is what is given.
+	Stage   Name        `json:"stage"`
+	Types   []EventType `json:"types"`           // of events that are given
+	After   int64       `json:"after,omitempty"` // only events with a larger sequence number
+	Through int64       `json:"through"`         // only events with a sequence number of at most this
+	Since   *time.Time  `json:"since,omitempty"` // only events that were published then or later
+	Until   *time.Time  `json:"until,omitempty"` // only events that were published before then
 }
 
 // Stage is one stage of a pipeline. The first subscribes to nothing: it is given

@@ -23,6 +23,11 @@ func (w *Workflow) Validate() []*FieldError {
 	for i := range w.Agents {
 		add("agents", i, w.Agents[i].Validate())
 	}
+	for i := range w.Pipelines {
+		if w.Pipelines[i].Replays != nil {
+			errs = append(errs, &FieldError{Field: fmt.Sprintf("pipelines[%d].replays", i), Message: "is the scheduler's to set; leave it out, and replay a run with POST /v1/pipelines/{pipeline}/runs"})
+		}
+	}
 	return errs
 }
 

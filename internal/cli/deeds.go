@@ -23,6 +23,7 @@ const (
 	deedDrop         = "dead_letter.drop"
 	deedGrant        = "grant.set"
 	deedReplay       = "stage.replay"
+	deedRerun        = "pipeline.replay"
 	deedEvaluate     = "job.evaluate"
 	deedResume       = "isolation.resume"
 	deedTokenCreated = "token.created"

@@ -20,14 +20,14 @@ import (
 
 func (m *Main) pipelinesCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "pipelines", Short: "Show pipelines and their events, have a stage do events again",
+		Use: "pipelines", Short: "Show pipelines and their events, replay them",
 		Long: `Show pipelines, how their stages stand, and the events that have streamed through them:
 docs/pipelines.md. PIPELINE is an id from the job file (the newest of that id), or the id of
 its batch or 8 or more of that one's first or last characters.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(m.pipelinesLsCommand(), m.pipelinesEventsCommand(), m.pipelinesReplayCommand())
+	cmd.AddCommand(m.pipelinesLsCommand(), m.pipelinesEventsCommand(), m.pipelinesReplayCommand(), m.pipelinesRerunCommand())
 	return cmd
 }
 
@@ -65,13 +65,22 @@ func printPipelines(w io.Writer, list []api.Pipeline, now time.Time) error {
 	err := table(w, "PIPELINE\tBATCH\tSUBMITTED\tSTAGE\tSTATE\tACKED\tWAITING\tPUBLISHED\tDEAD", func(w io.Writer) {
 		for i := range list {
 			p := &list[i]
+			recorded := p.Replays != nil // the stages before the first that runs again
 			for _, s := range p.Stages {
-				fmt.Fprintf(w, "%s\t%.8s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", p.ID, p.Batch, clock(p.Created, now), s.Stage, stageState(&s), s.Acked, s.Backlog, s.Published, s.Dead)
+				state := stageState(&s)
+				if recorded = recorded && s.Stage != p.Replays.Stage; recorded {
+					state = "recorded"
+				}
+				fmt.Fprintf(w, "%s\t%.8s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", p.ID, p.Batch, clock(p.Created, now), s.Stage, state, s.Acked, s.Backlog, s.Published, s.Dead)
 			}
 		}
 	})
 	gap := "\n"
 	for i := range list {
+		if r := list[i].Replays; r != nil {
+			fmt.Fprintf(w, "%s%s %s: replays run %s from stage %s on: %s\n", gap, list[i].ID, list[i].Batch, r.Batch, r.Stage, strings.Join(wordsOf(r.Types), ", "))
+			gap = ""
+		}
 		for _, d := range list[i].Letters {
 			why := strings.TrimPrefix(d.Message, string(d.Class)+": ") // of a job that was given up it says the class itself
 			fmt.Fprintf(w, "%s%s: stage %s could not handle event %d (%s): %s: %s\n", gap, list[i].ID, d.Stage, d.Event.Seq, d.Event.Type, d.Class, progress.Clean(why))
@@ -156,7 +165,7 @@ func (m *Main) pipelinesReplayCommand() *cobra.Command {
 		Long: `Have a stage do its events again, from a sequence number on: so what it keeps as its state
 is rebuilt, and what it could not handle is tried once more. What it publishes for events
 that it had acknowledged is dropped, since that is in the log, unless --again is given.
-A stage that has ended cannot be replayed.`,
+A stage that has ended is replayed in a new run, by ` + "`scheduler pipelines rerun`" + `.`,
 		Example: "  scheduler pipelines replay web-testing --stage observer --from 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if stage == "" {

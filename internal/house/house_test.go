@@ -31,7 +31,7 @@ var allowed = map[string]string{
 	"workflow/team":       "job",
 	"workflow/oversight":  "job",
 	"workflow/durable":    "job queue",
-	"workflow/pipeline":   "job queue",
+	"workflow/pipeline":   "job queue internal/fields",
 	"internal/eval":       "job queue internal/fields",
 	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
 	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/oversight workflow/pipeline workflow/team internal/eval ipc internal/isolation internal/realpath internal/statedir internal/supervisor",

@@ -142,6 +142,7 @@ type Pipeline struct {
 	ID      job.Name        `json:"id"`
 	Batch   job.BatchID     `json:"batch"`
 	Created time.Time       `json:"created_at"`
+	Replays *job.Replay     `json:"replays,omitempty"`
 	Stages  []PipelineStage `json:"stages"`
 	// Letters are the events that a stage could not handle, and that no replay has
 	// mended.
@@ -173,7 +174,7 @@ func Pipelines(ctx context.Context, store queue.Store, name string) ([]Pipeline,
 			return nil, err
 		}
 		for j, l := range logs {
-			p := Pipeline{ID: b.Workflow.Pipelines[j].ID, Batch: b.ID, Created: b.CreatedAt}
+			p := Pipeline{ID: b.Workflow.Pipelines[j].ID, Batch: b.ID, Created: b.CreatedAt, Replays: b.Workflow.Pipelines[j].Replays}
 			if name != "" && string(p.ID) != name && !strings.HasPrefix(string(b.ID), name) && !(len(name) >= 8 && strings.HasSuffix(string(b.ID), name)) {
 				continue
 			}

@@ -157,7 +157,7 @@ func SimilarOf(of *eval.Reputation, list []eval.Similar) api.SimilarSubjects {
 // PipelinesOf returns pipelines as the API has them.
 func PipelinesOf(list []scheduler.Pipeline) []api.Pipeline {
 	return each(list, func(p *scheduler.Pipeline) api.Pipeline {
-		out := api.Pipeline{ID: p.ID, Batch: p.Batch, Created: p.Created, Stages: each(p.Stages, stageOf)}
+		out := api.Pipeline{ID: p.ID, Batch: p.Batch, Created: p.Created, Replays: p.Replays, Stages: each(p.Stages, stageOf)}
 		for i := range p.Letters {
 			d := &p.Letters[i]
 			out.Letters = append(out.Letters, api.PipelineLetter{

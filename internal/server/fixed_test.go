@@ -230,6 +230,7 @@ func (w *fixed) exchanges() []exchange {
 		post("/v1/rpc", `{"jsonrpc":"2.0","id":1,"method":"kernel.sched.enqueue","params":{"tenant":"t","agent":"a","payload":{"n":1}}}`),
 		post("/v1/rpc?spelling=rfc", `[{"jsonrpc":"2.0","id":"a","method":"kernel.sched.list","params":{}},{"jsonrpc":"2.0","method":"kernel.sched.list"},{"jsonrpc":"2.0","id":2,"method":"none"}]`),
 		post("/v1/rpc", `{`),
+		post("/v1/pipelines/line/runs", `{"types":["sead"]}`), post("/v1/pipelines/none/runs", `{}`), post("/v1/pipelines/line/runs", `{"stage":"in","to":1}`),
 	}
 }
 

@@ -3,11 +3,14 @@ package server
 import (
 	"context"
 	"errors"
+	"net/http"
+	"time"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/workflow/pipeline"
 )
 
 func (s *Server) pipelineRoutes() {
@@ -16,6 +19,8 @@ func (s *Server) pipelineRoutes() {
 		about: "List the events of a pipeline after a sequence number."}, s.pipelineEvents)
 	post(s, route{id: "replay-stage", method: "POST", path: "/v1/pipelines/{pipeline}/replay", role: operate, tag: "pipelines",
 		about: "Have a stage do its events again."}, s.replayStage)
+	post(s, route{id: "replay-pipeline", method: "POST", path: "/v1/pipelines/{pipeline}/runs", role: operate, tag: "pipelines", status: http.StatusCreated,
+		about: "Replay a pipeline: give its recorded events to its stages again, in a new run."}, s.replayPipeline)
 }
 
 type pipelinesQuery struct {
@@ -48,4 +53,12 @@ func (s *Server) replayStage(ctx context.Context, in *PipelinePath, r *api.Rewin
 		err = badField("body", "%v", err)
 	}
 	return api.Rewound{First: first}, err
+}
+
+func (s *Server) replayPipeline(ctx context.Context, in *PipelinePath, r *api.Replay) (api.Replayed, error) {
+	run, err := scheduler.ReplayPipeline(ctx, s.opt.Store, s.opt.Sched.Submit, in.Pipeline, *r, time.Now().UTC().Round(0))
+	if bad, ok := errors.AsType[*pipeline.SelectionError](err); ok {
+		err = badField("body."+bad.Field, "%s", bad.Message)
+	}
+	return run, err
 }

@@ -62,6 +62,7 @@ func requiredFields() map[reflect.Type][]string {
 		reflect.TypeFor[api.UILink]():        nil,
 		reflect.TypeFor[api.Answer]():        {"approved"},
 		reflect.TypeFor[api.Rewind]():        {"stage", "from"},
+		reflect.TypeFor[api.Replay]():        nil,
 		reflect.TypeFor[api.Judgement]():     {"by"},
 		reflect.TypeFor[api.Grant]():         {"tenant"},
 		reflect.TypeFor[job.Spec]():          {"id", "type"},

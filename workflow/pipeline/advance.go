@@ -15,6 +15,7 @@ type MoveKind string
 
 const (
 	Seeded  MoveKind = "seeded"  // the first stage's events were published
+	Copied  MoveKind = "copied"  // events of the run that is replayed were published
 	Gave    MoveKind = "gave"    // a part was spawned with these events
 	Acked   MoveKind = "acked"   // a part's answer was taken: its events are acknowledged, what it said is published
 	Split   MoveKind = "split"   // a part failed with several events: each is given alone next
@@ -81,6 +82,9 @@ func (l *Log) advance(ctx context.Context, jobs Jobs, now time.Time) ([]Move, er
 	if err != nil {
 		return nil, err
 	}
+	if err := l.recorded(ctx, b, &v); err != nil {
+		return nil, err
+	}
 	c := &change{at: now}
 	moves := decide(b, v, c)
 	if err := l.complete(ctx, b, v, c, moves); err != nil {
@@ -95,7 +99,7 @@ func (l *Log) advance(ctx context.Context, jobs Jobs, now time.Time) ([]Move, er
 
 // look reads what decide must know.
 func look(ctx context.Context, b *book, jobs Jobs) (view, error) {
-	v := view{map[job.Name]queue.Entry{}, map[job.Name]queue.Entry{}, map[job.Name]string{}}
+	v := view{nodes: map[job.Name]queue.Entry{}, parts: map[job.Name]queue.Entry{}, answers: map[job.Name]string{}}
 	for _, s := range b.stages {
 		if err := find(ctx, jobs, s.Job, v.nodes); err != nil {
 			return v, err

@@ -19,6 +19,7 @@ type book struct {
 	stages []*stage // in order
 	last   int64    // sequence number of the newest event
 	sizes  []int32  // bytes of each event, by Seq-1
+	copied copied   // of the run that is replayed
 }
 
 // stage is one stage with its cursor.
@@ -92,21 +93,23 @@ func (b *book) enter(seq int64, t job.EventType, size int) {
 // publish adds events to the log. The outputs were checked.
 func (b *book) publish(c *change, from job.Name, outs []Output, inputs []int64) {
 	for _, o := range outs {
-		seq := b.last + 1
-		e := Event{
-			ID: fmt.Sprintf("%s/%s/%d", b.batch, b.line.ID, seq), Pipeline: b.line.ID, Stage: from,
-			Type: o.Type, Data: o.Data, Time: c.at, Seq: seq, For: inputs,
-		}
-		value := marshal(e)
-		b.enter(seq, o.Type, len(value))
-		// Once: should another process have written this number, nothing of the change
-		// is written.
-		c.ops = append(c.ops, queue.Write{Record: b.record(b.logSpace(), seqKey(seq), value, c.at), Once: true})
-		if c.events == nil {
-			c.events = map[int64]Event{}
-		}
-		c.events[seq] = e
+		b.append(c, Event{Stage: from, Type: o.Type, Data: o.Data, For: inputs})
 	}
+}
+
+// append adds an event to the log.
+func (b *book) append(c *change, e Event) {
+	e.Seq, e.Pipeline, e.Time = b.last+1, b.line.ID, c.at
+	e.ID = eventID(b.batch, b.line.ID, e.Seq)
+	value := marshal(e)
+	b.enter(e.Seq, e.Type, len(value))
+	// Once: should another process have written this number, nothing of the change
+	// is written.
+	c.ops = append(c.ops, queue.Write{Record: b.record(b.logSpace(), seqKey(e.Seq), value, c.at), Once: true})
+	if c.events == nil {
+		c.events = map[int64]Event{}
+	}
+	c.events[e.Seq] = e
 }
 
 // ack acknowledges inputs of a stage and publishes what it says for them, unless
@@ -253,6 +256,9 @@ func (b *book) full(outs []Output) *stage {
 // inputs yet.
 func (b *book) drained(s *stage) bool {
 	if s.at == 0 {
+		if b.line.Replays != nil {
+			return b.copied.Done
+		}
 		return b.last > 0 // the seeds are one write
 	}
 	return !slices.ContainsFunc(s.publishers, func(p *stage) bool { return !p.Over() })

@@ -95,6 +95,10 @@ func (b *book) deadSpace(s *stage) string {
 	return queue.BatchSpace(b.batch, "pipeline/"+string(b.line.ID)+"/dead/"+string(s.ID))
 }
 
+func (b *book) copySpace() string {
+	return queue.BatchSpace(b.batch, "pipeline/"+string(b.line.ID)+"/replay")
+}
+
 // stateNow is the key of a stage's current state. It sorts behind those of the
 // states that are kept for a replay, which are sequence numbers.
 const stateNow = "now"

@@ -16,6 +16,10 @@ type view struct {
 	nodes   map[job.Name]queue.Entry // the stages' own jobs
 	parts   map[job.Name]queue.Entry // of units that are not done with
 	answers map[job.Name]string      // of the parts among them that succeeded, or whose answer was no good
+	// recorded is what comes next of the log of the run that is replayed; lost says
+	// that it is not there any more.
+	recorded []Event
+	lost     bool
 }
 
 // decide says all that follows from what is there: moves, and the change that
@@ -32,6 +36,7 @@ func decide(b *book, v view, c *change) []Move {
 		d.dismiss(s)
 		d.settle(s)
 	}
+	d.copy()
 	for _, s := range b.stages {
 		d.seed(s)
 		d.give(s)
@@ -190,7 +195,7 @@ func (d *decider) failStage(s *stage, class job.ErrorClass, why string) {
 func (d *decider) seed(s *stage) {
 	node, there := d.v.nodes[s.Job]
 	starts := d.runs(s) || there && s.Streams && !s.Over() && (node.State == job.Dispatched || node.State == job.Queued && node.Held == "")
-	if s.at > 0 || d.b.last > 0 || !starts {
+	if s.at > 0 || d.b.last > 0 || d.b.line.Replays != nil || !starts {
 		return
 	}
 	if err := d.b.seed(d.c, nodeInput(node)); err != nil {

@@ -27,6 +27,13 @@ type Event struct {
 	Seq int64 `json:"seq"`
 	// For are the inputs that it was published for.
 	For []int64 `json:"for,omitempty"`
+	// Replays is the ID of the event of an earlier run that it repeats, of the first
+	// one if that was repeated, too; "" if it was published in this run.
+	Replays string `json:"replays,omitempty"`
+}
+
+func eventID(batch job.BatchID, pipeline job.Name, seq int64) string {
+	return fmt.Sprintf("%s/%s/%d", batch, pipeline, seq)
 }
 
 // Bounds of what a stage may say.

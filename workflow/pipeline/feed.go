@@ -206,7 +206,7 @@ func (f *Feed) next(ctx context.Context) (any, <-chan struct{}, error) {
 	f.open = append(f.open, seq)
 	return EventLine{
 		Type: "event", Seq: seq, ID: e.ID, Pipeline: e.Pipeline, Stage: e.Stage,
-		Event: e.Type, Data: e.Data, Time: e.Time, Again: s.answered(seq),
+		Event: e.Type, Data: e.Data, Time: e.Time, Replays: e.Replays, Again: s.answered(seq),
 	}, nil, nil
 }
 

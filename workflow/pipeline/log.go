@@ -215,6 +215,9 @@ func load(ctx context.Context, store Store, b *book) (*book, error) {
 			err = s.load(ctx, store, b)
 		}
 	}
+	if err == nil && b.line.Replays != nil {
+		err = b.loadCopied(ctx, store)
+	}
 	return b, err
 }
 

@@ -31,6 +31,7 @@ type EventLine struct {
 	Event    job.EventType   `json:"event"`
 	Data     json.RawMessage `json:"data,omitempty"`
 	Time     time.Time       `json:"time"`
+	Replays  string          `json:"replays,omitempty"` // the ID of the event of an earlier run that it repeats
 	// Again is set if what is published for it is in the log already: it is only
 	// given to rebuild the state.
 	Again bool `json:"again,omitempty"`

@@ -31,6 +31,8 @@ type line struct {
 	Again bool
 	Error string
 	Acked int64
+
+	Replays string
 }
 
 // read returns the next line; false when standard input is closed.

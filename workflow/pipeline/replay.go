@@ -62,7 +62,7 @@ func (l *Log) Replay(ctx context.Context, id job.Name, from int64, again bool, n
 func (b *book) mayReplay(s *stage, from int64, again bool) error {
 	switch {
 	case s.Over():
-		return ErrOver
+		return fmt.Errorf("%w; `scheduler pipelines rerun %s --stage %s` replays it in a new run", ErrOver, b.line.ID, s.ID)
 	case from < 1:
 		return fmt.Errorf("want a sequence number of the log, from 1")
 	case s.index(from) >= s.pos && len(s.Beyond) == 0:

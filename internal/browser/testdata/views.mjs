@@ -280,6 +280,14 @@ export async function pipelines({page, step, login, go, at, text, submit}) {
     await at('event-row').filter({hasText: '"word"'}).first().waitFor({state: 'hidden'});
   });
   await step('the event that could not be handled', () => text(at('pipeline-letters'), 'count'));
+  await step('a new run replays it by type', async () => {
+    await at('pipeline-rerun').click();
+    await at('field-types').fill('word');
+    await at('dialog-confirm').click();
+    await text(at('pipeline-replays'), /from stage count on: word/);
+    await page.locator('[data-testid="stage"][data-stage="split"][data-state="recorded"]').waitFor();
+    await page.locator('[data-testid="stage"][data-stage="count"][data-state="ended"]').waitFor();
+  });
 }
 
 // inbox: approvals by keyboard alone.

@@ -2,7 +2,7 @@
 //
 // data-testid: pipelines, pipeline (data-key), stage (data-stage, data-state), stage-lag, stage-replay, pipeline-letters,
 // events, event-row (data-key is the number), event-data, events-follow, events-older, events-latest, events-more,
-// filter-type, filter-stage
+// filter-type, filter-stage, pipeline-rerun, pipeline-replays
 
 import {
   ask,
@@ -69,6 +69,7 @@ async function mountList(root, ctx) {
                   h('a', {href: link`/workflows/${p.batch}`}, 'workflow ', shortId(p.batch)),
                 ),
               ),
+              replays(p),
               stages(p),
             );
           })
@@ -89,16 +90,32 @@ export function stateOfStage(stage) {
   return stage.backlog > 0 ? 'waiting' : 'idle';
 }
 
-const tones = {failed: 'bad', ended: 'good', working: 'run', waiting: 'ask', idle: 'idle'};
+const tones = {failed: 'bad', ended: 'good', working: 'run', waiting: 'ask', idle: 'idle', recorded: 'idle'};
+
+// replays says what a run replays of an earlier one; null of one that replays none.
+const replays = (p) =>
+  p.replays
+    ? h(
+        'p',
+        {class: 'small muted wrap', 'data-testid': 'pipeline-replays'},
+        'Replays ',
+        h('a', {href: link`/pipelines/${p.replays.batch}`}, 'run ', shortId(p.replays.batch)),
+        ' from stage ',
+        h('bdi', null, visible(p.replays.stage)),
+        ' on: ',
+        types(p.replays.types),
+      )
+    : null;
 
 // stages draws the stages of a pipeline in their order; replay adds a button.
 function stages(p, replay) {
   const most = Math.max(1, ...(p.stages || []).map((st) => st.backlog || 0));
+  const first = (p.stages || []).findIndex((st) => st.stage === p.replays?.stage); // that runs again
   return h(
     'ol',
     {class: 'stages'},
     (p.stages || []).map((st, i) => {
-      const state = stateOfStage(st);
+      const state = i < first ? 'recorded' : stateOfStage(st);
       const lag = st.backlog || 0;
       return h(
         'li',
@@ -124,15 +141,16 @@ function stages(p, replay) {
         h(
           'p',
           {class: 'small muted'},
-          i === 0 && !st.subscribes?.length ? 'given the seed' : `done up to ${count(st.acked)}`,
-          `, ${count(st.published)} published`,
+          i < first
+            ? 'did not run again'
+            : [i === 0 && !st.subscribes?.length ? 'given the seed' : `done up to ${count(st.acked)}`, `, ${count(st.published)} published`],
           st.units?.length ? `, ${plural(st.units.length, 'part')} at work` : '',
         ),
         st.subscribes?.length ? h('p', {class: 'small muted wrap'}, 'takes ', types(st.subscribes)) : null,
         st.publishes?.length ? h('p', {class: 'small muted wrap'}, 'makes ', types(st.publishes)) : null,
         st.dead ? h('p', null, badge('dead', {tone: 'bad', label: plural(st.dead, 'dead letter')})) : null,
         st.failed ? h('p', {class: 'small wrap stage-failed'}, visible(firstLine(st.failed, 160))) : null,
-        replay
+        replay && i >= first
           ? h(
               'button',
               {
@@ -178,6 +196,12 @@ class Line {
   build() {
     this.heading = h('h1', {tabindex: '-1'});
     this.about = h('span', {class: 'muted'});
+    this.origin = h('div');
+    this.again = h(
+      'button',
+      {type: 'button', class: 'ghost', 'data-testid': 'pipeline-rerun', onclick: () => this.rerun()},
+      'Replay in a new run\u2026',
+    );
     this.stageBox = h('div');
     this.letterBox = h('div');
     const filter = (name, label) =>
@@ -246,7 +270,9 @@ class Line {
         {class: 'page-head'},
         h('div', null, h('p', {class: 'crumb'}, h('a', {href: '#/pipelines'}, 'Pipelines')), this.heading),
         this.about,
+        this.ctx.can('operate') ? this.again : null,
       ),
+      this.origin,
       panel('Stages', {}, this.stageBox),
       this.letterBox,
       panel(
@@ -294,7 +320,8 @@ class Line {
     this.ctx.setTitle(visible(p.id));
     setText(this.heading, visible(p.id));
     replace(this.about, timeOf(p.created_at), ' \u00b7 ', h('a', {href: link`/workflows/${p.batch}`}, 'workflow ', shortId(p.batch)));
-    replace(this.stageBox, stages(p, this.ctx.can('operate') ? (st) => this.replay(st) : null));
+    replace(this.origin, replays(p));
+    replace(this.stageBox, stages(p, this.ctx.can('operate') ? (st) => (st.ended || st.failed ? this.rerun(st.stage) : this.replay(st)) : null));
     this.showLetters();
     this.options(
       this.stage,
@@ -513,6 +540,50 @@ class Line {
       ),
       cell('Data', {class: 'grow'}, data(e.data)),
     );
+  }
+
+  // rerun gives recorded events to the stages again, in a new run.
+  async rerun(stage = '') {
+    const p = this.pipeline;
+    const number = (text, label) => {
+      if (text === '') return undefined;
+      if (!Number.isInteger(Number(text)) || Number(text) < 1) throw new Error(`${label}: want a whole number from 1.`);
+      return Number(text);
+    };
+    let run = null;
+    const done = await ask({
+      title: `Replay ${visible(p.id)} in a new run?`,
+      confirm: 'Replay',
+      testid: 'dialog-rerun',
+      text: 'The first stage and those behind it run again, on what the stages before it have published. This run stays as it is.',
+      fields: [
+        {
+          name: 'stage',
+          label: 'First stage',
+          type: 'select',
+          value: stage,
+          options: [['', 'The first that takes one of the types'], ...p.stages.map((st) => [st.stage, visible(st.stage)])],
+        },
+        {name: 'types', label: 'Only events of these types', hint: 'Separated by commas; empty: all that these stages take.'},
+        {name: 'from', label: 'From event number', type: 'number', props: {min: 1, step: 1}},
+        {name: 'to', label: 'To event number', type: 'number', props: {min: 1, step: 1}},
+      ],
+      run: async (v) => {
+        const only = v.types
+          .split(',')
+          .map((t) => t.trim())
+          .filter(Boolean);
+        run = await this.ctx.api.post(this.ctx.path`/v1/pipelines/${this.ctx.params.pipeline}/runs`, {
+          stage: v.stage || undefined,
+          types: only.length ? only : undefined,
+          from: number(v.from, 'From event number'),
+          to: number(v.to, 'To event number'),
+        });
+      },
+    });
+    if (!done) return;
+    toast(`${plural(run.events, 'event')} ${run.events === 1 ? 'is' : 'are'} replayed.`);
+    location.hash = link`/pipelines/${run.batch}`;
   }
 
   async replay(st) {
