@@ -79,7 +79,7 @@ type Core struct {
 
 // Isolation is a scope that is out of use.
 type Isolation struct {
-	// Scope is global, worker:KIND, worker:KIND@TENANT or workspace:/PATH.
+	// Scope is global, worker:KIND, worker:KIND@TENANT, workspace:/PATH or trigger:NAME.
 	Scope string `json:"scope"`
 	// Cause is a word for why: worker_crashes, ghost_process, latest_wins,
 	// core_crash_loop, disk_nearly_full, clock_jump, overload, usage_limit or paused.
@@ -419,4 +419,9 @@ type Trigger struct {
 	// Skipped counts, in the same way, what fired while a job was active and times that
 	// were missed, as far as these were counted.
 	Skipped int `json:"skipped"`
+	// Failures is how many firings in a row there were, up to the last one whose jobs
+	// have ended, of which a job failed.
+	Failures int `json:"failures,omitempty"`
+	// Isolated is why it does not fire for now. Absent if it does.
+	Isolated string `json:"isolated,omitempty"`
 }

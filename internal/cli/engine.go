@@ -104,6 +104,7 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 	if err := m.watch(e); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
+	e.observers = append(e.observers, endsOfFirings{e})
 	if e.doors, err = m.newDoors(e); err != nil {
 		return nil, errors.Join(usage(err), e.close())
 	}

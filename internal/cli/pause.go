@@ -16,13 +16,14 @@ func (m *Main) pauseCommand() *cobra.Command {
 	var span, reason string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "pause [SCOPE]", Short: "Let nothing new begin, of everything or of a worker or a folder", Args: cobra.MaximumNArgs(1),
+		Use: "pause [SCOPE]", Short: "Let nothing new begin, of everything or of a worker, a folder or a trigger", Args: cobra.MaximumNArgs(1),
 		Long: `Let no job of a scope begin until the time is over or somebody resumes it, over restarts of
 the scheduler too. What runs goes on to its end. SCOPE is one of
 
   global            everything (the default)
   worker:KIND       a kind of worker, e.g. worker:codex; worker:codex@ann for one tenant
   workspace:PATH    a folder, with all below and above it
+  trigger:NAME      what a trigger submits
 
 A scheduler must be running. ` + "`scheduler resume SCOPE`" + ` undoes it, ` + "`scheduler status`" + ` shows it.`,
 		Example: "  scheduler pause\n  scheduler pause worker:codex --for 1h --reason \"new credentials\"\n  scheduler resume global",

@@ -30,6 +30,7 @@ that ` + "`scheduler status`" + ` lists:
   global            everything
   worker:KIND       a kind of worker, e.g. worker:codex; worker:codex@ann for one tenant
   workspace:PATH    a folder, with all below and above it
+  trigger:NAME      what a trigger submits
   core:N            a core in a crash loop: it is tried again at once
 
 If what led to the isolation lasts, it will be isolated again.`,
@@ -115,7 +116,7 @@ func readScope(text string) (string, error) {
 	}
 	scope, err := isolation.ParseScope(text)
 	if err != nil {
-		return "", fmt.Errorf("%q is no scope, want global, worker:KIND, worker:KIND@TENANT, workspace:PATH or core:N", text)
+		return "", fmt.Errorf("%q is no scope, want global, worker:KIND, worker:KIND@TENANT, workspace:PATH, trigger:NAME or core:N", text)
 	}
 	return string(scope), nil
 }

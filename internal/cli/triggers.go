@@ -60,8 +60,11 @@ func printTriggers(w io.Writer, list []api.Trigger, now time.Time) error {
 	return table(w, "TRIGGER\tSOURCE\tNEXT\tLAST\tFIRED\tSKIPPED\tNOTE", func(w io.Writer) {
 		for _, t := range list {
 			note := firstLine(t.LastError)
-			if !t.Enabled {
+			switch {
+			case !t.Enabled:
 				note = "disabled"
+			case t.Isolated != "":
+				note = t.Isolated
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", t.Name, t.Source, orDash(!t.Next.IsZero(), "%s", clock(t.Next, now)),
 				orDash(!t.Last.IsZero(), "%s", clock(t.Last, now)), t.Fired, t.Skipped, note)
@@ -74,8 +77,9 @@ func (m *Main) newTriggers(e *engine) (*trigger.Runner, error) {
 	cfg := e.config()
 	return trigger.New(trigger.Config{
 		Triggers: cfg.Triggers, State: e.state.dir.Triggers(), Getenv: m.getenv, Log: e.state.logs.For(logging.Triggers),
-		Submit: func(ctx context.Context, f trigger.Firing) error { return m.submitFiring(ctx, e, f) },
-		Run:    trigger.Through(e.host, string(e.state.dir.Instance())+"/trigger", e.env),
+		Submit:  func(ctx context.Context, f trigger.Firing) error { return m.submitFiring(ctx, e, f) },
+		Outcome: e.outcomeOfFiring, Isolate: e.isolateTrigger, Isolated: e.triggerIsolated,
+		Run: trigger.Through(e.host, string(e.state.dir.Instance())+"/trigger", e.env),
 		Listen: func() (net.Listener, error) {
 			cfg := e.config()
 			return cfg.Webhooks.Open()
@@ -86,7 +90,7 @@ func (m *Main) newTriggers(e *engine) (*trigger.Runner, error) {
 // submitFiring submits the jobs of a firing. One that was submitted before, by a
 // scheduler that was killed before it could write that down, is not again.
 func (m *Main) submitFiring(ctx context.Context, e *engine, f trigger.Firing) error {
-	from := submittedPrefix + "trigger " + f.ID
+	from := sourceOfFiring(f.ID)
 	before, err := e.state.store.Batches(ctx, from)
 	if err != nil || len(before) > 0 {
 		return err

@@ -143,8 +143,8 @@ func (s *Book) Expire(now time.Time) []Isolation {
 	return gone
 }
 
-// List returns what is out of use at now: the global one first, then kinds,
-// then workspaces.
+// List returns what is out of use at now: the global one first, then triggers, kinds
+// and workspaces.
 func (s *Book) List(now time.Time) []Isolation {
 	list, _ := s.Versioned(now)
 	return list
@@ -207,6 +207,6 @@ func (s *Book) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// compareScopes orders the wide before the narrow: global, worker, workspace.
-// The three words happen to sort so.
+// compareScopes orders the wide before the narrow: global, trigger, worker, workspace.
+// The words happen to sort so.
 func compareScopes(a, b Scope) int { return cmp.Compare(a, b) }

@@ -1,5 +1,5 @@
-// Package isolation says what is out of use: everything, a kind of worker, or a
-// workspace.
+// Package isolation says what is out of use: everything, a kind of worker, a
+// workspace, or a trigger.
 //
 // In come escalations; out goes the book of isolations, which the scheduler
 // keeps over restarts and every core enforces. It promises one entry a scope,

@@ -16,6 +16,8 @@ const (
 	CauseOverload      Cause = "overload"
 	// CauseUsageLimit: the provider's account has used up what it has until a reset.
 	CauseUsageLimit Cause = "usage_limit"
+	// CauseTrigger: the jobs that a trigger submits keep failing.
+	CauseTrigger Cause = "trigger_failures"
 	// CausePaused: an operator has asked for it.
 	CausePaused Cause = "paused"
 )
@@ -35,6 +37,8 @@ func Paused(scope, reason string, at time.Time, d time.Duration) (Isolation, err
 		i.Action = IsolateKind
 	} else if _, ok := parsed.Workspace(); ok {
 		i.Action = LockWorkspace
+	} else if _, ok := parsed.Trigger(); ok {
+		i.Action = HoldTrigger
 	}
 	if d > 0 {
 		i.Until = at.Add(d)
@@ -50,6 +54,8 @@ const (
 	IsolateKind Remedy = "isolate_kind"
 	// LockWorkspace: no run begins in this folder.
 	LockWorkspace Remedy = "lock_workspace"
+	// HoldTrigger: no firing of the trigger is submitted.
+	HoldTrigger Remedy = "hold_trigger"
 	// SafeStop: no permit is given out; what runs goes on.
 	SafeStop Remedy = "safe_stop"
 	// Notify: only tell.

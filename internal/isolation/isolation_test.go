@@ -9,12 +9,13 @@ import (
 func TestScopes(t *testing.T) {
 	for text, want := range map[string]Scope{
 		"global": Global, "worker:codex": WorkerScope("codex"), "workspace:/a/b/": WorkspaceScope("/a/b"),
+		"trigger:nightly": TriggerScope("nightly"),
 	} {
 		if got, err := ParseScope(text); got != want || err != nil {
 			t.Errorf("ParseScope(%q) = %q, %v; want %q", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "everything", "worker:", "worker", "workspace:", "workspace:a/b", "global "} {
+	for _, text := range []string{"", "everything", "worker:", "worker", "workspace:", "workspace:a/b", "global ", "trigger:", "trigger:a b"} {
 		if got, err := ParseScope(text); err == nil {
 			t.Errorf("ParseScope(%q) = %q, want an error", text, got)
 		}

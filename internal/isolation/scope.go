@@ -9,7 +9,8 @@ import (
 )
 
 // Scope is what an escalation is about: "global", "worker:codex", "worker:codex@ann"
-// (the runs of that kind for one tenant) or "workspace:/home/ann/shop".
+// (the runs of that kind for one tenant), "workspace:/home/ann/shop" or "trigger:nightly",
+// which holds no run, but what the trigger would submit.
 type Scope string
 
 // Run is what scopes are compared with.
@@ -25,6 +26,7 @@ const Global Scope = "global"
 const (
 	workerScope    = "worker:"
 	workspaceScope = "workspace:"
+	triggerScope   = "trigger:"
 	tenantMark     = "@" // which is in no name of a kind or a tenant
 )
 
@@ -39,6 +41,9 @@ func TenantScope(kind job.WorkerKind, t job.Tenant) Scope {
 // WorkspaceScope is one folder, with all below and above it. The path is
 // absolute, its symbolic links resolved.
 func WorkspaceScope(path string) Scope { return Scope(workspaceScope + filepath.Clean(path)) }
+
+// TriggerScope is what a trigger submits.
+func TriggerScope(name string) Scope { return Scope(triggerScope + name) }
 
 // ParseScope reads what a person or a file wrote.
 func ParseScope(text string) (Scope, error) {
@@ -58,7 +63,10 @@ func ParseScope(text string) (Scope, error) {
 	if path, ok := strings.CutPrefix(text, workspaceScope); ok && filepath.IsAbs(path) {
 		return WorkspaceScope(path), nil
 	}
-	return "", fmt.Errorf("%q is no scope, want global, worker:KIND, worker:KIND@TENANT or workspace:/absolute/path", text)
+	if name, ok := strings.CutPrefix(text, triggerScope); ok && name != "" && job.OneLine(name) && !strings.ContainsAny(name, " /") {
+		return TriggerScope(name), nil
+	}
+	return "", fmt.Errorf("%q is no scope, want global, worker:KIND, worker:KIND@TENANT, workspace:/absolute/path or trigger:NAME", text)
 }
 
 // Worker returns the kind of a worker's scope, and the tenant that it is limited
@@ -71,6 +79,9 @@ func (s Scope) Worker() (job.WorkerKind, job.Tenant, bool) {
 
 // Workspace returns the folder of a workspace's scope.
 func (s Scope) Workspace() (string, bool) { return strings.CutPrefix(string(s), workspaceScope) }
+
+// Trigger returns the name of a trigger's scope.
+func (s Scope) Trigger() (string, bool) { return strings.CutPrefix(string(s), triggerScope) }
 
 // Touches reports whether the scope holds r.
 func (s Scope) Touches(r Run) bool {

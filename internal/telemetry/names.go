@@ -88,6 +88,6 @@ func eventKinds() []job.EventKind {
 func causes() []isolation.Cause {
 	return []isolation.Cause{
 		isolation.CauseWorkerCrashes, isolation.CauseGhost, isolation.CauseLatestWins, isolation.CauseCoreCrashes,
-		isolation.CauseDisk, isolation.CauseClock, isolation.CauseOverload, isolation.CauseUsageLimit, isolation.CausePaused,
+		isolation.CauseDisk, isolation.CauseClock, isolation.CauseOverload, isolation.CauseUsageLimit, isolation.CauseTrigger, isolation.CausePaused,
 	}
 }

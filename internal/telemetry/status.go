@@ -141,7 +141,7 @@ func circuitNumber(state string) float64 {
 // and private.
 func scopeKind(s isolation.Scope) string {
 	kind, _, _ := strings.Cut(string(s), ":")
-	return oneOf(kind, []string{"global", "worker", "workspace", "core"})
+	return oneOf(kind, []string{"global", "worker", "workspace", "trigger", "core"})
 }
 
 func truth(b bool) float64 {

@@ -31,6 +31,11 @@ type record struct {
 	FiredAt time.Time `json:"fired_at,omitzero"` // Firing.At of the last one submitted
 	Fired   int       `json:"fired,omitempty"`
 	Skipped int       `json:"skipped,omitempty"`
+
+	// Recent are the IDs of the latest firings that were submitted, the newest last.
+	// Judged is the one whose failure was the last to isolate the trigger.
+	Recent []string `json:"recent,omitempty"`
+	Judged string   `json:"judged,omitempty"`
 }
 
 // delivery is a request that must not be accepted again.
@@ -93,7 +98,7 @@ func (b *book) get(name Name, source string) record {
 }
 
 func (r record) clone() record {
-	r.Due, r.Deliveries = slices.Clone(r.Due), slices.Clone(r.Deliveries)
+	r.Due, r.Deliveries, r.Recent = slices.Clone(r.Due), slices.Clone(r.Deliveries), slices.Clone(r.Recent)
 	return r
 }
 

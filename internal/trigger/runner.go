@@ -24,6 +24,13 @@ type Config struct {
 	// and again with the same ID, see Firing. An error that wraps ErrActive skips
 	// the firing; any other has it tried again later, or by a webhook's sender.
 	Submit func(ctx context.Context, f Firing) error
+	// Outcome returns what has become of the jobs of a firing, false if nobody
+	// remembers them. Isolate is told of a trigger that is isolated since its jobs keep
+	// failing, and Isolated says why a trigger must not fire; "" it may. Optional, all
+	// or none: then nobody looks whether jobs fail.
+	Outcome  func(ctx context.Context, firing string) (Outcome, bool, error)
+	Isolate  func(i Isolation)
+	Isolated func(t Name) string
 	// State is the path of the file in which the runner keeps what it did.
 	State string
 	// Run runs a shell command in a folder with its standard output going to
@@ -43,6 +50,8 @@ type Runner struct {
 	cfg  Config
 	book *book
 	kick chan struct{} // capacity 1: wanted is another
+	// judging has capacity 1: jobs have ended.
+	judging chan struct{}
 
 	mu     sync.Mutex // guards what follows
 	wanted map[Name]Settings
@@ -68,7 +77,7 @@ func New(cfg Config) (*Runner, error) {
 	if aside != "" {
 		cfg.Log.Error().Str("file", aside).Msg("what triggers did is damaged and was set aside; all of them begin anew")
 	}
-	r := &Runner{cfg: cfg, book: b, kick: make(chan struct{}, 1), states: map[Name]*state{}, hooks: map[string]*endpoint{}, room: make(chan struct{}, maxRequests)}
+	r := &Runner{cfg: cfg, book: b, kick: make(chan struct{}, 1), judging: make(chan struct{}, 1), states: map[Name]*state{}, hooks: map[string]*endpoint{}, room: make(chan struct{}, maxRequests)}
 	return r, r.Reload(cfg.Triggers)
 }
 
@@ -110,6 +119,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	case r.kick <- struct{}{}: // also if it has run before
 	default:
 	}
+	r.Judge() // jobs may have ended meanwhile
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	running := map[Name]*active{}
@@ -121,10 +131,13 @@ func (r *Runner) Run(ctx context.Context) error {
 	}()
 	web := &server{runner: r}
 	defer web.close()
-	for first := true; ; first = false {
+	for first := true; ; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-r.judging:
+			r.judge(ctx)
+			continue
 		case <-r.kick:
 		}
 		r.mu.Lock()
@@ -138,6 +151,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			r.failHooks(wanted, err)
 			r.cfg.Log.Error().Err(err).Msg("webhooks are not heard; the next reload tries again")
 		}
+		first = false
 	}
 }
 
@@ -207,8 +221,9 @@ func (r *Runner) failHooks(wanted map[Name]Settings, err error) {
 
 // state is what Status shows beside the book.
 type state struct {
-	next time.Time
-	err  string
+	next     time.Time
+	err      string
+	failures int // in a row, as the breaker counts
 }
 
 // Status returns how each trigger is doing, by name. It may be called at any
@@ -223,7 +238,10 @@ func (r *Runner) Status() []api.Trigger {
 		if one.Enabled {
 			rec, st := r.book.get(name, sourceID(s)), r.states[name]
 			one.Next, one.LastError = st.next, st.err
-			one.Last, one.Fired, one.Skipped = rec.FiredAt, rec.Fired, rec.Skipped
+			one.Last, one.Fired, one.Skipped, one.Failures = rec.FiredAt, rec.Fired, rec.Skipped, st.failures
+			if r.cfg.Isolated != nil {
+				one.Isolated = r.cfg.Isolated(name)
+			}
 		}
 		list = append(list, one)
 	}

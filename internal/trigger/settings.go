@@ -47,6 +47,8 @@ type Settings struct {
 	UnlessActive bool `json:"unless_active,omitempty"`
 	// The event is appended to the instructions; a job of type `PLUGIN_EVENT` is given it as a file.
 	WithEvent bool `json:"with_event,omitempty"`
+	// When it is isolated, since its jobs keep failing; left out, as by default.
+	Breaker *Breaker `json:"breaker,omitempty"`
 	// `false` for one that does not fire.
 	Enabled *bool `json:"enabled,omitempty"`
 }

@@ -64,7 +64,9 @@ func (s *source) run(ctx context.Context) {
 // which a skipped firing is too.
 func (s *source) fire(ctx context.Context, f Firing, note func(*record)) (skipped bool, err error) {
 	f.Trigger, f.Kind, f.Settings = s.name, s.settings.Kind(), s.settings
-	err = s.runner.cfg.Submit(ctx, f)
+	if err = s.held(ctx); err == nil {
+		err = s.runner.cfg.Submit(ctx, f)
+	}
 	skipped = errors.Is(err, ErrActive)
 	if err != nil && !skipped {
 		err = fmt.Errorf("submit firing %s: %w", f.ID, err)
@@ -77,6 +79,8 @@ func (s *source) fire(ctx context.Context, f Firing, note func(*record)) (skippe
 		} else {
 			r.Fired++
 			r.FiredAt = f.At
+			r.Recent = append(r.Recent, f.ID)
+			r.Recent = r.Recent[max(len(r.Recent)-maxRecent, 0):]
 		}
 		note(r)
 	})
@@ -110,6 +114,9 @@ func (s *source) failed(ctx context.Context, err error) {
 		return
 	}
 	s.show(func(st *state) { st.err = err.Error() })
+	if errors.Is(err, errIsolated) {
+		return // that was told when it was isolated
+	}
 	s.log.Warn().Err(err).Msg("trigger failed")
 }
 

@@ -50,6 +50,9 @@ func (s Settings) Validate() error {
 	if s.Webhook != nil {
 		s.Webhook.check(&m)
 	}
+	if s.Breaker != nil {
+		s.Breaker.check(&m)
+	}
 	if s.WithEvent && s.timed() {
 		m.add("with_event", "has no use: a point in time has no event to append")
 	}
