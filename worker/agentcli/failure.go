@@ -2,7 +2,6 @@ package agentcli
 
 import (
 	"math"
-	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -54,19 +53,29 @@ func Classify(rules []Rule, message string) (job.ErrorClass, string) {
 	return job.Unknown, ""
 }
 
+// Statuses of HTTP that say which failure one is. This program speaks no HTTP: net/http
+// would make it a tenth larger.
+const (
+	statusUnauthorized    = 401
+	statusForbidden       = 403
+	statusNotFound        = 404
+	statusRequestTimeout  = 408
+	StatusTooManyRequests = 429
+)
+
 // ByStatus returns the class of an HTTP status of a model's API, NoError if it
 // is no failure. login and model are hints.
 func ByStatus(code int, login, model string) (job.ErrorClass, string) {
 	switch {
-	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+	case code == statusUnauthorized || code == statusForbidden:
 		return job.Auth, login
-	case code == http.StatusTooManyRequests:
+	case code == StatusTooManyRequests:
 		return job.RateLimit, ""
-	case code == http.StatusRequestTimeout:
+	case code == statusRequestTimeout:
 		return job.Network, NetworkHint
 	case code >= 500:
 		return job.Server, ""
-	case code == http.StatusNotFound:
+	case code == statusNotFound:
 		return job.Config, model
 	case code >= 400:
 		return job.Config, ""
@@ -87,7 +96,7 @@ func RetryHeaders(header func(name string) string, now time.Time) (at *worker.Re
 			return &worker.RetryAfter{After: time.Duration(n * float64(h.unit))}, true
 		}
 	}
-	date, err := http.ParseTime(header("retry-after"))
+	date, err := parseDate(header("retry-after"))
 	if err != nil {
 		return nil, false
 	}
@@ -95,6 +104,16 @@ func RetryHeaders(header func(name string) string, now time.Time) (at *worker.Re
 		return nil, true
 	}
 	return &worker.RetryAfter{At: date}, true
+}
+
+// parseDate reads a date of HTTP (RFC 9110, section 5.6.7).
+func parseDate(text string) (date time.Time, err error) {
+	for _, layout := range []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC} {
+		if date, err = time.Parse(layout, text); err == nil {
+			return date.UTC(), nil
+		}
+	}
+	return date, err
 }
 
 var amount = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*(ms|milli|s|m|h|d)[a-z]*`)

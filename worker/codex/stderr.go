@@ -2,7 +2,6 @@ package codex
 
 import (
 	"math"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -67,14 +66,14 @@ func isAnswer(line string) bool { return answered.MatchString(line) }
 // its server other things as well, whose failures do not end a turn.
 func (a *answers) note(line string, now time.Time) {
 	m := answered.FindStringSubmatch(line)
-	if u, err := url.Parse(m[3]); err != nil || m[2] != http.MethodPost || !strings.Contains(u.Path, "/responses") {
+	if u, err := url.Parse(m[3]); err != nil || m[2] != "POST" || !strings.Contains(u.Path, "/responses") {
 		return
 	}
 	a.status, a.retry = 0, nil
 	if m[1] == "completed" && m[4] != "" {
 		a.status, _ = strconv.Atoi(m[4]) // three digits
 	}
-	if a.status == http.StatusTooManyRequests {
+	if a.status == agentcli.StatusTooManyRequests {
 		a.retry = retryHeaders(line, now)
 	}
 }
