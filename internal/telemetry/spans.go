@@ -1,15 +1,9 @@
 package telemetry
 
 import (
-	"context"
 	"path"
 	"strings"
 	"time"
-
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/agentsched/agentsched/job"
 )
@@ -51,12 +45,12 @@ type span struct {
 	begin, end time.Time
 	failed     bool
 	class      job.ErrorClass // with failed
-	attrs      []attribute.KeyValue
+	attrs      []attr
 	commands   []command
 }
 
-// emit tells all spans of a job that has ended.
-func (t *tracer) emit(e *endedJob, attempts []job.Attempt) {
+// trace returns the encoded spans of a job that has ended.
+func (t *tracer) trace(e *endedJob, attempts []job.Attempt) [][]byte {
 	entry := &e.entry
 	if len(attempts) > 0 && attempts[0].Job != entry.ID {
 		attempts = nil // of the job whose result it has, which has a trace of its own
@@ -65,34 +59,25 @@ func (t *tracer) emit(e *endedJob, attempts []job.Attempt) {
 	if entry.CompletedAt != nil {
 		completed = *entry.CompletedAt
 	}
-	id := traceID(entry.Spec.Trace, entry.ID)
-	root := trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: id, SpanID: job.SpanID(entry.ID, spanJob, 0, 0), TraceFlags: trace.FlagsSampled,
-	})
+	id, rootID := traceID(entry.Spec.Trace, entry.ID), job.SpanID(entry.ID, spanJob, 0, 0)
+	var encoded [][]byte
 	for _, s := range t.spans(e, attempts, completed) {
-		t.start(withIDs(trace.ContextWithSpanContext(context.Background(), root), id, job.SpanID(entry.ID, s.name, s.attempt, s.n)), s)
+		encoded = append(encoded, encodeSpan(id, job.SpanID(entry.ID, s.name, s.attempt, s.n), rootID[:], t.finish(&s)))
 	}
-	t.start(withIDs(context.Background(), id, root.SpanID()), t.root(e, completed))
+	root := t.root(e, completed)
+	return append(encoded, encodeSpan(id, rootID, nil, t.finish(&root)))
 }
 
-// start starts a span, and ends it.
-func (t *tracer) start(ctx context.Context, s span) {
+// finish adds to a span what follows from the rest of it.
+func (t *tracer) finish(s *span) *span {
 	if s.end.Before(s.begin) { // the clock was put back
 		s.end = s.begin
 	}
-	_, started := t.tracer.Start(ctx, s.name, trace.WithTimestamp(s.begin), trace.WithAttributes(s.attrs...))
-	for _, c := range s.commands {
-		started.AddEvent("command", trace.WithTimestamp(c.at), trace.WithAttributes(
-			semconv.ProcessExecutableName(c.name), semconv.ProcessExitCode(c.exit)))
+	s.class = job.ErrorClass(t.redact(string(s.class)))
+	if s.failed && s.class != "" {
+		s.attrs = append(s.attrs, attr{"error.type", string(s.class)})
 	}
-	if s.failed {
-		class := t.redact(string(s.class))
-		started.SetStatus(codes.Error, class)
-		if class != "" {
-			started.SetAttributes(semconv.ErrorTypeKey.String(class))
-		}
-	}
-	started.End(trace.WithTimestamp(s.end))
+	return s
 }
 
 // spans returns those under the root.
@@ -102,7 +87,7 @@ func (t *tracer) spans(e *endedJob, attempts []job.Attempt, completed time.Time)
 	waits := created
 	for i := range attempts {
 		a := &attempts[i]
-		list = append(list, span{name: spanQueue, attempt: a.Number, begin: waits, end: a.Started, attrs: []attribute.KeyValue{number(a.Number)}})
+		list = append(list, span{name: spanQueue, attempt: a.Number, begin: waits, end: a.Started, attrs: []attr{number(a.Number)}})
 		s := t.worker(a, completed)
 		s.commands = e.commands[a.Number]
 		list, waits = append(list, s), s.end
@@ -110,14 +95,14 @@ func (t *tracer) spans(e *endedJob, attempts []job.Attempt, completed time.Time)
 	if len(attempts) == 0 {
 		list = append(list, span{name: spanQueue, attempt: 1, begin: waits, end: completed})
 	} else {
-		list = append(list, span{name: spanResult, begin: waits, end: completed, attrs: []attribute.KeyValue{t.text("agentsched.outcome", outcome(&e.entry))}})
+		list = append(list, span{name: spanResult, begin: waits, end: completed, attrs: []attr{t.text("agentsched.outcome", outcome(&e.entry))}})
 	}
 	for i, p := range e.permits {
 		s := span{name: spanPermit, attempt: p.attempt, n: i, begin: p.begin, end: p.end, attrs: append(t.choice(p.choice), number(p.attempt))}
 		if p.reason == "" {
-			s.attrs = append(s.attrs, attribute.String("agentsched.permit.result", granted))
+			s.attrs = append(s.attrs, attr{"agentsched.permit.result", granted})
 		} else {
-			s.attrs = append(s.attrs, attribute.String("agentsched.permit.result", refused), t.text("agentsched.permit.reason", string(p.reason)))
+			s.attrs = append(s.attrs, attr{"agentsched.permit.result", refused}, t.text("agentsched.permit.reason", string(p.reason)))
 		}
 		list = append(list, s)
 	}
@@ -131,17 +116,17 @@ func (t *tracer) worker(a *job.Attempt, completed time.Time) span {
 		s.end = *a.Ended
 	}
 	s.attrs = append(t.choice(a.Choice), number(a.Number), t.text("agentsched.state", string(a.State)),
-		attribute.String(genAIOperation, "invoke_agent"), t.text(genAIAgent, string(a.Choice.Worker)))
+		attr{genAIOperation, "invoke_agent"}, t.text(genAIAgent, string(a.Choice.Worker)))
 	if a.Session != "" {
 		s.attrs = append(s.attrs, t.text(genAISession, a.Session))
 	}
 	if a.Lost {
-		s.attrs = append(s.attrs, attribute.Bool("agentsched.lost", true))
+		s.attrs = append(s.attrs, attr{"agentsched.lost", true})
 	}
 	s.failed = a.State == job.RunFailed
 	if o := a.Outcome; o != nil {
 		s.class = o.Class
-		s.attrs = append(append(s.attrs, usage(o.Usage)...), semconv.ProcessExitCode(o.ExitCode), attribute.Int("agentsched.files", len(o.Files)))
+		s.attrs = append(append(s.attrs, usage(o.Usage)...), attr{"process.exit.code", int64(o.ExitCode)}, attr{"agentsched.files", int64(len(o.Files))})
 	}
 	return s
 }
@@ -158,13 +143,13 @@ func (t *tracer) root(e *endedJob, completed time.Time) span {
 		t.text("agentsched.job.id", string(entry.ID)), t.text("agentsched.job.name", string(entry.Spec.Name)),
 		t.text("agentsched.tenant", string(entry.Spec.Tenant)), t.text("agentsched.batch", string(entry.Batch)),
 		t.text("agentsched.class", string(entry.Spec.Class.Or())), t.text("agentsched.outcome", how),
-		attribute.Int("agentsched.attempts", entry.Attempts))
+		attr{"agentsched.attempts", int64(entry.Attempts)})
 	if entry.Spec.Agent != "" {
 		s.attrs = append(s.attrs, t.text("agentsched.agent", string(entry.Spec.Agent)))
 	}
 	for _, id := range []struct{ name, value string }{
-		{"agentsched.correlation_id", entry.Spec.Context.CorrelationID}, {string(semconv.UserIDKey), entry.Spec.Context.UserID},
-		{string(semconv.SessionIDKey), entry.Spec.Context.SessionID},
+		{"agentsched.correlation_id", entry.Spec.Context.CorrelationID}, {"user.id", entry.Spec.Context.UserID},
+		{"session.id", entry.Spec.Context.SessionID},
 	} {
 		if id.value != "" {
 			s.attrs = append(s.attrs, t.text(id.name, id.value))
@@ -177,26 +162,26 @@ func (t *tracer) root(e *endedJob, completed time.Time) span {
 	return s
 }
 
-func number(attempt int) attribute.KeyValue { return attribute.Int("agentsched.attempt", attempt) }
+func number(attempt int) attr { return attr{"agentsched.attempt", int64(attempt)} }
 
-func (t *tracer) choice(c job.Choice) []attribute.KeyValue {
-	attrs := []attribute.KeyValue{t.text("agentsched.worker", string(c.Worker))}
+func (t *tracer) choice(c job.Choice) []attr {
+	attrs := []attr{t.text("agentsched.worker", string(c.Worker))}
 	if c.Model != "" {
 		attrs = append(attrs, t.text(genAIModel, c.Model))
 	}
 	return attrs
 }
 
-func usage(u job.Usage) []attribute.KeyValue {
-	attrs := []attribute.KeyValue{attribute.Int64(genAIInput, u.InputTokens), attribute.Int64(genAIOutput, u.OutputTokens)}
+func usage(u job.Usage) []attr {
+	attrs := []attr{{genAIInput, u.InputTokens}, {genAIOutput, u.OutputTokens}}
 	if u.CachedTokens > 0 {
-		attrs = append(attrs, attribute.Int64(genAICacheRead, u.CachedTokens))
+		attrs = append(attrs, attr{genAICacheRead, u.CachedTokens})
 	}
 	if u.CacheWriteTokens > 0 {
-		attrs = append(attrs, attribute.Int64(genAICacheCreate, u.CacheWriteTokens))
+		attrs = append(attrs, attr{genAICacheCreate, u.CacheWriteTokens})
 	}
 	if u.CostKnown {
-		attrs = append(attrs, attribute.Float64("agentsched.cost_usd", u.CostUSD))
+		attrs = append(attrs, attr{"agentsched.cost_usd", u.CostUSD})
 	}
 	return attrs
 }

@@ -70,10 +70,7 @@ func New(cfg Config) (*Telemetry, error) {
 		if err := cfg.OTLP.check(); err != nil {
 			return nil, err
 		}
-		var err error
-		if t.tracer, err = newTracer(cfg); err != nil {
-			return nil, fmt.Errorf("telemetry.otlp: %w", err)
-		}
+		t.tracer = newTracer(cfg)
 		all = append(all, t.tracer.dropped, t.tracer.failed)
 	}
 	for _, c := range all {

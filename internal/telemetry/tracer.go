@@ -3,18 +3,14 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"net/url"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/sdk/resource"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
@@ -29,8 +25,9 @@ const (
 	maxNotes = 128
 	// maxWaiting is how many jobs that have ended may wait to become a trace.
 	maxWaiting = 1024
-	// exportTimeout is how long the collector may take for one batch, with retries.
-	exportTimeout = 10 * time.Second
+	// maxBatch is how many spans are sent at once, and sendEvery how long they wait.
+	maxBatch  = 512
+	sendEvery = 5 * time.Second
 	// readTimeout is how long the attempts of a job may take to be read.
 	readTimeout = 10 * time.Second
 )
@@ -42,9 +39,7 @@ type tracer struct {
 	log      zerolog.Logger
 	store    queue.Reader
 	redact   func(string) string
-	exporter *quiet
-	batches  sdktrace.SpanProcessor
-	tracer   trace.Tracer
+	exporter exporter
 	dropped  prometheus.Counter // jobs
 	failed   prometheus.Counter // spans
 
@@ -86,17 +81,10 @@ type endedJob struct {
 	notes
 }
 
-func newTracer(cfg Config) (*tracer, error) {
-	// An exporter connects when it has something to send.
+func newTracer(cfg Config) *tracer {
 	endpoint := cfg.OTLP.Endpoint
 	if u, err := url.Parse(endpoint); err == nil && (u.Path == "" || u.Path == "/") {
 		endpoint = u.JoinPath("v1", "traces").String()
-	}
-	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint),
-		otlptracehttp.WithHeaders(cfg.OTLP.Headers), otlptracehttp.WithTimeout(exportTimeout),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: exportTimeout}))
-	if err != nil {
-		return nil, err
 	}
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "agentsched_" + name, Help: help})
@@ -108,18 +96,13 @@ func newTracer(cfg Config) (*tracer, error) {
 		ended:   make(chan endedJob, maxWaiting), done: make(chan struct{}), live: map[job.ID]*notes{},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	t.exporter = &quiet{
-		SpanExporter: exporter, log: cfg.Log, redact: cfg.Redact, now: cfg.Now,
-		failed: t.failed, ended: t.ctx, down: make(chan struct{}),
+	t.exporter = exporter{
+		endpoint: endpoint, version: cfg.Version, headers: cfg.OTLP.Headers,
+		client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
+		log:    cfg.Log, redact: cfg.Redact, now: cfg.Now, failed: t.failed,
 	}
-	t.batches = sdktrace.NewBatchSpanProcessor(t.exporter, sdktrace.WithExportTimeout(exportTimeout))
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(t.batches),
-		sdktrace.WithIDGenerator(ids{}), sdktrace.WithSampler(sdktrace.AlwaysSample()),
-		sdktrace.WithResource(resource.NewWithAttributes(semconv.SchemaURL,
-			semconv.ServiceName("agentsched"), semconv.ServiceVersion(cfg.Version))))
-	t.tracer = provider.Tracer("github.com/agentsched/agentsched", trace.WithInstrumentationVersion(cfg.Version))
 	go t.run()
-	return t, nil
+	return t
 }
 
 func (t *tracer) observe(m scheduler.Moment) {
@@ -207,14 +190,31 @@ func kept(e *queue.Entry) queue.Entry {
 	return k
 }
 
+// run makes spans of what has ended, and sends them.
 func (t *tracer) run() {
 	defer close(t.done)
-	for e := range t.ended {
-		if t.ctx.Err() != nil {
-			t.dropped.Inc()
-			continue
+	defer t.exporter.client.CloseIdleConnections()
+	due := time.NewTicker(sendEvery)
+	defer due.Stop()
+	var batch [][]byte
+	for open := true; open; {
+		select {
+		case e, more := <-t.ended:
+			switch open = more; {
+			case !open:
+			case t.ctx.Err() != nil:
+				t.dropped.Inc()
+				continue
+			default:
+				batch = append(batch, t.trace(&e, t.attempts(e.entry.ID))...)
+				if len(batch) < maxBatch {
+					continue
+				}
+			}
+		case <-due.C:
 		}
-		t.emit(&e, t.attempts(e.entry.ID))
+		t.exporter.send(t.ctx, batch)
+		batch = nil
 	}
 }
 
@@ -242,18 +242,16 @@ func (t *tracer) shutdown(ctx context.Context) error {
 		select {
 		case <-t.done:
 		case <-ctx.Done():
+			t.stopErr = fmt.Errorf("send the last traces: %w", context.Cause(ctx))
 			t.cancel()
 			<-t.done
 		}
-		// Not the provider's: that one leaves all running if ctx has ended.
-		t.stopErr = t.batches.Shutdown(ctx)
 		t.cancel()
-		<-t.exporter.down
 	})
 	return t.stopErr
 }
 
 // text returns an attribute, without secrets.
-func (t *tracer) text(key, value string) attribute.KeyValue {
-	return attribute.String(key, t.redact(value))
+func (t *tracer) text(key, value string) attr {
+	return attr{key, t.redact(value)}
 }
