@@ -10,11 +10,17 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-func (s *Server) accountRoutes() {
-	get(s, route{id: "get-usage", method: "GET", path: "/v1/usage", role: read, tag: "accounts", about: "Tell what was used: tokens, cost and time."}, s.usage)
-	get(s, route{id: "list-grants", method: "GET", path: "/v1/grants", role: read, tag: "accounts", about: "List what owners may use."}, s.grants)
-	post(s, route{id: "set-grant", method: "PUT", path: "/v1/grants", role: operate, tag: "accounts",
-		about: "Replace the grant of an owner.\nOne that bounds nothing removes it."}, s.setGrant)
+// accounts answers what was used, and what owners may use.
+type accounts struct {
+	store queue.Store
+	wake  func() // has the scheduler look again at what may run
+}
+
+func (a accounts) routes(r *router) {
+	get(r, route{id: "get-usage", method: "GET", path: "/v1/usage", role: read, tag: "accounts", about: "Return what was used: tokens, cost and time."}, a.usage)
+	get(r, route{id: "list-grants", method: "GET", path: "/v1/grants", role: read, tag: "accounts", about: "List what owners may use."}, a.grants)
+	post(r, route{id: "set-grant", method: "PUT", path: "/v1/grants", role: operate, tag: "accounts",
+		about: "Replace the grant of an owner.\nOne that bounds nothing removes it."}, a.setGrant)
 }
 
 type usageQuery struct {
@@ -28,7 +34,7 @@ type usageQuery struct {
 	Zone   string          `query:"zone" doc:"where a day begins, e.g. Europe/Berlin; absent: UTC"`
 }
 
-func (s *Server) usage(ctx context.Context, q *usageQuery) (api.Usage, error) {
+func (a accounts) usage(ctx context.Context, q *usageQuery) (api.Usage, error) {
 	bad := &invalid{}
 	f := queue.AccountFilter{Since: q.Since, Until: q.Until, Tenant: q.Tenant, Agent: q.Agent, Worker: q.Worker, Model: q.Model}
 	for _, by := range q.By {
@@ -44,7 +50,7 @@ func (s *Server) usage(ctx context.Context, q *usageQuery) (api.Usage, error) {
 	if err := bad.or(); err != nil {
 		return api.Usage{}, err
 	}
-	return UsageOf(ctx, s.opt.Store, f)
+	return UsageOf(ctx, a.store, f)
 }
 
 // checkOneOf says that a value is not in the list, if it is not.
@@ -68,19 +74,19 @@ func UsageOf(ctx context.Context, l queue.Ledger, f queue.AccountFilter) (api.Us
 	return api.Usage{Accounts: each(accounts, AccountOf), Total: AccountOf(&total[0])}, nil
 }
 
-func (s *Server) grants(ctx context.Context, _ *struct{}) (api.Grants, error) {
-	list, err := s.opt.Store.Grants(ctx)
+func (a accounts) grants(ctx context.Context, _ *struct{}) (api.Grants, error) {
+	list, err := a.store.Grants(ctx)
 	return api.Grants{Grants: GrantsOf(list)}, err
 }
 
-func (s *Server) setGrant(ctx context.Context, _ *struct{}, g *api.Grant) (api.Grant, error) {
+func (a accounts) setGrant(ctx context.Context, _ *struct{}, g *api.Grant) (api.Grant, error) {
 	grant := grantOf(g)
 	if err := grant.Validate(); err != nil {
 		return *g, badField("body", "%v", err)
 	}
-	if err := s.opt.Store.Apply(ctx, queue.SetGrant{Grant: grant}); err != nil {
+	if err := a.store.Apply(ctx, queue.SetGrant{Grant: grant}); err != nil {
 		return *g, err
 	}
-	s.opt.Sched.Wake()
+	a.wake()
 	return *g, nil
 }

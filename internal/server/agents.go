@@ -12,32 +12,39 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-func (s *Server) agentRoutes() {
-	get(s, route{id: "list-agents", method: "GET", path: "/v1/agents", role: read, tag: "agents",
-		about: "List the agents that were declared, and how they have done.\nThe list is made at most every 2 s."}, s.listAgents)
-	get(s, route{id: "list-evaluations", method: "GET", path: "/v1/jobs/{job}/evaluations", role: read, tag: "agents",
-		about: "List what was found of a job's work."}, s.evaluations)
-	post(s, route{id: "evaluate-job", method: "POST", path: "/v1/jobs/{job}/evaluations", role: operate, tag: "agents",
-		about: "Say what somebody thinks of a job that has ended."}, s.evaluate)
-	get(s, route{id: "list-reputations", method: "GET", path: "/v1/reputations", role: read, tag: "agents",
-		about: "List the reputations of workers, agents and tenants, the best first."}, s.reputations)
-	get(s, route{id: "list-similar", method: "GET", path: "/v1/reputations/similar", role: read, tag: "agents",
-		about: "List the subjects of a kind and domain whose work is like that of one, the nearest first.\nThe distance is the weighted distance of the averages of each dimension."}, s.similar)
-	get(s, route{id: "get-reputation-history", method: "GET", path: "/v1/reputations/history", role: read, tag: "agents",
-		about: "Tell how a reputation has moved, the oldest evaluation first.\nThe last 1,000 to 2,000 evaluations are kept."}, s.history)
+// agents answers who has done work, and how good it was.
+type agents struct {
+	entries   entries
+	evaluator *eval.Evaluator // nil accepts no evaluations
+	list      cached[api.Agents]
 }
 
-func (s *Server) listAgents(ctx context.Context, _ *struct{}) (api.Agents, error) {
-	return s.agents.get(ctx, s.makeAgents)
+func (a *agents) routes(r *router) {
+	get(r, route{id: "list-agents", method: "GET", path: "/v1/agents", role: read, tag: "agents",
+		about: "List the agents that were declared, and how they have done.\nThe list is made at most every 2 s."}, a.get)
+	get(r, route{id: "list-evaluations", method: "GET", path: "/v1/jobs/{job}/evaluations", role: read, tag: "agents",
+		about: "List what was found of a job's work."}, ofJob(a.entries, a.evaluations))
+	post(r, route{id: "evaluate-job", method: "POST", path: "/v1/jobs/{job}/evaluations", role: operate, tag: "agents",
+		about: "Say what somebody thinks of a job that has ended."}, toJob(a.entries, a.evaluate))
+	get(r, route{id: "list-reputations", method: "GET", path: "/v1/reputations", role: read, tag: "agents",
+		about: "List the reputations of workers, agents and tenants, the best first."}, a.reputations)
+	get(r, route{id: "list-similar", method: "GET", path: "/v1/reputations/similar", role: read, tag: "agents",
+		about: "List the subjects of a kind and domain whose work is like that of one, the nearest first.\nThe distance is the weighted distance of the averages of each dimension."}, a.similar)
+	get(r, route{id: "get-reputation-history", method: "GET", path: "/v1/reputations/history", role: read, tag: "agents",
+		about: "Tell how a reputation has moved, the oldest evaluation first.\nThe last 1,000 to 2,000 evaluations are kept."}, a.history)
 }
 
-func (s *Server) makeAgents(ctx context.Context) (api.Agents, error) {
+func (a *agents) get(ctx context.Context, _ *struct{}) (api.Agents, error) {
+	return a.list.get(ctx, a.make)
+}
+
+func (a *agents) make(ctx context.Context) (api.Agents, error) {
 	out := api.Agents{Agents: []api.Agent{}}
-	declared, err := scheduler.Agents(ctx, s.opt.Store)
+	declared, err := scheduler.Agents(ctx, a.entries.store)
 	if err != nil {
 		return out, err
 	}
-	all, err := eval.Reputations(ctx, s.opt.Store, eval.Filter{Kind: eval.Agent})
+	all, err := eval.Reputations(ctx, a.entries.store, eval.Filter{Kind: eval.Agent})
 	if err != nil {
 		return out, err
 	}
@@ -46,31 +53,27 @@ func (s *Server) makeAgents(ctx context.Context) (api.Agents, error) {
 		known[r.Subject.Name] = append(known[r.Subject.Name], ReputationOf(&r))
 	}
 	for i := range declared {
-		a := api.Agent{Tenant: declared[i].Tenant, Profile: declared[i].Profile}
-		newest, total, err := s.opt.Store.List(ctx, queue.Filter{Tenant: a.Tenant, Agent: declared[i].Name, Newest: true, Limit: 1})
+		one := api.Agent{Tenant: declared[i].Tenant, Profile: declared[i].Profile}
+		newest, total, err := a.entries.store.List(ctx, queue.Filter{Tenant: one.Tenant, Agent: declared[i].Name, Newest: true, Limit: 1})
 		if err != nil {
 			return out, err
 		}
-		if a.Jobs = total; len(newest) > 0 {
-			a.State = stateWord(&newest[0])
+		if one.Jobs = total; len(newest) > 0 {
+			one.State = stateWord(&newest[0])
 		}
-		a.Reputations = some(known[eval.AgentSubject(a.Tenant, declared[i].Name).Name])
-		out.Agents = append(out.Agents, a)
+		one.Reputations = some(known[eval.AgentSubject(one.Tenant, declared[i].Name).Name])
+		out.Agents = append(out.Agents, one)
 	}
 	return out, nil
 }
 
-func (s *Server) evaluations(ctx context.Context, in *JobPath) (api.Evaluations, error) {
-	e, err := s.find(ctx, in)
-	if err != nil {
-		return api.Evaluations{}, err
-	}
-	list, err := eval.Evaluations(ctx, s.opt.Store, e.ID)
+func (a *agents) evaluations(ctx context.Context, e *queue.Entry) (api.Evaluations, error) {
+	list, err := eval.Evaluations(ctx, a.entries.store, e.ID)
 	return api.Evaluations{Evaluations: each(list, EvaluationOf)}, err
 }
 
-func (s *Server) evaluate(ctx context.Context, in *JobPath, said *api.Judgement) (api.Evaluations, error) {
-	if s.opt.Evaluator == nil {
+func (a *agents) evaluate(ctx context.Context, e *queue.Entry, said *api.Judgement) (api.Evaluations, error) {
+	if a.evaluator == nil {
 		return api.Evaluations{}, fmt.Errorf("evaluations: %w: nobody judges", errNoSuch)
 	}
 	given := eval.Given{By: said.By, Report: eval.Report{Vector: eval.Vector(said.Vector), Comment: said.Comment}}
@@ -81,15 +84,11 @@ func (s *Server) evaluate(ctx context.Context, in *JobPath, said *api.Judgement)
 		}
 		return api.Evaluations{}, badField("body", "%v", err)
 	}
-	e, err := s.find(ctx, in)
+	attempts, err := a.entries.store.Attempts(ctx, e.ID)
 	if err != nil {
 		return api.Evaluations{}, err
 	}
-	attempts, err := s.opt.Store.Attempts(ctx, e.ID)
-	if err != nil {
-		return api.Evaluations{}, err
-	}
-	v, err := s.opt.Evaluator.Report(ctx, &e, attempts, given)
+	v, err := a.evaluator.Report(ctx, e, attempts, given)
 	if errors.Is(err, eval.ErrNothing) {
 		err = queue.Refuse("%v", err)
 	}
@@ -102,8 +101,8 @@ type reputationQuery struct {
 	Domain  string    `query:"domain" doc:"in this domain"`
 }
 
-func (s *Server) reputations(ctx context.Context, q *reputationQuery) (api.Reputations, error) {
-	list, err := eval.Reputations(ctx, s.opt.Store, eval.Filter{Name: q.Subject, Kind: q.Kind, Domain: q.Domain})
+func (a *agents) reputations(ctx context.Context, q *reputationQuery) (api.Reputations, error) {
+	list, err := eval.Reputations(ctx, a.entries.store, eval.Filter{Name: q.Subject, Kind: q.Kind, Domain: q.Domain})
 	return api.Reputations{Reputations: ReputationsOf(list)}, err
 }
 
@@ -115,12 +114,12 @@ type similarQuery struct {
 	Limit       int       `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"at most so many"`
 }
 
-func (s *Server) similar(ctx context.Context, q *similarQuery) (api.SimilarSubjects, error) {
+func (a *agents) similar(ctx context.Context, q *similarQuery) (api.SimilarSubjects, error) {
 	var weights map[string]eval.Weights
-	if s.opt.Evaluator != nil {
-		weights = s.opt.Evaluator.Settings().Weights
+	if a.evaluator != nil {
+		weights = a.evaluator.Settings().Weights
 	}
-	of, list, err := eval.SimilarTo(ctx, s.opt.Store, eval.Table(weights), eval.Like{Name: q.Subject, Kind: q.Kind, Domain: q.Domain, MaxDistance: q.MaxDistance, Limit: q.Limit})
+	of, list, err := eval.SimilarTo(ctx, a.entries.store, eval.Table(weights), eval.Like{Name: q.Subject, Kind: q.Kind, Domain: q.Domain, MaxDistance: q.MaxDistance, Limit: q.Limit})
 	switch {
 	case errors.Is(err, eval.ErrUnknownSubject):
 		return api.SimilarSubjects{}, fmt.Errorf("%w: %w", queue.ErrNotFound, err)
@@ -128,4 +127,19 @@ func (s *Server) similar(ctx context.Context, q *similarQuery) (api.SimilarSubje
 		return api.SimilarSubjects{}, badField("query.kind", "%v", err)
 	}
 	return SimilarOf(&of, list), err
+}
+
+type historyQuery struct {
+	Subject string    `query:"subject" required:"true" minLength:"1" doc:"the name of a worker, agent or tenant, e.g. claude:opus or website/reviewer"`
+	Kind    eval.Kind `query:"kind" required:"true" enum:"worker,agent,tenant" doc:"what sort of subject it is"`
+	Domain  string    `query:"domain" doc:"absent: the default domain, of a tenant all"`
+}
+
+// history tells how a reputation has moved.
+func (a *agents) history(ctx context.Context, q *historyQuery) (api.History, error) {
+	out := api.History{Points: []api.HistoryPoint{}}
+	err := eval.History(ctx, a.entries.store, eval.Subject{Kind: q.Kind, Name: q.Subject}, q.Domain, func(e *eval.Evaluation, after eval.Reputation) {
+		out.Points = append(out.Points, api.HistoryPoint{At: e.At, Job: e.Job, Composite: e.Composite, Score: after.R})
+	})
+	return out, err
 }

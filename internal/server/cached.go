@@ -45,10 +45,3 @@ func (c *cached[T]) get(ctx context.Context, compute func(context.Context) (T, e
 	c.value, c.made, c.after = v, time.Now(), changes
 	return v, nil
 }
-
-// forget has all answers that are kept made anew: something was done.
-func (s *Server) forget() {
-	s.overview.forget()
-	s.agents.forget()
-	s.workflows.forget()
-}

@@ -1,11 +1,10 @@
-// Package server is the door through which other processes reach a running
-// scheduler: JSON over HTTP, described by an OpenAPI document that is made from
-// the handlers, and Server-Sent Events.
+// Package server serves a running scheduler to other processes: JSON over HTTP,
+// described by an OpenAPI document, and Server-Sent Events.
 //
-// In come requests, on any number of listeners; out go jobs and all that is known
-// of them, and the effects of what an operator asks for. Every route names the
-// role that it needs, which Options.Authorize decides upon before anything is
-// read; every answer that is not 2xx is a api.Problem. A listener that is slow
-// or dead is let go and harms nobody. Package client is the other end, and
-// docs/api.md tells what both promise.
+// New makes the values that answer, one for each subject (jobs, runs, overview, …), and
+// each registers its routes with the router. A route names the role that it needs,
+// which Options.Authorize decides about before the request is read. The types of a
+// handler's input and answer describe it in the document; huma makes their schemas. Each
+// answer that is not 2xx is an api.Problem. A stream whose client is slow or gone is
+// ended. Package client is the other end; docs/api.md says what both promise.
 package server

@@ -8,7 +8,7 @@ import (
 )
 
 // Patterns returns those of all routes of the mux.
-func (s *Server) Patterns() []string { return s.patterns }
+func (s *Server) Patterns() []string { return s.router.patterns }
 
 // Timed is a handler under the time that a body has.
 func Timed(next http.HandlerFunc) http.Handler {
@@ -22,7 +22,8 @@ func Timed(next http.HandlerFunc) http.Handler {
 // BodyTypes returns the types of all bodies of an API that have a shape of their
 // own: "submit-jobs request", "submit-jobs 201".
 func (s *Server) BodyTypes() map[string]reflect.Type {
-	doc, types := s.api.OpenAPI(), map[string]reflect.Type{}
+	s.Document() // which names the problems
+	doc, types := s.router.doc, map[string]reflect.Type{}
 	add := func(name string, content map[string]*huma.MediaType) {
 		for _, m := range content {
 			if m.Schema != nil && m.Schema.Ref != "" {

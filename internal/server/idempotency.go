@@ -33,7 +33,7 @@ type key struct {
 }
 
 // newKey reads the key of a submission, and sees to its digest.
-func (s *Server) newKey(ctx context.Context, text string, in *api.Submission) (key, error) {
+func (s submissions) newKey(ctx context.Context, text string, in *api.Submission) (key, error) {
 	if text == "" {
 		return key{}, nil
 	}
@@ -52,8 +52,8 @@ func (s *Server) newKey(ctx context.Context, text string, in *api.Submission) (k
 		in.Digest = hex.EncodeToString(sum[:])
 	}
 	who := ""
-	if s.opt.Principal != nil {
-		who = s.opt.Principal(ctx)
+	if s.principal != nil {
+		who = s.principal(ctx)
 	}
 	return key{sum: sha256.Sum256([]byte("agentsched submission\x00" + strconv.Itoa(len(who)) + ":" + who + text)), given: true}, nil
 }
@@ -88,26 +88,26 @@ func (k key) name(b *queue.Batch, entries []queue.Entry) {
 	}
 }
 
-// replay answers a submission that was stored before; nil if it was not.
-func (s *Server) replay(ctx context.Context, k key, in *api.Submission) (*submitted, error) {
+// replay answers a submission that was stored before.
+func (s submissions) replay(ctx context.Context, k key, in *api.Submission) (out reply[api.Jobs], found bool, err error) {
 	if !k.given {
-		return nil, nil
+		return out, false, nil
 	}
 	b := job.BatchID(k.id(-1))
-	jobs, err := s.stored(ctx, b, 1)
-	if err != nil || len(jobs.Jobs) == 0 {
-		return nil, err
+	if jobs, err := s.entries.batch(ctx, b, 1); err != nil || len(jobs.Jobs) == 0 {
+		return out, false, err
 	}
-	batches, err := s.opt.Store.Batches(ctx, in.Source)
+	batches, err := s.entries.store.Batches(ctx, in.Source)
 	if err != nil {
-		return nil, err
+		return out, false, err
 	}
 	i := slices.IndexFunc(batches, func(have queue.Batch) bool { return have.ID == b })
 	if i < 0 || batches[i].Digest != in.Digest {
-		return nil, newProblem("idempotency_key_reused", http.StatusUnprocessableEntity,
+		return out, false, newProblem("idempotency_key_reused", http.StatusUnprocessableEntity,
 			"this Idempotency-Key was used for another submission, batch %s: want a key of its own for each", b).
 			about("header.Idempotency-Key", "was used for other jobs", nil)
 	}
-	jobs, err = s.stored(ctx, b, len(in.Jobs))
-	return &submitted{Status: http.StatusOK, Replayed: "true", Body: jobs}, err
+	out = reply[api.Jobs]{status: http.StatusOK, header: http.Header{replayedHeader: {"true"}}}
+	out.body, err = s.entries.batch(ctx, b, len(in.Jobs))
+	return out, true, err
 }

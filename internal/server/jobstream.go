@@ -21,14 +21,14 @@ const (
 )
 
 type jobStreamQuery struct {
-	JobPath
+	jobPath
 	After int64  `query:"after" minimum:"0" doc:"events after this cursor"`
 	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"the id of the last event that was heard, a cursor, in place of after"`
 }
 
-// followJob streams a job's log until the job, or one of the two, has ended.
-func (s *Server) followJob(w http.ResponseWriter, r *http.Request, q *jobStreamQuery) error {
-	e, err := s.find(r.Context(), &q.JobPath)
+// job streams a job's log until the job, or one of the two, has ended.
+func (s *streams) job(w http.ResponseWriter, r *http.Request, q *jobStreamQuery) error {
+	e, err := s.entries.find(r.Context(), q.Job)
 	if err != nil {
 		return err
 	}
@@ -37,31 +37,31 @@ func (s *Server) followJob(w http.ResponseWriter, r *http.Request, q *jobStreamQ
 			return badField("header.Last-Event-ID", "is %q, want the id of an event of this stream", q.Last)
 		}
 	}
-	out, done, err := s.openEvents(w, r)
+	out, done, err := s.open(w, r)
 	if err != nil {
 		return err
 	}
 	defer done()
-	updates, cancel := s.opt.Sched.Feed.Subscribe(updateBuffer)
+	updates, cancel := s.sched.Feed.Subscribe(updateBuffer)
 	defer cancel()
-	log := jobLog{store: s.opt.Store, stand: s.standing, out: out, entry: e, cursor: q.After}
+	log := jobLog{store: s.entries.store, stand: s.entries.one, out: out, entry: e, cursor: q.After}
 	alive, look := time.NewTicker(aliveTime), time.NewTimer(lookSlow)
 	defer alive.Stop()
 	defer look.Stop()
 	for {
 		ended, err := log.look(r.Context())
 		if err != nil {
-			s.opt.Log.Debug().Err(err).Str("job", string(e.ID)).Msg("stream of a job ends")
+			s.log.Debug().Err(err).Str("job", string(e.ID)).Msg("stream of a job ends")
 			return nil
 		}
-		if ended || !s.awaitJob(r, log.entry, updates, alive, look, out) {
+		if ended || !awaitJob(r, log.entry, updates, alive, look, out) {
 			return nil
 		}
 	}
 }
 
 // awaitJob returns when the store is to be asked again; false: the stream is over.
-func (s *Server) awaitJob(r *http.Request, e queue.Entry, updates <-chan api.Update, alive *time.Ticker, look *time.Timer, out *events) bool {
+func awaitJob(r *http.Request, e queue.Entry, updates <-chan api.Update, alive *time.Ticker, look *time.Timer, out *events) bool {
 	look.Reset(lookSlow)
 	for soon := false; ; {
 		select {

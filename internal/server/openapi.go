@@ -1,10 +1,8 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"io"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -16,28 +14,23 @@ import (
 // schemaPrefix is where the document keeps the shapes of bodies.
 const schemaPrefix = "#/components/schemas/"
 
-// apiConfig sets huma up: JSON, our names, and no routes of its own.
-func apiConfig(version string) huma.Config {
-	format := huma.Format{Marshal: writeJSON, Unmarshal: json.Unmarshal}
-	return huma.Config{
-		OpenAPI: &huma.OpenAPI{
-			OpenAPI: "3.1.0",
-			Info: &huma.Info{
-				Title: "agentsched", Version: version, License: &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"},
-				Description: "The HTTP API of a running scheduler. {job} is an id, 8 or more characters of its end or its beginning, or a name, of which the newest is meant. " +
-					"Each operation names the role that it needs as x-role: read, submit, operate, or public for none.",
-			},
-			Servers: []*huma.Server{{URL: "/", Description: "the scheduler that this document is from"}},
-			Components: &huma.Components{
-				Schemas: huma.NewMapRegistry(schemaPrefix, schemaName),
-				SecuritySchemes: map[string]*huma.SecurityScheme{
-					"token":   {Type: "http", Scheme: "bearer", Description: "A token of `scheduler token create`, over TCP."},
-					"session": {Type: "apiKey", In: "cookie", Name: "agentsched_session", Description: "A browser's session, after a link of `scheduler ui`; over TLS the cookie is __Host-agentsched."},
-				},
+// newDocument returns the OpenAPI document without its routes.
+func newDocument(version string) *huma.OpenAPI {
+	return &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "agentsched", Version: version, License: &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"},
+			Description: "The HTTP API of a running scheduler. {job} is an id, 8 or more characters of its end or its beginning, or a name, of which the newest is meant. " +
+				"Each operation names the role that it needs as x-role: read, submit, operate, or public for none.",
+		},
+		Servers: []*huma.Server{{URL: "/", Description: "the scheduler that this document is from"}},
+		Components: &huma.Components{
+			Schemas: huma.NewMapRegistry(schemaPrefix, schemaName),
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"token":   {Type: "http", Scheme: "bearer", Description: "A token of `scheduler token create`, over TCP."},
+				"session": {Type: "apiKey", In: "cookie", Name: "agentsched_session", Description: "A browser's session, after a link of `scheduler ui`; over TLS the cookie is __Host-agentsched."},
 			},
 		},
-		Formats: map[string]huma.Format{"application/json": format, "json": format}, DefaultFormat: "application/json",
-		RejectUnknownQueryParameters: true,
 	}
 }
 
@@ -50,69 +43,52 @@ func security(role string) []map[string][]string {
 	return []map[string][]string{{"token": {}}, {"session": {}}, {}}
 }
 
-// writeJSON writes an answer. A reader who has gone is no error of ours.
-func writeJSON(w io.Writer, v any) error {
-	var text bytes.Buffer
-	if err := json.NewEncoder(&text).Encode(v); err != nil {
-		return err
-	}
-	w.Write(text.Bytes()) //nolint:errcheck // nobody is there to be told
-	return nil
+func (r *router) schema(t reflect.Type, hint string) *huma.Schema {
+	return r.doc.Components.Schemas.Schema(t, true, hint)
 }
 
-// textual is the answer of a route that writes it itself.
-func textual(contentType string) map[string]*huma.Response {
-	schema := &huma.Schema{Type: huma.TypeString}
+// textSchema is that of an answer that a handler writes itself.
+func textSchema(contentType string) *huma.Schema {
 	if contentType == "application/json" {
-		schema = &huma.Schema{}
+		return &huma.Schema{}
 	}
-	return map[string]*huma.Response{"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{contentType: {Schema: schema}}}}
+	return &huma.Schema{Type: huma.TypeString}
 }
 
-func (s *Server) problemResponse() *huma.Response {
-	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "")
-	return &huma.Response{Description: "Problem", Content: map[string]*huma.MediaType{new(problem).ContentType(""): {Schema: schema}}}
-}
-
-// describeBody adds the body to a registered operation. Not before: huma would
-// read it.
-func describeBody[B any](s *Server, r *route) {
-	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[B](), true, r.id+"Body")
-	op := operationOf(s.api.OpenAPI().Paths[r.path], r.method)
-	op.RequestBody = &huma.RequestBody{Required: !r.bodyOptional, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
-}
-
-// describeOther adds the other status of a registered operation.
-func describeOther(s *Server, r *route) {
-	if r.other == 0 {
-		return
+// responses are those of success.
+func (r *router) responses(at *route, contentType string, schema *huma.Schema) map[string]*huma.Response {
+	response := func(status int) *huma.Response {
+		out := &huma.Response{Description: http.StatusText(status), Headers: map[string]*huma.Header{}}
+		for name, about := range at.headers {
+			out.Headers[name] = &huma.Header{Schema: &huma.Schema{Type: huma.TypeString, Description: about}}
+		}
+		if status != http.StatusNoContent {
+			out.Content = map[string]*huma.MediaType{contentType: {Schema: schema}}
+		}
+		return out
 	}
-	op := operationOf(s.api.OpenAPI().Paths[r.path], r.method)
-	same := *op.Responses[strconv.Itoa(cmp.Or(r.status, http.StatusOK))]
-	same.Description = http.StatusText(r.other)
-	op.Responses[strconv.Itoa(r.other)] = &same
-}
-
-func operationOf(p *huma.PathItem, method string) *huma.Operation {
-	switch method {
-	case http.MethodPost:
-		return p.Post
-	case http.MethodPut:
-		return p.Put
+	status := cmp.Or(at.status, http.StatusOK)
+	all := map[string]*huma.Response{strconv.Itoa(status): response(status)}
+	if at.other != 0 {
+		all[strconv.Itoa(at.other)] = response(at.other)
 	}
-	return p.Get
+	return all
 }
 
-// finishDocument says of the shapes what their Go types do not, and returns the
-// document.
-func (s *Server) finishDocument() []byte {
-	doc := s.api.OpenAPI()
+func (r *router) requestBody(at *route, t reflect.Type) *huma.RequestBody {
+	return &huma.RequestBody{Required: !at.bodyOptional, Content: map[string]*huma.MediaType{"application/json": {Schema: r.schema(t, at.id+"Body")}}}
+}
+
+// finish adds to the document the problems of each operation, and what the Go types of
+// the schemas do not say. It returns the document.
+func (r *router) finish() []byte {
+	doc := r.doc
+	problems := &huma.Response{Description: "Problem", Content: map[string]*huma.MediaType{problemType: {Schema: r.schema(reflect.TypeFor[problem](), "")}}}
 	for _, p := range doc.Paths {
 		for _, op := range []*huma.Operation{p.Get, p.Post, p.Put} {
-			if op == nil {
-				continue
+			if op != nil {
+				op.Responses["4XX"], op.Responses["default"] = problems, problems
 			}
-			op.Responses["4XX"], op.Responses["default"] = s.problemResponse(), s.problemResponse()
 		}
 	}
 	registry := doc.Components.Schemas

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -23,12 +23,8 @@ type problem struct {
 	header http.Header
 }
 
-// GetStatus, GetHeaders and ContentType are what huma asks of an error.
-func (p *problem) GetStatus() int { return p.Status }
-
-func (p *problem) GetHeaders() http.Header { return p.header }
-
-func (p *problem) ContentType(string) string { return "application/problem+json" }
+// problemType is the content type of a problem (RFC 9457).
+const problemType = "application/problem+json"
 
 func newProblem(name string, status int, format string, args ...any) *problem {
 	return &problem{Problem: api.Problem{Type: api.ProblemType + name, Title: title(name), Status: status, Detail: fmt.Sprintf(format, args...)}}
@@ -89,6 +85,15 @@ func (e *invalid) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// addDetail adds what huma found about a parameter.
+func (e *invalid) addDetail(d *huma.ErrorDetail) {
+	text := d.Message
+	if value, ok := short(d.Value).(string); ok && value != "" {
+		text = fmt.Sprintf("is %q: %s", value, text)
+	}
+	e.fields = append(e.fields, api.FieldProblem{Location: d.Location, Message: text, Value: short(d.Value)})
+}
+
 func (e *invalid) problem() *problem {
 	p := newProblem("bad_request", http.StatusBadRequest, "%s", e.Error())
 	p.Errors = e.fields
@@ -131,7 +136,7 @@ func sentinels() []sentinel {
 
 // problemOf returns what an error is answered with. One that nobody expects is
 // logged, since it is ours.
-func (s *Server) problemOf(err error, path string) *problem {
+func (r *router) problemOf(err error, path string) *problem {
 	var own *problem
 	var bad *invalid
 	switch {
@@ -172,50 +177,17 @@ func (s *Server) problemOf(err error, path string) *problem {
 		}
 		return p
 	}
-	s.opt.Log.Error().Err(err).Str("path", path).Msg("request failed")
+	r.log.Error().Err(err).Str("path", path).Msg("request failed")
 	return newProblem("internal", http.StatusInternalServerError, "%s", err.Error())
 }
 
 // refuse answers a request, of which nothing was answered yet, with an error.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	p := s.problemOf(err, r.URL.Path)
-	for name, values := range p.header {
-		w.Header()[name] = values
-	}
-	w.Header().Set("Content-Type", p.ContentType(""))
+func (r *router) refuse(w http.ResponseWriter, req *http.Request, err error) {
+	p := r.problemOf(err, req.URL.Path)
+	maps.Copy(w.Header(), p.header)
+	w.Header().Set("Content-Type", problemType)
 	w.WriteHeader(p.Status)
 	if err := json.NewEncoder(w).Encode(p); err != nil {
-		s.opt.Log.Debug().Err(err).Str("path", r.URL.Path).Msg("answer not sent")
+		r.log.Debug().Err(err).Str("path", req.URL.Path).Msg("answer not sent")
 	}
 }
-
-// ownProblems has huma answer with our problems, in this whole process, since it
-// keeps the function for that in a variable. New calls it.
-var ownProblems = sync.OnceFunc(func() {
-	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
-		e := &invalid{}
-		for _, err := range errs {
-			var detail huma.ErrorDetailer
-			if !errors.As(err, &detail) {
-				e.add("", "%v", err)
-				continue
-			}
-			d := detail.ErrorDetail()
-			text := d.Message
-			if value, ok := short(d.Value).(string); ok && value != "" {
-				text = fmt.Sprintf("is %q: %s", value, text)
-			}
-			e.fields = append(e.fields, api.FieldProblem{Location: d.Location, Message: text, Value: short(d.Value)})
-		}
-		switch {
-		case status == http.StatusUnprocessableEntity || status == http.StatusBadRequest:
-			if len(e.fields) == 0 {
-				e.add("", "%s", message)
-			}
-			return e.problem()
-		case status == http.StatusNotAcceptable:
-			return newProblem("not_acceptable", status, "%s", message)
-		}
-		return newProblem("internal", http.StatusInternalServerError, "%s", message)
-	}
-})

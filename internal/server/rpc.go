@@ -7,8 +7,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"reflect"
 
-	"github.com/danielgtaylor/huma/v2"
+	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/queue/sched"
@@ -28,35 +29,41 @@ type rpcQuery struct {
 	Spelling string `query:"spelling" enum:"rfc" doc:"how results are written; rfc: as RFC 0007 has them, times as seconds since 1970; absent: as here"`
 }
 
-func (s *Server) rpcRoutes() {
-	r := route{id: "call", method: "POST", path: "/v1/rpc", role: operate, tag: "queue",
-		about: "Make calls of kernel.sched, by JSON-RPC 2.0.\nThe body is a call or a list of at most 1,000. The status is 200 whatever the calls amount to, 204 if none of them has an answer."}
-	stream(s, r, "application/json", s.rpc)
-	describeBody[json.RawMessage](s, &r)
-	operationOf(s.api.OpenAPI().Paths[r.path], r.method).Responses["204"] = &huma.Response{Description: http.StatusText(http.StatusNoContent)}
+// rpc answers JSON-RPC 2.0 requests about kernel.sched.
+type rpc struct {
+	queue   *sched.Kernel
+	wake    func() // has the scheduler look again at what may run
+	log     zerolog.Logger
+	maxBody int64
 }
 
-// rpc answers JSON-RPC 2.0 requests, one or a batch, about kernel.sched.
-func (s *Server) rpc(w http.ResponseWriter, r *http.Request, in *rpcQuery) error {
+func (p rpc) routes(r *router) {
+	stream(r, route{id: "call", method: "POST", path: "/v1/rpc", role: operate, tag: "queue", takes: reflect.TypeFor[json.RawMessage](), other: http.StatusNoContent,
+		about: "Make calls of kernel.sched, by JSON-RPC 2.0.\nThe body is a call or a list of at most 1,000. The status is 200 whatever the calls return, 204 if none of them has an answer."},
+		"application/json", p.answer)
+}
+
+// answer answers a request of one call or of a batch.
+func (p rpc) answer(w http.ResponseWriter, r *http.Request, in *rpcQuery) error {
 	if err := checkType(r); err != nil {
 		return err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, s.opt.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, p.maxBody))
 	if err != nil {
-		return badBody(err, s.opt.MaxBody)
+		return badBody(err, p.maxBody)
 	}
 	body = bytes.TrimSpace(body)
 	if len(body) > 0 && body[0] == '[' {
-		s.rpcBatch(w, r, body, in)
+		p.batch(w, r, body, in)
 		return nil
 	}
 	var call json.RawMessage
 	if err := json.Unmarshal(body, &call); err != nil {
-		s.answerRPC(w, r, failed(nil, rpcParse, "not JSON: "+err.Error()))
+		p.write(w, r, failed(nil, rpcParse, "not JSON: "+err.Error()))
 		return nil
 	}
-	if answer := s.call(r.Context(), call, in); answer != nil {
-		s.answerRPC(w, r, answer)
+	if answer := p.call(r.Context(), call, in); answer != nil {
+		p.write(w, r, answer)
 		return nil
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -64,19 +71,19 @@ func (s *Server) rpc(w http.ResponseWriter, r *http.Request, in *rpcQuery) error
 }
 
 // rpcBatch makes calls in their order.
-func (s *Server) rpcBatch(w http.ResponseWriter, r *http.Request, body []byte, in *rpcQuery) {
+func (p rpc) batch(w http.ResponseWriter, r *http.Request, body []byte, in *rpcQuery) {
 	var calls []json.RawMessage
 	switch err := json.Unmarshal(body, &calls); {
 	case err != nil:
-		s.answerRPC(w, r, failed(nil, rpcParse, "not JSON: "+err.Error()))
+		p.write(w, r, failed(nil, rpcParse, "not JSON: "+err.Error()))
 		return
 	case len(calls) == 0 || len(calls) > maxCalls:
-		s.answerRPC(w, r, failed(nil, rpcInvalid, "a batch has 1 to 1000 calls"))
+		p.write(w, r, failed(nil, rpcInvalid, "a batch has 1 to 1000 calls"))
 		return
 	}
 	var answers []*api.RPCResponse
 	for _, c := range calls {
-		if answer := s.call(r.Context(), c, in); answer != nil {
+		if answer := p.call(r.Context(), c, in); answer != nil {
 			answers = append(answers, answer)
 		}
 	}
@@ -84,21 +91,21 @@ func (s *Server) rpcBatch(w http.ResponseWriter, r *http.Request, body []byte, i
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s.answerRPC(w, r, answers)
+	p.write(w, r, answers)
 }
 
 // call makes one call; nil for a notification.
-func (s *Server) call(ctx context.Context, text json.RawMessage, in *rpcQuery) *api.RPCResponse {
+func (p rpc) call(ctx context.Context, text json.RawMessage, in *rpcQuery) *api.RPCResponse {
 	var c api.RPCRequest
 	if err := json.Unmarshal(text, &c); err != nil || c.Version != "2.0" || c.Method == "" {
 		return failed(nil, rpcInvalid, `not a call, want {"jsonrpc":"2.0","id":1,"method":"kernel.sched.…","params":{…}}`)
 	}
-	result, err := s.queue.Call(ctx, c.Method, c.Params)
+	result, err := p.queue.Call(ctx, c.Method, c.Params)
 	if err != nil {
-		s.opt.Log.Debug().Err(err).Str("method", c.Method).Msg("call refused")
+		p.log.Debug().Err(err).Str("method", c.Method).Msg("call refused")
 	}
 	if err == nil && c.Method == sched.MethodUpdateGrant {
-		s.opt.Sched.Wake()
+		p.wake()
 	}
 	if c.ID == nil {
 		return nil
@@ -123,9 +130,9 @@ func failed(id json.RawMessage, code sched.Code, message string) *api.RPCRespons
 	return &api.RPCResponse{Version: "2.0", ID: id, Error: e}
 }
 
-func (s *Server) answerRPC(w http.ResponseWriter, r *http.Request, v any) {
+func (p rpc) write(w http.ResponseWriter, r *http.Request, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(v); err != nil {
-		s.opt.Log.Debug().Err(err).Str("path", r.URL.Path).Msg("answer not sent")
+		p.log.Debug().Err(err).Str("path", r.URL.Path).Msg("answer not sent")
 	}
 }

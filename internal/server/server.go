@@ -7,53 +7,64 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/queue/sched"
 )
 
 // Server answers requests about one scheduler.
 type Server struct {
-	opt   Options
-	queue *sched.Kernel
-	api   huma.API
-	mux   *http.ServeMux
-	// document is the OpenAPI document as JSON.
-	document []byte
-	// patterns are those of all routes, in the order of their registration.
-	patterns  []string
-	listeners listeners
-
-	overview  cached[api.Overview]
-	agents    cached[api.Agents]
-	workflows cached[[]api.Workflow]
-	encoder   encoder
+	opt      Options
+	router   *router
+	queue    *sched.Kernel
+	kept     []interface{ forget() } // answers that are older than the request
+	document func() []byte
 }
 
 // New returns a server of the scheduler and its store.
 func New(opt Options) *Server {
-	ownProblems()
 	opt.MaxListeners = cmp.Or(opt.MaxListeners, defaultListeners)
 	opt.MaxBody = cmp.Or(opt.MaxBody, defaultBody)
-	s := &Server{opt: opt, queue: sched.New(opt.Store, sched.Options{Changed: opt.Sched.Changed, Log: opt.Log}), mux: http.NewServeMux()}
-	s.api = huma.NewAPI(apiConfig(opt.Version), adapter{s})
-	for _, register := range []func(){
-		s.jobRoutes, s.submitRoutes, s.runRoutes, s.streamRoutes, s.lookRoutes, s.workflowRoutes, s.pipelineRoutes, s.letterRoutes,
-		s.agentRoutes, s.accountRoutes, s.controlRoutes, s.rpcRoutes, s.otherRoutes,
+	r := &router{log: opt.Log, authorize: opt.Authorize, mux: http.NewServeMux(), doc: newDocument(opt.Version)}
+	s := &Server{opt: opt, router: r, queue: sched.New(opt.Store, sched.Options{Changed: opt.Sched.Changed, Log: opt.Log}), document: sync.OnceValue(r.finish)}
+	jobEntries, checked := entries{opt.Store, opt.Sched}, checker{opt.Bounds, opt.Domains}
+	all := &overview{entries: jobEntries, sched: opt.Sched, version: opt.Version, workers: opt.Workers, budgets: opt.Budgets, maxAtOnce: opt.MaxAtOnce}
+	flows := &workflows{store: opt.Store}
+	declared := &agents{entries: jobEntries, evaluator: opt.Evaluator}
+	for _, subject := range []interface{ routes(*router) }{
+		jobs{jobEntries, opt.Sched, opt.Who},
+		artifacts{jobEntries, opt.Artifacts},
+		submissions{jobEntries, opt.Sched.Submit, checked, opt.ReadFile, opt.Principal, opt.MaxBody},
+		runs{opt.Sched, checked, opt.MaxBody},
+		&streams{entries: jobEntries, sched: opt.Sched, log: opt.Log, principal: opt.Principal, max: opt.MaxListeners},
+		all,
+		flows,
+		pipelines{opt.Store, opt.Sched},
+		deadLetters{jobEntries, opt.Sched.Submit, opt.Domains, opt.MaxBody},
+		declared,
+		accounts{opt.Store, opt.Sched.Wake},
+		control{opt.Sched, opt.Reload, opt.Upgrade, opt.NewUILink},
+		rpc{s.queue, opt.Sched.Wake, opt.Log, opt.MaxBody},
+		host{opt.Triggers, opt.Ready, s.document, opt.Me, opt.Login, opt.Metrics, opt.Dashboard},
 	} {
-		register()
+		subject.routes(r)
 	}
-	s.document = s.finishDocument()
+	s.kept = []interface{ forget() }{&all.made, &flows.all, &declared.list}
 	return s
 }
 
 // Handler returns the routes, within Options.Wrap.
 func (s *Server) Handler() http.Handler {
-	var h http.Handler = http.HandlerFunc(s.route)
+	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.router.ServeHTTP(w, r)
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			for _, answer := range s.kept {
+				answer.forget() // the client sees in the next answer what it did
+			}
+		}
+	})
 	if s.opt.Wrap != nil {
 		h = s.opt.Wrap(h)
 	}
@@ -61,9 +72,9 @@ func (s *Server) Handler() http.Handler {
 }
 
 // Document returns the OpenAPI document.
-func (s *Server) Document() []byte { return s.document }
+func (s *Server) Document() []byte { return s.document() }
 
-// How long things may take at the door.
+// How long requests may take.
 const (
 	headerTime = 5 * time.Second  // the head of a request
 	bodyTime   = time.Minute      // its body

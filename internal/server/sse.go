@@ -23,17 +23,17 @@ type events struct {
 	buffer  bytes.Buffer
 }
 
-// openEvents takes a place among the listeners and answers that events follow.
+// open takes a place among the listeners and answers that events follow.
 // done gives the place back.
-func (s *Server) openEvents(w http.ResponseWriter, r *http.Request) (e *events, done func(), err error) {
+func (s *streams) open(w http.ResponseWriter, r *http.Request) (e *events, done func(), err error) {
 	if r.Method == http.MethodHead { // which would be answered when the stream ends
 		return nil, nil, newProblem("method_not_allowed", http.StatusMethodNotAllowed, "HEAD is not for a stream, want GET")
 	}
 	who := ""
-	if s.opt.Principal != nil {
-		who = s.opt.Principal(r.Context())
+	if s.principal != nil {
+		who = s.principal(r.Context())
 	}
-	if full := s.listeners.add(who, s.opt.MaxListeners); full != nil {
+	if full := s.listeners.add(who, s.max); full != nil {
 		return nil, nil, full
 	}
 	h := w.Header()

@@ -1,22 +1,37 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 )
 
-func (s *Server) streamRoutes() {
-	stream(s, route{id: "stream-updates", method: "GET", path: "/v1/stream", role: read, tag: "streams",
+// streams answers with Server-Sent Events.
+type streams struct {
+	entries   entries
+	sched     *scheduler.Scheduler
+	log       zerolog.Logger
+	principal func(context.Context) string // Options.Principal
+	max       int                          // listeners
+	listeners listeners
+	encoder   encoder
+}
+
+func (s *streams) routes(r *router) {
+	stream(r, route{id: "stream-updates", method: "GET", path: "/v1/stream", role: read, tag: "streams",
 		about: "Follow what happens, as Server-Sent Events.\nid is the update's, event its kind, data the update as JSON. With Last-Event-ID the stream goes on after that one; an event gap says that some were missed."},
-		eventType, s.follow)
-	stream(s, route{id: "stream-job", method: "GET", path: "/v1/jobs/{job}/stream", role: read, tag: "streams",
+		eventType, s.updates)
+	stream(r, route{id: "stream-job", method: "GET", path: "/v1/jobs/{job}/stream", role: read, tag: "streams",
 		about: "Follow the log of a job, as Server-Sent Events.\nevent: event has a stored event, whose id is its cursor; job has the job whenever its state has changed; end comes last, once the job has ended. With Last-Event-ID the log goes on after that cursor, over restarts, too."},
-		eventType, s.followJob)
+		eventType, s.job)
 }
 
 // updateBuffer is by how many updates a listener may be behind before it misses some.
@@ -59,17 +74,17 @@ func (q *streamQuery) wanted() (func(*api.Update) bool, error) {
 }
 
 // follow streams updates until one of the two ends.
-func (s *Server) follow(w http.ResponseWriter, r *http.Request, q *streamQuery) error {
+func (s *streams) updates(w http.ResponseWriter, r *http.Request, q *streamQuery) error {
 	wanted, err := q.wanted()
 	if err != nil {
 		return err
 	}
-	out, done, err := s.openEvents(w, r)
+	out, done, err := s.open(w, r)
 	if err != nil {
 		return err
 	}
 	defer done()
-	at, past, updates, cancel := s.opt.Sched.Feed.SubscribeFrom(q.Last, updateBuffer)
+	at, past, updates, cancel := s.sched.Feed.SubscribeFrom(q.Last, updateBuffer)
 	defer cancel()
 	if q.Last == "" {
 		out.position(at)

@@ -14,11 +14,17 @@ import (
 	"github.com/agentsched/agentsched/workflow"
 )
 
-func (s *Server) workflowRoutes() {
-	get(s, route{id: "list-workflows", method: "GET", path: "/v1/workflows", role: read, tag: "workflows",
-		about: "List the batches whose jobs hang together, the newest first.\nThey are looked for among the last 2,000 batches, at most every 2 s."}, s.listWorkflows)
-	get(s, route{id: "get-workflow", method: "GET", path: "/v1/workflows/{batch}", role: read, tag: "workflows",
-		about: "Return the jobs of a batch as a graph."}, s.graph)
+// workflows answers about batches whose jobs depend on one another.
+type workflows struct {
+	store queue.Store
+	all   cached[[]api.Workflow]
+}
+
+func (w *workflows) routes(r *router) {
+	get(r, route{id: "list-workflows", method: "GET", path: "/v1/workflows", role: read, tag: "workflows",
+		about: "List the batches whose jobs depend on one another, the newest first.\nThe list is made from the last 2,000 batches, at most every 2 s."}, w.list)
+	get(r, route{id: "get-workflow", method: "GET", path: "/v1/workflows/{batch}", role: read, tag: "workflows",
+		about: "Return the jobs of a batch as a graph."}, w.graph)
 }
 
 // Bounds of a list of workflows.
@@ -31,27 +37,27 @@ type workflowsQuery struct {
 	Limit int `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"at most so many"`
 }
 
-func (s *Server) listWorkflows(ctx context.Context, q *workflowsQuery) (api.Workflows, error) {
-	list, err := s.workflows.get(ctx, s.allWorkflows)
+func (w *workflows) list(ctx context.Context, q *workflowsQuery) (api.Workflows, error) {
+	list, err := w.all.get(ctx, w.make)
 	return api.Workflows{Workflows: some(list[:min(len(list), q.Limit)])}, err
 }
 
-func (s *Server) allWorkflows(ctx context.Context) ([]api.Workflow, error) {
-	batches, err := s.opt.Store.Batches(ctx, "")
+func (w *workflows) make(ctx context.Context) ([]api.Workflow, error) {
+	batches, err := w.store.Batches(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	list := []api.Workflow{}
 	for i := range batches[:min(len(batches), maxBatches)] {
 		b := &batches[i]
-		first, total, err := s.opt.Store.List(ctx, queue.Filter{Batch: b.ID, Limit: 1})
+		first, total, err := w.store.List(ctx, queue.Filter{Batch: b.ID, Limit: 1})
 		if err != nil {
 			return nil, err
 		}
 		if total == 0 || !first[0].Spec.Flow.Joined {
 			continue
 		}
-		entries, _, err := s.opt.Store.List(ctx, queue.Filter{Batch: b.ID, Limit: total})
+		entries, _, err := w.store.List(ctx, queue.Filter{Batch: b.ID, Limit: total})
 		if err != nil {
 			return nil, err
 		}
@@ -76,17 +82,17 @@ func workflowOf(b *queue.Batch, entries []queue.Entry) api.Workflow {
 	return w
 }
 
-// BatchPath is the part of a path that names a batch.
-type BatchPath struct {
+// batchPath is the part of a path that names a batch.
+type batchPath struct {
 	Batch string `path:"batch" doc:"its id, or 8 or more characters of its beginning or its end"`
 }
 
-func (s *Server) graph(ctx context.Context, in *BatchPath) (api.Graph, error) {
-	b, err := s.batch(ctx, in.Batch)
+func (w *workflows) graph(ctx context.Context, in *batchPath) (api.Graph, error) {
+	b, err := w.batch(ctx, in.Batch)
 	if err != nil {
 		return api.Graph{}, err
 	}
-	entries, _, err := s.opt.Store.List(ctx, queue.Filter{Batch: b.ID, Limit: 1 << 30})
+	entries, _, err := w.store.List(ctx, queue.Filter{Batch: b.ID, Limit: 1 << 30})
 	if err != nil {
 		return api.Graph{}, err
 	}
@@ -94,8 +100,8 @@ func (s *Server) graph(ctx context.Context, in *BatchPath) (api.Graph, error) {
 }
 
 // batch returns the batch that ref names.
-func (s *Server) batch(ctx context.Context, ref string) (queue.Batch, error) {
-	all, err := s.opt.Store.Batches(ctx, "")
+func (w *workflows) batch(ctx context.Context, ref string) (queue.Batch, error) {
+	all, err := w.store.Batches(ctx, "")
 	if err != nil {
 		return queue.Batch{}, err
 	}

@@ -15,17 +15,25 @@ import (
 	"github.com/agentsched/agentsched/workflow"
 )
 
-func (s *Server) letterRoutes() {
-	get(s, route{id: "list-dead-letters", method: "GET", path: "/v1/dead-letters", role: read, tag: "dead letters",
-		about: "List the jobs that were given up and wait for somebody, the last submitted first."}, s.deadLetters)
-	post(s, route{id: "requeue-dead-letters", method: "POST", path: "/v1/dead-letters/requeue", role: operate, tag: "dead letters", body: s.opt.MaxBody,
-		about: "Do dead letters again, each by itself.\nrefused has a sentence for each that was not requeued."}, s.requeue)
-	post(s, route{id: "drop-dead-letters", method: "POST", path: "/v1/dead-letters/drop", role: operate, tag: "dead letters", body: s.opt.MaxBody,
-		about: "Say that nothing more is to be done about dead letters, all or none."}, s.drop)
+// deadLetters answers about jobs that were given up.
+type deadLetters struct {
+	entries entries
+	submit  func(context.Context, queue.Batch, []queue.Entry) error
+	domains func() []string // Options.Domains
+	maxBody int64
+}
+
+func (d deadLetters) routes(r *router) {
+	get(r, route{id: "list-dead-letters", method: "GET", path: "/v1/dead-letters", role: read, tag: "dead letters",
+		about: "List the jobs that were given up and wait for somebody, the last submitted first."}, d.list)
+	post(r, route{id: "requeue-dead-letters", method: "POST", path: "/v1/dead-letters/requeue", role: operate, tag: "dead letters", body: d.maxBody,
+		about: "Do dead letters again, each by itself.\nrefused has a sentence for each that was not requeued."}, d.requeue)
+	post(r, route{id: "drop-dead-letters", method: "POST", path: "/v1/dead-letters/drop", role: operate, tag: "dead letters", body: d.maxBody,
+		about: "Say that nothing more is to be done about dead letters, all or none."}, d.drop)
 }
 
 type lettersQuery struct {
-	Limit
+	limit
 	Tenant job.Tenant       `query:"tenant" doc:"of this tenant"`
 	Worker job.WorkerKind   `query:"worker" doc:"that ran last on this kind of worker"`
 	Class  []job.ErrorClass `query:"class,explode" doc:"whose latest failure was of any of these classes"`
@@ -34,9 +42,9 @@ type lettersQuery struct {
 	Grep   string           `query:"grep" maxLength:"1000" doc:"a regular expression that name, reason or instructions match"`
 }
 
-func (s *Server) deadLetters(ctx context.Context, q *lettersQuery) (api.Jobs, error) {
+func (d deadLetters) list(ctx context.Context, q *lettersQuery) (api.Jobs, error) {
 	bad := &invalid{}
-	f := scheduler.LetterFilter{Tenant: q.Tenant, Worker: q.Worker, Limit: q.Limit.Limit, Classes: q.Class}
+	f := scheduler.LetterFilter{Tenant: q.Tenant, Worker: q.Worker, Limit: q.Limit, Classes: q.Class}
 	for _, class := range q.Class {
 		checkOneOf(bad, "query.class", class, job.ErrorClasses())
 	}
@@ -51,11 +59,11 @@ func (s *Server) deadLetters(ctx context.Context, q *lettersQuery) (api.Jobs, er
 	if err := bad.or(); err != nil {
 		return api.Jobs{}, err
 	}
-	entries, total, err := scheduler.DeadLetters(ctx, s.opt.Store, f)
-	return api.Jobs{Jobs: s.stand(ctx, entries), Total: total}, err
+	entries, total, err := scheduler.DeadLetters(ctx, d.entries.store, f)
+	return api.Jobs{Jobs: d.entries.list(ctx, entries), Total: total}, err
 }
 
-// ago returns the moment that lies so far back; zero if none is given.
+// ago returns the time that is so long ago; zero if none is given.
 func ago(bad *invalid, location, text string, now time.Time) time.Time {
 	if text == "" {
 		return time.Time{}
@@ -71,7 +79,7 @@ func ago(bad *invalid, location, text string, now time.Time) time.Time {
 // at names an element of a list.
 func at(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
-func (s *Server) requeue(ctx context.Context, _ *struct{}, in *api.Requeue) (api.Requeued, error) {
+func (d deadLetters) requeue(ctx context.Context, _ *struct{}, in *api.Requeue) (api.Requeued, error) {
 	bad := &invalid{}
 	if len(in.Letters) == 0 {
 		bad.add("body.letters", "is empty, want at least one")
@@ -82,7 +90,7 @@ func (s *Server) requeue(ctx context.Context, _ *struct{}, in *api.Requeue) (api
 			for _, f := range l.Spec.Validate() {
 				bad.add(at("body.letters", i)+".spec."+f.Field, "%s", f.Message)
 			}
-			for _, p := range workflow.CheckDomains([]job.Spec{*l.Spec}, nil, s.domains()) {
+			for _, p := range workflow.CheckDomains([]job.Spec{*l.Spec}, nil, call(d.domains)) {
 				bad.add(at("body.letters", i)+".spec."+p.Field, "%s", p.Message)
 			}
 		}
@@ -91,17 +99,17 @@ func (s *Server) requeue(ctx context.Context, _ *struct{}, in *api.Requeue) (api
 		return api.Requeued{}, err
 	}
 	for _, l := range in.Letters {
-		e, err := s.letter(ctx, l.ID)
+		e, err := d.letter(ctx, l.ID)
 		if err != nil {
 			return api.Requeued{}, err
 		}
 		list = append(list, scheduler.Again{Letter: e, Spec: l.Spec, Fresh: in.ResetSession})
 	}
-	entries, err := scheduler.Requeue(ctx, s.opt.Sched.Submit, list, time.Now().UTC().Round(0))
+	entries, err := scheduler.Requeue(ctx, d.submit, list, time.Now().UTC().Round(0))
 	if errors.Is(err, scheduler.ErrEnding) {
 		return api.Requeued{}, err
 	}
-	return api.Requeued{Jobs: s.stand(ctx, entries), Refused: Sentences(err)}, nil
+	return api.Requeued{Jobs: d.entries.list(ctx, entries), Refused: Sentences(err)}, nil
 }
 
 // Sentences returns what errors.Join has joined, a text for each.
@@ -119,35 +127,27 @@ func Sentences(err error) []string {
 	return list
 }
 
-func (s *Server) drop(ctx context.Context, _ *struct{}, in *api.Drop) (api.Jobs, error) {
+func (d deadLetters) drop(ctx context.Context, _ *struct{}, in *api.Drop) (api.Jobs, error) {
 	if len(in.IDs) == 0 {
 		return api.Jobs{}, badField("body.ids", "is empty, want at least one")
 	}
 	now := time.Now().UTC().Round(0)
 	var ops []queue.Op
 	for _, id := range in.IDs {
-		if _, err := s.letter(ctx, id); err != nil {
+		if _, err := d.letter(ctx, id); err != nil {
 			return api.Jobs{}, err
 		}
 		ops = append(ops, queue.Drop{ID: id, Now: now})
 	}
-	if err := s.opt.Store.Apply(ctx, ops...); err != nil {
+	if err := d.entries.store.Apply(ctx, ops...); err != nil {
 		return api.Jobs{}, fmt.Errorf("drop dead letters: %w", err)
 	}
-	out := api.Jobs{Jobs: []api.Job{}, Total: len(in.IDs)}
-	for _, id := range in.IDs {
-		e, err := s.opt.Store.Get(ctx, id)
-		if err != nil {
-			return api.Jobs{}, err
-		}
-		out.Jobs = append(out.Jobs, s.standing(ctx, e))
-	}
-	return out, nil
+	return d.entries.jobs(ctx, in.IDs)
 }
 
 // letter returns a dead letter that waits for somebody.
-func (s *Server) letter(ctx context.Context, id job.ID) (queue.Entry, error) {
-	e, err := s.opt.Store.Get(ctx, id)
+func (d deadLetters) letter(ctx context.Context, id job.ID) (queue.Entry, error) {
+	e, err := d.entries.store.Get(ctx, id)
 	if err != nil {
 		return e, fmt.Errorf("dead letter %s: %w", id, err)
 	}

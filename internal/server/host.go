@@ -1,0 +1,55 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	"github.com/agentsched/agentsched/api"
+)
+
+// host answers about this process: its health, its triggers, its document, and what
+// other packages serve.
+type host struct {
+	triggers                      func() []api.Trigger // Options.Triggers
+	ready                         func() error         // Options.Ready
+	document                      func() []byte
+	me, login, metrics, dashboard http.Handler
+}
+
+func (h host) routes(r *router) {
+	get(r, route{id: "list-triggers", method: "GET", path: "/v1/triggers", role: read, tag: "overview", about: "Return how each trigger is doing."}, h.listTriggers)
+	r.plain(route{id: "get-me", method: "GET", path: "/v1/me", role: read, tag: "access", about: "Return who asks: name, role and listener.", answer: reflect.TypeFor[api.Me]()}, "application/json", "/v1/me", h.me)
+	r.plain(route{id: "get-metrics", method: "GET", path: "/metrics", role: read, tag: "overview", about: "Return figures in the text format of Prometheus."}, "text/plain", "/metrics", h.metrics)
+	r.plain(route{id: "log-in", method: "GET", path: "/login", role: public, tag: "access",
+		about: "Take a one-time code for a browser's session.\nIt leads on to the dashboard."}, "text/html", "/login", h.login)
+	r.plain(route{id: "get-dashboard", method: "GET", path: "/", role: public, tag: "dashboard", about: "Return the dashboard, which holds no data."}, "text/html", "/{$}", h.dashboard)
+	r.plain(route{id: "get-asset", method: "GET", path: "/assets/{path}", role: public, tag: "dashboard", about: "Return a file of the dashboard."}, "*/*", "/assets/", h.dashboard)
+	get(r, route{id: "get-health", method: "GET", path: "/healthz", role: public, tag: "health", about: "Say that the process answers."},
+		func(context.Context, *struct{}) (api.Health, error) { return api.Health{OK: true}, nil })
+	r.add(&route{id: "get-readiness", method: "GET", path: "/readyz", role: public, tag: "health", other: http.StatusServiceUnavailable,
+		about: "Say whether the scheduler takes jobs.\nThe status is 503 where it does not."}, reflect.TypeFor[struct{}](), nil, reflect.TypeFor[api.Health](),
+		func(context.Context, any, any) (reply[any], error) { return h.readiness(), nil })
+	r.plain(route{id: "get-openapi", method: "GET", path: "/openapi.json", role: public, tag: "access", about: "Return this document."}, "application/json", "/openapi.json",
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Write(h.document()) //nolint:errcheck // the client has gone
+		}))
+}
+
+func (h host) listTriggers(context.Context, *struct{}) (api.Triggers, error) {
+	if h.triggers == nil {
+		return api.Triggers{}, fmt.Errorf("triggers: %w: only `scheduler serve` fires them", errNoSuch)
+	}
+	return api.Triggers{Triggers: some(h.triggers())}, nil
+}
+
+func (h host) readiness() reply[any] {
+	if h.ready != nil {
+		if err := h.ready(); err != nil {
+			return reply[any]{status: http.StatusServiceUnavailable, body: api.Health{Why: err.Error()}}
+		}
+	}
+	return reply[any]{body: api.Health{OK: true}}
+}

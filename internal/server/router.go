@@ -1,0 +1,269 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"reflect"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/rs/zerolog"
+)
+
+// The roles that a route may need, from the least; public needs none.
+const (
+	public  = "public"
+	read    = "read"
+	submit  = "submit"
+	operate = "operate"
+)
+
+// roleExtension is how the OpenAPI document tells a route's role.
+const roleExtension = "x-role"
+
+// route describes a route, for the router and for the OpenAPI document.
+type route struct {
+	id, method, path, role string
+	about                  string // one sentence; more may follow on the next line
+	tag                    string
+	status                 int               // of success; 0 means 200
+	other                  int               // another status of success; 0 means none
+	headers                map[string]string // of an answer, with their descriptions
+	body                   int64             // bound of a body, in bytes; 0 means smallBody
+	maxJobs                func() int        // bound of the longest list of a body; nil means none
+	bodyOptional           bool
+	answer                 reflect.Type // JSON that a route without a typed handler answers with; nil means that the document does not say
+	takes                  reflect.Type // JSON that a route without a typed handler reads; nil means none
+}
+
+// smallBody bounds the body of a request that is not a submission, in bytes.
+const smallBody = 64 << 10
+
+func (at *route) operation() huma.Operation {
+	summary, more, _ := strings.Cut(at.about, "\n")
+	return huma.Operation{
+		OperationID: at.id, Method: at.method, Path: at.path, Summary: strings.TrimSuffix(summary, "."), Description: strings.TrimSpace(summary + "\n\n" + more),
+		Tags: []string{at.tag}, Security: security(at.role), Extensions: map[string]any{roleExtension: at.role},
+	}
+}
+
+// router has all routes, and the document that describes them.
+type router struct {
+	log       zerolog.Logger
+	authorize func(ctx context.Context, r *http.Request, role string) error // nil allows everything
+	mux       *http.ServeMux
+	doc       *huma.OpenAPI
+	patterns  []string // of the mux, in the order of registration
+}
+
+// reply is a body with a status, and maybe headers, of its own. Status 0 is the route's.
+type reply[T any] struct {
+	status int
+	header http.Header
+	body   T
+}
+
+// get registers a route whose handler reads the parameters I, and no body, and returns
+// a body T.
+func get[I, T any](r *router, at route, handle func(context.Context, *I) (T, error)) {
+	r.add(&at, reflect.TypeFor[I](), nil, reflect.TypeFor[T](), func(ctx context.Context, in, _ any) (reply[any], error) {
+		v, err := handle(ctx, in.(*I))
+		return reply[any]{body: v}, err
+	})
+}
+
+// post registers a route whose handler reads a body B, too.
+func post[I, B, T any](r *router, at route, handle func(context.Context, *I, *B) (T, error)) {
+	postReply(r, at, func(ctx context.Context, in *I, body *B) (reply[T], error) {
+		v, err := handle(ctx, in, body)
+		return reply[T]{body: v}, err
+	})
+}
+
+// postReply is post for a handler that chooses the status.
+func postReply[I, B, T any](r *router, at route, handle func(context.Context, *I, *B) (reply[T], error)) {
+	r.add(&at, reflect.TypeFor[I](), reflect.TypeFor[B](), reflect.TypeFor[T](), func(ctx context.Context, in, body any) (reply[any], error) {
+		v, err := handle(ctx, in.(*I), body.(*B))
+		return reply[any]{v.status, v.header, v.body}, err
+	})
+}
+
+// add registers a route by the types of its parameters, its body (nil means none) and
+// its answer.
+func (r *router) add(at *route, in, body, out reflect.Type, call func(ctx context.Context, in, body any) (reply[any], error)) {
+	op := at.operation()
+	params := r.parameters(&op, in)
+	op.Responses = r.responses(at, "application/json", r.schema(out, at.id+"Response"))
+	if body != nil {
+		op.RequestBody = r.requestBody(at, body)
+	}
+	r.handle(&op, at.method+" "+at.path, func(w http.ResponseWriter, req *http.Request) {
+		given := reflect.New(in)
+		err := params.read(req, given.Elem())
+		var sent any
+		if err == nil && body != nil {
+			sent = reflect.New(body).Interface()
+			if req.ContentLength != 0 || !at.bodyOptional {
+				err = decode(req, sent, cmp.Or(at.body, smallBody), at.maxJobs)
+			}
+		}
+		var answer reply[any]
+		if err == nil {
+			answer, err = call(req.Context(), given.Interface(), sent)
+		}
+		var text bytes.Buffer
+		if err == nil {
+			err = json.NewEncoder(&text).Encode(answer.body)
+		}
+		if err != nil {
+			r.refuse(w, req, err)
+			return
+		}
+		maps.Copy(w.Header(), answer.header)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(cmp.Or(answer.status, at.status, http.StatusOK))
+		w.Write(text.Bytes()) //nolint:errcheck // the client has gone
+	})
+}
+
+// stream registers a route whose handler writes its answer, of a content type, itself.
+// An error of the handler is answered, if nothing was written yet.
+func stream[I any](r *router, at route, contentType string, handle func(w http.ResponseWriter, req *http.Request, in *I) error) {
+	op := at.operation()
+	params := r.parameters(&op, reflect.TypeFor[I]())
+	op.Responses = r.responses(&at, contentType, textSchema(contentType))
+	if at.takes != nil {
+		op.RequestBody = r.requestBody(&at, at.takes)
+	}
+	r.handle(&op, at.method+" "+at.path, func(w http.ResponseWriter, req *http.Request) {
+		in := new(I)
+		err := params.read(req, reflect.ValueOf(in).Elem())
+		if err == nil {
+			err = handle(w, req, in)
+		}
+		if err != nil {
+			r.refuse(w, req, err)
+		}
+	})
+}
+
+// plain registers a route of another package's handler; nil answers 404. pattern is
+// the path as the mux has it.
+func (r *router) plain(at route, contentType, pattern string, h http.Handler) {
+	op := at.operation()
+	schema := textSchema(contentType)
+	if at.answer != nil {
+		schema = r.schema(at.answer, "")
+	}
+	op.Responses = r.responses(&at, contentType, schema)
+	for part := range strings.SplitSeq(at.path, "/") {
+		if name, ok := strings.CutPrefix(part, "{"); ok {
+			op.Parameters = append(op.Parameters, &huma.Param{Name: strings.TrimSuffix(name, "}"), In: "path", Required: true, Description: "the rest of the path", Schema: &huma.Schema{Type: huma.TypeString}})
+		}
+	}
+	if h == nil {
+		h = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			r.refuse(w, req, newProblem("not_available", http.StatusNotFound, "this scheduler does not serve %s", req.URL.Path))
+		})
+	}
+	r.handle(&op, at.method+" "+pattern, h.ServeHTTP)
+}
+
+// handle is the only way to register a route: each has a role, and is described.
+func (r *router) handle(op *huma.Operation, pattern string, next http.HandlerFunc) {
+	role, ok := op.Extensions[roleExtension].(string)
+	if !ok {
+		panic("server: route " + pattern + " names no role")
+	}
+	r.doc.AddOperation(op)
+	r.patterns = append(r.patterns, pattern)
+	r.mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
+		defer r.recovered(req)
+		paced := newPaced(w)
+		w = paced
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if req.ContentLength != 0 {
+			paced.giveTime(bodyTime)
+		}
+		if role != public && r.authorize != nil {
+			if err := r.authorize(req.Context(), req, role); err != nil {
+				r.refuse(w, req, err)
+				return
+			}
+		}
+		next(w, req)
+	})
+}
+
+// recovered ends the connection of a request whose handler has panicked: what was
+// answered by then is unknown.
+func (r *router) recovered(req *http.Request) {
+	what := recover()
+	if what == nil {
+		return
+	}
+	if what != http.ErrAbortHandler {
+		r.log.Error().Interface("panic", what).Str("path", req.URL.Path).Bytes("stack", debug.Stack()).Msg("request failed")
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// ServeHTTP answers a request; one without a route gets a problem like others.
+func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	h, pattern := r.mux.Handler(req)
+	if pattern != "" {
+		r.mux.ServeHTTP(w, req)
+		return
+	}
+	why := &told{header: http.Header{}}
+	h.ServeHTTP(why, req)
+	if why.status == http.StatusMethodNotAllowed {
+		p := newProblem("method_not_allowed", why.status, "%s is not for %s, want %s", req.Method, req.URL.Path, why.header.Get("Allow"))
+		p.header = http.Header{"Allow": why.header["Allow"]}
+		r.refuse(w, req, p)
+		return
+	}
+	r.refuse(w, req, newProblem("no_route", http.StatusNotFound, "there is no route %s; GET /openapi.json lists what there is", req.URL.Path))
+}
+
+// told keeps what a handler of the mux says of a request without a route.
+type told struct {
+	header http.Header
+	status int
+}
+
+func (t *told) Header() http.Header         { return t.header }
+func (t *told) Write(p []byte) (int, error) { return len(p), nil }
+func (t *told) WriteHeader(status int)      { t.status = status }
+
+// paced bounds each write of an answer, so that a reader who is gone is let go. No
+// answer as a whole is bounded: some are streams.
+type paced struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func newPaced(w http.ResponseWriter) *paced { return &paced{w, http.NewResponseController(w)} }
+
+// Unwrap lets http.ResponseController reach what is behind.
+func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// Write implements http.ResponseWriter. A connection that knows no deadlines has
+// none.
+func (p *paced) Write(b []byte) (int, error) {
+	p.control.SetWriteDeadline(time.Now().Add(writeTime)) //nolint:errcheck // see above
+	return p.ResponseWriter.Write(b)
+}
+
+// giveTime bounds how long the body of a request may take. net/http lifts the bound
+// when the body has been read, so that the request itself may take longer.
+func (p *paced) giveTime(d time.Duration) {
+	p.control.SetReadDeadline(time.Now().Add(d)) //nolint:errcheck // as with Write
+}
