@@ -1,53 +1,43 @@
 package telemetry
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/agentsched/agentsched/watchdog"
 )
 
 // coreMetrics are the watchdog's, under its own names (watchdog.Snapshot): they
 // keep its units, too.
 type coreMetrics struct {
-	inflight, timeouts, sick          *prometheus.Desc // by worker
-	lag, cancel, lockWait, heartbeat  *prometheus.Desc // by quantile
-	rss, cpu, goroutines, files, drop *prometheus.Desc
+	inflight, timeouts, sick          *metric // by worker
+	lag, cancel, lockWait, heartbeat  *metric // by quantile
+	rss, cpu, goroutines, files, drop *metric
 }
 
 // allWorkers is the label of a core as a whole.
 const allWorkers = "all"
 
 func newCoreMetrics() coreMetrics {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("agentsched_"+name, help, append([]string{"core"}, labels...), nil)
+	gauge := func(name, help string, labels ...string) *metric {
+		return newMetric(gaugeKind, name, help, append([]string{"core"}, labels...)...)
 	}
 	return coreMetrics{
-		inflight:   desc("worker_inflight_count", "Runs that have a worker.", "worker"),
-		timeouts:   desc("worker_timeout_rate", "The part of the runs that ended within the window that did so as TIMEOUT.", "worker"),
-		sick:       desc("worker_sick_rate", "The part of the runs that ended within the window that did so in a way that speaks against the kind of worker.", "worker"),
-		lag:        desc("worker_queue_lag_ms", "How long jobs waited until they were given a worker, over the window.", "stat"),
-		cancel:     desc("worker_cancel_latency_ms", "From the request to stop until the process tree was proven empty, over the window.", "stat"),
-		lockWait:   desc("workspace_lock_wait_ms", "How long runs waited for the lock on their workspace, over the window.", "stat"),
-		heartbeat:  desc("heartbeat_latency_ms", "Round trip of heartbeats, over the window.", "stat"),
-		rss:        desc("core_rss_bytes", "Resident memory of the core."),
-		cpu:        desc("core_cpu_ratio", "What the core uses of one CPU, since the sample before."),
-		goroutines: desc("core_goroutines", "Goroutines of the core."),
-		files:      desc("core_open_files", "Open files of the core."),
-		drop:       desc("event_drop_count", "Events that the core dropped for lack of room since its start."),
+		inflight:   gauge("worker_inflight_count", "Runs that have a worker.", "worker"),
+		timeouts:   gauge("worker_timeout_rate", "The part of the runs that ended within the window that did so as TIMEOUT.", "worker"),
+		sick:       gauge("worker_sick_rate", "The part of the runs that ended within the window that did so in a way that speaks against the kind of worker.", "worker"),
+		lag:        gauge("worker_queue_lag_ms", "How long jobs waited until they were given a worker, over the window.", "stat"),
+		cancel:     gauge("worker_cancel_latency_ms", "From the request to stop until the process tree was proven empty, over the window.", "stat"),
+		lockWait:   gauge("workspace_lock_wait_ms", "How long runs waited for the lock on their workspace, over the window.", "stat"),
+		heartbeat:  gauge("heartbeat_latency_ms", "Round trip of heartbeats, over the window.", "stat"),
+		rss:        gauge("core_rss_bytes", "Resident memory of the core."),
+		cpu:        gauge("core_cpu_ratio", "What the core uses of one CPU, since the sample before."),
+		goroutines: gauge("core_goroutines", "Goroutines of the core."),
+		files:      gauge("core_open_files", "Open files of the core."),
+		drop:       newMetric(counterKind, "event_drop_count", "Events that the core dropped for lack of room since its start.", "core"),
 	}
 }
 
-func (m *coreMetrics) describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		m.inflight, m.timeouts, m.sick, m.lag, m.cancel, m.lockWait, m.heartbeat, m.rss, m.cpu, m.goroutines, m.files, m.drop,
-	} {
-		ch <- d
-	}
-}
-
-func (m *coreMetrics) collect(s *watchdog.Snapshot, core string, names *names, ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{core}, labels...)...)
+func (m *coreMetrics) collect(s *watchdog.Snapshot, core string, names *names, p *page) {
+	gauge := func(d *metric, value float64, labels ...string) {
+		p.put(d, value, append([]string{core}, labels...)...)
 	}
 	gauge(m.inflight, float64(s.Inflight), allWorkers)
 	gauge(m.timeouts, s.Timeouts.Ratio, allWorkers)
@@ -62,7 +52,7 @@ func (m *coreMetrics) collect(s *watchdog.Snapshot, core string, names *names, c
 		gauge(m.timeouts, k.Timeouts.Ratio, worker)
 		gauge(m.sick, k.Sick.Ratio, worker)
 	}
-	latency := func(d *prometheus.Desc, l watchdog.Latency) {
+	latency := func(d *metric, l watchdog.Latency) {
 		gauge(d, float64(l.P50), "p50")
 		gauge(d, float64(l.P95), "p95")
 		gauge(d, float64(l.Max), "max")
@@ -84,5 +74,5 @@ func (m *coreMetrics) collect(s *watchdog.Snapshot, core string, names *names, c
 	if s.OpenFiles != nil {
 		gauge(m.files, float64(*s.OpenFiles))
 	}
-	ch <- prometheus.MustNewConstMetric(m.drop, prometheus.CounterValue, float64(s.EventsDropped), core)
+	p.put(m.drop, float64(s.EventsDropped), core)
 }

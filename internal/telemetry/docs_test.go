@@ -23,7 +23,7 @@ func exported(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	tel := whole(t, telemetry.Config{OTLP: telemetry.OTLP{Endpoint: newCollector(t).URL}})
 	defer shutdown(t, tel)
-	list, err := tel.Gatherer().Gather()
+	list, err := scrape(tel).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 )
 
@@ -34,7 +33,7 @@ type exporter struct {
 	log               zerolog.Logger
 	redact            func(string) string
 	now               func() time.Time
-	failed            prometheus.Counter
+	failed            *counter
 
 	last time.Time // when it complained
 	lost int64     // spans, since then
@@ -54,7 +53,7 @@ func (x *exporter) send(ctx context.Context, spans [][]byte) {
 	if lost == 0 {
 		lost = int64(len(spans))
 	}
-	x.failed.Add(float64(lost))
+	x.failed.add(float64(lost))
 	x.lost += lost
 	if now := x.now(); x.last.IsZero() || now.Sub(x.last) >= complainEvery {
 		x.log.Warn().Str("error", x.redact(err.Error())).Int64("spans", x.lost).Msg("traces cannot be sent to the collector; they are dropped")

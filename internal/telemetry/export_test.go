@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	coltrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -23,7 +21,7 @@ func TestComplains(t *testing.T) {
 	now := time.Unix(0, 0)
 	x := &exporter{
 		endpoint: "http://collector", client: &http.Client{Transport: answers(func(*http.Request) (*http.Response, error) { return nil, errors.New("no collector") })},
-		log: zerolog.New(&log), redact: strings.ToUpper, now: func() time.Time { return now }, failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"}),
+		log: zerolog.New(&log), redact: strings.ToUpper, now: func() time.Time { return now }, failed: newCounter("x", ""),
 	}
 	for range 13 { // one each ten seconds
 		x.send(t.Context(), make([][]byte, 5))
@@ -32,7 +30,7 @@ func TestComplains(t *testing.T) {
 	if n := strings.Count(log.String(), "\n"); n != 3 || !strings.Contains(log.String(), "NO COLLECTOR") || !strings.Contains(log.String(), `"spans":30`) {
 		t.Errorf("%d lines:\n%s", n, &log)
 	}
-	if n := testutil.ToFloat64(x.failed); n != 65 {
+	if n := x.failed.series[""]; n != 65 {
 		t.Errorf("%v spans failed, want 65", n)
 	}
 }
@@ -67,14 +65,14 @@ func TestBusyCollector(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
-				x := &exporter{endpoint: "http://collector", redact: strings.ToUpper, now: time.Now, failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"})}
+				x := &exporter{endpoint: "http://collector", redact: strings.ToUpper, now: time.Now, failed: newCounter("x", "")}
 				x.client = &http.Client{Transport: answers(func(*http.Request) (*http.Response, error) {
 					next := c.list[0]
 					c.list = c.list[1:]
 					return next, nil
 				})}
 				x.send(t.Context(), make([][]byte, 5))
-				if took, failed := time.Since(begin), testutil.ToFloat64(x.failed); took != c.took || failed != c.failed || len(c.list) > 0 {
+				if took, failed := time.Since(begin), x.failed.series[""]; took != c.took || failed != c.failed || len(c.list) > 0 {
 					t.Errorf("%v spans failed after %v with %d answers left, want %v after %v", failed, took, len(c.list), c.failed, c.took)
 				}
 			})

@@ -1,10 +1,13 @@
 package telemetry_test
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"math"
 	"net/http/httptest"
 	"path/filepath"
@@ -14,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -51,11 +55,22 @@ func start(t fatal, cfg telemetry.Config) *telemetry.Telemetry {
 	return tel
 }
 
+// scrape returns the metrics as a Prometheus server reads them.
+func scrape(tel *telemetry.Telemetry) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		w := httptest.NewRecorder()
+		tel.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		parsed, err := parser.TextToMetricFamilies(w.Body)
+		return slices.Collect(maps.Values(parsed)), err
+	})
+}
+
 // gather returns the series of the project by name and labels, of histograms the count
 // and the sum.
 func gather(t fatal, tel *telemetry.Telemetry) map[string]float64 {
 	t.Helper()
-	families, err := tel.Gatherer().Gather()
+	families, err := scrape(tel).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +99,7 @@ func labels(m *dto.Metric) string {
 	for _, l := range m.Label {
 		list = append(list, l.GetName()+"="+l.GetValue())
 	}
+	slices.Sort(list)
 	return "{" + strings.Join(list, ",") + "}"
 }
 
@@ -425,7 +441,7 @@ func TestWatchdogNames(t *testing.T) {
 // families returns the names of the project's metrics.
 func families(t *testing.T, tel *telemetry.Telemetry) (list []string) {
 	t.Helper()
-	all, err := tel.Gatherer().Gather()
+	all, err := scrape(tel).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +472,7 @@ func TestScrape(t *testing.T) {
 			t.Errorf("%s is not in the answer", name)
 		}
 	}
-	problems, err := testutil.GatherAndLint(tel.Gatherer())
+	problems, err := testutil.GatherAndLint(scrape(tel))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -465,6 +481,26 @@ func TestScrape(t *testing.T) {
 		if !slices.Contains(watchdogs, strings.TrimPrefix(p.Metric, "agentsched_")) {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
+	}
+}
+
+// TestScrapeOfOddNames: whatever users call things, the answer can be read, gzipped too.
+func TestScrapeOfOddNames(t *testing.T) {
+	tel := start(t, telemetry.Config{})
+	const tenant = "a \"b\" \\ \n \xff {c=\"d\"}"
+	tel.Observe(scheduler.Moment{Kind: scheduler.MomentSubmitted, Entry: entry(tenant, "codex")})
+	if n := gather(t, tel)["agentsched_jobs_submitted_total{tenant="+strings.ToValidUTF8(tenant, "\uFFFD")+"}"]; n != 1 {
+		t.Errorf("%v jobs of the tenant, want 1", n)
+	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil)
+	r.Header.Set("Accept-Encoding", "deflate, gzip")
+	tel.ServeHTTP(w, r)
+	z, err := gzip.NewReader(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(z); err != nil || !strings.Contains(string(text), "# TYPE agentsched_jobs_submitted_total counter\n") {
+		t.Errorf("%v, gzipped:\n%s", err, text)
 	}
 }
 

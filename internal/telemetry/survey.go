@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/queue"
@@ -26,8 +25,8 @@ type survey struct {
 	names *names
 	now   func() time.Time
 
-	jobs, oldest, dead, age *prometheus.Desc
-	errors                  prometheus.Counter
+	jobs, oldest, dead, age *metric
+	errors                  *counter
 
 	mu     sync.Mutex // guards what follows, also while a census is taken
 	census queue.Census
@@ -38,25 +37,17 @@ type survey struct {
 func newSurvey(cfg Config, n *names) *survey {
 	s := &survey{
 		log: cfg.Log, store: cfg.Store, names: n, now: cfg.Now,
-		jobs:   prometheus.NewDesc("agentsched_queue_jobs", "Jobs that have not ended.", []string{"tenant", "state"}, nil),
-		oldest: prometheus.NewDesc("agentsched_queue_oldest_age_seconds", "For how long the queued job could have run that could first, of those neither held nor waiting for another.", []string{"tenant"}, nil),
-		dead:   prometheus.NewDesc("agentsched_dead_letters", "Failed jobs that wait for somebody to look at them.", nil, nil),
-		age:    prometheus.NewDesc("agentsched_queue_census_age_seconds", "How old the figures of the queue are.", nil, nil),
-		errors: prometheus.NewCounter(prometheus.CounterOpts{Name: "agentsched_queue_census_errors_total", Help: "How often the figures of the queue could not be taken."}),
+		jobs:   newMetric(gaugeKind, "queue_jobs", "Jobs that have not ended.", "tenant", "state"),
+		oldest: newMetric(gaugeKind, "queue_oldest_age_seconds", "For how long the queued job could have run that could first, of those neither held nor waiting for another.", "tenant"),
+		dead:   newMetric(gaugeKind, "dead_letters", "Failed jobs that wait for somebody to look at them."),
+		age:    newMetric(gaugeKind, "queue_census_age_seconds", "How old the figures of the queue are."),
+		errors: newCounter("queue_census_errors_total", "How often the figures of the queue could not be taken."),
 	}
 	return s
 }
 
-// Describe implements prometheus.Collector.
-func (s *survey) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.jobs, s.oldest, s.dead, s.age, s.errors.Desc()} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (s *survey) Collect(ch chan<- prometheus.Metric) {
-	ch <- s.errors
+func (s *survey) collect(p *page) {
+	defer s.errors.collect(p)
 	if s.store == nil {
 		return
 	}
@@ -86,16 +77,16 @@ func (s *survey) Collect(ch chan<- prometheus.Metric) {
 	}
 	for label, f := range tenants {
 		for state, n := range f.states {
-			ch <- prometheus.MustNewConstMetric(s.jobs, prometheus.GaugeValue, float64(n), label, state)
+			p.put(s.jobs, float64(n), label, state)
 		}
 		age := 0.0
 		if !f.oldest.IsZero() {
 			age = max(now.Sub(f.oldest).Seconds(), 0)
 		}
-		ch <- prometheus.MustNewConstMetric(s.oldest, prometheus.GaugeValue, age, label)
+		p.put(s.oldest, age, label)
 	}
-	ch <- prometheus.MustNewConstMetric(s.dead, prometheus.GaugeValue, float64(census.DeadLetters))
-	ch <- prometheus.MustNewConstMetric(s.age, prometheus.GaugeValue, max(now.Sub(taken).Seconds(), 0))
+	p.put(s.dead, float64(census.DeadLetters))
+	p.put(s.age, max(now.Sub(taken).Seconds(), 0))
 }
 
 // take returns a census that is young enough, or the last that could be taken.
@@ -110,7 +101,7 @@ func (s *survey) take(now time.Time) (queue.Census, time.Time) {
 	s.tried = now
 	census, err := s.store.Census(ctx)
 	if err != nil {
-		s.errors.Inc()
+		s.errors.add(1)
 		s.log.Warn().Err(err).Msg("the queue's figures cannot be taken")
 		return s.census, s.taken
 	}

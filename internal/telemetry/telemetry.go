@@ -2,15 +2,10 @@ package telemetry
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/isolation"
@@ -44,10 +39,9 @@ type OTLP struct {
 
 // Telemetry is a scheduler.Observer. Make one with New, and end it with Shutdown.
 type Telemetry struct {
-	registry *prometheus.Registry
-	handler  http.Handler
-	counters *counters
-	tracer   *tracer // nil: no traces
+	collectors []collector
+	counters   *counters
+	tracer     *tracer // nil makes no traces
 }
 
 var _ scheduler.Observer = (*Telemetry)(nil)
@@ -62,23 +56,16 @@ func New(cfg Config) (*Telemetry, error) {
 		cfg.Now = time.Now
 	}
 	names := newNames(cfg.Redact)
-	t := &Telemetry{registry: prometheus.NewRegistry(), counters: newCounters(names)}
-	all := append(t.counters.collectors(),
-		newSurvey(cfg, names), newStatus(cfg, names), buildInfo(cfg.Version),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	t := &Telemetry{counters: newCounters(names)}
+	build := newMetric(gaugeKind, "build_info", "1; the version of the program is the label.", "version")
+	t.collectors = []collector{t.counters, newSurvey(cfg, names), newStatus(cfg, names), process{}, constant{build, 1, []string{cfg.Version}}}
 	if cfg.OTLP.Endpoint != "" {
 		if err := cfg.OTLP.check(); err != nil {
 			return nil, err
 		}
 		t.tracer = newTracer(cfg)
-		all = append(all, t.tracer.dropped, t.tracer.failed)
+		t.collectors = append(t.collectors, t.tracer.dropped, t.tracer.failed)
 	}
-	for _, c := range all {
-		if err := t.registry.Register(c); err != nil {
-			return nil, errors.Join(err, t.Shutdown(context.Background()))
-		}
-	}
-	t.handler = promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return t, nil
 }
 
@@ -88,14 +75,6 @@ func (o OTLP) check() error {
 		return fmt.Errorf("telemetry.otlp.endpoint: %q, want an address such as http://localhost:4318", o.Endpoint)
 	}
 	return nil
-}
-
-func buildInfo(version string) prometheus.Collector {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "agentsched_build_info", Help: "1; the version of the program is the label.", ConstLabels: prometheus.Labels{"version": version},
-	})
-	g.Set(1)
-	return g
 }
 
 // Observe implements scheduler.Observer.
@@ -112,12 +91,6 @@ func (t *Telemetry) Escalated(e isolation.Escalation) {
 		t.counters.escalated(e.Cause)
 	}
 }
-
-// ServeHTTP answers a scrape.
-func (t *Telemetry) ServeHTTP(w http.ResponseWriter, r *http.Request) { t.handler.ServeHTTP(w, r) }
-
-// Gatherer returns what a scrape is answered from.
-func (t *Telemetry) Gatherer() prometheus.Gatherer { return t.registry }
 
 // Shutdown sends what traces there still are, until ctx ends, and stops. It may be
 // called twice. No moment may be observed after it; one that is goes into no trace.

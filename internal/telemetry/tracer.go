@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/scheduler"
@@ -40,8 +39,8 @@ type tracer struct {
 	store    queue.Reader
 	redact   func(string) string
 	exporter exporter
-	dropped  prometheus.Counter // jobs
-	failed   prometheus.Counter // spans
+	dropped  *counter // jobs
+	failed   *counter // spans
 
 	ended  chan endedJob
 	done   chan struct{}      // closed when all that ended is told
@@ -86,13 +85,10 @@ func newTracer(cfg Config) *tracer {
 	if u, err := url.Parse(endpoint); err == nil && (u.Path == "" || u.Path == "/") {
 		endpoint = u.JoinPath("v1", "traces").String()
 	}
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "agentsched_" + name, Help: help})
-	}
 	t := &tracer{
 		log: cfg.Log, store: cfg.Store, redact: cfg.Redact,
-		dropped: counter("trace_jobs_dropped_total", "Ended jobs of which no trace was made, for lack of time."),
-		failed:  counter("trace_export_failed_spans_total", "Spans that the collector did not take."),
+		dropped: newCounter("trace_jobs_dropped_total", "Ended jobs of which no trace was made, for lack of time."),
+		failed:  newCounter("trace_export_failed_spans_total", "Spans that the collector did not take."),
 		ended:   make(chan endedJob, maxWaiting), done: make(chan struct{}), live: map[job.ID]*notes{},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -168,7 +164,7 @@ func (t *tracer) end(e *queue.Entry) {
 	select {
 	case t.ended <- ended:
 	default:
-		t.dropped.Inc()
+		t.dropped.add(1)
 	}
 }
 
@@ -203,7 +199,7 @@ func (t *tracer) run() {
 			switch open = more; {
 			case !open:
 			case t.ctx.Err() != nil:
-				t.dropped.Inc()
+				t.dropped.add(1)
 				continue
 			default:
 				batch = append(batch, t.trace(&e, t.attempts(e.entry.ID))...)
