@@ -2,14 +2,12 @@ package cli
 
 import (
 	"context"
-	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/agentsched/agentsched/api"
@@ -125,16 +123,6 @@ func isCore(p *proc.ProcInfo, argsOf func(pid int) []string) bool {
 		return args[1] == coreCommand
 	}
 	return false
-}
-
-// mainPackage is this program's, as the program itself says (debug/buildinfo).
-const mainPackage = "github.com/agentsched/agentsched/cmd/scheduler"
-
-// isOurs reports whether a process runs a program that was built from mainPackage,
-// of whatever version.
-func isOurs(pid int) bool {
-	info, err := buildinfo.ReadFile("/proc/" + strconv.Itoa(pid) + "/exe")
-	return err == nil && info.Path == mainPackage
 }
 
 // outside returns an error if this command is part of an agent's run, which may not
