@@ -10,7 +10,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/access"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -63,7 +63,7 @@ func printApprovals(w io.Writer, list []api.Job, now time.Time) error {
 			if a.Until != nil {
 				until = fmt.Sprintf("%s, then %s", clock(*a.Until, now), a.Default)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Spec.Name, e.ID.Short(), e.Spec.Tenant, clock(a.AskedAt, now), until, e.Rejections, dash(progress.Clean(a.Why)))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Spec.Name, e.ID.Short(), e.Spec.Tenant, clock(a.AskedAt, now), until, e.Rejections, dash(terminal.Clean(a.Why)))
 		}
 	})
 }
@@ -99,16 +99,16 @@ asks, and how to answer. Of one that was answered, by whom and how.`,
 
 func (m *Main) printApproval(e *api.Job, attempts []job.Attempt) {
 	a, w := e.Approval, m.stdout
-	fmt.Fprintf(w, "%s (%s) asks about attempt %d: %s\n", e.Spec.Name, e.ID, a.Attempt, progress.Clean(a.Why))
+	fmt.Fprintf(w, "%s (%s) asks about attempt %d: %s\n", e.Spec.Name, e.ID, a.Attempt, terminal.Clean(a.Why))
 	switch {
 	case a.DecidedAt != nil:
 		word := "rejected"
 		if a.Approved {
 			word = "approved"
 		}
-		fmt.Fprintf(w, "%s by %s on %s", word, dash(progress.Clean(a.By)), a.DecidedAt.Local().Format(time.DateTime))
+		fmt.Fprintf(w, "%s by %s on %s", word, dash(terminal.Clean(a.By)), a.DecidedAt.Local().Format(time.DateTime))
 		if a.Comment != "" {
-			fmt.Fprintf(w, ": %s", progress.Clean(a.Comment))
+			fmt.Fprintf(w, ": %s", terminal.Clean(a.Comment))
 		}
 		fmt.Fprintln(w)
 	case a.Until != nil:
@@ -120,10 +120,10 @@ func (m *Main) printApproval(e *api.Job, attempts []job.Attempt) {
 			continue
 		}
 		if o.Class != "" {
-			fmt.Fprintf(w, "\nit failed: %s: %s\n", o.Class, progress.Clean(o.Message))
+			fmt.Fprintf(w, "\nit failed: %s: %s\n", o.Class, terminal.Clean(o.Message))
 		}
 		if o.Answer != "" {
-			fmt.Fprintf(w, "\n%s\n", progress.Clean(o.Answer))
+			fmt.Fprintf(w, "\n%s\n", terminal.Clean(o.Answer))
 		}
 		if o.DiffStat != "" {
 			fmt.Fprintf(w, "\n%s; `scheduler diff %s` shows them\n", o.DiffStat, e.Spec.Name)

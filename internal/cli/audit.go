@@ -14,7 +14,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/audit"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -118,10 +118,10 @@ func printAudit(w io.Writer, r *audit.Report) {
 		if p.Seq > 0 {
 			where += fmt.Sprintf(" (record %d)", p.Seq)
 		}
-		fmt.Fprintf(w, "%s: %s: %s\n", strings.TrimSpace(where), p.Kind, progress.Clean(p.Text))
+		fmt.Fprintf(w, "%s: %s: %s\n", strings.TrimSpace(where), p.Kind, terminal.Clean(p.Text))
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintln(w, "note:", progress.Clean(n))
+		fmt.Fprintln(w, "note:", terminal.Clean(n))
 	}
 	if r.Whole() {
 		fmt.Fprintf(w, "whole: %s in %s, from record %d on\n", count(r.Records, "record"), count(len(r.Files), "file"), r.First)
@@ -179,7 +179,7 @@ func sameJob(id job.ID, ref string) bool {
 
 func (m *Main) printRecords(list []api.AuditRecord, asJSON bool) error {
 	if asJSON {
-		enc := progress.NewEncoder(m.stdout)
+		enc := terminal.NewEncoder(m.stdout)
 		enc.SetEscapeHTML(false)
 		for i := range list {
 			if err := enc.Encode(&list[i]); err != nil {
@@ -204,7 +204,7 @@ func (m *Main) printRecords(list []api.AuditRecord, asJSON bool) error {
 			}
 			detail, _ := job.Cut(string(r.Detail), 160)
 			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Seq, r.Time.Local().Format(time.DateTime),
-				progress.Clean(r.Who.Name), progress.Clean(r.Who.Door), progress.Clean(r.Action), progress.Clean(on), progress.Clean(firstLine(strings.ReplaceAll(detail, "\n", " "))))
+				terminal.Clean(r.Who.Name), terminal.Clean(r.Who.Door), terminal.Clean(r.Action), terminal.Clean(on), terminal.Clean(firstLine(strings.ReplaceAll(detail, "\n", " "))))
 		}
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/agentsched/agentsched/internal/crashlog"
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -93,7 +93,7 @@ var flagCompletions = map[string]completion{
 var (
 	tenantNames = wordOf((*reader).Tenants, func(t *api.Tenant) string { return string(t.Tenant) })
 	agentNames  = wordOf(func(r *reader, ctx context.Context) ([]api.Agent, error) { return r.Agents(ctx) }, func(a *api.Agent) string {
-		return string(a.Profile.Name) + "\t" + progress.Clean("of "+string(a.Tenant))
+		return string(a.Profile.Name) + "\t" + terminal.Clean("of "+string(a.Tenant))
 	})
 )
 
@@ -175,7 +175,7 @@ func jobsWhere(q client.ListQuery) completion {
 					text = string(e.ID)
 				}
 				seen[e.Spec.Name] = true
-				words = append(words, text+"\t"+progress.Clean(stateWord(e)+" on "+string(workerOf(e))+" "+string(e.Spec.Tenant)))
+				words = append(words, text+"\t"+terminal.Clean(stateWord(e)+" on "+string(workerOf(e))+" "+string(e.Spec.Tenant)))
 			}
 			return words, err
 		})
@@ -198,7 +198,7 @@ func batchIDs(ctx context.Context, m *Main) []string {
 	}
 	var words []string
 	for _, b := range batches[:min(len(batches), maxCompletions)] {
-		words = append(words, string(b.ID)+"\t"+progress.Clean(filepath.Base(firstLine(b.Source))))
+		words = append(words, string(b.ID)+"\t"+terminal.Clean(filepath.Base(firstLine(b.Source))))
 	}
 	return words
 }
@@ -233,7 +233,7 @@ func scopes(ctx context.Context, m *Main) []string {
 	if dir, err := m.existing(); err == nil {
 		if book, err := scheduler.LoadIsolations(dir.Isolations()); err == nil {
 			for _, i := range book.List(utcNow()) {
-				words = append(words, string(i.Scope)+"\t"+progress.Clean("isolated: "+firstLine(i.Message)))
+				words = append(words, string(i.Scope)+"\t"+terminal.Clean("isolated: "+firstLine(i.Message)))
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/internal/crashlog"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 )
 
 func (m *Main) crashesCommand() *cobra.Command {
@@ -49,7 +49,7 @@ func (m *Main) listCrashes(dir string, asJSON bool) error {
 		for i := range all {
 			r := &all[i]
 			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\n", r.ID, r.Time.Local().Format(time.DateTime), r.Core, r.PID,
-				r.Uptime.Std().Round(time.Millisecond), len(r.Runs), progress.Clean(r.Exit), progress.Clean(firstLine(r.LastWords)))
+				r.Uptime.Std().Round(time.Millisecond), len(r.Runs), terminal.Clean(r.Exit), terminal.Clean(firstLine(r.LastWords)))
 		}
 	}
 	return failure(errors.Join(err, table(m.out(), "REPORT\tTIME\tCORE\tPID\tLIVED\tRUNS\tEXIT\tLAST WORDS", rows)))
@@ -78,7 +78,7 @@ func (m *Main) showCrash(dir, ref string, asJSON bool) error {
 
 func printCrash(w io.Writer, r *crashlog.Report) {
 	line := func(name, format string, args ...any) {
-		if text := progress.Clean(fmt.Sprintf(format, args...)); text != "" {
+		if text := terminal.Clean(fmt.Sprintf(format, args...)); text != "" {
 			fmt.Fprintf(w, "%-12s %s\n", name+":", text)
 		}
 	}
@@ -100,7 +100,7 @@ func printCrash(w io.Writer, r *crashlog.Report) {
 		fmt.Fprintf(w, "\n%s:\n", part.name)
 		for text := range strings.Lines(part.text) {
 			shift := text[:len(text)-len(strings.TrimLeft(text, " \t"))] // of a stack's lines
-			fmt.Fprintln(w, "  "+shift+progress.Clean(text))
+			fmt.Fprintln(w, "  "+shift+terminal.Clean(text))
 		}
 	}
 }

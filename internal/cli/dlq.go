@@ -16,9 +16,9 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/fields"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -156,8 +156,8 @@ func (m *Main) printLetters(entries []queue.Entry, total int, now time.Time) err
 	err := table(m.out(), "ID\tJOB\tTENANT\tCLASS\tATTEMPTS\tAGE\tREASON", func(w io.Writer) {
 		for i := range entries {
 			e := &entries[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.ID.Short(), e.Spec.Name, progress.Clean(string(e.Spec.Tenant)), orDash(e.ErrorClass != "", "%s", e.ErrorClass),
-				e.Attempts, letterAge(e, now), progress.Clean(firstLine(e.DeadLetter)))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.ID.Short(), e.Spec.Name, terminal.Clean(string(e.Spec.Tenant)), orDash(e.ErrorClass != "", "%s", e.ErrorClass),
+				e.Attempts, letterAge(e, now), terminal.Clean(firstLine(e.DeadLetter)))
 		}
 	})
 	if err != nil {

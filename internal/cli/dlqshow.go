@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -168,12 +168,12 @@ func (s *letterStory) print(w io.Writer, dir *statedir.Dir) {
 		}
 		fmt.Fprintf(w, "\n%s\n", title)
 		for _, l := range lines {
-			fmt.Fprintf(w, "  %s\n", progress.Clean(l))
+			fmt.Fprintf(w, "  %s\n", terminal.Clean(l))
 		}
 	}
 	var events []string
 	for i := range s.Events {
-		events = append(events, progress.EventLine(&s.Events[i].Event))
+		events = append(events, terminal.EventLine(&s.Events[i].Event))
 	}
 	section("the end of its log", events)
 	section("the end of stderr", s.Stderr)

@@ -22,10 +22,10 @@ import (
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/parts"
 	"github.com/agentsched/agentsched/internal/proc"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/internal/telemetry"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -197,7 +197,7 @@ func (e *engine) removeTemp(tags []string) {
 //	                      for other processes and browsers
 //	             what `serve` adds: upkeep, dead letters, triggers, sign of life
 //	view      ── shows updates until the scheduler has ended
-func (e *engine) run(ctx context.Context, view progress.View) error {
+func (e *engine) run(ctx context.Context, view terminal.View) error {
 	defer close(e.ended)
 	draining, giveUp := context.WithCancel(ctx)
 	e.draining = draining

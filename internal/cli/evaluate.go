@@ -14,9 +14,9 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/eval"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -310,10 +310,10 @@ func printEvaluation(w io.Writer, e *api.Evaluation) error {
 		return err
 	}
 	if e.Comment != "" {
-		fmt.Fprintf(w, "%s\n", progress.Clean(e.Comment))
+		fmt.Fprintf(w, "%s\n", terminal.Clean(e.Comment))
 	}
 	for _, p := range e.Problems {
-		fmt.Fprintf(w, "not used: %s\n", progress.Clean(p))
+		fmt.Fprintf(w, "not used: %s\n", terminal.Clean(p))
 	}
 	_, err := fmt.Fprintf(w, "composite %.4f by the weights of %s\n", e.Composite, dash(e.WeightsOf))
 	return err

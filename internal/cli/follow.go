@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -43,21 +43,21 @@ func (m *Main) waitForBatches(ctx context.Context, s *reader, submitted []api.Jo
 }
 
 // followView is what shows the progress of jobs that another process runs.
-func (m *Main) followView(entries []api.Job, asJSON, plain bool) progress.View {
+func (m *Main) followView(entries []api.Job, asJSON, plain bool) terminal.View {
 	if asJSON {
-		return progress.NewJSON(m.stdout)
+		return terminal.NewJSON(m.stdout)
 	}
-	if out := m.stdoutFile(); !plain && out != nil && progress.CanLive(out, m.getenv("TERM")) {
-		return progress.NewLive(out, m.stdin, progressJobs(entries), progress.LiveOptions{Colour: m.colour(out)})
+	if out := m.stdoutFile(); !plain && out != nil && terminal.CanLive(out, m.getenv("TERM")) {
+		return terminal.NewLive(out, m.stdin, progressJobs(entries), terminal.LiveOptions{Colour: m.colour(out)})
 	}
-	return progress.NewPlain(m.stdout, progressJobs(entries), nil)
+	return terminal.NewPlain(m.stdout, progressJobs(entries), nil)
 }
 
 // follower tells a view what happens to the jobs of batches, by looking again and
 // again: so it works wherever they run, and over restarts of the scheduler.
 type follower struct {
 	reader  *reader
-	view    progress.View
+	view    terminal.View
 	batches []job.BatchID
 	seen    map[job.ID]string // how a job stood
 	read    map[job.ID]int64  // up to where its log was shown
@@ -66,7 +66,7 @@ type follower struct {
 	enough func(context.Context, []api.Job) (bool, error)
 }
 
-func newFollower(s *reader, batches []job.BatchID, view progress.View) *follower {
+func newFollower(s *reader, batches []job.BatchID, view terminal.View) *follower {
 	return &follower{reader: s, view: view, batches: batches, seen: map[job.ID]string{}, read: map[job.ID]int64{}}
 }
 

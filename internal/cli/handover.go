@@ -16,8 +16,8 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -259,7 +259,7 @@ func (r *handedRun) wait(ctx context.Context, batch job.BatchID) error {
 	f := newFollower(r.here.reader, batches, m.followView(entries, o.json, o.plain))
 	f.enough = r.enough
 	r.here.BePatient() // its scheduler may be killed while it answers
-	r.out = progress.Beside(f.view, m.stderr)
+	r.out = terminal.Beside(f.view, m.stderr)
 	defer f.view.Done() // whatever happens, the terminal is given back
 	stop := r.onSignals(ctx)
 	_, err = f.follow(ctx)

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -164,12 +164,12 @@ var jobColumns = []struct {
 }{
 	{"JOB", func(e *api.Job) string { return string(e.Spec.Name) }},
 	{"ID", func(e *api.Job) string { return e.ID.Short() }},
-	{"TENANT", func(e *api.Job) string { return progress.Clean(string(e.Spec.Tenant)) }},
+	{"TENANT", func(e *api.Job) string { return terminal.Clean(string(e.Spec.Tenant)) }},
 	{"WORKER", func(e *api.Job) string { return string(workerOf(e)) }},
 	{"STATE", stateWord},
 	{"ATTEMPTS", func(e *api.Job) string { return fmt.Sprint(e.Attempts) }},
 	{"AGE", func(e *api.Job) string { return time.Since(e.CreatedAt).Round(time.Second).String() }},
-	{"NOTE", func(e *api.Job) string { return progress.Clean(note(e)) }},
+	{"NOTE", func(e *api.Job) string { return terminal.Clean(note(e)) }},
 }
 
 // minNote is how many cells of a note are worth more than another column.
@@ -280,7 +280,7 @@ func opening(text string) string {
 }
 
 func writeJSON(w io.Writer, v any) error {
-	enc := progress.NewEncoder(w)
+	enc := terminal.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
@@ -330,7 +330,7 @@ func (m *Main) printAnswer(ctx context.Context, s *reader, j *api.JobDetail, asJ
 		var lines strings.Builder
 		for l := range strings.Lines(text) {
 			indent := l[:len(l)-len(strings.TrimLeft(l, " \t"))]
-			lines.WriteString(indent + progress.Clean(l) + "\n")
+			lines.WriteString(indent + terminal.Clean(l) + "\n")
 		}
 		text = lines.String()
 	}
@@ -344,7 +344,7 @@ func (m *Main) printAnswer(ctx context.Context, s *reader, j *api.JobDetail, asJ
 func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts []job.Attempt) {
 	s := &e.Spec
 	line := func(name, format string, args ...any) {
-		if text := progress.Clean(fmt.Sprintf(format, args...)); text != "" {
+		if text := terminal.Clean(fmt.Sprintf(format, args...)); text != "" {
 			fmt.Fprintf(w, "%-13s %s\n", name+":", text)
 		}
 	}
@@ -380,7 +380,7 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 	line("result of", "%s", e.CoalescedWith) // what follows are its attempts
 	line("submitted", "%s", e.CreatedAt.Local().Format(time.DateTime))
 	line("tokens", "%d", e.Spent.Tokens())
-	line("cost", "%s", progress.Cost(e.Spent))
+	line("cost", "%s", terminal.Cost(e.Spent))
 	for i := range attempts {
 		a := &attempts[i]
 		state := a.State
@@ -430,7 +430,7 @@ func showMore(w io.Writer, text string) {
 		lines = lines[left:]
 	}
 	for _, l := range lines {
-		fmt.Fprintf(w, "%-13s %s\n", "", progress.Clean(l))
+		fmt.Fprintf(w, "%-13s %s\n", "", terminal.Clean(l))
 	}
 }
 
@@ -500,7 +500,7 @@ func printLog(ctx context.Context, w io.Writer, s *reader, ref string, follow, a
 	if j.Job.CoalescedWith != "" {
 		of = j.Job.CoalescedWith // it had no run of its own
 	}
-	enc := progress.NewEncoder(w)
+	enc := terminal.NewEncoder(w)
 	attempt := 0 // of the latest event
 	for after := int64(0); ; {
 		// The state is read before the events: when it is terminal, all are there.
@@ -524,7 +524,7 @@ func printLog(ctx context.Context, w io.Writer, s *reader, ref string, follow, a
 					}
 				}
 				attempt = events[i].Attempt
-				_, err = fmt.Fprintln(w, progress.EventLine(&events[i].Event))
+				_, err = fmt.Fprintln(w, terminal.EventLine(&events[i].Event))
 			}
 			if err != nil {
 				return failure(err)
@@ -551,7 +551,7 @@ func printBoundary(ctx context.Context, w io.Writer, s *reader, id job.ID, n int
 	line := fmt.Sprintf("— attempt %d", n)
 	for i := range j.Attempts {
 		if a := &j.Attempts[i]; a.Number == n {
-			line += fmt.Sprintf(", worker %s, started %s", progress.Clean(string(a.Choice.Worker)), a.Started.Local().Format(time.DateTime))
+			line += fmt.Sprintf(", worker %s, started %s", terminal.Clean(string(a.Choice.Worker)), a.Started.Local().Format(time.DateTime))
 		}
 	}
 	_, err = fmt.Fprintln(w, line)

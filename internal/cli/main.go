@@ -14,7 +14,7 @@ import (
 	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/proc"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/internal/version"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
@@ -156,10 +156,10 @@ func (m *Main) run(args []string) int {
 		exit.hints = []string{"scheduler COMMAND --help lists the flags of a command"}
 	}
 	if exit.err != nil {
-		fmt.Fprintf(m.stderr, "scheduler: %s\n", progress.Visible(exit.err.Error(), "\n\t"))
+		fmt.Fprintf(m.stderr, "scheduler: %s\n", terminal.Visible(exit.err.Error(), "\n\t"))
 	}
 	for _, h := range exit.hints {
-		fmt.Fprintf(m.stderr, "hint: %s\n", progress.Visible(h, "\n\t"))
+		fmt.Fprintf(m.stderr, "hint: %s\n", terminal.Visible(h, "\n\t"))
 	}
 	return exit.code
 }

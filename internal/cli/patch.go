@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -186,7 +186,7 @@ func (m *Main) printPatch(patch job.Artifact, of job.Name) error {
 // after the last byte.
 func (m *Main) patchOut() (w io.Writer, done func() error) {
 	if file := m.stdoutFile(); file != nil && term.IsTerminal(int(file.Fd())) {
-		v := progress.NewVisibleWriter(m.stdout)
+		v := terminal.NewVisibleWriter(m.stdout)
 		return v, v.Close
 	}
 	return m.stdout, func() error { return nil }
@@ -298,7 +298,7 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Reader,
 		return patchError(err, name)
 	}
 	if err := w.MarkApplied(ctx, partsOf(e, patch)...); err != nil {
-		fmt.Fprintf(m.stderr, "scheduler: the patch is applied, but `scheduler clean` will not know of it: %s\n", progress.Visible(err.Error(), "\n\t"))
+		fmt.Fprintf(m.stderr, "scheduler: the patch is applied, but `scheduler clean` will not know of it: %s\n", terminal.Visible(err.Error(), "\n\t"))
 	}
 	if o.json {
 		out := appliedPatch{Job: e.ID, Root: applied.Root, Files: []appliedFile{}, Already: applied.Already}
@@ -312,9 +312,9 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Reader,
 		return nil
 	}
 	for _, f := range applied.Files {
-		fmt.Fprintf(m.stdout, "%-9s %s\n", f.Change, progress.Visible(f.Path, ""))
+		fmt.Fprintf(m.stdout, "%-9s %s\n", f.Change, terminal.Visible(f.Path, ""))
 	}
-	fmt.Fprintf(m.stdout, "%s changed in %s, not staged\n", count(len(applied.Files), "file"), progress.Visible(applied.Root, ""))
+	fmt.Fprintf(m.stdout, "%s changed in %s, not staged\n", count(len(applied.Files), "file"), terminal.Visible(applied.Root, ""))
 	return nil
 }
 
@@ -356,7 +356,7 @@ func conflictHints(c *workspace.ConflictError, e *queue.Entry, start, byHand str
 func visible(names []string) []string {
 	lines := make([]string, len(names))
 	for i, n := range names {
-		lines[i] = progress.Visible(n, "")
+		lines[i] = terminal.Visible(n, "")
 	}
 	return lines
 }
@@ -483,7 +483,7 @@ func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Ent
 				unapplied++
 			}
 			if !asJSON {
-				fmt.Fprintf(m.stdout, "%s: %s\n", e.Spec.Name, progress.Visible(unsaved.Error(), ""))
+				fmt.Fprintf(m.stdout, "%s: %s\n", e.Spec.Name, terminal.Visible(unsaved.Error(), ""))
 			}
 			continue
 		case err != nil:

@@ -8,7 +8,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -55,7 +55,7 @@ A scheduler must be running. ` + "`scheduler resume SCOPE`" + ` undoes it, ` + "
 				if !i.Until.IsZero() {
 					until = fmt.Sprintf("until %s, or `scheduler resume %s`", clock(i.Until, time.Now()), quoteScope(i.Scope))
 				}
-				_, err = fmt.Fprintf(m.stdout, "%s is paused %s; what runs goes on\n", progress.Clean(string(i.Scope)), until)
+				_, err = fmt.Fprintf(m.stdout, "%s is paused %s; what runs goes on\n", terminal.Clean(string(i.Scope)), until)
 				return failure(err)
 			})
 		},

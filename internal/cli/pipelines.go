@@ -13,8 +13,8 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/audit"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -83,7 +83,7 @@ func printPipelines(w io.Writer, list []api.Pipeline, now time.Time) error {
 		}
 		for _, d := range list[i].Letters {
 			why := strings.TrimPrefix(d.Message, string(d.Class)+": ") // of a job that was given up it says the class itself
-			fmt.Fprintf(w, "%s%s: stage %s could not handle event %d (%s): %s: %s\n", gap, list[i].ID, d.Stage, d.Event.Seq, d.Event.Type, d.Class, progress.Clean(why))
+			fmt.Fprintf(w, "%s%s: stage %s could not handle event %d (%s): %s: %s\n", gap, list[i].ID, d.Stage, d.Event.Seq, d.Event.Type, d.Class, terminal.Clean(why))
 			gap = ""
 		}
 	}
@@ -93,7 +93,7 @@ func printPipelines(w io.Writer, list []api.Pipeline, now time.Time) error {
 func stageState(s *api.PipelineStage) string {
 	switch {
 	case s.Failed != "":
-		return "failed: " + progress.Clean(s.Failed)
+		return "failed: " + terminal.Clean(s.Failed)
 	case s.Ended:
 		return "ended"
 	}
@@ -118,7 +118,7 @@ func (m *Main) pipelinesEventsCommand() *cobra.Command {
 					return err
 				}
 				if asJSON {
-					enc := progress.NewEncoder(m.stdout)
+					enc := terminal.NewEncoder(m.stdout)
 					for i := range events {
 						if err := enc.Encode(events[i]); err != nil {
 							return err
@@ -130,7 +130,7 @@ func (m *Main) pipelinesEventsCommand() *cobra.Command {
 					for i := range events {
 						e := &events[i]
 						data, _ := job.Cut(string(e.Data), 200)
-						fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Seq, clock(e.Time, time.Now()), dash(string(e.Stage)), e.Type, dash(strings.Trim(fmt.Sprint(e.For), "[]")), progress.Clean(data))
+						fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Seq, clock(e.Time, time.Now()), dash(string(e.Stage)), e.Type, dash(strings.Trim(fmt.Sprint(e.For), "[]")), terminal.Clean(data))
 					}
 				})
 			})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/workflow"
 )
@@ -122,7 +122,7 @@ func printPlan(out io.Writer, plan *workflow.Plan, specs []job.Spec, workers int
 func (j *plannedJob) note() string {
 	var notes []string
 	if j.If != "" {
-		notes = append(notes, "if "+progress.Clean(j.If))
+		notes = append(notes, "if "+terminal.Clean(j.If))
 	}
 	if j.ForEach {
 		notes = append(notes, "for each item of a list")

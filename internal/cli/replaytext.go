@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -48,7 +48,7 @@ func (s *replayStory) printRefusals(w io.Writer) {
 	for i := range s.Steps {
 		for _, u := range s.Steps[i].Uses {
 			if u.Why != "" {
-				fmt.Fprintf(w, "%sstep %s in attempt %d: %s\n", gap, stepCell(&s.Steps[i]), u.Attempt, progress.Clean(firstLine(u.Why)))
+				fmt.Fprintf(w, "%sstep %s in attempt %d: %s\n", gap, stepCell(&s.Steps[i]), u.Attempt, terminal.Clean(firstLine(u.Why)))
 				gap = ""
 			}
 		}
@@ -57,7 +57,7 @@ func (s *replayStory) printRefusals(w io.Writer) {
 
 // stepCell is the step's id as far as it fits a column; the whole one is in the JSON.
 func stepCell(s *api.Step) string {
-	return dash(clip(progress.Clean(s.ID), 48))
+	return dash(clip(terminal.Clean(s.ID), 48))
 }
 
 func usesText(s *api.Step) string {
@@ -83,7 +83,7 @@ func inputsCell(inputs string) string {
 	if inputs == "" {
 		return "-"
 	}
-	return clip(progress.Clean(inputs), 24)
+	return clip(terminal.Clean(inputs), 24)
 }
 
 func clip(text string, most int) string {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 )
 
 func (m *Main) restartCoreCommand() *cobra.Command {
@@ -71,7 +71,7 @@ func (m *Main) restartCores(ctx context.Context, which api.RestartCores, asJSON 
 	for i := range st.Cores {
 		c := &st.Cores[i]
 		if which.Core == 0 || which.Core == c.Index {
-			fmt.Fprintf(m.stdout, "core %d is %s (pid %d, version %s)\n", c.Index, c.State, c.PID, progress.Clean(c.Version))
+			fmt.Fprintf(m.stdout, "core %d is %s (pid %d, version %s)\n", c.Index, c.State, c.PID, terminal.Clean(c.Version))
 		}
 	}
 	return nil

@@ -14,10 +14,10 @@ import (
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/internal/terminal"
 )
 
 func (m *Main) resumeCommand() *cobra.Command {
@@ -55,9 +55,9 @@ func (m *Main) resume(ctx context.Context, s site, arg string, asJSON bool) erro
 	if asJSON {
 		return failure(writeJSON(m.stdout, i))
 	}
-	fmt.Fprintf(m.stdout, "%s is in use again", progress.Clean(i.Scope))
+	fmt.Fprintf(m.stdout, "%s is in use again", terminal.Clean(i.Scope))
 	if i.Message != "" {
-		fmt.Fprintf(m.stdout, "; it was isolated on %s: %s", i.Since.Local().Format(time.DateTime), progress.Clean(i.Message))
+		fmt.Fprintf(m.stdout, "; it was isolated on %s: %s", i.Since.Local().Format(time.DateTime), terminal.Clean(i.Message))
 	}
 	_, err = fmt.Fprintln(m.stdout)
 	return failure(err)

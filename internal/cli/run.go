@@ -17,10 +17,10 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/config"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/internal/workercli"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -230,7 +230,7 @@ func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, b
 		return e.sched.Batches(), failure(err)
 	}
 	defer view.Done() // whatever happens, the terminal is given back
-	ctx, stop := m.stopOnSignals(ctx, e, o.stopped, progress.Beside(view, m.stderr))
+	ctx, stop := m.stopOnSignals(ctx, e, o.stopped, terminal.Beside(view, m.stderr))
 	defer stop()
 	err = e.run(ctx, view)
 	return e.sched.Batches(), explained(err)
@@ -304,9 +304,9 @@ func (m *Main) stopOnSignals(ctx context.Context, e *engine, stopped func(), out
 const maxShown = 1000
 
 // view returns what shows the run's progress.
-func (m *Main) view(ctx context.Context, store queue.Reader, batches []job.BatchID, o runOptions) (progress.View, error) {
+func (m *Main) view(ctx context.Context, store queue.Reader, batches []job.BatchID, o runOptions) (terminal.View, error) {
 	if o.json {
-		return progress.NewJSON(m.stdout), nil
+		return terminal.NewJSON(m.stdout), nil
 	}
 	entries, err := entriesOf(ctx, store, batches)
 	if err != nil {
@@ -319,10 +319,10 @@ func (m *Main) view(ctx context.Context, store queue.Reader, batches []job.Batch
 		}
 		entries = stored(left...)
 	}
-	if out := m.stdoutFile(); !o.plain && out != nil && progress.CanLive(out, m.getenv("TERM")) {
-		return progress.NewLive(out, m.stdin, progressJobs(entries), progress.LiveOptions{Colour: m.colour(out)}), nil
+	if out := m.stdoutFile(); !o.plain && out != nil && terminal.CanLive(out, m.getenv("TERM")) {
+		return terminal.NewLive(out, m.stdin, progressJobs(entries), terminal.LiveOptions{Colour: m.colour(out)}), nil
 	}
-	return progress.NewPlain(m.stdout, progressJobs(entries), nil), nil
+	return terminal.NewPlain(m.stdout, progressJobs(entries), nil), nil
 }
 
 // entriesOf returns the jobs of the batches.
@@ -405,7 +405,7 @@ func (m *Main) closeBatches(
 		failed += len(teams)
 		for _, t := range teams {
 			if !o.json {
-				fmt.Fprintf(m.stderr, "team %s has failed: %s\n", t.Team, progress.Clean(t.Why))
+				fmt.Fprintf(m.stderr, "team %s has failed: %s\n", t.Team, terminal.Clean(t.Why))
 			}
 		}
 	}

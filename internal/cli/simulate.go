@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/simulate"
+	"github.com/agentsched/agentsched/internal/terminal"
 )
 
 // simulateOptions are the flags of `simulate`.
@@ -92,7 +92,7 @@ func (m *Main) simulate(w *simulate.Workload, o simulateOptions) error {
 		return failure(err)
 	}
 	if o.svg != "" {
-		fmt.Fprintf(m.stdout, "\ndrawn: %s\n", progress.Clean(o.svg))
+		fmt.Fprintf(m.stdout, "\ndrawn: %s\n", terminal.Clean(o.svg))
 	}
 	return nil
 }

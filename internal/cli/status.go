@@ -12,8 +12,8 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -76,7 +76,7 @@ func (m *Main) printIdle(name string, st *api.Status, asJSON bool) error {
 func printStatus(w io.Writer, st *api.Status, now time.Time) error {
 	stopping, permits := "", ""
 	for _, t := range st.FailedTeams {
-		fmt.Fprintf(w, "team %s has failed on %s: %s\n", t.Team, t.At.Local().Format(time.DateTime), progress.Clean(t.Why))
+		fmt.Fprintf(w, "team %s has failed on %s: %s\n", t.Team, t.At.Local().Format(time.DateTime), terminal.Clean(t.Why))
 	}
 	if st.Stopping {
 		stopping = ", about to end"
@@ -130,7 +130,7 @@ func coreNote(c *api.Core, now time.Time) string {
 	if c.Evidence != "" {
 		add("%s", firstLine(c.Evidence))
 	}
-	return progress.Clean(note)
+	return terminal.Clean(note)
 }
 
 // isolatedCores returns the cores that are out of use, as isolations.
@@ -157,7 +157,7 @@ func printIsolations(w io.Writer, list []api.Isolation, now time.Time) error {
 			if !i.Until.IsZero() {
 				until = clock(i.Until, now)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", progress.Clean(i.Scope), i.Cause, clock(i.Since, now), until, progress.Clean(firstLine(i.Message)))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", terminal.Clean(i.Scope), i.Cause, clock(i.Since, now), until, terminal.Clean(firstLine(i.Message)))
 		}
 	})
 }
@@ -179,8 +179,8 @@ func printCircuits(w io.Writer, all []api.Circuit, now time.Time) error {
 			if c.Model != "" {
 				name += ":" + c.Model
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%d\t%s\n", progress.Clean(name), c.State, orDash(!c.OpenUntil.IsZero(), "%s", clock(c.OpenUntil, now)),
-				c.Failures, c.Requests, c.Slow, progress.Clean(firstLine(c.Cause)))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%d\t%s\n", terminal.Clean(name), c.State, orDash(!c.OpenUntil.IsZero(), "%s", clock(c.OpenUntil, now)),
+				c.Failures, c.Requests, c.Slow, terminal.Clean(firstLine(c.Cause)))
 		}
 	})
 }

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/term"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/progress"
 	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
 // progressJobs is what a view knows of the jobs beforehand.
-func progressJobs(entries []api.Job) []progress.Job {
-	jobs := make([]progress.Job, len(entries))
+func progressJobs(entries []api.Job) []terminal.Job {
+	jobs := make([]terminal.Job, len(entries))
 	for i := range entries {
 		e := &entries[i]
-		jobs[i] = progress.Job{ID: e.ID, Name: e.Spec.Name, Worker: workerOf(e)}
+		jobs[i] = terminal.Job{ID: e.ID, Name: e.Spec.Name, Worker: workerOf(e)}
 	}
 	return jobs
 }
@@ -91,7 +91,7 @@ func (o *owned) Long(_ context.Context, _ *job.Attempt, art job.Artifact) (strin
 // printSummary prints how every job stands and what it answered. With JSON, it is
 // one line more of the stream.
 func (m *Main) printSummary(ctx context.Context, of attempts, entries []api.Job, how summaryStyle) error {
-	rows := make([]progress.Row, len(entries))
+	rows := make([]terminal.Row, len(entries))
 	type member struct {
 		batch job.BatchID
 		name  job.Name
@@ -114,23 +114,23 @@ func (m *Main) printSummary(ctx context.Context, of attempts, entries []api.Job,
 	if how.json {
 		return summaryJSON(m.stdout, rows)
 	}
-	opts := progress.SummaryOptions{Elapsed: time.Since(m.started), Paths: how.paths}
+	opts := terminal.SummaryOptions{Elapsed: time.Since(m.started), Paths: how.paths}
 	if out := m.stdoutFile(); out != nil {
 		opts.Colour = m.colour(out)
 		if w, _, err := term.GetSize(int(out.Fd())); err == nil {
 			opts.Width = w
 		}
 	}
-	return progress.Summary(m.stdout, rows, opts)
+	return terminal.Summary(m.stdout, rows, opts)
 }
 
-func summaryRow(ctx context.Context, of attempts, e *api.Job) (progress.Row, error) {
+func summaryRow(ctx context.Context, of attempts, e *api.Job) (terminal.Row, error) {
 	list, err := of.Attempts(ctx, e.ID)
 	if err != nil {
-		return progress.Row{}, err
+		return terminal.Row{}, err
 	}
 	st := statusOf(e)
-	row := progress.Row{
+	row := terminal.Row{
 		Name: e.Spec.Name, Worker: workerOf(e), State: st.State, Attempts: e.Attempts, Time: e.SpentTime.Std(), Usage: e.Spent,
 		Message: st.Line(), Skipped: e.Skipped != "", // unless an attempt says more, below
 	}
@@ -164,7 +164,7 @@ func summaryRow(ctx context.Context, of attempts, e *api.Job) (progress.Row, err
 }
 
 // summaryJSON writes the summary as the last line of a stream of updates.
-func summaryJSON(out io.Writer, rows []progress.Row) error {
+func summaryJSON(out io.Writer, rows []terminal.Row) error {
 	type line struct {
 		Name     job.Name       `json:"name"`
 		Worker   job.WorkerKind `json:"worker"`
@@ -185,5 +185,5 @@ func summaryJSON(out io.Writer, rows []progress.Row) error {
 	for i, r := range rows {
 		lines[i] = line{r.Name, r.Worker, r.State, r.Skipped, r.Attempts, r.Time.Milliseconds(), r.Usage, r.Files, r.Class, r.Message, r.Answer, r.Hint, r.Patch, r.Logs}
 	}
-	return progress.NewEncoder(out).Encode(map[string]any{"kind": "summary", "time": utcNow(), "jobs": lines})
+	return terminal.NewEncoder(out).Encode(map[string]any{"kind": "summary", "time": utcNow(), "jobs": lines})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 )
 
 func (m *Main) tenantsCommand() *cobra.Command {
@@ -53,7 +53,7 @@ func printTenants(w io.Writer, list []api.Tenant, now time.Time) error {
 				}
 			}
 			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", dash(string(t.Tenant)), t.Queued, t.Running, ago(t.Oldest, now), share, target,
-				progress.Cost(t.Today.Usage), t.Today.Usage.Tokens(), mayUse(t.Grant), progress.Clean(note))
+				terminal.Cost(t.Today.Usage), t.Today.Usage.Tokens(), mayUse(t.Grant), terminal.Clean(note))
 		}
 	})
 }

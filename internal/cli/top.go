@@ -14,8 +14,7 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/progress"
-	"github.com/agentsched/agentsched/internal/top"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -40,7 +39,7 @@ What a program reads are ` + "`scheduler status --json` and `ls --json`" + `.`,
 				return usage(fmt.Errorf("--every %s: want 100ms or more", every))
 			}
 			out := m.stdoutFile()
-			if out == nil || !progress.CanLive(out, m.getenv("TERM")) || m.stdin == nil || !term.IsTerminal(int(m.stdin.Fd())) {
+			if out == nil || !terminal.CanLive(out, m.getenv("TERM")) || m.stdin == nil || !term.IsTerminal(int(m.stdin.Fd())) {
 				return usage(errors.New("top needs a terminal"), "`scheduler status`, `tenants`, `workers` and `ls` print the same as text, or with --json")
 			}
 			door, err := m.knock()
@@ -50,7 +49,7 @@ What a program reads are ` + "`scheduler status --json` and `ls --json`" + `.`,
 			defer door.Close()
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			return failure(top.Run(ctx, m.stdin, out, m.getenv("TERM"), watched{door}, top.Options{Colour: m.colour(out), Name: m.server, Every: every}))
+			return failure(terminal.RunTop(ctx, m.stdin, out, m.getenv("TERM"), watched{door}, terminal.TopOptions{Colour: m.colour(out), Name: m.server, Every: every}))
 		},
 	}
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "look this `OFTEN`; what changes is shown at once")
@@ -64,7 +63,7 @@ type watched struct{ door *client.Client }
 const maxWatched = 500
 
 // Look asks for everything on one screen.
-func (w watched) Look(ctx context.Context) (p top.Picture, err error) {
+func (w watched) Look(ctx context.Context) (p terminal.TopPicture, err error) {
 	if p.Overview, err = w.door.Overview(ctx); err != nil {
 		return p, err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -169,7 +169,7 @@ func printUsage(w io.Writer, by []api.Dimension, accounts []api.Account, total a
 				fmt.Fprint(w, n, "\t")
 			}
 			u := a.Usage
-			fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%s\t%d\t%d\n", u.InputTokens, u.CachedTokens, u.OutputTokens, progress.Cost(u),
+			fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%s\t%d\t%d\n", u.InputTokens, u.CachedTokens, u.OutputTokens, terminal.Cost(u),
 				a.Wall.Std().Round(time.Second), a.Attempts, a.Completed)
 		}
 		if len(by) == 0 {
@@ -191,7 +191,7 @@ func printUsage(w io.Writer, by []api.Dimension, accounts []api.Account, total a
 
 // dash is a name as it is printed: one that is empty would shift the row.
 func dash(name string) string {
-	if name = progress.Clean(name); name == "" {
+	if name = terminal.Clean(name); name == "" {
 		return "-"
 	}
 	return name

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -171,8 +171,8 @@ func (m *Main) untilEnded(ctx context.Context, s *reader, jobs []api.JobDetail, 
 
 // whyEnded is what stands behind a state: a reason, or the answer's first line.
 func whyEnded(e *api.Job, answer string) string {
-	for _, text := range []string{note(e), progress.FirstLine(answer)} {
-		if text = progress.Clean(text); text != "" {
+	for _, text := range []string{note(e), terminal.FirstLine(answer)} {
+		if text = terminal.Clean(text); text != "" {
 			return "  " + text
 		}
 	}

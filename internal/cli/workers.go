@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/progress"
+	"github.com/agentsched/agentsched/internal/terminal"
 )
 
 func (m *Main) workersCommand() *cobra.Command {
@@ -42,7 +42,7 @@ func printWorkers(w io.Writer, list []api.Worker, now time.Time) error {
 		for i := range list {
 			k := &list[i]
 			state, note := breakerOf(k, now)
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", dash(string(k.Kind)), dash(k.Adapter), k.Running, orDash(k.Max > 0, "%d", k.Max), state, dash(k.Program), progress.Clean(note))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", dash(string(k.Kind)), dash(k.Adapter), k.Running, orDash(k.Max > 0, "%d", k.Max), state, dash(k.Program), terminal.Clean(note))
 		}
 	})
 }

@@ -40,11 +40,10 @@ var allowed = map[string]string{
 	"client":            "api job", // a program of another module imports it
 	"internal/simulate": "job policy internal/fields internal/strictyaml",
 	"internal/trigger":  "api job internal/fields internal/proc internal/statedir",
-	"internal/progress": "api job", // shows the scheduler's updates
+	"internal/terminal": "api job", // shows the scheduler's updates, and a scheduler as a whole
 	// What looks on: it hears of every moment and changes nothing.
 	"internal/telemetry": "job queue ipc internal/isolation internal/scheduler internal/supervisor watchdog", // the names of a core's metrics are the watchdog's
 	"internal/audit":     "api job internal/redact internal/scheduler",
-	"internal/top":       "api job internal/progress",
 
 	// What the two sides say to each other.
 	"ipc": "job internal/isolation",

@@ -1,0 +1,197 @@
+package terminal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/job"
+)
+
+// helpLines says what each key does.
+var helpLines = []string{
+	"↑ ↓ j k        choose a job            PgUp PgDn Home End g G   further",
+	"enter l        follow its log          / esc                    filter, no filter",
+	"c              cancel it               s                        sort: state, age, cost, tenant",
+	"a              approve what it made    r                        reject it, with a comment",
+	"p              pause or resume all     q Ctrl-C                 leave; the jobs go on",
+	"",
+	"In a log: ↑ ↓ PgUp PgDn Home scroll, End follows the end, esc goes back.",
+	"SHARE is what a tenant has had, | what it is to have by the policy.",
+}
+
+// key is what a key does.
+func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
+	m.say, m.bad = "", false
+	if k.String() == "ctrl+c" {
+		return tea.Quit
+	}
+	switch m.mode {
+	case filtering:
+		m.typeFilter(k)
+	case rejecting:
+		return m.typeComment(k)
+	case confirming:
+		m.mode = browsing
+		if k.String() == "y" || k.String() == "Y" {
+			return m.ask.yes
+		}
+		m.say = "nothing was done"
+	case reading:
+		m.log.key(m, k.String())
+	case helping:
+		m.mode = browsing
+	default:
+		return m.browse(k.String())
+	}
+	return nil
+}
+
+func (m *topModel) browse(key string) tea.Cmd {
+	all := m.scene.picture.Jobs
+	switch key {
+	case "q":
+		return tea.Quit
+	case "?", "h":
+		m.mode = helping
+	case "/":
+		m.mode, m.input = filtering, m.jobs.filter
+	case "esc":
+		m.jobs.filter = ""
+	case "s":
+		m.jobs.order = (m.jobs.order + 1) % orders
+		m.say = "sorted by " + m.jobs.order.String()
+	case "p":
+		m.askPause()
+	case "up", "k":
+		m.jobs.move(all, -1)
+	case "down", "j":
+		m.jobs.move(all, 1)
+	case "pgup", "ctrl+b":
+		m.jobs.move(all, -m.jobRoom())
+	case "pgdown", "ctrl+f", "space":
+		m.jobs.move(all, m.jobRoom())
+	case "home", "g":
+		m.jobs.move(all, -len(all))
+	case "end", "G":
+		m.jobs.move(all, len(all))
+	case "c", "a", "r", "l", "enter":
+		e := m.jobs.selected(all)
+		if e == nil {
+			m.say = "no job is chosen"
+			return nil
+		}
+		return m.onJob(key, e)
+	}
+	return nil
+}
+
+// onJob is what a key does to a job.
+func (m *topModel) onJob(key string, e *api.Job) tea.Cmd {
+	id, name := e.ID, Clean(e.Spec.Name)
+	switch key {
+	case "c":
+		if e.State.Terminal() {
+			m.say = name + " has ended"
+			return nil
+		}
+		m.confirm(fmt.Sprintf("Cancel %s? y/n", name), m.do(name+": is cancelled", func(ctx context.Context) error { return m.source.Cancel(ctx, id) }))
+	case "a", "r":
+		if statusOf(e).State != job.WaitingApproval {
+			m.say = name + " waits for no approval"
+			return nil
+		}
+		if key == "r" {
+			m.mode, m.input = rejecting, ""
+			return nil
+		}
+		m.confirm(fmt.Sprintf("Approve %s? y/n", name), m.do(name+": approved", func(ctx context.Context) error { return m.source.Answer(ctx, id, true, "") }))
+	default:
+		return m.openLog(e)
+	}
+	return nil
+}
+
+func (m *topModel) confirm(text string, yes tea.Cmd) {
+	m.mode, m.ask = confirming, question{text, yes}
+}
+
+// askPause asks whether all is to be paused, or to go on if it is.
+func (m *topModel) askPause() {
+	if slices.ContainsFunc(m.scene.picture.Overview.Isolations, func(i api.Isolation) bool { return i.Scope == "global" }) {
+		m.confirm("Nothing new begins. Let jobs begin again? y/n", m.do("jobs begin again", m.source.Resume))
+		return
+	}
+	m.confirm("Let no job begin until somebody resumes it? What runs goes on. y/n", m.do("paused: p resumes", m.source.Pause))
+}
+
+func (m *topModel) typeFilter(k tea.KeyPressMsg) {
+	switch k.String() {
+	case "enter":
+		m.mode = browsing
+	case "esc":
+		m.mode, m.jobs.filter = browsing, ""
+	default:
+		m.edit(k)
+		m.jobs.filter = m.input
+	}
+}
+
+func (m *topModel) typeComment(k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "esc":
+		m.mode, m.say = browsing, "nothing was done"
+	case "enter":
+		e, comment := m.jobs.selected(m.scene.picture.Jobs), strings.TrimSpace(m.input)
+		if comment == "" {
+			m.say, m.bad = "a rejection needs a comment: what is to be done better?", true
+			return nil
+		}
+		m.mode = browsing
+		if e == nil || statusOf(e).State != job.WaitingApproval {
+			m.say, m.bad = "it waits for no approval any more", true
+			return nil
+		}
+		id := e.ID
+		return m.do(Clean(e.Spec.Name)+": rejected", func(ctx context.Context) error { return m.source.Answer(ctx, id, false, comment) })
+	default:
+		m.edit(k)
+	}
+	return nil
+}
+
+// maxInput is how much can be typed, in characters.
+const maxInput = 500
+
+// edit changes what is being typed.
+func (m *topModel) edit(k tea.KeyPressMsg) {
+	switch k.String() {
+	case "backspace", "ctrl+h":
+		if r := []rune(m.input); len(r) > 0 {
+			m.input = string(r[:len(r)-1])
+		}
+	case "ctrl+u":
+		m.input = ""
+	default:
+		m.typed(k.Key().Text)
+	}
+}
+
+// typed adds text, of which only what can be printed.
+func (m *topModel) typed(text string) {
+	r := []rune(m.input)
+	for _, c := range text {
+		if unicode.IsPrint(c) && len(r) < maxInput {
+			r = append(r, c)
+		}
+	}
+	m.input = string(r)
+	if m.mode == filtering {
+		m.jobs.filter = m.input
+	}
+}
