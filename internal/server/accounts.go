@@ -18,20 +18,20 @@ type accounts struct {
 
 func (a accounts) routes(r *router) {
 	get(r, route{id: "get-usage", method: "GET", path: "/v1/usage", role: read, tag: "accounts", about: "Return what was used: tokens, cost and time."}, a.usage)
-	get(r, route{id: "list-grants", method: "GET", path: "/v1/grants", role: read, tag: "accounts", about: "List what owners may use."}, a.grants)
+	get(r, route{id: "list-grants", method: "GET", path: "/v1/grants", role: read, tag: "accounts", about: "List the grants of owners."}, a.grants)
 	post(r, route{id: "set-grant", method: "PUT", path: "/v1/grants", role: operate, tag: "accounts",
-		about: "Replace the grant of an owner.\nOne that bounds nothing removes it."}, a.setGrant)
+		about: "Replace the grant of an owner.\nA grant without a limit removes it."}, a.setGrant)
 }
 
 type usageQuery struct {
-	By     []api.Dimension `query:"by,explode" doc:"what is kept apart: tenant, agent, worker, model, day; none: nothing"`
-	Since  time.Time       `query:"since" doc:"from then on, rounded down to 15 minutes"`
-	Until  time.Time       `query:"until" doc:"before then, rounded down to 15 minutes"`
-	Tenant job.Tenant      `query:"tenant" doc:"of this tenant"`
-	Agent  job.AgentID     `query:"agent" doc:"of this agent"`
-	Worker job.WorkerKind  `query:"worker" doc:"by this kind of worker"`
-	Model  string          `query:"model" doc:"by this model"`
-	Zone   string          `query:"zone" doc:"where a day begins, e.g. Europe/Berlin; absent: UTC"`
+	By     []api.Dimension `query:"by,explode" doc:"one row for each tenant, agent, worker, model or day; absent: one row in all"`
+	Since  time.Time       `query:"since" doc:"the beginning, rounded down to 15 minutes"`
+	Until  time.Time       `query:"until" doc:"the end, not included, rounded down to 15 minutes"`
+	Tenant job.Tenant      `query:"tenant" doc:"only this tenant"`
+	Agent  job.AgentID     `query:"agent" doc:"only this agent"`
+	Worker job.WorkerKind  `query:"worker" doc:"only this kind of worker"`
+	Model  string          `query:"model" doc:"only this model"`
+	Zone   string          `query:"zone" doc:"the time zone of days, e.g. Europe/Berlin; absent: UTC"`
 }
 
 func (a accounts) usage(ctx context.Context, q *usageQuery) (api.Usage, error) {

@@ -21,17 +21,17 @@ type agents struct {
 
 func (a *agents) routes(r *router) {
 	get(r, route{id: "list-agents", method: "GET", path: "/v1/agents", role: read, tag: "agents",
-		about: "List the agents that were declared, and how they have done.\nThe list is made at most every 2 s."}, a.get)
+		about: "List the declared agents, their latest state and their reputations.\nThe list is computed at most every 2 s."}, a.get)
 	get(r, route{id: "list-evaluations", method: "GET", path: "/v1/jobs/{job}/evaluations", role: read, tag: "agents",
-		about: "List what was found of a job's work."}, ofJob(a.entries, a.evaluations))
+		about: "List the evaluations of a job."}, ofJob(a.entries, a.evaluations))
 	post(r, route{id: "evaluate-job", method: "POST", path: "/v1/jobs/{job}/evaluations", role: operate, tag: "agents",
-		about: "Say what somebody thinks of a job that has ended."}, toJob(a.entries, a.evaluate))
+		about: "Evaluate a finished job."}, toJob(a.entries, a.evaluate))
 	get(r, route{id: "list-reputations", method: "GET", path: "/v1/reputations", role: read, tag: "agents",
 		about: "List the reputations of workers, agents and tenants, the best first."}, a.reputations)
 	get(r, route{id: "list-similar", method: "GET", path: "/v1/reputations/similar", role: read, tag: "agents",
-		about: "List the subjects of a kind and domain whose work is like that of one, the nearest first.\nThe distance is the weighted distance of the averages of each dimension."}, a.similar)
+		about: "List the subjects of a kind and domain whose work is most similar to that of one subject, the nearest first.\nThe distance is the weighted distance of the averages of each dimension."}, a.similar)
 	get(r, route{id: "get-reputation-history", method: "GET", path: "/v1/reputations/history", role: read, tag: "agents",
-		about: "Tell how a reputation has moved, the oldest evaluation first.\nThe last 1,000 to 2,000 evaluations are kept."}, a.history)
+		about: "Return the history of a reputation, the oldest evaluation first.\nThe last 1,000 to 2,000 evaluations are kept."}, a.history)
 }
 
 func (a *agents) get(ctx context.Context, _ *struct{}) (api.Agents, error) {
@@ -97,8 +97,8 @@ func (a *agents) evaluate(ctx context.Context, e *queue.Entry, said *api.Judgeme
 
 type reputationQuery struct {
 	Subject string    `query:"subject" doc:"a name such as claude, claude:opus, website or website/reviewer; claude selects claude:opus, too"`
-	Kind    eval.Kind `query:"kind" enum:"worker,agent,tenant" doc:"of this kind"`
-	Domain  string    `query:"domain" doc:"in this domain"`
+	Kind    eval.Kind `query:"kind" enum:"worker,agent,tenant" doc:"only this kind"`
+	Domain  string    `query:"domain" doc:"only this domain"`
 }
 
 func (a *agents) reputations(ctx context.Context, q *reputationQuery) (api.Reputations, error) {
@@ -108,10 +108,10 @@ func (a *agents) reputations(ctx context.Context, q *reputationQuery) (api.Reput
 
 type similarQuery struct {
 	Subject     string    `query:"subject" required:"true" minLength:"1" doc:"the name of a worker, agent or tenant, e.g. claude:opus or website/reviewer"`
-	Kind        eval.Kind `query:"kind" enum:"worker,agent,tenant" doc:"what sort of subject it is; absent: that of the only one of this name"`
-	Domain      string    `query:"domain" doc:"absent: the default domain, of a tenant all"`
-	MaxDistance float64   `query:"max_distance" minimum:"0" maximum:"1" doc:"no further away; absent: anybody"`
-	Limit       int       `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"at most so many"`
+	Kind        eval.Kind `query:"kind" enum:"worker,agent,tenant" doc:"the kind of the subject; absent: that of the only subject of this name"`
+	Domain      string    `query:"domain" doc:"the domain; absent: the default domain, for a tenant all domains"`
+	MaxDistance float64   `query:"max_distance" minimum:"0" maximum:"1" doc:"the greatest distance; absent: any"`
+	Limit       int       `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"the most to return"`
 }
 
 func (a *agents) similar(ctx context.Context, q *similarQuery) (api.SimilarSubjects, error) {
@@ -131,8 +131,8 @@ func (a *agents) similar(ctx context.Context, q *similarQuery) (api.SimilarSubje
 
 type historyQuery struct {
 	Subject string    `query:"subject" required:"true" minLength:"1" doc:"the name of a worker, agent or tenant, e.g. claude:opus or website/reviewer"`
-	Kind    eval.Kind `query:"kind" required:"true" enum:"worker,agent,tenant" doc:"what sort of subject it is"`
-	Domain  string    `query:"domain" doc:"absent: the default domain, of a tenant all"`
+	Kind    eval.Kind `query:"kind" required:"true" enum:"worker,agent,tenant" doc:"the kind of the subject"`
+	Domain  string    `query:"domain" doc:"the domain; absent: the default domain, for a tenant all domains"`
 }
 
 // history tells how a reputation has moved.

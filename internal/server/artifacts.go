@@ -29,7 +29,7 @@ const textType = "text/plain; charset=utf-8"
 type artifactPath struct {
 	jobPath
 	Attempt int    `path:"attempt" minimum:"1" doc:"the number of the attempt, from 1"`
-	Name    string `path:"name" doc:"as the attempt's outcome has it: patch, whole, stdout, stderr, answer"`
+	Name    string `path:"name" doc:"the name in the attempt's outcome: patch, whole, stdout, stderr, answer"`
 }
 
 // get writes a file that the outcome of the attempt names, and no other: the

@@ -22,17 +22,17 @@ type control struct {
 
 func (c control) routes(r *router) {
 	post(r, route{id: "pause", method: "POST", path: "/v1/pause", role: operate, tag: "control",
-		about: "Let nothing of a scope begin, for a while or until it is resumed.\nWhat runs goes on."}, c.pause)
+		about: "Pause a scope, for a time or until it is resumed: none of its jobs begins.\nRunning jobs go on."}, c.pause)
 	post(r, route{id: "resume", method: "POST", path: "/v1/resume", role: operate, tag: "control",
 		about: "Lift the isolation of a scope and return what it was."}, c.resume)
 	post(r, route{id: "restart-cores", method: "POST", path: "/v1/cores/restart", role: operate, tag: "control",
-		about: "Replace cores.\nThe answer comes when the successors are up."}, c.restart)
+		about: "Replace cores.\nThe answer is sent when the new cores are up."}, c.restart)
 	get(r, route{id: "reload", method: "POST", path: "/v1/reload", role: operate, tag: "control",
-		about: "Put the changed configuration in force."}, c.putInForce)
+		about: "Apply the changed configuration."}, c.putInForce)
 	post(r, route{id: "upgrade", method: "POST", path: "/v1/upgrade", role: operate, tag: "control", status: http.StatusAccepted,
-		about: "Hand over to a new program, which goes on where this one stops."}, c.handOver)
+		about: "Upgrade to a new program, which continues where this one stops."}, c.handOver)
 	post(r, route{id: "new-ui-link", method: "POST", path: "/v1/ui-links", role: operate, tag: "control", status: http.StatusCreated, bodyOptional: true,
-		about: "Return a link that opens the dashboard once."}, c.link)
+		about: "Create a link that opens the dashboard once."}, c.link)
 }
 
 func (c control) pause(_ context.Context, _ *struct{}, in *api.Pause) (api.Isolation, error) {

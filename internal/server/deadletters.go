@@ -25,21 +25,21 @@ type deadLetters struct {
 
 func (d deadLetters) routes(r *router) {
 	get(r, route{id: "list-dead-letters", method: "GET", path: "/v1/dead-letters", role: read, tag: "dead letters",
-		about: "List the jobs that were given up and wait for somebody, the last submitted first."}, d.list)
+		about: "List the dead letters: failed jobs that wait for a decision, the latest submission first."}, d.list)
 	post(r, route{id: "requeue-dead-letters", method: "POST", path: "/v1/dead-letters/requeue", role: operate, tag: "dead letters", body: d.maxBody,
-		about: "Do dead letters again, each by itself.\nrefused has a sentence for each that was not requeued."}, d.requeue)
+		about: "Requeue dead letters, each by itself.\nrefused has a sentence for each that was not requeued."}, d.requeue)
 	post(r, route{id: "drop-dead-letters", method: "POST", path: "/v1/dead-letters/drop", role: operate, tag: "dead letters", body: d.maxBody,
-		about: "Say that nothing more is to be done about dead letters, all or none."}, d.drop)
+		about: "Drop dead letters, all or none: they need no decision any more."}, d.drop)
 }
 
 type lettersQuery struct {
 	limit
-	Tenant job.Tenant       `query:"tenant" doc:"of this tenant"`
-	Worker job.WorkerKind   `query:"worker" doc:"that ran last on this kind of worker"`
-	Class  []job.ErrorClass `query:"class,explode" doc:"whose latest failure was of any of these classes"`
-	Older  string           `query:"older" doc:"given up so long ago or longer, e.g. 30m"`
-	Newer  string           `query:"newer" doc:"given up less long ago, e.g. 24h"`
-	Grep   string           `query:"grep" maxLength:"1000" doc:"a regular expression that name, reason or instructions match"`
+	Tenant job.Tenant       `query:"tenant" doc:"only this tenant"`
+	Worker job.WorkerKind   `query:"worker" doc:"only jobs whose latest worker is of this kind"`
+	Class  []job.ErrorClass `query:"class,explode" doc:"only jobs whose latest failure is of one of these classes"`
+	Older  string           `query:"older" doc:"only jobs that failed at least this long ago, e.g. 30m"`
+	Newer  string           `query:"newer" doc:"only jobs that failed less than this long ago, e.g. 24h"`
+	Grep   string           `query:"grep" maxLength:"1000" doc:"a regular expression that the name, the reason or the instructions match"`
 }
 
 func (d deadLetters) list(ctx context.Context, q *lettersQuery) (api.Jobs, error) {

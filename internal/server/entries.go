@@ -13,18 +13,18 @@ import (
 
 // jobPath is the part of a path that names a job.
 type jobPath struct {
-	Job string `path:"job" doc:"an id, 8 or more characters of its end or its beginning, or a name, of which the newest is meant"`
+	Job string `path:"job" doc:"an id, 8 or more characters of its end or its beginning, or a name, which selects its newest job"`
 }
 
 // limit bounds a list.
 type limit struct {
-	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"at most so many"`
+	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"the most to return"`
 }
 
 // after is where a list of a log begins.
 type after struct {
-	After int64 `query:"after" minimum:"0" doc:"what is after this place in the log"`
-	Limit int   `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"at most so many"`
+	After int64 `query:"after" minimum:"0" doc:"only what follows this position in the log"`
+	Limit int   `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"the most to return"`
 }
 
 // entries finds jobs, and returns them as the API has them.

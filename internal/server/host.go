@@ -19,17 +19,17 @@ type host struct {
 }
 
 func (h host) routes(r *router) {
-	get(r, route{id: "list-triggers", method: "GET", path: "/v1/triggers", role: read, tag: "overview", about: "Return how each trigger is doing."}, h.listTriggers)
+	get(r, route{id: "list-triggers", method: "GET", path: "/v1/triggers", role: read, tag: "overview", about: "List the triggers with their state."}, h.listTriggers)
 	r.plain(route{id: "get-me", method: "GET", path: "/v1/me", role: read, tag: "access", about: "Return who asks: name, role and listener.", answer: reflect.TypeFor[api.Me]()}, "application/json", "/v1/me", h.me)
 	r.plain(route{id: "get-metrics", method: "GET", path: "/metrics", role: read, tag: "overview", about: "Return figures in the text format of Prometheus."}, "text/plain", "/metrics", h.metrics)
 	r.plain(route{id: "log-in", method: "GET", path: "/login", role: public, tag: "access",
-		about: "Take a one-time code for a browser's session.\nIt leads on to the dashboard."}, "text/html", "/login", h.login)
+		about: "Exchange a one-time code for a browser session.\nThe answer redirects to the dashboard."}, "text/html", "/login", h.login)
 	r.plain(route{id: "get-dashboard", method: "GET", path: "/", role: public, tag: "dashboard", about: "Return the dashboard, which holds no data."}, "text/html", "/{$}", h.dashboard)
 	r.plain(route{id: "get-asset", method: "GET", path: "/assets/{path}", role: public, tag: "dashboard", about: "Return a file of the dashboard."}, "*/*", "/assets/", h.dashboard)
-	get(r, route{id: "get-health", method: "GET", path: "/healthz", role: public, tag: "health", about: "Say that the process answers."},
+	get(r, route{id: "get-health", method: "GET", path: "/healthz", role: public, tag: "health", about: "Check that the process answers."},
 		func(context.Context, *struct{}) (api.Health, error) { return api.Health{OK: true}, nil })
 	r.add(&route{id: "get-readiness", method: "GET", path: "/readyz", role: public, tag: "health", other: http.StatusServiceUnavailable,
-		about: "Say whether the scheduler takes jobs.\nThe status is 503 where it does not."}, reflect.TypeFor[struct{}](), nil, reflect.TypeFor[api.Health](),
+		about: "Check whether the scheduler accepts jobs.\nThe status is 503 if it does not."}, reflect.TypeFor[struct{}](), nil, reflect.TypeFor[api.Health](),
 		func(context.Context, any, any) (reply[any], error) { return h.readiness(), nil })
 	r.plain(route{id: "get-openapi", method: "GET", path: "/openapi.json", role: public, tag: "access", about: "Return this document."}, "application/json", "/openapi.json",
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -23,12 +23,12 @@ type jobs struct {
 
 func (j jobs) routes(r *router) {
 	get(r, route{id: "list-jobs", method: "GET", path: "/v1/jobs", role: read, tag: "jobs",
-		about: "List jobs, page by page.\nnext of an answer is the cursor of the next page. total is counted on the first page alone; it is -1 on others."}, j.list)
+		about: "List jobs, page by page.\nnext of an answer is the cursor of the next page. total is counted on the first page only; it is -1 on others."}, j.list)
 	get(r, route{id: "get-job", method: "GET", path: "/v1/jobs/{job}", role: read, tag: "jobs", about: "Return a job and its attempts."}, ofJob(j.entries, j.get))
 	get(r, route{id: "list-events", method: "GET", path: "/v1/jobs/{job}/events", role: read, tag: "jobs",
 		about: "List the events of a job after a cursor."}, j.events)
 	get(r, route{id: "list-steps", method: "GET", path: "/v1/jobs/{job}/steps", role: read, tag: "jobs",
-		about: "List the durable steps of a job, and which attempts took them from the store."}, ofJob(j.entries, j.steps))
+		about: "List the durable steps of a job, and which attempts reused their stored results."}, ofJob(j.entries, j.steps))
 	post(r, route{id: "checkpoint-job", method: "POST", path: "/v1/jobs/{job}/checkpoint", role: operate, tag: "jobs",
 		about: "Ask a running job to stop at the boundary of its next step.\nThe answer, which is the job as it is now, does not wait for that."}, toJob(j.entries, j.checkpoint))
 	get(r, route{id: "cancel-job", method: "POST", path: "/v1/jobs/{job}/cancel", role: operate, tag: "jobs",
@@ -38,23 +38,23 @@ func (j jobs) routes(r *router) {
 	get(r, route{id: "retry-job", method: "POST", path: "/v1/jobs/{job}/retry", role: operate, tag: "jobs", status: http.StatusCreated,
 		about: "Run a finished job again, as a new job.\nA dead letter is requeued; another job is submitted again, unless it belongs to a workflow."}, ofJob(j.entries, j.retry))
 	post(r, route{id: "answer-job", method: "POST", path: "/v1/jobs/{job}/answer", role: operate, tag: "approvals",
-		about: "Approve or reject what a job has made."}, toJob(j.entries, j.decide))
+		about: "Approve or reject the result of a job."}, toJob(j.entries, j.decide))
 	get(r, route{id: "list-approvals", method: "GET", path: "/v1/approvals", role: read, tag: "approvals",
-		about: "List the jobs that wait for a person, in the order of their submission."}, j.approvals)
+		about: "List the jobs that wait for approval, in the order of their submission."}, j.approvals)
 }
 
 type listQuery struct {
 	limit
-	Cursor      string           `query:"cursor" maxLength:"200" doc:"next of the page before; absent: the first page"`
-	State       []job.EntryState `query:"state,explode" enum:"queued,dispatched,completed,expired,cancelled" doc:"any of these states"`
-	Status      []job.RunState   `query:"status,explode" enum:"pending,running,waiting_approval,checkpointed,completed,failed,cancelled" doc:"whose latest run is in any of these states"`
-	Tenant      job.Tenant       `query:"tenant" doc:"of this tenant"`
-	Worker      job.WorkerKind   `query:"worker" doc:"whose current worker, or first choice, is of this kind"`
-	Agent       job.AgentID      `query:"agent" doc:"of this agent"`
-	Batch       job.BatchID      `query:"batch" doc:"of this batch"`
-	Search      string           `query:"q" maxLength:"200" doc:"text to look for in name, tenant, worker and instructions, or the beginning or the end of the id"`
+	Cursor      string           `query:"cursor" maxLength:"200" doc:"next of the previous page; absent: the first page"`
+	State       []job.EntryState `query:"state,explode" enum:"queued,dispatched,completed,expired,cancelled" doc:"only jobs in one of these states"`
+	Status      []job.RunState   `query:"status,explode" enum:"pending,running,waiting_approval,checkpointed,completed,failed,cancelled" doc:"only jobs whose latest run is in one of these states"`
+	Tenant      job.Tenant       `query:"tenant" doc:"only this tenant"`
+	Worker      job.WorkerKind   `query:"worker" doc:"only jobs whose current worker, or first choice, is of this kind"`
+	Agent       job.AgentID      `query:"agent" doc:"only this agent"`
+	Batch       job.BatchID      `query:"batch" doc:"only this batch"`
+	Search      string           `query:"q" maxLength:"200" doc:"a text in the name, tenant, worker or instructions, or the beginning or the end of the id"`
 	Newest      bool             `query:"newest" doc:"the newest first"`
-	DeadLetters bool             `query:"dead_letters" doc:"what failed and waits for somebody"`
+	DeadLetters bool             `query:"dead_letters" doc:"only dead letters"`
 }
 
 func (j jobs) list(ctx context.Context, q *listQuery) (api.Jobs, error) {

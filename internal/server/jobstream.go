@@ -22,8 +22,8 @@ const (
 
 type jobStreamQuery struct {
 	jobPath
-	After int64  `query:"after" minimum:"0" doc:"events after this cursor"`
-	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"the id of the last event that was heard, a cursor, in place of after"`
+	After int64  `query:"after" minimum:"0" doc:"only events after this cursor"`
+	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"the id of the last event received, a cursor; it replaces after"`
 }
 
 // job streams a job's log until the job, or one of the two, has ended.

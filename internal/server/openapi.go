@@ -20,7 +20,7 @@ func newDocument(version string) *huma.OpenAPI {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "agentsched", Version: version, License: &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"},
-			Description: "The HTTP API of a running scheduler. {job} is an id, 8 or more characters of its end or its beginning, or a name, of which the newest is meant. " +
+			Description: "The HTTP API of a running scheduler. {job} is an id, 8 or more characters of its end or its beginning, or a name, which selects its newest job. " +
 				"Each operation names the role that it needs as x-role: read, submit, operate, or public for none.",
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "the scheduler that this document is from"}},

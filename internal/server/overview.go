@@ -27,13 +27,13 @@ type overview struct {
 
 func (o *overview) routes(r *router) {
 	get(r, route{id: "get-overview", method: "GET", path: "/v1/overview", role: read, tag: "overview",
-		about: "Return all that a person sees at a glance.\nIt is made at most every 2 s, for all clients."}, o.get)
-	get(r, route{id: "get-status", method: "GET", path: "/v1/status", role: read, tag: "overview", about: "Return how the scheduler and its cores fare."}, o.status)
+		about: "Return an overview of the scheduler.\nIt is computed at most every 2 s, for all clients."}, o.get)
+	get(r, route{id: "get-status", method: "GET", path: "/v1/status", role: read, tag: "overview", about: "Return the status of the scheduler and its cores."}, o.status)
 	get(r, route{id: "list-tenants", method: "GET", path: "/v1/tenants", role: read, tag: "overview",
-		about: "Return how each tenant stands.\nIt is as old as the overview."}, o.tenants)
-	get(r, route{id: "list-workers", method: "GET", path: "/v1/workers", role: read, tag: "overview", about: "Return how each kind of worker stands."}, o.listWorkers)
+		about: "List the tenants with their use, grants and shares.\nThe figures are those of the overview."}, o.tenants)
+	get(r, route{id: "list-workers", method: "GET", path: "/v1/workers", role: read, tag: "overview", about: "List the kinds of worker with their state."}, o.listWorkers)
 	get(r, route{id: "get-timeline", method: "GET", path: "/v1/timeline", role: read, tag: "overview",
-		about: "List the attempts that ran within a span of time, the first to begin first.\nWith more than limit, those that began last are there."}, o.timeline)
+		about: "List the attempts that ran within a span of time, in the order of their beginning.\nIf there are more than limit, the latest are returned."}, o.timeline)
 }
 
 func (o *overview) status(_ context.Context, _ *struct{}) (api.Status, error) {
@@ -62,9 +62,9 @@ func (o *overview) listWorkers(ctx context.Context, _ *struct{}) (api.Workers, e
 }
 
 type timelineQuery struct {
-	Since time.Time `query:"since" doc:"what had not ended by then; absent: 3 hours before until"`
-	Until time.Time `query:"until" doc:"what began by then; absent: now"`
-	Limit int       `query:"limit" minimum:"1" maximum:"10000" default:"2000" doc:"at most so many"`
+	Since time.Time `query:"since" doc:"the beginning; absent: 3 hours before until"`
+	Until time.Time `query:"until" doc:"the end; absent: now"`
+	Limit int       `query:"limit" minimum:"1" maximum:"10000" default:"2000" doc:"the most to return"`
 }
 
 // timelineSpan is the span that a timeline has if none is given.

@@ -20,17 +20,17 @@ type pipelines struct {
 }
 
 func (p pipelines) routes(r *router) {
-	get(r, route{id: "list-pipelines", method: "GET", path: "/v1/pipelines", role: read, tag: "pipelines", about: "List pipelines and how their stages stand."}, p.list)
+	get(r, route{id: "list-pipelines", method: "GET", path: "/v1/pipelines", role: read, tag: "pipelines", about: "List pipelines with the state of their stages."}, p.list)
 	get(r, route{id: "list-pipeline-events", method: "GET", path: "/v1/pipelines/{pipeline}/events", role: read, tag: "pipelines",
 		about: "List the events of a pipeline after a sequence number."}, p.events)
 	post(r, route{id: "replay-stage", method: "POST", path: "/v1/pipelines/{pipeline}/replay", role: operate, tag: "pipelines",
-		about: "Have a stage do its events again."}, p.replay)
+		about: "Replay events to a stage."}, p.replay)
 	post(r, route{id: "replay-pipeline", method: "POST", path: "/v1/pipelines/{pipeline}/runs", role: operate, tag: "pipelines", status: http.StatusCreated,
 		about: "Replay a pipeline: give its recorded events to its stages again, in a new run."}, p.rerun)
 }
 
 type pipelinesQuery struct {
-	Name job.Name `query:"name" doc:"of this name, or of the batch whose id begins so"`
+	Name job.Name `query:"name" doc:"only pipelines of this name, or of the batch whose id begins with it"`
 }
 
 func (p pipelines) list(ctx context.Context, q *pipelinesQuery) (api.Pipelines, error) {
@@ -40,7 +40,7 @@ func (p pipelines) list(ctx context.Context, q *pipelinesQuery) (api.Pipelines, 
 
 // pipelinePath is the part of a path that names a pipeline.
 type pipelinePath struct {
-	Pipeline string `path:"pipeline" doc:"its name, of which the newest is meant, or 8 or more characters of the beginning or the end of its batch's id"`
+	Pipeline string `path:"pipeline" doc:"its name, which selects the newest pipeline of that name, or 8 or more characters of the beginning or the end of its batch's id"`
 }
 
 type pipelineEventsQuery struct {

@@ -26,7 +26,7 @@ const (
 
 // rpcQuery are the parameters of /v1/rpc.
 type rpcQuery struct {
-	Spelling string `query:"spelling" enum:"rfc" doc:"how results are written; rfc: as RFC 0007 has them, times as seconds since 1970; absent: as here"`
+	Spelling string `query:"spelling" enum:"rfc" doc:"the format of results; rfc: that of RFC 0007, with times as seconds since 1970; absent: that of this API"`
 }
 
 // rpc answers JSON-RPC 2.0 requests about kernel.sched.

@@ -18,13 +18,13 @@ type runs struct {
 
 func (u runs) routes(r *router) {
 	postReply(r, route{id: "open-run", method: "POST", path: "/v1/runs", role: operate, tag: "runs", status: http.StatusCreated, other: http.StatusOK, body: u.maxBody, maxJobs: u.checked.maxJobs,
-		about: "Take over the jobs of a `scheduler run`, or go on with its unfinished ones.\nThe same source and jobs are the same run until it is closed."}, u.open)
+		about: "Open a run of `scheduler run`, or continue its unfinished jobs.\nThe same source and jobs are the same run until it is closed."}, u.open)
 	post(r, route{id: "continue-run", method: "POST", path: "/v1/runs/{batch}/continue", role: operate, tag: "runs",
-		about: "Go on with a run that was stopped, or that waits for its variables."}, u.resume)
+		about: "Continue a run that was stopped or that waits for its variables."}, u.resume)
 	post(r, route{id: "stop-run", method: "POST", path: "/v1/runs/{batch}/stop", role: operate, tag: "runs", bodyOptional: true,
-		about: "Stop what runs of a run, to go on when it is continued.\nAttempts that are cut short do not count."}, u.stop)
+		about: "Stop the running jobs of a run until it is continued.\nInterrupted attempts do not count."}, u.stop)
 	get(r, route{id: "close-run", method: "POST", path: "/v1/runs/{batch}/close", role: operate, tag: "runs",
-		about: "Say that the summary of a run was given: the same jobs are then another run.\nA run with unfinished jobs stays open."}, u.close)
+		about: "Close a run whose summary was shown: the same jobs are then a new run.\nA run with unfinished jobs stays open."}, u.close)
 }
 
 func (u runs) open(ctx context.Context, _ *struct{}, in *api.Run) (out reply[api.OpenedRun], err error) {

@@ -27,10 +27,10 @@ type streams struct {
 
 func (s *streams) routes(r *router) {
 	stream(r, route{id: "stream-updates", method: "GET", path: "/v1/stream", role: read, tag: "streams",
-		about: "Follow what happens, as Server-Sent Events.\nid is the update's, event its kind, data the update as JSON. With Last-Event-ID the stream goes on after that one; an event gap says that some were missed."},
+		about: "Stream updates, as Server-Sent Events.\nid is the id of the update, event its kind, data the update as JSON. With Last-Event-ID the stream continues after that update; an event gap says that some are missing."},
 		eventType, s.updates)
 	stream(r, route{id: "stream-job", method: "GET", path: "/v1/jobs/{job}/stream", role: read, tag: "streams",
-		about: "Follow the log of a job, as Server-Sent Events.\nevent: event has a stored event, whose id is its cursor; job has the job whenever its state has changed; end comes last, once the job has ended. With Last-Event-ID the log goes on after that cursor, over restarts, too."},
+		about: "Stream the log of a job, as Server-Sent Events.\nevent: event has a stored event, whose id is its cursor; job has the job whenever its state has changed; end comes last, once the job has ended. With Last-Event-ID the log continues after that cursor, also after a restart."},
 		eventType, s.job)
 }
 
@@ -48,9 +48,9 @@ func updateKinds() []api.UpdateKind {
 }
 
 type streamQuery struct {
-	Kinds string `query:"kinds" doc:"a list with commas of job, core, circuit, escalation, signal, event, waiting; absent: all but event and waiting"`
-	Job   job.ID `query:"job" doc:"the id of the one job to tell of"`
-	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"the id of the last event that was heard"`
+	Kinds string `query:"kinds" doc:"a list with commas of job, core, circuit, escalation, signal, event, waiting; absent: all except event and waiting"`
+	Job   job.ID `query:"job" doc:"only updates of the job with this id"`
+	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"the id of the last event received"`
 }
 
 // wanted returns what selects the updates that were asked for.

@@ -25,17 +25,17 @@ type submissions struct {
 }
 
 func (s submissions) routes(r *router) {
-	again := "\nWith an Idempotency-Key the same request may be sent again: it is answered with the jobs of the first, status 200 and the header Idempotent-Replayed."
+	again := "\nWith an Idempotency-Key the same request may be sent again: the answer is then the jobs of the first request, with status 200 and the header Idempotent-Replayed."
 	replayed := map[string]string{replayedHeader: "true: the jobs are those of an earlier request with this key"}
 	postReply(r, route{id: "submit-jobs", method: "POST", path: "/v1/jobs", role: submit, tag: "jobs", status: http.StatusCreated, other: http.StatusOK, headers: replayed, body: s.maxBody, maxJobs: s.checked.maxJobs,
-		about: "Submit jobs that stand or fall together; when they are answered they are durable." + again}, s.jobs)
+		about: "Submit jobs, all or none. The answer is sent when they are durable." + again}, s.jobs)
 	postReply(r, route{id: "submit-job-file", method: "POST", path: "/v1/job-files", role: submit, tag: "jobs", status: http.StatusCreated, other: http.StatusOK, headers: replayed, body: s.maxBody,
 		about: "Submit a job file, as `scheduler submit` reads it on the scheduler's host." + again}, s.file)
 }
 
 type submitHeaders struct {
-	Key   string `header:"Idempotency-Key" doc:"1 to 255 printable ASCII characters; of one sender, the same key is the same submission, as long as its jobs are kept"`
-	Trace string `header:"traceparent" doc:"W3C trace context: its trace id becomes that of jobs that have none"`
+	Key   string `header:"Idempotency-Key" doc:"1 to 255 printable ASCII characters; the same key of the same sender is the same submission, as long as its jobs are kept"`
+	Trace string `header:"traceparent" doc:"W3C trace context; jobs without a trace get its trace id"`
 }
 
 const replayedHeader = "Idempotent-Replayed"

@@ -22,7 +22,7 @@ type workflows struct {
 
 func (w *workflows) routes(r *router) {
 	get(r, route{id: "list-workflows", method: "GET", path: "/v1/workflows", role: read, tag: "workflows",
-		about: "List the batches whose jobs depend on one another, the newest first.\nThe list is made from the last 2,000 batches, at most every 2 s."}, w.list)
+		about: "List the batches whose jobs depend on one another, the newest first.\nThe list is computed from the last 2,000 batches, at most every 2 s."}, w.list)
 	get(r, route{id: "get-workflow", method: "GET", path: "/v1/workflows/{batch}", role: read, tag: "workflows",
 		about: "Return the jobs of a batch as a graph."}, w.graph)
 }
@@ -34,7 +34,7 @@ const (
 )
 
 type workflowsQuery struct {
-	Limit int `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"at most so many"`
+	Limit int `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"the most to return"`
 }
 
 func (w *workflows) list(ctx context.Context, q *workflowsQuery) (api.Workflows, error) {
