@@ -136,7 +136,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, status int, name, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]any{ //nolint:errcheck // nobody is there to be told
+	json.NewEncoder(w).Encode(map[string]any{ //nolint:errcheck // the client has gone
 		"type": "urn:agentsched:problem:" + name, "title": http.StatusText(status), "status": status, "detail": detail,
 	})
 }

@@ -135,7 +135,7 @@ type historyQuery struct {
 	Domain  string    `query:"domain" doc:"the domain; absent: the default domain, for a tenant all domains"`
 }
 
-// history tells how a reputation has moved.
+// history returns how a reputation has changed.
 func (a *agents) history(ctx context.Context, q *historyQuery) (api.History, error) {
 	out := api.History{Points: []api.HistoryPoint{}}
 	err := eval.History(ctx, a.entries.store, eval.Subject{Kind: q.Kind, Name: q.Subject}, q.Domain, func(e *eval.Evaluation, after eval.Reputation) {

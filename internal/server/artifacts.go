@@ -79,7 +79,7 @@ func (a artifacts) get(w http.ResponseWriter, r *http.Request, in *artifactPath)
 	}
 	file, err := statedir.Checked(plain, found)
 	if changed := (*statedir.ChangedError)(nil); errors.As(err, &changed) {
-		// Paths of this host are not told.
+		// The answer names no path of this host.
 		return newProblem("artifact_changed", http.StatusConflict, "artifact %q of attempt %d of job %s was changed after the attempt ended: found %s, recorded %s; do the job again",
 			in.Name, in.Attempt, e.Spec.Name, changed.Found, changed.Recorded)
 	}

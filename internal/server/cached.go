@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// How long an answer that many ask for stays, and how long it may take to make.
+// How long an answer is kept, and how long it may take to compute.
 const (
 	freshTime   = 2 * time.Second
 	computeTime = 20 * time.Second
 )
 
-// cached is an answer that is made once at a time, whoever asks for it: fifty
-// browsers cost as much as one. What it returns is shared and not to be changed.
+// cached is an answer that is computed once for all clients: fifty browsers cost as much
+// as one. What it returns is shared and must not be changed.
 type cached[T any] struct {
 	changes atomic.Int64 // how often it was forgotten
 
@@ -24,11 +24,11 @@ type cached[T any] struct {
 	value T
 }
 
-// forget has the next who asks get an answer that is made after this.
+// forget makes the next answer be computed anew.
 func (c *cached[T]) forget() { c.changes.Add(1) }
 
-// get returns the answer, made anew if it is not fresh. An error is not kept. Who
-// asks first and leaves does not keep the others from it.
+// get returns the answer, computed anew if it is not fresh. An error is not kept. A
+// client that leaves does not interrupt what others wait for.
 func (c *cached[T]) get(ctx context.Context, compute func(context.Context) (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 // What is stored, and what the parts of the process say to each other, changes when
 // they do. What is answered does not, so each shape is copied here, in one place:
-// a field of the store is in an answer because somebody has put it there.
+// a field of the store is in an answer only because a line here puts it there.
 
 // JobOf returns an entry of the queue as the API has it.
 func JobOf(e *queue.Entry) api.Job {
@@ -147,7 +147,7 @@ func EvaluationsOf(v *eval.Verdict) api.Evaluations {
 	return out
 }
 
-// SimilarOf returns who works like whom as the API has it.
+// SimilarOf returns similar subjects as the API has them.
 func SimilarOf(of *eval.Reputation, list []eval.Similar) api.SimilarSubjects {
 	return api.SimilarSubjects{Of: ReputationOf(of), Similar: each(list, func(s *eval.Similar) api.Similar {
 		return api.Similar{Reputation: ReputationOf(&s.Reputation), Distance: s.Distance, Dimensions: s.Dimensions}

@@ -145,7 +145,7 @@ func (d deadLetters) drop(ctx context.Context, _ *struct{}, in *api.Drop) (api.J
 	return d.entries.jobs(ctx, in.IDs)
 }
 
-// letter returns a dead letter that waits for somebody.
+// letter returns a dead letter that waits for a decision.
 func (d deadLetters) letter(ctx context.Context, id job.ID) (queue.Entry, error) {
 	e, err := d.entries.store.Get(ctx, id)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // How often the store is asked for a job's log: soon after an update of the job,
-// and now and then, since what is told may be stored a little later.
+// and now and then, since an update may come before its events are stored.
 const (
 	lookSoon = 200 * time.Millisecond
 	lookSlow = 2 * time.Second

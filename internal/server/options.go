@@ -14,66 +14,66 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// Options set up a Server. Store and Sched are needed. Of the others, one that is
-// nil has the routes that rest on it answer 404, unless its comment says otherwise.
+// Options set up a Server. Store and Sched are required. A route whose option is nil
+// answers 404, unless the comment says otherwise.
 type Options struct {
 	Store   queue.Store
 	Sched   *scheduler.Scheduler
 	Log     zerolog.Logger
 	Version string
 
-	// Evaluator takes what people say of jobs.
+	// Evaluator stores evaluations of people.
 	Evaluator *eval.Evaluator
-	// Triggers tells how the triggers are doing.
+	// Triggers returns the triggers with their state.
 	Triggers func() []api.Trigger
-	// ReadFile turns a job file into a submission. Its errors are the sender's
-	// mistakes, told as they are, unless they wrap the context's.
+	// ReadFile turns a job file into a submission. Its errors, unless they wrap the
+	// context's, are mistakes of the client and are answered as they are.
 	ReadFile func(context.Context, api.JobFile) (api.Submission, error)
-	// Artifacts is the folder that the artifacts of an attempt lie in.
+	// Artifacts returns the folder of an attempt's artifacts.
 	Artifacts func(id job.ID, attempt int) string
-	// Reload puts the changed configuration in force and says what has changed. Its
-	// errors are mistakes in the configuration, told as they are.
+	// Reload applies the changed configuration and says what has changed. Its errors
+	// are mistakes in the configuration and are answered as they are.
 	Reload func(context.Context) (string, error)
-	// Upgrade begins to hand over to a new program. Its errors are told as they are.
+	// Upgrade begins to hand over to a new program. Its errors are answered as they are.
 	Upgrade func(context.Context, api.Upgrade) error
-	// NewUILink returns a link that logs in to the dashboard once, for who asks. Its
-	// errors are told as they are.
+	// NewUILink creates a link that logs the client in to the dashboard once. Its
+	// errors are answered as they are.
 	NewUILink func(ctx context.Context, role string) (api.UILink, error)
-	// Workers tells how each kind of worker stands.
+	// Workers returns the kinds of worker with their state.
 	Workers func(context.Context) []api.Worker
-	// Budgets tells how the windows of money stand. nil: there are none.
+	// Budgets returns the budgets with what is spent. nil means that there are none.
 	Budgets func(context.Context) []api.Budget
-	// Domains are those that jobs may name. nil: any.
+	// Domains returns those that jobs may name. nil allows any.
 	Domains func() []string
-	// Bounds are how much a submission may hold. nil: only the store's are.
+	// Bounds limits submissions. nil leaves only the store's limits.
 	Bounds func() queue.Bounds
-	// MaxAtOnce is how many jobs may run at once. nil: it is not told.
+	// MaxAtOnce returns how many jobs may run at once. nil leaves it out of the overview.
 	MaxAtOnce func() int
-	// Ready says why the scheduler is not ready for jobs. nil: it always is.
+	// Ready returns why the scheduler does not accept jobs. nil means that it always does.
 	Ready func() error
 
 	// Me, Login, Metrics and Dashboard answer GET /v1/me and /metrics, which need
 	// the role read, and GET /login, / and /assets/, which everybody may ask for.
 	Me, Login, Metrics, Dashboard http.Handler
 
-	// Authorize says whether a request may do what needs a role: read, submit or
-	// operate. It is asked for each request of a route that is not public, before
-	// its body is read. An error that has a method Problem() api.Problem, and
-	// maybe Header() http.Header, is answered with that. nil: all may do all.
+	// Authorize decides whether a request may do what needs a role: read, submit or
+	// operate. It is called for each request of a route that is not public, before
+	// the body is read. An error that has a method Problem() api.Problem, and
+	// maybe Header() http.Header, is answered with that. nil allows everything.
 	Authorize func(ctx context.Context, r *http.Request, role string) error
-	// Principal names who asks: idempotency keys of one do not meet those of
-	// another. nil: all are one.
+	// Principal names the client: idempotency keys of two principals are independent,
+	// and each has its share of the streams. nil means that all are one.
 	Principal func(context.Context) string
-	// Who is whose answer an approval or a rejection is, whatever its body says; ""
-	// leaves it to that. nil: always.
+	// Who returns the name that an approval or a rejection is recorded under, whatever
+	// the body says; "", and nil, leave it to the body.
 	Who func(context.Context) string
-	// Wrap is put around all routes, e.g. to find out who asks.
+	// Wrap is put around all routes, e.g. to identify the client.
 	Wrap func(http.Handler) http.Handler
 	// ConnContext is http.Server's, of every connection.
 	ConnContext func(context.Context, net.Conn) context.Context
 
-	MaxListeners int   // to streams, at once, a quarter of them for one principal; 0: 256
-	MaxBody      int64 // of a submission, in bytes; 0: 64 MiB
+	MaxListeners int   // of streams at once, a quarter of them for one principal; 0 means 256
+	MaxBody      int64 // of a submission, in bytes; 0 means 64 MiB
 }
 
 // Defaults of Options.

@@ -134,8 +134,8 @@ func sentinels() []sentinel {
 	}
 }
 
-// problemOf returns what an error is answered with. One that nobody expects is
-// logged, since it is ours.
+// problemOf returns what an error is answered with. An unexpected one is
+// logged, since it is a fault of this program.
 func (r *router) problemOf(err error, path string) *problem {
 	var own *problem
 	var bad *invalid

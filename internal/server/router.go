@@ -24,7 +24,7 @@ const (
 	operate = "operate"
 )
 
-// roleExtension is how the OpenAPI document tells a route's role.
+// roleExtension names a route's role in the OpenAPI document.
 const roleExtension = "x-role"
 
 // route describes a route, for the router and for the OpenAPI document.
@@ -222,7 +222,7 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.mux.ServeHTTP(w, req)
 		return
 	}
-	why := &told{header: http.Header{}}
+	why := &probe{header: http.Header{}}
 	h.ServeHTTP(why, req)
 	if why.status == http.StatusMethodNotAllowed {
 		p := newProblem("method_not_allowed", why.status, "%s is not for %s, want %s", req.Method, req.URL.Path, why.header.Get("Allow"))
@@ -233,18 +233,18 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.refuse(w, req, newProblem("no_route", http.StatusNotFound, "there is no route %s; GET /openapi.json lists what there is", req.URL.Path))
 }
 
-// told keeps what a handler of the mux says of a request without a route.
-type told struct {
+// probe keeps the mux's answer to a request without a route.
+type probe struct {
 	header http.Header
 	status int
 }
 
-func (t *told) Header() http.Header         { return t.header }
-func (t *told) Write(p []byte) (int, error) { return len(p), nil }
-func (t *told) WriteHeader(status int)      { t.status = status }
+func (p *probe) Header() http.Header       { return p.header }
+func (*probe) Write(p []byte) (int, error) { return len(p), nil }
+func (p *probe) WriteHeader(status int)    { p.status = status }
 
-// paced bounds each write of an answer, so that a reader who is gone is let go. No
-// answer as a whole is bounded: some are streams.
+// paced bounds each write of an answer, so that a client that is gone does not
+// hold it. An answer as a whole has no bound, since some are streams.
 type paced struct {
 	http.ResponseWriter
 	control *http.ResponseController

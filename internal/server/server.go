@@ -91,8 +91,8 @@ func (s *Server) Keep(ctx context.Context) error { return s.queue.Keep(ctx) }
 type servingKey struct{}
 
 // Serve answers requests on l until ctx ends, and closes l. It may be called for
-// several listeners at once. Streams end with ctx; other requests have a moment to
-// end by themselves. The error is ctx's cause, or why l cannot be listened on.
+// several listeners at once. Streams end with ctx; other requests have endTime to
+// finish. The error is ctx's cause, or why l cannot be listened on.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10, ConnContext: s.opt.ConnContext,
@@ -110,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	answering.Finish(last) //nolint:errcheck // what was left then was told that it ends
+	answering.Finish(last) //nolint:errcheck // what is left is closed
 	if err := <-served; err != nil {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}

@@ -52,8 +52,8 @@ type listeners struct {
 	by  map[string]int // principal: streams
 }
 
-// share returns how many streams one principal may follow of so many: whoever takes
-// all of its own leaves most to others.
+// share returns how many of all streams one principal may follow, so that most are left
+// for others.
 func share(of int) int { return max(1, of/4) }
 
 // add takes a place, or says why there is none.
@@ -102,7 +102,7 @@ func (e *events) position(id string) { fmt.Fprintf(&e.buffer, "id: %s\n\n", id) 
 // alive adds a line that says nothing.
 func (e *events) alive() { e.buffer.WriteString(": alive\n\n") }
 
-// flush sends what was put. An error means that nobody is there any more.
+// flush sends what was put. An error means that the client has gone.
 func (e *events) flush() error {
 	if e.buffer.Len() == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/agentsched/agentsched/workflow/durable"
 )
 
-// StepsOf joins the stored steps of a job with what its events tell of them.
+// StepsOf joins the stored steps of a job with its events about them.
 func StepsOf(ctx context.Context, store queue.Store, e *queue.Entry) ([]api.Step, error) {
 	of := e.ID
 	if e.CoalescedWith != "" {

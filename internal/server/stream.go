@@ -40,7 +40,7 @@ const updateBuffer = 4096
 // maxTogether is how many updates are sent at once at most.
 const maxTogether = 256
 
-// updateKinds are the kinds that can be asked for. A gap is told whatever was.
+// updateKinds are the kinds that can be selected. A gap is always sent.
 func updateKinds() []api.UpdateKind {
 	return []api.UpdateKind{
 		api.UpdateJob, api.UpdateCore, api.UpdateCircuit, api.UpdateEscalation, api.UpdateSignal, api.UpdateEvent, api.UpdateWaiting,

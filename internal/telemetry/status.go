@@ -88,7 +88,7 @@ func (s *status) collect(p *page) {
 	}
 }
 
-// circuits tells the worst state of those that share a label.
+// circuits puts the worst state of those that share a label.
 func (s *status) circuits(list []ipc.Circuit, p *page) {
 	worst := map[[2]string]float64{}
 	for _, c := range list {

@@ -19,7 +19,7 @@ type Config struct {
 	Version string // of the program
 	// Store is surveyed at a scrape, and read at the end of a traced job. nil: neither.
 	Store queue.Reader
-	// Status tells how the scheduler fares; nil leaves out what it would tell.
+	// Status returns the scheduler's status; nil leaves its metrics out.
 	Status func() scheduler.Status
 	// Redact takes secrets out of a text; nil leaves texts as they are.
 	Redact func(string) string
@@ -85,7 +85,7 @@ func (t *Telemetry) Observe(m scheduler.Moment) {
 	}
 }
 
-// Escalated counts an escalation that was not told before (not its Again).
+// Escalated counts an escalation, except reminders (Again).
 func (t *Telemetry) Escalated(e isolation.Escalation) {
 	if !e.Again {
 		t.counters.escalated(e.Cause)

@@ -43,8 +43,8 @@ type tracer struct {
 	failed   *counter // spans
 
 	ended  chan endedJob
-	done   chan struct{}      // closed when all that ended is told
-	ctx    context.Context    // of reads and of what is sent; ends when nobody waits any more
+	done   chan struct{}      // closed when the last spans are sent
+	ctx    context.Context    // of reads and of what is sent; ends when shutdown stops waiting
 	cancel context.CancelFunc // ends ctx
 
 	mu     sync.Mutex // guards what follows
@@ -76,7 +76,7 @@ type command struct {
 
 // endedJob is what a trace is made of, beside what is stored.
 type endedJob struct {
-	entry queue.Entry // without what is large or nobody's business
+	entry queue.Entry // without large and private fields
 	notes
 }
 

@@ -156,7 +156,7 @@ func (m *topModel) take(msg pictureMsg) tea.Cmd {
 }
 
 // hear puts what has changed into the picture, so that it is seen at once, and
-// looks again for what an update does not tell, four times as often as otherwise
+// looks again for what an update does not contain, four times as often as otherwise
 // at most: a busy scheduler has more to do than to be looked at.
 func (m *topModel) hear(updates []api.Update) tea.Cmd {
 	for i := range updates {
