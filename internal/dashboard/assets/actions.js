@@ -41,7 +41,7 @@ export async function retry(job) {
     toast(named(job) + ' is queued again.');
     return done;
   } catch (error) {
-    failed(error, 'It could not be tried again');
+    failed(error, 'The job could not be run again');
     return null;
   }
 }
@@ -69,8 +69,8 @@ export async function reject(job) {
       confirm: 'Reject',
       tone: 'bad',
       testid: 'dialog-reject',
-      text: 'The job is done again with your comment, if it has attempts left.',
-      fields: [{name: 'comment', label: 'What is to be done better', type: 'textarea', rows: 5, required: true}],
+      text: 'The job runs again with your comment, if it has attempts left.',
+      fields: [{name: 'comment', label: 'What should be improved', type: 'textarea', rows: 5, required: true}],
     },
     (v) => api.post(path`/v1/jobs/${job.id}/answer`, {approved: false, comment: v.comment.trim()}),
   );
@@ -102,16 +102,16 @@ export async function pause(scope = 'global') {
       confirm: 'Pause',
       tone: 'bad',
       testid: 'dialog-pause',
-      text: 'What runs goes on to its end; nothing else begins.',
+      text: 'Running jobs finish; no other job begins.',
       fields: [
-        {name: 'reason', label: 'Reason', hint: 'For whoever wonders why nothing begins.'},
+        {name: 'reason', label: 'Reason', hint: 'Shown to everybody who looks at waiting jobs.'},
         {
           name: 'for',
           label: 'For how long',
           type: 'select',
           value: '',
           options: [
-            ['', 'Until somebody resumes it'],
+            ['', 'Until it is resumed'],
             ['15m0s', '15 minutes'],
             ['1h0m0s', '1 hour'],
             ['8h0m0s', '8 hours'],
@@ -133,7 +133,7 @@ export async function resume(scope) {
     toast('Resumed ' + firstLine(scope, 80) + '.');
     return done;
   } catch (error) {
-    failed(error, 'It could not be resumed');
+    failed(error, 'The scope could not be resumed');
     return null;
   }
 }

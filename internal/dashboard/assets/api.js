@@ -52,7 +52,7 @@ async function call(method, route, {query: q, body, headers, signal, text = fals
     if (error.name === 'AbortError') throw error;
     throw new Problem({
       title: 'The scheduler does not answer',
-      detail: 'The scheduler does not answer. It may be restarting; this page goes on by itself when it is back.',
+      detail: 'The scheduler does not answer. It may be restarting; this page continues by itself when it is back.',
     });
   }
   if (!response.ok) throw await problemOf(response);

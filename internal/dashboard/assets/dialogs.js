@@ -24,7 +24,7 @@ export function toast(message, {tone = 'good', detail} = {}) {
 export function failed(error, doing) {
   if (error?.name === 'AbortError' || error?.status === 401) return;
   const listed = (error?.errors || []).map((e) => (e.location ? e.location + ': ' : '') + e.message).join('\n');
-  toast(doing || error?.title || 'That did not work', {
+  toast(doing || error?.title || 'The action failed', {
     tone: 'bad',
     detail: [error?.detail || error?.message || String(error), listed].filter(Boolean).join('\n'),
   });

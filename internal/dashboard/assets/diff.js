@@ -206,7 +206,7 @@ function fileView(f, open) {
     drawn = true;
     if (f.binary) replace(body, h('p', {class: 'diff-note'}, 'A binary file, which is not shown.'));
     else if (!f.hunks.length)
-      replace(body, h('p', {class: 'diff-note'}, f.mode ? 'Its mode became ' + f.mode + '.' : 'Its content is the same.'));
+      replace(body, h('p', {class: 'diff-note'}, f.mode ? 'New mode: ' + f.mode + '.' : 'The content is unchanged.'));
     else lines(body, f);
   };
   const el = h(

@@ -88,7 +88,7 @@ export class Graph {
       h(
         'p',
         {class: 'small muted'},
-        'Arrow keys go along the lines, Enter opens a job, Space unfolds its parts. Drag to move, Ctrl and the wheel to zoom.',
+        'Arrow keys follow the lines, Enter opens a job, Space unfolds its parts. Drag to move, Ctrl and the wheel to zoom.',
       ),
     );
     this.parts = [

@@ -36,7 +36,7 @@ export class Log {
       'data-show': 'main',
       onscroll: () => this.scrolled(),
     });
-    this.empty = h('p', {class: 'log-end'}, 'Nothing has been said yet.');
+    this.empty = h('p', {class: 'log-end'}, 'No events yet.');
     this.earlier = h(
       'button',
       {type: 'button', class: 'log-older', hidden: true, 'data-testid': 'log-older', onclick: () => this.fetchOlder()},
@@ -64,7 +64,7 @@ export class Log {
         },
       },
       [
-        ['main', 'All but noise'],
+        ['main', 'All except noise'],
         ['all', 'Everything'],
         ['words', 'What it says'],
         ['deeds', 'What it does'],

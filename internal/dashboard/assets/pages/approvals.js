@@ -52,7 +52,7 @@ class Inbox {
             h('kbd', null, 'o'),
             ' open the job',
           )
-        : h('p', {class: 'notice tone-idle'}, `You may look. To answer takes the role operate; yours is ${this.ctx.me.role}.`),
+        : h('p', {class: 'notice tone-idle'}, `You may only read. An answer needs the role operate; yours is ${this.ctx.me.role}.`),
       this.list,
     ];
   }
@@ -80,7 +80,7 @@ class Inbox {
     this.list.querySelector('.empty')?.remove();
     if (!this.cards.size) {
       this.list.append(
-        h('p', {class: 'empty', 'data-testid': 'approvals-empty'}, 'Nothing waits for you. What needs a person comes here by itself.'),
+        h('p', {class: 'empty', 'data-testid': 'approvals-empty'}, 'No job waits for approval. New ones appear here.'),
       );
     }
     setText(this.left, this.cards.size ? `${count(this.cards.size)} waiting` : '');
@@ -95,7 +95,7 @@ class Inbox {
       name = e.spec.name || e.spec.id;
     const job = {id, name};
     const until = zero(a.until) ? null : h('span', {class: 'approval-until'});
-    const work = h('div', {class: 'approval-work muted'}, 'Reading what it made\u2026');
+    const work = h('div', {class: 'approval-work muted'}, 'Reading the result\u2026');
     const may = this.ctx.can('operate');
     const element = h(
       'article',
@@ -175,7 +175,7 @@ class Inbox {
         .get(this.ctx.path`/v1/jobs/${card.id}`, {signal: this.ctx.signal})
         .then((answer) => this.showWork(card, answer))
         .catch((error) => {
-          if (error.name !== 'AbortError') replace(card.work, 'What it made could not be read: ' + visible(error.detail || error.message));
+          if (error.name !== 'AbortError') replace(card.work, 'The result could not be read: ' + visible(error.detail || error.message));
         })
         .finally(() => {
           this.fetching -= 1;
@@ -233,10 +233,10 @@ class Inbox {
         ? h(
             'details',
             {'data-testid': 'approval-answer', open: answer.length <= 240},
-            h('summary', null, 'What it answered'),
+            h('summary', null, 'Answer'),
             h('pre', {class: 'prose', tabindex: '0'}, pretty(answer)),
           )
-        : h('p', {class: 'muted'}, 'It answered nothing.'),
+        : h('p', {class: 'muted'}, 'It gave no answer.'),
     );
   }
 

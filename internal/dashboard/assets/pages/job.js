@@ -255,7 +255,7 @@ function whyOf(job, last, ended, asks) {
   if (lines.length && outcome?.hint && job.exit_kind === 'failed') lines.push(h('span', null, '\n' + visible(outcome.hint)));
   const also = [
     ['Waits for', job.waits_for],
-    ['Has the result of', job.coalesced_with],
+    ['Shares the result of', job.coalesced_with],
     ['Superseded by', job.superseded_by],
     ['Requeued as', job.requeued_as],
     ['Does again', job.requeued_from],

@@ -260,7 +260,7 @@ class List {
     const head = [
       ['State', 'c-state'],
       ['Job', 'c-name'],
-      ['What, and why it waits', 'note'],
+      ['Instructions, or why it waits', 'note'],
       ['Tenant', 'c-tenant'],
       ['Worker', 'c-worker'],
       ['Tries', 'c-try right'],

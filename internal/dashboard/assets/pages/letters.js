@@ -25,12 +25,12 @@ const CLASSES = [
 ];
 const AGES = [
   ['', 'Any age'],
-  ['newer:1h', 'Within an hour'],
-  ['newer:24h', 'Within a day'],
-  ['newer:168h', 'Within a week'],
-  ['older:1h', 'Over an hour ago'],
-  ['older:24h', 'Over a day ago'],
-  ['older:168h', 'Over a week ago'],
+  ['newer:1h', 'Less than an hour ago'],
+  ['newer:24h', 'Less than a day ago'],
+  ['newer:168h', 'Less than a week ago'],
+  ['older:1h', 'More than an hour ago'],
+  ['older:24h', 'More than a day ago'],
+  ['older:168h', 'More than a week ago'],
 ];
 const FILTERS = ['class', 'tenant', 'worker', 'age', 'grep'];
 const PAGE = 100,
@@ -148,14 +148,14 @@ class Letters {
       h(
         'div',
         {class: 'panel'},
-        may ? this.bar : h('p', {class: 'muted'}, `To requeue or drop takes the role operate; yours is ${this.ctx.me.role}.`),
+        may ? this.bar : h('p', {class: 'muted'}, `Requeue and drop need the role operate; yours is ${this.ctx.me.role}.`),
         this.box,
         this.more,
       ),
       h(
         'p',
         {class: 'small muted'},
-        'To change a job before it is done again, use the command line: ',
+        'To change a job before it runs again, use the command line: ',
         h('code', null, 'scheduler dlq edit JOB'),
         '.',
       ),
@@ -220,12 +220,12 @@ class Letters {
     replace(
       this.box,
       table({
-        caption: 'Dead letters, submitted last first',
+        caption: 'Dead letters, the latest submission first',
         testid: 'letters',
         rows: this.letters,
         key: (e) => e.id,
         rowProps: () => ({'data-testid': 'letter-row'}),
-        empty: filtered ? 'No dead letter fits these filters.' : 'No dead letters. What is given up for good comes here.',
+        empty: filtered ? 'No dead letters match.' : 'No dead letters. Jobs that failed for good are listed here.',
         columns: [
           may ? {title: 'Select', class: 'col-select', cell: (e) => this.tickbox(e)} : null,
           {
@@ -291,7 +291,7 @@ class Letters {
       confirm: 'Requeue',
       testid: 'dialog-requeue',
       text: 'Each becomes a new job with all its attempts, on its first worker.',
-      fields: [{name: 'reset_session', label: 'Let the agents begin without their sessions', type: 'checkbox'}],
+      fields: [{name: 'reset_session', label: 'Start the agents without their sessions', type: 'checkbox'}],
       run: async (v) => {
         answer = await this.ctx.api.post('/v1/dead-letters/requeue', {
           letters: ids.map((id) => ({id})),
@@ -317,7 +317,7 @@ class Letters {
       confirm: 'Drop',
       tone: 'bad',
       testid: 'dialog-drop',
-      text: 'Nothing more is done about them. Their jobs and logs can still be looked at.',
+      text: 'They are no longer listed here. Their jobs and logs stay.',
       run: () => this.ctx.api.post('/v1/dead-letters/drop', {ids}),
     });
     if (!values) return;

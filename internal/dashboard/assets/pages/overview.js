@@ -232,16 +232,16 @@ function tilesOf(o) {
       href: '#/jobs?status=running',
       testid: 'running',
     }),
-    tile('Pending', count(c.queued + c.held), c.held ? plural(c.held, 'waits', 'wait') + ' for other jobs' : 'None waits for other jobs', {
+    tile('Pending', count(c.queued + c.held), c.held ? plural(c.held, 'waits', 'wait') + ' for other jobs' : 'No job waits for other jobs', {
       href: '#/jobs?status=pending',
       testid: 'queued',
     }),
-    tile('Approvals', count(c.approval), c.approval ? 'Waiting for approval' : 'None is waited for', {
+    tile('Approvals', count(c.approval), c.approval ? 'Waiting for approval' : 'No job waits for approval', {
       href: '#/approvals',
       testid: 'approval',
       tone: c.approval ? 'ask' : null,
     }),
-    tile('Dead letters', count(c.dead_letters), c.dead_letters ? 'Given up, to be looked at' : 'None', {
+    tile('Dead letters', count(c.dead_letters), c.dead_letters ? 'Failed, not yet handled' : 'None', {
       href: '#/dead-letters',
       testid: 'dead-letters',
       tone: c.dead_letters ? 'bad' : null,
@@ -386,7 +386,7 @@ function tenants(o) {
     'Share per tenant',
     {testid: 'tenants', note: 'the mark is its target'},
     table({
-      caption: 'Tenants with their share against its target',
+      caption: 'Tenants with their share and its target',
       rows: o.tenants || [],
       key: (t) => t.tenant,
       empty: 'No tenant has used anything yet.',
@@ -478,7 +478,7 @@ function budgets(o, grants) {
               ),
             ),
         )
-      : h('p', {class: 'empty'}, 'There is neither a budget nor a grant.'),
+      : h('p', {class: 'empty'}, 'No budgets and no grants.'),
     list.length > SHOWN ? h('p', {class: 'empty'}, `and ${count(list.length - SHOWN)} more, which are less used`) : null,
   );
 }
@@ -536,7 +536,7 @@ function circuits(o) {
       caption: 'Circuit breakers of the workers',
       rows: o.circuits || [],
       key: (c) => c.worker + ':' + (c.model || ''),
-      empty: 'None is open.',
+      empty: 'No circuit breaker is open.',
       columns: [
         {title: 'Worker', head: true, cell: (c) => h('bdi', null, visible(c.worker + (c.model ? ':' + c.model : '')))},
         {title: 'State', cell: (c) => badge(c.state)},

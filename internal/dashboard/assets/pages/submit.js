@@ -274,7 +274,7 @@ function oneForm(ctx, workers) {
         name: 'id',
         label: 'Name',
         placeholder: 'fix-login',
-        hint: 'Also of its git branch; empty: made up.',
+        hint: 'Also of its git branch. Empty: a generated name.',
         props: {maxlength: '64', spellcheck: 'false'},
       }),
     ),
@@ -322,7 +322,7 @@ function oneForm(ctx, workers) {
         h(
           'div',
           {class: 'form-row'},
-          form.field({name: 'model', label: 'Model', hint: 'As the worker calls it; empty: its own.', props: {spellcheck: 'false'}}),
+          form.field({name: 'model', label: 'Model', hint: 'As the worker names it. Empty: its default.', props: {spellcheck: 'false'}}),
           form.field({
             name: 'workspace_base',
             label: 'Base',
@@ -418,7 +418,7 @@ function fileForm(ctx) {
         name: 'name',
         label: 'Name of the file',
         placeholder: 'request',
-        hint: 'What problems call it.',
+        hint: 'The name that problems are reported under.',
         props: {spellcheck: 'false'},
       }),
     ),

@@ -120,7 +120,7 @@ class Timeline {
         tabindex: '0',
         role: 'group',
         'data-testid': 'timeline',
-        'aria-label': 'Attempts by worker. Arrow keys go from bar to bar, Enter opens the job. The same stands in the table below.',
+        'aria-label': 'Attempts by worker. Arrow keys go from bar to bar, Enter opens the job. The table below has the same data.',
       },
       this.canvas,
       this.nowLine,

@@ -28,7 +28,7 @@ const list = {
           rows: workflows || [],
           key: (w) => w.batch,
           rowProps: () => ({'data-testid': 'workflow-row'}),
-          empty: 'No workflows yet. A job file whose jobs need one another, or that has a team or a pipeline, is one.',
+          empty: 'No workflows yet. A workflow is a job file with dependencies, a team or a pipeline.',
           columns: [
             {
               title: 'Workflow',
