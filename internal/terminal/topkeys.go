@@ -22,7 +22,7 @@ var helpLines = []string{
 	"p              pause or resume all     q Ctrl-C                 leave; the jobs go on",
 	"",
 	"In a log: ↑ ↓ PgUp PgDn Home scroll, End follows the end, esc goes back.",
-	"SHARE is what a tenant has had, | what it is to have by the policy.",
+	"SHARE is what a tenant has used; | marks its target by the policy.",
 }
 
 // key is what a key does.
@@ -41,7 +41,7 @@ func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
 		if k.String() == "y" || k.String() == "Y" {
 			return m.ask.yes
 		}
-		m.say = "nothing was done"
+		m.say = "nothing changed"
 	case reading:
 		m.log.key(m, k.String())
 	case helping:
@@ -103,7 +103,7 @@ func (m *topModel) onJob(key string, e *api.Job) tea.Cmd {
 		m.confirm(fmt.Sprintf("Cancel %s? y/n", name), m.do(name+": is cancelled", func(ctx context.Context) error { return m.source.Cancel(ctx, id) }))
 	case "a", "r":
 		if statusOf(e).State != job.WaitingApproval {
-			m.say = name + " waits for no approval"
+			m.say = name + " does not wait for approval"
 			return nil
 		}
 		if key == "r" {
@@ -124,10 +124,10 @@ func (m *topModel) confirm(text string, yes tea.Cmd) {
 // askPause asks whether all is to be paused, or to go on if it is.
 func (m *topModel) askPause() {
 	if slices.ContainsFunc(m.scene.picture.Overview.Isolations, func(i api.Isolation) bool { return i.Scope == "global" }) {
-		m.confirm("Nothing new begins. Let jobs begin again? y/n", m.do("jobs begin again", m.source.Resume))
+		m.confirm("All jobs are paused. Resume them? y/n", m.do("resumed", m.source.Resume))
 		return
 	}
-	m.confirm("Let no job begin until somebody resumes it? What runs goes on. y/n", m.do("paused: p resumes", m.source.Pause))
+	m.confirm("Pause all jobs until they are resumed? Running jobs go on. y/n", m.do("paused: p resumes", m.source.Pause))
 }
 
 func (m *topModel) typeFilter(k tea.KeyPressMsg) {
@@ -145,16 +145,16 @@ func (m *topModel) typeFilter(k tea.KeyPressMsg) {
 func (m *topModel) typeComment(k tea.KeyPressMsg) tea.Cmd {
 	switch k.String() {
 	case "esc":
-		m.mode, m.say = browsing, "nothing was done"
+		m.mode, m.say = browsing, "nothing changed"
 	case "enter":
 		e, comment := m.jobs.selected(m.scene.picture.Jobs), strings.TrimSpace(m.input)
 		if comment == "" {
-			m.say, m.bad = "a rejection needs a comment: what is to be done better?", true
+			m.say, m.bad = "a rejection needs a comment: say what should be improved", true
 			return nil
 		}
 		m.mode = browsing
 		if e == nil || statusOf(e).State != job.WaitingApproval {
-			m.say, m.bad = "it waits for no approval any more", true
+			m.say, m.bad = "the job does not wait for approval any more", true
 			return nil
 		}
 		id := e.ID

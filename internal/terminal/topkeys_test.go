@@ -53,16 +53,16 @@ func TestActions(t *testing.T) {
 	for _, c := range []struct{ keys, told, say string }{
 		{"c", "", ""}, // it asks first
 		{"cy", "cancel " + fix, "fix-login: is cancelled"},
-		{"cn", "", "nothing was done"},
-		{"c<esc>", "", "nothing was done"},
-		{"a", "", "fix-login waits for no approval"},
-		{"r", "", "fix-login waits for no approval"},
+		{"cn", "", "nothing changed"},
+		{"c<esc>", "", "nothing changed"},
+		{"a", "", "fix-login does not wait for approval"},
+		{"r", "", "fix-login does not wait for approval"},
 		{"jjay", "answer " + review + " true ", "review: approved"},
 		{"<down><down>rtests arx<backspace>e missing<enter>", "answer " + review + " false tests are missing", "review: rejected"},
-		{"jjr <enter>", "", "a rejection needs a comment: what is to be done better?"},
-		{"jjrno<esc>", "", "nothing was done"},
+		{"jjr <enter>", "", "a rejection needs a comment: say what should be improved"},
+		{"jjrno<esc>", "", "nothing changed"},
 		{"py", "pause", "paused: p resumes"},
-		{"pn", "", "nothing was done"},
+		{"pn", "", "nothing changed"},
 		{"/rev<enter>ay", "answer " + review + " true ", "review: approved"},
 		{"/nothing<enter>c", "", "no job is chosen"},
 		{"Gkkk<home><end>gcy", "cancel " + fix, "fix-login: is cancelled"},
@@ -87,7 +87,7 @@ func TestResume(t *testing.T) {
 	f.picture.Overview.Isolations = append(f.picture.Overview.Isolations, api.Isolation{Scope: "global"})
 	m := stood(t, f, 100, 30, TopOptions{})
 	press(m, "p")
-	if !strings.Contains(m.render(), "Let jobs begin again?") {
+	if !strings.Contains(m.render(), "Resume them?") {
 		t.Errorf("it does not ask: %s", m.render())
 	}
 	press(m, "y")

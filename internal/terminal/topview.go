@@ -105,7 +105,7 @@ func (m *topModel) footer(w int) string {
 	case m.mode == filtering:
 		return typing("/", m.input, w)
 	case m.mode == rejecting:
-		return typing("what is to be done better? ", m.input, w)
+		return typing("comment: what should be improved? ", m.input, w)
 	case m.mode == reading:
 		return m.scene.paint(Cut("esc back  ↑↓ PgUp PgDn scroll  End follows", w), faint)
 	case m.mode == helping:
