@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// calls are our own requests that have no answer yet.
+// calls are our own requests that have no answer yet. Their ids are 1, 2, 3, … and never used again, so that a late
+// answer to a call that was given up cannot reach another one.
 type calls struct {
 	mu      sync.Mutex // guards the following
 	last    int64
@@ -32,7 +33,7 @@ func (c *calls) add() (int64, <-chan answer, error) {
 	return c.last, ch, nil
 }
 
-// remove gives a call up; its answer will be nobody's.
+// remove gives a call up. Its answer, if it comes, is counted as unknown.
 func (c *calls) remove(id int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ type inbound struct {
 
 	result  json.RawMessage
 	failure *Error // of an error answer
-	bare    bool   // has neither method, result nor error: an answer without result if its id is a call's, else refused
+	bare    bool   // has neither method, result nor error: a malformed answer if its id is a call's, else refused
 
 	refusal *Error // set: not to be run, only to be answered with this
 }
@@ -68,8 +68,8 @@ func parseRequest(m *inbound, members map[string]json.RawMessage) *inbound {
 	return m
 }
 
-// parseAnswer never refuses: an error sent back under the id of an answer would be taken for the answer to a call of the
-// other side's own. Whatever is wrong with an answer is the caller's to hear.
+// parseAnswer never refuses: the other side would take an error with the id of an answer for the answer to its own call of
+// that id. What is wrong with an answer becomes the error of our call.
 func parseAnswer(m *inbound, members map[string]json.RawMessage, wellFormed bool) *inbound {
 	m.result = members["result"]
 	switch text, isError := members["error"]; {
@@ -84,7 +84,7 @@ func parseAnswer(m *inbound, members map[string]json.RawMessage, wellFormed bool
 	return m
 }
 
-// errMalformedAnswer is what a caller hears of an answer that is none.
+// errMalformedAnswer is the error of a call whose answer has no result or error that can be read.
 var errMalformedAnswer = &Error{Code: CodeInternal, Message: "peer sent a malformed answer"}
 
 func (m *inbound) refuse(code int, why string) *inbound {
@@ -137,7 +137,7 @@ func encodeRequest(id, method string, params any) ([]byte, error) {
 	return append(frame, '}'), nil
 }
 
-// encodeAnswer builds the answer to the request with this id; nil means that the id could not be told.
+// encodeAnswer builds the answer to the request with this id; nil means that the request's id could not be read.
 func encodeAnswer(id json.RawMessage, result any, failure *Error) ([]byte, error) {
 	if id == nil {
 		id = json.RawMessage("null")
@@ -170,7 +170,7 @@ const droppedMember = "dropped"
 // droppedRoom is what addDropped may add: `,"dropped":` and the digits of an int64.
 const droppedRoom = 32
 
-// checkDroppable refuses a frame that addDropped could not say a gap in.
+// checkDroppable refuses a frame that addDropped could not add its member to.
 func checkDroppable(frame []byte) error {
 	if !bytes.HasSuffix(frame, []byte("}}")) {
 		return errors.New("params must be an object, to say in it what was dropped")
@@ -190,7 +190,7 @@ func checkDroppable(frame []byte) error {
 	return nil
 }
 
-// addDropped says a gap of n in the params of a frame that passed checkDroppable.
+// addDropped adds `"dropped": n` to the params of a frame that passed checkDroppable.
 func addDropped(frame []byte, n int) []byte {
 	comma := ","
 	if bytes.HasSuffix(frame, []byte("{}}")) {

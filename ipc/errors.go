@@ -7,19 +7,24 @@ import (
 	"fmt"
 )
 
-// What ends a Peer's Run, and with it every call that waits for an answer. A *TornError and the cause of a context are
-// the two others.
+// The causes with which a Peer's Run returns, and with which every call fails that waits
+// for an answer then. The others are a *TornError, a failed read, and the cause of a
+// context.
 var (
-	// ErrClosed is the good end: the other side closed its stream at a frame's end after ExpectEOF.
+	// ErrClosed is the agreed end: the other side closed its stream at a frame's end after
+	// ExpectEOF.
 	ErrClosed = errors.New("peer closed the stream as agreed")
-	// ErrEOF is the stream's end that nobody agreed on: the other side died or gave up.
+	// ErrEOF means that the stream ended without an agreement: the other side died or gave
+	// up.
 	ErrEOF = errors.New("peer ended the stream unexpectedly")
-	// ErrHung means that the other side took no frame for the hang limit.
+	// ErrHung means that the other side took no frame for the hang limit. A patient peer
+	// (SetPatient) does not return it.
 	ErrHung = errors.New("peer does not drain its stream")
-	// ErrGarbage means too many lines that are not JSON in too short a time: something else prints on the stream.
+	// ErrGarbage means too many lines that are not JSON in too short a time: something else
+	// prints on the stream.
 	ErrGarbage = errors.New("peer sends garbage")
-	// ErrOverrun means that our own handlers fell so far behind that the receive queue reached its hard bound and took
-	// nothing off it for the hang limit.
+	// ErrOverrun means that our own handlers fell so far behind that the receive queue
+	// stayed at its hard bound for the hang limit.
 	ErrOverrun = errors.New("handlers do not keep up with the peer")
 	// ErrStopped is the cause after Stop(nil).
 	ErrStopped = errors.New("peer was stopped")
@@ -27,26 +32,33 @@ var (
 	ErrStarted = errors.New("peer was already run")
 )
 
-// Error codes of JSON-RPC 2.0, section 5.1 of its specification.
+// Error codes of JSON-RPC 2.0, section 5.1 of its specification. This package sends the
+// first three itself; a Handler sends the other two with InvalidParams and by returning
+// any error that is no *Error.
 const (
-	CodeParse          = -32700 // the line is not JSON
-	CodeInvalidRequest = -32600 // JSON, but not a request; also a frame over the limit, a batch
-	CodeMethodNotFound = -32601
-	CodeInvalidParams  = -32602
-	CodeInternal       = -32603 // the handler failed in a way that has no code, or panicked
+	CodeParse          = -32700 // the line is not JSON or not UTF-8; the answer's id is null
+	CodeInvalidRequest = -32600 // JSON, but not a request: also a frame over MaxFrame, a batch, a second hello
+	CodeMethodNotFound = -32601 // the other side is of an older release, or misspelt
+	CodeInvalidParams  = -32602 // the params do not decode, or a field is wrong; the message names it
+	CodeInternal       = -32603 // the handler failed without a code of its own, or panicked
 )
 
-// Error codes of the core. A number keeps its meaning for ever: append only. (-32131 … -32135 are the queue's.)
+// Error codes of the core. A number keeps its meaning for ever: append only. Two are
+// reserved, and no core sends them: a refused permit is a PermitAnswer, and a job that
+// cannot be run is accepted and ends as CONFIG. The numbers -32131 to -32135 belong to the
+// queue.
 const (
-	CodePermitRejected = -32151 // the core refuses to let the job run now; data says the reason and when to ask again
-	CodePermitUnknown  = -32152 // submit_job named a permit that was never given, is used, or has expired
-	CodeNotConfigured  = -32153 // a request that needs `configure` came before it
-	CodeVersion        = -32154 // the two sides share no protocol version
-	CodeShuttingDown   = -32155 // the core takes no new work: `shutdown` has been asked for
-	CodeBadTask        = -32156 // the task cannot be run as it is written; trying again will not help
+	CodePermitRejected = -32151 // reserved
+	CodePermitUnknown  = -32152 // submit_job: the permit is not one for what is submitted; the attempt does not count
+	CodeNotConfigured  = -32153 // hello or configure is missing; send them first
+	CodeVersion        = -32154 // hello: no common ProtocolVersion; install both programs from one release
+	CodeShuttingDown   = -32155 // request_permit, submit_job: the core ends; ask the next core
+	CodeBadTask        = -32156 // reserved
 )
 
-// Error is the other side's answer that it did not do what was asked; a Handler returns one to choose the code.
+// Error is an answer that says why a request was not carried out. A Handler returns one to
+// choose the code. Callers find it with errors.As in what Peer.Call returns, and branch on
+// Code; Message is for people, and Data is empty in every answer of the core.
 type Error struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`

@@ -35,9 +35,9 @@ func NewDecoder(r io.Reader, max int) *Decoder {
 
 // Next returns the next frame without its line end. The bytes are valid until the next call.
 //
-// Three errors concern one line and reading may go on after them: *OversizeError and *GarbageError. All others end the
+// Two errors concern one line, and reading may go on after them: *OversizeError and *GarbageError. All others end the
 // stream and are returned again by each later call: io.EOF when it ended after a newline, *TornError when it ended inside
-// a line, else what the reader said. Blank lines are skipped.
+// a line, else the reader's error. Blank lines are skipped.
 func (d *Decoder) Next() ([]byte, error) {
 	for d.err == nil {
 		line, err := d.line()
@@ -129,7 +129,7 @@ func (e *GarbageError) Error() string {
 	return fmt.Sprintf("line of %d bytes is %s: %q", e.Size, e.Why, e.Head)
 }
 
-// TornError says that the stream ended inside a line: whoever wrote it died in the middle. It is an io.ErrUnexpectedEOF.
+// TornError says that the stream ended inside a line: its writer died while it wrote. It wraps io.ErrUnexpectedEOF.
 type TornError struct {
 	Size int    // bytes after the last newline
 	Head []byte // the first 200 of them
@@ -157,8 +157,8 @@ func NewEncoder(w io.Writer, max int) *Encoder {
 	return &Encoder{w: w, max: max}
 }
 
-// Encode writes one frame. What the other side would refuse is refused here, before a byte is written: *OversizeError
-// for its size, an error for a line end in it (JSON text can always do without) or bytes that are not UTF-8.
+// Encode writes one frame. It refuses what the other side would refuse before it writes a byte: with *OversizeError for
+// its size, with another error for a line end in it (JSON text never needs one) or for bytes that are not UTF-8.
 func (e *Encoder) Encode(frame []byte) error {
 	if err := e.add(frame); err != nil {
 		return err
@@ -187,7 +187,8 @@ func (e *Encoder) flush() error {
 	return nil
 }
 
-// batchSize is how many bytes of frames go out together at most, but for the last frame: less than a pipe takes at once.
+// batchSize is after how many bytes of frames a write begins: half of a pipe's buffer on Linux (64 KiB, pipe(7)), so that
+// one write is usually taken at once.
 const batchSize = 32 << 10
 
 func checkFrame(frame []byte, max int) error {

@@ -2,7 +2,8 @@ package ipc
 
 import "time"
 
-// garbageWindow counts bad lines: more than a broken peer would send by mistake, in a short time, is too many.
+// garbageWindow counts lines that are not JSON. One may be a stray print; limit of them within span are another program
+// on the stream.
 type garbageWindow struct {
 	limit int
 	span  time.Duration

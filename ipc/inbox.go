@@ -8,12 +8,16 @@ import (
 // inbox holds what the other side sent and no handler has taken yet: notifications for one goroutine, in order, and
 // requests for a bounded number of goroutines.
 //
-// It is bounded by bytes, twice. Over the soft bound reading stops, which in the end makes the other side wait or drop
-// its progress; but not while anybody here waits for the other side, for an answer or for room in the outbox: that wait
-// could end only by reading on, and the one who waits may be the handler that should empty the inbox. Then the hard bound
-// holds. It cannot give way as well: an answer comes in order behind whatever was sent before it, so a handler that calls
-// for each notification of a flood reads in more than it handles. An inbox that stays at the hard bound for the hang
-// limit ends the peer with ErrOverrun. So up to the hard bound nobody waits in a circle, and at it not for ever.
+// Two bounds limit its bytes. A frame is read only while
+//
+//	bytes < soft  or  awaiting > 0 and bytes < hard
+//
+// At the soft bound reading stops, so that the other side waits, or drops its progress. But while a call here waits for
+// the other side, for an answer or for room in the outbox, reading must go on: the answer stands behind what is not read
+// yet, and the one that waits may be the handler that should empty the inbox. The hard bound limits that, since a handler
+// that makes a call for each notification of a flood reads in more than it handles. An inbox that stays at the hard bound
+// for the hang limit ends the peer with ErrOverrun. So two peers never wait for each other in a circle below the hard
+// bound, and at it for the hang limit only.
 type inbox struct {
 	soft, hard int // bytes
 	hang       time.Duration
@@ -22,18 +26,18 @@ type inbox struct {
 
 	mu       sync.Mutex // guards the following
 	changed  sync.Cond  // broadcast at each change that may make room, or leave no answer owed
-	arrived  sync.Cond  // told of a notification, apart from that: else who waits for one wakes up for each request
+	arrived  sync.Cond  // signalled for a notification: its handler must not wake up for each request
 	notes    []*inbound
 	requests []*inbound
 	bytes    int
 	running  int                 // goroutines that serve requests
 	ids      map[string]struct{} // requests queued or being served
 	owed     int                 // requests taken in whose answer is not queued yet
-	awaiting int                 // callers who wait for the other side
-	closed   bool                // nothing more is taken in
+	awaiting int                 // calls and sends that wait for the other side
+	closed   bool                // what arrives is dropped
 }
 
-// frameOverhead is what a queued frame costs beside its own bytes, so that tiny ones are bounded too.
+// frameOverhead is about what a queued frame costs beside its own bytes, so that the number of tiny ones is bounded too.
 const frameOverhead = 256
 
 func newInbox(soft, maxRunning int, hang time.Duration) *inbox {
@@ -42,7 +46,7 @@ func newInbox(soft, maxRunning int, hang time.Duration) *inbox {
 	return b
 }
 
-// await tells the inbox that somebody waits for the other side until the function returned is called.
+// await notes that a call or a send waits for the other side, until the returned function is called.
 func (b *inbox) await() (done func()) {
 	b.addAwaiting(1)
 	return func() { b.addAwaiting(-1) }
@@ -68,9 +72,9 @@ func (b *inbox) addNote(m *inbound) error {
 	return nil
 }
 
-// addRequest queues a request, waiting for room, and starts a goroutine for it if there may be one more. One whose
-// id is that of a request without an answer yet is dropped, and copied is set: a refusal would pass for the answer to
-// that request. In a closed inbox it is dropped as well.
+// addRequest queues a request, waiting for room, and starts a goroutine for it if there may be one more. A request with
+// the id of one that has no answer yet is dropped, and copied is set: the other side would take a refusal for the answer
+// to the earlier one. In a closed inbox it is dropped as well.
 func (b *inbox) addRequest(m *inbound) (copied bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,8 +156,8 @@ func (b *inbox) popLocked(queue *[]*inbound) (*inbound, bool) {
 	return m, true
 }
 
-// release frees the id of a request. It comes before the answer goes out, since the other side may use the id again as
-// soon as it has the answer.
+// release frees the id of a request. It is called before the answer is sent, since the other side may use the id again
+// as soon as it has the answer.
 func (b *inbox) release(m *inbound) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,7 +189,7 @@ func (b *inbox) awaitAnswered() {
 	}
 }
 
-// close takes nothing more in; what is queued is still given out.
+// close drops what arrives from now on. What is queued is still handled.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 )
 
 // splitMembers splits a JSON object into its members; of those with the same name the last one counts. The object must be
-// valid, as a Decoder's frames are: then this is what encoding/json makes of it, which would look at each byte twice
+// valid, as a Decoder's frames are. The result is then that of encoding/json into a map, which would read each byte twice
 // more. The values share frame's memory.
 func splitMembers(frame []byte) map[string]json.RawMessage {
 	out := make(map[string]json.RawMessage, 4)

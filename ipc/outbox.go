@@ -12,39 +12,43 @@ import (
 type outFrame struct {
 	bytes []byte
 
-	// stream names the run (or whatever else) whose dropped frames are counted together. It is empty unless the frame may
-	// be dropped or is the stream's last.
+	// stream names the frames whose drops are counted together, those of one run for example. It is empty unless the frame
+	// may be dropped or is the stream's last.
 	stream    string
 	droppable bool
 
 	patient bool // may linger in the outbox, as a droppable one may
 }
 
-// outbox is the bounded queue between everybody who sends and the one goroutine that writes. Frames leave in the order in
-// which they were taken in. When it is full, the oldest droppable frame makes room for the new one, whatever that is; a
-// frame that may not be dropped waits if there is none.
+// outbox is the bounded queue between all senders and the one goroutine that writes. Frames leave in the order in which
+// they were queued. When it is full, the oldest droppable frame is dropped for the new one, of whatever kind that is. If
+// there is none, a droppable new frame is dropped itself, and any other waits. Between two calls it holds:
+//
+//	len(queue) ≤ limit
+//	len(waiters) > 0  ⇒  len(queue) = limit and no frame in queue is droppable
+//	gaps[s] = frames of stream s dropped since the last one of s was written
 type outbox struct {
 	limit   int
-	linger  time.Duration // how long a patient frame may wait for company, which costs the reader no wake-up of its own
+	linger  time.Duration // how long a patient frame may wait for others to be written with it
 	drained chan struct{} // closed by the writer when it ends
 	patient atomic.Bool   // see Peer.SetPatient
 
 	mu       sync.Mutex // guards the following
-	filled   sync.Cond  // told of each change that the writer may wait for
+	filled   sync.Cond  // signalled at each change that the writer may wait for
 	queue    *list.List // of outFrame
 	progress *list.List // of *list.Element: the droppable frames in queue, oldest first
-	waiters  *list.List // of *waiter, first come first served; not empty only while queue is full and progress is empty
-	due      bool       // what is queued goes out now; else when a lingering frame's time is up
-	lingers  bool       // a timer for that runs
+	waiters  *list.List // of *waiter, first come first served
+	due      bool       // the queue is written now; else when the timer of a lingering frame ends
+	lingers  bool       // that timer runs
 	gaps     map[string]int
-	dropped  uint64
-	closed   error // set: nothing more is taken in
-	failed   bool  // set: nothing more is given out
+	dropped  uint64 // frames, since the outbox was made
+	closed   error  // set: put fails with it
+	failed   bool   // set: next returns nothing more
 }
 
 type waiter struct {
 	frame outFrame
-	done  chan error // buffered; nil when the frame was taken in
+	done  chan error // buffered; nil when the frame was queued
 }
 
 func newOutbox(limit int) *outbox {
@@ -54,8 +58,8 @@ func newOutbox(limit int) *outbox {
 	return o
 }
 
-// put takes a frame in, waiting for room no longer than limit (then ErrHung) or until ctx ends (then its cause). While it is
-// patient, it waits for longer.
+// put queues a frame. It waits for room no longer than limit (then ErrHung) or until ctx ends (then its cause). While the
+// outbox is patient, limit does not count.
 func (o *outbox) put(ctx context.Context, f outFrame, limit time.Duration) error {
 	place, w, err := o.offer(f)
 	if w == nil {
@@ -82,7 +86,7 @@ func (o *outbox) put(ctx context.Context, f outFrame, limit time.Duration) error
 	return <-w.done
 }
 
-// offer takes the frame in at once or, if it has to wait, queues a waiter for it.
+// offer queues the frame at once or, if there is no room, a waiter for it.
 func (o *outbox) offer(f outFrame) (*list.Element, *waiter, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -131,7 +135,7 @@ func (o *outbox) pushLocked(f outFrame) {
 	if f.droppable {
 		o.progress.PushBack(place)
 	}
-	// A burst has company enough, and must not fill the queue meanwhile.
+	// A burst is written at once: it has enough frames, and must not fill the queue while they wait.
 	if (f.droppable || f.patient) && o.linger > 0 && !o.due && o.queue.Len() < o.limit/8 {
 		if !o.lingers {
 			o.lingers = true
@@ -153,8 +157,8 @@ func (o *outbox) endLinger() {
 
 // next waits for the oldest frame. It is false when the outbox has failed, or is closed and empty.
 //
-// A frame of a stream says here, as late as can be, how many of its stream were dropped. All of those stood before it:
-// frames are dropped from the front, and a new one is dropped only when no droppable one is queued.
+// A frame of a stream gets the number of dropped frames of its stream here, as late as possible. All of those stood before
+// it: frames are dropped from the front, and a new one is dropped only when no droppable one is queued.
 func (o *outbox) next() ([]byte, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -164,8 +168,8 @@ func (o *outbox) next() ([]byte, bool) {
 	return o.takeLocked()
 }
 
-// another is next for a frame that can go out in the same write as the n before it; false if there is none now. Frames
-// that go out together may wait for the reader as long as one, so there are few of them beside those that the queue holds.
+// another is next for a frame that can be written together with the n before it; false if there is none now. Frames that
+// are being written no longer count against limit, so n stays below an eighth of it.
 func (o *outbox) another(n int) ([]byte, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,7 +200,7 @@ func (o *outbox) takeLocked() ([]byte, bool) {
 	return f.bytes, true
 }
 
-// close lets what is queued, or waits, still go out; what comes later fails with cause.
+// close makes each later put fail with cause. Frames that are queued, or wait, are still written.
 func (o *outbox) close(cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -206,7 +210,7 @@ func (o *outbox) close(cause error) {
 	o.filled.Signal()
 }
 
-// fail drops everything; who waits, or comes later, gets cause.
+// fail drops everything. Each put that waits, and each later one, fails with cause; the first cause counts.
 func (o *outbox) fail(cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,13 +9,16 @@ import (
 	"time"
 )
 
-// Run converses until one side ends it and returns why: ErrClosed, ErrEOF, a *TornError, ErrHung, ErrGarbage,
-// ErrOverrun, what reading failed with, the cause given to Stop, or that of ctx. It never returns nil. Every call that
-// waits fails with the same cause. When it returns, both streams are closed and no goroutine of the peer is left; so it
-// waits for handlers, whose context ends with the cause.
+// Run reads, writes and serves until the conversation ends, and returns why: ErrClosed, ErrEOF, a *TornError, ErrHung,
+// ErrGarbage, ErrOverrun, what reading failed with, the cause given to Stop, or that of ctx. It never returns nil. Every
+// call that waits fails with the same cause. When it returns, both streams are closed and no goroutine of the peer is
+// left. So it waits for handlers, whose context ends with the cause; a handler that ignores its context delays it.
 //
-// If the other side is the reason, what was received before is still handled, and what is queued is still written where
-// that can be, for no longer than the hang limit each. If Stop or ctx is the reason, all of it is dropped.
+// If the other side is the reason, what was received before is still handled, and what is queued is still written if the
+// stream allows it, for no longer than the hang limit each. If Stop or ctx is the reason, all of it is dropped:
+//
+//	cause found → calls fail → [received frames handled → queued frames written] → handlers' context ends
+//	            → r and w closed → goroutines end → Run returns
 func (p *Peer) Run(ctx context.Context) error {
 	if p.started.Swap(true) {
 		return fmt.Errorf("run peer %s: %w", p.cfg.Name, ErrStarted)
@@ -50,7 +53,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	return fmt.Errorf("peer %s: %w", p.cfg.Name, cause)
 }
 
-// ending is how a conversation ended.
+// ending is how a conversation ended, and what has ended by itself already.
 type ending struct {
 	cause         error
 	ours          bool // by Stop or ctx
@@ -58,8 +61,9 @@ type ending struct {
 	writeFailed   bool
 }
 
-// await waits for the first thing that ends the conversation. A failed write does not, at once: the other side has
-// usually died, and what it sent before is still to be read, up to its end. CloseSend does not either.
+// await waits for the first thing that ends the conversation. A failed write does not end it at once: the other side has
+// usually died, and what it sent before is still read, up to its end or for the hang limit. CloseSend does not end it
+// either: the other side may still answer.
 func (p *Peer) await(ctx context.Context, readEnd, writeEnd <-chan error) *ending {
 	e := &ending{}
 	var overdue <-chan time.Time
@@ -92,8 +96,8 @@ func (p *Peer) await(ctx context.Context, readEnd, writeEnd <-chan error) *endin
 	}
 }
 
-// final turns the end of the stream into what it means. Whether it was agreed on can still change while the last
-// requests are handled: the request to shut down may be one of them.
+// final returns ErrClosed or ErrEOF for the end of the stream, and any other cause as it is. Which of the two can still
+// change while the last requests are handled: the request to shut down may be one of them.
 func (p *Peer) final(cause error) error {
 	switch {
 	case !errors.Is(cause, io.EOF):
@@ -104,7 +108,7 @@ func (p *Peer) final(cause error) error {
 	return ErrEOF
 }
 
-// drain lets handlers have what was received, then the writer what is queued.
+// drain waits until what was received is handled, then until what is queued is written.
 func (p *Peer) drain(ctx context.Context, e *ending) {
 	if e.writeFailed {
 		p.out.fail(e.cause)
@@ -121,7 +125,7 @@ func (p *Peer) drain(ctx context.Context, e *ending) {
 	p.waitUpTo(ctx, p.out.drained)
 }
 
-// waitUpTo waits for done, but no longer than the hang limit or until the owner wants to end.
+// waitUpTo waits for done, but no longer than the hang limit, nor after Stop, the end of ctx or ErrHung.
 func (p *Peer) waitUpTo(ctx context.Context, done <-chan struct{}) {
 	timer := time.NewTimer(p.cfg.HangLimit)
 	defer timer.Stop()
@@ -134,8 +138,8 @@ func (p *Peer) waitUpTo(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// writeLoop writes what is queued, as many frames at a time as are there, and closes w after CloseSend. A write that is
-// not done within the hang limit means a hung peer, unless ours is patient; closing w then ends the Write.
+// writeLoop writes what is queued, up to batchSize bytes at a time, and closes w after CloseSend. A write that takes
+// longer than the hang limit means a hung peer, unless the outbox is patient. Run then closes w, which ends the Write.
 func (p *Peer) writeLoop() error {
 	defer close(p.out.drained)
 	var writing atomic.Bool
@@ -176,8 +180,8 @@ func (p *Peer) writeLoop() error {
 	}
 }
 
-// readLoop reads until the stream ends or is not worth reading any more. It never waits for the other side to read, so
-// two peers cannot wait for each other here: refusals are queued like requests.
+// readLoop reads until the stream ends, is full of garbage, or overruns the inbox. It never waits for the other side to
+// read, so two peers cannot wait for each other here: an answer to a bad line is queued like an answer to a request.
 func (p *Peer) readLoop() error {
 	for {
 		frame, err := p.dec.Next()

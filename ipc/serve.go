@@ -40,7 +40,7 @@ func (p *Peer) settle(m *inbound) {
 	p.log.Warn().Str("id", string(head(m.id))).Msg("answer that no call waits for")
 }
 
-// settleBare fails the call that a frame with nothing but its id seems to answer; without, the call would wait for ever.
+// settleBare fails the call that a frame with nothing but its id seems to answer. Otherwise the call would wait for ever.
 func (p *Peer) settleBare(m *inbound) bool {
 	id, ok := m.callID()
 	return ok && p.calls.settle(id, answer{err: errMalformedAnswer})
@@ -121,7 +121,7 @@ func (p *Peer) handle(ctx context.Context, m *inbound) (result any, failure *Err
 }
 
 // guard runs a handler and turns its panic into an error: one bad request must not end the conversation, and with it
-// every run that the core has in hand.
+// every run of the core.
 func (p *Peer) guard(method string, run func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
