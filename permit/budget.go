@@ -7,8 +7,24 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// budget checks what the job itself may still consume and returns the grant of
-// the next attempt. Called with g.mu held.
+// budget checks the job's own limits and returns the grant of its next attempt. Called
+// with g.mu held. With used = max(the gate's record, the request's claim), figure by figure,
+// an attempt may run if
+//
+//	used attempts < MaxAttempts
+//	used time     < RetryBudget.Time
+//	used cost     < cost limit, the lower of MaxCostUSD and RetryBudget.CostUSD
+//	used tokens   < MaxTokens
+//	now           < the job's deadline
+//
+// for each limit that is set, and is granted
+//
+//	Deadline = min(now + Timeout, now + RetryBudget.Time - used time, the job's deadline)
+//	CostUSD  = cost limit - used cost
+//	Tokens   = MaxTokens - used tokens
+//
+// A Timeout that is not set is job.DefaultTimeout. Lost attempts are not counted, but
+// their time, cost and tokens are.
 func (g *Gate) budget(now time.Time, r Request) (Grant, error) {
 	own := g.record.of(r.Job)
 	spent := stricter(own.spent, r.Spent)
@@ -42,8 +58,8 @@ func (g *Gate) budget(now time.Time, r Request) (Grant, error) {
 		grant.Deadline, grant.Why = now.Add(t-wall), fmt.Sprintf("the job's retry budget of %s", t)
 	}
 	if r.Deadline != nil && r.Deadline.Before(grant.Deadline) {
-		// From here on it is as far away as it is now, by the monotonic clock: a
-		// jump of the wall clock neither ends the run early nor lets it go on.
+		// Adding to now keeps the monotonic clock: a later jump of the wall clock
+		// neither ends the run early nor lets it go on.
 		grant.Deadline, grant.Why = now.Add(r.Deadline.Sub(now)), fmt.Sprintf("the job's deadline %s", r.Deadline.Format(time.RFC3339))
 	}
 	if costLimit > 0 {
@@ -55,7 +71,7 @@ func (g *Gate) budget(now time.Time, r Request) (Grant, error) {
 	return grant, nil
 }
 
-// lowest returns the lower of two limits of which zero means none.
+// lowest returns the lower of two limits with its name. Zero means no limit.
 func lowest(a float64, nameA string, b float64, nameB string) (float64, string) {
 	if a == 0 || b > 0 && b < a {
 		return b, nameB
@@ -63,7 +79,7 @@ func lowest(a float64, nameA string, b float64, nameB string) (float64, string) 
 	return a, nameA
 }
 
-// stricter returns, figure by figure that a limit looks at, the higher usage.
+// stricter returns a usage with the higher tokens and the higher cost of a and b.
 func stricter(a, b job.Usage) job.Usage {
 	u := a
 	if b.Tokens() > a.Tokens() {

@@ -8,11 +8,13 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Stop says that a run has crossed a limit: whoever runs it stops it, as BUDGET.
+// Stop says that a run has exceeded a limit. The caller must stop the run, as BUDGET. Of
+// several limits, those of the job come first: a run that has used up its own budget must
+// not wait for a window.
 type Stop struct {
 	Limit Limit
-	// RetryAfter is when a rolling window has room again; zero for what the
-	// permit granted, which does not heal.
+	// RetryAfter is when a cost window has room again. It is zero for a limit of the job:
+	// waiting does not help there.
 	RetryAfter time.Duration
 	Message    string
 }
@@ -20,24 +22,27 @@ type Stop struct {
 // Error returns the sentence.
 func (s *Stop) Error() string { return s.Message }
 
-// Limit names what a run crossed.
+// Limit names the limit that a run has exceeded.
 type Limit string
 
 const (
-	// LimitTokens: Grant.Tokens.
+	// LimitTokens: the run used more than Grant.Tokens.
 	LimitTokens Limit = "tokens"
-	// LimitCost: Grant.CostUSD.
+	// LimitCost: the run cost more than Grant.CostUSD.
 	LimitCost Limit = "cost"
-	// LimitWindow: a rolling window of cost, of the tenant or of all.
+	// LimitWindow: a cost window, of the tenant or of all tenants, is full.
 	LimitWindow Limit = "cost_window"
 )
 
-// Charge counts what the run has consumed since the last call: against its
-// grant, in the record of its job and in the windows of cost, at once. The
-// verdict is nil while the run may go on; once it is not, the run must be
-// stopped, and what it consumes until it has ended is charged all the same. A
-// window that another run has filled stops this one at its next charge, so each
-// run brings a window at most one increment beyond its limit.
+// Charge books what the run has used since the last call, in the record of its job and in
+// the cost windows. It returns nil while the run may go on. Otherwise the caller must stop
+// the run; what the run uses until it has ended is still charged, and each further call
+// returns a Stop too.
+//
+// A run may use exactly what it was granted. It may not spend while a window is full, so a
+// window that another run has filled stops this one at its next charge, and each run
+// takes a window at most one increment beyond its limit. A charge of nothing is not
+// stopped by a window.
 //
 // Only a permit in use is charged; one that is unused or ended is not.
 func (p *Permit) Charge(u job.Usage) *Stop {
@@ -65,38 +70,42 @@ func (p *Permit) Charge(u job.Usage) *Stop {
 	return nil
 }
 
-// charge books u. Called with g.mu held.
+// charge books u for p. Called with g.mu held, from Charge and from the end of the permit:
+// together they book each figure of a run's usage once.
 func (g *Gate) charge(now time.Time, p *Permit, u job.Usage) {
 	p.charged = p.charged.Add(u)
 	g.record.charge(p.Job, u)
 	g.windows.charge(g.uptime(now), p.Tenant, u.CostUSD)
 }
 
-// uptime is the time that the windows count in.
+// uptime is now as the windows measure it: the time since the gate was made.
 func (g *Gate) uptime(now time.Time) time.Duration { return now.Sub(g.started) }
 
-// Windows returns the windows of cost with what is spent in each.
+// Windows returns the cost windows with what is spent in each: Configure of another gate
+// takes them as they are, at the same time.
 func (g *Gate) Windows() []CostWindow {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.windows.record(g.uptime(time.Now()))
 }
 
-// sane returns u without what no run can have consumed: a worker that prints a
-// negative cost gets nothing back for it, and no sum overflows.
+// sane returns u without impossible figures: below zero becomes 0, so that a worker that
+// prints a negative cost gets nothing back for it, and NaN becomes 0. A figure is cut to
+// 2^48 and a cost to MaxFloat32, so that no sum overflows.
 func sane(u job.Usage) job.Usage {
 	const most = 1 << 48
 	for _, n := range counters(&u) {
 		*n = min(max(*n, 0), most)
 	}
-	if !(u.CostUSD > 0) { // not a number, too
+	if !(u.CostUSD > 0) { // also NaN
 		u.CostUSD = 0
 	}
 	u.CostUSD = min(u.CostUSD, math.MaxFloat32)
 	return u
 }
 
-// uncharged returns what of total is not in charged, figure by figure.
+// uncharged returns max(total - charged, 0), figure by figure: a run may report less at its
+// end than it was charged for, and gets nothing back.
 func uncharged(total, charged job.Usage) job.Usage {
 	rest := total
 	have := counters(&charged)

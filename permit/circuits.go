@@ -6,42 +6,41 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Circuits are the circuit breakers that have a say. Its methods are called
-// without any lock of the gate.
+// Circuits are the circuit breakers. The gate calls its methods without a lock.
 type Circuits interface {
 	// Allow asks whether c may run. An error refuses the request; a *Rejection
-	// (CIRCUIT_OPEN, with its time) is passed on. Otherwise exactly one of
-	// settle and discard is called, once: settle when the run has ended, with
-	// its class, how long it took and when the provider wants to be asked
-	// again; discard if there was no run or its end says nothing.
+	// (CIRCUIT_OPEN, with its time) is returned by Gate.Request as it is. Otherwise the
+	// gate calls exactly one of settle and discard, once: settle when the run has ended,
+	// with its class, how long it took since Use, and when the provider wants to be asked
+	// again (nil if it did not say); discard if there was no run or its end tells nothing.
 	Allow(c job.Choice) (settle func(class job.ErrorClass, took time.Duration, retryAt *time.Time), discard func(), err error)
-	// State describes the breakers of c in a word or a few, e.g. "half-open".
+	// State describes the breakers of c for people, e.g. "codex closed, codex:gpt-5 half-open".
 	State(c job.Choice) string
 }
 
-// Defence is the staged defence of the host. It is asked first, without any
-// lock of the gate.
+// Defence is the staged defence of the host. The gate asks it first, without a lock.
 type Defence interface {
-	// Admit returns why r is shed, isolated or throttled, or nil.
+	// Admit returns why r is refused, or nil. It must not change r's limits or counts.
 	Admit(r Request) *Rejection
 }
 
-// SetCircuits makes the gate ask c from now on; nil asks nobody.
+// SetCircuits sets the circuits of later requests; nil means none. A permit keeps the
+// circuits that allowed it.
 func (g *Gate) SetCircuits(c Circuits) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.circuits = c
 }
 
-// SetDefence makes the gate ask d from now on; nil asks nobody.
+// SetDefence sets the defence of later requests; nil means none.
 func (g *Gate) SetDefence(d Defence) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.defence = d
 }
 
-// ticket is what the circuits gave out for a permit. The zero ticket is of no
-// circuit. It ends once: its owner sees to that.
+// ticket is what Circuits.Allow returned for a permit. The zero ticket, without circuits,
+// does nothing. Permit.end calls end once.
 type ticket struct {
 	settle  func(job.ErrorClass, time.Duration, *time.Time)
 	discard func()

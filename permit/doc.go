@@ -1,32 +1,43 @@
-// Package permit decides whether an attempt may run, and with what budget.
+// Package permit decides whether an attempt of a job may run, and with what budget.
 //
-// In comes a Request; out comes a Permit or a *Rejection that says why not and
-// when to ask again. A permit is used once, for its job and attempt; unused it
-// expires. It carries the attempt's cancellation context, whose cause tells
-// how the attempt was stopped.
+// A Gate takes a Request and gives out a Permit, or a *Rejection that says why not and
+// when to ask again. A permit is for one attempt and is used once. It carries the
+// attempt's context, whose cause says how the attempt was stopped. Its life:
 //
-// The gate enforces how many run at once (of a kind, a tenant, a workspace and
-// in all), how many are asked for in a second and a minute (of a kind and a
-// provider's model), what is spent within a rolling window (by a tenant and in
-// all), and what a job has been given. While a run goes on, Charge books what
-// it consumes at once and says when it has to stop.
+//	Request ──► being made ──► unused ──Use──► in use ──SettleWith──► ended
+//	                │            │                │
+//	             refused      expired,         revoked, lapsed: the context is
+//	                          revoked,         cancelled; the run settles it when
+//	                          lapsed: ended    its last process is gone
 //
-// A Defence is asked before all that, and may leave fewer slots (Throttle).
+// The gate guarantees, whatever it is asked and in whatever order:
 //
-// The gate promises that no limit is exceeded whatever it is asked, counting
-// both what it has seen itself and what the asker claims, whichever is
-// stricter, and that of other gates under the same limits what it is told
-// (Request.Elsewhere, Learn). Whatever a permit holds is given back exactly once
-// on every path: use and settlement, expiry, lapse, revocation. A token of a rate is
-// only given back by a permit that was not used: what was never sent to a
-// provider does not count against it. What is spent cannot be refused, only what
-// comes next: a run's last increment may go beyond its limit.
+//   - Slots. When a permit is given out, n + 1 ≤ L for each limit L that counts it: of the
+//     kind of worker, the tenant, the workspace, and MaxConcurrent. n are the permits, in
+//     use or not, that the gate has and that Request.Elsewhere names.
+//   - Rates. In any span d a bucket of n a period lets at most n + n·d/period permits
+//     through.
+//   - Cost windows. A permit is only given out while the sum of a window is below MaxUSD.
+//     What is spent cannot be refused, so a window is exceeded by at most one increment of
+//     each run that is under way.
+//   - Budgets. An attempt begins only if its job has attempts, time, cost and tokens left
+//     (see Gate.budget), by the gate's record or the request's claim, whichever is stricter.
+//   - One attempt of a job has a permit at a time. Two could together exceed what each of
+//     them is granted.
+//   - Return. What a permit holds is given back exactly once, on every path. A token of a
+//     rate is given back only if the permit was not used: what was never sent to a provider
+//     does not count against its limit.
 //
-// A permit that is used is valid until its attempt ends, and as long as whoever
-// answers for it is heard of: with Limits.Validity, all permits lapse that Renew
-// has not renewed within that time (see Lapse). Until then a run may go on
-// whose asker stands still; after that none does.
+// Limits hold when a permit is given out. A lower limit that Configure sets later ends no
+// run; a new cost window does, at the run's next Charge.
 //
-// All other times are taken by the monotonic clock; a job's own deadline is one of the
-// wall clock until its permit is given, and as far away as it was then after.
+// Several gates under the same limits hold them together if each is told of the others:
+// Request.Elsewhere is what they hold now, Learn what they gave out and spent since.
+//
+// With Limits.Validity, permits lapse that Renew has not renewed in time (see Gate.Lapse),
+// so that no run goes on for long without a scheduler.
+//
+// Times are measured by the monotonic clock. A job's deadline is a time of the wall clock
+// until its permit is given out; from then on it is as far away as it was then. Renew and
+// Lapse use a clock that goes on while the host sleeps.
 package permit

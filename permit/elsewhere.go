@@ -7,7 +7,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Held is what a permit of another gate under the same limits counts as.
+// Held is a permit of another gate under the same limits, as far as limits count it.
 type Held struct {
 	Tenant    job.Tenant // empty: job.DefaultTenant
 	Kind      job.WorkerKind
@@ -15,17 +15,18 @@ type Held struct {
 	Workspace string // as Request.Workspace
 }
 
-// News is what other gates did since this one was told last. Each of it is to
-// be told once.
+// News is what other gates did since the last News. Each permit and each dollar is to be
+// in one News only: the gate adds them up.
 type News struct {
 	Granted  []Held                 // permits that they gave out
-	Returned []Held                 // of those, told before or now, the ones that were not used
+	Returned []Held                 // those of Granted, in this News or an earlier one, that were not used
 	Spent    map[job.Tenant]float64 // US dollars
 }
 
-// Learn books what happened at other gates, as if it had happened here: rates
-// are debited and windows of cost charged. What is held there at once is not
-// news: each Request says it anew.
+// Learn books what happened at other gates as if it had happened here: it debits rates
+// and charges cost windows. What other gates hold at once is not part of it: each Request
+// has it in Elsewhere. The ledger is not part of it either: a Request claims what its job
+// used at any gate.
 func (g *Gate) Learn(n News) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,11 +42,11 @@ func (g *Gate) Learn(n News) {
 	}
 }
 
-// Throttle bounds how many runs there may be at once, here and elsewhere
-// together, below Limits.MaxConcurrent, for permits requested from now on; 0
-// lifts it. What runs goes on, and does not use up all of n: one permit that is
-// granted after the throttle began is always let through, so that there is news of
-// whether it still is needed.
+// Throttle bounds how many permits there may be at once, here and elsewhere together,
+// below Limits.MaxConcurrent, for permits requested from now on; 0 lifts it. Runs go on.
+// One permit that is given out after the throttle began is always allowed within
+// MaxConcurrent, however many older runs there are: without a new run nothing measures
+// whether the host is still overloaded.
 func (g *Gate) Throttle(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,8 +58,8 @@ func (g *Gate) Throttle(n int) {
 	g.throttle = max(n, 0)
 }
 
-// throttled returns how many runs there may be at once for the next request; 0: as
-// the limits say. Called with g.mu held.
+// throttled returns the throttle of the next request; 0: none, since the gate is not
+// throttled or has given out no permit since. Called with g.mu held.
 func (g *Gate) throttled() int {
 	for _, p := range g.live {
 		if !p.earlier {

@@ -10,35 +10,44 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// What Use can meet.
 var (
-	// ErrUnknown: no such permit, or it was used, expired or revoked.
+	// ErrUnknown is wrapped by the error of Use for an id that is no unused permit. The
+	// caller asks for a new permit.
 	ErrUnknown = errors.New("permit is unknown, used, expired or revoked")
-	// ErrMismatch: the permit is for another job or attempt.
+	// ErrMismatch is wrapped by the error of Use for a permit of another job or attempt. That
+	// permit stays unused.
 	ErrMismatch = errors.New("permit is for another job or attempt")
 	// ErrExpired is the cause of the context of a permit that was not used in time.
 	ErrExpired = errors.New("permit expired unused")
 )
 
-// Gate issues permits. It is safe for concurrent use.
+// Gate gives out permits. It is safe for concurrent use. For each attempt its caller
+//
+//  1. calls Request and, after a *Rejection, calls it again after RetryAfter;
+//  2. calls Use within Limits.TTL, and starts the run under the permit's Context;
+//  3. calls Charge for each report of usage and stops the run if it returns a Stop;
+//  4. stops the run at Grant.Deadline, or when Context ends;
+//  5. calls SettleWith when the last process of the run is gone.
+//
+// It calls Renew when the scheduler renews its permits, and Lapse every LookEvery.
 type Gate struct {
-	started time.Time
+	started time.Time // the origin of the windows' time
 
-	// mu guards what follows. It is never held while calling what others gave:
+	// mu guards what follows. It is never held during a call of code from outside:
 	// Reserve, its release, Circuits, their tickets, Defence.
 	mu       sync.Mutex
 	limits   Limits
-	unused   map[job.PermitID]*Permit
-	live     map[job.ID]*Permit // unused and used ones, until they are settled
-	slots    slots
+	unused   map[job.PermitID]*Permit // those that Use finds; a subset of live
+	live     map[job.ID]*Permit       // being made, unused and in use: one a job
+	slots    slots                    // what the permits in live hold
 	rates    rates
 	windows  windows
 	record   ledger
 	lapse    lapse
-	throttle int // see Throttle
-	closed   *Rejection
-	circuits Circuits // nil: none
-	defence  Defence  // nil: none
+	throttle int        // see Throttle
+	closed   *Rejection // set by Close
+	circuits Circuits   // nil: none
+	defence  Defence    // nil: none
 }
 
 // NewGate returns a gate that enforces l.
@@ -55,9 +64,9 @@ func NewGate(l Limits) *Gate {
 	return g
 }
 
-// Configure changes the limits for permits requested from now on; what runs is
-// charged under the new windows. Rates and windows that stay keep what they
-// have counted.
+// Configure changes the limits for permits requested from now on. Runs are charged to
+// the new windows. A rate or a window that was there before keeps what it has counted, so
+// that configuring again gives nobody a fresh budget. A MaxConcurrent below 1 counts as 1.
 func (g *Gate) Configure(l Limits) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,21 +79,35 @@ func (g *Gate) Configure(l Limits) {
 	g.windows = g.windows.configured(g.uptime(now), &l)
 }
 
-// Close refuses every later request with r. Permits that are out stay valid
-// until they are used, expire or are revoked.
+// Close refuses every later request with r, and every one under way that has no permit
+// yet. Permits that were given out stay valid: they can still be used, expire or be
+// revoked, and do not lapse any more.
 func (g *Gate) Close(r *Rejection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = r
 }
 
-// Request returns a permit or a *Rejection. The permit's context is a child
-// of ctx, which must live as long as the core does, not as long as the call.
+// Request returns a permit, or a *Rejection, or another error that Reserve or the
+// circuits returned. The permit's context is a child of ctx, which must live as long as
+// the core does, not as long as the call. A refused request holds nothing. The checks, in
+// their order, and their reasons:
 //
-// A refused request takes nothing. Who is asked, in this order: the defence;
-// the job's own limits, since what cannot heal is said first; the circuits, so
-// that a job goes to its next worker at once instead of waiting for a slot of
-// a sick one; slots, rates and windows of cost; at last Reserve.
+//  1. the Defence                its own: GLOBAL_SHED, QUEUE_STALL, CIRCUIT_OPEN, FATAL_MODE, WORKSPACE_BUSY
+//  2. Close                      that of Close
+//     lapsed permits             RATE_LIMIT, waiting permit
+//     another permit of the job  RATE_LIMIT, waiting turn
+//     the job's own limits       LIMIT_EXCEEDED, terminal
+//  3. Circuits                   CIRCUIT_OPEN
+//  4. slots                      RATE_LIMIT, waiting slot; GLOBAL_SHED if only Throttle is in the way
+//     cost windows               RATE_LIMIT, waiting cost_window
+//     rates                      RATE_LIMIT, waiting rate
+//  5. Reserve                    its own: WORKSPACE_BUSY
+//
+// The job's limits come early, because waiting cannot help there. The circuits come before
+// the slots, so that a job goes to its next worker at once instead of waiting for a slot of
+// a sick one. Of several refusals in step 4 the one that takes longest counts. Steps 2 and
+// 4 hold the lock; what changed between them is checked again.
 func (g *Gate) Request(ctx context.Context, r Request) (*Permit, error) {
 	p, err := g.request(ctx, r.withDefaults())
 	if err != nil {
@@ -127,13 +150,16 @@ func (g *Gate) request(ctx context.Context, r Request) (*Permit, error) {
 	return p, nil
 }
 
+// others returns what Request asks without the lock: a defence may revoke permits of this
+// gate while it decides.
 func (g *Gate) others() (Circuits, Defence) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.circuits, g.defence
 }
 
-// allowed checks what concerns the job alone.
+// allowed checks what concerns the job alone, before the circuits are asked: a job without
+// a budget must not take one of the few probes of a half-open breaker.
 func (g *Gate) allowed(r Request) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,9 +167,8 @@ func (g *Gate) allowed(r Request) error {
 	return err
 }
 
-// grant returns the budget of the attempt, if it may run as far as its job is
-// concerned. One attempt of a job is live at a time: two could together exceed
-// what each of them is granted. Called with g.mu held.
+// grant returns the budget of the attempt, if nothing about its job keeps it from
+// running. Called with g.mu held.
 func (g *Gate) grant(now time.Time, r Request) (Grant, error) {
 	if g.closed != nil {
 		return Grant{}, g.closed
@@ -157,8 +182,8 @@ func (g *Gate) grant(now time.Time, r Request) (Grant, error) {
 	return g.budget(now, r)
 }
 
-// hold checks every limit and, if all allow it, takes slots and tokens. Of
-// several refusals it returns the one that takes longest to heal.
+// hold checks every limit and, if all allow it, takes slots and tokens in the same
+// critical section: no other request can take them in between.
 func (g *Gate) hold(ctx context.Context, r Request) (*Permit, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,8 +208,9 @@ func (g *Gate) hold(ctx context.Context, r Request) (*Permit, error) {
 	return p, nil
 }
 
-// arm makes the permit usable for its time to live, unless the gate was closed or
-// all permits lapsed meanwhile: whoever does that revokes what is unused.
+// arm makes the permit usable for its time to live. It refuses if the gate was closed or
+// the permits lapsed meanwhile: the call that did so revoked the unused permits and did not
+// find this one.
 func (g *Gate) arm(p *Permit) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -201,8 +227,9 @@ func (g *Gate) arm(p *Permit) error {
 	return nil
 }
 
-// Use takes the permit for the run that it was issued for. The run ends with
-// the permit's Settle.
+// Use takes the permit for the run that it was given out for. From now on the attempt
+// counts. The caller ends the permit with Settle or SettleWith, also if no run begins. A
+// permit is used once: a second Use is an ErrUnknown.
 func (g *Gate) Use(id job.PermitID, j job.ID, attempt int) (*Permit, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -213,6 +240,7 @@ func (g *Gate) Use(id job.PermitID, j job.ID, attempt int) (*Permit, error) {
 	if p.Job != j || p.Attempt != attempt {
 		return nil, fmt.Errorf("permit %s for job %s attempt %d, asked for job %s attempt %d: %w", id, p.Job, p.Attempt, j, attempt, ErrMismatch)
 	}
+	// The timer has fired and waits for the lock: the permit expires, and is not used.
 	if !p.expiry.Stop() {
 		return nil, fmt.Errorf("permit %s: %w", id, ErrUnknown)
 	}
@@ -222,7 +250,7 @@ func (g *Gate) Use(id job.PermitID, j job.ID, attempt int) (*Permit, error) {
 	return p, nil
 }
 
-// Live returns the permit of an attempt that is unused or running, or nil.
+// Live returns the permit of an attempt, unused or in use, or nil.
 func (g *Gate) Live(j job.ID, attempt int) *Permit {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -232,15 +260,17 @@ func (g *Gate) Live(j job.ID, attempt int) *Permit {
 	return nil
 }
 
-// Counts returns how many permits are unused and how many are in use.
+// Counts returns how many permits are unused and how many are in use. A permit that is
+// being made counts as in use: it holds its slot already.
 func (g *Gate) Counts() (unused, running int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.unused), len(g.live) - len(g.unused)
 }
 
-// RevokeUnused ends the permits that were not used yet and that which picks;
-// nil picks all.
+// RevokeUnused revokes the unused permits for which which returns true; nil means all.
+// A permit that is being made is not among them: see arm. which is called with the lock
+// held and must not call the gate.
 func (g *Gate) RevokeUnused(cause error, which func(*Permit) bool) {
 	g.mu.Lock()
 	permits := make([]*Permit, 0, len(g.unused))

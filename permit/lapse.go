@@ -6,23 +6,26 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// lapse says until when the permits of a gate are valid. Its times are those of
-// Gate.Renew. Guarded by Gate.mu.
+// lapse says until when the permits of a gate are valid. Its times are measured by the
+// clock of Gate.Renew. Guarded by Gate.mu.
 type lapse struct {
-	until  time.Duration // 0: they were never renewed, and do not lapse before they are
-	looked time.Duration // when Gate.Lapse was called last
-	lapsed bool          // no permit is valid before the next renewal
+	until  time.Duration // 0: never renewed; permits do not lapse before the first renewal
+	looked time.Duration // the last call of Gate.Lapse
+	lapsed bool          // no permit is given out before the next renewal
 }
 
-// Parts of Limits.Validity, as divisors.
+// Parts of Limits.Validity, as divisors. A gap of four looks is a stop: a look that is late
+// by its own period is not. The grace is twice the gap that is noticed, so that several
+// looks, and several heartbeats, fall into it.
 const (
-	looksPerValidity = 16 // how often to look within it
-	missedLooks      = 4  // a look that is later than this part was missed: this process, or the host, stood still
-	graceAfterMissed = 2  // how long permits stay valid after that, at least
+	looksPerValidity = 16 // calls of Lapse within the validity
+	missedLooks      = 4  // a longer gap between two calls means that the host or this process stood still
+	graceAfterMissed = 2  // permits stay valid for this part after such a gap, at least
 )
 
-// LookEvery returns how often Lapse is to be called: 16 times within
-// Limits.Validity, and at least once a second, which is so without one, too.
+// LookEvery returns the time between two calls of Lapse:
+//
+//	max(min(Validity / 16, 1 s), 1 ms), and 1 s without a validity
 func (g *Gate) LookEvery() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -32,10 +35,10 @@ func (g *Gate) LookEvery() time.Duration {
 	return time.Second
 }
 
-// Renew makes all permits valid for Limits.Validity from now on. Those that have
-// lapsed stay revoked; the gate gives out permits again.
+// Renew makes all permits valid until now + Limits.Validity, and lets the gate give out
+// permits again. A permit that has lapsed stays revoked.
 //
-// now is the time since a moment that is the same for all calls of Renew and
+// now is the time since an origin that is the same for all calls of Renew and
 // Lapse, by a clock that goes on while the host sleeps (CLOCK_BOOTTIME of
 // clock_gettime(2)).
 func (g *Gate) Renew(now time.Duration) {
@@ -46,14 +49,17 @@ func (g *Gate) Renew(now time.Duration) {
 	}
 }
 
-// Lapse revokes with cause the permits, used and unused, that were not renewed in
+// Lapse revokes with cause all permits, in use and unused, if they were not renewed in
 // time, and returns how many. Until the next Renew the gate then gives out none.
-// Without Limits.Validity, and after Close, no permit lapses.
+// Without Limits.Validity, before the first Renew, and after Close, no permit lapses.
 //
-// Who looks late cannot tell whether nobody has renewed or nobody could: after a
-// gap of a quarter of Limits.Validity between two calls (the host slept, or this
-// process was stopped), permits stay valid for at least half of it, so that
-// whoever stood still as well has time to renew them.
+// A late call cannot tell a scheduler that did not renew from one that could not. If more
+// than a quarter of Limits.Validity lies between two calls, the host slept or this
+// process was stopped. Permits then stay valid for at least another half of it, so that a
+// scheduler that stood still too has time to renew them. So the permits lapse at the first
+// call at or after
+//
+//	max(last renewal + Validity, end of the last stop + Validity/2)
 func (g *Gate) Lapse(now time.Duration, cause error) int {
 	permits := g.lapsing(now)
 	for _, p := range permits {
@@ -62,7 +68,7 @@ func (g *Gate) Lapse(now time.Duration, cause error) int {
 	return len(permits)
 }
 
-// lapsing returns the permits that are not valid any more, each once.
+// lapsing returns the permits that are not valid any more, each once: it sets lapsed.
 func (g *Gate) lapsing(now time.Duration) (permits []*Permit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,7 +93,7 @@ func (g *Gate) lapsing(now time.Duration) (permits []*Permit) {
 	return permits
 }
 
-// lapsedLocked returns why no permit is given out since all have lapsed, or nil. Called
+// lapsedLocked returns the rejection after the permits have lapsed, or nil. Called
 // with g.mu held.
 func (g *Gate) lapsedLocked() error {
 	if !g.lapse.lapsed {

@@ -6,22 +6,22 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// ledger is the core's own record of what each job has used, so that limits
-// hold whatever the scheduler claims. It is lost with the core; the
-// scheduler's claim then stands alone. Guarded by Gate.mu.
+// ledger is the gate's own record of what each job has used, so that limits hold whatever
+// a Request claims. It is lost with the gate; then only the claim counts. Guarded by
+// Gate.mu.
 type ledger struct {
 	jobs  map[job.ID]*account
 	order []job.ID // by first use, to forget the oldest
 }
 
-// ledgerSize bounds the record: a job that was forgotten is still bounded by
-// what the scheduler claims about it.
+// ledgerSize is how many jobs the record holds, which bounds its memory. The job that began
+// first is forgotten first; then only the claim about it counts.
 const ledgerSize = 100_000
 
 type account struct {
-	begun int // attempts begun and not lost
-	spent job.Usage
-	wall  time.Duration
+	begun int           // attempts that were used and count, the one under way included
+	spent job.Usage     // charged, of all attempts
+	wall  time.Duration // from grant to end, of the attempts that have ended
 }
 
 func newLedger() ledger { return ledger{jobs: map[job.ID]*account{}} }

@@ -6,19 +6,20 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Limits are what a gate enforces over all jobs together. In all of them zero
-// means no limit, but for MaxConcurrent.
+// Limits are what a gate enforces over all jobs together. Zero means no limit, except for
+// MaxConcurrent and TTL. The first six bound the permits at once, unused and in use.
 type Limits struct {
-	MaxConcurrent int                    // permits and runs at once; at least 1
-	PerKind       map[job.WorkerKind]int // of one kind at once; absent or 0: no bound of its own
-	PerTenant     map[job.Tenant]int     // of one tenant at once; absent: EachTenant, 0: no bound
+	MaxConcurrent int                    // of all; a number below 1 counts as 1
+	PerKind       map[job.WorkerKind]int // of one kind of worker
+	PerTenant     map[job.Tenant]int     // of one tenant; a tenant that is absent has EachTenant, one with 0 no limit
 	EachTenant    int                    // of each tenant that PerTenant does not name
-	PerWorkspace  map[string]int         // of one workspace (its real path) at once; absent: EachWorkspace
+	PerWorkspace  map[string]int         // of one workspace, by its real path; absent: EachWorkspace
 	EachWorkspace int                    // of each workspace that PerWorkspace does not name
-	TTL           time.Duration          // how long a permit may stay unused
-	Validity      time.Duration          // how long permits stay valid, used or not, after Gate.Renew
 
-	KindRates map[job.WorkerKind]Rate // permits of one kind
+	TTL      time.Duration // how long a permit may stay unused
+	Validity time.Duration // how long permits stay valid after Gate.Renew, unused or in use
+
+	KindRates map[job.WorkerKind]Rate // permits of one kind of worker
 	// ModelRates are of permits whose Request.Model is the key, lies below it or
 	// ends with it: "anthropic" bounds all models of that provider together,
 	// "anthropic/claude-opus" that one besides, "claude-opus" the model of that
@@ -28,9 +29,9 @@ type Limits struct {
 	CostWindows []CostWindow
 }
 
-// Rate bounds requests in time, each figure by a token bucket of that size
-// that refills evenly: so many at once, and so many a second or a minute in
-// the long run. In any span d there are at most n + n·d/period of them.
+// Rate bounds permits in time. Each figure n is a token bucket of that size that refills
+// evenly: n at once, and n a second or a minute in the long run. In any span d there are at
+// most n + n·d/period permits, where the period is 1 s or 1 min.
 type Rate struct {
 	PerSecond int
 	PerMinute int
@@ -38,12 +39,12 @@ type Rate struct {
 
 // CostWindow bounds what is spent within any span of a length.
 type CostWindow struct {
-	Tenant job.Tenant    // whose money; empty: that of all tenants together
-	Window time.Duration // the span, up to a sixtieth longer (see window)
-	MaxUSD float64       // US dollars
-	// Spent is, for Configure, what the asker knows to be spent within the span:
-	// a window that the gate did not have before begins with it, each part at
-	// its age, so that it outlives a gate. From Windows it is the gate's record.
+	Tenant job.Tenant    // empty: all tenants together
+	Window time.Duration // the length; 0 or less: the window is ignored
+	MaxUSD float64       // US dollars; 0 or less: the window is ignored
+	// Spent is what was spent within the window. A gate that does not have the window yet
+	// begins it with Spent, so that a record outlives its gate, and otherwise ignores Spent.
+	// From Gate.Windows it is the gate's record.
 	Spent []Spending
 }
 
@@ -65,38 +66,40 @@ type Spending struct {
 // Request asks for one attempt of a job.
 type Request struct {
 	Job       job.ID
-	Tenant    job.Tenant // empty: job.DefaultTenant
-	Workspace string     // the real path that the run works on; empty if it has none
-	// Folder is the workspace as the job says it; the permit keeps it.
-	Folder   job.Workspace
-	Attempt  int // number of the attempt to start: 1, 2, 3, …
-	Counted  int // earlier attempts that count, as the asker knows it
-	Choice   job.Choice
-	Model    string // the provider/model that answers, e.g. "anthropic/claude-opus"; empty: Choice.Model
-	Limits   job.Limits
-	Deadline *time.Time
-	Spent    job.Usage     // by earlier attempts, as the asker knows it
-	Time     time.Duration // likewise, wall time
+	Tenant    job.Tenant    // empty: job.DefaultTenant
+	Workspace string        // the real path of the folder that the run works on; empty if it has none
+	Folder    job.Workspace // the workspace as the job describes it; only copied to the permit
+	Attempt   int           // number of the attempt to start: 1, 2, 3, …
+	Choice    job.Choice
+	// Model is the model for Limits.ModelRates, e.g. "anthropic/claude-opus"; empty:
+	// Choice.Model.
+	Model    string
+	Limits   job.Limits // the job's own
+	Deadline *time.Time // the job's own, by the wall clock; nil: none
 
-	// Elsewhere is what other gates under the same limits hold now: it counts as
-	// if it were held here.
+	// What earlier attempts of the job used, as the caller knows it. The gate's record may
+	// know less, since it begins with the gate, or more, since it is never late.
+	Counted int           // attempts that count
+	Spent   job.Usage     // tokens and cost
+	Time    time.Duration // wall time
+
+	// Elsewhere is what other gates under the same limits hold now: it counts for this
+	// request as if it were held here.
 	Elsewhere []Held
 
-	// For the Defence alone: how patient the job's owner is, whether the job has
-	// another choice after this one, and whether this is one that the defence
-	// asked for.
+	// For the Defence only: the job's class, whether the job has another choice after
+	// this one, and whether this choice is the one that the defence asked for.
 	Class    job.Class
 	Smaller  bool
 	Degraded bool
 
-	// Reserve, if not nil, is called after every check has passed and takes
-	// what the run needs besides (the lock on its workspace). Its error refuses
-	// the request; a *Rejection is passed on. release is called exactly once,
-	// when the permit ends in whatever way.
+	// Reserve, if not nil, is called when every check has passed. It takes what else the
+	// run needs, the lock on its workspace. It may block; the slot is held meanwhile. Its
+	// error refuses the request. release is called exactly once, when the permit ends.
 	Reserve func() (release func(), err error)
 }
 
-// withDefaults fills in what the request left to the gate.
+// withDefaults returns r with Tenant and Model set.
 func (r Request) withDefaults() Request {
 	if r.Tenant == "" {
 		r.Tenant = job.DefaultTenant

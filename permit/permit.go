@@ -10,69 +10,83 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Permit allows one attempt of one job to run.
+// Permit allows one attempt of one job to run. Its exported fields are set before
+// Gate.Request returns it and never change.
 type Permit struct {
 	ID        job.PermitID
 	Job       job.ID
-	Tenant    job.Tenant
-	Workspace string        // empty if the run has none
-	Folder    job.Workspace // as Request.Folder
+	Tenant    job.Tenant    // never empty
+	Workspace string        // as in Request.Workspace
+	Folder    job.Workspace // as in Request.Folder
 	Attempt   int
 	Choice    job.Choice
-	ExpiresAt time.Time // unused until then, it is void
-	// CircuitState is what the circuits said of themselves when they allowed
-	// the choice; empty without circuits.
+	ExpiresAt time.Time // when it expires if it is not used; zero while it is being made
+	// CircuitState is what Circuits.State said when the choice was allowed; empty
+	// without circuits.
 	CircuitState string
 	Grant
 
 	gate    *Gate
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	ticket  ticket          // of the circuits; written before anybody else has the permit
-	release func()          // of Request.Reserve; nil if there was none; likewise
-	tokens  []*rate.Limiter // where a token of a rate was taken; likewise
+	ticket  ticket          // of the circuits; this and the next two are set before Request returns
+	release func()          // of Request.Reserve; nil if there was none
+	tokens  []*rate.Limiter // the buckets from which a token was taken
 
-	// granted is when its deadline was reckoned: a run that is stopped then has
-	// had all of its budget of time.
+	// granted is the time from which Deadline was computed. The attempt's wall time is
+	// counted from it, so that a run that is stopped at its deadline has used exactly what
+	// it was granted.
 	granted time.Time
 
-	// Guarded by gate.mu.
-	expiry  *time.Timer
-	used    time.Time // zero while unused
-	charged job.Usage // by Charge, so far
-	earlier bool      // granted before the gate was throttled
+	// The rest is guarded by gate.mu. It says in which state the permit is:
+	//
+	//	             in gate.live  in gate.unused  used    ended
+	//	being made   yes           no              zero    false
+	//	unused       yes           yes             zero    false
+	//	in use       yes           no              set     false
+	//	ended        no            no              either  true
+	//
+	// Between unused and ended it is for a moment in live alone: that is withdraw.
+	expiry  *time.Timer // of an unused permit; calls Revoke(ErrExpired)
+	used    time.Time   // zero while unused
+	charged job.Usage   // by Charge, so far
+	earlier bool        // given out before the gate was throttled; see Gate.throttled
 	ended   bool
 
 	once sync.Once
 }
 
-// Grant is the budget that a permit comes with.
+// Grant is the budget of an attempt: what is left of its job's limits. Gate.budget has
+// the formulas.
 type Grant struct {
-	Deadline time.Time // the run is stopped then
-	Why      string    // what sets Deadline: "the job's timeout of 30m0s"
-	Tokens   int64     // at most so many; 0 means no limit
-	CostUSD  float64   // at most so much; 0 means no limit
+	Deadline time.Time // the caller stops the run then, as TIMEOUT
+	Why      string    // what sets Deadline, for the user: "the job's timeout of 30m0s"
+	Tokens   int64     // Charge stops the run when it has used more; 0 means no limit
+	CostUSD  float64   // the same in US dollars; 0 means no limit
 }
 
-// Result is how a run ended.
+// Result is how a run ended. The zero value is a success that used nothing.
 type Result struct {
-	Usage   job.Usage // all of the run's, what was charged included
+	Usage   job.Usage // the whole run's; what Charge was told is a part of it
 	Class   job.ErrorClass
-	RetryAt *time.Time // when the provider wants to be asked again, if it said so
-	Lost    bool       // see job.Attempt.Lost: the attempt does not count
-	// Uncounted leaves it to the asker to count the attempt, which is told of all
-	// the same: it alone knows whose fault its end was.
+	RetryAt *time.Time // when the provider wants to be asked again; nil if it did not say
+	// Lost says that the end tells nothing about the job or its worker (see
+	// job.Attempt.Lost): the attempt does not count, and the circuits do not hear of it.
+	// Its usage and its time count all the same.
+	Lost bool
+	// Uncounted says that the gate's record must not count the attempt: the caller counts
+	// it in Request.Counted. The circuits hear of it.
 	Uncounted bool
 }
 
-// Context is the attempt's own: it ends when the permit expires unused, is
-// revoked or is settled, with the cause of that.
+// Context is the attempt's context. It ends when the permit expires unused, is
+// revoked, lapses or is settled, with the cause of that.
 func (p *Permit) Context() context.Context { return p.ctx }
 
-// Revoke ends the permit. Unused, it gives back what it held, its tokens of
-// the rates included; in use, it cancels the run with cause, and the run
-// settles it when its last process is gone. Revoking twice changes nothing:
-// the first cause stands.
+// Revoke cancels the permit's context with cause. An unused permit ends with it and
+// gives back all that it held, its tokens of the rates too. A permit in use holds what it
+// has until the run settles it, when its last process is gone. Revoking twice changes
+// nothing: the first cause stands.
 func (p *Permit) Revoke(cause error) {
 	p.cancel(cause)
 	p.gate.mu.Lock()
@@ -84,9 +98,9 @@ func (p *Permit) Revoke(cause error) {
 	}
 }
 
-// SettleWith ends the use of the permit: what it held is given back, what the
-// attempt consumed and Charge was not told yet is charged, and the circuits
-// hear how it ended, unless it was lost. Settling twice changes nothing.
+// SettleWith ends the permit after its run. It gives back what the permit held, charges
+// what the run used and Charge was not told yet, and tells the circuits how the run
+// ended, unless it was lost. Settling twice changes nothing.
 func (p *Permit) SettleWith(r Result) {
 	told := &r
 	if r.Lost {
@@ -95,15 +109,15 @@ func (p *Permit) SettleWith(r Result) {
 	p.end(context.Canceled, &r, told)
 }
 
-// Settle is SettleWith for a run of which nobody says how it ended: the
-// circuits count it neither as a success nor as a failure.
+// Settle is SettleWith for a run whose end is unknown: the circuits count it
+// neither as a success nor as a failure.
 func (p *Permit) Settle(spent job.Usage, lost bool) {
 	p.end(context.Canceled, &Result{Usage: spent, Lost: lost}, nil)
 }
 
 // end gives back everything, once. result is nil if there was no run; told is
-// what the circuits hear, nil if nothing. Whatever the permit holds outside of
-// the gate goes first: the slot is only free when all the rest is.
+// what the circuits hear, nil for nothing. What the permit holds outside of the gate
+// is released first: a request that gets the free slot finds the workspace free too.
 func (p *Permit) end(cause error, result, told *Result) {
 	p.once.Do(func() {
 		p.cancel(cause)
@@ -134,7 +148,7 @@ func (p *Permit) end(cause error, result, told *Result) {
 }
 
 // withdraw makes sure that the permit is not used from now on, and returns
-// when it was.
+// when it was used, zero if never.
 func (p *Permit) withdraw() (used time.Time) {
 	p.gate.mu.Lock()
 	defer p.gate.mu.Unlock()

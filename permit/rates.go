@@ -9,13 +9,15 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// rates are the token buckets of what Limits name. Guarded by Gate.mu.
+// rates are the token buckets of Limits.KindRates and Limits.ModelRates, from
+// golang.org/x/time/rate. A bucket of n a period holds at most n tokens and gains n/period.
+// Guarded by Gate.mu.
 type rates map[rateKey]*rate.Limiter
 
-// rateKey names a bucket: that of a worker kind or of a model, by second or minute.
+// rateKey names a bucket: of a kind of worker or of a model, by second or minute.
 type rateKey struct {
 	kind   job.WorkerKind
-	model  string // one of the two is empty
+	model  string // exactly one of kind and model is empty
 	period time.Duration
 }
 
@@ -30,8 +32,8 @@ func (k rateKey) String() string {
 	return "worker " + string(k.kind) + " a " + per
 }
 
-// configure makes the buckets those of l. One that stays keeps its tokens, so
-// that configuring again gives nobody a fresh one; a new one is full.
+// configure makes the buckets those of l. One that stays keeps its tokens, up to its new
+// size; a new one is full.
 func (b rates) configure(now time.Time, l *Limits) {
 	want := map[rateKey]int{}
 	for kind, r := range l.KindRates {
@@ -61,8 +63,8 @@ func (b rates) configure(now time.Time, l *Limits) {
 	}
 }
 
-// reserve takes a token of every bucket that counts r, or none: then the
-// rejection's time is when each of them has one.
+// reserve takes a token of every bucket that counts r, or none of any. The rejection's
+// time is then when all of them have one, as far as nobody else takes it.
 func (b rates) reserve(now time.Time, r *Request) ([]*rate.Limiter, *Rejection) {
 	var taken []*rate.Limiter
 	var reservations []*rate.Reservation
@@ -88,8 +90,8 @@ func (b rates) reserve(now time.Time, r *Request) ([]*rate.Limiter, *Rejection) 
 	return nil, refused
 }
 
-// debit takes a token for h of every bucket that counts it, whether there is
-// one or not: what was given out elsewhere cannot be refused, only what comes
+// debit takes a token for h of every bucket that counts it, also of an empty one, whose
+// tokens become negative: what another gate gave out cannot be refused, only what comes
 // next.
 func (b rates) debit(now time.Time, h Held) {
 	for _, key := range keysOf(h.Kind, h.Model) {
@@ -99,7 +101,7 @@ func (b rates) debit(now time.Time, h Held) {
 	}
 }
 
-// credit gives back what debit took.
+// credit gives back what debit took, for a permit that its gate took back unused.
 func (b rates) credit(now time.Time, h Held) {
 	for _, key := range keysOf(h.Kind, h.Model) {
 		if bucket := b[key]; bucket != nil {
@@ -108,8 +110,9 @@ func (b rates) credit(now time.Time, h Held) {
 	}
 }
 
-// keysOf returns the names of the buckets that count a permit, each once: of
-// its kind, and of each name that its model goes by.
+// keysOf returns the names of the buckets that count a permit, each once: of its kind, and
+// of each name of its model. "openrouter/anthropic/opus" has the names "openrouter",
+// "openrouter/anthropic", "openrouter/anthropic/opus" and "opus".
 func keysOf(kind job.WorkerKind, model string) []rateKey {
 	keys := []rateKey{{kind: kind, period: time.Second}, {kind: kind, period: time.Minute}}
 	add := func(name string) {
@@ -127,10 +130,10 @@ func keysOf(kind job.WorkerKind, model string) []rateKey {
 	return keys
 }
 
-// giveBack puts back what reserve took for a permit that was not used. A
-// reservation cannot do so: cancelled after its time to act, it gives nothing
-// back. Taking -1 does; a bucket that has filled up meanwhile does not
-// overflow, since the limiter caps its tokens whenever it looks at them.
+// giveBack puts back what reserve took for a permit that was not used. Cancelling the
+// reservation would not: after its time to act, rate.Reservation.CancelAt restores nothing.
+// Taking -1 tokens does. A bucket that has filled up meanwhile does not overflow, since
+// the limiter caps its tokens at its size whenever it computes them.
 func giveBack(now time.Time, taken []*rate.Limiter) {
 	for _, bucket := range taken {
 		bucket.AllowN(now, -1)

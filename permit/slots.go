@@ -7,9 +7,9 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// slots counts the permits and runs that there are at once. Guarded by
-// Gate.mu. A count that falls to zero is forgotten, so that the maps are never
-// larger than MaxConcurrent.
+// slots counts the permits in Gate.live: total, and by kind, tenant and workspace. A count
+// that falls to zero is removed, so that no map has more than total entries. Guarded by
+// Gate.mu.
 type slots struct {
 	total      int
 	kinds      map[job.WorkerKind]int
@@ -21,8 +21,9 @@ func newSlots() slots {
 	return slots{kinds: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, workspaces: map[string]int{}}
 }
 
-// check returns why r has no slot, or nil. throttle is what the defence has
-// left of MaxConcurrent; 0: all of it.
+// check returns why r has no slot, or nil. throttle is the defence's bound in place of
+// MaxConcurrent; 0: none. The first limit that is reached counts: all of them are free
+// again when a run ends.
 func (s *slots) check(l *Limits, throttle int, r *Request) *Rejection {
 	n := s.taken(r)
 	switch {
@@ -44,10 +45,10 @@ func (s *slots) check(l *Limits, throttle int, r *Request) *Rejection {
 	return nil
 }
 
-// taken is how many slots are taken of each sort that a request needs.
+// taken is how many slots are taken of those that a request needs.
 type taken struct{ total, kind, tenant, workspace int }
 
-// taken counts what is held here and, as r says, elsewhere.
+// taken counts what this gate holds and what r says that others hold.
 func (s *slots) taken(r *Request) taken {
 	n := taken{s.total, s.kinds[r.Choice.Worker], s.tenants[r.Tenant], s.workspaces[r.Workspace]}
 	for _, h := range r.Elsewhere {
@@ -65,7 +66,7 @@ func (s *slots) taken(r *Request) taken {
 	return n
 }
 
-// bound returns the limit of one, or that of each if it has none of its own.
+// bound returns own[key], or each if key is not in own.
 func bound[K comparable](own map[K]int, key K, each int) int {
 	if limit, ok := own[key]; ok {
 		return limit

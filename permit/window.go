@@ -6,8 +6,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// windows are the costs of the last while, by tenant and length, in the order
-// of Limits. Guarded by Gate.mu.
+// windows are the cost windows, in the order of Limits. Guarded by Gate.mu.
 type windows []*window
 
 type windowKey struct {
@@ -15,29 +14,35 @@ type windowKey struct {
 	length time.Duration
 }
 
-// window sums what was spent within its length, in windowParts parts of it. A
-// part counts until its youngest charge is older than the length: what is
-// spent is never forgotten too early, and at most one part's width too late.
+// window sums what was spent within its length. It is a ring of windowParts + 1 sums, each
+// of one part of the time:
 //
-// Times are spans since the gate was made, on the monotonic clock: a jump of
-// the wall clock moves nothing.
+//	width  = ⌈length / windowParts⌉
+//	part i = [i·width, (i+1)·width), and counts until (i + windowParts + 1)·width
+//
+// So a charge at time t counts until a time in [t + length, t + length + width]: never too
+// short, and at most one sixtieth too long.
+//
+// Times are spans since the gate was made, by the monotonic clock: a jump of the wall
+// clock moves nothing. Parts before that have negative numbers.
 type window struct {
 	key   windowKey
 	max   float64       // US dollars
 	width time.Duration // of a part
-	head  int64         // number of the youngest part: the span [head·width, (head+1)·width)
+	head  int64         // number of the youngest part
 	spent [windowParts + 1]float64
 }
 
-// windowParts bounds the memory of a window, however many charges there are.
+// windowParts bounds the memory of a window, however many charges there are. With 60, a
+// window of an hour moves by the minute.
 const windowParts = 60
 
 func newWindow(key windowKey) *window {
 	return &window{key: key, width: (key.length + windowParts - 1) / windowParts}
 }
 
-// configured returns the windows of l. One that was there before keeps its
-// record, a new one begins with what was spent before.
+// configured returns the windows of l. A window is the same as one of w if tenant and
+// length are equal: then it keeps its record. A new one begins with CostWindow.Spent.
 func (w windows) configured(now time.Duration, l *Limits) windows {
 	old, kept := map[windowKey]*window{}, map[windowKey]bool{}
 	for _, one := range w {
@@ -58,12 +63,13 @@ func (w windows) configured(now time.Duration, l *Limits) windows {
 		if !kept[key] {
 			next, kept[key], one.max = append(next, one), true, c.MaxUSD
 		}
-		one.max = min(one.max, c.MaxUSD) // named twice: the stricter
+		one.max = min(one.max, c.MaxUSD) // listed twice: the lower limit holds
 	}
 	return next
 }
 
-// check returns why tenant may not begin to spend, or nil.
+// check returns why tenant may not begin to spend, or nil. A full window refuses: the
+// sum must be below the limit, not at it.
 func (w windows) check(now time.Duration, tenant job.Tenant) *Rejection {
 	var refused *Rejection
 	for _, one := range w {
@@ -102,7 +108,8 @@ func (w *window) add(now time.Duration, usd float64) {
 	w.spent[w.slot(w.head)] += usd
 }
 
-// recall charges what was spent before, each part in the part of its time.
+// recall charges what was spent before, each spending in the part of its time. What is
+// older than the length is left out, an age below zero counts as zero.
 func (w *window) recall(now time.Duration, spent []Spending) {
 	w.advance(now)
 	for _, s := range spent {
@@ -118,8 +125,8 @@ func (w *window) recall(now time.Duration, spent []Spending) {
 	}
 }
 
-// sum returns what counts now. It is added up anew each time, so that no error
-// of rounding is carried on.
+// sum returns what counts now. It is added up each time, so that rounding errors do not
+// accumulate.
 func (w *window) sum(now time.Duration) float64 {
 	w.advance(now)
 	var sum float64
@@ -129,8 +136,8 @@ func (w *window) sum(now time.Duration) float64 {
 	return sum
 }
 
-// heals returns in how long the sum will be below the limit if nobody charges:
-// when the youngest part has left that is too much together with those after it.
+// heals returns the time until the sum is below the limit if nothing is charged. That is
+// when part i leaves, for the largest i with spent[i] + … + spent[head] ≥ max.
 func (w *window) heals(now time.Duration) time.Duration {
 	w.advance(now)
 	oldest := w.head - windowParts
@@ -143,12 +150,12 @@ func (w *window) heals(now time.Duration) time.Duration {
 	return w.leaves(oldest) - now
 }
 
-// leaves returns when part i stops to count.
+// leaves returns when part i stops counting.
 func (w *window) leaves(i int64) time.Duration {
 	return time.Duration(i+windowParts+1) * w.width
 }
 
-// advance forgets the parts that now is too late for.
+// advance makes the part of now the youngest, and clears the parts that no longer count.
 func (w *window) advance(now time.Duration) {
 	part := int64(now / w.width)
 	for i := max(w.head, part-windowParts-1); i < part; i++ {
@@ -171,8 +178,8 @@ func (w windows) record(now time.Duration) []CostWindow {
 	return all
 }
 
-// parts returns what counts now, the oldest first, each part as old as its
-// youngest charge can be.
+// parts returns what counts now, the oldest first. The age of a part is that of its end,
+// the least that its charges can have: a window that recalls it counts it long enough.
 func (w *window) parts(now time.Duration) []Spending {
 	w.advance(now)
 	var parts []Spending
