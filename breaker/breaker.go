@@ -153,10 +153,10 @@ func countIn(cb *gobreaker.TwoStepCircuitBreaker[any], bad bool, as error) bool 
 // names none.
 func (b *breaker) limit(now time.Time, retryAt *time.Time) {
 	if retryAt == nil || !retryAt.After(now) {
-		b.open(now, now.Add(b.cfg.OpenFor.Std()), "of a rate limit")
+		b.open(now, now.Add(b.cfg.OpenFor.Std()), "rate limit")
 		return
 	}
-	b.open(now, *retryAt, "of a rate limit that names "+retryAt.UTC().Format(time.RFC3339))
+	b.open(now, *retryAt, "rate limit until "+retryAt.UTC().Format(time.RFC3339))
 }
 
 // observe notices that the open time is over.

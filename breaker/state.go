@@ -111,7 +111,7 @@ type OpenError struct {
 // Error says which breaker refuses, until when and why.
 func (e *OpenError) Error() string {
 	if e.State == HalfOpen {
-		return fmt.Sprintf("circuit breaker of %s is half-open and waits for its probes, ask again at %s: it had opened because %s",
+		return fmt.Sprintf("circuit breaker of %s is half-open, all its probes are running; ask again at %s (it opened: %s)",
 			e.Key, e.RetryAt.UTC().Format(time.RFC3339), e.Cause)
 	}
 	return fmt.Sprintf("circuit breaker of %s is open until %s: %s", e.Key, e.RetryAt.UTC().Format(time.RFC3339), e.Cause)

@@ -25,7 +25,7 @@ func ValidStepID(id string) error {
 	case len(id) > MaxStepID:
 		return fmt.Errorf("the id of the step has %d bytes, at most %d are allowed: %.60q…", len(id), MaxStepID, id)
 	case !utf8.ValidString(id):
-		return fmt.Errorf("the id of the step is no UTF-8: %q", id)
+		return fmt.Errorf("the id of the step is not UTF-8: %q", id)
 	}
 	for i, r := range id {
 		if !unicode.IsPrint(r) {

@@ -14,7 +14,7 @@ func TestValidStepID(t *testing.T) {
 		"":                               "is empty",
 		strings.Repeat("x", 1+MaxStepID): "has 501 bytes, at most 500",
 		"a\tb":                           "U+0009 at byte 1",
-		"\xff":                           "no UTF-8",
+		"\xff":                           "not UTF-8",
 		"a\u202eb":                       "U+202E",
 		"larger than any: \U0010FFFF":    "U+10FFFF",
 		"a\u200bz":                       "U+200B",

@@ -33,7 +33,7 @@ func (s *Spec) Validate() []*FieldError {
 	s.validateChoices(bad)
 	s.validateWorkspace(bad)
 	if strings.TrimSpace(s.Instructions) == "" && s.Type != External {
-		bad("instructions", "are empty, want what the worker should do")
+		bad("instructions", "must not be empty: say what the worker should do")
 	}
 	for i, name := range s.Env {
 		if name == "" || strings.ContainsAny(name, "= ") || !OneLine(name) {

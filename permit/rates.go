@@ -78,7 +78,7 @@ func (b rates) reserve(now time.Time, r *Request) ([]*rate.Limiter, *Rejection) 
 		reservations = append(reservations, reservation)
 		taken = append(taken, bucket)
 		if wait := reservation.DelayFrom(now); wait > 0 {
-			refused = later(refused, limited(job.WaitRate, wait, "the rate of %d requests of %s is used up", bucket.Burst(), key))
+			refused = later(refused, limited(job.WaitRate, wait, "the rate limit of %d requests of %s is reached", bucket.Burst(), key))
 		}
 	}
 	if refused == nil {

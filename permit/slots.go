@@ -31,7 +31,7 @@ func (s *slots) check(l *Limits, throttle int, r *Request) *Rejection {
 		return limited(job.WaitSlot, slotRetry, "%d of %d slots are taken", n.total, l.MaxConcurrent)
 	case throttle > 0 && n.total >= throttle:
 		return &Rejection{Reason: job.GlobalShed, RetryAfter: slotRetry, Action: ActionDefer, Message: fmt.Sprintf(
-			"the host is overloaded: of %d slots %d are in use for now, and %d are taken", l.MaxConcurrent, throttle, n.total)}
+			"the host is overloaded: %d of %d slots may be used for now, and %d are taken", throttle, l.MaxConcurrent, n.total)}
 	}
 	if limit := l.PerKind[r.Choice.Worker]; limit > 0 && n.kind >= limit {
 		return limited(job.WaitSlot, slotRetry, "%d of %d slots of worker %s are taken", n.kind, limit, r.Choice.Worker)

@@ -65,9 +65,9 @@ func New(c Config) (Policy, error) {
 func (c Config) Validate() error {
 	var errs []error
 	if !slices.Contains(Names(), c.Name) {
-		message := fmt.Sprintf("%q is no policy, want one of ", c.Name)
+		message := fmt.Sprintf("%q is not a policy, want one of ", c.Name)
 		if near := fields.Nearest(c.Name, Names()); near != "" {
-			message = fmt.Sprintf("%q is no policy; did you mean %s? Known: ", c.Name, near)
+			message = fmt.Sprintf("%q is not a policy; did you mean %s? Known: ", c.Name, near)
 		}
 		errs = append(errs, &job.FieldError{Field: "name", Message: message + strings.Join(Names(), ", ")})
 	}

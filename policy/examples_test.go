@@ -209,8 +209,8 @@ func TestNew(t *testing.T) {
 		}
 	}
 	for want, c := range map[string]Config{
-		`name: "fair" is no policy, want one of credit, deficit, drf, priority`:                {Name: "fair"},
-		`name: "" is no policy, want one of credit, deficit, drf, priority`:                    {},
+		`name: "fair" is not a policy, want one of credit, deficit, drf, priority`:             {Name: "fair"},
+		`name: "" is not a policy, want one of credit, deficit, drf, priority`:                 {},
 		`tiers: "loose" is unknown, want strict or weighted`:                                   {Name: NameCredit, Tiers: "loose"},
 		`ageing: is -1s, want a duration of 0s or more`:                                        {Name: NamePriority, Ageing: -job.Duration(time.Second)},
 		`window: is 1ms, want a duration of 1s or more, or 0 for 24h`:                          {Name: NameDRF, Window: job.Duration(time.Millisecond)},

@@ -150,11 +150,11 @@ func TestTables(t *testing.T) {
 		{"looser than a preset", map[string]policy.Domain{"tax": {StricterThan: "legal", Rules: policy.Rules{job.Crash: {Action: policy.DoRestart}}}},
 			"domains.tax.classes.CRASH: domain tax claims to be stricter than legal, but on CRASH restart is less strict than escalate; want escalate"},
 		{"unknown neighbour", map[string]policy.Domain{"web": {StricterThan: "wbe"}},
-			`domains.web.stricter_than: "wbe" is no domain; want default or one that is set up here`},
+			`domains.web.stricter_than: "wbe" is not a domain; want default or one that is set up here`},
 		{"itself", map[string]policy.Domain{"web": {StricterThan: "web"}}, "domains.web.stricter_than: domain web cannot be stricter than web, which claims to be stricter than web"},
 		{"in a circle", map[string]policy.Domain{"a": {StricterThan: "b"}, "b": {StricterThan: "c"}, "c": {StricterThan: "a"}},
 			"domains.c.stricter_than: domain c cannot be stricter than a, which claims to be stricter than c"},
-		{"the default", map[string]policy.Domain{"default": {}}, "domains.default: is no domain: the rules of jobs without one are those of classes"},
+		{"the default", map[string]policy.Domain{"default": {}}, "domains.default: is not a domain: the rules of jobs without a domain are in classes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tables, err := policy.Tables(policy.DefaultRules(), tt.given)

@@ -44,7 +44,7 @@ func Tables(byDefault Rules, given map[string]Domain) (map[string]Rules, error) 
 	b := tableBuilder{given: given, preset: DefaultDomains(), tables: map[string]Rules{DefaultDomain: byDefault}, open: map[string]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if name == DefaultDomain {
-			b.fail("domains."+name, "is no domain: the rules of jobs without one are those of classes")
+			b.fail("domains."+name, "is not a domain: the rules of jobs without a domain are in classes")
 		}
 		b.table(name)
 	}
@@ -81,7 +81,7 @@ func (b *tableBuilder) table(name string) Rules {
 	_, preset := b.preset[neighbour]
 	switch {
 	case neighbour != DefaultDomain && !known && !preset:
-		b.fail(at, "%q is no domain; want %s or one that is set up here", neighbour, DefaultDomain)
+		b.fail(at, "%q is not a domain; want %s or one that is set up here", neighbour, DefaultDomain)
 		neighbour = DefaultDomain
 	case b.open[neighbour] || neighbour == name:
 		b.fail(at, "domain %s cannot be stricter than %s, which claims to be stricter than %s", name, neighbour, name)

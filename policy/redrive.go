@@ -103,7 +103,7 @@ func (r RedriveRate) MarshalText() ([]byte, error) { return []byte(r.String()), 
 
 // UnmarshalText reads a rate such as "10/h", "1/m" or "100/24h".
 func (r *RedriveRate) UnmarshalText(text []byte) error {
-	bad := fmt.Errorf("%q is no rate, want a number of jobs and a time such as 10/h, 1/m or 100/24h", text)
+	bad := fmt.Errorf("%q is not a rate, want a number of jobs and a time such as 10/h, 1/m or 100/24h", text)
 	count, per, ok := strings.Cut(string(text), "/")
 	n, err := strconv.Atoi(strings.TrimSpace(count))
 	if !ok || err != nil || n < 1 {

@@ -140,7 +140,7 @@ func (r *Retry) whyNot(domain string, c job.ErrorClass) string {
 	_, own := r.Domains[domain]
 	switch {
 	case DefaultRules().of(c).Action.ends():
-		return "this does not heal by trying again"
+		return "trying again does not help"
 	case own && !r.Rules.of(c).Action.ends():
 		return fmt.Sprintf("in the domain %s a person decides what follows", domain)
 	}

@@ -24,7 +24,7 @@ func TestDecide(t *testing.T) {
 			job.Outcome{State: job.RunCancelled, Class: job.CancelledClass}, policy.Decision{Exit: job.ExitCancelled}},
 		{"auth does not heal", policy.History{Choices: 1, Counted: 1, MaxAttempts: 3},
 			job.Outcome{State: job.RunFailed, Class: job.Auth, Message: "bad key\nmore"},
-			policy.Decision{Exit: job.ExitFailed, DeadLetter: "AUTH: bad key; this does not heal by trying again"}},
+			policy.Decision{Exit: job.ExitFailed, DeadLetter: "AUTH: bad key; trying again does not help"}},
 		{"auth falls back", policy.History{Choices: 2, Counted: 1, MaxAttempts: 3},
 			job.Outcome{State: job.RunFailed, Class: job.Auth},
 			policy.Decision{RunnableAt: now, Choice: 1, Waiting: "AUTH; goes on with the next worker"}},
@@ -51,7 +51,7 @@ func TestDecide(t *testing.T) {
 			policy.Decision{RunnableAt: now.Add(500 * time.Millisecond), Waiting: "RESOURCE_EXHAUSTED; next attempt after 500ms"}},
 		{"budget is final", policy.History{Choices: 2, Counted: 1, MaxAttempts: 3},
 			job.Outcome{State: job.RunFailed, Class: job.Budget, Message: "too dear"},
-			policy.Decision{Exit: job.ExitFailed, DeadLetter: "BUDGET: too dear; this does not heal by trying again"}},
+			policy.Decision{Exit: job.ExitFailed, DeadLetter: "BUDGET: too dear; trying again does not help"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

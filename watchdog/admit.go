@@ -77,16 +77,16 @@ func (d *Defence) Admit(r Request) Decision {
 	switch {
 	case !important && slices.Contains(d.cfg.ShedClasses, class):
 		c.Action, c.Reason, c.RetryAfter = Reject, reason, d.retryAfter()
-		c.Message = fmt.Sprintf("work of class %s is not taken while the host is at stage %s", class, d.stage)
+		c.Message = fmt.Sprintf("work of class %s is not started while the host is at stage %s", class, d.stage)
 	case sick && left > 0:
 		c.Action, c.Reason, c.RetryAfter = Degrade, job.CircuitOpen, left
 		c.Message = fmt.Sprintf("worker %s fails too often; use another", r.Kind)
 	case d.stage == Escalate && !important:
 		c.Action, c.Reason, c.RetryAfter = Defer, reason, d.retryAfter()
-		c.Message = "the host is overloaded in spite of all that was done about it; only work that a person waits for is begun"
+		c.Message = "the host is still overloaded; only work that a person waits for is started"
 	case d.stage == Escalate || d.stage >= Throttle && !important:
 		c.Action, c.Reason, c.RetryAfter = Degrade, reason, d.retryAfter()
-		c.Message = "the host is overloaded: fewer runs at once, and smaller ones where there is a choice"
+		c.Message = "the host is overloaded: fewer runs at once, and the next worker or model where the job names one"
 	}
 	return c
 }

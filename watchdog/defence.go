@@ -204,9 +204,9 @@ func (c cause) words(from, to Stage) string {
 	case to > from:
 		return fmt.Sprintf("%s is %s; %s begins at %s", c.gauge.name, plain(c.gauge.value), c.stage, plain(c.gauge.ladder.bands()[c.stage].Enter))
 	case c.stage == Normal:
-		return fmt.Sprintf("nothing holds %s any more, nor any stage below", from)
+		return fmt.Sprintf("no metric requires %s or a lower stage any more", from)
 	default:
-		return fmt.Sprintf("nothing holds %s any more; %s is %s, and %s ends at %s", from, c.gauge.name, plain(c.gauge.value), c.stage, plain(c.gauge.ladder.bands()[c.stage].Leave))
+		return fmt.Sprintf("no metric requires %s any more; %s is %s, and %s ends at %s", from, c.gauge.name, plain(c.gauge.value), c.stage, plain(c.gauge.ladder.bands()[c.stage].Leave))
 	}
 }
 

@@ -109,7 +109,7 @@ func (e *Escalations) Observe(now time.Time, s Signal) []isolation.Escalation {
 				"the core crashed %d times within %s", c.CoreCrashes.Count, c.CoreCrashes.Within)
 		}
 	case Ghost:
-		return tell(now, isolation.Global, isolation.CauseGhost, isolation.SafeStop, 0, "a process could not be ended: %s", s.Detail)
+		return tell(now, isolation.Global, isolation.CauseGhost, isolation.SafeStop, 0, "a process could not be killed: %s", s.Detail)
 	case DiskSpace:
 		return e.disk(now, s)
 	case ClockJump:
@@ -135,7 +135,7 @@ func (j ClockJump) words() string {
 	if j.By < 0 {
 		return fmt.Sprintf("the wall clock went back by %s", -j.By)
 	}
-	return fmt.Sprintf("the wall clock jumped ahead by %s, or the machine slept for so long", j.By)
+	return fmt.Sprintf("the wall clock jumped ahead by %s, or the machine slept that long", j.By)
 }
 
 // disk tells that a disk is nearly full, and again in the middle of each

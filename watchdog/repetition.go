@@ -102,7 +102,7 @@ func (r *Repetition) told(call digest, words string, result digest) (Finding, bo
 		return Finding{}, false
 	}
 	return Finding{Class: job.Stalled, Evidence: fmt.Sprintf(
-		"it made the same call %d times in a row, with the same result each time: %s", r.count, words)}, true
+		"the agent made the same call %d times in a row, with the same result each time: %s", r.count, words)}, true
 }
 
 // callOf digests what was asked for. The kind keeps a command and a tool of

@@ -42,7 +42,7 @@ func (s Stage) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 func (s *Stage) UnmarshalText(text []byte) error {
 	i := slices.Index(stageNames[:], string(text))
 	if i < 0 {
-		return fmt.Errorf("%q is no stage, want one of %v", text, stageNames)
+		return fmt.Errorf("%q is not a stage, want one of %v", text, stageNames)
 	}
 	*s = Stage(i)
 	return nil

@@ -78,6 +78,6 @@ func (s *Stall) Check(now time.Time, cpu CPUTime) (Finding, bool) {
 		return Finding{}, false
 	}
 	return Finding{Class: job.Stalled, Evidence: fmt.Sprintf(
-		"it has printed nothing for %s, and in the last %s its processes used %s of CPU time (%s would count as computing)",
+		"the worker printed nothing for %s, and in the last %s its processes used %s of CPU time (%s or more counts as computing)",
 		now.Sub(s.output).Round(time.Second), idle.Round(time.Second), (used - s.cpu).Round(10*time.Millisecond), s.minCPU)}, true
 }

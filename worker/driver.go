@@ -87,7 +87,7 @@ func (d *driver) close() {
 	}
 	d.call("Close", func() {
 		if err := c.Close(); err != nil {
-			d.log.Warn().Err(err).Msg("the adapter could not tidy up after a run")
+			d.log.Warn().Err(err).Msg("the adapter's cleanup after a run failed")
 		}
 	})
 }
@@ -124,7 +124,7 @@ func (d *driver) do(a Action, in Input) {
 		d.emit(a.Event, in)
 	case Write:
 		if _, err := d.stdin.Write(a.Data); err != nil && !errors.Is(err, io.ErrClosedPipe) {
-			d.log.Warn().Err(err).Int("bytes", len(a.Data)).Msg("the worker was not told what its adapter has for it")
+			d.log.Warn().Err(err).Int("bytes", len(a.Data)).Msg("the adapter's input was not written to the worker")
 		}
 	case CloseInput:
 		d.stdin.finish()
@@ -254,7 +254,7 @@ func (d *driver) ended(e Exit) (r Result, early *Result) {
 	case err != nil:
 		r = Result{Class: job.Crash, Message: err.Error()}
 	case d.final == nil:
-		r = Result{Class: job.Crash, Message: "the worker's adapter said nothing of how the run ended", Hint: adapterFault}
+		r = Result{Class: job.Crash, Message: "the worker's adapter reported no result of the run", Hint: adapterFault}
 	default:
 		r = *d.final
 	}

@@ -47,17 +47,17 @@ func exceeded(x *proc.Exceeded) *Stop {
 	s := &Stop{Class: job.ResourceExhausted, Now: true, ours: true}
 	switch memory := x.Controller == proc.MemoryController; {
 	case memory && x.Own:
-		s.Message = fmt.Sprintf("the run needed more than its limit of %s of memory", proc.Bytes(x.Limit))
-		s.Hint = "raise limits.memory of the job, or have it do less at once"
+		s.Message = fmt.Sprintf("the run exceeded its memory limit of %s", proc.Bytes(x.Limit))
+		s.Hint = "raise limits.memory of the job, or let it use less memory"
 	case memory && x.Total > 0:
-		s.Message = fmt.Sprintf("memory ran out: all runs together may use %s, and the host may have had less left", proc.Bytes(x.Total))
+		s.Message = fmt.Sprintf("memory ran out: the limit of all runs together is %s, and the host may have had less", proc.Bytes(x.Total))
 		s.Hint = "run fewer jobs at once, or give the large ones a limits.memory of their own"
 	case memory:
 		s.Message = "the host's memory ran out"
 		s.Hint = "run fewer jobs at once, or set limits.total.memory in the configuration"
 	case x.Own:
-		s.Message = fmt.Sprintf("the run needed more than its limit of %d processes and threads", x.Limit)
-		s.Hint = "raise limits.processes of the job, or have it do less at once"
+		s.Message = fmt.Sprintf("the run exceeded its limit of %d processes and threads", x.Limit)
+		s.Hint = "raise limits.processes of the job, or let it start fewer at once"
 	default:
 		s.Message = fmt.Sprintf("processes ran out: all runs together may have %d processes and threads", x.Total)
 		s.Hint = "run fewer jobs at once, or raise limits.total.processes in the configuration"

@@ -53,7 +53,7 @@ func (d *driver) store(step Step) {
 func (d *driver) keep(step Step) KeptStep {
 	refused := KeptStep{Step: Step{ID: step.ID, Inputs: step.Inputs}}
 	if d.run.StoreStep == nil {
-		refused.Err = &StepRefusedError{Message: "steps of this run are not kept"}
+		refused.Err = &StepRefusedError{Message: "steps of this run are not stored"}
 		return refused
 	}
 	if refused.Err = step.tidy(); refused.Err != nil {
@@ -79,11 +79,11 @@ func (s *Step) tidy() error {
 	}
 	result, err := json.Marshal(json.RawMessage(bytes.ToValidUTF8(s.Result, []byte("\uFFFD"))))
 	if err != nil {
-		return &StepRefusedError{Message: fmt.Sprintf("the result of step %q is no JSON: %v", s.ID, err)}
+		return &StepRefusedError{Message: fmt.Sprintf("the result of step %q is not JSON: %v", s.ID, err)}
 	}
 	if len(result) > job.MaxStepResult {
 		return &StepRefusedError{Message: fmt.Sprintf(
-			"the result of step %q has %d bytes, at most %d are kept: put more into a file and let the result name it", s.ID, len(result), job.MaxStepResult)}
+			"the result of step %q has %d bytes, at most %d are allowed: write the rest to a file and put its name into the result", s.ID, len(result), job.MaxStepResult)}
 	}
 	s.Result = result
 	return nil

@@ -27,6 +27,6 @@ type Stream struct {
 func (s *Stream) pass(ctx context.Context, line []byte, log zerolog.Logger) {
 	line = append(bytes.TrimSuffix(line[:len(line):len(line)], []byte("\n")), '\n')
 	if err := s.Take(ctx, line); err != nil {
-		log.Debug().Err(err).Msg("a line about the stream was not taken")
+		log.Debug().Err(err).Msg("a stream line was not accepted")
 	}
 }

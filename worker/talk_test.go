@@ -112,7 +112,7 @@ func (m *mute) Step(now time.Time, in worker.Input) []worker.Action {
 
 func TestRunWithoutAResult(t *testing.T) {
 	o, _ := run(t, t.Context(), &mute{script{text: "exit 0"}}, nil)
-	if o.State != job.RunFailed || o.Class != job.Crash || !strings.Contains(o.Message, "said nothing") {
+	if o.State != job.RunFailed || o.Class != job.Crash || !strings.Contains(o.Message, "reported no result") {
 		t.Errorf("outcome %+v", o)
 	}
 }

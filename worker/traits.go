@@ -113,7 +113,7 @@ func MissingKey(s job.WorkerSettings, getenv func(name string) string) (todo str
 	case s.BaseURL == "":
 		return "", false
 	case s.KeyEnv != "" && getenv(s.KeyEnv) == "":
-		return "set " + s.KeyEnv + ", which key_env names, where the scheduler runs", true
+		return "set " + s.KeyEnv + ", the variable that key_env names, in the scheduler's environment", true
 	}
 	return "", true
 }

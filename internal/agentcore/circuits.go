@@ -50,7 +50,7 @@ func (c *Core) tellCircuits(done <-chan struct{}) {
 				})
 			}
 			if err := c.peer.Notify(context.Background(), ipc.NotifyCircuits, n); err != nil {
-				c.cfg.Log.Debug().Err(err).Msg("change of a breaker not told")
+				c.cfg.Log.Debug().Err(err).Msg("change of a breaker not sent")
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func (c *Core) tellCircuits(done <-chan struct{}) {
 // escalate tells the scheduler of an escalation that is enforced here already.
 func (c *Core) escalate(x ipc.Escalation) {
 	if err := c.peer.Notify(context.Background(), ipc.NotifyEscalation, x); err != nil {
-		c.cfg.Log.Warn().Err(err).Msg("escalation not told")
+		c.cfg.Log.Warn().Err(err).Msg("escalation not sent")
 	}
 }
 

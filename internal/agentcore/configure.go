@@ -73,7 +73,7 @@ func (c *Core) limitRuns(s *settings) {
 	}
 	t := &s.RunLimits.Total
 	if err := session.host.LimitAll(proc.Limits{Memory: t.Memory, Processes: t.Processes, CPU: t.CPU}); err != nil {
-		c.cfg.Log.Warn().Err(err).Msg("runs are not limited together")
+		c.cfg.Log.Warn().Err(err).Msg("the limits on all runs together are not enforced")
 	}
 }
 
@@ -167,7 +167,7 @@ func checkIsolations(list []isolation.Isolation) error {
 		case err != nil:
 			errs = append(errs, &job.FieldError{Field: fmt.Sprintf("isolations[%d].scope", n), Message: err.Error()})
 		case seen[scope]:
-			errs = append(errs, &job.FieldError{Field: fmt.Sprintf("isolations[%d].scope", n), Message: fmt.Sprintf("%s is there twice", scope)})
+			errs = append(errs, &job.FieldError{Field: fmt.Sprintf("isolations[%d].scope", n), Message: fmt.Sprintf("%s is listed twice", scope)})
 		}
 		seen[scope] = true
 		list[n].Scope = scope

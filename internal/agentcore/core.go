@@ -237,7 +237,7 @@ func (c *Core) open(h ipc.Hello) (*session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session != nil {
-		return nil, &ipc.Error{Code: ipc.CodeInvalidRequest, Message: "hello was said already"}
+		return nil, &ipc.Error{Code: ipc.CodeInvalidRequest, Message: "hello was sent already"}
 	}
 	cgroup := "agentsched-" + string(h.Instance)
 	if c.cfg.NoCgroup {

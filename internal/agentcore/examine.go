@@ -84,9 +84,9 @@ func fileThere(dir, name string) *job.Check {
 	}
 	switch {
 	case err == nil:
-		return &job.Check{Passed: true, Text: name + " is there"}
+		return &job.Check{Passed: true, Text: name + " exists"}
 	case errors.Is(err, fs.ErrNotExist):
-		return &job.Check{Text: name + " is not there", Mute: true}
+		return &job.Check{Text: name + " does not exist", Mute: true}
 	}
 	return &job.Check{Text: fmt.Sprintf("look for %s: %v", name, err)}
 }
@@ -115,7 +115,7 @@ func (e *execution) evaluate(ctx context.Context, x *examination) error {
 		report, bad = readReport(x.task.Dir, v.Report)
 	}
 	if bad != nil {
-		text, _ := job.Cut(fmt.Sprintf("there is no report on this work: %v", bad), job.MaxEventText)
+		text, _ := job.Cut(fmt.Sprintf("no report on this work: %v", bad), job.MaxEventText)
 		e.emit(job.Event{Kind: job.EventWarning, Step: "evaluate", Text: text})
 	}
 	x.outcome.Report = report

@@ -138,7 +138,7 @@ func (e *execution) report(o job.Outcome) {
 
 func (e *execution) logUntold(err error) {
 	if err != nil {
-		e.log.Warn().Err(err).Msg("the end of the run could not be told")
+		e.log.Warn().Err(err).Msg("the end of the run was not sent to the scheduler")
 	}
 }
 
@@ -219,7 +219,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 		e.core.guard.observe(time.Now(), watchdog.Ghost{Detail: fmt.Sprintf("run %s: %v", e.tag, err)})
 	}
 	if len(outcome.LeftBehind) > 0 {
-		e.emit(job.Event{Kind: job.EventWarning, Text: "ended what the worker left behind: " + strings.Join(outcome.LeftBehind, ", ")})
+		e.emit(job.Event{Kind: job.EventWarning, Text: "killed processes that the worker left behind: " + strings.Join(outcome.LeftBehind, ", ")})
 	}
 	outcome.StartedAt = started.UTC()
 	outcome.Answer = e.secrets.String(outcome.Answer)
@@ -250,7 +250,7 @@ func (e *execution) title() string {
 
 func (e *execution) returnTemp() {
 	if err := e.session.temps.Return(e.temp); err != nil {
-		e.log.Warn().Err(err).Msg("temporary files stay behind")
+		e.log.Warn().Err(err).Msg("temporary files were not removed")
 	}
 }
 

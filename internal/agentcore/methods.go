@@ -222,7 +222,7 @@ func covers(p *permit.Permit, r *ipc.SubmitJob) error {
 		{"workspace", p.Folder, r.Spec.Workspace},
 	} {
 		if part.granted != part.ask {
-			return fmt.Errorf("permit %s is for %s %v, submitted was %v", p.ID, part.name, part.granted, part.ask)
+			return fmt.Errorf("permit %s is for %s %v, but %v was submitted", p.ID, part.name, part.granted, part.ask)
 		}
 	}
 	return nil

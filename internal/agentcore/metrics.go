@@ -117,7 +117,7 @@ func (m *monitor) step(now time.Time) {
 func (m *monitor) do(now time.Time, s *settings, a watchdog.Action) {
 	c := m.core
 	c.cfg.Log.Warn().Str("do", string(a.Do)).Stringer("stage", a.Stage).Str("worker", string(a.Kind)).
-		Int("concurrency", a.Concurrency).Str("evidence", a.Evidence).Msg("defence moves")
+		Int("concurrency", a.Concurrency).Str("evidence", a.Evidence).Msg("defence acts")
 	switch a.Do {
 	case watchdog.DoOpenBreaker:
 		c.circuits.Trip(breaker.Key{Worker: a.Kind}, time.Now().Add(s.watchdog.Defence.OpenFor.Std()), a.Evidence)
@@ -171,7 +171,7 @@ func (m *monitor) sampleUse(now time.Time) {
 func (m *monitor) logOnce(err error) {
 	if err != nil && !m.blind {
 		m.blind = true
-		m.core.cfg.Log.Warn().Err(err).Msg("the core cannot see all of its host")
+		m.core.cfg.Log.Warn().Err(err).Msg("the core cannot read some figures of the host")
 	}
 }
 

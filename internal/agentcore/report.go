@@ -59,12 +59,12 @@ func parseReport(text []byte) (map[string]float64, error) {
 		return nil, fmt.Errorf("it is not a JSON object: %w; %s", err, want)
 	}
 	if len(values) == 0 {
-		return nil, errors.New("it judges nothing; " + want)
+		return nil, errors.New("it has no values; " + want)
 	}
 	report := make(map[string]float64, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(dimensions(), name) {
-			return nil, fmt.Errorf("%q is no dimension; want %s", name, strings.Join(dimensions(), ", "))
+			return nil, fmt.Errorf("%q is not a dimension; want %s", name, strings.Join(dimensions(), ", "))
 		}
 		n, ok := values[name].(float64)
 		if !ok || n < 0 || n > 1 {

@@ -101,9 +101,9 @@ func (s *stepping) full(bytes int) error {
 	defer s.mu.Unlock()
 	switch {
 	case s.count >= maxSteps:
-		return &worker.StepRefusedError{Message: fmt.Sprintf("the job has %d steps, more are not kept", s.count)}
+		return &worker.StepRefusedError{Message: fmt.Sprintf("the job has %d steps, which is the maximum", s.count)}
 	case s.bytes+bytes > maxStepBytes:
-		return &worker.StepRefusedError{Message: fmt.Sprintf("the results of the job's steps have %d bytes, at most %d are kept", s.bytes, maxStepBytes)}
+		return &worker.StepRefusedError{Message: fmt.Sprintf("the results of the job's steps have %d bytes, at most %d are allowed", s.bytes, maxStepBytes)}
 	}
 	return nil
 }

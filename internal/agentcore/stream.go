@@ -49,7 +49,7 @@ func (s *streaming) take(ctx context.Context, line []byte) error {
 			var r ipc.StreamResult
 			err := s.send(ctx, ipc.StreamLines{Job: s.job, Attempt: s.attempt, Data: piece}, &r)
 			if err != nil {
-				return fmt.Errorf("bring %d bytes to the stream: %w", len(line), err)
+				return fmt.Errorf("send %d bytes to the stream: %w", len(line), err)
 			}
 			full = r.Full
 		}
@@ -104,7 +104,7 @@ func (c *Core) streamWrite(_ context.Context, r ipc.StreamWrite) (ipc.StreamResu
 func cannotStream(r ipc.SubmitJob) error {
 	return &worker.Failure{
 		Class:   job.Config,
-		Message: fmt.Sprintf("stage %q of pipeline %q streams, which worker %s cannot", r.Stream.Stage, r.Stream.Pipeline, r.Choice.Worker),
-		Hint:    "give the stage's job a worker of the adapter exec, or leave streams out of the stage",
+		Message: fmt.Sprintf("stage %q of pipeline %q streams; worker %s cannot stream", r.Stream.Stage, r.Stream.Pipeline, r.Choice.Worker),
+		Hint:    "give the stage's job a worker of the adapter exec, or remove streams from the stage",
 	}
 }

@@ -185,7 +185,7 @@ func TestStreamNeedsExec(t *testing.T) {
 	c.hello()
 	c.configure(nil)
 	c.streams("shell")
-	if o := c.outcome(); o.Class != job.Config || !strings.Contains(o.Message, `stage "second" of pipeline "line" streams, which worker shell cannot`) || o.Hint == "" {
+	if o := c.outcome(); o.Class != job.Config || !strings.Contains(o.Message, `stage "second" of pipeline "line" streams; worker shell cannot stream`) || o.Hint == "" {
 		t.Errorf("outcome %+v", o)
 	}
 }

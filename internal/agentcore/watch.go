@@ -26,7 +26,7 @@ func (e *execution) look(ev *job.Event) {
 		}
 	}
 	if f, found := e.rings.Observe(*ev); found {
-		e.permit.Revoke(&worker.Stop{Class: f.Class, Message: f.Evidence, Hint: "look at the run's log; better instructions may lead it out of the circle"})
+		e.permit.Revoke(&worker.Stop{Class: f.Class, Message: f.Evidence, Hint: "read the run's log; clearer instructions may help"})
 	}
 }
 

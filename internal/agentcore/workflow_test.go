@@ -182,7 +182,7 @@ func TestPatchesOfOthers(t *testing.T) {
 
 	clash := &job.Resolved{Patches: []job.Patch{patchOf("a", first), patchOf("c", third)}}
 	o = c.runResolved("x", 1, in("touch ran", nil), clash, nil)
-	if o.Class != job.ConflictClass || o.State != job.RunFailed || !strings.Contains(o.Message, "the patch of job c does not fit that of job a in f") {
+	if o.Class != job.ConflictClass || o.State != job.RunFailed || !strings.Contains(o.Message, "the patch of job c conflicts with that of job a in f") {
 		t.Errorf("a conflict: %+v", o)
 	}
 	resolve := func(s *job.Spec) { s.Flow.OnConflict = job.ResolveConflict }
@@ -237,9 +237,9 @@ func TestLoopCheck(t *testing.T) {
 		{"true", job.Loop{Command: "exit 3"}, false, `the check command "exit 3" ended with exit code 3:`},
 		{"true", job.Loop{Command: "kill -9 $$"}, false, `the check command "kill -9 $$" was ended by signal: killed:`},
 		{"true", job.Loop{Command: "yes | head -n 10000; exit 1"}, false, strings.TrimSpace(strings.Repeat("y\n", 4096))},
-		{"mkdir d; touch d/done", job.Loop{File: "d/done"}, true, "d/done is there"},
-		{"touch done; ln -s done link", job.Loop{File: "link"}, true, "link is there"},
-		{"true", job.Loop{File: "d/done"}, false, "d/done is not there"},
+		{"mkdir d; touch d/done", job.Loop{File: "d/done"}, true, "d/done exists"},
+		{"touch done; ln -s done link", job.Loop{File: "link"}, true, "link exists"},
+		{"true", job.Loop{File: "d/done"}, false, "d/done does not exist"},
 		{"ln -s " + outside + " done", job.Loop{File: "done"}, false, "look for done: statat done: path escapes from parent"},
 	} {
 		o := c.runResolved(job.NewID(), 1, spec(test.script, func(s *job.Spec) { s.Flow.Loop = &test.loop }), nil, nil)
@@ -312,7 +312,7 @@ func TestReport(t *testing.T) {
 		{"true", job.Evaluation{Command: "true"}, "it is empty"},
 		{"true", job.Evaluation{Command: `echo '{"quality": 1.01}'`}, "quality is 1.01; want a number from 0 to 1"},
 		{"true", job.Evaluation{Command: `echo '{"quality": null}'`}, "want a number from 0 to 1"},
-		{"true", job.Evaluation{Command: `echo '{"beauty": 1}'`}, `"beauty" is no dimension; want quality, adherence`},
+		{"true", job.Evaluation{Command: `echo '{"beauty": 1}'`}, `"beauty" is not a dimension; want quality, adherence`},
 		{"true", job.Evaluation{Command: `echo '{"quality": 1} {"cost": 1}'`}, "it is not a JSON object"},
 		{"true", job.Evaluation{Command: `echo '[1]'`}, "it is not a JSON object"},
 		{"true", job.Evaluation{Command: `echo '{"quality": 1}'; yes | head -c 70000`}, "more than 64 KiB"},

@@ -46,7 +46,7 @@ var (
 	// ErrNotFound: no report is meant by that.
 	ErrNotFound = errors.New("no such crash report")
 	// ErrAmbiguous: several reports are meant by that.
-	ErrAmbiguous = errors.New("several crash reports are meant")
+	ErrAmbiguous = errors.New("several crash reports match")
 )
 
 // Write keeps the report in the folder, which is made if it is not there, and
@@ -171,5 +171,5 @@ func Find(dir, ref string) (Report, error) {
 	case 0:
 		return Report{}, errors.Join(fmt.Errorf("%w: %q", ErrNotFound, ref), err)
 	}
-	return Report{}, fmt.Errorf("%w: %q begins or ends the ids of %d", ErrAmbiguous, ref, len(found))
+	return Report{}, fmt.Errorf("%w: %q begins or ends %d ids", ErrAmbiguous, ref, len(found))
 }

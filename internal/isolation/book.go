@@ -197,7 +197,7 @@ func (s *Book) UnmarshalJSON(text []byte) error {
 	slices.SortFunc(list, func(a, b Isolation) int { return compareScopes(a.Scope, b.Scope) })
 	for n := 1; n < len(list); n++ {
 		if list[n].Scope == list[n-1].Scope {
-			return fmt.Errorf("read isolations: %s is there twice", list[n].Scope)
+			return fmt.Errorf("read isolations: %s is listed twice", list[n].Scope)
 		}
 	}
 	s.mu.Lock()

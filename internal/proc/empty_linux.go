@@ -93,7 +93,7 @@ func (t *Tree) isEmpty() {
 	t.release()
 	if t.sys.cg.dir != "" && !t.sys.removed {
 		if err := t.sys.cg.remove(); err != nil {
-			t.host.cfg.Log.Warn().Err(err).Str("run", t.run).Msg("an empty cgroup stays behind")
+			t.host.cfg.Log.Warn().Err(err).Str("run", t.run).Msg("an empty cgroup was not removed")
 		}
 	}
 	t.host.forget(t)

@@ -118,7 +118,7 @@ func (h *Host) close() error {
 	h.leaveLeaf()
 	if !h.sys.wasReaper {
 		if e := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); e != nil {
-			err = errors.Join(err, fmt.Errorf("cease to be a child subreaper: %w", e))
+			err = errors.Join(err, fmt.Errorf("stop being a child subreaper: %w", e))
 		}
 	}
 	return err
@@ -140,7 +140,7 @@ func (h *Host) fork(t *Tree, path string, argv []string, attr *os.ProcAttr) erro
 	// It cannot be reaped before mu is free, so the stat is its own even if it has exited already.
 	st, err := readStat(t.pid)
 	if err != nil {
-		err = fmt.Errorf("learn its start time: %w", err)
+		err = fmt.Errorf("read its start time: %w", err)
 		_ = p.Kill()
 		_, werr := p.Wait()
 		return errors.Join(err, werr)
@@ -185,7 +185,7 @@ func (h *Host) forkIntoCgroup(t *Tree, path string, argv []string, attr *os.Proc
 		return nil, plain
 	}
 	h.sys.noClone = true
-	h.cfg.Log.Warn().Err(err).Str("cgroup", cg.dir).Msg("no process can be started in a cgroup; going on without")
+	h.cfg.Log.Warn().Err(err).Str("cgroup", cg.dir).Msg("no process can be started in a cgroup; runs go on without one")
 	return p, nil
 }
 

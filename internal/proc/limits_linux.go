@@ -412,7 +412,7 @@ func (t *Tree) releaseLocked() {
 	t.sys.released = true
 	for _, v := range t.sys.legacy {
 		if err := (cgroup{dir: v.runDir(t.run)}).remove(); err != nil {
-			t.host.cfg.Log.Warn().Err(err).Str("run", t.run).Msg("an empty cgroup stays behind")
+			t.host.cfg.Log.Warn().Err(err).Str("run", t.run).Msg("an empty cgroup was not removed")
 		}
 	}
 }
@@ -464,7 +464,7 @@ func (h *Host) removeLeftovers(dirs []string) {
 	bases := make(map[string]bool)
 	for _, dir := range dirs {
 		if err := (cgroup{dir: dir}).remove(); err != nil {
-			h.cfg.Log.Warn().Err(err).Msg("an empty cgroup stays behind")
+			h.cfg.Log.Warn().Err(err).Msg("an empty cgroup was not removed")
 		}
 		bases[filepath.Dir(dir)] = true
 	}
@@ -501,7 +501,7 @@ func place(mount, own cgroup, want []string) (parent, stand cgroup, err error) {
 			if e == nil {
 				e = unix.EACCES
 			}
-			err = errors.Join(err, fmt.Errorf("give the controllers %s on from cgroup %s: %w", strings.Join(have, ", "), c.path, e))
+			err = errors.Join(err, fmt.Errorf("enable the controllers %s below cgroup %s: %w", strings.Join(have, ", "), c.path, e))
 		}
 		if c == mount || c.path == "/" {
 			return at, own, err

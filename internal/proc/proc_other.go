@@ -217,7 +217,7 @@ func (h *Host) SweepTag(ctx context.Context, prefix string) ([]Proc, error) {
 // SweepRuns kills every process whose tag is that of one of the runs or lies below it, with its descendants.
 func (h *Host) SweepRuns(ctx context.Context, runs []string) ([]Proc, error) {
 	if slices.Contains(runs, "") {
-		return nil, errors.New("sweep processes of runs: one is not named, which would mean every run")
+		return nil, errors.New("sweep processes of runs: a run has no name, which would mean every run")
 	}
 	return h.sweep(ctx, strings.Join(runs, ", "), runs)
 }

@@ -70,7 +70,7 @@ func (h *Host) SweepRuns(ctx context.Context, runs []string) ([]Proc, error) {
 		return nil, nil
 	}
 	if slices.Contains(runs, "") {
-		return nil, errors.New("sweep processes of runs: one is not named, which would mean every run")
+		return nil, errors.New("sweep processes of runs: a run has no name, which would mean every run")
 	}
 	var cgroups []cgroup
 	for _, base := range h.leftoverCgroups() {
@@ -182,7 +182,7 @@ func (h *Host) sweepCgroup(cg cgroup, deadline time.Time) (killed []Proc, err er
 		return killed, &GhostError{Run: cg.path, Left: procs(cg.procs()), Err: err}
 	}
 	if err := cg.remove(); err != nil {
-		h.cfg.Log.Warn().Err(err).Msg("an empty cgroup stays behind")
+		h.cfg.Log.Warn().Err(err).Msg("an empty cgroup was not removed")
 	}
 	return killed, nil
 }

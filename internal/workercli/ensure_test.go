@@ -201,7 +201,7 @@ func TestRepairsDamage(t *testing.T) {
 func TestFailures(t *testing.T) {
 	cases := []struct{ mode, want, not string }{
 		{"fail", "npm error line 20", "npm error line 5\n"},
-		{"nothing", "there is no program", ""},
+		{"nothing", "is missing", ""},
 		{"stub", "the native binary is missing", ""},
 		{"other", "tool 0.0.1", ""},
 	}

@@ -130,7 +130,7 @@ func (in installer) install(ctx context.Context, p pin, folder string) error {
 		}
 	}
 	if !p.complete(folder) {
-		return fmt.Errorf("npm ci ended well, yet there is no program %s%s", filepath.Join("node_modules", ".bin", p.Program), indented(out))
+		return fmt.Errorf("npm ci succeeded, but the program %s is missing%s", filepath.Join("node_modules", ".bin", p.Program), indented(out))
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (in installer) script(ctx context.Context, p pin, folder string) error {
 	cmd.Env = append(plainEnv(os.Environ()), "HOME="+home, "TMPDIR="+home, "npm_config_offline=true", "npm_config_cache="+home)
 	cmd.ExtraFiles = []*os.File{in.lock}
 	if out, err := in.run(ctx, cmd); err != nil {
-		return fmt.Errorf("run the package's %s: %w; the program may not be known to this version of the scheduler for %s/%s, then install it yourself%s",
+		return fmt.Errorf("run the package's %s: %w; if this version of the scheduler does not support the program on %s/%s, install it yourself%s",
 			p.Script, err, runtime.GOOS, runtime.GOARCH, indented(out))
 	}
 	return nil
@@ -211,7 +211,7 @@ func (in installer) try(ctx context.Context, p pin, install, home string) error 
 		return fmt.Errorf("the installed program does not run: %s --version: %w%s", p.kind, err, indented(out))
 	}
 	if !strings.Contains(out, p.Version) {
-		return fmt.Errorf("the installed program is not the wanted one: %s --version should say %s%s", p.kind, p.Version, indented(out))
+		return fmt.Errorf("the installed program has the wrong version: %s --version should print %s%s", p.kind, p.Version, indented(out))
 	}
 	return nil
 }

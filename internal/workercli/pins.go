@@ -65,7 +65,7 @@ func (c Catalog) of(kind job.WorkerKind) (pin, error) {
 	for i, p := range c {
 		names[i] = string(p.kind)
 	}
-	return pin{}, fmt.Errorf("worker %q is not one that can be installed, want one of %s", kind, strings.Join(names, ", "))
+	return pin{}, fmt.Errorf("worker %q cannot be installed, want one of %s", kind, strings.Join(names, ", "))
 }
 
 // folder is where the install stands below the cache folder. The version is in

@@ -40,7 +40,7 @@ type ConflictError struct {
 
 func (e *ConflictError) Error() string {
 	if len(e.Files) == 0 {
-		return fmt.Sprintf("the patch does not fit %s: %s", e.Root, e.Detail)
+		return fmt.Sprintf("the patch does not apply to %s: %s", e.Root, e.Detail)
 	}
 	return fmt.Sprintf("the patch conflicts with %s in %s; nothing was changed", e.Root, strings.Join(e.Files, ", "))
 }

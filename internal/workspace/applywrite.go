@@ -176,7 +176,7 @@ func (t *transaction) rollback() error {
 	var errs []error
 	for i := len(t.undo) - 1; i >= 0; i-- {
 		if err := t.undo[i](); err != nil {
-			errs = append(errs, fmt.Errorf("put back what was there: %w", err))
+			errs = append(errs, fmt.Errorf("restore the files: %w", err))
 		}
 	}
 	return errors.Join(errs...)

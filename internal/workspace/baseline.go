@@ -167,7 +167,7 @@ func (g git) snapshot(ctx context.Context, scope string, notes *[]string) (tree 
 		}
 		for _, p := range left {
 			if known := func(m string) bool { return strings.HasPrefix(m, fmt.Sprintf("%q", p)) }; !strings.HasSuffix(p, "/") && !slices.ContainsFunc(missed, known) {
-				missed = append(missed, fmt.Sprintf("%q: git does not take a file of this name", p))
+				missed = append(missed, fmt.Sprintf("%q: git does not accept this file name", p))
 			}
 		}
 	}

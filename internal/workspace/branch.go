@@ -79,7 +79,7 @@ func (m *Manager) commitWork(ctx context.Context, n *present, held heldLocks) (*
 			return nil, err
 		}
 		if err := m.handOver(ctx, n, repo, tree, c.ID); err != nil {
-			return nil, fmt.Errorf("bring the objects into the repository: %w", err)
+			return nil, fmt.Errorf("copy the objects into the repository: %w", err)
 		}
 	}
 	if c.ID == old {
@@ -125,7 +125,7 @@ func (g git) refAt(ctx context.Context, ref string) (string, error) {
 	}
 	commit, ok := strings.CutPrefix(text, "commit ")
 	if !ok {
-		return "", fmt.Errorf("%s is at no commit, but at a %s", ref, text)
+		return "", fmt.Errorf("%s points to a %s, not to a commit", ref, text)
 	}
 	return commit, nil
 }

@@ -193,7 +193,7 @@ func TestBranchOfAnotherShape(t *testing.T) {
 		"a tag": {func(h *house, ws *Workspace) {
 			h.git(h.repo, "tag", "-a", "-m", "t", "v1")
 			h.write(h.repo, map[string]string{".git/refs/heads/" + ws.Branch: h.git(h.repo, "rev-parse", "v1") + "\n"})
-		}, "", "is at no commit", false},
+		}, "", "points to a tag", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

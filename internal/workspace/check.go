@@ -55,7 +55,7 @@ func checkFolder(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("workspace %s does not exist; create it or correct the path", path)
 	case err != nil:
-		return fmt.Errorf("workspace %s cannot be looked at: %w", path, err)
+		return fmt.Errorf("workspace %s cannot be read: %w", path, err)
 	case !info.IsDir():
 		return fmt.Errorf("workspace %s is not a folder", path)
 	}

@@ -49,7 +49,7 @@ func DescribeClashes(clashes []Clash) string {
 	var groups []string // one for each pair of jobs, in the order of the patches
 	files := map[string][]string{}
 	for _, c := range clashes {
-		g := fmt.Sprintf("the patch of job %s does not fit %s in", c.Job, others(c.With))
+		g := fmt.Sprintf("the patch of job %s conflicts with %s in", c.Job, others(c.With))
 		if files[g] == nil {
 			groups = append(groups, g)
 		}

@@ -49,7 +49,7 @@ func TestClash(t *testing.T) {
 				req := Request{Job: job.NewID(), Name: "c", Spec: h.spec(i), Fresh: true, Patches: []job.Patch{a, b}}
 				_, err := h.m.Prepare(t.Context(), req)
 				var clash *PatchesError
-				if !errors.As(err, &clash) || !strings.Contains(err.Error(), "the patch of job b does not fit that of job a in "+clash.Clashes[0].Path) {
+				if !errors.As(err, &clash) || !strings.Contains(err.Error(), "the patch of job b conflicts with that of job a in "+clash.Clashes[0].Path) {
 					t.Fatalf("%s: got %v", i, err)
 				}
 				req.OnConflict = job.ResolveConflict
@@ -133,11 +133,11 @@ func TestDescribeClashes(t *testing.T) {
 	}
 	all = append(all, Clash{Path: "x", Job: "c", With: []job.Name{"a", "b"}}, Clash{Path: "y", Job: "c"})
 	text := DescribeClashes(all)
-	want := "the patch of job b does not fit that of job a in f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19 and 7 more"
+	want := "the patch of job b conflicts with that of job a in f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19 and 7 more"
 	if text != want {
 		t.Errorf("got %s", text)
 	}
-	want = "the patch of job b does not fit that of job a in f24; the patch of job c does not fit those of jobs a, b in x; the patch of job c does not fit the files that it is applied to in y"
+	want = "the patch of job b conflicts with that of job a in f24; the patch of job c conflicts with those of jobs a, b in x; the patch of job c conflicts with the files that it is applied to in y"
 	if text := DescribeClashes(all[24:]); text != want {
 		t.Errorf("got %s", text)
 	}

@@ -123,7 +123,7 @@ func untrusted(repo, filter string, files []string) string {
 	if n := len(files) - 1; n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Sprintf("the filter %q of %s is defined by the repository's own configuration (%s), whose programs are not run", filter, text, repo)
+	return fmt.Sprintf("the filter %q of %s is defined by the repository's own configuration (%s), and its programs are not run", filter, text, repo)
 }
 
 // checkFilters looks for files of the index of g whose attributes name a filter

@@ -86,7 +86,7 @@ func (c *copier) skip(path string, e fs.DirEntry) bool {
 		return false
 	}
 	rel, _ := filepath.Rel(c.from, filepath.Dir(path))
-	c.notes = append(c.notes, fmt.Sprintf("%s of the copy is not a git repository, since that of the original lies elsewhere", rel))
+	c.notes = append(c.notes, fmt.Sprintf("%s of the copy is not a git repository: the git folder of the original lies outside of it", rel))
 	return true
 }
 

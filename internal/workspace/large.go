@@ -41,7 +41,7 @@ func (g git) withoutLarge(paths, others []string) (rest, missed []string) {
 			change.Path = rel
 		}
 		g.large.files = append(g.large.files, change)
-		missed = append(missed, fmt.Sprintf("%q: it has %d bytes, and a patch takes no file of more than %d", p, info.Size(), int64(job.MaxCollected)))
+		missed = append(missed, fmt.Sprintf("%q: it has %d bytes, a patch takes files of at most %d", p, info.Size(), int64(job.MaxCollected)))
 		return true
 	})
 	return rest, missed

@@ -114,7 +114,7 @@ func (s *stack) read(ctx context.Context, p job.Patch, file string, at place) (*
 			return nil, err
 		}
 		l.how = append(l.how, "--exclude="+patternEscaper.Replace(n))
-		l.notes = append(l.notes, fmt.Sprintf("submodule %s: what job %s did to it is not taken over", n, p.Job))
+		l.notes = append(l.notes, fmt.Sprintf("submodule %s: the changes of job %s to it are not applied", n, p.Job))
 	}
 	for i, to := range head.become {
 		if to, err = here(to); err != nil {

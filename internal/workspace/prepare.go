@@ -190,7 +190,7 @@ func (m *Manager) DropReplaced(ctx context.Context, id job.ID) {
 			continue
 		}
 		if err := removeUntil(ctx, filepath.Join(m.home(id), e.Name())); err != nil && ctx.Err() == nil {
-			m.log.Warn().Str("job", string(id)).Err(err).Msg("an old workspace is left")
+			m.log.Warn().Str("job", string(id)).Err(err).Msg("an old workspace was not removed")
 		}
 	}
 }

@@ -114,7 +114,7 @@ func (m *Manager) saved(ctx context.Context, rec *record, opts RemoveOptions, he
 			case ctx.Err() != nil:
 				return false, context.Cause(ctx)
 			case err != nil:
-				return false, &UnsavedError{Path: m.tree(rec), Reason: fmt.Sprintf("its patch was not applied by `scheduler apply`, and whether the folder holds it could not be told: %v", err), Patch: s.Patch}
+				return false, &UnsavedError{Path: m.tree(rec), Reason: fmt.Sprintf("its patch was not applied by `scheduler apply`, and the folder could not be compared with it: %v", err), Patch: s.Patch}
 			case !merged:
 				return false, &UnsavedError{Path: m.tree(rec), Reason: "its patch was neither applied nor merged", Patch: s.Patch}
 			}
@@ -244,7 +244,7 @@ func checkPatch(s *saved) error {
 	changed := (*statedir.ChangedError)(nil)
 	switch {
 	case errors.As(err, &changed):
-		return fmt.Errorf("the collected patch is another: %w", err)
+		return fmt.Errorf("the collected patch was changed: %w", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("the collected patch is gone: %w", err)
 	case err != nil:
@@ -268,7 +268,7 @@ func (m *Manager) deleteBranch(ctx context.Context, rec *record, held heldLocks)
 			return err
 		}
 		// The user has it checked out, for one.
-		m.log.Warn().Str("job", string(rec.Job)).Str("branch", rec.Branch).Err(err).Msg("branch is left")
+		m.log.Warn().Str("job", string(rec.Job)).Str("branch", rec.Branch).Err(err).Msg("a branch was not removed")
 	}
 	return nil
 }

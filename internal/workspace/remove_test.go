@@ -40,7 +40,7 @@ func TestRemove(t *testing.T) {
 		{"patch edited", job.Copy, func(h *house, ws *Workspace) {
 			change(h, ws)
 			os.WriteFile(h.collect(ws).Patch, []byte("x"), 0o600)
-		}, "is another", false},
+		}, "was changed", false},
 		{"commit that the patch lacks", job.Worktree, func(h *house, ws *Workspace) {
 			change(h, ws)
 			h.commit(ws.Root, "more than what is left")
@@ -166,7 +166,7 @@ func TestRemoveKeepsTheUnapplied(t *testing.T) {
 				h.t.Fatal(err)
 			}
 			h.t.Cleanup(func() { lock.Close() })
-		}, "could not be told"},
+		}, "could not be compared"},
 	} {
 		t.Run(c.name+" "+string(c.i), func(t *testing.T) {
 			t.Parallel()

@@ -244,7 +244,7 @@ func (s *stack) patch(ctx context.Context, l *layer) error {
 	if !errors.As(err, &failed) || failed.code <= 0 {
 		return err
 	}
-	e := &PatchesError{Detail: "it cannot be merged, since what it was made against is not there any more: " + failed.stderr}
+	e := &PatchesError{Detail: "it cannot be merged, because objects that it was made against are missing: " + failed.stderr}
 	for _, f := range l.files {
 		e.Clashes = append(e.Clashes, Clash{Path: f, Job: l.Job, With: s.changed[f]})
 	}

@@ -287,7 +287,7 @@ func TestStackLeavesSubmodules(t *testing.T) {
 	if h.read(ws.Dir, "f") != "g" || h.read(ws.Dir, "sub1") != "s" || !isDir(filepath.Join(ws.Dir, "sub[1]")) {
 		t.Errorf("begins with\n%s", state(t, ws.Dir, false))
 	}
-	if notes := strings.Join(ws.Notes, "\n"); !strings.Contains(notes, "submodule sub[1]: what job a did to it is not taken over") {
+	if notes := strings.Join(ws.Notes, "\n"); !strings.Contains(notes, "submodule sub[1]: the changes of job a to it are not applied") {
 		t.Errorf("notes: %s", notes)
 	}
 	if c := h.collect(ws); len(c.Files) > 0 {
@@ -355,7 +355,7 @@ func TestStackWithoutItsBase(t *testing.T) {
 	h.write(h.repo, map[string]string{"f": "uno\n2\n3\n4\n"})
 	_, err = h.m.Prepare(t.Context(), Request{Job: job.NewID(), Name: "c", Spec: h.spec(job.Copy), Fresh: true, Patches: []job.Patch{a}, OnConflict: job.ResolveConflict})
 	var clash *PatchesError
-	if !errors.As(err, &clash) || !strings.Contains(err.Error(), "the patch of job a does not fit the files that it is applied to in f") || !strings.Contains(err.Error(), "is not there any more: error: patch failed: f:1") {
+	if !errors.As(err, &clash) || !strings.Contains(err.Error(), "the patch of job a conflicts with the files that it is applied to in f") || !strings.Contains(err.Error(), "are missing: error: patch failed: f:1") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -206,7 +206,7 @@ func (m *Manager) reviveWorktree(ctx context.Context, rec *record, held heldLock
 		}
 	}
 	if err := m.uncommit(ctx, rec, held); err != nil {
-		return false, fmt.Errorf("take back the commit of the last attempt: %w", err)
+		return false, fmt.Errorf("undo the commit of the last attempt: %w", err)
 	}
 	link := filepath.Join(m.tree(rec), ".git")
 	want := "gitdir: " + rec.Admin + "\n"

@@ -21,7 +21,7 @@ const (
 
 // VersionHint is the hint where a program refuses its command line.
 func VersionHint(program string) string {
-	return "this version of " + program + " does not know an option that is used here; see docs/workers.md for the versions tried"
+	return "this version of " + program + " does not support an option that the scheduler uses; docs/workers.md lists the tested versions"
 }
 
 // MaxMessage bounds the message of a failure, in bytes.

@@ -36,7 +36,7 @@ func NewRun(t *worker.Task, noun string, recorded func(id string) bool) Run {
 		r.Resume = t.Session
 	default:
 		r.pending = append(r.pending, job.Event{Kind: job.EventWarning,
-			Text: noun + " " + t.Session + " is not recorded any more: starting a new one"})
+			Text: noun + " " + t.Session + " no longer exists: starting a new one"})
 	}
 	return r
 }

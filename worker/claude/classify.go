@@ -12,7 +12,7 @@ import (
 	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
-const loginHint = "run `claude` and log in, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN where the scheduler runs"
+const loginHint = "run `claude` and log in, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN in the scheduler's environment"
 
 // outcome says what the run amounts to. The program's word alone is not enough:
 // a failed run can say "subtype":"success" with "is_error":true.

@@ -257,7 +257,7 @@ func (s *session) result(l line) []job.Event {
 	if n := len(l.Denials); n > 0 {
 		what := l.denied()
 		events = append(events, agentcli.WithText(job.Event{Kind: job.EventWarning},
-			fmt.Sprintf("%d tool calls were denied, since the job does not grant them: %s", n, strings.Join(what, ", "))))
+			fmt.Sprintf("%d tool calls were denied because the job does not grant them: %s", n, strings.Join(what, ", "))))
 	}
 	total := l.Usage.usage()
 	var models job.Usage

@@ -20,7 +20,7 @@ func (s *session) result(e worker.Exit) worker.Result {
 	case s.failure != "":
 		s.explain(&r)
 	case s.sandbox && !s.ran:
-		r.Class, r.Message = job.Config, "codex could not set up its sandbox on this host, so that no command of its agent ran"
+		r.Class, r.Message = job.Config, "codex could not set up its sandbox on this host: no command of the agent ran"
 		r.Hint = "allow unprivileged user namespaces (see docs/workers.md), or use worker claude or opencode"
 	case e.Code == 0 && s.completed:
 	case e.Signal != "":
@@ -63,7 +63,7 @@ func (s *session) explain(r *worker.Result) {
 func fromStderr(e worker.Exit, now time.Time) (class job.ErrorClass, message, hint string, retry *worker.RetryAfter) {
 	said := explanation(e.Stderr)
 	if said == "" {
-		return job.Crash, fmt.Sprintf("codex ended with exit code %d and no explanation", e.Code), "", nil
+		return job.Crash, fmt.Sprintf("codex ended with exit code %d and no message", e.Code), "", nil
 	}
 	message = fmt.Sprintf("codex ended with exit code %d: %s", e.Code, said)
 	if strings.Contains(said, "panicked at") {
@@ -106,7 +106,7 @@ var (
 	tryAt  = regexp.MustCompile(`(?i)\b(?:try again|resets?) at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th)?, (\d{4}) )?(\d{1,2}):(\d{2}) ?([AP]M)`)
 )
 
-const loginHint = "run `codex login`, or set CODEX_API_KEY (or OPENAI_API_KEY) where the scheduler runs"
+const loginHint = "run `codex login`, or set CODEX_API_KEY (or OPENAI_API_KEY) in the scheduler's environment"
 
 var rules = []agentcli.Rule{
 	agentcli.NewRule(job.RateLimit, "the plan's usage limit is reached; wait for its reset or use another worker", "usage limit"),

@@ -127,7 +127,7 @@ func (s *session) parse(raw []byte) []job.Event {
 // error and as turn.failed.
 func (s *session) failed(message string) []job.Event {
 	if message == "" {
-		message = "codex reported a failure without saying which"
+		message = "codex reported a failure without a message"
 	}
 	known := s.failure == message
 	s.completed, s.failure = false, message

@@ -31,7 +31,7 @@ func (Adapter) Locate(s job.WorkerSettings) (string, error) {
 			Hint: `name the program in the worker's settings, e.g. command: ["/opt/agents/mine", "--worker"]`,
 		}
 	}
-	return worker.LocateProgram("exec", s, "", "your own means, then give its absolute path in the worker's command")
+	return worker.LocateProgram("exec", s, "", "install it, then give its absolute path in the worker's command")
 }
 
 // Version returns "": a program tells its version in its hello, if it likes.

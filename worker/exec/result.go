@@ -27,7 +27,7 @@ func (r *run) result(m result) []job.Event {
 	switch {
 	case (m.Status == "completed" || m.Status == checkpointed) && m.Class == job.NoError:
 	case m.Status == "completed" || m.Status == checkpointed:
-		events = r.warn("status", "the result says %s and yet names a class, %s: it counts as failed", m.Status, shown(string(m.Class)))
+		events = r.warn("status", "the result has the status %s and the error class %s: it counts as failed", m.Status, shown(string(m.Class)))
 		m.Status = "failed"
 	case m.Status != "failed":
 		events = r.warn("status", "the result has the status %s, want completed, failed or checkpointed: it counts as failed", shown(m.Status))
@@ -35,7 +35,7 @@ func (r *run) result(m result) []job.Event {
 	}
 	if m.Status == "failed" && (!slices.Contains(job.ErrorClasses(), m.Class) || slices.Contains(schedulersOwn, m.Class)) {
 		if m.Class != job.NoError {
-			events = append(events, r.warn("class", "the result has the class %s, which is not one of a worker's: it counts as UNKNOWN", shown(string(m.Class)))...)
+			events = append(events, r.warn("class", "the result has the unknown class %s: it counts as UNKNOWN", shown(string(m.Class)))...)
 		}
 		m.Class = job.Unknown
 	}
@@ -62,7 +62,7 @@ func (r *run) outcome(e worker.Exit) worker.Result {
 	case e.Stopped:
 		out.Class, out.Message = job.CancelledClass, "the worker was stopped"
 	case r.spoiled != "":
-		out.Class, out.Message = job.Config, "the worker does not keep the worker protocol: "+r.spoiled
+		out.Class, out.Message = job.Config, "the worker broke the worker protocol: "+r.spoiled
 		out.Hint = "see docs/worker-protocol.md, and run the worker by hand with a task line"
 	case v != nil && v.Status == "failed":
 		out.Class = v.Class
@@ -79,11 +79,11 @@ func (r *run) outcome(e worker.Exit) worker.Result {
 		out.Class, out.Message = job.Unknown, withStderr("the worker ended without a result", e.Stderr)
 		out.Hint = "the last line that a worker prints must be its result, see docs/worker-protocol.md"
 	case e.Code != 0:
-		out.Class, out.Message = job.Unknown, withStderr(fmt.Sprintf("the worker said %s and yet exited with status %d", v.Status, e.Code), e.Stderr)
+		out.Class, out.Message = job.Unknown, withStderr(fmt.Sprintf("the worker reported %s but exited with status %d", v.Status, e.Code), e.Stderr)
 	case v.Status == checkpointed:
 		r.checkpointed(&out)
 	case r.schema && length > job.MaxEventText:
-		out.Class, out.Message = job.InvalidOutput, fmt.Sprintf("the answer has %d bytes, at most %d are kept of one that must satisfy a schema", length, job.MaxEventText)
+		out.Class, out.Message = job.InvalidOutput, fmt.Sprintf("the answer has %d bytes; an answer with an output schema may have at most %d", length, job.MaxEventText)
 	}
 	return out
 }

@@ -41,7 +41,7 @@ func TestResult(t *testing.T) {
 		{"completed, then failed", []string{completed, failed}, worker.Exit{}, job.Auth, "no key", "", "more than one"},
 		{"failed, then completed", []string{failed, completed}, worker.Exit{}, job.Auth, "no key", "", "more than one"},
 		{"completed twice", []string{completed, `{"type":"result","status":"completed","answer":"no"}`}, worker.Exit{}, job.NoError, "", "yes", "more than one"},
-		{"completed with a class", []string{`{"type":"result","status":"completed","class":"SERVER"}`}, worker.Exit{}, job.Server, "without a message", "", "names a class"},
+		{"completed with a class", []string{`{"type":"result","status":"completed","class":"SERVER"}`}, worker.Exit{}, job.Server, "without a message", "", "and the error class"},
 		{"odd status", []string{`{"type":"result","status":"done"}`}, worker.Exit{}, job.Unknown, "", "", `status "done"`},
 		{"no status", []string{`{"type":"result"}`}, worker.Exit{}, job.Unknown, "", "", `status ""`},
 		{"odd class", []string{`{"type":"result","status":"failed","class":"OOPS"}`}, worker.Exit{}, job.Unknown, "", "", `"OOPS"`},

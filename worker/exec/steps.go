@@ -76,8 +76,8 @@ func stored(k worker.KeptStep) []worker.Action {
 // believed if it was asked, or a job could stop for ever.
 func (r *run) checkpointed(out *worker.Result) {
 	if r.asked == nil {
-		out.Class, out.Message = job.Unknown, "the worker said checkpointed, which nobody asked it for"
-		out.Hint = "answer checkpointed only to a checkpoint line, see docs/worker-protocol.md"
+		out.Class, out.Message = job.Unknown, "the worker reported checkpointed without a checkpoint request"
+		out.Hint = "report checkpointed only after a checkpoint line, see docs/worker-protocol.md"
 		return
 	}
 	out.Checkpointed, out.Message = true, cmp.Or(cut(r.verdict.Message), *r.asked)

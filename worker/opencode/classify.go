@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	loginHint = "run `opencode auth login`, or set the provider's key where the scheduler runs"
+	loginHint = "run `opencode auth login`, or set the provider's key in the scheduler's environment"
 	modelHint = "write the model as provider/model; `opencode models` lists those that are known"
 )
 
@@ -55,7 +55,7 @@ func (s *session) silent(r *worker.Result, e worker.Exit) {
 	r.Message = fmt.Sprintf("opencode ended with exit code %d", e.Code)
 	if said == "" {
 		r.Class = job.Crash
-		r.Message += " and no explanation"
+		r.Message += " and no message"
 		return
 	}
 	r.Message += ": " + said
@@ -76,7 +76,7 @@ func (f *failure) String() string {
 		message = f.Name
 	}
 	if message == "" {
-		message = "opencode reported a failure without saying which"
+		message = "opencode reported a failure without a message"
 	}
 	if f.Data.Status > 0 {
 		return fmt.Sprintf("%s (status %d)", message, f.Data.Status)

@@ -194,7 +194,7 @@ func (s *session) tool(p part) []job.Event {
 	if failed && denied(st.Error) {
 		what, _ = job.Cut(what, 200)
 		events = append(events, job.Event{Kind: job.EventWarning,
-			Text: fmt.Sprintf("a tool call was denied, since the job does not grant it: %s(%s)", p.Tool, what)})
+			Text: fmt.Sprintf("a tool call was denied because the job does not grant it: %s(%s)", p.Tool, what)})
 	}
 	return events
 }

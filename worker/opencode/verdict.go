@@ -59,7 +59,7 @@ func (s *session) giveUp() {
 	r := worker.Result{Answer: s.answer}
 	if s.tries >= maxTries {
 		r.Class = job.Server
-		r.Message = fmt.Sprintf("the provider's answer breaks off: opencode has begun the same step %d times", s.tries)
+		r.Message = fmt.Sprintf("the provider's answers keep breaking off: opencode started the same step %d times", s.tries)
 		s.Decide(r)
 		return
 	}

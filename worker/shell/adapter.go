@@ -44,7 +44,7 @@ var (
 
 // Locate returns the path of the shell.
 func (Adapter) Locate(s job.WorkerSettings) (string, error) {
-	return worker.LocateProgram("shell", s, defaultShell, "your system's packages, or name another shell in the worker's command")
+	return worker.LocateProgram("shell", s, defaultShell, "install it from your system's packages, or name another shell in the worker's command")
 }
 
 // Version returns "": a POSIX shell has no common way to tell its version, and
@@ -136,7 +136,7 @@ func checkInterpreter(script, shell string) error {
 	if strings.ContainsRune(script, 0) {
 		return &worker.Failure{
 			Class: job.Config, Message: "the script contains a NUL byte",
-			Hint: "instructions of a shell job are a script as text",
+			Hint: "write the script of a shell job as text",
 		}
 	}
 	first, _, _ := strings.Cut(script, "\n")
@@ -169,14 +169,14 @@ func checkAllowed(t *worker.Task, shell string) error {
 	if len(allowed) == 0 {
 		return &worker.Failure{
 			Class:   job.Config,
-			Message: "a shell job needs the capability run_commands, which it was not granted",
+			Message: "a shell job needs the capability run_commands",
 			Hint:    "add run_commands to its capabilities, or list what it may run in allow_commands (a job of type TOOL has run_commands by default)",
 		}
 	}
 	if !known(shell) {
 		return &worker.Failure{
 			Class:   job.Config,
-			Message: fmt.Sprintf("the job is limited to certain commands (allow_commands), which can be checked for sh, dash and bash but not for %s", shell),
+			Message: fmt.Sprintf("allow_commands can be checked for sh, dash and bash, not for %s", shell),
 			Hint:    "grant run_commands without allow_commands, or use a worker with one of those shells",
 		}
 	}

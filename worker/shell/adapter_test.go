@@ -57,7 +57,7 @@ func TestRun(t *testing.T) {
 		{"not executable", ": > f; ./f", job.Config, "", "status 126"},
 		{"syntax error", "if", job.Unknown, "", "status 2"},
 		{"signal", "kill -9 $$", job.Crash, "", "killed"},
-		{"signal to a command", "sh -c 'kill -9 $$'; exit $?", job.Unknown, "", "status 137, as when signal 9"},
+		{"signal to a command", "sh -c 'kill -9 $$'; exit $?", job.Unknown, "", "status 137, which usually means that signal 9"},
 		{"stdin is empty", "wc -c | tr -d ' '", job.NoError, "0", ""},
 		{"large script", "# " + strings.Repeat("x", 3<<20) + "\necho done", job.NoError, "done", ""},
 		{"shebang of sh", "#!/usr/bin/env sh\necho x", job.NoError, "x", ""},

@@ -188,7 +188,7 @@ func (c *checker) call(n *syntax.CallExpr) {
 	name := words[0].text
 	if defined, ok := c.functions[name]; ok {
 		if n.Pos().Offset() < defined {
-			c.refuse(n, "calls a function above its definition, where the name may mean a program; define it first")
+			c.refuse(n, "calls a function before its definition, where the name may be a program; define it first")
 		}
 		return
 	}

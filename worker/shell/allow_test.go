@@ -127,7 +127,7 @@ func TestCheckScript(t *testing.T) {
 		{"function", nil, "check() { go test ./...; }\ncheck\n", ""},
 		{"another in a function", nil, "check() { rm x; }\ncheck\n", `"rm x"`},
 		{"function named as an allowed command", nil, "go() { rm x; }\ngo test\n", `"rm x"`},
-		{"function above its definition", nil, "rm x\nrm() { :; }\n", "above its definition"},
+		{"function before its definition", nil, "rm x\nrm() { :; }\n", "before its definition"},
 		{"function of a branch", nil, "false && rm() { :; }\nrm x\n", "is not allowed"},
 		{"function of a subshell", nil, "(rm() { :; })\nrm x\n", "is not allowed"},
 		{"function that is unset", nil, "rm() { :; }\nunset -f rm\nrm x\n", "unsets a function"},

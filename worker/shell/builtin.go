@@ -39,7 +39,7 @@ func (c *checker) builtin(name string, args []word) string {
 		return c.variables(args, "-r")
 	case "unset":
 		if slices.ContainsFunc(args, func(w word) bool { _, is := c.functions[w.text]; return is }) {
-			return "unsets a function, after which its name may mean a program"
+			return "unsets a function; after that its name may be a program"
 		}
 		return c.variables(args, "-v")
 	case "getopts":

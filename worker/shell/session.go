@@ -97,13 +97,13 @@ func (s *session) result(e worker.Exit) worker.Result {
 	case e.Signal != "":
 		r.Class, r.Message = job.Crash, "the script was ended by a signal: "+e.Signal
 		if e.Signal == "killed" {
-			r.Hint = "if nobody killed it, the system may have, for lack of memory"
+			r.Hint = "if no person killed it, the system may have run out of memory"
 		}
 	case e.Code == 126 || e.Code == 127:
 		r.Class, r.Message = job.Config, fmt.Sprintf("the script ended with status %d: a program was not found or cannot be executed", e.Code)
-		r.Hint = "install the program, or name its folder in the PATH of the scheduler"
+		r.Hint = "install the program, or add its folder to the PATH of the scheduler"
 	case e.Code > 128:
-		r.Class, r.Message = job.Unknown, fmt.Sprintf("the script ended with status %d, as when signal %d ends a command in it", e.Code, e.Code-128)
+		r.Class, r.Message = job.Unknown, fmt.Sprintf("the script ended with status %d, which usually means that signal %d ended a command", e.Code, e.Code-128)
 	default:
 		r.Class, r.Message = job.Unknown, fmt.Sprintf("the script ended with status %d", e.Code)
 	}

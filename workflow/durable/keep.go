@@ -78,7 +78,7 @@ func compact(result json.RawMessage) (json.RawMessage, error) {
 		return nil, fmt.Errorf("its result is no JSON: %w", err)
 	}
 	if len(text) > job.MaxStepResult {
-		return nil, fmt.Errorf("its result has %d bytes, at most %d are kept: put more into a file and let the result name it", len(text), job.MaxStepResult)
+		return nil, fmt.Errorf("its result has %d bytes, at most %d are allowed: write the rest to a file and put its name into the result", len(text), job.MaxStepResult)
 	}
 	return text, nil
 }

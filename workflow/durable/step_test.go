@@ -139,7 +139,7 @@ func TestBadSteps(t *testing.T) {
 		{"", "", "is empty"},
 		{"a/b", "", `contains "/"`},
 		{"a\nb", "", "U+000A at byte 1"},
-		{"a\xff", "", "no UTF-8"},
+		{"a\xff", "", "not UTF-8"},
 		{strings.Repeat("x", job.MaxStepID+1), "", "at most 500"},
 		{"big", strings.Repeat("x", job.MaxStepResult), "at most 262144"},
 	} {
