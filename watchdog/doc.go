@@ -1,8 +1,6 @@
 // Package watchdog says whether the host, the core and each run are healthy,
-// and what is to be done where they are not.
-//
-// In come measurements, events and the time; out come decisions with their
-// evidence:
+// and what to do if they are not. From measurements, events and the time it makes
+// decisions with their evidence:
 //
 //   - Metrics keeps rolling figures, and Snapshot names them as the wire does.
 //   - Stall and Repetition look at one run: a Finding says why to stop it.

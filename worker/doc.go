@@ -13,8 +13,9 @@
 // internal/adapters, or in a program of your own (app.WithAdapter). What else the
 // scheduler must know of it (whether its instructions are a script, whether it keeps
 // steps, which npm package it comes in), the adapter says by the optional interfaces in
-// traits.go; one that says nothing is an ordinary agent. A session is used by one
-// goroutine, keeps no clock (it sets timers), and nobody else writes to the worker's
-// standard input. Or write no Go at all: any program that speaks the JSON Lines protocol
-// of docs/worker-protocol.md runs through the exec adapter.
+// traits.go; an adapter without them is an ordinary agent. A session is used by one
+// goroutine, keeps no clock (it sets timers), and is the only writer of the worker's
+// standard input. A worker
+// need not be written in Go: the exec adapter runs any program that speaks the JSON Lines
+// protocol of docs/worker-protocol.md.
 package worker

@@ -1,17 +1,18 @@
 // Package proc holds a process tree as one value: start it, talk to it, wait for its leader, stop it in stages, and
 // prove that nothing of it is left.
 //
-// In comes a [Spec] (what to run, tagged with the run it belongs to), out comes a [Tree]; [Tree.Stop] is the one way in
-// which a tree ends, be it cancelled, timed out, or swept after its leader ended by itself. Stop returns either a
-// [Report] that proves the tree empty or an error that is [ErrGhost] and names what could not be killed.
+// [Host.Start] makes a [Tree] from a [Spec]: what to run, tagged with the run that it belongs to. Every tree ends with
+// [Tree.Stop], whether it is cancelled, timed out, or swept after its leader ended by itself. Stop returns either a
+// [Report] that proves the tree empty, or an error that wraps [ErrGhost] and names what could not be killed.
 //
-// # What the proof stands on (Linux)
+// # The proof (Linux)
 //
 // The process that holds a [Host] is a child subreaper. The kernel therefore gives it every orphan of every tree that it
 // started, whatever the orphan did to its session, its process group or its environment: once the leader is reaped, a
 // tree has a living member if and only if this process has a child that it did not start. That list is one short read,
-// so the proof for a tree that ended cleanly costs microseconds. All other nets serve to say whose orphan a child is
-// (cgroup, tag in the environment, session, ancestry seen before a stop) or to find what a dead Host left behind.
+// so the proof for a tree that ended cleanly costs microseconds. The other means (cgroup, tag in
+// the environment, session, ancestry seen before a stop) find the run that an orphan belongs to, or what a dead Host left
+// behind.
 //
 // # Rules for the user
 //

@@ -1,4 +1,3 @@
-// Package realpath resolves the symbolic links of folders for programs that must
-// not wait for a file system: a mount that does not answer holds up nobody but who
-// asks for a folder on it.
+// Package realpath resolves the symbolic links of folders without waiting for a file
+// system: a mount that does not answer delays only requests for folders on it.
 package realpath

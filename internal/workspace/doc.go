@@ -1,15 +1,15 @@
 // Package workspace makes the folder that a job works in, finds out what
 // changed there, and brings it back to the user.
 //
-// In: a job's id, name and job.Workspace. Out: a folder to work in (a git
-// worktree, the user's own folder, a copy of it or an empty one), and after
-// the run one patch with everything that differs from the start, whether the
-// agent committed, staged or only wrote it.
+// Prepare makes a folder from a job's id, name and job.Workspace: a git worktree, the
+// user's own folder, a copy of it or an empty one. After the run Collect makes one patch
+// with everything that differs from the start, whether the agent committed, staged or only
+// wrote it.
 //
 // A fresh worktree or copy can begin with the patches of other jobs (stack.go),
 // merged three ways: they are a part of its start, so its own patch is only what
-// the job itself changed beyond them. What does not fit is an error, or is left
-// to the worker between conflict marks (clash.go).
+// the job itself changed beyond them. A conflict is an error, or is left to the worker
+// between conflict marks (clash.go).
 //
 // What a job started from is remembered outside of what the agent can reach:
 // each job has a private git directory (baseline.go) that borrows the objects
@@ -23,7 +23,7 @@
 // in its configuration, its hooks or below it: filters come from the user's
 // configuration alone (config.go), and nothing is ever fetched (gitEnv).
 //
-// Promises: the user's own branches, index and files are not touched, except by
+// The package guarantees: the user's own branches, index and files are not touched, except by
 // isolation direct and by Apply, which changes working files only and either
 // all or none of them; a process killed at any instant leaves nothing that the
 // next Prepare cannot repair; Remove refuses to delete work that exists

@@ -1,7 +1,9 @@
 // Package codex drives the Codex CLI, `codex exec --json`.
 //
-// In comes a worker.Task; out come the program's command line, a private
-// CODEX_HOME that reuses the user's own login, the meaning of each line that
-// the program prints, and what its end amounts to. Nothing is granted that the
-// task does not grant: what Codex cannot enforce is refused before it starts.
+// For a worker.Task it prepares a private CODEX_HOME that reuses the user's own login, and the
+// program's command line. It classifies each line that the program prints, and the
+// program's end.
+//
+// Codex gets no right that the task does not grant. What Codex cannot enforce is refused
+// before it starts.
 package codex

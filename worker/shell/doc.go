@@ -1,13 +1,11 @@
 // Package shell is the worker that runs a job's instructions as a shell script.
 //
-// In comes a Task whose Instructions are a script; out come its standard output
-// as text, line by line, and the end of it as the answer. There is no model and
-// no agent: exit status 0 is success, anything else a failure whose message is
-// the end of standard error.
+// Each line of the script's standard output is a text event, and the end of the output is
+// the answer. There is no model and no agent: exit status 0 is a success, anything else a
+// failure with the end of standard error as its message.
 //
-// A job without the capability run_commands runs only scripts all of whose
-// commands its patterns allow; this is read from the script before it starts,
-// see checkScript. It is a fence against mistakes and against scripts that
-// somebody else generated carelessly. It is no sandbox: an allowed program (go
-// test, make) runs whatever code it finds.
+// A job without the capability run_commands runs only a script in which every command
+// matches one of its patterns. checkScript reads that from the script before it starts. It
+// protects against mistakes and against carelessly generated scripts. It is no sandbox: an
+// allowed program (go test, make) runs whatever code it finds.
 package shell
