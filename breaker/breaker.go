@@ -49,7 +49,7 @@ type breaker struct {
 	// given before that, and its end has no say any more.
 	epoch uint64
 	out   int       // passes that were neither settled nor discarded
-	used  time.Time // when somebody last asked
+	used  time.Time // when it was last asked
 }
 
 // pass is one attempt that a breaker allowed.

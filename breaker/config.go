@@ -49,7 +49,7 @@ func DefaultConfig() Config {
 // maxBuckets bounds Window: a breaker allocates one bucket for each BucketPeriod of its Window.
 const maxBuckets = 1000
 
-// maxOpen bounds how long a breaker is held open, whoever named the time: a
+// maxOpen bounds how long a breaker is held open, also if the provider named the time: a
 // month is the longest quota that providers have, more is a misread header.
 const maxOpen = 31 * 24 * time.Hour
 

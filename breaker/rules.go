@@ -33,12 +33,12 @@ var rules = map[job.ErrorClass]rule{
 
 	job.Server:  {failure, failure}, // a sick provider is all its kind has, or one of a few: the ratio decides
 	job.Network: {failure, failure},
-	job.Timeout: {failure, failure}, // a hang looks the same whoever hangs
+	job.Timeout: {failure, failure}, // a hang of the worker and one of the provider look the same
 	job.Stalled: {failure, failure},
 	job.Crash:   {failure, excluded}, // the program died; its provider may be well
 
 	// A login is not healed by waiting, but it fails every job of the kind (of
-	// the provider, for programs that know several) until somebody repairs it,
+	// the provider, for programs that know several) until a person repairs it,
 	// and a job that fails with it is a dead letter. Open, the breaker spends
 	// one job on each probe, and the others fall back or wait.
 	job.Auth: {failure, failure},
@@ -46,7 +46,7 @@ var rules = map[job.ErrorClass]rule{
 	// Of the model, which is named in the choice; if none is, of the kind (see effectOf).
 	job.RateLimit: {excluded, limited},
 
-	job.CancelledClass:    {excluded, excluded}, // somebody stopped it before it could tell
+	job.CancelledClass:    {excluded, excluded}, // it was stopped before it could tell
 	job.ResourceExhausted: {excluded, excluded}, // the host's memory or disk, the job's context window
 	job.Config:            {excluded, excluded}, // this job or this host is set up wrongly
 	// Also every script that ends with a status of its own: neither well nor

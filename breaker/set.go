@@ -232,11 +232,11 @@ func (s *Set) Restore(states []State) error {
 	return nil
 }
 
-// Changes returns the channel of changes. If nobody reads it, the oldest are
+// Changes returns the channel of changes. If it is not read, the oldest are
 // dropped; Snapshot always tells the truth. It is never closed.
 func (s *Set) Changes() <-chan Change { return s.changes }
 
-// tell logs a change and hands it out. Called with s.mu held, so nobody else
+// tell logs a change and hands it out. Called with s.mu held, so no other goroutine
 // writes: after at most one drop there is room.
 func (s *Set) tell(c Change) {
 	line := s.log.Info()
@@ -253,7 +253,7 @@ func (s *Set) tell(c Change) {
 		}
 		select {
 		case <-s.changes:
-		default: // somebody reads after all
+		default: // a reader has taken one meanwhile
 		}
 	}
 }

@@ -37,7 +37,7 @@ const (
 	// failures, from HalfOpen by one, from any by a rate limit or Trip.
 	Open Phase = "open"
 	// HalfOpen: it allows a few probes. Entered from Open when its time has
-	// passed, which is noticed when somebody asks or looks.
+	// passed, which is noticed at the next request or snapshot.
 	HalfOpen Phase = "half-open"
 )
 
@@ -103,7 +103,7 @@ type OpenError struct {
 	Key   Key
 	State Phase // Open, or HalfOpen with all its probes out
 	// RetryAt is when to ask again: the end of the open time, or a guess if
-	// probes are out, since nobody knows when they end.
+	// probes are out, since their ends are unknown.
 	RetryAt time.Time
 	Cause   string // why it opened
 }

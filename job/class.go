@@ -33,7 +33,7 @@ const (
 	HumanRejected ErrorClass = "HUMAN_REJECTED"
 	// Budget: tokens, cost, steps or command time of the job are spent.
 	Budget ErrorClass = "BUDGET"
-	// CancelledClass: somebody stopped it.
+	// CancelledClass: it was stopped on request.
 	CancelledClass ErrorClass = "CANCELLED"
 	// Config: the job or the host is set up wrongly (no such worker, not a git repository).
 	Config ErrorClass = "CONFIG"
@@ -62,7 +62,7 @@ const (
 	RateLimited Reason = "RATE_LIMIT"
 	// GlobalShed: the host is overloaded and sheds this class of work.
 	GlobalShed Reason = "GLOBAL_SHED"
-	// FatalMode: the core runs nothing until somebody looks at it.
+	// FatalMode: the core runs nothing until a person looks at it.
 	FatalMode Reason = "FATAL_MODE"
 	// WorkspaceBusy: another run holds this folder, or one above or below it.
 	WorkspaceBusy Reason = "WORKSPACE_BUSY"

@@ -82,7 +82,7 @@ const DefaultTenant Tenant = "default"
 type WorkerKind string
 
 // Fence is the number of a claim. It only grows; a write that carries an old
-// one comes from somebody who was given up for dead and is refused.
+// one comes from a claimant that was given up for dead, and is refused.
 type Fence int64
 
 // RunTagVariable is the environment variable that marks every process of a

@@ -43,7 +43,7 @@ type Outcome struct {
 	StartedAt time.Time `json:"started_at"` // when the worker was started
 	EndedAt   time.Time `json:"ended_at"`   // when nothing of it was left
 	// StopMillis is how long it took from the request to stop until the
-	// process tree was proven empty, in milliseconds; 0 if nobody asked.
+	// process tree was proven empty, in milliseconds; 0 if it was not stopped.
 	StopMillis int64 `json:"stop_ms,omitempty"`
 	// LeftBehind names processes that outlived the worker's own and were killed.
 	LeftBehind []string `json:"left_behind,omitempty"`
@@ -148,7 +148,7 @@ type Attempt struct {
 	Started time.Time  `json:"started_at"`         // when it began
 	Ended   *time.Time `json:"ended_at,omitempty"` // when it ended; nil while it runs
 	// Lost is set when the attempt ended because the scheduler itself did, or
-	// was asked to stop: nobody's fault, so it does not count (see Counts).
+	// was asked to stop: the job is not to blame, so it does not count (see Counts).
 	Lost bool `json:"lost,omitempty"`
 }
 

@@ -16,7 +16,7 @@ type EntryState string
 const (
 	// Queued entries wait to be claimed, from RunnableAt on. A dispatched entry
 	// comes back here when its permit was refused, when an attempt failed in a
-	// way that heals, and when whoever had claimed it is gone.
+	// way that heals, and when its claimant is gone.
 	Queued EntryState = "queued"
 	// Dispatched entries are claimed: exactly one fence may write about them.
 	Dispatched EntryState = "dispatched"
@@ -74,7 +74,7 @@ const (
 	// RunFailed runs ended in one of the error classes. Terminal for the run;
 	// its job may get another.
 	RunFailed RunState = "failed"
-	// RunCancelled runs were stopped because somebody said so. Terminal.
+	// RunCancelled runs were stopped on request. Terminal.
 	RunCancelled RunState = "cancelled"
 )
 
@@ -129,6 +129,6 @@ const (
 	ExitSucceeded ExitKind = "succeeded"
 	// ExitFailed: its attempts are spent or it cannot heal; it is a dead letter.
 	ExitFailed ExitKind = "failed"
-	// ExitCancelled: somebody stopped it.
+	// ExitCancelled: it was stopped on request.
 	ExitCancelled ExitKind = "cancelled"
 )

@@ -126,7 +126,7 @@ func InKernel(path string) bool {
 }
 
 // validateChoices looks at the names of workers and models. Which exist is known to
-// others; these stand in tables, metrics and log lines before anybody looks.
+// others; these appear unchecked in tables, metrics and log lines.
 func (s *Spec) validateChoices(bad func(string, string, ...any)) {
 	for i, c := range s.Choices() {
 		worker, model := "worker", "model"

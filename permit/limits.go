@@ -23,7 +23,7 @@ type Limits struct {
 	// ModelRates are of permits whose Request.Model is the key, lies below it or
 	// ends with it: "anthropic" bounds all models of that provider together,
 	// "anthropic/claude-opus" that one besides, "claude-opus" the model of that
-	// name whoever provides it.
+	// name, of any provider.
 	ModelRates map[string]Rate
 
 	CostWindows []CostWindow

@@ -17,7 +17,7 @@ const (
 	slotLimit = 1e12
 )
 
-// What a job costs of which nobody knows US dollars: a dollar for a million
+// What a job costs if its US dollars are unknown: a dollar for a million
 // tokens, and if there are none either, a dollar for each worker it takes.
 const (
 	pricePerToken = costUnit / 1e6 / tokenUnit

@@ -9,13 +9,13 @@ import (
 
 // Best returns the index of the candidate to run a job on; -1 of none. rep tells
 // a candidate's reputation, in [0, 1], and of how many evaluations it is. draw is
-// a number of a uniform distribution over [0, 1); whoever keeps it gets the same
+// a number of a uniform distribution over [0, 1); a caller that keeps it gets the same
 // choice again from the same reputations.
 //
 // With a draw below explore it is the candidate of the fewest evaluations, so
 // that a newcomer gets its chance, and a reputation that is old is looked at
 // again. Else it is the one of the highest reputation among those that have any;
-// if nobody has, the first. Of equals the first in the list is taken.
+// if none has, the first. Of equals the first in the list is taken.
 //
 // This is ε-greedy choice (R. Sutton, A. Barto, Reinforcement Learning, section
 // 2.2), but for exploring what is known least instead of anything.
@@ -50,7 +50,7 @@ func Rank(candidates []job.Choice, rep func(job.Choice) (r float64, n int), expl
 	for i := range order {
 		order[i] = i
 	}
-	// A reputation is from 0 to 1, so that nobody else stands as high or as low.
+	// A reputation is from 0 to 1, so that none else is as high or as low.
 	standing := func(i int) float64 {
 		switch r, n := rep(candidates[i]); {
 		case i == first:

@@ -10,7 +10,7 @@ package policy
 // is a tenant's effective weight. Reputation is that of its recent work, where
 // some was judged (Reputed), else what its settings say, else 0. The tenant
 // with the least avruntime is next; with strict tiers the contracted ones come
-// before all others, with weighted ones (where nobody starves) they are in one
+// before all others, with weighted ones (where no tenant starves) they are in one
 // line. Where it is equal, the tenant that was started longest ago is next.
 //
 // The cost of a job is in US dollars: those that are known or, if there are
@@ -19,9 +19,9 @@ package policy
 // at its end what it has used.
 //
 // The avruntime is looked at when picking and belongs to the tenant, not to an
-// entry: a burst that was enqueued at once passes nobody by. A tenant that
+// entry: a burst that was enqueued at once overtakes no other tenant. A tenant that
 // could not run, because it was idle or held by its own bounds, comes back at
-// the least that anybody was started at since (the virtual time of start-time
+// the least that any tenant was started at since (the virtual time of start-time
 // fair queuing: P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996), so that it does not
 // save up what it left to others. After a restart all begin alike: what was
 // used before (Charge) is in the shares and budgets only.

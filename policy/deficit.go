@@ -10,7 +10,7 @@ package policy
 //
 // The actual ratio is the tenant's part in the tokens, those within the window
 // and those expected of jobs in flight: so one round with many workers at hand
-// does not give them all to whoever was furthest behind before it. A job that
+// does not give them all to the tenant that was furthest behind before it. A job that
 // takes no tokens counts as one.
 //
 // Both ratios are taken among the tenants that could run now. So the deficits

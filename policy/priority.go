@@ -3,7 +3,7 @@ package policy
 // priority runs the head of the highest priority, of those the one that has
 // been runnable for longest, of those the first by ID. With ageing a waiting
 // entry's priority counts as one more for each such time since its RunnableAt,
-// in fractions too: whoever waits long enough comes first, so that nobody
+// in fractions too: a job that waits long enough comes first, so that none
 // starves (book.rank).
 //
 // It has no target: of a tenant's share it says the tokens it has had.

@@ -20,7 +20,7 @@ const (
 	// and concerns the model and not the account.
 	parkFrom = time.Minute
 	// parkMost is what the longest known limits need, which are counted by the
-	// week: a time beyond it is a misunderstanding, and somebody asks again then.
+	// week: a time beyond it is a misunderstanding, and the provider is asked again then.
 	parkMost = 8 * 24 * time.Hour
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Letter is what is known of a dead letter that nobody has requeued or dropped.
+// Letter is what is known of a dead letter that was neither requeued nor dropped.
 type Letter struct {
 	ID     job.ID
 	Tenant job.Tenant
@@ -23,13 +23,13 @@ type Letter struct {
 	Requeues int
 }
 
-// RedriveRule says which dead letters are requeued without anybody asking.
+// RedriveRule says which dead letters are requeued automatically.
 type RedriveRule struct {
 	Classes []job.ErrorClass // one of these; none matches nothing
 	Tenant  job.Tenant       // "" any
 	Worker  job.WorkerKind   // "" any
 	After   time.Duration    // since it was given up
-	Max     int              // how often a job is requeued in all, whoever did it; 0 never
+	Max     int              // how often a job is requeued in all, by a rule or a person; 0 never
 	Rate    RedriveRate      // how many jobs by this rule; zero: any number
 }
 

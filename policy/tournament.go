@@ -27,7 +27,7 @@ type tournament struct {
 
 // line is a tenant in a tournament.
 type line struct {
-	tenant *tenant // nil: nobody has the seat
+	tenant *tenant // nil: the seat is empty
 	due    bool    // before all that are not
 	used   int64
 	weight int64  // above 0
@@ -37,7 +37,7 @@ type line struct {
 // match is valid for lo < λ < hi.
 type match struct {
 	lo, hi float64
-	winner int32 // a seat; -1 if there is nobody
+	winner int32 // a seat; -1 if all are empty
 }
 
 // rounding is more than the relative error of a λ or a bound in floating point,
@@ -95,7 +95,7 @@ func (tr *tournament) first() *tenant {
 	return tr.lines[tr.nodes[1].winner].tenant
 }
 
-// lead is U, above 0: where nobody has used anything the largest weight wins.
+// lead is U, above 0: where no tenant has used anything the largest weight wins.
 func (tr *tournament) lead() int64 { return max(tr.used, 1) }
 
 // replay makes the node valid at λ.

@@ -18,7 +18,7 @@ type crash struct {
 	job    job.ID
 }
 
-// verdict is whose crashes came to the limit.
+// verdict says of which kind, and of which tenant, the crashes reached the limit.
 type verdict int
 
 const (

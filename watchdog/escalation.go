@@ -28,7 +28,7 @@ type Ghost struct{ Detail string }
 // LatestWins: a run was cancelled because a newer job took its place.
 type LatestWins struct{ Workspace string }
 
-// CoreCrash: a core ended that nobody had asked to.
+// CoreCrash: a core ended without a request to.
 type CoreCrash struct{}
 
 // DiskSpace: what is free on the disk of Path. A total of 0 is unknown.

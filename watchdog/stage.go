@@ -11,7 +11,7 @@ import (
 type Stage int
 
 const (
-	// Normal: everybody is admitted.
+	// Normal: all work is admitted.
 	Normal Stage = iota
 	// Shed: work of the classes that are shed first is refused.
 	Shed
@@ -19,7 +19,7 @@ const (
 	Throttle
 	// OpenBreaker: the kinds of worker that are sick are taken out, one at a time.
 	OpenBreaker
-	// Escalate: a person is told; only work that somebody waits for is admitted.
+	// Escalate: a person is told; only work that a person waits for is admitted.
 	Escalate
 
 	stageCount = iota

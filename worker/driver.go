@@ -48,7 +48,7 @@ type driver struct {
 	// step's writes stand together. Only what may take long is done without it.
 	mu      sync.Mutex
 	timers  map[string]*time.Timer
-	unasked []string // questions that there is nobody to ask; they are answered after the step
+	unasked []string // questions without a person to ask; they are answered after the step
 	logged  int      // events of lines of standard error
 	over    bool     // Ended was told
 	early   *Result  // of a Finish before that
@@ -166,7 +166,7 @@ func (d *driver) listen() {
 }
 
 // cancel tells the session that the run is being stopped. It does not wait: the
-// session may be held up by whoever takes the events, and the processes are to end
+// session may wait for the receiver of the events, and the processes are to end
 // all the same.
 func (d *driver) cancel() {
 	d.beside.Go(func() { d.step(Cancel{}) })
@@ -265,7 +265,7 @@ func (d *driver) ended(e Exit) (r Result, early *Result) {
 }
 
 // Write is the Stream's way to the session: it is told the lines if there is room
-// for them. So whoever writes learns that the program does not keep up, although the
+// for them. So the writer learns that the program does not keep up, although the
 // session's own writes never wait.
 func (d *driver) Write(lines []byte) (int, error) {
 	if err := d.stdin.room(len(lines)); err != nil {

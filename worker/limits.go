@@ -42,7 +42,7 @@ func watchLimits(tree *proc.Tree, cancel context.CancelCauseFunc) (stop func()) 
 }
 
 // exceeded is how a run ends that has met a limit: at once and as a whole, since
-// nobody knows what the process was for that the kernel has ended or refused.
+// the purpose of the process that the kernel ended or refused is unknown.
 func exceeded(x *proc.Exceeded) *Stop {
 	s := &Stop{Class: job.ResourceExhausted, Now: true, ours: true}
 	switch memory := x.Controller == proc.MemoryController; {

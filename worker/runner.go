@@ -24,7 +24,7 @@ import (
 type Runner struct {
 	Host   *proc.Host     // starts the processes
 	Stages proc.Stages    // how long a program has after each way of asking it to end
-	Log    zerolog.Logger // for what concerns nobody's job, such as an adapter's fault
+	Log    zerolog.Logger // for what concerns no job, such as an adapter's fault
 }
 
 // Run is one session to run and what bounds it.
@@ -54,7 +54,7 @@ type Run struct {
 	// Answer, a Checkpoint.
 	Inputs <-chan Input
 	// Tell, if not nil, is told what the session has for people: each Ask, Withdraw
-	// and Settle. It must not wait. Without it nobody is there: each question is
+	// and Settle. It must not wait. Without it no person is there: each question is
 	// answered at once, as Unanswered.
 	Tell func(Action)
 	// Stream, if not nil, joins the program to a stream of events.
@@ -81,7 +81,7 @@ type Stop struct {
 	Now     bool // skip the gentle stages
 
 	ours    bool // made by the Runner itself: it holds however the program ended
-	decided bool // the run's own result, and nobody's stop
+	decided bool // the run's own result, not a stop
 }
 
 // Error returns the message.
@@ -208,7 +208,7 @@ func awaitEnd(ctx context.Context, tree *proc.Tree) (stopped bool) {
 		return false
 	case <-ctx.Done():
 	}
-	// It may have ended at the same moment; then nobody stopped it.
+	// It may have ended at the same time; then it was not stopped.
 	select {
 	case <-tree.Exited():
 		return false

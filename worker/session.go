@@ -86,7 +86,7 @@ type Message struct {
 // unless the session takes the question back with Withdraw before.
 type Answer struct {
 	Question string   // Question.ID
-	Decision Decision // Unanswered if there was nobody to ask, or nobody in time
+	Decision Decision // Unanswered if no person was there, or none answered in time
 	// Text is what was said besides, e.g. why not; to a question without choices it
 	// is the answer.
 	Text string
@@ -256,7 +256,7 @@ type Decision string
 
 // The decisions.
 const (
-	Unanswered  Decision = ""              // nobody said anything: the session tells the program no
+	Unanswered  Decision = ""              // no answer: the session tells the program no
 	Allow       Decision = "allow"         // this once
 	AllowInRun  Decision = "allow_in_run"  // this and the like until the run ends
 	Deny        Decision = "deny"          // not this; the agent goes on

@@ -14,8 +14,8 @@ const maxUnread = 4 << 20
 var ErrUnread = errors.New("the program does not read its standard input")
 
 // feed is a program's standard input for what it is told while it runs: writing
-// to it never blocks, one goroutine writes it on. A program that does not read can
-// therefore hold up nobody, and costs at most maxUnread of memory.
+// to it never blocks, one goroutine writes it on. A program that does not read therefore
+// delays no writer, and costs at most maxUnread of memory.
 type feed struct {
 	wake chan struct{} // capacity 1
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Stream joins a run's program to a stream of events: what it prints about the
-// stream goes there and to nobody else, what the stream has for it is given to its
+// stream goes only there, what the stream has for it is given to its
 // session.
 type Stream struct {
 	// Attach is told, when the program was started, where to write the lines for it.

@@ -102,7 +102,7 @@ type Package struct {
 type Credentialed interface {
 	// Credentials returns what to do where neither a login nor a key is found for
 	// a program with these settings; "" if there is one. It looks at files and
-	// variables and asks nobody: what it finds may have expired.
+	// variables and contacts no server: what it finds may have expired.
 	Credentials(s job.WorkerSettings, getenv func(name string) string) (todo string)
 }
 

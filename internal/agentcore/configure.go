@@ -78,8 +78,8 @@ func (c *Core) limitRuns(s *settings) {
 }
 
 // realPaths returns a function that tells the real paths of folders that have limits. One
-// whose file system does not answer stands for itself: nothing gets a permit there
-// meanwhile, and a core that waited for it would never come up.
+// whose file system does not answer stands for itself: no run gets a permit there
+// meanwhile, and a core that waited for it would not start.
 func (c *Core) realPaths(limits map[string]int) func(string) string {
 	c.folders.Know(slices.Sorted(maps.Keys(limits)))
 	return func(path string) string {

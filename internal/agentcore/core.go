@@ -127,7 +127,7 @@ func New(cfg Config) *Core {
 //	peer     ── reads and writes the wire until its end ─┐ the first of them to
 //	circuits ── tells what the breakers do, until then   │ return ends the others
 //	monitor  ── looks at the host each second, until then│
-//	permits  ── lapse if nobody renews them, until then  │
+//	permits  ── lapse if they are not renewed, until then│
 //	end      ── waits for a reason to end, then:         ┘
 //	        refuse permits → stop the runs → wait for them →
 //	        close our side of the wire → wait for the peer → close the host

@@ -99,7 +99,7 @@ func (e *execution) run() {
 	outcome := e.attempt(ctx)
 	redactOutcome(e.secrets, &outcome)
 	stop := stopOf(ctx)
-	// Without a Stop nobody asked for the end: the workspace was taken.
+	// Without a Stop the workspace was taken: no request ended the run.
 	lost := outcome.State == job.RunCancelled && (stop == nil || stop.Lost)
 	class := e.said(&outcome)
 	c.monitor.runEnds(&e.submit, &outcome, class, stop != nil, lost)
@@ -287,7 +287,7 @@ func (e *execution) notPrepared(ctx context.Context, started time.Time, err erro
 	}
 	var busy *workspace.BusyError
 	if errors.As(err, &busy) {
-		// Somebody was faster since the permit: nobody's fault, so it does not count.
+		// Another run has taken the folder since the permit: the attempt does not count.
 		o := failed(started, job.CancelledClass, err)
 		o.State = job.RunCancelled
 		return o

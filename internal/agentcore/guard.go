@@ -95,7 +95,7 @@ func refusal(d watchdog.Decision, r permit.Request) *permit.Rejection {
 	return &permit.Rejection{Reason: d.Reason, RetryAfter: d.RetryAfter, Message: d.Message, Action: permit.Action(action)}
 }
 
-// observe takes a signal. What it puts out of use is so before anybody is told.
+// observe takes a signal. An isolation that follows is enforced before it is reported.
 func (g *guard) observe(now time.Time, s watchdog.Signal) {
 	for _, x := range g.escalations.Observe(now, s) {
 		g.escalate(now, x)

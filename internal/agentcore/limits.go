@@ -122,7 +122,7 @@ func realPaths(v *checker, limits map[string]int, realPath func(string) string) 
 }
 
 // modelOf names the model that a choice asks for as rates are by: with its
-// provider where that is known. A gateway may have its models from anybody.
+// provider where that is known. A gateway may have models of any provider.
 func (s *settings) modelOf(c job.Choice) string {
 	w := s.Workers[c.Worker]
 	model := cmp.Or(c.Model, w.Model)
@@ -136,9 +136,9 @@ func (s *settings) modelOf(c job.Choice) string {
 	return provider + "/" + model
 }
 
-// providersOf returns, by adapter, whose models its program asks for by their bare
-// names. An adapter whose program names the provider itself, or asks for none, is
-// left out.
+// providersOf returns, by adapter, the provider of the models that its program knows by
+// their bare names. An adapter is left out if its program names the provider itself, or
+// uses no model.
 func providersOf(adapters map[string]worker.Adapter) map[string]string {
 	all := map[string]string{}
 	for name, a := range adapters {

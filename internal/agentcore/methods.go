@@ -36,7 +36,7 @@ func (c *Core) HandleCall(ctx context.Context, method string, params json.RawMes
 	case ipc.MethodRequestPermit:
 		return handle(ctx, params, c.requestPermit)
 	case ipc.MethodSubmitJob:
-		// Who submits waits for the run's end next: a short run's goes out with this.
+		// The scheduler waits for the run's end next: that of a short run is sent with this.
 		r, err := handle(ctx, params, c.submitJob)
 		return ipc.Unhurried{Result: r}, err
 	case ipc.MethodCancelJob:
@@ -142,11 +142,11 @@ func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.Permit
 	}}, nil
 }
 
-// hungRetry is how soon a job is asked for again whose workspace does not answer.
+// hungRetry is when to ask again for a workspace on a file system that does not answer.
 const hungRetry = 5 * time.Second
 
-// grant asks the gate. What was put out of use while it decided is looked at
-// once more: whoever isolates revokes the permits that he finds.
+// grant asks the gate, and then looks once more at what is out of use: an isolation that
+// began while the gate decided has revoked the unused permits, but not this one.
 func (c *Core) grant(r permit.Request) (*permit.Permit, error) {
 	p, err := c.gate.Request(c.life, r)
 	if err != nil {

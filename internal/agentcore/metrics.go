@@ -198,8 +198,8 @@ func (m *monitor) runBegins(r *ipc.SubmitJob) {
 }
 
 // runEnds counts how a run ended, with what its class tells of the kind of worker.
-// A lost one says nothing about its worker, and a crash is the worker's own only if
-// nobody stopped it.
+// A lost run tells nothing about its worker, and a crash counts against the worker only if
+// the run was not stopped.
 func (m *monitor) runEnds(r *ipc.SubmitJob, o *job.Outcome, class job.ErrorClass, stopped, lost bool) {
 	now, kind := time.Now(), r.Choice.Worker
 	if lost || o.State == job.RunCancelled {

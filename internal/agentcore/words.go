@@ -48,7 +48,7 @@ const maxFeedback = 32 << 10
 func (e *execution) words(ws *workspace.Workspace, dir string) (text string, env []string, err error) {
 	text = e.submit.Spec.Instructions
 	var input json.RawMessage
-	if r := e.submit.Resolved; r != nil && e.stream == nil { // whoever streams is given it as events
+	if r := e.submit.Resolved; r != nil && e.stream == nil { // a run that streams gets it as events
 		input = r.Input
 	}
 	if a, err := e.adapter(); err != nil || !worker.TraitsOf(a).Script {

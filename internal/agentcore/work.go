@@ -75,7 +75,7 @@ func (e *execution) limits() proc.Limits {
 	}
 }
 
-// tellUnlimited warns of limits that the job asks for and nobody enforces.
+// tellUnlimited warns of limits of the job that are not enforced on this host.
 func (e *execution) tellUnlimited(tree *proc.Tree) {
 	own := &e.submit.Spec.Limits
 	asked := proc.Limits{Memory: int64(own.Memory), Processes: own.Processes, CPU: own.CPU}

@@ -72,7 +72,7 @@ type Escalation struct {
 	// Until is when the cool-down ends; zero: only an operator ends it.
 	Until time.Time `json:"until,omitzero"`
 	// Again says that the condition was told before and lasts: the isolation is
-	// to be prolonged, and nobody need be told.
+	// prolonged, and need not be shown again.
 	Again bool `json:"again,omitempty"`
 }
 

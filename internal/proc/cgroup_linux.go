@@ -61,7 +61,7 @@ func (c cgroup) child(name string) cgroup {
 	return cgroup{dir: filepath.Join(c.dir, name), path: filepath.Join(c.path, name)}
 }
 
-// runCgroupName is the directory's name for a run. Slashes cannot stand in it; the run is restored by nobody.
+// runCgroupName is the directory's name for a run. Slashes cannot stand in it; the run's name is not read back from it.
 func runCgroupName(run string) string {
 	name := strings.ReplaceAll(run, "/", "_")
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "cgroup.") {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ConnectionUser returns whose socket it is that is connected from one address to another,
+// ConnectionUser returns the user of the socket that is connected from one address to another,
 // both of this host and network namespace; false if there is none (any more).
 //
 // The tables are those of proc_pid_net(5): an address is written as 32-bit words in the

@@ -189,7 +189,7 @@ func (h *Host) forkIntoCgroup(t *Tree, path string, argv []string, attr *os.Proc
 	return p, nil
 }
 
-// makeCgroup makes a directory that nobody is in; one that is there is a leftover that must be empty. It is called under
+// makeCgroup makes a directory without processes; one that exists is a leftover that must be empty. It is called under
 // mu.
 func (h *Host) makeCgroup(cg cgroup) (dir int, err error) {
 	for t := range h.trees {

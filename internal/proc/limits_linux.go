@@ -305,7 +305,7 @@ func (h *Host) join(v hierarchy, t *Tree) error {
 	return nil
 }
 
-// limitOwn sets the limits of the tree's cgroup v2, in which nobody is yet.
+// limitOwn sets the limits of the tree's cgroup v2, which has no process yet.
 func (h *Host) limitOwn(t *Tree, cg cgroup) {
 	if t.limits == nil {
 		return
@@ -480,7 +480,7 @@ func (h *Host) removeLeftovers(dirs []string) {
 const leafName = "agentsched-self"
 
 // place finds the cgroup v2 below which the base shall be made: the nearest that can give the wanted controllers to what
-// is below it. That is our own where nobody else is in it (a service, a scope, the cgroup of a core), else one above that
+// is below it. That is our own where no other process is in it (a service, a scope, the cgroup of a core), else one above that
 // was delegated to us. Without any it is our own, and err says why.
 func place(mount, own cgroup, want []string) (parent, stand cgroup, err error) {
 	at := own

@@ -33,7 +33,7 @@ func MarkDescendants() error {
 	return nil
 }
 
-// lockLimit is the hard limit RLIMIT_LOCKS of a process; the highest if it is not told. The file is there for everybody,
+// lockLimit is the hard limit RLIMIT_LOCKS of a process; the highest if it is not told. Every process can read the file,
 // other than the system call.
 func lockLimit(pid string) uint64 {
 	text, err := os.ReadFile("/proc/" + pid + "/limits")

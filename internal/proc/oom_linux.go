@@ -9,7 +9,7 @@ import (
 
 // When the host's memory runs out, the kernel ends the process with the highest score: its share of the memory in
 // thousandths, plus its adjustment (proc_pid_oom_score_adj(5)). A run is to die before its core and a core before the
-// scheduler, so each is adjusted upwards from whoever started it. No privilege is needed for that.
+// scheduler, so each is adjusted upwards from the process that started it. No privilege is needed for that.
 const (
 	CoreOOMScore = 400 // of a core, above the scheduler's
 	runOOMScore  = 400 // of a run, above its core's

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// identify adds to p what says whose process it is and takes another read.
+// identify adds to p what it takes another read to know: the run that the process is of.
 func (h *Host) identify(p ProcInfo) ProcInfo {
 	p.Tag = readTag(p.Pid, h.cfg.Tag)
 	p.Cgroup = readCgroup(strconv.Itoa(p.Pid))

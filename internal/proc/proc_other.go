@@ -99,7 +99,7 @@ func ConnectionUser(_, _ netip.AddrPort) (uint32, bool) { return 0, false }
 
 func confine() error { return nil }
 
-// Origin tells nothing here: whose process it is cannot be asked.
+// Origin knows nothing here: the system does not tell.
 func (h *Host) Origin(p Proc) (Origin, error) { return Origin{Proc: p}, nil }
 
 // Ancestors are not known.

@@ -53,7 +53,7 @@ func polledExit(pid int) bool {
 // peek finds a child that has exited, without reaping it. pid is 0 if there is none, and ECHILD is returned if this
 // process has no child at all.
 //
-// Waiting for "any child" is safe here and only here: WNOWAIT leaves the remains to whoever waits for that pid.
+// Waiting for "any child" is safe here and only here: WNOWAIT leaves the zombie to the goroutine that waits for that pid.
 func peek() (pid int, err error) {
 	var info unix.Siginfo
 	for {

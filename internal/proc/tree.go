@@ -13,7 +13,7 @@ import (
 
 // Spec says what to start.
 type Spec struct {
-	Run  string   // whose process this is: "<instance>/<job>/<attempt>", unique among the live trees of a host
+	Run  string   // the run that the process is of: "<instance>/<job>/<attempt>", unique among the live trees of a host
 	Path string   // program; a name without a slash is looked up on the PATH of this process, not on Env's
 	Name string   // what the program is told as its own name; "" is Path. See CoreName
 	Args []string // arguments without the program's name
@@ -132,8 +132,8 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 	return t, nil
 }
 
-// CoreName is the Spec.Name of a core: whoever may not read its environment knows its run by its command line, which
-// nobody but the core itself can change.
+// CoreName is the Spec.Name of a core: a process that may not read its environment knows its run by its command line, which
+// only the core itself can change.
 func CoreName(run string) string { return coreName + run }
 
 const coreName = "agentcore "

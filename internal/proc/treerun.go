@@ -30,7 +30,7 @@ func (h *Host) RunTree(ctx context.Context, spec Spec, pipes ...func(*Tree)) (er
 	}
 	_, left = tree.Stop(context.WithoutCancel(ctx), Stages{})
 	if left != nil {
-		tree.ClosePipes() // somebody who cannot be killed may hold them open for ever
+		tree.ClosePipes() // a process that cannot be killed may hold them open for ever
 	}
 	running.Wait()
 	tree.ClosePipes()

@@ -118,7 +118,7 @@ func (in installer) install(ctx context.Context, p pin, folder string) error {
 	cmd.Dir = folder
 	cmd.Env = append(npmEnv(os.Environ()), "npm_config_update_notifier=false")
 	// The lock goes along: if this process dies, npm may write on for a while,
-	// and nobody shall begin before it has ended.
+	// and no other install may begin before it has ended.
 	cmd.ExtraFiles = []*os.File{in.lock}
 	out, err := in.run(ctx, cmd)
 	if err != nil {

@@ -43,7 +43,7 @@ func (m *Manager) agentIndex(rec *record) string {
 //
 // It is made of plumbing: no hook, signature or filter takes part. Objects come
 // first and the branch last, so that a process killed in between leaves nothing
-// but objects that nobody refers to.
+// but objects without a reference.
 func (m *Manager) commitWork(ctx context.Context, n *present, held heldLocks) (*job.Commit, error) {
 	rec := n.rec
 	ref := "refs/heads/" + rec.Branch
@@ -184,7 +184,7 @@ func (m *Manager) onBranch(rec *record) bool {
 
 // uncommit gives a worktree back to its agent as it left it: the branch without
 // the commit of Collect, the index with what was staged and what was not. Where
-// somebody has moved the branch or staged something since, all stays as it is.
+// the branch was moved or something was staged since, all stays as it is.
 func (m *Manager) uncommit(ctx context.Context, rec *record, held heldLocks) error {
 	done := rec.Committed
 	if done == nil || !done.Index || !m.onBranch(rec) {

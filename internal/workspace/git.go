@@ -182,7 +182,7 @@ func older(have, want string) bool {
 	return false
 }
 
-// head keeps the first max bytes, and refuses more: whoever writes is to end.
+// head keeps the first max bytes, and refuses more: the writer is to end.
 type head struct {
 	max  int
 	buf  []byte

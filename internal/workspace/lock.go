@@ -24,7 +24,7 @@ import (
 // process inherits it.
 type Lock struct{ files []*os.File }
 
-// BusyError says that somebody else has a folder locked.
+// BusyError says that another run or program has a folder locked.
 type BusyError struct {
 	Path   string // the folder that was asked for
 	Holder string // who has it, e.g. "process 4711 (direct on /home/ann/site)"; "" when unknown
@@ -73,7 +73,7 @@ func unlock(f *os.File) {
 
 // lockPath takes a shared lock on each folder above path and an exclusive one
 // on path itself. Two paths then collide exactly if one is the other or lies
-// above it, and nobody has to look at all locks there are.
+// above it, and no lock has to look at all others.
 //
 // These are locks on files in a folder that all programs of the user share. On path
 // itself there is one besides: it holds among users, too, and wherever that folder is.
@@ -151,7 +151,7 @@ func (m *Manager) busy(path, at string) *BusyError {
 			continue
 		}
 		if f, err := flock(m.folders, "path-", n.Path, unix.LOCK_SH); err == nil {
-			unlock(f) // nobody has it exclusively: an old note
+			unlock(f) // it is not held exclusively: an old note
 			continue
 		}
 		b.Holder, b.use = fmt.Sprintf("process %d (%s on %s)", n.PID, n.Use, n.Path), n.Use
@@ -161,7 +161,7 @@ func (m *Manager) busy(path, at string) *BusyError {
 }
 
 // flock opens the lock file of key in dir and locks it without waiting. The files
-// are never deleted: somebody may be about to lock the one that is deleted.
+// are never deleted: another process may be about to lock the one that is deleted.
 func flock(dir, prefix, key string, how int) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

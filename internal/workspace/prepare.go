@@ -33,7 +33,7 @@ type Request struct {
 	// and are Workspace.Clashes.
 	OnConflict job.Conflict
 	// Uncollected is the folder that gets a patch (UncollectedName) of what an earlier
-	// attempt left and nobody has collected, before the workspace is made anew; ""
+	// attempt left and that was not collected, before the workspace is made anew; ""
 	// keeps none.
 	Uncollected string
 	// Title says in a line what the job is about, for the message of its commit; ""
@@ -285,7 +285,7 @@ func (m *Manager) makeStart(ctx context.Context, rec *record, r *repo, own *repo
 	if index != "" {
 		if err := copyIndex(index, start); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("copy the index: %w", err)
-		} else if err == nil && rec.Spec.Isolation != job.Worktree { // whose index is of our making
+		} else if err == nil && rec.Spec.Isolation != job.Worktree { // the index of a worktree is our own
 			if err := unhide(start, tree, own.sparse(), rec.Repo.hash); err != nil {
 				return fmt.Errorf("copy the index: %w", err)
 			}

@@ -13,11 +13,11 @@ import (
 )
 
 // UncollectedName is the name of the patch file with what an attempt changed that
-// nobody has collected.
+// was never collected.
 const UncollectedName = "uncollected.patch"
 
 // rescue keeps what is in a workspace that is about to be made anew and was not
-// collected: its attempt ended with its core, or somebody worked there since. It
+// collected: its attempt ended with its core, or files were changed there since. It
 // becomes a patch in the folder dir. What no patch can hold stays where it was,
 // under another name. The notes tell the user of it.
 func (m *Manager) rescue(ctx context.Context, rec *record, dir string, held heldLocks) (notes []string, err error) {

@@ -19,7 +19,7 @@ import (
 //
 // It registers the worktree under the repository's lock, then fills it under
 // the job's alone, since writing the files of a large repository takes long
-// and concerns nobody else.
+// and no other job waits for it.
 func (m *Manager) makeWorktree(ctx context.Context, rec *record, req Request, held heldLocks) error {
 	src, err := m.source(ctx, rec.Spec)
 	if err != nil {
@@ -153,9 +153,9 @@ func (m *Manager) dropTorn(r *repo) error {
 
 // dropWorktree removes the worktree of rec from its repository and the folder,
 // whole or half-made, and leaves the branch. It deletes what `git worktree
-// prune` would, but never an entry of anybody else.
+// prune` would, but never another program's entry.
 func (m *Manager) dropWorktree(ctx context.Context, rec *record, held heldLocks) error {
-	// This may take long, and concerns nobody else.
+	// This may take long, and no other job needs to wait for it.
 	if err := removeAll(m.tree(rec)); err != nil {
 		return fmt.Errorf("remove the old worktree: %w", err)
 	}

@@ -14,5 +14,5 @@ func (Adapter) Package() worker.Package {
 	return worker.Package{Name: "@anthropic-ai/claude-code", Version: "2.1.197", Program: program.Name, Bytes: 245e6, Script: "install.cjs", FolderVariables: []string{program.FolderVariable}, Lock: lockfile}
 }
 
-// Provider is whose models it asks for.
+// Provider names the provider of its models.
 func (Adapter) Provider() string { return "anthropic" }

@@ -55,7 +55,7 @@ func grantOf(t *worker.Task) (grant, error) {
 		web, net = "live", "true"
 	}
 	g.overrides = append(g.overrides,
-		`approval_policy="never"`, // nobody is there to ask: what the sandbox refuses stays refused
+		`approval_policy="never"`, // no person answers questions: what the sandbox refuses stays refused
 		`web_search="`+web+`"`,
 		"sandbox_workspace_write.network_access="+net)
 	return g, nil

@@ -14,7 +14,7 @@ func (Adapter) Package() worker.Package {
 	return worker.Package{Name: "@openai/codex", Version: "0.169.0", Program: program.Name, Bytes: 425e6, FolderVariables: []string{program.FolderVariable}, Lock: lockfile}
 }
 
-// Provider is whose models it asks for.
+// Provider names the provider of its models.
 func (Adapter) Provider() string { return "openai" }
 
 // ClosedSchemas holds: the API refuses an object that is left open.
