@@ -80,10 +80,10 @@ type Cancel struct {
 	Now time.Time
 }
 
-// Reclaim takes entries back from holders that are gone: all dispatched ones
-// but those of type job.External if All is set (the caller owns the store
-// alone), else those with one of Fences if any are given, else those whose lease
-// ended before Now. Their open attempts end as RunFailed with class Crash, are
+// Reclaim takes dispatched entries back from holders that are known to be gone:
+// those that one of Holders has claimed, but for entries of type job.External, whose
+// holders name themselves; those under one of Fences; and, with Lapsed, those whose
+// lease ended before Now. Their open attempts end as RunFailed with class Crash, are
 // Lost, their outcomes' usage is the sum of the usage events stored of them, and
 // the entries are Queued, with the session of the attempt, and runnable at once:
 // RunnableAt stays, so that they keep their place, unless it lies ahead of Now. An
@@ -91,9 +91,10 @@ type Cancel struct {
 // attempt RunCancelled.
 type Reclaim struct {
 	Now     time.Time
-	All     bool
+	Holders []string    // as ClaimSpec.Holder named them
 	Fences  []job.Fence // one that is no longer held is passed over
-	Message string      // for the attempt's outcome, e.g. "the scheduler was killed"
+	Lapsed  bool
+	Message string // for the attempt's outcome, e.g. "the scheduler was killed"
 }
 
 // Rebase repairs what was stored while the wall clock stood ahead of what it is

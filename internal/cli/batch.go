@@ -145,7 +145,15 @@ func submitted(ctx context.Context, store queue.Reader) ([]job.BatchID, error) {
 // runs: this process owns the state directory and has started nothing yet.
 func dropBatch(ctx context.Context, store queue.Store, id job.BatchID) error {
 	now := utcNow()
-	if err := store.Apply(ctx, queue.Reclaim{Now: now, All: true, Message: "the scheduler ended while this attempt ran"}); err != nil {
+	held, _, err := store.List(ctx, queue.Filter{Batch: id, States: []job.EntryState{job.Dispatched}, Limit: 1 << 30})
+	if err != nil {
+		return err
+	}
+	back := queue.Reclaim{Now: now, Message: "the scheduler ended while this attempt ran"}
+	for _, e := range held {
+		back.Fences = append(back.Fences, e.Fence)
+	}
+	if err := store.Apply(ctx, back); err != nil {
 		return err
 	}
 	entries, _, err := store.List(ctx, queue.Filter{Batch: id, States: []job.EntryState{job.Queued}, Limit: 1 << 30})

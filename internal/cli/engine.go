@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -111,7 +110,7 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 	e.hooks = newHooks(e.newHook(cfg))
 	e.eval = eval.New(eval.Config{Store: state.store, Settings: cfg.Evaluation, Changed: func(v eval.Verdict) { e.sched.Judge.TakeVerdict(v) }})
 	e.sched = scheduler.New(scheduler.Config{
-		Store: state.store, Batch: batch, Also: also, Holder: fmt.Sprintf("scheduler-%d", os.Getpid()), Instance: instance, Cores: cfg.Cores.Count,
+		Store: state.store, Batch: batch, Also: also, Instance: instance, Cores: cfg.Cores.Count,
 		Isolations: isolations, IsolationsFile: state.dir.Isolations(), OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers,
 		OnEscalation: func(x isolation.Escalation) {
 			e.telemetry.Escalated(x)

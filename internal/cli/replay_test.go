@@ -77,7 +77,7 @@ func TestReplay(t *testing.T) {
 	keep("zoom", "", 1, 4)
 	say(1, "zoom", job.KeptFresh, "")
 	keep("aim", "sha256:0123456789abcdef0123456789abcdef", 1, 5) // its event was lost with the scheduler
-	apply(queue.Reclaim{Now: at(6), All: true, Message: "killed"})
+	apply(queue.Reclaim{Now: at(6), Holders: []string{"test"}, Message: "killed"})
 	second := claim(7)
 	for _, id := range []string{"aim", "zoom"} {
 		say(2, id, job.KeptBefore, "")

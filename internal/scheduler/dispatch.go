@@ -197,7 +197,7 @@ func (s *Scheduler) readHeads(ctx context.Context, spec queue.HeadsSpec) (schedu
 // claimFrom is how the scheduler claims, and the only way. A claim may let jobs
 // expire, also one that asks for none: that is told.
 func (s *Scheduler) claimFrom(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, error) {
-	spec.Holder, spec.Lease = s.cfg.Holder, s.cfg.Lease
+	spec.Holder, spec.Lease = s.holder, s.cfg.Lease
 	claims, err := s.cfg.Store.Claim(ctx, spec)
 	for _, id := range claims.Expired {
 		s.Feed.publishEntry(ctx, id)

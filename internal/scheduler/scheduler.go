@@ -2,9 +2,11 @@ package scheduler
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,8 +27,7 @@ import (
 
 // Config of a Scheduler.
 type Config struct {
-	Store  queue.Store
-	Holder string // who claims, e.g. "scheduler-4711"
+	Store queue.Store
 	// Batch is a private batch to work on, and makes Run return when it is done;
 	// "" works on what is shared alone, for ever.
 	Batch job.BatchID
@@ -112,9 +113,10 @@ var errDone = errors.New("all jobs are done")
 //	fleet   hears of the cores, and calls them
 //	works   do what the machine says, a goroutine each (dispatch.go, work.go)
 type Scheduler struct {
-	cfg   Config
-	loop  *loop
-	fleet *fleet
+	cfg    Config
+	holder string // its claims', and nobody else's: see gone
+	loop   *loop
+	fleet  *fleet
 
 	// Feed tells of what happens.
 	Feed *Feed
@@ -167,7 +169,7 @@ func New(cfg Config) *Scheduler {
 		cfg.Isolations = &isolation.Book{}
 	}
 	s := &Scheduler{
-		cfg: cfg, started: now(), origin: time.Now(), hurried: make(chan struct{}), begun: make(chan struct{}),
+		cfg: cfg, holder: string(cfg.Instance) + "/" + rand.Text(), started: now(), origin: time.Now(), hurried: make(chan struct{}), begun: make(chan struct{}),
 	}
 	if cfg.Batch != "" {
 		s.batches = append([]job.BatchID{cfg.Batch}, cfg.Also...)
@@ -241,7 +243,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	at := now()
 	err = s.cfg.Store.Apply(ctx,
-		queue.Reclaim{Now: at, All: true, Message: "the scheduler ended while this attempt ran"},
+		queue.Reclaim{Now: at, Holders: s.gone(held), Message: "the scheduler ended while this attempt ran"},
 		// It may have put jobs off while its wall clock stood ahead.
 		queue.Rebase{Now: at, After: at, Future: true})
 	if err != nil {
@@ -294,6 +296,21 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		return cause
 	}
 	return nil
+}
+
+// gone returns whose claims are taken back when this scheduler begins: those of
+// earlier schedulers of its instance, whose state directory it has locked. What
+// others hold they keep as long as they extend it.
+func (s *Scheduler) gone(held []queue.Entry) (holders []string) {
+	for i := range held {
+		h := held[i].Holder
+		earlier := strings.HasPrefix(h, string(s.cfg.Instance)+"/") ||
+			strings.HasPrefix(h, "scheduler-") // before version 7 of the store
+		if earlier && h != s.holder && !slices.Contains(holders, h) {
+			holders = append(holders, h)
+		}
+	}
+	return holders
 }
 
 // poke makes the dispatcher look again.

@@ -60,7 +60,7 @@ func newWorld(t testing.TB, store *sqlite.Store, cores int, change func(*schedul
 	t.Helper()
 	w := &world{TB: t, store: store, cores: &playedCores{count: cores}, done: make(chan error, 1)}
 	cfg := scheduler.Config{
-		Store: store, Holder: "scheduler-1", Instance: "test", Cores: cores, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
+		Store: store, Instance: "test", Cores: cores, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
 		Supervise: func(h supervisor.Handler) scheduler.Cores {
 			w.cores.handler = h
 			return w.cores

@@ -40,7 +40,7 @@ func awaitWaits(e *env) {
 	e.refuse(queue.ErrFenced, op)
 	e.refuse(queue.ErrFenced, succeed(c, n, epoch, now))
 	e.refuse(queue.ErrFenced, queue.Release{ID: id, Fence: c.Fence})
-	e.apply(queue.Reclaim{Now: until, All: true}, queue.Reclaim{Now: until, Fences: []job.Fence{c.Fence}})
+	e.apply(queue.Reclaim{Now: until, Holders: []string{"tester"}}, queue.Reclaim{Now: until, Fences: []job.Fence{c.Fence}})
 	if lost, err := e.store.Extend(e.ctx, []job.Fence{c.Fence}, until); err != nil || len(lost) != 1 {
 		e.Errorf("lost %v, %v", lost, err)
 	}

@@ -73,7 +73,7 @@ func cancelKey(e *env) {
 	for _, id := range others {
 		e.wantState(id, job.Queued)
 	}
-	e.apply(queue.Reclaim{Now: epoch, All: true})
+	e.apply(queue.Reclaim{Now: epoch, Holders: []string{"tester"}})
 	e.wantState(running, job.Completed)
 	if _, err := queue.CancelKey(e.ctx, e.store, job.DefaultTenant, "k", epoch); !errors.Is(err, queue.ErrNotFound) {
 		e.Errorf("once more: %v, want ErrNotFound", err)

@@ -26,7 +26,7 @@ func claimOrder(e *env) {
 	if !slices.Equal(got, want) {
 		e.Fatalf("claimed one by one %v, want %v", got, want)
 	}
-	e.apply(queue.Reclaim{Now: epoch, All: true})
+	e.apply(queue.Reclaim{Now: epoch, Holders: []string{"tester"}})
 	// All are runnable at the same moment now.
 	c := e.claim(4, epoch)
 	if got := names(c.Entries)[:2]; len(c.Entries) != 4 || !slices.Contains(got, "high-early") || !slices.Contains(got, "high-late") {

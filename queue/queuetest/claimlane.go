@@ -71,11 +71,11 @@ func claimScopes(e *env) {
 	}
 	// They are not this process's, so its end is not theirs.
 	e.claimOne(epoch)
-	e.apply(queue.Reclaim{Now: epoch, All: true})
+	e.apply(queue.Reclaim{Now: epoch, Holders: []string{"tester"}})
 	if _, held := e.list(queue.Filter{States: []job.EntryState{job.Dispatched}}); held != 2 {
 		e.Errorf("%d are held after the scheduler has come back, want the external ones", held)
 	}
-	e.apply(queue.Reclaim{Now: epoch.Add(2 * lease)})
+	e.apply(queue.Reclaim{Now: epoch.Add(2 * lease), Lapsed: true})
 	for _, entry := range c.Entries {
 		e.wantState(entry.ID, job.Queued) // after its lease
 	}

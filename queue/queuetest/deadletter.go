@@ -135,7 +135,7 @@ func deadLetterShared(e *env) {
 	e.enqueueOne("four")
 	c = e.claimOne(epoch)
 	n = e.begin(c, epoch)
-	e.apply(queue.Reclaim{Now: epoch, All: true})
+	e.apply(queue.Reclaim{Now: epoch, Holders: []string{"tester"}})
 	if got := e.get(c.ID); got.ErrorClass != job.Crash {
 		e.Errorf("lost %s", show(got))
 	}

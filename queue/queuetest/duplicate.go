@@ -155,7 +155,7 @@ func duplicateHeir(e *env) {
 		},
 		"lost": func(id job.ID) {
 			e.claimOne(epoch)
-			e.apply(queue.Cancel{ID: id, Now: epoch}, queue.Reclaim{Now: now, All: true})
+			e.apply(queue.Cancel{ID: id, Now: epoch}, queue.Reclaim{Now: now, Holders: []string{"tester"}})
 		},
 	} {
 		key := duplicate(job.Coalesce, what)
@@ -260,7 +260,9 @@ func duplicateNoWayBack(e *env) {
 		"release": func(c queue.Entry) queue.Op {
 			return queue.Release{ID: c.ID, Fence: c.Fence, Now: now, RunnableAt: now.Add(time.Hour), Waiting: "later"}
 		},
-		"reclaim": func(queue.Entry) queue.Op { return queue.Reclaim{Now: now, All: true, Message: "killed"} },
+		"reclaim": func(queue.Entry) queue.Op {
+			return queue.Reclaim{Now: now, Holders: []string{"tester"}, Message: "killed"}
+		},
 	} {
 		old := e.enqueueOne(what+"-old", duplicate(job.LatestWins, what))
 		op := end(e.claimOne(epoch))
@@ -295,7 +297,7 @@ func duplicateSerialize(e *env) {
 	if !held.RunnableAt.Equal(now) {
 		e.Errorf("it could run from %v on, want %v, when its turn came", held.RunnableAt, now)
 	}
-	e.apply(queue.Reclaim{Now: now, All: true})
+	e.apply(queue.Reclaim{Now: now, Holders: []string{"tester"}})
 	e.wantWaiting(d[0].ID, held.ID, false)
 	held = e.wantClaimed(now, "c", "free")[0]
 	e.apply(succeed(held, e.begin(held, now), now, now))
@@ -324,7 +326,7 @@ func duplicateDurable(e *env) {
 	e.wantClaimed(epoch, "third")
 	newest := e.enqueueOne("newest", duplicate(job.LatestWins, "k"))
 	e.reopen()
-	e.apply(queue.Reclaim{Now: epoch, All: true, Message: "the scheduler was killed"})
+	e.apply(queue.Reclaim{Now: epoch, Holders: []string{"tester"}, Message: "the scheduler was killed"})
 	if got := e.wantState(third, job.Completed); got.ExitKind != job.ExitCancelled || got.SupersededBy != newest {
 		e.Errorf("superseded one after a kill: %s", show(got))
 	}

@@ -32,7 +32,7 @@ func fenceRefusesTheOld(e *env) {
 	e.enqueueOne("a")
 	old := e.claimOne(epoch)
 	n := e.begin(old, epoch)
-	e.apply(queue.Reclaim{Now: epoch, All: true, Message: "gone"})
+	e.apply(queue.Reclaim{Now: epoch, Holders: []string{"tester"}, Message: "gone"})
 	stale := []queue.Op{
 		beginOp(old, n+1, epoch),
 		queue.Move{ID: old.ID, Fence: old.Fence, Attempt: n, To: job.WaitingApproval},

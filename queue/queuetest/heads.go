@@ -107,7 +107,7 @@ func headsTold(e *env) {
 	e.wantHeads("to be retried", w, "default/0:two,one")
 	e.claimOne(at(time.Minute))
 	e.wantHeads("claimed again", w, "")
-	e.apply(queue.Reclaim{Now: at(3 * time.Second), All: true})
+	e.apply(queue.Reclaim{Now: at(3 * time.Second), Holders: []string{"tester"}})
 	e.wantHeads("reclaimed", w, "default/0:two,one")
 	e.apply(queue.Rebase{Now: epoch, After: at(30 * time.Second)})
 	e.wantHeads("rebased", w, "default/0:one,two")
@@ -484,7 +484,7 @@ func headsWatch(e *env) {
 		e.Error("told of a claim")
 	}
 	end()
-	e.apply(queue.Reclaim{Now: epoch, All: true})
+	e.apply(queue.Reclaim{Now: epoch, Holders: []string{"tester"}})
 	if !told(one) || !told(two) {
 		e.Error("want to be told of what was given back")
 	}

@@ -222,7 +222,7 @@ func keeperCheck(e *env) {
 	c := e.claimOne(epoch)
 	e.begin(c, epoch)
 	check()
-	e.apply(queue.Reclaim{Now: epoch, All: true})
+	e.apply(queue.Reclaim{Now: epoch, Holders: []string{"tester"}})
 	check()
 	ctx, cancel := context.WithCancel(e.ctx)
 	cancel()

@@ -141,7 +141,7 @@ func ledgerLost(e *env) {
 	c := e.claimOne(epoch)
 	n := e.begin(c, epoch)
 	e.apply(queue.Append{Events: []job.Event{usageEvent(id, n, 1, epoch, 5, 0.25)}})
-	e.apply(queue.Reclaim{Now: epoch.Add(10 * time.Second), All: true, Message: "killed"})
+	e.apply(queue.Reclaim{Now: epoch.Add(10 * time.Second), Holders: []string{"tester"}, Message: "killed"})
 	want := queue.Account{Usage: job.Usage{InputTokens: 5, CostUSD: 0.25, CostKnown: true, Steps: 1}, Wall: job.Duration(10 * time.Second), Attempts: 1}
 	wantSame(e, "after the crash", e.account(queue.AccountFilter{}), want)
 	e.apply(queue.Append{Events: []job.Event{usageEvent(id, n, 1, epoch, 5, 0.25), usageEvent(id, n, 2, epoch, 2, 0.25)}}) // one was under way

@@ -206,13 +206,9 @@ func (s *memoryState) applyOne(op queue.Op) error {
 		return nil
 	case queue.Reclaim:
 		for _, r := range s.records {
-			gone := r.LeaseUntil != nil && r.LeaseUntil.Before(op.Now)
-			switch {
-			case op.All:
-				gone = r.Spec.Type != job.External
-			case len(op.Fences) > 0:
-				gone = slices.Contains(op.Fences, r.Fence)
-			}
+			gone := op.Lapsed && r.LeaseUntil != nil && r.LeaseUntil.Before(op.Now) ||
+				slices.Contains(op.Fences, r.Fence) ||
+				slices.Contains(op.Holders, r.Holder) && r.Spec.Type != job.External
 			if r.State == job.Dispatched && gone {
 				r.lose(op)
 			}

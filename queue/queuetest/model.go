@@ -174,7 +174,10 @@ func (m *machine) extend(r *rapid.T) {
 }
 
 func (m *machine) reclaim(r *rapid.T) {
-	op := queue.Reclaim{Now: m.now, All: rapid.IntRange(0, 3).Draw(r, "all") == 0, Message: "gone"}
+	op := queue.Reclaim{Now: m.now, Message: "gone", Lapsed: rapid.Bool().Draw(r, "lapsed")}
+	if rapid.IntRange(0, 3).Draw(r, "holders") == 0 {
+		op.Holders = []string{"nobody", rapid.SampledFrom([]string{"tester", "worker", "chooser"}).Draw(r, "holder")}
+	}
 	for range rapid.IntRange(0, 2).Draw(r, "fences") {
 		op.Fences = append(op.Fences, job.Fence(rapid.IntRange(1, int(m.oracle.fence)+1).Draw(r, "fence")))
 	}

@@ -7,7 +7,28 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-func reclaimAll(e *env) {
+// reclaimHolders takes back what those have claimed who are named, and nothing of
+// anybody else, also after the store was opened again.
+func reclaimHolders(e *env) {
+	mine, theirs := e.enqueueOne("mine", priority(2)), e.enqueueOne("theirs", priority(1))
+	for _, holder := range []string{"i/1", "i/2"} {
+		c := e.claimAs(queue.ClaimSpec{Holder: holder, Max: 1, Now: epoch, Lease: lease}).Entries[0]
+		e.begin(c, epoch)
+	}
+	kept := e.get(theirs)
+	e.reopen()
+	now := epoch.Add(2 * lease) // after their leases
+	e.apply(queue.Reclaim{Now: now, Message: "gone"}, queue.Reclaim{Now: now, Holders: []string{"", "i", "i/"}, Message: "gone"})
+	e.wantState(mine, job.Dispatched)
+	e.apply(queue.Reclaim{Now: now, Holders: []string{"i/1", "i/3", "i/1"}, Message: "gone"})
+	e.reopen()
+	if got := e.wantState(mine, job.Queued); got.Waiting != "gone" || !e.attempts(mine)[0].Lost {
+		e.Errorf("taken back: %s", show(got))
+	}
+	wantSame(e, "what another holds", e.get(theirs), kept)
+}
+
+func reclaimLost(e *env) {
 	begun, only, waits := e.enqueueOne("begun", priority(2)), e.enqueueOne("claimed", priority(1)), e.enqueueOne("waits", runnableAt(epoch.Add(time.Hour)))
 	before := e.get(waits)
 	c := e.claimOne(epoch)
@@ -19,7 +40,7 @@ func reclaimAll(e *env) {
 	}})
 	e.claimOne(epoch)
 	now := epoch.Add(10 * time.Second) // within the leases
-	e.apply(queue.Reclaim{Now: now, All: true, Message: "the scheduler was killed"})
+	e.apply(queue.Reclaim{Now: now, Holders: []string{"tester"}, Message: "the scheduler was killed"})
 	for id, attempts := range map[job.ID]int{begun: 1, only: 0} {
 		got := e.wantState(id, job.Queued)
 		if got.Holder != "" || got.LeaseUntil != nil || !got.RunnableAt.Equal(epoch) || got.Waiting != "the scheduler was killed" ||
@@ -39,7 +60,7 @@ func reclaimAll(e *env) {
 		e.Errorf("attempt of a holder that is gone: %s", show(a))
 	}
 	wantSame(e, "an entry that nobody held", e.get(waits), before)
-	e.apply(queue.Reclaim{Now: now, All: true}) // nothing is held
+	e.apply(queue.Reclaim{Now: now, Holders: []string{"tester"}}) // nothing is held
 	c = e.claimOne(now)
 	if m := e.begin(c, now); m != n+1 {
 		e.Errorf("attempt %d begins after attempt %d", m, n)
@@ -56,7 +77,7 @@ func reclaimLease(e *env) {
 		e.begin(c, epoch)
 		held = append(held, c)
 	}
-	e.apply(queue.Reclaim{Now: epoch.Add(2 * time.Minute), Message: "no sign of life"})
+	e.apply(queue.Reclaim{Now: epoch.Add(2 * time.Minute), Lapsed: true, Message: "no sign of life"})
 	e.wantState(held[1].ID, job.Dispatched)
 	e.wantState(held[2].ID, job.Dispatched)
 	// Its holder can have worked until the end of the lease, not longer.
@@ -84,7 +105,7 @@ func reclaimStates(e *env) {
 			if cancelled {
 				ops = append(ops, queue.Cancel{ID: c.ID, Now: epoch})
 			}
-			e.apply(append(ops, queue.Reclaim{Now: epoch, All: true})...)
+			e.apply(append(ops, queue.Reclaim{Now: epoch, Holders: []string{"tester"}})...)
 			want, state := job.RunFailed, job.Queued
 			if cancelled {
 				want, state = job.RunCancelled, job.Completed
@@ -107,7 +128,7 @@ func reclaimCancelled(e *env) {
 	e.claimOne(epoch)
 	e.apply(queue.Cancel{ID: begun, Now: epoch}, queue.Cancel{ID: only, Now: epoch})
 	now := epoch.Add(time.Second)
-	e.apply(queue.Reclaim{Now: now, All: true, Message: "gone"})
+	e.apply(queue.Reclaim{Now: now, Holders: []string{"tester"}, Message: "gone"})
 	for _, id := range []job.ID{begun, only} {
 		got := e.wantState(id, job.Completed)
 		if got.ExitKind != job.ExitCancelled || got.CompletedAt == nil || !got.CompletedAt.Equal(now) || got.Holder != "" || got.LeaseUntil != nil {

@@ -216,7 +216,7 @@ func crashChild(path string) int {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, path, sqlite.Options{})
 	if err == nil {
-		err = s.Apply(ctx, queue.Reclaim{Now: time.Now(), All: true, Message: "killed"})
+		err = s.Apply(ctx, queue.Reclaim{Now: time.Now(), Holders: []string{"child"}, Message: "killed"})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -210,19 +210,22 @@ func (t *tx) abandoned(op queue.Reclaim) (gone []standing, err error) {
 		gone = append(gone, e)
 		return err
 	}
-	switch {
-	case op.All:
-		err = t.rows(dispatched+` AND pool >= 0 ORDER BY fence`, nil, add)
-	case len(op.Fences) > 0:
-		for _, f := range slices.Compact(slices.Sorted(slices.Values(op.Fences))) {
-			if err := t.rows(dispatched+` AND fence = ?`, []any{int64(f)}, add); err != nil {
-				return nil, err
-			}
+	find := func(which string, arg any) {
+		if err == nil {
+			err = t.rows(dispatched+which, []any{arg}, add)
 		}
-	default:
-		err = t.rows(dispatched+` AND lease_until < ? ORDER BY fence`, []any{nanos(op.Now)}, add)
 	}
-	return gone, err
+	for _, h := range op.Holders {
+		find(` AND pool >= 0 AND holder = ?`, h)
+	}
+	for _, f := range op.Fences {
+		find(` AND fence = ?`, int64(f))
+	}
+	if op.Lapsed {
+		find(` AND lease_until < ?`, nanos(op.Now))
+	}
+	slices.SortFunc(gone, func(a, b standing) int { return cmp.Compare(a.fence, b.fence) })
+	return slices.CompactFunc(gone, func(a, b standing) bool { return a.fence == b.fence }), err
 }
 
 // takeBack ends what the entry's holder left open and gives the entry back to

@@ -338,7 +338,7 @@ func (c *linearClient) do(in linearIn) (out linearOut) {
 	case "release":
 		err = c.store.Apply(ctx, queue.Release{ID: in.ID, Fence: in.Fence, Now: tick(in.Now), RunnableAt: tick(in.Runnable)})
 	case "reclaim":
-		err = c.store.Apply(ctx, queue.Reclaim{Now: tick(in.Now), Message: "gone"})
+		err = c.store.Apply(ctx, queue.Reclaim{Now: tick(in.Now), Lapsed: true, Message: "gone"})
 	case "cancel":
 		err = c.store.Apply(ctx, queue.Cancel{ID: in.ID, Now: tick(in.Now)})
 	case "get":

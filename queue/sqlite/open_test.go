@@ -185,7 +185,7 @@ func TestReadOnly(t *testing.T) {
 		"enqueue": r.Enqueue(t.Context(), queue.Batch{ID: "b"}, []queue.Entry{named("x")}),
 		"claim":   errClaim,
 		"extend":  errExtend,
-		"apply":   r.Apply(t.Context(), queue.Reclaim{Now: time.Now(), All: true}),
+		"apply":   r.Apply(t.Context(), queue.Reclaim{Now: time.Now(), Holders: []string{"h"}}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "reading only") {
 			t.Errorf("%s: got error %v, want one that says that the store is open for reading only", what, err)

@@ -161,7 +161,7 @@ func TestSalvage(t *testing.T) {
 				t.Errorf("of %d jobs there are records, %v; want %d", len(spaces), err, n)
 			}
 			// It works: what was running is taken back, and everything left can be run.
-			if err := s.Apply(t.Context(), queue.Reclaim{Now: time.Now(), All: true}); err != nil {
+			if err := s.Apply(t.Context(), queue.Reclaim{Now: time.Now(), Holders: []string{"h"}}); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.Enqueue(t.Context(), queue.Batch{ID: "new"}, []queue.Entry{named("new")}); err != nil {
