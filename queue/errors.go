@@ -16,6 +16,8 @@ var (
 	// ErrFenced: the fence is not the entry's current one; somebody else holds
 	// or has finished the job, and the caller's news about it is void.
 	ErrFenced = errors.New("claim is no longer held")
+	// ErrDeposed: the store was opened for writing again since; that handle writes now.
+	ErrDeposed = errors.New("another scheduler has taken over the store")
 	// ErrDuplicate: an entry or batch with this id exists, or the entry's key is
 	// taken and its policy is to be rejected then (a *DuplicateError).
 	ErrDuplicate = errors.New("already submitted")

@@ -12,6 +12,10 @@ import (
 // that returned nil is on disk; a write that returned an error changed
 // nothing, unless the error is the context's, in which case it may have
 // happened. Returned values belong to the caller.
+//
+// Opening a store for writing deposes the handles that were opened before: from
+// then on each of their writes is refused with ErrDeposed, in the transaction that
+// would have changed something.
 type Store interface {
 	Writer
 	Claimer
@@ -82,8 +86,7 @@ type Claimer interface {
 	// A lane has changed when an entry has come into it or has been changed in it, and
 	// when one has left it because it was cancelled, superseded or held, or has expired.
 	// It has not when one was claimed: who claims knows that. Everything has changed
-	// after SetPrivate, Adopt and SetGrant, and after another process has written, which
-	// is noticed with the next write through this store.
+	// after SetPrivate, Adopt and SetGrant.
 	Heads(ctx context.Context, spec HeadsSpec) (Heads, error)
 
 	// Watch returns a channel that receives after each write that changed a lane (see

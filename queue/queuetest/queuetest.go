@@ -13,8 +13,8 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// Run tests the store that open opens. The suite closes each store before it
-// opens the next on the same folder.
+// Run tests the store that open opens. Where a test does not say that a
+// store is deposed, it is closed before the next is opened on the same folder.
 func Run(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 	promises := []struct {
 		name string
@@ -84,6 +84,8 @@ func Run(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 		{"Rebase", rebase},
 		{"ReclaimStates", reclaimStates},
 		{"ReclaimCancelled", reclaimCancelled},
+		{"EpochRefusesTheOld", epochRefusesTheOld},
+		{"EpochUnderWrites", epochUnderWrites},
 		{"EventsOnce", eventsOnce},
 		{"EventsCursor", eventsCursor},
 		{"EventsConcurrently", eventsConcurrently},

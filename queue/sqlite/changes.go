@@ -210,8 +210,7 @@ func (b *batchChanges) after(m queue.Mark) []change {
 	return b.list[sort.Search(len(b.list), func(i int) bool { return b.list[i].at > m }):]
 }
 
-// BatchSince implements queue.Store. What another process has changed is told
-// after the next write through this store.
+// BatchSince implements queue.Store.
 func (s *Store) BatchSince(ctx context.Context, id job.BatchID, since queue.Mark) (queue.Changes, error) {
 	c, err := s.batchSince(ctx, id, since)
 	if err != nil {

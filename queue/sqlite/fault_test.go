@@ -115,46 +115,6 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 }
 
-// TestTwoWriters has two stores on one file, as two processes would: they take
-// turns, and no entry is claimed by both.
-func TestTwoWriters(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "queue.db")
-	stores := []*sqlite.Store{openAt(t, path), openAt(t, path)}
-	const each = 40
-	var mu sync.Mutex
-	claimed := map[job.ID]int{}
-	var wg sync.WaitGroup
-	for n, s := range stores {
-		wg.Go(func() {
-			for k := range each {
-				if err := s.Enqueue(t.Context(), queue.Batch{ID: "b"}, []queue.Entry{named(fmt.Sprintf("%d-%d", n, k))}); err != nil {
-					t.Error(err)
-					return
-				}
-				c, err := s.Claim(t.Context(), queue.ClaimSpec{Holder: fmt.Sprint(n), Max: 1, Now: time.Now(), Lease: time.Hour})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				for _, e := range c.Entries {
-					claimed[e.ID]++
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	if len(claimed) != 2*each {
-		t.Errorf("%d of %d entries were claimed", len(claimed), 2*each)
-	}
-	for id, times := range claimed {
-		if times != 1 {
-			t.Errorf("job %s was claimed %d times", id, times)
-		}
-	}
-}
-
 // TestLongSearch claims from a queue whose first entries are all refused: the
 // search goes on over several transactions, lets others write in between, and
 // finds the last one.

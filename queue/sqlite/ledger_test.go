@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -64,28 +63,6 @@ func TestLedgerDiskFull(t *testing.T) {
 	got, err := s.Accounts(ctx, queue.AccountFilter{})
 	if err != nil || got[0].Usage.InputTokens != want {
 		t.Errorf("%+v is charged, %v; the events that are stored say %d tokens", got, err, want)
-	}
-}
-
-// TestGrantsOfAnotherProcess: what another process grants holds here too.
-func TestGrantsOfAnotherProcess(t *testing.T) {
-	path := written(t, 1)
-	ours, theirs := openAt(t, path), openAt(t, path)
-	enqueue := func(name string) error {
-		e := named(name)
-		e.Spec.Tenant = "t"
-		return ours.Enqueue(t.Context(), queue.Batch{ID: "b"}, []queue.Entry{e})
-	}
-	if err := enqueue("before"); err != nil {
-		t.Fatal(err)
-	}
-	for i, dead := range []bool{true, false, true} {
-		if err := theirs.Apply(t.Context(), queue.SetGrant{Grant: queue.Grant{Owner: queue.Owner{Tenant: "t"}, Dead: dead, Tokens: 1}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := enqueue(fmt.Sprint("after", i)); (err != nil) != dead {
-			t.Errorf("dead %v: %v", dead, err)
-		}
 	}
 }
 

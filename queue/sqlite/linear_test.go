@@ -28,7 +28,8 @@ import (
 
 // TestLinearizable lets goroutines of several processes enqueue, claim, complete,
 // release, cancel, expire and reclaim at random on one store, and kills some of
-// the processes in the middle. Whatever they saw must be what a queue that does
+// the processes in the middle. Each process opens the store for itself, which deposes
+// the others: whoever is refused for that takes the store over again. Whatever they saw must be what a queue that does
 // one thing after the other would have answered, in some order in which each
 // thing happens between its call and its return; what a dead process had called
 // may have happened or not. See Herlihy and Wing, Linearizability, TOPLAS 1990.
@@ -212,8 +213,8 @@ func linearChild(arg string) int {
 	var seed uint64
 	fmt.Sscan(number, &process)
 	fmt.Sscan(seedText, &seed)
-	store, err := sqlite.Open(context.Background(), path, sqlite.Options{})
-	if err != nil {
+	p := &linearProcess{path: path}
+	if err := p.takeOver(nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -221,24 +222,53 @@ func linearChild(arg string) int {
 	var clients sync.WaitGroup
 	for n := range linearClients {
 		id := process*linearClients + n
-		c := linearClient{id: id, store: store, print: &print, random: rand.New(rand.NewPCG(seed, uint64(n)))}
+		c := linearClient{id: id, process: p, print: &print, random: rand.New(rand.NewPCG(seed, uint64(n)))}
 		clients.Go(c.run)
 	}
 	clients.Wait()
-	if err := store.Close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	for _, s := range p.opened {
+		if err := s.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
 	return 0
 }
 
+// linearProcess has the store that the clients of a process share.
+type linearProcess struct {
+	path   string
+	mu     sync.Mutex
+	opened []*sqlite.Store // the last is in use
+}
+
+func (p *linearProcess) store() *sqlite.Store {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.opened[len(p.opened)-1]
+}
+
+// takeOver opens the store again, unless another client has after deposed was.
+func (p *linearProcess) takeOver(deposed *sqlite.Store) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.opened) > 0 && p.opened[len(p.opened)-1] != deposed {
+		return nil
+	}
+	s, err := sqlite.Open(context.Background(), p.path, sqlite.Options{})
+	if err == nil {
+		p.opened = append(p.opened, s)
+	}
+	return err
+}
+
 type linearClient struct {
-	id     int
-	store  *sqlite.Store
-	print  *sync.Mutex
-	random *rand.Rand
-	made   []job.ID
-	held   []linearClaim
+	id      int
+	process *linearProcess
+	print   *sync.Mutex
+	random  *rand.Rand
+	made    []job.ID
+	held    []linearClaim
 }
 
 func (c *linearClient) run() {
@@ -316,45 +346,58 @@ func (c *linearClient) take() linearClaim {
 
 func tick(n int64) time.Time { return benchStart.Add(time.Duration(n) * time.Second) }
 
-func (c *linearClient) do(in linearIn) (out linearOut) {
+// do does it as soon as the process is the one that writes.
+func (c *linearClient) do(in linearIn) linearOut {
+	for {
+		store := c.process.store()
+		out, err := c.try(store, in)
+		switch {
+		case errors.Is(err, queue.ErrDeposed):
+			if err = c.process.takeOver(store); err == nil {
+				continue
+			}
+			out.Error = err.Error()
+		case errors.Is(err, queue.ErrFenced):
+			out.Error = "fenced"
+		case errors.Is(err, queue.ErrIllegalTransition):
+			out.Error = "illegal"
+		case errors.Is(err, queue.ErrNotFound):
+			out.Error = "unknown"
+		case err != nil:
+			out.Error = err.Error()
+		}
+		return out
+	}
+}
+
+func (c *linearClient) try(store *sqlite.Store, in linearIn) (out linearOut, err error) {
 	ctx := context.Background()
-	var err error
 	switch in.Verb {
 	case "enqueue":
 		e := queue.Entry{ID: in.ID, CreatedAt: tick(0), RunnableAt: tick(in.Runnable), Spec: job.Spec{Name: job.Name(in.ID), Priority: in.Priority}}
 		if in.Deadline > 0 {
 			e.Deadline = new(tick(in.Deadline))
 		}
-		err = c.store.Enqueue(ctx, queue.Batch{ID: "all"}, []queue.Entry{e})
+		err = store.Enqueue(ctx, queue.Batch{ID: "all"}, []queue.Entry{e})
 	case "claim":
 		var claims queue.Claims
-		claims, err = c.store.Claim(ctx, queue.ClaimSpec{Holder: fmt.Sprint(c.id), Max: in.Max, IDs: in.IDs, Now: tick(in.Now), Lease: linearLease * time.Second})
+		claims, err = store.Claim(ctx, queue.ClaimSpec{Holder: fmt.Sprint(c.id), Max: in.Max, IDs: in.IDs, Now: tick(in.Now), Lease: linearLease * time.Second})
 		for _, e := range claims.Entries {
 			out.Claimed = append(out.Claimed, linearClaim{e.ID, e.Fence})
 		}
 		c.held = append(c.held, out.Claimed...)
 	case "complete":
-		err = c.store.Apply(ctx, queue.Finish{ID: in.ID, Fence: in.Fence, Now: tick(in.Now), Exit: job.ExitSucceeded})
+		err = store.Apply(ctx, queue.Finish{ID: in.ID, Fence: in.Fence, Now: tick(in.Now), Exit: job.ExitSucceeded})
 	case "release":
-		err = c.store.Apply(ctx, queue.Release{ID: in.ID, Fence: in.Fence, Now: tick(in.Now), RunnableAt: tick(in.Runnable)})
+		err = store.Apply(ctx, queue.Release{ID: in.ID, Fence: in.Fence, Now: tick(in.Now), RunnableAt: tick(in.Runnable)})
 	case "reclaim":
-		err = c.store.Apply(ctx, queue.Reclaim{Now: tick(in.Now), Lapsed: true, Message: "gone"})
+		err = store.Apply(ctx, queue.Reclaim{Now: tick(in.Now), Lapsed: true, Message: "gone"})
 	case "cancel":
-		err = c.store.Apply(ctx, queue.Cancel{ID: in.ID, Now: tick(in.Now)})
+		err = store.Apply(ctx, queue.Cancel{ID: in.ID, Now: tick(in.Now)})
 	case "get":
 		var e queue.Entry
-		e, err = c.store.Get(ctx, in.ID)
+		e, err = store.Get(ctx, in.ID)
 		out.State = e.State
 	}
-	switch {
-	case errors.Is(err, queue.ErrFenced):
-		out.Error = "fenced"
-	case errors.Is(err, queue.ErrIllegalTransition):
-		out.Error = "illegal"
-	case errors.Is(err, queue.ErrNotFound):
-		out.Error = "unknown"
-	case err != nil:
-		out.Error = err.Error()
-	}
-	return out
+	return out, err
 }

@@ -50,27 +50,6 @@ func TestHeadsLeaveTheWriterAlone(t *testing.T) {
 	}
 }
 
-// TestHeadsOfOtherProcess: what another process has written makes everything unknown,
-// once this one has written too.
-func TestHeadsOfOtherProcess(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "queue.db")
-	s, other := openAt(t, path), openAt(t, path)
-	h := headsSince(t, s, 0)
-	signal := s.Watch(t.Context())
-	for n, by := range []*sqlite.Store{other, s} {
-		if err := by.Enqueue(t.Context(), queue.Batch{ID: "b"}, []queue.Entry{ofTenant(n)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	<-signal
-	if h = headsSince(t, s, h.Version); !h.All || len(h.Lanes) != 2 {
-		t.Errorf("told %d lanes, all %v; want both", len(h.Lanes), h.All)
-	}
-	if h = headsSince(t, s, h.Version); h.All || len(h.Lanes) != 0 {
-		t.Errorf("told %d lanes, all %v; want none", len(h.Lanes), h.All)
-	}
-}
-
 // TestHeadsForget: when too many lanes have changed, whoever asks seldom is told all of
 // them, and who asks often what is new.
 func TestHeadsForget(t *testing.T) {

@@ -223,7 +223,7 @@ func (r *rescue) mend() error {
 		`DELETE FROM attempts WHERE ended_at IS NULL AND number < (SELECT max(number) FROM attempts l WHERE l.entry = attempts.entry)`,
 		`DELETE FROM events WHERE entry NOT IN (SELECT seq FROM entries) OR NOT json_valid(body)`,
 		`UPDATE entries SET attempts = coalesce((SELECT max(number) FROM attempts WHERE entry = entries.seq), 0)`,
-		`INSERT INTO fence SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM fence)`,
+		`INSERT INTO fence (last) SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM fence)`,
 		`UPDATE fence SET last = max(last, coalesce((SELECT max(fence) FROM entries), 0), coalesce((SELECT max(fence) FROM attempts), 0))`,
 	}
 	if version >= 2 {

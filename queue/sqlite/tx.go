@@ -17,7 +17,8 @@ type tx struct {
 	conn      *conn
 	stmts     map[string]*stmt
 	known     map[job.BatchID]knownBatch
-	version   int64 // of the file, after which nothing is known that another connection wrote
+	version   int64 // of the file, which changes when another connection writes
+	epoch     int64 // of this writer, see takeOver
 	changed   bool  // the request under way has changed something
 	protected bool  // and has a savepoint, see protect
 	touched   touched
@@ -27,18 +28,40 @@ type tx struct {
 	queued    map[job.Tenant]queued        // of tenants that were counted, see makeRoom
 }
 
-// look must be called when a transaction has begun: what the writer knows of the
-// file holds until another connection has written to it.
-func (t *tx) look() error {
-	var version int64
-	if err := t.row(`PRAGMA data_version`, nil, &version); err != nil {
+// takeOver raises the epoch in the file, which deposes the writer before.
+func (t *tx) takeOver() error {
+	if err := t.control("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	if version != t.version {
-		t.version = version
-		t.forgetBatches()
-		t.changes.forget()
+	err := t.exec(`UPDATE fence SET epoch = epoch + 1`)
+	if err == nil {
+		err = t.row(`SELECT epoch FROM fence`, nil, &t.epoch)
 	}
+	if err == nil {
+		err = t.look()
+	}
+	if err != nil {
+		return errors.Join(err, t.control("ROLLBACK"))
+	}
+	return t.control("COMMIT")
+}
+
+// look must be called when a transaction has begun: nobody else has opened the
+// store for writing unless another connection has written to the file.
+func (t *tx) look() error {
+	var version, epoch int64
+	if err := t.row(`PRAGMA data_version`, nil, &version); err != nil || version == t.version {
+		return err
+	}
+	if err := t.row(`SELECT epoch FROM fence`, nil, &epoch); err != nil {
+		return err
+	}
+	if epoch != t.epoch {
+		return fmt.Errorf("its epoch is %d and this writer's is %d: %w", epoch, t.epoch, queue.ErrDeposed)
+	}
+	t.version = version
+	t.forgetBatches() // somebody has written who opened no store
+	t.changes.forget()
 	return nil
 }
 

@@ -52,7 +52,7 @@ func startWriter(conn *conn, log zerolog.Logger) (*writer, error) {
 		done:     make(chan struct{}),
 	}
 	w.tx.changes.begin()
-	if err := w.tx.look(); err != nil {
+	if err := w.tx.takeOver(); err != nil {
 		return nil, errors.Join(err, w.tx.close())
 	}
 	conn.watch(w.tx.touch)
