@@ -66,6 +66,9 @@ type Writer interface {
 	Apply(ctx context.Context, ops ...Op) error
 }
 
+// SweepGrace is how long a claim holds at least that is older than Store.Sweep.
+const SweepGrace = time.Minute
+
 // Claimer gives out what waits.
 type Claimer interface {
 	// Claim moves entries from Queued to Dispatched, in the order of priority
@@ -97,6 +100,17 @@ type Claimer interface {
 	// Extend moves the leases of claims to until. Fences that are no longer
 	// held are returned; nothing changes for them.
 	Extend(ctx context.Context, fences []job.Fence, until time.Time) (lost []job.Fence, err error)
+
+	// Sweep enforces leases until ctx ends, and returns ctx's cause: an entry whose lease
+	// has ended is taken back from whoever claimed it, as Reclaim does. It lets entries of
+	// type job.External expire too, which only their own claims would. Both happen at most
+	// a second late. changed is called with the entries.
+	//
+	// Time in which the process stood still does not count, nor does a wall clock that was
+	// set. A claim that is older than Sweep holds for at least SweepGrace, since its holder
+	// could not extend it, and one whose extension could not be written as if it had been.
+	// At most one Sweep runs.
+	Sweep(ctx context.Context, changed func([]job.ID)) error
 }
 
 // Reader tells what there is, cheaply enough for a page that many have open: with a

@@ -28,7 +28,7 @@ func New(opt Options) *Server {
 	opt.MaxListeners = cmp.Or(opt.MaxListeners, defaultListeners)
 	opt.MaxBody = cmp.Or(opt.MaxBody, defaultBody)
 	r := &router{log: opt.Log, authorize: opt.Authorize, mux: http.NewServeMux(), doc: newDocument(opt.Version)}
-	s := &Server{opt: opt, router: r, queue: sched.New(opt.Store, sched.Options{Changed: opt.Sched.Changed, Log: opt.Log}), document: sync.OnceValue(r.finish)}
+	s := &Server{opt: opt, router: r, queue: sched.New(opt.Store, sched.Options{Changed: opt.Sched.Changed}), document: sync.OnceValue(r.finish)}
 	jobEntries, checked := entries{opt.Store, opt.Sched}, checker{opt.Bounds, opt.Domains}
 	all := &overview{entries: jobEntries, sched: opt.Sched, version: opt.Version, workers: opt.Workers, budgets: opt.Budgets, maxAtOnce: opt.MaxAtOnce}
 	flows := &workflows{store: opt.Store}
@@ -83,8 +83,8 @@ const (
 	endTime    = 2 * time.Second  // requests that are under way when Serve ends
 )
 
-// Keep enforces the leases and deadlines of kernel.sched until ctx ends, as
-// sched.Kernel.Keep does. It runs beside Serve, once.
+// Keep enforces the leases of claims, whoever has them, until ctx ends, as
+// queue.Store.Sweep does. It runs beside Serve, once.
 func (s *Server) Keep(ctx context.Context) error { return s.queue.Keep(ctx) }
 
 // servingKey is the key of the context that Serve was given.

@@ -21,8 +21,8 @@ type keeper struct {
 	changed chan queue.Entry
 }
 
-// keeping runs test in virtual time beside Keep, which is called after before.
-func keeping(t *testing.T, before, test func(*keeper)) {
+// keeping runs test in virtual time beside Keep.
+func keeping(t *testing.T, test func(*keeper)) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "queue.db"), sqlite.Options{})
 		if err != nil {
@@ -31,7 +31,6 @@ func keeping(t *testing.T, before, test func(*keeper)) {
 		defer store.Close()
 		k := &keeper{desk: &desk{T: t, store: store}, changed: make(chan queue.Entry, 100)}
 		k.Kernel = sched.New(store, sched.Options{Changed: func(e *queue.Entry) { k.changed <- *e }})
-		before(k)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- k.Keep(ctx) }()
@@ -67,7 +66,7 @@ func (k *keeper) becomes(id job.ID, state job.EntryState) time.Duration {
 // TestLeasesAreEnforced: a claim whose worker says nothing goes back when its
 // lease ends, one that is extended does not, and a late word is refused.
 func TestLeasesAreEnforced(t *testing.T) {
-	keeping(t, func(*keeper) {}, func(k *keeper) {
+	keeping(t, func(k *keeper) {
 		ctx := k.Context()
 		lost, kept, done := k.enqueue(sched.EnqueueRequest{Priority: 3}), k.enqueue(sched.EnqueueRequest{Priority: 2}), k.enqueue(sched.EnqueueRequest{Priority: 1})
 		claimed := k.claim("w", 3)
@@ -90,50 +89,6 @@ func TestLeasesAreEnforced(t *testing.T) {
 		k.refused(err, sched.IllegalTransition, "fence")
 		if took := k.becomes(kept.SchedID, job.Queued); took != 5*time.Minute-30*time.Second {
 			k.Errorf("the extended claim came back %s later, want 5m after it was extended", took)
-		}
-	})
-}
-
-// TestLeasesOverARestart: a claim of before is enforced too, a minute after the
-// start at the earliest.
-func TestLeasesOverARestart(t *testing.T) {
-	var long, short sched.Entry
-	keeping(t, func(k *keeper) {
-		k.enqueue(sched.EnqueueRequest{Priority: 1})
-		k.enqueue(sched.EnqueueRequest{})
-		short = k.claim("w", 1)[0]
-		list, err := k.Claim(k.Context(), sched.ClaimRequest{WorkerID: "w", Lease: job.Duration(3 * time.Hour)})
-		if err != nil {
-			k.Fatal(err)
-		}
-		long = list[0]
-		time.Sleep(time.Hour)
-	}, func(k *keeper) {
-		if took := k.becomes(short.SchedID, job.Queued); took != sched.DefaultLease {
-			k.Errorf("the claim came back after %s, want %s", took, sched.DefaultLease)
-		}
-		if took := k.becomes(long.SchedID, job.Queued); took != 2*time.Hour-sched.DefaultLease {
-			k.Errorf("the long claim came back %s later, want 2h after the start", took)
-		}
-	})
-}
-
-// TestDeadlinesAreEnforced: what was not claimed before its deadline expires by
-// itself, at most a second late.
-func TestDeadlinesAreEnforced(t *testing.T) {
-	keeping(t, func(*keeper) {}, func(k *keeper) {
-		at := func(after time.Duration) *time.Time { m := time.Now().Add(after); return &m }
-		late := k.enqueue(sched.EnqueueRequest{Deadline: at(time.Hour)})
-		soon := k.enqueue(sched.EnqueueRequest{Deadline: at(10 * time.Second)})
-		if took := k.becomes(soon.SchedID, job.Expired); took != 10*time.Second {
-			k.Errorf("expired after %s, want 10s", took)
-		}
-		if took := k.becomes(late.SchedID, job.Expired); took != time.Hour-10*time.Second {
-			k.Errorf("expired %s later, want an hour after it was enqueued", took)
-		}
-		hasty := k.enqueue(sched.EnqueueRequest{Deadline: at(time.Millisecond)})
-		if took := k.becomes(hasty.SchedID, job.Expired); took > time.Second {
-			k.Errorf("expired after %s, want at most a second", took)
 		}
 	})
 }

@@ -12,19 +12,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
 
 // Defaults and bounds of the calls.
 const (
-	DefaultLease = time.Minute    // of a claim that asks for none
-	MaxLease     = 24 * time.Hour // of a claim
-	MaxClaim     = 1000           // entries of one claim
-	MaxList      = 1000           // entries of one list, also if it asks for no limit
-	MaxPayload   = 512 << 10      // bytes of a payload
+	DefaultLease = queue.SweepGrace // of a claim that asks for none
+	MaxLease     = 24 * time.Hour   // of a claim
+	MaxClaim     = 1000             // entries of one claim
+	MaxList      = 1000             // entries of one list, also if it asks for no limit
+	MaxPayload   = 512 << 10        // bytes of a payload
 )
 
 // Source is that of the batches of such entries, one for each tenant.
@@ -40,8 +38,6 @@ type Kernel struct {
 	now   func() time.Time
 	// changed, if not nil, hears of every entry that a call has changed.
 	changed func(*queue.Entry)
-	log     zerolog.Logger
-	leases  leases
 }
 
 // Options of a Kernel.
@@ -50,12 +46,11 @@ type Options struct {
 	// Changed hears of every entry that a call has changed, as it is then. The call
 	// waits for it. It must not keep the entry.
 	Changed func(*queue.Entry)
-	Log     zerolog.Logger // of Keep
 }
 
 // New returns kernel.sched over a store.
 func New(store queue.Store, opts Options) *Kernel {
-	k := &Kernel{store: store, now: opts.Now, changed: opts.Changed, log: opts.Log, leases: leases{sooner: make(chan struct{}, 1)}}
+	k := &Kernel{store: store, now: opts.Now, changed: opts.Changed}
 	if k.now == nil {
 		k.now = time.Now
 	}
@@ -104,10 +99,6 @@ func (k *Kernel) Enqueue(ctx context.Context, r EnqueueRequest) (_ Entry, create
 	}
 	if err != nil {
 		return Entry{}, false, explain(err)
-	}
-	if e.Deadline != nil {
-		now := k.now()
-		k.leases.expires(now.Add(e.Deadline.Sub(now)))
 	}
 	k.changed(&e)
 	return entryOf(&e), true, nil
@@ -289,12 +280,17 @@ func (k *Kernel) Claim(ctx context.Context, r ClaimRequest) ([]Entry, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	k.leases.hold(claims.Entries, k.now().Add(lease))
 	k.tell(ctx, claims.Expired)
 	for i := range claims.Entries {
 		k.changed(&claims.Entries[i])
 	}
 	return entriesOf(claims.Entries), nil
+}
+
+// Keep enforces the leases and deadlines of the store until ctx ends, as
+// queue.Store.Sweep does, and returns ctx's cause.
+func (k *Kernel) Keep(ctx context.Context) error {
+	return k.store.Sweep(ctx, func(ids []job.ID) { k.tell(ctx, ids) })
 }
 
 // Extend prolongs claims, by their fences, and returns those that are no longer
@@ -306,13 +302,7 @@ func (k *Kernel) Extend(ctx context.Context, fences []job.Fence, lease time.Dura
 	if lease < time.Second || lease > MaxLease {
 		return nil, refuse(InvalidPayload, "lease: %s is not allowed, want 1s to %s", lease, MaxLease)
 	}
-	k.leases.renewing.RLock()
-	defer k.leases.renewing.RUnlock()
 	lost, err = k.store.Extend(ctx, fences, k.moment().Add(lease))
-	if err == nil {
-		k.leases.extend(fences, k.now().Add(lease))
-		k.leases.drop(lost...)
-	}
 	return lost, explain(err)
 }
 
@@ -365,7 +355,6 @@ func (k *Kernel) Complete(ctx context.Context, r CompleteRequest) (Entry, error)
 	if err := k.store.Apply(ctx, k.ending(&e, fence, r, class)...); err != nil {
 		return Entry{}, explain(err)
 	}
-	k.leases.drop(fence)
 	now := k.moment()
 	e.State, e.ExitKind, e.ErrorClass, e.CompletedAt, e.Holder, e.LeaseUntil = job.Completed, r.ExitKind, class, &now, "", nil
 	k.changed(&e)
@@ -581,7 +570,6 @@ func (k *Kernel) GCDispatched(ctx context.Context, stale time.Duration) ([]job.I
 		}
 		if after.State != job.Dispatched || after.Fence != e.Fence {
 			back = append(back, e.ID)
-			k.leases.drop(e.Fence)
 			k.changed(&after)
 		}
 	}

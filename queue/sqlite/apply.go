@@ -22,7 +22,7 @@ func (s *Store) Apply(ctx context.Context, ops ...queue.Op) error {
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	return s.write(ctx, func(t *tx) error {
+	err = s.write(ctx, func(t *tx) error {
 		if len(ops) > 1 {
 			if err := t.protect(); err != nil {
 				return err
@@ -35,6 +35,10 @@ func (s *Store) Apply(ctx context.Context, ops ...queue.Op) error {
 		}
 		return nil
 	})
+	if err == nil {
+		s.writer.leases.applied(ops)
+	}
+	return err
 }
 
 func (t *tx) apply(op queue.Op, bodies []string) error {

@@ -50,6 +50,7 @@ func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, 
 		claims.NextAt, claims.Ready = turn.nextAt, turn.ready
 		claims.Expired = append(claims.Expired, turn.expired...)
 		if turn.end || len(turn.taken) > 0 {
+			s.writer.leases.hold(claims.Entries)
 			return claims, nil
 		}
 	}
@@ -299,6 +300,12 @@ func (c *claimTurn) findNextAt() error {
 
 // Extend implements queue.Store.
 func (s *Store) Extend(ctx context.Context, fences []job.Fence, until time.Time) ([]job.Fence, error) {
+	if s.writer == nil {
+		return nil, errReadOnly
+	}
+	l := &s.writer.leases
+	l.renewing.RLock()
+	defer l.renewing.RUnlock()
 	var lost []job.Fence
 	err := s.write(ctx, func(t *tx) error {
 		for _, f := range fences {
@@ -313,7 +320,9 @@ func (s *Store) Extend(ctx context.Context, fences []job.Fence, until time.Time)
 		return nil
 	})
 	if err != nil {
+		l.extend(fences, nil, until) // their holder is alive, which is what a lease asks
 		return nil, fmt.Errorf("extend %d claims: %w", len(fences), err)
 	}
+	l.extend(fences, lost, until)
 	return lost, nil
 }

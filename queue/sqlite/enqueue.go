@@ -54,6 +54,7 @@ func (s *Store) Enqueue(ctx context.Context, b queue.Batch, entries []queue.Entr
 	if err != nil {
 		return fmt.Errorf("enqueue %d jobs of batch %s: %w", len(entries), b.ID, err)
 	}
+	s.writer.leases.expires(entries)
 	return nil
 }
 

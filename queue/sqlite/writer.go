@@ -28,6 +28,7 @@ const maxGroup = 512
 // was taken is answered after the commit.
 type writer struct {
 	tx       *tx
+	leases   leases
 	log      zerolog.Logger
 	requests chan *request
 	quit     chan struct{} // closed by stop
@@ -48,6 +49,7 @@ func startWriter(conn *conn, log zerolog.Logger) (*writer, error) {
 		tx:       &tx{conn: conn, stmts: map[string]*stmt{}},
 		log:      log,
 		requests: make(chan *request),
+		leases:   leases{sooner: make(chan struct{}, 1)},
 		quit:     make(chan struct{}),
 		done:     make(chan struct{}),
 	}
