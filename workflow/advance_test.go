@@ -159,7 +159,7 @@ func finish(t *testing.T, w *world) {
 func names(w *world) string {
 	var words []string
 	for _, i := range w.runnable() {
-		words = append(words, string(w.batch.Jobs[i].Spec.Name))
+		words = append(words, string(w.jobs[i].Spec.Name))
 	}
 	return strings.Join(words, " ")
 }
@@ -168,14 +168,14 @@ func names(w *world) string {
 // the job of a pipeline's stage: it was let go before, and is not again.
 func TestAStageIsLetAlone(t *testing.T) {
 	stage, after := spec("stage"), spec("after", "stage")
-	b := &workflow.Batch{Jobs: []workflow.Job{
+	jobs := []workflow.Job{
 		{Spec: &stage, State: job.Queued, Held: job.HeldForParts}, {Spec: &after, State: job.Queued, Held: job.HeldForNeeds},
-	}}
-	if moves := workflow.Advance(b); len(moves) != 0 {
+	}
+	if moves := asked(&workflow.Batch{}, jobs); len(moves) != 0 {
 		t.Errorf("moves: %+v", moves)
 	}
-	b.Jobs[0].Held = job.HeldForNeeds
-	if moves := workflow.Advance(b); len(moves) != 1 {
+	jobs[0].Held = job.HeldForNeeds
+	if moves := asked(&workflow.Batch{}, jobs); len(moves) != 1 {
 		t.Errorf("before it was let go: %+v", moves)
 	}
 }

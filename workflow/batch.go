@@ -7,18 +7,34 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Batch is all that is known of jobs that were submitted together.
+// Batch is all that is known of jobs that were submitted together, the parts of nodes
+// and what teams have restarted among them. It is kept from one end to the next: Put
+// says what has changed, Advance what follows from that, which costs what depends on it
+// and not the batch. Of two jobs with the same name the later one counts.
 type Batch struct {
-	// Jobs are every job of the batch in the order of submission, the parts of
-	// nodes and what teams have restarted among them. Of two with the same name
-	// the later one counts.
-	Jobs []Job
 	// Shells are the workers, beside "shell", whose instructions are a shell script:
 	// what expressions give there is passed in variables.
 	Shells []job.WorkerKind
 	// Workflow is what the jobs have in common: of it the agents' input schemas are
 	// needed. nil: there are none.
 	Workflow *job.Workflow
+
+	jobs    []Job
+	waits   []int              // of each, the need that was waited for when it was looked at last
+	latest  map[job.Name]int   // by name
+	heir    map[job.Name]int   // by the name before restarts: who stands for it now
+	needed  map[job.Name][]int // by the name before restarts: who needs it
+	nodes   map[job.Name]*node
+	open    int            // jobs that have not ended
+	circles map[int]string // jobs whose needs go in a circle; nil: to be found anew
+	todo    []int          // jobs to be looked at
+	marked  []bool         // of each, whether it is to be
+
+	// Of one Advance.
+	before   map[int]Job  // jobs as they stand, of which moves change something
+	failures map[int]bool // of skipped jobs: whether a failure is behind it
+	cancels  map[int]bool
+	moves    []Move
 }
 
 // Job is one job of a batch and what has become of it.

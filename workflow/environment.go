@@ -10,7 +10,7 @@ import (
 
 // environment returns what the expressions of a job are evaluated in, its needs
 // having ended.
-func (a *advance) environment(j *Job) *environment {
+func (a *Batch) environment(j *Job) *environment {
 	jobs := map[string]any{}
 	s := status{success: true}
 	for _, need := range j.Spec.Flow.Needs {
@@ -24,13 +24,13 @@ func (a *advance) environment(j *Job) *environment {
 	}
 	s.failure = a.behind(j, a.failures, stateFailed, stateExpired)
 	s.cancelled = a.behind(j, a.cancels, stateCancelled)
-	return &environment{vars: map[string]any{"jobs": jobs}, status: s, batch: a.batch, budget: newBudget()}
+	return &environment{vars: map[string]any{"jobs": jobs}, status: s, batch: a, budget: newBudget()}
 }
 
 // behind reports whether a need of the job, all of which have ended, ended in one
 // of these states, or was skipped because one of its own needs did, and so on.
 // known holds the answers for skipped jobs.
-func (a *advance) behind(j *Job, known map[int]bool, states ...string) bool {
+func (a *Batch) behind(j *Job, known map[int]bool, states ...string) bool {
 	for _, need := range j.Spec.Flow.Needs {
 		i, ok := a.heir[need]
 		if !ok {
@@ -58,7 +58,7 @@ func (a *advance) behind(j *Job, known map[int]bool, states ...string) bool {
 }
 
 // view returns what an expression sees of a job that has ended.
-func (a *advance) view(j *Job) map[string]any {
+func (a *Batch) view(j *Job) map[string]any {
 	message := j.Message
 	if j.Skipped != "" {
 		message = j.Skipped
@@ -73,13 +73,13 @@ func (a *advance) view(j *Job) map[string]any {
 }
 
 // files returns what a job has changed, or all parts of a node, each once.
-func (a *advance) files(j *Job) []string {
+func (a *Batch) files(j *Job) []string {
 	if !j.isNode() {
 		return j.Files
 	}
 	var all []string
 	seen := map[string]bool{}
-	for _, n := range a.parts[j.Spec.Name] {
+	for _, n := range a.parts(j.Spec.Name) {
 		for _, f := range a.jobs[n].Files {
 			if !seen[f] {
 				seen[f] = true

@@ -54,34 +54,42 @@ func (e *environment) items(f *job.ForEach) ([]any, error) {
 	return list, nil
 }
 
-// forEach says what follows for a node that makes a job of each item.
-func (a *advance) forEach(j *Job, env *environment) {
-	f := j.Spec.Flow.ForEach
-	items, err := env.items(f)
+// forEach says what follows for a node that makes a job of each item, all of which are
+// there.
+func (a *Batch) forEach(j *Job) {
+	n := a.node(j.Spec.Name)
+	a.keep(j, fmt.Sprintf("%d parts", len(n.parts)))
+	switch {
+	case n.open == 0:
+		a.concludeParts(j, n.parts)
+	case n.held > 0:
+		a.releaseParts(j, n, j.Spec.Flow.ForEach.MaxParallel)
+	}
+}
+
+// makeParts keeps a node for its parts and makes those that are missing. It reports
+// whether there were none.
+func (a *Batch) makeParts(j *Job, env *environment) bool {
+	n := a.node(j.Spec.Name)
+	items, err := env.items(j.Spec.Flow.ForEach)
 	if err != nil {
 		a.fail(j, job.Config, fmt.Sprintf("for_each.items: %v", err))
-		return
+		return false
 	}
-	parts := a.parts[j.Spec.Name]
-	if missing := missingParts(a.jobs, parts, len(items)); len(missing) > 0 {
-		spawn := Spawn{Node: j.Spec.Name}
-		for _, n := range missing {
-			s, err := part(j.Spec, n, env.with(map[string]any{"item": items[n-1], "index": n - 1}))
-			if err != nil {
-				a.fail(j, job.Config, fmt.Sprintf("item %d: %v", n, err))
-				return
-			}
-			spawn.Specs = append(spawn.Specs, *s)
+	spawn := Spawn{Node: j.Spec.Name}
+	for _, i := range missingParts(a.jobs, n.parts, len(items)) {
+		s, err := part(j.Spec, i, env.with(map[string]any{"item": items[i-1], "index": i - 1}))
+		if err != nil {
+			a.fail(j, job.Config, fmt.Sprintf("item %d: %v", i, err))
+			return false
 		}
-		a.keep(j, fmt.Sprintf("%d parts", len(items)))
-		a.moves = append(a.moves, spawn)
-		return
+		spawn.Specs = append(spawn.Specs, *s)
 	}
 	a.keep(j, fmt.Sprintf("%d parts", len(items)))
-	if !a.releaseParts(j, parts, f.MaxParallel) {
-		return
+	if n.whole = len(spawn.Specs) == 0; !n.whole {
+		a.moves = append(a.moves, spawn)
 	}
-	a.concludeParts(j, parts)
+	return n.whole
 }
 
 // missingParts returns the numbers of 1 to n that no part has.
@@ -119,21 +127,19 @@ func part(node *job.Spec, n int, env *environment) (*job.Spec, error) {
 	return &s, err
 }
 
-// releaseParts lets as many parts run at once as may, and reports whether all
-// have ended.
-func (a *advance) releaseParts(node *Job, parts []int, atOnce int) (ended bool) {
-	running := 0
-	for _, n := range parts {
-		if p := &a.jobs[n]; !p.State.Terminal() && p.Held == "" {
-			running++
-		}
+// releaseParts lets as many parts run at once as may.
+func (a *Batch) releaseParts(j *Job, n *node, atOnce int) {
+	held := func(p *Job) bool { return p.State == job.Queued && p.Held == job.HeldForNeeds }
+	for n.next < len(n.parts) && !held(&a.jobs[n.parts[n.next]]) {
+		n.next++
 	}
-	patches := a.patches(node.Spec.Flow.From)
-	ended = true
-	for _, n := range parts {
-		p := &a.jobs[n]
-		ended = ended && p.State.Terminal()
-		if p.State != job.Queued || p.Held != job.HeldForNeeds || atOnce > 0 && running >= atOnce {
+	out, patches := n.out, a.patches(j.Spec.Flow.From)
+	for _, i := range n.parts[n.next:] {
+		if atOnce > 0 && out >= atOnce {
+			return
+		}
+		p := &a.jobs[i]
+		if !held(p) {
 			continue
 		}
 		r, err := a.final(p, patches)
@@ -142,14 +148,13 @@ func (a *advance) releaseParts(node *Job, parts []int, atOnce int) (ended bool) 
 			continue
 		}
 		a.ready(p, r)
-		running++
+		out++
 	}
-	return ended
 }
 
 // concludeParts ends a node of which every part has ended: with the list of what
 // they gave, or as the first of them that did not succeed.
-func (a *advance) concludeParts(node *Job, parts []int) {
+func (a *Batch) concludeParts(node *Job, parts []int) {
 	outputs := []any{}
 	var cancelled, failed *Job
 	for _, n := range parts {
@@ -176,7 +181,7 @@ func (a *advance) concludeParts(node *Job, parts []int) {
 }
 
 // succeed ends a node with its output.
-func (a *advance) succeed(node *Job, output any) {
+func (a *Batch) succeed(node *Job, output any) {
 	result, err := encode(output)
 	if err != nil {
 		a.fail(node, job.Unknown, err.Error())
@@ -186,7 +191,7 @@ func (a *advance) succeed(node *Job, output any) {
 }
 
 // failBy ends a node as failed since a part of it has.
-func (a *advance) failBy(node, part *Job, of int) {
+func (a *Batch) failBy(node, part *Job, of int) {
 	class := part.Class
 	why := fmt.Sprintf("part %s (%d of %d) failed: %s", part.Spec.Name, part.Spec.Flow.Part, of, part.Message)
 	if part.state() == stateExpired {

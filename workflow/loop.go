@@ -10,8 +10,8 @@ import (
 )
 
 // loop says what follows for a node that repeats its job until a check passes.
-func (a *advance) loop(j *Job, env *environment) {
-	turns := a.parts[j.Spec.Name]
+func (a *Batch) loop(j *Job, env *environment) {
+	turns := a.parts(j.Spec.Name)
 	if len(turns) == 0 {
 		a.keep(j, "the first turn")
 		a.spawnTurn(j, 1, env, nil, "")
@@ -52,7 +52,7 @@ func (a *advance) loop(j *Job, env *environment) {
 }
 
 // spawnTurn adds the n-th turn, after one that gave last and failed the check.
-func (a *advance) spawnTurn(j *Job, n int, env *environment, last any, failure string) {
+func (a *Batch) spawnTurn(j *Job, n int, env *environment, last any, failure string) {
 	s, err := part(j.Spec, n, env.with(map[string]any{"loop": map[string]any{"turn": n, "last": last, "failure": failure}}))
 	if err != nil {
 		a.fail(j, job.Config, fmt.Sprintf("turn %d: %v", n, err))
@@ -62,7 +62,7 @@ func (a *advance) spawnTurn(j *Job, n int, env *environment, last any, failure s
 }
 
 // releaseTurn lets the newest turn run, on what all turns before it have changed.
-func (a *advance) releaseTurn(node *Job, turns []int, t *Job) {
+func (a *Batch) releaseTurn(node *Job, turns []int, t *Job) {
 	if t.State != job.Queued || t.Held != job.HeldForNeeds {
 		return
 	}
@@ -138,7 +138,7 @@ func check(t *Job) (verdict, error) {
 }
 
 // stuck returns why a loop whose last turn did not pass must not go on, or "".
-func (a *advance) stuck(l *job.Loop, turns []int, checks []verdict) string {
+func (a *Batch) stuck(l *job.Loop, turns []int, checks []verdict) string {
 	same := l.MaxSame
 	if same <= 0 {
 		same = job.DefaultMaxSame
@@ -185,7 +185,7 @@ func sameWords(checks []verdict) int {
 
 // sameDiff returns how many turns, up to the last, made the same change. Turns
 // that changed no file are compared by what they answered.
-func (a *advance) sameDiff(turns []int) int {
+func (a *Batch) sameDiff(turns []int) int {
 	last := &a.jobs[turns[len(turns)-1]]
 	run := 1
 	for run < len(turns) {

@@ -80,9 +80,9 @@ func metricTypes() types.Map {
 }
 
 // metrics returns what an expression sees of what a job took, its parts included.
-func (a *advance) metrics(j *Job) map[string]any {
+func (a *Batch) metrics(j *Job) map[string]any {
 	m := j.Metrics
-	for _, n := range a.parts[j.Spec.Name] {
+	for _, n := range a.parts(j.Spec.Name) {
 		m = m.add(a.jobs[n].Metrics)
 	}
 	v := make(map[string]any, len(metricFields))

@@ -128,7 +128,7 @@ func TestLoop(t *testing.T) {
 			if !ok && !(last.exit == job.ExitFailed && node.Message == c.want) && !(last.exit == job.ExitCancelled && node.Exit == job.ExitCancelled) {
 				t.Errorf("got %s %q %s", node.Exit, node.Message, node.Output)
 			}
-			if n := len(w.batch.Jobs) - 2; n != len(c.turns) {
+			if n := len(w.jobs) - 2; n != len(c.turns) {
 				t.Errorf("%d turns, want %d", n, len(c.turns))
 			}
 			for i := range c.turns {

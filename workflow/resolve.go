@@ -13,7 +13,7 @@ import (
 )
 
 // resolve replaces the expressions in a job's words.
-func (a *advance) resolve(j *Job, env *environment) (*job.Resolved, error) {
+func (a *Batch) resolve(j *Job, env *environment) (*job.Resolved, error) {
 	words, err := replaced(j.Spec, env)
 	if err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (a *advance) resolve(j *Job, env *environment) (*job.Resolved, error) {
 // final returns what a part runs with: its words were replaced when it was made,
 // and what is in them now may have come from anywhere, so they are not looked
 // at again.
-func (a *advance) final(j *Job, patches []job.Patch) (*job.Resolved, error) {
+func (a *Batch) final(j *Job, patches []job.Patch) (*job.Resolved, error) {
 	s := j.Spec
 	return a.sealed(j, &job.Resolved{Instructions: s.Instructions, SystemPrompt: s.SystemPrompt, Verify: s.Verify, Input: s.Flow.Input, Patches: patches})
 }
@@ -170,7 +170,7 @@ func (e *environment) input(field string, value any) (any, error) {
 
 // patches returns what the named jobs have changed, and before that, what they
 // themselves were built on, each once.
-func (a *advance) patches(from []job.Name) []job.Patch {
+func (a *Batch) patches(from []job.Name) []job.Patch {
 	var all []job.Patch
 	seen := map[int]bool{}
 	var add func([]job.Name)
@@ -195,12 +195,12 @@ func (a *advance) patches(from []job.Name) []job.Patch {
 }
 
 // own returns who made the patches of a job: itself, or a node's parts in order.
-func (a *advance) own(j *Job) []*Job {
+func (a *Batch) own(j *Job) []*Job {
 	if !j.isNode() {
 		return []*Job{j}
 	}
 	var parts []*Job
-	for _, n := range a.parts[j.Spec.Name] {
+	for _, n := range a.parts(j.Spec.Name) {
 		parts = append(parts, &a.jobs[n])
 	}
 	return parts
@@ -208,7 +208,7 @@ func (a *advance) own(j *Job) []*Job {
 
 // sealed adds the hash over all inputs: the words, what the needs have left, and
 // the content of the patches, not where they lie.
-func (a *advance) sealed(j *Job, r *job.Resolved) (*job.Resolved, error) {
+func (a *Batch) sealed(j *Job, r *job.Resolved) (*job.Resolved, error) {
 	type need struct {
 		Output        json.RawMessage
 		State, Digest string

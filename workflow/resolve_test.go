@@ -56,7 +56,7 @@ func TestScriptsGetValuesInVariables(t *testing.T) {
 			x.Fallback = []job.Choice{{Worker: c.fallback}}
 		}
 		w := newWorld([]job.Spec{spec("a"), x}, func(j *workflow.Job) { j.Output = json.RawMessage(`"it's"`) })
-		w.batch.Shells = []job.WorkerKind{"bash"}
+		w.kept.Shells = []job.WorkerKind{"bash"}
 		finish(t, w)
 		if got := w.resolved["x"].Instructions; got != c.want {
 			t.Errorf("%+v:\n%s", c, got)
@@ -80,7 +80,7 @@ func TestAnInputHasToBeWhatTheAgentTakes(t *testing.T) {
 		x := spec(c.name, "a")
 		x.Agent, x.Flow.Input = "reader", json.RawMessage(`{"pages":"${{ jobs.a.output }}"}`)
 		world := newWorld([]job.Spec{spec("a"), x}, func(j *workflow.Job) { j.Output = json.RawMessage(c.output) })
-		world.batch.Workflow = w
+		world.kept.Workflow = w
 		finish(t, world)
 		if j := world.find(job.Name(c.name)); j.Message != c.want || c.want != "" && j.Class != job.Config {
 			t.Errorf("%+v: got %+v", c, j)

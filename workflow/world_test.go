@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -14,7 +15,9 @@ import (
 // world does with moves what a store does, by its rules, and lets jobs end as
 // outcome says.
 type world struct {
-	batch    workflow.Batch
+	jobs     []workflow.Job
+	kept     workflow.Batch // told of what has changed
+	told     []workflow.Job // what it was told last
 	resolved map[job.Name]*job.Resolved
 	atMost   map[job.Name]int // parts of a node that were out at once
 	outcome  func(*workflow.Job)
@@ -35,14 +38,14 @@ func (w *world) add(specs []job.Spec) {
 		if !specs[i].Flow.Alone() {
 			j.Held = job.HeldForNeeds
 		}
-		w.batch.Jobs = append(w.batch.Jobs, j)
+		w.jobs = append(w.jobs, j)
 	}
 }
 
 func (w *world) find(name job.Name) *workflow.Job {
-	for i := range w.batch.Jobs {
-		if w.batch.Jobs[i].Spec.Name == name {
-			return &w.batch.Jobs[i]
+	for i := range w.jobs {
+		if w.jobs[i].Spec.Name == name {
+			return &w.jobs[i]
 		}
 	}
 	return nil
@@ -107,7 +110,7 @@ func (w *world) apply(m workflow.Move) error {
 
 func (w *world) count(node job.Name) {
 	out := 0
-	for _, j := range w.batch.Jobs {
+	for _, j := range w.jobs {
 		if node != "" && j.Spec.Flow.Node == node && j.State == job.Queued && j.Held == "" {
 			out++
 		}
@@ -118,7 +121,7 @@ func (w *world) count(node job.Name) {
 // runnable returns the jobs that a worker could take.
 func (w *world) runnable() []int {
 	var list []int
-	for i, j := range w.batch.Jobs {
+	for i, j := range w.jobs {
 		if j.State == job.Queued && j.Held == "" {
 			list = append(list, i)
 		}
@@ -128,7 +131,7 @@ func (w *world) runnable() []int {
 
 // end lets a runnable job end.
 func (w *world) end(i int) {
-	j := &w.batch.Jobs[i]
+	j := &w.jobs[i]
 	j.State, j.Exit = job.Completed, job.ExitSucceeded
 	j.Output, _ = json.Marshal("answer of " + j.Spec.Name)
 	if w.outcome(j); j.CancelRequested {
@@ -136,11 +139,41 @@ func (w *world) end(i int) {
 	}
 }
 
+// ask returns what follows, asked of a batch that has just been read. The kept one says
+// the same of what has changed.
+func (w *world) ask() []workflow.Move {
+	return asked(&workflow.Batch{Shells: w.kept.Shells, Workflow: w.kept.Workflow}, w.jobs)
+}
+
+func asked(b *workflow.Batch, jobs []workflow.Job) []workflow.Move {
+	for i, j := range jobs {
+		b.Put(i, j)
+	}
+	return b.Advance()
+}
+
+// askKept returns what follows from what has changed since it was asked last.
+func (w *world) askKept() []workflow.Move {
+	for i, j := range w.jobs {
+		if i == len(w.told) {
+			w.told = append(w.told, workflow.Job{})
+		}
+		if !reflect.DeepEqual(w.told[i], j) {
+			w.told[i] = j
+			w.kept.Put(i, j)
+		}
+	}
+	return w.kept.Advance()
+}
+
 // settle asks and does until nothing follows any more.
 func (w *world) settle() error {
 	for range 10_000 {
-		moves := workflow.Advance(&w.batch)
+		moves := w.askKept()
 		if len(moves) == 0 {
+			if missed := w.ask(); len(missed) > 0 {
+				return fmt.Errorf("the kept batch has missed %v", missed)
+			}
 			return nil
 		}
 		for _, m := range moves {
@@ -149,7 +182,7 @@ func (w *world) settle() error {
 			}
 		}
 	}
-	return fmt.Errorf("moves without an end: %v", workflow.Advance(&w.batch))
+	return fmt.Errorf("moves without an end: %v", w.askKept())
 }
 
 // finish runs everything, first come first served.
@@ -167,7 +200,7 @@ func (w *world) finish() error {
 }
 
 func (w *world) unfinished() error {
-	for _, j := range w.batch.Jobs {
+	for _, j := range w.jobs {
 		if !j.State.Terminal() {
 			return fmt.Errorf("%s never ends: %+v", j.Spec.Name, j)
 		}
@@ -178,7 +211,7 @@ func (w *world) unfinished() error {
 // summary says how everything has ended, one line a job.
 func (w *world) summary() string {
 	var lines []string
-	for _, j := range w.batch.Jobs {
+	for _, j := range w.jobs {
 		hash := ""
 		if r := w.resolved[j.Spec.Name]; r != nil {
 			hash = fmt.Sprintf("%s %v", r.Hash, r.Patches)

@@ -23,8 +23,8 @@ import (
 //	                                    └──────────────── until nothing more follows ─────────────────┘
 //
 // What follows is a function of what is stored. It is asked for again after a
-// crash, or when somebody was faster, and the answer is the same. An end of which
-// nothing follows is told by what its batch waits for, and costs nothing else.
+// crash, or when somebody was faster, and the answer is the same. An end costs what depends
+// on it: of a batch is read what has changed, and kept what is known.
 type Followers struct {
 	store    queue.Store
 	feed     *Feed
@@ -36,13 +36,11 @@ type Followers struct {
 
 	wake bell
 
-	mu    sync.Mutex // guards what follows
-	busy  bool       // something is looked at, or nothing was yet
-	later bool       // something is looked at again soon
-	dirty map[job.BatchID]bool
-	// awaited is what batches at rest wait for; one that is looked at has none.
-	awaited map[job.BatchID]*awaited
-	failed  []FailedTeam // during this scheduler's life
+	mu     sync.Mutex // guards what follows
+	busy   bool       // something is looked at, or nothing was yet
+	later  bool       // something is looked at again soon
+	dirty  map[job.BatchID]bool
+	failed []FailedTeam // during this scheduler's life
 
 	// What follows is of the goroutine of run alone.
 	followed map[job.BatchID]*followed
@@ -63,7 +61,7 @@ type stopper interface {
 }
 
 func (f *Followers) init() *Followers {
-	f.wake, f.busy, f.dirty, f.awaited = newBell(), true, map[job.BatchID]bool{}, map[job.BatchID]*awaited{}
+	f.wake, f.busy, f.dirty = newBell(), true, map[job.BatchID]bool{}
 	f.followed, f.most, f.stopBy = map[job.BatchID]*followed{}, maxFollowed, map[job.ID]time.Time{}
 	f.timer = time.NewTimer(time.Hour)
 	f.timer.Stop()
@@ -72,7 +70,7 @@ func (f *Followers) init() *Followers {
 
 // follow has somebody look at what follows from how an entry stands.
 func (f *Followers) follow(e *queue.Entry) {
-	if e.Spec.Flow.Joined && !f.quiet(e) {
+	if e.Spec.Flow.Joined {
 		f.look(e.Batch)
 	}
 }
@@ -80,7 +78,6 @@ func (f *Followers) follow(e *queue.Entry) {
 func (f *Followers) look(b job.BatchID) {
 	f.mu.Lock()
 	f.dirty[b] = true
-	delete(f.awaited, b)
 	f.mu.Unlock()
 	f.wake.ring()
 }
@@ -225,19 +222,24 @@ func (f *Followers) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 	if done, err := f.superviseTeams(ctx, id, common, known); err != nil || done {
 		return done, err
 	}
-	moves := workflow.Advance(&workflow.Batch{Workflow: common, Shells: f.kinds.shells(), Jobs: known.facts})
+	known.flow.Workflow, known.flow.Shells = common, f.kinds.shells()
+	moves := known.flow.Advance()
 	if len(moves) == 0 {
-		if known.over() {
+		if known.flow.Over() {
 			for _, e := range known.jobs {
 				delete(f.stopBy, e.ID)
 			}
 			delete(f.followed, id)
 			f.open.close(id)
-			return false, nil
 		}
-		f.rested(id, awaitedIn(common, known))
 		return false, nil
 	}
+	done := false
+	defer func() {
+		if !done {
+			known.flow.Again() // what was not done follows still
+		}
+	}()
 	at := now()
 	var made []workflow.Move
 	var each [][]queue.Op // what makes each of these
@@ -255,6 +257,7 @@ func (f *Followers) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 		}
 		made, each = append(made, m), append(each, ops)
 	}
+	whole := true // all of it was done
 	if len(each) > 0 {
 		n, err := f.applyMoves(ctx, each)
 		if errors.Is(err, queue.ErrQueueFull) {
@@ -264,7 +267,7 @@ func (f *Followers) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 			return false, fmt.Errorf("take workflow %s further: %w", id, err)
 		}
 		if err != nil { // the rest is another question now
-			moves, each, cancels = made[:n], each[:n], nil
+			moves, each, cancels, whole = made[:n], each[:n], nil, false
 		}
 	}
 	for _, op := range slices.Concat(each...) {
@@ -279,6 +282,7 @@ func (f *Followers) advanceOnce(ctx context.Context, id job.BatchID) (bool, erro
 			return false, err
 		}
 	}
+	done = whole
 	f.tellMoves(ctx, moves, byName)
 	return true, nil
 }

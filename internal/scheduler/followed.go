@@ -17,7 +17,7 @@ import (
 type followed struct {
 	mark   queue.Mark
 	jobs   []*queue.Entry // in the order of submission, never changed; see dropWords
-	facts  []workflow.Job // what has become of each of them
+	flow   workflow.Batch // what has become of each of them
 	at     map[job.ID]int // where each of them is
 	byName map[job.Name]*queue.Entry
 
@@ -44,7 +44,7 @@ func (f *Followers) refresh(ctx context.Context, id job.BatchID) (*followed, err
 	}
 	before := *known
 	if c.Whole {
-		known.mark, known.jobs, known.facts, known.at, known.byName = 0, nil, nil, map[job.ID]int{}, map[job.Name]*queue.Entry{}
+		known.mark, known.jobs, known.flow, known.at, known.byName = 0, nil, workflow.Batch{}, map[job.ID]int{}, map[job.Name]*queue.Entry{}
 	}
 	for i := range c.Entries {
 		e := &c.Entries[i]
@@ -66,7 +66,7 @@ func (f *followed) ended(id job.ID) (workflow.Job, bool) {
 	if !ok || !f.jobs[i].State.Terminal() {
 		return workflow.Job{}, false
 	}
-	return f.facts[i], true
+	return *f.flow.Job(i), true
 }
 
 // put takes up how a job stands, in memory of its own.
@@ -80,13 +80,14 @@ func (f *followed) put(entry queue.Entry, j workflow.Job) {
 	i, known := f.at[e.ID]
 	if !known {
 		i = len(f.jobs)
-		f.jobs, f.facts = append(f.jobs, nil), append(f.facts, workflow.Job{})
+		f.jobs = append(f.jobs, nil)
 		f.at[e.ID] = i
 	}
 	if !known || f.byName[name] == f.jobs[i] { // of two with the same name the later one counts
 		f.byName[name] = e
 	}
-	f.jobs[i], f.facts[i] = e, j
+	f.jobs[i] = e
+	f.flow.Put(i, j)
 }
 
 // dropWords takes from a job what nobody asks for again when it has ended, which is
@@ -95,16 +96,6 @@ func dropWords(e *queue.Entry) {
 	s := &e.Spec
 	s.Instructions, s.SystemPrompt, s.Verify, s.Payload, s.Flow.Input = "", "", "", nil, nil
 	e.Resolved, e.Result, e.Approval, e.Feedback = nil, nil, nil, ""
-}
-
-// over reports whether every job has ended.
-func (f *followed) over() bool {
-	for _, e := range f.jobs {
-		if !e.State.Terminal() {
-			return false
-		}
-	}
-	return true
 }
 
 // looksAt notes that a batch is looked at, and drops those that were looked at the

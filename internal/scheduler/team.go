@@ -94,8 +94,8 @@ func (f *Followers) superviseTeams(ctx context.Context, id job.BatchID, w *job.W
 	for name, standing := range known.teams.Standings(facts) {
 		unsettled[team.RunName(name, standing.Generation)] = !standing.Final
 	}
-	for i := range known.facts {
-		known.facts[i].Unsettled = unsettled[known.facts[i].Spec.Name]
+	for i, e := range known.jobs {
+		known.flow.Settle(i, !unsettled[e.Spec.Name])
 	}
 	return done, nil
 }
