@@ -107,7 +107,7 @@ func (d *onDisk) finish(e queue.Entry, answer string, class job.ErrorClass) erro
 func (d *onDisk) recover() error {
 	err := d.Close()
 	d.open()
-	return errors.Join(err, d.Store.Apply(context.Background(), queue.Reclaim{Now: start.Add(24 * time.Hour), All: true, Message: "the scheduler was killed"}))
+	return errors.Join(err, d.Store.Apply(context.Background(), queue.Reclaim{Now: start.Add(24 * time.Hour), Holders: []string{"test"}, Message: "the scheduler was killed"}))
 }
 
 func newWebOnDisk(t testing.TB, stages *webStages) (*runner, *onDisk) {
