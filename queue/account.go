@@ -151,6 +151,14 @@ type Ledger interface {
 	Accounts(ctx context.Context, f AccountFilter) ([]Account, error)
 	// Grants returns all grants, ordered by tenant and agent.
 	Grants(ctx context.Context) ([]Grant, error)
+	// Balances returns all balances, ordered by tenant.
+	Balances(ctx context.Context) ([]Balance, error)
+	// Credits returns the history of a tenant's balance, the newest entry first, at most
+	// limit of those before the one with the ID before; "" begins. What runs took is in
+	// it for as long as PruneSpec.Before lets jobs stay.
+	Credits(ctx context.Context, t job.Tenant, before string, limit int) ([]Credit, error)
+	// Prices returns what runs take from balances.
+	Prices() Prices
 }
 
 // PruneSpec says what a store may forget. Only what has ended is forgotten, with

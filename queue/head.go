@@ -19,8 +19,8 @@ type Head struct {
 	Workspace  job.Workspace
 	Joined     bool // job.Flow.Joined
 	Expect     job.Expectation
-	// Over is set if the tenant or the agent has used up a Grant: Claim would pass the
-	// entry over.
+	// Over is set if the tenant or the agent has used up a Grant, or the tenant's Balance
+	// is too small: Claim would pass the entry over.
 	Over bool
 }
 

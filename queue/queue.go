@@ -135,14 +135,16 @@ type ClaimSpec struct {
 	Lease    time.Duration // LeaseUntil becomes Now+Lease
 	// IDs, if not empty, are the entries to claim, in this order, instead of the first
 	// ones. One that cannot be claimed now is passed over, be it unknown, of another
-	// scope, not queued, held, waiting, not yet runnable, or its owner's Grant used up.
+	// scope, not queued, held, waiting, not yet runnable, its owner's Grant used up, or its
+	// tenant's Balance too small.
 	// Max must be 0 and Admit nil.
 	IDs []job.ID
 	// Admit, if not nil, is asked for each candidate in order; false skips it
 	// and changes nothing about it. It is called inside the transaction and
 	// must be quick and must not use the Store.
 	Admit func(*Entry) bool
-	// OverGrants claims what an owner has queued that has used up its Grant, too.
+	// OverGrants claims what an owner has queued that has used up its Grant, or whose
+	// Balance is too small, too.
 	OverGrants bool
 	// Count asks for Claims.Ready.
 	Count bool

@@ -73,7 +73,7 @@ const SweepGrace = time.Minute
 type Claimer interface {
 	// Claim moves entries from Queued to Dispatched, in the order of priority
 	// (higher first), RunnableAt, ID, and gives each a fence of its own. What an owner that has used up its Grant has
-	// queued is passed over.
+	// queued is passed over, and what its tenant's Balance is too small for.
 	// Entries whose RunnableAt is after Now are invisible; those whose deadline
 	// is not after Now become Expired. No entry is ever claimed twice at once,
 	// and none that waits for another (Entry.WaitsFor) or is held (Entry.Held) is
@@ -89,7 +89,8 @@ type Claimer interface {
 	// A lane has changed when an entry has come into it or has been changed in it, and
 	// when one has left it because it was cancelled, superseded or held, or has expired.
 	// It has not when one was claimed: who claims knows that. Everything has changed
-	// after SetPrivate, Adopt and SetGrant.
+	// after SetPrivate, Adopt, SetGrant, TopUp and DropBalance, and when a balance is given
+	// back what it was too small without.
 	Heads(ctx context.Context, spec HeadsSpec) (Heads, error)
 
 	// Watch returns a channel that receives after each write that changed a lane (see

@@ -71,6 +71,10 @@ func (t *tx) apply(op queue.Op, bodies []string) error {
 		return t.drop(op.ID, op.Now)
 	case queue.SetGrant:
 		return t.setGrant(op.Grant)
+	case queue.TopUp:
+		return t.topUp(op)
+	case queue.DropBalance:
+		return t.dropBalance(op)
 	case queue.Ready:
 		return t.ready(op)
 	case queue.Keep:

@@ -89,6 +89,7 @@ type claimTurn struct {
 	scope scope
 	heads []head // of other batches, see heads.go
 	over  func(job.Tenant, job.AgentID) bool
+	purse *purse
 
 	end     bool        // nothing is left to look at
 	taken   []*entryRow // claimed
@@ -117,6 +118,9 @@ func (c *claimTurn) run() error {
 		if c.over, err = c.overGrants(c.spec.Now); err != nil {
 			return err
 		}
+	}
+	if c.purse, err = c.tx.purse(&c.spec); err != nil {
+		return err
 	}
 	var rows []*entryRow
 	if len(c.spec.IDs) > 0 {
@@ -155,13 +159,19 @@ func (c *claimTurn) named() (rows []*entryRow, err error) {
 		}
 		row := &entryRow{}
 		err := c.rows(selectNamed, []any{string(id), pool, c.now}, func(r scanner) error { return row.scan(r) })
-		if err == nil && c.over != nil && row.seq != 0 {
-			err = row.decode()
+		admitted := false
+		if err == nil && row.seq != 0 {
+			if c.looksInto() {
+				err = row.decode()
+			}
+			if err == nil {
+				admitted, err = c.admits(row)
+			}
 		}
 		if err != nil {
 			return nil, err
 		}
-		if row.seq != 0 && c.admits(row) {
+		if admitted {
 			rows = append(rows, row)
 		}
 	}
@@ -230,7 +240,7 @@ func (c *claimTurn) dispatch(rows []*entryRow) error {
 		}
 	}
 	c.taken = rows
-	return nil
+	return c.purse.take(rows, c.spec.Now)
 }
 
 // count counts by class what could still be claimed.

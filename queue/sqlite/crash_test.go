@@ -26,6 +26,8 @@ const crashChildVariable = "AGENTSCHED_TEST_CRASH_STORE"
 
 var crashUsage = job.Usage{InputTokens: 7}
 
+const crashTenant job.Tenant = "t"
+
 // TestCrash kills a process that writes as fast as it can, at random moments,
 // and looks at what it left: everything that it said was done is there, and
 // everything else is whole or absent.
@@ -108,6 +110,7 @@ func checkSurvivors(t *testing.T, path string, acknowledged []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkBalance(t, s, all)
 	byID, lines := map[job.ID]queue.Entry{}, map[string]int{}
 	for _, e := range all {
 		byID[e.ID] = e
@@ -145,6 +148,34 @@ func checkSurvivors(t *testing.T, path string, acknowledged []string) {
 			verb == "finished" && e.State != job.Completed:
 			t.Errorf("acknowledged %q, stored %s with fence %d", line, e.State, e.Fence)
 		}
+	}
+}
+
+// checkBalance checks that each claim has taken a credit, and that those whose attempts do
+// not count were given it back.
+func checkBalance(t *testing.T, s *sqlite.Store, all []queue.Entry) {
+	t.Helper()
+	var want int64
+	for _, e := range all {
+		want += int64(e.Counted)
+		attempts, err := s.Attempts(t.Context(), e.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.State == job.Dispatched && (len(attempts) == 0 || attempts[len(attempts)-1].Ended != nil) {
+			want++
+		}
+	}
+	list, err := s.Balances(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got int64
+	for _, b := range list { // none if the child was killed before it had one
+		got += b.Taken
+	}
+	if got != want {
+		t.Errorf("%d credits were taken, and %d attempts count or are under way", got, want)
 	}
 }
 
@@ -222,6 +253,10 @@ func crashChild(path string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if err := s.Apply(ctx, queue.TopUp{Tenant: crashTenant, Credits: 1_000_000, Now: time.Now()}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	c := &crasher{ctx: ctx, store: s, batch: queue.Batch{ID: job.NewBatchID()}}
 	var wg sync.WaitGroup
 	for n := range 6 {
@@ -257,6 +292,9 @@ func (c *crasher) submit() error {
 		{ID: job.NewID(), Spec: job.Spec{Name: job.Name(key + "-b"), Key: string(key), OnDuplicate: job.Coalesce}},
 		{ID: job.NewID(), Spec: job.Spec{Name: job.Name(key + "-c"), Key: string(key), OnDuplicate: job.Serialize}},
 		{ID: job.NewID(), Held: job.HeldForNeeds, Spec: job.Spec{Name: job.Name(key + "-d"), Flow: job.Flow{Joined: true, Needs: []job.Name{job.Name(key + "-a")}}}},
+	}
+	for i := range line {
+		line[i].Spec.Tenant = crashTenant
 	}
 	// What comes later goes first, or it would not come.
 	line[2].Spec.Priority, line[3].Spec.Priority = 1, 1

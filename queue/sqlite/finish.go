@@ -24,6 +24,11 @@ func (t *tx) finish(op queue.Finish, bodies []string) error {
 	if err := t.finishRun(&e, op, bodies); err != nil {
 		return fmt.Errorf("job %s: %w", op.ID, err)
 	}
+	if op.Attempt == 0 || op.Lost {
+		if err := t.giveBack(e, op.Now); err != nil {
+			return err
+		}
+	}
 	if op.Exit == "" && e.supersededBy == "" {
 		r := op.Retry
 		return t.requeue(e, requeued{r.RunnableAt, r.Choice, r.Session, r.SessionWorker, r.Feedback, r.Waiting})
@@ -169,11 +174,11 @@ func (t *tx) release(op queue.Release) error {
 	if err := t.noOpenRun(e); err != nil {
 		return err
 	}
+	now := timeOr(op.Now, op.RunnableAt)
+	if err := t.giveBack(e, now); err != nil {
+		return err
+	}
 	if e.supersededBy != "" {
-		now := op.Now
-		if now.IsZero() {
-			now = op.RunnableAt
-		}
 		return t.complete(e, job.ExitCancelled, "", now)
 	}
 	if err := e.moveTo(job.Queued); err != nil {
@@ -239,6 +244,9 @@ func (t *tx) takeBack(e standing, op queue.Reclaim) error {
 		if err := t.loseRun(&e, r, op); err != nil {
 			return err
 		}
+	}
+	if err := t.giveBack(e, op.Now); err != nil {
+		return err
 	}
 	if e.cancelRequested {
 		return t.complete(e, job.ExitCancelled, "", op.Now)

@@ -18,6 +18,8 @@ type grantBook struct {
 	checked bool  // against the file, in this group
 	step    int64 // the latest at which it was asked
 
+	balances bool // some tenant has one, see credit.go
+
 	dead    map[queue.Owner]bool
 	bounded map[queue.Owner]*use
 	full    map[queue.Owner]*use // of bounded: those that may have used up their grant
@@ -95,6 +97,9 @@ func (t *tx) grantsNow(now time.Time) (*grantBook, error) {
 		return err
 	})
 	if err != nil {
+		return nil, err
+	}
+	if _, fresh.balances, err = t.number(`SELECT 1 FROM records WHERE space = ? LIMIT 1`, []any{balanceSpace}); err != nil {
 		return nil, err
 	}
 	for owner, u := range fresh.bounded {

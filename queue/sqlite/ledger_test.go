@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,5 +85,40 @@ func TestLedgerGroups(t *testing.T) {
 	got, err := s.Accounts(t.Context(), queue.AccountFilter{By: []queue.Dimension{queue.ByDay}})
 	if err != nil || len(got) != 1 || got[0].Usage.OutputTokens != 1000 || got[0].Day != "1970-01-01" {
 		t.Errorf("accounts %+v, %v", got, err)
+	}
+}
+
+// TestPrices: agents have prices of their own, a balance pays for what there is enough
+// for, and what has no price is always paid.
+func TestPrices(t *testing.T) {
+	s := openTemp(t)
+	if got := s.Prices(); got.Run != 1 {
+		t.Fatalf("prices %+v, want a credit for each run", got)
+	}
+	s.SetPrices(queue.Prices{Run: 2, Agents: map[job.AgentID]int64{"dear": 5, "free": 0}})
+	var entries []queue.Entry
+	for _, agent := range []job.AgentID{"dear", "", "free", "dear", ""} {
+		entries = append(entries, queue.Entry{ID: job.NewID(), Spec: job.Spec{Name: job.Name(job.NewID()), Tenant: "a", Agent: agent}})
+	}
+	if err := s.Enqueue(t.Context(), queue.Batch{ID: job.NewBatchID()}, entries); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(t.Context(), queue.TopUp{Tenant: "a", Credits: 8, Now: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	claims, err := s.Claim(t.Context(), queue.ClaimSpec{Holder: "me", Max: 9, Now: time.Now(), Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []job.AgentID
+	for _, e := range claims.Entries {
+		got = append(got, e.Spec.Agent)
+	}
+	if !slices.Equal(got, []job.AgentID{"dear", "", "free"}) {
+		t.Errorf("claimed those of %q, want the first three: 5, 2 and 0 of 8 credits", got)
+	}
+	list, err := s.Balances(t.Context())
+	if err != nil || len(list) != 1 || list[0].Left() != 1 {
+		t.Errorf("balances %+v (%v), want one with 1 credit left", list, err)
 	}
 }

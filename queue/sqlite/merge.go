@@ -80,7 +80,7 @@ func (o *merged) next(c *claimTurn) (*cursor, error) {
 	case row == nil: // not within one transaction
 		return nil, fmt.Errorf("job %s has gone while it was looked at", k.peek.id)
 	}
-	if c.spec.Admit == nil && c.over == nil {
+	if !c.looksInto() {
 		return k, nil // the caller decodes what is claimed
 	}
 	return k, row.decode()

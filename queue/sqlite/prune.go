@@ -61,6 +61,9 @@ func (p *pruneTurn) run(spec queue.PruneSpec) error {
 	if err := p.protect(); err != nil {
 		return err
 	}
+	if done, err := p.shedCredits(spec.Before); err != nil || !done {
+		return err
+	}
 	batches := map[int64]bool{}
 	for p.max > 0 && p.events > 0 {
 		list, err := p.find(spec)

@@ -64,9 +64,13 @@ type headsRead struct {
 	scope scope
 
 	*tx
-	full    *map[queue.Owner]bool // see accounts
-	over    map[queue.Owner]bool  // what was asked of the ledger
-	overdue bool                  // something has to expire first; there is no answer
+	full *map[queue.Owner]bool // see accounts
+	over map[queue.Owner]bool  // what was asked of the ledger
+
+	balances   map[job.Tenant]int64 // what is left of those that were asked for, see credit.go
+	noBalances bool                 // nobody has one
+
+	overdue bool // something has to expire first; there is no answer
 	answer  queue.Heads
 }
 
@@ -218,13 +222,16 @@ func scanHead(row scanner) (queue.Head, error) {
 	return queue.HeadOf(&e), nil
 }
 
-// setOver says of each head whether its owner has used up a grant.
+// setOver says of each head whether its owner has used up a grant or a balance.
 func (r *headsRead) setOver(l *queue.LaneHeads) error {
 	for i := range l.Heads {
 		h := &l.Heads[i]
 		over, err := r.usedUp(queue.Owner{Tenant: l.Lane.Tenant})
 		if err == nil && !over && h.Agent != "" {
 			over, err = r.usedUp(queue.Owner{Tenant: l.Lane.Tenant, Agent: h.Agent})
+		}
+		if err == nil && !over {
+			over, err = r.poor(l.Lane.Tenant, h.Agent)
 		}
 		if err != nil {
 			return err

@@ -25,6 +25,7 @@ type tx struct {
 	changes   changes
 	accounts  accounts
 	bounds    atomic.Pointer[queue.Bounds] // nil: none
+	prices    atomic.Pointer[queue.Prices] // nil: queue.DefaultPrices
 	queued    map[job.Tenant]queued        // of tenants that were counted, see makeRoom
 }
 

@@ -93,7 +93,11 @@ func (c *claimTurn) walk() (admitted []*entryRow, err error) {
 			break
 		}
 		row := k.page[0]
-		if c.admits(row) {
+		admits, err := c.admits(row)
+		if err != nil {
+			return nil, err
+		}
+		if admits {
 			admitted = append(admitted, row)
 		}
 		k.pass()
@@ -105,9 +109,12 @@ func (c *claimTurn) walk() (admitted []*entryRow, err error) {
 	return admitted, nil
 }
 
-func (c *claimTurn) admits(row *entryRow) bool {
-	if c.over != nil && c.over(row.Spec.Tenant, row.Spec.Agent) {
-		return false
+// looksInto reports whether admits needs entries decoded.
+func (c *claimTurn) looksInto() bool { return c.spec.Admit != nil || c.over != nil || c.purse != nil }
+
+func (c *claimTurn) admits(row *entryRow) (bool, error) {
+	if c.over != nil && c.over(row.Spec.Tenant, row.Spec.Agent) || c.spec.Admit != nil && !c.spec.Admit(&row.Entry) {
+		return false, nil
 	}
-	return c.spec.Admit == nil || c.spec.Admit(&row.Entry)
+	return c.purse.pays(&row.Entry)
 }

@@ -1,0 +1,380 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Balances are records: of each tenant one in balanceSpace, and in a space of its own
+// one for each entry of its history. What a claim has taken is under its fence, so that
+// whatever ends the claim finds it.
+const (
+	balanceSpace = "credits"
+	selectRecord = `SELECT value FROM records WHERE space = ? AND key = ?`
+	setRecord    = `INSERT INTO records (space, key, value, at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (space, key) DO UPDATE SET value = excluded.value, at = excluded.at`
+	deleteRecord = `DELETE FROM records WHERE space = ? AND key = ?`
+)
+
+// balance is the value of a record of balanceSpace.
+type balance struct {
+	Since job.Fence `json:"since"` // it pays for claims after that
+	Added int64     `json:"added"`
+	Taken int64     `json:"taken"`
+}
+
+func (b balance) of(t job.Tenant) queue.Balance {
+	return queue.Balance{Tenant: t, Added: b.Added, Taken: b.Taken}
+}
+
+// credit is the value of a record of a history.
+type credit struct {
+	Credits int64       `json:"credits"`
+	Job     job.ID      `json:"job,omitempty"`
+	Attempt int         `json:"attempt,omitempty"`
+	Agent   job.AgentID `json:"agent,omitempty"`
+	By      string      `json:"by,omitempty"`
+}
+
+func historySpace(t job.Tenant) string { return balanceSpace + "/" + string(t) }
+
+// claimKey is where what a claim took is in the history. What is asked for has the key of
+// the latest claim with afterClaim and a number behind it, which is between that and the
+// next one.
+func claimKey(f job.Fence) string { return fmt.Sprintf("%019d", int64(f)) }
+
+const afterClaim = "+"
+
+// SetPrices says what runs take from balances from now on; without it, they are
+// queue.DefaultPrices. What was taken stays.
+func (s *Store) SetPrices(p queue.Prices) {
+	if s.writer != nil {
+		s.writer.tx.prices.Store(&p)
+	}
+}
+
+// Prices implements queue.Ledger.
+func (s *Store) Prices() queue.Prices {
+	if s.writer == nil {
+		return queue.DefaultPrices()
+	}
+	return s.writer.tx.pricesNow()
+}
+
+func (t *tx) pricesNow() queue.Prices {
+	if p := t.prices.Load(); p != nil {
+		return *p
+	}
+	return queue.DefaultPrices()
+}
+
+// balance returns a tenant's balance; false if it has none.
+func (t *tx) balance(tenant job.Tenant) (b balance, has bool, err error) {
+	var text string
+	err = t.row(selectRecord, []any{balanceSpace, string(tenant)}, &text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return b, false, nil
+	}
+	if err == nil {
+		err = decode(text, &b)
+	}
+	if err != nil {
+		return b, false, fmt.Errorf("read the balance of tenant %s: %w", tenant, err)
+	}
+	return b, true, nil
+}
+
+// note sets the record of a balance or of an entry of a history.
+func (t *tx) note(space, key string, value any, at time.Time) error {
+	text, err := encode(value)
+	if err != nil {
+		return err
+	}
+	return t.exec(setRecord, space, key, text, nanos(at))
+}
+
+func (t *tx) topUp(op queue.TopUp) error {
+	if err := op.Validate(); err != nil {
+		return err
+	}
+	b, has, err := t.balance(op.Tenant)
+	if err != nil {
+		return err
+	}
+	after, err := b.of(op.Tenant).Add(op.Credits)
+	if err != nil {
+		return err
+	}
+	last, _, err := t.number(`SELECT last FROM fence`, nil)
+	if err != nil {
+		return err
+	}
+	if b.Added = after.Added; !has {
+		b.Since = job.Fence(last)
+	}
+	if err := t.note(balanceSpace, string(op.Tenant), b, op.Now); err != nil {
+		return err
+	}
+	return t.asked(op.Tenant, last, credit{Credits: op.Credits, By: op.By}, op.Now)
+}
+
+func (t *tx) dropBalance(op queue.DropBalance) error {
+	b, has, err := t.balance(op.Tenant)
+	if err == nil && !has {
+		err = fmt.Errorf("balance of tenant %s: %w", op.Tenant, queue.ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	last, _, err := t.number(`SELECT last FROM fence`, nil)
+	if err != nil {
+		return err
+	}
+	if err := t.exec(deleteRecord, balanceSpace, string(op.Tenant)); err != nil {
+		return err
+	}
+	return t.asked(op.Tenant, last, credit{Credits: -b.of(op.Tenant).Left(), By: op.By}, op.Now)
+}
+
+// asked adds what somebody has asked for to a tenant's history, after the claim with the
+// fence last.
+func (t *tx) asked(tenant job.Tenant, last int64, c credit, at time.Time) error {
+	t.accounts.grants, t.touched.moved = grantBook{}, true
+	space, key := historySpace(tenant), claimKey(job.Fence(last))+afterClaim
+	n, _, err := t.number(`SELECT count(*) FROM records WHERE space = ? AND key >= ? AND key < ?`, []any{space, key, behind(key)})
+	if err != nil {
+		return err
+	}
+	return t.note(space, fmt.Sprintf("%s%06d", key, n), c, at)
+}
+
+// purse is what is left of balances within one claim.
+type purse struct {
+	*tx
+	prices queue.Prices
+	over   bool // claims what they are too small for, too
+	left   map[job.Tenant]int64
+}
+
+// bottomless is what is left of the balance that a tenant does not have.
+const bottomless = math.MaxInt64
+
+// purse returns a purse for a claim; nil if nobody has a balance.
+func (t *tx) purse(spec *queue.ClaimSpec) (*purse, error) {
+	book, err := t.grantsNow(spec.Now)
+	if err != nil || !book.balances {
+		return nil, err
+	}
+	return &purse{tx: t, prices: t.pricesNow(), over: spec.OverGrants, left: map[job.Tenant]int64{}}, nil
+}
+
+// pays sets the price of a run aside; false if too little is left.
+func (p *purse) pays(e *queue.Entry) (bool, error) {
+	if p == nil {
+		return true, nil
+	}
+	left, known := p.left[e.Spec.Tenant]
+	if !known {
+		b, has, err := p.balance(e.Spec.Tenant)
+		if err != nil {
+			return false, err
+		}
+		if left = b.Added - b.Taken; !has {
+			left = bottomless
+		}
+		p.left[e.Spec.Tenant] = left
+	}
+	price := p.prices.Of(e.Spec.Agent)
+	switch {
+	case left == bottomless || price == 0:
+		return true, nil
+	case left < price && !p.over:
+		return false, nil
+	}
+	p.left[e.Spec.Tenant] = left - price
+	return true, nil
+}
+
+// take takes from balances what was set aside for what is claimed.
+func (p *purse) take(rows []*entryRow, at time.Time) error {
+	if p == nil {
+		return nil
+	}
+	for _, row := range rows {
+		e := &row.Entry
+		price := p.prices.Of(e.Spec.Agent)
+		if price == 0 || p.left[e.Spec.Tenant] == bottomless {
+			continue
+		}
+		c := credit{Credits: -price, Job: e.ID, Attempt: e.Attempts + 1, Agent: e.Spec.Agent}
+		if err := p.note(historySpace(e.Spec.Tenant), claimKey(e.Fence), c, at); err != nil {
+			return err
+		}
+	}
+	for _, tenant := range slices.Sorted(maps.Keys(p.left)) {
+		b, has, err := p.balance(tenant)
+		if err != nil {
+			return err
+		}
+		if taken := b.Added - p.left[tenant]; has && taken != b.Taken {
+			b.Taken = taken
+			if err := p.note(balanceSpace, string(tenant), b, at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// giveBack returns what the claim of an entry has taken, since it ends without an attempt
+// that counts.
+func (t *tx) giveBack(e standing, at time.Time) error {
+	space, key := historySpace(e.tenant), claimKey(e.fence)
+	var text string
+	err := t.row(selectRecord, []any{space, key}, &text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	var c credit
+	if err == nil {
+		err = decode(text, &c)
+	}
+	if err != nil {
+		return fmt.Errorf("give credits back: %w", err)
+	}
+	b, has, err := t.balance(e.tenant)
+	if err != nil {
+		return err
+	}
+	if err := t.exec(deleteRecord, space, key); err != nil || !has || e.fence <= b.Since {
+		return err
+	}
+	b.Taken += c.Credits
+	// Only a run that costs more than there was can have been passed over.
+	t.touched.moved = t.touched.moved || b.Added-b.Taken+c.Credits < t.dearest()
+	return t.note(balanceSpace, string(e.tenant), b, at)
+}
+
+// dearest is the highest price of a run.
+func (t *tx) dearest() int64 {
+	p := t.pricesNow()
+	most := p.Run
+	for _, price := range p.Agents {
+		most = max(most, price)
+	}
+	return most
+}
+
+// poor reports whether a head's tenant has a balance that is too small for it.
+func (r *headsRead) poor(tenant job.Tenant, agent job.AgentID) (bool, error) {
+	if r.balances == nil {
+		_, any, err := r.number(`SELECT 1 FROM records WHERE space = ? LIMIT 1`, []any{balanceSpace})
+		if err != nil {
+			return false, err
+		}
+		r.balances, r.noBalances = map[job.Tenant]int64{}, !any
+	}
+	if r.noBalances {
+		return false, nil
+	}
+	left, known := r.balances[tenant]
+	if !known {
+		b, has, err := r.balance(tenant)
+		if err != nil {
+			return false, err
+		}
+		if left = b.Added - b.Taken; !has {
+			left = bottomless
+		}
+		r.balances[tenant] = left
+	}
+	return left < r.store.Prices().Of(agent), nil
+}
+
+// Balances implements queue.Ledger.
+func (s *Store) Balances(ctx context.Context) (list []queue.Balance, err error) {
+	rows, err := s.reads.QueryContext(ctx, `SELECT key, value FROM records WHERE space = ? ORDER BY key`, balanceSpace)
+	if err == nil {
+		err = eachRow(rows, func(rows *sql.Rows) error {
+			var tenant job.Tenant
+			var text string
+			var b balance
+			err := rows.Scan(&tenant, &text)
+			if err == nil {
+				err = decode(text, &b)
+			}
+			list = append(list, b.of(tenant))
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read balances: %w", readError(ctx, err))
+	}
+	return list, nil
+}
+
+// Credits implements queue.Ledger. A limit below 1 means 1000.
+func (s *Store) Credits(ctx context.Context, t job.Tenant, before string, limit int) (list []queue.Credit, err error) {
+	if before == "" {
+		before = behind("")
+	}
+	rows, err := s.reads.QueryContext(ctx, `SELECT key, value, at FROM records WHERE space = ? AND key < ? ORDER BY key DESC LIMIT ?`,
+		historySpace(t), before, limitOf(limit))
+	if err == nil {
+		err = eachRow(rows, func(rows *sql.Rows) error {
+			var c credit
+			var id, text string
+			var at int64
+			err := rows.Scan(&id, &text, &at)
+			if err == nil {
+				err = decode(text, &c)
+			}
+			list = append(list, queue.Credit{ID: id, At: moment(at), Credits: c.Credits, Job: c.Job, Attempt: c.Attempt, Agent: c.Agent, By: c.By})
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the credits of tenant %s: %w", t, readError(ctx, err))
+	}
+	return list, nil
+}
+
+// shedCredits forgets what runs took that were claimed before a time, and not what was
+// asked for. Claims lie in a history in the order in which they were made.
+func (p *pruneTurn) shedCredits(before time.Time) (done bool, err error) {
+	if before.IsZero() {
+		return true, nil
+	}
+	var spaces []string
+	err = p.rows(selectSpaces, []any{historySpace(""), behind(historySpace(""))}, func(rows scanner) error {
+		var space string
+		err := rows.Scan(&space)
+		spaces = append(spaces, space)
+		return err
+	})
+	for _, space := range spaces {
+		if err != nil {
+			return false, err
+		}
+		key := behind("")
+		err = p.row(`SELECT key FROM records WHERE space = ? AND at >= ? ORDER BY key LIMIT 1`, []any{space, nanos(before)}, &key)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return false, err
+		}
+		done, err = p.shed(`DELETE FROM records WHERE seq IN (SELECT r.seq FROM records r WHERE r.space = ? AND r.key < ? AND length(r.key) = 19
+			AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.state = 'dispatched' AND e.fence = CAST(r.key AS BIGINT)) LIMIT ?)`, space, key)
+		if err != nil || !done {
+			return false, err
+		}
+	}
+	return true, err
+}
