@@ -50,6 +50,8 @@ type Account struct {
 type Grants struct {
 	// Grants are ordered by tenant and agent.
 	Grants []Grant `json:"grants"`
+	// Balances are what is left of tenants' credits, ordered by tenant.
+	Balances []Balance `json:"balances,omitempty"`
 }
 
 // Grant is what an owner may use: a tenant, or one agent of it. A job of an owner

@@ -323,6 +323,8 @@ type Tenant struct {
 	Today Account `json:"today"`
 	// Grant is what it may use. Absent: it is not bounded.
 	Grant *Grant `json:"grant,omitempty"`
+	// Balance is what is left of its credits. Absent: its runs take none.
+	Balance *Balance `json:"balance,omitempty"`
 }
 
 // Tenants are those that are known.

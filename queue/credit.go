@@ -83,9 +83,9 @@ func (b Balance) Left() int64 { return b.Added - b.Taken }
 func (b Balance) Add(credits int64) (Balance, error) {
 	switch {
 	case credits < 0 && b.Left() < -credits:
-		return b, Refuse("tenant %s has %d credits left, of which %d cannot be taken back", b.Tenant, b.Left(), -credits)
+		return b, Refuse("credits of tenant %s: %d left, %d cannot be taken back", b.Tenant, b.Left(), -credits)
 	case b.Added > MaxCredits-max(0, credits):
-		return b, Refuse("tenant %s was given %d credits so far; with %d more that would be more than %d", b.Tenant, b.Added, credits, int64(MaxCredits))
+		return b, Refuse("credits of tenant %s: %d were added so far, and %d more would be more than %d", b.Tenant, b.Added, credits, int64(MaxCredits))
 	}
 	b.Added += credits
 	return b, nil

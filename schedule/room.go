@@ -149,7 +149,7 @@ func (m *Machine) refuses(at time.Time, t job.Tenant, h *head) (job.Waiting, boo
 		return job.Waiting{Reason: job.WaitTurn}, true // its end is on its way here
 	}
 	if h.Over {
-		return job.Waiting{Reason: job.WaitBudget, Text: "a grant is used up"}, true
+		return job.Waiting{Reason: job.WaitBudget, Text: "a grant or the credits are used up"}, true
 	}
 	if m.parked[h.ID] {
 		if i, blocked := m.blocked(at, isolation.Run{Kind: h.Worker, Tenant: t, Workspace: h.real}); blocked {

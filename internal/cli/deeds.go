@@ -22,6 +22,8 @@ const (
 	deedRequeue      = "dead_letter.requeue"
 	deedDrop         = "dead_letter.drop"
 	deedGrant        = "grant.set"
+	deedTopUp        = "credits.add"
+	deedDropBalance  = "credits.drop"
 	deedReplay       = "stage.replay"
 	deedRerun        = "pipeline.replay"
 	deedEvaluate     = "job.evaluate"

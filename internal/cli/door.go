@@ -19,6 +19,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/sqlite"
 )
 
 // readFile reads a job file that came in a request: nothing is submitted. The
@@ -71,6 +72,16 @@ func (m *Main) readFile(ctx context.Context, e *engine, f api.JobFile) (api.Subm
 // bounds are how much may be submitted, in whichever way.
 func bounds(cfg *config.Config) queue.Bounds {
 	return queue.Bounds{Submission: cfg.Queue.MaxJobs, Tenant: cfg.Queue.MaxQueued}
+}
+
+// setLimits says how much the store takes, and what it takes from credits.
+func setLimits(store *sqlite.Store, cfg *config.Config) {
+	store.SetBounds(bounds(cfg))
+	store.SetPrices(prices(cfg))
+}
+
+func prices(cfg *config.Config) queue.Prices {
+	return queue.Prices{Run: cfg.Credits.Run, Agents: cfg.Credits.Agents}
 }
 
 // nowhere stands for the folder of a job file that has none.

@@ -21,7 +21,7 @@ import (
 )
 
 func (m *Main) grantCommand() *cobra.Command {
-	var tokens int64
+	var tokens, credits int64
 	var cost float64
 	var wall, window string
 	var dead, alive, asJSON bool
@@ -32,8 +32,12 @@ its jobs stay in the queue until the bound is raised, or what was used has left 
 What the command does not name stays as it is; 0 lifts a bound. What is dead cannot submit
 jobs any more; what it has submitted goes on.
 
-Lengths of time are written 90s, 15m, 24h or 7d. Without a window, use counts for ever.`,
-		Example: "  scheduler grant website --cost 20 --window 24h\n  scheduler grant website/agent-7 --tokens 500000\n  scheduler grant website/agent-7 --dead\n  scheduler grant ls\n  scheduler grant rm website",
+Lengths of time are written 90s, 15m, 24h or 7d. Without a window, use counts for ever.
+
+--credits adds to what a tenant has. From its first credits on, each of its runs takes some
+(credits in the configuration: one, if nothing else is said), and its jobs wait while there
+are too few. --credits=-5 takes 5 back. scheduler grant show tells what they went for.`,
+		Example: "  scheduler grant website --cost 20 --window 24h\n  scheduler grant website --credits 100\n  scheduler grant website/agent-7 --tokens 500000\n  scheduler grant website/agent-7 --dead\n  scheduler grant ls\n  scheduler grant rm website",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			owner, err := ownerOf(args[0])
 			if err != nil {
@@ -44,7 +48,23 @@ Lengths of time are written 90s, 15m, 24h or 7d. Without a window, use counts fo
 				return err
 			}
 			set := cmd.Flags().Changed
-			if !set("tokens") && !set("cost") && !set("wall") && !set("window") && !dead && !alive {
+			bounds := set("tokens") || set("cost") || set("wall") || set("window") || dead || alive
+			if set("credits") {
+				op := queue.TopUp{Tenant: owner.Tenant, Credits: credits, By: userName(), Now: utcNow()}
+				err := op.Validate()
+				switch {
+				case err != nil:
+				case owner.Agent != "":
+					err = fmt.Errorf("credits are of a tenant as a whole, and %s is an agent", owner)
+				case bounds:
+					err = errors.New("--credits adds to a balance and goes with no bound; give them one after the other")
+				}
+				if err != nil {
+					return usage(err)
+				}
+				return m.topUp(cmd.Context(), op, asJSON)
+			}
+			if !bounds {
 				return usage(errors.New("nothing was granted"), "name a bound, e.g. --cost 20, or --dead; `scheduler grant ls` lists what there is")
 			}
 			if set("tokens") {
@@ -83,9 +103,10 @@ Lengths of time are written 90s, 15m, 24h or 7d. Without a window, use counts fo
 	f.StringVar(&window, "window", "", "count what was used within this `TIME`")
 	f.BoolVar(&dead, "dead", false, "it cannot submit jobs any more")
 	f.BoolVar(&alive, "alive", false, "it can again")
-	f.BoolVar(&asJSON, "json", false, "print the whole grant as JSON")
+	f.Int64Var(&credits, "credits", 0, "add `N` credits to what the tenant has")
+	f.BoolVar(&asJSON, "json", false, "print the whole grant, or the balance, as JSON")
 	cmd.MarkFlagsMutuallyExclusive("dead", "alive")
-	cmd.AddCommand(m.grantLsCommand(), m.grantRmCommand())
+	cmd.AddCommand(m.grantLsCommand(), m.grantShowCommand(), m.grantRmCommand())
 	return cmd
 }
 
@@ -144,7 +165,7 @@ func (m *Main) grantLsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List what was granted, and how much of it was used", Args: cobra.NoArgs,
-		Long:    "List what tenants and agents may use, and how much of it they have used within its window.",
+		Long:    "List what tenants and agents may use, how much of it they have used within its window, and the credits of tenants.",
 		Example: "  scheduler grant ls\n  scheduler grant ls --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, store, err := m.look(cmd.Context())
@@ -156,10 +177,14 @@ func (m *Main) grantLsCommand() *cobra.Command {
 			if err != nil {
 				return failure(err)
 			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, api.Grants{Grants: server.GrantsOf(list)}))
+			balances, err := server.BalancesOf(cmd.Context(), store)
+			if err != nil {
+				return failure(err)
 			}
-			if len(list) == 0 {
+			if asJSON {
+				return failure(writeJSON(m.stdout, api.Grants{Grants: server.GrantsOf(list), Balances: balances.Balances}))
+			}
+			if len(list)+len(balances.Balances) == 0 {
 				fmt.Fprintln(m.stdout, "nobody is bounded")
 				return nil
 			}
@@ -175,7 +200,10 @@ func (m *Main) grantLsCommand() *cobra.Command {
 				}
 				used[i] = accounts[0]
 			}
-			return failure(printGrants(m.out(), list, used))
+			if err := printGrants(m.out(), list, used); err != nil || len(balances.Balances) == 0 {
+				return failure(err)
+			}
+			return failure(printBalances(m.out(), &balances, len(list) > 0))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -183,6 +211,9 @@ func (m *Main) grantLsCommand() *cobra.Command {
 }
 
 func printGrants(w io.Writer, list []queue.Grant, used []queue.Account) error {
+	if len(list) == 0 {
+		return nil
+	}
 	return table(w, "OWNER\tTOKENS\tCOST\tTIME\tWINDOW\tNOTE", func(w io.Writer) {
 		for i := range list {
 			g, u := &list[i], &used[i]
@@ -217,7 +248,8 @@ func (m *Main) grantRmCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "rm TENANT[/AGENT]...", Short: "Lift all bounds of a tenant or an agent", Args: cobra.MinimumNArgs(1),
-		Long:    "Lift all bounds of tenants or agents: they may use what they want, and submit jobs again if they were dead.",
+		Long: `Lift all bounds of tenants or agents: they may use what they want, and submit jobs again if
+they were dead. Credits that a tenant has left are lost.`,
 		Example: "  scheduler grant rm website/agent-7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := m.grants(cmd.Context())
@@ -232,7 +264,17 @@ func (m *Main) grantRmCommand() *cobra.Command {
 					return usage(err)
 				}
 				at := slices.IndexFunc(list, func(g queue.Grant) bool { return g.Owner == owner })
-				if at < 0 {
+				dropped := false
+				if owner.Agent == "" {
+					if dropped, err = m.dropBalance(cmd.Context(), owner.Tenant); err != nil {
+						errs = append(errs, err)
+						continue
+					}
+				}
+				switch {
+				case at < 0 && dropped:
+					continue
+				case at < 0:
 					errs = append(errs, failure(fmt.Errorf("%s has no grant; `scheduler grant ls` lists them", arg)))
 					continue
 				}

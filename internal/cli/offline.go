@@ -77,6 +77,11 @@ func (o *offline) authorize(_ context.Context, r *http.Request, role string) err
 		err = client.ErrNotRunning
 	case r.URL.Path == "/v1/status":
 		err = failure(o.isolationsErr)
+	case r.URL.Path == "/v1/credits":
+		var cfg config.Config
+		if cfg, err = o.m.loadConfig(); err == nil {
+			o.store.SetPrices(prices(&cfg))
+		}
 	case r.URL.Path == "/v1/workers":
 		if err = failure(o.isolationsErr); err == nil {
 			o.cfg, err = o.m.loadConfig()

@@ -92,7 +92,7 @@ func (e *engine) reload(ctx context.Context, cfg config.Config) (string, error) 
 	}
 	e.hooks.use(e.newHook(&cfg))
 	e.eval.Use(cfg.Evaluation)
-	e.state.store.SetBounds(bounds(&cfg))
+	setLimits(e.state.store, &cfg)
 	err = e.sched.Reload(ctx, t)
 	limitRuns(e.host, &cfg, e.state.log)
 	// What cannot be changed while it runs stays what it is.

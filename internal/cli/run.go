@@ -120,7 +120,7 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 		return err
 	}
 	defer state.Close()
-	state.store.SetBounds(bounds(&cfg))
+	setLimits(state.store, &cfg)
 	batch, told, err := openBatch(ctx, state.store, src, o.fresh, func(list []queue.Entry) { m.submitted(ctx, state.dir, list) })
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ func (m *Main) serveOnce(ctx context.Context, o runOptions, next *replacement) e
 		return err
 	}
 	defer state.Close()
-	state.store.SetBounds(bounds(&cfg))
+	setLimits(state.store, &cfg)
 	if err := scheduler.AdoptRuns(ctx, state.store); err != nil {
 		return failure(fmt.Errorf("take over what unfinished runs have left: %w", err))
 	}

@@ -53,17 +53,20 @@ func printTenants(w io.Writer, list []api.Tenant, now time.Time) error {
 				}
 			}
 			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", dash(string(t.Tenant)), t.Queued, t.Running, ago(t.Oldest, now), share, target,
-				terminal.Cost(t.Today.Usage), t.Today.Usage.Tokens(), mayUse(t.Grant), terminal.Clean(note))
+				terminal.Cost(t.Today.Usage), t.Today.Usage.Tokens(), mayUse(t.Grant, t.Balance), terminal.Clean(note))
 		}
 	})
 }
 
-// mayUse is a grant in a few words.
-func mayUse(g *api.Grant) string {
-	if g == nil {
-		return "-"
-	}
+// mayUse is a grant and a balance in a few words.
+func mayUse(g *api.Grant, b *api.Balance) string {
 	var parts []string
+	if b != nil {
+		parts = append(parts, fmt.Sprintf("%d credits", b.Left))
+	}
+	if g == nil {
+		return dash(strings.Join(parts, ", "))
+	}
 	if g.Dead {
 		parts = append(parts, "nothing more")
 	}

@@ -31,6 +31,9 @@ type Config struct {
 	// A list of bounds on what is spent within any span of a length. Nothing begins that such a bound
 	// counts while it is used up.
 	CostWindows []CostWindow `json:"cost_windows,omitempty"`
+	// What runs take from the credits of tenants that were given some
+	// (`scheduler grant --credits`).
+	Credits Credits `json:"credits"`
 	// By kind: 1 to 32 of `a-z 0-9` and, not first, `- _`. A job names it in `worker`.
 	Workers map[job.WorkerKind]job.WorkerSettings `json:"workers,omitempty"`
 	// By model, in US dollars per million tokens.
@@ -87,6 +90,7 @@ func Default() Config {
 	return Config{
 		Concurrency: Concurrency{Max: max(2, runtime.NumCPU())},
 		Queue:       Queue{MaxJobs: 10_000, MaxQueued: 100_000},
+		Credits:     Credits{Run: 1},
 		Workers:     map[job.WorkerKind]job.WorkerSettings{},
 		Prices:      defaultPrices(),
 		Stop:        Stop{Interrupt: job.Duration(2 * time.Second), Terminate: job.Duration(5 * time.Second), Kill: job.Duration(10 * time.Second)},

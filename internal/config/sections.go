@@ -62,6 +62,14 @@ type CostWindow struct {
 	MaxUSD float64 `json:"max_usd" need:"US dollars" above:"0" want:"US dollars, more than 0"`
 }
 
+// Credits are the prices of runs. Each attempt that counts takes its price.
+type Credits struct {
+	// What a run takes, in whole credits; `0` for nothing.
+	Run int64 `json:"run" min:"0" max:"1000000000"`
+	// What a run of an agent takes instead, by the agent's name.
+	Agents map[job.AgentID]int64 `json:"agents,omitempty" min:"0" max:"1000000000"`
+}
+
 // Stop is how long each stage of stopping a run may take until the next one.
 type Stop struct {
 	// From SIGINT to SIGTERM; `0s` goes on at once.

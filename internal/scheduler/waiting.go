@@ -187,6 +187,9 @@ type outlook struct {
 	ledger queue.Ledger
 	grants map[queue.Owner]queue.Grant // that bound something
 	used   map[queue.Owner]string      // usedUp of those that were asked for
+
+	left   map[job.Tenant]int64 // credits of those that have a balance
+	prices queue.Prices
 }
 
 func (x *Explain) look(ctx context.Context, at time.Time) *outlook {
@@ -199,6 +202,14 @@ func (x *Explain) look(ctx context.Context, at time.Time) *outlook {
 		if g.Tokens > 0 || g.CostUSD > 0 || g.Wall > 0 {
 			o.grants[g.Owner] = g
 		}
+	}
+	balances, err := x.store.Balances(ctx)
+	if err != nil {
+		x.log.Warn().Err(err).Msg("read the credits to tell what jobs wait for")
+	}
+	o.left, o.prices = make(map[job.Tenant]int64, len(balances)), x.store.Prices()
+	for _, b := range balances {
+		o.left[b.Tenant] = b.Left()
 	}
 	for _, share := range x.loop.shares() {
 		if share.Held != "" {
@@ -271,8 +282,16 @@ func (o *outlook) refuses(e *queue.Entry) (job.Waiting, bool) {
 	if w, over := o.overGrant(queue.Owner{Tenant: e.Spec.Tenant, Agent: e.Spec.Agent}); over {
 		return w, true
 	}
+	if left, bounded := o.left[e.Spec.Tenant]; bounded && left < o.prices.Of(e.Spec.Agent) {
+		return noCredits(e.Spec.Tenant, left, o.prices.Of(e.Spec.Agent)), true
+	}
 	w, held := o.shares[e.Spec.Tenant]
 	return w, held
+}
+
+// noCredits returns what a job waits for whose tenant has too few credits left for a run.
+func noCredits(t job.Tenant, left, price int64) job.Waiting {
+	return job.Waiting{Reason: job.WaitBudget, Text: fmt.Sprintf("the credits of %s: %d are left and a run takes %d; `scheduler grant %s --credits N` adds some", t, left, price, t)}
 }
 
 // Of at most maxTold queued jobs, the first of each scope, listeners hear every

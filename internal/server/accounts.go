@@ -21,6 +21,7 @@ func (a accounts) routes(r *router) {
 	get(r, route{id: "list-grants", method: "GET", path: "/v1/grants", role: read, tag: "accounts", about: "List the grants of owners."}, a.grants)
 	post(r, route{id: "set-grant", method: "PUT", path: "/v1/grants", role: operate, tag: "accounts",
 		about: "Replace the grant of an owner.\nA grant without a limit removes it."}, a.setGrant)
+	a.creditRoutes(r)
 }
 
 type usageQuery struct {
@@ -76,7 +77,11 @@ func UsageOf(ctx context.Context, l queue.Ledger, f queue.AccountFilter) (api.Us
 
 func (a accounts) grants(ctx context.Context, _ *struct{}) (api.Grants, error) {
 	list, err := a.store.Grants(ctx)
-	return api.Grants{Grants: GrantsOf(list)}, err
+	if err != nil {
+		return api.Grants{}, err
+	}
+	balances, err := a.store.Balances(ctx)
+	return api.Grants{Grants: GrantsOf(list), Balances: each(balances, balanceOf)}, err
 }
 
 func (a accounts) setGrant(ctx context.Context, _ *struct{}, g *api.Grant) (api.Grant, error) {

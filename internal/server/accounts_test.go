@@ -3,6 +3,7 @@ package server_test
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,51 @@ func TestGrants(t *testing.T) {
 	var refused *api.Problem
 	if err := c.SetGrant(t.Context(), api.Grant{}); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
 		t.Errorf("a grant of nobody: %v", err)
+	}
+}
+
+// TestCredits adds credits through the socket, reads them back and drops them.
+func TestCredits(t *testing.T) {
+	d := open(t, 0)
+	c := client.New(d.socket)
+	defer c.Close()
+	for _, n := range []int64{7, -3, 1} {
+		if _, err := c.TopUp(t.Context(), api.TopUp{Tenant: "t", Credits: n, By: "anna"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var refused *api.Problem
+	if _, err := c.TopUp(t.Context(), api.TopUp{Tenant: "t", Credits: -6}); !errors.As(err, &refused) || refused.Status != http.StatusConflict || refused.Detail != "credits of tenant t: 5 left, 6 cannot be taken back" {
+		t.Errorf("more was taken back than there is: %v", err)
+	}
+	if _, err := c.TopUp(t.Context(), api.TopUp{Tenant: "t"}); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
+		t.Errorf("a top-up of nothing: %v", err)
+	}
+	list, err := c.Credits(t.Context())
+	if want := (api.Balance{Tenant: "t", Left: 5, Added: 5}); err != nil || list.Run != 1 || len(list.Balances) != 1 || list.Balances[0] != want {
+		t.Errorf("balances %+v (%v), want %+v", list, err, want)
+	}
+	var got []int64
+	for before := ""; ; {
+		page, err := c.CreditHistory(t.Context(), "t", before, 2)
+		if err != nil || len(page.Credits) == 0 {
+			t.Fatalf("%+v (%v)", page, err)
+		}
+		for _, x := range page.Credits {
+			got = append(got, x.Credits)
+		}
+		if before = page.Next; before == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, []int64{1, -3, 7}) {
+		t.Errorf("the history has %v, want the newest first", got)
+	}
+	if was, err := c.DropBalance(t.Context(), api.DropBalance{Tenant: "t"}); err != nil || was.Left != 5 {
+		t.Errorf("dropped %+v (%v)", was, err)
+	}
+	if _, err := c.DropBalance(t.Context(), api.DropBalance{Tenant: "t"}); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+		t.Errorf("dropped twice: %v", err)
 	}
 }
 

@@ -55,6 +55,12 @@ func grantOf(g *api.Grant) queue.Grant {
 	return queue.Grant{Owner: queue.Owner{Tenant: g.Tenant, Agent: g.Agent}, Dead: g.Dead, Tokens: g.Tokens, CostUSD: g.CostUSD, Wall: g.Wall, Window: g.Window}
 }
 
+func balanceOf(b *queue.Balance) api.Balance {
+	return api.Balance{Tenant: b.Tenant, Left: b.Left(), Added: b.Added, Taken: b.Taken}
+}
+
+func creditOf(c *queue.Credit) api.Credit { return api.Credit(*c) }
+
 // IsolationOf returns an isolation as the API has it.
 func IsolationOf(i *isolation.Isolation) api.Isolation {
 	return api.Isolation{Scope: string(i.Scope), Cause: string(i.Cause), Message: i.Message, Action: string(i.Action), Since: i.Since, Until: i.Until}

@@ -215,6 +215,9 @@ func (w *fixed) exchanges() []exchange {
 
 		{request: "PUT /v1/grants", body: `{"tenant":"t","agent":"reviewer","tokens":500000,"cost_usd":2.5,"wall":"1h","window":"24h"}`},
 		{request: "PUT /v1/grants", body: `{"tenant":"t","tokens":-1}`}, get("/v1/grants"),
+		get("/v1/credits"), get("/v1/credits/history?tenant=t"), post("/v1/credits", `{"tenant":"t","credits":0}`), post("/v1/credits", `{"tenant":"t","credits":-1}`),
+		post("/v1/credits", `{"tenant":"t","credits":10,"by":"anna"}`), post("/v1/credits", `{"tenant":"t","credits":-11}`), get("/v1/credits"), get("/v1/grants"),
+		get("/v1/credits/history?tenant=t&limit=1"), get("/v1/credits/history"), post("/v1/credits/drop", `{"tenant":"t"}`), post("/v1/credits/drop", `{"tenant":"t"}`),
 		post("/v1/jobs", jobs), keyed, keyed, post("/v1/jobs", `{"jobs":[{"id":"a b","type":"TOOL"}],"more":1}`), post("/v1/jobs", `{"jobs":[{"id":"a b","type":"TOOL"}]}`),
 		post("/v1/job-files", `{"text":"name"}`), post("/v1/job-files", `{"text":""}`),
 		post("/v1/runs", run), post("/v1/runs", run), post("/v1/runs/RUN/continue", `{"env":{"A":"b"}}`), post("/v1/runs/RUN/stop", ``), post("/v1/runs/RUN/close", ``), post("/v1/runs/"+batch+"/close", ``),

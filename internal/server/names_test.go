@@ -22,6 +22,10 @@ func TestNamesAtEachDoor(t *testing.T) {
 		if p := problemIn(t, resp); p.Status != http.StatusBadRequest || !strings.Contains(p.Detail, "is not a name of a tenant") {
 			t.Errorf("a job of tenant %q: %+v", tenant, p)
 		}
+		resp, _ = d.post("/v1/credits", api.TopUp{Tenant: job.Tenant(tenant), Credits: 1})
+		if p := problemIn(t, resp); p.Status != http.StatusBadRequest || !strings.Contains(p.Detail, "is not a name of a tenant") {
+			t.Errorf("credits of tenant %q: %+v", tenant, p)
+		}
 		for method, params := range map[string]string{
 			"enqueue":      fmt.Sprintf(`{"tenant":%q}`, tenant),
 			"update_grant": fmt.Sprintf(`{"tenant":%q,"tokens":1}`, tenant),

@@ -136,7 +136,7 @@ func TestAnswers(t *testing.T) {
 		t.Fatalf("workflows %+v", graph)
 	}
 	fill := strings.NewReplacer("{job}", string(d.last), "{attempt}", "1", "{name}", "patch", "{batch}", graph.Workflows[0].Batch, "{path}", "app.js").Replace
-	queries := map[string]string{"/v1/reputations/history": "?subject=t&kind=tenant", "/v1/reputations/similar": "?subject=t&kind=tenant", "/v1/usage": "?by=tenant&by=day"}
+	queries := map[string]string{"/v1/reputations/history": "?subject=t&kind=tenant", "/v1/reputations/similar": "?subject=t&kind=tenant", "/v1/usage": "?by=tenant&by=day", "/v1/credits/history": "?tenant=t"}
 	for path, ops := range d.document().Paths {
 		if _, ok := ops["get"]; !ok || strings.HasSuffix(path, "/stream") || strings.Contains(path, "{pipeline}") {
 			continue

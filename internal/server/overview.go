@@ -205,5 +205,13 @@ func (o *overview) accounts(ctx context.Context, t tenantTable, now time.Time) (
 			t.row(g.Tenant).Grant = &g
 		}
 	}
+	if err != nil {
+		return api.Account{}, err
+	}
+	balances, err := o.entries.store.Balances(ctx)
+	for i := range balances {
+		b := balanceOf(&balances[i])
+		t.row(b.Tenant).Balance = &b
+	}
 	return used.Total, err
 }

@@ -65,6 +65,8 @@ func requiredFields() map[reflect.Type][]string {
 		reflect.TypeFor[api.Replay]():        nil,
 		reflect.TypeFor[api.Judgement]():     {"by"},
 		reflect.TypeFor[api.Grant]():         {"tenant"},
+		reflect.TypeFor[api.TopUp]():         {"tenant", "credits"},
+		reflect.TypeFor[api.DropBalance]():   {"tenant"},
 		reflect.TypeFor[job.Spec]():          {"id", "type"},
 		reflect.TypeFor[job.Workspace]():     nil,
 		reflect.TypeFor[job.Context]():       nil,

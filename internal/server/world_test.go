@@ -99,6 +99,9 @@ func world(t testing.TB, changes ...func(*server.Options)) *door {
 	if err := c.SetGrant(t.Context(), api.Grant{Tenant: "t", Tokens: 5}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := c.TopUp(t.Context(), api.TopUp{Tenant: "t", Credits: 5, By: "anna"}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := c.Pause(t.Context(), api.Pause{Scope: "worker:codex", Reason: "the bill"}); err != nil {
 		t.Fatal(err)
 	}

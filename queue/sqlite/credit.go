@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -56,23 +57,14 @@ const afterClaim = "+"
 
 // SetPrices says what runs take from balances from now on; without it, they are
 // queue.DefaultPrices. What was taken stays.
-func (s *Store) SetPrices(p queue.Prices) {
-	if s.writer != nil {
-		s.writer.tx.prices.Store(&p)
-	}
-}
+func (s *Store) SetPrices(p queue.Prices) { s.prices.Store(&p) }
 
 // Prices implements queue.Ledger.
-func (s *Store) Prices() queue.Prices {
-	if s.writer == nil {
-		return queue.DefaultPrices()
-	}
-	return s.writer.tx.pricesNow()
-}
+func (s *Store) Prices() queue.Prices { return pricesIn(&s.prices) }
 
-func (t *tx) pricesNow() queue.Prices {
-	if p := t.prices.Load(); p != nil {
-		return *p
+func pricesIn(p *atomic.Pointer[queue.Prices]) queue.Prices {
+	if set := p.Load(); set != nil {
+		return *set
 	}
 	return queue.DefaultPrices()
 }
@@ -174,7 +166,7 @@ func (t *tx) purse(spec *queue.ClaimSpec) (*purse, error) {
 	if err != nil || !book.balances {
 		return nil, err
 	}
-	return &purse{tx: t, prices: t.pricesNow(), over: spec.OverGrants, left: map[job.Tenant]int64{}}, nil
+	return &purse{tx: t, prices: pricesIn(t.prices), over: spec.OverGrants, left: map[job.Tenant]int64{}}, nil
 }
 
 // pays sets the price of a run aside; false if too little is left.
@@ -266,7 +258,7 @@ func (t *tx) giveBack(e standing, at time.Time) error {
 
 // dearest is the highest price of a run.
 func (t *tx) dearest() int64 {
-	p := t.pricesNow()
+	p := pricesIn(t.prices)
 	most := p.Run
 	for _, price := range p.Agents {
 		most = max(most, price)

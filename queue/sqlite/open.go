@@ -77,7 +77,9 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
-	return &Store{path: path, reads: reads, writer: w}, nil
+	s := &Store{path: path, reads: reads, writer: w}
+	w.tx.prices = &s.prices
+	return s, nil
 }
 
 // bringUp takes the file to the newest version.

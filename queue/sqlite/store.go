@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
@@ -20,9 +21,10 @@ type Options struct {
 // Store is a queue.Store in one SQLite file.
 type Store struct {
 	path   string
-	writer *writer // nil if open for reading only
-	reads  *sql.DB // up to maxReaders connections beside the writer's
-	reader reader  // another one, for Heads
+	writer *writer                      // nil if open for reading only
+	reads  *sql.DB                      // up to maxReaders connections beside the writer's
+	reader reader                       // another one, for Heads
+	prices atomic.Pointer[queue.Prices] // nil: queue.DefaultPrices
 
 	closeOnce sync.Once
 	closeErr  error

@@ -24,9 +24,9 @@ type tx struct {
 	touched   touched
 	changes   changes
 	accounts  accounts
-	bounds    atomic.Pointer[queue.Bounds] // nil: none
-	prices    atomic.Pointer[queue.Prices] // nil: queue.DefaultPrices
-	queued    map[job.Tenant]queued        // of tenants that were counted, see makeRoom
+	bounds    atomic.Pointer[queue.Bounds]  // nil: none
+	prices    *atomic.Pointer[queue.Prices] // the store's
+	queued    map[job.Tenant]queued         // of tenants that were counted, see makeRoom
 }
 
 // takeOver raises the epoch in the file, which deposes the writer before.

@@ -147,11 +147,14 @@ async function runningAt(ctx, at) {
 }
 
 // grantsAt returns the grants that bound somebody, each with what its owner has used
-// of it: {grant, used: {tokens, usd, wall (ms)}}.
+// of it: {grant, used: {tokens, usd, wall (ms)}}, and the balances of credits: {balance}.
 async function grantsAt(ctx, at) {
   let list;
+  let balances;
   try {
-    list = (await ctx.api.get('/v1/grants', {signal: ctx.signal})).grants || [];
+    const answer = await ctx.api.get('/v1/grants', {signal: ctx.signal});
+    list = answer.grants || [];
+    balances = answer.balances || [];
   } catch (error) {
     if (error.status === 501) return []; // the store keeps no accounts
     throw error;
@@ -163,7 +166,7 @@ async function grantsAt(ctx, at) {
     const answer = await ctx.api.get('/v1/usage', {query: {by: ['tenant', 'agent'], since}, signal: ctx.signal});
     accounts.set(window, answer.accounts || []);
   }
-  return list.map((grant) => {
+  const bounded = list.map((grant) => {
     const used = {tokens: 0, usd: 0, wall: 0};
     for (const a of accounts.get(grant.window || '')) {
       if (a.tenant !== grant.tenant || (grant.agent && a.agent !== grant.agent)) continue;
@@ -173,6 +176,7 @@ async function grantsAt(ctx, at) {
     }
     return {grant, used};
   });
+  return [...bounded, ...balances.map((balance) => ({balance}))];
 }
 
 function isolation(i, ctx, load) {
@@ -443,7 +447,14 @@ function budgets(o, grants) {
         b.max_tokens > 0 && {part: b.tokens / b.max_tokens, has: tokens(b.tokens), of: tokens(b.max_tokens) + ' tokens'},
       ].filter(Boolean),
     })),
-    ...grants.map(({grant: g, used}) => ({
+    ...grants
+      .filter(({balance: b}) => b)
+      .map(({balance: b}) => ({
+        name: h('bdi', null, visible(b.tenant)),
+        note: ` credits, ${count(b.left)} left`,
+        parts: [{part: b.added > 0 ? b.taken / b.added : 1, has: count(b.taken), of: count(b.added)}],
+      })),
+    ...grants.filter(({grant: g}) => g).map(({grant: g, used}) => ({
       name: h('bdi', null, visible(g.tenant + (g.agent ? '/' + g.agent : ''))),
       note: ' grant ' + (g.window ? 'per ' + span(g.window) : 'in all'),
       dead: g.dead,
