@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +76,14 @@ func TestWhatJobsWaitFor(t *testing.T) {
 			}, task("first", time.Hour), task("second", time.Hour, tenant("poor")),
 			job.Waiting{Reason: job.WaitBudget, Text: "the grant of poor: 1.00 of 0.50 US dollars are spent"},
 		},
+		"credits": {
+			nil, func(w *world) {
+				if err := w.store.Apply(w.Context(), queue.TopUp{Tenant: "poor", Credits: 1, Now: stamp()}); err != nil {
+					w.Fatal(err)
+				}
+			}, task("first", time.Hour, tenant("poor")), task("second", time.Hour, tenant("poor")),
+			job.Waiting{Reason: job.WaitBudget, Text: "the credits of poor: 0 are left and a run takes 1; `scheduler grant poor --credits N` adds some"},
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -117,6 +126,43 @@ func TestWhatJobsWaitFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTopUp: as many runs begin at once as there are credits for, and those of a top-up
+// begin with it, without a look at the clock.
+func TestTopUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openStore(t), 1, func(c *scheduler.Config) { c.Settings.MaxConcurrent = 10 })
+		topUp := func(n int64) {
+			if err := w.store.Apply(t.Context(), queue.TopUp{Tenant: "t", Credits: n, Now: stamp()}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		wantRuns := func(want int) {
+			t.Helper()
+			_, n, err := w.store.List(t.Context(), queue.Filter{Tenant: "t", States: []job.EntryState{job.Dispatched}})
+			if err != nil || n != want {
+				t.Fatalf("%d run (%v), want %d", n, err, want)
+			}
+		}
+		w.start()
+		defer w.end()
+		topUp(3)
+		var specs []job.Spec
+		for i := range 8 {
+			specs = append(specs, task(fmt.Sprint("a", i), time.Hour))
+		}
+		w.submit(append(specs, task("free", time.Hour, func(s *job.Spec) { s.Tenant = "other" }))...)
+		w.wait(time.Second)
+		wantRuns(3)
+		topUp(2)
+		wantRuns(5)
+		w.wait(90 * time.Minute) // all that began have ended
+		wantRuns(0)
+		topUp(9)
+		wantRuns(3)
+	})
 }
 
 // TestRefusedFor: what a core refuses a permit for is what the store says that the
