@@ -158,6 +158,8 @@ type Share struct {
 	Waiting bool `json:"waiting,omitempty"`
 	// Held says why that does not run, by the policy's own bounds.
 	Held string `json:"held,omitempty"`
+	// Contracted is set if its jobs come before those of tenants that are not.
+	Contracted bool `json:"contracted,omitempty"`
 }
 
 // Demand is an amount of what tenants share.

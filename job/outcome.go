@@ -33,6 +33,9 @@ type Outcome struct {
 	// asked to: its work is kept, and the next attempt goes on from there. Message
 	// is why it was asked.
 	Checkpointed bool `json:"checkpointed,omitempty"`
+	// PreemptedBy is, of an attempt that is Checkpointed, the contracted tenant to which it
+	// gave its slot; "" if it was asked for another reason.
+	PreemptedBy Tenant `json:"preempted_by,omitempty"`
 	// Report is what the job's evaluation command or file says: from each
 	// dimension's name to a value in [0, 1].
 	Report map[string]float64 `json:"report,omitempty"`

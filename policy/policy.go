@@ -92,7 +92,8 @@ type Tenant struct {
 	Weight float64 `json:"weight,omitempty" min:"1e-06" max:"1e+06" zero:"1" otherwise:"1"`
 	// The tenant's credit weight, 1 or more (`credit`).
 	Credits float64 `json:"credits,omitempty" min:"1" max:"1e+06" zero:"1000 times the weight" otherwise:"1000 times weight"`
-	// The tenant comes before those of the marketplace (`credit`).
+	// The tenant comes before those of the marketplace, whose runs may [give
+	// way](policies.md#credit) to it between two steps (`credit`).
 	Contracted bool `json:"contracted,omitempty"`
 	// The reputation of the tenant, from 0 to 1 (`credit`), until one was [measured](evaluation.md).
 	Reputation float64 `json:"reputation,omitempty" min:"0" max:"1"`
@@ -123,6 +124,9 @@ type Share struct {
 	Waiting  bool       `json:"waiting,omitempty"` // it has a head
 	// Held says why its head does not run, by the policy's own bounds; "" if it could.
 	Held string `json:"held,omitempty"`
+	// Contracted says that its heads come before those of all tenants that are not: where it
+	// has less than its Target, theirs may be stopped at the boundary of a step.
+	Contracted bool `json:"contracted,omitempty"`
 }
 
 // Config sets up a policy.

@@ -18,6 +18,9 @@ func (b *book) Shares(now time.Time) []Share {
 			s.Held = b.held(t)
 		}
 		s.Target, s.Actual = b.order.stand(t)
+		if c, ok := b.order.(*credit); ok {
+			s.Contracted = c.strict && t.settings.Contracted
+		}
 		parts += s.Target
 		hads += s.Actual
 		shares = append(shares, s)

@@ -114,11 +114,15 @@ func (m *Machine) atBoundary(f *flight, op queue.Finish) queue.Op {
 	f.checkpointed = true
 	// The attempt is over, though nothing was wrong with it.
 	op.Outcome.State, op.Outcome.Class, op.Outcome.Checkpointed = job.RunCancelled, job.NoError, true
-	op.Lost = true
+	op.Lost, op.Outcome.PreemptedBy = true, f.yieldsTo
+	why := op.Outcome.Message
+	if f.yieldsTo != "" { // whatever its worker says
+		why = yieldReason(f.yieldsTo)
+	}
 	session, worker := f.goesOnWith(op.Outcome.Session)
 	op.Retry = queue.Retry{
 		RunnableAt: f.run.Entry.RunnableAt, Choice: f.run.Entry.Choice, Session: session, SessionWorker: worker,
-		Feedback: f.run.Entry.Feedback, Waiting: job.Waiting{Reason: job.WaitTurn, Text: queue.CheckpointedText + op.Outcome.Message + "); goes on from its last step"}.String(),
+		Feedback: f.run.Entry.Feedback, Waiting: job.Waiting{Reason: job.WaitTurn, Text: queue.CheckpointedText + why + "); goes on from its last step"}.String(),
 	}
 	return op
 }

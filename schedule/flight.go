@@ -83,11 +83,13 @@ type flight struct {
 	asked time.Time
 	knows *ipc.Elsewhere // what its core was told with the request
 
-	cancelled bool   // the job is to be cancelled: the store knows
-	stops     []Stop // not asked of the core yet
-	asks      Stop   // the one that is being asked
-	preempted bool   // it was asked to stop at a step's boundary for the sake of others
-	leaving   bool   // it stops at a step's boundary since the scheduler ends
+	cancelled bool       // the job is to be cancelled: the store knows
+	stops     []Stop     // not asked of the core yet
+	asks      Stop       // the one that is being asked
+	preempted bool       // it was asked to stop at a step's boundary for the sake of others
+	stays     bool       // it was, and its worker keeps no steps
+	yieldsTo  job.Tenant // the contracted tenant for whose sake it was; "" none
+	leaving   bool       // it stops at a step's boundary since the scheduler ends
 
 	streams bool
 	started bool        // its event of running has come: the workspace is made

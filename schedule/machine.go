@@ -220,6 +220,7 @@ func (m *Machine) take(at time.Time, e Event) {
 		}
 	case Preempt:
 		m.preempt(at)
+		m.yield(at)
 	case UsedUp:
 		m.usedUp(at, e)
 	case UseRetry:

@@ -45,7 +45,8 @@ type Hold struct {
 	Why   string
 }
 
-// Preempt has the machine look for runs that stand in the way of more urgent jobs.
+// Preempt has the machine look for runs that stand in the way of more urgent jobs, or of
+// contracted tenants.
 type Preempt struct{}
 
 // UsedUp says that owners have used up what they were granted: runs of theirs that keep steps
@@ -102,7 +103,9 @@ func (m *Machine) checkpointAnswered(f *flight, s Stop, can bool) {
 	case s.How == Boundary && !can:
 		s.How = Interrupt
 		f.stops = append([]Stop{s}, f.stops...)
-	case s.How == OnlyBoundary && can && m.mode == Stopping:
+	case s.How == OnlyBoundary && !can:
+		f.stays, f.yieldsTo = f.preempted, "" // it has its slot until it ends
+	case s.How == OnlyBoundary && m.mode == Stopping:
 		f.leaving = true
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/schedule"
 )
 
@@ -22,7 +24,7 @@ const arrow = "        → "
 
 // TestTranscripts plays testdata/*.txt. A line is a time since the beginning and what
 // happens then; behind arrows stands what the machine has started after that, and when it
-// wants to be woken.
+// wants to be woken. "yield" asks who is to give way.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -66,6 +68,12 @@ func perform(t *testing.T, text string) string {
 			t.Fatalf("line %q: want a time that does not go back, and what happens: %v", line, err)
 		}
 		p.line, p.now = line, midnight.Add(at)
+		if words[1] == "yield" {
+			for _, y := range p.m.Yields(p.now, p.running(words[2:])) {
+				fmt.Fprintf(&out, "%s%s gives way to %s\n", arrow, y.ID, y.To)
+			}
+			continue
+		}
 		events := p.event(words[1], words[2:])
 		for _, s := range p.rest(events...) {
 			waited := ""
@@ -79,6 +87,17 @@ func perform(t *testing.T, text string) string {
 		}
 	}
 	return out.String()
+}
+
+// running returns what runs, of which some were asked to stop, cannot, or have often:
+// m1=asked m2=stays m3=often. All have begun at once.
+func (p *player) running(words []string) (runs []schedule.Candidate) {
+	for _, r := range p.inState(job.Dispatched) {
+		runs = append(runs, schedule.Candidate{ID: r.ID, Tenant: r.lane.Tenant, Priority: r.lane.Priority,
+			Asked: slices.Contains(words, string(r.ID)+"=asked"), Stays: slices.Contains(words, string(r.ID)+"=stays"),
+			Uncounted: schedule.MaxYields * strings.Count(strings.Join(words, " "), string(r.ID)+"=often")})
+	}
+	return runs
 }
 
 // player turns the lines of a transcript into events.
@@ -99,6 +118,7 @@ type player struct {
 //	isolate SCOPE until=1m | lift
 //	hide PATH | show PATH            its real path is not known, or is now
 //	drain | stop | start
+//	credit TENANT…| weighted TENANT…  the policy is credit, and these have contracts
 //	tick
 func (p *player) event(verb string, words []string) []schedule.Event {
 	named, plain := map[string]string{}, map[string]bool{}
@@ -196,6 +216,19 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 		return []schedule.Event{schedule.Stopping}
 	case "start":
 		return []schedule.Event{schedule.Starting}
+	case "credit", "weighted":
+		c := policy.Config{Name: policy.NameCredit, Tenants: map[job.Tenant]policy.Tenant{}}
+		if verb == "weighted" {
+			c.Tiers = policy.TiersWeighted
+		}
+		for _, t := range words {
+			c.Tenants[job.Tenant(t)] = policy.Tenant{Contracted: true}
+		}
+		policy, err := policy.New(c)
+		if err != nil {
+			p.Fatal(err)
+		}
+		return []schedule.Event{schedule.UsePolicy{Policy: policy}}
 	case "tick":
 	default:
 		p.Fatalf("line %q: %q is not known here", p.line, verb)

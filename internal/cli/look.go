@@ -389,7 +389,11 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 		}
 		fmt.Fprintf(w, "\nattempt %d on %s: %s\n", a.Number, a.Choice.Worker, stateOn(w, string(state)))
 		if state == job.Checkpointed {
-			line("  note", "stopped between two steps (%s); does not count as an attempt", firstLine(a.Outcome.Message))
+			why := firstLine(a.Outcome.Message)
+			if to := a.Outcome.PreemptedBy; to != "" {
+				why = "preempted by tenant " + string(to)
+			}
+			line("  note", "stopped between two steps (%s); does not count as an attempt", why)
 		} else if a.Lost {
 			line("  note", "cut short by the scheduler's own end; does not count as an attempt")
 		}

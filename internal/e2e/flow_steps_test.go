@@ -142,6 +142,39 @@ func TestPreempted(t *testing.T) {
 	b.soundState()
 }
 
+// TestYields: a run of the marketplace gives its slot to a tenant with a contract between
+// two steps, says to whom, and goes on afterwards without doing a step twice.
+func TestYields(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.stepper()
+	b.config["concurrency"] = obj{"max": 1}
+	b.config["policy"] = obj{"name": "credit", "tenants": obj{"big": obj{"contracted": true}}}
+	r := b.serve()
+	if out, errs, code := b.command("grant", "tests", "--credits", "1"); code != 0 {
+		t.Fatalf("grant: exit code %d\n%s%s", code, out, errs)
+	}
+	b.submit(b.jobs(b.steps("slow", 2, obj{})))
+	b.begun("slow-1")
+	b.submit(b.jobsOf("big", "big.yaml", shell("contract", nil, "echo now", nil)))
+	b.eventually("the run is asked to stop", func() bool { return b.logged("tenant big has a contract") })
+	b.write(b.folder("slow-1"), "")
+	r.await("the checkpoint", signalled("slow", api.CheckpointCreated))
+	r.end("contract", job.RunCompleted)
+	b.begun("slow-2")
+	b.write(b.folder("slow-2"), "")
+	r.end("slow", job.RunCompleted)
+	b.paidOnce("slow-1", "slow-2")
+	if out, errs, code := b.command("show", "slow"); code != 0 || !strings.Contains(out, "stopped between two steps (preempted by tenant big); does not count") {
+		t.Errorf("show: exit code %d\n%s%s", code, out, errs)
+	}
+	if out, _, _ := b.command("grant", "show", "tests", "--json"); strings.Count(out, `"attempt"`) != 1 {
+		t.Errorf("of two attempts one counts and was paid for: %s", out)
+	}
+	r.stop()
+	b.soundState()
+}
+
 // TestBudgetUsedUp: a run whose owner has used up what was granted stops between
 // two steps, and goes on when there is more.
 func TestBudgetUsedUp(t *testing.T) {

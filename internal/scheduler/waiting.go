@@ -13,6 +13,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // StatusOf returns how a job stands as far as the store tells. What a queued job
@@ -148,6 +149,9 @@ func (x *Explain) Statuses(ctx context.Context) func(*queue.Entry) job.Status {
 		}
 		st := StatusOf(e, at)
 		st.Worker = LatestWorker(ctx, x.store, e)
+		if e.State == job.Dispatched && st.Note == "" {
+			x.loop.ask(func(m *schedule.Machine) { st.Note = m.YieldNote(e.ID) })
+		}
 		if st.Waiting == nil || e.Held != "" || e.WaitsFor != "" || e.Spec.Type == job.External || st.Waiting.Reason == job.WaitCommand {
 			return st
 		}

@@ -75,7 +75,7 @@ func circuitOf(c *ipc.Circuit) api.Circuit { return api.Circuit(*c) }
 func CircuitsOf(list []ipc.Circuit) []api.Circuit { return each(list, circuitOf) }
 
 func shareOf(s *policy.Share) api.Share {
-	return api.Share{Tenant: s.Tenant, Target: s.Target, Actual: s.Actual, InFlight: s.InFlight, Used: api.Demand(s.Used), Waiting: s.Waiting, Held: s.Held}
+	return api.Share{Tenant: s.Tenant, Target: s.Target, Actual: s.Actual, InFlight: s.InFlight, Used: api.Demand(s.Used), Waiting: s.Waiting, Held: s.Held, Contracted: s.Contracted}
 }
 
 func coreOf(c *scheduler.CoreStatus) api.Core {

@@ -15,7 +15,7 @@ type counters struct {
 
 	submitted, ended, permits       *counter
 	permitLatency, dispatch         *histogram
-	begun, attempts                 *counter
+	begun, attempts, preempted      *counter
 	tokens, tokenParts, cost        *counter
 	events, eventsDropped, ghosts   *counter
 	escalations, coresUp, coresDown *counter
@@ -33,6 +33,7 @@ func newCounters(n *names) *counters {
 			0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400),
 		begun:         newCounter("attempts_started_total", "Attempts that were given to a core.", "worker", "model"),
 		attempts:      newCounter("attempts_ended_total", "Attempts whose outcome is durable, by how they ended.", "worker", "model", "result", "error_class"),
+		preempted:     newCounter("preemptions_total", "Runs that stopped at a step's boundary to give their slot to a tenant with a contract.", "tenant", "preempted_by"),
 		tokens:        newCounter("tokens_total", "Tokens that attempts reported, input with what was cached and output with reasoning.", "tenant", "worker", "model", "direction"),
 		tokenParts:    newCounter("tokens_part_total", "Parts of the tokens: read from a cache and written to it (of the input), reasoning (of the output).", "tenant", "worker", "model", "part"),
 		cost:          newCounter("cost_usd_total", "What attempts cost, in US dollars, as far as it is known.", "tenant", "worker", "model"),
@@ -56,7 +57,7 @@ func newCounters(n *names) *counters {
 
 func (c *counters) collect(p *page) {
 	for _, one := range []collector{
-		c.submitted, c.ended, c.permits, c.permitLatency, c.dispatch, c.begun, c.attempts, c.tokens, c.tokenParts, c.cost,
+		c.submitted, c.ended, c.permits, c.permitLatency, c.dispatch, c.begun, c.attempts, c.preempted, c.tokens, c.tokenParts, c.cost,
 		c.events, c.eventsDropped, c.ghosts, c.escalations, c.coresUp, c.coresDown,
 	} {
 		one.collect(p)
@@ -90,6 +91,9 @@ func (c *counters) observe(m scheduler.Moment) {
 	case scheduler.MomentAttemptEnded:
 		labels := append(c.choice(m.Choice), oneOf(m.Outcome.State, job.RunStates()), errorClass(m.Outcome.Class))
 		c.attempts.add(1, labels...)
+		if to := m.Outcome.PreemptedBy; to != "" {
+			c.preempted.add(1, c.names.tenant(m.Entry.Spec.Tenant), c.names.tenant(to))
+		}
 	case scheduler.MomentEnded:
 		e := m.Entry
 		class := job.NoError

@@ -195,6 +195,10 @@ func moment(r *rapid.T, want map[string]float64) scheduler.Moment {
 			class = "other"
 		}
 		add(1, "attempts_ended_total", worker, model, "result=failed", "error_class="+class)
+		if rapid.Bool().Draw(r, "preempted") {
+			m.Outcome.PreemptedBy = e.Spec.Tenant
+			add(1, "preemptions_total", ofTenant, strings.Replace(ofTenant, "tenant=", "preempted_by=", 1))
+		}
 	case scheduler.MomentEnded:
 		e.ErrorClass = job.Auth
 		e.State, e.ExitKind = job.Completed, rapid.SampledFrom([]job.ExitKind{job.ExitFailed, job.ExitSucceeded, job.ExitCancelled}).Draw(r, "exit")
@@ -375,7 +379,7 @@ func whole(t *testing.T, cfg telemetry.Config) *telemetry.Telemetry {
 	for _, m := range []scheduler.Moment{
 		{Kind: scheduler.MomentSubmitted}, {Kind: scheduler.MomentPermit, Took: time.Millisecond}, {Kind: scheduler.MomentPermit, Reason: job.RateLimited},
 		{Kind: scheduler.MomentBegun, Took: time.Second}, {Kind: scheduler.MomentEvents, Events: []job.Event{{Kind: job.EventUsage, Usage: usage}}},
-		{Kind: scheduler.MomentAttemptEnded, Outcome: &job.Outcome{State: job.RunCompleted}}, {Kind: scheduler.MomentCoreUp},
+		{Kind: scheduler.MomentAttemptEnded, Outcome: &job.Outcome{State: job.RunCompleted, PreemptedBy: "big"}}, {Kind: scheduler.MomentCoreUp},
 	} {
 		m.Entry, m.Choice, m.At, m.Attempt = e, choice, epoch, 1
 		tel.Observe(m)

@@ -418,7 +418,11 @@ function attemptsPanel(state) {
         {title: '#', head: true, class: 'num', cell: (a) => String(a.attempt)},
         {
           title: 'State',
-          cell: (a) => [badge(a.outcome?.checkpointed ? 'checkpointed' : a.state), a.lost ? h('span', {class: 'muted'}, ' lost') : null],
+          cell: (a) => [
+            badge(a.outcome?.checkpointed ? 'checkpointed' : a.state),
+            a.lost ? h('span', {class: 'muted'}, ' lost') : null,
+            a.outcome?.preempted_by ? h('span', {class: 'muted'}, ' preempted by ', h('bdi', null, visible(a.outcome.preempted_by))) : null,
+          ],
         },
         {title: 'Worker', cell: (a) => visible(choice(a.choice))},
         {
