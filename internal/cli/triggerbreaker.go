@@ -33,7 +33,7 @@ func (e *engine) outcomeOfFiring(ctx context.Context, firing string) (trigger.Ou
 // are parts of, and a job that its team restarted by what it came to at last.
 func outcomeOf(firing string, entries []queue.Entry) trigger.Outcome {
 	last := map[string]*queue.Entry{}
-	var names []string // in the order of submission
+	var names []string                                                // in the order of submission
 	o := trigger.Outcome{Firing: firing, Ended: entries[0].CreatedAt} // the least that it can be
 	for i := range entries {
 		e := &entries[i]
