@@ -21,7 +21,6 @@ import (
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
-	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/schedule"
@@ -252,13 +251,6 @@ func (s *Isolations) Blocking(e *queue.Entry) (isolation.Isolation, bool) {
 	path, _ := s.folders.Peek(e.Spec.Workspace.Path)
 	run := isolation.Run{Kind: e.Spec.Choices()[e.Choice].Worker, Tenant: e.Spec.Tenant, Workspace: path}
 	return s.book.Blocked(run, time.Now())
-}
-
-// isKindOut reports whether an isolation keeps every run of the kind for the tenant
-// from beginning, and that alone.
-func (s *Isolations) isKindOut(kind job.WorkerKind, t job.Tenant) bool {
-	i, blocked := s.book.Blocked(isolation.Run{Kind: kind, Tenant: t}, time.Now())
-	return blocked && i.Scope != isolation.Global
 }
 
 // parkSlack is by how much later a reset must be than the one that is known to be
