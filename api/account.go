@@ -49,9 +49,18 @@ type Account struct {
 // Grants are what owners may use.
 type Grants struct {
 	// Grants are ordered by tenant and agent.
-	Grants []Grant `json:"grants"`
+	Grants []GrantUse `json:"grants"`
 	// Balances are what is left of tenants' credits, ordered by tenant.
 	Balances []Balance `json:"balances,omitempty"`
+}
+
+// GrantUse is a grant and how much of it was used.
+type GrantUse struct {
+	Grant
+	// Used is what its owner has used within its window.
+	Used Account `json:"used"`
+	// UsedUp is set if that is as much as a bound allows.
+	UsedUp bool `json:"used_up,omitempty"`
 }
 
 // Grant is what an owner may use: a tenant, or one agent of it. A job of an owner

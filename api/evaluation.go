@@ -113,6 +113,9 @@ type Evaluations struct {
 	Reputations []Reputation `json:"reputations,omitempty"`
 	// Alerts are those that follow from a new one.
 	Alerts []ReputationAlert `json:"alerts,omitempty"`
+	// Measured is what can be measured of the work, as long as nobody has judged it. It
+	// counts for nobody.
+	Measured *Evaluation `json:"measured,omitempty"`
 }
 
 // Reputation is how good a subject was lately, in one domain: an average over its
@@ -196,6 +199,10 @@ type Agent struct {
 	State string `json:"state,omitempty"`
 	// Jobs is how many it has had.
 	Jobs int `json:"jobs"`
+	// States is how many of them are in which state.
+	States map[job.RunState]int `json:"states"`
+	// Since is when it was declared.
+	Since time.Time `json:"since"`
 	// Reputations are its own, by domain.
 	Reputations []Reputation `json:"reputations"`
 }

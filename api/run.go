@@ -48,3 +48,23 @@ type ClosedRun struct {
 	// Batch is the run's id.
 	Batch job.BatchID `json:"batch"`
 }
+
+// Runs are runs of `scheduler run` that are not closed.
+type Runs struct {
+	// Runs are the newest first.
+	Runs []RunStatus `json:"runs"`
+}
+
+// RunStatus is how a run of `scheduler run` stands.
+type RunStatus struct {
+	OpenedRun
+	// Source is where its jobs come from.
+	Source string `json:"source"`
+	// Env are the names of the variables that its jobs take from the environment of
+	// the command.
+	Env []string `json:"env,omitempty"`
+	// Stopped is set while nobody works on it: it waits for its command.
+	Stopped bool `json:"stopped,omitempty"`
+	// FailedTeams are its teams that have given up.
+	FailedTeams []FailedTeam `json:"failed_teams,omitempty"`
+}

@@ -125,6 +125,14 @@ func (c *Client) Steps(ctx context.Context, ref string) (api.Steps, error) {
 	return out, err
 }
 
+// ReplayOf tells what of the work of a job or a batch was done anew, and what came
+// from the store.
+func (c *Client) ReplayOf(ctx context.Context, ref string) (api.ReplayReport, error) {
+	var out api.ReplayReport
+	err := c.get(ctx, "/v1/replays/"+url.PathEscape(ref), nil, &out)
+	return out, err
+}
+
 // Artifact opens a file that an attempt left, such as job.ArtifactPatch. The caller
 // closes it.
 func (c *Client) Artifact(ctx context.Context, ref string, attempt int, name string) (io.ReadCloser, error) {
@@ -186,11 +194,20 @@ type LetterQuery struct {
 	Older, Newer job.Duration
 	Grep         string // a regular expression
 	Limit        int    // 1 to 1000; 0: 100
+	Offset       int    // leaves out so many at the beginning
+}
+
+// DeadLetter returns the dead letter that ref names: as Job does, but by a name the
+// newest dead letter.
+func (c *Client) DeadLetter(ctx context.Context, ref string) (api.DeadLetter, error) {
+	var out api.DeadLetter
+	err := c.get(ctx, "/v1/dead-letters/"+url.PathEscape(ref), nil, &out)
+	return out, err
 }
 
 // DeadLetters returns the jobs that were given up and wait for somebody.
 func (c *Client) DeadLetters(ctx context.Context, q LetterQuery) (api.Jobs, error) {
-	v := query{}.add("tenant", string(q.Tenant)).add("worker", string(q.Worker)).add("grep", q.Grep).number("limit", int64(q.Limit))
+	v := query{}.add("tenant", string(q.Tenant)).add("worker", string(q.Worker)).add("grep", q.Grep).number("limit", int64(q.Limit)).number("offset", int64(q.Offset))
 	for _, class := range q.Classes {
 		v.add("class", string(class))
 	}

@@ -154,8 +154,8 @@ func (c *Client) Usage(ctx context.Context, f UsageQuery) (api.Usage, error) {
 	return out, err
 }
 
-// Grants returns what owners may use.
-func (c *Client) Grants(ctx context.Context) ([]api.Grant, error) {
+// Grants returns what owners may use, and how much of it they have used.
+func (c *Client) Grants(ctx context.Context) ([]api.GrantUse, error) {
 	var out api.Grants
 	err := c.get(ctx, "/v1/grants", nil, &out)
 	return out.Grants, err

@@ -8,6 +8,13 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
+// Runs returns the runs of `scheduler run` that are not closed, the newest first.
+func (c *Client) Runs(ctx context.Context) ([]api.RunStatus, error) {
+	var out api.Runs
+	err := c.get(ctx, "/v1/runs", nil, &out)
+	return out.Runs, err
+}
+
 // OpenRun hands a run to the scheduler, or goes on with it. When it returns nil the
 // jobs are durable.
 func (c *Client) OpenRun(ctx context.Context, in api.Run) (api.OpenedRun, error) {

@@ -10,12 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
-func (m *Main) agentsCommand() *cobra.Command {
+func agentsCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "agents", Short: "Show the agents that job files have declared",
 		Long: `Show the agents that job files have declared: who they are, and what they do.
@@ -23,44 +21,32 @@ An agent's profile never changes; docs/job-file.md says how to declare one.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(m.agentsLsCommand(), m.agentsShowCommand())
+	cmd.AddCommand(agentsLsCommand(at), agentsShowCommand(at))
 	return cmd
 }
 
-func (m *Main) agentsLsCommand() *cobra.Command {
-	var asJSON bool
+func agentsLsCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the agents, with how many of their jobs are in which state", Args: cobra.NoArgs,
 		Long:    "List the agents that job files have declared, and how many of the jobs of each are in which state.",
 		Example: "  scheduler agents ls\n  scheduler agents ls --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, store, err := m.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			list, err := scheduler.Agents(cmd.Context(), store)
-			if err != nil {
-				return failure(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, map[string]any{"agents": append([]scheduler.Agent{}, list...)}))
-			}
-			if len(list) == 0 {
-				fmt.Fprintln(m.stdout, "no agent was declared")
-				return nil
-			}
-			return failure(table(m.out(), "AGENT\tTENANT\tWORKER\tMODEL\tDOMAINS\tOVERSIGHT\tJOBS", func(w io.Writer) {
-				for i := range list {
-					a := &list[i]
-					p := &a.Profile
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Name, a.Tenant, dash(string(p.Worker)), dash(p.Model), dash(strings.Join(p.Domains, ", ")), oversightWord(p.Oversight), statesText(a.Jobs))
-				}
-			}))
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (api.Agents, error) {
+		list, err := p.Agents(ctx)
+		return api.Agents{Agents: list}, err
+	}, func(w io.Writer, v api.Agents) error {
+		if len(v.Agents) == 0 {
+			_, err := fmt.Fprintln(w, "no agent was declared")
+			return err
+		}
+		return table(w, "AGENT\tTENANT\tWORKER\tMODEL\tDOMAINS\tOVERSIGHT\tJOBS", func(w io.Writer) {
+			for i := range v.Agents {
+				a := &v.Agents[i]
+				p := &a.Profile
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, a.Tenant, dash(string(p.Worker)), dash(p.Model), dash(strings.Join(p.Domains, ", ")), oversightWord(p.Oversight), statesText(a.States))
+			}
+		})
+	})
 }
 
 func oversightWord(o *job.Oversight) string {
@@ -81,64 +67,56 @@ func statesText(jobs map[job.RunState]int) string {
 	return dash(strings.Join(parts, ", "))
 }
 
-func (m *Main) agentsShowCommand() *cobra.Command {
-	var asJSON bool
+// agentDetail is what `agents show --json` prints.
+type agentDetail struct {
+	Agent api.Agent `json:"agent"`
+	Jobs  []api.Job `json:"jobs"`
+}
+
+func agentsShowCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [TENANT/]AGENT", Short: "Show an agent's profile and its jobs", Args: cobra.ExactArgs(1),
 		Long:    "Show what was declared of an agent, and its jobs. The tenant is needed where several have an agent of the name.",
 		Example: "  scheduler agents show writer\n  scheduler agents show website/writer --json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			_, store, err := m.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			a, err := findAgent(cmd.Context(), store, args[0])
-			if err != nil {
-				return err
-			}
-			jobs, err := scheduler.AgentJobs(cmd.Context(), store, a)
-			if err != nil {
-				return failure(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, map[string]any{"agent": a, "jobs": stored(jobs...)}))
-			}
-			return failure(printAgent(m.out(), a, stored(jobs...), time.Now()))
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return shows(at, cmd, func(ctx context.Context, p *peer, args []string) (out agentDetail, err error) {
+		if out.Agent, err = findAgent(ctx, p, args[0]); err != nil {
+			return out, err
+		}
+		jobs, err := p.Jobs(ctx, jobQuery{tenant: out.Agent.Tenant, agent: out.Agent.Profile.Name})
+		out.Jobs = jobs.Jobs
+		return out, err
+	}, printAgent)
 }
 
 // findAgent returns the agent that ref names, by its tenant and name or by its
 // name alone where only one tenant has it.
-func findAgent(ctx context.Context, store queue.Store, ref string) (*scheduler.Agent, error) {
-	all, err := scheduler.Agents(ctx, store)
+func findAgent(ctx context.Context, p *peer, ref string) (one api.Agent, err error) {
+	all, err := p.Agents(ctx)
 	if err != nil {
-		return nil, failure(err)
+		return one, err
 	}
 	var found []string
-	var one *scheduler.Agent
 	for i := range all {
-		full := string(all[i].Tenant) + "/" + string(all[i].Name)
-		if ref == full || ref == string(all[i].Name) {
-			found, one = append(found, full), &all[i]
+		full := string(all[i].Tenant) + "/" + string(all[i].Profile.Name)
+		if ref == full || ref == string(all[i].Profile.Name) {
+			found, one = append(found, full), all[i]
 		}
 	}
 	switch len(found) {
 	case 0:
-		return nil, failure(fmt.Errorf("no agent %s was declared; `scheduler agents ls` lists them", ref))
+		return one, failure(fmt.Errorf("no agent %s was declared; `scheduler agents ls` lists them", ref))
 	case 1:
 		return one, nil
 	}
-	return nil, usage(fmt.Errorf("%s is an agent of several tenants: name one of %s", ref, strings.Join(found, ", ")))
+	return one, usage(fmt.Errorf("%s is an agent of several tenants: name one of %s", ref, strings.Join(found, ", ")))
 }
 
-func printAgent(w io.Writer, a *scheduler.Agent, jobs []api.Job, now time.Time) error {
+func printAgent(w io.Writer, d agentDetail) error {
+	a, jobs, now := &d.Agent, d.Jobs, time.Now()
 	p := &a.Profile
 	for _, f := range []struct{ name, value string }{
-		{"agent", string(a.Name)}, {"tenant", string(a.Tenant)}, {"declared", clock(a.Since, now)}, {"worker", string(p.Worker)}, {"model", p.Model},
+		{"agent", string(p.Name)}, {"tenant", string(a.Tenant)}, {"declared", clock(a.Since, now)}, {"worker", string(p.Worker)}, {"model", p.Model},
 		{"domains", strings.Join(p.Domains, ", ")}, {"capabilities", joinedWords(p.Capabilities)}, {"oversight", strings.TrimPrefix(oversightWord(p.Oversight), "-")},
 		{"evaluation", p.EvaluationDomain}, {"system prompt", firstLine(p.SystemPrompt)}, {"input", string(p.Input)}, {"output", string(p.Output)},
 	} {

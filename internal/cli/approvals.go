@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"time"
 
@@ -11,10 +14,9 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/access"
 	"github.com/agentsched/agentsched/internal/terminal"
-	"github.com/agentsched/agentsched/job"
 )
 
-func (m *Main) approvalsCommand() *cobra.Command {
+func approvalsCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "approvals", Short: "Show what waits for a person",
 		Long: `Show the jobs whose work waits for a person, because of their oversight: docs/oversight.md.
@@ -23,39 +25,26 @@ They hold no worker, and go on waiting whether a scheduler runs or not.`,
 		Example: "  scheduler approvals ls\n  scheduler approvals show fix-login",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(m.approvalsLsCommand(), m.approvalsShowCommand())
+	cmd.AddCommand(approvalsLsCommand(at), approvalsShowCommand(at))
 	return cmd
 }
 
-func (m *Main) approvalsLsCommand() *cobra.Command {
-	var asJSON bool
+func approvalsLsCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List what waits for a person", Args: cobra.NoArgs,
 		Long: `List the jobs whose work waits for a person, since when, why, and what counts as the answer
 if none comes in time.`,
 		Example: "  scheduler approvals ls\n  scheduler approvals ls --json | jq -r '.jobs[].id'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return m.read(func(s *reader) error {
-				list, err := s.Approvals(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return failure(writeJSON(m.stdout, list))
-				}
-				if list.Total == 0 {
-					fmt.Fprintln(m.stdout, "nothing waits for a person")
-					return nil
-				}
-				return failure(printApprovals(m.out(), list.Jobs, time.Now()))
-			})
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (api.Jobs, error) { return p.Approvals(ctx) },
+		func(w io.Writer, list api.Jobs) error { return printApprovals(w, list.Jobs, time.Now()) })
 }
 
 func printApprovals(w io.Writer, list []api.Job, now time.Time) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "nothing waits for a person")
+		return err
+	}
 	return table(w, "JOB\tID\tTENANT\tASKED\tUNTIL\tREJECTED\tWHY", func(w io.Writer) {
 		for i := range list {
 			e, a := &list[i], list[i].Approval
@@ -68,37 +57,24 @@ func printApprovals(w io.Writer, list []api.Job, now time.Time) error {
 	})
 }
 
-func (m *Main) approvalsShowCommand() *cobra.Command {
-	var asJSON bool
+func approvalsShowCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show JOB", Short: "Show what a person is to look at", Args: cobra.ExactArgs(1),
 		Long: `Show what a job has made that waits for a person: its answer, what it has changed, why it
 asks, and how to answer. Of one that was answered, by whom and how.`,
 		Example: "  scheduler approvals show fix-login",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.read(func(s *reader) error {
-				j, err := s.Job(cmd.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				e := &j.Job
-				if e.Approval == nil {
-					return usage(fmt.Errorf("job %s (%s) is %s and was never asked about", e.ID, e.Spec.Name, stateWord(e)), "`scheduler approvals ls` lists what waits")
-				}
-				if asJSON {
-					return failure(writeJSON(m.stdout, j))
-				}
-				m.printApproval(e, j.Attempts)
-				return nil
-			})
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job and its attempts as JSON")
-	return cmd
+	return shows(at, cmd, func(ctx context.Context, p *peer, args []string) (api.JobDetail, error) {
+		j, err := p.Job(ctx, args[0])
+		if err == nil && j.Job.Approval == nil {
+			err = usage(fmt.Errorf("job %s (%s) is %s and was never asked about", j.Job.ID, j.Job.Spec.Name, stateWord(&j.Job)), "`scheduler approvals ls` lists what waits")
+		}
+		return j, err
+	}, printApproval)
 }
 
-func (m *Main) printApproval(e *api.Job, attempts []job.Attempt) {
-	a, w := e.Approval, m.stdout
+func printApproval(w io.Writer, j api.JobDetail) error {
+	e, a, attempts := &j.Job, j.Job.Approval, j.Attempts
 	fmt.Fprintf(w, "%s (%s) asks about attempt %d: %s\n", e.Spec.Name, e.ID, a.Attempt, terminal.Clean(a.Why))
 	switch {
 	case a.DecidedAt != nil:
@@ -132,22 +108,23 @@ func (m *Main) printApproval(e *api.Job, attempts []job.Attempt) {
 	if a.DecidedAt == nil {
 		fmt.Fprintf(w, "\nscheduler approve %s\nscheduler reject %s -m \"what is to be done better\"\n", e.Spec.Name, e.Spec.Name)
 	}
+	return nil
 }
 
-func (m *Main) approveCommand() *cobra.Command {
-	return m.answerCommand("approve JOB...", "Let what a job has made count", true,
-		"Say that what the jobs have made is good. They are done then, and what needs them begins.",
+func approveCommand(con *console, at *target) *cobra.Command {
+	return answerCommand(con, at, "approve JOB...", "Approve what a job has made", true,
+		"Approve what the jobs have made. They are completed then, and jobs that need them begin.",
 		"  scheduler approve fix-login\n  scheduler approve fix-login -m \"fine, but watch the tests\"")
 }
 
-func (m *Main) rejectCommand() *cobra.Command {
-	return m.answerCommand("reject JOB... -m FEEDBACK", "Have a job do its work again, with feedback", false,
+func rejectCommand(con *console, at *target) *cobra.Command {
+	return answerCommand(con, at, "reject JOB... -m FEEDBACK", "Reject what a job has made and run it again with feedback", false,
 		`Say that what the jobs have made is not good enough, and why: the next attempt is told so.
 When a job was rejected as often as its oversight's max_retries allows, it fails.`,
 		"  scheduler reject fix-login -m \"the error message must name the user\"")
 }
 
-func (m *Main) answerCommand(use, short string, approve bool, long, example string) *cobra.Command {
+func answerCommand(con *console, at *target, use, short string, approve bool, long, example string) *cobra.Command {
 	a := api.Answer{Approved: approve}
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -156,33 +133,22 @@ func (m *Main) answerCommand(use, short string, approve bool, long, example stri
 			if a.By == "" {
 				a.By = userName()
 			}
-			return m.on(func(s site) error {
-				done := api.Jobs{Jobs: []api.Job{}}
-				var errs []error
-				for _, ref := range args {
-					e, err := s.Decide(cmd.Context(), ref, a)
-					if err != nil {
-						errs = append(errs, err)
-						continue
+			return at.do(func(p *peer) error {
+				return changeJobs(cmd.Context(), con, p, args, asJSON, func(ref string) (api.JobDetail, error) {
+					j, err := p.Decide(cmd.Context(), ref, a)
+					if refused, ok := errors.AsType[*api.Problem](err); ok && refused.Status == http.StatusBadRequest {
+						err = usage(err, `give it with -m, e.g. scheduler reject `+ref+` -m "the tests are missing"`)
 					}
-					done.Jobs = append(done.Jobs, e)
-				}
-				done.Total = len(done.Jobs)
-				if asJSON {
-					errs = append(errs, failure(writeJSON(m.stdout, done)))
-				} else {
-					for i := range done.Jobs {
-						e := &done.Jobs[i]
-						fmt.Fprintf(m.stdout, "%s  %s  %s\n", e.ID, e.Spec.Name, answered(m.out(), e, approve))
-					}
-				}
-				return joined(errs)
+					return j, err
+				}, func(_ string, j *api.Job) string {
+					return fmt.Sprintf("%s  %s  %s", j.ID, j.Spec.Name, answered(con.out(), j, approve))
+				})
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&a.Comment, "message", "m", "", "what you have to say about it")
-	f.StringVar(&a.By, "by", "", "in whose `NAME` (default: yours)")
+	f.StringVarP(&a.Comment, "message", "m", "", "a comment")
+	f.StringVar(&a.By, "by", "", "evaluate under this `NAME` (default: yours)")
 	f.BoolVar(&asJSON, "json", false, "print the jobs as JSON")
 	return cmd
 }
@@ -196,7 +162,7 @@ func answered(w io.Writer, e *api.Job, approved bool) string {
 	case approved:
 		return "approved, goes on"
 	default:
-		return "rejected, is done again"
+		return "rejected, runs again"
 	}
 }
 

@@ -18,24 +18,24 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-func (m *Main) auditCommand() *cobra.Command {
+func auditCommand(con *console, local *local, at *target) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Look at the audit log, and whether it is whole",
+		Use: "audit", Short: "Show and verify the audit log",
 		Long: `The audit log holds who did what through which door, and which commands agents ran:
 docs/audit.md.`,
 		Args:    cobra.NoArgs,
 		Example: "  scheduler audit verify\n  scheduler audit tail --job 0198f3c2",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(m.auditVerifyCommand(), m.auditTailCommand())
+	cmd.AddCommand(auditVerifyCommand(con, local), auditTailCommand(con, local, at))
 	return cmd
 }
 
-func (m *Main) auditVerifyCommand() *cobra.Command {
+func auditVerifyCommand(con *console, local *local) *cobra.Command {
 	var asJSON bool
 	var expect []string
 	cmd := &cobra.Command{
-		Use: "verify [DIR | FILE...]", Short: "Look whether the audit log is as it was written",
+		Use: "verify [DIR | FILE...]", Short: "Verify that the audit log is unchanged",
 		Long: `Look whether each record of the audit log is as it was written and stands behind the one
 that it was written behind, and whether the log ends where it did. It exits 0 if so, else 1
 with what is wrong. The last record's number and hash are printed: kept in another place,
@@ -51,14 +51,14 @@ The log is that of the state directory, or DIR, or FILEs in their order.`,
 				}
 				heads = append(heads, h)
 			}
-			report, err := m.verifyAudit(args, heads)
+			report, err := verifyAudit(local, args, heads)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				err = writeJSON(m.stdout, report)
+				err = writeJSON(con.stdout, report)
 			} else {
-				printAudit(m.stdout, &report)
+				printAudit(con.stdout, &report)
 			}
 			if err == nil && !report.Whole() {
 				err = fmt.Errorf("the audit log is not whole: %s", count(len(report.Problems), "problem"))
@@ -72,9 +72,9 @@ The log is that of the state directory, or DIR, or FILEs in their order.`,
 }
 
 // verifyAudit reads the log that the arguments mean.
-func (m *Main) verifyAudit(args []string, expect []audit.Head) (audit.Report, error) {
+func verifyAudit(local *local, args []string, expect []audit.Head) (audit.Report, error) {
 	if len(args) == 0 {
-		dir, err := m.auditDir()
+		dir, err := local.auditDir()
 		if err != nil {
 			return audit.Report{}, err
 		}
@@ -89,7 +89,7 @@ func (m *Main) verifyAudit(args []string, expect []audit.Head) (audit.Report, er
 	case !info.IsDir():
 		report, err = audit.VerifyFiles(args, expect...)
 	case len(args) > 1:
-		return audit.Report{}, usage(fmt.Errorf("%s is a folder; want one folder, or files", args[0]))
+		return audit.Report{}, usage(fmt.Errorf("%s is a folder: give one folder, or files", args[0]))
 	default:
 		report, err = audit.Verify(args[0], expect...)
 	}
@@ -97,8 +97,8 @@ func (m *Main) verifyAudit(args []string, expect []audit.Head) (audit.Report, er
 }
 
 // auditDir is the folder of the state directory's log.
-func (m *Main) auditDir() (string, error) {
-	dir, err := m.existing()
+func (local *local) auditDir() (string, error) {
+	dir, err := local.existing()
 	if err != nil {
 		return "", err
 	}
@@ -131,7 +131,7 @@ func printAudit(w io.Writer, r *audit.Report) {
 	}
 }
 
-func (m *Main) auditTailCommand() *cobra.Command {
+func auditTailCommand(con *console, local *local, at *target) *cobra.Command {
 	var asJSON bool
 	var who, id string
 	n := 20
@@ -142,17 +142,21 @@ verify" says whether to believe them.`,
 		Example: "  scheduler audit tail -n 50\n  scheduler audit tail --job fix-login\n  scheduler audit tail --who ann --json | jq .action",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if n < 1 {
-				return usage(fmt.Errorf("-n is %d; want 1 or more", n))
+				return usage(fmt.Errorf("invalid -n %d: use 1 or more", n))
 			}
-			dir, err := m.auditDir()
+			dir, err := local.auditDir()
 			if err != nil {
 				return err
 			}
 			if id != "" {
 				// The log is there for jobs too that the queue does not have any more.
-				if known, err := m.idOf(cmd.Context(), id); err == nil {
-					id = string(known)
-				}
+				at.do(func(p *peer) error { //nolint:errcheck // see above
+					j, err := p.Job(cmd.Context(), id)
+					if err == nil {
+						id = string(j.Job.ID)
+					}
+					return err
+				})
 			}
 			list, damaged, err := audit.Last(dir, n, func(r *api.AuditRecord) bool {
 				return (who == "" || r.Who.Name == who) && (id == "" || r.Job != "" && sameJob(r.Job, id))
@@ -160,7 +164,7 @@ verify" says whether to believe them.`,
 			if damaged > 0 {
 				err = errors.Join(err, fmt.Errorf("%s cannot be read; `scheduler audit verify` says which", count(damaged, "line")))
 			}
-			return failure(errors.Join(m.printRecords(list, asJSON), err))
+			return failure(errors.Join(printRecords(con, list, asJSON), err))
 		},
 	}
 	flags := cmd.Flags()
@@ -177,9 +181,9 @@ func sameJob(id job.ID, ref string) bool {
 	return strings.HasPrefix(string(id), ref) || strings.HasSuffix(string(id), ref)
 }
 
-func (m *Main) printRecords(list []api.AuditRecord, asJSON bool) error {
+func printRecords(con *console, list []api.AuditRecord, asJSON bool) error {
 	if asJSON {
-		enc := terminal.NewEncoder(m.stdout)
+		enc := terminal.NewEncoder(con.stdout)
 		enc.SetEscapeHTML(false)
 		for i := range list {
 			if err := enc.Encode(&list[i]); err != nil {
@@ -189,10 +193,10 @@ func (m *Main) printRecords(list []api.AuditRecord, asJSON bool) error {
 		return nil
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(m.stdout, "nothing is recorded")
+		fmt.Fprintln(con.stdout, "nothing is recorded")
 		return nil
 	}
-	return table(m.stdout, "RECORD\tTIME\tWHO\tDOOR\tACTION\tON\tDETAIL", func(w io.Writer) {
+	return table(con.stdout, "RECORD\tTIME\tWHO\tDOOR\tACTION\tON\tDETAIL", func(w io.Writer) {
 		for i := range list {
 			r := &list[i]
 			on := r.Target

@@ -21,10 +21,11 @@ func TestAuditCommands(t *testing.T) {
 	}
 	do := func(args ...string) (code int, out, errs string) {
 		var stdout, stderr bytes.Buffer
-		m := &Main{stdout: &stdout, stderr: &stderr}
+		m := newTestMain(t, &stdout)
+		m.con.stderr = &stderr
 		root := m.rootCommand()
 		if cmd, _, err := root.Find([]string{"audit"}); err != nil || cmd == root {
-			root.AddCommand(m.auditCommand())
+			root.AddCommand(auditCommand(m.con, m.local, m.at))
 		}
 		root.SetArgs(append([]string{"--state", state}, args...))
 		if err := root.Execute(); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/agentsched/agentsched/queue/sqlite"
 )
 
-func (m *Main) backupCommand() *cobra.Command {
-	var restore, asJSON bool
+func backupCommand(con *console, local *local) *cobra.Command {
+	var back, asJSON bool
 	cmd := &cobra.Command{
 		Use: "backup FILE | backup --restore FILE", Short: "Copy the queue to a file, also while a scheduler runs", Args: cobra.ExactArgs(1),
 		Long: `Copy the whole queue, as it is at one moment, to a new file: jobs, attempts, events, what was
@@ -31,11 +31,11 @@ was there is kept under another name. What ran since the backup runs again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			work := m.backup
-			if restore {
-				work = m.restore
+			work := backup
+			if back {
+				work = restore
 			}
-			if e := work(ctx, args[0], asJSON); e != nil && errors.Is(e, context.Canceled) {
+			if e := work(ctx, con, local, args[0], asJSON); e != nil && errors.Is(e, context.Canceled) {
 				return &exitError{code: exitInterrupted}
 			} else if e != nil {
 				return e
@@ -43,7 +43,7 @@ was there is kept under another name. What ran since the backup runs again.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&restore, "restore", false, "put the backup in the queue's place")
+	cmd.Flags().BoolVar(&back, "restore", false, "put the backup in the queue's place")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -55,8 +55,8 @@ type backedUp struct {
 	Aside string `json:"aside,omitempty"` // with --restore: where the queue lies that was there
 }
 
-func (m *Main) backup(ctx context.Context, path string, asJSON bool) error {
-	_, store, err := m.look(ctx)
+func backup(ctx context.Context, con *console, local *local, path string, asJSON bool) error {
+	_, store, err := local.look(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,14 +73,14 @@ func (m *Main) backup(ctx context.Context, path string, asJSON bool) error {
 		return failure(err)
 	}
 	if asJSON {
-		return failure(writeJSON(m.stdout, backedUp{Path: path, Bytes: info.Size()}))
+		return failure(writeJSON(con.stdout, backedUp{Path: path, Bytes: info.Size()}))
 	}
-	fmt.Fprintf(m.stdout, "%s: %s\n", path, sizeText(info.Size()))
+	fmt.Fprintf(con.stdout, "%s: %s\n", path, sizeText(info.Size()))
 	return nil
 }
 
-func (m *Main) restore(ctx context.Context, path string, asJSON bool) error {
-	dir, lock, err := m.lockState()
+func restore(ctx context.Context, con *console, local *local, path string, asJSON bool) error {
+	dir, lock, err := local.lockState()
 	if err != nil {
 		return err
 	}
@@ -93,18 +93,18 @@ func (m *Main) restore(ctx context.Context, path string, asJSON bool) error {
 		return failure(err)
 	}
 	if asJSON {
-		return failure(writeJSON(m.stdout, backedUp{Path: path, Aside: aside}))
+		return failure(writeJSON(con.stdout, backedUp{Path: path, Aside: aside}))
 	}
-	fmt.Fprintf(m.stdout, "the queue is now that of %s\n", path)
+	fmt.Fprintf(con.stdout, "the queue is now that of %s\n", path)
 	if aside != "" {
-		fmt.Fprintf(m.stdout, "the one before is %s\n", aside)
+		fmt.Fprintf(con.stdout, "the one before is %s\n", aside)
 	}
 	return nil
 }
 
 // lockState takes the state directory, but not its queue, which may be damaged.
-func (m *Main) lockState() (*statedir.Dir, *statedir.Lock, error) {
-	dir, err := m.existing()
+func (local *local) lockState() (*statedir.Dir, *statedir.Lock, error) {
+	dir, err := local.existing()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,7 +112,7 @@ func (m *Main) lockState() (*statedir.Dir, *statedir.Lock, error) {
 	if err != nil {
 		return nil, nil, usage(err)
 	}
-	if err := m.outsideAlone(dir); err != nil {
+	if err := local.outsideAlone(dir); err != nil {
 		lock.Release()
 		return nil, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sched"
@@ -18,8 +19,12 @@ import (
 // its jobs as a new one, of which added hears. told is a line for the user about which it was.
 func openBatch(ctx context.Context, store queue.Store, src *source, fresh bool, added func([]queue.Entry)) (id job.BatchID, told string, err error) {
 	if src.resume {
-		opened, _, err := newestRun(ctx, store)
-		return opened.Batch, toldOf(opened), err
+		list, err := server.RunsOf(ctx, store)
+		if err != nil {
+			return "", "", failure(err)
+		}
+		opened, err := newestRun(list)
+		return opened.Batch, toldOf(opened.OpenedRun), err
 	}
 	run, err := src.run(fresh)
 	if err != nil {
@@ -86,25 +91,14 @@ func changedHints() []string {
 	return []string{"`scheduler run` without arguments finishes it as it was", "`scheduler run --new …` cancels its unfinished jobs and runs the changed ones"}
 }
 
-// newestRun returns the newest run that has unfinished jobs, with its batch.
-func newestRun(ctx context.Context, store queue.Reader) (api.OpenedRun, queue.Batch, error) {
-	batches, err := store.Batches(ctx, "")
-	if err != nil {
-		return api.OpenedRun{}, queue.Batch{}, failure(err)
-	}
-	for _, b := range batches {
-		if b.ClosedAt != nil || !b.Private && b.Workflow.Caller == nil {
-			continue
-		}
-		opened, err := scheduler.RunOf(ctx, store, &b)
-		if err != nil {
-			return opened, b, failure(err)
-		}
-		if opened.Unfinished > 0 {
-			return opened, b, nil
+// newestRun returns the newest run that has unfinished jobs.
+func newestRun(list []api.RunStatus) (api.RunStatus, error) {
+	for _, run := range list {
+		if run.Unfinished > 0 {
+			return run, nil
 		}
 	}
-	return api.OpenedRun{}, queue.Batch{}, nothingToContinue()
+	return api.RunStatus{}, nothingToContinue()
 }
 
 // rejected says which job was refused for which other one, and what to do.
@@ -172,4 +166,17 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// stored returns what the store has as the API would tell it: how the jobs stand
+// too, as far as the store knows.
+func stored(entries ...queue.Entry) []api.Job {
+	jobs := server.JobsOf(entries)
+	for i := range jobs {
+		if jobs[i].Status == nil {
+			st := scheduler.StatusOf(&entries[i], time.Now())
+			jobs[i].Status = &st
+		}
+	}
+	return jobs
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/agentsched/agentsched/internal/crashlog"
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -26,27 +25,27 @@ const maxCompletions = 100
 // completion offers words, each with a tab and what it means behind it if there is
 // something to say. It is silent about all that goes wrong: a shell would print it
 // into the command line.
-type completion func(ctx context.Context, m *Main) []string
+type completion func(ctx context.Context, at *target) []string
 
 // fixed offers words that are always the same.
 func fixed[T ~string](words ...T) completion {
-	return func(context.Context, *Main) []string { return wordsOf(words) }
+	return func(context.Context, *target) []string { return wordsOf(words) }
 }
 
 // argCompletions say what the arguments of a command are, by the first such word in
 // its Use or, before that, by the command.
 var argCompletions = map[string]completion{
 	"JOB":      jobsWhere(client.ListQuery{}),
-	"PIPELINE": wordOf(func(r *reader, ctx context.Context) ([]api.Pipeline, error) { return r.Pipelines(ctx, "") }, func(p *api.Pipeline) string { return string(p.ID) }),
+	"PIPELINE": wordOf(func(r *peer, ctx context.Context) ([]api.Pipeline, error) { return r.Pipelines(ctx, "") }, func(p *api.Pipeline) string { return string(p.ID) }),
 	"SCOPE":    scopes,
 	"REPORT":   crashReports,
 	"TENANT":   tenantNames,
-	"SUBJECT": wordOf(func(r *reader, ctx context.Context) ([]api.Reputation, error) {
+	"SUBJECT": wordOf(func(r *peer, ctx context.Context) ([]api.Reputation, error) {
 		return r.Reputations(ctx, client.ReputationQuery{})
 	}, func(r *api.Reputation) string { return r.Subject.Name }),
 
 	"agents show":     agentNames,
-	"install-workers": func(_ context.Context, m *Main) []string { return wordsOf(m.packages().Kinds()) },
+	"install-workers": func(_ context.Context, at *target) []string { return wordsOf(at.prog.packages().Kinds()) },
 
 	"cancel":         jobsWhere(client.ListQuery{States: []job.EntryState{job.Queued, job.Dispatched}}),
 	"wait":           jobsWhere(client.ListQuery{States: []job.EntryState{job.Queued, job.Dispatched}}),
@@ -72,15 +71,15 @@ var flagCompletions = map[string]completion{
 	"batch":        batchIDs,
 	"color":        fixed(colourAuto, colourAlways, colourNever),
 	"log-level":    fixed("debug", "info", "warn", "error"),
-	"status":       func(context.Context, *Main) []string { return statusWords() },
-	"class":        func(context.Context, *Main) []string { return wordsOf(job.Classes()) },
-	"role":         func(context.Context, *Main) []string { return roles },
+	"status":       func(context.Context, *target) []string { return statusWords() },
+	"class":        func(context.Context, *target) []string { return wordsOf(job.Classes()) },
+	"role":         func(context.Context, *target) []string { return roles },
 	"isolation":    fixed(job.Worktree, job.Copy, job.Direct, job.NoWorkspace),
 	"on-duplicate": fixed("coalesce", "latest_wins", "reject", "serialize"),
-	"capabilities": func(context.Context, *Main) []string { return wordsOf(job.Capabilities()) },
-	"by":           func(context.Context, *Main) []string { return wordsOf(queue.Dimensions()) },
+	"capabilities": func(context.Context, *target) []string { return wordsOf(job.Capabilities()) },
+	"by":           func(context.Context, *target) []string { return wordsOf(queue.Dimensions()) },
 	"kind":         fixed(eval.Worker, eval.Agent, eval.Tenant),
-	"policy":       func(_ context.Context, m *Main) []string { return m.policyNames() },
+	"policy":       func(_ context.Context, at *target) []string { return at.prog.policyNames() },
 
 	" --state":            nil, // of all commands: a folder
 	"dlq ls --class":      errorClasses,
@@ -91,17 +90,17 @@ var flagCompletions = map[string]completion{
 }
 
 var (
-	tenantNames = wordOf((*reader).Tenants, func(t *api.Tenant) string { return string(t.Tenant) })
-	agentNames  = wordOf(func(r *reader, ctx context.Context) ([]api.Agent, error) { return r.Agents(ctx) }, func(a *api.Agent) string {
+	tenantNames = wordOf((*peer).Tenants, func(t *api.Tenant) string { return string(t.Tenant) })
+	agentNames  = wordOf(func(r *peer, ctx context.Context) ([]api.Agent, error) { return r.Agents(ctx) }, func(a *api.Agent) string {
 		return string(a.Profile.Name) + "\t" + terminal.Clean("of "+string(a.Tenant))
 	})
 )
 
 // addCompletions lets the shell complete a command's arguments and flags.
-func (m *Main) addCompletions(cmd *cobra.Command) {
+func (at *target) addCompletions(cmd *cobra.Command) {
 	name := commandName(cmd)
 	if c, ok := completionOf(cmd); ok && cmd.ValidArgsFunction == nil {
-		cmd.ValidArgsFunction = m.offer(c, strings.Contains(cmd.Use, "..."))
+		cmd.ValidArgsFunction = at.offer(c, strings.Contains(cmd.Use, "..."))
 	}
 	add := func(f *pflag.Flag) {
 		c, own := flagCompletions[name+" --"+f.Name]
@@ -111,7 +110,7 @@ func (m *Main) addCompletions(cmd *cobra.Command) {
 		if c == nil || f.Value.Type() == "bool" {
 			return
 		}
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, m.offer(c, true)) // it is registered already
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, at.offer(c, true)) // it is registered already
 	}
 	cmd.LocalFlags().VisitAll(add)
 }
@@ -131,9 +130,9 @@ func completionOf(cmd *cobra.Command) (completion, bool) {
 
 // offer makes a function of cobra's. What was given already is not offered again,
 // and nothing is where one argument is enough.
-func (m *Main) offer(c completion, many bool) cobra.CompletionFunc {
+func (at *target) offer(c completion, many bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if !many && len(args) > 0 || m.server != "" || m.variable(serverVariable) != "" {
+		if !many && len(args) > 0 || at.server != "" || at.con.getenv(serverVariable) != "" {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx := cmd.Context()
@@ -141,7 +140,7 @@ func (m *Main) offer(c completion, many bool) cobra.CompletionFunc {
 			ctx = context.Background()
 		}
 		var list []cobra.Completion
-		for _, word := range c(ctx, m) {
+		for _, word := range c(ctx, at) {
 			text, _, _ := strings.Cut(word, "\t")
 			if strings.HasPrefix(text, begin) && !slices.Contains(args, text) && !slices.Contains(list, word) {
 				list = append(list, word)
@@ -152,8 +151,8 @@ func (m *Main) offer(c completion, many bool) cobra.CompletionFunc {
 }
 
 // offered returns the words that f makes of what is read, none if that fails.
-func (m *Main) offered(f func(*reader) ([]string, error)) (words []string) {
-	m.read(func(r *reader) (err error) { //nolint:errcheck // see completion
+func (at *target) offered(f func(*peer) ([]string, error)) (words []string) {
+	at.do(func(r *peer) (err error) { //nolint:errcheck // see completion
 		words, err = f(r)
 		return err
 	})
@@ -164,8 +163,8 @@ func (m *Main) offered(f func(*reader) ([]string, error)) (words []string) {
 // those whose name stands for a newer one.
 func jobsWhere(q client.ListQuery) completion {
 	q.Newest, q.Limit = true, maxCompletions
-	return func(ctx context.Context, m *Main) []string {
-		return m.offered(func(r *reader) (words []string, err error) {
+	return func(ctx context.Context, at *target) []string {
+		return at.offered(func(r *peer) (words []string, err error) {
 			list, err := r.List(ctx, q)
 			seen := map[job.Name]bool{}
 			for i := range list.Jobs {
@@ -182,31 +181,24 @@ func jobsWhere(q client.ListQuery) completion {
 	}
 }
 
-func jobsOrBatches(ctx context.Context, m *Main) []string {
-	return append(jobsWhere(client.ListQuery{})(ctx, m), batchIDs(ctx, m)...)
+func jobsOrBatches(ctx context.Context, at *target) []string {
+	return append(jobsWhere(client.ListQuery{})(ctx, at), batchIDs(ctx, at)...)
 }
 
-func batchIDs(ctx context.Context, m *Main) []string {
-	_, store, err := m.look(ctx)
-	if err != nil {
-		return nil
-	}
-	defer store.Close()
-	batches, err := store.Batches(ctx, "")
-	if err != nil {
-		return nil
-	}
-	var words []string
-	for _, b := range batches[:min(len(batches), maxCompletions)] {
-		words = append(words, string(b.ID)+"\t"+terminal.Clean(filepath.Base(firstLine(b.Source))))
-	}
-	return words
+func batchIDs(ctx context.Context, at *target) []string {
+	return at.offered(func(p *peer) (words []string, err error) {
+		list, err := p.Workflows(ctx, maxCompletions)
+		for _, b := range list {
+			words = append(words, string(b.Batch)+"\t"+terminal.Clean(filepath.Base(firstLine(b.Source))))
+		}
+		return words, err
+	})
 }
 
 // wordOf returns what offers a word for each element of a list that is read.
-func wordOf[T any](list func(*reader, context.Context) ([]T, error), word func(*T) string) completion {
-	return func(ctx context.Context, m *Main) []string {
-		return m.offered(func(r *reader) (words []string, err error) {
+func wordOf[T any](list func(*peer, context.Context) ([]T, error), word func(*T) string) completion {
+	return func(ctx context.Context, at *target) []string {
+		return at.offered(func(r *peer) (words []string, err error) {
 			all, err := list(r, ctx)
 			for i := range all {
 				words = append(words, word(&all[i]))
@@ -216,33 +208,32 @@ func wordOf[T any](list func(*reader, context.Context) ([]T, error), word func(*
 	}
 }
 
-func workerNames(_ context.Context, m *Main) []string {
-	cfg, err := m.readConfig(m.configOptions())
+func workerNames(_ context.Context, at *target) []string {
+	cfg, err := at.prog.readConfig(at.prog.configOptions())
 	if err != nil {
-		return m.adapterNames()
+		return at.prog.adapterNames()
 	}
-	return m.workerKinds(&cfg)
+	return at.prog.workerKinds(&cfg)
 }
 
 // scopes offers what is isolated, and what could be paused.
-func scopes(ctx context.Context, m *Main) []string {
+func scopes(ctx context.Context, at *target) []string {
 	words := []string{string(isolation.Global)}
-	for _, kind := range workerNames(ctx, m) {
+	for _, kind := range workerNames(ctx, at) {
 		words = append(words, string(isolation.WorkerScope(job.WorkerKind(kind))))
 	}
-	if dir, err := m.existing(); err == nil {
-		if book, err := scheduler.LoadIsolations(dir.Isolations()); err == nil {
-			for _, i := range book.List(utcNow()) {
-				words = append(words, string(i.Scope)+"\t"+terminal.Clean("isolated: "+firstLine(i.Message)))
-			}
+	return append(words, at.offered(func(p *peer) (words []string, err error) {
+		st, err := p.Status(ctx)
+		for _, i := range st.Isolations {
+			words = append(words, i.Scope+"\t"+terminal.Clean("isolated: "+firstLine(i.Message)))
 		}
-	}
-	return words
+		return words, err
+	})...)
 }
 
-func crashReports(_ context.Context, m *Main) []string {
+func crashReports(_ context.Context, at *target) []string {
 	words := []string{latest}
-	if dir, err := m.existing(); err == nil {
+	if dir, err := at.local.existing(); err == nil {
 		all, _ := crashlog.List(dir.Crashes())
 		for i := range all {
 			words = append(words, string(all[i].ID))
@@ -251,7 +242,7 @@ func crashReports(_ context.Context, m *Main) []string {
 	return words
 }
 
-func errorClasses(context.Context, *Main) []string { return wordsOf(job.ErrorClasses()) }
+func errorClasses(context.Context, *target) []string { return wordsOf(job.ErrorClasses()) }
 
 // describeCompletion says how completions are set up, in the words of the rest.
 func describeCompletion(root *cobra.Command) {

@@ -14,15 +14,15 @@ import (
 	"github.com/agentsched/agentsched/internal/trigger"
 )
 
-func (m *Main) configCommand() *cobra.Command {
+func configCommand(con *console, prog *program) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs,
+		Use: "config", Short: "Check the configuration", Args: cobra.NoArgs,
 		Long: "Look at the configuration, which docs/config.md explains. `kill -HUP` has a running scheduler read it again.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var asJSON bool
 	check := &cobra.Command{
-		Use: "check [FILE]", Short: "Tell whether a configuration file is right", Args: cobra.MaximumNArgs(1),
+		Use: "check [FILE]", Short: "Check a configuration file", Args: cobra.MaximumNArgs(1),
 		Long: `Read a configuration file as a scheduler would (without FILE the one that it would
 read), and the job files of its triggers, and tell what it sets, or all its mistakes
 with line and column.
@@ -31,9 +31,9 @@ Exit code: 0 the file is right, or there is none and none was named; 2 it is not
 		Example: "  scheduler config check\n  scheduler config check new.yaml --json",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return m.checkConfig(args[0], asJSON)
+				return checkConfig(con, prog, args[0], asJSON)
 			}
-			return m.checkConfig(m.configPath, asJSON)
+			return checkConfig(con, prog, prog.configPath, asJSON)
 		},
 	}
 	check.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -48,42 +48,42 @@ type checkedConfig struct {
 }
 
 // checkConfig checks the file at path; "" is the one of the default path.
-func (m *Main) checkConfig(path string, asJSON bool) error {
+func checkConfig(con *console, prog *program, path string, asJSON bool) error {
 	none := checkedConfig{Sets: []string{}}
 	if path == "" {
 		byDefault, err := config.DefaultPath()
 		if _, statErr := os.Stat(byDefault); asJSON && (err != nil || errors.Is(statErr, os.ErrNotExist)) {
-			return failure(writeJSON(m.stdout, none))
+			return failure(writeJSON(con.stdout, none))
 		}
 		if err != nil { // no home folder, no file
-			fmt.Fprintln(m.stdout, "there is no configuration file: everything has its default")
+			fmt.Fprintln(con.stdout, "there is no configuration file: everything has its default")
 			return nil
 		}
 		if _, err := os.Stat(byDefault); errors.Is(err, os.ErrNotExist) {
-			fmt.Fprintf(m.stdout, "there is no %s: everything has its default\n", byDefault)
+			fmt.Fprintf(con.stdout, "there is no %s: everything has its default\n", byDefault)
 			return nil
 		}
 		path = byDefault
 	}
-	cfg, err := config.Load(path, m.configOptions())
+	cfg, err := config.Load(path, prog.configOptions())
 	if err != nil {
 		return usage(err)
 	}
-	if err := m.checkTriggers(&cfg); err != nil {
+	if err := prog.checkTriggers(&cfg); err != nil {
 		return usage(err)
 	}
 	if asJSON {
-		return failure(writeJSON(m.stdout, checkedConfig{Path: path, Sets: append(none.Sets, setBy(cfg)...)}))
+		return failure(writeJSON(con.stdout, checkedConfig{Path: path, Sets: append(none.Sets, setBy(cfg)...)}))
 	}
-	fmt.Fprintf(m.stdout, "%s is right; %s\n", path, told(cfg))
+	fmt.Fprintf(con.stdout, "%s is valid; %s\n", path, told(cfg))
 	return nil
 }
 
 // checkTriggers reads the job files of all triggers, as they do when they fire.
-func (m *Main) checkTriggers(cfg *config.Config) error {
+func (prog *program) checkTriggers(cfg *config.Config) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Triggers)) {
-		if _, err := m.firingJobs(trigger.Firing{Trigger: name, Settings: cfg.Triggers[name]}, cfg); err != nil {
+		if _, err := prog.firingJobs(trigger.Firing{Trigger: name, Settings: cfg.Triggers[name]}, cfg); err != nil {
 			errs = append(errs, fmt.Errorf("trigger %s: %w", name, err))
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/agentsched/agentsched/internal/terminal"
 )
 
-func (m *Main) crashesCommand() *cobra.Command {
+func crashesCommand(con *console, local *local) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "crashes [REPORT]", Short: "List the crashes of cores, or show one whole", Args: cobra.MaximumNArgs(1),
@@ -22,27 +22,27 @@ kept. With REPORT, show what is known of one: the end of its log and its crash d
 is its id, the first or last characters of that, or "latest".`, crashlog.Keep),
 		Example: "  scheduler crashes\n  scheduler crashes latest",
 		RunE: func(_ *cobra.Command, args []string) error {
-			dir, err := m.existing()
+			dir, err := local.existing()
 			if err != nil {
 				return err
 			}
 			if len(args) == 1 {
-				return m.showCrash(dir.Crashes(), args[0], asJSON)
+				return showCrash(con, dir.Crashes(), args[0], asJSON)
 			}
-			return m.listCrashes(dir.Crashes(), asJSON)
+			return listCrashes(con, dir.Crashes(), asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func (m *Main) listCrashes(dir string, asJSON bool) error {
+func listCrashes(con *console, dir string, asJSON bool) error {
 	all, err := crashlog.List(dir)
 	switch {
 	case asJSON:
-		return failure(errors.Join(err, writeJSON(m.stdout, append([]crashlog.Report{}, all...))))
+		return failure(errors.Join(err, writeJSON(con.stdout, append([]crashlog.Report{}, all...))))
 	case len(all) == 0 && err == nil:
-		fmt.Fprintln(m.stdout, "no core has crashed")
+		fmt.Fprintln(con.stdout, "no core has crashed")
 		return nil
 	}
 	rows := func(w io.Writer) {
@@ -52,13 +52,13 @@ func (m *Main) listCrashes(dir string, asJSON bool) error {
 				r.Uptime.Std().Round(time.Millisecond), len(r.Runs), terminal.Clean(r.Exit), terminal.Clean(firstLine(r.LastWords)))
 		}
 	}
-	return failure(errors.Join(err, table(m.out(), "REPORT\tTIME\tCORE\tPID\tLIVED\tRUNS\tEXIT\tLAST WORDS", rows)))
+	return failure(errors.Join(err, table(con.out(), "REPORT\tTIME\tCORE\tPID\tLIVED\tRUNS\tEXIT\tLAST WORDS", rows)))
 }
 
 // latest means the newest report.
 const latest = "latest"
 
-func (m *Main) showCrash(dir, ref string, asJSON bool) error {
+func showCrash(con *console, dir, ref string, asJSON bool) error {
 	if ref == latest {
 		ref = "last"
 	}
@@ -70,9 +70,9 @@ func (m *Main) showCrash(dir, ref string, asJSON bool) error {
 		return failure(err)
 	}
 	if asJSON {
-		return failure(writeJSON(m.stdout, r))
+		return failure(writeJSON(con.stdout, r))
 	}
-	printCrash(m.stdout, &r)
+	printCrash(con.stdout, &r)
 	return nil
 }
 

@@ -11,25 +11,13 @@ import (
 	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/statedir"
-	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
 
-// Actions of the audit log that come through no door of a scheduler.
+// Actions of the audit log that no request stands for.
 const (
-	deedCancel       = "job.cancel"
-	deedAnswer       = "job.answer"
-	deedRequeue      = "dead_letter.requeue"
-	deedDrop         = "dead_letter.drop"
-	deedGrant        = "grant.set"
-	deedTopUp        = "credits.add"
-	deedDropBalance  = "credits.drop"
-	deedReplay       = "stage.replay"
-	deedRerun        = "pipeline.replay"
-	deedEvaluate     = "job.evaluate"
-	deedResume       = "isolation.resume"
-	deedTokenCreated = "token.created"
-	deedTokenEnded   = "token.revoked"
+	tokenCreated = "token.created"
+	tokenRevoked = "token.revoked"
 )
 
 // cliDoor is the way by which a command changes the state directory itself.
@@ -43,24 +31,24 @@ const holdTime = 100 * time.Millisecond
 
 // did records what a command has done to the state directory while no scheduler
 // was there to record it. It is done all the same: an error is only told.
-func (m *Main) did(ctx context.Context, dir *statedir.Dir, e audit.Entry) {
-	if cfg, err := m.readConfig(m.configOptions()); err != nil || !cfg.Audit.Enabled {
+func (local *local) did(ctx context.Context, dir *statedir.Dir, e audit.Entry) {
+	if cfg, err := local.prog.readConfig(local.prog.configOptions()); err != nil || !cfg.Audit.Enabled {
 		return
 	}
 	e.Who = owner()
-	err := audit.Once(ctx, dir.Audit(), audit.Options{Wait: holdTime, Redact: redact.New(redact.FromEnviron(m.environ)...)}, e)
+	err := audit.Once(ctx, dir.Audit(), audit.Options{Wait: holdTime, Redact: redact.New(redact.FromEnviron(local.con.environ)...)}, e)
 	if err != nil && !errors.Is(err, audit.ErrHeld) { // a scheduler holds it: it notices by itself
-		fmt.Fprintf(m.stderr, "scheduler: it was done, but is not in the audit log: %v\n", err)
+		fmt.Fprintf(local.con.stderr, "scheduler: the change was made, but is not in the audit log: %v\n", err)
 	}
 }
 
 // submitted records that the user of this command submitted jobs which it runs
 // itself. It is done all the same: an error is only told.
-func (m *Main) submitted(ctx context.Context, dir *statedir.Dir, entries []queue.Entry) {
-	if cfg, err := m.readConfig(m.configOptions()); err != nil || !cfg.Audit.Enabled {
+func (local *local) submitted(ctx context.Context, dir *statedir.Dir, entries []queue.Entry) {
+	if cfg, err := local.prog.readConfig(local.prog.configOptions()); err != nil || !cfg.Audit.Enabled {
 		return
 	}
-	l, err := audit.Open(dir.Audit(), audit.Options{Wait: holdTime, Redact: redact.New(redact.FromEnviron(m.environ)...)})
+	l, err := audit.Open(dir.Audit(), audit.Options{Wait: holdTime, Redact: redact.New(redact.FromEnviron(local.con.environ)...)})
 	if err == nil {
 		who := owner()
 		for i := range entries {
@@ -75,7 +63,7 @@ func (m *Main) submitted(ctx context.Context, dir *statedir.Dir, entries []queue
 		err = errors.Join(err, l.Close())
 	}
 	if err != nil {
-		fmt.Fprintf(m.stderr, "scheduler: the jobs were submitted, but that is not in the audit log: %v\n", err)
+		fmt.Fprintf(local.con.stderr, "scheduler: the jobs were submitted, but that is not in the audit log: %v\n", err)
 	}
 }
 
@@ -107,20 +95,15 @@ func (seen tokensSeen) note(e *engine, first bool) {
 		there[t.ID] = true
 		if _, known := seen[t.ID]; !known {
 			seen[t.ID] = t
-			tell(deedTokenCreated, t)
+			tell(tokenCreated, t)
 		}
 	}
 	for id, t := range seen {
 		if !there[id] {
 			delete(seen, id)
 			if !t.Expired(time.Now()) {
-				tell(deedTokenEnded, t)
+				tell(tokenRevoked, t)
 			}
 		}
 	}
-}
-
-// aboutJob is an entry about a job.
-func aboutJob(action string, id job.ID, name job.Name, detail any) audit.Entry {
-	return audit.Entry{Action: action, Target: string(name), Job: id, Detail: detail}
 }

@@ -35,7 +35,7 @@ func TestTokensOfWhomever(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, _, err := audit.Last(filepath.Join(dir, "audit"), 100, func(r *api.AuditRecord) bool { return r.Target == "ci" })
-	if err != nil || len(list) != 2 || list[0].Action != deedTokenCreated || list[1].Action != deedTokenEnded {
+	if err != nil || len(list) != 2 || list[0].Action != tokenCreated || list[1].Action != tokenRevoked {
 		t.Fatalf("records %+v, %v", list, err)
 	}
 	for _, r := range list {

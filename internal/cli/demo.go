@@ -69,7 +69,7 @@ var demoShown = []string{
 	"No key, no account, no network: the model was a script on loopback. The CLIs, the processes and the patches were real.",
 }
 
-func (m *Main) demoCommand() *cobra.Command {
+func demoCommand(con *console, prog *program, local *local, runs *runner) *cobra.Command {
 	var yes bool
 	var dir string
 	var o runOptions
@@ -82,7 +82,7 @@ behind; in the end it is said what became of each. It takes a minute; missing CL
 installed from npm, if you agree. What it makes lies in the user's cache folder.`,
 		Example: "  scheduler demo\n  scheduler demo --yes --plain",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return m.demo(cmd.Context(), dir, yes, o)
+			return demo(cmd.Context(), con, prog, local, runs, dir, yes, o)
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "install missing CLIs without asking")
@@ -92,12 +92,12 @@ installed from npm, if you agree. What it makes lies in the user's cache folder.
 	return cmd
 }
 
-func (m *Main) demo(ctx context.Context, dir string, yes bool, o runOptions) error {
-	programs, err := m.demoWorkers(ctx, dir, yes)
+func demo(ctx context.Context, con *console, prog *program, local *local, runs *runner, dir string, yes bool, o runOptions) error {
+	programs, err := demoWorkers(ctx, con, prog, dir, yes)
 	if err != nil {
 		return err
 	}
-	place, err := m.demoPlace()
+	place, err := demoPlace()
 	if err != nil {
 		return failure(err)
 	}
@@ -121,28 +121,28 @@ func (m *Main) demo(ctx context.Context, dir string, yes bool, o runOptions) err
 		}
 		cfg.Workers[kind] = w
 	}
-	m.environ = append(m.environ, demoKey+"=key-of-the-scripted-model")
-	m.stateDir = filepath.Join(place, "state")
-	src, err := m.demoSource(filepath.Join(place, "site"), &cfg)
+	con.environ = append(con.environ, demoKey+"=key-of-the-scripted-model")
+	local.stateDir = filepath.Join(place, "state")
+	src, err := prog.demoSource(filepath.Join(place, "site"), &cfg)
 	if err != nil {
 		return err
 	}
-	if err := m.checkJobs(ctx, src.specs, &cfg, nil); err != nil {
+	if err := local.checkJobs(ctx, src.specs, &cfg, nil); err != nil {
 		return err
 	}
-	state, err := m.own(ctx)
+	state, err := local.own(ctx)
 	if err != nil {
 		return err
 	}
 	defer state.Close()
-	batch, _, err := openBatch(ctx, state.store, src, false, func(list []queue.Entry) { m.submitted(ctx, state.dir, list) })
+	batch, _, err := openBatch(ctx, state.store, src, false, func(list []queue.Entry) { local.submitted(ctx, state.dir, list) })
 	if err != nil {
 		return err
 	}
-	o.started = func(e *engine) error { m.killCoreOnce(e); return nil }
-	m.started = time.Now() // the summary tells of the run, not of the question and the installation
-	batches, ran := m.runBatch(ctx, state, &cfg, batch, o)
-	if err := m.closeBatches(ctx, state, state.store, batches, state.closeBatch, o, ran); err != nil {
+	o.started = func(e *engine) error { killCoreOnce(e); return nil }
+	con.started = time.Now() // the summary tells of the run, not of the question and the installation
+	batches, ran := runs.runBatch(ctx, state, &cfg, batch, o)
+	if err := runs.closeBatches(ctx, state, batches, o, ran); err != nil {
 		return err
 	}
 	if ran != nil {
@@ -151,11 +151,11 @@ func (m *Main) demo(ctx context.Context, dir string, yes bool, o runOptions) err
 	if o.json {
 		return nil
 	}
-	return m.explain(ctx, state, batch, place)
+	return explain(ctx, con, state, batch, place)
 }
 
 // demoWorkers returns the CLIs' programs, installed if need be.
-func (m *Main) demoWorkers(ctx context.Context, dir string, yes bool) (workercli.Installed, error) {
+func demoWorkers(ctx context.Context, con *console, prog *program, dir string, yes bool) (workercli.Installed, error) {
 	if dir == "" {
 		var err error
 		if dir, err = workercli.CacheDir(); err != nil {
@@ -163,7 +163,7 @@ func (m *Main) demoWorkers(ctx context.Context, dir string, yes bool) (workercli
 		}
 	}
 	kinds := []job.WorkerKind{"codex", "claude", "opencode"} // those of demoJobs
-	found := m.packages().Find(dir, kinds)
+	found := prog.packages().Find(dir, kinds)
 	var missing []job.WorkerKind
 	for _, kind := range kinds {
 		if found[kind] == "" {
@@ -173,18 +173,18 @@ func (m *Main) demoWorkers(ctx context.Context, dir string, yes bool) (workercli
 	if len(missing) == 0 {
 		return found, nil
 	}
-	what := fmt.Sprintf("%s to be installed from npm into %s: about %d MB", count(len(missing), "CLI"), dir, m.packages().Size(missing...)/1e6)
+	what := fmt.Sprintf("%s to be installed from npm into %s: about %d MB", count(len(missing), "CLI"), dir, prog.packages().Size(missing...)/1e6)
 	if !yes {
-		if m.stdin == nil || !term.IsTerminal(int(m.stdin.Fd())) {
+		if con.stdin == nil || !term.IsTerminal(int(con.stdin.Fd())) {
 			return nil, usage(fmt.Errorf("the demo needs %s", what), "`scheduler demo --yes` installs without asking")
 		}
-		fmt.Fprintf(m.stderr, "The demo needs %s. Go on? [y/N] ", what)
-		answer, _ := bufio.NewReader(m.stdin).ReadString('\n')
+		fmt.Fprintf(con.stderr, "The demo needs %s. Go on? [y/N] ", what)
+		answer, _ := bufio.NewReader(con.stdin).ReadString('\n')
 		if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 			return nil, usage(errors.New("nothing was installed"))
 		}
 	}
-	installed, err := m.packages().Ensure(ctx, dir, kinds, workercli.Options{Progress: func(line string) { fmt.Fprintln(m.stderr, line) }})
+	installed, err := prog.packages().Ensure(ctx, dir, kinds, workercli.Options{Progress: func(line string) { fmt.Fprintln(con.stderr, line) }})
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -192,7 +192,7 @@ func (m *Main) demoWorkers(ctx context.Context, dir string, yes bool) (workercli
 }
 
 // demoPlace makes a folder with a small git repository in it.
-func (m *Main) demoPlace() (string, error) {
+func demoPlace() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -224,10 +224,10 @@ func (m *Main) demoPlace() (string, error) {
 	return place, nil
 }
 
-func (m *Main) demoSource(site string, cfg *config.Config) (*source, error) {
+func (prog *program) demoSource(site string, cfg *config.Config) (*source, error) {
 	src := &source{name: "the demo in " + site}
 	for _, text := range demoJobs {
-		specs, err := jobfile.Decode("demo", []byte(text), jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg), Domains: domains(cfg), BaseDir: site})
+		specs, err := jobfile.Decode("demo", []byte(text), jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg), BaseDir: site})
 		if err != nil {
 			return nil, failure(err)
 		}
@@ -239,7 +239,7 @@ func (m *Main) demoSource(site string, cfg *config.Config) (*source, error) {
 // killCoreOnce kills the core with SIGKILL when long-refactor runs the command
 // that it would never come back from and busy-provider has been through its
 // rate limit: each shows one thing.
-func (m *Main) killCoreOnce(e *engine) {
+func killCoreOnce(e *engine) {
 	updates, cancel := e.sched.Feed.Subscribe(64 << 10)
 	go func() {
 		defer cancel()
@@ -265,28 +265,28 @@ func (m *Main) killCoreOnce(e *engine) {
 }
 
 // explain prints the patches and what was shown.
-func (m *Main) explain(ctx context.Context, state *owned, batch job.BatchID, place string) error {
+func explain(ctx context.Context, con *console, state *owned, batch job.BatchID, place string) error {
 	entries, _, err := state.store.List(ctx, queue.Filter{Batch: batch})
 	if err != nil {
 		return failure(err)
 	}
-	fmt.Fprintln(m.stdout, "\nThe patches:")
+	fmt.Fprintln(con.stdout, "\nThe patches:")
 	for i := range entries {
-		patch, err := savedPatch(ctx, state.store, entries[i].ID, false)
+		attempts, err := state.store.Attempts(ctx, entries[i].ID)
 		if err != nil {
 			return failure(err)
 		}
-		if patch.Path != "" {
-			fmt.Fprintf(m.stdout, "\n%s\n", entries[i].Spec.Name)
-			if err := m.printPatch(patch, entries[i].Spec.Name); err != nil {
+		if patch := savedPatch(attempts, false); patch.Path != "" {
+			fmt.Fprintf(con.stdout, "\n%s\n", entries[i].Spec.Name)
+			if err := con.printPatch(patch, entries[i].Spec.Name); err != nil {
 				return err
 			}
 		}
 	}
-	fmt.Fprintln(m.stdout, "\nWhat you have just seen:")
+	fmt.Fprintln(con.stdout, "\nWhat you have just seen:")
 	for _, line := range demoShown {
-		fmt.Fprintln(m.stdout, "- "+line)
+		fmt.Fprintln(con.stdout, "- "+line)
 	}
-	fmt.Fprintf(m.stdout, "\nLook further: scheduler ls --state %s\nRemove it:   rm -r %s\n", filepath.Join(place, "state"), place)
+	fmt.Fprintf(con.stdout, "\nLook further: scheduler ls --state %s\nRemove it:   rm -r %s\n", filepath.Join(place, "state"), place)
 	return nil
 }

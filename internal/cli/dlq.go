@@ -15,24 +15,22 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/fields"
-	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
-func (m *Main) dlqCommand() *cobra.Command {
+func dlqCommand(con *console, prog *program, local *local, at *target) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "dlq", Short: "Look after dead letters: jobs that were given up", Args: cobra.NoArgs,
-		Long: `Look after dead letters: jobs that were given up, until somebody requeues or drops them.
+		Use: "dlq", Short: "Manage dead letters: jobs that were given up", Args: cobra.NoArgs,
+		Long: `Manage dead letters: jobs that were given up, until somebody requeues or drops them.
 It works whether or not a scheduler is running. docs/recovery.md tells when a job is
 given up, and how dead letters are requeued without anybody asking.`,
 		Example: "  scheduler dlq ls --newer 24h\n  scheduler dlq show fix-login",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(m.dlqLsCommand(), m.dlqShowCommand(), m.dlqRequeueCommand(), m.dlqEditCommand(), m.dlqDropCommand())
+	cmd.AddCommand(dlqLsCommand(con, at), dlqShowCommand(at), dlqRequeueCommand(con, prog, local, at), dlqEditCommand(con, prog, local, at), dlqDropCommand(con, at))
 	return cmd
 }
 
@@ -65,36 +63,49 @@ func (f *letterFlags) given(flags *pflag.FlagSet) string {
 	return ""
 }
 
-// filter returns what the flags say at the time.
-func (f *letterFlags) filter(now time.Time) (scheduler.LetterFilter, error) {
-	out := scheduler.LetterFilter{Tenant: job.Tenant(f.tenant), Worker: job.WorkerKind(f.worker)}
+// query returns what the flags select.
+func (f *letterFlags) query() (q client.LetterQuery, err error) {
+	q = client.LetterQuery{Tenant: job.Tenant(f.tenant), Worker: job.WorkerKind(f.worker), Older: job.Duration(f.older), Newer: job.Duration(f.newer)}
 	for _, text := range f.classes {
 		class := job.ErrorClass(strings.ToUpper(text))
 		if !slices.Contains(job.ErrorClasses(), class) {
-			return out, unknownClass(text)
+			return q, unknownClass(text)
 		}
-		out.Classes = append(out.Classes, class)
+		q.Classes = append(q.Classes, class)
 	}
-	for _, age := range []struct {
-		flag  string
-		value time.Duration
-		field *time.Time
-	}{{"--older", f.older, &out.Older}, {"--newer", f.newer, &out.Newer}} {
-		if age.value < 0 {
-			return out, usage(fmt.Errorf("%s %s: want an age such as 30m or 24h", age.flag, age.value))
-		}
-		if age.value > 0 {
-			*age.field = now.Add(-age.value)
+	for name, age := range map[string]time.Duration{"older": f.older, "newer": f.newer} {
+		if age < 0 {
+			return q, usage(fmt.Errorf("invalid --%s %s: use an age such as 30m or 24h", name, age))
 		}
 	}
-	if f.grep != "" {
-		re, err := regexp.Compile("(?i)" + f.grep)
-		if wrong, ok := errors.AsType[*syntax.Error](err); ok {
-			return out, usage(fmt.Errorf("--grep %q is no regular expression: %s", f.grep, wrong.Code))
-		}
-		out.Grep = re
+	if f.grep == "" {
+		return q, nil
 	}
-	return out, nil
+	q.Grep = "(?i)" + f.grep
+	_, err = regexp.Compile(q.Grep)
+	if wrong, ok := errors.AsType[*syntax.Error](err); ok {
+		err = usage(fmt.Errorf("--grep %q is no regular expression: %s", f.grep, wrong.Code))
+	}
+	return q, err
+}
+
+// letters returns the dead letters that q selects, the newest first, at most limit;
+// 0: all.
+func (p *peer) letters(ctx context.Context, q client.LetterQuery, limit int) (api.Jobs, error) {
+	all := api.Jobs{Jobs: []api.Job{}}
+	for q.Limit = maxPage; ; q.Offset += maxPage {
+		if limit > 0 {
+			q.Limit = min(limit-q.Offset, maxPage)
+		}
+		page, err := p.DeadLetters(ctx, q)
+		if err != nil {
+			return all, err
+		}
+		all.Jobs, all.Total = append(all.Jobs, page.Jobs...), page.Total
+		if n := len(all.Jobs); len(page.Jobs) < q.Limit || n == limit {
+			return all, nil
+		}
+	}
 }
 
 func unknownClass(text string) error {
@@ -103,118 +114,66 @@ func unknownClass(text string) error {
 		known = append(known, string(c))
 	}
 	if near := fields.Nearest(strings.ToUpper(text), known); near != "" {
-		return usage(fmt.Errorf("--class %q is no class of failures; did you mean %s?", text, near))
+		return usage(fmt.Errorf("unknown --class %q; did you mean %s?", text, near))
 	}
-	return usage(fmt.Errorf("--class %q is no class of failures, want one of %s", text, strings.Join(known, ", ")))
+	return usage(fmt.Errorf("unknown --class %q: use one of %s", text, strings.Join(known, ", ")))
 }
 
-func (m *Main) dlqLsCommand() *cobra.Command {
+func dlqLsCommand(con *console, at *target) *cobra.Command {
 	var f letterFlags
-	var asJSON bool
-	var limit int
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List dead letters, the newest first", Args: cobra.NoArgs,
-		Long: `List the jobs that were given up and wait for somebody, the newest first, with why. The
-filters must all fit.`,
+		Long: `List the jobs that were given up and wait for somebody, the newest first, with why. A dead
+letter is listed if it matches all filters.`,
 		Example: "  scheduler dlq ls --class SERVER,NETWORK --newer 24h\n  scheduler dlq ls --grep 'login' --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 0 {
-				return usage(fmt.Errorf("--limit %d: want a number, or 0 for all", limit))
-			}
-			now := utcNow()
-			filter, err := f.filter(now)
-			if err != nil {
-				return err
-			}
-			_, store, err := m.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			filter.Limit = limit
-			entries, total, err := scheduler.DeadLetters(cmd.Context(), store, filter)
-			if err != nil {
-				return failure(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, api.Jobs{Jobs: stored(entries...), Total: total}))
-			}
-			return failure(m.printLetters(entries, total, now))
-		},
 	}
 	f.add(cmd.Flags(), "worker")
-	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "list at most `N`; 0: all")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	limit := cmd.Flags().IntP("limit", "n", 50, "list at most `N`; 0: all")
+	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (api.Jobs, error) {
+		if *limit < 0 {
+			return api.Jobs{}, usage(fmt.Errorf("invalid --limit %d: use a number, or 0 for all", *limit))
+		}
+		q, err := f.query()
+		if err != nil {
+			return api.Jobs{}, err
+		}
+		return p.letters(ctx, q, *limit)
+	}, func(w io.Writer, list api.Jobs) error { return printLetters(at.con, w, list) })
 }
 
-func (m *Main) printLetters(entries []queue.Entry, total int, now time.Time) error {
-	if total == 0 {
-		_, err := fmt.Fprintln(m.stderr, "no dead letters")
+func printLetters(con *console, w io.Writer, list api.Jobs) error {
+	if list.Total == 0 {
+		_, err := fmt.Fprintln(con.stderr, "no dead letters")
 		return err
 	}
-	err := table(m.out(), "ID\tJOB\tTENANT\tCLASS\tATTEMPTS\tAGE\tREASON", func(w io.Writer) {
-		for i := range entries {
-			e := &entries[i]
+	err := table(w, "ID\tJOB\tTENANT\tCLASS\tATTEMPTS\tAGE\tREASON", func(w io.Writer) {
+		for i := range list.Jobs {
+			e, age := &list.Jobs[i], "-"
+			if e.CompletedAt != nil {
+				age = ago(*e.CompletedAt, time.Now())
+			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.ID.Short(), e.Spec.Name, terminal.Clean(string(e.Spec.Tenant)), orDash(e.ErrorClass != "", "%s", e.ErrorClass),
-				e.Attempts, letterAge(e, now), terminal.Clean(firstLine(e.DeadLetter)))
+				e.Attempts, age, terminal.Clean(firstLine(e.DeadLetter)))
 		}
 	})
-	if err != nil {
-		return err
+	if err == nil && len(list.Jobs) < list.Total {
+		_, err = fmt.Fprintf(w, "%d of %d dead letters; --limit 0 lists them all\n", len(list.Jobs), list.Total)
 	}
-	if len(entries) < total {
-		fmt.Fprintf(m.stdout, "%d of %d dead letters; --limit 0 lists them all\n", len(entries), total)
-	}
-	return nil
+	return err
 }
 
-func letterAge(e *queue.Entry, now time.Time) string {
-	if e.CompletedAt == nil {
-		return "-"
-	}
-	return ago(*e.CompletedAt, now)
-}
-
-// findLetter returns the dead letter that a user means by ref: an id, a
-// beginning of one, or a name, of which the newest dead letter is meant. What it
-// returns may have been requeued or dropped, or be a job that is none.
-func findLetter(ctx context.Context, store queue.Reader, ref string) (queue.Entry, error) {
-	byName, _, err := store.List(ctx, queue.Filter{Name: job.Name(ref), DeadLetters: true, Limit: 1, Newest: true})
-	if err != nil {
-		return queue.Entry{}, failure(err)
-	}
-	if len(byName) > 0 {
-		return byName[0], nil
-	}
-	e, err := queue.Find(ctx, store, ref)
-	if errors.Is(err, queue.ErrNotFound) {
-		letters, _, listErr := store.List(ctx, queue.Filter{DeadLetters: true, Newest: true, Limit: maxNames})
-		if listErr != nil {
-			letters = nil // then nobody knows what was meant
-		}
-		return e, meantOf(server.JobsOf(letters), ref, &exitError{code: exitFailed, err: fmt.Errorf("dead letter %q: %w", ref, queue.ErrNotFound), hints: []string{"`scheduler dlq ls` lists what there is"}})
-	}
-	return e, failure(err)
-}
-
-// waiting returns the dead letters that refs name, all of which must wait for somebody.
-func waitingLetters(ctx context.Context, store queue.Reader, refs []string) ([]queue.Entry, error) {
-	var list []queue.Entry
+// chosen returns the dead letters that refs name, each once. All of them must
+// wait for somebody.
+func (p *peer) chosen(ctx context.Context, refs []string) (list []api.Job, err error) {
 	var errs []error
-	seen := map[job.ID]bool{}
 	for _, ref := range refs {
-		e, err := findLetter(ctx, store, ref)
-		if err == nil {
-			err = failure(scheduler.WaitsForSomebody(&e))
+		l, err := p.letter(ctx, ref)
+		if err == nil && l.Settled != "" {
+			err = failure(errors.New(l.Settled))
 		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if !seen[e.ID] {
-			seen[e.ID] = true
-			list = append(list, e)
+		errs = append(errs, err)
+		if err == nil && !slices.ContainsFunc(list, func(e api.Job) bool { return e.ID == l.Job.ID }) {
+			list = append(list, l.Job)
 		}
 	}
 	return list, joined(errs)

@@ -12,10 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/jobfile"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // editFlags say where the changed job comes from: an editor if all are empty.
@@ -25,11 +24,11 @@ type editFlags struct {
 	asJSON bool
 }
 
-func (m *Main) dlqEditCommand() *cobra.Command {
+func dlqEditCommand(con *console, prog *program, local *local, at *target) *cobra.Command {
 	var f editFlags
 	cmd := &cobra.Command{
-		Use: "edit JOB", Short: "Change a dead letter's job and do it again", Args: cobra.ExactArgs(1),
-		Long: `Change what a dead letter's job says, and do it again as a new job that knows what it was
+		Use: "edit JOB", Short: "Change a dead letter's job and run it again", Args: cobra.ExactArgs(1),
+		Long: `Change what a dead letter's job says, and run it again as a new job that knows what it was
 requeued from. The job opens as a job file (docs/job-file.md) in the editor that VISUAL or
 EDITOR names; --set changes single fields without one. What is not right is told, the
 edited file is kept, and --file goes on with it.`,
@@ -38,7 +37,7 @@ edited file is kept, and --file goes on with it.`,
 			if f.file != "" && len(f.set) > 0 {
 				return usage(errors.New("--file and --set cannot be given together"))
 			}
-			return m.editLetter(cmd.Context(), args[0], &f)
+			return at.do(func(p *peer) error { return editLetter(cmd.Context(), con, prog, local, p, args[0], &f) })
 		},
 	}
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "`FIELD=VALUE`: change this field, e.g. limits.timeout=2h; without a value remove it")
@@ -47,8 +46,8 @@ edited file is kept, and --file goes on with it.`,
 	return cmd
 }
 
-func (m *Main) editLetter(ctx context.Context, ref string, f *editFlags) error {
-	letters, err := m.chosen(ctx, []string{ref}, false, scheduler.LetterFilter{})
+func editLetter(ctx context.Context, con *console, prog *program, local *local, p *peer, ref string, f *editFlags) error {
+	letters, err := p.chosen(ctx, []string{ref})
 	if err != nil {
 		return err
 	}
@@ -56,38 +55,26 @@ func (m *Main) editLetter(ctx context.Context, ref string, f *editFlags) error {
 	if letter.Spec.Type == job.External {
 		return usage(fmt.Errorf("job %s (%s) is external, which no job file can say; enqueue it anew on the socket", letter.ID, letter.Spec.Name))
 	}
-	path, temporary, err := m.editedFile(ctx, letter, f)
+	path, temporary, err := editedFile(ctx, con, letter, f)
 	if err != nil || path == "" {
 		return err
 	}
-	spec, err := m.readEdited(path, temporary, &letter.Spec)
-	list := []scheduler.Again{{Letter: *letter, Spec: spec}}
+	spec, err := prog.readEdited(path, temporary, &letter.Spec)
 	if err == nil {
-		err = m.checkChanged(ctx, list)
-	}
-	if err == nil {
-		err = m.again(ctx, list, f.asJSON)
+		err = requeue(ctx, con, prog, local, p, api.Requeue{Letters: []api.RequeueLetter{{ID: letter.ID, Spec: spec}}}, f.asJSON)
 	}
 	switch {
 	case temporary && err != nil:
-		return withHint(err, fmt.Sprintf("the edited file is kept: `scheduler dlq edit %s --file %s` goes on with it", letter.ID, path))
+		return hinted(err, err, fmt.Sprintf("the edited file is kept: `scheduler dlq edit %s --file %s` goes on with it", letter.ID, path))
 	case temporary:
 		os.Remove(path) // what is left behind harms nobody
 	}
 	return err
 }
 
-// withHint adds a hint to an error that may have some already.
-func withHint(err error, hint string) error {
-	if exit, ok := errors.AsType[*exitError](err); ok {
-		return &exitError{code: exit.code, err: exit.err, hints: append(exit.hints[:len(exit.hints):len(exit.hints)], hint)}
-	}
-	return usage(err, hint)
-}
-
 // editedFile returns the path of the job file to do again, and whether it is
 // one of ours; "" if the user changed nothing.
-func (m *Main) editedFile(ctx context.Context, letter *queue.Entry, f *editFlags) (path string, temporary bool, err error) {
+func editedFile(ctx context.Context, con *console, letter *api.Job, f *editFlags) (path string, temporary bool, err error) {
 	if f.file != "" {
 		path, err := filepath.Abs(f.file)
 		if err != nil {
@@ -117,7 +104,7 @@ func (m *Main) editedFile(ctx context.Context, letter *queue.Entry, f *editFlags
 	if len(f.set) > 0 {
 		return path, true, nil
 	}
-	if err := m.edit(ctx, path); err != nil {
+	if err := con.edit(ctx, path); err != nil {
 		os.Remove(path)
 		return "", false, err
 	}
@@ -127,7 +114,7 @@ func (m *Main) editedFile(ctx context.Context, letter *queue.Entry, f *editFlags
 	}
 	if bytes.Equal(edited, text) {
 		os.Remove(path)
-		fmt.Fprintf(m.stderr, "nothing was changed; `scheduler dlq requeue %s` does it again as it was\n", letter.ID)
+		fmt.Fprintf(con.stderr, "nothing was changed; `scheduler dlq requeue %s` runs it again as it was\n", letter.ID)
 		return "", false, nil
 	}
 	return path, true, nil
@@ -147,18 +134,18 @@ func writeTemp(name string, text []byte) (string, error) {
 }
 
 // edit opens the file in the user's editor and waits for its end.
-func (m *Main) edit(ctx context.Context, path string) error {
-	editor := m.getenv("VISUAL")
+func (con *console) edit(ctx context.Context, path string) error {
+	editor := con.getenv("VISUAL")
 	if editor == "" {
-		editor = m.getenv("EDITOR")
+		editor = con.getenv("EDITOR")
 	}
 	if editor == "" {
 		return usage(errors.New("neither VISUAL nor EDITOR names an editor"), "set one, e.g. EDITOR=vi, or change single fields with --set FIELD=VALUE")
 	}
 	// The variable may hold arguments, so that a shell takes it apart.
 	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$@"`, editor, path)
-	cmd.Env = m.environ
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = io.Reader(m.stdin), m.stdout, m.stderr
+	cmd.Env = con.environ
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = io.Reader(con.stdin), con.stdout, con.stderr
 	if err := cmd.Run(); err != nil {
 		return usage(fmt.Errorf("editor %q: %w; nothing was requeued", editor, err))
 	}
@@ -167,12 +154,12 @@ func (m *Main) edit(ctx context.Context, path string) error {
 
 // readEdited reads the one job of a job file by the rules of a submission. What
 // a job file cannot say is as it was.
-func (m *Main) readEdited(path string, temporary bool, was *job.Spec) (*job.Spec, error) {
-	cfg, err := m.loadConfig()
+func (prog *program) readEdited(path string, temporary bool, was *job.Spec) (*job.Spec, error) {
+	cfg, err := prog.loadConfig()
 	if err != nil {
 		return nil, err
 	}
-	opts := jobfile.Options{Now: utcNow(), Workers: m.workerKinds(&cfg), Domains: domains(&cfg)}
+	opts := jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(&cfg), Domains: domains(&cfg)}
 	if temporary {
 		opts.BaseDir = "." // a relative path is from where the user is
 	}
@@ -181,7 +168,7 @@ func (m *Main) readEdited(path string, temporary bool, was *job.Spec) (*job.Spec
 		return nil, usage(err)
 	}
 	if len(specs) != 1 {
-		return nil, usage(fmt.Errorf("%s has %d jobs, want the one that is done again", path, len(specs)))
+		return nil, usage(fmt.Errorf("%s has %d jobs: it must hold the one that runs again", path, len(specs)))
 	}
 	spec := &specs[0]
 	spec.Trigger = was.Trigger

@@ -12,12 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/audit"
-	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // requeueFlags are how dead letters are to be done again.
@@ -27,11 +22,11 @@ type requeueFlags struct {
 	to, model          string
 }
 
-func (m *Main) dlqRequeueCommand() *cobra.Command {
+func dlqRequeueCommand(con *console, prog *program, local *local, at *target) *cobra.Command {
 	var f requeueFlags
 	cmd := &cobra.Command{
-		Use: "requeue JOB... | requeue --all [filters]", Short: "Do dead letters again", Args: cobra.ArbitraryArgs,
-		Long: `Do dead letters again, each as a new job that knows what it was requeued from. The new
+		Use: "requeue JOB... | requeue --all [filters]", Short: "Run dead letters again", Args: cobra.ArbitraryArgs,
+		Long: `Run dead letters again, each as a new job that knows what it was requeued from. The new
 jobs begin with all their attempts, on their first worker. An agent that worked in the
 user's own folder (isolation direct) goes on with its session, unless --reset-session
 is given; in a fresh workspace it begins anew. A deadline that has passed is left out.
@@ -48,7 +43,7 @@ A running scheduler works on them at once, else the next ` + "`scheduler serve` 
 			case !f.all && len(args) == 0:
 				return usage(errors.New("no dead letters were named"), "`scheduler dlq ls` lists what there is; --all requeues all of it")
 			}
-			return m.requeue(cmd.Context(), args, &f)
+			return at.do(func(p *peer) error { return requeueLetters(cmd.Context(), con, prog, local, p, args, &f) })
 		},
 	}
 	f.add(cmd.Flags(), "on")
@@ -60,30 +55,35 @@ A running scheduler works on them at once, else the next ` + "`scheduler serve` 
 	return cmd
 }
 
-func (m *Main) requeue(ctx context.Context, refs []string, f *requeueFlags) error {
-	filter, err := f.filter(utcNow())
+func requeueLetters(ctx context.Context, con *console, prog *program, local *local, p *peer, refs []string, f *requeueFlags) error {
+	q, err := f.query()
 	if err != nil {
 		return err
 	}
-	letters, err := m.chosen(ctx, refs, f.all, filter)
-	if err != nil {
-		return err
+	var letters []api.Job
+	if f.all {
+		var all api.Jobs
+		all, err = p.letters(ctx, q, 0)
+		letters = all.Jobs
+		slices.Reverse(letters) // the oldest first
+	} else {
+		letters, err = p.chosen(ctx, refs)
 	}
-	if len(letters) == 0 {
-		fmt.Fprintln(m.stderr, "no dead letters")
+	switch {
+	case err != nil:
+		return err
+	case len(letters) == 0:
+		fmt.Fprintln(con.stderr, "no dead letters")
 		if f.asJSON {
-			return failure(writeJSON(m.stdout, api.Requeued{Jobs: []api.Job{}}))
+			return writeJSON(con.stdout, api.Requeued{Jobs: []api.Job{}})
 		}
 		return nil
 	}
-	list := make([]scheduler.Again, len(letters))
+	in := api.Requeue{ResetSession: f.fresh}
 	for i := range letters {
-		list[i] = scheduler.Again{Letter: letters[i], Spec: f.elsewhere(&letters[i].Spec), Fresh: f.fresh}
+		in.Letters = append(in.Letters, api.RequeueLetter{ID: letters[i].ID, Spec: f.elsewhere(&letters[i].Spec)})
 	}
-	if err := m.checkChanged(ctx, list); err != nil {
-		return err
-	}
-	return m.again(ctx, list, f.asJSON)
+	return requeue(ctx, con, prog, local, p, in, f.asJSON)
 }
 
 // elsewhere returns the specification for another worker or model; nil if none
@@ -105,87 +105,46 @@ func (f *requeueFlags) elsewhere(s *job.Spec) *job.Spec {
 	return &other
 }
 
-// chosen reads the dead letters that the command is about, the oldest first.
-func (m *Main) chosen(ctx context.Context, refs []string, all bool, filter scheduler.LetterFilter) ([]queue.Entry, error) {
-	_, store, err := m.look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close()
-	if !all {
-		return waitingLetters(ctx, store, refs)
-	}
-	letters, _, err := scheduler.DeadLetters(ctx, store, filter)
-	slices.Reverse(letters)
-	return letters, failure(err)
-}
-
-// checkChanged looks at the jobs that are not done again as they were, by the
-// rules of a submission.
-func (m *Main) checkChanged(ctx context.Context, list []scheduler.Again) error {
+// requeue has dead letters run again, after a look at the jobs that are changed, by the
+// rules of a submission, and prints what became of it.
+func requeue(ctx context.Context, con *console, prog *program, local *local, p *peer, in api.Requeue, asJSON bool) error {
 	var specs []job.Spec
 	var errs []error
-	for i := range list {
-		s := list[i].Spec
-		if s == nil {
+	for _, l := range in.Letters {
+		if l.Spec == nil {
 			continue
 		}
-		specs = append(specs, *s)
-		for _, bad := range s.Validate() {
-			errs = append(errs, fmt.Errorf("job %s (%s): %s: %s", list[i].Letter.ID, s.Name, bad.Field, bad.Message))
+		specs = append(specs, *l.Spec)
+		for _, bad := range l.Spec.Validate() {
+			errs = append(errs, fmt.Errorf("job %s (%s): %s: %s", l.ID, l.Spec.Name, bad.Field, bad.Message))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return usage(err)
 	}
-	if len(specs) == 0 {
-		return nil
+	if len(specs) > 0 && p.offline != nil { // another host's programs are not seen from here
+		cfg, err := prog.loadConfig()
+		if err == nil {
+			err = local.checkJobs(ctx, specs, &cfg, nil)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	cfg, err := m.loadConfig()
+	out, err := change(ctx, p, func() (api.Requeued, error) { return p.Requeue(ctx, in) })
 	if err != nil {
 		return err
 	}
-	return m.checkJobs(ctx, specs, &cfg, nil)
-}
-
-// again requeues through the running scheduler, or in the store if none runs,
-// and prints what became of it.
-func (m *Main) again(ctx context.Context, list []scheduler.Again, asJSON bool) error {
-	in := api.Requeue{}
-	for i := range list {
-		in.Letters = append(in.Letters, api.RequeueLetter{ID: list[i].Letter.ID, Spec: list[i].Spec})
-		in.ResetSession = in.ResetSession || list[i].Fresh
-	}
-	var out api.Requeued
-	idle, err := m.change(ctx, func(c *client.Client) (err error) { out, err = c.Requeue(ctx, in); return err }, func(o *owned) error {
-		out = m.requeueIn(ctx, o, list)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return m.printRequeued(&out, asJSON, idle)
-}
-
-func (m *Main) requeueIn(ctx context.Context, o *owned, list []scheduler.Again) api.Requeued {
-	entries, err := scheduler.Requeue(ctx, o.store.Enqueue, list, utcNow())
-	for i := range entries {
-		m.did(ctx, o.dir, aboutJob(deedRequeue, entries[i].RequeuedFrom, entries[i].Spec.Name, map[string]any{"as": entries[i].ID}))
-	}
-	return api.Requeued{Jobs: stored(entries...), Refused: server.Sentences(err)}
-}
-
-func (m *Main) printRequeued(out *api.Requeued, asJSON, idle bool) error {
 	if asJSON {
-		if err := writeJSON(m.stdout, out); err != nil {
-			return failure(err)
+		if err := writeJSON(con.stdout, out); err != nil {
+			return err
 		}
 	} else {
 		for i := range out.Jobs {
-			fmt.Fprintf(m.stdout, "%s  %s  requeued from %s\n", out.Jobs[i].ID, out.Jobs[i].Spec.Name, out.Jobs[i].RequeuedFrom)
+			fmt.Fprintf(con.stdout, "%s  %s  requeued from %s\n", out.Jobs[i].ID, out.Jobs[i].Spec.Name, out.Jobs[i].RequeuedFrom)
 		}
-		if idle && len(out.Jobs) > 0 {
-			fmt.Fprintln(m.stderr, "no scheduler is running: the next `scheduler serve`, or `run`, works on them")
+		if len(out.Jobs) > 0 {
+			tellIdle(con, p)
 		}
 	}
 	if len(out.Refused) > 0 {
@@ -194,18 +153,18 @@ func (m *Main) printRequeued(out *api.Requeued, asJSON, idle bool) error {
 	return nil
 }
 
-func (m *Main) dlqDropCommand() *cobra.Command {
+func dlqDropCommand(con *console, at *target) *cobra.Command {
 	var yes, asJSON bool
 	cmd := &cobra.Command{
-		Use: "drop JOB...", Short: "Do nothing more about dead letters", Args: cobra.ArbitraryArgs,
-		Long: `Do nothing more about dead letters: they are not listed any more, and forgotten like
+		Use: "drop JOB...", Short: "Give dead letters up for good", Args: cobra.ArbitraryArgs,
+		Long: `Give dead letters up for good: they are not listed any more, and are forgotten like
 jobs that succeeded. On a terminal it asks first.`,
 		Example: "  scheduler dlq drop 01a1fcce\n  scheduler dlq drop --yes $(scheduler dlq ls --older 720h --json | jq -r '.jobs[].id')",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage(errors.New("no dead letters were named"), "`scheduler dlq ls` lists what there is")
 			}
-			return m.dropLetters(cmd.Context(), args, yes, asJSON)
+			return at.do(func(p *peer) error { return dropLetters(cmd.Context(), con, p, args, yes, asJSON) })
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -213,51 +172,39 @@ jobs that succeeded. On a terminal it asks first.`,
 	return cmd
 }
 
-func (m *Main) dropLetters(ctx context.Context, refs []string, yes, asJSON bool) error {
-	letters, err := m.chosen(ctx, refs, false, scheduler.LetterFilter{})
+func dropLetters(ctx context.Context, con *console, p *peer, refs []string, yes, asJSON bool) error {
+	letters, err := p.chosen(ctx, refs)
 	if err != nil {
 		return err
 	}
-	if !yes && m.stdin != nil && term.IsTerminal(int(m.stdin.Fd())) && !m.confirm(letters) {
-		fmt.Fprintln(m.stderr, "nothing was dropped")
+	if !yes && con.stdin != nil && term.IsTerminal(int(con.stdin.Fd())) && !con.confirm(letters) {
+		fmt.Fprintln(con.stderr, "nothing was dropped")
 		return &exitError{code: exitFailed}
 	}
 	ids := make([]job.ID, len(letters))
 	for i := range letters {
 		ids[i] = letters[i].ID
 	}
-	_, err = m.change(ctx, func(c *client.Client) error { _, err := c.Drop(ctx, ids); return err }, func(o *owned) error {
-		var ops []queue.Op
-		for _, id := range ids {
-			ops = append(ops, queue.Drop{ID: id, Now: utcNow()})
-		}
-		if err := o.store.Apply(ctx, ops...); err != nil {
-			return fmt.Errorf("drop dead letters: %w", err)
-		}
-		for _, id := range ids {
-			m.did(ctx, o.dir, audit.Entry{Action: deedDrop, Job: id})
-		}
-		return nil
-	})
-	if err != nil {
+	out, err := change(ctx, p, func() (api.Jobs, error) { return p.Drop(ctx, ids) })
+	switch {
+	case err != nil:
 		return err
-	}
-	if asJSON {
-		return failure(writeJSON(m.stdout, api.Jobs{Jobs: stored(letters...), Total: len(letters)}))
+	case asJSON:
+		return writeJSON(con.stdout, out)
 	}
 	for i := range letters {
-		fmt.Fprintf(m.stdout, "%s  %s  dropped\n", letters[i].ID, letters[i].Spec.Name)
+		fmt.Fprintf(con.stdout, "%s  %s  dropped\n", letters[i].ID, letters[i].Spec.Name)
 	}
 	return nil
 }
 
 // confirm asks whether the letters are to be dropped.
-func (m *Main) confirm(letters []queue.Entry) bool {
-	for _, j := range stored(letters...) {
-		fmt.Fprintf(m.stderr, "%s\n", link(&j))
+func (con *console) confirm(letters []api.Job) bool {
+	for i := range letters {
+		fmt.Fprintln(con.stderr, link(&letters[i]))
 	}
-	fmt.Fprintf(m.stderr, "Drop %s? [y/N] ", count(len(letters), "dead letter"))
-	answer, _ := bufio.NewReader(m.stdin).ReadString('\n') // none is no
+	fmt.Fprintf(con.stderr, "Drop %s? [y/N] ", count(len(letters), "dead letter"))
+	answer, _ := bufio.NewReader(con.stdin).ReadString('\n') // none is no
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes"
 }

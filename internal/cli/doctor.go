@@ -31,21 +31,21 @@ type finding struct {
 	Required bool   `json:"required,omitempty"`
 }
 
-func (m *Main) doctorCommand() *cobra.Command {
+func doctorCommand(con *console, prog *program, local *local) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Tell what is installed, what is missing and how to get it", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Check what is installed, what is missing and how to get it", Args: cobra.NoArgs,
 		Long:    "Tell what is installed, in which version, what is missing and how to get it.\n\nExit code 1 if something is missing that every job needs.",
 		Example: "  scheduler doctor\n  scheduler doctor --json | jq '.[] | select(.status != \"ok\")'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings, err := m.examine(cmd.Context())
+			findings, err := examine(cmd.Context(), con, prog, local)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				err = writeJSON(m.stdout, findings)
+				err = writeJSON(con.stdout, findings)
 			} else {
-				err = table(m.out(), "WHAT\tSTATUS\tVERSION\tPATH\tNOTE", func(w io.Writer) {
+				err = table(con.out(), "WHAT\tSTATUS\tVERSION\tPATH\tNOTE", func(w io.Writer) {
 					for _, f := range findings {
 						fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.What, f.Status, f.Version, f.Path, f.Note)
 					}
@@ -66,27 +66,27 @@ func (m *Main) doctorCommand() *cobra.Command {
 // versionTime is how long a program may take to print its version.
 const versionTime = 20 * time.Second
 
-func (m *Main) examine(ctx context.Context) ([]finding, error) {
-	cfg, err := m.loadConfig()
+func examine(ctx context.Context, con *console, prog *program, local *local) ([]finding, error) {
+	cfg, err := prog.loadConfig()
 	if err != nil {
 		return nil, err
 	}
 	findings := []finding{
-		{What: "scheduler", Status: "ok", Version: m.version, Path: selfPath()},
-		m.examineCore(),
+		{What: "scheduler", Status: "ok", Version: prog.version, Path: selfPath()},
+		prog.examineCore(),
 		examineProgram(ctx, "git", true, "worktrees and patches need it: install it with the system's package manager"),
-		m.examineState(),
+		local.examineState(),
 	}
 	findings = append(findings, examinePermits(&cfg))
 	findings = append(findings, examineCgroup(&cfg)...)
-	for _, name := range m.workerKinds(&cfg) {
+	for _, name := range prog.workerKinds(&cfg) {
 		kind := job.WorkerKind(name)
 		settings := cfg.Workers[kind]
 		adapter := settings.Adapter
 		if adapter == "" {
 			adapter = name
 		}
-		findings = append(findings, examineWorker(ctx, kind, m.adapters[adapter], m.packages().Version(kind), settings, m.variable))
+		findings = append(findings, examineWorker(ctx, kind, prog.adapters[adapter], prog.packages().Version(kind), settings, con.getenv))
 	}
 	findings = append(findings, examineProgram(ctx, "npm", false, "only to install the agents' CLIs: get Node.js 20 or newer"))
 	return findings, nil
@@ -100,9 +100,9 @@ func selfPath() string {
 	return path
 }
 
-func (m *Main) examineCore() finding {
+func (prog *program) examineCore() finding {
 	f := finding{What: "agentcore", Status: "ok", Required: true}
-	command, err := m.coreProgram()
+	command, err := prog.coreProgram()
 	switch {
 	case err != nil:
 		f.Status, f.Note = "error", err.Error()
@@ -166,9 +166,9 @@ func examineWorker(ctx context.Context, kind job.WorkerKind, a worker.Adapter, t
 }
 
 // examineState looks at the state directory without making it.
-func (m *Main) examineState() finding {
+func (local *local) examineState() finding {
 	f := finding{What: "state directory", Status: "ok", Required: true}
-	path, err := m.statePath()
+	path, err := local.statePath()
 	if err != nil {
 		f.Status, f.Note = "error", err.Error()
 		return f

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/jobfile"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/ipc"
@@ -25,7 +26,7 @@ import (
 // readFile reads a job file that came in a request: nothing is submitted. The
 // files that it names come with it, or lie in the folder api.files; whoever sends
 // it may not have this process read others, at the unix socket neither.
-func (m *Main) readFile(ctx context.Context, e *engine, f api.JobFile) (api.Submission, error) {
+func (runs *runner) readFile(ctx context.Context, e *engine, f api.JobFile) (api.Submission, error) {
 	if f.Dir != "" && !filepath.IsAbs(f.Dir) {
 		return api.Submission{}, fmt.Errorf("dir is %q, want an absolute path on the scheduler's host", f.Dir)
 	}
@@ -42,7 +43,7 @@ func (m *Main) readFile(ctx context.Context, e *engine, f api.JobFile) (api.Subm
 		base = nowhere
 	}
 	jobs, err := jobfile.DecodeJobs(name, []byte(f.Text), jobfile.Options{
-		Now: utcNow(), Workers: m.workerKinds(&cfg), Domains: domains(&cfg), BaseDir: base, Files: &jobfile.Files{Sent: f.Files, Below: cfg.API.Files},
+		Now: utcNow(), Workers: runs.prog.workerKinds(&cfg), Domains: domains(&cfg), BaseDir: base, Files: &jobfile.Files{Sent: f.Files, Below: cfg.API.Files},
 	})
 	if err != nil {
 		return api.Submission{}, err
@@ -55,10 +56,10 @@ func (m *Main) readFile(ctx context.Context, e *engine, f api.JobFile) (api.Subm
 			}
 		}
 	}
-	if err := m.checkJobs(ctx, jobs.Specs, &cfg, e.host.Run); err != nil {
+	if err := runs.local.checkJobs(ctx, jobs.Specs, &cfg, e.host.Run); err != nil {
 		return api.Submission{}, err
 	}
-	if err := m.checkPipelines(&jobs.Workflow, jobs.Specs, &cfg); err != nil {
+	if err := runs.prog.checkPipelines(&jobs.Workflow, jobs.Specs, &cfg); err != nil {
 		return api.Submission{}, err
 	}
 	src := source{name: submittedPrefix + name, specs: jobs.Specs, workflow: jobs.Workflow}
@@ -88,10 +89,10 @@ func prices(cfg *config.Config) queue.Prices {
 const nowhere = "/nonexistent/no-dir-was-given"
 
 // workersNow tells how each kind of worker stands.
-func (m *Main) workersNow(e *engine) []api.Worker {
+func (runs *runner) workersNow(e *engine) []api.Worker {
 	cfg := e.config()
 	st, running := e.sched.Status(), e.sched.Running()
-	list := m.configuredWorkers(&cfg, st.Isolations)
+	list := runs.prog.configuredWorkers(&cfg, st.Isolations)
 	for i := range list {
 		w := &list[i]
 		w.Running = running[w.Kind]
@@ -139,6 +140,33 @@ func policyBudgets(c policy.Config, shares []policy.Share) []api.Budget {
 	add("", c.Budget, all)
 	for _, name := range slices.Sorted(maps.Keys(bounds)) {
 		add(name, bounds[name], used[name])
+	}
+	return list
+}
+
+// configuredWorkers are the kinds that a job may name.
+func (prog *program) configuredWorkers(cfg *config.Config, isolated []isolation.Isolation) []api.Worker {
+	list := []api.Worker{}
+	for _, name := range prog.workerKinds(cfg) {
+		kind := job.WorkerKind(name)
+		settings := cfg.Workers[kind]
+		w := api.Worker{
+			Kind: kind, Adapter: cfg.AdapterOf(kind), Model: settings.Model, Max: cfg.WorkerLimit(kind),
+			Circuits: []api.Circuit{}, Isolations: []api.Isolation{},
+		}
+		if a := prog.adapters[w.Adapter]; a == nil {
+			w.Problem = fmt.Sprintf("there is no adapter %q", w.Adapter)
+		} else if program, err := a.Locate(settings); err != nil {
+			w.Problem = err.Error()
+		} else {
+			w.Program = program
+		}
+		for _, i := range isolated {
+			if of, _, ok := i.Scope.Worker(); i.Scope == isolation.Global || ok && of == kind {
+				w.Isolations = append(w.Isolations, server.IsolationOf(&i))
+			}
+		}
+		list = append(list, w)
 	}
 	return list
 }

@@ -31,7 +31,7 @@ import (
 // state directory, and TCP, where it is configured or somebody wants to see the
 // dashboard.
 type doors struct {
-	m        *Main
+	runs     *runner
 	e        *engine
 	tokens   *access.Tokens
 	sessions *access.Sessions
@@ -56,9 +56,9 @@ type doors struct {
 }
 
 // newDoors prepares the doors; nothing listens yet.
-func (m *Main) newDoors(e *engine) (*doors, error) {
-	d := &doors{m: m, e: e, inherited: m.inherited, open: map[string]net.Listener{}, more: make(chan net.Listener), leaving: make(chan struct{}), left: make(chan struct{})}
-	m.inherited = nil
+func (runs *runner) newDoors(e *engine) (*doors, error) {
+	d := &doors{runs: runs, e: e, inherited: runs.inherited, open: map[string]net.Listener{}, more: make(chan net.Listener), leaving: make(chan struct{}), left: make(chan struct{})}
+	runs.inherited = nil
 	var err error
 	if d.tokens, err = access.OpenTokens(e.state.dir.Tokens()); err != nil {
 		return nil, err
@@ -99,12 +99,12 @@ func (d *doors) refused(ctx context.Context, r access.Refusal) {
 
 // newServer returns what answers at all doors.
 func (d *doors) newServer() *server.Server {
-	e, m := d.e, d.m
+	e, runs := d.e, d.runs
 	opt := server.Options{
-		Store: e.state.store, Sched: e.sched, Log: e.state.logs.For(logging.API), Version: m.version, Evaluator: e.eval,
-		ReadFile:  func(ctx context.Context, f api.JobFile) (api.Submission, error) { return m.readFile(ctx, e, f) },
+		Store: e.state.store, Sched: e.sched, Log: e.state.logs.For(logging.API), Version: runs.prog.version, Evaluator: e.eval,
+		ReadFile:  func(ctx context.Context, f api.JobFile) (api.Submission, error) { return runs.readFile(ctx, e, f) },
 		Artifacts: e.state.dir.Attempt,
-		Workers:   func(context.Context) []api.Worker { return m.workersNow(e) },
+		Workers:   func(context.Context) []api.Worker { return runs.workersNow(e) },
 		Budgets:   func(context.Context) []api.Budget { return e.budgetsNow() },
 		Domains:   func() []string { cfg := e.config(); return domains(&cfg) },
 		Bounds:    func() queue.Bounds { cfg := e.config(); return bounds(&cfg) },
@@ -142,7 +142,7 @@ func (d *doors) wrap(next http.Handler) http.Handler {
 	}
 	failed := func(err error) {
 		log := d.e.state.logs.For(logging.Audit)
-		log.Error().Err(err).Msg("a deed was not recorded")
+		log.Error().Err(err).Msg("a request was not recorded in the audit log")
 	}
 	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p, ok := access.From(r.Context()); ok {
@@ -254,7 +254,7 @@ func (d *doors) serve(ctx context.Context) error {
 				return err
 			}
 			log := d.e.state.logs.For(logging.API)
-			log.Warn().Err(err).Msg("the dashboard's address of last time is not to be had; `scheduler ui` finds another")
+			log.Warn().Err(err).Msg("the dashboard's previous address is in use; `scheduler ui` finds another one")
 		} else {
 			answer(daemon.API, d.openedTCP())
 		}

@@ -70,8 +70,8 @@ func (o observers) Observe(m scheduler.Moment) {
 }
 
 // newEngine builds the parts; nothing runs before engine.run.
-func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, batch job.BatchID) (*engine, error) {
-	command, err := m.coreProgram()
+func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Config, batch job.BatchID) (*engine, error) {
+	command, err := runs.prog.coreProgram()
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 	}
 	instance := state.dir.Instance()
 	cgroup := "agentsched-" + string(instance)
-	if m.getenv("AGENTSCHED_NO_CGROUP") != "" {
+	if runs.con.getenv("AGENTSCHED_NO_CGROUP") != "" {
 		cgroup = ""
 	}
 	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Cgroup: cgroup, Log: state.logs.For(logging.Process)})
@@ -99,15 +99,15 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 		return nil, failure(fmt.Errorf("prepare to own processes: %w", err))
 	}
 	limitRuns(host, cfg, state.log)
-	e := &engine{cfg: *cfg, state: state, host: host, env: m.environ, readConfig: m.rereadConfig, level: m.level, ended: make(chan struct{})}
-	if err := m.watch(e); err != nil {
+	e := &engine{cfg: *cfg, state: state, host: host, env: runs.con.environ, readConfig: runs.rereadConfig, level: runs.local.level, ended: make(chan struct{})}
+	if err := runs.watch(e); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
-	e.observers = append(e.observers, endsOfFirings{e})
-	if e.doors, err = m.newDoors(e); err != nil {
+	if e.doors, err = runs.newDoors(e); err != nil {
 		return nil, errors.Join(usage(err), e.close())
 	}
 	e.hooks = newHooks(e.newHook(cfg))
+	e.observers = append(e.observers, endsOfFirings{e})
 	e.eval = eval.New(eval.Config{Store: state.store, Settings: cfg.Evaluation, Changed: func(v eval.Verdict) { e.sched.Judge.TakeVerdict(v) }})
 	e.sched = scheduler.New(scheduler.Config{
 		Store: state.store, Batch: batch, Also: also, Instance: instance, Cores: cfg.Cores.Count,
@@ -116,11 +116,11 @@ func (m *Main) newEngine(ctx context.Context, state *owned, cfg *config.Config, 
 			e.telemetry.Escalated(x)
 			e.hooks.Tell(x)
 		},
-		Traits: worker.AllTraits(m.adapters), NewPolicy: m.policies.make, Tuning: tuning, Log: state.log,
+		Traits: worker.AllTraits(runs.prog.adapters), NewPolicy: runs.prog.policies.make, Tuning: tuning, Log: state.log,
 		Supervise: func(h supervisor.Handler) scheduler.Cores {
 			c := &cfg.Cores
 			return supervisor.New(supervisor.Config{
-				Command: command, Env: append(slices.Clone(m.environ), "AGENTSCHED_LOG="+coreLevel(state.logs)), Host: host, Instance: instance, StateDir: state.dir.Path(), Version: m.version,
+				Command: command, Env: append(slices.Clone(runs.con.environ), "AGENTSCHED_LOG="+coreLevel(state.logs)), Host: host, Instance: instance, StateDir: state.dir.Path(), Version: runs.prog.version,
 				Cores: c.Count, MaxRSS: int64(c.MaxRSS), MaxCPU: c.MaxCPU, CPUFor: c.CPUFor.Std(), SlowHeartbeat: c.SlowHeartbeat.Std(),
 				Intensity: supervisor.Intensity{Count: c.Restarts.Count, Within: c.Restarts.Within.Std(), Isolate: c.Restarts.Isolate.Std()},
 				Crash:     e.keepCrash, Forget: e.removeTemp,
@@ -223,8 +223,8 @@ func (e *engine) run(ctx context.Context, view terminal.View) error {
 		err := beside.Run(side)
 		if side.Err() == nil {
 			// The jobs go on; only what is around them does not.
-			e.state.log.Error().Err(err).Msg("what is around the scheduler does not work")
-			e.sched.Feed.Tell(fmt.Sprintf("jobs go on, but what is around them does not work: %v", err))
+			e.state.log.Error().Err(err).Msg("a supporting service (API, hooks, triggers) failed")
+			e.sched.Feed.Tell(fmt.Sprintf("jobs go on, but a supporting service (API, hooks, triggers) failed: %v", err))
 			<-side.Done()
 		}
 		return err
@@ -262,7 +262,7 @@ func (e *engine) anchor(ctx context.Context) error {
 }
 
 // watch makes what looks on: the audit log, the metrics and traces.
-func (m *Main) watch(e *engine) (err error) {
+func (runs *runner) watch(e *engine) (err error) {
 	cfg := &e.cfg
 	if cfg.Audit.Enabled {
 		log := e.state.logs.For(logging.Audit)
@@ -277,7 +277,7 @@ func (m *Main) watch(e *engine) (err error) {
 		e.beside = append(e.beside, parts.Part{Name: "audit log's anchor", Run: e.anchor})
 	}
 	e.telemetry, err = telemetry.New(telemetry.Config{
-		Log: e.state.logs.For(logging.Telemetry), Version: m.version, Store: e.state.store, Redact: e.state.secrets.String,
+		Log: e.state.logs.For(logging.Telemetry), Version: runs.prog.version, Store: e.state.store, Redact: e.state.secrets.String,
 		Status: func() scheduler.Status { return e.sched.Status() },
 		OTLP:   telemetry.OTLP{Endpoint: cfg.Telemetry.OTLP.Endpoint, Headers: cfg.Telemetry.OTLP.Headers},
 	})
@@ -307,7 +307,7 @@ func (e *engine) close() error {
 	errs = append(errs, e.host.Close())
 	err := errors.Join(errs...)
 	if err != nil {
-		e.state.log.Error().Err(err).Msg("end what is around the scheduler")
+		e.state.log.Error().Err(err).Msg("stop the supporting services")
 	}
 	return err
 }

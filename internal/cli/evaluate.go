@@ -12,9 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/eval"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/strictyaml"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
@@ -32,10 +30,10 @@ type evaluateOptions struct {
 	json     bool
 }
 
-func (m *Main) evaluateCommand() *cobra.Command {
+func evaluateCommand(con *console, prog *program, at *target) *cobra.Command {
 	o := evaluateOptions{values: map[eval.Dimension]*float64{}}
 	cmd := &cobra.Command{
-		Use: "evaluate JOB", Short: "Say how good a job's work is, or show what was said", Args: cobra.MaximumNArgs(1),
+		Use: "evaluate JOB", Short: "Evaluate a job's work, or show its evaluations", Args: cobra.MaximumNArgs(1),
 		Long: `Say how good the work of a job that has ended is. Each value is from 0 to 1, where 1 is
 best; what you do not name stays as it was measured. It is counted once for each name (--by),
 for the worker, the agent and the tenant of the job. Without values, show what was said so far.
@@ -47,10 +45,10 @@ how far it is from another.`,
 		Example: "  scheduler evaluate fix-login --quality 0.9 -m \"does what it says\"\n  scheduler evaluate fix-login --report review.json --by ci\n  scheduler evaluate fix-login\n  scheduler evaluate --vector web.json --weights legal",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 1) == (o.vector != "") {
-				return usage(errors.New("want a job, or a file with --vector"), "`scheduler evaluate --help` shows both")
+				return usage(errors.New("no job was named: name one, or give a file with --vector"), "`scheduler evaluate --help` shows both")
 			}
 			if o.vector != "" {
-				return m.evaluateFile(cmd.Flags(), o)
+				return evaluateFile(con, prog, cmd.Flags(), o)
 			}
 			if o.weightOf != "" || o.against != "" {
 				return usage(errors.New("--weights and --against go with --vector: a job is judged by the weights of its own domain"))
@@ -60,7 +58,7 @@ how far it is from another.`,
 				return usage(err)
 			}
 			if said.Empty() && said.Comment == "" && !cmd.Flags().Changed("by") {
-				return m.showEvaluations(cmd.Context(), args[0], o.json)
+				return showEvaluations(cmd.Context(), con, at, args[0], o.json)
 			}
 			given := eval.Given{By: o.by, Report: said}
 			if given.By == "" {
@@ -69,16 +67,16 @@ how far it is from another.`,
 			if err := given.Validate(); err != nil {
 				return usage(err, "e.g. scheduler evaluate "+args[0]+" --quality 0.9 --by anna")
 			}
-			return m.evaluate(cmd.Context(), args[0], given, o.json)
+			return evaluate(cmd.Context(), con, at, args[0], given, o.json)
 		},
 	}
 	f := cmd.Flags()
 	for _, d := range eval.Dimensions() {
 		o.values[d] = f.Float64(flagOf(d), 0, dimensionHelp(d))
 	}
-	f.StringVar(&o.report, "report", "", "take values from this JSON `FILE`; flags stand above it")
-	f.StringVar(&o.by, "by", "", "in whose `NAME` (default: yours)")
-	f.StringVarP(&o.comment, "message", "m", "", "what you have to say about it")
+	f.StringVar(&o.report, "report", "", "take values from this JSON `FILE`; flags override it")
+	f.StringVar(&o.by, "by", "", "evaluate under this `NAME` (default: yours)")
+	f.StringVarP(&o.comment, "message", "m", "", "a comment")
 	f.StringVar(&o.vector, "vector", "", "no job: work out the composite of this JSON `FILE`")
 	f.StringVar(&o.weightOf, "weights", "", "with --vector: by the weights of this `DOMAIN` (default: default)")
 	f.StringVar(&o.against, "against", "", "with --vector: the weighted distance from this JSON `FILE`, too")
@@ -92,7 +90,7 @@ func dimensionHelp(d eval.Dimension) string {
 	return map[eval.Dimension]string{
 		eval.Quality: "how good it is, a `NUMBER` from 0 to 1", eval.Adherence: "how far it is what was asked for",
 		eval.Speed: "how fast it came", eval.Cost: "how cheap it was",
-		eval.ErrorRate: "how free it is of errors: 1 is none", eval.RevisionCount: "how seldom it had to be done again: 1 is never",
+		eval.ErrorRate: "how free it is of errors: 1 is none", eval.RevisionCount: "how rarely it had to be revised: 1 is never",
 	}[d]
 }
 
@@ -137,7 +135,7 @@ func readEvaluation(path string) (eval.Report, error) {
 }
 
 // evaluateFile works out a composite without a job.
-func (m *Main) evaluateFile(f *pflag.FlagSet, o evaluateOptions) error {
+func evaluateFile(con *console, prog *program, f *pflag.FlagSet, o evaluateOptions) error {
 	if o.report != "" || o.by != "" || o.comment != "" {
 		return usage(errors.New("--report, --by and --message go with a job, not with --vector"))
 	}
@@ -146,14 +144,14 @@ func (m *Main) evaluateFile(f *pflag.FlagSet, o evaluateOptions) error {
 			return usage(fmt.Errorf("--%s goes with a job, not with --vector: put it into %s", flagOf(d), o.vector))
 		}
 	}
-	cfg, err := m.readConfig(m.configOptions())
+	cfg, err := prog.readConfig(prog.configOptions())
 	if err != nil {
 		return err
 	}
 	table := eval.Table(cfg.Evaluation.Weights)
 	weights, of := eval.WeightsOf(table, o.weightOf)
 	if o.weightOf != "" && of != o.weightOf {
-		return usage(fmt.Errorf("--weights %q: there are none of that domain, want one of %s", o.weightOf, strings.Join(sortedKeys(table), ", ")))
+		return usage(fmt.Errorf("--weights %q: that domain has none; use one of %s", o.weightOf, strings.Join(sortedKeys(table), ", ")))
 	}
 	r, err := readEvaluation(o.vector)
 	if err != nil {
@@ -177,14 +175,14 @@ func (m *Main) evaluateFile(f *pflag.FlagSet, o evaluateOptions) error {
 		out.Distance = &d
 	}
 	if o.json {
-		return failure(writeJSON(m.stdout, out))
+		return failure(writeJSON(con.stdout, out))
 	}
-	if err := printVector(m.stdout, r.Vector, weights, nil); err != nil {
+	if err := printVector(con.stdout, r.Vector, weights, nil); err != nil {
 		return failure(err)
 	}
-	fmt.Fprintf(m.stdout, "composite %.4f by the weights of %s\n", composite, of)
+	fmt.Fprintf(con.stdout, "composite %.4f by the weights of %s\n", composite, of)
 	if out.Distance != nil {
-		fmt.Fprintf(m.stdout, "distance %.4f from %s\n", *out.Distance, o.against)
+		fmt.Fprintf(con.stdout, "distance %.4f from %s\n", *out.Distance, o.against)
 	}
 	return nil
 }
@@ -198,107 +196,57 @@ type calculation struct {
 	Distance  *float64     `json:"distance,omitempty"`
 }
 
-// evaluate counts what somebody says, through the running scheduler, or in the
-// store if none runs.
-func (m *Main) evaluate(ctx context.Context, ref string, given eval.Given, asJSON bool) error {
-	id, err := m.idOf(ctx, ref)
-	if err != nil {
-		return err
-	}
-	var out api.Evaluations
-	_, err = m.change(ctx, func(c *client.Client) (err error) {
-		out, err = c.Evaluate(ctx, id, api.Judgement{By: given.By, Vector: api.Vector(given.Vector), Comment: given.Comment})
-		if p, ok := errors.AsType[*api.Problem](err); ok && p.Status == http.StatusBadRequest {
-			return usage(err)
+// evaluate counts what somebody says.
+func evaluate(ctx context.Context, con *console, at *target, ref string, given eval.Given, asJSON bool) error {
+	return at.do(func(p *peer) error {
+		j, err := p.Job(ctx, ref)
+		if err != nil {
+			return err
 		}
-		return err
-	}, func(o *owned) (err error) {
-		out, err = m.evaluateIn(ctx, o, id, given)
-		return err
+		out, err := change(ctx, p, func() (api.Evaluations, error) {
+			return p.Evaluate(ctx, j.Job.ID, api.Judgement{By: given.By, Vector: api.Vector(given.Vector), Comment: given.Comment})
+		})
+		if refused, ok := errors.AsType[*api.Problem](err); ok && refused.Status == http.StatusBadRequest {
+			err = usage(refused)
+		}
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return writeJSON(con.stdout, out)
+		}
+		for _, a := range out.Alerts {
+			fmt.Fprintf(con.stderr, "scheduler: %s %s drifts in domain %s: this is %.2f from its average, beyond %.2f\n", a.Subject.Kind, a.Subject.Name, a.Domain, a.Drift, a.Threshold)
+		}
+		return printEvaluations(con.stdout, out.Evaluations)
 	})
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return failure(writeJSON(m.stdout, out))
-	}
-	for i := range out.Evaluations {
-		if err := printEvaluation(m.stdout, &out.Evaluations[i]); err != nil {
-			return failure(err)
-		}
-	}
-	for _, a := range out.Alerts {
-		fmt.Fprintf(m.stderr, "scheduler: %s %s drifts in domain %s: this is %.2f from its average, beyond %.2f\n", a.Subject.Kind, a.Subject.Name, a.Domain, a.Drift, a.Threshold)
-	}
-	return nil
-}
-
-func (m *Main) evaluateIn(ctx context.Context, o *owned, id job.ID, given eval.Given) (api.Evaluations, error) {
-	cfg, err := m.readConfig(m.configOptions())
-	if err != nil {
-		return api.Evaluations{}, err
-	}
-	e, err := o.store.Get(ctx, id)
-	if err != nil {
-		return api.Evaluations{}, err
-	}
-	attempts, err := o.store.Attempts(ctx, id)
-	if err != nil {
-		return api.Evaluations{}, err
-	}
-	v, err := eval.New(eval.Config{Store: o.store, Settings: cfg.Evaluation}).Report(ctx, &e, attempts, given)
-	if err == nil {
-		m.did(ctx, o.dir, aboutJob(deedEvaluate, e.ID, e.Spec.Name, given))
-	}
-	return server.EvaluationsOf(&v), err
 }
 
 // showEvaluations shows what was said of a job or, if nobody has said anything,
 // what can be measured.
-func (m *Main) showEvaluations(ctx context.Context, ref string, asJSON bool) error {
-	cfg, err := m.readConfig(m.configOptions())
-	if err != nil {
-		return err
-	}
-	_, store, err := m.look(ctx)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	e, err := find(ctx, store, ref)
-	if err != nil {
-		return err
-	}
-	found, err := eval.Evaluations(ctx, store, e.ID)
-	if err != nil {
-		return failure(err)
-	}
-	list := server.EvaluationsOf(&eval.Verdict{Evaluations: found}).Evaluations
-	counted := len(list) > 0
-	if !counted {
-		attempts, err := store.Attempts(ctx, e.ID)
-		if err != nil {
-			return failure(err)
+func showEvaluations(ctx context.Context, con *console, at *target, ref string, asJSON bool) error {
+	return at.do(func(p *peer) error {
+		out, err := p.Evaluations(ctx, ref)
+		switch {
+		case err != nil:
+			return meant(ctx, p, ref, p.refused(err))
+		case asJSON:
+			return writeJSON(con.stdout, out)
+		case len(out.Evaluations) == 0 && out.Measured != nil:
+			fmt.Fprintln(con.stderr, "nobody has evaluated it; this is what was measured, and it counts for nobody")
+			return printEvaluation(con.stdout, out.Measured)
 		}
-		one, err := eval.New(eval.Config{Store: store, Settings: cfg.Evaluation}).Preview(ctx, &e, attempts)
-		if err != nil {
-			return failure(err)
-		}
-		if !asJSON {
-			fmt.Fprintln(m.stderr, "nobody has evaluated it; this is what was measured, and it counts for nobody")
-			measured := server.EvaluationOf(&one)
-			return failure(printEvaluation(m.stdout, &measured))
-		}
-	}
-	if asJSON {
-		return failure(writeJSON(m.stdout, api.Evaluations{Evaluations: list}))
-	}
+		return printEvaluations(con.stdout, out.Evaluations)
+	})
+}
+
+func printEvaluations(w io.Writer, list []api.Evaluation) error {
 	for i := range list {
 		if i > 0 {
-			fmt.Fprintln(m.stdout)
+			fmt.Fprintln(w)
 		}
-		if err := printEvaluation(m.stdout, &list[i]); err != nil {
-			return failure(err)
+		if err := printEvaluation(w, &list[i]); err != nil {
+			return err
 		}
 	}
 	return nil

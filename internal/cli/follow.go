@@ -14,14 +14,14 @@ import (
 
 // waitForBatches shows how the jobs of the batches that were submitted fare until
 // all have ended, as run does, and returns its exit code.
-func (m *Main) waitForBatches(ctx context.Context, s *reader, submitted []api.Job, o runOptions) error {
+func waitForBatches(ctx context.Context, con *console, s *peer, submitted []api.Job, o runOptions) error {
 	var batches []job.BatchID
 	for i := range submitted {
 		if !slices.Contains(batches, submitted[i].Batch) {
 			batches = append(batches, submitted[i].Batch)
 		}
 	}
-	f := newFollower(s, batches, m.followView(submitted, o.json, o.plain))
+	f := newFollower(s, batches, con.followView(submitted, o.json, o.plain))
 	s.BePatient()
 	defer f.view.Done() // whatever happens, the terminal is given back
 	entries, err := f.follow(ctx)
@@ -33,7 +33,7 @@ func (m *Main) waitForBatches(ctx context.Context, s *reader, submitted []api.Jo
 	if err != nil {
 		return err
 	}
-	if err := m.printSummary(ctx, s, entries, summaryStyle{json: o.json, paths: o.paths}); err != nil {
+	if err := con.printSummary(ctx, s, entries, summaryStyle{json: o.json, paths: o.paths}); err != nil {
 		return failure(err)
 	}
 	if anyFailed(entries) {
@@ -43,20 +43,20 @@ func (m *Main) waitForBatches(ctx context.Context, s *reader, submitted []api.Jo
 }
 
 // followView is what shows the progress of jobs that another process runs.
-func (m *Main) followView(entries []api.Job, asJSON, plain bool) terminal.View {
+func (con *console) followView(entries []api.Job, asJSON, plain bool) terminal.View {
 	if asJSON {
-		return terminal.NewJSON(m.stdout)
+		return terminal.NewJSON(con.stdout)
 	}
-	if out := m.stdoutFile(); !plain && out != nil && terminal.CanLive(out, m.getenv("TERM")) {
-		return terminal.NewLive(out, m.stdin, progressJobs(entries), terminal.LiveOptions{Colour: m.colour(out)})
+	if out := con.stdoutFile(); !plain && out != nil && terminal.CanLive(out, con.getenv("TERM")) {
+		return terminal.NewLive(out, con.stdin, progressJobs(entries), terminal.LiveOptions{Colour: con.colour(out)})
 	}
-	return terminal.NewPlain(m.stdout, progressJobs(entries), nil)
+	return terminal.NewPlain(con.stdout, progressJobs(entries), nil)
 }
 
 // follower tells a view what happens to the jobs of batches, by looking again and
 // again: so it works wherever they run, and over restarts of the scheduler.
 type follower struct {
-	reader  *reader
+	reader  *peer
 	view    terminal.View
 	batches []job.BatchID
 	seen    map[job.ID]string // how a job stood
@@ -66,14 +66,14 @@ type follower struct {
 	enough func(context.Context, []api.Job) (bool, error)
 }
 
-func newFollower(s *reader, batches []job.BatchID, view terminal.View) *follower {
+func newFollower(s *peer, batches []job.BatchID, view terminal.View) *follower {
 	return &follower{reader: s, view: view, batches: batches, seen: map[job.ID]string{}, read: map[job.ID]int64{}}
 }
 
 // follow returns when all jobs have ended, with them, or with the context.
 func (f *follower) follow(ctx context.Context) ([]api.Job, error) {
 	for {
-		entries, err := f.entries(ctx)
+		entries, err := f.reader.JobsOf(ctx, f.batches)
 		if err != nil {
 			return entries, err
 		}
@@ -96,18 +96,6 @@ func (f *follower) follow(ctx context.Context) ([]api.Job, error) {
 			return entries, err
 		}
 	}
-}
-
-func (f *follower) entries(ctx context.Context) ([]api.Job, error) {
-	var all []api.Job
-	for _, b := range f.batches {
-		list, err := f.reader.Jobs(ctx, jobQuery{batch: b, oldest: true})
-		if err != nil {
-			return all, err
-		}
-		all = append(all, list.Jobs...)
-	}
-	return all, nil
 }
 
 // tell shows what is new about a job: its state, its log, and how it has ended.

@@ -8,15 +8,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// front is how the command line meets its user: flags of every command about
-// where it asks and how it answers.
-type front struct {
-	server    string // --server: the URL of a scheduler's API; "": the state directory's
-	tokenFile string // --token-file
-	caFile    string // --ca
-	color     colourMode
-}
-
 // variables of the environment that stand for flags which are not given.
 const (
 	serverVariable = "AGENTSCHED_SERVER"
@@ -37,18 +28,18 @@ terminal only; NO_COLOR or --color=never turns them off.`
 // equip adds to the command tree what is the same for all of it: flags, words
 // that were meant, completions, and the commands that ask a running scheduler.
 func (m *Main) equip(root *cobra.Command) {
-	root.AddCommand(m.waitCommand(), m.retryCommand(), m.workersCommand(), m.tenantsCommand(), m.pauseCommand(), m.topCommand(), m.uiCommand(), m.upgradeCommand())
+	root.AddCommand(waitCommand(m.con, m.at), retryCommand(m.con, m.at), workersCommand(m.at), tenantsCommand(m.con, m.at), pauseCommand(m.con, m.at), topCommand(m.con, m.at), uiCommand(m.con, m.at), upgradeCommand(m.con, m.at))
 	root.Long += "\n\n" + exitCodes
 	if root.Example == "" {
 		root.Example = "  scheduler run --worker codex --workspace . \"Fix the failing test\"\n  scheduler serve\n  scheduler submit --wait jobs.yaml\n  scheduler top"
 	}
-	m.color = colourAuto
+	m.con.color = colourAuto
 	flags := root.PersistentFlags()
-	flags.StringVar(&m.server, "server", "", "ask the scheduler at this `URL` instead of that of the state directory (default $"+serverVariable+")")
-	flags.StringVar(&m.tokenFile, "token-file", "", "with --server: the `FILE` that holds the token (default: the token is $"+tokenVariable+")")
-	flags.StringVar(&m.caFile, "ca", "", "with --server: trust the certificates of this PEM `FILE`")
-	flags.Var(&m.color, "color", "print colours: auto, always or never")
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return m.checkPlace(cmd) }
+	flags.StringVar(&m.at.server, "server", "", "ask the scheduler at this `URL` instead of that of the state directory (default $"+serverVariable+")")
+	flags.StringVar(&m.at.tokenFile, "token-file", "", "with --server: the `FILE` that holds the token (default: the token is $"+tokenVariable+")")
+	flags.StringVar(&m.at.caFile, "ca", "", "with --server: trust the certificates of this PEM `FILE`")
+	flags.Var(&m.con.color, "color", "print colours: auto, always or never")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return m.at.checkPlace(cmd) }
 	root.SetFlagErrorFunc(unknownFlag)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -57,7 +48,7 @@ func (m *Main) equip(root *cobra.Command) {
 			cmd.Args = knownCommand
 		}
 		plainArgs(cmd)
-		m.addCompletions(cmd)
+		m.at.addCompletions(cmd)
 	}
 	describeCompletion(root)
 	group(root)
@@ -85,10 +76,9 @@ func isGroup(cmd *cobra.Command) bool {
 	return cmd.HasSubCommands() && cmd.Use == cmd.Name()
 }
 
-// remoteCommands work on a scheduler elsewhere as well as here.
-var remoteCommands = []string{
-	"submit", "ls", "show", "logs", "wait", "cancel", "retry", "approve", "reject", "approvals ls", "approvals show", "status", "top",
-	"pause", "resume", "tenants", "workers", "usage",
+// hostCommands work with files of the scheduler's own host.
+var hostCommands = []string{
+	"run", "serve", "diff", "apply", "clean", "crashes", "backup", "recover", "token create", "token ls", "token revoke", "audit verify", "audit tail", "ui", "upgrade",
 }
 
 // placeless commands ask no scheduler.
@@ -97,27 +87,19 @@ var placeless = []string{
 }
 
 // checkPlace refuses --server to a command that works on its own host only.
-func (m *Main) checkPlace(cmd *cobra.Command) error {
-	if m.server == "" {
-		m.server = m.variable(serverVariable)
+func (at *target) checkPlace(cmd *cobra.Command) error {
+	if at.server == "" {
+		at.server = at.con.getenv(serverVariable)
 	}
 	name := commandName(cmd)
-	if m.server == "" || slices.Contains(placeless, name) || isGroup(cmd) || cmd.Hidden {
+	if at.server == "" || slices.Contains(placeless, name) || isGroup(cmd) || cmd.Hidden {
 		return nil
 	}
-	if slices.Contains(remoteCommands, name) {
+	if !slices.Contains(hostCommands, name) {
 		return nil
 	}
-	return usage(fmt.Errorf("`scheduler %s` works on the scheduler's own host only, and %s is asked for", name, m.server),
+	return usage(fmt.Errorf("`scheduler %s` works on the scheduler's own host only, but --server is %s", name, at.server),
 		"run it there, or leave --server and "+serverVariable+" out to ask the scheduler of this host")
-}
-
-// variable returns a variable of the environment; a Main without one has none.
-func (m *Main) variable(name string) string {
-	if m.getenv == nil {
-		return ""
-	}
-	return m.getenv(name)
 }
 
 // commandName is the path of a command without the program's name.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -13,24 +12,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/audit"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
 
-func (m *Main) grantCommand() *cobra.Command {
-	var tokens, credits int64
-	var cost float64
+func grantCommand(con *console, at *target) *cobra.Command {
+	var to api.Grant
+	var credits int64
 	var wall, window string
 	var dead, alive, asJSON bool
 	cmd := &cobra.Command{
-		Use: "grant TENANT[/AGENT]", Short: "Say what a tenant or an agent may use", Args: cobra.ExactArgs(1),
-		Long: `Say what a tenant, or one agent of it, may use. As soon as it has used as much as a bound,
+		Use: "grant TENANT[/AGENT]", Short: "Set what a tenant or an agent may use", Args: cobra.ExactArgs(1),
+		Long: `Set what a tenant, or one agent of it, may use. As soon as it has used as much as a bound,
 its jobs stay in the queue until the bound is raised, or what was used has left the window.
-What the command does not name stays as it is; 0 lifts a bound. What is dead cannot submit
-jobs any more; what it has submitted goes on.
+Bounds that the command does not name stay as they are; 0 lifts a bound. A dead owner cannot submit
+jobs any more; jobs that it has submitted go on.
 
 Lengths of time are written 90s, 15m, 24h or 7d. Without a window, use counts for ever.
 
@@ -42,10 +38,6 @@ are too few. --credits=-5 takes 5 back. scheduler grant show tells what they wen
 			owner, err := ownerOf(args[0])
 			if err != nil {
 				return usage(err)
-			}
-			g, err := m.grantOf(cmd.Context(), owner)
-			if err != nil {
-				return err
 			}
 			set := cmd.Flags().Changed
 			bounds := set("tokens") || set("cost") || set("wall") || set("window") || dead || alive
@@ -62,51 +54,53 @@ are too few. --credits=-5 takes 5 back. scheduler grant show tells what they wen
 				if err != nil {
 					return usage(err)
 				}
-				return m.topUp(cmd.Context(), op, asJSON)
+				return at.do(func(p *peer) error {
+					return topUp(cmd.Context(), con, p, api.TopUp{Tenant: op.Tenant, Credits: op.Credits, By: op.By}, asJSON)
+				})
 			}
 			if !bounds {
 				return usage(errors.New("nothing was granted"), "name a bound, e.g. --cost 20, or --dead; `scheduler grant ls` lists what there is")
 			}
-			if set("tokens") {
-				g.Tokens = tokens
-			}
-			if set("cost") {
-				g.CostUSD = cost
-			}
-			for _, x := range []struct {
-				name, text string
-				field      *job.Duration
-			}{{"wall", wall, &g.Wall}, {"window", window, &g.Window}} {
-				if !set(x.name) {
-					continue
-				}
-				span, err := spanOf(x.text)
+			return at.do(func(p *peer) error {
+				g, _, err := grantOf(cmd.Context(), p, owner)
 				if err != nil {
-					return usage(fmt.Errorf("--%s %q is no length of time, want e.g. 90s, 15m, 24h or 7d", x.name, x.text))
+					return err
 				}
-				*x.field = job.Duration(span)
-			}
-			g.Dead = (g.Dead || dead) && !alive
-			if err := g.Validate(); err != nil {
-				return usage(err)
-			}
-			if err := m.setGrant(cmd.Context(), g); err != nil || !asJSON {
-				return err
-			}
-			return failure(writeJSON(m.stdout, g))
+				if set("tokens") {
+					g.Tokens = to.Tokens
+				}
+				if set("cost") {
+					g.CostUSD = to.CostUSD
+				}
+				for _, x := range []struct {
+					name, text string
+					field      *job.Duration
+				}{{"wall", wall, &g.Wall}, {"window", window, &g.Window}} {
+					if set(x.name) {
+						if *x.field, err = spanFlag(x.name, x.text); err != nil {
+							return err
+						}
+					}
+				}
+				g.Dead = (g.Dead || dead) && !alive
+				if err := setGrant(cmd.Context(), p, g); err != nil || !asJSON {
+					return err
+				}
+				return writeJSON(con.stdout, g)
+			})
 		},
 	}
 	f := cmd.Flags()
-	f.Int64Var(&tokens, "tokens", 0, "at most `N` tokens, input and output")
-	f.Float64Var(&cost, "cost", 0, "at most so many US `DOLLARS`")
+	f.Int64Var(&to.Tokens, "tokens", 0, "at most `N` tokens, input and output")
+	f.Float64Var(&to.CostUSD, "cost", 0, "at most so many US `DOLLARS`")
 	f.StringVar(&wall, "wall", "", "at most this much `TIME` of attempts, added up")
 	f.StringVar(&window, "window", "", "count what was used within this `TIME`")
 	f.BoolVar(&dead, "dead", false, "it cannot submit jobs any more")
 	f.BoolVar(&alive, "alive", false, "it can again")
-	f.Int64Var(&credits, "credits", 0, "add `N` credits to what the tenant has")
 	f.BoolVar(&asJSON, "json", false, "print the whole grant, or the balance, as JSON")
+	f.Int64Var(&credits, "credits", 0, "add `N` credits to what the tenant has")
 	cmd.MarkFlagsMutuallyExclusive("dead", "alive")
-	cmd.AddCommand(m.grantLsCommand(), m.grantShowCommand(), m.grantRmCommand())
+	cmd.AddCommand(grantLsCommand(at), grantShowCommand(at), grantRmCommand(con, at))
 	return cmd
 }
 
@@ -114,111 +108,69 @@ are too few. --credits=-5 takes 5 back. scheduler grant show tells what they wen
 func ownerOf(text string) (queue.Owner, error) {
 	tenant, agent, has := strings.Cut(text, "/")
 	if tenant == "" || has && agent == "" {
-		return queue.Owner{}, fmt.Errorf("%q names no owner, want TENANT or TENANT/AGENT", text)
+		return queue.Owner{}, fmt.Errorf("%q names no owner: use TENANT or TENANT/AGENT", text)
 	}
 	return queue.Owner{Tenant: job.Tenant(tenant), Agent: job.AgentID(agent)}, nil
 }
 
-func ownerText(o queue.Owner) string { return dash(o.String()) }
-
-// grantOf returns the grant of an owner, an empty one if it has none or if
-// there is no store yet.
-func (m *Main) grantOf(ctx context.Context, owner queue.Owner) (queue.Grant, error) {
-	list, err := m.grants(ctx)
-	for _, g := range list {
-		if g.Owner == owner {
-			return g, nil
-		}
+// grantOf returns the grant of an owner, an empty one if it has none.
+func grantOf(ctx context.Context, p *peer, owner queue.Owner) (g api.Grant, known bool, err error) {
+	list, err := p.Grants(ctx)
+	i := slices.IndexFunc(list, func(g api.GrantUse) bool { return g.Tenant == owner.Tenant && g.Agent == owner.Agent })
+	if i < 0 {
+		return api.Grant{Tenant: owner.Tenant, Agent: owner.Agent}, false, err
 	}
-	return queue.Grant{Owner: owner}, err
+	return list[i].Grant, true, nil
 }
 
-func (m *Main) grants(ctx context.Context) ([]queue.Grant, error) {
-	_, store, err := m.look(ctx)
-	if err != nil {
-		return nil, err
+func setGrant(ctx context.Context, p *peer, g api.Grant) error {
+	bounds := queue.Grant{Owner: queue.Owner{Tenant: g.Tenant, Agent: g.Agent}, Dead: g.Dead, Tokens: g.Tokens, CostUSD: g.CostUSD, Wall: g.Wall, Window: g.Window}
+	if err := bounds.Validate(); err != nil {
+		return usage(err)
 	}
-	defer store.Close()
-	list, err := store.Grants(ctx)
-	return list, failure(err)
+	_, err := change(ctx, p, func() (struct{}, error) { return struct{}{}, p.SetGrant(ctx, g) })
+	return mends(err)
 }
 
-// setGrant stores a grant.
-func (m *Main) setGrant(ctx context.Context, g queue.Grant) error {
-	_, err := m.change(ctx, func(c *client.Client) error {
-		err := c.SetGrant(ctx, server.GrantOf(&g))
-		if p, ok := errors.AsType[*api.Problem](err); ok && p.Status == http.StatusBadRequest {
-			return usage(err)
-		}
-		return err
-	}, func(o *owned) error {
-		if err := o.store.Apply(ctx, queue.SetGrant{Grant: g}); err != nil {
-			return err
-		}
-		m.did(ctx, o.dir, audit.Entry{Action: deedGrant, Target: g.Owner.String(), Detail: g})
-		return nil
-	})
-	return err
+// grantList is what `grant ls` shows.
+type grantList struct {
+	api.Grants
+	run int64 // what a run takes of its tenant's credits
 }
 
-func (m *Main) grantLsCommand() *cobra.Command {
-	var asJSON bool
+func grantLsCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List what was granted, and how much of it was used", Args: cobra.NoArgs,
 		Long:    "List what tenants and agents may use, how much of it they have used within its window, and the credits of tenants.",
 		Example: "  scheduler grant ls\n  scheduler grant ls --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, store, err := m.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			list, err := store.Grants(cmd.Context())
-			if err != nil {
-				return failure(err)
-			}
-			balances, err := server.BalancesOf(cmd.Context(), store)
-			if err != nil {
-				return failure(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, api.Grants{Grants: server.GrantsOf(list), Balances: balances.Balances}))
-			}
-			if len(list)+len(balances.Balances) == 0 {
-				fmt.Fprintln(m.stdout, "nobody is bounded")
-				return nil
-			}
-			used := make([]queue.Account, len(list))
-			for i, g := range list {
-				f := queue.AccountFilter{Tenant: g.Tenant, Agent: g.Agent}
-				if g.Window > 0 {
-					f.Since = time.Now().Add(-g.Window.Std())
-				}
-				accounts, err := store.Accounts(cmd.Context(), f)
-				if err != nil {
-					return failure(err)
-				}
-				used[i] = accounts[0]
-			}
-			if err := printGrants(m.out(), list, used); err != nil || len(balances.Balances) == 0 {
-				return failure(err)
-			}
-			return failure(printBalances(m.out(), &balances, len(list) > 0))
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (grantList, error) {
+		list, err := p.Grants(ctx)
+		if err != nil {
+			return grantList{}, err
+		}
+		balances, err := p.Credits(ctx)
+		return grantList{api.Grants{Grants: list, Balances: balances.Balances}, balances.Run}, err
+	}, func(w io.Writer, g grantList) error {
+		if len(g.Grants.Grants)+len(g.Balances) == 0 {
+			_, err := fmt.Fprintln(w, "nobody is bounded")
+			return err
+		}
+		if err := printGrants(w, g.Grants.Grants); err != nil || len(g.Balances) == 0 {
+			return err
+		}
+		return printBalances(w, &g)
+	})
 }
 
-func printGrants(w io.Writer, list []queue.Grant, used []queue.Account) error {
+func printGrants(w io.Writer, list []api.GrantUse) error {
 	if len(list) == 0 {
 		return nil
 	}
 	return table(w, "OWNER\tTOKENS\tCOST\tTIME\tWINDOW\tNOTE", func(w io.Writer) {
 		for i := range list {
-			g, u := &list[i], &used[i]
+			g, u := &list[i], &list[i].Used
 			tokens, cost, wall, window, note := "-", "-", "-", "-", ""
-			full := g.UsedUp(u)
 			if g.Tokens > 0 {
 				tokens = fmt.Sprintf("%d of %d", u.Usage.Tokens(), g.Tokens)
 			}
@@ -232,19 +184,19 @@ func printGrants(w io.Writer, list []queue.Grant, used []queue.Account) error {
 				window = g.Window.String()
 			}
 			switch {
-			case g.Dead && full:
+			case g.Dead && g.UsedUp:
 				note = "dead, used up"
 			case g.Dead:
 				note = "dead"
-			case full:
+			case g.UsedUp:
 				note = "used up"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", ownerText(g.Owner), tokens, cost, wall, window, note)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", dash(queue.Owner{Tenant: g.Tenant, Agent: g.Agent}.String()), tokens, cost, wall, window, note)
 		}
 	})
 }
 
-func (m *Main) grantRmCommand() *cobra.Command {
+func grantRmCommand(con *console, at *target) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "rm TENANT[/AGENT]...", Short: "Lift all bounds of a tenant or an agent", Args: cobra.MinimumNArgs(1),
@@ -252,42 +204,39 @@ func (m *Main) grantRmCommand() *cobra.Command {
 they were dead. Credits that a tenant has left are lost.`,
 		Example: "  scheduler grant rm website/agent-7",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := m.grants(cmd.Context())
-			if err != nil {
-				return err
-			}
-			var errs []error
-			lifted := api.Grants{Grants: []api.Grant{}}
-			for _, arg := range args {
-				owner, err := ownerOf(arg)
-				if err != nil {
-					return usage(err)
-				}
-				at := slices.IndexFunc(list, func(g queue.Grant) bool { return g.Owner == owner })
-				dropped := false
-				if owner.Agent == "" {
-					if dropped, err = m.dropBalance(cmd.Context(), owner.Tenant); err != nil {
-						errs = append(errs, err)
+			return at.do(func(p *peer) error {
+				var errs []error
+				lifted := struct {
+					Grants []api.Grant `json:"grants"`
+				}{[]api.Grant{}}
+				for _, arg := range args {
+					owner, err := ownerOf(arg)
+					if err != nil {
+						return usage(err)
+					}
+					g, known, err := grantOf(cmd.Context(), p, owner)
+					dropped := false
+					if err == nil && owner.Agent == "" {
+						dropped, err = dropBalance(cmd.Context(), p, owner.Tenant)
+					}
+					if err == nil && !known && dropped {
 						continue
 					}
+					if err == nil && !known {
+						err = failure(fmt.Errorf("%s has no grant; `scheduler grant ls` lists them", arg))
+					}
+					if err == nil {
+						err = setGrant(cmd.Context(), p, api.Grant{Tenant: owner.Tenant, Agent: owner.Agent})
+					}
+					if errs = append(errs, err); err == nil {
+						lifted.Grants = append(lifted.Grants, g)
+					}
 				}
-				switch {
-				case at < 0 && dropped:
-					continue
-				case at < 0:
-					errs = append(errs, failure(fmt.Errorf("%s has no grant; `scheduler grant ls` lists them", arg)))
-					continue
+				if asJSON {
+					errs = append(errs, writeJSON(con.stdout, lifted))
 				}
-				if err := m.setGrant(cmd.Context(), queue.Grant{Owner: owner}); err != nil {
-					errs = append(errs, err)
-					continue
-				}
-				lifted.Grants = append(lifted.Grants, server.GrantOf(&list[at]))
-			}
-			if asJSON {
-				errs = append(errs, failure(writeJSON(m.stdout, lifted)))
-			}
-			return joined(errs)
+				return joined(errs)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the grants that were lifted as JSON")

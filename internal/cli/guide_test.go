@@ -135,10 +135,10 @@ type guideCommand struct {
 	output []string
 }
 
-// serveCommand has a terminal of its own; interrupt is the key that ends it.
+// serveLine has a terminal of its own; interrupt is the key that ends it.
 const (
-	serveCommand = "scheduler serve"
-	interrupt    = "^C"
+	serveLine = "scheduler serve"
+	interrupt = "^C"
 )
 
 // looks are commands that change nothing.
@@ -191,7 +191,7 @@ func (g *guide) script() string {
 		fmt.Fprintf(&b, "# docs/guide.md:%d $ %s\n", c.line, c.text)
 		dir, isCD := strings.CutPrefix(c.text, "cd ")
 		switch {
-		case c.text == serveCommand:
+		case c.text == serveLine:
 			serve = i
 			fmt.Fprintf(&b, "exec scheduler serve &serve&\nready\n")
 		case c.text == interrupt:

@@ -25,38 +25,6 @@ import (
 // answer on its socket: it opens that a little after it has taken the lock.
 const answerTime = 15 * time.Second
 
-// patiently calls do, which asks the scheduler that runs or, if none answers, works
-// in the store, again as long as one that holds the state directory does not answer
-// yet.
-func patiently(ctx context.Context, do func() error) error {
-	for began := time.Now(); ; {
-		err := do()
-		var locked *statedir.LockedError
-		if !errors.As(err, &locked) || time.Since(began) > answerTime || pause(ctx, followEvery) != nil {
-			return err
-		}
-	}
-}
-
-// onceOpen calls do, which asks the scheduler that runs, again as long as nobody answers
-// although one holds the state directory: it has not opened its socket yet.
-func onceOpen(ctx context.Context, dir *statedir.Dir, do func() error) error {
-	var last error
-	err := patiently(ctx, func() error {
-		if last = do(); !errors.Is(last, client.ErrNotRunning) {
-			return last
-		}
-		if err := dir.Held(); err != nil {
-			return err
-		}
-		return last
-	})
-	if locked := (*statedir.LockedError)(nil); errors.As(err, &locked) {
-		return last
-	}
-	return err
-}
-
 // lookEvery is how often a run that was handed over looks whether its scheduler is
 // still the same.
 const lookEvery = time.Second
@@ -64,23 +32,21 @@ const lookEvery = time.Second
 // runElsewhere hands the jobs to the scheduler that works on the state directory
 // already, and waits for their end as if they ran here. The error wraps
 // client.ErrNotRunning if that scheduler does not answer.
-func (m *Main) runElsewhere(ctx context.Context, locked *statedir.LockedError, src *source, o runOptions) error {
-	if err := m.flagsOfOthers(locked); err != nil {
+func (runs *runner) runElsewhere(ctx context.Context, locked *statedir.LockedError, src *source, o runOptions) error {
+	if err := runs.flagsOfOthers(locked); err != nil {
 		return err
 	}
-	dir, err := m.existing()
+	p, err := runs.at.open()
 	if err != nil {
 		return err
 	}
-	reader, err := m.reader()
+	defer p.Close()
+	running, err := runs.at.running()
 	if err != nil {
 		return err
 	}
-	h := &here{reader: reader, dir: dir}
-	defer h.Close()
-	door := client.New(dir.Socket())
-	defer door.Close()
-	r := &handedRun{m: m, here: h, door: door, src: src, options: o, signals: make(chan os.Signal, 2)}
+	defer running.Close()
+	r := &handedRun{runs: runs, peer: p, running: running, src: src, options: o, signals: make(chan os.Signal, 2)}
 	signal.Notify(r.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE) // before a job can run
 	defer signal.Stop(r.signals)
 	opened, err := r.handOver(ctx)
@@ -88,19 +54,19 @@ func (m *Main) runElsewhere(ctx context.Context, locked *statedir.LockedError, s
 		return err
 	}
 	if !o.json {
-		fmt.Fprintf(m.stderr, "%s; the scheduler with process id %d works on %s already and runs them; Ctrl-C stops them\n", toldOf(opened), r.status.PID, dir.Path())
+		fmt.Fprintf(runs.con.stderr, "%s; the scheduler with process id %d works on %s already and runs them; Ctrl-C stops them\n", toldOf(opened), r.status.PID, p.Name())
 	}
 	return r.wait(ctx, opened.Batch)
 }
 
 // flagsOfOthers refuses flags that only the scheduler that runs the jobs can obey.
-func (m *Main) flagsOfOthers(locked *statedir.LockedError) error {
+func (runs *runner) flagsOfOthers(locked *statedir.LockedError) error {
 	var names []string
 	for _, f := range []struct {
 		name  string
 		given bool
 	}{
-		{"--concurrency", m.atOnce != 0}, {"--cores", m.cores != 0}, {"--config", m.configPath != ""}, {"--core", m.corePath != ""}, {"--log-level", m.logLevel != ""},
+		{"--concurrency", runs.atOnce != 0}, {"--cores", runs.cores != 0}, {"--config", runs.prog.configPath != ""}, {"--core", runs.prog.corePath != ""}, {"--log-level", runs.local.logLevel != ""},
 	} {
 		if f.given {
 			names = append(names, f.name)
@@ -117,9 +83,9 @@ func (m *Main) flagsOfOthers(locked *statedir.LockedError) error {
 
 // handedRun is a run whose jobs another process runs.
 type handedRun struct {
-	m       *Main
-	here    *here
-	door    *client.Client
+	runs    *runner
+	peer    *peer
+	running *client.Client // ErrNotRunning if none runs
 	src     *source
 	options runOptions
 	status  api.Status // of the scheduler that has the jobs
@@ -178,23 +144,19 @@ func ends(s os.Signal, terminal bool) bool {
 
 // open hands the jobs over, or has those go on that were.
 func (r *handedRun) open(ctx context.Context) (opened api.OpenedRun, err error) {
-	if r.status, err = r.door.Status(ctx); err != nil {
+	if r.status, err = r.running.Status(ctx); err != nil {
 		return opened, err
 	}
 	if r.src.resume {
-		store, err := r.here.open(ctx)
+		list, err := r.running.Runs(ctx)
 		if err != nil {
 			return opened, err
 		}
-		_, b, err := newestRun(ctx, store)
+		newest, err := newestRun(list)
 		if err != nil {
 			return opened, err
 		}
-		var names []string
-		if b.Workflow.Caller != nil {
-			names = b.Workflow.Caller.Env
-		}
-		opened, err = r.door.ContinueRun(ctx, b.ID, api.ContinueRun{Env: r.m.values(names)})
+		opened, err = r.running.ContinueRun(ctx, newest.Batch, api.ContinueRun{Env: r.runs.con.values(newest.Env)})
 		return opened, r.refused(err)
 	}
 	run, err := r.src.run(r.options.fresh)
@@ -207,17 +169,17 @@ func (r *handedRun) open(ctx context.Context) (opened api.OpenedRun, err error) 
 	}
 	in := api.Run{
 		Submission: api.Submission{Source: run.Source, Digest: run.Digest, Jobs: run.Specs, Workflow: run.Workflow},
-		Env:        r.m.values(names), Fresh: run.Fresh,
+		Env:        r.runs.con.values(names), Fresh: run.Fresh,
 	}
-	opened, err = r.door.OpenRun(ctx, in)
+	opened, err = r.running.OpenRun(ctx, in)
 	r.options.fresh = false // what is opened again is this one
 	return opened, r.refused(err)
 }
 
 // values returns what this process' environment holds of the variables.
-func (m *Main) values(names []string) map[string]string {
+func (con *console) values(names []string) map[string]string {
 	values := map[string]string{}
-	for _, kv := range m.environ {
+	for _, kv := range con.environ {
 		name, value, _ := strings.Cut(kv, "=")
 		for _, wanted := range names {
 			if name == wanted {
@@ -237,29 +199,25 @@ func (r *handedRun) refused(err error) error {
 	case ok && p.Name() == "run_changed":
 		return usage(err, changedHints()...)
 	case ok && p.Name() == "no_server":
-		return usage(fmt.Errorf("state directory %s is in use by a run with process id %d, which ends with its own jobs", r.here.Name(), r.status.PID),
+		return usage(fmt.Errorf("state directory %s is in use by a run with process id %d, which ends with its own jobs", r.peer.Name(), r.status.PID),
 			"`scheduler submit` gives it these jobs, too; its end waits for theirs", "or wait for its end, or use another directory with --state DIR")
 	}
-	return refusedJobs(err)
+	return mends(notRunning(err, "`scheduler run FILE` runs the jobs and ends with them"))
 }
 
 // wait shows how the jobs fare until they have ended, or were stopped.
 func (r *handedRun) wait(ctx context.Context, batch job.BatchID) error {
-	m, o := r.m, r.options
+	o := r.options
 	r.batch = batch
-	store, err := r.here.open(ctx)
+	r.peer.BePatient() // its scheduler may be killed while it answers
+	batches := []job.BatchID{batch}
+	entries, err := r.peer.JobsOf(ctx, batches)
 	if err != nil {
 		return err
 	}
-	batches := []job.BatchID{batch}
-	entries, err := entriesOf(ctx, store, batches)
-	if err != nil {
-		return failure(err)
-	}
-	f := newFollower(r.here.reader, batches, m.followView(entries, o.json, o.plain))
+	f := newFollower(r.peer, batches, r.runs.con.followView(entries, o.json, o.plain))
 	f.enough = r.enough
-	r.here.BePatient() // its scheduler may be killed while it answers
-	r.out = terminal.Beside(f.view, m.stderr)
+	r.out = terminal.Beside(f.view, r.runs.con.stderr)
 	defer f.view.Done() // whatever happens, the terminal is given back
 	stop := r.onSignals(ctx)
 	_, err = f.follow(ctx)
@@ -268,7 +226,7 @@ func (r *handedRun) wait(ctx context.Context, batch job.BatchID) error {
 	if err == nil && r.stopping.Load() {
 		err = &exitError{code: exitInterrupted}
 	}
-	if sumErr := m.closeBatches(ctx, r.here, store, batches, r.door.CloseRun, o, err); sumErr != nil {
+	if sumErr := r.runs.closeBatches(ctx, r.peer, batches, o, err); sumErr != nil {
 		return sumErr
 	}
 	return err
@@ -294,7 +252,7 @@ func (r *handedRun) onSignals(ctx context.Context) (stop func()) {
 			if !again {
 				fmt.Fprintln(r.out, "stopping: running jobs are told to stop, and the same command continues them; once more stops them at once")
 			}
-			if err := r.door.StopRun(ctx, r.batch, again); err != nil && ctx.Err() == nil && !errors.Is(err, client.ErrNotRunning) {
+			if err := r.running.StopRun(ctx, r.batch, again); err != nil && ctx.Err() == nil && !errors.Is(err, client.ErrNotRunning) {
 				fmt.Fprintf(r.out, "stop the jobs: %v\n", err)
 			}
 		}
@@ -321,13 +279,13 @@ func (r *handedRun) enough(ctx context.Context, entries []api.Job) (bool, error)
 		return false, nil
 	}
 	r.asked = time.Now()
-	status, err := r.door.Status(ctx)
+	status, err := r.running.Status(ctx)
 	switch {
 	case errors.Is(err, client.ErrNotRunning) && r.stopping.Load():
 		return true, nil
 	case errors.Is(err, client.ErrNotRunning):
 		if !r.alone {
-			fmt.Fprintf(r.out, "no scheduler works on %s any more: the jobs wait for the next one; Ctrl-C ends the wait, and then the same command runs them itself\n", r.here.Name())
+			fmt.Fprintf(r.out, "no scheduler works on %s any more: the jobs wait for the next one; Ctrl-C ends the wait, and then the same command runs them itself\n", r.peer.Name())
 		}
 		r.alone = true
 		return false, nil
@@ -360,15 +318,23 @@ func cutOff(err error) bool {
 
 // isStopped reports whether the scheduler runs nothing of the batch.
 func (r *handedRun) isStopped(ctx context.Context) (bool, error) {
-	store, err := r.here.open(ctx)
-	if err != nil {
-		return false, err
-	}
-	batches, err := store.Batches(ctx, "")
-	for _, b := range batches {
-		if b.ID == r.batch {
-			return b.Private, failure(err)
+	run, err := r.peer.run(ctx, r.batch)
+	return run.Stopped, err
+}
+
+// run returns a run that is not closed; an empty one if it is.
+func (p *peer) run(ctx context.Context, id job.BatchID) (api.RunStatus, error) {
+	list, err := p.Runs(ctx)
+	for i := range list {
+		if list[i].Batch == id {
+			return list[i], nil
 		}
 	}
-	return false, failure(err)
+	return api.RunStatus{}, p.refused(err)
+}
+
+// FailedTeams returns the teams of a run that have given up.
+func (p *peer) FailedTeams(ctx context.Context, id job.BatchID) ([]api.FailedTeam, error) {
+	run, err := p.run(ctx, id)
+	return run.FailedTeams, err
 }

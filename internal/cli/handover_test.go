@@ -29,6 +29,10 @@ import (
 func TestPatiently(t *testing.T) {
 	starting := usage(&statedir.LockedError{Path: "/s", PID: 7})
 	other := errors.New("another failure")
+	ask := func(ctx context.Context, do func() error) error {
+		_, err := change(ctx, &peer{offline: &offline{}}, func() (struct{}, error) { return struct{}{}, do() })
+		return err
+	}
 	for _, tt := range []struct {
 		name     string
 		silent   time.Duration // how long it does not answer
@@ -44,7 +48,7 @@ func TestPatiently(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				err := patiently(t.Context(), func() error {
+				err := ask(t.Context(), func() error {
 					if time.Since(began) < tt.silent {
 						return starting
 					}
@@ -58,44 +62,9 @@ func TestPatiently(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := patiently(ctx, func() error { return starting }); !errors.Is(err, starting) {
+	if err := ask(ctx, func() error { return starting }); !errors.Is(err, starting) {
 		t.Errorf("of a command that is cancelled: %v", err)
 	}
-}
-
-// TestOnceOpen: a scheduler that holds the state directory and does not listen yet is
-// waited for; without one nobody waits.
-func TestOnceOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir, err := statedir.Open(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		ask := func(opens time.Duration) error {
-			began = time.Now()
-			return onceOpen(t.Context(), dir, func() error {
-				if time.Since(began) < opens {
-					return client.ErrNotRunning
-				}
-				return nil
-			})
-		}
-		if err := ask(time.Second); !errors.Is(err, client.ErrNotRunning) || time.Since(began) > 0 {
-			t.Errorf("nobody runs: %v after %s", err, time.Since(began))
-		}
-		lock, err := dir.Lock()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer lock.Release()
-		if err := ask(3 * time.Second); err != nil || time.Since(began) < 3*time.Second {
-			t.Errorf("one that starts: %v after %s", err, time.Since(began))
-		}
-		if err := ask(time.Hour); !errors.Is(err, client.ErrNotRunning) || time.Since(began) < answerTime {
-			t.Errorf("one that never listens: %v after %s", err, time.Since(began))
-		}
-	})
 }
 
 // TestHandedRunIsPatient: a scheduler that is killed while it answers does not end the
@@ -103,8 +72,8 @@ func TestOnceOpen(t *testing.T) {
 func TestHandedRunIsPatient(t *testing.T) {
 	var said bytes.Buffer
 	m := newTestMain(t, &said)
-	m.stderr = &said
-	o, err := m.own(t.Context())
+	m.con.stderr = &said
+	o, err := m.local.own(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,14 +110,14 @@ func TestHandedRunIsPatient(t *testing.T) {
 	scheduler.Start()
 	defer scheduler.Close()
 
-	reader, err := m.reader()
+	p, err := m.at.open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	door := client.New(o.dir.Socket())
-	defer door.Close()
-	r := &handedRun{m: m, here: &here{reader: reader, dir: o.dir}, door: door, options: runOptions{plain: true}}
-	defer r.here.Close()
+	defer p.Close()
+	running := client.New(o.dir.Socket())
+	defer running.Close()
+	r := &handedRun{runs: m.runs, peer: p, running: running, options: runOptions{plain: true}}
 	err = r.wait(t.Context(), batch.ID)
 	if exit, ok := errors.AsType[*exitError](err); !ok || exit.code != exitFailed || exit.err != nil || asked.Load() < 3 {
 		t.Errorf("after %d requests: %v, want the code of a job that was cancelled; said %s", asked.Load(), err, said.String())
@@ -183,9 +152,9 @@ func TestHandOverInterrupted(t *testing.T) {
 		scheduler.Listener = l
 		scheduler.Start()
 		defer scheduler.Close()
-		door := client.New(socket)
-		defer door.Close()
-		r := &handedRun{m: m, door: door, src: &source{name: "jobs.yaml"}, signals: make(chan os.Signal, 2)}
+		running := client.New(socket)
+		defer running.Close()
+		r := &handedRun{runs: m.runs, running: running, src: &source{name: "jobs.yaml"}, signals: make(chan os.Signal, 2)}
 		go func() {
 			<-asked
 			if answers {

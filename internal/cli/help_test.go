@@ -14,10 +14,15 @@ import (
 // say runs a command line and returns its exit code and all that it printed.
 func say(t *testing.T, args ...string) (code int, said string) {
 	t.Helper()
+	return sayIn(t, newTestMain(t, nil), args...)
+}
+
+// sayIn is say in the state directory of m.
+func sayIn(t *testing.T, m *Main, args ...string) (code int, said string) {
+	t.Helper()
 	var out bytes.Buffer
-	m := newTestMain(t, &out)
-	m.stderr = &out
-	return m.run(args), out.String()
+	m.con.stdout, m.con.stderr = &out, &out
+	return m.run(append([]string{"--state", m.local.stateDir}, args...)), out.String()
 }
 
 // The help of every command can be read: flags name their values, no quoting of
@@ -107,11 +112,11 @@ func TestMisuse(t *testing.T) {
 		"show":                         "scheduler: scheduler show needs JOB, and none was given",
 		"show a b":                     `scheduler: scheduler show takes JOB, and "b" is too many`,
 		"ls x":                         `scheduler: scheduler ls takes no arguments, and was given "x"`,
-		"ls --limit many":              `scheduler: --limit is "many", want a whole number`,
-		"ls --limit":                   "scheduler: --limit has no value, want a whole number",
-		"wait a --timeout 5":           `scheduler: --timeout is "5", want a length of time such as 90s or 30m`,
-		"evaluate a --quality good":    `scheduler: --quality is "good", want a number`,
-		"ls --json=perhaps":            `scheduler: --json is "perhaps", want true or false`,
+		"ls --limit many":              `scheduler: invalid --limit "many": use a whole number`,
+		"ls --limit":                   "scheduler: --limit has no value: give a whole number",
+		"wait a --timeout 5":           `scheduler: invalid --timeout "5": use a length of time such as 90s or 30m`,
+		"evaluate a --quality good":    `scheduler: invalid --quality "good": use a number`,
+		"ls --json=perhaps":            `scheduler: invalid --json "perhaps": use true or false`,
 		"upgrade --checkpoint --drain": "scheduler: --checkpoint and --drain exclude each other: give one of them",
 		"ls -z":                        "scheduler: unknown flag -z",
 	} {

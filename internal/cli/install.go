@@ -12,9 +12,9 @@ import (
 )
 
 // packages are the workers' programs that can be installed.
-func (m *Main) packages() workercli.Catalog { return workercli.Of(m.adapters) }
+func (prog *program) packages() workercli.Catalog { return workercli.Of(prog.adapters) }
 
-func (m *Main) installCommand() *cobra.Command {
+func installCommand(con *console, prog *program) *cobra.Command {
 	var dir string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -26,7 +26,7 @@ those of claude and opencode that link their native program, without the network
 minimal environment. Those in the default folder are used wherever neither PATH nor the configuration has another.`,
 		Example: "  scheduler install-workers\n  scheduler install-workers codex --dir /opt/agents",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kinds := m.packages().Kinds()
+			kinds := prog.packages().Kinds()
 			if len(args) > 0 {
 				var chosen []job.WorkerKind
 				for _, arg := range args {
@@ -34,7 +34,7 @@ minimal environment. Those in the default folder are used wherever neither PATH 
 						chosen = append(chosen, kind)
 						continue
 					}
-					return usage(fmt.Errorf("worker %q is not installed from npm, want one of %s", arg, strings.Trim(fmt.Sprint(kinds), "[]")))
+					return usage(fmt.Errorf("worker %q is not installed from npm: use one of %s", arg, strings.Trim(fmt.Sprint(kinds), "[]")))
 				}
 				kinds = chosen
 			}
@@ -44,7 +44,7 @@ minimal environment. Those in the default folder are used wherever neither PATH 
 					return usage(err)
 				}
 			}
-			installed, err := m.packages().Ensure(cmd.Context(), dir, kinds, workercli.Options{Progress: func(line string) { fmt.Fprintln(m.stderr, line) }})
+			installed, err := prog.packages().Ensure(cmd.Context(), dir, kinds, workercli.Options{Progress: func(line string) { fmt.Fprintln(con.stderr, line) }})
 			if err != nil {
 				return failure(err)
 			}
@@ -53,11 +53,11 @@ minimal environment. Those in the default folder are used wherever neither PATH 
 				for _, kind := range kinds {
 					out[kind] = []string{installed[kind]}
 				}
-				return failure(writeJSON(m.stdout, map[string]any{"commands": out}))
+				return failure(writeJSON(con.stdout, map[string]any{"commands": out}))
 			}
-			fmt.Fprintln(m.stdout, "# for the configuration file, where they are not in the default folder:\nworkers:")
+			fmt.Fprintln(con.stdout, "# for the configuration file, where they are not in the default folder:\nworkers:")
 			for _, kind := range kinds {
-				fmt.Fprintf(m.stdout, "  %s: {command: [%q]}\n", kind, installed[kind])
+				fmt.Fprintf(con.stdout, "  %s: {command: [%q]}\n", kind, installed[kind])
 			}
 			return nil
 		},

@@ -164,8 +164,8 @@ func (s *source) digest() (string, error) {
 }
 
 // readJobs reads the jobs that the arguments name.
-func (m *Main) readJobs(args []string, one oneJob, cfg *config.Config) (*source, error) {
-	opts := jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg), Domains: domains(cfg)}
+func (prog *program) readJobs(args []string, one oneJob, cfg *config.Config) (*source, error) {
+	opts := jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg)}
 	switch {
 	case one.worker != "":
 		specs, err := one.decode(strings.Join(args, " "), opts)
@@ -200,12 +200,12 @@ func (m *Main) readJobs(args []string, one oneJob, cfg *config.Config) (*source,
 	return &source{name: strings.Join(paths, "\n"), specs: jobs.Specs, workflow: jobs.Workflow}, nil
 }
 
-func (m *Main) adapterNames() []string { return slices.Sorted(maps.Keys(m.adapters)) }
+func (prog *program) adapterNames() []string { return slices.Sorted(maps.Keys(prog.adapters)) }
 
 // adaptersThat returns the names of the adapters that have a trait.
-func (m *Main) adaptersThat(have func(job.WorkerTraits) bool) (names []string) {
-	for _, name := range m.adapterNames() {
-		if have(worker.TraitsOf(m.adapters[name])) {
+func (prog *program) adaptersThat(have func(job.WorkerTraits) bool) (names []string) {
+	for _, name := range prog.adapterNames() {
+		if have(worker.TraitsOf(prog.adapters[name])) {
 			names = append(names, name)
 		}
 	}
@@ -213,15 +213,15 @@ func (m *Main) adaptersThat(have func(job.WorkerTraits) bool) (names []string) {
 }
 
 // traits returns what there is to know of a kind of worker.
-func (m *Main) traits(cfg *config.Config, kind job.WorkerKind) job.WorkerTraits {
-	return worker.AllTraits(m.adapters)[cfg.AdapterOf(kind)]
+func (prog *program) traits(cfg *config.Config, kind job.WorkerKind) job.WorkerTraits {
+	return worker.AllTraits(prog.adapters)[cfg.AdapterOf(kind)]
 }
 
 // workerKinds lists the workers that a job may name: every adapter with a program
 // of its own, and every kind of the configuration.
-func (m *Main) workerKinds(cfg *config.Config) []string {
+func (prog *program) workerKinds(cfg *config.Config) []string {
 	kinds := map[string]bool{}
-	for _, name := range m.adaptersThat(func(t job.WorkerTraits) bool { return !t.NeedsCommand }) {
+	for _, name := range prog.adaptersThat(func(t job.WorkerTraits) bool { return !t.NeedsCommand }) {
 		kinds[name] = true
 	}
 	for kind := range cfg.Workers {
@@ -254,11 +254,11 @@ func domains(cfg *config.Config) []string {
 
 // checkJobs looks at what the host must have for the jobs to start: the
 // workers' programs and the workspaces. It runs git with run.
-func (m *Main) checkJobs(ctx context.Context, specs []job.Spec, cfg *config.Config, run runCmd) error {
-	if _, err := m.coreProgram(); err != nil {
+func (local *local) checkJobs(ctx context.Context, specs []job.Spec, cfg *config.Config, run runCmd) error {
+	if _, err := local.prog.coreProgram(); err != nil {
 		return err
 	}
-	state, err := m.statePath()
+	state, err := local.statePath()
 	if err == nil {
 		state, err = filepath.Abs(state)
 	}
@@ -276,7 +276,7 @@ func (m *Main) checkJobs(ctx context.Context, specs []job.Spec, cfg *config.Conf
 	}
 	for i := range specs {
 		s := &specs[i]
-		tell(s.Name, m.locate(s.Worker, cfg))
+		tell(s.Name, local.prog.locate(s.Worker, cfg))
 		if s.Workspace.Isolation != job.NoWorkspace {
 			tell(s.Name, ws.Check(ctx, s.Workspace))
 		}
@@ -292,15 +292,15 @@ func (m *Main) checkJobs(ctx context.Context, specs []job.Spec, cfg *config.Conf
 }
 
 // locate returns an error if the worker's program is not there.
-func (m *Main) locate(kind job.WorkerKind, cfg *config.Config) error {
+func (prog *program) locate(kind job.WorkerKind, cfg *config.Config) error {
 	settings := cfg.Workers[kind]
 	name := settings.Adapter
 	if name == "" {
 		name = string(kind)
 	}
-	a := m.adapters[name]
+	a := prog.adapters[name]
 	if a == nil {
-		return fmt.Errorf("no such worker: %s; there are %s", kind, strings.Join(m.workerKinds(cfg), ", "))
+		return fmt.Errorf("no such worker: %s; there are %s", kind, strings.Join(prog.workerKinds(cfg), ", "))
 	}
 	_, err := a.Locate(settings)
 	return err

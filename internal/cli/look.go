@@ -16,8 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
@@ -26,7 +24,7 @@ import (
 
 func utcNow() time.Time { return time.Now().UTC().Round(0) }
 
-func (m *Main) lsCommand() *cobra.Command {
+func lsCommand(con *console, at *target) *cobra.Command {
 	var asJSON, all bool
 	var states []string
 	var q jobQuery
@@ -38,7 +36,7 @@ What an agent made is shown by ` + "`scheduler show` and `diff`" + `, what happe
 		Example: "  scheduler ls\n  scheduler ls --tenant website --status running,failed\n  scheduler ls --all --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if q.limit < 1 {
-				return usage(fmt.Errorf("--limit %d: want 1 or more; --all lists every job", q.limit))
+				return usage(fmt.Errorf("invalid --limit %d: use 1 or more; --all lists every job", q.limit))
 			}
 			if err := q.in(states); err != nil {
 				return usage(err)
@@ -46,15 +44,15 @@ What an agent made is shown by ` + "`scheduler show` and `diff`" + `, what happe
 			if all {
 				q.limit = 0
 			}
-			return m.read(func(s *reader) error {
+			return at.do(func(s *peer) error {
 				list, err := s.Jobs(cmd.Context(), q)
 				if err != nil {
 					return err
 				}
 				if asJSON {
-					return failure(writeJSON(m.stdout, list))
+					return failure(writeJSON(con.stdout, list))
 				}
-				return failure(m.printJobs(list))
+				return failure(printJobs(con, list))
 			})
 		},
 	}
@@ -107,9 +105,9 @@ func statusTest(word string) ([]job.EntryState, func(*api.Job) bool, error) {
 			return w != nil && (!one || string(w.Reason) == reason)
 		}, nil
 	case one:
-		return nil, nil, fmt.Errorf("--status %q: a job waits for one of %s", word, wordList(wordsOf(job.WaitingReasons())))
+		return nil, nil, fmt.Errorf("unknown --status %q: a job waits for one of %s", word, wordList(wordsOf(job.WaitingReasons())))
 	}
-	return nil, nil, fmt.Errorf("--status %q is unknown, want %s, or %s:REASON", word, strings.Join(wordsOf(job.RunStates()), ", "), waitingWord)
+	return nil, nil, fmt.Errorf("unknown --status %q: use %s, or %s:REASON", word, strings.Join(wordsOf(job.RunStates()), ", "), waitingWord)
 }
 
 // in selects the jobs that a word selects; no words: all.
@@ -144,14 +142,14 @@ func wordsOf[T ~string](list []T) []string {
 	return words
 }
 
-func (m *Main) printJobs(list api.Jobs) error {
-	err := printRows(m.out(), list.Jobs)
+func printJobs(con *console, list api.Jobs) error {
+	err := printRows(con.out(), list.Jobs)
 	switch {
 	case err != nil:
 	case list.Total < 0:
-		_, err = fmt.Fprintf(m.stdout, "there may be more; --all lists them all\n")
+		_, err = fmt.Fprintf(con.stdout, "there may be more; --all lists them all\n")
 	case len(list.Jobs) < list.Total:
-		_, err = fmt.Fprintf(m.stdout, "%d of %d jobs; --all lists them all\n", len(list.Jobs), list.Total)
+		_, err = fmt.Fprintf(con.stdout, "%d of %d jobs; --all lists them all\n", len(list.Jobs), list.Total)
 	}
 	return err
 }
@@ -242,19 +240,6 @@ func statusOf(e *api.Job) job.Status {
 	return job.Status{}
 }
 
-// stored returns what the store has as the API would tell it: how the jobs stand
-// too, as far as the store knows.
-func stored(entries ...queue.Entry) []api.Job {
-	jobs := server.JobsOf(entries)
-	for i := range jobs {
-		if jobs[i].Status == nil {
-			st := scheduler.StatusOf(&entries[i], time.Now())
-			jobs[i].Status = &st
-		}
-	}
-	return jobs
-}
-
 // stateWord is the state of a job in one word.
 func stateWord(e *api.Job) string { return string(statusOf(e).State) }
 
@@ -285,7 +270,7 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-func (m *Main) showCommand() *cobra.Command {
+func showCommand(con *console, at *target) *cobra.Command {
 	var asJSON, answer bool
 	cmd := &cobra.Command{
 		Use: "show JOB", Short: "Show a job: its state, its attempts, and where its patch and logs lie", Args: cobra.ExactArgs(1),
@@ -294,18 +279,18 @@ nothing else. JOB is its id in the job file (the newest of that name), its full 
 more of that one's last or first characters.`,
 		Example: "  scheduler show fix-login\n  scheduler show 01a1fcce --json | jq .attempts\n  scheduler show report --answer > report.md",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.read(func(s *reader) error {
+			return at.do(func(s *peer) error {
 				j, err := s.Job(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
 				if answer {
-					return m.printAnswer(cmd.Context(), s, &j, asJSON)
+					return printAnswer(cmd.Context(), con, s, &j, asJSON)
 				}
 				if asJSON {
-					return failure(writeJSON(m.stdout, j))
+					return failure(writeJSON(con.stdout, j))
 				}
-				showJob(m.out(), s.Folder, &j.Job, j.Attempts)
+				showJob(con.out(), s.Folder, &j.Job, j.Attempts)
 				return nil
 			})
 		},
@@ -317,16 +302,16 @@ more of that one's last or first characters.`,
 
 // printAnswer prints what the worker of a job has said at its end: as it is into a
 // file or a pipe, without what would act upon a terminal on one.
-func (m *Main) printAnswer(ctx context.Context, s *reader, j *api.JobDetail, asJSON bool) error {
+func printAnswer(ctx context.Context, con *console, s *peer, j *api.JobDetail, asJSON bool) error {
 	text, err := answerOf(ctx, s, &j.Job, j.Attempts)
 	switch {
 	case err != nil:
 		return err
 	case asJSON:
-		return failure(writeJSON(m.stdout, map[string]any{"job": j.Job.ID, "name": j.Job.Spec.Name, "answer": text}))
+		return failure(writeJSON(con.stdout, map[string]any{"job": j.Job.ID, "name": j.Job.Spec.Name, "answer": text}))
 	case text == "":
 		return failure(fmt.Errorf("job %s has given no answer: it is %s", j.Job.Spec.Name, stateWord(&j.Job)))
-	case m.stdoutFile() != nil:
+	case con.stdoutFile() != nil:
 		var lines strings.Builder
 		for l := range strings.Lines(text) {
 			indent := l[:len(l)-len(strings.TrimLeft(l, " \t"))]
@@ -337,7 +322,7 @@ func (m *Main) printAnswer(ctx context.Context, s *reader, j *api.JobDetail, asJ
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	_, err = io.WriteString(m.stdout, text)
+	_, err = io.WriteString(con.stdout, text)
 	return failure(err)
 }
 
@@ -463,7 +448,7 @@ func attemptFolder(dir *statedir.Dir, a *job.Attempt) string {
 	return path
 }
 
-func (m *Main) logsCommand() *cobra.Command {
+func logsCommand(con *console, at *target) *cobra.Command {
 	var follow, asJSON bool
 	cmd := &cobra.Command{
 		Use: "logs JOB", Short: "Print what happened in a job's runs", Args: cobra.ExactArgs(1),
@@ -474,8 +459,8 @@ folder, see ` + "`scheduler show JOB`" + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return m.read(func(s *reader) error {
-				err := printLog(ctx, m.stdout, s, args[0], follow, asJSON)
+			return at.do(func(s *peer) error {
+				err := printLog(ctx, con.stdout, s, args[0], follow, asJSON)
 				if ctx.Err() != nil && err != nil {
 					return &exitError{code: exitInterrupted}
 				}
@@ -492,7 +477,7 @@ folder, see ` + "`scheduler show JOB`" + `.`,
 // followed, so that it works whichever process runs the job, or none yet.
 const followEvery = 200 * time.Millisecond
 
-func printLog(ctx context.Context, w io.Writer, s *reader, ref string, follow, asJSON bool) error {
+func printLog(ctx context.Context, w io.Writer, s *peer, ref string, follow, asJSON bool) error {
 	j, err := s.Job(ctx, ref)
 	if err != nil {
 		return err
@@ -547,7 +532,7 @@ func printLog(ctx context.Context, w io.Writer, s *reader, ref string, follow, a
 }
 
 // printBoundary prints where in a log another attempt begins.
-func printBoundary(ctx context.Context, w io.Writer, s *reader, id job.ID, n int) error {
+func printBoundary(ctx context.Context, w io.Writer, s *peer, id job.ID, n int) error {
 	j, err := s.Job(ctx, string(id))
 	if err != nil {
 		return err
@@ -562,7 +547,7 @@ func printBoundary(ctx context.Context, w io.Writer, s *reader, id job.ID, n int
 	return failure(err)
 }
 
-func (m *Main) cancelCommand() *cobra.Command {
+func cancelCommand(con *console, at *target) *cobra.Command {
 	var asJSON bool
 	var of api.CancelKey
 	cmd := &cobra.Command{
@@ -586,7 +571,7 @@ be found.`,
 			case byKey && len(args) > 0:
 				return usage(errors.New("--key selects the jobs itself; leave the names out"))
 			case byKey && of.Key == "":
-				return usage(errors.New("--key is empty, want the key of the jobs to cancel"))
+				return usage(errors.New("--key must not be empty: give the key of the jobs to cancel"))
 			case cmd.Flags().Changed("tenant") && !byKey:
 				return usage(errors.New("--tenant has no use without --key"))
 			case byKey:
@@ -594,37 +579,27 @@ be found.`,
 					return usage(fmt.Errorf("--tenant: %w", err))
 				}
 			}
-			return m.on(func(s site) error {
-				done := api.Jobs{Jobs: []api.Job{}}
-				var errs []error
-				if of.Key != "" {
-					all, err := s.CancelKey(cmd.Context(), of)
-					if err != nil {
-						return err
+			return at.do(func(p *peer) error {
+				say := func(_ string, j *api.Job) string {
+					if j.State.Terminal() {
+						return fmt.Sprintf("%s: cancelled", j.Spec.Name)
 					}
-					done.Jobs = append(done.Jobs, all.Jobs...)
+					return fmt.Sprintf("%s: its worker is being stopped; `scheduler show %s` tells when it is gone", j.Spec.Name, j.Spec.Name)
 				}
-				for _, ref := range args {
-					e, err := s.Cancel(cmd.Context(), ref)
-					if err != nil {
-						errs = append(errs, err)
-						continue
-					}
-					done.Jobs = append(done.Jobs, e)
+				if of.Key == "" {
+					return changeJobs(cmd.Context(), con, p, args, asJSON, func(ref string) (api.JobDetail, error) { return p.Cancel(cmd.Context(), ref) }, say)
 				}
-				for _, e := range done.Jobs {
-					switch {
-					case asJSON:
-					case e.State.Terminal():
-						fmt.Fprintf(m.stdout, "%s: cancelled\n", e.Spec.Name)
-					default:
-						fmt.Fprintf(m.stdout, "%s: its worker is being stopped; `scheduler show %s` tells when it is gone\n", e.Spec.Name, e.Spec.Name)
-					}
+				done, err := change(cmd.Context(), p, func() (api.Jobs, error) { return p.CancelKey(cmd.Context(), of) })
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return writeJSON(con.stdout, done)
 				}
-				if done.Total = len(done.Jobs); asJSON {
-					errs = append(errs, failure(writeJSON(m.stdout, done)))
+				for i := range done.Jobs {
+					fmt.Fprintln(con.stdout, say("", &done.Jobs[i]))
 				}
-				return joined(errs)
+				return nil
 			})
 		},
 	}

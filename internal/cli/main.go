@@ -52,7 +52,7 @@ func Run(o Options) int {
 		return exitUsage
 	}
 	if len(os.Args) == 2 && os.Args[1] == coreCommand {
-		return agentcore.Main(m.version, m.adapters)
+		return agentcore.Main(m.prog.version, m.prog.adapters)
 	}
 	proc.KeepDescriptors()
 	if !ofRun(os.Getenv(job.RunTagVariable)) {
@@ -73,39 +73,78 @@ func newProgram(o Options) (*Main, error) {
 		if o.Adapters[name] == nil {
 			return nil, fmt.Errorf("adapter %q: is nil", name)
 		}
-		m.adapters[name], m.ownCore = o.Adapters[name], true
+		m.prog.adapters[name], m.prog.ownCore = o.Adapters[name], true
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Policies)) {
 		if name == "" || o.Policies[name] == nil {
-			return nil, fmt.Errorf("policy %q: want a name and a constructor", name)
+			return nil, fmt.Errorf("policy %q: it needs a name and a constructor", name)
 		}
 	}
-	m.policies = o.Policies
+	m.prog.policies = o.Policies
 	return m, nil
 }
 
 // Main is the program: its parts are fields, so that a test can start it the
 // way a user does.
 type Main struct {
+	con   *console
+	prog  *program
+	local *local
+	at    *target
+	runs  *runner
+}
+
+// console is where the program meets its user: the streams and the environment.
+type console struct {
 	stdin          *os.File
 	stdout, stderr io.Writer
 	environ        []string
 	getenv         func(string) string
-	adapters       map[string]worker.Adapter
-	ownCore        bool // there are adapters that no other program has
-	policies       policies
-	version        string
+	color          colourMode
 	started        time.Time
+}
 
-	front
+// program is what this program is made of and how it is configured.
+type program struct {
+	con      *console
+	adapters map[string]worker.Adapter
+	ownCore  bool // there are adapters that no other program has
+	policies policies
+	version  string
 
-	// Flags of every command.
-	stateDir   string
-	configPath string
-	corePath   string
-	logLevel   string
+	configPath string // --config
+	corePath   string // --core
+}
 
-	// Flags of `run` that stand above the configuration, also when it is reloaded.
+// local is the state directory that the flags name, on this host.
+type local struct {
+	con  *console
+	prog *program
+
+	stateDir string // --state; "": the default one
+	logLevel string // --log-level
+}
+
+// target is the scheduler that the flags name: one at a URL, or that of the local
+// state directory.
+type target struct {
+	con   *console
+	prog  *program
+	local *local
+
+	server    string // --server: the URL of a scheduler's API; "": the state directory's
+	tokenFile string // --token-file
+	caFile    string // --ca
+}
+
+// runner runs a scheduler in this process, for `run` and `serve`.
+type runner struct {
+	con   *console
+	prog  *program
+	local *local
+	at    *target
+
+	// Flags that override the configuration, also when it is reloaded.
 	atOnce int // --concurrency; 0: as configured
 	cores  int // --cores; 0: as configured
 
@@ -115,10 +154,11 @@ type Main struct {
 }
 
 func newMain() *Main {
-	return &Main{
-		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), getenv: os.Getenv,
-		adapters: adapters.All(), version: version.String(), started: time.Now(),
-	}
+	con := &console{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), getenv: os.Getenv, started: time.Now()}
+	prog := &program{con: con, adapters: adapters.All(), version: version.String()}
+	local := &local{con: con, prog: prog}
+	at := &target{con: con, prog: prog, local: local}
+	return &Main{con: con, prog: prog, local: local, at: at, runs: &runner{con: con, prog: prog, local: local, at: at}}
 }
 
 // exitError is an error with the exit code that it means.
@@ -142,6 +182,18 @@ func usage(err error, hints ...string) error {
 	return &exitError{code: exitUsage, err: err, hints: hints}
 }
 
+// hinted adds a hint to an error if it is of a kind, which keeps its exit code; one
+// that has none is one that the user mends.
+func hinted(err, kind error, hint string) error {
+	if err == nil || !errors.Is(err, kind) {
+		return err
+	}
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return &exitError{code: exit.code, err: exit.err, hints: append([]string{hint}, exit.hints...)}
+	}
+	return usage(err, hint)
+}
+
 // run executes a command line and returns the exit code.
 func (m *Main) run(args []string) int {
 	cmd := m.rootCommand()
@@ -156,10 +208,10 @@ func (m *Main) run(args []string) int {
 		exit.hints = []string{"scheduler COMMAND --help lists the flags of a command"}
 	}
 	if exit.err != nil {
-		fmt.Fprintf(m.stderr, "scheduler: %s\n", terminal.Visible(exit.err.Error(), "\n\t"))
+		fmt.Fprintf(m.con.stderr, "scheduler: %s\n", terminal.Visible(exit.err.Error(), "\n\t"))
 	}
 	for _, h := range exit.hints {
-		fmt.Fprintf(m.stderr, "hint: %s\n", terminal.Visible(h, "\n\t"))
+		fmt.Fprintf(m.con.stderr, "hint: %s\n", terminal.Visible(h, "\n\t"))
 	}
 	return exit.code
 }
@@ -167,11 +219,11 @@ func (m *Main) run(args []string) int {
 // coreProgram returns the command of the agentcore: the one that --core names,
 // the program beside this one, the one on PATH, or this program itself. Only this
 // program has the adapters that were added to it.
-func (m *Main) coreProgram() ([]string, error) {
-	if m.corePath != "" {
-		path, err := exec.LookPath(m.corePath)
+func (prog *program) coreProgram() ([]string, error) {
+	if prog.corePath != "" {
+		path, err := exec.LookPath(prog.corePath)
 		if err != nil {
-			return nil, usage(fmt.Errorf("--core %s: %w", m.corePath, err))
+			return nil, usage(fmt.Errorf("--core %s: %w", prog.corePath, err))
 		}
 		return []string{path}, nil
 	}
@@ -179,7 +231,7 @@ func (m *Main) coreProgram() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program's own file: %w", err)
 	}
-	if m.ownCore {
+	if prog.ownCore {
 		return []string{self, coreCommand}, nil
 	}
 	if path := beside(self, "agentcore"); path != "" {

@@ -102,11 +102,11 @@ func plainFlag(cmd *cobra.Command, err error) error {
 		if cause := bad.Unwrap(); f.Value.Type() != "int" && f.Value.Type() != "int64" && strings.HasPrefix(want, "a value") && cause != nil {
 			return usage(fmt.Errorf("--%s %q: %w", f.Name, bad.GetValue(), cause), hint)
 		}
-		return usage(fmt.Errorf("--%s is %q, want %s", f.Name, bad.GetValue(), want), hint)
+		return usage(fmt.Errorf("invalid --%s %q: use %s", f.Name, bad.GetValue(), want), hint)
 	}
 	var none *pflag.ValueRequiredError
 	if errors.As(err, &none) {
-		return usage(fmt.Errorf("--%s has no value, want %s", none.GetFlag().Name, wants(none.GetFlag())), hint)
+		return usage(fmt.Errorf("--%s has no value: give %s", none.GetFlag().Name, wants(none.GetFlag())), hint)
 	}
 	return nil
 }

@@ -3,18 +3,22 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/access"
+	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/statedir"
@@ -23,45 +27,57 @@ import (
 )
 
 // offline answers requests about a state directory on which no scheduler runs, to
-// this process alone, over pipes. It only reads: it takes no lock, and starts and
-// changes nothing.
+// this process alone, over pipes, with the handlers of a scheduler's API. To read it
+// takes no lock and changes nothing. To change something it takes the directory's
+// lock, and starts nothing.
 type offline struct {
-	m   *Main
+	at  *target
 	dir *statedir.Dir
 
-	open   sync.Once // opens what follows
-	store  *sqlite.Store
+	begin  sync.Once // for what follows
 	pipes  *pipes
 	server *http.Server
 	ended  chan struct{} // closed when the server has ended
-	cfg    config.Config // for the workers alone
-	// What a request that rests on it is refused with.
-	storeErr, isolationsErr error
+
+	opening sync.Mutex // guards what follows
+	cfg     config.Config
+	reading http.Handler
+	store   *sqlite.Store // to read
+	// Why a request that rests on it is refused.
+	storeErr, isolationsErr, configErr error
+	writing                            http.Handler
+	owned                              *owned // to change; nil until something is changed
+	audit                              *audit.Log
 
 	// failed is why the latest request was refused, with its exit code.
 	failed atomic.Pointer[error]
 }
 
+// changesOffline are the requests that change something without a scheduler.
+var changesOffline = []string{
+	"POST /v1/jobs/cancel", "POST /v1/jobs/{job}/cancel", "POST /v1/jobs/{job}/retry", "POST /v1/jobs/{job}/answer", "POST /v1/jobs/{job}/evaluations",
+	"POST /v1/dead-letters/requeue", "POST /v1/dead-letters/drop", "POST /v1/pipelines/{pipeline}/replay", "POST /v1/pipelines/{pipeline}/runs", "POST /v1/resume", "PUT /v1/grants", "POST /v1/credits", "POST /v1/credits/drop",
+}
+
 // dial returns a connection to the server, which it starts at first.
 func (o *offline) dial(ctx context.Context) (net.Conn, error) {
-	o.open.Do(func() { o.serve(ctx) })
+	o.begin.Do(o.serve)
 	return o.pipes.dial(ctx)
 }
 
-func (o *offline) serve(ctx context.Context) {
-	var store queue.Store
-	if _, o.store, o.storeErr = o.m.look(context.WithoutCancel(ctx)); o.storeErr == nil {
-		store = o.store
+func (o *offline) serve() {
+	routes := http.NewServeMux()
+	routes.Handle("GET /", o.by(o.toRead))
+	for _, pattern := range changesOffline {
+		routes.Handle(pattern, o.by(o.toChange))
 	}
-	var book *isolation.Book
-	book, o.isolationsErr = scheduler.LoadIsolations(o.dir.Isolations())
-	api := server.New(server.Options{
-		Store: store, Sched: scheduler.Idle(store, book), Log: zerolog.Nop(), Version: o.m.version, Artifacts: o.dir.Attempt,
-		// Those of the configuration, and which programs there are.
-		Workers:   func(context.Context) []api.Worker { return o.m.configuredWorkers(&o.cfg, book.List(utcNow())) },
-		Authorize: o.authorize,
-	})
-	o.pipes, o.server, o.ended = newPipes(), &http.Server{Handler: api.Handler()}, make(chan struct{})
+	routes.Handle("/", o.by(func(*http.Request) (http.Handler, error) {
+		if err := o.dir.Held(); err != nil {
+			return nil, usage(err) // by a scheduler that does not listen yet
+		}
+		return nil, client.ErrNotRunning
+	}))
+	o.pipes, o.server, o.ended = newPipes(), &http.Server{Handler: routes}, make(chan struct{})
 	o.server.SetKeepAlivesEnabled(false) // so that the next request finds a scheduler that was started meanwhile
 	go func() {
 		defer close(o.ended)
@@ -69,28 +85,91 @@ func (o *offline) serve(ctx context.Context) {
 	}()
 }
 
-// authorize lets requests read that find what they rest on.
-func (o *offline) authorize(_ context.Context, r *http.Request, role string) error {
-	err := o.storeErr
-	switch {
-	case role != string(access.Read):
-		err = client.ErrNotRunning
-	case r.URL.Path == "/v1/status":
-		err = failure(o.isolationsErr)
-	case r.URL.Path == "/v1/credits":
-		var cfg config.Config
-		if cfg, err = o.m.loadConfig(); err == nil {
-			o.store.SetPrices(prices(&cfg))
+// by has requests answered by what open returns.
+func (o *offline) by(open func(*http.Request) (http.Handler, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.RemoteAddr = "" // it is this process
+		o.opening.Lock()
+		h, err := open(r)
+		o.opening.Unlock()
+		if err != nil {
+			o.failed.Store(&err)
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
 		}
-	case r.URL.Path == "/v1/workers":
-		if err = failure(o.isolationsErr); err == nil {
-			o.cfg, err = o.m.loadConfig()
+		h.ServeHTTP(w, r)
+	})
+}
+
+// toRead returns what answers a request that reads.
+func (o *offline) toRead(r *http.Request) (http.Handler, error) {
+	if o.reading == nil {
+		var store queue.Store
+		if _, o.store, o.storeErr = o.at.local.look(context.WithoutCancel(r.Context())); o.storeErr == nil {
+			store = o.store
+		}
+		o.reading = o.answers(store, o.dir.Isolations())
+		if o.store != nil {
+			o.store.SetPrices(prices(&o.cfg))
 		}
 	}
+	return o.reading, o.lacks(r, o.storeErr)
+}
+
+// lacks returns why a request cannot be answered.
+func (o *offline) lacks(r *http.Request, storeErr error) error {
+	switch path := r.URL.Path; {
+	case path == "/v1/status" || path == "/v1/resume":
+		return failure(o.isolationsErr)
+	case path == "/v1/workers":
+		return errors.Join(failure(o.isolationsErr), o.configErr)
+	case path == "/v1/reputations/similar" || path == "/v1/credits" || r.Pattern == "POST /v1/jobs/{job}/evaluations":
+		return errors.Join(storeErr, o.configErr)
+	}
+	return storeErr
+}
+
+// toChange returns what answers a request that changes something, which is recorded in
+// the audit log.
+func (o *offline) toChange(r *http.Request) (http.Handler, error) {
+	if o.writing == nil {
+		owned, err := o.at.local.own(context.WithoutCancel(r.Context()))
+		if err != nil {
+			return nil, err
+		}
+		o.owned, o.writing = owned, o.answers(owned.store, o.dir.Isolations())
+		setLimits(owned.store, &o.cfg)
+		if o.configErr == nil && o.cfg.Audit.Enabled {
+			o.record(o.cfg.Audit)
+		}
+	}
+	return o.writing, o.lacks(r, nil)
+}
+
+// record has what is changed recorded. It is done all the same: an error is only told.
+func (o *offline) record(cfg config.Audit) {
+	told := func(err error) {
+		fmt.Fprintf(o.at.con.stderr, "scheduler: the change was made, but is not in the audit log: %v\n", err)
+	}
+	log, err := audit.Open(o.dir.Audit(), audit.Options{MaxSize: int64(cfg.MaxSize), Keep: cfg.Keep + 1, Wait: holdTime, Redact: redact.New(redact.FromEnviron(o.at.con.environ)...)})
 	if err != nil {
-		o.failed.Store(&err)
+		told(err)
+		return
 	}
-	return err
+	who := owner()
+	o.audit, o.writing = log, log.Deeds(o.writing, func(context.Context) (name, role, door string) { return who.Name, who.Role, who.Door }, told)
+}
+
+// answers returns the handlers of a scheduler that does not run.
+func (o *offline) answers(store queue.Store, isolations string) http.Handler {
+	var book *isolation.Book
+	book, o.isolationsErr = scheduler.LoadIsolations(isolations)
+	o.cfg, o.configErr = o.at.prog.loadConfig()
+	return server.New(server.Options{
+		Store: store, Sched: scheduler.Idle(store, book, isolations), Log: zerolog.Nop(), Version: o.at.prog.version, Artifacts: o.dir.Attempt,
+		Workers:   func(context.Context) []api.Worker { return o.at.prog.configuredWorkers(&o.cfg, book.List(utcNow())) },
+		Evaluator: eval.New(eval.Config{Store: store, Settings: o.cfg.Evaluation}), Domains: func() []string { return domains(&o.cfg) },
+	}).Handler()
 }
 
 // why returns why a request was refused; err if the refusal was another's.
@@ -101,18 +180,38 @@ func (o *offline) why(err error) error {
 	return err
 }
 
+// changed reports whether something was changed without a scheduler.
+func (o *offline) changed() bool {
+	o.opening.Lock()
+	defer o.opening.Unlock()
+	return o.owned != nil
+}
+
 // Close ends the server.
 func (o *offline) Close() error {
 	if o.server == nil {
 		return nil
 	}
-	err := o.server.Close()
+	// An answer is read before what was done is recorded.
+	ctx, cancel := context.WithTimeout(context.Background(), recordTime)
+	defer cancel()
+	err := o.server.Shutdown(ctx)
+	o.server.Close()
 	<-o.ended
+	if o.audit != nil {
+		err = errors.Join(err, o.audit.Close())
+	}
+	if o.owned != nil {
+		err = errors.Join(err, o.owned.Close())
+	}
 	if o.store != nil {
 		err = errors.Join(err, o.store.Close())
 	}
 	return err
 }
+
+// recordTime is how long the last record of what was changed may take.
+const recordTime = 10 * time.Second
 
 // pipes is a listener whose connections begin in this process.
 type pipes struct {

@@ -128,7 +128,7 @@ func isCore(p *proc.ProcInfo, argsOf func(pid int) []string) bool {
 // outside returns an error if this command is part of an agent's run, which may not
 // change the state directory itself. The scheduler that works on the directory
 // judges that; without one, what this process can see of itself does.
-func (m *Main) outside(ctx context.Context, dir *statedir.Dir) error {
+func (local *local) outside(ctx context.Context, dir *statedir.Dir) error {
 	door := client.New(dir.Socket())
 	defer door.Close()
 	_, err := door.Status(ctx)
@@ -138,12 +138,12 @@ func (m *Main) outside(ctx context.Context, dir *statedir.Dir) error {
 	if err == nil {
 		return nil
 	}
-	return m.outsideAlone(dir)
+	return local.outsideAlone(dir)
 }
 
 // outsideAlone is outside where no scheduler works on the directory.
-func (m *Main) outsideAlone(dir *statedir.Dir) error {
-	if why := ownRun(m.variable(job.RunTagVariable), string(dir.Instance()), proc.OwnCgroups(), proc.Ancestors(), proc.Args); why != "" {
+func (local *local) outsideAlone(dir *statedir.Dir) error {
+	if why := ownRun(local.con.getenv(job.RunTagVariable), string(dir.Instance()), proc.OwnCgroups(), proc.Ancestors(), proc.Args); why != "" {
 		return usage(fmt.Errorf("an agent's run may not change the state directory %s: %s", dir.Path(), why), "what is to be done belongs into the job; docs/security.md tells how runs are told from people")
 	}
 	return nil

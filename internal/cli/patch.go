@@ -17,12 +17,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
 // runCmd runs a helper command such as git to its end. Nil stands for cmd.Run; a
@@ -34,35 +33,28 @@ func workspaces(dir *statedir.Dir, run runCmd) *workspace.Manager {
 	return workspace.New(workspace.Config{Root: dir.Work(), Locks: dir.Locks(), Folders: dir.Folders(), Exclude: []string{dir.Path()}, Run: run})
 }
 
-// savedPatch returns the patch that the job's last attempt with one left; without
-// a path if there is none. Of a job that builds on others it is its own part, or
-// the whole.
-func savedPatch(ctx context.Context, store queue.Reader, id job.ID, whole bool) (job.Artifact, error) {
-	if whole {
-		patch, err := artifact(ctx, store, id, job.ArtifactWhole)
-		if patch.Path != "" || err != nil {
-			return patch, err
-		}
-	}
-	return artifact(ctx, store, id, job.ArtifactPatch)
-}
-
-func artifact(ctx context.Context, store queue.Reader, id job.ID, name string) (job.Artifact, error) {
-	o, err := lastOutcome(ctx, store, id)
+// savedPatch returns the patch that the job's last attempt left; without a path if
+// there is none. Of a job that builds on others it is its own part, or the whole.
+func savedPatch(attempts []job.Attempt, whole bool) (patch job.Artifact) {
+	o := lastOutcome(attempts)
 	if o == nil {
-		return job.Artifact{}, err
+		return patch
 	}
-	a, _ := o.Artifact(name)
-	return a, nil
+	if whole {
+		patch, _ = o.Artifact(job.ArtifactWhole)
+	}
+	if patch.Path == "" {
+		patch, _ = o.Artifact(job.ArtifactPatch)
+	}
+	return patch
 }
 
-// lastOutcome returns that of the job's last attempt; nil without one.
-func lastOutcome(ctx context.Context, store queue.Reader, id job.ID) (*job.Outcome, error) {
-	attempts, err := store.Attempts(ctx, id)
-	if err != nil || len(attempts) == 0 {
-		return nil, err
+// lastOutcome returns that of the last attempt; nil without one.
+func lastOutcome(attempts []job.Attempt) *job.Outcome {
+	if len(attempts) == 0 {
+		return nil
 	}
-	return attempts[len(attempts)-1].Outcome, nil
+	return attempts[len(attempts)-1].Outcome
 }
 
 // patchError adds to an error about a job's patch what to do if the file is not
@@ -70,12 +62,12 @@ func lastOutcome(ctx context.Context, store queue.Reader, id job.ID) (*job.Outco
 func patchError(err error, name job.Name) error {
 	if changed, ok := errors.AsType[*statedir.ChangedError](err); ok {
 		return &exitError{code: exitFailed, err: fmt.Errorf("the patch of job %s cannot be trusted, nothing of it is used: %w", name, changed),
-			hints: []string{"do the job again: scheduler retry " + string(name)}}
+			hints: []string{"run the job again: scheduler retry " + string(name)}}
 	}
 	return failure(err)
 }
 
-func (m *Main) diffCommand() *cobra.Command {
+func diffCommand(con *console, at *target) *cobra.Command {
 	var whole bool
 	cmd := &cobra.Command{
 		Use: "diff JOB", Short: "Print the patch of a job: what it has changed so far", Args: cobra.ExactArgs(1),
@@ -83,33 +75,27 @@ func (m *Main) diffCommand() *cobra.Command {
 a job that has not ended it is what it has changed up to now.`,
 		Example: "  scheduler diff fix-login | less\n  scheduler diff --whole fix-login > fix.patch",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			dir, store, err := m.look(ctx)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			e, err := find(ctx, store, args[0])
-			if err != nil {
-				return err
-			}
-			if !e.State.Terminal() {
-				return failure(m.liveDiff(ctx, dir, &e))
-			}
-			patch, err := savedPatch(ctx, store, e.ID, whole)
-			if err != nil {
-				return failure(err)
-			}
-			if !whole {
-				if err := m.tellRest(ctx, store, &e); err != nil {
+			return at.do(func(p *peer) error {
+				ctx := cmd.Context()
+				j, err := p.Job(ctx, args[0])
+				if err != nil {
 					return err
 				}
-			}
-			if patch.Path == "" {
-				fmt.Fprintf(m.stderr, "job %s changed nothing\n", e.Spec.Name)
-				return nil
-			}
-			return m.printPatch(patch, e.Spec.Name)
+				if !j.Job.State.Terminal() {
+					return liveDiff(ctx, con, p.offline.dir, &j.Job)
+				}
+				patch := savedPatch(j.Attempts, whole)
+				if !whole {
+					if err := tellRest(ctx, con, p, &j.Job); err != nil {
+						return err
+					}
+				}
+				if patch.Path == "" {
+					fmt.Fprintf(con.stderr, "job %s changed nothing\n", j.Job.Spec.Name)
+					return nil
+				}
+				return con.printPatch(patch, j.Job.Spec.Name)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&whole, "whole", false, wholeUsage)
@@ -120,7 +106,7 @@ const wholeUsage = "with the patches of the jobs that it builds on"
 
 // tellRest says where the rest of a job's work is, of which its own patch is a
 // part: in those of the jobs that it builds on, or that it stands for.
-func (m *Main) tellRest(ctx context.Context, store queue.Reader, e *queue.Entry) error {
+func tellRest(ctx context.Context, con *console, p *peer, e *api.Job) error {
 	var before []string
 	if e.Resolved != nil {
 		for _, p := range e.Resolved.Patches {
@@ -130,53 +116,53 @@ func (m *Main) tellRest(ctx context.Context, store queue.Reader, e *queue.Entry)
 		}
 	}
 	if len(before) > 0 {
-		fmt.Fprintf(m.stderr, "job %s builds on the patches of %s, which its own does not hold: apply those first, in this order, or give --whole\n", e.Spec.Name, strings.Join(before, ", "))
+		fmt.Fprintf(con.stderr, "job %s builds on the patches of %s, which its own does not hold: apply those first, in this order, or give --whole\n", e.Spec.Name, strings.Join(before, ", "))
 	}
 	if f := &e.Spec.Flow; f.Node != "" || f.ForEach == nil && f.Loop == nil {
 		return nil
 	}
-	all, _, err := store.List(ctx, queue.Filter{Batch: e.Batch, Tenant: e.Spec.Tenant, Limit: 1 << 30})
+	all, err := p.Jobs(ctx, jobQuery{batch: e.Batch, tenant: e.Spec.Tenant, oldest: true})
 	if err != nil {
-		return failure(err)
+		return err
 	}
 	var parts []string
-	for i := range all {
-		if all[i].Spec.Flow.Node == e.Spec.Name {
-			parts = append(parts, string(all[i].Spec.Name))
+	for i := range all.Jobs {
+		if all.Jobs[i].Spec.Flow.Node == e.Spec.Name {
+			parts = append(parts, string(all.Jobs[i].Spec.Name))
 		}
 	}
 	how := "apply those"
 	if f := &e.Spec.Flow; f.Loop != nil && len(parts) > 0 {
 		how = fmt.Sprintf("`scheduler apply --whole %s` has all of them", parts[len(parts)-1])
 	}
-	fmt.Fprintf(m.stderr, "job %s stands for its parts, whose patches are its work: %s; %s\n", e.Spec.Name, dash(strings.Join(parts, ", ")), how)
+	fmt.Fprintf(con.stderr, "job %s stands for its parts, whose patches are its work: %s; %s\n", e.Spec.Name, dash(strings.Join(parts, ", ")), how)
 	return nil
 }
 
 // liveDiff prints what an unfinished job has changed up to now.
-func (m *Main) liveDiff(ctx context.Context, dir *statedir.Dir, e *queue.Entry) error {
+func liveDiff(ctx context.Context, con *console, dir *statedir.Dir, e *api.Job) error {
 	w := workspaces(dir, nil)
 	ws, err := w.Open(ctx, e.ID, e.Spec.Workspace)
 	if errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(m.stderr, "job %s has not started\n", e.Spec.Name)
+		fmt.Fprintf(con.stderr, "job %s has not started\n", e.Spec.Name)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	out, done := m.patchOut()
+	out, done := con.patchOut()
 	_, err = w.Diff(ctx, ws, out)
 	return errors.Join(err, done())
 }
 
 // printPatch prints the patch of the job of that name.
-func (m *Main) printPatch(patch job.Artifact, of job.Name) error {
+func (con *console) printPatch(patch job.Artifact, of job.Name) error {
 	file, err := statedir.OpenArtifact(patch)
 	if err != nil {
 		return patchError(err, of)
 	}
 	defer file.Close()
-	out, done := m.patchOut()
+	out, done := con.patchOut()
 	_, err = io.Copy(out, file)
 	return failure(errors.Join(err, done()))
 }
@@ -184,15 +170,15 @@ func (m *Main) printPatch(patch job.Artifact, of job.Name) error {
 // patchOut is where a patch is printed: standard output, which gets it byte for
 // byte unless it is a terminal, which could be told to obey it. done is called
 // after the last byte.
-func (m *Main) patchOut() (w io.Writer, done func() error) {
-	if file := m.stdoutFile(); file != nil && term.IsTerminal(int(file.Fd())) {
-		v := terminal.NewVisibleWriter(m.stdout)
+func (con *console) patchOut() (w io.Writer, done func() error) {
+	if file := con.stdoutFile(); file != nil && term.IsTerminal(int(file.Fd())) {
+		v := terminal.NewVisibleWriter(con.stdout)
 		return v, v.Close
 	}
-	return m.stdout, func() error { return nil }
+	return con.stdout, func() error { return nil }
 }
 
-func (m *Main) applyCommand() *cobra.Command {
+func applyCommand(con *console, prog *program, at *target) *cobra.Command {
 	var to string
 	var whole, anyway, asJSON bool
 	cmd := &cobra.Command{
@@ -204,17 +190,13 @@ the files are named.
 Exit code: 0 it is applied, or was already; 1 it conflicts, or the job did not complete.`,
 		Example: "  scheduler apply fix-login\n  scheduler apply fix-login --to ../other-clone",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			dir, store, err := m.look(ctx)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			e, err := find(ctx, store, args[0])
-			if err != nil {
-				return err
-			}
-			return m.apply(ctx, dir, store, &e, applyOptions{to: to, anyway: anyway, whole: whole, json: asJSON})
+			return at.do(func(p *peer) error {
+				j, err := p.Job(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return apply(cmd.Context(), con, prog, p, &j, applyOptions{to: to, anyway: anyway, whole: whole, json: asJSON})
+			})
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the `DIR`ectory to change (default: the job's workspace path)")
@@ -243,9 +225,10 @@ type appliedFile struct {
 	Path   string `json:"path"`
 }
 
-func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Reader, e *queue.Entry, o applyOptions) error {
+func apply(ctx context.Context, con *console, prog *program, p *peer, j *api.JobDetail, o applyOptions) error {
+	e := &j.Job
 	name, to := e.Spec.Name, o.to
-	switch state := scheduler.StateOf(e); {
+	switch state := statusOf(e).State; {
 	case !e.State.Terminal():
 		return failure(fmt.Errorf("job %s is %s; its patch is final when it has ended", name, state))
 	case state != job.RunCompleted && !o.anyway:
@@ -263,32 +246,29 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Reader,
 	if err != nil {
 		return failure(err)
 	}
-	patch, err := savedPatch(ctx, store, e.ID, o.whole)
-	if err != nil {
-		return failure(err)
-	}
+	patch := savedPatch(j.Attempts, o.whole)
 	if !o.whole {
-		if err := m.tellRest(ctx, store, e); err != nil {
+		if err := tellRest(ctx, con, p, e); err != nil {
 			return err
 		}
 	}
 	if patch.Path == "" && o.json {
-		return failure(writeJSON(m.stdout, appliedPatch{Job: e.ID, Root: to, Files: []appliedFile{}}))
+		return failure(writeJSON(con.stdout, appliedPatch{Job: e.ID, Root: to, Files: []appliedFile{}}))
 	}
 	if patch.Path == "" {
-		fmt.Fprintf(m.stdout, "job %s changed nothing\n", name)
+		fmt.Fprintf(con.stdout, "job %s changed nothing\n", name)
 		return nil
 	}
-	cfg, err := m.loadConfig()
+	cfg, err := prog.loadConfig()
 	if err != nil {
 		return err
 	}
-	w := workspaces(dir, nil).TrustFilters(cfg.Workspace.TrustFilters)
+	w := workspaces(p.offline.dir, nil).TrustFilters(cfg.Workspace.TrustFilters)
 	applied, err := w.Apply(ctx, job.Patch{Job: name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}, to)
 	var conflict *workspace.ConflictError
 	if errors.As(err, &conflict) {
 		start, byHand := w.StartCommit(e.ID), "scheduler diff "+string(name)
-		if last, _ := lastOutcome(ctx, store, e.ID); last != nil && last.Commit != nil && start != "" && o.to == "" && (o.whole || e.Resolved == nil || len(e.Resolved.Patches) == 0) {
+		if last := lastOutcome(j.Attempts); last != nil && last.Commit != nil && start != "" && o.to == "" && (o.whole || e.Resolved == nil || len(e.Resolved.Patches) == 0) {
 			byHand = "git merge " + last.Commit.Branch // the branch holds what the patch does
 		}
 		return &exitError{code: exitFailed, err: fmt.Errorf("nothing was changed: the patch of job %s conflicts with %s in\n  %s", name, to, strings.Join(visible(conflict.Files), "\n  ")),
@@ -298,29 +278,29 @@ func (m *Main) apply(ctx context.Context, dir *statedir.Dir, store queue.Reader,
 		return patchError(err, name)
 	}
 	if err := w.MarkApplied(ctx, partsOf(e, patch)...); err != nil {
-		fmt.Fprintf(m.stderr, "scheduler: the patch is applied, but `scheduler clean` will not know of it: %s\n", terminal.Visible(err.Error(), "\n\t"))
+		fmt.Fprintf(con.stderr, "scheduler: the patch is applied, but `scheduler clean` will not know of it: %s\n", terminal.Visible(err.Error(), "\n\t"))
 	}
 	if o.json {
 		out := appliedPatch{Job: e.ID, Root: applied.Root, Files: []appliedFile{}, Already: applied.Already}
 		for _, f := range applied.Files {
 			out.Files = append(out.Files, appliedFile{string(f.Change), f.Path})
 		}
-		return failure(writeJSON(m.stdout, out))
+		return failure(writeJSON(con.stdout, out))
 	}
 	if applied.Already {
-		fmt.Fprintf(m.stdout, "the patch of job %s is applied already\n", name)
+		fmt.Fprintf(con.stdout, "the patch of job %s is applied already\n", name)
 		return nil
 	}
 	for _, f := range applied.Files {
-		fmt.Fprintf(m.stdout, "%-9s %s\n", f.Change, terminal.Visible(f.Path, ""))
+		fmt.Fprintf(con.stdout, "%-9s %s\n", f.Change, terminal.Visible(f.Path, ""))
 	}
-	fmt.Fprintf(m.stdout, "%s changed in %s, not staged\n", count(len(applied.Files), "file"), terminal.Visible(applied.Root, ""))
+	fmt.Fprintf(con.stdout, "%s changed in %s, not staged\n", count(len(applied.Files), "file"), terminal.Visible(applied.Root, ""))
 	return nil
 }
 
 // partsOf returns the patch files whose work a patch of the job holds: its own, and
 // of the whole those of the jobs that it builds on.
-func partsOf(e *queue.Entry, patch job.Artifact) []string {
+func partsOf(e *api.Job, patch job.Artifact) []string {
 	if patch.Name != job.ArtifactWhole {
 		return []string{patch.Path}
 	}
@@ -338,7 +318,7 @@ func partsOf(e *queue.Entry, patch job.Artifact) []string {
 // conflictHints say why a patch conflicts, as far as that is known, and what to do.
 // start is the commit that the job began with, byHand the command to merge by hand;
 // home: the folder is the job's own, where it can be done again.
-func conflictHints(c *workspace.ConflictError, e *queue.Entry, start, byHand string, home bool) (hints []string) {
+func conflictHints(c *workspace.ConflictError, e *api.Job, start, byHand string, home bool) (hints []string) {
 	if len(c.Own) > 0 {
 		hints = append(hints, fmt.Sprintf("set your own changes aside that are not committed, apply, and bring them back: %s", strings.Join(visible(c.Own), ", ")))
 	}
@@ -347,7 +327,7 @@ func conflictHints(c *workspace.ConflictError, e *queue.Entry, start, byHand str
 		if start != "" && c.Head != "" && start != c.Head {
 			what = fmt.Sprintf("HEAD has moved from %.7s to %.7s since the job began", start, c.Head)
 		}
-		hints = append(hints, fmt.Sprintf("%s; do the job again on top of what is there now: scheduler retry %s", what, e.Spec.Name))
+		hints = append(hints, fmt.Sprintf("%s; run the job again on top of what is there now: scheduler retry %s", what, e.Spec.Name))
 	}
 	return append(hints, "or merge by hand: "+byHand)
 }
@@ -361,7 +341,7 @@ func visible(names []string) []string {
 	return lines
 }
 
-func (m *Main) cleanCommand() *cobra.Command {
+func cleanCommand(con *console, at *target) *cobra.Command {
 	var force, asJSON bool
 	cmd := &cobra.Command{
 		Use: "clean [JOB...]", Short: "Remove the worktrees of finished jobs",
@@ -373,20 +353,16 @@ A patch counts as merged if the job's branch is contained in HEAD or was pushed,
 that the job was given holds the same.`,
 		Example: "  scheduler clean\n  scheduler clean --force fix-login",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			dir, store, err := m.look(ctx)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
 			if force && len(args) == 0 {
 				return usage(errors.New("--force deletes work for good; name the jobs that you mean"))
 			}
-			entries, err := finished(ctx, store, dir, args)
-			if err != nil {
-				return coded(err)
-			}
-			return m.clean(ctx, dir, entries, force, asJSON)
+			return at.do(func(p *peer) error {
+				jobs, err := finished(cmd.Context(), p, args)
+				if err != nil {
+					return err
+				}
+				return clean(cmd.Context(), con, p.offline.dir, jobs, force, asJSON)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "delete the named jobs' work, also if it was not applied or exists nowhere else")
@@ -397,41 +373,42 @@ that the job was given holds the same.`,
 // finished returns the jobs that refs name, which must be finished, or every
 // finished job. One that the store has forgotten, and whose workspace was kept
 // since it holds work, is still known by its id.
-func finished(ctx context.Context, store queue.Reader, dir *statedir.Dir, refs []string) ([]queue.Entry, error) {
-	kept, err := forgotten(ctx, store, dir)
+func finished(ctx context.Context, p *peer, refs []string) (jobs []api.Job, err error) {
+	kept, err := forgotten(p.offline.dir, func(id job.ID) error {
+		_, err := p.Client.Job(ctx, string(id))
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
+	gone := func(id job.ID) api.Job { return api.Job{ID: id, Spec: job.Spec{Name: job.Name(id)}} }
 	if len(refs) == 0 {
-		entries, _, err := store.List(ctx, queue.Filter{
-			States: []job.EntryState{job.Completed, job.Cancelled, job.Expired}, Limit: 1 << 30,
-		})
+		list, err := p.Jobs(ctx, jobQuery{states: []job.EntryState{job.Completed, job.Cancelled, job.Expired}, oldest: true})
 		for _, id := range kept {
-			entries = append(entries, queue.Entry{ID: id, Spec: job.Spec{Name: job.Name(id)}})
+			list.Jobs = append(list.Jobs, gone(id))
 		}
-		return entries, err
+		return list.Jobs, err
 	}
-	var entries []queue.Entry
 	for _, ref := range refs {
 		if slices.Contains(kept, job.ID(ref)) {
-			entries = append(entries, queue.Entry{ID: job.ID(ref), Spec: job.Spec{Name: job.Name(ref)}})
+			jobs = append(jobs, gone(job.ID(ref)))
 			continue
 		}
-		e, err := find(ctx, store, ref)
+		j, err := p.Job(ctx, ref)
 		if err != nil {
 			return nil, err
 		}
-		if !e.State.Terminal() {
-			return nil, fmt.Errorf("job %s is %s; only finished jobs are cleaned", e.Spec.Name, scheduler.StateOf(&e))
+		if !j.Job.State.Terminal() {
+			return nil, fmt.Errorf("job %s is %s; only finished jobs are cleaned", j.Job.Spec.Name, stateWord(&j.Job))
 		}
-		entries = append(entries, e)
+		jobs = append(jobs, j.Job)
 	}
-	return entries, nil
+	return jobs, nil
 }
 
 // forgotten returns the ids of jobs that have folders in the state directory and
-// that the store does not know any more.
-func forgotten(ctx context.Context, store queue.Reader, dir *statedir.Dir) ([]job.ID, error) {
+// that are not known any more: known returns an error that says so.
+func forgotten(dir *statedir.Dir, known func(job.ID) error) ([]job.ID, error) {
 	found := map[job.ID]bool{}
 	for _, parent := range []string{filepath.Dir(dir.Job("x")), dir.Work()} {
 		folders, err := os.ReadDir(parent)
@@ -439,12 +416,12 @@ func forgotten(ctx context.Context, store queue.Reader, dir *statedir.Dir) ([]jo
 			return nil, err
 		}
 		for _, f := range folders {
-			if _, err := uuid.Parse(f.Name()); err != nil || found[job.ID(f.Name())] {
+			id := job.ID(f.Name())
+			if _, err := uuid.Parse(f.Name()); err != nil || found[id] {
 				continue
 			}
-			id := job.ID(f.Name())
-			switch _, err := store.Get(ctx, id); {
-			case errors.Is(err, queue.ErrNotFound):
+			switch err := known(id); {
+			case isNotFound(err):
 				found[id] = true
 			case err != nil:
 				return nil, err
@@ -465,7 +442,7 @@ type keptWorkspace struct {
 	Why string `json:"why"`
 }
 
-func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Entry, force, asJSON bool) error {
+func clean(ctx context.Context, con *console, dir *statedir.Dir, entries []api.Job, force, asJSON bool) error {
 	w := workspaces(dir, nil)
 	out := cleaned{Kept: []keptWorkspace{}}
 	unapplied := 0
@@ -483,7 +460,7 @@ func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Ent
 				unapplied++
 			}
 			if !asJSON {
-				fmt.Fprintf(m.stdout, "%s: %s\n", e.Spec.Name, terminal.Visible(unsaved.Error(), ""))
+				fmt.Fprintf(con.stdout, "%s: %s\n", e.Spec.Name, terminal.Visible(unsaved.Error(), ""))
 			}
 			continue
 		case err != nil:
@@ -499,11 +476,11 @@ func (m *Main) clean(ctx context.Context, dir *statedir.Dir, entries []queue.Ent
 		}
 	}
 	if asJSON {
-		return failure(errors.Join(append(errs, writeJSON(m.stdout, out))...))
+		return failure(errors.Join(append(errs, writeJSON(con.stdout, out))...))
 	}
-	fmt.Fprintf(m.stdout, "%s removed, %d kept\n", count(out.Removed, "workspace"), len(out.Kept))
+	fmt.Fprintf(con.stdout, "%s removed, %d kept\n", count(out.Removed, "workspace"), len(out.Kept))
 	if unapplied > 0 {
-		fmt.Fprintln(m.stderr, "hint: bring a patch into your tree: scheduler apply JOB; or remove its workspace all the same, the patch stays: scheduler clean --force JOB")
+		fmt.Fprintln(con.stderr, "hint: bring a patch into your tree: scheduler apply JOB; or remove its workspace all the same, the patch stays: scheduler clean --force JOB")
 	}
 	return failure(errors.Join(errs...))
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/terminal"
-	"github.com/agentsched/agentsched/job"
 )
 
-func (m *Main) pauseCommand() *cobra.Command {
+func pauseCommand(con *console, at *target) *cobra.Command {
 	var span, reason string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "pause [SCOPE]", Short: "Let nothing new begin, of everything or of a worker, a folder or a trigger", Args: cobra.MaximumNArgs(1),
+		Use: "pause [SCOPE]", Short: "Stop starting jobs: all, or those of a worker, a folder or a trigger", Args: cobra.MaximumNArgs(1),
 		Long: `Let no job of a scope begin until the time is over or somebody resumes it, over restarts of
 the scheduler too. What runs goes on to its end. SCOPE is one of
 
@@ -37,31 +37,30 @@ A scheduler must be running. ` + "`scheduler resume SCOPE`" + ` undoes it, ` + "
 				p.Scope = scope
 			}
 			if cmd.Flags().Changed("for") {
-				d, err := spanOf(span)
-				if err != nil || d <= 0 {
-					return usage(fmt.Errorf("--for %q is no length of time, want e.g. 90s, 15m, 24h or 7d", span))
-				}
-				p.For = job.Duration(d)
-			}
-			return m.on(func(s site) error {
-				i, err := s.Pause(cmd.Context(), p)
-				if err != nil {
+				var err error
+				if p.For, err = spanFlag("for", span); err != nil {
 					return err
 				}
+			}
+			return at.do(func(s *peer) error {
+				i, err := change(cmd.Context(), s, func() (api.Isolation, error) { return s.Pause(cmd.Context(), p) })
+				if err != nil {
+					return hinted(err, client.ErrNotRunning, "nothing begins while none runs")
+				}
 				if asJSON {
-					return failure(writeJSON(m.stdout, i))
+					return failure(writeJSON(con.stdout, i))
 				}
 				until := fmt.Sprintf("until `scheduler resume %s`", quoteScope(i.Scope))
 				if !i.Until.IsZero() {
 					until = fmt.Sprintf("until %s, or `scheduler resume %s`", clock(i.Until, time.Now()), quoteScope(i.Scope))
 				}
-				_, err = fmt.Fprintf(m.stdout, "%s is paused %s; what runs goes on\n", terminal.Clean(string(i.Scope)), until)
+				_, err = fmt.Fprintf(con.stdout, "%s is paused %s; what runs goes on\n", terminal.Clean(string(i.Scope)), until)
 				return failure(err)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&span, "for", "", "for so `LONG`, e.g. 15m, 24h or 7d (default: until it is resumed)")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever wonders")
+	cmd.Flags().StringVar(&reason, "reason", "", "why: shown by scheduler status")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the isolation as JSON")
 	return cmd
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/audit"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -25,7 +22,7 @@ type rerunFlags struct {
 	asJSON       bool
 }
 
-func (m *Main) pipelinesRerunCommand() *cobra.Command {
+func pipelinesRerunCommand(con *console, at *target) *cobra.Command {
 	var f rerunFlags
 	cmd := &cobra.Command{
 		Use: "rerun PIPELINE", Short: "Replay a pipeline's recorded events in a new run", Args: cobra.ExactArgs(1),
@@ -39,7 +36,7 @@ With --type, only events of these types are given, from the first stage on that 
 			if err != nil {
 				return usage(err)
 			}
-			return m.rerun(cmd.Context(), args[0], r, f.asJSON)
+			return rerun(cmd.Context(), con, at, args[0], r, f.asJSON)
 		},
 	}
 	flags := cmd.Flags()
@@ -68,34 +65,25 @@ func (f *rerunFlags) replay(now time.Time) (api.Replay, error) {
 		}
 		t, err := pastMoment(x.text, now)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s %w", x.flag, err))
+			errs = append(errs, fmt.Errorf("%s: %w", x.flag, err))
 		}
 		*x.field = &t
 	}
 	return r, errors.Join(errs...)
 }
 
-// rerun replays through the running scheduler, or in the store if none runs.
-func (m *Main) rerun(ctx context.Context, ref string, r api.Replay, asJSON bool) error {
-	var out api.Replayed
-	idle, err := m.change(ctx, func(c *client.Client) (err error) {
-		out, err = c.ReplayPipeline(ctx, ref, r)
-		return err
-	}, func(o *owned) (err error) {
-		if out, err = scheduler.ReplayPipeline(ctx, o.store, o.store.Enqueue, ref, r, utcNow()); err == nil {
-			m.did(ctx, o.dir, audit.Entry{Action: deedRerun, Target: ref, Detail: out})
+// rerun replays recorded events in a new run.
+func rerun(ctx context.Context, con *console, at *target, ref string, r api.Replay, asJSON bool) error {
+	return at.do(func(p *peer) error {
+		out, err := change(ctx, p, func() (api.Replayed, error) { return p.ReplayPipeline(ctx, ref, r) })
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return writeJSON(con.stdout, out)
 		}
-		return err
+		fmt.Fprintf(con.stdout, "run %s replays %d events of run %s from stage %s on: %s\n", out.Batch, out.Events, out.Replays.Batch, out.Replays.Stage, strings.Join(wordsOf(out.Replays.Types), ", "))
+		tellIdle(con, p)
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return failure(writeJSON(m.stdout, out))
-	}
-	fmt.Fprintf(m.stdout, "run %s replays %d events of run %s from stage %s on: %s\n", out.Batch, out.Events, out.Replays.Batch, out.Replays.Stage, strings.Join(wordsOf(out.Replays.Types), ", "))
-	if idle {
-		fmt.Fprintln(m.stderr, "no scheduler is running: the next `scheduler serve`, or `run`, works on it")
-	}
-	return nil
 }

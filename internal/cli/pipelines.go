@@ -11,14 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/audit"
-	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
-func (m *Main) pipelinesCommand() *cobra.Command {
+func pipelinesCommand(con *console, at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pipelines", Short: "Show pipelines and their events, replay them",
 		Long: `Show pipelines, how their stages stand, and the events that have streamed through them:
@@ -27,38 +24,31 @@ its batch or 8 or more of that one's first or last characters.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(m.pipelinesLsCommand(), m.pipelinesEventsCommand(), m.pipelinesReplayCommand(), m.pipelinesRerunCommand())
+	cmd.AddCommand(pipelinesLsCommand(at), pipelinesEventsCommand(con, at), pipelinesReplayCommand(con, at), pipelinesRerunCommand(con, at))
 	return cmd
 }
 
-func (m *Main) pipelinesLsCommand() *cobra.Command {
-	var asJSON bool
+func pipelinesLsCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [PIPELINE]", Short: "Show how the stages of pipelines stand, and their dead letters", Args: cobra.MaximumNArgs(1),
 		Long: `Show how the stages of pipelines stand: how many events each has acknowledged, has waiting,
 has published and could not handle.`,
 		Example: "  scheduler pipelines ls\n  scheduler pipelines ls web-testing --json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.read(func(r *reader) error {
-				name := strings.Join(args, "")
-				list, err := r.Pipelines(cmd.Context(), name)
-				switch {
-				case err != nil:
-					return err
-				case asJSON:
-					return writeJSON(m.stdout, api.Pipelines{Pipelines: list})
-				case len(list) == 0 && name != "":
-					return fmt.Errorf("there is no pipeline %s; `scheduler pipelines ls` lists them", name)
-				case len(list) == 0:
-					fmt.Fprintln(m.stdout, "no pipelines")
-					return nil
-				}
-				return printPipelines(m.out(), list, time.Now())
-			})
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return shows(at, cmd, func(ctx context.Context, p *peer, args []string) (api.Pipelines, error) {
+		name := strings.Join(args, "")
+		list, err := p.Pipelines(ctx, name)
+		if err == nil && len(list) == 0 && name != "" {
+			err = fmt.Errorf("there is no pipeline %s; `scheduler pipelines ls` lists them", name)
+		}
+		return api.Pipelines{Pipelines: list}, err
+	}, func(w io.Writer, v api.Pipelines) error {
+		if len(v.Pipelines) == 0 {
+			_, err := fmt.Fprintln(w, "no pipelines")
+			return err
+		}
+		return printPipelines(w, v.Pipelines, time.Now())
+	})
 }
 
 func printPipelines(w io.Writer, list []api.Pipeline, now time.Time) error {
@@ -100,7 +90,7 @@ func stageState(s *api.PipelineStage) string {
 	return "open"
 }
 
-func (m *Main) pipelinesEventsCommand() *cobra.Command {
+func pipelinesEventsCommand(con *console, at *target) *cobra.Command {
 	var after int64
 	var limit int
 	var asJSON bool
@@ -110,15 +100,15 @@ func (m *Main) pipelinesEventsCommand() *cobra.Command {
 		Example: "  scheduler pipelines events web-testing --after 100\n  scheduler pipelines events web-testing --json | jq .data",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if after < 0 || limit < 1 {
-				return usage(fmt.Errorf("--after %d --limit %d: want 0 or more, and 1 or more", after, limit))
+				return usage(fmt.Errorf("invalid --after %d --limit %d: use 0 or more, and 1 or more", after, limit))
 			}
-			return m.read(func(r *reader) error {
+			return at.do(func(r *peer) error {
 				events, err := r.eventsOfPipeline(cmd.Context(), args[0], after, limit)
 				if err != nil {
 					return err
 				}
 				if asJSON {
-					enc := terminal.NewEncoder(m.stdout)
+					enc := terminal.NewEncoder(con.stdout)
 					for i := range events {
 						if err := enc.Encode(events[i]); err != nil {
 							return err
@@ -126,7 +116,7 @@ func (m *Main) pipelinesEventsCommand() *cobra.Command {
 					}
 					return nil
 				}
-				return table(m.out(), "SEQ\tTIME\tSTAGE\tTYPE\tFOR\tDATA", func(w io.Writer) {
+				return table(con.out(), "SEQ\tTIME\tSTAGE\tTYPE\tFOR\tDATA", func(w io.Writer) {
 					for i := range events {
 						e := &events[i]
 						data, _ := job.Cut(string(e.Data), 200)
@@ -144,7 +134,7 @@ func (m *Main) pipelinesEventsCommand() *cobra.Command {
 }
 
 // eventsOfPipeline returns the events of a pipeline after a sequence number, at most limit.
-func (r *reader) eventsOfPipeline(ctx context.Context, ref string, after int64, limit int) (all []api.PipelineEvent, err error) {
+func (r *peer) eventsOfPipeline(ctx context.Context, ref string, after int64, limit int) (all []api.PipelineEvent, err error) {
 	for len(all) < limit {
 		page, err := r.PipelineEvents(ctx, ref, after, min(limit-len(all), maxPage))
 		if err != nil || len(page.Events) == 0 {
@@ -156,14 +146,14 @@ func (r *reader) eventsOfPipeline(ctx context.Context, ref string, after int64, 
 	return all, nil
 }
 
-func (m *Main) pipelinesReplayCommand() *cobra.Command {
+func pipelinesReplayCommand(con *console, at *target) *cobra.Command {
 	var r api.Rewind
 	var stage string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "replay PIPELINE --stage STAGE [--from N] [--again]", Short: "Have a stage do its events again", Args: cobra.ExactArgs(1),
-		Long: `Have a stage do its events again, from a sequence number on: so what it keeps as its state
-is rebuilt, and what it could not handle is tried once more. What it publishes for events
+		Use: "replay PIPELINE --stage STAGE [--from N] [--again]", Short: "Replay the events of a stage", Args: cobra.ExactArgs(1),
+		Long: `Replay the events of a stage, from a sequence number on: the state that it keeps is rebuilt,
+and what it could not handle is tried once more. What it publishes for events
 that it had acknowledged is dropped, since that is in the log, unless --again is given.
 A stage that has ended is replayed in a new run, by ` + "`scheduler pipelines rerun`" + `.`,
 		Example: "  scheduler pipelines replay web-testing --stage observer --from 12",
@@ -172,26 +162,21 @@ A stage that has ended is replayed in a new run, by ` + "`scheduler pipelines re
 				return usage(errors.New("no stage was named"), "name it with --stage; `scheduler pipelines ls` lists them")
 			}
 			if r.From < 1 {
-				return usage(fmt.Errorf("--from %d: want 1 or more", r.From))
+				return usage(fmt.Errorf("invalid --from %d: use 1 or more", r.From))
 			}
 			r.Stage = job.Name(stage)
 			var out api.Rewound
-			_, err := m.change(cmd.Context(), func(c *client.Client) (err error) {
-				out, err = c.Replay(cmd.Context(), args[0], r)
-				return err
-			}, func(o *owned) (err error) {
-				if out.First, err = scheduler.ReplayStage(cmd.Context(), o.store, args[0], r); err == nil {
-					m.did(cmd.Context(), o.dir, audit.Entry{Action: deedReplay, Target: args[0], Detail: r})
-				}
+			err := at.do(func(p *peer) (err error) {
+				out, err = change(cmd.Context(), p, func() (api.Rewound, error) { return p.Replay(cmd.Context(), args[0], r) })
 				return err
 			})
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return failure(writeJSON(m.stdout, out))
+				return failure(writeJSON(con.stdout, out))
 			}
-			fmt.Fprintf(m.stdout, "stage %s does its events again from %d on\n", stage, out.First)
+			fmt.Fprintf(con.stdout, "stage %s does its events again from %d on\n", stage, out.First)
 			return nil
 		},
 	}

@@ -13,24 +13,24 @@ import (
 	"github.com/agentsched/agentsched/workflow"
 )
 
-func (m *Main) planCommand() *cobra.Command {
+func planCommand(con *console, prog *program) *cobra.Command {
 	var workers int
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "plan FILE...", Short: "Show in which order the jobs of job files can run, and how long that takes", Args: cobra.MinimumNArgs(1),
 		Long: `Show the levels of the jobs, the longest chain of jobs of which each waits for the one
-before it, and within what time so many workers end them all if each job takes one unit
-of time. Nothing is run; the files are checked as for a run.`,
+before it, and in how many rounds so many workers finish all of them if each job takes one
+round. Nothing is run; the files are checked as for a run.`,
 		Example: "  scheduler plan examples/web-testing/pipeline.yaml\n  scheduler plan jobs.yaml -k 3 --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("workers") && workers < 1 {
-				return usage(fmt.Errorf("--workers %d: want 1 or more", workers))
+				return usage(fmt.Errorf("invalid --workers %d: use 1 or more", workers))
 			}
-			cfg, err := m.loadConfig()
+			cfg, err := prog.loadConfig()
 			if err != nil {
 				return err
 			}
-			src, err := m.readJobs(args, oneJob{}, &cfg)
+			src, err := prog.readJobs(args, oneJob{}, &cfg)
 			if err != nil {
 				return err
 			}
@@ -40,9 +40,9 @@ of time. Nothing is run; the files are checked as for a run.`,
 			}
 			workers = cmp.Or(workers, cfg.Concurrency.Max)
 			if asJSON {
-				return failure(writeJSON(m.stdout, planJSON(plan, src.specs, workers)))
+				return failure(writeJSON(con.stdout, planJSON(plan, src.specs, workers)))
 			}
-			return failure(printPlan(m.stdout, plan, src.specs, workers))
+			return failure(printPlan(con.stdout, plan, src.specs, workers))
 		},
 	}
 	cmd.Flags().IntVarP(&workers, "workers", "k", 0, "how many jobs run at once (default: concurrency.max of the configuration)")
@@ -112,9 +112,13 @@ func printPlan(out io.Writer, plan *workflow.Plan, specs []job.Spec, workers int
 		return err
 	}
 	least, most := plan.Bounds(workers)
-	_, err = fmt.Fprintf(out, "\ncritical path, %s: %s\n%s with %s, in units of one job: at least %d, at most %d\n",
+	rounds := counted(most, "round")
+	if least < most {
+		rounds = fmt.Sprintf("%d to %s", least, rounds)
+	}
+	_, err = fmt.Fprintf(out, "\ncritical path, %s: %s\n%s with %s: %s\n",
 		counted(len(plan.Critical), "job"), namesText(plan.Critical, ", "),
-		counted(plan.Jobs(), "job"), counted(workers, "worker"), least, most)
+		counted(plan.Jobs(), "job"), counted(workers, "worker"), rounds)
 	return err
 }
 

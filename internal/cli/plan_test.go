@@ -34,7 +34,7 @@ func TestPrintPlan(t *testing.T) {
 3      report  fix lint  if always()
 
 critical path, 3 jobs: scan, fix, report
-4 jobs with 1 worker, in units of one job: at least 4, at most 4
+4 jobs with 1 worker: 4 rounds
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

@@ -21,9 +21,9 @@ func (p policies) make(c policy.Config) (policy.Policy, error) {
 }
 
 // policyNames returns the names of all policies.
-func (m *Main) policyNames() []string {
+func (prog *program) policyNames() []string {
 	names := policy.Names()
-	for _, name := range slices.Sorted(maps.Keys(m.policies)) {
+	for _, name := range slices.Sorted(maps.Keys(prog.policies)) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -32,6 +32,6 @@ func (m *Main) policyNames() []string {
 }
 
 // configOptions is what a configuration is read against.
-func (m *Main) configOptions() config.Options {
-	return config.Options{Adapters: m.adapterNames(), NeedCommand: m.adaptersThat(func(t job.WorkerTraits) bool { return t.NeedsCommand }), Policies: slices.Sorted(maps.Keys(m.policies)), Environ: m.environ}
+func (prog *program) configOptions() config.Options {
+	return config.Options{Adapters: prog.adapterNames(), NeedCommand: prog.adaptersThat(func(t job.WorkerTraits) bool { return t.NeedsCommand }), Policies: slices.Sorted(maps.Keys(prog.policies)), Environ: prog.con.environ}
 }

@@ -18,7 +18,7 @@ import (
 func TestOwnPolicy(t *testing.T) {
 	made := 0
 	m := newMain()
-	m.policies = policies{"mine": func(c policy.Config) (policy.Policy, error) {
+	m.prog.policies = policies{"mine": func(c policy.Config) (policy.Policy, error) {
 		made++
 		c.Name = policy.NameDRF
 		return policy.New(c)
@@ -28,13 +28,13 @@ func TestOwnPolicy(t *testing.T) {
 		if err := os.WriteFile(path, []byte("policy: {name: "+name+"}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return config.Load(path, m.configOptions())
+		return config.Load(path, m.prog.configOptions())
 	}
 	cfg, err := load("mine")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.policies.make(cfg.Policy); err != nil || made != 1 {
+	if _, err := m.prog.policies.make(cfg.Policy); err != nil || made != 1 {
 		t.Errorf("made %d, %v", made, err)
 	}
 	if _, err := load("theirs"); err == nil || !strings.Contains(err.Error(), "theirs") {
@@ -53,13 +53,13 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !worker.TraitsOf(m.adapters["mine"]).Script || !worker.TraitsOf(m.adapters["codex"]).Script || m.adapters["claude"] == nil {
-		t.Errorf("adapters %v", m.adapters)
+	if !worker.TraitsOf(m.prog.adapters["mine"]).Script || !worker.TraitsOf(m.prog.adapters["codex"]).Script || m.prog.adapters["claude"] == nil {
+		t.Errorf("adapters %v", m.prog.adapters)
 	}
-	if names := m.policyNames(); !slices.Contains(names, "mine") || !slices.Contains(names, policy.NameDRF) {
+	if names := m.prog.policyNames(); !slices.Contains(names, "mine") || !slices.Contains(names, policy.NameDRF) {
 		t.Errorf("policies %q", names)
 	}
-	if core, err := m.coreProgram(); err != nil || len(core) != 2 || core[1] != coreCommand {
+	if core, err := m.prog.coreProgram(); err != nil || len(core) != 2 || core[1] != coreCommand {
 		t.Errorf("the core is %q, %v, want this program", core, err)
 	}
 	for name, o := range map[string]Options{

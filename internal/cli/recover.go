@@ -16,10 +16,10 @@ import (
 	"github.com/agentsched/agentsched/queue/sqlite"
 )
 
-func (m *Main) recoverCommand() *cobra.Command {
+func recoverCommand(con *console, local *local) *cobra.Command {
 	var setAside, asJSON bool
 	cmd := &cobra.Command{
-		Use: "recover", Short: "Look whether the queue is damaged, and save what can be read", Args: cobra.NoArgs,
+		Use: "recover", Short: "Check the queue for damage, and save what can be read", Args: cobra.NoArgs,
 		Long: `Read the whole queue and tell what is wrong with it, if anything. No scheduler may run.
 
 With --set-aside, a damaged queue gets another name, queue.db.corrupt-TIME, and a new one
@@ -31,7 +31,7 @@ Exit code: 0 the queue is whole, or a new one was made; 1 it is damaged.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			err := m.recoverQueue(ctx, setAside, asJSON)
+			err := recoverQueue(ctx, con, local, setAside, asJSON)
 			if errors.Is(err, context.Canceled) {
 				return &exitError{code: exitInterrupted}
 			}
@@ -51,8 +51,8 @@ type recovered struct {
 	Lost  []job.ID `json:"lost"`            // of which traces are left
 }
 
-func (m *Main) recoverQueue(ctx context.Context, setAside, asJSON bool) error {
-	dir, lock, err := m.lockState()
+func recoverQueue(ctx context.Context, con *console, local *local, setAside, asJSON bool) error {
+	dir, lock, err := local.lockState()
 	if err != nil {
 		return err
 	}
@@ -61,25 +61,25 @@ func (m *Main) recoverQueue(ctx context.Context, setAside, asJSON bool) error {
 	found := sqlite.Examine(ctx, path)
 	switch {
 	case found == nil && asJSON:
-		return failure(writeJSON(m.stdout, recovered{Whole: true, Lost: []job.ID{}}))
+		return failure(writeJSON(con.stdout, recovered{Whole: true, Lost: []job.ID{}}))
 	case found == nil:
-		fmt.Fprintln(m.stdout, "the queue is whole")
+		fmt.Fprintln(con.stdout, "the queue is whole")
 		return nil
 	case errors.Is(found, fs.ErrNotExist):
-		return usage(fmt.Errorf("no jobs yet in state directory %s", dir.Path()))
+		return noJobsYet(dir.Path())
 	case !errors.Is(found, queue.ErrCorrupt):
 		return failure(found)
 	case !setAside:
 		return damaged(failure(found))
 	}
-	fmt.Fprintln(m.stderr, found)
+	fmt.Fprintln(con.stderr, found)
 	fresh := path + ".new"
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a recovery that was cut short
 		return failure(err)
 	}
 	saved, err := sqlite.Salvage(ctx, path, fresh, sqlite.Options{})
 	if errors.Is(err, queue.ErrCorrupt) {
-		fmt.Fprintf(m.stderr, "nothing of it can be read: %v\n", err)
+		fmt.Fprintf(con.stderr, "nothing of it can be read: %v\n", err)
 		err = emptyStore(ctx, fresh)
 	}
 	if err != nil {
@@ -90,17 +90,17 @@ func (m *Main) recoverQueue(ctx context.Context, setAside, asJSON bool) error {
 		return failure(err)
 	}
 	if asJSON {
-		return failure(writeJSON(m.stdout, recovered{Aside: aside, Jobs: saved.Jobs, Lost: append([]job.ID{}, saved.Lost...)}))
+		return failure(writeJSON(con.stdout, recovered{Aside: aside, Jobs: saved.Jobs, Lost: append([]job.ID{}, saved.Lost...)}))
 	}
-	fmt.Fprintf(m.stdout, "the damaged queue is kept as %s\n", aside)
-	fmt.Fprintf(m.stdout, "the new one has %s\n", count(saved.Jobs, "job"))
+	fmt.Fprintf(con.stdout, "the damaged queue is kept as %s\n", aside)
+	fmt.Fprintf(con.stdout, "the new one has %s\n", count(saved.Jobs, "job"))
 	for _, id := range saved.Lost {
-		fmt.Fprintf(m.stdout, "lost: job %s\n", id)
+		fmt.Fprintf(con.stdout, "lost: job %s\n", id)
 	}
 	if saved.Wrong != nil {
-		fmt.Fprintf(m.stderr, "the new queue is not whole either: %v\n", saved.Wrong)
+		fmt.Fprintf(con.stderr, "the new queue is not whole either: %v\n", saved.Wrong)
 	}
-	fmt.Fprintln(m.stdout, "more may be lost that left no trace; what was running runs again")
+	fmt.Fprintln(con.stdout, "more may be lost that left no trace; what was running runs again")
 	return nil
 }
 

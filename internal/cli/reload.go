@@ -36,7 +36,7 @@ func hasTerminal() bool {
 
 // reload reads the configuration again, because of a signal, and says on out what
 // has changed.
-func (m *Main) reload(ctx context.Context, e *engine, out io.Writer) {
+func (runs *runner) reload(ctx context.Context, e *engine, out io.Writer) {
 	text, err := e.reloadNow(ctx)
 	if text == "" {
 		fmt.Fprintf(out, "scheduler: the configuration was not reloaded, the old one stays in force: %v\n", err)
@@ -66,18 +66,18 @@ func (e *engine) reloadNow(ctx context.Context) (string, error) {
 }
 
 // rereadConfig reads the configuration again, with the flags above it.
-func (m *Main) rereadConfig() (config.Config, error) {
-	opts := m.configOptions()
+func (runs *runner) rereadConfig() (config.Config, error) {
+	opts := runs.prog.configOptions()
 	opts.NotEmpty = true
-	next, err := m.loadConfigWith(opts)
+	next, err := runs.prog.loadConfigWith(opts)
 	if err != nil {
 		return next, err
 	}
-	if m.atOnce > 0 {
-		next.Concurrency.Max = m.atOnce
+	if runs.atOnce > 0 {
+		next.Concurrency.Max = runs.atOnce
 	}
-	if m.cores > 0 {
-		next.Cores.Count = m.cores
+	if runs.cores > 0 {
+		next.Cores.Count = runs.cores
 	}
 	return next, nil
 }

@@ -96,8 +96,8 @@ func TestThere(t *testing.T) {
 	do := func(token string, args ...string) (code int, out string) {
 		var said bytes.Buffer
 		m := newTestMain(t, &said)
-		m.stderr = &said
-		m.getenv = func(name string) string {
+		m.con.stderr = &said
+		m.con.getenv = func(name string) string {
 			return map[string]string{serverVariable: door.URL, tokenVariable: token}[name]
 		}
 		f.asked, f.bodies = nil, nil
@@ -117,13 +117,13 @@ func TestThere(t *testing.T) {
 		{"logs -f fix", 0, "GET /v1/jobs/01a1fcce-0001/events", "far away"},
 		{"wait fix", 0, "GET /v1/jobs/fix", "fix  completed"},
 		{"cancel fix", 0, "POST /v1/jobs/fix/cancel", "fix: cancelled"},
-		{"retry fix", 0, "POST /v1/jobs/fix/retry", "does fix again"},
+		{"retry fix", 0, "POST /v1/jobs/fix/retry", "runs fix again"},
 		{"submit " + file, 0, "POST /v1/job-files", "01a1fcce-0001  fix"},
 		{"submit --wait --plain " + file, 0, "GET /v1/jobs/01a1fcce-0003", "far away"},
 		{"approvals ls", 0, "GET /v1/approvals", "nothing waits for a person"},
 		{"tenants", 0, "GET /v1/tenants", "website"},
 		{"workers", 0, "GET /v1/workers", "codex"},
-		{"dlq ls", 2, "", "own host only"},
+		{"diff fix", 2, "", "own host only"},
 		{"ui", 2, "", "own host only"},
 	} {
 		code, out := do("secret", strings.Fields(c.args)...)

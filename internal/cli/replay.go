@@ -4,51 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/queue"
 )
 
-// replayStory is what `replay --json` prints: which results were computed when,
-// and which came from the store.
-type replayStory struct {
-	Job      *replayJob      `json:"job,omitempty"`      // absent if a batch was asked for
-	Steps    []api.Step      `json:"steps"`              // of the job, in the order in which they were stored
-	Workflow *replayWorkflow `json:"workflow,omitempty"` // absent of a job that stands alone
-}
-
-// replayJob is a job as a step of its workflow.
-type replayJob struct {
-	ID          job.ID     `json:"id"`
-	Name        job.Name   `json:"name"`
-	State       string     `json:"state"`
-	Inputs      string     `json:"inputs,omitempty"` // hash over what it could refer to
-	Attempts    int        `json:"attempts"`
-	CompletedAt *time.Time `json:"completed_at,omitempty"`
-	// Kept is "store" if it had ended when the workflow was interrupted, so that
-	// what followed took its result from the store, and else "fresh"; absent of a
-	// job without a result.
-	Kept job.Kept `json:"kept,omitempty"`
-}
-
-// replayWorkflow is the batch with its jobs, in the order of submission.
-type replayWorkflow struct {
-	Batch job.BatchID `json:"batch"`
-	// Interruptions are when attempts were lost, since the scheduler itself ended.
-	Interruptions []time.Time `json:"interruptions"`
-	Jobs          []replayJob `json:"jobs"`
-}
-
-func (m *Main) replayCommand() *cobra.Command {
-	var asJSON bool
+func replayCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay JOB", Short: "Show what of a job's work was done anew and what came from the store", Args: cobra.ExactArgs(1),
 		Long: `Show the durable steps of a job: what each was computed from, when its result was
@@ -59,114 +26,107 @@ when it was interrupted were not run again.
 JOB is a job as for ` + "`scheduler show`" + `, or the id of a batch, or 8 or more of its first
 or last characters.`,
 		Example: "  scheduler replay crawl\n  scheduler replay crawl --json | jq '.steps[].id'",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			_, store, err := m.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			s, err := tellReplay(cmd.Context(), store, args[0])
-			if err != nil {
-				return coded(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, s))
-			}
-			return failure(s.print(m.stdout))
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return shows(at, cmd, func(ctx context.Context, p *peer, args []string) (api.ReplayReport, error) {
+		out, err := p.ReplayOf(ctx, args[0])
+		return out, meant(ctx, p, args[0], p.refused(err))
+	}, printReplay)
 }
 
-// tellReplay reads what is known of the job, or the batch, that ref means.
-func tellReplay(ctx context.Context, store queue.Store, ref string) (*replayStory, error) {
-	e, err := find(ctx, store, ref)
-	if errors.Is(err, queue.ErrNotFound) {
-		if b, ok, err := findBatch(ctx, store, ref); ok || err != nil {
-			if err != nil {
-				return nil, err
+func printReplay(w io.Writer, s api.ReplayReport) error {
+	if j := s.Job; j != nil {
+		fmt.Fprintf(w, "job %s (%s): %s, attempts: %d\n", j.Name, j.ID, j.State, j.Attempts)
+		if len(s.Steps) == 0 {
+			fmt.Fprintln(w, "no durable steps: its worker has reported none")
+		}
+	}
+	var errs []error
+	if len(s.Steps) > 0 {
+		errs = append(errs, section(w, "STEP\tINPUTS\tSTORED\tATTEMPT\tUSED\t", func(w io.Writer) {
+			for i := range s.Steps {
+				r := &s.Steps[i]
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t\n", stepCell(r), inputsCell(r.Inputs), timeCell(r.StoredAt), orDash(r.Attempt > 0, "%d", r.Attempt), usesText(r))
 			}
-			w, err := replayOfBatch(ctx, store, b)
-			return &replayStory{Steps: []api.Step{}, Workflow: w}, err
-		}
+		}))
+		printRefusals(w, s.Steps)
 	}
-	if err != nil {
-		return nil, err
+	if f := s.Workflow; f != nil {
+		fmt.Fprintf(w, "\nworkflow %s, interrupted: %s\n", f.Batch, times(len(f.Interruptions)))
+		errs = append(errs, section(w, "JOB\tSTATE\tINPUTS\tCOMPLETED\tATTEMPTS\tRESULT\t", func(w io.Writer) {
+			for i := range f.Jobs {
+				j := &f.Jobs[i]
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t\n", j.Name, j.State, inputsCell(j.Inputs), timeCell(j.CompletedAt), j.Attempts, keptText(j.Kept))
+			}
+		}))
 	}
-	s := &replayStory{}
-	if s.Steps, err = server.StepsOf(ctx, store, &e); err != nil {
-		return nil, err
-	}
-	if e.Spec.Flow.Joined {
-		if s.Workflow, err = replayOfBatch(ctx, store, e.Batch); err != nil {
-			return nil, err
-		}
-		if i := slices.IndexFunc(s.Workflow.Jobs, func(j replayJob) bool { return j.ID == e.ID }); i >= 0 {
-			s.Job = &s.Workflow.Jobs[i]
-			return s, nil
-		}
-	}
-	j := newReplayJob(&e, nil)
-	s.Job = &j
-	return s, nil
+	return errors.Join(errs...)
 }
 
-// findBatch returns the batch whose id is ref or, if that has 8 characters or more,
-// begins or ends with it.
-func findBatch(ctx context.Context, store queue.Reader, ref string) (job.BatchID, bool, error) {
-	all, err := store.Batches(ctx, "")
-	if err != nil || len(ref) < 8 {
-		return "", false, err
-	}
-	var found []job.BatchID
-	for _, b := range all {
-		if strings.HasPrefix(string(b.ID), ref) || strings.HasSuffix(string(b.ID), ref) {
-			found = append(found, b.ID)
-		}
-	}
-	if len(found) > 1 {
-		return "", false, fmt.Errorf("%q is part of the ids of %d batches: %s, %s …; give more of it", ref, len(found), found[0], found[1])
-	}
-	return append(found, "")[0], len(found) == 1, nil
-}
-
-func newReplayJob(e *queue.Entry, interruptions []time.Time) replayJob {
-	j := replayJob{ID: e.ID, Name: e.Spec.Name, State: string(scheduler.StatusOf(e, time.Now()).State), Attempts: e.Attempts, CompletedAt: e.CompletedAt}
-	if e.Resolved != nil {
-		j.Inputs = e.Resolved.Hash
-	}
-	if e.State == job.Completed && e.CompletedAt != nil {
-		j.Kept = job.KeptFresh
-		if slices.ContainsFunc(interruptions, func(at time.Time) bool { return at.After(*e.CompletedAt) }) {
-			j.Kept = job.KeptBefore
-		}
-	}
-	return j
-}
-
-// replayOfBatch reads a batch's jobs, and when the batch was interrupted.
-func replayOfBatch(ctx context.Context, store queue.Reader, b job.BatchID) (*replayWorkflow, error) {
-	entries, _, err := store.List(ctx, queue.Filter{Batch: b, Limit: 1 << 30})
-	if err != nil {
-		return nil, err
-	}
-	w := &replayWorkflow{Batch: b, Interruptions: []time.Time{}, Jobs: []replayJob{}}
-	for i := range entries {
-		attempts, err := store.Attempts(ctx, entries[i].ID)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range attempts {
-			if a.Lost && a.Ended != nil {
-				w.Interruptions = append(w.Interruptions, *a.Ended)
+// printRefusals says below the table, whose columns they would tear apart, why
+// steps were refused.
+func printRefusals(w io.Writer, steps []api.Step) {
+	gap := "\n"
+	for i := range steps {
+		for _, u := range steps[i].Uses {
+			if u.Why != "" {
+				fmt.Fprintf(w, "%sstep %s in attempt %d: %s\n", gap, stepCell(&steps[i]), u.Attempt, terminal.Clean(firstLine(u.Why)))
+				gap = ""
 			}
 		}
 	}
-	slices.SortFunc(w.Interruptions, time.Time.Compare)
-	w.Interruptions = slices.CompactFunc(w.Interruptions, time.Time.Equal)
-	for i := range entries {
-		w.Jobs = append(w.Jobs, newReplayJob(&entries[i], w.Interruptions))
+}
+
+// stepCell is the step's id as far as it fits a column; the whole one is in the JSON.
+func stepCell(s *api.Step) string {
+	return dash(clip(terminal.Clean(s.ID), 48))
+}
+
+func usesText(s *api.Step) string {
+	parts := make([]string, len(s.Uses))
+	for i, u := range s.Uses {
+		parts[i] = fmt.Sprintf("%d %s", u.Attempt, keptText(u.Kept))
 	}
-	return w, nil
+	return strings.Join(parts, ", ")
+}
+
+func keptText(k job.Kept) string {
+	switch k {
+	case "":
+		return "-"
+	case job.KeptBefore:
+		return "from store"
+	}
+	return string(k)
+}
+
+// inputsCell shows the first digits of a hash, and of other text what fits a column.
+func inputsCell(inputs string) string {
+	if inputs == "" {
+		return "-"
+	}
+	return clip(terminal.Clean(inputs), 24)
+}
+
+func clip(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
+}
+
+func timeCell(at *time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return at.Local().Format(time.DateTime)
+}
+
+func times(n int) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }

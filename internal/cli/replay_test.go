@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
-	"github.com/agentsched/agentsched/queue/sqlite"
 	"github.com/agentsched/agentsched/workflow/durable"
 )
 
@@ -20,11 +19,13 @@ import (
 // from there, with one id taken twice; the third waits.
 func TestReplay(t *testing.T) {
 	ctx := t.Context()
-	store, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "queue.db"), sqlite.Options{})
+	m := newTestMain(t, nil)
+	o, err := m.local.own(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	defer o.Close()
+	store := o.store
 	start := time.Now().UTC().Truncate(time.Second).Add(-time.Hour)
 	at := func(minutes int) time.Time { return start.Add(time.Duration(minutes) * time.Minute) }
 	apply := func(ops ...queue.Op) {
@@ -89,14 +90,16 @@ func TestReplay(t *testing.T) {
 	say(2, "turn", "", "") // no durable one
 	finish(second, 9)
 
-	story := func(ref string) (*replayStory, string) {
+	story := func(ref string) (s api.ReplayReport, _ string) {
 		t.Helper()
-		s, err := tellReplay(ctx, store, ref)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var text bytes.Buffer
-		if err := s.print(&text); err != nil {
+		err := m.at.do(func(p *peer) (err error) {
+			if s, err = p.ReplayOf(ctx, ref); err != nil {
+				return err
+			}
+			return printReplay(&text, s)
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		return s, text.String()
@@ -133,7 +136,7 @@ func TestReplay(t *testing.T) {
 	if _, text := story("plan"); !strings.Contains(text, "no durable steps") {
 		t.Errorf("of a job without steps: %s", text)
 	}
-	if _, err := tellReplay(ctx, store, "nonsense"); err == nil || !strings.Contains(err.Error(), `job "nonsense"`) {
-		t.Errorf("of nothing: %v", err)
+	if code, said := sayIn(t, m, "replay", "nonsense"); code != exitFailed || !strings.Contains(said, `job "nonsense"`) {
+		t.Errorf("of nothing: %d, %s", code, said)
 	}
 }

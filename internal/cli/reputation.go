@@ -2,11 +2,14 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,10 +17,9 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/eval"
-	"github.com/agentsched/agentsched/internal/server"
 )
 
-func (m *Main) reputationCommand() *cobra.Command {
+func reputationCommand(con *console, prog *program, at *target) *cobra.Command {
 	var f client.ReputationQuery
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -36,23 +38,23 @@ latest and DRIFT how far that was from the average before it; ! is beyond evalua
 			if err := checkKind(f.Kind); err != nil {
 				return err
 			}
-			cfg, err := m.readConfig(m.configOptions())
+			cfg, err := prog.readConfig(prog.configOptions())
 			if err != nil {
 				return err
 			}
-			return m.read(func(r *reader) error {
-				list, err := r.Reputations(cmd.Context(), f)
+			return at.do(func(p *peer) error {
+				list, err := p.Reputations(cmd.Context(), f)
 				if err != nil {
 					return err
 				}
 				if asJSON {
-					return writeJSON(m.stdout, api.Reputations{Reputations: list})
+					return writeJSON(con.stdout, api.Reputations{Reputations: list})
 				}
 				if len(list) == 0 {
-					fmt.Fprintln(m.stderr, "nothing was evaluated"+cmp.Or(among(f), " yet"))
+					fmt.Fprintln(con.stderr, "nothing was evaluated"+cmp.Or(among(f), " yet"))
 					return nil
 				}
-				return printReputations(m.out(), list, cfg.Evaluation.Drift, time.Now())
+				return printReputations(con.out(), list, cfg.Evaluation.Drift, time.Now())
 			})
 		},
 	}
@@ -60,7 +62,7 @@ latest and DRIFT how far that was from the average before it; ! is beyond evalua
 	flags.StringVar(&f.Domain, "domain", "", "only in this `DOMAIN`")
 	flags.StringVar((*string)(&f.Kind), "kind", "", "only those of this `KIND`: worker, agent or tenant")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.AddCommand(m.similarCommand())
+	cmd.AddCommand(similarCommand(con, at))
 	return cmd
 }
 
@@ -70,67 +72,51 @@ func checkKind(kind api.SubjectKind) error {
 	case "", eval.Worker, eval.Agent, eval.Tenant:
 		return nil
 	}
-	return usage(fmt.Errorf("--kind %q is unknown, want %s, %s or %s", kind, eval.Worker, eval.Agent, eval.Tenant))
+	return usage(fmt.Errorf("unknown --kind %q: use %s, %s or %s", kind, eval.Worker, eval.Agent, eval.Tenant))
 }
 
-func (m *Main) similarCommand() *cobra.Command {
-	var q eval.Like
-	var asJSON bool
+func similarCommand(con *console, at *target) *cobra.Command {
+	var q client.SimilarQuery
 	cmd := &cobra.Command{
-		Use: "similar SUBJECT", Short: "Show whose work is like that of a worker, agent or tenant", Args: cobra.ExactArgs(1),
+		Use: "similar SUBJECT", Short: "Show subjects whose work is like that of a worker, agent or tenant", Args: cobra.ExactArgs(1),
 		Long: `Show whose work is like that of SUBJECT, the nearest first: those of the same kind and domain,
 by the weighted distance of what their work was like on average, in each dimension. 0 is alike, 1 as
 different as can be. DIMS says over how many dimensions: those of which both were evaluated.`,
 		Example: "  scheduler reputation similar website/legal-analyst --domain legal\n  scheduler reputation similar claude:opus --max-distance 0.1",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q.Name = args[0]
-			if err := checkKind(api.SubjectKind(q.Kind)); err != nil {
-				return err
-			}
-			switch {
-			case cmd.Flags().Changed("max-distance") && !(q.MaxDistance > 0 && q.MaxDistance <= 1):
-				return usage(fmt.Errorf("--max-distance %g is not allowed, want a number above 0 and at most 1", q.MaxDistance))
-			case q.Limit < 0:
-				return usage(fmt.Errorf("--limit %d is negative, want a number of subjects, or 0 for all", q.Limit))
-			}
-			cfg, err := m.readConfig(m.configOptions())
-			if err != nil {
-				return err
-			}
-			_, store, err := m.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			of, list, err := eval.SimilarTo(cmd.Context(), store, eval.Table(cfg.Evaluation.Weights), q)
-			if errors.Is(err, eval.ErrSeveralSubjects) {
-				return usage(fmt.Errorf("--kind is missing: %w", err))
-			}
-			if err != nil {
-				return failure(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, server.SimilarOf(&of, list)))
-			}
-			if len(list) == 0 {
-				fmt.Fprintf(m.stderr, "no other %s can be compared with %s in domain %s\n", of.Subject.Kind, of.Subject.Name, of.Domain)
-				return nil
-			}
-			return failure(table(m.out(), "SUBJECT\tDISTANCE\tDIMS\tR\tN\tWHEN", func(w io.Writer) {
-				for i := range list {
-					s := &list[i]
-					fmt.Fprintf(w, "%s\t%.4f\t%d\t%.4f\t%d\t%s\n", dash(s.Subject.Name), s.Distance, s.Dimensions, s.R, s.N, ago(s.LastAt, time.Now()))
-				}
-			}))
-		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&q.Domain, "domain", "", "in this `DOMAIN` (default: "+eval.DefaultDomain+"; of a tenant all)")
 	flags.StringVar((*string)(&q.Kind), "kind", "", "the `KIND` of SUBJECT, where several have its name: worker, agent or tenant")
 	flags.Float64Var(&q.MaxDistance, "max-distance", 0, "nobody who is further away than this `NUMBER`")
-	flags.IntVarP(&q.Limit, "limit", "n", 0, "at most `N` subjects")
-	flags.BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	flags.IntVarP(&q.Limit, "limit", "n", 0, "at most `N` subjects, 1 to 1000 (default 100)")
+	return shows(at, cmd, func(ctx context.Context, p *peer, args []string) (out api.SimilarSubjects, err error) {
+		q.Subject = args[0]
+		if err := checkKind(q.Kind); err != nil {
+			return out, err
+		}
+		switch {
+		case flags.Changed("max-distance") && !(q.MaxDistance > 0 && q.MaxDistance <= 1):
+			return out, usage(fmt.Errorf("invalid --max-distance %g: use a number above 0 and at most 1", q.MaxDistance))
+		case flags.Changed("limit") && (q.Limit < 1 || q.Limit > maxPage):
+			return out, usage(fmt.Errorf("invalid --limit %d: use 1 to %d", q.Limit, maxPage))
+		}
+		out, err = p.Similar(ctx, q)
+		if refused, ok := errors.AsType[*api.Problem](err); ok && refused.Status == http.StatusBadRequest {
+			err = usage(fmt.Errorf("--kind is missing: %s", strings.TrimPrefix(refused.Detail, "query.kind: ")))
+		}
+		return out, err
+	}, func(w io.Writer, v api.SimilarSubjects) error {
+		if len(v.Similar) == 0 {
+			fmt.Fprintf(con.stderr, "no other %s can be compared with %s in domain %s\n", v.Of.Subject.Kind, v.Of.Subject.Name, v.Of.Domain)
+			return nil
+		}
+		return table(w, "SUBJECT\tDISTANCE\tDIMS\tR\tN\tWHEN", func(w io.Writer) {
+			for i := range v.Similar {
+				s := &v.Similar[i]
+				fmt.Fprintf(w, "%s\t%.4f\t%d\t%.4f\t%d\t%s\n", dash(s.Subject.Name), s.Distance, s.Dimensions, s.R, s.N, ago(s.LastAt, time.Now()))
+			}
+		})
+	})
 }
 
 // among says what was asked for.

@@ -15,7 +15,7 @@ import (
 	"github.com/agentsched/agentsched/internal/terminal"
 )
 
-func (m *Main) restartCoreCommand() *cobra.Command {
+func restartCoreCommand(con *console, at *target) *cobra.Command {
 	var which api.RestartCores
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -30,9 +30,9 @@ counts as no attempt. The command returns when the new cores are up.`,
 		Example: "  scheduler restart-core --drain\n  scheduler restart-core --core 2",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("core") && which.Core < 1 {
-				return usage(fmt.Errorf("--core %d: want the number of a core, 1 or more", which.Core))
+				return usage(fmt.Errorf("invalid --core %d: use the number of a core, 1 or more", which.Core))
 			}
-			return m.restartCores(cmd.Context(), which, asJSON)
+			return restartCores(cmd.Context(), con, at, which, asJSON)
 		},
 	}
 	cmd.Flags().IntVar(&which.Core, "core", 0, "replace only core `N` (default all)")
@@ -41,37 +41,32 @@ counts as no attempt. The command returns when the new cores are up.`,
 	return cmd
 }
 
-func (m *Main) restartCores(ctx context.Context, which api.RestartCores, asJSON bool) error {
-	dir, err := m.existing()
+func restartCores(ctx context.Context, con *console, at *target, which api.RestartCores, asJSON bool) error {
+	p, err := at.open()
 	if err != nil {
 		return err
 	}
+	defer p.Close()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if which.Drain {
-		fmt.Fprintln(m.stderr, "waiting until the jobs of each core have ended; Ctrl-C ends the wait")
+		fmt.Fprintln(con.stderr, "waiting until the jobs of each core have ended; Ctrl-C ends the wait")
 	}
-	door := client.New(dir.Socket())
-	defer door.Close()
-	var st api.Status
-	err = onceOpen(ctx, dir, func() (err error) {
-		st, err = door.RestartCores(ctx, which)
-		return err
-	})
+	st, err := change(ctx, p, func() (api.Status, error) { return p.RestartCores(ctx, which) })
 	switch {
 	case errors.Is(err, client.ErrNotRunning):
-		return usage(fmt.Errorf("%w: %s", err, dir.Path()), "the cores of `scheduler run` start and end with it")
+		return hinted(err, client.ErrNotRunning, "the cores of `scheduler run` start and end with it")
 	case ctx.Err() != nil:
 		return &exitError{code: exitInterrupted, err: errors.New("the wait was ended: a replacement that has begun goes on, no further one begins"), hints: []string{"`scheduler status` shows how far the cores are"}}
 	case err != nil:
-		return failure(err)
+		return err
 	case asJSON:
-		return failure(writeJSON(m.stdout, st))
+		return failure(writeJSON(con.stdout, st))
 	}
 	for i := range st.Cores {
 		c := &st.Cores[i]
 		if which.Core == 0 || which.Core == c.Index {
-			fmt.Fprintf(m.stdout, "core %d is %s (pid %d, version %s)\n", c.Index, c.State, c.PID, terminal.Clean(c.Version))
+			fmt.Fprintf(con.stdout, "core %d is %s (pid %d, version %s)\n", c.Index, c.State, c.PID, terminal.Clean(c.Version))
 		}
 	}
 	return nil

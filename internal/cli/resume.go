@@ -11,20 +11,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/scheduler"
-	"github.com/agentsched/agentsched/internal/server"
-	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/terminal"
 )
 
-func (m *Main) resumeCommand() *cobra.Command {
+func resumeCommand(con *console, at *target) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "resume SCOPE", Short: "Put back into use what was isolated or paused", Args: cobra.ExactArgs(1),
-		Long: `Put back into use what was isolated or paused, whether or not a scheduler is running. SCOPE is one
+		Use: "resume SCOPE", Short: "Lift an isolation or a pause", Args: cobra.ExactArgs(1),
+		Long: `Lift an isolation or a pause, whether or not a scheduler is running. SCOPE is one
 that ` + "`scheduler status`" + ` lists:
 
   global            everything
@@ -36,61 +31,31 @@ that ` + "`scheduler status`" + ` lists:
 If what led to the isolation lasts, it will be isolated again.`,
 		Example: "  scheduler resume worker:codex\n  scheduler resume workspace:.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.on(func(s site) error { return m.resume(cmd.Context(), s, args[0], asJSON) })
+			return at.do(func(p *peer) error { return resume(cmd.Context(), con, p, args[0], asJSON) })
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the isolation that was lifted as JSON")
 	return cmd
 }
 
-func (m *Main) resume(ctx context.Context, s site, arg string, asJSON bool) error {
+func resume(ctx context.Context, con *console, p *peer, arg string, asJSON bool) error {
 	scope, err := readScope(arg)
 	if err != nil {
-		return usage(err, isolated(ctx, s.reads()))
+		return usage(err, isolated(ctx, p))
 	}
-	i, err := s.Resume(ctx, scope)
+	i, err := change(ctx, p, func() (api.Isolation, error) { return p.Resume(ctx, scope) })
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		return failure(writeJSON(m.stdout, i))
+		return failure(writeJSON(con.stdout, i))
 	}
-	fmt.Fprintf(m.stdout, "%s is in use again", terminal.Clean(i.Scope))
+	fmt.Fprintf(con.stdout, "%s is in use again", terminal.Clean(i.Scope))
 	if i.Message != "" {
-		fmt.Fprintf(m.stdout, "; it was isolated on %s: %s", i.Since.Local().Format(time.DateTime), terminal.Clean(i.Message))
+		fmt.Fprintf(con.stdout, "; it was isolated on %s: %s", i.Since.Local().Format(time.DateTime), terminal.Clean(i.Message))
 	}
-	_, err = fmt.Fprintln(m.stdout)
+	_, err = fmt.Fprintln(con.stdout)
 	return failure(err)
-}
-
-// resumeInFile lifts the isolation that no running scheduler knows of.
-func (m *Main) resumeInFile(dir *statedir.Dir, scope string) (api.Isolation, error) {
-	var none api.Isolation
-	if strings.HasPrefix(scope, coreScope) {
-		return none, fmt.Errorf("%s: %w", scope, client.ErrNotRunning)
-	}
-	lock, err := dir.Lock()
-	if err != nil {
-		return none, err
-	}
-	defer lock.Release()
-	if err := m.outsideAlone(dir); err != nil {
-		return none, err
-	}
-	book, err := scheduler.LoadIsolations(dir.Isolations())
-	if err != nil {
-		return none, err
-	}
-	book.Expire(utcNow()) // what is over cannot be lifted
-	i, err := scheduler.LiftIsolation(book, scope)
-	if err != nil {
-		return none, err
-	}
-	if err := scheduler.SaveIsolations(dir.Isolations(), book); err != nil {
-		return none, err
-	}
-	m.did(context.Background(), dir, audit.Entry{Action: deedResume, Target: scope})
-	return server.IsolationOf(&i), nil
 }
 
 // coreScope begins the scope of a core, which only a running scheduler knows.
@@ -116,7 +81,7 @@ func readScope(text string) (string, error) {
 	}
 	scope, err := isolation.ParseScope(text)
 	if err != nil {
-		return "", fmt.Errorf("%q is no scope, want global, worker:KIND, worker:KIND@TENANT, workspace:PATH, trigger:NAME or core:N", text)
+		return "", fmt.Errorf("invalid scope %q: use global, worker:KIND, worker:KIND@TENANT, workspace:PATH, trigger:NAME or core:N", text)
 	}
 	return string(scope), nil
 }
@@ -124,7 +89,7 @@ func readScope(text string) (string, error) {
 const workspaceScope = "workspace:"
 
 // isolated says what could be resumed.
-func isolated(ctx context.Context, s *reader) string {
+func isolated(ctx context.Context, s *peer) string {
 	st, err := s.Status(ctx)
 	if err != nil {
 		return "`scheduler status` lists what is isolated"

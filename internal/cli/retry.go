@@ -9,42 +9,38 @@ import (
 	"github.com/agentsched/agentsched/api"
 )
 
-func (m *Main) retryCommand() *cobra.Command {
+func retryCommand(con *console, at *target) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "retry JOB...", Short: "Do jobs that have ended again", Args: cobra.MinimumNArgs(1),
-		Long: `Do jobs that have ended again, each as a new job with all its attempts: a dead letter is
-requeued, another that stands alone is submitted again. A job of a workflow is done again
-with it. ` + "`scheduler dlq requeue` and `edit`" + ` can do a dead letter again otherwise than it was.
+		Use: "retry JOB...", Short: "Run finished jobs again", Args: cobra.MinimumNArgs(1),
+		Long: `Run finished jobs again, each as a new job with all its attempts: a dead letter is
+requeued, any other job that stands alone is submitted again. A job of a workflow runs again
+with its workflow. ` + "`scheduler dlq requeue` and `edit`" + ` can change a dead letter before it runs again.
 
-Without a running scheduler dead letters can be requeued; the next one works on them.
+Without a running scheduler the jobs wait for the next one.
 
-Exit code: 0 all of them are done again; 1 one is not; 2 a scheduler must be running for it.`,
+Exit code: 0 all of them run again; 1 one does not.`,
 		Example: "  scheduler retry fix-login\n  scheduler wait $(scheduler retry fix-login --json | jq -r '.jobs[].id')",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.on(func(s site) error {
-				done := api.Jobs{Jobs: []api.Job{}}
-				var errs []error
-				for _, ref := range args {
-					e, err := s.Retry(cmd.Context(), ref)
-					if err != nil {
-						errs = append(errs, err)
-						continue
-					}
-					done.Jobs = append(done.Jobs, e)
-					if !asJSON {
-						fmt.Fprintf(m.stdout, "%s  %s  does %s again\n", e.ID, e.Spec.Name, ref)
-					}
-				}
-				if done.Total = len(done.Jobs); asJSON {
-					errs = append(errs, failure(writeJSON(m.stdout, done)))
-				}
-				return joined(errs)
+			return at.do(func(p *peer) error {
+				err := changeJobs(cmd.Context(), con, p, args, asJSON, func(ref string) (api.JobDetail, error) { return p.Retry(cmd.Context(), ref) },
+					func(ref string, j *api.Job) string {
+						return fmt.Sprintf("%s  %s  runs %s again", j.ID, j.Spec.Name, ref)
+					})
+				tellIdle(con, p)
+				return err
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the new jobs as JSON")
 	return cmd
+}
+
+// tellIdle says who works on jobs that were submitted while no scheduler runs.
+func tellIdle(con *console, p *peer) {
+	if p.offline != nil && p.offline.changed() {
+		fmt.Fprintln(con.stderr, "no scheduler is running: the next `scheduler serve`, or `run`, works on them")
+	}
 }
 
 // joined is one error of several: with all that they say, and the worst exit code.

@@ -22,17 +22,17 @@ continued after any of its own processes was killed.`,
 			return cmd.Help()
 		},
 	}
-	root.SetOut(m.stdout)
-	root.SetErr(m.stderr)
+	root.SetOut(m.con.stdout)
+	root.SetErr(m.con.stderr)
 	flags := root.PersistentFlags()
-	flags.StringVar(&m.stateDir, "state", "", "state `DIR`ectory (default $XDG_STATE_HOME/agentsched or ~/.local/state/agentsched)")
-	flags.StringVar(&m.configPath, "config", "", "configuration `FILE` (default $XDG_CONFIG_HOME/agentsched/config.yaml if it exists)")
-	flags.StringVar(&m.corePath, "core", "", "agentcore `PROGRAM` to run (default: beside this program, on PATH, or this program itself)")
-	flags.StringVar(&m.logLevel, "log-level", "", "least `LEVEL` of lines of the log: debug, info, warn, error, off (default from the configuration, or info)")
+	flags.StringVar(&m.local.stateDir, "state", "", "state `DIR`ectory (default $XDG_STATE_HOME/agentsched or ~/.local/state/agentsched)")
+	flags.StringVar(&m.prog.configPath, "config", "", "configuration `FILE` (default $XDG_CONFIG_HOME/agentsched/config.yaml if it exists)")
+	flags.StringVar(&m.prog.corePath, "core", "", "agentcore `PROGRAM` to run (default: beside this program, on PATH, or this program itself)")
+	flags.StringVar(&m.local.logLevel, "log-level", "", "least `LEVEL` of lines of the log: debug, info, warn, error, off (default from the configuration, or info)")
 	root.AddCommand(
-		m.runCommand(), m.serveCommand(), m.submitCommand(), m.triggersCommand(), m.lsCommand(), m.showCommand(), m.logsCommand(), m.cancelCommand(), m.dlqCommand(),
-		m.statusCommand(), m.resumeCommand(), m.crashesCommand(), m.restartCoreCommand(), m.simulateCommand(),
-		m.planCommand(), m.replayCommand(), m.pipelinesCommand(), m.checkpointCommand(), m.evaluateCommand(), m.reputationCommand(), m.approvalsCommand(), m.approveCommand(), m.rejectCommand(), m.agentsCommand(), m.diffCommand(), m.applyCommand(), m.cleanCommand(), m.usageCommand(), m.grantCommand(), m.backupCommand(), m.recoverCommand(), m.configCommand(), m.doctorCommand(), m.demoCommand(), m.installCommand(), m.versionCommand(), m.tokenCommand(), m.auditCommand(),
+		runCommand(m.runs), serveCommand(m.runs), submitCommand(m.con, m.prog, m.local, m.at), triggersCommand(m.at), lsCommand(m.con, m.at), showCommand(m.con, m.at), logsCommand(m.con, m.at), cancelCommand(m.con, m.at), dlqCommand(m.con, m.prog, m.local, m.at),
+		statusCommand(m.con, m.at), resumeCommand(m.con, m.at), crashesCommand(m.con, m.local), restartCoreCommand(m.con, m.at), simulateCommand(m.con, m.prog),
+		planCommand(m.con, m.prog), replayCommand(m.at), pipelinesCommand(m.con, m.at), checkpointCommand(m.con, m.at), evaluateCommand(m.con, m.prog, m.at), reputationCommand(m.con, m.prog, m.at), approvalsCommand(m.at), approveCommand(m.con, m.at), rejectCommand(m.con, m.at), agentsCommand(m.at), diffCommand(m.con, m.at), applyCommand(m.con, m.prog, m.at), cleanCommand(m.con, m.at), usageCommand(m.con, m.at), grantCommand(m.con, m.at), backupCommand(m.con, m.local), recoverCommand(m.con, m.local), configCommand(m.con, m.prog), doctorCommand(m.con, m.prog, m.local), demoCommand(m.con, m.prog, m.local, m.runs), installCommand(m.con, m.prog), versionCommand(m.con, m.prog), tokenCommand(m.con, m.local), auditCommand(m.con, m.local, m.at),
 	)
 	m.equip(root)
 	return root

@@ -37,7 +37,7 @@ type runOptions struct {
 	stopped func() // called at the first signal to end; nil means nobody is told
 }
 
-func (m *Main) runCommand() *cobra.Command {
+func runCommand(runs *runner) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run [FILE...] | run --worker WORKER [flags] INSTRUCTIONS",
@@ -59,7 +59,7 @@ the host is not right and nothing was started; 130 stopped by Ctrl-C.`,
 			if err := o.one.misplaced(cmd.Flags()); err != nil {
 				return err
 			}
-			return m.runJobs(cmd.Context(), args, o)
+			return runs.runJobs(cmd.Context(), args, o)
 		},
 	}
 	o.one.flags(cmd.Flags())
@@ -67,47 +67,47 @@ the host is not right and nothing was started; 130 stopped by Ctrl-C.`,
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "print plain lines, also on a terminal")
 	cmd.Flags().BoolVar(&o.paths, "paths", false, pathsUsage)
 	cmd.Flags().BoolVar(&o.fresh, "new", false, "start over: cancel what an unfinished run of the same source left")
-	m.engineFlags(cmd)
+	runs.engineFlags(cmd)
 	return cmd
 }
 
 // pathsUsage is the help of the flag --paths.
 const pathsUsage = "say in the summary where each patch and log lies"
 
-// engineFlags adds the flags that stand above the configuration.
-func (m *Main) engineFlags(cmd *cobra.Command) {
-	cmd.Flags().IntVarP(&m.atOnce, "concurrency", "c", 0, "run at most `N` jobs at once (default from the configuration)")
-	cmd.Flags().IntVar(&m.cores, "cores", 0, "run `N` agentcore processes: when one dies the others go on (default from the configuration)")
+// engineFlags adds the flags that override the configuration.
+func (runs *runner) engineFlags(cmd *cobra.Command) {
+	cmd.Flags().IntVarP(&runs.atOnce, "concurrency", "c", 0, "run at most `N` jobs at once (default from the configuration)")
+	cmd.Flags().IntVar(&runs.cores, "cores", 0, "run `N` agentcore processes: when one dies the others go on (default from the configuration)")
 }
 
-func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
-	cfg, err := m.loadConfig()
+func (runs *runner) runJobs(ctx context.Context, args []string, o runOptions) error {
+	cfg, err := runs.prog.loadConfig()
 	if err != nil {
 		return err
 	}
-	if err := m.overrule(&cfg); err != nil {
+	if err := runs.overrule(&cfg); err != nil {
 		return err
 	}
-	src, err := m.readJobs(args, o.one, &cfg)
+	src, err := runs.prog.readJobs(args, o.one, &cfg)
 	if err != nil {
 		return err
 	}
 	// Nothing is started before everything was looked at.
-	if err := m.checkJobs(ctx, src.specs, &cfg, nil); err != nil {
+	if err := runs.local.checkJobs(ctx, src.specs, &cfg, nil); err != nil {
 		return err
 	}
-	if err := m.checkPipelines(&src.workflow, src.specs, &cfg); err != nil {
+	if err := runs.prog.checkPipelines(&src.workflow, src.specs, &cfg); err != nil {
 		return err
 	}
 	if src.resume {
-		if err := m.mustExist(); err != nil {
+		if err := runs.local.mustExist(); err != nil {
 			return err
 		}
 	}
-	state, err := m.own(ctx)
+	state, err := runs.local.own(ctx)
 	var locked *statedir.LockedError
-	for began := time.Now(); errors.As(err, &locked); state, err = m.own(ctx) {
-		ran := m.runElsewhere(ctx, locked, src, o)
+	for began := time.Now(); errors.As(err, &locked); state, err = runs.local.own(ctx) {
+		ran := runs.runElsewhere(ctx, locked, src, o)
 		if !errors.Is(ran, client.ErrNotRunning) {
 			return ran
 		}
@@ -121,46 +121,48 @@ func (m *Main) runJobs(ctx context.Context, args []string, o runOptions) error {
 	}
 	defer state.Close()
 	setLimits(state.store, &cfg)
-	batch, told, err := openBatch(ctx, state.store, src, o.fresh, func(list []queue.Entry) { m.submitted(ctx, state.dir, list) })
+	batch, told, err := openBatch(ctx, state.store, src, o.fresh, func(list []queue.Entry) { runs.local.submitted(ctx, state.dir, list) })
 	if err != nil {
 		return err
 	}
 	if !o.json {
-		fmt.Fprintln(m.stderr, told)
+		fmt.Fprintln(runs.con.stderr, told)
 	}
-	batches, err := m.runBatch(ctx, state, &cfg, batch, o)
-	if sumErr := m.closeBatches(ctx, state, state.store, batches, state.closeBatch, o, err); sumErr != nil {
+	batches, err := runs.runBatch(ctx, state, &cfg, batch, o)
+	if sumErr := runs.closeBatches(ctx, state, batches, o, err); sumErr != nil {
 		return sumErr
 	}
 	return err
 }
 
 // overrule puts the flags of engineFlags above the configuration.
-func (m *Main) overrule(cfg *config.Config) error {
+func (runs *runner) overrule(cfg *config.Config) error {
 	for _, f := range []struct {
 		name  string
 		value int
 		field *int
-	}{{"--concurrency", m.atOnce, &cfg.Concurrency.Max}, {"--cores", m.cores, &cfg.Cores.Count}} {
+	}{{"--concurrency", runs.atOnce, &cfg.Concurrency.Max}, {"--cores", runs.cores, &cfg.Cores.Count}} {
 		if f.value < 0 {
-			return usage(fmt.Errorf("%s %d: want 1 or more", f.name, f.value))
+			return usage(fmt.Errorf("invalid %s %d: use 1 or more", f.name, f.value))
 		}
 		if f.value > 0 {
 			*f.field = f.value
 		}
 	}
-	if m.cores > config.MaxCores {
-		return usage(fmt.Errorf("--cores %d: want 1 to %d", m.cores, config.MaxCores))
+	if runs.cores > config.MaxCores {
+		return usage(fmt.Errorf("invalid --cores %d: use 1 to %d", runs.cores, config.MaxCores))
 	}
 	return nil
 }
 
 // loadConfig reads the configuration and adds to it the CLIs that
 // install-workers has installed, where neither it nor PATH has another.
-func (m *Main) loadConfig() (config.Config, error) { return m.loadConfigWith(m.configOptions()) }
+func (prog *program) loadConfig() (config.Config, error) {
+	return prog.loadConfigWith(prog.configOptions())
+}
 
-func (m *Main) loadConfigWith(opts config.Options) (config.Config, error) {
-	cfg, err := m.readConfig(opts)
+func (prog *program) loadConfigWith(opts config.Options) (config.Config, error) {
+	cfg, err := prog.readConfig(opts)
 	if err != nil {
 		return cfg, err
 	}
@@ -168,9 +170,9 @@ func (m *Main) loadConfigWith(opts config.Options) (config.Config, error) {
 	if err != nil {
 		return cfg, nil // no cache folder, nothing installed
 	}
-	for kind, program := range m.packages().Find(dir, m.packages().Kinds()) {
+	for kind, program := range prog.packages().Find(dir, prog.packages().Kinds()) {
 		w := cfg.Workers[kind]
-		if _, err := m.adapters[string(kind)].Locate(w); err == nil || len(w.Command) > 0 || w.Adapter != "" && w.Adapter != string(kind) {
+		if _, err := prog.adapters[string(kind)].Locate(w); err == nil || len(w.Command) > 0 || w.Adapter != "" && w.Adapter != string(kind) {
 			continue
 		}
 		w.Command = []string{program}
@@ -179,8 +181,8 @@ func (m *Main) loadConfigWith(opts config.Options) (config.Config, error) {
 	return cfg, nil
 }
 
-func (m *Main) readConfig(opts config.Options) (config.Config, error) {
-	path := m.configPath
+func (prog *program) readConfig(opts config.Options) (config.Config, error) {
+	path := prog.configPath
 	if path == "" {
 		byDefault, err := config.DefaultPath()
 		if err != nil {
@@ -214,8 +216,8 @@ var errInterrupted = errors.New("stopped by the user")
 // a signal. It returns the batches that it has worked on. The first signal
 // stops gracefully, the second at once; SIGHUP without a hangup reloads the
 // configuration.
-func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, batch job.BatchID, o runOptions) ([]job.BatchID, error) {
-	e, err := m.newEngine(ctx, state, cfg, batch)
+func (runs *runner) runBatch(ctx context.Context, state *owned, cfg *config.Config, batch job.BatchID, o runOptions) ([]job.BatchID, error) {
+	e, err := runs.newEngine(ctx, state, cfg, batch)
 	if err != nil {
 		return []job.BatchID{batch}, err
 	}
@@ -225,12 +227,12 @@ func (m *Main) runBatch(ctx context.Context, state *owned, cfg *config.Config, b
 			return e.sched.Batches(), err
 		}
 	}
-	view, err := m.view(ctx, state.store, e.sched.Batches(), o)
+	view, err := runs.view(ctx, state, e.sched.Batches(), o)
 	if err != nil {
 		return e.sched.Batches(), failure(err)
 	}
 	defer view.Done() // whatever happens, the terminal is given back
-	ctx, stop := m.stopOnSignals(ctx, e, o.stopped, terminal.Beside(view, m.stderr))
+	ctx, stop := runs.stopOnSignals(ctx, e, o.stopped, terminal.Beside(view, runs.con.stderr))
 	defer stop()
 	err = e.run(ctx, view)
 	return e.sched.Batches(), explained(err)
@@ -256,7 +258,7 @@ func explained(err error) error {
 // stopOnSignals returns a context that ends with errInterrupted at the first
 // signal to end, and calls stopped, if that is not nil; a second one hurries the
 // engine. What happens is told on out.
-func (m *Main) stopOnSignals(ctx context.Context, e *engine, stopped func(), out io.Writer) (_ context.Context, stop func()) {
+func (runs *runner) stopOnSignals(ctx context.Context, e *engine, stopped func(), out io.Writer) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -276,7 +278,7 @@ func (m *Main) stopOnSignals(ctx context.Context, e *engine, stopped func(), out
 				return
 			}
 			if got == syscall.SIGHUP && !hungUp(terminal) {
-				m.reload(ctx, e, out)
+				runs.reload(ctx, e, out)
 				continue
 			}
 			if n++; n == 1 {
@@ -304,32 +306,32 @@ func (m *Main) stopOnSignals(ctx context.Context, e *engine, stopped func(), out
 const maxShown = 1000
 
 // view returns what shows the run's progress.
-func (m *Main) view(ctx context.Context, store queue.Reader, batches []job.BatchID, o runOptions) (terminal.View, error) {
+func (runs *runner) view(ctx context.Context, state *owned, batches []job.BatchID, o runOptions) (terminal.View, error) {
 	if o.json {
-		return terminal.NewJSON(m.stdout), nil
+		return terminal.NewJSON(runs.con.stdout), nil
 	}
-	entries, err := entriesOf(ctx, store, batches)
+	entries, err := state.JobsOf(ctx, batches)
 	if err != nil {
 		return nil, err
 	}
 	if len(batches) == 0 {
-		left, _, err := store.List(ctx, queue.Filter{States: []job.EntryState{job.Queued, job.Dispatched}, Limit: maxShown})
+		left, _, err := state.store.List(ctx, queue.Filter{States: []job.EntryState{job.Queued, job.Dispatched}, Limit: maxShown})
 		if err != nil {
 			return nil, err
 		}
 		entries = stored(left...)
 	}
-	if out := m.stdoutFile(); !o.plain && out != nil && terminal.CanLive(out, m.getenv("TERM")) {
-		return terminal.NewLive(out, m.stdin, progressJobs(entries), terminal.LiveOptions{Colour: m.colour(out)}), nil
+	if out := runs.con.stdoutFile(); !o.plain && out != nil && terminal.CanLive(out, runs.con.getenv("TERM")) {
+		return terminal.NewLive(out, runs.con.stdin, progressJobs(entries), terminal.LiveOptions{Colour: runs.con.colour(out)}), nil
 	}
-	return terminal.NewPlain(m.stdout, progressJobs(entries), nil), nil
+	return terminal.NewPlain(runs.con.stdout, progressJobs(entries), nil), nil
 }
 
-// entriesOf returns the jobs of the batches.
-func entriesOf(ctx context.Context, store queue.Reader, batches []job.BatchID) ([]api.Job, error) {
+// JobsOf returns the jobs of the batches.
+func (o *owned) JobsOf(ctx context.Context, batches []job.BatchID) ([]api.Job, error) {
 	var all []api.Job
 	for _, b := range batches {
-		entries, _, err := store.List(ctx, queue.Filter{Batch: b, Limit: 1 << 30})
+		entries, _, err := o.store.List(ctx, queue.Filter{Batch: b, Limit: 1 << 30})
 		if err != nil {
 			return nil, err
 		}
@@ -362,62 +364,59 @@ func restarted(entries []api.Job) map[job.ID]bool {
 	return again
 }
 
+// runRecord is what is known of a run at its end.
+type runRecord interface {
+	attempts
+	JobsOf(context.Context, []job.BatchID) ([]api.Job, error)
+	FailedTeams(context.Context, job.BatchID) ([]api.FailedTeam, error)
+	// CloseRun says that the summary of a run was given.
+	CloseRun(context.Context, job.BatchID) error
+}
+
 // closeBatches prints the summary and has those batches marked as done with of
 // which every job has ended. ran is the error that the run itself ended with.
-func (m *Main) closeBatches(
-	ctx context.Context, of attempts, store queue.Store, batches []job.BatchID, closeBatch func(context.Context, job.BatchID) error, o runOptions, ran error,
-) error {
+func (runs *runner) closeBatches(ctx context.Context, of runRecord, batches []job.BatchID, o runOptions, ran error) error {
 	ctx = context.WithoutCancel(ctx)
-	entries, err := entriesOf(ctx, store, batches)
+	entries, err := of.JobsOf(ctx, batches)
 	if err != nil {
-		return failure(err)
+		return coded(err)
 	}
-	unfinished, failed := 0, 0
-	again := restarted(entries)
+	unfinished := 0
 	open := map[job.BatchID]bool{}
 	for i := range entries {
-		switch {
-		case !entries[i].State.Terminal():
+		if !entries[i].State.Terminal() {
 			unfinished++
 			open[entries[i].Batch] = true
-		case entries[i].Skipped != "", again[entries[i].ID]: // nothing is wrong with it, or its team has it done again
-		case entries[i].Spec.Flow.Node != "" && statusOf(&entries[i]).State == job.RunCancelled: // what it is a part of says how that went
-		case statusOf(&entries[i]).State != job.RunCompleted:
-			failed++
 		}
 	}
-	if err := m.printSummary(ctx, of, entries, summaryStyle{json: o.json, paths: o.paths}); err != nil {
+	failed := anyFailed(entries)
+	if err := runs.con.printSummary(ctx, of, entries, summaryStyle{json: o.json, paths: o.paths}); err != nil {
 		return failure(err)
 	}
 	for _, b := range batches {
-		if open[b] {
-			continue
+		teams, err := of.FailedTeams(ctx, b)
+		if err == nil && !open[b] {
+			err = of.CloseRun(ctx, b)
 		}
-		if err := closeBatch(ctx, b); err != nil {
-			return failure(err)
-		}
-	}
-	for _, b := range batches {
-		teams, err := scheduler.FailedTeams(ctx, store, b)
 		if err != nil {
-			return failure(err)
+			return coded(err)
 		}
-		failed += len(teams)
+		failed = failed || len(teams) > 0
 		for _, t := range teams {
 			if !o.json {
-				fmt.Fprintf(m.stderr, "team %s has failed: %s\n", t.Team, terminal.Clean(t.Why))
+				fmt.Fprintf(runs.con.stderr, "team %s has failed: %s\n", t.Team, terminal.Clean(t.Why))
 			}
 		}
 	}
 	if unfinished > 0 && !o.json {
-		fmt.Fprintf(m.stderr, "%d of %d jobs are unfinished; the same command continues them\n", unfinished, len(entries))
+		fmt.Fprintf(runs.con.stderr, "%d of %d jobs are unfinished; the same command continues them\n", unfinished, len(entries))
 	}
 	switch {
 	case ran != nil:
 		return nil
 	case unfinished > 0:
 		return failure(fmt.Errorf("%d jobs are unfinished", unfinished))
-	case failed > 0:
+	case failed:
 		return &exitError{code: exitFailed}
 	}
 	return nil

@@ -30,38 +30,38 @@ func (c *colourMode) Set(text string) error {
 		*c = mode
 		return nil
 	}
-	return fmt.Errorf("want %s, %s or %s", colourAuto, colourAlways, colourNever)
+	return fmt.Errorf("use %s, %s or %s", colourAuto, colourAlways, colourNever)
 }
 
 // colour reports whether out takes colours.
-func (m *Main) colour(out *os.File) bool {
-	switch m.color {
+func (con *console) colour(out *os.File) bool {
+	switch con.color {
 	case colourAlways:
 		return true
 	case colourNever:
 		return false
 	}
-	return out != nil && term.IsTerminal(int(out.Fd())) && m.getenv("NO_COLOR") == "" && m.getenv("TERM") != "dumb"
+	return out != nil && term.IsTerminal(int(out.Fd())) && con.getenv("NO_COLOR") == "" && con.getenv("TERM") != "dumb"
 }
 
 // stdoutFile returns standard output if it is a file, else nil.
-func (m *Main) stdoutFile() *os.File {
-	file, _ := m.stdout.(*os.File)
+func (con *console) stdoutFile() *os.File {
+	file, _ := con.stdout.(*os.File)
 	return file
 }
 
 // out is standard output for tables that a person reads: a *screen if it is a
 // terminal or has colours.
-func (m *Main) out() io.Writer {
-	file := m.stdoutFile()
-	s := &screen{Writer: m.stdout, colour: m.colour(file)}
+func (con *console) out() io.Writer {
+	file := con.stdoutFile()
+	s := &screen{Writer: con.stdout, colour: con.colour(file)}
 	if file != nil {
 		if w, _, err := term.GetSize(int(file.Fd())); err == nil {
 			s.width = w
 		}
 	}
 	if s.width == 0 && !s.colour {
-		return m.stdout // piped: not a byte more than the text
+		return con.stdout // piped: not a byte more than the text
 	}
 	return s
 }

@@ -45,8 +45,8 @@ func TestScreen(t *testing.T) {
 	}
 	// What is piped has not a byte more.
 	var piped, plain bytes.Buffer
-	m := &Main{stdout: &piped, getenv: func(string) string { return "" }}
-	if err := table(m.out(), "JOB\tSTATE\tNOTE", rows); err != nil {
+	con := &console{stdout: &piped, getenv: func(string) string { return "" }}
+	if err := table(con.out(), "JOB\tSTATE\tNOTE", rows); err != nil {
 		t.Fatal(err)
 	}
 	if err := alignedTable(&plain, "JOB\tSTATE\tNOTE", rows); err != nil {
@@ -66,9 +66,9 @@ func TestColourModes(t *testing.T) {
 		if err := mode.Set(c.mode); err != nil {
 			t.Fatal(err)
 		}
-		m := &Main{getenv: func(name string) string { return map[string]string{"NO_COLOR": c.noColour}[name] }}
-		m.color = mode
-		if got := m.colour(nil); got != c.want {
+		con := &console{getenv: func(name string) string { return map[string]string{"NO_COLOR": c.noColour}[name] }}
+		con.color = mode
+		if got := con.colour(nil); got != c.want {
 			t.Errorf("--color=%s NO_COLOR=%s: %v, want %v", c.mode, c.noColour, got, c.want)
 		}
 	}

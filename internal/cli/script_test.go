@@ -26,7 +26,7 @@ import (
 // this binary under that name, and so is the core that it re-executes.
 func TestMain(m *testing.M) {
 	if strings.HasPrefix(os.Args[0], proc.CoreName("")) { // what the scheduler calls its core
-		program()
+		runProgram()
 		return
 	}
 	if filepath.Base(os.Args[0]) != "scheduler" { // what testscript calls this binary where it is the program
@@ -35,10 +35,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	testscript.Main(m, map[string]func(){"scheduler": program})
+	testscript.Main(m, map[string]func(){"scheduler": runProgram})
 }
 
-func program() { os.Exit(Run(Options{})) }
+func runProgram() { os.Exit(Run(Options{})) }
 
 // TestScripts plays what a user does, with real processes: one script a story.
 //

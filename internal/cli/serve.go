@@ -18,7 +18,7 @@ import (
 	"github.com/agentsched/agentsched/internal/scheduler"
 )
 
-func (m *Main) serveCommand() *cobra.Command {
+func serveCommand(runs *runner) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -38,11 +38,11 @@ configuration or the host is not right and nothing was started.`,
 		Example: "  scheduler serve\n  scheduler serve --json > events.jsonl",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.serve(cmd.Context(), o)
+			return runs.serve(cmd.Context(), o)
 		},
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "print everything that happens as JSON Lines")
-	m.engineFlags(cmd)
+	runs.engineFlags(cmd)
 	return cmd
 }
 
@@ -51,21 +51,21 @@ var errReplaced = fmt.Errorf("replaced by a new program: %w", errInterrupted)
 
 // serve works until it is told to stop. Told to make room for another program it
 // ends in order and becomes that one; where that fails, it goes on itself.
-func (m *Main) serve(ctx context.Context, o runOptions) error {
+func (runs *runner) serve(ctx context.Context, o runOptions) error {
 	var err error
-	if m.inherited, err = daemon.Inherit(m.environ); err != nil {
+	if runs.inherited, err = daemon.Inherit(runs.con.environ); err != nil {
 		return usage(err)
 	}
-	m.environ = daemon.WithoutSockets(m.environ)
+	runs.con.environ = daemon.WithoutSockets(runs.con.environ)
 	for {
 		next := &replacement{}
-		err := m.serveOnce(ctx, o, next)
+		err := runs.serveOnce(ctx, o, next)
 		if next.handover == nil {
 			return err
 		}
-		err = next.handover.Exec(next.program, os.Args, m.environ)
-		fmt.Fprintf(m.stderr, "scheduler: %v; this program goes on\n", err)
-		if m.inherited, err = next.handover.Listeners(); err != nil {
+		err = next.handover.Exec(next.program, os.Args, runs.con.environ)
+		fmt.Fprintf(runs.con.stderr, "scheduler: %v; this program goes on\n", err)
+		if runs.inherited, err = next.handover.Listeners(); err != nil {
 			return failure(fmt.Errorf("go on after an upgrade that failed: %w", err))
 		}
 	}
@@ -82,15 +82,15 @@ type replacement struct {
 	handover *daemon.Handover
 }
 
-func (m *Main) serveOnce(ctx context.Context, o runOptions, next *replacement) error {
-	cfg, err := m.loadConfig()
+func (runs *runner) serveOnce(ctx context.Context, o runOptions, next *replacement) error {
+	cfg, err := runs.prog.loadConfig()
 	if err != nil {
 		return err
 	}
-	if err := m.overrule(&cfg); err != nil {
+	if err := runs.overrule(&cfg); err != nil {
 		return err
 	}
-	state, err := m.ownLogging(ctx, &cfg.Log, m.stderr)
+	state, err := runs.local.ownLogging(ctx, &cfg.Log, runs.con.stderr)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (m *Main) serveOnce(ctx context.Context, o runOptions, next *replacement) e
 	o.plain = true // there is no end to draw a live view for
 	o.stopped = func() { next.stopped.Store(true) }
 	o.started = func(e *engine) error {
-		triggers, err := m.newTriggers(e)
+		triggers, err := runs.newTriggers(e)
 		if err != nil {
 			return usage(err)
 		}
@@ -113,7 +113,7 @@ func (m *Main) serveOnce(ctx context.Context, o runOptions, next *replacement) e
 		if err != nil {
 			return usage(err)
 		}
-		e.doors.upgrade = func(ctx context.Context, in api.Upgrade) error { return m.replace(ctx, e, in, next, stop) }
+		e.doors.upgrade = func(ctx context.Context, in api.Upgrade) error { return runs.replace(ctx, e, in, next, stop) }
 		if err := e.doors.prepare(); err != nil {
 			return usage(err)
 		}
@@ -122,11 +122,11 @@ func (m *Main) serveOnce(ctx context.Context, o runOptions, next *replacement) e
 			parts.Part{Name: "upkeep", Run: e.upkeep}, parts.Part{Name: "dead letters", Run: e.redrive}, parts.Part{Name: "triggers", Run: e.fire},
 			parts.Part{Name: "sign of life", Run: e.notifier.Run})
 		if !o.json {
-			fmt.Fprintf(m.stderr, "working on what is submitted to %s; Ctrl-C stops\n", state.dir.Path())
+			fmt.Fprintf(runs.con.stderr, "working on what is submitted to %s; Ctrl-C stops\n", state.dir.Path())
 		}
 		return nil
 	}
-	_, err = m.runBatch(ctx, state, &cfg, "", o)
+	_, err = runs.runBatch(ctx, state, &cfg, "", o)
 	if stopped, ok := errors.AsType[*exitError](err); ok && stopped.code == exitInterrupted {
 		err = nil // as it was told
 	}
@@ -139,7 +139,7 @@ func (m *Main) serveOnce(ctx context.Context, o runOptions, next *replacement) e
 
 // replace begins to make room for another program, and returns when that is
 // certain: the new one was looked at, and the sockets are kept for it.
-func (m *Main) replace(ctx context.Context, e *engine, in api.Upgrade, next *replacement, stop context.CancelCauseFunc) error {
+func (runs *runner) replace(ctx context.Context, e *engine, in api.Upgrade, next *replacement, stop context.CancelCauseFunc) error {
 	program, err := in.Program, error(nil)
 	if program == "" {
 		if program, err = daemon.Program(os.Args[0]); err != nil {
@@ -147,7 +147,7 @@ func (m *Main) replace(ctx context.Context, e *engine, in api.Upgrade, next *rep
 		}
 	}
 	if !filepath.IsAbs(program) {
-		return fmt.Errorf("program is %q, want an absolute path on the scheduler's host", program)
+		return fmt.Errorf("invalid program %q: use an absolute path on the scheduler's host", program)
 	}
 	version, err := daemon.Check(ctx, program, daemon.Through(e.host, string(e.state.dir.Instance())+"/upgrade", e.env))
 	if err != nil {

@@ -24,7 +24,7 @@ type simulateOptions struct {
 	width    int
 }
 
-func (m *Main) simulateCommand() *cobra.Command {
+func simulateCommand(con *console, prog *program) *cobra.Command {
 	var o simulateOptions
 	cmd := &cobra.Command{
 		Use: "simulate FILE", Short: "Try policies on a described workload, in virtual time", Args: cobra.ExactArgs(1),
@@ -34,7 +34,7 @@ second. FILE describes the slots, the tenants and how their jobs arrive; docs/si
 explains its fields, examples/workloads/ has some to begin with.
 
 The policies are %s. Without --policy and --all it is
-the file's own, and all of them if the file names none. All meet the same jobs.`, wordList(m.policyNames())),
+the file's own, and all of them if the file names none. All meet the same jobs.`, wordList(prog.policyNames())),
 		Example: "  scheduler simulate examples/workloads/agency.yaml --all\n  scheduler simulate day.yaml --policy deficit --policy drf --svg shares.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := simulate.Load(args[0])
@@ -43,13 +43,13 @@ the file's own, and all of them if the file names none. All meet the same jobs.`
 			}
 			if cmd.Flags().Changed("seed") {
 				if w.Seed = o.seed; w.Seed < 0 {
-					return usage(fmt.Errorf("--seed %d: want a whole number of 0 or more", o.seed))
+					return usage(fmt.Errorf("invalid --seed %d: use a whole number of 0 or more", o.seed))
 				}
 			}
 			if cmd.Flags().Changed("width") && o.width < 40 {
-				return usage(fmt.Errorf("--width %d: want 40 columns or more", o.width))
+				return usage(fmt.Errorf("invalid --width %d: use 40 columns or more", o.width))
 			}
-			return m.simulate(w, o)
+			return runSimulation(con, prog, w, o)
 		},
 	}
 	flags := cmd.Flags()
@@ -63,14 +63,14 @@ the file's own, and all of them if the file names none. All meet the same jobs.`
 	return cmd
 }
 
-func (m *Main) simulate(w *simulate.Workload, o simulateOptions) error {
-	names, err := o.names(w, m.policyNames())
+func runSimulation(con *console, prog *program, w *simulate.Workload, o simulateOptions) error {
+	names, err := o.names(w, prog.policyNames())
 	if err != nil {
 		return err
 	}
 	var results []*simulate.Result
 	for _, name := range names {
-		r, err := w.Run(name, m.policies.make)
+		r, err := w.Run(name, prog.policies.make)
 		if err != nil {
 			return failure(err)
 		}
@@ -86,13 +86,13 @@ func (m *Main) simulate(w *simulate.Workload, o simulateOptions) error {
 		}
 	}
 	if o.json {
-		return failure(writeJSON(m.stdout, simulate.JSON(w, results)))
+		return failure(writeJSON(con.stdout, simulate.JSON(w, results)))
 	}
-	if err := simulate.Text(m.stdout, w, results, m.textOptions(o.width)); err != nil {
+	if err := simulate.Text(con.stdout, w, results, con.textOptions(o.width)); err != nil {
 		return failure(err)
 	}
 	if o.svg != "" {
-		fmt.Fprintf(m.stdout, "\ndrawn: %s\n", terminal.Clean(o.svg))
+		fmt.Fprintf(con.stdout, "\ndrawn: %s\n", terminal.Clean(o.svg))
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (o *simulateOptions) names(w *simulate.Workload, known []string) ([]string,
 		var names []string
 		for _, name := range o.policies {
 			if !slices.Contains(known, name) {
-				return nil, usage(fmt.Errorf("--policy %q: there is no such policy, want %s", name, wordList(known)))
+				return nil, usage(fmt.Errorf("unknown --policy %q: use %s", name, wordList(known)))
 			}
 			if !slices.Contains(names, name) {
 				names = append(names, name)
@@ -124,10 +124,10 @@ func wordList(words []string) string {
 }
 
 // textOptions says what standard output can show.
-func (m *Main) textOptions(width int) simulate.TextOptions {
-	opts := simulate.TextOptions{Width: width, ASCII: !m.unicode()}
-	if out := m.stdoutFile(); out != nil {
-		opts.Colour = m.colour(out)
+func (con *console) textOptions(width int) simulate.TextOptions {
+	opts := simulate.TextOptions{Width: width, ASCII: !con.unicode()}
+	if out := con.stdoutFile(); out != nil {
+		opts.Colour = con.colour(out)
 		if w, _, err := term.GetSize(int(out.Fd())); err == nil && width == 0 {
 			opts.Width = w
 		}
@@ -137,9 +137,9 @@ func (m *Main) textOptions(width int) simulate.TextOptions {
 
 // unicode reports whether the locale's characters are UTF-8: of the variables
 // that POSIX names for it the first that is set counts (XBD, 8.2).
-func (m *Main) unicode() bool {
+func (con *console) unicode() bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if locale := m.getenv(name); locale != "" {
+		if locale := con.getenv(name); locale != "" {
 			locale = strings.ToUpper(locale)
 			return strings.Contains(locale, "UTF-8") || strings.Contains(locale, "UTF8")
 		}

@@ -10,10 +10,11 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/redact"
+	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -21,9 +22,9 @@ import (
 )
 
 // statePath returns the state directory that the flags ask for.
-func (m *Main) statePath() (string, error) {
-	if m.stateDir != "" {
-		return m.stateDir, nil
+func (local *local) statePath() (string, error) {
+	if local.stateDir != "" {
+		return local.stateDir, nil
 	}
 	path, err := statedir.Default()
 	if err != nil {
@@ -33,8 +34,8 @@ func (m *Main) statePath() (string, error) {
 }
 
 // mustExist refuses to continue what never began, without making anything.
-func (m *Main) mustExist() error {
-	path, err := m.statePath()
+func (local *local) mustExist() error {
+	path, err := local.statePath()
 	if err != nil {
 		return err
 	}
@@ -46,18 +47,14 @@ func (m *Main) mustExist() error {
 
 // look opens the state directory and its store to read, whether or not a
 // scheduler is running on it.
-func (m *Main) look(ctx context.Context) (*statedir.Dir, *sqlite.Store, error) {
-	path, err := m.statePath()
+func (local *local) look(ctx context.Context) (*statedir.Dir, *sqlite.Store, error) {
+	dir, err := local.existing()
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := statedir.OpenExisting(path)
-	if err != nil {
-		return nil, nil, usage(err)
-	}
 	store, err := sqlite.OpenReadOnly(ctx, dir.Database())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, usage(fmt.Errorf("no jobs yet in state directory %s", dir.Path()))
+		return nil, nil, noJobsYet(dir.Path())
 	}
 	if errors.Is(err, queue.ErrCorrupt) {
 		return nil, nil, usage(err, damagedHints()...)
@@ -81,18 +78,18 @@ type owned struct {
 }
 
 // own opens the state directory to work on it, and makes it if need be.
-func (m *Main) own(ctx context.Context) (*owned, error) {
-	return m.ownLogging(ctx, &config.Log{}, nil)
+func (local *local) own(ctx context.Context) (*owned, error) {
+	return local.ownLogging(ctx, &config.Log{}, nil)
 }
 
 // ownLogging is own with a log as it is configured, which goes to stream too, if
 // that is not nil.
-func (m *Main) ownLogging(ctx context.Context, cfg *config.Log, stream io.Writer) (*owned, error) {
-	path, err := m.statePath()
+func (local *local) ownLogging(ctx context.Context, cfg *config.Log, stream io.Writer) (*owned, error) {
+	path, err := local.statePath()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := m.level(cfg); err != nil {
+	if _, err := local.level(cfg); err != nil {
 		return nil, usage(err)
 	}
 	dir, err := statedir.Open(path)
@@ -103,12 +100,12 @@ func (m *Main) ownLogging(ctx context.Context, cfg *config.Log, stream io.Writer
 	if err != nil {
 		return nil, usage(err)
 	}
-	if err := m.outsideAlone(dir); err != nil {
+	if err := local.outsideAlone(dir); err != nil {
 		lock.Release()
 		return nil, err
 	}
-	o := &owned{dir: dir, lock: lock, secrets: redact.New(redact.FromEnviron(m.environ)...)}
-	if err := m.openLog(o, cfg, stream); err != nil {
+	o := &owned{dir: dir, lock: lock, secrets: redact.New(redact.FromEnviron(local.con.environ)...)}
+	if err := local.openLog(o, cfg, stream); err != nil {
 		lock.Release()
 		return nil, usage(err)
 	}
@@ -125,8 +122,17 @@ func (m *Main) ownLogging(ctx context.Context, cfg *config.Log, stream io.Writer
 	return o, nil
 }
 
-// closeBatch marks a batch as done with.
-func (o *owned) closeBatch(ctx context.Context, id job.BatchID) error {
+// FailedTeams returns the teams of a batch that have given up.
+func (o *owned) FailedTeams(ctx context.Context, id job.BatchID) (list []api.FailedTeam, err error) {
+	teams, err := scheduler.FailedTeams(ctx, o.store, id)
+	for _, t := range teams {
+		list = append(list, api.FailedTeam(t))
+	}
+	return list, err
+}
+
+// CloseRun marks a batch as done with.
+func (o *owned) CloseRun(ctx context.Context, id job.BatchID) error {
 	return o.store.Apply(ctx, queue.CloseBatch{ID: id, Now: utcNow()})
 }
 
@@ -138,11 +144,11 @@ func (o *owned) Close() error {
 }
 
 // level returns the level of the log: that of --log-level, else as configured.
-func (m *Main) level(cfg *config.Log) (logging.Level, error) {
-	if m.logLevel == "" {
+func (local *local) level(cfg *config.Log) (logging.Level, error) {
+	if local.logLevel == "" {
 		return cmp.Or(cfg.Level, logging.Info), nil
 	}
-	level, err := logging.ParseLevel(m.logLevel)
+	level, err := logging.ParseLevel(local.logLevel)
 	if err != nil {
 		return level, fmt.Errorf("--log-level %w", err)
 	}
@@ -150,8 +156,8 @@ func (m *Main) level(cfg *config.Log) (logging.Level, error) {
 }
 
 // openLog opens scheduler.log in the state directory, as JSON lines.
-func (m *Main) openLog(o *owned, cfg *config.Log, stream io.Writer) error {
-	level, err := m.level(cfg)
+func (local *local) openLog(o *owned, cfg *config.Log, stream io.Writer) error {
+	level, err := local.level(cfg)
 	if err != nil {
 		return err
 	}
@@ -167,31 +173,6 @@ func (m *Main) openLog(o *owned, cfg *config.Log, stream io.Writer) error {
 	}
 	o.log = o.logs.For(logging.Scheduler)
 	return nil
-}
-
-// change has the scheduler that runs change something or, if none does, does it in the
-// store, alone with that; again as long as one that holds the state directory does not
-// answer yet. It reports whether it was done in the store.
-func (m *Main) change(ctx context.Context, ask func(*client.Client) error, inStore func(*owned) error) (idle bool, err error) {
-	dir, err := m.existing()
-	if err != nil {
-		return false, err
-	}
-	c := client.New(dir.Socket())
-	defer c.Close()
-	err = patiently(ctx, func() error {
-		err := ask(c)
-		if idle = errors.Is(err, client.ErrNotRunning); !idle {
-			return err
-		}
-		o, err := m.own(ctx)
-		if err != nil {
-			return err
-		}
-		defer o.Close()
-		return inStore(o)
-	})
-	return idle, coded(err)
 }
 
 // failure marks err, if it is one, as a failure of the command itself.

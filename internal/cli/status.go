@@ -12,12 +12,11 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 )
 
-func (m *Main) statusCommand() *cobra.Command {
+func statusCommand(con *console, at *target) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the cores, what is isolated, and the metrics", Args: cobra.NoArgs,
@@ -28,17 +27,17 @@ Without a running scheduler, show what it would leave out of use; with --json,
 "pid" is then 0.`,
 		Example: "  scheduler status\n  scheduler status --json | jq '.cores[].stage'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return m.read(func(s *reader) error {
+			return at.do(func(s *peer) error {
 				st, err := s.Status(cmd.Context())
 				switch {
 				case err != nil:
 					return err
 				case st.PID == 0:
-					return failure(m.printIdle(s.Name(), &st, asJSON))
+					return failure(printIdle(con, s.Name(), &st, asJSON))
 				case asJSON:
-					return failure(writeJSON(m.stdout, st))
+					return failure(writeJSON(con.stdout, st))
 				}
-				return failure(printStatus(m.out(), &st, time.Now()))
+				return failure(printStatus(con.out(), &st, time.Now()))
 			})
 		},
 	}
@@ -46,30 +45,17 @@ Without a running scheduler, show what it would leave out of use; with --json,
 	return cmd
 }
 
-// existing opens the layout of the state directory, which must be there.
-func (m *Main) existing() (*statedir.Dir, error) {
-	path, err := m.statePath()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := statedir.OpenExisting(path)
-	if err != nil {
-		return nil, usage(err)
-	}
-	return dir, nil
-}
-
 // printIdle shows what is isolated while no scheduler runs.
-func (m *Main) printIdle(name string, st *api.Status, asJSON bool) error {
+func printIdle(con *console, name string, st *api.Status, asJSON bool) error {
 	if asJSON {
-		return writeJSON(m.stdout, struct {
+		return writeJSON(con.stdout, struct {
 			PID        int             `json:"pid"`
 			Cores      []api.Core      `json:"cores"`
 			Isolations []api.Isolation `json:"isolations"`
 		}{0, []api.Core{}, append([]api.Isolation{}, st.Isolations...)})
 	}
-	fmt.Fprintf(m.stdout, "%v: %s\n", client.ErrNotRunning, name)
-	return printIsolations(m.out(), st.Isolations, time.Now())
+	fmt.Fprintf(con.stdout, "%v: %s\n", client.ErrNotRunning, name)
+	return printIsolations(con.out(), st.Isolations, time.Now())
 }
 
 // printStatus writes a section for each part that there is something to say of.

@@ -14,7 +14,7 @@ import (
 
 // checkPipelines looks at what the configuration must have for pipelines to run to
 // their ends: workers that can stream, and a slot for each of them.
-func (m *Main) checkPipelines(w *job.Workflow, specs []job.Spec, cfg *config.Config) error {
+func (prog *program) checkPipelines(w *job.Workflow, specs []job.Spec, cfg *config.Config) error {
 	var errs []error
 	slots, of := 0, map[job.WorkerKind]int{}
 	for i := range w.Pipelines {
@@ -23,7 +23,7 @@ func (m *Main) checkPipelines(w *job.Workflow, specs []job.Spec, cfg *config.Con
 		for j := range p.Stages {
 			if s := &p.Stages[j]; s.Streams {
 				streams++
-				kind, err := m.streamsOn(p, s, specs, cfg)
+				kind, err := prog.streamsOn(p, s, specs, cfg)
 				errs = append(errs, err)
 				of[kind]++
 			}
@@ -50,14 +50,14 @@ func (m *Main) checkPipelines(w *job.Workflow, specs []job.Spec, cfg *config.Con
 
 // streamsOn returns the worker of a stage that streams, and why it, or one that the
 // stage's job falls back to, cannot.
-func (m *Main) streamsOn(p *job.Pipeline, s *job.Stage, specs []job.Spec, cfg *config.Config) (job.WorkerKind, error) {
+func (prog *program) streamsOn(p *job.Pipeline, s *job.Stage, specs []job.Spec, cfg *config.Config) (job.WorkerKind, error) {
 	n := slices.IndexFunc(specs, func(spec job.Spec) bool { return spec.Name == s.Job })
 	if n < 0 {
 		return "", nil // the file was refused for that
 	}
 	for _, c := range specs[n].Choices() {
-		if !m.traits(cfg, c.Worker).Streams {
-			able := m.adaptersThat(func(t job.WorkerTraits) bool { return t.Streams })
+		if !prog.traits(cfg, c.Worker).Streams {
+			able := prog.adaptersThat(func(t job.WorkerTraits) bool { return t.Streams })
 			return c.Worker, fmt.Errorf("pipeline %s: stage %s: streams: true needs a worker of the adapter %s, and the worker of job %s, %s, is of the adapter %s: name another, or leave streams out",
 				p.ID, s.ID, strings.Join(able, " or "), s.Job, c.Worker, cfg.AdapterOf(c.Worker))
 		}

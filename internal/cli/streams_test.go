@@ -39,7 +39,7 @@ func TestCheckPipelines(t *testing.T) {
 		cfg := config.Config{Workers: map[job.WorkerKind]job.WorkerSettings{"mine": {Adapter: "exec"}}}
 		cfg.Concurrency.Max = c.max
 		cfg.Concurrency.PerWorker = map[job.WorkerKind]int{"mine": c.each}
-		err := newMain().checkPipelines(c.w, specs, &cfg)
+		err := newMain().prog.checkPipelines(c.w, specs, &cfg)
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.w, err, c.want)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/jobfile"
 )
@@ -30,7 +31,7 @@ type submission struct {
 // fromStdin is the argument that stands for standard input.
 const fromStdin = "-"
 
-func (m *Main) submitCommand() *cobra.Command {
+func submitCommand(con *console, prog *program, local *local, at *target) *cobra.Command {
 	var in submission
 	var o runOptions
 	var wait bool
@@ -67,10 +68,10 @@ job failed; 2 something is not right and nothing was submitted; 130 the wait was
 				return err
 			}
 			in.args = args
-			if err := in.readStdin(m.stdin); err != nil {
+			if err := in.readStdin(con.stdin); err != nil {
 				return err
 			}
-			return m.on(func(s site) error { return m.submit(cmd.Context(), s, in, wait, o) })
+			return at.do(func(p *peer) error { return submit(cmd.Context(), con, prog, local, p, in, wait, o) })
 		},
 	}
 	in.one.flags(cmd.Flags())
@@ -102,7 +103,7 @@ func (in *submission) readStdin(stdin *os.File) error {
 	case len(text) > maxStdin:
 		return usage(fmt.Errorf("standard input is larger than %s", sizeText(maxStdin)))
 	case strings.TrimSpace(string(text)) == "":
-		return usage(errors.New("standard input is empty, want a job file, or with --worker the instructions"))
+		return usage(errors.New("standard input is empty: it must hold a job file, or with --worker the instructions"))
 	}
 	in.stdin = string(text)
 	if in.one.worker != "" {
@@ -112,15 +113,15 @@ func (in *submission) readStdin(stdin *os.File) error {
 }
 
 // read reads the jobs as this host's configuration understands them.
-func (in *submission) read(m *Main, cfg *config.Config) (*source, error) {
+func (in *submission) read(prog *program, cfg *config.Config) (*source, error) {
 	if in.stdin == "" {
-		return m.readJobs(in.args, in.one, cfg)
+		return prog.readJobs(in.args, in.one, cfg)
 	}
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, usage(err)
 	}
-	jobs, err := jobfile.DecodeJobs("standard input", []byte(in.stdin), jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg), Domains: domains(cfg), BaseDir: dir})
+	jobs, err := jobfile.DecodeJobs("standard input", []byte(in.stdin), jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg), BaseDir: dir})
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -163,25 +164,84 @@ func (in *submission) texts() ([]api.JobFile, error) {
 	return files, nil
 }
 
-func (m *Main) submit(ctx context.Context, s site, in submission, wait bool, o runOptions) error {
-	jobs, err := s.Submit(ctx, in)
+// submitTexts sends the text of the job files: the scheduler reads it on its own host,
+// one file after the other, so that those before one that is refused stay.
+func (p *peer) submitTexts(ctx context.Context, in submission) (all []api.Job, err error) {
+	files, err := in.texts()
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range files {
+		key := in.key
+		if key != "" && i > 0 {
+			key = fmt.Sprintf("%s-%d", in.key, i+1)
+		}
+		jobs, err := p.SubmitFile(ctx, f, withKey(key)...)
+		if all = append(all, jobs.Jobs...); err != nil {
+			return all, mends(p.refused(err))
+		}
+	}
+	return all, nil
+}
+
+// submitJobs sends the jobs of files that are read on this host.
+func submitJobs(ctx context.Context, prog *program, local *local, p *peer, in submission) ([]api.Job, error) {
+	cfg, err := prog.loadConfig()
+	if err != nil {
+		return nil, err
+	}
+	src, err := in.read(prog, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := local.checkJobs(ctx, src.specs, &cfg, nil); err != nil {
+		return nil, err
+	}
+	if err := prog.checkPipelines(&src.workflow, src.specs, &cfg); err != nil {
+		return nil, err
+	}
+	digest, err := src.digest()
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := change(ctx, p, func() (api.Jobs, error) {
+		return p.Submit(ctx, api.Submission{Source: submittedPrefix + src.name, Digest: digest, Jobs: src.specs, Workflow: src.workflow}, withKey(in.key)...)
+	})
+	return jobs.Jobs, hinted(mends(err), client.ErrNotRunning, "`scheduler run FILE` runs the jobs and ends with them")
+}
+
+// withKey is what goes along with a submission that has a key.
+func withKey(key string) []client.SubmitOption {
+	if key == "" {
+		return nil
+	}
+	return []client.SubmitOption{client.WithKey(key)}
+}
+
+func submit(ctx context.Context, con *console, prog *program, local *local, p *peer, in submission, wait bool, o runOptions) error {
+	jobs, err := []api.Job(nil), error(nil)
+	if p.offline == nil {
+		jobs, err = p.submitTexts(ctx, in)
+	} else {
+		jobs, err = submitJobs(ctx, prog, local, p, in)
+	}
 	if err != nil {
 		return err
 	}
 	switch {
 	case wait:
 		if !o.json {
-			fmt.Fprintf(m.stderr, "%s submitted\n", count(len(jobs), "job"))
+			fmt.Fprintf(con.stderr, "%s submitted\n", count(len(jobs), "job"))
 		}
 		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		return m.waitForBatches(ctx, s.reads(), jobs, o)
+		return waitForBatches(ctx, con, p, jobs, o)
 	case o.json:
-		return failure(writeJSON(m.stdout, api.Jobs{Jobs: append([]api.Job{}, jobs...), Total: len(jobs)}))
+		return failure(writeJSON(con.stdout, api.Jobs{Jobs: append([]api.Job{}, jobs...), Total: len(jobs)}))
 	}
 	for _, e := range jobs {
-		fmt.Fprintf(m.stdout, "%s  %s\n", e.ID, e.Spec.Name)
+		fmt.Fprintf(con.stdout, "%s  %s\n", e.ID, e.Spec.Name)
 	}
-	fmt.Fprintf(m.stderr, "%s submitted\n", count(len(jobs), "job"))
+	fmt.Fprintf(con.stderr, "%s submitted\n", count(len(jobs), "job"))
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/fields"
-	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/queue"
 )
 
@@ -84,7 +83,7 @@ func isNotFound(err error) bool {
 const maxNames = 1000
 
 // meant adds to an error about a job that was not found the name that was meant.
-func meant(ctx context.Context, s *reader, ref string, err error) error {
+func meant(ctx context.Context, s *peer, ref string, err error) error {
 	if !isNotFound(err) {
 		return err
 	}
@@ -93,19 +92,6 @@ func meant(ctx context.Context, s *reader, ref string, err error) error {
 		return err
 	}
 	return meantOf(list.Jobs, ref, err)
-}
-
-// find is queue.Find for a command that reads the store, with its exit code.
-func find(ctx context.Context, store queue.Reader, ref string) (queue.Entry, error) {
-	e, err := queue.Find(ctx, store, ref)
-	if !isNotFound(err) {
-		return e, failure(err)
-	}
-	list, _, listErr := store.List(ctx, queue.Filter{Newest: true, Limit: maxNames})
-	if listErr != nil {
-		return e, failure(err)
-	}
-	return e, meantOf(server.JobsOf(list), ref, failure(err))
 }
 
 // meantOf adds to an error which of the jobs may have been meant.

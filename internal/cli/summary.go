@@ -90,7 +90,7 @@ func (o *owned) Long(_ context.Context, _ *job.Attempt, art job.Artifact) (strin
 
 // printSummary prints how every job stands and what it answered. With JSON, it is
 // one line more of the stream.
-func (m *Main) printSummary(ctx context.Context, of attempts, entries []api.Job, how summaryStyle) error {
+func (con *console) printSummary(ctx context.Context, of attempts, entries []api.Job, how summaryStyle) error {
 	rows := make([]terminal.Row, len(entries))
 	type member struct {
 		batch job.BatchID
@@ -112,16 +112,16 @@ func (m *Main) printSummary(ctx context.Context, of attempts, entries []api.Job,
 		rows[i] = row
 	}
 	if how.json {
-		return summaryJSON(m.stdout, rows)
+		return summaryJSON(con.stdout, rows)
 	}
-	opts := terminal.SummaryOptions{Elapsed: time.Since(m.started), Paths: how.paths}
-	if out := m.stdoutFile(); out != nil {
-		opts.Colour = m.colour(out)
+	opts := terminal.SummaryOptions{Elapsed: time.Since(con.started), Paths: how.paths}
+	if out := con.stdoutFile(); out != nil {
+		opts.Colour = con.colour(out)
 		if w, _, err := term.GetSize(int(out.Fd())); err == nil {
 			opts.Width = w
 		}
 	}
-	return terminal.Summary(m.stdout, rows, opts)
+	return terminal.Summary(con.stdout, rows, opts)
 }
 
 func summaryRow(ctx context.Context, of attempts, e *api.Job) (terminal.Row, error) {

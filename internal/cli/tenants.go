@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -12,33 +13,24 @@ import (
 	"github.com/agentsched/agentsched/internal/terminal"
 )
 
-func (m *Main) tenantsCommand() *cobra.Command {
-	var asJSON bool
+func tenantsCommand(con *console, at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tenants", Short: "List tenants: what they have waiting and running, their shares and costs", Args: cobra.NoArgs,
 		Long: `List the tenants: how many of their jobs wait and run, the share of the work that each has
 had against the one that it is to have by the policy, what it has used today (UTC) and what
 it may use. Shares are known to a running scheduler only.`,
 		Example: "  scheduler tenants\n  scheduler tenants --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return m.read(func(s *reader) error {
-				list, err := s.Tenants(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return failure(writeJSON(m.stdout, api.Tenants{Tenants: append([]api.Tenant{}, list...)}))
-				}
-				if len(list) == 0 {
-					fmt.Fprintln(m.stderr, "no tenant has jobs, or has used anything today")
-					return nil
-				}
-				return failure(printTenants(m.out(), list, time.Now()))
-			})
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (api.Tenants, error) {
+		list, err := p.Tenants(ctx)
+		return api.Tenants{Tenants: list}, err
+	}, func(w io.Writer, v api.Tenants) error {
+		if len(v.Tenants) == 0 {
+			fmt.Fprintln(con.stderr, "no tenant has jobs, or has used anything today")
+			return nil
+		}
+		return printTenants(w, v.Tenants, time.Now())
+	})
 }
 
 func printTenants(w io.Writer, list []api.Tenant, now time.Time) error {

@@ -15,9 +15,9 @@ import (
 	"github.com/agentsched/agentsched/internal/statedir"
 )
 
-func (m *Main) tokenCommand() *cobra.Command {
+func tokenCommand(con *console, local *local) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "token", Short: "Say who may reach the scheduler over TCP, and what they may do", Args: knownCommand,
+		Use: "token", Short: "Manage tokens for access over TCP", Args: knownCommand,
 		Long: `Tokens let other programs, and other hosts, reach a scheduler that listens on TCP (api.listen in
 the configuration). Each has a role:
 
@@ -30,7 +30,7 @@ over within a second. The unix socket needs none, but the key in the state direc
 		Example: "  scheduler token create ci --role submit --expires 90d\n  scheduler token ls\n  scheduler token revoke ci",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(m.tokenCreateCommand(), m.tokenLsCommand(), m.tokenRevokeCommand())
+	cmd.AddCommand(tokenCreateCommand(con, local), tokenLsCommand(con, local), tokenRevokeCommand(con, local))
 	return cmd
 }
 
@@ -44,8 +44,8 @@ func tokensIn(dir *statedir.Dir) (*access.Tokens, error) {
 }
 
 // existingTokens opens the tokens of the state directory, which must be there.
-func (m *Main) existingTokens() (*access.Tokens, error) {
-	dir, err := m.existing()
+func (local *local) existingTokens() (*access.Tokens, error) {
+	dir, err := local.existing()
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ type newToken struct {
 	Text string `json:"token"` // secret; it cannot be had again
 }
 
-func (m *Main) tokenCreateCommand() *cobra.Command {
+func tokenCreateCommand(con *console, local *local) *cobra.Command {
 	var role, expires string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -76,11 +76,13 @@ scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 			}
 			var ttl time.Duration
 			if expires != "" {
-				if ttl, err = spanOf(expires); err != nil || ttl == 0 {
-					return usage(fmt.Errorf("--expires %q is no length of time, want e.g. 90s, 15m, 24h or 30d", expires))
+				span, err := spanFlag("expires", expires)
+				if err != nil {
+					return err
 				}
+				ttl = span.Std()
 			}
-			path, err := m.statePath()
+			path, err := local.statePath()
 			if err != nil {
 				return err
 			}
@@ -88,7 +90,7 @@ scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 			if err != nil {
 				return usage(err)
 			}
-			if err := m.outside(cmd.Context(), dir); err != nil {
+			if err := local.outside(cmd.Context(), dir); err != nil {
 				return err
 			}
 			tokens, err := tokensIn(dir)
@@ -99,15 +101,15 @@ scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 			if err != nil {
 				return usage(err)
 			}
-			m.did(cmd.Context(), dir, audit.Entry{Action: deedTokenCreated, Target: token.Name, Detail: map[string]any{"id": token.ID, "role": token.Role}})
+			local.did(cmd.Context(), dir, audit.Entry{Action: tokenCreated, Target: token.Name, Detail: map[string]any{"id": token.ID, "role": token.Role}})
 			if asJSON {
-				return failure(writeJSON(m.stdout, newToken{token, text}))
+				return failure(writeJSON(con.stdout, newToken{token, text}))
 			}
-			if _, err := fmt.Fprintln(m.stdout, text); err != nil {
+			if _, err := fmt.Fprintln(con.stdout, text); err != nil {
 				_, undo := tokens.Revoke(token.ID)
 				return failure(errors.Join(fmt.Errorf("print the token: %w", err), undo))
 			}
-			fmt.Fprintf(m.stderr, "token %s (id %s) may %s, %s; it is not shown again\n", token.Name, token.ID, token.Role, lastsText(&token))
+			fmt.Fprintf(con.stderr, "token %s (id %s) may %s, %s; it is not shown again\n", token.Name, token.ID, token.Role, lastsText(&token))
 			return nil
 		},
 	}
@@ -141,14 +143,14 @@ type tokenList struct {
 	Tokens []access.Token `json:"tokens"`
 }
 
-func (m *Main) tokenLsCommand() *cobra.Command {
+func tokenLsCommand(con *console, local *local) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the tokens, without what they are", Args: cobra.NoArgs,
 		Long:    "List the tokens that were made and not revoked: name, role, until when. What a token is was shown once.",
 		Example: "  scheduler token ls\n  scheduler token ls --json",
 		RunE: func(*cobra.Command, []string) error {
-			tokens, err := m.existingTokens()
+			tokens, err := local.existingTokens()
 			if err != nil {
 				return err
 			}
@@ -157,9 +159,9 @@ func (m *Main) tokenLsCommand() *cobra.Command {
 				return failure(err)
 			}
 			if asJSON {
-				return failure(writeJSON(m.stdout, tokenList{list}))
+				return failure(writeJSON(con.stdout, tokenList{list}))
 			}
-			return failure(printTokens(m.out(), list, time.Now()))
+			return failure(printTokens(con.out(), list, time.Now()))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -168,7 +170,7 @@ func (m *Main) tokenLsCommand() *cobra.Command {
 
 func printTokens(w io.Writer, list []access.Token, now time.Time) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "there are no tokens")
+		_, err := fmt.Fprintln(w, "no tokens")
 		return err
 	}
 	return table(w, "ID\tNAME\tROLE\tCREATED\tEXPIRES\tNOTE", func(w io.Writer) {
@@ -183,20 +185,20 @@ func printTokens(w io.Writer, list []access.Token, now time.Time) error {
 	})
 }
 
-func (m *Main) tokenRevokeCommand() *cobra.Command {
+func tokenRevokeCommand(con *console, local *local) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "revoke ID|NAME...", Short: "End tokens, at once and for good", Args: cobra.MinimumNArgs(1),
 		Long: `End tokens. A scheduler that is running refuses them within a second; what they are following
 by then, a log say, ends within some seconds. Jobs that they have submitted go on.`,
 		Example:           "  scheduler token revoke ci",
-		ValidArgsFunction: m.completeTokens,
+		ValidArgsFunction: local.completeTokens,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := m.existing()
+			dir, err := local.existing()
 			if err != nil {
 				return err
 			}
-			if err := m.outside(cmd.Context(), dir); err != nil {
+			if err := local.outside(cmd.Context(), dir); err != nil {
 				return err
 			}
 			tokens, err := tokensIn(dir)
@@ -211,13 +213,13 @@ by then, a log say, ends within some seconds. Jobs that they have submitted go o
 					errs = append(errs, err)
 					continue
 				}
-				m.did(cmd.Context(), dir, audit.Entry{Action: deedTokenEnded, Target: t.Name, Detail: map[string]any{"id": t.ID, "role": t.Role}})
+				local.did(cmd.Context(), dir, audit.Entry{Action: tokenRevoked, Target: t.Name, Detail: map[string]any{"id": t.ID, "role": t.Role}})
 				if ended = append(ended, t); !asJSON {
-					fmt.Fprintf(m.stdout, "token %s (id %s) is revoked\n", t.Name, t.ID)
+					fmt.Fprintf(con.stdout, "token %s (id %s) is revoked\n", t.Name, t.ID)
 				}
 			}
 			if asJSON {
-				errs = append(errs, writeJSON(m.stdout, tokenList{ended}))
+				errs = append(errs, writeJSON(con.stdout, tokenList{ended}))
 			}
 			return failure(errors.Join(errs...))
 		},
@@ -227,8 +229,8 @@ by then, a log say, ends within some seconds. Jobs that they have submitted go o
 }
 
 // completeTokens completes the names of tokens that are not there yet.
-func (m *Main) completeTokens(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	tokens, err := m.existingTokens()
+func (local *local) completeTokens(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	tokens, err := local.existingTokens()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

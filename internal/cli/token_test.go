@@ -16,8 +16,8 @@ import (
 func tokenRun(state string, args ...string) (stdout, stderr string, err error) {
 	var out, errs bytes.Buffer
 	m := newMain()
-	m.stdout, m.stderr, m.stateDir = &out, &errs, state
-	cmd := m.tokenCommand()
+	m.con.stdout, m.con.stderr, m.local.stateDir = &out, &errs, state
+	cmd := tokenCommand(m.con, m.local)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
 	err = cmd.Execute()
@@ -68,7 +68,7 @@ func TestTokenCommands(t *testing.T) {
 	if !errors.Is(err, access.ErrNoToken) || !strings.Contains(out, "token ci") || !strings.Contains(out, "token ops") {
 		t.Errorf("revoke: %v, %q", err, out)
 	}
-	if out, _, err := tokenRun(state, "ls"); err != nil || out != "there are no tokens\n" {
+	if out, _, err := tokenRun(state, "ls"); err != nil || out != "no tokens\n" {
 		t.Errorf("then: %v, %q", err, out)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-func (m *Main) topCommand() *cobra.Command {
+func topCommand(con *console, at *target) *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use: "top", Short: "Watch the running scheduler, live", Args: cobra.NoArgs,
@@ -36,20 +36,20 @@ What a program reads are ` + "`scheduler status --json` and `ls --json`" + `.`,
 		Example: "  scheduler top\n  scheduler top --server https://build.example:7433 --every 5s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 100*time.Millisecond {
-				return usage(fmt.Errorf("--every %s: want 100ms or more", every))
+				return usage(fmt.Errorf("invalid --every %s: use 100ms or more", every))
 			}
-			out := m.stdoutFile()
-			if out == nil || !terminal.CanLive(out, m.getenv("TERM")) || m.stdin == nil || !term.IsTerminal(int(m.stdin.Fd())) {
+			out := con.stdoutFile()
+			if out == nil || !terminal.CanLive(out, con.getenv("TERM")) || con.stdin == nil || !term.IsTerminal(int(con.stdin.Fd())) {
 				return usage(errors.New("top needs a terminal"), "`scheduler status`, `tenants`, `workers` and `ls` print the same as text, or with --json")
 			}
-			door, err := m.knock()
+			door, err := at.running()
 			if err != nil {
 				return err
 			}
 			defer door.Close()
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			return failure(terminal.RunTop(ctx, m.stdin, out, m.getenv("TERM"), watched{door}, terminal.TopOptions{Colour: m.colour(out), Name: m.server, Every: every}))
+			return failure(terminal.RunTop(ctx, con.stdin, out, con.getenv("TERM"), watched{door}, terminal.TopOptions{Colour: con.colour(out), Name: at.server, Every: every}))
 		},
 	}
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "look this `OFTEN`; what changes is shown at once")

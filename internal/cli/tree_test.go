@@ -17,9 +17,9 @@ import (
 func newTestMain(t *testing.T, out io.Writer) *Main {
 	t.Helper()
 	m := newMain()
-	m.stdin, m.stdout, m.stderr = nil, out, io.Discard
-	m.environ, m.getenv = nil, func(string) string { return "" }
-	m.stateDir = filepath.Join(t.TempDir(), "state")
+	m.con.stdin, m.con.stdout, m.con.stderr = nil, out, io.Discard
+	m.con.environ, m.con.getenv = nil, func(string) string { return "" }
+	m.local.stateDir = filepath.Join(t.TempDir(), "state")
 	return m
 }
 
@@ -65,14 +65,14 @@ func TestCommandTree(t *testing.T) {
 		if strings.Contains(cmd.Use, "JOB") && cmd.ValidArgsFunction == nil {
 			t.Errorf("%q takes jobs, and no shell completes them", name)
 		}
-		if slices.Contains(remoteCommands, name) && slices.Contains(placeless, name) {
-			t.Errorf("%q cannot be both asked elsewhere and asked nowhere", name)
+		if slices.Contains(hostCommands, name) && slices.Contains(placeless, name) {
+			t.Errorf("%q cannot be both of one host and of none", name)
 		}
 	}
 	if n < 40 {
 		t.Errorf("the tree has %d commands, want all of them", n)
 	}
-	for _, name := range slices.Concat(remoteCommands, placeless) {
+	for _, name := range slices.Concat(hostCommands, placeless) {
 		if cmd, _, err := root.Find(strings.Fields(name)); err != nil || commandName(cmd) != name {
 			t.Errorf("there is no command %q", name)
 		}
@@ -111,7 +111,7 @@ func TestMeant(t *testing.T) {
 	} {
 		var said bytes.Buffer
 		m := newTestMain(t, io.Discard)
-		m.stderr = &said
+		m.con.stderr = &said
 		if code := m.run(strings.Fields(line)); code != exitUsage {
 			t.Errorf("%s: exit code %d, want %d", line, code, exitUsage)
 		}
@@ -130,9 +130,9 @@ func TestElsewhere(t *testing.T) {
 		if !cmd.Runnable() || isGroup(cmd) || cmd.Hidden {
 			continue
 		}
-		m.server = "http://127.0.0.1:1"
-		refused := m.checkPlace(cmd) != nil
-		if want := !slices.Contains(remoteCommands, name) && !slices.Contains(placeless, name); refused != want {
+		m.at.server = "http://127.0.0.1:1"
+		refused := m.at.checkPlace(cmd) != nil
+		if want := slices.Contains(hostCommands, name); refused != want {
 			t.Errorf("%q with --server is refused: %v, want %v", name, refused, want)
 		}
 	}
@@ -151,7 +151,7 @@ func TestCompletionsAreSilent(t *testing.T) {
 			t.Errorf("%q: without a state directory it says %q, with %v %v", commandName(cmd), &out, words, directive)
 		}
 	}
-	if _, err := os.Stat(m.stateDir); err == nil {
+	if _, err := os.Stat(m.local.stateDir); err == nil {
 		t.Error("completing has made a state directory")
 	}
 }

@@ -21,35 +21,20 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-func (m *Main) triggersCommand() *cobra.Command {
-	var asJSON bool
+func triggersCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "triggers", Short: "Show what submits jobs by itself", Args: cobra.NoArgs,
+		Use: "triggers", Short: "Show the triggers, which submit jobs by themselves", Args: cobra.NoArgs,
 		Long: `Show the triggers of the running server: when each is due, what it has submitted and
 skipped, and why its last attempt failed. They are set up in the configuration: docs/triggers.md.`,
 		Example: "  scheduler triggers\n  scheduler triggers --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := m.existing()
-			if err != nil {
-				return err
-			}
-			door := client.New(dir.Socket())
-			defer door.Close()
-			list, err := door.Triggers(cmd.Context())
-			if errors.Is(err, client.ErrNotRunning) {
-				return usage(err, "`scheduler serve` fires triggers; `scheduler config check` looks at how they are set up")
-			}
-			if err != nil {
-				return failure(err)
-			}
-			if asJSON {
-				return failure(writeJSON(m.stdout, list))
-			}
-			return failure(printTriggers(m.out(), list, time.Now()))
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) ([]api.Trigger, error) {
+		list, err := p.Triggers(ctx)
+		if p.offline != nil && isNotFound(err) {
+			err = usage(client.ErrNotRunning, "`scheduler serve` fires triggers; `scheduler config check` looks at how they are set up")
+		}
+		return list, err
+	}, func(w io.Writer, list []api.Trigger) error { return printTriggers(w, list, time.Now()) })
 }
 
 func printTriggers(w io.Writer, list []api.Trigger, now time.Time) error {
@@ -73,11 +58,11 @@ func printTriggers(w io.Writer, list []api.Trigger, now time.Time) error {
 }
 
 // newTriggers returns what fires the triggers of the configuration.
-func (m *Main) newTriggers(e *engine) (*trigger.Runner, error) {
+func (runs *runner) newTriggers(e *engine) (*trigger.Runner, error) {
 	cfg := e.config()
 	return trigger.New(trigger.Config{
-		Triggers: cfg.Triggers, State: e.state.dir.Triggers(), Getenv: m.getenv, Log: e.state.logs.For(logging.Triggers),
-		Submit:  func(ctx context.Context, f trigger.Firing) error { return m.submitFiring(ctx, e, f) },
+		Triggers: cfg.Triggers, State: e.state.dir.Triggers(), Getenv: runs.con.getenv, Log: e.state.logs.For(logging.Triggers),
+		Submit:  func(ctx context.Context, f trigger.Firing) error { return runs.submitFiring(ctx, e, f) },
 		Outcome: e.outcomeOfFiring, Isolate: e.isolateTrigger, Isolated: e.triggerIsolated,
 		Run: trigger.Through(e.host, string(e.state.dir.Instance())+"/trigger", e.env),
 		Listen: func() (net.Listener, error) {
@@ -89,21 +74,21 @@ func (m *Main) newTriggers(e *engine) (*trigger.Runner, error) {
 
 // submitFiring submits the jobs of a firing. One that was submitted before, by a
 // scheduler that was killed before it could write that down, is not again.
-func (m *Main) submitFiring(ctx context.Context, e *engine, f trigger.Firing) error {
+func (runs *runner) submitFiring(ctx context.Context, e *engine, f trigger.Firing) error {
 	from := sourceOfFiring(f.ID)
 	before, err := e.state.store.Batches(ctx, from)
 	if err != nil || len(before) > 0 {
 		return err
 	}
 	cfg := e.config()
-	jobs, err := m.firingJobs(f, &cfg)
+	jobs, err := runs.prog.firingJobs(f, &cfg)
 	if err != nil {
 		return err
 	}
-	if err := m.checkJobs(ctx, jobs.Specs, &cfg, e.host.Run); err != nil {
+	if err := runs.local.checkJobs(ctx, jobs.Specs, &cfg, e.host.Run); err != nil {
 		return err
 	}
-	if err := m.checkPipelines(&jobs.Workflow, jobs.Specs, &cfg); err != nil {
+	if err := runs.prog.checkPipelines(&jobs.Workflow, jobs.Specs, &cfg); err != nil {
 		return err
 	}
 	digest, err := (&source{name: from, specs: jobs.Specs, workflow: jobs.Workflow}).digest()
@@ -120,14 +105,14 @@ func (m *Main) submitFiring(ctx context.Context, e *engine, f trigger.Firing) er
 
 // firingJobs reads the jobs of a firing. With unless_active each gets a key, by
 // which the store refuses them all while one of them is unfinished.
-func (m *Main) firingJobs(f trigger.Firing, cfg *config.Config) (jobfile.Jobs, error) {
-	jobs, err := jobfile.LoadJobs([]string{f.Settings.Job}, jobfile.Options{Now: utcNow(), Workers: m.workerKinds(cfg), Domains: domains(cfg)})
+func (prog *program) firingJobs(f trigger.Firing, cfg *config.Config) (jobfile.Jobs, error) {
+	jobs, err := jobfile.LoadJobs([]string{f.Settings.Job}, jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg)})
 	if err != nil {
 		return jobs, err
 	}
 	specs := jobs.Specs
 	for i := range specs {
-		if specs[i], err = f.Spec(specs[i], func(kind job.WorkerKind) bool { return m.traits(cfg, kind).Script }); err != nil {
+		if specs[i], err = f.Spec(specs[i], func(kind job.WorkerKind) bool { return prog.traits(cfg, kind).Script }); err != nil {
 			return jobs, fmt.Errorf("%s: job %s: %w", f.Settings.Job, specs[i].Name, err)
 		}
 		if !f.Settings.UnlessActive {

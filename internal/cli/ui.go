@@ -18,7 +18,7 @@ import (
 // the one before it.
 var roles = []string{"read", "submit", "operate"}
 
-func (m *Main) uiCommand() *cobra.Command {
+func uiCommand(con *console, at *target) *cobra.Command {
 	var role string
 	var noOpen, asJSON bool
 	cmd := &cobra.Command{
@@ -31,9 +31,9 @@ alone is opened for it.`,
 		Example: "  scheduler ui\n  scheduler ui --role read --no-open",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(roles, role) {
-				return usage(fmt.Errorf("--role %q is unknown, want %s", role, wordList(roles)))
+				return usage(fmt.Errorf("unknown --role %q: use %s", role, wordList(roles)))
 			}
-			door, err := m.knock()
+			door, err := at.running()
 			if err != nil {
 				return err
 			}
@@ -43,11 +43,11 @@ alone is opened for it.`,
 				return notRunning(err)
 			}
 			if asJSON {
-				return failure(writeJSON(m.stdout, api.UILink{Role: role, URL: link.URL, ExpiresAt: link.ExpiresAt}))
+				return failure(writeJSON(con.stdout, api.UILink{Role: role, URL: link.URL, ExpiresAt: link.ExpiresAt}))
 			}
-			fmt.Fprintln(m.stdout, link.URL)
-			fmt.Fprintf(m.stderr, "the link works once, until %s\n", clock(link.ExpiresAt, time.Now()))
-			if !noOpen && m.hasDisplay() {
+			fmt.Fprintln(con.stdout, link.URL)
+			fmt.Fprintf(con.stderr, "the link works once, until %s\n", clock(link.ExpiresAt, time.Now()))
+			if !noOpen && con.hasDisplay() {
 				openBrowser(cmd.Context(), link.URL)
 			}
 			return nil
@@ -60,8 +60,8 @@ alone is opened for it.`,
 }
 
 // hasDisplay reports whether a browser that is opened here would be seen.
-func (m *Main) hasDisplay() bool {
-	return runtime.GOOS == "darwin" || m.getenv("DISPLAY") != "" || m.getenv("WAYLAND_DISPLAY") != ""
+func (con *console) hasDisplay() bool {
+	return runtime.GOOS == "darwin" || con.getenv("DISPLAY") != "" || con.getenv("WAYLAND_DISPLAY") != ""
 }
 
 // openFor is how long a program that opens a link may take; it goes on by itself.

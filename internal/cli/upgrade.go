@@ -16,7 +16,7 @@ import (
 	"github.com/agentsched/agentsched/client"
 )
 
-func (m *Main) upgradeCommand() *cobra.Command {
+func upgradeCommand(con *console, at *target) *cobra.Command {
 	var drain, checkpoint, wait, asJSON bool
 	in := api.Upgrade{}
 	cmd := &cobra.Command{
@@ -51,7 +51,7 @@ server runs, or the program is not right; 130 the wait was interrupted.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return m.upgrade(ctx, in, wait, asJSON)
+			return upgrade(ctx, con, at, in, wait, asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -64,8 +64,8 @@ server runs, or the program is not right; 130 the wait was interrupted.`,
 	return cmd
 }
 
-func (m *Main) upgrade(ctx context.Context, in api.Upgrade, wait, asJSON bool) error {
-	door, err := m.knock()
+func upgrade(ctx context.Context, con *console, at *target, in api.Upgrade, wait, asJSON bool) error {
+	door, err := at.running()
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (m *Main) upgrade(ctx context.Context, in api.Upgrade, wait, asJSON bool) e
 	}
 	st := before
 	if wait {
-		fmt.Fprintln(m.stderr, "waiting for the new program; Ctrl-C ends the wait, not the upgrade")
+		fmt.Fprintln(con.stderr, "waiting for the new program; Ctrl-C ends the wait, not the upgrade")
 		st, err = successor(ctx, door, &before)
 		switch {
 		case errors.Is(err, errEnded):
@@ -90,11 +90,11 @@ func (m *Main) upgrade(ctx context.Context, in api.Upgrade, wait, asJSON bool) e
 	}
 	switch {
 	case asJSON:
-		return failure(writeJSON(m.stdout, st))
+		return failure(writeJSON(con.stdout, st))
 	case wait:
-		fmt.Fprintf(m.stdout, "the new program is up (pid %d)\n", st.PID)
+		fmt.Fprintf(con.stdout, "the new program is up (pid %d)\n", st.PID)
 	default:
-		fmt.Fprintln(m.stdout, "the handover has begun; `scheduler status` shows the new program when it is up")
+		fmt.Fprintln(con.stdout, "the handover has begun; `scheduler status` shows the new program when it is up")
 	}
 	return nil
 }

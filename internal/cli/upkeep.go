@@ -129,7 +129,10 @@ func (e *engine) removeJob(ctx context.Context, id job.ID) error {
 // sweep removes folders of jobs that the store has forgotten: a server that was
 // killed between the two leaves them.
 func (e *engine) sweep(ctx context.Context) error {
-	ids, err := forgotten(ctx, e.state.store, e.state.dir)
+	ids, err := forgotten(e.state.dir, func(id job.ID) error {
+		_, err := e.state.store.Get(ctx, id)
+		return err
+	})
 	errs := []error{err}
 	for _, id := range ids {
 		errs = append(errs, e.removeJob(ctx, id))

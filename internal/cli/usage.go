@@ -26,24 +26,24 @@ type usageOptions struct {
 	json                         bool
 }
 
-func (m *Main) usageCommand() *cobra.Command {
+func usageCommand(con *console, at *target) *cobra.Command {
 	var o usageOptions
 	cmd := &cobra.Command{
 		Use: "usage", Short: "Show what was used: tokens, cost, time, attempts", Args: cobra.NoArgs,
 		Long: `Show what was used, as far as it was reported until now: tokens, cost, the time of
 attempts added up, how many attempts ended and how many jobs were completed.
 
-A moment is a date (2026-03-01), a time (2026-03-01T12:00), both of them local, or how long
-ago it is (24h, 7d). It is rounded down to a quarter of an hour.`,
+A time is a date (2026-03-01), a time of day (2026-03-01T12:00), both local, or how long ago
+it was (24h, 7d). It is rounded down to a quarter of an hour.`,
 		Example: "  scheduler usage --by tenant --since 7d\n  scheduler usage --by day --by worker --since 2026-03-01 --until 2026-04-01",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return m.usage(cmd.Context(), o)
+			return showUsage(cmd.Context(), con, at, o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.by, "by", nil, "keep apart by `DIMENSION`: tenant, agent, worker, model or day; may be repeated")
-	f.StringVar(&o.since, "since", "", "only what was used since this `MOMENT`")
-	f.StringVar(&o.until, "until", "", "only what was used before this `MOMENT`")
+	f.StringVar(&o.since, "since", "", "only what was used since this `TIME`")
+	f.StringVar(&o.until, "until", "", "only what was used before this `TIME`")
 	f.StringVar(&o.tenant, "tenant", "", "only what this tenant has used")
 	f.StringVar(&o.agent, "agent", "", "only what was used for this agent")
 	f.StringVar(&o.worker, "worker", "", "only what this worker has used")
@@ -52,20 +52,20 @@ ago it is (24h, 7d). It is rounded down to a quarter of an hour.`,
 	return cmd
 }
 
-func (m *Main) usage(ctx context.Context, o usageOptions) error {
+func showUsage(ctx context.Context, con *console, at *target, o usageOptions) error {
 	f, err := o.filter(time.Now())
 	if err != nil {
 		return usage(err)
 	}
-	return m.read(func(s *reader) error {
+	return at.do(func(s *peer) error {
 		used, err := s.Usage(ctx, f)
 		if err != nil {
 			return err
 		}
 		if o.json {
-			return failure(writeJSON(m.stdout, used))
+			return failure(writeJSON(con.stdout, used))
 		}
-		return failure(printUsage(m.out(), f.By, used.Accounts, used.Total))
+		return failure(printUsage(con.out(), f.By, used.Accounts, used.Total))
 	})
 }
 
@@ -76,7 +76,7 @@ func (o *usageOptions) filter(now time.Time) (f client.UsageQuery, err error) {
 	for _, text := range o.by {
 		d := api.Dimension(text)
 		if !slices.Contains(queue.Dimensions(), queue.Dimension(d)) {
-			errs = append(errs, fmt.Errorf("--by %q is unknown, want tenant, agent, worker, model or day", text))
+			errs = append(errs, fmt.Errorf("unknown --by %q: use tenant, agent, worker, model or day", text))
 		}
 		if !slices.Contains(f.By, d) {
 			f.By = append(f.By, d)
@@ -90,7 +90,7 @@ func (o *usageOptions) filter(now time.Time) (f client.UsageQuery, err error) {
 			continue
 		}
 		if *x.field, err = pastMoment(x.text, now); err != nil {
-			errs = append(errs, fmt.Errorf("%s %w", x.flag, err))
+			errs = append(errs, fmt.Errorf("%s: %w", x.flag, err))
 		}
 	}
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
@@ -111,7 +111,7 @@ func pastMoment(text string, now time.Time) (time.Time, error) {
 	}
 	ago, err := spanOf(text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is no moment, want a date such as 2026-03-01, a time such as 2026-03-01T12:00, or how long ago, such as 24h or 7d", text)
+		return time.Time{}, fmt.Errorf("invalid time %q: use a date such as 2026-03-01, a time such as 2026-03-01T12:00, or how long ago it was, such as 24h or 7d", text)
 	}
 	return now.Add(-ago), nil
 }
@@ -129,6 +129,15 @@ func spanOf(text string) (time.Duration, error) {
 		err = errors.New("it is negative")
 	}
 	return d, err
+}
+
+// spanFlag reads the value of a flag.
+func spanFlag(name, text string) (job.Duration, error) {
+	d, err := spanOf(text)
+	if err != nil || d == 0 && name != "wall" && name != "window" { // of a bound it is none
+		return 0, usage(fmt.Errorf("invalid --%s %q: use a length of time such as 90s, 15m, 24h or 7d", name, text))
+	}
+	return job.Duration(d), nil
 }
 
 func printUsage(w io.Writer, by []api.Dimension, accounts []api.Account, total api.Account) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (m *Main) versionCommand() *cobra.Command {
+func versionCommand(con *console, prog *program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
@@ -15,9 +15,9 @@ func (m *Main) versionCommand() *cobra.Command {
 		Example: "  scheduler version\n  scheduler version --json | jq -r .version",
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
-				return failure(writeJSON(m.stdout, map[string]string{"version": m.version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}))
+				return failure(writeJSON(con.stdout, map[string]string{"version": prog.version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}))
 			}
-			_, err := fmt.Fprintln(m.stdout, "scheduler", m.version)
+			_, err := fmt.Fprintln(con.stdout, "scheduler", prog.version)
 			return failure(err)
 		},
 	}

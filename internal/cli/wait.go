@@ -21,7 +21,7 @@ import (
 // exitTimeout: what was waited for did not come in time, as timeout(1) says it.
 const exitTimeout = 124
 
-func (m *Main) waitCommand() *cobra.Command {
+func waitCommand(con *console, at *target) *cobra.Command {
 	var timeout time.Duration
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -35,11 +35,11 @@ over; 130 interrupted.`,
 		Example: "  scheduler wait fix-login\n  scheduler wait fix-login write-docs --timeout 30m && scheduler apply fix-login",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("timeout") && timeout <= 0 {
-				return usage(fmt.Errorf("--timeout %s: want a length of time such as 90s or 30m", timeout))
+				return usage(fmt.Errorf("invalid --timeout %s: use a length of time such as 90s or 30m", timeout))
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return m.read(func(s *reader) error { return m.waitFor(ctx, s, args, timeout, asJSON) })
+			return at.do(func(s *peer) error { return waitFor(ctx, con, s, args, timeout, asJSON) })
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this `TIME`, e.g. 30m")
@@ -50,7 +50,7 @@ over; 130 interrupted.`,
 // errTimeout is the cause of the end of a wait that took too long.
 var errTimeout = errors.New("the time is over")
 
-func (m *Main) waitFor(ctx context.Context, s *reader, refs []string, timeout time.Duration, asJSON bool) error {
+func waitFor(ctx context.Context, con *console, s *peer, refs []string, timeout time.Duration, asJSON bool) error {
 	waiting := ctx
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -65,9 +65,9 @@ func (m *Main) waitFor(ctx context.Context, s *reader, refs []string, timeout ti
 		return err
 	}
 	s.BePatient()
-	err = m.untilEnded(waiting, s, jobs, asJSON)
+	err = untilEnded(waiting, con, s, jobs, asJSON)
 	if asJSON {
-		err = errors.Join(err, m.writeEnded(ctx, s, jobs))
+		err = errors.Join(err, writeEnded(ctx, con, s, jobs))
 	}
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (m *Main) waitFor(ctx context.Context, s *reader, refs []string, timeout ti
 const answersTime = 30 * time.Second
 
 // writeEnded writes the jobs as JSON, with the answers of those that have ended.
-func (m *Main) writeEnded(ctx context.Context, s *reader, jobs []api.JobDetail) error {
+func writeEnded(ctx context.Context, con *console, s *peer, jobs []api.JobDetail) error {
 	out := struct {
 		api.Jobs
 		Answers map[job.ID]string `json:"answers"`
@@ -101,11 +101,11 @@ func (m *Main) writeEnded(ctx context.Context, s *reader, jobs []api.JobDetail) 
 			out.Answers[jobs[i].Job.ID] = text
 		}
 	}
-	return failure(writeJSON(m.stdout, out))
+	return failure(writeJSON(con.stdout, out))
 }
 
 // endedWith returns what a job that has ended answered.
-func endedWith(ctx context.Context, s *reader, j *api.JobDetail) (string, error) {
+func endedWith(ctx context.Context, s *peer, j *api.JobDetail) (string, error) {
 	if !j.Job.State.Terminal() {
 		return "", nil
 	}
@@ -113,7 +113,7 @@ func endedWith(ctx context.Context, s *reader, j *api.JobDetail) (string, error)
 }
 
 // findAll returns the jobs that refs name, each once.
-func findAll(ctx context.Context, s *reader, refs []string) ([]api.JobDetail, error) {
+func findAll(ctx context.Context, s *peer, refs []string) ([]api.JobDetail, error) {
 	var list []api.JobDetail
 	var errs []error
 	for _, ref := range refs {
@@ -128,7 +128,7 @@ func findAll(ctx context.Context, s *reader, refs []string) ([]api.JobDetail, er
 }
 
 // untilEnded looks after the jobs until all have ended, and prints each as it does.
-func (m *Main) untilEnded(ctx context.Context, s *reader, jobs []api.JobDetail, quiet bool) error {
+func untilEnded(ctx context.Context, con *console, s *peer, jobs []api.JobDetail, quiet bool) error {
 	told, asked := map[job.ID]bool{}, map[job.ID]bool{}
 	for {
 		var left []string
@@ -149,7 +149,7 @@ func (m *Main) untilEnded(ctx context.Context, s *reader, jobs []api.JobDetail, 
 				left = append(left, string(e.Spec.Name))
 				if e.Held == job.HeldForApproval && !asked[e.ID] {
 					asked[e.ID] = true
-					fmt.Fprintf(m.stderr, "%s is waiting for approval: `scheduler approvals show %s`\n", e.Spec.Name, e.Spec.Name)
+					fmt.Fprintf(con.stderr, "%s is waiting for approval: `scheduler approvals show %s`\n", e.Spec.Name, e.Spec.Name)
 				}
 			case !told[e.ID] && !quiet:
 				told[e.ID] = true
@@ -157,7 +157,7 @@ func (m *Main) untilEnded(ctx context.Context, s *reader, jobs []api.JobDetail, 
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(m.stdout, "%s  %s  %s%s\n", e.ID, e.Spec.Name, stateOn(m.out(), stateWord(e)), whyEnded(e, answer))
+				fmt.Fprintf(con.stdout, "%s  %s  %s%s\n", e.ID, e.Spec.Name, stateOn(con.out(), stateWord(e)), whyEnded(e, answer))
 			}
 		}
 		if len(left) == 0 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -11,8 +12,7 @@ import (
 	"github.com/agentsched/agentsched/internal/terminal"
 )
 
-func (m *Main) workersCommand() *cobra.Command {
-	var asJSON bool
+func workersCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "workers", Short: "List the kinds of workers, what they run and how their breakers stand", Args: cobra.NoArgs,
 		Long: `List the kinds of workers that a job may name: the program that each runs, how many runs
@@ -20,21 +20,11 @@ it has of how many it may have at once, and whether its breaker or an isolation 
 away from it. Without a running scheduler they are those of the configuration, and nothing
 runs. ` + "`scheduler doctor`" + ` tells versions, and how to get what is missing.`,
 		Example: "  scheduler workers\n  scheduler workers --json | jq -r '.workers[] | select(.problem) | .kind'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return m.read(func(s *reader) error {
-				list, err := s.Workers(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return failure(writeJSON(m.stdout, api.Workers{Workers: append([]api.Worker{}, list...)}))
-				}
-				return failure(printWorkers(m.out(), list, time.Now()))
-			})
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (api.Workers, error) {
+		list, err := p.Workers(ctx)
+		return api.Workers{Workers: list}, err
+	}, func(w io.Writer, v api.Workers) error { return printWorkers(w, v.Workers, time.Now()) })
 }
 
 func printWorkers(w io.Writer, list []api.Worker, now time.Time) error {

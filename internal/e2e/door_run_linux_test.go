@@ -85,7 +85,7 @@ func (b *bench) refusesRuns() {
 	printed, _ := os.ReadFile(out + ".printed")
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	slices.Sort(lines)
-	if want := []string{"cancel 1", "daemon 403", "orphan 403", "plain 403", "token 2", "untagged 403", "untagged-token 2"}; !slices.Equal(lines, want) {
+	if want := []string{"cancel 2", "daemon 403", "orphan 403", "plain 403", "token 2", "untagged 403", "untagged-token 2"}; !slices.Equal(lines, want) {
 		b.fatalf("the run was answered %q, want %q; the commands have printed:\n%s", lines, want, printed)
 	}
 	if !strings.Contains(string(printed), "an agent's run may not") {
@@ -127,7 +127,7 @@ func (b *bench) refusesRuns() {
 	if a := person.ask(http.MethodGet, "/metrics", ""); a.status != http.StatusOK {
 		t.Errorf("without the key, metrics are answered %d", a.status)
 	}
-	if said, errs, code := b.command("token", "ls"); code != 0 || said != "there are no tokens\n" {
+	if said, errs, code := b.command("token", "ls"); code != 0 || said != "no tokens\n" {
 		t.Errorf("token ls: %d %s%s", code, said, errs)
 	}
 	if said, errs, code := b.command("cancel", "tomorrow"); code != 0 {

@@ -12,15 +12,17 @@ import (
 )
 
 // Idle returns a scheduler that never runs: it tells how the jobs of a store stand
-// on which no scheduler works. It changes nothing; only what reads may be asked.
-func Idle(store queue.Store, isolations *isolation.Book) *Scheduler {
-	return New(Config{Store: store, Isolations: isolations, Supervise: func(supervisor.Handler) Cores { return noCores{} }, idle: true})
+// on which no scheduler works. Whoever holds the state directory may have it change
+// what is stored, in the store and in file, which holds the isolations.
+func Idle(store queue.Store, isolations *isolation.Book, file string) *Scheduler {
+	return New(Config{Store: store, Isolations: isolations, IsolationsFile: file, Supervise: func(supervisor.Handler) Cores { return noCores{} }, idle: true})
 }
 
-// noCores are the cores of a scheduler that never runs. Only Cores is called.
+// noCores are the cores of a scheduler that never runs. Only these methods are called.
 type noCores struct{ *supervisor.Supervisor }
 
 func (noCores) Cores() []supervisor.Status { return nil }
+func (noCores) Resume(int) bool            { return false }
 
 // outlasts are what a job waits for although a scheduler is started.
 var outlasts = []job.WaitingReason{job.WaitScheduler, job.WaitCommand, job.WaitProgram}

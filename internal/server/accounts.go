@@ -18,7 +18,7 @@ type accounts struct {
 
 func (a accounts) routes(r *router) {
 	get(r, route{id: "get-usage", method: "GET", path: "/v1/usage", role: read, tag: "accounts", about: "Return what was used: tokens, cost and time."}, a.usage)
-	get(r, route{id: "list-grants", method: "GET", path: "/v1/grants", role: read, tag: "accounts", about: "List the grants of owners."}, a.grants)
+	get(r, route{id: "list-grants", method: "GET", path: "/v1/grants", role: read, tag: "accounts", about: "List the grants of owners, and how much of them was used."}, a.grants)
 	post(r, route{id: "set-grant", method: "PUT", path: "/v1/grants", role: operate, tag: "accounts",
 		about: "Replace the grant of an owner.\nA grant without a limit removes it."}, a.setGrant)
 	a.creditRoutes(r)
@@ -76,12 +76,28 @@ func UsageOf(ctx context.Context, l queue.Ledger, f queue.AccountFilter) (api.Us
 }
 
 func (a accounts) grants(ctx context.Context, _ *struct{}) (api.Grants, error) {
+	out := api.Grants{Grants: []api.GrantUse{}}
 	list, err := a.store.Grants(ctx)
 	if err != nil {
-		return api.Grants{}, err
+		return out, err
+	}
+	for i := range list {
+		g := &list[i]
+		f := queue.AccountFilter{Tenant: g.Tenant, Agent: g.Agent}
+		if g.Window > 0 {
+			f.Since = time.Now().Add(-g.Window.Std())
+		}
+		used, err := a.store.Accounts(ctx, f)
+		if err != nil {
+	balances, err := a.store.Balances(ctx)
+	out.Balances = each(balances, balanceOf)
+	return out, err
+		}
+		out.Grants = append(out.Grants, api.GrantUse{Grant: GrantOf(g), Used: AccountOf(&used[0]), UsedUp: g.UsedUp(&used[0])})
 	}
 	balances, err := a.store.Balances(ctx)
-	return api.Grants{Grants: GrantsOf(list), Balances: each(balances, balanceOf)}, err
+	out.Balances = each(balances, balanceOf)
+	return out, err
 }
 
 func (a accounts) setGrant(ctx context.Context, _ *struct{}, g *api.Grant) (api.Grant, error) {

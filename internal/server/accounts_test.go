@@ -22,7 +22,7 @@ func TestGrants(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got api.Grants
-	if d.ask("GET", "/v1/grants", 200, &got); len(got.Grants) != 1 || got.Grants[0] != want {
+	if d.ask("GET", "/v1/grants", 200, &got); len(got.Grants) != 1 || got.Grants[0].Grant != want {
 		t.Errorf("grants %+v", got)
 	}
 	for _, body := range []string{`{}`, `{"tenant": "t", "tokens": -1}`, `{"tenant": "t", "cost_usd": -1}`, `{"tenant": "t", "wall": "-1s"}`, `{"tenant": "t", "tokans": 1}`} {

@@ -23,7 +23,7 @@ func (a *agents) routes(r *router) {
 	get(r, route{id: "list-agents", method: "GET", path: "/v1/agents", role: read, tag: "agents",
 		about: "List the declared agents, their latest state and their reputations.\nThe list is computed at most every 2 s."}, a.get)
 	get(r, route{id: "list-evaluations", method: "GET", path: "/v1/jobs/{job}/evaluations", role: read, tag: "agents",
-		about: "List the evaluations of a job."}, ofJob(a.entries, a.evaluations))
+		about: "List the evaluations of a job.\nAs long as there is none, measured is what can be measured."}, ofJob(a.entries, a.evaluations))
 	post(r, route{id: "evaluate-job", method: "POST", path: "/v1/jobs/{job}/evaluations", role: operate, tag: "agents",
 		about: "Evaluate a finished job."}, toJob(a.entries, a.evaluate))
 	get(r, route{id: "list-reputations", method: "GET", path: "/v1/reputations", role: read, tag: "agents",
@@ -53,7 +53,7 @@ func (a *agents) make(ctx context.Context) (api.Agents, error) {
 		known[r.Subject.Name] = append(known[r.Subject.Name], ReputationOf(&r))
 	}
 	for i := range declared {
-		one := api.Agent{Tenant: declared[i].Tenant, Profile: declared[i].Profile}
+		one := api.Agent{Tenant: declared[i].Tenant, Profile: declared[i].Profile, States: declared[i].Jobs, Since: declared[i].Since}
 		newest, total, err := a.entries.store.List(ctx, queue.Filter{Tenant: one.Tenant, Agent: declared[i].Name, Newest: true, Limit: 1})
 		if err != nil {
 			return out, err
@@ -69,7 +69,18 @@ func (a *agents) make(ctx context.Context) (api.Agents, error) {
 
 func (a *agents) evaluations(ctx context.Context, e *queue.Entry) (api.Evaluations, error) {
 	list, err := eval.Evaluations(ctx, a.entries.store, e.ID)
-	return api.Evaluations{Evaluations: each(list, EvaluationOf)}, err
+	out := api.Evaluations{Evaluations: each(list, EvaluationOf)}
+	if err != nil || len(list) > 0 || a.evaluator == nil {
+		return out, err
+	}
+	attempts, err := a.entries.store.Attempts(ctx, e.ID)
+	if err != nil {
+		return out, err
+	}
+	one, err := a.evaluator.Preview(ctx, e, attempts)
+	measured := EvaluationOf(&one)
+	out.Measured = &measured
+	return out, err
 }
 
 func (a *agents) evaluate(ctx context.Context, e *queue.Entry, said *api.Judgement) (api.Evaluations, error) {

@@ -26,6 +26,8 @@ type deadLetters struct {
 func (d deadLetters) routes(r *router) {
 	get(r, route{id: "list-dead-letters", method: "GET", path: "/v1/dead-letters", role: read, tag: "dead letters",
 		about: "List the dead letters: failed jobs that wait for a decision, the latest submission first."}, d.list)
+	get(r, route{id: "get-dead-letter", method: "GET", path: "/v1/dead-letters/{job}", role: read, tag: "dead letters",
+		about: "Return a dead letter, or a job that runs one again: its attempts, and what it was requeued from and as."}, d.get)
 	post(r, route{id: "requeue-dead-letters", method: "POST", path: "/v1/dead-letters/requeue", role: operate, tag: "dead letters", body: d.maxBody,
 		about: "Requeue dead letters, each by itself.\nrefused has a sentence for each that was not requeued."}, d.requeue)
 	post(r, route{id: "drop-dead-letters", method: "POST", path: "/v1/dead-letters/drop", role: operate, tag: "dead letters", body: d.maxBody,
@@ -34,6 +36,7 @@ func (d deadLetters) routes(r *router) {
 
 type lettersQuery struct {
 	limit
+	Offset int              `query:"offset" minimum:"0" doc:"how many to leave out at the beginning"`
 	Tenant job.Tenant       `query:"tenant" doc:"only this tenant"`
 	Worker job.WorkerKind   `query:"worker" doc:"only jobs whose latest worker is of this kind"`
 	Class  []job.ErrorClass `query:"class,explode" doc:"only jobs whose latest failure is of one of these classes"`
@@ -44,7 +47,7 @@ type lettersQuery struct {
 
 func (d deadLetters) list(ctx context.Context, q *lettersQuery) (api.Jobs, error) {
 	bad := &invalid{}
-	f := scheduler.LetterFilter{Tenant: q.Tenant, Worker: q.Worker, Limit: q.Limit, Classes: q.Class}
+	f := scheduler.LetterFilter{Tenant: q.Tenant, Worker: q.Worker, Limit: q.Offset + q.Limit, Classes: q.Class}
 	for _, class := range q.Class {
 		checkOneOf(bad, "query.class", class, job.ErrorClasses())
 	}
@@ -60,7 +63,7 @@ func (d deadLetters) list(ctx context.Context, q *lettersQuery) (api.Jobs, error
 		return api.Jobs{}, err
 	}
 	entries, total, err := scheduler.DeadLetters(ctx, d.entries.store, f)
-	return api.Jobs{Jobs: d.entries.list(ctx, entries), Total: total}, err
+	return api.Jobs{Jobs: d.entries.list(ctx, entries[min(q.Offset, len(entries)):]), Total: total}, err
 }
 
 // ago returns the time that is so long ago; zero if none is given.

@@ -29,6 +29,8 @@ func (j jobs) routes(r *router) {
 		about: "List the events of a job after a cursor."}, j.events)
 	get(r, route{id: "list-steps", method: "GET", path: "/v1/jobs/{job}/steps", role: read, tag: "jobs",
 		about: "List the durable steps of a job, and which attempts reused their stored results."}, ofJob(j.entries, j.steps))
+	get(r, route{id: "get-replay", method: "GET", path: "/v1/replays/{ref}", role: read, tag: "jobs",
+		about: "Return which results of a job or a batch were computed anew, and which came from the store."}, j.entries.replay)
 	post(r, route{id: "checkpoint-job", method: "POST", path: "/v1/jobs/{job}/checkpoint", role: operate, tag: "jobs",
 		about: "Ask a running job to stop at the boundary of its next step.\nThe answer, which is the job as it is now, does not wait for that."}, toJob(j.entries, j.checkpoint))
 	get(r, route{id: "cancel-job", method: "POST", path: "/v1/jobs/{job}/cancel", role: operate, tag: "jobs",

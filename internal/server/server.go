@@ -37,7 +37,7 @@ func New(opt Options) *Server {
 		jobs{jobEntries, opt.Sched, opt.Who},
 		artifacts{jobEntries, opt.Artifacts},
 		submissions{jobEntries, opt.Sched.Submit, checked, opt.ReadFile, opt.Principal, opt.MaxBody},
-		runs{opt.Sched, checked, opt.MaxBody},
+		runs{opt.Store, opt.Sched, checked, opt.MaxBody},
 		&streams{entries: jobEntries, sched: opt.Sched, log: opt.Log, principal: opt.Principal, max: opt.MaxListeners},
 		all,
 		flows,

@@ -88,7 +88,7 @@ type batchPath struct {
 }
 
 func (w *workflows) graph(ctx context.Context, in *batchPath) (api.Graph, error) {
-	b, err := w.batch(ctx, in.Batch)
+	b, err := findBatch(ctx, w.store, in.Batch)
 	if err != nil {
 		return api.Graph{}, err
 	}
@@ -99,9 +99,9 @@ func (w *workflows) graph(ctx context.Context, in *batchPath) (api.Graph, error)
 	return api.Graph{Workflow: workflowOf(&b, entries), Nodes: nodesOf(&b.Workflow, entries)}, nil
 }
 
-// batch returns the batch that ref names.
-func (w *workflows) batch(ctx context.Context, ref string) (queue.Batch, error) {
-	all, err := w.store.Batches(ctx, "")
+// findBatch returns the batch that ref names.
+func findBatch(ctx context.Context, store queue.Reader, ref string) (queue.Batch, error) {
+	all, err := store.Batches(ctx, "")
 	if err != nil {
 		return queue.Batch{}, err
 	}
