@@ -2,10 +2,14 @@ package sqlite
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
+
+	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -53,7 +57,39 @@ func TestMigrateEveryVersion(t *testing.T) {
 			}
 			compareStored(t, before, stored(t, db))
 			readStored(t, s, len(before["entries"]))
+			checkKept(t, path, version, before)
 		})
+	}
+}
+
+// checkKept finds the copy of a store as it was before it was migrated: a program of
+// that version takes it in the place of the store.
+func checkKept(t *testing.T, path string, version int, before map[string][]row) {
+	t.Helper()
+	kept, err := filepath.Glob(fmt.Sprintf("%s.version%d-*", path, version))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("kept %v, %v; want one copy", kept, err)
+	}
+	list, err := embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := inspect(t.Context(), kept[0], version); err != nil || got != version {
+		t.Errorf("the copy has version %d, %v; want %d", got, err, version)
+	}
+	if err := bringUp(t.Context(), kept[0], list[:version], false, zerolog.Nop()); err != nil {
+		t.Errorf("opened by a program of version %d: %v", version, err)
+	}
+	if err := bringUp(t.Context(), path, list[:version], false, zerolog.Nop()); !errors.Is(err, queue.ErrNewerVersion) {
+		t.Errorf("the migrated store, opened by that program: %v, want %v", err, queue.ErrNewerVersion)
+	}
+	db, err := sql.Open("sqlite", dsn(kept[0], "rw", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if got := stored(t, db); !reflect.DeepEqual(got, before) {
+		t.Errorf("the copy holds %v\nwant %v", got, before)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -59,8 +60,14 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := inspect(ctx, path, len(list)); err != nil {
+	version, err := inspect(ctx, path, len(list))
+	if err != nil {
 		return nil, err
+	}
+	if !fresh && version < len(list) {
+		if err := keepOld(ctx, path, version, opts.Log); err != nil {
+			return nil, fmt.Errorf("keep a copy of version %d before it is brought up to date: %w", version, err)
+		}
 	}
 	if err := bringUp(ctx, path, list, fresh, opts.Log); err != nil {
 		return nil, err
@@ -157,29 +164,48 @@ func isEmpty(path string) (bool, error) {
 
 // inspect looks at the file without changing it, before anything that could
 // change it does: whether it is a store, of a version that is known, and whole.
-func inspect(ctx context.Context, path string, newest int) (err error) {
+func inspect(ctx context.Context, path string, newest int) (version int, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	switch {
 	case info.Size() == 0:
-		return nil
+		return 0, nil
 	case info.Size() < minPage: // SQLite would take it for empty and overwrite it
-		return fmt.Errorf("%w: the file has only %d bytes", queue.ErrCorrupt, info.Size())
+		return 0, fmt.Errorf("%w: the file has only %d bytes", queue.ErrCorrupt, info.Size())
+	}
+	db, err := openReads(path, "ro")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if version, err = checkVersion(ctx, db, newest); err != nil {
+		return 0, err
+	}
+	if info.Size() > maxQuickCheck {
+		return version, nil
+	}
+	return version, quickCheck(ctx, db)
+}
+
+// keepOld writes a copy of a store that an older program wrote beside it, which that
+// program opens: once migrated the store is refused by it.
+func keepOld(ctx context.Context, path string, version int, log zerolog.Logger) (err error) {
+	if version == 0 {
+		return nil // SQLite has written to the file, and nobody else
 	}
 	db, err := openReads(path, "ro")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if _, err := checkVersion(ctx, db, newest); err != nil {
+	kept := fmt.Sprintf("%s.version%d-%s", path, version, time.Now().UTC().Format("20060102T150405.000Z"))
+	if err := (&Store{path: path, reads: db}).Backup(ctx, kept); err != nil {
 		return err
 	}
-	if info.Size() > maxQuickCheck {
-		return nil
-	}
-	return quickCheck(ctx, db)
+	log.Info().Str("copy", kept).Int("version", version).Msg("the store was copied before it is brought up to date; docs/daemon.md says how to go back")
+	return nil
 }
 
 func openReads(path, mode string) (*sql.DB, error) {

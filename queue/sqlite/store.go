@@ -33,7 +33,8 @@ type Store struct {
 var _ queue.Store = (*Store)(nil)
 
 // Open opens the store in the file at path, creates the file if there is none
-// (its folder must exist) and migrates it to the newest version. Errors:
+// (its folder must exist) and migrates it to the newest version. Before that it keeps
+// a copy for the older program, as path.versionN-TIME. Errors:
 // queue.ErrNewerVersion, queue.ErrCorrupt, or what the system said.
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	s, err := open(ctx, path, opts)
