@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 
 	"github.com/agentsched/agentsched/job"
@@ -45,6 +46,10 @@ type change struct {
 	at    queue.Mark
 	entry int64
 }
+
+// maxListed is how many changed entries of a batch are read one by one; of more, the
+// whole batch is.
+const maxListed = 5000
 
 // maxNoted is how many changes and batches are known at once: 4 MiB.
 const maxNoted = 1 << 18
@@ -243,16 +248,17 @@ func (s *Store) batchSince(ctx context.Context, id job.BatchID, since queue.Mark
 	} else if err != nil {
 		return c, err
 	}
-	where, arg := `e.batch = ?`, any(batch)
-	if changed, all := known.since(batch, id, since); all {
-		text, err := encode(changed)
-		if err != nil {
-			return c, err
+	where, args := `e.batch = ?`, []any{batch}
+	if changed, all := known.since(batch, id, since); all && len(changed) == 0 {
+		return c, nil
+	} else if all && len(changed) <= maxListed {
+		where, args = `e.seq IN (?`+strings.Repeat(", ?", len(changed)-1)+`)`, nil
+		for _, seq := range changed {
+			args = append(args, seq)
 		}
-		where, arg = `e.seq IN (SELECT value FROM json_each(?))`, text
 	} else {
 		c.Whole = true
 	}
-	c.Entries, err = scanEntries(tx.QueryContext(ctx, `SELECT `+entryColumns+` FROM entries e WHERE `+where+` ORDER BY e.seq`, arg))
+	c.Entries, err = scanEntries(tx.QueryContext(ctx, `SELECT `+entryColumns+` FROM entries e WHERE `+where+` ORDER BY e.seq`, args...))
 	return c, err
 }

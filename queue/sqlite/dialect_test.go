@@ -24,7 +24,6 @@ var dialect = []struct {
 }{
 	{`INDEXED BY \w+`, "nothing: statistics choose the index"},
 	{`CROSS JOIN`, "JOIN: SQLite takes CROSS as the order of its loops"},
-	{`\bjson_each\(\?\)`, "= ANY(?), of an array"},
 	{`->> (\('\$.*'\)|'\$\.\w+')`, "->> 'name' and #>>, of a jsonb column"},
 	{`\blast_insert_rowid\(\)`, "RETURNING seq"},
 	{`\b(max|min)\(\w+, `, "greatest and least"},
