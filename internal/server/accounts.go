@@ -89,9 +89,9 @@ func (a accounts) grants(ctx context.Context, _ *struct{}) (api.Grants, error) {
 		}
 		used, err := a.store.Accounts(ctx, f)
 		if err != nil {
-	balances, err := a.store.Balances(ctx)
-	out.Balances = each(balances, balanceOf)
-	return out, err
+			balances, err := a.store.Balances(ctx)
+			out.Balances = each(balances, balanceOf)
+			return out, err
 		}
 		out.Grants = append(out.Grants, api.GrantUse{Grant: GrantOf(g), Used: AccountOf(&used[0]), UsedUp: g.UsedUp(&used[0])})
 	}
