@@ -84,6 +84,7 @@ func (s *source) fire(ctx context.Context, f Firing, note func(*record)) (skippe
 		}
 		note(r)
 	})
+	s.runner.Judge() // its jobs may have ended before it was noted
 	s.show(func(st *state) { st.err = "" })
 	s.log.Info().Str("firing", f.ID).Bool("skipped", skipped).Msg("trigger fired")
 	return skipped, nil
