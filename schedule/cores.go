@@ -46,6 +46,16 @@ type CoreGone struct {
 // A request counts at every other core before it is answered: of two requests at once
 // neither misses the other, and no limit is exceeded.
 
+// coreBooks is what every core has still to be told of the others.
+type coreBooks struct {
+	flights map[job.ID]*flight
+	ready   *Ready
+
+	books []*book // of the cores that are up or starting, by their places
+	asked []asked // permits, of the last minute, the oldest first
+	spent spendings
+}
+
 // book is what one core has still to be told.
 type book struct {
 	core     Core
@@ -72,13 +82,13 @@ const (
 
 // cores takes the list of cores. A core that is new, starting or up, has to hear of the
 // permits of the last minute.
-func (m *Machine) coresAre(at time.Time, list Cores) {
-	before := m.throttle()
+func (k *coreBooks) coresAre(at time.Time, list Cores) {
+	before := k.throttle()
 	books := make([]*book, 0, len(list))
 	for _, c := range list {
-		b := m.book(c.ID)
+		b := k.book(c.ID)
 		if b == nil {
-			b = &book{asked: slices.DeleteFunc(slices.Clone(m.asked), func(a asked) bool { return at.Sub(a.at) > rateMemory })}
+			b = &book{asked: slices.DeleteFunc(slices.Clone(k.asked), func(a asked) bool { return at.Sub(a.at) > rateMemory })}
 		}
 		b.core = c
 		books = append(books, b)
@@ -89,27 +99,27 @@ func (m *Machine) coresAre(at time.Time, list Cores) {
 		}
 		return int(a.core.ID) - int(b.core.ID)
 	})
-	m.books = books
+	k.books = books
 	for _, b := range books {
-		m.drained(b)
+		k.drained(b)
 	}
-	if before == 0 && m.throttle() > 0 {
-		for _, f := range m.flights {
+	if before == 0 && k.throttle() > 0 {
+		for _, f := range k.flights {
 			f.earlier = true
 		}
 	}
 }
 
 // drained says so if a core that is to be replaced has no run any more.
-func (m *Machine) drained(b *book) {
-	if b.core.Draining && b.flights == 0 && !slices.Contains(m.ready.Drained, b.core.ID) {
-		m.ready.Drained = append(m.ready.Drained, b.core.ID)
+func (k *coreBooks) drained(b *book) {
+	if b.core.Draining && b.flights == 0 && !slices.Contains(k.ready.Drained, b.core.ID) {
+		k.ready.Drained = append(k.ready.Drained, b.core.ID)
 	}
 }
 
 // book returns the book of a core; nil if it is not there any more.
-func (m *Machine) book(id CoreID) *book {
-	for _, b := range m.books {
+func (k *coreBooks) book(id CoreID) *book {
+	for _, b := range k.books {
 		if b.core.ID == id {
 			return b
 		}
@@ -118,9 +128,9 @@ func (m *Machine) book(id CoreID) *book {
 }
 
 // pick returns the core that has the least to do, 0 if none takes work.
-func (m *Machine) pick() CoreID {
+func (k *coreBooks) pick() CoreID {
 	var best *book
-	for _, b := range m.books {
+	for _, b := range k.books {
 		if b.core.Takes && (best == nil || b.flights < best.flights) {
 			best = b
 		}
@@ -133,31 +143,31 @@ func (m *Machine) pick() CoreID {
 }
 
 // leave takes a flight off its core.
-func (m *Machine) leave(f *flight) {
+func (k *coreBooks) leave(f *flight) {
 	if f.run == nil {
 		return
 	}
-	if b := m.book(f.run.Core); b != nil {
+	if b := k.book(f.run.Core); b != nil {
 		b.flights--
-		m.drained(b)
+		k.drained(b)
 	}
 }
 
 // coreGone ends what the core had in flight. What was not handed to it yet finds out by
 // itself that the core does not answer.
-func (m *Machine) coreGone(at time.Time, e CoreGone) {
-	for _, id := range sorted(m.flights) {
-		if f := m.flights[id]; f.run != nil && (e.ID == 0 || f.run.Core == e.ID) {
-			m.settle(at, f, ending{died: e.Cause, replaced: e.Replaced})
+func (fs *flights) coreGone(at time.Time, e CoreGone) {
+	for _, id := range sorted(fs.all) {
+		if f := fs.all[id]; f.run != nil && (e.ID == 0 || f.run.Core == e.ID) {
+			fs.settle(at, f, ending{died: e.Cause, replaced: e.Replaced})
 		}
 	}
 }
 
-// Elsewhere returns what a core has to know of the others and of those that were before
+// elsewhere returns what a core has to know of the others and of those that were before
 // it, nil if there is nothing. What it returned once it does not return again: the
 // caller tells the core, or calls Untold.
-func (m *Machine) Elsewhere(id CoreID) *ipc.Elsewhere {
-	b := m.book(id)
+func (k *coreBooks) elsewhere(id CoreID) *ipc.Elsewhere {
+	b := k.book(id)
 	if b == nil {
 		return nil
 	}
@@ -166,9 +176,9 @@ func (m *Machine) Elsewhere(id CoreID) *ipc.Elsewhere {
 		e.Granted = append(e.Granted, a.Held)
 	}
 	b.asked, b.returned, b.spent = nil, nil, nil
-	if len(m.books) > 1 {
-		for _, other := range sorted(m.flights) {
-			if f := m.flights[other]; f.held && f.run.Core != id {
+	if len(k.books) > 1 {
+		for _, other := range sorted(k.flights) {
+			if f := k.flights[other]; f.held && f.run.Core != id {
 				e.Running = append(e.Running, f.holds())
 			}
 		}
@@ -179,10 +189,10 @@ func (m *Machine) Elsewhere(id CoreID) *ipc.Elsewhere {
 	return e
 }
 
-// Untold takes back that a core was told of the others: the call has failed. What it may
+// untold takes back that a core was told of the others: the call has failed. What it may
 // have heard all the same counts twice then, which is better than not at all.
-func (m *Machine) Untold(at time.Time, id CoreID, e *ipc.Elsewhere) {
-	b := m.book(id)
+func (k *coreBooks) untold(at time.Time, id CoreID, e *ipc.Elsewhere) {
+	b := k.book(id)
 	if b == nil || e == nil {
 		return
 	}
@@ -204,32 +214,32 @@ func (b *book) spend(tenant job.Tenant, usd float64) {
 }
 
 // count counts the permit that a flight is about to ask for at every other core.
-func (m *Machine) count(at time.Time, f *flight) {
+func (k *coreBooks) count(at time.Time, f *flight) {
 	a := asked{f, at, f.holds()}
 	f.held, f.told = true, nil
-	for _, b := range m.books {
+	for _, b := range k.books {
 		if b.core.ID != f.run.Core {
 			b.asked = append(b.asked, a)
 			f.told = append(f.told, b.core.ID)
 		}
 	}
-	m.asked = append(m.asked, a)
+	k.asked = append(k.asked, a)
 	// The oldest stand first, and are looked at one by one: it is done for every job.
-	old := max(len(m.asked)-maxAsked, 0)
-	for at.Sub(m.asked[old].at) > rateMemory {
+	old := max(len(k.asked)-maxAsked, 0)
+	for at.Sub(k.asked[old].at) > rateMemory {
 		old++
 	}
-	m.asked = m.asked[old:]
+	k.asked = k.asked[old:]
 }
 
 // uncount takes back what count has counted. A core that was told of it already is told
 // that it came to nothing.
-func (m *Machine) uncount(f *flight) {
+func (k *coreBooks) uncount(f *flight) {
 	f.held = false
 	by := func(a asked) bool { return a.by == f }
-	m.asked = slices.DeleteFunc(m.asked, by)
+	k.asked = slices.DeleteFunc(k.asked, by)
 	for _, id := range f.told {
-		b := m.book(id)
+		b := k.book(id)
 		if b == nil {
 			continue
 		}
@@ -247,14 +257,14 @@ func (f *flight) holds() ipc.Held {
 
 // charge books what a flight has just spent: for the cores that start later, and for the
 // other cores.
-func (m *Machine) charge(at time.Time, f *flight, usd float64) {
+func (k *coreBooks) charge(at time.Time, f *flight, usd float64) {
 	if !(usd > 0) {
 		return
 	}
 	tenant := f.run.Entry.Spec.Tenant
 	f.charged += usd
-	m.spent.add(wall(at), tenant, usd)
-	for _, b := range m.books {
+	k.spent.add(wall(at), tenant, usd)
+	for _, b := range k.books {
 		if b.core.ID != f.run.Core {
 			b.spend(tenant, usd)
 		}

@@ -11,14 +11,27 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
+// verdicts says what follows from a refusal, a stop and an end. The ops that it returns end
+// a claim.
+type verdicts struct {
+	retry *policy.Retry
+	await func(time.Time, *Run, *job.Outcome, *policy.Decision) queue.Op
+	with  func(*Run, queue.Op) []queue.Op
+	room  *room
+
+	held       map[job.BatchID]string // why batches do not go on
+	folderBusy map[job.ID]time.Time   // since when jobs wait for a workspace that others have
+	lateStarts map[job.ID]int         // how often in a row jobs came too late for their permits
+}
+
 // finish decides what follows the end of an attempt, and records it.
-func (m *Machine) finish(at time.Time, f *flight) {
+func (fs *flights) finish(at time.Time, f *flight) {
 	e := f.end
 	o := e.outcome
 	if c := e.closed; c != nil && e.died == nil {
 		o = c.Outcome
 	}
-	m.charge(at, f, o.Usage.CostUSD-f.usage.CostUSD) // what no event has told
+	fs.cores.charge(at, f, o.Usage.CostUSD-f.usage.CostUSD) // what no event has told
 	if e.died != nil {
 		o = job.Outcome{State: job.RunFailed, Class: job.Crash, Message: fmt.Sprintf("the core died: %v", e.died),
 			Usage: f.usage, Session: f.session, ExitCode: -1, StartedAt: f.run.Began, EndedAt: wall(at)}
@@ -35,32 +48,32 @@ func (m *Machine) finish(at time.Time, f *flight) {
 	op := queue.Finish{ID: f.run.Entry.ID, Fence: f.run.Entry.Fence, Attempt: f.run.Attempt, Outcome: o, Now: wall(at)}
 	switch {
 	case o.State == job.Checkpointed && !f.cancelled:
-		f.op = m.atBoundary(f, op)
+		f.op = fs.verdicts.atBoundary(f, op)
 	case f.cancelled && !o.Succeeded():
 		op.Exit = job.ExitCancelled
 		op.Outcome.State, op.Outcome.Class = job.RunCancelled, job.CancelledClass
 		f.op = op
 	case e.late:
-		f.op = m.lateStart(f, op)
-	case o.State == job.RunCancelled, e.died != nil && (m.mode == Stopping || e.replaced):
+		f.op = fs.verdicts.lateStart(f, op)
+	case o.State == job.RunCancelled, e.died != nil && (fs.room.mode == Stopping || e.replaced):
 		// Nobody asked for it but us: it goes on with the next scheduler, or core.
 		op.Lost = true
-		op.Retry = queue.Retry{RunnableAt: f.run.Entry.RunnableAt, Choice: f.run.Entry.Choice, Feedback: f.run.Entry.Feedback, Waiting: m.interrupted(f).String()}
+		op.Retry = queue.Retry{RunnableAt: f.run.Entry.RunnableAt, Choice: f.run.Entry.Choice, Feedback: f.run.Entry.Feedback, Waiting: fs.verdicts.interrupted(f).String()}
 		op.Retry.Session, op.Retry.SessionWorker = f.goesOnWith(o.Session)
 		f.op = op
 	default:
-		if m.judge(at, f, op, unheard) {
+		if fs.judge(at, f, op, unheard) {
 			return // a kind of worker is parked first
 		}
 	}
-	m.record(at, f)
+	fs.record(at, f)
 }
 
 // judge decides by the retry policy what follows an attempt that ran to its own end, and
 // whether a person looks at it first. It reports true if the kind of worker has met its
 // usage limit: the isolation must be known before the job goes back to the queue, and holds
 // it there.
-func (m *Machine) judge(at time.Time, f *flight, op queue.Finish, unheard bool) (parks bool) {
+func (fs *flights) judge(at time.Time, f *flight, op queue.Finish, unheard bool) (parks bool) {
 	e, o := &f.run.Entry, op.Outcome
 	history := policy.History{
 		Choices: len(e.Spec.Choices()), Choice: f.run.Index, Counted: e.Counted + 1,
@@ -69,24 +82,24 @@ func (m *Machine) judge(at time.Time, f *flight, op queue.Finish, unheard bool) 
 	if c := f.end.closed; c != nil {
 		history.Forgiven, history.Final = c.Forgiven, c.Final
 	}
-	d := m.retry.Decide(history, &o, wall(at))
+	d := fs.verdicts.retry.Decide(history, &o, wall(at))
 	op.Lost = history.Forgiven && d.Exit == ""
 	parking, parks := policy.Park(&o, f.run.Choice, wall(at))
 	if parks {
 		d.RunnableAt = wall(at) // the isolation may be lifted earlier
 	}
-	f.op = m.follow(at, f, op, &d)
+	f.op = fs.verdicts.follow(at, f, op, &d)
 	if parks {
 		f.parks = true
-		m.do(f, Work{Call: Park{parking}})
+		fs.do(f, Work{Call: Park{parking}})
 	}
 	return parks
 }
 
 // follow returns the op that a decision of the retry policy leads to.
-func (m *Machine) follow(at time.Time, f *flight, op queue.Finish, d *policy.Decision) queue.Op {
-	if m.await != nil {
-		if await := m.await(wall(at), f.run, &op.Outcome, d); await != nil {
+func (v *verdicts) follow(at time.Time, f *flight, op queue.Finish, d *policy.Decision) queue.Op {
+	if v.await != nil {
+		if await := v.await(wall(at), f.run, &op.Outcome, d); await != nil {
 			return await
 		}
 	}
@@ -110,7 +123,7 @@ func (m *Machine) follow(at time.Time, f *flight, op queue.Finish, d *policy.Dec
 
 // atBoundary gives a job back whose run has stopped at a step's boundary: it goes on from
 // there, in its place of the line, with all that it was told.
-func (m *Machine) atBoundary(f *flight, op queue.Finish) queue.Op {
+func (v *verdicts) atBoundary(f *flight, op queue.Finish) queue.Op {
 	f.checkpointed = true
 	// The attempt is over, though nothing was wrong with it.
 	op.Outcome.State, op.Outcome.Class, op.Outcome.Checkpointed = job.RunCancelled, job.NoError, true
@@ -142,11 +155,11 @@ func (f *flight) goesOnWith(told string) (session string, worker job.WorkerKind)
 }
 
 // interrupted says what becomes of a run that we cut short.
-func (m *Machine) interrupted(f *flight) job.Waiting {
-	if m.mode == Stopping {
+func (v *verdicts) interrupted(f *flight) job.Waiting {
+	if v.room.mode == Stopping {
 		return job.Waiting{Reason: job.WaitScheduler, Text: "interrupted; goes on at the next run"}
 	}
-	if why := m.held[f.run.Entry.Batch]; why != "" {
+	if why := v.held[f.run.Entry.Batch]; why != "" {
 		return job.Waiting{Reason: job.WaitCommand, Text: why}
 	}
 	return job.Waiting{Reason: job.WaitTurn, Text: "interrupted; goes on soon"}
@@ -161,10 +174,10 @@ const (
 
 // lateStart says what follows when an attempt came too late for its permit. It does not
 // count as one of the job's.
-func (m *Machine) lateStart(f *flight, op queue.Finish) queue.Op {
+func (v *verdicts) lateStart(f *flight, op queue.Finish) queue.Op {
 	e := &f.run.Entry
-	m.lateStarts[e.ID]++
-	n := m.lateStarts[e.ID]
+	v.lateStarts[e.ID]++
+	n := v.lateStarts[e.ID]
 	op.Lost = true
 	if n < maxLateStarts {
 		after := lateDelay << (n - 1)
@@ -190,18 +203,18 @@ const (
 )
 
 // noAnswer gives a job back whose core gave no answer, or that has none.
-func (m *Machine) noAnswer(at time.Time, f *flight) queue.Op {
+func (v *verdicts) noAnswer(at time.Time, f *flight) queue.Op {
 	after := coreRetry
-	if m.mode == Stopping {
+	if v.room.mode == Stopping {
 		after = 0
 	}
-	return m.release(at, f, after, f.run.Entry.Choice, job.Waiting{Reason: job.WaitCore, Text: "the last one gave no answer"})
+	return v.release(at, f, after, f.run.Entry.Choice, job.Waiting{Reason: job.WaitCore, Text: "the last one gave no answer"})
 }
 
 // rejected says what becomes of a job that got no permit.
-func (m *Machine) rejected(at time.Time, f *flight, r *ipc.Rejection) queue.Op {
+func (v *verdicts) rejected(at time.Time, f *flight, r *ipc.Rejection) queue.Op {
 	e := &f.run.Entry
-	why := m.refusedFor(at, f, r)
+	why := v.refusedFor(at, f, r)
 	after := max(time.Duration(r.RetryAfterMS)*time.Millisecond, minRetryAfter)
 	switch {
 	case r.Reason.Terminal():
@@ -209,15 +222,15 @@ func (m *Machine) rejected(at time.Time, f *flight, r *ipc.Rejection) queue.Op {
 			ID: e.ID, Fence: e.Fence, Now: wall(at), Exit: job.ExitFailed, DeadLetter: r.Message,
 			Outcome: job.Outcome{State: job.RunFailed, Class: job.Budget, Message: r.Message},
 		}
-	case e.Choice+1 < len(e.Spec.Choices()) && (r.Reason == job.CircuitOpen || m.isKindOut(at, f)):
+	case e.Choice+1 < len(e.Spec.Choices()) && (r.Reason == job.CircuitOpen || v.isKindOut(at, f)):
 		why = job.Waiting{Reason: job.WaitTurn, Text: why.Text + "; goes on with " + string(e.Spec.Choices()[e.Choice+1].Worker)}
-		return m.release(at, f, 0, e.Choice+1, why)
+		return v.release(at, f, 0, e.Choice+1, why)
 	case r.Reason == job.WorkspaceBusy:
-		if _, known := m.folderBusy[e.ID]; !known {
-			m.folderBusy[e.ID] = at.Add(-f.run.Waited)
+		if _, known := v.folderBusy[e.ID]; !known {
+			v.folderBusy[e.ID] = at.Add(-f.run.Waited)
 		}
 	}
-	_, blocked := m.blocking(at, f)
+	_, blocked := v.blocking(at, f)
 	switch {
 	case blocked:
 		f.parked = true
@@ -226,25 +239,25 @@ func (m *Machine) rejected(at time.Time, f *flight, r *ipc.Rejection) queue.Op {
 		// The load may change at any time, or an operator changes it.
 		after = min(after, maxRetryAfter)
 	}
-	return m.release(at, f, after, e.Choice, why)
+	return v.release(at, f, after, e.Choice, why)
 }
 
 // blocking returns the isolation that keeps the flight's job from beginning.
-func (m *Machine) blocking(at time.Time, f *flight) (isolation.Isolation, bool) {
+func (v *verdicts) blocking(at time.Time, f *flight) (isolation.Isolation, bool) {
 	e := &f.run.Entry
-	return m.blocked(at, isolation.Run{Kind: e.Spec.Choices()[e.Choice].Worker, Tenant: e.Spec.Tenant, Workspace: f.uses.folder})
+	return v.room.blocked(at, isolation.Run{Kind: e.Spec.Choices()[e.Choice].Worker, Tenant: e.Spec.Tenant, Workspace: f.uses.folder})
 }
 
 // isKindOut reports whether an isolation keeps every run of the flight's kind of worker for its
 // tenant from beginning, and that alone.
-func (m *Machine) isKindOut(at time.Time, f *flight) bool {
-	i, blocked := m.blocked(at, isolation.Run{Kind: f.run.Choice.Worker, Tenant: f.run.Entry.Spec.Tenant})
+func (v *verdicts) isKindOut(at time.Time, f *flight) bool {
+	i, blocked := v.room.blocked(at, isolation.Run{Kind: f.run.Choice.Worker, Tenant: f.run.Entry.Spec.Tenant})
 	return blocked && i.Scope != isolation.Global
 }
 
 // refusedFor returns what a job waits for that got no permit.
-func (m *Machine) refusedFor(at time.Time, f *flight, r *ipc.Rejection) job.Waiting {
-	if i, blocked := m.blocking(at, f); blocked {
+func (v *verdicts) refusedFor(at time.Time, f *flight, r *ipc.Rejection) job.Waiting {
+	if i, blocked := v.blocking(at, f); blocked {
 		return i.Waiting()
 	}
 	w := job.Waiting{Reason: r.Waiting, Text: r.Message}
@@ -262,7 +275,7 @@ var refusals = map[job.Reason]job.WaitingReason{
 
 // release gives a job back to the queue without an attempt. One that may run again at once
 // keeps its place.
-func (m *Machine) release(at time.Time, f *flight, after time.Duration, choice int, w job.Waiting) queue.Op {
+func (v *verdicts) release(at time.Time, f *flight, after time.Duration, choice int, w job.Waiting) queue.Op {
 	e := &f.run.Entry
 	runnable := wall(at).Add(after)
 	if after == 0 && e.RunnableAt.Before(wall(at)) {

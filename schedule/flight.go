@@ -108,6 +108,19 @@ type flight struct {
 	parked       bool     // it goes back because something is isolated
 }
 
+// flights are the jobs in flight.
+type flights struct {
+	all      map[job.ID]*flight
+	backlog  *backlog
+	room     *room
+	cores    *coreBooks
+	verdicts *verdicts
+	ready    *Ready
+
+	buffered int       // events that are not stored
+	flushAt  time.Time // when they are to be stored; zero: there are none
+}
+
 // flies reports whether the flight's claim is committed.
 func (f *flight) flies() bool { return f.phase > claiming }
 
@@ -121,68 +134,68 @@ type ending struct {
 }
 
 // do asks for a Work of a flight.
-func (m *Machine) do(f *flight, w Work) {
+func (fs *flights) do(f *flight, w Work) {
 	f.busy = true
 	w.Job = f.run.Entry.ID
-	m.ready.Work = append(m.ready.Work, w)
+	fs.ready.Work = append(fs.ready.Work, w)
 }
 
 // board gives a job whose claim is committed to the core that has the least to do.
-func (m *Machine) board(at time.Time, f *flight, e *queue.Entry) {
+func (fs *flights) board(at time.Time, f *flight, e *queue.Entry) {
 	choices := e.Spec.Choices()
-	r := &Run{Entry: *e, Choice: choices[e.Choice], Index: e.Choice, Attempt: e.Attempts + 1, Core: m.pick(), Waited: f.waited}
-	if since, waited := m.folderBusy[e.ID]; waited {
+	r := &Run{Entry: *e, Choice: choices[e.Choice], Index: e.Choice, Attempt: e.Attempts + 1, Core: fs.cores.pick(), Waited: f.waited}
+	if since, waited := fs.verdicts.folderBusy[e.ID]; waited {
 		r.Waited = at.Sub(since)
-		delete(m.folderBusy, e.ID)
+		delete(fs.verdicts.folderBusy, e.ID)
 	}
 	f.run, f.phase, f.cancelled = r, preparing, f.cancelled || e.CancelRequested
 	if e.Spec.Flow.Best || e.Spec.Flow.Joined {
-		m.do(f, Work{Call: Prepare{r}})
+		fs.do(f, Work{Call: Prepare{r}})
 		return
 	}
-	m.request(at, f)
+	fs.request(at, f)
 }
 
 // done takes the answer to a Work.
-func (m *Machine) done(at time.Time, e *Done) {
-	f := m.flights[e.Job]
+func (fs *flights) done(at time.Time, e *Done) {
+	f := fs.all[e.Job]
 	if f == nil || !f.busy {
 		return
 	}
 	f.busy = false
 	if e.Stored != nil {
-		m.lost(at, f, e.Stored)
+		fs.lost(at, f, e.Stored)
 		return
 	}
 	switch f.phase {
 	case preparing:
-		m.prepared(at, f, &e.Prepared)
+		fs.prepared(at, f, &e.Prepared)
 	case asking:
-		m.answered(at, f, e)
+		fs.answered(at, f, e)
 	case beginning:
-		m.submitted(at, f, e.Called)
+		fs.submitted(at, f, e.Called)
 	case running:
 		if stop := f.asks; stop.Reason != "" {
 			f.asks = Stop{}
-			m.checkpointAnswered(f, stop, e.Called == nil && e.Asked)
+			fs.checkpointAnswered(f, stop, e.Called == nil && e.Asked)
 		}
-		m.pursue(at, f)
+		fs.pursue(at, f)
 	case closing:
 		switch {
 		case f.parks:
 			f.parks = false
-			m.record(at, f)
+			fs.record(at, f)
 		case f.op != nil:
-			m.land(at, f)
+			fs.land(at, f)
 		default:
 			f.end.closed = &e.Closed
-			m.finish(at, f)
+			fs.finish(at, f)
 		}
 	}
 }
 
 // prepared goes on with what was found for the job.
-func (m *Machine) prepared(at time.Time, f *flight, p *Prepared) {
+func (fs *flights) prepared(at time.Time, f *flight, p *Prepared) {
 	r := *f.run
 	if p.Spec != nil {
 		r.Entry.Spec = *p.Spec
@@ -190,28 +203,28 @@ func (m *Machine) prepared(at time.Time, f *flight, p *Prepared) {
 	}
 	f.run, f.streams = &r, p.Streams
 	if p.Op != nil && !f.cancelled {
-		m.conclude(at, f, p.Op)
+		fs.conclude(at, f, p.Op)
 		return
 	}
-	m.request(at, f)
+	fs.request(at, f)
 }
 
 // request asks the flight's core for a permit, unless the job is not to run after all.
-func (m *Machine) request(at time.Time, f *flight) {
+func (fs *flights) request(at time.Time, f *flight) {
 	e := &f.run.Entry
-	if op := m.withdrawn(at, f); op != nil {
-		m.conclude(at, f, op)
+	if op := fs.verdicts.withdrawn(at, f); op != nil {
+		fs.conclude(at, f, op)
 		return
 	}
 	if f.run.Core == 0 {
-		m.conclude(at, f, m.noAnswer(at, f))
+		fs.conclude(at, f, fs.verdicts.noAnswer(at, f))
 		return
 	}
-	m.count(at, f)
-	f.phase, f.asked, f.knows = asking, at, m.Elsewhere(f.run.Core)
+	fs.cores.count(at, f)
+	f.phase, f.asked, f.knows = asking, at, fs.cores.elsewhere(f.run.Core)
 	limits := e.Spec.Limits
 	limits.MaxAttempts = e.MaxAttempts()
-	m.do(f, Work{Call: AskPermit{Run: f.run, Request: ipc.PermitRequest{
+	fs.do(f, Work{Call: AskPermit{Run: f.run, Request: ipc.PermitRequest{
 		Job: e.ID, Tenant: e.Spec.Tenant, Attempt: f.run.Attempt, Counted: e.Counted, Choice: f.run.Choice,
 		Workspace: e.Spec.Workspace, Limits: limits, Deadline: e.Deadline, Spent: e.Spent, SpentTime: e.SpentTime,
 		Class: e.Spec.Class, Smaller: f.run.Index+1 < len(e.Spec.Choices()), Degraded: f.run.Index > e.Choice, Elsewhere: f.knows,
@@ -220,7 +233,7 @@ func (m *Machine) request(at time.Time, f *flight) {
 
 // withdrawn returns the op that ends a claim whose job must not begin any more; nil if it
 // may.
-func (m *Machine) withdrawn(at time.Time, f *flight) queue.Op {
+func (v *verdicts) withdrawn(at time.Time, f *flight) queue.Op {
 	e := &f.run.Entry
 	switch {
 	case f.cancelled:
@@ -228,47 +241,47 @@ func (m *Machine) withdrawn(at time.Time, f *flight) queue.Op {
 			ID: e.ID, Fence: e.Fence, Now: wall(at), Exit: job.ExitCancelled,
 			Outcome: job.Outcome{State: job.RunCancelled, Class: job.CancelledClass, Message: "cancelled before it started"},
 		}
-	case m.held[e.Batch] != "":
-		return m.release(at, f, 0, e.Choice, job.Waiting{Reason: job.WaitCommand, Text: m.held[e.Batch]})
-	case m.mode == Stopping || interrupts(f.stops):
-		return m.release(at, f, 0, e.Choice, m.interrupted(f))
+	case v.held[e.Batch] != "":
+		return v.release(at, f, 0, e.Choice, job.Waiting{Reason: job.WaitCommand, Text: v.held[e.Batch]})
+	case v.room.mode == Stopping || interrupts(f.stops):
+		return v.release(at, f, 0, e.Choice, v.interrupted(f))
 	}
 	return nil
 }
 
 // answered takes the core's answer to a request for a permit. A core that is overloaded may
 // ask for something smaller: then the job's next choices are tried at once.
-func (m *Machine) answered(at time.Time, f *flight, e *Done) {
+func (fs *flights) answered(at time.Time, f *flight, e *Done) {
 	answer := e.Permit
 	if e.Called != nil || answer.Permit == nil {
-		m.uncount(f)
+		fs.cores.uncount(f)
 	}
 	if e.Called == nil && answer.Permit == nil && answer.Rejection == nil {
 		e.Called = errors.New("the core answered with neither permit nor rejection")
 	}
 	if e.Called != nil {
-		m.Untold(at, f.run.Core, f.knows)
-		m.conclude(at, f, m.noAnswer(at, f))
+		fs.cores.untold(at, f.run.Core, f.knows)
+		fs.conclude(at, f, fs.verdicts.noAnswer(at, f))
 		return
 	}
 	told := PermitTold{Run: f.run, Took: at.Sub(f.asked)}
 	if answer.Permit == nil {
 		told.Reason = answer.Rejection.Reason
 	}
-	m.ready.Tell = append(m.ready.Tell, told)
+	fs.ready.Tell = append(fs.ready.Tell, told)
 	switch {
-	case answer.Permit == nil && answer.Rejection.Action == ipc.ActionDegrade && m.degrade(f, answer.Rejection):
-		m.request(at, f)
+	case answer.Permit == nil && answer.Rejection.Action == ipc.ActionDegrade && fs.degrade(f, answer.Rejection):
+		fs.request(at, f)
 	case answer.Permit == nil:
-		m.conclude(at, f, m.rejected(at, f, answer.Rejection))
+		fs.conclude(at, f, fs.verdicts.rejected(at, f, answer.Rejection))
 	default:
-		m.begin(at, f, answer.Permit)
+		fs.begin(at, f, answer.Permit)
 	}
 }
 
 // degrade moves the flight to its job's next choice, for this attempt. It reports false if
 // there is none.
-func (m *Machine) degrade(f *flight, r *ipc.Rejection) bool {
+func (fs *flights) degrade(f *flight, r *ipc.Rejection) bool {
 	choices := f.run.Entry.Spec.Choices()
 	if f.run.Index+1 >= len(choices) {
 		return false
@@ -281,24 +294,24 @@ func (m *Machine) degrade(f *flight, r *ipc.Rejection) bool {
 	moved.Index++
 	moved.Choice = choices[moved.Index]
 	f.run = &moved
-	m.room.give(f.uses)
+	fs.room.give(f.uses)
 	f.uses.worker = moved.Choice.Worker
-	m.room.take(f.uses)
-	m.again()
+	fs.room.take(f.uses)
+	fs.backlog.again()
 	return true
 }
 
 // begin records the attempt and hands it to its core.
-func (m *Machine) begin(at time.Time, f *flight, p *ipc.Permit) {
-	if op := m.withdrawn(at, f); op != nil { // the permit expires by itself
-		m.conclude(at, f, op)
+func (fs *flights) begin(at time.Time, f *flight, p *ipc.Permit) {
+	if op := fs.verdicts.withdrawn(at, f); op != nil { // the permit expires by itself
+		fs.conclude(at, f, op)
 		return
 	}
 	began := *f.run
 	began.Began = wall(at)
 	f.run, f.phase = &began, beginning
 	e := &began.Entry
-	m.do(f, Work{
+	fs.do(f, Work{
 		Ops: []queue.Op{queue.Begin{ID: e.ID, Fence: e.Fence, Attempt: job.Attempt{
 			Job: e.ID, Number: began.Attempt, Fence: e.Fence, Choice: began.Choice, State: job.Pending, Started: began.Began,
 		}}},
@@ -314,22 +327,22 @@ func (m *Machine) begin(at time.Time, f *flight, p *ipc.Permit) {
 // submitted takes the answer to a submission. Any error but an *ipc.Error is the core's
 // death or silence: its job may run, and only CoreGone, after the reaping, says that it does
 // not.
-func (m *Machine) submitted(at time.Time, f *flight, err error) {
+func (fs *flights) submitted(at time.Time, f *flight, err error) {
 	f.phase = running
-	m.ready.Tell = append(m.ready.Tell, f.early...)
+	fs.ready.Tell = append(fs.ready.Tell, f.early...)
 	f.early = nil
 	var refused *ipc.Error
 	switch {
 	case errors.As(err, &refused):
-		m.settle(at, f, refusal(at, refused))
+		fs.settle(at, f, refusal(at, refused))
 		return
 	case err == nil:
-		delete(m.lateStarts, f.run.Entry.ID)
+		delete(fs.verdicts.lateStarts, f.run.Entry.ID)
 	}
-	if why := m.held[f.run.Entry.Batch]; why != "" {
+	if why := fs.verdicts.held[f.run.Entry.Batch]; why != "" {
 		f.stops = append(f.stops, Stop{How: Boundary, Reason: why})
 	}
-	m.pursue(at, f)
+	fs.pursue(at, f)
 }
 
 // refusal is the end of an attempt that the core did not start.
@@ -344,18 +357,18 @@ func refusal(at time.Time, e *ipc.Error) ending {
 
 // pursue does what is next for a run that its core has: what has ended is recorded, who is
 // to stop is asked to.
-func (m *Machine) pursue(at time.Time, f *flight) {
+func (fs *flights) pursue(at time.Time, f *flight) {
 	switch {
 	case f.busy || f.phase != running:
 	case f.end != nil && f.streams:
 		f.phase = closing
-		m.do(f, Work{Call: CloseStream{Run: f.run, Outcome: f.end.outcome, Died: f.end.died}})
+		fs.do(f, Work{Call: CloseStream{Run: f.run, Outcome: f.end.outcome, Died: f.end.died}})
 	case f.end != nil:
 		f.phase = closing
-		m.finish(at, f)
+		fs.finish(at, f)
 	case len(f.stops) > 0:
 		f.asks, f.stops = f.stops[0], f.stops[1:]
-		m.askToStop(f)
+		fs.askToStop(f)
 	}
 }
 
@@ -368,11 +381,11 @@ type Ended struct {
 }
 
 // settle gives a flight its end; the first one counts.
-func (m *Machine) settle(at time.Time, f *flight, e ending) {
+func (fs *flights) settle(at time.Time, f *flight, e ending) {
 	if f.end == nil {
 		f.end = &e
 	}
-	m.pursue(at, f)
+	fs.pursue(at, f)
 }
 
 // RunEvent is an event of a run, as its core has told it.
@@ -386,8 +399,8 @@ type RunEvent struct {
 const flushAfter = 50 * time.Millisecond
 
 // runEvent takes one event.
-func (m *Machine) runEvent(at time.Time, e RunEvent) {
-	f := m.flights[e.Event.Job]
+func (fs *flights) runEvent(at time.Time, e RunEvent) {
+	f := fs.all[e.Event.Job]
 	if f == nil || f.run == nil || f.run.Attempt != e.Event.Attempt || f.run.Core != e.Core || f.phase < beginning {
 		return
 	}
@@ -395,12 +408,12 @@ func (m *Machine) runEvent(at time.Time, e RunEvent) {
 		f.since = at
 	}
 	f.events = append(f.events, e.Event)
-	m.buffered++
+	fs.buffered++
 	switch e.Event.Kind {
 	case job.EventUsage:
 		if u := e.Event.Usage; u != nil {
 			f.usage = f.usage.Add(*u)
-			m.charge(at, f, u.CostUSD)
+			fs.cores.charge(at, f, u.CostUSD)
 		}
 	case job.EventSession:
 		f.session = e.Event.Session
@@ -412,37 +425,37 @@ func (m *Machine) runEvent(at time.Time, e RunEvent) {
 		f.early = append(f.early, told)
 		return
 	}
-	m.ready.Tell = append(m.ready.Tell, told)
+	fs.ready.Tell = append(fs.ready.Tell, told)
 }
 
 // Buffered returns how many events are not stored and not about to be. An owner that lets
 // it grow without end runs out of memory.
-func (m *Machine) Buffered() int { return m.buffered }
+func (m *Machine) Buffered() int { return m.air.buffered }
 
 // flush stores the events of all flights once the oldest has waited for long enough: they
 // share a commit then.
-func (m *Machine) flush(at time.Time) {
-	m.flushAt = time.Time{}
-	for _, f := range m.flights {
+func (fs *flights) flush(at time.Time) {
+	fs.flushAt = time.Time{}
+	for _, f := range fs.all {
 		if len(f.events) > 0 && !f.busy && f.phase == running {
-			m.flushAt = earlier(m.flushAt, f.since.Add(flushAfter))
+			fs.flushAt = earlier(fs.flushAt, f.since.Add(flushAfter))
 		}
 	}
-	if !due(m.flushAt, at) {
+	if !due(fs.flushAt, at) {
 		return
 	}
-	m.flushAt = time.Time{}
-	for _, id := range sorted(m.flights) {
-		if f := m.flights[id]; len(f.events) > 0 && !f.busy && f.phase == running {
-			ops, told := m.takeEvents(f)
-			m.do(f, Work{Ops: ops, Tell: told})
+	fs.flushAt = time.Time{}
+	for _, id := range sorted(fs.all) {
+		if f := fs.all[id]; len(f.events) > 0 && !f.busy && f.phase == running {
+			ops, told := fs.takeEvents(f)
+			fs.do(f, Work{Ops: ops, Tell: told})
 		}
 	}
 }
 
 // takeEvents returns, as ops, the events of a flight that wait to be stored, with the moves
 // of state and session that they bring.
-func (m *Machine) takeEvents(f *flight) ([]queue.Op, []Told) {
+func (fs *flights) takeEvents(f *flight) ([]queue.Op, []Told) {
 	if len(f.events) == 0 {
 		return nil, nil
 	}
@@ -458,26 +471,26 @@ func (m *Machine) takeEvents(f *flight) ([]queue.Op, []Told) {
 		}
 	}
 	told := []Told{Stored{f.run, f.events}}
-	m.buffered -= len(f.events)
+	fs.buffered -= len(f.events)
 	f.events = nil
 	return ops, told
 }
 
 // conclude ends a claim with an op.
-func (m *Machine) conclude(at time.Time, f *flight, op queue.Op) {
+func (fs *flights) conclude(at time.Time, f *flight, op queue.Op) {
 	f.phase, f.op = closing, op
-	m.record(at, f)
+	fs.record(at, f)
 }
 
 // record makes the op durable that ends a claim, together with the attempt's last events.
-func (m *Machine) record(at time.Time, f *flight) {
-	ops, told := m.takeEvents(f)
+func (fs *flights) record(at time.Time, f *flight) {
+	ops, told := fs.takeEvents(f)
 	ops = append(ops, f.beforeEnd()...)
 	ops = append(ops, f.op)
-	if m.with != nil {
-		ops = append(ops, m.with(f.run, f.op)...)
+	if fs.verdicts.with != nil {
+		ops = append(ops, fs.verdicts.with(f.run, f.op)...)
 	}
-	m.do(f, Work{Ops: ops, Tell: append(told, Over{Run: f.run, Op: f.op, Checkpointed: f.checkpointed})})
+	fs.do(f, Work{Ops: ops, Tell: append(told, Over{Run: f.run, Op: f.op, Checkpointed: f.checkpointed})})
 }
 
 // beforeEnd returns the move to Running before the end of an attempt of which the core told
@@ -503,7 +516,7 @@ func (f *flight) beforeEnd() (ops []queue.Op) {
 }
 
 // land ends a flight whose claim has ended, and tells the policy what the attempt used.
-func (m *Machine) land(at time.Time, f *flight) {
+func (fs *flights) land(at time.Time, f *flight) {
 	var used job.Usage
 	over := false
 	switch end := f.op.(type) {
@@ -512,22 +525,22 @@ func (m *Machine) land(at time.Time, f *flight) {
 	case queue.Await:
 		used, over = end.Outcome.Usage, true
 	}
-	m.landed(at, Landed{ID: f.run.Entry.ID, Used: used, Over: over, Parked: f.parked})
+	fs.landed(at, Landed{ID: f.run.Entry.ID, Used: used, Over: over, Parked: f.parked})
 }
 
 // lost ends a flight whose claim has become somebody else's, or whose store has failed. What
 // its core still runs of it is stopped, and counts for nothing.
-func (m *Machine) lost(at time.Time, f *flight, err error) {
-	if !errors.Is(err, queue.ErrFenced) && m.ready.Err == nil {
-		m.ready.Err = fmt.Errorf("record job %s: %w", f.run.Entry.ID, err)
+func (fs *flights) lost(at time.Time, f *flight, err error) {
+	if !errors.Is(err, queue.ErrFenced) && fs.ready.Err == nil {
+		fs.ready.Err = fmt.Errorf("record job %s: %w", f.run.Entry.ID, err)
 	}
-	m.ready.Tell = append(m.ready.Tell, Refused{f.run, err})
+	fs.ready.Tell = append(fs.ready.Tell, Refused{f.run, err})
 	if f.phase == running {
-		m.do(f, Work{Call: CancelRun{f.run, ipc.CancelJob{
+		fs.do(f, Work{Call: CancelRun{f.run, ipc.CancelJob{
 			Job: f.run.Entry.ID, Attempt: f.run.Attempt, Class: job.CancelledClass, Reason: "its claim has ended", Lost: true,
 		}}})
 	}
-	m.landed(at, Landed{ID: f.run.Entry.ID})
+	fs.landed(at, Landed{ID: f.run.Entry.ID})
 }
 
 // Landed says that a job is no longer in flight: it has ended, or went back to the queue, and
@@ -544,39 +557,39 @@ type Landed struct {
 
 // landed ends a flight with what its attempt used. A job that landed because something is
 // isolated is remembered as long as an isolation exists, and asked about again only then.
-func (m *Machine) landed(at time.Time, e Landed) {
+func (fs *flights) landed(at time.Time, e Landed) {
 	if e.Parked {
-		m.parked[e.ID] = true
+		fs.room.parked[e.ID] = true
 	}
 	if e.Over {
-		m.forget(e.ID)
+		fs.forget(e.ID)
 	}
-	f := m.flights[e.ID]
+	f := fs.all[e.ID]
 	if f == nil {
 		return
 	}
 	if f.probe && !e.Over && e.Used == (job.Usage{}) {
-		m.probeAt = at.Add(probePause)
+		fs.room.probeAt = at.Add(probePause)
 	}
-	m.buffered -= len(f.events)
-	m.leave(f)
-	m.end(at, e.ID, f, policy.Demand{Tokens: float64(e.Used.Tokens()), CostUSD: e.Used.CostUSD}, e.Over)
+	fs.buffered -= len(f.events)
+	fs.cores.leave(f)
+	fs.end(at, e.ID, f, policy.Demand{Tokens: float64(e.Used.Tokens()), CostUSD: e.Used.CostUSD}, e.Over)
 }
 
 // forget forgets what was noted of a job: it has ended.
-func (m *Machine) forget(id job.ID) {
-	delete(m.parked, id)
-	delete(m.folderBusy, id)
-	delete(m.lateStarts, id)
+func (fs *flights) forget(id job.ID) {
+	delete(fs.room.parked, id)
+	delete(fs.verdicts.folderBusy, id)
+	delete(fs.verdicts.lateStarts, id)
 }
 
 // InFlight returns how many jobs are claimed or being claimed.
-func (m *Machine) InFlight() int { return len(m.flights) }
+func (m *Machine) InFlight() int { return len(m.air.all) }
 
 // Lookup returns the run of a job in flight; nil if its claim is not committed, or it is not
 // in flight.
 func (m *Machine) Lookup(id job.ID) *Run {
-	if f := m.flights[id]; f != nil {
+	if f := m.air.all[id]; f != nil {
 		return f.run
 	}
 	return nil
@@ -584,8 +597,8 @@ func (m *Machine) Lookup(id job.ID) *Run {
 
 // Runs returns what is in flight and claimed, by job.
 func (m *Machine) Runs() (list []*Run) {
-	for _, id := range sorted(m.flights) {
-		if f := m.flights[id]; f.run != nil {
+	for _, id := range sorted(m.air.all) {
+		if f := m.air.all[id]; f.run != nil {
 			list = append(list, f.run)
 		}
 	}
@@ -594,14 +607,45 @@ func (m *Machine) Runs() (list []*Run) {
 
 // Kept reports whether a run's claim is still its own: its end is not being recorded.
 func (m *Machine) Kept(r *Run) bool {
-	f := m.flights[r.Entry.ID]
+	f := m.air.all[r.Entry.ID]
 	return f != nil && f.run != nil && f.run.Attempt == r.Attempt && f.phase < closing
 }
 
 // OnCore returns how many jobs were given to a core.
 func (m *Machine) OnCore(id CoreID) int {
-	if b := m.book(id); b != nil {
+	if b := m.cores.book(id); b != nil {
 		return b.flights
 	}
 	return 0
+}
+
+// claimed takes what became of a claim. A flight of which nothing came is ended as if it had
+// used nothing, and its lane is read again from the beginning.
+func (fs *flights) claimed(at time.Time, e *Claimed) {
+	got := make(map[job.ID]*queue.Entry, len(e.Entries))
+	for i := range e.Entries {
+		got[e.Entries[i].ID] = &e.Entries[i]
+	}
+	for _, id := range e.Asked {
+		f := fs.all[id]
+		if f == nil || f.flies() {
+			continue
+		}
+		if entry := got[id]; entry != nil {
+			fs.board(at, f, entry)
+			continue
+		}
+		// It was withdrawn, has expired, or its owner has used up a grant: its lane tells.
+		fs.end(at, id, f, policy.Demand{}, false)
+		fs.backlog.reload(fs.backlog.laneOf(f.lane))
+	}
+}
+
+// end gives back what a flight holds, tells the policy what was used instead of what was
+// expected, and looks again at what was passed over.
+func (fs *flights) end(at time.Time, id job.ID, f *flight, used policy.Demand, over bool) {
+	delete(fs.all, id)
+	fs.room.give(f.uses)
+	fs.backlog.policy.End(f.lane.Tenant, f.ask, used, over, wall(at))
+	fs.backlog.again()
 }

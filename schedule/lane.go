@@ -21,6 +21,21 @@ const (
 	maxPassed  = 256
 )
 
+// backlog is what is known of the queue, and the policy that orders it.
+type backlog struct {
+	policy  policy.Policy
+	expect  job.Expectation
+	flights map[job.ID]*flight // of which nothing but their ids and whether they fly is asked
+	room    *room
+
+	scopes  []*scope
+	lanes   map[job.Lane]*lane
+	behind  []*lane   // lanes in which heads were passed over; each once
+	unknown []string  // workspaces of heads whose real path is not known, sorted
+	fresh   bool      // heads were read since the last Step
+	overAt  time.Time // when to read again what was passed over for a used up grant; zero: nothing was
+}
+
 // scope is one of the batches to work on, or what is shared.
 type scope struct {
 	batch   job.BatchID
@@ -71,13 +86,13 @@ func (h *head) use(t job.Tenant) use {
 // answer does not list any more are gone. Since when a head waits for its
 // workspace is kept over the read, or the time that it waited would begin anew with every
 // change of its lane.
-func (m *Machine) headsRead(e *HeadsRead) {
-	s := m.scope(e.Batch)
+func (b *backlog) headsRead(e *HeadsRead) {
+	s := b.scope(e.Batch)
 	if s == nil || !s.reading {
 		return
 	}
 	for _, id := range e.Expired {
-		delete(m.parked, id)
+		delete(b.room.parked, id)
 	}
 	s.reading = false
 	if s.void {
@@ -91,12 +106,12 @@ func (m *Machine) headsRead(e *HeadsRead) {
 	}
 	gone := s.only
 	if e.All {
-		gone = m.lanesOf(s.batch)
+		gone = b.lanesOf(s.batch)
 	}
 	for _, key := range gone {
-		if l := m.lanes[key]; l != nil && !listed[key] {
+		if l := b.lanes[key]; l != nil && !listed[key] {
 			l.heads, l.passed, l.more, l.trimmed = nil, 0, false, false
-			m.tell(l)
+			b.tell(l)
 		}
 	}
 	s.only = nil
@@ -105,19 +120,19 @@ func (m *Machine) headsRead(e *HeadsRead) {
 		if r.Lane.Only != "" {
 			s.only = append(s.only, r.Lane)
 		}
-		l := m.laneOf(r.Lane)
+		l := b.laneOf(r.Lane)
 		waited := l.waited()
 		l.heads, l.passed, l.trimmed, l.paging, l.size, l.last = l.heads[:0], 0, false, false, 2*someHeads, queue.Place{}
-		m.extend(l, r, e.Folders)
+		b.extend(l, r, e.Folders)
 		for n := range l.heads {
 			l.heads[n].since = waited[l.heads[n].ID]
 		}
 	}
 	for i := range e.Pages {
 		r := &e.Pages[i]
-		if l := m.lanes[r.Lane]; l != nil && l.paging {
+		if l := b.lanes[r.Lane]; l != nil && l.paging {
 			l.paging = false
-			m.extend(l, r, e.Folders)
+			b.extend(l, r, e.Folders)
 		}
 	}
 }
@@ -137,8 +152,8 @@ func (l *lane) waited() map[job.ID]time.Time {
 }
 
 // lanesOf returns the known lanes of a scope, in no order: its caller empties all of them.
-func (m *Machine) lanesOf(batch job.BatchID) (list []job.Lane) {
-	for key := range m.lanes {
+func (b *backlog) lanesOf(batch job.BatchID) (list []job.Lane) {
+	for key := range b.lanes {
 		if key.Batch == batch {
 			list = append(list, key)
 		}
@@ -147,21 +162,21 @@ func (m *Machine) lanesOf(batch job.BatchID) (list []job.Lane) {
 }
 
 // laneOf returns what is known of a lane, nothing if it was not heard of.
-func (m *Machine) laneOf(key job.Lane) *lane {
-	l := m.lanes[key]
+func (b *backlog) laneOf(key job.Lane) *lane {
+	l := b.lanes[key]
 	if l == nil {
 		l = &lane{key: key}
-		m.lanes[key] = l
+		b.lanes[key] = l
 	}
 	return l
 }
 
 // extend puts heads behind those that are known of a lane.
-func (m *Machine) extend(l *lane, r *queue.LaneHeads, folders map[string]string) {
+func (b *backlog) extend(l *lane, r *queue.LaneHeads, folders map[string]string) {
 	l.more = r.More
 	for _, h := range r.Heads {
 		l.last = h.Place()
-		if f := m.flights[h.ID]; f != nil && !f.flies() {
+		if f := b.flights[h.ID]; f != nil && !f.flies() {
 			continue // it was read before its claim
 		}
 		c := head{Head: h, known: h.Workspace.Path == ""}
@@ -169,33 +184,33 @@ func (m *Machine) extend(l *lane, r *queue.LaneHeads, folders map[string]string)
 			c.real, c.known = real, true
 		}
 		if !c.known {
-			m.resolve(h.Workspace.Path)
+			b.resolve(h.Workspace.Path)
 		}
 		l.heads = append(l.heads, c)
 	}
-	m.tell(l)
+	b.tell(l)
 }
 
 // tell tells the policy of the head of a lane, and asks for more where none is known.
-func (m *Machine) tell(l *lane) {
+func (b *backlog) tell(l *lane) {
 	if l.passed < len(l.heads) {
 		h := &l.heads[l.passed]
-		m.policy.Add(policy.Head{Lane: l.key, ID: h.ID, RunnableAt: h.RunnableAt, Ask: m.demand(h.Expect)})
+		b.policy.Add(policy.Head{Lane: l.key, ID: h.ID, RunnableAt: h.RunnableAt, Ask: b.demand(h.Expect)})
 		return
 	}
-	m.policy.Remove(l.key)
+	b.policy.Remove(l.key)
 	switch {
 	case l.more:
-		m.wantPage(l)
+		b.wantPage(l)
 	case len(l.heads) == 0 && !l.trimmed:
-		delete(m.lanes, l.key)
+		delete(b.lanes, l.key)
 	}
 }
 
 // wantPage has the next reads ask for what lies behind the last head of a lane. Lanes of
 // one entry have no more than that one.
-func (m *Machine) wantPage(l *lane) {
-	if s := m.scope(l.key.Batch); s != nil && l.key.Only == "" && !l.wanted {
+func (b *backlog) wantPage(l *lane) {
+	if s := b.scope(l.key.Batch); s != nil && l.key.Only == "" && !l.wanted {
 		l.wanted, s.pages = true, append(s.pages, l.key)
 	}
 }
@@ -203,63 +218,63 @@ func (m *Machine) wantPage(l *lane) {
 // passOver leaves the head of a lane where it is and goes on behind it. Beyond maxPassed
 // heads, memory is worth more than a second read: the lane is read from its beginning when
 // there may be room again.
-func (m *Machine) passOver(at time.Time, l *lane, why job.Waiting) {
+func (b *backlog) passOver(at time.Time, l *lane, why job.Waiting) {
 	h := &l.heads[l.passed]
 	if why.Reason == job.WaitFolder && h.known {
 		if h.since.IsZero() {
 			h.since = at
 		}
 		if h.Type == job.Maintenance {
-			m.room.reserve(h.real) // else it would wait for ever beside a stream of jobs
+			b.room.reserve(h.real) // else it would wait for ever beside a stream of jobs
 		}
 	}
-	if h.Over && m.overAt.IsZero() {
-		m.overAt = at.Add(overEvery)
+	if h.Over && b.overAt.IsZero() {
+		b.overAt = at.Add(overEvery)
 	}
 	if !l.behind {
-		l.behind, m.behind = true, append(m.behind, l)
+		l.behind, b.behind = true, append(b.behind, l)
 	}
 	if l.passed++; l.passed > maxPassed {
 		l.heads, l.passed, l.trimmed = slices.Delete(l.heads, 0, l.passed), 0, true
 	}
-	m.tell(l)
+	b.tell(l)
 }
 
 // again looks at everything that was passed over: there may be room for it now.
-func (m *Machine) again() {
-	behind := m.behind
-	m.behind = nil
-	m.room.release()
+func (b *backlog) again() {
+	behind := b.behind
+	b.behind = nil
+	b.room.release()
 	for _, l := range behind {
 		l.behind = false
-		if m.lanes[l.key] != l {
+		if b.lanes[l.key] != l {
 			continue
 		}
 		if l.trimmed {
-			m.reload(l)
+			b.reload(l)
 			continue
 		}
 		l.passed = 0
-		m.tell(l)
+		b.tell(l)
 	}
 }
 
 // reload forgets what is known of a lane and reads it from its beginning.
-func (m *Machine) reload(l *lane) {
+func (b *backlog) reload(l *lane) {
 	l.heads, l.passed, l.trimmed, l.paging, l.more, l.last, l.size = nil, 0, false, false, true, queue.Place{}, someHeads
 	if l.key.Only != "" {
 		l.more = false
-		if s := m.scope(l.key.Batch); s != nil {
+		if s := b.scope(l.key.Batch); s != nil {
 			s.stale = true
 		}
 	}
-	m.tell(l)
+	b.tell(l)
 }
 
 // reads returns what is to be read, and counts on its being read. A page that is wanted of a
 // lane that is read from its beginning anyway is not asked for.
-func (m *Machine) reads() (list []queue.HeadsSpec) {
-	for _, s := range m.scopes {
+func (b *backlog) reads() (list []queue.HeadsSpec) {
+	for _, s := range b.scopes {
 		if s.reading || !s.stale && len(s.pages) == 0 {
 			continue
 		}
@@ -268,7 +283,7 @@ func (m *Machine) reads() (list []queue.HeadsSpec) {
 			spec.Each = firstHeads
 		}
 		for _, key := range s.pages {
-			l := m.lanes[key]
+			l := b.lanes[key]
 			if l == nil {
 				continue
 			}
@@ -286,28 +301,96 @@ func (m *Machine) reads() (list []queue.HeadsSpec) {
 
 // resolve asks for the real path of a workspace. A file system may hang, so that the machine
 // does not wait for the answer: heads of that workspace are passed over until it comes.
-func (m *Machine) resolve(path string) {
-	if i, found := slices.BinarySearch(m.unknown, path); !found {
-		m.unknown = slices.Insert(m.unknown, i, path)
+func (b *backlog) resolve(path string) {
+	if i, found := slices.BinarySearch(b.unknown, path); !found {
+		b.unknown = slices.Insert(b.unknown, i, path)
 	}
 }
 
 // folderKnown gives the real path to the heads of a workspace, and tries them again.
-func (m *Machine) folderKnown(e FolderKnown) {
-	i, found := slices.BinarySearch(m.unknown, e.Path)
+func (b *backlog) folderKnown(e FolderKnown) {
+	i, found := slices.BinarySearch(b.unknown, e.Path)
 	if !found {
 		return
 	}
-	m.unknown = slices.Delete(m.unknown, i, i+1)
-	for _, l := range m.lanes {
+	b.unknown = slices.Delete(b.unknown, i, i+1)
+	for _, l := range b.lanes {
 		for n := range l.heads {
 			if h := &l.heads[n]; h.Workspace.Path == e.Path {
 				h.real, h.known = e.Real, true
 			}
 		}
 	}
-	m.again()
+	b.again()
 }
 
 // sorted returns the ids of a map in an order that does not depend on the map's.
 func sorted[V any](m map[job.ID]V) []job.ID { return slices.Sorted(maps.Keys(m)) }
+
+// mayChoose reports whether enough is known of the store to choose: a job that went back
+// to the queue must not lose its turn to those behind it, nor one that is not read yet to
+// those of a lower priority. What changes while heads are read waits for the next read, so
+// that a busy store does not hold up everything.
+func (b *backlog) mayChoose() bool {
+	return !slices.ContainsFunc(b.scopes, func(s *scope) bool {
+		return s.reading || s.stale && !b.fresh || slices.ContainsFunc(s.pages, b.holdsUp)
+	})
+}
+
+// holdsUp reports whether the next head of a lane has to be known before another is
+// chosen. It has not behind very many that were passed over.
+func (b *backlog) holdsUp(key job.Lane) bool {
+	l := b.lanes[key]
+	return l != nil && l.wanted && !l.trimmed
+}
+
+// usePolicy tells a new policy everything that an old one was told.
+func (b *backlog) usePolicy(at time.Time, e UsePolicy) {
+	b.policy, b.expect = e.Policy, e.Expect
+	for _, id := range sorted(b.flights) {
+		f := b.flights[id]
+		b.policy.Start(f.lane.Tenant, f.ask, wall(at))
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(b.lanes), job.Lane.Compare) {
+		b.tell(b.lanes[key])
+	}
+}
+
+// urgent returns, of each tenant that has a runnable job, the highest priority of these: for
+// whom a run of the same tenant and a lower priority may stop between two steps. Jobs that
+// were passed over count, those that are not read yet do not.
+func (b *backlog) urgent(at time.Time) map[job.Tenant]int {
+	most := map[job.Tenant]int{}
+	for key, l := range b.lanes {
+		i := slices.IndexFunc(l.heads, func(h head) bool { return b.flights[h.ID] == nil })
+		if i < 0 || l.heads[i].RunnableAt.After(wall(at)) {
+			continue
+		}
+		if p, has := most[key.Tenant]; !has || key.Priority > p {
+			most[key.Tenant] = key.Priority
+		}
+	}
+	return most
+}
+
+// scope returns a scope; nil if the machine does not work on that batch. There are few.
+func (b *backlog) scope(batch job.BatchID) *scope {
+	for _, s := range b.scopes {
+		if s.batch == batch {
+			return s
+		}
+	}
+	return nil
+}
+
+// demand returns what a policy counts a job as until its use is known: what the job says of
+// itself, else what the settings say of all.
+func (b *backlog) demand(e job.Expectation) policy.Demand {
+	if e.Tokens == 0 {
+		e.Tokens = b.expect.Tokens
+	}
+	if e.CostUSD == 0 {
+		e.CostUSD = b.expect.CostUSD
+	}
+	return policy.Demand{Tokens: float64(e.Tokens), CostUSD: e.CostUSD, Slots: 1}
+}

@@ -1,51 +1,31 @@
 package schedule
 
 import (
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
 )
 
-// Machine decides which queued job runs next. Make it with New. It must not be used by
-// two goroutines at once.
+// Machine decides what happens to jobs. Make it with New. It must not be used by two
+// goroutines at once.
+//
+//	backlog    what is queued, and in which order the policy takes it
+//	room       what may run at once, and what holds it
+//	coreBooks  what each core is to be told of the others
+//	flights    the jobs in flight, one Work after the other
+//	verdicts   what follows from a refusal, a stop and an end
 type Machine struct {
-	policy policy.Policy
-	expect job.Expectation
-
-	scopes []*scope
-	lanes  map[job.Lane]*lane
-	behind []*lane // lanes in which heads were passed over; each once
-
-	bounds     Bounds
-	mode       Mode
-	isolations Isolations
-	retry      *policy.Retry
-	await      func(time.Time, *Run, *job.Outcome, *policy.Decision) queue.Op
-	with       func(*Run, queue.Op) []queue.Op
-
-	books    []*book // of the cores that are up or starting, by their places
-	asked    []asked // permits, of the last minute, the oldest first
-	spent    spendings
-	held     map[job.BatchID]string // why batches do not go on
-	flights  map[job.ID]*flight
+	backlog  backlog
 	room     room
-	buffered int       // events of flights that are not stored
-	flushAt  time.Time // when they are to be stored; zero: there are none
-
-	parked     map[job.ID]bool      // refused by an isolation when they were asked for last
-	folderBusy map[job.ID]time.Time // since when jobs wait for a workspace that others have
-	lateStarts map[job.ID]int       // how often in a row jobs came too late for their permits
-
-	unknown []string  // workspaces of heads whose real path is not known, sorted
-	ready   Ready     // what the next Step returns
-	fresh   bool      // heads were read since the last Step
-	probeAt time.Time // when to probe again after a core has refused that; zero: at once
-	overAt  time.Time // when to read again what was passed over for a used up grant; zero: nothing was
+	cores    coreBooks
+	air      flights
+	verdicts verdicts
+	ready    Ready // what the next Step returns
 }
 
 // overEvery is how often heads are read again that were passed over for a grant: it moves
@@ -77,16 +57,20 @@ type Config struct {
 
 // New returns a machine that knows of no core and has read nothing.
 func New(c Config) *Machine {
-	m := &Machine{
-		policy: c.Policy, expect: c.Expect, bounds: c.Bounds, lanes: map[job.Lane]*lane{},
-		retry: c.Retry, await: c.Await, with: c.With, room: newRoom(),
-		held: map[job.BatchID]string{}, flights: map[job.ID]*flight{},
-		parked: map[job.ID]bool{}, folderBusy: map[job.ID]time.Time{}, lateStarts: map[job.ID]int{},
-	}
-	m.spent.bound(c.Windows)
+	all := map[job.ID]*flight{}
+	m := &Machine{}
+	m.cores = coreBooks{flights: all, ready: &m.ready}
+	m.cores.spent.bound(c.Windows)
+	m.room = newRoom(c.Bounds, all, &m.cores)
+	m.backlog = backlog{policy: c.Policy, expect: c.Expect, lanes: map[job.Lane]*lane{}, flights: all, room: &m.room}
 	for _, batch := range c.Scopes {
-		m.scopes = append(m.scopes, &scope{batch: batch, stale: true})
+		m.backlog.scopes = append(m.backlog.scopes, &scope{batch: batch, stale: true})
 	}
+	m.verdicts = verdicts{
+		retry: c.Retry, await: c.Await, with: c.With, room: &m.room, held: map[job.BatchID]string{},
+		folderBusy: map[job.ID]time.Time{}, lateStarts: map[job.ID]int{},
+	}
+	m.air = flights{all: all, backlog: &m.backlog, room: &m.room, cores: &m.cores, verdicts: &m.verdicts, ready: &m.ready}
 	return m
 }
 
@@ -95,15 +79,15 @@ func New(c Config) *Machine {
 func (m *Machine) Step(at time.Time, events ...Event) Ready {
 	m.Take(at, events...)
 	m.pass(at)
-	if m.mayChoose() {
+	if m.backlog.mayChoose() {
 		m.ready.Claims = m.choose(at)
 	}
-	m.flush(at)
-	m.ready.Reads = m.reads()
-	m.ready.Resolve = slices.Clone(m.unknown)
+	m.air.flush(at)
+	m.ready.Reads = m.backlog.reads()
+	m.ready.Resolve = slices.Clone(m.backlog.unknown)
 	m.ready.Wake = m.wake(at)
 	r := m.ready
-	m.ready, m.fresh = Ready{}, false
+	m.ready, m.backlog.fresh = Ready{}, false
 	return r
 }
 
@@ -115,41 +99,24 @@ func (m *Machine) Take(at time.Time, events ...Event) {
 	}
 }
 
-// mayChoose reports whether enough is known of the store to choose: a job that went back
-// to the queue must not lose its turn to those behind it, nor one that is not read yet to
-// those of a lower priority. What changes while heads are read waits for the next read, so
-// that a busy store does not hold up everything.
-func (m *Machine) mayChoose() bool {
-	return !slices.ContainsFunc(m.scopes, func(s *scope) bool {
-		return s.reading || s.stale && !m.fresh || slices.ContainsFunc(s.pages, m.holdsUp)
-	})
-}
-
-// holdsUp reports whether the next head of a lane has to be known before another is
-// chosen. It has not behind very many that were passed over.
-func (m *Machine) holdsUp(key job.Lane) bool {
-	l := m.lanes[key]
-	return l != nil && l.wanted && !l.trimmed
-}
-
 // pass looks at what is due by itself: deadlines of queued jobs, which the store finds when
 // it is read; grants that may have been renewed; isolations that have ended.
 func (m *Machine) pass(at time.Time) {
-	for _, s := range m.scopes {
+	for _, s := range m.backlog.scopes {
 		if due(s.nextAt, wall(at)) {
 			s.stale, s.nextAt = true, time.Time{}
 		}
 	}
-	if due(m.overAt, at) {
+	if due(m.backlog.overAt, at) {
 		m.take(at, Forget{})
 	}
-	if due(m.probeAt, at) {
-		m.probeAt = time.Time{}
+	if due(m.room.probeAt, at) {
+		m.room.probeAt = time.Time{}
 	}
-	in := len(m.isolations)
-	m.isolations = slices.DeleteFunc(m.isolations, func(i isolation.Isolation) bool { return due(i.Until, at) })
-	if len(m.isolations) < in {
-		m.again()
+	in := len(m.room.isolations)
+	m.room.isolations = slices.DeleteFunc(m.room.isolations, func(i isolation.Isolation) bool { return due(i.Until, at) })
+	if len(m.room.isolations) < in {
+		m.backlog.again()
 	}
 }
 
@@ -165,98 +132,86 @@ func due(t, at time.Time) bool { return !t.IsZero() && !t.After(at) }
 func (m *Machine) take(at time.Time, e Event) {
 	switch e := e.(type) {
 	case Bounds:
-		m.bounds = e
-		m.again()
+		m.room.bounds = e
+		m.backlog.again()
 	case Cores:
-		m.coresAre(at, e)
+		m.cores.coresAre(at, e)
 	case CoreGone:
-		m.coreGone(at, e)
+		m.air.coreGone(at, e)
 	case Mode:
 		m.modeIs(at, e)
 	case Isolations:
-		if m.isolations = e; len(e) == 0 {
-			clear(m.parked)
+		if m.room.isolations = e; len(e) == 0 {
+			clear(m.room.parked)
 		}
-		m.again()
+		m.backlog.again()
 	case UsePolicy:
-		m.usePolicy(at, e)
+		m.backlog.usePolicy(at, e)
 	case Reputation:
-		if p, ok := m.policy.(policy.Reputed); ok {
+		if p, ok := m.backlog.policy.(policy.Reputed); ok {
 			p.SetReputation(e.Tenant, e.Value)
 		}
 	case Changed:
-		for _, s := range m.scopes {
+		for _, s := range m.backlog.scopes {
 			s.stale = true
 		}
 	case Forget:
-		for _, s := range m.scopes {
+		for _, s := range m.backlog.scopes {
 			s.since, s.stale, s.void, s.nextAt = 0, true, s.reading, time.Time{}
 		}
-		m.overAt = time.Time{}
+		m.backlog.overAt = time.Time{}
 	case HeadsRead:
-		m.headsRead(&e)
-		m.fresh = true
+		m.backlog.headsRead(&e)
+		m.backlog.fresh = true
 	case FolderKnown:
-		m.folderKnown(e)
+		m.backlog.folderKnown(e)
 	case Claimed:
-		m.claimed(at, &e)
+		m.air.claimed(at, &e)
 	case Landed:
-		m.landed(at, e)
+		m.air.landed(at, e)
 	case Dropped:
-		m.forget(e.ID)
+		m.air.forget(e.ID)
 	case Done:
-		m.done(at, &e)
+		m.air.done(at, &e)
 	case RunEvent:
-		m.runEvent(at, e)
+		m.air.runEvent(at, e)
 	case Ended:
-		if f := m.flights[e.Job]; f != nil && f.run != nil && f.run.Attempt == e.Attempt && f.run.Core == e.Core {
-			m.settle(at, f, ending{outcome: e.Outcome})
+		if f := m.air.all[e.Job]; f != nil && f.run != nil && f.run.Attempt == e.Attempt && f.run.Core == e.Core {
+			m.air.settle(at, f, ending{outcome: e.Outcome})
 		}
 	case Stop:
-		m.stop(at, e)
+		m.air.stop(at, e)
 	case Hold:
-		if m.held[e.Batch] = e.Why; e.Why == "" {
-			delete(m.held, e.Batch)
+		if m.verdicts.held[e.Batch] = e.Why; e.Why == "" {
+			delete(m.verdicts.held, e.Batch)
 		}
 	case Preempt:
-		m.preempt(at)
-		m.yield(at)
+		m.air.preempt(at)
+		m.air.yield(at)
 	case UsedUp:
-		m.usedUp(at, e)
+		m.air.usedUp(at, e)
 	case UseRetry:
-		m.retry = e.Retry
+		m.verdicts.retry = e.Retry
 	case Windows:
-		m.spent.bound(e)
+		m.cores.spent.bound(e)
 	case Recall:
-		m.recall(at, e)
+		m.cores.recall(at, e)
 	case Tick:
-	}
-}
-
-// usePolicy tells a new policy everything that an old one was told.
-func (m *Machine) usePolicy(at time.Time, e UsePolicy) {
-	m.policy, m.expect = e.Policy, e.Expect
-	for _, id := range sorted(m.flights) {
-		f := m.flights[id]
-		m.policy.Start(f.lane.Tenant, f.ask, wall(at))
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(m.lanes), job.Lane.Compare) {
-		m.tell(m.lanes[key])
 	}
 }
 
 // choose takes jobs for free slots, in the policy's order. It stops where the next head of
 // a lane is not in memory: which job that is decides who comes next.
 func (m *Machine) choose(at time.Time) (claims []Claim) {
-	for m.free(at) > 0 {
-		h, ok := m.policy.Next(wall(at))
+	for m.room.free(at) > 0 {
+		h, ok := m.backlog.policy.Next(wall(at))
 		if !ok {
 			break
 		}
-		l := m.lanes[h.Lane]
+		l := m.backlog.lanes[h.Lane]
 		c := &l.heads[l.passed]
-		if w, refused := m.refuses(at, h.Lane.Tenant, c); refused {
-			if m.passOver(at, l, w); m.holdsUp(l.key) {
+		if w, refused := m.room.refuses(at, h.Lane.Tenant, c); refused {
+			if m.backlog.passOver(at, l, w); m.backlog.holdsUp(l.key) {
 				break
 			}
 			continue
@@ -265,15 +220,15 @@ func (m *Machine) choose(at time.Time) (claims []Claim) {
 		if !c.since.IsZero() {
 			f.waited = max(at.Sub(c.since), 0)
 		}
-		delete(m.parked, c.ID)
-		n := m.throttle()
-		f.probe = n > 0 && len(m.flights) >= n
-		m.flights[c.ID] = f
-		m.policy.Start(l.key.Tenant, f.ask, wall(at))
+		delete(m.room.parked, c.ID)
+		n := m.cores.throttle()
+		f.probe = n > 0 && len(m.air.all) >= n
+		m.air.all[c.ID] = f
+		m.backlog.policy.Start(l.key.Tenant, f.ask, wall(at))
 		m.room.take(f.uses)
 		claims = with(claims, l.key.Batch, c.ID)
 		l.heads = slices.Delete(l.heads, l.passed, l.passed+1)
-		if m.tell(l); l.wanted {
+		if m.backlog.tell(l); l.wanted {
 			break
 		}
 	}
@@ -291,76 +246,61 @@ func with(claims []Claim, batch job.BatchID, id job.ID) []Claim {
 	return append(claims, Claim{batch, []job.ID{id}})
 }
 
+// Slots returns how many more jobs may start now, and if none may, what they wait for.
+func (m *Machine) Slots(at time.Time) (int, job.Waiting) { return m.room.slots(at) }
+
 // Shares returns how the tenants stand, by their names: what of the whole each had and what
 // it should have, both in [0, 1].
-func (m *Machine) Shares(at time.Time) []policy.Share { return m.policy.Shares(wall(at)) }
-
-// Urgent returns, of each tenant that has a runnable job, the highest priority of these: for
-// whom a run of the same tenant and a lower priority may stop between two steps. Jobs that
-// were passed over count, those that are not read yet do not.
-func (m *Machine) Urgent(at time.Time) map[job.Tenant]int {
-	most := map[job.Tenant]int{}
-	for key, l := range m.lanes {
-		i := slices.IndexFunc(l.heads, func(h head) bool { return m.flights[h.ID] == nil })
-		if i < 0 || l.heads[i].RunnableAt.After(wall(at)) {
-			continue
-		}
-		if p, has := most[key.Tenant]; !has || key.Priority > p {
-			most[key.Tenant] = key.Priority
-		}
-	}
-	return most
-}
+func (m *Machine) Shares(at time.Time) []policy.Share { return m.backlog.policy.Shares(wall(at)) }
 
 // Refuses returns what a queued job would wait for if it were to start now, slots apart;
 // false: nothing. folder is the real path of its workspace, if that is known.
 func (m *Machine) Refuses(at time.Time, t job.Tenant, h queue.Head, folder string, known bool) (job.Waiting, bool) {
-	return m.refuses(at, t, &head{Head: h, real: folder, known: known})
+	return m.room.refuses(at, t, &head{Head: h, real: folder, known: known})
 }
+
+// Yields says which of the runs are to give way, given how things stand; none as long as a
+// slot is free, or nothing may start for another reason.
+func (m *Machine) Yields(at time.Time, runs []Candidate) []Yield { return m.air.yields(at, runs) }
+
+// YieldNote says to whom a job in flight gives way at its next step; "" to nobody.
+func (m *Machine) YieldNote(id job.ID) string { return m.air.yieldNote(id) }
+
+// Elsewhere returns what a core has to know of the others and of those that were before
+// it, nil if there is nothing. What it returned once it does not return again: the
+// caller tells the core, or calls Untold.
+func (m *Machine) Elsewhere(id CoreID) *ipc.Elsewhere { return m.cores.elsewhere(id) }
+
+// Untold takes back that a core was told of the others: the call has failed. What it may
+// have heard all the same counts twice then, which is better than not at all.
+func (m *Machine) Untold(at time.Time, id CoreID, e *ipc.Elsewhere) { m.cores.untold(at, id, e) }
+
+// Spent returns the cost windows with what counts in each, for a core that starts.
+func (m *Machine) Spent(at time.Time, windows []ipc.CostWindow) []ipc.CostWindow {
+	return m.cores.spent.fill(wall(at), windows)
+}
+
+// Remembers returns how far back spendings are kept; 0 means that none are.
+func (m *Machine) Remembers() time.Duration { return m.cores.spent.keep }
+
+// Leaving returns how many runs stop at the boundary of a step since the scheduler ends, or
+// are being asked to.
+func (m *Machine) Leaving() int { return m.air.leaving() }
 
 // Notes returns how much is remembered of jobs that are not in flight: those that an isolation
 // has refused, that met a busy workspace or came too late.
-func (m *Machine) Notes() int { return len(m.parked) + len(m.folderBusy) + len(m.lateStarts) }
-
-// claimed takes what became of a claim. A flight of which nothing came is ended as if it had
-// used nothing, and its lane is read again from the beginning.
-func (m *Machine) claimed(at time.Time, e *Claimed) {
-	got := make(map[job.ID]*queue.Entry, len(e.Entries))
-	for i := range e.Entries {
-		got[e.Entries[i].ID] = &e.Entries[i]
-	}
-	for _, id := range e.Asked {
-		f := m.flights[id]
-		if f == nil || f.flies() {
-			continue
-		}
-		if entry := got[id]; entry != nil {
-			m.board(at, f, entry)
-			continue
-		}
-		// It was withdrawn, has expired, or its owner has used up a grant: its lane tells.
-		m.end(at, id, f, policy.Demand{}, false)
-		m.reload(m.laneOf(f.lane))
-	}
-}
-
-// end gives back what a flight holds, tells the policy what was used instead of what was
-// expected, and looks again at what was passed over.
-func (m *Machine) end(at time.Time, id job.ID, f *flight, used policy.Demand, over bool) {
-	delete(m.flights, id)
-	m.room.give(f.uses)
-	m.policy.End(f.lane.Tenant, f.ask, used, over, wall(at))
-	m.again()
+func (m *Machine) Notes() int {
+	return len(m.room.parked) + len(m.verdicts.folderBusy) + len(m.verdicts.lateStarts)
 }
 
 // wake returns when something may be due by itself: what pass looks at, and when the policy
 // would choose otherwise though nothing has happened, since its window has moved on.
 func (m *Machine) wake(at time.Time) time.Time {
-	wake := earlier(earlier(earlier(m.policy.Wake(wall(at)), m.overAt), m.probeAt), m.flushAt)
-	for _, s := range m.scopes {
+	wake := earlier(earlier(earlier(m.backlog.policy.Wake(wall(at)), m.backlog.overAt), m.room.probeAt), m.air.flushAt)
+	for _, s := range m.backlog.scopes {
 		wake = earlier(wake, s.nextAt)
 	}
-	for _, i := range m.isolations {
+	for _, i := range m.room.isolations {
 		wake = earlier(wake, i.Until)
 	}
 	return wake
@@ -372,36 +312,4 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// blocked returns the isolation that keeps r from running at the time.
-func (m *Machine) blocked(at time.Time, r isolation.Run) (isolation.Isolation, bool) {
-	for _, i := range m.isolations {
-		if !due(i.Until, at) && i.Scope.Touches(r) {
-			return i, true
-		}
-	}
-	return isolation.Isolation{}, false
-}
-
-// scope returns a scope; nil if the machine does not work on that batch. There are few.
-func (m *Machine) scope(batch job.BatchID) *scope {
-	for _, s := range m.scopes {
-		if s.batch == batch {
-			return s
-		}
-	}
-	return nil
-}
-
-// demand returns what a policy counts a job as until its use is known: what the job says of
-// itself, else what the settings say of all.
-func (m *Machine) demand(e job.Expectation) policy.Demand {
-	if e.Tokens == 0 {
-		e.Tokens = m.expect.Tokens
-	}
-	if e.CostUSD == 0 {
-		e.CostUSD = m.expect.CostUSD
-	}
-	return policy.Demand{Tokens: float64(e.Tokens), CostUSD: e.CostUSD, Slots: 1}
 }

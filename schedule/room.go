@@ -14,6 +14,14 @@ import (
 // room counts what the jobs in flight hold, so that no job is claimed for which a core
 // has no place. It only avoids useless requests: the cores enforce all of it.
 type room struct {
+	bounds     Bounds
+	mode       Mode
+	isolations Isolations
+	parked     map[job.ID]bool // refused by an isolation when they were asked for last
+	probeAt    time.Time       // when to probe again after a core has refused that; zero: at once
+	flights    map[job.ID]*flight
+	cores      *coreBooks
+
 	workers  map[job.WorkerKind]int
 	tenants  map[job.Tenant]int
 	folders  map[string]int // real paths of workspaces
@@ -31,8 +39,9 @@ type use struct {
 	alone  bool   // nobody else may work there meanwhile
 }
 
-func newRoom() room {
-	return room{workers: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, folders: map[string]int{}}
+func newRoom(b Bounds, all map[job.ID]*flight, cores *coreBooks) room {
+	return room{bounds: b, parked: map[job.ID]bool{}, flights: all, cores: cores,
+		workers: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, folders: map[string]int{}}
 }
 
 // take counts what a flight holds, from its claim on.
@@ -89,33 +98,33 @@ func without(list []string, text string) []string {
 	return list
 }
 
-// Slots returns how many more jobs may start now, and if none may, what they wait for.
-func (m *Machine) Slots(at time.Time) (int, job.Waiting) {
-	takes, slots, why := slices.ContainsFunc(m.books, func(b *book) bool { return b.core.Takes }), m.bounds.Slots, job.WaitSlot
-	if n := m.throttle(); n > 0 && n < slots {
+// slots returns how many more jobs may start now, and if none may, what they wait for.
+func (r *room) slots(at time.Time) (int, job.Waiting) {
+	takes, slots, why := slices.ContainsFunc(r.cores.books, func(b *book) bool { return b.core.Takes }), r.bounds.Slots, job.WaitSlot
+	if n := r.cores.throttle(); n > 0 && n < slots {
 		slots, why = n, job.WaitLoad
-		if m.mayProbe() {
-			slots = max(slots, len(m.flights)+1)
+		if r.mayProbe() {
+			slots = max(slots, len(r.flights)+1)
 		}
 	}
 	switch {
-	case m.mode == Stopping:
+	case r.mode == Stopping:
 		return 0, job.Waiting{Reason: job.WaitScheduler, Text: "the one that runs is about to end"}
-	case m.mode == Draining:
+	case r.mode == Draining:
 		return 0, job.Waiting{Reason: job.WaitScheduler, Text: "the one that runs begins nothing until it is replaced"}
 	case !takes:
 		return 0, job.Waiting{Reason: job.WaitCore, Text: "none takes work"}
 	}
-	if i, blocked := m.blocked(at, isolation.Run{}); blocked && i.Scope == isolation.Global {
+	if i, blocked := r.blocked(at, isolation.Run{}); blocked && i.Scope == isolation.Global {
 		return 0, i.Waiting()
 	}
-	return max(slots-len(m.flights), 0), job.Waiting{Reason: why, Text: taken(len(m.flights), slots, "")}
+	return max(slots-len(r.flights), 0), job.Waiting{Reason: why, Text: taken(len(r.flights), slots, "")}
 }
 
 // throttle is how many jobs at once the cores allow, since the host is overloaded; 0: no
 // bound.
-func (m *Machine) throttle() (least int) {
-	for _, b := range m.books {
+func (k *coreBooks) throttle() (least int) {
+	for _, b := range k.books {
 		if c := b.core.Concurrency; c > 0 && (least == 0 || c < least) {
 			least = c
 		}
@@ -126,42 +135,42 @@ func (m *Machine) throttle() (least int) {
 // mayProbe reports whether one job may start although the cores throttle: what ran before
 // must not use up all that they leave, or nothing would show that the host fares well
 // again. A core lets one through in the same way.
-func (m *Machine) mayProbe() bool {
-	for _, f := range m.flights {
+func (r *room) mayProbe() bool {
+	for _, f := range r.flights {
 		if !f.earlier {
 			return false
 		}
 	}
-	return m.probeAt.IsZero() && len(m.flights) < m.bounds.Slots
+	return r.probeAt.IsZero() && len(r.flights) < r.bounds.Slots
 }
 
 // free is how many more jobs may start now.
-func (m *Machine) free(at time.Time) int {
-	n, _ := m.Slots(at)
+func (r *room) free(at time.Time) int {
+	n, _ := r.slots(at)
 	return n
 }
 
 // refuses returns what a head would wait for if it were claimed; false: there is room. The
 // reasons are in the order in which a user can do most about them: a grant, an isolation,
 // the limits of worker and tenant, and last the folder, which frees itself.
-func (m *Machine) refuses(at time.Time, t job.Tenant, h *head) (job.Waiting, bool) {
-	if m.flights[h.ID] != nil {
+func (r *room) refuses(at time.Time, t job.Tenant, h *head) (job.Waiting, bool) {
+	if r.flights[h.ID] != nil {
 		return job.Waiting{Reason: job.WaitTurn}, true // its end is on its way here
 	}
 	if h.Over {
 		return job.Waiting{Reason: job.WaitBudget, Text: "a grant or the credits are used up"}, true
 	}
-	if m.parked[h.ID] {
-		if i, blocked := m.blocked(at, isolation.Run{Kind: h.Worker, Tenant: t, Workspace: h.real}); blocked {
+	if r.parked[h.ID] {
+		if i, blocked := r.blocked(at, isolation.Run{Kind: h.Worker, Tenant: t, Workspace: h.real}); blocked {
 			return i.Waiting(), true
 		}
 	}
-	if limit := m.bounds.Workers[h.Worker]; full(limit, m.room.workers[h.Worker]) {
+	if limit := r.bounds.Workers[h.Worker]; full(limit, r.workers[h.Worker]) {
 		return job.Waiting{Reason: job.WaitSlot, Text: "all slots of worker " + string(h.Worker) + " are taken"}, true
 	}
-	limits := &m.bounds.Limits
-	if limit := bound(limits.PerTenant, t, limits.EachTenant); full(limit, m.room.tenants[t]) {
-		return job.Waiting{Reason: job.WaitSlot, Text: taken(m.room.tenants[t], limit, " of tenant "+string(t))}, true
+	limits := &r.bounds.Limits
+	if limit := bound(limits.PerTenant, t, limits.EachTenant); full(limit, r.tenants[t]) {
+		return job.Waiting{Reason: job.WaitSlot, Text: taken(r.tenants[t], limit, " of tenant "+string(t))}, true
 	}
 	if h.Workspace.Path == "" {
 		return job.Waiting{}, false
@@ -169,31 +178,31 @@ func (m *Machine) refuses(at time.Time, t job.Tenant, h *head) (job.Waiting, boo
 	if !h.known { // soon, without anybody waiting for a file system here
 		return job.Waiting{Reason: job.WaitFolder, Text: h.Workspace.Path + " is being looked up"}, true
 	}
-	return m.refusesFolder(h)
+	return r.refusesFolder(h)
 }
 
 // refusesFolder looks at the workspace alone.
-func (m *Machine) refusesFolder(h *head) (job.Waiting, bool) {
+func (r *room) refusesFolder(h *head) (job.Waiting, bool) {
 	wait := func(text string) (job.Waiting, bool) { return job.Waiting{Reason: job.WaitFolder, Text: text}, true }
-	limits, path := &m.bounds.Limits, h.real
-	if limit := bound(limits.PerWorkspace, path, limits.EachWorkspace); full(limit, m.room.folders[path]) {
-		return wait(taken(m.room.folders[path], limit, " of "+path))
+	limits, path := &r.bounds.Limits, h.real
+	if limit := bound(limits.PerWorkspace, path, limits.EachWorkspace); full(limit, r.folders[path]) {
+		return wait(taken(r.folders[path], limit, " of "+path))
 	}
 	if h.Workspace.Isolation == job.Direct {
-		if other, found := overlapping(m.room.direct, path); found {
+		if other, found := overlapping(r.direct, path); found {
 			return wait("another job works in " + other)
 		}
 	}
-	if other, found := overlapping(m.room.alone, path); found {
+	if other, found := overlapping(r.alone, path); found {
 		return wait("maintenance of " + other + " goes first")
 	}
 	if !h.Joined { // what others of its batch may wait for must not wait for it
-		if other, found := overlapping(m.room.reserved, path); found {
+		if other, found := overlapping(r.reserved, path); found {
 			return wait("maintenance of " + other + " goes first")
 		}
 	}
 	if h.Type == job.Maintenance {
-		if other, found := overlapping(slices.Sorted(maps.Keys(m.room.folders)), path); found {
+		if other, found := overlapping(slices.Sorted(maps.Keys(r.folders)), path); found {
 			return wait("jobs work from " + other)
 		}
 	}
@@ -232,3 +241,13 @@ func overlap(a, b string) bool {
 
 // withSlash ends a path with one slash, so that /srv/shop does not lie in /srv/sh.
 func withSlash(path string) string { return strings.TrimSuffix(path, "/") + "/" }
+
+// blocked returns the isolation that keeps a run from running at the time.
+func (r *room) blocked(at time.Time, run isolation.Run) (isolation.Isolation, bool) {
+	for _, i := range r.isolations {
+		if !due(i.Until, at) && i.Scope.Touches(run) {
+			return i, true
+		}
+	}
+	return isolation.Isolation{}, false
+}

@@ -90,12 +90,12 @@ func (b *spendings) fill(now time.Time, windows []ipc.CostWindow) []ipc.CostWind
 }
 
 // recall begins a reading with what the flights have spent, or ends it.
-func (m *Machine) recall(at time.Time, e Recall) {
-	b := &m.spent
+func (k *coreBooks) recall(at time.Time, e Recall) {
+	b := &k.spent
 	if e.Begin {
 		b.reading, b.since = true, nil
-		for _, id := range sorted(m.flights) {
-			if f := m.flights[id]; f.charged > 0 {
+		for _, id := range sorted(k.flights) {
+			if f := k.flights[id]; f.charged > 0 {
 				b.since = append(b.since, Spending{wall(at), f.run.Entry.Spec.Tenant, f.charged})
 			}
 		}
@@ -114,11 +114,3 @@ func (m *Machine) recall(at time.Time, e Recall) {
 		b.add(p.At, p.Tenant, p.USD)
 	}
 }
-
-// Spent returns the windows with what counts in each, for a core that starts.
-func (m *Machine) Spent(at time.Time, windows []ipc.CostWindow) []ipc.CostWindow {
-	return m.spent.fill(wall(at), windows)
-}
-
-// Remembers returns how far back spendings are kept; 0 means that none are.
-func (m *Machine) Remembers() time.Duration { return m.spent.keep }

@@ -54,20 +54,20 @@ type Preempt struct{}
 type UsedUp []queue.Owner
 
 // stop asks the flights that are meant.
-func (m *Machine) stop(at time.Time, e Stop) {
-	for _, id := range sorted(m.flights) {
-		f := m.flights[id]
+func (fs *flights) stop(at time.Time, e Stop) {
+	for _, id := range sorted(fs.all) {
+		f := fs.all[id]
 		switch {
 		case e.Job != "" && id != e.Job,
 			e.Batch != "" && (f.run == nil || f.run.Entry.Batch != e.Batch),
 			f.phase == closing && e.How != Withdraw:
 			continue
 		}
-		m.stopFlight(at, f, e)
+		fs.stopFlight(at, f, e)
 	}
 }
 
-func (m *Machine) stopFlight(at time.Time, f *flight, e Stop) {
+func (fs *flights) stopFlight(at time.Time, f *flight, e Stop) {
 	switch {
 	case e.How == Withdraw: // also of one that is being claimed this very moment
 		f.cancelled = true
@@ -77,7 +77,7 @@ func (m *Machine) stopFlight(at time.Time, f *flight, e Stop) {
 	default:
 		f.stops = append(f.stops, e)
 	}
-	m.pursue(at, f)
+	fs.pursue(at, f)
 }
 
 // interrupts reports whether a run that has not begun is not to begin.
@@ -86,42 +86,42 @@ func interrupts(stops []Stop) bool {
 }
 
 // askToStop asks the core for what f.asks says.
-func (m *Machine) askToStop(f *flight) {
+func (fs *flights) askToStop(f *flight) {
 	s := f.asks
 	if s.How == Boundary || s.How == OnlyBoundary {
-		m.do(f, Work{Call: CheckpointRun{f.run, s.Reason}})
+		fs.do(f, Work{Call: CheckpointRun{f.run, s.Reason}})
 		return
 	}
-	m.do(f, Work{Call: CancelRun{f.run, ipc.CancelJob{
+	fs.do(f, Work{Call: CancelRun{f.run, ipc.CancelJob{
 		Job: f.run.Entry.ID, Attempt: f.run.Attempt, Class: job.CancelledClass, Reason: s.Reason, Now: s.How == AtOnce, Lost: s.How != Withdraw,
 	}}})
 }
 
 // checkpointAnswered takes whether a run's worker can stop at a step's boundary.
-func (m *Machine) checkpointAnswered(f *flight, s Stop, can bool) {
+func (fs *flights) checkpointAnswered(f *flight, s Stop, can bool) {
 	switch {
 	case s.How == Boundary && !can:
 		s.How = Interrupt
 		f.stops = append([]Stop{s}, f.stops...)
 	case s.How == OnlyBoundary && !can:
 		f.stays, f.yieldsTo = f.preempted, "" // it has its slot until it ends
-	case s.How == OnlyBoundary && m.mode == Stopping:
+	case s.How == OnlyBoundary && fs.room.mode == Stopping:
 		f.leaving = true
 	}
 }
 
 // modeIs takes a mode. A scheduler that is about to end asks every run for a checkpoint.
 func (m *Machine) modeIs(at time.Time, mode Mode) {
-	if m.mode != Stopping && mode == Stopping {
-		defer m.stop(at, Stop{How: OnlyBoundary, Reason: "the scheduler is about to end"})
+	if m.room.mode != Stopping && mode == Stopping {
+		defer m.air.stop(at, Stop{How: OnlyBoundary, Reason: "the scheduler is about to end"})
 	}
-	m.mode = mode
+	m.room.mode = mode
 }
 
-// Leaving returns how many runs stop at the boundary of a step since the scheduler ends, or
+// leaving returns how many runs stop at the boundary of a step since the scheduler ends, or
 // are being asked to.
-func (m *Machine) Leaving() (n int) {
-	for _, f := range m.flights {
+func (fs *flights) leaving() (n int) {
+	for _, f := range fs.all {
 		if f.leaving || f.asks.How == OnlyBoundary || slices.ContainsFunc(f.stops, func(s Stop) bool { return s.How == OnlyBoundary }) {
 			n++
 		}
@@ -131,14 +131,14 @@ func (m *Machine) Leaving() (n int) {
 
 // preempt asks, once, a run to stop at a step's boundary that keeps a more urgent job of its
 // tenant waiting: of the least urgent ones, the one that began last.
-func (m *Machine) preempt(at time.Time) {
-	if m.free(at) > 0 || len(m.flights) == 0 {
+func (fs *flights) preempt(at time.Time) {
+	if fs.room.free(at) > 0 || len(fs.all) == 0 {
 		return
 	}
-	urgent := m.Urgent(at)
+	urgent := fs.backlog.urgent(at)
 	var found *flight
-	for _, id := range sorted(m.flights) {
-		f := m.flights[id]
+	for _, id := range sorted(fs.all) {
+		f := fs.all[id]
 		if !f.mayLeave() {
 			continue
 		}
@@ -153,7 +153,7 @@ func (m *Machine) preempt(at time.Time) {
 		}
 	}
 	if found != nil {
-		m.makeRoom(at, found, fmt.Sprintf("a job of priority %d waits for its place", urgent[found.run.Entry.Spec.Tenant]))
+		fs.makeRoom(at, found, fmt.Sprintf("a job of priority %d waits for its place", urgent[found.run.Entry.Spec.Tenant]))
 	}
 }
 
@@ -165,15 +165,15 @@ func (f *flight) mayLeave() bool {
 
 // makeRoom asks a run to stop at a step's boundary. If its worker keeps no steps it has its
 // slot until it ends.
-func (m *Machine) makeRoom(at time.Time, f *flight, reason string) {
+func (fs *flights) makeRoom(at time.Time, f *flight, reason string) {
 	f.preempted = true
-	m.stopFlight(at, f, Stop{How: OnlyBoundary, Reason: reason})
+	fs.stopFlight(at, f, Stop{How: OnlyBoundary, Reason: reason})
 }
 
 // usedUp asks the runs of owners for a checkpoint that have used up what they were granted.
-func (m *Machine) usedUp(at time.Time, owners UsedUp) {
-	for _, id := range sorted(m.flights) {
-		f := m.flights[id]
+func (fs *flights) usedUp(at time.Time, owners UsedUp) {
+	for _, id := range sorted(fs.all) {
+		f := fs.all[id]
 		if !f.mayLeave() {
 			continue
 		}
@@ -182,7 +182,7 @@ func (m *Machine) usedUp(at time.Time, owners UsedUp) {
 			return o.Tenant == spec.Tenant && (o.Agent == "" || o.Agent == spec.Agent)
 		})
 		if i >= 0 {
-			m.makeRoom(at, f, fmt.Sprintf("the budget of %s is used up", owners[i]))
+			fs.makeRoom(at, f, fmt.Sprintf("the budget of %s is used up", owners[i]))
 		}
 	}
 }

@@ -93,19 +93,19 @@ func Yields(tenants []Claimant, runs []Candidate) (list []Yield) {
 // rounding is how far a sum of parts may be off a whole number.
 const rounding = 1e-9
 
-// Yields says which of the runs are to give way, given how things stand; none as long as a
+// yields says which of the runs are to give way, given how things stand; none as long as a
 // slot is free, or nothing may start for another reason.
-func (m *Machine) Yields(at time.Time, runs []Candidate) []Yield {
-	free, why := m.Slots(at)
-	if free > 0 || why.Reason != job.WaitSlot || len(m.flights) > m.bounds.Slots {
+func (fs *flights) yields(at time.Time, runs []Candidate) []Yield {
+	free, why := fs.room.slots(at)
+	if free > 0 || why.Reason != job.WaitSlot || len(fs.all) > fs.room.bounds.Slots {
 		return nil
 	}
 	var tenants []Claimant
 	any := false
-	for _, s := range m.policy.Shares(wall(at)) {
-		c := Claimant{Tenant: s.Tenant, Contracted: s.Contracted, Share: s.Target * float64(m.bounds.Slots), InFlight: s.InFlight}
+	for _, s := range fs.backlog.policy.Shares(wall(at)) {
+		c := Claimant{Tenant: s.Tenant, Contracted: s.Contracted, Share: s.Target * float64(fs.room.bounds.Slots), InFlight: s.InFlight}
 		if c.Contracted && s.Held == "" {
-			c.Waiting = m.couldStart(at, s.Tenant)
+			c.Waiting = fs.backlog.couldStart(at, s.Tenant)
 		}
 		any = any || c.Waiting > 0
 		tenants = append(tenants, c)
@@ -117,10 +117,10 @@ func (m *Machine) Yields(at time.Time, runs []Candidate) []Yield {
 }
 
 // yield asks the runs to stop at their next step that are to give way.
-func (m *Machine) yield(at time.Time) {
+func (fs *flights) yield(at time.Time) {
 	var runs []Candidate
-	for _, id := range sorted(m.flights) {
-		f := m.flights[id]
+	for _, id := range sorted(fs.all) {
+		f := fs.all[id]
 		if f.run == nil {
 			continue
 		}
@@ -130,10 +130,10 @@ func (m *Machine) yield(at time.Time) {
 			Asked: f.preempted && !f.stays || f.phase == closing || f.cancelled, Stays: !f.mayLeave(),
 		})
 	}
-	for _, y := range m.Yields(at, runs) {
-		f := m.flights[y.ID]
+	for _, y := range fs.yields(at, runs) {
+		f := fs.all[y.ID]
 		f.yieldsTo = y.To
-		m.makeRoom(at, f, yieldReason(y.To))
+		fs.makeRoom(at, f, yieldReason(y.To))
 	}
 }
 
@@ -142,9 +142,9 @@ func yieldReason(to job.Tenant) string {
 	return fmt.Sprintf("tenant %s has a contract and waits for its place", to)
 }
 
-// YieldNote says to whom a job in flight gives way at its next step; "" to nobody.
-func (m *Machine) YieldNote(id job.ID) string {
-	f := m.flights[id]
+// yieldNote says to whom a job in flight gives way at its next step; "" to nobody.
+func (fs *flights) yieldNote(id job.ID) string {
+	f := fs.all[id]
 	if f == nil || f.yieldsTo == "" || f.end != nil {
 		return ""
 	}
@@ -153,25 +153,25 @@ func (m *Machine) YieldNote(id job.ID) string {
 
 // couldStart counts the jobs of a tenant that would start if there were slots for all, as far
 // as its heads are known.
-func (m *Machine) couldStart(at time.Time, t job.Tenant) int {
+func (b *backlog) couldStart(at time.Time, t job.Tenant) int {
 	var uses []use
 	defer func() {
 		for _, u := range uses {
-			m.room.give(u)
+			b.room.give(u)
 		}
 	}()
-	for _, key := range slices.SortedFunc(maps.Keys(m.lanes), job.Lane.Compare) {
+	for _, key := range slices.SortedFunc(maps.Keys(b.lanes), job.Lane.Compare) {
 		if key.Tenant != t {
 			continue
 		}
-		for i := range m.lanes[key].heads {
-			h := &m.lanes[key].heads[i]
+		for i := range b.lanes[key].heads {
+			h := &b.lanes[key].heads[i]
 			if h.RunnableAt.After(wall(at)) {
 				break
 			}
-			if _, refused := m.refuses(at, t, h); !refused {
+			if _, refused := b.room.refuses(at, t, h); !refused {
 				u := h.use(t)
-				m.room.take(u)
+				b.room.take(u)
 				uses = append(uses, u)
 			}
 		}
