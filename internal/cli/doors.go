@@ -158,7 +158,7 @@ func (d *doors) wrap(next http.Handler) http.Handler {
 }
 
 // prepare listens where the configuration says, before anything is started, so that
-// an address that is not to be had, or not to be listened on, is found out then.
+// an address that is taken, or that may not be listened on, is an error then.
 func (d *doors) prepare() error {
 	if addr := d.e.config().API.Listen; addr != "" {
 		return d.openTCP(addr)

@@ -261,7 +261,7 @@ func (e *engine) anchor(ctx context.Context) error {
 	}
 }
 
-// watch makes what looks on: the audit log, the metrics and traces.
+// watch opens the audit log, the metrics and the traces.
 func (runs *runner) watch(e *engine) (err error) {
 	cfg := &e.cfg
 	if cfg.Audit.Enabled {

@@ -175,7 +175,7 @@ func WithoutFile(opts Options) (Config, error) {
 
 // Decode reads a configuration from its bytes; name stands for it in errors.
 // A file of nothing but comments is the default configuration. Options.Environ
-// stands above it.
+// overrides it.
 func Decode(name string, data []byte, opts Options) (Config, error) {
 	c := Default()
 	doc, err := strictyaml.Parse(name, data)

@@ -27,7 +27,7 @@ type Override struct {
 	Path     string // e.g. "log.level"
 }
 
-// VariableError is what is wrong with a variable that stands above the file.
+// VariableError is what is wrong with a variable that overrides the file.
 type VariableError struct {
 	Variable string // e.g. "AGENTSCHED_LOG__LEVEL"; "" if none is to blame alone
 	Path     string // e.g. "log.level"; "" if it names no field
@@ -57,7 +57,7 @@ func Overrides(c Config, environ []string) []Override {
 	return given
 }
 
-// override is a variable that stands above the file.
+// override is a variable that overrides the file.
 type override struct {
 	name, value string
 	steps       []string // of its path, in upper case

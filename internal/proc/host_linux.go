@@ -154,7 +154,7 @@ func (h *Host) fork(t *Tree, path string, argv []string, attr *os.ProcAttr) erro
 	return nil
 }
 
-// forkIntoCgroup returns neither process nor error where there is no cgroup to be had.
+// forkIntoCgroup returns neither process nor error where no cgroup is available.
 //
 // clone3 into a cgroup fails for reasons that only a try can tell (no permission at the common ancestor, a threaded
 // cgroup, a seccomp filter), with numbers that exec uses as well. So a failure is tried again without: if that works,

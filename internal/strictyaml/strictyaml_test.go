@@ -107,8 +107,8 @@ func TestMistakes(t *testing.T) {
 			`f.yaml:1:8: count: found the text "x", want a whole number` + "\n" +
 				`f.yaml:2:7: name: found the number 1, want text; write "1" with quotes around it` + "\n" +
 				"f.yaml:3:1: limit: unknown field; did you mean limits?"},
-		{"unknown alias", "name: *x\n", "f.yaml:1:7: name: no anchor &x stands above; put quotes around a text that begins with *"},
-		{"alias in itself", "list: &a [*a]\n", "f.yaml:1:11: list[0]: no anchor &a stands above; put quotes around a text that begins with *"},
+		{"unknown alias", "name: *x\n", "f.yaml:1:7: name: anchor &x is not defined above; put quotes around a text that begins with *"},
+		{"alias in itself", "list: &a [*a]\n", "f.yaml:1:11: list[0]: anchor &a is not defined above; put quotes around a text that begins with *"},
 		{"merge of no mapping", "limits:\n  <<: 3\n", `f.yaml:2:7: limits.<<: only a mapping can be merged, as in "<<: *name"`},
 		{"tag", "name: !!str 1\n", "f.yaml:1:7: name: tags such as !!str are not supported; remove it"},
 		{"null as name", "~: 1\n", `f.yaml:1:1: a name is expected here, as in "name: value"`},

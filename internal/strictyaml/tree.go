@@ -129,7 +129,7 @@ func (b *builder) resolve(alias *ast.AliasNode, at *Node) ast.Node {
 	name := alias.Value.GetToken().Value
 	value, known := b.anchors[name]
 	if !known {
-		b.doc.fail(at.pos, at.path, "no anchor &%s stands above; put quotes around a text that begins with *", fields.Clip(name))
+		b.doc.fail(at.pos, at.path, "anchor &%s is not defined above; put quotes around a text that begins with *", fields.Clip(name))
 		return nil
 	}
 	return value

@@ -88,7 +88,7 @@ export async function jobList({page, step, login, go, at, text, submit, puppet, 
     await row('carrot').waitFor();
     await at('search').fill('no such job anywhere');
     await none(at('job-row'));
-    await page.getByText('No job fits').waitFor();
+    await page.getByText('No jobs match').waitFor();
   });
   await step('by the address', async () => {
     await go('/jobs?tenant=roots&order=oldest');

@@ -442,7 +442,7 @@ class List {
     const n = this.fresh.size;
     this.news.hidden = n === 0;
     if (n) setText(this.news, (n >= NEWS ? count(NEWS) + ' or more new jobs' : plural(n, 'new job')) + ': show');
-    const end = !this.rows.length ? 'No job fits.' : this.next ? count(this.rows.length) + ' loaded.' : '';
+    const end = !this.rows.length ? 'No jobs match.' : this.next ? count(this.rows.length) + ' loaded.' : '';
     setText(this.status, this.broken ? 'The jobs could not be fetched.' : this.loading ? 'Loading\u2026' : end);
     this.more.hidden = !this.next || Boolean(this.loading);
     this.box.hidden = !this.rows.length;
