@@ -43,6 +43,15 @@ type CoreGone struct {
 //	Returned  those of them that were refused after all
 //	Spent     US dollars that were spent elsewhere since it was told last
 //
+// For each permit p that was asked for at core c, and each other core d, with Told(d, p) the
+// number of times that d heard of p as Granted less those as Returned:
+//
+//	p is held or asked for  =>  Told(d, p) = 1 after the next word to d
+//	p was refused           =>  Told(d, p) = 0 after the next word to d
+//
+// A word that fails is taken back (Untold) though d may have heard it: it may then count
+// twice, which delays a job, and never not at all, which would break a limit.
+//
 // A request counts at every other core before it is answered: of two requests at once
 // neither misses the other, and no limit is exceeded.
 

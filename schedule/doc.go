@@ -78,6 +78,72 @@
 // recorded after it, and a cancel that comes while an attempt is being recorded reaches the
 // core right after that.
 //
+// # Refusals
+//
+// A core that refuses a permit has made no attempt: the claim is released. What follows
+// depends on the reason, the first row that applies:
+//
+//	reason                               what follows
+//	LIMIT_EXCEEDED and other final ones  the job is a dead letter (BUDGET)
+//	action "degrade"                     the next choice of the job is asked for at once, for this
+//	                                     attempt; without one, as below
+//	CIRCUIT_OPEN, or its kind of worker  the job goes on with its next choice at once, and for good;
+//	is isolated                          without one, as below
+//	an isolation touches the job         it is parked: not claimed again while that isolation lasts
+//	load, isolation, busy workspace      it is tried again when the core said, after 5 s at the latest,
+//	                                     since an operator or another job may end that at any time
+//	any other                            it is tried again when the core said
+//	no answer                            it is tried again after 200 ms; what the core was told of the
+//	                                     others is told again
+//
+// # Ends
+//
+// An attempt ends with the outcome that its core reports, or with the death of its core. The
+// first row that applies says what is recorded:
+//
+//	it stopped at a step's boundary      queued again, in its place, with its steps; does not count
+//	the job was cancelled                completed as cancelled, unless the run succeeded all the same
+//	its permit was not known any more    queued again after 1 s, 2 s, 4 s …; does not count; after ten
+//	                                     in a row a dead letter (RESOURCE_EXHAUSTED)
+//	we cut it short: the scheduler ends, queued again, in its place, with its session; does not count
+//	its core is replaced, a Stop
+//	a usage limit is reached             its kind of worker is put out of use first (Park), then as below
+//	a person has to look at the work     Config.Await says so, and what they decide follows
+//	all others                           policy.Retry decides: completed, queued again, dead letter
+//
+// A core that dies counts as a CRASH of the attempt, since the job may be what kills it. Its
+// usage is then what its events told.
+//
+// # Stops
+//
+// Where a run stands when it is asked to stop decides what happens:
+//
+//	phase                    cancelled (Withdraw)     stopped (Interrupt, AtOnce, Boundary)
+//	being claimed, prepared, its claim ends, and the  its claim ends and the job is queued again; the
+//	asking for a permit      job with it; the permit  permit expires unused
+//	                         expires unused
+//	being recorded           asked of the core right after its submission was answered
+//	running                  asked of the core
+//	closing                  nothing is left to stop; a cancelled job whose attempt failed ends as
+//	                         cancelled, unless what follows was decided before
+//
+// Boundary and OnlyBoundary ask the core for a checkpoint first. A worker that keeps no steps
+// cannot give one: Boundary then becomes Interrupt, OnlyBoundary leaves the run alone. Stops of
+// one run are asked one after the other, a cancellation before all others.
+//
+// # Crashes
+//
+// The process may die after any part of a Work. What the next scheduler finds:
+//
+//	died after    of a begin                        of an end
+//	nothing       a claim without an attempt: the   an attempt without an end: the claim is taken
+//	              claim is taken back               back, the attempt is lost and does not count
+//	the commit    an attempt that no core has: it   the end; followers that were not told look at
+//	              is lost and does not count        every open batch at the start
+//	the call      an attempt whose core stops its   -
+//	              runs when its scheduler is gone
+//	telling       as above                          as above, and listeners may hear of it twice
+//
 // # What its owner owes
 //
 // The machine believes what it is told, so the order of the owner's work matters:

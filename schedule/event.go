@@ -8,6 +8,21 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
+// Events come from five sides:
+//
+//	the store      Changed, Forget, HeadsRead, Claimed, Done, Dropped, Recall
+//	the cores      Cores, CoreGone, RunEvent, Ended, and the answers within Done
+//	people, and    Stop, Hold, Mode, and what they change: Bounds, Isolations, UsePolicy, UseRetry,
+//	their settings Windows, Reputation
+//	the file       FolderKnown
+//	system
+//	the clock      Tick, Preempt, UsedUp
+//
+// An event that comes twice changes nothing the second time: lists replace what they list, an
+// answer is taken once, the first end of an attempt counts, and a stop that was asked for is
+// asked again at worst. Events of a run name its core and attempt, and are ignored if either
+// is not the current one: what a core says of a run that was given up for dead is void.
+
 // Event is something that happened outside of the Machine. Slices and maps of an event
 // belong to the Machine afterwards. An event about a job or a scope of which the machine
 // knows nothing is ignored: after a Forget or a restart, answers to earlier questions may
@@ -90,7 +105,8 @@ type Claimed struct {
 }
 
 // Dropped says that a job has ended without having been in flight, by a cancellation say, so
-// that nothing is remembered of it.
+// that nothing is remembered of it. It may also come for a job whose end was decided here, before
+// or after that is landed.
 type Dropped struct{ ID job.ID }
 
 // Tick only passes the time: it comes at Ready.Wake if nothing else has come before.

@@ -313,3 +313,43 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// Buffered returns how many events are not stored and not about to be. An owner that lets
+// it grow without end runs out of memory.
+func (m *Machine) Buffered() int { return m.air.buffered }
+
+// InFlight returns how many jobs are claimed or being claimed.
+func (m *Machine) InFlight() int { return len(m.air.all) }
+
+// Lookup returns the run of a job in flight; nil if its claim is not committed, or it is not
+// in flight.
+func (m *Machine) Lookup(id job.ID) *Run {
+	if f := m.air.all[id]; f != nil {
+		return f.run
+	}
+	return nil
+}
+
+// Runs returns what is in flight and claimed, by job.
+func (m *Machine) Runs() (list []*Run) {
+	for _, id := range sorted(m.air.all) {
+		if f := m.air.all[id]; f.run != nil {
+			list = append(list, f.run)
+		}
+	}
+	return list
+}
+
+// Kept reports whether a run's claim is still its own: its end is not being recorded.
+func (m *Machine) Kept(r *Run) bool {
+	f := m.air.all[r.Entry.ID]
+	return f != nil && f.run != nil && f.run.Attempt == r.Attempt && f.phase < closing
+}
+
+// OnCore returns how many jobs were given to a core.
+func (m *Machine) OnCore(id CoreID) int {
+	if b := m.cores.book(id); b != nil {
+		return b.flights
+	}
+	return 0
+}

@@ -63,6 +63,16 @@ type Work struct {
 // Call is something that another process, or something slow, is asked for.
 type Call interface{ call() }
 
+// Calls may be made again after a crash, and are safe to repeat:
+//
+//	Prepare        reads; what it draws is stored once and found again
+//	AskPermit      a permit that is not used expires after 5 s and gives its room back
+//	Submit         names a permit, which can be used once
+//	CancelRun      a run that is stopping or gone is not stopped twice
+//	CheckpointRun  likewise
+//	CloseStream    the log of a pipeline has its own cursor
+//	Park           an isolation that exists is not made again
+
 // Prepare asks for what a claimed job needs that is stored elsewhere: the order of its
 // workers by reputation, the stream of its stage. Done.Prepared answers it.
 type Prepare struct{ Run *Run }
@@ -117,9 +127,14 @@ func (Park) call()          {}
 
 // Done answers a Work. Only the answer to its Call is set, if it had one.
 type Done struct {
-	Job    job.ID
-	Stored error // of the commit; wraps queue.ErrFenced if the claim is somebody else's now
-	Called error // of the call
+	Job job.ID
+	// Stored is the error of the commit. One that wraps queue.ErrFenced says that the claim is
+	// somebody else's now: it ends this flight alone, and its run is stopped. Any other is
+	// returned as Ready.Err, since a store that does not store ends the scheduler.
+	Stored error
+	// Called is the error of the call. An *ipc.Error is the core's own answer; any other says
+	// nothing about whether the core has heard.
+	Called error
 
 	Prepared Prepared
 	Permit   ipc.PermitAnswer
