@@ -63,7 +63,7 @@ func (s *Scheduler) Checkpoint(ctx context.Context, id job.ID, reason string) (a
 	case r.Core == 0:
 		return false, nil
 	}
-	return s.checkpoint(ctx, r, reason)
+	return s.applier.checkpoint(ctx, r, reason)
 }
 
 // supersede stops the runs that a new job takes the place of, and tells of the

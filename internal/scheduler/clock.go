@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/agentsched/agentsched/queue"
@@ -34,28 +35,40 @@ func (w *clockWatch) look(stands time.Duration) time.Duration {
 	return by
 }
 
-// clockStands returns how much further than time itself the wall clock went
-// since the scheduler was made.
-func (s *Scheduler) clockStands() time.Duration {
-	t := time.Now()
-	return t.Round(0).Sub(s.origin.Round(0)) - t.Sub(s.origin)
+// wallClock is the wall clock of the host, as far as this process sees it being set.
+type wallClock struct {
+	origin time.Time // with its monotonic reading
+
+	mu    sync.Mutex // guards watch
+	watch clockWatch
 }
 
-// noteClock is called wherever a time is stored that a job then waits for.
-func (s *Scheduler) noteClock() {
-	stands := s.clockStands()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.clock.note(stands)
+// stands returns how much further than time itself the wall clock went since origin.
+func (c *wallClock) stands() time.Duration {
+	t := time.Now()
+	return t.Round(0).Sub(c.origin.Round(0)) - t.Sub(c.origin)
+}
+
+// note is called whenever a time may be stored that a job then waits for.
+func (c *wallClock) note() {
+	stands := c.stands()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watch.note(stands)
+}
+
+// look returns by how much the clock was set since the last look.
+func (c *wallClock) look() time.Duration {
+	stands := c.stands()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watch.look(stands)
 }
 
 // lookAtClock looks at the queue again after the wall clock was set. What was
 // put off while it stood ahead is not left waiting until then.
 func (s *Scheduler) lookAtClock(ctx context.Context) error {
-	stands := s.clockStands()
-	s.mu.Lock()
-	by := s.clock.look(stands)
-	s.mu.Unlock()
+	by := s.clock.look()
 	if by == 0 {
 		return nil
 	}

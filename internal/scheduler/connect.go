@@ -1,9 +1,13 @@
 package scheduler
 
 import (
+	"context"
+	"encoding/json"
+
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/schedule"
 )
 
 // connect makes the parts of a scheduler and gives each what it needs of the others.
@@ -16,7 +20,7 @@ func connect(s *Scheduler) {
 	}}
 	s.Feed = &Feed{
 		store: cfg.Store, log: cfg.Log, observer: cfg.Observer,
-		forget: s.forgetJob, follow: func(e *queue.Entry) { s.Followers.follow(e) }, judge: func(e *queue.Entry) { s.Judge.judge(e) },
+		forget: func(id job.ID) { s.loop.post(schedule.Dropped{ID: id}) }, follow: func(e *queue.Entry) { s.Followers.follow(e) }, judge: func(e *queue.Entry) { s.Judge.judge(e) },
 	}
 	s.fleet = &fleet{
 		count: cfg.Cores, instance: cfg.Instance, log: cfg.Log, loop: s.loop, renews: s.renewsPermits, settings: cfg.Settings,
@@ -33,15 +37,23 @@ func connect(s *Scheduler) {
 		store: cfg.Store, own: cfg.Batch, apply: s.apply, submit: s.Submit, cancel: s.Cancel, post: s.loop.post, follow: s.Followers.look, dispatch: s.poke,
 		env: map[job.BatchID]map[string]string{},
 	}
-	s.streams = &streams{open: s.Followers.open, look: s.Followers.look, loop: s.loop, fleet: s.fleet, log: s.logOf, of: map[job.ID]*streaming{}}
-	s.steps = &steps{keep: cfg.Store, feed: s.Feed, log: cfg.Log, flying: s.flying}
+	s.streams = &streams{open: s.Followers.open, look: s.Followers.look, loop: s.loop, fleet: s.fleet, log: cfg.Log, of: map[job.ID]*streaming{}}
+	s.steps = &steps{keep: cfg.Store, feed: s.Feed, log: cfg.Log, flying: s.fleet.flying}
 	s.Isolations = &Isolations{
 		book: cfg.Isolations, file: cfg.IsolationsFile, feed: s.Feed, log: cfg.Log, folders: s.folders, onEscalation: cfg.OnEscalation,
 		post: s.loop.post, safeStop: s.safeStop, resumeCore: func(index int) bool { return s.fleet.sup.Resume(index) }, background: s.works.Go,
 		told:  s.fleet.told,
 		cores: map[*supervisor.Core]*audience{}, facts: map[fact]teller{},
 	}
-	s.fleet.feed, s.fleet.isolations, s.fleet.answer = s.Feed, s.Isolations, s.answerCore
+	s.fleet.feed, s.fleet.isolations = s.Feed, s.Isolations
+	s.fleet.answer = func(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
+		return answerCore(ctx, s.steps, s.streams, c, method, params)
+	}
+	s.reader = &reader{store: cfg.Store, feed: s.Feed, loop: s.loop, folders: s.folders, holder: s.holder, lease: cfg.Lease}
+	s.applier = &applier{
+		log: cfg.Log, apply: s.apply, feed: s.Feed, fleet: s.fleet, streams: s.streams, steps: s.steps, followers: s.Followers,
+		judge: s.Judge, approvals: s.Approvals, runs: s.Runs, isolations: s.Isolations,
+	}
 	s.Explain = &Explain{
 		store: cfg.Store, feed: s.Feed, log: cfg.Log, isolations: s.Isolations, folders: s.folders, loop: s.loop, batch: cfg.Batch, idle: cfg.idle,
 	}

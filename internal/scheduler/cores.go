@@ -20,6 +20,7 @@ import (
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/schedule"
 )
 
@@ -148,6 +149,17 @@ func (f *fleet) runOn(c *supervisor.Core, id job.ID, attempt int) (*schedule.Run
 		return r, nil
 	}
 	return nil, fmt.Errorf("attempt %d of job %s is over", attempt, id)
+}
+
+// flying returns the entry of a run, with its fence, if the core has that run.
+func (f *fleet) flying(c *supervisor.Core, id job.ID, attempt int) (queue.Entry, error) {
+	r, err := f.runOn(c, id, attempt)
+	if err != nil {
+		return queue.Entry{}, err
+	}
+	e := r.Entry
+	e.Attempts = r.Attempt
+	return e, nil
 }
 
 // CoreUp makes the core's slots available.

@@ -29,7 +29,7 @@ func (s *Scheduler) dispatch(ctx context.Context, stopCores context.CancelCauseF
 	defer s.works.Wait()
 	asks := make(chan schedule.Ready, maxAsks)
 	defer close(asks)
-	s.works.Go(func() { s.answer(asks) })
+	s.works.Go(func() { s.reader.answer(asks, s.failure) })
 	s.Isolations.announce()
 	var (
 		cause             error // why it ends; nil: it does not
@@ -40,7 +40,7 @@ func (s *Scheduler) dispatch(ctx context.Context, stopCores context.CancelCauseF
 	)
 	for {
 		s.Isolations.expire() // told before anything runs by it
-		s.noteClock()
+		s.clock.note()
 		ready := s.loop.step(s.foldersKnown()...)
 		s.carryOut(ctx, ready, asks)
 		if s.unresolved = ready.Resolve; len(s.foldersKnown()) > 0 {
@@ -122,10 +122,10 @@ const maxAsks = 64
 // carryOut has done what the machine asks for.
 func (s *Scheduler) carryOut(ctx context.Context, ready schedule.Ready, asks chan<- schedule.Ready) {
 	for _, t := range ready.Tell {
-		s.tell(ctx, t)
+		s.applier.tell(ctx, t)
 	}
 	for _, w := range ready.Work {
-		s.works.Go(func() { s.loop.post(s.do(ctx, w)) })
+		s.works.Go(func() { s.loop.post(s.applier.do(ctx, w)) })
 	}
 	if len(ready.Reads)+len(ready.Claims) > 0 {
 		asks <- ready
@@ -144,65 +144,6 @@ func (s *Scheduler) foldersKnown() (events []schedule.Event) {
 		}
 	}
 	return events
-}
-
-// answer reads the store for the machine and claims what it has chosen, in order. What
-// was asked for is answered also when the scheduler ends meanwhile: a claim may be
-// committed.
-func (s *Scheduler) answer(asks <-chan schedule.Ready) {
-	for ready := range asks {
-		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
-		for _, spec := range ready.Reads {
-			if e, err := s.readHeads(ctx, spec); err != nil {
-				s.failure(err)
-			} else {
-				s.loop.post(e)
-			}
-		}
-		for _, c := range ready.Claims {
-			claims, err := s.claimFrom(ctx, queue.ClaimSpec{Batch: c.Batch, IDs: c.IDs, Now: now()})
-			if err != nil {
-				s.failure(fmt.Errorf("claim jobs: %w", err))
-			}
-			s.loop.post(schedule.Claimed{Asked: c.IDs, Entries: claims.Entries})
-		}
-		cancel()
-	}
-}
-
-// readHeads reads what the machine wants to know of the store.
-func (s *Scheduler) readHeads(ctx context.Context, spec queue.HeadsSpec) (schedule.HeadsRead, error) {
-	spec.Now = now()
-	heads, err := s.cfg.Store.Heads(ctx, spec)
-	for _, id := range heads.Expired {
-		s.Feed.publishEntry(ctx, id)
-	}
-	if err != nil {
-		return schedule.HeadsRead{}, fmt.Errorf("read what is queued: %w", err)
-	}
-	e := schedule.HeadsRead{Batch: spec.Batch, Heads: heads, Folders: map[string]string{}}
-	for _, list := range [][]queue.LaneHeads{heads.Lanes, heads.Pages} {
-		for i := range list {
-			for n := range list[i].Heads {
-				path := list[i].Heads[n].Workspace.Path
-				if real, known := s.folders.Peek(path); path != "" && known {
-					e.Folders[path] = real
-				}
-			}
-		}
-	}
-	return e, nil
-}
-
-// claimFrom is how the scheduler claims, and the only way. A claim may let jobs
-// expire, also one that asks for none: that is told.
-func (s *Scheduler) claimFrom(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, error) {
-	spec.Holder, spec.Lease = s.holder, s.cfg.Lease
-	claims, err := s.cfg.Store.Claim(ctx, spec)
-	for _, id := range claims.Expired {
-		s.Feed.publishEntry(ctx, id)
-	}
-	return claims, err
 }
 
 // scopes returns where to claim from: Config.Batch, if there is one, and what is

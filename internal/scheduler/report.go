@@ -89,7 +89,7 @@ func (s *Scheduler) reportQueue(ctx context.Context, telling *sync.WaitGroup) er
 	ready := map[job.Class]queue.ClassReady{}
 	var errs []error
 	for _, batch := range s.scopes() {
-		claims, err := s.claimFrom(ctx, queue.ClaimSpec{Batch: batch, Now: at, Count: true})
+		claims, err := s.reader.claim(ctx, queue.ClaimSpec{Batch: batch, Now: at, Count: true})
 		if err != nil {
 			errs = append(errs, err)
 			continue

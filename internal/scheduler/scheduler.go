@@ -113,10 +113,12 @@ var errDone = errors.New("all jobs are done")
 //	fleet   hears of the cores, and calls them
 //	works   do what the machine says, a goroutine each (dispatch.go, work.go)
 type Scheduler struct {
-	cfg    Config
-	holder string // its claims', and nobody else's: see gone
-	loop   *loop
-	fleet  *fleet
+	cfg     Config
+	holder  string // its claims', and nobody else's: see gone
+	loop    *loop
+	fleet   *fleet
+	applier *applier
+	reader  *reader
 
 	// Feed tells of what happens.
 	Feed *Feed
@@ -137,6 +139,7 @@ type Scheduler struct {
 	started time.Time
 	origin  time.Time // the same, with the monotonic clock
 
+	clock   wallClock
 	steps   *steps
 	streams *streams
 	hurried chan struct{} // closed by Hurry
@@ -155,7 +158,6 @@ type Scheduler struct {
 	batches    []job.BatchID                  // that are worked on; empty: all
 	submitting int                            // batches that are about to be added
 	ready      map[job.Class]queue.ClassReady // as counted last
-	clock      clockWatch
 	stopping   bool
 }
 
@@ -169,7 +171,7 @@ func New(cfg Config) *Scheduler {
 		cfg.Isolations = &isolation.Book{}
 	}
 	s := &Scheduler{
-		cfg: cfg, holder: string(cfg.Instance) + "/" + rand.Text(), started: now(), origin: time.Now(), hurried: make(chan struct{}), begun: make(chan struct{}),
+		cfg: cfg, holder: string(cfg.Instance) + "/" + rand.Text(), started: now(), origin: time.Now(), clock: wallClock{origin: time.Now()}, hurried: make(chan struct{}), begun: make(chan struct{}),
 	}
 	if cfg.Batch != "" {
 		s.batches = append([]job.BatchID{cfg.Batch}, cfg.Also...)
@@ -204,9 +206,6 @@ func (s *Scheduler) safeStop(why string) {
 		s.loop.post(schedule.Stop{How: schedule.Interrupt, Reason: why})
 	}
 }
-
-// forgetJob forgets what was noted of a job: it has ended.
-func (s *Scheduler) forgetJob(id job.ID) { s.loop.post(schedule.Dropped{ID: id}) }
 
 // Hurry makes the end of Run, under way or to come, skip the gentle stages.
 func (s *Scheduler) Hurry() {

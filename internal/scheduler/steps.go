@@ -17,14 +17,14 @@ import (
 
 // answerCore answers what a core asks about the durable steps and the streams of its
 // runs.
-func (s *Scheduler) answerCore(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
+func answerCore(ctx context.Context, steps *steps, streams *streams, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
 	switch method {
 	case ipc.MethodStoreStep:
-		return answer(ctx, c, params, s.steps.store)
+		return answer(ctx, c, params, steps.store)
 	case ipc.MethodListSteps:
-		return answer(ctx, c, params, s.steps.list)
+		return answer(ctx, c, params, steps.list)
 	case ipc.MethodStreamLines:
-		return answer(ctx, c, params, s.streams.lines)
+		return answer(ctx, c, params, streams.lines)
 	}
 	return nil, ipc.MethodNotFound(method)
 }
@@ -35,17 +35,6 @@ func answer[Q, A any](ctx context.Context, c *supervisor.Core, params json.RawMe
 		return nil, err
 	}
 	return ask(ctx, c, q)
-}
-
-// flying returns the entry of a run, with its fence, if the core has that run.
-func (s *Scheduler) flying(c *supervisor.Core, id job.ID, attempt int) (queue.Entry, error) {
-	r, err := s.fleet.runOn(c, id, attempt)
-	if err != nil {
-		return queue.Entry{}, err
-	}
-	e := r.Entry
-	e.Attempts = r.Attempt
-	return e, nil
 }
 
 // steps are the durable steps of runs. What is stored of them is all that there is.

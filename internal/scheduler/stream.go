@@ -48,7 +48,7 @@ type streams struct {
 	look  func(job.BatchID) // finds what follows in a batch
 	loop  *loop
 	fleet *fleet
-	log   func(*schedule.Run) zerolog.Logger
+	log   zerolog.Logger
 
 	mu sync.Mutex // guards of
 	of map[job.ID]*streaming
@@ -70,7 +70,7 @@ func (s *streams) prepare(ctx context.Context, r *schedule.Run) (bool, queue.Op)
 	at := now()
 	switch {
 	case err != nil:
-		log := s.log(r)
+		log := logOf(s.log, r)
 		log.Error().Err(err).Msg("open the stream of a stage")
 		waiting := job.Waiting{Reason: job.WaitPipeline, Text: "it cannot be read"}
 		return false, queue.Release{ID: e.ID, Fence: e.Fence, Now: at, RunnableAt: at.Add(flowRetry), Choice: e.Choice, Waiting: waiting.String()}

@@ -15,21 +15,36 @@ import (
 	"github.com/agentsched/agentsched/schedule"
 )
 
+// applier carries out what the machine has decided about single jobs.
+type applier struct {
+	log        zerolog.Logger
+	apply      func(context.Context, ...queue.Op) error
+	feed       *Feed
+	fleet      *fleet
+	streams    *streams
+	steps      *steps
+	followers  *Followers
+	judge      *Judge
+	approvals  *Approvals
+	runs       *Runs
+	isolations *Isolations
+}
+
 // do does a Work: it commits the ops, makes the call, tells, and returns the answer. ctx
 // ends with the scheduler. Only a request for a permit ends with it: whether anything else
 // has happened must be known.
-func (s *Scheduler) do(ctx context.Context, w schedule.Work) schedule.Done {
+func (a *applier) do(ctx context.Context, w schedule.Work) schedule.Done {
 	done := schedule.Done{Job: w.Job}
 	if len(w.Ops) > 0 {
-		if done.Stored = s.apply(ctx, w.Ops...); done.Stored != nil {
+		if done.Stored = a.apply(ctx, w.Ops...); done.Stored != nil {
 			return done
 		}
 	}
 	if w.Call != nil {
-		s.call(ctx, w.Call, &done)
+		a.call(ctx, w.Call, &done)
 	}
 	for _, t := range w.Tell {
-		s.tell(context.WithoutCancel(ctx), t)
+		a.tell(context.WithoutCancel(ctx), t)
 	}
 	return done
 }
@@ -38,56 +53,56 @@ func (s *Scheduler) do(ctx context.Context, w schedule.Work) schedule.Done {
 const askTime = 2 * time.Second
 
 // call makes a call, and notes the answer in done.
-func (s *Scheduler) call(ctx context.Context, call schedule.Call, done *schedule.Done) {
+func (a *applier) call(ctx context.Context, call schedule.Call, done *schedule.Done) {
 	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
 	switch c := call.(type) {
 	case schedule.Prepare:
-		done.Prepared = s.prepare(ctx, c.Run)
+		done.Prepared = a.prepare(ctx, c.Run)
 	case schedule.AskPermit:
-		if done.Called = s.fleet.call(ctx, c.Run.Core, ipc.MethodRequestPermit, c.Request, &done.Permit); done.Called != nil {
-			log := s.logOf(c.Run)
+		if done.Called = a.fleet.call(ctx, c.Run.Core, ipc.MethodRequestPermit, c.Request, &done.Permit); done.Called != nil {
+			log := logOf(a.log, c.Run)
 			log.Warn().Err(done.Called).Msg("no answer to a permit request")
 		}
 	case schedule.Submit:
-		done.Called = s.submit(lasting, c)
+		done.Called = a.submit(lasting, c)
 	case schedule.CheckpointRun:
-		done.Asked, done.Called = s.checkpoint(lasting, c.Run, c.Reason)
+		done.Asked, done.Called = a.checkpoint(lasting, c.Run, c.Reason)
 	case schedule.CancelRun:
-		s.streams.get(c.Run).stop(errors.New(c.How.Reason)) // what its worker has then is not to blame
-		if done.Called = s.fleet.call(lasting, c.Run.Core, ipc.MethodCancelJob, c.How, nil); done.Called != nil {
-			s.cfg.Log.Debug().Err(done.Called).Str("job", string(c.How.Job)).Msg("ask the core to cancel")
+		a.streams.get(c.Run).stop(errors.New(c.How.Reason)) // what its worker has then is not to blame
+		if done.Called = a.fleet.call(lasting, c.Run.Core, ipc.MethodCancelJob, c.How, nil); done.Called != nil {
+			a.log.Debug().Err(done.Called).Str("job", string(c.How.Job)).Msg("ask the core to cancel")
 		}
 	case schedule.CloseStream:
-		done.Closed = s.streams.end(ctx, c)
+		done.Closed = a.streams.end(ctx, c)
 	case schedule.Park:
-		s.Isolations.parkKind(c.Parking)
+		a.isolations.parkKind(c.Parking)
 	}
 }
 
 // prepare finds what a claimed job needs that is stored elsewhere.
-func (s *Scheduler) prepare(ctx context.Context, r *schedule.Run) (p schedule.Prepared) {
+func (a *applier) prepare(ctx context.Context, r *schedule.Run) (p schedule.Prepared) {
 	var err error
-	if p.Spec, err = s.Judge.rank(ctx, &r.Entry); err != nil && ctx.Err() == nil {
-		s.cfg.Log.Error().Err(err).Msg("the job runs on its first worker")
+	if p.Spec, err = a.judge.rank(ctx, &r.Entry); err != nil && ctx.Err() == nil {
+		a.log.Error().Err(err).Msg("the job runs on its first worker")
 	}
-	p.Streams, p.Op = s.streams.prepare(ctx, r)
+	p.Streams, p.Op = a.streams.prepare(ctx, r)
 	return p
 }
 
 // submit hands a run to its core.
-func (s *Scheduler) submit(ctx context.Context, c schedule.Submit) error {
+func (a *applier) submit(ctx context.Context, c schedule.Submit) error {
 	e := &c.Run.Entry
-	c.Job.Environ = s.Runs.environ(e)
-	c.Job.HasSteps = c.Run.Attempt > 1 && s.steps.any(ctx, e.ID)
-	c.Job.Stream = s.streams.get(c.Run).name()
-	err := s.fleet.call(ctx, c.Run.Core, ipc.MethodSubmitJob, c.Job, nil)
+	c.Job.Environ = a.runs.environ(e)
+	c.Job.HasSteps = c.Run.Attempt > 1 && a.steps.any(ctx, e.ID)
+	c.Job.Stream = a.streams.get(c.Run).name()
+	err := a.fleet.call(ctx, c.Run.Core, ipc.MethodSubmitJob, c.Job, nil)
 	var refused *ipc.Error
 	switch {
 	case !errors.As(err, &refused):
-		s.streams.start(c.Run)
+		a.streams.start(c.Run)
 	case refused.Code == ipc.CodePermitUnknown:
-		log := s.logOf(c.Run)
+		log := logOf(a.log, c.Run)
 		log.Warn().Msg("the permit expired before the job could begin")
 	}
 	return err
@@ -95,24 +110,24 @@ func (s *Scheduler) submit(ctx context.Context, c schedule.Submit) error {
 
 // checkpoint asks a run to stop at the boundary of its next step, and reports whether its
 // worker can.
-func (s *Scheduler) checkpoint(ctx context.Context, r *schedule.Run, reason string) (bool, error) {
+func (a *applier) checkpoint(ctx context.Context, r *schedule.Run, reason string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var answer ipc.CheckpointResult
-	err := s.fleet.call(ctx, r.Core, ipc.MethodCheckpointJob, ipc.CheckpointJob{Job: r.Entry.ID, Attempt: r.Attempt, Reason: reason}, &answer)
+	err := a.fleet.call(ctx, r.Core, ipc.MethodCheckpointJob, ipc.CheckpointJob{Job: r.Entry.ID, Attempt: r.Attempt, Reason: reason}, &answer)
 	if err != nil {
 		return false, fmt.Errorf("ask job %s for a checkpoint: %w", r.Entry.ID, err)
 	}
 	if answer.Asked {
-		s.cfg.Log.Info().Str("job", string(r.Entry.ID)).Str("reason", reason).Msg("asked for a checkpoint")
+		a.log.Info().Str("job", string(r.Entry.ID)).Str("reason", reason).Msg("asked for a checkpoint")
 	}
 	return answer.Asked, nil
 }
 
 // logOf returns the log for what concerns a run.
-func (s *Scheduler) logOf(r *schedule.Run) zerolog.Logger {
+func logOf(to zerolog.Logger, r *schedule.Run) zerolog.Logger {
 	e := &r.Entry
-	log := s.cfg.Log.With().Str("job", string(e.ID)).Str("name", string(e.Spec.Name)).Str("tenant", string(e.Spec.Tenant)).
+	log := to.With().Str("job", string(e.ID)).Str("name", string(e.Spec.Name)).Str("tenant", string(e.Spec.Tenant)).
 		Int("attempt", r.Attempt).Str("worker", string(r.Choice.Worker)).Str("trace_id", e.Spec.Trace)
 	if id := e.Spec.Context.CorrelationID; id != "" {
 		log = log.Str("correlation_id", id)
@@ -121,63 +136,63 @@ func (s *Scheduler) logOf(r *schedule.Run) zerolog.Logger {
 }
 
 // tell tells everybody who watches of what has happened to a job, and finds what follows.
-func (s *Scheduler) tell(ctx context.Context, told schedule.Told) {
+func (a *applier) tell(ctx context.Context, told schedule.Told) {
 	switch t := told.(type) {
 	case schedule.PermitTold:
-		s.Feed.observe(Moment{Kind: MomentPermit, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Reason: t.Reason, Took: t.Took})
+		a.feed.observe(Moment{Kind: MomentPermit, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Reason: t.Reason, Took: t.Took})
 	case schedule.Begun:
 		e := t.Run.Entry
-		s.Feed.observe(Moment{Kind: MomentBegun, At: t.Run.Began, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Took: max(t.Run.Began.Sub(e.RunnableAt), 0)})
-		s.Feed.publishRun(t.Run, job.Pending, t.Run.Smaller())
+		a.feed.observe(Moment{Kind: MomentBegun, At: t.Run.Began, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Took: max(t.Run.Began.Sub(e.RunnableAt), 0)})
+		a.feed.publishRun(t.Run, job.Pending, t.Run.Smaller())
 		e.Attempts = t.Run.Attempt
-		s.Feed.signal(&e, api.JobAssigned, "", "")
+		a.feed.signal(&e, api.JobAssigned, "", "")
 	case schedule.Progress:
-		s.Feed.progress(&t)
+		a.feed.progress(&t)
 	case schedule.Stored:
-		s.Feed.observe(Moment{Kind: MomentEvents, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Events: t.Events})
+		a.feed.observe(Moment{Kind: MomentEvents, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Events: t.Events})
 	case schedule.Over:
-		s.tellOver(ctx, &t)
+		a.tellOver(ctx, &t)
 	case schedule.Refused:
-		log := s.logOf(t.Run)
+		log := logOf(a.log, t.Run)
 		log.Error().Err(t.Err).Msg("the store did not keep what became of the job")
-		s.streams.drop(t.Run.Entry.ID)
+		a.streams.drop(t.Run.Entry.ID)
 	}
 }
 
 // tellOver tells of the end of a claim, and finds what follows from it.
-func (s *Scheduler) tellOver(ctx context.Context, t *schedule.Over) {
-	s.streams.drop(t.Run.Entry.ID)
-	log := s.logOf(t.Run)
+func (a *applier) tellOver(ctx context.Context, t *schedule.Over) {
+	a.streams.drop(t.Run.Entry.ID)
+	log := logOf(a.log, t.Run)
 	log.Debug().Str("op", fmt.Sprintf("%T", t.Op)).Msg("recorded")
 	e := after(t.Run.Entry, t.Op)
 	outcome, made := outcomeOf(t.Op)
 	if made {
-		s.Feed.observe(Moment{Kind: MomentAttemptEnded, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Outcome: outcome})
+		a.feed.observe(Moment{Kind: MomentAttemptEnded, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Outcome: outcome})
 	}
 	if t.Checkpointed {
-		s.Feed.publishRun(t.Run, job.Checkpointed, e.Waiting)
-		s.Feed.signal(&e, api.CheckpointCreated, "", e.Waiting)
-		s.Followers.follow(&e) // its team may have wanted it
+		a.feed.publishRun(t.Run, job.Checkpointed, e.Waiting)
+		a.feed.signal(&e, api.CheckpointCreated, "", e.Waiting)
+		a.followers.follow(&e) // its team may have wanted it
 	}
 	switch op := t.Op.(type) {
 	case queue.Finish:
 		if made {
-			s.Feed.signal(&e, api.AgentTerminated, "", string(op.Outcome.Class))
+			a.feed.signal(&e, api.AgentTerminated, "", string(op.Outcome.Class))
 		}
 		if op.Exit != "" {
-			s.Feed.signalEnd(&e)
-			s.Followers.follow(&e)
+			a.feed.signalEnd(&e)
+			a.followers.follow(&e)
 		}
 	case queue.Await:
-		s.Feed.signal(&e, api.AgentTerminated, "", "")
-		s.Approvals.ask(&e, outcome)
+		a.feed.signal(&e, api.AgentTerminated, "", "")
+		a.approvals.ask(&e, outcome)
 	}
 	if e.Key != "" {
-		s.Feed.publishEntry(ctx, e.ID)
-		s.Feed.publishFollowers(ctx, &e)
+		a.feed.publishEntry(ctx, e.ID)
+		a.feed.publishFollowers(ctx, &e)
 		return
 	}
-	s.Feed.publishState(&e)
+	a.feed.publishState(&e)
 }
 
 // outcomeOf returns how an attempt ended by the op that ended its claim; false if none was
