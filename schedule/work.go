@@ -176,7 +176,7 @@ type Progress struct {
 	Usage job.Usage // of the attempt up to now
 }
 
-// Stored says that events of a run are stored. After a crash they may be told again.
+// Stored says that events of a run are stored.
 type Stored struct {
 	Run    *Run
 	Events []job.Event

@@ -26,8 +26,8 @@ const (
 	// MomentBegun: an attempt was given to a core. Took is how long the job had
 	// waited since it could run.
 	MomentBegun MomentKind = "begun"
-	// MomentEvents: Events of an attempt are about to be stored. After a crash of
-	// the scheduler they may come again.
+	// MomentEvents: Events of an attempt are stored. After a crash of the scheduler
+	// they may not have been told.
 	MomentEvents MomentKind = "events"
 	// MomentAttemptEnded: an attempt's Outcome is durable.
 	MomentAttemptEnded MomentKind = "attempt_ended"
