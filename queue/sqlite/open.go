@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -53,6 +54,11 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	turn, err := takeTurn(ctx, filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer turn.Close() //nolint:errcheck // nothing was written
 	if err := create(path); err != nil {
 		return nil, err
 	}
@@ -87,6 +93,34 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	s := &Store{path: path, reads: reads, writer: w}
 	w.tx.prices = &s.prices
 	return s, nil
+}
+
+// turnTime is how long an opener waits for others at most. The lock only keeps two that
+// begin at once from meeting a store that is half made; whoever holds it for longer (any
+// process that may read the folder can) must not keep the scheduler from starting.
+const turnTime = 10 * time.Second
+
+// takeTurn waits until nobody else opens a store in the folder. Closing what it returns ends
+// the turn. The lock is the folder's own, by flock(2): a descriptor of the file itself would,
+// when it is closed, drop the locks that SQLite holds on it.
+func takeTurn(ctx context.Context, folder string) (*os.File, error) {
+	f, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, turnTime)
+	defer cancel()
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return f, nil // also where a file system has no such locks
+		}
+		select {
+		case <-ctx.Done():
+			return f, nil
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // bringUp takes the file to the newest version.
