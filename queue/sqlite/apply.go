@@ -98,8 +98,10 @@ func (t *tx) apply(op queue.Op, bodies []string) error {
 	}
 }
 
-// standing is what an op has to know of an entry.
+// standing is an entry within a transaction: what an op has to know of it, and
+// what can be done to it.
 type standing struct {
+	tx              *tx
 	seq             int64
 	id              job.ID
 	state           job.EntryState
@@ -134,8 +136,9 @@ func (e *standing) dest() []any {
 		&e.key, &e.waitsFor, &e.supersededBy, &e.tenant, &e.agent, &e.errorClass, &e.held, &e.spent}
 }
 
-func (t *tx) standing(id job.ID) (e standing, err error) {
-	err = t.row(`SELECT `+standingColumns+` FROM entries WHERE id = ?`, []any{string(id)}, e.dest()...)
+func (t *tx) standing(id job.ID) (*standing, error) {
+	e := &standing{tx: t}
+	err := t.row(`SELECT `+standingColumns+` FROM entries WHERE id = ?`, []any{string(id)}, e.dest()...)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = queue.ErrNotFound
 	}
@@ -146,7 +149,7 @@ func (t *tx) standing(id job.ID) (e standing, err error) {
 }
 
 // held returns the entry if it is dispatched under fence, else ErrFenced.
-func (t *tx) held(id job.ID, fence job.Fence) (standing, error) {
+func (t *tx) held(id job.ID, fence job.Fence) (*standing, error) {
 	e, err := t.standing(id)
 	if err != nil {
 		return e, err
@@ -185,10 +188,10 @@ func (r *run) moveTo(next job.RunState) error {
 	return nil
 }
 
-func (t *tx) run(e standing, number int) (run, error) {
+func (e *standing) run(number int) (run, error) {
 	r := run{number: number}
 	var started int64
-	err := t.row(`SELECT state, worker, session, started_at, model, charged FROM attempts WHERE entry = ? AND number = ?`,
+	err := e.tx.row(`SELECT state, worker, session, started_at, model, charged FROM attempts WHERE entry = ? AND number = ?`,
 		[]any{e.seq, number}, &r.state, &r.worker, &r.session, &started, &r.model, &r.charged)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = queue.ErrNotFound
@@ -202,17 +205,17 @@ func (t *tx) run(e standing, number int) (run, error) {
 
 // openRun returns the attempt that has begun under the entry's claim and not
 // ended, if there is one: it can only be the latest.
-func (t *tx) openRun(e standing) (r run, open bool, err error) {
+func (e *standing) openRun() (r run, open bool, err error) {
 	if e.attempts == 0 {
 		return run{}, false, nil
 	}
-	r, err = t.run(e, e.attempts)
+	r, err = e.run(e.attempts)
 	return r, err == nil && !r.state.Terminal(), err
 }
 
 // noOpenRun gives an error if an attempt has begun and not ended.
-func (t *tx) noOpenRun(e standing) error {
-	r, open, err := t.openRun(e)
+func (e *standing) noOpenRun() error {
+	r, open, err := e.openRun()
 	if err == nil && open {
 		err = fmt.Errorf("job %s: attempt %d is still %s: %w", e.id, r.number, r.state, queue.ErrIllegalTransition)
 	}
@@ -233,7 +236,7 @@ func (t *tx) begin(op queue.Begin, move queue.Move) error {
 	case a.State != job.Pending:
 		return fmt.Errorf("job %s: attempt %d begins as %q, want %s: %w", op.ID, a.Number, a.State, job.Pending, queue.ErrIllegalTransition)
 	}
-	if err := t.noOpenRun(e); err != nil {
+	if err := e.noOpenRun(); err != nil {
 		return err
 	}
 	r := run{number: a.Number, worker: a.Choice.Worker, model: a.Choice.Model, started: a.Started}
@@ -248,7 +251,7 @@ func (t *tx) begin(op queue.Begin, move queue.Move) error {
 		e.seq, a.Number, int64(op.Fence), string(a.Choice.Worker), a.Choice.Model,
 		string(cmp.Or(move.To, a.State)), cmp.Or(move.Session, a.Session), nanos(a.Started), r.charged)
 	if err == nil && r.charged == early {
-		err = t.chargeEarly(e, r)
+		err = e.chargeEarly(r)
 	}
 	if err != nil {
 		return fmt.Errorf("job %s: attempt %d: %w", op.ID, a.Number, err)
@@ -265,7 +268,7 @@ func (t *tx) move(op queue.Move) error {
 	if err != nil {
 		return err
 	}
-	r, err := t.run(e, op.Attempt)
+	r, err := e.run(op.Attempt)
 	if err != nil {
 		return err
 	}
@@ -298,9 +301,9 @@ func (t *tx) append(op queue.Append, bodies []string) error {
 			return err
 		}
 	}
-	var e standing
+	var e *standing
 	for i, ev := range op.Events {
-		if e.id != ev.Job || e.seq == 0 {
+		if e == nil || e.id != ev.Job {
 			var err error
 			if e, err = t.standing(ev.Job); err != nil {
 				return err
@@ -309,7 +312,7 @@ func (t *tx) append(op queue.Append, bodies []string) error {
 		stored, err := t.change(`INSERT INTO events (entry, attempt, seq, body) VALUES (?, ?, ?, ?) ON CONFLICT (entry, attempt, seq) DO NOTHING`,
 			e.seq, ev.Attempt, ev.Seq, bodies[i])
 		if err == nil && stored > 0 && ev.Usage != nil {
-			err = t.chargeEvent(e, &ev)
+			err = e.chargeEvent(&ev)
 		}
 		if err != nil {
 			return fmt.Errorf("event %d of job %s, attempt %d: %w", ev.Seq, ev.Job, ev.Attempt, err)
@@ -326,27 +329,27 @@ func (t *tx) cancel(op queue.Cancel) error {
 	if e.state == job.Dispatched {
 		return t.exec(`UPDATE entries SET cancel_requested = 1 WHERE seq = ?`, e.seq)
 	}
-	return t.withdraw(e, job.Cancelled, op.Now)
+	return e.withdraw(job.Cancelled, op.Now)
 }
 
 // withdraw ends a queued entry that was never run to its end.
-func (t *tx) withdraw(e standing, to job.EntryState, now time.Time) error {
+func (e *standing) withdraw(to job.EntryState, now time.Time) error {
 	if err := e.moveTo(to); err != nil {
 		return err
 	}
 	if e.held == job.HeldForApproval {
-		if err := t.stopAsking(&e); err != nil {
+		if err := e.stopAsking(); err != nil {
 			return err
 		}
 	}
 	if e.key == "" && e.held == "" {
-		return t.exec(`UPDATE entries SET state = ?, completed_at = ? WHERE seq = ?`, string(to), nanos(now), e.seq)
+		return e.tx.exec(`UPDATE entries SET state = ?, completed_at = ? WHERE seq = ?`, string(to), nanos(now), e.seq)
 	}
-	err := t.exec(`UPDATE entries SET `+letGo+`, state = ?, completed_at = ?, coalesced_with = '', error_class = ?,
+	err := e.tx.exec(`UPDATE entries SET `+letGo+`, state = ?, completed_at = ?, coalesced_with = '', error_class = ?,
 		waiting = CASE WHEN waits_for = '' AND held = '' THEN waiting ELSE '' END, waits_for = '' WHERE seq = ?`,
 		string(to), nanos(now), string(e.errorClass), e.seq)
 	if err != nil || e.key == "" {
 		return err
 	}
-	return t.leave(e, now)
+	return e.leave(now)
 }

@@ -19,7 +19,7 @@ func (t *tx) await(op queue.Await, bodies []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := t.run(e, op.Attempt)
+	r, err := e.run(op.Attempt)
 	if err != nil {
 		return fmt.Errorf("job %s: %w", op.ID, err)
 	}
@@ -29,7 +29,7 @@ func (t *tx) await(op queue.Await, bodies []string) error {
 	if err := r.moveTo(job.WaitingApproval); err != nil {
 		return fmt.Errorf("job %s: %w", op.ID, err)
 	}
-	f, err := t.flow(e)
+	f, err := e.flow()
 	if err != nil {
 		return err
 	}
@@ -43,18 +43,18 @@ func (t *tx) await(op queue.Await, bodies []string) error {
 	} else if err := e.moveTo(job.Queued); err != nil {
 		return err
 	}
-	if err := t.endRunAs(&e, r, state, &op.Outcome, bodies[0], false, op.Now); err != nil {
+	if err := e.endRunAs(r, state, &op.Outcome, bodies[0], false, op.Now); err != nil {
 		return fmt.Errorf("job %s: %w", op.ID, err)
 	}
 	if unwanted {
-		return t.complete(e, job.ExitCancelled, "", op.Now)
+		return e.complete(job.ExitCancelled, "", op.Now)
 	}
 	a := op.Approval
 	f.Approval = &queue.Approval{Attempt: op.Attempt, Why: a.Why, AskedAt: timeOr(a.AskedAt, op.Now).UTC().Round(0), Default: a.Default, Draw: a.Draw}
 	if a.Until != nil {
 		f.Approval.Until = new(a.Until.UTC().Round(0))
 	}
-	if err := t.setFlow(e, f); err != nil {
+	if err := e.setFlow(f); err != nil {
 		return err
 	}
 	return t.exec(`UPDATE entries SET `+setBill+`, state = ?, `+hold+`, waiting = ?, holder = '', lease_until = NULL WHERE seq = ?`,
@@ -69,7 +69,7 @@ func (t *tx) decide(op queue.Decide) error {
 	if err := e.mustBe(job.HeldForApproval); err != nil {
 		return err
 	}
-	f, err := t.flow(e)
+	f, err := e.flow()
 	if err != nil {
 		return err
 	}
@@ -81,30 +81,30 @@ func (t *tx) decide(op queue.Decide) error {
 		v = verdict{state: job.RunFailed, class: job.HumanRejected, message: op.Comment}
 		f.Rejections++
 	}
-	r, err := t.settle(&e, v)
+	r, err := e.settle(v)
 	if err != nil {
 		return err
 	}
 	at := op.Now.UTC().Round(0)
 	f.Approval.Approved, f.Approval.DecidedAt, f.Approval.By, f.Approval.Comment = op.Approved, &at, op.By, op.Comment
-	if err := t.setFlow(e, f); err != nil {
+	if err := e.setFlow(f); err != nil {
 		return err
 	}
 	switch {
 	case op.Approved:
-		if err := t.chargeSuccess(e, r, op.Now); err != nil {
+		if err := e.chargeSuccess(r, op.Now); err != nil {
 			return err
 		}
-		return t.concludeAs(e, job.ExitSucceeded, "", op.Now)
+		return e.concludeAs(job.ExitSucceeded, "", op.Now)
 	case op.Retry == nil:
-		return t.concludeAs(e, job.ExitFailed, op.DeadLetter, op.Now)
+		return e.concludeAs(job.ExitFailed, op.DeadLetter, op.Now)
 	}
-	return t.retryHeld(e, op.Retry)
+	return e.retryHeld(op.Retry)
 }
 
 // retryHeld lets a held entry go as r says. It is queued already.
-func (t *tx) retryHeld(e standing, r *queue.Retry) error {
-	return t.exec(`UPDATE entries SET `+letGo+`, error_class = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, feedback = ?, waiting = ? WHERE seq = ?`,
+func (e *standing) retryHeld(r *queue.Retry) error {
+	return e.tx.exec(`UPDATE entries SET `+letGo+`, error_class = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, feedback = ?, waiting = ? WHERE seq = ?`,
 		string(e.errorClass), nanos(r.RunnableAt), r.Choice, r.Session, string(r.SessionWorker), r.Feedback, r.Waiting, e.seq)
 }
 
@@ -117,8 +117,8 @@ type verdict struct {
 
 // settle ends the attempt that waits for a person. What it has used was charged
 // when it began to wait.
-func (t *tx) settle(e *standing, v verdict) (run, error) {
-	r, err := t.run(*e, e.attempts)
+func (e *standing) settle(v verdict) (run, error) {
+	r, err := e.run(e.attempts)
 	if err != nil {
 		return r, err
 	}
@@ -132,7 +132,7 @@ func (t *tx) settle(e *standing, v verdict) (run, error) {
 		r.state = next
 	}
 	var text string
-	if err := t.row(`SELECT outcome FROM attempts WHERE entry = ? AND number = ?`, []any{e.seq, r.number}, &text); err != nil {
+	if err := e.tx.row(`SELECT outcome FROM attempts WHERE entry = ? AND number = ?`, []any{e.seq, r.number}, &text); err != nil {
 		return r, err
 	}
 	var o job.Outcome
@@ -147,27 +147,27 @@ func (t *tx) settle(e *standing, v verdict) (run, error) {
 		return r, err
 	}
 	e.errorClass = v.class
-	return r, t.exec(`UPDATE attempts SET state = ?, outcome = ? WHERE entry = ? AND number = ?`, string(v.state), text, e.seq, r.number)
+	return r, e.tx.exec(`UPDATE attempts SET state = ?, outcome = ? WHERE entry = ? AND number = ?`, string(v.state), text, e.seq, r.number)
 }
 
 // stopAsking ends the attempt of an entry that is withdrawn while a person is asked.
-func (t *tx) stopAsking(e *standing) error {
-	_, err := t.settle(e, verdict{state: job.RunCancelled, class: job.CancelledClass})
+func (e *standing) stopAsking() error {
+	_, err := e.settle(verdict{state: job.RunCancelled, class: job.CancelledClass})
 	return err
 }
 
 // stopAskingLine does so for the queued entries of a line.
 func (t *tx) stopAskingLine(tenant job.Tenant, key string) error {
-	var asked []standing
+	var asked []*standing
 	err := t.rows(`SELECT `+standingColumns+` FROM entries`+ofLine+` AND state = 'queued' AND held = 'approval'`, []any{string(tenant), key}, func(row scanner) error {
-		var e standing
+		e := &standing{tx: t}
 		err := row.Scan(e.dest()...)
 		asked = append(asked, e)
 		return err
 	})
 	for i := range asked {
 		if err == nil {
-			err = t.stopAsking(&asked[i])
+			err = asked[i].stopAsking()
 		}
 		if err == nil {
 			err = t.exec(`UPDATE entries SET error_class = ? WHERE seq = ?`, string(asked[i].errorClass), asked[i].seq)

@@ -198,7 +198,7 @@ func (c *claimTurn) expire() error {
 			if err != nil {
 				return err
 			}
-			if err := c.withdraw(e, job.Expired, c.spec.Now); err != nil {
+			if err := e.withdraw(job.Expired, c.spec.Now); err != nil {
 				return fmt.Errorf("expire: %w", err)
 			}
 			c.expired = append(c.expired, o.id)

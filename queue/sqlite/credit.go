@@ -229,10 +229,10 @@ func (p *purse) take(rows []*entryRow, at time.Time) error {
 
 // giveBack returns what the claim of an entry has taken, since it ends without an attempt
 // that counts.
-func (t *tx) giveBack(e standing, at time.Time) error {
+func (e *standing) giveBack(at time.Time) error {
 	space, key := historySpace(e.tenant), claimKey(e.fence)
 	var text string
-	err := t.row(selectRecord, []any{space, key}, &text)
+	err := e.tx.row(selectRecord, []any{space, key}, &text)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
@@ -243,17 +243,17 @@ func (t *tx) giveBack(e standing, at time.Time) error {
 	if err != nil {
 		return fmt.Errorf("give credits back: %w", err)
 	}
-	b, has, err := t.balance(e.tenant)
+	b, has, err := e.tx.balance(e.tenant)
 	if err != nil {
 		return err
 	}
-	if err := t.exec(deleteRecord, space, key); err != nil || !has || e.fence <= b.Since {
+	if err := e.tx.exec(deleteRecord, space, key); err != nil || !has || e.fence <= b.Since {
 		return err
 	}
 	b.Taken += c.Credits
 	// Only a run that costs more than there was can have been passed over.
-	t.touched.moved = t.touched.moved || b.Added-b.Taken+c.Credits < t.dearest()
-	return t.note(balanceSpace, string(e.tenant), b, at)
+	e.tx.touched.moved = e.tx.touched.moved || b.Added-b.Taken+c.Credits < e.tx.dearest()
+	return e.tx.note(balanceSpace, string(e.tenant), b, at)
 }
 
 // dearest is the highest price of a run.

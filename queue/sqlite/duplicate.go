@@ -98,62 +98,62 @@ func (t *tx) supersede(e newEntry) error {
 
 // share completes what waits for the result of e, and lets the next of the
 // line go.
-func (t *tx) share(e standing, exit job.ExitKind, deadLetter string, now time.Time) error {
+func (e *standing) share(exit job.ExitKind, deadLetter string, now time.Time) error {
 	// Nobody claims them: they are taken through dispatched, with the entry whose result they get.
 	if err := errors.Join(job.Queued.CheckMove(job.Dispatched), job.Dispatched.CheckMove(job.Completed)); err != nil {
 		return err
 	}
-	err := t.exec(`UPDATE entries SET `+letGo+`, state = 'completed', exit_kind = ?, dead_letter = ?, completed_at = ?, waits_for = '', waiting = '',
+	err := e.tx.exec(`UPDATE entries SET `+letGo+`, state = 'completed', exit_kind = ?, dead_letter = ?, completed_at = ?, waits_for = '', waiting = '',
 			error_class = (SELECT l.error_class FROM entries l WHERE l.seq = ?)
 		WHERE seq IN (SELECT seq FROM entries`+ofWaiter+` AND coalesced_with = ?)`,
 		string(exit), deadLetter, nanos(now), e.seq, string(e.id), string(e.id))
 	if err != nil {
 		return err
 	}
-	before, err := t.before(e)
+	before, err := e.before()
 	if err != nil {
 		return err
 	}
-	return t.pass(e, before, now)
+	return e.pass(before, now)
 }
 
 // before returns the entry that e waits for.
-func (t *tx) before(e standing) (n named, err error) {
+func (e *standing) before() (n named, err error) {
 	if e.waitsFor != "" {
-		n, _, err = t.named(`SELECT id, name FROM entries WHERE id = ?`, string(e.waitsFor))
+		n, _, err = e.tx.named(`SELECT id, name FROM entries WHERE id = ?`, string(e.waitsFor))
 	}
 	return n, err
 }
 
 // leave closes the gap of an entry that has left the line without a result.
 // The first that waited for its result takes its place.
-func (t *tx) leave(e standing, now time.Time) error {
-	before, err := t.before(e)
+func (e *standing) leave(now time.Time) error {
+	before, err := e.before()
 	if err != nil {
 		return err
 	}
-	heir, found, err := t.named(`SELECT id, name FROM entries`+ofWaiter+` AND coalesced_with = ? ORDER BY seq LIMIT 1`, string(e.id), string(e.id))
+	heir, found, err := e.tx.named(`SELECT id, name FROM entries`+ofWaiter+` AND coalesced_with = ? ORDER BY seq LIMIT 1`, string(e.id), string(e.id))
 	if err != nil {
 		return err
 	}
 	if !found {
-		return t.pass(e, before, now)
+		return e.pass(before, now)
 	}
-	err = t.exec(`UPDATE entries SET coalesced_with = CASE id WHEN ? THEN '' ELSE ? END
+	err = e.tx.exec(`UPDATE entries SET coalesced_with = CASE id WHEN ? THEN '' ELSE ? END
 		WHERE seq IN (SELECT seq FROM entries`+ofWaiter+` AND coalesced_with = ?)`,
 		string(heir.id), string(heir.id), string(e.id), string(e.id))
 	if err != nil {
 		return err
 	}
-	if err := t.wait(`id = ?`, heir.id, before, e.key, now); err != nil {
+	if err := e.tx.wait(`id = ?`, heir.id, before, e.key, now); err != nil {
 		return err
 	}
-	return t.pass(e, heir, now)
+	return e.pass(heir, now)
 }
 
 // pass lets all that waits for e wait for another entry, or for none.
-func (t *tx) pass(e standing, to named, now time.Time) error {
-	return t.wait(`seq IN (SELECT seq FROM entries`+ofWaiter+`)`, e.id, to, e.key, now)
+func (e *standing) pass(to named, now time.Time) error {
+	return e.tx.wait(`seq IN (SELECT seq FROM entries`+ofWaiter+`)`, e.id, to, e.key, now)
 }
 
 // wait lets the entries that which selects by id wait for another, or for

@@ -21,37 +21,37 @@ func (t *tx) finish(op queue.Finish, bodies []string) error {
 	default:
 		return fmt.Errorf("job %s: unknown exit kind %q", op.ID, op.Exit)
 	}
-	if err := t.finishRun(&e, op, bodies); err != nil {
+	if err := e.finishRun(op, bodies); err != nil {
 		return fmt.Errorf("job %s: %w", op.ID, err)
 	}
 	if op.Attempt == 0 || op.Lost {
-		if err := t.giveBack(e, op.Now); err != nil {
+		if err := e.giveBack(op.Now); err != nil {
 			return err
 		}
 	}
 	if op.Exit == "" && e.supersededBy == "" {
 		r := op.Retry
-		return t.requeue(e, requeued{r.RunnableAt, r.Choice, r.Session, r.SessionWorker, r.Feedback, r.Waiting})
+		return e.requeue(requeued{r.RunnableAt, r.Choice, r.Session, r.SessionWorker, r.Feedback, r.Waiting})
 	}
 	exit := op.Exit
 	if exit == "" {
 		exit = job.ExitCancelled // a newer entry has its place: there is no other attempt
 	}
-	return t.complete(e, exit, op.DeadLetter, op.Now)
+	return e.complete(exit, op.DeadLetter, op.Now)
 }
 
 // finishRun ends the attempt that op names; 0 names none, and then none may be open.
-func (t *tx) finishRun(e *standing, op queue.Finish, bodies []string) error {
+func (e *standing) finishRun(op queue.Finish, bodies []string) error {
 	if op.Attempt == 0 {
 		if op.Exit == job.ExitSucceeded {
-			if err := t.chargeSuccess(*e, run{}, op.Now); err != nil {
+			if err := e.chargeSuccess(run{}, op.Now); err != nil {
 				return err
 			}
 		}
 		e.errorClass = cmp.Or(op.Outcome.Class, e.errorClass)
-		return t.noOpenRun(*e)
+		return e.noOpenRun()
 	}
-	r, err := t.run(*e, op.Attempt)
+	r, err := e.run(op.Attempt)
 	if err != nil {
 		return err
 	}
@@ -62,22 +62,22 @@ func (t *tx) finishRun(e *standing, op queue.Finish, bodies []string) error {
 		return err
 	}
 	if op.Exit == job.ExitSucceeded {
-		if err := t.chargeSuccess(*e, r, timeOr(op.Outcome.EndedAt, op.Now)); err != nil {
+		if err := e.chargeSuccess(r, timeOr(op.Outcome.EndedAt, op.Now)); err != nil {
 			return err
 		}
 	}
-	return t.endRun(e, r, &op.Outcome, bodies[0], op.Lost, op.Now)
+	return e.endRun(r, &op.Outcome, bodies[0], op.Lost, op.Now)
 }
 
 // endRun records the outcome of an attempt, with its JSON, and puts what it took
 // on the entry's bill. Where the outcome does not say when it started or ended, the
 // attempt's own start and now are taken.
-func (t *tx) endRun(e *standing, r run, o *job.Outcome, body string, lost bool, now time.Time) error {
-	return t.endRunAs(e, r, o.State, o, body, lost, now)
+func (e *standing) endRun(r run, o *job.Outcome, body string, lost bool, now time.Time) error {
+	return e.endRunAs(r, o.State, o, body, lost, now)
 }
 
 // endRunAs does so with another state than the outcome's.
-func (t *tx) endRunAs(e *standing, r run, state job.RunState, o *job.Outcome, body string, lost bool, now time.Time) error {
+func (e *standing) endRunAs(r run, state job.RunState, o *job.Outcome, body string, lost bool, now time.Time) error {
 	started, ended := o.StartedAt, o.EndedAt
 	if started.IsZero() {
 		started = r.started
@@ -89,13 +89,13 @@ func (t *tx) endRunAs(e *standing, r run, state job.RunState, o *job.Outcome, bo
 	if o.Session != "" {
 		session = o.Session
 	}
-	err := t.exec(`UPDATE attempts SET state = ?, session = ?, ended_at = ?, lost = ?, outcome = ? WHERE entry = ? AND number = ?`,
+	err := e.tx.exec(`UPDATE attempts SET state = ?, session = ?, ended_at = ?, lost = ?, outcome = ? WHERE entry = ? AND number = ?`,
 		string(state), session, nanos(ended), lost, body, e.seq, r.number)
 	if err != nil {
 		return err
 	}
 	took := max(0, ended.Sub(started))
-	if err := t.chargeOutcome(*e, r, o.Usage, took, ended); err != nil {
+	if err := e.chargeOutcome(r, o.Usage, took, ended); err != nil {
 		return err
 	}
 	return e.charge(o, took, lost)
@@ -128,23 +128,23 @@ func (e *standing) with(more ...any) []any {
 	return append([]any{e.spent, int64(e.bill.took), e.bill.uncounted, string(e.errorClass)}, more...)
 }
 
-func (t *tx) complete(e standing, exit job.ExitKind, deadLetter string, now time.Time) error {
+func (e *standing) complete(exit job.ExitKind, deadLetter string, now time.Time) error {
 	if err := e.moveTo(job.Completed); err != nil {
 		return err
 	}
 	if exit != job.ExitFailed {
 		deadLetter = ""
 	}
-	err := t.exec(`UPDATE entries SET `+setBill+`, state = ?, exit_kind = ?, dead_letter = ?, completed_at = ?, holder = '', lease_until = NULL,
+	err := e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, exit_kind = ?, dead_letter = ?, completed_at = ?, holder = '', lease_until = NULL,
 		waiting = CASE ? WHEN 'cancelled' THEN waiting ELSE '' END WHERE seq = ?`,
 		e.with(string(job.Completed), string(exit), deadLetter, nanos(now), string(exit), e.seq)...)
 	switch {
 	case err != nil || e.key == "":
 		return err
 	case exit == job.ExitCancelled:
-		return t.leave(e, now)
+		return e.leave(now)
 	}
-	return t.share(e, exit, deadLetter, now)
+	return e.share(exit, deadLetter, now)
 }
 
 // requeued is how an entry waits for its next claim.
@@ -157,11 +157,11 @@ type requeued struct {
 	waiting       string
 }
 
-func (t *tx) requeue(e standing, r requeued) error {
+func (e *standing) requeue(r requeued) error {
 	if err := e.moveTo(job.Queued); err != nil {
 		return err
 	}
-	return t.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, feedback = ?, waiting = ?,
+	return e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, feedback = ?, waiting = ?,
 		holder = '', lease_until = NULL WHERE seq = ?`,
 		e.with(string(job.Queued), nanos(r.runnableAt), r.choice, r.session, string(r.sessionWorker), r.feedback, r.waiting, e.seq)...)
 }
@@ -171,15 +171,15 @@ func (t *tx) release(op queue.Release) error {
 	if err != nil {
 		return err
 	}
-	if err := t.noOpenRun(e); err != nil {
+	if err := e.noOpenRun(); err != nil {
 		return err
 	}
 	now := timeOr(op.Now, op.RunnableAt)
-	if err := t.giveBack(e, now); err != nil {
+	if err := e.giveBack(now); err != nil {
 		return err
 	}
 	if e.supersededBy != "" {
-		return t.complete(e, job.ExitCancelled, "", now)
+		return e.complete(job.ExitCancelled, "", now)
 	}
 	if err := e.moveTo(job.Queued); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (t *tx) reclaim(op queue.Reclaim) error {
 		return err
 	}
 	for _, e := range gone {
-		if err := t.takeBack(e, op); err != nil {
+		if err := e.takeBack(op); err != nil {
 			return fmt.Errorf("job %s: %w", e.id, err)
 		}
 	}
@@ -207,10 +207,10 @@ func (t *tx) reclaim(op queue.Reclaim) error {
 // abandoned returns the entries that a Reclaim takes back, in the order of their
 // claims. The index holds only dispatched entries, which are as few as there is
 // work under way.
-func (t *tx) abandoned(op queue.Reclaim) (gone []standing, err error) {
+func (t *tx) abandoned(op queue.Reclaim) (gone []*standing, err error) {
 	const dispatched = `SELECT ` + standingColumns + ` FROM entries INDEXED BY entries_fence WHERE state = 'dispatched'`
 	add := func(row scanner) error {
-		var e standing
+		e := &standing{tx: t}
 		err := row.Scan(e.dest()...)
 		gone = append(gone, e)
 		return err
@@ -229,50 +229,50 @@ func (t *tx) abandoned(op queue.Reclaim) (gone []standing, err error) {
 	if op.Lapsed {
 		find(` AND lease_until < ?`, nanos(op.Now))
 	}
-	slices.SortFunc(gone, func(a, b standing) int { return cmp.Compare(a.fence, b.fence) })
-	return slices.CompactFunc(gone, func(a, b standing) bool { return a.fence == b.fence }), err
+	slices.SortFunc(gone, func(a, b *standing) int { return cmp.Compare(a.fence, b.fence) })
+	return slices.CompactFunc(gone, func(a, b *standing) bool { return a.fence == b.fence }), err
 }
 
 // takeBack ends what the entry's holder left open and gives the entry back to
 // the queue, or completes it if somebody asked to cancel it.
-func (t *tx) takeBack(e standing, op queue.Reclaim) error {
-	r, open, err := t.openRun(e)
+func (e *standing) takeBack(op queue.Reclaim) error {
+	r, open, err := e.openRun()
 	if err != nil {
 		return err
 	}
 	if open {
-		if err := t.loseRun(&e, r, op); err != nil {
+		if err := e.loseRun(r, op); err != nil {
 			return err
 		}
 	}
-	if err := t.giveBack(e, op.Now); err != nil {
+	if err := e.giveBack(op.Now); err != nil {
 		return err
 	}
 	if e.cancelRequested {
-		return t.complete(e, job.ExitCancelled, "", op.Now)
+		return e.complete(job.ExitCancelled, "", op.Now)
 	}
 	if err := e.moveTo(job.Queued); err != nil {
 		return err
 	}
-	err = t.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = min(runnable_at, ?), waiting = ?, holder = '', lease_until = NULL WHERE seq = ?`,
+	err = e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = min(runnable_at, ?), waiting = ?, holder = '', lease_until = NULL WHERE seq = ?`,
 		e.with(string(job.Queued), nanos(op.Now), op.Message, e.seq)...)
 	if err != nil || !open || r.session == "" {
 		return err
 	}
-	return t.exec(`UPDATE entries SET session = ?, session_worker = ? WHERE seq = ?`, r.session, string(r.worker), e.seq)
+	return e.tx.exec(`UPDATE entries SET session = ?, session_worker = ? WHERE seq = ?`, r.session, string(r.worker), e.seq)
 }
 
 // loseRun ends an attempt whose holder is gone.
-func (t *tx) loseRun(e *standing, r run, op queue.Reclaim) error {
+func (e *standing) loseRun(r run, op queue.Reclaim) error {
 	o := job.Outcome{
 		State: job.RunFailed, Class: job.Crash, Message: op.Message, Session: r.session, ExitCode: -1,
-		StartedAt: r.started, EndedAt: lastAlive(*e, r, op.Now),
+		StartedAt: r.started, EndedAt: lastAlive(e, r, op.Now),
 	}
 	if e.cancelRequested {
 		o.State, o.Class = job.RunCancelled, job.CancelledClass
 	}
 	var err error
-	if o.Usage, err = t.usageSeen(*e, r); err != nil {
+	if o.Usage, err = e.usageSeen(r); err != nil {
 		return err
 	}
 	// The table knows no way from pending or checkpointed straight to failed: a
@@ -291,19 +291,19 @@ func (t *tx) loseRun(e *standing, r run, op queue.Reclaim) error {
 	if err != nil {
 		return err
 	}
-	return t.endRun(e, r, &o, body, true, op.Now)
+	return e.endRun(r, &o, body, true, op.Now)
 }
 
 // usageSeen returns what a run is known to have used, from its events: nobody
 // is left to report the total.
-func (t *tx) usageSeen(e standing, r run) (total job.Usage, err error) {
-	err = t.usageEvents(e, r.number, func(ev *job.Event) { total = total.Add(*ev.Usage) })
+func (e *standing) usageSeen(r run) (total job.Usage, err error) {
+	err = e.usageEvents(r.number, func(ev *job.Event) { total = total.Add(*ev.Usage) })
 	return total, err
 }
 
 // usageEvents calls each for the events of an attempt that tell of usage.
-func (t *tx) usageEvents(e standing, attempt int, each func(*job.Event)) error {
-	return t.rows(`SELECT body FROM events WHERE entry = ? AND attempt = ? AND instr(body, '"usage"') ORDER BY seq`,
+func (e *standing) usageEvents(attempt int, each func(*job.Event)) error {
+	return e.tx.rows(`SELECT body FROM events WHERE entry = ? AND attempt = ? AND instr(body, '"usage"') ORDER BY seq`,
 		[]any{e.seq, attempt}, func(rows scanner) error {
 			var body string
 			if err := rows.Scan(&body); err != nil {
@@ -323,7 +323,7 @@ func (t *tx) usageEvents(e standing, attempt int, each func(*job.Event)) error {
 // lastAlive returns the latest moment at which the holder of the claim can
 // have worked: the end of its lease. The hours until somebody noticed are not
 // charged to the job.
-func lastAlive(e standing, r run, now time.Time) time.Time {
+func lastAlive(e *standing, r run, now time.Time) time.Time {
 	if lease := momentOrNil(e.leaseUntil); lease != nil && lease.Before(now) {
 		now = *lease
 	}

@@ -25,9 +25,9 @@ func (f *flow) of(e *queue.Entry) {
 	e.Resolved, e.Skipped, e.Result, e.Approval, e.Rejections = f.Resolved, f.Skipped, f.Result, f.Approval, f.Rejections
 }
 
-func (t *tx) flow(e standing) (f flow, err error) {
+func (e *standing) flow() (f flow, err error) {
 	var text string
-	err = t.row(`SELECT flow FROM flows WHERE entry = ?`, []any{e.seq}, &text)
+	err = e.tx.row(`SELECT flow FROM flows WHERE entry = ?`, []any{e.seq}, &text)
 	if errors.Is(err, sql.ErrNoRows) {
 		return flow{}, nil
 	}
@@ -40,10 +40,10 @@ func (t *tx) flow(e standing) (f flow, err error) {
 	return f, nil
 }
 
-func (t *tx) setFlow(e standing, f flow) error {
+func (e *standing) setFlow(f flow) error {
 	text, err := encode(&f)
 	if err != nil {
 		return fmt.Errorf("job %s: %w", e.id, err)
 	}
-	return t.exec(`INSERT INTO flows (entry, flow) VALUES (?, ?) ON CONFLICT (entry) DO UPDATE SET flow = excluded.flow`, e.seq, text)
+	return e.tx.exec(`INSERT INTO flows (entry, flow) VALUES (?, ?) ON CONFLICT (entry) DO UPDATE SET flow = excluded.flow`, e.seq, text)
 }

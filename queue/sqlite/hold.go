@@ -57,16 +57,16 @@ func (t *tx) ready(op queue.Ready) error {
 		return err
 	}
 	if op.Resolved != nil {
-		f, err := t.flow(e)
+		f, err := e.flow()
 		if err != nil {
 			return err
 		}
 		f.Resolved = op.Resolved
-		if err := t.setFlow(e, f); err != nil {
+		if err := e.setFlow(f); err != nil {
 			return err
 		}
 	}
-	waiting, err := t.waitingInLine(e)
+	waiting, err := e.waitingInLine()
 	if err != nil {
 		return err
 	}
@@ -74,8 +74,8 @@ func (t *tx) ready(op queue.Ready) error {
 }
 
 // waitingInLine says what an entry waits for in the line of its key, "" if for none.
-func (t *tx) waitingInLine(e standing) (string, error) {
-	before, err := t.before(e)
+func (e *standing) waitingInLine() (string, error) {
+	before, err := e.before()
 	if err != nil || before.id == "" {
 		return "", err
 	}
@@ -108,15 +108,15 @@ func (t *tx) skip(op queue.Skip) error {
 	if op.Why == "" {
 		return fmt.Errorf("job %s is skipped without a reason", op.ID)
 	}
-	f, err := t.flow(e)
+	f, err := e.flow()
 	if err != nil {
 		return err
 	}
-	if err := t.withdraw(e, job.Cancelled, op.Now); err != nil {
+	if err := e.withdraw(job.Cancelled, op.Now); err != nil {
 		return err
 	}
 	f.Skipped = op.Why
-	return t.setFlow(e, f)
+	return e.setFlow(f)
 }
 
 func (t *tx) conclude(op queue.Conclude) error {
@@ -139,34 +139,34 @@ func (t *tx) conclude(op queue.Conclude) error {
 	if len(op.Result) > 0 && !json.Valid(op.Result) {
 		return fmt.Errorf("job %s: its result is no JSON", op.ID)
 	}
-	f, err := t.flow(e)
+	f, err := e.flow()
 	if err != nil {
 		return err
 	}
 	if op.Exit == job.ExitSucceeded {
-		if err := t.chargeSuccess(e, run{}, op.Now); err != nil {
+		if err := e.chargeSuccess(run{}, op.Now); err != nil {
 			return err
 		}
 		if len(op.Result) > 0 {
 			f.Result = op.Result
-			if err := t.setFlow(e, f); err != nil {
+			if err := e.setFlow(f); err != nil {
 				return err
 			}
 		}
 	}
-	return t.concludeAs(e, op.Exit, op.DeadLetter, op.Now)
+	return e.concludeAs(op.Exit, op.DeadLetter, op.Now)
 }
 
 // concludeAs completes a held entry, which nobody has claimed: it is taken
 // through Dispatched. In the line of its key it may still wait for another.
-func (t *tx) concludeAs(e standing, exit job.ExitKind, deadLetter string, now time.Time) error {
+func (e *standing) concludeAs(exit job.ExitKind, deadLetter string, now time.Time) error {
 	if err := errors.Join(e.moveTo(job.Dispatched), job.Dispatched.CheckMove(job.Completed)); err != nil {
 		return err
 	}
-	err := t.exec(`UPDATE entries SET `+letGo+`, state = 'dispatched', waiting = '', waits_for = '', coalesced_with = '' WHERE seq = ?`, e.seq)
+	err := e.tx.exec(`UPDATE entries SET `+letGo+`, state = 'dispatched', waiting = '', waits_for = '', coalesced_with = '' WHERE seq = ?`, e.seq)
 	if err != nil {
 		return err
 	}
 	e.state, e.held = job.Dispatched, ""
-	return t.complete(e, exit, deadLetter, now)
+	return e.complete(exit, deadLetter, now)
 }

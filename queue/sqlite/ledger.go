@@ -43,7 +43,7 @@ type debtor struct {
 	outcome *job.Usage // nil while it runs
 }
 
-func newDebtor(e standing, worker job.WorkerKind, model string) *debtor {
+func newDebtor(e *standing, worker job.WorkerKind, model string) *debtor {
 	return &debtor{account: account{tenant: e.tenant, agent: e.agent, worker: worker, model: model}}
 }
 
@@ -107,11 +107,11 @@ func (d *debtor) settle(t *tx, step int64, before amounts, unpriced bool) {
 func unpriced(u job.Usage) bool { return !u.CostKnown && (u.Tokens() > 0 || u.CostUSD > 0) }
 
 // chargeEvent charges an event that was stored for the first time.
-func (t *tx) chargeEvent(e standing, ev *job.Event) error {
+func (e *standing) chargeEvent(ev *job.Event) error {
 	var worker job.WorkerKind
 	var model, record, outcome string
 	var started int64
-	err := t.row(`SELECT worker, model, started_at, charged, outcome FROM attempts WHERE entry = ? AND number = ?`,
+	err := e.tx.row(`SELECT worker, model, started_at, charged, outcome FROM attempts WHERE entry = ? AND number = ?`,
 		[]any{e.seq, ev.Attempt}, &worker, &model, &started, &record, &outcome)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil // it has not begun
@@ -128,71 +128,71 @@ func (t *tx) chargeEvent(e standing, ev *job.Event) error {
 		d.outcome = &o.Usage
 	}
 	if record == early {
-		err = t.chargeStored(e, d, ev.Attempt, moment(started)) // ev among them
+		err = e.chargeStored(d, ev.Attempt, moment(started)) // ev among them
 	} else if err = decode(record, &d.charged); err == nil {
-		d.consume(t, timeOr(ev.Time, moment(started)), *ev.Usage)
+		d.consume(e.tx, timeOr(ev.Time, moment(started)), *ev.Usage)
 	}
 	if err != nil {
 		return err
 	}
-	return t.keepCharged(e, ev.Attempt, d)
+	return e.keepCharged(ev.Attempt, d)
 }
 
 // chargeOutcome charges an attempt's outcome, its time and itself.
-func (t *tx) chargeOutcome(e standing, r run, u job.Usage, took time.Duration, ended time.Time) error {
+func (e *standing) chargeOutcome(r run, u job.Usage, took time.Duration, ended time.Time) error {
 	d := newDebtor(e, r.worker, r.model)
 	if r.charged == early {
-		if err := t.chargeStored(e, d, r.number, r.started); err != nil {
+		if err := e.chargeStored(d, r.number, r.started); err != nil {
 			return err
 		}
 	} else if err := decode(r.charged, &d.charged); err != nil {
 		return err
 	}
-	d.end(t, ended, u)
-	t.accounts.post(d.account, charge{wall: int64(took), attempts: 1})
+	d.end(e.tx, ended, u)
+	e.tx.accounts.post(d.account, charge{wall: int64(took), attempts: 1})
 	if r.charged == "" && len(d.Marks) == 0 {
 		return nil // as most of them: no events, and nothing to remember
 	}
-	return t.keepCharged(e, r.number, d)
+	return e.keepCharged(r.number, d)
 }
 
 // chargeEarly charges what is stored of an attempt that begins.
-func (t *tx) chargeEarly(e standing, r run) error {
+func (e *standing) chargeEarly(r run) error {
 	d := newDebtor(e, r.worker, r.model)
-	if err := t.chargeStored(e, d, r.number, r.started); err != nil {
+	if err := e.chargeStored(d, r.number, r.started); err != nil {
 		return err
 	}
-	return t.keepCharged(e, r.number, d)
+	return e.keepCharged(r.number, d)
 }
 
 // chargeStored charges all events that are stored of an attempt.
-func (t *tx) chargeStored(e standing, d *debtor, attempt int, started time.Time) error {
-	return t.usageEvents(e, attempt, func(ev *job.Event) { d.consume(t, timeOr(ev.Time, started), *ev.Usage) })
+func (e *standing) chargeStored(d *debtor, attempt int, started time.Time) error {
+	return e.usageEvents(attempt, func(ev *job.Event) { d.consume(e.tx, timeOr(ev.Time, started), *ev.Usage) })
 }
 
-func (t *tx) keepCharged(e standing, attempt int, d *debtor) error {
+func (e *standing) keepCharged(attempt int, d *debtor) error {
 	text, err := encode(d.charged)
 	if err != nil {
 		return err
 	}
-	return t.exec(`UPDATE attempts SET charged = ? WHERE entry = ? AND number = ?`, text, e.seq, attempt)
+	return e.tx.exec(`UPDATE attempts SET charged = ? WHERE entry = ? AND number = ?`, text, e.seq, attempt)
 }
 
 // chargeSuccess counts an entry that is about to be completed as succeeded, and
 // those that get its result, to the attempt that did it; without one, to none.
-func (t *tx) chargeSuccess(e standing, r run, at time.Time) error {
+func (e *standing) chargeSuccess(r run, at time.Time) error {
 	a := account{tenant: e.tenant, step: stepOf(at), agent: e.agent, worker: r.worker, model: r.model}
-	t.accounts.post(a, charge{completed: 1})
+	e.tx.accounts.post(a, charge{completed: 1})
 	if e.key == "" {
 		return nil
 	}
-	return t.rows(`SELECT agent, count(*) FROM entries`+ofWaiter+` AND coalesced_with = ? GROUP BY agent`,
+	return e.tx.rows(`SELECT agent, count(*) FROM entries`+ofWaiter+` AND coalesced_with = ? GROUP BY agent`,
 		[]any{string(e.id), string(e.id)}, func(rows scanner) error {
 			var n int64
 			if err := rows.Scan(&a.agent, &n); err != nil {
 				return err
 			}
-			t.accounts.post(a, charge{completed: n})
+			e.tx.accounts.post(a, charge{completed: n})
 			return nil
 		})
 }
