@@ -30,6 +30,7 @@ func (c charge) add(d charge) charge {
 // added up over a group and written before its commit: many attempts that end
 // at once cost one row.
 type accounts struct {
+	tx      *tx
 	request []posting          // of the request under way
 	group   map[account]charge // of those of the group that succeeded
 	grants  grantBook
@@ -97,15 +98,15 @@ const addToLedger = `INSERT INTO ledger (tenant, step, agent, worker, model, inp
 		attempts = attempts + excluded.attempts, completed = completed + excluded.completed`
 
 // writeCharges writes what the group has charged so far.
-func (t *tx) writeCharges() error {
-	for a, c := range t.accounts.group {
-		err := t.exec(addToLedger, string(a.tenant), a.step, string(a.agent), string(a.worker), a.model,
+func (s *accounts) writeCharges() error {
+	for a, c := range s.group {
+		err := s.tx.exec(addToLedger, string(a.tenant), a.step, string(a.agent), string(a.worker), a.model,
 			c.Input, c.Cached, c.CacheWrite, c.Output, c.Reasoning, c.Cost, c.unknown, c.Steps, c.Commands, c.CommandMS,
 			c.wall, c.attempts, c.completed)
 		if err != nil {
 			return err
 		}
 	}
-	clear(t.accounts.group)
+	clear(s.group)
 	return nil
 }

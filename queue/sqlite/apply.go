@@ -62,19 +62,19 @@ func (t *tx) apply(op queue.Op, bodies []string) error {
 	case queue.Rebase:
 		return t.rebase(op)
 	case queue.Adopt:
-		return t.adopt()
+		return t.batches.adopt()
 	case queue.SetPrivate:
-		return t.setPrivate(op)
+		return t.batches.setPrivate(op)
 	case queue.CloseBatch:
-		return t.closeBatch(op.ID, op.Now)
+		return t.batches.close(op.ID, op.Now)
 	case queue.Drop:
-		return t.drop(op.ID, op.Now)
+		return deadLetter{t, op.ID}.drop(op.Now)
 	case queue.SetGrant:
-		return t.setGrant(op.Grant)
+		return t.accounts.setGrant(op.Grant)
 	case queue.TopUp:
-		return t.topUp(op)
+		return t.credits.topUp(op)
 	case queue.DropBalance:
-		return t.dropBalance(op)
+		return t.credits.dropBalance(op)
 	case queue.Ready:
 		return t.ready(op)
 	case queue.Keep:

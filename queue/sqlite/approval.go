@@ -156,11 +156,11 @@ func (e *standing) stopAsking() error {
 	return err
 }
 
-// stopAskingLine does so for the queued entries of a line.
-func (t *tx) stopAskingLine(tenant job.Tenant, key string) error {
+// stopAsking does so for the queued entries of a line.
+func (l line) stopAsking() error {
 	var asked []*standing
-	err := t.rows(`SELECT `+standingColumns+` FROM entries`+ofLine+` AND state = 'queued' AND held = 'approval'`, []any{string(tenant), key}, func(row scanner) error {
-		e := &standing{tx: t}
+	err := l.tx.rows(`SELECT `+standingColumns+` FROM entries`+ofLine+` AND state = 'queued' AND held = 'approval'`, []any{string(l.tenant), l.key}, func(row scanner) error {
+		e := &standing{tx: l.tx}
 		err := row.Scan(e.dest()...)
 		asked = append(asked, e)
 		return err
@@ -170,7 +170,7 @@ func (t *tx) stopAskingLine(tenant job.Tenant, key string) error {
 			err = asked[i].stopAsking()
 		}
 		if err == nil {
-			err = t.exec(`UPDATE entries SET error_class = ? WHERE seq = ?`, string(asked[i].errorClass), asked[i].seq)
+			err = l.tx.exec(`UPDATE entries SET error_class = ? WHERE seq = ?`, string(asked[i].errorClass), asked[i].seq)
 		}
 	}
 	return err

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -11,7 +12,7 @@ import (
 // bounds. What is queued stays.
 func (s *Store) SetBounds(b queue.Bounds) {
 	if s.writer != nil {
-		s.writer.tx.bounds.Store(&b)
+		s.writer.tx.room.bounds.Store(&b)
 	}
 }
 
@@ -29,9 +30,16 @@ const recountAfter = time.Second
 // maxCounts bounds how many tenants' counts are kept.
 const maxCounts = 10_000
 
-// makeRoom refuses entries for which there is no room.
-func (t *tx) makeRoom(entries []newEntry) error {
-	b := t.bounds.Load()
+// room is what is left of the bounds.
+type room struct {
+	tx     *tx
+	bounds atomic.Pointer[queue.Bounds] // nil: none
+	queued map[job.Tenant]queued        // of tenants that were counted
+}
+
+// take refuses entries for which there is no room.
+func (m *room) take(entries []newEntry) error {
+	b := m.bounds.Load()
 	if b == nil || b.Tenant == 0 {
 		return nil
 	}
@@ -40,22 +48,22 @@ func (t *tx) makeRoom(entries []newEntry) error {
 		more[e.Spec.Tenant]++
 	}
 	for tenant, n := range more {
-		q, known := t.queued[tenant]
+		q, known := m.queued[tenant]
 		if !known || b.CheckTenant(tenant, q.n, n) != nil && time.Since(q.counted) >= recountAfter {
-			counted, err := t.countQueued(tenant)
+			counted, err := m.count(tenant)
 			if err != nil {
 				return err
 			}
 			q = queued{counted, time.Now()}
 		}
-		if t.queued == nil || len(t.queued) > maxCounts {
-			t.queued = map[job.Tenant]queued{}
+		if m.queued == nil || len(m.queued) > maxCounts {
+			m.queued = map[job.Tenant]queued{}
 		}
 		err := b.CheckTenant(tenant, q.n, n)
 		if err == nil {
 			q.n += n
 		}
-		if t.queued[tenant] = q; err != nil {
+		if m.queued[tenant] = q; err != nil {
 			return err
 		}
 	}
@@ -68,11 +76,11 @@ const (
 	queuedWaits = `SELECT count(*) FROM entries INDEXED BY entries_waiting_pool WHERE waits_for <> '' AND tenant = ?`
 )
 
-func (t *tx) countQueued(tenant job.Tenant) (int, error) {
-	free, _, err := t.number(queuedFree, []any{string(tenant)})
+func (m *room) count(tenant job.Tenant) (int, error) {
+	free, _, err := m.tx.number(queuedFree, []any{string(tenant)})
 	if err != nil {
 		return 0, err
 	}
-	waits, _, err := t.number(queuedWaits, []any{string(tenant)})
+	waits, _, err := m.tx.number(queuedWaits, []any{string(tenant)})
 	return int(free + waits), err
 }

@@ -19,6 +19,7 @@ const (
 // scope is the part of the queue that a claim looks at: a pool and, if that is a
 // private batch's, the heads of other batches that it waits for (heads.go).
 type scope struct {
+	tx    *tx
 	pool  int64
 	batch job.BatchID // "" of the pools that are none's
 }
@@ -59,12 +60,12 @@ func (t *tx) scopeOf(spec *queue.ClaimSpec) (scope, bool, error) {
 	case spec.External && spec.Batch != "":
 		return scope{}, false, errors.New("external work is in no private batch")
 	case spec.External:
-		return scope{pool: externalPool}, true, nil
+		return scope{tx: t, pool: externalPool}, true, nil
 	case spec.Batch == "":
-		return scope{pool: sharedPool}, true, nil
+		return scope{tx: t, pool: sharedPool}, true, nil
 	}
 	seq, found, err := t.number(`SELECT seq FROM batches WHERE id = ? AND private`, []any{string(spec.Batch)})
-	return scope{pool: seq, batch: spec.Batch}, found, err
+	return scope{tx: t, pool: seq, batch: spec.Batch}, found, err
 }
 
 // place is where an entry stands in its lane.
@@ -80,12 +81,12 @@ type laneHead struct {
 }
 
 // lanes returns the lanes of the scope's pool, each found with one seek.
-func (t *tx) lanes(s scope) (list []laneHead, err error) {
+func (s scope) lanes() (list []laneHead, err error) {
 	l := laneHead{lane: job.Lane{Batch: s.batch}}
-	err = t.row(selectFirstLane, []any{s.pool}, &l.lane.Tenant, &l.lane.Priority, &l.runnableAt, &l.id)
+	err = s.tx.row(selectFirstLane, []any{s.pool}, &l.lane.Tenant, &l.lane.Priority, &l.runnableAt, &l.id)
 	for err == nil {
 		list = append(list, l)
-		err = t.row(selectNextLane, []any{s.pool, string(l.lane.Tenant), l.lane.Priority, int64(latest)}, &l.lane.Tenant, &l.lane.Priority, &l.runnableAt, &l.id)
+		err = s.tx.row(selectNextLane, []any{s.pool, string(l.lane.Tenant), l.lane.Priority, int64(latest)}, &l.lane.Tenant, &l.lane.Priority, &l.runnableAt, &l.id)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
@@ -94,9 +95,9 @@ func (t *tx) lanes(s scope) (list []laneHead, err error) {
 }
 
 // page returns the next entries of a lane behind a place, at most size.
-func (t *tx) page(s scope, l job.Lane, at place, size int) ([]*entryRow, error) {
+func (s scope) page(l job.Lane, at place, size int) ([]*entryRow, error) {
 	var page []*entryRow
-	err := t.rows(selectPage, []any{s.pool, string(l.Tenant), l.Priority, at.runnableAt, at.id, size}, func(row scanner) error {
+	err := s.tx.rows(selectPage, []any{s.pool, string(l.Tenant), l.Priority, at.runnableAt, at.id, size}, func(row scanner) error {
 		r := &entryRow{}
 		page = append(page, r)
 		return r.scan(row)
@@ -109,8 +110,8 @@ func (t *tx) page(s scope, l job.Lane, at place, size int) ([]*entryRow, error) 
 
 // peek returns the place of the next entry of a lane behind a place, from the
 // index alone.
-func (t *tx) peek(s scope, l job.Lane, at place) (p place, found bool, err error) {
-	err = t.row(selectPeek, []any{s.pool, string(l.Tenant), l.Priority, at.runnableAt, at.id}, &p.runnableAt, &p.id)
+func (s scope) peek(l job.Lane, at place) (p place, found bool, err error) {
+	err = s.tx.row(selectPeek, []any{s.pool, string(l.Tenant), l.Priority, at.runnableAt, at.id}, &p.runnableAt, &p.id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return p, false, nil
 	}
@@ -118,14 +119,14 @@ func (t *tx) peek(s scope, l job.Lane, at place) (p place, found bool, err error
 }
 
 // firstAfter returns the earliest RunnableAt after now in a lane.
-func (t *tx) firstAfter(s scope, l job.Lane, now int64) (at int64, found bool, err error) {
-	return t.number(selectAfter, []any{s.pool, string(l.Tenant), l.Priority, now})
+func (s scope) firstAfter(l job.Lane, now int64) (at int64, found bool, err error) {
+	return s.tx.number(selectAfter, []any{s.pool, string(l.Tenant), l.Priority, now})
 }
 
 // firstDeadline returns the earliest deadline after now, of what is held too.
-func (t *tx) firstDeadline(s scope, now int64) (at int64, found bool, err error) {
+func (s scope) firstDeadline(now int64) (at int64, found bool, err error) {
 	for _, pool := range []int64{s.pool, heldPool(s.pool)} {
-		first, any, err := t.number(selectDeadline, []any{pool, now})
+		first, any, err := s.tx.number(selectDeadline, []any{pool, now})
 		if err != nil {
 			return 0, false, err
 		}
@@ -151,8 +152,8 @@ type overdueEntry struct {
 	id  job.ID
 }
 
-func (t *tx) overdue(s scope, now int64) (list []overdueEntry, err error) {
-	err = t.rows(selectOverdue, []any{s.pool, heldPool(s.pool), now}, func(row scanner) error {
+func (s scope) overdue(now int64) (list []overdueEntry, err error) {
+	err = s.tx.rows(selectOverdue, []any{s.pool, heldPool(s.pool), now}, func(row scanner) error {
 		var o overdueEntry
 		err := row.Scan(&o.seq, &o.id)
 		list = append(list, o)

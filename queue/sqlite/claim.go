@@ -115,11 +115,11 @@ func (c *claimTurn) run() error {
 		return err
 	}
 	if !c.spec.OverGrants {
-		if c.over, err = c.overGrants(c.spec.Now); err != nil {
+		if c.over, err = c.accounts.overGrants(c.spec.Now); err != nil {
 			return err
 		}
 	}
-	if c.purse, err = c.tx.purse(&c.spec); err != nil {
+	if c.purse, err = c.tx.credits.purse(&c.spec); err != nil {
 		return err
 	}
 	var rows []*entryRow
@@ -181,7 +181,7 @@ func (c *claimTurn) named() (rows []*entryRow, err error) {
 // expire moves the entries that are past their deadline, and finds the heads
 // that are left.
 func (c *claimTurn) expire() error {
-	overdue, err := c.overdue(c.scope, c.now)
+	overdue, err := c.scope.overdue(c.now)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (c *claimTurn) expire() error {
 			c.expired = append(c.expired, o.id)
 		}
 		// Where a head has gone, the next one may be overdue too.
-		if c.heads, overdue, err = c.findHeads(c.scope, c.now); err != nil || len(overdue) == 0 {
+		if c.heads, overdue, err = c.scope.findHeads(c.now); err != nil || len(overdue) == 0 {
 			return err
 		}
 	}
@@ -262,7 +262,7 @@ func (c *claimTurn) count() error {
 			add(h.class, 1, h.runnableAt)
 		}
 	}
-	lanes, err := c.lanes(c.scope)
+	lanes, err := c.scope.lanes()
 	for i := 0; err == nil && i < len(lanes) && left > 0; i++ {
 		l := lanes[i].lane
 		err = c.rows(selectReady, []any{c.scope.pool, string(l.Tenant), l.Priority, c.now, left}, func(row scanner) error {
@@ -290,7 +290,7 @@ func (c *claimTurn) findNextAt() error {
 	if err != nil {
 		return err
 	}
-	at, found, err := c.firstDeadline(c.scope, c.now)
+	at, found, err := c.scope.firstDeadline(c.now)
 	if err != nil {
 		return err
 	}

@@ -69,10 +69,16 @@ func pricesIn(p *atomic.Pointer[queue.Prices]) queue.Prices {
 	return queue.DefaultPrices()
 }
 
+// credits are the balances of tenants, within a transaction.
+type credits struct {
+	tx     *tx
+	prices *atomic.Pointer[queue.Prices] // the store's
+}
+
 // balance returns a tenant's balance; false if it has none.
-func (t *tx) balance(tenant job.Tenant) (b balance, has bool, err error) {
+func (cs *credits) balance(tenant job.Tenant) (b balance, has bool, err error) {
 	var text string
-	err = t.row(selectRecord, []any{balanceSpace, string(tenant)}, &text)
+	err = cs.tx.row(selectRecord, []any{balanceSpace, string(tenant)}, &text)
 	if errors.Is(err, sql.ErrNoRows) {
 		return b, false, nil
 	}
@@ -86,19 +92,19 @@ func (t *tx) balance(tenant job.Tenant) (b balance, has bool, err error) {
 }
 
 // note sets the record of a balance or of an entry of a history.
-func (t *tx) note(space, key string, value any, at time.Time) error {
+func (cs *credits) note(space, key string, value any, at time.Time) error {
 	text, err := encode(value)
 	if err != nil {
 		return err
 	}
-	return t.exec(setRecord, space, key, text, nanos(at))
+	return cs.tx.exec(setRecord, space, key, text, nanos(at))
 }
 
-func (t *tx) topUp(op queue.TopUp) error {
+func (cs *credits) topUp(op queue.TopUp) error {
 	if err := op.Validate(); err != nil {
 		return err
 	}
-	b, has, err := t.balance(op.Tenant)
+	b, has, err := cs.balance(op.Tenant)
 	if err != nil {
 		return err
 	}
@@ -106,67 +112,67 @@ func (t *tx) topUp(op queue.TopUp) error {
 	if err != nil {
 		return err
 	}
-	last, _, err := t.number(`SELECT last FROM fence`, nil)
+	last, _, err := cs.tx.number(`SELECT last FROM fence`, nil)
 	if err != nil {
 		return err
 	}
 	if b.Added = after.Added; !has {
 		b.Since = job.Fence(last)
 	}
-	if err := t.note(balanceSpace, string(op.Tenant), b, op.Now); err != nil {
+	if err := cs.note(balanceSpace, string(op.Tenant), b, op.Now); err != nil {
 		return err
 	}
-	return t.asked(op.Tenant, last, credit{Credits: op.Credits, By: op.By}, op.Now)
+	return cs.asked(op.Tenant, last, credit{Credits: op.Credits, By: op.By}, op.Now)
 }
 
-func (t *tx) dropBalance(op queue.DropBalance) error {
-	b, has, err := t.balance(op.Tenant)
+func (cs *credits) dropBalance(op queue.DropBalance) error {
+	b, has, err := cs.balance(op.Tenant)
 	if err == nil && !has {
 		err = fmt.Errorf("balance of tenant %s: %w", op.Tenant, queue.ErrNotFound)
 	}
 	if err != nil {
 		return err
 	}
-	last, _, err := t.number(`SELECT last FROM fence`, nil)
+	last, _, err := cs.tx.number(`SELECT last FROM fence`, nil)
 	if err != nil {
 		return err
 	}
-	if err := t.exec(deleteRecord, balanceSpace, string(op.Tenant)); err != nil {
+	if err := cs.tx.exec(deleteRecord, balanceSpace, string(op.Tenant)); err != nil {
 		return err
 	}
-	return t.asked(op.Tenant, last, credit{Credits: -b.of(op.Tenant).Left(), By: op.By}, op.Now)
+	return cs.asked(op.Tenant, last, credit{Credits: -b.of(op.Tenant).Left(), By: op.By}, op.Now)
 }
 
 // asked adds what somebody has asked for to a tenant's history, after the claim with the
 // fence last.
-func (t *tx) asked(tenant job.Tenant, last int64, c credit, at time.Time) error {
-	t.accounts.grants, t.touched.moved = grantBook{}, true
+func (cs *credits) asked(tenant job.Tenant, last int64, c credit, at time.Time) error {
+	cs.tx.accounts.grants, cs.tx.touched.moved = grantBook{}, true
 	space, key := historySpace(tenant), claimKey(job.Fence(last))+afterClaim
-	n, _, err := t.number(`SELECT count(*) FROM records WHERE space = ? AND key >= ? AND key < ?`, []any{space, key, behind(key)})
+	n, _, err := cs.tx.number(`SELECT count(*) FROM records WHERE space = ? AND key >= ? AND key < ?`, []any{space, key, behind(key)})
 	if err != nil {
 		return err
 	}
-	return t.note(space, fmt.Sprintf("%s%06d", key, n), c, at)
+	return cs.note(space, fmt.Sprintf("%s%06d", key, n), c, at)
 }
 
 // purse is what is left of balances within one claim.
 type purse struct {
-	*tx
-	prices queue.Prices
-	over   bool // claims what they are too small for, too
-	left   map[job.Tenant]int64
+	credits *credits
+	prices  queue.Prices
+	over    bool // claims what they are too small for, too
+	left    map[job.Tenant]int64
 }
 
 // bottomless is what is left of the balance that a tenant does not have.
 const bottomless = math.MaxInt64
 
 // purse returns a purse for a claim; nil if nobody has a balance.
-func (t *tx) purse(spec *queue.ClaimSpec) (*purse, error) {
-	book, err := t.grantsNow(spec.Now)
+func (cs *credits) purse(spec *queue.ClaimSpec) (*purse, error) {
+	book, err := cs.tx.accounts.grantsNow(spec.Now)
 	if err != nil || !book.balances {
 		return nil, err
 	}
-	return &purse{tx: t, prices: pricesIn(t.prices), over: spec.OverGrants, left: map[job.Tenant]int64{}}, nil
+	return &purse{credits: cs, prices: pricesIn(cs.prices), over: spec.OverGrants, left: map[job.Tenant]int64{}}, nil
 }
 
 // pays sets the price of a run aside; false if too little is left.
@@ -176,7 +182,7 @@ func (p *purse) pays(e *queue.Entry) (bool, error) {
 	}
 	left, known := p.left[e.Spec.Tenant]
 	if !known {
-		b, has, err := p.balance(e.Spec.Tenant)
+		b, has, err := p.credits.balance(e.Spec.Tenant)
 		if err != nil {
 			return false, err
 		}
@@ -208,18 +214,18 @@ func (p *purse) take(rows []*entryRow, at time.Time) error {
 			continue
 		}
 		c := credit{Credits: -price, Job: e.ID, Attempt: e.Attempts + 1, Agent: e.Spec.Agent}
-		if err := p.note(historySpace(e.Spec.Tenant), claimKey(e.Fence), c, at); err != nil {
+		if err := p.credits.note(historySpace(e.Spec.Tenant), claimKey(e.Fence), c, at); err != nil {
 			return err
 		}
 	}
 	for _, tenant := range slices.Sorted(maps.Keys(p.left)) {
-		b, has, err := p.balance(tenant)
+		b, has, err := p.credits.balance(tenant)
 		if err != nil {
 			return err
 		}
 		if taken := b.Added - p.left[tenant]; has && taken != b.Taken {
 			b.Taken = taken
-			if err := p.note(balanceSpace, string(tenant), b, at); err != nil {
+			if err := p.credits.note(balanceSpace, string(tenant), b, at); err != nil {
 				return err
 			}
 		}
@@ -243,7 +249,7 @@ func (e *standing) giveBack(at time.Time) error {
 	if err != nil {
 		return fmt.Errorf("give credits back: %w", err)
 	}
-	b, has, err := e.tx.balance(e.tenant)
+	b, has, err := e.tx.credits.balance(e.tenant)
 	if err != nil {
 		return err
 	}
@@ -252,13 +258,13 @@ func (e *standing) giveBack(at time.Time) error {
 	}
 	b.Taken += c.Credits
 	// Only a run that costs more than there was can have been passed over.
-	e.tx.touched.moved = e.tx.touched.moved || b.Added-b.Taken+c.Credits < e.tx.dearest()
-	return e.tx.note(balanceSpace, string(e.tenant), b, at)
+	e.tx.touched.moved = e.tx.touched.moved || b.Added-b.Taken+c.Credits < e.tx.credits.dearest()
+	return e.tx.credits.note(balanceSpace, string(e.tenant), b, at)
 }
 
 // dearest is the highest price of a run.
-func (t *tx) dearest() int64 {
-	p := pricesIn(t.prices)
+func (cs *credits) dearest() int64 {
+	p := pricesIn(cs.prices)
 	most := p.Run
 	for _, price := range p.Agents {
 		most = max(most, price)
@@ -280,7 +286,7 @@ func (r *headsRead) poor(tenant job.Tenant, agent job.AgentID) (bool, error) {
 	}
 	left, known := r.balances[tenant]
 	if !known {
-		b, has, err := r.balance(tenant)
+		b, has, err := r.credits.balance(tenant)
 		if err != nil {
 			return false, err
 		}

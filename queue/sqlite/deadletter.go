@@ -14,24 +14,30 @@ const isDeadLetter = `exit_kind = 'failed' AND requeued_as = '' AND dropped_at I
 
 const allDeadLetters = `SELECT seq FROM entries INDEXED BY entries_dead WHERE ` + isDeadLetter
 
-// requeuedAs marks a dead letter as done again by another entry.
-func (t *tx) requeuedAs(dead, by job.ID) error {
-	return t.settleDeadLetter(dead, `UPDATE entries SET requeued_as = ? WHERE id = ? AND `+isDeadLetter, string(by))
+// deadLetter is one that somebody decides about, within a transaction.
+type deadLetter struct {
+	tx *tx
+	id job.ID
 }
 
-// drop marks a dead letter as one of which nothing comes.
-func (t *tx) drop(id job.ID, now time.Time) error {
-	return t.settleDeadLetter(id, `UPDATE entries SET dropped_at = ? WHERE id = ? AND `+isDeadLetter, nanos(now))
+// requeuedAs marks it as done again by another entry.
+func (d deadLetter) requeuedAs(by job.ID) error {
+	return d.settle(`UPDATE entries SET requeued_as = ? WHERE id = ? AND `+isDeadLetter, string(by))
 }
 
-func (t *tx) settleDeadLetter(id job.ID, update string, value any) error {
-	n, err := t.change(update, value, string(id))
+// drop marks it as one of which nothing comes.
+func (d deadLetter) drop(now time.Time) error {
+	return d.settle(`UPDATE entries SET dropped_at = ? WHERE id = ? AND `+isDeadLetter, nanos(now))
+}
+
+func (d deadLetter) settle(update string, value any) error {
+	n, err := d.tx.change(update, value, string(d.id))
 	if err != nil || n == 1 {
 		return err
 	}
-	e, err := t.standing(id)
+	e, err := d.tx.standing(d.id)
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("job %s is %s, and no dead letter that waits for somebody: %w", id, e.state, queue.ErrIllegalTransition)
+	return fmt.Errorf("job %s is %s, and no dead letter that waits for somebody: %w", d.id, e.state, queue.ErrIllegalTransition)
 }

@@ -20,6 +20,13 @@ import (
 // dispatched. An entry that is held (hold.go) keeps its place. Whatever takes an entry out of the line (Finish, Cancel, a
 // passed deadline, Reclaim) closes the gap in the same transaction.
 
+// line is the entries of a tenant that have the same key, within a transaction.
+type line struct {
+	tx     *tx
+	tenant job.Tenant
+	key    string
+}
+
 // rank is where a new entry stands in the line of its key.
 type rank struct {
 	waitsFor, coalescedWith job.ID
@@ -28,8 +35,8 @@ type rank struct {
 
 // lineUp finds the place of a new entry, and takes those out of the line whose
 // place it takes.
-func (t *tx) lineUp(e newEntry) (rank, error) {
-	last, found, err := t.last(e.Spec.Tenant, e.key)
+func (l line) lineUp(e newEntry) (rank, error) {
+	last, found, err := l.last()
 	if err != nil || !found {
 		return rank{waiting: e.Waiting}, err
 	}
@@ -37,10 +44,10 @@ func (t *tx) lineUp(e newEntry) (rank, error) {
 	case job.Reject:
 		return rank{}, &queue.DuplicateError{Key: e.key, ID: e.ID, Name: e.Spec.Name, Other: last.id, OtherJob: last.name}
 	case job.LatestWins:
-		if err := t.supersede(e); err != nil {
+		if err := l.supersede(e); err != nil {
 			return rank{}, err
 		}
-		if last, found, err = t.last(e.Spec.Tenant, e.key); err != nil || !found {
+		if last, found, err = l.last(); err != nil || !found {
 			return rank{waiting: e.Waiting}, err
 		}
 	}
@@ -63,8 +70,8 @@ const (
 )
 
 // last returns the last entry of a line that is to have a result of its own.
-func (t *tx) last(tenant job.Tenant, key string) (n named, found bool, err error) {
-	return t.named(`SELECT id, name FROM entries`+ofLine+` AND coalesced_with = '' ORDER BY seq DESC LIMIT 1`, string(tenant), key)
+func (l line) last() (n named, found bool, err error) {
+	return l.tx.named(`SELECT id, name FROM entries`+ofLine+` AND coalesced_with = '' ORDER BY seq DESC LIMIT 1`, string(l.tenant), l.key)
 }
 
 func (t *tx) named(query string, args ...any) (n named, found bool, err error) {
@@ -77,23 +84,23 @@ func (t *tx) named(query string, args ...any) (n named, found bool, err error) {
 
 // supersede cancels a whole line for a new entry. What is dispatched stays in
 // the line until its holder has stopped it.
-func (t *tx) supersede(e newEntry) error {
+func (l line) supersede(e newEntry) error {
 	if err := job.Queued.CheckMove(job.Cancelled); err != nil {
 		return err
 	}
-	if err := t.stopAskingLine(e.Spec.Tenant, e.key); err != nil {
+	if err := l.stopAsking(); err != nil {
 		return err
 	}
-	why := queue.Superseded(e.ID, e.Spec.Name, e.key)
-	err := t.exec(`UPDATE entries SET `+letGo+`, state = 'cancelled', completed_at = ?, waits_for = '', coalesced_with = '', superseded_by = ?, waiting = ?
+	why := queue.Superseded(e.ID, e.Spec.Name, l.key)
+	err := l.tx.exec(`UPDATE entries SET `+letGo+`, state = 'cancelled', completed_at = ?, waits_for = '', coalesced_with = '', superseded_by = ?, waiting = ?
 		WHERE seq IN (SELECT seq FROM entries`+ofLine+` AND state = 'queued')`,
-		nanos(e.CreatedAt), string(e.ID), why, string(e.Spec.Tenant), e.key)
+		nanos(e.CreatedAt), string(e.ID), why, string(l.tenant), l.key)
 	if err != nil {
 		return err
 	}
-	return t.exec(`UPDATE entries SET cancel_requested = 1, superseded_by = ?, waiting = ?
+	return l.tx.exec(`UPDATE entries SET cancel_requested = 1, superseded_by = ?, waiting = ?
 		WHERE seq IN (SELECT seq FROM entries`+ofLine+` AND state = 'dispatched' AND superseded_by = '')`,
-		string(e.ID), why, string(e.Spec.Tenant), e.key)
+		string(e.ID), why, string(l.tenant), l.key)
 }
 
 // share completes what waits for the result of e, and lets the next of the
@@ -145,7 +152,7 @@ func (e *standing) leave(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := e.tx.wait(`id = ?`, heir.id, before, e.key, now); err != nil {
+	if err := e.wait(`id = ?`, heir.id, before, now); err != nil {
 		return err
 	}
 	return e.pass(heir, now)
@@ -153,15 +160,15 @@ func (e *standing) leave(now time.Time) error {
 
 // pass lets all that waits for e wait for another entry, or for none.
 func (e *standing) pass(to named, now time.Time) error {
-	return e.tx.wait(`seq IN (SELECT seq FROM entries`+ofWaiter+`)`, e.id, to, e.key, now)
+	return e.wait(`seq IN (SELECT seq FROM entries`+ofWaiter+`)`, e.id, to, now)
 }
 
 // wait lets the entries that which selects by id wait for another, or for
 // none: then they can run from now on, which is when their turn came. What is
 // held says so as long as it is.
-func (t *tx) wait(which string, id job.ID, to named, key string, now time.Time) error {
+func (e *standing) wait(which string, id job.ID, to named, now time.Time) error {
 	if to.id == "" {
-		return t.exec(`UPDATE entries SET waits_for = '', waiting = CASE held WHEN '' THEN '' ELSE waiting END, runnable_at = max(runnable_at, ?) WHERE `+which, nanos(now), string(id))
+		return e.tx.exec(`UPDATE entries SET waits_for = '', waiting = CASE held WHEN '' THEN '' ELSE waiting END, runnable_at = max(runnable_at, ?) WHERE `+which, nanos(now), string(id))
 	}
-	return t.exec(`UPDATE entries SET waits_for = ?, waiting = CASE held WHEN '' THEN ? ELSE waiting END WHERE `+which, string(to.id), queue.WaitingFor(to.id, to.name, key), string(id))
+	return e.tx.exec(`UPDATE entries SET waits_for = ?, waiting = CASE held WHEN '' THEN ? ELSE waiting END WHERE `+which, string(to.id), queue.WaitingFor(to.id, to.name, e.key), string(id))
 }

@@ -2,11 +2,9 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -44,7 +42,7 @@ func (s *Store) Enqueue(ctx context.Context, b queue.Batch, entries []queue.Entr
 		workflow = ""
 	}
 	if s.writer != nil {
-		if b := s.writer.tx.bounds.Load(); b != nil {
+		if b := s.writer.tx.room.bounds.Load(); b != nil {
 			if err := b.CheckSubmission(len(entries)); err != nil {
 				return err
 			}
@@ -97,10 +95,10 @@ func prepare(batch job.BatchID, e *queue.Entry) (fresh newEntry, err error) {
 }
 
 func (t *tx) enqueue(b queue.Batch, workflow string, entries []newEntry) error {
-	if err := t.refuseDead(entries); err != nil {
+	if err := t.accounts.refuseDead(entries); err != nil {
 		return err
 	}
-	if err := t.makeRoom(entries); err != nil {
+	if err := t.room.take(entries); err != nil {
 		return err
 	}
 	if len(entries) > 1 || len(entries) == 1 && (entries[0].policy != job.RunEach || entries[0].RequeuedFrom != "") {
@@ -108,9 +106,9 @@ func (t *tx) enqueue(b queue.Batch, workflow string, entries []newEntry) error {
 			return err
 		}
 	}
-	batch, pool, err := t.poolOf(b.ID)
+	batch, pool, err := t.batches.poolOf(b.ID)
 	if errors.Is(err, queue.ErrNotFound) {
-		batch, pool, err = t.addBatch(b, workflow, entries)
+		batch, pool, err = t.batches.add(b, workflow, entries)
 	}
 	if err != nil {
 		return err
@@ -128,7 +126,7 @@ func (t *tx) add(batch, pool int64, e newEntry) error {
 	r := rank{waiting: e.Waiting}
 	if e.policy != job.RunEach {
 		var err error
-		if r, err = t.lineUp(e); err != nil {
+		if r, err = (line{t, e.Spec.Tenant, e.key}).lineUp(e); err != nil {
 			return err
 		}
 	}
@@ -166,7 +164,7 @@ func (t *tx) add(batch, pool int64, e newEntry) error {
 		}
 	}
 	if e.RequeuedFrom != "" {
-		if err := t.requeuedAs(e.RequeuedFrom, e.ID); err != nil {
+		if err := (deadLetter{t, e.RequeuedFrom}).requeuedAs(e.ID); err != nil {
 			return fmt.Errorf("job %s: %w", e.ID, err)
 		}
 	}
@@ -179,121 +177,4 @@ func classOf(c job.Class) string {
 		return ""
 	}
 	return string(c)
-}
-
-// addBatch stores b. A single entry of a new batch can only fail by its id, so
-// a look at that saves the savepoint.
-func (t *tx) addBatch(b queue.Batch, workflow string, entries []newEntry) (seq, pool int64, err error) {
-	if len(entries) == 1 {
-		e := entries[0]
-		_, found, err := t.number(`SELECT seq FROM entries WHERE id = ?`, []any{string(e.ID)})
-		if err != nil {
-			return 0, 0, err
-		}
-		if found {
-			return 0, 0, fmt.Errorf("job %s (%q of tenant %s): %w", e.ID, e.Spec.Name, e.Spec.Tenant, queue.ErrDuplicate)
-		}
-	}
-	err = t.exec(`INSERT INTO batches (id, source, digest, private, created_at, closed_at, workflow) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		string(b.ID), b.Source, b.Digest, b.Private, nanos(b.CreatedAt), nanosOrNull(b.ClosedAt), workflow)
-	if err != nil {
-		return 0, 0, err
-	}
-	return t.poolOf(b.ID)
-}
-
-// poolOf returns a batch and the pool of its entries.
-func (t *tx) poolOf(id job.BatchID) (seq, pool int64, err error) {
-	if b, ok := t.known[id]; ok {
-		return b.seq, b.pool, nil
-	}
-	err = t.row(`SELECT seq, CASE WHEN private THEN seq ELSE 0 END FROM batches WHERE id = ?`, []any{string(id)}, &seq, &pool)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = fmt.Errorf("batch %s: %w", id, queue.ErrNotFound)
-	}
-	if err == nil {
-		t.remember(id, knownBatch{seq, pool})
-	}
-	return seq, pool, err
-}
-
-// knownBatch is a batch that the writer need not look up again.
-type knownBatch struct{ seq, pool int64 }
-
-// maxKnown is how many batches are known at once.
-const maxKnown = 64
-
-func (t *tx) remember(id job.BatchID, b knownBatch) {
-	if t.known == nil || len(t.known) == maxKnown {
-		t.known = map[job.BatchID]knownBatch{}
-	}
-	t.known[id] = b
-}
-
-// forgetBatches must be called where batches may have gone or changed: whatever
-// takes back what was written, and whatever deletes or shares them.
-func (t *tx) forgetBatches() { t.known = nil }
-
-// closeBatch marks a batch as closed; one that is so already keeps its time.
-func (t *tx) closeBatch(id job.BatchID, now time.Time) error {
-	seq, _, err := t.poolOf(id)
-	if err != nil {
-		return err
-	}
-	return t.exec(`UPDATE batches SET closed_at = ? WHERE seq = ? AND closed_at IS NULL`, nanos(now), seq)
-}
-
-// adopt shares what is left of all private batches. Of what has ended nobody
-// asks any more in which pool it was.
-func (t *tx) adopt() error {
-	if err := t.protect(); err != nil {
-		return err
-	}
-	const queued, waiting, dispatched = `INDEXED BY entries_lane WHERE state = 'queued' AND waits_for = ''`,
-		`INDEXED BY entries_waiting_pool WHERE waits_for <> ''`, `INDEXED BY entries_fence WHERE state = 'dispatched'`
-	for _, part := range []struct {
-		which, pools string
-		shared       int64
-	}{
-		{queued, `pool > 0`, sharedPool}, {waiting, `pool > 0`, sharedPool}, {dispatched, `pool > 0`, sharedPool},
-		{queued, `pool < -3`, heldPool(sharedPool)}, {waiting, `pool < -3`, heldPool(sharedPool)},
-	} {
-		err := t.exec(`UPDATE entries SET pool = ? WHERE seq IN (SELECT seq FROM entries `+part.which+` AND `+part.pools+`)`, part.shared)
-		if err != nil {
-			return err
-		}
-	}
-	t.forgetBatches()
-	t.touched.moved = true
-	return t.exec(`UPDATE batches SET private = 0 WHERE private`)
-}
-
-// setPrivate moves what is left of a batch into the pool that is now its own, as
-// adopt does: external work is in none of these pools and stays where it is.
-func (t *tx) setPrivate(op queue.SetPrivate) error {
-	seq, from, err := t.poolOf(op.ID)
-	if err != nil {
-		return err
-	}
-	if err := t.protect(); err != nil {
-		return err
-	}
-	to := int64(sharedPool)
-	if op.Private {
-		to = seq
-	}
-	const left = ` WHERE batch = ? AND state IN ('queued', 'dispatched')`
-	for _, move := range [][2]int64{{from, to}, {heldPool(from), heldPool(to)}} {
-		if err := t.exec(`UPDATE entries SET pool = ?`+left+` AND pool = ?`, move[1], seq, move[0]); err != nil {
-			return err
-		}
-	}
-	if op.Waiting != "" {
-		if err := t.exec(`UPDATE entries SET waiting = ?`+left+` AND state = 'queued' AND waits_for = '' AND pool = ?`, op.Waiting, seq, to); err != nil {
-			return err
-		}
-	}
-	t.forgetBatches()
-	t.touched.moved = true
-	return t.exec(`UPDATE batches SET private = ? WHERE seq = ?`, op.Private, seq)
 }

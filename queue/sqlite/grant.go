@@ -67,8 +67,8 @@ func (b *grantBook) add(owner queue.Owner, p posting) {
 }
 
 // grantsNow returns the book, as the file is now.
-func (t *tx) grantsNow(now time.Time) (*grantBook, error) {
-	b := &t.accounts.grants
+func (s *accounts) grantsNow(now time.Time) (*grantBook, error) {
+	b := &s.grants
 	step := stepOf(now)
 	if step < b.step {
 		b.loaded = false // a clock was put back: what was left out may count again
@@ -77,7 +77,7 @@ func (t *tx) grantsNow(now time.Time) (*grantBook, error) {
 		return b, nil
 	}
 	var version int64
-	if err := t.row(`PRAGMA data_version`, nil, &version); err != nil {
+	if err := s.tx.row(`PRAGMA data_version`, nil, &version); err != nil {
 		return nil, err
 	}
 	if b.loaded && b.version == version {
@@ -86,7 +86,7 @@ func (t *tx) grantsNow(now time.Time) (*grantBook, error) {
 	}
 	fresh := grantBook{loaded: true, checked: true, version: version, step: step,
 		dead: map[queue.Owner]bool{}, bounded: map[queue.Owner]*use{}, full: map[queue.Owner]*use{}}
-	err := t.rows(selectGrants, nil, func(rows scanner) error {
+	err := s.tx.rows(selectGrants, nil, func(rows scanner) error {
 		g, err := scanGrant(rows)
 		if g.Dead {
 			fresh.dead[g.Owner] = true
@@ -99,11 +99,11 @@ func (t *tx) grantsNow(now time.Time) (*grantBook, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, fresh.balances, err = t.number(`SELECT 1 FROM records WHERE space = ? LIMIT 1`, []any{balanceSpace}); err != nil {
+	if _, fresh.balances, err = s.tx.number(`SELECT 1 FROM records WHERE space = ? LIMIT 1`, []any{balanceSpace}); err != nil {
 		return nil, err
 	}
 	for owner, u := range fresh.bounded {
-		if err := t.measure(u, u.since(now)); err != nil {
+		if err := s.measure(u, u.since(now)); err != nil {
 			return nil, err
 		}
 		if u.full() {
@@ -115,8 +115,8 @@ func (t *tx) grantsNow(now time.Time) (*grantBook, error) {
 }
 
 // measure asks the ledger what an owner has used since a step.
-func (t *tx) measure(u *use, from int64) error {
-	if err := t.writeCharges(); err != nil {
+func (s *accounts) measure(u *use, from int64) error {
+	if err := s.writeCharges(); err != nil {
 		return err
 	}
 	u.from = from
@@ -125,20 +125,20 @@ func (t *tx) measure(u *use, from int64) error {
 	if u.grant.Agent != "" {
 		query, args = query+` AND agent = ?`, append(args, string(u.grant.Agent))
 	}
-	return t.row(query, args, &u.tokens, &u.cost, &u.wall)
+	return s.tx.row(query, args, &u.tokens, &u.cost, &u.wall)
 }
 
 // overGrants returns what says whether an owner's jobs are passed over at now,
 // since it, or its tenant as a whole, has used up its grant; nil if nobody has.
 // It holds good within the request.
-func (t *tx) overGrants(now time.Time) (func(job.Tenant, job.AgentID) bool, error) {
-	b, err := t.grantsNow(now)
+func (s *accounts) overGrants(now time.Time) (func(job.Tenant, job.AgentID) bool, error) {
+	b, err := s.grantsNow(now)
 	if err != nil {
 		return nil, fmt.Errorf("read the grants: %w", err)
 	}
 	for owner, u := range b.full {
 		if from := u.since(now); from != u.from {
-			if err := t.measure(u, from); err != nil {
+			if err := s.measure(u, from); err != nil {
 				return nil, fmt.Errorf("read what %s has used: %w", owner.Tenant, err)
 			}
 		}
@@ -156,11 +156,11 @@ func (t *tx) overGrants(now time.Time) (func(job.Tenant, job.AgentID) bool, erro
 }
 
 // refuseDead gives ErrDeadOwner if an entry's owner is dead.
-func (t *tx) refuseDead(entries []newEntry) error {
+func (s *accounts) refuseDead(entries []newEntry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	b, err := t.grantsNow(entries[0].CreatedAt)
+	b, err := s.grantsNow(entries[0].CreatedAt)
 	if err != nil {
 		return fmt.Errorf("read the grants: %w", err)
 	}
@@ -178,15 +178,15 @@ func (t *tx) refuseDead(entries []newEntry) error {
 }
 
 // setGrant stores a grant in place of the owner's, or removes that.
-func (t *tx) setGrant(g queue.Grant) error {
+func (s *accounts) setGrant(g queue.Grant) error {
 	if err := g.Validate(); err != nil {
 		return err
 	}
-	t.accounts.grants, t.touched.moved = grantBook{}, true
+	s.grants, s.tx.touched.moved = grantBook{}, true
 	if !g.Dead && g.Tokens == 0 && g.CostUSD == 0 && g.Wall == 0 {
-		return t.exec(`DELETE FROM grants WHERE tenant = ? AND agent = ?`, string(g.Tenant), string(g.Agent))
+		return s.tx.exec(`DELETE FROM grants WHERE tenant = ? AND agent = ?`, string(g.Tenant), string(g.Agent))
 	}
-	return t.exec(`INSERT INTO grants (tenant, agent, dead, tokens, cost, wall, window) VALUES (?, ?, ?, ?, ?, ?, ?)
+	return s.tx.exec(`INSERT INTO grants (tenant, agent, dead, tokens, cost, wall, window) VALUES (?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tenant, agent) DO UPDATE SET dead = excluded.dead, tokens = excluded.tokens, cost = excluded.cost, wall = excluded.wall, window = excluded.window`,
 		string(g.Tenant), string(g.Agent), g.Dead, g.Tokens, g.CostUSD, int64(g.Wall), int64(g.Window))
 }

@@ -44,14 +44,14 @@ const selectHeads = `WITH RECURSIVE line (tenant, key) AS (
 
 // findHeads returns the queued heads of other batches that the scope's batch
 // waits for, and those of them that are past their deadline.
-func (t *tx) findHeads(s scope, now int64) (heads []head, overdue []overdueEntry, err error) {
+func (s scope) findHeads(now int64) (heads []head, overdue []overdueEntry, err error) {
 	if s.batch == "" {
 		return nil, nil, nil
 	}
-	if _, waits, err := t.number(selectWaiting, []any{s.pool}); err != nil || !waits {
+	if _, waits, err := s.tx.number(selectWaiting, []any{s.pool}); err != nil || !waits {
 		return nil, nil, err
 	}
-	err = t.rows(selectHeads, []any{s.pool}, func(rows scanner) error {
+	err = s.tx.rows(selectHeads, []any{s.pool}, func(rows scanner) error {
 		var h head
 		err := rows.Scan(&h.seq, &h.pool, &h.id, &h.tenant, &h.priority, &h.class, &h.runnableAt, &h.deadline)
 		if h.deadline.Valid && h.deadline.Int64 <= now {

@@ -17,7 +17,7 @@ type merged struct {
 // begin reads all lanes anew: in a later turn there may be others.
 func (o *merged) begin(c *claimTurn) error {
 	o.ready, o.ahead = nil, nil
-	lanes, err := c.lanes(c.scope)
+	lanes, err := c.scope.lanes()
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (o *merged) look(c *claimTurn, k *cursor) (found bool, err error) {
 	case len(k.page) > 0:
 		k.peek, k.peeks = place{nanos(k.page[0].RunnableAt), string(k.page[0].ID)}, true
 	case !k.end && k.lane.Only == "":
-		k.peek, k.peeks, err = c.peek(c.scope, k.lane, k.at)
+		k.peek, k.peeks, err = c.scope.peek(k.lane, k.at)
 	}
 	return k.peeks, err
 }
@@ -96,7 +96,7 @@ func (o *merged) nextAt(c *claimTurn) (int64, error) {
 		if k.lane.Only != "" {
 			continue
 		}
-		at, found, err := c.firstAfter(c.scope, k.lane, c.now)
+		at, found, err := c.scope.firstAfter(k.lane, c.now)
 		if err != nil {
 			return 0, err
 		}

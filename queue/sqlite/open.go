@@ -91,7 +91,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, errors.Join(err, reads.Close())
 	}
 	s := &Store{path: path, reads: reads, writer: w}
-	w.tx.prices = &s.prices
+	w.tx.credits.prices = &s.prices
 	return s, nil
 }
 

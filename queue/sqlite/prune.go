@@ -85,7 +85,7 @@ func (p *pruneTurn) run(spec queue.PruneSpec) error {
 			batches[e.batch] = true
 		}
 	}
-	defer p.forgetBatches()
+	defer p.batches.forget()
 	for batch := range batches {
 		err := p.exec(`DELETE FROM batches WHERE seq = ? AND (closed_at IS NOT NULL OR NOT private)
 			AND NOT EXISTS (SELECT 1 FROM entries WHERE batch = batches.seq)`, batch)

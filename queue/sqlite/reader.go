@@ -32,7 +32,7 @@ func (s *Store) snapshot(do func(*tx) error) error {
 		if err != nil {
 			return explain(err)
 		}
-		r.tx = &tx{conn: conn, stmts: map[string]*stmt{}}
+		r.tx = newTx(conn)
 	}
 	err := r.tx.control("BEGIN")
 	if err == nil {

@@ -95,17 +95,17 @@ func (r *headsRead) run(t *tx) error {
 		return err
 	}
 	if !found {
-		s = scope{pool: noPool, batch: r.spec.Batch}
+		s = scope{tx: t, pool: noPool, batch: r.spec.Batch}
 	}
 	r.scope, r.answer.Version = s, uint64(at)
-	overdue, err := t.overdue(s, r.now)
+	overdue, err := s.overdue(r.now)
 	if err != nil {
 		return err
 	}
 	if w != nil { // after it has begun: what it shows was published before
 		r.full = w.tx.accounts.full.Load()
 	}
-	only, overdueToo, err := t.findHeads(s, r.now)
+	only, overdueToo, err := s.findHeads(r.now)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (r *headsRead) readLanes() error {
 	}
 	var lanes []job.Lane
 	if r.answer.All = !known; r.answer.All {
-		all, err := r.lanes(r.scope)
+		all, err := r.scope.lanes()
 		if err != nil {
 			return err
 		}
@@ -256,7 +256,7 @@ func (r *headsRead) usedUp(o queue.Owner) (bool, error) {
 		return err
 	})
 	if g := u.grant; err == nil && (g.Tokens > 0 || g.CostUSD > 0 || g.Wall > 0) {
-		err = r.measure(&u, u.since(r.spec.Now))
+		err = r.accounts.measure(&u, u.since(r.spec.Now))
 	}
 	if err != nil {
 		return false, fmt.Errorf("read what %s has used: %w", o, err)
@@ -270,7 +270,7 @@ func (r *headsRead) usedUp(o queue.Owner) (bool, error) {
 
 // findNextAt looks for the first deadline after now.
 func (r *headsRead) findNextAt(only []head) error {
-	at, found, err := r.firstDeadline(r.scope, r.now)
+	at, found, err := r.scope.firstDeadline(r.now)
 	for _, h := range only {
 		if h.deadline.Valid && (!found || h.deadline.Int64 < at) {
 			at, found = h.deadline.Int64, true

@@ -39,7 +39,7 @@ func (t *tx) rebase(op queue.Rebase) error {
 	}
 	const which = `SELECT e.seq, (SELECT s.spec FROM specs s WHERE s.entry = e.seq)`
 	err := t.eachPool(func(pool int64) error {
-		lanes, err := t.lanes(scope{pool: pool})
+		lanes, err := scope{tx: t, pool: pool}.lanes()
 		for i := 0; err == nil && i < len(lanes); i++ {
 			l := lanes[i].lane
 			err = t.rows(which+ofLane+selectLate, append([]any{pool, string(l.Tenant), l.Priority}, late...), add)

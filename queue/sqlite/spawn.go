@@ -25,7 +25,7 @@ func newSpawning(op queue.Spawn) (s spawning, err error) {
 
 // spawn stores those entries whose names the batch does not have.
 func (t *tx) spawn(op spawning) error {
-	batch, pool, err := t.poolOf(op.Batch)
+	batch, pool, err := t.batches.poolOf(op.Batch)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (t *tx) spawn(op spawning) error {
 		return err
 	}
 	if len(op.fresh) > 1 { // a single one takes the place of another, or is the next turn
-		if err := t.makeRoom(op.fresh); err != nil {
+		if err := t.room.take(op.fresh); err != nil {
 			return err
 		}
 	}
@@ -46,7 +46,7 @@ func (t *tx) spawn(op spawning) error {
 		if there {
 			continue
 		}
-		if err := t.refuseDead([]newEntry{e}); err != nil {
+		if err := t.accounts.refuseDead([]newEntry{e}); err != nil {
 			return err
 		}
 		if err := t.add(batch, pool, e); err != nil {

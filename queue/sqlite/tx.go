@@ -4,9 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
-	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
 
@@ -16,7 +14,6 @@ import (
 type tx struct {
 	conn      *conn
 	stmts     map[string]*stmt
-	known     map[job.BatchID]knownBatch
 	version   int64 // of the file, which changes when another connection writes
 	epoch     int64 // of this writer, see takeOver
 	changed   bool  // the request under way has changed something
@@ -24,9 +21,15 @@ type tx struct {
 	touched   touched
 	changes   changes
 	accounts  accounts
-	bounds    atomic.Pointer[queue.Bounds]  // nil: none
-	prices    *atomic.Pointer[queue.Prices] // the store's
-	queued    map[job.Tenant]queued         // of tenants that were counted, see makeRoom
+	batches   batches
+	credits   credits
+	room      room
+}
+
+func newTx(c *conn) *tx {
+	t := &tx{conn: c, stmts: map[string]*stmt{}}
+	t.accounts.tx, t.batches.tx, t.credits.tx, t.room.tx = t, t, t, t
+	return t
 }
 
 // takeOver raises the epoch in the file, which deposes the writer before.
@@ -61,7 +64,7 @@ func (t *tx) look() error {
 		return fmt.Errorf("its epoch is %d and this writer's is %d: %w", epoch, t.epoch, queue.ErrDeposed)
 	}
 	t.version = version
-	t.forgetBatches() // somebody has written who opened no store
+	t.batches.forget() // somebody has written who opened no store
 	t.changes.forget()
 	return nil
 }

@@ -47,7 +47,7 @@ func (c *claimTurn) head(k *cursor) (*entryRow, error) {
 		k.end = true
 	} else {
 		size := min(k.size, maxPage)
-		k.page, err = c.page(c.scope, k.lane, k.at, size)
+		k.page, err = c.scope.page(k.lane, k.at, size)
 		k.end, k.size = len(k.page) < size, 2*size
 	}
 	if err != nil || len(k.page) == 0 {

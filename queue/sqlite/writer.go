@@ -46,7 +46,7 @@ type request struct {
 
 func startWriter(conn *conn, log zerolog.Logger) (*writer, error) {
 	w := &writer{
-		tx:       &tx{conn: conn, stmts: map[string]*stmt{}},
+		tx:       newTx(conn),
 		log:      log,
 		requests: make(chan *request),
 		leases:   leases{sooner: make(chan struct{}, 1)},
@@ -126,7 +126,7 @@ func (w *writer) group(first *request) {
 			return
 		}
 	}
-	err := w.tx.writeCharges()
+	err := w.tx.accounts.writeCharges()
 	if err == nil {
 		err = w.tx.noteChanges()
 	}
@@ -179,7 +179,7 @@ func (w *writer) execute(r *request) (own, fatal error) {
 		return nil, own
 	}
 	if own != nil {
-		w.tx.forgetBatches()
+		w.tx.batches.forget()
 		w.tx.touched = before
 	}
 	if w.tx.protected {
@@ -193,7 +193,7 @@ func (w *writer) execute(r *request) (own, fatal error) {
 // fail rolls the whole group back and answers each member with err.
 func (w *writer) fail(members []*request, err error) {
 	w.tx.accounts.forget()
-	w.tx.forgetBatches()
+	w.tx.batches.forget()
 	w.tx.changes.failed()
 	// The transaction may be gone already, which is what is wanted.
 	if rollback := w.tx.control("ROLLBACK"); rollback != nil {
