@@ -78,9 +78,15 @@ func (a *agents) evaluations(ctx context.Context, e *queue.Entry) (api.Evaluatio
 		return out, err
 	}
 	one, err := a.evaluator.Preview(ctx, e, attempts)
+	switch {
+	case errors.Is(err, eval.ErrNothing):
+		return out, nil // nothing was done yet
+	case err != nil:
+		return out, err
+	}
 	measured := EvaluationOf(&one)
 	out.Measured = &measured
-	return out, err
+	return out, nil
 }
 
 func (a *agents) evaluate(ctx context.Context, e *queue.Entry, said *api.Judgement) (api.Evaluations, error) {
