@@ -197,7 +197,7 @@ func (w *fixed) exchanges() []exchange {
 		get("/v1/timeline?since=1999-12-31T23:00:00Z&until=2000-01-01T01:00:00Z"), get("/v1/timeline?since=2001-01-01T00:00:00Z&until=2000-01-01T00:00:00Z"),
 		get("/v1/workflows"), get("/v1/workflows/" + batch), get("/v1/pipelines"), get("/v1/pipelines/line/events"), get("/v1/approvals"), get("/v1/dead-letters"), get("/v1/dead-letters?class=NONE"), get("/v1/dead-letters/" + string(fixedID(2))), get("/v1/dead-letters/nobody"), get("/v1/dead-letters/" + string(fixedID(1))), get("/v1/replays/" + string(fixedID(1))), get("/v1/replays/" + batch), get("/v1/replays/nobody"),
 		get("/v1/agents"), get("/v1/usage?by=tenant&by=model&by=day"), get("/v1/grants"),
-		post(one+"/evaluations", `{"by":"anna","quality":0.5,"comment":"good"}`), post(one+"/evaluations", `{"by":"anna","quality":2}`), get(one + "/evaluations"),
+		post(one+"/evaluations", `{"by":"anna","quality":0.5,"comment":"good"}`), post(one+"/evaluations", `{"by":"anna","quality":2}`), get(one + "/evaluations"), get("/v1/jobs/deploy/evaluations"),
 		get("/v1/reputations"), get("/v1/reputations/history?subject=t&kind=tenant"), get("/v1/reputations/similar?subject=t&kind=tenant"), get("/v1/reputations/similar"),
 
 		{request: "GET /v1/stream?kinds=job,core,circuit,escalation,event", during: func() {
