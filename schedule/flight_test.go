@@ -3,8 +3,6 @@ package schedule_test
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,28 +20,7 @@ import (
 // TestFlights plays testdata/flights/*.txt. A line is a time and what happens then; behind
 // arrows stands what the machine asks for. What it asks for is not answered by itself.
 func TestFlights(t *testing.T) {
-	files, err := filepath.Glob("testdata/flights/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := fly(t, string(text))
-			switch {
-			case got == string(text):
-			case *rewrite:
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			default:
-				t.Errorf("%s differs; got:\n%s", file, got)
-			}
-		})
-	}
+	playAll(t, "testdata/flights/*.txt", fly)
 }
 
 func flightConfig() schedule.Config {

@@ -26,7 +26,12 @@ const arrow = "        → "
 // happens then; behind arrows stands what the machine has started after that, and when it
 // wants to be woken. "yield" asks who is to give way.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
+	playAll(t, "testdata/*.txt", perform)
+}
+
+// playAll plays the transcripts that a pattern matches.
+func playAll(t *testing.T, pattern string, play func(*testing.T, string) string) {
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no transcripts: %v", err)
 	}
@@ -36,7 +41,7 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := perform(t, string(text))
+			got := play(t, string(text))
 			switch {
 			case got == string(text):
 			case *rewrite:

@@ -248,16 +248,3 @@ func (f *Followers) ReplayStage(ctx context.Context, name string, r api.Rewind) 
 	f.look(b.ID)
 	return first, err
 }
-
-// ReplayStage is Followers.ReplayStage where no scheduler runs.
-func ReplayStage(ctx context.Context, store queue.Store, name string, r api.Rewind) (first int64, err error) {
-	b, n, err := findPipeline(ctx, store, name)
-	if err != nil {
-		return 0, err
-	}
-	logs, err := openLogs(ctx, store, b.ID, &b.Workflow)
-	if err != nil {
-		return 0, err
-	}
-	return logs[n].Replay(ctx, r.Stage, r.From, r.Again, now())
-}

@@ -47,9 +47,6 @@ func GrantOf(g *queue.Grant) api.Grant {
 	return api.Grant{Tenant: g.Tenant, Agent: g.Agent, Dead: g.Dead, Tokens: g.Tokens, CostUSD: g.CostUSD, Wall: g.Wall, Window: g.Window}
 }
 
-// GrantsOf returns grants as the API has them.
-func GrantsOf(list []queue.Grant) []api.Grant { return each(list, GrantOf) }
-
 // grantOf returns a grant of the API as the store has it.
 func grantOf(g *api.Grant) queue.Grant {
 	return queue.Grant{Owner: queue.Owner{Tenant: g.Tenant, Agent: g.Agent}, Dead: g.Dead, Tokens: g.Tokens, CostUSD: g.CostUSD, Wall: g.Wall, Window: g.Window}

@@ -91,12 +91,6 @@ func Fit(text string, w int) string {
 	return text + strings.Repeat(" ", max(w-Width(text), 0))
 }
 
-// FitRight is Fit with the text on the right.
-func FitRight(text string, w int) string {
-	text = Cut(text, w)
-	return strings.Repeat(" ", max(w-Width(text), 0)) + text
-}
-
 // wrap returns text as at most n lines of at most w cells, broken at spaces
 // only, so that what is to be copied stays whole where it fits in a line.
 func wrap(text string, w, n int) []string {
