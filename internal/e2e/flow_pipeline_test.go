@@ -160,7 +160,7 @@ func TestWebTestingByAgents(t *testing.T) {
 func TestUnauthorizedPublish(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	script := `if grep -q bad "$AGENTSCHED_INPUT"; then type=other; echo "${AGENTSCHED_FEEDBACK:-}" >> ` + b.folder("feedback") + `; else type=number; fi
+	script := `if grep -q '"bad"' "$AGENTSCHED_INPUT"; then type=other; echo "${AGENTSCHED_FEEDBACK:-}" >> ` + b.folder("feedback") + `; else type=number; fi
 printf '{"events":[{"type":"%s","data":1}]}' $type`
 	path := b.folder("line.yaml")
 	b.write(path, asJSON(t, obj{
