@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,6 +23,12 @@ func (s sample) median() float64 {
 	sorted := slices.Sorted(slices.Values(s))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// quantile is the least value that at least the share q of all do not pass.
+func (s sample) quantile(q float64) float64 {
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[max(int(math.Ceil(q*float64(len(s))))-1, 0)]
 }
 
 // spread is the distance of the extremes in parts of the median.
