@@ -131,6 +131,89 @@
 // cannot give one: Boundary then becomes Interrupt, OnlyBoundary leaves the run alone. Stops of
 // one run are asked one after the other, a cancellation before all others.
 //
+// # Transitions
+//
+// A flight is in one phase. The rows are what comes in, the columns the phase in which it finds
+// the flight; "kept" is taken into account by the transition that comes next, "-" cannot come or
+// is ignored:
+//
+//	             claiming    preparing   asking      beginning   running     closing
+//	Claimed      preparing   -           -           -           -           -
+//	  without it landed      -           -           -           -           -
+//	Done         -           asking      beginning   running     running     landed
+//	  refused    -           closing     closing     closing     running     -
+//	  not stored -           -           -           landed      landed      landed
+//	RunEvent     -           -           -           kept        running     kept
+//	Ended        -           kept        kept        kept        closing     -
+//	CoreGone     -           kept        kept        kept        closing     -
+//	Stop         kept        kept        kept        kept        running     -
+//	Withdraw     kept        kept        kept        kept        running     kept
+//	Hold         kept        kept        kept        kept        -           -
+//
+// Preparing is left out by a job with nothing to prepare. A flight that is kept from beginning
+// goes from preparing or asking to closing. A Stop of a batch does not concern what is being
+// claimed (Hold does), and OnlyBoundary nothing before beginning, which has no step yet. A Work that is under way while running makes the
+// other events wait for its answer. Closing takes two Works for a stage that streams (the stream
+// first) and for a kind of worker that is put out of use (the isolation first).
+//
+// # Order
+//
+// What is durable, what is called and what is told of one job come in one order, and this is all
+// that a listener or a core may rely on:
+//
+//	claim < begin < submit < events < stop < end < what follows from the end
+//
+// An event of a run may be told before it is stored, never after its attempt's end was told. A
+// stop is asked of the core after its submission was answered. Between two jobs there is no order,
+// except that a claim is committed after the reads that the choice was made by.
+//
+// # Room
+//
+// A head has room if each of these holds for the flights of now, and the first that does not
+// is what the job waits for. L(x) is a limit, 0 is none; n counts flights:
+//
+//	slot       n(all) < min(Slots, what throttling cores allow)
+//	grant      the store says that its owner has not used it up
+//	isolation  none touches it, as far as it was refused by one before
+//	worker     n(kind) < L(kind)
+//	tenant     n(tenant) < L(tenant)
+//	folder     n(real path) < L(real path), and no conflict by the table below
+//
+// Two paths overlap if one is the other or lies below it. Of two jobs whose workspaces overlap:
+//
+//	one \ the other    copy or worktree    directly    maintenance
+//	copy or worktree   both                both        one
+//	directly           both                one         one
+//	maintenance        one                 one         one
+//
+// A job of type MAINTENANCE that waits reserves its folder: jobs that come later wait for it,
+// but those of a workflow, which others of their batch wait for. Reservations are made anew at
+// each look at what was passed over, so that they end with whoever made them.
+//
+// # Giving way
+//
+// Runs that keep steps may be asked to stop between two of them, where all slots are taken. With
+// S slots, and of a tenant t the share s(t) of the policy, w(t) jobs that would start and n(t)
+// flights:
+//
+//	claim(t)  = min(w(t), ceil(s(t)*S) - n(t))   of a tenant with a contract, at least 0
+//	excess(t) = n(t) - floor(s(t)*S)             of one without
+//	asked now = sum of claim(t) - runs that stop already
+//
+// One run is asked for each, of a tenant with an excess, which asking makes less by one. The
+// least priority comes first, and then the one that began last, since it loses least. Before
+// that, and within a tenant, the same is done for one job of a higher priority. Each run is
+// asked once, and a job at most MaxYields times, so that every run makes one step at least and
+// nobody is kept from an end.
+//
+// # Money
+//
+// Spendings are kept for the longest cost window, rounded up in time by a part's width (see
+// spendings), so that a core that starts anew lets no limit be exceeded. What an attempt has told
+// of its costs is booked when it is told, and the rest, if any, at its end; no money comes back.
+// While earlier spendings are read, later ones are booked beside them: each counts once, whatever
+// comes first.
+//
 // # Crashes
 //
 // The process may die after any part of a Work. What the next scheduler finds:

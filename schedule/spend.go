@@ -30,25 +30,38 @@ type Spending struct {
 }
 
 // spendings is what was spent lately, of all cores together, so that a core that starts
-// anew knows how full the cost windows are. Parts of a sixtieth of the longest window are
-// kept as one.
+// anew knows how full the cost windows are. What a tenant spends within the width of a part
+// is kept as one, with its latest time:
+//
+//	width = max(shortest window / 60, longest window / 3600)
+//
+// So a dollar counts for at most width too long, and never for too short: a limit is not
+// exceeded because a core has died. There are at most 3600 parts of a tenant.
 type spendings struct {
 	keep  time.Duration // the longest window; 0: nothing is kept
-	parts []Spending    // the oldest first
+	width time.Duration
+	parts []part // by their beginnings
 
 	reading bool       // the store is read for what was spent before
 	since   []Spending // meanwhile, and of what was in flight then
 }
 
-// partsOfWindow is how finely the time of a spending is told.
-const partsOfWindow = 60
+// part is what a tenant spent from its beginning until Spending.At.
+type part struct {
+	Spending
+	from time.Time
+}
 
 // bound keeps what the windows need.
 func (b *spendings) bound(windows []ipc.CostWindow) {
-	b.keep = 0
+	b.keep, b.width = 0, 0
 	for _, w := range windows {
 		b.keep = max(b.keep, w.Window.Std())
+		if b.width == 0 || w.Window.Std() < b.width {
+			b.width = w.Window.Std()
+		}
 	}
+	b.width = max(b.width/60, b.keep/3600)
 }
 
 // add records that a tenant spent usd at the time.
@@ -59,13 +72,16 @@ func (b *spendings) add(at time.Time, tenant job.Tenant, usd float64) {
 	if b.reading {
 		b.since = append(b.since, Spending{at, tenant, usd})
 	}
-	for i := len(b.parts) - 1; i >= 0 && at.Sub(b.parts[i].At) < b.keep/partsOfWindow; i-- {
-		if b.parts[i].Tenant == tenant {
-			b.parts[i].USD += usd
+	for i := len(b.parts) - 1; i >= 0 && at.Sub(b.parts[i].from) < b.width; i-- {
+		if p := &b.parts[i]; p.Tenant == tenant {
+			p.USD += usd
+			if at.After(p.At) {
+				p.At = at
+			}
 			return
 		}
 	}
-	b.parts = append(b.parts, Spending{at, tenant, usd})
+	b.parts = append(b.parts, part{Spending{at, tenant, usd}, at})
 	old := 0
 	for old < len(b.parts) && at.Sub(b.parts[old].At) > b.keep {
 		old++
