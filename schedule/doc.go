@@ -156,6 +156,34 @@
 // other events wait for its answer. Closing takes two Works for a stage that streams (the stream
 // first) and for a kind of worker that is put out of use (the isolation first).
 //
+// # One job's way
+//
+// From testdata/flights/way.txt: at a time comes an event, and the lines with an arrow are the
+// Ready that the Step after it returns. A Work reads "JOB: ops call told what":
+//
+//	0s add a tenant=t
+//	        → a: ask(core 1, shell, attempt 1)              its claim is committed: AskPermit
+//	1s permit a
+//	        → told a: permit
+//	        → a: begin(1) submit(core 1, p-a) told begun    one Work: commit, call, tell
+//	1s event a running                                      comes before the answer to submit,
+//	1s done a                                               so it is told with the answer
+//	        → told a: state
+//	2s event a usage=0.5
+//	        → told a: usage
+//	        → a: append(2) move(running) told stored(2)     flushAfter has passed since the first
+//	2s event a session=s1                                   that Work is under way: it is kept
+//	        → told a: session
+//	2200ms done a
+//	        → a: append(1) move(s1) told stored(1)
+//	3s event a text
+//	        → told a: text
+//	3s ended a completed                                    kept until the Work is answered
+//	3s done a
+//	        → a: append(1) finish(succeeded) told stored(1) told over
+//
+// The last answer, to the finish, ends the flight: its slot is free with the next Step.
+//
 // # Order
 //
 // What is durable, what is called and what is told of one job come in one order, and this is all
