@@ -87,6 +87,7 @@ func SaveIsolations(path string, b *isolation.Book) error {
 type Isolations struct {
 	book         *isolation.Book
 	file         string // "": the book is not kept
+	kinds        kinds
 	feed         *Feed
 	log          zerolog.Logger
 	folders      *realpath.Resolver
@@ -114,6 +115,9 @@ func (s *Isolations) Pause(scope, reason string, d time.Duration) (isolation.Iso
 		return isolation.Isolation{}, fmt.Errorf("for %v: want 0 or more", d)
 	}
 	i, err := isolation.Paused(scope, reason, now(), d)
+	if kind, _, named := i.Scope.Worker(); err == nil && named {
+		err = s.kinds.check(kind)
+	}
 	if err != nil {
 		return i, err
 	}

@@ -2,7 +2,11 @@ package scheduler
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/agentsched/agentsched/internal/fields"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -15,6 +19,27 @@ type kinds struct {
 // traits returns what the adapter of a kind of worker says of it.
 func (k kinds) traits(kind job.WorkerKind) job.WorkerTraits {
 	return k.adapters[cmp.Or(k.workers()[kind].Adapter, string(kind))]
+}
+
+// check returns an error if there is no such kind of worker. A kind is an adapter's, or
+// one that the configuration gives another name.
+func (k kinds) check(kind job.WorkerKind) error {
+	var known []string
+	for name := range k.adapters {
+		known = append(known, name)
+	}
+	for name := range k.workers() {
+		known = append(known, string(name))
+	}
+	slices.Sort(known)
+	if known = slices.Compact(known); slices.Contains(known, string(kind)) {
+		return nil
+	}
+	hint := ""
+	if near := fields.Nearest(string(kind), known); near != "" {
+		hint = fmt.Sprintf("; did you mean %s?", near)
+	}
+	return fmt.Errorf("there is no worker %q, want one of %s%s", kind, strings.Join(known, ", "), hint)
 }
 
 // shells returns the kinds of worker that are shells by another name.

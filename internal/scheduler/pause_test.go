@@ -17,7 +17,7 @@ import (
 
 // paused is a scheduler whose cores are never started.
 func paused(t *testing.T, batch job.BatchID) *Scheduler {
-	return New(Config{Batch: batch, IsolationsFile: filepath.Join(t.TempDir(), "isolations.json"), Supervise: func(h supervisor.Handler) Cores {
+	return New(Config{Batch: batch, IsolationsFile: filepath.Join(t.TempDir(), "isolations.json"), Traits: map[string]job.WorkerTraits{"codex": {}, "shell": {}}, Supervise: func(h supervisor.Handler) Cores {
 		return supervisor.New(supervisor.Config{Handler: h})
 	}})
 }
@@ -36,6 +36,10 @@ func TestPause(t *testing.T) {
 			if i, err := s.Isolations.Pause(bad.scope, "", bad.d); err == nil {
 				t.Errorf("paused %q for %v: %+v", bad.scope, bad.d, i)
 			}
+		}
+		_, err := s.Isolations.Pause("worker:codx@ann", "", 0)
+		if want := `there is no worker "codx", want one of codex, shell; did you mean codex?`; err == nil || err.Error() != want {
+			t.Errorf("pause a worker that nobody has: %v, want %s", err, want)
 		}
 		i, err := s.Isolations.Pause("worker:codex", "a new key is coming", time.Hour)
 		if err != nil || i.Cause != isolation.CausePaused || i.Action != isolation.IsolateKind || i.Until.Sub(i.Since) != time.Hour {

@@ -59,7 +59,7 @@ func newFixed(t *testing.T) *fixed {
 	if w.store, err = sqlite.Open(t.Context(), filepath.Join(w.dir, "queue.db"), sqlite.Options{Log: zerolog.Nop()}); err != nil {
 		t.Fatal(err)
 	}
-	w.sched = scheduler.New(scheduler.Config{Store: w.store, Log: zerolog.Nop(), Isolations: &isolation.Book{}, Supervise: func(h supervisor.Handler) scheduler.Cores {
+	w.sched = scheduler.New(scheduler.Config{Store: w.store, Log: zerolog.Nop(), Isolations: &isolation.Book{}, Traits: kinds, Supervise: func(h supervisor.Handler) scheduler.Cores {
 		w.cores.Handler = h
 		return w.cores
 	}})

@@ -31,6 +31,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // door is a served socket in a folder of its own.
+// kinds are the kinds of worker that the tests' schedulers have.
+var kinds = map[string]job.WorkerTraits{"shell": {Script: true}, "claude": {}, "codex": {}}
+
 type door struct {
 	t      testing.TB
 	socket string
@@ -69,7 +72,7 @@ func open(t testing.TB, length int, changes ...func(*server.Options)) *door {
 		t.Fatal(err)
 	}
 	d.book = &isolation.Book{}
-	d.sched = scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Isolations: d.book, Supervise: func(h supervisor.Handler) scheduler.Cores {
+	d.sched = scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Isolations: d.book, Traits: kinds, Supervise: func(h supervisor.Handler) scheduler.Cores {
 		return supervisor.New(supervisor.Config{Handler: h}) // never run: nothing is dispatched
 	}})
 	ctx, cancel := context.WithCancel(context.Background())
