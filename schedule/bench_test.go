@@ -47,7 +47,7 @@ func BenchmarkTurn(b *testing.B) {
 				back := schedule.HeadsRead{}
 				back.Version = uint64(n + 2)
 				back.Lanes = []queue.LaneHeads{{Lane: r.lane, Heads: []queue.Head{r.Head}}}
-				w.m.Step(at, schedule.Changed{}, schedule.Landed{ID: id})
+				w.m.Step(at, schedule.Changed{}, schedule.Gone{ID: id})
 				ready := w.m.Step(at, back)
 				if len(ready.Claims) != 1 {
 					b.Fatalf("turn %d: %d claims", n, len(ready.Claims))

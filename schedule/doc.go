@@ -139,10 +139,10 @@
 //
 //	             claiming    preparing   asking      beginning   running     closing
 //	Claimed      preparing   -           -           -           -           -
-//	  without it landed      -           -           -           -           -
-//	Done         -           asking      beginning   running     running     landed
+//	  without it gone        -           -           -           -           -
+//	Done         -           asking      beginning   running     running     gone
 //	  refused    -           closing     closing     closing     running     -
-//	  not stored -           -           -           landed      landed      landed
+//	  not stored -           -           -           gone        gone        gone
 //	RunEvent     -           -           -           kept        running     kept
 //	Ended        -           kept        kept        kept        closing     -
 //	CoreGone     -           kept        kept        kept        closing     -

@@ -54,7 +54,7 @@ const (
 // Isolations lists what is out of use, the widest scope first. It replaces the list of
 // before. One of scope Global keeps everything from starting. One that is narrower is
 // asked about only the jobs that have met it: the core has the last word, and says so by
-// Landed with Parked.
+// Gone with Parked.
 type Isolations []isolation.Isolation
 
 // UsePolicy replaces the policy, as a reloaded configuration does. It must know what was used before; the jobs in flight
@@ -106,7 +106,7 @@ type Claimed struct {
 
 // Dropped says that a job has ended without having been in flight, by a cancellation say, so
 // that nothing is remembered of it. It may also come for a job whose end was decided here, before
-// or after that is landed.
+// or after that has left flight.
 type Dropped struct{ ID job.ID }
 
 // Tick only passes the time: it comes at Ready.Wake if nothing else has come before.
@@ -123,7 +123,7 @@ func (Forget) event()      {}
 func (HeadsRead) event()   {}
 func (FolderKnown) event() {}
 func (Claimed) event()     {}
-func (Landed) event()      {}
+func (Gone) event()        {}
 func (Dropped) event()     {}
 func (Tick) event()        {}
 func (UseRetry) event()    {}

@@ -49,7 +49,7 @@ func (r *Run) Smaller() string {
 // Each phase but running has exactly one Work (or claim) under way, whose answer ends it; while
 // running there is at most one: events being stored, or a stop being asked for.
 //
-//	claiming ─► preparing ─► asking ─► beginning ─► running ─► closing ─► (landed)
+//	claiming ─► preparing ─► asking ─► beginning ─► running ─► closing ─► (gone)
 //	               │           │           │                     ▲
 //	               └───────────┴───────────┴── release, refusal ─┘
 type phase int
@@ -122,8 +122,8 @@ type flights struct {
 	flushAt  time.Time // when they are to be stored; zero: there are none
 }
 
-// flies reports whether the flight's claim is committed.
-func (f *flight) flies() bool { return f.phase > claiming }
+// isClaimed reports whether the flight's claim is committed.
+func (f *flight) isClaimed() bool { return f.phase > claiming }
 
 // ending is how an attempt has ended.
 type ending struct {
@@ -141,8 +141,8 @@ func (fs *flights) do(f *flight, w Work) {
 	fs.ready.Work = append(fs.ready.Work, w)
 }
 
-// board gives a job whose claim is committed to the core that has the least to do.
-func (fs *flights) board(at time.Time, f *flight, e *queue.Entry) {
+// assign gives a job whose claim is committed to the core that has the least to do.
+func (fs *flights) assign(at time.Time, f *flight, e *queue.Entry) {
 	choices := e.Spec.Choices()
 	r := &Run{Entry: *e, Choice: choices[e.Choice], Index: e.Choice, Attempt: e.Attempts + 1, Core: fs.cores.pick(), Waited: f.waited}
 	if since, waited := fs.verdicts.folderBusy[e.ID]; waited {
@@ -187,7 +187,7 @@ func (fs *flights) done(at time.Time, e *Done) {
 			f.parks = false
 			fs.record(at, f)
 		case f.op != nil:
-			fs.land(at, f)
+			fs.close(at, f)
 		default:
 			f.end.closed = &e.Closed
 			fs.finish(at, f)
@@ -252,11 +252,11 @@ func (fs *flights) claimed(at time.Time, e *Claimed) {
 	}
 	for _, id := range e.Asked {
 		f := fs.all[id]
-		if f == nil || f.flies() {
+		if f == nil || f.isClaimed() {
 			continue
 		}
 		if entry := got[id]; entry != nil {
-			fs.board(at, f, entry)
+			fs.assign(at, f, entry)
 			continue
 		}
 		// It was withdrawn, has expired, or its owner has used up a grant: its lane tells.

@@ -176,7 +176,7 @@ func (b *backlog) extend(l *lane, r *queue.LaneHeads, folders map[string]string)
 	l.more = r.More
 	for _, h := range r.Heads {
 		l.last = h.Place()
-		if f := b.flights[h.ID]; f != nil && !f.flies() {
+		if f := b.flights[h.ID]; f != nil && !f.isClaimed() {
 			continue // it was read before its claim
 		}
 		c := head{Head: h, known: h.Workspace.Path == ""}

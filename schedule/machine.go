@@ -23,7 +23,7 @@ type Machine struct {
 	backlog  backlog
 	room     room
 	cores    coreBooks
-	air      flights
+	flights  flights
 	verdicts verdicts
 	ready    Ready // what the next Step returns
 }
@@ -70,7 +70,7 @@ func New(c Config) *Machine {
 		retry: c.Retry, await: c.Await, with: c.With, room: &m.room, held: map[job.BatchID]string{},
 		folderBusy: map[job.ID]time.Time{}, lateStarts: map[job.ID]int{},
 	}
-	m.air = flights{all: all, backlog: &m.backlog, room: &m.room, cores: &m.cores, verdicts: &m.verdicts, ready: &m.ready}
+	m.flights = flights{all: all, backlog: &m.backlog, room: &m.room, cores: &m.cores, verdicts: &m.verdicts, ready: &m.ready}
 	return m
 }
 
@@ -82,7 +82,7 @@ func (m *Machine) Step(at time.Time, events ...Event) Ready {
 	if m.backlog.mayChoose() {
 		m.ready.Claims = m.choose(at)
 	}
-	m.air.flush(at)
+	m.flights.flush(at)
 	m.ready.Reads = m.backlog.reads()
 	m.ready.Resolve = slices.Clone(m.backlog.unknown)
 	m.ready.Wake = m.wake(at)
@@ -137,7 +137,7 @@ func (m *Machine) take(at time.Time, e Event) {
 	case Cores:
 		m.cores.coresAre(at, e)
 	case CoreGone:
-		m.air.coreGone(at, e)
+		m.flights.coreGone(at, e)
 	case Mode:
 		m.modeIs(at, e)
 	case Isolations:
@@ -166,30 +166,30 @@ func (m *Machine) take(at time.Time, e Event) {
 	case FolderKnown:
 		m.backlog.folderKnown(e)
 	case Claimed:
-		m.air.claimed(at, &e)
-	case Landed:
-		m.air.landed(at, e)
+		m.flights.claimed(at, &e)
+	case Gone:
+		m.flights.gone(at, e)
 	case Dropped:
-		m.air.forget(e.ID)
+		m.flights.forget(e.ID)
 	case Done:
-		m.air.done(at, &e)
+		m.flights.done(at, &e)
 	case RunEvent:
-		m.air.runEvent(at, e)
+		m.flights.runEvent(at, e)
 	case Ended:
-		if f := m.air.all[e.Job]; f != nil && f.run != nil && f.run.Attempt == e.Attempt && f.run.Core == e.Core {
-			m.air.settle(at, f, ending{outcome: e.Outcome})
+		if f := m.flights.all[e.Job]; f != nil && f.run != nil && f.run.Attempt == e.Attempt && f.run.Core == e.Core {
+			m.flights.settle(at, f, ending{outcome: e.Outcome})
 		}
 	case Stop:
-		m.air.stop(at, e)
+		m.flights.stop(at, e)
 	case Hold:
 		if m.verdicts.held[e.Batch] = e.Why; e.Why == "" {
 			delete(m.verdicts.held, e.Batch)
 		}
 	case Preempt:
-		m.air.preempt(at)
-		m.air.yield(at)
+		m.flights.preempt(at)
+		m.flights.yield(at)
 	case UsedUp:
-		m.air.usedUp(at, e)
+		m.flights.usedUp(at, e)
 	case UseRetry:
 		m.verdicts.retry = e.Retry
 	case Windows:
@@ -222,8 +222,8 @@ func (m *Machine) choose(at time.Time) (claims []Claim) {
 		}
 		delete(m.room.parked, c.ID)
 		n := m.cores.throttle()
-		f.probe = n > 0 && len(m.air.all) >= n
-		m.air.all[c.ID] = f
+		f.probe = n > 0 && len(m.flights.all) >= n
+		m.flights.all[c.ID] = f
 		m.backlog.policy.Start(l.key.Tenant, f.ask, wall(at))
 		m.room.take(f.uses)
 		claims = with(claims, l.key.Batch, c.ID)
@@ -261,10 +261,10 @@ func (m *Machine) Refuses(at time.Time, t job.Tenant, h queue.Head, folder strin
 
 // Yields says which of the runs are to give way, given how things stand; none as long as a
 // slot is free, or nothing may start for another reason.
-func (m *Machine) Yields(at time.Time, runs []Candidate) []Yield { return m.air.yields(at, runs) }
+func (m *Machine) Yields(at time.Time, runs []Candidate) []Yield { return m.flights.yields(at, runs) }
 
 // YieldNote says to whom a job in flight gives way at its next step; "" to nobody.
-func (m *Machine) YieldNote(id job.ID) string { return m.air.yieldNote(id) }
+func (m *Machine) YieldNote(id job.ID) string { return m.flights.yieldNote(id) }
 
 // Elsewhere returns what a core has to know of the others and of those that were before
 // it, nil if there is nothing. What it returned once it does not return again: the
@@ -285,7 +285,7 @@ func (m *Machine) Remembers() time.Duration { return m.cores.spent.keep }
 
 // Leaving returns how many runs stop at the boundary of a step since the scheduler ends, or
 // are being asked to.
-func (m *Machine) Leaving() int { return m.air.leaving() }
+func (m *Machine) Leaving() int { return m.flights.leaving() }
 
 // Notes returns how much is remembered of jobs that are not in flight: those that an isolation
 // has refused, that met a busy workspace or came too late.
@@ -296,7 +296,7 @@ func (m *Machine) Notes() int {
 // wake returns when something may be due by itself: what pass looks at, and when the policy
 // would choose otherwise though nothing has happened, since its window has moved on.
 func (m *Machine) wake(at time.Time) time.Time {
-	wake := earlier(earlier(earlier(m.backlog.policy.Wake(wall(at)), m.backlog.overAt), m.room.probeAt), m.air.flushAt)
+	wake := earlier(earlier(earlier(m.backlog.policy.Wake(wall(at)), m.backlog.overAt), m.room.probeAt), m.flights.flushAt)
 	for _, s := range m.backlog.scopes {
 		wake = earlier(wake, s.nextAt)
 	}
@@ -316,15 +316,15 @@ func earlier(a, b time.Time) time.Time {
 
 // Buffered returns how many events are not stored and not about to be. An owner that lets
 // it grow without end runs out of memory.
-func (m *Machine) Buffered() int { return m.air.buffered }
+func (m *Machine) Buffered() int { return m.flights.buffered }
 
 // InFlight returns how many jobs are claimed or being claimed.
-func (m *Machine) InFlight() int { return len(m.air.all) }
+func (m *Machine) InFlight() int { return len(m.flights.all) }
 
 // Lookup returns the run of a job in flight; nil if its claim is not committed, or it is not
 // in flight.
 func (m *Machine) Lookup(id job.ID) *Run {
-	if f := m.air.all[id]; f != nil {
+	if f := m.flights.all[id]; f != nil {
 		return f.run
 	}
 	return nil
@@ -332,8 +332,8 @@ func (m *Machine) Lookup(id job.ID) *Run {
 
 // Runs returns what is in flight and claimed, by job.
 func (m *Machine) Runs() (list []*Run) {
-	for _, id := range sorted(m.air.all) {
-		if f := m.air.all[id]; f.run != nil {
+	for _, id := range sorted(m.flights.all) {
+		if f := m.flights.all[id]; f.run != nil {
 			list = append(list, f.run)
 		}
 	}
@@ -342,7 +342,7 @@ func (m *Machine) Runs() (list []*Run) {
 
 // Kept reports whether a run's claim is still its own: its end is not being recorded.
 func (m *Machine) Kept(r *Run) bool {
-	f := m.air.all[r.Entry.ID]
+	f := m.flights.all[r.Entry.ID]
 	return f != nil && f.run != nil && f.run.Attempt == r.Attempt && f.phase < closing
 }
 

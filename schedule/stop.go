@@ -113,7 +113,7 @@ func (fs *flights) checkpointAnswered(f *flight, s Stop, can bool) {
 // modeIs takes a mode. A scheduler that is about to end asks every run for a checkpoint.
 func (m *Machine) modeIs(at time.Time, mode Mode) {
 	if m.room.mode != Stopping && mode == Stopping {
-		defer m.air.stop(at, Stop{How: OnlyBoundary, Reason: "the scheduler is about to end"})
+		defer m.flights.stop(at, Stop{How: OnlyBoundary, Reason: "the scheduler is about to end"})
 	}
 	m.room.mode = mode
 }

@@ -232,14 +232,14 @@ func (r *row) entry() queue.Entry {
 }
 
 // end ends a job that is in flight: for good, or back to the queue.
-func (w *world) end(id job.ID, over bool, at time.Time) schedule.Landed {
+func (w *world) end(id job.ID, over bool, at time.Time) schedule.Gone {
 	r := w.find(id)
 	r.state = job.Completed
 	if !over {
 		r.state, r.RunnableAt = job.Queued, at
 		w.touch(r.lane)
 	}
-	return schedule.Landed{ID: id, Over: over}
+	return schedule.Gone{ID: id, Over: over}
 }
 
 func (w *world) inState(s job.EntryState) (list []*row) {

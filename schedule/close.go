@@ -50,8 +50,8 @@ func (f *flight) beforeEnd() (ops []queue.Op) {
 	return ops
 }
 
-// land ends a flight whose claim has ended, and tells the policy what the attempt used.
-func (fs *flights) land(at time.Time, f *flight) {
+// close ends a flight whose claim has ended, and tells the policy what the attempt used.
+func (fs *flights) close(at time.Time, f *flight) {
 	var used job.Usage
 	over := false
 	switch end := f.op.(type) {
@@ -60,7 +60,7 @@ func (fs *flights) land(at time.Time, f *flight) {
 	case queue.Await:
 		used, over = end.Outcome.Usage, true
 	}
-	fs.landed(at, Landed{ID: f.run.Entry.ID, Used: used, Over: over, Parked: f.parked})
+	fs.gone(at, Gone{ID: f.run.Entry.ID, Used: used, Over: over, Parked: f.parked})
 }
 
 // lost ends a flight whose claim has become somebody else's, or whose store has failed. What
@@ -75,13 +75,13 @@ func (fs *flights) lost(at time.Time, f *flight, err error) {
 			Job: f.run.Entry.ID, Attempt: f.run.Attempt, Class: job.CancelledClass, Reason: "its claim has ended", Lost: true,
 		}}})
 	}
-	fs.landed(at, Landed{ID: f.run.Entry.ID})
+	fs.gone(at, Gone{ID: f.run.Entry.ID})
 }
 
-// Landed says that a job is no longer in flight: it has ended, or went back to the queue, and
+// Gone says that a job is no longer in flight: it has ended, or went back to the queue, and
 // the store has committed that. Before the commit its lane would still be read without it,
 // and the job would be lost from sight.
-type Landed struct {
+type Gone struct {
 	ID   job.ID
 	Used job.Usage // by the attempt; zero if none was made
 	Over bool      // the job has ended with it
@@ -90,9 +90,9 @@ type Landed struct {
 	Parked bool
 }
 
-// landed ends a flight with what its attempt used. A job that landed because something is
+// gone ends a flight with what its attempt used. A job that left flight because something is
 // isolated is remembered as long as an isolation exists, and asked about again only then.
-func (fs *flights) landed(at time.Time, e Landed) {
+func (fs *flights) gone(at time.Time, e Gone) {
 	if e.Parked {
 		fs.room.parked[e.ID] = true
 	}
