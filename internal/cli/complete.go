@@ -11,9 +11,9 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/crashlog"
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -232,9 +232,9 @@ func scopes(ctx context.Context, at *target) []string {
 }
 
 func crashReports(_ context.Context, at *target) []string {
-	words := []string{latest}
+	words := []string{supervisor.Latest}
 	if dir, err := at.local.existing(); err == nil {
-		all, _ := crashlog.List(dir.Crashes())
+		all, _ := supervisor.Reports(dir.Crashes())
 		for i := range all {
 			words = append(words, string(all[i].ID))
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsched/agentsched/internal/crashlog"
+	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/internal/terminal"
 )
 
@@ -19,7 +19,7 @@ func crashesCommand(con *console, local *local) *cobra.Command {
 		Use: "crashes [REPORT]", Short: "List the crashes of cores, or show one whole", Args: cobra.MaximumNArgs(1),
 		Long: fmt.Sprintf(`List the agentcores that ended without being asked to, the newest first; the last %d are
 kept. With REPORT, show what is known of one: the end of its log and its crash dump. REPORT
-is its id, the first or last characters of that, or "latest".`, crashlog.Keep),
+is its id, the first or last characters of that, or "latest".`, supervisor.KeptReports),
 		Example: "  scheduler crashes\n  scheduler crashes latest",
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir, err := local.existing()
@@ -37,10 +37,10 @@ is its id, the first or last characters of that, or "latest".`, crashlog.Keep),
 }
 
 func listCrashes(con *console, dir string, asJSON bool) error {
-	all, err := crashlog.List(dir)
+	all, err := supervisor.Reports(dir)
 	switch {
 	case asJSON:
-		return failure(errors.Join(err, writeJSON(con.stdout, append([]crashlog.Report{}, all...))))
+		return failure(errors.Join(err, writeJSON(con.stdout, append([]supervisor.Report{}, all...))))
 	case len(all) == 0 && err == nil:
 		fmt.Fprintln(con.stdout, "no core has crashed")
 		return nil
@@ -55,19 +55,10 @@ func listCrashes(con *console, dir string, asJSON bool) error {
 	return failure(errors.Join(err, table(con.out(), "REPORT\tTIME\tCORE\tPID\tLIVED\tRUNS\tEXIT\tLAST WORDS", rows)))
 }
 
-// latest means the newest report.
-const latest = "latest"
-
 func showCrash(con *console, dir, ref string, asJSON bool) error {
-	if ref == latest {
-		ref = "last"
-	}
-	r, err := crashlog.Find(dir, ref)
-	if errors.Is(err, crashlog.ErrNotFound) || errors.Is(err, crashlog.ErrAmbiguous) {
-		return &exitError{code: exitFailed, err: err, hints: []string{"`scheduler crashes` lists them"}}
-	}
+	r, err := supervisor.FindReport(dir, ref)
 	if err != nil {
-		return failure(err)
+		return &exitError{code: exitFailed, err: err, hints: []string{"`scheduler crashes` lists them"}}
 	}
 	if asJSON {
 		return failure(writeJSON(con.stdout, r))
@@ -76,7 +67,7 @@ func showCrash(con *console, dir, ref string, asJSON bool) error {
 	return nil
 }
 
-func printCrash(w io.Writer, r *crashlog.Report) {
+func printCrash(w io.Writer, r *supervisor.Report) {
 	line := func(name, format string, args ...any) {
 		if text := terminal.Clean(fmt.Sprintf(format, args...)); text != "" {
 			fmt.Fprintf(w, "%-12s %s\n", name+":", text)

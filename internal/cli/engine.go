@@ -13,7 +13,6 @@ import (
 
 	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/config"
-	"github.com/agentsched/agentsched/internal/crashlog"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/hook"
@@ -170,11 +169,11 @@ func (e *engine) newHook(cfg *config.Config) *hook.Hook {
 }
 
 // keepCrash writes the report of a core that died.
-func (e *engine) keepCrash(r crashlog.Report) {
+func (e *engine) keepCrash(r *supervisor.Report) {
 	for _, text := range []*string{&r.Cause, &r.Exit, &r.LastWords, &r.Stderr, &r.Dump} {
 		*text = e.state.secrets.String(*text)
 	}
-	if err := crashlog.Write(e.state.dir.Crashes(), r); err != nil {
+	if err := r.Write(e.state.dir.Crashes()); err != nil {
 		e.state.log.Error().Err(err).Msg("the report of a core's crash is lost")
 	}
 }

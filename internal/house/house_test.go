@@ -33,7 +33,7 @@ var allowed = map[string]string{
 	"workflow/durable":    "job queue",
 	"workflow/pipeline":   "job queue internal/fields",
 	"internal/eval":       "job queue internal/fields",
-	"internal/supervisor": "job ipc internal/crashlog internal/isolation internal/proc",
+	"internal/supervisor": "job ipc internal/isolation internal/proc internal/statedir",
 	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/oversight workflow/pipeline workflow/team internal/eval ipc internal/isolation internal/realpath internal/statedir internal/supervisor",
 	"internal/server":     "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/statedir",
 	// What is said through the door of a running scheduler, and how others say it.
@@ -73,7 +73,6 @@ var allowed = map[string]string{
 	"internal/dashboard":             "",
 	"internal/daemon":                "client internal/proc", // client: both ends reach a long socket path in the same way
 	"internal/access":                "api client internal/proc internal/statedir",
-	"internal/crashlog":              "job",
 	"internal/workspace":             "job internal/statedir",
 	"internal/fields":                "", // what a field of a file or a message is
 	"internal/strictyaml":            "internal/fields",

@@ -2,7 +2,8 @@
 // says hello, configures it, asks for its heartbeat, and replaces it when it
 // dies, hangs, floods or tears the wire; a core over its limits of memory, CPU
 // or slowness is drained first, and so is one that an operator wants replaced.
-// A core in a crash loop is isolated: left alone for a while that grows.
+// A core in a crash loop is isolated: left alone for a while that grows. The reports
+// of those that crashed are kept, the newest fifty.
 //
 // In comes the command of the core; out go, to one Handler and for each core in
 // this order: CoreUp, its notifications and perhaps CoreDraining, CoreRuns,

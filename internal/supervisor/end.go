@@ -8,7 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/crashlog"
+	"github.com/google/uuid"
+
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -151,8 +152,8 @@ func (s *Supervisor) report(c *Core, e ending, cause error, runs []string) {
 	if s.cfg.Crash == nil || errors.Is(cause, ErrIncompatible) || e.asked && dump == "" && !hangs(cause) {
 		return
 	}
-	s.cfg.Crash(crashlog.Report{
-		ID: crashlog.NewID(), Time: time.Now().UTC(), Core: c.index, PID: c.PID(), Version: c.Info.Version,
+	s.cfg.Crash(&Report{
+		ID: uuid.Must(uuid.NewV7()).String(), Time: time.Now().UTC(), Core: c.index, PID: c.PID(), Version: c.Info.Version,
 		Cause: cause.Error(), Exit: c.exit(), Uptime: job.Duration(e.lived), Runs: runs,
 		LastWords: c.stderr.lastWords(), Stderr: c.stderr.tail(), Dump: dump,
 	})

@@ -18,7 +18,6 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
-	"github.com/agentsched/agentsched/internal/crashlog"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
@@ -35,7 +34,7 @@ type event struct {
 	span  time.Duration
 	until time.Time // of isolated
 	at    time.Time // when it was noted
-	crash crashlog.Report
+	crash *Report
 }
 
 // bench is a supervisor of fake cores under test, and its Handler.
@@ -94,7 +93,7 @@ func newBench(t *testing.T, mode fakeMode, change func(*Config)) *bench {
 		Version: "test", Handler: b, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
 		Heartbeat: 20 * time.Millisecond, HangAfter: time.Minute, Stop: proc.Stages{Terminate: 5 * time.Second},
 		Delays: Delays{First: time.Millisecond, Max: 10 * time.Millisecond},
-		Crash:  func(r crashlog.Report) { b.note(event{kind: "crash", index: r.Core, crash: r, text: r.Cause}) },
+		Crash:  func(r *Report) { b.note(event{kind: "crash", index: r.Core, crash: r, text: r.Cause}) },
 		Forget: func(tags []string) {
 			b.note(event{kind: "forget", text: fmt.Sprint(tags), span: time.Duration(len(tags))})
 		},

@@ -11,7 +11,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/agentsched/agentsched/internal/crashlog"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/job"
 )
@@ -43,7 +42,7 @@ type Config struct {
 	Delays    Delays    // before a core that died is replaced
 
 	// Crash gets the report of each core that ended although nobody asked for it.
-	Crash func(crashlog.Report)
+	Crash func(*Report)
 	// Forget removes what runs have left besides processes: those with these tags,
 	// or with nil those of all runs. It is called when nothing of them lives.
 	Forget func(tags []string)

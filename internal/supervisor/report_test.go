@@ -1,7 +1,6 @@
-package crashlog_test
+package supervisor
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,32 +10,33 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/crashlog"
+	"github.com/google/uuid"
+
 	"github.com/agentsched/agentsched/job"
 )
 
-func report(n int) crashlog.Report {
-	return crashlog.Report{
-		ID: crashlog.NewID(), Time: time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC), Core: 1, PID: n, Version: "v1", Cause: "agentcore died",
+func report(n int) Report {
+	return Report{
+		ID: uuid.Must(uuid.NewV7()).String(), Time: time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC), Core: 1, PID: n, Version: "v1", Cause: "agentcore died",
 		Exit: "exit code 2", Uptime: job.Duration(1500 * time.Millisecond), Runs: []string{"i/j/1"}, LastWords: "panic: no",
 		Stderr: "{}\n", Dump: "panic: no\n\ngoroutine 1 [running]:\n",
 	}
 }
 
-func TestWriteAndList(t *testing.T) {
+func TestWriteReport(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state", "crashes")
-	if all, err := crashlog.List(dir); err != nil || len(all) > 0 {
+	if all, err := Reports(dir); err != nil || len(all) > 0 {
 		t.Errorf("of no folder: %v, %v", all, err)
 	}
-	var want []crashlog.Report
+	var want []Report
 	for n := range 3 {
 		r := report(n)
-		if err := crashlog.Write(dir, r); err != nil {
+		if err := r.Write(dir); err != nil {
 			t.Fatal(err)
 		}
-		want = append([]crashlog.Report{r}, want...)
+		want = append([]Report{r}, want...)
 	}
-	if got, err := crashlog.List(dir); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := Reports(dir); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	info, err := os.Stat(filepath.Join(dir, want[0].ID+".json"))
@@ -49,30 +49,30 @@ func TestWriteAndList(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := crashlog.List(dir)
+	got, err := Reports(dir)
 	if !reflect.DeepEqual(got, want) || err == nil || !strings.Contains(err.Error(), "zzz.json") || strings.Contains(err.Error(), "notes") {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, id := range []string{"", "../x", "a/b"} {
-		if err := crashlog.Write(dir, crashlog.Report{ID: id}); err == nil {
+		if err := (&Report{ID: id}).Write(dir); err == nil {
 			t.Errorf("wrote a report with id %q", id)
 		}
 	}
 }
 
-func TestWriteKeepsTheNewest(t *testing.T) {
+func TestNewestReportsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	var newest []string
-	for n := range crashlog.Keep + 7 {
+	for n := range KeptReports + 7 {
 		r := report(n)
-		if err := crashlog.Write(dir, r); err != nil {
+		if err := r.Write(dir); err != nil {
 			t.Fatal(err)
 		}
 		newest = append(newest, r.ID)
 	}
 	newest = newest[7:]
-	all, err := crashlog.List(dir)
-	if err != nil || len(all) != crashlog.Keep {
+	all, err := Reports(dir)
+	if err != nil || len(all) != KeptReports {
 		t.Fatalf("%d reports, %v", len(all), err)
 	}
 	for i, r := range all {
@@ -82,16 +82,17 @@ func TestWriteKeepsTheNewest(t *testing.T) {
 	}
 }
 
-func TestWriteAtOnce(t *testing.T) {
+func TestReportsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var writers sync.WaitGroup
 	for w := range 8 {
 		writers.Go(func() {
 			for n := range 20 {
-				if err := crashlog.Write(dir, report(w*20+n)); err != nil {
+				r := report(w*20 + n)
+				if err := r.Write(dir); err != nil {
 					t.Error(err)
 				}
-				if _, err := crashlog.List(dir); err != nil {
+				if _, err := Reports(dir); err != nil {
 					t.Error(err)
 				}
 			}
@@ -99,32 +100,31 @@ func TestWriteAtOnce(t *testing.T) {
 	}
 	writers.Wait()
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != crashlog.Keep {
+	if err != nil || len(entries) != KeptReports {
 		t.Errorf("%d files are left, %v", len(entries), err)
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestFindReport(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := crashlog.Find(dir, "last"); !errors.Is(err, crashlog.ErrNotFound) {
+	if _, err := FindReport(dir, Latest); err == nil {
 		t.Errorf("of none: %v", err)
 	}
 	for n, id := range []string{"0190-aaaa", "0190-aabb", "0191-aabb-cc"} {
 		r := report(n)
 		r.ID = id
-		if err := crashlog.Write(dir, r); err != nil {
+		if err := r.Write(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, tc := range []struct {
-		ref, want string
-		err       error
+		ref, want, err string
 	}{
-		{"0190-aaaa", "0190-aaaa", nil}, {"0191", "0191-aabb-cc", nil}, {"bb", "0190-aabb", nil}, {"cc", "0191-aabb-cc", nil},
-		{"last", "0191-aabb-cc", nil}, {"0190", "", crashlog.ErrAmbiguous}, {"", "", crashlog.ErrNotFound}, {"90", "", crashlog.ErrNotFound},
+		{"0190-aaaa", "0190-aaaa", ""}, {"0191", "0191-aabb-cc", ""}, {"bb", "0190-aabb", ""}, {"cc", "0191-aabb-cc", ""},
+		{Latest, "0191-aabb-cc", ""}, {"0190", "", "several crash reports match"}, {"", "", "no such crash report"}, {"90", "", "no such crash report"},
 	} {
 		t.Run(fmt.Sprintf("%q", tc.ref), func(t *testing.T) {
-			if r, err := crashlog.Find(dir, tc.ref); r.ID != tc.want || !errors.Is(err, tc.err) {
+			if r, err := FindReport(dir, tc.ref); r.ID != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("found %q, %v", r.ID, err)
 			}
 		})

@@ -1,4 +1,4 @@
-package crashlog
+package supervisor
 
 import (
 	"cmp"
@@ -12,14 +12,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 )
 
-// Report is what is known of one crash.
+// Report is what is known of the crash of one core. Each is a file of its own, which
+// is written as a whole or not at all.
 type Report struct {
-	ID        string       `json:"id"` // of NewID
+	ID        string       `json:"id"` // later ones sort behind earlier ones
 	Time      time.Time    `json:"time"`
 	Core      int          `json:"core"` // which of the scheduler's cores: 1, 2, …
 	PID       int          `json:"pid"`
@@ -33,32 +33,22 @@ type Report struct {
 	Dump      string       `json:"dump,omitempty"`       // the Go crash dump from its first line on
 }
 
-// NewID returns an id for a report; later ones sort behind earlier ones.
-func NewID() string { return uuid.Must(uuid.NewV7()).String() }
+// KeptReports is how many reports are kept.
+const KeptReports = 50
 
-// Keep is how many reports are kept.
-const Keep = 50
-
-// suffix of the files; before it stands the report's id.
-const suffix = ".json"
-
-var (
-	// ErrNotFound: no report is meant by that.
-	ErrNotFound = errors.New("no such crash report")
-	// ErrAmbiguous: several reports are meant by that.
-	ErrAmbiguous = errors.New("several crash reports match")
-)
+// reportSuffix ends the names of the files; before it stands the report's id.
+const reportSuffix = ".json"
 
 // Write keeps the report in the folder, which is made if it is not there, and
-// removes the oldest beyond Keep.
-func Write(dir string, r Report) error {
-	if err := write(dir, r); err != nil {
+// removes the oldest beyond KeptReports.
+func (r *Report) Write(dir string) error {
+	if err := r.write(dir); err != nil {
 		return fmt.Errorf("write crash report of agentcore %d: %w", r.PID, err)
 	}
-	return prune(dir)
+	return pruneReports(dir)
 }
 
-func write(dir string, r Report) error {
+func (r *Report) write(dir string) error {
 	if r.ID == "" || r.ID != filepath.Base(r.ID) {
 		return fmt.Errorf("its id is %q", r.ID)
 	}
@@ -69,26 +59,17 @@ func write(dir string, r Report) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, "report-*.tmp")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(append(data, '\n'))
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), filepath.Join(dir, r.ID+suffix))
+	return statedir.WriteFile(filepath.Join(dir, r.ID+reportSuffix), append(data, '\n'))
 }
 
-// prune removes the oldest reports beyond Keep: those whose ids sort first.
-func prune(dir string) error {
-	names, err := files(dir)
+// pruneReports removes the oldest reports beyond KeptReports: those whose ids sort first.
+func pruneReports(dir string) error {
+	names, err := reportFiles(dir)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, name := range names[:max(0, len(names)-Keep)] {
+	for _, name := range names[:max(0, len(names)-KeptReports)] {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove old crash report: %w", err))
 		}
@@ -96,33 +77,33 @@ func prune(dir string) error {
 	return errors.Join(errs...)
 }
 
-// files lists the names of the reports, the oldest first; none if there is no
+// reportFiles lists the names of the reports, the oldest first; none if there is no
 // folder.
-func files(dir string) ([]string, error) {
+func reportFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list crash reports: %w", err)
 	}
 	var names []string
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), suffix) {
+		if strings.HasSuffix(e.Name(), reportSuffix) {
 			names = append(names, e.Name())
 		}
 	}
 	return names, nil
 }
 
-// List returns the reports in the folder, the newest first. Those that can be
+// Reports returns the reports in the folder, the newest first. Those that can be
 // read are returned beside the error that tells of the others.
-func List(dir string) ([]Report, error) {
-	names, err := files(dir)
+func Reports(dir string) ([]Report, error) {
+	names, err := reportFiles(dir)
 	if err != nil {
 		return nil, err
 	}
 	var all []Report
 	var errs []error
 	for _, name := range names {
-		r, err := read(filepath.Join(dir, name))
+		r, err := readReport(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // pruned meanwhile
 		}
@@ -136,7 +117,7 @@ func List(dir string) ([]Report, error) {
 	return all, errors.Join(errs...)
 }
 
-func read(path string) (Report, error) {
+func readReport(path string) (Report, error) {
 	var r Report
 	data, err := os.ReadFile(path)
 	if err == nil {
@@ -148,12 +129,14 @@ func read(path string) (Report, error) {
 	return r, nil
 }
 
-// Find returns the report that ref means: its id, the beginning or the end of
-// its id if no other has that, or "last" for the newest. The error wraps
-// ErrNotFound or ErrAmbiguous.
-func Find(dir, ref string) (Report, error) {
-	all, err := List(dir)
-	if ref == "last" && len(all) > 0 {
+// Latest means the newest report.
+const Latest = "latest"
+
+// FindReport returns the report that ref means: its id, the beginning or the end of
+// its id if no other has that, or Latest for the newest.
+func FindReport(dir, ref string) (Report, error) {
+	all, err := Reports(dir)
+	if ref == Latest && len(all) > 0 {
 		return all[0], nil
 	}
 	var found []Report
@@ -169,7 +152,7 @@ func Find(dir, ref string) (Report, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return Report{}, errors.Join(fmt.Errorf("%w: %q", ErrNotFound, ref), err)
+		return Report{}, errors.Join(fmt.Errorf("no such crash report: %q", ref), err)
 	}
-	return Report{}, fmt.Errorf("%w: %q begins or ends %d ids", ErrAmbiguous, ref, len(found))
+	return Report{}, fmt.Errorf("several crash reports match: %q begins or ends %d ids", ref, len(found))
 }
