@@ -18,7 +18,6 @@ import (
 	"github.com/agentsched/agentsched/internal/hook"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/logging"
-	"github.com/agentsched/agentsched/internal/parts"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/supervisor"
@@ -46,7 +45,7 @@ type engine struct {
 	level      func(*config.Log) (logging.Level, error)
 	ended      chan struct{} // closed when run has returned
 	// beside runs while the scheduler does, after the hooks and the doors.
-	beside    []parts.Part
+	beside    []daemon.Part
 	doors     *doors
 	audit     *audit.Log // nil: none is kept
 	telemetry *telemetry.Telemetry
@@ -218,8 +217,8 @@ func (e *engine) run(ctx context.Context, view terminal.View) error {
 		case <-e.sched.Begun():
 		case <-side.Done(): // what has something to do at the end does it
 		}
-		beside := parts.Group{Log: e.state.log, Parts: append([]parts.Part{{Name: "hooks", Run: e.hooks.run}, {Name: "doors", Run: e.doors.serve}}, e.beside...)}
-		err := beside.Run(side)
+		parts := append([]daemon.Part{{Name: "hooks", Run: e.hooks.run}, {Name: "doors", Run: e.doors.serve}}, e.beside...)
+		err := daemon.RunParts(side, parts, e.state.log)
 		if side.Err() == nil {
 			// The jobs go on; only what is around them does not.
 			e.state.log.Error().Err(err).Msg("a supporting service (API, hooks, triggers) failed")
@@ -273,7 +272,7 @@ func (runs *runner) watch(e *engine) (err error) {
 			return usage(fmt.Errorf("open the audit log: %w", err))
 		}
 		e.observers = append(e.observers, audit.NewObserver(e.audit))
-		e.beside = append(e.beside, parts.Part{Name: "audit log's anchor", Run: e.anchor})
+		e.beside = append(e.beside, daemon.Part{Name: "audit log's anchor", Run: e.anchor})
 	}
 	e.telemetry, err = telemetry.New(telemetry.Config{
 		Log: e.state.logs.For(logging.Telemetry), Version: runs.prog.version, Store: e.state.store, Redact: e.state.secrets.String,

@@ -14,7 +14,6 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/logging"
-	"github.com/agentsched/agentsched/internal/parts"
 	"github.com/agentsched/agentsched/internal/scheduler"
 )
 
@@ -119,8 +118,8 @@ func (runs *runner) serveOnce(ctx context.Context, o runOptions, next *replaceme
 		}
 		e.doors.opened = func() { e.notifier.Ready("working on what is submitted to " + state.dir.Path()) }
 		e.beside = append(e.beside,
-			parts.Part{Name: "upkeep", Run: e.upkeep}, parts.Part{Name: "dead letters", Run: e.redrive}, parts.Part{Name: "triggers", Run: e.fire},
-			parts.Part{Name: "sign of life", Run: e.notifier.Run})
+			daemon.Part{Name: "upkeep", Run: e.upkeep}, daemon.Part{Name: "dead letters", Run: e.redrive}, daemon.Part{Name: "triggers", Run: e.fire},
+			daemon.Part{Name: "sign of life", Run: e.notifier.Run})
 		if !o.json {
 			fmt.Fprintf(runs.con.stderr, "working on what is submitted to %s; Ctrl-C stops\n", state.dir.Path())
 		}

@@ -65,7 +65,6 @@ var allowed = map[string]string{
 
 	// Leaves that either side may use.
 	"internal/proc":                  "",
-	"internal/parts":                 "",
 	"internal/jsoncheck":             "",
 	"internal/statedir":              "job",
 	"internal/logging":               "internal/fields",

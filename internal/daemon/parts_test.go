@@ -1,4 +1,4 @@
-package parts_test
+package daemon
 
 import (
 	"context"
@@ -12,12 +12,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"go.uber.org/goleak"
-
-	"github.com/agentsched/agentsched/internal/parts"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // diary is what parts do, in order.
 type diary struct {
@@ -38,9 +33,9 @@ func (d *diary) String() string {
 }
 
 // fragile is a part that ends, with an error, whenever it is hit.
-func (d *diary) fragile(name string) (parts.Part, chan error) {
+func (d *diary) fragile(name string) (Part, chan error) {
 	hit := make(chan error)
-	return parts.Part{Name: name, Run: func(ctx context.Context) error {
+	return Part{Name: name, Run: func(ctx context.Context) error {
 		d.add("+%s", name)
 		select {
 		case err := <-hit:
@@ -69,7 +64,7 @@ func TestRestForOne(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var d diary
-			var g parts.Group
+			var parts []Part
 			var hits []chan error
 			for _, name := range []string{"a", "b", "c"} {
 				p, hit := d.fragile(name)
@@ -79,12 +74,11 @@ func TestRestForOne(t *testing.T) {
 					time.Sleep(time.Duration(started) * time.Millisecond)
 					return run(ctx)
 				}
-				g.Parts, hits = append(g.Parts, p), append(hits, hit)
+				parts, hits = append(parts, p), append(hits, hit)
 			}
-			g.Log = zerolog.Nop()
 			ctx, cancel := context.WithCancelCause(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- g.Run(ctx) }()
+			go func() { ended <- RunParts(ctx, parts, zerolog.Nop()) }()
 			time.Sleep(time.Second)
 			hits[c.hit] <- c.with
 			time.Sleep(time.Second)
@@ -106,11 +100,11 @@ func TestIntensity(t *testing.T) {
 	for _, c := range []struct {
 		every time.Duration
 		ends  bool
-	}{{time.Second, true}, {10 * time.Second, false}} {
+	}{{time.Second, true}, {15 * time.Second, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			var d diary
 			steady, _ := d.fragile("steady")
-			sick := parts.Part{Name: "sick", Run: func(ctx context.Context) error {
+			sick := Part{Name: "sick", Run: func(ctx context.Context) error {
 				select {
 				case <-time.After(c.every):
 				case <-ctx.Done():
@@ -119,14 +113,9 @@ func TestIntensity(t *testing.T) {
 			}}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
-			g := parts.Group{Parts: []parts.Part{steady, sick}, MaxRestarts: 3, Within: 30 * time.Second, Log: zerolog.Nop()}
-			err := g.Run(ctx)
-			var ended *parts.EndedError
-			if got := errors.As(err, &ended); got != c.ends {
+			err := RunParts(ctx, []Part{steady, sick}, zerolog.Nop())
+			if got := errors.Is(err, errHit); got != c.ends || c.ends && !strings.HasPrefix(err.Error(), "sick ended") {
 				t.Fatalf("with an end every %s: %v", c.every, err)
-			}
-			if c.ends && (ended.Part != "sick" || !errors.Is(err, errHit)) {
-				t.Errorf("%v", err)
 			}
 			if got := d.list; !slices.Equal(got, []string{"+steady", "-steady"}) {
 				t.Errorf("what it does not rely on: %q", got)
