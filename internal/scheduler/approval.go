@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/schedule"
 	"github.com/agentsched/agentsched/workflow"
-	"github.com/agentsched/agentsched/workflow/oversight"
 )
 
 // Question is what a person is told when a job begins to wait for them.
@@ -59,23 +59,21 @@ func (s *Approvals) oversee(at time.Time, r *schedule.Run, o *job.Outcome, d *po
 	if spec.Flow.Oversight == nil || d.Exit == "" || spec.Flow.Loop != nil && !workflow.LastTurn(spec, o) {
 		return nil // a turn of a loop is not yet the work
 	}
-	draw := oversight.Draw(e.ID, attempt, s.seed)
-	ask, why := oversight.Ask(spec, o, oversight.Facts{Denied: o.Denied, Last: d.Exit == job.ExitFailed, Rejected: e.Rejections > 0}, draw)
+	drawn := draw(e.ID, attempt, s.seed)
+	why := reviewReason(spec, o, d.Exit == job.ExitFailed, e.Rejections > 0, drawn)
 	if d.Escalated {
-		ask, why = true, d.DeadLetter
+		why = d.DeadLetter
 	}
-	if !ask {
+	if why == "" {
 		return nil
 	}
 	a := queue.Approval{Attempt: attempt, Why: why, AskedAt: at}
 	if spec.Flow.Oversight.Mode == job.SpotCheck {
-		a.Draw = &draw
+		a.Draw = &drawn
 	}
-	if a.Until = oversight.Until(at, spec.Flow.Oversight.Timeout.Std()); a.Until != nil {
-		a.Default = oversight.Reject
-		if spec.Flow.Oversight.Default == oversight.Approve {
-			a.Default = oversight.Approve
-		}
+	if patience := spec.Flow.Oversight.Timeout.Std(); patience > 0 {
+		until := at.Add(patience)
+		a.Until, a.Default = &until, cmp.Or(spec.Flow.Oversight.Default, "reject")
 	}
 	return queue.Await{
 		ID: e.ID, Fence: e.Fence, Attempt: attempt, Outcome: *o, Approval: a, Now: at,
@@ -123,13 +121,12 @@ func Decision(e *queue.Entry, last *job.Attempt, a api.Answer, at time.Time) (qu
 	if o := e.Spec.Flow.Oversight; o != nil {
 		retries = o.MaxRetries
 	}
-	then := oversight.Answer(e.Rejections, retries, d.Comment)
-	if !then.Retry {
-		d.DeadLetter = then.DeadLetter
+	if e.Rejections >= retries { // with 2, the third one is the end
+		d.DeadLetter = fmt.Sprintf("%s: %s; rejected %s, max_retries is %d", job.HumanRejected, brief(d.Comment), count(e.Rejections+1, "time", "times"), retries)
 		return d, nil
 	}
 	d.Retry = &queue.Retry{
-		RunnableAt: at, Choice: e.Choice, Feedback: then.Feedback, Waiting: job.Waiting{Reason: job.WaitTurn, Text: "rejected; goes on with the feedback"}.String(),
+		RunnableAt: at, Choice: e.Choice, Feedback: d.Comment, Waiting: job.Waiting{Reason: job.WaitTurn, Text: "rejected; goes on with the feedback"}.String(),
 		Session: last.Session, SessionWorker: last.Choice.Worker,
 	}
 	if last.Outcome != nil && last.Outcome.Session != "" {
@@ -226,7 +223,7 @@ func (s *Approvals) answerOverdue(ctx context.Context) (time.Duration, error) {
 			next = min(next, left)
 			continue
 		}
-		answer := api.Answer{Approved: a.Default == oversight.Approve, By: queue.ByTimeout, Comment: fmt.Sprintf("nobody answered by %s", a.Until.Format(time.RFC3339))}
+		answer := api.Answer{Approved: a.Default == "approve", By: queue.ByTimeout, Comment: fmt.Sprintf("nobody answered by %s", a.Until.Format(time.RFC3339))}
 		e, err := s.Decide(ctx, waiting[i].ID, answer)
 		if err != nil {
 			if !errors.Is(err, queue.ErrIllegalTransition) {

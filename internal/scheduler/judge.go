@@ -16,7 +16,6 @@ import (
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/schedule"
-	"github.com/agentsched/agentsched/workflow/oversight"
 )
 
 // Judge has the work of jobs evaluated that have ended, if they or their batches ask
@@ -229,7 +228,7 @@ func (j *Judge) draw(ctx context.Context, e *queue.Entry, choices []job.Choice, 
 	if err != nil {
 		return r, err
 	}
-	r.Draw = oversight.Draw(e.ID, 0, j.seed)
+	r.Draw = draw(e.ID, 0, j.seed)
 	r.Order = policy.Rank(choices, known, j.evaluator.Settings().Explore, r.Draw)
 	value, err := json.Marshal(r)
 	if err != nil {
