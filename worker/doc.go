@@ -10,7 +10,7 @@
 //
 // To add a kind of worker, implement Adapter and Session in a folder of your own,
 // run the suite in package workertest against it, and name it in one line: in
-// internal/adapters, or in a program of your own (app.WithAdapter). What else the
+// internal/agentcore/adapters.go, or in a program of your own (app.WithAdapter). What else the
 // scheduler must know of it (whether its instructions are a script, whether it keeps
 // steps, which npm package it comes in), the adapter says by the optional interfaces in
 // traits.go; an adapter without them is an ordinary agent. A session is used by one

@@ -7,15 +7,13 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/agentsched/agentsched/internal/adapters"
 	"github.com/agentsched/agentsched/internal/agentcore"
-	"github.com/agentsched/agentsched/internal/version"
 )
 
 func main() {
 	if len(os.Args) == 2 && (os.Args[1] == "version" || os.Args[1] == "--version") {
-		fmt.Println("agentcore", version.String())
+		fmt.Println("agentcore", agentcore.Version())
 		return
 	}
-	os.Exit(agentcore.Main(version.String(), adapters.All()))
+	os.Exit(agentcore.Main(agentcore.Adapters()))
 }

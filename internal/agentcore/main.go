@@ -26,7 +26,7 @@ const (
 // Main runs the agentcore program on this process's standard streams and
 // returns its exit code. The scheduler calls it too, when it re-executes
 // itself as the core.
-func Main(version string, adapters map[string]worker.Adapter) int {
+func Main(adapters map[string]worker.Adapter) int {
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		fmt.Fprintln(os.Stderr, "agentcore: this program is started by the scheduler and speaks JSON-RPC on its standard input and output\nhint: run `scheduler run FILE`")
 		return ExitUsage
@@ -67,7 +67,7 @@ func Main(version string, adapters map[string]worker.Adapter) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	core := New(Config{
-		In: in, Out: out, Log: log, Version: version, Adapters: adapters,
+		In: in, Out: out, Log: log, Version: Version(), Adapters: adapters,
 		Environ: os.Environ(), Lookup: os.LookupEnv,
 		NoCgroup: os.Getenv("AGENTSCHED_NO_CGROUP") != "",
 	})

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/adapters"
+	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -30,7 +30,7 @@ func TestCredentials(t *testing.T) {
 		"codex":  {"OPENAI_API_KEY", ".codex/auth.json"},
 		"claude": {"CLAUDE_CODE_OAUTH_TOKEN", ".claude/.credentials.json"},
 	} {
-		c, ok := adapters.All()[kind].(worker.Credentialed)
+		c, ok := agentcore.Adapters()[kind].(worker.Credentialed)
 		if !ok {
 			t.Errorf("%s does not look for a login", kind)
 			continue

@@ -10,12 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/adapters"
 	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/terminal"
-	"github.com/agentsched/agentsched/internal/version"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/worker"
@@ -52,7 +50,7 @@ func Run(o Options) int {
 		return exitUsage
 	}
 	if len(os.Args) == 2 && os.Args[1] == coreCommand {
-		return agentcore.Main(m.prog.version, m.prog.adapters)
+		return agentcore.Main(m.prog.adapters)
 	}
 	proc.KeepDescriptors()
 	if !ofRun(os.Getenv(job.RunTagVariable)) {
@@ -155,7 +153,7 @@ type runner struct {
 
 func newMain() *Main {
 	con := &console{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), getenv: os.Getenv, started: time.Now()}
-	prog := &program{con: con, adapters: adapters.All(), version: version.String()}
+	prog := &program{con: con, adapters: agentcore.Adapters(), version: agentcore.Version()}
 	local := &local{con: con, prog: prog}
 	at := &target{con: con, prog: prog, local: local}
 	return &Main{con: con, prog: prog, local: local, at: at, runs: &runner{con: con, prog: prog, local: local, at: at}}

@@ -59,8 +59,7 @@ var allowed = map[string]string{
 	"worker/shell":       "job worker",
 	"worker/exec":        "job worker",
 	"worker/workertest":  "job worker",
-	"internal/agentcore": "job ipc permit breaker watchdog worker internal/isolation internal/proc internal/realpath internal/statedir internal/workspace internal/jsoncheck internal/redact",
-	"internal/adapters":  "worker worker/...", // the list that both programs have
+	"internal/agentcore": "job ipc permit breaker watchdog worker worker/... internal/isolation internal/proc internal/realpath internal/statedir internal/workspace internal/jsoncheck internal/redact", // worker/...: the list of adapters that both programs have
 
 	// Leaves that either side may use.
 	"internal/proc":                  "",
@@ -79,7 +78,6 @@ var allowed = map[string]string{
 	"internal/config":                "job internal/fields breaker watchdog policy internal/trigger internal/strictyaml internal/eval internal/logging internal/proc", // proc: what the host has
 	"internal/scriptmodel":           "",
 	"internal/workercli":             "job worker",
-	"internal/version":               "",
 	"internal/hook":                  "internal/proc",
 	"internal/house":                 "",
 	"internal/realpath":              "",
@@ -89,7 +87,7 @@ var allowed = map[string]string{
 	"internal/isolation": "job",
 
 	// The programs join everything.
-	"cmd/agentcore": "internal/adapters internal/agentcore internal/version",
+	"cmd/agentcore": "internal/agentcore",
 	"internal/cli":  "...",
 	// What a program of somebody else's is made with, and the one of ours.
 	"app":           "internal/cli policy worker",

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/adapters"
+	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/job"
 )
 
-var catalog = Of(adapters.All())
+var catalog = Of(agentcore.Adapters())
 
 func TestInstallsOnce(t *testing.T) {
 	npm := newFakeNPM(t, "ok")

@@ -1,17 +1,13 @@
-// Package version knows which version of the project a program was built from.
-//
-// Nothing comes in but what the Go toolchain stamped into the binary; out goes
-// one line of text.
-package version
+package agentcore
 
 import (
 	"runtime/debug"
 	"strings"
 )
 
-// String returns the module's version, e.g. "v0.1.0", or for a build from a
+// Version returns the version of the module that both programs are built from, e.g. "v0.1.0", or for a build from a
 // working tree "devel" with the commit it was built from where that is known.
-func String() string {
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "devel"

@@ -1,8 +1,4 @@
-// Package adapters is the list of worker adapters that the two programs have.
-//
-// Nothing comes in; out goes a fresh map from name to adapter. A further
-// adapter is one folder below worker/ and one line here.
-package adapters
+package agentcore
 
 import (
 	"github.com/agentsched/agentsched/worker"
@@ -13,8 +9,9 @@ import (
 	"github.com/agentsched/agentsched/worker/shell"
 )
 
-// All returns every adapter by its name.
-func All() map[string]worker.Adapter {
+// Adapters returns the adapters that both programs have, by name. A further one is a
+// folder below worker/ and a line here.
+func Adapters() map[string]worker.Adapter {
 	return map[string]worker.Adapter{
 		"claude":   claude.Adapter{},
 		"codex":    codex.Adapter{},

@@ -1,10 +1,10 @@
-package adapters_test
+package agentcore_test
 
 import (
 	"maps"
 	"testing"
 
-	"github.com/agentsched/agentsched/internal/adapters"
+	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 )
@@ -14,11 +14,11 @@ func TestTraits(t *testing.T) {
 	want := map[string]job.WorkerTraits{
 		"claude": {}, "codex": {ClosedSchemas: true}, "opencode": {}, "shell": {Script: true}, "exec": {Streams: true, NeedsCommand: true},
 	}
-	if got := worker.AllTraits(adapters.All()); !maps.Equal(got, want) {
+	if got := worker.AllTraits(agentcore.Adapters()); !maps.Equal(got, want) {
 		t.Errorf("traits %+v, want %+v", got, want)
 	}
 	providers := map[string]string{}
-	for name, a := range adapters.All() {
+	for name, a := range agentcore.Adapters() {
 		if p, ok := a.(worker.Provided); ok {
 			providers[name] = p.Provider()
 		}
