@@ -18,7 +18,6 @@ import (
 	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/daemon"
-	"github.com/agentsched/agentsched/internal/dashboard"
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/server"
@@ -113,7 +112,7 @@ func (d *doors) newServer() *server.Server {
 		Reload:    e.reloadNow,
 		Upgrade:   d.upgrade,
 		NewUILink: d.newLink,
-		Me:        http.HandlerFunc(access.Me), Login: access.LoginHandler(&d.links, d.sessions, d.stranger), Metrics: e.telemetry, Dashboard: dashboard.Handler(),
+		Me:        http.HandlerFunc(access.Me), Login: access.LoginHandler(&d.links, d.sessions, d.stranger), Metrics: e.telemetry,
 		Authorize: access.Authorize, Principal: func(ctx context.Context) string { p, _ := access.From(ctx); return string(p.Door) + ":" + p.Name },
 		Who: answers, Wrap: d.wrap, ConnContext: access.ConnContext, MaxBody: int64(e.config().API.MaxBody),
 	}

@@ -67,7 +67,6 @@ var allowed = map[string]string{
 	"internal/statedir":              "job",
 	"internal/logging":               "internal/fields",
 	"internal/redact":                "",
-	"internal/dashboard":             "",
 	"internal/daemon":                "client internal/proc", // client: both ends reach a long socket path in the same way
 	"internal/access":                "api client internal/proc internal/statedir",
 	"internal/workspace":             "job internal/statedir",

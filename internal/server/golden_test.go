@@ -90,6 +90,11 @@ func (tr *transcript) ask(t *testing.T, h http.Handler, x exchange) (pattern str
 		h.ServeHTTP(w, r)
 	}
 	fmt.Fprintf(tr, "< %d\n", w.Code)
+	tag := w.Header().Get("ETag")
+	if tag != "" {
+		w.Header().Set("ETag", "(of the content)")
+		w.Header().Set("Content-Length", "(of the content)")
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.Header())) {
 		fmt.Fprintf(tr, "< %s: %s\n", name, strings.Join(w.Header()[name], ", "))
 	}
@@ -99,6 +104,8 @@ func (tr *transcript) ask(t *testing.T, h http.Handler, x exchange) (pattern str
 	}
 	var pretty bytes.Buffer
 	switch {
+	case tag != "":
+		text = []byte("(a file of the dashboard)\n")
 	case json.Indent(&pretty, text, "", "  ") == nil:
 		text = append(bytes.TrimSpace(pretty.Bytes()), '\n')
 	case w.Header().Get("Content-Type") == "text/event-stream":

@@ -12,10 +12,10 @@ import (
 // host answers about this process: its health, its triggers, its document, and what
 // other packages serve.
 type host struct {
-	triggers                      func() []api.Trigger // Options.Triggers
-	ready                         func() error         // Options.Ready
-	document                      func() []byte
-	me, login, metrics, dashboard http.Handler
+	triggers           func() []api.Trigger // Options.Triggers
+	ready              func() error         // Options.Ready
+	document           func() []byte
+	me, login, metrics http.Handler
 }
 
 func (h host) routes(r *router) {
@@ -24,8 +24,6 @@ func (h host) routes(r *router) {
 	r.plain(route{id: "get-metrics", method: "GET", path: "/metrics", role: read, tag: "overview", about: "Return figures in the text format of Prometheus."}, "text/plain", "/metrics", h.metrics)
 	r.plain(route{id: "log-in", method: "GET", path: "/login", role: public, tag: "access",
 		about: "Exchange a one-time code for a browser session.\nThe answer redirects to the dashboard."}, "text/html", "/login", h.login)
-	r.plain(route{id: "get-dashboard", method: "GET", path: "/", role: public, tag: "dashboard", about: "Return the dashboard, which holds no data."}, "text/html", "/{$}", h.dashboard)
-	r.plain(route{id: "get-asset", method: "GET", path: "/assets/{path}", role: public, tag: "dashboard", about: "Return a file of the dashboard."}, "*/*", "/assets/", h.dashboard)
 	get(r, route{id: "get-health", method: "GET", path: "/healthz", role: public, tag: "health", about: "Check that the process answers."},
 		func(context.Context, *struct{}) (api.Health, error) { return api.Health{OK: true}, nil })
 	r.add(&route{id: "get-readiness", method: "GET", path: "/readyz", role: public, tag: "health", other: http.StatusServiceUnavailable,

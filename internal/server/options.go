@@ -52,9 +52,9 @@ type Options struct {
 	// Ready returns why the scheduler does not accept jobs. nil means that it always does.
 	Ready func() error
 
-	// Me, Login, Metrics and Dashboard answer GET /v1/me and /metrics, which need
-	// the role read, and GET /login, / and /assets/, which everybody may ask for.
-	Me, Login, Metrics, Dashboard http.Handler
+	// Me, Metrics and Login answer GET /v1/me and /metrics, which need the role read,
+	// and GET /login, which everybody may ask for.
+	Me, Login, Metrics http.Handler
 
 	// Authorize decides whether a request may do what needs a role: read, submit or
 	// operate. It is called for each request of a route that is not public, before

@@ -113,8 +113,8 @@ func TestNoRoute(t *testing.T) {
 		{"POST", "/v1/upgrade", "", `{"mode": "drain"}`, 404, "not_available"},
 		{"GET", "/v1/workers", "", "", 404, "not_available"},
 		{"GET", "/v1/me", "", "", 404, "not_available"},
-		{"GET", "/", "", "", 404, "not_available"},
-		{"GET", "/assets/app.js", "", "", 404, "not_available"},
+		{"GET", "/login", "", "", 404, "not_available"},
+		{"GET", "/assets/none.js", "", "", 404, "not_found"},
 		{"GET", "/v1/workflows/none", "", "", 404, "not_found"},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), c.method, c.path, strings.NewReader(c.body))

@@ -47,7 +47,8 @@ func New(opt Options) *Server {
 		accounts{opt.Store, opt.Sched.Wake},
 		control{opt.Sched, opt.Reload, opt.Upgrade, opt.NewUILink},
 		rpc{s.queue, opt.Sched.Wake, opt.Log, opt.MaxBody},
-		host{opt.Triggers, opt.Ready, s.document, opt.Me, opt.Login, opt.Metrics, opt.Dashboard},
+		host{opt.Triggers, opt.Ready, s.document, opt.Me, opt.Login, opt.Metrics},
+		dashboardRoutes{},
 	} {
 		subject.routes(r)
 	}
