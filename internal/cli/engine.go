@@ -15,7 +15,6 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/eval"
-	"github.com/agentsched/agentsched/internal/hook"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/proc"
@@ -160,10 +159,10 @@ func (e *engine) config() config.Config {
 }
 
 // newHook returns what is told of escalations.
-func (e *engine) newHook(cfg *config.Config) *hook.Hook {
+func (e *engine) newHook(cfg *config.Config) *daemon.Hook {
 	x := &cfg.Escalation
-	return hook.New(hook.Config{
-		Command: x.Command, Webhook: x.Webhook, Timeout: x.Timeout.Std(), Run: hook.Through(e.host, string(e.state.dir.Instance())+"/hook", e.env), Log: e.state.logs.For(logging.Hooks),
+	return daemon.NewHook(daemon.HookConfig{
+		Command: x.Command, Webhook: x.Webhook, Timeout: x.Timeout.Std(), Run: daemon.Through(e.host, string(e.state.dir.Instance())+"/hook", e.env), Log: e.state.logs.For(logging.Hooks),
 	})
 }
 

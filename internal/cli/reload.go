@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/agentsched/agentsched/internal/config"
-	"github.com/agentsched/agentsched/internal/hook"
+	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/scheduler"
 )
@@ -118,14 +118,14 @@ func (e *engine) reload(ctx context.Context, cfg config.Config) (string, error) 
 // hooks is the hook that is told of escalations, which a reload replaces.
 type hooks struct {
 	mu      sync.Mutex
-	current *hook.Hook
+	current *daemon.Hook
 	changed chan struct{} // capacity 1
 }
 
-func newHooks(h *hook.Hook) *hooks { return &hooks{current: h, changed: make(chan struct{}, 1)} }
+func newHooks(h *daemon.Hook) *hooks { return &hooks{current: h, changed: make(chan struct{}, 1)} }
 
 // use makes h the hook from now on. The one before tells what it has to.
-func (s *hooks) use(h *hook.Hook) {
+func (s *hooks) use(h *daemon.Hook) {
 	s.mu.Lock()
 	s.current = h
 	s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *hooks) use(h *hook.Hook) {
 	}
 }
 
-func (s *hooks) get() *hook.Hook {
+func (s *hooks) get() *daemon.Hook {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current

@@ -1,11 +1,10 @@
 // Package daemon is what a scheduler that runs for months has to do with its
 // host: it tells the service manager how it stands, listens on the unix socket of
-// its state directory, keeps the parts around the loop running, and hands its
-// listening sockets over to a new program in its own place.
+// its state directory, keeps the parts around the loop running, tells a command or
+// a webhook of escalations, and hands its listening sockets over to a new program in
+// its own place.
 //
-// In go the environment, listeners and whether all is well; out go datagrams of
-// sd_notify(3), listeners, and execve(2). It promises that only its owner may open
-// the socket's file, which is gone when the listener is closed; that no
-// connection is refused while one program follows another, and that a program
-// that cannot run does not get the place.
+// It promises that only its owner may open the socket's file, which is gone when the
+// listener is closed; that no connection is refused while one program follows another,
+// and that a program that cannot run does not get the place.
 package daemon

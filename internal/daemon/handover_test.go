@@ -461,7 +461,7 @@ func TestCheck(t *testing.T) {
 	}
 	good := program("scheduler", 0o700)
 	says := func(text string, err error) Run {
-		return func(ctx context.Context, argv []string) ([]byte, error) {
+		return func(ctx context.Context, argv []string, _ []byte) ([]byte, error) {
 			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > checkTime || argv[1] != "version" {
 				t.Errorf("%q until %s", argv, deadline)
 			}

@@ -77,7 +77,6 @@ var allowed = map[string]string{
 	"internal/config":                "job internal/fields breaker watchdog policy internal/trigger internal/strictyaml internal/eval internal/logging internal/proc", // proc: what the host has
 	"internal/scriptmodel":           "",
 	"internal/workercli":             "job worker",
-	"internal/hook":                  "internal/proc",
 	"internal/house":                 "",
 	"internal/realpath":              "",
 	"internal/terminaltest":          "",

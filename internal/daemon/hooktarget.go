@@ -1,4 +1,4 @@
-package hook
+package daemon
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// target is one receiver and what is to be told to it.
+// target is one receiver of a Hook and what is to be told to it.
 type target struct {
 	send    func(ctx context.Context, body []byte) error
 	timeout time.Duration
@@ -16,14 +16,14 @@ type target struct {
 	more    chan struct{} // capacity 1: queue may have become longer
 
 	mu      sync.Mutex // guards what follows
-	queue   [][]byte   // the oldest first, at most capacity
+	queue   [][]byte   // the oldest first, at most hookCapacity
 	dropped int        // for lack of room, since it was last logged
 }
 
 func (t *target) put(body []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.queue) == capacity {
+	if len(t.queue) == hookCapacity {
 		t.queue = t.queue[1:]
 		t.dropped++
 	}
@@ -94,13 +94,13 @@ func (t *target) deliver(work context.Context, body []byte) {
 			t.log.Info().Dur("took_ms", time.Since(began)).Msg("escalation told")
 			return
 		}
-		if try == tries || work.Err() != nil {
+		if try == hookTries || work.Err() != nil {
 			t.log.Error().Err(err).Int("try", try).RawJSON("escalation", body).Msg("an escalation was not told")
 			return
 		}
 		t.log.Warn().Err(err).Int("try", try).Msg("an escalation was not told; it is tried once more")
 		select {
-		case <-time.After(pause):
+		case <-time.After(hookPause):
 		case <-work.Done():
 		}
 	}

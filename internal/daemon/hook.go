@@ -1,4 +1,4 @@
-package hook
+package daemon
 
 import (
 	"context"
@@ -10,48 +10,45 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Config of a Hook. Without a command and a webhook it tells nobody.
-type Config struct {
+// HookConfig says whom a Hook tells. Without a command and a webhook it tells nobody.
+type HookConfig struct {
 	Command []string      // program and arguments
 	Webhook string        // http or https URL
-	Timeout time.Duration // of one try, and of what is left to tell at the end; DefaultTimeout if 0
-	// Run runs argv, which gets stdin, to its end; when ctx ends, nothing of it
-	// may be left. See Through.
-	Run func(ctx context.Context, argv []string, stdin []byte) error
-	Log zerolog.Logger
+	Timeout time.Duration // of one try, and of what is left to tell at the end
+	Run     Run
+	Log     zerolog.Logger
 }
 
-// DefaultTimeout is how long a try may take.
-const DefaultTimeout = 10 * time.Second
-
 const (
-	// capacity is how many payloads may wait for one target.
-	capacity = 64
-	// tries is how often one payload is sent to one target at most.
-	tries = 2
-	// pause is the wait between two tries.
-	pause = time.Second
+	// hookCapacity is how many payloads may wait for one target.
+	hookCapacity = 64
+	// hookTries is how often one payload is sent to one target at most.
+	hookTries = 2
+	// hookPause is the wait between two tries.
+	hookPause = time.Second
 )
 
 var (
-	errTimeout = errors.New("no end within the time limit")
-	errEnded   = errors.New("the scheduler ended")
+	errTimeout        = errors.New("no end within the time limit")
+	errSchedulerEnded = errors.New("the scheduler ended")
 )
 
-// Hook tells targets. Make it with New, run it once.
+// Hook tells the world outside of escalations: a command, a webhook, or both get them
+// as JSON. A target that hangs, fails or is not there costs a line in the log and
+// nothing else. Make it with NewHook, run it once.
 type Hook struct {
-	cfg     Config
+	cfg     HookConfig
 	targets []*target
 }
 
-// New returns a hook; nothing is told before Run.
-func New(cfg Config) *Hook {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = DefaultTimeout
-	}
+// NewHook returns a hook; nothing is told before Run.
+func NewHook(cfg HookConfig) *Hook {
 	h := &Hook{cfg: cfg}
 	if len(cfg.Command) > 0 {
-		h.add("command", func(ctx context.Context, body []byte) error { return cfg.Run(ctx, cfg.Command, body) })
+		h.add("command", func(ctx context.Context, body []byte) error {
+			_, err := cfg.Run(ctx, cfg.Command, body)
+			return err
+		})
 	}
 	if cfg.Webhook != "" {
 		h.add("webhook", func(ctx context.Context, body []byte) error { return post(ctx, cfg.Webhook, body) })
@@ -90,7 +87,7 @@ func (h *Hook) Run(ctx context.Context) error {
 		targets.Go(func() { t.run(ctx, work) })
 	}
 	<-ctx.Done()
-	late := time.AfterFunc(h.cfg.Timeout, func() { giveUp(errEnded) })
+	late := time.AfterFunc(h.cfg.Timeout, func() { giveUp(errSchedulerEnded) })
 	defer late.Stop()
 	targets.Wait()
 	return context.Cause(ctx)

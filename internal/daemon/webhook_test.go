@@ -1,4 +1,4 @@
-package hook
+package daemon
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// serve answers posts with f at a path that is to be kept secret.
-func serve(t *testing.T, f http.HandlerFunc) (address string) {
+// webhook answers posts with f at a path that is to be kept secret.
+func webhook(t *testing.T, f http.HandlerFunc) (address string) {
 	t.Helper()
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
@@ -20,7 +20,7 @@ func serve(t *testing.T, f http.HandlerFunc) (address string) {
 
 func TestPost(t *testing.T) {
 	var got string
-	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	address := webhook(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		got = r.Method + " " + r.URL.String() + " " + r.Header.Get("Content-Type") + " " + string(body)
 		w.WriteHeader(http.StatusAccepted)
@@ -40,14 +40,14 @@ func TestPost(t *testing.T) {
 }
 
 func TestPostFails(t *testing.T) {
-	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") })
+	elsewhere := webhook(t, func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") })
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	for _, tt := range []struct{ name, address, want string }{
-		{"refusal", serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		{"refusal", webhook(t, func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "not you\x1b[2J"+strings.Repeat("x", 10_000), http.StatusForbidden)
 		}), `403 Forbidden: "not you\x1b[2Jx`},
-		{"redirect", serve(t, func(w http.ResponseWriter, r *http.Request) {
+		{"redirect", webhook(t, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
 		}), "307"},
 		{"nobody there", gone.URL + "/secret", "connection refused"},
@@ -59,7 +59,7 @@ func TestPostFails(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("error %v, want one with %q and without the address", err, tt.want)
 			}
-			if err != nil && len(err.Error()) > 3*maxAnswer {
+			if err != nil && len(err.Error()) > 3*maxRefusal {
 				t.Errorf("the error has %d bytes", len(err.Error()))
 			}
 		})
@@ -69,7 +69,7 @@ func TestPostFails(t *testing.T) {
 // TestPostEnds: a webhook that does not answer is left when the time is over.
 func TestPostEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+	address := webhook(t, func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body) // only then does the server notice that the client has gone
 		cancel(errTimeout)
 		<-r.Context().Done()

@@ -1,4 +1,4 @@
-package hook
+package daemon
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxAnswer is how much of a refusal's body goes into the log, in bytes.
-	maxAnswer = 512
+	// maxRefusal is how much of a refusal's body goes into the log, in bytes.
+	maxRefusal = 512
 	// maxAnswerHead bounds the header of an answer, in bytes.
 	maxAnswerHead = 64 << 10
 )
@@ -44,7 +44,7 @@ func post(ctx context.Context, address string, body []byte) error {
 	if resp.StatusCode/100 == 2 {
 		return nil
 	}
-	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	return fmt.Errorf("post to %s: it answered %s: %q", r.URL.Host, resp.Status, said)
 }
 

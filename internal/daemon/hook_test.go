@@ -1,4 +1,4 @@
-package hook
+package daemon
 
 import (
 	"bytes"
@@ -13,10 +13,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // receiver notes what a command would have got, and ends each try as told.
 type receiver struct {
@@ -25,12 +22,12 @@ type receiver struct {
 	end func(ctx context.Context, n int) error // of the nth try, from 1
 }
 
-func (r *receiver) run(ctx context.Context, _ []string, stdin []byte) error {
+func (r *receiver) run(ctx context.Context, _ []string, stdin []byte) ([]byte, error) {
 	r.mu.Lock()
 	r.got = append(r.got, string(stdin))
 	n := len(r.got)
 	r.mu.Unlock()
-	return r.end(ctx, n)
+	return nil, r.end(ctx, n)
 }
 
 func (r *receiver) told() []string {
@@ -42,7 +39,7 @@ func (r *receiver) told() []string {
 // started runs a hook with the receiver as its command, in the bubble; end
 // stops it and waits.
 func started(r *receiver, log *bytes.Buffer) (h *Hook, end func() error) {
-	h = New(Config{Command: []string{"tell"}, Timeout: 10 * time.Second, Run: r.run, Log: zerolog.New(zerolog.SyncWriter(log))})
+	h = NewHook(HookConfig{Command: []string{"tell"}, Timeout: 10 * time.Second, Run: r.run, Log: zerolog.New(zerolog.SyncWriter(log))})
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- h.Run(ctx) }()
@@ -54,7 +51,7 @@ func started(r *receiver, log *bytes.Buffer) (h *Hook, end func() error) {
 
 var errStop = errors.New("stop")
 
-func TestTellsInOrder(t *testing.T) {
+func TestHookTellsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &receiver{end: func(context.Context, int) error { return nil }}
 		var log bytes.Buffer
@@ -76,8 +73,8 @@ func TestTellsInOrder(t *testing.T) {
 	})
 }
 
-// TestTriesTwice: one failure is healed by the second try, two are the end.
-func TestTriesTwice(t *testing.T) {
+// TestHookTriesTwice: one failure is healed by the second try, two are the end.
+func TestHookTriesTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &receiver{end: func(_ context.Context, n int) error {
 			if n == 2 {
@@ -106,8 +103,8 @@ func TestTriesTwice(t *testing.T) {
 	})
 }
 
-// TestFullQueue: a target that hangs costs the oldest, never the caller's time.
-func TestFullQueue(t *testing.T) {
+// TestHookFullQueue: a target that hangs costs the oldest, never the caller's time.
+func TestHookFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		r := &receiver{end: func(ctx context.Context, n int) error {
@@ -120,14 +117,14 @@ func TestFullQueue(t *testing.T) {
 		h, end := started(r, &log)
 		h.Tell(0)
 		synctest.Wait() // the 0 is with the receiver, the queue is empty
-		for n := range capacity + 3 {
+		for n := range hookCapacity + 3 {
 			h.Tell(1 + n)
 		}
 		close(free)
 		synctest.Wait()
 		got := r.told()
-		if len(got) != 1+capacity || got[1] != "4" || got[capacity] != fmt.Sprint(capacity+3) {
-			t.Errorf("told %q, want 0 and the last %d", got, capacity)
+		if len(got) != 1+hookCapacity || got[1] != "4" || got[hookCapacity] != fmt.Sprint(hookCapacity+3) {
+			t.Errorf("told %q, want 0 and the last %d", got, hookCapacity)
 		}
 		end()
 		if !strings.Contains(log.String(), `"dropped":3`) {
@@ -136,8 +133,8 @@ func TestFullQueue(t *testing.T) {
 	})
 }
 
-// TestTimeout: a try is ended after the time limit, and the reason is said.
-func TestTimeout(t *testing.T) {
+// TestHookTimeout: a try is ended after the time limit, and the reason is said.
+func TestHookTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &receiver{end: func(ctx context.Context, _ int) error {
 			<-ctx.Done()
@@ -146,7 +143,7 @@ func TestTimeout(t *testing.T) {
 		var log bytes.Buffer
 		h, end := started(r, &log)
 		h.Tell("a")
-		time.Sleep(2*10*time.Second + pause)
+		time.Sleep(2*10*time.Second + hookPause)
 		synctest.Wait()
 		if got := r.told(); len(got) != 2 || !strings.Contains(log.String(), errTimeout.Error()) {
 			t.Errorf("told %q; log %s", got, &log)
@@ -155,8 +152,8 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// TestEnd: what is queued gets one time limit, all together, at the end.
-func TestEnd(t *testing.T) {
+// TestHookEnd: what is queued gets one time limit, all together, at the end.
+func TestHookEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		each time.Duration // that a try takes
@@ -187,7 +184,7 @@ func TestEnd(t *testing.T) {
 				if took := time.Since(began); took != tt.took || len(r.told()) != tt.told {
 					t.Errorf("the end took %s, want %s; told %q, want %d", took, tt.took, r.told(), tt.told)
 				}
-				if missed := tt.told < 10; missed != strings.Contains(log.String(), `"more":6`) || missed != strings.Contains(log.String(), errEnded.Error()) {
+				if missed := tt.told < 10; missed != strings.Contains(log.String(), `"more":6`) || missed != strings.Contains(log.String(), errSchedulerEnded.Error()) {
 					t.Errorf("log %s", &log)
 				}
 				h.Tell("late") // waits for nobody
@@ -196,15 +193,15 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestApart: a command that hangs does not keep the webhook waiting, and
+// TestHookTargetsApart: a command that hangs does not keep the webhook waiting, and
 // without either nothing is kept.
-func TestApart(t *testing.T) {
+func TestHookTargetsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &receiver{end: func(ctx context.Context, _ int) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}}
-		h := New(Config{Command: []string{"tell"}, Run: r.run, Log: zerolog.Nop()})
+		h := NewHook(HookConfig{Command: []string{"tell"}, Timeout: 10 * time.Second, Run: r.run, Log: zerolog.Nop()})
 		posted := 0
 		h.add("webhook", func(context.Context, []byte) error { posted++; return nil })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -219,7 +216,7 @@ func TestApart(t *testing.T) {
 		cancel()
 		<-done
 
-		none := New(Config{})
+		none := NewHook(HookConfig{})
 		none.Tell(1)
 		if err := none.Run(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("ended with %v", err)

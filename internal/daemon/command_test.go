@@ -1,4 +1,4 @@
-package hook
+package daemon
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/agentsched/agentsched/internal/proc"
 )
 
-func through(t *testing.T, environ ...string) func(context.Context, []string, []byte) error {
+func through(t *testing.T, environ ...string) Run {
 	t.Helper()
 	host, err := proc.NewHost(proc.Config{Log: zerolog.Nop()})
 	if err != nil {
@@ -31,7 +31,7 @@ func through(t *testing.T, environ ...string) func(context.Context, []string, []
 func TestCommandGetsThePayload(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	run := through(t, "GREETING=hello", "OUT="+out)
-	if err := run(t.Context(), []string{"sh", "-c", `{ echo "$GREETING $1"; cat; } > "$OUT"`, "sh", "you"}, []byte(`{"a":1}`)); err != nil {
+	if _, err := run(t.Context(), []string{"sh", "-c", `{ echo "$GREETING $1"; cat; } > "$OUT"`, "sh", "you"}, []byte(`{"a":1}`)); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(out)
@@ -39,18 +39,18 @@ func TestCommandGetsThePayload(t *testing.T) {
 		t.Errorf("the command got %q, %v; want %q", got, err, want)
 	}
 	// Nobody need read the payload.
-	if err := run(t.Context(), []string{"true"}, make([]byte, 1<<20)); err != nil {
+	if _, err := run(t.Context(), []string{"true"}, make([]byte, 1<<20)); err != nil {
 		t.Errorf("a command that reads nothing: %v", err)
 	}
 }
 
 func TestCommandFails(t *testing.T) {
 	run := through(t)
-	err := run(t.Context(), []string{"sh", "-c", "yes no | head -c 100000; echo the end >&2; exit 3"}, nil)
-	if err == nil || !strings.Contains(err.Error(), "exit code 3") || !strings.Contains(err.Error(), `the end\n"`) || len(err.Error()) > 2*maxOutput {
+	_, err := run(t.Context(), []string{"sh", "-c", "yes no | head -c 100000; echo the end >&2; exit 3"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "exit code 3") || !strings.Contains(err.Error(), `the end\n"`) || len(err.Error()) > 2*maxSaid {
 		t.Errorf("error %v", err)
 	}
-	if err := run(t.Context(), []string{"/no/such/program"}, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := run(t.Context(), []string{"/no/such/program"}, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }
@@ -77,7 +77,7 @@ func TestCommandIsKilled(t *testing.T) {
 		_, err := os.ReadFile(alive) // ends when the last process that holds it is gone
 		held <- err
 	}()
-	err := run(ctx, []string{"sh", "-c", `trap "" TERM INT HUP; exec 3> "$ALIVE"; sleep 600 & echo > "$READY"; sleep 600`}, []byte("{}"))
+	_, err := run(ctx, []string{"sh", "-c", `trap "" TERM INT HUP; exec 3> "$ALIVE"; sleep 600 & echo > "$READY"; sleep 600`}, []byte("{}"))
 	if !errors.Is(err, errTimeout) {
 		t.Errorf("error %v, want %v", err, errTimeout)
 	}
