@@ -23,7 +23,7 @@ type cgroup struct {
 // findCgroups finds the top of the mounted cgroup v2 hierarchy and where this process stands in it, be it mounted alone
 // (unified) or beside v1 hierarchies (hybrid, then usually at /sys/fs/cgroup/unified).
 func findCgroups() (mount, own cgroup, err error) {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := readFile("/proc/self/mountinfo")
 	if err != nil {
 		return cgroup{}, cgroup{}, fmt.Errorf("find cgroup v2: %w", err)
 	}
@@ -118,7 +118,7 @@ func (c cgroup) waitEmpty(deadline time.Time) error {
 func (c cgroup) procs() []ProcInfo {
 	var out []ProcInfo
 	for _, dir := range c.dirs() {
-		b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		b, err := readFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
 			continue
 		}
@@ -227,12 +227,15 @@ func (c cgroup) removeOne() error {
 	return nil
 }
 
-// writeFile writes to a file that exists; os.WriteFile would create it.
+// writeFile writes to a file of the kernel's, in one call. It makes none.
 func writeFile(path, s string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return err
+		return &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	_, err = f.WriteString(s)
-	return errors.Join(err, f.Close())
+	defer unix.Close(fd)
+	if _, err := retry(func() (int, error) { return unix.Write(fd, []byte(s)) }); err != nil {
+		return &fs.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
 }

@@ -69,8 +69,10 @@ func (t *Tree) goneWithLeader(rep *Report) bool {
 	default:
 		return false
 	}
-	t.Exceeded() // what the kernel has counted goes with the cgroup
 	if cg := t.sys.cg; cg.dir != "" {
+		if len(t.host.sys.unified) > 0 {
+			t.Exceeded() // what the kernel has counted goes with the cgroup
+		}
 		if t.sys.removed = cg.removeOne() == nil; !t.sys.removed {
 			if populated, err := cg.populated(); err != nil || populated {
 				return false

@@ -37,8 +37,8 @@ type systemTree struct {
 	cg      cgroup // zero if the tree has none
 	removed bool   // cg is; guarded by the tree's stopping
 
-	legacy    []hierarchy // the v1 hierarchies in which it has a cgroup; guarded by mu like what follows
-	unlimited error       // what met the attempt to limit it
+	legacy    []limited // its cgroups of v1; guarded by mu like what follows
+	unlimited error     // what met the attempt to limit it
 	exceeded  *Exceeded
 	released  bool // its cgroups of v1 are removed
 }

@@ -32,11 +32,11 @@ func (v hierarchy) runDir(run string) string { return filepath.Join(v.base, runC
 
 // findHierarchies finds where the v1 controllers are mounted and where this process stands in them.
 func findHierarchies(name string) []hierarchy {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := readFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil
 	}
-	member, err := os.ReadFile("/proc/self/cgroup")
+	member, err := readFile("/proc/self/cgroup")
 	if err != nil {
 		return nil
 	}
@@ -141,7 +141,7 @@ func HostLimits() Limits {
 
 // words reads a file of a cgroup that holds words.
 func words(dir, file string) []string {
-	b, _ := os.ReadFile(filepath.Join(dir, file))
+	b, _ := readFile(filepath.Join(dir, file))
 	return strings.Fields(string(b))
 }
 
@@ -225,20 +225,22 @@ func limitLegacy(dir, controller string, l Limits) error {
 	value := "-1"
 	switch controller {
 	case MemoryController:
-		// The limit with swap may never lie below the one without: it is lifted first.
 		swap := filepath.Join(dir, "memory.memsw.limit_in_bytes")
-		if err := writeFile(swap, value); errors.Is(err, os.ErrNotExist) {
-			swap = "" // the kernel does not account swap
-		} else if err != nil {
-			return err
-		}
 		if l.Memory > 0 {
 			value = strconv.FormatInt(l.Memory, 10)
 		}
-		if err := writeFile(filepath.Join(dir, "memory.limit_in_bytes"), value); err != nil || swap == "" {
+		err := writeFile(filepath.Join(dir, "memory.limit_in_bytes"), value)
+		// The limit with swap may never lie below the one without: it is lifted first.
+		if errors.Is(err, unix.EINVAL) && writeFile(swap, "-1") == nil {
+			err = writeFile(filepath.Join(dir, "memory.limit_in_bytes"), value)
+		}
+		if err != nil {
 			return err
 		}
-		return writeFile(swap, value)
+		if err := writeFile(swap, value); !errors.Is(err, os.ErrNotExist) { // the kernel may not account swap
+			return err
+		}
+		return nil
 	case ProcessesController:
 		value = "max"
 		if l.Processes > 0 {
@@ -271,7 +273,6 @@ func (h *Host) confine(t *Tree) (back func()) {
 			continue
 		}
 		joined = append(joined, v)
-		t.sys.legacy = append(t.sys.legacy, v)
 	}
 	return func() {
 		for _, v := range joined {
@@ -302,8 +303,12 @@ func (h *Host) join(v hierarchy, t *Tree) error {
 		_ = unix.Rmdir(dir)
 		return fmt.Errorf("limit %s: %w", v.controller, err)
 	}
+	t.sys.legacy = append(t.sys.legacy, limited{v.controller, dir})
 	return nil
 }
+
+// limited is a tree's cgroup v1 and its controller.
+type limited struct{ controller, dir string }
 
 // limitOwn sets the limits of the tree's cgroup v2, which has no process yet.
 func (h *Host) limitOwn(t *Tree, cg cgroup) {
@@ -337,7 +342,7 @@ func (t *Tree) Unlimited(limits Limits) error {
 func (t *Tree) controllerDir(controller string) string {
 	for _, v := range t.sys.legacy {
 		if v.controller == controller {
-			return v.runDir(t.run)
+			return v.dir
 		}
 	}
 	if t.sys.cg.dir != "" && slices.Contains(t.host.sys.unified, controller) {
@@ -360,8 +365,11 @@ func (t *Tree) readExceeded() {
 		return
 	}
 	if dir := t.controllerDir(MemoryController); dir != "" {
-		kills := counter(dir, "memory.events", "oom_kill") + counter(dir, "memory.oom_control", "oom_kill")
-		if kills > 0 {
+		file := "memory.oom_control"
+		if dir == t.sys.cg.dir {
+			file = "memory.events"
+		}
+		if counter(dir, file, "oom_kill") > 0 {
 			// v1 has no counter of its own for this (its failcnt is 0 on recent kernels), but its usage went up to the limit.
 			peak := max(number(dir, "memory.max_usage_in_bytes"), number(dir, "memory.memsw.max_usage_in_bytes"))
 			own := counter(dir, "memory.events", "oom") > 0 || peak >= t.limits.Memory-t.limits.Memory/64
@@ -405,13 +413,15 @@ func (t *Tree) release() {
 }
 
 func (t *Tree) releaseLocked() {
-	t.readExceeded()
 	if t.sys.released {
 		return
 	}
+	if !t.sys.removed || len(t.sys.legacy) > 0 {
+		t.readExceeded()
+	}
 	t.sys.released = true
 	for _, v := range t.sys.legacy {
-		if err := (cgroup{dir: v.runDir(t.run)}).remove(); err != nil {
+		if err := (cgroup{dir: v.dir}).remove(); err != nil {
 			t.host.cfg.Log.Warn().Err(err).Str("run", t.run).Msg("an empty cgroup was not removed")
 		}
 	}
@@ -424,7 +434,7 @@ func (h *Host) leftoverDirs(runs []string) []string {
 	live := make(map[string]bool)
 	for t := range h.trees {
 		for _, v := range t.sys.legacy {
-			live[v.runDir(t.run)] = true
+			live[v.dir] = true
 		}
 	}
 	h.mu.Unlock()

@@ -3,7 +3,6 @@ package proc
 import (
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 
@@ -36,7 +35,7 @@ func MarkDescendants() error {
 // lockLimit is the hard limit RLIMIT_LOCKS of a process; the highest if it is not told. Every process can read the file,
 // other than the system call.
 func lockLimit(pid string) uint64 {
-	text, err := os.ReadFile("/proc/" + pid + "/limits")
+	text, err := readFile("/proc/" + pid + "/limits")
 	if err != nil {
 		return math.MaxUint64
 	}

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 )
@@ -23,14 +22,15 @@ func AddOOMScore(by int) error { return addOOMScore("self", by) }
 // dieFirst makes the tree the kernel's choice before this process. A child inherits the
 // adjustment; what the leader has forked already, on a slow host, is found by the cgroup.
 func (t *Tree) dieFirst() error {
-	err := addOOMScore(strconv.Itoa(t.pid), runOOMScore)
-	seen := map[int]bool{t.pid: true}
+	leader := strconv.Itoa(t.pid)
+	err := addOOMScore(leader, runOOMScore)
+	seen := map[string]bool{leader: true}
 	for grown := t.sys.cg.dir != ""; grown; {
 		grown = false
-		for _, p := range t.sys.cg.procs() {
-			if !seen[p.Pid] {
-				seen[p.Pid], grown = true, true
-				_ = addOOMScore(strconv.Itoa(p.Pid), runOOMScore) // it may have ended
+		for _, pid := range words(t.sys.cg.dir, "cgroup.procs") {
+			if !seen[pid] {
+				seen[pid], grown = true, true
+				_ = addOOMScore(pid, runOOMScore) // it may have ended
 			}
 		}
 	}
@@ -39,7 +39,7 @@ func (t *Tree) dieFirst() error {
 
 // addOOMScore sets the adjustment of a process to that of this one and so much more.
 func addOOMScore(pid string, by int) error {
-	text, err := os.ReadFile("/proc/self/oom_score_adj")
+	text, err := readFile("/proc/self/oom_score_adj")
 	if err != nil {
 		return fmt.Errorf("adjust the OOM score: %w", err)
 	}

@@ -140,7 +140,7 @@ func climb(pid int, stop func(int) bool, known map[int]bool) (chain []ProcInfo, 
 
 // cgroupsOf are the paths of a process's cgroups in all hierarchies, as seen from our cgroup namespace.
 func cgroupsOf(pid string) []string {
-	text, err := os.ReadFile("/proc/" + pid + "/cgroup")
+	text, err := readFile("/proc/" + pid + "/cgroup")
 	if err != nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ func OwnCgroups() []string { return cgroupsOf("self") }
 
 // Args are the arguments of a process, its program's name first, as it shows them.
 func Args(pid int) []string {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	text, err := readFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil || len(text) == 0 {
 		return nil
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +35,28 @@ func readAt(dir int, path string, buf []byte) (int, error) {
 	}
 	defer unix.Close(fd)
 	return retry(func() (int, error) { return unix.Read(fd, buf) })
+}
+
+// readFile is os.ReadFile for files of the kernel's, which are short and need no poller.
+func readFile(path string) ([]byte, error) {
+	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	text := make([]byte, 0, 512)
+	for {
+		n, err := retry(func() (int, error) { return unix.Read(fd, text[len(text):cap(text)]) })
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n == 0 {
+			return text, nil
+		}
+		if text = text[:len(text)+n]; len(text) == cap(text) {
+			text = slices.Grow(text, cap(text))
+		}
+	}
 }
 
 func retry(f func() (int, error)) (int, error) {
@@ -225,7 +249,7 @@ func under(name, prefix string) bool {
 
 // readCgroup is the cgroup v2 path of a process, as seen from our cgroup namespace.
 func readCgroup(pid string) string {
-	b, err := os.ReadFile("/proc/" + pid + "/cgroup")
+	b, err := readFile("/proc/" + pid + "/cgroup")
 	if err != nil {
 		return ""
 	}
@@ -245,13 +269,7 @@ func readCgroup(pid string) string {
 // (find_new_reaper in the kernel's exit.c, since Linux 3.19), as do the children of a thread that exits. That is the
 // main thread, which the Go runtime never lets exit. The other threads have what they have forked.
 func adoptedFile() ([]int, error) {
-	path := "/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children"
-	var buf [4096]byte
-	n, err := readInto(path, buf[:])
-	list := buf[:max(n, 0)]
-	if n == len(buf) { // rare: some hundred children
-		list, err = os.ReadFile(path)
-	}
+	list, err := readFile("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children")
 	if err != nil {
 		return nil, err
 	}
