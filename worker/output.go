@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -39,45 +40,9 @@ const (
 	drainTime = 2 * time.Second
 )
 
-// pipes are a run's three standard streams.
-type pipes struct {
-	stdinR, stdinW   *os.File
-	stdoutR, stdoutW *os.File
-	stderrR, stderrW *os.File
-}
-
-func openPipes() (*pipes, error) {
-	p := &pipes{}
-	for _, ends := range [][2]**os.File{{&p.stdinR, &p.stdinW}, {&p.stdoutR, &p.stdoutW}, {&p.stderrR, &p.stderrW}} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			p.close()
-			return nil, err
-		}
-		*ends[0], *ends[1] = r, w
-	}
-	return p, nil
-}
-
-// closeChildEnds closes the ends that the child has now.
-func (p *pipes) closeChildEnds() {
-	for _, f := range []*os.File{p.stdinR, p.stdoutW, p.stderrW} {
-		f.Close()
-	}
-}
-
-// close closes every end; closing one twice is harmless.
-func (p *pipes) close() {
-	for _, f := range []*os.File{p.stdinR, p.stdinW, p.stdoutR, p.stdoutW, p.stderrR, p.stderrW} {
-		if f != nil {
-			f.Close()
-		}
-	}
-}
-
 // pumping is the goroutines that move a run's streams.
 type pumping struct {
-	pipes *pipes
+	tree  *proc.Tree
 	stdin *feed
 	done  sync.WaitGroup
 }
@@ -86,19 +51,23 @@ type pumping struct {
 // themselves: the readers at the end of the pipes, which the last process of the tree
 // closes, the writer with the feed or when the program reads no more. wait collects
 // them.
-func pump(p *pipes, cmd Command, d *driver, logs *logs) *pumping {
-	m := &pumping{pipes: p, stdin: d.stdin}
-	m.done.Go(func() {
-		// A program that does not read its input is no failure; it may end early.
-		p.stdinW.Write(cmd.Stdin)
-		if cmd.KeepStdin {
-			d.stdin.copyTo(p.stdinW)
-		}
+func pump(tree *proc.Tree, cmd Command, d *driver, logs *logs) *pumping {
+	m := &pumping{tree: tree, stdin: d.stdin}
+	if stdin := tree.Stdin(); stdin != nil {
+		m.done.Go(func() {
+			// A program that does not read its input is no failure; it may end early.
+			stdin.Write(cmd.Stdin)
+			if cmd.KeepStdin {
+				d.stdin.copyTo(stdin)
+			}
+			d.stdin.close()
+			stdin.Close()
+		})
+	} else {
 		d.stdin.close()
-		p.stdinW.Close()
-	})
+	}
 	m.done.Go(func() {
-		err := eachLine(p.stdoutR, func(line []byte, size int) {
+		err := eachLine(tree.Stdout(), func(line []byte, size int) {
 			logs.stdout.write(line)
 			if size > len(line) {
 				d.rec.record(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("an output line of %d bytes was skipped, at most %d are read", size, maxLine)})
@@ -111,7 +80,7 @@ func pump(p *pipes, cmd Command, d *driver, logs *logs) *pumping {
 		}
 	})
 	m.done.Go(func() {
-		eachLine(p.stderrR, func(line []byte, _ int) {
+		eachLine(tree.Stderr(), func(line []byte, _ int) {
 			logs.keepTail(logs.stderr.write(line))
 			d.step(ErrorOutput{line})
 		})
@@ -123,11 +92,13 @@ func pump(p *pipes, cmd Command, d *driver, logs *logs) *pumping {
 // them open, what is not read after drainTime is given up.
 func (m *pumping) wait(ghost bool) {
 	m.stdin.close()
-	m.pipes.stdinW.Close()
+	if stdin := m.tree.Stdin(); stdin != nil {
+		stdin.Close()
+	}
 	if ghost {
 		deadline := time.Now().Add(drainTime)
-		m.pipes.stdoutR.SetReadDeadline(deadline)
-		m.pipes.stderrR.SetReadDeadline(deadline)
+		m.tree.Stdout().SetReadDeadline(deadline)
+		m.tree.Stderr().SetReadDeadline(deadline)
 	}
 	m.done.Wait()
 }

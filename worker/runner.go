@@ -128,18 +128,18 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	if err != nil {
 		return notStarted(started, job.Crash, err), nil
 	}
-	pipes, tree, err := r.start(cmd, run)
+	tree, err := r.start(cmd, run)
 	if err != nil {
 		return notStarted(started, job.Config, err), nil
 	}
-	defer pipes.close()
+	defer tree.ClosePipes()
 	out := newLogs(run, cancel)
 	defer out.close()
 	d.step(Started{})
 	if run.Stream != nil {
 		run.Stream.Attach(d)
 	}
-	streams := pump(pipes, cmd, d, out)
+	streams := pump(tree, cmd, d, out)
 
 	unwatch := func() {}
 	if run.Watch != nil {
@@ -183,22 +183,16 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 }
 
 // start starts the command in a tree of its own, with pipes to it.
-func (r *Runner) start(cmd Command, run Run) (*pipes, *proc.Tree, error) {
-	p, err := openPipes()
-	if err != nil {
-		return nil, nil, fmt.Errorf("make pipes for %s: %w", cmd.Path, err)
-	}
+func (r *Runner) start(cmd Command, run Run) (*proc.Tree, error) {
 	tree, err := r.Host.Start(proc.Spec{
 		Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Run: run.Tag,
-		Stdin: p.stdinR, Stdout: p.stdoutW, Stderr: p.stderrW,
+		PipeStdin: cmd.KeepStdin || len(cmd.Stdin) > 0, PipeStdout: true, PipeStderr: true,
 		NewSession: true, PdeathSignal: syscall.SIGKILL, Limits: &run.Limits,
 	})
 	if err != nil {
-		p.close()
-		return nil, nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	p.closeChildEnds()
-	return p, tree, nil
+	return tree, nil
 }
 
 // awaitEnd returns when the program has ended, or true when it is to be stopped.

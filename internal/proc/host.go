@@ -31,6 +31,8 @@ type Host struct {
 	cfg Config
 	sys system // what differs by operating system
 
+	null *os.File // the null device, for children
+
 	spawn  chan func()    // to the spawner; never closed, it ends with quit
 	kick   chan struct{}  // asks the reaper to look, capacity 1
 	chld   chan os.Signal // SIGCHLD, capacity 1: a look finds all that is due, so a lost signal is no loss
@@ -71,8 +73,12 @@ func NewHost(cfg Config) (*Host, error) {
 	if p, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = p.Release()
 	}
+	var err error
+	if h.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return nil, fmt.Errorf("open the null device: %w", err)
+	}
 	if err := h.open(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, h.null.Close())
 	}
 	signal.Notify(h.chld, syscall.SIGCHLD)
 	h.loops.Go(h.spawnLoop)
@@ -119,7 +125,7 @@ func (h *Host) Close() error {
 	signal.Stop(h.chld)
 	close(h.quit)
 	h.loops.Wait()
-	return errors.Join(err, h.close())
+	return errors.Join(err, h.close(), h.null.Close())
 }
 
 // spawnLoop forks all children of this host, from one thread that lives as long as the host.

@@ -154,6 +154,23 @@ func (h *Host) fork(t *Tree, path string, argv []string, attr *os.ProcAttr) erro
 	return nil
 }
 
+// openPipe makes a pipe between this process and a child. It is as os.Pipe, but for the child's end: the poller never
+// hears of that, and it blocks, as a program expects it.
+func openPipe(parentReads bool) (parent, child *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	ours, theirs := fds[0], fds[1]
+	if !parentReads {
+		ours, theirs = theirs, ours
+	}
+	if _, err := unix.FcntlInt(uintptr(ours), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
+		return nil, nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(ours), unix.Close(theirs))
+	}
+	return os.NewFile(uintptr(ours), "pipe"), os.NewFile(uintptr(theirs), "pipe"), nil
+}
+
 // forkIntoCgroup returns neither process nor error where no cgroup is available.
 //
 // clone3 into a cgroup fails for reasons that only a try can tell (no permission at the common ancestor, a threaded

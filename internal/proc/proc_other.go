@@ -54,6 +54,15 @@ func (h *Host) fork(t *Tree, path string, argv []string, attr *os.ProcAttr) erro
 	return nil
 }
 
+// openPipe makes a pipe between this process and a child.
+func openPipe(parentReads bool) (parent, child *os.File, err error) {
+	r, w, err := os.Pipe()
+	if parentReads {
+		return r, w, err
+	}
+	return w, r, err
+}
+
 // awaitExit waits until a child of ours has exited and leaves it to be reaped.
 func (h *Host) awaitExit(pid int) {
 	kq, err := unix.Kqueue()

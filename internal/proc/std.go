@@ -9,11 +9,12 @@ import (
 type std struct {
 	files [3]*os.File
 	ours  []*os.File // to close in this process once the child has them
+	null  *os.File
 }
 
 // openStd opens what the spec asks for and puts our ends of pipes into the tree.
 func (t *Tree) openStd(spec Spec) (*std, error) {
-	s := &std{}
+	s := &std{null: t.host.null}
 	for i, w := range []struct {
 		name  string
 		given *os.File
@@ -40,19 +41,11 @@ func (s *std) open(input bool, given *os.File, pipe bool, ours **os.File) (*os.F
 		return given, nil
 	}
 	if !pipe {
-		f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-		if err == nil {
-			s.ours = append(s.ours, f)
-		}
-		return f, err
+		return s.null, nil
 	}
-	r, w, err := os.Pipe()
+	parent, child, err := openPipe(!input)
 	if err != nil {
 		return nil, err
-	}
-	child, parent := w, r
-	if input {
-		child, parent = r, w
 	}
 	*ours = parent
 	s.ours = append(s.ours, child)
