@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/agentsched/agentsched/job"
 )
@@ -38,6 +39,8 @@ type Command struct {
 	// KeepStdin keeps standard input open after Stdin was written, for Write; else
 	// it is closed.
 	KeepStdin bool
+	// Files are the program's descriptors 3, 4, and so on. They stay the session's to close, in Close.
+	Files []*os.File
 }
 
 // Exit is how the program ended.

@@ -187,7 +187,7 @@ func (r *Runner) start(cmd Command, run Run) (*proc.Tree, error) {
 	tree, err := r.Host.Start(proc.Spec{
 		Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Run: run.Tag,
 		PipeStdin: cmd.KeepStdin || len(cmd.Stdin) > 0, PipeStdout: true, PipeStderr: true,
-		NewSession: true, PdeathSignal: syscall.SIGKILL, Limits: &run.Limits,
+		Extra: cmd.Files, NewSession: true, PdeathSignal: syscall.SIGKILL, Limits: &run.Limits,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)

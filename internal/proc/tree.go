@@ -25,6 +25,9 @@ type Spec struct {
 	Stdin, Stdout, Stderr             *os.File
 	PipeStdin, PipeStdout, PipeStderr bool
 
+	// Extra are descriptors 3, 4, and so on of the leader. They stay the caller's to close.
+	Extra []*os.File
+
 	NewSession bool // a session of its own (setsid), as workers have; else only a process group of its own
 
 	// PdeathSignal is what the kernel sends to the leader, and to it alone, when this process dies. 0 is none, which is
@@ -100,7 +103,7 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 	attr := &os.ProcAttr{
 		Dir:   spec.Dir,
 		Env:   withTag(spec.Env, h.cfg.Tag, spec.Run),
-		Files: std.files[:],
+		Files: append(std.files[:], spec.Extra...),
 		Sys:   sysProcAttr(spec.NewSession, spec.PdeathSignal),
 	}
 	var c *child

@@ -17,9 +17,9 @@ import (
 // Adapter runs Task.Instructions with /bin/sh, or with the shell that the
 // settings' Command names (e.g. ["bash", "-eu"]).
 //
-// The script is a file, so its size has no bound: one in memory where the
-// system has that and the shell is a known one, else one in Task.Scratch. A
-// script that had to be checked against patterns is given with -c instead. Its
+// The script is a file, so its size has no bound: one in memory, the shell's
+// descriptor 3, where the system has that and the shell is a known one, else one
+// in Task.Scratch. A script that had to be checked against patterns is given with -c instead. Its
 // standard input is empty. No option is set: as with any script, a failed command in the
 // middle does not end it unless the script says `set -e`.
 //
@@ -74,54 +74,45 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	if len(t.Settings.Command) > 0 {
 		args = slices.Clone(t.Settings.Command[1:])
 	}
-	script, temporary := filepath.Join(t.Scratch, scriptName), false
+	script, held := filepath.Join(t.Scratch, scriptName), []*os.File(nil)
 	if _, any := t.CommandPatterns(); !any && len(t.Instructions) <= maxChecked {
 		// A shell reads a file as it goes, so a script that was checked could
 		// still append to itself.
 		args = append(args, "-c", t.Instructions, scriptName)
 	} else {
-		if script, temporary, err = placeScript(t, shell); err != nil {
+		if script, held, err = placeScript(t, shell); err != nil {
 			return nil, fmt.Errorf("write the script of job %s: %w", cmp.Or(string(t.Name), string(t.Job)), err)
 		}
 		args = append(args, script)
 	}
 	return &session{
-		script:    script,
-		temporary: temporary,
-		title:     title(t.Instructions),
+		script: script,
+		title:  title(t.Instructions),
 		command: worker.Command{
-			Path: shell,
-			Args: args,
-			Env:  slices.Clone(t.Environ),
-			Dir:  t.Dir,
+			Path:  shell,
+			Args:  args,
+			Env:   slices.Clone(t.Environ),
+			Dir:   t.Dir,
+			Files: held,
 		},
 	}, nil
 }
 
-// placeScript writes the script to a file and returns its path. It lies among the
-// run's temporary files, and goes with the run. A shell that is not known may be a
-// program that starts it elsewhere, e.g. in a container, where only folders can be
-// brought along: it gets the file in Scratch.
-func placeScript(t *worker.Task, shell string) (path string, temporary bool, err error) {
-	if dir := temporaryFolder(t.Environ); dir != "" && known(shell) {
-		path = filepath.Join(dir, scriptName)
-		return path, true, os.WriteFile(path, []byte(t.Instructions), 0o600)
+// placeScript returns the path by which the shell reads the script, and what it
+// inherits for that. A shell that is not known may be a program that starts it
+// elsewhere, e.g. in a container, where only folders can be brought along: it gets
+// a file in Scratch.
+func placeScript(t *worker.Task, shell string) (path string, held []*os.File, err error) {
+	if known(shell) {
+		if f, err := holdScript(t.Instructions); err == nil {
+			return "/dev/fd/3", []*os.File{f}, nil
+		}
 	}
 	path = filepath.Join(t.Scratch, scriptName)
 	if err := os.MkdirAll(t.Scratch, 0o700); err != nil {
-		return "", false, err
+		return "", nil, err
 	}
-	return path, false, os.WriteFile(path, []byte(t.Instructions), 0o600)
-}
-
-// temporaryFolder returns the value of TMPDIR.
-func temporaryFolder(environ []string) (dir string) {
-	for _, kv := range environ {
-		if value, ok := strings.CutPrefix(kv, "TMPDIR="); ok {
-			dir = value
-		}
-	}
-	return dir
+	return path, nil, os.WriteFile(path, []byte(t.Instructions), 0o600)
 }
 
 // known reports whether it is clear how the shell reads a script.

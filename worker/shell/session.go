@@ -3,7 +3,6 @@ package shell
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,8 +19,6 @@ type session struct {
 	command worker.Command
 	script  string // path
 	title   string
-	// temporary: the script is removed with the run.
-	temporary bool
 
 	tail    []byte // the end of standard output, at least its last job.MaxEventText bytes
 	dropped bool   // something stood before tail
@@ -49,11 +46,10 @@ func (s *session) Step(_ time.Time, in worker.Input) []worker.Action {
 	return nil
 }
 
-// Close removes the script if it lies among the run's temporary files and is
-// still there.
+// Close frees the script.
 func (s *session) Close() error {
-	if s.temporary {
-		os.Remove(s.script)
+	for _, f := range s.command.Files {
+		f.Close()
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func Drive(t testing.TB, s worker.Session, onEvent func(job.Event) (cancel bool)
 	defer stop()
 	c := s.Command()
 	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
-	cmd.Env, cmd.Dir = c.Env, c.Dir
+	cmd.Env, cmd.Dir, cmd.ExtraFiles = c.Env, c.Dir, c.Files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var stderr bytes.Buffer
