@@ -168,6 +168,9 @@ func newLogs(run Run, cancel context.CancelCauseFunc) *logs {
 		stdout: &logFile{name: run.LogName + job.ArtifactStdout, path: filepath.Join(run.LogDir, run.LogName+"stdout.log"), redact: run.Redact.Lines(), fail: fail},
 		stderr: &logFile{name: run.LogName + job.ArtifactStderr, path: filepath.Join(run.LogDir, run.LogName+"stderr.log"), redact: run.Redact.Lines(), fail: fail},
 	}
+	if _, err := os.Lstat(run.LogDir); errors.Is(err, fs.ErrNotExist) {
+		return l
+	}
 	for _, f := range []*logFile{l.stdout, l.stderr} {
 		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			fail(fmt.Errorf("remove old log: %w", err))

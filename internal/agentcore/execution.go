@@ -208,7 +208,9 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	if err != nil {
 		return e.notPrepared(ctx, started, err)
 	}
-	defer e.dropReplaced(ctx)()
+	if !ws.First {
+		defer e.dropReplaced(ctx)()
+	}
 	e.emit(job.Event{Kind: job.EventState, State: job.Running})
 	for _, note := range ws.Notes {
 		e.emit(job.Event{Kind: job.EventWarning, Text: note})

@@ -43,7 +43,7 @@ func (t *Temps) Take(tag string) (path string, err error) {
 	path = t.dir.Temp(tag)
 	if s, ok := t.pop(); ok {
 		// It replaces an empty folder, and nothing else.
-		if os.Rename(s.path, path) == nil {
+		if syscall.Rename(s.path, path) == nil {
 			// A cleaner of old files may have removed it, and anybody made another. That
 			// it is still empty is told by the time of its last change.
 			if now, err := os.Lstat(path); err == nil && os.SameFile(now, s.info) && private(now) && now.ModTime().Equal(s.info.ModTime()) {
@@ -104,7 +104,7 @@ func (t *Temps) push(path string, info os.FileInfo) bool {
 	}
 	t.made++
 	s := spare{t.prefix + strconv.Itoa(t.made), info}
-	if err := os.Rename(path, s.path); err != nil {
+	if err := syscall.Rename(path, s.path); err != nil {
 		return false
 	}
 	t.spare = append(t.spare, s)

@@ -24,6 +24,22 @@ const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 // plainEmpty is the spec of a workspace that needs no record.
 var plainEmpty = job.Workspace{Isolation: job.NoWorkspace}
 
+// prepareFirstEmpty makes the empty folder of a job that has had no workspace. That takes no
+// lock: nothing is there that others could see half made. It returns nil where anything
+// stands in the way, and leaves no more than an empty home then.
+func (m *Manager) prepareFirstEmpty(ctx context.Context, req Request) *Workspace {
+	if req.Spec != plainEmpty || len(req.Patches) > 0 || checkID(req.Job) != nil || job.ValidPartName(req.Name) != nil || ctx.Err() != nil {
+		return nil
+	}
+	rec := &record{Job: req.Job, Name: req.Name, Spec: req.Spec, Folder: folderName(req.Job, req.Name), StartTree: emptyTree, unrecorded: true}
+	if os.Mkdir(m.home(req.Job), 0o700) != nil || os.Mkdir(m.tree(rec), 0o700) != nil {
+		return nil
+	}
+	ws := m.workspace(rec)
+	ws.First = true
+	return ws
+}
+
 // makeEmpty makes the folder. That there is one, and no record, says that the
 // workspace is ready.
 func (m *Manager) makeEmpty(ctx context.Context, rec *record) error {

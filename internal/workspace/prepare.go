@@ -50,6 +50,9 @@ type Request struct {
 // entries, checked out submodules) is more than a reset undoes. The old one is
 // left to DropReplaced.
 func (m *Manager) Prepare(ctx context.Context, req Request) (*Workspace, error) {
+	if ws := m.prepareFirstEmpty(ctx, req); ws != nil {
+		return ws, nil
+	}
 	held, err := m.makeAndLockJob(ctx, req.Job)
 	if err != nil {
 		return nil, err

@@ -89,6 +89,10 @@ type Workspace struct {
 	// Clashes are where those patches did not fit, with job.ResolveConflict.
 	Clashes []Clash
 
+	// First says that the job has had no workspace before, so that DropReplaced has
+	// nothing to do. False leaves it open.
+	First bool
+
 	unrecorded bool // it began empty and without a record
 }
 
