@@ -26,19 +26,20 @@ type Config struct {
 // Host owns the children of this process. There is one for a process, since being a child subreaper and reaping orphans
 // are properties of the whole process.
 //
-// Three kinds of goroutine belong to it and end in Close: the spawner, the reaper, and one waiter for each leader.
+// Two goroutines belong to it and end in Close: the spawner and the reaper. Where there is no subreaper, each leader has
+// one that waits for it.
 type Host struct {
 	cfg Config
 	sys system // what differs by operating system
 
 	null *os.File // the null device, for children
 
-	spawn  chan func()    // to the spawner; never closed, it ends with quit
-	kick   chan struct{}  // asks the reaper to look, capacity 1
-	chld   chan os.Signal // SIGCHLD, capacity 1: a look finds all that is due, so a lost signal is no loss
-	quit   chan struct{}
-	loops  sync.WaitGroup // spawner and reaper
-	leader sync.WaitGroup // waiters
+	spawn   chan func()    // to the spawner; never closed, it ends with quit
+	kick    chan struct{}  // asks the reaper to look, capacity 1
+	chld    chan os.Signal // SIGCHLD, capacity 1: a look finds all that is due, so a lost signal is no loss
+	quit    chan struct{}
+	loops   sync.WaitGroup // spawner and reaper
+	leaders sync.WaitGroup // that are not reaped
 
 	// mu guards what follows. It is held over fork+register and over look-up+reap, so that a pid is either registered
 	// or an orphan at any moment that the reaper can observe.
@@ -51,7 +52,7 @@ type Host struct {
 
 // child is a registry entry; its address tells two uses of one pid apart.
 type child struct {
-	_ byte // values of no size may share an address
+	tree *Tree // that it leads; nil for a helper
 }
 
 // NewHost makes this process a child subreaper, looks for a cgroup v2 directory that it may write (it does without one
@@ -95,7 +96,7 @@ func NewHost(cfg Config) (*Host, error) {
 func (h *Host) Cgroup() string { return h.cgroup() }
 
 // Close kills the trees that are still live and every orphan, ends the goroutines and removes the cgroups. It returns
-// ErrGhost if something survived; the waiter of such a leader then outlives Close. It may be called twice.
+// ErrGhost if something survived. It may be called twice.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -120,7 +121,7 @@ func (h *Host) Close() error {
 
 	err := errors.Join(errs...)
 	if err == nil {
-		h.leader.Wait()
+		h.leaders.Wait()
 	}
 	signal.Stop(h.chld)
 	close(h.quit)
@@ -181,8 +182,8 @@ func (h *Host) kickReaper() {
 }
 
 // register notes a child under mu, in the same critical section as its fork.
-func (h *Host) register(pid int) *child {
-	c := new(child)
+func (h *Host) register(pid int, leads *Tree) *child {
+	c := &child{leads}
 	h.started[pid] = c
 	return c
 }

@@ -54,6 +54,16 @@ func (h *Host) fork(t *Tree, path string, argv []string, attr *os.ProcAttr) erro
 	return nil
 }
 
+// awaitLeader reaps the leader when it has exited.
+func (h *Host) awaitLeader(t *Tree, c *child) {
+	go func() {
+		h.awaitExit(t.pid)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		t.reapLeader(c)
+	}()
+}
+
 // openPipe makes a pipe between this process and a child.
 func openPipe(parentReads bool) (parent, child *os.File, err error) {
 	r, w, err := os.Pipe()

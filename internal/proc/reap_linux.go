@@ -40,14 +40,19 @@ func polledExit(pid int) bool {
 	}
 	exited := false
 	err = conn.Read(func(fd uintptr) bool {
-		var info unix.Siginfo
-		_, err := retry(func() (int, error) {
-			return 0, unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-		})
-		exited = err != nil || info.Signo != 0 // an error: someone else reaped it
+		exited = hasExited(unix.P_PIDFD, int(fd))
 		return exited
 	})
 	return err == nil && exited
+}
+
+// hasExited reports whether a child of ours has exited, or was reaped by someone else.
+func hasExited(idType, id int) bool {
+	var info unix.Siginfo
+	_, err := retry(func() (int, error) {
+		return 0, unix.Waitid(idType, id, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	})
+	return err != nil || info.Signo != 0
 }
 
 // peek finds a child that has exited, without reaping it. pid is 0 if there is none, and ECHILD is returned if this
@@ -71,18 +76,33 @@ func peek() (pid int, err error) {
 	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), offset))), nil
 }
 
-// reap takes away the remains of orphans, one by one and by pid. The exit of a child that was started by this host is
-// left to its waiter, who kicks the reaper when done, since others may stand behind it.
+// awaitLeader has nothing to do: the reaper meets every child that has exited.
+func (h *Host) awaitLeader(*Tree, *child) {}
+
+// reap takes away the remains of leaders and orphans, one by one and by pid. The exit of a helper is left to its waiter,
+// who kicks the reaper when done, since others may stand behind it. Leaders do not wait for that.
 func (h *Host) reap() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for {
 		pid, err := peek()
-		if err != nil || pid == 0 || h.started[pid] != nil {
+		if err != nil || pid == 0 {
 			return
 		}
-		if !reapOne(pid) {
+		switch c := h.started[pid]; {
+		case c == nil:
+			if !reapOne(pid) {
+				return
+			}
+		case c.tree == nil:
+			for pid, c := range h.started {
+				if c.tree != nil && hasExited(unix.P_PID, pid) {
+					c.tree.reapLeader(c)
+				}
+			}
 			return
+		default:
+			c.tree.reapLeader(c)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (h *Host) run(ctx context.Context, cmd *exec.Cmd) error {
 		if err := cmd.Start(); err != nil {
 			return err
 		}
-		c = h.register(cmd.Process.Pid)
+		c = h.register(cmd.Process.Pid, nil)
 		h.helpers++
 		return nil
 	})

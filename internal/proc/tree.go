@@ -55,7 +55,7 @@ type Tree struct {
 
 	stdin, stdout, stderr *os.File // our ends of pipes, or nil
 
-	exited chan struct{} // closed by wait, after state was set
+	exited chan struct{} // closed by reapLeader, after state was set
 	state  ExitState
 
 	stopping chan struct{} // semaphore of Stop, capacity 1; holding it guards proven and members
@@ -106,7 +106,6 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 		Files: append(std.files[:], spec.Extra...),
 		Sys:   sysProcAttr(spec.NewSession, spec.PdeathSignal),
 	}
-	var c *child
 	err = h.onSpawner(func() error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -119,19 +118,15 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 		if err := h.fork(t, path, append([]string{cmp.Or(spec.Name, spec.Path)}, spec.Args...), attr); err != nil {
 			return err
 		}
-		c = h.register(t.pid)
+		h.leaders.Add(1)
+		h.awaitLeader(t, h.register(t.pid, t))
 		h.trees[t] = true
-		h.leader.Add(1)
 		return nil
 	})
 	if err != nil {
 		t.ClosePipes()
 		return nil, err
 	}
-	go func() {
-		defer h.leader.Done()
-		t.wait(c)
-	}()
 	return t, nil
 }
 
@@ -214,17 +209,13 @@ func (t *Tree) reapedLocked() bool {
 	}
 }
 
-// wait reaps the leader and publishes its exit state.
-func (t *Tree) wait(c *child) {
-	t.host.awaitExit(t.pid)
-
-	t.host.mu.Lock()
-	defer t.host.mu.Unlock()
+// reapLeader takes away the remains of the leader and publishes its exit state. It is called under mu when it has exited.
+func (t *Tree) reapLeader(c *child) {
 	ps, err := t.proc.Wait()
 	t.host.unregister(t.pid, c)
 	t.state = exitState(ps, err)
 	close(t.exited)
-	t.host.kickReaper() // it may have stood in front of an orphan's remains
+	t.host.leaders.Done()
 }
 
 func exitState(ps *os.ProcessState, err error) ExitState {
