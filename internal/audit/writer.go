@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/redact"
 )
 
 // writer appends to the files. One goroutine uses it.
@@ -169,23 +168,11 @@ func (w *writer) line(e Entry, head Head) ([]byte, Head, error) {
 	}
 	if e.Detail != nil {
 		var err error
-		if r.Detail, err = detail(clean, e.Detail); err != nil {
+		if r.Detail, err = clean.JSON(e.Detail); err != nil {
 			r.Detail, _ = json.Marshal(map[string]string{"error": err.Error()}) //nolint:errchkjson // strings
 		}
 	}
 	return seal(&r, head)
-}
-
-// detail writes a detail without its secrets.
-func detail(clean *redact.Redactor, value any) (json.RawMessage, error) {
-	if clean == nil {
-		return json.Marshal(value)
-	}
-	v, err := clean.JSON(value)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(v)
 }
 
 // sync puts what is written on disk, and shows the head.

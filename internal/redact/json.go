@@ -6,14 +6,16 @@ import (
 	"fmt"
 )
 
-// JSON returns a value with the strings in it redacted, the names of fields too,
-// as encoding/json decodes it into an any: so a secret is found however a string
-// is escaped. Numbers keep their digits. The error is that of a value that JSON
-// cannot hold.
-func (r *Redactor) JSON(value any) (any, error) {
+// JSON returns a value in JSON with the strings in it redacted, the names of fields
+// too. A secret is found however a string is escaped. Numbers keep their digits. The
+// error is that of a value that JSON cannot hold.
+func (r *Redactor) JSON(value any) (json.RawMessage, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("redact a value of type %T: %w", value, err)
+	}
+	if r == nil || bytes.IndexByte(text, '\\') < 0 && !r.suspects(asString(text)) {
+		return text, nil // without an escape each string stands in the text as it is
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -21,7 +23,7 @@ func (r *Redactor) JSON(value any) (any, error) {
 	if err := dec.Decode(&v); err != nil {
 		return nil, fmt.Errorf("redact a value of type %T: %w", value, err)
 	}
-	return r.within(v), nil
+	return json.Marshal(r.within(v))
 }
 
 func (r *Redactor) within(v any) any {

@@ -275,9 +275,17 @@ func TestJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(got)
-	if want := `{"[redacted:K]":[1,true,null,"[redacted:K]"],"a":"x [redacted:K]","n":12345678901234567}`; err != nil || string(text) != want {
-		t.Errorf("got %s, %v, want %s", text, err, want)
+	if want := `{"[redacted:K]":[1,true,null,"[redacted:K]"],"a":"x [redacted:K]","n":12345678901234567}`; string(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	r = r.With(redact.Value{Name: "PLAIN", Text: "swordfish"})
+	for value, want := range map[any]string{
+		"a swordfish": `"a [redacted:PLAIN]"`, "sword\tfish": `"sword\tfish"`, "s&wordfish": `"s\u0026wordfish"`,
+		struct{ Z, A string }{"no", "secret"}: `{"Z":"no","A":"secret"}`,
+	} {
+		if got, err := r.JSON(value); err != nil || string(got) != want {
+			t.Errorf("%v became %s, %v, want %s", value, got, err, want)
+		}
 	}
 	if _, err := r.JSON(make(chan int)); err == nil {
 		t.Error("a channel was taken for JSON")

@@ -148,15 +148,17 @@ func (p *page) text() []byte {
 
 func numeral(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
+// labelEscapes is built once, since it takes longer than what it replaces.
+var labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
 // labelText writes labels as a series has them.
 func labelText(names, values []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	escape := strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 	pairs := make([]string, len(names))
 	for i, name := range names {
-		pairs[i] = name + `="` + escape.Replace(strings.ToValidUTF8(values[i], "\uFFFD")) + `"`
+		pairs[i] = name + `="` + labelEscapes.Replace(strings.ToValidUTF8(values[i], "\uFFFD")) + `"`
 	}
 	return "{" + strings.Join(pairs, ",") + "}"
 }
