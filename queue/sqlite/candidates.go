@@ -45,8 +45,8 @@ const (
 	selectReady = `SELECT class, count(*), min(runnable_at) FROM (SELECT class, runnable_at` + ofLane + ` AND runnable_at <= ?
 		ORDER BY runnable_at, id LIMIT ?) GROUP BY class`
 
-	// Both of a pool and of what is held of it.
-	selectOverdue  = `SELECT seq, id` + due + ` AND pool IN (?, ?)` + mayExpire + ` AND deadline <= ?`
+	// Each is asked of a pool and then of what is held of it: for an IN SQLite makes a table.
+	selectOverdue  = `SELECT seq, id` + due + ` AND pool = ?` + mayExpire + ` AND deadline <= ?`
 	selectDeadline = `SELECT deadline` + due + ` AND pool = ?` + mayExpire + ` AND deadline > ? ORDER BY deadline LIMIT 1`
 
 	// What waits for the result of a dispatched entry has been started in time, also
@@ -153,11 +153,16 @@ type overdueEntry struct {
 }
 
 func (s scope) overdue(now int64) (list []overdueEntry, err error) {
-	err = s.tx.rows(selectOverdue, []any{s.pool, heldPool(s.pool), now}, func(row scanner) error {
-		var o overdueEntry
-		err := row.Scan(&o.seq, &o.id)
-		list = append(list, o)
-		return err
-	})
-	return list, err
+	for _, pool := range []int64{s.pool, heldPool(s.pool)} {
+		err := s.tx.rows(selectOverdue, []any{pool, now}, func(row scanner) error {
+			var o overdueEntry
+			err := row.Scan(&o.seq, &o.id)
+			list = append(list, o)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
