@@ -69,6 +69,52 @@ func applyOrder(e *env) {
 	}
 }
 
+// endAllOrNothing ends an attempt as the scheduler does: with its last events and its move
+// to Running. Where the end is refused none of them is kept.
+func endAllOrNothing(e *env) {
+	e.enqueueOne("a")
+	c := e.claimOne(epoch)
+	e.apply(beginOp(c, 1, epoch))
+	used := event(c.ID, 1, 2)
+	used.Kind, used.Usage = job.EventUsage, &job.Usage{InputTokens: 7}
+	for _, events := range [][]job.Event{{event(c.ID, 1, 1)}, {event(c.ID, 1, 1), used}} {
+		ops := func(change func(*queue.Move, *queue.Finish)) []queue.Op {
+			move, end := queue.Move{ID: c.ID, Fence: c.Fence, Attempt: 1, To: job.Running}, succeed(c, 1, epoch, epoch)
+			end.Outcome.Usage = job.Usage{InputTokens: 7}
+			change(&move, &end)
+			return []queue.Op{queue.Append{Events: events}, move, end}
+		}
+		before := e.get(c.ID)
+		for _, bad := range []struct {
+			want   error
+			change func(*queue.Move, *queue.Finish)
+		}{
+			{queue.ErrFenced, func(m *queue.Move, f *queue.Finish) { m.Fence, f.Fence = m.Fence+1, f.Fence+1 }},
+			{queue.ErrFenced, func(_ *queue.Move, f *queue.Finish) { f.Fence++ }},
+			{queue.ErrNotFound, func(m *queue.Move, f *queue.Finish) { m.Attempt, f.Attempt = 2, 2 }},
+			{queue.ErrIllegalTransition, func(m *queue.Move, _ *queue.Finish) { m.To = "somewhere" }},
+			{queue.ErrIllegalTransition, func(m *queue.Move, _ *queue.Finish) { m.To = job.Checkpointed }},
+			{queue.ErrIllegalTransition, func(_ *queue.Move, f *queue.Finish) { f.Outcome.State = job.Running }},
+			{queue.ErrIllegalTransition, func(m *queue.Move, _ *queue.Finish) { m.Attempt, m.To = 1, job.RunFailed }},
+		} {
+			e.refuse(bad.want, ops(bad.change)...)
+			wantSame(e, "entry after a refused end", e.get(c.ID), before)
+			if got := e.events(c.ID, 0, 10); len(got) != 0 {
+				e.Fatalf("events after a refused end: %s", show(got))
+			}
+			if a := e.attempts(c.ID)[0]; a.State != job.Pending {
+				e.Fatalf("attempt after a refused end: %s", show(a))
+			}
+		}
+		if len(events) > 1 {
+			e.apply(ops(func(*queue.Move, *queue.Finish) {})...)
+		}
+	}
+	if got := e.wantState(c.ID, job.Completed); got.Spent.InputTokens != 7 || len(e.events(c.ID, 0, 10)) != 2 {
+		e.Errorf("ended as %s with events %s", show(got), show(e.events(c.ID, 0, 10)))
+	}
+}
+
 func beginRules(e *env) {
 	e.enqueueOne("a")
 	c := e.claimOne(epoch)

@@ -65,6 +65,7 @@ func Run(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 		{"ExtendLease", extendLease},
 		{"ApplyAllOrNothing", applyAllOrNothing},
 		{"ApplyOrder", applyOrder},
+		{"EndAllOrNothing", endAllOrNothing},
 		{"BeginRules", beginRules},
 		{"MoveRules", moveRules},
 		{"FinishRules", finishRules},

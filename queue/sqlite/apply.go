@@ -14,21 +14,21 @@ import (
 
 // Apply implements queue.Store.
 func (s *Store) Apply(ctx context.Context, ops ...queue.Op) error {
-	ops, err := looked(fold(ops))
+	folded, err := looked(fold(ops))
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	bodies, err := encodeBodies(ops)
+	bodies, err := encodeBodies(folded)
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
 	err = s.write(ctx, func(t *tx) error {
-		if len(ops) > 1 {
+		if len(folded) > 1 {
 			if err := t.protect(); err != nil {
 				return err
 			}
 		}
-		for i, op := range ops {
+		for i, op := range folded {
 			if err := t.apply(op, bodies[i]); err != nil {
 				return fmt.Errorf("apply %T: %w", op, err)
 			}
@@ -52,6 +52,8 @@ func (t *tx) apply(op queue.Op, bodies []string) error {
 	case queue.Append:
 		return t.append(op, bodies)
 	case queue.Finish:
+		return t.finish(endAs{Finish: op}, bodies)
+	case endAs:
 		return t.finish(op, bodies)
 	case queue.Release:
 		return t.release(op)
@@ -302,21 +304,30 @@ func (t *tx) append(op queue.Append, bodies []string) error {
 		}
 	}
 	var e *standing
-	for i, ev := range op.Events {
+	for i := range op.Events {
+		ev := &op.Events[i]
 		if e == nil || e.id != ev.Job {
 			var err error
 			if e, err = t.standing(ev.Job); err != nil {
 				return err
 			}
 		}
-		stored, err := t.change(`INSERT INTO events (entry, attempt, seq, body) VALUES (?, ?, ?, ?) ON CONFLICT (entry, attempt, seq) DO NOTHING`,
-			e.seq, ev.Attempt, ev.Seq, bodies[i])
-		if err == nil && stored > 0 && ev.Usage != nil {
-			err = e.chargeEvent(&ev)
+		if err := e.append(ev, bodies[i]); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("event %d of job %s, attempt %d: %w", ev.Seq, ev.Job, ev.Attempt, err)
-		}
+	}
+	return nil
+}
+
+// append stores an event that is not stored yet.
+func (e *standing) append(ev *job.Event, body string) error {
+	stored, err := e.tx.change(`INSERT INTO events (entry, attempt, seq, body) VALUES (?, ?, ?, ?) ON CONFLICT (entry, attempt, seq) DO NOTHING`,
+		e.seq, ev.Attempt, ev.Seq, body)
+	if err == nil && stored > 0 && ev.Usage != nil {
+		err = e.chargeEvent(ev)
+	}
+	if err != nil {
+		return fmt.Errorf("event %d of job %s, attempt %d: %w", ev.Seq, ev.Job, ev.Attempt, err)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-func (t *tx) finish(op queue.Finish, bodies []string) error {
+func (t *tx) finish(op endAs, bodies []string) error {
 	e, err := t.held(op.ID, op.Fence)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (t *tx) finish(op queue.Finish, bodies []string) error {
 }
 
 // finishRun ends the attempt that op names; 0 names none, and then none may be open.
-func (e *standing) finishRun(op queue.Finish, bodies []string) error {
+func (e *standing) finishRun(op endAs, bodies []string) error {
 	if op.Attempt == 0 {
 		if op.Exit == job.ExitSucceeded {
 			if err := e.chargeSuccess(run{}, op.Now); err != nil {
@@ -55,18 +55,29 @@ func (e *standing) finishRun(op queue.Finish, bodies []string) error {
 	if err != nil {
 		return err
 	}
+	if op.state != "" {
+		if err := r.moveTo(op.state); err != nil {
+			return err
+		}
+		r.state = op.state
+	}
 	if !op.Outcome.State.Terminal() {
 		return fmt.Errorf("attempt %d: %q is no state to end in: %w", r.number, op.Outcome.State, queue.ErrIllegalTransition)
 	}
 	if err := r.moveTo(op.Outcome.State); err != nil {
 		return err
 	}
+	for i := range op.events {
+		if err := e.append(&op.events[i], bodies[i]); err != nil {
+			return err
+		}
+	}
 	if op.Exit == job.ExitSucceeded {
 		if err := e.chargeSuccess(r, timeOr(op.Outcome.EndedAt, op.Now)); err != nil {
 			return err
 		}
 	}
-	return e.endRun(r, &op.Outcome, bodies[0], op.Lost, op.Now)
+	return e.endRun(r, &op.Outcome, bodies[len(op.events)], op.Lost, op.Now)
 }
 
 // endRun records the outcome of an attempt, with its JSON, and puts what it took

@@ -15,18 +15,51 @@ type beginAs struct {
 	move queue.Move
 }
 
-// fold returns ops with each such pair as one.
-func fold(ops []queue.Op) []queue.Op {
-	for i := 1; i < len(ops); i++ {
-		b, begins := ops[i-1].(queue.Begin)
-		m, moves := ops[i].(queue.Move)
-		if begins && moves && m.ID == b.ID && m.Fence == b.Fence && m.Attempt == b.Attempt.Number &&
-			m.To != "" && !m.To.Terminal() && job.Pending.CheckMove(m.To) == nil {
-			folded := append(slices.Clone(ops[:i-1]), beginAs{b, m})
-			return append(folded, fold(ops[i+1:])...)
+// endAs is the Finish of an attempt with what most attempts store just before: its last
+// events and its Move to Running. All that can refuse one of them is looked at before any
+// of it is written, so that they need no savepoint.
+type endAs struct {
+	queue.Finish
+	events []job.Event  // of this attempt, without usage
+	state  job.RunState // which the attempt takes before its end; "": it stays in its own
+}
+
+// fold returns ops with each such group as one.
+func fold(ops []queue.Op) (list []queue.Op) {
+	for _, op := range ops {
+		list = append(list, op)
+		n := len(list)
+		switch op := op.(type) {
+		case queue.Move:
+			if n < 2 {
+				break
+			}
+			b, begins := list[n-2].(queue.Begin)
+			if begins && op.ID == b.ID && op.Fence == b.Fence && op.Attempt == b.Attempt.Number &&
+				op.To != "" && !op.To.Terminal() && job.Pending.CheckMove(op.To) == nil {
+				list = append(list[:n-2], beginAs{b, op})
+			}
+		case queue.Finish:
+			if op.Attempt == 0 {
+				break
+			}
+			end, from := endAs{Finish: op}, n-1
+			if from > 0 {
+				m, moves := list[from-1].(queue.Move)
+				if moves && m.ID == op.ID && m.Fence == op.Fence && m.Attempt == op.Attempt && m.Session == "" && m.To != "" && !m.To.Terminal() {
+					end.state, from = m.To, from-1
+				}
+			}
+			if from > 0 {
+				a, appends := list[from-1].(queue.Append)
+				if appends && !slices.ContainsFunc(a.Events, func(e job.Event) bool { return e.Job != op.ID || e.Usage != nil }) {
+					end.events, from = a.Events, from-1
+				}
+			}
+			list = append(list[:from], end)
 		}
 	}
-	return ops
+	return list
 }
 
 // looked returns ops with those that can be looked at before the transaction, as
@@ -47,37 +80,46 @@ func looked(ops []queue.Op) (list []queue.Op, err error) {
 	return list, nil
 }
 
-// encodeBodies returns what the ops store as JSON: of each Append its events, of
-// each Finish and Await its outcome. It takes time, which the writer need not spend.
+// encodeBodies returns what the folded ops store as JSON: the events of each, and then
+// its outcome. It takes time, which the writer need not spend.
 func encodeBodies(ops []queue.Op) ([][]string, error) {
 	bodies := make([][]string, len(ops))
 	for i, op := range ops {
-		if f, ok := op.(queue.Finish); ok && f.Attempt != 0 {
-			body, err := encode(&f.Outcome)
-			if err != nil {
-				return nil, fmt.Errorf("outcome of job %s, attempt %d: %w", f.ID, f.Attempt, err)
+		var err error
+		switch op := op.(type) {
+		case queue.Append:
+			err = encodeEvents(&bodies[i], op.Events)
+		case endAs:
+			if err = encodeEvents(&bodies[i], op.events); err == nil {
+				err = encodeOutcome(&bodies[i], op.ID, op.Attempt, op.Outcome)
 			}
-			bodies[i] = []string{body}
+		case queue.Await:
+			err = encodeOutcome(&bodies[i], op.ID, op.Attempt, op.Outcome)
 		}
-		if a, ok := op.(queue.Await); ok {
-			body, err := encode(&a.Outcome)
-			if err != nil {
-				return nil, fmt.Errorf("outcome of job %s, attempt %d: %w", a.ID, a.Attempt, err)
-			}
-			bodies[i] = []string{body}
-		}
-		a, ok := op.(queue.Append)
-		if !ok {
-			continue
-		}
-		for _, ev := range a.Events {
-			ev.Time = ev.Time.UTC()
-			body, err := encode(&ev)
-			if err != nil {
-				return nil, fmt.Errorf("event %d of job %s, attempt %d: %w", ev.Seq, ev.Job, ev.Attempt, err)
-			}
-			bodies[i] = append(bodies[i], body)
+		if err != nil {
+			return nil, err
 		}
 	}
 	return bodies, nil
+}
+
+func encodeEvents(to *[]string, events []job.Event) error {
+	for _, ev := range events {
+		ev.Time = ev.Time.UTC()
+		body, err := encode(&ev)
+		if err != nil {
+			return fmt.Errorf("event %d of job %s, attempt %d: %w", ev.Seq, ev.Job, ev.Attempt, err)
+		}
+		*to = append(*to, body)
+	}
+	return nil
+}
+
+func encodeOutcome(to *[]string, id job.ID, attempt int, o job.Outcome) error {
+	body, err := encode(&o)
+	if err != nil {
+		return fmt.Errorf("outcome of job %s, attempt %d: %w", id, attempt, err)
+	}
+	*to = append(*to, body)
+	return nil
 }
