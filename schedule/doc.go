@@ -268,8 +268,10 @@
 //		wait for further events, or for ready.Wake ─► Tick
 //	}
 //
-// Claims are answered in the order in which they were asked for; works in any. An owner that has
-// lost track (the store failed, another process wrote) tells Forget, and what is in flight
-// stays in flight. The process may die between any two steps: the store has the claim with its
-// lease, the next scheduler takes it back, and a new machine decides by what is stored.
+// Claims are answered in the order in which they were asked for, several together where one was
+// still being committed; reads may be answered before claims that were asked for earlier; works
+// are answered in any order. An owner that has lost track (the store failed, another process
+// wrote) tells Forget, and what is in flight stays in flight. The process may die between any two
+// steps: the store has the claim with its lease, the next scheduler takes it back, and a new
+// machine decides by what is stored.
 package schedule

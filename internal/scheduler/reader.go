@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/realpath"
@@ -20,11 +21,14 @@ type reader struct {
 	lease   time.Duration
 }
 
-// answer reads the store for the machine and claims what it has chosen, in order. What
-// was asked for is answered also when the scheduler ends meanwhile: a claim may be
-// committed.
+// answer reads the store for the machine and claims what it has chosen. What was asked for
+// while a claim was being committed is answered together, the reads first. It is answered
+// also when the scheduler ends meanwhile: a claim may be committed.
 func (r *reader) answer(asks <-chan schedule.Ready, failure func(error)) {
 	for ready := range asks {
+		for waiting := len(asks); waiting > 0; waiting-- {
+			add(&ready, <-asks)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 		for _, spec := range ready.Reads {
 			if e, err := r.heads(ctx, spec); err != nil {
@@ -41,6 +45,19 @@ func (r *reader) answer(asks <-chan schedule.Ready, failure func(error)) {
 			r.loop.post(schedule.Claimed{Asked: c.IDs, Entries: claims.Entries})
 		}
 		cancel()
+	}
+}
+
+// add adds what else was asked for.
+func add(to *schedule.Ready, more schedule.Ready) {
+	to.Reads = append(to.Reads, more.Reads...)
+	for _, c := range more.Claims {
+		i := slices.IndexFunc(to.Claims, func(known schedule.Claim) bool { return known.Batch == c.Batch })
+		if i < 0 {
+			to.Claims = append(to.Claims, c)
+			continue
+		}
+		to.Claims[i].IDs = append(to.Claims[i].IDs, c.IDs...)
 	}
 }
 
