@@ -243,35 +243,40 @@ func (s *Store) Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error) 
 }
 
 func (s *Store) attempts(ctx context.Context, id job.ID) (attempts []job.Attempt, err error) {
-	entry, leader, err := s.entry(ctx, id)
-	if err == nil && leader != "" {
-		id = leader
-		entry, _, err = s.entry(ctx, id)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
-	if err != nil {
-		return nil, err
-	}
-	rows, err := s.reads.QueryContext(ctx, `SELECT number, fence, worker, model, state, session, started_at, ended_at, lost, outcome
-		FROM attempts WHERE entry = ? ORDER BY number`, entry)
-	if err != nil {
-		return nil, err
-	}
-	err = eachRow(rows, func(rows *sql.Rows) error {
-		a := job.Attempt{Job: id}
-		var started int64
-		var ended sql.NullInt64
-		var outcome string
-		err := rows.Scan(&a.Number, &a.Fence, &a.Choice.Worker, &a.Choice.Model, &a.State, &a.Session, &started, &ended, &a.Lost, &outcome)
+	var outcomes []string
+	err = s.snapshot(func(t *tx) error { // a summary asks for those of every job
+		const find = `SELECT seq, coalesced_with FROM entries WHERE id = ?`
+		var entry int64
+		var leader job.ID
+		err := t.row(find, []any{string(id)}, &entry, &leader)
+		if err == nil && leader != "" {
+			id = leader
+			err = t.row(find, []any{string(id)}, &entry, &leader)
+		}
 		if err != nil {
 			return err
 		}
-		a.Started, a.Ended = moment(started), momentOrNil(ended)
-		if outcome != "" {
-			a.Outcome = new(job.Outcome)
-		}
-		attempts = append(attempts, a)
-		return decode(outcome, a.Outcome)
+		return t.rows(`SELECT number, fence, worker, model, state, session, started_at, ended_at, lost, outcome
+			FROM attempts WHERE entry = ? ORDER BY number`, []any{entry}, func(row scanner) error {
+			a := job.Attempt{Job: id}
+			var started int64
+			var ended sql.NullInt64
+			var outcome string
+			err := row.Scan(&a.Number, &a.Fence, &a.Choice.Worker, &a.Choice.Model, &a.State, &a.Session, &started, &ended, &a.Lost, &outcome)
+			a.Started, a.Ended = moment(started), momentOrNil(ended)
+			attempts, outcomes = append(attempts, a), append(outcomes, outcome)
+			return err
+		})
 	})
+	for i := range attempts {
+		if err == nil && outcomes[i] != "" {
+			attempts[i].Outcome = new(job.Outcome)
+			err = decode(outcomes[i], attempts[i].Outcome)
+		}
+	}
 	return attempts, err
 }
 

@@ -23,7 +23,7 @@ type Store struct {
 	path   string
 	writer *writer                      // nil if open for reading only
 	reads  *sql.DB                      // up to maxReaders connections beside the writer's
-	reader reader                       // another one, for Heads
+	reader reader                       // another one, for what is read often
 	prices atomic.Pointer[queue.Prices] // nil: queue.DefaultPrices
 
 	closeOnce sync.Once
