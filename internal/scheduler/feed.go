@@ -1,7 +1,7 @@
 package scheduler
 
 import (
-	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,10 +29,11 @@ type Feed struct {
 	follow func(*queue.Entry) // finds what follows from it
 	judge  func(*queue.Entry) // has it evaluated
 
-	mu         sync.Mutex // guards what follows
-	boot       string     // which life of the scheduler; "" before the first update
-	count      uint64     // updates so far
-	past       []api.Update
+	mu         sync.Mutex   // guards what follows
+	boot       string       // which life of the scheduler; "" before the first update
+	count      uint64       // updates so far
+	past       []api.Update // the first gone of them are forgotten
+	gone       int
 	pastText   int
 	listeners  map[*listener]struct{}
 	ended      map[job.ID]bool // whose end was observed; see maxEnded
@@ -98,17 +99,22 @@ func (f *Feed) since(last string) []api.Update {
 	}
 	boot, text, _ := strings.Cut(last, "-")
 	n, err := strconv.ParseUint(text, 10, 64)
-	oldest := f.count - uint64(len(f.past)) // the last one that is forgotten
+	past := f.past[f.gone:]
+	oldest := f.count - uint64(len(past)) // the last one that is forgotten
 	if err != nil || boot != f.boot || n < oldest || n > f.count {
 		return []api.Update{{ID: f.id(), Kind: api.UpdateGap, Time: now()}}
 	}
-	return append([]api.Update(nil), f.past[n-oldest:]...)
+	return slices.Clone(past[n-oldest:])
 }
 
 // id returns that of the latest update.
-func (f *Feed) id() string {
-	f.boot = cmp.Or(f.boot, strings.ReplaceAll(uuid.NewString(), "-", ""))
-	return f.boot + "-" + strconv.FormatUint(f.count, 10)
+func (f *Feed) id() string { return f.idOf(f.count) }
+
+func (f *Feed) idOf(n uint64) string {
+	if f.boot == "" {
+		f.boot = strings.ReplaceAll(uuid.NewString(), "-", "")
+	}
+	return f.boot + "-" + strconv.FormatUint(n, 10)
 }
 
 // publish gives u to every listener that has room for it and, if it missed
@@ -116,7 +122,6 @@ func (f *Feed) id() string {
 func (f *Feed) publish(u api.Update) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := f.id()
 	f.count++
 	u.ID = f.id()
 	f.remember(u)
@@ -130,7 +135,7 @@ func (f *Feed) publish(u api.Update) {
 			continue
 		}
 		if l.missed > 0 {
-			l.ch <- api.Update{ID: before, Kind: api.UpdateGap, Time: u.Time, Missed: l.missed}
+			l.ch <- api.Update{ID: f.idOf(f.count - 1), Kind: api.UpdateGap, Time: u.Time, Missed: l.missed}
 			l.missed = 0
 		}
 		l.ch <- u
@@ -141,13 +146,14 @@ func (f *Feed) publish(u api.Update) {
 func (f *Feed) remember(u api.Update) {
 	f.past = append(f.past, u)
 	f.pastText += textOf(&u)
-	n := 0
-	for len(f.past)-n > maxPast || f.pastText > maxPastText && len(f.past)-n > 1 {
-		f.pastText -= textOf(&f.past[n])
-		f.past[n] = api.Update{}
-		n++
+	for kept := len(f.past) - f.gone; kept > maxPast || f.pastText > maxPastText && kept > 1; kept-- {
+		f.pastText -= textOf(&f.past[f.gone])
+		f.past[f.gone] = api.Update{}
+		f.gone++
 	}
-	f.past = f.past[n:]
+	if f.gone > maxPast { // seldom, since all that is kept is moved
+		f.past, f.gone = slices.Delete(f.past, 0, f.gone), 0
+	}
 }
 
 func textOf(u *api.Update) int {

@@ -192,8 +192,18 @@ func TestPastIsBounded(t *testing.T) {
 	for range 1000 {
 		h.publish(api.Update{Kind: api.UpdateEvent, Event: &job.Event{Text: text}})
 	}
-	if h.pastText > maxPastText || h.pastText != len(h.past)*len(text) || len(h.past) < 100 {
-		t.Errorf("%d updates with %d bytes of text are remembered", len(h.past), h.pastText)
+	if kept := len(h.past) - h.gone; h.pastText > maxPastText || h.pastText != kept*len(text) || kept < 100 {
+		t.Errorf("%d updates with %d bytes of text are remembered", kept, h.pastText)
+	}
+	for range 3 * maxPast {
+		h.publish(api.Update{Kind: api.UpdateEvent, Text: "x"})
+	}
+	if kept := len(h.past) - h.gone; kept != maxPast || len(h.past) > 2*maxPast+1 || h.pastText != maxPast {
+		t.Errorf("%d of %d updates with %d bytes of text are remembered", kept, len(h.past), h.pastText)
+	}
+	h.publish(api.Update{Text: "last"})
+	if past := h.since(h.idOf(h.count - 2)); len(past) != 2 || past[0].Text != "x" || past[1].Text != "last" {
+		t.Errorf("after the last but one: %+v", past)
 	}
 }
 

@@ -162,8 +162,7 @@ func (a *applier) tell(ctx context.Context, told schedule.Told) {
 // tellOver tells of the end of a claim, and finds what follows from it.
 func (a *applier) tellOver(ctx context.Context, t *schedule.Over) {
 	a.streams.drop(t.Run.Entry.ID)
-	log := logOf(a.log, t.Run)
-	log.Debug().Str("op", fmt.Sprintf("%T", t.Op)).Msg("recorded")
+	a.log.Debug().Str("job", string(t.Run.Entry.ID)).Int("attempt", t.Run.Attempt).Type("op", t.Op).Msg("recorded")
 	e := after(t.Run.Entry, t.Op)
 	outcome, made := outcomeOf(t.Op)
 	if made {
