@@ -33,7 +33,7 @@ var allowed = map[string]string{
 	"workflow/pipeline":   "job queue internal/fields",
 	"internal/eval":       "job queue internal/fields",
 	"internal/supervisor": "job ipc internal/isolation internal/proc internal/statedir",
-	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/pipeline workflow/team internal/eval ipc internal/isolation internal/realpath internal/statedir internal/supervisor",
+	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/pipeline workflow/team internal/eval internal/fields ipc internal/isolation internal/realpath internal/statedir internal/supervisor",
 	"internal/server":     "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/statedir",
 	// What is said through the door of a running scheduler, and how others say it.
 	"client":            "api job", // a program of another module imports it
