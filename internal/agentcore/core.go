@@ -15,7 +15,6 @@ import (
 
 	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/proc"
-	"github.com/agentsched/agentsched/internal/realpath"
 	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/workspace"
@@ -57,7 +56,7 @@ type Core struct {
 	gate *permit.Gate
 	// circuits are the breakers that the gate asks.
 	circuits *breaker.Set
-	folders  *realpath.Resolver // of workspaces
+	folders  *workspace.Resolver // of workspaces
 	// guard is asked by the gate besides; monitor feeds it.
 	guard   *guard
 	monitor *monitor
@@ -107,7 +106,7 @@ func New(cfg Config) *Core {
 		circuits: breaker.NewSet(breaker.DefaultConfig(), cfg.Log),
 		asked:    make(chan struct{}),
 		live:     map[string]*execution{},
-		folders:  realpath.New(cfg.RealPath, nil),
+		folders:  workspace.NewResolver(cfg.RealPath, nil),
 	}
 	c.secrets.Store(redact.New(redact.FromEnviron(cfg.Environ)...))
 	c.hurry, c.hurryNow = context.WithCancel(context.Background())

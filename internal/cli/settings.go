@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/agentsched/agentsched/internal/config"
-	"github.com/agentsched/agentsched/internal/realpath"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 )
@@ -31,7 +31,7 @@ func tuning(cfg *config.Config) (scheduler.Tuning, error) {
 	return scheduler.Tuning{
 		Retry: retry,
 		Settings: ipc.Configure{
-			Workers: workerSettings(cfg), Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Limits: limits(cfg, realpath.New(nil, nil)),
+			Workers: workerSettings(cfg), Prices: cfg.Prices, MaxConcurrent: cfg.Concurrency.Max, Limits: limits(cfg, workspace.NewResolver(nil, nil)),
 			Stop:      ipc.Stages{Interrupt: cfg.Stop.Interrupt, Terminate: cfg.Stop.Terminate, Kill: cfg.Stop.Kill},
 			RunLimits: ipc.RunLimits{Each: resources(cfg.Limits.Each()), Total: resources(cfg.Limits.Total)},
 			Watchdog:  watch, Breaker: breakers,
@@ -64,7 +64,7 @@ func resources(r config.Resources) ipc.Resources {
 
 // limits returns what the cores are to enforce. folders finds the real paths of folders
 // that have limits; of two names for one folder the stricter limit holds.
-func limits(cfg *config.Config, folders *realpath.Resolver) ipc.Limits {
+func limits(cfg *config.Config, folders *workspace.Resolver) ipc.Limits {
 	l := ipc.Limits{
 		PerTenant: cfg.Concurrency.PerTenant, EachTenant: cfg.Concurrency.EachTenant,
 		PerWorkspace: map[string]int{}, EachWorkspace: cfg.Concurrency.EachWorkspace,

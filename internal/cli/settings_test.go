@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/agentsched/agentsched/internal/config"
-	"github.com/agentsched/agentsched/internal/realpath"
+	"github.com/agentsched/agentsched/internal/workspace"
 )
 
 // TestLimitsOfFolders: of two names for one folder the stricter limit holds, and a folder
@@ -15,7 +15,7 @@ func TestLimitsOfFolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hung := make(chan struct{})
 		defer close(hung)
-		folders := realpath.New(func(path string) (string, error) {
+		folders := workspace.NewResolver(func(path string) (string, error) {
 			switch path {
 			case "/hung":
 				<-hung

@@ -33,7 +33,7 @@ var allowed = map[string]string{
 	"workflow/pipeline":   "job queue internal/fields",
 	"internal/eval":       "job queue internal/fields",
 	"internal/supervisor": "job ipc internal/isolation internal/proc internal/statedir",
-	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/pipeline workflow/team internal/eval internal/fields ipc internal/isolation internal/realpath internal/statedir internal/supervisor",
+	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/pipeline workflow/team internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // workspace: the real paths of folders
 	"internal/server":     "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/statedir",
 	// What is said through the door of a running scheduler, and how others say it.
 	"client":            "api job", // a program of another module imports it
@@ -59,7 +59,7 @@ var allowed = map[string]string{
 	"worker/shell":       "job worker",
 	"worker/exec":        "job worker",
 	"worker/workertest":  "job worker",
-	"internal/agentcore": "job ipc permit breaker watchdog worker worker/... internal/isolation internal/proc internal/realpath internal/statedir internal/workspace internal/jsoncheck internal/redact", // worker/...: the list of adapters that both programs have
+	"internal/agentcore": "job ipc permit breaker watchdog worker worker/... internal/isolation internal/proc internal/statedir internal/workspace internal/jsoncheck internal/redact", // worker/...: the list of adapters that both programs have
 
 	// Leaves that either side may use.
 	"internal/proc":                  "",
@@ -78,7 +78,6 @@ var allowed = map[string]string{
 	"internal/scriptmodel":           "",
 	"internal/workercli":             "job worker",
 	"internal/house":                 "",
-	"internal/realpath":              "",
 	"internal/terminaltest":          "",
 	"internal/testrun":               "", // what the tests of several packages that start processes share
 	// What is out of use: the cores decide and enforce it, the scheduler keeps it.

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/realpath"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -34,7 +34,7 @@ func TestHungFolder(t *testing.T) {
 		}
 		began := time.Now()
 		ids := w.submit(task("hung", time.Minute, in("/hung"), priority(1)), task("other", time.Second, in(dir)))
-		if took := time.Since(began); took > realpath.Patience {
+		if took := time.Since(began); took > workspace.ResolveTime {
 			t.Errorf("the submission waited %s for a folder", took)
 		}
 		synctest.Wait()

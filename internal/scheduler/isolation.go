@@ -17,9 +17,9 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/realpath"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
@@ -90,7 +90,7 @@ type Isolations struct {
 	kinds        kinds
 	feed         *Feed
 	log          zerolog.Logger
-	folders      *realpath.Resolver
+	folders      *workspace.Resolver
 	onEscalation func(isolation.Escalation) // may be nil
 
 	post       func(schedule.Event) // tells the machine

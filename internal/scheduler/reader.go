@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/realpath"
+	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/schedule"
 )
@@ -16,7 +16,7 @@ type reader struct {
 	store   queue.Store
 	feed    *Feed
 	loop    *loop
-	folders *realpath.Resolver
+	folders *workspace.Resolver
 	holder  string
 	lease   time.Duration
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/isolation"
-	"github.com/agentsched/agentsched/internal/realpath"
 	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
@@ -134,7 +134,7 @@ type Scheduler struct {
 	// Explain says how jobs stand.
 	Explain *Explain
 
-	folders *realpath.Resolver // of workspaces
+	folders *workspace.Resolver // of workspaces
 
 	started time.Time
 	origin  time.Time // the same, with the monotonic clock
@@ -182,7 +182,7 @@ func New(cfg Config) *Scheduler {
 			return s.Approvals.oversee(at, r, o, d)
 		}, With: withEnd,
 	})
-	s.folders = realpath.New(cfg.RealPath, s.loop.poke)
+	s.folders = workspace.NewResolver(cfg.RealPath, s.loop.poke)
 	connect(s)
 	s.fleet.sup = cfg.Supervise(s.fleet)
 	return s

@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/api"
-	"github.com/agentsched/agentsched/internal/realpath"
+	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
 	"github.com/agentsched/agentsched/queue"
@@ -128,7 +128,7 @@ type Explain struct {
 	feed       *Feed
 	log        zerolog.Logger
 	isolations *Isolations
-	folders    *realpath.Resolver
+	folders    *workspace.Resolver
 	loop       *loop
 	batch      job.BatchID // whose jobs listeners are told of; "": all
 	idle       bool        // no scheduler runs

@@ -1,4 +1,4 @@
-package realpath
+package workspace
 
 import (
 	"errors"
@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// Patience is how long a file system may take to answer.
-const Patience = 2 * time.Second
+// ResolveTime is how long a file system may take to answer.
+const ResolveTime = 2 * time.Second
 
 const (
-	fresh    = 30 * time.Second // for how long an answer stands; then it is asked for again, and stands meanwhile
-	maxKnown = 10_000           // answers that are kept
-	maxAsked = 64               // questions that may wait for an answer
+	answerAge = 30 * time.Second // for how long an answer stands; then it is asked for again, and stands meanwhile
+	maxKnown  = 10_000           // answers that are kept
+	maxAsked  = 64               // questions that may wait for an answer
 )
 
-// ErrHangs: the file system has not answered within Patience.
-var ErrHangs = errors.New("its file system does not answer")
+// errHangs: the file system has not answered within ResolveTime.
+var errHangs = errors.New("its file system does not answer")
 
-// Resolver knows the real paths of folders. It may be used by several goroutines at
-// once. Make it with New.
+// Resolver knows the real paths of folders, without waiting for a file system: a mount
+// that does not answer delays only requests for folders on it. It may be used by several
+// goroutines at once. Make it with NewResolver.
 type Resolver struct {
 	resolve func(string) (string, error)
 	changed func()
@@ -40,9 +41,9 @@ type question struct {
 	done  chan struct{} // closed when there is an answer
 }
 
-// New returns a resolver that asks resolve, filepath.EvalSymlinks if that is nil.
+// NewResolver returns a resolver that asks resolve, filepath.EvalSymlinks if that is nil.
 // changed, if not nil, is called whenever Peek may say more than before.
-func New(resolve func(string) (string, error), changed func()) *Resolver {
+func NewResolver(resolve func(string) (string, error), changed func()) *Resolver {
 	if resolve == nil {
 		resolve = filepath.EvalSymlinks
 	}
@@ -53,7 +54,7 @@ func New(resolve func(string) (string, error), changed func()) *Resolver {
 }
 
 // Peek returns the real path of a folder without waiting. It is not known at first,
-// which Peek changes. A path that cannot be resolved, or not within Patience,
+// which Peek changes. A path that cannot be resolved, or not within ResolveTime,
 // stands for itself.
 func (r *Resolver) Peek(path string) (real string, known bool) {
 	if path == "" {
@@ -65,13 +66,13 @@ func (r *Resolver) Peek(path string) (real string, known bool) {
 	switch {
 	case a != nil:
 		return a.real, true
-	case q == nil || time.Since(q.since) >= Patience:
+	case q == nil || time.Since(q.since) >= ResolveTime:
 		return filepath.Clean(path), true
 	}
 	return filepath.Clean(path), false
 }
 
-// Get waits for the real path, at most Patience. The error is ErrHangs; the path
+// Get waits for the real path, at most ResolveTime. The error is errHangs; the path
 // stands for itself then.
 func (r *Resolver) Get(path string) (real string, err error) {
 	if path == "" {
@@ -84,14 +85,14 @@ func (r *Resolver) Get(path string) (real string, err error) {
 	case a != nil:
 		return a.real, nil
 	case q == nil:
-		return filepath.Clean(path), ErrHangs
+		return filepath.Clean(path), errHangs
 	}
-	timer := time.NewTimer(max(Patience-time.Since(q.since), 0))
+	timer := time.NewTimer(max(ResolveTime-time.Since(q.since), 0))
 	defer timer.Stop()
 	select {
 	case <-q.done:
 	case <-timer.C:
-		return filepath.Clean(path), ErrHangs
+		return filepath.Clean(path), errHangs
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +103,7 @@ func (r *Resolver) Get(path string) (real string, err error) {
 }
 
 // Know asks for the real paths of folders, all at once, and waits for the answers, at
-// most Patience. Paths may be repeated; of very many, the first are asked for.
+// most ResolveTime. Paths may be repeated; of very many, the first are asked for.
 func (r *Resolver) Know(paths []string) {
 	asked := map[string]bool{}
 	var all sync.WaitGroup
@@ -121,10 +122,10 @@ func (r *Resolver) Know(paths []string) {
 func (r *Resolver) ask(path string) (*answer, *question) {
 	q, asked := r.asked[path]
 	a, known := r.known[path]
-	if !asked && (!known || time.Since(a.at) >= fresh) && len(r.asked) < maxAsked {
+	if !asked && (!known || time.Since(a.at) >= answerAge) && len(r.asked) < maxAsked {
 		q, asked = question{time.Now(), make(chan struct{})}, true
 		r.asked[path] = q
-		late := time.AfterFunc(Patience, r.changed)
+		late := time.AfterFunc(ResolveTime, r.changed)
 		go func() {
 			real, err := r.resolve(path)
 			late.Stop()
@@ -142,7 +143,7 @@ func (r *Resolver) ask(path string) (*answer, *question) {
 			r.changed()
 		}()
 	}
-	if known && !(asked && time.Since(q.since) >= Patience) {
+	if known && !(asked && time.Since(q.since) >= ResolveTime) {
 		return &a, nil
 	}
 	if asked {

@@ -1,4 +1,4 @@
-package realpath
+package workspace
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ func TestResolver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var news atomic.Int64
 		hung := make(chan struct{})
-		r := New(func(path string) (string, error) {
+		r := NewResolver(func(path string) (string, error) {
 			if path == "/hung" {
 				<-hung
 			}
@@ -43,12 +43,12 @@ func TestResolver(t *testing.T) {
 			t.Errorf("by another name: %s, %v", real, err)
 		}
 		for range 3 {
-			if real, err := r.Get("/hung"); real != "/hung" || !errors.Is(err, ErrHangs) {
+			if real, err := r.Get("/hung"); real != "/hung" || !errors.Is(err, errHangs) {
 				t.Errorf("a file system that hangs: %s, %v", real, err)
 			}
 		}
-		if took := time.Since(began); took != Patience {
-			t.Errorf("it was waited for for %s in all, want %s", took, Patience)
+		if took := time.Since(began); took != ResolveTime {
+			t.Errorf("it was waited for for %s in all, want %s", took, ResolveTime)
 		}
 		if real, known := r.Peek("/hung"); real != "/hung" || !known {
 			t.Errorf("later: %s, %v", real, known)
