@@ -19,9 +19,9 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/jobfile"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
-	"github.com/agentsched/agentsched/internal/workercli"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // demoKey is the variable that holds the key for the scripted model; any will do.
@@ -155,10 +155,10 @@ func demo(ctx context.Context, con *console, prog *program, local *local, runs *
 }
 
 // demoWorkers returns the CLIs' programs, installed if need be.
-func demoWorkers(ctx context.Context, con *console, prog *program, dir string, yes bool) (workercli.Installed, error) {
+func demoWorkers(ctx context.Context, con *console, prog *program, dir string, yes bool) (agentcli.Installed, error) {
 	if dir == "" {
 		var err error
-		if dir, err = workercli.CacheDir(); err != nil {
+		if dir, err = agentcli.CacheDir(); err != nil {
 			return nil, usage(err)
 		}
 	}
@@ -184,7 +184,7 @@ func demoWorkers(ctx context.Context, con *console, prog *program, dir string, y
 			return nil, usage(errors.New("nothing was installed"))
 		}
 	}
-	installed, err := prog.packages().Ensure(ctx, dir, kinds, workercli.Options{Progress: func(line string) { fmt.Fprintln(con.stderr, line) }})
+	installed, err := prog.packages().Ensure(ctx, dir, kinds, func(line string) { fmt.Fprintln(con.stderr, line) })
 	if err != nil {
 		return nil, usage(err)
 	}

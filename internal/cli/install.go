@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsched/agentsched/internal/workercli"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // packages are the workers' programs that can be installed.
-func (prog *program) packages() workercli.Catalog { return workercli.Of(prog.adapters) }
+func (prog *program) packages() agentcli.Catalog { return agentcli.CatalogOf(prog.adapters) }
 
 func installCommand(con *console, prog *program) *cobra.Command {
 	var dir string
@@ -40,11 +40,11 @@ minimal environment. Those in the default folder are used wherever neither PATH 
 			}
 			if dir == "" {
 				var err error
-				if dir, err = workercli.CacheDir(); err != nil {
+				if dir, err = agentcli.CacheDir(); err != nil {
 					return usage(err)
 				}
 			}
-			installed, err := prog.packages().Ensure(cmd.Context(), dir, kinds, workercli.Options{Progress: func(line string) { fmt.Fprintln(con.stderr, line) }})
+			installed, err := prog.packages().Ensure(cmd.Context(), dir, kinds, func(line string) { fmt.Fprintln(con.stderr, line) })
 			if err != nil {
 				return failure(err)
 			}

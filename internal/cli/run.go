@@ -21,9 +21,9 @@ import (
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/internal/terminal"
-	"github.com/agentsched/agentsched/internal/workercli"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // runOptions are the flags of `run`.
@@ -166,7 +166,7 @@ func (prog *program) loadConfigWith(opts config.Options) (config.Config, error) 
 	if err != nil {
 		return cfg, err
 	}
-	dir, err := workercli.CacheDir()
+	dir, err := agentcli.CacheDir()
 	if err != nil {
 		return cfg, nil // no cache folder, nothing installed
 	}

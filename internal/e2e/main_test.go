@@ -11,8 +11,8 @@ import (
 
 	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/testrun"
-	"github.com/agentsched/agentsched/internal/workercli"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // programs is the folder that TestMain has built the two programs into:
@@ -65,10 +65,10 @@ func cli(t *testing.T, kind job.WorkerKind) string {
 			t.Fatal(err)
 		}
 	}
-	if path := workercli.Of(agentcore.Adapters()).Find(dir, []job.WorkerKind{kind})[kind]; path != "" {
+	if path := agentcli.CatalogOf(agentcore.Adapters()).Find(dir, []job.WorkerKind{kind})[kind]; path != "" {
 		return path
 	}
-	miss := fmt.Sprintf("%s %s is not in %s: `go run ./cmd/scheduler install-workers --dir .cache/workers` installs it, AGENTSCHED_TEST_WORKERS names another folder", kind, workercli.Of(agentcore.Adapters()).Version(kind), dir)
+	miss := fmt.Sprintf("%s %s is not in %s: `go run ./cmd/scheduler install-workers --dir .cache/workers` installs it, AGENTSCHED_TEST_WORKERS names another folder", kind, agentcli.CatalogOf(agentcore.Adapters()).Version(kind), dir)
 	if os.Getenv("CI") != "" || os.Getenv("AGENTSCHED_REQUIRE_WORKERS") != "" {
 		t.Fatal(miss)
 	}

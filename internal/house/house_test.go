@@ -52,7 +52,7 @@ var allowed = map[string]string{
 	"breaker":            "job internal/fields",
 	"watchdog":           "job internal/isolation internal/fields",
 	"worker":             "job internal/proc",
-	"worker/agentcli":    "job worker", // what the adapters of agents' CLIs share
+	"worker/agentcli":    "job worker", // what the adapters of agents' CLIs share, and how those are installed
 	"worker/codex":       "job worker worker/agentcli",
 	"worker/claude":      "job worker worker/agentcli",
 	"worker/opencode":    "job worker worker/agentcli",
@@ -76,7 +76,6 @@ var allowed = map[string]string{
 	"internal/jobfile":               "job internal/fields internal/jsoncheck internal/strictyaml workflow workflow/pipeline",
 	"internal/config":                "job internal/fields breaker watchdog policy internal/trigger internal/strictyaml internal/eval internal/logging internal/proc", // proc: what the host has
 	"internal/scriptmodel":           "",
-	"internal/workercli":             "job worker",
 	"internal/house":                 "",
 	"internal/terminaltest":          "",
 	"internal/testrun":               "", // what the tests of several packages that start processes share

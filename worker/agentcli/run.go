@@ -126,13 +126,13 @@ func PlainText(s string) string {
 	return b.String()
 }
 
-// LastLines returns the last n lines of text that say something. noise reports
-// the lines that do not, besides empty ones; it sees them without escape
-// sequences and surrounding space.
+// LastLines returns the last n lines of text that say something. noise, if
+// not nil, reports the lines that do not, besides empty ones; it sees them without
+// escape sequences and surrounding space.
 func LastLines(text string, n int, noise func(line string) bool) string {
 	var kept []string
 	for l := range strings.Lines(text) {
-		if l = strings.TrimSpace(PlainText(l)); l != "" && !noise(l) {
+		if l = strings.TrimSpace(PlainText(l)); l != "" && (noise == nil || !noise(l)) {
 			kept = append(kept, l)
 		}
 	}

@@ -1,8 +1,7 @@
-package workercli
+package agentcli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,24 +17,8 @@ import (
 // folder's is.
 type Installed map[job.WorkerKind]string
 
-// Options of Ensure; the zero value works.
-type Options struct {
-	// Progress is given one line at a time: what begins, how many bytes are there,
-	// what is done. It is called from one goroutine at a time.
-	Progress func(line string)
-	// Heartbeat is how often Progress hears that npm still works: 0 means every
-	// 2 s, less than 0 never.
-	Heartbeat time.Duration
-	// Run runs a command to its end; when ctx ends it kills it, its children
-	// too, and returns an error that holds the cause. It is called from several
-	// goroutines. nil starts the command in a process group of its own.
-	Run func(ctx context.Context, cmd *exec.Cmd) error
-}
-
-const defaultHeartbeat = 2 * time.Second
-
-// ErrNoNPM is wrapped when something is to be installed and npm is not on PATH.
-var ErrNoNPM = errors.New("npm is not on PATH")
+// heartbeat is how often is told that npm still works.
+const heartbeat = 2 * time.Second
 
 // CacheDir returns the folder that is used when the user names none:
 // $XDG_CACHE_HOME/agentsched/workers, or the system's cache folder for it.
@@ -60,9 +43,17 @@ func (c Catalog) Find(dir string, kinds []job.WorkerKind) Installed {
 }
 
 // Ensure installs what of kinds is not in dir yet and returns the executables
-// of all of them, as absolute paths. Without an error every kind is there.
-func (c Catalog) Ensure(ctx context.Context, dir string, kinds []job.WorkerKind, opts Options) (Installed, error) {
-	opts = opts.withDefaults()
+// of all of them, as absolute paths. Without an error every kind is there. An install
+// is there whole or not at all: npm works in a temporary folder beside it, which is
+// renamed once its program has told its version. Processes that want the same take turns.
+//
+// Progress is given one line at a time: what begins, how many bytes are there, what is
+// done. It is called from one goroutine at a time.
+func (c Catalog) Ensure(ctx context.Context, dir string, kinds []job.WorkerKind, progress func(line string)) (Installed, error) {
+	return c.ensure(ctx, dir, kinds, progress, heartbeat)
+}
+
+func (c Catalog) ensure(ctx context.Context, dir string, kinds []job.WorkerKind, progress func(line string), every time.Duration) (Installed, error) {
 	// npm and the programs run in folders of their own.
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -75,11 +66,11 @@ func (c Catalog) Ensure(ctx context.Context, dir string, kinds []job.WorkerKind,
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("install worker programs: %w", err)
 	}
-	lock, err := acquire(ctx, dir, opts.Progress)
+	lock, err := lockInstalls(ctx, dir, progress)
 	if err != nil {
 		return nil, fmt.Errorf("install worker programs into %s: %w", dir, err)
 	}
-	defer release(lock)
+	defer unlockInstalls(lock)
 
 	// Whoever had the lock may have done the work.
 	if missing, err = c.missingOf(dir, kinds); err != nil || len(missing) == 0 {
@@ -87,28 +78,15 @@ func (c Catalog) Ensure(ctx context.Context, dir string, kinds []job.WorkerKind,
 	}
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return nil, fmt.Errorf("install %s: %w: install Node.js 20 or newer, which brings npm (from your system's packages or the Node.js project), "+
-			"or install the programs yourself", names(missing), ErrNoNPM)
+		return nil, fmt.Errorf("install %s: npm is not on PATH: install Node.js 20 or newer, which brings npm (from your system's packages or the Node.js project), "+
+			"or install the programs yourself", pinNames(missing))
 	}
-	in := installer{dir: dir, npm: npm, lock: lock, opts: opts, said: &sync.Mutex{}}
+	in := installer{dir: dir, npm: npm, lock: lock, progress: progress, every: every, said: &sync.Mutex{}}
 	in.sweep()
 	if err := in.all(ctx, missing); err != nil {
 		return nil, err
 	}
 	return c.Find(dir, kinds), nil
-}
-
-func (o Options) withDefaults() Options {
-	if o.Progress == nil {
-		o.Progress = func(string) {}
-	}
-	if o.Heartbeat == 0 {
-		o.Heartbeat = defaultHeartbeat
-	}
-	if o.Run == nil {
-		o.Run = runGroup
-	}
-	return o
 }
 
 // missingOf returns the pins of those kinds that are not complete in dir, each
@@ -137,7 +115,7 @@ func (p pin) complete(install string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && info.Size() > 0
 }
 
-func names(pins []pin) string {
+func pinNames(pins []pin) string {
 	var list []string
 	for _, p := range pins {
 		list = append(list, string(p.kind)+" "+p.Version)

@@ -1,4 +1,4 @@
-package workercli
+package agentcli_test
 
 import (
 	"context"
@@ -15,9 +15,13 @@ import (
 
 	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
-var catalog = Of(agentcore.Adapters())
+var catalog = agentcli.CatalogOf(agentcore.Adapters())
+
+func silent(string) {}
 
 func TestInstallsOnce(t *testing.T) {
 	npm := newFakeNPM(t, "ok")
@@ -25,8 +29,8 @@ func TestInstallsOnce(t *testing.T) {
 	t.Setenv("HOME", home)
 	dir := filepath.Join(t.TempDir(), "a", "cache")
 	var lines []string
-	opts := Options{Progress: func(l string) { lines = append(lines, l) }}
-	got, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), opts)
+	note := func(l string) { lines = append(lines, l) }
+	got, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), note)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +51,7 @@ func TestInstallsOnce(t *testing.T) {
 	// Nothing is missing: no npm is needed.
 	t.Setenv("PATH", "")
 	lines = nil
-	again, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), opts)
+	again, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), note)
 	if err != nil || len(again) != 3 || lines != nil {
 		t.Errorf("second time: %v, %v, lines %q", again, err, lines)
 	}
@@ -59,7 +63,7 @@ func TestRelativeFolder(t *testing.T) {
 	newFakeNPM(t, "ok")
 	t.Setenv("HOME", t.TempDir())
 	t.Chdir(t.TempDir())
-	got, err := catalog.Ensure(t.Context(), filepath.Join("rel", "cache"), catalog.Kinds(), Options{})
+	got, err := catalog.Ensure(t.Context(), filepath.Join("rel", "cache"), catalog.Kinds(), silent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +78,7 @@ func TestTrialLeavesHomeAlone(t *testing.T) {
 	newFakeNPM(t, "ok")
 	home := t.TempDir()
 	t.Setenv("HOME", home)
-	if _, err := catalog.Ensure(t.Context(), t.TempDir(), catalog.Kinds(), Options{}); err != nil {
+	if _, err := catalog.Ensure(t.Context(), t.TempDir(), catalog.Kinds(), silent); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
@@ -85,14 +89,14 @@ func TestTrialLeavesHomeAlone(t *testing.T) {
 func TestManifestIsExact(t *testing.T) {
 	newFakeNPM(t, "ok")
 	dir := t.TempDir()
-	if _, err := catalog.Ensure(t.Context(), dir, []job.WorkerKind{"claude", "claude"}, Options{}); err != nil {
+	if _, err := catalog.Ensure(t.Context(), dir, []job.WorkerKind{"claude", "claude"}, silent); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "claude-"+catalog.Version("claude"), "package.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var m manifest
+	var m struct{ Dependencies map[string]string }
 	if err := json.Unmarshal(data, &m); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +113,7 @@ func TestNothingButWhatIsNeeded(t *testing.T) {
 		name, value, _ := strings.Cut(kv, "=")
 		t.Setenv(name, value)
 	}
-	if _, err := catalog.Ensure(t.Context(), t.TempDir(), catalog.Kinds(), Options{}); err != nil {
+	if _, err := catalog.Ensure(t.Context(), t.TempDir(), catalog.Kinds(), silent); err != nil {
 		t.Fatal(err)
 	}
 	for _, call := range npm.calls() {
@@ -141,7 +145,12 @@ func TestNothingButWhatIsNeeded(t *testing.T) {
 
 // TestLockfiles: every package has a hash, none a registry, and the version is the pinned one.
 func TestLockfiles(t *testing.T) {
-	for _, p := range catalog {
+	for kind, a := range agentcore.Adapters() {
+		packaged, ok := a.(worker.Packaged)
+		if !ok {
+			continue
+		}
+		p := packaged.Package()
 		var lock struct {
 			Packages map[string]struct {
 				Version, Resolved, Integrity string
@@ -149,18 +158,18 @@ func TestLockfiles(t *testing.T) {
 			}
 		}
 		if err := json.Unmarshal(p.Lock, &lock); err != nil {
-			t.Fatalf("%s: %v", p.kind, err)
+			t.Fatalf("%s: %v", kind, err)
 		}
-		if got := lock.Packages["node_modules/"+p.Package.Name].Version; got != p.Version {
-			t.Errorf("%s: version %q, want %s", p.kind, got, p.Version)
+		if got := lock.Packages["node_modules/"+p.Name].Version; got != p.Version {
+			t.Errorf("%s: version %q, want %s", kind, got, p.Version)
 		}
 		for path, one := range lock.Packages {
 			if path != "" && !strings.HasPrefix(one.Integrity, "sha512-") || one.Resolved != "" {
-				t.Errorf("%s: %s has the hash %q and the address %q", p.kind, path, one.Integrity, one.Resolved)
+				t.Errorf("%s: %s has the hash %q and the address %q", kind, path, one.Integrity, one.Resolved)
 			}
 			for name := range one.OptionalDependencies {
 				if _, there := lock.Packages["node_modules/"+name]; !there {
-					t.Errorf("%s: no hash of %s", p.kind, name)
+					t.Errorf("%s: no hash of %s", kind, name)
 				}
 			}
 		}
@@ -177,7 +186,7 @@ func TestRepairsDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			npm := newFakeNPM(t, "ok")
 			dir := t.TempDir()
-			got, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{})
+			got, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), silent)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +196,7 @@ func TestRepairsDamage(t *testing.T) {
 			if found := catalog.Find(dir, catalog.Kinds()); len(found) != 2 {
 				t.Errorf("found %v, want all but codex", found)
 			}
-			if _, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{}); err != nil {
+			if _, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), silent); err != nil {
 				t.Fatal(err)
 			}
 			if n, found := len(npm.calls()), catalog.Find(dir, catalog.Kinds()); n != 4 || len(found) != 3 {
@@ -209,7 +218,7 @@ func TestFailures(t *testing.T) {
 		t.Run(c.mode, func(t *testing.T) {
 			npm := newFakeNPM(t, c.mode)
 			dir := t.TempDir()
-			_, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{})
+			_, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), silent)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "install codex "+catalog.Version("codex")) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
@@ -226,7 +235,7 @@ func TestFailures(t *testing.T) {
 			}
 			clean(t, dir)
 			npm.mode("ok")
-			if _, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{}); err != nil {
+			if _, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), silent); err != nil {
 				t.Errorf("the next try: %v", err)
 			}
 		})
@@ -235,14 +244,14 @@ func TestFailures(t *testing.T) {
 
 func TestWithoutNPM(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	_, err := catalog.Ensure(t.Context(), t.TempDir(), catalog.Kinds(), Options{})
-	if !errors.Is(err, ErrNoNPM) || !strings.Contains(err.Error(), "Node.js 20 or newer") {
+	_, err := catalog.Ensure(t.Context(), t.TempDir(), catalog.Kinds(), silent)
+	if err == nil || !strings.Contains(err.Error(), "npm is not on PATH") || !strings.Contains(err.Error(), "Node.js 20 or newer") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestUnknownKind(t *testing.T) {
-	_, err := catalog.Ensure(t.Context(), t.TempDir(), []job.WorkerKind{"codex", "shell"}, Options{})
+	_, err := catalog.Ensure(t.Context(), t.TempDir(), []job.WorkerKind{"codex", "shell"}, silent)
 	if err == nil || !strings.Contains(err.Error(), `"shell"`) || !strings.Contains(err.Error(), "claude, codex, opencode") {
 		t.Errorf("error %v", err)
 	}
@@ -253,14 +262,14 @@ func TestHeartbeat(t *testing.T) {
 	beat := make(chan string)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := catalog.Ensure(t.Context(), t.TempDir(), []job.WorkerKind{"codex"}, Options{Heartbeat: time.Millisecond, Progress: func(l string) {
+		_, err := catalog.EnsureTelling(t.Context(), t.TempDir(), []job.WorkerKind{"codex"}, func(l string) {
 			if strings.HasPrefix(l, "installing codex ") {
 				select {
 				case beat <- l:
 				default:
 				}
 			}
-		}})
+		}, time.Millisecond)
 		ended <- err
 	}()
 	npm.started()
@@ -279,7 +288,7 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := catalog.Ensure(ctx, dir, []job.WorkerKind{"opencode"}, Options{})
+		_, err := catalog.Ensure(ctx, dir, []job.WorkerKind{"opencode"}, silent)
 		ended <- err
 	}()
 	pid := npm.started()

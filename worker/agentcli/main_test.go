@@ -1,4 +1,4 @@
-package workercli
+package agentcli_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // ensureDir is set for a child process of a test: it installs the
 // kinds that are its arguments into that folder and ends.
-const ensureDir = "WORKERCLI_TEST_ENSURE_DIR"
+const ensureDir = "AGENTCLI_TEST_ENSURE_DIR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(ensureDir); dir != "" {
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		for _, kind := range os.Args[1:] {
 			kinds = append(kinds, job.WorkerKind(kind))
 		}
-		if _, err := catalog.Ensure(context.Background(), dir, kinds, Options{}); err != nil {
+		if _, err := catalog.Ensure(context.Background(), dir, kinds, silent); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -1,4 +1,4 @@
-package workercli
+package agentcli_test
 
 import (
 	"os"
@@ -22,7 +22,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	t.Cleanup(func() { syscall.Kill(orphan, syscall.SIGKILL) })
 	first.Process.Kill()
 	first.Wait()
-	if half, _ := filepath.Glob(filepath.Join(dir, tempPrefix+"*", "install", "node_modules", "pkg", "half")); len(half) != 1 {
+	if half, _ := filepath.Glob(filepath.Join(dir, ".installing-"+"*", "install", "node_modules", "pkg", "half")); len(half) != 1 {
 		t.Fatalf("no half install to repair: %v", half)
 	}
 
@@ -30,11 +30,11 @@ func TestKilledInTheMiddle(t *testing.T) {
 	waiting := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{Progress: func(l string) {
+		_, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), func(l string) {
 			if strings.HasPrefix(l, "waiting for another install") {
 				close(waiting)
 			}
-		}})
+		})
 		ended <- err
 	}()
 	<-waiting
@@ -80,7 +80,7 @@ func TestRealNPM(t *testing.T) {
 		t.Skip("set AGENTSCHED_TEST_REAL_NPM=1 to install the real programs from npm")
 	}
 	dir := t.TempDir()
-	got, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), Options{Progress: func(l string) { t.Log(l) }})
+	got, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), func(l string) { t.Log(l) })
 	if err != nil {
 		t.Fatal(err)
 	}

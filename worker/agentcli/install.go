@@ -1,4 +1,4 @@
-package workercli
+package agentcli
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -25,14 +26,16 @@ type installer struct {
 	dir  string
 	npm  string // path of the program
 	lock *os.File
-	opts Options
-	said *sync.Mutex // held while Progress is called
+
+	progress func(line string)
+	every    time.Duration // between two lines that say how far an install is
+	said     *sync.Mutex   // held while progress is called
 }
 
 func (in installer) say(format string, args ...any) {
 	in.said.Lock()
 	defer in.said.Unlock()
-	in.opts.Progress(fmt.Sprintf(format, args...))
+	in.progress(fmt.Sprintf(format, args...))
 }
 
 // sweep removes what interrupted installs left. What cannot be removed is in
@@ -55,7 +58,7 @@ func (in installer) all(ctx context.Context, missing []pin) error {
 	if len(missing) > 1 {
 		what = fmt.Sprintf("%d worker CLIs", len(missing))
 	}
-	in.say("installing %s from npm (%s; about %s) into %s", what, names(missing), sizeText(bytes), in.dir)
+	in.say("installing %s from npm (%s; about %s) into %s", what, pinNames(missing), sizeText(bytes), in.dir)
 	began := time.Now()
 	errs := make([]error, len(missing))
 	var work sync.WaitGroup
@@ -169,7 +172,15 @@ var (
 	}
 )
 
-func plainEnv(environ []string) []string { return envOf(environ, plainVariables) }
+func plainEnv(environ []string) []string {
+	var env []string
+	for _, kv := range environ {
+		if name, _, _ := strings.Cut(kv, "="); slices.Contains(plainVariables, name) || strings.HasPrefix(name, "LC_") {
+			env = append(env, kv)
+		}
+	}
+	return env
+}
 
 // npmEnv returns what npm gets of the environment: nothing that is not for it.
 func npmEnv(environ []string) []string {
@@ -177,16 +188,6 @@ func npmEnv(environ []string) []string {
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		if slices.Contains(npmVariables, strings.ToUpper(name)) || strings.HasPrefix(strings.ToLower(name), "npm_config_") {
-			env = append(env, kv)
-		}
-	}
-	return env
-}
-
-func envOf(environ, names []string) []string {
-	var env []string
-	for _, kv := range environ {
-		if name, _, _ := strings.Cut(kv, "="); slices.Contains(names, name) || strings.HasPrefix(name, "LC_") {
 			env = append(env, kv)
 		}
 	}
@@ -220,20 +221,17 @@ func (in installer) try(ctx context.Context, p pin, install, home string) error 
 func (in installer) run(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out // one writer: os/exec copies both in one goroutine
-	err := in.opts.Run(ctx, cmd)
-	return lastLines(out.Bytes(), 15, 2000), err
+	err := runGroup(ctx, cmd)
+	return LastLines(strings.ToValidUTF8(string(out.Bytes()[max(out.Len()-2000, 0):]), "\uFFFD"), 15, nil), err
 }
 
 // heartbeat says again and again how far the install is, until the returned
 // function is called, which waits for it.
 func (in installer) heartbeat(p pin, install string, began time.Time) (stop func()) {
-	if in.opts.Heartbeat < 0 {
-		return func() {}
-	}
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(in.opts.Heartbeat)
+		tick := time.NewTicker(in.every)
 		defer tick.Stop()
 		for {
 			select {
@@ -264,17 +262,6 @@ func bytesIn(dir string) (n int64) {
 	return n
 }
 
-// lastLines returns the last lines of text, at most n of them and about size
-// bytes.
-func lastLines(text []byte, n, size int) string {
-	text = bytes.TrimSpace(text)
-	if len(text) > size {
-		text = text[len(text)-size:]
-	}
-	lines := strings.Split(strings.ToValidUTF8(string(text), "\uFFFD"), "\n")
-	return strings.Join(lines[max(len(lines)-n, 0):], "\n")
-}
-
 // indented puts what a program printed below an error message.
 func indented(out string) string {
 	if out == "" {
@@ -288,4 +275,30 @@ func sizeText(n int64) string {
 		return fmt.Sprintf("%.0f GB", float64(n)/1e9)
 	}
 	return fmt.Sprintf("%d MB", (n+5e6)/10e6*10)
+}
+
+// pipeGrace is how long output is still read after the command has ended, when
+// something that it left behind holds the pipe open.
+const pipeGrace = 5 * time.Second
+
+// runGroup runs the command in a process group of its own, which is killed
+// when ctx ends. Ctrl-C at a terminal therefore reaches this program alone.
+func runGroup(ctx context.Context, cmd *exec.Cmd) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = pipeGrace
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		return errors.Join(context.Cause(ctx), <-ended)
+	}
 }

@@ -1,4 +1,4 @@
-package workercli
+package agentcli
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 // be waited for together with a context.
 const lockEvery = 100 * time.Millisecond
 
-// acquire waits for the lock on dir. It is free again after release, or when
+// lockInstalls waits for the lock on dir. It is free again after unlockInstalls, or when
 // this process and every child that inherited the file have died.
-func acquire(ctx context.Context, dir string, progress func(string)) (*os.File, error) {
+func lockInstalls(ctx context.Context, dir string, progress func(string)) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func acquire(ctx context.Context, dir string, progress func(string)) (*os.File, 
 	}
 }
 
-// release frees the lock, also for children that still have the file open.
-func release(lock *os.File) {
+// unlockInstalls frees the lock, also for children that still have the file open.
+func unlockInstalls(lock *os.File) {
 	syscall.Flock(int(lock.Fd()), syscall.LOCK_UN)
 	lock.Close()
 }

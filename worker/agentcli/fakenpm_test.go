@@ -1,4 +1,4 @@
-package workercli
+package agentcli_test
 
 import (
 	"os"
@@ -132,7 +132,7 @@ func clean(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), tempPrefix) {
+		if strings.HasPrefix(e.Name(), ".installing-") {
 			t.Errorf("%s is left in %s", e.Name(), dir)
 		}
 	}

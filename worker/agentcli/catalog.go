@@ -1,4 +1,4 @@
-package workercli
+package agentcli
 
 import (
 	"encoding/json"
@@ -12,7 +12,8 @@ import (
 	"github.com/agentsched/agentsched/worker"
 )
 
-// Catalog is what can be installed, ordered by kind.
+// Catalog is the programs that can be installed, ordered by kind, each at the one
+// version that its adapter was tried with.
 type Catalog []pin
 
 // pin is one CLI at one version.
@@ -21,8 +22,8 @@ type pin struct {
 	worker.Package
 }
 
-// Of returns what the adapters say of their programs' packages.
-func Of(adapters map[string]worker.Adapter) Catalog {
+// CatalogOf returns what the adapters say of their programs' packages (worker.Packaged).
+func CatalogOf(adapters map[string]worker.Adapter) Catalog {
 	var all Catalog
 	for _, name := range slices.Sorted(maps.Keys(adapters)) {
 		if a, ok := adapters[name].(worker.Packaged); ok {
