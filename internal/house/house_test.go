@@ -28,12 +28,11 @@ var allowed = map[string]string{
 	"policy":              "job internal/fields",
 	"schedule":            "job queue policy ipc internal/isolation", // decides and does nothing: no clock, no I/O
 	"workflow":            "job internal/fields internal/jsoncheck",
-	"workflow/team":       "job",
 	"workflow/durable":    "job queue",
 	"workflow/pipeline":   "job queue internal/fields",
 	"internal/eval":       "job queue internal/fields",
 	"internal/supervisor": "job ipc internal/isolation internal/proc internal/statedir",
-	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/pipeline workflow/team internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // workspace: the real paths of folders
+	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // workspace: the real paths of folders
 	"internal/server":     "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/statedir",
 	// What is said through the door of a running scheduler, and how others say it.
 	"client":            "api job", // a program of another module imports it

@@ -7,7 +7,6 @@ import (
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/workflow"
-	"github.com/agentsched/agentsched/workflow/team"
 )
 
 // followed is what is known of an open batch, so that a look at it reads only what
@@ -21,8 +20,8 @@ type followed struct {
 	at     map[job.ID]int // where each of them is
 	byName map[job.Name]*queue.Entry
 
-	teams     *team.Tree // nil: it has none, or they were not asked for yet
-	incidents []team.Incident
+	teams     *workflow.Teams // nil: it has none, or they were not asked for yet
+	incidents []workflow.Incident
 	failed    map[job.Name]bool // teams whose failure is stored
 
 	looked uint64 // at which of Followers.looks it was looked at last

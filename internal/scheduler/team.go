@@ -11,7 +11,7 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
-	"github.com/agentsched/agentsched/workflow/team"
+	"github.com/agentsched/agentsched/workflow"
 )
 
 // teamSpace is the name of the space of a batch that holds what its teams have
@@ -19,14 +19,14 @@ import (
 const teamSpace = "teams"
 
 // teamFacts returns what is durable about the members of teams.
-func (f *Followers) teamFacts(ctx context.Context, id job.BatchID, known *followed) (team.Facts, error) {
-	facts := team.Facts{Runs: map[job.Name][]team.Run{}}
+func (f *Followers) teamFacts(ctx context.Context, id job.BatchID, known *followed) (workflow.TeamFacts, error) {
+	facts := workflow.TeamFacts{Runs: map[job.Name][]workflow.MemberRun{}}
 	for _, e := range known.jobs {
 		name, _, _ := strings.Cut(string(e.Spec.Name), "+")
 		if e.Spec.Flow.Node != "" {
 			continue
 		}
-		r := team.Run{Generation: e.Spec.Flow.Restart, Exit: team.ExitOf(e.State, e.ExitKind)}
+		r := workflow.MemberRun{Generation: e.Spec.Flow.Restart, Exit: workflow.ExitOf(e.State, e.ExitKind)}
 		if e.CompletedAt != nil {
 			r.EndedAt = *e.CompletedAt
 		}
@@ -42,7 +42,7 @@ func (f *Followers) teamFacts(ctx context.Context, id job.BatchID, known *follow
 			return facts, fmt.Errorf("read what the teams of workflow %s have decided: %w", id, err)
 		}
 		for i := range page {
-			var n team.Incident
+			var n workflow.Incident
 			if err := json.Unmarshal(page[i].Value, &n); err != nil {
 				return facts, fmt.Errorf("read decision %s of the teams of workflow %s: %w", page[i].Key, id, err)
 			}
@@ -61,9 +61,7 @@ func (f *Followers) superviseTeams(ctx context.Context, id job.BatchID, w *job.W
 		return false, nil
 	}
 	if known.teams == nil {
-		if known.teams, err = team.New(w.Teams); err != nil {
-			return false, fmt.Errorf("read the teams of workflow %s: %w", id, err)
-		}
+		known.teams = workflow.NewTeams(w.Teams)
 	}
 	facts, err := f.teamFacts(ctx, id, known)
 	if err != nil {
@@ -73,13 +71,13 @@ func (f *Followers) superviseTeams(ctx context.Context, id job.BatchID, w *job.W
 	for _, a := range known.teams.Decide(facts) {
 		var did bool
 		switch a := a.(type) {
-		case team.Note:
+		case workflow.NoteIncident:
 			did, err = true, f.noteIncident(ctx, id, a.Incident, at)
-		case team.Stop:
+		case workflow.StopMember:
 			did, err = f.stopMember(ctx, known.byName[a.Name()], a, at)
-		case team.Restart:
+		case workflow.RestartMember:
 			did, err = true, f.restartMember(ctx, id, known.byName, a, at)
-		case team.Fail:
+		case workflow.FailTeam:
 			if !known.failed[a.Team] {
 				err = f.noteFailedTeam(ctx, id, a, at)
 				known.failed[a.Team] = err == nil
@@ -92,7 +90,7 @@ func (f *Followers) superviseTeams(ctx context.Context, id job.BatchID, w *job.W
 	}
 	unsettled := map[job.Name]bool{}
 	for name, standing := range known.teams.Standings(facts) {
-		unsettled[team.RunName(name, standing.Generation)] = !standing.Final
+		unsettled[workflow.MemberName(name, standing.Generation)] = !standing.Final
 	}
 	for i, e := range known.jobs {
 		known.flow.Settle(i, !unsettled[e.Spec.Name])
@@ -101,7 +99,7 @@ func (f *Followers) superviseTeams(ctx context.Context, id job.BatchID, w *job.W
 }
 
 // noteIncident stores what a team has decided, before any of it is done.
-func (f *Followers) noteIncident(ctx context.Context, id job.BatchID, n team.Incident, at time.Time) error {
+func (f *Followers) noteIncident(ctx context.Context, id job.BatchID, n workflow.Incident, at time.Time) error {
 	value, err := json.Marshal(n)
 	if err != nil {
 		return err
@@ -130,7 +128,7 @@ type FailedTeam struct {
 }
 
 // noteFailedTeam stores, once, that a team has failed.
-func (f *Followers) noteFailedTeam(ctx context.Context, id job.BatchID, a team.Fail, at time.Time) error {
+func (f *Followers) noteFailedTeam(ctx context.Context, id job.BatchID, a workflow.FailTeam, at time.Time) error {
 	space := queue.BatchSpace(id, failedSpace)
 	if _, err := f.store.Record(ctx, space, string(a.Team)); !errors.Is(err, queue.ErrNotFound) {
 		return err
@@ -176,7 +174,7 @@ func FailedTeams(ctx context.Context, journal queue.Journal, id job.BatchID) ([]
 
 // stopMember ends a member for its team. One that runs is asked to, once, and
 // reports its end later.
-func (f *Followers) stopMember(ctx context.Context, e *queue.Entry, a team.Stop, at time.Time) (bool, error) {
+func (f *Followers) stopMember(ctx context.Context, e *queue.Entry, a workflow.StopMember, at time.Time) (bool, error) {
 	switch {
 	case e == nil || e.State.Terminal():
 		return false, nil
@@ -222,7 +220,7 @@ func (f *Followers) stopWithin(ctx context.Context, batch job.BatchID, id job.ID
 }
 
 // restartMember adds the job that does a member again.
-func (f *Followers) restartMember(ctx context.Context, id job.BatchID, byName map[job.Name]*queue.Entry, a team.Restart, at time.Time) error {
+func (f *Followers) restartMember(ctx context.Context, id job.BatchID, byName map[job.Name]*queue.Entry, a workflow.RestartMember, at time.Time) error {
 	known := byName[a.Job]
 	if known == nil {
 		return fmt.Errorf("team %s: there is no job %s to restart", a.Team, a.Job)
@@ -238,7 +236,7 @@ func (f *Followers) restartMember(ctx context.Context, id job.BatchID, byName ma
 		e.RunnableAt = at
 	}
 	ops := []queue.Op{queue.Spawn{Batch: id, Entries: []queue.Entry{e}}}
-	if old := byName[team.RunName(a.Job, a.Generation-1)]; old != nil && WaitsForSomebody(old) == nil {
+	if old := byName[workflow.MemberName(a.Job, a.Generation-1)]; old != nil && WaitsForSomebody(old) == nil {
 		ops = append(ops, queue.Drop{ID: old.ID, Now: at}) // somebody has looked: its team
 	}
 	if err := f.store.Apply(ctx, ops...); err != nil {

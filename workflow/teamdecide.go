@@ -1,4 +1,4 @@
-package team
+package workflow
 
 import (
 	"fmt"
@@ -8,30 +8,36 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Decide says what is to be done next about the teams.
+// Decide says what is to be done next about the teams when members have ended, with the
+// semantics of Erlang/OTP's supervisor. It may be asked at any time: carried out up to
+// any point and asked again, the answer is the rest of what it was.
+//
+// The reference is OTP 27: the documentation of stdlib's supervisor, its source
+// (supervisor.erl), and "Supervisor Behaviour" in OTP Design Principles. Where we
+// differ, docs/teams.md says so.
 //
 // Each team handles one incident after the other, the earliest end first, as a
 // supervisor process handles its messages: it stops who is affected, in the
 // reverse order of their start and the next only when the one before has ended;
 // then it starts, in order, who is to be restarted. Other teams go on meanwhile,
 // but for those within what is stopped.
-func (t *Tree) Decide(f Facts) []Action {
-	w := newWorld(t, f)
+func (t *Teams) Decide(f TeamFacts) []TeamAction {
+	w := newTeamWorld(t, f)
 	actions := w.settle()
 	for _, top := range t.tops {
 		actions = append(actions, w.stops(top)...)
 		switch exit, _ := w.end(top); exit {
-		case Shutdown:
-			actions = append(actions, Fail{top.name, w.why(top)})
-		case Normal:
-			actions = append(actions, Done{top.name})
+		case ExitShutdown:
+			actions = append(actions, FailTeam{top.name, w.why(top)})
+		case ExitNormal:
+			actions = append(actions, TeamDone{top.name})
 		}
 	}
 	return actions
 }
 
-// Standing is where a member job is, once what Decide says has been done.
-type Standing struct {
+// MemberStanding is where a member job is, once what Decide says has been done.
+type MemberStanding struct {
 	Generation int // of its latest run
 	// Final is set if that has ended and its team, as things are, does not do it
 	// again. A later failure of a sibling may.
@@ -40,14 +46,14 @@ type Standing struct {
 
 // Standings returns how the member jobs stand: what a job that needs one of them
 // has to wait for.
-func (t *Tree) Standings(f Facts) map[job.Name]Standing {
-	w := newWorld(t, f)
+func (t *Teams) Standings(f TeamFacts) map[job.Name]MemberStanding {
+	w := newTeamWorld(t, f)
 	w.settle()
-	all := map[job.Name]Standing{}
+	all := map[job.Name]MemberStanding{}
 	for _, top := range t.tops {
 		for j := range top.jobs() {
 			r := w.latest(j)
-			s := Standing{r.Generation, r.Exit != Alive}
+			s := MemberStanding{r.Generation, r.Exit != ExitAlive}
 			for p := j.parent; p != nil; p = p.parent {
 				s.Final = s.Final && !w.busy(p)
 			}
@@ -58,17 +64,17 @@ func (t *Tree) Standings(f Facts) map[job.Name]Standing {
 }
 
 // settle decides all that needs no waiting, and makes it so in w.
-func (w *world) settle() []Action {
-	var actions []Action
+func (w *teamWorld) settle() []TeamAction {
+	var actions []TeamAction
 	for {
-		var e ended
+		var e endedMember
 		for _, top := range w.tree.tops {
 			w.find(top, &e)
 		}
 		if e.member != nil {
 			i := w.incident(e)
 			w.apply(i)
-			actions = append(actions, Note{i})
+			actions = append(actions, NoteIncident{i})
 			continue
 		}
 		started := w.starts()
@@ -79,20 +85,20 @@ func (w *world) settle() []Action {
 	}
 }
 
-// ended is a member whose end calls for a restart.
-type ended struct {
-	member *node
+// endedMember is a member whose end calls for a restart.
+type endedMember struct {
+	member *teamNode
 	at     time.Time
 }
 
 // find looks, at and below t, for the earliest end that no incident was made of.
-func (w *world) find(t *node, first *ended) {
+func (w *teamWorld) find(t *teamNode, first *endedMember) {
 	st, busy := w.teams[t], w.busy(t)
 	if !busy {
 		for _, m := range t.members {
 			exit, at := w.end(m)
 			if !st.gone[m] && restarts(m.as.Restart, exit) && (first.member == nil || at.Before(first.at)) {
-				*first = ended{m, at}
+				*first = endedMember{m, at}
 			}
 		}
 	}
@@ -102,9 +108,9 @@ func (w *world) find(t *node, first *ended) {
 }
 
 // free yields the teams within t that handle their own incidents now.
-func (w *world) free(t *node) iter.Seq[*node] {
+func (w *teamWorld) free(t *teamNode) iter.Seq[*teamNode] {
 	st, busy := w.teams[t], w.busy(t)
-	return func(yield func(*node) bool) {
+	return func(yield func(*teamNode) bool) {
 		for _, m := range t.members {
 			if m.team == nil || st.gone[m] || busy && st.plan.members[m] {
 				continue
@@ -117,7 +123,7 @@ func (w *world) free(t *node) iter.Seq[*node] {
 }
 
 // incident makes the decision about an end.
-func (w *world) incident(e ended) Incident {
+func (w *teamWorld) incident(e endedMember) Incident {
 	t := e.member.parent
 	st := w.teams[t]
 	i := Incident{N: w.noted + 1, Team: t.name, Member: e.member.name, At: e.at}
@@ -141,18 +147,18 @@ func (w *world) incident(e ended) Incident {
 }
 
 // starts restarts, in order, all that have nothing to wait for any more.
-func (w *world) starts() []Action {
-	var actions []Action
-	var visit func(t *node)
-	visit = func(t *node) {
+func (w *teamWorld) starts() []TeamAction {
+	var actions []TeamAction
+	var visit func(t *teamNode)
+	visit = func(t *teamNode) {
 		p := &w.teams[t].plan
 		if w.nextStop(p) == nil {
 			for _, s := range p.start {
 				if w.latest(s.job).Generation >= s.generation {
 					continue
 				}
-				w.runs[s.job.name] = append(w.runs[s.job.name], Run{Generation: s.generation})
-				actions = append(actions, Restart{t.name, s.job.name, s.generation})
+				w.runs[s.job.name] = append(w.runs[s.job.name], MemberRun{Generation: s.generation})
+				actions = append(actions, RestartMember{t.name, s.job.name, s.generation})
 			}
 		}
 		for m := range w.free(t) {
@@ -166,8 +172,8 @@ func (w *world) starts() []Action {
 }
 
 // stops returns what is to be ended now, one run for each team that waits.
-func (w *world) stops(t *node) []Action {
-	var actions []Action
+func (w *teamWorld) stops(t *teamNode) []TeamAction {
+	var actions []TeamAction
 	if s := w.nextStop(&w.teams[t].plan); s != nil {
 		s.Team = t.name
 		actions = append(actions, *s)
@@ -179,7 +185,7 @@ func (w *world) stops(t *node) []Action {
 }
 
 // why says in a sentence what a team gave up for.
-func (w *world) why(t *node) string {
+func (w *teamWorld) why(t *teamNode) string {
 	st := w.teams[t]
 	return fmt.Sprintf("the team %s gave up: %s ended again at %s, and more than %d restarts within %d s are not allowed",
 		t.name, st.last.Member, st.last.At.UTC().Format(time.RFC3339), t.team.MaxRestarts, t.team.MaxSeconds)

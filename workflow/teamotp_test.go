@@ -1,4 +1,4 @@
-package team_test
+package workflow_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/workflow/team"
+	"github.com/agentsched/agentsched/workflow"
 )
 
 // parse reads a team: "t one_for_all 1/5: a permanent, b transient, (u) temporary"
@@ -37,21 +37,21 @@ func parse(t *testing.T, lines ...string) []job.Team {
 	return teams
 }
 
-func say(actions []team.Action) string {
+func say(actions []workflow.TeamAction) string {
 	var words []string
 	for _, a := range actions {
 		switch a := a.(type) {
-		case team.Note:
+		case workflow.NoteIncident:
 			if a.Incident.GivesUp {
 				words = append(words, fmt.Sprintf("%s gives up", a.Incident.Team))
 			}
-		case team.Stop:
+		case workflow.StopMember:
 			words = append(words, "stop "+string(a.Name()))
-		case team.Restart:
+		case workflow.RestartMember:
 			words = append(words, "start "+string(a.Name()))
-		case team.Fail:
+		case workflow.FailTeam:
 			words = append(words, string(a.Team)+" failed")
-		case team.Done:
+		case workflow.TeamDone:
 			words = append(words, string(a.Team)+" done")
 		}
 	}
@@ -62,13 +62,13 @@ func say(actions []team.Action) string {
 // other, each followed by what is then to be done.
 func play(t *testing.T, teams []job.Team, script ...string) {
 	t.Helper()
-	tree, s := mustTree(t, teams), newStore(teams)
+	tree, s := workflow.NewTeams(teams), newStore(teams)
 	for _, line := range script {
 		event, want, _ := strings.Cut(line, " -> ")
 		for e := range strings.SplitSeq(event, "; ") {
 			var at float64
 			var name job.Name
-			var exit team.Exit
+			var exit workflow.Exit
 			if _, err := fmt.Sscanf(e, "%f %s %s", &at, &name, &exit); err != nil {
 				t.Fatalf("%q: %v", e, err)
 			}
@@ -277,12 +277,12 @@ func TestWhatWasMissedIsHandledInTheOrderOfItsTime(t *testing.T) {
 
 func TestAnEndThatIsLearnedOfLateDoesNotTurnTheClockBack(t *testing.T) {
 	teams := parse(t, "t one_for_one 2/5: a permanent, b permanent")
-	tree, s := mustTree(t, teams), newStore(teams)
+	tree, s := workflow.NewTeams(teams), newStore(teams)
 	for _, e := range []struct {
 		name job.Name
 		at   time.Duration
 	}{{"a", 10 * time.Second}, {"b", 9 * time.Second}} {
-		s.end(e.name, team.Abnormal, epoch.Add(e.at))
+		s.end(e.name, workflow.ExitAbnormal, epoch.Add(e.at))
 		for _, a := range tree.Decide(s.facts) {
 			s.do(a)
 		}
@@ -295,10 +295,10 @@ func TestAnEndThatIsLearnedOfLateDoesNotTurnTheClockBack(t *testing.T) {
 func TestStopsSayHowLongTheyMayTake(t *testing.T) {
 	teams := parse(t, "t one_for_all 1/5: a permanent, b permanent")
 	teams[0].Members[1].Shutdown = job.Duration(7 * time.Second)
-	tree, s := mustTree(t, teams), newStore(teams)
-	s.end("a", team.Abnormal, epoch)
+	tree, s := workflow.NewTeams(teams), newStore(teams)
+	s.end("a", workflow.ExitAbnormal, epoch)
 	actions := tree.Decide(s.facts)
-	want := team.Stop{Team: "t", Job: "b", Generation: 0, Within: job.Duration(7 * time.Second)}
+	want := workflow.StopMember{Team: "t", Job: "b", Generation: 0, Within: job.Duration(7 * time.Second)}
 	if len(actions) != 2 || actions[1] != want {
 		t.Fatalf("got %#v, want a note and %#v", actions, want)
 	}
@@ -308,8 +308,8 @@ func TestStopsSayHowLongTheyMayTake(t *testing.T) {
 // answers.
 func TestIncidentsAreKeptAsJSON(t *testing.T) {
 	teams := parse(t, "t one_for_all 1/5: a permanent, (u) permanent, b temporary", "u one_for_one 1/5: c temporary, d permanent")
-	tree, s := mustTree(t, teams), newStore(teams)
-	s.end("a", team.Abnormal, epoch.Add(time.Second/2))
+	tree, s := workflow.NewTeams(teams), newStore(teams)
+	s.end("a", workflow.ExitAbnormal, epoch.Add(time.Second/2))
 	s.do(tree.Decide(s.facts)[0])
 
 	text, err := json.Marshal(s.facts.Log)
@@ -323,10 +323,10 @@ func TestIncidentsAreKeptAsJSON(t *testing.T) {
 	if got, want := s.facts.Log[0].String(), "a has ended: the team t restarts a+1, c+1, d+1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := (team.Incident{Team: "t", Member: "a", GivesUp: true}).String(), "a has ended: the team t gives up"; got != want {
+	if got, want := (workflow.Incident{Team: "t", Member: "a", GivesUp: true}).String(), "a has ended: the team t gives up"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if nine, ten := (team.Incident{N: 9}).Key(), (team.Incident{N: 10}).Key(); nine >= ten {
+	if nine, ten := (workflow.Incident{N: 9}).Key(), (workflow.Incident{N: 10}).Key(); nine >= ten {
 		t.Errorf("the key of the ninth, %q, is not before that of the tenth, %q", nine, ten)
 	}
 	before := say(tree.Decide(s.facts))
@@ -341,10 +341,10 @@ func TestIncidentsAreKeptAsJSON(t *testing.T) {
 
 func TestFailSaysWhy(t *testing.T) {
 	teams := parse(t, "t one_for_one 0/5: a transient")
-	tree, s := mustTree(t, teams), newStore(teams)
-	s.end("a", team.Abnormal, epoch)
+	tree, s := workflow.NewTeams(teams), newStore(teams)
+	s.end("a", workflow.ExitAbnormal, epoch)
 	actions := tree.Decide(s.facts)
-	want := team.Fail{Team: "t", Why: "the team t gave up: a ended again at 2026-03-01T12:00:00Z, and more than 0 restarts within 5 s are not allowed"}
+	want := workflow.FailTeam{Team: "t", Why: "the team t gave up: a ended again at 2026-03-01T12:00:00Z, and more than 0 restarts within 5 s are not allowed"}
 	if len(actions) != 2 || actions[1] != want {
 		t.Fatalf("got %#v, want a note and %#v", actions, want)
 	}

@@ -1,4 +1,4 @@
-package team_test
+package workflow_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/workflow/team"
+	"github.com/agentsched/agentsched/workflow"
 )
 
 // erlang is supervisor.erl once more, written as it is there: processes that
@@ -34,8 +34,8 @@ type sup struct {
 	waiting   *kid   // within terminate_children, for this one
 	terminate []*kid // still to be terminated
 	then      func(at time.Time)
-	frozen    bool      // its parent is about to terminate it
-	result    team.Exit // Alive while it lives
+	frozen    bool          // its parent is about to terminate it
+	result    workflow.Exit // ExitAlive while it lives
 }
 
 type kid struct {
@@ -48,7 +48,7 @@ type kid struct {
 
 type signal struct {
 	from   *kid
-	reason team.Exit
+	reason workflow.Exit
 	at     time.Time
 }
 
@@ -93,13 +93,13 @@ func (s *sup) start(k *kid) {
 }
 
 // exit is the end of a job's process.
-func (e *erlang) exit(name job.Name, reason team.Exit, at time.Time) {
+func (e *erlang) exit(name job.Name, reason workflow.Exit, at time.Time) {
 	k := e.jobs[name]
 	delete(e.jobs, name)
 	k.owner.down(k, reason, at)
 }
 
-func (s *sup) down(k *kid, reason team.Exit, at time.Time) {
+func (s *sup) down(k *kid, reason workflow.Exit, at time.Time) {
 	k.dead = true
 	if s.waiting == k {
 		s.waiting = nil
@@ -115,7 +115,7 @@ func (s *sup) down(k *kid, reason team.Exit, at time.Time) {
 }
 
 func (s *sup) receive() {
-	for s.result == team.Alive && s.waiting == nil && len(s.mailbox) > 0 {
+	for s.result == workflow.ExitAlive && s.waiting == nil && len(s.mailbox) > 0 {
 		m := s.mailbox[0]
 		s.mailbox = s.mailbox[1:]
 		s.doRestart(m)
@@ -125,11 +125,11 @@ func (s *sup) receive() {
 // doRestart is do_restart/3.
 func (s *sup) doRestart(m signal) {
 	switch t := m.from.as.Restart; {
-	case m.reason == team.Withdrawn: // terminate_child/2
+	case m.reason == workflow.ExitWithdrawn: // terminate_child/2
 		s.delChild(m.from, m.at)
 	case t == job.Permanent:
 		s.restart(m.from, m.at)
-	case m.reason == team.Normal, m.reason == team.Shutdown:
+	case m.reason == workflow.ExitNormal, m.reason == workflow.ExitShutdown:
 		s.delChild(m.from, m.at)
 	case t == job.Transient:
 		s.restart(m.from, m.at)
@@ -141,7 +141,7 @@ func (s *sup) doRestart(m signal) {
 func (s *sup) delChild(k *kid, at time.Time) {
 	s.terminated(k)
 	if !slices.ContainsFunc(s.children, func(k *kid) bool { return k.pid }) {
-		s.die(team.Normal, at) // ours
+		s.die(workflow.ExitNormal, at) // ours
 	}
 }
 
@@ -164,7 +164,7 @@ func (s *sup) restart(k *kid, at time.Time) {
 	}
 	s.restarts = kept
 	if len(kept) > s.spec.MaxRestarts {
-		s.terminateChildren(s.children, at, func(at time.Time) { s.die(team.Shutdown, at) })
+		s.terminateChildren(s.children, at, func(at time.Time) { s.die(workflow.ExitShutdown, at) })
 		return
 	}
 	place := slices.Index(s.children, k)
@@ -233,10 +233,10 @@ func (s *sup) goOn(at time.Time) {
 
 // shutdown is the exit signal of the parent.
 func (s *sup) shutdown(at time.Time) {
-	s.terminateChildren(s.children, at, func(at time.Time) { s.die(team.Shutdown, at) })
+	s.terminateChildren(s.children, at, func(at time.Time) { s.die(workflow.ExitShutdown, at) })
 }
 
-func (s *sup) die(reason team.Exit, at time.Time) {
+func (s *sup) die(reason workflow.Exit, at time.Time) {
 	s.result, s.mailbox = reason, nil
 	if s.self != nil {
 		s.self.owner.down(s.self, reason, at)
@@ -252,7 +252,7 @@ func (e *erlang) awaited() []string {
 			all = append(all, fmt.Sprintf("%s/%d", s.waiting.as.Job, e.born[s.waiting.as.Job]-1))
 		}
 		for _, k := range s.children {
-			if k.sub != nil && k.pid && k.sub.result == team.Alive {
+			if k.sub != nil && k.pid && k.sub.result == workflow.ExitAlive {
 				visit(k.sub)
 			}
 		}
@@ -268,7 +268,7 @@ func (e *erlang) awaited() []string {
 func (e *erlang) results() []string {
 	var all []string
 	for _, s := range e.tops {
-		if s.result != team.Alive {
+		if s.result != workflow.ExitAlive {
 			all = append(all, fmt.Sprintf("%s %s", s.spec.ID, s.result))
 		}
 	}

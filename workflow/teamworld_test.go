@@ -1,4 +1,4 @@
-package team_test
+package workflow_test
 
 import (
 	"fmt"
@@ -11,20 +11,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/workflow/team"
+	"github.com/agentsched/agentsched/workflow"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // store is the durable facts, with what an executor of the actions does to them.
-type store struct{ facts team.Facts }
+type store struct{ facts workflow.TeamFacts }
 
 func newStore(teams []job.Team) *store {
-	s := &store{team.Facts{Runs: map[job.Name][]team.Run{}}}
+	s := &store{workflow.TeamFacts{Runs: map[job.Name][]workflow.MemberRun{}}}
 	for _, t := range teams {
 		for _, m := range t.Members {
 			if m.Job != "" {
-				s.facts.Runs[m.Job] = []team.Run{{}}
+				s.facts.Runs[m.Job] = []workflow.MemberRun{{}}
 			}
 		}
 	}
@@ -32,7 +32,7 @@ func newStore(teams []job.Team) *store {
 }
 
 func (s *store) clone() *store {
-	c := &store{team.Facts{Runs: maps.Clone(s.facts.Runs), Log: slices.Clone(s.facts.Log)}}
+	c := &store{workflow.TeamFacts{Runs: maps.Clone(s.facts.Runs), Log: slices.Clone(s.facts.Log)}}
 	for name, runs := range c.facts.Runs {
 		c.facts.Runs[name] = slices.Clone(runs)
 	}
@@ -40,44 +40,44 @@ func (s *store) clone() *store {
 }
 
 // do carries an action out; stops take their time and are up to the test.
-func (s *store) do(a team.Action) {
+func (s *store) do(a workflow.TeamAction) {
 	switch a := a.(type) {
-	case team.Note:
+	case workflow.NoteIncident:
 		s.facts.Log = append(s.facts.Log, a.Incident)
-	case team.Restart:
-		s.facts.Runs[a.Job] = append(s.facts.Runs[a.Job], team.Run{Generation: a.Generation})
+	case workflow.RestartMember:
+		s.facts.Runs[a.Job] = append(s.facts.Runs[a.Job], workflow.MemberRun{Generation: a.Generation})
 	}
 }
 
-func lasting(a team.Action) bool {
+func lasting(a workflow.TeamAction) bool {
 	switch a.(type) {
-	case team.Note, team.Restart:
+	case workflow.NoteIncident, workflow.RestartMember:
 		return false
 	}
 	return true
 }
 
-func (s *store) end(name job.Name, exit team.Exit, at time.Time) {
+func (s *store) end(name job.Name, exit workflow.Exit, at time.Time) {
 	runs := s.facts.Runs[name]
 	for i := range runs {
-		if runs[i].Exit == team.Alive {
+		if runs[i].Exit == workflow.ExitAlive {
 			runs[i].Exit, runs[i].EndedAt = exit, at
 		}
 	}
 }
 
 // answers sorts actions by what they are, written as the oracle writes them.
-func answers(actions []team.Action) (starts, stops, results []string) {
+func answers(actions []workflow.TeamAction) (starts, stops, results []string) {
 	for _, a := range actions {
 		switch a := a.(type) {
-		case team.Restart:
+		case workflow.RestartMember:
 			starts = append(starts, fmt.Sprintf("%s/%d", a.Job, a.Generation))
-		case team.Stop:
+		case workflow.StopMember:
 			stops = append(stops, fmt.Sprintf("%s/%d", a.Job, a.Generation))
-		case team.Fail:
-			results = append(results, fmt.Sprintf("%s %s", a.Team, team.Shutdown))
-		case team.Done:
-			results = append(results, fmt.Sprintf("%s %s", a.Team, team.Normal))
+		case workflow.FailTeam:
+			results = append(results, fmt.Sprintf("%s %s", a.Team, workflow.ExitShutdown))
+		case workflow.TeamDone:
+			results = append(results, fmt.Sprintf("%s %s", a.Team, workflow.ExitNormal))
 		}
 	}
 	slices.Sort(stops)
@@ -118,14 +118,6 @@ func forests() *rapid.Generator[[]job.Team] {
 	})
 }
 
-func mustTree(t interface{ Fatal(...any) }, teams []job.Team) *team.Tree {
-	tree, err := team.New(teams)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
-}
-
 // Whatever ends, in whatever order, at whatever moment of a restart: who is being
 // stopped, who is started in which order, and who gives up, is what OTP's
 // supervisor does. And whoever crashes after any of the actions gets the rest of
@@ -133,7 +125,7 @@ func mustTree(t interface{ Fatal(...any) }, teams []job.Team) *team.Tree {
 func TestDecideDoesWhatErlangDoesAndGoesOnAfterACrash(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		teams := forests().Draw(t, "teams")
-		tree, erl, s := mustTree(t, teams), newErlang(teams), newStore(teams)
+		tree, erl, s := workflow.NewTeams(teams), newErlang(teams), newStore(teams)
 		now := epoch
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			alive := slices.Sorted(maps.Keys(erl.jobs))
@@ -145,7 +137,7 @@ func TestDecideDoesWhatErlangDoesAndGoesOnAfterACrash(t *testing.T) {
 				stopped, _, _ := strings.Cut(rapid.SampledFrom(aw).Draw(t, "stopped"), "/")
 				name = job.Name(stopped)
 			}
-			exit := rapid.SampledFrom([]team.Exit{team.Abnormal, team.Abnormal, team.Abnormal, team.Normal, team.Withdrawn}).Draw(t, "exit")
+			exit := rapid.SampledFrom([]workflow.Exit{workflow.ExitAbnormal, workflow.ExitAbnormal, workflow.ExitAbnormal, workflow.ExitNormal, workflow.ExitWithdrawn}).Draw(t, "exit")
 			now = now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
 
 			erl.exit(name, exit, now)
@@ -170,7 +162,7 @@ func TestDecideDoesWhatErlangDoesAndGoesOnAfterACrash(t *testing.T) {
 func onlyTheLatestRuns(t *rapid.T, s *store) {
 	for name, runs := range s.facts.Runs {
 		for i, r := range runs {
-			if r.Generation != i || r.Exit == team.Alive && i < len(runs)-1 {
+			if r.Generation != i || r.Exit == workflow.ExitAlive && i < len(runs)-1 {
 				t.Fatalf("%s: the runs are %+v, want each numbered and none alive but the last", name, runs)
 			}
 		}
@@ -184,12 +176,12 @@ func same(t interface{ Fatalf(string, ...any) }, what string, got, want []string
 }
 
 // crashesAnywhere carries out any first part of the actions and asks again.
-func crashesAnywhere(t *rapid.T, tree *team.Tree, s *store, actions []team.Action) {
+func crashesAnywhere(t *rapid.T, tree *workflow.Teams, s *store, actions []workflow.TeamAction) {
 	s = s.clone()
 	for i := range actions {
 		again := tree.Decide(s.clone().facts)
 		rest := slices.Clone(actions[:i])
-		rest = append(slices.DeleteFunc(rest, func(a team.Action) bool { return !lasting(a) }), actions[i:]...)
+		rest = append(slices.DeleteFunc(rest, func(a workflow.TeamAction) bool { return !lasting(a) }), actions[i:]...)
 		if got, want := fmt.Sprintf("%#v", again), fmt.Sprintf("%#v", rest); got != want {
 			t.Fatalf("after the first %d of %#v\n got %s\nwant %s", i, actions, got, want)
 		}

@@ -1,4 +1,4 @@
-package team
+package workflow
 
 import (
 	"fmt"
@@ -10,19 +10,19 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Facts are what is durable about the members of a workflow's teams.
-type Facts struct {
+// TeamFacts are what is durable about the members of a workflow's teams.
+type TeamFacts struct {
 	// Runs are all that there are of each member job, in any order: run 0 is the
 	// job that was submitted, run k the one called job.RestartName(NAME, k).
-	Runs map[job.Name][]Run
+	Runs map[job.Name][]MemberRun
 	// Log is every Incident that was noted, in the order of N.
 	Log []Incident
 }
 
-// Run is a member job, or one that does it again.
-type Run struct {
+// MemberRun is a member job, or one that does it again.
+type MemberRun struct {
 	Generation int  // 0, 1, 2, …
-	Exit       Exit // Alive until it has ended for good, its own attempts all used
+	Exit       Exit // ExitAlive until it has ended for good, its own attempts all used
 	EndedAt    time.Time
 }
 
@@ -30,19 +30,19 @@ type Run struct {
 type Exit string
 
 const (
-	// Alive: it has not ended. It may be held, queued, run, or wait for a person.
-	Alive Exit = ""
-	// Normal is OTP's `normal`: a permanent member is restarted.
-	Normal Exit = "normal"
-	// Shutdown is OTP's `shutdown`, of a team that gave up: a permanent member is
+	// ExitAlive: it has not ended. It may be held, queued, run, or wait for a person.
+	ExitAlive Exit = ""
+	// ExitNormal is OTP's `normal`: a permanent member is restarted.
+	ExitNormal Exit = "normal"
+	// ExitShutdown is OTP's `shutdown`, of a team that gave up: a permanent member is
 	// restarted, a transient one is not.
-	Shutdown Exit = "shutdown"
-	// Abnormal is any other reason: permanent and transient members are restarted.
-	Abnormal Exit = "abnormal"
-	// Withdrawn is what OTP's terminate_child/2 leaves: somebody, not the member,
+	ExitShutdown Exit = "shutdown"
+	// ExitAbnormal is any other reason: permanent and transient members are restarted.
+	ExitAbnormal Exit = "abnormal"
+	// ExitWithdrawn is what OTP's terminate_child/2 leaves: somebody, not the member,
 	// decided that it ends. It is not restarted on its own account, whatever its
 	// type, but is when its siblings' strategy says so.
-	Withdrawn Exit = "withdrawn"
+	ExitWithdrawn Exit = "withdrawn"
 )
 
 // ExitOf returns what the end of a queue entry is to its team. exit is looked at
@@ -50,13 +50,13 @@ const (
 func ExitOf(state job.EntryState, exit job.ExitKind) Exit {
 	switch {
 	case !state.Terminal():
-		return Alive
+		return ExitAlive
 	case state == job.Completed && exit == job.ExitSucceeded:
-		return Normal
+		return ExitNormal
 	case state == job.Cancelled, state == job.Completed && exit == job.ExitCancelled:
-		return Withdrawn
+		return ExitWithdrawn
 	}
-	return Abnormal // failed, or expired
+	return ExitAbnormal // failed, or expired
 }
 
 // Incident is a decision that has to be durable before it is acted upon: a member
@@ -87,60 +87,60 @@ func (i Incident) String() string {
 	}
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(i.Starts)) {
-		names = append(names, string(RunName(name, i.Starts[name])))
+		names = append(names, string(MemberName(name, i.Starts[name])))
 	}
 	return fmt.Sprintf("%s has ended: the team %s restarts %s", i.Member, i.Team, strings.Join(names, ", "))
 }
 
-// Action is what is to be done, one of the types below. They are carried out in
+// TeamAction is what is to be done, one of the types below. They are carried out in
 // the order given; whatever they change, ask again.
-type Action interface{ action() }
+type TeamAction interface{ action() }
 
-// Note stores an Incident. It is durable before any action after it is begun.
-type Note struct{ Incident Incident }
+// NoteIncident stores an Incident. It is durable before any action after it is begun.
+type NoteIncident struct{ Incident Incident }
 
-// Stop ends a run: one that waits at once, one that runs by asking it for a
+// StopMember ends a run: one that waits at once, one that runs by asking it for a
 // checkpoint and cancelling it after Within. It is given again and again until
 // that has ended, so that asking twice must do no harm.
-type Stop struct {
+type StopMember struct {
 	Team       job.Name // that wants it
 	Job        job.Name
 	Generation int
 	Within     job.Duration
 }
 
-// Restart adds a run: from then on it may run.
-type Restart struct {
+// RestartMember adds a run: from then on it may run.
+type RestartMember struct {
 	Team       job.Name // that wants it
 	Job        job.Name
 	Generation int
 }
 
-// Fail says that a team that is a member of no other gave up and that all its
+// FailTeam says that a team that is a member of no other gave up and that all its
 // members have ended. It is said whenever it is asked.
-type Fail struct {
+type FailTeam struct {
 	Team job.Name
 	Why  string
 }
 
-// Done says that a team that is a member of no other has ended: no member runs or
+// TeamDone says that a team that is a member of no other has ended: no member runs or
 // is to be restarted. It is said whenever it is asked.
-type Done struct{ Team job.Name }
+type TeamDone struct{ Team job.Name }
 
-func (Note) action()    {}
-func (Stop) action()    {}
-func (Restart) action() {}
-func (Fail) action()    {}
-func (Done) action()    {}
+func (NoteIncident) action()  {}
+func (StopMember) action()    {}
+func (RestartMember) action() {}
+func (FailTeam) action()      {}
+func (TeamDone) action()      {}
 
 // Name is what the run is called in its batch.
-func (s Stop) Name() job.Name { return RunName(s.Job, s.Generation) }
+func (s StopMember) Name() job.Name { return MemberName(s.Job, s.Generation) }
 
 // Name is what the run is to be called in its batch.
-func (r Restart) Name() job.Name { return RunName(r.Job, r.Generation) }
+func (r RestartMember) Name() job.Name { return MemberName(r.Job, r.Generation) }
 
-// RunName returns the name of a generation of a job, which is the job's own for 0.
-func RunName(name job.Name, generation int) job.Name {
+// MemberName returns the name of a generation of a job, which is the job's own for 0.
+func MemberName(name job.Name, generation int) job.Name {
 	if generation == 0 {
 		return name
 	}
