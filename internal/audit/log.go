@@ -200,6 +200,7 @@ func (l *Log) run(w *writer) error {
 	timer.Stop()
 	defer timer.Stop()
 	armed := false
+	var batch []pending
 	for {
 		select {
 		case <-timer.C:
@@ -211,7 +212,8 @@ func (l *Log) run(w *writer) error {
 				w.lose(l.missed.Swap(0), errFull)
 				return w.close()
 			}
-			batch := []pending{p}
+			clear(batch)
+			batch = append(batch[:0], p)
 			for more := true; more && len(batch) < maxBatch; {
 				select {
 				case p, ok := <-l.queue:

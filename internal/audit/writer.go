@@ -101,8 +101,8 @@ func (w *writer) append(batch []pending) (written int, err error) {
 		}
 		w.gap = gap{}
 	}
-	var text []byte
-	head, waiting := w.head, 0 // of entries whose lines are in text
+	text := make([]byte, 0, 512*len(batch)) // as long as most lines are
+	head, waiting := w.head, 0              // of entries whose lines are in text
 	flush := func() error {
 		err := w.put(text, head, waiting)
 		if err == nil {

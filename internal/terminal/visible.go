@@ -65,11 +65,19 @@ type jsonWriter struct {
 func (j *jsonWriter) Write(p []byte) (int, error) {
 	out := j.out[:0]
 	for rest := p; len(rest) > 0; {
+		plain := 0
+		for plain < len(rest) && (rest[plain] >= ' ' && rest[plain] < 0x7f || rest[plain] == '\n') {
+			plain++
+		}
+		if plain > 0 {
+			out, rest = append(out, rest[:plain]...), rest[plain:]
+			continue
+		}
 		r, n := utf8.DecodeRune(rest)
 		switch {
 		case r == utf8.RuneError && n == 1: // of a json.RawMessage
 			out = append(out, `\ufffd`...)
-		case !hidden(r) || r == '\n':
+		case !hidden(r):
 			out = append(out, rest[:n]...)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
