@@ -3,6 +3,8 @@ package house
 import (
 	"encoding/json"
 	"io"
+	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -11,16 +13,28 @@ import (
 
 const module = "github.com/agentsched/agentsched/"
 
-// allowed lists, for each package, what of ours it may import. The scheduler's
-// side never reaches the core's nor the other way round; only package cli sees
-// both. An entry that ends in "/..." stands for everything below it.
-var allowed = map[string]string{
+// The tables list, for each package, what of ours it may import. An entry that ends in
+// "/..." stands for everything below it. Both sides speak the words of what both use,
+// and neither reaches the other's: see TestSides.
+
+// both are the packages that both sides use.
+var both = map[string]string{
 	// The domain imports no other part: everybody speaks its words.
 	"job": "internal/fields",
-	// What leaves the process is plain values, so that other modules can name them.
-	"api": "job",
+	// What the two sides say to each other.
+	"ipc": "job internal/isolation",
 
-	// The scheduler's side.
+	"internal/fields":    "",    // what a field of a file or a message is
+	"internal/isolation": "job", // what is out of use: the cores decide and enforce it, the scheduler keeps it
+	"internal/jsoncheck": "",    // values by the schemas that jobs carry
+	"internal/proc":      "",
+	"internal/redact":    "",
+	"internal/statedir":  "job",
+	"internal/workspace": "job internal/statedir", // the scheduler checks, explains and applies what the core made
+}
+
+// schedulers are the scheduler's packages, and those of who talks with it.
+var schedulers = map[string]string{
 	"queue":               "job",
 	"queue/sqlite":        "job queue",
 	"queue/queuetest":     "job queue",
@@ -31,22 +45,33 @@ var allowed = map[string]string{
 	"workflow/durable":    "job queue",
 	"workflow/pipeline":   "job queue internal/fields",
 	"internal/eval":       "job queue internal/fields",
-	"internal/supervisor": "job ipc internal/isolation internal/proc internal/statedir",
+	"internal/supervisor": "job ipc internal/proc internal/statedir",
 	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // workspace: the real paths of folders
-	"internal/server":     "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/statedir",
-	// What is said through the door of a running scheduler, and how others say it.
-	"client":            "api job", // a program of another module imports it
-	"internal/simulate": "job policy internal/fields internal/strictyaml",
-	"internal/trigger":  "api job internal/fields internal/proc internal/statedir",
-	"internal/terminal": "api job", // shows the scheduler's updates, and a scheduler as a whole
+
+	// The doors, and what stands behind them in the scheduler's process.
+	"api":             "job",     // plain values, so that other modules can name them
+	"client":          "api job", // a program of another module imports it
+	"internal/access": "api client internal/proc internal/statedir",
+	"internal/server": "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/statedir",
+	"internal/daemon": "client internal/proc", // client: both ends reach a long socket path in the same way
 	// What looks on: it hears of every moment and changes nothing.
-	"internal/telemetry": "job queue ipc internal/isolation internal/scheduler internal/supervisor watchdog", // the names of a core's metrics are the watchdog's
 	"internal/audit":     "api job internal/redact internal/scheduler",
+	"internal/telemetry": "job queue ipc internal/isolation internal/scheduler internal/supervisor watchdog",
 
-	// What the two sides say to each other.
-	"ipc": "job internal/isolation",
+	// What people write, and what they are shown.
+	"internal/strictyaml":            "internal/fields",
+	"internal/strictyaml/schematest": "internal/fields internal/strictyaml",
+	"internal/config":                "job internal/fields breaker watchdog policy internal/trigger internal/strictyaml internal/eval internal/logging internal/proc", // proc: what the host has
+	"internal/jobfile":               "job internal/fields internal/jsoncheck internal/strictyaml workflow workflow/pipeline",
+	"internal/trigger":               "api job internal/fields internal/proc internal/statedir",
+	"internal/simulate":              "job policy internal/fields internal/strictyaml",
+	"internal/logging":               "internal/fields",
+	"internal/terminal":              "api job", // shows the scheduler's updates, and a scheduler as a whole
+	"internal/scriptmodel":           "",
+}
 
-	// The core's side.
+// cores are the core's packages.
+var cores = map[string]string{
 	"permit":             "job",
 	"breaker":            "job internal/fields",
 	"watchdog":           "job internal/isolation internal/fields",
@@ -59,43 +84,39 @@ var allowed = map[string]string{
 	"worker/exec":        "job worker",
 	"worker/workertest":  "job worker",
 	"internal/agentcore": "job ipc permit breaker watchdog worker worker/... internal/isolation internal/proc internal/statedir internal/workspace internal/jsoncheck internal/redact", // worker/...: the list of adapters that both programs have
+	"cmd/agentcore":      "internal/agentcore",
+}
 
-	// Leaves that either side may use.
-	"internal/proc":                  "",
-	"internal/jsoncheck":             "",
-	"internal/statedir":              "job",
-	"internal/logging":               "internal/fields",
-	"internal/redact":                "",
-	"internal/daemon":                "client internal/proc", // client: both ends reach a long socket path in the same way
-	"internal/access":                "api client internal/proc internal/statedir",
-	"internal/workspace":             "job internal/statedir",
-	"internal/fields":                "", // what a field of a file or a message is
-	"internal/strictyaml":            "internal/fields",
-	"internal/strictyaml/schematest": "internal/fields internal/strictyaml",
-	"internal/jobfile":               "job internal/fields internal/jsoncheck internal/strictyaml workflow workflow/pipeline",
-	"internal/config":                "job internal/fields breaker watchdog policy internal/trigger internal/strictyaml internal/eval internal/logging internal/proc", // proc: what the host has
-	"internal/scriptmodel":           "",
-	"internal/house":                 "",
-	"internal/terminaltest":          "",
-	"internal/testrun":               "", // what the tests of several packages that start processes share
-	// What is out of use: the cores decide and enforce it, the scheduler keeps it.
-	"internal/isolation": "job",
-
-	// The programs join everything.
-	"cmd/agentcore": "internal/agentcore",
+// joined are the packages that see both sides: the scheduler's program, which can
+// execute itself as the core, and what is for tests.
+var joined = map[string]string{
 	"internal/cli":  "...",
-	// What a program of somebody else's is made with, and the one of ours.
-	"app":           "internal/cli policy worker",
+	"app":           "internal/cli policy worker", // what a program of somebody else's is made with
 	"cmd/scheduler": "app",
-	"internal/e2e":  "...",
-	// The dashboard in a real browser.
-	"internal/browser": "...",
+
+	"internal/e2e":     "...",
+	"internal/browser": "...", // the dashboard in a real browser
 	// The fault suite, and what its workers are told and are.
 	"internal/faults":        "...",
 	"internal/faults/act":    "",
 	"internal/faults/puppet": "internal/faults/act",
+	"internal/terminaltest":  "",
+	"internal/testrun":       "", // what the tests of several packages that start processes share
+	"internal/house":         "",
 	// How large all of it is, and should be.
 	"scripts/measure": "",
+}
+
+// across are imports of one side's package by the other: settings and names of metrics.
+var across = []string{"internal/config breaker", "internal/config watchdog", "internal/telemetry watchdog"}
+
+// allowed is all tables.
+func allowed() map[string]string {
+	all := maps.Clone(joined)
+	for _, side := range []map[string]string{both, schedulers, cores} {
+		maps.Copy(all, side)
+	}
+	return all
 }
 
 type listed struct {
@@ -124,7 +145,7 @@ func packages(t *testing.T) []listed {
 }
 
 func TestImports(t *testing.T) {
-	seen := map[string]bool{}
+	allowed, seen := allowed(), map[string]bool{}
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		if strings.HasPrefix(name, "examples/") {
@@ -139,6 +160,11 @@ func TestImports(t *testing.T) {
 		for _, imp := range p.Imports {
 			if sub, ours := strings.CutPrefix(imp, module); ours && !permits(rule, sub) {
 				t.Errorf("%s imports %s; it may import: %s", name, sub, rule)
+			}
+		}
+		for r := range strings.FieldsSeq(rule) {
+			if !strings.HasSuffix(r, "...") && !slices.Contains(p.Imports, module+r) {
+				t.Errorf("%s may import %s and does not", name, r)
 			}
 		}
 	}
@@ -156,6 +182,38 @@ func permits(rule, imp string) bool {
 		}
 		return r == imp
 	})
+}
+
+// TestSides: what both sides use imports neither side, and no side the other.
+func TestSides(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		for _, imp := range p.Imports {
+			sub, ours := strings.CutPrefix(imp, module)
+			if _, free := both[sub]; !ours || free || slices.Contains(across, name+" "+sub) {
+				continue
+			}
+			for side, packages := range map[string]map[string]string{"both sides": both, "the scheduler": schedulers, "the core": cores} {
+				_, from := packages[name]
+				if _, to := packages[sub]; from && !to {
+					t.Errorf("%s of %s imports %s, which is not", name, side, sub)
+				}
+			}
+		}
+	}
+}
+
+// TestArchitecture: docs/architecture.md says of each package below internal/ whose it is.
+func TestArchitecture(t *testing.T) {
+	text, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range allowed() {
+		if strings.Count(name, "/") == 1 && strings.HasPrefix(name, "internal/") && !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/architecture.md does not name %s", name)
+		}
+	}
 }
 
 func TestEveryPackageSaysWhatItIs(t *testing.T) {
