@@ -17,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/rs/zerolog"
+	_ "modernc.org/sqlite" // to look into a store behind its back
 
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/testrun"

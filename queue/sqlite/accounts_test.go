@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -17,8 +15,8 @@ import (
 // is filled from the attempts, and what still runs is charged once.
 func TestMigrateAccounts(t *testing.T) {
 	ctx := t.Context()
-	path, db, conn := atVersion(t, 2)
-	_, err := conn.ExecContext(ctx, `INSERT INTO batches (seq, id, source, digest, created_at) VALUES (1, 'b', '', '', 0);
+	path, d := atVersion(t, 2)
+	err := d.conn.exec(`INSERT INTO batches (seq, id, source, digest, created_at) VALUES (1, 'b', '', '', 0);
 		INSERT INTO entries (seq, id, batch, tenant, name, priority, created_at, runnable_at, spec, state, exit_kind, completed_at, attempts, fence, counted) VALUES
 			(1, 'done', 1, 't', 'done', 0, 0, 0, '{"id":"done","agent":"p"}', 'completed', 'succeeded', 5, 2, 2, 2),
 			(2, 'dead', 1, 't', 'dead', 0, 0, 0, '{"id":"dead"}', 'completed', 'failed', 5, 1, 3, 1),
@@ -31,7 +29,7 @@ func TestMigrateAccounts(t *testing.T) {
 			(2, 1, 3, 'claude', '', 'failed', '', 0, 900000000000, '{"class":"AUTH","usage":{"output_tokens":7}}'),
 			(3, 1, 4, 'codex', '', 'running', '', 0, NULL, '');
 		INSERT INTO events (entry, attempt, seq, body) VALUES (3, 1, 1, '{"job":"runs","attempt":1,"seq":1,"time":"1970-01-01T00:00:01Z","usage":{"input_tokens":3}}')`)
-	if err := errors.Join(err, conn.Close(), db.Close()); err != nil {
+	if err := errors.Join(err, d.close()); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Open(ctx, path, Options{})
@@ -110,29 +108,26 @@ func TestKeeperPlans(t *testing.T) {
 		{selectPrune, []any{0, 1}, "entries_coalesced"},
 		{selectPrune, []any{0, 1}, "entries_joined"},
 	} {
-		plan := planOf(t, s.reads, q.query, q.args)
+		plan := planOf(t, s, q.query, q.args)
 		if !strings.Contains(plan, q.want) || strings.Contains(plan, "SCAN e\n") || strings.Contains(plan, "SCAN f") {
 			t.Errorf("plan of %s\n%swant %s", q.query, plan, q.want)
 		}
 	}
 }
 
-func planOf(t *testing.T, db *sql.DB, query string, args []any) string {
+func planOf(t *testing.T, s *Store, query string, args []any) (plan string) {
 	t.Helper()
-	rows, err := db.QueryContext(context.Background(), `EXPLAIN QUERY PLAN `+query, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan := ""
-	err = eachRow(rows, func(rows *sql.Rows) error {
-		var id, parent, unused int
-		var detail string
-		err := rows.Scan(&id, &parent, &unused, &detail)
-		plan += detail + "\n"
-		return err
+	err := s.reads.do(t.Context(), func(d *db) error {
+		return d.rows(`EXPLAIN QUERY PLAN `+query, args, func(row scanner) error {
+			var id, parent, unused int
+			var detail string
+			err := row.Scan(&id, &parent, &unused, &detail)
+			plan += detail + "\n"
+			return err
+		})
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", query, err)
 	}
 	return plan
 }

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -108,7 +107,7 @@ type standing struct {
 	id              job.ID
 	state           job.EntryState
 	fence           job.Fence
-	leaseUntil      sql.NullInt64
+	leaseUntil      *time.Time
 	attempts        int
 	cancelRequested bool
 	key             string
@@ -138,10 +137,15 @@ func (e *standing) dest() []any {
 		&e.key, &e.waitsFor, &e.supersededBy, &e.tenant, &e.agent, &e.errorClass, &e.held, &e.spent}
 }
 
+func (t *tx) scanStanding(row scanner) (*standing, error) {
+	e := &standing{tx: t}
+	return e, row.Scan(e.dest()...)
+}
+
 func (t *tx) standing(id job.ID) (*standing, error) {
 	e := &standing{tx: t}
-	err := t.row(`SELECT `+standingColumns+` FROM entries WHERE id = ?`, []any{string(id)}, e.dest()...)
-	if errors.Is(err, sql.ErrNoRows) {
+	found, err := t.row(`SELECT `+standingColumns+` FROM entries WHERE id = ?`, []any{string(id)}, e.dest()...)
+	if err == nil && !found {
 		err = queue.ErrNotFound
 	}
 	if err != nil {
@@ -192,16 +196,14 @@ func (r *run) moveTo(next job.RunState) error {
 
 func (e *standing) run(number int) (run, error) {
 	r := run{number: number}
-	var started int64
-	err := e.tx.row(`SELECT state, worker, session, started_at, model, charged FROM attempts WHERE entry = ? AND number = ?`,
-		[]any{e.seq, number}, &r.state, &r.worker, &r.session, &started, &r.model, &r.charged)
-	if errors.Is(err, sql.ErrNoRows) {
+	found, err := e.tx.row(`SELECT state, worker, session, started_at, model, charged FROM attempts WHERE entry = ? AND number = ?`,
+		[]any{e.seq, number}, &r.state, &r.worker, &r.session, &r.started, &r.model, &r.charged)
+	if err == nil && !found {
 		err = queue.ErrNotFound
 	}
 	if err != nil {
 		return r, fmt.Errorf("job %s: attempt %d: %w", e.id, number, err)
 	}
-	r.started = moment(started)
 	return r, nil
 }
 
@@ -242,7 +244,7 @@ func (t *tx) begin(op queue.Begin, move queue.Move) error {
 		return err
 	}
 	r := run{number: a.Number, worker: a.Choice.Worker, model: a.Choice.Model, started: a.Started}
-	_, told, err := t.number(`SELECT 1 FROM events WHERE entry = ? AND attempt = ? LIMIT 1`, []any{e.seq, a.Number})
+	_, told, err := t.number(`SELECT 1 FROM events WHERE entry = ? AND attempt = ? LIMIT 1`, e.seq, a.Number)
 	if err != nil {
 		return err
 	}
@@ -251,7 +253,7 @@ func (t *tx) begin(op queue.Begin, move queue.Move) error {
 	}
 	err = t.exec(`INSERT INTO attempts (entry, number, fence, worker, model, state, session, started_at, charged) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		e.seq, a.Number, int64(op.Fence), string(a.Choice.Worker), a.Choice.Model,
-		string(cmp.Or(move.To, a.State)), cmp.Or(move.Session, a.Session), nanos(a.Started), r.charged)
+		string(cmp.Or(move.To, a.State)), cmp.Or(move.Session, a.Session), a.Started, r.charged)
 	if err == nil && r.charged == early {
 		err = e.chargeEarly(r)
 	}
@@ -354,11 +356,11 @@ func (e *standing) withdraw(to job.EntryState, now time.Time) error {
 		}
 	}
 	if e.key == "" && e.held == "" {
-		return e.tx.exec(`UPDATE entries SET state = ?, completed_at = ? WHERE seq = ?`, string(to), nanos(now), e.seq)
+		return e.tx.exec(`UPDATE entries SET state = ?, completed_at = ? WHERE seq = ?`, string(to), now, e.seq)
 	}
 	err := e.tx.exec(`UPDATE entries SET `+letGo+`, state = ?, completed_at = ?, coalesced_with = '', error_class = ?,
 		waiting = CASE WHEN waits_for = '' AND held = '' THEN waiting ELSE '' END, waits_for = '' WHERE seq = ?`,
-		string(to), nanos(now), string(e.errorClass), e.seq)
+		string(to), now, string(e.errorClass), e.seq)
 	if err != nil || e.key == "" {
 		return err
 	}

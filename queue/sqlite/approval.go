@@ -105,7 +105,7 @@ func (t *tx) decide(op queue.Decide) error {
 // retryHeld lets a held entry go as r says. It is queued already.
 func (e *standing) retryHeld(r *queue.Retry) error {
 	return e.tx.exec(`UPDATE entries SET `+letGo+`, error_class = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, feedback = ?, waiting = ? WHERE seq = ?`,
-		string(e.errorClass), nanos(r.RunnableAt), r.Choice, r.Session, string(r.SessionWorker), r.Feedback, r.Waiting, e.seq)
+		string(e.errorClass), r.RunnableAt, r.Choice, r.Session, string(r.SessionWorker), r.Feedback, r.Waiting, e.seq)
 }
 
 // verdict is how an attempt that waited for a person has ended.
@@ -132,7 +132,7 @@ func (e *standing) settle(v verdict) (run, error) {
 		r.state = next
 	}
 	var text string
-	if err := e.tx.row(`SELECT outcome FROM attempts WHERE entry = ? AND number = ?`, []any{e.seq, r.number}, &text); err != nil {
+	if _, err := e.tx.row(`SELECT outcome FROM attempts WHERE entry = ? AND number = ?`, []any{e.seq, r.number}, &text); err != nil {
 		return r, err
 	}
 	var o job.Outcome
@@ -158,13 +158,7 @@ func (e *standing) stopAsking() error {
 
 // stopAsking does so for the queued entries of a line.
 func (l line) stopAsking() error {
-	var asked []*standing
-	err := l.tx.rows(`SELECT `+standingColumns+` FROM entries`+ofLine+` AND state = 'queued' AND held = 'approval'`, []any{string(l.tenant), l.key}, func(row scanner) error {
-		e := &standing{tx: l.tx}
-		err := row.Scan(e.dest()...)
-		asked = append(asked, e)
-		return err
-	})
+	asked, err := collect(l.tx.db, l.tx.scanStanding, `SELECT `+standingColumns+` FROM entries`+ofLine+` AND state = 'queued' AND held = 'approval'`, string(l.tenant), l.key)
 	for i := range asked {
 		if err == nil {
 			err = asked[i].stopAsking()

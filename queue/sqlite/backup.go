@@ -3,14 +3,11 @@ package sqlite
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	driver "modernc.org/sqlite"
 )
 
 // backupPages is how many pages are copied before it is looked whether the
@@ -51,10 +48,10 @@ func (s *Store) backup(ctx context.Context, path string, pragmas []string) (err 
 		return err
 	}
 	if err := s.copyTo(ctx, part, pragmas); err != nil {
-		return readError(ctx, err)
+		return err
 	}
 	if err := verify(ctx, part); err != nil {
-		return fmt.Errorf("the copy: %w", readError(ctx, err))
+		return fmt.Errorf("the copy: %w", err)
 	}
 	if err := syncPath(part); err != nil {
 		return err
@@ -67,55 +64,39 @@ func (s *Store) backup(ctx context.Context, path string, pragmas []string) (err 
 
 // copyTo copies the store, as it is at one moment, into the empty file at path.
 func (s *Store) copyTo(ctx context.Context, path string, pragmas []string) error {
-	conn, err := s.reads.Conn(ctx)
+	to, err := openDB(path, "rw", pragmas)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	// The steps copy what this transaction sees. Without it each would see the
-	// newest, and a write in between would make the copy start over.
-	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
-	var n int
-	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&n); err != nil {
-		return err
-	}
-	return conn.Raw(func(c any) error {
-		b, err := c.(interface {
-			NewBackup(string) (*driver.Backup, error)
-		}).NewBackup(dsn(path, "rw", pragmas))
-		if err != nil {
+	err = s.reads.do(ctx, func(d *db) error {
+		// The steps copy what the transaction sees from here on. Without it each would
+		// see the newest, and a write in between would make the copy start over.
+		if _, _, err := d.number(`SELECT count(*) FROM sqlite_schema`); err != nil {
 			return err
 		}
-		for more := true; more && err == nil; {
-			if more, err = b.Step(backupPages); err == nil {
-				err = ctx.Err()
-			}
-		}
-		return errors.Join(err, b.Finish())
+		return explain(d.conn.copyTo(ctx, to.conn, backupPages))
 	})
+	return errors.Join(err, to.close())
 }
 
 // verify looks whether a copy that nobody else knows is a whole store.
-func verify(ctx context.Context, path string) (err error) {
+func verify(ctx context.Context, path string) error {
 	list, err := embedded()
 	if err != nil {
 		return err
 	}
-	// Immutable: no log is made beside it.
-	db, err := sql.Open("sqlite", dsn(path, "ro", readPragmas())+"&immutable=1")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if _, err := checkVersion(ctx, db, len(list)); err != nil {
-		return err
-	}
-	return quickCheck(ctx, db)
+	s := newStore(path, immutable)
+	err = s.reads.do(ctx, func(d *db) error {
+		if _, err := d.checkVersion(len(list)); err != nil {
+			return err
+		}
+		return d.quickCheck()
+	})
+	return errors.Join(err, s.Close())
 }
+
+// immutable is the mode of a store that nobody writes to: no log is made beside it.
+const immutable = "ro&immutable=1"
 
 // giveName gives the file at from the name to, at which there must be none. Both
 // are in one folder.

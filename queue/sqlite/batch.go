@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -27,7 +25,7 @@ const maxKnown = 64
 func (bs *batches) add(b queue.Batch, workflow string, entries []newEntry) (seq, pool int64, err error) {
 	if len(entries) == 1 {
 		e := entries[0]
-		_, found, err := bs.tx.number(`SELECT seq FROM entries WHERE id = ?`, []any{string(e.ID)})
+		_, found, err := bs.tx.number(`SELECT seq FROM entries WHERE id = ?`, string(e.ID))
 		if err != nil {
 			return 0, 0, err
 		}
@@ -36,7 +34,7 @@ func (bs *batches) add(b queue.Batch, workflow string, entries []newEntry) (seq,
 		}
 	}
 	err = bs.tx.exec(`INSERT INTO batches (id, source, digest, private, created_at, closed_at, workflow) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		string(b.ID), b.Source, b.Digest, b.Private, nanos(b.CreatedAt), nanosOrNull(b.ClosedAt), workflow)
+		string(b.ID), b.Source, b.Digest, b.Private, b.CreatedAt, b.ClosedAt, workflow)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -48,8 +46,8 @@ func (bs *batches) poolOf(id job.BatchID) (seq, pool int64, err error) {
 	if b, ok := bs.known[id]; ok {
 		return b.seq, b.pool, nil
 	}
-	err = bs.tx.row(`SELECT seq, CASE WHEN private THEN seq ELSE 0 END FROM batches WHERE id = ?`, []any{string(id)}, &seq, &pool)
-	if errors.Is(err, sql.ErrNoRows) {
+	found, err := bs.tx.row(`SELECT seq, CASE WHEN private THEN seq ELSE 0 END FROM batches WHERE id = ?`, []any{string(id)}, &seq, &pool)
+	if err == nil && !found {
 		err = fmt.Errorf("batch %s: %w", id, queue.ErrNotFound)
 	}
 	if err == nil {
@@ -75,7 +73,7 @@ func (bs *batches) close(id job.BatchID, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return bs.tx.exec(`UPDATE batches SET closed_at = ? WHERE seq = ? AND closed_at IS NULL`, nanos(now), seq)
+	return bs.tx.exec(`UPDATE batches SET closed_at = ? WHERE seq = ? AND closed_at IS NULL`, now, seq)
 }
 
 // adopt shares what is left of all private batches. Of what has ended nobody

@@ -77,10 +77,10 @@ const (
 )
 
 func (m *room) count(tenant job.Tenant) (int, error) {
-	free, _, err := m.tx.number(queuedFree, []any{string(tenant)})
+	free, _, err := m.tx.number(queuedFree, string(tenant))
 	if err != nil {
 		return 0, err
 	}
-	waits, _, err := m.tx.number(queuedWaits, []any{string(tenant)})
+	waits, _, err := m.tx.number(queuedWaits, string(tenant))
 	return int(free + waits), err
 }

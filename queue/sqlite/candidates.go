@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 
@@ -19,7 +18,7 @@ const (
 // scope is the part of the queue that a claim looks at: a pool and, if that is a
 // private batch's, the heads of other batches that it waits for (heads.go).
 type scope struct {
-	tx    *tx
+	db    *db
 	pool  int64
 	batch job.BatchID // "" of the pools that are none's
 }
@@ -55,17 +54,17 @@ const (
 )
 
 // scopeOf returns what a claim looks at; false if its batch is no private one.
-func (t *tx) scopeOf(spec *queue.ClaimSpec) (scope, bool, error) {
+func (d *db) scopeOf(spec *queue.ClaimSpec) (scope, bool, error) {
 	switch {
 	case spec.External && spec.Batch != "":
 		return scope{}, false, errors.New("external work is in no private batch")
 	case spec.External:
-		return scope{tx: t, pool: externalPool}, true, nil
+		return scope{db: d, pool: externalPool}, true, nil
 	case spec.Batch == "":
-		return scope{tx: t, pool: sharedPool}, true, nil
+		return scope{db: d, pool: sharedPool}, true, nil
 	}
-	seq, found, err := t.number(`SELECT seq FROM batches WHERE id = ? AND private`, []any{string(spec.Batch)})
-	return scope{tx: t, pool: seq, batch: spec.Batch}, found, err
+	seq, found, err := d.number(`SELECT seq FROM batches WHERE id = ? AND private`, string(spec.Batch))
+	return scope{db: d, pool: seq, batch: spec.Batch}, found, err
 }
 
 // place is where an entry stands in its lane.
@@ -83,25 +82,17 @@ type laneHead struct {
 // lanes returns the lanes of the scope's pool, each found with one seek.
 func (s scope) lanes() (list []laneHead, err error) {
 	l := laneHead{lane: job.Lane{Batch: s.batch}}
-	err = s.tx.row(selectFirstLane, []any{s.pool}, &l.lane.Tenant, &l.lane.Priority, &l.runnableAt, &l.id)
-	for err == nil {
+	found, err := s.db.row(selectFirstLane, []any{s.pool}, &l.lane.Tenant, &l.lane.Priority, &l.runnableAt, &l.id)
+	for found {
 		list = append(list, l)
-		err = s.tx.row(selectNextLane, []any{s.pool, string(l.lane.Tenant), l.lane.Priority, int64(latest)}, &l.lane.Tenant, &l.lane.Priority, &l.runnableAt, &l.id)
-	}
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
+		found, err = s.db.row(selectNextLane, []any{s.pool, string(l.lane.Tenant), l.lane.Priority, int64(latest)}, &l.lane.Tenant, &l.lane.Priority, &l.runnableAt, &l.id)
 	}
 	return list, err
 }
 
 // page returns the next entries of a lane behind a place, at most size.
 func (s scope) page(l job.Lane, at place, size int) ([]*entryRow, error) {
-	var page []*entryRow
-	err := s.tx.rows(selectPage, []any{s.pool, string(l.Tenant), l.Priority, at.runnableAt, at.id, size}, func(row scanner) error {
-		r := &entryRow{}
-		page = append(page, r)
-		return r.scan(row)
-	})
+	page, err := collect(s.db, scanRow, selectPage, s.pool, string(l.Tenant), l.Priority, at.runnableAt, at.id, size)
 	if err != nil {
 		return nil, fmt.Errorf("read lane of tenant %s, priority %d: %w", l.Tenant, l.Priority, err)
 	}
@@ -111,22 +102,19 @@ func (s scope) page(l job.Lane, at place, size int) ([]*entryRow, error) {
 // peek returns the place of the next entry of a lane behind a place, from the
 // index alone.
 func (s scope) peek(l job.Lane, at place) (p place, found bool, err error) {
-	err = s.tx.row(selectPeek, []any{s.pool, string(l.Tenant), l.Priority, at.runnableAt, at.id}, &p.runnableAt, &p.id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return p, false, nil
-	}
-	return p, err == nil, err
+	found, err = s.db.row(selectPeek, []any{s.pool, string(l.Tenant), l.Priority, at.runnableAt, at.id}, &p.runnableAt, &p.id)
+	return p, found, err
 }
 
 // firstAfter returns the earliest RunnableAt after now in a lane.
 func (s scope) firstAfter(l job.Lane, now int64) (at int64, found bool, err error) {
-	return s.tx.number(selectAfter, []any{s.pool, string(l.Tenant), l.Priority, now})
+	return s.db.number(selectAfter, s.pool, string(l.Tenant), l.Priority, now)
 }
 
 // firstDeadline returns the earliest deadline after now, of what is held too.
 func (s scope) firstDeadline(now int64) (at int64, found bool, err error) {
 	for _, pool := range []int64{s.pool, heldPool(s.pool)} {
-		first, any, err := s.tx.number(selectDeadline, []any{pool, now})
+		first, any, err := s.db.number(selectDeadline, pool, now)
 		if err != nil {
 			return 0, false, err
 		}
@@ -137,32 +125,22 @@ func (s scope) firstDeadline(now int64) (at int64, found bool, err error) {
 	return at, found, nil
 }
 
-// number returns what a query for at most one integer found.
-func (t *tx) number(query string, args []any) (n int64, found bool, err error) {
-	err = t.row(query, args, &n)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, false, nil
-	}
-	return n, err == nil, err
-}
-
 // overdueEntry is a queued entry whose deadline has passed.
 type overdueEntry struct {
 	seq int64
 	id  job.ID
 }
 
-func (s scope) overdue(now int64) (list []overdueEntry, err error) {
+func (s scope) overdue(now int64) (found []overdueEntry, err error) {
 	for _, pool := range []int64{s.pool, heldPool(s.pool)} {
-		err := s.tx.rows(selectOverdue, []any{pool, now}, func(row scanner) error {
-			var o overdueEntry
-			err := row.Scan(&o.seq, &o.id)
-			list = append(list, o)
-			return err
-		})
+		more, err := collect(s.db, func(row scanner) (o overdueEntry, err error) {
+			err = row.Scan(&o.seq, &o.id)
+			return o, err
+		}, selectOverdue, pool, now)
 		if err != nil {
 			return nil, err
 		}
+		found = append(found, more...)
 	}
-	return list, nil
+	return found, nil
 }

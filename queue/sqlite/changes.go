@@ -2,13 +2,10 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sort"
-	"strings"
 	"sync"
 
 	"github.com/agentsched/agentsched/job"
@@ -217,48 +214,38 @@ func (b *batchChanges) after(m queue.Mark) []change {
 
 // BatchSince implements queue.Store.
 func (s *Store) BatchSince(ctx context.Context, id job.BatchID, since queue.Mark) (queue.Changes, error) {
-	c, err := s.batchSince(ctx, id, since)
-	if err != nil {
-		return queue.Changes{}, fmt.Errorf("changes of batch %s: %w", id, readError(ctx, err))
-	}
-	return c, nil
-}
-
-func (s *Store) batchSince(ctx context.Context, id job.BatchID, since queue.Mark) (c queue.Changes, err error) {
+	what := "changes of batch " + string(id)
 	if s.writer == nil { // nobody knows what other processes write
-		c.Whole = true
-		c.Entries, _, err = s.list(ctx, queue.Filter{Batch: id, Limit: 1 << 30})
-		return c, err
+		return read(ctx, s, what, func(d *db) (c queue.Changes, err error) {
+			c.Whole = true
+			c.Entries, err = collect(d, scanEntry, selectBatch, string(id))
+			return c, err
+		})
 	}
 	known := &s.writer.tx.changes
-	var unchanged bool
-	if c.Mark, unchanged = known.unchanged(id, since); unchanged {
-		return c, ctx.Err()
+	mark, unchanged := known.unchanged(id, since)
+	if unchanged {
+		return queue.Changes{Mark: mark}, contextError(ctx)
 	}
-	tx, err := s.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return c, err
-	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
-	var batch int64
-	err = tx.QueryRowContext(ctx, `SELECT seq FROM batches WHERE id = ?`, string(id)).Scan(&batch) // the snapshot begins
-	if errors.Is(err, sql.ErrNoRows) {
-		c.Whole = true
-		return c, nil
-	} else if err != nil {
-		return c, err
-	}
-	where, args := `e.batch = ?`, []any{batch}
-	if changed, all := known.since(batch, id, since); all && len(changed) == 0 {
-		return c, nil
-	} else if all && len(changed) <= maxListed {
-		where, args = `e.seq IN (?`+strings.Repeat(", ?", len(changed)-1)+`)`, nil
-		for _, seq := range changed {
-			args = append(args, seq)
+	return read(ctx, s, what, func(d *db) (queue.Changes, error) {
+		c := queue.Changes{Mark: mark}
+		batch, found, err := d.number(`SELECT seq FROM batches WHERE id = ?`, string(id)) // the snapshot begins
+		if err != nil || !found {
+			c.Whole = true
+			return c, err
 		}
-	} else {
-		c.Whole = true
-	}
-	c.Entries, err = scanEntries(tx.QueryContext(ctx, `SELECT `+entryColumns+` FROM entries e WHERE `+where+` ORDER BY e.seq`, args...))
-	return c, err
+		changed, all := known.since(batch, id, since)
+		if c.Whole = !all || len(changed) > maxListed; c.Whole {
+			c.Entries, err = collect(d, scanEntry, selectBatch, string(id))
+			return c, err
+		}
+		for _, seq := range changed {
+			one, err := collect(d, scanEntry, selectEntry, seq)
+			if err != nil {
+				return c, err
+			}
+			c.Entries = append(c.Entries, one...)
+		}
+		return c, nil
+	})
 }

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 
@@ -55,42 +54,36 @@ func invariants() []struct{ what, query string } {
 // Check implements queue.Keeper. It reads the whole store as it is at one
 // moment, and lets others write meanwhile.
 func (s *Store) Check(ctx context.Context) error {
-	if err := s.check(ctx); err != nil {
+	if err := s.reads.do(ctx, (*db).check); err != nil {
 		return fmt.Errorf("check store %s: %w", s.path, err)
 	}
 	return nil
 }
 
-func (s *Store) check(ctx context.Context) error {
-	tx, err := s.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return readError(ctx, err)
-	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
+func (d *db) check() error {
 	var wrong []string
 	find := func(what, query string) error {
-		found, more, err := findings(ctx, tx, query)
-		if err != nil {
-			return readError(ctx, err)
+		found, err := collect(d, scanText, query)
+		if err != nil || len(found) == 0 || found[0] == "ok" { // says integrity_check, if there is nothing
+			return err
 		}
-		if len(found) > 0 {
-			text := what + ": " + strings.Join(found, ", ")
-			if more > 0 {
-				text += fmt.Sprintf(" and %d more", more)
-			}
-			wrong = append(wrong, strings.TrimPrefix(text, ": "))
+		first := found[:min(len(found), maxFindings)]
+		text := strings.Join(strings.Fields(strings.Join(first, ", ")), " ")
+		if more := len(found) - len(first); more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
 		}
+		wrong = append(wrong, what+text)
 		return nil
 	}
 	if err := find("", fmt.Sprintf(`PRAGMA integrity_check(%d)`, maxFindings)); err != nil {
 		return err
 	}
 	if len(wrong) == 0 { // else what follows would only say the same again
-		if err := find("a row points nowhere", `SELECT "table" || ' ' || coalesce(rowid, '') FROM pragma_foreign_key_check`); err != nil {
+		if err := find("a row points nowhere: ", `SELECT "table" || ' ' || coalesce(rowid, '') FROM pragma_foreign_key_check`); err != nil {
 			return err
 		}
 		for _, i := range invariants() {
-			if err := find(i.what, i.query); err != nil {
+			if err := find(i.what+": ", i.query); err != nil {
 				return err
 			}
 		}
@@ -101,36 +94,12 @@ func (s *Store) check(ctx context.Context) error {
 	return nil
 }
 
-// findings returns the first rows of a query, and how many there are beyond.
-func findings(ctx context.Context, tx *sql.Tx, query string) (first []string, more int, err error) {
-	rows, err := tx.QueryContext(ctx, query)
-	if err != nil {
-		return nil, 0, err
-	}
-	err = eachRow(rows, func(rows *sql.Rows) error {
-		var text string
-		err := rows.Scan(&text)
-		switch {
-		case text == "ok": // says integrity_check, if there is nothing
-		case len(first) == maxFindings:
-			more++
-		default:
-			first = append(first, strings.Join(strings.Fields(text), " "))
-		}
-		return err
-	})
-	return first, more, err
-}
-
 // quickCheck looks whether a file's pages are whole, without what a rule of
 // ours says about them.
-func quickCheck(ctx context.Context, db *sql.DB) error {
-	var verdict string
-	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
-		return explain(err)
+func (d *db) quickCheck() error {
+	found, err := collect(d, scanText, `PRAGMA quick_check(1)`)
+	if err == nil && (len(found) == 0 || found[0] != "ok") {
+		err = fmt.Errorf("%w: %s", queue.ErrCorrupt, strings.Join(strings.Fields(strings.Join(found, " ")), " "))
 	}
-	if verdict != "ok" {
-		return fmt.Errorf("%w: %s", queue.ErrCorrupt, strings.Join(strings.Fields(verdict), " "))
-	}
-	return nil
+	return err
 }

@@ -157,22 +157,19 @@ func (c *claimTurn) named() (rows []*entryRow, err error) {
 				pool = h.pool
 			}
 		}
-		row := &entryRow{}
-		err := c.rows(selectNamed, []any{string(id), pool, c.now}, func(r scanner) error { return row.scan(r) })
+		found, err := collect(c.db, scanRow, selectNamed, string(id), pool, c.now)
+		if err == nil && len(found) > 0 && c.looksInto() {
+			err = found[0].decode()
+		}
 		admitted := false
-		if err == nil && row.seq != 0 {
-			if c.looksInto() {
-				err = row.decode()
-			}
-			if err == nil {
-				admitted, err = c.admits(row)
-			}
+		if err == nil && len(found) > 0 {
+			admitted, err = c.admits(found[0])
 		}
 		if err != nil {
 			return nil, err
 		}
 		if admitted {
-			rows = append(rows, row)
+			rows = append(rows, found[0])
 		}
 	}
 	return rows, nil
@@ -210,15 +207,16 @@ func (c *claimTurn) expire() error {
 	}
 }
 
+const selectFence = `SELECT last FROM fence`
+
 // dispatch gives each entry a fence and to the holder.
 func (c *claimTurn) dispatch(rows []*entryRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	var last job.Fence
-	err := c.row(`SELECT last FROM fence`, nil, &last)
+	n, _, err := c.number(selectFence)
+	last := job.Fence(n) + job.Fence(len(rows))
 	if err == nil {
-		last += job.Fence(len(rows))
 		err = c.exec(`UPDATE fence SET last = ?`, int64(last))
 	}
 	if err != nil {
@@ -234,7 +232,7 @@ func (c *claimTurn) dispatch(rows []*entryRow) error {
 		e.Fence = last - job.Fence(len(rows)-1-i)
 		e.DispatchedAt, e.LeaseUntil = new(now), new(lease)
 		err := c.exec(`UPDATE entries SET state = 'dispatched', holder = ?, fence = ?, dispatched_at = ?, lease_until = ?, waiting = ''
-			WHERE seq = ?`, e.Holder, int64(e.Fence), nanos(now), nanos(lease), row.seq)
+			WHERE seq = ?`, e.Holder, int64(e.Fence), now, lease, row.seq)
 		if err != nil {
 			return fmt.Errorf("dispatch job %s: %w", e.ID, err)
 		}
@@ -298,8 +296,8 @@ func (c *claimTurn) findNextAt() error {
 		next = min(next, at)
 	}
 	for _, h := range c.heads {
-		if h.deadline.Valid && !c.claimed(h.id) {
-			next = min(next, h.deadline.Int64)
+		if h.deadline != nil && !c.claimed(h.id) {
+			next = min(next, *h.deadline)
 		}
 	}
 	if next != latest {
@@ -319,7 +317,7 @@ func (s *Store) Extend(ctx context.Context, fences []job.Fence, until time.Time)
 	var lost []job.Fence
 	err := s.write(ctx, func(t *tx) error {
 		for _, f := range fences {
-			n, err := t.change(`UPDATE entries INDEXED BY entries_fence SET lease_until = ? WHERE fence = ? AND state = 'dispatched'`, nanos(until), int64(f))
+			n, err := t.change(`UPDATE entries INDEXED BY entries_fence SET lease_until = ? WHERE fence = ? AND state = 'dispatched'`, until, int64(f))
 			if err != nil {
 				return fmt.Errorf("claim %d: %w", f, err)
 			}

@@ -1,11 +1,13 @@
 package sqlite
 
 import (
-	"database/sql"
-	"database/sql/driver"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
+	"time"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -18,8 +20,7 @@ import (
 // 45 µs of CPU here and 54 there, a job's way through claim, start and end 112 and
 // 136, and of such jobs a second sees 24 % fewer there. It also gives no access to
 // sqlite3_update_hook (conn.watch), nor to SQLITE_DBCONFIG_ENABLE_QPSG (conn.keepPlans).
-// database/sql over modernc.org/sqlite, which serves what is read seldom, would cost
-// as much again as a small statement.
+// database/sql over modernc.org/sqlite would cost as much again as a small statement.
 
 // conn is a connection to the file for one goroutine at a time. Values are bound
 // without a copy for each, and columns are read into their destination.
@@ -44,8 +45,12 @@ type sqliteError struct {
 
 func (e *sqliteError) Error() string { return fmt.Sprintf("%s (%d)", e.text, e.code) }
 
+// patch does what modernc.org/sqlite needs on some systems before its first use.
+var patch = sync.OnceFunc(sqlite3.PatchIssue199)
+
 // connect opens an existing file by a URI as dsn makes it, and sets its pragmas.
 func connect(uri string, pragmas []string) (_ *conn, err error) {
+	patch()
 	c := &conn{tls: libc.NewTLS()}
 	c.out = libc.Xcalloc(c.tls, 1, libc.Tsize_t(unsafe.Sizeof(uintptr(0))))
 	defer func() {
@@ -109,14 +114,58 @@ func (c *conn) watch(changed func(table string, row int64, deleted bool)) {
 // and does not move.
 func memory(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
-// exec executes one statement without arguments once.
-func (c *conn) exec(query string) error {
-	s, err := c.prepare(query)
+// exec executes statements without arguments once, up to the first that fails.
+func (c *conn) exec(script string) error {
+	text, err := libc.CString(script)
 	if err != nil {
 		return err
 	}
-	_, err = s.exec(nil)
-	return errors.Join(err, s.close())
+	defer libc.Xfree(c.tls, text)
+	if rc := sqlite3.Xsqlite3_exec(c.tls, c.db, text, 0, 0, 0); rc != sqlite3.SQLITE_OK {
+		return c.fault(rc)
+	}
+	return nil
+}
+
+// interruptAt has the statement under way fail when ctx ends, until release is called.
+func (c *conn) interruptAt(ctx context.Context) (release func()) {
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		sqlite3.Xsqlite3_interrupt(c.tls, c.db) // sets a flag of the connection
+	})
+	return func() {
+		if !stop() {
+			<-done
+		}
+	}
+}
+
+func (c *conn) inTransaction() bool { return sqlite3.Xsqlite3_get_autocommit(c.tls, c.db) == 0 }
+
+// lastRow returns the number of the row that was added last.
+func (c *conn) lastRow() int64 { return sqlite3.Xsqlite3_last_insert_rowid(c.tls, c.db) }
+
+// copyTo copies the file into another connection's, so many pages at a time, until ctx
+// ends.
+func (c *conn) copyTo(ctx context.Context, to *conn, pages int) error {
+	name, err := libc.CString("main")
+	if err != nil {
+		return err
+	}
+	defer libc.Xfree(c.tls, name)
+	b := sqlite3.Xsqlite3_backup_init(to.tls, to.db, name, c.db, name)
+	if b == 0 {
+		return to.fault(sqlite3.Xsqlite3_errcode(to.tls, to.db))
+	}
+	rc := int32(sqlite3.SQLITE_OK)
+	for rc == sqlite3.SQLITE_OK && ctx.Err() == nil {
+		rc = sqlite3.Xsqlite3_backup_step(to.tls, b, int32(pages))
+	}
+	if end := sqlite3.Xsqlite3_backup_finish(to.tls, b); end != sqlite3.SQLITE_OK {
+		return to.fault(end)
+	}
+	return ctx.Err()
 }
 
 // fault returns the error of a call that returned rc.
@@ -159,7 +208,7 @@ type stmt struct {
 	busy  bool
 }
 
-// scanner is a row that can be read: one of stmt, or of database/sql.
+// scanner is a row that can be read.
 type scanner interface{ Scan(dest ...any) error }
 
 func (c *conn) prepare(query string) (*stmt, error) {
@@ -244,6 +293,14 @@ func (s *stmt) bind(args []any) error {
 			rc = sqlite3.Xsqlite3_bind_int64(tls, s.handle, n, one)
 		case float64:
 			rc = sqlite3.Xsqlite3_bind_double(tls, s.handle, n, v)
+		case time.Time:
+			rc = sqlite3.Xsqlite3_bind_int64(tls, s.handle, n, nanos(v))
+		case *time.Time:
+			if v == nil {
+				rc = sqlite3.Xsqlite3_bind_null(tls, s.handle, n)
+			} else {
+				rc = sqlite3.Xsqlite3_bind_int64(tls, s.handle, n, nanos(*v))
+			}
 		case string:
 			copy(unsafe.Slice((*byte)(memory(s.texts)), s.size)[used:], v)
 			rc = sqlite3.Xsqlite3_bind_text(tls, s.handle, n, s.texts+uintptr(used), int32(len(v)), sqlite3.SQLITE_STATIC)
@@ -293,7 +350,7 @@ func (s *stmt) Scan(dest ...any) error {
 }
 
 // column copies a column to where dest points: to a string, an integer, a bool
-// or a float of any name, or to a sql.Scanner.
+// or a float of any name, or to a time. What may be NULL goes to a pointer or an any.
 func (s *stmt) column(i int32, dest any) error {
 	switch d := dest.(type) {
 	case *int64:
@@ -302,11 +359,25 @@ func (s *stmt) column(i int32, dest any) error {
 	case *string:
 		*d = s.text(i)
 		return nil
-	case *sql.NullInt64:
-		*d = sql.NullInt64{Int64: s.int(i), Valid: !s.null(i)}
+	case *time.Time:
+		*d = moment(s.int(i))
 		return nil
-	case sql.Scanner:
-		return d.Scan(s.value(i))
+	case **time.Time:
+		if *d = nil; !s.null(i) {
+			*d = new(moment(s.int(i)))
+		}
+		return nil
+	case **int64:
+		if *d = nil; !s.null(i) {
+			*d = new(s.int(i))
+		}
+		return nil
+	case *json.RawMessage:
+		*d = json.RawMessage(s.text(i))
+		return nil
+	case *any:
+		*d = s.value(i)
+		return nil
 	}
 	v := reflect.ValueOf(dest)
 	if v.Kind() != reflect.Pointer {
@@ -342,7 +413,7 @@ func (s *stmt) text(i int32) string {
 	return string(unsafe.Slice((*byte)(memory(p)), n))
 }
 
-func (s *stmt) value(i int32) driver.Value {
+func (s *stmt) value(i int32) any {
 	switch sqlite3.Xsqlite3_column_type(s.c.tls, s.handle, i) {
 	case sqlite3.SQLITE_INTEGER:
 		return s.int(i)

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -18,13 +16,7 @@ import (
 // Balances are records: of each tenant one in balanceSpace, and in a space of its own
 // one for each entry of its history. What a claim has taken is under its fence, so that
 // whatever ends the claim finds it.
-const (
-	balanceSpace = "credits"
-	selectRecord = `SELECT value FROM records WHERE space = ? AND key = ?`
-	setRecord    = `INSERT INTO records (space, key, value, at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (space, key) DO UPDATE SET value = excluded.value, at = excluded.at`
-	deleteRecord = `DELETE FROM records WHERE space = ? AND key = ?`
-)
+const balanceSpace = "credits"
 
 // balance is the value of a record of balanceSpace.
 type balance struct {
@@ -76,19 +68,21 @@ type credits struct {
 }
 
 // balance returns a tenant's balance; false if it has none.
-func (cs *credits) balance(tenant job.Tenant) (b balance, has bool, err error) {
-	var text string
-	err = cs.tx.row(selectRecord, []any{balanceSpace, string(tenant)}, &text)
-	if errors.Is(err, sql.ErrNoRows) {
-		return b, false, nil
-	}
+func (d *db) balance(tenant job.Tenant) (b balance, has bool, err error) {
+	r, has, err := d.record(balanceSpace, string(tenant))
 	if err == nil {
-		err = decode(text, &b)
+		err = decode(string(r.Value), &b)
 	}
 	if err != nil {
 		return b, false, fmt.Errorf("read the balance of tenant %s: %w", tenant, err)
 	}
-	return b, true, nil
+	return b, has, nil
+}
+
+// hasBalances reports whether any tenant has one.
+func (d *db) hasBalances() (bool, error) {
+	_, has, err := d.number(`SELECT 1 FROM records WHERE space = ? LIMIT 1`, balanceSpace)
+	return has, err
 }
 
 // note sets the record of a balance or of an entry of a history.
@@ -97,14 +91,14 @@ func (cs *credits) note(space, key string, value any, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	return cs.tx.exec(setRecord, space, key, text, nanos(at))
+	return cs.tx.setRecord(space, key, text, at)
 }
 
 func (cs *credits) topUp(op queue.TopUp) error {
 	if err := op.Validate(); err != nil {
 		return err
 	}
-	b, has, err := cs.balance(op.Tenant)
+	b, has, err := cs.tx.balance(op.Tenant)
 	if err != nil {
 		return err
 	}
@@ -112,7 +106,7 @@ func (cs *credits) topUp(op queue.TopUp) error {
 	if err != nil {
 		return err
 	}
-	last, _, err := cs.tx.number(`SELECT last FROM fence`, nil)
+	last, _, err := cs.tx.number(selectFence)
 	if err != nil {
 		return err
 	}
@@ -126,18 +120,18 @@ func (cs *credits) topUp(op queue.TopUp) error {
 }
 
 func (cs *credits) dropBalance(op queue.DropBalance) error {
-	b, has, err := cs.balance(op.Tenant)
+	b, has, err := cs.tx.balance(op.Tenant)
 	if err == nil && !has {
 		err = fmt.Errorf("balance of tenant %s: %w", op.Tenant, queue.ErrNotFound)
 	}
 	if err != nil {
 		return err
 	}
-	last, _, err := cs.tx.number(`SELECT last FROM fence`, nil)
+	last, _, err := cs.tx.number(selectFence)
 	if err != nil {
 		return err
 	}
-	if err := cs.tx.exec(deleteRecord, balanceSpace, string(op.Tenant)); err != nil {
+	if err := cs.tx.deleteRecord(balanceSpace, string(op.Tenant)); err != nil {
 		return err
 	}
 	return cs.asked(op.Tenant, last, credit{Credits: -b.of(op.Tenant).Left(), By: op.By}, op.Now)
@@ -148,7 +142,7 @@ func (cs *credits) dropBalance(op queue.DropBalance) error {
 func (cs *credits) asked(tenant job.Tenant, last int64, c credit, at time.Time) error {
 	cs.tx.accounts.grants, cs.tx.touched.moved = grantBook{}, true
 	space, key := historySpace(tenant), claimKey(job.Fence(last))+afterClaim
-	n, _, err := cs.tx.number(`SELECT count(*) FROM records WHERE space = ? AND key >= ? AND key < ?`, []any{space, key, behind(key)})
+	n, _, err := cs.tx.number(`SELECT count(*) FROM records WHERE space = ? AND key >= ? AND key < ?`, space, key, behind(key))
 	if err != nil {
 		return err
 	}
@@ -182,7 +176,7 @@ func (p *purse) pays(e *queue.Entry) (bool, error) {
 	}
 	left, known := p.left[e.Spec.Tenant]
 	if !known {
-		b, has, err := p.credits.balance(e.Spec.Tenant)
+		b, has, err := p.credits.tx.balance(e.Spec.Tenant)
 		if err != nil {
 			return false, err
 		}
@@ -219,7 +213,7 @@ func (p *purse) take(rows []*entryRow, at time.Time) error {
 		}
 	}
 	for _, tenant := range slices.Sorted(maps.Keys(p.left)) {
-		b, has, err := p.credits.balance(tenant)
+		b, has, err := p.credits.tx.balance(tenant)
 		if err != nil {
 			return err
 		}
@@ -237,23 +231,19 @@ func (p *purse) take(rows []*entryRow, at time.Time) error {
 // that counts.
 func (e *standing) giveBack(at time.Time) error {
 	space, key := historySpace(e.tenant), claimKey(e.fence)
-	var text string
-	err := e.tx.row(selectRecord, []any{space, key}, &text)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
+	r, took, err := e.tx.record(space, key)
+	if err != nil || !took {
+		return err
 	}
 	var c credit
-	if err == nil {
-		err = decode(text, &c)
-	}
-	if err != nil {
+	if err := decode(string(r.Value), &c); err != nil {
 		return fmt.Errorf("give credits back: %w", err)
 	}
-	b, has, err := e.tx.credits.balance(e.tenant)
+	b, has, err := e.tx.balance(e.tenant)
 	if err != nil {
 		return err
 	}
-	if err := e.tx.exec(deleteRecord, space, key); err != nil || !has || e.fence <= b.Since {
+	if err := e.tx.deleteRecord(space, key); err != nil || !has || e.fence <= b.Since {
 		return err
 	}
 	b.Taken += c.Credits
@@ -275,7 +265,7 @@ func (cs *credits) dearest() int64 {
 // poor reports whether a head's tenant has a balance that is too small for it.
 func (r *headsRead) poor(tenant job.Tenant, agent job.AgentID) (bool, error) {
 	if r.balances == nil {
-		_, any, err := r.number(`SELECT 1 FROM records WHERE space = ? LIMIT 1`, []any{balanceSpace})
+		any, err := r.hasBalances()
 		if err != nil {
 			return false, err
 		}
@@ -286,7 +276,7 @@ func (r *headsRead) poor(tenant job.Tenant, agent job.AgentID) (bool, error) {
 	}
 	left, known := r.balances[tenant]
 	if !known {
-		b, has, err := r.credits.balance(tenant)
+		b, has, err := r.balance(tenant)
 		if err != nil {
 			return false, err
 		}
@@ -299,51 +289,34 @@ func (r *headsRead) poor(tenant job.Tenant, agent job.AgentID) (bool, error) {
 }
 
 // Balances implements queue.Ledger.
-func (s *Store) Balances(ctx context.Context) (list []queue.Balance, err error) {
-	rows, err := s.reads.QueryContext(ctx, `SELECT key, value FROM records WHERE space = ? ORDER BY key`, balanceSpace)
-	if err == nil {
-		err = eachRow(rows, func(rows *sql.Rows) error {
-			var tenant job.Tenant
-			var text string
+func (s *Store) Balances(ctx context.Context) ([]queue.Balance, error) {
+	return read(ctx, s, "read balances", func(d *db) ([]queue.Balance, error) {
+		return collect(d, func(row scanner) (queue.Balance, error) {
 			var b balance
-			err := rows.Scan(&tenant, &text)
+			r, err := scanRecord(row)
 			if err == nil {
-				err = decode(text, &b)
+				err = decode(string(r.Value), &b)
 			}
-			list = append(list, b.of(tenant))
-			return err
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read balances: %w", readError(ctx, err))
-	}
-	return list, nil
+			return b.of(job.Tenant(r.Key)), err
+		}, selectRecords+` ORDER BY key`, balanceSpace)
+	})
 }
 
 // Credits implements queue.Ledger. A limit below 1 means 1000.
-func (s *Store) Credits(ctx context.Context, t job.Tenant, before string, limit int) (list []queue.Credit, err error) {
+func (s *Store) Credits(ctx context.Context, t job.Tenant, before string, limit int) ([]queue.Credit, error) {
 	if before == "" {
 		before = behind("")
 	}
-	rows, err := s.reads.QueryContext(ctx, `SELECT key, value, at FROM records WHERE space = ? AND key < ? ORDER BY key DESC LIMIT ?`,
-		historySpace(t), before, limitOf(limit))
-	if err == nil {
-		err = eachRow(rows, func(rows *sql.Rows) error {
+	return read(ctx, s, "read the credits of tenant "+string(t), func(d *db) ([]queue.Credit, error) {
+		return collect(d, func(row scanner) (queue.Credit, error) {
 			var c credit
-			var id, text string
-			var at int64
-			err := rows.Scan(&id, &text, &at)
+			r, err := scanRecord(row)
 			if err == nil {
-				err = decode(text, &c)
+				err = decode(string(r.Value), &c)
 			}
-			list = append(list, queue.Credit{ID: id, At: moment(at), Credits: c.Credits, Job: c.Job, Attempt: c.Attempt, Agent: c.Agent, By: c.By})
-			return err
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the credits of tenant %s: %w", t, readError(ctx, err))
-	}
-	return list, nil
+			return queue.Credit{ID: r.Key, At: r.At, Credits: c.Credits, Job: c.Job, Attempt: c.Attempt, Agent: c.Agent, By: c.By}, err
+		}, selectRecords+` AND key < ? ORDER BY key DESC LIMIT ?`, historySpace(t), before, limitOf(limit))
+	})
 }
 
 // shedCredits forgets what runs took that were claimed before a time, and not what was
@@ -352,23 +325,13 @@ func (p *pruneTurn) shedCredits(before time.Time) (done bool, err error) {
 	if before.IsZero() {
 		return true, nil
 	}
-	var spaces []string
-	err = p.rows(selectSpaces, []any{historySpace(""), behind(historySpace(""))}, func(rows scanner) error {
-		var space string
-		err := rows.Scan(&space)
-		spaces = append(spaces, space)
-		return err
-	})
+	spaces, err := collect(p.db, scanText, selectSpaces, historySpace(""), behind(historySpace("")))
 	for _, space := range spaces {
-		if err != nil {
-			return false, err
-		}
 		key := behind("")
-		err = p.row(`SELECT key FROM records WHERE space = ? AND at >= ? ORDER BY key LIMIT 1`, []any{space, nanos(before)}, &key)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		if _, err := p.row(`SELECT key FROM records WHERE space = ? AND at >= ? ORDER BY key LIMIT 1`, []any{space, before}, &key); err != nil {
 			return false, err
 		}
-		done, err = p.shed(`DELETE FROM records WHERE seq IN (SELECT r.seq FROM records r WHERE r.space = ? AND r.key < ? AND length(r.key) = 19
+		done, err := p.shed(`DELETE FROM records WHERE seq IN (SELECT r.seq FROM records r WHERE r.space = ? AND r.key < ? AND length(r.key) = 19
 			AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.state = 'dispatched' AND e.fence = CAST(r.key AS BIGINT)) LIMIT ?)`, space, key)
 		if err != nil || !done {
 			return false, err

@@ -27,7 +27,7 @@ func (d deadLetter) requeuedAs(by job.ID) error {
 
 // drop marks it as one of which nothing comes.
 func (d deadLetter) drop(now time.Time) error {
-	return d.settle(`UPDATE entries SET dropped_at = ? WHERE id = ? AND `+isDeadLetter, nanos(now))
+	return d.settle(`UPDATE entries SET dropped_at = ? WHERE id = ? AND `+isDeadLetter, now)
 }
 
 func (d deadLetter) settle(update string, value any) error {

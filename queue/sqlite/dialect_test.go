@@ -14,7 +14,7 @@ import (
 // ofTheFile deal with SQLite's file and connections, and use what they like of it.
 // Among that is the update hook (conn.watch), which tells changes.go what a commit
 // changes: PostgreSQL has RETURNING for that.
-var ofTheFile = []string{"backup.go", "check.go", "conn.go", "migrate.go", "open.go", "restore.go", "salvage.go"}
+var ofTheFile = []string{"backup.go", "check.go", "compact.go", "conn.go", "migrate.go", "open.go", "restore.go", "salvage.go"}
 
 // dialect is what all other statements use of SQLite that PostgreSQL has not, or
 // writes in another way.
@@ -25,14 +25,12 @@ var dialect = []struct {
 	{`INDEXED BY \w+`, "nothing: statistics choose the index"},
 	{`CROSS JOIN`, "JOIN: SQLite takes CROSS as the order of its loops"},
 	{`->> (\('\$.*'\)|'\$\.\w+')`, "->> 'name' and #>>, of a jsonb column"},
-	{`\blast_insert_rowid\(\)`, "RETURNING seq"},
 	{`\b(max|min)\(\w+, `, "greatest and least"},
 	{`\binstr\(`, "strpos; it is a number there, and no truth"},
 	{`\bsubstr\((\w\.)?\w+, -|\bsubstr\(lower\(e\.id\), -`, "right"},
 	{`\?[0-9]`, "$1"},
 	{`ON CONFLICT DO UPDATE`, "ON CONFLICT with the key's columns"},
 	{`PRAGMA data_version`, "nothing: who writes has the epoch"},
-	{`PRAGMA (freelist_count|incremental_vacuum\(%d\)|wal_checkpoint\(PASSIVE\))`, "nothing: autovacuum"},
 }
 
 // TestDialect: dialect lists what is used, and nothing else is used.

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql"
 	"errors"
 	"time"
 
@@ -75,11 +74,8 @@ func (l line) last() (n named, found bool, err error) {
 }
 
 func (t *tx) named(query string, args ...any) (n named, found bool, err error) {
-	err = t.row(query, args, &n.id, &n.name)
-	if errors.Is(err, sql.ErrNoRows) {
-		return named{}, false, nil
-	}
-	return n, err == nil, err
+	found, err = t.row(query, args, &n.id, &n.name)
+	return n, found, err
 }
 
 // supersede cancels a whole line for a new entry. What is dispatched stays in
@@ -94,7 +90,7 @@ func (l line) supersede(e newEntry) error {
 	why := queue.Superseded(e.ID, e.Spec.Name, l.key)
 	err := l.tx.exec(`UPDATE entries SET `+letGo+`, state = 'cancelled', completed_at = ?, waits_for = '', coalesced_with = '', superseded_by = ?, waiting = ?
 		WHERE seq IN (SELECT seq FROM entries`+ofLine+` AND state = 'queued')`,
-		nanos(e.CreatedAt), string(e.ID), why, string(l.tenant), l.key)
+		e.CreatedAt, string(e.ID), why, string(l.tenant), l.key)
 	if err != nil {
 		return err
 	}
@@ -113,7 +109,7 @@ func (e *standing) share(exit job.ExitKind, deadLetter string, now time.Time) er
 	err := e.tx.exec(`UPDATE entries SET `+letGo+`, state = 'completed', exit_kind = ?, dead_letter = ?, completed_at = ?, waits_for = '', waiting = '',
 			error_class = (SELECT l.error_class FROM entries l WHERE l.seq = ?)
 		WHERE seq IN (SELECT seq FROM entries`+ofWaiter+` AND coalesced_with = ?)`,
-		string(exit), deadLetter, nanos(now), e.seq, string(e.id), string(e.id))
+		string(exit), deadLetter, now, e.seq, string(e.id), string(e.id))
 	if err != nil {
 		return err
 	}
@@ -168,7 +164,7 @@ func (e *standing) pass(to named, now time.Time) error {
 // held says so as long as it is.
 func (e *standing) wait(which string, id job.ID, to named, now time.Time) error {
 	if to.id == "" {
-		return e.tx.exec(`UPDATE entries SET waits_for = '', waiting = CASE held WHEN '' THEN '' ELSE waiting END, runnable_at = max(runnable_at, ?) WHERE `+which, nanos(now), string(id))
+		return e.tx.exec(`UPDATE entries SET waits_for = '', waiting = CASE held WHEN '' THEN '' ELSE waiting END, runnable_at = max(runnable_at, ?) WHERE `+which, now, string(id))
 	}
 	return e.tx.exec(`UPDATE entries SET waits_for = ?, waiting = CASE held WHEN '' THEN ? ELSE waiting END WHERE `+which, string(to.id), queue.WaitingFor(to.id, to.name, e.key), string(id))
 }

@@ -136,17 +136,17 @@ func (t *tx) add(batch, pool int64, e newEntry) error {
 	if e.Held != "" {
 		pool, r.waiting = heldPool(pool), e.Waiting
 	}
-	err := t.exec(`INSERT INTO entries (id, batch, pool, tenant, name, priority, class, created_at, runnable_at, deadline,
+	seq, err := t.insert(`INSERT INTO entries (id, batch, pool, tenant, name, priority, class, created_at, runnable_at, deadline,
 			key, waits_for, coalesced_with, choice, session, session_worker, feedback, waiting, agent, requeued_from, held, joined, worker)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		string(e.ID), batch, pool, string(e.Spec.Tenant), string(e.Spec.Name), e.Spec.Priority, classOf(e.Spec.Class),
-		nanos(e.CreatedAt), nanos(e.RunnableAt), nanosOrNull(e.Deadline), e.key, string(r.waitsFor), string(r.coalescedWith),
+		e.CreatedAt, e.RunnableAt, e.Deadline, e.key, string(r.waitsFor), string(r.coalescedWith),
 		e.Choice, e.Session, string(e.SessionWorker), e.Feedback, r.waiting,
 		string(e.Spec.Agent), string(e.RequeuedFrom), string(e.Held), e.Spec.Flow.Joined, string(e.Spec.Worker))
 	switch {
 	case isUnique(err):
 		same := "name in its batch"
-		if _, found, err := t.number("SELECT 1 FROM entries WHERE id = ?", []any{string(e.ID)}); err != nil {
+		if _, found, err := t.number(`SELECT 1 FROM entries WHERE id = ?`, string(e.ID)); err != nil {
 			return fmt.Errorf("job %s: %w", e.ID, err)
 		} else if found {
 			same = "id"
@@ -155,11 +155,11 @@ func (t *tx) add(batch, pool int64, e newEntry) error {
 	case err != nil:
 		return fmt.Errorf("job %s: %w", e.ID, err)
 	}
-	if err := t.exec(`INSERT INTO specs (entry, spec) VALUES (last_insert_rowid(), ?)`, e.spec); err != nil {
+	if err := t.exec(`INSERT INTO specs (entry, spec) VALUES (?, ?)`, seq, e.spec); err != nil {
 		return fmt.Errorf("specification of job %s: %w", e.ID, err)
 	}
-	if e.flow != "" { // the last row is its specification, which has its number
-		if err := t.exec(`INSERT INTO flows (entry, flow) VALUES (last_insert_rowid(), ?)`, e.flow); err != nil {
+	if e.flow != "" {
+		if err := t.exec(`INSERT INTO flows (entry, flow) VALUES (?, ?)`, seq, e.flow); err != nil {
 			return fmt.Errorf("job %s: %w", e.ID, err)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	driver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/agentsched/agentsched/queue"
@@ -43,9 +42,6 @@ func extendedCode(err error) int {
 	if e, ok := errors.AsType[*sqliteError](err); ok {
 		return int(e.code)
 	}
-	if e, ok := errors.AsType[*driver.Error](err); ok {
-		return e.Code()
-	}
 	return 0
 }
 
@@ -55,10 +51,10 @@ func isUnique(err error) bool {
 	return code == sqlite3.SQLITE_CONSTRAINT_UNIQUE || code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 }
 
-// contextError returns the context's error together with its cause.
+// contextError returns the context's error together with its cause, nil if it has none.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == nil || errors.Is(cause, err) {
+	if err == nil || errors.Is(cause, err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, cause)

@@ -14,14 +14,13 @@ func (s *Store) LimitPages(ctx context.Context, n int) error {
 	return s.write(ctx, func(t *tx) error {
 		limit := 1 << 30
 		if n >= 0 {
-			var pages int
-			if err := t.row(`PRAGMA page_count`, nil, &pages); err != nil {
+			pages, _, err := t.number(`PRAGMA page_count`)
+			if err != nil {
 				return err
 			}
-			limit = pages + n
+			limit = int(pages) + n
 		}
-		var got int
-		return t.row(fmt.Sprintf(`PRAGMA max_page_count = %d`, limit), nil, &got)
+		return t.control(fmt.Sprintf(`PRAGMA max_page_count = %d`, limit))
 	})
 }
 

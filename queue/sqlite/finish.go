@@ -101,7 +101,7 @@ func (e *standing) endRunAs(r run, state job.RunState, o *job.Outcome, body stri
 		session = o.Session
 	}
 	err := e.tx.exec(`UPDATE attempts SET state = ?, session = ?, ended_at = ?, lost = ?, outcome = ? WHERE entry = ? AND number = ?`,
-		string(state), session, nanos(ended), lost, body, e.seq, r.number)
+		string(state), session, ended, lost, body, e.seq, r.number)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (e *standing) complete(exit job.ExitKind, deadLetter string, now time.Time)
 	}
 	err := e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, exit_kind = ?, dead_letter = ?, completed_at = ?, holder = '', lease_until = NULL,
 		waiting = CASE ? WHEN 'cancelled' THEN waiting ELSE '' END WHERE seq = ?`,
-		e.with(string(job.Completed), string(exit), deadLetter, nanos(now), string(exit), e.seq)...)
+		e.with(string(job.Completed), string(exit), deadLetter, now, string(exit), e.seq)...)
 	switch {
 	case err != nil || e.key == "":
 		return err
@@ -174,7 +174,7 @@ func (e *standing) requeue(r requeued) error {
 	}
 	return e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, feedback = ?, waiting = ?,
 		holder = '', lease_until = NULL WHERE seq = ?`,
-		e.with(string(job.Queued), nanos(r.runnableAt), r.choice, r.session, string(r.sessionWorker), r.feedback, r.waiting, e.seq)...)
+		e.with(string(job.Queued), r.runnableAt, r.choice, r.session, string(r.sessionWorker), r.feedback, r.waiting, e.seq)...)
 }
 
 func (t *tx) release(op queue.Release) error {
@@ -196,7 +196,7 @@ func (t *tx) release(op queue.Release) error {
 		return err
 	}
 	return t.exec(`UPDATE entries SET state = ?, runnable_at = ?, choice = ?, waiting = ?, holder = '', lease_until = NULL WHERE seq = ?`,
-		string(job.Queued), nanos(op.RunnableAt), op.Choice, op.Waiting, e.seq)
+		string(job.Queued), op.RunnableAt, op.Choice, op.Waiting, e.seq)
 }
 
 func (t *tx) reclaim(op queue.Reclaim) error {
@@ -220,15 +220,11 @@ func (t *tx) reclaim(op queue.Reclaim) error {
 // work under way.
 func (t *tx) abandoned(op queue.Reclaim) (gone []*standing, err error) {
 	const dispatched = `SELECT ` + standingColumns + ` FROM entries INDEXED BY entries_fence WHERE state = 'dispatched'`
-	add := func(row scanner) error {
-		e := &standing{tx: t}
-		err := row.Scan(e.dest()...)
-		gone = append(gone, e)
-		return err
-	}
 	find := func(which string, arg any) {
 		if err == nil {
-			err = t.rows(dispatched+which, []any{arg}, add)
+			var more []*standing
+			more, err = collect(t.db, t.scanStanding, dispatched+which, arg)
+			gone = append(gone, more...)
 		}
 	}
 	for _, h := range op.Holders {
@@ -238,7 +234,7 @@ func (t *tx) abandoned(op queue.Reclaim) (gone []*standing, err error) {
 		find(` AND fence = ?`, int64(f))
 	}
 	if op.Lapsed {
-		find(` AND lease_until < ?`, nanos(op.Now))
+		find(` AND lease_until < ?`, op.Now)
 	}
 	slices.SortFunc(gone, func(a, b *standing) int { return cmp.Compare(a.fence, b.fence) })
 	return slices.CompactFunc(gone, func(a, b *standing) bool { return a.fence == b.fence }), err
@@ -266,7 +262,7 @@ func (e *standing) takeBack(op queue.Reclaim) error {
 		return err
 	}
 	err = e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = min(runnable_at, ?), waiting = ?, holder = '', lease_until = NULL WHERE seq = ?`,
-		e.with(string(job.Queued), nanos(op.Now), op.Message, e.seq)...)
+		e.with(string(job.Queued), op.Now, op.Message, e.seq)...)
 	if err != nil || !open || r.session == "" {
 		return err
 	}
@@ -335,8 +331,8 @@ func (e *standing) usageEvents(attempt int, each func(*job.Event)) error {
 // have worked: the end of its lease. The hours until somebody noticed are not
 // charged to the job.
 func lastAlive(e *standing, r run, now time.Time) time.Time {
-	if lease := momentOrNil(e.leaseUntil); lease != nil && lease.Before(now) {
-		now = *lease
+	if e.leaseUntil != nil && e.leaseUntil.Before(now) {
+		now = *e.leaseUntil
 	}
 	if now.Before(r.started) {
 		return r.started

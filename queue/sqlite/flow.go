@@ -1,9 +1,7 @@
 package sqlite
 
 import (
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/agentsched/agentsched/job"
@@ -27,11 +25,7 @@ func (f *flow) of(e *queue.Entry) {
 
 func (e *standing) flow() (f flow, err error) {
 	var text string
-	err = e.tx.row(`SELECT flow FROM flows WHERE entry = ?`, []any{e.seq}, &text)
-	if errors.Is(err, sql.ErrNoRows) {
-		return flow{}, nil
-	}
-	if err == nil {
+	if _, err = e.tx.row(`SELECT flow FROM flows WHERE entry = ?`, []any{e.seq}, &text); err == nil {
 		err = decode(text, &f)
 	}
 	if err != nil {

@@ -33,6 +33,9 @@ type use struct {
 	tokens, cost, wall int64
 }
 
+// bounds reports whether a grant says how much may be used.
+func bounds(g *queue.Grant) bool { return g.Tokens > 0 || g.CostUSD > 0 || g.Wall > 0 }
+
 func (u *use) full() bool {
 	g := &u.grant
 	return g.Tokens > 0 && u.tokens >= g.Tokens || g.CostUSD > 0 && u.cost >= parts(g.CostUSD) || g.Wall > 0 && u.wall >= int64(g.Wall)
@@ -76,8 +79,8 @@ func (s *accounts) grantsNow(now time.Time) (*grantBook, error) {
 	if b.step = step; b.loaded && b.checked {
 		return b, nil
 	}
-	var version int64
-	if err := s.tx.row(`PRAGMA data_version`, nil, &version); err != nil {
+	version, err := s.tx.dataVersion()
+	if err != nil {
 		return nil, err
 	}
 	if b.loaded && b.version == version {
@@ -86,20 +89,19 @@ func (s *accounts) grantsNow(now time.Time) (*grantBook, error) {
 	}
 	fresh := grantBook{loaded: true, checked: true, version: version, step: step,
 		dead: map[queue.Owner]bool{}, bounded: map[queue.Owner]*use{}, full: map[queue.Owner]*use{}}
-	err := s.tx.rows(selectGrants, nil, func(rows scanner) error {
-		g, err := scanGrant(rows)
-		if g.Dead {
-			fresh.dead[g.Owner] = true
-		}
-		if g.Tokens > 0 || g.CostUSD > 0 || g.Wall > 0 {
-			fresh.bounded[g.Owner] = &use{grant: g}
-		}
-		return err
-	})
+	grants, err := collect(s.tx.db, scanGrant, selectGrants)
 	if err != nil {
 		return nil, err
 	}
-	if _, fresh.balances, err = s.tx.number(`SELECT 1 FROM records WHERE space = ? LIMIT 1`, []any{balanceSpace}); err != nil {
+	for _, g := range grants {
+		if g.Dead {
+			fresh.dead[g.Owner] = true
+		}
+		if bounds(&g) {
+			fresh.bounded[g.Owner] = &use{grant: g}
+		}
+	}
+	if fresh.balances, err = s.tx.hasBalances(); err != nil {
 		return nil, err
 	}
 	for owner, u := range fresh.bounded {
@@ -114,18 +116,24 @@ func (s *accounts) grantsNow(now time.Time) (*grantBook, error) {
 	return b, nil
 }
 
-// measure asks the ledger what an owner has used since a step.
+// measure asks the ledger what an owner has used since a step, in this group too.
 func (s *accounts) measure(u *use, from int64) error {
 	if err := s.writeCharges(); err != nil {
 		return err
 	}
+	return u.read(s.tx.db, from)
+}
+
+// read asks the ledger what the owner has used since a step.
+func (u *use) read(d *db, from int64) error {
 	u.from = from
 	query, args := `SELECT coalesce(sum(input + output), 0), coalesce(sum(cost), 0), coalesce(sum(wall), 0) FROM ledger WHERE tenant = ? AND step >= ?`,
 		[]any{string(u.grant.Tenant), from}
 	if u.grant.Agent != "" {
 		query, args = query+` AND agent = ?`, append(args, string(u.grant.Agent))
 	}
-	return s.tx.row(query, args, &u.tokens, &u.cost, &u.wall)
+	_, err := d.row(query, args, &u.tokens, &u.cost, &u.wall)
+	return err
 }
 
 // overGrants returns what says whether an owner's jobs are passed over at now,
@@ -183,7 +191,7 @@ func (s *accounts) setGrant(g queue.Grant) error {
 		return err
 	}
 	s.grants, s.tx.touched.moved = grantBook{}, true
-	if !g.Dead && g.Tokens == 0 && g.CostUSD == 0 && g.Wall == 0 {
+	if !g.Dead && !bounds(&g) {
 		return s.tx.exec(`DELETE FROM grants WHERE tenant = ? AND agent = ?`, string(g.Tenant), string(g.Agent))
 	}
 	return s.tx.exec(`INSERT INTO grants (tenant, agent, dead, tokens, cost, wall, window) VALUES (?, ?, ?, ?, ?, ?, ?)

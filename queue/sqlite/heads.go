@@ -1,10 +1,6 @@
 package sqlite
 
-import (
-	"database/sql"
-
-	"github.com/agentsched/agentsched/job"
-)
+import "github.com/agentsched/agentsched/job"
 
 // head is the first of a line (see duplicate.go) of another batch in which an
 // entry of the claim's batch waits: unless it is claimed too, the batch could
@@ -16,7 +12,7 @@ type head struct {
 	tenant   job.Tenant
 	priority int
 	class    job.Class
-	deadline sql.NullInt64
+	deadline *int64
 }
 
 // lane returns the head's lane: it is alone in it.
@@ -48,22 +44,17 @@ func (s scope) findHeads(now int64) (heads []head, overdue []overdueEntry, err e
 	if s.batch == "" {
 		return nil, nil, nil
 	}
-	if _, waits, err := s.tx.number(selectWaiting, []any{s.pool}); err != nil || !waits {
+	if _, waits, err := s.db.number(selectWaiting, s.pool); err != nil || !waits {
 		return nil, nil, err
 	}
-	err = s.tx.rows(selectHeads, []any{s.pool}, func(rows scanner) error {
+	err = s.db.rows(selectHeads, []any{s.pool}, func(rows scanner) error {
 		var h head
 		err := rows.Scan(&h.seq, &h.pool, &h.id, &h.tenant, &h.priority, &h.class, &h.runnableAt, &h.deadline)
-		if h.deadline.Valid && h.deadline.Int64 <= now {
+		if h.deadline != nil && *h.deadline <= now {
 			overdue = append(overdue, overdueEntry{h.seq, job.ID(h.id)})
 		}
 		heads = append(heads, h)
 		return err
 	})
 	return heads, overdue, err
-}
-
-// rowOf reads the whole entry of a head.
-func (t *tx) rowOf(h head, row *entryRow) error {
-	return t.rows(`SELECT `+entryColumns+` FROM entries e WHERE e.seq = ?`, []any{h.seq}, func(rows scanner) error { return row.scan(rows) })
 }

@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"database/sql"
-	"errors"
 	"math"
 	"slices"
 	"time"
@@ -110,14 +108,11 @@ func unpriced(u job.Usage) bool { return !u.CostKnown && (u.Tokens() > 0 || u.Co
 func (e *standing) chargeEvent(ev *job.Event) error {
 	var worker job.WorkerKind
 	var model, record, outcome string
-	var started int64
-	err := e.tx.row(`SELECT worker, model, started_at, charged, outcome FROM attempts WHERE entry = ? AND number = ?`,
+	var started time.Time
+	found, err := e.tx.row(`SELECT worker, model, started_at, charged, outcome FROM attempts WHERE entry = ? AND number = ?`,
 		[]any{e.seq, ev.Attempt}, &worker, &model, &started, &record, &outcome)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil // it has not begun
-	}
-	if err != nil {
-		return err
+	if err != nil || !found {
+		return err // it has not begun
 	}
 	d := newDebtor(e, worker, model)
 	if outcome != "" {
@@ -128,9 +123,9 @@ func (e *standing) chargeEvent(ev *job.Event) error {
 		d.outcome = &o.Usage
 	}
 	if record == early {
-		err = e.chargeStored(d, ev.Attempt, moment(started)) // ev among them
+		err = e.chargeStored(d, ev.Attempt, started) // ev among them
 	} else if err = decode(record, &d.charged); err == nil {
-		d.consume(e.tx, timeOr(ev.Time, moment(started)), *ev.Usage)
+		d.consume(e.tx, timeOr(ev.Time, started), *ev.Usage)
 	}
 	if err != nil {
 		return err

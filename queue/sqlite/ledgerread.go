@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,11 +19,7 @@ func (s *Store) Accounts(ctx context.Context, f queue.AccountFilter) ([]queue.Ac
 			return nil, fmt.Errorf("accounts by %q: there is no such dimension", d)
 		}
 	}
-	list, err := s.accounts(ctx, f)
-	if err != nil {
-		return nil, fmt.Errorf("read accounts: %w", readError(ctx, err))
-	}
-	return list, nil
+	return read(ctx, s, "read accounts", func(d *db) ([]queue.Account, error) { return d.accounts(f) })
 }
 
 // sum names an account as it is read.
@@ -33,7 +28,7 @@ type sum struct {
 	day string
 }
 
-func (s *Store) accounts(ctx context.Context, f queue.AccountFilter) ([]queue.Account, error) {
+func (d *db) accounts(f queue.AccountFilter) ([]queue.Account, error) {
 	by := func(d queue.Dimension) bool { return slices.Contains(f.By, d) }
 	column := func(name string, dims ...queue.Dimension) string {
 		if slices.ContainsFunc(dims, by) {
@@ -64,15 +59,11 @@ func (s *Store) accounts(ctx context.Context, f queue.AccountFilter) ([]queue.Ac
 	if len(groups) > 0 {
 		query += ` GROUP BY ` + strings.Join(groups, ", ")
 	}
-	rows, err := s.reads.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
 	sums := map[sum]charge{}
-	err = eachRow(rows, func(rows *sql.Rows) error {
+	err := d.rows(query, args, func(row scanner) error {
 		var key sum
 		var c charge
-		err := rows.Scan(&key.tenant, &key.agent, &key.worker, &key.model, &key.step,
+		err := row.Scan(&key.tenant, &key.agent, &key.worker, &key.model, &key.step,
 			&c.Input, &c.Cached, &c.CacheWrite, &c.Output, &c.Reasoning, &c.Cost, &c.unknown, &c.Steps, &c.Commands, &c.CommandMS,
 			&c.wall, &c.attempts, &c.completed)
 		if by(queue.ByDay) {
@@ -153,17 +144,6 @@ func compareAccounts(by []queue.Dimension, a, b *queue.Account) int {
 }
 
 // Grants implements queue.Ledger.
-func (s *Store) Grants(ctx context.Context) (list []queue.Grant, err error) {
-	rows, err := s.reads.QueryContext(ctx, selectGrants)
-	if err == nil {
-		err = eachRow(rows, func(rows *sql.Rows) error {
-			g, err := scanGrant(rows)
-			list = append(list, g)
-			return err
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read grants: %w", readError(ctx, err))
-	}
-	return list, nil
+func (s *Store) Grants(ctx context.Context) ([]queue.Grant, error) {
+	return read(ctx, s, "read grants", func(d *db) ([]queue.Grant, error) { return collect(d, scanGrant, selectGrants) })
 }

@@ -2,8 +2,8 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 
@@ -53,25 +53,28 @@ func embedded() ([]migration, error) {
 // migrate takes the file to the newest version, each step in a transaction of
 // its own. Another process may do the same at once: the version is read again
 // under the write lock.
-func migrate(ctx context.Context, conn *sql.Conn, list []migration, log zerolog.Logger) error {
+func migrate(ctx context.Context, d *db, list []migration, log zerolog.Logger) error {
 	for {
-		done, err := migrateOnce(ctx, conn, list, log)
+		if ctx.Err() != nil {
+			return contextError(ctx)
+		}
+		done, err := migrateOnce(d, list, log)
 		if err != nil || done {
 			return err
 		}
 	}
 }
 
-func migrateOnce(ctx context.Context, conn *sql.Conn, list []migration, log zerolog.Logger) (done bool, err error) {
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return false, explain(err)
+func migrateOnce(d *db, list []migration, log zerolog.Logger) (done bool, err error) {
+	if err := d.control("BEGIN IMMEDIATE"); err != nil {
+		return false, err
 	}
 	defer func() {
-		if err != nil || done {
-			conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") //nolint:errcheck // err says what went wrong
+		if d.conn.inTransaction() {
+			err = errors.Join(err, d.control("ROLLBACK"))
 		}
 	}()
-	version, err := checkVersion(ctx, conn, len(list))
+	version, err := d.checkVersion(len(list))
 	if err != nil {
 		return false, err
 	}
@@ -79,30 +82,25 @@ func migrateOnce(ctx context.Context, conn *sql.Conn, list []migration, log zero
 		return true, nil
 	}
 	m := list[version]
-	script := fmt.Sprintf("%s;\nPRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", m.sql, applicationID, version+1)
-	if _, err := conn.ExecContext(ctx, script); err != nil {
+	err = d.conn.exec(fmt.Sprintf("%s;\nPRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", m.sql, applicationID, version+1))
+	if err != nil {
 		return false, fmt.Errorf("apply %s: %w", m.name, explain(err))
 	}
 	log.Debug().Str("migration", m.name).Int("version", version+1).Msg("store migrated")
 	return false, nil
 }
 
-// querier is what a version can be read from.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // checkVersion returns the file's version, 0 for an empty file. It refuses a
 // file of a newer program and one of another program.
-func checkVersion(ctx context.Context, q querier, newest int) (int, error) {
-	var version, application, objects int
-	err := q.QueryRowContext(ctx, `SELECT
+func (d *db) checkVersion(newest int) (version int, err error) {
+	var application, objects int
+	_, err = d.row(`SELECT
 		(SELECT user_version FROM pragma_user_version),
 		(SELECT application_id FROM pragma_application_id),
-		(SELECT count(*) FROM sqlite_schema)`).Scan(&version, &application, &objects)
+		(SELECT count(*) FROM sqlite_schema)`, nil, &version, &application, &objects)
 	switch {
 	case err != nil:
-		return 0, explain(err)
+		return 0, err
 	case application != applicationID && (objects > 0 || version != 0 || application != 0):
 		return 0, fmt.Errorf("%w: the file is a database of another program", queue.ErrCorrupt)
 	case version > newest:

@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -18,16 +16,8 @@ import (
 // leaves the file at the version before it, with nothing of it.
 func TestMigrateSteps(t *testing.T) {
 	ctx := t.Context()
-	db, err := sql.Open("sqlite", dsn(filepath.Join(t.TempDir(), "queue.db"), "rwc", writePragmas()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	_, d := emptyDB(t)
+	defer d.close()
 	good := []migration{{"1", `CREATE TABLE one (x INTEGER)`}, {"2", `CREATE TABLE two (x INTEGER); INSERT INTO one VALUES (2)`}}
 	bad := append(good[:2:2], migration{"3", `CREATE TABLE three (x INTEGER); INSERT INTO one VALUES (3); INSERT INTO nowhere VALUES (1)`})
 	fixed := append(good[:2:2], migration{"3", `INSERT INTO one VALUES (3)`})
@@ -45,12 +35,12 @@ func TestMigrateSteps(t *testing.T) {
 		{fixed, false, 3, 2, 2},
 		{good, true, 3, 2, 2}, // an older program
 	} {
-		if err := migrate(ctx, conn, step.list, zerolog.Nop()); (err != nil) != step.wantErr {
+		if err := migrate(ctx, d, step.list, zerolog.Nop()); (err != nil) != step.wantErr {
 			t.Errorf("migrate to %d: got error %v", len(step.list), err)
 		}
 		var version, rows, tables int
-		err := conn.QueryRowContext(context.Background(), `SELECT (SELECT user_version FROM pragma_user_version),
-			(SELECT count(*) FROM one), (SELECT count(*) FROM sqlite_schema)`).Scan(&version, &rows, &tables)
+		_, err := d.row(`SELECT (SELECT user_version FROM pragma_user_version),
+			(SELECT count(*) FROM one), (SELECT count(*) FROM sqlite_schema)`, nil, &version, &rows, &tables)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,38 +50,45 @@ func TestMigrateSteps(t *testing.T) {
 	}
 }
 
-// atVersion makes a file as the first n migrations leave it, and returns its path and
-// what it is open by, which the caller closes.
-func atVersion(t *testing.T, n int) (path string, db *sql.DB, conn *sql.Conn) {
+// emptyDB makes an empty file and opens it; the caller closes it.
+func emptyDB(t *testing.T) (path string, d *db) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "queue.db")
+	err := create(path)
+	if err == nil {
+		d, err = openDB(path, "rw", writePragmas())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, d
+}
+
+// atVersion makes a file as the first n migrations leave it.
+func atVersion(t *testing.T, n int) (path string, d *db) {
+	t.Helper()
 	list, err := embedded()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if db, err = sql.Open("sqlite", dsn(path, "rwc", writePragmas())); err != nil {
+	path, d = emptyDB(t)
+	if err := migrate(t.Context(), d, list[:n], zerolog.Nop()); err != nil {
 		t.Fatal(err)
 	}
-	if conn, err = db.Conn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := migrate(t.Context(), conn, list[:n], zerolog.Nop()); err != nil {
-		t.Fatal(err)
-	}
-	return path, db, conn
+	return path, d
 }
 
 // TestMigrateDuplicates opens a file of the version before lines were known:
 // its entries are claimed in their order, count as standard and have no key.
 func TestMigrateDuplicates(t *testing.T) {
 	ctx := t.Context()
-	path, db, conn := atVersion(t, 1)
-	_, err := conn.ExecContext(ctx, `INSERT INTO batches VALUES (1, 'b', '', '', 0, NULL);
+	path, d := atVersion(t, 1)
+	err := d.conn.exec(`INSERT INTO batches VALUES (1, 'b', '', '', 0, NULL);
 		INSERT INTO entries (id, batch, tenant, name, priority, created_at, runnable_at, spec, state, exit_kind, completed_at) VALUES
 			('low', 1, 'default', 'low', 0, 0, 0, '{"id":"low","key":"k"}', 'queued', '', NULL),
 			('high', 1, 'default', 'high', 1, 0, 0, '{"id":"high","priority":1}', 'queued', '', NULL),
 			('done', 1, 'default', 'done', 0, 0, 0, '{"id":"done"}', 'completed', 'succeeded', 5)`)
-	if err := errors.Join(err, conn.Close(), db.Close()); err != nil {
+	if err := errors.Join(err, d.close()); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Open(ctx, path, Options{})
@@ -115,24 +112,9 @@ func TestMigrateDuplicates(t *testing.T) {
 // TestMigrateLanes opens a file of the version before lanes were known: what it
 // holds stays as it was, and is of private batches until it is shared.
 func TestMigrateLanes(t *testing.T) {
-	ctx, path := t.Context(), filepath.Join(t.TempDir(), "queue.db")
-	list, err := embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := append(writePragmas(), "foreign_keys(1)")
-	db, err := sql.Open("sqlite", dsn(path, "rwc", old))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := migrate(ctx, conn, list[:2], zerolog.Nop()); err != nil {
-		t.Fatal(err)
-	}
-	_, err = conn.ExecContext(ctx, `INSERT INTO batches VALUES (1, 'b', 'source', 'digest', 3, NULL), (7, 'c', '', '', 4, 9);
+	ctx := t.Context()
+	path, d := atVersion(t, 2)
+	err := d.conn.exec(`INSERT INTO batches VALUES (1, 'b', 'source', 'digest', 3, NULL), (7, 'c', '', '', 4, 9);
 		UPDATE fence SET last = 4;
 		INSERT INTO entries (seq, id, batch, tenant, name, priority, class, state, exit_kind, created_at, runnable_at, completed_at, fence, holder,
 				lease_until, attempts, counted, spent, key, waits_for, coalesced_with, waiting, spec) VALUES
@@ -143,7 +125,7 @@ func TestMigrateLanes(t *testing.T) {
 		INSERT INTO attempts VALUES (2, 1, 3, 'shell', '', 'completed', '', 1, 5, 0, '{"state":"completed","usage":{"input_tokens":3}}'),
 			(3, 1, 4, 'shell', '', 'running', '', 1, NULL, 0, '');
 		INSERT INTO events (cursor, entry, attempt, seq, body) VALUES (11, 3, 1, 1, '{"job":"runs","attempt":1,"seq":1,"kind":"text","text":"hello"}')`)
-	if err := errors.Join(err, conn.Close(), db.Close()); err != nil {
+	if err := errors.Join(err, d.close()); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Open(ctx, path, Options{})

@@ -14,8 +14,8 @@ import (
 // all stays as it was, nothing is held, and it works with what is new.
 func TestMigrateWorkflows(t *testing.T) {
 	ctx := t.Context()
-	path, db, conn := atVersion(t, 4)
-	_, err := conn.ExecContext(ctx, `INSERT INTO batches (seq, id, source, digest, private, created_at) VALUES (1, 'own', 's', 'd', 1, 3), (2, 'shared', '', '', 0, 4);
+	path, d := atVersion(t, 4)
+	err := d.conn.exec(`INSERT INTO batches (seq, id, source, digest, private, created_at) VALUES (1, 'own', 's', 'd', 1, 3), (2, 'shared', '', '', 0, 4);
 		UPDATE fence SET last = 4;
 		INSERT INTO entries (seq, id, batch, pool, tenant, name, priority, state, exit_kind, created_at, runnable_at, deadline, completed_at, fence, holder,
 				lease_until, attempts, counted, key, waits_for, waiting) VALUES
@@ -28,7 +28,7 @@ func TestMigrateWorkflows(t *testing.T) {
 		INSERT INTO attempts (entry, number, fence, worker, model, state, session, started_at, ended_at, outcome) VALUES
 			(1, 1, 3, 'shell', '', 'completed', '', 1, 5, '{"state":"completed"}'), (2, 1, 4, 'shell', '', 'running', '', 1, NULL, '');
 		INSERT INTO ledger VALUES ('t', 0, '', 'shell', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 1)`)
-	if err := errors.Join(err, conn.Close(), db.Close()); err != nil {
+	if err := errors.Join(err, d.close()); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Open(ctx, path, Options{})

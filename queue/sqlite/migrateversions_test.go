@@ -1,12 +1,12 @@
 package sqlite
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -26,23 +26,20 @@ func TestMigrateEveryVersion(t *testing.T) {
 	}
 	for version := 1; version < len(list); version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
-			ctx, path := t.Context(), filepath.Join(t.TempDir(), "queue.db")
+			ctx := t.Context()
 			dump, err := os.ReadFile(fmt.Sprintf("testdata/version%d.sql", version))
 			if err != nil {
 				t.Fatalf("each version before the newest is kept: %v", err)
 			}
-			db, err := sql.Open("sqlite", dsn(path, "rwc", nil))
-			if err != nil {
+			path, d := emptyDB(t)
+			defer d.close()
+			if err := d.conn.exec(string(dump)); err != nil {
 				t.Fatal(err)
 			}
-			defer db.Close()
-			if _, err := db.ExecContext(ctx, string(dump)); err != nil {
-				t.Fatal(err)
-			}
-			if got := rows(t, db, "pragma_user_version")[0]["user_version"]; got != int64(version) {
+			if got := rows(t, d, "pragma_user_version")[0]["user_version"]; got != int64(version) {
 				t.Fatalf("the dump has version %v", got)
 			}
-			before := stored(t, db)
+			before := stored(t, d)
 
 			s, err := Open(ctx, path, Options{})
 			if err != nil {
@@ -52,10 +49,10 @@ func TestMigrateEveryVersion(t *testing.T) {
 			if err := s.Check(ctx); err != nil {
 				t.Error(err)
 			}
-			if got := rows(t, db, "pragma_user_version")[0]["user_version"]; got != int64(len(list)) {
+			if got := rows(t, d, "pragma_user_version")[0]["user_version"]; got != int64(len(list)) {
 				t.Errorf("migrated to version %v, want %d", got, len(list))
 			}
-			compareStored(t, before, stored(t, db))
+			compareStored(t, before, stored(t, d))
 			readStored(t, s, len(before["entries"]))
 			checkKept(t, path, version, before)
 		})
@@ -83,12 +80,12 @@ func checkKept(t *testing.T, path string, version int, before map[string][]row) 
 	if err := bringUp(t.Context(), path, list[:version], false, zerolog.Nop()); !errors.Is(err, queue.ErrNewerVersion) {
 		t.Errorf("the migrated store, opened by that program: %v, want %v", err, queue.ErrNewerVersion)
 	}
-	db, err := sql.Open("sqlite", dsn(kept[0], "rw", nil))
+	d, err := openDB(kept[0], "rw", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	if got := stored(t, db); !reflect.DeepEqual(got, before) {
+	defer d.close()
+	if got := stored(t, d); !reflect.DeepEqual(got, before) {
 		t.Errorf("the copy holds %v\nwant %v", got, before)
 	}
 }
@@ -96,44 +93,42 @@ func checkKept(t *testing.T, path string, version int, before map[string][]row) 
 type row = map[string]any
 
 // rows returns what a table holds, in the order of its key.
-func rows(t *testing.T, db *sql.DB, table string) (all []row) {
+func rows(t *testing.T, d *db, table string) (all []row) {
 	t.Helper()
-	found, err := db.QueryContext(t.Context(), "SELECT * FROM "+table+" ORDER BY 1")
+	names, err := collect(d, scanText, "SELECT name FROM pragma_table_info(?)", table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer found.Close()
-	columns, err := found.Columns()
-	if err != nil {
-		t.Fatal(err)
+	columns := strings.Join(names, ", ")
+	if len(names) == 0 { // a query in brackets, of one column
+		names, columns = []string{"value"}, "*"
 	}
-	for found.Next() {
-		values, into := make([]any, len(columns)), make([]any, len(columns))
+	err = d.rows("SELECT "+columns+" FROM "+table+" ORDER BY 1", nil, func(found scanner) error {
+		values, into := make([]any, len(names)), make([]any, len(names))
 		for i := range values {
 			into[i] = &values[i]
 		}
-		if err := found.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
 		r := row{}
-		for i, name := range columns {
+		err := found.Scan(into...)
+		for i, name := range names {
 			r[name] = values[i]
 		}
 		all = append(all, r)
-	}
-	if err := found.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
 // stored returns what every table holds.
-func stored(t *testing.T, db *sql.DB) map[string][]row {
+func stored(t *testing.T, d *db) map[string][]row {
 	t.Helper()
 	all := map[string][]row{}
-	for _, r := range rows(t, db, "(SELECT name FROM sqlite_schema WHERE type = 'table')") {
-		name := r["name"].(string)
-		all[name] = rows(t, db, name)
+	for _, r := range rows(t, d, "(SELECT name FROM sqlite_schema WHERE type = 'table')") {
+		name := r["value"].(string)
+		all[name] = rows(t, d, name)
 	}
 	return all
 }

@@ -2,13 +2,13 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -78,20 +78,15 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := bringUp(ctx, path, list, fresh, opts.Log); err != nil {
 		return nil, err
 	}
-	writes, err := connect(dsn(path, "rw", nil), writePragmas())
+	d, err := openDB(path, "rw", writePragmas())
 	if err != nil {
-		return nil, explain(err)
+		return nil, err
 	}
-	reads, err := openReads(path, "rw")
-	if err != nil {
-		return nil, errors.Join(err, writes.close())
+	s := newStore(path, "rw")
+	if s.writer, err = startWriter(d, opts.Log); err != nil {
+		return nil, err
 	}
-	w, err := startWriter(writes, opts.Log)
-	if err != nil {
-		return nil, errors.Join(err, reads.Close())
-	}
-	s := &Store{path: path, reads: reads, writer: w}
-	w.tx.credits.prices = &s.prices
+	s.writer.tx.credits.prices = &s.prices
 	return s, nil
 }
 
@@ -127,20 +122,15 @@ func takeTurn(ctx context.Context, folder string) (*os.File, error) {
 func bringUp(ctx context.Context, path string, list []migration, fresh bool, log zerolog.Logger) (err error) {
 	pragmas := writePragmas()
 	if fresh {
-		// Only an empty file takes it; see Compact.
-		pragmas = append(pragmas, "auto_vacuum(incremental)")
+		// Only an empty file takes it, which a log makes it no more; see Compact.
+		pragmas = slices.Insert(pragmas, 0, "auto_vacuum(incremental)")
 	}
-	db, err := sql.Open("sqlite", dsn(path, "rw", pragmas))
+	d, err := openDB(path, "rw", pragmas)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return explain(err)
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	return migrate(ctx, conn, list, log)
+	defer func() { err = errors.Join(err, d.close()) }()
+	return migrate(ctx, d, list, log)
 }
 
 func openReadOnly(ctx context.Context, path string) (*Store, error) {
@@ -155,18 +145,19 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err
 	}
-	reads, err := openReads(path, "ro")
-	if err != nil {
-		return nil, err
-	}
-	version, err := checkVersion(ctx, reads, len(list))
+	s := newStore(path, "ro")
+	var version int
+	err = s.reads.do(ctx, func(d *db) (err error) {
+		version, err = d.checkVersion(len(list))
+		return err
+	})
 	if err == nil && version < len(list) {
 		err = fmt.Errorf("the store has version %d and this program reads version %d; start the scheduler on it once to bring it up to date", version, len(list))
 	}
 	if err != nil {
-		return nil, errors.Join(err, reads.Close())
+		return nil, errors.Join(err, s.Close())
 	}
-	return &Store{path: path, reads: reads}, nil
+	return s, nil
 }
 
 // create makes an empty file, readable by its owner only since it will hold
@@ -209,18 +200,15 @@ func inspect(ctx context.Context, path string, newest int) (version int, err err
 	case info.Size() < minPage: // SQLite would take it for empty and overwrite it
 		return 0, fmt.Errorf("%w: the file has only %d bytes", queue.ErrCorrupt, info.Size())
 	}
-	db, err := openReads(path, "ro")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if version, err = checkVersion(ctx, db, newest); err != nil {
-		return 0, err
-	}
-	if info.Size() > maxQuickCheck {
-		return version, nil
-	}
-	return version, quickCheck(ctx, db)
+	s := newStore(path, "ro")
+	defer func() { err = errors.Join(err, s.Close()) }()
+	err = s.reads.do(ctx, func(d *db) error {
+		if version, err = d.checkVersion(newest); err != nil || info.Size() > maxQuickCheck {
+			return err
+		}
+		return d.quickCheck()
+	})
+	return version, err
 }
 
 // keepOld writes a copy of a store that an older program wrote beside it, which that
@@ -229,43 +217,18 @@ func keepOld(ctx context.Context, path string, version int, log zerolog.Logger) 
 	if version == 0 {
 		return nil // SQLite has written to the file, and nobody else
 	}
-	db, err := openReads(path, "ro")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	s := newStore(path, "ro")
+	defer func() { err = errors.Join(err, s.Close()) }()
 	kept := fmt.Sprintf("%s.version%d-%s", path, version, time.Now().UTC().Format("20060102T150405.000Z"))
-	if err := (&Store{path: path, reads: db}).Backup(ctx, kept); err != nil {
+	if err := s.Backup(ctx, kept); err != nil {
 		return err
 	}
 	log.Info().Str("copy", kept).Int("version", version).Msg("the store was copied before it is brought up to date; docs/daemon.md says how to go back")
 	return nil
 }
 
-func openReads(path, mode string) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", dsn(path, mode, readPragmas()))
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(maxReaders)
-	db.SetMaxIdleConns(maxReaders)
-	return db, nil
-}
-
 // dsn names the file as a URI, in which any character of a path is safe.
-func dsn(path, mode string, pragmas []string) string {
+func dsn(path, mode string) string {
 	file := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
-	query := url.Values{"mode": {mode}, "_pragma": pragmas}
-	return "file:" + file.EscapedPath() + "?" + query.Encode()
-}
-
-// closeAll closes what is open.
-func closeAll(dbs ...*sql.DB) error {
-	var errs []error
-	for _, db := range dbs {
-		if db != nil {
-			errs = append(errs, db.Close())
-		}
-	}
-	return errors.Join(errs...)
+	return "file:" + file.EscapedPath() + "?mode=" + mode
 }

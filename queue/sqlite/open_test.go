@@ -13,7 +13,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
 	"time"
+
+	_ "modernc.org/sqlite" // to look into the store behind its back
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"

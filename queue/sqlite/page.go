@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -15,51 +14,42 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-var errOffset = errors.New("a page is asked for by cursor and by Offset, want one of them")
+var errOffset = errors.New("page of jobs: it is asked for by cursor and by Offset, want one of them")
 
 // Page implements queue.Reader.
 func (s *Store) Page(ctx context.Context, f queue.Filter, cursor string) (entries []queue.Entry, next string, total int, err error) {
-	err = errOffset
-	if f.Offset == 0 {
-		entries, next, total, err = s.page(ctx, f, cursor, few)
+	if f.Offset != 0 {
+		return nil, "", 0, errOffset
 	}
-	if err != nil {
-		return nil, "", 0, fmt.Errorf("page of jobs: %w", err)
-	}
-	return entries, next, total, nil
+	return s.page(ctx, f, cursor, few)
 }
 
 func (s *Store) page(ctx context.Context, f queue.Filter, text string, few int) (entries []queue.Entry, next string, total int, err error) {
 	after, err := readCursor(text, f.Newest)
 	if err != nil {
-		return nil, "", 0, err
+		return nil, "", 0, fmt.Errorf("page of jobs: %w", err)
 	}
 	limit := limitOf(f.Limit)
 	total = -1
 	var last int64
-	err = s.look(ctx, func(tx *sql.Tx) error {
-		p := pager{ctx: ctx, tx: tx, filter: f, after: after, few: few}
+	entries, err = read(ctx, s, "page of jobs", func(d *db) (entries []queue.Entry, err error) {
+		p := pager{db: d, filter: f, after: after, few: few}
 		if text == "" {
-			var err error
 			if total, err = p.total(); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		query, args, err := p.query(limit + 1)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		rows, err := tx.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		return eachRow(rows, func(rows *sql.Rows) error {
+		err = d.rows(query, args, func(r scanner) error {
 			if len(entries) == limit {
 				next = writeCursor(last, f.Newest)
 				return nil
 			}
 			var row entryRow
-			if err := row.scan(rows); err != nil {
+			if err := row.scan(r); err != nil {
 				return err
 			}
 			if err := row.decode(); err != nil {
@@ -68,8 +58,12 @@ func (s *Store) page(ctx context.Context, f queue.Filter, text string, few int) 
 			entries, last = append(entries, row.Entry), row.seq
 			return nil
 		})
+		return entries, err
 	})
-	return entries, next, total, err
+	if err != nil {
+		return nil, "", 0, err
+	}
+	return entries, next, total, nil
 }
 
 // A cursor is, in base64url, a byte for the order of the pages and the number of
@@ -115,8 +109,7 @@ const few = 5000
 
 // pager reads one page.
 type pager struct {
-	ctx    context.Context
-	tx     *sql.Tx
+	*db
 	filter queue.Filter
 	after  int64
 	few    int
@@ -183,11 +176,11 @@ func (p *pager) total() (total int, err error) {
 		case part.set != "":
 			query, args = query+` AND e.seq IN (`+part.set+`)`, append(args, part.args...)
 		}
-		n := 0
-		if err := p.tx.QueryRowContext(p.ctx, query, args...).Scan(&n); err != nil {
+		n, _, err := p.number(query, args...)
+		if err != nil {
 			return 0, err
 		}
-		total += n
+		total += int(n)
 	}
 	return total, nil
 }
@@ -230,12 +223,11 @@ func (p *pager) ofState(part part) (term string, args []any, index string, err e
 	if part.sorted {
 		return ` AND e.completed_at IS NOT NULL` + term, args, ` INDEXED BY entries_done`, nil
 	}
-	n := 0
-	err = p.tx.QueryRowContext(p.ctx, `SELECT count(*) FROM (SELECT 1 FROM (`+part.set+`) LIMIT ?)`, append(slices.Clone(part.args), p.few+1)...).Scan(&n)
+	n, _, err := p.number(`SELECT count(*) FROM (SELECT 1 FROM (`+part.set+`) LIMIT ?)`, append(slices.Clone(part.args), p.few+1)...)
 	if err != nil {
 		return "", nil, "", err
 	}
-	if n <= p.few {
+	if int(n) <= p.few {
 		return ` AND e.seq IN (` + part.set + `)`, part.args, "", nil
 	}
 	return term, args, ` NOT INDEXED`, nil

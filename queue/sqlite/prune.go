@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/agentsched/agentsched/job"
@@ -111,20 +109,20 @@ const (
 		AND e.completed_at < ?` + isUnbound
 )
 
-func (p *pruneTurn) find(spec queue.PruneSpec) (list []ended, err error) {
-	add := func(rows scanner) error {
-		var e ended
-		err := rows.Scan(&e.seq, &e.batch, &e.id)
-		list = append(list, e)
-		return err
+func (p *pruneTurn) find(spec queue.PruneSpec) (found []ended, err error) {
+	scan := func(row scanner) (e ended, err error) {
+		err = row.Scan(&e.seq, &e.batch, &e.id)
+		return e, err
 	}
 	if !spec.Before.IsZero() {
-		err = p.rows(selectPrune, []any{nanos(spec.Before), p.max}, add)
+		found, err = collect(p.db, scan, selectPrune, spec.Before, p.max)
 	}
-	if left := p.max - len(list); err == nil && left > 0 && !spec.DeadLettersBefore.IsZero() {
-		err = p.rows(selectPruneDead, []any{nanos(spec.DeadLettersBefore), left}, add)
+	if left := p.max - len(found); err == nil && left > 0 && !spec.DeadLettersBefore.IsZero() {
+		var dead []ended
+		dead, err = collect(p.db, scan, selectPruneDead, spec.DeadLettersBefore, left)
+		found = append(found, dead...)
 	}
-	return list, err
+	return found, err
 }
 
 // forget deletes an entry, or as much of what hangs on it as one transaction may.
@@ -137,13 +135,14 @@ func (p *pruneTurn) forget(e ended) (gone bool, err error) {
 		return false, err
 	}
 	var batch job.BatchID
-	err = p.row(`SELECT id FROM batches b WHERE seq = ? AND NOT EXISTS (SELECT 1 FROM entries WHERE batch = b.seq AND seq <> ?)`, []any{e.batch, e.seq}, &batch)
-	if err == nil {
+	last, err := p.row(`SELECT id FROM batches b WHERE seq = ? AND NOT EXISTS (SELECT 1 FROM entries WHERE batch = b.seq AND seq <> ?)`, []any{e.batch, e.seq}, &batch)
+	if err != nil {
+		return false, err
+	}
+	if last { // of its batch
 		if done, err = p.shedRecords(queue.BatchSpace(batch, "")); err != nil || !done {
 			return false, err
 		}
-	} else if !errors.Is(err, sql.ErrNoRows) { // it is not the last of its batch
-		return false, err
 	}
 	for _, table := range []string{`attempts`, `specs`, `flows`} {
 		if err := p.exec(`DELETE FROM `+table+` WHERE entry = ?`, e.seq); err != nil {
@@ -169,44 +168,4 @@ const deleteRecords = `DELETE FROM records WHERE seq IN (SELECT seq FROM records
 
 func (p *pruneTurn) shedRecords(prefix string) (done bool, err error) {
 	return p.shed(deleteRecords, prefix, behind(prefix))
-}
-
-// compactPages is how many pages are given back in one transaction.
-const compactPages = 512
-
-// Compact implements queue.Keeper. A file that was made before stores could be
-// compacted keeps its size; what is free in it is used again.
-func (s *Store) Compact(ctx context.Context) error {
-	for more := true; more; {
-		err := s.write(ctx, func(t *tx) error {
-			var before, after int
-			if err := t.row(`PRAGMA freelist_count`, nil, &before); err != nil || before == 0 {
-				more = false
-				return err
-			}
-			t.changed = true
-			vacuum := fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, compactPages)
-			if err := t.rows(vacuum, nil, func(scanner) error { return nil }); err != nil {
-				return err
-			}
-			err := t.row(`PRAGMA freelist_count`, nil, &after)
-			more = after > 0 && after < before
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("compact the store: %w", err)
-		}
-	}
-	// The file gets smaller when the log is copied back into it. That waits for
-	// nobody: if a read is under way, a later one does it.
-	db, err := sql.Open("sqlite", dsn(s.path, "rw", []string{"busy_timeout(0)"}))
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	var busy, pages, copied int
-	if err := db.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &pages, &copied); err != nil {
-		return fmt.Errorf("compact the store: %w", readError(ctx, err))
-	}
-	return nil
 }

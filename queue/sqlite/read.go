@@ -3,9 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -18,62 +16,35 @@ const defaultLimit = 1000
 
 // Get implements queue.Store.
 func (s *Store) Get(ctx context.Context, id job.ID) (queue.Entry, error) {
-	var row entryRow
-	err := row.scan(s.reads.QueryRowContext(ctx, `SELECT `+entryColumns+` FROM entries e WHERE e.id = ?`, string(id)))
-	if err == nil {
-		err = row.decode()
-	}
-	if err != nil {
-		return queue.Entry{}, fmt.Errorf("job %s: %w", id, readError(ctx, err))
-	}
-	return row.Entry, nil
+	return read(ctx, s, "job "+string(id), func(d *db) (queue.Entry, error) {
+		found, err := collect(d, scanEntry, `SELECT `+entryColumns+` FROM entries e WHERE e.id = ?`, string(id))
+		if err == nil && len(found) == 0 {
+			err = queue.ErrNotFound
+		}
+		if err != nil {
+			return queue.Entry{}, err
+		}
+		return found[0], nil
+	})
 }
 
 // List implements queue.Store.
-func (s *Store) List(ctx context.Context, f queue.Filter) ([]queue.Entry, int, error) {
-	entries, total, err := s.list(ctx, f)
+func (s *Store) List(ctx context.Context, f queue.Filter) (entries []queue.Entry, total int, err error) {
+	entries, err = read(ctx, s, "list jobs", func(d *db) ([]queue.Entry, error) {
+		where, args := conditions(f)
+		if _, err := d.row(`SELECT count(*) FROM entries e`+where, args, &total); err != nil {
+			return nil, err
+		}
+		order := ` ORDER BY e.seq LIMIT ? OFFSET ?`
+		if f.Newest {
+			order = ` ORDER BY e.seq DESC LIMIT ? OFFSET ?`
+		}
+		return collect(d, scanEntry, `SELECT `+entryColumns+` FROM entries e`+where+order, append(args, limitOf(f.Limit), max(0, f.Offset))...)
+	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("list jobs: %w", readError(ctx, err))
+		return nil, 0, err
 	}
 	return entries, total, nil
-}
-
-func (s *Store) list(ctx context.Context, f queue.Filter) (entries []queue.Entry, total int, err error) {
-	// One transaction, so that the page and the total are of the same moment.
-	tx, err := s.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return nil, 0, err
-	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
-	where, args := conditions(f)
-	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM entries e`+where, args...).Scan(&total); err != nil {
-		return nil, 0, err
-	}
-	order := ` ORDER BY e.seq LIMIT ? OFFSET ?`
-	if f.Newest {
-		order = ` ORDER BY e.seq DESC LIMIT ? OFFSET ?`
-	}
-	entries, err = scanEntries(tx.QueryContext(ctx, `SELECT `+entryColumns+` FROM entries e`+where+order, append(args, limitOf(f.Limit), max(0, f.Offset))...))
-	return entries, total, err
-}
-
-// scanEntries reads the rows of a query for entryColumns.
-func scanEntries(rows *sql.Rows, err error) (entries []queue.Entry, _ error) {
-	if err != nil {
-		return nil, err
-	}
-	err = eachRow(rows, func(rows *sql.Rows) error {
-		var row entryRow
-		if err := row.scan(rows); err != nil {
-			return err
-		}
-		if err := row.decode(); err != nil {
-			return err
-		}
-		entries = append(entries, row.Entry)
-		return nil
-	})
-	return entries, err
 }
 
 // The small indexes over what is queued or dispatched, as a list of rows: what
@@ -214,9 +185,9 @@ func conditions(f queue.Filter) (where string, args []any) {
 	switch {
 	case f.Since.IsZero():
 	case f.Batch == "":
-		add(`e.seq IN (`+allQueued+` UNION ALL `+allDispatched+` UNION ALL `+allSince+`)`, nanos(f.Since))
+		add(`e.seq IN (`+allQueued+` UNION ALL `+allDispatched+` UNION ALL `+allSince+`)`, f.Since)
 	default:
-		add(`(e.completed_at IS NULL OR e.completed_at >= ?)`, nanos(f.Since))
+		add(`(e.completed_at IS NULL OR e.completed_at >= ?)`, f.Since)
 	}
 	if f.CoalescedWith != "" {
 		add(`e.coalesced_with <> '' AND e.coalesced_with = ?`, string(f.CoalescedWith))
@@ -235,122 +206,74 @@ func conditions(f queue.Filter) (where string, args []any) {
 
 // Attempts implements queue.Store.
 func (s *Store) Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error) {
-	attempts, err := s.attempts(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("attempts of job %s: %w", id, readError(ctx, err))
-	}
-	return attempts, nil
-}
-
-func (s *Store) attempts(ctx context.Context, id job.ID) (attempts []job.Attempt, err error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	var outcomes []string
-	err = s.snapshot(func(t *tx) error { // a summary asks for those of every job
-		const find = `SELECT seq, coalesced_with FROM entries WHERE id = ?`
-		var entry int64
-		var leader job.ID
-		err := t.row(find, []any{string(id)}, &entry, &leader)
+	return read(ctx, s, "attempts of job "+string(id), func(d *db) ([]job.Attempt, error) {
+		entry, leader, err := d.entry(id)
 		if err == nil && leader != "" {
 			id = leader
-			err = t.row(find, []any{string(id)}, &entry, &leader)
+			entry, _, err = d.entry(id)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return t.rows(`SELECT number, fence, worker, model, state, session, started_at, ended_at, lost, outcome
-			FROM attempts WHERE entry = ? ORDER BY number`, []any{entry}, func(row scanner) error {
+		return collect(d, func(row scanner) (job.Attempt, error) {
 			a := job.Attempt{Job: id}
-			var started int64
-			var ended sql.NullInt64
 			var outcome string
-			err := row.Scan(&a.Number, &a.Fence, &a.Choice.Worker, &a.Choice.Model, &a.State, &a.Session, &started, &ended, &a.Lost, &outcome)
-			a.Started, a.Ended = moment(started), momentOrNil(ended)
-			attempts, outcomes = append(attempts, a), append(outcomes, outcome)
-			return err
-		})
+			err := row.Scan(&a.Number, &a.Fence, &a.Choice.Worker, &a.Choice.Model, &a.State, &a.Session, &a.Started, &a.Ended, &a.Lost, &outcome)
+			if err != nil || outcome == "" {
+				return a, err
+			}
+			a.Outcome = new(job.Outcome)
+			return a, decode(outcome, a.Outcome)
+		}, `SELECT number, fence, worker, model, state, session, started_at, ended_at, lost, outcome
+			FROM attempts WHERE entry = ? ORDER BY number`, entry)
 	})
-	for i := range attempts {
-		if err == nil && outcomes[i] != "" {
-			attempts[i].Outcome = new(job.Outcome)
-			err = decode(outcomes[i], attempts[i].Outcome)
-		}
-	}
-	return attempts, err
 }
 
 // Events implements queue.Store. A limit below 1 means 1000.
 func (s *Store) Events(ctx context.Context, id job.ID, after int64, limit int) ([]queue.StoredEvent, error) {
-	events, err := s.events(ctx, id, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("events of job %s: %w", id, readError(ctx, err))
-	}
-	return events, nil
-}
-
-func (s *Store) events(ctx context.Context, id job.ID, after int64, limit int) (events []queue.StoredEvent, err error) {
-	entry, _, err := s.entry(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := s.reads.QueryContext(ctx, `SELECT cursor, body FROM events INDEXED BY events_entry
-		WHERE entry = ? AND cursor > ? ORDER BY cursor LIMIT ?`, entry, after, limitOf(limit))
-	if err != nil {
-		return nil, err
-	}
-	err = eachRow(rows, func(rows *sql.Rows) error {
-		var e queue.StoredEvent
-		var body string
-		if err := rows.Scan(&e.Cursor, &body); err != nil {
-			return err
+	return read(ctx, s, "events of job "+string(id), func(d *db) ([]queue.StoredEvent, error) {
+		entry, _, err := d.entry(id)
+		if err != nil {
+			return nil, err
 		}
-		err := decode(body, &e.Event)
-		events = append(events, e)
-		return err
+		return collect(d, func(row scanner) (e queue.StoredEvent, err error) {
+			var body string
+			if err = row.Scan(&e.Cursor, &body); err == nil {
+				err = decode(body, &e.Event)
+			}
+			return e, err
+		}, `SELECT cursor, body FROM events INDEXED BY events_entry WHERE entry = ? AND cursor > ? ORDER BY cursor LIMIT ?`, entry, after, limitOf(limit))
 	})
-	return events, err
 }
 
 // Batches implements queue.Store.
 func (s *Store) Batches(ctx context.Context, source string) ([]queue.Batch, error) {
-	batches, err := s.batches(ctx, source)
-	if err != nil {
-		return nil, fmt.Errorf("list batches: %w", readError(ctx, err))
+	where, args := ``, []any(nil)
+	if source != "" {
+		where, args = ` WHERE source = ?`, []any{source}
 	}
-	return batches, nil
+	return read(ctx, s, "list batches", func(d *db) ([]queue.Batch, error) {
+		return collect(d, scanBatch, `SELECT id, source, digest, workflow, private, created_at, closed_at FROM batches`+where+` ORDER BY seq DESC`, args...)
+	})
 }
 
-func (s *Store) batches(ctx context.Context, source string) (batches []queue.Batch, err error) {
-	query, args := `SELECT id, source, digest, workflow, private, created_at, closed_at FROM batches`, []any(nil)
-	if source != "" {
-		query, args = query+` WHERE source = ?`, []any{source}
+func scanBatch(row scanner) (b queue.Batch, err error) {
+	var workflow string
+	if err := row.Scan(&b.ID, &b.Source, &b.Digest, &workflow, &b.Private, &b.CreatedAt, &b.ClosedAt); err != nil {
+		return b, err
 	}
-	rows, err := s.reads.QueryContext(ctx, query+` ORDER BY seq DESC`, args...)
-	if err != nil {
-		return nil, err
+	if err := decode(workflow, &b.Workflow); err != nil {
+		return b, fmt.Errorf("batch %s: %w: %w", b.ID, queue.ErrCorrupt, err)
 	}
-	err = eachRow(rows, func(rows *sql.Rows) error {
-		var b queue.Batch
-		var created int64
-		var closed sql.NullInt64
-		var workflow string
-		if err := rows.Scan(&b.ID, &b.Source, &b.Digest, &workflow, &b.Private, &created, &closed); err != nil {
-			return err
-		}
-		if err := decode(workflow, &b.Workflow); err != nil {
-			return fmt.Errorf("batch %s: %w: %w", b.ID, queue.ErrCorrupt, err)
-		}
-		b.CreatedAt, b.ClosedAt = moment(created), momentOrNil(closed)
-		batches = append(batches, b)
-		return nil
-	})
-	return batches, err
+	return b, nil
 }
 
 // entry returns the row number of a job, and the job whose result it gets.
-func (s *Store) entry(ctx context.Context, id job.ID) (seq int64, coalescedWith job.ID, err error) {
-	err = s.reads.QueryRowContext(ctx, `SELECT seq, coalesced_with FROM entries WHERE id = ?`, string(id)).Scan(&seq, &coalescedWith)
+func (d *db) entry(id job.ID) (seq int64, coalescedWith job.ID, err error) {
+	found, err := d.row(`SELECT seq, coalesced_with FROM entries WHERE id = ?`, []any{string(id)}, &seq, &coalescedWith)
+	if err == nil && !found {
+		err = queue.ErrNotFound
+	}
 	return seq, coalescedWith, err
 }
 
@@ -359,15 +282,4 @@ func limitOf(n int) int {
 		return defaultLimit
 	}
 	return n
-}
-
-// readError says in the package's words why a read failed.
-func readError(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return queue.ErrNotFound
-	case ctx.Err() != nil:
-		return contextError(ctx)
-	}
-	return explain(err)
 }

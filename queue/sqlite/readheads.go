@@ -18,11 +18,8 @@ func (s *Store) Heads(ctx context.Context, spec queue.HeadsSpec) (queue.Heads, e
 	}
 	var expired []job.ID
 	for {
-		if ctx.Err() != nil {
-			return queue.Heads{Expired: expired}, contextError(ctx)
-		}
 		r := headsRead{store: s, spec: &spec, now: nanos(spec.Now)}
-		err := s.snapshot(r.run)
+		err := s.heads.do(ctx, r.run)
 		if err == nil && !r.overdue {
 			r.answer.Expired = expired
 			return r.answer, nil
@@ -33,7 +30,7 @@ func (s *Store) Heads(ctx context.Context, spec queue.HeadsSpec) (queue.Heads, e
 			expired = append(expired, gone...)
 		}
 		if err != nil {
-			return queue.Heads{Expired: expired}, fmt.Errorf("read heads: %w", readError(ctx, err))
+			return queue.Heads{Expired: expired}, fmt.Errorf("read heads: %w", err)
 		}
 	}
 }
@@ -63,7 +60,7 @@ type headsRead struct {
 	now   int64
 	scope scope
 
-	*tx
+	*db
 	full *map[queue.Owner]bool // see accounts
 	over map[queue.Owner]bool  // what was asked of the ledger
 
@@ -83,19 +80,19 @@ const (
 	selectHead     = `SELECT ` + headColumns + ` FROM entries e WHERE e.seq = ?`
 )
 
-func (r *headsRead) run(t *tx) error {
-	r.tx = t
+func (r *headsRead) run(d *db) error {
+	r.db = d
 	var at queue.Mark
 	w := r.store.writer
 	if w != nil { // before the snapshot begins: what is committed meanwhile is told again
 		at = w.tx.changes.now()
 	}
-	s, found, err := t.scopeOf(&queue.ClaimSpec{Batch: r.spec.Batch})
+	s, found, err := d.scopeOf(&queue.ClaimSpec{Batch: r.spec.Batch})
 	if err != nil {
 		return err
 	}
 	if !found {
-		s = scope{tx: t, pool: noPool, batch: r.spec.Batch}
+		s = scope{db: d, pool: noPool, batch: r.spec.Batch}
 	}
 	r.scope, r.answer.Version = s, uint64(at)
 	overdue, err := s.overdue(r.now)
@@ -165,15 +162,8 @@ func (r *headsRead) readLanes() error {
 // read reads the entries of a lane behind a place, at most so many.
 func (r *headsRead) read(l job.Lane, after place, most int) (queue.LaneHeads, error) {
 	read := queue.LaneHeads{Lane: l}
-	err := r.rows(selectLanePage, []any{r.scope.pool, string(l.Tenant), l.Priority, after.runnableAt, after.id, most + 1}, func(row scanner) error {
-		if len(read.Heads) == most {
-			read.More = true
-			return nil
-		}
-		h, err := scanHead(row)
-		read.Heads = append(read.Heads, h)
-		return err
-	})
+	heads, err := collect(r.db, scanHead, selectLanePage, r.scope.pool, string(l.Tenant), l.Priority, after.runnableAt, after.id, most+1)
+	read.Heads, read.More = heads[:min(len(heads), most)], len(heads) > most
 	if err == nil {
 		err = r.setOver(&read)
 	}
@@ -186,12 +176,8 @@ func (r *headsRead) read(l job.Lane, after place, most int) (queue.LaneHeads, er
 // readOnly reads the head of a line of another batch.
 func (r *headsRead) readOnly(h head) error {
 	read := queue.LaneHeads{Lane: h.lane(r.scope)}
-	err := r.rows(selectHead, []any{h.seq}, func(row scanner) error {
-		h, err := scanHead(row)
-		read.Heads = append(read.Heads, h)
-		return err
-	})
-	if err == nil {
+	var err error
+	if read.Heads, err = collect(r.db, scanHead, selectHead, h.seq); err == nil {
 		err = r.setOver(&read)
 	}
 	r.answer.Lanes = append(r.answer.Lanes, read)
@@ -202,9 +188,8 @@ func (r *headsRead) readOnly(h head) error {
 // instructions may be long.
 func scanHead(row scanner) (queue.Head, error) {
 	var e queue.Entry
-	var runnable int64
 	var text string
-	err := row.Scan(&e.ID, &runnable, &e.Spec.Agent, &e.Spec.Worker, &e.Choice, &e.Spec.Flow.Joined, &text)
+	err := row.Scan(&e.ID, &e.RunnableAt, &e.Spec.Agent, &e.Spec.Worker, &e.Choice, &e.Spec.Flow.Joined, &text)
 	if err != nil {
 		return queue.Head{}, err
 	}
@@ -217,7 +202,6 @@ func scanHead(row scanner) (queue.Head, error) {
 	if err := decode(text, &spec); err != nil {
 		return queue.Head{}, fmt.Errorf("job %s: %w: %w", e.ID, queue.ErrCorrupt, err)
 	}
-	e.RunnableAt = moment(runnable)
 	e.Spec.Type, e.Spec.Fallback, e.Spec.Workspace, e.Spec.Expect = spec.Type, spec.Fallback, spec.Workspace, spec.Expect
 	return queue.HeadOf(&e), nil
 }
@@ -251,12 +235,10 @@ func (r *headsRead) usedUp(o queue.Owner) (bool, error) {
 		return over, nil
 	}
 	var u use
-	err := r.rows(selectGrant, []any{string(o.Tenant), string(o.Agent)}, func(row scanner) (err error) {
-		u.grant, err = scanGrant(row)
-		return err
-	})
-	if g := u.grant; err == nil && (g.Tokens > 0 || g.CostUSD > 0 || g.Wall > 0) {
-		err = r.accounts.measure(&u, u.since(r.spec.Now))
+	grants, err := collect(r.db, scanGrant, selectGrant, string(o.Tenant), string(o.Agent))
+	if err == nil && len(grants) > 0 && bounds(&grants[0]) {
+		u.grant = grants[0]
+		err = u.read(r.db, u.since(r.spec.Now))
 	}
 	if err != nil {
 		return false, fmt.Errorf("read what %s has used: %w", o, err)
@@ -272,8 +254,8 @@ func (r *headsRead) usedUp(o queue.Owner) (bool, error) {
 func (r *headsRead) findNextAt(only []head) error {
 	at, found, err := r.scope.firstDeadline(r.now)
 	for _, h := range only {
-		if h.deadline.Valid && (!found || h.deadline.Int64 < at) {
-			at, found = h.deadline.Int64, true
+		if h.deadline != nil && (!found || *h.deadline < at) {
+			at, found = *h.deadline, true
 		}
 	}
 	if found {

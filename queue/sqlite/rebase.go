@@ -19,8 +19,7 @@ const selectNextPool = `SELECT pool FROM entries INDEXED BY entries_lane WHERE s
 
 // rebase looks, in each lane, only at what is not yet runnable.
 func (t *tx) rebase(op queue.Rebase) error {
-	now := nanos(op.Now)
-	late := []any{nanos(op.After), op.Future, now, now, now}
+	late := []any{op.After, op.Future, op.Now, op.Now, op.Now}
 	var found []int64
 	add := func(row scanner) error {
 		var seq int64
@@ -39,7 +38,7 @@ func (t *tx) rebase(op queue.Rebase) error {
 	}
 	const which = `SELECT e.seq, (SELECT s.spec FROM specs s WHERE s.entry = e.seq)`
 	err := t.eachPool(func(pool int64) error {
-		lanes, err := scope{tx: t, pool: pool}.lanes()
+		lanes, err := scope{db: t.db, pool: pool}.lanes()
 		for i := 0; err == nil && i < len(lanes); i++ {
 			l := lanes[i].lane
 			err = t.rows(which+ofLane+selectLate, append([]any{pool, string(l.Tenant), l.Priority}, late...), add)
@@ -56,7 +55,7 @@ func (t *tx) rebase(op queue.Rebase) error {
 		return err
 	}
 	for _, seq := range found {
-		if err := t.exec(`UPDATE entries SET runnable_at = ? WHERE seq = ?`, now, seq); err != nil {
+		if err := t.exec(`UPDATE entries SET runnable_at = ? WHERE seq = ?`, op.Now, seq); err != nil {
 			return err
 		}
 	}
@@ -64,9 +63,9 @@ func (t *tx) rebase(op queue.Rebase) error {
 }
 
 // eachPool calls do for each pool in which something can be claimed.
-func (t *tx) eachPool(do func(pool int64) error) error {
+func (d *db) eachPool(do func(pool int64) error) error {
 	for last := int64(math.MinInt64); ; {
-		pool, found, err := t.number(selectNextPool, []any{last})
+		pool, found, err := d.number(selectNextPool, last)
 		if err != nil || !found {
 			return err
 		}

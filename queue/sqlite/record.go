@@ -3,10 +3,10 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/agentsched/agentsched/queue"
 )
@@ -38,19 +38,24 @@ func newWriting(op queue.Write) (w writing, err error) {
 func (t *tx) write(op writing) error {
 	r := op.Record
 	if op.Once {
-		var there string
-		err := t.row(`SELECT value FROM records WHERE space = ? AND key = ?`, []any{r.Space, r.Key}, &there)
+		there, found, err := t.record(r.Space, r.Key)
 		switch {
-		case err == nil && there == op.value:
-			return nil
-		case err == nil:
-			return fmt.Errorf("record %q of %q: %w", r.Key, r.Space, queue.ErrExists)
-		case !errors.Is(err, sql.ErrNoRows):
+		case err != nil || found && string(there.Value) == op.value:
 			return err
+		case found:
+			return fmt.Errorf("record %q of %q: %w", r.Key, r.Space, queue.ErrExists)
 		}
 	}
+	return t.setRecord(r.Space, r.Key, op.value, r.At)
+}
+
+func (t *tx) setRecord(space, key, value string, at time.Time) error {
 	return t.exec(`INSERT INTO records (space, key, value, at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (space, key) DO UPDATE SET value = excluded.value, at = excluded.at`, r.Space, r.Key, op.value, nanos(r.At))
+		ON CONFLICT (space, key) DO UPDATE SET value = excluded.value, at = excluded.at`, space, key, value, at)
+}
+
+func (t *tx) deleteRecord(space, key string) error {
+	return t.exec(`DELETE FROM records WHERE space = ? AND key = ?`, space, key)
 }
 
 func (t *tx) erase(op queue.Erase) error {
@@ -59,41 +64,32 @@ func (t *tx) erase(op queue.Erase) error {
 
 // Record implements queue.Journal.
 func (s *Store) Record(ctx context.Context, space, key string) (queue.Record, error) {
-	r := queue.Record{Space: space, Key: key}
-	var value string
-	var at int64
-	err := s.reads.QueryRowContext(ctx, `SELECT value, at FROM records WHERE space = ? AND key = ?`, space, key).Scan(&value, &at)
-	if err != nil {
-		return queue.Record{}, fmt.Errorf("record %q of %q: %w", key, space, readError(ctx, err))
-	}
-	r.Value, r.At = json.RawMessage(value), moment(at)
-	return r, nil
+	return read(ctx, s, fmt.Sprintf("record %q of %q", key, space), func(d *db) (queue.Record, error) {
+		r, found, err := d.record(space, key)
+		if err == nil && !found {
+			err = queue.ErrNotFound
+		}
+		return r, err
+	})
+}
+
+func (d *db) record(space, key string) (r queue.Record, found bool, err error) {
+	found, err = d.row(selectRecords+` AND key = ?`, []any{space, key}, &r.Space, &r.Key, &r.Value, &r.At)
+	return r, found, err
 }
 
 // Records implements queue.Journal. A limit below 1 means 1000.
 func (s *Store) Records(ctx context.Context, space, after string, limit int) ([]queue.Record, error) {
-	list, err := s.records(ctx, space, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("records of %q: %w", space, readError(ctx, err))
-	}
-	return list, nil
+	return read(ctx, s, fmt.Sprintf("records of %q", space), func(d *db) ([]queue.Record, error) {
+		return collect(d, scanRecord, selectRecords+` AND key > ? ORDER BY key LIMIT ?`, space, after, limitOf(limit))
+	})
 }
 
-func (s *Store) records(ctx context.Context, space, after string, limit int) (list []queue.Record, err error) {
-	rows, err := s.reads.QueryContext(ctx, `SELECT key, value, at FROM records WHERE space = ? AND key > ? ORDER BY key LIMIT ?`, space, after, limitOf(limit))
-	if err != nil {
-		return nil, err
-	}
-	err = eachRow(rows, func(rows *sql.Rows) error {
-		r := queue.Record{Space: space}
-		var value string
-		var at int64
-		err := rows.Scan(&r.Key, &value, &at)
-		r.Value, r.At = json.RawMessage(value), moment(at)
-		list = append(list, r)
-		return err
-	})
-	return list, err
+const selectRecords = `SELECT space, key, value, at FROM records WHERE space = ?`
+
+func scanRecord(row scanner) (r queue.Record, err error) {
+	err = row.Scan(&r.Space, &r.Key, &r.Value, &r.At)
+	return r, err
 }
 
 // selectSpaces goes from space to space, each of them a seek.
@@ -105,20 +101,15 @@ const selectSpaces = `WITH RECURSIVE s (space) AS (
 	SELECT space FROM s WHERE space IS NOT NULL`
 
 // Spaces implements queue.Journal.
-func (s *Store) Spaces(ctx context.Context, prefix string) (spaces []string, err error) {
-	rows, err := s.reads.QueryContext(ctx, selectSpaces, prefix, behind(prefix))
-	if err == nil {
-		err = eachRow(rows, func(rows *sql.Rows) error {
-			var space string
-			err := rows.Scan(&space)
-			spaces = append(spaces, space)
-			return err
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("spaces of records that begin with %q: %w", prefix, readError(ctx, err))
-	}
-	return spaces, nil
+func (s *Store) Spaces(ctx context.Context, prefix string) ([]string, error) {
+	return read(ctx, s, fmt.Sprintf("spaces of records that begin with %q", prefix), func(d *db) ([]string, error) {
+		return collect(d, scanText, selectSpaces, prefix, behind(prefix))
+	})
+}
+
+func scanText(row scanner) (text string, err error) {
+	err = row.Scan(&text)
+	return text, err
 }
 
 // behind returns a text that is behind every text with the prefix: no byte of

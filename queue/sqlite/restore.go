@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,7 +21,7 @@ func storeSuffixes() []string { return []string{"", "-wal", "-shm", "-journal"} 
 // returns what is wrong with it; the error wraps queue.ErrCorrupt if it is damaged.
 func Examine(ctx context.Context, path string) error {
 	if err := examine(ctx, path); err != nil {
-		return fmt.Errorf("examine store %s: %w", path, readError(ctx, err))
+		return fmt.Errorf("examine store %s: %w", path, err)
 	}
 	return nil
 }
@@ -39,32 +38,34 @@ func examine(ctx context.Context, path string) (err error) {
 	if info.Size() > 0 && info.Size() < minPage {
 		return fmt.Errorf("%w: the file has only %d bytes", queue.ErrCorrupt, info.Size())
 	}
-	db, err := openStill(path)
+	s, err := openStill(path)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	version, err := checkVersion(ctx, db, len(list))
-	if err != nil {
-		return err
-	}
-	if version < len(list) {
-		return quickCheck(ctx, db)
-	}
-	return (&Store{path: path, reads: db}).check(ctx)
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.reads.do(ctx, func(d *db) error {
+		version, err := d.checkVersion(len(list))
+		switch {
+		case err != nil:
+			return err
+		case version < len(list):
+			return d.quickCheck()
+		}
+		return d.check()
+	})
 }
 
 // openStill opens a store that nobody writes to. Without a log beside it nothing
 // is made there, so that it may lie where nothing can be written.
-func openStill(path string) (*sql.DB, error) {
+func openStill(path string) (*Store, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(path + "-wal"); err == nil {
-		return openReads(path, "ro")
+		return newStore(path, "ro"), nil
 	}
-	return sql.Open("sqlite", dsn(path, "ro", readPragmas())+"&immutable=1")
+	return newStore(path, immutable), nil
 }
 
 // Restore puts a copy of a backup in the place of the store at path, which
@@ -73,7 +74,7 @@ func openStill(path string) (*sql.DB, error) {
 func Restore(ctx context.Context, backup, path string, now time.Time) (aside string, err error) {
 	aside, err = restore(ctx, backup, path, now)
 	if err != nil {
-		return "", fmt.Errorf("restore store %s from %s: %w", path, backup, readError(ctx, err))
+		return "", fmt.Errorf("restore store %s from %s: %w", path, backup, err)
 	}
 	return aside, nil
 }
@@ -82,13 +83,13 @@ func restore(ctx context.Context, backup, path string, now time.Time) (aside str
 	if err := examine(ctx, backup); err != nil {
 		return "", fmt.Errorf("the backup: %w", err)
 	}
-	db, err := openStill(backup)
+	s, err := openStill(backup)
 	if err != nil {
 		return "", err
 	}
 	part := path + ".part-" + rand.Text()[:8]
-	err = (&Store{path: backup, reads: db}).backup(ctx, part, nil)
-	if err := errors.Join(err, db.Close()); err != nil {
+	err = s.backup(ctx, part, nil)
+	if err := errors.Join(err, s.Close()); err != nil {
 		return "", err
 	}
 	if aside, err = Replace(path, part, "replaced", now); err != nil {

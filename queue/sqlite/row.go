@@ -1,10 +1,9 @@
 package sqlite
 
 import (
-	"database/sql"
+	"errors"
 	"fmt"
 
-	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
 
@@ -16,6 +15,11 @@ const entryColumns = `e.seq, e.id, (SELECT b.id FROM batches b WHERE b.seq = e.b
 	e.waiting, e.dead_letter, e.cancel_requested, e.key, e.waits_for, e.coalesced_with, e.superseded_by,
 	e.error_class, e.requeued_from, e.requeued_as, e.dropped_at, e.held, coalesce((SELECT f.flow FROM flows f WHERE f.entry = e.seq), '')`
 
+const (
+	selectEntry = `SELECT ` + entryColumns + ` FROM entries e WHERE e.seq = ?`
+	selectBatch = `SELECT ` + entryColumns + ` FROM entries e WHERE e.batch = (SELECT seq FROM batches WHERE id = ?) ORDER BY e.seq`
+)
+
 // entryRow is a row of entries.
 type entryRow struct {
 	queue.Entry
@@ -24,26 +28,31 @@ type entryRow struct {
 	decoded           bool
 }
 
+// scanEntry reads an entry.
+func scanEntry(row scanner) (queue.Entry, error) {
+	var r entryRow
+	err := r.scan(row)
+	if err == nil {
+		err = r.decode()
+	}
+	return r.Entry, err
+}
+
+// scanRow reads an entry up to decode.
+func scanRow(row scanner) (*entryRow, error) {
+	r := &entryRow{}
+	return r, r.scan(row)
+}
+
 // scan reads the columns; decode must follow before the entry is given away.
-func (r *entryRow) scan(rows interface{ Scan(...any) error }) error {
-	var created, runnable, spentTime int64
-	var deadline, dispatched, completed, lease, dropped sql.NullInt64
+func (r *entryRow) scan(row scanner) error {
 	e := &r.Entry
-	err := rows.Scan(&r.seq, &e.ID, &e.Batch, &r.spec, &e.State, &e.ExitKind,
-		&created, &runnable, &deadline, &dispatched, &completed, &e.Holder, &e.Fence, &lease,
-		&e.Choice, &e.Attempts, &e.Counted, &r.spent, &spentTime, &e.Session, &e.SessionWorker, &e.Feedback,
+	return row.Scan(&r.seq, &e.ID, &e.Batch, &r.spec, &e.State, &e.ExitKind,
+		&e.CreatedAt, &e.RunnableAt, &e.Deadline, &e.DispatchedAt, &e.CompletedAt, &e.Holder, &e.Fence, &e.LeaseUntil,
+		&e.Choice, &e.Attempts, &e.Counted, &r.spent, &e.SpentTime, &e.Session, &e.SessionWorker, &e.Feedback,
 		&e.Waiting, &e.DeadLetter, &e.CancelRequested,
 		&e.Key, &e.WaitsFor, &e.CoalescedWith, &e.SupersededBy,
-		&e.ErrorClass, &e.RequeuedFrom, &e.RequeuedAs, &dropped, &e.Held, &r.flow)
-	if err != nil {
-		return explain(err)
-	}
-	e.CreatedAt, e.RunnableAt = moment(created), moment(runnable)
-	e.Deadline, e.DispatchedAt = momentOrNil(deadline), momentOrNil(dispatched)
-	e.CompletedAt, e.LeaseUntil = momentOrNil(completed), momentOrNil(lease)
-	e.DroppedAt = momentOrNil(dropped)
-	e.SpentTime = job.Duration(spentTime)
-	return nil
+		&e.ErrorClass, &e.RequeuedFrom, &e.RequeuedAs, &e.DroppedAt, &e.Held, &r.flow)
 }
 
 // decode reads the JSON columns. A walk over many candidates does it one by
@@ -52,19 +61,21 @@ func (r *entryRow) decode() error {
 	if r.decoded {
 		return nil
 	}
-	if err := decode(r.spec, &r.Spec); err != nil {
+	var f flow
+	err := decode(r.spec, &r.Spec)
+	if r.spec == "" {
+		err = errors.New("its specification is not there")
+	}
+	if err == nil {
+		err = decode(r.spent, &r.Spent)
+	}
+	if err == nil {
+		err = decode(r.flow, &f)
+	}
+	if err != nil {
 		return fmt.Errorf("job %s: %w: %w", r.ID, queue.ErrCorrupt, err)
 	}
-	if err := decode(r.spent, &r.Spent); err != nil {
-		return fmt.Errorf("job %s: %w: %w", r.ID, queue.ErrCorrupt, err)
-	}
-	if r.flow != "" {
-		var f flow
-		if err := decode(r.flow, &f); err != nil {
-			return fmt.Errorf("job %s: %w: %w", r.ID, queue.ErrCorrupt, err)
-		}
-		f.of(&r.Entry)
-	}
+	f.of(&r.Entry)
 	r.decoded = true
 	return nil
 }

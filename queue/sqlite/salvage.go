@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -32,7 +31,7 @@ func Salvage(ctx context.Context, from, to string, opts Options) (Salvaged, erro
 		for _, suffix := range storeSuffixes() {
 			os.Remove(to + suffix) //nolint:errcheck // what is left is of no use to anybody
 		}
-		return s, fmt.Errorf("salvage store %s: %w", from, readError(ctx, err))
+		return s, fmt.Errorf("salvage store %s: %w", from, err)
 	}
 	return s, nil
 }
@@ -43,12 +42,12 @@ func salvage(ctx context.Context, from, to string, opts Options) (done Salvaged,
 		return done, err
 	}
 	// Without the last of these SQLite refuses a file that was cut off.
-	db, err := sql.Open("sqlite", dsn(from, "ro", append(readPragmas(), "writable_schema(1)")))
+	damaged, err := openDB(from, "ro", append(readPragmas(), "writable_schema(1)"))
 	if err != nil {
 		return done, err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	version, err := checkVersion(ctx, db, len(list))
+	defer func() { err = errors.Join(err, damaged.close()) }()
+	version, err := damaged.checkVersion(len(list))
 	if err == nil && version == 0 {
 		err = fmt.Errorf("%w: it is empty", queue.ErrCorrupt)
 	}
@@ -63,50 +62,45 @@ func salvage(ctx context.Context, from, to string, opts Options) (done Salvaged,
 		return done, err
 	}
 	// Without foreign keys, until everything is there.
-	target, err := sql.Open("sqlite", dsn(to, "rw", []string{"auto_vacuum(incremental)", "busy_timeout(1000)"}))
+	target, err := openDB(to, "rw", []string{"auto_vacuum(incremental)", "busy_timeout(1000)"})
 	if err != nil {
 		return done, err
 	}
-	defer func() { err = errors.Join(err, target.Close()) }()
-	conn, err := target.Conn(ctx)
-	if err != nil {
-		return done, explain(err)
-	}
-	defer conn.Close()
+	defer func() { err = errors.Join(err, target.close()) }()
 	// The rows are those of the damaged store's version; what is newer is made of
 	// them by the migrations, as of every store.
-	if err := migrate(ctx, conn, list[:version], opts.Log); err != nil {
+	if err := migrate(ctx, target, list[:version], opts.Log); err != nil {
 		return done, err
 	}
-	r := &rescue{ctx: ctx, from: db, to: conn}
+	r := &rescue{ctx: ctx, from: damaged, to: &tx{db: target}}
 	if err := r.run(); err != nil {
 		return done, err
 	}
 	done.Jobs, done.Lost = r.jobs, r.lost
-	if err := migrate(ctx, conn, list, opts.Log); err != nil {
+	if err := migrate(ctx, target, list, opts.Log); err != nil {
 		return done, err
 	}
 	if err := r.fillLedger(); err != nil {
 		return done, err
 	}
-	done.Wrong = (&Store{path: to, reads: target}).check(ctx)
+	done.Wrong = target.check()
 	return done, ctx.Err()
 }
 
 // rescue copies rows out of a damaged store.
 type rescue struct {
 	ctx  context.Context
-	from *sql.DB
-	to   *sql.Conn
+	from *db
+	to   *tx
 	jobs int
 	lost []job.ID
 }
 
 func (r *rescue) run() error {
-	if _, err := r.to.ExecContext(r.ctx, `BEGIN`); err != nil {
-		return explain(err)
+	if err := r.to.control(`BEGIN`); err != nil {
+		return err
 	}
-	tables, err := texts(r.ctx, r.to, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`)
+	tables, err := collect(r.to.db, scanText, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`)
 	if err != nil {
 		return err
 	}
@@ -118,8 +112,7 @@ func (r *rescue) run() error {
 	if err := r.mend(); err != nil {
 		return err
 	}
-	_, err = r.to.ExecContext(r.ctx, `COMMIT`)
-	return explain(err)
+	return r.to.control(`COMMIT`)
 }
 
 // maxMisses is how often in a row it is tried in vain to go on behind a place
@@ -129,11 +122,11 @@ const maxMisses = 5000
 
 // table copies what can be read of a table.
 func (r *rescue) table(name string) error {
-	columns, err := texts(r.ctx, r.to, `SELECT name FROM pragma_table_info(?)`, name)
+	columns, err := collect(r.to.db, scanText, `SELECT name FROM pragma_table_info(?)`, name)
 	if err != nil {
 		return err
 	}
-	key, err := texts(r.ctx, r.to, `SELECT i.name FROM pragma_table_list t, pragma_table_info(t.name) i
+	key, err := collect(r.to.db, scanText, `SELECT i.name FROM pragma_table_list t, pragma_table_info(t.name) i
 		WHERE t.schema = 'main' AND t.name = ? AND NOT t.wr AND i.pk = 1 AND i.type = 'INTEGER'`, name)
 	if err != nil {
 		return err
@@ -145,12 +138,11 @@ func (r *rescue) table(name string) error {
 		return r.copy(query, nil, func(row []any) error {
 			if first {
 				first = false
-				if _, err := r.to.ExecContext(r.ctx, `DELETE FROM `+name); err != nil {
+				if err := r.to.exec(`DELETE FROM ` + name); err != nil {
 					return err
 				}
 			}
-			_, err := r.to.ExecContext(r.ctx, insert, row...)
-			return err
+			return r.to.exec(insert, row...)
 		}, new(bool))
 	}
 	at := slices.Index(columns, key[0])
@@ -159,8 +151,7 @@ func (r *rescue) table(name string) error {
 		before := last
 		err := r.copy(query+` WHERE `+key[0]+` > ? ORDER BY `+key[0], []any{last}, func(row []any) error {
 			last, _ = row[at].(int64)
-			_, err := r.to.ExecContext(r.ctx, insert, row...)
-			return err
+			return r.to.exec(insert, row...)
 		}, &whole)
 		if err != nil {
 			return err
@@ -176,37 +167,32 @@ func (r *rescue) table(name string) error {
 // copy calls put for each row of the damaged store's answer, as long as it can
 // be read; whole says whether it was read to its end.
 func (r *rescue) copy(query string, args []any, put func([]any) error, whole *bool) error {
-	rows, err := r.from.QueryContext(r.ctx, query, args...)
-	if err != nil {
-		return r.ctx.Err()
+	if r.ctx.Err() != nil {
+		return contextError(r.ctx)
 	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return r.ctx.Err()
-	}
-	row, dest := make([]any, len(columns)), make([]any, len(columns))
-	for i := range row {
-		dest[i] = &row[i]
-	}
-	for rows.Next() {
-		if rows.Scan(dest...) != nil {
-			return r.ctx.Err()
+	var failed error
+	err := r.from.rows(query, args, func(damaged scanner) error {
+		row := make([]any, r.from.stmts[query].columns)
+		dest := make([]any, len(row))
+		for i := range row {
+			dest[i] = &row[i]
 		}
-		if err := put(row); err != nil {
-			return explain(err)
+		if err := damaged.Scan(dest...); err != nil {
+			return err
 		}
-	}
-	*whole = rows.Err() == nil
-	return r.ctx.Err()
+		failed = put(row)
+		return failed
+	})
+	*whole = err == nil
+	return failed
 }
 
 // mend removes what points to rows that are lost, and gives a batch to the jobs
 // whose own is.
 func (r *rescue) mend() error {
-	version := 0
-	if err := r.to.QueryRowContext(r.ctx, `PRAGMA user_version`).Scan(&version); err != nil {
-		return explain(err)
+	version, _, err := r.to.number(`PRAGMA user_version`)
+	if err != nil {
+		return err
 	}
 	spec := `spec`
 	if version >= 3 {
@@ -245,11 +231,11 @@ func (r *rescue) mend() error {
 		script = append(script, mendWorkflows()...)
 	}
 	for _, statement := range script {
-		if _, err := r.to.ExecContext(r.ctx, statement); err != nil {
-			return explain(err)
+		if err := r.to.exec(statement); err != nil {
+			return err
 		}
 	}
-	there, err := texts(r.ctx, r.to, `SELECT id FROM entries`)
+	there, err := collect(r.to.db, scanText, `SELECT id FROM entries`)
 	if err != nil {
 		return err
 	}
@@ -291,10 +277,9 @@ func mendWorkflows() []string {
 // fillLedger makes the ledger anew from the attempts, as when there was none,
 // if it is not whole.
 func (r *rescue) fillLedger() error {
-	var lacks bool
-	err := r.to.QueryRowContext(r.ctx, `SELECT (SELECT coalesce(sum(attempts), 0) FROM ledger) < (SELECT count(*) FROM attempts WHERE ended_at IS NOT NULL)`).Scan(&lacks)
-	if err != nil || !lacks {
-		return explain(err)
+	lacks, _, err := r.to.number(`SELECT (SELECT coalesce(sum(attempts), 0) FROM ledger) < (SELECT count(*) FROM attempts WHERE ended_at IS NOT NULL)`)
+	if err != nil || lacks == 0 {
+		return err
 	}
 	text, err := migrations.ReadFile("migrations/0004_accounts.sql")
 	if err != nil {
@@ -302,21 +287,5 @@ func (r *rescue) fillLedger() error {
 	}
 	_, fill, _ := strings.Cut(string(text), "\nINSERT INTO ledger")
 	fill, _, _ = strings.Cut(fill, ";")
-	_, err = r.to.ExecContext(r.ctx, `DELETE FROM ledger; INSERT INTO ledger`+fill)
-	return explain(err)
-}
-
-// texts returns the first column of an answer.
-func texts(ctx context.Context, conn *sql.Conn, query string, args ...any) (list []string, err error) {
-	rows, err := conn.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, explain(err)
-	}
-	err = eachRow(rows, func(rows *sql.Rows) error {
-		var text string
-		err := rows.Scan(&text)
-		list = append(list, text)
-		return err
-	})
-	return list, err
+	return explain(r.to.conn.exec(`DELETE FROM ledger; INSERT INTO ledger` + fill))
 }

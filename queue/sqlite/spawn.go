@@ -38,8 +38,7 @@ func (t *tx) spawn(op spawning) error {
 		}
 	}
 	for _, e := range op.fresh {
-		_, there, err := t.number(`SELECT seq FROM entries WHERE batch = ? AND name = ? AND tenant = ?`,
-			[]any{batch, string(e.Spec.Name), string(e.Spec.Tenant)})
+		_, there, err := t.number(`SELECT seq FROM entries WHERE batch = ? AND name = ? AND tenant = ?`, batch, string(e.Spec.Name), string(e.Spec.Tenant))
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -21,9 +20,9 @@ type Options struct {
 // Store is a queue.Store in one SQLite file.
 type Store struct {
 	path   string
-	writer *writer                      // nil if open for reading only
-	reads  *sql.DB                      // up to maxReaders connections beside the writer's
-	reader reader                       // another one, for what is read often
+	writer *writer // nil if open for reading only
+	reads  *readers
+	heads  *readers                     // for Heads, which waits for no other read
 	prices atomic.Pointer[queue.Prices] // nil: queue.DefaultPrices
 
 	closeOnce sync.Once
@@ -59,13 +58,19 @@ func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		// The connection that writes is closed last: the last one to close
 		// copies the log into the file, for which it must be able to write.
-		s.closeErr = errors.Join(s.reader.close(), closeAll(s.reads))
+		s.closeErr = errors.Join(s.heads.close(), s.reads.close())
 		if s.writer != nil {
 			s.closeErr = errors.Join(s.closeErr, s.writer.stop())
 			s.writer.tx.changes.forget() // from here on the file is asked, which is closed
 		}
 	})
 	return s.closeErr
+}
+
+// newStore returns a store that can be read; mode is SQLite's.
+func newStore(path, mode string) *Store {
+	// The cache, 8 MiB, holds the inner pages of the indexes over a million jobs.
+	return &Store{path: path, reads: newReaders(path, mode, maxReaders), heads: newReaders(path, mode, 1, "cache_size(-8192)")}
 }
 
 // write executes run in a transaction and returns once that is on disk.

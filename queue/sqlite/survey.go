@@ -2,30 +2,14 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
-
-// look calls do with a transaction, so that all that it reads is of one moment.
-func (s *Store) look(ctx context.Context, do func(*sql.Tx) error) error {
-	tx, err := s.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return readError(ctx, err)
-	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
-	if err := do(tx); err != nil {
-		return readError(ctx, err)
-	}
-	return nil
-}
 
 // What a census counts, each from an index. What waits for a person waits for no
 // other job. Lanes are counted one by one, in which SQLite is three times as fast
@@ -40,18 +24,10 @@ const (
 
 // Census implements queue.Reader.
 func (s *Store) Census(ctx context.Context) (queue.Census, error) {
-	var c queue.Census
-	err := s.look(ctx, func(tx *sql.Tx) (err error) {
-		c, err = census(ctx, tx)
-		return err
-	})
-	if err != nil {
-		return queue.Census{}, fmt.Errorf("take a census of the queue: %w", err)
-	}
-	return c, nil
+	return read(ctx, s, "take a census of the queue", (*db).census)
 }
 
-func census(ctx context.Context, tx *sql.Tx) (c queue.Census, err error) {
+func (d *db) census() (c queue.Census, err error) {
 	tenants := map[job.Tenant]*queue.TenantCensus{}
 	of := func(name job.Tenant) *queue.TenantCensus {
 		if tenants[name] == nil {
@@ -59,7 +35,7 @@ func census(ctx context.Context, tx *sql.Tx) (c queue.Census, err error) {
 		}
 		return tenants[name]
 	}
-	err = eachLane(ctx, tx, func(l lane, n int) {
+	err = d.eachLane(func(l lane, n int) {
 		t := of(l.tenant)
 		if l.pool < -1 { // what is held
 			t.Held += n
@@ -81,14 +57,10 @@ func census(ctx context.Context, tx *sql.Tx) (c queue.Census, err error) {
 		{censusApproval, func(t *queue.TenantCensus, n int) { t.Held, t.Approval = t.Held-n, n }},
 		{censusRunning, func(t *queue.TenantCensus, n int) { t.Dispatched = n }},
 	} {
-		rows, err := tx.QueryContext(ctx, part.query)
-		if err != nil {
-			return c, err
-		}
-		err = eachRow(rows, func(rows *sql.Rows) error {
+		err := d.rows(part.query, nil, func(row scanner) error {
 			var name job.Tenant
 			var n int
-			if err := rows.Scan(&name, &n); err != nil {
+			if err := row.Scan(&name, &n); err != nil {
 				return err
 			}
 			part.add(of(name), n)
@@ -103,50 +75,29 @@ func census(ctx context.Context, tx *sql.Tx) (c queue.Census, err error) {
 		c.Tenants = append(c.Tenants, *t)
 		c.Queued, c.Held, c.Approval, c.Dispatched = c.Queued+t.Queued, c.Held+t.Held, c.Approval+t.Approval, c.Dispatched+t.Dispatched
 	}
-	return c, tx.QueryRowContext(ctx, censusDead).Scan(&c.DeadLetters)
+	_, err = d.row(censusDead, nil, &c.DeadLetters)
+	return c, err
 }
 
 // lane is a lane of any pool, that of what is held too.
 type lane struct {
-	pool     int64
-	tenant   job.Tenant
-	priority int
-	first    int64 // the earliest runnable_at
+	pool   int64
+	tenant job.Tenant
+	first  int64 // the earliest runnable_at
 }
 
 // eachLane calls do with each lane and how many entries it has.
-func eachLane(ctx context.Context, tx *sql.Tx, do func(l lane, n int)) error {
-	var list [4]*sql.Stmt
-	for i, query := range []string{selectNextPool, selectFirstLane, selectNextLane, censusLane} {
-		s, err := tx.PrepareContext(ctx, query)
-		if err != nil {
-			return err
+func (d *db) eachLane(do func(l lane, n int)) error {
+	return d.eachPool(func(pool int64) error {
+		lanes, err := scope{db: d, pool: pool}.lanes()
+		for i := 0; err == nil && i < len(lanes); i++ {
+			l := lane{pool, lanes[i].lane.Tenant, lanes[i].runnableAt}
+			var n int64
+			n, _, err = d.number(censusLane, pool, string(l.tenant), lanes[i].lane.Priority)
+			do(l, int(n))
 		}
-		defer s.Close()
-		list[i] = s
-	}
-	nextPool, firstLane, nextLane, count := list[0], list[1], list[2], list[3]
-	var id string
-	l := lane{pool: math.MinInt64}
-	err := nextPool.QueryRowContext(ctx, l.pool).Scan(&l.pool)
-	for err == nil {
-		err = firstLane.QueryRowContext(ctx, l.pool).Scan(&l.tenant, &l.priority, &l.first, &id)
-		for err == nil {
-			var n int
-			if err := count.QueryRowContext(ctx, l.pool, string(l.tenant), l.priority).Scan(&n); err != nil {
-				return err
-			}
-			do(l, n)
-			err = nextLane.QueryRowContext(ctx, l.pool, string(l.tenant), l.priority, int64(latest)).Scan(&l.tenant, &l.priority, &l.first, &id)
-		}
-		if errors.Is(err, sql.ErrNoRows) {
-			err = nextPool.QueryRowContext(ctx, l.pool).Scan(&l.pool)
-		}
-	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	return err
+		return err
+	})
 }
 
 // One step's, since SQLite would sort what it groups.
@@ -155,16 +106,8 @@ const countEnded = `SELECT count(*), count(*) FILTER (WHERE exit_kind = 'succeed
 
 // Throughput implements queue.Reader.
 func (s *Store) Throughput(ctx context.Context, since, until time.Time, step time.Duration) ([]queue.Throughput, error) {
-	steps, err := s.throughput(ctx, since, until, step)
-	if err != nil {
-		return nil, fmt.Errorf("count what ended: %w", err)
-	}
-	return steps, nil
-}
-
-func (s *Store) throughput(ctx context.Context, since, until time.Time, step time.Duration) ([]queue.Throughput, error) {
 	if step <= 0 {
-		return nil, fmt.Errorf("step is %s, want more than 0", step)
+		return nil, fmt.Errorf("count what ended: step is %s, want more than 0", step)
 	}
 	first, end := nanos(since), nanos(until)
 	first -= (first%int64(step) + int64(step)) % int64(step)
@@ -172,26 +115,19 @@ func (s *Store) throughput(ctx context.Context, since, until time.Time, step tim
 		return nil, nil
 	}
 	if n := uint64(end-first-1)/uint64(step) + 1; end-first < 0 || n > queue.MaxSteps {
-		return nil, fmt.Errorf("from %s until %s are more than %d steps of %s", since, until, queue.MaxSteps, step)
+		return nil, fmt.Errorf("count what ended: from %s until %s are more than %d steps of %s", since, until, queue.MaxSteps, step)
 	}
-	var steps []queue.Throughput
-	err := s.look(ctx, func(tx *sql.Tx) error {
-		count, err := tx.PrepareContext(ctx, countEnded)
-		if err != nil {
-			return err
-		}
-		defer count.Close()
+	return read(ctx, s, "count what ended", func(d *db) (steps []queue.Throughput, err error) {
 		for at := first; at < end; at += int64(step) {
 			n, t := 0, queue.Throughput{At: moment(at)}
-			if err := count.QueryRowContext(ctx, at, min(at+int64(step), end)).Scan(&n, &t.Succeeded, &t.Failed); err != nil {
-				return err
+			if _, err := d.row(countEnded, []any{at, min(at+int64(step), end)}, &n, &t.Succeeded, &t.Failed); err != nil {
+				return nil, err
 			}
 			t.Cancelled = n - t.Succeeded - t.Failed
 			steps = append(steps, t)
 		}
-		return nil
+		return steps, nil
 	})
-	return steps, err
 }
 
 // The attempts that began within a span, those that began before it and ended
@@ -199,42 +135,27 @@ func (s *Store) throughput(ctx context.Context, since, until time.Time, step tim
 // asked for, from an index.
 const (
 	beganWithin = `SELECT entry, number, started_at FROM attempts INDEXED BY attempts_started
-		WHERE ended_at IS NOT NULL AND started_at >= :since AND started_at <= :until AND ended_at >= :since ORDER BY started_at DESC, entry DESC, number DESC LIMIT :limit`
+		WHERE ended_at IS NOT NULL AND started_at >= ?1 AND started_at <= ?2 AND ended_at >= ?1 ORDER BY started_at DESC, entry DESC, number DESC LIMIT ?3`
 	endedWithin = `SELECT entry, number, started_at FROM attempts INDEXED BY attempts_ended
-		WHERE ended_at IS NOT NULL AND ended_at >= :since AND started_at < :since AND started_at <= :until ORDER BY started_at DESC, entry DESC, number DESC LIMIT :limit`
+		WHERE ended_at IS NOT NULL AND ended_at >= ?1 AND started_at < ?1 AND started_at <= ?2 ORDER BY started_at DESC, entry DESC, number DESC LIMIT ?3`
 	stillRunning = `SELECT a.entry, a.number, a.started_at FROM entries e INDEXED BY entries_fence CROSS JOIN attempts a
-		WHERE e.state = 'dispatched' AND a.entry = e.seq AND a.number = e.attempts AND a.ended_at IS NULL AND a.started_at <= :until`
+		WHERE e.state = 'dispatched' AND a.entry = e.seq AND a.number = e.attempts AND a.ended_at IS NULL AND a.started_at <= ?2`
 	selectRuns = `SELECT e.id, e.name, e.tenant, a.worker, a.number, a.state, coalesce(CASE WHEN a.outcome <> '' THEN a.outcome ->> '$.class' END, ''), a.started_at, a.ended_at
 		FROM (SELECT * FROM (` + beganWithin + `) UNION ALL SELECT * FROM (` + endedWithin + `) UNION ALL ` + stillRunning + `
-			ORDER BY started_at DESC, entry DESC, number DESC LIMIT :limit) r
+			ORDER BY started_at DESC, entry DESC, number DESC LIMIT ?3) r
 		CROSS JOIN attempts a ON a.entry = r.entry AND a.number = r.number CROSS JOIN entries e ON e.seq = r.entry
 		ORDER BY r.started_at DESC, r.entry DESC, r.number DESC`
 )
 
 // Runs implements queue.Reader.
 func (s *Store) Runs(ctx context.Context, since, until time.Time, limit int) ([]queue.Running, error) {
-	end := int64(latest)
-	if !until.IsZero() {
-		end = nanos(until)
+	if until.IsZero() {
+		until = moment(latest)
 	}
-	var runs []queue.Running
-	err := s.look(ctx, func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, selectRuns, sql.Named("since", nanos(since)), sql.Named("until", end), sql.Named("limit", limitOf(limit)))
-		if err != nil {
-			return err
-		}
-		return eachRow(rows, func(rows *sql.Rows) error {
-			var r queue.Running
-			var began int64
-			var ended sql.NullInt64
-			err := rows.Scan(&r.Job, &r.Name, &r.Tenant, &r.Worker, &r.Attempt, &r.State, &r.Class, &began, &ended)
-			r.Began, r.Ended = moment(began), momentOrNil(ended)
-			runs = append(runs, r)
-			return err
-		})
+	return read(ctx, s, "list runs", func(d *db) ([]queue.Running, error) {
+		return collect(d, func(row scanner) (r queue.Running, err error) {
+			err = row.Scan(&r.Job, &r.Name, &r.Tenant, &r.Worker, &r.Attempt, &r.State, &r.Class, &r.Began, &r.Ended)
+			return r, err
+		}, selectRuns, since, until, limitOf(limit))
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
-	}
-	return runs, nil
 }

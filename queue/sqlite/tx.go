@@ -1,19 +1,15 @@
 package sqlite
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 
 	"github.com/agentsched/agentsched/queue"
 )
 
-// tx is what a request works with: the writer's connection inside its
-// transaction, and its statements, prepared at their first use. A reader has one,
-// too.
+// tx is what a request works with: the writer's connection inside its transaction.
 type tx struct {
-	conn      *conn
-	stmts     map[string]*stmt
+	*db
 	version   int64 // of the file, which changes when another connection writes
 	epoch     int64 // of this writer, see takeOver
 	changed   bool  // the request under way has changed something
@@ -26,8 +22,8 @@ type tx struct {
 	room      room
 }
 
-func newTx(c *conn) *tx {
-	t := &tx{conn: c, stmts: map[string]*stmt{}}
+func newTx(d *db) *tx {
+	t := &tx{db: d}
 	t.accounts.tx, t.batches.tx, t.credits.tx, t.room.tx = t, t, t, t
 	return t
 }
@@ -39,7 +35,7 @@ func (t *tx) takeOver() error {
 	}
 	err := t.exec(`UPDATE fence SET epoch = epoch + 1`)
 	if err == nil {
-		err = t.row(`SELECT epoch FROM fence`, nil, &t.epoch)
+		_, err = t.row(`SELECT epoch FROM fence`, nil, &t.epoch)
 	}
 	if err == nil {
 		err = t.look()
@@ -53,11 +49,12 @@ func (t *tx) takeOver() error {
 // look must be called when a transaction has begun: nobody else has opened the
 // store for writing unless another connection has written to the file.
 func (t *tx) look() error {
-	var version, epoch int64
-	if err := t.row(`PRAGMA data_version`, nil, &version); err != nil || version == t.version {
+	version, err := t.dataVersion()
+	if err != nil || version == t.version {
 		return err
 	}
-	if err := t.row(`SELECT epoch FROM fence`, nil, &epoch); err != nil {
+	epoch, _, err := t.number(`SELECT epoch FROM fence`)
+	if err != nil {
 		return err
 	}
 	if epoch != t.epoch {
@@ -104,71 +101,9 @@ func (t *tx) change(query string, args ...any) (int64, error) {
 	return n, nil
 }
 
-// control executes a statement that begins or ends something.
-func (t *tx) control(query string) error {
-	s, err := t.prepare(query)
-	if err != nil {
-		return err
-	}
-	if _, err := s.exec(nil); err != nil {
-		return fmt.Errorf("%s: %w", query, explain(err))
-	}
-	return nil
-}
-
-// row scans the first row into dest; sql.ErrNoRows if there is none.
-func (t *tx) row(query string, args []any, dest ...any) error {
-	found := false
-	err := t.rows(query, args, func(row scanner) error {
-		if found {
-			return nil
-		}
-		found = true
-		return row.Scan(dest...)
-	})
-	if err == nil && !found {
-		err = sql.ErrNoRows
-	}
-	return err
-}
-
-// rows calls scan for each row.
-func (t *tx) rows(query string, args []any, scan func(scanner) error) error {
-	s, err := t.prepare(query)
-	if err != nil {
-		return err
-	}
-	return explain(s.query(args, scan))
-}
-
-// eachRow calls scan for each row and closes rows.
-func eachRow(rows *sql.Rows, scan func(*sql.Rows) error) error {
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return explain(rows.Err())
-}
-
-func (t *tx) prepare(query string) (*stmt, error) {
-	if s := t.stmts[query]; s != nil {
-		return s, nil
-	}
-	s, err := t.conn.prepare(query)
-	if err != nil {
-		return nil, explain(err)
-	}
-	t.stmts[query] = s
-	return s, nil
-}
-
-// close gives up the statements and the connection.
-func (t *tx) close() error {
-	var errs []error
-	for _, s := range t.stmts {
-		errs = append(errs, s.close())
-	}
-	return errors.Join(append(errs, t.conn.close())...)
+// insert executes a statement that adds a row to a table whose rows have numbers, and
+// returns the row's.
+func (t *tx) insert(query string, args ...any) (seq int64, err error) {
+	err = t.exec(query, args...)
+	return t.conn.lastRow(), err
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -26,29 +25,12 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// nanosOrNull returns nil for nil.
-func nanosOrNull(t *time.Time) any {
-	if t == nil {
-		return nil
-	}
-	return nanos(*t)
-}
-
 // moment is the inverse of nanos.
 func moment(n int64) time.Time {
 	if n == earliest {
 		return time.Time{}
 	}
 	return time.Unix(0, n).UTC()
-}
-
-// momentOrNil is the inverse of nanosOrNull.
-func momentOrNil(n sql.NullInt64) *time.Time {
-	if !n.Valid {
-		return nil
-	}
-	t := moment(n.Int64)
-	return &t
 }
 
 // encode returns v as JSON.

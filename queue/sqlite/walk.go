@@ -60,8 +60,7 @@ func (c *claimTurn) head(k *cursor) (*entryRow, error) {
 func (c *claimTurn) only(k *cursor) ([]*entryRow, error) {
 	for _, h := range c.heads {
 		if h.id == string(k.lane.Only) && k.at.id != h.id {
-			row := &entryRow{}
-			return []*entryRow{row}, c.rowOf(h, row)
+			return collect(c.db, scanRow, selectEntry, h.seq)
 		}
 	}
 	return nil, nil

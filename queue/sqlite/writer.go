@@ -44,9 +44,9 @@ type request struct {
 	answer chan error // buffered by one: the writer never waits for a caller
 }
 
-func startWriter(conn *conn, log zerolog.Logger) (*writer, error) {
+func startWriter(d *db, log zerolog.Logger) (*writer, error) {
 	w := &writer{
-		tx:       newTx(conn),
+		tx:       newTx(d),
 		log:      log,
 		requests: make(chan *request),
 		leases:   leases{sooner: make(chan struct{}, 1)},
@@ -57,7 +57,7 @@ func startWriter(conn *conn, log zerolog.Logger) (*writer, error) {
 	if err := w.tx.takeOver(); err != nil {
 		return nil, errors.Join(err, w.tx.close())
 	}
-	conn.watch(w.tx.touch)
+	d.conn.watch(w.tx.touch)
 	go w.run()
 	return w, nil
 }
