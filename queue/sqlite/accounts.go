@@ -91,11 +91,11 @@ func (s *accounts) publish() {
 const addToLedger = `INSERT INTO ledger (tenant, step, agent, worker, model, input, cached, cache_write, output, reasoning, cost,
 		unknown, steps, commands, command_ms, wall, attempts, completed)
 	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-	ON CONFLICT DO UPDATE SET input = input + excluded.input, cached = cached + excluded.cached,
-		cache_write = cache_write + excluded.cache_write, output = output + excluded.output, reasoning = reasoning + excluded.reasoning,
-		cost = cost + excluded.cost, unknown = unknown + excluded.unknown, steps = steps + excluded.steps,
-		commands = commands + excluded.commands, command_ms = command_ms + excluded.command_ms, wall = wall + excluded.wall,
-		attempts = attempts + excluded.attempts, completed = completed + excluded.completed`
+	ON CONFLICT (tenant, step, agent, worker, model) DO UPDATE SET input = ledger.input + excluded.input, cached = ledger.cached + excluded.cached,
+		cache_write = ledger.cache_write + excluded.cache_write, output = ledger.output + excluded.output, reasoning = ledger.reasoning + excluded.reasoning,
+		cost = ledger.cost + excluded.cost, unknown = ledger.unknown + excluded.unknown, steps = ledger.steps + excluded.steps,
+		commands = ledger.commands + excluded.commands, command_ms = ledger.command_ms + excluded.command_ms, wall = ledger.wall + excluded.wall,
+		attempts = ledger.attempts + excluded.attempts, completed = ledger.completed + excluded.completed`
 
 // writeCharges writes what the group has charged so far.
 func (s *accounts) writeCharges() error {

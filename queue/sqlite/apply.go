@@ -340,7 +340,7 @@ func (t *tx) cancel(op queue.Cancel) error {
 		return err
 	}
 	if e.state == job.Dispatched {
-		return t.exec(`UPDATE entries SET cancel_requested = 1 WHERE seq = ?`, e.seq)
+		return t.exec(`UPDATE entries SET cancel_requested = true WHERE seq = ?`, e.seq)
 	}
 	return e.withdraw(job.Cancelled, op.Now)
 }

@@ -98,7 +98,7 @@ func (bs *batches) adopt() error {
 	}
 	bs.forget()
 	bs.tx.touched.moved = true
-	return bs.tx.exec(`UPDATE batches SET private = 0 WHERE private`)
+	return bs.tx.exec(`UPDATE batches SET private = false WHERE private`)
 }
 
 // setPrivate moves what is left of a batch into the pool that is now its own, as

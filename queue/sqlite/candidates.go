@@ -37,12 +37,12 @@ const (
 	inOrder         = ` ORDER BY tenant, priority, runnable_at, id LIMIT 1`
 
 	ofLane      = ofPool + ` AND tenant = ? AND priority = ?`
-	selectPage  = `SELECT ` + entryColumns + ofLane + ` AND (runnable_at, id) > (?, ?) ORDER BY runnable_at, id LIMIT ?`
+	selectPage  = `SELECT ` + entryColumns + ofLane + ` AND (runnable_at, id) > (?, ?) ORDER BY e.runnable_at, e.id LIMIT ?`
 	selectPeek  = `SELECT runnable_at, id` + ofLane + ` AND (runnable_at, id) > (?, ?) ORDER BY runnable_at, id LIMIT 1`
 	selectAfter = `SELECT runnable_at` + ofLane + ` AND runnable_at > ? ORDER BY runnable_at LIMIT 1`
 	selectNamed = `SELECT ` + entryColumns + ` FROM entries e WHERE e.id = ? AND e.state = 'queued' AND e.waits_for = '' AND e.pool = ? AND e.runnable_at <= ?`
 	selectReady = `SELECT class, count(*), min(runnable_at) FROM (SELECT class, runnable_at` + ofLane + ` AND runnable_at <= ?
-		ORDER BY runnable_at, id LIMIT ?) GROUP BY class`
+		ORDER BY runnable_at, id LIMIT ?) r GROUP BY class`
 
 	// Each is asked of a pool and then of what is held of it: for an IN SQLite makes a table.
 	selectOverdue  = `SELECT seq, id` + due + ` AND pool = ?` + mayExpire + ` AND deadline <= ?`

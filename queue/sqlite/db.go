@@ -25,6 +25,9 @@ func openDB(path, mode string, pragmas []string) (*db, error) {
 	return &db{c, map[string]*stmt{}}, nil
 }
 
+// beginWrite begins a transaction that writes.
+func (d *db) beginWrite() error { return d.control("BEGIN IMMEDIATE") }
+
 // control executes a statement that begins or ends something.
 func (d *db) control(query string) error {
 	s, err := d.prepare(query)

@@ -94,7 +94,7 @@ func (l line) supersede(e newEntry) error {
 	if err != nil {
 		return err
 	}
-	return l.tx.exec(`UPDATE entries SET cancel_requested = 1, superseded_by = ?, waiting = ?
+	return l.tx.exec(`UPDATE entries SET cancel_requested = true, superseded_by = ?, waiting = ?
 		WHERE seq IN (SELECT seq FROM entries`+ofLine+` AND state = 'dispatched' AND superseded_by = '')`,
 		string(e.ID), why, string(l.tenant), l.key)
 }
@@ -159,12 +159,15 @@ func (e *standing) pass(to named, now time.Time) error {
 	return e.wait(`seq IN (SELECT seq FROM entries`+ofWaiter+`)`, e.id, to, now)
 }
 
+// notBefore sets when an entry is runnable, if that is earlier. It takes the time twice.
+const notBefore = `runnable_at = CASE WHEN runnable_at < ? THEN ? ELSE runnable_at END`
+
 // wait lets the entries that which selects by id wait for another, or for
 // none: then they can run from now on, which is when their turn came. What is
 // held says so as long as it is.
 func (e *standing) wait(which string, id job.ID, to named, now time.Time) error {
 	if to.id == "" {
-		return e.tx.exec(`UPDATE entries SET waits_for = '', waiting = CASE held WHEN '' THEN '' ELSE waiting END, runnable_at = max(runnable_at, ?) WHERE `+which, now, string(id))
+		return e.tx.exec(`UPDATE entries SET waits_for = '', waiting = CASE held WHEN '' THEN '' ELSE waiting END, `+notBefore+` WHERE `+which, now, now, string(id))
 	}
 	return e.tx.exec(`UPDATE entries SET waits_for = ?, waiting = CASE held WHEN '' THEN ? ELSE waiting END WHERE `+which, string(to.id), queue.WaitingFor(to.id, to.name, e.key), string(id))
 }

@@ -261,8 +261,8 @@ func (e *standing) takeBack(op queue.Reclaim) error {
 	if err := e.moveTo(job.Queued); err != nil {
 		return err
 	}
-	err = e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = min(runnable_at, ?), waiting = ?, holder = '', lease_until = NULL WHERE seq = ?`,
-		e.with(string(job.Queued), op.Now, op.Message, e.seq)...)
+	err = e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = CASE WHEN runnable_at > ? THEN ? ELSE runnable_at END, waiting = ?, holder = '', lease_until = NULL WHERE seq = ?`,
+		e.with(string(job.Queued), op.Now, op.Now, op.Message, e.seq)...)
 	if err != nil || !open || r.session == "" {
 		return err
 	}
@@ -310,7 +310,7 @@ func (e *standing) usageSeen(r run) (total job.Usage, err error) {
 
 // usageEvents calls each for the events of an attempt that tell of usage.
 func (e *standing) usageEvents(attempt int, each func(*job.Event)) error {
-	return e.tx.rows(`SELECT body FROM events WHERE entry = ? AND attempt = ? AND instr(body, '"usage"') ORDER BY seq`,
+	return e.tx.rows(`SELECT body FROM events WHERE entry = ? AND attempt = ? AND body LIKE '%"usage"%' ORDER BY seq`,
 		[]any{e.seq, attempt}, func(rows scanner) error {
 			var body string
 			if err := rows.Scan(&body); err != nil {

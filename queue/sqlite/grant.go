@@ -194,13 +194,13 @@ func (s *accounts) setGrant(g queue.Grant) error {
 	if !g.Dead && !bounds(&g) {
 		return s.tx.exec(`DELETE FROM grants WHERE tenant = ? AND agent = ?`, string(g.Tenant), string(g.Agent))
 	}
-	return s.tx.exec(`INSERT INTO grants (tenant, agent, dead, tokens, cost, wall, window) VALUES (?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (tenant, agent) DO UPDATE SET dead = excluded.dead, tokens = excluded.tokens, cost = excluded.cost, wall = excluded.wall, window = excluded.window`,
+	return s.tx.exec(`INSERT INTO grants (tenant, agent, dead, tokens, cost, wall, "window") VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (tenant, agent) DO UPDATE SET dead = excluded.dead, tokens = excluded.tokens, cost = excluded.cost, wall = excluded.wall, "window" = excluded."window"`,
 		string(g.Tenant), string(g.Agent), g.Dead, g.Tokens, g.CostUSD, int64(g.Wall), int64(g.Window))
 }
 
 const (
-	grantColumns = `SELECT tenant, agent, dead, tokens, cost, wall, window FROM grants`
+	grantColumns = `SELECT tenant, agent, dead, tokens, cost, wall, "window" FROM grants`
 	selectGrants = grantColumns + ` ORDER BY tenant, agent`
 	selectGrant  = grantColumns + ` WHERE tenant = ? AND agent = ?`
 )

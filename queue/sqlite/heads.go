@@ -28,7 +28,7 @@ const selectWaiting = `SELECT 1 FROM entries INDEXED BY entries_waiting_pool WHE
 // them a seek, and takes what is at its head. The one with the lowest number
 // is the head: who takes the place of another came before the next.
 const selectHeads = `WITH RECURSIVE line (tenant, key) AS (
-		SELECT * FROM (SELECT tenant, key FROM entries INDEXED BY entries_waiting_pool WHERE waits_for <> '' AND pool = ?1 ORDER BY tenant, key LIMIT 1)
+		SELECT * FROM (SELECT tenant, key FROM entries INDEXED BY entries_waiting_pool WHERE waits_for <> '' AND pool = ?1 ORDER BY tenant, key LIMIT 1) f
 	UNION ALL
 		SELECT n.tenant, n.key FROM line l, entries n WHERE n.seq = (SELECT w.seq FROM entries w INDEXED BY entries_waiting_pool
 			WHERE w.waits_for <> '' AND w.pool = ?1 AND (w.tenant, w.key) > (l.tenant, l.key) ORDER BY w.tenant, w.key LIMIT 1)

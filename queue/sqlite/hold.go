@@ -70,7 +70,7 @@ func (t *tx) ready(op queue.Ready) error {
 	if err != nil {
 		return err
 	}
-	return t.exec(`UPDATE entries SET `+letGo+`, runnable_at = max(runnable_at, ?), waiting = ? WHERE seq = ?`, op.Now, waiting, e.seq)
+	return t.exec(`UPDATE entries SET `+letGo+`, `+notBefore+`, waiting = ? WHERE seq = ?`, op.Now, op.Now, waiting, e.seq)
 }
 
 // waitingInLine says what an entry waits for in the line of its key, "" if for none.

@@ -66,7 +66,7 @@ func migrate(ctx context.Context, d *db, list []migration, log zerolog.Logger) e
 }
 
 func migrateOnce(d *db, list []migration, log zerolog.Logger) (done bool, err error) {
-	if err := d.control("BEGIN IMMEDIATE"); err != nil {
+	if err := d.beginWrite(); err != nil {
 		return false, err
 	}
 	defer func() {

@@ -172,7 +172,7 @@ func (p *pager) total() (total int, err error) {
 		query := `SELECT count(*) FROM entries e` + where
 		switch {
 		case part.set != "" && where == "":
-			query, args = `SELECT count(*) FROM (`+part.set+`)`, part.args
+			query, args = `SELECT count(*) FROM (`+part.set+`) p`, part.args
 		case part.set != "":
 			query, args = query+` AND e.seq IN (`+part.set+`)`, append(args, part.args...)
 		}
@@ -205,7 +205,7 @@ func (p *pager) query(limit int) (query string, args []any, err error) {
 			}
 			from, where, values = from+index, where+term, append(values, more...)
 		}
-		selects = append(selects, `SELECT * FROM (`+from+where+` AND `+behind+order+`)`)
+		selects = append(selects, `SELECT * FROM (`+from+where+` AND `+behind+order+`) p`)
 		args = append(append(args, values...), p.after, limit)
 	}
 	return `SELECT ` + entryColumns + ` FROM entries e WHERE e.seq IN (` + strings.Join(selects, ` UNION ALL `) + `)` + order, append(args, limit), nil
@@ -223,7 +223,7 @@ func (p *pager) ofState(part part) (term string, args []any, index string, err e
 	if part.sorted {
 		return ` AND e.completed_at IS NOT NULL` + term, args, ` INDEXED BY entries_done`, nil
 	}
-	n, _, err := p.number(`SELECT count(*) FROM (SELECT 1 FROM (`+part.set+`) LIMIT ?)`, append(slices.Clone(part.args), p.few+1)...)
+	n, _, err := p.number(`SELECT count(*) FROM (SELECT 1 FROM (`+part.set+`) p LIMIT ?) q`, append(slices.Clone(part.args), p.few+1)...)
 	if err != nil {
 		return "", nil, "", err
 	}

@@ -57,7 +57,7 @@ const (
 )
 
 // laterChoice is the worker of an entry's current choice, if that is not the first.
-const laterChoice = `CASE WHEN e.choice > 0 THEN (SELECT s.spec ->> ('$.fallback[' || (e.choice - 1) || '].worker') FROM specs s WHERE s.entry = e.seq) END`
+const laterChoice = `CASE WHEN e.choice > 0 THEN (SELECT s.spec -> 'fallback' -> (e.choice - 1) ->> 'worker' FROM specs s WHERE s.entry = e.seq) END`
 
 // unquoted returns text as it stands within a JSON string that encode has written.
 func unquoted(text string) string {
@@ -169,7 +169,7 @@ func conditions(f queue.Filter) (where string, args []any) {
 		add(`e.id >= ? AND e.id < ?`, f.Prefix, behind(f.Prefix))
 	}
 	if f.Suffix != "" {
-		add(`substr(e.id, -length(?)) = ?`, f.Suffix, f.Suffix)
+		add(`substr(e.id, length(e.id) - length(?) + 1) = ?`, f.Suffix, f.Suffix)
 	}
 	if f.Worker != "" {
 		add(`(e.worker = ? OR `+laterChoice+` = ?)`, string(f.Worker), string(f.Worker))
@@ -177,8 +177,8 @@ func conditions(f queue.Filter) (where string, args []any) {
 	if f.Search != "" {
 		// Only where the text stands in a specification's JSON is it worth reading that.
 		text, quoted := asciiLower(f.Search), asciiLower(unquoted(f.Search))
-		add(`(instr(lower(e.name), ?) OR instr(lower(e.tenant), ?) OR instr(lower(e.worker), ?) OR instr(lower(coalesce(`+laterChoice+`, '')), ?)
-			OR substr(lower(e.id), 1, length(?)) = ? OR length(?) >= 8 AND substr(lower(e.id), -length(?)) = ? OR (SELECT CASE WHEN instr(lower(s.spec), ?) THEN instr(lower(s.spec ->> '$.instructions'), ?) END
+		add(`(instr(lower(e.name), ?) > 0 OR instr(lower(e.tenant), ?) > 0 OR instr(lower(e.worker), ?) > 0 OR instr(lower(coalesce(`+laterChoice+`, '')), ?) > 0
+			OR substr(lower(e.id), 1, length(?)) = ? OR length(?) >= 8 AND substr(lower(e.id), length(e.id) - length(?) + 1) = ? OR (SELECT CASE WHEN instr(lower(s.spec), ?) > 0 THEN instr(lower(s.spec ->> 'instructions'), ?) > 0 END
 				FROM specs s WHERE s.entry = e.seq))`,
 			text, text, text, text, text, text, text, text, text, quoted, text)
 	}

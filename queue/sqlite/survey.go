@@ -140,10 +140,10 @@ const (
 		WHERE ended_at IS NOT NULL AND ended_at >= ?1 AND started_at < ?1 AND started_at <= ?2 ORDER BY started_at DESC, entry DESC, number DESC LIMIT ?3`
 	stillRunning = `SELECT a.entry, a.number, a.started_at FROM entries e INDEXED BY entries_fence CROSS JOIN attempts a
 		WHERE e.state = 'dispatched' AND a.entry = e.seq AND a.number = e.attempts AND a.ended_at IS NULL AND a.started_at <= ?2`
-	selectRuns = `SELECT e.id, e.name, e.tenant, a.worker, a.number, a.state, coalesce(CASE WHEN a.outcome <> '' THEN a.outcome ->> '$.class' END, ''), a.started_at, a.ended_at
-		FROM (SELECT * FROM (` + beganWithin + `) UNION ALL SELECT * FROM (` + endedWithin + `) UNION ALL ` + stillRunning + `
+	selectRuns = `SELECT e.id, e.name, e.tenant, a.worker, a.number, a.state, coalesce(CASE WHEN a.outcome <> '' THEN a.outcome ->> 'class' END, ''), a.started_at, a.ended_at
+		FROM (SELECT * FROM (` + beganWithin + `) b UNION ALL SELECT * FROM (` + endedWithin + `) d UNION ALL ` + stillRunning + `
 			ORDER BY started_at DESC, entry DESC, number DESC LIMIT ?3) r
-		CROSS JOIN attempts a ON a.entry = r.entry AND a.number = r.number CROSS JOIN entries e ON e.seq = r.entry
+		CROSS JOIN attempts a CROSS JOIN entries e WHERE a.entry = r.entry AND a.number = r.number AND e.seq = r.entry
 		ORDER BY r.started_at DESC, r.entry DESC, r.number DESC`
 )
 

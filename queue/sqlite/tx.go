@@ -30,7 +30,7 @@ func newTx(d *db) *tx {
 
 // takeOver raises the epoch in the file, which deposes the writer before.
 func (t *tx) takeOver() error {
-	if err := t.control("BEGIN IMMEDIATE"); err != nil {
+	if err := t.beginWrite(); err != nil {
 		return err
 	}
 	err := t.exec(`UPDATE fence SET epoch = epoch + 1`)

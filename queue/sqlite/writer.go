@@ -104,7 +104,7 @@ func (w *writer) run() {
 
 // group executes first and whoever else is waiting, and commits them together.
 func (w *writer) group(first *request) {
-	if err := w.tx.control("BEGIN IMMEDIATE"); err != nil {
+	if err := w.tx.beginWrite(); err != nil {
 		first.answer <- err
 		return
 	}

@@ -100,7 +100,7 @@ func TestGroupFails(t *testing.T) {
 // What goes from line to line or counts by class may look so, and a list may
 // read all of the small indexes over what is not finished.
 func badPlan(detail string, list bool) bool {
-	fine := []string{"SCAN (subquery-1)", "SCAN l", "SCAN s", "TEMP B-TREE FOR GROUP BY"}
+	fine := []string{"SCAN f", "SCAN l", "SCAN r", "SCAN s", "TEMP B-TREE FOR GROUP BY"}
 	if list {
 		fine = append(fine, "INDEX entries_lane", "INDEX entries_waiting", "INDEX entries_fence")
 	}
