@@ -43,7 +43,7 @@ func (t *tx) await(op queue.Await, bodies []string) error {
 	} else if err := e.moveTo(job.Queued); err != nil {
 		return err
 	}
-	if err := e.endRunAs(r, state, &op.Outcome, bodies[0], false, op.Now); err != nil {
+	if err := e.endRun(r, state, &op.Outcome, bodies[0], false, op.Now); err != nil {
 		return fmt.Errorf("job %s: %w", op.ID, err)
 	}
 	if unwanted {

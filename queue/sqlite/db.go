@@ -14,7 +14,7 @@ type db struct {
 
 // maxStmts is how many statements are kept: more than the package has, so that only
 // those that are put together for a filter come and go.
-const maxStmts = 256
+const maxStmts = 128
 
 // openDB opens an existing file; mode is SQLite's: "ro", "rw".
 func openDB(path, mode string, pragmas []string) (*db, error) {

@@ -30,8 +30,7 @@ func (t *tx) finish(op endAs, bodies []string) error {
 		}
 	}
 	if op.Exit == "" && e.supersededBy == "" {
-		r := op.Retry
-		return e.requeue(requeued{r.RunnableAt, r.Choice, r.Session, r.SessionWorker, r.Feedback, r.Waiting})
+		return e.requeue(&op.Retry)
 	}
 	exit := op.Exit
 	if exit == "" {
@@ -77,31 +76,16 @@ func (e *standing) finishRun(op endAs, bodies []string) error {
 			return err
 		}
 	}
-	return e.endRun(r, &op.Outcome, bodies[len(op.events)], op.Lost, op.Now)
+	return e.endRun(r, op.Outcome.State, &op.Outcome, bodies[len(op.events)], op.Lost, op.Now)
 }
 
-// endRun records the outcome of an attempt, with its JSON, and puts what it took
-// on the entry's bill. Where the outcome does not say when it started or ended, the
-// attempt's own start and now are taken.
-func (e *standing) endRun(r run, o *job.Outcome, body string, lost bool, now time.Time) error {
-	return e.endRunAs(r, o.State, o, body, lost, now)
-}
-
-// endRunAs does so with another state than the outcome's.
-func (e *standing) endRunAs(r run, state job.RunState, o *job.Outcome, body string, lost bool, now time.Time) error {
-	started, ended := o.StartedAt, o.EndedAt
-	if started.IsZero() {
-		started = r.started
-	}
-	if ended.IsZero() {
-		ended = now
-	}
-	session := r.session
-	if o.Session != "" {
-		session = o.Session
-	}
+// endRun records the outcome of an attempt, with its JSON and the state in which it is
+// then, and puts what it took on the entry's bill. Where the outcome does not say when
+// it started or ended, the attempt's own start and now are taken.
+func (e *standing) endRun(r run, state job.RunState, o *job.Outcome, body string, lost bool, now time.Time) error {
+	started, ended := timeOr(o.StartedAt, r.started), timeOr(o.EndedAt, now)
 	err := e.tx.exec(`UPDATE attempts SET state = ?, session = ?, ended_at = ?, lost = ?, outcome = ? WHERE entry = ? AND number = ?`,
-		string(state), session, ended, lost, body, e.seq, r.number)
+		string(state), cmp.Or(o.Session, r.session), ended, lost, body, e.seq, r.number)
 	if err != nil {
 		return err
 	}
@@ -158,23 +142,13 @@ func (e *standing) complete(exit job.ExitKind, deadLetter string, now time.Time)
 	return e.share(exit, deadLetter, now)
 }
 
-// requeued is how an entry waits for its next claim.
-type requeued struct {
-	runnableAt    time.Time
-	choice        int
-	session       string
-	sessionWorker job.WorkerKind
-	feedback      string
-	waiting       string
-}
-
-func (e *standing) requeue(r requeued) error {
+func (e *standing) requeue(r *queue.Retry) error {
 	if err := e.moveTo(job.Queued); err != nil {
 		return err
 	}
 	return e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, feedback = ?, waiting = ?,
 		holder = '', lease_until = NULL WHERE seq = ?`,
-		e.with(string(job.Queued), r.runnableAt, r.choice, r.session, string(r.sessionWorker), r.feedback, r.waiting, e.seq)...)
+		e.with(string(job.Queued), r.RunnableAt, r.Choice, r.Session, string(r.SessionWorker), r.Feedback, r.Waiting, e.seq)...)
 }
 
 func (t *tx) release(op queue.Release) error {
@@ -278,8 +252,8 @@ func (e *standing) loseRun(r run, op queue.Reclaim) error {
 	if e.cancelRequested {
 		o.State, o.Class = job.RunCancelled, job.CancelledClass
 	}
-	var err error
-	if o.Usage, err = e.usageSeen(r); err != nil {
+	// Nobody is left to report the total: it is what the events say.
+	if err := e.usageEvents(r.number, func(ev *job.Event) { o.Usage = o.Usage.Add(*ev.Usage) }); err != nil {
 		return err
 	}
 	// The table knows no way from pending or checkpointed straight to failed: a
@@ -298,14 +272,7 @@ func (e *standing) loseRun(r run, op queue.Reclaim) error {
 	if err != nil {
 		return err
 	}
-	return e.endRun(r, &o, body, true, op.Now)
-}
-
-// usageSeen returns what a run is known to have used, from its events: nobody
-// is left to report the total.
-func (e *standing) usageSeen(r run) (total job.Usage, err error) {
-	err = e.usageEvents(r.number, func(ev *job.Event) { total = total.Add(*ev.Usage) })
-	return total, err
+	return e.endRun(r, o.State, &o, body, true, op.Now)
 }
 
 // usageEvents calls each for the events of an attempt that tell of usage.
