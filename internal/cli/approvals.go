@@ -126,7 +126,6 @@ When a job was rejected as often as its oversight's max_retries allows, it fails
 
 func answerCommand(con *console, at *target, use, short string, approve bool, long, example string) *cobra.Command {
 	a := api.Answer{Approved: approve}
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Example: example, Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -134,7 +133,7 @@ func answerCommand(con *console, at *target, use, short string, approve bool, lo
 				a.By = userName()
 			}
 			return at.do(func(p *peer) error {
-				return changeJobs(cmd.Context(), con, p, args, asJSON, func(ref string) (api.JobDetail, error) {
+				return changeJobs(cmd.Context(), con, p, args, func(ref string) (api.JobDetail, error) {
 					j, err := p.Decide(cmd.Context(), ref, a)
 					if refused, ok := errors.AsType[*api.Problem](err); ok && refused.Status == http.StatusBadRequest {
 						err = usage(err, `give it with -m, e.g. scheduler reject `+ref+` -m "the tests are missing"`)
@@ -149,7 +148,7 @@ func answerCommand(con *console, at *target, use, short string, approve bool, lo
 	f := cmd.Flags()
 	f.StringVarP(&a.Comment, "message", "m", "", "a comment")
 	f.StringVar(&a.By, "by", "", "evaluate under this `NAME` (default: yours)")
-	f.BoolVar(&asJSON, "json", false, "print the jobs as JSON")
+	con.jsonFlag(cmd, "print the jobs as JSON")
 	return cmd
 }
 

@@ -32,7 +32,6 @@ docs/audit.md.`,
 }
 
 func auditVerifyCommand(con *console, local *local) *cobra.Command {
-	var asJSON bool
 	var expect []string
 	cmd := &cobra.Command{
 		Use: "verify [DIR | FILE...]", Short: "Verify that the audit log is unchanged",
@@ -55,18 +54,16 @@ The log is that of the state directory, or DIR, or FILEs in their order.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = writeJSON(con.stdout, report)
-			} else {
-				printAudit(con.stdout, &report)
-			}
+			err = con.print(report, func(w io.Writer) error {
+				printAudit(w, &report)
+				return nil
+			})
 			if err == nil && !report.Whole() {
 				err = fmt.Errorf("the audit log is not whole: %s", count(len(report.Problems), "problem"))
 			}
 			return failure(err)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().StringArrayVar(&expect, "expect", nil, "a record `SEQ:HASH` that must be in the log; may be given again")
 	return cmd
 }
@@ -132,7 +129,6 @@ func printAudit(w io.Writer, r *audit.Report) {
 }
 
 func auditTailCommand(con *console, local *local, at *target) *cobra.Command {
-	var asJSON bool
 	var who, id string
 	n := 20
 	cmd := &cobra.Command{
@@ -164,11 +160,11 @@ verify" says whether to believe them.`,
 			if damaged > 0 {
 				err = errors.Join(err, fmt.Errorf("%s cannot be read; `scheduler audit verify` says which", count(damaged, "line")))
 			}
-			return failure(errors.Join(printRecords(con, list, asJSON), err))
+			return failure(errors.Join(printRecords(con, list), err))
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&asJSON, "json", false, "print JSON Lines")
+	con.jsonFlag(cmd, "print JSON Lines")
 	flags.IntVarP(&n, "lines", "n", n, "print the last `N` records")
 	flags.StringVar(&who, "who", "", "only those of this `NAME`")
 	flags.StringVar(&id, "job", "", "only those of this `JOB`: its name, its id, or the first or last characters of that")
@@ -181,8 +177,8 @@ func sameJob(id job.ID, ref string) bool {
 	return strings.HasPrefix(string(id), ref) || strings.HasSuffix(string(id), ref)
 }
 
-func printRecords(con *console, list []api.AuditRecord, asJSON bool) error {
-	if asJSON {
+func printRecords(con *console, list []api.AuditRecord) error {
+	if con.json {
 		enc := terminal.NewEncoder(con.stdout)
 		enc.SetEscapeHTML(false)
 		for i := range list {

@@ -17,7 +17,7 @@ import (
 )
 
 func backupCommand(con *console, local *local) *cobra.Command {
-	var back, asJSON bool
+	var back bool
 	cmd := &cobra.Command{
 		Use: "backup FILE | backup --restore FILE", Short: "Copy the queue to a file, also while a scheduler runs", Args: cobra.ExactArgs(1),
 		Long: `Copy the whole queue, as it is at one moment, to a new file: jobs, attempts, events, what was
@@ -35,7 +35,7 @@ was there is kept under another name. What ran since the backup runs again.`,
 			if back {
 				work = restore
 			}
-			if e := work(ctx, con, local, args[0], asJSON); e != nil && errors.Is(e, context.Canceled) {
+			if e := work(ctx, con, local, args[0]); e != nil && errors.Is(e, context.Canceled) {
 				return &exitError{code: exitInterrupted}
 			} else if e != nil {
 				return e
@@ -44,7 +44,6 @@ was there is kept under another name. What ran since the backup runs again.`,
 		},
 	}
 	cmd.Flags().BoolVar(&back, "restore", false, "put the backup in the queue's place")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -55,7 +54,7 @@ type backedUp struct {
 	Aside string `json:"aside,omitempty"` // with --restore: where the queue lies that was there
 }
 
-func backup(ctx context.Context, con *console, local *local, path string, asJSON bool) error {
+func backup(ctx context.Context, con *console, local *local, path string) error {
 	_, store, err := local.look(ctx)
 	if err != nil {
 		return err
@@ -72,14 +71,14 @@ func backup(ctx context.Context, con *console, local *local, path string, asJSON
 	if err != nil {
 		return failure(err)
 	}
-	if asJSON {
+	if con.json {
 		return failure(writeJSON(con.stdout, backedUp{Path: path, Bytes: info.Size()}))
 	}
 	fmt.Fprintf(con.stdout, "%s: %s\n", path, sizeText(info.Size()))
 	return nil
 }
 
-func restore(ctx context.Context, con *console, local *local, path string, asJSON bool) error {
+func restore(ctx context.Context, con *console, local *local, path string) error {
 	dir, lock, err := local.lockState()
 	if err != nil {
 		return err
@@ -92,7 +91,7 @@ func restore(ctx context.Context, con *console, local *local, path string, asJSO
 	if err != nil {
 		return failure(err)
 	}
-	if asJSON {
+	if con.json {
 		return failure(writeJSON(con.stdout, backedUp{Path: path, Aside: aside}))
 	}
 	fmt.Fprintf(con.stdout, "the queue is now that of %s\n", path)

@@ -20,7 +20,6 @@ func configCommand(con *console, prog *program) *cobra.Command {
 		Long: "Look at the configuration, which docs/config.md explains. `kill -HUP` has a running scheduler read it again.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	var asJSON bool
 	check := &cobra.Command{
 		Use: "check [FILE]", Short: "Check a configuration file", Args: cobra.MaximumNArgs(1),
 		Long: `Read a configuration file as a scheduler would (without FILE the one that it would
@@ -31,12 +30,11 @@ Exit code: 0 the file is right, or there is none and none was named; 2 it is not
 		Example: "  scheduler config check\n  scheduler config check new.yaml --json",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return checkConfig(con, prog, args[0], asJSON)
+				return checkConfig(con, prog, args[0])
 			}
-			return checkConfig(con, prog, prog.configPath, asJSON)
+			return checkConfig(con, prog, prog.configPath)
 		},
 	}
-	check.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(check)
 	return cmd
 }
@@ -48,11 +46,11 @@ type checkedConfig struct {
 }
 
 // checkConfig checks the file at path; "" is the one of the default path.
-func checkConfig(con *console, prog *program, path string, asJSON bool) error {
+func checkConfig(con *console, prog *program, path string) error {
 	none := checkedConfig{Sets: []string{}}
 	if path == "" {
 		byDefault, err := config.DefaultPath()
-		if _, statErr := os.Stat(byDefault); asJSON && (err != nil || errors.Is(statErr, os.ErrNotExist)) {
+		if _, statErr := os.Stat(byDefault); con.json && (err != nil || errors.Is(statErr, os.ErrNotExist)) {
 			return failure(writeJSON(con.stdout, none))
 		}
 		if err != nil { // no home folder, no file
@@ -72,7 +70,7 @@ func checkConfig(con *console, prog *program, path string, asJSON bool) error {
 	if err := prog.checkTriggers(&cfg); err != nil {
 		return usage(err)
 	}
-	if asJSON {
+	if con.json {
 		return failure(writeJSON(con.stdout, checkedConfig{Path: path, Sets: append(none.Sets, setBy(cfg)...)}))
 	}
 	fmt.Fprintf(con.stdout, "%s is valid; %s\n", path, told(cfg))

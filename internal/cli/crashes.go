@@ -14,7 +14,6 @@ import (
 )
 
 func crashesCommand(con *console, local *local) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "crashes [REPORT]", Short: "List the crashes of cores, or show one whole", Args: cobra.MaximumNArgs(1),
 		Long: fmt.Sprintf(`List the agentcores that ended without being asked to, the newest first; the last %d are
@@ -27,19 +26,18 @@ is its id, the first or last characters of that, or "latest".`, supervisor.KeptR
 				return err
 			}
 			if len(args) == 1 {
-				return showCrash(con, dir.Crashes(), args[0], asJSON)
+				return showCrash(con, dir.Crashes(), args[0])
 			}
-			return listCrashes(con, dir.Crashes(), asJSON)
+			return listCrashes(con, dir.Crashes())
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func listCrashes(con *console, dir string, asJSON bool) error {
+func listCrashes(con *console, dir string) error {
 	all, err := supervisor.Reports(dir)
 	switch {
-	case asJSON:
+	case con.json:
 		return failure(errors.Join(err, writeJSON(con.stdout, append([]supervisor.Report{}, all...))))
 	case len(all) == 0 && err == nil:
 		fmt.Fprintln(con.stdout, "no core has crashed")
@@ -55,16 +53,15 @@ func listCrashes(con *console, dir string, asJSON bool) error {
 	return failure(errors.Join(err, table(con.out(), "REPORT\tTIME\tCORE\tPID\tLIVED\tRUNS\tEXIT\tLAST WORDS", rows)))
 }
 
-func showCrash(con *console, dir, ref string, asJSON bool) error {
+func showCrash(con *console, dir, ref string) error {
 	r, err := supervisor.FindReport(dir, ref)
 	if err != nil {
 		return &exitError{code: exitFailed, err: err, hints: []string{"`scheduler crashes` lists them"}}
 	}
-	if asJSON {
-		return failure(writeJSON(con.stdout, r))
-	}
-	printCrash(con.stdout, &r)
-	return nil
+	return con.print(r, func(w io.Writer) error {
+		printCrash(w, &r)
+		return nil
+	})
 }
 
 func printCrash(w io.Writer, r *supervisor.Report) {

@@ -13,16 +13,15 @@ import (
 )
 
 // topUp adds credits to a tenant's balance and says what is left.
-func topUp(ctx context.Context, con *console, p *peer, in api.TopUp, asJSON bool) error {
+func topUp(ctx context.Context, con *console, p *peer, in api.TopUp) error {
 	after, err := change(ctx, p, func() (api.Balance, error) { return p.TopUp(ctx, in) })
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case asJSON:
-		return writeJSON(con.stdout, after)
 	}
-	_, err = fmt.Fprintf(con.stdout, "credits of %s: %d left\n", in.Tenant, after.Left)
-	return err
+	return con.print(after, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "credits of %s: %d left\n", in.Tenant, after.Left)
+		return err
+	})
 }
 
 // dropBalance ends a tenant's balance. It reports whether there was one.

@@ -86,7 +86,7 @@ installed from npm, if you agree. What it makes lies in the user's cache folder.
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "install missing CLIs without asking")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print everything that happens as JSON Lines")
+	runs.con.jsonFlag(cmd, "print everything that happens as JSON Lines")
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "print plain lines, also on a terminal")
 	cmd.Flags().StringVar(&dir, "workers", "", "`DIR`ectory that the CLIs are installed in (default: the user's cache folder)")
 	return cmd
@@ -148,7 +148,7 @@ func demo(ctx context.Context, con *console, prog *program, local *local, runs *
 	if ran != nil {
 		return ran
 	}
-	if o.json {
+	if runs.con.json {
 		return nil
 	}
 	return explain(ctx, con, state, batch, place)

@@ -19,9 +19,8 @@ import (
 
 // editFlags say where the changed job comes from: an editor if all are empty.
 type editFlags struct {
-	set    []string
-	file   string
-	asJSON bool
+	set  []string
+	file string
 }
 
 func dlqEditCommand(con *console, prog *program, local *local, at *target) *cobra.Command {
@@ -42,7 +41,7 @@ edited file is kept, and --file goes on with it.`,
 	}
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "`FIELD=VALUE`: change this field, e.g. limits.timeout=2h; without a value remove it")
 	cmd.Flags().StringVar(&f.file, "file", "", "take the job from this job `FILE`")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the new job as JSON")
+	con.jsonFlag(cmd, "print the new job as JSON")
 	return cmd
 }
 
@@ -61,7 +60,7 @@ func editLetter(ctx context.Context, con *console, prog *program, local *local, 
 	}
 	spec, err := prog.readEdited(path, temporary, &letter.Spec)
 	if err == nil {
-		err = requeue(ctx, con, prog, local, p, api.Requeue{Letters: []api.RequeueLetter{{ID: letter.ID, Spec: spec}}}, f.asJSON)
+		err = requeue(ctx, con, prog, local, p, api.Requeue{Letters: []api.RequeueLetter{{ID: letter.ID, Spec: spec}}})
 	}
 	switch {
 	case temporary && err != nil:

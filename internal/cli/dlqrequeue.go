@@ -18,8 +18,8 @@ import (
 // requeueFlags are how dead letters are to be done again.
 type requeueFlags struct {
 	letterFlags
-	all, fresh, asJSON bool
-	to, model          string
+	all, fresh bool
+	to, model  string
 }
 
 func dlqRequeueCommand(con *console, prog *program, local *local, at *target) *cobra.Command {
@@ -51,7 +51,7 @@ A running scheduler works on them at once, else the next ` + "`scheduler serve` 
 	cmd.Flags().StringVar(&f.to, "worker", "", "run them on this `WORKER` instead")
 	cmd.Flags().StringVar(&f.model, "model", "", "run them with this `MODEL` instead, as the worker's program calls it")
 	cmd.Flags().BoolVar(&f.fresh, "reset-session", false, "let the agents begin without their sessions")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the new jobs as JSON")
+	con.jsonFlag(cmd, "print the new jobs as JSON")
 	return cmd
 }
 
@@ -74,7 +74,7 @@ func requeueLetters(ctx context.Context, con *console, prog *program, local *loc
 		return err
 	case len(letters) == 0:
 		fmt.Fprintln(con.stderr, "no dead letters")
-		if f.asJSON {
+		if con.json {
 			return writeJSON(con.stdout, api.Requeued{Jobs: []api.Job{}})
 		}
 		return nil
@@ -83,7 +83,7 @@ func requeueLetters(ctx context.Context, con *console, prog *program, local *loc
 	for i := range letters {
 		in.Letters = append(in.Letters, api.RequeueLetter{ID: letters[i].ID, Spec: f.elsewhere(&letters[i].Spec)})
 	}
-	return requeue(ctx, con, prog, local, p, in, f.asJSON)
+	return requeue(ctx, con, prog, local, p, in)
 }
 
 // elsewhere returns the specification for another worker or model; nil if none
@@ -107,7 +107,7 @@ func (f *requeueFlags) elsewhere(s *job.Spec) *job.Spec {
 
 // requeue has dead letters run again, after a look at the jobs that are changed, by the
 // rules of a submission, and prints what became of it.
-func requeue(ctx context.Context, con *console, prog *program, local *local, p *peer, in api.Requeue, asJSON bool) error {
+func requeue(ctx context.Context, con *console, prog *program, local *local, p *peer, in api.Requeue) error {
 	var specs []job.Spec
 	var errs []error
 	for _, l := range in.Letters {
@@ -135,7 +135,7 @@ func requeue(ctx context.Context, con *console, prog *program, local *local, p *
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if con.json {
 		if err := writeJSON(con.stdout, out); err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func requeue(ctx context.Context, con *console, prog *program, local *local, p *
 }
 
 func dlqDropCommand(con *console, at *target) *cobra.Command {
-	var yes, asJSON bool
+	var yes bool
 	cmd := &cobra.Command{
 		Use: "drop JOB...", Short: "Give dead letters up for good", Args: cobra.ArbitraryArgs,
 		Long: `Give dead letters up for good: they are not listed any more, and are forgotten like
@@ -164,15 +164,15 @@ jobs that succeeded. On a terminal it asks first.`,
 			if len(args) == 0 {
 				return usage(errors.New("no dead letters were named"), "`scheduler dlq ls` lists what there is")
 			}
-			return at.do(func(p *peer) error { return dropLetters(cmd.Context(), con, p, args, yes, asJSON) })
+			return at.do(func(p *peer) error { return dropLetters(cmd.Context(), con, p, args, yes) })
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the dead letters as JSON")
+	con.jsonFlag(cmd, "print the dead letters as JSON")
 	return cmd
 }
 
-func dropLetters(ctx context.Context, con *console, p *peer, refs []string, yes, asJSON bool) error {
+func dropLetters(ctx context.Context, con *console, p *peer, refs []string, yes bool) error {
 	letters, err := p.chosen(ctx, refs)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func dropLetters(ctx context.Context, con *console, p *peer, refs []string, yes,
 	switch {
 	case err != nil:
 		return err
-	case asJSON:
+	case con.json:
 		return writeJSON(con.stdout, out)
 	}
 	for i := range letters {

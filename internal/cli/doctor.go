@@ -32,7 +32,6 @@ type finding struct {
 }
 
 func doctorCommand(con *console, prog *program, local *local) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what is installed, what is missing and how to get it", Args: cobra.NoArgs,
 		Long:    "Tell what is installed, in which version, what is missing and how to get it.\n\nExit code 1 if something is missing that every job needs.",
@@ -42,24 +41,21 @@ func doctorCommand(con *console, prog *program, local *local) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = writeJSON(con.stdout, findings)
-			} else {
-				err = table(con.out(), "WHAT\tSTATUS\tVERSION\tPATH\tNOTE", func(w io.Writer) {
+			err = con.print(findings, func(w io.Writer) error {
+				return table(w, "WHAT\tSTATUS\tVERSION\tPATH\tNOTE", func(w io.Writer) {
 					for _, f := range findings {
 						fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.What, f.Status, f.Version, f.Path, f.Note)
 					}
 				})
-			}
+			})
 			for _, f := range findings {
 				if f.Required && f.Status != "ok" {
 					return &exitError{code: exitFailed, err: err}
 				}
 			}
-			return failure(err)
+			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 

@@ -27,7 +27,6 @@ type evaluateOptions struct {
 	vector   string
 	against  string
 	weightOf string
-	json     bool
 }
 
 func evaluateCommand(con *console, prog *program, at *target) *cobra.Command {
@@ -58,7 +57,7 @@ how far it is from another.`,
 				return usage(err)
 			}
 			if said.Empty() && said.Comment == "" && !cmd.Flags().Changed("by") {
-				return showEvaluations(cmd.Context(), con, at, args[0], o.json)
+				return showEvaluations(cmd.Context(), con, at, args[0])
 			}
 			given := eval.Given{By: o.by, Report: said}
 			if given.By == "" {
@@ -67,7 +66,7 @@ how far it is from another.`,
 			if err := given.Validate(); err != nil {
 				return usage(err, "e.g. scheduler evaluate "+args[0]+" --quality 0.9 --by anna")
 			}
-			return evaluate(cmd.Context(), con, at, args[0], given, o.json)
+			return evaluate(cmd.Context(), con, at, args[0], given)
 		},
 	}
 	f := cmd.Flags()
@@ -80,7 +79,6 @@ how far it is from another.`,
 	f.StringVar(&o.vector, "vector", "", "no job: work out the composite of this JSON `FILE`")
 	f.StringVar(&o.weightOf, "weights", "", "with --vector: by the weights of this `DOMAIN` (default: default)")
 	f.StringVar(&o.against, "against", "", "with --vector: the weighted distance from this JSON `FILE`, too")
-	f.BoolVar(&o.json, "json", false, "print JSON")
 	return cmd
 }
 
@@ -174,7 +172,7 @@ func evaluateFile(con *console, prog *program, f *pflag.FlagSet, o evaluateOptio
 		}
 		out.Distance = &d
 	}
-	if o.json {
+	if con.json {
 		return failure(writeJSON(con.stdout, out))
 	}
 	if err := printVector(con.stdout, r.Vector, weights, nil); err != nil {
@@ -197,7 +195,7 @@ type calculation struct {
 }
 
 // evaluate counts what somebody says.
-func evaluate(ctx context.Context, con *console, at *target, ref string, given eval.Given, asJSON bool) error {
+func evaluate(ctx context.Context, con *console, at *target, ref string, given eval.Given) error {
 	return at.do(func(p *peer) error {
 		j, err := p.Job(ctx, ref)
 		if err != nil {
@@ -212,7 +210,7 @@ func evaluate(ctx context.Context, con *console, at *target, ref string, given e
 		if err != nil {
 			return err
 		}
-		if asJSON {
+		if con.json {
 			return writeJSON(con.stdout, out)
 		}
 		for _, a := range out.Alerts {
@@ -224,19 +222,17 @@ func evaluate(ctx context.Context, con *console, at *target, ref string, given e
 
 // showEvaluations shows what was said of a job or, if nobody has said anything,
 // what can be measured.
-func showEvaluations(ctx context.Context, con *console, at *target, ref string, asJSON bool) error {
+func showEvaluations(ctx context.Context, con *console, at *target, ref string) error {
 	return at.do(func(p *peer) error {
 		out, err := p.Evaluations(ctx, ref)
 		switch {
 		case err != nil:
 			return meant(ctx, p, ref, p.refused(err))
-		case asJSON:
-			return writeJSON(con.stdout, out)
-		case len(out.Evaluations) == 0 && out.Measured != nil:
+		case len(out.Evaluations) == 0 && out.Measured != nil && !con.json:
 			fmt.Fprintln(con.stderr, "nobody has evaluated it; this is what was measured, and it counts for nobody")
 			return printEvaluation(con.stdout, out.Measured)
 		}
-		return printEvaluations(con.stdout, out.Evaluations)
+		return con.print(out, func(w io.Writer) error { return printEvaluations(w, out.Evaluations) })
 	})
 }
 

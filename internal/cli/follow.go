@@ -21,7 +21,7 @@ func waitForBatches(ctx context.Context, con *console, s *peer, submitted []api.
 			batches = append(batches, submitted[i].Batch)
 		}
 	}
-	f := newFollower(s, batches, con.followView(submitted, o.json, o.plain))
+	f := newFollower(s, batches, con.followView(submitted, o.plain))
 	s.BePatient()
 	defer f.view.Done() // whatever happens, the terminal is given back
 	entries, err := f.follow(ctx)
@@ -33,7 +33,7 @@ func waitForBatches(ctx context.Context, con *console, s *peer, submitted []api.
 	if err != nil {
 		return err
 	}
-	if err := con.printSummary(ctx, s, entries, summaryStyle{json: o.json, paths: o.paths}); err != nil {
+	if err := con.printSummary(ctx, s, entries, o.paths); err != nil {
 		return failure(err)
 	}
 	if anyFailed(entries) {
@@ -43,8 +43,8 @@ func waitForBatches(ctx context.Context, con *console, s *peer, submitted []api.
 }
 
 // followView is what shows the progress of jobs that another process runs.
-func (con *console) followView(entries []api.Job, asJSON, plain bool) terminal.View {
-	if asJSON {
+func (con *console) followView(entries []api.Job, plain bool) terminal.View {
+	if con.json {
 		return terminal.NewJSON(con.stdout)
 	}
 	if out := con.stdoutFile(); !plain && out != nil && terminal.CanLive(out, con.getenv("TERM")) {

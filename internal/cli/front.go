@@ -44,6 +44,9 @@ func (m *Main) equip(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for cmd := range commands(root) {
+		if printsData(cmd) && cmd.Flags().Lookup("json") == nil {
+			m.con.jsonFlag(cmd, "print JSON")
+		}
 		if cmd.HasSubCommands() && !cmd.HasParent() || isGroup(cmd) {
 			cmd.Args = knownCommand
 		}
@@ -55,6 +58,21 @@ func (m *Main) equip(root *cobra.Command) {
 	for cmd := range commands(root) {
 		cmd.Long = strings.ReplaceAll(cmd.Long, "`", "'")
 	}
+}
+
+// printsNoData are commands without --json: they print for a person or a shell, or
+// what they print is a file as it is.
+var printsNoData = []string{"top", "diff", "help", "completion bash", "completion zsh", "completion fish", "completion powershell"}
+
+// printsData reports whether a command has the flag --json.
+func printsData(cmd *cobra.Command) bool {
+	return cmd.HasParent() && cmd.Runnable() && !cmd.Hidden && !isGroup(cmd) && !slices.Contains(printsNoData, commandName(cmd))
+}
+
+// jsonFlag adds the flag --json, which every command has that prints data; usage says what
+// it prints, if that is not as much as without it.
+func (con *console) jsonFlag(cmd *cobra.Command, usage string) {
+	cmd.Flags().BoolVar(&con.json, "json", false, usage)
 }
 
 // commands are root and all below it.

@@ -20,7 +20,7 @@ func grantCommand(con *console, at *target) *cobra.Command {
 	var to api.Grant
 	var credits int64
 	var wall, window string
-	var dead, alive, asJSON bool
+	var dead, alive bool
 	cmd := &cobra.Command{
 		Use: "grant TENANT[/AGENT]", Short: "Set what a tenant or an agent may use", Args: cobra.ExactArgs(1),
 		Long: `Set what a tenant, or one agent of it, may use. As soon as it has used as much as a bound,
@@ -55,7 +55,7 @@ are too few. --credits=-5 takes 5 back. scheduler grant show tells what they wen
 					return usage(err)
 				}
 				return at.do(func(p *peer) error {
-					return topUp(cmd.Context(), con, p, api.TopUp{Tenant: op.Tenant, Credits: op.Credits, By: op.By}, asJSON)
+					return topUp(cmd.Context(), con, p, api.TopUp{Tenant: op.Tenant, Credits: op.Credits, By: op.By})
 				})
 			}
 			if !bounds {
@@ -83,7 +83,7 @@ are too few. --credits=-5 takes 5 back. scheduler grant show tells what they wen
 					}
 				}
 				g.Dead = (g.Dead || dead) && !alive
-				if err := setGrant(cmd.Context(), p, g); err != nil || !asJSON {
+				if err := setGrant(cmd.Context(), p, g); err != nil || !con.json {
 					return err
 				}
 				return writeJSON(con.stdout, g)
@@ -97,7 +97,7 @@ are too few. --credits=-5 takes 5 back. scheduler grant show tells what they wen
 	f.StringVar(&window, "window", "", "count what was used within this `TIME`")
 	f.BoolVar(&dead, "dead", false, "it cannot submit jobs any more")
 	f.BoolVar(&alive, "alive", false, "it can again")
-	f.BoolVar(&asJSON, "json", false, "print the whole grant, or the balance, as JSON")
+	con.jsonFlag(cmd, "print the whole grant, or the balance, as JSON")
 	f.Int64Var(&credits, "credits", 0, "add `N` credits to what the tenant has")
 	cmd.MarkFlagsMutuallyExclusive("dead", "alive")
 	cmd.AddCommand(grantLsCommand(at), grantShowCommand(at), grantRmCommand(con, at))
@@ -197,7 +197,6 @@ func printGrants(w io.Writer, list []api.GrantUse) error {
 }
 
 func grantRmCommand(con *console, at *target) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "rm TENANT[/AGENT]...", Short: "Lift all bounds of a tenant or an agent", Args: cobra.MinimumNArgs(1),
 		Long: `Lift all bounds of tenants or agents: they may use what they want, and submit jobs again if
@@ -232,13 +231,13 @@ they were dead. Credits that a tenant has left are lost.`,
 						lifted.Grants = append(lifted.Grants, g)
 					}
 				}
-				if asJSON {
+				if con.json {
 					errs = append(errs, writeJSON(con.stdout, lifted))
 				}
 				return joined(errs)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the grants that were lifted as JSON")
+	con.jsonFlag(cmd, "print the grants that were lifted as JSON")
 	return cmd
 }

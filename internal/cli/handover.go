@@ -53,7 +53,7 @@ func (runs *runner) runElsewhere(ctx context.Context, locked *statedir.LockedErr
 	if err != nil {
 		return err
 	}
-	if !o.json {
+	if !runs.con.json {
 		fmt.Fprintf(runs.con.stderr, "%s; the scheduler with process id %d works on %s already and runs them; Ctrl-C stops them\n", toldOf(opened), r.status.PID, p.Name())
 	}
 	return r.wait(ctx, opened.Batch)
@@ -215,7 +215,7 @@ func (r *handedRun) wait(ctx context.Context, batch job.BatchID) error {
 	if err != nil {
 		return err
 	}
-	f := newFollower(r.peer, batches, r.runs.con.followView(entries, o.json, o.plain))
+	f := newFollower(r.peer, batches, r.runs.con.followView(entries, o.plain))
 	f.enough = r.enough
 	r.out = terminal.Beside(f.view, r.runs.con.stderr)
 	defer f.view.Done() // whatever happens, the terminal is given back

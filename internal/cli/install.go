@@ -16,7 +16,6 @@ func (prog *program) packages() agentcli.Catalog { return agentcli.CatalogOf(pro
 
 func installCommand(con *console, prog *program) *cobra.Command {
 	var dir string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "install-workers [WORKER...]", Short: "Install the agents' CLIs, at the versions that this program is tested with, from npm",
 		Long: `Install the agents' CLIs from npm, at the versions that this program is tested with, into a
@@ -48,7 +47,7 @@ minimal environment. Those in the default folder are used wherever neither PATH 
 			if err != nil {
 				return failure(err)
 			}
-			if asJSON {
+			if con.json {
 				out := map[job.WorkerKind][]string{}
 				for _, kind := range kinds {
 					out[kind] = []string{installed[kind]}
@@ -62,7 +61,7 @@ minimal environment. Those in the default folder are used wherever neither PATH 
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the workers' commands as JSON")
+	con.jsonFlag(cmd, "print the workers' commands as JSON")
 	cmd.Flags().StringVar(&dir, "dir", "", "install into this `DIR`ectory (default: the user's cache folder)")
 	return cmd
 }

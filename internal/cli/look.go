@@ -24,8 +24,8 @@ import (
 
 func utcNow() time.Time { return time.Now().UTC().Round(0) }
 
-func lsCommand(con *console, at *target) *cobra.Command {
-	var asJSON, all bool
+func lsCommand(at *target) *cobra.Command {
+	var all bool
 	var states []string
 	var q jobQuery
 	cmd := &cobra.Command{
@@ -34,34 +34,23 @@ func lsCommand(con *console, at *target) *cobra.Command {
 
 What an agent made is shown by ` + "`scheduler show` and `diff`" + `, what happened by ` + "`scheduler logs`" + `.`,
 		Example: "  scheduler ls\n  scheduler ls --tenant website --status running,failed\n  scheduler ls --all --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if q.limit < 1 {
-				return usage(fmt.Errorf("invalid --limit %d: use 1 or more; --all lists every job", q.limit))
-			}
-			if err := q.in(states); err != nil {
-				return usage(err)
-			}
-			if all {
-				q.limit = 0
-			}
-			return at.do(func(s *peer) error {
-				list, err := s.Jobs(cmd.Context(), q)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return failure(writeJSON(con.stdout, list))
-				}
-				return failure(printJobs(con, list))
-			})
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&all, "all", false, "list every job")
 	cmd.Flags().IntVarP(&q.limit, "limit", "n", 50, "list at most `N` jobs")
 	cmd.Flags().StringVar((*string)(&q.tenant), "tenant", "", "list only the jobs of this tenant")
 	cmd.Flags().StringSliceVar(&states, "status", nil, "list only jobs in these `STATES`: "+strings.Join(wordsOf(job.RunStates()), ", ")+", or waiting:REASON")
-	return cmd
+	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (api.Jobs, error) {
+		if q.limit < 1 {
+			return api.Jobs{}, usage(fmt.Errorf("invalid --limit %d: use 1 or more; --all lists every job", q.limit))
+		}
+		if err := q.in(states); err != nil {
+			return api.Jobs{}, usage(err)
+		}
+		if all {
+			q.limit = 0
+		}
+		return p.Jobs(ctx, q)
+	}, printJobs)
 }
 
 // otherWords are what other versions and other programs call a state.
@@ -142,14 +131,14 @@ func wordsOf[T ~string](list []T) []string {
 	return words
 }
 
-func printJobs(con *console, list api.Jobs) error {
-	err := printRows(con.out(), list.Jobs)
+func printJobs(w io.Writer, list api.Jobs) error {
+	err := printRows(w, list.Jobs)
 	switch {
 	case err != nil:
 	case list.Total < 0:
-		_, err = fmt.Fprintf(con.stdout, "there may be more; --all lists them all\n")
+		_, err = fmt.Fprintf(w, "there may be more; --all lists them all\n")
 	case len(list.Jobs) < list.Total:
-		_, err = fmt.Fprintf(con.stdout, "%d of %d jobs; --all lists them all\n", len(list.Jobs), list.Total)
+		_, err = fmt.Fprintf(w, "%d of %d jobs; --all lists them all\n", len(list.Jobs), list.Total)
 	}
 	return err
 }
@@ -271,7 +260,7 @@ func writeJSON(w io.Writer, v any) error {
 }
 
 func showCommand(con *console, at *target) *cobra.Command {
-	var asJSON, answer bool
+	var answer bool
 	cmd := &cobra.Command{
 		Use: "show JOB", Short: "Show a job: its state, its attempts, and where its patch and logs lie", Args: cobra.ExactArgs(1),
 		Long: `Show a job, or with --answer the whole final message of its worker and
@@ -285,29 +274,27 @@ more of that one's last or first characters.`,
 					return err
 				}
 				if answer {
-					return printAnswer(cmd.Context(), con, s, &j, asJSON)
+					return printAnswer(cmd.Context(), con, s, &j)
 				}
-				if asJSON {
-					return failure(writeJSON(con.stdout, j))
-				}
-				showJob(con.out(), s.Folder, &j.Job, j.Attempts)
-				return nil
+				return con.print(j, func(w io.Writer) error {
+					showJob(w, s.Folder, &j.Job, j.Attempts)
+					return nil
+				})
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&answer, "answer", false, "print the whole answer of its last attempt")
 	return cmd
 }
 
 // printAnswer prints what the worker of a job has said at its end: as it is into a
 // file or a pipe, without what would act upon a terminal on one.
-func printAnswer(ctx context.Context, con *console, s *peer, j *api.JobDetail, asJSON bool) error {
+func printAnswer(ctx context.Context, con *console, s *peer, j *api.JobDetail) error {
 	text, err := answerOf(ctx, s, &j.Job, j.Attempts)
 	switch {
 	case err != nil:
 		return err
-	case asJSON:
+	case con.json:
 		return failure(writeJSON(con.stdout, map[string]any{"job": j.Job.ID, "name": j.Job.Spec.Name, "answer": text}))
 	case text == "":
 		return failure(fmt.Errorf("job %s has given no answer: it is %s", j.Job.Spec.Name, stateWord(&j.Job)))
@@ -449,7 +436,7 @@ func attemptFolder(dir *statedir.Dir, a *job.Attempt) string {
 }
 
 func logsCommand(con *console, at *target) *cobra.Command {
-	var follow, asJSON bool
+	var follow bool
 	cmd := &cobra.Command{
 		Use: "logs JOB", Short: "Print what happened in a job's runs", Args: cobra.ExactArgs(1),
 		Long: `Print what happened in a job's runs. With -f go on until the job has ended, whichever
@@ -460,7 +447,7 @@ folder, see ` + "`scheduler show JOB`" + `.`,
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			return at.do(func(s *peer) error {
-				err := printLog(ctx, con.stdout, s, args[0], follow, asJSON)
+				err := printLog(ctx, con, s, args[0], follow)
 				if ctx.Err() != nil && err != nil {
 					return &exitError{code: exitInterrupted}
 				}
@@ -469,7 +456,7 @@ folder, see ` + "`scheduler show JOB`" + `.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object an event")
+	con.jsonFlag(cmd, "print one JSON object an event")
 	return cmd
 }
 
@@ -477,7 +464,7 @@ folder, see ` + "`scheduler show JOB`" + `.`,
 // followed, so that it works whichever process runs the job, or none yet.
 const followEvery = 200 * time.Millisecond
 
-func printLog(ctx context.Context, w io.Writer, s *peer, ref string, follow, asJSON bool) error {
+func printLog(ctx context.Context, con *console, s *peer, ref string, follow bool) error {
 	j, err := s.Job(ctx, ref)
 	if err != nil {
 		return err
@@ -489,7 +476,7 @@ func printLog(ctx context.Context, w io.Writer, s *peer, ref string, follow, asJ
 	if j.Job.CoalescedWith != "" {
 		of = j.Job.CoalescedWith // it had no run of its own
 	}
-	enc := terminal.NewEncoder(w)
+	enc := terminal.NewEncoder(con.stdout)
 	attempt := 0 // of the latest event
 	for after := int64(0); ; {
 		// The state is read before the events: when it is terminal, all are there.
@@ -504,16 +491,16 @@ func printLog(ctx context.Context, w io.Writer, s *peer, ref string, follow, asJ
 		}
 		for i := range events {
 			after = events[i].Cursor
-			if asJSON {
+			if con.json {
 				err = enc.Encode(events[i])
 			} else {
 				if n := events[i].Attempt; n != attempt && attempt != 0 {
-					if err = printBoundary(ctx, w, s, of, n); err != nil {
+					if err = printBoundary(ctx, con.stdout, s, of, n); err != nil {
 						return err
 					}
 				}
 				attempt = events[i].Attempt
-				_, err = fmt.Fprintln(w, terminal.EventLine(&events[i].Event))
+				_, err = fmt.Fprintln(con.stdout, terminal.EventLine(&events[i].Event))
 			}
 			if err != nil {
 				return failure(err)
@@ -548,7 +535,6 @@ func printBoundary(ctx context.Context, w io.Writer, s *peer, id job.ID, n int) 
 }
 
 func cancelCommand(con *console, at *target) *cobra.Command {
-	var asJSON bool
 	var of api.CancelKey
 	cmd := &cobra.Command{
 		Use: "cancel JOB...", Short: "Withdraw waiting jobs, stop running ones",
@@ -587,13 +573,13 @@ be found.`,
 					return fmt.Sprintf("%s: its worker is being stopped; `scheduler show %s` tells when it is gone", j.Spec.Name, j.Spec.Name)
 				}
 				if of.Key == "" {
-					return changeJobs(cmd.Context(), con, p, args, asJSON, func(ref string) (api.JobDetail, error) { return p.Cancel(cmd.Context(), ref) }, say)
+					return changeJobs(cmd.Context(), con, p, args, func(ref string) (api.JobDetail, error) { return p.Cancel(cmd.Context(), ref) }, say)
 				}
 				done, err := change(cmd.Context(), p, func() (api.Jobs, error) { return p.CancelKey(cmd.Context(), of) })
 				switch {
 				case err != nil:
 					return err
-				case asJSON:
+				case con.json:
 					return writeJSON(con.stdout, done)
 				}
 				for i := range done.Jobs {
@@ -605,6 +591,6 @@ be found.`,
 	}
 	cmd.Flags().StringVar(&of.Key, "key", "", "cancel the unfinished jobs that have this `KEY`")
 	cmd.Flags().StringVar((*string)(&of.Tenant), "tenant", string(job.DefaultTenant), "with --key: of this `TENANT`")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the jobs as JSON")
+	con.jsonFlag(cmd, "print the jobs as JSON")
 	return cmd
 }

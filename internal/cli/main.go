@@ -99,6 +99,7 @@ type console struct {
 	environ        []string
 	getenv         func(string) string
 	color          colourMode
+	json           bool // --json
 	started        time.Time
 }
 

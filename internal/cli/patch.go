@@ -180,7 +180,7 @@ func (con *console) patchOut() (w io.Writer, done func() error) {
 
 func applyCommand(con *console, prog *program, at *target) *cobra.Command {
 	var to string
-	var whole, anyway, asJSON bool
+	var whole, anyway bool
 	cmd := &cobra.Command{
 		Use: "apply JOB", Short: "Bring a job's patch into your own tree", Args: cobra.ExactArgs(1),
 		Long: `Bring a job's patch into your own tree, as changes that are not staged. The merge is
@@ -195,21 +195,21 @@ Exit code: 0 it is applied, or was already; 1 it conflicts, or the job did not c
 				if err != nil {
 					return err
 				}
-				return apply(cmd.Context(), con, prog, p, &j, applyOptions{to: to, anyway: anyway, whole: whole, json: asJSON})
+				return apply(cmd.Context(), con, prog, p, &j, applyOptions{to: to, anyway: anyway, whole: whole})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the `DIR`ectory to change (default: the job's workspace path)")
 	cmd.Flags().BoolVar(&whole, "whole", false, wholeUsage)
 	cmd.Flags().BoolVar(&anyway, "anyway", false, "also if the job did not complete")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the changed files as JSON")
+	con.jsonFlag(cmd, "print the changed files as JSON")
 	return cmd
 }
 
 // applyOptions are the flags of `apply`.
 type applyOptions struct {
-	to                  string
-	anyway, whole, json bool
+	to            string
+	anyway, whole bool
 }
 
 // appliedPatch is what `apply --json` prints.
@@ -252,7 +252,7 @@ func apply(ctx context.Context, con *console, prog *program, p *peer, j *api.Job
 			return err
 		}
 	}
-	if patch.Path == "" && o.json {
+	if patch.Path == "" && con.json {
 		return failure(writeJSON(con.stdout, appliedPatch{Job: e.ID, Root: to, Files: []appliedFile{}}))
 	}
 	if patch.Path == "" {
@@ -280,7 +280,7 @@ func apply(ctx context.Context, con *console, prog *program, p *peer, j *api.Job
 	if err := w.MarkApplied(ctx, partsOf(e, patch)...); err != nil {
 		fmt.Fprintf(con.stderr, "scheduler: the patch is applied, but `scheduler clean` will not know of it: %s\n", terminal.Visible(err.Error(), "\n\t"))
 	}
-	if o.json {
+	if con.json {
 		out := appliedPatch{Job: e.ID, Root: applied.Root, Files: []appliedFile{}, Already: applied.Already}
 		for _, f := range applied.Files {
 			out.Files = append(out.Files, appliedFile{string(f.Change), f.Path})
@@ -342,7 +342,7 @@ func visible(names []string) []string {
 }
 
 func cleanCommand(con *console, at *target) *cobra.Command {
-	var force, asJSON bool
+	var force bool
 	cmd := &cobra.Command{
 		Use: "clean [JOB...]", Short: "Remove the worktrees of finished jobs",
 		Long: `Remove the worktrees, copies and private agent state of finished jobs: of those named, or of all.
@@ -361,12 +361,11 @@ that the job was given holds the same.`,
 				if err != nil {
 					return err
 				}
-				return clean(cmd.Context(), con, p.offline.dir, jobs, force, asJSON)
+				return clean(cmd.Context(), con, p.offline.dir, jobs, force)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "delete the named jobs' work, also if it was not applied or exists nowhere else")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -442,7 +441,7 @@ type keptWorkspace struct {
 	Why string `json:"why"`
 }
 
-func clean(ctx context.Context, con *console, dir *statedir.Dir, entries []api.Job, force, asJSON bool) error {
+func clean(ctx context.Context, con *console, dir *statedir.Dir, entries []api.Job, force bool) error {
 	w := workspaces(dir, nil)
 	out := cleaned{Kept: []keptWorkspace{}}
 	unapplied := 0
@@ -459,7 +458,7 @@ func clean(ctx context.Context, con *console, dir *statedir.Dir, entries []api.J
 			if unsaved.Patch != "" {
 				unapplied++
 			}
-			if !asJSON {
+			if !con.json {
 				fmt.Fprintf(con.stdout, "%s: %s\n", e.Spec.Name, terminal.Visible(unsaved.Error(), ""))
 			}
 			continue
@@ -475,7 +474,7 @@ func clean(ctx context.Context, con *console, dir *statedir.Dir, entries []api.J
 			out.Removed++
 		}
 	}
-	if asJSON {
+	if con.json {
 		return failure(errors.Join(append(errs, writeJSON(con.stdout, out))...))
 	}
 	fmt.Fprintf(con.stdout, "%s removed, %d kept\n", count(out.Removed, "workspace"), len(out.Kept))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,6 @@ import (
 
 func pauseCommand(con *console, at *target) *cobra.Command {
 	var span, reason string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "pause [SCOPE]", Short: "Stop starting jobs: all, or those of a worker, a folder or a trigger", Args: cobra.MaximumNArgs(1),
 		Long: `Let no job of a scope begin until the time is over or somebody resumes it, over restarts of
@@ -47,20 +47,19 @@ A scheduler must be running. ` + "`scheduler resume SCOPE`" + ` undoes it, ` + "
 				if err != nil {
 					return hinted(err, client.ErrNotRunning, "nothing begins while none runs")
 				}
-				if asJSON {
-					return failure(writeJSON(con.stdout, i))
-				}
 				until := fmt.Sprintf("until `scheduler resume %s`", quoteScope(i.Scope))
 				if !i.Until.IsZero() {
 					until = fmt.Sprintf("until %s, or `scheduler resume %s`", clock(i.Until, time.Now()), quoteScope(i.Scope))
 				}
-				_, err = fmt.Fprintf(con.stdout, "%s is paused %s; what runs goes on\n", terminal.Clean(string(i.Scope)), until)
-				return failure(err)
+				return con.print(i, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "%s is paused %s; what runs goes on\n", terminal.Clean(string(i.Scope)), until)
+					return err
+				})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&span, "for", "", "for so `LONG`, e.g. 15m, 24h or 7d (default: until it is resumed)")
 	cmd.Flags().StringVar(&reason, "reason", "", "why: shown by scheduler status")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the isolation as JSON")
+	con.jsonFlag(cmd, "print the isolation as JSON")
 	return cmd
 }

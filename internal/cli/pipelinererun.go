@@ -19,7 +19,6 @@ type rerunFlags struct {
 	types        []string
 	from, to     int64
 	since, until string
-	asJSON       bool
 }
 
 func pipelinesRerunCommand(con *console, at *target) *cobra.Command {
@@ -36,7 +35,7 @@ With --type, only events of these types are given, from the first stage on that 
 			if err != nil {
 				return usage(err)
 			}
-			return rerun(cmd.Context(), con, at, args[0], r, f.asJSON)
+			return rerun(cmd.Context(), con, at, args[0], r)
 		},
 	}
 	flags := cmd.Flags()
@@ -46,7 +45,6 @@ With --type, only events of these types are given, from the first stage on that 
 	flags.Int64Var(&f.to, "to", 0, "only events up to this sequence `NUMBER`")
 	flags.StringVar(&f.since, "since", "", "only what was published since this `TIME`")
 	flags.StringVar(&f.until, "until", "", "only what was published before this `TIME`")
-	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -73,13 +71,13 @@ func (f *rerunFlags) replay(now time.Time) (api.Replay, error) {
 }
 
 // rerun replays recorded events in a new run.
-func rerun(ctx context.Context, con *console, at *target, ref string, r api.Replay, asJSON bool) error {
+func rerun(ctx context.Context, con *console, at *target, ref string, r api.Replay) error {
 	return at.do(func(p *peer) error {
 		out, err := change(ctx, p, func() (api.Replayed, error) { return p.ReplayPipeline(ctx, ref, r) })
 		switch {
 		case err != nil:
 			return err
-		case asJSON:
+		case con.json:
 			return writeJSON(con.stdout, out)
 		}
 		fmt.Fprintf(con.stdout, "run %s replays %d events of run %s from stage %s on: %s\n", out.Batch, out.Events, out.Replays.Batch, out.Replays.Stage, strings.Join(wordsOf(out.Replays.Types), ", "))

@@ -93,7 +93,6 @@ func stageState(s *api.PipelineStage) string {
 func pipelinesEventsCommand(con *console, at *target) *cobra.Command {
 	var after int64
 	var limit int
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "events PIPELINE", Short: "Print the events of a pipeline", Args: cobra.ExactArgs(1),
 		Long:    "Print the events that have streamed through a pipeline, as its log has them, the oldest first.",
@@ -107,7 +106,7 @@ func pipelinesEventsCommand(con *console, at *target) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
+				if con.json {
 					enc := terminal.NewEncoder(con.stdout)
 					for i := range events {
 						if err := enc.Encode(events[i]); err != nil {
@@ -129,7 +128,7 @@ func pipelinesEventsCommand(con *console, at *target) *cobra.Command {
 	f := cmd.Flags()
 	f.Int64Var(&after, "after", 0, "only events with a larger sequence `NUMBER`")
 	f.IntVar(&limit, "limit", 1000, "at most so `MANY`")
-	f.BoolVar(&asJSON, "json", false, "print JSON Lines")
+	con.jsonFlag(cmd, "print JSON Lines")
 	return cmd
 }
 
@@ -149,7 +148,6 @@ func (r *peer) eventsOfPipeline(ctx context.Context, ref string, after int64, li
 func pipelinesReplayCommand(con *console, at *target) *cobra.Command {
 	var r api.Rewind
 	var stage string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "replay PIPELINE --stage STAGE [--from N] [--again]", Short: "Replay the events of a stage", Args: cobra.ExactArgs(1),
 		Long: `Replay the events of a stage, from a sequence number on: the state that it keeps is rebuilt,
@@ -165,25 +163,21 @@ A stage that has ended is replayed in a new run, by ` + "`scheduler pipelines re
 				return usage(fmt.Errorf("invalid --from %d: use 1 or more", r.From))
 			}
 			r.Stage = job.Name(stage)
-			var out api.Rewound
-			err := at.do(func(p *peer) (err error) {
-				out, err = change(cmd.Context(), p, func() (api.Rewound, error) { return p.Replay(cmd.Context(), args[0], r) })
-				return err
+			return at.do(func(p *peer) error {
+				out, err := change(cmd.Context(), p, func() (api.Rewound, error) { return p.Replay(cmd.Context(), args[0], r) })
+				if err != nil {
+					return err
+				}
+				return con.print(out, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "stage %s does its events again from %d on\n", stage, out.First)
+					return err
+				})
 			})
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return failure(writeJSON(con.stdout, out))
-			}
-			fmt.Fprintf(con.stdout, "stage %s does its events again from %d on\n", stage, out.First)
-			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&stage, "stage", "", "which `STAGE`")
 	f.Int64Var(&r.From, "from", 1, "the sequence `NUMBER` of the first event to do again")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&r.Again, "again", false, "publish what comes of them a second time")
 	return cmd
 }

@@ -15,7 +15,6 @@ import (
 
 func planCommand(con *console, prog *program) *cobra.Command {
 	var workers int
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "plan FILE...", Short: "Show in which order the jobs of job files can run, and how long that takes", Args: cobra.MinimumNArgs(1),
 		Long: `Show the levels of the jobs, the longest chain of jobs of which each waits for the one
@@ -39,14 +38,10 @@ round. Nothing is run; the files are checked as for a run.`,
 				return usage(err)
 			}
 			workers = cmp.Or(workers, cfg.Concurrency.Max)
-			if asJSON {
-				return failure(writeJSON(con.stdout, planJSON(plan, src.specs, workers)))
-			}
-			return failure(printPlan(con.stdout, plan, src.specs, workers))
+			return con.print(planJSON(plan, src.specs, workers), func(w io.Writer) error { return printPlan(w, plan, src.specs, workers) })
 		},
 	}
 	cmd.Flags().IntVarP(&workers, "workers", "k", 0, "how many jobs run at once (default: concurrency.max of the configuration)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 

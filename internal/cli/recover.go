@@ -17,7 +17,7 @@ import (
 )
 
 func recoverCommand(con *console, local *local) *cobra.Command {
-	var setAside, asJSON bool
+	var setAside bool
 	cmd := &cobra.Command{
 		Use: "recover", Short: "Check the queue for damage, and save what can be read", Args: cobra.NoArgs,
 		Long: `Read the whole queue and tell what is wrong with it, if anything. No scheduler may run.
@@ -31,7 +31,7 @@ Exit code: 0 the queue is whole, or a new one was made; 1 it is damaged.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			err := recoverQueue(ctx, con, local, setAside, asJSON)
+			err := recoverQueue(ctx, con, local, setAside)
 			if errors.Is(err, context.Canceled) {
 				return &exitError{code: exitInterrupted}
 			}
@@ -39,7 +39,6 @@ Exit code: 0 the queue is whole, or a new one was made; 1 it is damaged.`,
 		},
 	}
 	cmd.Flags().BoolVar(&setAside, "set-aside", false, "make a new queue of what can be read, and keep the damaged one")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -51,7 +50,7 @@ type recovered struct {
 	Lost  []job.ID `json:"lost"`            // of which traces are left
 }
 
-func recoverQueue(ctx context.Context, con *console, local *local, setAside, asJSON bool) error {
+func recoverQueue(ctx context.Context, con *console, local *local, setAside bool) error {
 	dir, lock, err := local.lockState()
 	if err != nil {
 		return err
@@ -60,7 +59,7 @@ func recoverQueue(ctx context.Context, con *console, local *local, setAside, asJ
 	path := dir.Database()
 	found := sqlite.Examine(ctx, path)
 	switch {
-	case found == nil && asJSON:
+	case found == nil && con.json:
 		return failure(writeJSON(con.stdout, recovered{Whole: true, Lost: []job.ID{}}))
 	case found == nil:
 		fmt.Fprintln(con.stdout, "the queue is whole")
@@ -89,7 +88,7 @@ func recoverQueue(ctx context.Context, con *console, local *local, setAside, asJ
 	if err != nil {
 		return failure(err)
 	}
-	if asJSON {
+	if con.json {
 		return failure(writeJSON(con.stdout, recovered{Aside: aside, Jobs: saved.Jobs, Lost: append([]job.ID{}, saved.Lost...)}))
 	}
 	fmt.Fprintf(con.stdout, "the damaged queue is kept as %s\n", aside)

@@ -21,7 +21,6 @@ import (
 
 func reputationCommand(con *console, prog *program, at *target) *cobra.Command {
 	var f client.ReputationQuery
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "reputation [SUBJECT]", Short: "Show how good the work of workers, agents and tenants was", Args: cobra.MaximumNArgs(1),
 		Long: `Show how good the work of workers, agents and tenants was, by domain, the best first.
@@ -47,21 +46,19 @@ latest and DRIFT how far that was from the average before it; ! is beyond evalua
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return writeJSON(con.stdout, api.Reputations{Reputations: list})
-				}
-				if len(list) == 0 {
-					fmt.Fprintln(con.stderr, "nothing was evaluated"+cmp.Or(among(f), " yet"))
-					return nil
-				}
-				return printReputations(con.out(), list, cfg.Evaluation.Drift, time.Now())
+				return con.print(api.Reputations{Reputations: list}, func(w io.Writer) error {
+					if len(list) == 0 {
+						fmt.Fprintln(con.stderr, "nothing was evaluated"+cmp.Or(among(f), " yet"))
+						return nil
+					}
+					return printReputations(w, list, cfg.Evaluation.Drift, time.Now())
+				})
 			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.Domain, "domain", "", "only in this `DOMAIN`")
 	flags.StringVar((*string)(&f.Kind), "kind", "", "only those of this `KIND`: worker, agent or tenant")
-	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(similarCommand(con, at))
 	return cmd
 }

@@ -17,7 +17,6 @@ import (
 
 func restartCoreCommand(con *console, at *target) *cobra.Command {
 	var which api.RestartCores
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "restart-core", Short: "Replace the running scheduler's cores, e.g. by a new version", Args: cobra.NoArgs,
 		Long: `Replace the agentcores of the running scheduler, one after the other, by new processes of
@@ -32,16 +31,16 @@ counts as no attempt. The command returns when the new cores are up.`,
 			if cmd.Flags().Changed("core") && which.Core < 1 {
 				return usage(fmt.Errorf("invalid --core %d: use the number of a core, 1 or more", which.Core))
 			}
-			return restartCores(cmd.Context(), con, at, which, asJSON)
+			return restartCores(cmd.Context(), con, at, which)
 		},
 	}
 	cmd.Flags().IntVar(&which.Core, "core", 0, "replace only core `N` (default all)")
 	cmd.Flags().BoolVar(&which.Drain, "drain", false, "let the jobs of each core end first")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as scheduler status does")
+	con.jsonFlag(cmd, "print JSON, as scheduler status does")
 	return cmd
 }
 
-func restartCores(ctx context.Context, con *console, at *target, which api.RestartCores, asJSON bool) error {
+func restartCores(ctx context.Context, con *console, at *target, which api.RestartCores) error {
 	p, err := at.open()
 	if err != nil {
 		return err
@@ -60,7 +59,7 @@ func restartCores(ctx context.Context, con *console, at *target, which api.Resta
 		return &exitError{code: exitInterrupted, err: errors.New("the wait was ended: a replacement that has begun goes on, no further one begins"), hints: []string{"`scheduler status` shows how far the cores are"}}
 	case err != nil:
 		return err
-	case asJSON:
+	case con.json:
 		return failure(writeJSON(con.stdout, st))
 	}
 	for i := range st.Cores {

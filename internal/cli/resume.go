@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,7 +17,6 @@ import (
 )
 
 func resumeCommand(con *console, at *target) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "resume SCOPE", Short: "Lift an isolation or a pause", Args: cobra.ExactArgs(1),
 		Long: `Lift an isolation or a pause, whether or not a scheduler is running. SCOPE is one
@@ -31,14 +31,14 @@ that ` + "`scheduler status`" + ` lists:
 If what led to the isolation lasts, it will be isolated again.`,
 		Example: "  scheduler resume worker:codex\n  scheduler resume workspace:.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return at.do(func(p *peer) error { return resume(cmd.Context(), con, p, args[0], asJSON) })
+			return at.do(func(p *peer) error { return resume(cmd.Context(), con, p, args[0]) })
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the isolation that was lifted as JSON")
+	con.jsonFlag(cmd, "print the isolation that was lifted as JSON")
 	return cmd
 }
 
-func resume(ctx context.Context, con *console, p *peer, arg string, asJSON bool) error {
+func resume(ctx context.Context, con *console, p *peer, arg string) error {
 	scope, err := readScope(arg)
 	if err != nil {
 		return usage(err, isolated(ctx, p))
@@ -47,15 +47,14 @@ func resume(ctx context.Context, con *console, p *peer, arg string, asJSON bool)
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return failure(writeJSON(con.stdout, i))
-	}
-	fmt.Fprintf(con.stdout, "%s is in use again", terminal.Clean(i.Scope))
+	why := ""
 	if i.Message != "" {
-		fmt.Fprintf(con.stdout, "; it was isolated on %s: %s", i.Since.Local().Format(time.DateTime), terminal.Clean(i.Message))
+		why = fmt.Sprintf("; it was isolated on %s: %s", i.Since.Local().Format(time.DateTime), terminal.Clean(i.Message))
 	}
-	_, err = fmt.Fprintln(con.stdout)
-	return failure(err)
+	return con.print(i, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s is in use again%s\n", terminal.Clean(i.Scope), why)
+		return err
+	})
 }
 
 // coreScope begins the scope of a core, which only a running scheduler knows.

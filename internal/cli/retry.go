@@ -10,7 +10,6 @@ import (
 )
 
 func retryCommand(con *console, at *target) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "retry JOB...", Short: "Run finished jobs again", Args: cobra.MinimumNArgs(1),
 		Long: `Run finished jobs again, each as a new job with all its attempts: a dead letter is
@@ -23,7 +22,7 @@ Exit code: 0 all of them run again; 1 one does not.`,
 		Example: "  scheduler retry fix-login\n  scheduler wait $(scheduler retry fix-login --json | jq -r '.jobs[].id')",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return at.do(func(p *peer) error {
-				err := changeJobs(cmd.Context(), con, p, args, asJSON, func(ref string) (api.JobDetail, error) { return p.Retry(cmd.Context(), ref) },
+				err := changeJobs(cmd.Context(), con, p, args, func(ref string) (api.JobDetail, error) { return p.Retry(cmd.Context(), ref) },
 					func(ref string, j *api.Job) string {
 						return fmt.Sprintf("%s  %s  runs %s again", j.ID, j.Spec.Name, ref)
 					})
@@ -32,7 +31,7 @@ Exit code: 0 all of them run again; 1 one does not.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the new jobs as JSON")
+	con.jsonFlag(cmd, "print the new jobs as JSON")
 	return cmd
 }
 

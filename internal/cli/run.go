@@ -29,7 +29,6 @@ import (
 // runOptions are the flags of `run`.
 type runOptions struct {
 	one     oneJob // --worker and what belongs to it
-	json    bool
 	plain   bool
 	paths   bool // in the summary
 	fresh   bool // --new
@@ -63,7 +62,7 @@ the host is not right and nothing was started; 130 stopped by Ctrl-C.`,
 		},
 	}
 	o.one.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&o.json, "json", false, "print everything that happens as JSON Lines")
+	runs.con.jsonFlag(cmd, "print everything that happens as JSON Lines")
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "print plain lines, also on a terminal")
 	cmd.Flags().BoolVar(&o.paths, "paths", false, pathsUsage)
 	cmd.Flags().BoolVar(&o.fresh, "new", false, "start over: cancel what an unfinished run of the same source left")
@@ -125,7 +124,7 @@ func (runs *runner) runJobs(ctx context.Context, args []string, o runOptions) er
 	if err != nil {
 		return err
 	}
-	if !o.json {
+	if !runs.con.json {
 		fmt.Fprintln(runs.con.stderr, told)
 	}
 	batches, err := runs.runBatch(ctx, state, &cfg, batch, o)
@@ -307,7 +306,7 @@ const maxShown = 1000
 
 // view returns what shows the run's progress.
 func (runs *runner) view(ctx context.Context, state *owned, batches []job.BatchID, o runOptions) (terminal.View, error) {
-	if o.json {
+	if runs.con.json {
 		return terminal.NewJSON(runs.con.stdout), nil
 	}
 	entries, err := state.JobsOf(ctx, batches)
@@ -390,7 +389,7 @@ func (runs *runner) closeBatches(ctx context.Context, of runRecord, batches []jo
 		}
 	}
 	failed := anyFailed(entries)
-	if err := runs.con.printSummary(ctx, of, entries, summaryStyle{json: o.json, paths: o.paths}); err != nil {
+	if err := runs.con.printSummary(ctx, of, entries, o.paths); err != nil {
 		return failure(err)
 	}
 	for _, b := range batches {
@@ -403,12 +402,12 @@ func (runs *runner) closeBatches(ctx context.Context, of runRecord, batches []jo
 		}
 		failed = failed || len(teams) > 0
 		for _, t := range teams {
-			if !o.json {
+			if !runs.con.json {
 				fmt.Fprintf(runs.con.stderr, "team %s has failed: %s\n", t.Team, terminal.Clean(t.Why))
 			}
 		}
 	}
-	if unfinished > 0 && !o.json {
+	if unfinished > 0 && !runs.con.json {
 		fmt.Fprintf(runs.con.stderr, "%d of %d jobs are unfinished; the same command continues them\n", unfinished, len(entries))
 	}
 	switch {

@@ -40,7 +40,7 @@ configuration or the host is not right and nothing was started.`,
 			return runs.serve(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.json, "json", false, "print everything that happens as JSON Lines")
+	runs.con.jsonFlag(cmd, "print everything that happens as JSON Lines")
 	runs.engineFlags(cmd)
 	return cmd
 }
@@ -120,7 +120,7 @@ func (runs *runner) serveOnce(ctx context.Context, o runOptions, next *replaceme
 		e.beside = append(e.beside,
 			daemon.Part{Name: "upkeep", Run: e.upkeep}, daemon.Part{Name: "dead letters", Run: e.redrive}, daemon.Part{Name: "triggers", Run: e.fire},
 			daemon.Part{Name: "sign of life", Run: e.notifier.Run})
-		if !o.json {
+		if !runs.con.json {
 			fmt.Fprintf(runs.con.stderr, "working on what is submitted to %s; Ctrl-C stops\n", state.dir.Path())
 		}
 		return nil

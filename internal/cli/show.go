@@ -13,25 +13,29 @@ import (
 // shows makes cmd print what get returns: as a person reads it, by print, or with --json
 // as it is.
 func shows[T any](at *target, cmd *cobra.Command, get func(context.Context, *peer, []string) (T, error), print func(io.Writer, T) error) *cobra.Command {
-	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return at.do(func(p *peer) error {
 			v, err := get(cmd.Context(), p, args)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case *asJSON:
-				return writeJSON(at.con.stdout, v)
 			}
-			return print(at.con.out(), v)
+			return at.con.print(v, func(w io.Writer) error { return print(w, v) })
 		})
 	}
 	return cmd
 }
 
+// print prints what a command has come to: with --json v as it is, else what text writes.
+func (con *console) print(v any, text func(io.Writer) error) error {
+	if con.json {
+		return failure(writeJSON(con.stdout, v))
+	}
+	return failure(text(con.out()))
+}
+
 // changeJobs has do change each job that refs name, and says of each what has become of
-// it, or with asJSON of all together.
-func changeJobs(ctx context.Context, con *console, p *peer, refs []string, asJSON bool, do func(ref string) (api.JobDetail, error), say func(ref string, j *api.Job) string) error {
+// it, or with --json of all together.
+func changeJobs(ctx context.Context, con *console, p *peer, refs []string, do func(ref string) (api.JobDetail, error), say func(ref string, j *api.Job) string) error {
 	done := api.Jobs{Jobs: []api.Job{}}
 	var errs []error
 	for _, ref := range refs {
@@ -40,11 +44,11 @@ func changeJobs(ctx context.Context, con *console, p *peer, refs []string, asJSO
 			errs = append(errs, err)
 			continue
 		}
-		if done.Jobs = append(done.Jobs, j); !asJSON {
+		if done.Jobs = append(done.Jobs, j); !con.json {
 			fmt.Fprintln(con.stdout, say(ref, &j))
 		}
 	}
-	if done.Total = len(done.Jobs); asJSON {
+	if done.Total = len(done.Jobs); con.json {
 		errs = append(errs, writeJSON(con.stdout, done))
 	}
 	return joined(errs)

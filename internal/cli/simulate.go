@@ -19,7 +19,6 @@ type simulateOptions struct {
 	policies []string
 	all      bool
 	svg      string
-	json     bool
 	seed     int64
 	width    int
 }
@@ -56,7 +55,6 @@ the file's own, and all of them if the file names none. All meet the same jobs.`
 	flags.StringArrayVar(&o.policies, "policy", nil, "try the policy `NAME` instead of the file's; can be given several times")
 	flags.BoolVar(&o.all, "all", false, "try every policy")
 	flags.StringVar(&o.svg, "svg", "", "draw the shares over time into `FILE`, too")
-	flags.BoolVar(&o.json, "json", false, "print JSON")
 	flags.Int64Var(&o.seed, "seed", 0, "use the seed `N` instead of the file's")
 	flags.IntVar(&o.width, "width", 0, "draw `N` columns wide (default: the terminal's width, or 80)")
 	cmd.MarkFlagsMutuallyExclusive("policy", "all")
@@ -85,7 +83,7 @@ func runSimulation(con *console, prog *program, w *simulate.Workload, o simulate
 			return failure(fmt.Errorf("write the drawing: %w", err))
 		}
 	}
-	if o.json {
+	if con.json {
 		return failure(writeJSON(con.stdout, simulate.JSON(w, results)))
 	}
 	if err := simulate.Text(con.stdout, w, results, con.textOptions(o.width)); err != nil {

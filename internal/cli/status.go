@@ -17,7 +17,6 @@ import (
 )
 
 func statusCommand(con *console, at *target) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the cores, what is isolated, and the metrics", Args: cobra.NoArgs,
 		Long: `Show how the running scheduler fares: its cores, what is isolated and until when, open
@@ -33,21 +32,20 @@ Without a running scheduler, show what it would leave out of use; with --json,
 				case err != nil:
 					return err
 				case st.PID == 0:
-					return failure(printIdle(con, s.Name(), &st, asJSON))
-				case asJSON:
+					return failure(printIdle(con, s.Name(), &st))
+				case con.json:
 					return failure(writeJSON(con.stdout, st))
 				}
 				return failure(printStatus(con.out(), &st, time.Now()))
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 // printIdle shows what is isolated while no scheduler runs.
-func printIdle(con *console, name string, st *api.Status, asJSON bool) error {
-	if asJSON {
+func printIdle(con *console, name string, st *api.Status) error {
+	if con.json {
 		return writeJSON(con.stdout, struct {
 			PID        int             `json:"pid"`
 			Cores      []api.Core      `json:"cores"`

@@ -79,7 +79,7 @@ job failed; 2 something is not right and nothing was submitted; 130 the wait was
 	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "go on until the jobs have ended, and show how they fare")
 	cmd.Flags().BoolVar(&o.paths, "paths", false, "with --wait: "+pathsUsage)
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "with --wait: print plain lines, also on a terminal")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print the jobs as JSON; with --wait everything that happens as JSON Lines")
+	con.jsonFlag(cmd, "print the jobs as JSON; with --wait everything that happens as JSON Lines")
 	return cmd
 }
 
@@ -230,13 +230,13 @@ func submit(ctx context.Context, con *console, prog *program, local *local, p *p
 	}
 	switch {
 	case wait:
-		if !o.json {
+		if !con.json {
 			fmt.Fprintf(con.stderr, "%s submitted\n", count(len(jobs), "job"))
 		}
 		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		return waitForBatches(ctx, con, p, jobs, o)
-	case o.json:
+	case con.json:
 		return failure(writeJSON(con.stdout, api.Jobs{Jobs: append([]api.Job{}, jobs...), Total: len(jobs)}))
 	}
 	for _, e := range jobs {

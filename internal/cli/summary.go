@@ -26,12 +26,6 @@ func progressJobs(entries []api.Job) []terminal.Job {
 	return jobs
 }
 
-// summaryStyle is how a summary is printed.
-type summaryStyle struct {
-	json  bool
-	paths bool // where patches and logs lie, too
-}
-
 // attempts is where a summary finds what was tried for a job.
 type attempts interface {
 	Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error)
@@ -88,9 +82,9 @@ func (o *owned) Long(_ context.Context, _ *job.Attempt, art job.Artifact) (strin
 	return readAnswer(art)
 }
 
-// printSummary prints how every job stands and what it answered. With JSON, it is
-// one line more of the stream.
-func (con *console) printSummary(ctx context.Context, of attempts, entries []api.Job, how summaryStyle) error {
+// printSummary prints how every job stands and what it answered, and with paths where
+// patches and logs lie. With --json, it is one line more of the stream.
+func (con *console) printSummary(ctx context.Context, of attempts, entries []api.Job, paths bool) error {
 	rows := make([]terminal.Row, len(entries))
 	type member struct {
 		batch job.BatchID
@@ -111,10 +105,10 @@ func (con *console) printSummary(ctx context.Context, of attempts, entries []api
 		row.Final = e.Spec.Flow.Node == "" && !needed[member{e.Batch, e.Spec.Name}]
 		rows[i] = row
 	}
-	if how.json {
+	if con.json {
 		return summaryJSON(con.stdout, rows)
 	}
-	opts := terminal.SummaryOptions{Elapsed: time.Since(con.started), Paths: how.paths}
+	opts := terminal.SummaryOptions{Elapsed: time.Since(con.started), Paths: paths}
 	if out := con.stdoutFile(); out != nil {
 		opts.Colour = con.colour(out)
 		if w, _, err := term.GetSize(int(out.Fd())); err == nil {

@@ -60,7 +60,6 @@ type newToken struct {
 
 func tokenCreateCommand(con *console, local *local) *cobra.Command {
 	var role, expires string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make a token and print it, once", Args: cobra.ExactArgs(1),
 		Long: `Make a token and print it. It is shown this once: only its hash is kept. Whoever sends it may do
@@ -102,7 +101,7 @@ scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 				return usage(err)
 			}
 			local.did(cmd.Context(), dir, audit.Entry{Action: tokenCreated, Target: token.Name, Detail: map[string]any{"id": token.ID, "role": token.Role}})
-			if asJSON {
+			if con.json {
 				return failure(writeJSON(con.stdout, newToken{token, text}))
 			}
 			if _, err := fmt.Fprintln(con.stdout, text); err != nil {
@@ -116,7 +115,7 @@ scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 	f := cmd.Flags()
 	f.StringVar(&role, "role", string(access.Read), "what it may do: read, submit or operate")
 	f.StringVar(&expires, "expires", "", "end it after this much `TIME` (default: never)")
-	f.BoolVar(&asJSON, "json", false, "print JSON, the token in the field token")
+	con.jsonFlag(cmd, "print JSON, the token in the field token")
 	completeRole(cmd)
 	return cmd
 }
@@ -144,7 +143,6 @@ type tokenList struct {
 }
 
 func tokenLsCommand(con *console, local *local) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the tokens, without what they are", Args: cobra.NoArgs,
 		Long:    "List the tokens that were made and not revoked: name, role, until when. What a token is was shown once.",
@@ -158,13 +156,9 @@ func tokenLsCommand(con *console, local *local) *cobra.Command {
 			if err != nil {
 				return failure(err)
 			}
-			if asJSON {
-				return failure(writeJSON(con.stdout, tokenList{list}))
-			}
-			return failure(printTokens(con.out(), list, time.Now()))
+			return con.print(tokenList{list}, func(w io.Writer) error { return printTokens(w, list, time.Now()) })
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -186,7 +180,6 @@ func printTokens(w io.Writer, list []access.Token, now time.Time) error {
 }
 
 func tokenRevokeCommand(con *console, local *local) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "revoke ID|NAME...", Short: "End tokens, at once and for good", Args: cobra.MinimumNArgs(1),
 		Long: `End tokens. A scheduler that is running refuses them within a second; what they are following
@@ -214,17 +207,17 @@ by then, a log say, ends within some seconds. Jobs that they have submitted go o
 					continue
 				}
 				local.did(cmd.Context(), dir, audit.Entry{Action: tokenRevoked, Target: t.Name, Detail: map[string]any{"id": t.ID, "role": t.Role}})
-				if ended = append(ended, t); !asJSON {
+				if ended = append(ended, t); !con.json {
 					fmt.Fprintf(con.stdout, "token %s (id %s) is revoked\n", t.Name, t.ID)
 				}
 			}
-			if asJSON {
+			if con.json {
 				errs = append(errs, writeJSON(con.stdout, tokenList{ended}))
 			}
 			return failure(errors.Join(errs...))
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tokens as JSON")
+	con.jsonFlag(cmd, "print the tokens as JSON")
 	return cmd
 }
 

@@ -16,10 +16,9 @@ import (
 func tokenRun(state string, args ...string) (stdout, stderr string, err error) {
 	var out, errs bytes.Buffer
 	m := newMain()
-	m.con.stdout, m.con.stderr, m.local.stateDir = &out, &errs, state
-	cmd := tokenCommand(m.con, m.local)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(args)
+	m.con.stdout, m.con.stderr = &out, &errs
+	cmd := m.rootCommand()
+	cmd.SetArgs(append([]string{"--state", state, "token"}, args...))
 	err = cmd.Execute()
 	return out.String(), errs.String(), err
 }
@@ -80,7 +79,7 @@ func TestTokenCommandsRefuse(t *testing.T) {
 	}
 	for _, tc := range []struct{ args, want string }{
 		{"create x --role root", `--role "root"`}, {"create x --expires 0s", "--expires"}, {"create x --expires soon", "--expires"}, {"create x --expires -1h", "--expires"},
-		{"create taken", "already"}, {"create", "arg"}, {"create a/b", "token name"}, {"revoke", "arg"}, {"ls x", "unknown"}, {"creat x", "unknown"},
+		{"create taken", "already"}, {"create", "needs NAME"}, {"create a/b", "token name"}, {"revoke", "needs ID|NAME"}, {"ls x", "takes no arguments"}, {"creat x", "unknown"},
 	} {
 		out, _, err := tokenRun(state, strings.Fields(tc.args)...)
 		var exit *exitError

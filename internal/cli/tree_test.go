@@ -23,10 +23,6 @@ func newTestMain(t *testing.T, out io.Writer) *Main {
 	return m
 }
 
-// printsNoData are commands without --json: they print for a person or a shell, or
-// what they print is a file as it is.
-var printsNoData = []string{"top", "diff", "help", "completion bash", "completion zsh", "completion fish", "completion powershell"}
-
 // Every command says what it does, shows how, prints JSON where it prints data, and
 // lets the shell complete the jobs that it takes.
 func TestCommandTree(t *testing.T) {

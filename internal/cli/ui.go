@@ -20,7 +20,7 @@ var roles = []string{"read", "submit", "operate"}
 
 func uiCommand(con *console, at *target) *cobra.Command {
 	var role string
-	var noOpen, asJSON bool
+	var noOpen bool
 	cmd := &cobra.Command{
 		Use: "ui", Short: "Open the dashboard of the running scheduler in a browser", Args: cobra.NoArgs,
 		Long: `Print a link that opens the dashboard of the running scheduler once, within a few minutes,
@@ -42,7 +42,7 @@ alone is opened for it.`,
 			if err != nil {
 				return notRunning(err)
 			}
-			if asJSON {
+			if con.json {
 				return failure(writeJSON(con.stdout, api.UILink{Role: role, URL: link.URL, ExpiresAt: link.ExpiresAt}))
 			}
 			fmt.Fprintln(con.stdout, link.URL)
@@ -55,7 +55,7 @@ alone is opened for it.`,
 	}
 	cmd.Flags().StringVar(&role, "role", "operate", "what the browser may do: read, submit or operate")
 	cmd.Flags().BoolVar(&noOpen, "no-open", false, "only print the link")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, and open nothing")
+	con.jsonFlag(cmd, "print JSON, and open nothing")
 	return cmd
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 func upgradeCommand(con *console, at *target) *cobra.Command {
-	var drain, checkpoint, wait, asJSON bool
+	var drain, checkpoint, wait bool
 	in := api.Upgrade{}
 	cmd := &cobra.Command{
 		Use: "upgrade", Short: "Hand the running server over to a new program, losing nothing", Args: cobra.NoArgs,
@@ -51,7 +51,7 @@ server runs, or the program is not right; 130 the wait was interrupted.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return upgrade(ctx, con, at, in, wait, asJSON)
+			return upgrade(ctx, con, at, in, wait)
 		},
 	}
 	f := cmd.Flags()
@@ -59,12 +59,12 @@ server runs, or the program is not right; 130 the wait was interrupted.`,
 	f.BoolVar(&drain, "drain", false, "let running jobs end first")
 	f.StringVar(&in.Program, "program", "", "hand over to this `FILE` (default: that of the running server)")
 	f.BoolVar(&wait, "wait", false, "return when the new program is up")
-	f.BoolVar(&asJSON, "json", false, "print how the scheduler fares as JSON, as scheduler status does")
+	con.jsonFlag(cmd, "print how the scheduler fares as JSON, as scheduler status does")
 	cmd.MarkFlagsMutuallyExclusive("checkpoint", "drain")
 	return cmd
 }
 
-func upgrade(ctx context.Context, con *console, at *target, in api.Upgrade, wait, asJSON bool) error {
+func upgrade(ctx context.Context, con *console, at *target, in api.Upgrade, wait bool) error {
 	door, err := at.running()
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func upgrade(ctx context.Context, con *console, at *target, in api.Upgrade, wait
 		}
 	}
 	switch {
-	case asJSON:
+	case con.json:
 		return failure(writeJSON(con.stdout, st))
 	case wait:
 		fmt.Fprintf(con.stdout, "the new program is up (pid %d)\n", st.PID)

@@ -23,10 +23,9 @@ type usageOptions struct {
 	by                           []string
 	since, until                 string
 	tenant, agent, worker, model string
-	json                         bool
 }
 
-func usageCommand(con *console, at *target) *cobra.Command {
+func usageCommand(at *target) *cobra.Command {
 	var o usageOptions
 	cmd := &cobra.Command{
 		Use: "usage", Short: "Show what was used: tokens, cost, time, attempts", Args: cobra.NoArgs,
@@ -36,9 +35,6 @@ attempts added up, how many attempts ended and how many jobs were completed.
 A time is a date (2026-03-01), a time of day (2026-03-01T12:00), both local, or how long ago
 it was (24h, 7d). It is rounded down to a quarter of an hour.`,
 		Example: "  scheduler usage --by tenant --since 7d\n  scheduler usage --by day --by worker --since 2026-03-01 --until 2026-04-01",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return showUsage(cmd.Context(), con, at, o)
-		},
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.by, "by", nil, "keep apart by `DIMENSION`: tenant, agent, worker, model or day; may be repeated")
@@ -48,25 +44,13 @@ it was (24h, 7d). It is rounded down to a quarter of an hour.`,
 	f.StringVar(&o.agent, "agent", "", "only what was used for this agent")
 	f.StringVar(&o.worker, "worker", "", "only what this worker has used")
 	f.StringVar(&o.model, "model", "", "only what this model has used")
-	f.BoolVar(&o.json, "json", false, "print JSON")
-	return cmd
-}
-
-func showUsage(ctx context.Context, con *console, at *target, o usageOptions) error {
-	f, err := o.filter(time.Now())
-	if err != nil {
-		return usage(err)
-	}
-	return at.do(func(s *peer) error {
-		used, err := s.Usage(ctx, f)
-		if err != nil {
-			return err
+	var query client.UsageQuery
+	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (used api.Usage, err error) {
+		if query, err = o.filter(time.Now()); err != nil {
+			return used, usage(err)
 		}
-		if o.json {
-			return failure(writeJSON(con.stdout, used))
-		}
-		return failure(printUsage(con.out(), f.By, used.Accounts, used.Total))
-	})
+		return p.Usage(ctx, query)
+	}, func(w io.Writer, used api.Usage) error { return printUsage(w, query.By, used.Accounts, used.Total) })
 }
 
 // filter reads the flags.

@@ -23,7 +23,6 @@ const exitTimeout = 124
 
 func waitCommand(con *console, at *target) *cobra.Command {
 	var timeout time.Duration
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "wait JOB...", Short: "Wait until jobs have ended", Args: cobra.MinimumNArgs(1),
 		Long: `Wait until the jobs have ended, and print each as it does. It does not matter which
@@ -39,18 +38,18 @@ over; 130 interrupted.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return at.do(func(s *peer) error { return waitFor(ctx, con, s, args, timeout, asJSON) })
+			return at.do(func(s *peer) error { return waitFor(ctx, con, s, args, timeout) })
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this `TIME`, e.g. 30m")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the jobs as JSON, in the end")
+	con.jsonFlag(cmd, "print the jobs as JSON, in the end")
 	return cmd
 }
 
 // errTimeout is the cause of the end of a wait that took too long.
 var errTimeout = errors.New("the time is over")
 
-func waitFor(ctx context.Context, con *console, s *peer, refs []string, timeout time.Duration, asJSON bool) error {
+func waitFor(ctx context.Context, con *console, s *peer, refs []string, timeout time.Duration) error {
 	waiting := ctx
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -65,8 +64,8 @@ func waitFor(ctx context.Context, con *console, s *peer, refs []string, timeout 
 		return err
 	}
 	s.BePatient()
-	err = untilEnded(waiting, con, s, jobs, asJSON)
-	if asJSON {
+	err = untilEnded(waiting, con, s, jobs)
+	if con.json {
 		err = errors.Join(err, writeEnded(ctx, con, s, jobs))
 	}
 	if err != nil {
@@ -128,7 +127,7 @@ func findAll(ctx context.Context, s *peer, refs []string) ([]api.JobDetail, erro
 }
 
 // untilEnded looks after the jobs until all have ended, and prints each as it does.
-func untilEnded(ctx context.Context, con *console, s *peer, jobs []api.JobDetail, quiet bool) error {
+func untilEnded(ctx context.Context, con *console, s *peer, jobs []api.JobDetail) error {
 	told, asked := map[job.ID]bool{}, map[job.ID]bool{}
 	for {
 		var left []string
@@ -151,7 +150,7 @@ func untilEnded(ctx context.Context, con *console, s *peer, jobs []api.JobDetail
 					asked[e.ID] = true
 					fmt.Fprintf(con.stderr, "%s is waiting for approval: `scheduler approvals show %s`\n", e.Spec.Name, e.Spec.Name)
 				}
-			case !told[e.ID] && !quiet:
+			case !told[e.ID] && !con.json:
 				told[e.ID] = true
 				answer, err := endedWith(ctx, s, &jobs[i])
 				if err != nil {
