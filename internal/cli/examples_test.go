@@ -1,0 +1,271 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/spf13/cobra"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// example is one line of the examples that a command's help shows.
+type example struct {
+	of   string // the command
+	line string // for sh
+}
+
+// helpExamples returns the examples of all commands, in the order of the tree.
+func helpExamples(t *testing.T) (list []example) {
+	for cmd := range commands(newTestMain(t, nil).rootCommand()) {
+		for line := range strings.Lines(cmd.Example) {
+			if line = strings.TrimSpace(line); line != "" && !cmd.Hidden {
+				list = append(list, example{commandName(cmd), line})
+			}
+		}
+	}
+	return list
+}
+
+// Every example is a command line that the program takes: the command and its flags are
+// there, and the number of arguments is right.
+func TestExamplesParse(t *testing.T) {
+	for _, x := range helpExamples(t) {
+		file, err := syntax.NewParser().Parse(strings.NewReader(x.line), x.of)
+		if err != nil {
+			t.Errorf("%s: %s: %v", x.of, x.line, err)
+			continue
+		}
+		calls := 0
+		syntax.Walk(file, func(node syntax.Node) bool {
+			call, ok := node.(*syntax.CallExpr)
+			if ok && len(call.Args) > 0 && call.Args[0].Lit() == "scheduler" {
+				calls++
+				if err := takes(t, call.Args[1:]); err != nil {
+					t.Errorf("%s: %s: %v", x.of, x.line, err)
+				}
+			}
+			return true
+		})
+		if calls == 0 {
+			t.Errorf("%s: %s does not call scheduler", x.of, x.line)
+		}
+	}
+}
+
+// takes returns why the program does not take a command line.
+func takes(t *testing.T, words []*syntax.Word) error {
+	args := make([]string, len(words))
+	for i, word := range words {
+		for _, part := range word.Parts {
+			switch part := part.(type) {
+			case *syntax.Lit:
+				args[i] += part.Value
+			case *syntax.SglQuoted:
+				args[i] += part.Value
+			case *syntax.DblQuoted:
+				args[i] += "quoted"
+			default:
+				args[i] += "printed" // by another command
+			}
+		}
+	}
+	root := newTestMain(t, nil).rootCommand()
+	cmd, rest, err := root.Find(args)
+	if err != nil {
+		return err
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	return errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups(), validArgs(cmd))
+}
+
+func validArgs(cmd *cobra.Command) error {
+	if cmd.Args == nil {
+		return nil
+	}
+	return cmd.Args(cmd, cmd.Flags().Args())
+}
+
+// notPlayed are examples that TestExamples leaves out, with the reason.
+var notPlayed = map[string]string{
+	"scheduler demo":                                               "it installs the agents' CLIs",
+	"scheduler demo --yes --plain":                                 "it installs the agents' CLIs",
+	"scheduler install-workers":                                    "it installs the agents' CLIs",
+	"scheduler install-workers codex --dir /opt/agents":            "it installs the agents' CLIs",
+	"scheduler top":                                                "it needs a terminal",
+	"scheduler top --server https://build.example:7433 --every 5s": "that host is an example",
+	"source <(scheduler completion bash)":                          "it is for bash",
+}
+
+// exampleCodes are exit codes of examples other than 0, in the world of TestExamples.
+var exampleCodes = map[string]int{
+	"scheduler crashes latest": exitFailed, // no core has crashed
+	"scheduler pipelines replay web-testing --stage observer --from 12":                     exitFailed, // its pipeline has ended
+	"scheduler dlq drop --yes $(scheduler dlq ls --older 720h --json | jq -r '.jobs[].id')": exitUsage,  // none is so old
+}
+
+// These are what happens before examples of several commands.
+const (
+	endBefore       = "scheduler cancel $(scheduler ls --all --status pending,running --json | jq -r '.jobs[].id'); true"
+	completedBefore = "scheduler submit --wait ../jobs.yaml"
+	askedBefore     = "scheduler submit ../supervised.yaml && await 'scheduler show fix-login' waiting_approval"
+	deadBefore      = "! scheduler submit --wait ../broken.yaml"
+	pipelineFile    = "examples/web-testing/pipeline.yaml"
+)
+
+// beforeExample is what happens before each example of a command, or before that one
+// example. Others need nothing.
+var beforeExample = map[string]string{
+	"approvals": askedBefore, "approvals ls": askedBefore, "approvals show": askedBefore, "approve": askedBefore, "reject": askedBefore,
+	"apply": completedBefore + " && git checkout -q . && rm -rf ../other-clone && git clone -q . ../other-clone", "diff": completedBefore, "clean": completedBefore,
+	"audit verify": "cat $STATE/audit/*.jsonl > all && head -n 3 all > audit-000001.jsonl && tail -n +4 all > audit-000002.jsonl",
+	"cancel":       "scheduler submit ../slow.yaml",
+	"checkpoint":   "touch ../field/stay && scheduler submit ../long.yaml && await 'scheduler replay crawl' ^fetch",
+	"dlq":          deadBefore, "dlq ls": deadBefore, "dlq show": deadBefore, "dlq requeue": deadBefore, "dlq drop": deadBefore,
+	"dlq edit": deadBefore,
+	"evaluate": completedBefore, "show": completedBefore, "logs": completedBefore, "retry": completedBefore, "wait": completedBefore + " && git checkout -q .",
+	"grant show": "scheduler grant website --credits 100",
+	"grant rm":   "scheduler grant website/agent-7 --tokens 500000",
+	"pause":      "scheduler resume global; scheduler resume worker:codex; true", "scheduler resume global": "scheduler pause",
+	"pipelines rerun":    "scheduler submit --wait --json " + pipelineFile,
+	"reputation similar": "scheduler submit --wait ../judged.yaml && for j in contract lease page; do scheduler evaluate $j --quality 0.9; done",
+	"restart-core":       endBefore, "upgrade": endBefore,
+	"resume": "scheduler pause worker:codex; scheduler pause workspace:.; true",
+	"submit": "echo changed >> page.html",
+	"token":  "scheduler token create ci; true", "token revoke": "scheduler token create ci; true",
+	"scheduler token create ci --role submit --expires 90d": "scheduler token revoke ci; true",
+}
+
+// alone are commands that are played where no scheduler runs.
+var alone = []string{"backup", "recover", "run", "serve"}
+
+// Every example of the help does what it says: they are executed one after the other, as
+// docs/guide.md is, in a world that has what they name (testdata/examples/world.txtar). The
+// ids, the record and the port of examples stand for those of that world.
+func TestExamples(t *testing.T) {
+	world, err := txtar.ParseFile("../../testdata/examples/world.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := helpExamples(t)
+	for _, table := range []map[string]bool{known(notPlayed), known(exampleCodes)} {
+		for line := range table {
+			if !slices.ContainsFunc(list, func(x example) bool { return x.line == line }) {
+				t.Errorf("no command has the example %s any more", line)
+			}
+		}
+	}
+	var script strings.Builder
+	play := func(withServer bool) {
+		for i, x := range list {
+			if slices.Contains(alone, strings.Fields(x.line)[1]) != withServer && notPlayed[x.line] == "" {
+				fmt.Fprintf(&script, "# %s: %s\nexample %d\n", x.of, x.line, i)
+			}
+		}
+	}
+	script.WriteString("repo repo\ncd repo\n")
+	play(false)
+	script.WriteString("exec sh -c 'exec scheduler serve >served.log 2>&1' &serve&\nready\nexec scheduler submit --wait ../jobs.yaml\nexec scheduler submit --wait --json " + pipelineFile + "\n")
+	play(true)
+	script.WriteString("kill -INT serve\nwait serve\nnoproc\n")
+	root := t.TempDir()
+	file := filepath.Join(root, "examples.txtar")
+	if err := os.WriteFile(file, []byte(script.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Files: []string{file},
+		Setup: func(env *testscript.Env) error { return setUpExamples(env, world) },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"repo": scriptRepo, "ready": scriptReady, "noproc": scriptNoProc,
+			"example": func(ts *testscript.TestScript, neg bool, args []string) {
+				i, err := strconv.Atoi(strings.Join(args, " "))
+				ts.Check(err)
+				list[i].play(ts)
+			},
+		},
+	})
+}
+
+func known[V any](table map[string]V) map[string]bool {
+	keys := map[string]bool{}
+	for key := range table {
+		keys[key] = true
+	}
+	return keys
+}
+
+// setUpExamples makes the world. The user is in the folder repo, a repository.
+func setUpExamples(env *testscript.Env, world *txtar.Archive) error {
+	if err := setUpScript(env); err != nil {
+		return err
+	}
+	for _, f := range world.Files {
+		name := filepath.Join(env.WorkDir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			return err
+		}
+		text := strings.ReplaceAll(string(f.Data), "WORK", env.WorkDir)
+		if strings.HasPrefix(f.Name, "bin/") {
+			text = "#!/bin/sh\n" + text
+		}
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+			return err
+		}
+	}
+	repo := filepath.Join(env.WorkDir, "repo")
+	if err := os.CopyFS(filepath.Join(repo, "examples"), os.DirFS("../../examples")); err != nil {
+		return err
+	}
+	for to, from := range map[string]string{"jobs.yaml": "../more.yaml", "more.yaml": "../more.yaml", "new.yaml": "../new.yaml", "review.json": "../review.json", "web.json": "../web.json", "page.html": "../shop/page.html", "day.yaml": "examples/workloads/agency.yaml"} {
+		text, err := os.ReadFile(filepath.Join(repo, from))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(repo, to), text, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	env.Setenv("EDITOR", "sed -i.was 's/exit 3/exit 0/'")
+	env.Setenv("PATH", filepath.Join(env.WorkDir, "bin")+string(os.PathListSeparator)+env.Getenv("PATH"))
+	return nil
+}
+
+// exampleNames are what examples call something of the user's own, and how it is found.
+var exampleNames = strings.NewReplacer("01a1fcce", "$(newest 0)", "01a1fcd0", "$(newest 1)",
+	"812:5f1e…", "$(scheduler audit verify | sed -n 's/^last: //p')",
+	"/opt/agentsched/bin/scheduler", "$(command -v scheduler)")
+
+// play executes an example.
+func (x example) play(ts *testscript.TestScript) {
+	if before := cmp.Or(beforeExample[x.line], beforeExample[x.of]); before != "" {
+		if err := ts.Exec("sh", "-c", before); err != nil {
+			ts.Fatalf("before %s: %s: %v\n%s%s", x.line, before, err, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+		}
+	}
+	line := exampleNames.Replace(x.line)
+	if strings.HasPrefix(x.line, "scheduler serve") {
+		line = "{ " + line + "; } & await 'scheduler status' ^scheduler; kill -INT $!; wait $!"
+	}
+	code := 0
+	var exit *exec.ExitError
+	if err := ts.Exec("sh", "-c", line); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%s: %v", x.line, err)
+	}
+	if want := exampleCodes[x.line]; code != want {
+		ts.Fatalf("%s: %s: exit code %d, want %d\n%s%s", x.of, x.line, code, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+}
