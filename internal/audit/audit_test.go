@@ -44,7 +44,7 @@ func open(t *testing.T, dir string, o Options) *Log {
 	return l
 }
 
-func deed(n int) Entry {
+func request(n int) Entry {
 	return Entry{Who: api.AuditWho{Name: "ann", Role: "operate", Door: "unix"}, Action: "job.cancel", Target: fmt.Sprintf("job-%d", n), Detail: map[string]any{"n": n}}
 }
 
@@ -65,13 +65,13 @@ func kinds(r Report) (list []Kind) {
 	return list
 }
 
-// some makes a log of n deeds and returns its folder, its last file and the head.
+// some makes a log of n requests and returns its folder, its last file and the head.
 func some(t *testing.T, n int, o Options) (dir, last string, head Head) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "audit")
 	l := open(t, dir, o)
 	for i := range n {
-		must(t, l.Record(t.Context(), deed(i)))
+		must(t, l.Record(t.Context(), request(i)))
 	}
 	head = l.Head()
 	must(t, l.Close())
@@ -86,7 +86,7 @@ func TestLogGoesOnWhereItWas(t *testing.T) {
 		t.Errorf("head %v", head)
 	}
 	l := open(t, dir, Options{Redact: redact.New(redact.Value{Name: "K", Text: "swordfish"})})
-	e := deed(9)
+	e := request(9)
 	e.Who.Name, e.Target, e.Detail = "ann swordfish", "x swordfish", map[string]any{"text": "a swordfish", "swordfish": 1}
 	must(t, l.Record(t.Context(), e))
 	must(t, l.Close())
@@ -307,7 +307,7 @@ func TestTornTail(t *testing.T) {
 			must(t, os.WriteFile(filepath.Join(dir, headName), headText(Head{r.Seq, r.Hash}), 0o600))
 			must(t, os.WriteFile(last, append(bytes.Clone(text[:start]), tail[:n]...), 0o600))
 			l := open(t, dir, Options{})
-			must(t, l.Record(t.Context(), deed(7)))
+			must(t, l.Record(t.Context(), request(7)))
 			must(t, l.Close())
 			report := whole(t, dir)
 			if report.Records != 4 || !strings.Contains(strings.Join(report.Notes, " "), fmt.Sprintf(`"bytes":%d`, n)) {
@@ -345,7 +345,7 @@ func TestOpenNoticesDamage(t *testing.T) {
 			must(t, err)
 			wrong(dir, last, text)
 			l := open(t, dir, Options{})
-			must(t, l.Record(t.Context(), deed(1)))
+			must(t, l.Record(t.Context(), request(1)))
 			must(t, l.Close())
 			if r, err := Verify(dir); err != nil || r.Whole() || r.Problems[len(r.Problems)-1].Kind != Noticed && kinds(r)[0] != Edited {
 				t.Errorf("problems %+v, %v", r.Problems, err)
@@ -361,7 +361,7 @@ func TestOneProcessAtATime(t *testing.T) {
 		t.Errorf("a second one: %v", err)
 	}
 	must(t, l.Close())
-	must(t, Once(t.Context(), dir, Options{}, deed(1)))
+	must(t, Once(t.Context(), dir, Options{}, request(1)))
 	if r := whole(t, dir); r.Records != 2 {
 		t.Errorf("report %+v", r)
 	}
@@ -378,12 +378,12 @@ func TestConcurrentRecords(t *testing.T) {
 		all.Go(func() {
 			for i := range each {
 				if i%5 == 0 {
-					if err := l.Record(context.Background(), deed(w*each+i)); err != nil {
+					if err := l.Record(context.Background(), request(w*each+i)); err != nil {
 						t.Error(err)
 					}
 					continue
 				}
-				l.Note(deed(w*each + i))
+				l.Note(request(w*each + i))
 			}
 		})
 	}
@@ -397,7 +397,7 @@ func TestConcurrentRecords(t *testing.T) {
 		seen[r.Target]++
 	}
 	if len(list) != each*writers || len(seen) != each*writers || damaged != 0 {
-		t.Errorf("%d records of %d deeds, %d damaged", len(list), len(seen), damaged)
+		t.Errorf("%d records of %d requests, %d damaged", len(list), len(seen), damaged)
 	}
 }
 
@@ -406,7 +406,7 @@ func TestNotesAreOnDiskInTime(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, dir, Options{})
-		l.Note(deed(1))
+		l.Note(request(1))
 		synctest.Wait()
 		if l.Head().Seq != 1 {
 			t.Errorf("head %v: it was synced at once", l.Head())
@@ -439,18 +439,18 @@ func TestFullDisk(t *testing.T) {
 			},
 			Failed: func(err error, n int64) { told, lost = err, lost+n },
 		})
-		must(t, l.Record(t.Context(), deed(1)))
+		must(t, l.Record(t.Context(), request(1)))
 		full, part = true, 30
-		if err := l.Record(t.Context(), deed(2)); !errors.Is(err, syscall.ENOSPC) {
+		if err := l.Record(t.Context(), request(2)); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("error %v", err)
 		}
-		l.Note(deed(3))
+		l.Note(request(3))
 		synctest.Wait()
 		if lost != 2 || told == nil {
 			t.Errorf("told of %d: %v", lost, told)
 		}
 		full = false
-		must(t, l.Record(t.Context(), deed(4)))
+		must(t, l.Record(t.Context(), request(4)))
 		must(t, l.Close())
 	})
 	r := whole(t, dir)
@@ -478,23 +478,23 @@ func TestOverflowIsCounted(t *testing.T) {
 	}})
 	const n = maxQueue + maxBatch + 100
 	for i := range n {
-		l.Note(deed(i))
+		l.Note(request(i))
 	}
 	close(gate)
 	must(t, l.Close())
 	whole(t, dir)
 	gaps, _, err := Last(dir, 10, func(r *api.AuditRecord) bool { return r.Action == ActionGap })
 	must(t, err)
-	deeds, _, err := Last(dir, n, func(r *api.AuditRecord) bool { return r.Action == "job.cancel" })
+	requests, _, err := Last(dir, n, func(r *api.AuditRecord) bool { return r.Action == "job.cancel" })
 	must(t, err)
-	total := int64(len(deeds))
+	total := int64(len(requests))
 	for _, r := range gaps {
 		var g gap
 		must(t, json.Unmarshal(r.Detail, &g))
 		total += g.Records
 	}
 	if len(gaps) == 0 || total != n {
-		t.Errorf("%d deeds and %d gaps: %d of %d", len(deeds), len(gaps), total, n)
+		t.Errorf("%d requests and %d gaps: %d of %d", len(requests), len(gaps), total, n)
 	}
 }
 

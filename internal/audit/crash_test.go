@@ -23,7 +23,7 @@ func writeForEver(dir string) {
 		panic(err)
 	}
 	for i := 0; ; i++ {
-		l.Note(deed(i))
+		l.Note(request(i))
 		if i%10 == 0 {
 			if err := l.Record(context.Background(), Entry{Who: api.AuditWho{Name: "ann"}, Action: "marked", Target: strconv.Itoa(i)}); err != nil {
 				panic(err)

@@ -21,10 +21,10 @@ func TestGoldenRecords(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	dir := filepath.Join(t.TempDir(), "audit")
 	l := open(t, dir, Options{Now: func() time.Time { return at }})
-	d := Deed{Who: api.AuditWho{Name: "ann", Role: "operate", Door: "unix"}, Method: "POST", Route: "POST /v1/jobs/{job}/cancel", Target: "/v1/jobs/j1/cancel", Job: "j1", Status: 200, Took: 3 * time.Millisecond, Body: "{}", From: "127.0.0.1:1"}
-	must(t, l.Deed(t.Context(), d))
+	d := Request{Who: api.AuditWho{Name: "ann", Role: "operate", Door: "unix"}, Method: "POST", Route: "POST /v1/jobs/{job}/cancel", Target: "/v1/jobs/j1/cancel", Job: "j1", Status: 200, Took: 3 * time.Millisecond, Body: "{}", From: "127.0.0.1:1"}
+	must(t, l.RecordRequest(t.Context(), d))
 	d.Status, d.Why = 403, "the role read may not"
-	l.Refused(d, 2)
+	l.RecordRefused(d, 2)
 	exit, usage := 1, job.Usage{InputTokens: 10, OutputTokens: 5, CostUSD: 0.5, CostKnown: true}
 	e := queue.Entry{ID: "j1", Batch: "b1", State: job.Completed, ExitKind: job.ExitFailed, DeadLetter: "3 attempts were made", Attempts: 1, Spent: usage, Spec: job.Spec{
 		Name: "docs", Tenant: "website", Worker: "codex", Agent: "reviewer", Trigger: "cron", Context: job.Context{CorrelationID: "c", UserID: "u", SessionID: "s"}}}

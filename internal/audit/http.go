@@ -11,16 +11,16 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Deeds returns a handler that records the requests which next has answered: those
+// Handler returns a handler that records the requests which next has answered: those
 // of methods that change something (not GET, HEAD, OPTIONS, TRACE), and refused
 // ones of any method (see Refused).
 //
 // who names whoever asks from the context of the request. If it is known only
-// within next, since Deeds stands before the door so as to see whom that refuses,
-// next calls Name. failed, which may be nil, is told of deeds that could not be
+// within next, since Handler wraps the guard so as to see whom that refuses,
+// next calls Name. failed, which may be nil, is told of requests that could not be
 // recorded: they were done all the same, and nobody waits for the disk before his
 // answer.
-func (l *Log) Deeds(next http.Handler, who func(context.Context) (name, role, door string), failed func(error)) http.Handler {
+func (l *Log) Handler(next http.Handler, who func(context.Context) (name, role, door string), failed func(error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		unsafe := changes(r.Method)
 		asking := &slot{}
@@ -54,21 +54,21 @@ func (l *Log) Deeds(next http.Handler, who func(context.Context) (name, role, do
 	})
 }
 
-func (l *Log) answered(ctx context.Context, d Deed, unsafe bool, failed func(error)) {
+func (l *Log) answered(ctx context.Context, d Request, unsafe bool, failed func(error)) {
 	if d.From == "@" { // what net/http calls the peer of a unix socket
 		d.From = ""
 	}
 	switch {
 	case d.Refused():
-		l.Refused(d, 0)
+		l.RecordRefused(d, 0)
 		return
 	case !unsafe:
 		return
 	}
 	// Whoever asked may be gone.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deedTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
 	defer cancel()
-	if err := l.Deed(ctx, d); err != nil && failed != nil {
+	if err := l.RecordRequest(ctx, d); err != nil && failed != nil {
 		failed(err)
 	}
 }
@@ -81,19 +81,19 @@ func changes(method string) bool {
 	return true
 }
 
-// slot is where those behind Deeds say who asks, and for what.
+// slot is where handlers within Handler say who asks, and for what.
 type slot struct {
-	mu     sync.Mutex
-	deed   Deed
-	secret bool
+	mu      sync.Mutex
+	request Request
+	secret  bool
 }
 
 type slotKey struct{}
 
-func (s *slot) get() Deed {
+func (s *slot) get() Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.deed
+	return s.request
 }
 
 func (s *slot) isSecret() bool {
@@ -103,7 +103,7 @@ func (s *slot) isSecret() bool {
 }
 
 // WithoutBody keeps the body of the request of this context out of its record,
-// since it holds values that are written nowhere. It does nothing outside of Deeds.
+// since it holds values that are written nowhere. It does nothing outside of Handler.
 func WithoutBody(ctx context.Context) {
 	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
 		s.mu.Lock()
@@ -113,28 +113,28 @@ func WithoutBody(ctx context.Context) {
 }
 
 // Name says who makes the request of this context, for its record. It does
-// nothing outside of Deeds.
+// nothing outside of Handler.
 func Name(ctx context.Context, who api.AuditWho) {
 	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.deed.Who = who
+		s.request.Who = who
 	}
 }
 
 // Explain says why the request of this context was refused, and what is known of
-// who made it. What was said before stays. It does nothing outside of Deeds.
+// who made it. What was said before stays. It does nothing outside of Handler.
 func Explain(ctx context.Context, who api.AuditWho, from, why string) {
 	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		d := &s.deed
+		d := &s.request
 		d.Who.Name, d.Who.Role, d.Who.Door = cmp.Or(d.Who.Name, who.Name), cmp.Or(d.Who.Role, who.Role), cmp.Or(d.Who.Door, who.Door)
 		d.From, d.Why = cmp.Or(d.From, from), cmp.Or(d.Why, why)
 	}
 }
 
-// Routed goes around the http.ServeMux, if other handlers stand between Deeds and
+// Routed goes around the http.ServeMux, if other handlers stand between Handler and
 // that: they hide which route the request took.
 func Routed(mux http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +142,7 @@ func Routed(mux http.Handler) http.Handler {
 			if s, ok := r.Context().Value(slotKey{}).(*slot); ok {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				s.deed.Route, s.deed.Job = r.Pattern, job.ID(r.PathValue("job"))
+				s.request.Route, s.request.Job = r.Pattern, job.ID(r.PathValue("job"))
 			}
 		}()
 		mux.ServeHTTP(w, r)

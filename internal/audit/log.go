@@ -113,7 +113,7 @@ func Open(dir string, o Options) (*Log, error) {
 	return l, nil
 }
 
-// Once records one deed in a log that nobody has open, e.g. from a command while
+// Once records one request in a log that nobody has open, e.g. from a command while
 // no scheduler runs.
 func Once(ctx context.Context, dir string, o Options, e Entry) error {
 	l, err := Open(dir, o)

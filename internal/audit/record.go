@@ -14,7 +14,7 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Roles of those who do not come through a door.
+// Roles of those who send no requests.
 const (
 	RoleAgent  = "agent"
 	RoleSystem = "system"

@@ -39,7 +39,7 @@ type gap struct {
 	Error   string    `json:"error"`
 }
 
-// retryTime is how soon a failed write is tried again for agents' deeds.
+// retryTime is how soon a failed write is tried again for agents' requests.
 const retryTime = time.Second
 
 func system(action string, detail any) Entry {

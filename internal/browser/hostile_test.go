@@ -23,7 +23,7 @@ const payload = `payload <img src=x onerror="window.__xss=1"></script><script>wi
 	" \u202egnp.exe\u202c \u2066\u200b\ufeff end"
 
 // TestHostile: whatever text a job, its worker or its files carry is text on each
-// page. What the doors refuse is put into the store behind their back.
+// page. What the API refuses is put into the store behind their back.
 func TestHostile(t *testing.T) {
 	have := needTools(t)
 	d := newDaemon(t, have.node)

@@ -21,7 +21,7 @@ import (
 func auditCommand(con *console, local *local, at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Show and verify the audit log",
-		Long: `The audit log holds who did what through which door, and which commands agents ran:
+		Long: `The audit log holds who did what, how they came in, and which commands agents ran:
 docs/audit.md.`,
 		Args:    cobra.NoArgs,
 		Example: "  scheduler audit verify\n  scheduler audit tail --job 0198f3c2",

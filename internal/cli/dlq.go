@@ -34,8 +34,8 @@ given up, and how dead letters are requeued without anybody asking.`,
 	return cmd
 }
 
-// letterFlags select dead letters.
-type letterFlags struct {
+// deadLetterFlags select dead letters.
+type deadLetterFlags struct {
 	classes              []string
 	tenant, worker, grep string
 	older, newer         time.Duration
@@ -43,7 +43,7 @@ type letterFlags struct {
 }
 
 // add adds the flags; worker is the name of that for the worker.
-func (f *letterFlags) add(flags *pflag.FlagSet, worker string) {
+func (f *deadLetterFlags) add(flags *pflag.FlagSet, worker string) {
 	flags.StringSliceVar(&f.classes, "class", nil, "only these `CLASSES` of failures, e.g. SERVER,NETWORK")
 	flags.StringVar(&f.tenant, "tenant", "", "only those of this `TENANT`")
 	flags.StringVar(&f.worker, worker, "", "only those that ran on this kind of `WORKER` last")
@@ -54,7 +54,7 @@ func (f *letterFlags) add(flags *pflag.FlagSet, worker string) {
 }
 
 // given names a filter that the command line has, or "".
-func (f *letterFlags) given(flags *pflag.FlagSet) string {
+func (f *deadLetterFlags) given(flags *pflag.FlagSet) string {
 	for _, name := range f.names {
 		if flags.Changed(name) {
 			return name
@@ -64,7 +64,7 @@ func (f *letterFlags) given(flags *pflag.FlagSet) string {
 }
 
 // query returns what the flags select.
-func (f *letterFlags) query() (q client.LetterQuery, err error) {
+func (f *deadLetterFlags) query() (q client.LetterQuery, err error) {
 	q = client.LetterQuery{Tenant: job.Tenant(f.tenant), Worker: job.WorkerKind(f.worker), Older: job.Duration(f.older), Newer: job.Duration(f.newer)}
 	for _, text := range f.classes {
 		class := job.ErrorClass(strings.ToUpper(text))
@@ -89,9 +89,9 @@ func (f *letterFlags) query() (q client.LetterQuery, err error) {
 	return q, err
 }
 
-// letters returns the dead letters that q selects, the newest first, at most limit;
+// deadLetters returns the dead letters that q selects, the newest first, at most limit;
 // 0: all.
-func (p *peer) letters(ctx context.Context, q client.LetterQuery, limit int) (api.Jobs, error) {
+func (p *peer) deadLetters(ctx context.Context, q client.LetterQuery, limit int) (api.Jobs, error) {
 	all := api.Jobs{Jobs: []api.Job{}}
 	for q.Limit = maxPage; ; q.Offset += maxPage {
 		if limit > 0 {
@@ -120,7 +120,7 @@ func unknownClass(text string) error {
 }
 
 func dlqLsCommand(con *console, at *target) *cobra.Command {
-	var f letterFlags
+	var f deadLetterFlags
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List dead letters, the newest first", Args: cobra.NoArgs,
 		Long: `List the jobs that were given up and wait for somebody, the newest first, with why. A dead
@@ -137,11 +137,11 @@ letter is listed if it matches all filters.`,
 		if err != nil {
 			return api.Jobs{}, err
 		}
-		return p.letters(ctx, q, *limit)
-	}, func(w io.Writer, list api.Jobs) error { return printLetters(at.con, w, list) })
+		return p.deadLetters(ctx, q, *limit)
+	}, func(w io.Writer, list api.Jobs) error { return printDeadLetters(at.con, w, list) })
 }
 
-func printLetters(con *console, w io.Writer, list api.Jobs) error {
+func printDeadLetters(con *console, w io.Writer, list api.Jobs) error {
 	if list.Total == 0 {
 		_, err := fmt.Fprintln(con.stderr, "no dead letters")
 		return err
@@ -167,7 +167,7 @@ func printLetters(con *console, w io.Writer, list api.Jobs) error {
 func (p *peer) chosen(ctx context.Context, refs []string) (list []api.Job, err error) {
 	var errs []error
 	for _, ref := range refs {
-		l, err := p.letter(ctx, ref)
+		l, err := p.deadLetter(ctx, ref)
 		if err == nil && l.Settled != "" {
 			err = failure(errors.New(l.Settled))
 		}

@@ -36,7 +36,7 @@ edited file is kept, and --file goes on with it.`,
 			if f.file != "" && len(f.set) > 0 {
 				return usage(errors.New("--file and --set cannot be given together"))
 			}
-			return at.do(func(p *peer) error { return editLetter(cmd.Context(), con, prog, local, p, args[0], &f) })
+			return at.do(func(p *peer) error { return editDeadLetter(cmd.Context(), con, prog, local, p, args[0], &f) })
 		},
 	}
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "`FIELD=VALUE`: change this field, e.g. limits.timeout=2h; without a value remove it")
@@ -45,7 +45,7 @@ edited file is kept, and --file goes on with it.`,
 	return cmd
 }
 
-func editLetter(ctx context.Context, con *console, prog *program, local *local, p *peer, ref string, f *editFlags) error {
+func editDeadLetter(ctx context.Context, con *console, prog *program, local *local, p *peer, ref string, f *editFlags) error {
 	letters, err := p.chosen(ctx, []string{ref})
 	if err != nil {
 		return err

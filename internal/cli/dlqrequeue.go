@@ -17,7 +17,7 @@ import (
 
 // requeueFlags are how dead letters are to be done again.
 type requeueFlags struct {
-	letterFlags
+	deadLetterFlags
 	all, fresh bool
 	to, model  string
 }
@@ -43,7 +43,7 @@ A running scheduler works on them at once, else the next ` + "`scheduler serve` 
 			case !f.all && len(args) == 0:
 				return usage(errors.New("no dead letters were named"), "`scheduler dlq ls` lists what there is; --all requeues all of it")
 			}
-			return at.do(func(p *peer) error { return requeueLetters(cmd.Context(), con, prog, local, p, args, &f) })
+			return at.do(func(p *peer) error { return requeueDeadLetters(cmd.Context(), con, prog, local, p, args, &f) })
 		},
 	}
 	f.add(cmd.Flags(), "on")
@@ -55,7 +55,7 @@ A running scheduler works on them at once, else the next ` + "`scheduler serve` 
 	return cmd
 }
 
-func requeueLetters(ctx context.Context, con *console, prog *program, local *local, p *peer, refs []string, f *requeueFlags) error {
+func requeueDeadLetters(ctx context.Context, con *console, prog *program, local *local, p *peer, refs []string, f *requeueFlags) error {
 	q, err := f.query()
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func requeueLetters(ctx context.Context, con *console, prog *program, local *loc
 	var letters []api.Job
 	if f.all {
 		var all api.Jobs
-		all, err = p.letters(ctx, q, 0)
+		all, err = p.deadLetters(ctx, q, 0)
 		letters = all.Jobs
 		slices.Reverse(letters) // the oldest first
 	} else {
@@ -164,7 +164,7 @@ jobs that succeeded. On a terminal it asks first.`,
 			if len(args) == 0 {
 				return usage(errors.New("no dead letters were named"), "`scheduler dlq ls` lists what there is")
 			}
-			return at.do(func(p *peer) error { return dropLetters(cmd.Context(), con, p, args, yes) })
+			return at.do(func(p *peer) error { return dropDeadLetters(cmd.Context(), con, p, args, yes) })
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -172,7 +172,7 @@ jobs that succeeded. On a terminal it asks first.`,
 	return cmd
 }
 
-func dropLetters(ctx context.Context, con *console, p *peer, refs []string, yes bool) error {
+func dropDeadLetters(ctx context.Context, con *console, p *peer, refs []string, yes bool) error {
 	letters, err := p.chosen(ctx, refs)
 	if err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// letterStory is what `dlq show --json` prints.
-type letterStory struct {
+// deadLetterStory is what `dlq show --json` prints.
+type deadLetterStory struct {
 	api.DeadLetter
 	Events []api.Event `json:"events"` // the last ones
 	Stderr []string    `json:"stderr"` // the last lines of the last attempt
@@ -34,12 +34,12 @@ or the name, of which the newest dead letter is meant.`,
 	}
 	lines := cmd.Flags().Int("lines", 10, "show the last `N` lines of its log and of what it wrote to stderr")
 	var folder func(*job.Attempt) string
-	return shows(at, cmd, func(ctx context.Context, p *peer, args []string) (s letterStory, err error) {
+	return shows(at, cmd, func(ctx context.Context, p *peer, args []string) (s deadLetterStory, err error) {
 		if *lines < 0 {
 			return s, usage(fmt.Errorf("invalid --lines %d: use a number of 0 or more", *lines))
 		}
 		folder = p.Folder
-		if s.DeadLetter, err = p.letter(ctx, args[0]); err != nil {
+		if s.DeadLetter, err = p.deadLetter(ctx, args[0]); err != nil {
 			return s, err
 		}
 		if s.Events, err = p.lastEvents(ctx, &s.Job, *lines); err != nil {
@@ -47,11 +47,11 @@ or the name, of which the newest dead letter is meant.`,
 		}
 		s.Stderr = p.lastErrors(ctx, s.Attempts, *lines)
 		return s, nil
-	}, func(w io.Writer, s letterStory) error { return s.print(w, folder) })
+	}, func(w io.Writer, s deadLetterStory) error { return s.print(w, folder) })
 }
 
-// letter returns the dead letter that ref names, or the job that does one again.
-func (p *peer) letter(ctx context.Context, ref string) (api.DeadLetter, error) {
+// deadLetter returns the dead letter that ref names, or the job that does one again.
+func (p *peer) deadLetter(ctx context.Context, ref string) (api.DeadLetter, error) {
 	l, err := p.DeadLetter(ctx, ref)
 	refused, ok := errors.AsType[*api.Problem](err)
 	switch {
@@ -122,7 +122,7 @@ func (p *peer) lastErrors(ctx context.Context, attempts []job.Attempt, n int) []
 	return lines[max(0, len(lines)-n):]
 }
 
-func (s *letterStory) print(w io.Writer, folder func(*job.Attempt) string) error {
+func (s *deadLetterStory) print(w io.Writer, folder func(*job.Attempt) string) error {
 	e := &s.Job
 	showJob(w, folder, e, s.Attempts)
 	section := func(title string, lines []string) {

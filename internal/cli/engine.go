@@ -43,9 +43,9 @@ type engine struct {
 	readConfig func() (config.Config, error)
 	level      func(*config.Log) (logging.Level, error)
 	ended      chan struct{} // closed when run has returned
-	// beside runs while the scheduler does, after the hooks and the doors.
+	// beside runs while the scheduler does, after the hooks and the listeners.
 	beside    []daemon.Part
-	doors     *doors
+	listeners *listeners
 	audit     *audit.Log // nil: none is kept
 	telemetry *telemetry.Telemetry
 	observers observers
@@ -100,7 +100,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	if err := runs.watch(e); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
-	if e.doors, err = runs.newDoors(e); err != nil {
+	if e.listeners, err = runs.newListeners(e); err != nil {
 		return nil, errors.Join(usage(err), e.close())
 	}
 	e.hooks = newHooks(e.newHook(cfg))
@@ -188,9 +188,9 @@ func (e *engine) removeTemp(tags []string) {
 //	scheduler ── the loop; its end is the run's end
 //	beside    ── as soon as that has taken back what an earlier scheduler held;
 //	             rest for one, in this order:
-//	             hooks    tell of escalations, the last of them after the scheduler's end
-//	             doors    the socket, on which is listened from the beginning, and TCP:
-//	                      for other processes and browsers
+//	             hooks     tell of escalations, the last of them after the scheduler's end
+//	             listeners the socket, on which is listened from the beginning, and TCP:
+//	                       for other processes and browsers
 //	             what `serve` adds: upkeep, dead letters, triggers, sign of life
 //	view      ── shows updates until the scheduler has ended
 func (e *engine) run(ctx context.Context, view terminal.View) error {
@@ -199,8 +199,8 @@ func (e *engine) run(ctx context.Context, view terminal.View) error {
 	e.draining = draining
 	defer e.waiting.Wait()
 	defer giveUp()
-	e.doors.listen()
-	defer e.doors.unlisten()
+	e.listeners.listen()
+	defer e.listeners.unlisten()
 	side, stopSide := context.WithCancel(context.WithoutCancel(ctx))
 	updates, unsubscribe := e.sched.Feed.Subscribe(64 << 10)
 	var g run.Group
@@ -216,7 +216,7 @@ func (e *engine) run(ctx context.Context, view terminal.View) error {
 		case <-e.sched.Begun():
 		case <-side.Done(): // what has something to do at the end does it
 		}
-		parts := append([]daemon.Part{{Name: "hooks", Run: e.hooks.run}, {Name: "doors", Run: e.doors.serve}}, e.beside...)
+		parts := append([]daemon.Part{{Name: "hooks", Run: e.hooks.run}, {Name: "listeners", Run: e.listeners.serve}}, e.beside...)
 		err := daemon.RunParts(side, parts, e.state.log)
 		if side.Err() == nil {
 			// The jobs go on; only what is around them does not.

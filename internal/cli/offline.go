@@ -157,7 +157,7 @@ func (o *offline) record(cfg config.Audit) {
 		return
 	}
 	who := owner()
-	o.audit, o.writing = log, log.Deeds(o.writing, func(context.Context) (name, role, door string) { return who.Name, who.Role, who.Door }, told)
+	o.audit, o.writing = log, log.Handler(o.writing, func(context.Context) (name, role, door string) { return who.Name, who.Role, who.Door }, told)
 }
 
 // answers returns the handlers of a scheduler that does not run.

@@ -129,9 +129,9 @@ func isCore(p *proc.ProcInfo, argsOf func(pid int) []string) bool {
 // change the state directory itself. The scheduler that works on the directory
 // judges that; without one, what this process can see of itself does.
 func (local *local) outside(ctx context.Context, dir *statedir.Dir) error {
-	door := client.New(dir.Socket())
-	defer door.Close()
-	_, err := door.Status(ctx)
+	c := client.New(dir.Socket())
+	defer c.Close()
+	_, err := c.Status(ctx)
 	if p, ok := errors.AsType[*api.Problem](err); ok && p.Name() == "run_may_not_ask" {
 		return usage(err)
 	}

@@ -61,7 +61,7 @@ func (f *rerunFlags) replay(now time.Time) (api.Replay, error) {
 		if x.text == "" {
 			continue
 		}
-		t, err := pastMoment(x.text, now)
+		t, err := pastTime(x.text, now)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", x.flag, err))
 		}

@@ -87,8 +87,8 @@ func TestThere(t *testing.T) {
 		e.Spec.Name, e.Spec.Worker = job.Name(name), "codex"
 		f.jobs = append(f.jobs, e)
 	}
-	door := httptest.NewServer(f)
-	defer door.Close()
+	fake := httptest.NewServer(f)
+	defer fake.Close()
 	file := filepath.Join(t.TempDir(), "jobs.yaml")
 	if err := os.WriteFile(file, []byte("jobs: [{id: fix, worker: of-that-host}]\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestThere(t *testing.T) {
 		m := newTestMain(t, &said)
 		m.con.stderr = &said
 		m.con.getenv = func(name string) string {
-			return map[string]string{serverVariable: door.URL, tokenVariable: token}[name]
+			return map[string]string{serverVariable: fake.URL, tokenVariable: token}[name]
 		}
 		f.asked, f.bodies = nil, nil
 		return m.run(args), said.String()

@@ -112,11 +112,11 @@ func (runs *runner) serveOnce(ctx context.Context, o runOptions, next *replaceme
 		if err != nil {
 			return usage(err)
 		}
-		e.doors.upgrade = func(ctx context.Context, in api.Upgrade) error { return runs.replace(ctx, e, in, next, stop) }
-		if err := e.doors.prepare(); err != nil {
+		e.listeners.upgrade = func(ctx context.Context, in api.Upgrade) error { return runs.replace(ctx, e, in, next, stop) }
+		if err := e.listeners.prepare(); err != nil {
 			return usage(err)
 		}
-		e.doors.opened = func() { e.notifier.Ready("working on what is submitted to " + state.dir.Path()) }
+		e.listeners.opened = func() { e.notifier.Ready("working on what is submitted to " + state.dir.Path()) }
 		e.beside = append(e.beside,
 			daemon.Part{Name: "upkeep", Run: e.upkeep}, daemon.Part{Name: "dead letters", Run: e.redrive}, daemon.Part{Name: "triggers", Run: e.fire},
 			daemon.Part{Name: "sign of life", Run: e.notifier.Run})
@@ -162,7 +162,7 @@ func (runs *runner) replace(ctx context.Context, e *engine, in api.Upgrade, next
 	log.Info().Str("program", program).Str("version", version).Str("mode", in.Mode).Msg("an upgrade begins")
 	e.sched.Feed.Tell(fmt.Sprintf("this program is replaced by %s (%s), by %s", program, version, in.Mode))
 	handOver := func() error {
-		handover, err := daemon.Pass(e.doors.listeners())
+		handover, err := daemon.Pass(e.listeners.all())
 		if err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (runs *runner) replace(ctx context.Context, e *engine, in api.Upgrade, next
 		e.notifier.Replacing("replaced by version " + version)
 		e.waiting.Go(func() {
 			// First what was asked is answered: nobody is told that the scheduler ends.
-			e.doors.leave(e.draining)
+			e.listeners.leave(e.draining)
 			stop(errReplaced)
 		})
 		return nil

@@ -42,14 +42,14 @@ What a program reads are ` + "`scheduler status --json` and `ls --json`" + `.`,
 			if out == nil || !terminal.CanLive(out, con.getenv("TERM")) || con.stdin == nil || !term.IsTerminal(int(con.stdin.Fd())) {
 				return usage(errors.New("top needs a terminal"), "`scheduler status`, `tenants`, `workers` and `ls` print the same as text, or with --json")
 			}
-			door, err := at.running()
+			c, err := at.running()
 			if err != nil {
 				return err
 			}
-			defer door.Close()
+			defer c.Close()
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			return failure(terminal.RunTop(ctx, con.stdin, out, con.getenv("TERM"), watched{door}, terminal.TopOptions{Colour: con.colour(out), Name: at.server, Every: every}))
+			return failure(terminal.RunTop(ctx, con.stdin, out, con.getenv("TERM"), watched{c}, terminal.TopOptions{Colour: con.colour(out), Name: at.server, Every: every}))
 		},
 	}
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "look this `OFTEN`; what changes is shown at once")
@@ -57,17 +57,17 @@ What a program reads are ` + "`scheduler status --json` and `ls --json`" + `.`,
 }
 
 // watched is a running scheduler as `top` knows it.
-type watched struct{ door *client.Client }
+type watched struct{ client *client.Client }
 
 // maxWatched is how many jobs of a kind are looked at.
 const maxWatched = 500
 
 // Look asks for everything on one screen.
 func (w watched) Look(ctx context.Context) (p terminal.TopPicture, err error) {
-	if p.Overview, err = w.door.Overview(ctx); err != nil {
+	if p.Overview, err = w.client.Overview(ctx); err != nil {
 		return p, err
 	}
-	if p.Workers, err = w.door.Workers(ctx); err != nil {
+	if p.Workers, err = w.client.Workers(ctx); err != nil {
 		return p, err
 	}
 	// What runs and what waits for a person come first: of what waits otherwise
@@ -82,13 +82,13 @@ func (w watched) Look(ctx context.Context) (p terminal.TopPicture, err error) {
 		}
 		return err
 	}
-	if err = add(w.door.List(ctx, client.ListQuery{States: []job.EntryState{job.Dispatched}, Limit: maxWatched})); err != nil {
+	if err = add(w.client.List(ctx, client.ListQuery{States: []job.EntryState{job.Dispatched}, Limit: maxWatched})); err != nil {
 		return p, err
 	}
-	if err = add(w.door.Approvals(ctx)); err != nil {
+	if err = add(w.client.Approvals(ctx)); err != nil {
 		return p, err
 	}
-	waiting, err := w.door.List(ctx, client.ListQuery{States: []job.EntryState{job.Queued}, Limit: maxWatched})
+	waiting, err := w.client.List(ctx, client.ListQuery{States: []job.EntryState{job.Queued}, Limit: maxWatched})
 	running := len(p.Jobs)
 	if err = add(waiting, err); err != nil {
 		return p, err
@@ -102,7 +102,7 @@ func (w watched) Watch(ctx context.Context, see func(api.Update)) error {
 	ctx, broken := context.WithCancelCause(ctx)
 	defer broken(nil)
 	// The view connects again by itself, and shows that it has to.
-	for u, err := range w.door.Stream(ctx, client.StreamOptions{OnBreak: func(err error, _ time.Duration) { broken(err) }}) {
+	for u, err := range w.client.Stream(ctx, client.StreamOptions{OnBreak: func(err error, _ time.Duration) { broken(err) }}) {
 		if err != nil {
 			return err
 		}
@@ -113,30 +113,30 @@ func (w watched) Watch(ctx context.Context, see func(api.Update)) error {
 
 // Events returns what happened in a job's runs.
 func (w watched) Events(ctx context.Context, id job.ID, after int64, limit int) ([]api.Event, error) {
-	page, err := w.door.Events(ctx, string(id), after, limit)
+	page, err := w.client.Events(ctx, string(id), after, limit)
 	return page.Events, err
 }
 
 // Cancel cancels a job.
 func (w watched) Cancel(ctx context.Context, id job.ID) error {
-	_, err := w.door.Cancel(ctx, string(id))
+	_, err := w.client.Cancel(ctx, string(id))
 	return err
 }
 
 // Answer approves or rejects what a job has made.
 func (w watched) Answer(ctx context.Context, id job.ID, approve bool, comment string) error {
-	_, err := w.door.Decide(ctx, string(id), api.Answer{Approved: approve, Comment: comment, By: userName()})
+	_, err := w.client.Decide(ctx, string(id), api.Answer{Approved: approve, Comment: comment, By: userName()})
 	return err
 }
 
 // Pause lets nothing new begin.
 func (w watched) Pause(ctx context.Context) error {
-	_, err := w.door.Pause(ctx, api.Pause{Scope: string(isolation.Global), Reason: "paused in scheduler top"})
+	_, err := w.client.Pause(ctx, api.Pause{Scope: string(isolation.Global), Reason: "paused in scheduler top"})
 	return err
 }
 
 // Resume undoes it.
 func (w watched) Resume(ctx context.Context) error {
-	_, err := w.door.Resume(ctx, string(isolation.Global))
+	_, err := w.client.Resume(ctx, string(isolation.Global))
 	return err
 }

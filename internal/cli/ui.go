@@ -14,7 +14,7 @@ import (
 	"github.com/agentsched/agentsched/api"
 )
 
-// roles are what somebody may do through the door of a scheduler, each more than
+// roles are what somebody may do with a scheduler, each more than
 // the one before it.
 var roles = []string{"read", "submit", "operate"}
 
@@ -33,12 +33,12 @@ alone is opened for it.`,
 			if !slices.Contains(roles, role) {
 				return usage(fmt.Errorf("unknown --role %q: use %s", role, wordList(roles)))
 			}
-			door, err := at.running()
+			c, err := at.running()
 			if err != nil {
 				return err
 			}
-			defer door.Close()
-			link, err := door.UILink(cmd.Context(), role)
+			defer c.Close()
+			link, err := c.UILink(cmd.Context(), role)
 			if err != nil {
 				return notRunning(err)
 			}

@@ -65,22 +65,22 @@ server runs, or the program is not right; 130 the wait was interrupted.`,
 }
 
 func upgrade(ctx context.Context, con *console, at *target, in api.Upgrade, wait bool) error {
-	door, err := at.running()
+	c, err := at.running()
 	if err != nil {
 		return err
 	}
-	defer door.Close()
-	before, err := door.Status(ctx)
+	defer c.Close()
+	before, err := c.Status(ctx)
 	if err != nil {
 		return notRunning(err)
 	}
-	if err := door.Upgrade(ctx, in); err != nil {
+	if err := c.Upgrade(ctx, in); err != nil {
 		return notRunning(err)
 	}
 	st := before
 	if wait {
 		fmt.Fprintln(con.stderr, "waiting for the new program; Ctrl-C ends the wait, not the upgrade")
-		st, err = successor(ctx, door, &before)
+		st, err = successor(ctx, c, &before)
 		switch {
 		case errors.Is(err, errEnded):
 			return &exitError{code: exitFailed, err: err, hints: []string{"scheduler.log in the state directory says how it ended; `scheduler serve` starts one"}}
@@ -108,13 +108,13 @@ const endedAfter = 15 * time.Second
 
 // successor waits until another process, or the same one begun anew, answers. Its errors are
 // errEnded and those of ctx.
-func successor(ctx context.Context, door *client.Client, before *api.Status) (api.Status, error) {
+func successor(ctx context.Context, c *client.Client, before *api.Status) (api.Status, error) {
 	var away time.Time // since when nobody listens; zero: somebody does
 	for {
 		if err := pause(ctx, 200*time.Millisecond); err != nil {
 			return api.Status{}, err
 		}
-		st, err := door.Status(ctx)
+		st, err := c.Status(ctx)
 		switch {
 		case err == nil && !st.Stopping && (st.PID != before.PID || !st.Started.Equal(before.Started)):
 			return st, nil

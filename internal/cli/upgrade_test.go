@@ -16,10 +16,10 @@ import (
 func TestSuccessorOfNobody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "scheduler.sock")
 	synctest.Test(t, func(t *testing.T) {
-		door := client.New(path)
-		defer door.Close()
+		c := client.New(path)
+		defer c.Close()
 		began := time.Now()
-		if _, err := successor(t.Context(), door, &api.Status{PID: 1}); !errors.Is(err, errEnded) {
+		if _, err := successor(t.Context(), c, &api.Status{PID: 1}); !errors.Is(err, errEnded) {
 			t.Errorf("nobody listens: %v", err)
 		}
 		if waited := time.Since(began); waited < endedAfter || waited > 2*endedAfter {
@@ -27,7 +27,7 @@ func TestSuccessorOfNobody(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := successor(ctx, door, &api.Status{PID: 1}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := successor(ctx, c, &api.Status{PID: 1}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("interrupted: %v", err)
 		}
 	})

@@ -73,7 +73,7 @@ func (o *usageOptions) filter(now time.Time) (f client.UsageQuery, err error) {
 		if x.text == "" {
 			continue
 		}
-		if *x.field, err = pastMoment(x.text, now); err != nil {
+		if *x.field, err = pastTime(x.text, now); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", x.flag, err))
 		}
 	}
@@ -83,8 +83,8 @@ func (o *usageOptions) filter(now time.Time) (f client.UsageQuery, err error) {
 	return f, errors.Join(errs...)
 }
 
-// pastMoment reads a date, a time, or how long ago it is.
-func pastMoment(text string, now time.Time) (time.Time, error) {
+// pastTime reads a date, a time, or how long ago it is.
+func pastTime(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02T15:04:05", time.DateTime} {
 		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return t, nil

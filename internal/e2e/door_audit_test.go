@@ -174,7 +174,7 @@ func (b *bench) owner() string {
 	return ""
 }
 
-// TestDoorAuditKilled: a server that is killed again and again amid deeds leaves a
+// TestDoorAuditKilled: a server that is killed again and again amid requests leaves a
 // log that is whole, and the next one goes on with it.
 func TestDoorAuditKilled(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,6 @@
 package e2e
 
-// What the tests of the doors share: requests as they go over the wire, tokens,
+// What the tests of requests share: requests as they go over the wire, tokens,
 // and listeners of event streams.
 
 import (

@@ -81,13 +81,13 @@ type entry struct {
 	Priority int `yaml:"priority" otherwise:"0"`
 	// Not before: a time as RFC 3339 has it (`2030-01-31T18:00:00Z`, with its zone), or a duration
 	// from when the file is read (`2h`).
-	RunnableAt moment `yaml:"runnable_at" type:"time or duration" otherwise:"now"`
+	RunnableAt timeOrDuration `yaml:"runnable_at" type:"time or duration" otherwise:"now"`
 	// Not started after; the same forms. Must be in the future and after `runnable_at`.
-	Deadline moment `yaml:"deadline" type:"time or duration"`
+	Deadline timeOrDuration `yaml:"deadline" type:"time or duration"`
 	// How patient you are: under overload `batch` is put off first, then `standard`, `interactive`
 	// never.
 	Class job.Class `yaml:"class,omitempty"`
-	// Jobs that must end before this one starts. It is runnable the moment its own needs are met.
+	// Jobs that must end before this one starts. It is runnable as soon as its own needs are met.
 	Needs ids `yaml:"needs" type:"id, or list of ids"`
 	// Whether it then runs, such as `jobs.review.output.ok`; otherwise it is skipped.
 	If string `yaml:"if"`

@@ -26,7 +26,7 @@ func (output) JSONSchema() string {
 func (schema) JSONSchema() string { return `{"type": "object"}` }
 
 // JSONSchema implements fields.Custom.
-func (moment) JSONSchema() string {
+func (timeOrDuration) JSONSchema() string {
 	return `{"type": "string", "anyOf": [{"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"}, ` + durationForm + `], "examples": ["2030-01-31T18:00:00Z", "2h"]}`
 }
 

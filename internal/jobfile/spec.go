@@ -67,8 +67,8 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 		SystemPrompt:  e.SystemPrompt,
 		AllowCommands: e.Allow, Env: e.Env, Priority: e.Priority, Class: e.Class,
 		Agent: e.Agent, Domain: e.Domain, Expect: e.Expect,
-		RunnableAt: r.moment(path+".runnable_at", e.RunnableAt),
-		Deadline:   r.moment(path+".deadline", e.Deadline),
+		RunnableAt: r.timeOrDuration(path+".runnable_at", e.RunnableAt),
+		Deadline:   r.timeOrDuration(path+".deadline", e.Deadline),
 		Limits:     e.Limits,
 		Key:        e.Key, OnDuplicate: e.OnDuplicate, Turn: e.Turn,
 		Output: e.Output.schema, Verify: e.Verify, Trace: e.Trace, Context: e.Context, Payload: e.Payload.json,
@@ -169,7 +169,7 @@ func (r *reader) instructionsFile(path, given string) string {
 	return string(data)
 }
 
-func (r *reader) moment(path string, given moment) *time.Time {
+func (r *reader) timeOrDuration(path string, given timeOrDuration) *time.Time {
 	at, err := given.resolve(r.now)
 	if err != nil {
 		r.Failf(path, "%v", err)

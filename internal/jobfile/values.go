@@ -114,23 +114,23 @@ func (o *output) DecodeNode(n *strictyaml.Node) {
 	}
 }
 
-// moment is a time, or a duration from now.
-type moment struct {
+// timeOrDuration is a time, or a duration from now.
+type timeOrDuration struct {
 	text string
 }
 
-// DecodeNode reads a moment; what it means depends on the present.
-func (m *moment) DecodeNode(n *strictyaml.Node) {
+// DecodeNode reads it; what it means depends on the present.
+func (m *timeOrDuration) DecodeNode(n *strictyaml.Node) {
 	if !n.IsText() && !n.IsNull() {
-		n.Failf("found %s, want %s", n.Found(), aMoment)
+		n.Failf("found %s, want %s", n.Found(), aTime)
 	}
 	m.text, _ = n.Text()
 }
 
-const aMoment = "a time such as 2030-01-31T18:00:00Z or a duration from now such as 2h"
+const aTime = "a time such as 2030-01-31T18:00:00Z or a duration from now such as 2h"
 
 // resolve returns the time that m means, in UTC; nil if m was not given.
-func (m moment) resolve(now time.Time) (*time.Time, error) {
+func (m timeOrDuration) resolve(now time.Time) (*time.Time, error) {
 	if m.text == "" {
 		return nil, nil
 	}
@@ -138,7 +138,7 @@ func (m moment) resolve(now time.Time) (*time.Time, error) {
 	if err != nil {
 		var d job.Duration
 		if d.UnmarshalText([]byte(m.text)) != nil {
-			return nil, fmt.Errorf("%q is not understood, want %s", m.text, aMoment)
+			return nil, fmt.Errorf("%q is not understood, want %s", m.text, aTime)
 		}
 		at = now.Add(d.Std())
 	}

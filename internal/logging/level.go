@@ -64,7 +64,7 @@ const (
 	Triggers    Component = "triggers"     // what submits jobs by itself
 	Upkeep      Component = "upkeep"       // forgetting what has ended
 	DeadLetters Component = "dead_letters" // requeueing them
-	Audit       Component = "audit"        // the record of deeds
+	Audit       Component = "audit"        // the audit log
 	Telemetry   Component = "telemetry"    // metrics and traces
 	Daemon      Component = "daemon"       // readiness, watchdog, upgrade
 )

@@ -111,7 +111,7 @@ type shape struct {
 	Properties  map[string]shape `json:"properties"`
 }
 
-func (d *door) schemas() map[string]shape {
+func (d *served) schemas() map[string]shape {
 	d.t.Helper()
 	var doc struct {
 		Components struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// failAll lets both jobs of the door fail for good.
-func (d *door) failAll() {
+// failAll lets both jobs fail for good.
+func (d *served) failAll() {
 	d.t.Helper()
 	now := time.Now().UTC().Round(0)
 	claims, err := d.store.Claim(d.t.Context(), queue.ClaimSpec{Holder: "test", Max: 10, Now: now, Lease: time.Minute})

@@ -50,9 +50,9 @@ func TestEvaluations(t *testing.T) {
 	sched := scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Supervise: func(h supervisor.Handler) scheduler.Cores {
 		return supervisor.New(supervisor.Config{Handler: h}) // never run
 	}})
-	ask := func(door *server.Server, method, path, body string) (int, string) {
+	ask := func(srv *server.Server, method, path, body string) (int, string) {
 		w := httptest.NewRecorder()
-		door.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
+		srv.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
 		return w.Code, w.Body.String()
 	}
 	opt := server.Options{Store: store, Sched: sched, Log: zerolog.Nop()}
@@ -60,7 +60,7 @@ func TestEvaluations(t *testing.T) {
 		t.Errorf("without an evaluator: %d %s", code, text)
 	}
 	opt.Evaluator = eval.New(eval.Config{Store: store, Settings: eval.DefaultSettings()})
-	door := server.New(opt)
+	srv := server.New(opt)
 	for _, c := range []struct {
 		method, path, body string
 		code               int
@@ -92,7 +92,7 @@ func TestEvaluations(t *testing.T) {
 		{"GET", "/v1/reputations/similar?subject=t&max_distance=7", "", 400, "query.max_distance"},
 		{"GET", "/v1/reputations/similar", "", 400, "query.subject"},
 	} {
-		code, text := ask(door, c.method, c.path, c.body)
+		code, text := ask(srv, c.method, c.path, c.body)
 		if code != c.code || !strings.Contains(text, c.want) || !json.Valid([]byte(text)) {
 			t.Errorf("%s %s %s: %d %s, want %d %s", c.method, c.path, c.body, code, text, c.code, c.want)
 		}

@@ -32,7 +32,7 @@ type operation struct {
 	Responses   map[string]json.RawMessage `json:"responses"`
 }
 
-func (d *door) document() document {
+func (d *served) document() document {
 	d.t.Helper()
 	var doc document
 	d.ask("GET", "/openapi.json", 200, &doc)
@@ -99,7 +99,7 @@ func TestDocument(t *testing.T) {
 }
 
 // schema compiles the schema of an answer.
-func (d *door) schema(compiler *jsonschema.Compiler, path, method, status, contentType string) *jsonschema.Schema {
+func (d *served) schema(compiler *jsonschema.Compiler, path, method, status, contentType string) *jsonschema.Schema {
 	d.t.Helper()
 	part := strings.NewReplacer("~", "~0", "/", "~1").Replace
 	at := "mem:///openapi.json#/paths/" + strings.NewReplacer("{", "%7B", "}", "%7D").Replace(part(path)) + "/" + method + "/responses/" + status + "/content/" + part(contentType) + "/schema"
@@ -110,7 +110,7 @@ func (d *door) schema(compiler *jsonschema.Compiler, path, method, status, conte
 	return s
 }
 
-func (d *door) compiler() *jsonschema.Compiler {
+func (d *served) compiler() *jsonschema.Compiler {
 	d.t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(d.server.Document()))
 	if err != nil {

@@ -30,11 +30,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// door is a served socket in a folder of its own.
+// served is a server on a socket in a folder of its own.
 // kinds are the kinds of worker that the tests' schedulers have.
 var kinds = map[string]job.WorkerTraits{"shell": {Script: true}, "claude": {}, "codex": {}}
 
-type door struct {
+type served struct {
 	t      testing.TB
 	socket string
 	sched  *scheduler.Scheduler
@@ -49,7 +49,7 @@ type door struct {
 
 // open serves a scheduler with two queued jobs, "one" and "two", on a socket
 // whose path has the given length at least.
-func open(t testing.TB, length int, changes ...func(*server.Options)) *door {
+func open(t testing.TB, length int, changes ...func(*server.Options)) *served {
 	t.Helper()
 	dir := t.TempDir()
 	for len(dir) < length {
@@ -62,7 +62,7 @@ func open(t testing.TB, length int, changes ...func(*server.Options)) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{t: t, store: store, socket: filepath.Join(dir, "scheduler.sock"), ids: []job.ID{job.NewID(), job.NewID()}}
+	d := &served{t: t, store: store, socket: filepath.Join(dir, "scheduler.sock"), ids: []job.ID{job.NewID(), job.NewID()}}
 	now := time.Now().UTC()
 	var entries []queue.Entry
 	for i, name := range []job.Name{"one", "two"} {
@@ -110,13 +110,13 @@ func open(t testing.TB, length int, changes ...func(*server.Options)) *door {
 }
 
 // ask sends a request, checks the status and decodes the answer into v.
-func (d *door) ask(method, path string, status int, v any) {
+func (d *served) ask(method, path string, status int, v any) {
 	d.t.Helper()
 	d.send(method, path, "", status, v)
 }
 
 // send is ask with a body.
-func (d *door) send(method, path, body string, status int, v any) {
+func (d *served) send(method, path, body string, status int, v any) {
 	d.t.Helper()
 	r, err := http.NewRequest(method, "http://scheduler"+path, strings.NewReader(body))
 	if err != nil {

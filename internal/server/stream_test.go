@@ -21,7 +21,7 @@ import (
 type sse struct{ id, kind, data string }
 
 // listen opens a stream; next returns its next event.
-func (d *door) listen(ctx context.Context, path string, header ...string) (next func() sse, resp *http.Response) {
+func (d *served) listen(ctx context.Context, path string, header ...string) (next func() sse, resp *http.Response) {
 	d.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, "GET", "http://scheduler"+path, nil)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // post sends a submission with headers and returns the answer.
-func (d *door) post(path string, body any, header ...string) (resp *http.Response, jobs api.Jobs) {
+func (d *served) post(path string, body any, header ...string) (resp *http.Response, jobs api.Jobs) {
 	d.t.Helper()
 	text, err := json.Marshal(body)
 	if err != nil {

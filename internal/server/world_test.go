@@ -60,9 +60,9 @@ func spec(name job.Name) job.Spec {
 	return job.Spec{Name: name, Tenant: "t", Type: job.Tool, Worker: "shell", Instructions: "true", Workspace: job.Workspace{Isolation: job.NoWorkspace}}
 }
 
-// world opens a door to something of everything: dead letters with an artifact and
+// world serves something of everything: dead letters with an artifact and
 // a step, a workflow, an agent that was evaluated, grants, an isolation.
-func world(t testing.TB, changes ...func(*server.Options)) *door {
+func world(t testing.TB, changes ...func(*server.Options)) *served {
 	t.Helper()
 	dir := t.TempDir()
 	d := open(t, 0, append([]func(*server.Options){everything(dir)}, changes...)...)
@@ -113,7 +113,7 @@ func world(t testing.TB, changes ...func(*server.Options)) *door {
 }
 
 // attempt has the job d.last done, with a step and that outcome.
-func (d *door) attempt(o job.Outcome) {
+func (d *served) attempt(o job.Outcome) {
 	d.t.Helper()
 	now := time.Now().UTC().Round(0)
 	e := queue.Entry{ID: d.last, Batch: "c", State: job.Queued, CreatedAt: now, RunnableAt: now, Spec: spec("done")}

@@ -6,8 +6,8 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// moments is how many shares over time a result has as JSON.
-const moments = 120
+// samples is how many shares over time a result has as JSON.
+const samples = 120
 
 // jsonResult is a Result as a program reads it. Shares are parts of 1.
 type jsonResult struct {
@@ -60,9 +60,9 @@ func JSON(w *Workload, results []*Result) any {
 func (r *Result) json() jsonResult {
 	j := jsonResult{
 		Policy: r.Policy, Measure: r.Measure, Duration: job.Duration(r.Duration), Done: r.Done, PerHour: round(r.PerHour), Busy: round(r.Busy),
-		Jain: round(r.Jain), OwnTargets: r.OwnTargets, Step: job.Duration(r.series.length / moments), Window: job.Duration(r.series.window),
+		Jain: round(r.Jain), OwnTargets: r.OwnTargets, Step: job.Duration(r.series.length / samples), Window: job.Duration(r.series.window),
 	}
-	shares := r.series.over(moments)
+	shares := r.series.over(samples)
 	for i := range r.Tenants {
 		t := &r.Tenants[i]
 		for k := range shares[i] {

@@ -19,7 +19,7 @@ const (
 	panelPitch = panelTop + plotHeight + 44
 	legendRow  = 22
 	labelPitch = 15 // between the labels beside a plot, at least
-	svgMoments = 280
+	svgSamples = 280
 	svgTenants = 9 // as many as there are colours; the rest is drawn as one
 )
 
@@ -190,10 +190,10 @@ func (d *drawing) gridlines(r *Result, top int) {
 
 // areas stacks the groups' shares from the bottom in the order of the legend.
 func (d *drawing) areas(r *Result, groups []group, top int) {
-	shares := r.series.over(svgMoments)
+	shares := r.series.over(svgSamples)
 	y := func(part float64) float64 { return float64(top) + plotHeight*(1-min(part, 1)) }
-	x := func(k int) float64 { return plotLeft + plotWidth*float64(k+1)/svgMoments }
-	below := make([]float64, svgMoments)
+	x := func(k int) float64 { return plotLeft + plotWidth*float64(k+1)/svgSamples }
+	below := make([]float64, svgSamples)
 	target := 0.0
 	var targets strings.Builder
 	for n, g := range groups {

@@ -28,7 +28,7 @@ type TopSource interface {
 	Resume(ctx context.Context) error
 }
 
-// TopPicture is how a scheduler stands at a moment.
+// TopPicture is the state of a scheduler at one time.
 type TopPicture struct {
 	Overview api.Overview
 	Workers  []api.Worker

@@ -28,7 +28,7 @@ import {writeFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
-import * as deeds from './deeds.mjs';
+import * as actions from './actions.mjs';
 import * as hostile from './hostile.mjs';
 import * as live from './live.mjs';
 import * as looks from './looks.mjs';
@@ -37,7 +37,7 @@ import * as views from './views.mjs';
 
 const require = createRequire(join(process.env.BROWSER_MODULES, 'driver.js'));
 const {chromium} = require('playwright-core');
-const scripts = {...deeds, ...live, ...views, ...hostile, ...many, ...looks};
+const scripts = {...actions, ...live, ...views, ...hostile, ...many, ...looks};
 const PATIENCE = Number(process.env.BROWSER_PATIENCE || 60000); // ms that anything may take
 
 const say = (line) => process.stdout.write(JSON.stringify(line) + '\n');

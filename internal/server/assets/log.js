@@ -67,7 +67,7 @@ export class Log {
         ['main', 'All except noise'],
         ['all', 'Everything'],
         ['words', 'What it says'],
-        ['deeds', 'What it does'],
+        ['actions', 'What it does'],
         ['problems', 'Problems'],
       ].map(([v, t]) => h('option', {value: v}, t)),
     );

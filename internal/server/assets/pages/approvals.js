@@ -269,16 +269,16 @@ class Inbox {
     if (event.target.closest?.('input, textarea, select, dialog, [contenteditable]') || document.querySelector('dialog[open]')) return;
     const cards = [...this.cards.values()];
     const at = cards.findIndex((c) => c.element.contains(document.activeElement));
-    const deed = {
+    const act = {
       j: () => this.focus(at + 1),
       k: () => this.focus(at < 0 ? cards.length - 1 : at - 1),
       a: () => at >= 0 && this.answer(cards[at].id, approve),
       r: () => at >= 0 && this.answer(cards[at].id, reject),
       o: () => at >= 0 && this.ctx.navigate(`/jobs/${encodeURIComponent(cards[at].id)}`),
     }[event.key];
-    if (!deed || !cards.length) return;
+    if (!act || !cards.length) return;
     event.preventDefault();
-    deed();
+    act();
   }
 }
 

@@ -138,7 +138,7 @@ function draw(ctx, state, parts, again) {
   const name = {id: job.id, name: spec.id};
   const ended = ['completed', 'expired', 'cancelled'].includes(job.state);
   const asks = job.held === 'approval';
-  const deed = (what, title, f, cls) =>
+  const act = (what, title, f, cls) =>
     h(
       'button',
       {
@@ -173,10 +173,10 @@ function draw(ctx, state, parts, again) {
         ? h(
             'div',
             {class: 'actions'},
-            asks ? [deed('approve', 'Approve', approve, 'primary'), deed('reject', 'Reject', reject)] : null,
-            job.state === 'dispatched' ? deed('checkpoint', 'Checkpoint', checkpoint) : null,
-            ended ? deed('retry', 'Retry', retry) : null,
-            ended || job.cancel_requested ? null : deed('cancel', 'Cancel', cancel, 'danger'),
+            asks ? [act('approve', 'Approve', approve, 'primary'), act('reject', 'Reject', reject)] : null,
+            job.state === 'dispatched' ? act('checkpoint', 'Checkpoint', checkpoint) : null,
+            ended ? act('retry', 'Retry', retry) : null,
+            ended || job.cancel_requested ? null : act('cancel', 'Cancel', cancel, 'danger'),
           )
         : null,
     ),

@@ -26,10 +26,10 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// doors are the ways by which others reach the engine: the unix socket of the
+// listeners are the ways by which others reach the engine: the unix socket of the
 // state directory, and TCP, where it is configured or somebody wants to see the
 // dashboard.
-type doors struct {
+type listeners struct {
 	runs     *runner
 	e        *engine
 	tokens   *access.Tokens
@@ -40,7 +40,7 @@ type doors struct {
 	server   *server.Server
 	// upgrade begins to hand over to another program; nil: this program cannot.
 	upgrade             func(context.Context, api.Upgrade) error
-	opened              func()        // is called whenever all doors are open; may be nil
+	opened              func()        // is called whenever all are open; may be nil
 	leaving             chan struct{} // closed when another program is to have the listeners
 	left                chan struct{} // closed when, after that, all requests are answered
 	leaveOnce, leftOnce sync.Once
@@ -54,9 +54,9 @@ type doors struct {
 	more      chan net.Listener       // serves one more listener, while serve runs
 }
 
-// newDoors prepares the doors; nothing listens yet.
-func (runs *runner) newDoors(e *engine) (*doors, error) {
-	d := &doors{runs: runs, e: e, inherited: runs.inherited, open: map[string]net.Listener{}, more: make(chan net.Listener), leaving: make(chan struct{}), left: make(chan struct{})}
+// newListeners prepares the listeners; nothing listens yet.
+func (runs *runner) newListeners(e *engine) (*listeners, error) {
+	d := &listeners{runs: runs, e: e, inherited: runs.inherited, open: map[string]net.Listener{}, more: make(chan net.Listener), leaving: make(chan struct{}), left: make(chan struct{})}
 	runs.inherited = nil
 	var err error
 	if d.tokens, err = access.OpenTokens(e.state.dir.Tokens()); err != nil {
@@ -82,9 +82,9 @@ func accessSettings(cfg *config.Config) access.Settings {
 	return access.Settings{Hosts: cfg.API.Hosts, PerSecond: cfg.API.Rate.PerSecond, Burst: cfg.API.Rate.Burst}
 }
 
-// refused records a request that the guard of a door has refused. Those that are
+// refused records a request that a guard has refused. Those that are
 // answered 401 and 403 are recorded where all answers are seen.
-func (d *doors) refused(ctx context.Context, r access.Refusal) {
+func (d *listeners) refused(ctx context.Context, r access.Refusal) {
 	if d.e.audit == nil {
 		return
 	}
@@ -93,11 +93,11 @@ func (d *doors) refused(ctx context.Context, r access.Refusal) {
 		audit.Explain(ctx, who, r.Remote, r.Why)
 		return
 	}
-	d.e.audit.Refused(audit.Deed{Who: who, Method: r.Method, Target: r.Path, Status: r.Status, From: r.Remote, Why: r.Why}, int64(r.Unreported))
+	d.e.audit.RecordRefused(audit.Request{Who: who, Method: r.Method, Target: r.Path, Status: r.Status, From: r.Remote, Why: r.Why}, int64(r.Unreported))
 }
 
-// newServer returns what answers at all doors.
-func (d *doors) newServer() *server.Server {
+// newServer returns what answers the requests of all listeners.
+func (d *listeners) newServer() *server.Server {
 	e, runs := d.e, d.runs
 	opt := server.Options{
 		Store: e.state.store, Sched: e.sched, Log: e.state.logs.For(logging.API), Version: runs.prog.version, Evaluator: e.eval,
@@ -131,8 +131,8 @@ func answers(ctx context.Context) string {
 	return ""
 }
 
-// wrap puts the guards around all routes, and the record of deeds around these.
-func (d *doors) wrap(next http.Handler) http.Handler {
+// wrap puts the guards around all routes, and the audit log around these.
+func (d *listeners) wrap(next http.Handler) http.Handler {
 	routes := http.NewServeMux()
 	routes.Handle("/", next)
 	routes.Handle("POST /logout", access.LogoutHandler(d.sessions))
@@ -153,12 +153,12 @@ func (d *doors) wrap(next http.Handler) http.Handler {
 		audit.Routed(routes).ServeHTTP(w, r)
 	})
 	unknown := func(context.Context) (name, role, door string) { return "", "", "" }
-	return d.e.audit.Deeds(access.ByDoor(d.unix, d.tcp, named), unknown, failed)
+	return d.e.audit.Handler(access.ByDoor(d.unix, d.tcp, named), unknown, failed)
 }
 
 // prepare listens where the configuration says, before anything is started, so that
 // an address that is taken, or that may not be listened on, is an error then.
-func (d *doors) prepare() error {
+func (d *listeners) prepare() error {
 	if addr := d.e.config().API.Listen; addr != "" {
 		return d.openTCP(addr)
 	}
@@ -168,7 +168,7 @@ func (d *doors) prepare() error {
 // leave answers what was asked and takes nothing more, since another program is to
 // have the listeners: what is asked from now on waits for that. It returns when all
 // is answered, or ctx ends.
-func (d *doors) leave(ctx context.Context) {
+func (d *listeners) leave(ctx context.Context) {
 	d.leaveOnce.Do(func() { close(d.leaving) })
 	select {
 	case <-d.left:
@@ -179,7 +179,7 @@ func (d *doors) leave(ctx context.Context) {
 // listen listens on the socket before the loop begins: whoever sees what that does, a
 // core that is up say, and then asks for something, waits until serve answers. If it
 // fails, serve says why.
-func (d *doors) listen() {
+func (d *listeners) listen() {
 	l, err := d.openSocket()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -187,7 +187,7 @@ func (d *doors) listen() {
 }
 
 // listening returns what listen has come to, once, and opens the socket after that.
-func (d *doors) listening() (net.Listener, error) {
+func (d *listeners) listening() (net.Listener, error) {
 	d.mu.Lock()
 	opened := d.socket
 	d.socket = nil
@@ -199,7 +199,7 @@ func (d *doors) listening() (net.Listener, error) {
 }
 
 // unlisten closes the socket that listen has opened if nobody has served it.
-func (d *doors) unlisten() {
+func (d *listeners) unlisten() {
 	d.mu.Lock()
 	opened := d.socket
 	d.socket = nil
@@ -212,8 +212,8 @@ func (d *doors) unlisten() {
 	}
 }
 
-// serve opens the doors and answers until ctx ends. It may be called again.
-func (d *doors) serve(ctx context.Context) error {
+// serve opens the listeners and answers until ctx ends. It may be called again.
+func (d *listeners) serve(ctx context.Context) error {
 	select {
 	case <-d.leaving: // the listeners are another's
 		d.leftOnce.Do(func() { close(d.left) })
@@ -278,14 +278,14 @@ func (d *doors) serve(ctx context.Context) error {
 }
 
 // closed forgets the listeners, which nobody serves any more.
-func (d *doors) closed() {
+func (d *listeners) closed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open, d.address = map[string]net.Listener{}, ""
 }
 
 // listeners returns what is listened on.
-func (d *doors) listeners() map[string]net.Listener {
+func (d *listeners) all() map[string]net.Listener {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := map[string]net.Listener{}
@@ -295,7 +295,7 @@ func (d *doors) listeners() map[string]net.Listener {
 	return list
 }
 
-func (d *doors) openSocket() (net.Listener, error) {
+func (d *listeners) openSocket() (net.Listener, error) {
 	path := d.e.state.dir.Socket()
 	if l, ok := d.take(daemon.Socket); ok {
 		return daemon.AdoptSocket(l.Listener, path, l.Kept)
@@ -304,7 +304,7 @@ func (d *doors) openSocket() (net.Listener, error) {
 }
 
 // take returns the inherited listener of the name, once.
-func (d *doors) take(name string) (daemon.Inherited, bool) {
+func (d *listeners) take(name string) (daemon.Inherited, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l, ok := d.inherited[name]
@@ -314,7 +314,7 @@ func (d *doors) take(name string) (daemon.Inherited, bool) {
 
 // wanted returns the address to listen on for TCP from the start: as configured,
 // or where browsers have found the dashboard before.
-func (d *doors) wanted() string {
+func (d *listeners) wanted() string {
 	cfg := d.e.config()
 	if cfg.API.Listen != "" || d.upgrade == nil {
 		return cfg.API.Listen
@@ -327,7 +327,7 @@ func (d *doors) wanted() string {
 }
 
 // openTCP listens on addr and keeps the listener.
-func (d *doors) openTCP(addr string) error {
+func (d *listeners) openTCP(addr string) error {
 	cfg := d.e.config()
 	c := access.Config{Addr: addr, CertFile: cfg.API.TLS.Cert, KeyFile: cfg.API.TLS.Key, Tokens: d.tokens, Log: d.e.state.logs.For(logging.API)}
 	if l, ok := d.take(daemon.API); ok {
@@ -360,7 +360,7 @@ func sameAddress(listening, wanted string) bool {
 	return have.Port == addr.Port && (have.IP.Equal(addr.IP) || unspecified(have.IP) && unspecified(addr.IP))
 }
 
-func (d *doors) openedTCP() net.Listener {
+func (d *listeners) openedTCP() net.Listener {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.open[daemon.API]
@@ -371,7 +371,7 @@ const firstUI = "127.0.0.1:7433"
 
 // newLink returns a link that opens the dashboard once, for who asks. Where TCP is
 // not listened on, a port of this host alone is opened for it.
-func (d *doors) newLink(ctx context.Context, role string) (api.UILink, error) {
+func (d *listeners) newLink(ctx context.Context, role string) (api.UILink, error) {
 	r := access.Operate
 	if role != "" {
 		var err error
@@ -404,7 +404,7 @@ func (d *doors) newLink(ctx context.Context, role string) (api.UILink, error) {
 // stranger reports whether a request at the port that was opened for the dashboard comes
 // from another user of this host. Where the configuration says where to listen, a proxy of
 // another user may stand in front.
-func (d *doors) stranger(r *http.Request) bool {
+func (d *listeners) stranger(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if !ok || d.e.config().API.Listen != "" {
 		return false
@@ -419,7 +419,7 @@ func (d *doors) stranger(r *http.Request) bool {
 
 // openUI opens a port of this host for the dashboard, and writes down which, so
 // that a browser finds it there after a restart.
-func (d *doors) openUI(ctx context.Context) error {
+func (d *listeners) openUI(ctx context.Context) error {
 	if err := d.openTCP(firstUI); err != nil {
 		if err = d.openTCP("127.0.0.1:0"); err != nil {
 			return err
@@ -439,7 +439,7 @@ func (d *doors) openUI(ctx context.Context) error {
 	}
 }
 
-// uiTime is how long the doors may take to serve one more.
+// uiTime is how long it may take to serve one more listener.
 const uiTime = 5 * time.Second
 
 // reachable returns an address that a browser on this host can ask for.

@@ -36,7 +36,7 @@ func records(t *testing.T, dir string) (list []api.AuditRecord, details []map[st
 
 type otherKey struct{}
 
-func TestDeedsOfADoor(t *testing.T) {
+func TestHandler(t *testing.T) {
 	dir := t.TempDir()
 	var seconds atomic.Int64
 	now := func() time.Time { return time.Unix(1_767_000_000+seconds.Load(), 0) }
@@ -51,7 +51,7 @@ func TestDeedsOfADoor(t *testing.T) {
 		io.WriteString(w, "read")
 		w.(http.Flusher).Flush()
 	})
-	door := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
@@ -60,7 +60,7 @@ func TestDeedsOfADoor(t *testing.T) {
 		Routed(mux).ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), otherKey{}, 1)))
 	})
 	var failed error
-	h := l.Deeds(door, func(context.Context) (name, role, door string) { return "nobody", "", "tcp" }, func(err error) { failed = err })
+	h := l.Handler(guarded, func(context.Context) (name, role, door string) { return "nobody", "", "tcp" }, func(err error) { failed = err })
 	ask := func(method, path, body string, known bool) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, path, strings.NewReader(body))
 		if known {
@@ -83,7 +83,7 @@ func TestDeedsOfADoor(t *testing.T) {
 	}
 	seconds.Add(1)
 	ask("DELETE", "/v1/x", "", false)
-	l.Refused(Deed{Method: "GET", Status: 403, Why: "the role read may not"}, 5)
+	l.RecordRefused(Request{Method: "GET", Status: 403, Why: "the role read may not"}, 5)
 	must(t, l.Close())
 	whole(t, dir)
 	list, details := records(t, dir)
@@ -103,7 +103,7 @@ func TestDeedsOfADoor(t *testing.T) {
 		t.Errorf("refused: %+v, %v, %v", list[2], details[2], details[12])
 	}
 	if details[13]["left_out"] != 5.0 || details[13]["why"] != "the role read may not" {
-		t.Errorf("told by the door: %v", details[13])
+		t.Errorf("told by the guard: %v", details[13])
 	}
 	ask("PUT", "/", "", true)
 	if !errors.Is(failed, ErrClosed) {

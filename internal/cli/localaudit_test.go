@@ -21,7 +21,7 @@ func TestTokensOfWhomever(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, seen := &engine{audit: log, doors: &doors{tokens: tokens}}, tokensSeen{}
+	e, seen := &engine{audit: log, listeners: &listeners{tokens: tokens}}, tokensSeen{}
 	seen.note(e, true)
 	if _, _, err := tokens.Create("ci", access.Operate, 0); err != nil {
 		t.Fatal(err)

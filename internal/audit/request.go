@@ -12,8 +12,8 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Deed is a request through a door that changed something, or was refused.
-type Deed struct {
+// Request is a request that changed something, or was refused.
+type Request struct {
 	Who    api.AuditWho
 	Method string
 	Route  string // its pattern, e.g. "POST /v1/jobs/{job}/cancel"
@@ -26,43 +26,43 @@ type Deed struct {
 	Why    string // it was refused
 }
 
-// Actions of Deeds.
+// Actions of requests.
 const (
 	ActionRequest = "request" // it changed something, or tried to
 	ActionRefused = "refused" // whoever asked may not: 401 or 403
 )
 
-// Bounds of what is recorded of deeds.
+// Bounds of what is recorded of requests.
 const (
 	maxBody         = 2 << 10
 	refusedEach     = time.Second / 10 // further refused requests are only counted
 	refusedAtOnce   = 10
-	deedTime        = 5 * time.Second // for a record to be on disk
+	requestTime     = 5 * time.Second // for a record to be on disk
 	capturedOfABody = 8 << 10
 )
 
 // Refused reports whether whoever asked may not do that.
-func (d *Deed) Refused() bool {
+func (d *Request) Refused() bool {
 	return d.Status == http.StatusUnauthorized || d.Status == http.StatusForbidden
 }
 
-// Deed records a request that changed something. It returns when the record is on
+// RecordRequest records a request that changed something. It returns when the record is on
 // disk, or why it is not.
-func (l *Log) Deed(ctx context.Context, d Deed) error {
+func (l *Log) RecordRequest(ctx context.Context, d Request) error {
 	return l.Record(ctx, l.entryOf(ActionRequest, d, 0))
 }
 
-// Refused records a request that was refused. It does not wait, so that nobody can
+// RecordRefused records a request that was refused. It does not wait, so that nobody can
 // keep the disk busy with what he may not do: at most ten in a second are recorded,
 // and the next one says how many before it were not. unreported are further ones
 // before it, which the caller has left out himself.
-func (l *Log) Refused(d Deed, unreported int64) {
+func (l *Log) RecordRefused(d Request, unreported int64) {
 	if leftOut, ok := l.refused.take(l.o.Now(), unreported); ok {
 		l.Note(l.entryOf(ActionRefused, d, leftOut))
 	}
 }
 
-func (l *Log) entryOf(action string, d Deed, leftOut int64) Entry {
+func (l *Log) entryOf(action string, d Request, leftOut int64) Entry {
 	// Redacted before it is cut: a half of a secret is not found any more.
 	body, _ := job.Cut(l.o.Redact.String(d.Body), maxBody)
 	return Entry{

@@ -263,7 +263,7 @@ export async function readOnly({page, step, login, go, at, text, submit, puppet,
   await ended(jobs['a-letter'].id);
   await login('read');
   await text(at('role'), /read/);
-  await step('no page offers a deed', async () => {
+  await step('no page offers an action', async () => {
     assert.equal(await at('nav-submit').count(), 0);
     assert.equal(await at('pause').count(), 0);
     for (const address of ['/jobs/' + asked, '/jobs/' + jobs['a-letter'].id]) {
