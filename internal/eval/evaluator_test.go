@@ -187,9 +187,18 @@ func TestSeveralAtOnce(t *testing.T) {
 	if want := (jobs+1)/2 + evaluators*(jobs/2); r.N != want {
 		t.Errorf("%d were counted, want %d", r.N, want)
 	}
-	if again := must(Recompute(ctx, m, r.Subject, r.Domain))(t); !reflect.DeepEqual(again, r) {
+	if again := must(recompute(ctx, m, r.Subject, r.Domain))(t); !reflect.DeepEqual(again, r) {
 		t.Errorf("recomputed it is %+v, kept is %+v", again, r)
 	}
+}
+
+// recompute works a reputation out from the evaluations that were counted. It is
+// what Of returns, unless somebody has changed the records.
+func recompute(ctx context.Context, j queue.Journal, s Subject, domain string) (Reputation, error) {
+	a := accountOf(s, domain)
+	r := Reputation{Subject: a.subject, Domain: a.domain}
+	err := History(ctx, j, s, domain, func(_ *Evaluation, after Reputation) { r = after })
+	return r, err
 }
 
 // TestRecomputed plays random ends of random jobs, with settings that change, and
@@ -223,7 +232,7 @@ func TestRecomputed(t *testing.T) {
 		}
 		all := must(v.Reputations(ctx, Filter{}))(t)
 		for _, r := range all {
-			again, err := Recompute(ctx, m, r.Subject, r.Domain)
+			again, err := recompute(ctx, m, r.Subject, r.Domain)
 			if err != nil || !reflect.DeepEqual(again, r) {
 				rt.Fatalf("recomputed it is %+v, %v, kept is %+v", again, err, r)
 			}
@@ -247,7 +256,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		inPlace(t, m, verdict.Ops)
 	}
 	r := must(Of(ctx, m, a.subject, a.domain))(t)
-	if again := must(Recompute(ctx, m, a.subject, a.domain))(t); r.N != n || !reflect.DeepEqual(again, r) {
+	if again := must(recompute(ctx, m, a.subject, a.domain))(t); r.N != n || !reflect.DeepEqual(again, r) {
 		t.Errorf("recomputed it is %+v, kept is %+v", again, r)
 	}
 	if have := len(m.records[counted+a.key()]); have < kept || have > 2*kept {
@@ -257,7 +266,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Errorf("%d bases are kept", have)
 	}
 	delete(m.records[counted+a.key()], numberKey(n-3))
-	if _, err := Recompute(ctx, m, a.subject, a.domain); err == nil {
+	if _, err := recompute(ctx, m, a.subject, a.domain); err == nil {
 		t.Error("a record that is missing is not noticed")
 	}
 }
@@ -348,7 +357,7 @@ func TestDriftIsTold(t *testing.T) {
 	}
 }
 
-// TestOnDisk is Record, Report and Recompute on the store that is used.
+// TestOnDisk is Record, Report and recompute on the store that is used.
 func TestOnDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "queue.db")
 	open := func() *sqlite.Store {
@@ -369,7 +378,7 @@ func TestOnDisk(t *testing.T) {
 	s = open()
 	defer s.Close()
 	r := must(Of(t.Context(), s, Subject{Worker, "a"}, ""))(t)
-	if again := must(Recompute(t.Context(), s, r.Subject, r.Domain))(t); r.N != 15 || !reflect.DeepEqual(again, r) {
+	if again := must(recompute(t.Context(), s, r.Subject, r.Domain))(t); r.N != 15 || !reflect.DeepEqual(again, r) {
 		t.Errorf("recomputed it is %+v, kept is %+v", again, r)
 	}
 }

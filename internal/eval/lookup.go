@@ -51,15 +51,6 @@ func Evaluations(ctx context.Context, j queue.Journal, id job.ID) ([]Evaluation,
 	return list, err
 }
 
-// Recompute works a reputation out from the evaluations that were counted. It is
-// what Of returns, unless somebody has changed the records.
-func Recompute(ctx context.Context, j queue.Journal, s Subject, domain string) (Reputation, error) {
-	a := accountOf(s, domain)
-	r := Reputation{Subject: a.subject, Domain: a.domain}
-	err := History(ctx, j, s, domain, func(_ *Evaluation, after Reputation) { r = after })
-	return r, err
-}
-
 // History tells how the reputation of a subject in a domain ("" is the default) has
 // moved: each evaluation that was counted and is kept, the oldest first, with the
 // reputation after it.
