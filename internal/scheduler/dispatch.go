@@ -24,7 +24,7 @@ import (
 // and coresEnded awaited; what is still in flight ends with the cores.
 func (s *Scheduler) dispatch(ctx context.Context, stopCores context.CancelCauseFunc, coresEnded <-chan struct{}) error {
 	changed := s.cfg.Store.Watch(context.WithoutCancel(ctx))
-	timer := time.NewTimer(0)
+	timer, reread := time.NewTimer(0), time.Now().Add(idle)
 	defer timer.Stop()
 	defer s.works.Wait()
 	asks := make(chan schedule.Ready, maxAsks)
@@ -68,7 +68,7 @@ func (s *Scheduler) dispatch(ctx context.Context, stopCores context.CancelCauseF
 		case stopped && coresEnd == nil && inFlight == 0:
 			return cause
 		}
-		wait := idle
+		wait := max(time.Until(reread), 0)
 		if !ready.Wake.IsZero() {
 			wait = min(wait, max(time.Until(ready.Wake), 0))
 		}
@@ -91,7 +91,8 @@ func (s *Scheduler) dispatch(ctx context.Context, stopCores context.CancelCauseF
 			s.loop.post(schedule.Changed{})
 		case <-s.loop.wake:
 		case <-timer.C:
-			if wait == idle {
+			if !time.Now().Before(reread) {
+				reread = time.Now().Add(idle)
 				s.loop.post(schedule.Forget{}) // another process may have changed the store
 			}
 		}
@@ -107,8 +108,8 @@ func (s *Scheduler) end() {
 	s.loop.end()
 }
 
-// idle is how long the dispatcher sleeps at most; it is woken for everything
-// that this process does itself.
+// idle is how long the dispatcher relies on what it knows of the store; it hears of
+// everything that this process does itself.
 const idle = time.Minute
 
 // checkpointTime is how long a run that was asked to stop at a step's boundary may

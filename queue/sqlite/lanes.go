@@ -127,10 +127,11 @@ func (c *changes) lanesSince(pool int64, since queue.Mark) (lanes []laneKey, kno
 	return lanes, true
 }
 
-// startLanes begins to note changes of lanes; c.mu is held.
+// startLanes begins to note changes of lanes; c.mu is held. Those of a commit that is
+// under way were not noted, and whoever reads before it must be told after it.
 func (c *changes) startLanes() {
 	if !c.lanes.on {
-		c.lanes.on, c.lanes.floor = true, c.noted
+		c.lanes.on, c.lanes.floor, c.lanes.raised = true, c.noted, c.noted > c.last
 	}
 }
 
