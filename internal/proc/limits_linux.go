@@ -276,12 +276,17 @@ func (h *Host) confine(t *Tree) (back func()) {
 	}
 	return func() {
 		for _, v := range joined {
-			if err := writeFile(filepath.Join(v.own, "tasks"), strconv.Itoa(unix.Gettid())); err != nil {
+			if err := writeFile(filepath.Join(v.own, "tasks"), thisThread); err != nil {
 				h.cfg.Log.Error().Err(err).Str("run", t.run).Msg("the thread that starts runs stays in a run's cgroup")
 			}
 		}
 	}
 }
+
+// thisThread, written to a cgroup's tasks, moves the thread that writes. By its number the
+// kernel takes a lock against every fork and exit of the machine, which waits for an RCU
+// grace period (cgroup_procs_write_start): some 10 ms where nobody had it lately.
+const thisThread = "0"
 
 func (h *Host) join(v hierarchy, t *Tree) error {
 	dir := v.runDir(t.run)
@@ -297,7 +302,7 @@ func (h *Host) join(v hierarchy, t *Tree) error {
 	}
 	err := limitLegacy(dir, v.controller, *t.limits)
 	if err == nil {
-		err = writeFile(filepath.Join(dir, "tasks"), strconv.Itoa(unix.Gettid()))
+		err = writeFile(filepath.Join(dir, "tasks"), thisThread)
 	}
 	if err != nil {
 		_ = unix.Rmdir(dir)
