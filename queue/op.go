@@ -104,7 +104,8 @@ type Rebase struct {
 	Now   time.Time
 	After time.Time
 	// Future leaves alone what was submitted and claimed, and whose attempts have
-	// ended, by Now: of it nothing says that the clock was wrong.
+	// ended, by Now: of it nothing says that the clock was wrong. What was never claimed
+	// waits for nothing but what it asked for, so that it is runnable at Now.
 	Future bool
 }
 

@@ -216,7 +216,7 @@ func (s *memoryState) applyOne(op queue.Op) error {
 		return nil
 	case queue.Rebase:
 		for _, r := range s.records {
-			future := r.CreatedAt.After(op.Now) || r.DispatchedAt != nil && r.DispatchedAt.After(op.Now) ||
+			future := r.CreatedAt.After(op.Now) || r.DispatchedAt == nil || r.DispatchedAt.After(op.Now) ||
 				slices.ContainsFunc(r.attempts, func(a job.Attempt) bool { return a.Ended != nil && a.Ended.After(op.Now) })
 			asked := r.Spec.RunnableAt != nil && r.Spec.RunnableAt.After(op.Now)
 			if r.State == job.Queued && r.RunnableAt.After(op.After) && !asked && (future || !op.Future) {

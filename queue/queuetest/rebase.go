@@ -28,11 +28,14 @@ func rebase(e *env) {
 		ID: retried, Fence: c.Fence, Attempt: n, Now: ahead, Outcome: job.Outcome{State: job.RunFailed, Class: job.Crash, StartedAt: epoch, EndedAt: ahead},
 		Retry: queue.Retry{RunnableAt: ahead.Add(time.Second)},
 	})
-	patient := e.enqueueOne("patient", runnableAt(epoch.Add(time.Hour)))
+	patient := e.enqueueOne("patient")
+	c = e.claimOne(epoch)
+	e.apply(queue.Release{ID: patient, Fence: c.Fence, Now: epoch, RunnableAt: epoch.Add(time.Hour), Waiting: "for an hour"})
+	ready := e.enqueueOne("ready", runnableAt(ahead)) // its needs ended then, and it was never claimed
 	now := epoch.Add(time.Second)
 
 	e.apply(queue.Rebase{Now: now, After: now, Future: true})
-	for _, id := range []job.ID{released, retried} {
+	for _, id := range []job.ID{released, retried, ready} {
 		if got := e.get(id); !got.RunnableAt.Equal(now) {
 			e.Errorf("put off while the clock stood ahead: %s, want it to be runnable at %s", show(got), now)
 		}

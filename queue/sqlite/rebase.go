@@ -11,7 +11,7 @@ import (
 
 // selectLate finds, of a lane or of what waits for another entry, what is runnable
 // only after a moment, see queue.Rebase.
-const selectLate = ` AND runnable_at > ? AND (NOT ? OR created_at > ? OR dispatched_at > ?
+const selectLate = ` AND runnable_at > ? AND (NOT ? OR created_at > ? OR dispatched_at IS NULL OR dispatched_at > ?
 	OR EXISTS (SELECT 1 FROM attempts WHERE entry = e.seq AND ended_at > ?))`
 
 const selectNextPool = `SELECT pool FROM entries INDEXED BY entries_lane WHERE state = 'queued' AND waits_for = '' AND pool > ?
