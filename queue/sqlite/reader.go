@@ -64,6 +64,10 @@ func (r *readers) take() (*db, error) {
 	return openDB(r.path, r.mode, r.pragmas)
 }
 
+// maxIdle is how many connections are kept that nobody uses: each has two files open and
+// pages in memory. More are closed after a burst of reads.
+const maxIdle = 4
+
 // put ends the transaction and keeps the connection for the next read.
 func (r *readers) put(d *db) error {
 	if d.conn.inTransaction() {
@@ -73,7 +77,7 @@ func (r *readers) put(d *db) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.closed || len(r.idle) >= maxIdle {
 		return d.close()
 	}
 	r.idle = append(r.idle, d)
