@@ -43,41 +43,46 @@ type wallClock struct {
 	watch clockWatch
 }
 
-// stands returns how much further than time itself the wall clock went since origin.
-func (c *wallClock) stands() time.Duration {
+// now is the time, by which something may be put off: that the clock stood ahead then is noted with the reading itself,
+// since the clock can be put right at any moment.
+func (c *wallClock) now() time.Time {
 	t := time.Now()
-	return t.Round(0).Sub(c.origin.Round(0)) - t.Sub(c.origin)
-}
-
-// note is called whenever a time may be stored that a job then waits for.
-func (c *wallClock) note() {
-	stands := c.stands()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.watch.note(stands)
+	c.watch.note(c.stands(t))
+	return t
+}
+
+// stands returns how much further than time itself the wall clock went from origin to t.
+func (c *wallClock) stands(t time.Time) time.Duration {
+	return t.Round(0).Sub(c.origin.Round(0)) - t.Sub(c.origin)
 }
 
 // look returns by how much the clock was set since the last look.
 func (c *wallClock) look() time.Duration {
-	stands := c.stands()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.watch.look(stands)
+	return c.watch.look(c.stands(time.Now()))
 }
 
 // lookAtClock looks at the queue again after the wall clock was set. What was
-// put off while it stood ahead is not left waiting until then.
-func (s *Scheduler) lookAtClock(ctx context.Context) error {
-	by := s.clock.look()
-	if by == 0 {
-		return nil
+// put off while it stood ahead is not left waiting until then. ahead is by how much it
+// stood ahead before the last look, and the result is that for the next one: what was
+// decided then may have been stored only after the queue was looked at.
+func (s *Scheduler) lookAtClock(ctx context.Context, ahead time.Duration) (time.Duration, error) {
+	by := s.loop.clock.look()
+	if by == 0 && ahead == 0 {
+		return 0, nil
 	}
-	s.cfg.Log.Warn().Dur("by_ms", by).Msg("the wall clock was set")
+	if by != 0 {
+		s.cfg.Log.Warn().Dur("by_ms", by).Msg("the wall clock was set")
+	}
 	defer s.poke()
-	if by > 0 {
-		return nil
+	behind := max(-by, 0)
+	if by > 0 || max(behind, ahead) == 0 {
+		return 0, nil
 	}
 	at := now()
 	// What waits for less than half as long has its own reason.
-	return s.cfg.Store.Apply(ctx, queue.Rebase{Now: at, After: at.Add(-by / 2)})
+	return behind, s.cfg.Store.Apply(ctx, queue.Rebase{Now: at, After: at.Add(max(behind, ahead) / 2)})
 }

@@ -40,7 +40,6 @@ func (s *Scheduler) dispatch(ctx context.Context, stopCores context.CancelCauseF
 	)
 	for {
 		s.Isolations.expire() // told before anything runs by it
-		s.clock.note()
 		ready := s.loop.step(s.foldersKnown()...)
 		s.carryOut(ctx, ready, asks)
 		if s.unresolved = ready.Resolve; len(s.foldersKnown()) > 0 {

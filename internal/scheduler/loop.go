@@ -15,7 +15,8 @@ import (
 // once (post), in the order in which it happened; what follows is asked for by the
 // dispatcher alone (step). Everybody may ask how things stand (ask).
 type loop struct {
-	wake chan struct{} // capacity 1: something was posted
+	wake  chan struct{} // capacity 1: something was posted
+	clock wallClock     // gives the machine its times
 
 	mu      sync.Mutex // guards what follows; nothing else is locked, and nothing waited for, while it is held
 	machine *schedule.Machine
@@ -24,7 +25,7 @@ type loop struct {
 }
 
 func newLoop(c schedule.Config) *loop {
-	l := &loop{wake: make(chan struct{}, 1), machine: schedule.New(c)}
+	l := &loop{wake: make(chan struct{}, 1), clock: wallClock{origin: time.Now()}, machine: schedule.New(c)}
 	l.stepped = sync.NewCond(&l.mu)
 	return l
 }
@@ -40,7 +41,7 @@ func (l *loop) poke() {
 // post gives an event to the machine.
 func (l *loop) post(e schedule.Event) {
 	l.mu.Lock()
-	l.machine.Take(time.Now(), e)
+	l.machine.Take(l.clock.now(), e)
 	l.mu.Unlock()
 	l.poke()
 }
@@ -55,7 +56,7 @@ func (l *loop) postEvent(e schedule.RunEvent) {
 	for l.machine.Buffered() >= maxPending && !l.ending {
 		l.stepped.Wait()
 	}
-	l.machine.Take(time.Now(), e)
+	l.machine.Take(l.clock.now(), e)
 	l.mu.Unlock()
 	l.poke()
 }
@@ -65,7 +66,7 @@ func (l *loop) step(events ...schedule.Event) schedule.Ready {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stepped.Broadcast()
-	return l.machine.Step(time.Now(), events...)
+	return l.machine.Step(l.clock.now(), events...)
 }
 
 // end lets nobody wait for room any more.
@@ -73,7 +74,7 @@ func (l *loop) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ending = true
-	l.machine.Take(time.Now(), schedule.Stopping)
+	l.machine.Take(l.clock.now(), schedule.Stopping)
 	l.stepped.Broadcast()
 	l.poke()
 }

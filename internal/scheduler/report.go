@@ -26,13 +26,15 @@ func (s *Scheduler) reportLoop(ctx context.Context) error {
 	defer tick.Stop()
 	var telling sync.WaitGroup
 	defer telling.Wait()
+	var ahead time.Duration // as lookAtClock found it
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if err := s.lookAtClock(ctx); err != nil && ctx.Err() == nil {
+		var err error
+		if ahead, err = s.lookAtClock(ctx, ahead); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("put right what the clock put off")
 		}
 		if !s.Isolations.expire() {

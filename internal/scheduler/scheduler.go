@@ -139,7 +139,6 @@ type Scheduler struct {
 	started time.Time
 	origin  time.Time // the same, with the monotonic clock
 
-	clock   wallClock
 	steps   *steps
 	streams *streams
 	hurried chan struct{} // closed by Hurry
@@ -171,7 +170,7 @@ func New(cfg Config) *Scheduler {
 		cfg.Isolations = &isolation.Book{}
 	}
 	s := &Scheduler{
-		cfg: cfg, holder: string(cfg.Instance) + "/" + rand.Text(), started: now(), origin: time.Now(), clock: wallClock{origin: time.Now()}, hurried: make(chan struct{}), begun: make(chan struct{}),
+		cfg: cfg, holder: string(cfg.Instance) + "/" + rand.Text(), started: now(), origin: time.Now(), hurried: make(chan struct{}), begun: make(chan struct{}),
 	}
 	if cfg.Batch != "" {
 		s.batches = append([]job.BatchID{cfg.Batch}, cfg.Also...)
