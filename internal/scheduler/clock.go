@@ -71,18 +71,15 @@ func (c *wallClock) look() time.Duration {
 // decided then may have been stored only after the queue was looked at.
 func (s *Scheduler) lookAtClock(ctx context.Context, ahead time.Duration) (time.Duration, error) {
 	by := s.loop.clock.look()
-	if by == 0 && ahead == 0 {
-		return 0, nil
-	}
 	if by != 0 {
 		s.cfg.Log.Warn().Dur("by_ms", by).Msg("the wall clock was set")
+		defer s.poke()
 	}
-	defer s.poke()
-	behind := max(-by, 0)
-	if by > 0 || max(behind, ahead) == 0 {
+	ahead = max(ahead, -by)
+	if by > 0 || ahead == 0 {
 		return 0, nil
 	}
 	at := now()
 	// What waits for less than half as long has its own reason.
-	return behind, s.cfg.Store.Apply(ctx, queue.Rebase{Now: at, After: at.Add(max(behind, ahead) / 2)})
+	return max(-by, 0), s.cfg.Store.Apply(ctx, queue.Rebase{Now: at, After: at.Add(ahead / 2)})
 }
