@@ -1,0 +1,356 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxAddress is the size of struct sockaddr_storage, the most that the kernel takes.
+const maxAddress = 128
+
+// connect decides connect(2) by its address and makes the connection on the run's own socket. What the caller writes
+// over the address meanwhile has no effect.
+func (n *notifier) connect(q notification) {
+	length := uint32(q.args[2])
+	if int32(length) < 0 || length > maxAddress {
+		n.reply(q, unix.EINVAL)
+		return
+	}
+	raw, errno := readMemory(int(q.pid), q.args[1], int(length))
+	if errno != 0 {
+		n.refuseUnseen(q, "connect", errno)
+		return
+	}
+	addr, family, ok := address(raw)
+	switch {
+	case family == unix.AF_UNSPEC && len(raw) >= 2: // ends a connection
+	case !ok:
+		n.refuse(q, Denial{Call: "connect", Detail: "an address of family " + familyName(uint64(family))})
+		return
+	case !n.permits(q, addr):
+		n.refuse(q, Denial{Call: "connect", Detail: addr.String()})
+		return
+	}
+	fd, errno := n.socket(q)
+	if errno != 0 {
+		n.refuseUnseen(q, "connect", errno)
+		return
+	}
+	n.slots <- struct{}{} // freed by a connection's end, at the latest by close
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		<-n.slots
+		_ = unix.Close(fd)
+		return
+	}
+	n.connecting[fd] = true
+	n.pending.Go(func() {
+		n.reply(q, connectTo(fd, raw))
+		n.mu.Lock()
+		delete(n.connecting, fd)
+		n.mu.Unlock()
+		_ = unix.Close(fd)
+		<-n.slots
+	})
+}
+
+// connectTo is connect(2), which waits if the socket does.
+func connectTo(fd int, raw []byte) unix.Errno {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(raw))), uintptr(len(raw)))
+		if errno != unix.EINTR {
+			return errno
+		}
+	}
+}
+
+// listen makes listen(2) on the run's socket and remembers that the run serves there. The socket takes connections of
+// the loopback device only: of others a run would be asked by hosts that it may not ask.
+func (n *notifier) listen(q notification) {
+	fd, errno := n.socket(q)
+	if errno != 0 {
+		n.refuseUnseen(q, "listen", errno)
+		return
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		n.reply(q, unix.ENOTSOCK)
+		return
+	}
+	if family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || family != unix.AF_INET && family != unix.AF_INET6 {
+		n.reply(q, unix.EOPNOTSUPP)
+		return
+	}
+	if device, err := unix.GetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE); err != nil || device != "lo" {
+		if err := unix.BindToDevice(fd, "lo"); err != nil {
+			n.refuse(q, Denial{Call: "listen", Detail: "on a socket that cannot be bound to the loopback device"})
+			return
+		}
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_LISTEN, uintptr(fd), uintptr(q.args[1]), 0); errno != 0 {
+		n.reply(q, errno)
+		return
+	}
+	if len(n.served) >= maxServed {
+		n.forget(q)
+	}
+	if len(n.served) < maxServed {
+		n.served[st.Ino] = true
+	}
+	n.reply(q, 0)
+}
+
+// permits says whether the run may connect to this address.
+func (n *notifier) permits(q notification, addr netip.AddrPort) bool {
+	ip := addr.Addr()
+	switch { // the kernel connects to the loopback
+	case ip.IsUnspecified() && ip.Is4():
+		ip = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	case ip.IsUnspecified():
+		ip = netip.IPv6Loopback()
+	}
+	if ip == netip.AddrFrom4([4]byte{127, 0, 0, 1}) && slices.Contains(n.ports, addr.Port()) {
+		return true
+	}
+	return ip.IsLoopback() && len(n.served) > 0 && n.serves(q, netip.AddrPortFrom(ip, addr.Port()))
+}
+
+// serves says whether all sockets that could take a connection to this address are the run's.
+func (n *notifier) serves(q notification, addr netip.AddrPort) bool {
+	found := false
+	for _, l := range listeners(int(q.pid)) {
+		if !l.takes(addr) {
+			continue
+		}
+		if !n.served[l.inode] {
+			return false
+		}
+		found = true
+	}
+	return found
+}
+
+// forget drops the sockets that nobody listens on any more.
+func (n *notifier) forget(q notification) {
+	live := make(map[uint64]bool)
+	for _, l := range listeners(int(q.pid)) {
+		live[l.inode] = n.served[l.inode]
+	}
+	for inode := range n.served {
+		if !live[inode] {
+			delete(n.served, inode)
+		}
+	}
+}
+
+// serving is a TCP socket that listens.
+type serving struct {
+	addr  netip.AddrPort
+	inode uint64
+}
+
+// takes says whether a connection to addr may come to l. A wildcard of IPv6 may take IPv4 as well.
+func (l serving) takes(addr netip.AddrPort) bool {
+	at := l.addr.Addr().Unmap()
+	return l.addr.Port() == addr.Port() && (at == addr.Addr() || at.IsUnspecified() && (at.Is6() || addr.Addr().Is4()))
+}
+
+// listeners returns the TCP sockets that listen in the network of a process. A file that cannot be read has none.
+func listeners(pid int) []serving {
+	var list []serving
+	for _, name := range []string{"tcp", "tcp6"} {
+		f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/net/" + name)
+		if err != nil {
+			continue
+		}
+		list = append(list, parseListeners(f)...)
+		_ = f.Close()
+	}
+	return list
+}
+
+// parseListeners reads /proc/net/tcp or tcp6 as far as sockets listen, which are the first. See proc_pid_net(5): local
+// address, remote address, state and, after some more, inode. An address is its 32 bit words as this machine has them.
+func parseListeners(r io.Reader) []serving {
+	const listening = "0A"
+	var list []serving
+	lines := bufio.NewScanner(r)
+	lines.Scan() // the heading
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 10 || f[3] != listening {
+			break
+		}
+		host, port, _ := strings.Cut(f[1], ":")
+		raw, err := hex.DecodeString(host)
+		number, perr := strconv.ParseUint(port, 16, 16)
+		inode, ierr := strconv.ParseUint(f[9], 10, 64)
+		for i := 0; i+4 <= len(raw); i += 4 {
+			slices.Reverse(raw[i : i+4])
+		}
+		addr, ok := netip.AddrFromSlice(raw)
+		if errors.Join(err, perr, ierr) == nil && ok {
+			list = append(list, serving{netip.AddrPortFrom(addr, uint16(number)), inode})
+		}
+	}
+	return list
+}
+
+// address returns what a struct sockaddr of TCP says: IPv4 in IPv6 as IPv4. ok is false for other families and for one
+// that is too short.
+func address(raw []byte) (addr netip.AddrPort, family uint16, ok bool) {
+	if len(raw) < 2 {
+		return netip.AddrPort{}, 0, false
+	}
+	family = binary.NativeEndian.Uint16(raw)
+	switch {
+	case family == unix.AF_INET && len(raw) >= unix.SizeofSockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(raw[4:8])), binary.BigEndian.Uint16(raw[2:])), family, true
+	case family == unix.AF_INET6 && len(raw) >= 24: // without the scope, as the kernel takes it
+		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(raw[8:24])).Unmap(), binary.BigEndian.Uint16(raw[2:])), family, true
+	}
+	return netip.AddrPort{}, family, false
+}
+
+// refuseUnseen answers a call that cannot be looked into.
+func (n *notifier) refuseUnseen(q notification, call string, errno unix.Errno) {
+	switch errno {
+	case unix.EPERM, unix.EACCES, unix.ENOSYS: // such as a program that cannot be traced
+		n.refuse(q, Denial{Call: call, Detail: "by a process whose memory and sockets are closed to the scheduler"})
+	default:
+		n.reply(q, errno)
+	}
+}
+
+// socket returns a descriptor of ours for the one that q's first argument is.
+func (n *notifier) socket(q notification) (int, unix.Errno) {
+	pidfd, err := unix.PidfdOpen(int(q.pid), unix.O_EXCL) // PIDFD_THREAD
+	if err == unix.EINVAL {                               // before Linux 6.9, where it must be the process
+		pidfd, err = unix.PidfdOpen(processOf(int(q.pid)), 0)
+	}
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	defer unix.Close(pidfd)
+	if !n.asks(q) {
+		return -1, unix.ESRCH
+	}
+	fd, err := unix.PidfdGetfd(pidfd, int(int32(q.args[0])), 0)
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	return fd, 0
+}
+
+// processOf returns the process of a thread, or 0.
+func processOf(thread int) int {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(thread) + "/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(status, []byte("\nTgid:\t"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	pid, err := strconv.Atoi(string(line))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// readMemory reads the memory of a thread. The caller checks afterwards that the thread was the one it meant.
+func readMemory(pid int, at uint64, size int) ([]byte, unix.Errno) {
+	buf := make([]byte, size)
+	if size == 0 {
+		return buf, 0
+	}
+	local := []unix.Iovec{{Base: &buf[0], Len: uint64(size)}}
+	n, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(at), Len: size}}, 0)
+	if err != nil {
+		return nil, errnoOf(err)
+	}
+	if n != size {
+		return nil, unix.EFAULT
+	}
+	return buf, 0
+}
+
+func errnoOf(err error) unix.Errno {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return unix.EIO
+}
+
+// detail says in words what was refused; "" where the call says all.
+func detail(call string, args [6]uint64) string {
+	switch call {
+	case "socket":
+		return familyName(args[0]) + " " + socketTypeName(args[1])
+	case "socketpair":
+		return familyName(args[0]) + " " + socketTypeName(args[1])
+	case "ioctl":
+		if uint32(args[1]) == tiocLinux {
+			return "TIOCLINUX"
+		}
+		return "TIOCSTI"
+	case "setsockopt":
+		return "a route for packets"
+	case "sendto", "sendmsg", "sendmmsg":
+		return "MSG_FASTOPEN"
+	case "ptrace":
+		return fmt.Sprintf("request %#x", uint32(args[0]))
+	case "chmod", "fchmod", "fchmodat", "fchmodat2", "mknod", "mknodat", "open", "openat", "creat":
+		return "a file with setuid or setgid"
+	}
+	return ""
+}
+
+func familyName(family uint64) string {
+	switch uint32(family) {
+	case unix.AF_UNIX:
+		return "AF_UNIX"
+	case unix.AF_INET:
+		return "AF_INET"
+	case unix.AF_INET6:
+		return "AF_INET6"
+	case unix.AF_NETLINK:
+		return "AF_NETLINK"
+	case unix.AF_PACKET:
+		return "AF_PACKET"
+	case unix.AF_VSOCK:
+		return "AF_VSOCK"
+	}
+	return strconv.FormatUint(uint64(uint32(family)), 10)
+}
+
+func socketTypeName(kind uint64) string {
+	switch kind & socketType {
+	case unix.SOCK_STREAM:
+		return "SOCK_STREAM"
+	case unix.SOCK_DGRAM:
+		return "SOCK_DGRAM"
+	case unix.SOCK_RAW:
+		return "SOCK_RAW"
+	case unix.SOCK_SEQPACKET:
+		return "SOCK_SEQPACKET"
+	}
+	return strconv.FormatUint(kind&socketType, 10)
+}

@@ -1,0 +1,154 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// rights are what a run may do with a path, each more than the one before.
+type rights int
+
+const (
+	hidden rights = iota
+	readable
+	writable
+)
+
+// grant allows a path: a file, or a folder with all below it.
+type grant struct {
+	path   string // a real path: no symbolic link in it
+	rights rights
+	names  bool // only the names of the folder's entries may be read
+}
+
+// maxGrants bounds what a policy comes to. Each is a system call or two at a run's start.
+const maxGrants = 8192
+
+// grants returns the policy's files as a list that only allows, for a kernel that cannot refuse. A folder below which
+// something has fewer rights is replaced by its entries.
+func (p *Policy) grants() ([]grant, error) {
+	g := granter{named: make(map[string]rights)}
+	for _, list := range []struct {
+		name   string
+		paths  []string
+		rights rights
+	}{{"hide", p.Hide, hidden}, {"read", p.Read, readable}, {"write", p.Write, writable}} {
+		for _, path := range list.paths {
+			real, err := filepath.EvalSymlinks(path)
+			if list.rights != writable && errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("sandbox.%s: %w", list.name, err)
+			}
+			if _, ok := g.named[real]; !ok { // the strictest come first
+				g.named[real] = list.rights
+				g.paths = append(g.paths, real)
+			}
+		}
+	}
+	slices.SortFunc(g.paths, byFolder)
+	if err := g.add("/", hidden, g.paths); err != nil {
+		return nil, err
+	}
+	return g.list, nil
+}
+
+// granter collects grants.
+type granter struct {
+	named map[string]rights // what the policy names, by real path
+	paths []string          // its keys, sorted
+	list  []grant
+}
+
+// add adds what there is at path and below it, given the rights of its folder and the named paths that are path or below.
+func (g *granter) add(path string, r rights, named []string) error {
+	if len(named) > 0 && named[0] == path {
+		r, named = g.named[path], named[1:]
+	}
+	weaker, secret := false, false // something below has fewer rights; is a hidden folder
+	for _, n := range named {
+		if g.named[n] < r {
+			weaker = true
+			info, err := os.Lstat(n)
+			secret = secret || g.named[n] == hidden && (err != nil || info.IsDir())
+		}
+	}
+	if !weaker {
+		if r != hidden {
+			g.list = append(g.list, grant{path: path, rights: r})
+		}
+		// What has more rights. Of a hidden folder nothing is listed, so the next named path is gone to at once.
+		for len(named) > 0 {
+			n := below(named, named[0])
+			if err := g.add(named[0], r, named[:n]); err != nil {
+				return err
+			}
+			named = named[n:]
+		}
+		return g.full(path)
+	}
+	if !secret {
+		g.list = append(g.list, grant{path: path, rights: readable, names: true})
+	}
+	entries, err := list(path)
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // what we cannot list, the run cannot either
+		return fmt.Errorf("allow %s without what is hidden in it: %w", path, err)
+	}
+	for _, e := range entries {
+		if len(g.list) > maxGrants {
+			return g.full(path)
+		}
+		if e.Type()&fs.ModeSymlink != 0 {
+			continue // it leads to where it leads, which has rights of its own
+		}
+		child := filepath.Join(path, e.Name())
+		i, _ := slices.BinarySearchFunc(named, child, byFolder)
+		if err := g.add(child, r, named[i:i+below(named[i:], child)]); err != nil {
+			return err
+		}
+	}
+	return g.full(path)
+}
+
+func (g *granter) full(path string) error {
+	if len(g.list) > maxGrants {
+		return fmt.Errorf("allow %s without what is hidden in it: this takes more than %d entries: hide something else, or use level strict", path, maxGrants)
+	}
+	return nil
+}
+
+// list returns the entries of a folder, at most a few more than can be allowed.
+func list(path string) ([]fs.DirEntry, error) {
+	d, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(maxGrants + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return entries, err
+}
+
+// byFolder sorts paths so that all below a folder follow it.
+func byFolder(a, b string) int {
+	return strings.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
+}
+
+// below returns how many of the sorted paths, from the first on, are path or below it.
+func below(paths []string, path string) int {
+	prefix := strings.TrimSuffix(path, "/") + "/"
+	n := 0
+	for n < len(paths) && (paths[n] == path || strings.HasPrefix(paths[n], prefix)) {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,105 @@
+package sandbox
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Level is how a run is held. The zero value is not a level.
+type Level string
+
+// The levels, the weakest first.
+const (
+	None     Level = "none"     // as any program of the user
+	Standard Level = "standard" // by Landlock and seccomp, in the host's namespaces
+	Strict   Level = "strict"   // in namespaces of its own, with seccomp
+)
+
+// Levels are all levels, the weakest first.
+func Levels() []Level { return []Level{None, Standard, Strict} }
+
+// ParseLevel returns the level of this name.
+func ParseLevel(name string) (Level, error) {
+	if l := Level(name); slices.Contains(Levels(), l) {
+		return l, nil
+	}
+	return "", fmt.Errorf("%q is no sandbox level: use none, standard or strict", name)
+}
+
+// AtLeast says whether l is as strong as other, or stronger.
+func (l Level) AtLeast(other Level) bool {
+	return slices.Index(Levels(), l) >= slices.Index(Levels(), other)
+}
+
+// Policy says what a run may do. What it does not name is refused.
+type Policy struct {
+	Level Level
+
+	// Read, Write and Hide are absolute and clean paths of files and folders. A folder stands for all below it. Where
+	// several hold a path, the longest decides; where they are equal, Hide does, then Read. What may be read may also be
+	// executed. A path that does not exist is an error in Write, and left out in the others.
+	//
+	// At level Standard a folder that holds a path with fewer rights than its own takes no new entries, and none can be
+	// listed if the path is a hidden folder: the kernel knows only what is allowed, so the folder's entries at the start of
+	// the run are allowed one by one.
+	Read, Write, Hide []string
+
+	// FullNetwork allows TCP and UDP to every address, those of the host included. Without it a run may connect by TCP to
+	// Ports of 127.0.0.1 and to what it serves itself on a loopback address; what it serves takes connections of this host
+	// only.
+	FullNetwork bool
+	Ports       []uint16 // such as that of the run's endpoint
+
+	// Denied, if not nil, is told what the run was refused, as far as that can be seen: calls and connections, not files.
+	// It is called by one goroutine at a time, until Start.Close returns, and must not wait.
+	Denied func(Denial)
+}
+
+// Denial is a call that a run was refused.
+type Denial struct {
+	Call   string // such as "connect"
+	Detail string // such as "192.0.2.1:443"; may be ""
+	// Hostile says that no honest program of a run makes this call. Others, such as a Unix socket to a name server, are
+	// made by many and without harm.
+	Hostile bool
+}
+
+func (d Denial) String() string {
+	if d.Detail == "" {
+		return d.Call
+	}
+	return d.Call + " " + d.Detail
+}
+
+// check returns the first mistake in p.
+func (p *Policy) check() error {
+	if !slices.Contains(Levels(), p.Level) {
+		return fmt.Errorf("sandbox level %q: want none, standard or strict", string(p.Level))
+	}
+	for _, list := range []struct {
+		name  string
+		paths []string
+	}{{"read", p.Read}, {"write", p.Write}, {"hide", p.Hide}} {
+		for _, path := range list.paths {
+			if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
+				return fmt.Errorf("sandbox.%s: %q must be an absolute path without . and .. in it", list.name, path)
+			}
+		}
+	}
+	return nil
+}
+
+// program returns the absolute path of a program, which is looked up as proc.Spec's is.
+func program(name string) (string, error) {
+	if strings.ContainsRune(name, filepath.Separator) {
+		return filepath.Abs(name)
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}

@@ -1,0 +1,257 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// start is the part of a Start that only Linux has. It is zero at level None.
+type start struct {
+	program  string
+	image    *image
+	policy   *Policy
+	rules    []rule
+	report   *os.File   // our end of the report pipe
+	socket   *os.File   // our end of the pair by which the stub hands out the listener; nil without one
+	theirs   []*os.File // what the process has by now, or never will
+	notifier *notifier
+}
+
+// Prepare makes what is to be started instead of the program at path, a name without a slash being looked up, with the
+// descriptors extra. The policy is not changed, and must not be before Close. An error of a level that this system lacks
+// wraps errors.ErrUnsupported.
+func (p *Policy) Prepare(path string, extra []*os.File) (*Start, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	path, err := program(path)
+	if err != nil {
+		return nil, err
+	}
+	switch p.Level {
+	case None:
+		return &Start{Path: path, Extra: extra}, nil
+	case Standard:
+	default:
+		return nil, fmt.Errorf("prepare sandbox level %s: %w", p.Level, errors.ErrUnsupported)
+	}
+	s := &Start{Extra: slices.Clone(extra), system: start{program: path, policy: p}}
+	if err := s.system.prepare(s); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare sandbox level %s: %w", p.Level, err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *start) prepare(to *Start) error {
+	abi, err := landlockABI()
+	if err != nil {
+		return fmt.Errorf("the kernel has no Landlock: %w", err)
+	}
+	kernel := notifications()
+	if !kernel && abi < 4 && !s.policy.FullNetwork {
+		return errors.New("the kernel can neither ask about connections (Linux 5.9) nor bind them to ports (Linux 6.7): allow the full network, or update the kernel")
+	}
+	set, err := s.policy.ruleset(abi, kernel)
+	if err != nil {
+		return err
+	}
+	s.theirs = append(s.theirs, set)
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make the report pipe: %w", err)
+	}
+	s.report, s.theirs = ours, append(s.theirs, theirs)
+
+	first := 3 + len(to.Extra)
+	report, ruleset, socket := first+1, first+2, first+3
+	if kernel {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("make a socket pair: %w", err)
+		}
+		_ = unix.SetNonblock(pair[0], true)
+		s.socket, s.theirs = os.NewFile(uintptr(pair[0]), "notifier"), append(s.theirs, os.NewFile(uintptr(pair[1]), "notifier"))
+	} else {
+		socket = -1
+	}
+	s.image = new(image)
+	s.image.confine(first, ruleset)
+	s.rules = s.policy.rules()
+	if err := s.image.install(s.rules, socket); err != nil {
+		return err
+	}
+	stub, err := s.image.write(s.program, report)
+	if err != nil {
+		return err
+	}
+	s.theirs = slices.Insert(s.theirs, 0, stub)
+	order := []*os.File{stub, theirs, set}
+	if kernel {
+		order = append(order, s.theirs[len(s.theirs)-1])
+	}
+	// The number is the one that the descriptor has in the process.
+	to.Path, to.Extra = fmt.Sprintf("/proc/self/fd/%d", first), append(to.Extra, order...)
+	return nil
+}
+
+// confine adds the calls that come before the filter. Descriptors from first on are not the program's.
+func (m *image) confine(first, ruleset int) {
+	m.call("close the descriptors that are not the run's", required, unix.SYS_CLOSE_RANGE, uint64(first), uint64(^uint32(0)), unix.CLOSE_RANGE_CLOEXEC)
+	m.call("take no core dumps", required, unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, m.words(uint64(0), uint64(0)), 0)
+	m.call("give up new privileges", required, unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1)
+	m.dropCapabilities()
+	m.call("enter the Landlock domain", required, unix.SYS_LANDLOCK_RESTRICT_SELF, uint64(ruleset), 0)
+}
+
+// dropCapabilities leaves the process none, and none to be had by execve(2), not even by root.
+func (m *image) dropCapabilities() {
+	for c := range uint64(64) { // as many as there could be
+		// Who is not root may not, and need not: without new privileges execve gives none.
+		m.call("drop capabilities", ignored, unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c)
+	}
+	m.call("drop capabilities", required, unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL)
+	header := m.words(uint32(unix.LINUX_CAPABILITY_VERSION_3), int32(0))
+	m.call("drop capabilities", required, unix.SYS_CAPSET, header, m.words([6]uint32{}))
+}
+
+// install adds the filter, and hands out its listener by the descriptor socket unless that is -1.
+func (m *image) install(rules []rule, socket int) error {
+	program, err := filter(rules, socket >= 0)
+	if err != nil {
+		return err
+	}
+	code := m.words(program)
+	fprog := m.words(uint64(len(program)), code) // struct sock_fprog: a short, padded, and a pointer
+	if socket < 0 {
+		m.call("install the seccomp filter", required, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, fprog)
+		return nil
+	}
+	// struct cmsghdr with one descriptor, struct iovec for the one byte that must go with it, struct msghdr.
+	control := m.words(uint64(unix.SizeofCmsghdr+4), uint32(unix.SOL_SOCKET), uint32(unix.SCM_RIGHTS), uint64(0))
+	const controlSize = unix.SizeofCmsghdr + 8
+	iovec := m.words(m.put([]byte{0}), uint64(1))
+	message := m.words(uint64(0), uint64(0), iovec, uint64(1), control, uint64(controlSize), uint64(0))
+	flags := uint64(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+	if knowsFlag(unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
+		// A signal does not end a call that is being answered, as if it had not been made.
+		flags |= unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	}
+	m.call("install the seccomp filter", control+unix.SizeofCmsghdr, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, fprog)
+	m.call("hand out the seccomp listener", required, unix.SYS_SENDMSG, uint64(socket), message, 0)
+	return nil
+}
+
+// knowsFlag says whether the kernel has this flag for a filter: without a filter it fails in another way then.
+func knowsFlag(flag uintptr) bool {
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flag, 0)
+	return errno == unix.EFAULT
+}
+
+// notifications says whether the kernel can ask about calls, and hand out a run's sockets (Linux 5.6).
+func notifications() bool {
+	action := uint32(unix.SECCOMP_RET_USER_NOTIF)
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action))); errno != 0 {
+		return false
+	}
+	_, err := unix.PidfdGetfd(-1, 0, 0)
+	return err == unix.EBADF && knowsFlag(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+}
+
+// Started is called when the process was started. It waits until the process has become the program; an error says
+// what could not be done, and the process ends with status 127.
+func (s *Start) Started(ctx context.Context) error { return s.system.started(ctx) }
+
+func (s *start) started(ctx context.Context) error {
+	if s.report == nil {
+		return nil
+	}
+	s.closeTheirs()
+	stop := context.AfterFunc(ctx, func() { _ = s.report.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var report [9]byte
+	n := 0
+	for n < len(report) {
+		m, err := s.report.Read(report[n:])
+		if m == 0 && ctx.Err() != nil {
+			return fmt.Errorf("confine %s: %w", s.program, context.Cause(ctx))
+		}
+		if m == 0 || err != nil {
+			break
+		}
+		n += m
+	}
+	if n > 0 {
+		return s.image.failure(report[:n], s.program)
+	}
+	if s.socket == nil {
+		return nil
+	}
+	listener, err := receiveDescriptor(s.socket)
+	if err != nil {
+		return fmt.Errorf("confine %s: it ended before it was confined: %w", s.program, err)
+	}
+	s.notifier, err = notify(s.policy, s.rules, listener)
+	return err
+}
+
+// receiveDescriptor takes the descriptor that has been sent.
+func receiveDescriptor(socket *os.File) (int, error) {
+	conn, err := socket.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	var message [1]byte
+	control := make([]byte, unix.CmsgSpace(4))
+	n := 0
+	cerr := conn.Control(func(fd uintptr) {
+		_, n, _, _, err = unix.Recvmsg(int(fd), message[:], control, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+	})
+	if err := errors.Join(cerr, err); err != nil {
+		return -1, fmt.Errorf("receive the seccomp listener: %w", err)
+	}
+	list, err := unix.ParseSocketControlMessage(control[:n])
+	if err != nil || len(list) != 1 {
+		return -1, errors.New("receive the seccomp listener: the message has none")
+	}
+	fds, err := unix.ParseUnixRights(&list[0])
+	if err != nil || len(fds) != 1 {
+		return -1, errors.New("receive the seccomp listener: the message has none")
+	}
+	return fds[0], nil
+}
+
+// Close ends what serves the run. Calls of the run that are asked about fail from then on, so it is for a run that has
+// ended. It may be called again.
+func (s *Start) Close() error { return s.system.close() }
+
+func (s *start) close() error {
+	s.closeTheirs()
+	var errs []error
+	if s.notifier != nil {
+		errs = append(errs, s.notifier.close())
+		s.notifier = nil
+	}
+	for _, f := range []**os.File{&s.report, &s.socket} {
+		if *f != nil {
+			errs = append(errs, (*f).Close())
+			*f = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *start) closeTheirs() {
+	for _, f := range s.theirs {
+		_ = f.Close()
+	}
+	s.theirs = nil
+}
