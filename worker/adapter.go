@@ -41,6 +41,9 @@ type Command struct {
 	KeepStdin bool
 	// Files are the program's descriptors 3, 4, and so on. They stay the session's to close, in Close.
 	Files []*os.File
+	// Read and Write are files of the user's that the program needs beside what its run
+	// may reach anyway, absolute: the sandbox of a confined run has to let it.
+	Read, Write []string
 }
 
 // Exit is how the program ended.

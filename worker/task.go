@@ -56,6 +56,15 @@ type Task struct {
 	// Settings are the configuration's for this kind of worker, the first word of
 	// Command included, which Locate looks for.
 	Settings job.WorkerSettings
+
+	// Models, if not nil, is where the run reaches its models, and nowhere else. No
+	// login and no key of the user's is given to the program then.
+	Models *ModelEndpoint
+	// Confined says that a sandbox holds the run to what the job was granted: the
+	// program's own sandbox, which cannot be nested, is off. HOME and the XDG folders of
+	// Environ are private ones (see UserEnv), and the user's own do not exist for the
+	// run. An adapter copies what it needs of them, and links nothing.
+	Confined bool
 }
 
 // Can reports whether the job was granted c.
@@ -117,8 +126,24 @@ func (t *Task) Getenv(name string) string {
 	return v
 }
 
+// UserEnv returns the value of a variable that names a folder of the user's, e.g. HOME.
+// Environ has other folders for a confined run, so that only Lookup counts for it.
+func (t *Task) UserEnv(name string) string {
+	if !t.Confined {
+		return t.Getenv(name)
+	}
+	return (&Task{Lookup: t.Lookup}).Getenv(name)
+}
+
 // SetEnv returns env with name set to value, replacing an earlier value.
 func SetEnv(env []string, name, value string) []string {
-	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
-	return append(out, name+"="+value)
+	return append(UnsetEnv(env, name), name+"="+value)
+}
+
+// UnsetEnv returns env without the named variables.
+func UnsetEnv(env []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(names, name)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,6 +35,46 @@ func Link(target, path string) error {
 		return err
 	}
 	return os.Symlink(target, path)
+}
+
+// MaxCopy bounds what Copy copies, in bytes.
+const MaxCopy = 256 << 10
+
+// Copy copies a regular file of the user's, e.g. standing instructions, to a private
+// file of a run. It does nothing if there is none.
+func Copy(from, to string) error {
+	f, err := Open(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxCopy+1))
+	if err != nil {
+		return err
+	}
+	if len(data) > MaxCopy {
+		return &worker.Failure{Class: job.Config,
+			Message: fmt.Sprintf("%s has more than %d bytes, the most that a confined run is given of it", from, MaxCopy),
+			Hint:    "shorten " + from}
+	}
+	return WriteFile(to, data)
+}
+
+// Share gives a run a file of the user's: a confined one a copy, others a link.
+func Share(t *worker.Task, from, to string) error {
+	if t.Confined {
+		return Copy(from, to)
+	}
+	return Link(from, to)
+}
+
+// Regular reports whether a regular file is at path, or where a link there leads.
+func Regular(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // Open opens a regular file of a program's home. What ran there may have put

@@ -74,7 +74,7 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	s := newSession(t, h)
 	s.Process = worker.Command{
 		Path: path, Args: arguments(t, g, h, s.Resume), Env: h.env, Dir: t.Dir,
-		Stdin: []byte(prompt(t.Instructions)),
+		Stdin: []byte(prompt(t.Instructions)), Read: h.read, Write: h.login,
 	}
 	return s, nil
 }

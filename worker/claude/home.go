@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ type home struct {
 	env         []string // the program's whole environment
 	permissions string   // settings file with the permission rules
 	system      string   // file with the system prompt, "" if there is none
+	read, login []string // the user's credentials and login, if a confined run gets those
 }
 
 // prepareHome makes the private CLAUDE_CONFIG_DIR of a run. The login is the
@@ -30,21 +32,25 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 	if err := agentcli.MakeFolders(h.dir); err != nil {
 		return h, err
 	}
-	users := t.Getenv("CLAUDE_CONFIG_DIR")
-	account := filepath.Join(users, ".claude.json")
-	if users == "" {
-		users = filepath.Join(t.Getenv("HOME"), ".claude")
-		account = filepath.Join(t.Getenv("HOME"), ".claude.json")
-	}
-	if t.Settings.BaseURL == "" { // another endpoint must not see the user's login
-		if err := takeAccount(account, filepath.Join(h.dir, ".claude.json")); err != nil {
+	users := usersFiles(t.UserEnv)
+	own := t.Settings.BaseURL == "" && t.Models == nil
+	if own { // another endpoint must not see the user's login
+		if err := takeAccount(users.account, filepath.Join(h.dir, ".claude.json")); err != nil {
 			return h, err
 		}
 	}
-	if err := agentcli.Link(filepath.Join(users, "CLAUDE.md"), filepath.Join(h.dir, "CLAUDE.md")); err != nil {
+	if t.Confined && own {
+		if login := filepath.Join(users.folder, ".credentials.json"); agentcli.Regular(login) {
+			h.login = []string{login}
+		}
+		if file := t.UserEnv("GOOGLE_APPLICATION_CREDENTIALS"); filepath.IsAbs(file) && t.UserEnv("CLAUDE_CODE_USE_VERTEX") != "" {
+			h.read = []string{file}
+		}
+	}
+	if err := agentcli.Share(t, filepath.Join(users.folder, "CLAUDE.md"), filepath.Join(h.dir, "CLAUDE.md")); err != nil {
 		return h, fmt.Errorf("reuse the user's CLAUDE.md: %w", err)
 	}
-	if err := takeSettings(t, filepath.Join(users, "settings.json"), filepath.Join(h.dir, "settings.json")); err != nil {
+	if err := takeSettings(t, filepath.Join(users.folder, "settings.json"), filepath.Join(h.dir, "settings.json")); err != nil {
 		return h, err
 	}
 	if err := agentcli.WriteJSON(h.permissions, map[string]any{"permissions": map[string]any{"allow": append([]string{}, g.allow...)}}); err != nil {
@@ -52,31 +58,71 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 	}
 	var err error
 	h.system, err = agentcli.SystemPrompt(t, "system-prompt.txt")
-	h.env = environment(t, h.dir)
+	h.env = environment(t, h.dir, users.folder)
 	return h, err
 }
 
-// endpointVariables are the variables by which the program finds its models.
+// users are the user's own files.
+type users struct {
+	folder  string // with settings.json, .credentials.json and CLAUDE.md
+	account string // .claude.json
+}
+
+func usersFiles(getenv func(name string) string) users {
+	if dir := getenv("CLAUDE_CONFIG_DIR"); dir != "" {
+		return users{folder: dir, account: filepath.Join(dir, ".claude.json")}
+	}
+	home := getenv("HOME")
+	return users{folder: filepath.Join(home, ".claude"), account: filepath.Join(home, ".claude.json")}
+}
+
+// endpointVariables are the variables by which the program finds its models, beside
+// those that name the models.
 var endpointVariables = []string{
-	"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL",
-	"ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL", "CLAUDE_CODE_OAUTH_TOKEN",
+	"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "CLAUDE_CODE_OAUTH_TOKEN",
 	"CLAUDE_CODE_USE_BEDROCK", "ANTHROPIC_BEDROCK_BASE_URL", "AWS_BEARER_TOKEN_BEDROCK", "AWS_REGION", "AWS_PROFILE",
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
 	"CLAUDE_CODE_USE_VERTEX", "ANTHROPIC_VERTEX_PROJECT_ID", "ANTHROPIC_VERTEX_BASE_URL", "CLOUD_ML_REGION", "GOOGLE_APPLICATION_CREDENTIALS",
 	"CLAUDE_CODE_USE_FOUNDRY", "ANTHROPIC_FOUNDRY_API_KEY", "ANTHROPIC_FOUNDRY_RESOURCE", "ANTHROPIC_FOUNDRY_BASE_URL",
 }
 
-func environment(t *worker.Task, dir string) []string {
+// modelVariables name models.
+var modelVariables = []string{"ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL"}
+
+// diverting are those of endpointVariables that a gateway takes the place of. Those of
+// a cloud's account may be meant for the job's own commands.
+var diverting = slices.DeleteFunc(slices.Clone(endpointVariables), func(name string) bool {
+	return strings.HasPrefix(name, "AWS_") && name != "AWS_BEARER_TOKEN_BEDROCK" || name == "GOOGLE_APPLICATION_CREDENTIALS" || name == "CLOUD_ML_REGION"
+})
+
+// environment returns the program's, from that of the task. users is the folder of the
+// user's login.
+func environment(t *worker.Task, dir, users string) []string {
 	env := t.Environ
-	if url := t.Settings.BaseURL; url != "" {
+	switch url := t.Settings.BaseURL; {
+	case t.Models != nil:
+		key := "ANTHROPIC_API_KEY"
+		if t.Models.Login != "" {
+			key = "ANTHROPIC_AUTH_TOKEN" // a subscription's token comes as this one does
+		}
+		env = worker.UnsetEnv(env, slices.Concat(diverting, []string{t.Settings.KeyEnv})...)
+		env = agentcli.SetVariables(agentcli.PassVariables(env, t, modelVariables...), "ANTHROPIC_BASE_URL="+t.Models.BaseURL(), key+"="+t.Models.Key)
+	case url != "":
 		env = worker.SetEnv(env, "ANTHROPIC_BASE_URL", url)
 		if key := t.Settings.KeyEnv; key != "" {
 			env = worker.SetEnv(env, "ANTHROPIC_API_KEY", t.Getenv(key))
 		}
-	} else {
+	default:
 		// Where the login lies; "" is the program's default for HOME.
-		env = worker.SetEnv(env, "CLAUDE_SECURESTORAGE_CONFIG_DIR", t.Getenv("CLAUDE_CONFIG_DIR"))
-		env = agentcli.PassVariables(env, t, endpointVariables...)
+		login := t.Getenv("CLAUDE_CONFIG_DIR")
+		if t.Confined {
+			login = users
+		}
+		env = worker.SetEnv(env, "CLAUDE_SECURESTORAGE_CONFIG_DIR", login)
+		env = agentcli.PassVariables(agentcli.PassVariables(env, t, endpointVariables...), t, modelVariables...)
+	}
+	if tmp := t.Getenv("TMPDIR"); t.Confined && tmp != "" {
+		env = worker.SetEnv(env, "CLAUDE_CODE_TMPDIR", tmp) // else below /tmp
 	}
 	return agentcli.SetVariables(env,
 		"CLAUDE_CONFIG_DIR="+dir,
@@ -90,35 +136,44 @@ func environment(t *worker.Task, dir string) []string {
 	)
 }
 
-// takeSettings writes from the user's settings what says how models are
-// reached. What could allow more than the job does stays behind: permissions,
-// hooks, plugins, MCP servers.
+// takeSettings writes from the user's settings what says which models are used and,
+// if the user's own endpoint is, how they are reached. What could allow more than the
+// job does stays behind: permissions, hooks, plugins, MCP servers.
 func takeSettings(t *worker.Task, from, to string) error {
 	users, err := agentcli.ReadJSON(from, "claude settings", nil)
 	if err != nil {
 		return err
 	}
-	own := map[string]any{"includeCoAuthoredBy": false}
-	if t.Settings.BaseURL != "" {
-		return agentcli.WriteJSON(to, own)
+	settings := map[string]any{"includeCoAuthoredBy": false}
+	kept := settingsVariables(users)
+	switch {
+	case t.Models != nil:
+		agentcli.TakeOver(settings, users, "model")
+		maps.DeleteFunc(kept, func(name, _ string) bool { return !slices.Contains(modelVariables, name) })
+	case t.Settings.BaseURL != "":
+		clear(kept)
+	default:
+		agentcli.TakeOver(settings, users, "model", "apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "forceLoginMethod", "forceLoginOrgUUID")
+		maps.DeleteFunc(kept, func(name, _ string) bool { return !endpoint(name) })
 	}
-	agentcli.TakeOver(own, users, "model", "apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "forceLoginMethod", "forceLoginOrgUUID")
-	var vars map[string]string
-	if json.Unmarshal(users["env"], &vars) == nil {
-		kept := map[string]string{}
-		for name, v := range vars {
-			if endpoint(name) {
-				kept[name] = v
-			}
-		}
-		own["env"] = kept
+	if len(kept) > 0 {
+		settings["env"] = kept
 	}
-	return agentcli.WriteJSON(to, own)
+	return agentcli.WriteJSON(to, settings)
 }
 
-// endpoint reports whether a variable says how models are reached.
+// settingsVariables returns the variables that the user's settings set for the program.
+func settingsVariables(users map[string]json.RawMessage) map[string]string {
+	vars := map[string]string{}
+	if err := json.Unmarshal(users["env"], &vars); err != nil {
+		return map[string]string{} // there are none, or none that the program would take
+	}
+	return vars
+}
+
+// endpoint reports whether a variable says which models are used and how they are reached.
 func endpoint(name string) bool {
-	return slices.Contains(endpointVariables, name) || strings.HasPrefix(name, "VERTEX_REGION_")
+	return slices.Contains(endpointVariables, name) || slices.Contains(modelVariables, name) || strings.HasPrefix(name, "VERTEX_REGION_")
 }
 
 // takeAccount writes from the user's account file what a login needs, unless

@@ -62,7 +62,7 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	s := newSession(t, h)
 	s.Process = worker.Command{
 		Path: path, Args: arguments(t, g, h, s.Resume), Env: h.env, Dir: t.Dir,
-		Stdin: []byte(t.Instructions),
+		Stdin: []byte(t.Instructions), Write: h.login,
 	}
 	return s, nil
 }

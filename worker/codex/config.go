@@ -20,20 +20,24 @@ const providerID = "agentsched"
 // takenOver are the settings of the user that say which model is used and how
 // it is reached. All others stay behind, above all those that could grant more
 // than the job does: MCP servers, hooks, rules, trusted projects, sandbox.
-var takenOver = []string{
-	"model", "model_provider", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity",
-	"model_context_window", "model_max_output_tokens", "model_auto_compact_token_limit", "model_catalog_json",
-	"service_tier", "preferred_auth_method", "forced_login_method", "forced_chatgpt_workspace_id",
-	"cli_auth_credentials_store", "chatgpt_base_url", "openai_base_url", "oss_provider",
-}
+var (
+	takenOver = []string{
+		"model", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity",
+		"model_context_window", "model_max_output_tokens", "model_auto_compact_token_limit", "service_tier",
+	}
+	// reaching are those that say how: none of them counts where a gateway stands between.
+	reaching = []string{
+		"model_provider", "model_catalog_json", "preferred_auth_method", "forced_login_method", "forced_chatgpt_workspace_id",
+		"cli_auth_credentials_store", "chatgpt_base_url", "openai_base_url", "oss_provider",
+	}
+)
 
 // configure returns the configuration of a run, from the user's at path and
 // the task, and the names of the variables that hold keys.
 func configure(t *worker.Task, path string) (config map[string]any, secrets []string, err error) {
-	var users map[string]any
-	if _, err := toml.DecodeFile(path, &users); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, &worker.Failure{Class: job.Config,
-			Message: fmt.Sprintf("read the user's codex configuration: %v", err), Hint: "repair " + path}
+	users, err := usersConfig(path)
+	if err != nil {
+		return nil, nil, err
 	}
 	config = map[string]any{
 		"check_for_update_on_startup": false,
@@ -41,6 +45,9 @@ func configure(t *worker.Task, path string) (config map[string]any, secrets []st
 		"history":                     map[string]any{"persistence": "none"},
 	}
 	agentcli.TakeOver(config, users, takenOver...)
+	if t.Models == nil {
+		agentcli.TakeOver(config, users, reaching...)
+	}
 	if t.SystemPrompt != "" {
 		config["developer_instructions"] = t.SystemPrompt
 	}
@@ -62,13 +69,26 @@ func configure(t *worker.Task, path string) (config map[string]any, secrets []st
 	return config, secrets, nil
 }
 
-// providerOf returns the definition and name of the provider to use: that of
-// the settings, else the user's own, else OpenAI with the user's login. The
+// usersConfig reads the user's own configuration; empty if there is none.
+func usersConfig(path string) (users map[string]any, err error) {
+	if _, err := toml.DecodeFile(path, &users); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, &worker.Failure{Class: job.Config,
+			Message: fmt.Sprintf("read the user's codex configuration: %v", err), Hint: "repair " + path}
+	}
+	return users, nil
+}
+
+// providerOf returns the definition and name of the provider to use: that of the
+// task, of the settings, else the user's own, else OpenAI with the user's login. The
 // definition is nil for a built-in one that stays as it is.
 func providerOf(t *worker.Task, users map[string]any) (def map[string]any, name string, secrets []string) {
-	if url := t.Settings.BaseURL; url != "" {
+	url, key := t.Settings.BaseURL, t.Settings.KeyEnv
+	if t.Models != nil {
+		url, key = t.Models.BaseURL(), worker.ModelKeyVariable
+	}
+	if url != "" {
 		def = map[string]any{"name": providerID, "base_url": url, "wire_api": "responses"}
-		if key := t.Settings.KeyEnv; key != "" {
+		if key != "" {
 			def["env_key"] = key
 			secrets = append(secrets, key)
 		}

@@ -9,7 +9,7 @@ import (
 
 // grant is what a task's capabilities come to in Codex's own terms.
 type grant struct {
-	sandbox   string // read-only or workspace-write
+	sandbox   string // read-only, workspace-write or, where another one holds the run, danger-full-access
 	network   bool   // the sandbox lets commands reach the network
 	tools     bool   // there are tools at all
 	overrides []string
@@ -30,7 +30,8 @@ var (
 // commands, so what a job may do is what the sandbox lets those do: read-only,
 // or writing in the workspace alone. Codex has no list of allowed commands: its
 // rules can forbid some, and those they allow run outside the sandbox, while
-// all others still run. A job that needs such a list is refused.
+// all others still run. A job that needs such a list is refused. Of a confined run
+// the outer sandbox says what it may do, in the same way.
 func grantOf(t *worker.Task) (grant, error) {
 	patterns, anyCommand := t.CommandPatterns()
 	if len(patterns) > 0 && !anyCommand {
@@ -39,7 +40,10 @@ func grantOf(t *worker.Task) (grant, error) {
 			Hint:    "grant run_commands without allow_commands, so that any command runs inside codex's sandbox, or use worker claude or opencode"}
 	}
 	g := grant{sandbox: "read-only", tools: len(t.Capabilities) > 0, network: t.Can(job.CanUseNetwork)}
-	if t.Can(job.CanEdit) {
+	switch {
+	case t.Confined:
+		g.sandbox = "danger-full-access" // it cannot be nested
+	case t.Can(job.CanEdit):
 		g.sandbox = "workspace-write"
 	}
 	for _, f := range sideDoors {
@@ -56,8 +60,10 @@ func grantOf(t *worker.Task) (grant, error) {
 	}
 	g.overrides = append(g.overrides,
 		`approval_policy="never"`, // no person answers questions: what the sandbox refuses stays refused
-		`web_search="`+web+`"`,
-		"sandbox_workspace_write.network_access="+net)
+		`web_search="`+web+`"`)
+	if !t.Confined {
+		g.overrides = append(g.overrides, "sandbox_workspace_write.network_access="+net)
+	}
 	return g, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/BurntSushi/toml"
 
@@ -22,34 +23,34 @@ type home struct {
 	dir    string   // CODEX_HOME
 	env    []string // the program's whole environment
 	schema string   // file with the output schema, "" if there is none
+	login  []string // the user's login, if the run gets that
 }
 
 // prepareHome makes the private CODEX_HOME of a run. The user's login is
 // linked, not copied: Codex writes a refreshed token through the link, while a
-// copy would leave the user with a token that was used up. HOME stays the
-// user's, so that git, ssh and the like work in commands.
+// copy would leave the user with a token that was used up. HOME is as the task has
+// it: the user's, so that git, ssh and the like work in commands, unless the run is
+// confined.
 func prepareHome(t *worker.Task, g grant) (home, error) {
-	h := home{dir: filepath.Join(t.Home, "codex")}
-	tmp, cache := filepath.Join(t.Scratch, "tmp"), filepath.Join(t.Home, "go-build")
-	if err := agentcli.MakeFolders(h.dir, tmp, cache); err != nil {
+	h := home{dir: filepath.Join(t.Home, "codex"), env: t.Environ}
+	if err := agentcli.MakeFolders(h.dir); err != nil {
 		return h, err
 	}
-	users := program.UserFolder(t.Getenv)
-	for _, name := range []string{"auth.json", "AGENTS.md"} {
-		if err := agentcli.Link(filepath.Join(users, name), filepath.Join(h.dir, name)); err != nil {
-			return h, fmt.Errorf("reuse %s of codex: %w", name, err)
-		}
+	users := program.UserFolder(t.UserEnv)
+	if err := agentcli.Share(t, filepath.Join(users, "AGENTS.md"), filepath.Join(h.dir, "AGENTS.md")); err != nil {
+		return h, fmt.Errorf("reuse AGENTS.md of codex: %w", err)
+	}
+	if err := h.shareLogin(t, filepath.Join(users, "auth.json")); err != nil {
+		return h, fmt.Errorf("reuse auth.json of codex: %w", err)
 	}
 	config, secrets, err := configure(t, filepath.Join(users, "config.toml"))
 	if err != nil {
 		return h, err
 	}
-	// The sandbox may write in the workspace and, of our own, in a temporary
-	// folder and a cache without which `go test` cannot build. The common /tmp
-	// is left out: other runs' files may lie there.
-	config["sandbox_workspace_write"] = map[string]any{
-		"network_access": g.network, "exclude_slash_tmp": true, "exclude_tmpdir_env_var": true,
-		"writable_roots": []string{tmp, cache},
+	if !t.Confined {
+		if err := h.ownSandbox(t, g, config); err != nil {
+			return h, err
+		}
 	}
 	if err := writeTOML(filepath.Join(h.dir, "config.toml"), config); err != nil {
 		return h, err
@@ -60,9 +61,10 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 			return h, err
 		}
 	}
-	h.env = agentcli.SetVariables(t.Environ, "CODEX_HOME="+h.dir, logVariable+"="+cmp.Or(ownLogs(t), logDefault)+","+logFilter, "TMPDIR="+tmp)
-	if t.Getenv("GOCACHE") == "" {
-		h.env = worker.SetEnv(h.env, "GOCACHE", cache)
+	h.env = agentcli.SetVariables(h.env, "CODEX_HOME="+h.dir, logVariable+"="+cmp.Or(ownLogs(t), logDefault)+","+logFilter)
+	if t.Models != nil {
+		h.env = worker.SetEnv(worker.UnsetEnv(h.env, slices.Concat(program.Keys, []string{t.Settings.KeyEnv})...), worker.ModelKeyVariable, t.Models.Key)
+		return h, nil
 	}
 	h.env = agentcli.PassVariables(h.env, t, secrets...)
 	// A key in the environment is used where there is no login to reuse.
@@ -72,6 +74,41 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 		}
 	}
 	return h, nil
+}
+
+// shareLogin links the user's login, unless models are asked without it. A confined run
+// needs that the sandbox lets it.
+func (h *home) shareLogin(t *worker.Task, users string) error {
+	own := filepath.Join(h.dir, "auth.json")
+	if t.Models != nil {
+		if err := os.Remove(own); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if t.Confined && agentcli.Regular(users) {
+		h.login = []string{users}
+	}
+	return agentcli.Link(users, own)
+}
+
+// ownSandbox configures Codex's own sandbox. It may write in the workspace and, of
+// our own, in a temporary folder and a cache without which `go test` cannot build.
+// The common /tmp is left out: other runs' files may lie there.
+func (h *home) ownSandbox(t *worker.Task, g grant, config map[string]any) error {
+	tmp, cache := filepath.Join(t.Scratch, "tmp"), filepath.Join(t.Home, "go-build")
+	if err := agentcli.MakeFolders(tmp, cache); err != nil {
+		return err
+	}
+	config["sandbox_workspace_write"] = map[string]any{
+		"network_access": g.network, "exclude_slash_tmp": true, "exclude_tmpdir_env_var": true,
+		"writable_roots": []string{tmp, cache},
+	}
+	h.env = worker.SetEnv(h.env, "TMPDIR", tmp)
+	if t.Getenv("GOCACHE") == "" {
+		h.env = worker.SetEnv(h.env, "GOCACHE", cache)
+	}
+	return nil
 }
 
 // ownLogs returns what the job or the settings pass through of what shall be
