@@ -46,7 +46,7 @@ func (e *ModelEndpoint) BaseURL() string {
 type Upstream struct {
 	API     ModelAPI
 	BaseURL string // as ModelEndpoint.BaseURL, e.g. "https://api.openai.com/v1"
-	Model   string // that the settings or the user's configuration name; "" is the program's own default
+	Model   string // that it is asked for, if the settings or the user's configuration name one; "" is the program's own default
 
 	KeyEnv     string // the variable that holds the key, e.g. "OPENAI_API_KEY"
 	Key        string // the key itself, read from where the user's configuration keeps it
@@ -66,9 +66,9 @@ type Upstream struct {
 // Modelled is an optional part of an Adapter, for one whose program asks models that a
 // gateway can stand for.
 type Modelled interface {
-	// Upstream returns who answers the models of a program with these settings, where
-	// getenv finds the variables of the user's environment. It reads files, starts nothing
-	// and contacts no server. The error is an *UnservedError where no gateway can stand
+	// Upstream returns who answers the models of a program with these settings, s.Model
+	// being the run's if that has one. getenv finds the variables of the user's
+	// environment. It reads files, starts nothing and contacts no server. The error is an *UnservedError where no gateway can stand
 	// for what the user has configured, and a *Failure of class AUTH where there is neither
 	// a key nor a login.
 	Upstream(s job.WorkerSettings, getenv func(name string) string) (Upstream, error)

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -49,6 +50,16 @@ func (Adapter) Checkpointing() {}
 // Programless holds: the settings name the program.
 func (Adapter) Programless() {}
 
+// Upstream returns the endpoint that the settings name: what else a program asks, and
+// how, is not known here. The endpoint must speak OpenAI's chat completions.
+func (Adapter) Upstream(s job.WorkerSettings, _ func(string) string) (worker.Upstream, error) {
+	u, own := worker.SettingsUpstream(s, worker.OpenAIChat)
+	if !own {
+		return u, &worker.UnservedError{Kind: "exec", Why: "its settings name no base_url"}
+	}
+	return u, nil
+}
+
 // Start prepares the task line.
 func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	path, err := a.Locate(t.Settings)
@@ -64,10 +75,10 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 		return nil, fmt.Errorf("write the task of job %s: %w", t.Job, err)
 	}
 	env := slices.Clone(t.Environ)
-	if name := t.Settings.KeyEnv; name != "" {
-		if key := t.Getenv(name); key != "" {
-			env = worker.SetEnv(env, name, key)
-		}
+	if name := task.KeyEnv; t.Models != nil {
+		env = worker.SetEnv(env, name, t.Models.Key)
+	} else if key := t.Getenv(name); name != "" && key != "" {
+		env = worker.SetEnv(env, name, key)
 	}
 	return &run{
 		dir:    t.Dir,
@@ -91,11 +102,15 @@ func taskLine(t *worker.Task) Task {
 	if capabilities == nil {
 		capabilities = []job.Capability{}
 	}
+	baseURL, keyEnv := t.Settings.BaseURL, t.Settings.KeyEnv
+	if t.Models != nil {
+		baseURL, keyEnv = t.Models.BaseURL(), cmp.Or(keyEnv, worker.ModelKeyVariable)
+	}
 	return Task{
 		Type: "task", Protocol: Protocol,
 		Job: t.Job, Name: t.Name, Attempt: t.Attempt,
 		Instructions: t.Instructions, SystemPrompt: t.SystemPrompt,
-		Model: t.Model, BaseURL: t.Settings.BaseURL, KeyEnv: t.Settings.KeyEnv, Session: t.Session,
+		Model: t.Model, BaseURL: baseURL, KeyEnv: keyEnv, Session: t.Session,
 		Dir: t.Dir, Home: t.Home, Scratch: t.Scratch,
 		Capabilities: capabilities, AllowCommands: patterns, AnyCommand: any,
 		OutputSchema: t.Output,

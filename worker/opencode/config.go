@@ -35,29 +35,24 @@ func configure(t *worker.Task, users, dataDir string, model *string) (config map
 		}},
 	}
 	*model = agentcli.Model(t)
-	if t.Settings.BaseURL != "" {
-		if *model = strings.TrimPrefix(*model, providerID+"/"); *model == "" {
-			return nil, nil, &worker.Failure{Class: job.Config, Message: "opencode needs the name of a model for " + t.Settings.BaseURL,
-				Hint: "set model in the job or in the settings of the worker"}
+	own, err := usersConfig(users)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case t.Models != nil:
+		if *model == "" {
+			*model = text(own["model"])
 		}
-		options := map[string]any{"baseURL": t.Settings.BaseURL}
-		if key := t.Settings.KeyEnv; key != "" {
-			options["apiKey"] = "{env:" + key + "}" // so that the key is in no file
-			secrets = append(secrets, key)
-		}
-		config["provider"] = map[string]any{providerID: map[string]any{
-			"npm": "@ai-sdk/openai-compatible", "name": providerID, "options": options,
-			"models": map[string]any{*model: map[string]any{}},
-		}}
-		*model = providerID + "/" + *model
-		config["small_model"] = *model
-	} else {
-		own, err := usersConfig(users)
-		if err != nil {
-			return nil, nil, err
-		}
+		err = useEndpoint(config, t.Models, own, model)
+	case t.Settings.BaseURL != "":
+		secrets, err = useSettings(config, t.Settings, model)
+	default:
 		agentcli.TakeOver(config, own, takenOver...)
-		secrets = append(secrets, keysOf(*model, config)...)
+		secrets = keysOf(*model, config)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	instructions, err := instructionFiles(t)
 	if err != nil {
@@ -67,6 +62,64 @@ func configure(t *worker.Task, users, dataDir string, model *string) (config map
 		config["instructions"] = instructions
 	}
 	return config, secrets, nil
+}
+
+// useSettings configures the endpoint of the settings as the only provider of model.
+func useSettings(config map[string]any, s job.WorkerSettings, model *string) (secrets []string, err error) {
+	if *model = strings.TrimPrefix(*model, providerID+"/"); *model == "" {
+		return nil, noModel(s.BaseURL)
+	}
+	options := map[string]any{"baseURL": s.BaseURL}
+	if s.KeyEnv != "" {
+		options["apiKey"] = "{env:" + s.KeyEnv + "}" // so that the key is in no file
+		secrets = []string{s.KeyEnv}
+	}
+	setProvider(config, providerID, *model, map[string]any{"npm": packages[worker.OpenAIChat], "name": providerID, "options": options}, nil)
+	*model = providerID + "/" + *model
+	config["small_model"] = *model
+	return secrets, nil
+}
+
+// packages are the program's clients of each API, all of which it has built in.
+var packages = map[worker.ModelAPI]string{
+	worker.OpenAIResponses: "@ai-sdk/openai", worker.OpenAIChat: "@ai-sdk/openai-compatible", worker.AnthropicMessages: "@ai-sdk/anthropic",
+}
+
+// useEndpoint configures the run's endpoint as the only provider. A provider that the
+// program knows keeps its name, by which the program knows the bounds and prices of its
+// models; own is the user's configuration, which may say them too.
+func useEndpoint(config map[string]any, e *worker.ModelEndpoint, own map[string]json.RawMessage, model *string) error {
+	provider, bare, _ := strings.Cut(*model, "/")
+	if hosts[provider].api == "" && !defines(own, provider) {
+		provider, bare = providerID, strings.TrimPrefix(*model, providerID+"/")
+	}
+	if bare == "" {
+		return noModel("the run's endpoint")
+	}
+	base := e.BaseURL()
+	if e.API == worker.AnthropicMessages {
+		base += "/v1" // as its client has it
+	}
+	setProvider(config, provider, bare, map[string]any{"npm": packages[e.API], "name": provider,
+		"options": map[string]any{"baseURL": base, "apiKey": "{env:" + worker.ModelKeyVariable + "}"}}, bounds(own, provider, bare))
+	config["enabled_providers"] = []string{provider}
+	*model = provider + "/" + bare
+	config["small_model"] = *model
+	return nil
+}
+
+func noModel(endpoint string) error {
+	return &worker.Failure{Class: job.Config, Message: "opencode needs the name of a model for " + endpoint,
+		Hint: "set model in the job or in the settings of the worker"}
+}
+
+// setProvider defines the only provider, which has one model.
+func setProvider(config map[string]any, id, model string, def map[string]any, known map[string]json.RawMessage) {
+	if known == nil {
+		known = map[string]json.RawMessage{}
+	}
+	def["models"] = map[string]any{model: known}
+	config["provider"] = map[string]any{id: def}
 }
 
 // usersConfig reads the user's own configuration; empty if there is none.
@@ -96,7 +149,7 @@ func keysOf(model string, config map[string]any) []string {
 		}
 	}
 	if raw, ok := config["model"].(json.RawMessage); ok && model == "" {
-		_ = json.Unmarshal(raw, &model) // not a string: no provider is known
+		model = text(raw)
 	}
 	provider, _, _ := strings.Cut(model, "/")
 	switch provider {

@@ -18,13 +18,15 @@ type home struct {
 	data  string   // XDG_DATA_HOME
 	env   []string // the program's whole environment
 	model string   // "provider/model", "" for the user's own
+	login []string // the user's login, if a confined run gets that
 }
 
 // prepareHome makes the private folders of a run. The user's login is linked,
 // not copied: the program writes a refreshed token through the link. Whatever
-// else lies in the user's folders is linked as well, since the variables that
-// name the folders reach the commands that the agent runs: git and others find
-// their configuration as ever. HOME and the cache stay the user's.
+// else lies in the user's folders is linked as well, unless the run is confined,
+// since the variables that name the folders reach the commands that the agent
+// runs: git and others find their configuration as ever. HOME and the cache are as
+// the task has them.
 func prepareHome(t *worker.Task) (home, error) {
 	h := home{data: filepath.Join(t.Home, "data")}
 	folders := []struct{ variable, usual, private string }{
@@ -35,26 +37,23 @@ func prepareHome(t *worker.Task) (home, error) {
 	h.env = t.Environ
 	var users []string
 	for _, f := range folders {
-		own := t.Getenv(f.variable)
-		if own == "" {
-			own = filepath.Join(t.Getenv("HOME"), filepath.FromSlash(f.usual))
-		}
+		own := folder(t.UserEnv, f.variable, f.usual)
 		users = append(users, filepath.Join(own, program.Name))
 		if err := agentcli.MakeFolders(filepath.Join(f.private, program.Name)); err != nil {
 			return h, err
 		}
-		if err := mirror(own, f.private); err != nil {
-			return h, fmt.Errorf("link the user's %s: %w", own, err)
+		if !t.Confined {
+			if err := mirror(own, f.private); err != nil {
+				return h, fmt.Errorf("link the user's %s: %w", own, err)
+			}
 		}
 		h.env = worker.SetEnv(h.env, f.variable, f.private)
 	}
-	login, agents := filepath.Join(h.data, program.Name, "auth.json"), filepath.Join(t.Home, "config", program.Name, "AGENTS.md")
-	if t.Settings.BaseURL == "" {
-		if err := agentcli.Link(filepath.Join(users[0], "auth.json"), login); err != nil {
-			return h, fmt.Errorf("reuse the user's opencode login: %w", err)
-		}
+	if err := h.shareLogin(t, filepath.Join(users[0], "auth.json")); err != nil {
+		return h, fmt.Errorf("reuse the user's opencode login: %w", err)
 	}
-	if err := agentcli.Link(filepath.Join(users[1], "AGENTS.md"), agents); err != nil {
+	agents := filepath.Join(t.Home, "config", program.Name, "AGENTS.md")
+	if err := agentcli.Share(t, filepath.Join(users[1], "AGENTS.md"), agents); err != nil {
 		return h, fmt.Errorf("reuse the user's AGENTS.md: %w", err)
 	}
 	config, secrets, err := configure(t, users[1], filepath.Join(h.data, program.Name), &h.model)
@@ -65,13 +64,48 @@ func prepareHome(t *worker.Task) (home, error) {
 	if err := agentcli.WriteJSON(file, config); err != nil {
 		return h, err
 	}
-	h.env = agentcli.SetVariables(agentcli.PassVariables(h.env, t, secrets...),
+	if t.Models != nil {
+		h.env = worker.SetEnv(worker.UnsetEnv(h.env, t.Settings.KeyEnv), worker.ModelKeyVariable, t.Models.Key)
+	} else {
+		h.env = agentcli.PassVariables(h.env, t, secrets...)
+	}
+	if t.Confined {
+		h.env = worker.SetEnv(h.env, "OPENCODE_DISABLE_MODELS_FETCH", "1") // no network leads there
+	}
+	h.env = agentcli.SetVariables(h.env,
 		"OPENCODE_CONFIG="+file,
 		"OPENCODE_DISABLE_PROJECT_CONFIG=1", // a repository's could grant itself commands
 		"OPENCODE_DISABLE_AUTOUPDATE=1",
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		"OPENCODE_CLIENT=agentsched")
 	return h, nil
+}
+
+// folder returns a folder of the user's: a variable names it, or it lies below HOME.
+func folder(getenv func(name string) string, variable, usual string) string {
+	if dir := getenv(variable); dir != "" {
+		return dir
+	}
+	return filepath.Join(getenv("HOME"), filepath.FromSlash(usual))
+}
+
+// shareLogin links the user's login, unless models are asked without it. A confined run
+// needs that the sandbox lets it.
+func (h *home) shareLogin(t *worker.Task, users string) error {
+	own := filepath.Join(h.data, program.Name, "auth.json")
+	switch {
+	case t.Models != nil:
+		if err := os.Remove(own); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	case t.Settings.BaseURL != "":
+		return nil
+	}
+	if t.Confined && agentcli.Regular(users) {
+		h.login = []string{users}
+	}
+	return agentcli.Link(users, own)
 }
 
 // mirror makes private hold a link to each entry of users but the program's own.

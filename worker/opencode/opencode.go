@@ -42,7 +42,7 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	s := newSession(t, h)
 	s.Process = worker.Command{
 		Path: path, Args: arguments(t, h, s.Resume), Env: h.env, Dir: t.Dir,
-		Stdin: []byte(prompt(t)),
+		Stdin: []byte(prompt(t)), Write: h.login,
 	}
 	return s, nil
 }

@@ -85,13 +85,17 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 		}
 		args = append(args, script)
 	}
+	env := slices.Clone(t.Environ)
+	if t.Models != nil {
+		env = worker.UnsetEnv(env, t.Settings.KeyEnv) // a real key stays with the gateway
+	}
 	return &session{
 		script: script,
 		title:  title(t.Instructions),
 		command: worker.Command{
 			Path:  shell,
 			Args:  args,
-			Env:   slices.Clone(t.Environ),
+			Env:   env,
 			Dir:   t.Dir,
 			Files: held,
 		},

@@ -54,6 +54,7 @@ func Run(t *testing.T, c Config) {
 	t.Run("Locate", c.testLocate)
 	t.Run("Command", c.testCommand)
 	t.Run("StartWritesOnlyItsFolders", c.testStartWrites)
+	t.Run("Confined", c.testConfined)
 	t.Run("SessionsAreIndependent", c.testIndependent)
 	t.Run("Transcripts", c.testTranscripts)
 	t.Run("NoOutput", c.testNoOutput)

@@ -89,6 +89,13 @@ var faults = map[string]struct {
 		s.command.Env = os.Environ()
 		return nil
 	}},
+	"a real key": {part: "Confined", start: func(t *worker.Task, s *broken) error {
+		s.command.Env = append(s.command.Env, "OPENAI_API_KEY="+t.Getenv("OPENAI_API_KEY"))
+		return nil
+	}},
+	"a link to the user's home": {part: "Confined", start: func(t *worker.Task, _ *broken) error {
+		return os.Symlink(filepath.Join(t.UserEnv("HOME"), ".netrc"), filepath.Join(t.Home, "netrc"))
+	}},
 	"another folder": {part: "Command", start: func(_ *worker.Task, s *broken) error {
 		s.command.Dir = "/"
 		return nil
