@@ -31,6 +31,8 @@ var rules = map[job.ErrorClass]rule{
 	job.HumanRejected: {success, success}, // answered, though not to a person's liking
 	job.Budget:        {success, success}, // ran until the job's own limit stopped it
 
+	job.SandboxClass: {success, success}, // ran until it was stopped for what it tried
+
 	job.Server:  {failure, failure}, // a sick provider is all its kind has, or one of a few: the ratio decides
 	job.Network: {failure, failure},
 	job.Timeout: {failure, failure}, // a hang of the worker and one of the provider look the same

@@ -19,6 +19,7 @@ func TestRules(t *testing.T) {
 		job.ConflictClass:     {nothing, nothing, nothing},
 		job.HumanRejected:     {well, well, well},
 		job.Budget:            {well, well, well},
+		job.SandboxClass:      {well, well, well},
 		job.Server:            {sick, sick, sick},
 		job.Network:           {sick, sick, sick},
 		job.Timeout:           {sick, sick, sick},

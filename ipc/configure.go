@@ -44,6 +44,10 @@ type Configure struct {
 	// TrustFilters lets git run the filters that the configuration of a job's
 	// repository defines, not only the user's own.
 	TrustFilters bool `json:"trust_filters,omitempty"`
+	// Sandbox is how runs are held. Absent, as from a scheduler of an earlier release: not at all.
+	Sandbox Sandbox `json:"sandbox,omitzero"`
+	// Secrets are what jobs may be given, by name. The values never cross the wire.
+	Secrets map[string]Secret `json:"secrets,omitempty"`
 	// Watchdog is a watchdog.Config and Breaker a breaker.Config, as JSON. A field that
 	// is absent has its default. docs/config.md explains the fields.
 	Watchdog json.RawMessage `json:"watchdog,omitempty"`

@@ -33,6 +33,8 @@ const (
 	HumanRejected ErrorClass = "HUMAN_REJECTED"
 	// Budget: tokens, cost, steps or command time of the job are spent.
 	Budget ErrorClass = "BUDGET"
+	// SandboxClass: the run tried again and again what no honest program does, and was stopped.
+	SandboxClass ErrorClass = "SANDBOX"
 	// CancelledClass: it was stopped on request.
 	CancelledClass ErrorClass = "CANCELLED"
 	// Config: the job or the host is set up wrongly (no such worker, not a git repository).
@@ -45,7 +47,7 @@ const (
 func ErrorClasses() []ErrorClass {
 	return []ErrorClass{
 		RateLimit, Server, Network, Timeout, Stalled, Crash, InvalidOutput, ResourceExhausted, ConflictClass,
-		Auth, VerifyFailed, HumanRejected, Budget, CancelledClass, Config, Unknown,
+		Auth, VerifyFailed, HumanRejected, Budget, SandboxClass, CancelledClass, Config, Unknown,
 	}
 }
 

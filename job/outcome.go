@@ -48,8 +48,18 @@ type Outcome struct {
 	// StopMillis is how long it took from the request to stop until the
 	// process tree was proven empty, in milliseconds; 0 if it was not stopped.
 	StopMillis int64 `json:"stop_ms,omitempty"`
+	// Sandbox is what held the attempt; nil if nothing did.
+	Sandbox *Holding `json:"sandbox,omitempty"`
 	// LeftBehind names processes that outlived the worker's own and were killed.
 	LeftBehind []string `json:"left_behind,omitempty"`
+}
+
+// Holding is how an attempt was held to what its job was granted.
+type Holding struct {
+	Level SandboxLevel `json:"level"` // standard or strict
+	// NotHeld says what this level does not hold on the host that it ran on, a sentence each.
+	NotHeld []string `json:"not_held,omitempty"`
+	Denied  int      `json:"denied,omitempty"` // how often the attempt was refused something, as far as that was seen
 }
 
 // MaxCommands, MaxFiles and MaxDenied bound the lists of an Outcome; the whole

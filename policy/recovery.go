@@ -87,6 +87,7 @@ func DefaultRules() Rules {
 		job.VerifyFailed:      {Action: DoFeedback, Resume: true},
 		job.HumanRejected:     {Action: DoFeedback, Resume: true, AtOnce: true},
 		job.Budget:            {Action: DoEscalate, Afresh: true},
+		job.SandboxClass:      {Action: DoEscalate, Afresh: true}, // what its model was told is in the session
 		job.CancelledClass:    {Action: DoEscalate, Afresh: true},
 		job.Config:            {Action: DoFallbackOrEscalate, Afresh: true},
 		job.Unknown:           {Action: DoRetry, Resume: true},

@@ -25,6 +25,7 @@ type recorder struct {
 	words    func(line []byte) []byte // redacts the lines of what is said
 	scratch  []byte
 	usage    job.Usage
+	said     job.Usage // by the program, where a Meter says what counts
 	session  string
 	commands []job.CommandRun
 	running  map[string]*runningCommand // by call id
@@ -39,7 +40,11 @@ type runningCommand struct {
 }
 
 func newRecorder(run Run, cancel context.CancelCauseFunc, log zerolog.Logger) *recorder {
-	return &recorder{run: run, cancel: cancel, log: log, words: run.Redact.Lines(), running: map[string]*runningCommand{}}
+	r := &recorder{run: run, cancel: cancel, log: log, words: run.Redact.Lines(), running: map[string]*runningCommand{}}
+	if run.Meter != nil {
+		run.Meter.attach(r)
+	}
+	return r
 }
 
 // record passes one event on. Events come from several goroutines; Sink gets them
@@ -62,7 +67,11 @@ func (r *recorder) record(e job.Event) {
 		if e.Usage == nil {
 			return
 		}
-		r.charge(&e)
+		if r.run.Meter != nil {
+			r.said = r.said.Add(*e.Usage)
+			return
+		}
+		r.charge(&e, true)
 	case job.EventStep:
 		e.Step, _ = job.Cut(e.Step, job.MaxStepID)
 		r.usage.Steps++
@@ -82,13 +91,47 @@ func (r *recorder) record(e job.Event) {
 	r.run.Sink(e)
 }
 
-// charge adds an increment of usage, priced by the table if the program printed no
+// metered adds what the run's Meter has counted.
+func (r *recorder) metered(e job.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.charge(&e, false)
+	e.Time = time.Now()
+	r.run.Sink(e)
+}
+
+// settle ends the Meter and tells where it differs from what the program said. cost is the program's own total; nil if it
+// has said none.
+func (r *recorder) settle(cost *float64) {
+	m := r.run.Meter
+	if m == nil {
+		return
+	}
+	if m.Settle != nil {
+		m.Settle()
+	}
+	m.attach(nil)
+	r.mu.Lock()
+	said, metered := r.said, r.usage
+	r.mu.Unlock()
+	if cost != nil {
+		said.CostUSD, said.CostKnown = *cost, true
+	}
+	if text := compare(said, metered); text != "" {
+		r.record(job.Event{Kind: job.EventWarning, Text: text})
+	}
+}
+
+// charge adds an increment of usage, priced by the table if asked to and the program printed no
 // cost. The budget is what is left of the job's, so it is compared with this run's
 // use alone. It is crossed when it is exceeded, not when it is reached.
-func (r *recorder) charge(e *job.Event) {
+func (r *recorder) charge(e *job.Event, price bool) {
 	u := *e.Usage
 	u.Steps, u.Commands, u.CommandMillis = 0, 0, 0 // counted here, from the events
-	if !u.CostKnown && u.Tokens() > 0 {
+	if price && !u.CostKnown && u.Tokens() > 0 {
 		if price, ok := r.run.Prices[r.run.Model]; ok {
 			u.CostUSD, u.CostKnown = price.Cost(u), true
 		}
@@ -149,7 +192,8 @@ func (r *recorder) exceeded(format string, args ...any) {
 func (r *recorder) outcome(res Result, e Exit) job.Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := res.CostUSD; c != nil && *c >= 0 && *c <= math.MaxFloat64 { // false for NaN
+	metered := r.run.Meter != nil && (r.usage.CostKnown || r.usage.Tokens() == 0)
+	if c := res.CostUSD; c != nil && *c >= 0 && *c <= math.MaxFloat64 && !metered { // false for NaN
 		r.usage.CostUSD, r.usage.CostKnown = *c, true
 	}
 	o := job.Outcome{

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -41,11 +42,17 @@ type Run struct {
 	Prices         map[string]job.Price
 	Limits         proc.Limits // of all its processes together
 
+	// Sandbox returns what the process may do that the command starts; nil: what any process of the user may.
+	Sandbox func(*Command) *sandbox.Policy
+
 	// Watch, if not nil, is told of the run's process tree when it was started;
 	// what it returns is called when the program has ended or is to be stopped.
 	Watch func(*proc.Tree) (stop func())
 	// Hurry, if not nil, cuts the gentle stages of a stop short when it is done.
 	Hurry context.Context
+
+	// Meter, if not nil, says what the run uses, in place of its program.
+	Meter *Meter
 
 	// StoreStep stores a durable step and returns it as it is stored then, on disk;
 	// nil: no steps are kept. The worker's output is not read meanwhile.
@@ -128,10 +135,11 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	if err != nil {
 		return notStarted(started, job.Crash, err), nil
 	}
-	tree, err := r.start(cmd, run)
+	tree, held, err := r.start(ctx, cmd, run)
 	if err != nil {
 		return notStarted(started, job.Config, err), nil
 	}
+	defer r.release(held)
 	defer tree.ClosePipes()
 	out := newLogs(run, cancel)
 	defer out.close()
@@ -157,6 +165,7 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 
 	exit := exitOf(tree, out, stopped)
 	result, early := d.ended(exit)
+	rec.settle(result.CostUSD)
 	stop := stopOf(ctx)
 	if x := tree.Exceeded(); x != nil && (!stopped || stop.ours) {
 		stop = exceeded(x) // whatever the program made of it
@@ -182,17 +191,49 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	return o, nil
 }
 
-// start starts the command in a tree of its own, with pipes to it.
-func (r *Runner) start(cmd Command, run Run) (*proc.Tree, error) {
-	tree, err := r.Host.Start(proc.Spec{
+// start starts the command in a tree of its own, with pipes to it, held as its policy says. The caller releases what
+// holds it when the tree has ended.
+func (r *Runner) start(ctx context.Context, cmd Command, run Run) (*proc.Tree, *sandbox.Start, error) {
+	spec := proc.Spec{
 		Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Run: run.Tag,
 		PipeStdin: cmd.KeepStdin || len(cmd.Stdin) > 0, PipeStdout: true, PipeStderr: true,
 		Extra: cmd.Files, NewSession: true, PdeathSignal: syscall.SIGKILL, Limits: &run.Limits,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	return tree, nil
+	if run.Sandbox == nil {
+		tree, err := r.Host.Start(spec)
+		if err != nil {
+			return nil, nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+		}
+		return tree, nil, nil
+	}
+	held, err := run.Sandbox(&cmd).Prepare(cmd.Path, cmd.Files)
+	if err != nil {
+		return nil, nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	spec.Path, spec.Name, spec.Extra = held.Path, cmd.Path, held.Extra
+	tree, err := r.Host.Start(spec)
+	if err == nil {
+		if err = held.Started(ctx); err != nil {
+			_, ghost := tree.Stop(context.WithoutCancel(ctx), proc.Stages{Kill: r.Stages.Kill})
+			tree.ClosePipes()
+			err = errors.Join(err, ghost)
+		}
+	}
+	if err != nil {
+		r.release(held)
+		return nil, nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	return tree, held, nil
+}
+
+// release ends what holds a run; nil is nothing.
+func (r *Runner) release(held *sandbox.Start) {
+	if held == nil {
+		return
+	}
+	if err := held.Close(); err != nil {
+		r.Log.Warn().Err(err).Msg("release what held the run")
+	}
 }
 
 // awaitEnd returns when the program has ended, or true when it is to be stopped.

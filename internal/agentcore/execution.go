@@ -36,6 +36,7 @@ type execution struct {
 	log      zerolog.Logger
 	secrets  *redact.Redactor
 
+	held   *confinement // nil if nothing holds the run
 	steps  *stepping
 	stream *streaming // nil if the run does not stream
 
@@ -194,6 +195,10 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 		return failed(started, job.ResourceExhausted, err)
 	}
 	defer e.returnTemp()
+	granted, err := e.giveSecrets(ctx)
+	if err != nil {
+		return e.notPrepared(ctx, started, err)
+	}
 	request := workspace.Request{
 		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: e.submit.Session == "" && !e.submit.HasSteps,
 		OnConflict: e.submit.Spec.Flow.OnConflict, Title: e.title(),
@@ -216,6 +221,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 		e.emit(job.Event{Kind: job.EventWarning, Text: note})
 	}
 
+	ws.Env = append(ws.Env, granted...)
 	outcome, err := e.work(ctx, ws, dir)
 	if err != nil {
 		e.core.guard.observe(time.Now(), watchdog.Ghost{Detail: fmt.Sprintf("run %s: %v", e.tag, err)})
@@ -305,6 +311,9 @@ func (e *execution) notPrepared(ctx context.Context, started time.Time, err erro
 		o := failed(started, job.Config, errors.New(setup.Reason))
 		o.Hint = setup.Hint
 		return o
+	}
+	if f := (*worker.Failure)(nil); errors.As(err, &f) {
+		return failed(started, f.Class, err)
 	}
 	return failed(started, job.Config, fmt.Errorf("prepare workspace: %w", err))
 }

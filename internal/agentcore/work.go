@@ -23,6 +23,16 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 	if err != nil {
 		return failed(time.Now(), job.Config, err), nil
 	}
+	if e.held, err = e.confine(ws, dir); err != nil {
+		return failed(time.Now(), job.Config, err), nil
+	}
+	outcome, err := e.workHeld(ctx, ws, dir, adapter)
+	outcome.Sandbox = e.held.holding()
+	return outcome, err
+}
+
+// workHeld is work for an attempt whose processes are held as e.held says.
+func (e *execution) workHeld(ctx context.Context, ws *workspace.Workspace, dir string, adapter worker.Adapter) (job.Outcome, error) {
 	task, err := e.task(ws, dir, adapter)
 	if err != nil {
 		return failed(time.Now(), job.ResourceExhausted, err), nil
@@ -49,7 +59,7 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 		Tag: e.tag, Model: task.Model, LogDir: dir,
 		Tokens: e.permit.Tokens, CostUSD: e.permit.CostUSD, MaxSteps: limits.MaxSteps, MaxCommandTime: limits.MaxCommandTime.Std(),
 		Prices: e.settings.Prices, Hurry: e.hurry, Redact: e.secrets, Sink: e.send, Watch: e.watchTree, Limits: e.limits(),
-		StoreStep: e.steps.store, Inputs: e.steps.inputs, Stream: e.stream.join(),
+		StoreStep: e.steps.store, Inputs: e.steps.inputs, Stream: e.stream.join(), Sandbox: e.held.sandboxOf(),
 	})
 	e.steps.end()
 	if err != nil || !outcome.Succeeded() {
@@ -144,9 +154,9 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 		Instructions: words, SystemPrompt: spec.SystemPrompt,
 		Dir: ws.Dir, Home: home, Scratch: filepath.Join(dir, "scratch"), Session: e.submit.Session,
 		Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
-		Environ: worker.SetEnv(append(env, more...), "TMPDIR", e.temp), Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
+		Environ: e.held.environ(worker.SetEnv(append(env, more...), "TMPDIR", e.temp), e.temp), Confined: e.held != nil, Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
 	}
-	if f, ok := a.(worker.Folderless); ok && f.Folderless(t) {
+	if f, ok := a.(worker.Folderless); ok && f.Folderless(t) && e.held == nil {
 		return t, nil
 	}
 	for _, d := range []string{t.Home, t.Scratch} {

@@ -227,7 +227,7 @@ func demoPlace() (string, error) {
 func (prog *program) demoSource(site string, cfg *config.Config) (*source, error) {
 	src := &source{name: "the demo in " + site}
 	for _, text := range demoJobs {
-		specs, err := jobfile.Decode("demo", []byte(text), jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg), BaseDir: site})
+		specs, err := jobfile.Decode("demo", []byte(text), jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg), Grants: cfg.Grants, BaseDir: site})
 		if err != nil {
 			return nil, failure(err)
 		}

@@ -158,7 +158,7 @@ func (prog *program) readEdited(path string, temporary bool, was *job.Spec) (*jo
 	if err != nil {
 		return nil, err
 	}
-	opts := jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(&cfg), Domains: domains(&cfg)}
+	opts := jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(&cfg), Domains: domains(&cfg), Grants: cfg.Grants}
 	if temporary {
 		opts.BaseDir = "." // a relative path is from where the user is
 	}

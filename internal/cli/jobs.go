@@ -165,7 +165,7 @@ func (s *source) digest() (string, error) {
 
 // readJobs reads the jobs that the arguments name.
 func (prog *program) readJobs(args []string, one oneJob, cfg *config.Config) (*source, error) {
-	opts := jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg)}
+	opts := jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg), Grants: cfg.Grants}
 	switch {
 	case one.worker != "":
 		specs, err := one.decode(strings.Join(args, " "), opts)

@@ -380,6 +380,9 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 			if !o.StartedAt.IsZero() {
 				line("  took", "%s", o.EndedAt.Sub(o.StartedAt).Round(time.Millisecond))
 			}
+			if h := o.Sandbox; h != nil {
+				line("  sandbox", "%s", sandboxText(h))
+			}
 			line("  changes", "%s", o.DiffStat)
 			if c := o.Commit; c != nil {
 				line("  branch", "%s at %.12s", c.Branch, c.ID)
@@ -394,6 +397,18 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 		}
 		line("  folder", "%s", folder(a))
 	}
+}
+
+// sandboxText says how an attempt was held.
+func sandboxText(h *job.Holding) string {
+	text := string(h.Level)
+	if h.Denied > 0 {
+		text += fmt.Sprintf(", refused %s", count(h.Denied, "thing"))
+	}
+	if len(h.NotHeld) > 0 {
+		text += "; not held: " + strings.Join(h.NotHeld, "; ")
+	}
+	return text
 }
 
 // showMore prints what follows the first line of a failure, such as what a verify

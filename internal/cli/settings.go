@@ -36,6 +36,7 @@ func tuning(cfg *config.Config) (scheduler.Tuning, error) {
 			RunLimits: ipc.RunLimits{Each: resources(cfg.Limits.Each()), Total: resources(cfg.Limits.Total)},
 			Watchdog:  watch, Breaker: breakers,
 			TrustFilters: cfg.Workspace.TrustFilters, PermitValidity: cfg.Heartbeat.PermitValidity,
+			Sandbox: sandboxSettings(cfg.Sandbox), Secrets: secretSettings(cfg.Secrets),
 		},
 		Policy: cfg.Policy, Expect: cfg.Expect,
 		StopOnSafeStop: cfg.Escalation.SafeStop == config.StopRuns,
@@ -90,4 +91,17 @@ func limits(cfg *config.Config, folders *workspace.Resolver) ipc.Limits {
 		l.CostWindows = append(l.CostWindows, ipc.CostWindow{Tenant: w.Tenant, Window: w.Window, MaxUSD: w.MaxUSD})
 	}
 	return l
+}
+
+func sandboxSettings(s config.Sandbox) ipc.Sandbox {
+	level, least := s.Levels()
+	return ipc.Sandbox{Level: level, Least: least, Read: s.Read, Write: s.Write, Hide: s.Hide}
+}
+
+func secretSettings(secrets map[string]config.Secret) map[string]ipc.Secret {
+	all := map[string]ipc.Secret{}
+	for name, s := range secrets {
+		all[name] = ipc.Secret{File: s.File, Command: s.Command, Env: s.Env, Variable: s.As == config.SecretVariable, Tenants: s.Tenants}
+	}
+	return all
 }

@@ -121,7 +121,7 @@ func (in *submission) read(prog *program, cfg *config.Config) (*source, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
-	jobs, err := jobfile.DecodeJobs("standard input", []byte(in.stdin), jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg), BaseDir: dir})
+	jobs, err := jobfile.DecodeJobs("standard input", []byte(in.stdin), jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg), Grants: cfg.Grants, BaseDir: dir})
 	if err != nil {
 		return nil, usage(err)
 	}

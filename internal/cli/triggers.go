@@ -106,7 +106,7 @@ func (runs *runner) submitFiring(ctx context.Context, e *engine, f trigger.Firin
 // firingJobs reads the jobs of a firing. With unless_active each gets a key, by
 // which the store refuses them all while one of them is unfinished.
 func (prog *program) firingJobs(f trigger.Firing, cfg *config.Config) (jobfile.Jobs, error) {
-	jobs, err := jobfile.LoadJobs([]string{f.Settings.Job}, jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg)})
+	jobs, err := jobfile.LoadJobs([]string{f.Settings.Job}, jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(cfg), Domains: domains(cfg), Grants: cfg.Grants})
 	if err != nil {
 		return jobs, err
 	}

@@ -65,6 +65,10 @@ type Config struct {
 	Escalation Escalation `json:"escalation"`
 	// What one run may use of the host, unless its job says otherwise. 0: no limit.
 	Limits Limits `json:"limits"`
+	// How runs are held, and what of the host they see: [security.md](security.md#what-holds-a-run).
+	Sandbox Sandbox `json:"sandbox,omitzero"`
+	// By name, such as `NPM_TOKEN`: what jobs may be given that nobody else is to see. A job names it in `secrets`.
+	Secrets map[string]Secret `json:"secrets,omitempty" keys:"match:\"^[A-Za-z_][A-Za-z0-9_]*$\" is:\"a name\" want:\"a name such as NPM_TOKEN\""`
 	// The processes that run the jobs. A change needs a restart.
 	Cores Cores `json:"cores"`
 	// The folders that jobs work in.

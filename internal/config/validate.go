@@ -45,6 +45,8 @@ func (v *validator) validate() {
 	if c, hang := v.config.Cores, v.config.Heartbeat.HangAfter; c.SlowHeartbeat >= hang && v.Has("cores.slow_heartbeat") {
 		v.Failf("cores.slow_heartbeat", "is %s, not shorter than heartbeat.hang_after, which is %s: the core would count as hung before", c.SlowHeartbeat, hang)
 	}
+	v.sandbox()
+	v.secrets()
 	v.policy()
 	v.triggers()
 	v.api()

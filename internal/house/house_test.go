@@ -76,7 +76,7 @@ var cores = map[string]string{
 	"permit":             "job",
 	"breaker":            "job internal/fields",
 	"watchdog":           "job internal/isolation internal/fields",
-	"worker":             "job internal/proc",
+	"worker":             "job internal/proc internal/sandbox",
 	"worker/agentcli":    "job worker", // what the adapters of agents' CLIs share, and how those are installed
 	"worker/codex":       "job worker worker/agentcli",
 	"worker/claude":      "job worker worker/agentcli",
@@ -84,7 +84,7 @@ var cores = map[string]string{
 	"worker/shell":       "job worker",
 	"worker/exec":        "job worker",
 	"worker/workertest":  "job worker",
-	"internal/agentcore": "job ipc permit breaker watchdog worker worker/... internal/isolation internal/proc internal/statedir internal/workspace internal/jsoncheck internal/redact", // worker/...: the list of adapters that both programs have
+	"internal/agentcore": "job ipc permit breaker watchdog worker worker/... internal/isolation internal/proc internal/sandbox internal/statedir internal/workspace internal/jsoncheck internal/redact", // worker/...: the list of adapters that both programs have
 	"cmd/agentcore":      "internal/agentcore",
 }
 

@@ -75,8 +75,14 @@ type entry struct {
 	// server](cli.md#run-beside-serve), of `submit`, triggers and the API from the scheduler's. Values
 	// do not belong in a job file.
 	Env []string `yaml:"env"`
-	// Reserved; not supported yet.
-	Secrets string `yaml:"secrets" strict:"reserved"`
+	// How the job is held: [sandbox](security.md#what-holds-a-run).
+	Sandbox job.Sandbox `yaml:"sandbox" short:"level" otherwise:"what the [configuration](config.md) says"`
+	// The hosts that the job may reach, each such as `example.com`, `*.example.com` or `example.com:8443`, or a preset:
+	// `crates`, `github`, `go`, `npm`, `pypi`. `none` and `full` stand alone; the capability `network` means `full`. The
+	// worker's own model is always reached.
+	Network []string `yaml:"network" single:"true" otherwise:"none, or full with the capability network"`
+	// Names of `secrets` of the [configuration](config.md) that the job is given. Values do not belong in a job file.
+	Secrets []string `yaml:"secrets" form:"variable" want:"the name of a secret of the configuration, such as NPM_TOKEN, not the secret itself"`
 	// Higher is sooner, among the jobs of a tenant.
 	Priority int `yaml:"priority" otherwise:"0"`
 	// Not before: a time as RFC 3339 has it (`2030-01-31T18:00:00Z`, with its zone), or a duration

@@ -19,6 +19,8 @@ type Options struct {
 	Workers []string
 	// Domains are those that a job may name beside its agent's own; empty means any.
 	Domains []string
+	// Grants returns what a job asks for that the host does not allow; nil allows everything.
+	Grants func(*job.Spec) []*job.FieldError
 	// BaseDir is the folder that relative paths start from; "" means the job
 	// file's own, and for Decode the current one.
 	BaseDir string

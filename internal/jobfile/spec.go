@@ -66,6 +66,7 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 		Instructions:  r.instructions(path+".instructions", e.Instructions),
 		SystemPrompt:  e.SystemPrompt,
 		AllowCommands: e.Allow, Env: e.Env, Priority: e.Priority, Class: e.Class,
+		Sandbox: e.Sandbox, Network: e.Network, Secrets: e.Secrets,
 		Agent: e.Agent, Domain: e.Domain, Expect: e.Expect,
 		RunnableAt: r.timeOrDuration(path+".runnable_at", e.RunnableAt),
 		Deadline:   r.timeOrDuration(path+".deadline", e.Deadline),
@@ -83,6 +84,9 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 		r.Failf(path+".deadline", "%s is in the past (it is %s now)", e.Deadline.text, r.now.Format(time.RFC3339))
 	}
 	errs := s.Validate()
+	if len(errs) == 0 && r.opts.Grants != nil {
+		errs = r.opts.Grants(&s)
+	}
 	for _, bad := range errs {
 		from.fail(bad.Field, bad.Message)
 	}

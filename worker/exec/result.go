@@ -18,7 +18,7 @@ const maxRetryAfter = 7 * 24 * time.Hour
 
 // schedulersOwn are the classes that a worker cannot know: they are about what
 // people and the scheduler did.
-var schedulersOwn = []job.ErrorClass{job.CancelledClass, job.HumanRejected, job.VerifyFailed}
+var schedulersOwn = []job.ErrorClass{job.CancelledClass, job.HumanRejected, job.SandboxClass, job.VerifyFailed}
 
 // result notes a result line after making sense of it. Of several, a failed
 // one counts before a completed one, and the first before the others.

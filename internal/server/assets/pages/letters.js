@@ -19,6 +19,7 @@ const CLASSES = [
   'VERIFY_FAILED',
   'HUMAN_REJECTED',
   'BUDGET',
+  'SANDBOX',
   'CANCELLED',
   'CONFIG',
   'UNKNOWN',

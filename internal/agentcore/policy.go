@@ -1,0 +1,91 @@
+package agentcore
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/agentsched/agentsched/internal/sandbox"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+)
+
+// Held is what a run's policy is made of: what its job asks for, what the host allows, and where the run's own files lie.
+// All paths are absolute.
+type Held struct {
+	Level    sandbox.Level
+	Spec     *job.Spec
+	Settings ipc.Sandbox
+
+	Workspace string   // the folder that it works in
+	Borrowed  []string // what the workspace refers to and the run may read, such as git's objects
+	Own       []string // private folders and files of the run, which it may change: its home, its temporary files
+	Cache     string   // of its tenant, for toolchains; "" for none
+	Tools     []string // toolchains, and the folders of the worker's program, which it may read
+	Hidden    []string // what no run sees, whatever else is granted
+	Ports     []uint16 // of loopback that it may connect to
+}
+
+// system are the folders that every run may read: what programs are made of.
+var system = []string{
+	"/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap", "/proc", "/sys",
+	"/var/cache/fontconfig", "/var/lib/ca-certificates", "/var/lib/alternatives",
+}
+
+// secret are files within these that only root may read, or a service of its own: a run of root is not root.
+var secret = []string{"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/etc/security/opasswd"}
+
+// Policy returns what the run may do. The strictest of configuration and job wins: a list of the job's narrows what the
+// configuration grants, and what either hides is hidden.
+func (h *Held) Policy() sandbox.Policy {
+	read := h.Settings.Read
+	if len(h.Spec.Sandbox.Read) > 0 {
+		read = narrowed(slices.Concat(read, h.Settings.Write), h.Spec.Sandbox.Read)
+	}
+	p := sandbox.Policy{
+		Level: h.Level, Ports: h.Ports, FullNetwork: h.Spec.HasFullNetwork(),
+		Read:  slices.Concat(system, h.Tools, h.Borrowed, read),
+		Write: slices.Concat(h.Own, narrowed(h.Settings.Write, h.Spec.Sandbox.Write)),
+		Hide:  slices.Concat(secret, h.Hidden, h.Settings.Hide, h.Spec.Sandbox.Hide),
+	}
+	if h.Cache != "" {
+		p.Write = append(p.Write, h.Cache)
+	}
+	refused := slices.Concat(h.Settings.Hide, h.Spec.Sandbox.Hide)
+	hidden := func(path string) bool { return below(path, refused) }
+	p.Read, p.Write = slices.DeleteFunc(p.Read, hidden), slices.DeleteFunc(p.Write, hidden)
+	switch {
+	case h.Workspace == "":
+	case h.Spec.Can(job.CanEdit):
+		p.Write = append(p.Write, h.Workspace)
+	default:
+		p.Read = append(p.Read, h.Workspace)
+	}
+	for _, list := range []*[]string{&p.Read, &p.Write, &p.Hide} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return p
+}
+
+// narrowed returns what of the asked paths lies within those that are allowed; all that are allowed if nothing is asked
+// for.
+func narrowed(allowed, asked []string) []string {
+	if len(asked) == 0 {
+		return allowed
+	}
+	var both []string
+	for _, path := range asked {
+		if below(path, allowed) {
+			both = append(both, path)
+		}
+	}
+	return both
+}
+
+// below reports whether a clean absolute path is one of dirs or lies in one.
+func below(path string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		rel, err := filepath.Rel(dir, path)
+		return err == nil && filepath.IsLocal(rel)
+	})
+}

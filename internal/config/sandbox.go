@@ -1,0 +1,141 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/agentsched/agentsched/internal/fields"
+	"github.com/agentsched/agentsched/job"
+)
+
+// Sandbox is how runs are held and what of the host they see.
+type Sandbox struct {
+	// How firmly runs are held whose job does not ask for more: `strict`, `standard` or `none`. A run that the host
+	// cannot hold so does not start.
+	Level job.SandboxLevel `json:"level,omitempty" words:"strict standard none" otherwise:"none"`
+	// The least that a job may ask for.
+	Least job.SandboxLevel `json:"least,omitempty" words:"strict standard none" otherwise:"the same as level"`
+	// Files and folders that runs may read besides what every run sees: absolute paths. A job with a list of its own gets
+	// that part of it which lies within these.
+	Read []string `json:"read,omitempty" match:"^/" is:"an absolute path" want:"an absolute path such as /srv/data"`
+	// Files and folders that runs may change besides their workspace: absolute paths. Likewise.
+	Write []string `json:"write,omitempty" match:"^/" is:"an absolute path" want:"an absolute path such as /srv/data"`
+	// Files and folders that no run sees, whatever else is granted: absolute paths.
+	Hide []string `json:"hide,omitempty" match:"^/" is:"an absolute path" want:"an absolute path such as /srv/data"`
+}
+
+// Levels returns the level of runs whose job names none, and the least that a job may ask for.
+func (s Sandbox) Levels() (level, least job.SandboxLevel) {
+	level = cmp.Or(s.Level, job.SandboxNone)
+	return level, cmp.Or(s.Least, level)
+}
+
+// Grants returns what a job asks for that this host does not allow: less of a sandbox than the least, paths beyond those
+// that runs may have, secrets that are not there or are another tenant's.
+func (c *Config) Grants(s *job.Spec) []*job.FieldError {
+	var errs []*job.FieldError
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, &job.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+	}
+	if _, least := c.Sandbox.Levels(); s.Sandbox.Level != "" && s.Sandbox.Level.Weaker(least) {
+		bad("sandbox.level", "%s is less than this host allows, which is %s; ask for that or more, or have sandbox.least lowered in the configuration", s.Sandbox.Level, least)
+	}
+	for _, list := range []struct {
+		field      string
+		asked, has []string
+	}{{"sandbox.read", s.Sandbox.Read, slices.Concat(c.Sandbox.Read, c.Sandbox.Write)}, {"sandbox.write", s.Sandbox.Write, c.Sandbox.Write}} {
+		for i, path := range list.asked {
+			if !slices.ContainsFunc(list.has, func(dir string) bool { return pathWithin(path, dir) }) {
+				bad(fmt.Sprintf("%s[%d]", list.field, i), "%s is not within what %s of the configuration allows; have it added there", path, list.field)
+			}
+		}
+	}
+	for i, name := range s.Secrets {
+		at := fmt.Sprintf("secrets[%d]", i)
+		secret, known := c.Secrets[name]
+		switch {
+		case !known:
+			hint := ""
+			if near := fields.Nearest(name, slices.Sorted(maps.Keys(c.Secrets))); near != "" {
+				hint = fmt.Sprintf("; did you mean %s?", near)
+			}
+			bad(at, "%q is no secret of the configuration%s", name, hint)
+		case len(secret.Tenants) > 0 && !slices.Contains(secret.Tenants, cmp.Or(s.Tenant, job.DefaultTenant)):
+			bad(at, "%q is not given to jobs of tenant %s; have it added to secrets.%s.tenants of the configuration", name, cmp.Or(s.Tenant, job.DefaultTenant), name)
+		}
+	}
+	return errs
+}
+
+// pathWithin reports whether a clean absolute path is dir or lies in it.
+func pathWithin(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// sandbox refuses paths that could mean others later on, and a bound above what it bounds.
+func (v *validator) sandbox() {
+	s := v.config.Sandbox
+	if level, least := s.Levels(); level.Weaker(least) && !v.Blamed("sandbox.level") && !v.Blamed("sandbox.least") {
+		v.Failf("sandbox.least", "%s is more than sandbox.level, which is %s: no job without a level of its own could start", least, level)
+	}
+	for _, list := range []struct {
+		field string
+		paths []string
+	}{{"sandbox.read", s.Read}, {"sandbox.write", s.Write}, {"sandbox.hide", s.Hide}} {
+		for i, path := range list.paths {
+			if filepath.IsAbs(path) {
+				v.folder(fmt.Sprintf("%s[%d]", list.field, i), path)
+			}
+		}
+	}
+}
+
+// Secret is where a secret is found, which jobs name in `secrets`: exactly one of `file`, `command` and `env`. It is
+// looked up for each run that is granted it, never kept, and taken out of all that is told of the run.
+type Secret struct {
+	// A file that holds it, an absolute path; a line break at its end is left out.
+	File string `json:"file,omitempty" match:"^/" is:"an absolute path" want:"an absolute path such as /etc/agentsched/npm-token"`
+	// A command that prints it, such as `[pass, show, npm]`; a line break at its end is left out.
+	Command []string `json:"command,omitempty" items:"1" want:"a program and its arguments, such as [pass, show, npm]"`
+	// The name of a variable of the scheduler that holds it.
+	Env string `json:"env,omitempty" form:"variable" want:"the name of the variable that holds the secret, such as NPM_TOKEN, not the secret itself"`
+	// How a run gets it. `file`: in a file of its private folder, whose path is in the variable `NAME_FILE`. `variable`: in
+	// the variable `NAME`, which every program of the run sees.
+	As SecretForm `json:"as,omitempty" words:"file variable" otherwise:"file"`
+	// The tenants whose jobs may be given it.
+	Tenants []job.Tenant `json:"tenants,omitempty" otherwise:"all"`
+}
+
+// SecretForm is how a run gets a secret.
+type SecretForm string
+
+// The forms.
+const (
+	SecretFile     SecretForm = "file"
+	SecretVariable SecretForm = "variable"
+)
+
+// secrets refuses those that are found nowhere, or in two places.
+func (v *validator) secrets() {
+	for _, name := range slices.Sorted(maps.Keys(v.config.Secrets)) {
+		path, s := fields.Join("secrets", name), v.config.Secrets[name]
+		n := 0
+		for _, given := range []bool{s.File != "", len(s.Command) > 0, s.Env != ""} {
+			if given {
+				n++
+			}
+		}
+		switch {
+		case v.faulty(path):
+		case n == 0:
+			v.Failf(path, "says nowhere to find it, want one of file, command and env")
+		case n > 1:
+			v.Failf(path, "is given by more than one of file, command and env; keep one")
+		}
+		v.program(path+".command[0]", s.Command)
+	}
+}
