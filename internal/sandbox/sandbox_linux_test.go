@@ -1,0 +1,378 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFiles: what is granted works and nothing else does.
+func TestFiles(t *testing.T) {
+	p, workspace := typical(t)
+	outside := realDir(t)
+	secret, home := filepath.Join(outside, "secret"), filepath.Join(outside, "home")
+	for _, dir := range []string{home + "/.ssh/keys", home + "/tools", workspace + "/sub"} {
+		mustDo(t, os.MkdirAll(dir, 0o755))
+	}
+	for _, file := range []string{secret, home + "/.ssh/id", home + "/.ssh/keys/public", home + "/.netrc", home + "/tools/lib", workspace + "/file", outside + "/one"} {
+		mustDo(t, os.WriteFile(file, []byte("content"), 0o644))
+	}
+	mustDo(t, os.Symlink(secret, workspace+"/link"))
+	p.Read = append(p.Read, home, outside+"/missing")
+	p.Hide = append(p.Hide, home+"/.ssh", home+"/.netrc")
+	p.Write = append(p.Write, home+"/.ssh/keys", outside+"/one")
+	r := startRun(t, p)
+
+	const denied = syscall.EACCES
+	r.can("read", workspace+"/file")
+	r.can("write", workspace+"/new")
+	r.can("append", workspace+"/new")
+	r.can("truncate", workspace+"/new")
+	r.can("mkdir", workspace+"/dir")
+	r.can("rename", workspace+"/new", workspace+"/dir/new")
+	r.can("link", workspace+"/file", workspace+"/sub/file")
+	r.can("remove", workspace+"/dir/new")
+	r.cannot(denied, "read", secret)
+	r.cannot(denied, "read", workspace+"/link")
+	r.cannot(denied, "read", workspace+"/../"+filepath.Base(workspace)+"/link")
+	r.cannot(denied, "read", "/proc/self/root"+secret)
+	r.cannot(denied, "write", secret)
+	r.cannot(denied, "write", outside+"/new")
+	r.cannot(denied, "truncate", secret)
+	r.cannot(denied, "remove", secret)
+	r.cannot(denied, "mkdir", outside+"/dir")
+	r.cannot(denied, "rename", secret, workspace+"/secret")
+	r.cannot(syscall.EXDEV, "link", secret, workspace+"/secret")
+	r.cannot(denied, "rename", workspace+"/file", outside+"/file")
+	r.cannot(denied, "list", outside)
+
+	r.can("read", home+"/tools/lib")
+	r.can("list", home+"/tools")
+	r.cannot(denied, "write", home+"/tools/lib")
+	r.cannot(denied, "write", home+"/tools/new")
+	r.cannot(denied, "read", home+"/.ssh/id")
+	r.cannot(denied, "list", home+"/.ssh")
+	r.cannot(denied, "list", home)
+	r.cannot(denied, "read", home+"/.netrc")
+	r.can("write", home+"/.ssh/keys/new")
+	r.can("read", home+"/.ssh/keys/public")
+	r.can("append", outside+"/one")
+	r.can("truncate", outside+"/one")
+	r.cannot(denied, "remove", outside+"/one")
+
+	r.can("read", "/etc/passwd")
+	r.can("list", "/usr/bin")
+	r.can("read", "/proc/self/status")
+	r.can("read", "/proc/sys/kernel/ostype")
+	r.cannot(denied, "append", "/proc/sys/kernel/core_pattern")
+	r.cannot(denied, "append", "/proc/self/uid_map")
+	r.cannot(denied, "write", "/etc/sandbox-test")
+	r.cannot(denied, "append", "/etc/passwd")
+	for _, device := range []string{"/dev/null", "/dev/zero", "/dev/urandom"} {
+		r.can("device", device)
+	}
+	r.cannot(syscall.ENOSPC, "device", "/dev/full")
+	r.cannot(denied, "list", "/dev")
+	r.cannot(denied, "write", "/dev/shm/sandbox-test")
+	if os.Getuid() == 0 {
+		r.cannot(denied, "read", "/etc/shadow")
+	}
+}
+
+// TestWriteMustExist: a folder that is to be written and is not there is a mistake; one that is to be read is none.
+func TestWriteMustExist(t *testing.T) {
+	p, workspace := typical(t)
+	p.Write = append(p.Write, workspace+"/missing")
+	if s, err := p.Prepare("/bin/sh", nil); err == nil || !strings.Contains(err.Error(), "sandbox.write") || !strings.Contains(err.Error(), workspace+"/missing") {
+		t.Errorf("prepared %v, %v", s, err)
+	}
+}
+
+// TestOtherProcesses: a run sees neither the scheduler's processes nor another run's, and cannot end them.
+func TestOtherProcesses(t *testing.T) {
+	p, _ := typical(t)
+	other := startRun(t, p)
+	r := startRun(t, p)
+	for name, pid := range map[string]int{"the parent": os.Getpid(), "another run": other.cmd.Process.Pid} {
+		t.Run(name, func(t *testing.T) {
+			for _, file := range []string{"environ", "maps", "mem", "auxv", "syscall"} {
+				path := fmt.Sprintf("/proc/%d/%s", pid, file)
+				if _, failure := r.do("read", path); failure != syscall.EACCES.Error() && failure != syscall.EPERM.Error() {
+					t.Errorf("read %s: error %q", path, failure)
+				}
+			}
+			for _, path := range []string{"root/etc/passwd", "cwd/doc.go", "fd/0"} {
+				r.cannot(syscall.EACCES, "read", fmt.Sprintf("/proc/%d/%s", pid, path))
+			}
+			r.cannot(syscall.EPERM, "kill", strconv.Itoa(pid), "0")
+			r.cannot(syscall.EPERM, "call", number(unix.SYS_PTRACE), number(unix.PTRACE_ATTACH), strconv.Itoa(pid))
+			r.told(Denial{Call: "ptrace", Detail: "request 0x10", Hostile: true})
+			r.cannot(syscall.EPERM, "call", number(unix.SYS_PRLIMIT64), strconv.Itoa(pid), number(unix.RLIMIT_CORE), "0x400000")
+			r.can("call", number(unix.SYS_PRLIMIT64), "0", number(unix.RLIMIT_CORE), "0")
+		})
+	}
+	r.can("kill", strconv.Itoa(r.cmd.Process.Pid), "0")
+	other.can("read", "/etc/passwd") // it lives
+}
+
+// TestCalls: calls that are refused, what is told of them, and the calls beside them that work.
+func TestCalls(t *testing.T) {
+	p, workspace := typical(t)
+	r := startRun(t, p)
+	refusals := []struct {
+		denial Denial
+		args   []uint64
+	}{
+		{Denial{"ptrace", "request 0x0", false}, []uint64{unix.SYS_PTRACE, unix.PTRACE_TRACEME}},
+		{Denial{"process_vm_readv", "", true}, []uint64{unix.SYS_PROCESS_VM_READV, 1}},
+		{Denial{"process_vm_writev", "", true}, []uint64{unix.SYS_PROCESS_VM_WRITEV, 1}},
+		{Denial{"mount", "", true}, []uint64{unix.SYS_MOUNT}},
+		{Denial{"umount2", "", true}, []uint64{unix.SYS_UMOUNT2}},
+		{Denial{"move_mount", "", true}, []uint64{unix.SYS_MOVE_MOUNT}},
+		{Denial{"fsopen", "", true}, []uint64{unix.SYS_FSOPEN}},
+		{Denial{"open_tree", "", true}, []uint64{unix.SYS_OPEN_TREE}},
+		{Denial{"mount_setattr", "", true}, []uint64{unix.SYS_MOUNT_SETATTR}},
+		{Denial{"pivot_root", "", true}, []uint64{unix.SYS_PIVOT_ROOT}},
+		{Denial{"chroot", "", true}, []uint64{unix.SYS_CHROOT}},
+		{Denial{"open_by_handle_at", "", true}, []uint64{unix.SYS_OPEN_BY_HANDLE_AT}},
+		{Denial{"setns", "", true}, []uint64{unix.SYS_SETNS, ^uint64(0)}},
+		{Denial{"unshare", "", false}, []uint64{unix.SYS_UNSHARE, unix.CLONE_NEWUSER}},
+		{Denial{"unshare", "", false}, []uint64{unix.SYS_UNSHARE, unix.CLONE_NEWNET | unix.CLONE_FS}},
+		{Denial{"clone", "", false}, []uint64{unix.SYS_CLONE, unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}},
+		{Denial{"keyctl", "", true}, []uint64{unix.SYS_KEYCTL}},
+		{Denial{"add_key", "", true}, []uint64{unix.SYS_ADD_KEY}},
+		{Denial{"request_key", "", true}, []uint64{unix.SYS_REQUEST_KEY}},
+		{Denial{"bpf", "", true}, []uint64{unix.SYS_BPF}},
+		{Denial{"perf_event_open", "", false}, []uint64{unix.SYS_PERF_EVENT_OPEN}},
+		{Denial{"userfaultfd", "", false}, []uint64{unix.SYS_USERFAULTFD}},
+		{Denial{"kexec_load", "", true}, []uint64{unix.SYS_KEXEC_LOAD}},
+		{Denial{"init_module", "", true}, []uint64{unix.SYS_INIT_MODULE}},
+		{Denial{"finit_module", "", true}, []uint64{unix.SYS_FINIT_MODULE}},
+		{Denial{"personality", "", false}, []uint64{unix.SYS_PERSONALITY, 0x0040000}},
+		{Denial{"setpriority", "", false}, []uint64{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 1, 5}},
+		{Denial{"mq_open", "", false}, []uint64{unix.SYS_MQ_OPEN}},
+		{Denial{"ioctl", "TIOCSTI", true}, []uint64{unix.SYS_IOCTL, 0, unix.TIOCSTI}},
+		{Denial{"ioctl", "TIOCSTI", true}, []uint64{unix.SYS_IOCTL, 0, 0xffffffff00000000 | unix.TIOCSTI}}, // the kernel takes the lower half
+		{Denial{"ioctl", "TIOCLINUX", true}, []uint64{unix.SYS_IOCTL, 0, tiocLinux}},
+		{Denial{"socket", "AF_UNIX SOCK_STREAM", false}, []uint64{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}},
+		{Denial{"socket", "AF_UNIX SOCK_DGRAM", false}, []uint64{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_DGRAM}},
+		{Denial{"socket", "AF_INET SOCK_DGRAM", false}, []uint64{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM}},
+		{Denial{"socket", "AF_INET6 SOCK_DGRAM", false}, []uint64{unix.SYS_SOCKET, unix.AF_INET6, unix.SOCK_DGRAM | unix.SOCK_NONBLOCK}},
+		{Denial{"socket", "AF_INET SOCK_RAW", true}, []uint64{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP}},
+		{Denial{"socket", "AF_INET6 SOCK_RAW", true}, []uint64{unix.SYS_SOCKET, unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6}},
+		{Denial{"socket", "AF_INET SOCK_STREAM", false}, []uint64{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}},
+		{Denial{"socket", "AF_PACKET SOCK_RAW", true}, []uint64{unix.SYS_SOCKET, unix.AF_PACKET, unix.SOCK_RAW}},
+		{Denial{"socket", "AF_VSOCK SOCK_STREAM", true}, []uint64{unix.SYS_SOCKET, unix.AF_VSOCK, unix.SOCK_STREAM}},
+		{Denial{"socket", "AF_NETLINK SOCK_RAW", false}, []uint64{unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT}},
+		{Denial{"socket", "38 SOCK_SEQPACKET", false}, []uint64{unix.SYS_SOCKET, unix.AF_ALG, unix.SOCK_SEQPACKET}},
+		{Denial{"socketpair", "AF_UNIX SOCK_DGRAM", false}, []uint64{unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SOCK_DGRAM}},
+		{Denial{"sendto", "MSG_FASTOPEN", false}, []uint64{unix.SYS_SENDTO, 0, 0, 0, unix.MSG_FASTOPEN}},
+		{Denial{"sendmsg", "MSG_FASTOPEN", false}, []uint64{unix.SYS_SENDMSG, 0, 0, unix.MSG_FASTOPEN | unix.MSG_NOSIGNAL}},
+		{Denial{"sendmmsg", "MSG_FASTOPEN", false}, []uint64{unix.SYS_SENDMMSG, 0, 0, 0, unix.MSG_FASTOPEN}},
+		{Denial{"setsockopt", "a route for packets", true}, []uint64{unix.SYS_SETSOCKOPT, 0, unix.IPPROTO_IP, unix.IP_OPTIONS}},
+		{Denial{"setsockopt", "a route for packets", true}, []uint64{unix.SYS_SETSOCKOPT, 0, unix.IPPROTO_IPV6, unix.IPV6_RTHDR}},
+	}
+	seen := make(map[Denial]bool)
+	for _, refusal := range refusals {
+		r.cannot(syscall.EPERM, "call", numbers(refusal.args)...)
+		if !seen[refusal.denial] || refusal.denial.Hostile { // others are told once
+			r.told(refusal.denial)
+		}
+		seen[refusal.denial] = true
+	}
+
+	absent := []struct {
+		errno syscall.Errno
+		args  []uint64
+	}{
+		{syscall.ENOSYS, []uint64{unix.SYS_CLONE3}},
+		{syscall.ENOSYS, []uint64{unix.SYS_IO_URING_SETUP}},
+		{syscall.ENOSYS, []uint64{unix.SYS_IO_URING_ENTER}},
+		{syscall.ENOSYS, []uint64{unix.SYS_OPENAT2}},
+		{syscall.EPROTONOSUPPORT, []uint64{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}},
+	}
+	if otherABI != 0 {
+		absent = append(absent, struct {
+			errno syscall.Errno
+			args  []uint64
+		}{syscall.ENOSYS, []uint64{otherABI | unix.SYS_GETPID}})
+	}
+	for _, a := range absent {
+		r.cannot(a.errno, "call", numbers(a.args)...)
+	}
+	allowed := [][]uint64{
+		{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM | unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC, unix.IPPROTO_TCP},
+		{unix.SYS_SOCKET, unix.AF_INET6, unix.SOCK_STREAM},
+		{unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE},
+		{unix.SYS_UNSHARE, unix.CLONE_FS},
+		{unix.SYS_PERSONALITY, 0xffffffff},
+		{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, 5},
+		{unix.SYS_MEMFD_CREATE, 0x400000},
+	}
+	for _, args := range allowed {
+		r.can("call", numbers(args)...)
+	}
+	r.cannot(syscall.EFAULT, "call", numbers([]uint64{unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SOCK_STREAM})...)
+	r.cannot(syscall.ENOTTY, "call", numbers([]uint64{unix.SYS_IOCTL, 0, unix.TCGETS})...)
+
+	mustDo(t, os.WriteFile(workspace+"/program", nil, 0o755))
+	r.can("chmod", workspace+"/program", "0755")
+	r.cannot(syscall.EPERM, "chmod", workspace+"/program", "04755")
+	r.cannot(syscall.EPERM, "create", workspace+"/other", "02755")
+	r.can("create", workspace+"/other", "0755")
+
+	status := r.can("read", "/proc/self/status")
+	for _, want := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
+		if !strings.Contains(status, want+":\t0000000000000000\n") {
+			t.Errorf("the run's status has no %s of zero", want)
+		}
+	}
+	if os.Getuid() == 0 && !strings.Contains(status, "CapBnd:\t0000000000000000\n") {
+		t.Error("root's run may gain capabilities")
+	}
+	for _, want := range []string{"NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
+		if !strings.Contains(status, want) {
+			t.Errorf("the run's status has no %q", want)
+		}
+	}
+}
+
+// TestDescriptors: a run has its own descriptors under their numbers, and none of ours.
+func TestDescriptors(t *testing.T) {
+	p, _ := typical(t)
+	own, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	_, err = io.WriteString(w, "for the run")
+	mustDo(t, err)
+	mustDo(t, w.Close())
+	inherited, err := os.Open("/etc/passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inherited.Close()
+	_, err = unix.FcntlInt(inherited.Fd(), unix.F_SETFD, 0) // as if a program had left it to us
+	mustDo(t, err)
+	r := startRun(t, p, own)
+	lines := strings.Split(r.can("descriptors"), "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[3], "3=pipe:") {
+		t.Errorf("the run has descriptors %q, want 0 to 3", lines)
+	}
+	if got := r.can("readfd", "3"); got != "for the run" {
+		t.Errorf("descriptor 3 has %q", got)
+	}
+}
+
+// TestNames: the process has the program's name and arguments, and its parent and session are those it was started with.
+func TestNames(t *testing.T) {
+	p, _ := typical(t)
+	r := startRun(t, p)
+	exe, _ := os.Executable()
+	if got, want := r.can("read", "/proc/self/comm"), filepath.Base(exe); !strings.HasPrefix(want, strings.TrimSpace(got)) {
+		t.Errorf("comm is %q, want %q", got, want)
+	}
+	if got := r.can("read", "/proc/self/cmdline"); got != exe+"\x00" {
+		t.Errorf("command line is %q", got)
+	}
+	if got, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.cmd.Process.Pid)); err != nil || got != exe {
+		t.Errorf("the program is %q, %v", got, err)
+	}
+	if sid, err := unix.Getsid(r.cmd.Process.Pid); err != nil || sid != r.cmd.Process.Pid {
+		t.Errorf("session %d, %v", sid, err)
+	}
+}
+
+// TestStartErrors: what could not be done is said, and the process ends.
+func TestStartErrors(t *testing.T) {
+	dir := realDir(t)
+	mustDo(t, os.WriteFile(dir+"/hidden", []byte("#!/bin/sh\n"), 0o755))
+	mustDo(t, os.WriteFile(dir+"/text", []byte("no program"), 0o755))
+	mustDo(t, os.WriteFile(dir+"/lost", []byte("#!"+dir+"/missing\n"), 0o755))
+	for name, tc := range map[string]struct{ path, want string }{
+		"missing":     {dir + "/missing", "execute " + dir + "/missing in the sandbox: no such file or directory"},
+		"hidden":      {dir + "/hidden", "permission denied: add its folder, and that of its interpreter, to sandbox.read"},
+		"no program":  {dir + "/text", "exec format error"},
+		"interpreter": {dir + "/lost", "no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := typical(t)
+			p.Read, p.Hide = append(p.Read, dir), append(p.Hide, dir+"/hidden")
+			s, cmd := confined(t, p, nil, tc.path)
+			defer s.Close()
+			mustDo(t, cmd.Start())
+			if err := s.Started(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != 127 {
+				t.Errorf("exit status %d, want 127", code)
+			}
+		})
+	}
+}
+
+// TestNotStarted: what is prepared and never started leaves nothing.
+func TestNotStarted(t *testing.T) {
+	before := openDescriptors(t)
+	p, _ := typical(t)
+	s, err := p.Prepare("/bin/sh", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, s.Close())
+	mustDo(t, s.Close())
+	if after := openDescriptors(t); after != before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func mustDo(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func number(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func numbers(list []uint64) []string {
+	var out []string
+	for _, n := range list {
+		out = append(out, number(n))
+	}
+	return out
+}
+
+// hello is a listener outside of all runs that says hello, and its port.
+func hello(t *testing.T, network, address string) (addr string, port uint16) {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); serve(l) }()
+	t.Cleanup(func() { l.Close(); <-done })
+	return l.Addr().String(), uint16(l.Addr().(*net.TCPAddr).Port)
+}

@@ -1,0 +1,28 @@
+package sandbox
+
+import "os"
+
+// SystemFiles are the files of the system that programs need to run, and no user's: what a run may read in any case.
+// Programs below them may be executed.
+func SystemFiles() []string {
+	return []string{
+		"/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt",
+		"/proc", "/sys", // what belongs to other processes Landlock keeps closed; neither may be written
+		"/nix/store", "/run/current-system", "/gnu/store", // systems whose programs are there
+		"/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", // what /etc/resolv.conf leads to
+		"/var/lib/ca-certificates", "/var/lib/alternatives",
+	}
+}
+
+// SystemSecrets are the files among SystemFiles that only root may read. A run has no capabilities, but a run of root
+// owns these.
+func SystemSecrets() []string {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	return []string{
+		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private",
+		"/etc/ssh", "/etc/pki/tls/private", "/etc/letsencrypt", "/etc/kubernetes", "/etc/docker", "/etc/wireguard", "/etc/openvpn",
+		"/etc/NetworkManager/system-connections", "/etc/krb5.keytab", "/etc/security/opasswd", "/etc/machine-id",
+	}
+}
