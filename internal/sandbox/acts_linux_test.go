@@ -150,6 +150,26 @@ func (a acting) do(act string, args []string) (string, error) {
 		var bound error
 		err = conn.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), "") })
 		return "", errors.Join(err, bound)
+	case "terminal": // a new one, its other side opened by path
+		f, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+			return "", err
+		}
+		n, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPTN)
+		if err != nil {
+			return "", err
+		}
+		side, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+		if err != nil {
+			return "", err
+		}
+		defer side.Close()
+		_, err = unix.IoctlGetTermios(int(side.Fd()), unix.TCGETS)
+		return "", err
 	case "device":
 		f, err := os.OpenFile(args[0], os.O_RDWR, 0)
 		if err != nil {

@@ -33,7 +33,7 @@ const maxGrants = 8192
 // grants returns the policy's files as a list that only allows, for a kernel that cannot refuse. A folder below which
 // something has fewer rights is replaced by its entries.
 func (p *Policy) grants() ([]grant, error) {
-	g := granter{named: make(map[string]rights)}
+	g := granter{named: make(map[string]rights), secret: make(map[string]bool)}
 	for _, list := range []struct {
 		name   string
 		paths  []string
@@ -50,6 +50,10 @@ func (p *Policy) grants() ([]grant, error) {
 			if _, ok := g.named[real]; !ok { // the strictest come first
 				g.named[real] = list.rights
 				g.paths = append(g.paths, real)
+				if list.rights == hidden {
+					info, err := os.Lstat(real)
+					g.secret[real] = err != nil || info.IsDir()
+				}
 			}
 		}
 	}
@@ -62,9 +66,10 @@ func (p *Policy) grants() ([]grant, error) {
 
 // granter collects grants.
 type granter struct {
-	named map[string]rights // what the policy names, by real path
-	paths []string          // its keys, sorted
-	list  []grant
+	named  map[string]rights // what the policy names, by real path
+	secret map[string]bool   // the folders among them that are hidden
+	paths  []string          // its keys, sorted
+	list   []grant
 }
 
 // add adds what there is at path and below it, given the rights of its folder and the named paths that are path or below.
@@ -74,11 +79,8 @@ func (g *granter) add(path string, r rights, named []string) error {
 	}
 	weaker, secret := false, false // something below has fewer rights; is a hidden folder
 	for _, n := range named {
-		if g.named[n] < r {
-			weaker = true
-			info, err := os.Lstat(n)
-			secret = secret || g.named[n] == hidden && (err != nil || info.IsDir())
-		}
+		weaker = weaker || g.named[n] < r
+		secret = secret || g.secret[n]
 	}
 	if !weaker {
 		if r != hidden {
@@ -138,16 +140,31 @@ func list(path string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// byFolder sorts paths so that all below a folder follow it.
+// byFolder sorts paths so that all below a folder follow it: a slash comes before every other byte.
 func byFolder(a, b string) int {
-	return strings.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	switch {
+	case i == len(a) || i == len(b):
+		return len(a) - len(b)
+	case a[i] == '/':
+		return -1
+	case b[i] == '/':
+		return 1
+	}
+	return int(a[i]) - int(b[i])
 }
 
 // below returns how many of the sorted paths, from the first on, are path or below it.
 func below(paths []string, path string) int {
-	prefix := strings.TrimSuffix(path, "/") + "/"
 	n := 0
-	for n < len(paths) && (paths[n] == path || strings.HasPrefix(paths[n], prefix)) {
+	for n < len(paths) {
+		rest, ok := strings.CutPrefix(paths[n], path)
+		if !ok || rest != "" && rest[0] != '/' && path != "/" {
+			break
+		}
 		n++
 	}
 	return n

@@ -53,6 +53,10 @@ type Policy struct {
 	FullNetwork bool
 	Ports       []uint16 // such as that of the run's endpoint
 
+	// NoNotifier is for a host whose kernel cannot ask about a run's calls (see Host.Notify): Landlock alone then holds
+	// connections, to Ports at every address, and nothing is told of what is refused.
+	NoNotifier bool
+
 	// Denied, if not nil, is told what the run was refused, as far as that can be seen: calls and connections, not files.
 	// It is called by one goroutine at a time, until Start.Close returns, and must not wait.
 	Denied func(Denial)

@@ -82,6 +82,7 @@ func TestFiles(t *testing.T) {
 		r.can("device", device)
 	}
 	r.cannot(syscall.ENOSPC, "device", "/dev/full")
+	r.can("terminal")
 	r.cannot(denied, "list", "/dev")
 	r.cannot(denied, "write", "/dev/shm/sandbox-test")
 	if os.Getuid() == 0 {

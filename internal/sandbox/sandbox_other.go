@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 )
 
 type start struct{}
@@ -31,3 +32,8 @@ func (s *Start) Started(context.Context) error { return nil }
 
 // Close ends what serves the run.
 func (s *Start) Close() error { return nil }
+
+func probe(context.Context) Host {
+	problem := &Problem{What: runtime.GOOS + "/" + runtime.GOARCH + " has no sandbox: only Linux on amd64 and arm64 has one"}
+	return Host{System: runtime.GOOS + "/" + runtime.GOARCH, Landlock: problem, Notify: problem, Standard: problem, Namespaces: problem, Bubblewrap: problem}
+}

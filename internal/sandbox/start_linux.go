@@ -56,11 +56,11 @@ func (s *start) prepare(to *Start) error {
 	if err != nil {
 		return fmt.Errorf("the kernel has no Landlock: %w", err)
 	}
-	kernel := notifications()
-	if !kernel && abi < 4 && !s.policy.FullNetwork {
-		return errors.New("the kernel can neither ask about connections (Linux 5.9) nor bind them to ports (Linux 6.7): allow the full network, or update the kernel")
+	notified := notifications() && !s.policy.NoNotifier
+	if !notified && abi < 4 && !s.policy.FullNetwork {
+		return errors.New("nothing holds connections: the kernel cannot be asked about them, and knows no rules for ports, which Linux 6.7 does")
 	}
-	set, err := s.policy.ruleset(abi, kernel)
+	set, err := s.policy.ruleset(abi, notified)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (s *start) prepare(to *Start) error {
 
 	first := 3 + len(to.Extra)
 	report, ruleset, socket := first+1, first+2, first+3
-	if kernel {
+	if notified {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("make a socket pair: %w", err)
@@ -95,7 +95,7 @@ func (s *start) prepare(to *Start) error {
 	}
 	s.theirs = slices.Insert(s.theirs, 0, stub)
 	order := []*os.File{stub, theirs, set}
-	if kernel {
+	if notified {
 		order = append(order, s.theirs[len(s.theirs)-1])
 	}
 	// The number is the one that the descriptor has in the process.

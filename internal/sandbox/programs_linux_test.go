@@ -1,0 +1,74 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPrograms: what agents use works under a typical policy.
+func TestPrograms(t *testing.T) {
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ name, program, script, want string }{
+		{"shell", "sh", `echo one >file && cat file | tr a-z A-Z && rm file && (exit 3) || echo $?`, "ONE\n3\n"},
+		{"git", "sh", `git init -q r && cd r && echo x >f && git add f && git -c user.name=n -c user.email=e@example.org commit -qm c && git log --format=%s && git gc -q && git status --short`, "c\n"},
+		{"go", "sh", `mkdir m && cd m && printf 'module m\n' >go.mod && printf 'package m\nimport ("net/http"; "net/http/httptest"; "testing")\nfunc Test(t *testing.T) { s := httptest.NewServer(http.NotFoundHandler()); defer s.Close(); r, err := http.Get(s.URL); if err != nil { t.Fatal(err) }; r.Body.Close() }\n' >m_test.go && go test . >out && cut -c1-4 out`, "ok  \n"},
+		{"node", "sh", `cat >s.js <<'S'
+const http = require('http'), cp = require('child_process'), worker = require('worker_threads')
+const s = http.createServer((q, r) => r.end('served')).listen(0, async () => {
+  const text = await (await fetch('http://localhost:' + s.address().port)).text()
+  const other = await (await fetch('http://127.0.0.1:' + s.address().port)).text()
+  const child = cp.execSync('echo child').toString().trim()
+  new worker.Worker("1", {eval: true}).on('exit', () => { console.log(text, other, child); s.close(); s.closeAllConnections() })
+})
+S
+node s.js`, "served served child\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, workspace := typical(t)
+			p.Read = append(p.Read, strings.TrimSpace(string(goroot)))
+			home, temp := realDir(t), realDir(t)
+			p.Write = append(p.Write, home, temp)
+			got, err := output(t, p, workspace, []string{"HOME=" + home, "TMPDIR=" + temp, "GOCACHE=" + filepath.Join(home, "cache"),
+				"GOMODCACHE=" + filepath.Join(home, "mod"), "GOFLAGS=", "GOPROXY=off", "PATH=" + strings.TrimSpace(string(goroot)) + "/bin:/usr/local/bin:/usr/bin:/bin"}, tc.program, "-c", tc.script)
+			if err != nil || got != tc.want {
+				t.Errorf("printed %q, %v; want %q", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// BenchmarkStart is the time from the start of true to its end: as it is, and at level standard.
+func BenchmarkStart(b *testing.B) {
+	for _, level := range []Level{None, Standard} {
+		b.Run(string(level), func(b *testing.B) {
+			p, _ := typical(b)
+			p.Level = level
+			for b.Loop() {
+				if _, err := output(b, p, "/", nil, "/bin/true"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPrepare is the part of a start that is made before the process.
+func BenchmarkPrepare(b *testing.B) {
+	p, _ := typical(b)
+	for b.Loop() {
+		s, err := p.Prepare("/bin/true", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
