@@ -181,7 +181,7 @@ func (p *Policy) socketRules() []rule {
 		// A pair of datagram sockets can be sent to any path, and so is no pair.
 		rule{nr: unix.SYS_SOCKETPAIR, name: "socketpair", verdict: refused, when: []condition{not(0, unix.AF_UNIX)}},
 		rule{nr: unix.SYS_SOCKETPAIR, name: "socketpair", verdict: refused, when: []condition{
-			unmasked(1, socketType, unix.SOCK_STREAM), unmasked(1, socketType, unix.SOCK_SEQPACKET)}})
+			is(0, unix.AF_UNIX), unmasked(1, socketType, unix.SOCK_STREAM), unmasked(1, socketType, unix.SOCK_SEQPACKET)}})
 	if p.FullNetwork {
 		return list
 	}

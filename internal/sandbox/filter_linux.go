@@ -4,6 +4,9 @@ package sandbox
 
 import (
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -32,39 +35,17 @@ func filter(rules []rule, notified bool) ([]bpf.RawInstruction, error) {
 	if otherABI != 0 {
 		program = append(program, bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: otherABI, SkipTrue: 1}, bpf.RetConstant{Val: fails(unix.ENOSYS)})
 	}
+	groups := make(map[uint32][]rule)
 	for _, r := range rules {
-		if r.verdict == decided && !notified {
-			continue
+		if r.verdict != decided || notified {
+			groups[r.nr] = append(groups[r.nr], r)
 		}
-		var body []bpf.Instruction
-		for _, c := range r.when {
-			body = append(body, load(c.offset()))
-			if c.mask != all {
-				body = append(body, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: c.mask})
-			}
-			body = append(body, bpf.JumpIf{}) // set below, when it is known how far
-		}
-		body = append(body, bpf.RetConstant{Val: r.action(notified)})
-		// Who fails a condition goes on behind the rule, where the number is loaded again.
-		next := 0
-		for i, in := range body {
-			if _, jump := in.(bpf.JumpIf); !jump {
-				continue
-			}
-			c := r.when[next]
-			next++
-			body[i] = bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.value, SkipFalse: uint8(len(body) - i - 1)}
-			if c.not {
-				body[i] = bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.value, SkipTrue: uint8(len(body) - i - 1)}
-			}
-		}
-		if len(r.when) > 0 {
-			body = append(body, load(dataNumber))
-		}
-		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: r.nr, SkipFalse: uint8(len(body))})
-		program = append(program, body...)
 	}
-	program = append(program, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
+	tree, err := search(slices.Sorted(maps.Keys(groups)), func(nr uint32) []bpf.Instruction { return group(groups[nr], notified) })
+	if err != nil {
+		return nil, err
+	}
+	program = append(program, tree...)
 	if len(program) > maxFilter {
 		return nil, fmt.Errorf("make the seccomp filter: %d instructions, at most %d are allowed", len(program), maxFilter)
 	}
@@ -73,6 +54,59 @@ func filter(rules []rule, notified bool) ([]bpf.RawInstruction, error) {
 		return nil, fmt.Errorf("make the seccomp filter: %w", err)
 	}
 	return raw, nil
+}
+
+// search finds the number that is loaded among sorted ones, and does what there is for it. It is a binary search: at a
+// filter's start the kernel walks through it for each call that it has.
+func search(numbers []uint32, do func(nr uint32) []bpf.Instruction) ([]bpf.Instruction, error) {
+	if len(numbers) > 3 {
+		half := len(numbers) / 2
+		less, err := search(numbers[:half], do)
+		if err != nil {
+			return nil, err
+		}
+		more, err := search(numbers[half:], do)
+		if err != nil {
+			return nil, err
+		}
+		program := []bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpLessThan, Val: numbers[half], SkipTrue: 1}, bpf.Jump{Skip: uint32(len(less))}}
+		return slices.Concat(program, less, more), nil
+	}
+	var program []bpf.Instruction
+	for _, nr := range numbers {
+		body := do(nr)
+		if len(body) > math.MaxUint8 {
+			return nil, fmt.Errorf("make the seccomp filter: the rules for call %d are too long", nr)
+		}
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: uint8(len(body))})
+		program = append(program, body...)
+	}
+	return append(program, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}), nil
+}
+
+// group returns what the rules of one number come to, ended by a return.
+func group(rules []rule, notified bool) []bpf.Instruction {
+	var program []bpf.Instruction
+	for _, r := range rules {
+		// Who fails a condition goes on behind the rule.
+		body := []bpf.Instruction{bpf.RetConstant{Val: r.action(notified)}}
+		for _, c := range slices.Backward(r.when) {
+			jump := bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.value, SkipFalse: uint8(len(body))}
+			if c.not {
+				jump = bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.value, SkipTrue: uint8(len(body))}
+			}
+			look := []bpf.Instruction{bpf.LoadAbsolute{Off: c.offset(), Size: 4}}
+			if c.mask != all {
+				look = append(look, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: c.mask})
+			}
+			body = slices.Concat(append(look, jump), body)
+		}
+		program = append(program, body...)
+		if len(r.when) == 0 {
+			return program
+		}
+	}
+	return append(program, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
 }
 
 func (c condition) offset() uint32 {

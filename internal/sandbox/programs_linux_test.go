@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,10 +12,12 @@ import (
 
 // TestPrograms: what agents use works under a typical policy.
 func TestPrograms(t *testing.T) {
-	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	out, err := exec.Command("go", "env", "GOROOT", "GOCACHE").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+	goroot, cache, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	mustDo(t, os.MkdirAll(cache, 0o755))
 	for _, tc := range []struct{ name, program, script, want string }{
 		{"shell", "sh", `echo one >file && cat file | tr a-z A-Z && rm file && (exit 3) || echo $?`, "ONE\n3\n"},
 		{"git", "sh", `git init -q r && cd r && echo x >f && git add f && git -c user.name=n -c user.email=e@example.org commit -qm c && git log --format=%s && git gc -q && git status --short`, "c\n"},
@@ -32,11 +35,11 @@ node s.js`, "served served child\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, workspace := typical(t)
-			p.Read = append(p.Read, strings.TrimSpace(string(goroot)))
+			p.Read = append(p.Read, goroot)
 			home, temp := realDir(t), realDir(t)
-			p.Write = append(p.Write, home, temp)
-			got, err := output(t, p, workspace, []string{"HOME=" + home, "TMPDIR=" + temp, "GOCACHE=" + filepath.Join(home, "cache"),
-				"GOMODCACHE=" + filepath.Join(home, "mod"), "GOFLAGS=", "GOPROXY=off", "PATH=" + strings.TrimSpace(string(goroot)) + "/bin:/usr/local/bin:/usr/bin:/bin"}, tc.program, "-c", tc.script)
+			p.Write = append(p.Write, home, temp, cache)
+			got, err := output(t, p, workspace, []string{"HOME=" + home, "TMPDIR=" + temp, "GOCACHE=" + cache,
+				"GOMODCACHE=" + filepath.Join(home, "mod"), "GOFLAGS=", "GOPROXY=off", "PATH=" + goroot + "/bin:/usr/local/bin:/usr/bin:/bin"}, tc.program, "-c", tc.script)
 			if err != nil || got != tc.want {
 				t.Errorf("printed %q, %v; want %q", got, err, tc.want)
 			}

@@ -114,9 +114,10 @@ func (m *image) confine(first, ruleset int) {
 
 // dropCapabilities leaves the process none, and none to be had by execve(2), not even by root.
 func (m *image) dropCapabilities() {
-	for c := range uint64(64) { // as many as there could be
-		// Who is not root may not, and need not: without new privileges execve gives none.
-		m.call("drop capabilities", ignored, unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c)
+	if os.Geteuid() == 0 { // others may not, and need not: without new privileges execve gives none
+		for c := range uint64(unix.CAP_LAST_CAP + 1) {
+			m.call("drop capabilities", ignored, unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c)
+		}
 	}
 	m.call("drop capabilities", required, unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL)
 	header := m.words(uint32(unix.LINUX_CAPABILITY_VERSION_3), int32(0))
