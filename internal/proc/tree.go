@@ -87,7 +87,7 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 	t := &Tree{
 		host:      h,
 		run:       spec.Run,
-		comm:      filepath.Base(path),
+		comm:      commandName(path, spec.Name),
 		subreaper: spec.Subreaper,
 		limits:    spec.Limits,
 		exited:    make(chan struct{}),
@@ -128,6 +128,15 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// commandName is what the process will be called: a descriptor that it is started from, as a sandboxed program is, has no
+// name of the program.
+func commandName(path, name string) string {
+	if name != "" && strings.HasPrefix(path, "/proc/self/fd/") {
+		path = name
+	}
+	return filepath.Base(path)
 }
 
 // CoreName is the Spec.Name of a core: a process that may not read its environment knows its run by its command line, which

@@ -269,3 +269,18 @@ func TestRunHelper(t *testing.T) {
 		}
 	})
 }
+
+// TestProgramByDescriptor: a program that is started from one of its descriptors is told of by its name.
+func TestProgramByDescriptor(t *testing.T) {
+	for _, tc := range []struct{ path, name, want string }{
+		{"/bin/sh", "", "sh"},
+		{"/usr/bin/agentcore", CoreName("i/core/1"), "agentcore"},
+		{"/proc/self/fd/3", "/usr/bin/codex", "codex"},
+		{"/proc/self/fd/3", "codex", "codex"},
+		{"/proc/self/fd/3", "", "3"},
+	} {
+		if got := commandName(tc.path, tc.name); got != tc.want {
+			t.Errorf("command name of %q called %q: %q, want %q", tc.path, tc.name, got, tc.want)
+		}
+	}
+}
