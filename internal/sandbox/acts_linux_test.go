@@ -170,6 +170,19 @@ func (a acting) do(act string, args []string) (string, error) {
 		defer side.Close()
 		_, err = unix.IoctlGetTermios(int(side.Fd()), unix.TCGETS)
 		return "", err
+	case "prctl":
+		r, _, errno := unix.Syscall6(unix.SYS_PRCTL, number(0), number(1), 0, 0, 0, 0)
+		if errno != 0 {
+			return "", errno
+		}
+		return strconv.Itoa(int(r)), nil
+	case "pdeathsig":
+		var signal int32
+		_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&signal)), 0)
+		if errno != 0 {
+			return "", errno
+		}
+		return strconv.Itoa(int(signal)), nil
 	case "device":
 		f, err := os.OpenFile(args[0], os.O_RDWR, 0)
 		if err != nil {

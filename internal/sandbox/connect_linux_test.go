@@ -5,11 +5,14 @@ package sandbox
 import (
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // TestConnect: a run reaches its ports on the loopback and what it serves, and nothing else.
@@ -113,6 +116,67 @@ func TestFullNetwork(t *testing.T) {
 	if _, failure := r.do("connect", "4", "127.0.0.1:1"); failure != syscall.ECONNREFUSED.Error() {
 		t.Errorf("connect to a closed port: %q", failure)
 	}
+}
+
+// TestByPort: where the kernel cannot ask, Landlock holds connections to the policy's ports.
+func TestByPort(t *testing.T) {
+	granted, port := hello(t, "tcp4", "127.0.0.1:0")
+	other, _ := hello(t, "tcp4", "127.0.0.1:0")
+	p, _ := typical(t)
+	p.Ports, p.NoNotifier = []uint16{port}, true
+	r := startRun(t, p)
+	if got := r.can("dial", granted); got != "hello" {
+		t.Errorf("heard %q", got)
+	}
+	r.cannot(syscall.EACCES, "connect", "4", other)
+	r.can("listen", "own", "tcp4", "127.0.0.1:0")
+	r.cannot(syscall.EPERM, "call", numbers([]uint64{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM})...)
+	r.cannot(syscall.EPERM, "call", numbers([]uint64{unix.SYS_PTRACE, unix.PTRACE_ATTACH, 1})...)
+}
+
+// TestClosedProcess: a program that nobody may look into has no connections unless root starts it.
+func TestClosedProcess(t *testing.T) {
+	granted, port := hello(t, "tcp4", "127.0.0.1:0")
+	p, _ := typical(t)
+	p.Ports = []uint16{port}
+	r := startRun(t, p)
+	r.can("prctl", number(unix.PR_SET_DUMPABLE), "0")
+	if os.Getuid() == 0 {
+		r.can("dial", granted)
+		return
+	}
+	r.cannot(syscall.EPERM, "dial", granted)
+	r.told(Denial{Call: "connect", Detail: "by a process whose memory and sockets are closed to the scheduler"})
+}
+
+// TestCloseWhileConnecting: a connection that its peer does not take holds up nobody but its caller.
+func TestCloseWhileConnecting(t *testing.T) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	mustDo(t, err)
+	defer unix.Close(fd)
+	mustDo(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	mustDo(t, unix.Listen(fd, 0))
+	name, err := unix.Getsockname(fd)
+	mustDo(t, err)
+	port := name.(*unix.SockaddrInet4).Port
+	addr := "127.0.0.1:" + number(uint64(port))
+	fill, err := net.Dial("tcp4", addr) // the only one that waits to be accepted
+	mustDo(t, err)
+	defer fill.Close()
+
+	p, _ := typical(t)
+	p.Ports = []uint16{uint16(port)}
+	r := startRun(t, p)
+	r.ask("connect", "4", addr)
+	n := r.start.system.notifier
+	if !testrun.Until(t, func() bool { n.mu.Lock(); defer n.mu.Unlock(); return len(n.connecting) == 1 }) {
+		t.Fatal("the run does not connect")
+	}
+	mustDo(t, r.start.Close())
+	if _, failure := r.answer(); failure == "" {
+		t.Error("the run is connected")
+	}
+	r.cannot(syscall.ENOSYS, "connect", "4", addr) // nobody is left to ask
 }
 
 // TestBadAddresses: what is no address is refused as the kernel does, or with EPERM.

@@ -94,7 +94,7 @@ func (g *granter) add(path string, r rights, named []string) error {
 			}
 			named = named[n:]
 		}
-		return g.full(path)
+		return nil
 	}
 	if !secret {
 		g.list = append(g.list, grant{path: path, rights: readable, names: true})
@@ -105,7 +105,7 @@ func (g *granter) add(path string, r rights, named []string) error {
 	}
 	for _, e := range entries {
 		if len(g.list) > maxGrants {
-			return g.full(path)
+			return fmt.Errorf("allow %s without what is hidden in it: this takes more than %d entries: hide something else, or use level strict", path, maxGrants)
 		}
 		if e.Type()&fs.ModeSymlink != 0 {
 			continue // it leads to where it leads, which has rights of its own
@@ -115,13 +115,6 @@ func (g *granter) add(path string, r rights, named []string) error {
 		if err := g.add(child, r, named[i:i+below(named[i:], child)]); err != nil {
 			return err
 		}
-	}
-	return g.full(path)
-}
-
-func (g *granter) full(path string) error {
-	if len(g.list) > maxGrants {
-		return fmt.Errorf("allow %s without what is hidden in it: this takes more than %d entries: hide something else, or use level strict", path, maxGrants)
 	}
 	return nil
 }
@@ -133,7 +126,7 @@ func list(path string) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	defer d.Close()
-	entries, err := d.ReadDir(maxGrants + 1)
+	entries, err := d.ReadDir(maxGrants + 2) // one more than fit, and the hidden one
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}

@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"testing"
 
@@ -11,8 +13,34 @@ import (
 const helperEnv = "SANDBOX_TEST_HELPER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(helperEnv) != "" {
+	switch os.Getenv(helperEnv) {
+	case "acts":
 		os.Exit(actor())
+	case "probe":
+		os.Exit(tellHost())
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// told is a Host as another process tells of it.
+type told struct {
+	Best                                          Level
+	Landlock, Notify, Standard, Namespaces, Bwrap string
+	Reasons, NotHeld                              []string
+}
+
+// tellHost prints what this process finds that the host can do.
+func tellHost() int {
+	h := Probe(context.Background())
+	t := told{NotHeld: h.NotHeld(Standard)}
+	t.Best, t.Reasons = h.Best()
+	for to, err := range map[*string]error{&t.Landlock: h.Landlock, &t.Notify: h.Notify, &t.Standard: h.Standard, &t.Namespaces: h.Namespaces, &t.Bwrap: h.Bubblewrap} {
+		if err != nil {
+			*to = err.Error()
+		}
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(t); err != nil {
+		return 1
+	}
+	return 0
 }

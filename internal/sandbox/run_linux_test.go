@@ -125,6 +125,13 @@ func output(t testing.TB, p *Policy, dir string, env []string, name string, args
 // do has the run do an act and returns what came of it: what it has found, and the error's text.
 func (r *run) do(act string, args ...string) (found, failure string) {
 	r.t.Helper()
+	r.ask(act, args...)
+	return r.answer()
+}
+
+// ask has the run begin an act; answer is how it ends.
+func (r *run) ask(act string, args ...string) {
+	r.t.Helper()
 	line, err := json.Marshal(append([]string{act}, args...))
 	if err != nil {
 		r.t.Fatal(err)
@@ -132,13 +139,17 @@ func (r *run) do(act string, args ...string) (found, failure string) {
 	if _, err := r.in.Write(append(line, '\n')); err != nil {
 		r.t.Fatalf("tell the run to %s: %v", act, err)
 	}
+}
+
+func (r *run) answer() (found, failure string) {
+	r.t.Helper()
 	text, err := r.out.ReadString('\n')
 	if err != nil {
-		r.t.Fatalf("read what came of %s %q: %v", act, args, err)
+		r.t.Fatalf("read what came of an act: %v", err)
 	}
 	var answer [2]string
 	if err := json.Unmarshal([]byte(text), &answer); err != nil {
-		r.t.Fatalf("read what came of %s: %q: %v", act, text, err)
+		r.t.Fatalf("read what came of an act: %q: %v", text, err)
 	}
 	return answer[0], answer[1]
 }
