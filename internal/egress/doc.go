@@ -11,9 +11,9 @@
 // checked is the one that is dialled.
 //
 // A TLS client that names another host than its CONNECT (domain fronting) is refused
-// unless the rules allow that host, too. What lies inside the encryption is not seen:
-// the Host of a request, and the inner name of an Encrypted ClientHello, whose outer
-// name is checked like any other. An allowed host that serves strangers' data
+// unless the rules allow that host, too. What lies inside a tunnel otherwise is not
+// seen: the Host of a request, and the inner name of an Encrypted ClientHello, whose
+// outer name is checked like any other. An allowed host that serves strangers' data
 // (storage, repositories) can carry data out. Public addresses of this machine itself
 // count as public.
 package egress

@@ -16,7 +16,8 @@ const direct = "localhost,.localhost,127.0.0.1,::1,[::1]"
 //
 // Node reads NODE_USE_ENV_PROXY from 22.21 and 24.0 on. The JDK has no variable for a
 // proxy's password: with a key, a Java program has to hand http.proxyUser and
-// http.proxyPassword to its Authenticator, as Gradle does.
+// http.proxyPassword to its Authenticator, as Gradle does. A JVM prints the options,
+// key included, to its standard error.
 func (r Rules) Env(proxyURL string, git ...string) []string {
 	env := []string{
 		"HTTP_PROXY=" + proxyURL, "http_proxy=" + proxyURL,

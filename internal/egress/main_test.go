@@ -11,6 +11,8 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -195,6 +197,7 @@ func (w *world) serveTLS(ca *authority, at string, h http.Handler, names ...stri
 	}
 	server := httptest.NewUnstartedServer(h)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients go as they like
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	w.t.Cleanup(server.Close)
