@@ -92,14 +92,14 @@ func (c *connection) end() {
 	c.release()
 	c.record.Up, c.record.Down = c.up.Load(), c.down.Load()
 	c.record.Duration = time.Since(c.record.Start)
-	if !c.unrecorded {
-		c.proxy.records.add(c.record)
-	}
-	if c.counted {
+	if c.counted { // whoever hears of the record can have the connection's place
 		c.proxy.mu.Lock()
 		c.proxy.open--
 		c.proxy.mu.Unlock()
-		c.proxy.wg.Done()
+		defer c.proxy.wg.Done()
+	}
+	if !c.unrecorded {
+		c.proxy.records.add(c.record)
 	}
 }
 
