@@ -47,7 +47,12 @@ func (c *connection) tunnel(w http.ResponseWriter) {
 // send carries the client's bytes to the server. An error means that what the client
 // began is refused.
 func (c *connection) send(client net.Conn, from *bufio.Reader) error {
-	if first, err := from.Peek(1); err == nil && first[0] == recordHandshake {
+	first, err := from.Peek(1)
+	if err != nil && err != io.EOF { // a socket tells of its reset once
+		c.cancel(nil)
+		return nil
+	}
+	if err == nil && first[0] == recordHandshake {
 		name, hello, err := readClientHello(from)
 		if err == nil {
 			err = c.checkServerName(name)

@@ -159,3 +159,35 @@ func FuzzReadClientHello(f *testing.F) {
 		}
 	})
 }
+
+// TestReset: a client that is gone at once takes the host's side along.
+func TestReset(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	w := newWorld(t)
+	w.names["example.com"] = web
+	w.at(web+":443", l.Addr().String())
+	p := w.proxy(Config{}, "example.com")
+	for _, sent := range []string{"", "hello"} {
+		conn, _ := p.connect("example.com:443")
+		host, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer host.Close() // not before the record: the host says and closes nothing
+		if _, err := io.WriteString(conn, sent); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(host, make([]byte, len(sent))); err != nil {
+			t.Fatal(err)
+		}
+		conn.(*net.TCPConn).SetLinger(0)
+		conn.Close()
+		if r := <-w.records; r.Host != "example.com" || !r.Allowed || r.Up != int64(len(sent)) {
+			t.Errorf("record %+v", r)
+		}
+	}
+}
