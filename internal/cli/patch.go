@@ -342,17 +342,26 @@ func visible(names []string) []string {
 }
 
 func cleanCommand(con *console, at *target) *cobra.Command {
-	var force bool
+	var force, caches bool
 	cmd := &cobra.Command{
-		Use: "clean [JOB...]", Short: "Remove the worktrees of finished jobs",
+		Use: "clean [JOB...]", Short: "Remove the worktrees of finished jobs, or the caches of runs",
 		Long: `Remove the worktrees, copies and private agent state of finished jobs: of those named, or of all.
 A workspace stays if its patch was neither applied nor merged, or if it has work that exists nowhere
 else; each is listed with the reason. --force removes it as well. Logs and patches are kept.
 
 A patch counts as merged if the job's branch is contained in HEAD or was pushed, or if the folder
-that the job was given holds the same.`,
-		Example: "  scheduler clean\n  scheduler clean --force fix-login",
+that the job was given holds the same.
+
+--cache removes something else: what the confined runs of all tenants have downloaded and built
+(modules, packages, build caches). No job may run meanwhile.`,
+		Example: "  scheduler clean\n  scheduler clean --force fix-login\n  scheduler clean --cache",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if caches {
+				if force || len(args) > 0 {
+					return usage(errors.New("--cache removes the caches of all tenants and no workspace: give it alone"))
+				}
+				return at.do(func(p *peer) error { return cleanCaches(cmd.Context(), con, p) })
+			}
 			if force && len(args) == 0 {
 				return usage(errors.New("--force deletes work for good; name the jobs that you mean"))
 			}
@@ -366,7 +375,30 @@ that the job was given holds the same.`,
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "delete the named jobs' work, also if it was not applied or exists nowhere else")
+	cmd.Flags().BoolVar(&caches, "cache", false, "remove what runs have downloaded and built, of all tenants, and no workspace")
 	return cmd
+}
+
+// cleanCaches removes the caches of all tenants, unless a run may use one.
+func cleanCaches(ctx context.Context, con *console, p *peer) error {
+	dir := p.offline.dir
+	if dir.Held() != nil { // else no run is alive, whatever the store says
+		list, err := p.Jobs(ctx, jobQuery{states: []job.EntryState{job.Dispatched}})
+		if err != nil {
+			return err
+		}
+		if n := len(list.Jobs); n > 0 {
+			return usage(fmt.Errorf("the caches are in use by %s", count(n, "running job")), "wait for them, or stop starting jobs first: scheduler pause")
+		}
+	}
+	n, err := dir.RemoveCaches()
+	if con.json {
+		return failure(errors.Join(err, writeJSON(con.stdout, struct {
+			Caches int `json:"caches"`
+		}{n})))
+	}
+	fmt.Fprintf(con.stdout, "%s removed\n", count(n, "cache"))
+	return failure(err)
 }
 
 // finished returns the jobs that refs name, which must be finished, or every
