@@ -1,0 +1,230 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
+)
+
+// Config is what a Gateway is made of.
+type Config struct {
+	// Providers are asked in this order: the first that speaks a request's API and has its model gets it.
+	Providers []Provider
+	// Models are bounds by exact name. Of a model that is not listed, DefaultMaxOutput and DefaultContext are taken.
+	Models map[string]Model
+	// Prices are by exact name of the model. Where money is limited, a model without a price is refused.
+	Prices map[string]job.Price
+	// Ledger holds the budgets; it outlives the gateway. nil: one of its own.
+	Ledger *Ledger
+	// MaxBody is the most bytes of a request; 0: DefaultMaxBody.
+	MaxBody int64
+	// RunCommand runs the command of a key and returns its standard output. It is called with a context that ends after
+	// commandTime. nil: keys by command are refused.
+	RunCommand func(ctx context.Context, command []string) ([]byte, error)
+	// Transport carries requests to providers and, of logins, to the place where they are refreshed. It must not follow
+	// redirects nor decompress. nil: one of the gateway's own, with HTTP proxies as the environment says.
+	Transport http.RoundTripper
+	// Log is told what runs are not: why a key cannot be had, which one rests.
+	Log zerolog.Logger
+}
+
+const (
+	DefaultMaxOutput = 128_000   // tokens
+	DefaultContext   = 1_000_000 // tokens
+	DefaultMaxBody   = 64 << 20  // bytes
+)
+
+// Model bounds what one request can cost. A field that is 0 is the default.
+type Model struct {
+	MaxOutput int64 // tokens
+	Context   int64 // tokens of input at most
+}
+
+// Provider is who answers.
+type Provider struct {
+	Name string
+	APIs []API
+	// BaseURL is what a client of the provider is given, e.g. https://api.openai.com/v1 or https://api.anthropic.com. For
+	// the Messages API, /v1 is put in if it does not end so.
+	BaseURL string
+	// Keys are accounts: a run stays with one until it is out of use. None: the provider wants none.
+	Keys []Key
+	// Models are patterns of the models that it has; empty: all.
+	Models []string
+	// Rate bounds its requests, ModelRates those of one model besides, by exact name. Requests wait.
+	Rate       permit.Rate
+	ModelRates map[string]permit.Rate
+	// OutputField is the member of chat completions that limits the output. Empty: max_completion_tokens of OpenAI's own
+	// host, max_tokens elsewhere. NoOutputLimit says that none may be written: a request without a limit stays so.
+	OutputField   string
+	NoOutputLimit bool
+}
+
+// Key is one way to pay a provider. Exactly one of Value, File, Command and Login is set.
+type Key struct {
+	Name    string   // for messages, e.g. the name of the variable; never the key
+	Value   string   // the key itself
+	File    string   // a file that holds it, read at each request
+	Command []string // a program that prints it, run once and again after the provider refused what it printed
+	Login   *Login   // a subscription
+}
+
+// Login is a subscription that a person has logged in to with a vendor's own program. Its file stays where it is, and is
+// shared with that program: both refresh it.
+type Login struct {
+	Kind     LoginKind
+	File     string // auth.json of Codex, .credentials.json of Claude Code
+	TokenURL string // where it is refreshed; empty: the vendor's
+	ClientID string // empty: that of the vendor's program
+}
+
+// LoginKind says whose program has made the file of a Login.
+type LoginKind string
+
+const (
+	CodexLogin  LoginKind = "codex-login"
+	ClaudeLogin LoginKind = "claude-login"
+)
+
+// Validate returns all mistakes, each with the field, its value and what would be right.
+func (c *Config) Validate() error {
+	var errs []error
+	names := map[string]bool{}
+	for i := range c.Providers {
+		p := &c.Providers[i]
+		at := fmt.Sprintf("providers[%d]", i)
+		if p.Name == "" || names[p.Name] {
+			errs = append(errs, fmt.Errorf("%s.name: %q is not allowed, want a name that no other provider has", at, p.Name))
+		}
+		names[p.Name] = true
+		if len(p.APIs) == 0 {
+			errs = append(errs, fmt.Errorf("%s.apis: must not be empty, want some of responses, chat, messages", at))
+		}
+		for _, a := range p.APIs {
+			if a != Responses && a != Chat && a != Messages {
+				errs = append(errs, fmt.Errorf("%s.apis: %q is not known, want responses, chat or messages", at, a))
+			}
+		}
+		if _, err := baseURL(p.BaseURL); err != nil {
+			errs = append(errs, fmt.Errorf("%s.base_url: %w", at, err))
+		}
+		for j, k := range p.Keys {
+			if err := k.validate(c.RunCommand != nil); err != nil {
+				errs = append(errs, fmt.Errorf("%s.keys[%d]: %w", at, j, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (k Key) validate(commands bool) error {
+	ways := 0
+	for _, set := range []bool{k.Value != "", k.File != "", len(k.Command) > 0, k.Login != nil} {
+		if set {
+			ways++
+		}
+	}
+	switch {
+	case ways != 1:
+		return fmt.Errorf("has %d sources, want exactly one of a value, a file, a command and a login", ways)
+	case len(k.Command) > 0 && !commands:
+		return errors.New("has a command, and commands are not run here: use a file")
+	case k.Login == nil:
+		return nil
+	case k.Login.Kind != CodexLogin && k.Login.Kind != ClaudeLogin:
+		return fmt.Errorf("login: %q is not known, want %s or %s", k.Login.Kind, CodexLogin, ClaudeLogin)
+	case k.Login.File == "":
+		return errors.New("login: the file must be named, such as ~/.codex/auth.json")
+	}
+	return nil
+}
+
+// baseURL returns a provider's base URL. What it leads to is fixed: no user, no query.
+func baseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%q is not allowed, want a URL such as https://api.openai.com/v1, without user, ? and #", text)
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	u.RawPath = ""
+	return u, nil
+}
+
+// url returns where the provider is asked.
+func (p *Provider) url(base *url.URL, e endpoint) *url.URL {
+	u := *base
+	if e.api == Messages && !strings.HasSuffix(u.Path, "/v1") {
+		u.Path += "/v1"
+	}
+	u.Path += e.path
+	return &u
+}
+
+func (p *Provider) serves(a API, model string) bool {
+	return slices.Contains(p.APIs, a) && (len(p.Models) == 0 || matches(p.Models, model))
+}
+
+// outputField names the member that limits a request's output; empty: none may be written.
+func (p *Provider) outputField(a API, host string) string {
+	switch {
+	case p.NoOutputLimit:
+		return ""
+	case a == Messages:
+		return "max_tokens"
+	case a == Responses:
+		return "max_output_tokens"
+	case p.OutputField != "":
+		return p.OutputField
+	case host == "api.openai.com":
+		return "max_completion_tokens"
+	}
+	return "max_tokens"
+}
+
+// matches reports whether a name fits one of the patterns, in which * stands for any text.
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return match(p, name) })
+}
+
+func match(pattern, name string) bool {
+	first, rest, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return name == pattern
+	}
+	name, ok := strings.CutPrefix(name, first)
+	if !ok {
+		return false
+	}
+	for {
+		next, more, wild := strings.Cut(rest, "*")
+		if !wild {
+			return strings.HasSuffix(name, next)
+		}
+		i := strings.Index(name, next)
+		if i < 0 {
+			return false
+		}
+		name, rest = name[i+len(next):], more
+	}
+}
+
+// bounds returns what a request to a model can use at most.
+func (c *Config) bounds(model string) Model {
+	m := c.Models[model]
+	if m.MaxOutput <= 0 {
+		m.MaxOutput = DefaultMaxOutput
+	}
+	if m.Context <= 0 {
+		m.Context = DefaultContext
+	}
+	return m
+}

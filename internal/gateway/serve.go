@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// bodyTime is how long a run may take to send a request.
+const bodyTime = time.Minute
+
+// exchange is one request of a run, from its body to its bill.
+type exchange struct {
+	*Session
+	endpoint endpoint
+	request  *request
+	provider *provider
+	model    Model
+	price    *job.Price
+	header   http.Header // of the run's request
+	body     []byte      // as the run sent it
+}
+
+// serve answers a request. Its error is a *refusal, which is to be written, or another: then there is nobody to answer, or the
+// answer has begun.
+func (s *Session) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, e endpoint) error {
+	if e.path == "" {
+		s.list(w)
+		return nil
+	}
+	if err := s.slots.Acquire(ctx, 1); err != nil {
+		return context.Cause(ctx)
+	}
+	defer s.slots.Release(1)
+	size := s.gateway.config.MaxBody
+	if r.ContentLength >= 0 {
+		size = min(size, r.ContentLength)
+	}
+	if err := s.room.Acquire(ctx, size); err != nil {
+		return context.Cause(ctx)
+	}
+	defer s.room.Release(size)
+	body, err := s.read(ctx, w, r)
+	if err != nil {
+		return err
+	}
+	x := &exchange{Session: s, endpoint: e, header: r.Header, body: body}
+	if err := x.understand(); err != nil {
+		return err
+	}
+	if err := x.provider.rates.wait(ctx, x.request.model); err != nil {
+		if ctx.Err() == nil {
+			err = refuse(http.StatusTooManyRequests, "rate_limit_exceeded", "the rate of requests to provider %s is reached", x.provider.Name)
+		}
+		return err
+	}
+	if e.free {
+		return x.pass(ctx, w, nil)
+	}
+	return x.charged(ctx, w)
+}
+
+// read returns the body, which is at most MaxBody.
+func (s *Session) read(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return nil, refuse(http.StatusUnsupportedMediaType, "unsupported_encoding", "content-encoding %s is not read: send the request as it is", printable(coding))
+	}
+	most := s.gateway.config.MaxBody
+	tooLarge := refuse(http.StatusRequestEntityTooLarge, "request_too_large", "the request has more than %d bytes", most)
+	if r.ContentLength > most {
+		return nil, tooLarge
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // not every writer has deadlines
+	var body bytes.Buffer
+	body.Grow(int(min(max(r.ContentLength, 0), 1<<20)) + bytes.MinRead)
+	n, err := body.ReadFrom(io.LimitReader(r.Body, most+1))
+	_ = control.SetReadDeadline(time.Time{})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, refuse(http.StatusRequestTimeout, "incomplete_request", "the request did not come whole within %s", bodyTime)
+	case n > most:
+		return nil, tooLarge
+	}
+	return body.Bytes(), nil
+}
+
+// understand reads the request, and refuses what the run may not ask.
+func (x *exchange) understand() error {
+	q, err := parse(x.endpoint, x.body)
+	if err != nil {
+		return err
+	}
+	x.request = q
+	if len(x.config.Models) > 0 && !matches(x.config.Models, q.model) {
+		x.deny("model " + printable(q.model))
+		return refuse(http.StatusNotFound, "model_not_found", "the model %q does not exist or this run may not use it: it may use %s",
+			printable(q.model), strings.Join(x.config.Models, ", "))
+	}
+	if !x.config.HostedTools {
+		if err := q.confine(); err != nil {
+			x.deny(q.stored)
+			return err
+		}
+		for _, what := range q.removed {
+			x.deny(what)
+		}
+	}
+	for _, p := range x.providers {
+		if p.serves(x.endpoint.api, q.model) {
+			x.provider = p
+			break
+		}
+	}
+	if x.provider == nil {
+		return refuse(http.StatusNotFound, "model_not_found", "no provider of the gateway has the model %q for the API %s", printable(q.model), x.endpoint.api)
+	}
+	x.model = x.gateway.config.bounds(q.model)
+	if p, known := x.gateway.config.Prices[q.model]; known {
+		x.price = &p
+	}
+	return nil
+}
+
+// charged reserves what the request can cost, has it answered, and books what it did cost.
+func (x *exchange) charged(ctx context.Context, w http.ResponseWriter) error {
+	q, ledger := x.request, x.gateway.ledger
+	money, err := ledger.check(x.config.Accounts)
+	if err != nil {
+		return refuse(http.StatusPaymentRequired, "budget_exceeded", "%v", err)
+	}
+	if money && x.price == nil {
+		return refuse(http.StatusBadRequest, "no_price", "the model %q has no price, and this run is limited in US dollars: "+
+			"add prices: {%q: {input: …, output: …}}, in US dollars per million tokens, to the configuration", printable(q.model), printable(q.model))
+	}
+	a := q.ask(x.model, x.price)
+	reserved, err := ledger.reserve(ctx, x.config.Accounts, a)
+	var over *BudgetError
+	switch {
+	case errors.As(err, &over):
+		if x.config.Exceeded != nil {
+			x.tell(func() { x.config.Exceeded(over) })
+		}
+		return refuse(http.StatusPaymentRequired, "budget_exceeded", "%v; the run is stopped", over)
+	case errors.Is(err, ErrNoAccount):
+		return refuse(http.StatusPaymentRequired, "budget_exceeded", "%v", err)
+	case err != nil:
+		return err
+	}
+	b := &bill{provider: x.provider.Name, model: q.model, price: x.price, estimate: a.estimate, charge: x.charge}
+	defer func() { reserved.settle(amountOf(b.total)) }() // whatever happens
+	q.allow(reserved.output, x.model, x.provider.outputField(q.api, x.provider.base.Host))
+	return x.pass(ctx, w, b)
+}
+
+func (x *exchange) charge(c Charge) {
+	if x.config.Charge != nil {
+		x.tell(func() { x.config.Charge(c) })
+	}
+}
+
+// pass sends the request and passes the answer on. b is nil for a request that costs nothing.
+func (x *exchange) pass(ctx context.Context, w http.ResponseWriter, b *bill) error {
+	ctx, cancel := context.WithCancel(ctx) // so that an answer that is not wanted to its end is cut
+	defer cancel()
+	got, err := x.send(ctx, x.provider, x.endpoint, x.header, x.request.model, x.request.body(x.body))
+	if err != nil {
+		if b != nil && errors.Is(err, errMaybeSent) {
+			b.cut(nil)
+		}
+		var refused *refusal
+		if ctx.Err() == nil && !errors.As(err, &refused) {
+			err = refuse(http.StatusBadGateway, "provider_unreachable", "provider %s: %v", x.provider.Name, errMaybeSent)
+		}
+		return err
+	}
+	if got.held != nil {
+		got.held.write(w, got.until)
+		return nil
+	}
+	res := got.res
+	defer res.Body.Close()
+	if coding := res.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		if b != nil {
+			b.cut(nil)
+		}
+		return refuse(http.StatusBadGateway, "unsupported_encoding", "provider %s answered in the encoding %s, which cannot be metered", x.provider.Name, printable(coding))
+	}
+	redactor := got.key.redactor(got.secret)
+	pass(w.Header(), res.Header, toRun, redactor.String)
+	w.WriteHeader(res.StatusCode)
+	m := newMeter(isEvents(res.Header), nil)
+	if b != nil && m.events {
+		m.changed = func() { b.add(m.usage, false, false) }
+	}
+	err = x.gateway.relay(w, res, got.secret.token, m)
+	if b != nil {
+		if m.said && (err == nil || x.request.api != Chat) {
+			b.add(m.usage, false, true)
+		} else {
+			b.cut(m)
+		}
+	}
+	return err
+}
+
+// list names the models that the run may use, in the fields of both vendors.
+func (s *Session) list(w http.ResponseWriter) {
+	names := map[string]bool{}
+	for name := range s.gateway.config.Models {
+		names[name] = len(s.config.Models) == 0 || matches(s.config.Models, name)
+	}
+	for _, name := range s.config.Models {
+		names[name] = !strings.Contains(name, "*")
+	}
+	data := []any{}
+	for name, may := range names {
+		if may {
+			data = append(data, map[string]any{"id": name, "object": "model", "type": "model", "display_name": name, "owned_by": "gateway", "created": 0})
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(mustJSON(map[string]any{"object": "list", "data": data, "has_more": false}))
+}
