@@ -100,7 +100,7 @@ func (a ask) fit(input int64, left Amount) int64 {
 		o = min(o, left.Tokens-input)
 	}
 	if left.Micros != Unlimited && a.price != nil {
-		rest := float64(left.Micros) - math.Ceil(dearest(*a.price)*float64(input))
+		rest := float64(left.Micros) - dearest(*a.price)*float64(input)
 		switch {
 		case rest < 0:
 			o = -1
