@@ -44,6 +44,8 @@ type Ledger struct {
 	mu       sync.Mutex
 	accounts map[Account]*account
 	queue    []*waiter // in order of arrival
+	// observe sees each reservation that is made or has ended, with mu held. It is for tests; nil: nobody does.
+	observe func(r *reservation, ended bool, spent Amount)
 }
 
 type account struct {
@@ -227,6 +229,9 @@ func (l *Ledger) try(w *waiter, blocked bool) (r *reservation, short []Account, 
 		acc.reserved = acc.reserved.plus(r.held[i])
 		acc.running++
 	}
+	if l.observe != nil {
+		l.observe(r, false, Amount{})
+	}
 	return r, nil, nil
 }
 
@@ -242,6 +247,9 @@ func (r *reservation) end(spent Amount) {
 		return
 	}
 	r.settled = true
+	if r.ledger.observe != nil {
+		r.ledger.observe(r, true, spent)
+	}
 	for i, acc := range r.accounts {
 		acc.reserved = acc.reserved.minus(r.held[i])
 		acc.running--

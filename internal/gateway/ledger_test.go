@@ -97,6 +97,13 @@ func TestLedger(t *testing.T) {
 			l.Grant("run", Amount{150, Unlimited})
 			begins(t, l, rigid(50), "run", "all")
 		},
+		"more is granted while one runs alone, whose cost is not reserved": func(t *testing.T, l *Ledger) {
+			big := begins(t, l, rigid(500), "run", "all")
+			l.Grant("run", Amount{700, Unlimited})
+			waits(t, l, rigid(1), "run", "all")
+			big.settle(Amount{Tokens: 500})
+			begins(t, l, rigid(200), "run", "all")
+		},
 		"less is granted": func(t *testing.T, l *Ledger) {
 			begins(t, l, rigid(50), "run", "all").settle(Amount{Tokens: 50})
 			l.Grant("run", Amount{30, Unlimited})

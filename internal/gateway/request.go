@@ -211,11 +211,14 @@ func (q *request) meter() {
 	q.edits["stream_options"], _ = json.Marshal(options) // of valid JSON
 }
 
+// maxEdits is more than the bytes by which a request grows: by a limit, and by asking for its usage.
+const maxEdits = 96
+
 // ask returns what the request can cost with a model of these bounds.
 func (q *request) ask(m Model, price *job.Price) ask {
 	size := int64(q.size)
 	a := ask{
-		input:    size + tokensOfImage*int64(q.content.images), // a byte is a token at most
+		input:    size + maxEdits + tokensOfImage*int64(q.content.images), // a byte is a token at most
 		estimate: (size+3)/4 + int64(q.content.images)*tokensOfImage/4,
 		price:    price,
 	}
