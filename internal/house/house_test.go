@@ -86,7 +86,7 @@ var cores = map[string]string{
 	"worker/workertest":  "job worker",
 	"internal/egress":    "internal/fields",                                                                                                                                                                                                                // a run's way out: the proxy and its rules
 	"internal/gateway":   "job permit internal/redact",                                                                                                                                                                                                     // a run's models, in place of the providers
-	"internal/gitproxy":  "",                                                                                                                                                                                                                               // a run's git, with credentials that stay outside
+	"internal/gitproxy":  "internal/redact",                                                                                                                                                                                                                // a run's git, with credentials that stay outside
 	"internal/agentcore": "job ipc permit breaker watchdog worker worker/... internal/isolation internal/proc internal/sandbox internal/egress internal/gateway internal/gitproxy internal/statedir internal/workspace internal/jsoncheck internal/redact", // worker/...: the list of adapters that both programs have
 	"cmd/agentcore":      "internal/agentcore",
 }
