@@ -142,14 +142,21 @@ func (a acting) do(act string, args []string) (string, error) {
 			return "", errno
 		}
 		return "", nil
-	case "unbind": // a listener from its device
+	case "unbind", "device of": // a listener
 		conn, err := a.open[args[0]].(*net.TCPListener).SyscallConn()
 		if err != nil {
 			return "", err
 		}
-		var bound error
-		err = conn.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), "") })
-		return "", errors.Join(err, bound)
+		var device string
+		var failure error
+		err = conn.Control(func(fd uintptr) {
+			if act == "unbind" {
+				failure = unix.BindToDevice(int(fd), "")
+			} else {
+				device, failure = unix.GetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE)
+			}
+		})
+		return device, errors.Join(err, failure)
 	case "terminal": // a new one, its other side opened by path
 		f, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 		if err != nil {

@@ -52,6 +52,9 @@ const (
 	// is a part of a signal's number.
 	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
+	// addrNoRandomize is a personality that sanitizers of threads start themselves again with.
+	addrNoRandomize = 0x40000
+
 	socketType = 0xf // of socket(2)'s second argument; the rest are flags
 	setID      = unix.S_ISUID | unix.S_ISGID
 )
@@ -86,7 +89,7 @@ func (p *Policy) rules() []rule {
 	attack(unix.SYS_KEYCTL, "keyctl")
 	attack(unix.SYS_ADD_KEY, "add_key")
 	attack(unix.SYS_REQUEST_KEY, "request_key")
-	refuse(unix.SYS_PERSONALITY, "personality", not(0, 0), not(0, all))
+	refuse(unix.SYS_PERSONALITY, "personality", not(0, all), anyOf(0, ^uint32(addrNoRandomize)))
 	refuse(unix.SYS_LOOKUP_DCOOKIE, "lookup_dcookie")
 	refuse(unix.SYS_NFSSERVCTL, "nfsservctl")
 	refuse(unix.SYS_SYSLOG, "syslog")
@@ -189,12 +192,19 @@ func (p *Policy) socketRules() []rule {
 	fastOpen := func(nr uint32, name string, flags int) rule {
 		return rule{nr: nr, name: name, verdict: refused, when: []condition{anyOf(flags, unix.MSG_FASTOPEN)}}
 	}
-	// A route of the run's own would take its packets elsewhere than to the address of its connection.
-	route := func(level, option uint32) rule {
-		return rule{nr: unix.SYS_SETSOCKOPT, name: "setsockopt", verdict: refused, hostile: true, when: []condition{is(1, level), is(2, option)}}
+	// A route or a device of the run's own would take its packets elsewhere than to the address of its connection.
+	option := func(v verdict, hostile bool, level, option uint32) rule {
+		return rule{nr: unix.SYS_SETSOCKOPT, name: "setsockopt", verdict: v, errno: unix.ENOPROTOOPT, hostile: hostile, when: []condition{is(1, level), is(2, option)}}
 	}
 	return append(list,
-		route(unix.IPPROTO_IP, unix.IP_OPTIONS), route(unix.IPPROTO_IPV6, unix.IPV6_RTHDR), route(unix.IPPROTO_IPV6, unix.IPV6_2292PKTOPTIONS),
+		option(refused, true, unix.IPPROTO_IP, unix.IP_OPTIONS),
+		option(refused, true, unix.IPPROTO_IPV6, unix.IPV6_RTHDR),
+		option(refused, true, unix.IPPROTO_IPV6, unix.IPV6_2292PKTOPTIONS),
+		option(refused, false, unix.SOL_SOCKET, unix.SO_BINDTODEVICE),
+		option(refused, false, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX),
+		option(refused, false, unix.IPPROTO_IP, unix.IP_UNICAST_IF),
+		option(refused, false, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_IF),
+		option(absent, false, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT),
 		fastOpen(unix.SYS_SENDTO, "sendto", 3), fastOpen(unix.SYS_SENDMSG, "sendmsg", 2), fastOpen(unix.SYS_SENDMMSG, "sendmmsg", 3),
 		rule{nr: unix.SYS_CONNECT, name: "connect", verdict: decided},
 		rule{nr: unix.SYS_LISTEN, name: "listen", verdict: decided})

@@ -312,7 +312,7 @@ func detail(call string, args [6]uint64) string {
 		}
 		return "TIOCSTI"
 	case "setsockopt":
-		return "a route for packets"
+		return fmt.Sprintf("level %d, option %d", uint32(args[1]), uint32(args[2]))
 	case "sendto", "sendmsg", "sendmmsg":
 		return "MSG_FASTOPEN"
 	case "ptrace":

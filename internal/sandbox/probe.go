@@ -72,10 +72,11 @@ func (h Host) NotHeld(level Level) []string {
 		return []string{"A run may attack the kernel by all calls that are not refused."}
 	}
 	list := []string{
-		"A run sees which files and folders there are, their sizes, owners and times, where its user may; it cannot open them.",
+		"A run sees which files and folders there are, their sizes, owners and times, and when they change, where its user may; it cannot open them.",
 		"A run may change mode, owner, times and attributes of its user's files that it cannot open; setuid and setgid are refused.",
 		"A run sees the processes of the host and their command lines; it sees neither their environment nor their memory.",
 		"A run may open terminals of its user in /dev/pts, read what is typed there and print to them, unless sandbox.hide has /dev/pts.",
+		"A run has no /dev/shm, so that programs which need it, such as locks of Python's multiprocessing, fail unless sandbox.write has it; then it is the host's.",
 		"A run may use System V shared memory, semaphores and message queues of its user's other processes.",
 		"A run may change the scheduling of its user's other processes: processors, policy and the priority of input and output.",
 		"A run may listen on every free port of the host; connections come from this host only, unless the network is full.",

@@ -19,7 +19,7 @@ func TestPrograms(t *testing.T) {
 	goroot, cache, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	mustDo(t, os.MkdirAll(cache, 0o755))
 	for _, tc := range []struct{ name, program, script, want string }{
-		{"shell", "sh", `echo one >file && cat file | tr a-z A-Z && rm file && (exit 3) || echo $?`, "ONE\n3\n"},
+		{"shell", "sh", `echo one >file && cat file | tr a-z A-Z && rm file && (exit 3) || echo $? >/dev/stderr`, "ONE\n3\n"},
 		{"git", "sh", `git init -q r && cd r && echo x >f && git add f && git -c user.name=n -c user.email=e@example.org commit -qm c && git log --format=%s && git gc -q && git status --short`, "c\n"},
 		{"go", "sh", `mkdir m && cd m && printf 'module m\n' >go.mod && printf 'package m\nimport ("net/http"; "net/http/httptest"; "testing")\nfunc Test(t *testing.T) { s := httptest.NewServer(http.NotFoundHandler()); defer s.Close(); r, err := http.Get(s.URL); if err != nil { t.Fatal(err) }; r.Body.Close() }\n' >m_test.go && go test . >out && cut -c1-4 out`, "ok  \n"},
 		{"node", "sh", `cat >s.js <<'S'

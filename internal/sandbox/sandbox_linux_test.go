@@ -161,7 +161,7 @@ func TestCalls(t *testing.T) {
 		{Denial{"kexec_load", "", true}, []uint64{unix.SYS_KEXEC_LOAD}},
 		{Denial{"init_module", "", true}, []uint64{unix.SYS_INIT_MODULE}},
 		{Denial{"finit_module", "", true}, []uint64{unix.SYS_FINIT_MODULE}},
-		{Denial{"personality", "", false}, []uint64{unix.SYS_PERSONALITY, 0x0040000}},
+		{Denial{"personality", "", false}, []uint64{unix.SYS_PERSONALITY, 0x0400000}},
 		{Denial{"setpriority", "", false}, []uint64{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 1, 5}},
 		{Denial{"mq_open", "", false}, []uint64{unix.SYS_MQ_OPEN}},
 		{Denial{"ioctl", "TIOCSTI", true}, []uint64{unix.SYS_IOCTL, 0, unix.TIOCSTI}},
@@ -182,8 +182,9 @@ func TestCalls(t *testing.T) {
 		{Denial{"sendto", "MSG_FASTOPEN", false}, []uint64{unix.SYS_SENDTO, 0, 0, 0, unix.MSG_FASTOPEN}},
 		{Denial{"sendmsg", "MSG_FASTOPEN", false}, []uint64{unix.SYS_SENDMSG, 0, 0, unix.MSG_FASTOPEN | unix.MSG_NOSIGNAL}},
 		{Denial{"sendmmsg", "MSG_FASTOPEN", false}, []uint64{unix.SYS_SENDMMSG, 0, 0, 0, unix.MSG_FASTOPEN}},
-		{Denial{"setsockopt", "a route for packets", true}, []uint64{unix.SYS_SETSOCKOPT, 0, unix.IPPROTO_IP, unix.IP_OPTIONS}},
-		{Denial{"setsockopt", "a route for packets", true}, []uint64{unix.SYS_SETSOCKOPT, 0, unix.IPPROTO_IPV6, unix.IPV6_RTHDR}},
+		{Denial{"setsockopt", "level 0, option 4", true}, []uint64{unix.SYS_SETSOCKOPT, 0, unix.IPPROTO_IP, unix.IP_OPTIONS}},
+		{Denial{"setsockopt", "level 1, option 25", false}, []uint64{unix.SYS_SETSOCKOPT, 0, unix.SOL_SOCKET, unix.SO_BINDTODEVICE}},
+		{Denial{"setsockopt", "level 41, option 57", true}, []uint64{unix.SYS_SETSOCKOPT, 0, unix.IPPROTO_IPV6, unix.IPV6_RTHDR}},
 	}
 	seen := make(map[Denial]bool)
 	for _, refusal := range refusals {
@@ -202,6 +203,7 @@ func TestCalls(t *testing.T) {
 		{syscall.ENOSYS, []uint64{unix.SYS_IO_URING_SETUP}},
 		{syscall.ENOSYS, []uint64{unix.SYS_IO_URING_ENTER}},
 		{syscall.ENOSYS, []uint64{unix.SYS_OPENAT2}},
+		{syscall.ENOPROTOOPT, []uint64{unix.SYS_SETSOCKOPT, 0, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT}},
 		{syscall.EPROTONOSUPPORT, []uint64{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}},
 	}
 	if otherABI != 0 {
@@ -219,6 +221,7 @@ func TestCalls(t *testing.T) {
 		{unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE},
 		{unix.SYS_UNSHARE, unix.CLONE_FS},
 		{unix.SYS_PERSONALITY, 0xffffffff},
+		{unix.SYS_PERSONALITY, addrNoRandomize},
 		{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, 5},
 		{unix.SYS_MEMFD_CREATE, 0x400000},
 	}

@@ -1,6 +1,9 @@
 package sandbox
 
-import "os"
+import (
+	"os"
+	"path/filepath"
+)
 
 // SystemFiles are the files of the system that programs need to run, and no user's: what a run may read in any case.
 // Programs below them may be executed.
@@ -20,9 +23,15 @@ func SystemSecrets() []string {
 	if os.Getuid() != 0 {
 		return nil
 	}
-	return []string{
-		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private",
-		"/etc/ssh", "/etc/pki/tls/private", "/etc/letsencrypt", "/etc/kubernetes", "/etc/docker", "/etc/wireguard", "/etc/openvpn",
-		"/etc/NetworkManager/system-connections", "/etc/krb5.keytab", "/etc/security/opasswd", "/etc/machine-id",
+	list := []string{
+		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/security/opasswd",
+		"/etc/ssl/private", "/etc/pki/tls/private", "/etc/letsencrypt", "/etc/kubernetes", "/etc/docker", "/etc/rancher",
+		"/etc/wireguard", "/etc/openvpn", "/etc/ipsec.secrets", "/etc/ppp", "/etc/NetworkManager/system-connections", "/etc/krb5.keytab",
+		"/sys/kernel/debug", "/sys/kernel/tracing",
 	}
+	keys, err := filepath.Glob("/etc/ssh/ssh_host_*_key")
+	if err != nil { // only for a bad pattern
+		panic(err)
+	}
+	return append(list, keys...)
 }
