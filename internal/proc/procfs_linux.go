@@ -299,3 +299,27 @@ func Alive(prefix string) ([]Proc, error) {
 	}
 	return out, nil
 }
+
+// Parent returns the pid of a living process's parent, or ErrGone.
+func Parent(pid int) (int, error) {
+	p, err := readStat(pid)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && !p.alive() {
+		return 0, ErrGone
+	}
+	return p.PPid, err
+}
+
+// Below lists the living descendants of a process.
+func Below(pid int) ([]Proc, error) {
+	tab, err := walk()
+	if err != nil {
+		return nil, err
+	}
+	var out []Proc
+	for _, p := range tab.below(map[int]bool{pid: true}) {
+		if p.Pid != pid && p.alive() {
+			out = append(out, p.Proc)
+		}
+	}
+	return out, nil
+}

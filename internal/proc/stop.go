@@ -66,8 +66,11 @@ func (t *Tree) Stop(ctx context.Context, s Stages) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if rep.Stage == StageKill && t.state.Signal != syscall.SIGKILL {
+	if rep.Stage == StageKill && t.ExitState().Signal != syscall.SIGKILL {
 		rep.Stage = StageExited // by itself, before the kill reached it
+	}
+	if inner := t.program(); inner != nil {
+		rep.tellOfInner(inner)
 	}
 	rep.Latency = time.Since(begin)
 	t.proven = &rep

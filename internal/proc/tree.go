@@ -40,6 +40,10 @@ type Spec struct {
 
 	// Limits bound the tree, together with all others that have some (see LimitAll). nil is for what is no run.
 	Limits *Limits
+
+	// Enter, if not nil, is for a leader that starts the program in surroundings of its own. It is called with the
+	// leader's pid once that runs; Start returns when it has returned. An error ends the tree and is Start's.
+	Enter func(leader int) (Inner, error)
 }
 
 // Tree is a leader and all its descendants.
@@ -52,6 +56,7 @@ type Tree struct {
 	comm      string
 	subreaper bool
 	limits    *Limits
+	inner     Inner // set once, before Start returns, or nil; guarded by host.mu
 
 	stdin, stdout, stderr *os.File // our ends of pipes, or nil
 
@@ -70,6 +75,9 @@ type Tree struct {
 // Start starts a process as the leader of a new tree.
 func (h *Host) Start(spec Spec) (*Tree, error) {
 	t, err := h.start(spec)
+	if err == nil {
+		err = t.enter(spec)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start %s for run %q: %w", spec.Path, spec.Run, err)
 	}
@@ -157,8 +165,14 @@ func coreRun(args []string) string {
 	return run
 }
 
-// Pid of the leader. It may belong to another process once the leader has exited.
-func (t *Tree) Pid() int { return t.pid }
+// Pid of the leader, or of the program that it has started (Spec.Enter). It may belong to another process once that has
+// exited.
+func (t *Tree) Pid() int {
+	if inner := t.program(); inner != nil {
+		return inner.Pid()
+	}
+	return t.pid
+}
 
 // Run is the tag value of the tree.
 func (t *Tree) Run() string { return t.run }
@@ -166,9 +180,12 @@ func (t *Tree) Run() string { return t.run }
 // Exited is closed when the leader has exited and is reaped. Descendants may live on, and hold pipes open.
 func (t *Tree) Exited() <-chan struct{} { return t.exited }
 
-// ExitState is how the leader ended. It waits for Exited.
+// ExitState is how the leader ended, or the program that it has started (Spec.Enter). It waits for Exited.
 func (t *Tree) ExitState() ExitState {
 	<-t.exited
+	if inner := t.program(); inner != nil {
+		return inner.Exit(t.state)
+	}
 	return t.state
 }
 
@@ -194,14 +211,17 @@ func (t *Tree) ClosePipes() {
 	}
 }
 
-// Signal sends sig to the leader's process group. It returns os.ErrProcessDone when the leader has exited, since the
-// group's number may then belong to others.
+// Signal sends sig to the process group of the leader, or of the program that it has started (Spec.Enter). It returns
+// os.ErrProcessDone when the leader has exited, since the group's number may then belong to others.
 func (t *Tree) Signal(sig syscall.Signal) error {
 	// Leaders are reaped under mu: while we hold it and the leader is registered, its pid is not reused.
 	t.host.mu.Lock()
 	defer t.host.mu.Unlock()
 	if t.reapedLocked() {
 		return os.ErrProcessDone
+	}
+	if t.inner != nil {
+		return t.inner.Signal(sig)
 	}
 	if err := syscall.Kill(-t.pid, sig); err != nil {
 		return fmt.Errorf("send %v to process group %d: %w", sig, t.pid, err)
