@@ -155,10 +155,32 @@ func (p *Policy) rules() []rule {
 // tiocLinux is TIOCLINUX, which can select and paste on a virtual console.
 const tiocLinux = 0x541c
 
+func socket(v verdict, hostile bool, errno unix.Errno, when ...condition) rule {
+	return rule{nr: unix.SYS_SOCKET, name: "socket", when: when, verdict: v, errno: errno, hostile: hostile}
+}
+
+// ownSocketRules are those of a run that has a network of its own: nobody else is there, so they refuse only kinds of sockets
+// that no program needs, and those that know no network.
+func ownSocketRules() []rule {
+	list := []rule{
+		socket(refused, true, 0, is(0, unix.AF_PACKET)),
+		socket(refused, true, 0, is(0, unix.AF_VSOCK)),
+		socket(refused, false, 0, is(0, unix.AF_NETLINK), not(2, unix.NETLINK_ROUTE)),
+		socket(refused, false, 0, not(0, unix.AF_UNIX), not(0, unix.AF_INET), not(0, unix.AF_INET6), not(0, unix.AF_NETLINK)),
+		{nr: unix.SYS_SOCKETPAIR, name: "socketpair", verdict: refused, when: []condition{not(0, unix.AF_UNIX)}},
+	}
+	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {
+		list = append(list, socket(absent, false, unix.EPROTONOSUPPORT, is(0, family), masked(1, socketType, unix.SOCK_STREAM), is(2, unix.IPPROTO_MPTCP)),
+			socket(refused, true, 0, is(0, family), masked(1, socketType, unix.SOCK_RAW)),
+			socket(refused, false, 0, is(0, family), unmasked(1, socketType, unix.SOCK_STREAM), unmasked(1, socketType, unix.SOCK_DGRAM)))
+	}
+	return list
+}
+
 // socketRules are those for sockets. NETLINK_ROUTE is how getifaddrs(3) and if_nametoindex(3) ask for interfaces.
 func (p *Policy) socketRules() []rule {
-	socket := func(v verdict, hostile bool, errno unix.Errno, when ...condition) rule {
-		return rule{nr: unix.SYS_SOCKET, name: "socket", when: when, verdict: v, errno: errno, hostile: hostile}
+	if p.ownNetwork() {
+		return ownSocketRules()
 	}
 	var list []rule
 	inet := []uint32{unix.AF_INET, unix.AF_INET6}

@@ -33,7 +33,19 @@ const maxGrants = 8192
 // grants returns the policy's files as a list that only allows, for a kernel that cannot refuse. A folder below which
 // something has fewer rights is replaced by its entries.
 func (p *Policy) grants() ([]grant, error) {
-	g := granter{named: make(map[string]rights), secret: make(map[string]bool)}
+	g, err := p.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.add("/", hidden, g.paths); err != nil {
+		return nil, err
+	}
+	return g.list, nil
+}
+
+// resolve finds the real paths of what the policy names.
+func (p *Policy) resolve() (*granter, error) {
+	g := &granter{named: make(map[string]rights), secret: make(map[string]bool)}
 	for _, list := range []struct {
 		name   string
 		paths  []string
@@ -58,10 +70,7 @@ func (p *Policy) grants() ([]grant, error) {
 		}
 	}
 	slices.SortFunc(g.paths, byFolder)
-	if err := g.add("/", hidden, g.paths); err != nil {
-		return nil, err
-	}
-	return g.list, nil
+	return g, nil
 }
 
 // granter collects grants.

@@ -47,6 +47,13 @@ type Policy struct {
 	// the run are allowed one by one.
 	Read, Write, Hide []string
 
+	// Temp is the run's own temporary folder, one of Write. At level Strict it is also /tmp, unless something else that is
+	// granted lies there. "" is none: /tmp is then in memory.
+	Temp string
+
+	// Host is what Probe has found of this host. nil: at level Strict bubblewrap is looked for at each start.
+	Host *Host
+
 	// FullNetwork allows TCP and UDP to every address, those of the host included. Without it a run may connect by TCP to
 	// Ports of 127.0.0.1 and to what it serves itself on a loopback address; what it serves takes connections of this host
 	// only.

@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
+
+	"github.com/agentsched/agentsched/internal/proc"
 )
 
 type start struct{}
@@ -29,6 +32,16 @@ func (p *Policy) Prepare(path string, extra []*os.File) (*Start, error) {
 
 // Started is called when the process was started.
 func (s *Start) Started(context.Context) error { return nil }
+
+func (s *Start) enter(context.Context, int) (proc.Inner, error) { return nil, nil }
+
+func (s *Start) around(spec proc.Spec) proc.Spec { return spec }
+
+// Listeners are none.
+func (s *Start) Listeners() []net.Listener { return nil }
+
+// Dial connects to a port of the loopback.
+func (s *Start) Dial(ctx context.Context, port uint16) (net.Conn, error) { return dialHost(ctx, port) }
 
 // Close ends what serves the run.
 func (s *Start) Close() error { return nil }

@@ -23,7 +23,9 @@ type start struct {
 	report   *os.File   // our end of the report pipe
 	socket   *os.File   // our end of the pair by which the stub hands out the listener; nil without one
 	theirs   []*os.File // what the process has by now, or never will
+	notified bool       // a notifier is to be told of calls
 	notifier *notifier
+	strict   *strict // what only level Strict has, or nil
 }
 
 // Prepare makes what is to be started instead of the program at path, a name without a slash being looked up, with the
@@ -37,15 +39,15 @@ func (p *Policy) Prepare(path string, extra []*os.File) (*Start, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch p.Level {
-	case None:
+	if p.Level == None {
 		return &Start{Path: path, Extra: extra}, nil
-	case Standard:
-	default:
-		return nil, fmt.Errorf("prepare sandbox level %s: %w", p.Level, errors.ErrUnsupported)
 	}
 	s := &Start{Extra: slices.Clone(extra), system: start{program: path, policy: p}}
-	if err := s.system.prepare(s); err != nil {
+	prepare := s.system.prepare
+	if p.Level == Strict {
+		prepare = s.system.prepareStrict
+	}
+	if err := prepare(s); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare sandbox level %s: %w", p.Level, err), s.Close())
 	}
 	return s, nil
@@ -60,6 +62,7 @@ func (s *start) prepare(to *Start) error {
 	if !notified && abi < 4 && !s.policy.FullNetwork {
 		return errors.New("nothing holds connections: the kernel cannot be asked about them, and knows no rules for ports, which Linux 6.7 does")
 	}
+	s.notified = notified
 	set, err := s.policy.ruleset(abi, notified)
 	if err != nil {
 		return err
@@ -136,11 +139,7 @@ func (m *image) install(rules []rule, socket int) error {
 		m.call("install the seccomp filter", required, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, fprog)
 		return nil
 	}
-	// struct cmsghdr with one descriptor, struct iovec for the one byte that must go with it, struct msghdr.
-	control := m.words(uint64(unix.SizeofCmsghdr+4), uint32(unix.SOL_SOCKET), uint32(unix.SCM_RIGHTS), uint64(0))
-	const controlSize = unix.SizeofCmsghdr + 8
-	iovec := m.words(m.put([]byte{0}), uint64(1))
-	message := m.words(uint64(0), uint64(0), iovec, uint64(1), control, uint64(controlSize), uint64(0))
+	control, message := m.message([]uint32{0}) // set by the next call
 	flags := uint64(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
 	if knowsFlag(unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
 		// A signal does not end a call that is being answered, as if it had not been made.
@@ -149,6 +148,15 @@ func (m *image) install(rules []rule, socket int) error {
 	m.call("install the seccomp filter", control+unix.SizeofCmsghdr, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, fprog)
 	m.call("hand out the seccomp listener", required, unix.SYS_SENDMSG, uint64(socket), message, 0)
 	return nil
+}
+
+// message makes one that hands out descriptors: struct cmsghdr with them, struct iovec for the one byte that must go with
+// them, struct msghdr.
+func (m *image) message(fds []uint32) (control, message uint64) {
+	padded := append(slices.Clone(fds), make([]uint32, len(fds)%2)...)
+	control = m.words(uint64(unix.SizeofCmsghdr+4*len(fds)), uint32(unix.SOL_SOCKET), uint32(unix.SCM_RIGHTS), padded)
+	iovec := m.words(m.put([]byte{0}), uint64(1))
+	return control, m.words(uint64(0), uint64(0), iovec, uint64(1), control, uint64(unix.SizeofCmsghdr+4*len(padded)), uint64(0))
 }
 
 // knowsFlag says whether the kernel has this flag for a filter: without a filter it fails in another way then.
@@ -193,41 +201,50 @@ func (s *start) started(ctx context.Context) error {
 	if n > 0 {
 		return s.image.failure(report[:n], s.program)
 	}
-	if s.socket == nil {
+	if s.strict != nil {
+		if err := s.strict.receive(s.socket); err != nil {
+			return fmt.Errorf("confine %s: %w", s.program, err)
+		}
+	}
+	if s.socket == nil || !s.notified {
 		return nil
 	}
-	listener, err := receiveDescriptor(s.socket)
+	fds, err := receiveDescriptors(s.socket, 1)
 	if err != nil {
 		return fmt.Errorf("confine %s: it ended before it was confined: %w", s.program, err)
 	}
-	s.notifier, err = notify(s.policy, s.rules, listener)
+	s.notifier, err = notify(s.policy, s.rules, fds[0])
 	return err
 }
 
-// receiveDescriptor takes the descriptor that has been sent.
-func receiveDescriptor(socket *os.File) (int, error) {
+// receiveDescriptors takes so many descriptors that have been sent as one message.
+func receiveDescriptors(socket *os.File, count int) ([]int, error) {
 	conn, err := socket.SyscallConn()
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
 	var message [1]byte
-	control := make([]byte, unix.CmsgSpace(4))
+	control := make([]byte, unix.CmsgSpace(4*count))
 	n := 0
 	cerr := conn.Control(func(fd uintptr) {
 		_, n, _, _, err = unix.Recvmsg(int(fd), message[:], control, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
 	})
 	if err := errors.Join(cerr, err); err != nil {
-		return -1, fmt.Errorf("receive the seccomp listener: %w", err)
+		return nil, fmt.Errorf("receive descriptors of the stub: %w", err)
 	}
+	missing := errors.New("receive descriptors of the stub: the message lacks some")
 	list, err := unix.ParseSocketControlMessage(control[:n])
 	if err != nil || len(list) != 1 {
-		return -1, errors.New("receive the seccomp listener: the message has none")
+		return nil, missing
 	}
 	fds, err := unix.ParseUnixRights(&list[0])
-	if err != nil || len(fds) != 1 {
-		return -1, errors.New("receive the seccomp listener: the message has none")
+	if err != nil || len(fds) != count {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+		return nil, missing
 	}
-	return fds[0], nil
+	return fds, nil
 }
 
 // Close ends what serves the run. Calls of the run that are asked about fail from then on, so it is for a run that has
@@ -240,6 +257,10 @@ func (s *start) close() error {
 	if s.notifier != nil {
 		errs = append(errs, s.notifier.close())
 		s.notifier = nil
+	}
+	if s.strict != nil {
+		errs = append(errs, s.strict.close())
+		s.strict = nil
 	}
 	for _, f := range []**os.File{&s.report, &s.socket} {
 		if *f != nil {

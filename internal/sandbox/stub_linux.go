@@ -99,7 +99,7 @@ func (m *image) write(path string, report int) (*os.File, error) {
 	if len(data) > maxImage {
 		return nil, fmt.Errorf("make the stub: it would have %d bytes, at most %d are allowed", len(data), maxImage)
 	}
-	return memoryFile("stub", [2]segment{{0, elfHeader(len(data))}, {dataOffset, data}})
+	return memoryFile("stub", [2]segment{{0, elfHeader(stubCode, len(data))}, {dataOffset, data}})
 }
 
 // segment is what stands at an offset of a file.
@@ -134,7 +134,7 @@ func memoryFile(name string, segments [2]segment) (*os.File, error) {
 }
 
 // elfHeader is the ELF and program headers, and the code behind them. See elf(5).
-func elfHeader(dataSize int) []byte {
+func elfHeader(machineCode string, dataSize int) []byte {
 	const (
 		header, entry = 64, 56
 		code          = header + 3*entry
@@ -144,7 +144,7 @@ func elfHeader(dataSize int) []byte {
 		Type, Flags                                uint32
 		Offset, Vaddr, Paddr, Filesz, Memsz, Align uint64
 	}
-	size := uint64(code + len(stubCode))
+	size := uint64(code + len(machineCode))
 	b := append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 9)...) // 64 bits, little endian
 	b, err := binary.Append(b, binary.LittleEndian, struct {
 		Type, Machine                                        uint16
@@ -165,7 +165,7 @@ func elfHeader(dataSize int) []byte {
 			panic(err)
 		}
 	}
-	return append(b, stubCode...)
+	return append(b, machineCode...)
 }
 
 // failure returns what a report says: the number of a step and an errno, 4 bytes each. The number behind the last step
