@@ -21,8 +21,10 @@ import (
 // The code is in init_linux_amd64.s and init_linux_arm64.s.
 func initImage() (code *byte, size int)
 
-// initCode is no Go code: it is only there to be copied.
+// initCode is only there to be copied. It is no function of Go's.
 func initCode()
+
+var _ = initCode
 
 // Kinds of the init's messages.
 const (
