@@ -134,6 +134,12 @@ func (a acting) do(act string, args []string) (string, error) {
 		defer c.Close()
 		data, err := io.ReadAll(c)
 		return string(data), err
+	case "dial-unix":
+		c, err := net.Dial("unix", args[0])
+		if err != nil {
+			return "", err
+		}
+		return "", c.Close()
 	case "connect": // by system calls alone: a family, a sockaddr, and what is done before
 		return a.connect(args)
 	case "connectfd": // of AF_UNSPEC, which ends a connection

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,29 +24,30 @@ type bubblewrap struct {
 // minBwrap is the oldest that has --ro-bind-try and --as-pid-1.
 var minBwrap = [2]int{0, 4}
 
-// bubblewrap finds the program, as Probe has or by itself.
+// bubblewrap finds the program. Its version is asked for by Probe only, since what prepares a run may start no other
+// process (see package proc).
 func (p *Policy) bubblewrap() (bubblewrap, error) {
-	path, version := "", ""
-	if p.Host != nil {
-		if p.Host.Bubblewrap != nil {
-			return bubblewrap{}, p.Host.Bubblewrap
-		}
-		path, version = p.Host.Bwrap, p.Host.Version
-	} else {
-		var err error
-		if path, version, err = findBubblewrap(); err != nil {
-			return bubblewrap{}, err
-		}
+	if p.Host == nil {
+		path, err := lookBubblewrap()
+		return bubblewrap{path: path}, err
 	}
-	return bubblewrap{path: path, noUserns: !older(version, [2]int{0, 8})}, nil
+	return bubblewrap{path: p.Host.Bwrap, noUserns: !older(p.Host.Version, [2]int{0, 8})}, p.Host.Bubblewrap
+}
+
+func lookBubblewrap() (string, error) {
+	path, err := exec.LookPath("bwrap")
+	if err != nil {
+		return "", &Problem{"bubblewrap is not installed", installBubblewrap()}
+	}
+	return path, nil
 }
 
 // findBubblewrap looks for bubblewrap and asks for its version.
-func findBubblewrap() (path, version string, err error) {
-	if path, err = exec.LookPath("bwrap"); err != nil {
-		return "", "", &Problem{"bubblewrap is not installed", installBubblewrap()}
+func findBubblewrap(ctx context.Context) (path, version string, err error) {
+	if path, err = lookBubblewrap(); err != nil {
+		return "", "", err
 	}
-	text, err := exec.Command(path, "--version").Output()
+	text, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
 		return path, "", &Problem{fmt.Sprintf("%s --version: %v", path, err), installBubblewrap()}
 	}
@@ -56,16 +58,16 @@ func findBubblewrap() (path, version string, err error) {
 	return path, version, nil
 }
 
-// older says whether a version such as "0.8.0" is older than another. What is no version is not.
+// older says whether a version such as "0.8.0" is older than another. What is no version is.
 func older(version string, than [2]int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
-		return false
+		return true
 	}
 	major, err1 := strconv.Atoi(parts[0])
 	minor, err2 := strconv.Atoi(parts[1])
 	if err1 != nil || err2 != nil {
-		return false
+		return true
 	}
 	return slices.Compare([]int{major, minor}, than[:]) < 0
 }
@@ -103,11 +105,15 @@ func (p *Policy) mounts() ([]string, error) {
 		return nil, err
 	}
 	g.narrow("/sys", "/sys/devices/system") // the rest is about the host's devices, and has mounts of its own
-	var args []string
-	if g.rights("/") != hidden {
-		args = append(args, bind(g.rights("/")), "/", "/")
+	var args, closed []string               // closed are to be read-only when all is in its place
+	if r := g.rights("/"); r == hidden {
+		closed = append(closed, "/")
+	} else {
+		args = append(args, bind(r), "/", "/")
 	}
 	args = append(args, "--proc", "/proc", "--dev", "/dev")
+	// A run of root is the owner of /proc/sys/kernel/core_pattern and its like, and needs no capability to write there.
+	closed = append(closed, "/proc")
 	args = append(args, g.temporary(p.Temp)...)
 	for _, path := range g.paths {
 		if path == "/" || slices.ContainsFunc(made, func(m string) bool { return path == m || within(path, m) }) {
@@ -119,7 +125,8 @@ func (p *Policy) mounts() ([]string, error) {
 		case is != hidden:
 			args = append(args, bind(is), path, path)
 		case g.secret[path]:
-			args = append(args, "--tmpfs", path, "--remount-ro", path)
+			args = append(args, "--tmpfs", path)
+			closed = append(closed, path)
 		default:
 			args = append(args, "--ro-bind", os.DevNull, path)
 		}
@@ -129,8 +136,8 @@ func (p *Policy) mounts() ([]string, error) {
 		return nil, err
 	}
 	args = append(args, links...)
-	if g.rights("/") != writable {
-		args = append(args, "--remount-ro", "/")
+	for _, path := range closed {
+		args = append(args, "--remount-ro", path)
 	}
 	return args, nil
 }

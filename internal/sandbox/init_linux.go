@@ -12,11 +12,11 @@ import (
 // of its own, which would leave the rest of a run to be killed without a word, tell 128+n for a signal, and let the run
 // write to its memory.
 //
-// It is called as "init REPORT PROGRAM ARG...". It makes itself unreadable (PR_SET_DUMPABLE), forks, and the child becomes
-// PROGRAM in a session of its own, with the descriptors below REPORT. REPORT, a socket that keeps messages apart, is told of
-// the program's start and end in messages of 8 bytes, a kind and a value. When the program has ended and something of it lives on, the
-// init waits for an answer, asks what lives to end, waits for that for a second and ends. The kernel then kills what is
-// left in the pid namespace.
+// It is called as "init REPORT PROGRAM NAME ARG...". It makes itself unreadable (PR_SET_DUMPABLE), forks, and the child becomes
+// PROGRAM, the stub, in a session of its own, with arguments from NAME on. REPORT, a socket that keeps messages apart, is told
+// of the program's start and end in messages of 8 bytes, a kind and a value. When the program has ended and something of it
+// lives on, the init waits for an answer, asks what lives to end, waits for that for a second and ends. The kernel then kills
+// what is left in the pid namespace.
 //
 // The code is in init_linux_amd64.s and init_linux_arm64.s.
 func initImage() (code *byte, size int)

@@ -16,6 +16,8 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(helperEnv) {
 	case "acts":
 		os.Exit(actor())
+	case "core":
+		os.Exit(strictCore())
 	case "probe":
 		os.Exit(tellHost())
 	}

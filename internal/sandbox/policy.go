@@ -51,14 +51,16 @@ type Policy struct {
 	// granted lies there. "" is none: /tmp is then in memory.
 	Temp string
 
-	// Host is what Probe has found of this host. nil: at level Strict bubblewrap is looked for at each start.
+	// Host is what Probe has found of this host, for level Strict: the path of bubblewrap, and what its version knows. nil:
+	// it is looked for on the PATH, and taken for an old one.
 	Host *Host
 
 	// FullNetwork allows TCP and UDP to every address, those of the host included. Without it a run may connect by TCP to
 	// Ports of 127.0.0.1 and to what it serves itself on a loopback address; what it serves takes connections of this host
 	// only.
 	FullNetwork bool
-	Ports       []uint16 // such as that of the run's endpoint
+	// Ports are such as that of the run's endpoint. At level Strict they are 1024 or more: see Start.Listeners.
+	Ports []uint16
 
 	// NoNotifier is for a host whose kernel cannot ask about a run's calls (see Host.Notify): Landlock alone then holds
 	// connections, to Ports at every address, and nothing is told of what is refused.
@@ -98,6 +100,11 @@ func (p *Policy) check() error {
 			if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
 				return fmt.Errorf("sandbox.%s: %q must be an absolute path without . and .. in it", list.name, path)
 			}
+		}
+	}
+	for _, port := range p.Ports {
+		if p.Level == Strict && !p.FullNetwork && port < 1024 {
+			return fmt.Errorf("sandbox port %d: at level strict it must be 1024 or more", port)
 		}
 	}
 	return nil

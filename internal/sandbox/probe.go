@@ -22,7 +22,7 @@ type Host struct {
 	SignalsScoped bool  // a run's signals reach its own processes only
 }
 
-// Probe tries what this host can do. It starts programs that end at once.
+// Probe tries what this host can do. It starts programs that end at once, so it comes before the process has a proc.Host.
 func Probe(ctx context.Context) Host { return probe(ctx) }
 
 // Problem is why a host does not have something, and what to do about it.

@@ -147,20 +147,15 @@ func setting(name string) string {
 
 // tryBubblewrap looks for bubblewrap and starts a program with it.
 func tryBubblewrap(ctx context.Context, namespaces error) (path, version string, err error) {
-	path, err = exec.LookPath("bwrap")
+	path, version, err = findBubblewrap(ctx)
 	if err != nil {
-		return "", "", &Problem{"bubblewrap is not installed", installBubblewrap()}
+		return path, version, err
 	}
-	text, err := exec.CommandContext(ctx, path, "--version").Output()
-	if err != nil {
-		return path, "", &Problem{fmt.Sprintf("%s --version: %v", path, err), installBubblewrap()}
-	}
-	version = strings.TrimPrefix(strings.TrimSpace(string(text)), "bubblewrap ")
 	program, err := harmless()
 	if err != nil {
 		return path, version, err
 	}
-	cmd := exec.CommandContext(ctx, path, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", program)
+	cmd := exec.CommandContext(ctx, path, "--unshare-user", "--unshare-all", "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", program)
 	var stderr bytes.Buffer
 	cmd.Env, cmd.Dir, cmd.Stderr = []string{}, "/", &stderr
 	if err := cmd.Run(); err != nil {

@@ -53,8 +53,8 @@ func (s *start) prepareStrict(to *Start) (err error) {
 	s.strict = new(strict)
 	s.notified = notifications() && !s.policy.NoNotifier
 
-	// The order is that of the descriptors' numbers. Of those behind the init's report the stub has none, so what it opens
-	// begins there.
+	// The order is that of the descriptors' numbers. The stub closes those from the init's report on, so what it opens begins
+	// there.
 	first := 3 + len(to.Extra)
 	stubReport, socket, initReport := first, first+1, first+2
 	ours, theirs, err := os.Pipe()
@@ -101,6 +101,7 @@ func (s *start) prepareStrict(to *Start) (err error) {
 func (s *start) stub(first, report, socket, next int) (*os.File, error) {
 	m := new(image)
 	m.call("close the descriptors that are not the run's", required, unix.SYS_CLOSE_RANGE, uint64(first), uint64(^uint32(0)), unix.CLOSE_RANGE_CLOEXEC)
+	m.call("close what the sandbox was made with", required, unix.SYS_CLOSE_RANGE, uint64(next), uint64(^uint32(0)), 0)
 	m.call("take no core dumps", required, unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, m.words(uint64(0), uint64(0)), 0)
 	m.call("give up new privileges", required, unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1)
 	if s.policy.ownNetwork() {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,21 +50,16 @@ func newHost(t testing.TB) *proc.Host {
 // strictly is the typical policy at level Strict.
 func strictly(t testing.TB) (p *Policy, workspace string) {
 	t.Helper()
-	needsBubblewrap(t)
-	p, workspace = typical(t)
-	p.Level = Strict
-	return p, workspace
-}
-
-// needsBubblewrap skips where it is missing, but under CI.
-func needsBubblewrap(t testing.TB) {
-	t.Helper()
-	if _, _, err := findBubblewrap(); err != nil {
-		if os.Getenv("AGENTSCHED_REQUIRE_BWRAP") != "" {
-			t.Fatal(err)
-		}
+	path, version, err := findBubblewrap(t.Context())
+	if err != nil && os.Getenv("AGENTSCHED_REQUIRE_BWRAP") != "" {
+		t.Fatal(err)
+	}
+	if err != nil {
 		t.Skip(err)
 	}
+	p, workspace = typical(t)
+	p.Level, p.Host = Strict, &Host{Bwrap: path, Version: version}
+	return p, workspace
 }
 
 // begin starts a shell script under a policy. change may change its Spec.
@@ -146,6 +142,167 @@ func TestStrictExit(t *testing.T) {
 			rep, err := r.Stop(t.Context(), proc.DefaultStages)
 			if err != nil || rep.Stage != proc.StageExited || len(rep.Killed) > 0 {
 				t.Errorf("stop after the end: %+v, %v", rep, err)
+			}
+		})
+	}
+}
+
+// acts starts this test's binary in a strict sandbox, to do acts there.
+func acts(t testing.TB, h *proc.Host, p *Policy, name string, extra ...*os.File) *run {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{t: t, denials: make(chan Denial, 256)}
+	p.Denied = func(d Denial) { r.denials <- d }
+	s := begin(t, h, p, "", func(spec *proc.Spec) {
+		spec.Run, spec.Path, spec.Args, spec.Extra, spec.PipeStdin = t.Name()+name, exe, nil, extra, true
+		spec.Env = append(spec.Env, helperEnv+"=acts")
+	})
+	r.in, r.out, r.start = s.Stdin(), s.out, s.start
+	return r
+}
+
+func TestStrictStopStages(t *testing.T) {
+	p, _ := strictly(t)
+	h := newHost(t)
+	const short = 50 * time.Millisecond
+	const loop = "echo ready; while :; do sleep 300 & wait; done"
+	killed := proc.ExitState{Code: -1, Signal: syscall.SIGKILL}
+	for _, tc := range []struct {
+		name, script string
+		stages       proc.Stages
+		stage        proc.Stage
+		exit         proc.ExitState
+	}{
+		{"interrupt", `trap "exit 7" INT; ` + loop, proc.Stages{Interrupt: long, Terminate: long}, proc.StageInterrupt, proc.ExitState{Code: 7}},
+		{"interrupt of one that is ended by it", "echo ready; exec sleep 300", proc.Stages{Interrupt: long}, proc.StageInterrupt, proc.ExitState{Code: -1, Signal: syscall.SIGINT}},
+		{"terminate", `trap "" INT; trap "exit 8" TERM; ` + loop, proc.Stages{Interrupt: short, Terminate: long}, proc.StageTerminate, proc.ExitState{Code: 8}},
+		{"kill", `trap "" INT TERM; echo ready; while :; do sleep 1; done`, proc.Stages{Interrupt: short, Terminate: short}, proc.StageKill, killed},
+		{"at once", loop, proc.Stages{}, proc.StageKill, killed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := begin(t, h, p, tc.script)
+			r.line()
+			if got, err := proc.Parent(r.Pid()); err != nil || got != r.start.system.strict.inside.init {
+				t.Errorf("the tree's pid is %d, below %d, %v", r.Pid(), got, err)
+			}
+			rep, err := r.Stop(t.Context(), tc.stages)
+			if err != nil || rep.Stage != tc.stage || r.ExitState() != tc.exit {
+				t.Errorf("got stage %v and %v, %v, want %v and %v", rep.Stage, r.ExitState(), err, tc.stage, tc.exit)
+			}
+			if err := r.Signal(syscall.SIGTERM); err != os.ErrProcessDone {
+				t.Errorf("signal after the stop: %v", err)
+			}
+		})
+	}
+}
+
+// What the program leaves behind may end in order, and is told of by name; the rest is killed with the namespace.
+func TestStrictLeftBehind(t *testing.T) {
+	p, workspace := strictly(t)
+	h := newHost(t)
+	r := begin(t, h, p, `
+setsid sh -c 'trap "echo ended >tidy; exit" TERM; echo >&9; while :; do sleep 1; done' &
+env -i setsid /bin/sh -c 'trap "" TERM; echo >&9; while :; do /bin/sleep 1; done' &
+exit 5`, func(spec *proc.Spec) {
+		// They would not let the output end; it is the program's end that counts.
+		spec.Args[1] = "mkfifo up; exec 9<>up; " + strings.ReplaceAll(spec.Args[1], "&\n", ">/dev/null & read x <&9\n")
+		spec.Dir = workspace
+	})
+	state, _ := r.end()
+	if state.Code != 5 {
+		t.Errorf("the program: %v, want exit code 5", state)
+	}
+	rep, err := r.Stop(t.Context(), proc.Stages{Leftover: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, k := range rep.Killed {
+		names = append(names, k.Comm)
+	}
+	if text := strings.Join(names, " "); strings.Count(text, "sh") != 2 || strings.Contains(text, "bwrap") || strings.Contains(text, "sandbox-init") {
+		t.Errorf("left behind were %v, want two shells and nothing of ours", rep.Killed)
+	}
+	if text, err := os.ReadFile(workspace + "/tidy"); string(text) != "ended\n" {
+		t.Errorf("what could end in order has left %q, %v", text, err)
+	}
+}
+
+func TestStrictStandardFilesAndDescriptors(t *testing.T) {
+	p, workspace := strictly(t)
+	h := newHost(t)
+	var theirs []*os.File
+	var ours []*os.File
+	for range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Close(); w.Close() })
+		ours, theirs = append(ours, r), append(theirs, w)
+	}
+	r := begin(t, h, p, `pwd; echo "$0 $X $AGENTSCHED_RUN"; read a; echo "$a"; echo oops >&2; for n in 3 4 5; do echo $n >&$n; done; ls /proc/self/fd | tr '\n' ' '; cat; kill $$`, func(spec *proc.Spec) {
+		spec.Extra, spec.PipeStdin, spec.Stderr, spec.PipeStderr = theirs, true, nil, true
+		spec.Env, spec.Dir, spec.Name = append(spec.Env, "X=y"), workspace, "zero"
+	})
+	for _, w := range theirs {
+		w.Close()
+	}
+	_, _ = io.WriteString(r.Stdin(), "hello\n")
+	for _, want := range []string{workspace, "zero y " + t.Name(), "hello"} {
+		if got := r.line(); got != want {
+			t.Errorf("got line %q, want %q", got, want)
+		}
+	}
+	r.Stdin().Close()
+	state, rest := r.end()
+	if state.Signal != syscall.SIGTERM || rest != "0 1 2 3 4 5 6" { // 6 is the folder that is listed
+		t.Errorf("got %v and %q", state, rest)
+	}
+	if text, err := io.ReadAll(r.Stderr()); string(text) != "oops\n" || err != nil {
+		t.Errorf("standard error: %q, %v", text, err)
+	}
+	for i, f := range ours {
+		if text, err := io.ReadAll(f); string(text) != strconv.Itoa(i+3)+"\n" || err != nil {
+			t.Errorf("descriptor %d: %q, %v", i+3, text, err)
+		}
+	}
+}
+
+func TestStrictStartErrors(t *testing.T) {
+	p, workspace := strictly(t)
+	h := newHost(t)
+	for _, tc := range []struct {
+		name   string
+		change func(*Policy, *proc.Spec)
+		want   string
+	}{
+		{"no such program", func(_ *Policy, spec *proc.Spec) { spec.Path = "/no/such/program" }, "/no/such/program"},
+		{"a program that is not granted", func(_ *Policy, spec *proc.Spec) { spec.Path = realDir(t) + "/program" }, "sandbox.read"},
+		{"no such folder", func(_ *Policy, spec *proc.Spec) { spec.Dir = "/no/such/folder" }, "/no/such/folder"},
+		{"a folder that is not granted", func(_ *Policy, spec *proc.Spec) { spec.Dir = realDir(t) }, "Can't chdir"},
+		{"bubblewrap is missing", func(p *Policy, _ *proc.Spec) {
+			p.Host = &Host{Bubblewrap: &Problem{"bubblewrap is not installed", "apt"}}
+		}, "bubblewrap is not installed: apt"},
+		{"bubblewrap fails", func(p *Policy, _ *proc.Spec) { p.Host = &Host{Bwrap: "/bin/false"} }, "bubblewrap did not start the program"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			q := *p
+			spec := proc.Spec{Run: t.Name(), Path: "/bin/sh", Dir: workspace, PipeStderr: true, NewSession: true}
+			tc.change(&q, &spec)
+			if spec.Path != "/bin/sh" && !strings.HasPrefix(spec.Path, "/no/") {
+				mustDo(t, os.WriteFile(spec.Path, []byte("#!/bin/sh\n"), 0o755))
+			}
+			s, err := q.Prepare(spec.Path, nil)
+			if err == nil {
+				_, err = h.Start(s.Apply(spec))
+				mustDo(t, s.Close())
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one with %q", err, tc.want)
 			}
 		})
 	}

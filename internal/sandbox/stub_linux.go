@@ -179,7 +179,7 @@ func (m *image) failure(report []byte, path string) error {
 		return fmt.Errorf("confine %s: %s: %w", path, m.steps[index].what, errno)
 	}
 	hint := ""
-	if errno == unix.EACCES {
+	if errno == unix.EACCES || errno == unix.ENOENT {
 		hint = ": add its folder, and that of its interpreter, to sandbox.read"
 	}
 	return fmt.Errorf("execute %s in the sandbox: %w%s", path, errno, hint)

@@ -3,3 +3,5 @@
 package sandbox
 
 func actor() int { return 1 }
+
+func strictCore() int { return 1 }
