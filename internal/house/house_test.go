@@ -29,7 +29,7 @@ var both = map[string]string{
 	"internal/jsoncheck": "",    // values by the schemas that jobs carry
 	"internal/proc":      "",
 	"internal/redact":    "",
-	"internal/sandbox":   "", // the core holds runs by it, the scheduler says what the host can do
+	"internal/sandbox":   "internal/proc", // the core holds runs by it, the scheduler says what the host can do
 	"internal/statedir":  "job",
 	"internal/workspace": "job internal/statedir", // the scheduler checks, explains and applies what the core made
 }
