@@ -1,5 +1,7 @@
 package gateway
 
+import "bytes"
+
 // finder goes over JSON as it comes, in pieces of any size, and finds the few things that metering needs: the object "usage"
 // at the top or in "response" or "message", and how many bytes of text the members "delta" hold. What it holds does not grow with
 // the JSON. JSON that is none gives nothing.
@@ -88,15 +90,21 @@ func (f *finder) string(p []byte) int {
 		f.escaped, i = false, 1
 	}
 	ended := false
-	for ; i < len(p) && !ended; i++ {
-		switch p[i] {
-		case '"':
-			ended = true
-		case '\\':
-			if i+1 == len(p) {
-				f.escaped = true
+	for q := -1; !ended && i < len(p); {
+		if q < i { // the next quote, escaped or not; looked for once
+			if q = bytes.IndexByte(p[i:], '"') + i; q < i {
+				q = len(p)
 			}
-			i++
+		}
+		esc := bytes.IndexByte(p[i:q], '\\')
+		switch {
+		case esc >= 0:
+			i += esc + 2
+			f.escaped = i > len(p)
+		case q < len(p):
+			i, ended = q+1, true
+		default:
+			i = q
 		}
 	}
 	i = min(i, len(p))

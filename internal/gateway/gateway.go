@@ -89,6 +89,8 @@ func transport() *http.Transport {
 		TLSHandshakeTimeout:    10 * time.Second,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
+		WriteBufferSize:        64 << 10, // requests are large
+		ReadBufferSize:         relayBuffer,
 	}
 }
 

@@ -66,6 +66,14 @@ func (c credential) put(h http.Header) {
 	}
 }
 
+// conceal takes the token out of a text. It is for answers; errors, which are rare, are looked through by a redactor.
+func (c credential) conceal(text string) string {
+	if len(c.token) < minSecret {
+		return text
+	}
+	return strings.ReplaceAll(text, c.token, concealed)
+}
+
 // source gives a key's secret. stale is the one that was refused; then a fresh one is to be had, if there is.
 type source interface {
 	secret(ctx context.Context, stale string) (credential, error)

@@ -165,47 +165,65 @@ func (s *scanner) nest(end byte, f func() error) error {
 	}
 }
 
+// Kinds of bytes in a string; 0: it stands for itself.
+const (
+	control = iota + 1
+	quote
+	backslash
+)
+
+var inString = [256]uint8{
+	0: control, 1: control, 2: control, 3: control, 4: control, 5: control, 6: control, 7: control, 8: control, 9: control, 10: control,
+	11: control, 12: control, 13: control, 14: control, 15: control, 16: control, 17: control, 18: control, 19: control, 20: control,
+	21: control, 22: control, 23: control, 24: control, 25: control, 26: control, 27: control, 28: control, 29: control, 30: control, 31: control,
+	'"': quote, '\\': backslash,
+}
+
 // str goes over a string and returns what stands between the quotes.
 func (s *scanner) str() ([]byte, error) {
-	start := s.pos + 1
-	for i := start; i < len(s.text); i++ {
-		switch b := s.text[i]; {
-		case b == '"':
+	text, start := s.text, s.pos+1
+	for i := start; i < len(text); i++ {
+		switch inString[text[i]] {
+		case 0:
+		case quote:
 			s.pos = i + 1
-			return s.text[start:i], nil
-		case b < ' ':
+			return text[start:i], nil
+		case backslash:
+			n := escape(text[i+1:])
+			if n == 0 {
+				s.pos = i
+				return nil, s.fail("an escape of JSON")
+			}
+			i += n
+		default:
 			s.pos = i
 			return nil, s.fail("an escaped control character")
-		case b == '\\':
-			i++
-			if n := escape(s.text[i:]); n > 0 {
-				i += n - 1
-				continue
-			}
-			s.pos = i
-			return nil, s.fail("an escape of JSON")
 		}
 	}
-	s.pos = len(s.text)
+	s.pos = len(text)
 	return nil, s.fail("the end of a string")
 }
 
 // escape returns how many bytes follow the backslash in an escape, 0 if it is none.
 func escape(text []byte) int {
-	switch {
-	case len(text) == 0:
-		return 0
-	case bytes.IndexByte([]byte(`"\\/bfnrt`), text[0]) >= 0:
-		return 1
-	case text[0] != 'u' || len(text) < 5:
+	if len(text) == 0 {
 		return 0
 	}
-	for _, b := range text[1:5] {
-		if (b < '0' || b > '9') && (b|0x20 < 'a' || b|0x20 > 'f') {
+	switch text[0] {
+	case 'n', '"', '\\', 't', 'r', '/', 'b', 'f':
+		return 1
+	case 'u':
+		if len(text) < 5 {
 			return 0
 		}
+		for _, b := range text[1:5] {
+			if (b < '0' || b > '9') && (b|0x20 < 'a' || b|0x20 > 'f') {
+				return 0
+			}
+		}
+		return 5
 	}
-	return 5
+	return 0
 }
 
 // said returns what a string that was gone over says. Only one with escapes is copied.

@@ -194,8 +194,7 @@ func (x *exchange) pass(ctx context.Context, w http.ResponseWriter, b *bill) err
 		}
 		return refuse(http.StatusBadGateway, "unsupported_encoding", "provider %s answered in the encoding %s, which cannot be metered", x.provider.Name, printable(coding))
 	}
-	redactor := got.key.redactor(got.secret)
-	pass(w.Header(), res.Header, toRun, redactor.String)
+	pass(w.Header(), res.Header, toRun, got.secret.conceal)
 	w.WriteHeader(res.StatusCode)
 	m := newMeter(isEvents(res.Header), nil)
 	if b != nil && m.events {
