@@ -101,6 +101,12 @@ type AuditFile struct {
 	Change string `json:"change"`
 }
 
+// AuditConnection is the detail of agent.network.
+type AuditConnection struct {
+	job.Connection
+	Millis int64 `json:"ms,omitempty"` // how long it lasted
+}
+
 // AuditAttemptEnded is the detail of attempt.ended.
 type AuditAttemptEnded struct {
 	// State is the run's.

@@ -10,6 +10,8 @@ type Sandbox struct {
 	Read  []string         `json:"read,omitempty"`  // may be read besides what every run sees
 	Write []string         `json:"write,omitempty"` // may be changed besides the workspace
 	Hide  []string         `json:"hide,omitempty"`  // is not seen, whatever else is granted
+	// LoginVisible lets runs see the login of their worker's program where no gateway can stand for it.
+	LoginVisible bool `json:"login_visible,omitempty"`
 }
 
 // Secret is where the core finds a secret, in exactly one of File, Command and Env, when a run is granted it.

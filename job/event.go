@@ -39,6 +39,8 @@ const (
 	EventWarning EventKind = "warning"
 	// EventError: the agent's program reported a failure.
 	EventError EventKind = "error"
+	// EventNetwork: a connection of the run to a host, or one that it was refused.
+	EventNetwork EventKind = "network"
 	// EventLog: a line of the worker's stderr or of output that is no protocol.
 	EventLog EventKind = "log"
 )
@@ -52,19 +54,20 @@ type Event struct {
 	Time    time.Time `json:"time"`    // when it happened
 	Kind    EventKind `json:"kind"`    // what sort of event it is
 
-	Text      string   `json:"text,omitempty"`      // what was said
-	Truncated int64    `json:"truncated,omitempty"` // bytes cut out of Text
-	Command   string   `json:"command,omitempty"`   // that the agent runs
-	CallID    string   `json:"call_id,omitempty"`   // joins the start and the end of one command or tool call
-	Tool      string   `json:"tool,omitempty"`      // that the agent uses
-	ExitCode  *int     `json:"exit_code,omitempty"` // of the command; nil until it has ended
-	Millis    int64    `json:"ms,omitempty"`        // duration, milliseconds, where the event ends something
-	Path      string   `json:"path,omitempty"`      // of the file, within the workspace
-	Change    string   `json:"change,omitempty"`    // added, modified, deleted
-	Session   string   `json:"session,omitempty"`   // the agent's session or thread id
-	State     RunState `json:"state,omitempty"`     // that the run has come into
-	Step      string   `json:"step,omitempty"`      // the name of the step
-	Usage     *Usage   `json:"usage,omitempty"`     // what was consumed since the last such event
+	Text       string      `json:"text,omitempty"`       // what was said
+	Truncated  int64       `json:"truncated,omitempty"`  // bytes cut out of Text
+	Command    string      `json:"command,omitempty"`    // that the agent runs
+	CallID     string      `json:"call_id,omitempty"`    // joins the start and the end of one command or tool call
+	Tool       string      `json:"tool,omitempty"`       // that the agent uses
+	ExitCode   *int        `json:"exit_code,omitempty"`  // of the command; nil until it has ended
+	Millis     int64       `json:"ms,omitempty"`         // duration, milliseconds, where the event ends something
+	Path       string      `json:"path,omitempty"`       // of the file, within the workspace
+	Change     string      `json:"change,omitempty"`     // added, modified, deleted
+	Session    string      `json:"session,omitempty"`    // the agent's session or thread id
+	State      RunState    `json:"state,omitempty"`      // that the run has come into
+	Step       string      `json:"step,omitempty"`       // the name of the step
+	Usage      *Usage      `json:"usage,omitempty"`      // what was consumed since the last such event
+	Connection *Connection `json:"connection,omitempty"` // of the network
 	// Of a durable step: what it was computed from, as the worker calls it, and
 	// what became of its result. Result itself is only there on the way from the
 	// worker's session to the store: no event that is sent or stored has it.
@@ -75,6 +78,20 @@ type Event struct {
 	// the wire, just before this one.
 	Dropped int    `json:"dropped,omitempty"`
 	Trace   string `json:"trace_id,omitempty"` // the job's trace id
+}
+
+// Connection is one of a run to a host, which goes through the core.
+type Connection struct {
+	Host    string `json:"host,omitempty"`    // as the run named it
+	Port    int    `json:"port,omitempty"`    // that it was for
+	Address string `json:"address,omitempty"` // that was connected to; absent if none was
+	Allowed bool   `json:"allowed"`           // whether the job may reach the host
+	Reason  string `json:"reason,omitempty"`  // why it was refused, or ended otherwise than by its ends
+	Sent    int64  `json:"sent,omitempty"`    // bytes to the host
+	// Bytes from the host.
+	Received int64 `json:"received,omitempty"`
+	// More is set of an event that stands for so many connections, each of which has none of its own.
+	More int `json:"more,omitempty"`
 }
 
 // Kept says what became of a durable step; "" is a step that is none.

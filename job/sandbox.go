@@ -26,6 +26,15 @@ type Sandbox struct {
 	Hide []string `json:"hide,omitempty" yaml:"hide,omitempty" match:"^/" is:"an absolute path" want:"an absolute path such as /srv/data" otherwise:"what the configuration hides"`
 }
 
+// Repository is a git repository, or several by a pattern, that a run may fetch from with the user's credentials.
+type Repository struct {
+	// The host and the path, such as `github.com/acme/site`; `*` stands for any text within a part of the path, a last part
+	// `**` for one or more parts.
+	Repository string `json:"repository" yaml:"repository" need:"a repository such as github.com/acme/site" match:"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[1-9][0-9]{0,4})?(/[A-Za-z0-9._~*?-]+)+$" is:"a repository" want:"a host and a path such as github.com/acme/site, github.com/acme/* or git.example.com:8443/group/**"`
+	// Whether it may push, too.
+	Push bool `json:"push,omitempty" yaml:"push,omitempty"`
+}
+
 // SandboxLevel is how firmly a run is held; "" leaves it to the configuration.
 type SandboxLevel string
 
@@ -119,7 +128,7 @@ func (s *Spec) validateSandbox(bad func(string, string, ...any)) {
 		field string
 		n     int
 	}{
-		{"network", len(s.Network)}, {"secrets", len(s.Secrets)},
+		{"network", len(s.Network)}, {"secrets", len(s.Secrets)}, {"git", len(s.Git)},
 		{"sandbox.read", len(s.Sandbox.Read)}, {"sandbox.write", len(s.Sandbox.Write)}, {"sandbox.hide", len(s.Sandbox.Hide)},
 	} {
 		if list.n > maxGrants {

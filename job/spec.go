@@ -26,9 +26,10 @@ type Spec struct {
 	AllowCommands []string     `json:"allow_commands,omitempty" match:"\\S" is:"a pattern" want:"a pattern such as 'go test *'"` // patterns such as "go test *"
 	Env           []string     `json:"env,omitempty"`                                                                            // names of variables passed through
 
-	Sandbox Sandbox  `json:"sandbox,omitzero"`                                                                                                             // how the run is held
-	Network []string `json:"network,omitempty"`                                                                                                            // "none", "full", or hosts and presets; nil is none
-	Secrets []string `json:"secrets,omitempty" form:"variable" want:"the name of a secret of the configuration, such as NPM_TOKEN, not the secret itself"` // names of what the configuration has, given to the run
+	Sandbox Sandbox      `json:"sandbox,omitzero"`                                                                                                             // how the run is held
+	Network []string     `json:"network,omitempty"`                                                                                                            // "none", "full", or hosts and presets; nil is none
+	Git     []Repository `json:"git,omitempty"`                                                                                                                // that the run may fetch from, or push to
+	Secrets []string     `json:"secrets,omitempty" form:"variable" want:"the name of a secret of the configuration, such as NPM_TOKEN, not the secret itself"` // names of what the configuration has, given to the run
 
 	Priority   int        `json:"priority,omitempty"`    // higher is sooner
 	Class      Class      `json:"class,omitempty"`       // "" is Standard

@@ -42,8 +42,8 @@ type Run struct {
 	Prices         map[string]job.Price
 	Limits         proc.Limits // of all its processes together
 
-	// Sandbox returns what the process may do that the command starts; nil: what any process of the user may.
-	Sandbox func(*Command) *sandbox.Policy
+	// Sandbox holds the process; nil: it may do what any process of the user may.
+	Sandbox Sandbox
 
 	// Watch, if not nil, is told of the run's process tree when it was started;
 	// what it returns is called when the program has ended or is to be stopped.
@@ -76,6 +76,14 @@ type Run struct {
 	// are Sink's to add. It must not block for long: the worker's output is not
 	// read meanwhile.
 	Sink func(job.Event)
+}
+
+// Sandbox says what the process of a run may do.
+type Sandbox interface {
+	// Policy returns what the process may do that the command starts.
+	Policy(*Command) *sandbox.Policy
+	// Started is called when the program was started, before its output is read.
+	Started(*sandbox.Start)
 }
 
 // Stop is the cause with which a run's context is cancelled: what the attempt's
@@ -135,7 +143,7 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 	if err != nil {
 		return notStarted(started, job.Crash, err), nil
 	}
-	tree, held, err := r.start(ctx, cmd, run)
+	tree, held, err := r.start(cmd, run)
 	if err != nil {
 		return notStarted(started, job.Config, err), nil
 	}
@@ -193,7 +201,7 @@ func (r *Runner) Run(ctx context.Context, s Session, run Run) (job.Outcome, erro
 
 // start starts the command in a tree of its own, with pipes to it, held as its policy says. The caller releases what
 // holds it when the tree has ended.
-func (r *Runner) start(ctx context.Context, cmd Command, run Run) (*proc.Tree, *sandbox.Start, error) {
+func (r *Runner) start(cmd Command, run Run) (*proc.Tree, *sandbox.Start, error) {
 	spec := proc.Spec{
 		Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Run: run.Tag,
 		PipeStdin: cmd.KeepStdin || len(cmd.Stdin) > 0, PipeStdout: true, PipeStderr: true,
@@ -206,23 +214,16 @@ func (r *Runner) start(ctx context.Context, cmd Command, run Run) (*proc.Tree, *
 		}
 		return tree, nil, nil
 	}
-	held, err := run.Sandbox(&cmd).Prepare(cmd.Path, cmd.Files)
+	held, err := run.Sandbox.Policy(&cmd).Prepare(cmd.Path, cmd.Files)
 	if err != nil {
 		return nil, nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	spec.Path, spec.Name, spec.Extra = held.Path, cmd.Path, held.Extra
-	tree, err := r.Host.Start(spec)
-	if err == nil {
-		if err = held.Started(ctx); err != nil {
-			_, ghost := tree.Stop(context.WithoutCancel(ctx), proc.Stages{Kill: r.Stages.Kill})
-			tree.ClosePipes()
-			err = errors.Join(err, ghost)
-		}
-	}
+	tree, err := r.Host.Start(held.Apply(spec))
 	if err != nil {
 		r.release(held)
 		return nil, nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
+	run.Sandbox.Started(held)
 	return tree, held, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/redact"
+	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
@@ -60,6 +61,8 @@ type Core struct {
 	// guard is asked by the gate besides; monitor feeds it.
 	guard   *guard
 	monitor *monitor
+	// gateways serve runs their models.
+	gateways *gateways
 	// secrets takes what the environment holds of them out of all that is told or kept.
 	secrets atomic.Pointer[redact.Redactor]
 
@@ -95,6 +98,7 @@ type session struct {
 	host       *proc.Host
 	workspaces *workspace.Manager
 	temps      *statedir.Temps
+	can        sandbox.Host // what this host can do to hold runs
 	started    time.Time
 }
 
@@ -107,6 +111,7 @@ func New(cfg Config) *Core {
 		asked:    make(chan struct{}),
 		live:     map[string]*execution{},
 		folders:  workspace.NewResolver(cfg.RealPath, nil),
+		gateways: newGateways(),
 	}
 	c.secrets.Store(redact.New(redact.FromEnviron(cfg.Environ)...))
 	c.hurry, c.hurryNow = context.WithCancel(context.Background())
@@ -172,6 +177,7 @@ func (c *Core) Run(ctx context.Context) error {
 		err = c.endCause // the wire's end only follows from it
 	default:
 	}
+	c.gateways.close()
 	closeErr := c.closeHost()
 	if errors.Is(err, errShutdown) || errors.Is(err, ipc.ErrClosed) {
 		err = nil
@@ -242,6 +248,7 @@ func (c *Core) open(h ipc.Hello) (*session, error) {
 	if c.cfg.NoCgroup {
 		cgroup = ""
 	}
+	can := sandbox.Probe(context.Background()) // before there is a Host, which would reap what this starts
 	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Cgroup: cgroup, Log: c.cfg.Log, Confine: true})
 	if err != nil {
 		return nil, fmt.Errorf("prepare to own processes: %w", err)
@@ -251,6 +258,7 @@ func (c *Core) open(h ipc.Hello) (*session, error) {
 		instance: h.Instance,
 		dir:      dir,
 		host:     host,
+		can:      can,
 		temps:    dir.Temps(os.Getpid()),
 		started:  time.Now(),
 		workspaces: workspace.New(workspace.Config{

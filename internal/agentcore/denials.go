@@ -56,6 +56,13 @@ func (d *denials) add(what string, hostile bool) {
 	}
 }
 
+// refused counts what is told of in another way.
+func (d *denials) refused(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.total += n
+}
+
 // count returns how often the run was refused something.
 func (d *denials) count() int {
 	d.mu.Lock()

@@ -150,6 +150,9 @@ const maxTexts = 50_000
 // emit sends an event of the core's own, without secrets.
 func (e *execution) emit(ev job.Event) {
 	ev.Text, ev.Command = e.secrets.String(ev.Text), e.secrets.String(ev.Command)
+	if c := ev.Connection; c != nil {
+		c.Host, c.Reason = e.secrets.String(c.Host), e.secrets.String(c.Reason)
+	}
 	e.send(ev)
 }
 

@@ -31,9 +31,6 @@ var system = []string{
 	"/var/cache/fontconfig", "/var/lib/ca-certificates", "/var/lib/alternatives",
 }
 
-// secret are files within these that only root may read, or a service of its own: a run of root is not root.
-var secret = []string{"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/etc/security/opasswd"}
-
 // Policy returns what the run may do. The strictest of configuration and job wins: a list of the job's narrows what the
 // configuration grants, and what either hides is hidden.
 func (h *Held) Policy() sandbox.Policy {
@@ -45,13 +42,13 @@ func (h *Held) Policy() sandbox.Policy {
 		Level: h.Level, Ports: h.Ports, FullNetwork: h.Spec.HasFullNetwork(),
 		Read:  slices.Concat(system, h.Tools, h.Borrowed, read),
 		Write: slices.Concat(h.Own, narrowed(h.Settings.Write, h.Spec.Sandbox.Write)),
-		Hide:  slices.Concat(secret, h.Hidden, h.Settings.Hide, h.Spec.Sandbox.Hide),
+		Hide:  slices.Concat(h.Hidden, h.Settings.Hide, h.Spec.Sandbox.Hide),
 	}
 	if h.Cache != "" {
 		p.Write = append(p.Write, h.Cache)
 	}
 	refused := slices.Concat(h.Settings.Hide, h.Spec.Sandbox.Hide)
-	hidden := func(path string) bool { return below(path, refused) }
+	hidden := func(path string) bool { return belowAny(path, refused) }
 	p.Read, p.Write = slices.DeleteFunc(p.Read, hidden), slices.DeleteFunc(p.Write, hidden)
 	switch {
 	case h.Workspace == "":
@@ -75,15 +72,15 @@ func narrowed(allowed, asked []string) []string {
 	}
 	var both []string
 	for _, path := range asked {
-		if below(path, allowed) {
+		if belowAny(path, allowed) {
 			both = append(both, path)
 		}
 	}
 	return both
 }
 
-// below reports whether a clean absolute path is one of dirs or lies in one.
-func below(path string, dirs []string) bool {
+// belowAny reports whether a clean absolute path is one of dirs or lies in one.
+func belowAny(path string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		rel, err := filepath.Rel(dir, path)
 		return err == nil && filepath.IsLocal(rel)

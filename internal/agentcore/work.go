@@ -23,10 +23,13 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 	if err != nil {
 		return failed(time.Now(), job.Config, err), nil
 	}
-	if e.held, err = e.confine(ws, dir); err != nil {
+	if e.held, err = e.confine(ctx, ws, dir, adapter); err != nil {
 		return failed(time.Now(), job.Config, err), nil
 	}
 	outcome, err := e.workHeld(ctx, ws, dir, adapter)
+	if err := e.held.close(); err != nil {
+		e.log.Warn().Err(err).Msg("close what served the run")
+	}
 	outcome.Sandbox = e.held.holding()
 	return outcome, err
 }
@@ -59,7 +62,7 @@ func (e *execution) workHeld(ctx context.Context, ws *workspace.Workspace, dir s
 		Tag: e.tag, Model: task.Model, LogDir: dir,
 		Tokens: e.permit.Tokens, CostUSD: e.permit.CostUSD, MaxSteps: limits.MaxSteps, MaxCommandTime: limits.MaxCommandTime.Std(),
 		Prices: e.settings.Prices, Hurry: e.hurry, Redact: e.secrets, Sink: e.send, Watch: e.watchTree, Limits: e.limits(),
-		StoreStep: e.steps.store, Inputs: e.steps.inputs, Stream: e.stream.join(), Sandbox: e.held.sandboxOf(),
+		StoreStep: e.steps.store, Inputs: e.steps.inputs, Stream: e.stream.join(), Sandbox: e.held.sandbox(), Meter: e.held.meter(),
 	})
 	e.steps.end()
 	if err != nil || !outcome.Succeeded() {
@@ -154,7 +157,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 		Instructions: words, SystemPrompt: spec.SystemPrompt,
 		Dir: ws.Dir, Home: home, Scratch: filepath.Join(dir, "scratch"), Session: e.submit.Session,
 		Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
-		Environ: e.held.environ(worker.SetEnv(append(env, more...), "TMPDIR", e.temp), e.temp), Confined: e.held != nil, Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
+		Environ: e.held.environ(worker.SetEnv(append(env, more...), "TMPDIR", e.temp)), Confined: e.held != nil, Models: e.held.modelEndpoint(), Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
 	}
 	if f, ok := a.(worker.Folderless); ok && f.Folderless(t) && e.held == nil {
 		return t, nil
@@ -162,6 +165,11 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 	for _, d := range []string{t.Home, t.Scratch} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fmt.Errorf("make the worker's private folder: %w", err)
+		}
+	}
+	if e.held != nil {
+		if err := e.held.makeFolders(); err != nil {
+			return nil, fmt.Errorf("make the run's home: %w", err)
 		}
 	}
 	return t, nil

@@ -21,6 +21,7 @@ const (
 	ActionSubmitted    = "job.submitted"
 	ActionCommand      = "agent.command"
 	ActionFile         = "agent.file"
+	ActionNetwork      = "agent.network"
 	ActionAttemptEnded = "attempt.ended"
 	ActionJobEnded     = "job.ended"
 	ActionTimedOut     = "approval.timeout"
@@ -79,6 +80,8 @@ func (o *Observer) event(m *scheduler.Moment, ev *job.Event) {
 		e.Action, e.Detail = ActionCommand, api.AuditCommand{Command: short(ev.Command), ExitCode: *ev.ExitCode, Millis: ev.Millis, Step: ev.Step}
 	case ev.Kind == job.EventFile:
 		e.Action, e.Target, e.Detail = ActionFile, ev.Path, api.AuditFile{Change: ev.Change}
+	case ev.Kind == job.EventNetwork && ev.Connection != nil:
+		e.Action, e.Target, e.Detail = ActionNetwork, ev.Connection.Host, api.AuditConnection{Connection: *ev.Connection, Millis: ev.Millis}
 	default:
 		return
 	}

@@ -95,7 +95,7 @@ func limits(cfg *config.Config, folders *workspace.Resolver) ipc.Limits {
 
 func sandboxSettings(s config.Sandbox) ipc.Sandbox {
 	level, least := s.Levels()
-	return ipc.Sandbox{Level: level, Least: least, Read: s.Read, Write: s.Write, Hide: s.Hide}
+	return ipc.Sandbox{Level: level, Least: least, Read: s.Read, Write: s.Write, Hide: s.Hide, LoginVisible: s.Login == config.LoginVisible}
 }
 
 func secretSettings(secrets map[string]config.Secret) map[string]ipc.Secret {

@@ -25,7 +25,20 @@ type Sandbox struct {
 	Write []string `json:"write,omitempty" match:"^/" is:"an absolute path" want:"an absolute path such as /srv/data"`
 	// Files and folders that no run sees, whatever else is granted: absolute paths.
 	Hide []string `json:"hide,omitempty" match:"^/" is:"an absolute path" want:"an absolute path such as /srv/data"`
+	// Whether runs see the login of their worker's program. `hidden`: models are asked through the core, which has the key
+	// or the login. `visible`: the run has it, for a program whose models the core cannot ask; what such a run spends is
+	// known from its program alone.
+	Login Login `json:"login,omitempty" words:"hidden visible" otherwise:"hidden"`
 }
+
+// Login is whether runs see logins.
+type Login string
+
+// The two.
+const (
+	LoginHidden  Login = "hidden"
+	LoginVisible Login = "visible"
+)
 
 // Levels returns the level of runs whose job names none, and the least that a job may ask for.
 func (s Sandbox) Levels() (level, least job.SandboxLevel) {

@@ -46,11 +46,6 @@ func (a Amount) least(b Amount) Amount {
 	return Amount{min(a.Tokens, b.Tokens), min(a.Micros, b.Micros)}
 }
 
-// most returns the larger of each.
-func (a Amount) most(b Amount) Amount {
-	return Amount{max(a.Tokens, b.Tokens), max(a.Micros, b.Micros)}
-}
-
 func (a Amount) String() string {
 	return fmt.Sprintf("%d tokens and %.6f US dollars", a.Tokens, float64(a.Micros)/1e6)
 }
@@ -70,9 +65,9 @@ func sub(a, b int64) int64 {
 	return max(a-b, 0)
 }
 
-// ask is what a request may cost, as far as it is known before it is sent. The cost rises with the output, which a
+// demand is what a request may cost, as far as it is known before it is sent. The cost rises with the output, which a
 // request can be told to limit.
-type ask struct {
+type demand struct {
 	input    int64      // tokens of input at most
 	estimate int64      // tokens of input, probably
 	output   int64      // tokens of output that the request asks for
@@ -82,9 +77,9 @@ type ask struct {
 }
 
 // at returns the cost of the worst case with o tokens of output.
-func (a ask) at(o int64) Amount { return a.cost(a.input, o) }
+func (a demand) at(o int64) Amount { return a.cost(a.input, o) }
 
-func (a ask) cost(input, output int64) Amount {
+func (a demand) cost(input, output int64) Amount {
 	m := Amount{Tokens: add(input, output)}
 	if a.price != nil {
 		m.Micros = micros(dearest(*a.price)*float64(input) + a.price.Output*float64(output))
@@ -94,7 +89,7 @@ func (a ask) cost(input, output int64) Amount {
 
 // fit returns how many tokens of output the asked ones can be if input tokens of input and they must be within left.
 // Negative: not even the input is.
-func (a ask) fit(input int64, left Amount) int64 {
+func (a demand) fit(input int64, left Amount) int64 {
 	o := a.output
 	if left.Tokens != Unlimited {
 		o = min(o, left.Tokens-input)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/gateway/credential"
 )
 
 // streamer is a provider that sends n events, each at once.
@@ -33,7 +35,7 @@ var agentBody = `{"model":"m","stream":true,"input":[{"role":"user","content":[{
 // benchRig is a provider and the endpoint of a run before it.
 func benchRig(b *testing.B, handler http.HandlerFunc) (direct, through, key string) {
 	provider := httptest.NewServer(handler)
-	g, err := New(Config{Providers: []Provider{{Name: "p", APIs: []API{Responses}, BaseURL: provider.URL + "/v1", Keys: []Key{{Value: realKey}}}}})
+	g, err := New(Config{Providers: []Provider{{Name: "p", APIs: []API{Responses}, BaseURL: provider.URL + "/v1", Keys: []credential.Key{{Value: realKey}}}}})
 	if err != nil {
 		b.Fatal(err)
 	}

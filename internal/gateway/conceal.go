@@ -3,6 +3,8 @@ package gateway
 import (
 	"bytes"
 	"io"
+
+	"github.com/agentsched/agentsched/internal/gateway/credential"
 )
 
 // concealer passes an answer on without the provider's key, should the provider repeat it, in any pieces. It holds back only
@@ -12,8 +14,6 @@ type concealer struct {
 	secret []byte // empty: nothing is concealed
 	held   []byte
 }
-
-const concealed = "[redacted]"
 
 func (c *concealer) Write(p []byte) (int, error) {
 	n := len(p)
@@ -26,7 +26,7 @@ func (c *concealer) Write(p []byte) (int, error) {
 		if i < 0 {
 			break
 		}
-		if err := c.put(p[:i], []byte(concealed)); err != nil {
+		if err := c.put(p[:i], []byte(credential.Concealed)); err != nil {
 			return 0, err
 		}
 		p = p[i+len(c.secret):]

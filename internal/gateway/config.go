@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/gateway/credential"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
 )
@@ -33,7 +34,7 @@ type Config struct {
 	// Transport carries requests to providers and, of logins, to the place where they are refreshed. It must not follow
 	// redirects nor decompress. nil: one of the gateway's own, with HTTP proxies as the environment says.
 	Transport http.RoundTripper
-	// Log is told what runs are not: why a key cannot be had, which one rests.
+	// Log is told what runs are not: why a key cannot be had, which one is used up.
 	Log zerolog.Logger
 }
 
@@ -57,7 +58,7 @@ type Provider struct {
 	// the Messages API, /v1 is put in if it does not end so.
 	BaseURL string
 	// Keys are accounts: a run stays with one until it is out of use. None: the provider wants none.
-	Keys []Key
+	Keys []credential.Key
 	// Models are patterns of the models that it has; empty: all.
 	Models []string
 	// Rate bounds its requests, ModelRates those of one model besides, by exact name. Requests wait.
@@ -68,32 +69,6 @@ type Provider struct {
 	OutputField   string
 	NoOutputLimit bool
 }
-
-// Key is one way to pay a provider. Exactly one of Value, File, Command and Login is set.
-type Key struct {
-	Name    string   // for messages, e.g. the name of the variable; never the key
-	Value   string   // the key itself
-	File    string   // a file that holds it, read at each request
-	Command []string // a program that prints it, run once and again after the provider refused what it printed
-	Login   *Login   // a subscription
-}
-
-// Login is a subscription that a person has logged in to with a vendor's own program. Its file stays where it is, and is
-// shared with that program: both refresh it.
-type Login struct {
-	Kind     LoginKind
-	File     string // auth.json of Codex, .credentials.json of Claude Code
-	TokenURL string // where it is refreshed; empty: the vendor's
-	ClientID string // empty: that of the vendor's program
-}
-
-// LoginKind says whose program has made the file of a Login.
-type LoginKind string
-
-const (
-	CodexLogin  LoginKind = "codex-login"
-	ClaudeLogin LoginKind = "claude-login"
-)
 
 // Validate returns all mistakes, each with the field, its value and what would be right.
 func (c *Config) Validate() error {
@@ -118,34 +93,12 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s.base_url: %w", at, err))
 		}
 		for j, k := range p.Keys {
-			if err := k.validate(c.RunCommand != nil); err != nil {
+			if err := k.Validate(c.RunCommand != nil); err != nil {
 				errs = append(errs, fmt.Errorf("%s.keys[%d]: %w", at, j, err))
 			}
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (k Key) validate(commands bool) error {
-	ways := 0
-	for _, set := range []bool{k.Value != "", k.File != "", len(k.Command) > 0, k.Login != nil} {
-		if set {
-			ways++
-		}
-	}
-	switch {
-	case ways != 1:
-		return fmt.Errorf("has %d sources, want exactly one of a value, a file, a command and a login", ways)
-	case len(k.Command) > 0 && !commands:
-		return errors.New("has a command, and commands are not run here: use a file")
-	case k.Login == nil:
-		return nil
-	case k.Login.Kind != CodexLogin && k.Login.Kind != ClaudeLogin:
-		return fmt.Errorf("login: %q is not known, want %s or %s", k.Login.Kind, CodexLogin, ClaudeLogin)
-	case k.Login.File == "":
-		return errors.New("login: the file must be named, such as ~/.codex/auth.json")
-	}
-	return nil
 }
 
 // baseURL returns a provider's base URL. What it leads to is fixed: no user, no query.
@@ -159,9 +112,12 @@ func baseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// url returns where the provider is asked.
-func (p *Provider) url(base *url.URL, e endpoint) *url.URL {
+// url returns where the provider is asked. Of a query nothing is passed on but Anthropic's beta=true.
+func (p *Provider) url(base *url.URL, e endpoint, beta bool) *url.URL {
 	u := *base
+	if e.api == Messages && beta {
+		u.RawQuery = "beta=true"
+	}
 	if e.api == Messages && !strings.HasSuffix(u.Path, "/v1") {
 		u.Path += "/v1"
 	}

@@ -43,7 +43,7 @@ func (c *content) object(s *scanner) error {
 			}
 			typed = true
 			raw, err := s.str()
-			kind = said(raw)
+			kind = unquote(raw)
 			return err
 		case string(lower) == "input" && c.api == Messages:
 			return s.value(nil) // arguments of a tool call: they mean something to the run alone
@@ -53,6 +53,8 @@ func (c *content) object(s *scanner) error {
 			url = true
 		case bytes.HasSuffix(lower, []byte("_url")):
 			return c.link(s)
+		case string(lower) == "tools" && c.api == Responses && s.peek() == '[':
+			return c.tools(s)
 		}
 		return s.value(c)
 	})
@@ -89,6 +91,26 @@ func (c *content) link(s *scanner) error {
 	return nil
 }
 
+// tools goes over tools that are declared in the conversation, as what a search for tools has found.
+func (c *content) tools(s *scanner) error {
+	from := s.pos
+	if err := s.value(nil); err != nil {
+		return err
+	}
+	all, err := elements(s.text[from:s.pos], maxTools)
+	for _, tool := range all {
+		if tool[0] != '{' || err != nil {
+			continue
+		}
+		var kind string
+		var outside bool
+		if kind, outside, err = runsOutside(c.api, tool); outside && kind != "" {
+			c.reference("tool " + printable(kind))
+		}
+	}
+	return err
+}
+
 func (c *content) reference(what string) {
 	if c.fetched == "" {
 		c.fetched = what
@@ -110,7 +132,7 @@ func text(value []byte) string {
 	if len(value) < 2 || value[0] != '"' {
 		return ""
 	}
-	return string(said(value[1 : len(value)-1]))
+	return string(unquote(value[1 : len(value)-1]))
 }
 
 // runsOutside reports whether the provider itself carries out a tool of a request, or may: what is not known to be carried

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/gateway/credential"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -66,10 +67,13 @@ func New(c Config) (*Gateway, error) {
 		}
 		p := &provider{Provider: configured, base: base, rates: newRates(configured)}
 		for i, k := range configured.Keys {
+			if k.Login != nil && k.Login.Kind == credential.CodexLogin {
+				p.NoOutputLimit = true // ChatGPT's endpoint knows no max_output_tokens
+			}
 			p.keys = append(p.keys, newKey(g, k, fmt.Sprintf("%s/%d", configured.Name, i+1)))
 		}
 		if len(p.keys) == 0 {
-			p.keys = []*key{newKey(g, Key{}, configured.Name)} // it puts nothing in
+			p.keys = []*key{newKey(g, credential.Key{}, configured.Name)} // it puts nothing in
 		}
 		g.providers = append(g.providers, p)
 	}

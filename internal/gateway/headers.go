@@ -11,7 +11,7 @@ import (
 var (
 	toProvider = []string{
 		"Accept", "Anthropic-Version", "Anthropic-Beta", "Openai-Beta", "Originator", "User-Agent", "Version",
-		"Session_id", "Session-Id", "Conversation_id", "Conversation-Id", "Thread-Id", "X-Client-Request-Id", "X-App", "X-Stainless-",
+		"Session_id", "Session-Id", "Conversation_id", "Conversation-Id", "Thread-Id", "X-Client-Request-Id", "X-Codex-", "X-App", "X-Stainless-",
 	}
 	toRun = []string{
 		"Content-Type", "Cache-Control", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/gateway/credential"
 	"github.com/agentsched/agentsched/permit"
 )
 
@@ -33,7 +34,7 @@ func (p play) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // request asks a session directly.
-func ask1(s *Session, path, body string) *httptest.ResponseRecorder {
+func serveTo(s *Session, path, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("POST", path, strings.NewReader(body))
 	r.Header.Set("X-Api-Key", s.Key())
@@ -55,9 +56,9 @@ func limitedFor(d string) func() (int, http.Header, string) {
 // withKeys opens a session at a provider with these keys, which notes who was asked.
 func withKeys(t *testing.T, names []string, answers accounts, asked *[]string, limited *[]Limited) (*Gateway, *Session) {
 	t.Helper()
-	var keys []Key
+	var keys []credential.Key
 	for _, n := range names {
-		keys = append(keys, Key{Name: n, Value: n + "-0123456789"})
+		keys = append(keys, credential.Key{Name: n, Value: n + "-0123456789"})
 	}
 	g, err := New(Config{
 		Providers: []Provider{{Name: "p", APIs: []API{Responses}, BaseURL: "https://p.example/v1", Keys: keys}},
@@ -88,7 +89,7 @@ func TestKeysTakeTurns(t *testing.T) {
 		want := func(status int, who string) {
 			t.Helper()
 			asked = nil
-			if w := ask1(s, "/v1/responses", `{"model":"m"}`); w.Code != status {
+			if w := serveTo(s, "/v1/responses", `{"model":"m"}`); w.Code != status {
 				t.Fatalf("answered %d %s, want %d", w.Code, w.Body, status)
 			}
 			if got := strings.Join(asked, " "); got != who {
@@ -110,11 +111,11 @@ func TestKeysTakeTurns(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		asked = nil
-		w := ask1(s, "/v1/responses", `{"model":"m"}`)
+		w := serveTo(s, "/v1/responses", `{"model":"m"}`)
 		if w.Code != 429 || w.Header().Get("Retry-After") != "20" || len(asked) != 0 || !strings.Contains(w.Body.String(), "slow down") {
 			t.Fatalf("while all rest: %d %v %s, asked %v", w.Code, w.Header(), w.Body, asked)
 		}
-		if w := ask1(s, "/v1/responses", `{"model":"other"}`); w.Code != 429 || len(asked) != 3 {
+		if w := serveTo(s, "/v1/responses", `{"model":"other"}`); w.Code != 429 || len(asked) != 3 {
 			t.Fatalf("a rate is one of the model: %d, asked %v", w.Code, asked)
 		}
 		answers["b"] = fine
@@ -134,7 +135,7 @@ func TestRefusedKeys(t *testing.T) {
 		var limited []Limited
 		_, s := withKeys(t, []string{"a", "b", "c"}, accounts{"a": refused, "b": quota, "c": fine}, &asked, &limited)
 		for _, model := range []string{"m", "n"} {
-			if w := ask1(s, "/v1/responses", `{"model":"`+model+`"}`); w.Code != 200 {
+			if w := serveTo(s, "/v1/responses", `{"model":"`+model+`"}`); w.Code != 200 {
 				t.Fatalf("answered %d %s", w.Code, w.Body)
 			}
 		}
@@ -146,8 +147,8 @@ func TestRefusedKeys(t *testing.T) {
 		var asked []string
 		var limited []Limited
 		_, s := withKeys(t, []string{"a", "b"}, accounts{"a": quota, "b": refused}, &asked, &limited)
-		w := ask1(s, "/v1/responses", `{"model":"m"}`)
-		if w.Code != 429 || len(limited) != 1 || !limited[0].Account || limited[0].Until != time.Now().Add(restCredit) {
+		w := serveTo(s, "/v1/responses", `{"model":"m"}`)
+		if w.Code != 429 || len(limited) != 1 || !limited[0].Account || limited[0].Until != time.Now().Add(cooldownCredit) {
 			t.Fatalf("answered %d %s, told %+v", w.Code, w.Body, limited)
 		}
 	})
@@ -156,7 +157,7 @@ func TestRefusedKeys(t *testing.T) {
 		var limited []Limited
 		_, s := withKeys(t, []string{"a"}, accounts{"a": refused}, &asked, &limited)
 		for range 2 {
-			if w := ask1(s, "/v1/responses", `{"model":"m"}`); w.Code != 401 || !strings.Contains(w.Body.String(), "who?") {
+			if w := serveTo(s, "/v1/responses", `{"model":"m"}`); w.Code != 401 || !strings.Contains(w.Body.String(), "who?") {
 				t.Fatalf("answered %d %s", w.Code, w.Body)
 			}
 		}
@@ -172,12 +173,12 @@ func TestKeysAreShared(t *testing.T) {
 	var limited []Limited
 	g, s := withKeys(t, []string{"a", "b"}, accounts{"a": fine, "b": fine}, &asked, &limited)
 	for range 4 {
-		ask1(s, "/v1/responses", `{"model":"m"}`)
+		serveTo(s, "/v1/responses", `{"model":"m"}`)
 		s.Close()
 		s, _ = g.Open(RunConfig{Accounts: []Account{"all"}})
 		other, _ := g.Open(RunConfig{Accounts: []Account{"all"}})
-		ask1(s, "/v1/responses", `{"model":"m"}`)
-		ask1(other, "/v1/responses", `{"model":"m"}`)
+		serveTo(s, "/v1/responses", `{"model":"m"}`)
+		serveTo(other, "/v1/responses", `{"model":"m"}`)
 		other.Close()
 	}
 	if a := strings.Count(strings.Join(asked, ""), "a"); a < 5 || a > 8 {
@@ -205,21 +206,21 @@ func TestLimitOf(t *testing.T) {
 			"Anthropic-Ratelimit-Unified-Status": {"rejected"}}, "", 3 * time.Hour, true},
 		{"ChatGPT's subscription", 429, nil, fmt.Sprintf(`{"error":{"type":"usage_limit_reached","resets_at":%d}}`, now.Add(time.Hour).Unix()), time.Hour, true},
 		{"the same, from now", 429, nil, `{"error":{"type":"usage_limit_reached","resets_in_seconds":90}}`, 90 * time.Second, true},
-		{"no credit", 429, nil, `{"error":{"code":"insufficient_quota"}}`, restCredit, true},
-		{"no credit at Anthropic", 400, nil, `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access"}}`, restCredit, true},
-		{"payment", 402, nil, "", restCredit, true},
-		{"nothing said", 429, nil, "", restDefault, false},
-		{"too far", 429, http.Header{"Retry-After": {"99999999"}}, "", restMost, false},
+		{"no credit", 429, nil, `{"error":{"code":"insufficient_quota"}}`, cooldownCredit, true},
+		{"no credit at Anthropic", 400, nil, `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access"}}`, cooldownCredit, true},
+		{"payment", 402, nil, "", cooldownCredit, true},
+		{"nothing said", 429, nil, "", cooldownDefault, false},
+		{"too far", 429, http.Header{"Retry-After": {"99999999"}}, "", cooldownMost, false},
 		{"past", 429, http.Header{"Retry-After": {"Thu, 26 Nov 2020 12:01:00 GMT"}}, "", time.Second, false},
-		{"absurd", 429, http.Header{"Retry-After": {"-1e300"}}, `{"error":{"resets_at":1e300}}`, restDefault, false},
+		{"absurd", 429, http.Header{"Retry-After": {"-1e300"}}, `{"error":{"resets_at":1e300}}`, cooldownDefault, false},
 	} {
-		limited, account, until := limitOf(now, &held{status: c.status, header: c.header, body: []byte(c.body)})
+		limited, account, until := limitOf(now, &buffered{status: c.status, header: c.header, body: []byte(c.body)})
 		if in := until.Sub(now); !limited || in != c.in || account != c.account {
 			t.Errorf("%s: limited %v, in %s, account %v; want in %s, %v", c.name, limited, in, account, c.in, c.account)
 		}
 	}
 	for _, status := range []int{400, 401, 403, 404, 500, 529} {
-		if limited, _, _ := limitOf(now, &held{status: status, body: []byte(`{"error":{"message":"x"}}`)}); limited {
+		if limited, _, _ := limitOf(now, &buffered{status: status, body: []byte(`{"error":{"message":"model: Your credit balance is too low"}}`)}); limited {
 			t.Errorf("%d is no limit", status)
 		}
 	}
@@ -241,7 +242,7 @@ func TestKeyCommand(t *testing.T) {
 			}
 			return []byte(good + "\n"), nil
 		}
-		c.Providers[0].Keys = []Key{{Name: "pass", Command: []string{"pass", "show", "key"}}}
+		c.Providers[0].Keys = []credential.Key{{Name: "pass", Command: []string{"pass", "show", "key"}}}
 	})
 	want := func(status, ran int) {
 		t.Helper()
@@ -267,7 +268,7 @@ func TestKeyFile(t *testing.T) {
 		}
 	}
 	write(realKey + "\n")
-	r := newRig(t, says(plainJSON, ok), func(c *Config, _ *RunConfig) { c.Providers[0].Keys = []Key{{Name: "K", File: path}} })
+	r := newRig(t, says(plainJSON, ok), func(c *Config, _ *RunConfig) { c.Providers[0].Keys = []credential.Key{{Name: "K", File: path}} })
 	if got := r.post("/v1/responses", `{"model":"m"}`); got.status != 200 || r.upstream().header.Get("Authorization") != "Bearer "+realKey {
 		t.Fatalf("%d, %v", got.status, r.upstream().header)
 	}
@@ -289,13 +290,13 @@ func TestRates(t *testing.T) {
 		p.rates = newRates(p.Provider)
 		start := time.Now()
 		for range 6 {
-			ask1(s, "/v1/responses", `{"model":"m"}`)
+			serveTo(s, "/v1/responses", `{"model":"m"}`)
 		}
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("six requests at two a second took %s, want 2s", took)
 		}
 		for range 54 + 2 + 3 {
-			ask1(s, "/v1/responses", `{"model":"n"}`)
+			serveTo(s, "/v1/responses", `{"model":"n"}`)
 		}
 		if took := time.Since(start); took != 5*time.Second {
 			t.Errorf("65 requests at 60 a minute took %s, want 5s", took)

@@ -57,7 +57,7 @@ type account struct {
 // waiter is a request that has not begun. Its channel has room for the one answer.
 type waiter struct {
 	accounts []Account
-	ask      ask
+	demand   demand
 	answer   chan answer
 }
 
@@ -127,8 +127,8 @@ func (l *Ledger) check(accounts []Account) (money bool, err error) {
 }
 
 // reserve waits until the request may begin. The error is a *BudgetError, one that wraps ErrNoAccount, or the cause of ctx.
-func (l *Ledger) reserve(ctx context.Context, accounts []Account, a ask) (*reservation, error) {
-	w := &waiter{accounts: accounts, ask: a, answer: make(chan answer, 1)}
+func (l *Ledger) reserve(ctx context.Context, accounts []Account, a demand) (*reservation, error) {
+	w := &waiter{accounts: accounts, demand: a, answer: make(chan answer, 1)}
 	l.mu.Lock()
 	l.queue = append(l.queue, w)
 	l.advance()
@@ -197,15 +197,20 @@ func (l *Ledger) try(w *waiter, blocked bool) (r *reservation, short []Account, 
 		return nil, nil, nil
 	}
 	// Beside others if it can be, alone where it must be.
-	output := w.ask.fit(w.ask.input, left)
-	alone := w.ask.fit(w.ask.input, whole) < w.ask.least
+	output := w.demand.fit(w.demand.input, left)
+	alone := w.demand.fit(w.demand.input, whole) < w.demand.least
 	if alone {
-		output = w.ask.least
+		output = w.demand.least
 	}
-	worst := w.ask.at(max(output, w.ask.least))
+	worst := w.demand.at(max(output, w.demand.least))
+	beside := Amount{Unlimited, Unlimited} // left in the accounts where others may run, too
 	for _, name := range w.accounts {
 		acc := l.accounts[name]
-		fits := worst.within(acc.limit.minus(acc.spent).minus(acc.reserved))
+		rest := acc.limit.minus(acc.spent).minus(acc.reserved)
+		fits := worst.within(rest)
+		if fits {
+			beside = beside.least(rest)
+		}
 		fitsAlone := worst.within(acc.limit.minus(acc.spent))
 		if acc.alone != nil || !fits && (fitsAlone || acc.running > 0) {
 			short = append(short, name)
@@ -215,8 +220,9 @@ func (l *Ledger) try(w *waiter, blocked bool) (r *reservation, short []Account, 
 		return nil, short, nil
 	}
 	if alone {
-		output = min(max(w.ask.fit(w.ask.estimate, whole), w.ask.floor), w.ask.output)
-		worst = w.ask.at(output)
+		output = max(w.demand.fit(w.demand.estimate, whole), w.demand.floor)
+		output = min(output, w.demand.fit(w.demand.input, beside)) // which is at most what was asked for
+		worst = w.demand.at(output)
 	}
 	r = &reservation{ledger: l, output: output, alone: alone, held: make([]Amount, len(w.accounts))}
 	for i, name := range w.accounts {

@@ -14,10 +14,10 @@ import (
 )
 
 // rigid asks for n tokens, no fewer.
-func rigid(n int64) ask { return ask{input: n, estimate: n} }
+func rigid(n int64) demand { return demand{input: n, estimate: n} }
 
 // tryReserve reserves, or returns nil if the request would have to wait.
-func tryReserve(t *testing.T, l *Ledger, a ask, accounts ...Account) (*reservation, error) {
+func tryReserve(t *testing.T, l *Ledger, a demand, accounts ...Account) (*reservation, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // virtual: it comes as soon as all others wait
 	defer cancel()
@@ -28,7 +28,7 @@ func tryReserve(t *testing.T, l *Ledger, a ask, accounts ...Account) (*reservati
 	return r, err
 }
 
-func begins(t *testing.T, l *Ledger, a ask, accounts ...Account) *reservation {
+func begins(t *testing.T, l *Ledger, a demand, accounts ...Account) *reservation {
 	t.Helper()
 	r, err := tryReserve(t, l, a, accounts...)
 	if r == nil || err != nil {
@@ -37,14 +37,14 @@ func begins(t *testing.T, l *Ledger, a ask, accounts ...Account) *reservation {
 	return r
 }
 
-func waits(t *testing.T, l *Ledger, a ask, accounts ...Account) {
+func waits(t *testing.T, l *Ledger, a demand, accounts ...Account) {
 	t.Helper()
 	if r, err := tryReserve(t, l, a, accounts...); r != nil || err != nil {
 		t.Fatalf("the request does not wait: %+v, %v", r, err)
 	}
 }
 
-func refused(t *testing.T, l *Ledger, a ask, by Account, accounts ...Account) {
+func refused(t *testing.T, l *Ledger, a demand, by Account, accounts ...Account) {
 	t.Helper()
 	_, err := tryReserve(t, l, a, accounts...)
 	var over *BudgetError
@@ -133,13 +133,21 @@ func TestLedger(t *testing.T) {
 			}
 		},
 		"a request without a limit is given what is left": func(t *testing.T, l *Ledger) {
-			r := begins(t, l, ask{input: 40, estimate: 10, output: 1000, least: 20, floor: 20}, "run", "all")
+			r := begins(t, l, demand{input: 40, estimate: 10, output: 1000, least: 20, floor: 20}, "run", "all")
 			if r.output != 60 || r.alone {
 				t.Fatalf("output %d (alone: %v), want 60 beside others", r.output, r.alone)
 			}
 		},
+		"alone in its run, its output is limited by what is left beside others": func(t *testing.T, l *Ledger) {
+			l.Grant("other", Amount{700, Unlimited})
+			begins(t, l, rigid(600), "other", "all")
+			r := begins(t, l, demand{input: 390, estimate: 60, output: 1000, least: 5, floor: 5}, "run", "all")
+			if r.output != 10 || !r.alone || l.accounts["all"].alone != nil {
+				t.Fatalf("output %d (alone: %v), want 10, alone in the run only", r.output, r.alone)
+			}
+		},
 		"alone, its output is limited by the probable input": func(t *testing.T, l *Ledger) {
-			r := begins(t, l, ask{input: 400, estimate: 70, output: 1000, least: 1000, floor: 20}, "run", "all")
+			r := begins(t, l, demand{input: 400, estimate: 70, output: 1000, least: 1000, floor: 20}, "run", "all")
 			if r.output != 30 || !r.alone {
 				t.Fatalf("output %d (alone: %v), want 30, alone", r.output, r.alone)
 			}
@@ -235,7 +243,7 @@ func TestLedgerProperty(t *testing.T) {
 				least := rapid.Int64Range(0, out).Draw(t, "least")
 				in := rapid.Int64Range(1, 800).Draw(t, "input")
 				w := &waiter{accounts: []Account{accounts[run], accounts[1+run%2], "all"}, answer: make(chan answer, 1),
-					ask: ask{input: in, estimate: in / 4, output: out, least: least, floor: least / 2, price: price}}
+					demand: demand{input: in, estimate: in / 4, output: out, least: least, floor: least / 2, price: price}}
 				l.mu.Lock()
 				l.queue = append(l.queue, w)
 				l.advance()
@@ -285,7 +293,7 @@ func TestLedgerProperty(t *testing.T) {
 
 func TestFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a := ask{output: rapid.Int64Range(0, 1e6).Draw(t, "output"), price: &job.Price{
+		a := demand{output: rapid.Int64Range(0, 1e6).Draw(t, "output"), price: &job.Price{
 			Input: rapid.Float64Range(0, 100).Draw(t, "in"), Output: rapid.Float64Range(0.001, 100).Draw(t, "out")}}
 		in := rapid.Int64Range(0, 1e6).Draw(t, "input")
 		left := Amount{rapid.Int64Range(0, 2e6).Draw(t, "tokens"), rapid.Int64Range(0, 1e8).Draw(t, "micros")}

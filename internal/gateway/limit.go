@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	restDefault = 20 * time.Second   // of a limit that names no time
-	restCredit  = time.Hour          // of a spent credit, which a person has to fill up
-	restMost    = 8 * 24 * time.Hour // more than a weekly limit; what is later is taken for a mistake
+	cooldownDefault = 20 * time.Second   // of a limit that names no time
+	cooldownCredit  = time.Hour          // of a spent credit, which a person has to fill up
+	cooldownMost    = 8 * 24 * time.Hour // more than a weekly limit; what is later is taken for a mistake
 )
 
 // limitBody is what providers say of a limit in the body.
@@ -31,13 +31,13 @@ type limitBody struct {
 }
 
 // limitOf reports whether an answer says that the key is used up for now, whether all of the account is, and until when.
-func limitOf(now time.Time, h *held) (limited, account bool, until time.Time) {
+func limitOf(now time.Time, h *buffered) (limited, account bool, until time.Time) {
 	var b limitBody
 	_ = json.Unmarshal(h.body, &b) // not JSON: the status alone counts
 	code, _ := b.Error.Code.(string)
 	kinds := []string{b.Error.Type, code}
 	credit := h.status == http.StatusPaymentRequired || slices.Contains(kinds, "insufficient_quota") || slices.Contains(kinds, "billing_error") ||
-		strings.Contains(b.Error.Message, "credit balance is too low")
+		strings.HasPrefix(b.Error.Message, "Your credit balance is too low") // not anywhere: errors repeat what a run has sent
 	account = credit || slices.Contains(kinds, "usage_limit_reached") || slices.Contains(kinds, "usage_not_included") ||
 		h.header.Get("Anthropic-Ratelimit-Unified-Status") == "rejected"
 	if h.status != http.StatusTooManyRequests && !credit {
@@ -46,11 +46,11 @@ func limitOf(now time.Time, h *held) (limited, account bool, until time.Time) {
 	until = resetOf(now, h.header, &b)
 	switch {
 	case until.IsZero() && credit:
-		until = now.Add(restCredit)
+		until = now.Add(cooldownCredit)
 	case until.IsZero():
-		until = now.Add(restDefault)
+		until = now.Add(cooldownDefault)
 	}
-	if latest := now.Add(restMost); until.After(latest) {
+	if latest := now.Add(cooldownMost); until.After(latest) {
 		until = latest
 	}
 	if earliest := now.Add(time.Second); until.Before(earliest) {

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/gateway/credential"
 )
 
 // issuer is a scripted provider of subscriptions: a refresh token is good once, and using one twice revokes the login, as OAuth's
@@ -22,6 +24,7 @@ type issuer struct {
 	n        int  // of the latest tokens
 	revoked  bool // a refresh token was used twice
 	expires  time.Duration
+	refuses  bool // every access token, the new ones, too
 	requests []map[string]string
 	asked    []http.Header
 }
@@ -36,7 +39,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer i.mu.Unlock()
 	if r.URL.Path != "/token" {
 		i.asked = append(i.asked, r.Header.Clone())
-		if !strings.HasSuffix(r.Header.Get("Authorization"), fmt.Sprintf(".access-%d", i.n)) {
+		if i.refuses || !strings.HasSuffix(r.Header.Get("Authorization"), fmt.Sprintf(".access-%d", i.n)) {
 			w.WriteHeader(401)
 			_, _ = io.WriteString(w, `{"error":{"message":"token expired"}}`)
 			return
@@ -58,8 +61,8 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // file writes what the vendor's program would have after a log-in or a refresh.
-func (i *issuer) file(kind LoginKind, n int, expires time.Time) string {
-	if kind == ClaudeLogin {
+func (i *issuer) file(kind credential.LoginKind, n int, expires time.Time) string {
+	if kind == credential.ClaudeLogin {
 		return fmt.Sprintf(`{"claudeAiOauth":{"accessToken":%q,"refreshToken":"refresh-%d","expiresAt":%d,"scopes":["user:inference"],"subscriptionType":"max"},"other":{"a":12345678901234567890}}`,
 			i.access(n), n, expires.UnixMilli())
 	}
@@ -71,11 +74,11 @@ type loginRig struct {
 	*issuer
 	server  *httptest.Server
 	path    string
-	kind    LoginKind
+	kind    credential.LoginKind
 	session *Session
 }
 
-func newLoginRig(t *testing.T, kind LoginKind) *loginRig {
+func newLoginRig(t *testing.T, kind credential.LoginKind) *loginRig {
 	t.Helper()
 	l := &loginRig{issuer: &issuer{n: 1, expires: time.Hour}, kind: kind}
 	l.server = httptest.NewServer(l.issuer)
@@ -105,7 +108,7 @@ func (l *loginRig) write(t *testing.T, path string, n int) {
 func (l *loginRig) open(t *testing.T) *Session {
 	t.Helper()
 	g, err := New(Config{Providers: []Provider{{Name: "p", APIs: []API{Responses, Messages}, BaseURL: l.server.URL, NoOutputLimit: true,
-		Keys: []Key{{Login: &Login{Kind: l.kind, File: l.path, TokenURL: l.server.URL + "/token"}}}}}})
+		Keys: []credential.Key{{Login: &credential.Login{Kind: l.kind, File: l.path, TokenURL: l.server.URL + "/token"}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +122,7 @@ func (l *loginRig) open(t *testing.T) *Session {
 }
 
 func eachLogin(t *testing.T, f func(t *testing.T, l *loginRig)) {
-	for _, kind := range []LoginKind{CodexLogin, ClaudeLogin} {
+	for _, kind := range []credential.LoginKind{credential.CodexLogin, credential.ClaudeLogin} {
 		t.Run(string(kind), func(t *testing.T) { f(t, newLoginRig(t, kind)) })
 	}
 }
@@ -127,13 +130,13 @@ func eachLogin(t *testing.T, f func(t *testing.T, l *loginRig)) {
 func TestLogin(t *testing.T) {
 	eachLogin(t, func(t *testing.T, l *loginRig) {
 		for range 2 {
-			if w := ask1(l.session, "/v1/messages", `{"model":"m","max_tokens":5}`); w.Code != 200 {
+			if w := serveTo(l.session, "/v1/messages", `{"model":"m","max_tokens":5}`); w.Code != 200 {
 				t.Fatalf("answered %d %s", w.Code, w.Body)
 			}
 		}
 		h := l.asked[0]
 		wantAccount, wantBeta := "acct", ""
-		if l.kind == ClaudeLogin {
+		if l.kind == credential.ClaudeLogin {
 			wantAccount, wantBeta = "", "oauth-2025-04-20"
 		}
 		if h.Get("Chatgpt-Account-Id") != wantAccount || h.Get("Anthropic-Beta") != wantBeta || h.Get("X-Api-Key") != "" || len(l.requests) != 0 {
@@ -163,7 +166,7 @@ func TestLoginRefresh(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range 16 {
 				all.Go(func() {
-					if w := ask1(sessions[i%2], "/v1/responses", `{"model":"m"}`); w.Code != 200 {
+					if w := serveTo(sessions[i%2], "/v1/responses", `{"model":"m"}`); w.Code != 200 {
 						t.Errorf("round %d: answered %d %s", round, w.Code, w.Body)
 					}
 				})
@@ -219,7 +222,7 @@ func TestLoginBeforeItsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if w := ask1(l.session, "/v1/responses", `{"model":"m"}`); w.Code != 200 {
+			if w := serveTo(l.session, "/v1/responses", `{"model":"m"}`); w.Code != 200 {
 				t.Fatalf("answered %d %s", w.Code, w.Body)
 			}
 		}
@@ -232,14 +235,14 @@ func TestLoginBeforeItsEnd(t *testing.T) {
 // TestLoginOfTheUser: what the user's own program has refreshed is taken, and its refresh token is not spent.
 func TestLoginOfTheUser(t *testing.T) {
 	eachLogin(t, func(t *testing.T, l *loginRig) {
-		if w := ask1(l.session, "/v1/responses", `{"model":"m"}`); w.Code != 200 {
+		if w := serveTo(l.session, "/v1/responses", `{"model":"m"}`); w.Code != 200 {
 			t.Fatalf("answered %d", w.Code)
 		}
 		l.mu.Lock()
 		l.n = 2
 		l.mu.Unlock()
 		l.write(t, l.path, 2)
-		if w := ask1(l.session, "/v1/responses", `{"model":"m"}`); w.Code != 200 || len(l.requests) != 0 {
+		if w := serveTo(l.session, "/v1/responses", `{"model":"m"}`); w.Code != 200 || len(l.requests) != 0 {
 			t.Errorf("answered %d after %d refreshes, want none", w.Code, len(l.requests))
 		}
 	})
@@ -253,7 +256,7 @@ func TestLoginLost(t *testing.T) {
 		l.mu.Unlock()
 		before, _ := os.ReadFile(l.path)
 		for range 3 {
-			w := ask1(l.session, "/v1/responses", `{"model":"m"}`)
+			w := serveTo(l.session, "/v1/responses", `{"model":"m"}`)
 			if w.Code != 401 || strings.Contains(w.Body.String(), "refresh-") {
 				t.Errorf("answered %d %s", w.Code, w.Body)
 			}
@@ -262,39 +265,31 @@ func TestLoginLost(t *testing.T) {
 			t.Errorf("%d refreshes; the file before:\n%s\nafter:\n%s", len(l.requests), before, after)
 		}
 		want := `log in again with "codex login"`
-		if l.kind == ClaudeLogin {
+		if l.kind == credential.ClaudeLogin {
 			want = `log in again with "claude /login"`
 		}
-		stale, _ := readTokens(l.kind, l.path)
-		_, err := l.session.gateway.providers[0].keys[0].secret(t.Context(), stale.access)
+		source := l.session.gateway.providers[0].keys[0].source
+		have, _ := source.Secret(t.Context(), "")
+		_, err := source.Secret(t.Context(), have.Token)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), l.path) || strings.Contains(err.Error(), "refresh-1") {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	})
 }
 
-func TestLoginFileMistakes(t *testing.T) {
-	dir := t.TempDir()
-	for text, want := range map[string]string{"{": "is not the JSON", `{"OPENAI_API_KEY":"sk-x"}`: "holds no token", `{"tokens":[]}`: "is not the JSON"} {
-		path := filepath.Join(dir, "auth.json")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+// TestLoginRefused: a provider that refuses what it has just given is not asked for more and more.
+func TestLoginRefused(t *testing.T) {
+	eachLogin(t, func(t *testing.T, l *loginRig) {
+		l.mu.Lock()
+		l.refuses = true
+		l.mu.Unlock()
+		for range 3 {
+			if w := serveTo(l.session, "/v1/responses", `{"model":"m"}`); w.Code != 401 || !strings.Contains(w.Body.String(), "token expired") {
+				t.Errorf("answered %d %s", w.Code, w.Body)
+			}
 		}
-		if _, err := readTokens(CodexLogin, path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sk-x") {
-			t.Errorf("%s: %v, want %q", text, err, want)
+		if len(l.requests) != 1 || len(l.asked) != 2 {
+			t.Errorf("%d refreshes and %d requests, want 1 and 2", len(l.requests), len(l.asked))
 		}
-	}
-	if _, err := readTokens(ClaudeLogin, filepath.Join(dir, "none")); err == nil || !os.IsNotExist(unwrap(err)) {
-		t.Errorf("no file: %v", err)
-	}
-}
-
-func unwrap(err error) error {
-	for {
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return err
-		}
-		err = u.Unwrap()
-	}
+	})
 }

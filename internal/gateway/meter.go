@@ -14,7 +14,7 @@ type meter struct {
 	line   int  // how much of "data:" the line has; field and skipped beyond
 
 	usage    job.Usage // what was said last
-	said     bool      // the usage of the whole answer was said
+	final    bool      // usage is that of the whole answer
 	received int64     // bytes of a body that is no stream
 	changed  func()    // the usage has become more; may be nil
 }
@@ -78,8 +78,8 @@ func (m *meter) output() int64 {
 	return (m.received + 3) / 4
 }
 
-// said is a usage in the words of all three APIs. A pointer tells what was left out from zero.
-type saidUsage struct {
+// usageJSON is a usage in the words of all three APIs. A pointer tells what was left out from zero.
+type usageJSON struct {
 	Input       *int64 `json:"input_tokens"`
 	Output      *int64 `json:"output_tokens"`
 	CacheRead   *int64 `json:"cache_read_input_tokens"`     // Messages: beside input_tokens
@@ -98,7 +98,7 @@ type parts struct {
 }
 
 func (m *meter) found(raw []byte, started bool) {
-	var u saidUsage
+	var u usageJSON
 	if json.Unmarshal(raw, &u) != nil {
 		return
 	}
@@ -113,14 +113,14 @@ func (m *meter) found(raw []byte, started bool) {
 	}
 	m.usage.CachedTokens = min(m.usage.CachedTokens, m.usage.InputTokens)
 	m.usage.ReasoningTokens = min(m.usage.ReasoningTokens, m.usage.OutputTokens)
-	m.said = m.said || !started
+	m.final = m.final || !started
 	if m.changed != nil {
 		m.changed()
 	}
 }
 
 // tokens takes the usage of Responses and Messages. The latter says its input at the start and need not say it again.
-func (m *meter) tokens(u *saidUsage) {
+func (m *meter) tokens(u *usageJSON) {
 	read := count(u.CacheRead, 0)
 	write := count(u.CacheWrite, 0)
 	plain := m.usage.InputTokens - m.usage.CachedTokens - m.usage.CacheWriteTokens

@@ -110,7 +110,7 @@ func TestMeterInPieces(t *testing.T) {
 					m.feed(rest[:n])
 					rest = rest[n:]
 				}
-				if m.usage != whole.usage || m.said != whole.said || m.output() != whole.output() || m.usage.Tokens() != c.want.Tokens() {
+				if m.usage != whole.usage || m.final != whole.final || m.output() != whole.output() || m.usage.Tokens() != c.want.Tokens() {
 					t.Fatalf("%s: metered %+v %d in pieces, %+v %d whole", c.name, m.usage, m.output(), whole.usage, whole.output())
 				}
 			}

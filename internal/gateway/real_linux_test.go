@@ -15,14 +15,21 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 	"github.com/agentsched/agentsched/worker/agentcli"
+	"github.com/agentsched/agentsched/worker/claude"
+	"github.com/agentsched/agentsched/worker/codex"
+	"github.com/agentsched/agentsched/worker/opencode"
 )
+
+// adapters are those whose programs ask models.
+func adapters() map[string]worker.Adapter {
+	return map[string]worker.Adapter{"codex": codex.Adapter{}, "claude": claude.Adapter{}, "opencode": opencode.Adapter{}}
+}
 
 // cli returns the path of a worker CLI at its pinned version. Without it the test is skipped, but where CI or
 // AGENTSCHED_REQUIRE_WORKERS says that it must be there, it fails.
@@ -35,7 +42,7 @@ func cli(t *testing.T, kind job.WorkerKind) string {
 			t.Fatal(err)
 		}
 	}
-	if path := agentcli.CatalogOf(agentcore.Adapters()).Find(dir, []job.WorkerKind{kind})[kind]; path != "" {
+	if path := agentcli.CatalogOf(adapters()).Find(dir, []job.WorkerKind{kind})[kind]; path != "" {
 		return path
 	}
 	miss := fmt.Sprintf("%s is not in %s: `go run ./cmd/scheduler install-workers --dir .cache/workers` installs it, AGENTSCHED_TEST_WORKERS names another folder", kind, dir)
@@ -96,7 +103,7 @@ func (r *realRig) run() job.Outcome {
 	if r.kind != "claude" {
 		url += "/v1"
 	}
-	adapter := agentcore.Adapters()[string(r.kind)]
+	adapter := adapters()[string(r.kind)]
 	session, err := adapter.Start(&worker.Task{
 		Job: "j", Name: "j", Attempt: 1, Kind: r.kind, Model: "m", Instructions: "Do it.",
 		Dir: work, Home: filepath.Join(r.dir, "home"), Scratch: filepath.Join(r.dir, "scratch"),

@@ -69,3 +69,12 @@ func (r *refusal) body(api API) any {
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64(max(math.Ceil(d.Seconds()), 1)), 10)
 }
+
+// mustJSON marshals what this package made of strings, numbers and maps.
+func mustJSON(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("gateway: marshal %T: %v", v, err))
+	}
+	return text
+}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+
+	"github.com/agentsched/agentsched/internal/gateway/credential"
 )
 
 // relayBuffer is the most bytes of an answer that are held at once.
@@ -19,7 +21,7 @@ func (g *Gateway) relay(w http.ResponseWriter, res *http.Response, secret string
 	buffer := g.buffers.Get().(*[]byte)
 	defer g.buffers.Put(buffer)
 	c := &concealer{to: w}
-	if len(secret) >= minSecret {
+	if len(secret) >= credential.MinSecret {
 		c.secret = []byte(secret)
 	}
 	control := http.NewResponseController(w)
@@ -45,9 +47,6 @@ func (g *Gateway) relay(w http.ResponseWriter, res *http.Response, secret string
 		}
 	}
 }
-
-// minSecret is the length from which a key is looked for in answers; a shorter one would be found in words.
-const minSecret = 8
 
 // isEvents reports whether an answer is a stream of server-sent events.
 func isEvents(h http.Header) bool {

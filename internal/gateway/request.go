@@ -214,10 +214,10 @@ func (q *request) meter() {
 // maxEdits is more than the bytes by which a request grows: by a limit, and by asking for its usage.
 const maxEdits = 96
 
-// ask returns what the request can cost with a model of these bounds.
-func (q *request) ask(m Model, price *job.Price) ask {
+// demand returns what the request can cost with a model of these bounds.
+func (q *request) demand(m Model, price *job.Price) demand {
 	size := int64(q.size)
-	a := ask{
+	a := demand{
 		input:    size + maxEdits + tokensOfImage*int64(q.content.images), // a byte is a token at most
 		estimate: (size+3)/4 + int64(q.content.images)*tokensOfImage/4,
 		price:    price,

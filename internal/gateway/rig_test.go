@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/agentsched/agentsched/internal/gateway/credential"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -49,7 +50,7 @@ func newRig(t testing.TB, handler http.HandlerFunc, change func(*Config, *RunCon
 		handler(w, req)
 	}))
 	c := Config{
-		Providers: []Provider{{Name: "test", APIs: []API{Responses, Chat, Messages}, BaseURL: r.provider.URL + "/v1", Keys: []Key{{Value: realKey}}}},
+		Providers: []Provider{{Name: "test", APIs: []API{Responses, Chat, Messages}, BaseURL: r.provider.URL + "/v1", Keys: []credential.Key{{Value: realKey}}}},
 		Prices:    map[string]job.Price{"m": {Input: 1, Output: 4}},
 		Ledger:    NewLedger(),
 	}

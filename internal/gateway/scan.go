@@ -129,7 +129,7 @@ func (s *scanner) each(f func(name []byte, start int) error) error {
 		}
 		s.pos++
 		s.space()
-		return f(said(name), start)
+		return f(unquote(name), start)
 	})
 }
 
@@ -165,37 +165,22 @@ func (s *scanner) nest(end byte, f func() error) error {
 	}
 }
 
-// Kinds of bytes in a string; 0: it stands for itself.
-const (
-	control = iota + 1
-	quote
-	backslash
-)
-
-var inString = [256]uint8{
-	0: control, 1: control, 2: control, 3: control, 4: control, 5: control, 6: control, 7: control, 8: control, 9: control, 10: control,
-	11: control, 12: control, 13: control, 14: control, 15: control, 16: control, 17: control, 18: control, 19: control, 20: control,
-	21: control, 22: control, 23: control, 24: control, 25: control, 26: control, 27: control, 28: control, 29: control, 30: control, 31: control,
-	'"': quote, '\\': backslash,
-}
-
 // str goes over a string and returns what stands between the quotes.
 func (s *scanner) str() ([]byte, error) {
 	text, start := s.text, s.pos+1
 	for i := start; i < len(text); i++ {
-		switch inString[text[i]] {
-		case 0:
-		case quote:
+		switch b := text[i]; {
+		case b == '"':
 			s.pos = i + 1
 			return text[start:i], nil
-		case backslash:
+		case b == '\\':
 			n := escape(text[i+1:])
 			if n == 0 {
 				s.pos = i
 				return nil, s.fail("an escape of JSON")
 			}
 			i += n
-		default:
+		case b < ' ':
 			s.pos = i
 			return nil, s.fail("an escaped control character")
 		}
@@ -226,8 +211,8 @@ func escape(text []byte) int {
 	return 0
 }
 
-// said returns what a string that was gone over says. Only one with escapes is copied.
-func said(raw []byte) []byte {
+// unquote returns what a string that was gone over says. Only one with escapes is copied.
+func unquote(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw
 	}

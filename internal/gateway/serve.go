@@ -23,8 +23,8 @@ type exchange struct {
 	provider *provider
 	model    Model
 	price    *job.Price
-	header   http.Header // of the run's request
-	body     []byte      // as the run sent it
+	from     *http.Request
+	body     []byte // as the run sent it
 }
 
 // serve answers a request. Its error is a *refusal, which is to be written, or another: then there is nobody to answer, or the
@@ -50,7 +50,7 @@ func (s *Session) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	x := &exchange{Session: s, endpoint: e, header: r.Header, body: body}
+	x := &exchange{Session: s, endpoint: e, from: r, body: body}
 	if err := x.understand(); err != nil {
 		return err
 	}
@@ -107,7 +107,9 @@ func (x *exchange) understand() error {
 	}
 	if !x.config.HostedTools {
 		if err := q.confine(); err != nil {
-			x.deny(q.stored)
+			if q.stored != "" {
+				x.deny(q.stored)
+			}
 			return err
 		}
 		for _, what := range q.removed {
@@ -141,7 +143,7 @@ func (x *exchange) charged(ctx context.Context, w http.ResponseWriter) error {
 		return refuse(http.StatusBadRequest, "no_price", "the model %q has no price, and this run is limited in US dollars: "+
 			"add prices: {%q: {input: …, output: …}}, in US dollars per million tokens, to the configuration", printable(q.model), printable(q.model))
 	}
-	a := q.ask(x.model, x.price)
+	a := q.demand(x.model, x.price)
 	reserved, err := ledger.reserve(ctx, x.config.Accounts, a)
 	var over *BudgetError
 	switch {
@@ -171,7 +173,7 @@ func (x *exchange) charge(c Charge) {
 func (x *exchange) pass(ctx context.Context, w http.ResponseWriter, b *bill) error {
 	ctx, cancel := context.WithCancel(ctx) // so that an answer that is not wanted to its end is cut
 	defer cancel()
-	got, err := x.send(ctx, x.provider, x.endpoint, x.header, x.request.model, x.request.body(x.body))
+	got, err := x.send(ctx, x.provider, x.endpoint, x.from, x.request.model, x.request.body(x.body))
 	if err != nil {
 		if b != nil && errors.Is(err, errMaybeSent) {
 			b.cut(nil)
@@ -182,8 +184,8 @@ func (x *exchange) pass(ctx context.Context, w http.ResponseWriter, b *bill) err
 		}
 		return err
 	}
-	if got.held != nil {
-		got.held.write(w, got.until)
+	if got.buffered != nil {
+		got.buffered.write(w, got.until)
 		return nil
 	}
 	res := got.res
@@ -194,15 +196,15 @@ func (x *exchange) pass(ctx context.Context, w http.ResponseWriter, b *bill) err
 		}
 		return refuse(http.StatusBadGateway, "unsupported_encoding", "provider %s answered in the encoding %s, which cannot be metered", x.provider.Name, printable(coding))
 	}
-	pass(w.Header(), res.Header, toRun, got.secret.conceal)
+	pass(w.Header(), res.Header, toRun, got.secret.Conceal)
 	w.WriteHeader(res.StatusCode)
 	m := newMeter(isEvents(res.Header), nil)
 	if b != nil && m.events {
 		m.changed = func() { b.add(m.usage, false, false) }
 	}
-	err = x.gateway.relay(w, res, got.secret.token, m)
+	err = x.gateway.relay(w, res, got.secret.Token, m)
 	if b != nil {
-		if m.said && (err == nil || x.request.api != Chat) {
+		if m.final && (err == nil || !m.events || x.request.api != Chat) { // chat completions may count as they go
 			b.add(m.usage, false, true)
 		} else {
 			b.cut(m)

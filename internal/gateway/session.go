@@ -15,6 +15,8 @@ import (
 const (
 	// maxRequests is how many requests of a session are under way at once; further ones wait.
 	maxRequests = 32
+	// maxWaiting is how many a session may have in all; further ones are refused.
+	maxWaiting = 512
 	// maxDenials is how many different things are told as denied; what comes after is refused silently.
 	maxDenials = 64
 )
@@ -31,10 +33,11 @@ type Session struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	slots     *semaphore.Weighted // requests
-	room      *semaphore.Weighted // bytes of bodies that wait for an answer: two of the largest
+	room      *semaphore.Weighted // bytes of bodies under way: two of the largest
 
 	mu     sync.Mutex // guards what follows
 	closed bool       // set before requests is waited for; none starts after it
+	open   int        // requests that are not answered
 	keys   map[*provider]*key
 
 	requests sync.WaitGroup
@@ -73,25 +76,37 @@ func (s *Session) Close() {
 	s.gateway.forget(s)
 }
 
-func (s *Session) enter() bool {
+// enter admits a request, which leave ends.
+func (s *Session) enter() *refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return false
+	switch {
+	case s.closed:
+		return refuse(http.StatusUnauthorized, "invalid_api_key", "the run of this key has ended")
+	case s.open >= maxWaiting:
+		return refuse(http.StatusServiceUnavailable, "too_many_requests", "the run has %d requests under way: wait for their answers", maxWaiting)
 	}
+	s.open++
 	s.requests.Add(1)
-	return true
+	return nil
+}
+
+func (s *Session) leave() {
+	s.mu.Lock()
+	s.open--
+	s.mu.Unlock()
+	s.requests.Done()
 }
 
 // ServeHTTP answers a request of the run. One that is cut in the middle of an answer ends with http.ErrAbortHandler, so that it
 // cannot be taken for the whole.
 func (s *Session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	api := speaker(r)
-	if !s.enter() {
-		refuse(http.StatusUnauthorized, "invalid_api_key", "the run of this key has ended").write(w, api)
+	if refused := s.enter(); refused != nil {
+		refused.write(w, api)
 		return
 	}
-	defer s.requests.Done()
+	defer s.leave()
 	if !s.knows(r) {
 		refuse(http.StatusUnauthorized, "invalid_api_key",
 			"this is not the key of the run: use the one in the run's environment, as Authorization: Bearer or x-api-key").write(w, api)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentsched/agentsched/internal/gateway/credential"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -24,7 +25,8 @@ func TestEndpoints(t *testing.T) {
 		{"POST", "/v1/responses", 200, "/v1/responses"},
 		{"POST", "/responses", 200, "/v1/responses"},
 		{"POST", "/v1/chat/completions", 200, "/v1/chat/completions"},
-		{"POST", "/v1/messages?beta=true&x=y", 200, "/v1/messages"},
+		{"POST", "/v1/messages?beta=true&x=y", 200, "/v1/messages?beta=true"},
+		{"POST", "/v1/responses?beta=true", 200, "/v1/responses"},
 		{"POST", "/v1/messages/count_tokens", 200, "/v1/messages/count_tokens"},
 		{"GET", "/v1/models", 200, ""},
 		{"GET", "/v1/responses", 404, ""},
@@ -160,7 +162,7 @@ func TestKeyNeverReturns(t *testing.T) {
 			if got.err != nil || got.body == "" || strings.Contains(got.body, realKey) || !strings.Contains(got.body, "redacted") {
 				t.Errorf("the run got %d %.200q (%v)", got.status, got.body, got.err)
 			}
-			if name == "whole" && got.body != `{"a":"sk-real-0`+concealed+`","b":"sk-rea"}` {
+			if name == "whole" && got.body != `{"a":"sk-real-0`+credential.Concealed+`","b":"sk-rea"}` {
 				t.Errorf("the run got %q", got.body)
 			}
 		})
@@ -325,6 +327,19 @@ func TestCloseWakes(t *testing.T) {
 	<-ended
 }
 
+// TestTooManyRequests: a run cannot fill the core with requests that wait.
+func TestTooManyRequests(t *testing.T) {
+	r := newRig(t, says(plainJSON, ok), nil)
+	r.session.open = maxWaiting
+	if got := r.post("/v1/responses", `{"model":"m"}`); got.status != 503 || got.header.Get("X-Should-Retry") != "true" {
+		t.Errorf("answered %d %s", got.status, got.body)
+	}
+	r.session.open = 0
+	if got := r.post("/v1/responses", `{"model":"m"}`); got.status != 200 || r.session.open != 0 {
+		t.Errorf("answered %d %s, %d open", got.status, got.body, r.session.open)
+	}
+}
+
 func TestLimitsOfABody(t *testing.T) {
 	r := newRig(t, says(plainJSON, ok), func(c *Config, _ *RunConfig) { c.MaxBody = 1000 })
 	if got := r.post("/v1/messages", `{"model":"m","max_tokens":5,"x":"`+strings.Repeat("y", 1000)+`"}`); got.status != 413 || !strings.Contains(got.body, "request_too_large") {
@@ -421,11 +436,11 @@ func TestConfigMistakes(t *testing.T) {
 		"ftp://x":       {Name: "p", APIs: []API{Chat}, BaseURL: "ftp://x"},
 		"u:p@x":         {Name: "p", APIs: []API{Chat}, BaseURL: "http://u:p@x"},
 		"x?a=b":         {Name: "p", APIs: []API{Chat}, BaseURL: "http://x?a=b"},
-		"has 2 sources": {Name: "p", APIs: []API{Chat}, BaseURL: "http://x", Keys: []Key{{Value: "k", File: "f"}}},
-		"has 0 sources": {Name: "p", APIs: []API{Chat}, BaseURL: "http://x", Keys: []Key{{}}},
-		"use a file":    {Name: "p", APIs: []API{Chat}, BaseURL: "http://x", Keys: []Key{{Command: []string{"pass"}}}},
-		`"sso"`:         {Name: "p", APIs: []API{Chat}, BaseURL: "http://x", Keys: []Key{{Login: &Login{Kind: "sso"}}}},
-		"must be named": {Name: "p", APIs: []API{Chat}, BaseURL: "http://x", Keys: []Key{{Login: &Login{Kind: CodexLogin}}}},
+		"has 2 sources": {Name: "p", APIs: []API{Chat}, BaseURL: "http://x", Keys: []credential.Key{{Value: "k", File: "f"}}},
+		"has 0 sources": {Name: "p", APIs: []API{Chat}, BaseURL: "http://x", Keys: []credential.Key{{}}},
+		"use a file":    {Name: "p", APIs: []API{Chat}, BaseURL: "http://x", Keys: []credential.Key{{Command: []string{"pass"}}}},
+		`"sso"`:         {Name: "p", APIs: []API{Chat}, BaseURL: "http://x", Keys: []credential.Key{{Login: &credential.Login{Kind: "sso"}}}},
+		"must be named": {Name: "p", APIs: []API{Chat}, BaseURL: "http://x", Keys: []credential.Key{{Login: &credential.Login{Kind: credential.CodexLogin}}}},
 	} {
 		if _, err := New(Config{Providers: []Provider{p}}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "providers[0]") {
 			t.Errorf("%+v: %v, want a mistake with %q", p, err, want)

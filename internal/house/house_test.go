@@ -73,22 +73,23 @@ var schedulers = map[string]string{
 
 // cores are the core's packages.
 var cores = map[string]string{
-	"permit":             "job",
-	"breaker":            "job internal/fields",
-	"watchdog":           "job internal/isolation internal/fields",
-	"worker":             "job internal/proc internal/sandbox",
-	"worker/agentcli":    "job worker", // what the adapters of agents' CLIs share, and how those are installed
-	"worker/codex":       "job worker worker/agentcli",
-	"worker/claude":      "job worker worker/agentcli",
-	"worker/opencode":    "job worker worker/agentcli",
-	"worker/shell":       "job worker",
-	"worker/exec":        "job worker",
-	"worker/workertest":  "job worker",
-	"internal/egress":    "internal/fields",                                                                                                                                                                                                                // a run's way out: the proxy and its rules
-	"internal/gateway":   "job permit internal/redact",                                                                                                                                                                                                     // a run's models, in place of the providers
-	"internal/gitproxy":  "internal/redact",                                                                                                                                                                                                                // a run's git, with credentials that stay outside
-	"internal/agentcore": "job ipc permit breaker watchdog worker worker/... internal/isolation internal/proc internal/sandbox internal/egress internal/gateway internal/gitproxy internal/statedir internal/workspace internal/jsoncheck internal/redact", // worker/...: the list of adapters that both programs have
-	"cmd/agentcore":      "internal/agentcore",
+	"permit":                      "job",
+	"breaker":                     "job internal/fields",
+	"watchdog":                    "job internal/isolation internal/fields",
+	"worker":                      "job internal/proc internal/sandbox",
+	"worker/agentcli":             "job worker", // what the adapters of agents' CLIs share, and how those are installed
+	"worker/codex":                "job worker worker/agentcli",
+	"worker/claude":               "job worker worker/agentcli",
+	"worker/opencode":             "job worker worker/agentcli",
+	"worker/shell":                "job worker",
+	"worker/exec":                 "job worker",
+	"worker/workertest":           "job worker",
+	"internal/egress":             "internal/fields",                                                                                                                                                                                                                                            // a run's way out: the proxy and its rules
+	"internal/gateway":            "job permit internal/redact internal/gateway/credential",                                                                                                                                                                                                     // a run's models, in place of the providers: permit: how rates are said; redact: errors of providers
+	"internal/gateway/credential": "",                                                                                                                                                                                                                                                           // keys and logins, and nothing of requests
+	"internal/gitproxy":           "internal/redact",                                                                                                                                                                                                                                            // a run's git, with credentials that stay outside
+	"internal/agentcore":          "job ipc permit breaker watchdog worker worker/... internal/isolation internal/proc internal/sandbox internal/egress internal/gateway internal/gateway/credential internal/gitproxy internal/statedir internal/workspace internal/jsoncheck internal/redact", // worker/...: the list of adapters that both programs have
+	"cmd/agentcore":               "internal/agentcore",
 }
 
 // joined are the packages that see both sides: the scheduler's program, which can

@@ -81,6 +81,10 @@ type entry struct {
 	// `crates`, `github`, `go`, `npm`, `pypi`. `none` and `full` stand alone; the capability `network` means `full`. The
 	// worker's own model is always reached.
 	Network []string `yaml:"network" single:"true" otherwise:"none, or full with the capability network"`
+	// Git repositories that the job may fetch from over https with your credentials, which it never sees:
+	// [git](security.md#git-with-your-credentials). Each is `github.com/acme/site`, or `{repository: github.com/acme/site,
+	// push: true}`.
+	Git []job.Repository `yaml:"git" short:"repository"`
 	// Names of `secrets` of the [configuration](config.md) that the job is given. Values do not belong in a job file.
 	Secrets []string `yaml:"secrets" form:"variable" want:"the name of a secret of the configuration, such as NPM_TOKEN, not the secret itself"`
 	// Higher is sooner, among the jobs of a tenant.

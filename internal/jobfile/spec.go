@@ -66,7 +66,7 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 		Instructions:  r.instructions(path+".instructions", e.Instructions),
 		SystemPrompt:  e.SystemPrompt,
 		AllowCommands: e.Allow, Env: e.Env, Priority: e.Priority, Class: e.Class,
-		Sandbox: e.Sandbox, Network: e.Network, Secrets: e.Secrets,
+		Sandbox: e.Sandbox, Network: e.Network, Git: e.Git, Secrets: e.Secrets,
 		Agent: e.Agent, Domain: e.Domain, Expect: e.Expect,
 		RunnableAt: r.timeOrDuration(path+".runnable_at", e.RunnableAt),
 		Deadline:   r.timeOrDuration(path+".deadline", e.Deadline),

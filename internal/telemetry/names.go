@@ -81,7 +81,7 @@ func reasons() []job.Reason {
 func eventKinds() []job.EventKind {
 	return []job.EventKind{
 		job.EventState, job.EventSession, job.EventText, job.EventCommand, job.EventFile, job.EventTool,
-		job.EventUsage, job.EventStep, job.EventRetry, job.EventWarning, job.EventError, job.EventLog,
+		job.EventUsage, job.EventStep, job.EventRetry, job.EventWarning, job.EventError, job.EventLog, job.EventNetwork,
 	}
 }
 

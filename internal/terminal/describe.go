@@ -2,6 +2,8 @@ package terminal
 
 import (
 	"fmt"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/agentsched/agentsched/api"
@@ -57,8 +59,32 @@ func eventText(e *job.Event) string {
 			return "step " + Clean(e.Step) + " was refused: " + text
 		}
 		return "step " + Clean(e.Step)
+	case job.EventNetwork:
+		return connectionText(e.Connection)
 	case job.EventRetry, job.EventWarning, job.EventError:
 		return string(e.Kind) + ": " + text
+	}
+	return text
+}
+
+// connectionText says in one line what became of a connection.
+func connectionText(c *job.Connection) string {
+	if c == nil {
+		return ""
+	}
+	what := Clean(c.Host)
+	if c.Port != 0 {
+		what = net.JoinHostPort(what, strconv.Itoa(c.Port))
+	}
+	if c.More > 0 {
+		what = fmt.Sprintf("%d more connections", c.More)
+	}
+	if !c.Allowed {
+		return fmt.Sprintf("network: refused %s: %s", what, Clean(c.Reason))
+	}
+	text := fmt.Sprintf("network: %s, %d bytes sent, %d received", what, c.Sent, c.Received)
+	if c.Reason != "" {
+		text += ": " + Clean(c.Reason)
 	}
 	return text
 }
@@ -172,6 +198,10 @@ func eventNotice(n notice, e *job.Event) (notice, bool) {
 			return n, false
 		}
 	case job.EventText, job.EventFile:
+	case job.EventNetwork:
+		if e.Connection != nil && !e.Connection.Allowed {
+			n.style = yellow
+		}
 	case job.EventRetry, job.EventWarning:
 		n.style = yellow
 	case job.EventError:

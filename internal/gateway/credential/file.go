@@ -1,4 +1,4 @@
-package gateway
+package credential
 
 import (
 	"context"
@@ -218,7 +218,7 @@ func (r *replacement) discard() {
 func mustJSON(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("gateway: marshal %T: %v", v, err))
+		panic(fmt.Sprintf("credential: marshal %T: %v", v, err))
 	}
 	return text
 }

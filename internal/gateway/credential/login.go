@@ -1,4 +1,4 @@
-package gateway
+package credential
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ const (
 type login struct {
 	Login
 	transport http.RoundTripper
-	tasks     *sync.WaitGroup // of the gateway, which waits for refreshes
+	tasks     *sync.WaitGroup // of the owner, who waits for refreshes
 
 	mu     sync.Mutex
 	flight *refresh // under way; nil: none
@@ -36,7 +36,7 @@ type refresh struct {
 	err   error
 }
 
-func newLogin(l Login, g *Gateway) *login {
+func newLogin(l Login, o Options) *login {
 	url, client := "https://auth.openai.com/oauth/token", "app_EMoamEEZ73f0CkXaXp7hrann" // openai/codex, codex-rs/login
 	if l.Kind == ClaudeLogin {
 		url, client = "https://console.anthropic.com/v1/oauth/token", "9d1c250a-e61b-44d9-88ed-5944d1962f5e" // of Claude Code
@@ -47,13 +47,13 @@ func newLogin(l Login, g *Gateway) *login {
 	if l.ClientID == "" {
 		l.ClientID = client
 	}
-	return &login{Login: l, transport: g.transport, tasks: &g.tasks}
+	return &login{Login: l, transport: o.Transport, tasks: o.Tasks}
 }
 
-func (l *login) secret(ctx context.Context, stale string) (credential, error) {
+func (l *login) Secret(ctx context.Context, stale string) (Credential, error) {
 	have, err := readTokens(l.Kind, l.File)
 	if err != nil {
-		return credential{}, err
+		return Credential{}, err
 	}
 	if have.access != stale && !have.ends(time.Now().Add(refreshBefore)) {
 		return l.credential(have), nil
@@ -62,7 +62,7 @@ func (l *login) secret(ctx context.Context, stale string) (credential, error) {
 	select {
 	case <-f.done:
 	case <-ctx.Done():
-		return credential{}, context.Cause(ctx)
+		return Credential{}, context.Cause(ctx)
 	}
 	switch {
 	case f.err == nil && f.token.access != stale:
@@ -70,13 +70,13 @@ func (l *login) secret(ctx context.Context, stale string) (credential, error) {
 	case have.access != stale && !have.ends(time.Now()):
 		return l.credential(have), nil // it is good for a while
 	case f.err == nil:
-		return credential{}, fmt.Errorf("%s: the provider refuses its token and has given no other", l.File)
+		return Credential{}, fmt.Errorf("%s: the provider refuses its token and has given no other", l.File)
 	}
-	return credential{}, f.err
+	return Credential{}, f.err
 }
 
-func (l *login) credential(t tokens) credential {
-	c := credential{token: t.access, bearer: true, account: t.account, others: []string{t.refresh}}
+func (l *login) credential(t tokens) Credential {
+	c := Credential{Token: t.access, Bearer: true, account: t.account, refresh: t.refresh}
 	if l.Kind == ClaudeLogin {
 		c.beta = "oauth-2025-04-20" // the API takes tokens of logins only with it
 	}

@@ -1,0 +1,193 @@
+package agentcore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/gateway"
+	"github.com/agentsched/agentsched/internal/gateway/credential"
+	"github.com/agentsched/agentsched/internal/redact"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+// models is how a run reaches the models of its worker, and how that is charged.
+type models struct {
+	upstream worker.Upstream
+	session  *gateway.Session
+	account  gateway.Account
+	ledger   *gateway.Ledger
+	meter    *worker.Meter
+
+	mu      sync.Mutex
+	limited *gateway.Limited // the last that the provider said
+}
+
+// gateways are those of a core: one for each provider with its key and the prices, since they keep what is known of the
+// key. They share a ledger.
+type gateways struct {
+	ledger *gateway.Ledger
+
+	mu   sync.Mutex
+	open map[string]*gateway.Gateway
+}
+
+func newGateways() *gateways {
+	return &gateways{ledger: gateway.NewLedger(), open: map[string]*gateway.Gateway{}}
+}
+
+// of returns the gateway to a provider.
+func (g *gateways) of(c gateway.Config) (*gateway.Gateway, error) {
+	id, err := json.Marshal([]any{c.Providers, c.Prices})
+	if err != nil {
+		return nil, fmt.Errorf("open the gateway: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if open := g.open[string(id)]; open != nil {
+		return open, nil
+	}
+	c.Ledger = g.ledger
+	open, err := gateway.New(c)
+	if err != nil {
+		return nil, err
+	}
+	g.open[string(id)] = open
+	return open, nil
+}
+
+func (g *gateways) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, open := range g.open {
+		open.Close()
+	}
+	clear(g.open)
+}
+
+// openModels serves the run the models of its worker, if it has some. Where a gateway cannot stand for what the user has
+// configured, the run sees the login itself if the configuration allows that.
+func (c *confinement) openModels(e *execution, adapter worker.Adapter) error {
+	modelled, ok := adapter.(worker.Modelled)
+	if !ok {
+		return nil
+	}
+	settings := e.settings.Workers[e.submit.Choice.Worker]
+	settings.Model = cmp.Or(e.submit.Choice.Model, settings.Model)
+	upstream, err := modelled.Upstream(settings, c.user)
+	var unserved *worker.UnservedError
+	switch {
+	case errors.As(err, &unserved) && (worker.TraitsOf(adapter).NeedsCommand || e.settings.Sandbox.LoginVisible):
+		return nil // a program of the user's own that asks no models, or with the login
+	case err != nil && e.settings.Sandbox.LoginVisible:
+		return nil
+	case errors.As(err, &unserved):
+		return &worker.Failure{Class: job.Config, Message: unserved.Error()}
+	case err != nil:
+		return err
+	case e.settings.Sandbox.LoginVisible && upstream.Login != "":
+		return nil
+	}
+	gate, err := e.core.gateways.of(gateway.Config{
+		Providers: []gateway.Provider{e.provider(upstream, c.user)}, Prices: e.settings.Prices, RunCommand: e.session.printed, Log: e.core.cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	m := &models{upstream: upstream, account: gateway.Account("run/" + e.tag), ledger: e.core.gateways.ledger}
+	m.meter = &worker.Meter{}
+	m.ledger.Grant(m.account, budgetOf(e.permit.Tokens, e.permit.CostUSD))
+	m.session, err = gate.Open(gateway.RunConfig{
+		Accounts: []gateway.Account{m.account}, HostedTools: c.held.Spec.HasFullNetwork(),
+		Charge: func(x gateway.Charge) { m.meter.Charge(x.Usage) },
+		Exceeded: func(b *gateway.BudgetError) {
+			e.stop(&worker.Stop{Class: job.Budget, Message: b.Error(), Hint: "raise the limit in the job file if the work is worth it"})
+		},
+		Denied: func(what string) { c.seen.add("gateway: "+what, false) },
+		Limited: func(l gateway.Limited) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.limited = &l
+		},
+	})
+	if err != nil {
+		m.ledger.Drop(m.account)
+		return err
+	}
+	m.meter.Settle = m.session.Close
+	c.keys = append(c.keys, redact.Value{Name: "run-key", Text: m.session.Key()})
+	c.models, c.endpoint.models = m, m.session
+	return nil
+}
+
+// budgetOf returns what a run may spend; 0 is no limit.
+func budgetOf(tokens int64, usd float64) gateway.Amount {
+	a := gateway.Amount{Tokens: gateway.Unlimited, Micros: gateway.Unlimited}
+	if tokens > 0 {
+		a.Tokens = tokens
+	}
+	if usd > 0 {
+		a.Micros = gateway.Dollars(usd)
+	}
+	return a
+}
+
+// provider returns who answers, with the key that pays.
+func (e *execution) provider(u worker.Upstream, user func(string) string) gateway.Provider {
+	p := gateway.Provider{Name: string(e.submit.Choice.Worker), BaseURL: u.BaseURL}
+	switch u.API {
+	case worker.OpenAIResponses:
+		p.APIs = []gateway.API{gateway.Responses}
+	case worker.AnthropicMessages:
+		p.APIs = []gateway.API{gateway.Messages}
+	default:
+		p.APIs = []gateway.API{gateway.Chat}
+	}
+	switch {
+	case u.LoginFile != "":
+		kind := credential.CodexLogin
+		if u.Login == "claude" {
+			kind = credential.ClaudeLogin
+		}
+		p.Keys = []credential.Key{{Name: u.LoginFile, Login: &credential.Login{Kind: kind, File: u.LoginFile}}}
+	case u.KeyCommand != "":
+		p.Keys = []credential.Key{{Name: "the key's command", Command: []string{"/bin/sh", "-c", u.KeyCommand}}}
+	case u.KeyEnv != "":
+		p.Keys = []credential.Key{{Name: u.KeyEnv, Value: user(u.KeyEnv)}}
+	case u.Key != "":
+		p.Keys = []credential.Key{{Name: "the key of the user's configuration", Value: u.Key}}
+	}
+	return p
+}
+
+// commandTime bounds a command that prints a key.
+const commandTime = 30 * time.Second
+
+// printed runs a command of the user's, outside of any run, and returns what it prints.
+func (s *session) printed(ctx context.Context, command []string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, fmt.Errorf("it took longer than %s", commandTime))
+	defer cancel()
+	out := &bounded{max: maxSecret + 1}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdout = out
+	if err := s.host.Run(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(out.Bytes()), nil
+}
+
+// close ends the run's requests.
+func (m *models) close() {
+	if m == nil {
+		return
+	}
+	m.session.Close()
+	m.ledger.Drop(m.account)
+}
