@@ -1,8 +1,12 @@
 package agentcore
 
 import (
+	"cmp"
+	"go/build"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -189,5 +193,45 @@ func TestHidden(t *testing.T) {
 		if showsHidden(filepath.Join("/home/ann", folder), hidden) {
 			t.Errorf("%s shows what is hidden", folder)
 		}
+	}
+}
+
+// TestConfinedGo has the real go fetch a dependency from the user's cache into the
+// tenant's, without a network.
+func TestConfinedGo(t *testing.T) {
+	modules := cmp.Or(os.Getenv("GOMODCACHE"), filepath.Join(build.Default.GOPATH, "pkg", "mod")) // TestMain has another HOME
+	if _, err := os.Stat(filepath.Join(modules, "cache/download/github.com/google/uuid")); err != nil {
+		t.Fatalf("run `go mod download` first: %v", err)
+	}
+	sums, err := os.ReadFile("../../go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`github.com/google/uuid v\S+`).FindString(string(mod))
+	base := t.TempDir()
+	touch(t, filepath.Join(base, "work/go.mod"), "module example.com/m\n\ngo 1.24\n\nrequire "+version+"\n")
+	touch(t, filepath.Join(base, "work/go.sum"), string(sums))
+	own := ConfinedFolders{Home: filepath.Join(base, "home"), Temp: filepath.Join(base, "tmp"), Cache: filepath.Join(base, "cache")}
+	for _, dir := range []string{own.Home, own.Temp, own.Cache} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goEnv := map[string]string{"GOMODCACHE": modules, "GOPROXY": "off"} // no network
+	cmd := exec.Command("go", "mod", "download")
+	cmd.Dir = filepath.Join(base, "work")
+	cmd.Env = worker.SetEnv(ConfinedEnv(worker.BaseEnv(os.Environ()), own, os.Getenv, goEnv), "GOTOOLCHAIN", "local")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(own.Cache, "go-mod/github.com/google")); err != nil {
+		t.Errorf("not in the tenant's cache: %v", err)
+	}
+	if err := exec.Command("chmod", "-R", "u+w", own.Cache).Run(); err != nil { // for the end of the test
+		t.Error(err)
 	}
 }
