@@ -3,9 +3,11 @@ package exec_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -241,4 +243,35 @@ func block(t *testing.T, language string) []byte {
 		t.Fatalf("the page has no block of %s", language)
 	}
 	return text
+}
+
+// TestGateway checks that a program is told the run's endpoint in place of that of the
+// settings, and whom a gateway asks there.
+func TestGateway(t *testing.T) {
+	for keyEnv, variable := range map[string]string{"MY_KEY": "MY_KEY", "": worker.ModelKeyVariable} {
+		task := newTask(t, "/bin/sh")
+		task.Settings.BaseURL, task.Settings.KeyEnv = "https://models.example/v1", keyEnv
+		task.Environ = append(task.Environ, "MY_KEY=real")
+		u, err := exec.Adapter{}.Upstream(task.Settings, func(string) string { return "" })
+		if want := (worker.Upstream{API: worker.OpenAIChat, BaseURL: task.Settings.BaseURL, KeyEnv: keyEnv}); err != nil || !reflect.DeepEqual(u, want) {
+			t.Errorf("asks %+v, %v; want %+v", u, err, want)
+		}
+		task.Models = &worker.ModelEndpoint{URL: "http://127.0.0.1:1", Key: "of-the-run", API: worker.OpenAIChat}
+		s, err := exec.Adapter{}.Start(task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := s.Command()
+		var line exec.Task
+		if err := json.Unmarshal(c.Stdin, &line); err != nil {
+			t.Fatal(err)
+		}
+		if line.BaseURL != "http://127.0.0.1:1/v1" || line.KeyEnv != variable || !slices.Contains(c.Env, variable+"=of-the-run") {
+			t.Errorf("told %q, %q in %q", line.BaseURL, line.KeyEnv, c.Env)
+		}
+	}
+	var unserved *worker.UnservedError
+	if _, err := (exec.Adapter{}).Upstream(job.WorkerSettings{}, nil); !errors.As(err, &unserved) {
+		t.Errorf("without an endpoint: %v", err)
+	}
 }
