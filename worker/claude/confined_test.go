@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -35,6 +36,7 @@ func TestConfined(t *testing.T) {
 		e := gateway
 		e.Login = login
 		c := workertest.CheckConfined(t, Adapter{}, tk, e)
+		workertest.GoldenCommand(t, "testdata/confined-"+cmp.Or(login, "key")+".command", *update, tk, c)
 
 		for _, want := range []string{"ANTHROPIC_BASE_URL=" + gateway.URL, key + "=" + gateway.Key, "CLAUDE_CODE_TMPDIR=" + tk.Getenv("TMPDIR"), "AWS_PROFILE=the-jobs-own"} {
 			if !slices.Contains(c.Env, want) {

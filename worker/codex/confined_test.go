@@ -44,6 +44,7 @@ experimental_bearer_token = "sk-the-real-key"
 		e := gateway
 		e.Login = login
 		c := workertest.CheckConfined(t, Adapter{}, tk, e)
+		workertest.GoldenCommand(t, "testdata/confined.command", *update, tk, c)
 
 		if i := slices.Index(c.Args, "--sandbox"); c.Args[i+1] != "danger-full-access" {
 			t.Errorf("codex's own sandbox in %q", c.Args)

@@ -56,6 +56,9 @@ func TestConfined(t *testing.T) {
 				return
 			}
 			cmd := workertest.CheckConfined(t, Adapter{}, tk, e)
+			if c.api == worker.AnthropicMessages {
+				workertest.GoldenCommand(t, "testdata/confined.command", *update, tk, cmd)
+			}
 			for _, want := range []string{worker.ModelKeyVariable + "=" + gatewayKey, "XDG_CONFIG_HOME=" + filepath.Join(tk.Home, "config")} {
 				if !slices.Contains(cmd.Env, want) {
 					t.Errorf("no %s in %q", want, cmd.Env)
