@@ -63,17 +63,6 @@ type Upstream struct {
 	Headers map[string]string
 }
 
-// Modelled is an optional part of an Adapter, for one whose program asks models that a
-// gateway can stand for.
-type Modelled interface {
-	// Upstream returns who answers the models of a program with these settings, s.Model
-	// being the run's if that has one. getenv finds the variables of the user's
-	// environment. It reads files, starts nothing and contacts no server. The error is an *UnservedError where no gateway can stand
-	// for what the user has configured, and a *Failure of class AUTH where there is neither
-	// a key nor a login.
-	Upstream(s job.WorkerSettings, getenv func(name string) string) (Upstream, error)
-}
-
 // UnservedError says that the models of a worker cannot be reached through a gateway. A
 // run that needs them has to see the user's login itself.
 type UnservedError struct {

@@ -106,6 +106,17 @@ type Credentialed interface {
 	Credentials(s job.WorkerSettings, getenv func(name string) string) (todo string)
 }
 
+// Modelled is an optional part of an Adapter, for one whose program asks models that a
+// gateway can stand for.
+type Modelled interface {
+	// Upstream returns who answers the models of a program with these settings, s.Model
+	// being the run's if that has one. getenv finds the variables of the user's
+	// environment. It reads files, starts nothing and contacts no server. The error is an *UnservedError where no gateway can stand
+	// for what the user has configured, and a *Failure of class AUTH where there is neither
+	// a key nor a login.
+	Upstream(s job.WorkerSettings, getenv func(name string) string) (Upstream, error)
+}
+
 // MissingKey is Credentials where the settings name an endpoint: the key that goes
 // with it is all that counts. The second result is false if they name none.
 func MissingKey(s job.WorkerSettings, getenv func(name string) string) (todo string, own bool) {

@@ -94,6 +94,7 @@ func confined(t *testing.T, kind job.WorkerKind, modelName string, e worker.Mode
 		t.Fatal(err)
 	}
 	home := workertest.Confine(t, task, e)
+	task.Environ = agentcore.ConfinedEnv(task.Environ, agentcore.ConfinedFolders{Home: home, Temp: task.Getenv("TMPDIR"), Cache: dir("cache")}, task.UserEnv, nil)
 	s, err := agentcore.Adapters()[string(kind)].Start(task)
 	if err != nil {
 		t.Fatal(err)
