@@ -81,10 +81,7 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 func (h *home) shareLogin(t *worker.Task, users string) error {
 	own := filepath.Join(h.dir, "auth.json")
 	if t.Models != nil {
-		if err := os.Remove(own); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return os.RemoveAll(own) // an earlier attempt's, which may be anything
 	}
 	if t.Confined && agentcli.Regular(users) {
 		h.login = []string{users}

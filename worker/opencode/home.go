@@ -95,10 +95,7 @@ func (h *home) shareLogin(t *worker.Task, users string) error {
 	own := filepath.Join(h.data, program.Name, "auth.json")
 	switch {
 	case t.Models != nil:
-		if err := os.Remove(own); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return os.RemoveAll(own) // an earlier attempt's, which may be anything
 	case t.Settings.BaseURL != "":
 		return nil
 	}
