@@ -3,18 +3,13 @@
 package sandbox
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -160,59 +155,6 @@ func (n *notifier) forget(q notification) {
 	}
 }
 
-// serving is a TCP socket that listens.
-type serving struct {
-	addr  netip.AddrPort
-	inode uint64
-}
-
-// takes says whether a connection to addr may come to l. A wildcard of IPv6 may take IPv4 as well.
-func (l serving) takes(addr netip.AddrPort) bool {
-	at := l.addr.Addr().Unmap()
-	return l.addr.Port() == addr.Port() && (at == addr.Addr() || at.IsUnspecified() && (at.Is6() || addr.Addr().Is4()))
-}
-
-// listeners returns the TCP sockets that listen in the network of a process. A file that cannot be read has none.
-func listeners(pid int) []serving {
-	var list []serving
-	for _, name := range []string{"tcp", "tcp6"} {
-		f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/net/" + name)
-		if err != nil {
-			continue
-		}
-		list = append(list, parseListeners(f)...)
-		_ = f.Close()
-	}
-	return list
-}
-
-// parseListeners reads /proc/net/tcp or tcp6 as far as sockets listen, which are the first. See proc_pid_net(5): local
-// address, remote address, state and, after some more, inode. An address is its 32 bit words as this machine has them.
-func parseListeners(r io.Reader) []serving {
-	const listening = "0A"
-	var list []serving
-	lines := bufio.NewScanner(r)
-	lines.Scan() // the heading
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
-		if len(f) < 10 || f[3] != listening {
-			break
-		}
-		host, port, _ := strings.Cut(f[1], ":")
-		raw, err := hex.DecodeString(host)
-		number, perr := strconv.ParseUint(port, 16, 16)
-		inode, ierr := strconv.ParseUint(f[9], 10, 64)
-		for i := 0; i+4 <= len(raw); i += 4 {
-			slices.Reverse(raw[i : i+4])
-		}
-		addr, ok := netip.AddrFromSlice(raw)
-		if errors.Join(err, perr, ierr) == nil && ok {
-			list = append(list, serving{netip.AddrPortFrom(addr, uint16(number)), inode})
-		}
-	}
-	return list
-}
-
 // address returns what a struct sockaddr of TCP says: IPv4 in IPv6 as IPv4. ok is false for other families and for one
 // that is too short.
 func address(raw []byte) (addr netip.AddrPort, family uint16, ok bool) {
@@ -297,60 +239,4 @@ func errnoOf(err error) unix.Errno {
 		return errno
 	}
 	return unix.EIO
-}
-
-// detail says in words what was refused; "" where the call says all.
-func detail(call string, args [6]uint64) string {
-	switch call {
-	case "socket":
-		return familyName(args[0]) + " " + socketTypeName(args[1])
-	case "socketpair":
-		return familyName(args[0]) + " " + socketTypeName(args[1])
-	case "ioctl":
-		if uint32(args[1]) == tiocLinux {
-			return "TIOCLINUX"
-		}
-		return "TIOCSTI"
-	case "setsockopt":
-		return fmt.Sprintf("level %d, option %d", uint32(args[1]), uint32(args[2]))
-	case "sendto", "sendmsg", "sendmmsg":
-		return "MSG_FASTOPEN"
-	case "ptrace":
-		return fmt.Sprintf("request %#x", uint32(args[0]))
-	case "chmod", "fchmod", "fchmodat", "fchmodat2", "mknod", "mknodat", "open", "openat", "creat":
-		return "a file with setuid or setgid"
-	}
-	return ""
-}
-
-func familyName(family uint64) string {
-	switch uint32(family) {
-	case unix.AF_UNIX:
-		return "AF_UNIX"
-	case unix.AF_INET:
-		return "AF_INET"
-	case unix.AF_INET6:
-		return "AF_INET6"
-	case unix.AF_NETLINK:
-		return "AF_NETLINK"
-	case unix.AF_PACKET:
-		return "AF_PACKET"
-	case unix.AF_VSOCK:
-		return "AF_VSOCK"
-	}
-	return strconv.FormatUint(uint64(uint32(family)), 10)
-}
-
-func socketTypeName(kind uint64) string {
-	switch kind & socketType {
-	case unix.SOCK_STREAM:
-		return "SOCK_STREAM"
-	case unix.SOCK_DGRAM:
-		return "SOCK_DGRAM"
-	case unix.SOCK_RAW:
-		return "SOCK_RAW"
-	case unix.SOCK_SEQPACKET:
-		return "SOCK_SEQPACKET"
-	}
-	return strconv.FormatUint(kind&socketType, 10)
 }

@@ -195,3 +195,30 @@ func TestBadAddresses(t *testing.T) {
 	r.cannot(syscall.ENOTSOCK, "call", number(unix.SYS_LISTEN), "0", "5")
 	r.can("read", "/etc/passwd")
 }
+
+// TestDenialsAreBounded: harmless denials are told once a kind, hostile ones each, and neither without end.
+func TestDenialsAreBounded(t *testing.T) {
+	p, _ := typical(t)
+	r := startRun(t, p)
+	hostile := []string{number(unix.SYS_BPF)}
+	for range 3 * maxTold {
+		r.cannot(syscall.EPERM, "call", hostile...)
+		r.cannot(syscall.EPERM, "call", numbers([]uint64{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM})...)
+	}
+	for port := range uint64(2 * maxTold) {
+		r.cannot(syscall.EPERM, "connect", "4", "192.0.2.1:"+number(port+1))
+	}
+	r.end() // after which nothing is told
+	count := make(map[bool]int)
+	sockets := 0
+	for len(r.denials) > 0 {
+		d := <-r.denials
+		count[d.Hostile]++
+		if d.Detail == "AF_UNIX SOCK_STREAM" {
+			sockets++
+		}
+	}
+	if count[true] != maxTold || count[false] != maxTold || sockets != 1 {
+		t.Errorf("told %d hostile and %d other denials, want %d of each; Unix sockets %d times, want once", count[true], count[false], maxTold, sockets)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -84,18 +85,31 @@ func notify(p *Policy, rules []rule, listener int) (*notifier, error) {
 
 // close ends all answers: the kernel then fails the run's calls as if it did not have them. It waits.
 func (n *notifier) close() error {
-	n.mu.Lock()
-	n.closed = true
-	for fd := range n.connecting {
-		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // ends a connect(2) that waits
-	}
-	n.mu.Unlock()
 	err := n.listener.Close()
-	<-n.done
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for ended := false; !ended; {
+		n.shutDown()
+		select {
+		case <-n.done:
+			ended = true
+		case <-again.C:
+		}
+	}
 	if errors.Is(err, os.ErrClosed) { // the run had ended
 		return nil
 	}
 	return err
+}
+
+// shutDown ends each connect(2) that waits. One that is about to is met the next time.
+func (n *notifier) shutDown() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	for fd := range n.connecting {
+		_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+	}
 }
 
 // run answers until the listener is closed or has nobody left to ask.

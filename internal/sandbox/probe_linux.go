@@ -35,7 +35,7 @@ func probe(ctx context.Context) Host {
 		h.Notify = &Problem{"somebody else is asked about calls already, as in a container of LXD", "run outside of it"}
 		h.Standard = tryStandard(ctx, true)
 	}
-	h.Namespaces = tryNamespaces()
+	h.Namespaces = tryNamespaces(ctx)
 	h.Bwrap, h.Version, h.Bubblewrap = tryBubblewrap(ctx, h.Namespaces)
 	return h
 }
@@ -104,12 +104,12 @@ func harmless() (string, error) {
 }
 
 // tryNamespaces starts a process in a user namespace of its own and in the others that level Strict uses.
-func tryNamespaces() error {
+func tryNamespaces(ctx context.Context) error {
 	path, err := harmless()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(path)
+	cmd := exec.CommandContext(ctx, path)
 	cmd.Env, cmd.Dir = []string{}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET,

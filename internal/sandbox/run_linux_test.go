@@ -26,6 +26,7 @@ type run struct {
 	out   *bufio.Reader
 
 	denials chan Denial
+	end     func() // ends the run and what serves it
 }
 
 // typical is a policy that programs work under: the system and what is ours readable, a folder writable.
@@ -73,14 +74,14 @@ func startRun(t testing.TB, p *Policy, extra ...*os.File) *run {
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := sync.OnceFunc(func() {
+	r.end = sync.OnceFunc(func() {
 		_ = in.Close()
 		_ = r.cmd.Wait()
 		if err := r.start.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 	})
-	t.Cleanup(ended)
+	t.Cleanup(r.end)
 	testrun.AfterFunc(t, func() { _ = r.cmd.Process.Kill() }) // so that no answer is waited for without end
 	if err := r.start.Started(t.Context()); err != nil {
 		t.Fatal(err)
