@@ -76,7 +76,6 @@ func (h Host) NotHeld(level Level) []string {
 		"A run may change mode, owner, times and attributes of its user's files that it cannot open; setuid and setgid are refused.",
 		"A run sees the processes of the host and their command lines; it sees neither their environment nor their memory.",
 		"A run may open terminals of its user in /dev/pts, read what is typed there and print to them, unless sandbox.hide has /dev/pts.",
-		"A run has no /dev/shm, so that programs which need it, such as locks of Python's multiprocessing, fail unless sandbox.write has it; then it is the host's.",
 		"A run may use System V shared memory, semaphores and message queues of its user's other processes.",
 		"A run may change the scheduling of its user's other processes: processors, policy and the priority of input and output.",
 		"A run may listen on every free port of the host; connections come from this host only, unless the network is full.",
@@ -92,14 +91,26 @@ func (h Host) NotHeld(level Level) []string {
 			"A run may connect to its ports at every address, and what it serves takes connections from everywhere; it cannot connect to that itself: "+h.Notify.Error()+".",
 			"Nothing is told of calls that a run is refused: "+h.Notify.Error()+".")
 	}
-	if h.ABI > 0 && h.ABI < 2 {
-		list = append(list, "Files cannot be moved from folder to folder: the kernel is older than Linux 5.19.")
-	}
 	if h.ABI > 0 && h.ABI < 3 {
 		list = append(list, "A run may empty its user's files by truncate(2): the kernel is older than Linux 6.2.")
 	}
 	if h.ABI > 0 && h.ABI < 5 {
 		list = append(list, "A run may send ioctl(2) to devices that it may read: the kernel is older than Linux 6.10.")
+	}
+	return list
+}
+
+// Missing says in sentences what programs miss at level Standard on this host although it would do no harm.
+func (h Host) Missing() []string {
+	list := []string{
+		"There are no Unix sockets but pairs, and no UDP without the full network: what needs them, such as Gradle or nscd, fails or does without.",
+		"There is no /dev/shm: what needs it, such as the locks of Python's multiprocessing, fails unless sandbox.write has it; then it is the host's.",
+		"Processes cannot be traced: debuggers, strace and LeakSanitizer fail.",
+		"Programs of another architecture, such as those of 32 bits, are ended at once by SIGSYS.",
+		"Root has no capabilities: tar needs --no-same-owner for archives of others.",
+	}
+	if h.ABI > 0 && h.ABI < 2 {
+		list = append(list, "Files cannot be moved from folder to folder: the kernel is older than Linux 5.19.")
 	}
 	return list
 }
