@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -163,6 +164,9 @@ func (a acting) do(act string, args []string) (string, error) {
 			}
 		})
 		return device, errors.Join(err, failure)
+	case "run": // a program
+		out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+		return string(out), err
 	case "terminal": // a new one, its other side opened by path
 		f, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 		if err != nil {

@@ -56,8 +56,8 @@ type Policy struct {
 	Host *Host
 
 	// FullNetwork allows TCP and UDP to every address, those of the host included. Without it a run may connect by TCP to
-	// Ports of 127.0.0.1 and to what it serves itself on a loopback address; what it serves takes connections of this host
-	// only.
+	// Ports of 127.0.0.1 and to what it serves itself on a loopback address; what it serves takes connections by the
+	// loopback only.
 	FullNetwork bool
 	// Ports are such as that of the run's endpoint. At level Strict they are 1024 or more: see Start.Listeners.
 	Ports []uint16

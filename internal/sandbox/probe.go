@@ -78,7 +78,7 @@ func (h Host) NotHeld(level Level) []string {
 		"A run may open terminals of its user in /dev/pts, read what is typed there and print to them, unless sandbox.hide has /dev/pts.",
 		"A run may use System V shared memory, semaphores and message queues of its user's other processes.",
 		"A run may change the scheduling of its user's other processes: processors, policy and the priority of input and output.",
-		"A run may listen on every free port of the host; connections come from this host only, unless the network is full.",
+		"A run may listen on every free port of the host; connections come by the loopback only, unless the network is full.",
 		"What a run serves on the loopback, every program of the host may connect to, other runs excepted.",
 		"A process that leaves the run's session is found and ended by the scheduler, not by the kernel.",
 		"A run may attack the kernel by all calls that are not refused.",

@@ -53,6 +53,12 @@ func realDir(t testing.TB) string {
 // startRun starts a run, which ends with the test.
 func startRun(t testing.TB, p *Policy, extra ...*os.File) *run {
 	t.Helper()
+	return startRunWith(t, p, extra, func(*exec.Cmd) {})
+}
+
+// startRunWith is startRun with a change to how the process is started.
+func startRunWith(t testing.TB, p *Policy, extra []*os.File, change func(*exec.Cmd)) *run {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +68,7 @@ func startRun(t testing.TB, p *Policy, extra ...*os.File) *run {
 	r.start, r.cmd = confined(t, p, extra, exe)
 	r.cmd.Env = append(os.Environ(), helperEnv+"=acts")
 	r.cmd.Stderr = os.Stderr
+	change(r.cmd)
 	in, err := r.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
