@@ -72,6 +72,7 @@ func TestFiles(t *testing.T) {
 
 	r.can("read", "/etc/passwd")
 	r.can("list", "/usr/bin")
+	r.can("list", "/etc")
 	r.can("read", "/proc/self/status")
 	r.can("read", "/proc/sys/kernel/ostype")
 	r.cannot(denied, "append", "/proc/sys/kernel/core_pattern")
@@ -88,6 +89,16 @@ func TestFiles(t *testing.T) {
 	if os.Getuid() == 0 {
 		r.cannot(denied, "read", "/etc/shadow")
 	}
+}
+
+// TestHiddenDevice: devices are granted like other files, so they can be hidden.
+func TestHiddenDevice(t *testing.T) {
+	p, _ := typical(t)
+	p.Hide = append(p.Hide, "/dev/pts", "/dev/ptmx")
+	r := startRun(t, p)
+	r.cannot(syscall.EACCES, "terminal")
+	r.cannot(syscall.EACCES, "list", "/dev/pts")
+	r.can("device", "/dev/null")
 }
 
 // TestWriteMustExist: a folder that is to be written and is not there is a mistake; one that is to be read is none.
@@ -222,7 +233,7 @@ func TestCalls(t *testing.T) {
 		{unix.SYS_UNSHARE, unix.CLONE_FS},
 		{unix.SYS_PERSONALITY, 0xffffffff},
 		{unix.SYS_PERSONALITY, addrNoRandomize},
-		{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, 5},
+		{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, 19}, // which everybody may
 		{unix.SYS_MEMFD_CREATE, 0x400000},
 	}
 	for _, args := range allowed {

@@ -24,14 +24,18 @@ func SystemSecrets() []string {
 		return nil
 	}
 	list := []string{
-		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/security/opasswd",
-		"/etc/ssl/private", "/etc/pki/tls/private", "/etc/letsencrypt", "/etc/kubernetes", "/etc/docker", "/etc/rancher",
+		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/security/opasswd",
+		"/etc/pki/tls/private", "/etc/letsencrypt", "/etc/kubernetes", "/etc/docker", "/etc/rancher",
 		"/etc/wireguard", "/etc/openvpn", "/etc/ipsec.secrets", "/etc/ppp", "/etc/NetworkManager/system-connections", "/etc/krb5.keytab",
 		"/sys/kernel/debug", "/sys/kernel/tracing",
 	}
-	keys, err := filepath.Glob("/etc/ssh/ssh_host_*_key")
-	if err != nil { // only for a bad pattern
-		panic(err)
+	// Of these folders, which most systems have, only the files: with a hidden folder in it /etc could not be listed.
+	for _, pattern := range []string{"/etc/sudoers.d/*", "/etc/ssl/private/*", "/etc/ssh/ssh_host_*_key"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil { // only for a bad pattern
+			panic(err)
+		}
+		list = append(list, files...)
 	}
-	return append(list, keys...)
+	return list
 }
