@@ -133,6 +133,8 @@ func TestOtherProcesses(t *testing.T) {
 			r.told(Denial{Call: "ptrace", Detail: "request 0x10", Hostile: true})
 			r.cannot(syscall.EPERM, "call", number(unix.SYS_PRLIMIT64), strconv.Itoa(pid), number(unix.RLIMIT_CORE), "0x400000")
 			r.can("call", number(unix.SYS_PRLIMIT64), "0", number(unix.RLIMIT_CORE), "0")
+			pidfd := r.can("call", number(unix.SYS_PIDFD_OPEN), strconv.Itoa(pid), "0")
+			r.cannot(syscall.EPERM, "call", number(unix.SYS_PIDFD_GETFD), pidfd, "0", "0")
 		})
 	}
 	r.can("kill", strconv.Itoa(r.cmd.Process.Pid), "0")

@@ -10,7 +10,9 @@ import (
 func SystemFiles() []string {
 	return []string{
 		"/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt",
-		"/proc", "/sys", // what belongs to other processes Landlock keeps closed; neither may be written
+		"/proc", // where Landlock keeps closed what belongs to other processes
+		// Of /sys all but the kernel's insides.
+		"/sys/block", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/firmware", "/sys/fs", "/sys/hypervisor", "/sys/kernel/mm", "/sys/module",
 		"/nix/store", "/run/current-system", "/gnu/store", // systems whose programs are there
 		"/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", // what /etc/resolv.conf leads to
 		"/var/lib/ca-certificates", "/var/lib/alternatives",
@@ -27,7 +29,6 @@ func SystemSecrets() []string {
 		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/security/opasswd",
 		"/etc/pki/tls/private", "/etc/letsencrypt", "/etc/kubernetes", "/etc/docker", "/etc/rancher",
 		"/etc/wireguard", "/etc/openvpn", "/etc/ipsec.secrets", "/etc/ppp", "/etc/NetworkManager/system-connections", "/etc/krb5.keytab",
-		"/sys/kernel/debug", "/sys/kernel/tracing",
 	}
 	// Of these folders, which most systems have, only the files: with a hidden folder in it /etc could not be listed.
 	for _, pattern := range []string{"/etc/sudoers.d/*", "/etc/ssl/private/*", "/etc/ssh/ssh_host_*_key"} {
