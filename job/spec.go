@@ -178,7 +178,7 @@ type Workspace struct {
 type Isolation string
 
 const (
-	// Worktree: a git worktree on a branch of its own, from a git repository.
+	// Worktree: a working tree on a branch of its own, from a git repository.
 	Worktree Isolation = "worktree"
 	// Direct: the folder itself. The job changes the user's files.
 	Direct Isolation = "direct"

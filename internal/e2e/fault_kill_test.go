@@ -236,8 +236,9 @@ func (b *bench) awaitSleeps() {
 	b.eventually("the scripts' sleeps run", func() bool { return len(sleeping(b.stray)) == len(b.stray) })
 }
 
-// TestHalfMadeWorktree: what a git that was killed in `worktree add` leaves
-// makes every further `worktree add` fail, until somebody removes it.
+// TestHalfMadeWorktree: what a git of an earlier version that was killed in
+// `worktree add` leaves makes every git fail that lists worktrees, until somebody
+// removes it.
 func TestHalfMadeWorktree(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -117,7 +117,7 @@ func TestRealWorkBecomesAPatch(t *testing.T) {
 		}
 		refs := strings.Fields(b.git("for-each-ref", "--format=%(refname)"))
 		for _, ref := range refs {
-			if ref != "refs/heads/main" && !strings.HasPrefix(ref, "refs/heads/agentsched/edit") {
+			if ref != "refs/heads/main" && !strings.HasPrefix(ref, "refs/heads/agentsched/edit") && !strings.HasPrefix(ref, "refs/agentsched-start/edit") {
 				b.fatalf("branches and tags: %v; want main and the job's own", refs)
 			}
 		}

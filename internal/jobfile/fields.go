@@ -144,7 +144,7 @@ func (e *entry) SetDefaults() { e.Limits.SetDefaults() }
 type workspace struct {
 	// A folder that exists, and not the state directory or one within it.
 	Path string `yaml:"path" otherwise:"required, except with none"`
-	// `worktree`: a git worktree on a branch of its own, which holds a commit of the work in the end.
+	// `worktree`: a working tree with a .git of its own, on a branch of its own, which in the end holds a commit of the work in your repository, too.
 	// `copy`: a copy of the folder. `direct`: the folder itself, so the job changes your files; one
 	// job at a time works in it or in a folder within, also of several schedulers. `none`: an empty
 	// folder.

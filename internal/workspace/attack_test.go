@@ -283,8 +283,8 @@ func TestSettingsOfTheRepository(t *testing.T) {
 		if got := h.collect(ws); len(got.Files) > 0 || len(got.Notes) > 0 {
 			t.Errorf("%s: nothing was changed, but %v, notes %q", c.spec.Isolation, got.Files, got.Notes)
 		}
-		h.git(ws.Root, "config", "filter.e.clean", "program")
-		h.git(ws.Root, "config", "branch.main.remote", "origin")
+		h.git(h.repo, "config", "filter.e.clean", "program")
+		h.git(h.repo, "config", "branch.main.remote", "origin")
 		h.write(h.repo, map[string]string{".git/info/attributes": "* filter=e\n", ".git/hooks/pre-commit": "#!/bin/sh\n"})
 		got := h.collect(ws)
 		if changed(got) != c.files || got.Patch != "" {
@@ -382,24 +382,42 @@ func TestFilesOfGitThatDoNotEnd(t *testing.T) {
 	id := job.NewID()
 	ws := h.prepare(id, h.spec(job.Worktree), false)
 	h.write(ws.Root, map[string]string{"a": "2"})
-	index := h.git(ws.Root, "rev-parse", "--git-path", "index")
-	if err := os.Truncate(index, maxIndex+1); err != nil {
-		t.Fatal(err)
+	own := filepath.Join(ws.Root, ".git")
+	ruin := map[string]func(path string) error{
+		"a pipe":         func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"an endless one": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"a device":       func(path string) error { return os.Symlink("/dev/zero", path) },
 	}
-	changes := h.collect(ws)
-	if changed(changes) != "modified a" || !strings.Contains(strings.Join(changes.Notes, "\n"), "/index is not a file of at most") {
-		t.Errorf("changed %s, notes %q", changed(changes), changes.Notes)
+	for what, make := range ruin {
+		for _, name := range []string{"HEAD", "index", "config", "packed-refs", "refs/heads/" + ws.Branch, "refs/heads/more", "logs/refs/stash", "objects/info/alternates", "objects/ab/" + strings.Repeat("c", 38), "objects/pack/pack-" + strings.Repeat("d", 40) + ".pack"} {
+			path := filepath.Join(own, name)
+			os.Remove(path)
+			os.MkdirAll(filepath.Dir(path), 0o755)
+			if err := make(path); err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(what, "an endless") && !strings.HasPrefix(name, "objects/") {
+				if err := os.Truncate(path, 1<<40); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := h.collect(ws); changed(got) != "modified a" || got.Commit == nil {
+			t.Errorf("%s: %+v", what, got)
+		}
 	}
-	link := filepath.Join(ws.Root, ".git")
-	if err := os.Remove(link); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mkfifo(link, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	h.prepare(id, h.spec(job.Worktree), false)
-	if got := h.read(link); !strings.HasPrefix(got, "gitdir: ") {
-		t.Errorf("the link holds %q", got)
+	for what, make := range ruin {
+		if err := os.RemoveAll(own); err != nil {
+			t.Fatal(err)
+		}
+		if err := make(own); err != nil {
+			t.Fatal(err)
+		}
+		h.collect(ws)
+		h.prepare(id, h.spec(job.Worktree), false)
+		if got := h.git(ws.Root, "rev-parse", "--abbrev-ref", "HEAD"); got != ws.Branch {
+			t.Errorf("%s in the place of .git: HEAD is %s", what, got)
+		}
 	}
 }
 

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,116 +16,137 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// The branch of a worktree gets a commit of what the job has made, so that it can
-// be merged and pushed like any other. Collect makes it (commitWork). An agent that
-// goes on in the worktree later finds its branch and its index as it left them
-// (uncommit), and the next commit is a child of this one.
+// A job with a worktree has a branch in the user's repository, agentsched/NAME-ID,
+// from when Collect makes a commit of its work (commitWork), so that it can be merged
+// and pushed like any other. The agent's own branch is in its own git directory, and
+// no commit of ours goes there: an agent that goes on in the worktree finds its branch
+// and its index as it left them, and the next commit of ours is a child of this one.
 
 // committed is what Collect last did to the branch of a worktree.
 type committed struct {
 	ID   string `json:"id"`            // the commit of the work
 	Tree string `json:"tree"`          // its tree
-	Old  string `json:"old,omitempty"` // what the branch was at before, "" if it was gone
-	// Index is set if the worktree's index was replaced; agentIndex is what it was.
+	Old  string `json:"old,omitempty"` // what the agent's branch was at, "" if it was gone
+	// Index says of a linked worktree that its index was replaced; agentIndex is what
+	// it was.
 	Index bool `json:"index,omitempty"`
 }
 
-func (m *Manager) agentIndex(rec *record) string {
-	return filepath.Join(m.home(rec.Job), "agent.index")
-}
-
-// commitWork makes the branch of n's worktree hold what n holds. The parent is
-// what the branch is at, with the commits that the agent made itself; if it is
-// gone, the start. Nothing is committed that is there already; without any work
-// the result is nil.
+// commitWork makes the job's branch hold what n holds. The parent is what the agent
+// has checked out, with the commits that it made itself; if there is nothing, the
+// start. Commits that came onto the branch in other ways stay below. Nothing is
+// committed that is there already; without any work the result is nil.
 //
 // It is made of plumbing: no hook, signature or filter takes part. Objects come
 // first and the branch last, so that a process killed in between leaves nothing
 // but objects without a reference.
-func (m *Manager) commitWork(ctx context.Context, n *present, held heldLocks) (*job.Commit, error) {
+func (m *Manager) commitWork(ctx context.Context, n *present, held heldLocks) (c *job.Commit, notes []string, err error) {
 	rec := n.rec
 	ref := "refs/heads/" + rec.Branch
-	if err := noLinks(rec.Repo.Common, ref, "logs/"+ref, filepath.Join("worktrees", rec.Folder, "index")); err != nil {
-		return nil, err
+	if err := noLinks(rec.Repo.Common, ref, "logs/"+ref); err != nil {
+		return nil, nil, err
 	}
 	repo := rec.Repo.at(m, held).with("GIT_NO_REPLACE_OBJECTS=1").with(identity...)
-	old, err := repo.refAt(ctx, ref)
+	at, folder, err := repo.branchAt(ctx, rec.Branch)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	start := cmp.Or(rec.Stacked, rec.StartCommit)
+	agents, notes, err := m.agentsTip(ctx, rec, held)
+	if err != nil {
+		return nil, nil, err
+	}
+	tip := cmp.Or(agents, start)
 	before := rec.Committed
-	tip := cmp.Or(old, rec.Stacked, rec.StartCommit)
-	if before != nil && before.Old == old && n.git.run(ctx, nil, nil, "cat-file", "-e", before.ID) == nil {
-		tip = before.ID // uncommit has moved the branch back
+	below := []string{at}
+	if before != nil {
+		below = []string{before.ID, at} // may have been pushed
 	}
+	tip, others := repo.join(ctx, tip, below)
 	tree, err := n.git.out(ctx, "rev-parse", "--verify", "--quiet", tip+"^{tree}")
 	if err != nil {
-		return nil, fmt.Errorf("read commit %s: %w", tip, err)
+		return nil, notes, fmt.Errorf("read commit %s: %w", tip, err)
 	}
-	if tip == cmp.Or(rec.Stacked, rec.StartCommit) && n.tree == rec.StartTree {
-		return nil, nil
+	if tip == start && n.tree == rec.StartTree {
+		return nil, notes, nil
 	}
-	c := &job.Commit{Branch: rec.Branch, ID: tip, Before: old}
-	if tree != n.tree {
-		parents := []string{"-p", tip}
-		if before != nil && tip != before.ID && n.git.run(ctx, nil, nil, "merge-base", "--is-ancestor", before.ID, tip) != nil &&
-			n.git.run(ctx, nil, nil, "cat-file", "-e", before.ID) == nil {
-			parents = append(parents, "-p", before.ID) // may have been pushed
+	c = &job.Commit{Branch: rec.Branch, ID: tip, Before: agents}
+	if at != "" && (before == nil || at != before.ID) {
+		c.Before = at
+	}
+	if tree != n.tree || len(others) > 0 {
+		args := []string{"commit-tree", n.tree, "-m", subject(rec), "-m", "Agentsched-Job: " + string(rec.Job), "-p", tip}
+		for _, o := range others {
+			args = append(args, "-p", o)
 		}
-		args := append([]string{"commit-tree", n.tree, "-m", subject(rec), "-m", "Agentsched-Job: " + string(rec.Job)}, parents...)
 		if c.ID, err = n.git.with(identity...).out(ctx, args...); err != nil {
-			return nil, err
+			return nil, notes, err
 		}
 		if err := m.handOver(ctx, n, repo, tree, c.ID); err != nil {
-			return nil, fmt.Errorf("copy the objects into the repository: %w", err)
+			return nil, notes, fmt.Errorf("copy the objects into the repository: %w", err)
 		}
 	}
-	if c.ID == old {
-		if before == nil || c.ID != before.ID {
-			return c, nil
-		}
-		c.Before = before.Old
-		if m.isAgentIndex(rec) { // killed before it was replaced
-			err = replaceIndex(n.git.index(), filepath.Join(rec.Admin, "index"))
-		}
-		return c, err
+	if c.ID == at {
+		return c, notes, nil
 	}
-	done := &committed{ID: c.ID, Tree: n.tree, Old: old}
-	admin := filepath.Join(rec.Admin, "index")
-	if m.onBranch(rec) {
-		if err := copyIndex(admin, m.agentIndex(rec)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		} else {
-			done.Index = err == nil
-		}
+	if folder != "" {
+		return nil, notes, fmt.Errorf("it is checked out in %s; switch to another branch there, and collect again", folder)
 	}
-	rec.Committed = done
+	rec.Committed = &committed{ID: c.ID, Tree: n.tree, Old: agents}
 	if err := m.writeRecord(rec); err != nil {
-		return nil, err
+		return nil, notes, err
 	}
-	if err := repo.moveRef(ctx, ref, c.ID, old, "work of job "+string(rec.Name)); err != nil {
+	if err := repo.moveRef(ctx, ref, c.ID, at, "work of job "+string(rec.Name)); err != nil {
 		rec.Committed = before
-		return nil, errors.Join(fmt.Errorf("move the branch: %w", err), m.writeRecord(rec))
+		return nil, notes, errors.Join(fmt.Errorf("move the branch: %w", err), m.writeRecord(rec))
 	}
-	if done.Index {
-		if err := replaceIndex(n.git.index(), admin); err != nil {
-			return c, fmt.Errorf("write the worktree's index, so that git status is clean there: %w", err)
-		}
-	}
-	return c, nil
+	return c, notes, nil
 }
 
-// refAt returns the commit that ref is at, or "" if there is no such ref.
-func (g git) refAt(ctx context.Context, ref string) (string, error) {
-	text, err := g.out(ctx, "for-each-ref", "--format=%(objecttype) %(objectname)", ref)
-	if err != nil || text == "" {
-		return "", err
+// agentsTip returns the commit that the agent has checked out, which is in the user's
+// repository then, or "" and a note if that cannot be.
+func (m *Manager) agentsTip(ctx context.Context, rec *record, held heldLocks) (tip string, notes []string, err error) {
+	own, err := m.openOwnGit(rec)
+	if err != nil {
+		return "", nil, err
 	}
-	commit, ok := strings.CutPrefix(text, "commit ")
-	if !ok {
-		return "", fmt.Errorf("%s points to a %s, not to a commit", ref, text)
+	tip = own.tip(rec)
+	own.close()
+	if tip == "" || tip == rec.StartCommit || tip == rec.Stacked {
+		return tip, nil, nil
 	}
-	return commit, nil
+	err = m.importCommits(ctx, rec, tip, held)
+	if err == nil {
+		if g := rec.Repo.at(m, held); g.run(ctx, nil, new(bytes.Buffer), "merge-base", rec.StartCommit, tip) != nil {
+			err = errors.New("they do not follow from the commit that the job began with")
+		}
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", nil, err
+		}
+		return "", []string{fmt.Sprintf("the branch %s lacks the agent's own commits, and holds their work as one: %v", rec.Branch, err)}, nil
+	}
+	return tip, nil, nil
+}
+
+// join returns the commit that follows from tip and commits that were made from it
+// elsewhere, and which of these are no ancestors of that. Commits that do not exist
+// are left out.
+func (g git) join(ctx context.Context, tip string, commits []string) (joined string, others []string) {
+	ancestor := func(a, b string) bool {
+		return a == b || g.run(ctx, nil, nil, "merge-base", "--is-ancestor", a, b) == nil
+	}
+	for _, c := range commits {
+		switch {
+		case c == "" || ancestor(c, tip):
+		case ancestor(tip, c):
+			tip = c
+		case g.run(ctx, nil, nil, "cat-file", "-e", c) == nil && !slices.Contains(others, c):
+			others = append(others, c)
+		}
+	}
+	return tip, slices.DeleteFunc(others, func(o string) bool { return ancestor(o, tip) })
 }
 
 // moveRef sets ref to a commit unless it is no longer at old, "" for none. A
@@ -165,86 +184,10 @@ func (m *Manager) handOver(ctx context.Context, n *present, repo git, below, com
 	if err != nil {
 		return err
 	}
-	if _, err := pack.Seek(0, 0); err != nil {
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	// As git itself does with what it has fetched.
-	const unpackLimit = 100
-	if len(ids) > unpackLimit {
-		return repo.run(ctx, pack, new(bytes.Buffer), "index-pack", "--stdin")
-	}
-	return repo.run(ctx, pack, nil, "unpack-objects", "-q")
-}
-
-// onBranch reports whether the worktree of rec has the job's branch checked out.
-func (m *Manager) onBranch(rec *record) bool {
-	head, err := readSmall(filepath.Join(rec.Admin, "HEAD"))
-	return err == nil && strings.TrimSpace(head) == "ref: refs/heads/"+rec.Branch
-}
-
-// uncommit gives a worktree back to its agent as it left it: the branch without
-// the commit of Collect, the index with what was staged and what was not. Where
-// the branch was moved or something was staged since, all stays as it is.
-func (m *Manager) uncommit(ctx context.Context, rec *record, held heldLocks) error {
-	done := rec.Committed
-	if done == nil || !done.Index || !m.onBranch(rec) {
-		return nil
-	}
-	if _, err := os.Stat(m.agentIndex(rec)); errors.Is(err, fs.ErrNotExist) {
-		return nil // it was given back
-	}
-	ref, admin := "refs/heads/"+rec.Branch, filepath.Join(rec.Admin, "index")
-	if err := noLinks(rec.Repo.Common, ref, "logs/"+ref, filepath.Join("worktrees", rec.Folder, "index")); err != nil {
-		return err
-	}
-	look := m.baseGit(m.basePath(rec), m.tree(rec), filepath.Join(m.home(rec.Job), "now.index"), held)
-	_, _ = os.Remove(look.index()+".lock"), os.Remove(look.index())
-	if err := copyIndex(admin, look.index()); err != nil {
-		return nil // it was removed: git makes a new one
-	}
-	defer os.Remove(look.index())
-	if !m.isAgentIndex(rec) { // it is so if Collect was killed
-		if tree, err := look.out(ctx, "write-tree", "--missing-ok"); err != nil || tree != done.Tree {
-			return ctx.Err()
-		}
-	}
-	repo := rec.Repo.at(m, held).with(identity...)
-	switch at, err := repo.refAt(ctx, ref); {
-	case err != nil:
-		return err
-	case at == done.ID && done.Old != "":
-		if err := repo.moveRef(ctx, ref, done.Old, done.ID, "job "+string(rec.Name)+" goes on"); err != nil {
-			return err
-		}
-	case at != done.Old:
-		return nil
-	}
-	if err := replaceIndex(m.agentIndex(rec), admin); err != nil {
-		return err
-	}
-	return os.Remove(m.agentIndex(rec)) // what the agent stages from here on stays
-}
-
-// isAgentIndex reports whether the worktree's index is the one that was kept.
-func (m *Manager) isAgentIndex(rec *record) bool {
-	kept, err := indexSum(m.agentIndex(rec))
-	if err != nil {
-		return false
-	}
-	now, err := indexSum(filepath.Join(rec.Admin, "index"))
-	return err == nil && kept == now
-}
-
-// indexSum returns the hash of an index, without holding all of it in memory.
-func indexSum(path string) (string, error) {
-	f, _, err := openBounded(path, maxIndex)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	_, err = io.Copy(h, io.LimitReader(f, maxIndex))
-	return string(h.Sum(nil)), err
+	return repo.takePack(ctx, pack)
 }
 
 // noLinks returns an error if one of the paths below dir leads through a symbolic

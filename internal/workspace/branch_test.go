@@ -63,8 +63,8 @@ func TestBranchHoldsTheWork(t *testing.T) {
 	if !strings.HasPrefix(subject, "fix: Mend [31mthe parser, long") || !strings.HasSuffix(subject, "…") || len([]rune(subject)) > maxSubject || !strings.Contains(message, "Agentsched-Job: "+string(ws.Job)) {
 		t.Errorf("message %q", message)
 	}
-	if got := h.git(ws.Root, "status", "--porcelain"); got != "" {
-		t.Errorf("status of the worktree:\n%s", got)
+	if got := h.git(ws.Root, "rev-parse", "HEAD", "refs/heads/"+ws.Branch); got != start+"\n"+start {
+		t.Errorf("the agent's own git is at %s", got)
 	}
 	origin := filepath.Join(t.TempDir(), "origin.git")
 	h.git(h.repo, "init", "-q", "--bare", origin)
@@ -155,7 +155,7 @@ func TestBranchFollowsOn(t *testing.T) {
 
 	// Made anew, it begins anew.
 	h.prepare(id, h.spec(job.Worktree), true)
-	if got := h.git(h.repo, "rev-parse", ws.Branch); got != ws.Start || h.collect(ws).Commit != nil {
+	if got := h.git(ws.Root, "rev-parse", ws.Branch); got != ws.Start || h.git(h.repo, "branch", "--list", ws.Branch) != "" || h.collect(ws).Commit != nil {
 		t.Errorf("the fresh branch is at %s, want %s", got, ws.Start)
 	}
 }
@@ -170,7 +170,7 @@ func TestBranchOfAnotherShape(t *testing.T) {
 	}{
 		"deleted": {func(h *house, ws *Workspace) {
 			h.git(ws.Root, "checkout", "-q", "--orphan", "new")
-			h.git(h.repo, "branch", "-q", "-D", ws.Branch)
+			h.git(ws.Root, "branch", "-q", "-D", ws.Branch)
 		}, "main", "", true},
 		"elsewhere": {func(h *house, ws *Workspace) { h.git(ws.Root, "checkout", "-q", "-b", "feature") }, "main", "", true},
 		"all committed": {func(h *house, ws *Workspace) {
@@ -182,7 +182,8 @@ func TestBranchOfAnotherShape(t *testing.T) {
 		}, "main", "", true},
 		"a link": {func(h *house, ws *Workspace) {
 			ref := filepath.Join(h.repo, ".git/refs/heads", ws.Branch)
-			os.Rename(ref, filepath.Join(h.out, "ref"))
+			h.write(h.out, map[string]string{"ref": h.git(h.repo, "rev-parse", "main") + "\n"})
+			os.MkdirAll(filepath.Dir(ref), 0o755)
 			os.Symlink(filepath.Join(h.out, "ref"), ref)
 		}, "", "is not a file", false},
 		"a linked log": {func(h *house, ws *Workspace) {
@@ -289,7 +290,7 @@ func TestBranchAfterKill(t *testing.T) {
 		if got := h.git(h.repo, "log", "--format=%an", ws.Branch); got != "agentsched\nAnn" {
 			t.Errorf("killed at git command %d: commits of\n%s", n, got)
 		}
-		if got := h.git(ws.Root, "status", "--porcelain"); got != "" {
+		if got := h.git(ws.Root, "status", "--porcelain"); got != status {
 			t.Errorf("killed at git command %d: status\n%s", n, got)
 		}
 	}

@@ -52,9 +52,8 @@ const (
 )
 
 // Collect writes a patch of everything that changed since the start into the
-// folder dir and remembers that it did, for Remove. A worktree's branch gets a
-// commit of it (see commitWork), and the worktree's index holds the same, so that
-// git status is clean there. No file of the workspace is touched.
+// folder dir and remembers that it did, for Remove. The branch of a job with a
+// worktree gets a commit of it (see commitWork). No file of the workspace is touched.
 func (m *Manager) Collect(ctx context.Context, ws *Workspace, dir string) (Changes, error) {
 	if m.leftNothing(ws) {
 		return Changes{}, nil
@@ -75,6 +74,11 @@ func (m *Manager) collect(ctx context.Context, id job.ID, dir string) (Changes, 
 	rec, err := m.readyRecord(id)
 	if err != nil {
 		return Changes{}, err
+	}
+	if rec.Spec.Isolation == job.Worktree && isDir(rec.Repo.Common) {
+		if err := m.adopt(ctx, rec, held); err != nil {
+			return Changes{}, err
+		}
 	}
 	settings, notes, err := m.changedSettings(ctx, rec, held)
 	if err != nil {
@@ -97,9 +101,18 @@ func (m *Manager) collect(ctx context.Context, id job.ID, dir string) (Changes, 
 		return Changes{}, err
 	}
 	if rec.Branch != "" {
-		if c.Commit, err = m.commitWork(ctx, n, held); err != nil {
+		commit, notes, err := m.commitWork(ctx, n, held)
+		c.Commit, c.Notes = commit, append(c.Notes, notes...)
+		if err != nil {
 			c.Notes = append(c.Notes, fmt.Sprintf("the patch holds the work, but the branch %s may not: %v", rec.Branch, err))
 		}
+	}
+	if rec.Spec.Isolation == job.Worktree && isDir(rec.Repo.Common) {
+		left, err := m.leftovers(ctx, rec, "", held)
+		if err != nil {
+			return Changes{}, err
+		}
+		c.Notes = append(c.Notes, left...)
 	}
 	return c, nil
 }
@@ -185,7 +198,7 @@ func (m *Manager) now(ctx context.Context, rec *record, held heldLocks) (*presen
 	// Of a git, and of a comparison, that were killed; we hold the job's lock.
 	_, _ = os.Remove(index+".lock"), os.Remove(index)
 	n := &present{rec: rec, git: m.baseGit(m.basePath(rec), m.tree(rec), index, held)}
-	written, marked, err := copyForLook(m.startIndex(rec), index, m.tree(rec), rec.Repo.hash)
+	marked, err := copyForLook(m.startIndex(rec), index, m.tree(rec), rec.Repo.hash)
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
@@ -200,10 +213,7 @@ func (m *Manager) now(ctx context.Context, rec *record, held heldLocks) (*presen
 	if err != nil {
 		return nil, err
 	}
-	n.git.believed = false // it may become the worktree's
-	if err := unbelieve(index, written); err != nil {
-		return nil, err
-	}
+	n.git.believed = false // no file is looked at any more
 	for _, f := range missed {
 		n.notes = append(n.notes, "not part of the patch: "+f)
 	}

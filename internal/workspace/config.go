@@ -24,6 +24,8 @@ type repoConfig struct {
 	// filters are those that only this configuration defines. The value says
 	// whether a file may not go without.
 	filters map[string]bool
+	// user is user.name and user.email, wherever they are configured.
+	user map[string]string
 }
 
 // maxConfig bounds what git prints of a configuration, in bytes.
@@ -45,10 +47,13 @@ func (m *Manager) readConfig(ctx context.Context, r *repo, held heldLocks) (*rep
 		return nil, fmt.Errorf("read the configuration of %s: %w", r.Common, err)
 	}
 	words := strings.Split(string(listed.buf), "\x00")
-	c := &repoConfig{filters: map[string]bool{}}
+	c := &repoConfig{filters: map[string]bool{}, user: map[string]string{}}
 	global := map[string]bool{}
 	for i := 0; i+1 < len(words); i += 2 {
 		name, value, _ := strings.Cut(words[i+1], "\n")
+		if name == "user.name" || name == "user.email" {
+			c.user[name] = value // the last one counts
+		}
 		filter, key := filterKey(name)
 		if scope := words[i]; scope != "local" && scope != "worktree" {
 			if key == "clean" || key == "smudge" || key == "process" {
@@ -270,8 +275,8 @@ func (m *Manager) changedSettings(ctx context.Context, rec *record, held heldLoc
 		}
 	}
 	var names []string
-	for _, path := range slices.Sorted(maps.Keys(now)) {
-		if was[path] == now[path] || rec.Spec.Isolation != job.Direct && everyday(path) {
+	for _, path := range slices.Sorted(maps.Keys(now)) { // info/refs is a list that gc writes
+		if was[path] == now[path] || path == "info/refs" || rec.Spec.Isolation != job.Direct && everyday(path) {
 			continue
 		}
 		change := job.FileChange{Path: ".git/" + path, Change: "modified"}

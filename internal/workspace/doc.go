@@ -1,8 +1,8 @@
 // Package workspace makes the folder that a job works in, finds out what
 // changed there, and brings it back to the user.
 //
-// Prepare makes a folder from a job's id, name and job.Workspace: a git worktree, the
-// user's own folder, a copy of it or an empty one. After the run Collect makes one patch
+// Prepare makes a folder from a job's id, name and job.Workspace: a worktree of a git
+// repository, the user's own folder, a copy of it or an empty one. After the run Collect makes one patch
 // with everything that differs from the start, whether the agent committed, staged or only
 // wrote it.
 //
@@ -15,9 +15,13 @@
 // each job has a private git directory (baseline.go) that borrows the objects
 // of the user's repository and adds its own. Comparing therefore works alike
 // for every isolation, with or without a repository, also after the agent
-// deleted .git or rewrote history. The user's repository gets nothing of it but
-// one commit, and its objects, on the branch of a worktree (branch.go): that can be
-// merged and pushed like any other.
+// deleted .git or rewrote history.
+//
+// A worktree is not one of `git worktree`: it has a git directory of its own
+// (owngit.go), in which the agent can do what it likes. When its work is collected,
+// the user's repository gets one commit of it on the job's branch (branch.go), which
+// can be merged and pushed like any other, and below that the commits that the agent
+// made itself, checked like those of a stranger (import.go).
 //
 // No git command of this package runs a program that a repository names, whether
 // in its configuration, its hooks or below it: filters come from the user's

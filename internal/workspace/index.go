@@ -5,10 +5,8 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"hash"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -111,18 +109,6 @@ var beyond = time.Unix(1<<31-1, 0)
 // believe lets git take every file of the index for unchanged that looks so.
 func believe(index string) error { return os.Chtimes(index, beyond, beyond) }
 
-// unbelieve undoes believe unless git has written the index since.
-func unbelieve(index string, written time.Time) error {
-	info, err := os.Stat(index)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.ModTime().Equal(beyond) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return os.Chtimes(index, written, written)
-}
-
 // hash returns the hash that the indexes of a repository end with. r may be nil.
 func (r *repo) hash() hash.Hash {
 	if r != nil && r.Format == "sha256" {
@@ -132,23 +118,23 @@ func (r *repo) hash() hash.Hash {
 }
 
 // copyForLook copies the index of the start for a comparison with the folder
-// tree, and returns when it was written. marked says that the files of which the
+// tree. marked says that the files of which the
 // second does not tell are marked if they changed, so that the copy can be
 // believed; an index of a form unknown here is copied as it is.
-func copyForLook(from, to, tree string, sum func() hash.Hash) (written time.Time, marked bool, err error) {
+func copyForLook(from, to, tree string, sum func() hash.Hash) (marked bool, err error) {
 	info, err := os.Stat(from)
 	if err != nil {
-		return time.Time{}, false, err
+		return false, err
 	}
 	b, err := os.ReadFile(from)
 	if err != nil {
-		return time.Time{}, false, err
+		return false, err
 	}
-	written, marked = info.ModTime(), smudge(b, tree, info.ModTime(), sum)
+	marked = smudge(b, tree, info.ModTime(), sum)
 	if err := os.WriteFile(to, b, 0o600); err != nil {
-		return time.Time{}, false, err
+		return false, err
 	}
-	return written, marked, os.Chtimes(to, written, written)
+	return marked, os.Chtimes(to, info.ModTime(), info.ModTime())
 }
 
 // smudge marks, as git itself does, the entries of an index of which the second
@@ -268,17 +254,4 @@ func varint(b []byte) (value, n int) {
 		}
 	}
 	return 0, 0
-}
-
-// replaceIndex puts a copy of an index in the place of another one.
-func replaceIndex(from, to string) error {
-	next := to + ".next"
-	if err := removeFile(next); err != nil {
-		return err
-	}
-	if err := copyIndex(from, next); err != nil {
-		return err
-	}
-	_ = os.Remove(to + ".lock") // of a git that was killed; the run is over
-	return os.Rename(next, to)
 }

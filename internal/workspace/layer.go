@@ -136,9 +136,9 @@ var identity = []string{
 }
 
 // commitPatch commits these files of the worktree of g, as they are, on top of
-// parent. HEAD of the worktree, and with it its branch, moves there. No hook and
-// no filter of the repository runs: g is what checkOut returned.
-func (g git) commitPatch(ctx context.Context, parent string, of job.Name, files []string) (commit string, err error) {
+// parent. The ref keep of repo, where parent is, moves there. No hook and no filter of the repository runs: g
+// is what checkOut returned.
+func (g git) commitPatch(ctx context.Context, repo git, keep, parent string, of job.Name, files []string) (commit string, err error) {
 	have, lack, err := sift(g.dir, files)
 	if err != nil {
 		return "", err
@@ -157,7 +157,5 @@ func (g git) commitPatch(ctx context.Context, parent string, of job.Name, files 
 	if commit, err = g.with(identity...).out(ctx, "commit-tree", tree, "-p", parent, "-m", message); err != nil {
 		return "", err
 	}
-	own := git{m: g.m, dir: g.dir, held: g.held}
-	_, err = own.with(identity...).out(ctx, "update-ref", "-m", message, "HEAD", commit, parent)
-	return commit, err
+	return commit, repo.moveRef(ctx, keep, commit, parent, message)
 }

@@ -192,7 +192,7 @@ func tryFlock(f *os.File, how int) error {
 }
 
 // heldLocks are our own short locks: one for each job's home, one for each
-// repository while worktrees are added to it. Every command that runs under
+// repository while branches are removed from it. Every command that runs under
 // them inherits their file descriptors, so that after a crash of this process
 // the next one waits until the last command that it left behind has ended.
 type heldLocks []*os.File

@@ -108,6 +108,11 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 		if err := m.discard(ctx, old, held); err != nil {
 			return nil, err
 		}
+		if old.Spec.Isolation == job.Worktree && old.Repo != nil && isDir(old.Repo.Common) {
+			if err := m.dropRefs(ctx, old, old.Spec != req.Spec, true, held); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if i := req.Spec.Isolation; i == job.Worktree || i == job.Copy {
 		spread(m.home(req.Job))
@@ -271,7 +276,10 @@ func (m *Manager) jobBase(ctx context.Context, rec *record, r *repo, held heldLo
 		return nil, fmt.Errorf("make a git folder to compare with: %w", err)
 	}
 	if r != nil {
-		rec.Settings, rec.Stash = settings(r, own), stashed(r)
+		rec.Settings = settings(r, own)
+		if rec.Spec.Isolation == job.Direct {
+			rec.Stash = stashed(r)
+		}
 	}
 	return own, nil
 }

@@ -152,7 +152,7 @@ func TestPrepareAgainAndFresh(t *testing.T) {
 				h.commit(ws.Root, "work")
 				h.git(ws.Root, "checkout", "-q", "-b", "elsewhere")
 				h.write(ws.Root, map[string]string{".gitignore": "ignored", "ignored": "i"})
-				h.write(h.repo, map[string]string{".git/worktrees/" + filepath.Base(ws.Root) + "/index.lock": ""})
+				h.write(ws.Root, map[string]string{".git/index.lock": ""})
 				h.commit(h.repo, "main moves on") // a second attempt must start where the first did
 			}
 			kept := state(t, ws.Root, false)
@@ -308,14 +308,14 @@ func TestReplacedIsRemovedLater(t *testing.T) {
 	}
 }
 
-func TestWorktreeLosesItsLink(t *testing.T) {
+func TestWorktreeLosesItsGit(t *testing.T) {
 	h := newHouse(t, map[string]string{"a": "1"})
 	id := job.NewID()
 	ws := h.prepare(id, h.spec(job.Worktree), false)
-	link := filepath.Join(ws.Root, ".git")
+	own := filepath.Join(ws.Root, ".git")
 	for name, ruin := range map[string]func(){
-		"removed":  func() { os.Remove(link) },
-		"replaced": func() { os.Remove(link); h.git(ws.Root, "init", "-q"); h.commit(ws.Root, "mine") },
+		"removed":  func() { os.RemoveAll(own) },
+		"replaced": func() { os.RemoveAll(own); h.git(ws.Root, "init", "-q"); h.commit(ws.Root, "mine") },
 	} {
 		ruin()
 		h.write(ws.Root, map[string]string{"a": name, "new": name})
@@ -324,13 +324,18 @@ func TestWorktreeLosesItsLink(t *testing.T) {
 		}
 		again := h.prepare(id, h.spec(job.Worktree), false)
 		if h.read(again.Root, "a") != name || h.git(again.Root, "rev-parse", "--abbrev-ref", "HEAD") != ws.Branch {
-			t.Errorf("%s: the worktree was not linked again", name)
+			t.Errorf("%s: its git was not made again", name)
 		}
 	}
-	// The user prunes: git has forgotten the worktree.
-	os.RemoveAll(filepath.Join(h.repo, ".git/worktrees"))
-	if _, err := h.m.Prepare(t.Context(), Request{Job: id, Name: "job", Spec: h.spec(job.Worktree)}); err == nil || !strings.Contains(err.Error(), "no longer knows") {
+	away := h.repo + "-away"
+	if err := os.Rename(h.repo, away); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.m.Prepare(t.Context(), Request{Job: id, Name: "job", Spec: h.spec(job.Worktree)}); err == nil || !strings.Contains(err.Error(), "is gone") {
 		t.Errorf("got %v", err)
+	}
+	if err := os.Rename(away, h.repo); err != nil {
+		t.Fatal(err)
 	}
 	if got := changed(h.collect(ws)); !strings.Contains(got, "added new") {
 		t.Errorf("collected %q", got)

@@ -30,8 +30,9 @@ type record struct {
 	Sub string `json:"sub,omitempty"`
 
 	Repo        *repo  `json:"repo,omitempty"`         // the user's repository, if any
-	Admin       string `json:"admin,omitempty"`        // the worktree's folder in Repo.Common/worktrees
-	Branch      string `json:"branch,omitempty"`       // without refs/heads/
+	Admin       string `json:"admin,omitempty"`        // of a linked worktree: its folder in Repo.Common/worktrees
+	Branch      string `json:"branch,omitempty"`       // of a worktree, without refs/heads/
+	Refs        string `json:"refs,omitempty"`         // hash of the packed-refs that a worktree began with
 	StartCommit string `json:"start_commit,omitempty"` // of a worktree
 	StartTree   string `json:"start_tree,omitempty"`   // "" means there is nothing to compare with
 	// Submodules maps the path of each submodule to the tree of what its

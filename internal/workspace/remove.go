@@ -34,9 +34,10 @@ func (e *UnsavedError) Error() string {
 	return e.Path + " is kept: " + e.Reason
 }
 
-// Remove deletes the job's workspace, its worktree and its branch. It refuses
-// with an *UnsavedError unless the workspace is as at the start or its content
-// is exactly what the last collected patch holds and that patch is still there.
+// Remove deletes the job's workspace and its branch. It refuses with an
+// *UnsavedError unless the workspace is as at the start or its content is exactly
+// what the last collected patch holds and that patch is still there, and if a
+// worktree has commits or stash entries that the repository lacks.
 // A branch with commits that neither another branch nor the patch holds is left
 // in the repository. A workspace that does not exist is no error. The user's own
 // folder (direct) is never deleted.
@@ -72,8 +73,8 @@ func (m *Manager) remove(ctx context.Context, id job.ID, opts RemoveOptions, hel
 	if err := m.discard(ctx, rec, held); err != nil {
 		return err
 	}
-	if rec.Branch != "" && dropBranch && isDir(rec.Repo.Common) {
-		if err := m.deleteBranch(ctx, rec, held); err != nil {
+	if rec.Spec.Isolation == job.Worktree && rec.Repo != nil && isDir(rec.Repo.Common) {
+		if err := m.dropRefs(ctx, rec, true, dropBranch, held); err != nil {
 			return err
 		}
 	}
@@ -123,24 +124,32 @@ func (m *Manager) saved(ctx context.Context, rec *record, opts RemoveOptions, he
 	if rec.Spec.Isolation != job.Worktree || !isDir(rec.Repo.Common) {
 		return false, nil
 	}
-	held2 := rec.Repo.at(m, held)
-	if head, err := readSmall(filepath.Join(rec.Admin, "HEAD")); err == nil && !strings.HasPrefix(head, "ref: ") {
+	g := rec.Repo.at(m, held)
+	if rec.Admin == "" {
+		left, err := m.leftovers(ctx, rec, "", held)
+		if err != nil {
+			return false, err
+		}
+		if len(left) > 0 {
+			return false, unsaved("%s", strings.Join(left, "; "))
+		}
+	} else if head, err := readSmall(filepath.Join(rec.Admin, "HEAD")); err == nil && !strings.HasPrefix(head, "ref: ") {
 		commit := strings.TrimSpace(head)
-		if !m.elsewhere(ctx, held2, rec, n, commit, "") {
+		if !m.elsewhere(ctx, g, rec, n, commit, "") {
 			return false, unsaved("commit %s is on no branch", commit)
 		}
 	}
 	if rec.Branch == "" {
 		return false, nil
 	}
-	tip, err := held2.out(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+rec.Branch)
-	if err != nil {
-		return false, nil // the agent removed it
+	tip, _, err := g.branchAt(ctx, rec.Branch)
+	if err != nil || tip == "" {
+		return false, nil // it was removed, or is something else by now
 	}
 	if done := rec.Committed; done != nil && tip == done.ID {
 		tip = cmp.Or(done.Old, rec.StartCommit) // the patch holds ours; it need not hold the agent's below it
 	}
-	return m.elsewhere(ctx, held2, rec, n, tip, "refs/heads/"+rec.Branch), nil
+	return m.elsewhere(ctx, g, rec, n, tip, "refs/heads/"+rec.Branch), nil
 }
 
 // merged reports whether the user has what the collected patch holds: it was
@@ -253,13 +262,23 @@ func checkPatch(s *saved) error {
 	return nil
 }
 
-func (m *Manager) deleteBranch(ctx context.Context, rec *record, held heldLocks) error {
+// dropRefs removes the ref that keeps the job's start, its branch, or both. A branch
+// that the user has checked out stays.
+func (m *Manager) dropRefs(ctx context.Context, rec *record, keep, branch bool, held heldLocks) error {
 	lock, err := m.lockRepo(ctx, rec.Repo)
 	if err != nil {
 		return err
 	}
 	defer lock.release()
 	g := rec.Repo.at(m, append(held[:len(held):len(held)], lock...))
+	if keep {
+		if err := g.run(ctx, nil, nil, "update-ref", "-d", keepRef(rec)); err != nil {
+			return fmt.Errorf("remove the ref %s: %w", keepRef(rec), err)
+		}
+	}
+	if !branch || rec.Branch == "" {
+		return nil
+	}
 	if _, err := g.out(ctx, "show-ref", "--verify", "--quiet", "refs/heads/"+rec.Branch); err != nil {
 		return nil
 	}

@@ -21,7 +21,7 @@ func TestRemove(t *testing.T) {
 	}{
 		{"untouched", job.Worktree, func(*house, *Workspace) {}, "", false},
 		{"ignored files only", job.Worktree, func(h *house, ws *Workspace) { h.write(ws.Root, map[string]string{"x.log": "x"}) }, "", false},
-		{"never collected", job.Worktree, change, "never collected", true},
+		{"never collected", job.Worktree, change, "never collected", false},
 		{"never collected", job.Copy, change, "never collected", false},
 		{"never collected", job.NoWorkspace, change, "never collected", false},
 		{"collected", job.Worktree, func(h *house, ws *Workspace) { change(h, ws); h.collect(ws) }, "", false},
@@ -53,7 +53,26 @@ func TestRemove(t *testing.T) {
 			h.commit(ws.Root, "detached")
 			h.write(ws.Root, map[string]string{"a": "1"})
 			h.collect(ws)
-		}, "is on no branch", true},
+		}, "", true},
+		{"commit after collecting", job.Worktree, func(h *house, ws *Workspace) {
+			change(h, ws)
+			h.collect(ws)
+			h.commit(ws.Root, "by a person, who says why")
+		}, `the branch "agentsched/job-`, true},
+		{"another branch of the agent's", job.Worktree, func(h *house, ws *Workspace) {
+			h.git(ws.Root, "checkout", "-q", "-b", "mine")
+			change(h, ws)
+			h.commit(ws.Root, "mine")
+			h.git(ws.Root, "checkout", "-q", ws.Branch)
+			h.git(ws.Root, "pack-refs", "--all")
+			h.collect(ws)
+		}, `the branch "mine"`, false},
+		{"a stash of the agent's", job.Worktree, func(h *house, ws *Workspace) {
+			change(h, ws)
+			h.git(ws.Root, "stash")
+			os.Remove(filepath.Join(ws.Root, "new"))
+			h.collect(ws)
+		}, "which is in the stash", false},
 		{"commit on a branch of the agent's", job.Worktree, func(h *house, ws *Workspace) {
 			h.git(ws.Root, "checkout", "-q", "-b", "mine")
 			change(h, ws)
@@ -61,7 +80,8 @@ func TestRemove(t *testing.T) {
 			h.collect(ws)
 		}, "", false},
 		{"branch checked out by the user", job.Worktree, func(h *house, ws *Workspace) {
-			h.git(ws.Root, "checkout", "-q", "--detach")
+			change(h, ws)
+			h.collect(ws)
 			h.git(h.repo, "checkout", "-q", ws.Branch)
 		}, "", true},
 		{"repository gone", job.Worktree, func(h *house, ws *Workspace) { os.RemoveAll(h.repo) }, "", false},

@@ -32,10 +32,7 @@ func (m *Manager) rescue(ctx context.Context, rec *record, dir string, held held
 		return m.setAside(rec, err)
 	}
 	defer n.close()
-	if n.tree == rec.StartTree && n.complete || rec.Saved.has(n.tree) {
-		return nil, nil
-	}
-	if n.tree != rec.StartTree {
+	if n.tree != rec.StartTree && !rec.Saved.has(n.tree) {
 		path, size, _, err := n.writePatch(ctx, dir, UncollectedName)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -45,10 +42,21 @@ func (m *Manager) rescue(ctx context.Context, rec *record, dir string, held held
 		}
 		notes = append(notes, fmt.Sprintf("an earlier attempt ended before its work was collected; it is kept in %s (%d bytes)", path, size))
 	}
-	if n.complete {
+	lost := n.notes
+	if n.complete || rec.Saved.has(n.tree) {
+		lost = nil
+	}
+	if rec.Spec.Isolation == job.Worktree && rec.Admin == "" && isDir(rec.Repo.Common) {
+		left, err := m.leftovers(ctx, rec, rec.Branch, held) // its own branch holds no more than the patch
+		if err != nil {
+			return notes, err
+		}
+		lost = append(lost, left...)
+	}
+	if len(lost) == 0 {
 		return notes, nil
 	}
-	more, err := m.setAside(rec, errors.New(strings.Join(n.notes, "; ")))
+	more, err := m.setAside(rec, errors.New(strings.Join(lost, "; ")))
 	return append(notes, more...), err
 }
 

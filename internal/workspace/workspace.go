@@ -79,7 +79,8 @@ type Workspace struct {
 	// the id of the snapshot's tree; "" when the folder was too large for one.
 	// It holds the patches of other jobs that the workspace began with.
 	Start string
-	// Branch is the worktree's own branch, "" without one.
+	// Branch is that of a worktree: of the agent in it, and of the user's repository
+	// once work was collected; "" without one.
 	Branch string
 	// Env is to be added to the worker's environment. It keeps git inside the
 	// workspace from finding a repository around the state directory.
@@ -143,7 +144,9 @@ func (m *Manager) workspace(rec *record) *Workspace {
 //	record.json   what the workspace is, the truth after a crash
 //	base/         the private git directory to compare with
 //	start.index   the git index of the start
-//	agent.index   that of the worktree before Collect committed its work
+//	agent.index   of a linked worktree only (linked.go)
+//	git.next/     a git directory for the worktree, half made
+//	import/       the objects of an agent's commits, while they are taken over
 //	NAME-SHORT/   the worktree, the copy or the empty folder; not for direct
 //	discarded-N/  an older one of these, until DropReplaced has removed it
 //
