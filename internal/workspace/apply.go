@@ -105,10 +105,13 @@ func (m *Manager) apply(ctx context.Context, patch job.Patch, target string, dry
 	if err != nil {
 		return Applied{}, fmt.Errorf("make a scratch git folder: %w", err)
 	}
-	if err := m.lendObjects(base, patch.Path); err != nil {
+	lent, err := m.lendObjects(base, patch.Path)
+	if err != nil {
 		return Applied{}, err
 	}
-	g := &merge{git: m.baseGit(base, root, filepath.Join(scratch, "index"), nil), patch: file, root: root, scratch: scratch, head: head}
+	in := m.baseGit(base, root, filepath.Join(scratch, "index"), nil).within(
+		slices.Concat([]string{root}, reads(own, r), lent), append([]string{scratch}, lfsStorage(r)...))
+	g := &merge{git: in, patch: file, root: root, scratch: scratch, head: head}
 	names, err := g.names(ctx)
 	if err != nil {
 		return Applied{}, err
@@ -254,25 +257,26 @@ func cUnquote(s string) string {
 // lendObjects lets base read the objects of the jobs that made the patches,
 // while those exist: a patch against files that were never committed can be
 // merged only with them.
-func (m *Manager) lendObjects(base string, patches ...string) error {
+func (m *Manager) lendObjects(base string, patches ...string) (lent []string, err error) {
 	made, err := m.madeBy(patches)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, rec := range made {
 		f, err := os.OpenFile(filepath.Join(base, "objects", "info", "alternates"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		lent = append(lent, borrowed(filepath.Join(m.basePath(rec), "objects"))...)
 		_, err = f.WriteString(cQuote(filepath.Join(m.basePath(rec), "objects")) + "\n")
 		if cerr := f.Close(); err == nil {
 			err = cerr
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return lent, nil
 }
 
 // madeBy returns the workspaces whose last collected patch is one of these files.

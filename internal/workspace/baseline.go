@@ -27,7 +27,7 @@ func (m *Manager) startIndex(rec *record) string {
 // now, before an agent can change it, but no filter of r's own unless filters of
 // repositories are trusted. r may be nil. It returns what r's configuration says.
 func (m *Manager) makeBase(ctx context.Context, base, tree string, r *repo, held heldLocks) (*repoConfig, error) {
-	own := new(repoConfig)
+	own := &repoConfig{files: userConfigFiles()}
 	if err := removeAll(base); err != nil {
 		return nil, err
 	}

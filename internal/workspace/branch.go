@@ -187,7 +187,7 @@ func (m *Manager) handOver(ctx context.Context, n *present, repo git, below, com
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return repo.takePack(ctx, pack)
+	return repo.takePack(ctx, n.rec.Repo, n.git.reach.read, pack)
 }
 
 // noLinks returns an error if one of the paths below dir leads through a symbolic

@@ -194,10 +194,15 @@ func (m *Manager) now(ctx context.Context, rec *record, held heldLocks) (*presen
 	if err := m.ensureBase(ctx, rec, held); err != nil {
 		return nil, err
 	}
-	index := filepath.Join(m.home(rec.Job), "now.index")
+	index := filepath.Join(m.basePath(rec), "now.index")
 	// Of a git, and of a comparison, that were killed; we hold the job's lock.
 	_, _ = os.Remove(index+".lock"), os.Remove(index)
-	n := &present{rec: rec, git: m.baseGit(m.basePath(rec), m.tree(rec), index, held)}
+	reads, err := m.readsOf(ctx, rec, held)
+	if err != nil {
+		return nil, err
+	}
+	n := &present{rec: rec, git: m.baseGit(m.basePath(rec), m.tree(rec), index, held).within(
+		append([]string{m.tree(rec)}, reads...), append([]string{m.basePath(rec)}, lfsStorage(rec.Repo)...))}
 	marked, err := copyForLook(m.startIndex(rec), index, m.tree(rec), rec.Repo.hash)
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err

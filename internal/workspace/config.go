@@ -26,6 +26,9 @@ type repoConfig struct {
 	filters map[string]bool
 	// user is user.name and user.email, wherever they are configured.
 	user map[string]string
+	// files are those of the user's and the system's configuration, and those that
+	// they, or this one, name for git to read.
+	files []string
 }
 
 // maxConfig bounds what git prints of a configuration, in bytes.
@@ -39,7 +42,7 @@ func (m *Manager) readConfig(ctx context.Context, r *repo, held heldLocks) (*rep
 	}
 	// A small file that includes another many times makes a large configuration.
 	listed := &head{max: maxConfig}
-	err := g.run(ctx, nil, listed, "config", "--list", "--show-scope", "-z")
+	err := g.run(ctx, nil, listed, "config", "--list", "--show-scope", "--show-origin", "-z")
 	if listed.more {
 		err = fmt.Errorf("it has more than %d bytes, with all that it includes", maxConfig)
 	}
@@ -47,15 +50,24 @@ func (m *Manager) readConfig(ctx context.Context, r *repo, held heldLocks) (*rep
 		return nil, fmt.Errorf("read the configuration of %s: %w", r.Common, err)
 	}
 	words := strings.Split(string(listed.buf), "\x00")
-	c := &repoConfig{filters: map[string]bool{}, user: map[string]string{}}
+	c := &repoConfig{filters: map[string]bool{}, user: map[string]string{}, files: userConfigFiles()}
 	global := map[string]bool{}
-	for i := 0; i+1 < len(words); i += 2 {
-		name, value, _ := strings.Cut(words[i+1], "\n")
+	for i := 0; i+2 < len(words); i += 3 {
+		name, value, _ := strings.Cut(words[i+2], "\n")
+		own := words[i] == "local" || words[i] == "worktree"
+		file := ""
+		if !own {
+			file = configFile(strings.TrimPrefix(words[i+1], "file:"))
+		}
+		if name == "core.excludesfile" || name == "core.attributesfile" {
+			c.addFile(configFile(value))
+		}
+		c.addFile(file)
 		if name == "user.name" || name == "user.email" {
 			c.user[name] = value // the last one counts
 		}
 		filter, key := filterKey(name)
-		if scope := words[i]; scope != "local" && scope != "worktree" {
+		if !own {
 			if key == "clean" || key == "smudge" || key == "process" {
 				global[filter] = true
 			}
@@ -77,6 +89,12 @@ func (m *Manager) readConfig(ctx context.Context, r *repo, held heldLocks) (*rep
 	}
 	maps.DeleteFunc(c.filters, func(filter string, _ bool) bool { return global[filter] })
 	return c, nil
+}
+
+func (c *repoConfig) addFile(path string) {
+	if path != "" && !slices.Contains(c.files, path) {
+		c.files = append(c.files, path)
+	}
 }
 
 // filterKey splits "filter.NAME.KEY".

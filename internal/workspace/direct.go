@@ -56,7 +56,7 @@ func (m *Manager) makeDirect(ctx context.Context, rec *record, held heldLocks) e
 	if err := m.writeRecord(rec); err != nil {
 		return err
 	}
-	return m.makeBounded(ctx, rec, rec.Repo, index, held)
+	return m.makeBounded(ctx, rec, rec.Repo, index, false, held)
 }
 
 // ignores reports whether .gitignore excludes the folder rel.
@@ -70,7 +70,7 @@ func (g git) ignores(ctx context.Context, rel string) (bool, error) {
 }
 
 // makeBounded is makeStart, but for folders that are too large to compare.
-func (m *Manager) makeBounded(ctx context.Context, rec *record, r *repo, index string, held heldLocks) error {
+func (m *Manager) makeBounded(ctx context.Context, rec *record, r *repo, index string, stacked bool, held heldLocks) error {
 	if r == nil {
 		large, err := m.tooLarge(ctx, m.tree(rec))
 		if err != nil {
@@ -85,7 +85,7 @@ func (m *Manager) makeBounded(ctx context.Context, rec *record, r *repo, index s
 	if err != nil {
 		return err
 	}
-	return m.makeStart(ctx, rec, r, own, index, held)
+	return m.makeStart(ctx, rec, r, own, index, stacked, held)
 }
 
 // plainIndex returns the path of the index of g's repository, or "" when it
@@ -182,7 +182,7 @@ func (m *Manager) makeCopy(ctx context.Context, rec *record, req Request, held h
 	if err := m.applyPatches(ctx, rec, req, held, func(job.Name, []string) error { return nil }); err != nil {
 		return err
 	}
-	return m.makeBounded(ctx, rec, r, index, held)
+	return m.makeBounded(ctx, rec, r, index, len(req.Patches) > 0, held)
 }
 
 // maxUnnamed is how often a lock is looked at again whose holder is not known: it

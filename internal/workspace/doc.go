@@ -25,7 +25,8 @@
 //
 // No git command of this package runs a program that a repository names, whether
 // in its configuration, its hooks or below it: filters come from the user's
-// configuration alone (config.go), and nothing is ever fetched (gitEnv).
+// configuration alone (config.go), and nothing is ever fetched (gitEnv). Those that
+// read what an agent wrote can be confined besides (confine.go).
 //
 // The package guarantees: the user's own branches, index and files are not touched, except by
 // isolation direct and by Apply, which changes working files only and either

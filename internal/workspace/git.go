@@ -38,6 +38,8 @@ type git struct {
 	env  []string
 	held heldLocks // locks that live on while a command does
 
+	reach *reach // what a confined command is granted; nil: it runs as the user
+
 	large *largeFiles // leaves them out of a snapshot; nil takes them
 	// believed says that a file is unchanged which looks so beside the index (see
 	// believe).
@@ -84,7 +86,12 @@ func (g git) run(ctx context.Context, stdin io.Reader, stdout io.Writer, args ..
 	// On SIGTERM git removes its lock files; on SIGKILL it leaves them.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
-	err := g.m.run(ctx, cmd)
+	var err error
+	if g.reach != nil && g.m.confined != nil {
+		err = g.m.confined(ctx, cmd, g.reach.read, g.reach.write)
+	} else {
+		err = g.m.run(ctx, cmd)
+	}
 	switch {
 	case err == nil:
 		return nil

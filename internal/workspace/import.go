@@ -76,6 +76,11 @@ func (m *Manager) importCommits(ctx context.Context, rec *record, tip string, he
 	}
 	// A file of a few bytes can claim to be an object of any size.
 	g := git{m: m, dir: dir, held: held, env: []string{"GIT_DIR=" + dir, "GIT_ALLOC_LIMIT=1g", "GIT_NO_REPLACE_OBJECTS=1"}}
+	reads, err := m.readsOf(ctx, rec, held)
+	if err != nil {
+		return err
+	}
+	g = g.within(reads, []string{dir})
 	for _, pack := range packs {
 		if err := g.run(ctx, nil, new(bytes.Buffer), "index-pack", pack); err != nil {
 			return err
@@ -97,7 +102,7 @@ func (m *Manager) importCommits(ctx context.Context, rec *record, tip string, he
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if err := user.with("GIT_ALLOC_LIMIT=1g").takePack(ctx, pack, "--strict"); err != nil {
+	if err := user.with("GIT_ALLOC_LIMIT=1g").takePack(ctx, rec.Repo, reads, pack, "--strict"); err != nil {
 		return err
 	}
 	if lacks, err := user.lacking(ctx, []string{tip}); err != nil || lacks[0] {
@@ -106,9 +111,11 @@ func (m *Manager) importCommits(ctx context.Context, rec *record, tip string, he
 	return nil
 }
 
-// takePack writes the objects of a pack into the repository of g: as git does with
-// what it has fetched, few of them each into a file of its own.
-func (g git) takePack(ctx context.Context, pack *os.File, how ...string) error {
+// takePack writes the objects of a pack into the repository r, of which g is a git: as
+// git does with what it has fetched, few of them each into a file of its own. It may
+// do no more there.
+func (g git) takePack(ctx context.Context, r *repo, reads []string, pack *os.File, how ...string) error {
+	g = g.within(append([]string{r.Common}, reads...), []string{r.Objects})
 	const unpackLimit = 100
 	var head [12]byte // "PACK", version, number of objects
 	if _, err := pack.ReadAt(head[:], 0); err != nil {

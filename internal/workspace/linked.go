@@ -132,7 +132,12 @@ func (m *Manager) uncommit(ctx context.Context, rec *record, held heldLocks) err
 	if err := noLinks(rec.Repo.Common, ref, "logs/"+ref, filepath.Join("worktrees", rec.Folder, "index")); err != nil {
 		return err
 	}
-	look := m.baseGit(m.basePath(rec), m.tree(rec), filepath.Join(m.home(rec.Job), "now.index"), held)
+	reads, err := m.readsOf(ctx, rec, held)
+	if err != nil {
+		return err
+	}
+	look := m.baseGit(m.basePath(rec), m.tree(rec), filepath.Join(m.basePath(rec), "now.index"), held).within(
+		append([]string{m.tree(rec)}, reads...), []string{m.basePath(rec)})
 	_, _ = os.Remove(look.index()+".lock"), os.Remove(look.index())
 	if err := copyIndex(admin, look.index()); err != nil {
 		return nil // it was removed: git makes a new one

@@ -276,7 +276,7 @@ func (m *Manager) jobBase(ctx context.Context, rec *record, r *repo, held heldLo
 		return nil, fmt.Errorf("make a git folder to compare with: %w", err)
 	}
 	if r != nil {
-		rec.Settings = settings(r, own)
+		rec.Settings, rec.Reads = settings(r, own), reads(own, r)
 		if rec.Spec.Isolation == job.Direct {
 			rec.Stash = stashed(r)
 		}
@@ -286,7 +286,8 @@ func (m *Manager) jobBase(ctx context.Context, rec *record, r *repo, held heldLo
 
 // makeStart takes the first snapshot. own is what the configuration of r says.
 // index is a git index to begin with, which saves reading every file; "" is none.
-func (m *Manager) makeStart(ctx context.Context, rec *record, r *repo, own *repoConfig, index string, held heldLocks) error {
+// stacked says that patches of other jobs were applied.
+func (m *Manager) makeStart(ctx context.Context, rec *record, r *repo, own *repoConfig, index string, stacked bool, held heldLocks) error {
 	base, tree, start := m.basePath(rec), m.tree(rec), m.startIndex(rec)
 	for _, stale := range []string{start, start + ".lock"} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -303,6 +304,13 @@ func (m *Manager) makeStart(ctx context.Context, rec *record, r *repo, own *repo
 		}
 	}
 	g := m.baseGit(base, tree, start, held)
+	if stacked { // what other agents have written is in it
+		reads, err := m.readsOf(ctx, rec, held)
+		if err != nil {
+			return err
+		}
+		g = g.within(append([]string{tree}, reads...), append([]string{m.home(rec.Job)}, lfsStorage(r)...))
+	}
 	var missed []string
 	var err error
 	// The files that git has just written are as its index says.

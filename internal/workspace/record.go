@@ -38,6 +38,8 @@ type record struct {
 	// Submodules maps the path of each submodule to the tree of what its
 	// folder held at the start.
 	Submodules map[string]string `json:"submodules,omitempty"`
+	// Reads are what a git that looks at the workspace reads of the user's (see reads).
+	Reads []string `json:"reads,omitempty"`
 	// Settings are those of Repo at the start, as hashes (see settings).
 	Settings map[string]string `json:"settings,omitempty"`
 	Stash    []string          `json:"stash,omitempty"` // that of Repo at the start (see stashed)

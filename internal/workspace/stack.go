@@ -45,11 +45,13 @@ func (m *Manager) applyPatches(ctx context.Context, rec *record, req Request, he
 	}
 	defer done()
 	base := filepath.Join(scratch, "base")
-	if _, err := m.makeBase(ctx, base, m.tree(rec), rec.Repo, held); err != nil {
+	own, err := m.makeBase(ctx, base, m.tree(rec), rec.Repo, held)
+	if err != nil {
 		return fmt.Errorf("make a scratch git folder: %w", err)
 	}
+	g := m.baseGit(base, m.tree(rec), filepath.Join(scratch, "index"), held).with(identity...)
 	s := &stack{
-		git:  m.baseGit(base, m.tree(rec), filepath.Join(scratch, "index"), held).with(identity...),
+		git:  g.within(reads(own, rec.Repo), append([]string{scratch, m.tree(rec)}, lfsStorage(rec.Repo)...)),
 		root: m.tree(rec), scratch: scratch, changed: map[string][]job.Name{},
 	}
 	var layers []*layer
@@ -62,9 +64,11 @@ func (m *Manager) applyPatches(ctx context.Context, rec *record, req Request, he
 		rec.Notes = append(rec.Notes, l.notes...)
 		layers, paths, s.files = append(layers, l), append(paths, p.Path), append(s.files, l.files...)
 	}
-	if err := m.lendObjects(base, paths...); err != nil {
+	lent, err := m.lendObjects(base, paths...)
+	if err != nil {
 		return err
 	}
+	s.git = s.also(lent...)
 	if err := s.load(ctx); err != nil {
 		return err
 	}

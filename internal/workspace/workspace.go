@@ -32,7 +32,12 @@ type Config struct {
 	// Run runs a helper command such as git to its end; nil means cmd.Run. It
 	// must leave cmd.ExtraFiles alone (see heldLocks).
 	Run func(ctx context.Context, cmd *exec.Cmd) error
-	Log zerolog.Logger
+	// Confined is Run for a command that reads what an agent wrote (see confine.go).
+	// Beside the system's own files it needs to read, and to write, these paths, which
+	// are absolute and of which some may not exist. It may add to cmd.ExtraFiles at the
+	// end. Nil means Run.
+	Confined func(ctx context.Context, cmd *exec.Cmd, read, write []string) error
+	Log      zerolog.Logger
 }
 
 // Manager makes and inspects workspaces. It has no state but its folders, so
@@ -44,12 +49,13 @@ type Manager struct {
 	// trustFilters is Config.TrustFilters.
 	trustFilters bool
 	run          func(context.Context, *exec.Cmd) error
+	confined     func(ctx context.Context, cmd *exec.Cmd, read, write []string) error
 	log          zerolog.Logger
 }
 
 // New returns a Manager. It touches nothing before its first use.
 func New(c Config) *Manager {
-	m := &Manager{root: c.Root, locks: c.Locks, trustFilters: c.TrustFilters, run: c.Run, log: c.Log}
+	m := &Manager{root: c.Root, locks: c.Locks, trustFilters: c.TrustFilters, run: c.Run, confined: c.Confined, log: c.Log}
 	m.folders = cmp.Or(c.Folders, c.Locks)
 	for _, p := range append([]string{c.Root, c.Locks, m.folders}, c.Exclude...) {
 		m.exclude = append(m.exclude, realOrSame(p))
@@ -95,6 +101,9 @@ type Workspace struct {
 	First bool
 
 	unrecorded bool // it began empty and without a record
+	tree       string
+	repo       *repo // the user's, if any
+	isolation  job.Isolation
 }
 
 // Open returns the workspace that an earlier Prepare made, or an error for
@@ -132,6 +141,10 @@ func (m *Manager) workspace(rec *record) *Workspace {
 	ws := &Workspace{
 		Job: rec.Job, Root: filepath.Join(tree, rec.Scope), Dir: filepath.Join(tree, rec.Scope, rec.Sub),
 		Start: cmp.Or(rec.Stacked, rec.StartCommit, rec.StartTree), Branch: rec.Branch, Notes: rec.Notes, Clashes: rec.Clashes, unrecorded: rec.unrecorded,
+		tree: tree, repo: rec.Repo, isolation: rec.Spec.Isolation,
+	}
+	if rec.Spec.Isolation == job.Direct {
+		ws.tree = ws.Root
 	}
 	if rec.Spec.Isolation != job.Direct {
 		ws.Env = []string{"GIT_CEILING_DIRECTORIES=" + m.home(rec.Job)}

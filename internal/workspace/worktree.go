@@ -61,6 +61,7 @@ func (m *Manager) makeWorktree(ctx context.Context, rec *record, req Request, he
 	if err != nil {
 		return fmt.Errorf("check out %s: %w", rec.StartCommit, m.explain(ctx, rec.Repo, err))
 	}
+	in = in.within(append([]string{m.tree(rec)}, rec.Reads...), append([]string{m.basePath(rec), filepath.Join(m.tree(rec), ".git"), rec.Repo.Objects}, lfsStorage(rec.Repo)...))
 	err = m.applyPatches(ctx, rec, req, held, func(of job.Name, files []string) error {
 		commit, err := in.commitPatch(ctx, g.with(identity...), keepRef(rec), cmp.Or(rec.Stacked, rec.StartCommit), of, files)
 		if err != nil {
@@ -75,7 +76,7 @@ func (m *Manager) makeWorktree(ctx context.Context, rec *record, req Request, he
 	if err := os.MkdirAll(filepath.Join(m.tree(rec), rec.Sub), 0o777); err != nil {
 		return err
 	}
-	return m.makeStart(ctx, rec, rec.Repo, own, m.ownIndex(rec), held)
+	return m.makeStart(ctx, rec, rec.Repo, own, m.ownIndex(rec), rec.Stacked != "", held)
 }
 
 // ownIndex is the index of the worktree's own git directory.
