@@ -31,7 +31,7 @@ type Changes struct {
 	// patch holds those. It is not bounded; see job.MaxFiles.
 	Files    []job.FileChange
 	DiffStat string // e.g. "2 files changed, 5 insertions(+)", "" when nothing changed
-	// Commit holds the work on the worktree's branch; nil without a branch, or work.
+	// Commit holds the work on the branch of a job with a worktree; nil without a branch, or work.
 	// Diff leaves it out.
 	Commit *job.Commit
 	// Notes tell the user what the patch lacks.

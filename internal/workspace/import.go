@@ -154,23 +154,25 @@ func (o *ownGit) copyObjects(ctx context.Context, to string) (packs []string, er
 			packs = append(packs, target)
 		}
 		n, err := o.copyFile(path, target, left)
-		if left -= n; err == nil && left <= 0 {
-			err = fmt.Errorf("the objects of the agent's git have more than %d MiB", maxImportBytes>>20)
-		}
+		left -= n
 		return err
 	})
 	return packs, err
 }
 
-// copyFile copies up to most bytes of a file.
+// copyFile copies a file of at most that many bytes.
 func (o *ownGit) copyFile(from, to string, most int64) (int64, error) {
 	in, err := o.root.OpenFile(from, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return 0, err
 	}
 	defer in.Close()
-	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
+	info, err := in.Stat()
+	if err != nil || !info.Mode().IsRegular() {
 		return 0, err // replaced since it was listed
+	}
+	if info.Size() > most {
+		return 0, fmt.Errorf("the objects of the agent's git have more than %d MiB", maxImportBytes>>20)
 	}
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -1,11 +1,17 @@
 package workspace
 
 import (
+	"bytes"
+	"compress/zlib"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/agentsched/agentsched/job"
@@ -130,6 +136,28 @@ func TestOwnGitInherits(t *testing.T) {
 			t.Errorf("%+v, notes %q", c.Commit, c.Notes)
 		}
 	})
+	t.Run("partial", func(t *testing.T) {
+		from := newHouse(t, map[string]string{"a": "1"})
+		from.write(from.repo, map[string]string{"a": "2"})
+		from.commit(from.repo, "second")
+		from.git(from.repo, "config", "uploadpack.allowFilter", "true")
+		from.git(from.repo, "config", "uploadpack.allowAnySHA1InWant", "true")
+		h := newHouse(t, nil)
+		h.git(h.repo, "clone", "-q", "--filter=blob:none", "file://"+from.repo, ".")
+		before := state(t, filepath.Join(h.repo, ".git", "objects"), true)
+		ws := h.prepare(job.NewID(), h.spec(job.Worktree), false)
+		if got := h.git(ws.Root, "show", "HEAD~1:a"); got != "1" { // fetched by the agent's own git
+			t.Errorf("the first a is %q", got)
+		}
+		if state(t, filepath.Join(h.repo, ".git", "objects"), true) != before {
+			t.Error("it was fetched into the user's repository")
+		}
+		h.write(ws.Root, map[string]string{"a": "3"})
+		mine := h.commit(ws.Root, "mine")
+		if c := h.collect(ws); c.Commit == nil || c.Commit.ID != mine || len(c.Notes) > 0 {
+			t.Errorf("%+v, notes %q", c.Commit, c.Notes)
+		}
+	})
 	t.Run("sparse", func(t *testing.T) {
 		h := newHouse(t, map[string]string{"in/a": "1", "out/b": "1"})
 		h.git(h.repo, "sparse-checkout", "set", "--cone", "in")
@@ -235,6 +263,39 @@ func TestHostileObjects(t *testing.T) {
 		"a broken pack": func(h *house, ws *Workspace) {
 			h.git(ws.Root, "commit", "-q", "--allow-empty", "-m", "mine")
 			h.write(ws.Root, map[string]string{".git/objects/pack/pack-" + strings.Repeat("a", 40) + ".pack": "PACK"})
+		},
+		"an object of any size": func(h *house, ws *Workspace) {
+			id := h.git(ws.Root, "commit-tree", "-p", "HEAD", "-m", "mine", "HEAD^{tree}")
+			h.git(ws.Root, "update-ref", "HEAD", id)
+			var b bytes.Buffer
+			z := zlib.NewWriter(&b)
+			fmt.Fprintf(z, "commit %d\x00tree", 1<<36)
+			z.Close()
+			path := ".git/objects/" + id[:2] + "/" + id[2:]
+			os.Remove(filepath.Join(ws.Root, path))
+			h.write(ws.Root, map[string]string{path: b.String()})
+		},
+		"a pack without end": func(h *house, ws *Workspace) {
+			h.git(ws.Root, "commit", "-q", "--allow-empty", "-m", "mine")
+			pack := ".git/objects/pack/pack-" + strings.Repeat("a", 40) + ".pack"
+			h.write(ws.Root, map[string]string{pack: "PACK"})
+			if err := os.Truncate(filepath.Join(ws.Root, pack), 1<<40); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"too many files": func(h *house, ws *Workspace) {
+			h.git(ws.Root, "commit", "-q", "--allow-empty", "-m", "mine")
+			for i := range maxImportFiles / 1000 {
+				dir := filepath.Join(ws.Root, ".git/objects", fmt.Sprintf("%02x", i))
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				for j := range 1000 {
+					if err := os.Symlink("x", filepath.Join(dir, fmt.Sprintf("%038x", j))); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
 		},
 		"a missing object": func(h *house, ws *Workspace) {
 			h.git(ws.Root, "update-ref", "HEAD", h.git(ws.Root, "commit-tree", "-p", "HEAD", "-m", "mine", "HEAD^{tree}"))
@@ -379,6 +440,64 @@ func (h *house) linked(ws *Workspace) *record {
 	return rec
 }
 
+// linkedWork makes ws a linked worktree with work in it, which an earlier version
+// may have collected: then it has replaced the index and moved the branch. It returns
+// the commit that the agent made.
+func (h *house) linkedWork(ws *Workspace, collected bool) (own string) {
+	h.t.Helper()
+	rec := h.linked(ws)
+	h.write(ws.Root, map[string]string{"mine": "m\n"})
+	own = h.commit(ws.Root, "the agent's")
+	h.write(ws.Root, map[string]string{"a": "2\n", "new": "n\n"})
+	h.git(ws.Root, "add", "a")
+	if !collected {
+		return own
+	}
+	if err := copyIndex(filepath.Join(rec.Admin, "index"), h.m.agentIndex(rec)); err != nil {
+		h.t.Fatal(err)
+	}
+	id := h.commit(ws.Root, "agentsched's")
+	rec.Committed = &committed{ID: id, Tree: h.git(h.repo, "rev-parse", id+"^{tree}"), Old: own, Index: true}
+	if err := h.m.writeRecord(rec); err != nil {
+		h.t.Fatal(err)
+	}
+	return own
+}
+
+// TestLinkedWorktreeAfterKill kills a process at each git command by which it gives a
+// linked worktree a git directory of its own.
+func TestLinkedWorktreeAfterKill(t *testing.T) {
+	h := newHouse(t, map[string]string{"a": "1\n"})
+	killed := 0
+	for n := 1; ; n++ {
+		ws := h.prepare(job.NewID(), h.spec(job.Worktree), false)
+		own := h.linkedWork(ws, true)
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), dieVariable+"="+strings.Join([]string{strconv.Itoa(n), "prepare", h.root, h.repo, string(ws.Job), string(job.Worktree)}, "|"))
+		out, err := cmd.CombinedOutput()
+		if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
+			t.Fatalf("child %d: %v\n%s", n, err, out)
+		}
+		h.prepare(ws.Job, h.spec(job.Worktree), false)
+		if got := h.git(ws.Root, "status", "--porcelain"); got != "M  a\n?? new" || h.git(ws.Root, "rev-parse", ws.Branch) != own {
+			t.Errorf("killed at git command %d: the agent finds\n%s", n, got)
+		}
+		if c := h.collect(ws); c.Commit == nil || c.Commit.Before != own || len(c.Notes) > 0 {
+			t.Errorf("killed at git command %d: %+v, notes %q", n, c.Commit, c.Notes)
+		}
+		if err == nil {
+			break
+		}
+		killed++
+	}
+	if killed < 5 {
+		t.Errorf("killed %d times, want several", killed)
+	}
+	if got := h.git(h.repo, "worktree", "list"); strings.Contains(got, "\n") {
+		t.Errorf("still linked: %s", got)
+	}
+}
+
 // TestLinkedWorktree: what an earlier version has left is resumed, collected and
 // removed.
 func TestLinkedWorktree(t *testing.T) {
@@ -414,23 +533,7 @@ func TestLinkedWorktree(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t, map[string]string{"a": "1\n"})
 			ws := h.prepare(job.NewID(), h.spec(job.Worktree), false)
-			rec := h.linked(ws)
-			own := ""
-			h.write(ws.Root, map[string]string{"mine": "m\n"})
-			own = h.commit(ws.Root, "the agent's")
-			h.write(ws.Root, map[string]string{"a": "2\n", "new": "n\n"})
-			h.git(ws.Root, "add", "a")
-			if c.collected {
-				if err := copyIndex(filepath.Join(rec.Admin, "index"), h.m.agentIndex(rec)); err != nil {
-					t.Fatal(err)
-				}
-				id := h.commit(ws.Root, "agentsched's")
-				tree := h.git(h.repo, "rev-parse", id+"^{tree}")
-				rec.Committed = &committed{ID: id, Tree: tree, Old: own, Index: true}
-				if err := h.m.writeRecord(rec); err != nil {
-					t.Fatal(err)
-				}
-			}
+			own := h.linkedWork(ws, c.collected)
 			before := h.git(h.repo, "rev-parse", "main")
 			c.do(h, ws)
 			if got := h.git(h.repo, "for-each-ref", "--format=%(refname)", "refs/heads/agentsched"); (got == "") != (c.branch < 0) {
