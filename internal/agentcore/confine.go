@@ -70,7 +70,7 @@ func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir st
 	c := &confinement{
 		held: Held{
 			Level: level, Spec: &e.submit.Spec, Settings: e.settings.Sandbox,
-			Workspace: ws.Dir, Own: []string{home, e.temp, filepath.Join(dir, "scratch")},
+			Own: []string{home, e.temp, filepath.Join(dir, "scratch")}, Unasked: e.session.can.Notify != nil,
 		},
 		folders: ConfinedFolders{Home: filepath.Join(home, "user"), Temp: e.temp},
 		notHeld: e.session.can.NotHeld(level),
@@ -81,12 +81,17 @@ func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir st
 		return nil, err
 	}
 	c.held.Cache = c.folders.Cache
+	c.held.Borrowed, c.held.Workspace = ws.Grants()
 	for _, pattern := range Hidden(c.user("HOME")) {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, fmt.Errorf("hide %s: %w", pattern, err)
 		}
-		c.held.Hidden = append(c.held.Hidden, paths...)
+		for _, path := range paths {
+			if !belowAny(path, []string{"/etc"}) { // see sandbox.SystemSecrets
+				c.held.Hidden = append(c.held.Hidden, path)
+			}
+		}
 	}
 	if err := c.serve(ctx, e, adapter); err != nil {
 		return nil, errors.Join(err, c.close())

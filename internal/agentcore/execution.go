@@ -36,9 +36,10 @@ type execution struct {
 	log      zerolog.Logger
 	secrets  *redact.Redactor
 
-	held   *confinement // nil if nothing holds the run
-	steps  *stepping
-	stream *streaming // nil if the run does not stream
+	held       *confinement // nil if nothing holds the run
+	workspaces *workspace.Manager
+	steps      *stepping
+	stream     *streaming // nil if the run does not stream
 
 	hurry    context.Context // done: skip the gentle stages of a stop
 	hurryNow context.CancelFunc
@@ -212,7 +213,11 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	if r := e.submit.Resolved; r != nil {
 		request.Patches = r.Patches
 	}
-	ws, err := e.session.workspaces.TrustFilters(e.settings.TrustFilters).Prepare(ctx, request)
+	e.workspaces = e.session.workspaces.TrustFilters(e.settings.TrustFilters)
+	if e.gitHeld() {
+		e.workspaces = e.workspaces.Confine(e.session.confinedGit)
+	}
+	ws, err := e.workspaces.Prepare(ctx, request)
 	if err != nil {
 		return e.notPrepared(ctx, started, err)
 	}
@@ -245,7 +250,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 func (e *execution) dropReplaced(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var dropping sync.WaitGroup
-	dropping.Go(func() { e.session.workspaces.DropReplaced(ctx, e.submit.Job) })
+	dropping.Go(func() { e.workspaces.DropReplaced(ctx, e.submit.Job) })
 	return func() {
 		cancel()
 		dropping.Wait()
@@ -360,7 +365,7 @@ func (e *execution) collect(run context.Context, ws *workspace.Workspace, dir st
 	ctx, cancel := e.collecting(run)
 	defer cancel()
 	began := time.Now()
-	changes, err := e.session.workspaces.Collect(ctx, ws, dir)
+	changes, err := e.workspaces.Collect(ctx, ws, dir)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -16,19 +16,14 @@ type Held struct {
 	Spec     *job.Spec
 	Settings ipc.Sandbox
 
-	Workspace string   // the folder that it works in
+	Workspace []string // the folder that it works in, which it may change if its job may edit
 	Borrowed  []string // what the workspace refers to and the run may read, such as git's objects
 	Own       []string // private folders and files of the run, which it may change: its home, its temporary files
 	Cache     string   // of its tenant, for toolchains; "" for none
 	Tools     []string // toolchains, and the folders of the worker's program, which it may read
 	Hidden    []string // what no run sees, whatever else is granted
 	Ports     []uint16 // of loopback that it may connect to
-}
-
-// system are the folders that every run may read: what programs are made of.
-var system = []string{
-	"/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap", "/proc", "/sys",
-	"/var/cache/fontconfig", "/var/lib/ca-certificates", "/var/lib/alternatives",
+	Unasked   bool     // the kernel cannot ask about connections
 }
 
 // Policy returns what the run may do. The strictest of configuration and job wins: a list of the job's narrows what the
@@ -39,10 +34,10 @@ func (h *Held) Policy() sandbox.Policy {
 		read = narrowed(slices.Concat(read, h.Settings.Write), h.Spec.Sandbox.Read)
 	}
 	p := sandbox.Policy{
-		Level: h.Level, Ports: h.Ports, FullNetwork: h.Spec.HasFullNetwork(),
-		Read:  slices.Concat(system, h.Tools, h.Borrowed, read),
+		Level: h.Level, NoNotifier: h.Unasked, Ports: h.Ports, FullNetwork: h.Spec.HasFullNetwork(),
+		Read:  slices.Concat(sandbox.SystemFiles(), h.Tools, h.Borrowed, read),
 		Write: slices.Concat(h.Own, narrowed(h.Settings.Write, h.Spec.Sandbox.Write)),
-		Hide:  slices.Concat(h.Hidden, h.Settings.Hide, h.Spec.Sandbox.Hide),
+		Hide:  slices.Concat(sandbox.SystemSecrets(), h.Hidden, h.Settings.Hide, h.Spec.Sandbox.Hide),
 	}
 	if h.Cache != "" {
 		p.Write = append(p.Write, h.Cache)
@@ -50,12 +45,10 @@ func (h *Held) Policy() sandbox.Policy {
 	refused := slices.Concat(h.Settings.Hide, h.Spec.Sandbox.Hide)
 	hidden := func(path string) bool { return belowAny(path, refused) }
 	p.Read, p.Write = slices.DeleteFunc(p.Read, hidden), slices.DeleteFunc(p.Write, hidden)
-	switch {
-	case h.Workspace == "":
-	case h.Spec.Can(job.CanEdit):
-		p.Write = append(p.Write, h.Workspace)
-	default:
-		p.Read = append(p.Read, h.Workspace)
+	if h.Spec.Can(job.CanEdit) {
+		p.Write = append(p.Write, h.Workspace...)
+	} else {
+		p.Read = append(p.Read, h.Workspace...)
 	}
 	for _, list := range []*[]string{&p.Read, &p.Write, &p.Hide} {
 		slices.Sort(*list)

@@ -73,7 +73,7 @@ func (e *execution) workHeld(ctx context.Context, ws *workspace.Workspace, dir s
 		outcome.Message = fmt.Sprintf("the answer does not satisfy the job's output schema: %v", err)
 		return outcome, nil
 	}
-	if left, err := e.session.workspaces.Unresolved(ws); err != nil || len(left) > 0 {
+	if left, err := e.workspaces.Unresolved(ws); err != nil || len(left) > 0 {
 		return marksLeft(outcome, left, err), nil
 	}
 	return e.examine(ctx, runner, task, outcome)

@@ -72,8 +72,9 @@ func older(version string, than [2]int) bool {
 	return slices.Compare([]int{major, minor}, than[:]) < 0
 }
 
-// arguments are bubblewrap's for the policy, without the program. The init takes the place of process 1.
-func (b bubblewrap) arguments(p *Policy) ([]string, error) {
+// arguments are bubblewrap's for the policy, without the program. The init takes the place of process 1. Files are named
+// by source.
+func (b bubblewrap) arguments(p *Policy, source func(path string) (string, error)) ([]string, error) {
 	args := []string{
 		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
 		"--hostname", "sandbox", "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL",
@@ -84,7 +85,7 @@ func (b bubblewrap) arguments(p *Policy) ([]string, error) {
 	if b.noUserns {
 		args = append(args, "--disable-userns")
 	}
-	mounts, err := p.mounts()
+	mounts, err := p.mounts(source)
 	if err != nil {
 		return nil, err
 	}
@@ -99,22 +100,44 @@ var made = []string{"/proc", "/dev"}
 
 // mounts are bubblewrap's arguments for files. It begins with an empty root, and what comes later lies over what came
 // before, so a folder comes before what is in it.
-func (p *Policy) mounts() ([]string, error) {
+func (p *Policy) mounts(source func(path string) (string, error)) ([]string, error) {
 	g, err := p.resolve()
 	if err != nil {
 		return nil, err
 	}
-	g.narrow("/sys", "/sys/devices/system") // the rest is about the host's devices, and has mounts of its own
-	var args, closed []string               // closed are to be read-only when all is in its place
+	g.narrow()
+	var args, closed []string // closed are to be read-only when all is in its place
+	bind := func(path, to string, r rights) error {
+		from, err := source(path)
+		if errors.Is(err, fs.ErrNotExist) && r != writable {
+			return nil // it was there a moment ago
+		}
+		option := "--bind"
+		if r != writable {
+			option = "--ro-bind"
+		}
+		args = append(args, option, from, to)
+		return err
+	}
 	if r := g.rights("/"); r == hidden {
 		closed = append(closed, "/")
-	} else {
-		args = append(args, bind(r), "/", "/")
+	} else if err := bind("/", "/", r); err != nil {
+		return nil, err
 	}
 	args = append(args, "--proc", "/proc", "--dev", "/dev")
 	// A run of root is the owner of /proc/sys/kernel/core_pattern and its like, and needs no capability to write there.
 	closed = append(closed, "/proc")
-	args = append(args, g.temporary(p.Temp)...)
+	if own := g.temporary(p.Temp); own != "" {
+		real, err := filepath.EvalSymlinks(own)
+		if err != nil {
+			return nil, fmt.Errorf("find the run's temporary folder: %w", err)
+		}
+		if err := bind(real, "/tmp", writable); err != nil {
+			return nil, err
+		}
+	} else if g.named["/tmp"] == hidden {
+		args = append(args, "--tmpfs", "/tmp")
+	}
 	for _, path := range g.paths {
 		if path == "/" || slices.ContainsFunc(made, func(m string) bool { return path == m || within(path, m) }) {
 			continue
@@ -123,7 +146,9 @@ func (p *Policy) mounts() ([]string, error) {
 		switch {
 		case is == around:
 		case is != hidden:
-			args = append(args, bind(is), path, path)
+			if err := bind(path, path, is); err != nil {
+				return nil, err
+			}
 		case g.secret[path]:
 			args = append(args, "--tmpfs", path)
 			closed = append(closed, path)
@@ -142,43 +167,41 @@ func (p *Policy) mounts() ([]string, error) {
 	return args, nil
 }
 
-// bind is the option that shows a file or folder.
-func bind(r rights) string {
-	if r == writable {
-		return "--bind"
-	}
-	return "--ro-bind-try"
-}
-
-// temporary is /tmp: the run's own folder, but where other things lie in /tmp a file system in memory, so that their
-// places are not made in that folder.
-func (g *granter) temporary(own string) []string {
-	if g.rights("/tmp") != hidden {
-		return nil // the policy names it, or what holds it
-	}
+// temporary is what /tmp shows: the run's own folder, but "" where other things lie in /tmp, so that their places are not
+// made in that folder, or where the policy names /tmp.
+func (g *granter) temporary(own string) string {
 	for _, path := range g.paths {
-		if g.named[path] != hidden && within(path, "/tmp") {
-			own = ""
+		if g.named[path] != hidden && (path == "/tmp" || within(path, "/tmp")) {
+			return ""
 		}
 	}
-	if own == "" {
-		return []string{"--tmpfs", "/tmp"}
-	}
-	return []string{"--bind", own, "/tmp"}
+	return own
 }
 
-// narrow puts a part of a folder into the place of the folder.
-func (g *granter) narrow(folder, part string) {
-	r, ok := g.named[folder]
-	if !ok || r == hidden {
+// narrow shows of /sys only what there is to know of processors and memory, instead of what every run may read: the rest is
+// about the host's devices, and each folder is a mount. What else the policy names there stays.
+func (g *granter) narrow() {
+	const part = "/sys/devices/system"
+	usual := func(path string) bool {
+		return within(path, "/sys") && g.named[path] == readable && slices.Contains(SystemFiles(), path)
+	}
+	if !slices.ContainsFunc(g.paths, usual) {
 		return
 	}
-	delete(g.named, folder)
-	g.paths = slices.DeleteFunc(g.paths, func(path string) bool { return path == folder })
-	if _, err := os.Stat(part); err != nil || g.named[part] != hidden {
+	g.paths = slices.DeleteFunc(g.paths, func(path string) bool {
+		gone := usual(path)
+		if gone {
+			delete(g.named, path)
+		}
+		return gone
+	})
+	if _, named := g.named[part]; named {
 		return
 	}
-	g.named[part] = r
+	if _, err := os.Stat(part); err != nil {
+		return
+	}
+	g.named[part] = readable
 	at, _ := slices.BinarySearchFunc(g.paths, part, byFolder)
 	g.paths = slices.Insert(g.paths, at, part)
 }
@@ -202,58 +225,22 @@ func (g *granter) around(path string) rights {
 	return hidden
 }
 
-// within says whether a path lies below a folder.
-func within(path, folder string) bool {
-	return strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
-}
-
-// maxLinks bounds how many symbolic links one path is followed through, as the kernel does.
-const maxLinks = 40
-
 // links are the arguments that make the symbolic links on the way to the paths, such as /bin to usr/bin, unless what
 // holds them is seen anyway.
 func (g *granter) links(paths []string) ([]string, error) {
 	var args []string
 	known := make(map[string]bool)
 	for _, path := range paths {
-		for range maxLinks {
-			link, err := firstLink(path)
-			if errors.Is(err, fs.ErrNotExist) || err == nil && link == "" {
-				break // resolve has said what may be missing
-			}
-			if err != nil {
-				return nil, fmt.Errorf("follow %s: %w", path, err)
-			}
-			target, err := os.Readlink(link)
-			if err != nil {
-				return nil, fmt.Errorf("follow %s: %w", path, err)
-			}
+		_, err := follow(path, func(link, target string) error {
 			if !known[link] && g.around(link) == hidden {
 				known[link] = true
 				args = append(args, "--symlink", target, link)
 			}
-			if !filepath.IsAbs(target) {
-				target = filepath.Join(filepath.Dir(link), target)
-			}
-			path = filepath.Join(target, strings.TrimPrefix(path, link))
+			return nil
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // resolve has said what may be missing
+			return nil, fmt.Errorf("follow %s: %w", path, err)
 		}
 	}
 	return args, nil
-}
-
-// firstLink is the first part of a path that is a symbolic link, or "".
-func firstLink(path string) (string, error) {
-	for end := 1; end <= len(path); end++ {
-		if end < len(path) && path[end] != '/' {
-			continue
-		}
-		info, err := os.Lstat(path[:end])
-		if err != nil {
-			return "", err
-		}
-		if info.Mode()&fs.ModeSymlink != 0 {
-			return path[:end], nil
-		}
-	}
-	return "", nil
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -106,10 +107,25 @@ func (n *notifier) listen(q notification) {
 	if len(n.served) >= maxServed {
 		n.forget(q)
 	}
-	if len(n.served) < maxServed {
-		n.served[st.Ino] = true
+	if addr, ok := boundTo(fd); ok && len(n.served) < maxServed {
+		n.served[serving{addr, st.Ino}] = true
 	}
 	n.reply(q, 0)
+}
+
+// boundTo returns the address that a socket has, as /proc/net/tcp shows it.
+func boundTo(fd int) (netip.AddrPort, bool) {
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		return netip.AddrPort{}, false
+	}
+	switch name := name.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(name.Addr), uint16(name.Port)), true
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(name.Addr), uint16(name.Port)), true
+	}
+	return netip.AddrPort{}, false
 }
 
 // permits says whether the run may connect to this address.
@@ -134,7 +150,7 @@ func (n *notifier) serves(q notification, addr netip.AddrPort) bool {
 		if !l.takes(addr) {
 			continue
 		}
-		if !n.served[l.inode] {
+		if !n.served[l] {
 			return false
 		}
 		found = true
@@ -144,15 +160,8 @@ func (n *notifier) serves(q notification, addr netip.AddrPort) bool {
 
 // forget drops the sockets that nobody listens on any more.
 func (n *notifier) forget(q notification) {
-	live := make(map[uint64]bool)
-	for _, l := range listeners(int(q.pid)) {
-		live[l.inode] = n.served[l.inode]
-	}
-	for inode := range n.served {
-		if !live[inode] {
-			delete(n.served, inode)
-		}
-	}
+	live := listeners(int(q.pid))
+	maps.DeleteFunc(n.served, func(l serving, _ bool) bool { return !slices.Contains(live, l) })
 }
 
 // address returns what a struct sockaddr of TCP says: IPv4 in IPv6 as IPv4. ok is false for other families and for one

@@ -73,6 +73,15 @@ func TestConnect(t *testing.T) {
 	refused("4", foreign)
 	said(r.can("connect", "4", own))
 
+	// More servers than are remembered, one after the other.
+	for range maxServed + 10 {
+		r.can("listen", "many", "tcp4", "127.0.0.1:0")
+		r.can("close", "many")
+	}
+	again := r.can("listen", "again", "tcp4", "127.0.0.1:0")
+	said(r.can("dial", again))
+	said(r.can("dial", own))
+
 	// Who asks for a listener's port of another run.
 	sibling := startRun(t, p)
 	sibling.cannot(syscall.EPERM, "dial", own)

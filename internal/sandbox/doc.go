@@ -9,5 +9,10 @@
 // process (seccomp user notification). That decides and makes the call itself, on the run's socket, so the run cannot
 // change the address in between.
 //
-// Probe tries what the host can do. Linux on amd64 and arm64 has the level Standard; other systems have None.
+// At level Strict bubblewrap makes namespaces and mounts around the stub, and process 1 in them is a small program of ours,
+// the init. The run sees the granted files and nothing else of the host, and has processes, a loopback device and System V
+// objects of its own. Process 1 tells how the program has ended, asks what is left to end, and takes all with it. The stub opens
+// the sockets by which the run and this process talk, and hands them out: see Start.Listeners and Start.Dial.
+//
+// Probe tries what the host can do. Linux on amd64 and arm64 has all levels; other systems have None.
 package sandbox

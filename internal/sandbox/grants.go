@@ -28,7 +28,7 @@ type grant struct {
 }
 
 // maxGrants bounds what a policy comes to. Each is a system call or two at a run's start.
-const maxGrants = 8192
+const maxGrants = 4096
 
 // grants returns the policy's files as a list that only allows, for a kernel that cannot refuse. A folder below which
 // something has fewer rights is replaced by its entries.
@@ -46,13 +46,26 @@ func (p *Policy) grants() ([]grant, error) {
 // resolve finds the real paths of what the policy names.
 func (p *Policy) resolve() (*granter, error) {
 	g := &granter{named: make(map[string]rights), secret: make(map[string]bool)}
+	var writes []string
+	for _, path := range p.Write {
+		if real, err := filepath.EvalSymlinks(path); err == nil { // else it is told below
+			writes = append(writes, real)
+		}
+	}
 	for _, list := range []struct {
 		name   string
 		paths  []string
 		rights rights
 	}{{"hide", p.Hide, hidden}, {"read", p.Read, readable}, {"write", p.Write, writable}} {
 		for _, path := range list.paths {
-			real, err := filepath.EvalSymlinks(path)
+			real, err := follow(path, func(link, _ string) error {
+				// A run could grant its successor what it likes by such a link. What is hidden by one may be.
+				folder := filepath.Dir(link)
+				if list.rights != hidden && slices.ContainsFunc(writes, func(w string) bool { return folder == w || within(folder, w) }) {
+					return fmt.Errorf("%s: %s is a symbolic link in a folder that runs may write: replace it by what it leads to", path, link)
+				}
+				return nil
+			})
 			if list.rights != writable && errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -170,4 +183,52 @@ func below(paths []string, path string) int {
 		n++
 	}
 	return n
+}
+
+// within says whether a path lies below a folder.
+func within(path, folder string) bool {
+	return strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
+}
+
+// maxLinks bounds how many symbolic links one path is followed through, as the kernel does.
+const maxLinks = 40
+
+// follow returns the real path of path. Before it follows a symbolic link on the way, it calls each with the link, by a
+// path that has no other in it, and with what the link holds. An error of each ends it.
+func follow(path string, each func(link, target string) error) (string, error) {
+	for range maxLinks {
+		link, err := firstLink(path)
+		if err != nil || link == "" {
+			return path, err
+		}
+		target, err := os.Readlink(link)
+		if err != nil {
+			return "", err
+		}
+		if err := each(link, target); err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(link), target)
+		}
+		path = filepath.Join(target, strings.TrimPrefix(path, link))
+	}
+	return "", &fs.PathError{Op: "follow", Path: path, Err: errors.New("too many symbolic links")}
+}
+
+// firstLink is the first part of a path that is a symbolic link, or "". All of the path must exist.
+func firstLink(path string) (string, error) {
+	for end := 1; end <= len(path); end++ {
+		if end < len(path) && path[end] != '/' {
+			continue
+		}
+		info, err := os.Lstat(path[:end])
+		if err != nil {
+			return "", err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return path[:end], nil
+		}
+	}
+	return "", nil
 }

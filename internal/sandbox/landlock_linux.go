@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -80,8 +81,7 @@ func (p *Policy) ruleset(abi int, notified bool) (*os.File, error) {
 
 func (p *Policy) addRules(set int, attr unix.LandlockRulesetAttr, notified bool) error {
 	with := *p
-	with.Write = append(devices(), p.Write...)
-	with.Write = existing(with.Write, len(devices()))
+	with.Write = append(existing(devices()), p.Write...)
 	list, err := with.grants()
 	if err != nil {
 		return err
@@ -104,23 +104,20 @@ func (p *Policy) addRules(set int, attr unix.LandlockRulesetAttr, notified bool)
 	return nil
 }
 
-// existing returns paths without those of the first n that do not exist.
-func existing(paths []string, n int) []string {
-	var out []string
-	for i, path := range paths {
-		if _, err := os.Stat(path); i >= n || err == nil {
-			out = append(out, path)
-		}
-	}
-	return out
+// existing returns those of the paths that there are.
+func existing(paths []string) []string {
+	return slices.DeleteFunc(paths, func(path string) bool {
+		_, err := os.Stat(path)
+		return err != nil
+	})
 }
 
 // addTo adds a rule. The path is opened without following a link, so that nobody can put one there since it was resolved;
-// what has vanished since needs no rule.
+// what has vanished since, or is closed to this process, needs no rule.
 func (g grant) addTo(set int, handled uint64) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	fd, err := unix.Openat2(unix.AT_FDCWD, g.path, &how)
-	if errors.Is(err, unix.ENOENT) && g.rights != writable || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EACCES) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EACCES) {
 		return nil
 	}
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// serving is a TCP socket that listens.
+// serving is a TCP socket that listens. Inodes of sockets come round after 4 billion, which a run has time to make, so
+// only together with the address do they say which socket is meant.
 type serving struct {
 	addr  netip.AddrPort
 	inode uint64

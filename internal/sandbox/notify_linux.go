@@ -48,7 +48,7 @@ type notifier struct {
 	ports    []uint16
 	denied   func(Denial)
 	listener *os.File
-	served   map[uint64]bool // inodes of the sockets that the run listens on; of run's goroutine only
+	served   map[serving]bool // the sockets that the run listens on; of run's goroutine only
 
 	done chan struct{} // closed when run has returned
 
@@ -73,7 +73,7 @@ func notify(p *Policy, rules []rule, listener int) (*notifier, error) {
 	n := &notifier{
 		rules: rules, ports: p.Ports, denied: p.Denied,
 		listener: os.NewFile(uintptr(listener), "seccomp listener"),
-		served:   make(map[uint64]bool), done: make(chan struct{}),
+		served:   make(map[serving]bool), done: make(chan struct{}),
 		connecting: make(map[int]bool), slots: make(chan struct{}, maxConnecting), told: make(map[Denial]bool),
 	}
 	if n.denied == nil {

@@ -69,7 +69,16 @@ func (h Host) NotHeld(level Level) []string {
 	case None:
 		return []string{"A run may do everything that its user may."}
 	case Strict:
-		return []string{"A run may attack the kernel by all calls that are not refused."}
+		list := []string{
+			"A run sees the host's processors, memory and load, and the kernel's version.",
+			"A run may connect to a Unix socket that another program of its user serves in a granted folder, unless the network is full.",
+			"A run with the full network may connect to what listens on the host's loopback.",
+			"A run may attack the kernel by all calls that are not refused.",
+		}
+		if h.Notify != nil {
+			list = append(list, "Nothing is told of calls that a run is refused: "+h.Notify.Error()+".")
+		}
+		return list
 	}
 	list := []string{
 		"A run sees which files and folders there are, their sizes, owners and times, and when they change, where its user may; it cannot open them.",

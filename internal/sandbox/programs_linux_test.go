@@ -3,11 +3,14 @@
 package sandbox
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/agentsched/agentsched/internal/proc"
 )
 
 // TestPrograms: what agents use works under a typical policy.
@@ -34,15 +37,29 @@ S
 node s.js`, "served served child\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, workspace := typical(t)
-			p.Read = append(p.Read, goroot)
-			home, temp := realDir(t), realDir(t)
-			p.Write = append(p.Write, home, temp, cache)
-			got, err := output(t, p, workspace, []string{"HOME=" + home, "TMPDIR=" + temp, "GOCACHE=" + cache,
-				"GOMODCACHE=" + filepath.Join(home, "mod"), "GOFLAGS=", "GOPROXY=off", "PATH=" + goroot + "/bin:/usr/local/bin:/usr/bin:/bin"}, tc.program, "-c", tc.script)
-			if err != nil || got != tc.want {
-				t.Errorf("printed %q, %v; want %q", got, err, tc.want)
+			try := func(t *testing.T, p *Policy, workspace string, run func(env []string) (string, error)) {
+				home, temp := realDir(t), realDir(t)
+				p.Read = append(p.Read, goroot)
+				p.Write = append(p.Write, home, temp, cache)
+				got, err := run([]string{"HOME=" + home, "TMPDIR=" + temp, "GOCACHE=" + cache,
+					"GOMODCACHE=" + filepath.Join(home, "mod"), "GOFLAGS=", "GOPROXY=off", "PATH=" + goroot + "/bin:/usr/local/bin:/usr/bin:/bin"})
+				if err != nil || got != tc.want {
+					t.Errorf("printed %q, %v; want %q", got, err, tc.want)
+				}
 			}
+			t.Run(string(Standard), func(t *testing.T) {
+				p, workspace := typical(t)
+				try(t, p, workspace, func(env []string) (string, error) { return output(t, p, workspace, env, tc.program, "-c", tc.script) })
+			})
+			t.Run(string(Strict), func(t *testing.T) {
+				p, workspace := strictly(t)
+				h := newHost(t)
+				try(t, p, workspace, func(env []string) (string, error) {
+					r := begin(t, h, p, "exec 2>&1\n"+tc.script, func(spec *proc.Spec) { spec.Env, spec.Dir = env, workspace })
+					text, err := io.ReadAll(r.out)
+					return string(text), err
+				})
+			})
 		})
 	}
 }

@@ -398,3 +398,39 @@ func hello(t *testing.T, network, address string) (addr string, port uint16) {
 	t.Cleanup(func() { l.Close(); <-done })
 	return l.Addr().String(), uint16(l.Addr().(*net.TCPAddr).Port)
 }
+
+// TestPlantedLinks: a run that may write to a folder cannot grant others what it likes by a link in it.
+func TestPlantedLinks(t *testing.T) {
+	for _, level := range []Level{Standard, Strict} {
+		t.Run(string(level), func(t *testing.T) {
+			p, workspace := typical(t)
+			p.Level, p.Host = level, &Host{Bwrap: "/usr/bin/bwrap", Version: "0.8.0"}
+			outside := realDir(t)
+			mustDo(t, os.MkdirAll(outside+"/secret/sub", 0o755))
+			mustDo(t, os.Symlink(outside+"/secret", workspace+"/hooks"))
+			mustDo(t, os.Symlink(workspace, outside+"/link"))
+			for _, tc := range []struct {
+				name    string
+				change  func(*Policy)
+				refused bool
+			}{
+				{"read", func(p *Policy) { p.Read = append(p.Read, workspace+"/hooks") }, true},
+				{"read below", func(p *Policy) { p.Read = append(p.Read, workspace+"/hooks/sub") }, true},
+				{"read by another way", func(p *Policy) { p.Read = append(p.Read, outside+"/link/hooks") }, true},
+				{"write", func(p *Policy) { p.Write = append(p.Write, workspace+"/hooks") }, true},
+				{"hide", func(p *Policy) { p.Hide = append(p.Hide, workspace+"/hooks") }, false},
+				{"a link elsewhere", func(p *Policy) { p.Read = append(p.Read, outside+"/link") }, false},
+			} {
+				q := *p
+				tc.change(&q)
+				s, err := q.Prepare("/bin/sh", nil)
+				if tc.refused != (err != nil && strings.Contains(err.Error(), workspace+"/hooks is a symbolic link")) {
+					t.Errorf("%s: %v", tc.name, err)
+				}
+				if err == nil {
+					mustDo(t, s.Close())
+				}
+			}
+		})
+	}
+}

@@ -67,27 +67,25 @@ func (s *start) prepare(to *Start) error {
 	if err != nil {
 		return err
 	}
-	s.theirs = append(s.theirs, set)
+	first := 3 + len(to.Extra)
+	ruleset := s.give(first, set)
 	ours, theirs, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("make the report pipe: %w", err)
 	}
-	s.report, s.theirs = ours, append(s.theirs, theirs)
-
-	first := 3 + len(to.Extra)
-	report, ruleset, socket := first+1, first+2, first+3
+	s.report = ours
+	report, socket := s.give(first, theirs), -1
 	if notified {
-		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		pair, err := socketPair(unix.SOCK_STREAM)
 		if err != nil {
-			return fmt.Errorf("make a socket pair: %w", err)
+			return err
 		}
-		_ = unix.SetNonblock(pair[0], true)
-		s.socket, s.theirs = os.NewFile(uintptr(pair[0]), "notifier"), append(s.theirs, os.NewFile(uintptr(pair[1]), "notifier"))
-	} else {
-		socket = -1
+		s.socket, socket = pair[0], s.give(first, pair[1])
 	}
+
 	s.image = new(image)
-	s.image.confine(first, ruleset)
+	s.image.confine(first)
+	s.image.call("enter the Landlock domain", required, unix.SYS_LANDLOCK_RESTRICT_SELF, uint64(ruleset), 0)
 	s.rules = s.policy.rules()
 	if err := s.image.install(s.rules, socket); err != nil {
 		return err
@@ -96,23 +94,26 @@ func (s *start) prepare(to *Start) error {
 	if err != nil {
 		return err
 	}
-	s.theirs = slices.Insert(s.theirs, 0, stub)
-	order := []*os.File{stub, theirs, set}
-	if notified {
-		order = append(order, s.theirs[len(s.theirs)-1])
-	}
-	// The number is the one that the descriptor has in the process.
-	to.Path, to.Extra = fmt.Sprintf("/proc/self/fd/%d", first), append(to.Extra, order...)
+	to.Path = selfFile(s.give(first, stub))
+	to.Extra = append(to.Extra, s.theirs...)
 	return nil
 }
 
-// confine adds the calls that come before the filter. Descriptors from first on are not the program's.
-func (m *image) confine(first, ruleset int) {
+// give adds to what the process gets behind the program's own descriptors, and returns the number there.
+func (s *start) give(first int, f *os.File) (number int) {
+	s.theirs = append(s.theirs, f)
+	return first + len(s.theirs) - 1
+}
+
+// selfFile is the path of a process' own descriptor.
+func selfFile(number int) string { return fmt.Sprintf("/proc/self/fd/%d", number) }
+
+// confine adds what every level has before its filter. Descriptors from first on are not the program's.
+func (m *image) confine(first int) {
 	m.call("close the descriptors that are not the run's", required, unix.SYS_CLOSE_RANGE, uint64(first), uint64(^uint32(0)), unix.CLOSE_RANGE_CLOEXEC)
 	m.call("take no core dumps", required, unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, m.words(uint64(0), uint64(0)), 0)
 	m.call("give up new privileges", required, unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1)
 	m.dropCapabilities()
-	m.call("enter the Landlock domain", required, unix.SYS_LANDLOCK_RESTRICT_SELF, uint64(ruleset), 0)
 }
 
 // dropCapabilities leaves the process none, and none to be had by execve(2), not even by root.

@@ -51,7 +51,6 @@ func TestStrictFiles(t *testing.T) {
 	r.cannot(readOnly, "write", workspace+"/hooks/hook")
 	r.cannot(readOnly, "write", workspace+"/hooks/new")
 	r.cannot(syscall.EBUSY, "rename", workspace+"/hooks", workspace+"/moved")
-	r.cannot(readOnly, "append", "/etc/passwd")
 	r.cannot(readOnly, "write", "/usr/new")
 	r.cannot(readOnly, "write", "/new")
 	r.cannot(readOnly, "mkdir", "/new")
@@ -69,10 +68,7 @@ func TestStrictFiles(t *testing.T) {
 	}
 
 	// Of the host nothing else is there.
-	for _, path := range []string{"/root", "/home", "/run", "/var/run/docker.sock", "/var/lib", "/boot", "/sys/class", "/sys/fs/cgroup", os.Getenv("HOME")} {
-		if path == "" || slices.Contains(p.Read, path) {
-			continue
-		}
+	for _, path := range []string{"/root", "/home", "/run", "/var/run/docker.sock", "/var/lib", "/boot", "/sys/class", "/sys/fs/cgroup", "/tmp/.X11-unix"} {
 		r.cannot(gone, "list", path)
 	}
 	if got := r.can("list", "/dev/shm"); got != "" {
@@ -87,7 +83,7 @@ func TestStrictFiles(t *testing.T) {
 		t.Error("what is written to /dev/shm is outside")
 	}
 	// Not by a run of root either, which is their owner.
-	for _, path := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/proc/self/oom_score_adj", "/proc/self/uid_map"} {
+	for _, path := range []string{"/etc/passwd", "/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/proc/self/oom_score_adj", "/proc/self/uid_map"} {
 		if _, failure := r.do("append", path); failure != readOnly.Error() && failure != syscall.EACCES.Error() {
 			t.Errorf("append to %s: error %q", path, failure)
 		}
@@ -153,7 +149,9 @@ func TestStrictProcesses(t *testing.T) {
 			t.Errorf("the init has descriptors %q, want only its report", fds)
 		}
 	}
-	r.cannot(syscall.EROFS, "append", "/proc/1/mem")
+	if _, failure := r.do("append", "/proc/1/mem"); failure != syscall.EROFS.Error() && failure != syscall.EACCES.Error() {
+		t.Errorf("append to the init's memory: error %q", failure)
+	}
 	r.cannot(syscall.EPERM, "call", number(unix.SYS_PTRACE), number(unix.PTRACE_ATTACH), "1")
 	r.told(Denial{Call: "ptrace", Detail: "request 0x10", Hostile: true})
 	r.can("kill", "1", number(uint64(syscall.SIGKILL))) // without effect, since it is process 1

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,13 +22,20 @@ import (
 // Level Strict is bubblewrap, which makes the namespaces and the mounts, then the init, then the stub, which opens sockets and
 // takes the filter upon itself, then the program. So the program's process is a child of the init, which is a child of
 // bubblewrap, the leader of the tree.
+//
+// When this process is killed, bubblewrap is (proc.Spec.PdeathSignal), with it the init (--die-with-parent), and with that all
+// processes of the run. One moment is left out: a process that bubblewrap has forked waits for bubblewrap, and has not asked
+// for that signal yet. If bubblewrap is killed then, it waits for good. It is no process of the run, whose program was not
+// started; it carries the run's tag, and is found by it or as an orphan.
 
 // strict is the part of a start for level Strict.
 type strict struct {
 	report *net.UnixConn // of the init; nil when inside has it
 	inside *insider
 
-	before  []string // bubblewrap's arguments before the folder
+	args    *os.File // our end of a pipe by which bubblewrap gets list
+	list    string   // of its arguments, each with a NUL behind it
+	before  []string // its arguments before the folder
 	init    []string // those of the init, before the program's name
 	ports   []uint16
 	sockets int // that the stub hands out
@@ -46,64 +54,85 @@ func (s *start) prepareStrict(to *Start) (err error) {
 	if len(to.Extra) > maxExtra {
 		return fmt.Errorf("the program is given %d descriptors, at most %d are allowed", len(to.Extra), maxExtra)
 	}
-	args, err := wrap.arguments(s.policy)
-	if err != nil {
-		return err
-	}
 	s.strict = new(strict)
 	s.notified = notifications() && !s.policy.NoNotifier
 
-	// The order is that of the descriptors' numbers. The stub closes those from the init's report on, so what it opens begins
-	// there.
 	first := 3 + len(to.Extra)
-	stubReport, socket, initReport := first, first+1, first+2
 	ours, theirs, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("make the report pipe: %w", err)
 	}
-	s.report, s.theirs = ours, append(s.theirs, theirs)
+	s.report = ours
+	stubReport := s.give(first, theirs)
 	pair, err := socketPair(unix.SOCK_STREAM)
 	if err != nil {
 		return err
 	}
-	s.socket, s.theirs = pair[0], append(s.theirs, pair[1])
+	s.socket = pair[0]
+	socket := s.give(first, pair[1])
 	if pair, err = socketPair(unix.SOCK_SEQPACKET); err != nil {
 		return err
 	}
-	s.theirs = append(s.theirs, pair[1])
+	initReport := s.give(first, pair[1])
 	if s.strict.report, err = credentialed(pair[0]); err != nil {
 		return err
 	}
-	init, err := initFile()
+	// The stub closes the descriptors from here on, so what it opens begins here.
+	stubFile, err := s.stub(first, stubReport, socket, initReport)
 	if err != nil {
 		return err
 	}
-	s.theirs = append(s.theirs, init)
-	stub, err := s.stub(first, stubReport, socket, initReport)
+	stub := s.give(first, stubFile)
+	file, err := initFile()
 	if err != nil {
 		return err
 	}
-	s.theirs = append(s.theirs, stub)
-	list, err := memoryText("arguments", strings.Join(args, "\x00")+"\x00")
+	init := s.give(first, file)
+	args, err := wrap.arguments(s.policy, func(path string) (string, error) {
+		if len(s.theirs) == maxSources {
+			return "", fmt.Errorf("show %s: the sandbox shows %d files and folders already, the most that it can: grant folders that hold several", path, maxSources)
+		}
+		f, err := openSource(path)
+		if err != nil {
+			return "", err
+		}
+		return selfFile(s.give(first, f)), nil
+	})
 	if err != nil {
 		return err
 	}
-	s.theirs = append(s.theirs, list)
-
-	self := func(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
-	s.strict.before = []string{"--args", strconv.Itoa(initReport + 3)}
-	s.strict.init = []string{"--", self(initReport + 1), strconv.Itoa(initReport), self(initReport + 2)}
+	theirs, ours, err = os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make a pipe for the arguments: %w", err)
+	}
+	s.strict.args, s.strict.list = ours, strings.Join(args, "\x00")+"\x00"
+	s.strict.before = []string{"--args", strconv.Itoa(s.give(first, theirs))}
+	s.strict.init = []string{"--", selfFile(init), strconv.Itoa(initReport), selfFile(stub)}
 	to.Path, to.Extra = wrap.path, append(to.Extra, s.theirs...)
 	return nil
+}
+
+// maxSources bounds the files and folders that a run is shown.
+const maxSources = 512
+
+// openSource opens a real path for bubblewrap to show it: if it were opened by its path only then, and lay where another run
+// may write, it could lead elsewhere.
+func openSource(path string) (*os.File, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if errors.Is(err, unix.ENOSYS) { // before Linux 5.6
+		fd, err = unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("show %s: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // stub makes the stub, which opens its sockets as the descriptors from next on.
 func (s *start) stub(first, report, socket, next int) (*os.File, error) {
 	m := new(image)
-	m.call("close the descriptors that are not the run's", required, unix.SYS_CLOSE_RANGE, uint64(first), uint64(^uint32(0)), unix.CLOSE_RANGE_CLOEXEC)
+	m.confine(first)
 	m.call("close what the sandbox was made with", required, unix.SYS_CLOSE_RANGE, uint64(next), uint64(^uint32(0)), 0)
-	m.call("take no core dumps", required, unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, m.words(uint64(0), uint64(0)), 0)
-	m.call("give up new privileges", required, unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1)
 	if s.policy.ownNetwork() {
 		s.strict.ports = s.policy.Ports
 		s.strict.sockets = m.doors(s.policy.Ports, socket, next)
@@ -169,6 +198,9 @@ func (st *strict) close() error {
 	if st.report != nil {
 		errs = append(errs, st.report.Close())
 	}
+	if st.args != nil {
+		errs = append(errs, st.args.Close())
+	}
 	if st.inside != nil {
 		errs = append(errs, st.inside.close())
 	}
@@ -190,6 +222,9 @@ func (s *Start) enter(ctx context.Context, leader int) (proc.Inner, error) {
 		return nil, s.Started(ctx)
 	}
 	s.system.closeTheirs()
+	if err := st.begin(ctx); err != nil {
+		return nil, err
+	}
 	report := st.report
 	st.report = nil
 	in, err := enter(ctx, report, leader)
@@ -201,6 +236,20 @@ func (s *Start) enter(ctx context.Context, leader int) (proc.Inner, error) {
 		return nil, err
 	}
 	return in, nil
+}
+
+// begin gives bubblewrap its arguments. So it has forked nothing before it is bounded itself (proc.Spec.Limits), for what it
+// forks to be.
+func (st *strict) begin(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = st.args.SetWriteDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_, err := st.args.WriteString(st.list)
+	err = errors.Join(err, st.args.Close())
+	st.args = nil
+	if err != nil && !errors.Is(err, unix.EPIPE) { // EPIPE: it has ended, which is seen
+		return fmt.Errorf("give bubblewrap its arguments: %w", err)
+	}
+	return nil
 }
 
 // around puts bubblewrap's arguments before the program's.
@@ -263,20 +312,4 @@ func credentialed(f *os.File) (*net.UnixConn, error) {
 		return nil, fmt.Errorf("make the init's report: %w", err)
 	}
 	return conn.(*net.UnixConn), nil
-}
-
-// memoryText is a file in memory that is read from its beginning.
-func memoryText(name, text string) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
-		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("make a file in memory: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	if _, err := f.WriteAt([]byte(text), 0); err != nil {
-		return nil, errors.Join(fmt.Errorf("write to memory: %w", err), f.Close())
-	}
-	return f, nil
 }

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,7 +52,7 @@ func newHost(t testing.TB) *proc.Host {
 func strictly(t testing.TB) (p *Policy, workspace string) {
 	t.Helper()
 	path, version, err := findBubblewrap(t.Context())
-	if err != nil && os.Getenv("AGENTSCHED_REQUIRE_BWRAP") != "" {
+	if err != nil && os.Getenv("AGENTSCHED_REQUIRE_SANDBOX") != "" {
 		t.Fatal(err)
 	}
 	if err != nil {
@@ -188,6 +189,10 @@ func TestStrictStopStages(t *testing.T) {
 			if got, err := proc.Parent(r.Pid()); err != nil || got != r.start.system.strict.inside.init {
 				t.Errorf("the tree's pid is %d, below %d, %v", r.Pid(), got, err)
 			}
+			// By the tag the watchdog finds what to measure, and the next core what to end.
+			if alive, err := proc.Alive(r.Run()); err != nil || !slices.ContainsFunc(alive, func(p proc.Proc) bool { return p.Pid == r.Pid() }) {
+				t.Errorf("of the run %s live %v, %v", r.Run(), alive, err)
+			}
 			rep, err := r.Stop(t.Context(), tc.stages)
 			if err != nil || rep.Stage != tc.stage || r.ExitState() != tc.exit {
 				t.Errorf("got stage %v and %v, %v, want %v and %v", rep.Stage, r.ExitState(), err, tc.stage, tc.exit)
@@ -205,7 +210,7 @@ func TestStrictLeftBehind(t *testing.T) {
 	h := newHost(t)
 	r := begin(t, h, p, `
 setsid sh -c 'trap "echo ended >tidy; exit" TERM; echo >&9; while :; do sleep 1; done' &
-env -i setsid /bin/sh -c 'trap "" TERM; echo >&9; while :; do /bin/sleep 1; done' &
+env -i setsid /bin/sh -c 'trap "" TERM; echo >&9; exec /bin/sleep 300' &
 exit 5`, func(spec *proc.Spec) {
 		// They would not let the output end; it is the program's end that counts.
 		spec.Args[1] = "mkfifo up; exec 9<>up; " + strings.ReplaceAll(spec.Args[1], "&\n", ">/dev/null & read x <&9\n")
@@ -219,12 +224,9 @@ exit 5`, func(spec *proc.Spec) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, k := range rep.Killed {
-		names = append(names, k.Comm)
-	}
-	if text := strings.Join(names, " "); strings.Count(text, "sh") != 2 || strings.Contains(text, "bwrap") || strings.Contains(text, "sandbox-init") {
-		t.Errorf("left behind were %v, want two shells and nothing of ours", rep.Killed)
+	// A shell, what it waits for, and what does not end when it is asked to.
+	if len(rep.Killed) < 3 || slices.ContainsFunc(rep.Killed, func(p proc.Proc) bool { return p.Comm != "sh" && p.Comm != "sleep" }) {
+		t.Errorf("left behind were %v, want three processes of the run and nothing of ours", rep.Killed)
 	}
 	if text, err := os.ReadFile(workspace + "/tidy"); string(text) != "ended\n" {
 		t.Errorf("what could end in order has left %q, %v", text, err)
@@ -305,5 +307,47 @@ func TestStrictStartErrors(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestStrictOutOfMemory: the kernel ends the program, and the tree tells of its limit.
+func TestStrictOutOfMemory(t *testing.T) {
+	p, _ := strictly(t)
+	h, err := proc.NewHost(proc.Config{Cgroup: "sandboxtest-" + strconv.Itoa(os.Getpid()), Log: zerolog.Nop()})
+	mustDo(t, err)
+	t.Cleanup(func() { mustDo(t, h.Close()) })
+	if names, err := h.Enforces(); !slices.Contains(names, proc.MemoryController) {
+		t.Skip("no limit of memory is enforced here:", err)
+	}
+	const limit = 64 << 20
+	r := begin(t, h, p, "exec tail /dev/zero", func(spec *proc.Spec) { spec.Limits = &proc.Limits{Memory: limit} })
+	if state, _ := r.end(); state.Signal != syscall.SIGKILL {
+		t.Errorf("got %v, want an end by SIGKILL", state)
+	}
+	if x := r.Exceeded(); x == nil || !x.Own || x.Limit != limit || x.Controller != proc.MemoryController {
+		t.Errorf("got %+v, want its own limit of memory", x)
+	}
+}
+
+// TestStrictProcessState: what a process inherits is as it would be outside.
+func TestStrictProcessState(t *testing.T) {
+	p, workspace := strictly(t)
+	h := newHost(t)
+	state := func(level Level) string {
+		q := *p
+		q.Level = level
+		r := begin(t, h, &q, `grep -E 'Sig(Blk|Ign)|Umask|NSpgid|Uid|Gid' /proc/self/status | sed '/^NSpgid/s/\t.*//'; cat /proc/self/oom_score_adj; ulimit -a | grep -v core; nice; env | sort; id -u`, func(spec *proc.Spec) {
+			spec.Dir, spec.Run = workspace, t.Name()+"/run"
+			spec.Env = append(spec.Env, "PWD="+workspace, "Z=1 2\n3")
+			spec.Limits = &proc.Limits{} // runs are the first to go when memory is short
+		})
+		_, text := r.end()
+		if _, err := r.Stop(t.Context(), proc.Stages{}); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if got, want := state(Strict), state(None); got != want || want == "" {
+		t.Errorf("at level strict\n%s\n\nwithout\n%s", got, want)
 	}
 }

@@ -62,11 +62,11 @@ func TestFailedStep(t *testing.T) {
 	p, _ := typical(t)
 	s, cmd := confined(t, p, nil, "/bin/true")
 	defer s.Close()
-	// Descriptor 5 is the ruleset; without it there is no domain to enter.
+	// The first descriptor is the ruleset; without it there is no domain to enter.
 	null, err := os.Open(os.DevNull)
 	mustDo(t, err)
 	defer null.Close()
-	cmd.ExtraFiles[2] = null
+	cmd.ExtraFiles[0] = null
 	mustDo(t, cmd.Start())
 	if err := s.Started(t.Context()); err == nil || err.Error() != "confine /bin/true: enter the Landlock domain: file descriptor in bad state" {
 		t.Errorf("error %v", err)

@@ -73,6 +73,13 @@ func (m *Manager) TrustFilters(yes bool) *Manager {
 	return &c
 }
 
+// Confine returns a Manager on the same folders with Config.Confined.
+func (m *Manager) Confine(run func(ctx context.Context, cmd *exec.Cmd, read, write []string) error) *Manager {
+	c := *m
+	c.confined = run
+	return &c
+}
+
 // Workspace is the folder of one job.
 type Workspace struct {
 	Job job.ID
