@@ -336,6 +336,14 @@ func assignScalar(v reflect.Value, value string) error {
 			return fmt.Errorf("found %q, want a number", value)
 		}
 		v.SetFloat(n)
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.String {
+			return fmt.Errorf("is %s, which no variable can set; set it in the file", kindOf(v.Type()))
+		}
+		v.Set(reflect.MakeSlice(v.Type(), 0, 1))
+		for item := range strings.SplitSeq(value, ",") {
+			v.Set(reflect.Append(v, reflect.ValueOf(item).Convert(v.Type().Elem())))
+		}
 	default:
 		return fmt.Errorf("is %s, which no variable can set; set a field below it, or set it in the file", kindOf(v.Type()))
 	}

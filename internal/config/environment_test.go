@@ -39,6 +39,7 @@ func TestEnvironment(t *testing.T) {
 	}{
 		{"", []string{"AGENTSCHED_CONCURRENCY__MAX=4"}, "concurrency: {max: 4}", []string{"concurrency.max"}},
 		{"concurrency: {max: 3, each_tenant: 1}", []string{"AGENTSCHED_CONCURRENCY__MAX=4"}, "concurrency: {max: 4, each_tenant: 1}", []string{"concurrency.max"}},
+		{"api: {hosts: [a.example.com]}", []string{"AGENTSCHED_API__HOSTS=b.example.com,c.example.com"}, "api: {hosts: [b.example.com, c.example.com]}", []string{"api.hosts"}},
 		{"", []string{"AGENTSCHED_API__LISTEN=127.0.0.1:7433", "AGENTSCHED_LOG__LEVEL=debug"}, "api: {listen: '127.0.0.1:7433'}\nlog: {level: debug}", []string{"api.listen", "log.level"}},
 		{"workers: {codex: {env: [A], model: a}}", []string{"AGENTSCHED_WORKERS__CODEX__MODEL=gpt-5"}, "workers: {codex: {env: [A], model: gpt-5}}", []string{"workers.codex.model"}},
 		{"", []string{"AGENTSCHED_WORKERS__CODEX__MODEL=5"}, "workers: {codex: {model: '5'}}", []string{"workers.codex.model"}},
@@ -93,7 +94,8 @@ func TestEnvironmentMistakes(t *testing.T) {
 		{"", "AGENTSCHED_LOG__LEVELS=debug", `AGENTSCHED_LOG__LEVELS: log.levels: is a group of fields, which no variable can set; set a field below it, or set it in the file`},
 		{"", "AGENTSCHED_LOG__LEVELS__=debug", `AGENTSCHED_LOG__LEVELS__: a name is missing between two __`},
 		{"", "AGENTSCHED_LOG__LEVELS__SERVER=debug", `AGENTSCHED_LOG__LEVELS__SERVER: log.levels.server: "server" is unknown, want one of scheduler, store, supervisor, core, process, api, hooks, triggers, upkeep, dead_letters, audit, telemetry, daemon`},
-		{"", "AGENTSCHED_API__HOSTS=a", `AGENTSCHED_API__HOSTS: api.hosts: is a list, which no variable can set; set a field below it, or set it in the file`},
+		{"", "AGENTSCHED_DEAD_LETTERS__REDRIVE=a", `AGENTSCHED_DEAD_LETTERS__REDRIVE: dead_letters.redrive: is a list, which no variable can set; set it in the file`},
+		{"", "AGENTSCHED_SANDBOX__READ=/srv/a,b", `AGENTSCHED_SANDBOX__READ: sandbox.read[1]: "b" is not an absolute path, want an absolute path such as /srv/data`},
 		{"", "AGENTSCHED_API__HOSTS__0=a", `AGENTSCHED_API__HOSTS__0: "0" leads nowhere: api.hosts is a list`},
 		{"", "AGENTSCHED_CONCURRENCY__MAX=four", `AGENTSCHED_CONCURRENCY__MAX: concurrency.max: found "four", want a whole number`},
 		{"", "AGENTSCHED_CONCURRENCY__MAX=0", `AGENTSCHED_CONCURRENCY__MAX: concurrency.max: is 0, want 1 or more`},
