@@ -16,10 +16,27 @@ type WorkerSettings struct {
 	// The name of the variable that holds the key for `base_url`. Keys themselves do not belong in the
 	// file.
 	KeyEnv string `json:"key_env,omitempty" form:"variable" want:"the name of the variable that holds the key, such as GATEWAY_KEY, not the key itself"`
+	// The accounts that pay for the models of runs that a sandbox holds, instead of `key_env` or the login: each a variable
+	// of the scheduler (`env`), a file (`file`) or a command that prints the key (`command`). A run stays with one until it
+	// is used up; then the next is taken, until the first may be used again.
+	Keys []ModelKey `json:"keys,omitempty" items:"1"`
+	// Models that runs which a sandbox holds may ask besides that of their job, such as `claude-haiku-*`; `*` stands for any
+	// text.
+	Models []string `json:"models,omitempty" otherwise:"any"`
 	// Names of variables that are passed on to every job of this kind.
 	Env []string `json:"env,omitempty" form:"variable"`
 	// Jobs that run at once on this kind.
 	MaxConcurrent int `json:"max_concurrent,omitempty" min:"1" want:"1 or more; leave it out for no bound of its own" otherwise:"no bound"`
+}
+
+// ModelKey is where a key for models is found: exactly one of its fields.
+type ModelKey struct {
+	// The name of a variable of the scheduler.
+	Env string `json:"env,omitempty" form:"variable" want:"the name of the variable that holds the key, such as WORK_KEY, not the key itself"`
+	// A file that holds it, an absolute path, read at each request.
+	File string `json:"file,omitempty" match:"^/" is:"an absolute path" want:"an absolute path such as /etc/agentsched/key"`
+	// A program that prints it, and its arguments; it is run once, and again when the key was refused.
+	Command []string `json:"command,omitempty" items:"1" want:"a program and its arguments, such as [pass, show, openai]"`
 }
 
 // WorkerTraits are what the scheduler has to know of a kind of worker before it

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,7 +107,7 @@ func (c *confinement) openModels(e *execution, adapter worker.Adapter) error {
 	m.meter = &worker.Meter{}
 	m.ledger.Grant(m.account, budgetOf(e.permit.Tokens, e.permit.CostUSD))
 	m.session, err = gate.Open(gateway.RunConfig{
-		Accounts: []gateway.Account{m.account}, HostedTools: c.held.Spec.HasFullNetwork(),
+		Accounts: []gateway.Account{m.account}, HostedTools: c.held.Spec.HasFullNetwork(), Models: allowedModels(settings.Model, settings),
 		Charge: func(x gateway.Charge) { m.meter.Charge(x.Usage) },
 		Exceeded: func(b *gateway.BudgetError) {
 			e.stop(&worker.Stop{Class: job.Budget, Message: b.Error(), Hint: "raise the limit in the job file if the work is worth it"})
@@ -141,7 +143,7 @@ func budgetOf(tokens int64, usd float64) gateway.Amount {
 
 // provider returns who answers, with the key that pays.
 func (e *execution) provider(u worker.Upstream, user func(string) string) gateway.Provider {
-	p := gateway.Provider{Name: string(e.submit.Choice.Worker), BaseURL: u.BaseURL}
+	p := gateway.Provider{Name: string(e.submit.Choice.Worker), BaseURL: u.BaseURL, Bearer: u.Bearer, Headers: u.Headers}
 	switch u.API {
 	case worker.OpenAIResponses:
 		p.APIs = []gateway.API{gateway.Responses}
@@ -149,6 +151,9 @@ func (e *execution) provider(u worker.Upstream, user func(string) string) gatewa
 		p.APIs = []gateway.API{gateway.Messages}
 	default:
 		p.APIs = []gateway.API{gateway.Chat}
+	}
+	if p.Keys = e.configuredKeys(user); len(p.Keys) > 0 {
+		return p
 	}
 	switch {
 	case u.LoginFile != "":
@@ -165,6 +170,32 @@ func (e *execution) provider(u worker.Upstream, user func(string) string) gatewa
 		p.Keys = []credential.Key{{Name: "the key of the user's configuration", Value: u.Key}}
 	}
 	return p
+}
+
+// configuredKeys returns the accounts that the worker's settings name.
+func (e *execution) configuredKeys(user func(string) string) []credential.Key {
+	settings := e.settings.Workers[e.submit.Choice.Worker]
+	var keys []credential.Key
+	for _, k := range settings.Keys {
+		switch {
+		case k.Env != "":
+			keys = append(keys, credential.Key{Name: k.Env, Value: user(k.Env)})
+		case k.File != "":
+			keys = append(keys, credential.Key{Name: k.File, File: k.File})
+		default:
+			keys = append(keys, credential.Key{Name: k.Command[0], Command: k.Command})
+		}
+	}
+	return slices.DeleteFunc(keys, func(k credential.Key) bool { return k.Value == "" && k.File == "" && len(k.Command) == 0 })
+}
+
+// allowedModels returns patterns of the models that the run may use: that of its job, those of the configuration; all if
+// neither says.
+func allowedModels(model string, settings job.WorkerSettings) []string {
+	if len(settings.Models) == 0 || model == "" {
+		return settings.Models
+	}
+	return append([]string{strings.ReplaceAll(model, "*", "")}, settings.Models...)
 }
 
 // commandTime bounds a command that prints a key.

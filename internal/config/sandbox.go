@@ -136,19 +136,24 @@ const (
 func (v *validator) secrets() {
 	for _, name := range slices.Sorted(maps.Keys(v.config.Secrets)) {
 		path, s := fields.Join("secrets", name), v.config.Secrets[name]
-		n := 0
-		for _, given := range []bool{s.File != "", len(s.Command) > 0, s.Env != ""} {
-			if given {
-				n++
-			}
-		}
-		switch {
-		case v.faulty(path):
-		case n == 0:
-			v.Failf(path, "says nowhere to find it, want one of file, command and env")
-		case n > 1:
-			v.Failf(path, "is given by more than one of file, command and env; keep one")
-		}
-		v.program(path+".command[0]", s.Command)
+		v.oneSource(path, s.File, s.Command, s.Env)
 	}
+}
+
+// oneSource refuses a secret or a key that is found nowhere, or in two places.
+func (v *validator) oneSource(path, file string, command []string, env string) {
+	n := 0
+	for _, given := range []bool{file != "", len(command) > 0, env != ""} {
+		if given {
+			n++
+		}
+	}
+	switch {
+	case v.faulty(path):
+	case n == 0:
+		v.Failf(path, "says nowhere to find it, want one of file, command and env")
+	case n > 1:
+		v.Failf(path, "is given by more than one of file, command and env; keep one")
+	}
+	v.program(path+".command[0]", command)
 }

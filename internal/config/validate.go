@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"path/filepath"
@@ -89,6 +90,9 @@ func (v *validator) worker(path string, kind job.WorkerKind, w job.WorkerSetting
 		v.program(path+".command[0]", w.Command)
 	}
 	v.endpoint(path, w)
+	for i, k := range w.Keys {
+		v.oneSource(fmt.Sprintf("%s.keys[%d]", path, i), k.File, k.Command, k.Env)
+	}
 }
 
 // program refuses a command whose program is a relative path. Relative to what?

@@ -40,6 +40,7 @@ func (c *connection) dial() error {
 	if !c.target.addr.IsValid() {
 		var err error
 		if addrs, err = p.config.Resolver.LookupNetIP(ctx, "ip", c.target.name); err != nil {
+			c.record.Allowed = true
 			return fmt.Errorf("look the host up: %w", err)
 		}
 		addrs = addrs[:min(len(addrs), maxAddresses)]

@@ -59,6 +59,10 @@ type Provider struct {
 	BaseURL string
 	// Keys are accounts: a run stays with one until it is out of use. None: the provider wants none.
 	Keys []credential.Key
+	// Bearer sends keys as Authorization: Bearer to the Messages API, too, and not as x-api-key.
+	Bearer bool
+	// Headers go with each request besides. They may hold secrets, but the provider must not repeat them.
+	Headers map[string]string
 	// Models are patterns of the models that it has; empty: all.
 	Models []string
 	// Rate bounds its requests, ModelRates those of one model besides, by exact name. Requests wait.

@@ -137,7 +137,10 @@ func (s *Session) roundTrip(ctx context.Context, p *provider, e endpoint, in *ht
 	}
 	out.Header.Set("Content-Type", "application/json")
 	out.Header.Set("Accept-Encoding", "identity")
-	secret.Bearer = secret.Bearer || e.api != Messages
+	for name, value := range p.Headers {
+		out.Header.Set(name, value)
+	}
+	secret.Bearer = secret.Bearer || p.Bearer || e.api != Messages
 	secret.Put(out.Header)
 	res, err := s.gateway.transport.RoundTrip(out)
 	if err == nil {
