@@ -28,6 +28,7 @@ type confinement struct {
 	folders ConfinedFolders
 	user    func(name string) string // variables of the user's environment
 	seen    *denials
+	can     sandbox.Host
 
 	keys     []redact.Value
 	address  string // of the endpoint, HOST:PORT as the run sees it
@@ -76,6 +77,7 @@ func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir st
 		notHeld: e.session.can.NotHeld(level),
 		user:    e.userVariable,
 		seen:    newDenials(e.emit, e.stop),
+		can:     e.session.can,
 	}
 	if c.folders.Cache, err = e.session.dir.MakeCache(tenant); err != nil {
 		return nil, err
@@ -147,7 +149,7 @@ func (c *confinement) Policy(cmd *worker.Command) *sandbox.Policy {
 	held.Tools = slices.Concat(Toolchains(c.user("HOME"), c.user, cmd.Path), cmd.Read)
 	held.Own = slices.Concat(held.Own, cmd.Write)
 	p := held.Policy()
-	p.Denied = c.seen.sandbox
+	p.Temp, p.Host, p.Denied = c.folders.Temp, &c.can, c.seen.sandbox
 	return &p
 }
 

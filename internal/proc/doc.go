@@ -19,6 +19,8 @@
 //   - One Host for a process, opened before any child is started, and every child is started through it (Start or Run).
 //     A child started behind its back looks like an orphan: it is reaped, and killed when a run ends.
 //   - Every Start is followed by a Stop, also after the leader has exited; until then the tree counts as live.
+//   - A leader that is not the program but makes surroundings for it, such as a sandbox, says which process is the program
+//     (Spec.Enter). The tree is then proven empty as any other, and told of as the program's.
 //   - What another daemon starts on request (systemd-run, docker run, at) is no descendant and is not seen.
 //
 // On systems other than Linux the package is best effort: process groups and the parent links that ps prints. An orphan

@@ -87,6 +87,9 @@ func (d Denial) String() string {
 	return d.Call + " " + d.Detail
 }
 
+// maxPorts bounds Policy.Ports.
+const maxPorts = 64
+
 // check returns the first mistake in p.
 func (p *Policy) check() error {
 	if !slices.Contains(Levels(), p.Level) {
@@ -101,6 +104,9 @@ func (p *Policy) check() error {
 				return fmt.Errorf("sandbox.%s: %q must be an absolute path without . and .. in it", list.name, path)
 			}
 		}
+	}
+	if len(p.Ports) > maxPorts {
+		return fmt.Errorf("sandbox: %d ports, at most %d can be granted", len(p.Ports), maxPorts)
 	}
 	for _, port := range p.Ports {
 		if p.Level == Strict && !p.FullNetwork && port < 1024 {

@@ -261,7 +261,6 @@ func (s *start) close() error {
 	}
 	if s.strict != nil {
 		errs = append(errs, s.strict.close())
-		s.strict = nil
 	}
 	for _, f := range []**os.File{&s.report, &s.socket} {
 		if *f != nil {

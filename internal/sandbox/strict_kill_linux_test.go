@@ -28,7 +28,10 @@ echo up; exec sleep 300`
 
 // strictCore is a process that has a Host without cgroups, and a run in it that leaves daemons. It tells how the run ends.
 func strictCore() int {
-	h, err := proc.NewHost(proc.Config{})
+	h, err := proc.NewHost(proc.Config{Confine: true})
+	if err == nil {
+		err = proc.Seclude()
+	}
 	if err != nil {
 		return 1
 	}

@@ -30,17 +30,17 @@ import (
 
 // strict is the part of a start for level Strict.
 type strict struct {
-	report *net.UnixConn // of the init; nil when inside has it
-	inside *insider
+	report *net.UnixConn // of the init; nil when inner has it
+	inner  *innerProgram
 
-	args    *os.File // our end of a pipe by which bubblewrap gets list
-	list    string   // of its arguments, each with a NUL behind it
-	before  []string // its arguments before the folder
-	init    []string // those of the init, before the program's name
-	ports   []uint16
-	sockets int // that the stub hands out
-	outward []net.Listener
-	dialer  *dialer
+	args      *os.File // our end of a pipe by which bubblewrap gets list
+	list      string   // of its arguments, each with a NUL behind it
+	before    []string // its arguments before the folder
+	init      []string // those of the init, before the program's name
+	ports     []uint16
+	sockets   int // that the stub hands out
+	listeners []net.Listener
+	dialer    *dialer
 }
 
 // maxExtra bounds the descriptors of a program: those behind are closed by the init one by one.
@@ -135,7 +135,7 @@ func (s *start) stub(first, report, socket, next int) (*os.File, error) {
 	m.call("close what the sandbox was made with", required, unix.SYS_CLOSE_RANGE, uint64(next), uint64(^uint32(0)), 0)
 	if s.policy.ownNetwork() {
 		s.strict.ports = s.policy.Ports
-		s.strict.sockets = m.doors(s.policy.Ports, socket, next)
+		s.strict.sockets = m.openSockets(s.policy.Ports, socket, next)
 	}
 	s.rules = s.policy.rules()
 	if !s.notified {
@@ -148,9 +148,9 @@ func (s *start) stub(first, report, socket, next int) (*os.File, error) {
 	return m.write(s.program, report)
 }
 
-// doors adds the calls that open sockets in the run's network and hand them out by the descriptor socket: one that listens
+// openSockets adds the calls that open sockets in the run's network and hand them out by the descriptor socket: one that listens
 // for each port, then those of the dialer. It returns how many.
-func (m *image) doors(ports []uint16, socket, next int) int {
+func (m *image) openSockets(ports []uint16, socket, next int) int {
 	var fds []uint32
 	open := func(flags uint64) uint64 {
 		fd := next + len(fds)
@@ -187,24 +187,28 @@ func (st *strict) receive(socket *os.File) error {
 		f := os.NewFile(uintptr(fd), "listener")
 		l, lerr := net.FileListener(f)
 		if err = errors.Join(err, lerr, f.Close()); lerr == nil {
-			st.outward = append(st.outward, l)
+			st.listeners = append(st.listeners, l)
 		}
 	}
 	return err
 }
 
+// close may be called again.
 func (st *strict) close() error {
 	var errs []error
 	if st.report != nil {
 		errs = append(errs, st.report.Close())
+		st.report = nil
 	}
 	if st.args != nil {
 		errs = append(errs, st.args.Close())
+		st.args = nil
 	}
-	if st.inside != nil {
-		errs = append(errs, st.inside.close())
+	if st.inner != nil {
+		errs = append(errs, st.inner.close())
+		st.inner = nil
 	}
-	for _, l := range st.outward {
+	for _, l := range st.listeners {
 		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
@@ -231,7 +235,7 @@ func (s *Start) enter(ctx context.Context, leader int) (proc.Inner, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.inside = in
+	st.inner = in
 	if err := s.Started(ctx); err != nil {
 		return nil, err
 	}
@@ -277,16 +281,20 @@ func (s *Start) Listeners() []net.Listener {
 	if s.system.strict == nil {
 		return nil
 	}
-	return s.system.strict.outward
+	return s.system.strict.listeners
 }
 
-// Dial connects to a port of the loopback that the run has, for a program that serves there. At level Strict there can be
-// maxDials connections at the same time; the next waits.
+// Dial connects to a port of the loopback that the run has, for a program that serves there, once it was started. At level
+// Strict there can be eight connections at the same time; the next waits.
 func (s *Start) Dial(ctx context.Context, port uint16) (net.Conn, error) {
-	if st := s.system.strict; st != nil && st.dialer != nil {
-		return st.dialer.dial(ctx, port)
+	st := s.system.strict
+	switch {
+	case st == nil || st.sockets == 0:
+		return dialHost(ctx, port)
+	case st.dialer == nil:
+		return nil, errNotEntered
 	}
-	return dialHost(ctx, port)
+	return st.dialer.dial(ctx, port)
 }
 
 func socketPair(kind int) (pair [2]*os.File, err error) {

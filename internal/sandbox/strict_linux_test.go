@@ -33,7 +33,7 @@ type strictRun struct {
 // newHost opens the process host of one test. It has no cgroups.
 func newHost(t testing.TB) *proc.Host {
 	t.Helper()
-	h, err := proc.NewHost(proc.Config{Log: zerolog.Nop()})
+	h, err := proc.NewHost(proc.Config{Log: zerolog.Nop(), Confine: true}) // as the core's
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestStrictStopStages(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := begin(t, h, p, tc.script)
 			r.line()
-			if got, err := proc.Parent(r.Pid()); err != nil || got != r.start.system.strict.inside.init {
+			if got, err := proc.Parent(r.Pid()); err != nil || got != r.start.system.strict.inner.init {
 				t.Errorf("the tree's pid is %d, below %d, %v", r.Pid(), got, err)
 			}
 			// By the tag the watchdog finds what to measure, and the next core what to end.

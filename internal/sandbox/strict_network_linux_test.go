@@ -62,7 +62,7 @@ func TestStrictDial(t *testing.T) {
 	r := acts(t, h, p, "/run")
 	q, _ := strictly(t)
 	other := acts(t, h, q, "/other")
-	const port = 4096
+	const port = 24096
 	ctx, cancel := context.WithCancel(t.Context())
 	testrun.AfterFunc(t, cancel)
 
@@ -133,8 +133,13 @@ func TestStrictDial(t *testing.T) {
 		c.Close()
 		t.Error("connected to a run that has ended")
 	}
-	if err := r.start.Close(); err != nil {
-		t.Error(err)
+	host, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)) // which is another's
+	mustDo(t, err)
+	defer host.Close()
+	for range 2 {
+		if err := r.start.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 	if c, err := r.start.Dial(ctx, port); err == nil {
 		c.Close()

@@ -17,8 +17,8 @@ import (
 	"github.com/agentsched/agentsched/internal/proc"
 )
 
-// insider is the program of a strict sandbox, as its init tells of it. It implements proc.Inner.
-type insider struct {
+// innerProgram is the program of a strict sandbox, as its init tells of it. It implements proc.Inner.
+type innerProgram struct {
 	report *net.UnixConn
 	done   chan struct{} // closed when nothing more is told
 
@@ -35,8 +35,8 @@ var errNotEntered = errors.New("bubblewrap did not start the program")
 
 // enter waits for the program to be started in the sandbox that leader makes, and listens for its end from then on. The
 // report is closed by close, or by an error.
-func enter(ctx context.Context, report *net.UnixConn, leader int) (*insider, error) {
-	in := &insider{report: report, done: make(chan struct{}), leader: leader, pidfd: -1}
+func enter(ctx context.Context, report *net.UnixConn, leader int) (*innerProgram, error) {
+	in := &innerProgram{report: report, done: make(chan struct{}), leader: leader, pidfd: -1}
 	stop := context.AfterFunc(ctx, func() { _ = report.SetReadDeadline(time.Unix(1, 0)) })
 	err := in.await()
 	if !stop() {
@@ -49,7 +49,7 @@ func enter(ctx context.Context, report *net.UnixConn, leader int) (*insider, err
 	return in, nil
 }
 
-func (in *insider) await() error {
+func (in *innerProgram) await() error {
 	for _, want := range []struct {
 		kind uint32
 		pid  *int
@@ -76,7 +76,7 @@ func (in *insider) await() error {
 }
 
 // receive reads a message of the init and who sent it.
-func (in *insider) receive() (m initMessage, pid int, err error) {
+func (in *innerProgram) receive() (m initMessage, pid int, err error) {
 	var buf [16]byte
 	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	n, oobn, _, _, err := in.report.ReadMsgUnix(buf[:], oob)
@@ -104,7 +104,7 @@ func parseReport(data, oob []byte) (m initMessage, pid int, err error) {
 }
 
 // listen takes what the init tells until it ends, or Exit or close has no patience.
-func (in *insider) listen() {
+func (in *innerProgram) listen() {
 	defer close(in.done)
 	for {
 		m, _, err := in.receive()
@@ -119,7 +119,7 @@ func (in *insider) listen() {
 }
 
 // drain takes what has been told already.
-func (in *insider) drain() {
+func (in *innerProgram) drain() {
 	conn, err := in.report.SyscallConn()
 	if err != nil {
 		return
@@ -137,7 +137,7 @@ func (in *insider) drain() {
 	})
 }
 
-func (in *insider) take(m initMessage) {
+func (in *innerProgram) take(m initMessage) {
 	var state proc.ExitState
 	var left []proc.Proc
 	switch m.Kind {
@@ -169,16 +169,16 @@ func exitState(status int32) proc.ExitState {
 }
 
 // Pid of the program.
-func (in *insider) Pid() int { return in.pid }
+func (in *innerProgram) Pid() int { return in.pid }
 
 // Around are bubblewrap and the init.
-func (in *insider) Around() []int { return []int{in.leader, in.init} }
+func (in *innerProgram) Around() []int { return []int{in.leader, in.init} }
 
 // processGroup is PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9.
 const processGroup = 1 << 2
 
 // Signal sends sig to the program's process group.
-func (in *insider) Signal(sig syscall.Signal) error {
+func (in *innerProgram) Signal(sig syscall.Signal) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.ended || in.pidfd < 0 {
@@ -201,7 +201,7 @@ func (in *insider) Signal(sig syscall.Signal) error {
 }
 
 // Exit is how the program ended; if its init was killed before it told, it is how that ended.
-func (in *insider) Exit(leader proc.ExitState) proc.ExitState {
+func (in *innerProgram) Exit(leader proc.ExitState) proc.ExitState {
 	_ = in.report.SetReadDeadline(time.Unix(1, 0)) // bubblewrap is gone, so all is told
 	<-in.done
 	in.mu.Lock()
@@ -217,14 +217,14 @@ func (in *insider) Exit(leader proc.ExitState) proc.ExitState {
 }
 
 // LeftBehind lists what lived on when the program had ended.
-func (in *insider) LeftBehind() []proc.Proc {
+func (in *innerProgram) LeftBehind() []proc.Proc {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.left
 }
 
 // close ends the listening and waits for that.
-func (in *insider) close() error {
+func (in *innerProgram) close() error {
 	err := in.report.Close()
 	<-in.done
 	in.mu.Lock()
