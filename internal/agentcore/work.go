@@ -141,7 +141,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 	if e.submit.Environ == nil {
 		names = append(names, spec.Env...)
 	}
-	if settings.KeyEnv != "" {
+	if settings.KeyEnv != "" && e.held.modelEndpoint() == nil {
 		names = append(names, settings.KeyEnv)
 	}
 	words, more, err := e.words(ws, dir)

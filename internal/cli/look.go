@@ -405,9 +405,6 @@ func sandboxText(h *job.Holding) string {
 	if h.Denied > 0 {
 		text += fmt.Sprintf(", refused %s", count(h.Denied, "thing"))
 	}
-	if len(h.NotHeld) > 0 {
-		text += "; not held: " + strings.Join(h.NotHeld, "; ")
-	}
 	return text
 }
 

@@ -54,7 +54,9 @@ func Run(t *testing.T, c Config) {
 	t.Run("Locate", c.testLocate)
 	t.Run("Command", c.testCommand)
 	t.Run("StartWritesOnlyItsFolders", c.testStartWrites)
-	t.Run("Confined", c.testConfined)
+	if _, ok := c.Adapter.(worker.Modelled); ok {
+		t.Run("Confined", c.testConfined)
+	}
 	t.Run("SessionsAreIndependent", c.testIndependent)
 	t.Run("Transcripts", c.testTranscripts)
 	t.Run("NoOutput", c.testNoOutput)
