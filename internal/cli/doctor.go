@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -29,6 +30,8 @@ type finding struct {
 	Path     string `json:"path,omitempty"`
 	Note     string `json:"note,omitempty"` // what to do, or what it means
 	Required bool   `json:"required,omitempty"`
+	// NotHeld are, of the level at which runs are held, sentences on what they may do although no grant says so.
+	NotHeld []string `json:"not_held,omitempty"`
 }
 
 func doctorCommand(con *console, prog *program, local *local) *cobra.Command {
@@ -42,11 +45,13 @@ func doctorCommand(con *console, prog *program, local *local) *cobra.Command {
 				return err
 			}
 			err = con.print(findings, func(w io.Writer) error {
-				return table(w, "WHAT\tSTATUS\tVERSION\tPATH\tNOTE", func(w io.Writer) {
+				err := table(w, "WHAT\tSTATUS\tVERSION\tPATH\tNOTE", func(w io.Writer) {
 					for _, f := range findings {
 						fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.What, f.Status, f.Version, f.Path, f.Note)
 					}
 				})
+				printNotHeld(w, findings)
+				return err
 			})
 			for _, f := range findings {
 				if f.Required && f.Status != "ok" {
@@ -74,6 +79,7 @@ func examine(ctx context.Context, con *console, prog *program, local *local) ([]
 		local.examineState(),
 	}
 	findings = append(findings, examinePermits(&cfg))
+	findings = append(findings, examineSandbox(&cfg, sandbox.Probe(ctx))...) // before there is a proc.Host
 	findings = append(findings, examineCgroup(&cfg)...)
 	for _, name := range prog.workerKinds(&cfg) {
 		kind := job.WorkerKind(name)

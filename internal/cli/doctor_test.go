@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 )
@@ -21,6 +22,33 @@ func TestPermitsAreExamined(t *testing.T) {
 	cfg.Heartbeat.PermitValidity = 0
 	if f := examinePermits(&cfg); f.Status != "warning" || !strings.Contains(f.Note, "heartbeat.permit_validity") {
 		t.Errorf("without a validity: %+v", f)
+	}
+}
+
+// How runs are held is told as this host does it, and nobody is told to set what it lacks.
+func TestSandboxIsExamined(t *testing.T) {
+	lacks := &sandbox.Problem{What: "darwin/arm64 has no sandbox"}
+	bwrap := &sandbox.Problem{What: "bubblewrap is not installed", Mend: "sudo dnf install bubblewrap"}
+	for name, tc := range map[string]struct {
+		level  job.SandboxLevel
+		host   sandbox.Host
+		status string
+		note   string
+		listed bool // what is not held
+	}{
+		"nothing is there":         {host: sandbox.Host{Standard: lacks, Bubblewrap: lacks}, status: "ok", note: "all that its user may: darwin/arm64 has no sandbox"},
+		"asked for, and not there": {level: job.SandboxStandard, host: sandbox.Host{Standard: lacks, Bubblewrap: lacks}, status: "error", note: "no more than none; darwin/arm64"},
+		"not asked for":            {host: sandbox.Host{ABI: 6, Bubblewrap: bwrap}, status: "warning", note: "set sandbox.level; this host has standard"},
+		"standard":                 {level: job.SandboxStandard, host: sandbox.Host{ABI: 6, Bubblewrap: bwrap}, status: "ok", listed: true},
+		"strict, and not there":    {level: job.SandboxStrict, host: sandbox.Host{ABI: 6, Bubblewrap: bwrap}, status: "error", note: "no more than standard; bubblewrap is not installed: sudo dnf"},
+		"strict":                   {level: job.SandboxStrict, host: sandbox.Host{ABI: 6, Bwrap: "/usr/bin/bwrap"}, status: "ok", listed: true},
+	} {
+		cfg := config.Default()
+		cfg.Sandbox.Level = tc.level
+		f := examineSandbox(&cfg, tc.host)[0]
+		if f.Status != tc.status || f.Required != (tc.status == "error") || !strings.Contains(f.Note, tc.note) || (len(f.NotHeld) > 0) != tc.listed {
+			t.Errorf("%s: %+v", name, f)
+		}
 	}
 }
 
