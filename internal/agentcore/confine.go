@@ -15,20 +15,46 @@ import (
 	"github.com/agentsched/agentsched/internal/egress"
 	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/sandbox"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/workspace"
+	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 )
 
-// confinement holds the processes of one run to what its job was granted, and serves them what they may use of the
-// outside. It is a worker.Sandbox.
-type confinement struct {
+// Confining is what a run's confinement is made of: what its job asks for, what the host allows and can do, and where the
+// run's files lie. All paths are absolute.
+type Confining struct {
+	Spec     *job.Spec
+	Settings ipc.Sandbox
+	Host     sandbox.Host
+	Dir      *statedir.Dir
+	Job      job.ID
+	Worker   job.WorkerKind
+
+	Workspace []string // the folder that it works in, which it may change if its job may edit
+	Borrowed  []string // what the workspace refers to and the run may read, such as git's objects
+	Temp      string   // its folder for temporary files
+	Scratch   string   // that of its worker's program
+
+	User func(name string) string // variables of the user's environment
+
+	Credentials Credentials        // nil serves no repositories
+	Emit        func(job.Event)    // is told what the run was refused, and whom it has connected to
+	Stop        func(*worker.Stop) // is called for a run that tries what no honest program does
+
+	more func(*Confinement) error // opens what else is served; may be nil
+}
+
+// Confinement holds the processes of one run to what its job was granted, and serves them what they may use of the
+// outside. It is a worker.Sandbox. A nil one holds nothing.
+type Confinement struct {
 	held    Held
-	notHeld []string
+	host    sandbox.Host
 	folders ConfinedFolders
-	user    func(name string) string // variables of the user's environment
+	user    func(name string) string
+	emit    func(job.Event)
 	seen    *denials
-	can     sandbox.Host
 
 	keys     []redact.Value
 	address  string // of the endpoint, HOST:PORT as the run sees it
@@ -44,59 +70,90 @@ type confinement struct {
 // ownPort is where the endpoint lies on a loopback of the run's own, away from what dev servers take.
 const ownPort = 20780
 
-// level returns how the run is to be held: what its job asks for, else what the configuration says. The error is a
-// *worker.Failure: a job that asks for less than the host allows, or for what the host cannot do, does not run.
-func (e *execution) level() (sandbox.Level, error) {
-	settings, asked := &e.settings.Sandbox, e.submit.Spec.Sandbox.Level
-	level := cmp.Or(asked, settings.Level, job.SandboxNone)
-	if least := cmp.Or(settings.Least, settings.Level, job.SandboxNone); level.Weaker(least) {
+// Level returns how the run is to be held: what its job asks for, else what the configuration says. The error is a
+// *worker.Failure: a job that asks for less than the host allows does not run.
+func (c *Confining) Level() (sandbox.Level, error) {
+	level := cmp.Or(c.Spec.Sandbox.Level, c.Settings.Level, job.SandboxNone)
+	if least := cmp.Or(c.Settings.Least, c.Settings.Level, job.SandboxNone); level.Weaker(least) {
 		return "", &worker.Failure{Class: job.Config, Message: fmt.Sprintf("the job asks for sandbox level %s, and this host allows no less than %s", level, least),
 			Hint: "ask for that or more, or have sandbox.least lowered in the configuration"}
-	}
-	if err := e.session.can.Can(sandbox.Level(level)); err != nil {
-		best, _ := e.session.can.Best()
-		return "", &worker.Failure{Class: job.Config, Message: fmt.Sprintf("this host cannot hold a run at sandbox level %s: %v", level, err),
-			Hint: fmt.Sprintf("`scheduler doctor` says what mends it; the strongest level that this host can do now is %s", best)}
 	}
 	return sandbox.Level(level), nil
 }
 
-// confine returns what holds the run; nil if nothing does. It is closed when the run has ended.
-func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir string, adapter worker.Adapter) (*confinement, error) {
-	level, err := e.level()
-	if err != nil || level == sandbox.None {
-		return nil, err
+// can returns nil if the host can hold a run so, else a *worker.Failure.
+func (c *Confining) can(level sandbox.Level) error {
+	err := c.Host.Can(level)
+	if err == nil {
+		return nil
 	}
-	home, tenant := e.session.dir.Home(e.submit.Job, e.submit.Choice.Worker), cmp.Or(e.submit.Spec.Tenant, job.DefaultTenant)
-	c := &confinement{
-		held: Held{
-			Level: level, Spec: &e.submit.Spec, Settings: e.settings.Sandbox,
-			Own: []string{home, e.temp, filepath.Join(dir, "scratch")}, Unasked: e.session.can.Notify != nil,
-		},
-		folders: ConfinedFolders{Home: filepath.Join(home, "user"), Temp: e.temp},
-		notHeld: e.session.can.NotHeld(level),
-		user:    e.userVariable,
-		seen:    newDenials(e.emit, e.stop),
-		can:     e.session.can,
+	best, _ := c.Host.Best()
+	return &worker.Failure{Class: job.Config, Message: fmt.Sprintf("this host cannot hold a run at sandbox level %s: %v", level, err),
+		Hint: fmt.Sprintf("`scheduler doctor` says what mends it; the strongest level that this host can do now is %s", best)}
+}
+
+// Held returns what the run's policy is made of, without its ports, and without what a program of it needs (see
+// Held.For).
+func (c *Confining) Held(level sandbox.Level) (Held, error) {
+	h := Held{
+		Level: level, Spec: c.Spec, Settings: c.Settings, Workspace: c.Workspace, Borrowed: c.Borrowed,
+		Own: []string{c.home(), c.Temp, c.Scratch}, Cache: c.Dir.Cache(c.tenant()),
 	}
-	if c.folders.Cache, err = e.session.dir.MakeCache(tenant); err != nil {
-		return nil, err
-	}
-	c.held.Cache = c.folders.Cache
-	c.held.Borrowed, c.held.Workspace = ws.Grants()
-	for _, pattern := range Hidden(c.user("HOME")) {
+	for _, pattern := range Hidden(c.User("HOME")) {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
-			return nil, fmt.Errorf("hide %s: %w", pattern, err)
+			return Held{}, fmt.Errorf("hide %s: %w", pattern, err)
 		}
 		for _, path := range paths {
 			if !belowAny(path, []string{"/etc"}) { // see sandbox.SystemSecrets
-				c.held.Hidden = append(c.held.Hidden, path)
+				h.Hidden = append(h.Hidden, path)
 			}
 		}
 	}
-	if err := c.serve(ctx, e, adapter); err != nil {
-		return nil, errors.Join(err, c.close())
+	return h, nil
+}
+
+func (c *Confining) home() string { return c.Dir.Home(c.Job, c.Worker) }
+
+func (c *Confining) tenant() job.Tenant { return cmp.Or(c.Spec.Tenant, job.DefaultTenant) }
+
+// Confine returns what holds the run; nil if nothing does. It is closed when the run has ended. An error that is a
+// *worker.Failure is one of the job or of the configuration.
+func Confine(ctx context.Context, of Confining) (*Confinement, error) {
+	level, err := of.Level()
+	if err != nil || level == sandbox.None {
+		return nil, err
+	}
+	if err := of.can(level); err != nil {
+		return nil, err
+	}
+	c := &Confinement{
+		host: of.Host, user: of.User, emit: of.Emit, seen: newDenials(of.Emit, of.Stop),
+		folders: ConfinedFolders{Home: filepath.Join(of.home(), "user"), Temp: of.Temp},
+	}
+	if c.held, err = of.Held(level); err != nil {
+		return nil, err
+	}
+	if c.folders.Cache, err = of.Dir.MakeCache(of.tenant()); err != nil {
+		return nil, err
+	}
+	if err := c.serve(ctx, &of); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// confine returns what holds the run; nil if nothing does. It is closed when the run has ended.
+func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir string, adapter worker.Adapter) (*Confinement, error) {
+	borrowed, folder := ws.Grants()
+	c, err := Confine(ctx, Confining{
+		Spec: &e.submit.Spec, Settings: e.settings.Sandbox, Host: e.session.can, Dir: e.session.dir, Job: e.submit.Job, Worker: e.submit.Choice.Worker,
+		Workspace: folder, Borrowed: borrowed, Temp: e.temp, Scratch: filepath.Join(dir, "scratch"),
+		User: e.userVariable, Credentials: e.session.credentials, Emit: e.emit, Stop: e.stop,
+		more: func(c *Confinement) error { return c.openModels(e, adapter) },
+	})
+	if c == nil {
+		return nil, err
 	}
 	// Worth nothing outside of the run, and not to be read in its log by other users of the host.
 	e.secrets = e.secrets.With(c.keys...)
@@ -117,8 +174,8 @@ func (e *execution) userVariable(name string) string {
 }
 
 // serve opens the run's endpoint.
-func (c *confinement) serve(ctx context.Context, e *execution, adapter worker.Adapter) error {
-	full := c.held.Spec.HasFullNetwork()
+func (c *Confinement) serve(ctx context.Context, of *Confining) error {
+	full := of.Spec.HasFullNetwork()
 	c.endpoint = newEndpoint(ctx)
 	c.own = c.held.Level == sandbox.Strict && !full
 	port := uint16(ownPort)
@@ -127,50 +184,53 @@ func (c *confinement) serve(ctx context.Context, e *execution, adapter worker.Ad
 		if err != nil {
 			return err
 		}
-		c.endpoint.serve(l)
+		defer c.endpoint.serve(l) // when all is there that it serves; Close closes it
 		port = uint16(l.Addr().(*net.TCPAddr).Port)
 	}
 	c.held.Ports = []uint16{port}
 	c.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
 	if !full {
-		if err := c.openNetwork(ctx, e); err != nil {
+		if err := c.openNetwork(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.openGit(e); err != nil {
-		return err
+	if of.Credentials != nil {
+		if err := c.openGit(of.Credentials); err != nil {
+			return err
+		}
 	}
-	return c.openModels(e, adapter)
+	if of.more == nil {
+		return nil
+	}
+	return of.more(c)
 }
 
 // Policy returns what the process of a command may do.
-func (c *confinement) Policy(cmd *worker.Command) *sandbox.Policy {
-	held := c.held
-	held.Tools = slices.Concat(Toolchains(c.user("HOME"), c.user, cmd.Path), cmd.Read)
-	held.Own = slices.Concat(held.Own, cmd.Write)
+func (c *Confinement) Policy(cmd *worker.Command) *sandbox.Policy {
+	held := c.held.For(cmd, c.user)
 	p := held.Policy()
-	p.Temp, p.Host, p.Denied = c.folders.Temp, &c.can, c.seen.sandbox
+	p.Temp, p.Host, p.NoNotifier, p.Denied = c.folders.Temp, &c.host, c.host.Notify != nil, c.seen.sandbox
 	return &p
 }
 
 // Started serves a process that was started at the address that it knows.
-func (c *confinement) Started(s *sandbox.Start) {
+func (c *Confinement) Started(s *sandbox.Start) {
 	for _, l := range s.Listeners() {
 		c.endpoint.serve(l)
 	}
 }
 
 // sandbox returns c for a Runner; nil of a run that nothing holds.
-func (c *confinement) sandbox() worker.Sandbox {
+func (c *Confinement) sandbox() worker.Sandbox {
 	if c == nil {
 		return nil
 	}
 	return c
 }
 
-// environ returns the environment of the run's processes: what of the user's leads into the user's folders, to the user's
+// Environ returns the environment of the run's processes: what of the user's leads into the user's folders, to the user's
 // agents and to the network is replaced or left out.
-func (c *confinement) environ(env []string) []string {
+func (c *Confinement) Environ(env []string) []string {
 	if c == nil {
 		return env
 	}
@@ -181,21 +241,26 @@ func (c *confinement) environ(env []string) []string {
 	return slices.Concat(env, gitEnviron(c.git), hostsProxies(c.user))
 }
 
-// makeFolders makes the folders that the run's processes find.
-func (c *confinement) makeFolders() error {
-	return os.MkdirAll(c.folders.Home, 0o700)
+// MakeFolders makes the folders that the run's processes find. It comes before the first process.
+func (c *Confinement) MakeFolders() error {
+	for _, path := range append(slices.Clone(c.held.Own), c.folders.Home) {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return fmt.Errorf("make the run's folders: %w", err)
+		}
+	}
+	return nil
 }
 
 // holding is what is recorded of how the run was held.
-func (c *confinement) holding() *job.Holding {
+func (c *Confinement) holding() *job.Holding {
 	if c == nil {
 		return nil
 	}
-	return &job.Holding{Level: job.SandboxLevel(c.held.Level), NotHeld: c.notHeld, Denied: c.seen.count()}
+	return &job.Holding{Level: job.SandboxLevel(c.held.Level), NotHeld: c.host.NotHeld(c.held.Level), Denied: c.seen.count()}
 }
 
-// close ends what serves the run.
-func (c *confinement) close() error {
+// Close ends what serves the run.
+func (c *Confinement) Close() error {
 	if c == nil {
 		return nil
 	}
@@ -207,7 +272,7 @@ func (c *confinement) close() error {
 }
 
 // modelEndpoint returns where the run's program finds its models; nil if they are not served.
-func (c *confinement) modelEndpoint() *worker.ModelEndpoint {
+func (c *Confinement) modelEndpoint() *worker.ModelEndpoint {
 	if c == nil || c.models == nil {
 		return nil
 	}
@@ -215,7 +280,7 @@ func (c *confinement) modelEndpoint() *worker.ModelEndpoint {
 }
 
 // meter returns who says what the run uses; nil if that is its program.
-func (c *confinement) meter() *worker.Meter {
+func (c *Confinement) meter() *worker.Meter {
 	if c == nil || c.models == nil {
 		return nil
 	}

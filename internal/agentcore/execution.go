@@ -36,7 +36,7 @@ type execution struct {
 	log      zerolog.Logger
 	secrets  *redact.Redactor
 
-	held       *confinement // nil if nothing holds the run
+	held       *Confinement // nil if nothing holds the run
 	workspaces *workspace.Manager
 	steps      *stepping
 	stream     *streaming // nil if the run does not stream

@@ -74,36 +74,43 @@ func (g *gateways) close() {
 	clear(g.open)
 }
 
-// openModels serves the run the models of its worker, if it has some. Where a gateway cannot stand for what the user has
-// configured, the run sees the login itself if the configuration allows that.
-func (c *confinement) openModels(e *execution, adapter worker.Adapter) error {
+// Upstream returns who answers the models of a run, which the core serves it; nil if it serves none, since the program asks
+// none or has the login itself, which the configuration then allows. It reads files and asks nobody.
+func Upstream(adapter worker.Adapter, settings job.WorkerSettings, loginVisible bool, user func(name string) string) (*worker.Upstream, error) {
 	modelled, ok := adapter.(worker.Modelled)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	settings := e.settings.Workers[e.submit.Choice.Worker]
-	settings.Model = cmp.Or(e.submit.Choice.Model, settings.Model)
-	upstream, err := modelled.Upstream(settings, c.user)
+	upstream, err := modelled.Upstream(settings, user)
 	var unserved *worker.UnservedError
 	switch {
-	case errors.As(err, &unserved) && (worker.TraitsOf(adapter).NeedsCommand || e.settings.Sandbox.LoginVisible):
-		return nil // a program of the user's own that asks no models, or with the login
-	case err != nil && e.settings.Sandbox.LoginVisible:
-		return nil
+	case errors.As(err, &unserved) && worker.TraitsOf(adapter).NeedsCommand:
+		return nil, nil // a program of the user's own that asks no models
+	case loginVisible && (err != nil || upstream.Login != ""):
+		return nil, nil // with the login
 	case errors.As(err, &unserved):
-		return &worker.Failure{Class: job.Config, Message: unserved.Error()}
+		return nil, &worker.Failure{Class: job.Config, Message: unserved.Error()}
 	case err != nil:
+		return nil, err
+	}
+	return &upstream, nil
+}
+
+// openModels serves the run the models of its worker, if it has some.
+func (c *Confinement) openModels(e *execution, adapter worker.Adapter) error {
+	settings := e.settings.Workers[e.submit.Choice.Worker]
+	settings.Model = cmp.Or(e.submit.Choice.Model, settings.Model)
+	upstream, err := Upstream(adapter, settings, e.settings.Sandbox.LoginVisible, c.user)
+	if upstream == nil {
 		return err
-	case e.settings.Sandbox.LoginVisible && upstream.Login != "":
-		return nil
 	}
 	gate, err := e.core.gateways.of(gateway.Config{
-		Providers: []gateway.Provider{e.provider(upstream, c.user)}, Prices: e.settings.Prices, RunCommand: e.session.printed, Log: e.core.cfg.Log,
+		Providers: []gateway.Provider{e.provider(*upstream, c.user)}, Prices: e.settings.Prices, RunCommand: e.session.printed, Log: e.core.cfg.Log,
 	})
 	if err != nil {
 		return err
 	}
-	m := &models{upstream: upstream, account: gateway.Account("run/" + e.tag), ledger: e.core.gateways.ledger}
+	m := &models{upstream: *upstream, account: gateway.Account("run/" + e.tag), ledger: e.core.gateways.ledger}
 	m.meter = &worker.Meter{}
 	m.ledger.Grant(m.account, budgetOf(e.permit.Tokens, e.permit.CostUSD))
 	m.session, err = gate.Open(gateway.RunConfig{

@@ -14,7 +14,7 @@ import (
 )
 
 // openNetwork opens the run's way to the hosts that its job names.
-func (c *confinement) openNetwork(ctx context.Context, e *execution) error {
+func (c *Confinement) openNetwork(ctx context.Context) error {
 	rules, err := egress.Parse(c.held.Spec.NetworkHosts(), egress.Presets())
 	if err != nil {
 		f := &worker.Failure{Class: job.Config, Message: fmt.Sprintf("network: %v", err), Hint: "correct the entry in the job file"}
@@ -32,21 +32,21 @@ func (c *confinement) openNetwork(ctx context.Context, e *execution) error {
 	c.rules, c.proxyURL = rules, egress.URL(c.address, key)
 	c.proxy = egress.New(ctx, egress.Config{
 		Key: key, Rules: rules, Upstream: httpproxy.FromEnvironment().ProxyFunc(),
-		Record: func(r egress.Record) { c.connected(e, r) },
+		Record: c.connected,
 	})
 	c.endpoint.proxy = c.proxy
 	return nil
 }
 
 // connected tells of a connection that the run has made, or was refused.
-func (c *confinement) connected(e *execution, r egress.Record) {
+func (c *Confinement) connected(r egress.Record) {
 	n := &job.Connection{
 		Host: r.Host, Port: int(r.Port), Allowed: r.Allowed, Reason: r.Reason, Sent: r.Up, Received: r.Down, More: r.Unrecorded,
 	}
 	if r.Address.IsValid() {
 		n.Address = r.Address.String()
 	}
-	e.emit(job.Event{Kind: job.EventNetwork, Connection: n, Millis: r.Duration.Milliseconds()})
+	c.emit(job.Event{Kind: job.EventNetwork, Connection: n, Millis: r.Duration.Milliseconds()})
 	if !r.Allowed {
 		c.seen.refused(max(1, r.Unrecorded))
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
 )
 
 // Held is what a run's policy is made of: what its job asks for, what the host allows, and where the run's own files lie.
@@ -23,7 +24,14 @@ type Held struct {
 	Tools     []string // toolchains, and the folders of the worker's program, which it may read
 	Hidden    []string // what no run sees, whatever else is granted
 	Ports     []uint16 // of loopback that it may connect to
-	Unasked   bool     // the kernel cannot ask about connections
+}
+
+// For returns what the policy of the process that a command starts is made of. user finds variables of the user's
+// environment.
+func (h Held) For(cmd *worker.Command, user func(name string) string) Held {
+	h.Tools = slices.Concat(h.Tools, Toolchains(user("HOME"), user, cmd.Path), cmd.Read)
+	h.Own = slices.Concat(h.Own, cmd.Write)
+	return h
 }
 
 // Policy returns what the run may do. The strictest of configuration and job wins: a list of the job's narrows what the
@@ -34,7 +42,7 @@ func (h *Held) Policy() sandbox.Policy {
 		read = narrowed(slices.Concat(read, h.Settings.Write), h.Spec.Sandbox.Read)
 	}
 	p := sandbox.Policy{
-		Level: h.Level, NoNotifier: h.Unasked, Ports: h.Ports, FullNetwork: h.Spec.HasFullNetwork(),
+		Level: h.Level, Ports: h.Ports, FullNetwork: h.Spec.HasFullNetwork(),
 		Read:  slices.Concat(sandbox.SystemFiles(), h.Tools, h.Borrowed, read),
 		Write: slices.Concat(h.Own, narrowed(h.Settings.Write, h.Spec.Sandbox.Write)),
 		Hide:  slices.Concat(sandbox.SystemSecrets(), h.Hidden, h.Settings.Hide, h.Spec.Sandbox.Hide),

@@ -14,8 +14,11 @@ import (
 	"github.com/agentsched/agentsched/worker"
 )
 
+// Credentials returns what a git host wants to see of the user.
+type Credentials func(ctx context.Context, host, path string) (user, pass string, err error)
+
 // openGit serves the run the repositories that its job names, with the user's credentials, which stay outside.
-func (c *confinement) openGit(e *execution) error {
+func (c *Confinement) openGit(credentials Credentials) error {
 	if len(c.held.Spec.Git) == 0 {
 		return nil
 	}
@@ -26,8 +29,7 @@ func (c *confinement) openGit(e *execution) error {
 	}
 	key := newKey()
 	proxy, err := gitproxy.New(gitproxy.Config{
-		Allow: allow, Key: key, Credentials: e.session.credentials,
-		Record: func(a gitproxy.Access) { c.asked(e, a) },
+		Allow: allow, Key: key, Credentials: credentials, Record: c.asked,
 	})
 	if err != nil {
 		return &worker.Failure{Class: job.Config, Message: fmt.Sprintf("git: %v", err), Hint: "correct the entry in the job file"}
@@ -54,7 +56,7 @@ func gitEnviron(settings []string) []string {
 }
 
 // asked tells of a request of the run's git.
-func (c *confinement) asked(e *execution, a gitproxy.Access) {
+func (c *Confinement) asked(a gitproxy.Access) {
 	n := &job.Connection{Host: a.Host, Port: 443, Allowed: a.Allowed, Sent: a.Sent, Received: a.Received}
 	if host, port, found := strings.Cut(a.Host, ":"); found {
 		n.Host = host
@@ -67,7 +69,7 @@ func (c *confinement) asked(e *execution, a gitproxy.Access) {
 	if a.Write {
 		text = "git push " + a.Path
 	}
-	e.emit(job.Event{Kind: job.EventNetwork, Connection: n, Text: text, Millis: a.Took.Milliseconds()})
+	c.emit(job.Event{Kind: job.EventNetwork, Connection: n, Text: text, Millis: a.Took.Milliseconds()})
 	if !a.Allowed {
 		c.seen.refused(1)
 	}

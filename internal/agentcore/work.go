@@ -27,7 +27,7 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 		return failed(time.Now(), job.Config, err), nil
 	}
 	outcome, err := e.workHeld(ctx, ws, dir, adapter)
-	if err := e.held.close(); err != nil {
+	if err := e.held.Close(); err != nil {
 		e.log.Warn().Err(err).Msg("close what served the run")
 	}
 	outcome.Sandbox = e.held.holding()
@@ -157,7 +157,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 		Instructions: words, SystemPrompt: spec.SystemPrompt,
 		Dir: ws.Dir, Home: home, Scratch: filepath.Join(dir, "scratch"), Session: e.submit.Session,
 		Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
-		Environ: e.held.environ(worker.SetEnv(append(env, more...), "TMPDIR", e.temp)), Confined: e.held != nil, Models: e.held.modelEndpoint(), Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
+		Environ: e.held.Environ(worker.SetEnv(append(env, more...), "TMPDIR", e.temp)), Confined: e.held != nil, Models: e.held.modelEndpoint(), Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
 	}
 	if f, ok := a.(worker.Folderless); ok && f.Folderless(t) && e.held == nil {
 		return t, nil
@@ -168,8 +168,8 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 		}
 	}
 	if e.held != nil {
-		if err := e.held.makeFolders(); err != nil {
-			return nil, fmt.Errorf("make the run's home: %w", err)
+		if err := e.held.MakeFolders(); err != nil {
+			return nil, err
 		}
 	}
 	return t, nil
