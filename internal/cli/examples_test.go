@@ -143,6 +143,7 @@ var beforeExample = map[string]string{
 	"reputation similar": "scheduler submit --wait ../judged.yaml && for j in contract lease page; do scheduler evaluate $j --quality 0.9; done",
 	"restart-core":       endBefore, "upgrade": endBefore,
 	"resume": "scheduler pause worker:codex; scheduler pause workspace:.; true",
+	"sandbox": completedBefore, "sandbox show": completedBefore, "sandbox exec": completedBefore,
 	"submit": "echo changed >> page.html",
 	"token":  "scheduler token create ci; true", "token revoke": "scheduler token create ci; true",
 	"scheduler token create ci --role submit --expires 90d": "scheduler token revoke ci; true",

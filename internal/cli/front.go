@@ -62,7 +62,7 @@ func (m *Main) equip(root *cobra.Command) {
 
 // printsNoData are commands without --json: they print for a person or a shell, or
 // what they print is a file as it is.
-var printsNoData = []string{"top", "diff", "help", "completion bash", "completion zsh", "completion fish", "completion powershell"}
+var printsNoData = []string{"top", "diff", "sandbox exec", "help", "completion bash", "completion zsh", "completion fish", "completion powershell"}
 
 // printsData reports whether a command has the flag --json.
 func printsData(cmd *cobra.Command) bool {
@@ -97,6 +97,7 @@ func isGroup(cmd *cobra.Command) bool {
 // hostCommands work with files of the scheduler's own host.
 var hostCommands = []string{
 	"run", "serve", "diff", "apply", "clean", "crashes", "backup", "recover", "token create", "token ls", "token revoke", "audit verify", "audit tail", "ui", "upgrade",
+	"sandbox show", "sandbox exec",
 }
 
 // placeless commands ask no scheduler.

@@ -22,7 +22,7 @@ var groups = []struct {
 		"serve", "status", "top", "ui", "pause", "resume", "restart-core", "upgrade", "workers", "tenants", "usage", "grant", "token", "audit",
 		"crashes", "backup", "recover",
 	}},
-	{"Host", []string{"doctor", "install-workers", "config", "demo", "version", "completion", "help"}},
+	{"Host", []string{"doctor", "sandbox", "install-workers", "config", "demo", "version", "completion", "help"}},
 }
 
 // group puts the commands below their headings.

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/agentsched/agentsched/internal/agentcore"
+	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/sandbox"
+	"github.com/agentsched/agentsched/internal/terminal"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+)
+
+func sandboxExecCommand(con *console, prog *program, local *local, at *target) *cobra.Command {
+	return &cobra.Command{
+		Use: "exec JOB -- COMMAND [ARGS]", Short: "Run a command as a job's run would be held", Args: cobra.MinimumNArgs(2),
+		Long: `Run a command in the workspace of a job as it lies there now, held as a run of the job is, with the
+run's environment. What it is refused is told on standard error. It gets neither the job's secrets nor
+its repositories nor models, and its limits do not hold. Ctrl-C ends the command and all that it has started.
+
+Exit code: that of the command, 128 and the signal's number if a signal has ended it, 2 if it was not
+started, 130 after Ctrl-C.`,
+		Example: "  scheduler sandbox exec fix-login -- git status\n  scheduler sandbox exec fix-login -- sh",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
+			var c *confinedJob
+			err := at.do(func(p *peer) error {
+				j, err := p.Job(ctx, args[0])
+				switch {
+				case err != nil:
+					return err
+				case j.Job.State == job.Dispatched && p.offline.dir.Held() != nil: // else no run is alive, whatever the store says
+					return usage(fmt.Errorf("job %s is running, and its workspace is its run's", j.Job.Spec.Name), "wait until it has ended: scheduler wait "+args[0])
+				}
+				if err := local.outside(ctx, p.offline.dir); err != nil {
+					return err
+				}
+				c, err = confinedJobOf(ctx, con, prog, p.offline.dir, &j)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if c.tree == nil {
+				return usage(fmt.Errorf("job %s has no workspace: it has not started, or was cleaned", c.name), "scheduler retry "+args[0]+" runs it again")
+			}
+			return c.exec(ctx, con, args[1:])
+		},
+	}
+}
+
+// exec runs a command as a run of the job is held, to its end or that of ctx.
+func (c *confinedJob) exec(ctx context.Context, con *console, command []string) (err error) {
+	path, err := programIn(c.tree.Dir, command[0])
+	if err != nil {
+		return usage(err)
+	}
+	of := c.of
+	of.Host = sandbox.Probe(ctx) // before there is a proc.Host
+	lock, err := workspaces(of.Dir, nil).Lock(ctx, of.Spec.Workspace)
+	if err != nil {
+		return usage(err)
+	}
+	defer lock.Close()
+	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Log: zerolog.Nop(), Confine: true})
+	if err != nil {
+		return failure(fmt.Errorf("prepare to own processes: %w", err))
+	}
+	defer func() { err = errors.Join(err, failure(host.Close())) }()
+
+	// Its own tag: a scheduler that starts meanwhile ends it, as all that an earlier one has left.
+	tag := fmt.Sprintf("%s/exec/%d", of.Dir.Instance(), os.Getpid())
+	temps := of.Dir.Temps(os.Getpid())
+	if of.Temp, err = temps.Take(tag); err != nil {
+		return failure(err)
+	}
+	defer func() { err = errors.Join(err, failure(errors.Join(temps.Close(), temps.Return(of.Temp)))) }()
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	of.Emit, of.Stop = con.tellRefused(), func(s *worker.Stop) { cancel(s) }
+	held, err := agentcore.Confine(ctx, of)
+	if err != nil {
+		return usage(err, hintOf(err)...)
+	}
+	defer func() { err = errors.Join(err, failure(held.Close())) }()
+	environ := append(worker.BaseEnv(con.environ, append(c.settings.Env, of.Spec.Env...)...), c.tree.Env...)
+	spec := proc.Spec{
+		Run: tag, Path: path, Name: command[0], Args: command[1:], Env: held.Environ(worker.SetEnv(environ, "TMPDIR", of.Temp)), Dir: c.tree.Dir,
+		Stdin: con.stdin, Stdout: con.stdoutFile(), Stderr: os.Stderr, NewSession: true, PdeathSignal: syscall.SIGKILL,
+	}
+	if held == nil {
+		fmt.Fprintf(con.stderr, "scheduler: nothing holds runs of job %s: its sandbox level is none\n", c.name)
+		return c.await(ctx, host, spec, nil)
+	}
+	if err := held.MakeFolders(); err != nil {
+		return failure(err)
+	}
+	start, err := held.Policy(&worker.Command{Path: path}).Prepare(path, nil)
+	if err != nil {
+		return failure(err)
+	}
+	defer func() { err = errors.Join(err, failure(start.Close())) }()
+	return c.await(ctx, host, start.Apply(spec), func() { held.Started(start) })
+}
+
+// await starts a program and waits for its end, or ends it with ctx, and then all that is left of it.
+func (c *confinedJob) await(ctx context.Context, host *proc.Host, spec proc.Spec, started func()) error {
+	tree, err := host.Start(spec)
+	if err != nil {
+		return usage(fmt.Errorf("start %s: %w", spec.Name, err))
+	}
+	if started != nil {
+		started()
+	}
+	var stages proc.Stages
+	select {
+	case <-tree.Exited():
+	case <-ctx.Done():
+		s := c.cfg.Stop
+		stages = proc.Stages{Interrupt: s.Interrupt.Std(), Terminate: s.Terminate.Std(), Kill: s.Kill.Std()}
+	}
+	if _, err := tree.Stop(context.Background(), stages); err != nil {
+		return failure(err)
+	}
+	if ctx.Err() != nil {
+		if stop, ok := errors.AsType[*worker.Stop](context.Cause(ctx)); ok {
+			return failure(stop)
+		}
+		return &exitError{code: exitInterrupted}
+	}
+	switch state := tree.ExitState(); {
+	case state.Signal != 0:
+		return &exitError{code: 128 + int(state.Signal)}
+	case !state.Success():
+		return &exitError{code: state.Code}
+	}
+	return nil
+}
+
+// programIn returns the path of a program as a shell in the folder finds it.
+func programIn(folder, name string) (string, error) {
+	if strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
+		name = filepath.Join(folder, name)
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("find the program: %w", err)
+	}
+	return filepath.Abs(path)
+}
+
+// tellRefused tells on standard error what a run was refused.
+func (con *console) tellRefused() func(job.Event) {
+	var mu sync.Mutex
+	return func(e job.Event) {
+		text := e.Text
+		if n := e.Connection; n != nil {
+			if n.Allowed {
+				return
+			}
+			text = fmt.Sprintf("refused: %s:%d: %s", n.Host, n.Port, n.Reason)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(con.stderr, "scheduler: %s\n", terminal.Visible(text, ""))
+	}
+}
