@@ -142,7 +142,7 @@ var beforeExample = map[string]string{
 	"pipelines rerun":    "scheduler submit --wait --json " + pipelineFile,
 	"reputation similar": "scheduler submit --wait ../judged.yaml && for j in contract lease page; do scheduler evaluate $j --quality 0.9; done",
 	"restart-core":       endBefore, "upgrade": endBefore,
-	"resume": "scheduler pause worker:codex; scheduler pause workspace:.; true",
+	"resume":  "scheduler pause worker:codex; scheduler pause workspace:.; true",
 	"sandbox": completedBefore, "sandbox show": completedBefore, "sandbox exec": completedBefore,
 	"submit": "echo changed >> page.html",
 	"token":  "scheduler token create ci; true", "token revoke": "scheduler token create ci; true",

@@ -106,11 +106,11 @@ func confinedJobOf(ctx context.Context, con *console, prog *program, dir *stated
 	c.tree, err = workspaces(dir, nil).Open(ctx, j.Job.ID, spec.Workspace)
 	switch {
 	case err == nil:
-		c.of.Workspace = c.tree.Dir
+		c.of.Borrowed, c.of.Workspace = c.tree.Grants()
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, failure(err)
 	case spec.Workspace.Isolation == job.Direct:
-		c.of.Workspace = spec.Workspace.Path
+		c.of.Workspace = []string{spec.Workspace.Path}
 	}
 	return c, nil
 }
@@ -159,7 +159,7 @@ func (c *confinedJob) grants(host sandbox.Host) (*grants, error) {
 		return nil, usage(err, hintOf(err)...)
 	}
 	g := &grants{
-		Job: c.of.Job, Name: c.name, Level: level, Workspace: c.of.Workspace, Network: networkOf(c.of.Spec),
+		Job: c.of.Job, Name: c.name, Level: level, Workspace: strings.Join(c.of.Workspace, ", "), Network: networkOf(c.of.Spec),
 		Repositories: append([]job.Repository{}, c.of.Spec.Git...), Secrets: append([]string{}, c.of.Spec.Secrets...),
 		Read: []string{}, Write: []string{}, Hide: []string{}, NotHeld: host.NotHeld(level),
 	}
