@@ -90,7 +90,9 @@ func ConfinedEnv(environ []string, own ConfinedFolders, getenv func(name string)
 		set(l.variable, filepath.Join(own.Home, filepath.FromSlash(l.folder)))
 	}
 	for _, l := range caches {
-		set(l.variable, filepath.Join(own.Cache, l.folder))
+		if (&worker.Task{Environ: environ}).Getenv(l.variable) == "" { // else the job or the settings pass one on
+			set(l.variable, filepath.Join(own.Cache, l.folder))
+		}
 	}
 	set("TMPDIR", own.Temp)
 	// Java takes the home from the password file, and Maven has no variable of its own.

@@ -67,7 +67,7 @@ func newDaemon(t *testing.T, node string) *daemon {
 			t.Fatal(err)
 		}
 	}
-	d.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "TMPDIR=" + filepath.Join(dir, "tmp"), "LANG=C.UTF-8"}
+	d.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "TMPDIR=" + filepath.Join(dir, "tmp"), "LANG=C.UTF-8", "AGENTSCHED_SANDBOX__WRITE=" + dir}
 	if err := os.WriteFile(filepath.Join(d.repo, "README.md"), []byte("a repository\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -89,6 +89,7 @@ func setUpGuide(env *testscript.Env, port string) error {
 	}
 	state := filepath.Join(env.Getenv("HOME"), ".local", "state")
 	env.Setenv("XDG_STATE_HOME", state)
+	env.Setenv("AGENTSCHED_SANDBOX__WRITE", env.WorkDir)
 	env.Setenv("STATE", filepath.Join(state, "agentsched"))
 	examples := filepath.Join(env.WorkDir, "examples", "guide")
 	if err := os.CopyFS(examples, os.DirFS("../../examples/guide")); err != nil {

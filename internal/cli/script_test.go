@@ -92,6 +92,11 @@ func setUpScript(env *testscript.Env) error {
 	env.Setenv("HOME", home)
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
 	env.Setenv("XDG_STATE_HOME", xdg)
+	switch strings.TrimPrefix(filepath.Base(env.WorkDir), "script-") {
+	case "config", "sandbox", "sandbox-exec", "doctor-sandbox", "report": // are about what a configuration grants
+	default:
+		env.Setenv("AGENTSCHED_SANDBOX__WRITE", env.WorkDir) // by files there jobs tell where they are
+	}
 	env.Setenv("STATE", filepath.Join(xdg, "agentsched"))
 	// A program with the race detector would sleep for a second at its end.
 	env.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))

@@ -84,7 +84,8 @@ func newBench(t *testing.T) *bench {
 			t.Fatal(err)
 		}
 	}
-	b.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + tmp, "LANG=C.UTF-8", keyVariable + "=key-of-the-scripted-model"}
+	b.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + tmp, "LANG=C.UTF-8", keyVariable + "=key-of-the-scripted-model",
+		"AGENTSCHED_SANDBOX__WRITE=" + b.dir} // by files there jobs tell where they are, and are told to go on
 	b.config = obj{
 		"concurrency": obj{"max": 3},
 		"workers":     obj{},

@@ -189,6 +189,7 @@ func (s *scene) job(j *jobPlan) (obj, error) {
 func (s *scene) start() (*run, error) {
 	env := []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(s.dir, "home"), "TMPDIR=" + filepath.Join(s.dir, "tmp"), "LANG=C.UTF-8",
+		"AGENTSCHED_SANDBOX__WRITE=" + s.dir, // there jobs note what they do
 		"GORACE=halt_on_error=0 log_path=" + filepath.Join(s.dir, "race"),
 	}
 	command := []string{s.program("scheduler"), "--state", s.state, "--config", filepath.Join(s.dir, "config.yaml")}
