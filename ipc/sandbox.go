@@ -10,6 +10,10 @@ type Sandbox struct {
 	Read  []string         `json:"read,omitempty"`  // may be read besides what every run sees
 	Write []string         `json:"write,omitempty"` // may be changed besides the workspace
 	Hide  []string         `json:"hide,omitempty"`  // is not seen, whatever else is granted
+	// Report: a run whose job names no level is told of at Level, not held. "" is then standard.
+	Report bool `json:"report,omitempty"`
+	// ReportNoNewPrivileges allows to take from such a run what setuid programs give, where it cannot be told of otherwise.
+	ReportNoNewPrivileges bool `json:"report_no_new_privileges,omitempty"`
 	// LoginVisible lets runs see the login of their worker's program where no gateway can stand for it.
 	LoginVisible bool `json:"login_visible,omitempty"`
 }

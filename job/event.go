@@ -68,6 +68,7 @@ type Event struct {
 	Step       string      `json:"step,omitempty"`       // the name of the step
 	Usage      *Usage      `json:"usage,omitempty"`      // what was consumed since the last such event
 	Connection *Connection `json:"connection,omitempty"` // of the network
+	Refusal    *Refusal    `json:"refusal,omitempty"`    // of a warning: what the sandbox would have refused
 	// Of a durable step: what it was computed from, as the worker calls it, and
 	// what became of its result. Result itself is only there on the way from the
 	// worker's session to the store: no event that is sent or stored has it.
@@ -93,6 +94,20 @@ type Connection struct {
 	// More is set of an event that stands for so many connections, each of which has none of its own.
 	More int `json:"more,omitempty"`
 }
+
+// Refusal is what a run did in report mode and would be refused if its sandbox were enforced.
+type Refusal struct {
+	Act    string `json:"act"`              // read, write, or the name of a system call
+	Detail string `json:"detail,omitempty"` // of read and write: the file or folder that would have to be granted
+	// Hidden: no grant shows this path.
+	Hidden bool `json:"hidden,omitempty"`
+}
+
+// The acts of a Refusal that a grant allows.
+const (
+	RefusedRead  = "read"
+	RefusedWrite = "write"
+)
 
 // Kept says what became of a durable step; "" is a step that is none.
 type Kept string

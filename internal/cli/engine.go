@@ -72,7 +72,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	if err != nil {
 		return nil, err
 	}
-	tuning, err := tuning(cfg)
+	tuning, err := tuning(cfg, state.dir.EnforcesSandbox())
 	if err != nil {
 		return nil, failure(err)
 	}

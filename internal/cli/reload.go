@@ -86,7 +86,7 @@ func (runs *runner) rereadConfig() (config.Config, error) {
 func (e *engine) reload(ctx context.Context, cfg config.Config) (string, error) {
 	old := e.config()
 	changed, fixed := config.Changes(old, cfg)
-	t, err := tuning(&cfg)
+	t, err := tuning(&cfg, e.state.dir.EnforcesSandbox())
 	if err != nil {
 		return "the configuration stays as it was", err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"math/rand/v2"
@@ -14,8 +15,9 @@ import (
 )
 
 // tuning returns what a scheduler and its cores take from the configuration,
-// and take over from a changed one while they run.
-func tuning(cfg *config.Config) (scheduler.Tuning, error) {
+// and take over from a changed one while they run. enforces is whether runs are held
+// where the configuration says nothing of that.
+func tuning(cfg *config.Config, enforces bool) (scheduler.Tuning, error) {
 	watch, err := json.Marshal(cfg.WatchdogConfig())
 	if err != nil {
 		return scheduler.Tuning{}, err
@@ -36,7 +38,7 @@ func tuning(cfg *config.Config) (scheduler.Tuning, error) {
 			RunLimits: ipc.RunLimits{Each: resources(cfg.Limits.Each()), Total: resources(cfg.Limits.Total)},
 			Watchdog:  watch, Breaker: breakers,
 			TrustFilters: cfg.Workspace.TrustFilters, PermitValidity: cfg.Heartbeat.PermitValidity,
-			Sandbox: sandboxSettings(cfg.Sandbox), Secrets: secretSettings(cfg.Secrets),
+			Sandbox: sandboxSettings(cfg.Sandbox, enforces), Secrets: secretSettings(cfg.Secrets),
 		},
 		Policy: cfg.Policy, Expect: cfg.Expect,
 		StopOnSafeStop: cfg.Escalation.SafeStop == config.StopRuns,
@@ -93,9 +95,16 @@ func limits(cfg *config.Config, folders *workspace.Resolver) ipc.Limits {
 	return l
 }
 
-func sandboxSettings(s config.Sandbox) ipc.Sandbox {
+func sandboxSettings(s config.Sandbox, enforces bool) ipc.Sandbox {
 	level, least := s.Levels()
-	return ipc.Sandbox{Level: level, Least: least, Read: s.Read, Write: s.Write, Hide: s.Hide, LoginVisible: s.Login == config.LoginVisible}
+	settings := ipc.Sandbox{
+		Level: level, Least: least, Read: s.Read, Write: s.Write, Hide: s.Hide, LoginVisible: s.Login == config.LoginVisible,
+		Report: s.Reports(enforces), ReportNoNewPrivileges: s.Mode == config.SandboxReport,
+	}
+	if settings.Report {
+		settings.Level = cmp.Or(s.Level, job.SandboxStandard)
+	}
+	return settings
 }
 
 func secretSettings(secrets map[string]config.Secret) map[string]ipc.Secret {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"github.com/agentsched/agentsched/internal/fields"
@@ -16,6 +17,11 @@ type Sandbox struct {
 	// How firmly runs are held whose job does not ask for more: `strict`, `standard` or `none`. A run that the host
 	// cannot hold so does not start.
 	Level job.SandboxLevel `json:"level,omitempty" words:"strict standard none" otherwise:"none"`
+	// Whether runs are held, or only told of. `report`: a run whose job names no level runs as if nothing held it, and what
+	// would be refused at `level`, by default `standard`, is recorded; `scheduler doctor --sandbox` makes grants of that.
+	// Where the scheduler has no CAP_SYS_ADMIN, runs can only be watched if setuid programs such as sudo have no effect
+	// in them: `report` says that this is so.
+	Mode SandboxMode `json:"mode,omitempty" words:"enforce report" otherwise:"enforce; report, at no price, if nothing stands under sandbox and the state directory is of a version before"`
 	// The least that a job may ask for.
 	Least job.SandboxLevel `json:"least,omitempty" words:"strict standard none" otherwise:"the same as level"`
 	// Files and folders that runs may read besides what every run sees: absolute paths. A job with a list of its own gets
@@ -31,6 +37,15 @@ type Sandbox struct {
 	Login Login `json:"login,omitempty" words:"hidden visible" otherwise:"hidden"`
 }
 
+// SandboxMode is whether runs are held.
+type SandboxMode string
+
+// The modes.
+const (
+	SandboxEnforce SandboxMode = "enforce"
+	SandboxReport  SandboxMode = "report"
+)
+
 // Login is whether runs see logins.
 type Login string
 
@@ -43,7 +58,22 @@ const (
 // Levels returns the level of runs whose job names none, and the least that a job may ask for.
 func (s Sandbox) Levels() (level, least job.SandboxLevel) {
 	level = cmp.Or(s.Level, job.SandboxNone)
+	if s.Mode == SandboxReport {
+		return level, cmp.Or(s.Least, job.SandboxNone)
+	}
 	return level, cmp.Or(s.Least, level)
+}
+
+// Reports says whether runs are told of instead of held. enforces is whether that is the other way round where the
+// configuration says nothing under sandbox.
+func (s Sandbox) Reports(enforces bool) bool {
+	switch {
+	case s.Mode != "":
+		return s.Mode == SandboxReport
+	case reflect.ValueOf(s).IsZero():
+		return !enforces
+	}
+	return false
 }
 
 // Grants returns what a job asks for that this host does not allow: less of a sandbox than the least, paths beyond those

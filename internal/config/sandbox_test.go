@@ -50,3 +50,29 @@ func TestGrants(t *testing.T) {
 		})
 	}
 }
+
+func TestReports(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		sandbox  config.Sandbox
+		enforces bool // where nothing is said
+		want     bool
+	}{
+		{"nothing said, from before", config.Sandbox{}, false, true},
+		{"nothing said", config.Sandbox{}, true, false},
+		{"something said, from before", config.Sandbox{Read: []string{"/srv"}}, false, false},
+		{"enforce, from before", config.Sandbox{Mode: config.SandboxEnforce}, false, false},
+		{"report", config.Sandbox{Mode: config.SandboxReport}, true, true},
+		{"report at a level", config.Sandbox{Mode: config.SandboxReport, Level: job.SandboxStrict}, true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := test.sandbox.Reports(test.enforces); got != test.want {
+				t.Errorf("reports %v, want %v", got, test.want)
+			}
+		})
+	}
+	told := config.Sandbox{Mode: config.SandboxReport, Level: job.SandboxStandard}
+	if _, least := told.Levels(); least != job.SandboxNone {
+		t.Errorf("a job may ask for no less than %s, although nothing is held yet", least)
+	}
+}

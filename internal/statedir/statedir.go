@@ -35,7 +35,11 @@ type info struct {
 	Version  int            `json:"version"`
 	Instance job.InstanceID `json:"instance"`
 	Created  time.Time      `json:"created"`
+	// Sandbox is sandboxEnforce in a directory that was made by a version which holds runs, "" in an older one.
+	Sandbox string `json:"sandbox,omitempty"`
 }
+
+const sandboxEnforce = "enforce"
 
 // Default returns the directory that is used when the user names none:
 // $XDG_STATE_HOME/agentsched, or ~/.local/state/agentsched.
@@ -74,7 +78,7 @@ func Open(path string) (*Dir, error) {
 	if err := keepNew(abs); err != nil {
 		return nil, err
 	}
-	in := info{Version: Version, Instance: job.NewInstanceID(), Created: time.Now().UTC().Truncate(time.Second)}
+	in := info{Version: Version, Instance: job.NewInstanceID(), Created: time.Now().UTC().Truncate(time.Second), Sandbox: sandboxEnforce}
 	if err := writeInfo(filepath.Join(abs, "instance.json"), in); err != nil {
 		return nil, fmt.Errorf("state directory %s: %w; make it writable for this user or name another with --state DIR", abs, err)
 	}
@@ -211,6 +215,10 @@ func (d *Dir) Path() string { return d.path }
 
 // Instance returns the id that tags every process started for this directory.
 func (d *Dir) Instance() job.InstanceID { return d.info.Instance }
+
+// EnforcesSandbox reports whether the directory was made by a version that holds runs. Jobs of an older one were written
+// for runs that nothing holds.
+func (d *Dir) EnforcesSandbox() bool { return d.info.Sandbox == sandboxEnforce }
 
 // Database returns the path of the queue's SQLite file.
 func (d *Dir) Database() string { return d.join("queue.db") }

@@ -217,3 +217,21 @@ func TestOpenOfAnotherUser(t *testing.T) {
 		t.Errorf("as another user: %v", err)
 	}
 }
+
+func TestEnforcesSandbox(t *testing.T) {
+	before := t.TempDir()
+	if err := os.WriteFile(filepath.Join(before, "instance.json"), []byte(`{"version":1,"instance":"i1","created":"2026-01-01T00:00:00Z"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{before: false, t.TempDir(): true} {
+		for range 2 { // made, and found again
+			d, err := statedir.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := d.EnforcesSandbox(); got != want {
+				t.Errorf("%s: enforces %v, want %v", path, got, want)
+			}
+		}
+	}
+}
