@@ -26,7 +26,7 @@ type Config struct {
 // Host owns the children of this process. There is one for a process, since being a child subreaper and reaping orphans
 // are properties of the whole process.
 //
-// Two goroutines belong to it and end in Close: the spawner and the reaper. Where there is no subreaper, each leader has
+// Three goroutines belong to it and end in Close: two spawners and the reaper. Where there is no subreaper, each leader has
 // one that waits for it.
 type Host struct {
 	cfg Config
@@ -35,6 +35,7 @@ type Host struct {
 	null *os.File // the null device, for children
 
 	spawn   chan func()    // to the spawner; never closed, it ends with quit
+	trusted chan func()    // to the one whose children keep capabilities, see Spec.KeepCapabilities
 	kick    chan struct{}  // asks the reaper to look, capacity 1
 	chld    chan os.Signal // SIGCHLD, capacity 1: a look finds all that is due, so a lost signal is no loss
 	quit    chan struct{}
@@ -64,6 +65,7 @@ func NewHost(cfg Config) (*Host, error) {
 	h := &Host{
 		cfg:     cfg,
 		spawn:   make(chan func()),
+		trusted: make(chan func()),
 		kick:    make(chan struct{}, 1),
 		chld:    make(chan os.Signal, 1),
 		quit:    make(chan struct{}),
@@ -82,7 +84,8 @@ func NewHost(cfg Config) (*Host, error) {
 		return nil, errors.Join(err, h.null.Close())
 	}
 	signal.Notify(h.chld, syscall.SIGCHLD)
-	h.loops.Go(h.spawnLoop)
+	h.loops.Go(func() { h.spawnLoop(h.spawn, cfg.Confine) })
+	h.loops.Go(func() { h.spawnLoop(h.trusted, false) })
 	h.loops.Go(h.reapLoop)
 	if cfg.Confine {
 		if err := h.onSpawner(confine); err != nil {
@@ -129,20 +132,20 @@ func (h *Host) Close() error {
 	return errors.Join(err, h.close(), h.null.Close())
 }
 
-// spawnLoop forks all children of this host, from one thread that lives as long as the host.
+// spawnLoop forks the children of this host that spawn brings, from one thread that lives as long as the host.
 //
 // PR_SET_PDEATHSIG is tied to the parent thread, not to the parent process (prctl(2)): a child forked from whatever
 // thread a goroutine happens to run on would be killed when the Go runtime retires that thread. Forking from a thread
 // that is locked for the life of the Host makes "the thread ended" mean "the host ended", without a shim process between
 // us and the worker that would have to pass on signals and exit codes.
-func (h *Host) spawnLoop() {
+func (h *Host) spawnLoop(spawn <-chan func(), confined bool) {
 	runtime.LockOSThread()
-	if !h.cfg.Confine { // else the thread lacks capabilities, and ends with this goroutine
+	if !confined { // else the thread lacks capabilities, and ends with this goroutine
 		defer runtime.UnlockOSThread()
 	}
 	for {
 		select {
-		case f := <-h.spawn:
+		case f := <-spawn:
 			f()
 		case <-h.quit:
 			return
@@ -151,10 +154,12 @@ func (h *Host) spawnLoop() {
 }
 
 // onSpawner runs f on the spawner's thread and waits for it.
-func (h *Host) onSpawner(f func() error) error {
+func (h *Host) onSpawner(f func() error) error { return h.on(h.spawn, f) }
+
+func (h *Host) on(spawner chan<- func(), f func() error) error {
 	done := make(chan error, 1)
 	select {
-	case h.spawn <- func() { done <- f() }:
+	case spawner <- func() { done <- f() }:
 		return <-done
 	case <-h.quit:
 		return ErrClosed

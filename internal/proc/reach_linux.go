@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,6 +25,9 @@ var reaching = []int{
 	unix.CAP_SYS_PTRACE, unix.CAP_SYS_ADMIN, unix.CAP_KILL, unix.CAP_DAC_READ_SEARCH,
 	unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO, unix.CAP_PERFMON, unix.CAP_BPF, unix.CAP_CHECKPOINT_RESTORE,
 }
+
+// Reaching are the capabilities that Config.Confine takes.
+func Reaching() []int { return slices.Clone(reaching) }
 
 // confine takes them from the calling thread for good, and so from every program that it starts: root's programs get
 // what the bounding set allows. Other threads keep theirs. An error says that root's programs may get them all the same.

@@ -41,6 +41,9 @@ type Spec struct {
 	// Limits bound the tree, together with all others that have some (see LimitAll). nil is for what is no run.
 	Limits *Limits
 
+	// KeepCapabilities leaves the leader what Config.Confine takes from the others: it gives that up itself, see Reaching.
+	KeepCapabilities bool
+
 	// Enter, if not nil, is for a leader that starts the program in surroundings of its own. It is called with the
 	// leader's pid once that runs; Start returns when it has returned. An error ends the tree and is Start's.
 	Enter func(leader int) (Inner, error)
@@ -114,7 +117,11 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 		Files: append(std.files[:], spec.Extra...),
 		Sys:   sysProcAttr(spec.NewSession, spec.PdeathSignal),
 	}
-	err = h.onSpawner(func() error {
+	spawner := h.spawn
+	if spec.KeepCapabilities {
+		spawner = h.trusted
+	}
+	err = h.on(spawner, func() error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if err := h.checkOpen(); err != nil {

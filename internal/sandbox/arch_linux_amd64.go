@@ -31,3 +31,19 @@ func oldRules() []rule {
 		refuse(unix.SYS_OPEN, "open", anyOf(1, unix.O_CREAT|unix.O_TMPFILE&^unix.O_DIRECTORY), anyOf(2, setID)),
 	}
 }
+
+// oldFileCalls are calls for files that only this architecture has.
+func oldFileCalls() []fileCall {
+	return []fileCall{
+		{unix.SYS_OPEN, "open", opens, []pathArg{{-1, 0}}, 1},
+		{unix.SYS_CREAT, "creat", opensNew, []pathArg{{-1, 0}}, 0},
+		{unix.SYS_MKDIR, "mkdir", creates, []pathArg{{-1, 0}}, 0},
+		{unix.SYS_MKNOD, "mknod", creates, []pathArg{{-1, 0}}, 0},
+		{unix.SYS_SYMLINK, "symlink", creates, []pathArg{{-1, 1}}, 0},
+		{unix.SYS_UNLINK, "unlink", removes, []pathArg{{-1, 0}}, 0},
+		{unix.SYS_RMDIR, "rmdir", removes, []pathArg{{-1, 0}}, 0},
+		{unix.SYS_RENAME, "rename", moves, []pathArg{{-1, 0}, {-1, 1}}, 0},
+		{unix.SYS_RENAMEAT, "renameat", moves, []pathArg{{0, 1}, {2, 3}}, 0},
+		{unix.SYS_LINK, "link", moves, []pathArg{{-1, 0}, {-1, 1}}, 0},
+	}
+}

@@ -14,3 +14,8 @@ const otherABI = 0
 
 // oldRules are none: the architecture is younger than the older forms of calls.
 func oldRules() []rule { return nil }
+
+// oldFileCalls are calls for files that later architectures lack.
+func oldFileCalls() []fileCall {
+	return []fileCall{{unix.SYS_RENAMEAT, "renameat", moves, []pathArg{{0, 1}, {2, 3}}, 0}}
+}

@@ -11,6 +11,7 @@ const (
 	absent  verdict = iota // answered with the rule's errno as if the kernel did not have it: programs fall back to others
 	refused                // EPERM; told where there is somebody to tell
 	decided                // by the notifier, with its arguments
+	allowed                // whatever later rules say; of a report only
 )
 
 // rule is for calls of this number whose arguments meet all conditions. The first rule that holds decides; a call for

@@ -25,15 +25,25 @@ const maxFilter = 4096
 // filter returns the seccomp filter of the rules. Where nobody listens, notified is false: refused calls fail by
 // themselves and decided ones are allowed.
 func filter(rules []rule, notified bool) ([]bpf.RawInstruction, error) {
+	return assemble(rules, notified, unix.SECCOMP_RET_KILL_PROCESS, fails(unix.ENOSYS))
+}
+
+// watching returns the filter that asks about the rules' calls and refuses none, those of other architectures neither.
+func watching(rules []rule) ([]bpf.RawInstruction, error) {
+	return assemble(rules, true, unix.SECCOMP_RET_ALLOW, unix.SECCOMP_RET_ALLOW)
+}
+
+// assemble makes a filter. otherArch and otherNumbers are what it returns for calls of other architectures and ABIs.
+func assemble(rules []rule, notified bool, otherArch, otherNumbers uint32) ([]bpf.RawInstruction, error) {
 	load := func(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }
 	program := []bpf.Instruction{
 		load(dataArch),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: arch, SkipTrue: 1},
-		bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS},
+		bpf.RetConstant{Val: otherArch},
 		load(dataNumber),
 	}
 	if otherABI != 0 {
-		program = append(program, bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: otherABI, SkipTrue: 1}, bpf.RetConstant{Val: fails(unix.ENOSYS)})
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: otherABI, SkipTrue: 1}, bpf.RetConstant{Val: otherNumbers})
 	}
 	groups := make(map[uint32][]rule)
 	for _, r := range rules {
@@ -122,6 +132,8 @@ func (r rule) action(notified bool) uint32 {
 	switch {
 	case r.verdict == absent:
 		return fails(r.errno)
+	case r.verdict == allowed:
+		return unix.SECCOMP_RET_ALLOW
 	case notified:
 		return unix.SECCOMP_RET_USER_NOTIF
 	default:

@@ -66,6 +66,13 @@ type Policy struct {
 	// connections, to Ports at every address, and nothing is told of what is refused.
 	NoNotifier bool
 
+	// Report has the run held by nothing: Denied is told what Level would refuse. See CanReport.
+	Report bool
+	// NoNewPrivileges is for a report where CanReport has said that it needs that: setuid programs have no effect then.
+	NoNewPrivileges bool
+	// Broad are folders that hold too much to be granted at once, such as a home: a report names what lies in them.
+	Broad []string
+
 	// Denied, if not nil, is told what the run was refused, as far as that can be seen: calls and connections, not files.
 	// It is called by one goroutine at a time, until Start.Close returns, and must not wait.
 	Denied func(Denial)
@@ -75,10 +82,21 @@ type Policy struct {
 type Denial struct {
 	Call   string // such as "connect"
 	Detail string // such as "192.0.2.1:443"; may be ""
+
+	// Of a report: Call is also DeniedRead or DeniedWrite, and Detail the file or the folder that would have to be granted.
+	// Hidden says that no grant would help, Broad that the folder holds too much else.
+	Hidden, Broad bool
+
 	// Hostile says that no honest program of a run makes this call. Others, such as a Unix socket to a name server, are
 	// made by many and without harm.
 	Hostile bool
 }
+
+// What a report calls the denial of files.
+const (
+	DeniedRead  = "read"
+	DeniedWrite = "write"
+)
 
 func (d Denial) String() string {
 	if d.Detail == "" {

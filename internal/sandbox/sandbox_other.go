@@ -50,3 +50,7 @@ func probe(context.Context) Host {
 	problem := &Problem{What: runtime.GOOS + "/" + runtime.GOARCH + " has no sandbox: only Linux on amd64 and arm64 has one"}
 	return Host{System: runtime.GOOS + "/" + runtime.GOARCH, Landlock: problem, Notify: problem, Standard: problem, Namespaces: problem, Bubblewrap: problem}
 }
+
+func canReport() error {
+	return fmt.Errorf("%s has no way to watch a run: %w", runtime.GOOS, errors.ErrUnsupported)
+}

@@ -22,7 +22,8 @@ type Start struct {
 	Path  string
 	Extra []*os.File // descriptors 3, 4, and so on; the program gets only its own
 
-	system start
+	keepCapabilities bool // until the stub gives them up itself
+	system           start
 }
 
 // startTimeout bounds how long a program's start is waited for. It is for a file system that does not answer: when the
@@ -36,6 +37,7 @@ var errSlow = fmt.Errorf("it has taken more than %v", startTimeout)
 func (s *Start) Apply(spec proc.Spec) proc.Spec {
 	spec.Name = cmp.Or(spec.Name, spec.Path)
 	spec.Path, spec.Extra = s.Path, s.Extra
+	spec.KeepCapabilities = s.keepCapabilities
 	spec.Enter = func(leader int) (proc.Inner, error) {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errSlow)
 		defer cancel()

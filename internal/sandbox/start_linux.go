@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,7 +26,8 @@ type start struct {
 	theirs   []*os.File // what the process has by now, or never will
 	notified bool       // a notifier is to be told of calls
 	notifier *notifier
-	strict   *strict // what only level Strict has, or nil
+	watch    *watcher // of a report, or nil
+	strict   *strict  // what only level Strict has, or nil
 }
 
 // Prepare makes what is to be started instead of the program at path, a name without a slash being looked up, with the
@@ -44,7 +46,10 @@ func (p *Policy) Prepare(path string, extra []*os.File) (*Start, error) {
 	}
 	s := &Start{Extra: slices.Clone(extra), system: start{program: path, policy: p}}
 	prepare := s.system.prepare
-	if p.Level == Strict {
+	switch {
+	case p.Report:
+		prepare = s.system.prepareReport
+	case p.Level == Strict:
 		prepare = s.system.prepareStrict
 	}
 	if err := prepare(s); err != nil {
@@ -134,11 +139,16 @@ func (m *image) install(rules []rule, socket int) error {
 	if err != nil {
 		return err
 	}
+	m.installProgram(program, socket)
+	return nil
+}
+
+func (m *image) installProgram(program []bpf.RawInstruction, socket int) {
 	code := m.words(program)
 	fprog := m.words(uint64(len(program)), code) // struct sock_fprog: a short, padded, and a pointer
 	if socket < 0 {
 		m.call("install the seccomp filter", required, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, fprog)
-		return nil
+		return
 	}
 	control, message := m.message([]uint32{0}) // set by the next call
 	flags := uint64(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
@@ -148,7 +158,6 @@ func (m *image) install(rules []rule, socket int) error {
 	}
 	m.call("install the seccomp filter", control+unix.SizeofCmsghdr, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, fprog)
 	m.call("hand out the seccomp listener", required, unix.SYS_SENDMSG, uint64(socket), message, 0)
-	return nil
 }
 
 // message makes one that hands out descriptors: struct cmsghdr with them, struct iovec for the one byte that must go with
@@ -187,6 +196,12 @@ func (s *start) started(ctx context.Context) error {
 	s.closeTheirs()
 	stop := context.AfterFunc(ctx, func() { _ = s.report.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
+	var listener error
+	if s.watch != nil {
+		if listener = s.awaitListener(ctx); ctx.Err() != nil {
+			return listener
+		}
+	}
 	var report [9]byte
 	n := 0
 	for n < len(report) {
@@ -202,6 +217,9 @@ func (s *start) started(ctx context.Context) error {
 	if n > 0 {
 		return s.image.failure(report[:n], s.program)
 	}
+	if s.watch != nil {
+		return listener
+	}
 	if s.strict != nil {
 		if err := s.strict.receive(s.socket); err != nil {
 			return fmt.Errorf("confine %s: %w", s.program, err)
@@ -214,7 +232,7 @@ func (s *start) started(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("confine %s: it ended before it was confined: %w", s.program, err)
 	}
-	s.notifier, err = notify(s.policy, s.rules, fds[0])
+	s.notifier, err = notify(s.policy, s.rules, fds[0], nil)
 	return err
 }
 
