@@ -99,8 +99,8 @@ type Connection struct {
 type Refusal struct {
 	Act    string `json:"act"`              // read, write, or the name of a system call
 	Detail string `json:"detail,omitempty"` // of read and write: the file or folder that would have to be granted
-	// Hidden: no grant shows this path.
-	Hidden bool `json:"hidden,omitempty"`
+	Hidden bool   `json:"hidden,omitempty"` // no grant shows this path
+	Broad  bool   `json:"broad,omitempty"`  // the folder holds too much else to be granted
 }
 
 // The acts of a Refusal that a grant allows.

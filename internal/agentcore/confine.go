@@ -99,16 +99,9 @@ func (c *Confining) Held(level sandbox.Level) (Held, error) {
 		Level: level, Spec: c.Spec, Settings: c.Settings, Workspace: c.Workspace, Borrowed: c.Borrowed,
 		Own: []string{c.home(), c.Temp, c.Scratch}, Cache: c.Dir.Cache(c.tenant()),
 	}
-	for _, pattern := range Hidden(c.User("HOME")) {
-		paths, err := filepath.Glob(pattern)
-		if err != nil {
-			return Held{}, fmt.Errorf("hide %s: %w", pattern, err)
-		}
-		for _, path := range paths {
-			if !belowAny(path, []string{"/etc"}) { // see sandbox.SystemSecrets
-				h.Hidden = append(h.Hidden, path)
-			}
-		}
+	var err error
+	if h.Hidden, err = hiddenPaths(c.User("HOME")); err != nil {
+		return Held{}, err
 	}
 	return h, nil
 }
@@ -218,14 +211,6 @@ func (c *Confinement) Started(s *sandbox.Start) {
 	for _, l := range s.Listeners() {
 		c.endpoint.serve(l)
 	}
-}
-
-// sandbox returns c for a Runner; nil of a run that nothing holds.
-func (c *Confinement) sandbox() worker.Sandbox {
-	if c == nil {
-		return nil
-	}
-	return c
 }
 
 // Environ returns the environment of the run's processes: what of the user's leads into the user's folders, to the user's

@@ -16,7 +16,7 @@ import (
 // does it, if the host has it: a namespace for each of a dozen commands would cost more than the run's own.
 func (e *execution) gitHeld() bool {
 	level := cmp.Or(e.submit.Spec.Sandbox.Level, e.settings.Sandbox.Level, job.SandboxNone)
-	return level != job.SandboxNone && e.session.can.Standard == nil
+	return level != job.SandboxNone && !e.reports() && e.session.can.Standard == nil
 }
 
 // confinedGit runs a git command that reads what an agent wrote, with no more than it needs.

@@ -37,6 +37,7 @@ type execution struct {
 	secrets  *redact.Redactor
 
 	held       *Confinement // nil if nothing holds the run
+	observed   *observation // nil if the run is not told of instead
 	workspaces *workspace.Manager
 	steps      *stepping
 	stream     *streaming // nil if the run does not stream
@@ -153,6 +154,9 @@ func (e *execution) emit(ev job.Event) {
 	ev.Text, ev.Command = e.secrets.String(ev.Text), e.secrets.String(ev.Command)
 	if c := ev.Connection; c != nil {
 		c.Host, c.Reason = e.secrets.String(c.Host), e.secrets.String(c.Reason)
+	}
+	if r := ev.Refusal; r != nil {
+		r.Detail = e.secrets.String(r.Detail)
 	}
 	e.send(ev)
 }

@@ -1,6 +1,7 @@
 package agentcore
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,6 +44,23 @@ func Hidden(home string) []string {
 		all = append(all, filepath.Join(home, filepath.FromSlash(pattern)))
 	}
 	return append(all, hiddenOfHost...)
+}
+
+// hiddenPaths returns what there is of Hidden, but for what sandbox.SystemSecrets has.
+func hiddenPaths(home string) ([]string, error) {
+	var list []string
+	for _, pattern := range Hidden(home) {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, fmt.Errorf("hide %s: %w", pattern, err)
+		}
+		for _, path := range paths {
+			if !belowAny(path, []string{"/etc"}) {
+				list = append(list, path)
+			}
+		}
+	}
+	return list, nil
 }
 
 // showsHidden reports whether path is hidden, lies in what is, or holds something that

@@ -23,14 +23,19 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 	if err != nil {
 		return failed(time.Now(), job.Config, err), nil
 	}
-	if e.held, err = e.confine(ctx, ws, dir, adapter); err != nil {
+	if e.reports() {
+		e.observed, err = e.observe(ws, dir)
+	} else {
+		e.held, err = e.confine(ctx, ws, dir, adapter)
+	}
+	if err != nil {
 		return failed(time.Now(), job.Config, err), nil
 	}
 	outcome, err := e.workHeld(ctx, ws, dir, adapter)
 	if err := e.held.Close(); err != nil {
 		e.log.Warn().Err(err).Msg("close what served the run")
 	}
-	outcome.Sandbox = e.held.holding()
+	outcome.Sandbox = e.holding()
 	return outcome, err
 }
 
@@ -62,7 +67,7 @@ func (e *execution) workHeld(ctx context.Context, ws *workspace.Workspace, dir s
 		Tag: e.tag, Model: task.Model, LogDir: dir,
 		Tokens: e.permit.Tokens, CostUSD: e.permit.CostUSD, MaxSteps: limits.MaxSteps, MaxCommandTime: limits.MaxCommandTime.Std(),
 		Prices: e.settings.Prices, Hurry: e.hurry, Redact: e.secrets, Sink: e.send, Watch: e.watchTree, Limits: e.limits(),
-		StoreStep: e.steps.store, Inputs: e.steps.inputs, Stream: e.stream.join(), Sandbox: e.held.sandbox(), Meter: e.held.meter(),
+		StoreStep: e.steps.store, Inputs: e.steps.inputs, Stream: e.stream.join(), Sandbox: e.sandbox(), Meter: e.held.meter(),
 	})
 	e.steps.end()
 	if err != nil || !outcome.Succeeded() {

@@ -402,7 +402,10 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 // sandboxText says how an attempt was held.
 func sandboxText(h *job.Holding) string {
 	text := string(h.Level)
-	if h.Denied > 0 {
+	switch {
+	case h.Report:
+		text = fmt.Sprintf("report, %s would refuse %s", h.Level, count(h.Denied, "thing"))
+	case h.Denied > 0:
 		text += fmt.Sprintf(", refused %s", count(h.Denied, "thing"))
 	}
 	return text

@@ -185,8 +185,10 @@ func notable(e *job.Event) bool {
 	switch e.Kind {
 	case job.EventText:
 		return e.Text != ""
-	case job.EventCommand, job.EventFile, job.EventTool, job.EventRetry, job.EventWarning, job.EventError:
+	case job.EventCommand, job.EventFile, job.EventTool, job.EventRetry, job.EventError:
 		return true
+	case job.EventWarning:
+		return e.Refusal == nil
 	case job.EventStep:
 		return e.Step != ""
 	}

@@ -203,6 +203,9 @@ func eventNotice(n notice, e *job.Event) (notice, bool) {
 			n.style = yellow
 		}
 	case job.EventRetry, job.EventWarning:
+		if e.Refusal != nil { // of interest when all runs are looked at together, as `doctor --sandbox` does
+			return n, false
+		}
 		n.style = yellow
 	case job.EventError:
 		n.style = red
