@@ -59,6 +59,8 @@ type Holding struct {
 	Level SandboxLevel `json:"level"` // standard or strict
 	// Report says that nothing held the attempt: Denied counts what Level would have refused.
 	Report bool `json:"report,omitempty"`
+	// Unrecorded says, with Report, that nothing could be seen; the last of NotHeld says why.
+	Unrecorded bool `json:"unrecorded,omitempty"`
 	// NotHeld says what this level does not hold on the host that it ran on, a sentence each.
 	NotHeld []string `json:"not_held,omitempty"`
 	Denied  int      `json:"denied,omitempty"` // how often the attempt was refused something, as far as that was seen

@@ -139,6 +139,7 @@ func (o *observation) holding() *job.Holding {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	h := &job.Holding{Level: job.SandboxLevel(o.held.Level), Report: true, Denied: o.total, NotHeld: []string{"Nothing held the run: it could do everything that its user may."}}
+	h.Unrecorded = o.blind != nil
 	switch {
 	case errors.Is(o.blind, sandbox.ErrNoNewPrivileges):
 		h.NotHeld = append(h.NotHeld, "Nothing was recorded, since "+o.blind.Error()+": `sandbox: {mode: report}` in the configuration allows to take that effect from them.")

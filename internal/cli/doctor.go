@@ -35,11 +35,15 @@ type finding struct {
 }
 
 func doctorCommand(con *console, prog *program, local *local) *cobra.Command {
+	var grants bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what is installed, what is missing and how to get it", Args: cobra.NoArgs,
 		Long:    "Tell what is installed, in which version, what is missing and how to get it.\n\nExit code 1 if something is missing that every job needs.",
 		Example: "  scheduler doctor\n  scheduler doctor --json | jq '.[] | select(.status != \"ok\")'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if grants {
+				return adviseGrants(cmd.Context(), &target{con: con, prog: prog, local: local})
+			}
 			findings, err := examine(cmd.Context(), con, prog, local)
 			if err != nil {
 				return err
@@ -61,6 +65,7 @@ func doctorCommand(con *console, prog *program, local *local) *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&grants, "sandbox", false, "print instead what the latest jobs did in report mode that the sandbox would refuse, as grants for the configuration and the job files")
 	return cmd
 }
 

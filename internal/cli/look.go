@@ -403,6 +403,8 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 func sandboxText(h *job.Holding) string {
 	text := string(h.Level)
 	switch {
+	case h.Unrecorded:
+		text = "report"
 	case h.Report:
 		text = fmt.Sprintf("report, %s would refuse %s", h.Level, count(h.Denied, "thing"))
 	case h.Denied > 0:
