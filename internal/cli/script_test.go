@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +52,7 @@ func runProgram() { os.Exit(Run(Options{})) }
 //	jsonlines FILE          FILE (or stdout) must be JSON objects, one a line, at least one
 //	jsondoc FILE            FILE (or stdout) must be one JSON value
 //	sql DATABASE STATEMENT  executes a statement on a SQLite file
+//	serve NAME              serves "served" by HTTP on a loopback address that is put into the variable NAME
 //	noproc                  no process of any state directory below $WORK may be alive
 //	onterminal PROGRAM ...  runs the program with a terminal for its output, of which
 //	                        stdout is what came to the screen; on Linux
@@ -71,7 +74,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": scriptCode, "repo": scriptRepo, "jsonlines": scriptJSONLines, "jsondoc": scriptJSONDoc,
-			"sql": scriptSQL, "noproc": scriptNoProc, "onterminal": onTerminal(t),
+			"sql": scriptSQL, "noproc": scriptNoProc, "onterminal": onTerminal(t), "serve": scriptServe,
 		},
 	})
 }
@@ -156,6 +159,26 @@ func scriptNoProc(ts *testscript.TestScript, neg bool, _ []string) {
 	if (left == "") == neg {
 		ts.Fatalf("processes alive: %q", left)
 	}
+}
+
+// scriptServe serves at 127.0.0.2: clients ask a proxy for it, in contrast to 127.0.0.1.
+func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: serve NAME")
+	}
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	ts.Check(err)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "served") })}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l)
+	}()
+	ts.Defer(func() {
+		_ = server.Close()
+		<-done
+	})
+	ts.Setenv(args[0], l.Addr().String())
 }
 
 func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
