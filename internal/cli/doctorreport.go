@@ -270,7 +270,7 @@ func (a *grantAdvice) printGrants(b *strings.Builder) {
 	}{
 		{"Settings below a home. A run has a home of its own, so a grant is only of use to a program that names the path in full.", a.Home},
 		{"Too broad to be granted: name the folder below that is needed. A run's temporary folder is in TMPDIR.", a.Broad},
-		{"Hidden from every run. Logins of models and git stay outside and are used by the scheduler; see `secrets` and `git` of the job file for others.", a.Hidden},
+		{"Hidden from every run. Logins of models and git stay outside and are used by the scheduler; see secrets and git of the job file for others.", a.Hidden},
 		{"Refused whatever is granted; most programs do without.", a.Other},
 	} {
 		if len(list.wishes) == 0 {
