@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -22,15 +23,17 @@ const (
 	maxPath     = 4096    // PATH_MAX
 )
 
-// watcher knows what a watched run would be refused. It belongs to the notifier's goroutine.
+// watcher knows what a watched run would be refused.
 type watcher struct {
 	named map[string]rights // by real path, see Policy.resolve
 	folds folds
 	calls map[int32]fileCall
-	known map[wish]bool   // that need no second look
+	root  string        // of this process' mount namespace
+	buf   [maxPath]byte // of the notifier's goroutine
+
+	mu    sync.Mutex // guards what follows, and the calls of Policy.Denied
+	known map[wish]bool
 	told  map[Denial]bool // at most maxReported
-	buf   [maxPath]byte
-	root  string // of this process' mount namespace
 }
 
 // wish is a path as a run has named it, and what it wants of it.
@@ -115,9 +118,29 @@ func reportRules(p *Policy) []rule {
 	return list
 }
 
-// look lets a call be made as if nobody had asked, and tells what of it would be refused.
+// look tells what of a call would be refused, and then lets it be made as if nobody had asked. Files are looked for beside
+// the answers to other calls: their file system may be one that the run itself serves.
 func (n *notifier) look(q notification) {
-	defer n.proceed(q)
+	looks := n.glance(q)
+	if len(looks) > 0 {
+		select {
+		case n.slots <- struct{}{}:
+			n.pending.Go(func() {
+				for _, f := range looks {
+					f()
+				}
+				n.proceed(q)
+				<-n.slots
+			})
+			return
+		default: // so many are being looked for that nobody knows when they are found
+		}
+	}
+	n.proceed(q)
+}
+
+// glance tells what a call's arguments say, and returns what has to be done to say more.
+func (n *notifier) glance(q notification) []func() {
 	for _, r := range n.rules {
 		if !r.holds(uint32(q.nr), q.args) {
 			continue
@@ -130,10 +153,11 @@ func (n *notifier) look(q notification) {
 		case q.nr == unix.SYS_CONNECT:
 			n.lookConnect(q)
 		case file:
-			n.lookFiles(q, call)
+			return n.lookFiles(q, call)
 		}
-		return
+		break
 	}
+	return nil
 }
 
 // proceed has the kernel make the call itself.
@@ -145,6 +169,8 @@ func (n *notifier) proceed(q notification) {
 // report tells a denial once, if the caller is still the one that was looked at.
 func (n *notifier) report(q notification, d Denial) {
 	w := n.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.told[d] || len(w.told) >= maxReported || !n.asks(q) {
 		return
 	}
@@ -195,9 +221,8 @@ func (n *notifier) lookConnect(q notification) {
 	}
 }
 
-// lookFiles tells of what a call would do with files.
-func (n *notifier) lookFiles(q notification, call fileCall) {
-	w := n.watch
+// lookFiles returns what looks at the files that a call is about, but for those of which all is known.
+func (n *notifier) lookFiles(q notification, call fileCall) (looks []func()) {
 	var flags uint64
 	switch call.kind {
 	case opens:
@@ -205,79 +230,128 @@ func (n *notifier) lookFiles(q notification, call fileCall) {
 	case opensHow:
 		how, errno := readMemory(int(q.pid), q.args[call.flags], 8)
 		if errno != 0 {
-			return
+			return nil
 		}
 		flags = binary.NativeEndian.Uint64(how)
 	case opensNew:
 		flags = unix.O_CREAT | unix.O_WRONLY | unix.O_TRUNC
 	}
 	for i, arg := range call.paths {
-		path := w.path(q, arg)
+		path := n.watch.path(q, arg)
 		if path == "" {
 			continue
 		}
+		var f func()
+		switch call.kind {
+		case opens, opensHow, opensNew:
+			f = n.lookOpen(q, path, flags)
+		case executes:
+			f = n.want(q, path, readable)
+		case changes:
+			f = n.want(q, path, writable)
+		case creates:
+			f = n.wantEntry(q, path, func(there bool) bool { return !there })
+		case removes:
+			f = n.wantEntry(q, path, func(there bool) bool { return there })
+		case moves: // the first must be there
+			f = n.wantEntry(q, path, func(there bool) bool { return there || i > 0 })
+		}
+		if f != nil {
+			looks = append(looks, f)
+		}
+	}
+	return looks
+}
+
+func (n *notifier) lookOpen(q notification, path string, flags uint64) func() {
+	want := readable
+	if flags&(unix.O_ACCMODE|unix.O_TRUNC) != 0 {
+		want = writable
+	}
+	switch {
+	case flags&unix.O_PATH != 0: // opens nothing
+		return nil
+	case flags&unix.O_TMPFILE == unix.O_TMPFILE:
+		return n.want(q, path, writable)
+	case flags&unix.O_CREAT == 0:
+		return n.want(q, path, want)
+	}
+	if n.watch.knows(wish{path, writable}) {
+		return nil
+	}
+	return func() {
 		switch {
-		case call.kind == opens || call.kind == opensHow || call.kind == opensNew:
-			n.lookOpen(q, path, flags)
-		case call.kind == executes:
-			n.want(q, path, readable)
-		case call.kind == changes:
-			n.want(q, path, writable)
-		case call.kind == removes || call.kind == moves && i == 0:
-			if there(path) {
-				n.want(q, folderOf(path), writable)
-			}
-		case call.kind == moves || !there(path):
-			n.want(q, folderOf(path), writable)
+		case !there(path):
+			n.find(q, wish{folderOf(path), writable})
+		case flags&unix.O_EXCL == 0: // else it fails
+			n.find(q, wish{path, want})
 		}
 	}
 }
 
-func (n *notifier) lookOpen(q notification, path string, flags uint64) {
-	switch {
-	case flags&unix.O_PATH != 0: // opens nothing
-	case flags&unix.O_TMPFILE == unix.O_TMPFILE:
-		n.want(q, path, writable)
-	case flags&unix.O_CREAT != 0 && !there(path):
-		n.want(q, folderOf(path), writable)
-	case flags&(unix.O_CREAT|unix.O_EXCL) == unix.O_CREAT|unix.O_EXCL: // fails
-	case flags&(unix.O_ACCMODE|unix.O_TRUNC) == 0:
-		n.want(q, path, readable)
-	default:
-		n.want(q, path, writable)
+// wantEntry looks at whether a folder's entries may be changed, if that is what a call does with an entry that is there,
+// or is not.
+func (n *notifier) wantEntry(q notification, path string, changes func(there bool) bool) func() {
+	folder := wish{folderOf(path), writable}
+	if n.watch.knows(folder) {
+		return nil
+	}
+	return func() {
+		if changes(there(path)) {
+			n.find(q, folder)
+		}
 	}
 }
 
-// want tells if a file or a folder that there is may not be read or written. What the user may not read or write either
-// is no denial.
-func (n *notifier) want(q notification, path string, want rights) {
-	w, key := n.watch, wish{path, want}
-	if w.known[key] {
-		return
+// want looks at whether a file or a folder may be read or written.
+func (n *notifier) want(q notification, path string, want rights) func() {
+	x := wish{path, want}
+	if n.watch.knows(x) {
+		return nil
 	}
-	real, isFolder, ok := realPath(path)
+	return func() { n.find(q, x) }
+}
+
+// find tells if what there is at a path may not be read or written. What the user may not read or write either is no
+// denial.
+func (n *notifier) find(q notification, x wish) {
+	w := n.watch
+	real, isFolder, ok := realPath(x.path)
 	if !ok {
 		return
 	}
-	if len(w.known) >= maxKnown {
-		clear(w.known)
-	}
 	has := w.rights(real)
-	if has >= want || strings.HasPrefix(real, "/proc/") {
-		w.known[key] = true
+	if has >= x.want || strings.HasPrefix(real, "/proc/") {
+		w.know(x)
 		return
 	}
 	mode, call := uint32(unix.R_OK), DeniedRead
-	if want == writable {
+	if x.want == writable {
 		mode, call = unix.W_OK, DeniedWrite
 	}
 	if unix.Faccessat(unix.AT_FDCWD, real, mode, unix.AT_EACCESS) != nil || !w.shares(q) {
 		return
 	}
-	w.known[key] = true
+	w.know(x)
 	d := Denial{Call: call, Hidden: has == hidden && w.hides(real)}
 	d.Detail, d.Broad = w.folds.fold(real, isFolder)
 	n.report(q, d)
+}
+
+// knows says whether nothing is left to be told of a wish.
+func (w *watcher) knows(x wish) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.known[x]
+}
+
+func (w *watcher) know(x wish) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.known) >= maxKnown {
+		clear(w.known)
+	}
+	w.known[x] = true
 }
 
 // rights are those of the longest path that the policy names and that holds path.
