@@ -67,7 +67,7 @@ func TestConfinedEnv(t *testing.T) {
 			map[string]string{"GOMODCACHE": home + "/elsewhere/mod", "VOLTA_HOME": home + "/tools/volta", "RUSTUP_HOME": home + "/none"},
 			map[string]string{"GOPROXY": "off", "GOFLAGS": "-race", "GOTOOLCHAIN": "local", "GOPATH": home + "/x"},
 			map[string]string{
-				"GOPROXY": "file://" + home + "/elsewhere/mod/cache/download,off", "GOFLAGS": "-mod=vendor", "GOTOOLCHAIN": "local", "GOPATH": "/cache/go", "GOCACHE": "/cache/go-build",
+				"GOPROXY": "file://" + home + "/elsewhere/mod/cache/download,off", "GOFLAGS": "-mod=vendor", "GOTOOLCHAIN": "local", "GOPATH": "/cache/go", "GOCACHE": home + "/.cache/go-build",
 				"VOLTA_HOME": home + "/tools/volta", "RUSTUP_HOME": absent, "MAVEN_OPTS": "-Xmx1g -Duser.home=/run-home -Dmaven.repo.local=/cache/maven",
 			}},
 		{"no modules", map[string]string{}, map[string]string{"GOPATH": "/nowhere:/else"}, map[string]string{"GOPROXY": "direct"}, map[string]string{"GOPROXY": "direct"}},

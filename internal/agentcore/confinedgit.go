@@ -27,7 +27,7 @@ func (s *session) confinedGit(ctx context.Context, cmd *exec.Cmd, read, write []
 	read = slices.DeleteFunc(slices.Clone(read), func(path string) bool { return belowAny(path, write) })
 	policy := sandbox.Policy{
 		Level: sandbox.Standard, NoNotifier: true, Hide: sandbox.SystemSecrets(),
-		Read: slices.Concat(sandbox.SystemFiles(), read), Write: write,
+		Read: slices.Concat(sandbox.SystemFiles(), programFiles(cmd.Path), read), Write: write,
 	}
 	held, err := policy.Prepare(cmd.Path, cmd.ExtraFiles)
 	if err != nil {

@@ -43,7 +43,6 @@ func (h *Held) Policy() sandbox.Policy {
 	}
 	p := sandbox.Policy{
 		Level: h.Level, Ports: h.Ports, FullNetwork: h.Spec.HasFullNetwork(),
-		Read:  slices.Concat(sandbox.SystemFiles(), h.Tools, h.Borrowed, read),
 		Write: slices.Concat(h.Own, narrowed(h.Settings.Write, h.Spec.Sandbox.Write)),
 		Hide:  slices.Concat(sandbox.SystemSecrets(), h.Hidden, h.Settings.Hide, h.Spec.Sandbox.Hide),
 	}
@@ -52,10 +51,14 @@ func (h *Held) Policy() sandbox.Policy {
 	}
 	refused := slices.Concat(h.Settings.Hide, h.Spec.Sandbox.Hide)
 	hidden := func(path string) bool { return belowAny(path, refused) }
-	p.Read, p.Write = slices.DeleteFunc(p.Read, hidden), slices.DeleteFunc(p.Write, hidden)
+	p.Write = slices.DeleteFunc(p.Write, hidden)
 	if h.Spec.Can(job.CanEdit) {
 		p.Write = append(p.Write, h.Workspace...)
-	} else {
+	}
+	// What a run needs to read is no bound on what it may change.
+	needed := slices.DeleteFunc(slices.Concat(sandbox.SystemFiles(), h.Tools, h.Borrowed), func(path string) bool { return belowAny(path, p.Write) })
+	p.Read = slices.DeleteFunc(slices.Concat(needed, read), hidden)
+	if !h.Spec.Can(job.CanEdit) {
 		p.Read = append(p.Read, h.Workspace...)
 	}
 	for _, list := range []*[]string{&p.Read, &p.Write, &p.Hide} {
