@@ -1,9 +1,38 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
+	"testing"
 )
+
+var update = flag.Bool("update", false, "write the table of acts into docs/security.md")
+
+// TestHostileTable: the documentation says of each act what TestHostile wants.
+func TestHostileTable(t *testing.T) {
+	const file = "../../docs/security.md"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := regexp.MustCompile(`(?m)^<!-- acts -->\n(\|.*\n)*`)
+	if n := len(place.FindAll(text, -1)); n != 1 {
+		t.Fatalf("%s has %d lines <!-- acts -->, want one", file, n)
+	}
+	want := place.ReplaceAllLiteral(text, []byte("<!-- acts -->\n"+markdown(hostileTable())))
+	switch {
+	case string(want) == string(text):
+	case *update:
+		if err := os.WriteFile(file, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("the table of %s is not that of hostileTable: go test ./internal/e2e -run TestHostileTable -update", file)
+	}
+}
 
 // standing is what becomes of an act at a level.
 type standing string
@@ -26,6 +55,10 @@ type hostileRow struct {
 	control string
 	// absent is the error of the acts on kernels that were built without.
 	absent string
+	// job says what the job of the acts is like: "" has no grants, "hosts" may reach some hosts.
+	job string
+	// landlock is the version of Landlock (its ABI) that holds the acts at level standard; 0 any.
+	landlock int
 	// attacks says that each of the acts is told as one that no honest program does. The fifth stops a run.
 	attacks bool
 }
@@ -82,7 +115,7 @@ func hostileTable() []hostileRow {
 		{what: "use its open files, folder and root", standard: held, strict: held, acts: "sibling-descriptors sibling-folder sibling-root"},
 		{what: "see how many files another run has open", standard: open, strict: held, acts: "sibling-descriptor-numbers"},
 		{what: "see the command line of the scheduler, its core and other runs", standard: open, strict: held, acts: "scheduler-arguments core-arguments sibling-arguments"},
-		{what: "send them a signal", standard: held, strict: held, acts: "scheduler-signal core-signal sibling-signal sibling-pidfd-signal"},
+		{what: "send them a signal", standard: held, strict: held, landlock: 6, acts: "scheduler-signal core-signal sibling-signal sibling-pidfd-signal"},
 		{what: "trace them", standard: held, strict: held, control: asRoot, attacks: true, acts: "scheduler-trace core-trace sibling-trace"},
 		{what: "read another run's memory by `process_vm_readv`", standard: held, strict: held, control: asRoot, attacks: true, acts: "sibling-vm-read"},
 		{what: "take its open files by `pidfd_getfd`", standard: held, strict: held, control: asRoot, acts: "sibling-pidfd"},
@@ -109,6 +142,17 @@ func hostileTable() []hostileRow {
 		{what: "make a socket to the host of a virtual machine (vsock)", standard: held, strict: held, absent: "EAFNOSUPPORT", attacks: true, acts: "socket-vsock"},
 		{what: "change interfaces and routes", standard: held, strict: held, control: asRoot, acts: "socket-routes"},
 		{what: "serve on its loopback and connect to it, list interfaces, use a socket pair", standard: allowed, strict: allowed, acts: "own-serve own-interfaces own-pair"},
+
+		{what: "reach a host by the proxy that the job names in `network`, plain and by a tunnel", standard: allowed, strict: allowed, job: "hosts", acts: "proxy-host proxy-tunnel"},
+		{what: "reach another host, one below it, or another port of it", standard: held, strict: held, job: "hosts",
+			acts: "proxy-refused proxy-refused-below proxy-tunnel-refused proxy-port proxy-tunnel-port"},
+		{what: "reach the host's loopback by the proxy", standard: held, strict: held, job: "hosts", acts: "proxy-loopback proxy-mapped"},
+		{what: "reach the metadata service by it, by its address, by an allowed host's redirect, by an allowed name", standard: held, strict: held, job: "hosts",
+			acts: "proxy-metadata proxy-tunnel-metadata proxy-metadata-name proxy-redirect"},
+		{what: "reach the loopback by an allowed name, also by one whose address changes (rebinding)", standard: held, strict: held, job: "hosts", acts: "proxy-inward proxy-rebind"},
+		{what: "tell something in a question for a refused name (DNS tunnel)", standard: held, strict: held, job: "hosts", acts: "proxy-names"},
+		{what: "name another host in a header, or in a second request on a connection", standard: held, strict: held, job: "hosts", acts: "proxy-header proxy-pipelined"},
+		{what: "ask an allowed host for pages of another one within a tunnel", standard: open, strict: open, job: "hosts", acts: "proxy-fronting"},
 
 		{what: "use io_uring", standard: held, strict: held, acts: "kernel-io-uring"},
 		{what: "use bpf", standard: held, strict: held, absent: "ENOSYS", control: asRoot, attacks: true, acts: "kernel-bpf"},

@@ -42,6 +42,7 @@ const (
 	elsewhere = "11.1.1.1" // a public address, here of the test's network alone
 	metadata  = "169.254.169.254"
 	resolver  = "127.0.0.53"
+	leaked    = "what-the-run-has-found.leak.test." // a question for it tells its server what the run has found
 )
 
 // newWorld makes one of a user's; 0 is root's. The test's goroutine moves into a network and a file tree of its own, which
@@ -183,6 +184,8 @@ func (w *world) serve() {
 	w.Loopback, w.Loopback6 = listen("tcp", "127.0.0.1:0"), listen("tcp", "[::1]:0")
 	w.Elsewhere, w.Meta = listen("tcp", elsewhere+":8080"), listen("tcp", metadata+":80")
 	listen("tcp", elsewhere+":8081")
+	listen("tcp", "127.0.0.1:8080")
+	listen("tcp", metadata+":8080")
 	for _, path := range []string{w.Docker, w.Bus, w.Agent, w.Abstract} {
 		listen("unix", path)
 		if strings.HasPrefix(path, "/") {
@@ -223,7 +226,7 @@ func (w *world) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 		http.Redirect(to, r, target, http.StatusFound)
 		return
 	}
-	fmt.Fprintln(to, w.Canary, r.Host)
+	fmt.Fprintf(to, "%s for %s at %s\n", w.Canary, r.Host, r.Context().Value(http.LocalAddrContextKey))
 }
 
 // share makes what programs of one user share: memory, a terminal, files in /dev/shm.
@@ -274,7 +277,7 @@ func newNameServer(t *testing.T, address, canary string) *nameServer {
 		t.Fatal(err)
 	}
 	s := &nameServer{asked: make(map[string]int), canary: canary, hosts: map[string][]string{
-		"allowed.test.": {elsewhere}, "refused.test.": {elsewhere}, "inward.test.": {"127.0.0.1"}, "meta.test.": {metadata},
+		"allowed.test.": {elsewhere}, "refused.test.": {elsewhere}, "x.allowed.test.": {elsewhere}, leaked: {elsewhere}, "inward.test.": {"127.0.0.1"}, "meta.test.": {metadata},
 		"rebind.test.": {elsewhere, "127.0.0.1"},
 	}}
 	done := make(chan struct{})
