@@ -56,6 +56,7 @@ func (w *world) play(levels []string) {
 		w.sibling(level)
 		got := w.try(level, "", rowsOf(table, func(r hostileRow) bool { return r.job == "" }))
 		maps.Copy(got, w.try(level, "hosts", rowsOf(table, func(r hostileRow) bool { return r.job == "hosts" })))
+		maps.Copy(got, w.tryModels(level, rowsOf(table, func(r hostileRow) bool { return r.job == "models" })))
 		if n := w.names.times(leaked); n > 0 {
 			w.b.t.Errorf("%s: a name server was told %d times what the run has found", level, n)
 		}
@@ -97,7 +98,8 @@ func (w *world) play(levels []string) {
 			}
 		}
 	}
-	control("a run that nothing holds", w.try("none", "", rowsOf(table, func(r hostileRow) bool { return r.control == "" })))
+	control("a run that nothing holds", w.try("none", "", rowsOf(table, func(r hostileRow) bool { return r.control == "" && r.job != "models" })))
+	control("a run that nothing holds", w.tryModels("none", rowsOf(table, func(r hostileRow) bool { return r.job == "models" })))
 	if w.names.times(leaked) == 0 {
 		w.b.t.Error("a run that nothing holds cannot tell the name server either, so nothing is proven")
 	}
@@ -152,6 +154,7 @@ func (w *world) begin(level string) {
 		"read": []string{w.Public, w.Outside, w.Home}, "write": []string{w.Public + "/results", w.Beside},
 	}
 	w.b.config["concurrency"] = obj{"max": 4}
+	w.useModels()
 	w.run = w.b.serve()
 	if out, errs, code := w.b.command("token", "create", "ci", "--role", "read"); code != 0 {
 		w.b.fatalf("token create: exit code %d\n%s%s", code, out, errs)

@@ -55,7 +55,8 @@ type hostileRow struct {
 	control string
 	// absent is the error of the acts on kernels that were built without.
 	absent string
-	// job says what the job of the acts is like: "" has no grants, "hosts" may reach some hosts.
+	// job says what the job of the acts is like: "" has no grants, "hosts" may reach some hosts, "models" asks
+	// models.
 	job string
 	// landlock is the version of Landlock (its ABI) that holds the acts at level standard; 0 any.
 	landlock int
@@ -153,6 +154,14 @@ func hostileTable() []hostileRow {
 		{what: "tell something in a question for a refused name (DNS tunnel)", standard: held, strict: held, job: "hosts", acts: "proxy-names"},
 		{what: "name another host in a header, or in a second request on a connection", standard: held, strict: held, job: "hosts", acts: "proxy-header proxy-pipelined"},
 		{what: "ask an allowed host for pages of another one within a tunnel", standard: open, strict: open, job: "hosts", acts: "proxy-fronting"},
+
+		{what: "ask its models", standard: allowed, strict: allowed, job: "models", acts: "model-ask"},
+		{what: "ask another model of the provider", standard: open, strict: open, job: "models", acts: "model-another"},
+		{what: "find the provider's key in environment, files and processes, or in what the provider says", standard: held, strict: held, job: "models", acts: "model-key model-echo"},
+		{what: "ask for something else than an answer of a model, such as files, batches, the organization's keys", standard: held, strict: held, job: "models",
+			acts: "model-files model-batch model-tuning model-admin model-path model-escaped"},
+		{what: "have the provider search the web, fetch an address or read a stored file", standard: held, strict: held, job: "models", acts: "model-search model-fetch model-stored"},
+		{what: "begin requests beyond its budget, by many at the same time or by answers that it breaks off", standard: held, strict: held, job: "models", acts: "model-parallel model-abort"},
 
 		{what: "use io_uring", standard: held, strict: held, acts: "kernel-io-uring"},
 		{what: "use bpf", standard: held, strict: held, absent: "ENOSYS", control: asRoot, attacks: true, acts: "kernel-bpf"},

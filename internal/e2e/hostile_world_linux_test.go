@@ -24,8 +24,9 @@ import (
 type world struct {
 	b *bench
 	*surroundings
-	names *nameServer
-	run   *run
+	names  *nameServer
+	models provider
+	run    *run
 }
 
 // surroundings are what testdata/hostile is told; see there.
@@ -222,6 +223,10 @@ func (w *world) serve() {
 
 // ServeHTTP is every host: it tells the canary, and what it was asked.
 func (w *world) ServeHTTP(to http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost && r.URL.Path == "/v1/messages" {
+		w.models.ServeHTTP(to, r)
+		return
+	}
 	if target := r.URL.Query().Get("redirect"); target != "" {
 		http.Redirect(to, r, target, http.StatusFound)
 		return

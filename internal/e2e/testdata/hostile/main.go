@@ -44,7 +44,7 @@ type world struct {
 // acts are what can be done, by name.
 func acts() map[string]func(*world) error {
 	all := make(map[string]func(*world) error)
-	for _, some := range []map[string]func(*world) error{fileActs(), stateActs(), processActs(), socketActs(), networkActs(), kernelActs(), proxyActs()} {
+	for _, some := range []map[string]func(*world) error{fileActs(), stateActs(), processActs(), socketActs(), networkActs(), kernelActs(), proxyActs(), modelActs()} {
 		maps.Copy(all, some)
 	}
 	return all
