@@ -60,6 +60,7 @@ type bench struct {
 	// short retries, three jobs at once.
 	config obj
 	env    []string // NAME=VALUE, of every scheduler that is started
+	within []string // a command that becomes the program behind its arguments; every scheduler is started by it
 	// terminal, if it is set, is the controlling one of the next scheduler; see onTerminal.
 	terminal *terminal
 	runs     []*run

@@ -50,7 +50,6 @@ func (w *world) play(levels []string) {
 	table := hostileTable()
 	w.begin(levels[0])
 	w.complete(table)
-	abi, _, _ := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	worked := make(map[string]bool) // acts that some control has done
 	for _, level := range levels {
 		w.sibling(level)
@@ -60,19 +59,7 @@ func (w *world) play(levels []string) {
 		if n := w.names.times(leaked); n > 0 {
 			w.b.t.Errorf("%s: a name server was told %d times what the run has found", level, n)
 		}
-		for _, row := range table {
-			for _, act := range row.names() {
-				r, done := got[act]
-				switch want := row.at(level); {
-				case level == "standard" && row.landlock > int(abi):
-					// said of each attempt, see sandbox.Host.NotHeld
-				case !done:
-					w.b.t.Errorf("%s: %s was not done", level, act)
-				case r.OK != (want != held):
-					w.b.t.Errorf("%s: %s is %s, and its outcome is %v %s", level, act, want, r.OK, r.Errno)
-				}
-			}
-		}
+		w.check(level, table, got)
 		for act, r := range w.try(level, "granted", rowsOf(table, func(r hostileRow) bool { return r.grant != "" })) {
 			if worked[act] = r.OK; !r.OK {
 				w.b.t.Errorf("%s: %s fails although it is granted: %s", level, act, r.Errno)
@@ -113,6 +100,25 @@ func (w *world) play(levels []string) {
 	}
 	w.endSibling()
 	w.run.stop()
+}
+
+// check wants each act of the table to have gone as it says.
+func (w *world) check(level string, table []hostileRow, got map[string]hostileResult) {
+	w.b.t.Helper()
+	abi, _, _ := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	for _, row := range table {
+		for _, act := range row.names() {
+			r, done := got[act]
+			switch want := row.at(level); {
+			case level == "standard" && row.landlock > int(abi):
+				// said of each attempt, see sandbox.Host.NotHeld
+			case !done:
+				w.b.t.Errorf("%s: %s was not done", level, act)
+			case r.OK != (want != held):
+				w.b.t.Errorf("%s: %s is %s, and its outcome is %v %s", level, act, want, r.OK, r.Errno)
+			}
+		}
+	}
 }
 
 // hostileResult is what the program prints of an act.

@@ -246,12 +246,10 @@ func (w *world) share(user int) {
 	if _, err := f.WriteString(w.Canary); err != nil {
 		t.Fatal(err)
 	}
-	w.Segment = os.Getpid()<<8 | user&0xff
-	id, err := unix.SysvShmGet(w.Segment, 4096, unix.IPC_CREAT|unix.IPC_EXCL|0o666)
-	if err != nil {
+	if w.Segment, err = unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o666); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
+	t.Cleanup(func() { _, _ = unix.SysvShmCtl(w.Segment, unix.IPC_RMID, nil) })
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)

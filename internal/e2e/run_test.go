@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,7 +36,8 @@ type run struct {
 func newRun(b *bench, args []string) *run {
 	b.t.Helper()
 	r := &run{b: b, ended: make(chan struct{}), more: make(chan struct{})}
-	r.cmd = exec.Command(schedulerProgram(), args...)
+	command := slices.Concat(b.within, []string{schedulerProgram()}, args)
+	r.cmd = exec.Command(command[0], command[1:]...)
 	r.cmd.Env, r.cmd.Dir = b.env, b.dir
 	r.cmd.SysProcAttr = b.as(&syscall.SysProcAttr{Setsid: true})
 	r.cmd.Stderr = &r.stderr

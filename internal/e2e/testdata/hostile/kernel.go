@@ -95,11 +95,7 @@ func kernelActs() map[string]func(*world) error {
 		"kernel-personality": func(*world) error { _, err := call(unix.SYS_PERSONALITY, 0x0400000); return err },
 		"kernel-terminal":    push,
 		"kernel-segment": func(w *world) error {
-			id, err := unix.SysvShmGet(w.Segment, 0, 0)
-			if err != nil {
-				return err
-			}
-			data, err := unix.SysvShmAttach(id, 0, unix.SHM_RDONLY)
+			data, err := unix.SysvShmAttach(w.Segment, 0, unix.SHM_RDONLY)
 			if err != nil {
 				return err
 			}

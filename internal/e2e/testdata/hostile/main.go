@@ -73,6 +73,8 @@ func run(args []string) error {
 		return printCapabilities()
 	case len(args) == 2 && args[0] == "serve":
 		return serve(args[1])
+	case len(args) > 2 && args[0] == "contain":
+		return contain(args[1], args[2:])
 	case len(args) < 1:
 		return errors.New("usage: hostile WORLD ACT...")
 	}
