@@ -65,6 +65,7 @@ func (w *world) play(levels []string) {
 				w.b.t.Errorf("%s: %s fails although it is granted: %s", level, act, r.Errno)
 			}
 		}
+		w.stopped(level, rowsOf(table, func(r hostileRow) bool { return r.attacks }))
 		w.endSibling()
 	}
 	w.sibling("none")
@@ -118,6 +119,25 @@ func (w *world) check(level string, table []hostileRow, got map[string]hostileRe
 				w.b.t.Errorf("%s: %s is %s, and its outcome is %v %s", level, act, want, r.OK, r.Errno)
 			}
 		}
+	}
+}
+
+// stopped wants a run that goes on attacking to be stopped.
+func (w *world) stopped(level string, attacks []hostileRow) {
+	w.b.t.Helper()
+	id, told := level+"-attacks", w.Public+"/"+level+".world"
+	var acts []string
+	for _, row := range attacks {
+		acts = append(acts, row.names()...)
+	}
+	script := fmt.Sprintf("%s/hostile %s %s; sleep 600", w.Public, told, strings.Join(acts[:maxAttacks+1], " "))
+	w.b.submit(w.b.jobsOf("tests", id+".yaml", with(shell(id, w.b.workspace(), script, nil), obj{"sandbox": obj{"level": level, "read": []string{w.Public}}})))
+	w.run.await("the end of "+id, func(u *api.Update) bool {
+		return u.Kind == api.UpdateJob && u.Name == job.Name(id) && u.Entry.Terminal()
+	})
+	j := w.b.show(id)
+	if o := w.b.last(j); o.Class != job.SandboxClass || len(j.Attempts) != 1 {
+		w.b.t.Errorf("%s: a run that goes on attacking ended with %s: %s, after %d attempts; want %s at the first", level, o.Class, o.Message, len(j.Attempts), job.SandboxClass)
 	}
 }
 
