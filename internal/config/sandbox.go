@@ -17,11 +17,10 @@ type Sandbox struct {
 	// How firmly runs are held whose job does not ask for more: `strict`, `standard` or `none`. A run that the host
 	// cannot hold so does not start.
 	Level job.SandboxLevel `json:"level,omitempty" words:"strict standard none" otherwise:"none"`
-	// Whether runs are held, or only told of. `report`: a run whose job names no level runs as if nothing held it, and what
-	// would be refused at `level`, by default `standard`, is recorded; `scheduler doctor --sandbox` makes grants of that.
-	// Where the scheduler has no CAP_SYS_ADMIN, runs can only be watched if setuid programs such as sudo have no effect
-	// in them: `report` says that this is so.
-	Mode SandboxMode `json:"mode,omitempty" words:"enforce report" otherwise:"enforce; report, at no price, if nothing stands under sandbox and the state directory is of a version before"`
+	// What becomes of what a run may not do. `enforce`: it is refused. `report`: it is done and recorded, for runs whose job
+	// names no level; they are compared with `level`, by default `standard`, and `scheduler doctor --sandbox` prints the
+	// grants that they need. Where the scheduler is not root, setuid programs such as sudo then have no effect in runs.
+	Mode SandboxMode `json:"mode,omitempty" words:"enforce report" otherwise:"enforce; see [hosts from before](security.md#hosts-from-before)"`
 	// The least that a job may ask for.
 	Least job.SandboxLevel `json:"least,omitempty" words:"strict standard none" otherwise:"the same as level"`
 	// Files and folders that runs may read besides what every run sees: absolute paths. A job with a list of its own gets
