@@ -405,6 +405,9 @@ func sandboxText(h *job.Holding) string {
 	switch {
 	case h.Unrecorded:
 		text = "report"
+		if len(h.NotHeld) > 0 {
+			text += ": " + h.NotHeld[len(h.NotHeld)-1]
+		}
 	case h.Report:
 		text = fmt.Sprintf("report, %s would refuse %s", h.Level, count(h.Denied, "thing"))
 	case h.Denied > 0:
