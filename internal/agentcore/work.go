@@ -31,6 +31,7 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 	if err != nil {
 		return failed(time.Now(), job.Config, err), nil
 	}
+	e.tellUnheld()
 	outcome, err := e.workHeld(ctx, ws, dir, adapter)
 	if err := e.held.Close(); err != nil {
 		e.log.Warn().Err(err).Msg("close what served the run")
@@ -90,6 +91,29 @@ func (e *execution) limits() proc.Limits {
 	own, each := &e.submit.Spec.Limits, &e.settings.RunLimits.Each
 	return proc.Limits{
 		Memory: cmp.Or(int64(own.Memory), each.Memory), Processes: cmp.Or(own.Processes, each.Processes), CPU: cmp.Or(own.CPU, each.CPU),
+	}
+}
+
+// tellUnheld warns of what the job says for a sandbox where there is none.
+func (e *execution) tellUnheld() {
+	if e.held != nil {
+		return
+	}
+	var void []string
+	spec := &e.submit.Spec
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"network", len(spec.Network) > 0 && !spec.HasFullNetwork()}, {"git", len(spec.Git) > 0},
+		{"sandbox.read", len(spec.Sandbox.Read) > 0}, {"sandbox.write", len(spec.Sandbox.Write) > 0}, {"sandbox.hide", len(spec.Sandbox.Hide) > 0},
+	} {
+		if f.given {
+			void = append(void, f.name)
+		}
+	}
+	if len(void) > 0 {
+		e.emit(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("no sandbox holds this run, so %s of the job has no effect: set sandbox in the job, or sandbox.level in the configuration", strings.Join(void, ", "))})
 	}
 }
 

@@ -79,10 +79,10 @@ type entry struct {
 	Sandbox job.Sandbox `yaml:"sandbox" short:"level" otherwise:"what the [configuration](config.md) says"`
 	// The hosts that the job may reach, each such as `example.com`, `*.example.com` or `example.com:8443`, or a preset:
 	// `crates`, `github`, `go`, `npm`, `pypi`. `none` and `full` stand alone; the capability `network` means `full`. The
-	// worker's own model is always reached.
+	// worker's own model is always reached. Only a sandbox enforces it.
 	Network []string `yaml:"network" single:"true" otherwise:"none, or full with the capability network"`
-	// Git repositories that the job may fetch from over https with your credentials, which it never sees:
-	// [git](security.md#git-with-your-credentials). Each is `github.com/acme/site`, or `{repository: github.com/acme/site,
+	// Git repositories that the job may fetch from over https with your credentials, which it never sees, if a sandbox holds
+	// it: [git](security.md#git-with-your-credentials). Each is `github.com/acme/site`, or `{repository: github.com/acme/site,
 	// push: true}`.
 	Git []job.Repository `yaml:"git" short:"repository"`
 	// Names of `secrets` of the [configuration](config.md) that the job is given. Values do not belong in a job file.
