@@ -272,5 +272,12 @@ func (c *Confinement) meter() *worker.Meter {
 	return c.models.meter
 }
 
+// explain says of a failed attempt what is known of its models.
+func (c *Confinement) explain(o *job.Outcome) {
+	if c != nil {
+		c.models.explain(o)
+	}
+}
+
 // newKey returns a key that nobody guesses.
 func newKey() string { return rand.Text() }

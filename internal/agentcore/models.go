@@ -221,6 +221,27 @@ func (s *session) printed(ctx context.Context, command []string) ([]byte, error)
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
+// explain says of a failed attempt that the provider has refused the account for now, until a time, where its program did
+// not find that out or not until when.
+func (m *models) explain(o *job.Outcome) {
+	if m == nil || o.State != job.RunFailed {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.limited
+	if l == nil || o.Class != job.RateLimit && o.Class != job.Server && o.Class != job.Unknown {
+		return
+	}
+	if o.Class != job.RateLimit {
+		o.Class, o.Message = job.RateLimit, fmt.Sprintf("the provider takes no request for %s for now: %s", l.Model, l.Message)
+	}
+	if o.RetryAt == nil || o.RetryAt.Before(l.Until) {
+		until := l.Until.UTC()
+		o.RetryAt = &until
+	}
+}
+
 // close ends the run's requests.
 func (m *models) close() {
 	if m == nil {

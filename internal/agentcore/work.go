@@ -33,6 +33,7 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 	}
 	e.tellUnheld()
 	outcome, err := e.workHeld(ctx, ws, dir, adapter)
+	e.held.explain(&outcome)
 	if err := e.held.Close(); err != nil {
 		e.log.Warn().Err(err).Msg("close what served the run")
 	}

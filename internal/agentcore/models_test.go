@@ -1,0 +1,38 @@
+package agentcore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/gateway"
+	"github.com/agentsched/agentsched/job"
+)
+
+// TestExplain: what the gateway was told of a used-up account counts for a run whose program did not find it out.
+func TestExplain(t *testing.T) {
+	until := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	earlier := until.Add(-time.Hour)
+	limited := &gateway.Limited{Provider: "codex", Model: "gpt-5", Until: until, Message: "You've hit your usage limit."}
+	for _, test := range []struct {
+		name    string
+		limited *gateway.Limited
+		outcome job.Outcome
+		class   job.ErrorClass
+		retryAt *time.Time
+	}{
+		{"nothing was told", nil, job.Outcome{State: job.RunFailed, Class: job.Server}, job.Server, nil},
+		{"not found out", limited, job.Outcome{State: job.RunFailed, Class: job.Server}, job.RateLimit, &until},
+		{"not until when", limited, job.Outcome{State: job.RunFailed, Class: job.RateLimit}, job.RateLimit, &until},
+		{"too early", limited, job.Outcome{State: job.RunFailed, Class: job.RateLimit, RetryAt: &earlier}, job.RateLimit, &until},
+		{"failed otherwise", limited, job.Outcome{State: job.RunFailed, Class: job.VerifyFailed}, job.VerifyFailed, nil},
+		{"went well", limited, job.Outcome{State: job.RunCompleted}, job.NoError, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := test.outcome
+			(&models{limited: test.limited}).explain(&o)
+			if o.Class != test.class || (o.RetryAt == nil) != (test.retryAt == nil) || o.RetryAt != nil && !o.RetryAt.Equal(*test.retryAt) {
+				t.Errorf("class %s, retry at %v; want %s, %v", o.Class, o.RetryAt, test.class, test.retryAt)
+			}
+		})
+	}
+}
