@@ -210,7 +210,16 @@ func (w *world) sibling(level string) {
 		w.b.t.Fatal(err)
 	}
 	w.Workspace, w.Job = dir, filepath.Join(w.State, "jobs", string(w.b.show(name).Job.ID))
-	for _, dir := range []string{w.Workspace, w.Job} {
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", w.Sibling))
+	if err != nil {
+		w.b.t.Fatal(err)
+	}
+	for variable := range strings.SplitSeq(string(environ), "\x00") {
+		if dir, found := strings.CutPrefix(variable, "TMPDIR="); found {
+			w.Temporary = dir
+		}
+	}
+	for _, dir := range []string{w.Workspace, w.Job, w.Temporary} {
 		if err := os.MkdirAll(dir, 0o700); err != nil { // a run that nothing holds needs none
 			w.b.t.Fatal(err)
 		}

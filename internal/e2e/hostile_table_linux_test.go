@@ -104,7 +104,8 @@ func hostileTable() []hostileRow {
 
 		{what: "read the queue, the key, the tokens and the log of the scheduler", standard: held, strict: held, acts: "state-queue state-key state-tokens state-log"},
 		{what: "write to the queue", standard: held, strict: held, acts: "state-write"},
-		{what: "read and write another run's workspace, read its files", standard: held, strict: held, acts: "state-workspace state-workspace-write state-home"},
+		{what: "read and write another run's workspace, read its home and its temporary folder, where its secrets are", standard: held, strict: held,
+			acts: "state-workspace state-workspace-write state-home state-temporary"},
 		{what: "read and write another tenant's cache", standard: held, strict: held, acts: "state-cache state-cache-write"},
 		{what: "find a key in its environment, its files, or what processes were started with", standard: held, strict: held, acts: "state-search"},
 

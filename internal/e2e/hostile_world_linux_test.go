@@ -31,12 +31,12 @@ type world struct {
 
 // surroundings are what testdata/hostile is told; see there.
 type surroundings struct {
-	Canary, Outside, Beside, Home, Public, State, Workspace, Job, Cache string
-	Daemon, Core, Sibling                                               int
-	Docker, Bus, Agent, Datagram, Abstract                              string
-	Loopback, Loopback6, Elsewhere, Meta, UDP, Resolver, Served         string
-	Shm, Terminal                                                       string
-	Segment                                                             int
+	Canary, Outside, Beside, Home, Public, State, Workspace, Job, Temporary, Cache string
+	Daemon, Core, Sibling                                                          int
+	Docker, Bus, Agent, Datagram, Abstract                                         string
+	Loopback, Loopback6, Elsewhere, Meta, UDP, Resolver, Served                    string
+	Shm, Terminal                                                                  string
+	Segment                                                                        int
 }
 
 const (

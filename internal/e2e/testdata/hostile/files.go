@@ -225,6 +225,7 @@ func stateActs() map[string]func(*world) error {
 	acts["state-workspace"] = func(w *world) error { return w.read(w.Workspace + "/canary") }
 	acts["state-workspace-write"] = func(w *world) error { return os.WriteFile(w.Workspace+"/planted", nil, 0o600) }
 	acts["state-home"] = func(w *world) error { return w.read(w.Job + "/canary") }
+	acts["state-temporary"] = func(w *world) error { return w.read(w.Temporary + "/canary") }
 	acts["state-cache"] = func(w *world) error { return w.read(w.Cache + "/canary") }
 	acts["state-cache-write"] = func(w *world) error { return os.WriteFile(w.Cache+"/planted", nil, 0o600) }
 	acts["state-search"] = search

@@ -28,6 +28,7 @@ type world struct {
 	State     string // the scheduler's state directory
 	Workspace string // of another run
 	Job       string // the folder of another run's job
+	Temporary string // folder of another run
 	Cache     string // of another tenant
 
 	Daemon, Core, Sibling int // processes; the last is another run's
