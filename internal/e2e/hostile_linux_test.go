@@ -271,10 +271,10 @@ func (w *world) try(level, grants string, rows []hostileRow) map[string]hostileR
 	t := w.b.t
 	t.Helper()
 	w.prepare()
-	text := asJSON(t, w.surroundings)
+	w.names.forget("rebind.test.")
 	name := strings.Trim(level+"-"+grants, "-")
 	told := w.Public + "/" + name + ".world"
-	w.b.write(told, text)
+	w.b.write(told, asJSON(t, w.surroundings))
 	var jobs []obj
 	var files []string
 	for i, acts := range batches(rows) {

@@ -308,6 +308,13 @@ func (s *nameServer) times(name string) int {
 	return s.asked[name]
 }
 
+// forget has a name's addresses begin anew.
+func (s *nameServer) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.asked, name)
+}
+
 func (s *nameServer) answer(packet []byte) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(packet) != nil || len(m.Questions) != 1 {

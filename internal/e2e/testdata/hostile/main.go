@@ -77,7 +77,7 @@ func run(args []string) error {
 	case len(args) > 2 && args[0] == "contain":
 		return contain(args[1], args[2:])
 	case len(args) < 1:
-		return errors.New("usage: hostile WORLD ACT...")
+		return errors.New("usage: hostile WORLD ACT [ACT]")
 	}
 	text, err := os.ReadFile(args[0])
 	if err != nil {

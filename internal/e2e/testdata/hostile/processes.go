@@ -80,7 +80,13 @@ func processActs() map[string]func(*world) error {
 		defer unix.Close(fd)
 		return unix.PidfdSendSignal(fd, unix.SIGURG, nil, 0)
 	})
-	acts["sibling-priority"] = sibling(func(pid int) error { return unix.Setpriority(unix.PRIO_PROCESS, pid, 1) })
+	acts["sibling-priority"] = sibling(func(pid int) error {
+		is, err := unix.Getpriority(unix.PRIO_PROCESS, pid) // 20 less what is called nice
+		if err != nil {
+			return err
+		}
+		return unix.Setpriority(unix.PRIO_PROCESS, pid, 20-is)
+	})
 	acts["sibling-affinity"] = sibling(func(pid int) error {
 		var set unix.CPUSet
 		if err := unix.SchedGetaffinity(pid, &set); err != nil {
