@@ -288,7 +288,7 @@ func (w *world) try(level, grants string, rows []hostileRow) map[string]hostileR
 		})
 		switch grants {
 		case "granted":
-			j["sandbox"], j["network"] = obj{"level": level}, "full"
+			j["sandbox"], j["network"] = obj{"level": level, "read": []string{w.Public, w.Outside}, "write": []string{w.Public + "/results", w.Beside}}, "full"
 		case "hosts":
 			j["network"] = []string{"allowed.test:8080", "inward.test:8080", "meta.test:8080", "rebind.test:8080"}
 		}
