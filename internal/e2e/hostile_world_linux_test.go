@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +64,8 @@ func newWorld(t *testing.T, user int) *world {
 		State: b.state, Cache: b.state + "/cache/other", Served: "127.0.0.1:18080", Resolver: resolver + ":53",
 		Docker: "/run/docker.sock", Bus: "/run/dbus/system_bus_socket", Agent: b.dir + "/agent.sock", Datagram: b.dir + "/log.sock", Abstract: "@" + filepath.Base(b.dir),
 	}}
+	// What is granted is the configuration's to say here.
+	b.env = slices.DeleteFunc(b.env, func(kv string) bool { return strings.HasPrefix(kv, "AGENTSCHED_SANDBOX__WRITE=") })
 	b.env = append(b.env, "AGENTSCHED_CANARY="+w.Canary, "SSH_AUTH_SOCK="+w.Agent, "DBUS_SESSION_BUS_ADDRESS=unix:path="+w.Bus, "DOCKER_HOST=unix://"+w.Docker)
 	for _, dir := range []string{w.Public, w.Public + "/results", w.Outside, w.Beside, w.Cache, b.state, b.state + "/cache"} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
