@@ -4,11 +4,13 @@ package sandbox
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -48,10 +50,23 @@ func newHost(t testing.TB) *proc.Host {
 	return h
 }
 
+// wrapHere is this host's bubblewrap. TestMain asks first: a test's Host would take away the program that is asked for its
+// version.
+func wrapHere() (path, version string, err error) {
+	wrapped.once.Do(func() { wrapped.path, wrapped.version, wrapped.err = findBubblewrap(context.Background()) })
+	return wrapped.path, wrapped.version, wrapped.err
+}
+
+var wrapped struct {
+	once          sync.Once
+	path, version string
+	err           error
+}
+
 // strictly is the typical policy at level Strict.
 func strictly(t testing.TB) (p *Policy, workspace string) {
 	t.Helper()
-	path, version, err := findBubblewrap(t.Context())
+	path, version, err := wrapHere()
 	if err != nil && os.Getenv("AGENTSCHED_REQUIRE_SANDBOX") != "" {
 		t.Fatal(err)
 	}

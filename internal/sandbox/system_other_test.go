@@ -5,3 +5,5 @@ package sandbox
 func actor() int { return 1 }
 
 func strictCore() int { return 1 }
+
+func wrapHere() (path, version string, err error) { return "", "", nil }

@@ -55,7 +55,7 @@ func early(o job.Outcome, why error) job.Outcome {
 // that it had. NoError is that of one that ended before the stream did.
 func blamesEvents(c job.ErrorClass) bool {
 	switch c {
-	case job.CancelledClass, job.RateLimit, job.Server, job.Network, job.Auth, job.Config, job.Budget, job.ConflictClass, job.HumanRejected:
+	case job.CancelledClass, job.RateLimit, job.Server, job.Network, job.Auth, job.Config, job.Budget, job.ConflictClass, job.HumanRejected, job.SandboxClass:
 		return false
 	}
 	return true
