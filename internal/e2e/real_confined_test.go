@@ -21,6 +21,7 @@ import (
 // TestRealConfined has each CLI edit and run commands with a private home, and with
 // models that it reaches by the run's own key alone. No sandbox holds it here.
 func TestRealConfined(t *testing.T) {
+	testrun.Long(t, "TestRealHostile, in which a sandbox holds the same programs and the gateway has their keys")
 	apis := map[job.WorkerKind][]worker.ModelEndpoint{
 		"codex":    {{API: worker.OpenAIResponses}, {API: worker.OpenAIResponses, Login: "codex"}},
 		"claude":   {{API: worker.AnthropicMessages}, {API: worker.AnthropicMessages, Login: "claude"}},
