@@ -115,19 +115,6 @@ func TestByFolder(t *testing.T) {
 	}
 }
 
-// TestLevels: their names and order.
-func TestLevels(t *testing.T) {
-	if l, err := ParseLevel("standard"); l != Standard || err != nil {
-		t.Errorf("standard is %q, %v", l, err)
-	}
-	if l, err := ParseLevel("Standard"); err == nil {
-		t.Errorf("Standard is %q", l)
-	}
-	if !Strict.AtLeast(Standard) || !Standard.AtLeast(Standard) || None.AtLeast(Standard) {
-		t.Error("levels are out of order")
-	}
-}
-
 // TestPolicyMistakes: the list and the path are named.
 func TestPolicyMistakes(t *testing.T) {
 	for want, p := range map[string]*Policy{

@@ -21,19 +21,6 @@ const (
 // Levels are all levels, the weakest first.
 func Levels() []Level { return []Level{None, Standard, Strict} }
 
-// ParseLevel returns the level of this name.
-func ParseLevel(name string) (Level, error) {
-	if l := Level(name); slices.Contains(Levels(), l) {
-		return l, nil
-	}
-	return "", fmt.Errorf("%q is no sandbox level: use none, standard or strict", name)
-}
-
-// AtLeast says whether l is as strong as other, or stronger.
-func (l Level) AtLeast(other Level) bool {
-	return slices.Index(Levels(), l) >= slices.Index(Levels(), other)
-}
-
 // Policy says what a run may do. What it does not name is refused.
 type Policy struct {
 	Level Level
