@@ -1,17 +1,14 @@
 package agentcore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/agentsched/agentsched/internal/gateway"
 	"github.com/agentsched/agentsched/internal/gateway/credential"
@@ -104,8 +101,10 @@ func (c *Confinement) openModels(e *execution, adapter worker.Adapter) error {
 	if upstream == nil {
 		return err
 	}
+	session, environ := e.session, e.core.cfg.Environ // the gateway outlives the run
 	gate, err := e.core.gateways.of(gateway.Config{
-		Providers: []gateway.Provider{e.provider(*upstream, c.user)}, Prices: e.settings.Prices, RunCommand: e.session.printed, Log: e.core.cfg.Log,
+		Providers: []gateway.Provider{e.provider(*upstream, c.user)}, Prices: e.settings.Prices, Log: e.core.cfg.Log,
+		RunCommand: func(ctx context.Context, command []string) ([]byte, error) { return session.ask(ctx, environ, command) },
 	})
 	if err != nil {
 		return err
@@ -203,22 +202,6 @@ func allowedModels(model string, settings job.WorkerSettings) []string {
 		return settings.Models
 	}
 	return append([]string{strings.ReplaceAll(model, "*", "")}, settings.Models...)
-}
-
-// commandTime bounds a command that prints a key.
-const commandTime = 30 * time.Second
-
-// printed runs a command of the user's, outside of any run, and returns what it prints.
-func (s *session) printed(ctx context.Context, command []string) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, fmt.Errorf("it took longer than %s", commandTime))
-	defer cancel()
-	out := &bounded{max: maxSecret + 1}
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Stdout = out
-	if err := s.host.Run(ctx, cmd); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(out.Bytes()), nil
 }
 
 // explain says of a failed attempt that the provider has refused the account for now, until a time, where its program did

@@ -1,7 +1,6 @@
 package agentcore
 
 import (
-	"path/filepath"
 	"slices"
 
 	"github.com/agentsched/agentsched/internal/sandbox"
@@ -85,8 +84,5 @@ func narrowed(allowed, asked []string) []string {
 
 // belowAny reports whether a clean absolute path is one of dirs or lies in one.
 func belowAny(path string, dirs []string) bool {
-	return slices.ContainsFunc(dirs, func(dir string) bool {
-		rel, err := filepath.Rel(dir, path)
-		return err == nil && filepath.IsLocal(rel)
-	})
+	return slices.ContainsFunc(dirs, func(dir string) bool { return path == dir || below(dir, path) })
 }

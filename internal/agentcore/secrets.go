@@ -72,7 +72,7 @@ func (e *execution) lookUp(ctx context.Context, s ipc.Secret) (string, error) {
 	case s.File != "":
 		data, err = readSecret(s.File)
 	case len(s.Command) > 0:
-		data, err = e.askCommand(ctx, s.Command)
+		data, err = e.session.ask(ctx, e.core.cfg.Environ, s.Command)
 	case s.Env != "":
 		text, set := "", false
 		if e.core.cfg.Lookup != nil {
@@ -117,14 +117,14 @@ func readSecret(path string) ([]byte, error) {
 	return data, nil
 }
 
-// askCommand runs a command that prints a secret, outside of any run.
-func (e *execution) askCommand(ctx context.Context, command []string) ([]byte, error) {
+// ask runs a command that prints a secret or a key, outside of any run.
+func (s *session) ask(ctx context.Context, environ, command []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, secretTime, fmt.Errorf("it took longer than %s", secretTime))
 	defer cancel()
 	out, said := &bounded{max: maxSecret + 1}, &bounded{max: 1 << 10}
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = e.core.cfg.Environ, out, said
-	if err := e.session.host.Run(ctx, cmd); err != nil {
+	cmd.Env, cmd.Stdout, cmd.Stderr = environ, out, said
+	if err := s.host.Run(ctx, cmd); err != nil {
 		if why := strings.TrimSpace(said.String()); why != "" {
 			return nil, fmt.Errorf("%w: %s", err, why)
 		}
