@@ -5,7 +5,7 @@ import "github.com/agentsched/agentsched/job"
 // Sandbox is how runs are held whose job does not ask for more, and what of the host they see. The lists hold absolute
 // paths.
 type Sandbox struct {
-	Level job.SandboxLevel `json:"level,omitempty"` // of runs whose job names none; "" is none
+	Level job.SandboxLevel `json:"level,omitempty"` // of runs whose job names none, or job.SandboxStrongest; "" is none
 	Least job.SandboxLevel `json:"least,omitempty"` // a job that asks for less ends as CONFIG; "" is Level
 	Read  []string         `json:"read,omitempty"`  // may be read besides what every run sees
 	Write []string         `json:"write,omitempty"` // may be changed besides the workspace

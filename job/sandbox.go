@@ -45,6 +45,9 @@ const (
 	SandboxStrict   SandboxLevel = "strict"
 )
 
+// SandboxStrongest is no level but the choice of one: the strongest that a host has. No job names it.
+const SandboxStrongest SandboxLevel = "strongest"
+
 // SandboxLevels lists every level, the weakest first.
 func SandboxLevels() []SandboxLevel {
 	return []SandboxLevel{SandboxNone, SandboxStandard, SandboxStrict}

@@ -73,12 +73,30 @@ const ownPort = 20780
 // Level returns how the run is to be held: what its job asks for, else what the configuration says. The error is a
 // *worker.Failure: a job that asks for less than the host allows does not run.
 func (c *Confining) Level() (sandbox.Level, error) {
-	level := cmp.Or(c.Spec.Sandbox.Level, c.Settings.Level, job.SandboxNone)
-	if least := cmp.Or(c.Settings.Least, c.Settings.Level, job.SandboxNone); level.Weaker(least) {
+	level := sandboxLevel(c.Spec, &c.Settings)
+	least := cmp.Or(c.Settings.Least, c.Settings.Level, job.SandboxNone)
+	if level == job.SandboxStrongest {
+		level = Strongest(c.Host, least)
+	}
+	if level.Weaker(least) {
 		return "", &worker.Failure{Class: job.Config, Message: fmt.Sprintf("the job asks for sandbox level %s, and this host allows no less than %s", level, least),
 			Hint: "ask for that or more, or have sandbox.least lowered in the configuration"}
 	}
 	return sandbox.Level(level), nil
+}
+
+// Strongest returns the strongest level that a host has, or least if that is less, which it then cannot do.
+func Strongest(host sandbox.Host, least job.SandboxLevel) job.SandboxLevel {
+	best, _ := host.Best()
+	if level := job.SandboxLevel(best); !level.Weaker(least) {
+		return level
+	}
+	return least
+}
+
+// sandboxLevel returns what a job asks for, else what the configuration says, which can be job.SandboxStrongest.
+func sandboxLevel(spec *job.Spec, settings *ipc.Sandbox) job.SandboxLevel {
+	return cmp.Or(spec.Sandbox.Level, settings.Level, job.SandboxNone)
 }
 
 // can returns nil if the host can hold a run so, else a *worker.Failure.
@@ -103,6 +121,7 @@ func (c *Confining) Held(level sandbox.Level) (Held, error) {
 	if h.Hidden, err = hiddenPaths(c.User("HOME")); err != nil {
 		return Held{}, err
 	}
+	h.State = c.Dir.Path()
 	return h, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 )
@@ -26,13 +27,16 @@ import (
 func TestConfine(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "answer") }))
 	defer server.Close()
-	dir, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
+	base := t.TempDir()
+	dir, err := statedir.Open(filepath.Join(base, "granted", "state"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := t.TempDir()
-	for _, folder := range []string{"work", "borrowed", "temp", "other"} {
-		if err := os.Mkdir(filepath.Join(base, folder), 0o700); err != nil {
+	if err := os.WriteFile(dir.Key(), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{"work", "borrowed", "temp", "other", "granted"} {
+		if err := os.MkdirAll(filepath.Join(base, folder), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(base, folder, "file"), []byte(folder), 0o600); err != nil {
@@ -46,7 +50,8 @@ func TestConfine(t *testing.T) {
 			Sandbox: job.Sandbox{Level: job.SandboxStandard}, Capabilities: []job.Capability{job.CanRead, job.CanRunCommands},
 			Network: []string{strings.TrimPrefix(server.URL, "http://")},
 		},
-		Host: sandbox.Probe(t.Context()), Dir: dir, Job: "01a1fcce-0000-7000-8000-000000000000", Worker: "shell",
+		Settings: ipc.Sandbox{Write: []string{filepath.Join(base, "granted"), dir.Key()}},
+		Host:     sandbox.Probe(t.Context()), Dir: dir, Job: "01a1fcce-0000-7000-8000-000000000000", Worker: "shell",
 		Workspace: []string{filepath.Join(base, "work")}, Borrowed: []string{filepath.Join(base, "borrowed")},
 		Temp: filepath.Join(base, "temp"), Scratch: filepath.Join(base, "scratch"), User: os.Getenv,
 		Emit: func(e job.Event) {
@@ -92,6 +97,9 @@ func TestConfine(t *testing.T) {
 		"its workspace":        {[]string{"cat", file("work")}, "work", true},
 		"what that refers to":  {[]string{"cat", file("borrowed")}, "borrowed", true},
 		"a file of the user's": {[]string{"cat", file("other")}, "Permission denied", false},
+		"what is granted":      {[]string{"cat", file("granted")}, "granted", true},
+		"the state within it":  {[]string{"cat", filepath.Join(dir.Path(), "instance.json")}, "Permission denied", false},
+		"the key, granted":     {[]string{"cat", dir.Key()}, "Permission denied", false},
 		"without edit":         {[]string{"sh", "-c", "echo x >" + file("work")}, "Permission denied", false},
 		"its temporary files":  {[]string{"sh", "-c", "echo x >" + file("temp")}, "", true},
 	} {

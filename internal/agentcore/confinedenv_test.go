@@ -165,6 +165,13 @@ func TestToolchains(t *testing.T) {
 	if got := Toolchains(home, func(string) string { return "" }, home+"/loose/agent"); !slices.Contains(got, filepath.Join(home, "loose")) {
 		t.Errorf("a program without the files beside it: %q", got)
 	}
+	if got := programFiles(home + "/agents/one/bin/agent"); got != nil {
+		t.Errorf("a program that is not there: %q", got)
+	}
+	touch(t, filepath.Join(home, "agents/one/bin/agent"), "") // it has no libraries
+	if got, want := programFiles(home+"/agents/one/bin/agent"), []string{home + "/agents/one/bin/agent", home + "/agents/one/bin/agent", home + "/agents/one/bin"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // TestHidden checks what no folder that a run sees may hold.

@@ -1,7 +1,6 @@
 package agentcore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -15,8 +14,7 @@ import (
 // gitHeld reports whether git is held when it reads what the run's agent wrote. At every level that holds the run Landlock
 // does it, if the host has it: a namespace for each of a dozen commands would cost more than the run's own.
 func (e *execution) gitHeld() bool {
-	level := cmp.Or(e.submit.Spec.Sandbox.Level, e.settings.Sandbox.Level, job.SandboxNone)
-	return level != job.SandboxNone && !e.reports() && e.session.can.Standard == nil
+	return sandboxLevel(&e.submit.Spec, &e.settings.Sandbox) != job.SandboxNone && !e.reports() && e.session.can.Standard == nil
 }
 
 // confinedGit runs a git command that reads what an agent wrote, with no more than it needs.

@@ -22,6 +22,7 @@ type Held struct {
 	Cache     string   // of its tenant, for toolchains; "" for none
 	Tools     []string // toolchains, and the folders of the worker's program, which it may read
 	Hidden    []string // what no run sees, whatever else is granted
+	State     string   // the state directory, of which a run sees nothing but what of the above lies in it
 	Ports     []uint16 // of loopback that it may connect to
 }
 
@@ -40,10 +41,16 @@ func (h *Held) Policy() sandbox.Policy {
 	if len(h.Spec.Sandbox.Read) > 0 {
 		read = narrowed(slices.Concat(read, h.Settings.Write), h.Spec.Sandbox.Read)
 	}
+	stateless := func(granted []string) []string {
+		return slices.DeleteFunc(slices.Clone(granted), func(path string) bool { return h.State != "" && belowAny(path, []string{h.State}) })
+	}
 	p := sandbox.Policy{
 		Level: h.Level, Ports: h.Ports, FullNetwork: h.Spec.HasFullNetwork(),
-		Write: slices.Concat(h.Own, narrowed(h.Settings.Write, h.Spec.Sandbox.Write)),
+		Write: slices.Concat(h.Own, stateless(narrowed(h.Settings.Write, h.Spec.Sandbox.Write))),
 		Hide:  slices.Concat(sandbox.SystemSecrets(), h.Hidden, h.Settings.Hide, h.Spec.Sandbox.Hide),
+	}
+	if h.State != "" {
+		p.Hide = append(p.Hide, h.State)
 	}
 	if h.Cache != "" {
 		p.Write = append(p.Write, h.Cache)
@@ -56,7 +63,7 @@ func (h *Held) Policy() sandbox.Policy {
 	}
 	// What a run needs to read is no bound on what it may change.
 	needed := slices.DeleteFunc(slices.Concat(sandbox.SystemFiles(), h.Tools, h.Borrowed), func(path string) bool { return belowAny(path, p.Write) })
-	p.Read = slices.DeleteFunc(slices.Concat(needed, read), hidden)
+	p.Read = slices.DeleteFunc(slices.Concat(needed, stateless(read)), hidden)
 	if !h.Spec.Can(job.CanEdit) {
 		p.Read = append(p.Read, h.Workspace...)
 	}

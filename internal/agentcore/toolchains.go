@@ -92,7 +92,10 @@ func programFiles(path string) []string {
 	}
 	folder := filepath.Dir(real)
 	if info, err := os.Stat(folder); err == nil && info.Mode()&fs.ModeSticky == 0 { // else it is everybody's, as /tmp is
-		files = append(files, folder, prefix(folder))
+		files = append(files, folder)
+		if parent := prefix(folder); parent != "" {
+			files = append(files, parent)
+		}
 	}
 	return files
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 
+	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/internal/terminal"
@@ -15,20 +16,26 @@ import (
 // examineSandbox tells how runs are held whose job does not ask for more, and which levels this host has. The levels are
 // required by nobody but the configuration.
 func examineSandbox(cfg *config.Config, host sandbox.Host) []finding {
-	level, _ := cfg.Sandbox.Levels()
-	held := finding{What: "sandbox", Status: "ok", Version: string(level)}
+	level, least := cfg.Sandbox.Levels()
 	best, _ := host.Best()
+	if level == job.SandboxStrongest {
+		level = agentcore.Strongest(host, least)
+	}
+	held := finding{What: "sandbox", Status: "ok", Version: string(level)}
 	why := host.Can(sandbox.Level(level))
 	switch {
-	case why != nil:
+	case why != nil && cfg.Sandbox.Level == level:
 		held.Status, held.Required = "error", true
 		held.Note = fmt.Sprintf("no run starts: the configuration asks for level %s, and this host has no more than %s; %v", level, best, why)
+	case why != nil:
+		held.Status, held.Required = "error", true
+		held.Note = fmt.Sprintf("no run starts: this host has no more than level %s; %v; to let runs do all that their user may: set sandbox.level to none in the configuration", best, why)
 	case level == job.SandboxNone && best != sandbox.None:
-		held.Status, held.Note = "warning", fmt.Sprintf("a run may do all that its user may: set sandbox.level; this host has %s", best)
+		held.Status, held.Note = "warning", fmt.Sprintf("a run may do all that its user may, since sandbox.level is none; this host has %s", best)
 	case level == job.SandboxNone:
 		held.Note = fmt.Sprintf("a run may do all that its user may: %v", host.Standard)
 	default:
-		held.Note, held.NotHeld = "holds the runs whose job asks for no more", host.NotHeld(sandbox.Level(level))
+		held.Note, held.NotHeld = "holds the runs whose job asks for no other level", host.NotHeld(sandbox.Level(level))
 	}
 	if runtime.GOOS != "linux" {
 		return []finding{held}

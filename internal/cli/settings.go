@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"math/rand/v2"
@@ -101,8 +100,8 @@ func sandboxSettings(s config.Sandbox, enforces bool) ipc.Sandbox {
 		Level: level, Least: least, Read: s.Read, Write: s.Write, Hide: s.Hide, LoginVisible: s.Login == config.LoginVisible,
 		Report: s.Reports(enforces), ReportNoNewPrivileges: s.Mode == config.SandboxReport,
 	}
-	if settings.Report {
-		settings.Level = cmp.Or(s.Level, job.SandboxStandard)
+	if settings.Report && level == job.SandboxStrongest {
+		settings.Level = job.SandboxStandard
 	}
 	return settings
 }

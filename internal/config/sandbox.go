@@ -14,15 +14,15 @@ import (
 
 // Sandbox is how runs are held and what of the host they see.
 type Sandbox struct {
-	// How firmly runs are held whose job does not ask for more: `strict`, `standard` or `none`. A run that the host
-	// cannot hold so does not start.
-	Level job.SandboxLevel `json:"level,omitempty" words:"strict standard none" otherwise:"none"`
+	// How firmly runs are held whose job does not ask for more: `strict`, `standard`, `none`, or `strongest`, which is
+	// the stronger one of `strict` and `standard` that the host has. A run that the host cannot hold so does not start.
+	Level job.SandboxLevel `json:"level,omitempty" words:"strongest strict standard none" otherwise:"strongest"`
 	// What becomes of what a run may not do. `enforce`: it is refused. `report`: it is done and recorded, for runs whose job
 	// names no level; they are compared with `level`, by default `standard`, and `scheduler doctor --sandbox` prints the
 	// grants that they need. Where the scheduler is not root, setuid programs such as sudo then have no effect in runs.
 	Mode SandboxMode `json:"mode,omitempty" words:"enforce report" otherwise:"enforce; see [hosts from before](security.md#hosts-from-before)"`
 	// The least that a job may ask for.
-	Least job.SandboxLevel `json:"least,omitempty" words:"strict standard none" otherwise:"the same as level"`
+	Least job.SandboxLevel `json:"least,omitempty" words:"strict standard none" otherwise:"the same as level; standard if that is strongest"`
 	// Files and folders that runs may read besides what every run sees: absolute paths. A job with a list of its own gets
 	// that part of it which lies within these.
 	Read []string `json:"read,omitempty" match:"^/" is:"an absolute path" want:"an absolute path such as /srv/data"`
@@ -54,13 +54,19 @@ const (
 	LoginVisible Login = "visible"
 )
 
-// Levels returns the level of runs whose job names none, and the least that a job may ask for.
+// Levels returns the level of runs whose job names none, which can be job.SandboxStrongest, and the least that a job may
+// ask for.
 func (s Sandbox) Levels() (level, least job.SandboxLevel) {
-	level = cmp.Or(s.Level, job.SandboxNone)
-	if s.Mode == SandboxReport {
-		return level, cmp.Or(s.Least, job.SandboxNone)
+	level = cmp.Or(s.Level, job.SandboxStrongest)
+	switch {
+	case s.Least != "":
+		return level, s.Least
+	case s.Mode == SandboxReport:
+		return level, job.SandboxNone
+	case level == job.SandboxStrongest:
+		return level, job.SandboxStandard
 	}
-	return level, cmp.Or(s.Least, level)
+	return level, level
 }
 
 // Reports says whether runs are told of instead of held. enforces is whether that is the other way round where the
@@ -121,7 +127,7 @@ func pathWithin(path, dir string) bool {
 // sandbox refuses paths that could mean others later on, and a bound above what it bounds.
 func (v *validator) sandbox() {
 	s := v.config.Sandbox
-	if level, least := s.Levels(); level.Weaker(least) && !v.Blamed("sandbox.level") && !v.Blamed("sandbox.least") {
+	if level, least := s.Levels(); level != job.SandboxStrongest && level.Weaker(least) && !v.Blamed("sandbox.level") && !v.Blamed("sandbox.least") {
 		v.Failf("sandbox.least", "%s is more than sandbox.level, which is %s: no job without a level of its own could start", least, level)
 	}
 	for _, list := range []struct {

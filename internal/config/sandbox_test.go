@@ -71,8 +71,26 @@ func TestReports(t *testing.T) {
 			}
 		})
 	}
-	told := config.Sandbox{Mode: config.SandboxReport, Level: job.SandboxStandard}
-	if _, least := told.Levels(); least != job.SandboxNone {
-		t.Errorf("a job may ask for no less than %s, although nothing is held yet", least)
+}
+
+func TestLevels(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		sandbox      config.Sandbox
+		level, least job.SandboxLevel
+	}{
+		{"nothing said", config.Sandbox{}, job.SandboxStrongest, job.SandboxStandard},
+		{"strongest", config.Sandbox{Level: job.SandboxStrongest}, job.SandboxStrongest, job.SandboxStandard},
+		{"a level", config.Sandbox{Level: job.SandboxStrict}, job.SandboxStrict, job.SandboxStrict},
+		{"consent for all", config.Sandbox{Level: job.SandboxNone}, job.SandboxNone, job.SandboxNone},
+		{"consent for those that ask", config.Sandbox{Least: job.SandboxNone}, job.SandboxStrongest, job.SandboxNone},
+		{"no less than strict", config.Sandbox{Least: job.SandboxStrict}, job.SandboxStrongest, job.SandboxStrict},
+		{"nothing is held yet", config.Sandbox{Mode: config.SandboxReport, Level: job.SandboxStandard}, job.SandboxStandard, job.SandboxNone},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if level, least := test.sandbox.Levels(); level != test.level || least != test.least {
+				t.Errorf("level %s and least %s, want %s and %s", level, least, test.level, test.least)
+			}
+		})
 	}
 }

@@ -69,6 +69,7 @@ func TestDoorRefusesRuns(t *testing.T) {
 
 func (b *bench) refusesRuns() {
 	t := b.t
+	b.unheld() // else it does not get as far
 	out, told := filepath.Join(b.dir, "out"), filepath.Join(b.dir, "told")
 	b.config["escalation"] = obj{"command": []string{"/bin/sh", "-c", schedulerProgram() + " --state " + b.state + " pause worker:codex > " + told + ".printed 2>&1; echo $? >> " + told}}
 	b.write(filepath.Join(b.dir, "knocks.sh"), knocks)
@@ -164,6 +165,7 @@ sleep 300
 func TestDoorRefusesWhatOutlivesAll(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	b.unheld()                                      // else it neither outlives the two nor finds the socket
 	b.hand(1234)                                    // root's runs are known by their cgroups
 	b.env = append(b.env, "AGENTSCHED_NO_CGROUP=1") // as are an ordinary user's, where it was given some
 	out := filepath.Join(b.dir, "out")

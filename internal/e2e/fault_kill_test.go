@@ -127,6 +127,7 @@ func TestKillBoth(t *testing.T) {
 
 func testKillBoth(t *testing.T, cgroups bool) {
 	b := newBench(t)
+	b.config["sandbox"] = obj{"level": "standard"} // at level strict the kernel has ended them
 	switch {
 	case !cgroups:
 		b.env = append(b.env, "AGENTSCHED_NO_CGROUP=1")
@@ -185,6 +186,7 @@ func TestLeftoverSchedulerOfAnOrdinaryUser(t *testing.T) {
 	linuxOnly(t)
 	t.Parallel()
 	b := newBench(t)
+	b.unheld()
 	inner := b.jobsOf("tests", "inner.yaml", shell("inner", nil, "sleep "+b.unique(), nil))
 	_, workspace := b.direct("outer")
 	script := "test -e second && exit\ntouch second\n" +

@@ -131,10 +131,10 @@ func TestConcurrency(t *testing.T) {
 			t.Fatal(err)
 		}
 		return fmt.Sprintf(`
-mkdir %[1]s/$$
+mine=$(mktemp -d %[1]s/XXXXXX)
 i=0
 while [ $i -lt 8 ]; do i=$((i+1)); ls %[1]s | wc -l >> %[1]s.counts; sleep 0.02; done
-rmdir %[1]s/$$`, dir)
+rmdir $mine`, dir)
 	}
 	var jobs []obj
 	for i := range 8 {

@@ -123,6 +123,7 @@ func (b *bench) letGo(n int) {
 func TestStreamKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	b.unheld() // its runs tell process ids
 	b.streamer()
 	b.hold(3, 5, 6, 9, 11)
 	file := b.streaming(12, 0, 2, nil)

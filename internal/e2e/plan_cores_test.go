@@ -21,6 +21,7 @@ import (
 func TestLimitsHoldOverCores(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	b.unheld() // its runs tell process ids
 	b.config["concurrency"] = obj{"max": 5, "per_worker": obj{"shell": 2}, "per_tenant": obj{"small": 1}}
 	b.config["workers"].(obj)["other"] = obj{"adapter": "shell"}
 	count := func(groups ...string) string {

@@ -83,7 +83,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Each says that it is here, and counts who is.
-	script := fmt.Sprintf("mkdir %[1]s/$$; %[2]s; ls %[1]s | wc -l >> %[3]s; rmdir %[1]s/$$", b.folder("here"), until(b.folder("go")), b.folder("counts"))
+	script := fmt.Sprintf("mine=$(mktemp -d %[1]s/XXXXXX); %[2]s; ls %[1]s | wc -l >> %[3]s; rmdir $mine", b.folder("here"), until(b.folder("go")), b.folder("counts"))
 	var jobs []obj
 	for i := range 6 {
 		jobs = append(jobs, shell(fmt.Sprintf("job-%d", i), nil, script, nil))

@@ -92,7 +92,7 @@ func (b *bench) fillState(ctx context.Context, dir string, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := runJobs(ctx, program, dir, filepath.Join(b.dir, "one.yaml"), 1); err != nil {
+	if _, err := runJobs(ctx, program, dir, filepath.Join(b.dir, "one.yaml"), 1, false); err != nil {
 		return err
 	}
 	if err := syscall.Mkfifo(b.pipe(), 0o600); err != nil && !errors.Is(err, syscall.EEXIST) {

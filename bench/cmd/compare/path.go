@@ -7,11 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/sandbox"
 )
 
 const (
 	atOnce = 8
 	forks  = 3000 // of a round
+	bwraps = 500
 	// A round of ours has as many jobs as take about pathRound.
 	leastJobs, mostJobs = 200, 5000
 	pathRound           = 2 * time.Second
@@ -36,10 +39,19 @@ func pathCase(ctx context.Context, b *bench) ([]row, error) {
 	}
 	p.jobs = min(max(int(got*pathRound.Seconds()), leastJobs), mostJobs)
 
-	sides := []side{p.round, func(ctx context.Context) (float64, error) { return forkRate(ctx, atOnce, forks) }}
+	sides := []side{p.round, func(ctx context.Context) (float64, error) { return forkRate(ctx, atOnce, forks, "/bin/true") }}
 	spooler, missing := findSpooler(ctx, dir)
 	if missing == nil {
 		sides = append(sides, spooler.round)
+	}
+	held := len(sides)
+	bwrap := sandbox.Probe(ctx)
+	if bwrap.Bubblewrap == nil {
+		bare := bareBwrap(bwrap.Bwrap)
+		sides = append(sides, (&wholePath{program: program, dir: dir, jobs: p.jobs / 4, runs: heldRuns, held: true}).round,
+			func(ctx context.Context) (float64, error) {
+				return forkRate(ctx, atOnce, bwraps, bare[0], bare[1:]...)
+			})
 	}
 	s, err := turns(ctx, b.rounds, sides...)
 	if err != nil {
@@ -47,9 +59,15 @@ func pathCase(ctx context.Context, b *bench) ([]row, error) {
 	}
 	rows := []row{rates(fmt.Sprintf("whole path, %d no-op jobs, %d at a time", p.jobs, atOnce), s[0], "fork+exec", s[1], atLeast(0.5))}
 	if missing != nil {
-		return append(rows, leftOut("  the same", "task-spooler", missing)), nil
+		rows = append(rows, leftOut("  the same", "task-spooler", missing))
+	} else {
+		rows = append(rows, rates("  the same", s[0], "task-spooler", s[2], bound{}))
 	}
-	return append(rows, rates("  the same", s[0], "task-spooler", s[2], bound{})), nil
+	const strict = "whole path, held at level strict"
+	if bwrap.Bubblewrap != nil {
+		return append(rows, leftOut(strict, "bare bwrap", bwrap.Bubblewrap)), nil
+	}
+	return append(rows, rates(strict, s[held], "bare bwrap", s[held+1], atLeast(0.5))), nil
 }
 
 // wholePath runs job files of no-op shell jobs.
@@ -57,7 +75,11 @@ type wholePath struct {
 	program, dir string
 	jobs         int
 	runs         int
+	held         bool // at the default level
 }
+
+// heldRuns is where the state directories of held runs begin to be counted.
+const heldRuns = 1_000_000
 
 // round returns the rate of jobs without what a run of a single one takes.
 func (p *wholePath) round(ctx context.Context) (float64, error) {
@@ -84,15 +106,18 @@ func (p *wholePath) time(ctx context.Context, n int) (time.Duration, error) {
 	if err := os.Mkdir(state, 0o700); err != nil {
 		return 0, err
 	}
-	return runJobs(ctx, p.program, state, filepath.Join(p.dir, "jobs.yaml"), n)
+	return runJobs(ctx, p.program, state, filepath.Join(p.dir, "jobs.yaml"), n, p.held)
 }
 
 // runJobs writes a file of n jobs and runs it to its end.
-func runJobs(ctx context.Context, program, state, file string, n int) (time.Duration, error) {
+func runJobs(ctx context.Context, program, state, file string, n int, held bool) (time.Duration, error) {
 	if err := writeJobs(file, n); err != nil {
 		return 0, err
 	}
 	c, said := command(ctx, program, state, "run", "--json", "--concurrency", fmt.Sprint(atOnce), file)
+	if held {
+		c.Env = append(c.Env, "AGENTSCHED_SANDBOX__LEVEL=strongest")
+	}
 	began := time.Now()
 	if err := c.Run(); err != nil { // an exit code of 0 says that every job completed
 		return 0, said.told(fmt.Errorf("run %d jobs: %w", n, err))

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// forkRate starts /bin/true n times, so many at once, and waits for each: what
+// forkRate starts a program n times, so many at once, and waits for each: what
 // any scheduler of processes has to pay at least.
-func forkRate(ctx context.Context, atOnce, n int) (float64, error) {
+func forkRate(ctx context.Context, atOnce, n int, program string, args ...string) (float64, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
@@ -28,7 +28,7 @@ func forkRate(ctx context.Context, atOnce, n int) (float64, error) {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			p, err := os.StartProcess("/bin/true", []string{"true"}, attr)
+			p, err := os.StartProcess(program, append([]string{program}, args...), attr)
 			if err != nil {
 				return err
 			}

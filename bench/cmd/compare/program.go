@@ -44,7 +44,7 @@ func (b *bench) buildPrograms(ctx context.Context) (string, error) {
 // ctx ends it is asked to end too, and it stops what it runs.
 func command(ctx context.Context, program, state string, args ...string) (*exec.Cmd, *tail) {
 	c := exec.CommandContext(ctx, program, append(args, "--state", state, "--log-level", "warn")...)
-	c.Env = append(os.Environ(), "XDG_CONFIG_HOME="+state)
+	c.Env = append(os.Environ(), "XDG_CONFIG_HOME="+state, "AGENTSCHED_SANDBOX__LEVEL=none") // what is held has rows of its own
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	c.WaitDelay = stopTime
 	said := &tail{}
