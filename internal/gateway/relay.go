@@ -43,6 +43,7 @@ func (g *Gateway) relay(w http.ResponseWriter, res *http.Response, secret string
 			}
 			return nil
 		case err != nil:
+			_ = control.Flush() // the run's program sees an answer that was cut, as ours was, and not none
 			return fmt.Errorf("%w: %w", errCut, err)
 		}
 	}

@@ -447,3 +447,25 @@ func TestConfigMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestCutAnswer: of an answer that is no stream and breaks, the run gets as much as there was, so that its program
+// sees a provider that failed and not one that is out of reach.
+func TestCutAnswer(t *testing.T) {
+	const half = `{"id":"resp_1","output":[`
+	r := newRig(t, func(w http.ResponseWriter, req *http.Request) {
+		says("application/json", half)(w, req)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}, nil)
+	req, _ := http.NewRequest("POST", r.endpoint.URL+"/v1/responses", strings.NewReader(`{"model":"m","max_output_tokens":100}`))
+	req.Header.Set("Authorization", "Bearer "+r.session.Key())
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if got, err := io.ReadAll(res.Body); res.StatusCode != 200 || string(got) != half || err == nil {
+		t.Errorf("status %d, %q, %v; want what the provider said, and an error", res.StatusCode, got, err)
+	}
+}
