@@ -31,6 +31,7 @@ type Confining struct {
 	Dir      *statedir.Dir
 	Job      job.ID
 	Worker   job.WorkerKind
+	Programs []string // the command that the worker's settings name, if they do
 
 	Workspace []string // the folder that it works in, which it may change if its job may edit
 	Borrowed  []string // what the workspace refers to and the run may read, such as git's objects
@@ -121,7 +122,7 @@ func (c *Confining) Held(level sandbox.Level) (Held, error) {
 	if h.Hidden, err = hiddenPaths(c.User("HOME")); err != nil {
 		return Held{}, err
 	}
-	h.State = c.Dir.Path()
+	h.State, h.Programs = c.Dir.Path(), c.Programs
 	return h, nil
 }
 
@@ -160,7 +161,7 @@ func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir st
 	borrowed, folder := ws.Grants()
 	c, err := Confine(ctx, Confining{
 		Spec: &e.submit.Spec, Settings: e.settings.Sandbox, Host: e.session.can, Dir: e.session.dir, Job: e.submit.Job, Worker: e.submit.Choice.Worker,
-		Workspace: folder, Borrowed: borrowed, Temp: e.temp, Scratch: filepath.Join(dir, "scratch"),
+		Programs: e.settings.Workers[e.submit.Choice.Worker].Command, Workspace: folder, Borrowed: borrowed, Temp: e.temp, Scratch: filepath.Join(dir, "scratch"),
 		User: e.userVariable, Credentials: e.session.credentials, Emit: e.emit, Stop: e.stop,
 		more: func(c *Confinement) error { return c.openModels(e, adapter) },
 	})

@@ -35,7 +35,7 @@ func TestConfine(t *testing.T) {
 	if err := os.WriteFile(dir.Key(), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"work", "borrowed", "temp", "other", "granted"} {
+	for _, folder := range []string{"work", "borrowed", "temp", "other", "granted", "agent"} {
 		if err := os.MkdirAll(filepath.Join(base, folder), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -52,6 +52,7 @@ func TestConfine(t *testing.T) {
 		},
 		Settings: ipc.Sandbox{Write: []string{filepath.Join(base, "granted"), dir.Key()}},
 		Host:     sandbox.Probe(t.Context()), Dir: dir, Job: "01a1fcce-0000-7000-8000-000000000000", Worker: "shell",
+		Programs:  []string{"sh", "file", filepath.Join(base, "agent", "file")},
 		Workspace: []string{filepath.Join(base, "work")}, Borrowed: []string{filepath.Join(base, "borrowed")},
 		Temp: filepath.Join(base, "temp"), Scratch: filepath.Join(base, "scratch"), User: os.Getenv,
 		Emit: func(e job.Event) {
@@ -97,6 +98,7 @@ func TestConfine(t *testing.T) {
 		"its workspace":        {[]string{"cat", file("work")}, "work", true},
 		"what that refers to":  {[]string{"cat", file("borrowed")}, "borrowed", true},
 		"a file of the user's": {[]string{"cat", file("other")}, "Permission denied", false},
+		"its own program":      {[]string{"cat", file("agent")}, "agent", true},
 		"what is granted":      {[]string{"cat", file("granted")}, "granted", true},
 		"the state within it":  {[]string{"cat", filepath.Join(dir.Path(), "instance.json")}, "Permission denied", false},
 		"the key, granted":     {[]string{"cat", dir.Key()}, "Permission denied", false},

@@ -65,7 +65,7 @@ func (e *execution) observe(ws *workspace.Workspace, dir string) (*observation, 
 	if o.held.Hidden, err = hiddenPaths(users); err != nil {
 		return nil, err
 	}
-	o.held.Hidden = append(o.held.Hidden, e.session.dir.Path())
+	o.held.State, o.held.Programs = e.session.dir.Path(), e.settings.Workers[e.submit.Choice.Worker].Command
 	o.held.Own = append(o.held.Own, usersCaches(users, o.user)...)
 	if filepath.IsAbs(users) {
 		for _, folder := range []string{"", ".cache", ".config", ".local", ".local/share", ".local/state"} {
@@ -99,9 +99,7 @@ func usersCaches(home string, getenv func(name string) string) []string {
 
 // Policy returns what the process of a command is compared with.
 func (o *observation) Policy(cmd *worker.Command) *sandbox.Policy {
-	held := o.held
-	held.Tools = slices.Concat(Toolchains(o.user("HOME"), o.user, cmd.Path), cmd.Read)
-	held.Own = slices.Concat(held.Own, cmd.Write)
+	held := o.held.For(cmd, o.user)
 	p := held.Policy()
 	p.Write = slices.DeleteFunc(p.Write, missing) // such as a private folder that this worker does without
 	p.Report, p.NoNewPrivileges, p.Broad = true, o.noNew, o.broad

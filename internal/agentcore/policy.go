@@ -1,6 +1,7 @@
 package agentcore
 
 import (
+	"path/filepath"
 	"slices"
 
 	"github.com/agentsched/agentsched/internal/sandbox"
@@ -20,6 +21,7 @@ type Held struct {
 	Borrowed  []string // what the workspace refers to and the run may read, such as git's objects
 	Own       []string // private folders and files of the run, which it may change: its home, its temporary files
 	Cache     string   // of its tenant, for toolchains; "" for none
+	Programs  []string // of the worker's configured command, which may be a program that runs another: absolute paths count
 	Tools     []string // toolchains, and the folders of the worker's program, which it may read
 	Hidden    []string // what no run sees, whatever else is granted
 	State     string   // the state directory, of which a run sees nothing but what of the above lies in it
@@ -29,10 +31,12 @@ type Held struct {
 // For returns what the policy of the process that a command starts is made of. user finds variables of the user's
 // environment.
 func (h Held) For(cmd *worker.Command, user func(name string) string) Held {
-	h.Tools = slices.Concat(h.Tools, Toolchains(user("HOME"), user, cmd.Path), cmd.Read)
+	h.Tools = slices.Concat(h.Tools, Toolchains(user("HOME"), user, append(slices.DeleteFunc(slices.Clone(h.Programs), relative), cmd.Path)...), cmd.Read)
 	h.Own = slices.Concat(h.Own, cmd.Write)
 	return h
 }
+
+func relative(path string) bool { return !filepath.IsAbs(path) }
 
 // Policy returns what the run may do. The strictest of configuration and job wins: a list of the job's narrows what the
 // configuration grants, and what either hides is hidden.

@@ -100,7 +100,7 @@ func confinedJobOf(ctx context.Context, con *console, prog *program, dir *stated
 		c.program, _ = c.adapter.Locate(c.settings) // else the run tells why not
 	}
 	c.of = agentcore.Confining{
-		Spec: spec, Settings: sandboxSettings(cfg.Sandbox, dir.EnforcesSandbox()), Dir: dir, Job: j.Job.ID, Worker: choice.Worker,
+		Spec: spec, Settings: sandboxSettings(cfg.Sandbox, dir.EnforcesSandbox()), Dir: dir, Job: j.Job.ID, Worker: choice.Worker, Programs: c.settings.Command,
 		Temp: dir.Temp(c.tag), Scratch: filepath.Join(dir.Attempt(j.Job.ID, number), "scratch"), User: con.getenv,
 	}
 	c.tree, err = workspaces(dir, nil).Open(ctx, j.Job.ID, spec.Workspace)
