@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/redact"
+	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -38,7 +40,8 @@ func Main(adapters map[string]worker.Adapter) int {
 	if err := proc.Seclude(); err != nil {
 		fmt.Fprintln(os.Stderr, "agentcore:", err)
 	}
-	if err := proc.MarkDescendants(); err != nil {
+	instance, _, _ := strings.Cut(os.Getenv(job.RunTagVariable), "/")
+	if err := proc.MarkDescendants(instance); err != nil {
 		fmt.Fprintln(os.Stderr, "agentcore:", err)
 	}
 	in, out, err := TakeStdio()

@@ -225,7 +225,7 @@ func examineCgroup(cfg *config.Config) []finding {
 	}
 	defer host.Close()
 	if f.Path = host.Cgroup(); f.Path == "" {
-		f.Status, f.Note = "warning", "not writable here: runs are ended by ancestry and tag, which is enough in nearly every case"
+		f.Status, f.Note = "warning", "not writable here: runs are ended by ancestry, tag and an inherited limit, from which one that no sandbox holds can hide"
 	}
 	enforced, why := host.Enforces()
 	l.Note = fmt.Sprintf("each %s; together %s", resourcesText(cfg.Limits.Each()), resourcesText(cfg.Limits.Total))

@@ -68,7 +68,7 @@ func (h *Host) open() error {
 		h.sys.inherited[Proc{Pid: p.Pid, Start: p.Start}] = true
 	}
 	if err := h.openCgroup(); err != nil {
-		h.cfg.Log.Info().Err(err).Msg("runs get no cgroup; their processes are found by ancestry and tag")
+		h.cfg.Log.Info().Err(err).Msg("runs get no cgroup; their processes are found by ancestry, tag and mark")
 	}
 	h.openControllers()
 	return nil

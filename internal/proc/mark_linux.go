@@ -2,6 +2,7 @@ package proc
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math"
 	"strconv"
 	"strings"
@@ -9,27 +10,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstMark is the mark of a process that has none above it.
-const firstMark = 1 << 62
-
-// MarkDescendants marks this process and all that descends from it from now on, for Origin.
-//
 // A process that has lost its parents to a kill, left its session and cleared its environment is in no way tied to where
 // it came from. What it does keep are its resource limits, of which only CAP_SYS_RESOURCE can raise a hard one
-// (setrlimit(2)). The mark is that of RLIMIT_LOCKS, which limits nothing since Linux 2.4.25: lower than that of whoever
-// judges. Within marked processes, each further mark is lower still.
-func MarkDescendants() error {
+// (setrlimit(2)). The mark is that of RLIMIT_LOCKS, which limits nothing since Linux 2.4.25.
+//
+// Its lower bits are a hash of whose it is, the bits above count down from firstMark with each mark that is put on a marked
+// process: so it is lower than that of whoever judges.
+const (
+	firstMark = 1 << 62
+	markBits  = 48
+)
+
+// MarkDescendants marks this process and all that descends from it from now on, for Origin, and as belonging to name, for
+// SweepTag. A process that may not mark itself, as in a sandbox, and was marked before keeps that mark.
+func MarkDescendants(name string) error {
 	var limit unix.Rlimit
 	err := unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &limit)
 	if err == nil && limit.Max > 0 {
-		limit.Max = min(limit.Max-1, firstMark)
+		was := limit.Max
+		limit.Max = markBelow(was, name)
 		limit.Cur = limit.Max
-		err = unix.Prlimit(0, unix.RLIMIT_LOCKS, &limit, nil)
+		if err = unix.Prlimit(0, unix.RLIMIT_LOCKS, &limit, nil); err == unix.EPERM && was < firstMark {
+			return nil
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("mark the processes that this one starts: %w", err)
 	}
 	return nil
+}
+
+// markBelow is the mark of a name that is lower than a limit. There is none in the end; then it is a lower one of no name.
+func markBelow(limit uint64, name string) uint64 {
+	if level := min(limit, firstMark) >> markBits; level > 0 {
+		return (level-1)<<markBits | markOf(name)
+	}
+	return limit - 1
+}
+
+// markOf are the lower bits of a name's marks.
+func markOf(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	return h.Sum64() & (1<<markBits - 1)
+}
+
+// markedBy says whether a limit is a mark of that name.
+func markedBy(limit uint64, name string) bool {
+	return limit < firstMark && limit&(1<<markBits-1) == markOf(name)
 }
 
 // lockLimit is the hard limit RLIMIT_LOCKS of a process; the highest if it is not told. Every process can read the file,

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -123,5 +124,23 @@ func TestPeer(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMarks: a mark is lower than what was there before, and keeps whose it is however often that was marked.
+func TestMarks(t *testing.T) {
+	limit := uint64(math.MaxUint64)
+	for _, name := range []string{"a", "b", "a"} {
+		mark := markBelow(limit, name)
+		if mark >= limit || !markedBy(mark, name) || markedBy(mark, name+"x") || markedBy(limit, name) {
+			t.Errorf("the mark of %s below %#x is %#x", name, limit, mark)
+		}
+		limit = mark
+	}
+	if got := markBelow(7, "a"); got != 6 || markedBy(got, "a") {
+		t.Errorf("below 7 it is %d", got)
+	}
+	if markedBy(math.MaxUint64, "a") {
+		t.Error("what has no limit is marked")
 	}
 }

@@ -158,9 +158,12 @@ func TestExitCodesAreNotStolen(t *testing.T) {
 }
 
 // helperHost holds a host with one tree and lives until it is killed: args are the cgroup's name, the run, and a script
-// whose output is the helper's.
+// whose output is the helper's. Without a cgroup, what it starts is marked.
 func helperHost(args []string) int {
 	h, err := NewHost(Config{Cgroup: args[0], Log: zerolog.New(os.Stderr).Level(zerolog.WarnLevel)})
+	if err == nil && args[0] == "" {
+		err = MarkDescendants(strings.TrimSuffix(args[1], "/job/1"))
+	}
 	if err == nil {
 		spec := script(args[1], args[2])
 		spec.PipeStdout, spec.Stdout, spec.PdeathSignal = false, os.Stdout, syscall.SIGKILL
@@ -207,15 +210,14 @@ func orphanOfDeadHost(t *testing.T, h *Host, cgroup, instance, leave string) (de
 
 func TestSweepTagAfterTheDeathOfAHost(t *testing.T) {
 	eachWay(t, func(t *testing.T, h *Host) {
-		name := ""
-		leave := asDaemon
+		name := "" // only its mark tells that the orphan is the instance's
 		if h.sys.base.dir != "" {
-			name, leave = h.cfg.Cgroup, asBoth // only the leftover cgroup tells that it is the instance's
+			name = h.cfg.Cgroup // or only the leftover cgroup
 			h.mu.Lock()
 			h.sys.noClone = true // else the leftover would lie in the cgroup of a tree that is ours and live
 			h.mu.Unlock()
 		}
-		_, orphan, dir := orphanOfDeadHost(t, h, name, t.Name(), leave)
+		_, orphan, dir := orphanOfDeadHost(t, h, name, t.Name(), asBoth)
 		if killed, err := h.SweepTag(context.Background(), t.Name()+"-other"); err != nil || name == "" && len(killed) > 0 {
 			t.Errorf("sweep of another instance: %v, %v", killed, err)
 		}

@@ -132,6 +132,14 @@ func (h *Host) spared(tab table, t *Tree) map[int]bool {
 
 // tagged lists the living processes with a tag that want accepts and that may be killed for tree t.
 func (h *Host) tagged(t *Tree, want func(tag string) bool) ([]ProcInfo, error) {
+	return h.choose(t, func(p *ProcInfo) bool {
+		p.Tag = readTag(p.Pid, h.cfg.Tag)
+		return p.Tag != "" && want(p.Tag)
+	})
+}
+
+// choose lists the living processes that want accepts and that may be killed for tree t.
+func (h *Host) choose(t *Tree, want func(p *ProcInfo) bool) ([]ProcInfo, error) {
 	tab, err := walk()
 	if err != nil {
 		return nil, err
@@ -139,11 +147,7 @@ func (h *Host) tagged(t *Tree, want func(tag string) bool) ([]ProcInfo, error) {
 	spared := h.spared(tab, t)
 	var out []ProcInfo
 	for pid, p := range tab {
-		if spared[pid] || !p.alive() {
-			continue
-		}
-		if tag := readTag(pid, h.cfg.Tag); tag != "" && want(tag) && !h.inLiveTree(p, t) {
-			p.Tag = tag
+		if !spared[pid] && p.alive() && want(&p) && !h.inLiveTree(p, t) {
 			out = append(out, p)
 		}
 	}

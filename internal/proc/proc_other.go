@@ -111,7 +111,7 @@ const CoreOOMScore = 0
 func Seclude() error { return nil }
 
 // MarkDescendants does nothing here.
-func MarkDescendants() error { return nil }
+func MarkDescendants(string) error { return nil }
 
 // ConnectionUser tells nothing here.
 func ConnectionUser(_, _ netip.AddrPort) (uint32, bool) { return 0, false }

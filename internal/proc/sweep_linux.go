@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -45,15 +46,22 @@ func (h *Host) SweepAdopted(ctx context.Context, s Sweep) ([]Proc, error) {
 }
 
 // SweepTag kills what an earlier host left: every process whose tag is prefix or lies below it in the sense of a path,
-// with all its descendants, and what is in cgroups of the name in Config.Cgroup. It spares what SweepAdopted spares.
-// It is meant for the start, when no other process of the same instance is alive.
+// or that has the mark of this name (MarkDescendants), with all its descendants, and what is in cgroups of the name in
+// Config.Cgroup. It spares what SweepAdopted spares. It is meant for the start, when no other process of the same instance
+// is alive.
 func (h *Host) SweepTag(ctx context.Context, prefix string) ([]Proc, error) {
 	if prefix == "" {
 		return nil, errors.New("sweep processes by tag: the prefix is empty, which would mean every instance")
 	}
 	dirs := h.leftoverDirs(nil)
 	killed, err := h.sweep(ctx, prefix, h.leftoverCgroups(), func() ([]ProcInfo, error) {
-		roots, err := h.tagged(nil, func(tag string) bool { return under(tag, prefix) })
+		roots, err := h.choose(nil, func(p *ProcInfo) bool {
+			if limit := lockLimit(strconv.Itoa(p.Pid)); limit < h.sys.lockLimit && markedBy(limit, prefix) {
+				return true
+			}
+			p.Tag = readTag(p.Pid, h.cfg.Tag)
+			return p.Tag != "" && under(p.Tag, prefix)
+		})
 		return append(roots, leftoverMembers(dirs)...), err
 	})
 	if err == nil {

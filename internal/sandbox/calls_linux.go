@@ -81,6 +81,10 @@ func (p *Policy) rules() []rule {
 	refuse(unix.SYS_KCMP, "kcmp")
 	refuse(unix.SYS_PRLIMIT64, "prlimit64", not(0, 0), anyOf(2, all))
 	refuse(unix.SYS_PRLIMIT64, "prlimit64", not(0, 0), high(2))
+	// By this limit a scheduler knows what an earlier one has left (proc.MarkDescendants).
+	refuse(unix.SYS_PRLIMIT64, "prlimit64", is(1, unix.RLIMIT_LOCKS), anyOf(2, all))
+	refuse(unix.SYS_PRLIMIT64, "prlimit64", is(1, unix.RLIMIT_LOCKS), high(2))
+	refuse(unix.SYS_SETRLIMIT, "setrlimit", is(0, unix.RLIMIT_LOCKS))
 	refuse(unix.SYS_SETPRIORITY, "setpriority", not(1, 0))
 	attack(unix.SYS_BPF, "bpf")
 	refuse(unix.SYS_PERF_EVENT_OPEN, "perf_event_open")
