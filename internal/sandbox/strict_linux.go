@@ -26,7 +26,7 @@ import (
 // When this process is killed, bubblewrap is (proc.Spec.PdeathSignal), with it the init (--die-with-parent), and with that all
 // processes of the run. One moment is left out: a process that bubblewrap has forked waits for bubblewrap, and has not asked
 // for that signal yet. If bubblewrap is killed then, it waits for good. It is no process of the run, whose program was not
-// started; it carries the run's tag, and is found by it or as an orphan.
+// started; it carries the run's tag and its core's mark, and is found by them or as an orphan.
 
 // strict is the part of a start for level Strict.
 type strict struct {
