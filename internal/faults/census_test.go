@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentsched/agentsched/internal/faults/act"
+	"github.com/agentsched/agentsched/internal/sandbox"
 )
 
 // census knows which processes of workers live: each keeps a connection for as
@@ -24,7 +25,8 @@ import (
 // process is dead. A process is counted before it does anything.
 type census struct {
 	plan     *plan
-	listener *net.UnixListener
+	socket   string // what the puppets are given, see act.Address
+	listener net.Listener
 	serving  sync.WaitGroup
 	marks    *marks
 
@@ -45,17 +47,25 @@ type census struct {
 // member is a process of a worker.
 type member struct {
 	act.Word
-	conn *net.UnixConn
-	pid  int
+	conn  net.Conn
+	pid   int
+	pidfd int // of a connection by TCP, whose end may be told a moment later than the process's; else -1
 }
 
 func newCensus(p *plan, path string, m *marks) (*census, error) {
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	network, address := "unix", path
+	if p.Level == sandbox.Standard { // which has no Unix sockets
+		network, address = "tcp", "127.0.0.1:0"
+	}
+	l, err := net.Listen(network, address)
 	if err != nil {
 		return nil, err
 	}
+	if network == "tcp" {
+		path = l.Addr().String() + "@" + path
+	}
 	c := &census{
-		plan: p, listener: l, marks: m, live: map[*member]bool{}, leaders: map[string]int{}, jobs: map[string]string{},
+		plan: p, socket: path, listener: l, marks: m, live: map[*member]bool{}, leaders: map[string]int{}, jobs: map[string]string{},
 		done: map[string]int{}, used: map[string]int64{}, release: make(chan struct{}), move: make(chan struct{}),
 	}
 	c.serving.Go(c.accept)
@@ -75,7 +85,7 @@ func (c *census) close() {
 
 func (c *census) accept() {
 	for {
-		conn, err := c.listener.AcceptUnix()
+		conn, err := c.listener.Accept()
 		if err != nil {
 			return
 		}
@@ -83,8 +93,8 @@ func (c *census) accept() {
 	}
 }
 
-func (c *census) serve(conn *net.UnixConn) {
-	m := &member{conn: conn, pid: peer(conn)}
+func (c *census) serve(conn net.Conn) {
+	m := &member{conn: conn, pidfd: -1}
 	defer conn.Close()
 	defer c.leave(m)
 	ended := make(chan struct{})
@@ -101,7 +111,9 @@ func (c *census) serve(conn *net.UnixConn) {
 			return
 		}
 		if w.Hello {
-			m.Word = w
+			if m.Word = w; !m.known() {
+				return // it has ended since
+			}
 			c.join(m)
 		} else {
 			c.hear(m, w)
@@ -152,23 +164,32 @@ func (c *census) driveAway() (stop func()) {
 	}
 }
 
-// peer returns the pid of the process at the other end.
-func peer(conn *net.UnixConn) int {
-	pid := 0
-	raw, err := conn.SyscallConn()
+// known finds the process at the other end. By TCP it is what the process says, in our pid namespace.
+func (m *member) known() bool {
+	if _, tcp := m.conn.(*net.TCPConn); tcp {
+		var err error
+		m.pid = m.Pid
+		m.pidfd, err = unix.PidfdOpen(m.pid, 0)
+		return err == nil
+	}
+	raw, err := m.conn.(syscall.Conn).SyscallConn()
 	if err == nil {
 		_ = raw.Control(func(fd uintptr) {
 			if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-				pid = int(cred.Pid)
+				m.pid = int(cred.Pid)
 			}
 		})
 	}
-	return pid
+	return true
 }
 
 // dead reports whether the process has ended: all that it had open is closed.
 func (m *member) dead() bool {
-	raw, err := m.conn.SyscallConn()
+	if m.pidfd >= 0 {
+		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(m.pidfd), Events: unix.POLLIN}}, 0)
+		return n > 0
+	}
+	raw, err := m.conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return true
 	}
@@ -297,6 +318,10 @@ func (c *census) leave(m *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.live, m)
+	if m.pidfd >= 0 {
+		unix.Close(m.pidfd)
+		m.pidfd = -1
+	}
 }
 
 // alive lists who lives.

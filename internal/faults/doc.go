@@ -8,11 +8,11 @@
 // goes on, what the scheduler promises is checked.
 //
 // AGENTSCHED_SEED runs one scenario again, AGENTSCHED_SCENARIOS says how many
-// are run (200; 10 with -short). In a third of them, the programs have the race
-// detector, and what it finds fails the scenario; with AGENTSCHED_FAULTS_RACE=0
-// in none. Clocks jump on amd64 only (see clock_linux_amd64_test.go), and what
+// are run (200; 10 with -short). Some hold their runs at sandbox level strict, the
+// others at standard, as far as the host can; AGENTSCHED_FAULTS_LEVEL says one level
+// for all. In a third of them, the programs have the race detector, and what it finds
+// fails the scenario; with AGENTSCHED_FAULTS_RACE=0 in none. Clocks jump on amd64 only (see clock_linux_amd64_test.go), and what
 // is checked is promised on Linux only: elsewhere the package is empty. An
 // ordinary user has other scenarios of a seed: only root makes clocks jump, mounts
-// a disk that fills, counts the open files of scheduler and cores, and is sure to
-// have cgroups, without which no worker leaves a process that clears its environment.
+// a disk that fills, counts the open files of scheduler and cores, and is sure to have cgroups.
 package faults

@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/internal/testrun"
 )
 
@@ -24,6 +26,12 @@ var programs string
 
 // cgroups says whether a run can have a cgroup here. TestMain tries it.
 var cgroups bool
+
+// levels are those of the sandbox that hold runs here. TestMain tries them, unless
+// levelVariable names one.
+var levels []sandbox.Level
+
+const levelVariable = "AGENTSCHED_FAULTS_LEVEL"
 
 const raceVariable = "AGENTSCHED_FAULTS_RACE"
 
@@ -46,7 +54,7 @@ func TestMain(m *testing.M) {
 	}
 	if err == nil {
 		programs = dir
-		err = errors.Join(buildAll(), tryCgroup())
+		err = errors.Join(buildAll(), tryLevels(), tryCgroup())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
@@ -71,6 +79,26 @@ func buildAll() error {
 		return err
 	}
 	return build(append([]string{"-race", "-o", filepath.Join(programs, "race") + "/"}, all[:2]...)...)
+}
+
+func tryLevels() error {
+	if named := os.Getenv(levelVariable); named != "" {
+		levels = []sandbox.Level{sandbox.Level(named)}
+		return nil
+	}
+	host := sandbox.Probe(context.Background())
+	for _, level := range []sandbox.Level{sandbox.Standard, sandbox.Strict} {
+		switch err := host.Can(level); {
+		case err == nil:
+			levels = append(levels, level)
+		case os.Getenv("AGENTSCHED_REQUIRE_SANDBOX") != "":
+			return err
+		}
+	}
+	if len(levels) == 0 {
+		levels = []sandbox.Level{sandbox.None}
+	}
+	return nil
 }
 
 func tryCgroup() error {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/agentsched/agentsched/internal/faults/act"
+	"github.com/agentsched/agentsched/internal/sandbox"
 )
 
 // plan is a scenario. All of it comes from the seed.
@@ -22,12 +23,13 @@ type plan struct {
 	PerKind   map[string]int
 	PerTenant int // of each; 0: none
 
-	NoCgroup  bool // processes are found by tag and descent alone
-	SmallDisk bool // the state is on a small file system of its own
-	StopAll   bool // a global isolation stops the running work too
-	Race      bool // the programs have the race detector, which slows them
-	Dump      bool // at the end, the scheduler dies and tells its goroutines
-	Lapse     bool // permits lapse soon, and the scheduler is frozen for longer
+	Level     sandbox.Level // that holds the runs
+	NoCgroup  bool          // processes are found by tag and descent alone
+	SmallDisk bool          // the state is on a small file system of its own
+	StopAll   bool          // a global isolation stops the running work too
+	Race      bool          // the programs have the race detector, which slows them
+	Dump      bool          // at the end, the scheduler dies and tells its goroutines
+	Lapse     bool          // permits lapse soon, and the scheduler is frozen for longer
 
 	Jobs   []jobPlan
 	Faults []fault
@@ -94,7 +96,7 @@ func newPlan(seed uint64) *plan {
 	}
 	tenants := []string{"red", "blue"}
 	for i := range 3 + r.IntN(6) {
-		p.Jobs = append(p.Jobs, newJob(r, fmt.Sprintf("job-%d", i), pick(r, tenants...), p.NoCgroup))
+		p.Jobs = append(p.Jobs, newJob(r, fmt.Sprintf("job-%d", i), pick(r, tenants...)))
 	}
 	p.Jobs = append(p.Jobs, jobPlan{
 		Name: sentinel, Kind: kindSentinel, Tenant: "white", MaxAttempts: 1000, Acts: []act.Act{{Do: act.Wait}}, Fate: heals,
@@ -102,6 +104,7 @@ func newPlan(seed uint64) *plan {
 	p.addNeeds(rand.New(rand.NewPCG(seed, 1)))
 	p.addFaults(r)
 	p.addLapse(rand.New(rand.NewPCG(seed, 2)))
+	p.Level = pick(rand.New(rand.NewPCG(seed, 3)), levels...)
 	return p
 }
 
@@ -119,7 +122,7 @@ func (p *plan) addNeeds(r *rand.Rand) {
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
 // newJob makes a job. A third of them share two folders.
-func newJob(r *rand.Rand, name, tenant string, noCgroup bool) jobPlan {
+func newJob(r *rand.Rand, name, tenant string) jobPlan {
 	j := jobPlan{Name: name, Kind: pick(r, kindA, kindA, kindB, kindB, kindShell), Tenant: tenant, MaxAttempts: 1000, Fate: heals}
 	if r.IntN(3) == 0 {
 		j.Folder = pick(r, "shared", "shared/below")
@@ -146,11 +149,6 @@ func newJob(r *rand.Rand, name, tenant string, noCgroup bool) jobPlan {
 			j.Acts = append(j.Acts, newAct(r, &j, act.Fail, act.Crash, act.Half, act.Lie, act.Hang))
 		}
 		j.Acts = append(j.Acts, newAct(r, &j, act.Succeed, act.Succeed, act.Flood, act.Eat))
-	}
-	for i := range j.Acts {
-		// Without cgroups, nothing ties a process without an environment to a
-		// run whose core and scheduler are both dead: see docs/architecture.md.
-		j.Acts[i].Naked = j.Acts[i].Naked && !noCgroup
 	}
 	return j
 }
@@ -195,8 +193,8 @@ func (p *plan) floods() bool {
 // String shows the plan, one job and fault a line.
 func (p *plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d cores, at most %d at once, per kind %v, per tenant %d, no cgroups %t, small disk %t, stop all %t, race %t, dump %t, lapse %t\n",
-		p.Seed, p.Cores, p.Max, p.PerKind, p.PerTenant, p.NoCgroup, p.SmallDisk, p.StopAll, p.Race, p.Dump, p.Lapse)
+	fmt.Fprintf(&b, "seed %d: %d cores, at most %d at once, per kind %v, per tenant %d, level %s, no cgroups %t, small disk %t, stop all %t, race %t, dump %t, lapse %t\n",
+		p.Seed, p.Cores, p.Max, p.PerKind, p.PerTenant, p.Level, p.NoCgroup, p.SmallDisk, p.StopAll, p.Race, p.Dump, p.Lapse)
 	show := func(what string, v any) {
 		text, _ := json.Marshal(v)
 		fmt.Fprintf(&b, "  %s %s\n", what, text)

@@ -20,12 +20,12 @@ import (
 // without any fault has it, and very little room: what grows with what happens
 // passes it soon.
 const (
-	coreGoroutines      = 12 + 6 + 3 // a core's own, a run's, room
-	coreFiles           = 11 + 6 + 2 // likewise
-	schedulerFiles      = 15 + 3     // three of them the audit log's; and for each core:
-	schedulerCoreFiles  = 5          // its pipes, its pidfd and that by which its end is awaited
-	databaseFiles       = 16 + 2     // the last two are of the connection that reads what is queued
-	schedulerGoroutines = 40         // and for each core:
+	coreGoroutines      = 12 + 12 + 3 // a core's own, a strict run's, room
+	coreFiles           = 11 + 18 + 2 // likewise
+	schedulerFiles      = 15 + 3      // three of them the audit log's; and for each core:
+	schedulerCoreFiles  = 5           // its pipes, its pidfd and that by which its end is awaited
+	databaseFiles       = 16 + 2      // the last two are of the connection that reads what is queued
+	schedulerGoroutines = 40          // and for each core:
 	coreRoutines        = 12
 
 	// A core that does not answer when it starts has 30 s to do so, and metrics
@@ -88,8 +88,10 @@ func (s *scene) noise(ctx context.Context, r *run) string {
 			continue
 		}
 		inflight += m.Inflight
-		if m.Goroutines == nil || *m.Goroutines > coreGoroutines {
-			say("core %d runs %v goroutines", c.Index, m.Goroutines)
+		if m.Goroutines == nil {
+			say("core %d does not tell its goroutines", c.Index)
+		} else if *m.Goroutines > coreGoroutines {
+			say("core %d runs %d goroutines", c.Index, *m.Goroutines)
 		}
 		if n, what := openFiles(c.PID); n > coreFiles {
 			say("core %d has %d files open: %v", c.Index, n, what)

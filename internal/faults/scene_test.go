@@ -18,6 +18,7 @@ import (
 
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/faults/act"
+	"github.com/agentsched/agentsched/internal/sandbox"
 )
 
 // scene is where a plan is played: fresh folders with short names (a socket's
@@ -100,7 +101,7 @@ type obj = map[string]any
 func (s *scene) config() obj {
 	workers := obj{}
 	for _, kind := range []string{kindA, kindB, kindSentinel} {
-		workers[kind] = obj{"adapter": "exec", "command": []string{program("puppet"), "worker", s.socket(), kind}}
+		workers[kind] = obj{"adapter": "exec", "command": []string{program("puppet"), "worker", s.census.socket, kind}}
 	}
 	concurrency := obj{"max": s.plan.Max, "per_worker": s.plan.PerKind, "each_tenant": s.plan.PerTenant}
 	safeStop := "drain"
@@ -164,8 +165,11 @@ func (s *scene) job(j *jobPlan) (obj, error) {
 		limits["max_tokens"] = j.MaxTokens
 	}
 	o := obj{"id": j.Name, "worker": j.Kind, "instructions": string(acts), "limits": limits, "capabilities": []string{"read", "edit", "run_commands"}}
+	if s.plan.Level == sandbox.Standard {
+		o["network"] = "full" // to reach the suite
+	}
 	if j.Kind == kindShell {
-		o["instructions"] = fmt.Sprintf("exec '%s' shell '%s' shell '%s' '%s'", program("puppet"), s.socket(), j.Name, acts)
+		o["instructions"] = fmt.Sprintf("exec '%s' shell '%s' shell '%s' '%s'", program("puppet"), s.census.socket, j.Name, acts)
 	}
 	if j.Fallback != "" {
 		o["fallback"] = []string{j.Fallback}
@@ -189,6 +193,7 @@ func (s *scene) job(j *jobPlan) (obj, error) {
 func (s *scene) start() (*run, error) {
 	env := []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(s.dir, "home"), "TMPDIR=" + filepath.Join(s.dir, "tmp"), "LANG=C.UTF-8",
+		"AGENTSCHED_SANDBOX__READ=" + programs, "AGENTSCHED_SANDBOX__LEVEL=" + string(s.plan.Level),
 		"AGENTSCHED_SANDBOX__WRITE=" + s.dir, // there jobs note what they do
 		"GORACE=halt_on_error=0 log_path=" + filepath.Join(s.dir, "race"),
 	}

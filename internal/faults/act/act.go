@@ -1,9 +1,11 @@
 // Package act holds what the fault suite's workers (internal/faults/puppet)
 // are told to do, and what they tell the suite while they live: an Act comes in
 // with the job's instructions, and each process of a worker keeps a connection
-// to the suite's socket for as long as it lives, on which it sends Words, one
+// to the suite for as long as it lives, on which it sends Words, one
 // JSON object a line, and waits for a line in answer to each.
 package act
+
+import "strings"
 
 // Kind is what a worker does.
 type Kind string
@@ -46,6 +48,7 @@ type Word struct {
 	Job   string `json:"job,omitempty"`  // the job's name
 	Kind  string `json:"kind,omitempty"` // of worker
 	Role  Role   `json:"role,omitempty"`
+	Pid   int    `json:"pid,omitempty"` // as the process knows it, which may be in a namespace of its own
 
 	// Used is how many tokens the worker will say next that it consumed.
 	Used int64 `json:"used,omitempty"`
@@ -67,6 +70,15 @@ const (
 	Child  Role = "child"  // one that it forked
 	Daemon Role = "daemon" // one that left its session
 )
+
+// Address is that of the suite for net.Dial: its SOCKET is the path of a Unix socket,
+// or HOST:PORT@PATH where a process may connect by TCP alone.
+func Address(socket string) (network, address string) {
+	if tcp, _, ok := strings.Cut(socket, "@"); ok {
+		return "tcp", tcp
+	}
+	return "unix", socket
+}
 
 // Answer is what a Wait and every other completed run answers: its tag, so
 // that a result shows which run it is of.

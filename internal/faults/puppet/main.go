@@ -7,7 +7,7 @@
 //	puppet clock "" ""                       tells the time for each line it reads
 //	puppet                                   stands between scheduler and core, see relay.go
 //
-// SOCKET is the suite's, and what it finds them by in /proc.
+// SOCKET is the suite's (act.Address), and what it finds them by in /proc.
 package main
 
 import (

@@ -27,12 +27,12 @@ type strings struct {
 
 // hello connects to the suite; when it returns, the process is counted.
 func (s *strings) hello(role act.Role, job, run string) error {
-	conn, err := net.Dial("unix", s.socket)
+	conn, err := net.Dial(act.Address(s.socket))
 	if err != nil {
 		return err
 	}
 	s.conn, s.answers = conn, bufio.NewReader(conn)
-	return s.tell(act.Word{Hello: true, Run: run, Job: job, Kind: s.kind, Role: role})
+	return s.tell(act.Word{Hello: true, Run: run, Job: job, Kind: s.kind, Role: role, Pid: os.Getpid()})
 }
 
 // errAgain: the suite wants the attempt to be made again.
