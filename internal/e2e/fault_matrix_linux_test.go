@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/proc"
@@ -88,23 +87,7 @@ var ways = []struct {
 		}
 		c.replaced()
 	}},
-	{"both frozen", nil, func(c *killCell) {
-		core := c.r.core()
-		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-			c.r.signal(sig)
-			if err := syscall.Kill(core, sig); err != nil {
-				c.b.t.Fatal(err)
-			}
-			if sig == syscall.SIGSTOP {
-				<-time.After(pastDeadlines)
-			}
-		}
-		c.r.exit(0)
-	}},
 }
-
-// pastDeadlines is more than shortValidity lets scheduler and core stand still.
-const pastDeadlines = 12 * time.Second
 
 // killCell is a cell of the matrix while its run works.
 type killCell struct {
