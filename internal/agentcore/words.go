@@ -45,7 +45,7 @@ const maxFeedback = 32 << 10
 // words returns what the worker is told: the job's own words, its input, what
 // there is to resolve, and why the last attempt was not good enough. The shell
 // worker's instructions are a script and stay one: it is told by variables.
-func (e *execution) words(ws *workspace.Workspace, dir string) (text string, env []string, err error) {
+func (e *execution) words(ws *workspace.Workspace) (text string, env []string, err error) {
 	text = e.submit.Spec.Instructions
 	var input json.RawMessage
 	if r := e.submit.Resolved; r != nil && e.stream == nil { // a run that streams gets it as events
@@ -61,11 +61,8 @@ func (e *execution) words(ws *workspace.Workspace, dir string) (text string, env
 		if len(file.json) == 0 {
 			continue
 		}
-		path := filepath.Join(dir, file.name)
-		if err = os.MkdirAll(dir, 0o700); err == nil {
-			err = os.WriteFile(path, file.json, 0o600)
-		}
-		if err != nil {
+		path := filepath.Join(e.temp, file.name) // which the run sees however it is held
+		if err = os.WriteFile(path, file.json, 0o600); err != nil {
 			return "", nil, fmt.Errorf("write %s of the job: %w", file.name, err)
 		}
 		env = append(env, file.variable+"="+path)

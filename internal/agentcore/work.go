@@ -174,7 +174,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 	if settings.KeyEnv != "" && e.held.modelEndpoint() == nil {
 		names = append(names, settings.KeyEnv)
 	}
-	words, more, err := e.words(ws, dir)
+	words, more, err := e.words(ws)
 	if err != nil {
 		return nil, err
 	}
