@@ -149,7 +149,39 @@ func (a acting) do(act string, args []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return "", c.Close()
+		defer c.Close()
+		data, err := io.ReadAll(c)
+		return string(data), err
+	case "chdir":
+		return "", os.Chdir(args[0])
+	case "dial while exchanged": // dials the first path while the second takes its place and gives it back
+		stop, done := make(chan struct{}), make(chan error, 1)
+		go func() {
+			for {
+				select {
+				case <-stop:
+					done <- nil
+					return
+				default:
+					if err := unix.Renameat2(unix.AT_FDCWD, args[0], unix.AT_FDCWD, args[1], unix.RENAME_EXCHANGE); err != nil {
+						done <- err
+						return
+					}
+				}
+			}
+		}()
+		made, refused := 0, 0
+		for range number(2) {
+			c, err := net.Dial("unix", args[0])
+			if err != nil {
+				refused++
+				continue
+			}
+			made++
+			_ = c.Close()
+		}
+		close(stop)
+		return fmt.Sprint(made > 0, refused > 0), <-done
 	case "connect": // by system calls alone: a family, a sockaddr, and what is done before
 		return a.connect(args)
 	case "connectfd": // of AF_UNSPEC, which ends a connection

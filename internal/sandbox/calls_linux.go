@@ -23,6 +23,7 @@ type rule struct {
 	verdict verdict
 	errno   unix.Errno // of absent
 	hostile bool       // see Denial
+	unasked bool       // only where the notifier cannot be asked
 }
 
 // condition looks at half of an argument, since that is what a filter can load. It holds if value is the argument under
@@ -164,6 +165,11 @@ func socket(v verdict, hostile bool, errno unix.Errno, when ...condition) rule {
 	return rule{nr: unix.SYS_SOCKET, name: "socket", when: when, verdict: v, errno: errno, hostile: hostile}
 }
 
+func unasked(r rule) rule {
+	r.unasked = true
+	return r
+}
+
 // ownSocketRules are those of a run that has a network of its own: nobody else is there, so they refuse only kinds of sockets
 // that no program needs, and those that know no network.
 func ownSocketRules() []rule {
@@ -207,11 +213,17 @@ func (p *Policy) socketRules() []rule {
 		socket(refused, false, 0, is(0, unix.AF_NETLINK), not(2, unix.NETLINK_ROUTE)),
 		socket(refused, true, 0, is(0, unix.AF_PACKET)),
 		socket(refused, true, 0, is(0, unix.AF_VSOCK)),
-		socket(refused, false, 0, not(0, unix.AF_INET), not(0, unix.AF_INET6), not(0, unix.AF_NETLINK)),
+		socket(refused, false, 0, not(0, unix.AF_INET), not(0, unix.AF_INET6), not(0, unix.AF_NETLINK), not(0, unix.AF_UNIX)),
+		// One of datagrams can be sent to any path. Where the others may be connected to is decided.
+		socket(refused, false, 0, is(0, unix.AF_UNIX), unmasked(1, socketType, unix.SOCK_STREAM), unmasked(1, socketType, unix.SOCK_SEQPACKET)),
+		unasked(socket(refused, false, 0, is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_STREAM))),
+		unasked(socket(refused, false, 0, is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_SEQPACKET))),
 		// A pair of datagram sockets can be sent to any path, and so is no pair.
 		rule{nr: unix.SYS_SOCKETPAIR, name: "socketpair", verdict: refused, when: []condition{not(0, unix.AF_UNIX)}},
 		rule{nr: unix.SYS_SOCKETPAIR, name: "socketpair", verdict: refused, when: []condition{
-			is(0, unix.AF_UNIX), unmasked(1, socketType, unix.SOCK_STREAM), unmasked(1, socketType, unix.SOCK_SEQPACKET)}})
+			is(0, unix.AF_UNIX), unmasked(1, socketType, unix.SOCK_STREAM), unmasked(1, socketType, unix.SOCK_SEQPACKET)}},
+		rule{nr: unix.SYS_CONNECT, name: "connect", verdict: decided},
+		rule{nr: unix.SYS_LISTEN, name: "listen", verdict: decided})
 	if p.FullNetwork {
 		return list
 	}
@@ -232,7 +244,5 @@ func (p *Policy) socketRules() []rule {
 		option(refused, false, unix.IPPROTO_IP, unix.IP_UNICAST_IF),
 		option(refused, false, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_IF),
 		option(absent, false, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT),
-		fastOpen(unix.SYS_SENDTO, "sendto", 3), fastOpen(unix.SYS_SENDMSG, "sendmsg", 2), fastOpen(unix.SYS_SENDMMSG, "sendmmsg", 3),
-		rule{nr: unix.SYS_CONNECT, name: "connect", verdict: decided},
-		rule{nr: unix.SYS_LISTEN, name: "listen", verdict: decided})
+		fastOpen(unix.SYS_SENDTO, "sendto", 3), fastOpen(unix.SYS_SENDMSG, "sendmsg", 2), fastOpen(unix.SYS_SENDMMSG, "sendmmsg", 3))
 }

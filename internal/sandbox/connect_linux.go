@@ -35,6 +35,9 @@ func (n *notifier) connect(q notification) {
 	addr, family, ok := address(raw)
 	switch {
 	case family == unix.AF_UNSPEC && len(raw) >= 2: // ends a connection
+	case family == unix.AF_UNIX && len(raw) >= 2:
+		n.connectUnix(q, raw)
+		return
 	case !ok:
 		n.refuse(q, Denial{Call: "connect", Detail: "an address of family " + familyName(uint64(family))})
 		return
@@ -42,8 +45,14 @@ func (n *notifier) connect(q notification) {
 		n.refuse(q, Denial{Call: "connect", Detail: addr.String()})
 		return
 	}
+	n.dial(q, raw, func() {})
+}
+
+// dial makes the connection to an address. done is called when it is made or has failed.
+func (n *notifier) dial(q notification, address []byte, done func()) {
 	fd, errno := n.socket(q)
 	if errno != 0 {
+		done()
 		n.refuseUnseen(q, "connect", errno)
 		return
 	}
@@ -52,12 +61,14 @@ func (n *notifier) connect(q notification) {
 	defer n.mu.Unlock()
 	if n.closed {
 		<-n.slots
+		done()
 		_ = unix.Close(fd)
 		return
 	}
 	n.connecting[fd] = true
 	n.pending.Go(func() {
-		n.reply(q, connectTo(fd, raw))
+		n.reply(q, connectTo(fd, address))
+		done()
 		n.mu.Lock()
 		delete(n.connecting, fd)
 		n.mu.Unlock()
@@ -76,8 +87,8 @@ func connectTo(fd int, raw []byte) unix.Errno {
 	}
 }
 
-// listen makes listen(2) on the run's socket and remembers that the run serves there. The socket takes connections of
-// the loopback device only: of others a run would be asked by hosts that it may not ask.
+// listen makes listen(2) on the run's socket and remembers that the run serves there. One of TCP takes connections of the
+// loopback device only, unless the run has the full network: of others a run would be asked by hosts that it may not ask.
 func (n *notifier) listen(q notification) {
 	fd, errno := n.socket(q)
 	if errno != 0 {
@@ -90,13 +101,22 @@ func (n *notifier) listen(q notification) {
 		n.reply(q, unix.ENOTSOCK)
 		return
 	}
-	if family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || family != unix.AF_INET && family != unix.AF_INET6 {
+	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	switch {
+	case err != nil:
 		n.reply(q, unix.EOPNOTSUPP)
 		return
-	}
-	if device, err := unix.GetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE); err != nil || device != "lo" {
-		if err := unix.BindToDevice(fd, "lo"); err != nil {
-			n.refuse(q, Denial{Call: "listen", Detail: "on a socket that cannot be bound to the loopback device"})
+	case family == unix.AF_UNIX:
+		if !n.serveUnix(fd, st.Ino) {
+			n.refuse(q, Denial{Call: "listen", Detail: "on a Unix socket without a path"})
+			return
+		}
+	case family != unix.AF_INET && family != unix.AF_INET6:
+		n.reply(q, unix.EOPNOTSUPP)
+		return
+	case n.full:
+	default:
+		if !n.bindToLoopback(q, fd) {
 			return
 		}
 	}
@@ -104,13 +124,32 @@ func (n *notifier) listen(q notification) {
 		n.reply(q, errno)
 		return
 	}
+	if family != unix.AF_UNIX && !n.full {
+		n.serve(q, fd, st.Ino)
+	}
+	n.reply(q, 0)
+}
+
+// serve remembers where the run serves.
+func (n *notifier) serve(q notification, fd int, inode uint64) {
 	if len(n.served) >= maxServed {
 		n.forget(q)
 	}
 	if addr, ok := boundTo(fd); ok && len(n.served) < maxServed {
-		n.served[serving{addr, st.Ino}] = true
+		n.served[serving{addr, inode}] = true
 	}
-	n.reply(q, 0)
+}
+
+// bindToLoopback binds a socket to the loopback device; if that fails, the call is answered.
+func (n *notifier) bindToLoopback(q notification, fd int) bool {
+	if device, err := unix.GetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE); err == nil && device == "lo" {
+		return true
+	}
+	if err := unix.BindToDevice(fd, "lo"); err != nil {
+		n.refuse(q, Denial{Call: "listen", Detail: "on a socket that cannot be bound to the loopback device"})
+		return false
+	}
+	return true
 }
 
 // boundTo returns the address that a socket has, as /proc/net/tcp shows it.
@@ -130,6 +169,9 @@ func boundTo(fd int) (netip.AddrPort, bool) {
 
 // permits says whether the run may connect to this address.
 func (n *notifier) permits(q notification, addr netip.AddrPort) bool {
+	if n.full {
+		return true
+	}
 	ip := addr.Addr()
 	switch { // the kernel connects to the loopback
 	case ip.IsUnspecified() && ip.Is4():
@@ -164,7 +206,7 @@ func (n *notifier) forget(q notification) {
 	maps.DeleteFunc(n.served, func(l serving, _ bool) bool { return !slices.Contains(live, l) })
 }
 
-// address returns what a struct sockaddr of TCP says: IPv4 in IPv6 as IPv4. ok is false for other families and for one
+// address returns what a struct sockaddr of IP says: IPv4 in IPv6 as IPv4. ok is false for other families and for one
 // that is too short.
 func address(raw []byte) (addr netip.AddrPort, family uint16, ok bool) {
 	if len(raw) < 2 {

@@ -114,7 +114,7 @@ func TestFullNetwork(t *testing.T) {
 		t.Errorf("heard %q", got)
 	}
 	r.can("call", numbers([]uint64{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM})...)
-	r.cannot(syscall.EPERM, "call", numbers([]uint64{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM})...)
+	r.cannot(syscall.EPERM, "call", numbers([]uint64{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_DGRAM})...)
 	r.cannot(syscall.EPERM, "call", numbers([]uint64{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP})...)
 	if _, failure := r.do("connect", "4", "127.0.0.1:1"); failure != syscall.ECONNREFUSED.Error() {
 		t.Errorf("connect to a closed port: %q", failure)
@@ -212,7 +212,7 @@ func TestDenialsAreBounded(t *testing.T) {
 	hostile := []string{number(unix.SYS_BPF)}
 	for range 3 * maxTold {
 		r.cannot(syscall.EPERM, "call", hostile...)
-		r.cannot(syscall.EPERM, "call", numbers([]uint64{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM})...)
+		r.cannot(syscall.EPERM, "call", numbers([]uint64{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_DGRAM})...)
 	}
 	for port := range uint64(2 * maxTold) {
 		r.cannot(syscall.EPERM, "connect", "4", "192.0.2.1:"+number(port+1))
@@ -223,7 +223,7 @@ func TestDenialsAreBounded(t *testing.T) {
 	for len(r.denials) > 0 {
 		d := <-r.denials
 		count[d.Hostile]++
-		if d.Detail == "AF_UNIX SOCK_STREAM" {
+		if d.Detail == "AF_UNIX SOCK_DGRAM" {
 			sockets++
 		}
 	}

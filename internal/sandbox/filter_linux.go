@@ -23,7 +23,7 @@ const (
 const maxFilter = 4096
 
 // filter returns the seccomp filter of the rules. Where nobody listens, notified is false: refused calls fail by
-// themselves and decided ones are allowed.
+// themselves, decided ones are allowed, and there are the rules for that.
 func filter(rules []rule, notified bool) ([]bpf.RawInstruction, error) {
 	return assemble(rules, notified, unix.SECCOMP_RET_KILL_PROCESS, fails(unix.ENOSYS))
 }
@@ -47,7 +47,7 @@ func assemble(rules []rule, notified bool, otherArch, otherNumbers uint32) ([]bp
 	}
 	groups := make(map[uint32][]rule)
 	for _, r := range rules {
-		if r.verdict != decided || notified {
+		if r.stands(notified) {
 			groups[r.nr] = append(groups[r.nr], r)
 		}
 	}
@@ -142,6 +142,14 @@ func (r rule) action(notified bool) uint32 {
 }
 
 func fails(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }
+
+// stands says whether the rule is in a filter.
+func (r rule) stands(notified bool) bool {
+	if notified {
+		return !r.unasked
+	}
+	return r.verdict != decided
+}
 
 // holds says whether a call with these arguments meets the rule, as the filter does.
 func (r rule) holds(nr uint32, args [6]uint64) bool {

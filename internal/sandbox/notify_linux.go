@@ -49,7 +49,12 @@ type notifier struct {
 	denied   func(Denial)
 	watch    *watcher // not nil: all calls are made as they would be, see look
 	listener *os.File
-	served   map[serving]bool // the sockets that the run listens on; of run's goroutine only
+	level    Level
+	full     bool             // the run has the full network
+	write    []string         // real paths of what the run may change
+	served   map[serving]bool // the TCP sockets that the run listens on; of run's goroutine only, as the next
+	// servedUnix are inodes of its Unix sockets that listen.
+	servedUnix map[uint32]bool
 
 	done chan struct{} // closed when run has returned
 
@@ -74,7 +79,8 @@ func notify(p *Policy, rules []rule, listener int, watch *watcher) (*notifier, e
 	n := &notifier{
 		rules: rules, ports: p.Ports, denied: p.Denied, watch: watch,
 		listener: os.NewFile(uintptr(listener), "seccomp listener"),
-		served:   make(map[serving]bool), done: make(chan struct{}),
+		level:    p.Level, full: p.FullNetwork, write: p.realWrites(),
+		served: make(map[serving]bool), servedUnix: make(map[uint32]bool), done: make(chan struct{}),
 		connecting: make(map[int]bool), slots: make(chan struct{}, maxConnecting), told: make(map[Denial]bool),
 	}
 	if n.denied == nil {
@@ -179,7 +185,7 @@ func (n *notifier) answer(q notification) {
 		return
 	}
 	for _, r := range n.rules {
-		if !r.holds(uint32(q.nr), q.args) {
+		if r.unasked || !r.holds(uint32(q.nr), q.args) {
 			continue
 		}
 		switch {

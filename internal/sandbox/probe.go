@@ -89,6 +89,7 @@ func (h Host) NotHeld(level Level) []string {
 		"A run may change the scheduling of its user's other processes: processors, policy and the priority of input and output.",
 		"A run may listen on every free port of the host; connections come by the loopback only, unless the network is full.",
 		"What a run serves on the loopback, every program of the host may connect to, other runs excepted.",
+		"A run may take a free abstract name of a Unix socket; it cannot listen there.",
 		"A process that leaves the run's session is found and ended by the scheduler, not by the kernel.",
 		"A run may attack the kernel by all calls that are not refused.",
 	}
@@ -112,7 +113,7 @@ func (h Host) NotHeld(level Level) []string {
 // Missing says in sentences what programs miss at level Standard on this host although it would do no harm.
 func (h Host) Missing() []string {
 	list := []string{
-		"There are no Unix sockets but pairs, and no UDP without the full network: what needs them, such as Gradle or nscd, fails or does without.",
+		"Unix sockets are connections to what the run itself serves at a path; there are none for datagrams, and no UDP without the full network: what needs them, such as Gradle, fails or does without.",
 		"There is no /dev/shm: what needs it, such as the locks of Python's multiprocessing, fails unless sandbox.write has it; then it is the host's.",
 		"Processes cannot be traced: debuggers, strace and LeakSanitizer fail.",
 		"Programs of another architecture, such as those of 32 bits, are ended at once by SIGSYS.",

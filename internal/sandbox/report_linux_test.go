@@ -97,8 +97,18 @@ func TestReport(t *testing.T) {
 	if got := r.can("dial", mine); got != "hello" {
 		t.Errorf("the run's own server says %q", got)
 	}
-	r.do("call", number(unix.SYS_SOCKET), number(unix.AF_UNIX), number(unix.SOCK_STREAM))
-	told(Denial{Call: "socket", Detail: "AF_UNIX SOCK_STREAM"})
+	r.do("call", number(unix.SYS_SOCKET), number(unix.AF_UNIX), number(unix.SOCK_DGRAM))
+	told(Denial{Call: "socket", Detail: "AF_UNIX SOCK_DGRAM"})
+	theirs := dir + "/theirs"
+	greet(t, "unix", theirs)
+	if got := r.can("dial-unix", theirs); got != "hello" {
+		t.Errorf("the other server's Unix socket says %q", got)
+	}
+	told(Denial{Call: "connect to the Unix socket", Detail: theirs})
+	own := r.can("listen", "own socket", "unix", workspace+"/own")
+	if got := r.can("dial-unix", own); got != "hello" {
+		t.Errorf("the run's own Unix socket says %q", got)
+	}
 	r.end()
 	close(r.denials)
 	for d := range r.denials {

@@ -180,7 +180,6 @@ func TestCalls(t *testing.T) {
 		{Denial{Call: "ioctl", Detail: "TIOCSTI", Hostile: true}, []uint64{unix.SYS_IOCTL, 0, unix.TIOCSTI}},
 		{Denial{Call: "ioctl", Detail: "TIOCSTI", Hostile: true}, []uint64{unix.SYS_IOCTL, 0, 0xffffffff00000000 | unix.TIOCSTI}}, // the kernel takes the lower half
 		{Denial{Call: "ioctl", Detail: "TIOCLINUX", Hostile: true}, []uint64{unix.SYS_IOCTL, 0, tiocLinux}},
-		{Denial{Call: "socket", Detail: "AF_UNIX SOCK_STREAM"}, []uint64{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}},
 		{Denial{Call: "socket", Detail: "AF_UNIX SOCK_DGRAM"}, []uint64{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_DGRAM}},
 		{Denial{Call: "socket", Detail: "AF_INET SOCK_DGRAM"}, []uint64{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM}},
 		{Denial{Call: "socket", Detail: "AF_INET6 SOCK_DGRAM"}, []uint64{unix.SYS_SOCKET, unix.AF_INET6, unix.SOCK_DGRAM | unix.SOCK_NONBLOCK}},
@@ -231,6 +230,8 @@ func TestCalls(t *testing.T) {
 	allowed := [][]uint64{
 		{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM | unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC, unix.IPPROTO_TCP},
 		{unix.SYS_SOCKET, unix.AF_INET6, unix.SOCK_STREAM},
+		{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM | unix.SOCK_CLOEXEC},
+		{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_SEQPACKET | unix.SOCK_NONBLOCK},
 		{unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE},
 		{unix.SYS_UNSHARE, unix.CLONE_FS},
 		{unix.SYS_PERSONALITY, 0xffffffff},
@@ -389,6 +390,13 @@ func numbers(list []uint64) []string {
 // hello is a listener outside of all runs that says hello, and its port.
 func hello(t *testing.T, network, address string) (addr string, port uint16) {
 	t.Helper()
+	at := greet(t, network, address)
+	return at.String(), uint16(at.(*net.TCPAddr).Port)
+}
+
+// greet says hello to whoever connects.
+func greet(t *testing.T, network, address string) net.Addr {
+	t.Helper()
 	l, err := net.Listen(network, address)
 	if err != nil {
 		t.Fatal(err)
@@ -396,7 +404,7 @@ func hello(t *testing.T, network, address string) (addr string, port uint16) {
 	done := make(chan struct{})
 	go func() { defer close(done); serve(l) }()
 	t.Cleanup(func() { l.Close(); <-done })
-	return l.Addr().String(), uint16(l.Addr().(*net.TCPAddr).Port)
+	return l.Addr()
 }
 
 // TestPlantedLinks: a run that may write to a folder cannot grant others what it likes by a link in it.

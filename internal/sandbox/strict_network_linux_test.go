@@ -147,7 +147,7 @@ func TestStrictDial(t *testing.T) {
 	}
 }
 
-// TestStrictFullNetwork: the host's network, but none of its sockets that know no address.
+// TestStrictFullNetwork: the host's network, but of sockets that know no address only the run's own.
 func TestStrictFullNetwork(t *testing.T) {
 	p, workspace := strictly(t)
 	h := newHost(t)
@@ -166,7 +166,12 @@ func TestStrictFullNetwork(t *testing.T) {
 		mustDo(t, err)
 		c.Close()
 	}
-	r.cannot(syscall.EPERM, "listen", "path", "unix", workspace+"/socket")
+	own := r.can("listen", "path", "unix", workspace+"/socket")
+	greet(t, "unix", workspace+"/theirs")
+	if got := r.can("dial-unix", own); got != "hello" {
+		t.Errorf("its own Unix socket says %q", got)
+	}
+	r.cannot(syscall.EPERM, "dial-unix", workspace+"/theirs")
 	if _, failure := r.do("dial-unix", "@sandbox-test"); failure != syscall.EPERM.Error() {
 		t.Errorf("an abstract socket: error %q", failure)
 	}

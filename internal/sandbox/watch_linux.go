@@ -138,7 +138,7 @@ func (n *notifier) look(q notification) {
 // glance tells what a call's arguments say, and returns what has to be done to say more.
 func (n *notifier) glance(q notification) []func() {
 	for _, r := range n.rules {
-		if !r.holds(uint32(q.nr), q.args) {
+		if r.unasked || !r.holds(uint32(q.nr), q.args) {
 			continue
 		}
 		switch call, file := n.watch.calls[q.nr]; {
@@ -185,15 +185,14 @@ func (n *notifier) lookListen(q notification) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return
 	}
-	if len(n.served) >= maxServed {
-		n.forget(q)
+	if family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err == nil && family == unix.AF_UNIX {
+		n.serveUnix(fd, st.Ino)
+		return
 	}
-	if addr, ok := boundTo(fd); ok && len(n.served) < maxServed {
-		n.served[serving{addr, st.Ino}] = true
-	}
+	n.serve(q, fd, st.Ino)
 }
 
-// lookConnect tells of connections by TCP: other sockets are refused before.
+// lookConnect tells of connections by TCP and to Unix sockets: others are refused before.
 func (n *notifier) lookConnect(q notification) {
 	length := uint32(q.args[2])
 	if int32(length) < 0 || length > maxAddress {
@@ -203,7 +202,11 @@ func (n *notifier) lookConnect(q notification) {
 	if errno != 0 {
 		return
 	}
-	addr, _, ok := address(raw)
+	addr, family, ok := address(raw)
+	if family == unix.AF_UNIX && len(raw) >= 2 {
+		n.lookConnectUnix(q, raw)
+		return
+	}
 	if !ok || n.permits(q, addr) {
 		return
 	}
@@ -215,6 +218,20 @@ func (n *notifier) lookConnect(q notification) {
 	if kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil && kind == unix.SOCK_STREAM {
 		n.report(q, Denial{Call: "connect", Detail: addr.String()})
 	}
+}
+
+func (n *notifier) lookConnectUnix(q notification, raw []byte) {
+	path, errno := n.unixPath(q, raw)
+	if errno == 0 {
+		who := n.listens(path)
+		_ = unix.Close(path)
+		if who != byOthers {
+			return
+		}
+	} else if errno != unix.EPERM {
+		return
+	}
+	n.report(q, unixDenial(raw))
 }
 
 // lookFiles returns what looks at the files that a call is about, but for those of which all is known.
