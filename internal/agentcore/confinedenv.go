@@ -44,6 +44,8 @@ var (
 		{"PIP_CACHE_DIR", "pip"}, {"UV_CACHE_DIR", "uv"},
 		{"GRADLE_USER_HOME", "gradle"}, {"COMPOSER_CACHE_DIR", "composer"}, {"BUNDLE_USER_CACHE", "bundle"}, {"NUGET_PACKAGES", "nuget"},
 	}
+	// installed are folders of the tenant's cache for programs that runs install.
+	installed = []string{"go/bin", "cargo/bin"}
 	// locators name toolchains of the user's home, which would be looked for in the
 	// private one. Those that exist are used without being written.
 	locators = []located{
@@ -95,6 +97,12 @@ func ConfinedEnv(environ []string, own ConfinedFolders, getenv func(name string)
 		}
 	}
 	set("TMPDIR", own.Temp)
+	// What the run installs comes last, so that it takes no other program's place.
+	path := filepath.SplitList(given("PATH"))
+	for _, folder := range installed {
+		path = append(path, filepath.Join(own.Cache, folder))
+	}
+	set("PATH", strings.Join(append(path, filepath.Join(own.Home, ".local", "bin")), string(filepath.ListSeparator)))
 	// Java takes the home from the password file, and Maven has no variable of its own.
 	for _, name := range []string{"MAVEN_OPTS", "GRADLE_OPTS"} {
 		opts := strings.TrimSpace(given(name) + " -Duser.home=" + own.Home)

@@ -54,7 +54,7 @@ func TestConfinedEnv(t *testing.T) {
 			"DBUS_SESSION_BUS_ADDRESS": "unix:", "HTTPS_PROXY": "http://proxy", "no_proxy": "localhost", "GIVEN": "by the job",
 		}, nil, nil, map[string]string{
 			"HOME": "/run-home", "XDG_CONFIG_HOME": "/run-home/.config", "XDG_DATA_HOME": "/run-home/.local/share", "XDG_STATE_HOME": "/run-home/.local/state", "XDG_CACHE_HOME": "/run-home/.cache",
-			"TMPDIR": "/run-tmp", "PATH": "/bin", "LANG": "C.UTF-8", "GIVEN": "by the job",
+			"TMPDIR": "/run-tmp", "PATH": "/bin:/cache/go/bin:/cache/cargo/bin:/run-home/.local/bin", "LANG": "C.UTF-8", "GIVEN": "by the job",
 			"XDG_RUNTIME_DIR": absent, "SSH_AUTH_SOCK": absent, "DBUS_SESSION_BUS_ADDRESS": absent, "HTTPS_PROXY": absent, "no_proxy": absent,
 			"GOPATH": "/cache/go", "GOMODCACHE": "/cache/go-mod", "GOCACHE": "/cache/go-build", "GOFLAGS": absent, "GOROOT": absent, "GOTOOLCHAIN": absent,
 			"GOPROXY":    "file://" + home + "/go/pkg/mod/cache/download,https://proxy.golang.org,direct",

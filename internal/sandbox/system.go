@@ -15,7 +15,8 @@ func SystemFiles() []string {
 		"/sys/block", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/firmware", "/sys/fs", "/sys/hypervisor", "/sys/kernel/mm", "/sys/module",
 		"/nix/store", "/run/current-system", "/gnu/store", // systems whose programs are there
 		"/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", // what /etc/resolv.conf leads to
-		"/var/lib/ca-certificates", "/var/lib/alternatives",
+		"/var/lib/ca-certificates", "/var/lib/alternatives", "/var/cache/fontconfig",
+		"/var/lib/dpkg", "/var/lib/apt/lists", "/var/lib/rpm", "/var/lib/pacman/local", // which packages there are
 	}
 }
 

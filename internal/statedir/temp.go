@@ -11,10 +11,14 @@ import (
 // Temp returns the folder for the temporary files of the run with this tag
 // (job.RunTag). It lies in the system's folder for such files and not in the
 // state directory, and its name is short, since a socket's path there may have
-// 108 bytes at most.
+// 108 bytes at most, of which Chromium takes 45.
 func (d *Dir) Temp(tag string) string {
-	run := strings.TrimPrefix(strings.TrimPrefix(tag, string(d.info.Instance)), "/")
-	return filepath.Join(os.TempDir(), d.tempPrefix()+strings.ReplaceAll(run, "/", "-"))
+	words := strings.Split(strings.TrimPrefix(strings.TrimPrefix(tag, string(d.info.Instance)), "/"), "/")
+	for i, word := range words {
+		const random = 12 // the end of an id is
+		words[i] = word[max(0, len(word)-random):]
+	}
+	return filepath.Join(os.TempDir(), d.tempPrefix()+strings.Join(words, "-"))
 }
 
 // tempPrefix begins the name of every folder of Temp, and of no other

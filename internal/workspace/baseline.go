@@ -55,7 +55,7 @@ func (m *Manager) makeBase(ctx context.Context, base, tree string, r *repo, held
 			config = append(config, "lfs.storage", lfs)
 		}
 		r.Promisor = own.promisor
-		if err := os.WriteFile(filepath.Join(base, "objects", "info", "alternates"), []byte(cQuote(r.Objects)+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(base, "objects", "info", "alternates"), []byte(alternates(r)), 0o600); err != nil {
 			return nil, err
 		}
 		exclude, _ = readSmall(filepath.Join(r.Common, "info", "exclude")) // often missing

@@ -239,11 +239,17 @@ func (o *ownGit) whole(r *repo) bool {
 		}
 	}
 	borrows, err := o.read("objects/info/alternates", 64<<10)
-	return err == nil && borrows == alternates(r)
+	return err == nil && (borrows == alternates(r) || borrows == cQuote(r.Objects)+"\n") // which earlier versions wrote
 }
 
-// alternates returns the file by which a git directory borrows the objects of r.
-func alternates(r *repo) string { return cQuote(r.Objects) + "\n" }
+// alternates returns the file by which a git directory borrows the objects of r. The path is quoted only where it must be:
+// git clone copies the file of the repository that it clones, and takes a quoted path for a relative one.
+func alternates(r *repo) string {
+	if strings.ContainsFunc(r.Objects, func(c rune) bool { return c < ' ' }) {
+		return cQuote(r.Objects) + "\n"
+	}
+	return r.Objects + "\n"
+}
 
 func (o *ownGit) read(name string, most int64) (string, error) {
 	f, err := o.root.OpenFile(filepath.Join(".git", filepath.FromSlash(name)), os.O_RDONLY|unix.O_NONBLOCK, 0)

@@ -566,3 +566,10 @@ func TestLinkedWorktree(t *testing.T) {
 		})
 	}
 }
+
+// TestCloneOfWorktree: a program in the worktree clones it, as tests and submodules do.
+func TestCloneOfWorktree(t *testing.T) {
+	h := newHouse(t, map[string]string{"a": "1\n"})
+	ws := h.prepare(job.NewID(), h.spec(job.Worktree), false)
+	h.git(ws.Root, "clone", "-q", ".", filepath.Join(t.TempDir(), "clone"))
+}
