@@ -1,0 +1,4 @@
+cd rustp
+cargo build
+cargo test
+cargo install --path . && rustp | grep hello
