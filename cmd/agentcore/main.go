@@ -15,5 +15,8 @@ func main() {
 		fmt.Println("agentcore", agentcore.Version())
 		return
 	}
+	if len(os.Args) == 4 && os.Args[1] == agentcore.GoCacheCommand {
+		os.Exit(agentcore.GoCacheMain(os.Args[2], os.Args[3]))
+	}
 	os.Exit(agentcore.Main(agentcore.Adapters()))
 }

@@ -44,7 +44,9 @@ type Confining struct {
 	Emit        func(job.Event)    // is told what the run was refused, and whom it has connected to
 	Stop        func(*worker.Stop) // is called for a run that tries what no honest program does
 
-	more func(*Confinement) error // opens what else is served; may be nil
+	more    func(*Confinement) error // opens what else is served; may be nil
+	seeds   *goSeeds                 // for a tenant that has no cache of Go yet; may be nil
+	environ []string                 // of the run's processes, as the user has it
 }
 
 // Confinement holds the processes of one run to what its job was granted, and serves them what they may use of the
@@ -150,6 +152,11 @@ func Confine(ctx context.Context, of Confining) (*Confinement, error) {
 	if c.folders.Cache, err = of.Dir.MakeCache(of.tenant()); err != nil {
 		return nil, err
 	}
+	if of.seeds != nil {
+		if err := of.seeds.seed(ctx, c.folders.Cache, of.Temp, c.toolEnviron(of.environ), c.user); err != nil {
+			c.emit(job.Event{Kind: job.EventWarning, Text: "the tenant's cache of Go begins empty: " + err.Error()})
+		}
+	}
 	if err := c.serve(ctx, &of); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -163,7 +170,8 @@ func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir st
 		Spec: &e.submit.Spec, Settings: e.settings.Sandbox, Host: e.session.can, Dir: e.session.dir, Job: e.submit.Job, Worker: e.submit.Choice.Worker,
 		Programs: e.settings.Workers[e.submit.Choice.Worker].Command, Workspace: folder, Borrowed: borrowed, Temp: e.temp, Scratch: filepath.Join(dir, "scratch"),
 		User: e.userVariable, Credentials: e.session.credentials, Emit: e.emit, Stop: e.stop,
-		more: func(c *Confinement) error { return c.openModels(e, adapter) },
+		more:  func(c *Confinement) error { return c.openModels(e, adapter) },
+		seeds: &goSeeds{program: e.core.cfg.Self, run: e.session.host.Run, dir: e.session.dir.Caches()}, environ: worker.BaseEnv(e.core.cfg.Environ),
 	})
 	if c == nil {
 		return nil, err
@@ -239,11 +247,16 @@ func (c *Confinement) Environ(env []string) []string {
 	if c == nil {
 		return env
 	}
-	env = ConfinedEnv(env, c.folders, c.user, GoEnv(c.user))
+	env = c.toolEnviron(env)
 	if c.proxy != nil {
 		return append(env, c.rules.Env(c.proxyURL, c.git...)...)
 	}
 	return slices.Concat(env, gitEnviron(c.git), hostsProxies(c.user))
+}
+
+// toolEnviron is what of Environ is about files.
+func (c *Confinement) toolEnviron(env []string) []string {
+	return ConfinedEnv(env, c.folders, c.user, GoEnv(c.user))
 }
 
 // MakeFolders makes the folders that the run's processes find. It comes before the first process.

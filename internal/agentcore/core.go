@@ -35,6 +35,9 @@ type Config struct {
 	Environ  []string // of this process: what workers' environments are built from
 	// Lookup finds a variable of this process, for the adapters; os.LookupEnv.
 	Lookup func(string) (string, bool)
+	// Self is the path of this program, which can be go's cache (GoCacheMain); "" for one that cannot: caches of new tenants
+	// then begin empty.
+	Self string
 	// NoCgroup leaves cgroups alone, to test the other nets.
 	NoCgroup bool
 	Probes   Probes

@@ -69,8 +69,13 @@ func Main(adapters map[string]worker.Adapter) int {
 	defer signal.Stop(unwanted)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	self, err := os.Executable()
+	if err != nil {
+		log.Warn().Err(err).Msg("the caches of new tenants begin empty")
+	}
 	core := New(Config{
-		In: in, Out: out, Log: log, Version: Version(), Adapters: adapters,
+		Self: self,
+		In:   in, Out: out, Log: log, Version: Version(), Adapters: adapters,
 		Environ: os.Environ(), Lookup: os.LookupEnv,
 		NoCgroup: os.Getenv("AGENTSCHED_NO_CGROUP") != "",
 	})

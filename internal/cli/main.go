@@ -52,6 +52,9 @@ func Run(o Options) int {
 	if len(os.Args) == 2 && os.Args[1] == coreCommand {
 		return agentcore.Main(m.prog.adapters)
 	}
+	if len(os.Args) == 4 && os.Args[1] == agentcore.GoCacheCommand {
+		return agentcore.GoCacheMain(os.Args[2], os.Args[3])
+	}
 	proc.KeepDescriptors()
 	if !ofRun(os.Getenv(job.RunTagVariable)) {
 		if err := proc.Seclude(); err != nil { // also where this program has replaced the one before

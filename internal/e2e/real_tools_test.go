@@ -151,7 +151,27 @@ func (y *yard) work(kind job.WorkerKind, level string, tools []string) {
 	if got := o.Sandbox; got == nil || string(got.Level) != level {
 		t.Errorf("the run was held at %+v, want level %s", got, level)
 	}
+	if slices.Contains(tools, "go") {
+		y.seeded()
+	}
 	b.noProcess()
+}
+
+// seeded looks at what a tenant's cache of Go began with: of what the user has built the standard library, and nothing of this
+// program, of which the user's cache is full.
+func (y *yard) seeded() {
+	t := y.b.t
+	t.Helper()
+	files, err := filepath.Glob(y.b.state + "/cache/.go/*/*/*-d")
+	if err != nil || len(files) < 500 {
+		t.Errorf("%d files (%v) were taken from the user's cache of Go, want those of the standard library", len(files), err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil || bytes.Contains(data, []byte("agentsched/agentsched/")) {
+			t.Errorf("%s is of a program of the user's (%v)", file, err)
+		}
+	}
 }
 
 // serve is a registry of npm, Python and Rust packages, each with one package hello. Its address is one of the loopback that
