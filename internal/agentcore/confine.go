@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/agentsched/agentsched/internal/egress"
 	"github.com/agentsched/agentsched/internal/redact"
@@ -259,11 +260,37 @@ func (c *Confinement) toolEnviron(env []string) []string {
 	return ConfinedEnv(env, c.folders, c.user, GoEnv(c.user))
 }
 
-// MakeFolders makes the folders that the run's processes find. It comes before the first process.
-func (c *Confinement) MakeFolders() error {
+// MakeFolders makes the folders that the run's processes find, whose environment is environ. It comes before the first
+// process.
+func (c *Confinement) MakeFolders(environ []string) error {
 	for _, path := range append(slices.Clone(c.held.Own), c.folders.Home) {
 		if err := os.MkdirAll(path, 0o700); err != nil {
 			return fmt.Errorf("make the run's folders: %w", err)
+		}
+	}
+	if err := c.writeProfiles((&worker.Task{Environ: environ}).Getenv("PATH")); err != nil {
+		return fmt.Errorf("make the run's home: %w", err)
+	}
+	return nil
+}
+
+// writeProfiles has login shells keep the PATH. Codex runs commands in one: /etc/profile sets the system's PATH there, and what
+// adds the user's toolchains to it is in the user's home. An earlier attempt may have put links into the run's.
+func (c *Confinement) writeProfiles(path string) error {
+	parent, home := filepath.Split(c.folders.Home)
+	root, err := os.OpenRoot(parent)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	text := "PATH='" + strings.ReplaceAll(path, "'", `'\''`) + "'\nexport PATH\n"
+	for _, name := range []string{".profile", ".zprofile"} {
+		name = filepath.Join(home, name)
+		if err := root.RemoveAll(name); err != nil {
+			return err
+		}
+		if err := root.WriteFile(name, []byte(text), 0o600); err != nil {
+			return err
 		}
 	}
 	return nil

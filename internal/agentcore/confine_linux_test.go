@@ -3,6 +3,7 @@ package agentcore_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -66,8 +67,23 @@ func TestConfine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := held.MakeFolders(); err != nil {
+	// A login shell keeps the PATH, and what an earlier attempt has put into the home leads nowhere.
+	environ := held.Environ([]string{"PATH=/it's/tools:" + os.Getenv("PATH")})
+	home := (&worker.Task{Environ: environ}).Getenv("HOME")
+	profile, victim := filepath.Join(home, ".profile"), filepath.Join(base, "other", "file")
+	if err := errors.Join(os.MkdirAll(home, 0o700), os.Symlink(victim, profile)); err != nil {
 		t.Fatal(err)
+	}
+	if err := held.MakeFolders(environ); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(victim); err != nil || string(data) != "other" {
+		t.Errorf("a file that a link in the home led to holds %q, %v", data, err)
+	}
+	login := exec.Command("bash", "-lc", `echo "$PATH"`)
+	login.Env = environ
+	if out, err := login.Output(); err != nil || strings.TrimSpace(string(out)) != (&worker.Task{Environ: environ}).Getenv("PATH") {
+		t.Errorf("a login shell has PATH %q, %v", out, err)
 	}
 	run := func(name string, args ...string) (string, error) {
 		path, err := exec.LookPath(name)

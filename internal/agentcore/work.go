@@ -198,7 +198,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 		}
 	}
 	if e.held != nil {
-		if err := e.held.MakeFolders(); err != nil {
+		if err := e.held.MakeFolders(t.Environ); err != nil {
 			return nil, err
 		}
 	}

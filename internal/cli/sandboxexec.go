@@ -106,7 +106,7 @@ func (c *confinedJob) exec(ctx context.Context, con *console, command []string) 
 		fmt.Fprintf(con.stderr, "scheduler: nothing holds runs of job %s: its sandbox level is none\n", c.name)
 		return c.await(ctx, host, spec, nil)
 	}
-	if err := held.MakeFolders(); err != nil {
+	if err := held.MakeFolders(spec.Env); err != nil {
 		return failure(err)
 	}
 	start, err := held.Policy(&worker.Command{Path: path}).Prepare(path, nil)

@@ -244,7 +244,7 @@ func (y *yard) serveRemote() {
 	b.t.Cleanup(server.Close)
 	y.remote = server.Listener.Addr().String()
 	b.write(b.dir+"/ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	b.write(b.dir+"/home/.gitconfig", "[credential]\n\thelper = \"!f() { echo username=ann; echo password=her-password; }; f\"\n")
+	b.write(b.dir+"/home/.gitconfig", "[user]\n\tname = Ann\n\temail = ann@example.com\n[credential]\n\thelper = \"!f() { echo username=ann; echo password=her-password; }; f\"\n")
 	b.env = append(b.env, "SSL_CERT_FILE="+b.dir+"/ca.pem")
 }
 
