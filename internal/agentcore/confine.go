@@ -268,15 +268,15 @@ func (c *Confinement) MakeFolders(environ []string) error {
 			return fmt.Errorf("make the run's folders: %w", err)
 		}
 	}
-	if err := c.writeProfiles((&worker.Task{Environ: environ}).Getenv("PATH")); err != nil {
+	if err := c.furnish((&worker.Task{Environ: environ}).Getenv("PATH")); err != nil {
 		return fmt.Errorf("make the run's home: %w", err)
 	}
 	return nil
 }
 
-// writeProfiles has login shells keep the PATH. Codex runs commands in one: /etc/profile sets the system's PATH there, and what
+// furnish has login shells keep the PATH, and git know its user. Codex runs commands in one: /etc/profile sets the system's PATH there, and what
 // adds the user's toolchains to it is in the user's home. An earlier attempt may have put links into the run's.
-func (c *Confinement) writeProfiles(path string) error {
+func (c *Confinement) furnish(path string) error {
 	parent, home := filepath.Split(c.folders.Home)
 	root, err := os.OpenRoot(parent)
 	if err != nil {
@@ -293,7 +293,38 @@ func (c *Confinement) writeProfiles(path string) error {
 			return err
 		}
 	}
-	return nil
+	settings := filepath.Join(home, ".gitconfig")
+	if _, err := root.Lstat(settings); err == nil { // the run's own by now
+		return nil
+	}
+	return root.WriteFile(settings, []byte(gitIdentity(filepath.Join(c.user("HOME"), ".gitconfig"))), 0o600)
+}
+
+// gitIdentity returns a configuration of git with what that at a path says of its user, as far as it stands in the file itself:
+// a test that makes a repository and commits needs it.
+func gitIdentity(path string) string {
+	text, err := readBounded(path, 64<<10)
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	section := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") {
+			section = strings.ToLower(line)
+			continue
+		}
+		key, _, ok := strings.Cut(line, "=")
+		key = strings.ToLower(strings.TrimSpace(key))
+		if ok && section == "[user]" && (key == "name" || key == "email") && !strings.HasSuffix(line, "\\") {
+			if b.Len() == 0 {
+				b.WriteString("[user]\n")
+			}
+			b.WriteString("\t" + line + "\n")
+		}
+	}
+	return b.String()
 }
 
 // holding is what is recorded of how the run was held.

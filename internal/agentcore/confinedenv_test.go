@@ -242,3 +242,15 @@ func TestConfinedGo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGitIdentity: a run's git knows its user, and nothing else of the user's settings.
+func TestGitIdentity(t *testing.T) {
+	mine := filepath.Join(aHome(t), ".gitconfig")
+	touch(t, mine, "[core]\n\tname = x\n\tpager = evil\n[User]\n\tName = Ann # of here\n\temail=\"ann@example.com\"\n\tsigningkey = k\n[user \"x\"]\n\tname = y\n[alias]\n\tname = !evil\n")
+	if got, want := gitIdentity(mine), "[user]\n\tName = Ann # of here\n\temail=\"ann@example.com\"\n"; got != want {
+		t.Errorf("the user is %q, want %q", got, want)
+	}
+	if got := gitIdentity(mine + ".none"); got != "" {
+		t.Errorf("without a file: %q", got)
+	}
+}

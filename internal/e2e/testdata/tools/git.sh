@@ -18,3 +18,5 @@ git branch -D side
 git reset -q --soft HEAD~2
 git reset -q
 rm new.txt
+git init -q "$TMPDIR/test"
+git -C "$TMPDIR/test" commit -q --allow-empty -m first
