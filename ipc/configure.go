@@ -96,7 +96,8 @@ type Rate struct {
 }
 
 // CostWindow bounds what is spent within any span of the length Window. A full window
-// refuses permits, and stops a run of the tenant at its next report of usage.
+// refuses permits, and stops a run of the tenant at its next request to a model, or report of
+// usage where those are not served by the core.
 type CostWindow struct {
 	Tenant job.Tenant   `json:"tenant,omitempty"` // absent: all tenants together
 	Window job.Duration `json:"window"`           // above zero

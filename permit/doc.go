@@ -19,7 +19,8 @@
 //     through.
 //   - Cost windows. A permit is only given out while the sum of a window is below MaxUSD.
 //     What is spent cannot be refused, so a window is exceeded by at most one increment of
-//     each run that is under way.
+//     each run that is under way, and by runs whose requests reserve (see Permit.Reserve) only
+//     by what responses used beyond what they had reserved.
 //   - Budgets. An attempt begins only if its job has attempts, time, cost and tokens left
 //     (see Gate.budget), by the gate's record or the request's claim, whichever is stricter.
 //   - One attempt of a job has a permit at a time. Two could together exceed what each of

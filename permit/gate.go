@@ -25,7 +25,8 @@ var (
 //
 //  1. calls Request and, after a *Rejection, calls it again after RetryAfter;
 //  2. calls Use within Limits.TTL, and starts the run under the permit's Context;
-//  3. calls Charge for each report of usage and stops the run if it returns a Stop;
+//  3. calls Charge for each report of usage and stops the run if it returns a Stop, or
+//     Reserve before each request to a model and charges the Reservation;
 //  4. stops the run at Grant.Deadline, or when Context ends;
 //  5. calls SettleWith when the last process of the run is gone.
 //
@@ -42,6 +43,7 @@ type Gate struct {
 	slots    slots                    // what the permits in live hold
 	rates    rates
 	windows  windows
+	requests []*waiter // to models, that have not begun, in the order in which they came
 	record   ledger
 	lapse    lapse
 	throttle int        // see Throttle
@@ -77,6 +79,7 @@ func (g *Gate) Configure(l Limits) {
 	now := time.Now()
 	g.rates.configure(now, &l)
 	g.windows = g.windows.configured(g.uptime(now), &l)
+	g.advance()
 }
 
 // Close refuses every later request with r, and every one under way that has no permit

@@ -50,6 +50,7 @@ type Permit struct {
 	expiry  *time.Timer // of an unused permit; calls Revoke(ErrExpired)
 	used    time.Time   // zero while unused
 	charged job.Usage   // by Charge, so far
+	holds   holds       // of what was granted, by requests to models
 	earlier bool        // given out before the gate was throttled; see Gate.throttled
 	ended   bool
 

@@ -31,6 +31,7 @@ type window struct {
 	width time.Duration // of a part
 	head  int64         // number of the youngest part
 	spent [windowParts + 1]float64
+	holds holds // what requests to models have reserved
 }
 
 // windowParts bounds the memory of a window, however many charges there are. With 60, a
@@ -95,11 +96,15 @@ func (w *window) check(now time.Duration) *Rejection {
 	if spent < w.max {
 		return nil
 	}
-	who := "all tenants"
-	if w.key.tenant != "" {
-		who = "tenant " + string(w.key.tenant)
+	return limited(job.WaitCostWindow, w.heals(now), "%s spent %.4f of %.4f US dollars within %s", w.whose(), spent, w.max, w.key.length)
+}
+
+// whose names who spends, for people.
+func (w *window) whose() string {
+	if w.key.tenant == "" {
+		return "all tenants"
 	}
-	return limited(job.WaitCostWindow, w.heals(now), "%s spent %.4f of %.4f US dollars within %s", who, spent, w.max, w.key.length)
+	return "tenant " + string(w.key.tenant)
 }
 
 // add charges usd now.

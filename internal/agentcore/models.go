@@ -14,6 +14,7 @@ import (
 	"github.com/agentsched/agentsched/internal/gateway/credential"
 	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -21,8 +22,6 @@ import (
 type models struct {
 	upstream worker.Upstream
 	session  *gateway.Session
-	account  gateway.Account
-	ledger   *gateway.Ledger
 	meter    *worker.Meter
 
 	mu      sync.Mutex
@@ -30,16 +29,14 @@ type models struct {
 }
 
 // gateways are those of a core: one for each provider with its key and the prices, since they keep what is known of the
-// key. They share a ledger.
+// key.
 type gateways struct {
-	ledger *gateway.Ledger
-
 	mu   sync.Mutex
 	open map[string]*gateway.Gateway
 }
 
 func newGateways() *gateways {
-	return &gateways{ledger: gateway.NewLedger(), open: map[string]*gateway.Gateway{}}
+	return &gateways{open: map[string]*gateway.Gateway{}}
 }
 
 // of returns the gateway to a provider.
@@ -53,7 +50,6 @@ func (g *gateways) of(c gateway.Config) (*gateway.Gateway, error) {
 	if open := g.open[string(id)]; open != nil {
 		return open, nil
 	}
-	c.Ledger = g.ledger
 	open, err := gateway.New(c)
 	if err != nil {
 		return nil, err
@@ -109,16 +105,12 @@ func (c *Confinement) openModels(e *execution, adapter worker.Adapter) error {
 	if err != nil {
 		return err
 	}
-	m := &models{upstream: *upstream, account: gateway.Account("run/" + e.tag), ledger: e.core.gateways.ledger}
-	m.meter = &worker.Meter{}
-	m.ledger.Grant(m.account, budgetOf(e.permit.Tokens, e.permit.CostUSD))
+	m := &models{upstream: *upstream, meter: &worker.Meter{}}
 	m.session, err = gate.Open(gateway.RunConfig{
-		Accounts: []gateway.Account{m.account}, HostedTools: c.held.Spec.HasFullNetwork(), Models: allowedModels(settings.Model, settings),
-		Charge: func(x gateway.Charge) { m.meter.Charge(x.Usage) },
-		Exceeded: func(b *gateway.BudgetError) {
-			e.stop(&worker.Stop{Class: job.Budget, Message: b.Error(), Hint: "raise the limit in the job file if the work is worth it"})
-		},
-		Denied: func(what string) { c.seen.add("gateway: "+what, false) },
+		Permit: e.permit, HostedTools: c.held.Spec.HasFullNetwork(), Models: allowedModels(settings.Model, settings),
+		Charge:   func(x gateway.Charge) { m.meter.Charge(x.Usage) },
+		Exceeded: func(over *permit.Stop) { e.overspent(over) },
+		Denied:   func(what string) { c.seen.add("gateway: "+what, false) },
 		Limited: func(l gateway.Limited) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -126,25 +118,12 @@ func (c *Confinement) openModels(e *execution, adapter worker.Adapter) error {
 		},
 	})
 	if err != nil {
-		m.ledger.Drop(m.account)
 		return err
 	}
 	m.meter.Settle = m.session.Close
 	c.keys = append(c.keys, redact.Value{Name: "run-key", Text: m.session.Key()})
 	c.models, c.endpoint.models = m, m.session
 	return nil
-}
-
-// budgetOf returns what a run may spend; 0 is no limit.
-func budgetOf(tokens int64, usd float64) gateway.Amount {
-	a := gateway.Amount{Tokens: gateway.Unlimited, Micros: gateway.Unlimited}
-	if tokens > 0 {
-		a.Tokens = tokens
-	}
-	if usd > 0 {
-		a.Micros = gateway.Dollars(usd)
-	}
-	return a
 }
 
 // provider returns who answers, with the key that pays.
@@ -231,5 +210,4 @@ func (m *models) close() {
 		return
 	}
 	m.session.Close()
-	m.ledger.Drop(m.account)
 }

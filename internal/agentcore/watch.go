@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
 	"github.com/agentsched/agentsched/watchdog"
 	"github.com/agentsched/agentsched/worker"
 )
@@ -20,14 +21,19 @@ func newWatch(s *settings) (*watchdog.Stall, *watchdog.Repetition) {
 // that crosses a limit or goes in circles is stopped. Called with e.mu held.
 func (e *execution) look(ev *job.Event) {
 	e.stall.Output(ev.Time)
-	if ev.Kind == job.EventUsage && ev.Usage != nil {
-		if stop := e.permit.Charge(*ev.Usage); stop != nil {
-			e.permit.Revoke(&worker.Stop{Class: job.Budget, Message: stop.Message, Hint: "raise the limit if the work is worth it"})
+	if ev.Kind == job.EventUsage && ev.Usage != nil && e.held.meter() == nil { // else the gateway has charged it
+		if over := e.permit.Charge(*ev.Usage); over != nil {
+			e.overspent(over)
 		}
 	}
 	if f, found := e.rings.Observe(*ev); found {
 		e.permit.Revoke(&worker.Stop{Class: f.Class, Message: f.Evidence, Hint: "read the run's log; clearer instructions may help"})
 	}
+}
+
+// overspent stops the run, which has spent what it may.
+func (e *execution) overspent(over *permit.Stop) {
+	e.permit.Revoke(&worker.Stop{Class: job.Budget, Message: over.Message, Hint: "raise the limit if the work is worth it"})
 }
 
 // watchTree starts to look whether the run's processes still do anything, until

@@ -39,8 +39,7 @@ func benchRig(b *testing.B, handler http.HandlerFunc) (direct, through, key stri
 	if err != nil {
 		b.Fatal(err)
 	}
-	g.Ledger().Grant("run", Amount{Unlimited, Unlimited})
-	s, err := g.Open(RunConfig{Accounts: []Account{"run"}})
+	s, err := g.Open(ampleRun(b))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -24,8 +24,6 @@ type Config struct {
 	Models map[string]Model
 	// Prices are by exact name of the model. Where money is limited, a model without a price is refused.
 	Prices map[string]job.Price
-	// Ledger holds the budgets; it outlives the gateway. nil: one of its own.
-	Ledger *Ledger
 	// MaxBody is the most bytes of a request; 0: DefaultMaxBody.
 	MaxBody int64
 	// RunCommand runs the command of a key and returns its standard output. It is called with a context that ends after

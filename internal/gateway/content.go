@@ -8,9 +8,10 @@ import (
 
 // content is what the conversation of a request holds beyond text.
 type content struct {
-	api       API
-	images    int // pictures in the body
-	documents int // files in the body, such as PDF
+	api        API
+	images     int   // pictures in the body
+	imageBytes int64 // that they take there
+	documents  int   // files in the body, such as PDF
 	// fetched is the first thing that the provider would get from elsewhere, such as "an image by URL"; empty: none.
 	fetched string
 }
@@ -22,6 +23,7 @@ const tokensOfImage = 5_000
 // object goes over an object of the conversation and notes what it is. Names are compared without case, since a provider
 // may do so.
 func (c *content) object(s *scanner) error {
+	from := s.pos
 	var kind []byte
 	typed, url := false, false
 	err := s.each(func(name []byte, _ int) error {
@@ -65,6 +67,7 @@ func (c *content) object(s *scanner) error {
 		c.reference(k)
 	case k == "image" || k == "input_image" || k == "image_url":
 		c.images++
+		c.imageBytes += int64(s.pos - from)
 	case k == "document" || k == "input_file" || k == "file":
 		c.documents++
 	}

@@ -14,12 +14,12 @@ import (
 
 	"github.com/agentsched/agentsched/internal/gateway/credential"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
 )
 
 // Gateway gives runs their model endpoints. Its methods may be called from several goroutines.
 type Gateway struct {
 	config    Config
-	ledger    *Ledger
 	providers []*provider
 	transport http.RoundTripper
 	own       *http.Transport // nil if the transport is the caller's
@@ -51,11 +51,8 @@ func New(c Config) (*Gateway, error) {
 	if c.MaxBody <= 0 {
 		c.MaxBody = DefaultMaxBody
 	}
-	g := &Gateway{config: c, ledger: c.Ledger, transport: c.Transport, sessions: map[*Session]bool{}}
+	g := &Gateway{config: c, transport: c.Transport, sessions: map[*Session]bool{}}
 	g.buffers.New = func() any { b := make([]byte, relayBuffer); return &b }
-	if g.ledger == nil {
-		g.ledger = NewLedger()
-	}
 	if g.transport == nil {
 		g.own = transport()
 		g.transport = g.own
@@ -98,13 +95,10 @@ func transport() *http.Transport {
 	}
 }
 
-// Ledger returns the ledger that requests are charged to.
-func (g *Gateway) Ledger() *Ledger { return g.ledger }
-
 // RunConfig is what a run may do.
 type RunConfig struct {
-	// Accounts are charged with each request; all must have been granted something in the ledger.
-	Accounts []Account
+	// Permit is what the run was granted, in use: each request reserves its worst case in it and is charged to it.
+	Permit *permit.Permit
 	// Models are patterns of the models that the run may use, in which * stands for any text; empty: any. CLIs ask small
 	// models for titles and summaries besides the chosen one: a refusal looks to them like a model that the key has no
 	// access to (404), and their run goes on without the title.
@@ -118,7 +112,7 @@ type RunConfig struct {
 	// What follows is told from the goroutines of requests, one call at a time. A function must not wait for the session,
 	// such as by Close. Each may be nil.
 	Charge   func(Charge)
-	Exceeded func(*BudgetError) // a request was refused for lack of budget: the run is to be stopped
+	Exceeded func(*permit.Stop) // a request was refused for lack of budget: the run is to be stopped
 	Denied   func(what string)  // the run tried what it may not; each thing is told once, maxDenials at most
 	Limited  func(Limited)      // the provider refuses all keys for now
 }
@@ -146,12 +140,6 @@ type Limited struct {
 
 // Open returns the session of a run. Close must be called when the run has ended.
 func (g *Gateway) Open(c RunConfig) (*Session, error) {
-	if _, err := g.ledger.check(c.Accounts); err != nil {
-		return nil, fmt.Errorf("open a session at the gateway: %w", err)
-	}
-	if len(c.Accounts) == 0 {
-		return nil, fmt.Errorf("open a session at the gateway: no account is named: %w", ErrNoAccount)
-	}
 	var providers []*provider
 	for _, name := range c.Providers {
 		i := slices.IndexFunc(g.providers, func(p *provider) bool { return p.Name == name })

@@ -71,8 +71,9 @@ func withKeys(t *testing.T, names []string, answers accounts, asked *[]string, l
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Ledger().Grant("all", ample)
-	s, err := g.Open(RunConfig{Accounts: []Account{"all"}, Limited: func(l Limited) { *limited = append(*limited, l) }})
+	run := ampleRun(t)
+	run.Limited = func(l Limited) { *limited = append(*limited, l) }
+	s, err := g.Open(run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,8 +176,8 @@ func TestKeysAreShared(t *testing.T) {
 	for range 4 {
 		serveTo(s, "/v1/responses", `{"model":"m"}`)
 		s.Close()
-		s, _ = g.Open(RunConfig{Accounts: []Account{"all"}})
-		other, _ := g.Open(RunConfig{Accounts: []Account{"all"}})
+		s, _ = g.Open(ampleRun(t))
+		other, _ := g.Open(ampleRun(t))
 		serveTo(s, "/v1/responses", `{"model":"m"}`)
 		serveTo(other, "/v1/responses", `{"model":"m"}`)
 		other.Close()

@@ -113,8 +113,7 @@ func (l *loginRig) open(t *testing.T) *Session {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	g.Ledger().Grant("all", ample)
-	s, err := g.Open(RunConfig{Accounts: []Account{"all"}})
+	s, err := g.Open(ampleRun(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,10 +77,8 @@ func TestMetering(t *testing.T) {
 			if !near(u, c.want) || estimated != c.estimated || last == strings.Contains(c.path, "count") {
 				t.Errorf("charged %+v (estimated: %v, last: %v), want %+v (%v)", u, estimated, last, c.want, c.estimated)
 			}
-			for _, a := range []Account{"run", "tenant", "all"} {
-				if spent, want := r.gateway.Ledger().Spent(a), amountOf(c.want); spent != want {
-					t.Errorf("the account %s has spent %v, want %v", a, spent, want)
-				}
+			if tokens, usd := r.spent(); tokens != c.want.Tokens() || !near(job.Usage{CostUSD: usd}, job.Usage{CostUSD: c.want.CostUSD}) {
+				t.Errorf("the job has spent %d tokens, the tenant %f US dollars; want %+v", tokens, usd, c.want)
 			}
 		})
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/agentsched/agentsched/internal/scriptmodel"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
 	"github.com/agentsched/agentsched/worker"
 	"github.com/agentsched/agentsched/worker/agentcli"
 	"github.com/agentsched/agentsched/worker/claude"
@@ -201,22 +202,22 @@ func realWorks(t *testing.T, host *proc.Host, kind job.WorkerKind) {
 	if o.Usage.Tokens() > u.Tokens() || o.Usage.Tokens() < 300 {
 		t.Errorf("the adapter counts %+v, the gateway %+v", o.Usage, u)
 	}
-	if spent := r.gateway.Ledger().Spent("run"); spent != amountOf(want) {
-		t.Errorf("spent %v, want %v", spent, amountOf(want))
+	if tokens, usd := r.spent(); tokens != want.Tokens() || !near(job.Usage{CostUSD: usd}, job.Usage{CostUSD: want.CostUSD}) {
+		t.Errorf("spent %d tokens and %f US dollars, want %+v", tokens, usd, want)
 	}
 	t.Logf("%d requests, denied: %q", n, r.denied)
 }
 
 // realBudget: a run that has used up its budget is refused, and ends instead of trying again.
 func realBudget(t *testing.T, host *proc.Host, kind job.WorkerKind) {
-	r := newRealRig(t, host, kind, func(c *Config, _ *RunConfig) { c.Ledger.Grant("run", Amount{Tokens: 5000, Micros: Unlimited}) })
-	dear := scriptmodel.Run("true").Costing(scriptmodel.Usage{Input: 6000, Output: 2000})
+	r := newRealRig(t, host, kind, func(_ *Config, run *RunConfig) { _, run.Permit = granted(t, job.Limits{MaxTokens: 60_000}) })
+	dear := scriptmodel.Run("true").Costing(scriptmodel.Usage{Input: 60_000, Output: 2000})
 	r.model.Handle("m", scriptmodel.Play(dear, dear, dear, scriptmodel.Say("All done.")))
 	o := r.run()
 	if o.Succeeded() {
 		r.fail("outcome %+v", o)
 	}
-	if len(r.over) == 0 || r.over[0].Account != "run" {
+	if len(r.over) == 0 || r.over[0].Limit != permit.LimitTokens {
 		t.Errorf("exceeded: %v", r.over)
 	}
 	main := slices.DeleteFunc(r.model.Requests(), func(q scriptmodel.Request) bool { return q.Side })

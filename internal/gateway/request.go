@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
 )
 
 // request is a body that was understood.
@@ -19,7 +20,7 @@ type request struct {
 	stream  bool
 	choices int64 // answers that are asked for at once: n of chat completions
 	limits  []limit
-	floor   int64 // tokens of output below which the request has no meaning
+	least   int64 // tokens of output below which the request has no meaning
 	content content
 	stored  string // what of the provider's own store it goes on with; empty: nothing
 
@@ -39,7 +40,7 @@ const leastOutput = 1024
 
 // parse reads a request's body. Its error is a *refusal.
 func parse(e endpoint, body []byte) (*request, error) {
-	q := &request{api: e.api, size: len(body), choices: 1, floor: leastOutput, edits: map[string][]byte{}}
+	q := &request{api: e.api, size: len(body), choices: 1, least: leastOutput, edits: map[string][]byte{}}
 	q.content.api = e.api
 	var err error
 	q.all, err = members(body, func(name string) *content {
@@ -97,7 +98,7 @@ func (q *request) bounds() error {
 	if thinking, err := members(find(q.all, "thinking"), nil); err == nil && q.api == Messages {
 		// The API wants max_tokens above it.
 		if n, err := strconv.ParseInt(string(find(thinking, "budget_tokens")), 10, 32); err == nil {
-			q.floor = max(q.floor, n+1)
+			q.least = max(q.least, n+1)
 		}
 	}
 	return nil
@@ -215,17 +216,17 @@ func (q *request) meter() {
 const maxEdits = 96
 
 // demand returns what the request can cost with a model of these bounds.
-func (q *request) demand(m Model, price *job.Price) demand {
+func (q *request) demand(m Model, price *job.Price) permit.Demand {
 	size := int64(q.size)
-	a := demand{
-		input:    size + maxEdits + tokensOfImage*int64(q.content.images), // a byte is a token at most
-		estimate: (size+3)/4 + int64(q.content.images)*tokensOfImage/4,
-		price:    price,
+	d := permit.Demand{
+		Input:    size + maxEdits + tokensOfImage*int64(q.content.images), // a byte is a token at most
+		Estimate: (max(size-q.content.imageBytes, 0)+3)/4 + int64(q.content.images)*tokensOfImage/4,
+		Price:    price,
 	}
-	if a.input > m.Context || q.stored != "" || q.content.documents > 0 {
-		a.input = m.Context // what is compressed, or not here, fills it at most
+	if d.Input > m.Context || q.stored != "" || q.content.documents > 0 {
+		d.Input = m.Context // what is compressed, or not here, fills it at most
 	}
-	a.estimate = min(a.estimate, a.input)
+	d.Estimate = min(d.Estimate, d.Input)
 	one := m.MaxOutput
 	for i, l := range q.limits { // of two, the provider takes one
 		if i == 0 {
@@ -233,13 +234,13 @@ func (q *request) demand(m Model, price *job.Price) demand {
 		}
 		one = max(one, min(l.tokens, m.MaxOutput))
 	}
-	a.output = one * q.choices
-	a.floor = min(q.floor*q.choices, a.output)
-	a.least = a.floor
+	d.Output = one * q.choices
+	d.Least = min(q.least*q.choices, d.Output)
+	d.Beside = d.Least
 	if len(q.limits) > 0 {
-		a.least = a.output
+		d.Beside = d.Output
 	}
-	return a
+	return d
 }
 
 // allow limits the output to tokens, where that is less than the request asks for. field is how a request without a limit

@@ -1,15 +1,18 @@
 package gateway
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/agentsched/agentsched/internal/gateway/credential"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
 )
 
 const realKey = "sk-real-0123456789abcdef"
@@ -18,6 +21,8 @@ const realKey = "sk-real-0123456789abcdef"
 type rig struct {
 	t        testing.TB
 	gateway  *Gateway
+	gate     *permit.Gate
+	permit   *permit.Permit
 	session  *Session
 	provider *httptest.Server
 	endpoint *httptest.Server
@@ -26,7 +31,7 @@ type rig struct {
 	seen    []seen // by the provider
 	charges []Charge
 	denied  []string
-	over    []*BudgetError
+	over    []*permit.Stop
 	limited []Limited
 }
 
@@ -36,7 +41,42 @@ type seen struct {
 	body   string
 }
 
-var ample = Amount{Tokens: 1_000_000_000, Micros: Unlimited}
+var ample = job.Limits{MaxTokens: 1_000_000_000}
+
+// granted returns the permit of a run, in use, and its gate.
+func granted(t testing.TB, l job.Limits, windows ...permit.CostWindow) (*permit.Gate, *permit.Permit) {
+	t.Helper()
+	gate := permit.NewGate(permit.Limits{MaxConcurrent: 1000, TTL: time.Hour, CostWindows: windows})
+	return gate, begin(t, gate, permit.Request{Job: "job", Attempt: 1, Tenant: "acme", Limits: l})
+}
+
+// begin returns a permit that is in use.
+func begin(t testing.TB, gate *permit.Gate, r permit.Request) *permit.Permit {
+	t.Helper()
+	p, err := gate.Request(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err = gate.Use(p.ID, r.Job, r.Attempt); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ampleRun is what a run may do that is granted more than it needs.
+func ampleRun(t testing.TB) RunConfig {
+	_, p := granted(t, ample)
+	return RunConfig{Permit: p}
+}
+
+// spent ends the run and returns what its job has spent, of ample, and its tenant.
+func (r *rig) spent() (tokens int64, usd float64) {
+	r.t.Helper()
+	r.permit.Settle(job.Usage{}, true)
+	next := begin(r.t, r.gate, permit.Request{Job: r.permit.Job, Attempt: 2, Limits: ample})
+	defer next.Settle(job.Usage{}, true)
+	return ample.MaxTokens - next.Tokens, r.gate.Windows()[0].SpentUSD()
+}
 
 // newRig starts all of it. The provider answers as handler does.
 func newRig(t testing.TB, handler http.HandlerFunc, change func(*Config, *RunConfig)) *rig {
@@ -52,21 +92,18 @@ func newRig(t testing.TB, handler http.HandlerFunc, change func(*Config, *RunCon
 	c := Config{
 		Providers: []Provider{{Name: "test", APIs: []API{Responses, Chat, Messages}, BaseURL: r.provider.URL + "/v1", Keys: []credential.Key{{Value: realKey}}}},
 		Prices:    map[string]job.Price{"m": {Input: 1, Output: 4}},
-		Ledger:    NewLedger(),
 	}
 	run := RunConfig{
-		Accounts: []Account{"run", "tenant", "all"},
 		Charge:   func(c Charge) { r.mu.Lock(); r.charges = append(r.charges, c); r.mu.Unlock() },
 		Denied:   func(w string) { r.mu.Lock(); r.denied = append(r.denied, w); r.mu.Unlock() },
-		Exceeded: func(e *BudgetError) { r.mu.Lock(); r.over = append(r.over, e); r.mu.Unlock() },
+		Exceeded: func(e *permit.Stop) { r.mu.Lock(); r.over = append(r.over, e); r.mu.Unlock() },
 		Limited:  func(l Limited) { r.mu.Lock(); r.limited = append(r.limited, l); r.mu.Unlock() },
 	}
-	for _, a := range run.Accounts {
-		c.Ledger.Grant(a, ample)
-	}
+	r.gate, run.Permit = granted(t, ample, permit.CostWindow{Tenant: "acme", Window: time.Hour, MaxUSD: 1e6})
 	if change != nil {
 		change(&c, &run)
 	}
+	r.permit = run.Permit
 	var err error
 	if r.gateway, err = New(c); err != nil {
 		t.Fatal(err)

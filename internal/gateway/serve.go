@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
 )
 
 // bodyTime is how long a run may take to send a request.
@@ -134,32 +136,35 @@ func (x *exchange) understand() error {
 
 // charged reserves what the request can cost, has it answered, and books what it did cost.
 func (x *exchange) charged(ctx context.Context, w http.ResponseWriter) error {
-	q, ledger := x.request, x.gateway.ledger
-	money, err := ledger.check(x.config.Accounts)
-	if err != nil {
-		return refuse(http.StatusPaymentRequired, "budget_exceeded", "%v", err)
-	}
-	if money && x.price == nil {
+	q, p := x.request, x.config.Permit
+	if p.CostUSD > 0 && x.price == nil {
 		return refuse(http.StatusBadRequest, "no_price", "the model %q has no price, and this run is limited in US dollars: "+
 			"add prices: {%q: {input: …, output: …}}, in US dollars per million tokens, to the configuration", printable(q.model), printable(q.model))
 	}
-	a := q.demand(x.model, x.price)
-	reserved, err := ledger.reserve(ctx, x.config.Accounts, a)
-	var over *BudgetError
+	field := x.provider.outputField(q.api, x.provider.base.Host)
+	d := x.probably(q.demand(x.model, x.price))
+	if len(q.limits) == 0 && field == "" {
+		d.Beside = d.Output // it cannot be told to say less
+	}
+	reserved, err := p.Reserve(ctx, d)
+	var over *permit.Stop
 	switch {
 	case errors.As(err, &over):
 		if x.config.Exceeded != nil {
 			x.tell(func() { x.config.Exceeded(over) })
 		}
 		return refuse(http.StatusPaymentRequired, "budget_exceeded", "%v; the run is stopped", over)
-	case errors.Is(err, ErrNoAccount):
-		return refuse(http.StatusPaymentRequired, "budget_exceeded", "%v", err)
+	case errors.Is(err, permit.ErrUnknown):
+		return refuse(http.StatusPaymentRequired, "budget_exceeded", "the run has ended")
 	case err != nil:
 		return err
 	}
-	b := &bill{provider: x.provider.Name, model: q.model, price: x.price, estimate: a.estimate, charge: x.charge}
-	defer func() { reserved.settle(amountOf(b.total)) }() // whatever happens
-	q.allow(reserved.output, x.model, x.provider.outputField(q.api, x.provider.base.Host))
+	defer reserved.End()
+	b := &bill{provider: x.provider.Name, model: q.model, price: x.price, estimate: d.Estimate, charge: func(c Charge) {
+		reserved.Charge(c.Usage)
+		x.charge(c)
+	}}
+	q.allow(reserved.Output, x.model, field)
 	return x.pass(ctx, w, b)
 }
 
@@ -168,6 +173,30 @@ func (x *exchange) charge(c Charge) {
 		x.tell(func() { x.config.Charge(c) })
 	}
 }
+
+// probably returns the demand with the input that earlier answers of the model let expect for a body of this size: what a
+// conversation grows by is mostly of the same kind.
+func (x *exchange) probably(d permit.Demand) permit.Demand {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if density := x.density[x.request.model]; density > 0 {
+		d.Estimate = min(int64(math.Ceil(density*float64(x.request.size))), d.Input)
+	}
+	return d
+}
+
+// learn takes what an answer said of its input.
+func (x *exchange) learn(input int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.density) >= maxDensities {
+		clear(x.density)
+	}
+	x.density[x.request.model] = float64(input) / float64(x.request.size)
+}
+
+// maxDensities bounds what a run that makes up names of models can make a session remember.
+const maxDensities = 64
 
 // pass sends the request and passes the answer on. b is nil for a request that costs nothing.
 func (x *exchange) pass(ctx context.Context, w http.ResponseWriter, b *bill) error {
@@ -206,6 +235,7 @@ func (x *exchange) pass(ctx context.Context, w http.ResponseWriter, b *bill) err
 	if b != nil {
 		if m.final && (err == nil || !m.events || x.request.api != Chat) { // chat completions may count as they go
 			b.add(m.usage, false, true)
+			x.learn(m.usage.InputTokens)
 		} else {
 			b.cut(m)
 		}

@@ -39,6 +39,8 @@ type Session struct {
 	closed bool       // set before requests is waited for; none starts after it
 	open   int        // requests that are not answered
 	keys   map[*provider]*key
+	// density is how many tokens of input a byte of a body had in the last answer of a model.
+	density map[string]float64
 
 	requests sync.WaitGroup
 
@@ -50,7 +52,7 @@ func newSession(g *Gateway, c RunConfig, providers []*provider, secret string) *
 	s := &Session{
 		gateway: g, config: c, providers: providers, key: secret,
 		slots: semaphore.NewWeighted(maxRequests), room: semaphore.NewWeighted(2 * g.config.MaxBody),
-		keys: map[*provider]*key{}, denied: map[string]bool{},
+		keys: map[*provider]*key{}, density: map[string]float64{}, denied: map[string]bool{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s

@@ -64,7 +64,7 @@ func TestEndpoints(t *testing.T) {
 // TestRunKey: the key of the run is good in both headers, until the run has ended, and no other is.
 func TestRunKey(t *testing.T) {
 	r := newRig(t, says(plainJSON, ok), nil)
-	other, err := r.gateway.Open(RunConfig{Accounts: []Account{"run"}})
+	other, err := r.gateway.Open(ampleRun(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,8 +270,8 @@ func TestCutStream(t *testing.T) {
 			if u != c.want || !estimated || !last {
 				t.Errorf("charged %+v (estimated: %v, last: %v), want %+v", u, estimated, last, c.want)
 			}
-			if n := r.gateway.Ledger().Spent("run").Tokens; n != c.want.Tokens() {
-				t.Errorf("the account has spent %d, want %d", n, c.want.Tokens())
+			if n, _ := r.spent(); n != c.want.Tokens() {
+				t.Errorf("the job has spent %d, want %d", n, c.want.Tokens())
 			}
 		})
 	}
@@ -413,17 +413,14 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Ledger().Grant("a", ample)
-	for _, c := range []RunConfig{{}, {Accounts: []Account{"a", "b"}}} {
-		if _, err := g.Open(c); !errors.Is(err, ErrNoAccount) {
-			t.Errorf("accounts %v: %v, want ErrNoAccount", c.Accounts, err)
-		}
-	}
-	if _, err := g.Open(RunConfig{Accounts: []Account{"a"}, Providers: []string{"q"}}); err == nil || !strings.Contains(err.Error(), `"q"`) {
+	run := ampleRun(t)
+	unknown := run
+	unknown.Providers = []string{"q"}
+	if _, err := g.Open(unknown); err == nil || !strings.Contains(err.Error(), `"q"`) {
 		t.Errorf("a provider that is not configured: %v", err)
 	}
 	g.Close()
-	if _, err := g.Open(RunConfig{Accounts: []Account{"a"}}); !errors.Is(err, ErrClosed) {
+	if _, err := g.Open(run); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
