@@ -50,6 +50,8 @@ type Gate struct {
 	closed   *Rejection // set by Close
 	circuits Circuits   // nil: none
 	defence  Defence    // nil: none
+	// observe sees each reservation that is made, charged or ended, with mu held. It is for tests; nil: nobody does.
+	observe func(*Reservation)
 }
 
 // NewGate returns a gate that enforces l.

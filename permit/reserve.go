@@ -211,7 +211,15 @@ func (g *Gate) try(now time.Time, w *waiter, budgets []budget, blocked bool) (r 
 		b.running++
 		r.of, r.whole, r.held = append(r.of, b.holds), append(r.whole, held), append(r.held, held)
 	}
+	r.changed()
 	return r, nil, nil
+}
+
+// changed is called with g.mu held.
+func (r *Reservation) changed() {
+	if f := r.permit.gate.observe; f != nil {
+		f(r)
+	}
 }
 
 // Charge books what the request has used since the last call, as Permit.Charge does, in place of what it had reserved. It
@@ -230,6 +238,7 @@ func (r *Reservation) Charge(u job.Usage) {
 	for i := range r.held {
 		r.hold(i, r.whole[i].minus(spent).least(r.held[i]))
 	}
+	r.changed()
 }
 
 // hold changes what is still reserved in a budget. Called with g.mu held.
@@ -257,5 +266,6 @@ func (r *Reservation) end() {
 			h.alone = nil
 		}
 	}
+	r.changed()
 	r.permit.gate.advance()
 }

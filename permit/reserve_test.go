@@ -184,6 +184,13 @@ func TestReserve(t *testing.T) {
 				l.Fatal(err)
 			}
 		},
+		"a window that is raised while one has it to itself, whose cost is not reserved": func(l *bench, run *Permit) {
+			big := l.begins(l.run("t", 0), Demand{Input: 500, Estimate: 100, Price: byTheToken})
+			l.gate.Configure(Limits{MaxConcurrent: 100, TTL: time.Hour, CostWindows: []CostWindow{{Tenant: "t", Window: time.Hour, MaxUSD: 700e-6}}})
+			l.waits(run, rigid(1))
+			big.spends(500)
+			l.begins(l.run("t", 0), rigid(200))
+		},
 		"a run that has ended": func(l *bench, run *Permit) {
 			run.Settle(job.Usage{}, false)
 			if _, err := tryReserve(run, rigid(1)); !errors.Is(err, ErrUnknown) {
