@@ -85,7 +85,9 @@ type Limits struct {
 	// for each key that names its model.
 	WorkerRates map[job.WorkerKind]Rate `json:"worker_rates,omitempty"`
 	ModelRates  map[string]Rate         `json:"model_rates,omitempty"`
-	CostWindows []CostWindow            `json:"cost_windows,omitempty"`
+	// RequestRates bound the requests to models that this core serves its runs, which wait. Keys are as in ModelRates.
+	RequestRates map[string]RequestRate `json:"request_rates,omitempty"`
+	CostWindows  []CostWindow           `json:"cost_windows,omitempty"`
 }
 
 // Rate bounds permits in time, each figure by a token bucket of that size. In any span d
@@ -93,6 +95,12 @@ type Limits struct {
 type Rate struct {
 	PerSecond int `json:"per_second,omitempty"`
 	PerMinute int `json:"per_minute,omitempty"`
+}
+
+// RequestRate bounds requests and their tokens as Rate bounds permits.
+type RequestRate struct {
+	PerMinute       int `json:"per_minute,omitempty"`
+	TokensPerMinute int `json:"tokens_per_minute,omitempty"`
 }
 
 // CostWindow bounds what is spent within any span of the length Window. A full window

@@ -67,6 +67,7 @@ func sub(a, b int64) int64 {
 // Demand is what a request to a model may use, in tokens, as far as it is known before it is sent. Its cost rises with the
 // output, which a request can be told to limit.
 type Demand struct {
+	Model    string     // for Limits.RequestRates, e.g. "anthropic/claude-opus"
 	Input    int64      // at most
 	Estimate int64      // of input, probably; at most Input
 	Output   int64      // that the request asks for

@@ -42,7 +42,7 @@ func (a *Auditor) Spent(id job.ID) (tokens int64, open bool) {
 	for _, w := range a.gate.windows {
 		open = open || w.holds != holds{}
 	}
-	return a.gate.record.of(id).spent.Tokens(), open || len(a.gate.requests) > 0
+	return a.gate.record.of(id).spent.Tokens(), open || len(a.gate.waiting) > 0
 }
 
 func (a *Auditor) look(r *Reservation) {

@@ -42,8 +42,9 @@ type Gate struct {
 	live     map[job.ID]*Permit       // being made, unused and in use: one a job
 	slots    slots                    // what the permits in live hold
 	rates    rates
+	requests requestRates
 	windows  windows
-	requests []*waiter // to models, that have not begun, in the order in which they came
+	waiting  []*waiter // requests to models that have not begun, in the order in which they came
 	record   ledger
 	lapse    lapse
 	throttle int        // see Throttle
@@ -57,12 +58,13 @@ type Gate struct {
 // NewGate returns a gate that enforces l.
 func NewGate(l Limits) *Gate {
 	g := &Gate{
-		started: time.Now(),
-		unused:  map[job.PermitID]*Permit{},
-		live:    map[job.ID]*Permit{},
-		slots:   newSlots(),
-		rates:   rates{},
-		record:  newLedger(),
+		started:  time.Now(),
+		unused:   map[job.PermitID]*Permit{},
+		live:     map[job.ID]*Permit{},
+		slots:    newSlots(),
+		rates:    rates{},
+		requests: requestRates{},
+		record:   newLedger(),
 	}
 	g.Configure(l)
 	return g
@@ -80,6 +82,7 @@ func (g *Gate) Configure(l Limits) {
 	}
 	now := time.Now()
 	g.rates.configure(now, &l)
+	g.requests.configure(now, &l)
 	g.windows = g.windows.configured(g.uptime(now), &l)
 	g.advance()
 }

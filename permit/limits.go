@@ -25,6 +25,8 @@ type Limits struct {
 	// "anthropic/claude-opus" that one besides, "claude-opus" the model of that
 	// name, of any provider.
 	ModelRates map[string]Rate
+	// RequestRates are of requests to models (Permit.Reserve) whose Demand.Model is named by the key as in ModelRates.
+	RequestRates map[string]RequestRate
 
 	CostWindows []CostWindow
 }
@@ -35,6 +37,12 @@ type Limits struct {
 type Rate struct {
 	PerSecond int
 	PerMinute int
+}
+
+// RequestRate bounds requests to models, and the tokens that they use, as Rate bounds permits.
+type RequestRate struct {
+	PerMinute       int
+	TokensPerMinute int
 }
 
 // CostWindow bounds what is spent within any span of a length.

@@ -1,6 +1,9 @@
 package permit
 
 import (
+	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,19 +118,117 @@ func (b rates) credit(now time.Time, h Held) {
 // "openrouter/anthropic", "openrouter/anthropic/opus" and "opus".
 func keysOf(kind job.WorkerKind, model string) []rateKey {
 	keys := []rateKey{{kind: kind, period: time.Second}, {kind: kind, period: time.Minute}}
-	add := func(name string) {
+	for _, name := range namesOf(model) {
 		keys = append(keys, rateKey{model: name, period: time.Second}, rateKey{model: name, period: time.Minute})
 	}
+	return keys
+}
+
+// namesOf returns the names that a rate can have which counts a model.
+func namesOf(model string) (names []string) {
 	for i, c := range model + "/" {
 		if c == '/' && i > 0 {
-			add(model[:i])
+			names = append(names, model[:i])
 		}
 	}
 	bare := model[strings.LastIndexByte(model, '/')+1:]
 	if bare != "" && bare != model && !strings.HasPrefix(model, bare+"/") {
-		add(bare)
+		names = append(names, bare)
 	}
-	return keys
+	return names
+}
+
+// requestRates are the token buckets of Limits.RequestRates. Guarded by Gate.mu.
+type requestRates map[string]requestRate
+
+type requestRate struct{ requests, tokens *rate.Limiter } // nil: no bound
+
+// configure is that of rates.
+func (b requestRates) configure(now time.Time, l *Limits) {
+	maps.DeleteFunc(b, func(name string, _ requestRate) bool { return l.RequestRates[name] == RequestRate{} })
+	for name, r := range l.RequestRates {
+		b[name] = requestRate{aMinute(now, b[name].requests, r.PerMinute), aMinute(now, b[name].tokens, r.TokensPerMinute)}
+	}
+}
+
+// aMinute returns a bucket of n a minute: that which is there, or a full one.
+func aMinute(now time.Time, have *rate.Limiter, n int) *rate.Limiter {
+	switch limit := rate.Limit(float64(n) / 60); {
+	case n <= 0:
+		return nil
+	case have == nil:
+		return rate.NewLimiter(limit, n)
+	default:
+		have.SetLimitAt(now, limit)
+		have.SetBurstAt(now, n)
+		return have
+	}
+}
+
+// paced is what a request has taken of the rates.
+type paced struct {
+	requests, tokens []*rate.Limiter
+	taken            []int // of each of tokens
+}
+
+// pace waits until each rate that counts a request has room for it. Its tokens are those that it probably has: what it has
+// in the end is booked by end. Requests come in the order in which they began to wait.
+func (g *Gate) pace(ctx context.Context, d Demand) (paced, error) {
+	var p paced
+	var wait time.Duration
+	var all []*rate.Reservation
+	g.mu.Lock()
+	now := time.Now()
+	take := func(bucket *rate.Limiter, n int) {
+		r := bucket.ReserveN(now, n)
+		all, wait = append(all, r), max(wait, r.DelayFrom(now))
+	}
+	for _, key := range namesOf(d.Model) {
+		bucket := g.requests[key]
+		if bucket.requests != nil {
+			p.requests = append(p.requests, bucket.requests)
+			take(bucket.requests, 1)
+		}
+		if bucket.tokens != nil {
+			n := int(min(d.Estimate, int64(bucket.tokens.Burst())))
+			p.tokens, p.taken = append(p.tokens, bucket.tokens), append(p.taken, n)
+			take(bucket.tokens, n)
+		}
+	}
+	g.mu.Unlock()
+	if wait <= 0 {
+		return p, nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return p, nil
+	case <-ctx.Done():
+		now := time.Now()
+		for _, r := range slices.Backward(all) {
+			r.CancelAt(now)
+		}
+		return paced{}, context.Cause(ctx)
+	}
+}
+
+// end books the tokens that a request has used.
+func (p *paced) end(used int64) {
+	now := time.Now()
+	for i, bucket := range p.tokens {
+		for more := used - int64(p.taken[i]); more != 0; { // a bucket takes as much as it holds at a time
+			n := min(more, int64(max(bucket.Burst(), 1)))
+			bucket.ReserveN(now, int(n))
+			more -= n
+		}
+	}
+}
+
+// unsent gives back what a request took that was not sent.
+func (p *paced) unsent() {
+	p.end(0)
+	giveBack(time.Now(), p.requests)
 }
 
 // giveBack puts back what reserve took for a permit that was not used. Cancelling the

@@ -84,10 +84,11 @@ type Reservation struct {
 	held   []amount // what of it is still reserved
 	spent  job.Usage
 	ended  bool
+	paced  paced
 }
 
-// Reserve waits until the run may begin a request to a model, and reserves the worst case of it in all budgets that count
-// the run: what it was granted of its job's limits, and the cost windows of its tenant and of all. A budget answers those
+// Reserve waits until the run may begin a request to a model: until the rates of the model let it, and then until it can
+// reserve its worst case in all budgets that count the run: what it was granted of its job's limits, and the cost windows of its tenant and of all. A budget answers those
 // who want it in the order in which they came:
 //
 //	spent ≥ limit                                 it is refused
@@ -104,9 +105,23 @@ type Reservation struct {
 // use; else it is the cause of ctx. The caller ends the reservation.
 func (p *Permit) Reserve(ctx context.Context, d Demand) (*Reservation, error) {
 	g := p.gate
+	paced, err := g.pace(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	r, err := g.reserve(ctx, p, d)
+	if err != nil {
+		paced.unsent()
+		return nil, err
+	}
+	r.paced = paced
+	return r, nil
+}
+
+func (g *Gate) reserve(ctx context.Context, p *Permit, d Demand) (*Reservation, error) {
 	w := &waiter{permit: p, demand: d, answer: make(chan answer, 1)}
 	g.mu.Lock()
-	g.requests = append(g.requests, w)
+	g.waiting = append(g.waiting, w)
 	g.advance()
 	g.mu.Unlock()
 	select {
@@ -122,7 +137,7 @@ func (p *Permit) Reserve(ctx context.Context, d Demand) (*Reservation, error) {
 			got.reservation.end()
 		}
 	default:
-		g.requests = slices.DeleteFunc(g.requests, func(o *waiter) bool { return o == w })
+		g.waiting = slices.DeleteFunc(g.waiting, func(o *waiter) bool { return o == w })
 		g.advance()
 	}
 	return nil, context.Cause(ctx)
@@ -131,13 +146,13 @@ func (p *Permit) Reserve(ctx context.Context, d Demand) (*Reservation, error) {
 // advance answers the requests that need not wait any more. One that waits for a budget keeps later ones from it, so that
 // small ones do not starve a large one. Called with g.mu held after what ends a reservation or changes a limit.
 func (g *Gate) advance() {
-	if len(g.requests) == 0 {
+	if len(g.waiting) == 0 {
 		return
 	}
 	now := time.Now()
 	wanted := map[*holds]bool{}
-	waiting := g.requests[:0]
-	for _, w := range g.requests {
+	waiting := g.waiting[:0]
+	for _, w := range g.waiting {
 		budgets := g.budgets(now, w.permit)
 		blocked := slices.ContainsFunc(budgets, func(b budget) bool { return wanted[b.holds] })
 		r, short, err := g.try(now, w, budgets, blocked)
@@ -153,8 +168,8 @@ func (g *Gate) advance() {
 		}
 		waiting = append(waiting, w)
 	}
-	clear(g.requests[len(waiting):])
-	g.requests = waiting
+	clear(g.waiting[len(waiting):])
+	g.waiting = waiting
 }
 
 // try reserves for w, or returns the budgets that it waits for, or why it is refused. A blocked one is only refused.
@@ -251,6 +266,9 @@ func (r *Reservation) hold(i int, a amount) {
 func (r *Reservation) End() {
 	r.permit.gate.mu.Lock()
 	defer r.permit.gate.mu.Unlock()
+	if !r.ended {
+		r.paced.end(r.spent.Tokens())
+	}
 	r.end()
 }
 

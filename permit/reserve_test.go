@@ -279,6 +279,51 @@ func TestReserveCancelled(t *testing.T) {
 	})
 }
 
+// TestRequestRates: requests of a model wait for its rate of requests and of tokens. What one used of what it was expected
+// to use counts in the end, and nothing of one that did not begin.
+func TestRequestRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newBench(t, 1e9)
+		limits := Limits{MaxConcurrent: 100, TTL: time.Hour, RequestRates: map[string]RequestRate{"p": {PerMinute: 6}, "m": {TokensPerMinute: 600}}}
+		l.gate.Configure(limits)
+		run := l.run("t", 10_000)
+		start := time.Now()
+		ask := func(model string, expected, used int64, took time.Duration) {
+			t.Helper()
+			r, err := run.Reserve(t.Context(), Demand{Model: model, Input: expected, Estimate: expected})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.spends(used)
+			if waited := time.Since(start); waited != took*time.Second {
+				t.Fatalf("it began after %s, want %s", waited, took*time.Second)
+			}
+		}
+		ask("q/m", 600, 100, 0)  // the others are free again
+		ask("q/m", 500, 900, 0)  // 400 beyond what there was
+		ask("q/n", 5000, 900, 0) // not counted
+		ask("q/m", 100, 100, 50)
+		for range 6 {
+			ask("p/n", 1, 1, 50)
+		}
+		ask("p/n", 1, 1, 60)
+		ctx, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		if _, err := run.Reserve(ctx, Demand{Model: "p/n"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("error %v, want that of the context", err)
+		}
+		ask("p/n", 1, 1, 70)
+		var stop *Stop
+		if _, err := run.Reserve(t.Context(), Demand{Model: "p/n", Input: 20_000, Estimate: 20_000}); !errors.As(err, &stop) {
+			t.Fatalf("error %v, want a *Stop", err)
+		}
+		ask("p/n", 1, 1, 80) // the one that was refused has waited, and counts no more
+		limits.RequestRates = nil
+		l.gate.Configure(limits)
+		ask("p/n", 1, 1, 80)
+	})
+}
+
 // TestReserveProperty: in any history of requests, nothing begins in a used-up budget, and what is spent and reserved stays
 // within the limit but for what was used beyond what was reserved.
 func TestReserveProperty(t *testing.T) {
@@ -316,7 +361,7 @@ func TestReserveProperty(t *testing.T) {
 				w := &waiter{permit: rapid.SampledFrom(runs).Draw(rt, "run"), answer: make(chan answer, 1),
 					demand: Demand{Input: in, Estimate: in / 4, Output: out, Beside: beside, Least: beside / 2, Price: price}}
 				l.gate.mu.Lock()
-				l.gate.requests = append(l.gate.requests, w)
+				l.gate.waiting = append(l.gate.waiting, w)
 				l.gate.advance()
 				l.gate.mu.Unlock()
 				open = append(open, w)
@@ -355,7 +400,7 @@ func TestReserveProperty(t *testing.T) {
 			running = running[1:]
 			collect()
 		}
-		if len(open) > 0 || len(l.gate.requests) > 0 {
+		if len(open) > 0 || len(l.gate.waiting) > 0 {
 			rt.Fatalf("%d requests wait for ever", len(open))
 		}
 		for _, p := range runs {

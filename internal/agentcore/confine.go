@@ -363,6 +363,9 @@ func (c *Confinement) meter() *worker.Meter {
 	return c.models.meter
 }
 
+// waits reports whether the run waits for its models and not they for it: for a rate, or until a budget has room.
+func (c *Confinement) waits() bool { return c != nil && c.models != nil && c.models.session.Waiting() }
+
 // explain says of a failed attempt what is known of its models.
 func (c *Confinement) explain(o *job.Outcome) {
 	if c != nil {

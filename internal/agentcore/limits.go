@@ -44,13 +44,20 @@ func limitsOf(r *ipc.Configure, realPath func(string) string) (permit.Limits, er
 	if r.PermitValidity < 0 {
 		v.bad("permit_validity", "is %s, want 0 (permits do not lapse) or more", r.PermitValidity)
 	}
+	requests := map[string]permit.RequestRate{}
+	for _, model := range slices.Sorted(maps.Keys(r.Limits.RequestRates)) {
+		of := r.Limits.RequestRates[model]
+		v.count("limits.request_rates."+model+".per_minute", of.PerMinute)
+		v.count("limits.request_rates."+model+".tokens_per_minute", of.TokensPerMinute)
+		requests[model] = permit.RequestRate(of)
+	}
 	return permit.Limits{
 		MaxConcurrent: r.MaxConcurrent, PerKind: perKind, TTL: r.PermitTTL.Std(), Validity: r.PermitValidity.Std(),
 		PerTenant: r.Limits.PerTenant, EachTenant: r.Limits.EachTenant,
 		PerWorkspace: realPaths(v, r.Limits.PerWorkspace, realPath), EachWorkspace: r.Limits.EachWorkspace,
-		KindRates:   ratesOf(v, "limits.worker_rates", r.Limits.WorkerRates),
-		ModelRates:  ratesOf(v, "limits.model_rates", r.Limits.ModelRates),
-		CostWindows: windowsOf(v, r.Limits.CostWindows),
+		KindRates:    ratesOf(v, "limits.worker_rates", r.Limits.WorkerRates),
+		ModelRates:   ratesOf(v, "limits.model_rates", r.Limits.ModelRates),
+		RequestRates: requests, CostWindows: windowsOf(v, r.Limits.CostWindows),
 	}, errors.Join(v.errs...)
 }
 
@@ -134,6 +141,16 @@ func (s *settings) modelOf(c job.Choice) string {
 		return provider
 	}
 	return provider + "/" + model
+}
+
+// providerOf returns what stands before the names of the models that a run with the choice asks its provider for, as rates
+// are by; "" for nothing.
+func (s *settings) providerOf(c job.Choice) string {
+	provider, _, named := strings.Cut(s.modelOf(c), "/")
+	if !named {
+		return ""
+	}
+	return provider
 }
 
 // providersOf returns, by adapter, the provider of the models that its program knows by

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/agentsched/agentsched/breaker"
 	"github.com/agentsched/agentsched/internal/gateway"
 	"github.com/agentsched/agentsched/internal/gateway/credential"
 	"github.com/agentsched/agentsched/internal/redact"
@@ -107,14 +109,18 @@ func (c *Confinement) openModels(e *execution, adapter worker.Adapter) error {
 	}
 	m := &models{upstream: *upstream, meter: &worker.Meter{}}
 	m.session, err = gate.Open(gateway.RunConfig{
-		Permit: e.permit, HostedTools: c.held.Spec.HasFullNetwork(), Models: allowedModels(settings.Model, settings),
+		Permit: e.permit, RatedAs: e.settings.providerOf(e.submit.Choice), HostedTools: c.held.Spec.HasFullNetwork(), Models: allowedModels(settings.Model, settings),
 		Charge:   func(x gateway.Charge) { m.meter.Charge(x.Usage) },
 		Exceeded: func(over *permit.Stop) { e.overspent(over) },
 		Denied:   func(what string) { c.seen.add("gateway: "+what, false) },
 		Limited: func(l gateway.Limited) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			m.limited = &l
+			if concerns(l, settings.Model) {
+				m.mu.Lock()
+				m.limited = &l
+				m.mu.Unlock()
+				choice := e.submit.Choice
+				e.core.circuits.Trip(breaker.Key{Worker: choice.Worker, Model: choice.Model}, l.Until, "rate limit until "+l.Until.UTC().Format(time.RFC3339))
+			}
 		},
 	})
 	if err != nil {
@@ -183,6 +189,12 @@ func allowedModels(model string, settings job.WorkerSettings) []string {
 	return append([]string{strings.ReplaceAll(model, "*", "")}, settings.Models...)
 }
 
+// concerns reports whether a limit is one of the run's model or of all of the account, and not of another model that the
+// run's program asks besides, for titles say.
+func concerns(l gateway.Limited, model string) bool {
+	return l.Account || model == "" || model == l.Model || strings.HasSuffix(model, "/"+l.Model)
+}
+
 // explain says of a failed attempt that the provider has refused the account for now, until a time, where its program did
 // not find that out or not until when.
 func (m *models) explain(o *job.Outcome) {
@@ -192,7 +204,7 @@ func (m *models) explain(o *job.Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.limited
-	if l == nil || o.Class != job.RateLimit && o.Class != job.Server && o.Class != job.Unknown {
+	if l == nil || !time.Now().Before(l.Until) || o.Class != job.RateLimit && o.Class != job.Server && o.Class != job.Unknown {
 		return
 	}
 	if o.Class != job.RateLimit {

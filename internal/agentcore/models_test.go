@@ -20,6 +20,7 @@ func TestExplain(t *testing.T) {
 		class   job.ErrorClass
 		retryAt *time.Time
 	}{
+		{"it is over", &gateway.Limited{Until: time.Now()}, job.Outcome{State: job.RunFailed, Class: job.Server}, job.Server, nil},
 		{"nothing was told", nil, job.Outcome{State: job.RunFailed, Class: job.Server}, job.Server, nil},
 		{"not found out", limited, job.Outcome{State: job.RunFailed, Class: job.Server}, job.RateLimit, &until},
 		{"not until when", limited, job.Outcome{State: job.RunFailed, Class: job.RateLimit}, job.RateLimit, &until},
@@ -34,5 +35,24 @@ func TestExplain(t *testing.T) {
 				t.Errorf("class %s, retry at %v; want %s, %v", o.Class, o.RetryAt, test.class, test.retryAt)
 			}
 		})
+	}
+}
+
+// TestConcerns: a limit of a model that the program asks besides is none of the run's.
+func TestConcerns(t *testing.T) {
+	for _, test := range []struct {
+		limited gateway.Limited
+		model   string
+		want    bool
+	}{
+		{gateway.Limited{Model: "gpt-5"}, "gpt-5", true},
+		{gateway.Limited{Model: "gpt-5"}, "openai/gpt-5", true},
+		{gateway.Limited{Model: "gpt-5"}, "", true},
+		{gateway.Limited{Model: "gpt-5-nano"}, "gpt-5", false},
+		{gateway.Limited{Model: "gpt-5-nano", Account: true}, "gpt-5", true},
+	} {
+		if got := concerns(test.limited, test.model); got != test.want {
+			t.Errorf("%+v of a run with %q: %v, want %v", test.limited, test.model, got, test.want)
+		}
 	}
 }

@@ -54,6 +54,9 @@ func (e *execution) watchTree(tree *proc.Tree) (stop func()) {
 			case <-ctx.Done():
 				return
 			case now := <-tick.C:
+				if e.held.waits() {
+					e.stall.Output(now)
+				}
 				if f, stalled := e.stall.Check(now, func() (time.Duration, error) { return cpuTime(tree) }); stalled {
 					e.permit.Revoke(&worker.Stop{Class: f.Class, Message: f.Evidence, Hint: "raise stall_after in the configuration if the worker is often silent for so long"})
 					return

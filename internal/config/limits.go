@@ -46,6 +46,11 @@ func (v *validator) rates() {
 	for _, model := range slices.Sorted(maps.Keys(r.Models)) {
 		v.rate(fields.Join("rates.models", model), r.Models[model])
 	}
+	for _, model := range slices.Sorted(maps.Keys(r.Requests)) {
+		if r.Requests[model] == (RequestRate{}) {
+			v.Failf(fields.Join("rates.requests", model), "bounds nothing; give per_minute or tokens_per_minute, or leave it out")
+		}
+	}
 }
 
 func (v *validator) rate(path string, r Rate) {

@@ -34,13 +34,25 @@ type Queue struct {
 	MaxQueued int `json:"max_queued" min:"1" zero:"no bound"`
 }
 
-// Rates bound how often runs may begin.
+// Rates bound how often runs may begin, and how often they ask their models.
 type Rates struct {
 	// How often runs may begin, by kind of worker.
 	Workers map[job.WorkerKind]Rate `json:"workers,omitempty" otherwise:"no bound"`
 	// How often runs may begin, by provider (`anthropic`: all its models together), by
 	// `anthropic/claude-opus`, or by `claude-opus`, whoever provides it.
 	Models map[string]Rate `json:"models,omitempty" keys:"match:\"[^ ]\" is:\"a model\" want:\"a provider such as anthropic, a model or provider/model\"" otherwise:"no bound"`
+	// How often all runs together may ask models through the core, named as in `models`. A request waits, and its run does
+	// not count as silent meanwhile. Runs without a sandbox are not counted. Each of several cores has its part.
+	Requests map[string]RequestRate `json:"requests,omitempty" keys:"match:\"[^ ]\" is:\"a model\" want:\"a provider such as anthropic, a model or provider/model\"" otherwise:"no bound"`
+}
+
+// RequestRate bounds requests to models in time; 0 is no bound, and one of the two is given.
+type RequestRate struct {
+	// So many requests at once, and so many a minute in the long run; `0` for no bound.
+	PerMinute int `json:"per_minute,omitempty" min:"1" zero:"no bound" otherwise:"no bound"`
+	// So many tokens at once, and so many a minute in the long run: those that a request probably has, then those that it had;
+	// `0` for no bound. Both may be given, and one must be.
+	TokensPerMinute int `json:"tokens_per_minute,omitempty" min:"1" zero:"no bound" otherwise:"no bound"`
 }
 
 // Rate bounds beginnings in time; 0 is no bound, and one of the two is given.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/agentsched/agentsched/internal/gateway/credential"
 	"github.com/agentsched/agentsched/job"
-	"github.com/agentsched/agentsched/permit"
 )
 
 // Config is what a Gateway is made of.
@@ -63,9 +62,6 @@ type Provider struct {
 	Headers map[string]string
 	// Models are patterns of the models that it has; empty: all.
 	Models []string
-	// Rate bounds its requests, ModelRates those of one model besides, by exact name. Requests wait.
-	Rate       permit.Rate
-	ModelRates map[string]permit.Rate
 	// OutputField is the member of chat completions that limits the output. Empty: max_completion_tokens of OpenAI's own
 	// host, max_tokens elsewhere. NoOutputLimit says that none may be written: a request without a limit stays so.
 	OutputField   string

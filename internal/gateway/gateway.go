@@ -35,9 +35,8 @@ type Gateway struct {
 // provider is a Provider with what is known of it.
 type provider struct {
 	Provider
-	base  *url.URL
-	keys  []*key
-	rates rates
+	base *url.URL
+	keys []*key
 }
 
 // ErrClosed is the error of what is asked of a gateway after Close.
@@ -62,7 +61,7 @@ func New(c Config) (*Gateway, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := &provider{Provider: configured, base: base, rates: newRates(configured)}
+		p := &provider{Provider: configured, base: base}
 		for i, k := range configured.Keys {
 			if k.Login != nil && k.Login.Kind == credential.CodexLogin {
 				p.NoOutputLimit = true // ChatGPT's endpoint knows no max_output_tokens
@@ -99,6 +98,9 @@ func transport() *http.Transport {
 type RunConfig struct {
 	// Permit is what the run was granted, in use: each request reserves its worst case in it and is charged to it.
 	Permit *permit.Permit
+	// RatedAs stands before the name of a model, as in anthropic/claude-opus, where its requests are counted in rates; empty:
+	// nothing does.
+	RatedAs string
 	// Models are patterns of the models that the run may use, in which * stands for any text; empty: any. CLIs ask small
 	// models for titles and summaries besides the chosen one: a refusal looks to them like a model that the key has no
 	// access to (404), and their run goes on without the title.

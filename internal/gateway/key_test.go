@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/gateway/credential"
+	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
 )
 
@@ -280,27 +282,48 @@ func TestKeyFile(t *testing.T) {
 	}
 }
 
-// TestRates: requests beyond a rate wait, by provider and by model.
+// TestRates: requests beyond a rate wait, by provider and by model, of whatever run; meanwhile the session says so. The end
+// of a run ends its waiting.
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
 		var limited []Limited
-		g, s := withKeys(t, []string{"a"}, accounts{"a": fine}, &asked, &limited)
-		p := g.providers[0]
-		p.Rate, p.ModelRates = permit.Rate{PerMinute: 60}, map[string]permit.Rate{"m": {PerSecond: 2}}
-		p.rates = newRates(p.Provider)
+		g, _ := withKeys(t, []string{"a"}, accounts{"a": fine}, &asked, &limited)
+		gate := permit.NewGate(permit.Limits{MaxConcurrent: 2, TTL: time.Hour, RequestRates: map[string]permit.RequestRate{"openai": {PerMinute: 60}, "openai/m": {PerMinute: 30}}})
+		var runs []*Session
+		for _, id := range []job.ID{"a", "b"} {
+			s, err := g.Open(RunConfig{Permit: begin(t, gate, permit.Request{Job: id, Attempt: 1, Limits: ample}), RatedAs: "openai"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs = append(runs, s)
+		}
 		start := time.Now()
-		for range 6 {
-			serveTo(s, "/v1/responses", `{"model":"m"}`)
+		for i := range 32 {
+			serveTo(runs[i%2], "/v1/responses", `{"model":"m"}`)
 		}
-		if took := time.Since(start); took != 2*time.Second {
-			t.Errorf("six requests at two a second took %s, want 2s", took)
+		if took := time.Since(start); took != 4*time.Second {
+			t.Errorf("32 requests at 30 a minute took %s, want 4s", took)
 		}
-		for range 54 + 2 + 3 {
-			serveTo(s, "/v1/responses", `{"model":"n"}`)
+		for range 28 + 4 + 3 {
+			serveTo(runs[0], "/v1/responses", `{"model":"n"}`)
 		}
-		if took := time.Since(start); took != 5*time.Second {
-			t.Errorf("65 requests at 60 a minute took %s, want 5s", took)
+		if took := time.Since(start); took != 7*time.Second {
+			t.Errorf("67 requests at 60 a minute took %s, want 7s", took)
+		}
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			defer func() { _ = recover() }() // the handler ends without an answer
+			serveTo(runs[0], "/v1/responses", `{"model":"n"}`)
+		})
+		synctest.Wait()
+		if !runs[0].Waiting() || runs[1].Waiting() {
+			t.Error("the session does not say that a request waits")
+		}
+		runs[0].Close()
+		waiting.Wait()
+		if took := time.Since(start); took != 7*time.Second || runs[0].Waiting() {
+			t.Errorf("a run that ended after %s waits still", took)
 		}
 	})
 }

@@ -56,12 +56,6 @@ func (s *Session) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err := x.understand(); err != nil {
 		return err
 	}
-	if err := x.provider.rates.wait(ctx, x.request.model); err != nil {
-		if ctx.Err() == nil {
-			err = refuse(http.StatusTooManyRequests, "rate_limit_exceeded", "the rate of requests to provider %s is reached", x.provider.Name)
-		}
-		return err
-	}
 	if e.free {
 		return x.pass(ctx, w, nil)
 	}
@@ -146,7 +140,10 @@ func (x *exchange) charged(ctx context.Context, w http.ResponseWriter) error {
 	if len(q.limits) == 0 && field == "" {
 		d.Beside = d.Output // it cannot be told to say less
 	}
+	d.Model = strings.TrimPrefix(x.config.RatedAs+"/"+q.model, "/")
+	x.waiting.Add(1)
 	reserved, err := p.Reserve(ctx, d)
+	x.waiting.Add(-1)
 	var over *permit.Stop
 	switch {
 	case errors.As(err, &over):

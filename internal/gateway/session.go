@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -43,6 +44,7 @@ type Session struct {
 	density map[string]float64
 
 	requests sync.WaitGroup
+	waiting  atomic.Int64 // requests that have not begun
 
 	telling sync.Mutex // held while a function of config is called
 	denied  map[string]bool
@@ -60,6 +62,9 @@ func newSession(g *Gateway, c RunConfig, providers []*provider, secret string) *
 
 // Key returns what the run is given in place of a provider's key. It is taken as Authorization: Bearer or x-api-key.
 func (s *Session) Key() string { return s.key }
+
+// Waiting reports whether a request of the run waits for a budget or a rate: then the run's silence is not its own.
+func (s *Session) Waiting() bool { return s.waiting.Load() > 0 }
 
 // Close cuts the requests under way, waits for them and for what they tell, and makes the key worthless. What was cut is
 // charged. It may be called twice.
