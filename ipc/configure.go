@@ -88,6 +88,8 @@ type Limits struct {
 	// RequestRates bound the requests to models that this core serves its runs, which wait. Keys are as in ModelRates.
 	RequestRates map[string]RequestRate `json:"request_rates,omitempty"`
 	CostWindows  []CostWindow           `json:"cost_windows,omitempty"`
+	// Cores is how many cores share RequestRates and what requests may reserve of the cost windows; 0 counts as 1.
+	Cores int `json:"cores,omitempty"`
 }
 
 // Rate bounds permits in time, each figure by a token bucket of that size. In any span d

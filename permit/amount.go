@@ -74,35 +74,45 @@ type Demand struct {
 	Beside   int64      // of output with which it begins beside others; with less only if it could never have as much
 	Least    int64      // of output below which it makes no sense to begin; at most Beside, which is at most Output
 	Price    *job.Price // nil: no price is known, and nothing is counted in US dollars
+	// Token is what a token of input probably costs, in micro-dollars: less than at most where much is read from a cache. 0: at
+	// most.
+	Token float64
+}
+
+// probable is the demand with what its input probably is and costs.
+func (d Demand) probable() Demand {
+	d.Input = d.Estimate
+	if d.Price != nil && d.Token > 0 {
+		d.Price = &job.Price{Input: d.Token, Output: d.Price.Output}
+	}
+	return d
 }
 
 // at returns the worst case with o tokens of output.
-func (d Demand) at(o int64) amount { return d.cost(d.Input, o) }
-
-func (d Demand) cost(input, output int64) amount {
-	a := amount{tokens: add(input, output)}
+func (d Demand) at(o int64) amount {
+	a := amount{tokens: add(d.Input, o)}
 	if d.Price != nil {
-		a.micros = micros(dearest(*d.Price)*float64(input) + d.Price.Output*float64(output))
+		a.micros = micros(dearest(*d.Price)*float64(d.Input) + d.Price.Output*float64(o))
 	}
 	return a
 }
 
-// fit returns how many tokens of output the asked ones can be if input tokens of input and they must be within left.
-// Negative: not even the input is.
-func (d Demand) fit(input int64, left amount) int64 {
+// fit returns how many tokens of output the asked ones can be if the input and they must be within left. Negative: not even
+// the input is.
+func (d Demand) fit(left amount) int64 {
 	o := d.Output
 	if left.tokens != unlimited {
-		o = min(o, left.tokens-input)
+		o = min(o, left.tokens-d.Input)
 	}
 	if left.micros != unlimited && d.Price != nil {
-		rest := float64(left.micros) - dearest(*d.Price)*float64(input)
+		rest := float64(left.micros) - dearest(*d.Price)*float64(d.Input)
 		switch {
 		case rest < 0:
 			o = -1
 		case d.Price.Output > 0:
 			o = min(o, int64(math.Min(rest/d.Price.Output, math.MaxInt32)))
 		}
-		for o >= 0 && !d.cost(input, o).within(left) { // a rounding of the division, once at most
+		for o >= 0 && !d.at(o).within(left) { // a rounding of the division, once at most
 			o--
 		}
 	}
@@ -116,7 +126,7 @@ func dearest(p job.Price) float64 {
 		most = max(most, *p.CachedRead)
 	}
 	if p.CacheWrite != nil {
-		most = max(most, *p.CacheWrite)
+		most = max(most, *p.CacheWrite, 2*p.Input) // Anthropic's for an hour
 	}
 	return most
 }

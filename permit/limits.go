@@ -29,6 +29,10 @@ type Limits struct {
 	RequestRates map[string]RequestRate
 
 	CostWindows []CostWindow
+
+	// Cores is how many gates enforce these limits together, 0 for one. Each may reserve its part of what it knows to be left
+	// of a cost window, and has its part of RequestRates.
+	Cores int
 }
 
 // Rate bounds permits in time. Each figure n is a token bucket of that size that refills

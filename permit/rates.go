@@ -146,8 +146,10 @@ type requestRate struct{ requests, tokens *rate.Limiter } // nil: no bound
 // configure is that of rates.
 func (b requestRates) configure(now time.Time, l *Limits) {
 	maps.DeleteFunc(b, func(name string, _ requestRate) bool { return l.RequestRates[name] == RequestRate{} })
+	cores := max(l.Cores, 1)
+	part := func(n int) int { return (n + cores - 1) / cores }
 	for name, r := range l.RequestRates {
-		b[name] = requestRate{aMinute(now, b[name].requests, r.PerMinute), aMinute(now, b[name].tokens, r.TokensPerMinute)}
+		b[name] = requestRate{aMinute(now, b[name].requests, part(r.PerMinute)), aMinute(now, b[name].tokens, part(r.TokensPerMinute))}
 	}
 }
 

@@ -29,7 +29,9 @@ func (g *Gate) budgets(now time.Time, p *Permit) []budget {
 	all := []budget{{&p.holds, nil, limitOf(p.Tokens, p.CostUSD), amountOf(p.charged)}}
 	for _, w := range g.windows {
 		if w.counts(p.Tenant) {
-			all = append(all, budget{&w.holds, w, limitOf(0, w.max), amount{micros: micros(w.sum(g.uptime(now)) * 1e6)}})
+			b := budget{&w.holds, w, limitOf(0, w.max), amount{micros: micros(w.sum(g.uptime(now)) * 1e6)}}
+			b.limit.micros = add(b.spent.micros, b.rest().micros/int64(max(g.limits.Cores, 1)))
+			all = append(all, b)
 		}
 	}
 	return all
@@ -48,6 +50,7 @@ func (b *budget) stop(now time.Duration, need amount) *Stop {
 	case b.window != nil:
 		s.Limit, s.RetryAfter = LimitWindow, b.window.heals(now)
 		whose, within = "the budget of "+b.window.whose(), fmt.Sprintf(" within %s", b.window.key.length)
+		limit = limitOf(0, b.window.max)
 	case spent.tokens >= limit.tokens || spent.plus(need).tokens > limit.tokens:
 		s.Limit, needs = LimitTokens, fmt.Sprintf("%d tokens", need.tokens)
 	}
@@ -177,15 +180,15 @@ func (g *Gate) try(now time.Time, w *waiter, budgets []budget, blocked bool) (r 
 	if w.permit.used.IsZero() || w.permit.ended {
 		return nil, nil, fmt.Errorf("permit %s: %w", w.permit.ID, ErrUnknown)
 	}
-	d := w.demand
+	d, likely := w.demand, w.demand.probable()
 	left, rest := limitOf(0, 0), limitOf(0, 0)
 	for i := range budgets {
 		b := &budgets[i]
 		if b.spent.tokens >= b.limit.tokens || b.spent.micros >= b.limit.micros {
 			return nil, nil, b.stop(g.uptime(now), amount{})
 		}
-		if d.fit(d.Estimate, b.rest()) < d.Least {
-			return nil, nil, b.stop(g.uptime(now), d.cost(d.Estimate, d.Least))
+		if likely.fit(b.rest()) < d.Least {
+			return nil, nil, b.stop(g.uptime(now), likely.at(d.Least))
 		}
 		left, rest = left.least(b.left()), rest.least(b.rest())
 	}
@@ -193,8 +196,8 @@ func (g *Gate) try(now time.Time, w *waiter, budgets []budget, blocked bool) (r 
 		return nil, nil, nil
 	}
 	// Beside others if it can be, alone where it must be.
-	output := d.fit(d.Input, left)
-	alone := d.fit(d.Input, rest) < d.Beside
+	output := d.fit(left)
+	alone := d.fit(rest) < d.Beside
 	if alone {
 		output = d.Beside
 	}
@@ -213,7 +216,7 @@ func (g *Gate) try(now time.Time, w *waiter, budgets []budget, blocked bool) (r 
 		return nil, short, nil
 	}
 	if alone {
-		output = min(d.fit(d.Estimate, rest), d.fit(d.Input, beside)) // which is at most what was asked for
+		output = min(likely.fit(rest), d.fit(beside)) // which is at most what was asked for
 		worst = d.at(output)
 	}
 	r = &Reservation{Output: output, permit: w.permit}

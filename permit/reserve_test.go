@@ -158,6 +158,18 @@ func TestReserve(t *testing.T) {
 			l.gate.Learn(News{Spent: map[job.Tenant]float64{"t": 300e-6}})
 			l.refused(run, rigid(1), LimitWindow, "the budget of tenant t is used up")
 		},
+		"of two cores each reserves its part of what is left": func(l *bench, run *Permit) {
+			l.gate.Configure(Limits{MaxConcurrent: 100, TTL: time.Hour, Cores: 2, CostWindows: []CostWindow{{Tenant: "t", Window: time.Hour, MaxUSD: 300e-6}}})
+			other := l.run("t", 0)
+			first := l.begins(other, rigid(150))
+			l.waits(run, rigid(1))
+			first.End()
+			l.gate.Learn(News{Spent: map[job.Tenant]float64{"t": 100e-6}})
+			l.begins(other, rigid(100))
+			l.waits(run, rigid(1))
+			l.refused(run, rigid(101), LimitTokens, "")
+			l.refused(other, rigid(101), LimitWindow, "the budget of tenant t does not pay for the next request, which needs about 0.0001 US dollars: 0.0001 of 0.0003")
+		},
 		"an earlier attempt": func(l *bench, run *Permit) {
 			l.begins(run, rigid(70)).spends(70)
 			run.Settle(job.Usage{}, false)
@@ -216,6 +228,15 @@ func TestReserve(t *testing.T) {
 			r := l.begins(run, Demand{Input: 190, Estimate: 60, Output: 1000, Beside: 5, Least: 5, Price: byTheToken})
 			if r.Output != 10 || run.holds.alone != r || l.gate.windows[0].holds.alone != nil {
 				l.Fatalf("output %d, want 10, alone in the run only", r.Output)
+			}
+		},
+		"the input probably comes from a cache": func(l *bench, run *Permit) {
+			d := Demand{Input: 400, Estimate: 350, Output: 1000, Beside: 1000, Least: 20, Price: &job.Price{Input: 1, Output: 1}}
+			p := l.run("t", 0)
+			l.refused(p, d, LimitWindow, "")
+			d.Token = 0.1
+			if r := l.begins(p, d); r.Output != 265 {
+				l.Fatalf("output %d, want 265", r.Output)
 			}
 		},
 		"alone, its output is limited by the probable input": func(l *bench, run *Permit) {
@@ -416,16 +437,16 @@ func TestReserveProperty(t *testing.T) {
 
 func TestFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := Demand{Output: rapid.Int64Range(0, 1e6).Draw(t, "output"), Price: &job.Price{
-			Input: rapid.Float64Range(0, 100).Draw(t, "in"), Output: rapid.Float64Range(0.001, 100).Draw(t, "out")}}
 		in := rapid.Int64Range(0, 1e6).Draw(t, "input")
+		d := Demand{Input: in, Output: rapid.Int64Range(0, 1e6).Draw(t, "output"), Price: &job.Price{
+			Input: rapid.Float64Range(0, 100).Draw(t, "in"), Output: rapid.Float64Range(0.001, 100).Draw(t, "out")}}
 		left := amount{rapid.Int64Range(0, 2e6).Draw(t, "tokens"), rapid.Int64Range(0, 1e8).Draw(t, "micros")}
-		o := d.fit(in, left)
-		if o > d.Output || o >= 0 && !d.cost(in, o).within(left) {
-			t.Fatalf("%d tokens of output cost %v, left are %v", o, d.cost(in, o), left)
+		o := d.fit(left)
+		if o > d.Output || o >= 0 && !d.at(o).within(left) {
+			t.Fatalf("%d tokens of output cost %v, left are %v", o, d.at(o), left)
 		}
-		if o >= 0 && o+2 < d.Output && d.cost(in, o+2).within(left) {
-			t.Fatalf("%d tokens of output are too few: two more cost %v, left are %v", o, d.cost(in, o+2), left)
+		if o >= 0 && o+2 < d.Output && d.at(o+2).within(left) {
+			t.Fatalf("%d tokens of output are too few: two more cost %v, left are %v", o, d.at(o+2), left)
 		}
 	})
 }

@@ -44,6 +44,7 @@ func limitsOf(r *ipc.Configure, realPath func(string) string) (permit.Limits, er
 	if r.PermitValidity < 0 {
 		v.bad("permit_validity", "is %s, want 0 (permits do not lapse) or more", r.PermitValidity)
 	}
+	v.count("limits.cores", r.Limits.Cores)
 	requests := map[string]permit.RequestRate{}
 	for _, model := range slices.Sorted(maps.Keys(r.Limits.RequestRates)) {
 		of := r.Limits.RequestRates[model]
@@ -57,7 +58,7 @@ func limitsOf(r *ipc.Configure, realPath func(string) string) (permit.Limits, er
 		PerWorkspace: realPaths(v, r.Limits.PerWorkspace, realPath), EachWorkspace: r.Limits.EachWorkspace,
 		KindRates:    ratesOf(v, "limits.worker_rates", r.Limits.WorkerRates),
 		ModelRates:   ratesOf(v, "limits.model_rates", r.Limits.ModelRates),
-		RequestRates: requests, CostWindows: windowsOf(v, r.Limits.CostWindows),
+		RequestRates: requests, Cores: r.Limits.Cores, CostWindows: windowsOf(v, r.Limits.CostWindows),
 	}, errors.Join(v.errs...)
 }
 

@@ -70,7 +70,7 @@ func limits(cfg *config.Config, folders *workspace.Resolver) ipc.Limits {
 	l := ipc.Limits{
 		PerTenant: cfg.Concurrency.PerTenant, EachTenant: cfg.Concurrency.EachTenant,
 		PerWorkspace: map[string]int{}, EachWorkspace: cfg.Concurrency.EachWorkspace,
-		WorkerRates: map[job.WorkerKind]ipc.Rate{}, ModelRates: map[string]ipc.Rate{}, RequestRates: map[string]ipc.RequestRate{},
+		WorkerRates: map[job.WorkerKind]ipc.Rate{}, ModelRates: map[string]ipc.Rate{}, RequestRates: map[string]ipc.RequestRate{}, Cores: cfg.Cores.Count,
 	}
 	paths := slices.Sorted(maps.Keys(cfg.Concurrency.PerWorkspace))
 	folders.Know(paths)
@@ -88,9 +88,8 @@ func limits(cfg *config.Config, folders *workspace.Resolver) ipc.Limits {
 	for model, r := range cfg.Rates.Models {
 		l.ModelRates[model] = ipc.Rate(r)
 	}
-	part := func(n int) int { return (n + cfg.Cores.Count - 1) / cfg.Cores.Count } // of each core
 	for model, r := range cfg.Rates.Requests {
-		l.RequestRates[model] = ipc.RequestRate{PerMinute: part(r.PerMinute), TokensPerMinute: part(r.TokensPerMinute)}
+		l.RequestRates[model] = ipc.RequestRate(r)
 	}
 	for _, w := range cfg.CostWindows {
 		l.CostWindows = append(l.CostWindows, ipc.CostWindow{Tenant: w.Tenant, Window: w.Window, MaxUSD: w.MaxUSD})

@@ -6,8 +6,7 @@ import "github.com/agentsched/agentsched/job"
 // writing. They change without notice and must be checked against the
 // provider's price list before a limit in US dollars is relied on. A price in the
 // configuration replaces the one here. Those of Anthropic are what Claude Code
-// 2.1.197 itself multiplies with; what is written to a cache for an hour costs
-// 1.6 times what is said here of a write, which is for five minutes.
+// 2.1.197 itself multiplies with.
 func defaultPrices() map[string]job.Price {
 	price := func(input, cached, output float64) job.Price {
 		return job.Price{Input: input, CachedRead: &cached, Output: output}

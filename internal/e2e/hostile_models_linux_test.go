@@ -24,9 +24,7 @@ type provider struct {
 const (
 	askTokens    = 10
 	answerTokens = 1000
-	// maxTokens is the limit of the jobs that try to spend more. The last request that begins within it may go beyond.
-	maxTokens = 10_000
-	maxSpent  = maxTokens + askTokens + answerTokens
+	maxTokens    = 10_000 // of the jobs that try to spend more
 )
 
 // reset returns what was spent and begins anew.
@@ -154,7 +152,7 @@ func (w *world) tryModels(level string, rows []hostileRow) map[string]hostileRes
 			continue
 		}
 		spent := w.models.reset()
-		got[name] = hostileResult{Act: name, OK: spent > maxSpent, Errno: fmt.Sprintf("%d tokens spent", spent)}
+		got[name] = hostileResult{Act: name, OK: spent > maxTokens, Errno: fmt.Sprintf("%d tokens spent", spent)}
 		if level != "none" {
 			if class := w.b.last(w.b.show(kind)).Class; class != job.Budget || spent == 0 {
 				t.Errorf("%s: the run has spent %d tokens and ended with %s, want %s", kind, spent, class, job.Budget)

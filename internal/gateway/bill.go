@@ -9,6 +9,7 @@ type bill struct {
 	provider, model string
 	price           *job.Price
 	estimate        int64 // tokens of input, if nobody says
+	hour            int64 // tokens that were written to a cache for an hour
 	total           job.Usage
 	charge          func(Charge)
 }
@@ -23,7 +24,7 @@ func (b *bill) add(now job.Usage, estimated, last bool) {
 		ReasoningTokens:  max(now.ReasoningTokens-b.total.ReasoningTokens, 0),
 	}
 	if b.price != nil {
-		more.CostUSD, more.CostKnown = max(b.price.Cost(now)-b.total.CostUSD, 0), true
+		more.CostUSD, more.CostKnown = max(b.price.Cost(now)+b.surcharge()-b.total.CostUSD, 0), true
 	}
 	b.total = b.total.Add(more)
 	if more.Tokens() > 0 || more.CostUSD > 0 || last {
@@ -31,10 +32,20 @@ func (b *bill) add(now job.Usage, estimated, last bool) {
 	}
 }
 
+// surcharge returns what tokens that are kept for an hour cost more than a price says, in US dollars: of Anthropic, who
+// sells both, they cost twice as much as input (docs.anthropic.com, "Prompt caching").
+func (b *bill) surcharge() float64 {
+	if b.price.CacheWrite == nil {
+		return 0
+	}
+	return float64(b.hour) * max(2*b.price.Input-*b.price.CacheWrite, 0) / 1e6
+}
+
 // cut charges an answer that was not heard to its end: what was said of it, and at least what is known to have passed.
 func (b *bill) cut(m *meter) {
 	u := job.Usage{InputTokens: b.estimate}
 	if m != nil {
+		b.hour = m.hour
 		said := m.usage.InputTokens > 0
 		out := max(m.usage.OutputTokens, m.output())
 		if said {

@@ -14,6 +14,7 @@ type meter struct {
 	line   int  // how much of "data:" the line has; field and skipped beyond
 
 	usage    job.Usage // what was said last
+	hour     int64     // of CacheWriteTokens: those that are kept for an hour
 	final    bool      // usage is that of the whole answer
 	received int64     // bytes of a body that is no stream
 	changed  func()    // the usage has become more; may be nil
@@ -80,11 +81,14 @@ func (m *meter) output() int64 {
 
 // usageJSON is a usage in the words of all three APIs. A pointer tells what was left out from zero.
 type usageJSON struct {
-	Input       *int64 `json:"input_tokens"`
-	Output      *int64 `json:"output_tokens"`
-	CacheRead   *int64 `json:"cache_read_input_tokens"`     // Messages: beside input_tokens
-	CacheWrite  *int64 `json:"cache_creation_input_tokens"` // Messages: beside input_tokens
-	InputParts  parts  `json:"input_tokens_details"`        // Responses: within input_tokens
+	Input      *int64 `json:"input_tokens"`
+	Output     *int64 `json:"output_tokens"`
+	CacheRead  *int64 `json:"cache_read_input_tokens"`     // Messages: beside input_tokens
+	CacheWrite *int64 `json:"cache_creation_input_tokens"` // Messages: beside input_tokens
+	CacheParts struct {
+		Hour int64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"` // Messages: of what is written
+	InputParts  parts  `json:"input_tokens_details"` // Responses: within input_tokens
 	OutputParts parts  `json:"output_tokens_details"`
 	Prompt      *int64 `json:"prompt_tokens"` // chat completions
 	Completion  *int64 `json:"completion_tokens"`
@@ -132,6 +136,9 @@ func (m *meter) tokens(u *usageJSON) {
 	}
 	m.usage.InputTokens = count(u.Input, plain) + read + write
 	m.usage.CachedTokens, m.usage.CacheWriteTokens = read, write
+	if u.CacheWrite != nil {
+		m.hour = min(sane(u.CacheParts.Hour), write)
+	}
 	if cached := sane(u.InputParts.Cached); cached > 0 {
 		m.usage.InputTokens -= read
 		m.usage.CachedTokens = cached

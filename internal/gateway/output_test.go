@@ -106,8 +106,8 @@ func TestRunEnded(t *testing.T) {
 	}
 }
 
-// TestDensity: the input of a request is expected to be what earlier answers let expect, so that the last one fits.
-func TestDensity(t *testing.T) {
+// TestLastInput: the input of a request is expected to be what earlier answers let expect, so that the last one fits.
+func TestLastInput(t *testing.T) {
 	pad := strings.Repeat("x", 4000)
 	r := newRig(t, says(plainJSON, `{"usage":{"input_tokens":2030,"output_tokens":10}}`), func(_ *Config, run *RunConfig) {
 		_, run.Permit = granted(t, job.Limits{MaxTokens: 5540})
@@ -143,5 +143,23 @@ func TestMoney(t *testing.T) {
 	u, _, _ := r.total()
 	if d := u.CostUSD - 0.017; d > 1e-9 || d < -1e-9 || !u.CostKnown {
 		t.Errorf("charged %+v", u)
+	}
+}
+
+// TestHourOfCache: what is written to a cache for an hour costs twice the input, in a stream and at once.
+func TestHourOfCache(t *testing.T) {
+	write := 1.25
+	const usage = `"usage":{"input_tokens":1000,"cache_creation_input_tokens":4000,"cache_creation":{"ephemeral_5m_input_tokens":1000,"ephemeral_1h_input_tokens":3000},"output_tokens":%s}`
+	whole := "{" + strings.ReplaceAll(usage, "%s", "500") + "}"
+	stream := event(`{"message":{`+strings.ReplaceAll(usage, "%s", "1")+`}}`) + event(`{"usage":{"output_tokens":500}}`)
+	for kind, answer := range map[string]string{plainJSON: whole, events: stream} {
+		r := newRig(t, says(kind, answer), func(c *Config, _ *RunConfig) {
+			c.Prices = map[string]job.Price{"m": {Input: 1, CacheWrite: &write, Output: 5}}
+		})
+		r.post("/v1/messages", `{"model":"m","max_tokens":500}`)
+		// 1000 + 1000 · 1.25 + 3000 · 2 + 500 · 5 micro-dollars
+		if u, _, _ := r.total(); !near(job.Usage{CostUSD: u.CostUSD}, job.Usage{CostUSD: 0.010_750}) {
+			t.Errorf("%s: charged %+v", kind, u)
+		}
 	}
 }

@@ -171,29 +171,43 @@ func (x *exchange) charge(c Charge) {
 	}
 }
 
-// probably returns the demand with the input that earlier answers of the model let expect for a body of this size: what a
-// conversation grows by is mostly of the same kind.
+// input is what an answer said of its input.
+type input struct {
+	density float64 // tokens of a byte of the body
+	token   float64 // what a token cost, in micro-dollars; 0: unknown
+}
+
+// probably returns the demand with the input that the last answer of the model lets expect for a body of this size: what a
+// conversation grows by is mostly of the same kind, and what came from a cache does so again.
 func (x *exchange) probably(d permit.Demand) permit.Demand {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if density := x.density[x.request.model]; density > 0 {
-		d.Estimate = min(int64(math.Ceil(density*float64(x.request.size))), d.Input)
+	if last := x.inputs[x.request.model]; last.density > 0 {
+		d.Estimate = min(int64(math.Ceil(last.density*float64(x.request.size))), d.Input)
+		d.Token = last.token
 	}
 	return d
 }
 
-// learn takes what an answer said of its input.
-func (x *exchange) learn(input int64) {
+// learn takes what an answer has used.
+func (x *exchange) learn(u job.Usage) {
+	if u.InputTokens <= 0 {
+		return
+	}
+	last := input{density: float64(u.InputTokens) / float64(x.request.size)}
+	if x.price != nil {
+		last.token = (u.CostUSD*1e6 - x.price.Output*float64(u.OutputTokens)) / float64(u.InputTokens)
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.density) >= maxDensities {
-		clear(x.density)
+	if len(x.inputs) >= maxInputs {
+		clear(x.inputs)
 	}
-	x.density[x.request.model] = float64(input) / float64(x.request.size)
+	x.inputs[x.request.model] = last
 }
 
-// maxDensities bounds what a run that makes up names of models can make a session remember.
-const maxDensities = 64
+// maxInputs bounds what a run that makes up names of models can make a session remember.
+const maxInputs = 64
 
 // pass sends the request and passes the answer on. b is nil for a request that costs nothing.
 func (x *exchange) pass(ctx context.Context, w http.ResponseWriter, b *bill) error {
@@ -226,13 +240,17 @@ func (x *exchange) pass(ctx context.Context, w http.ResponseWriter, b *bill) err
 	w.WriteHeader(res.StatusCode)
 	m := newMeter(isEvents(res.Header), nil)
 	if b != nil && m.events {
-		m.changed = func() { b.add(m.usage, false, false) }
+		m.changed = func() {
+			b.hour = m.hour
+			b.add(m.usage, false, false)
+		}
 	}
 	err = x.gateway.relay(w, res, got.secret.Token, m)
 	if b != nil {
 		if m.final && (err == nil || !m.events || x.request.api != Chat) { // chat completions may count as they go
+			b.hour = m.hour
 			b.add(m.usage, false, true)
-			x.learn(m.usage.InputTokens)
+			x.learn(b.total)
 		} else {
 			b.cut(m)
 		}

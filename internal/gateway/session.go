@@ -40,8 +40,7 @@ type Session struct {
 	closed bool       // set before requests is waited for; none starts after it
 	open   int        // requests that are not answered
 	keys   map[*provider]*key
-	// density is how many tokens of input a byte of a body had in the last answer of a model.
-	density map[string]float64
+	inputs map[string]input // by model: of its last answer
 
 	requests sync.WaitGroup
 	waiting  atomic.Int64 // requests that have not begun
@@ -54,7 +53,7 @@ func newSession(g *Gateway, c RunConfig, providers []*provider, secret string) *
 	s := &Session{
 		gateway: g, config: c, providers: providers, key: secret,
 		slots: semaphore.NewWeighted(maxRequests), room: semaphore.NewWeighted(2 * g.config.MaxBody),
-		keys: map[*provider]*key{}, density: map[string]float64{}, denied: map[string]bool{},
+		keys: map[*provider]*key{}, inputs: map[string]input{}, denied: map[string]bool{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
