@@ -11,6 +11,7 @@ import (
 //	request_permit → permit
 //	submit_job     → accepted
 //	                 on_worker_event …
+//	set_grants     → (any number of times)
 //	cancel_job     → (any number of times)
 //	                 on_job_cancelled    if the outcome is RunCancelled
 //	                 on_job_completed    once, always last
@@ -171,6 +172,8 @@ type SubmitJob struct {
 	// by field where it is not empty, and brings the input and the patches that the
 	// workspace begins with. Absent: the Spec stands as it is.
 	Resolved *job.Resolved `json:"resolved,omitempty"`
+	// Granted are entries of Spec.Network that people have allowed besides; see SetGrants.
+	Granted []string `json:"granted,omitempty"`
 	// Session is the agent's session to resume. If it is empty and HasSteps is false, the
 	// workspace starts from its base and the worker's private folder is emptied.
 	Session string `json:"session,omitempty"`
@@ -201,6 +204,20 @@ type CancelJob struct {
 	Reason string         `json:"reason"`         // becomes the outcome's message
 	Now    bool           `json:"now,omitempty"`  // kill at once
 	Lost   bool           `json:"lost,omitempty"` // the attempt does not count for the job's limits or the breakers
+}
+
+// SetGrants replaces SubmitJob.Granted of a run, from its next connection on; connections
+// that are open go on. Asking again changes nothing.
+type SetGrants struct {
+	Job     job.ID   `json:"job"`
+	Attempt int      `json:"attempt"`
+	Granted []string `json:"granted"` // entries of Spec.Network; those that cannot be used are told in a warning of the run
+}
+
+// SetGrantsResult says whether the grants hold for the run from now on. False means that the
+// attempt is unknown, that no sandbox holds it, or that it may reach all hosts.
+type SetGrantsResult struct {
+	Applied bool `json:"applied"`
 }
 
 // WorkerEvent carries one event of a run. The events of an attempt are numbered by Seq

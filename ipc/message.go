@@ -31,6 +31,7 @@ const (
 	MethodRequestPermit = "request_permit" // PermitRequest → PermitAnswer
 	MethodSubmitJob     = "submit_job"     // SubmitJob → Empty
 	MethodCancelJob     = "cancel_job"     // CancelJob → Empty
+	MethodSetGrants     = "set_grants"     // SetGrants → SetGrantsResult
 	MethodHeartbeat     = "heartbeat"      // Heartbeat → HeartbeatResult
 	MethodShutdown      = "shutdown"       // Shutdown → Empty
 

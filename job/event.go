@@ -88,6 +88,7 @@ type Connection struct {
 	Address string `json:"address,omitempty"` // that was connected to; absent if none was
 	Allowed bool   `json:"allowed"`           // whether the job may reach the host
 	Reason  string `json:"reason,omitempty"`  // why it was refused, or ended otherwise than by its ends
+	Allow   string `json:"allow,omitempty"`   // the entry of Spec.Network that would allow a refused one; absent if none would
 	Sent    int64  `json:"sent,omitempty"`    // bytes to the host
 	// Bytes from the host.
 	Received int64 `json:"received,omitempty"`

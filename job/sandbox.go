@@ -84,6 +84,35 @@ func (s *Spec) NetworkHosts() []string {
 	return s.Network
 }
 
+// Widen lets the job reach what the entries name, too.
+func (s *Spec) Widen(entries []string) {
+	if s.HasFullNetwork() || len(entries) == 0 {
+		return
+	}
+	s.Network = slices.Clone(s.NetworkHosts())
+	for _, entry := range entries {
+		if !slices.Contains(s.Network, entry) {
+			s.Network = append(s.Network, entry)
+		}
+	}
+}
+
+// ValidNetworkEntry says why an entry of Spec.Network that is neither none nor full cannot be meant, or returns nil.
+func ValidNetworkEntry(entry string) error {
+	switch {
+	case slices.Contains(NetworkPresets(), entry):
+	case !networkHost.MatchString(entry):
+		return fmt.Errorf("%q is not a host, want one such as example.com, *.example.com or example.com:8443, a preset (%s), none or full", entry, strings.Join(NetworkPresets(), ", "))
+	case !strings.ContainsAny(entry, ".:") && entry != "localhost":
+		near := fields.Nearest(entry, append(NetworkPresets(), NetworkNone, NetworkFull))
+		if near != "" {
+			near = fmt.Sprintf("; did you mean %s?", near)
+		}
+		return fmt.Errorf("%q is neither a preset (%s) nor a host with a dot%s", entry, strings.Join(NetworkPresets(), ", "), near)
+	}
+	return nil
+}
+
 // maxGrants bounds each list of what a job is granted.
 const maxGrants = 256
 
@@ -99,15 +128,10 @@ func (s *Spec) validateSandbox(bad func(string, string, ...any)) {
 			if len(s.Network) > 1 {
 				bad(at, "%q stands alone; leave the other entries out, or it", entry)
 			}
-		case slices.Contains(NetworkPresets(), entry):
-		case !networkHost.MatchString(entry):
-			bad(at, "%q is not a host, want one such as example.com, *.example.com or example.com:8443, a preset (%s), none or full", entry, strings.Join(NetworkPresets(), ", "))
-		case !strings.ContainsAny(entry, ".:") && entry != "localhost":
-			near := fields.Nearest(entry, append(NetworkPresets(), NetworkNone, NetworkFull))
-			if near != "" {
-				near = fmt.Sprintf("; did you mean %s?", near)
+		default:
+			if err := ValidNetworkEntry(entry); err != nil {
+				bad(at, "%v", err)
 			}
-			bad(at, "%q is neither a preset (%s) nor a host with a dot%s", entry, strings.Join(NetworkPresets(), ", "), near)
 		}
 		if slices.Index(s.Network, entry) < i {
 			bad(at, "%q is listed twice; remove one", entry)

@@ -27,6 +27,7 @@ import (
 // run's files lie. All paths are absolute.
 type Confining struct {
 	Spec     *job.Spec
+	Granted  []string // entries of Spec.Network that people have allowed besides
 	Settings ipc.Sandbox
 	Host     sandbox.Host
 	Dir      *statedir.Dir
@@ -167,16 +168,19 @@ func Confine(ctx context.Context, of Confining) (*Confinement, error) {
 // confine returns what holds the run; nil if nothing does. It is closed when the run has ended.
 func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir string, adapter worker.Adapter) (*Confinement, error) {
 	borrowed, folder := ws.Grants()
+	granted := e.grants.list()
 	c, err := Confine(ctx, Confining{
 		Spec: &e.submit.Spec, Settings: e.settings.Sandbox, Host: e.session.can, Dir: e.session.dir, Job: e.submit.Job, Worker: e.submit.Choice.Worker,
 		Programs: e.settings.Workers[e.submit.Choice.Worker].Command, Workspace: folder, Borrowed: borrowed, Temp: e.temp, Scratch: filepath.Join(dir, "scratch"),
 		User: e.userVariable, Credentials: e.session.credentials, Emit: e.emit, Stop: e.stop,
-		more:  func(c *Confinement) error { return c.openModels(e, adapter) },
-		seeds: &goSeeds{program: e.core.cfg.Self, run: e.session.host.Run, dir: e.session.dir.Caches()}, environ: worker.BaseEnv(e.core.cfg.Environ),
+		Granted: granted,
+		more:    func(c *Confinement) error { return c.openModels(e, adapter) },
+		seeds:   &goSeeds{program: e.core.cfg.Self, run: e.session.host.Run, dir: e.session.dir.Caches()}, environ: worker.BaseEnv(e.core.cfg.Environ),
 	})
 	if c == nil {
 		return nil, err
 	}
+	e.grants.serve(c, granted)
 	// Worth nothing outside of the run, and not to be read in its log by other users of the host.
 	e.secrets = e.secrets.With(c.keys...)
 	return c, nil
@@ -212,7 +216,7 @@ func (c *Confinement) serve(ctx context.Context, of *Confining) error {
 	c.held.Ports = []uint16{port}
 	c.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
 	if !full {
-		if err := c.openNetwork(ctx); err != nil {
+		if err := c.openNetwork(ctx, of.Granted); err != nil {
 			return err
 		}
 	}

@@ -36,6 +36,7 @@ type execution struct {
 	log      zerolog.Logger
 	secrets  *redact.Redactor
 
+	grants     *grants      // what people have allowed beside the job
 	held       *Confinement // nil if nothing holds the run
 	observed   *observation // nil if the run is not told of instead
 	workspaces *workspace.Manager
@@ -63,6 +64,7 @@ func (c *Core) startRun(s *session, settings *settings, p *permit.Permit, r ipc.
 	}
 	e.hurry, e.hurryNow = context.WithCancel(c.hurry)
 	e.stall, e.rings = newWatch(settings)
+	e.grants = &grants{entries: r.Granted, full: r.Spec.HasFullNetwork()}
 	e.steps = newStepping(c.peer, r.Job, r.Attempt, e.emit)
 	if r.Stream != nil {
 		e.stream = &streaming{peer: c.peer, job: r.Job, attempt: r.Attempt}
@@ -153,7 +155,7 @@ const maxTexts = 50_000
 func (e *execution) emit(ev job.Event) {
 	ev.Text, ev.Command = e.secrets.String(ev.Text), e.secrets.String(ev.Command)
 	if c := ev.Connection; c != nil {
-		c.Host, c.Reason = e.secrets.String(c.Host), e.secrets.String(c.Reason)
+		c.Host, c.Reason, c.Allow = e.secrets.String(c.Host), e.secrets.String(c.Reason), e.secrets.String(c.Allow)
 	}
 	if r := ev.Refusal; r != nil {
 		r.Detail = e.secrets.String(r.Detail)

@@ -13,8 +13,8 @@ import (
 	"github.com/agentsched/agentsched/worker"
 )
 
-// openNetwork opens the run's way to the hosts that its job names.
-func (c *Confinement) openNetwork(ctx context.Context) error {
+// openNetwork opens the run's way to the hosts that its job names, and to those that people have allowed besides.
+func (c *Confinement) openNetwork(ctx context.Context, granted []string) error {
 	rules, err := egress.Parse(c.held.Spec.NetworkHosts(), egress.Presets())
 	if err != nil {
 		f := &worker.Failure{Class: job.Config, Message: fmt.Sprintf("network: %v", err), Hint: "correct the entry in the job file"}
@@ -29,19 +29,29 @@ func (c *Confinement) openNetwork(ctx context.Context) error {
 		key = newKey()
 		c.keys = append(c.keys, redact.Value{Name: "run-key", Text: key})
 	}
-	c.rules, c.proxyURL = rules, egress.URL(c.address, key)
+	c.proxyURL = egress.URL(c.address, key)
 	c.proxy = egress.New(ctx, egress.Config{
 		Key: key, Rules: rules, Upstream: httpproxy.FromEnvironment().ProxyFunc(),
 		Record: c.connected,
 	})
 	c.endpoint.proxy = c.proxy
+	c.rules, _ = rules.With(granted)
+	c.grant(granted)
 	return nil
+}
+
+// grant replaces what people have allowed the run beside its job's network. What cannot be meant is told and left out: it
+// must not keep runs from starting.
+func (c *Confinement) grant(entries []string) {
+	if err := c.proxy.Grant(entries...); err != nil {
+		c.emit(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("what was allowed besides the job's network: %v", err)})
+	}
 }
 
 // connected tells of a connection that the run has made, or was refused.
 func (c *Confinement) connected(r egress.Record) {
 	n := &job.Connection{
-		Host: r.Host, Port: int(r.Port), Allowed: r.Allowed, Reason: r.Reason, Sent: r.Up, Received: r.Down, More: r.Unrecorded,
+		Host: r.Host, Port: int(r.Port), Allowed: r.Allowed, Reason: r.Reason, Allow: r.Allow, Sent: r.Up, Received: r.Down, More: r.Unrecorded,
 	}
 	if r.Address.IsValid() {
 		n.Address = r.Address.String()

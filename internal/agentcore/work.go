@@ -31,6 +31,9 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 	if err != nil {
 		return failed(time.Now(), job.Config, err), nil
 	}
+	if e.held == nil {
+		e.grants.serve(nil, nil)
+	}
 	e.tellUnheld()
 	outcome, err := e.workHeld(ctx, ws, dir, adapter)
 	e.held.explain(&outcome)

@@ -278,7 +278,14 @@ more of that one's last or first characters.`,
 				}
 				return con.print(j, func(w io.Writer) error {
 					showJob(w, s.Folder, &j.Job, j.Attempts)
-					return nil
+					if !mayBeRefused(j.Attempts) {
+						return nil
+					}
+					grants, err := s.JobGrants(cmd.Context(), string(j.Job.ID))
+					if err == nil {
+						showGrants(w, string(j.Job.Spec.Name), &grants)
+					}
+					return err
 				})
 			})
 		},

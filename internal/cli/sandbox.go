@@ -19,7 +19,6 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/egress"
 	"github.com/agentsched/agentsched/internal/sandbox"
-	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/job"
@@ -52,7 +51,7 @@ program needs besides, such as its login, is not listed.`,
 				if err != nil {
 					return err
 				}
-				c, err := confinedJobOf(cmd.Context(), con, prog, p.offline.dir, &j)
+				c, err := confinedJobOf(cmd.Context(), con, prog, p, &j)
 				if err != nil {
 					return err
 				}
@@ -82,10 +81,19 @@ type confinedJob struct {
 }
 
 // confinedJobOf returns what holds the latest attempt of a job, or its first one.
-func confinedJobOf(ctx context.Context, con *console, prog *program, dir *statedir.Dir, j *api.JobDetail) (*confinedJob, error) {
+func confinedJobOf(ctx context.Context, con *console, prog *program, p *peer, j *api.JobDetail) (*confinedJob, error) {
+	dir := p.offline.dir
 	cfg, err := prog.loadConfig()
 	if err != nil {
 		return nil, err
+	}
+	grants, err := p.JobGrants(ctx, string(j.Job.ID))
+	if err != nil {
+		return nil, err
+	}
+	var granted []string
+	for i := range grants.Grants {
+		granted = append(granted, grants.Grants[i].Entry)
 	}
 	spec, number := &j.Job.Spec, 1
 	choices := spec.Choices()
@@ -100,7 +108,7 @@ func confinedJobOf(ctx context.Context, con *console, prog *program, dir *stated
 		c.program, _ = c.adapter.Locate(c.settings) // else the run tells why not
 	}
 	c.of = agentcore.Confining{
-		Spec: spec, Settings: sandboxSettings(cfg.Sandbox, dir.EnforcesSandbox()), Dir: dir, Job: j.Job.ID, Worker: choice.Worker, Programs: c.settings.Command,
+		Spec: spec, Granted: granted, Settings: sandboxSettings(cfg.Sandbox, dir.EnforcesSandbox()), Dir: dir, Job: j.Job.ID, Worker: choice.Worker, Programs: c.settings.Command,
 		Temp: dir.Temp(c.tag), Scratch: filepath.Join(dir.Attempt(j.Job.ID, number), "scratch"), User: con.getenv,
 	}
 	c.tree, err = workspaces(dir, nil).Open(ctx, j.Job.ID, spec.Workspace)
@@ -158,8 +166,10 @@ func (c *confinedJob) grants(host sandbox.Host) (*grants, error) {
 	if err != nil {
 		return nil, usage(err, hintOf(err)...)
 	}
+	spec := *c.of.Spec
+	spec.Widen(c.of.Granted)
 	g := &grants{
-		Job: c.of.Job, Name: c.name, Level: level, Workspace: strings.Join(c.of.Workspace, ", "), Network: networkOf(c.of.Spec),
+		Job: c.of.Job, Name: c.name, Level: level, Workspace: strings.Join(c.of.Workspace, ", "), Network: networkOf(&spec),
 		Repositories: append([]job.Repository{}, c.of.Spec.Git...), Secrets: append([]string{}, c.of.Spec.Secrets...),
 		Read: []string{}, Write: []string{}, Hide: []string{}, NotHeld: host.NotHeld(level),
 	}

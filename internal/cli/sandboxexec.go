@@ -48,7 +48,7 @@ started, 130 after Ctrl-C.`,
 				if err := local.outside(ctx, p.offline.dir); err != nil {
 					return err
 				}
-				c, err = confinedJobOf(ctx, con, prog, p.offline.dir, &j)
+				c, err = confinedJobOf(ctx, con, prog, p, &j)
 				return err
 			})
 			if err != nil {

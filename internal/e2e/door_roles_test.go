@@ -42,6 +42,8 @@ func bodies() map[string]string {
 		"new-ui-link":          `{"role":"operate"}`,
 		"replay-stage":         `{}`,
 		"replay-pipeline":      `{}`,
+		"allow-run":            `{"entry":"none.example"}`,
+		"revoke-run-grant":     `{"entry":"none.example","tenant":"none"}`,
 		"top-up-credits":       `{"tenant":"none","credits":1}`,
 		"drop-credits":         `{"tenant":"none"}`,
 		"open-run":             `{"source":"s","digest":"d","jobs":[]}`,

@@ -167,7 +167,7 @@ func (c *connection) fail(w http.ResponseWriter, err error) {
 			r.status = http.StatusGatewayTimeout
 		}
 	}
-	c.record.Reason = r.why
+	c.record.Reason, c.record.Allow = r.why, r.allow
 	text := r.why
 	if c.target.name != "" {
 		text = c.target.String() + ": " + text

@@ -26,7 +26,7 @@ func (c *connection) dial() error {
 	p := c.proxy
 	rule, ok := p.rules.Load().match(c.target)
 	if !ok && (p.config.Ask == nil || !p.config.Ask(c.ctx, c.target.name, c.target.port)) {
-		return &refusal{status: http.StatusForbidden, why: "not among the hosts of the job's network", allow: c.target.entry()}
+		return notNamed(c.target)
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, connectTime)
 	defer cancel()
@@ -69,6 +69,23 @@ func (c *connection) dial() error {
 	}
 	c.record.Allowed = true
 	return failed
+}
+
+// notNamed refuses a target that the rules do not name. Of an address that is not public
+// it says so: whoever is asked to allow it should know.
+func notNamed(t target) *refusal {
+	r := &refusal{status: http.StatusForbidden, why: "not among the hosts of the job's network", allow: t.entry()}
+	switch {
+	case slices.Contains(metadataNames, t.name):
+		r.why += "; it is a cloud's metadata"
+	case isLocalhost(t.name) || t.addr.IsValid() && reachOf(t.addr) == loopback:
+		r.why += "; it is this machine's loopback"
+	case t.addr.IsValid() && reachOf(t.addr) == private:
+		r.why += "; it is a private address"
+	case t.addr.IsValid() && reachOf(t.addr) != public:
+		r.why += "; it is link-local, reserved or a cloud's metadata"
+	}
+	return r
 }
 
 // permits says whether a target that the rules allow may be at an address.

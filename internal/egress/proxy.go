@@ -127,18 +127,14 @@ func URL(addr, key string) string {
 	return u.String()
 }
 
-// Grant allows more entries, as Parse takes them, from the next connection on.
+// Grant replaces what is allowed beside Config.Rules, by entries as Parse takes them, from
+// the next connection on. Entries that cannot be used are left out; the error names them.
 func (p *Proxy) Grant(entries ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old := p.rules.Load()
-	more, err := Parse(entries, old.presets)
-	if err != nil {
-		return fmt.Errorf("grant: %w", err)
-	}
-	more.rules = append(append([]rule(nil), old.rules...), more.rules...)
+	more, err := p.config.Rules.With(entries)
 	p.rules.Store(&more)
-	return nil
+	return err
 }
 
 // Close ends every connection and waits until all are gone and recorded. Requests that

@@ -471,6 +471,13 @@ func TestAskAndGrant(t *testing.T) {
 	if len(asked) != 4 {
 		t.Errorf("asked for what is granted")
 	}
+	if err := p.Grant("gihub", "other.example"); err == nil {
+		t.Error("a grant of what is none, beside one that is")
+	}
+	get("http://granted.example/", 403) // it is replaced
+	if len(asked) != 5 {
+		t.Errorf("not asked for what is granted no more")
+	}
 }
 
 // TestUpstream: through another proxy, one of ours.

@@ -23,6 +23,7 @@ type Record struct {
 	Address  netip.Addr // that was dialled; invalid if none was, or an upstream proxy resolved the name
 	Allowed  bool       // a connection that was allowed may still have failed: see Reason
 	Reason   string     // why it was refused, failed or was ended; "" if its ends closed it
+	Allow    string     // the entry that would allow a refused one; "" if none would
 	Up, Down int64      // bytes to the host and from it, without those of TCP
 	Start    time.Time
 	Duration time.Duration

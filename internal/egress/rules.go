@@ -70,6 +70,18 @@ func Parse(entries []string, presets []Preset) (Rules, error) {
 	return r, nil
 }
 
+// With returns the rules and those of more entries. Entries that cannot be used are left
+// out; the error names them.
+func (r Rules) With(entries []string) (Rules, error) {
+	rules := slices.Clone(r.rules)
+	var errs []error
+	for _, entry := range entries {
+		more, err := Parse([]string{entry}, r.presets)
+		rules, errs = append(rules, more.rules...), append(errs, err)
+	}
+	return Rules{rules: rules, presets: r.presets}, errors.Join(errs...)
+}
+
 func parseEntry(entry string, presets []Preset) ([]rule, error) {
 	if i := slices.IndexFunc(presets, func(p Preset) bool { return p.Name == entry }); i >= 0 {
 		return presets[i].rules()

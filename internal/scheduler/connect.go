@@ -37,6 +37,7 @@ func connect(s *Scheduler) {
 		store: cfg.Store, own: cfg.Batch, apply: s.apply, submit: s.Submit, cancel: s.Cancel, post: s.loop.post, follow: s.Followers.look, dispatch: s.poke,
 		env: map[job.BatchID]map[string]string{},
 	}
+	s.Grants = &Grants{store: cfg.Store, log: cfg.Log, runs: s.loop.runs, call: s.fleet.call}
 	s.streams = &streams{open: s.Followers.open, look: s.Followers.look, loop: s.loop, fleet: s.fleet, log: cfg.Log, of: map[job.ID]*streaming{}}
 	s.steps = &steps{keep: cfg.Store, feed: s.Feed, log: cfg.Log, flying: s.fleet.flying}
 	s.Isolations = &Isolations{
@@ -52,7 +53,7 @@ func connect(s *Scheduler) {
 	s.reader = &reader{store: cfg.Store, feed: s.Feed, loop: s.loop, folders: s.folders, holder: s.holder, lease: cfg.Lease}
 	s.applier = &applier{
 		log: cfg.Log, apply: s.apply, feed: s.Feed, fleet: s.fleet, streams: s.streams, steps: s.steps, followers: s.Followers,
-		judge: s.Judge, approvals: s.Approvals, runs: s.Runs, isolations: s.Isolations,
+		judge: s.Judge, approvals: s.Approvals, runs: s.Runs, grants: s.Grants, isolations: s.Isolations,
 	}
 	s.Explain = &Explain{
 		store: cfg.Store, feed: s.Feed, log: cfg.Log, isolations: s.Isolations, folders: s.folders, loop: s.loop, batch: cfg.Batch, idle: cfg.idle,

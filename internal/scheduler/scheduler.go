@@ -131,6 +131,8 @@ type Scheduler struct {
 	Approvals *Approvals
 	// Runs are those that other processes have handed over.
 	Runs *Runs
+	// Grants are what people have allowed runs.
+	Grants *Grants
 	// Explain says how jobs stand.
 	Explain *Explain
 

@@ -27,6 +27,7 @@ type applier struct {
 	judge      *Judge
 	approvals  *Approvals
 	runs       *Runs
+	grants     *Grants
 	isolations *Isolations
 }
 
@@ -96,7 +97,10 @@ func (a *applier) submit(ctx context.Context, c schedule.Submit) error {
 	c.Job.Environ = a.runs.environ(e)
 	c.Job.HasSteps = c.Run.Attempt > 1 && a.steps.any(ctx, e.ID)
 	c.Job.Stream = a.streams.get(c.Run).name()
-	err := a.fleet.call(ctx, c.Run.Core, ipc.MethodSubmitJob, c.Job, nil)
+	err := a.grants.submit(ctx, c.Run, func(granted []string) error {
+		c.Job.Granted = granted
+		return a.fleet.call(ctx, c.Run.Core, ipc.MethodSubmitJob, c.Job, nil)
+	})
 	var refused *ipc.Error
 	switch {
 	case !errors.As(err, &refused):

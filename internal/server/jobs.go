@@ -43,6 +43,7 @@ func (j jobs) routes(r *router) {
 		about: "Approve or reject the result of a job."}, toJob(j.entries, j.decide))
 	get(r, route{id: "list-approvals", method: "GET", path: "/v1/approvals", role: read, tag: "approvals",
 		about: "List the jobs that wait for approval, in the order of their submission."}, j.approvals)
+	j.grantRoutes(r)
 }
 
 type listQuery struct {
@@ -167,8 +168,14 @@ func (j jobs) retry(ctx context.Context, e *queue.Entry) (api.JobDetail, error) 
 	case e.Spec.Flow.Joined || !e.Spec.Flow.Alone():
 		err = queue.Refuse("job %s belongs to a workflow; submit the workflow again", e.Spec.Name)
 	default:
+		again := afresh(e.Spec, at)
+		granted, err := j.sched.Grants.Networks(ctx, e)
+		if err != nil {
+			return api.JobDetail{}, err
+		}
+		again.Widen(granted)
 		var b queue.Batch
-		b, done = scheduler.NewBatch("submitted: retry of "+string(e.ID), "", []job.Spec{afresh(e.Spec, at)}, job.Workflow{}, at)
+		b, done = scheduler.NewBatch("submitted: retry of "+string(e.ID), "", []job.Spec{again}, job.Workflow{}, at)
 		err = j.sched.Submit(ctx, b, done)
 	}
 	if err != nil {

@@ -31,6 +31,8 @@ func enumerations() map[reflect.Type][]any {
 		reflect.TypeFor[job.Strategy]():        anyOf(job.Strategies()),
 		reflect.TypeFor[job.RestartType]():     anyOf(job.RestartTypes()),
 		reflect.TypeFor[job.Kept]():            {job.KeptFresh, job.KeptBefore, job.KeptRefused},
+		reflect.TypeFor[api.RunGrantKind]():    {api.GrantNetwork},
+		reflect.TypeFor[api.RunGrantScope]():   anyOf(api.RunGrantScopes()),
 		reflect.TypeFor[api.SubjectKind]():     {api.WorkerSubject, api.AgentSubject, api.TenantSubject},
 	}
 }
@@ -65,6 +67,8 @@ func requiredFields() map[reflect.Type][]string {
 		reflect.TypeFor[api.Replay]():        nil,
 		reflect.TypeFor[api.Judgement]():     {"by"},
 		reflect.TypeFor[api.Grant]():         {"tenant"},
+		reflect.TypeFor[api.AllowRun]():      {"entry"},
+		reflect.TypeFor[api.RevokeRun]():     {"entry"},
 		reflect.TypeFor[api.TopUp]():         {"tenant", "credits"},
 		reflect.TypeFor[api.DropBalance]():   {"tenant"},
 		reflect.TypeFor[job.Spec]():          {"id", "type"},
