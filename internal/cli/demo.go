@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/config"
@@ -123,6 +121,16 @@ func demo(ctx context.Context, con *console, prog *program, local *local, runs *
 	}
 	con.environ = append(con.environ, demoKey+"=key-of-the-scripted-model")
 	local.stateDir = filepath.Join(place, "state")
+	own, err := prog.loadConfig() // of which the demonstration takes alone whether runs need a sandbox
+	if err != nil {
+		return err
+	}
+	if err := local.consent(ctx, &own); err != nil {
+		return err
+	}
+	if own.Sandbox.Level == job.SandboxNone {
+		cfg.Sandbox.Level = job.SandboxNone
+	}
 	src, err := prog.demoSource(filepath.Join(place, "site"), &cfg)
 	if err != nil {
 		return err
@@ -175,12 +183,10 @@ func demoWorkers(ctx context.Context, con *console, prog *program, dir string, y
 	}
 	what := fmt.Sprintf("%s to be installed from npm into %s: about %d MB", count(len(missing), "CLI"), dir, prog.packages().Size(missing...)/1e6)
 	if !yes {
-		if con.stdin == nil || !term.IsTerminal(int(con.stdin.Fd())) {
+		if !con.canAsk() {
 			return nil, usage(fmt.Errorf("the demo needs %s", what), "`scheduler demo --yes` installs without asking")
 		}
-		fmt.Fprintf(con.stderr, "The demo needs %s. Go on? [y/N] ", what)
-		answer, _ := bufio.NewReader(con.stdin).ReadString('\n')
-		if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		if !con.agree(fmt.Sprintf("The demo needs %s. Go on?", what)) {
 			return nil, usage(errors.New("nothing was installed"))
 		}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
@@ -177,7 +175,7 @@ func dropDeadLetters(ctx context.Context, con *console, p *peer, refs []string, 
 	if err != nil {
 		return err
 	}
-	if !yes && con.stdin != nil && term.IsTerminal(int(con.stdin.Fd())) && !con.confirm(letters) {
+	if !yes && con.canAsk() && !con.confirm(letters) {
 		fmt.Fprintln(con.stderr, "nothing was dropped")
 		return &exitError{code: exitFailed}
 	}
@@ -203,8 +201,5 @@ func (con *console) confirm(letters []api.Job) bool {
 	for i := range letters {
 		fmt.Fprintln(con.stderr, link(&letters[i]))
 	}
-	fmt.Fprintf(con.stderr, "Drop %s? [y/N] ", count(len(letters), "dead letter"))
-	answer, _ := bufio.NewReader(con.stdin).ReadString('\n') // none is no
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
+	return con.agree(fmt.Sprintf("Drop %s?", count(len(letters), "dead letter")))
 }

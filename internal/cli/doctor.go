@@ -16,7 +16,6 @@ import (
 
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/proc"
-	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -30,19 +29,30 @@ type finding struct {
 	Path     string `json:"path,omitempty"`
 	Note     string `json:"note,omitempty"` // what to do, or what it means
 	Required bool   `json:"required,omitempty"`
+	Mend     string `json:"mend,omitempty"` // of a level of the sandbox that is missing: what mends it, such as a command
 	// NotHeld are, of the level at which runs are held, sentences on what they may do although no grant says so.
 	NotHeld []string `json:"not_held,omitempty"`
+	// Missed are sentences on what programs miss at that level although it would do no harm.
+	Missed []string `json:"missed,omitempty"`
 }
 
 func doctorCommand(con *console, prog *program, local *local) *cobra.Command {
-	var grants bool
+	var grants, fix bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what is installed, what is missing and how to get it", Args: cobra.NoArgs,
-		Long:    "Tell what is installed, in which version, what is missing and how to get it.\n\nExit code 1 if something is missing that every job needs.",
-		Example: "  scheduler doctor\n  scheduler doctor --json | jq '.[] | select(.status != \"ok\")'",
+		Long: `Tell what is installed, in which version, what is missing and how to get it.
+
+--fix offers at a terminal to run what mends the sandbox, where that is one command, and asks whether
+runs are allowed without one on a host that cannot hold them; yes is written into the configuration.
+
+Exit code 1 if something is missing that every job needs.`,
+		Example: "  scheduler doctor\n  scheduler doctor --fix\n  scheduler doctor --json | jq '.[] | select(.status != \"ok\")'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if grants {
 				return adviseGrants(cmd.Context(), &target{con: con, prog: prog, local: local})
+			}
+			if fix {
+				return local.fix(cmd.Context())
 			}
 			findings, err := examine(cmd.Context(), con, prog, local)
 			if err != nil {
@@ -51,9 +61,13 @@ func doctorCommand(con *console, prog *program, local *local) *cobra.Command {
 			err = con.print(findings, func(w io.Writer) error {
 				err := table(w, "WHAT\tSTATUS\tVERSION\tPATH\tNOTE", func(w io.Writer) {
 					for _, f := range findings {
+						if isLevel(&f) {
+							continue
+						}
 						fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.What, f.Status, f.Version, f.Path, f.Note)
 					}
 				})
+				err = errors.Join(err, printLevels(w, findings))
 				printNotHeld(w, findings)
 				return err
 			})
@@ -65,7 +79,9 @@ func doctorCommand(con *console, prog *program, local *local) *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&fix, "fix", false, "offer what mends the sandbox of this host, and ask whether runs are allowed without")
 	cmd.Flags().BoolVar(&grants, "sandbox", false, "print instead what the latest jobs did in report mode that the sandbox would refuse, as grants for the configuration and the job files")
+	cmd.MarkFlagsMutuallyExclusive("fix", "sandbox")
 	return cmd
 }
 
@@ -84,7 +100,7 @@ func examine(ctx context.Context, con *console, prog *program, local *local) ([]
 		local.examineState(),
 	}
 	findings = append(findings, examinePermits(&cfg))
-	findings = append(findings, examineSandbox(&cfg, sandbox.Probe(ctx))...) // before there is a proc.Host
+	findings = append(findings, examineSandbox(&cfg, prog.host(ctx))...) // before there is a proc.Host
 	findings = append(findings, examineCgroup(&cfg)...)
 	for _, name := range prog.workerKinds(&cfg) {
 		kind := job.WorkerKind(name)

@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 
 	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/config"
@@ -37,10 +37,10 @@ func examineSandbox(cfg *config.Config, host sandbox.Host) []finding {
 	default:
 		held.Note, held.NotHeld = "holds the runs whose job asks for no other level", host.NotHeld(sandbox.Level(level))
 	}
-	if runtime.GOOS != "linux" {
-		return []finding{held}
+	if level == job.SandboxStandard && why == nil {
+		held.Missed = host.Missing()
 	}
-	standard, strict := missingUnless("sandbox standard", host.Standard), missingUnless("sandbox strict", host.Bubblewrap)
+	standard, strict := examineLevel(sandbox.Standard, host), examineLevel(sandbox.Strict, host)
 	if host.ABI > 0 {
 		standard.Version = fmt.Sprintf("Landlock ABI %d", host.ABI)
 	}
@@ -48,19 +48,46 @@ func examineSandbox(cfg *config.Config, host sandbox.Host) []finding {
 		strict.Version = "bubblewrap " + host.Version
 	}
 	strict.Path = host.Bwrap
-	return []finding{held, standard, missingUnless("seccomp notification", host.Notify), strict}
+	findings := []finding{held, strict, standard, {What: levelPrefix + string(sandbox.None), Status: "ok"}}
+	if runtime.GOOS != "linux" {
+		return findings
+	}
+	notify := finding{What: "seccomp notification", Status: "ok"}
+	if host.Notify != nil {
+		notify.Status = "missing"
+		if notify.Note, notify.Mend = problemOf(host.Notify); notify.Mend != "" {
+			notify.Note += "; to have it: " + notify.Mend
+		}
+	}
+	return append(findings, notify)
 }
 
-// missingUnless returns the line of something that nobody requires; err is why it is missing.
-func missingUnless(what string, err error) finding {
-	if err == nil {
-		return finding{What: what, Status: "ok"}
-	}
-	f := finding{What: what, Status: "missing", Note: err.Error()}
-	if problem, ok := errors.AsType[*sandbox.Problem](err); ok && problem.Mend != "" {
-		f.Note = problem.What + "; to have it: " + problem.Mend
+// levelPrefix begins the name of a level among the findings.
+const levelPrefix = "sandbox "
+
+func isLevel(f *finding) bool { return strings.HasPrefix(f.What, levelPrefix) }
+
+// examineLevel says whether a host has a level, else why not and what mends it. Nobody requires it.
+func examineLevel(level sandbox.Level, host sandbox.Host) finding {
+	f := finding{What: levelPrefix + string(level), Status: "ok"}
+	if err := host.Can(level); err != nil {
+		f.Status = "missing"
+		f.Note, f.Mend = problemOf(err)
 	}
 	return f
+}
+
+// printLevels lists which levels this host has.
+func printLevels(w io.Writer, findings []finding) error {
+	fmt.Fprintln(w)
+	return table(w, "SANDBOX LEVEL\tHERE\tVERSION\tWHY NOT\tTO HAVE IT", func(w io.Writer) {
+		for i := range findings {
+			if f := &findings[i]; isLevel(f) {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", strings.TrimPrefix(f.What, levelPrefix), map[string]string{"ok": "yes", "missing": "no"}[f.Status], f.Version,
+					terminal.Clean(f.Note), terminal.Clean(f.Mend))
+			}
+		}
+	})
 }
 
 // printNotHeld lists what runs may do although no grant says so.
@@ -71,6 +98,12 @@ func printNotHeld(w io.Writer, findings []finding) {
 		}
 		fmt.Fprintf(w, "\nnot held at sandbox level %s:\n", f.Version)
 		for _, sentence := range f.NotHeld {
+			fmt.Fprintf(w, "  %s\n", terminal.Clean(sentence))
+		}
+		if len(f.Missed) > 0 {
+			fmt.Fprintf(w, "\nwhat programs miss at sandbox level %s:\n", f.Version)
+		}
+		for _, sentence := range f.Missed {
 			fmt.Fprintf(w, "  %s\n", terminal.Clean(sentence))
 		}
 	}

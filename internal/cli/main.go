@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/policy"
@@ -113,6 +115,8 @@ type program struct {
 	ownCore  bool // there are adapters that no other program has
 	policies policies
 	version  string
+	host     func(context.Context) sandbox.Host // looks at what can hold runs
+	standard func(context.Context) error        // looks whether level standard can
 
 	configPath string // --config
 	corePath   string // --core
@@ -157,7 +161,7 @@ type runner struct {
 
 func newMain() *Main {
 	con := &console{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), getenv: os.Getenv, started: time.Now()}
-	prog := &program{con: con, adapters: agentcore.Adapters(), version: agentcore.Version()}
+	prog := &program{con: con, adapters: agentcore.Adapters(), version: agentcore.Version(), host: sandbox.Probe, standard: sandbox.ProbeStandard}
 	local := &local{con: con, prog: prog}
 	at := &target{con: con, prog: prog, local: local}
 	return &Main{con: con, prog: prog, local: local, at: at, runs: &runner{con: con, prog: prog, local: local, at: at}}

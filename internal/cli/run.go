@@ -92,6 +92,11 @@ func (runs *runner) runJobs(ctx context.Context, args []string, o runOptions) er
 		return err
 	}
 	// Nothing is started before everything was looked at.
+	if !runs.local.isHeld() { // else another scheduler runs them, by its own configuration
+		if err := runs.local.consent(ctx, &cfg); err != nil {
+			return err
+		}
+	}
 	if err := runs.local.checkJobs(ctx, src.specs, &cfg, nil); err != nil {
 		return err
 	}

@@ -56,6 +56,11 @@ func (runs *runner) serve(ctx context.Context, o runOptions) error {
 		return usage(err)
 	}
 	runs.con.environ = daemon.WithoutSockets(runs.con.environ)
+	if len(runs.inherited) == 0 { // else it is the next program of a scheduler that was asked
+		if err := runs.serveUnheld(ctx); err != nil {
+			return err
+		}
+	}
 	for {
 		next := &replacement{}
 		err := runs.serveOnce(ctx, o, next)

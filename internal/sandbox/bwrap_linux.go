@@ -37,7 +37,7 @@ func (p *Policy) bubblewrap() (bubblewrap, error) {
 func lookBubblewrap() (string, error) {
 	path, err := exec.LookPath("bwrap")
 	if err != nil {
-		return "", &Problem{"bubblewrap is not installed", installBubblewrap()}
+		return "", (&Problem{What: "bubblewrap is not installed"}).installs("bubblewrap")
 	}
 	return path, nil
 }
@@ -49,11 +49,11 @@ func findBubblewrap(ctx context.Context) (path, version string, err error) {
 	}
 	text, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
-		return path, "", &Problem{fmt.Sprintf("%s --version: %v", path, err), installBubblewrap()}
+		return path, "", (&Problem{What: fmt.Sprintf("%s --version: %v", path, err)}).installs("bubblewrap")
 	}
 	version = strings.TrimPrefix(strings.TrimSpace(string(text)), "bubblewrap ")
 	if older(version, minBwrap) {
-		return path, version, &Problem{fmt.Sprintf("%s is version %s, and 0.4.0 or newer is needed", path, version), installBubblewrap()}
+		return path, version, (&Problem{What: fmt.Sprintf("%s is version %s, and 0.4.0 or newer is needed", path, version)}).installs("bubblewrap")
 	}
 	return path, version, nil
 }

@@ -25,10 +25,15 @@ type Host struct {
 // Probe tries what this host can do. It starts programs that end at once, so it comes before the process has a proc.Host.
 func Probe(ctx context.Context) Host { return probe(ctx) }
 
+// ProbeStandard tries as Probe does, and no more than level Standard: nil if the host has it, else why not.
+func ProbeStandard(ctx context.Context) error { return probeStandard(ctx).Standard }
+
 // Problem is why a host does not have something, and what to do about it.
 type Problem struct {
 	What string // failed, and why
 	Mend string // such as a command; "" where nothing helps
+	// Command mends it, run by root; nil if it takes more than one command.
+	Command []string
 }
 
 func (p *Problem) Error() string {

@@ -17,6 +17,14 @@ import (
 )
 
 func probe(ctx context.Context) Host {
+	h := probeStandard(ctx)
+	h.Namespaces = tryNamespaces(ctx)
+	h.Bwrap, h.Version, h.Bubblewrap = tryBubblewrap(ctx, h.Namespaces)
+	return h
+}
+
+// probeStandard looks at what level Standard needs.
+func probeStandard(ctx context.Context) Host {
 	h := Host{System: runtime.GOOS + "/" + runtime.GOARCH}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -26,17 +34,15 @@ func probe(ctx context.Context) Host {
 	h.ABI, h.Landlock = abi, landlockProblem(err)
 	h.SignalsScoped = abi >= 6
 	if !notifications() {
-		h.Notify = &Problem{"the kernel cannot ask about calls and hand out a run's sockets", "update it to Linux 5.9 or newer"}
+		h.Notify = &Problem{What: "the kernel cannot ask about calls and hand out a run's sockets", Mend: "update it to Linux 5.9 or newer"}
 	}
 	if h.Standard = h.Landlock; h.Standard == nil {
 		h.Standard = tryStandard(ctx, h.Notify != nil)
 	}
 	if errors.Is(h.Standard, unix.EBUSY) {
-		h.Notify = &Problem{"somebody else is asked about calls already, as in a container of LXD", "run outside of it"}
+		h.Notify = &Problem{What: "somebody else is asked about calls already, as in a container of LXD", Mend: "run outside of it"}
 		h.Standard = tryStandard(ctx, true)
 	}
-	h.Namespaces = tryNamespaces(ctx)
-	h.Bwrap, h.Version, h.Bubblewrap = tryBubblewrap(ctx, h.Namespaces)
 	return h
 }
 
@@ -45,13 +51,13 @@ func landlockProblem(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return &Problem{"Landlock is not switched on in this kernel", "add landlock to the list of its lsm= parameter at the start"}
+		return &Problem{What: "Landlock is not switched on in this kernel", Mend: "add landlock to the list of its lsm= parameter at the start"}
 	case errors.Is(err, unix.ENOSYS):
-		return &Problem{"the kernel has no Landlock", "update it to Linux 5.13 or newer, built with CONFIG_SECURITY_LANDLOCK"}
+		return &Problem{What: "the kernel has no Landlock", Mend: "update it to Linux 5.13 or newer, built with CONFIG_SECURITY_LANDLOCK"}
 	case errors.Is(err, unix.EPERM):
-		return &Problem{"Landlock is refused, as by the seccomp profile of a container", "allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self in the profile"}
+		return &Problem{What: "Landlock is refused, as by the seccomp profile of a container", Mend: "allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self in the profile"}
 	}
-	return &Problem{"Landlock: " + err.Error(), ""}
+	return &Problem{What: "Landlock: " + err.Error()}
 }
 
 // tryStandard starts a program at level Standard.
@@ -98,7 +104,7 @@ func harmless() (string, error) {
 	}
 	path, err := exec.LookPath("true")
 	if err != nil {
-		return "", &Problem{"there is no program to try it with", "install true, of coreutils"}
+		return "", &Problem{What: "there is no program to try it with", Mend: "install true, of coreutils"}
 	}
 	return path, nil
 }
@@ -123,11 +129,12 @@ func tryNamespaces(ctx context.Context) error {
 	problem := &Problem{What: "no user namespace can be made: " + err.Error()}
 	switch {
 	case setting("user/max_user_namespaces") == "0":
-		problem.Mend = "sudo sysctl -w user.max_user_namespaces=15000"
+		problem.mendBy("sysctl", "-w", "user.max_user_namespaces=15000")
 	case setting("kernel/unprivileged_userns_clone") == "0" && os.Getuid() != 0:
-		problem.Mend = "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+		problem.mendBy("sysctl", "-w", "kernel.unprivileged_userns_clone=1")
 	case setting("kernel/apparmor_restrict_unprivileged_userns") == "1" && os.Getuid() != 0:
-		problem.Mend = "allow it to bwrap by an AppArmor profile, or sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+		problem.mendBy("sysctl", "-w", "kernel.apparmor_restrict_unprivileged_userns=0")
+		problem.Mend = "allow it to bwrap by an AppArmor profile, or for all programs: " + problem.Mend
 	case errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL):
 		problem.Mend = "use a kernel with CONFIG_USER_NS"
 	default:
@@ -165,25 +172,26 @@ func tryBubblewrap(ctx context.Context, namespaces error) (path, version string,
 		}
 		var why *Problem
 		if errors.As(namespaces, &why) {
-			problem.Mend = why.Mend
+			problem.Mend, problem.Command = why.Mend, why.Command
 		}
 		return path, version, problem
 	}
 	return path, version, nil
 }
 
-// installBubblewrap is the command of this host's packages.
-func installBubblewrap() string {
-	for _, known := range []struct{ program, command string }{
-		{"apt-get", "sudo apt-get install bubblewrap"},
-		{"dnf", "sudo dnf install bubblewrap"},
-		{"pacman", "sudo pacman -S bubblewrap"},
-		{"apk", "sudo apk add bubblewrap"},
-		{"zypper", "sudo zypper install bubblewrap"},
-	} {
-		if _, err := exec.LookPath(known.program); err == nil {
-			return known.command
+// installs says that a package mends the problem, by the command of this host's packages.
+func (p *Problem) installs(name string) *Problem {
+	for _, known := range [][]string{{"apt-get", "install"}, {"dnf", "install"}, {"pacman", "-S"}, {"apk", "add"}, {"zypper", "install"}} {
+		if _, err := exec.LookPath(known[0]); err == nil {
+			return p.mendBy(append(known, name)...)
 		}
 	}
-	return "install it from https://github.com/containers/bubblewrap"
+	p.Mend = "install it from https://github.com/containers/" + name
+	return p
+}
+
+// mendBy says that a command of root's mends the problem.
+func (p *Problem) mendBy(command ...string) *Problem {
+	p.Mend, p.Command = "sudo "+strings.Join(command, " "), command
+	return p
 }

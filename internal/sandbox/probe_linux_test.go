@@ -104,7 +104,7 @@ func probeUnder(t *testing.T, refuse []rule, listener bool) told {
 
 // TestNotHeld: each level says what it leaves open, as this host has it.
 func TestNotHeld(t *testing.T) {
-	older := Host{ABI: 1, Notify: &Problem{"no notifications", "update"}}
+	older := Host{ABI: 1, Notify: &Problem{What: "no notifications", Mend: "update"}}
 	newer := Host{ABI: 7, SignalsScoped: true}
 	for _, want := range []string{"signals", "truncate(2)", "ioctl(2)", "at every address"} {
 		in := func(h Host) bool {

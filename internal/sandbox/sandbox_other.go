@@ -46,7 +46,9 @@ func (s *Start) Dial(ctx context.Context, port uint16) (net.Conn, error) { retur
 // Close ends what serves the run.
 func (s *Start) Close() error { return nil }
 
-func probe(context.Context) Host {
+func probe(ctx context.Context) Host { return probeStandard(ctx) }
+
+func probeStandard(context.Context) Host {
 	problem := &Problem{What: runtime.GOOS + "/" + runtime.GOARCH + " has no sandbox: only Linux on amd64 and arm64 has one"}
 	return Host{System: runtime.GOOS + "/" + runtime.GOARCH, Landlock: problem, Notify: problem, Standard: problem, Namespaces: problem, Bubblewrap: problem}
 }

@@ -302,7 +302,7 @@ func TestStrictStartErrors(t *testing.T) {
 		{"no such folder", func(_ *Policy, spec *proc.Spec) { spec.Dir = "/no/such/folder" }, "/no/such/folder"},
 		{"a folder that is not granted", func(_ *Policy, spec *proc.Spec) { spec.Dir = realDir(t) }, "Can't chdir"},
 		{"bubblewrap is missing", func(p *Policy, _ *proc.Spec) {
-			p.Host = &Host{Bubblewrap: &Problem{"bubblewrap is not installed", "apt"}}
+			p.Host = &Host{Bubblewrap: &Problem{What: "bubblewrap is not installed", Mend: "apt"}}
 		}, "bubblewrap is not installed: apt"},
 		{"bubblewrap fails", func(p *Policy, _ *proc.Spec) { p.Host = &Host{Bwrap: "/bin/false"} }, "bubblewrap did not start the program"},
 	} {
