@@ -36,6 +36,11 @@ started, 130 after Ctrl-C.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
+			if con.getenv(execVariable) == "" {
+				return execBelow(ctx, con)
+			}
+			ctx, cancel := endsWith(ctx, os.NewFile(3, "the process above"))
+			defer cancel()
 			var c *confinedJob
 			err := at.do(func(p *peer) error {
 				j, err := p.Job(ctx, args[0])
@@ -60,6 +65,62 @@ started, 130 after Ctrl-C.`,
 			return c.exec(ctx, con, args[1:])
 		},
 	}
+}
+
+// execVariable tags the process that owns the command of a `sandbox exec`, below the one that the user has started.
+const execVariable = "AGENTSCHED_SANDBOX_EXEC"
+
+// execBelow has a process below this one do the same, and waits for its end. Each of the two adopts what the other leaves
+// when that is killed: the one below sees that its descriptor 3 has ended, and ends the command in order.
+func execBelow(ctx context.Context, con *console) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return failure(fmt.Errorf("find this program's own file: %w", err))
+	}
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return failure(err)
+	}
+	defer theirs.Close()
+	defer ours.Close()
+	host, err := proc.NewHost(proc.Config{Tag: execVariable, Log: zerolog.Nop()})
+	if err != nil {
+		return failure(fmt.Errorf("prepare to own processes: %w", err))
+	}
+	defer func() { err = errors.Join(err, failure(host.Close())) }()
+	tree, err := host.Start(proc.Spec{
+		Run: fmt.Sprintf("exec/%d", os.Getpid()), Path: self, Name: os.Args[0], Args: os.Args[1:], Env: con.environ,
+		Stdin: con.stdin, Stdout: con.stdoutFile(), Stderr: os.Stderr, Extra: []*os.File{theirs}, Subreaper: true, KeepCapabilities: true,
+	})
+	if err != nil {
+		return failure(err)
+	}
+	select {
+	case <-tree.Exited():
+	case <-ctx.Done():
+		ours.Close()
+		<-tree.Exited() // it bounds how long that takes
+	}
+	if _, err := tree.Stop(context.Background(), proc.Stages{}); err != nil {
+		return failure(err)
+	}
+	switch state := tree.ExitState(); {
+	case state.Signal != 0:
+		return failure(fmt.Errorf("the process that owned the command was ended by %v; the command has been ended", state.Signal))
+	case !state.Success():
+		return &exitError{code: state.Code} // it has said why
+	}
+	return nil
+}
+
+// endsWith returns a context that ends when the file does, too: at the latest with this process.
+func endsWith(ctx context.Context, file *os.File) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = file.Read(make([]byte, 1))
+		cancel()
+	}()
+	return ctx, cancel
 }
 
 // exec runs a command as a run of the job is held, to its end or that of ctx.
