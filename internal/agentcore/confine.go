@@ -67,6 +67,7 @@ type Confinement struct {
 	endpoint *endpoint
 	proxy    *egress.Proxy // nil with the full network
 	rules    egress.Rules
+	relays   relays
 	proxyURL string
 	git      []string // settings of its git, NAME=VALUE
 	models   *models  // nil: none are served
@@ -241,8 +242,12 @@ func (c *Confinement) Policy(cmd *worker.Command) *sandbox.Policy {
 
 // Started serves a process that was started at the address that it knows.
 func (c *Confinement) Started(s *sandbox.Start) {
-	for _, l := range s.Listeners() {
-		c.endpoint.serve(l)
+	for i, l := range s.Listeners() {
+		if i == 0 {
+			c.endpoint.serve(l)
+			continue
+		}
+		c.relays.serve(c.proxy, l, c.held.Ports[i])
 	}
 }
 
@@ -348,7 +353,7 @@ func (c *Confinement) Close() error {
 	if c.proxy != nil {
 		c.proxy.Close()
 	}
-	return c.endpoint.close()
+	return errors.Join(c.relays.close(), c.endpoint.close())
 }
 
 // modelEndpoint returns where the run's program finds its models; nil if they are not served.

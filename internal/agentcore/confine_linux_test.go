@@ -28,6 +28,9 @@ import (
 func TestConfine(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "answer") }))
 	defer server.Close()
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	raw := "exec 3<>/dev/tcp/" + strings.Replace(strings.TrimPrefix(server.URL, "http://"), ":", "/", 1) + `; printf "GET / HTTP/1.0\r\n\r\n" >&3; cat <&3`
 	base := t.TempDir()
 	dir, err := statedir.Open(filepath.Join(base, "granted", "state"))
 	if err != nil {
@@ -110,7 +113,9 @@ func TestConfine(t *testing.T) {
 	}{
 		"its host":             {[]string{"curl", "-sS", "--noproxy", "", server.URL}, "answer", true},
 		"another":              {[]string{"curl", "-fsS", "http://other.example/"}, "403", false},
-		"past the proxy":       {[]string{"curl", "-sS", "--noproxy", "*", server.URL}, "", false},
+		"its host, unasked":    {[]string{"curl", "-sS", server.URL}, "answer", true}, // NO_PROXY has the loopback
+		"its host, by TCP":     {[]string{"bash", "-c", raw}, "answer", true},
+		"past the proxy":       {[]string{"curl", "-sS", "--noproxy", "*", other.URL}, "", false},
 		"its workspace":        {[]string{"cat", file("work")}, "work", true},
 		"what that refers to":  {[]string{"cat", file("borrowed")}, "borrowed", true},
 		"a file of the user's": {[]string{"cat", file("other")}, "Permission denied", false},

@@ -37,7 +37,7 @@ func (c *Confinement) openNetwork(ctx context.Context, granted []string) error {
 	c.endpoint.proxy = c.proxy
 	c.rules, _ = rules.With(granted)
 	c.grant(granted)
-	return nil
+	return c.openRelays()
 }
 
 // grant replaces what people have allowed the run beside its job's network. What cannot be meant is told and left out: it

@@ -17,15 +17,16 @@ type Held struct {
 	Spec     *job.Spec
 	Settings ipc.Sandbox
 
-	Workspace []string // the folder that it works in, which it may change if its job may edit
-	Borrowed  []string // what the workspace refers to and the run may read, such as git's objects
-	Own       []string // private folders and files of the run, which it may change: its home, its temporary files
-	Cache     string   // of its tenant, for toolchains; "" for none
-	Programs  []string // of the worker's configured command, which may be a program that runs another: absolute paths count
-	Tools     []string // toolchains, and the folders of the worker's program, which it may read
-	Hidden    []string // what no run sees, whatever else is granted
-	State     string   // the state directory, of which a run sees nothing but what of the above lies in it
-	Ports     []uint16 // of loopback that it may connect to
+	Workspace []string          // the folder that it works in, which it may change if its job may edit
+	Borrowed  []string          // what the workspace refers to and the run may read, such as git's objects
+	Own       []string          // private folders and files of the run, which it may change: its home, its temporary files
+	Cache     string            // of its tenant, for toolchains; "" for none
+	Programs  []string          // of the worker's configured command, which may be a program that runs another: absolute paths count
+	Tools     []string          // toolchains, and the folders of the worker's program, which it may read
+	Hidden    []string          // what no run sees, whatever else is granted
+	State     string            // the state directory, of which a run sees nothing but what of the above lies in it
+	Ports     []uint16          // of loopback that it may connect to
+	Redirect  map[uint16]uint16 // of loopback, by which others the core serves them
 }
 
 // For returns what the policy of the process that a command starts is made of. user finds variables of the user's
@@ -49,7 +50,7 @@ func (h *Held) Policy() sandbox.Policy {
 		return slices.DeleteFunc(slices.Clone(granted), func(path string) bool { return h.State != "" && belowAny(path, []string{h.State}) })
 	}
 	p := sandbox.Policy{
-		Level: h.Level, Ports: h.Ports, FullNetwork: h.Spec.HasFullNetwork(),
+		Level: h.Level, Ports: h.Ports, Redirect: h.Redirect, FullNetwork: h.Spec.HasFullNetwork(),
 		Write: slices.Concat(h.Own, stateless(narrowed(h.Settings.Write, h.Spec.Sandbox.Write))),
 		Hide:  slices.Concat(sandbox.SystemSecrets(), h.Hidden, h.Settings.Hide, h.Spec.Sandbox.Hide),
 	}

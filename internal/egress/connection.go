@@ -152,8 +152,8 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.why }
 
-// fail answers a request that has no answer yet, and notes why.
-func (c *connection) fail(w http.ResponseWriter, err error) {
+// because returns why there is no connection, and notes it.
+func (c *connection) because(err error) *refusal {
 	var r *refusal
 	if !errors.As(err, &r) {
 		if cause := context.Cause(c.ctx); isBound(cause) {
@@ -168,6 +168,12 @@ func (c *connection) fail(w http.ResponseWriter, err error) {
 		}
 	}
 	c.record.Reason, c.record.Allow = r.why, r.allow
+	return r
+}
+
+// fail answers a request that has no answer yet, and notes why.
+func (c *connection) fail(w http.ResponseWriter, err error) {
+	r := c.because(err)
 	text := r.why
 	if c.target.name != "" {
 		text = c.target.String() + ": " + text

@@ -175,12 +175,7 @@ func (p *Proxy) begin(r *http.Request) (*connection, error) {
 	if c.target, errTarget = requestTarget(r); errTarget == nil {
 		c.record.Host, c.record.Port = c.target.name, c.target.port
 	}
-	// Bounds of time are of the whole connection, asking and dialling included.
-	ctx, cancelTime := context.WithTimeoutCause(r.Context(), p.config.Lifetime, errLifetime)
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
-	stop := context.AfterFunc(p.ctx, func() { c.cancel(context.Cause(p.ctx)) })
-	c.release = func() { stop(); c.cancel(nil); cancelTime() }
-
+	p.bound(r.Context(), c)
 	if err := p.authorize(r); err != nil {
 		c.unrecorded = true
 		if err.status == http.StatusForbidden {
@@ -188,23 +183,39 @@ func (p *Proxy) begin(r *http.Request) (*connection, error) {
 		}
 		return c, err
 	}
+	if err := p.count(c); err != nil {
+		return c, err
+	}
+	if errTarget != nil {
+		return c, &refusal{status: http.StatusBadRequest, why: errTarget.Error()}
+	}
+	return c, nil
+}
+
+// bound gives a connection its bounds of time, which are of the whole, asking and dialling included.
+func (p *Proxy) bound(ctx context.Context, c *connection) {
+	ctx, cancelTime := context.WithTimeoutCause(ctx, p.config.Lifetime, errLifetime)
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.ctx, func() { c.cancel(context.Cause(p.ctx)) })
+	c.release = func() { stop(); c.cancel(nil); cancelTime() }
+}
+
+// count adds a connection to the open ones. The error is a *refusal.
+func (p *Proxy) count(c *connection) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
 		c.unrecorded = true
-		return c, &refusal{status: http.StatusServiceUnavailable, why: errClosed.Error()}
+		return &refusal{status: http.StatusServiceUnavailable, why: errClosed.Error()}
 	case p.open >= p.config.MaxConnections:
-		return c, &refusal{status: http.StatusServiceUnavailable,
+		return &refusal{status: http.StatusServiceUnavailable,
 			why: fmt.Sprintf("%d connections are open, which is as many as a run may have; close some and try again", p.open)}
 	}
 	p.open++
 	p.wg.Add(1)
 	c.counted = true
-	if errTarget != nil {
-		return c, &refusal{status: http.StatusBadRequest, why: errTarget.Error()}
-	}
-	return c, nil
+	return nil
 }
 
 // authorize checks the key. A client that sent none is told to send it, as some do only then.

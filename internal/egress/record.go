@@ -13,6 +13,7 @@ type Protocol string
 const (
 	Connect Protocol = "connect" // a tunnel
 	HTTP    Protocol = "http"    // a plain request
+	Direct  Protocol = "direct"  // none of the two; see Proxy.Forward
 )
 
 // Record tells of one connection, or of those beyond Config.MaxRecords together.

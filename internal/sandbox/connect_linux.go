@@ -41,6 +41,8 @@ func (n *notifier) connect(q notification) {
 	case !ok:
 		n.refuse(q, Denial{Call: "connect", Detail: "an address of family " + familyName(uint64(family))})
 		return
+	case n.redirected(addr) != 0: // the port stands at the same place for both families
+		binary.BigEndian.PutUint16(raw[2:], n.redirected(addr))
 	case !n.permits(q, addr):
 		n.refuse(q, Denial{Call: "connect", Detail: addr.String()})
 		return
@@ -165,6 +167,14 @@ func boundTo(fd int) (netip.AddrPort, bool) {
 		return netip.AddrPortFrom(netip.AddrFrom16(name.Addr), uint16(name.Port)), true
 	}
 	return netip.AddrPort{}, false
+}
+
+// redirected returns the port that an address is led to, 0 for none.
+func (n *notifier) redirected(addr netip.AddrPort) uint16 {
+	if addr.Addr() != netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
+		return 0
+	}
+	return n.redirect[addr.Port()]
 }
 
 // permits says whether the run may connect to this address.

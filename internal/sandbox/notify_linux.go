@@ -46,6 +46,7 @@ const (
 type notifier struct {
 	rules    []rule
 	ports    []uint16
+	redirect map[uint16]uint16
 	denied   func(Denial)
 	watch    *watcher // not nil: all calls are made as they would be, see look
 	listener *os.File
@@ -77,7 +78,7 @@ func notify(p *Policy, rules []rule, listener int, watch *watcher) (*notifier, e
 		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(listener))
 	}
 	n := &notifier{
-		rules: rules, ports: p.Ports, denied: p.Denied, watch: watch,
+		rules: rules, ports: p.Ports, redirect: p.Redirect, denied: p.Denied, watch: watch,
 		listener: os.NewFile(uintptr(listener), "seccomp listener"),
 		level:    p.Level, full: p.FullNetwork, write: p.realWrites(),
 		served: make(map[serving]bool), servedUnix: make(map[uint32]bool), done: make(chan struct{}),

@@ -49,6 +49,10 @@ type Policy struct {
 	// Ports are such as that of the run's endpoint. At level Strict they are 1024 or more: see Start.Listeners.
 	Ports []uint16
 
+	// Redirect leads connections to ports of 127.0.0.1 to others of it, which serve the run in their place. It is for level
+	// Standard with a notifier.
+	Redirect map[uint16]uint16
+
 	// NoNotifier is for a host whose kernel cannot ask about a run's calls (see Host.Notify): Landlock alone then holds
 	// connections, to Ports at every address, and nothing is told of what is refused.
 	NoNotifier bool
