@@ -36,9 +36,11 @@ func TestSandboxIsExamined(t *testing.T) {
 		note   string
 		listed bool // what is not held
 	}{
-		"nothing is there":         {host: sandbox.Host{Standard: lacks, Bubblewrap: lacks}, status: "ok", note: "all that its user may: darwin/arm64 has no sandbox"},
+		"nothing is there":         {host: sandbox.Host{Standard: lacks, Bubblewrap: lacks}, status: "error", note: "no more than level none; darwin/arm64 has no sandbox; to let runs do all that their user may: `scheduler doctor --fix`"},
+		"none is allowed":          {level: job.SandboxNone, host: sandbox.Host{Standard: lacks, Bubblewrap: lacks}, status: "ok", note: "all that its user may: darwin/arm64 has no sandbox"},
 		"asked for, and not there": {level: job.SandboxStandard, host: sandbox.Host{Standard: lacks, Bubblewrap: lacks}, status: "error", note: "no more than none; darwin/arm64"},
-		"not asked for":            {host: sandbox.Host{ABI: 6, Bubblewrap: bwrap}, status: "warning", note: "set sandbox.level; this host has standard"},
+		"not asked for":            {host: sandbox.Host{ABI: 6, Bubblewrap: bwrap}, status: "ok", listed: true},
+		"less is asked for":        {level: job.SandboxNone, host: sandbox.Host{ABI: 6, Bubblewrap: bwrap}, status: "warning", note: "since sandbox.level is none; this host has standard"},
 		"standard":                 {level: job.SandboxStandard, host: sandbox.Host{ABI: 6, Bubblewrap: bwrap}, status: "ok", listed: true},
 		"strict, and not there":    {level: job.SandboxStrict, host: sandbox.Host{ABI: 6, Bubblewrap: bwrap}, status: "error", note: "no more than standard; bubblewrap is not installed: sudo dnf"},
 		"strict":                   {level: job.SandboxStrict, host: sandbox.Host{ABI: 6, Bwrap: "/usr/bin/bwrap"}, status: "ok", listed: true},

@@ -29,7 +29,7 @@ func examineSandbox(cfg *config.Config, host sandbox.Host) []finding {
 		held.Note = fmt.Sprintf("no run starts: the configuration asks for level %s, and this host has no more than %s; %v", level, best, why)
 	case why != nil:
 		held.Status, held.Required = "error", true
-		held.Note = fmt.Sprintf("no run starts: this host has no more than level %s; %v; to let runs do all that their user may: set sandbox.level to none in the configuration", best, why)
+		held.Note = fmt.Sprintf("no run starts: this host has no more than level %s; %v; to let runs do all that their user may: `scheduler doctor --fix` asks, or set sandbox.level to none in the configuration", best, why)
 	case level == job.SandboxNone && best != sandbox.None:
 		held.Status, held.Note = "warning", fmt.Sprintf("a run may do all that its user may, since sandbox.level is none; this host has %s", best)
 	case level == job.SandboxNone:

@@ -169,9 +169,9 @@ func (j jobs) retry(ctx context.Context, e *queue.Entry) (api.JobDetail, error) 
 		err = queue.Refuse("job %s belongs to a workflow; submit the workflow again", e.Spec.Name)
 	default:
 		again := afresh(e.Spec, at)
-		granted, err := j.sched.Grants.Networks(ctx, e)
-		if err != nil {
-			return api.JobDetail{}, err
+		granted, failed := j.sched.Grants.Networks(ctx, e)
+		if failed != nil {
+			return api.JobDetail{}, failed
 		}
 		again.Widen(granted)
 		var b queue.Batch
