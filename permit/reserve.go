@@ -91,8 +91,8 @@ type Reservation struct {
 }
 
 // Reserve waits until the run may begin a request to a model: until the rates of the model let it, and then until it can
-// reserve its worst case in all budgets that count the run: what it was granted of its job's limits, and the cost windows of its tenant and of all. A budget answers those
-// who want it in the order in which they came:
+// reserve its worst case in all budgets that count the run: what it was granted of its job's limits, and the cost windows
+// of its tenant and of all. A budget answers those who want it in the order in which they came:
 //
 //	spent ≥ limit                                 it is refused
 //	limit < spent + estimate + least output       it is refused

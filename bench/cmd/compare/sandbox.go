@@ -54,7 +54,7 @@ func startCase(ctx context.Context, b *bench) (_ []row, err error) {
 	}
 	sides := []side{h.at(sandbox.None), h.at(sandbox.Standard), h.at(sandbox.Strict), func(ctx context.Context) (float64, error) {
 		args := bareBwrap(can.Bwrap)
-		return median(func() error { return host.Run(ctx, exec.CommandContext(ctx, args[0], args[1:]...)) })
+		return median(starts, timed(func() error { return host.Run(ctx, exec.CommandContext(ctx, args[0], args[1:]...)) }))
 	}}
 	missing := []error{nil, can.Standard, can.Bubblewrap, can.Bubblewrap}
 	var has []side
@@ -101,7 +101,7 @@ type heldStarts struct {
 // at returns the side of a level.
 func (h *heldStarts) at(level sandbox.Level) side {
 	return func(ctx context.Context) (float64, error) {
-		return median(func() error { return h.one(ctx, level) })
+		return median(starts, timed(func() error { return h.one(ctx, level) }))
 	}
 }
 
@@ -119,7 +119,7 @@ func (h *heldStarts) one(ctx context.Context, level sandbox.Level) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
-	if err := held.MakeFolders(); err != nil {
+	if err := held.MakeFolders(spec.Env); err != nil {
 		return err
 	}
 	start, err := held.Policy(&worker.Command{Path: spec.Path}).Prepare(spec.Path, nil)
@@ -135,15 +135,23 @@ func (h *heldStarts) run(ctx context.Context, spec proc.Spec, started ...func(*p
 	return errors.Join(err, left)
 }
 
-// median does something many times, one after the other, and returns its median in seconds.
-func median(do func() error) (float64, error) {
-	var took sample
-	for range starts {
-		began := time.Now()
-		if err := do(); err != nil {
+// median does something many times, one after the other, and returns the median of what it says that it took, in seconds.
+func median(times int, do func() (time.Duration, error)) (float64, error) {
+	var all sample
+	for range times {
+		took, err := do()
+		if err != nil {
 			return 0, err
 		}
-		took = append(took, time.Since(began).Seconds())
+		all = append(all, took.Seconds())
 	}
-	return took.median(), nil
+	return all.median(), nil
+}
+
+func timed(do func() error) func() (time.Duration, error) {
+	return func() (time.Duration, error) {
+		began := time.Now()
+		err := do()
+		return time.Since(began), err
+	}
 }
