@@ -16,6 +16,8 @@ type Sandbox struct {
 	ReportNoNewPrivileges bool `json:"report_no_new_privileges,omitempty"`
 	// LoginVisible lets runs see the login of their worker's program where no gateway can stand for it.
 	LoginVisible bool `json:"login_visible,omitempty"`
+	// Audit has what files runs are refused at level standard logged by the kernel's audit, and told.
+	Audit bool `json:"audit,omitempty"`
 }
 
 // Secret is where the core finds a secret, in exactly one of File, Command and Env, when a run is granted it.

@@ -43,6 +43,7 @@ type Confining struct {
 	User func(name string) string // variables of the user's environment
 
 	Credentials Credentials        // nil serves no repositories
+	Audit       *sandbox.AuditLog  // hears of files that runs are refused, if Settings.Audit says so; may be nil
 	Emit        func(job.Event)    // is told what the run was refused, and whom it has connected to
 	Stop        func(*worker.Stop) // is called for a run that tries what no honest program does
 
@@ -60,6 +61,7 @@ type Confinement struct {
 	user    func(name string) string
 	emit    func(job.Event)
 	seen    *denials
+	audit   *sandbox.AuditedRun // nil: nothing is told of files
 
 	keys     []redact.Value
 	address  string // of the endpoint, HOST:PORT as the run sees it
@@ -152,6 +154,10 @@ func Confine(ctx context.Context, of Confining) (*Confinement, error) {
 	if c.held, err = of.Held(level); err != nil {
 		return nil, err
 	}
+	c.host.Audit = sandbox.ErrAuditOff
+	if of.Settings.Audit && of.Audit != nil && level == sandbox.Standard {
+		c.audit, c.host.Audit = of.Audit.Follow(c.seen.audited)
+	}
 	if c.folders.Cache, err = of.Dir.MakeCache(of.tenant()); err != nil {
 		return nil, err
 	}
@@ -173,7 +179,7 @@ func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir st
 	c, err := Confine(ctx, Confining{
 		Spec: &e.submit.Spec, Settings: e.settings.Sandbox, Host: e.session.can, Dir: e.session.dir, Job: e.submit.Job, Worker: e.submit.Choice.Worker,
 		Programs: e.settings.Workers[e.submit.Choice.Worker].Command, Workspace: folder, Borrowed: borrowed, Temp: e.temp, Scratch: filepath.Join(dir, "scratch"),
-		User: e.userVariable, Credentials: e.session.credentials, Emit: e.emit, Stop: e.stop,
+		User: e.userVariable, Credentials: e.session.credentials, Audit: &e.session.audit, Emit: e.emit, Stop: e.stop,
 		Granted: granted,
 		more:    func(c *Confinement) error { return c.openModels(e, adapter) },
 		seeds:   &goSeeds{program: e.core.cfg.Self, run: e.session.host.Run, dir: e.session.dir.Caches()}, environ: worker.BaseEnv(e.core.cfg.Environ),
@@ -237,6 +243,7 @@ func (c *Confinement) Policy(cmd *worker.Command) *sandbox.Policy {
 	held := c.held.For(cmd, c.user)
 	p := held.Policy()
 	p.Temp, p.Host, p.NoNotifier, p.Denied = c.folders.Temp, &c.host, c.host.Notify != nil, c.seen.sandbox
+	p.Audit = c.audit
 	return &p
 }
 
@@ -350,6 +357,7 @@ func (c *Confinement) Close() error {
 		return nil
 	}
 	c.models.close()
+	c.audit.Close()
 	if c.proxy != nil {
 		c.proxy.Close()
 	}

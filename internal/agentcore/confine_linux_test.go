@@ -2,7 +2,6 @@ package agentcore_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/agentsched/agentsched/internal/agentcore"
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/ipc"
@@ -49,13 +49,15 @@ func TestConfine(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var told []job.Event
+	var audit sandbox.AuditLog
+	defer audit.Close()
 	of := agentcore.Confining{
 		Spec: &job.Spec{
 			Sandbox: job.Sandbox{Level: job.SandboxStandard}, Capabilities: []job.Capability{job.CanRead, job.CanRunCommands},
 			Network: []string{strings.TrimPrefix(server.URL, "http://")},
 		},
-		Settings: ipc.Sandbox{Write: []string{filepath.Join(base, "granted"), dir.Key()}},
-		Host:     sandbox.Probe(t.Context()), Dir: dir, Job: "01a1fcce-0000-7000-8000-000000000000", Worker: "shell",
+		Settings: ipc.Sandbox{Write: []string{filepath.Join(base, "granted"), dir.Key()}, Audit: true}, Audit: &audit,
+		Host: sandbox.Probe(t.Context()), Dir: dir, Job: "01a1fcce-0000-7000-8000-000000000000", Worker: "shell",
 		Programs:  []string{"sh", "file", filepath.Join(base, "agent", "file")},
 		Workspace: []string{filepath.Join(base, "work")}, Borrowed: []string{filepath.Join(base, "borrowed")},
 		Temp: filepath.Join(base, "temp"), Scratch: filepath.Join(base, "scratch"), User: os.Getenv,
@@ -141,6 +143,9 @@ func TestConfine(t *testing.T) {
 		func(e *job.Event) bool {
 			return strings.HasPrefix(e.Text, "refused by the sandbox: connect 127.0.0.1:")
 		},
+		func(e *job.Event) bool { // where the host's audit is on
+			return of.Host.Audit != nil || e.Text == "refused by the sandbox: read "+file("other")
+		},
 	} {
 		if !slices.ContainsFunc(told, func(e job.Event) bool { return want(&e) }) {
 			t.Errorf("not told: %+v", told)
@@ -163,7 +168,7 @@ func runHeld(t *testing.T, held *agentcore.Confinement, policy *sandbox.Policy, 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := start.Started(context.Background()); err != nil {
+	if _, err := start.Apply(proc.Spec{}).Enter(cmd.Process.Pid); err != nil {
 		t.Error(err)
 	}
 	held.Started(start)

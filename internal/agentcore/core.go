@@ -102,6 +102,7 @@ type session struct {
 	workspaces *workspace.Manager
 	temps      *statedir.Temps
 	can        sandbox.Host // what this host can do to hold runs
+	audit      sandbox.AuditLog
 	started    time.Time
 }
 
@@ -282,5 +283,5 @@ func (c *Core) closeHost() error {
 	if c.session == nil {
 		return nil
 	}
-	return errors.Join(c.session.host.Close(), c.session.temps.Close())
+	return errors.Join(c.session.host.Close(), c.session.audit.Close(), c.session.temps.Close())
 }

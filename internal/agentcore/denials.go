@@ -12,6 +12,7 @@ import (
 // Bounds of what is told of the things that a run was refused.
 const (
 	maxDenials = 50 // different ones that are told of a run
+	maxAudited = 25 // of them, those that only the audit log tells of: honest programs try many files
 	maxHostile = 5  // of kinds that no honest program tries, before the run is stopped
 )
 
@@ -22,6 +23,7 @@ type denials struct {
 
 	mu      sync.Mutex // guards what follows
 	seen    map[string]bool
+	files   int // of the audit log
 	total   int
 	hostile int
 }
@@ -32,6 +34,22 @@ func newDenials(emit func(job.Event), stop func(*worker.Stop)) *denials {
 
 // sandbox tells of a call that the sandbox has refused.
 func (d *denials) sandbox(x sandbox.Denial) { d.add(x.String(), x.Hostile) }
+
+// audited tells of what the kernel's audit log has, such as the refusal of a file. Honest programs try them, so none stops the run.
+func (d *denials) audited(x sandbox.Denial) {
+	d.mu.Lock()
+	d.files++
+	n := d.files
+	d.mu.Unlock()
+	switch {
+	case n <= maxAudited:
+		d.add(x.String(), false)
+	case n == maxAudited+1:
+		d.add(fmt.Sprintf("more than %d different files; the rest is not told", maxAudited), false)
+	default:
+		d.refused(1)
+	}
+}
 
 // add tells what the run was refused. hostile says that no honest program tries it.
 func (d *denials) add(what string, hostile bool) {

@@ -16,6 +16,9 @@ import (
 // examineSandbox tells how runs are held whose job does not ask for more, and which levels this host has. The levels are
 // required by nobody but the configuration.
 func examineSandbox(cfg *config.Config, host sandbox.Host) []finding {
+	if !cfg.Sandbox.Audit {
+		host.Audit = sandbox.ErrAuditOff
+	}
 	level, least := cfg.Sandbox.Levels()
 	best, _ := host.Best()
 	if level == job.SandboxStrongest {
@@ -52,14 +55,19 @@ func examineSandbox(cfg *config.Config, host sandbox.Host) []finding {
 	if runtime.GOOS != "linux" {
 		return findings
 	}
-	notify := finding{What: "seccomp notification", Status: "ok"}
-	if host.Notify != nil {
-		notify.Status = "missing"
-		if notify.Note, notify.Mend = problemOf(host.Notify); notify.Mend != "" {
-			notify.Note += "; to have it: " + notify.Mend
+	return append(findings, examineTelling("seccomp notification", host.Notify), examineTelling("audit of files", host.Audit))
+}
+
+// examineTelling says whether the host tells of what runs are refused, else why not. Nobody requires it.
+func examineTelling(what string, err error) finding {
+	f := finding{What: what, Status: "ok"}
+	if err != nil {
+		f.Status = "missing"
+		if f.Note, f.Mend = problemOf(err); f.Mend != "" {
+			f.Note += "; to have it: " + f.Mend
 		}
 	}
-	return append(findings, notify)
+	return f
 }
 
 // levelPrefix begins the name of a level among the findings.

@@ -166,6 +166,9 @@ func (c *confinedJob) grants(host sandbox.Host) (*grants, error) {
 	if err != nil {
 		return nil, usage(err, hintOf(err)...)
 	}
+	if !c.of.Settings.Audit {
+		host.Audit = sandbox.ErrAuditOff
+	}
 	spec := *c.of.Spec
 	spec.Widen(c.of.Granted)
 	g := &grants{

@@ -152,6 +152,9 @@ func (c *confinedJob) exec(ctx context.Context, con *console, command []string) 
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	var audit sandbox.AuditLog
+	defer func() { err = errors.Join(err, failure(audit.Close())) }()
+	of.Audit = &audit
 	of.Emit, of.Stop = con.tellRefused(), func(s *worker.Stop) { cancel(s) }
 	held, err := agentcore.Confine(ctx, of)
 	if err != nil {

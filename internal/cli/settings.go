@@ -100,7 +100,7 @@ func limits(cfg *config.Config, folders *workspace.Resolver) ipc.Limits {
 func sandboxSettings(s config.Sandbox, enforces bool) ipc.Sandbox {
 	level, least := s.Levels()
 	settings := ipc.Sandbox{
-		Level: level, Least: least, Read: s.Read, Write: s.Write, Hide: s.Hide, LoginVisible: s.Login == config.LoginVisible,
+		Level: level, Least: least, Read: s.Read, Write: s.Write, Hide: s.Hide, LoginVisible: s.Login == config.LoginVisible, Audit: s.Audit,
 		Report: s.Reports(enforces), ReportNoNewPrivileges: s.Mode == config.SandboxReport,
 	}
 	if settings.Report && level == job.SandboxStrongest {

@@ -34,6 +34,9 @@ type Sandbox struct {
 	// or the login. `visible`: the run has it, for a program whose models the core cannot ask; what such a run spends is
 	// known from its program alone.
 	Login Login `json:"login,omitempty" words:"hidden visible" otherwise:"hidden"`
+	// Whether the files that runs are refused at level `standard` are told in their logs. The kernel then writes each to the
+	// host's audit log, which a run can flood: [security.md](security.md#what-a-run-is-refused).
+	Audit bool `json:"audit,omitempty"`
 }
 
 // SandboxMode is whether runs are held.

@@ -64,18 +64,23 @@ type Policy struct {
 	// Broad are folders that hold too much to be granted at once, such as a home: a report names what lies in them.
 	Broad []string
 
+	// Audit, if not nil, is told at level Standard what Landlock refuses to the run: files, and processes that it may not
+	// signal or look into. It is for programs that are started by Start.Apply.
+	Audit *AuditedRun
+
 	// Denied, if not nil, is told what the run was refused, as far as that can be seen: calls and connections, not files.
 	// It is called by one goroutine at a time, until Start.Close returns, and must not wait.
 	Denied func(Denial)
 }
 
-// Denial is a call that a run was refused.
+// Denial is what a run was refused.
 type Denial struct {
 	Call   string // such as "connect"
 	Detail string // such as "192.0.2.1:443"; may be ""
 
-	// Of a report: Call is also DeniedRead or DeniedWrite, and Detail the file or the folder that would have to be granted.
-	// Hidden says that no grant would help, Broad that the folder holds too much else.
+	// Of the audit log and of a report: Call is also DeniedRead or DeniedWrite, and Detail the file; in a report, the file or
+	// the folder that would have to be granted. Hidden then says that no grant would help, Broad that the folder holds too
+	// much else.
 	Hidden, Broad bool
 
 	// Hostile says that no honest program of a run makes this call. Others, such as a Unix socket to a name server, are
@@ -83,7 +88,7 @@ type Denial struct {
 	Hostile bool
 }
 
-// What a report calls the denial of files.
+// What the denial of files is called.
 const (
 	DeniedRead  = "read"
 	DeniedWrite = "write"

@@ -20,6 +20,7 @@ type Host struct {
 	Namespaces    error // a user namespace with others in it was made
 	Bubblewrap    error // bubblewrap has started a program in all namespaces that level Strict uses
 	SignalsScoped bool  // a run's signals reach its own processes only
+	Audit         error // what Landlock refuses can be heard of in the kernel's audit log; see AuditLog
 }
 
 // Probe tries what this host can do. It starts programs that end at once, so it comes before the process has a proc.Host.
@@ -27,6 +28,9 @@ func Probe(ctx context.Context) Host { return probe(ctx) }
 
 // ProbeStandard tries as Probe does, and no more than level Standard: nil if the host has it, else why not.
 func ProbeStandard(ctx context.Context) error { return probeStandard(ctx).Standard }
+
+// ErrAuditOff is Host.Audit where nobody has asked for what the audit log says.
+var ErrAuditOff error = &Problem{What: "sandbox.audit is not set"}
 
 // Problem is why a host does not have something, and what to do about it.
 type Problem struct {
@@ -83,7 +87,7 @@ func (h Host) NotHeld(level Level) []string {
 		if h.Notify != nil {
 			list = append(list, "Nothing is told of calls that a run is refused: "+h.Notify.Error()+".")
 		}
-		return list
+		return append(list, "Nothing is told of files that a run does not find or may not change: the kernel does not log that.")
 	}
 	list := []string{
 		"A run sees which files and folders there are, their sizes, owners and times, and when they change, where its user may; it cannot open them.",
@@ -105,6 +109,9 @@ func (h Host) NotHeld(level Level) []string {
 		list = append(list,
 			"A run may connect to its ports at every address, and what it serves takes connections from everywhere; it cannot connect to that itself: "+h.Notify.Error()+".",
 			"Nothing is told of calls that a run is refused: "+h.Notify.Error()+".")
+	}
+	if h.Audit != nil {
+		list = append(list, "Nothing is told of files that a run is refused: "+h.Audit.Error()+".")
 	}
 	if h.ABI > 0 && h.ABI < 3 {
 		list = append(list, "A run may empty its user's files by truncate(2): the kernel is older than Linux 6.2.")

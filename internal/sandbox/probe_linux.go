@@ -33,6 +33,7 @@ func probeStandard(ctx context.Context) Host {
 	abi, err := landlockABI()
 	h.ABI, h.Landlock = abi, landlockProblem(err)
 	h.SignalsScoped = abi >= 6
+	h.Audit = auditProblem()
 	if !notifications() {
 		h.Notify = &Problem{What: "the kernel cannot ask about calls and hand out a run's sockets", Mend: "update it to Linux 5.9 or newer"}
 	}

@@ -104,9 +104,9 @@ func probeUnder(t *testing.T, refuse []rule, listener bool) told {
 
 // TestNotHeld: each level says what it leaves open, as this host has it.
 func TestNotHeld(t *testing.T) {
-	older := Host{ABI: 1, Notify: &Problem{What: "no notifications", Mend: "update"}}
+	older := Host{ABI: 1, Notify: &Problem{What: "no notifications", Mend: "update"}, Audit: &Problem{What: "no audit"}}
 	newer := Host{ABI: 7, SignalsScoped: true}
-	for _, want := range []string{"signals", "truncate(2)", "ioctl(2)", "at every address"} {
+	for _, want := range []string{"signals", "truncate(2)", "ioctl(2)", "at every address", "told of files that a run is refused: no audit."} {
 		in := func(h Host) bool {
 			return slices.ContainsFunc(h.NotHeld(Standard), func(s string) bool { return strings.Contains(s, want) })
 		}

@@ -90,7 +90,7 @@ func startRunWith(t testing.TB, p *Policy, extra []*os.File, change func(*exec.C
 	})
 	t.Cleanup(r.end)
 	testrun.AfterFunc(t, func() { _ = r.cmd.Process.Kill() }) // so that no answer is waited for without end
-	if err := r.start.Started(t.Context()); err != nil {
+	if _, err := r.start.enter(t.Context(), r.cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -50,8 +50,25 @@ func probe(ctx context.Context) Host { return probeStandard(ctx) }
 
 func probeStandard(context.Context) Host {
 	problem := &Problem{What: runtime.GOOS + "/" + runtime.GOARCH + " has no sandbox: only Linux on amd64 and arm64 has one"}
-	return Host{System: runtime.GOOS + "/" + runtime.GOARCH, Landlock: problem, Notify: problem, Standard: problem, Namespaces: problem, Bubblewrap: problem}
+	return Host{System: runtime.GOOS + "/" + runtime.GOARCH, Landlock: problem, Notify: problem, Standard: problem, Audit: problem, Namespaces: problem, Bubblewrap: problem}
 }
+
+// AuditLog hears in the kernel's audit log what runs are refused.
+type AuditLog struct{}
+
+// Follow fails: there is no such log.
+func (*AuditLog) Follow(func(Denial)) (*AuditedRun, error) {
+	return nil, fmt.Errorf("%s has no audit log of Landlock: %w", runtime.GOOS, errors.ErrUnsupported)
+}
+
+// Close does nothing.
+func (*AuditLog) Close() error { return nil }
+
+// AuditedRun is none.
+type AuditedRun struct{}
+
+// Close does nothing.
+func (*AuditedRun) Close() {}
 
 func canReport() error {
 	return fmt.Errorf("%s has no way to watch a run: %w", runtime.GOOS, errors.ErrUnsupported)

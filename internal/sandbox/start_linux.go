@@ -24,7 +24,8 @@ type start struct {
 	report   *os.File   // our end of the report pipe
 	socket   *os.File   // our end of the pair by which the stub hands out the listener; nil without one
 	theirs   []*os.File // what the process has by now, or never will
-	notified bool       // a notifier is to be told of calls
+	prepared time.Time
+	notified bool // a notifier is to be told of calls
 	notifier *notifier
 	watch    *watcher // of a report, or nil
 	strict   *strict  // what only level Strict has, or nil
@@ -44,7 +45,7 @@ func (p *Policy) Prepare(path string, extra []*os.File) (*Start, error) {
 	if p.Level == None {
 		return &Start{Path: path, Extra: extra}, nil
 	}
-	s := &Start{Extra: slices.Clone(extra), system: start{program: path, policy: p}}
+	s := &Start{Extra: slices.Clone(extra), system: start{program: path, policy: p, prepared: time.Now()}}
 	prepare := s.system.prepare
 	switch {
 	case p.Report:
@@ -90,7 +91,7 @@ func (s *start) prepare(to *Start) error {
 
 	s.image = new(image)
 	s.image.confine(first)
-	s.image.call("enter the Landlock domain", required, unix.SYS_LANDLOCK_RESTRICT_SELF, uint64(ruleset), 0)
+	s.image.call("enter the Landlock domain", required, unix.SYS_LANDLOCK_RESTRICT_SELF, uint64(ruleset), restrictFlags(abi, s.policy.Audit != nil))
 	s.rules = s.policy.rules()
 	if err := s.image.install(s.rules, socket); err != nil {
 		return err

@@ -223,6 +223,9 @@ func (st *strict) close() error {
 func (s *Start) enter(ctx context.Context, leader int) (proc.Inner, error) {
 	st := s.system.strict
 	if st == nil {
+		if p := s.system.policy; p != nil && p.Audit != nil {
+			p.Audit.claim(leader, s.system.prepared)
+		}
 		return nil, s.Started(ctx)
 	}
 	s.system.closeTheirs()
