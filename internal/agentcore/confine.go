@@ -44,6 +44,7 @@ type Confining struct {
 
 	Credentials Credentials        // nil serves no repositories
 	Audit       *sandbox.AuditLog  // hears of files that runs are refused, if Settings.Audit says so; may be nil
+	NewMark     func() uint64      // of the host that starts the processes (proc.Host.NewMark); may be nil
 	Emit        func(job.Event)    // is told what the run was refused, and whom it has connected to
 	Stop        func(*worker.Stop) // is called for a run that tries what no honest program does
 
@@ -61,6 +62,7 @@ type Confinement struct {
 	user    func(name string) string
 	emit    func(job.Event)
 	seen    *denials
+	newMark func() uint64
 	audit   *sandbox.AuditedRun // nil: nothing is told of files
 
 	keys     []redact.Value
@@ -148,7 +150,7 @@ func Confine(ctx context.Context, of Confining) (*Confinement, error) {
 		return nil, err
 	}
 	c := &Confinement{
-		host: of.Host, user: of.User, emit: of.Emit, seen: newDenials(of.Emit, of.Stop),
+		host: of.Host, user: of.User, emit: of.Emit, seen: newDenials(of.Emit, of.Stop), newMark: of.NewMark,
 		folders: ConfinedFolders{Home: filepath.Join(of.home(), "user"), Temp: of.Temp},
 	}
 	if c.held, err = of.Held(level); err != nil {
@@ -180,9 +182,9 @@ func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir st
 		Spec: &e.submit.Spec, Settings: e.settings.Sandbox, Host: e.session.can, Dir: e.session.dir, Job: e.submit.Job, Worker: e.submit.Choice.Worker,
 		Programs: e.settings.Workers[e.submit.Choice.Worker].Command, Workspace: folder, Borrowed: borrowed, Temp: e.temp, Scratch: filepath.Join(dir, "scratch"),
 		User: e.userVariable, Credentials: e.session.credentials, Audit: &e.session.audit, Emit: e.emit, Stop: e.stop,
-		Granted: granted,
-		more:    func(c *Confinement) error { return c.openModels(e, adapter) },
-		seeds:   &goSeeds{program: e.core.cfg.Self, run: e.session.host.Run, dir: e.session.dir.Caches()}, environ: worker.BaseEnv(e.core.cfg.Environ),
+		Granted: granted, NewMark: e.session.host.NewMark,
+		more:  func(c *Confinement) error { return c.openModels(e, adapter) },
+		seeds: &goSeeds{program: e.core.cfg.Self, run: e.session.host.Run, dir: e.session.dir.Caches()}, environ: worker.BaseEnv(e.core.cfg.Environ),
 	})
 	if c == nil {
 		return nil, err
@@ -242,6 +244,9 @@ func (c *Confinement) serve(ctx context.Context, of *Confining) error {
 func (c *Confinement) Policy(cmd *worker.Command) *sandbox.Policy {
 	held := c.held.For(cmd, c.user)
 	p := held.Policy()
+	if c.newMark != nil {
+		p.Mark = c.newMark()
+	}
 	p.Temp, p.Host, p.NoNotifier, p.Denied = c.folders.Temp, &c.host, c.host.Notify != nil, c.seen.sandbox
 	p.Audit = c.audit
 	return &p

@@ -120,6 +120,7 @@ const (
 	endBefore       = "scheduler cancel $(scheduler ls --all --status pending,running --json | jq -r '.jobs[].id'); true"
 	completedBefore = "scheduler submit --wait ../jobs.yaml"
 	askedBefore     = "scheduler submit ../supervised.yaml && await 'scheduler show fix-login' waiting_approval"
+	allowedBefore   = completedBefore + " && scheduler allow fix-login --tenant registry.example.com && scheduler allow fix-login npm"
 	deadBefore      = "! scheduler submit --wait ../broken.yaml"
 	pipelineFile    = "examples/web-testing/pipeline.yaml"
 )
@@ -130,10 +131,11 @@ var beforeExample = map[string]string{
 	"approvals": askedBefore, "approvals ls": askedBefore, "approvals show": askedBefore, "approve": askedBefore, "reject": askedBefore,
 	"apply": completedBefore + " && git checkout -q . && rm -rf ../other-clone && git clone -q . ../other-clone", "diff": completedBefore, "clean": completedBefore,
 	"scheduler clean --cache": "for j in $(scheduler ls --all --status pending,running --json | jq -r '.jobs[].id'); do scheduler cancel $j; scheduler wait $j; done; true",
-	"audit verify":            "cat $STATE/audit/*.jsonl > all && head -n 3 all > audit-000001.jsonl && tail -n +4 all > audit-000002.jsonl",
-	"cancel":                  "scheduler submit ../slow.yaml",
-	"checkpoint":              "touch ../field/stay && scheduler submit ../long.yaml && await 'scheduler replay crawl' ^fetch",
-	"dlq":                     deadBefore, "dlq ls": deadBefore, "dlq show": deadBefore, "dlq requeue": deadBefore, "dlq drop": deadBefore,
+	"allow":                   completedBefore, "grants": allowedBefore, "grants ls": allowedBefore, "grants revoke": allowedBefore,
+	"audit verify": "cat $STATE/audit/*.jsonl > all && head -n 3 all > audit-000001.jsonl && tail -n +4 all > audit-000002.jsonl",
+	"cancel":       "scheduler submit ../slow.yaml",
+	"checkpoint":   "touch ../field/stay && scheduler submit ../long.yaml && await 'scheduler replay crawl' ^fetch",
+	"dlq":          deadBefore, "dlq ls": deadBefore, "dlq show": deadBefore, "dlq requeue": deadBefore, "dlq drop": deadBefore,
 	"dlq edit": deadBefore,
 	"evaluate": completedBefore, "show": completedBefore, "logs": completedBefore, "retry": completedBefore, "wait": completedBefore + " && git checkout -q .",
 	"grant show": "scheduler grant website --credits 100",

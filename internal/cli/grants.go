@@ -27,7 +27,7 @@ A run that is under way has it from its next connection on; so do further runs o
 when it is requeued or retried. --once is for the run that is under way, or the next one, alone;
 --tenant is for all jobs of the job's tenant but those that say network: none.
 ` + "`scheduler grants ls` and `revoke`" + ` show and end what was allowed.`,
-		Example: "  scheduler allow fix-login registry.example.com\n  scheduler allow fix-login --once 10.0.0.5:8080\n  scheduler allow fix-login --tenant npm",
+		Example: "  scheduler allow fix-login registry.example.com\n  scheduler allow fix-login 10.0.0.5:8080\n  scheduler allow fix-login --tenant npm",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := egress.Parse(args[1:], egress.Presets()); err != nil {
 				return usage(err)
@@ -140,7 +140,7 @@ func grantsRevokeCommand(con *console, at *target) *cobra.Command {
 		Use: "revoke HOST...", Short: "Revoke what runs were allowed", Args: cobra.MinimumNArgs(1),
 		Long: `Revoke what the runs of a tenant, or of a job, were allowed. Runs that are under way are refused their
 next connection; those that are open go on.`,
-		Example: "  scheduler grants revoke registry.example.com\n  scheduler grants revoke npm --job fix-login",
+		Example: "  scheduler grants revoke registry.example.com --tenant website\n  scheduler grants revoke npm --job fix-login",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if in.Job != "" && !cmd.Flags().Changed("tenant") {
 				in.Tenant = ""

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/agentsched/agentsched/internal/scriptmodel"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -174,6 +175,7 @@ func TestLegalAnalysis(t *testing.T) {
 // TestLegalAnalysisByAgents: the same with an agent's CLI for each of the first
 // three steps.
 func TestLegalAnalysisByAgents(t *testing.T) {
+	testrun.Long(t, "the security audit is played by the real agents as well")
 	t.Parallel()
 	b := newBench(t)
 	b.use("codex", "claude", "opencode")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/workflow/pipeline"
 )
@@ -105,6 +106,7 @@ func TestWebTesting(t *testing.T) {
 // TestWebTestingByAgents: the same stages on the agents' CLIs; the scheduler is
 // killed half-way. An event that a stage may not publish goes to its dead letters.
 func TestWebTestingByAgents(t *testing.T) {
+	testrun.Long(t, "the security audit is played by the real agents as well")
 	t.Parallel()
 	b := newBench(t)
 	b.use("codex", "claude", "opencode")

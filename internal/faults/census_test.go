@@ -49,12 +49,13 @@ type member struct {
 	act.Word
 	conn  net.Conn
 	pid   int
+	mu    sync.Mutex
 	pidfd int // of a connection by TCP, whose end may be told a moment later than the process's; else -1
 }
 
 func newCensus(p *plan, path string, m *marks) (*census, error) {
 	network, address := "unix", path
-	if p.Level == sandbox.Standard { // which has no Unix sockets
+	if p.Level == sandbox.Standard { // whose runs reach no Unix sockets but their own
 		network, address = "tcp", "127.0.0.1:0"
 	}
 	l, err := net.Listen(network, address)
@@ -185,6 +186,8 @@ func (m *member) known() bool {
 
 // dead reports whether the process has ended: all that it had open is closed.
 func (m *member) dead() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.pidfd >= 0 {
 		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(m.pidfd), Events: unix.POLLIN}}, 0)
 		return n > 0
@@ -318,6 +321,8 @@ func (c *census) leave(m *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.live, m)
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.pidfd >= 0 {
 		unix.Close(m.pidfd)
 		m.pidfd = -1

@@ -20,6 +20,7 @@ type system struct {
 	noClone     bool   // starting a child in a cgroup failed once; guarded by mu
 	wasReaper   bool
 	inherited   map[Proc]bool // children that this process had before it had a host: reaped, never killed. Comm is ""
+	marks       uint64        // number of the last NewMark
 	lockLimit   uint64        // of this process at its start: others of its user can lower it (prlimit(2))
 	noChildFile bool          // the kernel has no children files; guarded by mu
 

@@ -14,11 +14,13 @@ import (
 // it came from. What it does keep are its resource limits, of which only CAP_SYS_RESOURCE can raise a hard one
 // (setrlimit(2)). The mark is that of RLIMIT_LOCKS, which limits nothing since Linux 2.4.25.
 //
-// Its lower bits are a hash of whose it is, the bits above count down from firstMark with each mark that is put on a marked
-// process: so it is lower than that of whoever judges.
+// Its lower bits are a hash of whose it is, and below that the number of a tree (NewMark), or 0. The bits above count down
+// from firstMark with each mark that is put on a marked process: so it is lower than that of whoever judges.
 const (
 	firstMark = 1 << 62
 	markBits  = 48
+	treeBits  = 16
+	nameMask  = 1<<markBits - 1<<treeBits
 )
 
 // MarkDescendants marks this process and all that descends from it from now on, for Origin, and as belonging to name, for
@@ -52,12 +54,35 @@ func markBelow(limit uint64, name string) uint64 {
 func markOf(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
-	return h.Sum64() & (1<<markBits - 1)
+	return h.Sum64() & nameMask
 }
 
 // markedBy says whether a limit is a mark of that name.
 func markedBy(limit uint64, name string) bool {
-	return limit < firstMark && limit&(1<<markBits-1) == markOf(name)
+	return limit < firstMark && limit&nameMask == markOf(name)
+}
+
+// NewMark returns a mark for Spec.Mark, which no other live tree has: the hard limit on file locks that the leader takes upon
+// itself before it starts what is not trusted. It is 0 where this process has no mark itself (MarkDescendants).
+func (h *Host) NewMark() uint64 {
+	own := lockLimit("self")
+	level := own >> markBits
+	if own >= firstMark || level == 0 {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for {
+		h.sys.marks = h.sys.marks%(1<<treeBits-1) + 1
+		mark := (level-1)<<markBits | own&nameMask | h.sys.marks
+		taken := false
+		for t := range h.trees {
+			taken = taken || t.mark == mark
+		}
+		if !taken {
+			return mark
+		}
+	}
 }
 
 // lockLimit is the hard limit RLIMIT_LOCKS of a process; the highest if it is not told. Every process can read the file,

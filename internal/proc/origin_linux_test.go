@@ -144,3 +144,26 @@ func TestMarks(t *testing.T) {
 		t.Error("what has no limit is marked")
 	}
 }
+
+// TestMarkedTrees: what has lost its parents, left its session and cleared its environment is known by its tree's mark, and
+// not kept for a run whose processes bear another.
+func TestMarkedTrees(t *testing.T) {
+	own := lockLimit("self")
+	orphan := ProcInfo{Proc: Proc{Pid: os.Getpid(), Start: 10}}
+	ended, other := &Tree{pid: -1, run: "ended", mark: own - 1, start: 1}, &Tree{pid: -2, run: "other", mark: own, start: 2}
+	h := &Host{trees: map[*Tree]bool{ended: true, other: true}, started: map[int]*child{}}
+	if got := h.ownerLocked(orphan); got != other {
+		t.Errorf("it is taken for %+v, want the tree with its mark", got)
+	}
+	if h.strayLocked(orphan, ended) {
+		t.Error("it goes with a tree whose mark it does not have")
+	}
+	other.mark = own - 2
+	if !h.strayLocked(orphan, ended) {
+		t.Error("it is kept for a tree whose mark it does not have")
+	}
+	other.mark = 0
+	if h.strayLocked(orphan, ended) {
+		t.Error("it goes although it can be of a tree without a mark")
+	}
+}

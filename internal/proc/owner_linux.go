@@ -20,6 +20,18 @@ func (h *Host) ownerLocked(p ProcInfo) *Tree {
 			return t
 		}
 	}
+	limit := uint64(0)
+	for t := range h.trees {
+		if t.mark == 0 {
+			continue
+		}
+		if limit == 0 {
+			limit = lockLimit(strconv.Itoa(p.Pid))
+		}
+		if limit == t.mark {
+			return t
+		}
+	}
 	for t := range h.trees {
 		if t.members[Proc{Pid: p.Pid, Start: p.Start}] {
 			return t
@@ -44,7 +56,8 @@ func (h *Host) ownerLocked(p ProcInfo) *Tree {
 // An orphan that nothing ties to a live tree still came from one of this host's runs, since an orphan only reaches this
 // process from below. It goes when no other live run can be its origin: none that started before it, other than runs
 // whose leader adopts the orphans of its tree itself: what reaches this process from such a run is left of a dead leader,
-// and must go whichever of them it was. Otherwise it is left for the last of those runs.
+// and must go whichever of them it was; and other than runs with a mark, which it would have. Otherwise it is left for the
+// last of those runs.
 func (h *Host) strayLocked(p ProcInfo, t *Tree) bool {
 	if owner := h.ownerLocked(p); owner != nil {
 		return owner == t
@@ -53,7 +66,7 @@ func (h *Host) strayLocked(p ProcInfo, t *Tree) bool {
 		return false
 	}
 	for u := range h.trees {
-		if u != t && u.start <= p.Start && !u.subreaper {
+		if u != t && u.start <= p.Start && !u.subreaper && u.mark == 0 {
 			return false
 		}
 	}

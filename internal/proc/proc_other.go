@@ -110,6 +110,9 @@ const CoreOOMScore = 0
 // Seclude does nothing here.
 func Seclude() error { return nil }
 
+// NewMark returns none here.
+func (h *Host) NewMark() uint64 { return 0 }
+
 // MarkDescendants does nothing here.
 func MarkDescendants(string) error { return nil }
 

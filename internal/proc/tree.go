@@ -38,6 +38,10 @@ type Spec struct {
 	// lives, so a stray that reaches this process meanwhile cannot be one of its tree.
 	Subreaper bool
 
+	// Mark, if not 0, is what the leader marks itself with, and so all that it starts (Host.NewMark): nothing of the tree can
+	// take that off, as a sandbox sees to.
+	Mark uint64
+
 	// Limits bound the tree, together with all others that have some (see LimitAll). nil is for what is no run.
 	Limits *Limits
 
@@ -58,6 +62,7 @@ type Tree struct {
 	start     uint64 // of the leader, as in Proc.Start
 	comm      string
 	subreaper bool
+	mark      uint64
 	limits    *Limits
 	inner     Inner // set once, before Start returns, or nil; guarded by host.mu
 
@@ -100,6 +105,7 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 		run:       spec.Run,
 		comm:      commandName(path, spec.Name),
 		subreaper: spec.Subreaper,
+		mark:      spec.Mark,
 		limits:    spec.Limits,
 		exited:    make(chan struct{}),
 		stopping:  make(chan struct{}, 1),

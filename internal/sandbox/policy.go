@@ -53,6 +53,10 @@ type Policy struct {
 	// Standard with a notifier.
 	Redirect map[uint16]uint16
 
+	// Mark is for level Standard: the hard limit on file locks that the run's processes get and cannot change, by which their
+	// host knows them (proc.Host.NewMark). 0 is none.
+	Mark uint64
+
 	// NoNotifier is for a host whose kernel cannot ask about a run's calls (see Host.Notify): Landlock alone then holds
 	// connections, to Ports at every address, and nothing is told of what is refused.
 	NoNotifier bool

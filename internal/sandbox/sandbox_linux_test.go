@@ -442,3 +442,13 @@ func TestPlantedLinks(t *testing.T) {
 		})
 	}
 }
+
+// TestMark: a run's processes bear its mark and cannot take it off.
+func TestMark(t *testing.T) {
+	p, workspace := typical(t)
+	p.Mark = 1<<61 + 7
+	got, err := output(t, p, workspace, nil, "sh", "-c", `prlimit --pid $$ --locks=5:5 2>/dev/null || echo kept; sh -c 'grep "Max file locks" /proc/self/limits' | tr -s ' '`)
+	if want := "kept\nMax file locks 2305843009213693959 2305843009213693959 locks \n"; err != nil || got != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+}

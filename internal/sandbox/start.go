@@ -22,6 +22,7 @@ type Start struct {
 	Path  string
 	Extra []*os.File // descriptors 3, 4, and so on; the program gets only its own
 
+	mark             uint64
 	keepCapabilities bool // until the stub gives them up itself
 	system           start
 }
@@ -37,7 +38,7 @@ var errSlow = fmt.Errorf("it has taken more than %v", startTimeout)
 func (s *Start) Apply(spec proc.Spec) proc.Spec {
 	spec.Name = cmp.Or(spec.Name, spec.Path)
 	spec.Path, spec.Extra = s.Path, s.Extra
-	spec.KeepCapabilities = s.keepCapabilities
+	spec.KeepCapabilities, spec.Mark = s.keepCapabilities, s.mark
 	spec.Enter = func(leader int) (proc.Inner, error) {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errSlow)
 		defer cancel()

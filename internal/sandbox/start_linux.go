@@ -91,6 +91,10 @@ func (s *start) prepare(to *Start) error {
 
 	s.image = new(image)
 	s.image.confine(first)
+	if mark := s.policy.Mark; mark != 0 {
+		s.image.call("take the run's mark", required, unix.SYS_PRLIMIT64, 0, unix.RLIMIT_LOCKS, s.image.words(mark, mark), 0)
+		to.mark = mark
+	}
 	s.image.call("enter the Landlock domain", required, unix.SYS_LANDLOCK_RESTRICT_SELF, uint64(ruleset), restrictFlags(abi, s.policy.Audit != nil))
 	s.rules = s.policy.rules()
 	if err := s.image.install(s.rules, socket); err != nil {
