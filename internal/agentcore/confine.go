@@ -163,7 +163,7 @@ func Confine(ctx context.Context, of Confining) (*Confinement, error) {
 	if c.folders.Cache, err = of.Dir.MakeCache(of.tenant()); err != nil {
 		return nil, err
 	}
-	if of.seeds != nil {
+	if of.seeds != nil && slices.ContainsFunc(of.Workspace, holdsGo) {
 		if err := of.seeds.seed(ctx, c.folders.Cache, of.Temp, c.toolEnviron(of.environ), c.user); err != nil {
 			c.emit(job.Event{Kind: job.EventWarning, Text: "the tenant's cache of Go begins empty: " + err.Error()})
 		}

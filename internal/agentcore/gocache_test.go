@@ -138,3 +138,19 @@ func treeOf(t *testing.T, dir string) string {
 	}
 	return b.String()
 }
+
+// TestHoldsGo: only who has Go to build waits for a cache of it.
+func TestHoldsGo(t *testing.T) {
+	for file, want := range map[string]bool{"go.mod": true, "go.work": true, "tools/go.mod": true, "main.go": false, "a/b/go.mod": false} {
+		dir := filepath.Join(t.TempDir(), "[odd]*")
+		if err := place(filepath.Join(dir, file), strings.NewReader("")); err != nil {
+			t.Fatal(err)
+		}
+		if got := holdsGo(dir); got != want {
+			t.Errorf("with %s it is %v", file, got)
+		}
+	}
+	if holdsGo(filepath.Join(t.TempDir(), "none")) {
+		t.Error("a folder that is not there has Go")
+	}
+}

@@ -174,6 +174,16 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
+// holdsGo says whether a workspace, or a folder in it, is a Go module: others do not wait for what they will not use.
+func holdsGo(folder string) bool {
+	for _, pattern := range []string{"go.mod", "go.work", "*/go.mod"} {
+		if found, _ := fs.Glob(os.DirFS(folder), pattern); len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // lookIn returns the absolute path of a program in a list of folders; "" if it is not there.
 func lookIn(path, name string) string {
 	for _, dir := range filepath.SplitList(path) {
