@@ -66,14 +66,27 @@ func hiddenPaths(home string) ([]string, error) {
 // showsHidden reports whether path is hidden, lies in what is, or holds something that
 // is: then a run cannot be given it as a whole.
 func showsHidden(path string, hidden []string) bool {
-	parts := strings.Split(filepath.Clean(path), string(filepath.Separator))
-	if path == string(filepath.Separator) {
-		return true
+	path = filepath.Clean(path)
+	return path == string(filepath.Separator) || slices.ContainsFunc(hidden, func(pattern string) bool { return sameWay(pattern, path) })
+}
+
+// sameWay reports whether a pattern matches a path as far as both go. It is asked some thousand times for each process that a
+// run starts.
+func sameWay(pattern, path string) bool {
+	for more := true; more; {
+		var of, part string
+		var longer bool
+		of, pattern, more = strings.Cut(pattern, string(filepath.Separator))
+		part, path, longer = strings.Cut(path, string(filepath.Separator))
+		if of != part {
+			if !strings.ContainsAny(of, `*?[\`) {
+				return false
+			}
+			if ok, err := filepath.Match(of, part); !ok && err == nil {
+				return false
+			}
+		}
+		more = more && longer
 	}
-	return slices.ContainsFunc(hidden, func(pattern string) bool {
-		of := strings.Split(pattern, string(filepath.Separator))
-		n := min(len(parts), len(of))
-		ok, err := filepath.Match(strings.Join(of[:n], "/"), strings.Join(parts[:n], "/"))
-		return ok || err != nil
-	})
+	return true
 }

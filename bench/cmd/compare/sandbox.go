@@ -52,7 +52,7 @@ func startCase(ctx context.Context, b *bench) (_ []row, err error) {
 			return nil, err
 		}
 	}
-	sides := []side{h.at(sandbox.None), h.at(sandbox.Standard), h.at(sandbox.Strict), func(ctx context.Context) (float64, error) {
+	sides := []side{h.at(sandbox.None), b.profiled("standard", h.at(sandbox.Standard)), b.profiled("strict", h.at(sandbox.Strict)), func(ctx context.Context) (float64, error) {
 		args := bareBwrap(can.Bwrap)
 		return median(starts, timed(func() error { return host.Run(ctx, exec.CommandContext(ctx, args[0], args[1:]...)) }))
 	}}
