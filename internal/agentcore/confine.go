@@ -295,8 +295,9 @@ func (c *Confinement) MakeFolders(environ []string) error {
 	return nil
 }
 
-// furnish has login shells keep the PATH, and git know its user. Codex runs commands in one: /etc/profile sets the system's PATH there, and what
-// adds the user's toolchains to it is in the user's home. An earlier attempt may have put links into the run's.
+// furnish has login shells keep the PATH, and git know its user. Codex runs commands in a login shell: /etc/profile sets the
+// system's PATH there, and what adds the user's toolchains to it is in the user's home. An earlier attempt may have put links
+// into the run's.
 func (c *Confinement) furnish(path string) error {
 	parent, home := filepath.Split(c.folders.Home)
 	root, err := os.OpenRoot(parent)

@@ -64,21 +64,6 @@ node s.js`, "served served child\n"},
 	}
 }
 
-// BenchmarkStart is the time from the start of true to its end: as it is, and at level standard.
-func BenchmarkStart(b *testing.B) {
-	for _, level := range []Level{None, Standard} {
-		b.Run(string(level), func(b *testing.B) {
-			p, _ := typical(b)
-			p.Level = level
-			for b.Loop() {
-				if _, err := output(b, p, "/", nil, "/bin/true"); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkPrepare is the part of a start that is made before the process.
 func BenchmarkPrepare(b *testing.B) {
 	p, _ := typical(b)
