@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net"
 	"os"
@@ -78,8 +79,9 @@ func TestStrictFiles(t *testing.T) {
 		r.can("device", device)
 	}
 	r.can("terminal")
-	r.can("write", "/dev/shm/new")
-	if _, err := os.Stat("/dev/shm/new"); err == nil {
+	shared := "/dev/shm/" + rand.Text() // the host may have a "new"
+	r.can("write", shared)
+	if _, err := os.Stat(shared); err == nil {
 		t.Error("what is written to /dev/shm is outside")
 	}
 	// Not by a run of root either, which is their owner.
@@ -95,8 +97,9 @@ func TestStrictTemporaryFolder(t *testing.T) {
 	t.Run("in memory", func(t *testing.T) {
 		p, _ := strictly(t)
 		r := acts(t, h, p, "")
-		r.can("write", "/tmp/new")
-		if _, err := os.Stat("/tmp/new"); err == nil {
+		path := "/tmp/" + rand.Text()
+		r.can("write", path)
+		if _, err := os.Stat(path); err == nil {
 			t.Error("/tmp is the host's")
 		}
 	})
