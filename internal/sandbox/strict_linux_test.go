@@ -224,7 +224,7 @@ func TestStrictLeftBehind(t *testing.T) {
 	p, workspace := strictly(t)
 	h := newHost(t)
 	r := begin(t, h, p, `
-setsid sh -c 'trap "echo ended >tidy; exit" TERM; echo >&9; while :; do sleep 1; done' &
+setsid sh -c 'trap "echo ended >tidy; exit" TERM; sleep 300 & echo >&9; wait' &
 env -i setsid /bin/sh -c 'trap "" TERM; echo >&9; exec /bin/sleep 300' &
 exit 5`, func(spec *proc.Spec) {
 		// They would not let the output end; it is the program's end that counts.
@@ -240,7 +240,7 @@ exit 5`, func(spec *proc.Spec) {
 		t.Fatal(err)
 	}
 	// A shell, what it waits for, and what does not end when it is asked to.
-	if len(rep.Killed) < 3 || slices.ContainsFunc(rep.Killed, func(p proc.Proc) bool { return p.Comm != "sh" && p.Comm != "sleep" }) {
+	if len(rep.Killed) != 3 || slices.ContainsFunc(rep.Killed, func(p proc.Proc) bool { return p.Comm != "sh" && p.Comm != "sleep" }) {
 		t.Errorf("left behind were %v, want three processes of the run and nothing of ours", rep.Killed)
 	}
 	if text, err := os.ReadFile(workspace + "/tidy"); string(text) != "ended\n" {
