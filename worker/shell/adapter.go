@@ -109,7 +109,7 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 func placeScript(t *worker.Task, shell string) (path string, held []*os.File, err error) {
 	if known(shell) {
 		if f, err := holdScript(t.Instructions); err == nil {
-			return "/dev/fd/3", []*os.File{f}, nil
+			return "/proc/self/fd/3", []*os.File{f}, nil
 		}
 	}
 	path = filepath.Join(t.Scratch, scriptName)
