@@ -125,9 +125,10 @@ func (m *image) dropReaching() error {
 // awaitListener waits for the listener, which the stub hands out before it becomes the program: to do so it needs the
 // notifier's leave. Without one the stub has failed, and has said so.
 func (s *start) awaitListener(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { _ = s.socket.SetReadDeadline(time.Unix(1, 0)) })
+	socket := s.socket
+	stop := context.AfterFunc(ctx, func() { _ = socket.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	conn, err := s.socket.SyscallConn()
+	conn, err := socket.SyscallConn()
 	if err != nil {
 		return err
 	}

@@ -199,7 +199,8 @@ func (s *start) started(ctx context.Context) error {
 		return nil
 	}
 	s.closeTheirs()
-	stop := context.AfterFunc(ctx, func() { _ = s.report.SetReadDeadline(time.Unix(1, 0)) })
+	report := s.report // which may be closed, and gone from s, before the function below has run
+	stop := context.AfterFunc(ctx, func() { _ = report.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var listener error
 	if s.watch != nil {
@@ -207,10 +208,10 @@ func (s *start) started(ctx context.Context) error {
 			return listener
 		}
 	}
-	var report [9]byte
+	var failure [9]byte
 	n := 0
-	for n < len(report) {
-		m, err := s.report.Read(report[n:])
+	for n < len(failure) {
+		m, err := report.Read(failure[n:])
 		if m == 0 && ctx.Err() != nil {
 			return fmt.Errorf("confine %s: %w", s.program, context.Cause(ctx))
 		}
@@ -220,7 +221,7 @@ func (s *start) started(ctx context.Context) error {
 		n += m
 	}
 	if n > 0 {
-		return s.image.failure(report[:n], s.program)
+		return s.image.failure(failure[:n], s.program)
 	}
 	if s.watch != nil {
 		return listener

@@ -248,10 +248,11 @@ func (s *Start) enter(ctx context.Context, leader int) (proc.Inner, error) {
 // begin gives bubblewrap its arguments. So it has forked nothing before it is bounded itself (proc.Spec.Limits), for what it
 // forks to be.
 func (st *strict) begin(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { _ = st.args.SetWriteDeadline(time.Unix(1, 0)) })
+	args := st.args
+	stop := context.AfterFunc(ctx, func() { _ = args.SetWriteDeadline(time.Unix(1, 0)) })
 	defer stop()
-	_, err := st.args.WriteString(st.list)
-	err = errors.Join(err, st.args.Close())
+	_, err := args.WriteString(st.list)
+	err = errors.Join(err, args.Close())
 	st.args = nil
 	if err != nil && !errors.Is(err, unix.EPIPE) { // EPIPE: it has ended, which is seen
 		return fmt.Errorf("give bubblewrap its arguments: %w", err)
