@@ -46,7 +46,7 @@ func TestCommandGetsThePayload(t *testing.T) {
 
 func TestCommandFails(t *testing.T) {
 	run := through(t)
-	_, err := run(t.Context(), []string{"sh", "-c", "yes no | head -c 100000; echo the end >&2; exit 3"}, nil)
+	_, err := run(t.Context(), []string{"sh", "-c", "yes no | head -c 100000 >&2; echo the end >&2; exit 3"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "exit code 3") || !strings.Contains(err.Error(), `the end\n"`) || len(err.Error()) > 2*maxSaid {
 		t.Errorf("error %v", err)
 	}
