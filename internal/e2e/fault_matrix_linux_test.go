@@ -123,6 +123,7 @@ func (c *killCell) replaced() {
 
 // aliveBut lists what lives of the state directory but a scheduler, its core and what that has started since.
 func (b *bench) aliveBut(r *run) (left []proc.Proc) {
+	alive := b.aliveProcs() // before its own are listed, which may become more meanwhile
 	below, err := proc.Below(r.cmd.Process.Pid)
 	if err != nil {
 		b.t.Fatal(err)
@@ -131,7 +132,7 @@ func (b *bench) aliveBut(r *run) (left []proc.Proc) {
 	for _, p := range below {
 		own[p.Pid] = true
 	}
-	for _, p := range b.aliveProcs() {
+	for _, p := range alive {
 		if _, err := proc.Find(p.Pid); err == nil && !own[p.Pid] {
 			left = append(left, p)
 		}
