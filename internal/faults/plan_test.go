@@ -105,6 +105,11 @@ func newPlan(seed uint64) *plan {
 	p.addFaults(r)
 	p.addLapse(rand.New(rand.NewPCG(seed, 2)))
 	p.Level = pick(rand.New(rand.NewPCG(seed, 3)), levels...)
+	if p.Race { // a flood takes more than a second
+		for i := range p.Jobs {
+			p.Jobs[i].TimeoutMS *= 4
+		}
+	}
 	return p
 }
 
