@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -15,7 +16,10 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -74,6 +78,26 @@ func (a acting) do(act string, args []string) (string, error) {
 	case "read":
 		data, err := os.ReadFile(args[0])
 		return string(data), err
+	case "call under signals": // so many times
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		pid, thread := os.Getpid(), unix.Gettid()
+		var over atomic.Bool
+		var signals sync.WaitGroup
+		signals.Go(func() {
+			for !over.Load() {
+				_ = unix.Tgkill(pid, thread, unix.SIGURG) // which Go takes for itself, and restarts calls
+				// Those that come too soon end the call before anybody has seen it.
+				for at := time.Now(); time.Since(at) < time.Duration(rand.IntN(200))*time.Microsecond; {
+				}
+			}
+		})
+		for range number(0) {
+			_, _, _ = unix.Syscall(number(1), 0, 0, 0)
+		}
+		over.Store(true)
+		signals.Wait()
+		return "", nil
 	case "open again": // and again
 		for range number(1) {
 			fd, err := unix.Open(args[0], unix.O_RDONLY|unix.O_CLOEXEC, 0)

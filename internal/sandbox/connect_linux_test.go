@@ -231,3 +231,21 @@ func TestDenialsAreBounded(t *testing.T) {
 		t.Errorf("told %d hostile and %d other denials, want %d of each; Unix sockets %d times, want once", count[true], count[false], maxTold, sockets)
 	}
 }
+
+// TestCallUnderSignals: a call that a signal meets while it is answered is not made, and told, again.
+func TestCallUnderSignals(t *testing.T) {
+	flags := uintptr(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+	if !knowsFlags(flags) {
+		var kernel unix.Utsname
+		_ = unix.Uname(&kernel)
+		t.Skipf("Linux %s does not have it so, 5.19 has", unix.ByteSliceToString(kernel.Release[:]))
+	}
+	const calls = maxTold - 8 // more than maxTold are not told
+	p, _ := typical(t)
+	r := startRun(t, p)
+	r.can("call under signals", number(calls), number(unix.SYS_KEYCTL))
+	r.end()
+	if told := len(r.denials); told != calls {
+		t.Errorf("%d calls were told as %d", calls, told)
+	}
+}

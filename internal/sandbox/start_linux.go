@@ -157,9 +157,9 @@ func (m *image) installProgram(program []bpf.RawInstruction, socket int) {
 	}
 	control, message := m.message([]uint32{0}) // set by the next call
 	flags := uint64(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
-	if knowsFlag(unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
-		// A signal does not end a call that is being answered, as if it had not been made.
-		flags |= unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	// A signal does not end a call that is being answered, to be made and told once more.
+	if killable := flags | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV; knowsFlags(uintptr(killable)) { // it is none without a listener
+		flags = killable
 	}
 	m.call("install the seccomp filter", control+unix.SizeofCmsghdr, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, fprog)
 	m.call("hand out the seccomp listener", required, unix.SYS_SENDMSG, uint64(socket), message, 0)
@@ -174,9 +174,9 @@ func (m *image) message(fds []uint32) (control, message uint64) {
 	return control, m.words(uint64(0), uint64(0), iovec, uint64(1), control, uint64(unix.SizeofCmsghdr+4*len(padded)), uint64(0))
 }
 
-// knowsFlag says whether the kernel has this flag for a filter: without a filter it fails in another way then.
-func knowsFlag(flag uintptr) bool {
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flag, 0)
+// knowsFlags says whether the kernel takes these flags together for a filter: without a filter it fails in another way then.
+func knowsFlags(flags uintptr) bool {
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, 0)
 	return errno == unix.EFAULT
 }
 
@@ -187,7 +187,7 @@ func notifications() bool {
 		return false
 	}
 	_, err := unix.PidfdGetfd(-1, 0, 0)
-	return err == unix.EBADF && knowsFlag(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+	return err == unix.EBADF && knowsFlags(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
 }
 
 // Started is called when the process was started. It waits until the process has become the program; an error says
