@@ -79,6 +79,37 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// The other side sees the end of the stream only when BeforeClose has returned; who stops a peer knows why.
+func TestBeforeClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told, leave := make(chan error), make(chan struct{})
+		w := newWire(t.Context(), Config{BeforeClose: func(cause error) { told <- cause; <-leave }}, false)
+		ended := make(chan struct{})
+		go func() { w.read(); close(ended) }()
+		w.say(strings.Repeat("garbage\n", 10))
+		if cause := <-told; !errors.Is(cause, ErrGarbage) {
+			t.Errorf("told %v", cause)
+		}
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Error("the stream was closed before")
+		default:
+		}
+		close(leave)
+		<-ended
+		if err := <-w.end; !errors.Is(err, ErrGarbage) {
+			t.Errorf("run: %v", err)
+		}
+
+		w = newWire(t.Context(), Config{BeforeClose: func(cause error) { t.Errorf("told that it was stopped: %v", cause) }}, true)
+		w.Stop(nil)
+		if err := <-w.end; !errors.Is(err, ErrStopped) {
+			t.Errorf("run: %v", err)
+		}
+	})
+}
+
 func TestStopBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newPair(Config{}, Config{})

@@ -46,6 +46,10 @@ type Config struct {
 	GarbageLimit  int           // lines; 10
 	GarbageWindow time.Duration // a span; 10 s
 
+	// BeforeClose, if it is set, hears why the conversation ends when the other side is the reason. What was received has
+	// been handled, and neither stream is closed before it returns.
+	BeforeClose func(cause error)
+
 	Now func() time.Time // the time of a garbage line; time.Now
 }
 

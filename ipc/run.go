@@ -17,7 +17,7 @@ import (
 // If the other side is the reason, what was received before is still handled, and what is queued is still written if the
 // stream allows it, for no longer than the hang limit each. If Stop or ctx is the reason, all of it is dropped:
 //
-//	cause found → calls fail → [received frames handled → queued frames written] → handlers' context ends
+//	cause found → calls fail → [received frames handled → BeforeClose → queued frames written] → handlers' context ends
 //	            → r and w closed → goroutines end → Run returns
 func (p *Peer) Run(ctx context.Context) error {
 	if p.started.Swap(true) {
@@ -108,7 +108,7 @@ func (p *Peer) final(cause error) error {
 	return ErrEOF
 }
 
-// drain waits until what was received is handled, then until what is queued is written.
+// drain waits until what was received is handled, then until what is queued is written, at whose end w is closed.
 func (p *Peer) drain(ctx context.Context, e *ending) {
 	if e.writeFailed {
 		p.out.fail(e.cause)
@@ -117,6 +117,9 @@ func (p *Peer) drain(ctx context.Context, e *ending) {
 	handled := make(chan struct{})
 	go func() { p.handlers.Wait(); close(handled) }()
 	p.waitUpTo(ctx, handled)
+	if p.cfg.BeforeClose != nil {
+		p.cfg.BeforeClose(p.final(e.cause))
+	}
 
 	if e.writeFailed || e.written {
 		return

@@ -30,6 +30,7 @@ type Core struct {
 	peerErr  error         // set before peerDone is closed
 	stderr   stderrLog
 	readers  sync.WaitGroup
+	asking   sync.Once // see question
 
 	greeted atomic.Bool   // it answered hello
 	ready   chan struct{} // closed when CoreUp was told: notifications wait for that
@@ -76,6 +77,11 @@ func (s *Supervisor) spawn(st *seat, n int) (*Core, error) {
 	}
 	c.peer = ipc.NewPeer(tree.Stdout(), tree.Stdin(), ipc.Config{
 		Name: "agentcore", Log: c.log, Handler: (*coreHandler)(c), HangLimit: s.cfg.HangAfter,
+		BeforeClose: func(cause error) {
+			if hangs(cause) {
+				c.question()
+			}
+		},
 	})
 	c.readers.Go(func() { c.stderr.copy(tree.Stderr(), s.cfg.Stderr) })
 	go func() {

@@ -79,12 +79,9 @@ func (c *Core) close(cause error) error {
 	stages := c.s.cfg.Stop
 	stages.First, stages.FirstWait = func(context.Context) error { return nil }, exitTime
 	if hangs(cause) {
-		// It does not listen, or babbles: no use in being gentle with the core
-		// itself. A Go crash dump of where it hangs is worth a moment, though; a
-		// core that somebody stopped prints it when it goes on.
-		c.tree.Signal(syscall.SIGQUIT)
-		c.tree.Signal(syscall.SIGCONT)
-		stages = proc.Stages{First: stages.First, FirstWait: dumpTime, Kill: stages.Kill}
+		// It does not listen, or babbles: no use in being gentle with the core itself.
+		c.question()
+		stages = proc.Stages{Kill: stages.Kill}
 	}
 	c.peer.Stop(cause)
 	<-c.peerDone
@@ -105,6 +102,19 @@ func (c *Core) close(cause error) error {
 		return cause
 	}
 	return fmt.Errorf("%w; %s", cause, state)
+}
+
+// question has a core that hangs print a Go crash dump of where, which is worth a moment; one that somebody stopped prints
+// it when it goes on. The wire must be open: at its end a core that only babbles would exit instead.
+func (c *Core) question() {
+	c.asking.Do(func() {
+		c.tree.Signal(syscall.SIGQUIT)
+		c.tree.Signal(syscall.SIGCONT)
+		select {
+		case <-c.tree.Exited():
+		case <-time.After(dumpTime):
+		}
+	})
 }
 
 func hangs(cause error) bool {
