@@ -236,11 +236,7 @@ func TestDenialsAreBounded(t *testing.T) {
 func TestCallUnderSignals(t *testing.T) {
 	flags := uintptr(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
 	if !knowsFlags(flags) {
-		const why = "the kernel does not have it so; Linux 5.19 has"
-		if os.Getenv("AGENTSCHED_REQUIRE_SANDBOX") != "" {
-			t.Fatal(why)
-		}
-		t.Skip(why)
+		lacks(t, "the kernel does not have it so; Linux 5.19 has")
 	}
 	const calls = maxTold - 8 // more than maxTold are not told
 	p, _ := typical(t)

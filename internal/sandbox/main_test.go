@@ -25,6 +25,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// lacks ends a test that the host cannot do: it is skipped, unless the host must have all that a sandbox needs.
+func lacks(t testing.TB, why any) {
+	t.Helper()
+	if os.Getenv("AGENTSCHED_REQUIRE_SANDBOX") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
 // told is a Host as another process tells of it.
 type told struct {
 	Best                                          Level
