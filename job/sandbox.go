@@ -2,9 +2,12 @@ package job
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agentsched/agentsched/internal/fields"
@@ -109,6 +112,18 @@ func ValidNetworkEntry(entry string) error {
 			near = fmt.Sprintf("; did you mean %s?", near)
 		}
 		return fmt.Errorf("%q is neither a preset (%s) nor a host with a dot%s", entry, strings.Join(NetworkPresets(), ", "), near)
+	}
+	host, port, err := net.SplitHostPort(entry)
+	if err != nil { // it has none
+		host = strings.Trim(entry, "[]")
+	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%q has port %q, want a number of 1 to 65535", entry, port)
+	}
+	if _, err := netip.ParseAddr(host); err != nil && entry[0] == '[' {
+		return fmt.Errorf("%q has no address in its brackets, want one such as [fd00::1] or [fd00::1]:8443", entry)
+	}
+	if domain, below := strings.CutPrefix(host, "*."); below && !strings.Contains(domain, ".") {
+		return fmt.Errorf("%q covers all of .%s: name a domain below it, such as *.example.%s", entry, domain, domain)
 	}
 	return nil
 }

@@ -25,6 +25,11 @@ func TestNetworkOfJob(t *testing.T) {
 		{"a.example.com a.example.com", `network[1]: "a.example.com" is listed twice`},
 		{"example.com:", `is not a host`},
 		{"user@example.com", `is not a host`},
+		{"example.com:65535", ""},
+		{"go example.com:65536", `network[1]: "example.com:65536" has port "65536", want a number of 1 to 65535`},
+		{"[::1]:0", `network[0]: "[::1]:0" has port "0", want a number of 1 to 65535`},
+		{"[12:34]", `network[0]: "[12:34]" has no address in its brackets`},
+		{"*.com", `network[0]: "*.com" covers all of .com: name a domain below it, such as *.example.com`},
 	} {
 		t.Run(test.network, func(t *testing.T) {
 			s := job.Spec{Name: "a", Type: job.WorkerTask, Worker: "codex", Instructions: "x", Workspace: job.Workspace{Isolation: job.NoWorkspace},
