@@ -153,6 +153,8 @@ func compareStored(t *testing.T, before, after map[string][]row) {
 					got, there = after["specs"][i]["spec"], true
 				case table == "entries" && column == "class" && want == "standard": // is '' since version 3
 					want = ""
+				case table == "fence" && column == "epoch": // it was opened once more
+					want = want.(int64) + 1
 				}
 				if !there || got != want {
 					t.Errorf("%s, row %d: %s is %v, want %v", table, i+1, column, got, want)

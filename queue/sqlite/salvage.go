@@ -133,17 +133,18 @@ func (r *rescue) table(name string) error {
 	}
 	insert := `INSERT OR IGNORE INTO ` + name + ` (` + strings.Join(columns, ", ") + `) VALUES (?` + strings.Repeat(", ?", len(columns)-1) + `)`
 	query := `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + name
-	if len(key) == 0 {
-		first := true
-		return r.copy(query, nil, func(row []any) error {
-			if first {
-				first = false
-				if err := r.to.exec(`DELETE FROM ` + name); err != nil {
-					return err
-				}
+	first := true
+	add := func(row []any) error {
+		if first { // what a new store has in it
+			first = false
+			if err := r.to.exec(`DELETE FROM ` + name); err != nil {
+				return err
 			}
-			return r.to.exec(insert, row...)
-		}, new(bool))
+		}
+		return r.to.exec(insert, row...)
+	}
+	if len(key) == 0 {
+		return r.copy(query, nil, add, new(bool))
 	}
 	at := slices.Index(columns, key[0])
 	last, misses := int64(0), 0
@@ -151,7 +152,7 @@ func (r *rescue) table(name string) error {
 		before := last
 		err := r.copy(query+` WHERE `+key[0]+` > ? ORDER BY `+key[0], []any{last}, func(row []any) error {
 			last, _ = row[at].(int64)
-			return r.to.exec(insert, row...)
+			return add(row)
 		}, &whole)
 		if err != nil {
 			return err
