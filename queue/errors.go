@@ -16,6 +16,8 @@ var (
 	// ErrFenced: the fence is not the entry's current one; somebody else holds
 	// or has finished the job, and the caller's news about it is void.
 	ErrFenced = errors.New("claim is no longer held")
+	// ErrStandby: the store of a scheduler that stands by is written by the leader alone.
+	ErrStandby = errors.New("this scheduler stands by, and another one leads")
 	// ErrDeposed: the store was opened for writing again since; that handle writes now.
 	ErrDeposed = errors.New("another scheduler has taken over the store")
 	// ErrDuplicate: an entry or batch with this id exists, or the entry's key is

@@ -15,7 +15,7 @@ import (
 //
 // Opening a store for writing deposes the handles that were opened before: from
 // then on each of their writes is refused with ErrDeposed, in the transaction that
-// would have changed something.
+// would have changed something. Their reads may be refused so, too.
 type Store interface {
 	Writer
 	Claimer

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -110,6 +111,119 @@ func (c *conn) watch(changed func(table string, row int64, deleted bool)) {
 	sqlite3.Xsqlite3_update_hook(c.tls, c.db, *(*uintptr)(unsafe.Pointer(&c.hook)), 0)
 }
 
+// recording has SQLite's session extension note which rows of the tables change.
+type recording struct {
+	c       *conn
+	session uintptr // 0: none
+	tables  []uintptr
+}
+
+// record begins to note what changes in tables, each of which has a primary key.
+func (c *conn) record(tables []string) (*recording, error) {
+	r := &recording{c: c}
+	for _, name := range tables {
+		text, err := libc.CString(name)
+		if err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		r.tables = append(r.tables, text)
+	}
+	if err := r.begin(); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+func (r *recording) begin() error {
+	rc := sqlite3.Xsqlite3session_create(r.c.tls, r.c.db, mainName(), r.c.out)
+	if rc != sqlite3.SQLITE_OK {
+		return r.c.fault(rc)
+	}
+	r.session = *(*uintptr)(memory(r.c.out))
+	for _, name := range r.tables {
+		if rc := sqlite3.Xsqlite3session_attach(r.c.tls, r.session, name); rc != sqlite3.SQLITE_OK {
+			return r.c.fault(rc)
+		}
+	}
+	return nil
+}
+
+// take returns what has changed since the last take as a patchset, nil if nothing
+// has, and begins anew.
+func (r *recording) take() ([]byte, error) {
+	switch {
+	case r.session == 0:
+		return nil, errors.New("what changes is not noted any more, for want of memory")
+	case sqlite3.Xsqlite3session_isempty(r.c.tls, r.session) != 0:
+		return nil, nil
+	}
+	size := libc.Xcalloc(r.c.tls, 1, 8)
+	defer libc.Xfree(r.c.tls, size)
+	rc := sqlite3.Xsqlite3session_patchset(r.c.tls, r.session, size, r.c.out)
+	if rc != sqlite3.SQLITE_OK {
+		return nil, r.c.fault(rc)
+	}
+	n, at := *(*int32)(memory(size)), *(*uintptr)(memory(r.c.out))
+	var patch []byte
+	if n > 0 {
+		patch = slices.Clone(unsafe.Slice((*byte)(memory(at)), n))
+	}
+	sqlite3.Xsqlite3_free(r.c.tls, at)
+	return patch, r.again()
+}
+
+// again forgets what has changed, and begins anew.
+func (r *recording) again() error {
+	if r.session != 0 {
+		sqlite3.Xsqlite3session_delete(r.c.tls, r.session)
+		r.session = 0
+	}
+	return r.begin()
+}
+
+func (r *recording) close() error {
+	if r.session != 0 {
+		sqlite3.Xsqlite3session_delete(r.c.tls, r.session)
+		r.session = 0
+	}
+	for _, name := range r.tables {
+		libc.Xfree(r.c.tls, name)
+	}
+	r.tables = nil
+	return nil
+}
+
+// mainName is the name of a connection's own file, in SQLite's memory, for good.
+var mainName = sync.OnceValue(func() uintptr {
+	text, err := libc.CString("main")
+	if err != nil {
+		panic(err) // no memory for five bytes
+	}
+	return text
+})
+
+// refuseConflict is called for a change that does not fit what is there: the copy is
+// none of the store that the change comes from.
+var refuseConflict = func(*libc.TLS, uintptr, int32, uintptr) int32 { return sqlite3.SQLITE_CHANGESET_ABORT }
+
+// merge applies a patchset, all of it or nothing. A transaction must be open.
+func (c *conn) merge(patch []byte) error {
+	if len(patch) == 0 {
+		return nil
+	}
+	at := libc.Xmalloc(c.tls, libc.Tsize_t(len(patch)))
+	if at == 0 {
+		return c.fault(sqlite3.SQLITE_NOMEM)
+	}
+	defer libc.Xfree(c.tls, at)
+	copy(unsafe.Slice((*byte)(memory(at)), len(patch)), patch)
+	rc := sqlite3.Xsqlite3changeset_apply(c.tls, c.db, int32(len(patch)), at, 0, *(*uintptr)(unsafe.Pointer(&refuseConflict)), 0)
+	if rc != sqlite3.SQLITE_OK {
+		return c.fault(rc)
+	}
+	return nil
+}
+
 // memory returns memory of SQLite's as a pointer. It lies outside of Go's heap
 // and does not move.
 func memory(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
@@ -149,11 +263,7 @@ func (c *conn) lastRow() int64 { return sqlite3.Xsqlite3_last_insert_rowid(c.tls
 // copyTo copies the file into another connection's, so many pages at a time, until ctx
 // ends.
 func (c *conn) copyTo(ctx context.Context, to *conn, pages int) error {
-	name, err := libc.CString("main")
-	if err != nil {
-		return err
-	}
-	defer libc.Xfree(c.tls, name)
+	name := mainName()
 	b := sqlite3.Xsqlite3_backup_init(to.tls, to.db, name, c.db, name)
 	if b == 0 {
 		return to.fault(sqlite3.Xsqlite3_errcode(to.tls, to.db))

@@ -30,15 +30,6 @@ func (s *Store) LimitLanes(n int) { s.writer.tx.changes.lanes.max = n }
 // MaxTurn is how many candidates a claim looks at in one transaction.
 const MaxTurn = maxTurn
 
-// Newest is the version that this program writes.
-func Newest() int {
-	list, err := embedded()
-	if err != nil {
-		panic(err)
-	}
-	return len(list)
-}
-
 // BackupLimited is Backup onto a disk that has room for so many pages.
 func (s *Store) BackupLimited(ctx context.Context, path string, pages int) error {
 	return s.backup(ctx, path, []string{fmt.Sprintf("max_page_count(%d)", pages)})

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,6 +26,8 @@ type leases struct {
 	// extended is not taken back.
 	renewing sync.RWMutex
 	sooner   chan struct{} // capacity 1: next has become earlier
+	// grace is how long claims hold at least that are older than Sweep; 0: queue.SweepGrace.
+	grace time.Duration
 
 	mu   sync.Mutex // guards what follows
 	ends map[job.Fence]lease
@@ -171,6 +174,10 @@ func (l *leases) sleep(ctx context.Context, soonest time.Time) (planned time.Tim
 	}
 }
 
+// SetGrace sets how long a claim holds at least that is older than Sweep, in the place
+// of queue.SweepGrace, which is meant for holders on this host. Sweep must not run yet.
+func (s *Store) SetGrace(d time.Duration) { s.writer.leases.grace = d }
+
 // Sweep implements queue.Store.
 func (s *Store) Sweep(ctx context.Context, changed func([]job.ID)) error {
 	if s.writer == nil {
@@ -232,7 +239,7 @@ func (w *sweeper) recall(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range list {
-		e, left := &list[i], queue.SweepGrace
+		e, left := &list[i], cmp.Or(l.grace, queue.SweepGrace)
 		if e.LeaseUntil != nil {
 			left = max(left, e.LeaseUntil.Sub(now))
 		}

@@ -83,7 +83,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	s := newStore(path, "rw")
-	if s.writer, err = startWriter(d, opts.Log); err != nil {
+	if s.writer, err = newWriter(d, opts.Log, nil, 0); err != nil {
 		return nil, err
 	}
 	s.writer.tx.credits.prices = &s.prices

@@ -104,13 +104,17 @@ func execIn(t *testing.T, path, script string) {
 
 func TestNewerVersion(t *testing.T) {
 	path := written(t, 1)
-	newer := sqlite.Newest() + 3
+	newest, err := sqlite.Newest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := newest + 3
 	execIn(t, path, fmt.Sprintf(`PRAGMA user_version = %d`, newer))
-	_, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	_, err = sqlite.Open(t.Context(), path, sqlite.Options{})
 	_, errReading := sqlite.OpenReadOnly(t.Context(), path)
 	for _, err := range []error{err, errReading} {
 		if !errors.Is(err, queue.ErrNewerVersion) || !strings.Contains(err.Error(), fmt.Sprint(newer)) ||
-			!strings.Contains(err.Error(), fmt.Sprint("up to ", sqlite.Newest())) || !strings.Contains(err.Error(), path) {
+			!strings.Contains(err.Error(), fmt.Sprint("up to ", newest)) || !strings.Contains(err.Error(), path) {
 			t.Errorf("got error %v, want %v with the path and both versions", err, queue.ErrNewerVersion)
 		}
 	}

@@ -13,6 +13,8 @@ type readers struct {
 	path, mode string
 	pragmas    []string
 	slots      chan struct{} // as many as may read at once; more wait
+	// await returns when what was read may be told, nil: at once. See copy.go.
+	await func(context.Context) error
 
 	mu     sync.Mutex
 	idle   []*db // the latest used last
@@ -47,7 +49,13 @@ func (r *readers) do(ctx context.Context, run func(*db) error) error {
 	if err != nil && ctx.Err() != nil {
 		err = contextError(ctx)
 	}
-	return errors.Join(err, r.put(d))
+	err = errors.Join(err, r.put(d))
+	if r.await != nil { // that there is nothing is an answer, too
+		if refused := r.await(ctx); refused != nil {
+			return refused
+		}
+	}
+	return err
 }
 
 func (r *readers) take() (*db, error) {

@@ -21,9 +21,11 @@ type Options struct {
 type Store struct {
 	path   string
 	writer *writer // nil if open for reading only
-	reads  *readers
-	heads  *readers                     // for Heads, which waits for no other read
-	prices atomic.Pointer[queue.Prices] // nil: queue.DefaultPrices
+	// follows is set of a copy that only Merge and Reload write to, see copy.go.
+	follows bool
+	reads   *readers
+	heads   *readers                     // for Heads, which waits for no other read
+	prices  atomic.Pointer[queue.Prices] // nil: queue.DefaultPrices
 
 	closeOnce sync.Once
 	closeErr  error
@@ -75,8 +77,11 @@ func newStore(path, mode string) *Store {
 
 // write executes run in a transaction and returns once that is on disk.
 func (s *Store) write(ctx context.Context, run func(*tx) error) error {
-	if s.writer == nil {
+	switch {
+	case s.writer == nil:
 		return errReadOnly
+	case s.follows:
+		return queue.ErrStandby
 	}
 	return s.writer.do(ctx, run)
 }

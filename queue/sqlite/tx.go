@@ -28,12 +28,13 @@ func newTx(d *db) *tx {
 	return t
 }
 
-// takeOver raises the epoch in the file, which deposes the writer before.
-func (t *tx) takeOver() error {
+// takeOver raises the epoch in the file, which deposes the writer before; to epoch, if
+// that is not 0.
+func (t *tx) takeOver(epoch int64) error {
 	if err := t.beginWrite(); err != nil {
 		return err
 	}
-	err := t.exec(`UPDATE fence SET epoch = epoch + 1`)
+	err := t.exec(`UPDATE fence SET epoch = CASE ? WHEN 0 THEN epoch + 1 ELSE ? END`, epoch, epoch)
 	if err == nil {
 		_, err = t.row(`SELECT epoch FROM fence`, nil, &t.epoch)
 	}

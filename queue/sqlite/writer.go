@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -36,6 +37,11 @@ type writer struct {
 	closeErr error         // of the connection; read it after done
 	stopOnce sync.Once
 	commits  atomic.Int64
+
+	// Of a copy that leads, see copy.go; else nil.
+	truth   Truth
+	changed *recording
+	number  atomic.Int64 // of the newest commit, from before it can be read
 }
 
 // request is one caller's work. It is executed at most once.
@@ -44,22 +50,53 @@ type request struct {
 	answer chan error // buffered by one: the writer never waits for a caller
 }
 
-func startWriter(d *db, log zerolog.Logger) (*writer, error) {
+// newWriter returns the writer of a connection, which it closes in the end, also if there
+// is an error. The epoch is raised unless it is given.
+func newWriter(d *db, log zerolog.Logger, truth Truth, epoch int64) (*writer, error) {
 	w := &writer{
 		tx:       newTx(d),
 		log:      log,
+		truth:    truth,
 		requests: make(chan *request),
 		leases:   leases{sooner: make(chan struct{}, 1)},
 		quit:     make(chan struct{}),
 		done:     make(chan struct{}),
 	}
 	w.tx.changes.begin()
-	if err := w.tx.takeOver(); err != nil {
-		return nil, errors.Join(err, w.tx.close())
+	if err := w.takeOver(epoch); err != nil {
+		return nil, errors.Join(err, w.close())
 	}
 	d.conn.watch(w.tx.touch)
 	go w.run()
 	return w, nil
+}
+
+// takeOver makes the writer the only one.
+func (w *writer) takeOver(epoch int64) error {
+	if w.truth == nil {
+		return w.tx.takeOver(epoch)
+	}
+	tables, err := w.tx.tables()
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = t.Name
+	}
+	if w.changed, err = w.tx.conn.record(names); err != nil {
+		return err
+	}
+	if err := w.tx.takeOver(epoch); err != nil {
+		return err
+	}
+	patch, err := w.changed.take()
+	if err != nil {
+		return err
+	}
+	known := make(chan error, 1)
+	w.truth.Ship(Commit{Number: w.number.Add(1), Patch: patch, Done: func(err error) { known <- err }})
+	return <-known
 }
 
 // do executes run inside a transaction and returns once it is on disk. The
@@ -96,10 +133,17 @@ func (w *writer) run() {
 		case r := <-w.requests:
 			w.group(r)
 		case <-w.quit:
-			w.closeErr = w.tx.close()
+			w.closeErr = w.close()
 			return
 		}
 	}
+}
+
+func (w *writer) close() error {
+	if w.changed != nil {
+		w.changed.close()
+	}
+	return w.tx.close()
 }
 
 // group executes first and whoever else is waiting, and commits them together.
@@ -131,8 +175,16 @@ func (w *writer) group(first *request) {
 		err = w.tx.noteChanges()
 	}
 	w.tx.accounts.publish()
+	var patch []byte
+	if err == nil && w.truth != nil {
+		if patch, err = w.changed.take(); err == nil {
+			w.number.Add(1)
+		}
+	}
 	if err == nil {
-		err = w.tx.control("COMMIT")
+		if err = w.tx.control("COMMIT"); err != nil && w.truth != nil {
+			w.truth.Ship(Commit{Number: w.number.Load(), Done: func(error) {}}) // it was counted
+		}
 	}
 	if err != nil {
 		w.fail(members, err)
@@ -140,9 +192,16 @@ func (w *writer) group(first *request) {
 	}
 	w.tx.changes.committed()
 	w.commits.Add(1)
-	for i, r := range members {
-		r.answer <- answers[i]
+	answer := func(err error) {
+		for i, r := range members {
+			r.answer <- cmp.Or(err, answers[i])
+		}
 	}
+	if w.truth == nil {
+		answer(nil)
+		return
+	}
+	w.truth.Ship(Commit{Number: w.number.Load(), Patch: patch, Done: answer})
 }
 
 // waiting returns a request that waits now, or nil.
@@ -195,6 +254,11 @@ func (w *writer) fail(members []*request, err error) {
 	w.tx.accounts.forget()
 	w.tx.batches.forget()
 	w.tx.changes.failed()
+	if w.changed != nil {
+		if again := w.changed.again(); again != nil {
+			err = errors.Join(err, again)
+		}
+	}
 	// The transaction may be gone already, which is what is wanted.
 	if rollback := w.tx.control("ROLLBACK"); rollback != nil {
 		w.log.Debug().Err(rollback).Msg("roll back")
