@@ -38,6 +38,7 @@ var both = map[string]string{
 var schedulers = map[string]string{
 	"queue":               "job",
 	"queue/sqlite":        "job queue",
+	"queue/postgres":      "queue queue/sqlite", // the same store, whose truth several schedulers share
 	"queue/queuetest":     "job queue",
 	"queue/sched":         "job queue",
 	"policy":              "job internal/fields",
@@ -105,6 +106,7 @@ var joined = map[string]string{
 	"internal/faults":        "...",
 	"internal/faults/act":    "",
 	"internal/faults/puppet": "internal/faults/act",
+	"internal/pgtest":        "internal/testrun", // a real PostgreSQL, which the store's tests, the programs' and the benchmark start
 	"internal/terminaltest":  "",
 	"internal/testrun":       "", // what the tests of several packages that start processes share
 	"internal/house":         "",

@@ -1,0 +1,64 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/agentsched/agentsched/internal/pgtest"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/queuetest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find() }) }
+
+// newDatabase makes an empty database and returns its address.
+func newDatabase(t testing.TB) string {
+	t.Helper()
+	server := pgtest.Shared(t)
+	return server.Socket(server.Database(t))
+}
+
+func config(t testing.TB, address, instance string) Config {
+	t.Helper()
+	where, err := ParseWhere(address, os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{Where: where, Folder: t.TempDir(), Log: zerolog.Nop(), Self: Member{Instance: instance}}
+}
+
+// TestPromises: a store in the database keeps what every store promises.
+func TestPromises(t *testing.T) {
+	shared := newDatabase(t)
+	queuetest.Run(t, func(t *testing.T, dir string) queue.Store {
+		schema := "s" + fmt.Sprint(hash(dir))
+		conn, err := pgx.Connect(context.Background(), shared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(context.Background(), "CREATE SCHEMA IF NOT EXISTS "+schema); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Open(context.Background(), config(t, shared+"&search_path="+schema, filepath.Base(dir)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	})
+}
+
+func hash(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for _, b := range []byte(s) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return h
+}
