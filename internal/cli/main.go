@@ -151,8 +151,9 @@ type runner struct {
 	at    *target
 
 	// Flags that override the configuration, also when it is reloaded.
-	atOnce int // --concurrency; 0: as configured
-	cores  int // --cores; 0: as configured
+	atOnce int    // --concurrency; 0: as configured
+	cores  int    // --cores; 0: as configured
+	store  string // --store; "": as configured
 
 	// inherited are the sockets that the program before this one, or the service
 	// manager, has left to `serve`; who takes them empties it.

@@ -156,6 +156,12 @@ func (runs *runner) overrule(cfg *config.Config) error {
 	if runs.cores > config.MaxCores {
 		return usage(fmt.Errorf("invalid --cores %d: use 1 to %d", runs.cores, config.MaxCores))
 	}
+	if runs.store != "" {
+		cfg.Fleet.Store = runs.store
+	}
+	if cfg.Fleet.Store != "" && cfg.Heartbeat.PermitValidity == 0 {
+		return usage(errors.New("heartbeat.permit_validity is 0s, by which runs would go on beside the next leader's; use a duration such as 1m"))
+	}
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/scheduler"
@@ -42,6 +43,7 @@ configuration or the host is not right and nothing was started.`,
 	}
 	runs.con.jsonFlag(cmd, "print everything that happens as JSON Lines")
 	runs.engineFlags(cmd)
+	cmd.Flags().StringVar(&runs.store, "store", "", "share the queue in a PostgreSQL `DATABASE` with other schedulers: postgres://USER@HOST/NAME, service=NAME, file:PATH or env:NAME (default from the configuration)")
 	return cmd
 }
 
@@ -94,12 +96,30 @@ func (runs *runner) serveOnce(ctx context.Context, o runOptions, next *replaceme
 	if err := runs.overrule(&cfg); err != nil {
 		return err
 	}
-	state, err := runs.local.ownLogging(ctx, &cfg.Log, runs.con.stderr)
+	open := runs.local.ownLogging
+	if cfg.Fleet.Store != "" {
+		open = runs.local.ownDirectory
+	}
+	state, err := open(ctx, &cfg.Log, runs.con.stderr)
 	if err != nil {
 		return err
 	}
 	defer state.Close()
-	setLimits(state.store, &cfg)
+	if cfg.Fleet.Store != "" {
+		err = runs.serveFleet(ctx, state, &cfg, o, next)
+	} else {
+		err = runs.serveQueue(ctx, state, &cfg, o, next)
+	}
+	if next.handover != nil && (err != nil || next.stopped.Load()) {
+		next.handover.Release() // before another scheduler may have the state directory, and a socket in it
+		next.handover = nil
+	}
+	return err
+}
+
+// serveQueue works on the store of state until it is told to stop.
+func (runs *runner) serveQueue(ctx context.Context, state *owned, cfg *config.Config, o runOptions, next *replacement) error {
+	setLimits(state.store, cfg)
 	if err := scheduler.AdoptRuns(ctx, state.store); err != nil {
 		return failure(fmt.Errorf("take over what unfinished runs have left: %w", err))
 	}
@@ -130,13 +150,9 @@ func (runs *runner) serveOnce(ctx context.Context, o runOptions, next *replaceme
 		}
 		return nil
 	}
-	_, err = runs.runBatch(ctx, state, &cfg, "", o)
+	_, err := runs.runBatch(ctx, state, cfg, "", o)
 	if stopped, ok := errors.AsType[*exitError](err); ok && stopped.code == exitInterrupted {
 		err = nil // as it was told
-	}
-	if next.handover != nil && (err != nil || next.stopped.Load()) {
-		next.handover.Release() // before another scheduler may have the state directory, and a socket in it
-		next.handover = nil
 	}
 	return err
 }

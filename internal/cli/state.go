@@ -52,6 +52,9 @@ func (local *local) look(ctx context.Context) (*statedir.Dir, *sqlite.Store, err
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := local.inDatabase(dir.Fleet()); err != nil {
+		return nil, nil, err
+	}
 	store, err := sqlite.OpenReadOnly(ctx, dir.Database())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, noJobsYet(dir.Path())
@@ -85,6 +88,26 @@ func (local *local) own(ctx context.Context) (*owned, error) {
 // ownLogging is own with a log as it is configured, which goes to stream too, if
 // that is not nil.
 func (local *local) ownLogging(ctx context.Context, cfg *config.Log, stream io.Writer) (*owned, error) {
+	o, err := local.ownDirectory(ctx, cfg, stream)
+	if err != nil {
+		return nil, err
+	}
+	if err := local.inDatabase(o.dir.Fleet()); err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	if o.store, err = sqlite.Open(ctx, o.dir.Database(), sqlite.Options{Log: o.logs.For(logging.Store)}); err != nil {
+		o.Close() //nolint:errcheck // nothing was written
+		err = fmt.Errorf("open the queue: %w", err)
+		if errors.Is(err, queue.ErrCorrupt) {
+			return nil, usage(err, damagedHints()...)
+		}
+		return nil, usage(err)
+	}
+	return o, nil
+}
+
+// ownDirectory is ownLogging without the store.
+func (local *local) ownDirectory(_ context.Context, cfg *config.Log, stream io.Writer) (*owned, error) {
 	path, err := local.statePath()
 	if err != nil {
 		return nil, err
@@ -109,16 +132,6 @@ func (local *local) ownLogging(ctx context.Context, cfg *config.Log, stream io.W
 		lock.Release()
 		return nil, usage(err)
 	}
-	if o.store, err = sqlite.Open(ctx, dir.Database(), sqlite.Options{Log: o.logs.For(logging.Store)}); err != nil {
-		o.logs.Close()
-		o.file.Close()
-		lock.Release()
-		err = fmt.Errorf("open the queue: %w", err)
-		if errors.Is(err, queue.ErrCorrupt) {
-			return nil, usage(err, damagedHints()...)
-		}
-		return nil, usage(err)
-	}
 	return o, nil
 }
 
@@ -136,8 +149,10 @@ func (o *owned) CloseRun(ctx context.Context, id job.BatchID) error {
 	return o.store.Apply(ctx, queue.CloseBatch{ID: id, Now: utcNow()})
 }
 
-func (o *owned) Close() error {
-	err := o.store.Close()
+func (o *owned) Close() (err error) {
+	if o.store != nil {
+		err = o.store.Close()
+	}
 	o.logs.Close()
 	o.lock.Release()
 	return errors.Join(err, o.file.Close())

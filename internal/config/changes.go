@@ -11,7 +11,7 @@ import (
 // fixed are the sections, and the fields of others, that are read once, when the
 // program or its cores are first started.
 func fixed() []string {
-	return []string{"heartbeat", "cores", "webhooks", "api", "log.format", "telemetry", "audit"}
+	return []string{"heartbeat", "cores", "webhooks", "api", "fleet", "log.format", "telemetry", "audit"}
 }
 
 // isFixed reports whether the field at path is read once.
@@ -44,7 +44,7 @@ func Changes(old, next Config) (reload, restart []string) {
 // read next: next, but for what is read only once.
 func (c Config) Reloaded(next Config) Config {
 	next.Heartbeat, next.Cores, next.Webhooks = c.Heartbeat, c.Cores, c.Webhooks
-	next.API, next.Telemetry, next.Audit = c.API, c.Telemetry, c.Audit
+	next.API, next.Fleet, next.Telemetry, next.Audit = c.API, c.Fleet, c.Telemetry, c.Audit
 	next.Log.Format = c.Log.Format
 	return next
 }

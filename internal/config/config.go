@@ -80,6 +80,8 @@ type Config struct {
 	Webhooks trigger.Listener `json:"webhooks"`
 	// How others reach a running scheduler beside its unix socket. A change needs a restart.
 	API API `json:"api"`
+	// How several schedulers share one queue: [fleet.md](fleet.md). A change needs a restart.
+	Fleet Fleet `json:"fleet"`
 	// Which lines are written to the log, and how.
 	Log Log `json:"log"`
 	// Where traces go. A change needs a restart.
@@ -99,6 +101,7 @@ func Default() Config {
 		Prices:      defaultPrices(),
 		Stop:        Stop{Interrupt: job.Duration(2 * time.Second), Terminate: job.Duration(5 * time.Second), Kill: job.Duration(10 * time.Second)},
 		Heartbeat:   heartbeat,
+		Fleet:       Fleet{Lease: job.Duration(5 * time.Second)},
 		Policy:      policy.Default(),
 		Retention:   Retention{Finished: job.Duration(90 * 24 * time.Hour)},
 		Retry:       Retry{Base: job.Duration(time.Second), Max: job.Duration(5 * time.Minute)},

@@ -51,6 +51,7 @@ func (v *validator) validate() {
 	v.policy()
 	v.triggers()
 	v.api()
+	v.fleet()
 	v.telemetry()
 }
 

@@ -329,7 +329,7 @@ func (s *Scheduler) apply(ctx context.Context, ops ...queue.Op) error {
 
 // extendLoop keeps the leases of the live claims.
 func (s *Scheduler) extendLoop(ctx context.Context) error {
-	tick := time.NewTicker(s.cfg.Lease / 3)
+	tick := time.NewTicker(s.extendEvery())
 	defer tick.Stop()
 	for {
 		select {
@@ -357,12 +357,15 @@ func (s *Scheduler) extendLoop(ctx context.Context) error {
 	}
 }
 
+// extendEvery is the time between two extensions of the claims.
+func (s *Scheduler) extendEvery() time.Duration { return min(s.cfg.Lease/3, DefaultLease/3) }
+
 // renewsPermits reports whether heartbeats renew the permits of runs: as long as the
 // store keeps their leases. An extension that is not done when the next one is due
 // hangs, and so would the record of what the runs do.
 func (s *Scheduler) renewsPermits() bool {
 	began := time.Duration(s.extending.Load())
-	return began == 0 || time.Since(s.origin)-began < s.cfg.Lease/3
+	return began == 0 || time.Since(s.origin)-began < s.extendEvery()
 }
 
 // taken counts the fences that were lost without our doing: a run whose end was

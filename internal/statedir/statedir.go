@@ -279,6 +279,10 @@ func (d *Dir) Triggers() string { return d.join("triggers.json") }
 func (d *Dir) Tokens() string   { return d.join("tokens.json") }
 func (d *Dir) Sessions() string { return d.join("sessions.json") }
 
+// Fleet is the folder of a copy of a queue that lies in a database; see package
+// queue/postgres. It is there if the state directory's queue does.
+func (d *Dir) Fleet() string { return d.join("fleet") }
+
 // Audit is the folder of the audit log.
 func (d *Dir) Audit() string { return d.join("audit") }
 

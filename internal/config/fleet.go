@@ -1,0 +1,38 @@
+package config
+
+import (
+	"net"
+	"strconv"
+
+	"github.com/agentsched/agentsched/job"
+)
+
+// Fleet is how several schedulers share one queue.
+type Fleet struct {
+	// The database of the queue: `postgres://user@host/name?sslmode=verify-full` without a password,
+	// `service=NAME` of the connection service file, `file:/path` or `env:NAME` with such an address in
+	// it. `scheduler serve --store` sets it, too.
+	Store string `json:"store,omitempty" otherwise:"none: the queue lies in the state directory"`
+	// Where the other schedulers of the queue reach this one: IP address or `localhost`, and port. They
+	// know each other by certificates that they make themselves.
+	Listen string `json:"listen,omitempty" otherwise:"127.0.0.1 and any free port"`
+	// What the others connect to, host and port, where that is not what is listened on.
+	Advertise string `json:"advertise,omitempty" otherwise:"the address that is listened on"`
+	// For how long a leader may be silent before another scheduler takes over, `1s` to `10m`.
+	Lease job.Duration `json:"lease" min:"1s" max:"10m"`
+}
+
+func (v *validator) fleet() {
+	f := v.config.Fleet
+	v.listen("fleet.listen", f.Listen)
+	if f.Advertise != "" {
+		host, port, err := net.SplitHostPort(f.Advertise)
+		n, bad := strconv.ParseUint(port, 10, 16)
+		if err != nil || bad != nil || n == 0 || host == "" {
+			v.Failf("fleet.advertise", "%q is no address that others can connect to, want host and port such as scheduler-a.example.com:7434", f.Advertise)
+		}
+	}
+	if f.Store != "" && v.config.Heartbeat.PermitValidity == 0 {
+		v.Failf("heartbeat.permit_validity", "is 0s, by which runs would go on beside the next leader's; want a duration such as 1m")
+	}
+}
