@@ -106,7 +106,7 @@ var joined = map[string]string{
 	"internal/faults":        "...",
 	"internal/faults/act":    "",
 	"internal/faults/puppet": "internal/faults/act",
-	"internal/pgtest":        "internal/testrun", // a real PostgreSQL, which the store's tests, the programs' and the benchmark start
+	"internal/pgtest":        "internal/testrun", // PostgreSQL servers for tests of several packages, which its keeper outlives
 	"internal/terminaltest":  "",
 	"internal/testrun":       "", // what the tests of several packages that start processes share
 	"internal/house":         "",

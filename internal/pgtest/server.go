@@ -1,9 +1,3 @@
-// Package pgtest runs real PostgreSQL servers for tests, and a relay before them that
-// loses connections. Only tests and benchmarks import it.
-//
-// A server lies in a temporary folder of its own. Nothing of it is left when the test
-// binary has ended: a TestMain calls Main, whose keeper ends what a test that was cut
-// off has left.
 package pgtest
 
 import (
@@ -12,287 +6,317 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sys/unix"
-
-	"github.com/agentsched/agentsched/internal/testrun"
 )
 
-// Server is a PostgreSQL server.
+const (
+	// Superuser is asked for no password by the socket.
+	Superuser = "postgres"
+	// Owner owns the databases of Database, and may do nothing else.
+	Owner = "agentsched"
+)
+
+// Server is a PostgreSQL server. Its methods may be called by several goroutines.
 type Server struct {
-	Port int // on 127.0.0.1, with a password, and of the socket in Folder, without
-	// Folder has the socket, the password file (mode 0600) and the server's certificate.
-	Folder string
+	bin, folder, password string
+	port                  int
+	as                    *syscall.Credential // nil: who runs the tests
+	env                   []string
+	databases             atomic.Int64
 
-	bin       string
-	as        *syscall.Credential // nil: who runs the tests
-	fsync     bool
-	databases atomic.Int64
-
-	mu    sync.Mutex // guards what follows
-	cmd   *exec.Cmd  // nil: it does not run
-	ended chan error // closed when it has ended
-	log   *tail
+	mu     sync.Mutex // guards what follows
+	run    *run       // nil: it does not run
+	frozen bool
+	owner  bool // there is the role Owner
 }
 
-// User is the superuser of every server.
-const User = "postgres"
-
-// Options of a server.
-type Options struct {
-	NoFsync  bool     // it need not survive a crash of the host, as a test that is not about that
-	Settings []string // lines of postgresql.conf
-	// Env is added to the server's environment.
-	Env []string
+// run is a server from its start to its end.
+type run struct {
+	process *os.Process // the first of its processes, whose children are the others
+	log     tail
+	exited  chan struct{} // closed when the first process was reaped
+	gone    chan struct{} // closed after that, when no process of it has its log open
 }
 
-var errMissing = errors.New("PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or PATH")
+// Address returns the server's host and port.
+func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Start starts a server for a test, and stops it after it. Without PostgreSQL the test is
-// skipped, or fails if AGENTSCHED_REQUIRE_POSTGRES is set.
-func Start(t testing.TB, opts Options) *Server {
-	t.Helper()
-	s, err := New(opts)
-	if errors.Is(err, errMissing) && os.Getenv("AGENTSCHED_REQUIRE_POSTGRES") == "" {
-		t.Skip(err)
+// PasswordFile has the passwords of Superuser and Owner, as libpq reads them.
+func (s *Server) PasswordFile() string { return filepath.Join(s.folder, "pgpass") }
+
+func (s *Server) certificate() string { return filepath.Join(s.folder, "certificate.pem") }
+
+func (s *Server) data() string { return filepath.Join(s.folder, "data") }
+
+// Socket returns the address of a database by the socket, as Superuser.
+func (s *Server) Socket(database string) string {
+	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%d", Superuser, database, url.QueryEscape(s.folder), s.port)
+}
+
+// TCP returns the address of a database by the port, as Owner: with TLS, and the password
+// in a file. More parameters may be appended, each after a &.
+func (s *Server) TCP(database string) string {
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=verify-full&sslrootcert=%s&passfile=%s",
+		Owner, s.Address(), database, url.QueryEscape(s.certificate()), url.QueryEscape(s.PasswordFile()))
+}
+
+// Plain returns an address of TCP without TLS.
+func Plain(address string) string {
+	return rewrite(address, func(u *url.URL, q url.Values) {
+		q.Set("sslmode", "disable")
+		q.Del("sslrootcert")
+	})
+}
+
+func rewrite(address string, change func(*url.URL, url.Values)) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		panic(err) // of a test: it is no address of ours
 	}
+	q := u.Query()
+	change(u, q)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// Database makes an empty database that Owner owns and returns its address (see TCP). It
+// is dropped after the test.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	name, err := s.NewDatabase(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Remove)
-	return s
-}
-
-var shared struct {
-	sync.Mutex
-	server *Server
-}
-
-// Shared returns one server for all tests of the binary, started by the first that asks,
-// which does not wait for its disk.
-func Shared(t testing.TB) *Server {
-	t.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.server != nil {
-		return shared.server
-	}
-	s, err := New(Options{NoFsync: true})
-	if errors.Is(err, errMissing) && os.Getenv("AGENTSCHED_REQUIRE_POSTGRES") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared.server = s
-	return s
-}
-
-// Main runs the tests of a binary, and looks in the end whether something is left.
-func Main(m interface{ Run() int }, leaks func() error) {
-	end, err := testrun.Keep()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if shared.server != nil {
-		shared.server.Remove()
-	}
-	if err := leaks(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	end()
-	os.Exit(code)
-}
-
-// New starts a server, which Remove stops.
-func New(opts Options) (_ *Server, err error) {
-	s := &Server{fsync: !opts.NoFsync}
-	if s.bin, err = find(); err != nil {
-		return nil, err
-	}
-	if s.Folder, err = os.MkdirTemp("", "pg"); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			s.Remove()
+	t.Cleanup(func() {
+		if !s.running() {
+			return
 		}
-	}()
-	if err := s.account(); err != nil {
-		return nil, err
-	}
-	if err := s.init(opts.Settings); err != nil {
-		return nil, err
-	}
-	return s, s.start(opts.Env)
+		if err := s.Exec(context.Background(), "postgres", "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.TCP(name)
 }
 
-// find returns the folder of the newest server's programs.
-func find() (string, error) {
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
-	if err != nil {
+// NewDatabase makes an empty database that Owner owns and returns its name.
+func (s *Server) NewDatabase(ctx context.Context) (name string, err error) {
+	if err := s.makeOwner(ctx); err != nil {
 		return "", err
 	}
-	slices.SortFunc(found, func(a, b string) int { return version(b) - version(a) })
-	if len(found) > 0 {
-		return filepath.Dir(found[0]), nil
-	}
-	if path, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(path), nil
-	}
-	return "", errMissing
+	name = "t" + strconv.FormatInt(s.databases.Add(1), 10)
+	return name, s.Exec(ctx, "postgres", "CREATE DATABASE "+name+" OWNER "+Owner)
 }
 
-func version(path string) int {
-	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
-	return n
-}
-
-// account finds whom the server runs as: it refuses to be root.
-func (s *Server) account() error {
-	if os.Geteuid() != 0 {
+func (s *Server) makeOwner(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owner {
 		return nil
 	}
-	who, err := user.Lookup(User)
+	if err := s.Exec(ctx, "postgres", "CREATE ROLE "+Owner+" LOGIN PASSWORD '"+s.password+"'"); err != nil {
+		return err
+	}
+	s.owner = true
+	return nil
+}
+
+// running thaws the server, and reports whether it runs.
+func (s *Server) running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return false
+	}
+	return s.thaw() == nil
+}
+
+// Exec executes statements in a database as Superuser, each in a transaction of its own.
+func (s *Server) Exec(ctx context.Context, database string, statements ...string) error {
+	conn, err := pgx.Connect(ctx, s.Socket(database))
 	if err != nil {
 		return err
 	}
-	uid, _ := strconv.Atoi(who.Uid)
-	gid, _ := strconv.Atoi(who.Gid)
-	s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	if err := os.Chown(s.Folder, uid, gid); err != nil {
-		return err
-	}
-	for dir := filepath.Dir(s.Folder); dir != "/"; dir = filepath.Dir(dir) {
-		info, err := os.Stat(dir)
-		if err != nil {
-			return err
-		}
-		if mode := info.Mode().Perm(); mode&0o1 == 0 { // it must reach its folder
-			if err := os.Chmod(dir, mode|0o11); err != nil {
-				return err
-			}
+	defer conn.Close(ctx) //nolint:errcheck // nothing is under way
+	for _, x := range statements {
+		if _, err := conn.Exec(ctx, x); err != nil {
+			return fmt.Errorf("%s: %w", x, err)
 		}
 	}
 	return nil
 }
 
-// Password is the superuser's.
-const Password = "only for tests"
-
-func (s *Server) init(settings []string) error {
-	pwfile := filepath.Join(s.Folder, "password")
-	if err := s.write(pwfile, Password+"\n"); err != nil {
-		return err
-	}
-	out, err := s.command("initdb", "--pgdata", s.data(), "--username", User, "--encoding", "UTF8", "--locale", "C", "--auth-local", "trust",
-		"--auth-host", "scram-sha-256", "--pwfile", pwfile, "--no-sync").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("initdb: %w\n%s", err, out)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s.Port = l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	fsync := "on"
-	if !s.fsync {
-		fsync = "off"
-	}
-	conf := append([]string{
-		"listen_addresses = '127.0.0.1'", "port = " + strconv.Itoa(s.Port), "unix_socket_directories = '" + s.Folder + "'", "max_connections = 300",
-		"fsync = " + fsync, "logging_collector = off", "autovacuum_naptime = 5", "max_prepared_transactions = 0",
-	}, settings...)
-	f, err := os.OpenFile(filepath.Join(s.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(f, strings.Join(conf, "\n")+"\n")
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return s.write(s.PasswordFile(), fmt.Sprintf("127.0.0.1:*:*:%s:%s\n", User, Password))
-}
-
-// PasswordFile has the password of the superuser, as libpq reads it. It is the tests'.
-func (s *Server) PasswordFile() string { return filepath.Join(s.Folder, "pgpass") }
-
-func (s *Server) data() string { return filepath.Join(s.Folder, "data") }
-
-// write writes a file that only its owner may read.
-func (s *Server) write(path, text string) error {
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		return err
-	}
-	if s.as != nil && filepath.Base(path) == "password" {
-		return os.Chown(path, int(s.as.Uid), int(s.as.Gid))
-	}
-	return nil
-}
-
+// command is a program of the server's.
 func (s *Server) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, program), args...)
-	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC", "HOME=" + s.Folder, "TMPDIR=" + os.Getenv("TMPDIR")}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as, Setsid: true}
+	cmd.Dir = s.folder
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC", "HOME=" + s.folder}, s.env...)
+	cmd.SysProcAttr = attributes(s.as)
 	return cmd
 }
 
 // start starts the server and returns when it takes connections.
-func (s *Server) start(env []string) error {
+func (s *Server) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	cmd := s.command("postgres", "-D", s.data())
-	cmd.Env = append(cmd.Env, env...)
-	log := &tail{ready: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	if s.run != nil {
+		return errors.New("the server runs already")
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
 		return err
 	}
-	gone := make(chan error, 1)
-	go func() { gone <- cmd.Wait(); close(gone) }()
-	select {
-	case <-log.ready:
-	case err := <-gone:
-		return fmt.Errorf("the server has ended: %w\n%s", err, log)
+	cmd := s.command("postgres", "-D", s.data())
+	cmd.Stdout, cmd.Stderr = write, write
+	r := &run{log: tail{ready: make(chan struct{})}, exited: make(chan struct{}), gone: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The kernel tells the server when the thread that started it ends, which is to
+		// be when the process does.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it has ended is in its log
+			close(r.exited)
+		}
+	}()
+	err = <-started
+	write.Close()
+	if err != nil {
+		read.Close()
+		return err
 	}
-	s.cmd, s.log = cmd, log
-	s.ended = gone
-	return nil
+	r.process = cmd.Process
+	go func() {
+		_, _ = io.Copy(&r.log, read)
+		read.Close()
+		<-r.exited
+		close(r.gone)
+	}()
+	select {
+	case <-r.log.ready:
+	case <-r.gone:
+		return fmt.Errorf("the server has ended:\n%s", &r.log)
+	}
+	s.run, s.frozen = r, false
+	return s.forgetMemory()
 }
 
-// Log returns the end of what the server has written since it was started.
+// Log returns the end of what the server has written since it was started last.
 func (s *Server) Log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.log.String()
+	if s.run == nil {
+		return ""
+	}
+	return s.run.log.String()
+}
+
+// Mode is a way to stop a server.
+type Mode = syscall.Signal
+
+const (
+	Smart     Mode = syscall.SIGTERM // waits for its clients
+	Fast      Mode = syscall.SIGINT  // rolls back what they do
+	Immediate Mode = syscall.SIGQUIT // like a crash: the next start recovers
+)
+
+// Stop stops the server and returns when all its processes are gone.
+func (s *Server) Stop(mode Mode) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return nil
+	}
+	if err := s.thaw(); err != nil {
+		return err
+	}
+	if err := s.run.process.Signal(mode); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-s.run.gone
+	s.run = nil
+	return nil
+}
+
+// Kill kills all processes of the server and returns when they are gone.
+func (s *Server) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return nil
+	}
+	if err := s.run.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-s.run.exited // it starts no others
+	if err := s.signalAll(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-s.run.gone
+	s.run = nil
+	return s.forgetMemory() // what it made after a crash of one of its processes
+}
+
+// Restart starts the server again after Stop or Kill, at the same address.
+func (s *Server) Restart() error { return s.start() }
+
+// Freeze stops all processes of the server where they are, until Thaw: connections stay
+// open, and nobody is answered.
+func (s *Server) Freeze() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return errors.New("the server does not run")
+	}
+	s.frozen = true
+	return s.freeze()
+}
+
+// Thaw ends Freeze.
+func (s *Server) Thaw() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return errors.New("the server does not run")
+	}
+	return s.thaw()
+}
+
+func (s *Server) thaw() error {
+	if !s.frozen {
+		return nil
+	}
+	s.frozen = false
+	return s.signalAll(syscall.SIGCONT)
+}
+
+// Close kills the server and removes its folder.
+func (s *Server) Close() error {
+	return errors.Join(s.Kill(), os.RemoveAll(s.folder))
 }
 
 // tail keeps the end of a log, and tells when the server is ready.
 type tail struct {
 	ready chan struct{}
-	mu    sync.Mutex
-	text  []byte
-	told  bool
+
+	mu   sync.Mutex // guards what follows
+	text []byte
+	told bool
 }
 
 func (l *tail) Write(p []byte) (int, error) {
@@ -313,165 +337,4 @@ func (l *tail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.text)
-}
-
-// Stop stops the server: SIGTERM waits for its clients, SIGINT does not, SIGQUIT is like
-// a crash of it alone.
-func (s *Server) Stop(sig syscall.Signal) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cmd == nil {
-		return nil
-	}
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		return err
-	}
-	<-s.ended
-	s.cmd = nil
-	return nil
-}
-
-// Restart starts the server again after Stop or Kill.
-func (s *Server) Restart() error { return s.start(nil) }
-
-// processes returns the server's, the first one first.
-func (s *Server) processes() ([]int, error) {
-	first := s.cmd.Process.Pid
-	list := []int{first}
-	names, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended
-		}
-		_, rest, _ := strings.Cut(string(text), ") ")
-		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(first) {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, pid)
-		}
-	}
-	return list, nil
-}
-
-// Kill kills all processes of the server at once, and returns when they are gone.
-func (s *Server) Kill() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cmd == nil {
-		return nil
-	}
-	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil { // it starts no others
-		return err
-	}
-	list, err := s.processes()
-	if err != nil {
-		return err
-	}
-	var fds []int
-	for _, pid := range list {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue
-		}
-		fds = append(fds, fd)
-		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) //nolint:errcheck // it has ended
-	}
-	for _, fd := range fds {
-		for {
-			_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-			if !errors.Is(err, unix.EINTR) {
-				break
-			}
-		}
-		unix.Close(fd) //nolint:errcheck // nothing was written
-	}
-	<-s.ended
-	s.cmd = nil
-	return nil
-}
-
-// Freeze stops all processes of the server where they are, Thaw lets them go on.
-func (s *Server) Freeze() error { return s.signal(syscall.SIGSTOP) }
-
-// Thaw ends Freeze.
-func (s *Server) Thaw() error { return s.signal(syscall.SIGCONT) }
-
-func (s *Server) signal(sig syscall.Signal) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list, err := s.processes()
-	if err != nil {
-		return err
-	}
-	for _, pid := range list {
-		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return err
-		}
-	}
-	return nil
-}
-
-// Remove kills the server and removes its folder.
-func (s *Server) Remove() {
-	if err := s.Kill(); err != nil {
-		fmt.Fprintln(os.Stderr, "pgtest:", err)
-	}
-	if err := os.RemoveAll(s.Folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintln(os.Stderr, "pgtest:", err)
-	}
-}
-
-// Socket returns the address of a database by the socket, for which nobody is asked for
-// a password.
-func (s *Server) Socket(database string) string {
-	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%d", User, database, url.QueryEscape(s.Folder), s.Port)
-}
-
-// TCP returns the address of a database by a port of this host, the server's own or a
-// relay's, with the password in PasswordFile.
-func (s *Server) TCP(database string, port int) string {
-	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable&passfile=%s", User, port, database, url.QueryEscape(s.PasswordFile()))
-}
-
-// Database makes an empty database for a test and returns its name.
-func (s *Server) Database(t testing.TB) string {
-	t.Helper()
-	name := "t" + strconv.FormatInt(s.databases.Add(1), 10)
-	if err := s.Exec("postgres", "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		s.mu.Lock()
-		runs := s.cmd != nil
-		s.mu.Unlock()
-		if !runs {
-			return
-		}
-		if err := s.Exec("postgres", "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Error(err)
-		}
-	})
-	return name
-}
-
-// Exec executes statements in a database.
-func (s *Server) Exec(database string, statements ...string) error {
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, s.Socket(database))
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx) //nolint:errcheck // nothing is under way
-	for _, x := range statements {
-		if _, err := conn.Exec(ctx, x); err != nil {
-			return fmt.Errorf("%s: %w", x, err)
-		}
-	}
-	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -179,9 +178,9 @@ func TestFollow(t *testing.T) {
 // was acknowledged is there, and the silent one learns that it leads no more.
 func TestTakeOver(t *testing.T) {
 	server := pgtest.Shared(t)
-	database := server.Database(t)
-	relay := pgtest.NewRelay(t, fmt.Sprint("127.0.0.1:", server.Port))
-	first, second := config(t, server.TCP(database, relay.Port), "a"), config(t, server.Socket(database), "b")
+	database := databaseOf(t, server)
+	relay := pgtest.NewRelay(t, server.Address())
+	first, second := config(t, relay.Through(server.TCP(database)), "a"), config(t, server.TCP(database), "b")
 	first.Lease, second.Lease = MinLease, MinLease
 	a, b := join(t, first), join(t, second)
 	b.copy.Follow()
@@ -288,15 +287,15 @@ func (w *writers) wantAll(t testing.TB, s queue.Store) {
 // TestOutage: the server is killed under writers and starts again: they wait, and what
 // is acknowledged is there once.
 func TestOutage(t *testing.T) {
-	server := pgtest.Start(t, pgtest.Options{})
-	cfg := config(t, server.Socket(server.Database(t)), "a")
+	server := pgtest.Start(t)
+	cfg := config(t, server.TCP(databaseOf(t, server)), "a")
 	l, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := write(t, l, 16, 300)
 	<-w.enough
-	for _, end := range []func() error{server.Kill, func() error { return server.Stop(syscall.SIGINT) }} {
+	for _, end := range []func() error{server.Kill, func() error { return server.Stop(pgtest.Fast) }} {
 		if err := end(); err != nil {
 			t.Fatal(err)
 		}
@@ -323,24 +322,24 @@ func TestOutage(t *testing.T) {
 // written is there once.
 func TestLostAnswers(t *testing.T) {
 	server := pgtest.Shared(t)
-	database := server.Database(t)
-	relay := pgtest.NewRelay(t, fmt.Sprint("127.0.0.1:", server.Port))
-	l, err := Open(t.Context(), config(t, server.TCP(database, relay.Port), "a"))
+	database := databaseOf(t, server)
+	relay := pgtest.NewRelay(t, server.Address())
+	l, err := Open(t.Context(), config(t, relay.Through(server.TCP(database)), "a"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answers atomic.Int64
-	relay.Watch(func(fromClient bool, _ []byte) bool { return !fromClient && answers.Add(1)%23 == 0 })
 	w := write(t, l, 8, 400)
+	for range 8 { // what is asked next is executed, and its answer lost
+		<-relay.CutAt(func([]byte) bool { return true })
+	}
 	<-w.enough
 	close(w.stop)
 	w.wg.Wait()
-	relay.Watch(nil)
 	w.wantAll(t, l)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(t.Context(), config(t, server.Socket(database), "b"))
+	again, err := Open(t.Context(), config(t, server.TCP(database), "b"))
 	if err != nil {
 		t.Fatal(err)
 	}

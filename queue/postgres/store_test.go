@@ -22,7 +22,17 @@ func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find()
 func newDatabase(t testing.TB) string {
 	t.Helper()
 	server := pgtest.Shared(t)
-	return server.Socket(server.Database(t))
+	return server.Socket(databaseOf(t, server))
+}
+
+// databaseOf makes an empty database and returns its name.
+func databaseOf(t testing.TB, server *pgtest.Server) string {
+	t.Helper()
+	name, err := server.NewDatabase(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 func config(t testing.TB, address, instance string) Config {

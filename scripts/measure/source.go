@@ -15,7 +15,7 @@ import (
 // what only tests import.
 var apart = map[string]bool{
 	"bench": true, "examples": true, "testdata": true, "node_modules": true,
-	"queuetest": true, "workertest": true, "terminaltest": true, "testrun": true, "schematest": true, "faults": true,
+	"queuetest": true, "workertest": true, "pgtest": true, "terminaltest": true, "testrun": true, "schematest": true, "faults": true,
 }
 
 // source is what was counted in the Go files outside tests. A package is named by its
