@@ -24,14 +24,15 @@ var both = map[string]string{
 	// What the two sides say to each other.
 	"ipc": "job internal/isolation",
 
-	"internal/fields":    "",    // what a field of a file or a message is
-	"internal/isolation": "job", // what is out of use: the cores decide and enforce it, the scheduler keeps it
-	"internal/jsoncheck": "",    // values by the schemas that jobs carry
-	"internal/proc":      "",
-	"internal/redact":    "",
-	"internal/sandbox":   "internal/proc", // the core holds runs by it, the scheduler says what the host can do
-	"internal/statedir":  "job",
-	"internal/workspace": "job internal/statedir", // the scheduler checks, explains and applies what the core made
+	"internal/fields":                "",    // what a field of a file or a message is
+	"internal/isolation":             "job", // what is out of use: the cores decide and enforce it, the scheduler keeps it
+	"internal/jsoncheck":             "",    // values by the schemas that jobs carry
+	"internal/proc":                  "",
+	"internal/redact":                "",
+	"internal/sandbox":               "internal/proc", // the core holds runs by it, the scheduler says what the host can do
+	"internal/statedir":              "job",
+	"internal/statedir/statedirtest": "internal/statedir",     // one suite for documents in files and in a database
+	"internal/workspace":             "job internal/statedir", // the scheduler checks, explains and applies what the core made
 }
 
 // schedulers are the scheduler's packages, and those of who talks with it.
