@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/internal/statedir"
 )
 
 // certificateEvery is how long a new certificate may lie there unseen.
@@ -23,10 +25,10 @@ type certificate struct {
 	certFile, keyFile string
 	log               zerolog.Logger
 
-	mu     sync.Mutex // guards what follows
-	looked time.Time
-	stamps [2]stamp // of what was tried last
-	have   *tls.Certificate
+	mu       sync.Mutex // guards what follows
+	looked   time.Time
+	versions [2]string // of what was tried last
+	have     *tls.Certificate
 }
 
 // openCertificate returns nil if neither file is named.
@@ -40,14 +42,14 @@ func openCertificate(certFile, keyFile string, log zerolog.Logger) (*certificate
 		return nil, fmt.Errorf("TLS has the certificate %s and no key: set api.tls.key", certFile)
 	}
 	c := &certificate{certFile: certFile, keyFile: keyFile, log: log, looked: time.Now()}
-	c.stamps, _ = c.look()
+	c.versions, _ = c.look()
 	return c, c.load()
 }
 
-func (c *certificate) look() (now [2]stamp, err error) {
+func (c *certificate) look() (now [2]string, err error) {
 	var err1, err2 error
-	now[0], err1 = stampAt(c.certFile)
-	now[1], err2 = stampAt(c.keyFile)
+	now[0], err1 = statedir.FileVersion(c.certFile)
+	now[1], err2 = statedir.FileVersion(c.keyFile)
 	return now, errors.Join(err1, err2)
 }
 
@@ -89,10 +91,10 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	}
 	c.looked = time.Now()
 	now, err := c.look()
-	if err != nil || now == c.stamps {
+	if err != nil || now == c.versions {
 		return c.have, nil
 	}
-	c.stamps = now
+	c.versions = now
 	if err := c.load(); err != nil {
 		c.log.Warn().Err(err).Msg("the TLS certificate has changed and cannot be read; the one before is served on")
 	}

@@ -33,7 +33,7 @@ func FuzzAuthorization(f *testing.F) {
 // Whatever cookies say, only a session of ours is somebody's.
 func FuzzCookie(f *testing.F) {
 	x := newFixture(f, Settings{})
-	secret, err := x.sessions.create("ada", Operate)
+	secret, err := x.sessions.create(f.Context(), "ada", Operate)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -256,14 +256,22 @@ func (g *Guard) authenticate(v *visit, r *http.Request) (*credential, *Refused) 
 		if !ok {
 			return nil, v.refuse(refused(unauthenticated, http.StatusUnauthorized, "Authorization has not the form \"Bearer TOKEN\"").with("WWW-Authenticate", challenge+`, error="invalid_request"`))
 		}
-		return g.byToken(v, token)
+		return g.byToken(r.Context(), v, token)
 	}
 	if g.sessions == nil {
 		return nil, nil
 	}
 	for _, secret := range sessionSecrets(r) {
-		if p, err := g.sessions.check(secret, true); err == nil {
-			return &credential{p, func() bool { _, err := g.sessions.check(secret, false); return err == nil }}, nil
+		p, err := g.sessions.check(r.Context(), secret, true)
+		switch {
+		case err == nil:
+			return &credential{p, func() bool {
+				_, err := g.sessions.check(r.Context(), secret, false)
+				return !errors.Is(err, errSession)
+			}}, nil
+		case !errors.Is(err, errSession):
+			e := refused(unavailable, http.StatusServiceUnavailable, "sessions cannot be checked now; the audit log on the scheduler's host says why")
+			return nil, v.refuseFor(e, err.Error())
 		}
 	}
 	return nil, nil
@@ -279,15 +287,15 @@ func bearer(headers []string) (token string, ok bool) {
 	return token, ok && token != "" && strings.EqualFold(scheme, "Bearer")
 }
 
-func (g *Guard) byToken(v *visit, token string) (*credential, *Refused) {
+func (g *Guard) byToken(ctx context.Context, v *visit, token string) (*credential, *Refused) {
 	err := fmt.Errorf("%w: there are none here", ErrToken)
 	var p Principal
 	if g.tokens != nil {
-		p, err = g.tokens.Check(token)
+		p, err = g.tokens.Check(ctx, token)
 	}
 	switch {
 	case err == nil:
-		return &credential{p, func() bool { _, err := g.tokens.Check(token); return !errors.Is(err, ErrToken) }}, nil
+		return &credential{p, func() bool { _, err := g.tokens.Check(ctx, token); return !errors.Is(err, ErrToken) }}, nil
 	case errors.Is(err, ErrToken):
 		return nil, v.refuse(refused(unauthenticated, http.StatusUnauthorized, "%v; `scheduler token create` makes another", err).with("WWW-Authenticate", challenge+`, error="invalid_token"`))
 	}

@@ -7,10 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/statedir"
 )
 
 // Only the scheduler's own names pass: a name that somebody made to point here (DNS
@@ -97,7 +100,7 @@ func TestSettingsAreChecked(t *testing.T) {
 // whatever it carries; what a program sends is.
 func TestOtherSites(t *testing.T) {
 	f := newFixture(t, Settings{})
-	secret, err := f.sessions.create("ada", Operate)
+	secret, err := f.sessions.create(t.Context(), "ada", Operate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +162,7 @@ func TestOtherSites(t *testing.T) {
 
 func TestCredentials(t *testing.T) {
 	f := newFixture(t, Settings{})
-	secret, err := f.sessions.create("ada", Submit)
+	secret, err := f.sessions.create(t.Context(), "ada", Submit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,13 +210,16 @@ func TestCredentials(t *testing.T) {
 // A damaged file of tokens lets nobody in, and does not tell strangers where it lies.
 func TestTokensThatCannotBeRead(t *testing.T) {
 	f := newFixture(t, Settings{})
-	f.tokens.path = t.TempDir() // no regular file
-	f.tokens.looked = time.Time{}
+	path := f.docs.Where(statedir.TokensFile)
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // no regular file
+		t.Fatal(err)
+	}
+	f.tokens.doc.looked = time.Time{}
 	resp := f.do(request("GET", "/", "Authorization", "Bearer "+f.text[Operate]))
-	if p := problemIn(t, resp); resp.StatusCode != 503 || strings.Contains(p.Detail, f.tokens.path) {
+	if p := problemIn(t, resp); resp.StatusCode != 503 || strings.Contains(p.Detail, path) {
 		t.Errorf("%+v", p)
 	}
-	if told := f.told(); len(told) != 1 || !strings.Contains(told[0].Why, f.tokens.path) {
+	if told := f.told(); len(told) != 1 || !strings.Contains(told[0].Why, path) {
 		t.Errorf("told %+v", told)
 	}
 }
@@ -378,13 +384,13 @@ func TestClientsAreBounded(t *testing.T) {
 // its session is over, and not before.
 func TestStreamsEndWithWhatLetThemIn(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, secret string){
-		"revoked":    func(f *fixture, _ string) { f.tokens.Revoke("the-read") },
-		"logged out": func(f *fixture, secret string) { f.sessions.end(secret) },
+		"revoked":    func(f *fixture, _ string) { f.tokens.Revoke(t.Context(), "the-read") },
+		"logged out": func(f *fixture, secret string) { f.sessions.end(t.Context(), secret) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, Settings{})
-				secret, err := f.sessions.create("ada", Read)
+				secret, err := f.sessions.create(t.Context(), "ada", Read)
 				if err != nil {
 					t.Fatal(err)
 				}

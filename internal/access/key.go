@@ -18,9 +18,9 @@ import (
 type Key struct {
 	path string
 
-	mu    sync.Mutex // guards what follows
-	stamp stamp      // of what was read
-	hash  digest
+	mu      sync.Mutex // guards what follows
+	version string     // of what was read
+	hash    digest
 }
 
 // OpenKey returns the key in the file at path, and makes it if need be.
@@ -31,22 +31,22 @@ func OpenKey(path string) (*Key, error) {
 
 // refresh reads the file if it has changed. k.mu is held, or nobody else knows k.
 func (k *Key) refresh() error {
-	now, err := stampAt(k.path)
-	if err == nil && now == k.stamp && now != (stamp{}) {
+	now, err := statedir.FileVersion(k.path)
+	if err == nil && now == k.version && now != "" {
 		return nil
 	}
-	text, now, err := readPrivate(k.path)
+	text, now, err := statedir.ReadPrivate(k.path)
 	secret, ok := client.ParseKey(string(text))
 	if err != nil || !ok {
 		secret = newSecret()
 		if err := statedir.WriteFile(k.path, []byte(client.KeyHeader+": "+secret+"\n")); err != nil {
 			return fmt.Errorf("make the key of the socket: write %s: %w", k.path, err)
 		}
-		if now, err = stampAt(k.path); err != nil {
+		if now, err = statedir.FileVersion(k.path); err != nil {
 			return fmt.Errorf("make the key of the socket: %w", err)
 		}
 	}
-	k.stamp, k.hash = now, digestOf(secret)
+	k.version, k.hash = now, digestOf(secret)
 	return nil
 }
 

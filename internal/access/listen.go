@@ -153,7 +153,7 @@ func mayLeaveLoopback(c *Config, hasTLS bool) error {
 	n := 0
 	if c.Tokens != nil {
 		var err error
-		if n, err = c.Tokens.Usable(); err != nil {
+		if n, err = c.Tokens.Usable(context.Background()); err != nil {
 			return fmt.Errorf("listen on %s: %w", c.Addr, err)
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentsched/agentsched/internal/daemon"
+	"github.com/agentsched/agentsched/internal/statedir"
 )
 
 // writePair writes a certificate for 127.0.0.1 with this name, and its key.
@@ -72,9 +73,9 @@ func TestWhereItListens(t *testing.T) {
 	if err = errors.Join(err, os.Chmod(open, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	none, some := openTokens(t, filepath.Join(dir, "none.json")), openTokens(t, filepath.Join(dir, "some.json"))
+	none, some := openTokens(t, filepath.Join(t.TempDir(), statedir.TokensFile)), openTokens(t, filepath.Join(t.TempDir(), statedir.TokensFile))
 	create(t, some, "ci", Read, 0)
-	expired := openTokens(t, filepath.Join(dir, "expired.json"))
+	expired := openTokens(t, filepath.Join(t.TempDir(), statedir.TokensFile))
 	create(t, expired, "old", Read, 1)
 	const needsTLS, needsToken = "api.tls.cert", "scheduler token create"
 	for _, tc := range []struct {

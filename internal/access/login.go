@@ -109,9 +109,9 @@ func LoginHandler(links *Links, sessions *Sessions, stranger func(*http.Request)
 			return
 		}
 		for _, old := range sessionSecrets(r) {
-			sessions.end(old) //nolint:errcheck // it is over in any case
+			sessions.end(r.Context(), old) //nolint:errcheck // it is over in any case
 		}
-		secret, err := sessions.create(l.name, l.role)
+		secret, err := sessions.create(r.Context(), l.name, l.role)
 		if err != nil {
 			refused(unavailable, http.StatusServiceUnavailable, "the session cannot be kept: %v", err).write(w)
 			return
@@ -140,7 +140,7 @@ func LogoutHandler(sessions *Sessions) http.Handler {
 			return
 		}
 		for _, secret := range sessionSecrets(r) {
-			if err := sessions.end(secret); err != nil {
+			if err := sessions.end(r.Context(), secret); err != nil {
 				refused(unavailable, http.StatusServiceUnavailable, "you are logged out, but not beyond a restart of the scheduler: %v", err).write(w)
 				return
 			}

@@ -1,12 +1,15 @@
 package access
 
 import (
+	"maps"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/statedir"
 )
 
 func (f *fixture) link(t *testing.T, role Role) Link {
@@ -135,12 +138,12 @@ func TestSessionsSurviveARestart(t *testing.T) {
 	if resp := f.do(request("POST", "/logout", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate")); resp.StatusCode != 303 || resp.Header.Get("Location") != "/" {
 		t.Errorf("logout by a form: %s, %v", resp.Status, resp.Header)
 	}
-	text, err := os.ReadFile(f.sessions.path)
+	text, err := os.ReadFile(f.sessions.doc.where())
 	_, secret, _ := strings.Cut(cookie, "=")
 	if err != nil || strings.Contains(string(text), secret) || !strings.Contains(string(text), "sha256") {
 		t.Errorf("the file: %s, %v", text, err)
 	}
-	if info, err := os.Stat(f.sessions.path); err != nil || info.Mode() != 0o600 {
+	if info, err := os.Stat(f.sessions.doc.where()); err != nil || info.Mode() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	f.restart(t)
@@ -179,11 +182,11 @@ func TestSessionsEnd(t *testing.T) {
 		// A check that is not a use, as that of a stream, does not prolong it.
 		_, secret, _ := strings.Cut(f.login(t, Read), "=")
 		time.Sleep(sessionIdle - time.Nanosecond)
-		if _, err := f.sessions.check(secret, false); err != nil {
+		if _, err := f.sessions.check(t.Context(), secret, false); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Nanosecond)
-		if _, err := f.sessions.check(secret, false); err == nil {
+		if _, err := f.sessions.check(t.Context(), secret, false); err == nil {
 			t.Error("looking prolonged it")
 		}
 	})
@@ -212,12 +215,18 @@ func TestLogoutOfAnotherSite(t *testing.T) {
 
 func TestSessionsAreBounded(t *testing.T) {
 	f := newFixture(t, Settings{})
-	first := f.login(t, Read)
+	first, list := f.login(t, Read), map[digest]*session{}
 	for i := range byte(255) {
 		for j := range byte(4) {
 			x := &session{Hash: digest{i, j, 1}, Role: Read, Created: time.Now(), Used: time.Now()}
-			f.sessions.list[x.Hash] = x
+			list[x.Hash] = x
 		}
+	}
+	f.sessions.mu.Lock()
+	err := f.sessions.change(t.Context(), func(all map[digest]*session) { maps.Copy(all, list) })
+	f.sessions.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
 	}
 	second := f.login(t, Read)
 	if len(f.sessions.list) != maxSessions || f.who(first) != nobody || f.who(second) == nobody {
@@ -233,11 +242,12 @@ func TestSessionFilesThatAreNotRight(t *testing.T) {
 		"open": {`{"sessions":[]}`, 0o644}, "empty": {"", 0o600}, "cut": {`{"sessions":[{`, 0o600}, "null": {`{"sessions":[null]}`, 0o600},
 		"role": {`{"sessions":[{"sha256":"` + strings.Repeat("ab", 32) + `","role":"root"}]}`, 0o600}, "no hash": {`{"sessions":[{"role":"read"}]}`, 0o600},
 	} {
-		path := t.TempDir() + "/sessions.json"
+		docs := statedir.Files(t.TempDir())
+		path := docs.Where(statedir.SessionsFile)
 		if err := os.WriteFile(path, []byte(tc.text), tc.mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OpenSessions(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := OpenSessions(t.Context(), docs); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/statedir"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,6 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fixture is a TCP door with a token of each role, before a handler that tells who
 // asks.
 type fixture struct {
+	docs     statedir.Documents
 	tokens   *Tokens
 	sessions *Sessions
 	links    *Links
@@ -34,18 +35,17 @@ type fixture struct {
 
 func newFixture(t testing.TB, s Settings) *fixture {
 	t.Helper()
-	dir := t.TempDir()
-	f := &fixture{links: &Links{}, text: map[Role]string{}}
+	f := &fixture{docs: statedir.Files(t.TempDir()), links: &Links{}, text: map[Role]string{}}
 	var err error
-	if f.tokens, err = OpenTokens(filepath.Join(dir, "tokens.json")); err != nil {
+	if f.tokens, err = OpenTokens(t.Context(), f.docs); err != nil {
 		t.Fatal(err)
 	}
 	for _, role := range Roles() {
-		if _, f.text[role], err = f.tokens.Create("the-"+string(role), role, 0); err != nil {
+		if _, f.text[role], err = f.tokens.Create(t.Context(), "the-"+string(role), role, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if f.sessions, err = OpenSessions(filepath.Join(dir, "sessions.json")); err != nil {
+	if f.sessions, err = OpenSessions(t.Context(), f.docs); err != nil {
 		t.Fatal(err)
 	}
 	f.guard, err = NewGuard(GuardConfig{Door: TCP, Tokens: f.tokens, Sessions: f.sessions, Settings: s, OnRefused: func(_ context.Context, r Refusal) {
@@ -76,7 +76,7 @@ func (f *fixture) route() {
 func (f *fixture) restart(t *testing.T) {
 	t.Helper()
 	var err error
-	if f.sessions, err = OpenSessions(f.sessions.path); err != nil {
+	if f.sessions, err = OpenSessions(t.Context(), f.docs); err != nil {
 		t.Fatal(err)
 	}
 	f.guard.sessions = f.sessions

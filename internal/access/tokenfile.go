@@ -7,21 +7,13 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-
-	"github.com/agentsched/agentsched/internal/statedir"
-)
-
-// The files' names in the state directory.
-const (
-	TokensFile   = "tokens.json"
-	SessionsFile = "sessions.json"
 )
 
 const tokenIDLength = 8
 
 var tokenID = regexp.MustCompile(`^[a-z2-7]{8}$`)
 
-// record is a token as the file keeps it.
+// record is a token as it is kept.
 type record struct {
 	Token
 	Hash digest `json:"sha256"` // of the secret, as text
@@ -35,18 +27,17 @@ type tokenFile struct {
 
 const tokenFileVersion = 1
 
-// readTokens reads the file at path. An error names it.
-func readTokens(path string) ([]record, stamp, error) {
-	text, s, err := readPrivate(path)
-	if err != nil || s == (stamp{}) {
-		return nil, s, wrapNamed("read tokens", err)
+// parseTokens reads what lies at where, of which an error says so; nil stands for none.
+func parseTokens(text []byte, where string) ([]record, error) {
+	if text == nil {
+		return nil, nil
 	}
 	var f tokenFile
 	if err := decodeStrict(text, &f); err != nil {
-		return nil, s, damagedTokens(path, err)
+		return nil, damagedTokens(where, err)
 	}
 	if f.Version != tokenFileVersion {
-		return nil, s, fmt.Errorf("%s has version %d, and this program knows version %d: use the program that wrote it", path, f.Version, tokenFileVersion)
+		return nil, fmt.Errorf("%s has version %d, and this program knows version %d: use the program that wrote it", where, f.Version, tokenFileVersion)
 	}
 	ids, names := map[string]bool{}, map[string]bool{}
 	for i, r := range f.Tokens {
@@ -65,23 +56,20 @@ func readTokens(path string) ([]record, stamp, error) {
 			why = fmt.Errorf("%s (id %s) is there twice", r.Name, r.ID)
 		}
 		if why != nil {
-			return nil, s, damagedTokens(path, fmt.Errorf("token %d: %w", i, why))
+			return nil, damagedTokens(where, fmt.Errorf("token %d: %w", i, why))
 		}
 		ids[r.ID], names[r.Name] = true, true
 	}
-	return f.Tokens, s, nil
+	return f.Tokens, nil
 }
 
-func damagedTokens(path string, err error) error {
-	return fmt.Errorf("%s is damaged: %w; put a copy of it back, or remove it and make new tokens with `scheduler token create`", path, err)
+func damagedTokens(where string, err error) error {
+	return fmt.Errorf("%s is damaged: %w; put a copy of it back, or remove it and make new tokens with `scheduler token create`", where, err)
 }
 
-func writeTokens(path string, list []record) error {
+func encodeTokens(list []record) ([]byte, error) {
 	text, err := json.MarshalIndent(tokenFile{Version: tokenFileVersion, Tokens: list}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return statedir.WriteFile(path, append(text, '\n'))
+	return append(text, '\n'), err
 }
 
 // decodeStrict reads one JSON value without unknown fields and nothing after it.
@@ -98,11 +86,4 @@ func decodeStrict(text []byte, v any) error {
 		return errors.New("something follows its end")
 	}
 	return nil
-}
-
-func wrapNamed(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }

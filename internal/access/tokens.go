@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base32"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/statedir"
 )
 
 // ErrToken is wrapped by errors about a token that does not let anybody in: it is
@@ -34,47 +37,38 @@ type Token struct {
 // Expired reports whether the token lets nobody in any more at now.
 func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
-// tokensEvery is how long a change of the file by another process may pass unseen.
-const tokensEvery = 250 * time.Millisecond
-
-// Tokens are the tokens of a state directory, in a file that several processes may
-// change at once. It is safe for concurrent use.
+// Tokens are the tokens of a scheduler, or of several that share a store: any number
+// of processes may change them at once. It is safe for concurrent use.
 type Tokens struct {
-	path    string
 	compare func(a, b []byte) int // subtle.ConstantTimeCompare
 
-	mu     sync.Mutex // guards what follows
-	looked time.Time  // at the file
-	stamp  stamp      // of what was read
-	byID   map[string]record
-	err    error                // why it could not be read
-	used   map[string]time.Time // by id
+	mu   sync.Mutex // guards what follows
+	doc  document
+	byID map[string]record
+	err  error                // why they are not known
+	used map[string]time.Time // by id
 }
 
-// OpenTokens returns the tokens of the file at path, which need not be there. An
-// error names the file: it is open to others, or damaged. It is never replaced then.
-func OpenTokens(path string) (*Tokens, error) {
-	t := &Tokens{path: path, compare: subtle.ConstantTimeCompare, used: map[string]time.Time{}}
-	return t, t.refresh(true)
+// OpenTokens returns the tokens of the document TokensFile, which need not be there. An
+// error names it: it is open to others, or damaged. It is never replaced then.
+func OpenTokens(ctx context.Context, docs statedir.Documents) (*Tokens, error) {
+	t := &Tokens{doc: document{docs: docs, name: statedir.TokensFile}, compare: subtle.ConstantTimeCompare, used: map[string]time.Time{}}
+	return t, t.refresh(ctx)
 }
 
-// refresh reads the file if it has changed; unless now is set, it does not look
-// again so soon. t.mu is held, or nobody else knows t.
-func (t *Tokens) refresh(now bool) error {
-	if !now && time.Since(t.looked) < tokensEvery {
+// refresh reads the document if it has changed. t.mu is held, or nobody else knows t.
+func (t *Tokens) refresh(ctx context.Context) error {
+	text, changed, err := t.doc.look(ctx)
+	if !changed {
 		return t.err
 	}
-	t.looked = time.Now()
-	s, err := stampAt(t.path)
-	if err == nil && s == t.stamp && t.byID != nil {
-		return t.err
+	var list []record
+	if err == nil {
+		list, err = parseTokens(text, t.doc.where())
+	} else {
+		err = fmt.Errorf("read tokens: %w", err)
 	}
-	t.load(readTokens(t.path))
-	return t.err
-}
-
-func (t *Tokens) load(list []record, s stamp, err error) {
-	t.stamp, t.err, t.byID = s, err, make(map[string]record, len(list))
+	t.err, t.byID = err, make(map[string]record, len(list))
 	for _, r := range list {
 		t.byID[r.ID] = r
 	}
@@ -83,6 +77,7 @@ func (t *Tokens) load(list []record, s stamp, err error) {
 			delete(t.used, id)
 		}
 	}
+	return t.err
 }
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
@@ -93,7 +88,7 @@ const tokenPrefix = "agsk_"
 // is agsk_ID_SECRET, is not kept and cannot be had again. When it returns nil the
 // token is durable. A name is that of one token at most; one that has expired gives
 // its name away.
-func (t *Tokens) Create(name string, role Role, ttl time.Duration) (tok Token, text string, err error) {
+func (t *Tokens) Create(ctx context.Context, name string, role Role, ttl time.Duration) (tok Token, text string, err error) {
 	if !tokenName.MatchString(name) {
 		return tok, "", fmt.Errorf("token name %q: want 1 to 64 letters, digits, dots, underscores, at signs and hyphens, a letter or a digit first", name)
 	}
@@ -104,7 +99,7 @@ func (t *Tokens) Create(name string, role Role, ttl time.Duration) (tok Token, t
 		return tok, "", fmt.Errorf("a token cannot expire in %s, want a length of time, or 0 for never", ttl)
 	}
 	secret := newSecret()
-	err = t.change(func(list []record) ([]record, error) {
+	err = t.change(ctx, func(list []record) ([]record, error) {
 		now := time.Now().UTC().Round(0)
 		list = slices.DeleteFunc(list, func(r record) bool { return r.Name == name && r.Expired(now) })
 		for _, r := range list {
@@ -137,10 +132,10 @@ func newTokenID(list []record) string {
 }
 
 // List returns the tokens, the oldest first, expired ones too.
-func (t *Tokens) List() ([]Token, error) {
+func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.refresh(true); err != nil {
+	if err := t.refresh(ctx); err != nil {
 		return nil, err
 	}
 	list := make([]Token, 0, len(t.byID))
@@ -160,9 +155,9 @@ func (t *Tokens) List() ([]Token, error) {
 // Revoke ends the token that ref, an id or a name, is of. No request that begins
 // 250 ms later is let in by it, in no process. The error wraps ErrNoToken if there
 // is none.
-func (t *Tokens) Revoke(ref string) (Token, error) {
+func (t *Tokens) Revoke(ctx context.Context, ref string) (Token, error) {
 	var gone Token
-	err := t.change(func(list []record) ([]record, error) {
+	err := t.change(ctx, func(list []record) ([]record, error) {
 		at := slices.IndexFunc(list, func(r record) bool { return r.ID == ref || r.Name == ref })
 		if at < 0 {
 			return nil, fmt.Errorf("%w: %s; `scheduler token ls` lists them", ErrNoToken, ref)
@@ -173,53 +168,53 @@ func (t *Tokens) Revoke(ref string) (Token, error) {
 	return gone, err
 }
 
-// change replaces the file by what f makes of what it says now.
-func (t *Tokens) change(f func([]record) ([]record, error)) error {
+// change replaces the tokens by what f makes of them as they are now.
+func (t *Tokens) change(ctx context.Context, f func([]record) ([]record, error)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	unlock, err := lockBeside(t.path)
-	if err != nil {
-		return fmt.Errorf("change tokens: %w", err)
-	}
-	defer unlock()
-	list, _, err := readTokens(t.path)
+	err := statedir.Change(ctx, t.doc.docs, t.doc.name, func(old []byte) ([]byte, error) {
+		list, err := parseTokens(old, t.doc.where())
+		if err != nil {
+			return nil, err
+		}
+		if list, err = f(list); err != nil {
+			return nil, err
+		}
+		return encodeTokens(list)
+	})
 	if err != nil {
 		return err
 	}
-	if list, err = f(list); err != nil {
-		return err
-	}
-	if err := writeTokens(t.path, list); err != nil {
-		return fmt.Errorf("write %s: %w", t.path, err)
-	}
-	t.looked = time.Now()
-	t.load(readTokens(t.path))
-	return t.err
+	return t.refresh(ctx)
 }
 
 // Check returns who has the token. The error wraps ErrToken if it lets nobody in;
-// any other is about the file.
+// any other is about where the tokens are kept.
 //
 // An unknown id takes the same steps as a wrong secret, so that the time that an
 // answer takes does not tell which ids there are.
-func (t *Tokens) Check(text string) (Principal, error) {
+func (t *Tokens) Check(ctx context.Context, text string) (Principal, error) {
 	id, sum, ok := splitToken(text)
 	if !ok {
 		return Principal{}, fmt.Errorf("%w: it has not the form %sID_SECRET", ErrToken, tokenPrefix)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.refresh(false); err != nil {
-		return Principal{}, err
+	if t.doc.due() {
+		t.refresh(ctx) //nolint:errcheck // t.err
 	}
 	r, ok := t.match(id, sum)
-	if !ok { // it may have been made just now
-		if err := t.refresh(true); err != nil {
-			return Principal{}, err
+	if !ok && t.err == nil { // it may have been made just now
+		if t.doc.missable() {
+			t.refresh(ctx) //nolint:errcheck // t.err
 		}
-		if r, ok = t.match(id, sum); !ok {
-			return Principal{}, fmt.Errorf("%w: it is unknown or was revoked", ErrToken)
-		}
+		r, ok = t.match(id, sum)
+	}
+	if t.err != nil {
+		return Principal{}, t.err
+	}
+	if !ok {
+		return Principal{}, fmt.Errorf("%w: it is unknown or was revoked", ErrToken)
 	}
 	now := time.Now()
 	if r.Expired(now) {
@@ -246,8 +241,8 @@ func splitToken(text string) (id string, sum digest, ok bool) {
 }
 
 // Usable returns how many tokens let somebody in now.
-func (t *Tokens) Usable() (int, error) {
-	list, err := t.List()
+func (t *Tokens) Usable(ctx context.Context) (int, error) {
+	list, err := t.List(ctx)
 	n := 0
 	for i := range list {
 		if !list[i].Expired(time.Now()) {

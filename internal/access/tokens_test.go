@@ -12,11 +12,17 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/statedir"
 )
 
+// openTokens opens those of a folder, at the path of its tokens.json.
 func openTokens(t testing.TB, path string) *Tokens {
 	t.Helper()
-	tokens, err := OpenTokens(path)
+	if filepath.Base(path) != statedir.TokensFile {
+		t.Fatalf("%s is no file of tokens", path)
+	}
+	tokens, err := OpenTokens(t.Context(), statedir.Files(filepath.Dir(path)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +31,7 @@ func openTokens(t testing.TB, path string) *Tokens {
 
 func create(t testing.TB, tokens *Tokens, name string, role Role, ttl time.Duration) (Token, string) {
 	t.Helper()
-	tok, text, err := tokens.Create(name, role, ttl)
+	tok, text, err := tokens.Create(t.Context(), name, role, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +46,11 @@ func TestTokenSurvivesARestartWithoutItsSecret(t *testing.T) {
 		t.Errorf("made %+v with the text %q", made, text)
 	}
 	again := openTokens(t, path)
-	p, err := again.Check(text)
+	p, err := again.Check(t.Context(), text)
 	if err != nil || p != (Principal{Name: "ci", Role: Submit, Door: TCP}) {
 		t.Errorf("after a restart it is %+v, %v", p, err)
 	}
-	list, err := again.List()
+	list, err := again.List(t.Context())
 	if err != nil || len(list) != 1 || list[0].LastUsed.IsZero() {
 		t.Fatalf("list %+v, %v", list, err)
 	}
@@ -77,11 +83,11 @@ func TestTokensThatDoNotLetIn(t *testing.T) {
 		"agsk_" + made.ID + other[13:], strings.Replace(good, "_", "-", 1), "agsk_" + made.ID + "_" + strings.Repeat("A", 43),
 		"agsk_zzzzzzzz_" + strings.Repeat("A", 43), good + "\x00", made.ID, strings.Repeat("agsk_", 1000),
 	} {
-		if p, err := tokens.Check(text); !errors.Is(err, ErrToken) || p != (Principal{}) {
+		if p, err := tokens.Check(t.Context(), text); !errors.Is(err, ErrToken) || p != (Principal{}) {
 			t.Errorf("%q is %+v, %v", text, p, err)
 		}
 	}
-	if _, err := tokens.Check(good); err != nil {
+	if _, err := tokens.Check(t.Context(), good); err != nil {
 		t.Error(err)
 	}
 }
@@ -98,7 +104,7 @@ func TestUnknownIDsTakeTheStepsOfWrongSecrets(t *testing.T) {
 	}
 	stepsOf := func(id string) string {
 		steps = nil
-		if _, err := tokens.Check("agsk_" + id + "_" + strings.Repeat("A", 43)); !errors.Is(err, ErrToken) {
+		if _, err := tokens.Check(t.Context(), "agsk_"+id+"_"+strings.Repeat("A", 43)); !errors.Is(err, ErrToken) {
 			t.Fatal(err)
 		}
 		return strings.Join(steps, ", ")
@@ -116,27 +122,27 @@ func TestTokensOfAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		daemon, cli := openTokens(t, path), openTokens(t, path)
 		_, first := create(t, cli, "first", Read, 0)
-		if _, err := daemon.Check(first); err != nil {
+		if _, err := daemon.Check(t.Context(), first); err != nil {
 			t.Errorf("a new token: %v", err)
 		}
-		if _, err := cli.Revoke("first"); err != nil {
+		if _, err := cli.Revoke(t.Context(), "first"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cli.Check(first); !errors.Is(err, ErrToken) {
+		if _, err := cli.Check(t.Context(), first); !errors.Is(err, ErrToken) {
 			t.Errorf("who revoked it: %v", err)
 		}
-		time.Sleep(tokensEvery)
-		if _, err := daemon.Check(first); !errors.Is(err, ErrToken) {
-			t.Errorf("after %s: %v", tokensEvery, err)
+		time.Sleep(lookEvery)
+		if _, err := daemon.Check(t.Context(), first); !errors.Is(err, ErrToken) {
+			t.Errorf("after %s: %v", lookEvery, err)
 		}
 		made, second := create(t, daemon, "second", Read, 0)
-		if gone, err := daemon.Revoke(made.ID); err != nil || gone != made {
+		if gone, err := daemon.Revoke(t.Context(), made.ID); err != nil || gone != made {
 			t.Errorf("revoked %+v, %v", gone, err)
 		}
-		if _, err := daemon.Check(second); !errors.Is(err, ErrToken) {
+		if _, err := daemon.Check(t.Context(), second); !errors.Is(err, ErrToken) {
 			t.Errorf("its own: %v", err)
 		}
-		if _, err := daemon.Revoke(made.ID); !errors.Is(err, ErrNoToken) {
+		if _, err := daemon.Revoke(t.Context(), made.ID); !errors.Is(err, ErrNoToken) {
 			t.Errorf("revoked twice: %v", err)
 		}
 	})
@@ -148,17 +154,17 @@ func TestTokensExpire(t *testing.T) {
 		tokens := openTokens(t, path)
 		_, text := create(t, tokens, "short", Read, time.Hour)
 		time.Sleep(time.Hour - time.Nanosecond)
-		if _, err := tokens.Check(text); err != nil {
+		if _, err := tokens.Check(t.Context(), text); err != nil {
 			t.Error(err)
 		}
-		if n, err := tokens.Usable(); n != 1 || err != nil {
+		if n, err := tokens.Usable(t.Context()); n != 1 || err != nil {
 			t.Errorf("%d usable, %v", n, err)
 		}
 		time.Sleep(time.Nanosecond)
-		if _, err := tokens.Check(text); !errors.Is(err, ErrToken) || !strings.Contains(err.Error(), "expired at") {
+		if _, err := tokens.Check(t.Context(), text); !errors.Is(err, ErrToken) || !strings.Contains(err.Error(), "expired at") {
 			t.Errorf("after an hour: %v", err)
 		}
-		if n, err := tokens.Usable(); n != 0 || err != nil {
+		if n, err := tokens.Usable(t.Context()); n != 0 || err != nil {
 			t.Errorf("%d usable, %v", n, err)
 		}
 		// Its name is free again.
@@ -178,13 +184,13 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 		for i := range each {
 			wg.Go(func() {
 				var err error
-				if _, texts[w][i], err = tokens.Create(fmt.Sprintf("t-%d-%d", w, i), Read, 0); err != nil {
+				if _, texts[w][i], err = tokens.Create(t.Context(), fmt.Sprintf("t-%d-%d", w, i), Read, 0); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		wg.Go(func() {
-			if _, err := tokens.Revoke(fmt.Sprintf("gone-%d", w)); err != nil {
+			if _, err := tokens.Revoke(t.Context(), fmt.Sprintf("gone-%d", w)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -193,12 +199,12 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 	tokens := openTokens(t, path)
 	for w := range texts {
 		for i, text := range texts[w] {
-			if p, err := tokens.Check(text); err != nil || p.Name != fmt.Sprintf("t-%d-%d", w, i) {
+			if p, err := tokens.Check(t.Context(), text); err != nil || p.Name != fmt.Sprintf("t-%d-%d", w, i) {
 				t.Errorf("token %d of %d is %+v, %v", i, w, p, err)
 			}
 		}
 	}
-	if list, err := tokens.List(); err != nil || len(list) != 2*each {
+	if list, err := tokens.List(t.Context()); err != nil || len(list) != 2*each {
 		t.Errorf("%d tokens, %v", len(list), err)
 	}
 }
@@ -215,7 +221,7 @@ func TestTokenNamesAndRoles(t *testing.T) {
 		{"", Read, 0, "token name"}, {"-x", Read, 0, "token name"}, {"a b", Read, 0, "token name"}, {"a\nb", Read, 0, "token name"}, {strings.Repeat("a", 65), Read, 0, "token name"},
 		{"x", "admin", 0, "role"}, {"x", "", 0, "role"}, {"x", Read, -1, "expire"}, {"ci", Read, 0, "already"}, {made.ID, Read, 0, "already"},
 	} {
-		if _, text, err := tokens.Create(tc.name, tc.role, tc.ttl); err == nil || text != "" || !strings.Contains(err.Error(), tc.want) {
+		if _, text, err := tokens.Create(t.Context(), tc.name, tc.role, tc.ttl); err == nil || text != "" || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%q, %q, %s: %v", tc.name, tc.role, tc.ttl, err)
 		}
 	}
@@ -257,7 +263,7 @@ func TestTokenFilesThatAreNotRight(t *testing.T) {
 			if err := os.Chmod(path, tc.mode); err != nil {
 				t.Fatal(err)
 			}
-			tokens, err := OpenTokens(path)
+			tokens, err := OpenTokens(t.Context(), statedir.Files(filepath.Dir(path)))
 			if tc.want == "" {
 				if err != nil {
 					t.Error(err)
@@ -267,13 +273,13 @@ func TestTokenFilesThatAreNotRight(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
 				t.Fatalf("opened with %v, want %q and the path", err, tc.want)
 			}
-			if _, _, err := tokens.Create("b", Read, 0); err == nil {
+			if _, _, err := tokens.Create(t.Context(), "b", Read, 0); err == nil {
 				t.Error("a token was made")
 			}
-			if _, err := tokens.Revoke("a"); err == nil {
+			if _, err := tokens.Revoke(t.Context(), "a"); err == nil {
 				t.Error("a token was revoked")
 			}
-			if _, err := tokens.Check("agsk_abcdefgh_" + strings.Repeat("A", 43)); err == nil || errors.Is(err, ErrToken) {
+			if _, err := tokens.Check(t.Context(), "agsk_abcdefgh_"+strings.Repeat("A", 43)); err == nil || errors.Is(err, ErrToken) {
 				t.Errorf("checked with %v", err)
 			}
 			if after, err := os.ReadFile(path); err != nil || string(after) != tc.text {
@@ -300,23 +306,23 @@ func TestTokenFileThatBreaksAndIsMended(t *testing.T) {
 			if err := broken(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(tokensEvery)
-			if _, err := tokens.Check(text); err == nil || errors.Is(err, ErrToken) {
+			time.Sleep(lookEvery)
+			if _, err := tokens.Check(t.Context(), text); err == nil || errors.Is(err, ErrToken) {
 				t.Errorf("broken: %v", err)
 			}
 			if err := errors.Join(os.WriteFile(path, good, 0o600), os.Chmod(path, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(tokensEvery)
-			if _, err := tokens.Check(text); err != nil {
+			time.Sleep(lookEvery)
+			if _, err := tokens.Check(t.Context(), text); err != nil {
 				t.Errorf("mended: %v", err)
 			}
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(tokensEvery)
-		if _, err := tokens.Check(text); !errors.Is(err, ErrToken) {
+		time.Sleep(lookEvery)
+		if _, err := tokens.Check(t.Context(), text); !errors.Is(err, ErrToken) {
 			t.Errorf("removed: %v", err)
 		}
 	})

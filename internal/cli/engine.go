@@ -100,7 +100,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	if err := runs.watch(e); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
-	if e.listeners, err = runs.newListeners(e); err != nil {
+	if e.listeners, err = runs.newListeners(ctx, e); err != nil {
 		return nil, errors.Join(usage(err), e.close())
 	}
 	e.hooks = newHooks(e.newHook(cfg))
@@ -252,7 +252,7 @@ func (e *engine) anchor(ctx context.Context) error {
 	defer tick.Stop()
 	tokens := tokensSeen{}
 	for first := true; ; first = false {
-		tokens.note(e, first)
+		tokens.note(ctx, e, first)
 		log.Info().Stringer("head", e.audit.Head()).Msg("the audit log goes up to here")
 		select {
 		case <-ctx.Done():

@@ -55,14 +55,14 @@ type listeners struct {
 }
 
 // newListeners prepares the listeners; nothing listens yet.
-func (runs *runner) newListeners(e *engine) (*listeners, error) {
+func (runs *runner) newListeners(ctx context.Context, e *engine) (*listeners, error) {
 	d := &listeners{runs: runs, e: e, inherited: runs.inherited, open: map[string]net.Listener{}, more: make(chan net.Listener), leaving: make(chan struct{}), left: make(chan struct{})}
 	runs.inherited = nil
 	var err error
-	if d.tokens, err = access.OpenTokens(e.state.dir.Tokens()); err != nil {
+	if d.tokens, err = access.OpenTokens(ctx, e.state.docs); err != nil {
 		return nil, err
 	}
-	if d.sessions, err = access.OpenSessions(e.state.dir.Sessions()); err != nil {
+	if d.sessions, err = access.OpenSessions(ctx, e.state.docs); err != nil {
 		return nil, err
 	}
 	key, err := access.OpenKey(e.state.dir.Key())

@@ -77,8 +77,8 @@ type tokensSeen map[string]access.Token
 
 // note records which tokens were made and revoked since the last look: commands do
 // that without asking the server. Who it was is not known: whoever may write the file.
-func (seen tokensSeen) note(e *engine, first bool) {
-	list, err := e.listeners.tokens.List()
+func (seen tokensSeen) note(ctx context.Context, e *engine, first bool) {
+	list, err := e.listeners.tokens.List(ctx)
 	if err != nil {
 		log := e.state.log
 		log.Error().Err(err).Msg("look which tokens there are")

@@ -7,13 +7,14 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/access"
 	"github.com/agentsched/agentsched/internal/audit"
+	"github.com/agentsched/agentsched/internal/statedir"
 )
 
 // TestTokensOfWhomever: a server that finds a token which another process has made
 // records it, and as nobody's that it did not see.
 func TestTokensOfWhomever(t *testing.T) {
 	dir := t.TempDir()
-	tokens, err := access.OpenTokens(filepath.Join(dir, "tokens.json"))
+	tokens, err := access.OpenTokens(t.Context(), statedir.Files(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,15 +23,15 @@ func TestTokensOfWhomever(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, seen := &engine{audit: log, listeners: &listeners{tokens: tokens}}, tokensSeen{}
-	seen.note(e, true)
-	if _, _, err := tokens.Create("ci", access.Operate, 0); err != nil {
+	seen.note(t.Context(), e, true)
+	if _, _, err := tokens.Create(t.Context(), "ci", access.Operate, 0); err != nil {
 		t.Fatal(err)
 	}
-	seen.note(e, false)
-	if _, err := tokens.Revoke("ci"); err != nil {
+	seen.note(t.Context(), e, false)
+	if _, err := tokens.Revoke(t.Context(), "ci"); err != nil {
 		t.Fatal(err)
 	}
-	seen.note(e, false)
+	seen.note(t.Context(), e, false)
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -73,12 +73,17 @@ type owned struct {
 	dir   *statedir.Dir
 	lock  *statedir.Lock
 	store *sqlite.Store
+	docs  statedir.Documents
 	logs  *logging.Logs
 	log   zerolog.Logger // of the component "scheduler"
 	file  *logging.File  // of the log
 	// secrets takes out of texts what this process' environment holds of them.
 	secrets *redact.Redactor
 }
+
+// documents returns where the small state lies that belongs to the queue and not to a
+// host: tokens, sessions, isolations, and what triggers did.
+func documents(dir *statedir.Dir) statedir.Documents { return dir.Documents() }
 
 // own opens the state directory to work on it, and makes it if need be.
 func (local *local) own(ctx context.Context) (*owned, error) {
@@ -127,7 +132,7 @@ func (local *local) ownDirectory(_ context.Context, cfg *config.Log, stream io.W
 		lock.Release()
 		return nil, err
 	}
-	o := &owned{dir: dir, lock: lock, secrets: redact.New(redact.FromEnviron(local.con.environ)...)}
+	o := &owned{dir: dir, lock: lock, docs: documents(dir), secrets: redact.New(redact.FromEnviron(local.con.environ)...)}
 	if err := local.openLog(o, cfg, stream); err != nil {
 		lock.Release()
 		return nil, usage(err)

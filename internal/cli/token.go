@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +36,8 @@ over within a second. The unix socket needs none, but the key in the state direc
 }
 
 // tokensIn opens the tokens of a state directory. Any number of processes may.
-func tokensIn(dir *statedir.Dir) (*access.Tokens, error) {
-	tokens, err := access.OpenTokens(dir.Tokens())
+func tokensIn(ctx context.Context, dir *statedir.Dir) (*access.Tokens, error) {
+	tokens, err := access.OpenTokens(ctx, documents(dir))
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -44,12 +45,12 @@ func tokensIn(dir *statedir.Dir) (*access.Tokens, error) {
 }
 
 // existingTokens opens the tokens of the state directory, which must be there.
-func (local *local) existingTokens() (*access.Tokens, error) {
+func (local *local) existingTokens(ctx context.Context) (*access.Tokens, error) {
 	dir, err := local.existing()
 	if err != nil {
 		return nil, err
 	}
-	return tokensIn(dir)
+	return tokensIn(ctx, dir)
 }
 
 // newToken is what `token create --json` prints.
@@ -92,11 +93,11 @@ scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 			if err := local.outside(cmd.Context(), dir); err != nil {
 				return err
 			}
-			tokens, err := tokensIn(dir)
+			tokens, err := tokensIn(cmd.Context(), dir)
 			if err != nil {
 				return err
 			}
-			token, text, err := tokens.Create(args[0], may, ttl)
+			token, text, err := tokens.Create(cmd.Context(), args[0], may, ttl)
 			if err != nil {
 				return usage(err)
 			}
@@ -105,7 +106,7 @@ scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 				return failure(writeJSON(con.stdout, newToken{token, text}))
 			}
 			if _, err := fmt.Fprintln(con.stdout, text); err != nil {
-				_, undo := tokens.Revoke(token.ID)
+				_, undo := tokens.Revoke(cmd.Context(), token.ID)
 				return failure(errors.Join(fmt.Errorf("print the token: %w", err), undo))
 			}
 			fmt.Fprintf(con.stderr, "token %s (id %s) may %s, %s; it is not shown again\n", token.Name, token.ID, token.Role, lastsText(&token))
@@ -147,12 +148,12 @@ func tokenLsCommand(con *console, local *local) *cobra.Command {
 		Use: "ls", Short: "List the tokens, without what they are", Args: cobra.NoArgs,
 		Long:    "List the tokens that were made and not revoked: name, role, until when. What a token is was shown once.",
 		Example: "  scheduler token ls\n  scheduler token ls --json",
-		RunE: func(*cobra.Command, []string) error {
-			tokens, err := local.existingTokens()
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			tokens, err := local.existingTokens(cmd.Context())
 			if err != nil {
 				return err
 			}
-			list, err := tokens.List()
+			list, err := tokens.List(cmd.Context())
 			if err != nil {
 				return failure(err)
 			}
@@ -194,14 +195,14 @@ by then, a log say, ends within some seconds. Jobs that they have submitted go o
 			if err := local.outside(cmd.Context(), dir); err != nil {
 				return err
 			}
-			tokens, err := tokensIn(dir)
+			tokens, err := tokensIn(cmd.Context(), dir)
 			if err != nil {
 				return err
 			}
 			var errs []error
 			ended := []access.Token{}
 			for _, ref := range args {
-				t, err := tokens.Revoke(ref)
+				t, err := tokens.Revoke(cmd.Context(), ref)
 				if err != nil {
 					errs = append(errs, err)
 					continue
@@ -222,12 +223,16 @@ by then, a log say, ends within some seconds. Jobs that they have submitted go o
 }
 
 // completeTokens completes the names of tokens that are not there yet.
-func (local *local) completeTokens(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	tokens, err := local.existingTokens()
+func (local *local) completeTokens(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	tokens, err := local.existingTokens(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	list, _ := tokens.List()
+	list, _ := tokens.List(ctx)
 	var names []string
 	for i := range list {
 		if !slices.Contains(args, list[i].Name) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/access"
+	"github.com/agentsched/agentsched/internal/statedir"
 )
 
 // tokenRun runs `scheduler token ARGS` on a state directory.
@@ -34,11 +35,11 @@ func TestTokenCommands(t *testing.T) {
 	if err != nil || !strings.Contains(note, "not shown again") {
 		t.Fatalf("create: %v, %q", err, note)
 	}
-	tokens, err := access.OpenTokens(filepath.Join(state, access.TokensFile))
+	tokens, err := access.OpenTokens(t.Context(), statedir.Files(state))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := tokens.Check(strings.TrimSuffix(text, "\n"))
+	p, err := tokens.Check(t.Context(), strings.TrimSuffix(text, "\n"))
 	if err != nil || p != (access.Principal{Name: "ci", Role: access.Submit, Door: access.TCP}) {
 		t.Errorf("the token is %+v, %v", p, err)
 	}
@@ -47,7 +48,7 @@ func TestTokenCommands(t *testing.T) {
 	if err = errors.Join(err, json.Unmarshal([]byte(out), &made)); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := tokens.Check(made.Text); err != nil || p.Name != "ops" || made.Role != access.Operate || !made.Expires.IsZero() {
+	if p, err := tokens.Check(t.Context(), made.Text); err != nil || p.Name != "ops" || made.Role != access.Operate || !made.Expires.IsZero() {
 		t.Errorf("%+v is %+v, %v", made, p, err)
 	}
 	table, _, err := tokenRun(state, "ls")
