@@ -128,7 +128,7 @@ func (runs *runner) serveQueue(ctx context.Context, state *owned, cfg *config.Co
 	o.plain = true // there is no end to draw a live view for
 	o.stopped = func() { next.stopped.Store(true) }
 	o.started = func(e *engine) error {
-		triggers, err := runs.newTriggers(e)
+		triggers, err := runs.newTriggers(ctx, e)
 		if err != nil {
 			return usage(err)
 		}

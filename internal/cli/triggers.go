@@ -58,10 +58,10 @@ func printTriggers(w io.Writer, list []api.Trigger, now time.Time) error {
 }
 
 // newTriggers returns what fires the triggers of the configuration.
-func (runs *runner) newTriggers(e *engine) (*trigger.Runner, error) {
+func (runs *runner) newTriggers(ctx context.Context, e *engine) (*trigger.Runner, error) {
 	cfg := e.config()
-	return trigger.New(trigger.Config{
-		Triggers: cfg.Triggers, State: e.state.dir.Triggers(), Getenv: runs.con.getenv, Log: e.state.logs.For(logging.Triggers),
+	return trigger.New(ctx, trigger.Config{
+		Triggers: cfg.Triggers, State: e.state.docs, Getenv: runs.con.getenv, Log: e.state.logs.For(logging.Triggers),
 		Submit:  func(ctx context.Context, f trigger.Firing) error { return runs.submitFiring(ctx, e, f) },
 		Outcome: e.outcomeOfFiring, Isolate: e.isolateTrigger, Isolated: e.triggerIsolated,
 		Run: trigger.Through(e.host, string(e.state.dir.Instance())+"/trigger", e.env),

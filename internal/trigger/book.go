@@ -1,11 +1,9 @@
 package trigger
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -44,42 +42,47 @@ type delivery struct {
 	At  time.Time `json:"at"`
 }
 
-// book keeps the records in a file, which has at any moment either the old or
+// book keeps the records in a document, which has at any moment either the old or
 // the new content.
 type book struct {
-	path string
-
-	mu      sync.Mutex // guards records, and is held while the file is written
+	mu      sync.Mutex // guards what follows, and is held while the document is written
+	kept    *statedir.SoleWriter
 	records map[Name]*record
 }
+
+// saveTime bounds how long what a trigger did may take to be written.
+const saveTime = 10 * time.Second
 
 type bookFile struct {
 	Version  int              `json:"version"`
 	Triggers map[Name]*record `json:"triggers"`
 }
 
-// openBook reads the file at path; without one the book is empty. A file that
-// makes no sense is moved aside, and aside says where to.
-func openBook(path string, now time.Time) (b *book, aside string, err error) {
-	b = &book{path: path, records: map[Name]*record{}}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return b, "", nil
-	}
+// openBook reads the document TriggersFile; without one the book is empty. One that
+// makes no sense is kept beside it, and aside says where.
+func openBook(ctx context.Context, docs statedir.Documents, now time.Time) (b *book, aside string, err error) {
+	b = &book{kept: statedir.NewSoleWriter(docs, statedir.TriggersFile), records: map[Name]*record{}}
+	data, err := b.kept.Read(ctx)
 	if err != nil {
 		return nil, "", fmt.Errorf("read what triggers did: %w", err)
+	}
+	if data == nil {
+		return b, "", nil
 	}
 	var file bookFile
 	err = json.Unmarshal(data, &file)
 	if err == nil && file.Version > bookVersion {
-		return nil, "", fmt.Errorf("read what triggers did: %s has version %d, this program knows %d; use the newer program", path, file.Version, bookVersion)
+		return nil, "", fmt.Errorf("read what triggers did: %s has version %d, this program knows %d; use the newer program", b.kept.Where(), file.Version, bookVersion)
 	}
 	if err != nil || file.Version < 1 {
-		aside = fmt.Sprintf("%s.damaged-%d", path, now.UnixNano())
-		if err := os.Rename(path, aside); err != nil {
+		name := fmt.Sprintf("%s.damaged-%d", statedir.TriggersFile, now.UnixNano())
+		if _, err = docs.Write(ctx, name, data, ""); err == nil {
+			err = b.save()
+		}
+		if err != nil {
 			return nil, "", fmt.Errorf("set aside what triggers did, which is damaged: %w", err)
 		}
-		return b, aside, nil
+		return b, docs.Where(name), nil
 	}
 	for name, r := range file.Triggers {
 		if r != nil {
@@ -102,7 +105,7 @@ func (r record) clone() record {
 	return r
 }
 
-// update changes a record and writes the file. The change holds in memory also
+// update changes a record and writes the book. The change holds in memory also
 // when it could not be written.
 func (b *book) update(name Name, source string, change func(*record)) error {
 	b.mu.Lock()
@@ -137,14 +140,17 @@ func (b *book) keep(names []Name) error {
 	return b.save()
 }
 
-// save writes the file: after it, also after a crash, the file has the old or
-// the new content. It is called under mu.
+// save writes the document: after it, also after a crash, that has the old or the new
+// content. It does so whatever has ended meanwhile: the firing has happened. It is called
+// under mu.
 func (b *book) save() error {
 	data, err := json.MarshalIndent(bookFile{Version: bookVersion, Triggers: b.records}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write what triggers did: %w", err)
 	}
-	if err := statedir.WriteFile(b.path, append(data, '\n')); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), saveTime)
+	defer cancel()
+	if err := b.kept.Write(ctx, append(data, '\n')); err != nil {
 		return fmt.Errorf("write what triggers did: %w", err)
 	}
 	return nil

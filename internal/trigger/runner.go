@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/statedir"
 )
 
 // Config of a Runner. What is not said to be optional is required.
@@ -31,8 +32,8 @@ type Config struct {
 	Outcome  func(ctx context.Context, firing string) (Outcome, bool, error)
 	Isolate  func(i Isolation)
 	Isolated func(t Name) string
-	// State is the path of the file in which the runner keeps what it did.
-	State string
+	// State has the document TriggersFile, in which the runner keeps what it did.
+	State statedir.Documents
 	// Run runs a shell command in a folder with its standard output going to
 	// stdout, until it has ended or ctx has, and then leaves nothing of it behind.
 	// Required for triggers with a command. See Through.
@@ -62,15 +63,15 @@ type Runner struct {
 	room     chan struct{} // one for each request that is handled
 }
 
-// New returns a runner that has read its state file. Nothing fires before Run.
-func New(cfg Config) (*Runner, error) {
+// New returns a runner that has read its document. Nothing fires before Run.
+func New(ctx context.Context, cfg Config) (*Runner, error) {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	b, aside, err := openBook(cfg.State, cfg.Now())
+	b, aside, err := openBook(ctx, cfg.State, cfg.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -66,7 +66,7 @@ func (q *queue) set(answer func(f Firing) error) {
 // started runs a runner; stop ends it and waits.
 func started(t *testing.T, cfg Config) (r *Runner, stop func()) {
 	t.Helper()
-	r, err := New(cfg)
+	r, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func started(t *testing.T, cfg Config) (r *Runner, stop func()) {
 func config(t *testing.T, q *queue, triggers map[Name]Settings) Config {
 	t.Helper()
 	return Config{
-		Triggers: triggers, Submit: q.submit, State: filepath.Join(t.TempDir(), "triggers.json"),
+		Triggers: triggers, Submit: q.submit, State: statedir.Files(t.TempDir()),
 		Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
 	}
 }
@@ -176,13 +176,13 @@ func TestCrashAfterSubmit(t *testing.T) {
 		cfg := config(t, q, map[Name]Settings{"a": {Every: job.Duration(time.Hour), Misfire: Skip, Job: "/j.yaml"}})
 		var kept []byte
 		q.answer = func(Firing) (err error) {
-			kept, err = os.ReadFile(cfg.State)
+			kept, err = os.ReadFile(cfg.State.Where(statedir.TriggersFile))
 			return err
 		}
 		_, stop := started(t, cfg)
 		until(t, "2000-01-01T01:00:00Z")
 		stop()
-		write(t, cfg.State, string(kept), 0o600) // as if it had been killed then
+		write(t, cfg.State.Where(statedir.TriggersFile), string(kept), 0o600) // as if it had been killed then
 		for range 2 {
 			_, stop = started(t, cfg)
 			until(t, "2000-01-01T01:30:00Z")
@@ -284,7 +284,7 @@ func TestReload(t *testing.T) {
 		if list := r.Status(); len(list) != 3 || list[0].Name != "changed" || list[0].Fired != 2 {
 			t.Errorf("status %+v", list)
 		}
-		data, err := os.ReadFile(cfg.State)
+		data, err := os.ReadFile(cfg.State.Where(statedir.TriggersFile))
 		if err != nil || strings.Contains(string(data), "gone") {
 			t.Errorf("%s, %v: wants nothing of what is gone", data, err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
@@ -234,7 +235,7 @@ func TestWatchFails(t *testing.T) {
 // TestManyChanges: a storm is one firing of bounded size.
 func TestManyChanges(t *testing.T) {
 	q := &queue{came: make(chan Firing, 1)}
-	s := &source{runner: &Runner{cfg: Config{Submit: q.submit}, book: &book{path: filepath.Join(t.TempDir(), "b"), records: map[Name]*record{}}}, name: "a"}
+	s := &source{runner: &Runner{cfg: Config{Submit: q.submit}, book: &book{kept: statedir.NewSoleWriter(statedir.Files(t.TempDir()), "b"), records: map[Name]*record{}}}, name: "a"}
 	w := &watcher{source: s, pending: map[string]Change{}}
 	for range 2 {
 		for i := range maxChanges + 1 {

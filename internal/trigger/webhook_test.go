@@ -160,7 +160,7 @@ func TestWebhookSubmission(t *testing.T) {
 	if code, said := post(); code != 200 || !strings.Contains(said, "before") {
 		t.Errorf("after a reload: %d %s", code, said)
 	}
-	b, _, err := openBook(cfg.State, time.Now())
+	b, _, err := openBook(t.Context(), cfg.State, time.Now())
 	if err != nil || len(b.get("a", sourceID(triggers["a"])).Deliveries) != 2 {
 		t.Errorf("%v, %v: want the id of the delivery, and its signature", b, err)
 	}
@@ -257,7 +257,7 @@ func TestListenFails(t *testing.T) {
 	cfg := config(t, &queue{}, hook)
 	cfg.Listen = func() (net.Listener, error) { return nil, errors.New("the port is taken") }
 	cfg.Getenv = func(string) string { return testSecret }
-	r, err := New(cfg)
+	r, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
