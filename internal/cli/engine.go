@@ -76,7 +76,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	if err != nil {
 		return nil, failure(err)
 	}
-	isolations, err := scheduler.LoadIsolations(state.dir.Isolations())
+	isolations, keepIsolations, err := scheduler.LoadIsolations(ctx, state.docs)
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -112,7 +112,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	}
 	e.sched = scheduler.New(scheduler.Config{
 		Lease: lease, Store: state.store, Batch: batch, Also: also, Instance: instance, Cores: cfg.Cores.Count,
-		Isolations: isolations, IsolationsFile: state.dir.Isolations(), OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers,
+		Isolations: isolations, KeepIsolations: keepIsolations, OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers,
 		OnEscalation: func(x isolation.Escalation) {
 			e.telemetry.Escalated(x)
 			e.hooks.Tell(x)

@@ -108,7 +108,7 @@ func (o *offline) toRead(r *http.Request) (http.Handler, error) {
 		if _, o.store, o.storeErr = o.at.local.look(context.WithoutCancel(r.Context())); o.storeErr == nil {
 			store = o.store
 		}
-		o.reading = o.answers(store, o.dir.Isolations())
+		o.reading = o.answers(context.WithoutCancel(r.Context()), store, documents(o.dir))
 		if o.store != nil {
 			o.store.SetPrices(prices(&o.cfg))
 		}
@@ -137,7 +137,7 @@ func (o *offline) toChange(r *http.Request) (http.Handler, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.owned, o.writing = owned, o.answers(owned.store, o.dir.Isolations())
+		o.owned, o.writing = owned, o.answers(context.WithoutCancel(r.Context()), owned.store, owned.docs)
 		setLimits(owned.store, &o.cfg)
 		if o.configErr == nil && o.cfg.Audit.Enabled {
 			o.record(o.cfg.Audit)
@@ -161,12 +161,13 @@ func (o *offline) record(cfg config.Audit) {
 }
 
 // answers returns the handlers of a scheduler that does not run.
-func (o *offline) answers(store queue.Store, isolations string) http.Handler {
+func (o *offline) answers(ctx context.Context, store queue.Store, docs statedir.Documents) http.Handler {
 	var book *isolation.Book
-	book, o.isolationsErr = scheduler.LoadIsolations(isolations)
+	var keep *statedir.SoleWriter
+	book, keep, o.isolationsErr = scheduler.LoadIsolations(ctx, docs)
 	o.cfg, o.configErr = o.at.prog.loadConfig()
 	return server.New(server.Options{
-		Store: store, Sched: scheduler.Idle(store, book, isolations), Log: zerolog.Nop(), Version: o.at.prog.version, Artifacts: o.dir.Attempt,
+		Store: store, Sched: scheduler.Idle(store, book, keep), Log: zerolog.Nop(), Version: o.at.prog.version, Artifacts: o.dir.Attempt,
 		Workers:   func(context.Context) []api.Worker { return o.at.prog.configuredWorkers(&o.cfg, book.List(utcNow())) },
 		Evaluator: eval.New(eval.Config{Store: store, Settings: o.cfg.Evaluation}), Domains: func() []string { return domains(&o.cfg) },
 	}).Handler()

@@ -41,7 +41,7 @@ func connect(s *Scheduler) {
 	s.streams = &streams{open: s.Followers.open, look: s.Followers.look, loop: s.loop, fleet: s.fleet, log: cfg.Log, of: map[job.ID]*streaming{}}
 	s.steps = &steps{keep: cfg.Store, feed: s.Feed, log: cfg.Log, flying: s.fleet.flying}
 	s.Isolations = &Isolations{
-		book: cfg.Isolations, file: cfg.IsolationsFile, kinds: k, feed: s.Feed, log: cfg.Log, folders: s.folders, onEscalation: cfg.OnEscalation,
+		book: cfg.Isolations, kept: cfg.KeepIsolations, kinds: k, feed: s.Feed, log: cfg.Log, folders: s.folders, onEscalation: cfg.OnEscalation,
 		post: s.loop.post, safeStop: s.safeStop, resumeCore: func(index int) bool { return s.fleet.sup.Resume(index) }, background: s.works.Go,
 		told:  s.fleet.told,
 		cores: map[*supervisor.Core]*audience{}, facts: map[fact]teller{},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -13,9 +14,9 @@ import (
 
 // Idle returns a scheduler that never runs: it tells how the jobs of a store stand
 // on which no scheduler works. Whoever holds the state directory may have it change
-// what is stored, in the store and in file, which holds the isolations.
-func Idle(store queue.Store, isolations *isolation.Book, file string) *Scheduler {
-	return New(Config{Store: store, Isolations: isolations, IsolationsFile: file, Supervise: func(supervisor.Handler) Cores { return noCores{} }, idle: true})
+// what is stored, in the store and in the isolations, which keep writes.
+func Idle(store queue.Store, isolations *isolation.Book, keep *statedir.SoleWriter) *Scheduler {
+	return New(Config{Store: store, Isolations: isolations, KeepIsolations: keep, Supervise: func(supervisor.Handler) Cores { return noCores{} }, idle: true})
 }
 
 // noCores are the cores of a scheduler that never runs. Only these methods are called.

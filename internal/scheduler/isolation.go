@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,19 +27,19 @@ import (
 // ErrNotIsolated is wrapped when there is nothing to lift.
 var ErrNotIsolated = errors.New("not isolated")
 
-// LoadIsolations reads the book that SaveIsolations wrote; without a file it is
-// empty.
-func LoadIsolations(path string) (*isolation.Book, error) {
-	b := &isolation.Book{}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return b, nil
-	}
+// LoadIsolations reads the book that SaveIsolations wrote into the document IsolationsFile;
+// without one it is empty. What is returned beside it writes that document.
+func LoadIsolations(ctx context.Context, docs statedir.Documents) (*isolation.Book, *statedir.SoleWriter, error) {
+	b, kept := &isolation.Book{}, statedir.NewSoleWriter(docs, statedir.IsolationsFile)
+	data, err := kept.Read(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read what is isolated: %w", err)
+		return nil, nil, fmt.Errorf("read what is isolated: %w", err)
+	}
+	if data == nil {
+		return b, kept, nil
 	}
 	if err := json.Unmarshal(data, b); err != nil {
-		return nil, fmt.Errorf("read what is isolated: %s: %w; move the file away to lift all of it", path, err)
+		return nil, nil, fmt.Errorf("read what is isolated: %s: %w; move the file away to lift all of it", kept.Where(), err)
 	}
 	// From here on the monotonic clock counts. What was written down while the wall
 	// clock stood ahead lasts as long from now on as it was to last then.
@@ -56,7 +54,7 @@ func LoadIsolations(path string) (*isolation.Book, error) {
 		}
 	}
 	b.Replace(list)
-	return b, nil
+	return b, kept, nil
 }
 
 // steady returns, on the monotonic clock too, the end of what was to end at
@@ -68,25 +66,26 @@ func steady(now, since, until time.Time) time.Time {
 	return now.Add(max(until.Sub(since), 0))
 }
 
-// SaveIsolations writes the book: after it, the file has the old content or the
-// new one, whatever happens.
-func SaveIsolations(path string, b *isolation.Book) error {
+// SaveIsolations writes the book: after it, the document has the old content or the new
+// one, whatever happens. The error wraps statedir.ErrChanged if another scheduler has
+// written it since it was read.
+func SaveIsolations(ctx context.Context, kept *statedir.SoleWriter, b *isolation.Book) error {
 	data, err := json.Marshal(b)
 	if err != nil {
 		return err
 	}
-	if err := statedir.WriteFile(path, append(data, '\n')); err != nil {
+	if err := kept.Write(ctx, append(data, '\n')); err != nil {
 		return fmt.Errorf("write what is isolated: %w", err)
 	}
 	return nil
 }
 
 // Isolations keeps the book of what is out of use: what changes is made durable, the
-// machine and every core are told, and everybody who watches. It owns the book's file,
-// what each core has heard of it, and the latest escalations.
+// machine and every core are told, and everybody who watches. It owns the book's
+// document, what each core has heard of it, and the latest escalations.
 type Isolations struct {
 	book         *isolation.Book
-	file         string // "": the book is not kept
+	kept         *statedir.SoleWriter // nil: the book is not kept
 	kinds        kinds
 	feed         *Feed
 	log          zerolog.Logger
@@ -275,12 +274,14 @@ func (s *Isolations) parkKind(p policy.Parking) {
 }
 
 func (s *Isolations) save() error {
-	if s.file == "" {
+	if s.kept == nil {
 		return nil
 	}
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	return SaveIsolations(s.file, s.book)
+	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+	defer cancel()
+	return SaveIsolations(ctx, s.kept, s.book)
 }
 
 // expire lifts what has cooled down, and reports whether there was any.

@@ -2,13 +2,13 @@ package scheduler
 
 import (
 	"errors"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -17,7 +17,17 @@ import (
 
 // paused is a scheduler whose cores are never started.
 func paused(t *testing.T, batch job.BatchID) *Scheduler {
-	return New(Config{Batch: batch, IsolationsFile: filepath.Join(t.TempDir(), "isolations.json"), Traits: map[string]job.WorkerTraits{"codex": {}, "shell": {}}, Supervise: func(h supervisor.Handler) Cores {
+	return pausedIn(t, batch, statedir.Files(t.TempDir()))
+}
+
+// pausedIn is paused with isolations that are kept in docs.
+func pausedIn(t *testing.T, batch job.BatchID, docs statedir.Documents) *Scheduler {
+	t.Helper()
+	book, keep, err := LoadIsolations(t.Context(), docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Config{Batch: batch, Isolations: book, KeepIsolations: keep, Traits: map[string]job.WorkerTraits{"codex": {}, "shell": {}}, Supervise: func(h supervisor.Handler) Cores {
 		return supervisor.New(supervisor.Config{Handler: h})
 	}})
 }
@@ -26,7 +36,8 @@ func paused(t *testing.T, batch job.BatchID) *Scheduler {
 // it, over restarts too, and tells whoever listens.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := paused(t, "")
+		docs := statedir.Files(t.TempDir())
+		s := pausedIn(t, "", docs)
 		updates, stop := s.Feed.Subscribe(16)
 		defer stop()
 		for _, bad := range []struct {
@@ -58,7 +69,7 @@ func TestPause(t *testing.T) {
 		if i, err = s.Isolations.Pause("worker:codex", "", 0); err != nil || !i.Until.IsZero() {
 			t.Errorf("a longer pause: %+v, %v", i, err)
 		}
-		again, err := LoadIsolations(s.cfg.IsolationsFile)
+		again, _, err := LoadIsolations(t.Context(), docs)
 		if err != nil || len(again.List(time.Now())) != 1 {
 			t.Errorf("after a restart: %+v, %v", again, err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
@@ -41,10 +42,10 @@ type Config struct {
 	// Supervise returns who keeps the cores alive, given who hears of them.
 	Supervise func(supervisor.Handler) Cores
 
-	// Isolations are what is out of use; nil: nothing. What changes is written to
-	// IsolationsFile, if that is set.
+	// Isolations are what is out of use; nil: nothing. What changes is written by
+	// KeepIsolations, if that is set: see LoadIsolations.
 	Isolations     *isolation.Book
-	IsolationsFile string
+	KeepIsolations *statedir.SoleWriter
 	// OnEscalation hears of every escalation, once. It must not wait.
 	OnEscalation func(isolation.Escalation)
 

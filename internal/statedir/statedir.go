@@ -267,18 +267,6 @@ func (d *Dir) Home(id job.ID, kind job.WorkerKind) string {
 // Crashes returns the folder of the reports of cores that died.
 func (d *Dir) Crashes() string { return d.join("crashes") }
 
-// Isolations returns the path of the book of what is out of use.
-func (d *Dir) Isolations() string { return d.join("isolations.json") }
-
-// Triggers returns the path of the file in which a server keeps what its
-// triggers did.
-func (d *Dir) Triggers() string { return d.join("triggers.json") }
-
-// Log returns the path of the scheduler's log.
-// Tokens and Sessions are the files of who may ask over TCP.
-func (d *Dir) Tokens() string   { return d.join("tokens.json") }
-func (d *Dir) Sessions() string { return d.join("sessions.json") }
-
 // Fleet is the folder of a copy of a queue that lies in a database; see package
 // queue/postgres. It is there if the state directory's queue does.
 func (d *Dir) Fleet() string { return d.join("fleet") }
@@ -290,4 +278,5 @@ func (d *Dir) Audit() string { return d.join("audit") }
 // dashboard at, where none is configured.
 func (d *Dir) UIAddress() string { return d.join("ui.addr") }
 
+// Log returns the path of the scheduler's log.
 func (d *Dir) Log() string { return d.join("scheduler.log") }
