@@ -51,23 +51,47 @@ type Report struct {
 // Whole reports whether nothing is wrong.
 func (r *Report) Whole() bool { return len(r.Problems) == 0 }
 
+// Expected is what is known of a log from elsewhere.
+type Expected struct {
+	Heads      []Head       // records that must be in it
+	References []References // what other logs say of it
+}
+
+// Verify is Expected.Verify with heads alone.
+func Verify(dir string, expect ...Head) (Report, error) {
+	return (&Expected{Heads: expect}).Verify(dir)
+}
+
+// VerifyFiles is Expected.VerifyFiles with heads alone.
+func VerifyFiles(paths []string, expect ...Head) (Report, error) {
+	return (&Expected{Heads: expect}).VerifyFiles(paths)
+}
+
 // Verify reads the whole log in a folder, also while it is written, and looks
 // whether each record is as it was written, behind the one that it was written
 // behind; whether it ends where the folder's head says; and whether it has the
 // expected records. The error is of reading, not of what was read.
-func Verify(dir string, expect ...Head) (Report, error) {
+func (x *Expected) Verify(dir string) (Report, error) {
+	v, err := x.readDir(dir)
+	if err != nil {
+		return Report{}, err
+	}
+	return v.finish(), nil
+}
+
+func (x *Expected) readDir(dir string) (*verifier, error) {
 	var err error
 	for range 3 { // a file may be removed by rotation between two looks
 		head, headErr := readHead(dir) // first: the log may grow meanwhile
 		var numbers []int
 		if numbers, err = files(dir); err != nil {
-			return Report{}, fmt.Errorf("verify audit log: %w", err)
+			return nil, fmt.Errorf("verify audit log: %w", err)
 		}
 		var paths []string
 		for _, n := range numbers {
 			paths = append(paths, filepath.Join(dir, fileName(n)))
 		}
-		v := newVerifier(expect)
+		v := newVerifier(x)
 		if headErr == nil {
 			v.want = append(v.want, wanted{Head: head, end: true})
 		}
@@ -80,18 +104,22 @@ func Verify(dir string, expect ...Head) (Report, error) {
 		if headErr != nil && (len(paths) > 0 || !isMissing(headErr)) {
 			v.problem(Problem{File: headName, Kind: NoHead, Text: fmt.Sprintf("the last record is not known, so that a cut end cannot be seen: %v", headErr)})
 		}
-		return v.finish(), err
+		return v, err
 	}
-	return Report{}, fmt.Errorf("verify audit log: %w", err)
+	return nil, fmt.Errorf("verify audit log: %w", err)
 }
 
 // VerifyFiles is Verify of some files of a log, in their order, without its head:
 // what stands before the first of them and behind the last is not looked at.
-func VerifyFiles(paths []string, expect ...Head) (Report, error) {
-	v := newVerifier(expect)
-	v.part = true
-	err := v.read(paths)
+func (x *Expected) VerifyFiles(paths []string) (Report, error) {
+	v, err := x.readFiles(paths)
 	return v.finish(), err
+}
+
+func (x *Expected) readFiles(paths []string) (*verifier, error) {
+	v := newVerifier(x)
+	v.part = true
+	return v, v.read(paths)
 }
 
 // held reports whether a process writes to the log.
@@ -119,14 +147,19 @@ type verifier struct {
 	part     bool   // only some files are read
 	removed  []removed
 	lastFile int // number of the last file
+
+	heads []headsRecord // of other logs, that this one has
+	refs  []References  // that other logs have to this one
+	bySeq map[int64][]*reference
 }
 
-func newVerifier(expect []Head) *verifier {
+func newVerifier(x *Expected) *verifier {
 	v := &verifier{}
 	v.Problems = []Problem{}
-	for _, h := range expect {
+	for _, h := range x.Heads {
 		v.want = append(v.want, wanted{Head: h})
 	}
+	v.expectReferences(x.References)
 	return v
 }
 
@@ -204,6 +237,9 @@ func (v *verifier) line(file string, n int, line []byte) {
 			v.want[i].found = true
 		}
 	}
+	for _, ref := range v.bySeq[r.Seq] {
+		ref.found = ref.found || ref.head == v.Last
+	}
 }
 
 // note looks at the records of the log itself.
@@ -217,6 +253,8 @@ func (v *verifier) note(at Problem, r *api.AuditRecord) {
 		if json.Unmarshal(r.Detail, &d) == nil {
 			v.removed = append(v.removed, d)
 		}
+	case ActionHeads:
+		v.noteHeads(r)
 	case ActionGap, ActionTorn:
 		v.Notes = append(v.Notes, fmt.Sprintf("record %d: %s %s", r.Seq, r.Action, r.Detail))
 	case ActionDamaged:
@@ -261,5 +299,6 @@ func (v *verifier) finish() Report {
 			v.problem(Problem{Seq: w.Seq, Kind: NotThere, Text: fmt.Sprintf("record %d with the hash %s is not in the chain", w.Seq, w.Hash)})
 		}
 	}
+	v.checkReferences()
 	return v.Report
 }

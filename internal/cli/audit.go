@@ -32,25 +32,28 @@ docs/audit.md.`,
 }
 
 func auditVerifyCommand(con *console, local *local) *cobra.Command {
-	var expect []string
+	var expect, against []string
+	var instance string
 	cmd := &cobra.Command{
 		Use: "verify [DIR | FILE...]", Short: "Verify that the audit log is unchanged",
 		Long: `Look whether each record of the audit log is as it was written and stands behind the one
 that it was written behind, and whether the log ends where it did. It exits 0 if so, else 1
 with what is wrong. The last record's number and hash are printed: kept in another place,
 and given with --expect later, they show that nobody has written the log anew since.
+Schedulers that share a store record where each other's logs end: with --against, the log
+must have all records to which the log of another host refers.
 The log is that of the state directory, or DIR, or FILEs in their order.`,
-		Example: "  scheduler audit verify\n  scheduler audit verify --expect 812:5f1e…\n  scheduler audit verify audit-000001.jsonl audit-000002.jsonl",
+		Example: "  scheduler audit verify\n  scheduler audit verify --expect 812:5f1e…\n  scheduler audit verify --against other-host/audit\n  scheduler audit verify audit-000001.jsonl audit-000002.jsonl",
 		RunE: func(_ *cobra.Command, args []string) error {
-			var heads []audit.Head
+			var known audit.Expected
 			for _, text := range expect {
 				h, err := audit.ParseHead(text)
 				if err != nil {
 					return usage(fmt.Errorf("--expect: %w", err), "an earlier `scheduler audit verify` prints it")
 				}
-				heads = append(heads, h)
+				known.Heads = append(known.Heads, h)
 			}
-			report, err := verifyAudit(local, args, heads)
+			report, err := verifyAudit(local, args, known, against, job.InstanceID(instance))
 			if err != nil {
 				return err
 			}
@@ -65,17 +68,43 @@ The log is that of the state directory, or DIR, or FILEs in their order.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&expect, "expect", nil, "a record `SEQ:HASH` that must be in the log; may be given again")
+	cmd.Flags().StringArrayVar(&against, "against", nil, "the audit log of another host, a `FOLDER` or a file; may be given again")
+	cmd.Flags().StringVar(&instance, "instance", "", "with --against: the `ID` of whose log it is (default: that of the state directory, or as its records say)")
 	return cmd
 }
 
 // verifyAudit reads the log that the arguments mean.
-func verifyAudit(local *local, args []string, expect []audit.Head) (audit.Report, error) {
+func verifyAudit(local *local, args []string, known audit.Expected, against []string, instance job.InstanceID) (audit.Report, error) {
 	if len(args) == 0 {
-		dir, err := local.auditDir()
+		path, err := local.auditDir()
 		if err != nil {
 			return audit.Report{}, err
 		}
-		args = []string{dir}
+		args = []string{path}
+		if instance == "" {
+			dir, err := local.existing()
+			if err != nil {
+				return audit.Report{}, err
+			}
+			instance = dir.Instance()
+		}
+	}
+	// The other logs first: this one may grow meanwhile.
+	for _, path := range against {
+		if instance == "" {
+			var err error
+			if instance, err = audit.InstanceOf(args[len(args)-1]); err != nil {
+				return audit.Report{}, usage(err)
+			}
+			if instance == "" {
+				return audit.Report{}, usage(fmt.Errorf("%s does not say whose log it is: it has no %s record", args[len(args)-1], audit.ActionHeads), "--instance ID says it; instance.json in the state directory has the ID")
+			}
+		}
+		refs, err := audit.ReadReferences(path, instance)
+		if err != nil {
+			return audit.Report{}, usage(fmt.Errorf("--against: %w", err))
+		}
+		known.References = append(known.References, refs)
 	}
 	info, err := os.Stat(args[0])
 	if err != nil {
@@ -84,11 +113,11 @@ func verifyAudit(local *local, args []string, expect []audit.Head) (audit.Report
 	var report audit.Report
 	switch {
 	case !info.IsDir():
-		report, err = audit.VerifyFiles(args, expect...)
+		report, err = known.VerifyFiles(args)
 	case len(args) > 1:
 		return audit.Report{}, usage(fmt.Errorf("%s is a folder: give one folder, or files", args[0]))
 	default:
-		report, err = audit.Verify(args[0], expect...)
+		report, err = known.Verify(args[0])
 	}
 	return report, failure(err)
 }

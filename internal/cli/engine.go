@@ -46,7 +46,8 @@ type engine struct {
 	// beside runs while the scheduler does, after the hooks and the listeners.
 	beside    []daemon.Part
 	listeners *listeners
-	audit     *audit.Log // nil: none is kept
+	audit     *audit.Log   // nil: none is kept
+	chain     *audit.Chain // joins it with the logs of others; nil: there are none
 	telemetry *telemetry.Telemetry
 	observers observers
 	notifier  *daemon.Notifier // of a server; else nil
@@ -241,11 +242,15 @@ func (e *engine) run(ctx context.Context, view terminal.View) error {
 	return result
 }
 
-// anchorEvery is how often the end of the audit log is written into the other log.
-const anchorEvery = time.Minute
+// anchorEvery is how often the end of the audit log is written into the other log, and
+// anchorTime how long it may take to exchange it with other hosts.
+const (
+	anchorEvery = time.Minute
+	anchorTime  = 10 * time.Second
+)
 
-// anchor writes down where the audit log ends, as often as that: a log that was cut
-// since then is found out by it.
+// anchor writes down where the audit log ends, as often as that, and where those of
+// other hosts do: a log that was cut since then is found out by it.
 func (e *engine) anchor(ctx context.Context) error {
 	log := e.state.logs.For(logging.Audit)
 	tick := time.NewTicker(anchorEvery)
@@ -253,12 +258,24 @@ func (e *engine) anchor(ctx context.Context) error {
 	tokens := tokensSeen{}
 	for first := true; ; first = false {
 		tokens.note(ctx, e, first)
+		if e.chain != nil {
+			e.joinChain(ctx, log, e.chain.Join)
+		}
 		log.Info().Stringer("head", e.audit.Head()).Msg("the audit log goes up to here")
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
+	}
+}
+
+// joinChain exchanges the end of the audit log with other hosts.
+func (e *engine) joinChain(ctx context.Context, log zerolog.Logger, exchange func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(ctx, anchorTime)
+	defer cancel()
+	if err := exchange(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		log.Error().Err(err).Msg("the audit log is not joined with those of other hosts")
 	}
 }
 
@@ -273,6 +290,9 @@ func (runs *runner) watch(e *engine) (err error) {
 		})
 		if err != nil {
 			return usage(fmt.Errorf("open the audit log: %w", err))
+		}
+		if e.state.shared {
+			e.chain = audit.NewChain(e.audit, e.state.docs, e.state.dir.Instance())
 		}
 		e.observers = append(e.observers, audit.NewObserver(e.audit))
 		e.beside = append(e.beside, daemon.Part{Name: "audit log's anchor", Run: e.anchor})
@@ -304,6 +324,9 @@ func (e *engine) close() error {
 		errs = append(errs, e.audit.Close())
 		log := e.state.logs.For(logging.Audit)
 		log.Info().Stringer("head", e.audit.Head()).Msg("the audit log ends here")
+		if e.chain != nil {
+			e.joinChain(context.Background(), log, e.chain.Publish)
+		}
 	}
 	errs = append(errs, e.host.Close())
 	err := errors.Join(errs...)

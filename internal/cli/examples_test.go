@@ -123,6 +123,10 @@ const (
 	allowedBefore   = completedBefore + " && scheduler allow fix-login --tenant registry.example.com && scheduler allow fix-login npm"
 	deadBefore      = "! scheduler submit --wait ../broken.yaml"
 	pipelineFile    = "examples/web-testing/pipeline.yaml"
+	// otherHostBefore makes the audit log of another host, of one record, which refers to the last of ours.
+	otherHostBefore = `last=$(scheduler audit verify | sed -n 's/^last: //p'); prev=$(printf %064d 0)
+body="{\"seq\":1,\"time\":\"2026-03-01T10:20:30Z\",\"prev\":\"$prev\",\"who\":{\"name\":\"scheduler\",\"role\":\"system\",\"door\":\"\"},\"action\":\"log.heads\",\"detail\":{\"instance\":\"another\",\"heads\":{\"$(sed -n 's/.*"instance":"\([^"]*\)".*/\1/p' $STATE/instance.json)\":{\"seq\":${last%%:*},\"hash\":\"${last##*:}\",\"time\":\"2026-03-01T10:20:30Z\"}}}}"
+mkdir -p other-host/audit && printf '%s,"hash":"%s"}\n' "${body%?}" "$(printf %s%s "$prev" "$body" | sha256sum | cut -c1-64)" > other-host/audit/audit-000001.jsonl`
 )
 
 // beforeExample is what happens before each example of a command, or before that one
@@ -133,9 +137,10 @@ var beforeExample = map[string]string{
 	"scheduler clean --cache": "for j in $(scheduler ls --all --status pending,running --json | jq -r '.jobs[].id'); do scheduler cancel $j; scheduler wait $j; done; true",
 	"allow":                   completedBefore, "grants": allowedBefore, "grants ls": allowedBefore, "grants revoke": allowedBefore,
 	"audit verify": "cat $STATE/audit/*.jsonl > all && head -n 3 all > audit-000001.jsonl && tail -n +4 all > audit-000002.jsonl",
-	"cancel":       "scheduler submit ../slow.yaml",
-	"checkpoint":   "touch ../field/stay && scheduler submit ../long.yaml && await 'scheduler replay crawl' ^fetch",
-	"dlq":          deadBefore, "dlq ls": deadBefore, "dlq show": deadBefore, "dlq requeue": deadBefore, "dlq drop": deadBefore,
+	"scheduler audit verify --against other-host/audit": otherHostBefore,
+	"cancel":     "scheduler submit ../slow.yaml",
+	"checkpoint": "touch ../field/stay && scheduler submit ../long.yaml && await 'scheduler replay crawl' ^fetch",
+	"dlq":        deadBefore, "dlq ls": deadBefore, "dlq show": deadBefore, "dlq requeue": deadBefore, "dlq drop": deadBefore,
 	"dlq edit": deadBefore,
 	"evaluate": completedBefore, "show": completedBefore, "logs": completedBefore, "retry": completedBefore, "wait": completedBefore + " && git checkout -q .",
 	"grant show": "scheduler grant website --credits 100",

@@ -74,9 +74,11 @@ type owned struct {
 	lock  *statedir.Lock
 	store *sqlite.Store
 	docs  statedir.Documents
-	logs  *logging.Logs
-	log   zerolog.Logger // of the component "scheduler"
-	file  *logging.File  // of the log
+	// shared says that docs are those of a store that several schedulers share.
+	shared bool
+	logs   *logging.Logs
+	log    zerolog.Logger // of the component "scheduler"
+	file   *logging.File  // of the log
 	// secrets takes out of texts what this process' environment holds of them.
 	secrets *redact.Redactor
 }

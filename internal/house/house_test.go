@@ -58,7 +58,7 @@ var schedulers = map[string]string{
 	"internal/server": "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/statedir",
 	"internal/daemon": "client internal/proc", // client: both ends reach a long socket path in the same way
 	// What looks on: it hears of every moment and changes nothing.
-	"internal/audit":     "api job internal/redact internal/scheduler",
+	"internal/audit":     "api job internal/redact internal/scheduler internal/statedir", // statedir: the document by which the logs of several hosts are joined
 	"internal/telemetry": "job queue ipc internal/isolation internal/scheduler internal/supervisor watchdog",
 
 	// What people write, and what they are shown.
