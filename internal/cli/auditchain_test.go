@@ -28,7 +28,7 @@ func anchored(t *testing.T, dir *statedir.Dir, shared statedir.Documents, log *b
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := &owned{dir: dir, docs: documents(dir), logs: logs}
+	state := &owned{dir: dir, docs: dir.Documents(), logs: logs}
 	e := &engine{audit: l, state: state}
 	if shared != nil {
 		state.docs, state.shared = shared, true

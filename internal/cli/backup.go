@@ -101,8 +101,22 @@ func restore(ctx context.Context, con *console, local *local, path string) error
 	return nil
 }
 
-// lockState takes the state directory, but not its queue, which may be damaged.
+// lockState takes the state directory, but not its queue, which may be damaged and lies
+// there.
 func (local *local) lockState() (*statedir.Dir, *statedir.Lock, error) {
+	dir, lock, err := local.lockFolder()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := local.inDatabase(dir); err != nil {
+		lock.Release()
+		return nil, nil, err
+	}
+	return dir, lock, nil
+}
+
+// lockFolder takes the state directory, wherever its queue lies.
+func (local *local) lockFolder() (*statedir.Dir, *statedir.Lock, error) {
 	dir, err := local.existing()
 	if err != nil {
 		return nil, nil, err

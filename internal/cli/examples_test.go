@@ -106,6 +106,8 @@ var notPlayed = map[string]string{
 	"scheduler top":                                                "it needs a terminal",
 	"scheduler top --server https://build.example:7433 --every 5s": "that host is an example",
 	"source <(scheduler completion bash)":                          "it is for bash",
+	"scheduler store copy sqlite: postgres://scheduler@db.example.com/agents?sslmode=verify-full": "that host is an example",
+	"scheduler store copy service=agents sqlite:":                                                 "that service is an example",
 }
 
 // exampleCodes are exit codes of examples other than 0, in the world of TestExamples.

@@ -10,13 +10,18 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/logging"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/postgres"
 )
@@ -88,6 +93,11 @@ func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) 
 		m.db.Close()
 		return nil, err
 	}
+	if err := writeWhere(state.dir, where); err != nil {
+		m.db.Close()
+		return nil, errors.Join(err, m.copy.Close())
+	}
+	state.docs, state.shared = m.db.Documents(), true
 	m.copy.Follow()
 	announcing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
@@ -242,13 +252,65 @@ func claimLease(cfg *config.Config) time.Duration {
 // extendEvery is how often a scheduler extends its claims.
 const extendEvery = 10 * time.Second
 
+// whereFile, in the folder of the copy, says in which database the queue of a state
+// directory lies, without a password.
+const whereFile = "store"
+
+func whereIn(dir *statedir.Dir) string { return filepath.Join(dir.Fleet(), whereFile) }
+
+// database returns the address of the database that a state directory's queue lies in,
+// "" if it lies in the directory.
+func database(dir *statedir.Dir) (string, error) {
+	text, err := os.ReadFile(whereIn(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(text)), err
+}
+
 // inDatabase returns an error where the queue of a state directory lies in a database,
 // and only a scheduler that serves can be asked about it.
-func (local *local) inDatabase(path string) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+func (local *local) inDatabase(dir *statedir.Dir) error {
+	where, err := database(dir)
+	if err != nil {
+		return usage(err)
+	}
+	if where == "" {
 		return nil
 	}
-	return usage(errors.New("the queue of this state directory lies in a database"),
+	return usage(fmt.Errorf("the queue of this state directory lies in the database %s", where),
 		"start `scheduler serve` with it here, or ask another scheduler of the queue with --server",
 		"`scheduler store copy` moves it back into a file")
+}
+
+// connect connects to the database of a queue, to look or to move it.
+func (local *local) connect(ctx context.Context, dir *statedir.Dir, address string, log zerolog.Logger) (*postgres.Database, error) {
+	where, err := postgres.ParseWhere(address, local.con.getenv)
+	if err != nil {
+		return nil, usage(err)
+	}
+	db, err := postgres.Connect(ctx, postgres.Config{
+		Where: where, Folder: dir.Fleet(), Log: log, Self: postgres.Member{Instance: string(dir.Instance())},
+	})
+	if err != nil {
+		return nil, usage(err)
+	}
+	return db, nil
+}
+
+// documents returns where the small state lies that belongs to the queue and not to a
+// host: tokens, sessions, isolations, and what triggers did. done gives it up.
+func (local *local) documents(ctx context.Context, dir *statedir.Dir) (_ statedir.Documents, done func(), err error) {
+	where, err := database(dir)
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	if where == "" {
+		return dir.Documents(), func() {}, nil
+	}
+	db, err := local.connect(ctx, dir, where, zerolog.Nop())
+	if err != nil {
+		return nil, nil, err
+	}
+	return db.Documents(), db.Close, nil
 }

@@ -20,7 +20,7 @@ var groups = []struct {
 	{"People", []string{"approvals", "approve", "reject", "allow", "grants", "agents", "evaluate", "reputation"}},
 	{"Operations", []string{
 		"serve", "status", "top", "ui", "pause", "resume", "restart-core", "upgrade", "workers", "tenants", "usage", "grant", "token", "audit",
-		"crashes", "backup", "recover",
+		"crashes", "backup", "recover", "store",
 	}},
 	{"Host", []string{"doctor", "sandbox", "install-workers", "config", "demo", "version", "completion", "help"}},
 }

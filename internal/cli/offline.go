@@ -103,12 +103,15 @@ func (o *offline) by(open func(*http.Request) (http.Handler, error)) http.Handle
 
 // toRead returns what answers a request that reads.
 func (o *offline) toRead(r *http.Request) (http.Handler, error) {
+	if err := o.at.local.inDatabase(o.dir); err != nil {
+		return nil, err
+	}
 	if o.reading == nil {
 		var store queue.Store
 		if _, o.store, o.storeErr = o.at.local.look(context.WithoutCancel(r.Context())); o.storeErr == nil {
 			store = o.store
 		}
-		o.reading = o.answers(context.WithoutCancel(r.Context()), store, documents(o.dir))
+		o.reading = o.answers(context.WithoutCancel(r.Context()), store, o.dir.Documents())
 		if o.store != nil {
 			o.store.SetPrices(prices(&o.cfg))
 		}

@@ -52,7 +52,7 @@ func (local *local) look(ctx context.Context) (*statedir.Dir, *sqlite.Store, err
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := local.inDatabase(dir.Fleet()); err != nil {
+	if err := local.inDatabase(dir); err != nil {
 		return nil, nil, err
 	}
 	store, err := sqlite.OpenReadOnly(ctx, dir.Database())
@@ -83,10 +83,6 @@ type owned struct {
 	secrets *redact.Redactor
 }
 
-// documents returns where the small state lies that belongs to the queue and not to a
-// host: tokens, sessions, isolations, and what triggers did.
-func documents(dir *statedir.Dir) statedir.Documents { return dir.Documents() }
-
 // own opens the state directory to work on it, and makes it if need be.
 func (local *local) own(ctx context.Context) (*owned, error) {
 	return local.ownLogging(ctx, &config.Log{}, nil)
@@ -99,7 +95,7 @@ func (local *local) ownLogging(ctx context.Context, cfg *config.Log, stream io.W
 	if err != nil {
 		return nil, err
 	}
-	if err := local.inDatabase(o.dir.Fleet()); err != nil {
+	if err := local.inDatabase(o.dir); err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
 	if o.store, err = sqlite.Open(ctx, o.dir.Database(), sqlite.Options{Log: o.logs.For(logging.Store)}); err != nil {
@@ -134,7 +130,7 @@ func (local *local) ownDirectory(_ context.Context, cfg *config.Log, stream io.W
 		lock.Release()
 		return nil, err
 	}
-	o := &owned{dir: dir, lock: lock, docs: documents(dir), secrets: redact.New(redact.FromEnviron(local.con.environ)...)}
+	o := &owned{dir: dir, lock: lock, docs: dir.Documents(), secrets: redact.New(redact.FromEnviron(local.con.environ)...)}
 	if err := local.openLog(o, cfg, stream); err != nil {
 		lock.Release()
 		return nil, usage(err)

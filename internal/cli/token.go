@@ -35,22 +35,28 @@ over within a second. The unix socket needs none, but the key in the state direc
 	return cmd
 }
 
-// tokensIn opens the tokens of a state directory. Any number of processes may.
-func tokensIn(ctx context.Context, dir *statedir.Dir) (*access.Tokens, error) {
-	tokens, err := access.OpenTokens(ctx, documents(dir))
+// tokensIn opens the tokens of a state directory, or of the database that its queue lies
+// in, until done is called. Any number of processes may.
+func (local *local) tokensIn(ctx context.Context, dir *statedir.Dir) (_ *access.Tokens, done func(), err error) {
+	docs, done, err := local.documents(ctx, dir)
 	if err != nil {
-		return nil, usage(err)
+		return nil, nil, err
 	}
-	return tokens, nil
+	tokens, err := access.OpenTokens(ctx, docs)
+	if err != nil {
+		done()
+		return nil, nil, usage(err)
+	}
+	return tokens, done, nil
 }
 
 // existingTokens opens the tokens of the state directory, which must be there.
-func (local *local) existingTokens(ctx context.Context) (*access.Tokens, error) {
+func (local *local) existingTokens(ctx context.Context) (_ *access.Tokens, done func(), err error) {
 	dir, err := local.existing()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return tokensIn(ctx, dir)
+	return local.tokensIn(ctx, dir)
 }
 
 // newToken is what `token create --json` prints.
@@ -93,10 +99,11 @@ scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 			if err := local.outside(cmd.Context(), dir); err != nil {
 				return err
 			}
-			tokens, err := tokensIn(cmd.Context(), dir)
+			tokens, done, err := local.tokensIn(cmd.Context(), dir)
 			if err != nil {
 				return err
 			}
+			defer done()
 			token, text, err := tokens.Create(cmd.Context(), args[0], may, ttl)
 			if err != nil {
 				return usage(err)
@@ -149,10 +156,11 @@ func tokenLsCommand(con *console, local *local) *cobra.Command {
 		Long:    "List the tokens that were made and not revoked: name, role, until when. What a token is was shown once.",
 		Example: "  scheduler token ls\n  scheduler token ls --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			tokens, err := local.existingTokens(cmd.Context())
+			tokens, done, err := local.existingTokens(cmd.Context())
 			if err != nil {
 				return err
 			}
+			defer done()
 			list, err := tokens.List(cmd.Context())
 			if err != nil {
 				return failure(err)
@@ -195,10 +203,11 @@ by then, a log say, ends within some seconds. Jobs that they have submitted go o
 			if err := local.outside(cmd.Context(), dir); err != nil {
 				return err
 			}
-			tokens, err := tokensIn(cmd.Context(), dir)
+			tokens, done, err := local.tokensIn(cmd.Context(), dir)
 			if err != nil {
 				return err
 			}
+			defer done()
 			var errs []error
 			ended := []access.Token{}
 			for _, ref := range args {
@@ -228,10 +237,11 @@ func (local *local) completeTokens(cmd *cobra.Command, args []string, _ string) 
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	tokens, err := local.existingTokens(ctx)
+	tokens, done, err := local.existingTokens(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	defer done()
 	list, _ := tokens.List(ctx)
 	var names []string
 	for i := range list {

@@ -39,7 +39,7 @@ var both = map[string]string{
 var schedulers = map[string]string{
 	"queue":               "job",
 	"queue/sqlite":        "job queue",
-	"queue/postgres":      "queue queue/sqlite", // the same store, whose truth several schedulers share
+	"queue/postgres":      "queue queue/sqlite internal/statedir", // the same store, whose truth several schedulers share; statedir: and what else they do
 	"queue/queuetest":     "job queue",
 	"queue/sched":         "job queue",
 	"policy":              "job internal/fields",

@@ -329,6 +329,9 @@ func tablesOf(ctx context.Context, version int) (map[string]*table, error) {
 	return newTables(list)
 }
 
+// Where returns the address.
+func (d *Database) Where() Where { return d.cfg.Where }
+
 // Close closes the connections.
 func (d *Database) Close() { d.pool.Close() }
 

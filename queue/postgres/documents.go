@@ -7,13 +7,14 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// ErrChanged: somebody else has written the document since it was read.
-var ErrChanged = errors.New("it was changed meanwhile")
+	"github.com/agentsched/agentsched/internal/statedir"
+)
 
 // Documents are small texts by name, which every scheduler of the queue may change.
 type Documents struct{ db *Database }
+
+var _ statedir.Documents = (*Documents)(nil)
 
 // Documents returns them.
 func (d *Database) Documents() *Documents { return &Documents{d} }
@@ -47,6 +48,9 @@ func (x *Documents) Version(ctx context.Context, name string) (string, error) {
 // Write replaces a text if its version is still that, "" where there must be none, and
 // returns the new one.
 func (x *Documents) Write(ctx context.Context, name string, text []byte, version string) (string, error) {
+	if len(text) > statedir.MaxDocument {
+		return "", fmt.Errorf("write %s in the database: it has %d bytes, and %d are the most", name, len(text), statedir.MaxDocument)
+	}
 	if text == nil {
 		text = []byte{}
 	}
@@ -63,10 +67,13 @@ func (x *Documents) Write(ctx context.Context, name string, text []byte, version
 			WHERE name = $1 AND version = $3 RETURNING version`, name, text, old).Scan(&n)
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrChanged
+		err = statedir.ErrChanged
 	}
 	if err != nil {
 		return "", fmt.Errorf("write %s in the database: %w", name, err)
 	}
 	return strconv.FormatInt(n, 10), nil
 }
+
+// Where implements statedir.Documents.
+func (x *Documents) Where(name string) string { return name + " in the database" }

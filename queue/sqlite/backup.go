@@ -74,7 +74,10 @@ func (s *Store) copyTo(ctx context.Context, path string, pragmas []string) error
 		if _, _, err := d.number(`SELECT count(*) FROM sqlite_schema`); err != nil {
 			return err
 		}
-		return explain(d.conn.copyTo(ctx, to.conn, backupPages))
+		if err := d.conn.copyTo(ctx, to.conn, backupPages); err != nil {
+			return explain(err)
+		}
+		return explain(to.conn.exec(`DROP TABLE IF EXISTS copy_of`)) // see copy.go: it is a store of its own
 	})
 	return errors.Join(err, to.close())
 }

@@ -102,6 +102,30 @@ func restore(ctx context.Context, backup, path string, now time.Time) (aside str
 // tells why and when, and puts the closed store in the file at with in its place. It
 // returns the new name of the old store, "" if there was none.
 func Replace(path, with, why string, now time.Time) (aside string, err error) {
+	aside, err = setAside(path, why, now)
+	if err != nil {
+		return "", err
+	}
+	if err := os.Rename(with, path); err != nil {
+		return "", fmt.Errorf("the old store is %s; put the new one in its place: %w", aside, err)
+	}
+	return aside, syncPath(filepath.Dir(path))
+}
+
+// SetAside gives the store at path, which nobody may have open, another name that tells
+// why and when, and returns that, "" if there was none.
+func SetAside(path, why string, now time.Time) (aside string, err error) {
+	if aside, err = setAside(path, why, now); err != nil || aside == "" {
+		return "", err
+	}
+	if err := os.Remove(path); err != nil {
+		return "", fmt.Errorf("set the store aside as %s: %w", aside, err)
+	}
+	return aside, syncPath(filepath.Dir(path))
+}
+
+// setAside gives the store at path a second name, and leaves it the first.
+func setAside(path, why string, now time.Time) (aside string, err error) {
 	aside = fmt.Sprintf("%s.%s-%s", path, why, now.UTC().Format("20060102T150405.000Z"))
 	found := false
 	for _, suffix := range storeSuffixes() {
@@ -119,11 +143,8 @@ func Replace(path, with, why string, now time.Time) (aside string, err error) {
 			return "", fmt.Errorf("set the store aside as %s: %w", aside, err)
 		}
 	}
-	if err := os.Rename(with, path); err != nil {
-		return "", fmt.Errorf("the old store is %s; put the new one in its place: %w", aside, err)
-	}
 	if !found {
 		aside = ""
 	}
-	return aside, syncPath(filepath.Dir(path))
+	return aside, nil
 }
