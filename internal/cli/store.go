@@ -39,7 +39,7 @@ tokens, sessions of browsers, isolations and what triggers did. FROM and TO are 
 (--state), and a database: postgres://USER@HOST/NAME, service=NAME, file:PATH or env:NAME, without a
 password on the command line.
 
-What is there at TO is never overwritten. The copy is read back and compared with what was copied, row by
+A queue that is there at TO is never overwritten; tokens, sessions, isolations and marks are. The copy is read back and compared with what was copied, row by
 row. Then it is the queue of this state directory: the old file keeps its rows under another name, and a
 database that was left keeps its own. Patches, logs and worktrees stay where they are.`,
 		Example: "  scheduler store copy sqlite: postgres://scheduler@db.example.com/agents?sslmode=verify-full\n  scheduler store copy service=agents sqlite:",
@@ -84,7 +84,7 @@ func copyStore(ctx context.Context, con *console, local *local, from, to string)
 	if con.json {
 		return failure(writeJSON(con.stdout, done))
 	}
-	fmt.Fprintf(con.stdout, "%s in %s were copied, with all that belongs to them, and compared\n", count(int(done.Jobs), "job"), count(int(done.Batches), "batch"))
+	fmt.Fprintf(con.stdout, "%s were copied, with all that belongs to them, %s, and compared\n", count(int(done.Jobs), "job"), count(int(done.Rows), "row"))
 	if done.Aside != "" {
 		fmt.Fprintf(con.stdout, "the file before is %s\n", done.Aside)
 	}

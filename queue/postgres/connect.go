@@ -171,14 +171,18 @@ var migrations embed.FS
 // Connect connects to the database and makes what is missing in it. Errors:
 // queue.ErrNewerVersion if an older program cannot work on it any more.
 func Connect(ctx context.Context, cfg Config) (*Database, error) {
-	d, err := connect(ctx, cfg)
+	newest, err := sqlite.Newest()
+	if err != nil {
+		return nil, err
+	}
+	d, err := connect(ctx, cfg, newest)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", cfg.Where, err)
 	}
 	return d, nil
 }
 
-func connect(ctx context.Context, cfg Config) (_ *Database, err error) {
+func connect(ctx context.Context, cfg Config, newest int) (_ *Database, err error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = DefaultLease
 	}
@@ -189,10 +193,7 @@ func connect(ctx context.Context, cfg Config) (_ *Database, err error) {
 	pooled.ConnConfig = cfg.Where.connConfig()
 	pooled.MaxConns, pooled.MinConns = 4, 0
 	pooled.HealthCheckPeriod = time.Hour
-	d := &Database{cfg: cfg}
-	if d.newest, err = sqlite.Newest(); err != nil {
-		return nil, err
-	}
+	d := &Database{cfg: cfg, newest: newest}
 	if d.pool, err = pgxpool.NewWithConfig(ctx, pooled); err != nil {
 		return nil, err
 	}

@@ -24,14 +24,13 @@ type Copy struct {
 	path string
 	lock *os.File
 
-	store *sqlite.Store
-
 	// While it follows.
 	stop    context.CancelFunc
 	stopped chan struct{}
 	leader  chan struct{} // receives when who leads may have changed
 
 	mu       sync.Mutex // guards what follows
+	store    *sqlite.Store
 	revision int64
 	waiters  map[chan struct{}]int64 // closed when the revision is reached
 }
@@ -71,7 +70,7 @@ func (d *Database) openCopy(ctx context.Context) (_ *Copy, err error) {
 }
 
 // open opens the copy to follow, from a new file if the one that is there is in doubt.
-func (c *Copy) open(ctx context.Context) (err error) {
+func (c *Copy) open(ctx context.Context) error {
 	opts := sqlite.CopyOptions{Log: c.db.cfg.Log, Version: c.db.version}
 	for fresh := false; ; fresh = true {
 		if fresh {
@@ -79,12 +78,14 @@ func (c *Copy) open(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if c.store, err = sqlite.OpenCopy(ctx, c.path, opts); err != nil {
-			if fresh {
-				return err
-			}
+		s, err := sqlite.OpenCopy(ctx, c.path, opts)
+		if err != nil && fresh {
+			return err
+		}
+		if err != nil {
 			continue
 		}
+		c.setStore(s)
 		of, err := c.store.Copied(ctx)
 		if err == nil && !of.Leads && of.Truth == c.db.id && of.Boot == bootID() && of.Boot != "" {
 			c.reached(of.Revision)
@@ -151,8 +152,22 @@ func (c *Copy) Await(ctx context.Context, revision int64) error {
 	}
 }
 
-// Store is the copy to read.
-func (c *Copy) Store() *sqlite.Store { return c.store }
+// Store is the copy to read; nil while its tables are of an older version than the
+// program's, until that leads.
+func (c *Copy) Store() *sqlite.Store {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.db.version != c.db.newest {
+		return nil
+	}
+	return c.store
+}
+
+func (c *Copy) setStore(s *sqlite.Store) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.store = s
+}
 
 // LeaderChanged receives, while the copy follows, when who leads may have changed.
 func (c *Copy) LeaderChanged() <-chan struct{} { return c.leader }
@@ -275,8 +290,17 @@ func (c *Copy) renew(ctx context.Context) error {
 	if err := c.db.pool.QueryRow(ctx, `SELECT version FROM meta`).Scan(&version); err != nil {
 		return err
 	}
-	if version != c.db.version {
-		return fmt.Errorf("the tables have version %d by now, and the copy has version %d: %w", version, c.db.version, queue.ErrNewerVersion)
+	switch {
+	case version > c.db.newest:
+		return fmt.Errorf("the tables have version %d by now and this program knows versions up to %d; it neither follows nor leads: %w", version, c.db.newest, queue.ErrNewerVersion)
+	case version != c.db.version:
+		if err := c.store.Close(); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.db.version = version
+		c.mu.Unlock()
+		return errors.Join(sqlite.RemoveCopy(c.path), c.open(ctx))
 	}
 	return c.reload(ctx)
 }

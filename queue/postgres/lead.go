@@ -17,7 +17,7 @@ type Lead struct {
 	*sqlite.Store
 	copied *Copy
 	ship   *shipper
-	after  func() error // is called when it is closed
+	after  []func() error // are called when it is closed
 }
 
 var _ queue.Store = (*Lead)(nil)
@@ -65,7 +65,7 @@ func (c *Copy) lead(ctx context.Context, epoch int64, t *Term) (*Lead, error) {
 		l.ship.close()
 		return nil, errors.Join(err, c.open(ctx))
 	}
-	c.store = l.Store
+	c.setStore(l.Store)
 	return l, nil
 }
 
@@ -74,15 +74,18 @@ func (c *Copy) migrate(ctx context.Context, epoch int64) error {
 	if err := c.store.Close(); err != nil {
 		return err
 	}
-	var err error
-	if c.store, err = sqlite.OpenCopy(ctx, c.path, sqlite.CopyOptions{Log: c.db.cfg.Log}); err != nil {
+	s, err := sqlite.OpenCopy(ctx, c.path, sqlite.CopyOptions{Log: c.db.cfg.Log})
+	if err != nil {
 		return err
 	}
+	c.setStore(s)
 	revision, err := c.db.rewrite(ctx, c.store, c.db.newest, epoch)
 	if err != nil {
 		return fmt.Errorf("bring the tables from version %d to %d: %w", c.db.version, c.db.newest, err)
 	}
+	c.mu.Lock()
 	c.db.version = c.db.newest
+	c.mu.Unlock()
 	if err := c.store.SetCopied(ctx, c.db.copied(revision)); err != nil {
 		return err
 	}
@@ -104,9 +107,10 @@ func (l *Lead) Close() error {
 		l.copied.reached(revision)
 	}
 	err := l.Store.CloseCopy(l.copied.db.copied(revision), ok)
-	if l.after != nil {
-		err = errors.Join(err, l.after())
+	for _, f := range l.after {
+		err = errors.Join(err, f())
 	}
+	l.after = nil
 	return err
 }
 
@@ -141,9 +145,9 @@ func (d *Database) openNow(ctx context.Context) (*Lead, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	l.after = func() error {
+	l.after = append(l.after, func() error {
 		d.Close()
 		return c.lock.Close()
-	}
+	})
 	return l, nil
 }

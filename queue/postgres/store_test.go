@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,11 +13,56 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agentsched/agentsched/internal/pgtest"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/queuetest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find() }) }
+func TestMain(m *testing.M) {
+	if code, is := queuetest.Child(openPlace); is {
+		os.Exit(code)
+	}
+	pgtest.Main(m, func() error { return goleak.Find() })
+}
+
+// openPlace opens the store at an address, by force, with a copy in a folder of its own.
+func openPlace(ctx context.Context, address string) (queue.Store, error) {
+	where, err := ParseWhere(address, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp("", "copy")
+	if err != nil {
+		return nil, err
+	}
+	for {
+		l, err := Open(ctx, Config{Where: where, Folder: folder, Log: zerolog.Nop(), Self: Member{Instance: folder}})
+		if errors.Is(err, queue.ErrDeposed) {
+			continue // another process was faster
+		}
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(folder))
+		}
+		l.after = append(l.after, func() error { return os.RemoveAll(folder) })
+		return l, nil
+	}
+}
+
+func TestCrash(t *testing.T) {
+	rounds := 5 // a sample
+	if testrun.Soaking() {
+		rounds = 100
+	}
+	queuetest.Crash(t, testrun.Seed(t), rounds, func() string { return newDatabase(t) }, openPlace)
+}
+
+func TestLinearizable(t *testing.T) {
+	rounds := 2 // a sample
+	if testrun.Soaking() {
+		rounds = 12
+	}
+	queuetest.Linearizable(t, testrun.Seed(t), rounds, func() string { return newDatabase(t) }, openPlace)
+}
 
 // newDatabase makes an empty database and returns its address.
 func newDatabase(t testing.TB) string {

@@ -219,6 +219,13 @@ func (d *Database) seize(ctx context.Context, lease time.Duration, why func(Lead
 		if reason == "" {
 			return nil
 		}
+		var version int
+		if err := tx.QueryRow(ctx, `SELECT version FROM meta`).Scan(&version); err != nil {
+			return err
+		}
+		if version > d.newest { // a newer program has led
+			return nil
+		}
 		t = &Term{db: d, epoch: now.Epoch + 1, lease: lease, lost: make(chan struct{}), done: make(chan struct{})}
 		t.until = sent.Add(lease * (100 - drift) / 100)
 		_, err = tx.Exec(ctx, `UPDATE leader SET epoch = $1, holder = $2, since = clock_timestamp(), renewed = clock_timestamp(), lease = $3, released = false, reason = $4`,

@@ -1,4 +1,4 @@
-package sqlite_test
+package queuetest
 
 import (
 	"bufio"
@@ -20,24 +20,21 @@ import (
 	"github.com/anishathalye/porcupine"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
-	"github.com/agentsched/agentsched/queue/sqlite"
 )
 
-// TestLinearizable lets goroutines of several processes enqueue, claim, complete,
+// Linearizable lets goroutines of several processes enqueue, claim, complete,
 // release, cancel, expire and reclaim at random on one store, and kills some of
 // the processes in the middle. Each process opens the store for itself, which deposes
 // the others: whoever is refused for that takes the store over again. Whatever they saw must be what a queue that does
 // one thing after the other would have answered, in some order in which each
 // thing happens between its call and its return; what a dead process had called
 // may have happened or not. See Herlihy and Wing, Linearizability, TOPLAS 1990.
-func TestLinearizable(t *testing.T) {
-	seed := testrun.Seed(t)
+func Linearizable(t *testing.T, seed uint64, rounds int, place func() string, open Opener) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	for round := range 12 {
-		history := observe(t, filepath.Join(t.TempDir(), "queue.db"), random)
+	for round := range rounds {
+		history := observe(t, open, place(), random)
 		result, info := porcupine.CheckOperationsVerbose(queueModel(), history, 5*time.Minute)
 		if result != porcupine.Ok {
 			file := filepath.Join(os.TempDir(), fmt.Sprintf("linear-%d.html", seed))
@@ -112,9 +109,9 @@ const (
 
 // observe lets the processes work and returns what they told, in the order of
 // the calls.
-func observe(t *testing.T, path string, random *rand.Rand) []porcupine.Operation {
+func observe(t *testing.T, open Opener, path string, random *rand.Rand) []porcupine.Operation {
 	t.Helper()
-	first, err := sqlite.Open(t.Context(), path, sqlite.Options{}) // so that none has to migrate
+	first, err := open(t.Context(), path) // so that none has to migrate
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,14 +203,14 @@ func runLinear(t *testing.T, path string, process int, seed uint64, deadAfter in
 // seed and store.
 const linearChildVariable = "AGENTSCHED_TEST_LINEAR"
 
-func linearChild(arg string) int {
+func linearChild(open Opener, arg string) int {
 	number, rest, _ := strings.Cut(arg, " ")
 	seedText, path, _ := strings.Cut(rest, " ")
 	var process int
 	var seed uint64
 	fmt.Sscan(number, &process)
 	fmt.Sscan(seedText, &seed)
-	p := &linearProcess{path: path}
+	p := &linearProcess{open: open, path: path}
 	if err := p.takeOver(nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -237,25 +234,26 @@ func linearChild(arg string) int {
 
 // linearProcess has the store that the clients of a process share.
 type linearProcess struct {
+	open   Opener
 	path   string
 	mu     sync.Mutex
-	opened []*sqlite.Store // the last is in use
+	opened []queue.Store // the last is in use
 }
 
-func (p *linearProcess) store() *sqlite.Store {
+func (p *linearProcess) store() queue.Store {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.opened[len(p.opened)-1]
 }
 
 // takeOver opens the store again, unless another client has after deposed was.
-func (p *linearProcess) takeOver(deposed *sqlite.Store) error {
+func (p *linearProcess) takeOver(deposed queue.Store) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.opened) > 0 && p.opened[len(p.opened)-1] != deposed {
 		return nil
 	}
-	s, err := sqlite.Open(context.Background(), p.path, sqlite.Options{})
+	s, err := p.open(context.Background(), p.path)
 	if err == nil {
 		p.opened = append(p.opened, s)
 	}
@@ -344,7 +342,7 @@ func (c *linearClient) take() linearClaim {
 	return h
 }
 
-func tick(n int64) time.Time { return benchStart.Add(time.Duration(n) * time.Second) }
+func tick(n int64) time.Time { return epoch.Add(time.Duration(n) * time.Second) }
 
 // do does it as soon as the process is the one that writes.
 func (c *linearClient) do(in linearIn) linearOut {
@@ -370,7 +368,7 @@ func (c *linearClient) do(in linearIn) linearOut {
 	}
 }
 
-func (c *linearClient) try(store *sqlite.Store, in linearIn) (out linearOut, err error) {
+func (c *linearClient) try(store queue.Store, in linearIn) (out linearOut, err error) {
 	ctx := context.Background()
 	switch in.Verb {
 	case "enqueue":

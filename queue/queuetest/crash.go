@@ -1,4 +1,4 @@
-package sqlite_test
+package queuetest
 
 import (
 	"bufio"
@@ -9,16 +9,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
-	"github.com/agentsched/agentsched/queue/sqlite"
 )
 
 // crashChildVariable makes the test binary a writer on the named store.
@@ -28,21 +25,31 @@ var crashUsage = job.Usage{InputTokens: 7}
 
 const crashTenant job.Tenant = "t"
 
-// TestCrash kills a process that writes as fast as it can, at random moments,
-// and looks at what it left: everything that it said was done is there, and
-// everything else is whole or absent.
-func TestCrash(t *testing.T) {
-	seed := testrun.Seed(t)
+// Opener opens the store at a place, which is whatever it takes: a path, an address.
+type Opener func(ctx context.Context, place string) (queue.Store, error)
+
+// Child is called by the TestMain of a package that tests Crash or Linearizable: a
+// process that these have started does its work, and is has its exit code.
+func Child(open Opener) (code int, is bool) {
+	if place := os.Getenv(crashChildVariable); place != "" {
+		return crashChild(open, place), true
+	}
+	if arg := os.Getenv(linearChildVariable); arg != "" {
+		return linearChild(open, arg), true
+	}
+	return 0, false
+}
+
+// Crash kills a process that writes as fast as it can, at random moments, rounds
+// times, and looks at what it left: everything that it said was done is there, and
+// everything else is whole or absent. place makes a place for an empty store.
+func Crash(t *testing.T, seed uint64, rounds int, place func() string, open Opener) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var path string
 	verbs := map[string]int{}
-	rounds := 20 // a sample
-	if testrun.Soaking() {
-		rounds = 200
-	}
 	for round := range rounds {
 		if round%10 == 0 { // or the check of what is there would take ever longer
-			path = filepath.Join(t.TempDir(), "queue.db")
+			path = place()
 		}
 		lines := 1 + random.IntN(200)
 		acknowledged := runUntilKilled(t, path, lines)
@@ -53,7 +60,7 @@ func TestCrash(t *testing.T) {
 			verb, _, _ := strings.Cut(line, " ")
 			verbs[verb]++
 		}
-		checkSurvivors(t, path, acknowledged)
+		checkSurvivors(t, open, path, acknowledged)
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
 		}
@@ -99,9 +106,9 @@ func runUntilKilled(t *testing.T, path string, lines int) (acknowledged []string
 	return acknowledged
 }
 
-func checkSurvivors(t *testing.T, path string, acknowledged []string) {
+func checkSurvivors(t *testing.T, open Opener, path string, acknowledged []string) {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	s, err := open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +160,7 @@ func checkSurvivors(t *testing.T, path string, acknowledged []string) {
 
 // checkBalance checks that each claim has taken a credit, and that those whose attempts do
 // not count were given it back.
-func checkBalance(t *testing.T, s *sqlite.Store, all []queue.Entry) {
+func checkBalance(t *testing.T, s queue.Store, all []queue.Entry) {
 	t.Helper()
 	var want int64
 	for _, e := range all {
@@ -196,7 +203,7 @@ func checkLine(t *testing.T, byID map[job.ID]queue.Entry, e queue.Entry) {
 
 // checkWhole checks that each of the child's transactions about e is there as
 // a whole or not at all.
-func checkWhole(t *testing.T, s *sqlite.Store, e queue.Entry) {
+func checkWhole(t *testing.T, s queue.Store, e queue.Entry) {
 	t.Helper()
 	if e.CoalescedWith != "" {
 		return // nothing of it is its own
@@ -243,9 +250,9 @@ func checkWhole(t *testing.T, s *sqlite.Store, e queue.Entry) {
 
 // crashChild writes until it is killed. Each line that it prints acknowledges
 // a write that the store has answered.
-func crashChild(path string) int {
+func crashChild(open Opener, path string) int {
 	ctx := context.Background()
-	s, err := sqlite.Open(ctx, path, sqlite.Options{})
+	s, err := open(ctx, path)
 	if err == nil {
 		err = s.Apply(ctx, queue.Reclaim{Now: time.Now(), Holders: []string{"child"}, Message: "killed"})
 	}
@@ -272,7 +279,7 @@ func crashChild(path string) int {
 
 type crasher struct {
 	ctx   context.Context
-	store *sqlite.Store
+	store queue.Store
 	batch queue.Batch
 	print sync.Mutex
 }
