@@ -107,12 +107,12 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	e.hooks = newHooks(e.newHook(cfg))
 	e.observers = append(e.observers, endsOfFirings{e})
 	e.eval = eval.New(eval.Config{Store: state.store, Settings: cfg.Evaluation, Changed: func(v eval.Verdict) { e.sched.Judge.TakeVerdict(v) }})
-	lease := scheduler.DefaultLease
+	lease, extend := scheduler.DefaultLease, time.Duration(0)
 	if cfg.Fleet.Store != "" {
-		lease = claimLease(cfg)
+		lease, extend = claimLease(cfg), extendEvery(cfg)
 	}
 	e.sched = scheduler.New(scheduler.Config{
-		Lease: lease, Store: state.store, Batch: batch, Also: also, Instance: instance, Cores: cfg.Cores.Count,
+		Lease: lease, Extend: extend, Store: state.store, Batch: batch, Also: also, Instance: instance, Cores: cfg.Cores.Count,
 		Isolations: isolations, KeepIsolations: keepIsolations, OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers,
 		OnEscalation: func(x isolation.Escalation) {
 			e.telemetry.Escalated(x)

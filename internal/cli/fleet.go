@@ -245,12 +245,14 @@ func configHash(cfg *config.Config) string {
 // and a tenth more for clocks that go differently.
 func claimLease(cfg *config.Config) time.Duration {
 	s := &cfg.Stop
-	sum := 2*extendEvery + cfg.Heartbeat.PermitValidity.Std() + s.Interrupt.Std() + s.Terminate.Std() + s.Kill.Std()
+	sum := 2*extendEvery(cfg) + cfg.Heartbeat.PermitValidity.Std() + s.Interrupt.Std() + s.Terminate.Std() + s.Kill.Std()
 	return sum + sum/10
 }
 
 // extendEvery is how often a scheduler extends its claims.
-const extendEvery = 10 * time.Second
+func extendEvery(cfg *config.Config) time.Duration {
+	return min(10*time.Second, cfg.Heartbeat.PermitValidity.Std()/4)
+}
 
 // whereFile, in the folder of the copy, says in which database the queue of a state
 // directory lies, without a password.

@@ -38,6 +38,7 @@ type Config struct {
 	Instance job.InstanceID // of the state directory: it begins the tag of every run
 	Cores    int            // agentcores at once, 1 or more
 	Lease    time.Duration  // of a claim; DefaultLease if 0
+	Extend   time.Duration  // between two extensions of it; a third of the lease if 0
 	Log      zerolog.Logger
 	// Supervise returns who keeps the cores alive, given who hears of them.
 	Supervise func(supervisor.Handler) Cores
@@ -168,6 +169,9 @@ func New(cfg Config) *Scheduler {
 	cfg.Cores = max(cfg.Cores, 1)
 	if cfg.Lease <= 0 {
 		cfg.Lease = DefaultLease
+	}
+	if cfg.Extend <= 0 {
+		cfg.Extend = cfg.Lease / 3
 	}
 	if cfg.Isolations == nil {
 		cfg.Isolations = &isolation.Book{}
@@ -330,7 +334,7 @@ func (s *Scheduler) apply(ctx context.Context, ops ...queue.Op) error {
 
 // extendLoop keeps the leases of the live claims.
 func (s *Scheduler) extendLoop(ctx context.Context) error {
-	tick := time.NewTicker(s.extendEvery())
+	tick := time.NewTicker(s.cfg.Extend)
 	defer tick.Stop()
 	for {
 		select {
@@ -358,15 +362,12 @@ func (s *Scheduler) extendLoop(ctx context.Context) error {
 	}
 }
 
-// extendEvery is the time between two extensions of the claims.
-func (s *Scheduler) extendEvery() time.Duration { return min(s.cfg.Lease/3, DefaultLease/3) }
-
 // renewsPermits reports whether heartbeats renew the permits of runs: as long as the
 // store keeps their leases. An extension that is not done when the next one is due
 // hangs, and so would the record of what the runs do.
 func (s *Scheduler) renewsPermits() bool {
 	began := time.Duration(s.extending.Load())
-	return began == 0 || time.Since(s.origin)-began < s.extendEvery()
+	return began == 0 || time.Since(s.origin)-began < s.cfg.Extend
 }
 
 // taken counts the fences that were lost without our doing: a run whose end was

@@ -1,0 +1,113 @@
+package e2e
+
+// Several schedulers that share a queue in PostgreSQL: who leads, and what becomes of
+// jobs when that changes.
+
+import (
+	"context"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/agentsched/agentsched/internal/pgtest"
+	"github.com/agentsched/agentsched/job"
+)
+
+// newFleet returns benches whose schedulers share a queue. What one of them holds that is
+// dead is given out again some 7 s later.
+func newFleet(t *testing.T, n int) (benches []*bench, server *pgtest.Server) {
+	t.Helper()
+	server = pgtest.Start(t)
+	name, err := server.NewDatabase(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		b := newBench(t)
+		b.unheld()
+		b.config["fleet"] = obj{"store": server.TCP(name), "lease": "2s"}
+		b.config["heartbeat"] = obj{"interval": "200ms", "hang_after": "1s", "permit_validity": "2s"}
+		b.config["stop"] = obj{"interrupt": "200ms", "terminate": "200ms", "kill": "1s"}
+		benches = append(benches, b)
+	}
+	return benches, server
+}
+
+// marks is a job that writes down when each of its runs begins and ends, and goes on until
+// a file is there.
+func marks(name, file, enough string) obj {
+	return shell(name, nil, "echo $AGENTSCHED_RUN begins >> "+file+"; echo begun; "+until(enough)+"; echo $AGENTSCHED_RUN ends >> "+file, nil)
+}
+
+// TestFleetTakeOver: the leader's host dies in the midst of a run; another scheduler leads,
+// and the job goes on there when the dead one's run cannot be alive any more. What was
+// acknowledged is there.
+func TestFleetTakeOver(t *testing.T) {
+	t.Parallel()
+	fleet, _ := newFleet(t, 2)
+	a, b := fleet[0], fleet[1]
+	ra := a.serve()
+	rb := b.start("serve")
+	file, enough := a.folder("ran"), a.folder("go")
+	a.submit(a.jobsOf("website", "one.yaml", shell("quick", nil, "echo done", nil), marks("long", file, enough)))
+	ra.end("quick", job.RunCompleted)
+	ra.await("the long one", onText("long", "begun"))
+	ra.killAll()
+	a.write(enough, "")
+	rb.end("long", job.RunCompleted)
+	if j := b.show("long"); len(j.Attempts) != 2 || !j.Attempts[0].Lost || j.Job.Counted != 1 {
+		t.Errorf("the run of the dead host counts: %s", asJSON(t, j))
+	}
+	b.completedOnce(b.show("quick"))
+	b.submit(b.jobsOf("website", "two.yaml", shell("later", nil, "true", nil)))
+	rb.end("later", job.RunCompleted)
+	// Who comes back stands by, and leads when the other is told to end.
+	again := a.start("serve")
+	rb.stop()
+	again.awaitCore(1)
+	a.completedOnce(a.show("later"))
+	again.stop()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Fields(string(text)); len(lines) != 6 || lines[1] != "begins" || lines[3] != "begins" || lines[5] != "ends" || lines[2] == lines[0] {
+		t.Errorf("runs:\n%s", text)
+	}
+	a.noProcess()
+	b.noProcess()
+}
+
+// TestFleetFrozen: the leader stands still for longer than its lease, and another one
+// takes its place; when it goes on, it ends its run before the job is given out again, and
+// stands by.
+func TestFleetFrozen(t *testing.T) {
+	t.Parallel()
+	fleet, server := newFleet(t, 2)
+	a, b := fleet[0], fleet[1]
+	ra := a.serve()
+	file, enough := a.folder("ran"), a.folder("go")
+	a.submit(a.jobsOf("website", "one.yaml", marks("long", file, enough)))
+	ra.await("the long one", onText("long", "begun"))
+	rb := b.start("serve")
+	ra.signal(syscall.SIGSTOP) // the scheduler alone: its core notices that nobody renews its permits
+	rb.awaitCore(1)
+	ra.signal(syscall.SIGCONT)
+	rb.await("the long one, elsewhere", onText("long", "begun"))
+	// A database that restarts in the midst of that costs nothing.
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	a.write(enough, "")
+	rb.end("long", job.RunCompleted)
+	rb.stop()
+	ra.awaitCore(2) // the first one leads again
+	a.completedOnce(a.show("long"))
+	ra.stop()
+	a.noProcess()
+	b.noProcess()
+}
