@@ -93,9 +93,16 @@ func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) 
 		m.db.Close()
 		return nil, err
 	}
-	if err := writeWhere(state.dir, where); err != nil {
+	if err = m.db.Join(ctx); errors.Is(err, postgres.ErrTwice) {
+		err = fmt.Errorf("%w; give it a state directory of its own", err)
+	}
+	if err == nil {
+		err = writeWhere(state.dir, where)
+	}
+	if err != nil {
+		err = errors.Join(err, m.copy.Close())
 		m.db.Close()
-		return nil, errors.Join(err, m.copy.Close())
+		return nil, err
 	}
 	state.docs, state.shared = m.db.Documents(), true
 	m.copy.Follow()
@@ -148,6 +155,9 @@ func (m *fleetMember) standBy(ctx context.Context) (*postgres.Term, error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	hangUps := make(chan os.Signal, 1) // the configuration is read when this scheduler leads
+	signal.Notify(hangUps, syscall.SIGHUP)
+	defer signal.Stop(hangUps)
 	stop := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -198,6 +208,17 @@ func (m *fleetMember) lead(ctx context.Context, term *postgres.Term, o runOption
 		case <-ended:
 		}
 	})
+	o.stopped = func() { // what runs ends, and a database that is away is not waited for
+		watching.Go(func() {
+			late := time.NewTimer(stopTime(m.cfg) + giveUpAfter)
+			defer late.Stop()
+			select {
+			case <-late.C:
+				lead.GiveUp()
+			case <-ended:
+			}
+		})
+	}
 	err = m.runs.serveQueue(leading, m.state, m.cfg, o, next)
 	close(ended)
 	watching.Wait()
@@ -244,10 +265,18 @@ func configHash(cfg *config.Config) string {
 //
 // and a tenth more for clocks that go differently.
 func claimLease(cfg *config.Config) time.Duration {
-	s := &cfg.Stop
-	sum := 2*extendEvery(cfg) + cfg.Heartbeat.PermitValidity.Std() + s.Interrupt.Std() + s.Terminate.Std() + s.Kill.Std()
+	sum := 2*extendEvery(cfg) + cfg.Heartbeat.PermitValidity.Std() + stopTime(cfg)
 	return sum + sum/10
 }
+
+// stopTime is how long a run may take to be stopped.
+func stopTime(cfg *config.Config) time.Duration {
+	return cfg.Stop.Interrupt.Std() + cfg.Stop.Terminate.Std() + cfg.Stop.Kill.Std()
+}
+
+// giveUpAfter is how much longer than its runs a scheduler that is told to stop waits for
+// the database.
+const giveUpAfter = 20 * time.Second
 
 // extendEvery is how often a scheduler extends its claims.
 func extendEvery(cfg *config.Config) time.Duration {

@@ -126,7 +126,13 @@ func (runs *runner) serveQueue(ctx context.Context, state *owned, cfg *config.Co
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	o.plain = true // there is no end to draw a live view for
-	o.stopped = func() { next.stopped.Store(true) }
+	told := o.stopped
+	o.stopped = func() {
+		next.stopped.Store(true)
+		if told != nil {
+			told()
+		}
+	}
 	o.started = func(e *engine) error {
 		triggers, err := runs.newTriggers(ctx, e)
 		if err != nil {

@@ -349,3 +349,59 @@ func TestLostAnswers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestMembers: schedulers know each other, and a copy of a state directory is refused on
+// another host while the first is alive.
+func TestMembers(t *testing.T) {
+	address := newDatabase(t)
+	cfg := config(t, address, "a")
+	cfg.Self = Member{Instance: "a", Host: "one", Address: "one:7434", Fingerprint: "f", Version: "v", Config: "c"}
+	a := join(t, cfg)
+	ctx := t.Context()
+	if err := a.Join(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Join(ctx); err != nil { // it was started again
+		t.Errorf("the same host: %v", err)
+	}
+	cfg.Self.Host, cfg.Folder = "two", t.TempDir()
+	if err := join(t, cfg).Join(ctx); !errors.Is(err, ErrTwice) || !strings.Contains(err.Error(), "host one") {
+		t.Errorf("a copy on another host: %v", err)
+	}
+	list, err := a.Members(ctx)
+	if err != nil || len(list) != 1 || list[0].Host != "one" || list[0].Fingerprint != "f" || list[0].Silent > time.Minute || list[0].Started.IsZero() {
+		t.Errorf("members %+v, %v", list, err)
+	}
+	if err := a.Leave(ctx); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Folder = t.TempDir()
+	if err := join(t, cfg).Join(ctx); err != nil {
+		t.Errorf("a copy on another host, when the first has left: %v", err)
+	}
+}
+
+// TestGiveUp: a store whose database is away can be told not to wait for it.
+func TestGiveUp(t *testing.T) {
+	server := pgtest.Shared(t)
+	relay := pgtest.NewRelay(t, server.Address())
+	l, err := Open(t.Context(), config(t, relay.Through(server.TCP(databaseOf(t, server))), "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay.Cut()
+	done := make(chan error, 1)
+	go func() {
+		done <- l.Enqueue(context.Background(), queue.Batch{ID: "b", CreatedAt: at}, []queue.Entry{newEntry("one")})
+	}()
+	l.GiveUp()
+	if err := <-done; err == nil {
+		t.Error("a write that the database has not seen was acknowledged")
+	}
+	if _, err := l.Get(t.Context(), "x"); err == nil || errors.Is(err, queue.ErrNotFound) {
+		t.Errorf("a read after that: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}

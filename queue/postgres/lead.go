@@ -114,6 +114,10 @@ func (l *Lead) Close() error {
 	return err
 }
 
+// GiveUp answers what the database does not answer: it may have happened or not. It is for
+// an end that cannot wait.
+func (l *Lead) GiveUp() { l.ship.stop(errUnknown) }
+
 // Reopen opens the copy to follow again after it has led.
 func (c *Copy) Reopen(ctx context.Context) error { return c.open(ctx) }
 

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,6 +39,28 @@ func (d *Database) Announce(ctx context.Context) error {
 		return fmt.Errorf("announce this scheduler: %w", err)
 	}
 	return nil
+}
+
+// ErrTwice is wrapped where another host has a scheduler of the same instance: one of the
+// two state directories is a copy of the other.
+var ErrTwice = errors.New("the state directory is a copy of one that is in use")
+
+// aliveTime is how long a member counts as alive after it was seen.
+const aliveTime = 10 * time.Second
+
+// Join is the first Announce. It refuses an instance that lives on another host.
+func (d *Database) Join(ctx context.Context) error {
+	var host string
+	var silent time.Duration
+	err := d.pool.QueryRow(ctx, `SELECT host, clock_timestamp() - seen FROM members WHERE instance = $1`, d.cfg.Self.Instance).Scan(&host, &silent)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+	case err != nil:
+		return fmt.Errorf("announce this scheduler: %w", err)
+	case host != d.cfg.Self.Host && silent < aliveTime:
+		return fmt.Errorf("host %s has a scheduler of instance %s: %w", host, d.cfg.Self.Instance, ErrTwice)
+	}
+	return d.Announce(ctx)
 }
 
 // Leave says that this scheduler ends.
