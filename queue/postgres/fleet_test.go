@@ -405,3 +405,25 @@ func TestGiveUp(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestClockSetBack: the database's clock stands before the leader's last renewal, and a
+// standby leads all the same when that has been silent for its lease.
+func TestClockSetBack(t *testing.T) {
+	address := newDatabase(t)
+	cfg := config(t, address, "b")
+	cfg.Lease = MinLease
+	b := join(t, cfg)
+	_, err := b.pool.Exec(t.Context(), `UPDATE leader SET epoch = 7, holder = 'a', released = false, lease = '1 second', renewed = clock_timestamp() + '1 hour'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := b.Leader(t.Context()); err != nil || !l.Alive() {
+		t.Fatalf("leader %+v, %v", l, err)
+	}
+	began := time.Now()
+	l, term := b.lead(t)
+	defer b.resign(t, l, term)
+	if took := time.Since(began); took < MinLease {
+		t.Errorf("it leads after %s, before the lease has ended", took)
+	}
+}

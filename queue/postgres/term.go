@@ -183,6 +183,8 @@ type Leader struct {
 	Silent   time.Duration // since it has renewed its lease
 	Lease    time.Duration
 	Released bool // it has given up the lead
+
+	renewed time.Time // by the database's clock, which may be set
 }
 
 // Alive reports whether the lease holds.
@@ -197,9 +199,11 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
+const selectLeader = `SELECT epoch, holder, since, reason, clock_timestamp() - renewed, lease, released, renewed FROM leader`
+
 func leaderOf(ctx context.Context, from querier) (l Leader, err error) {
-	err = from.QueryRow(ctx, `SELECT epoch, holder, since, reason, clock_timestamp() - renewed, lease, released FROM leader`).
-		Scan(&l.Epoch, &l.Instance, &l.Since, &l.Reason, &l.Silent, &l.Lease, &l.Released)
+	err = from.QueryRow(ctx, selectLeader).
+		Scan(&l.Epoch, &l.Instance, &l.Since, &l.Reason, &l.Silent, &l.Lease, &l.Released, &l.renewed)
 	return l, err
 }
 
@@ -210,8 +214,8 @@ func (d *Database) seize(ctx context.Context, lease time.Duration, why func(Lead
 		t = nil
 		var now Leader
 		sent := time.Now()
-		err := tx.QueryRow(ctx, `SELECT epoch, holder, since, reason, clock_timestamp() - renewed, lease, released FROM leader FOR UPDATE`).
-			Scan(&now.Epoch, &now.Instance, &now.Since, &now.Reason, &now.Silent, &now.Lease, &now.Released)
+		err := tx.QueryRow(ctx, selectLeader+` FOR UPDATE`).
+			Scan(&now.Epoch, &now.Instance, &now.Since, &now.Reason, &now.Silent, &now.Lease, &now.Released, &now.renewed)
 		if err != nil {
 			return err
 		}
@@ -262,8 +266,17 @@ func (d *Database) Campaign(ctx context.Context, changed <-chan struct{}) (*Term
 	tick := time.NewTicker(max(d.cfg.Lease/10, 100*time.Millisecond))
 	defer tick.Stop()
 	told := false
+	var seen sighting
 	for {
-		t, err := d.seize(ctx, d.cfg.Lease, d.vacant)
+		vacant := func(l Leader) string {
+			l.Silent = max(l.Silent, seen.note(l))
+			return d.vacant(l)
+		}
+		var t *Term
+		l, err := d.Leader(ctx) // without the lock that commits wait for
+		if err == nil && vacant(l) != "" {
+			t, err = d.seize(ctx, d.cfg.Lease, vacant)
+		}
 		switch {
 		case err == nil && t != nil:
 			t.begin()
@@ -281,6 +294,23 @@ func (d *Database) Campaign(ctx context.Context, changed <-chan struct{}) (*Term
 		case <-changed:
 		}
 	}
+}
+
+// sighting is when a standby has last seen that the leader has renewed its lease, by its
+// own monotonic clock: the database's may be set back, and would let nobody lead then.
+type sighting struct {
+	epoch   int64
+	renewed time.Time
+	at      time.Time
+}
+
+// note returns for how long the leader has certainly been silent: the time since it was
+// first seen as it is, less what the clocks may differ by.
+func (s *sighting) note(l Leader) time.Duration {
+	if l.Epoch != s.epoch || !l.renewed.Equal(s.renewed) || s.at.IsZero() {
+		*s = sighting{l.Epoch, l.renewed, time.Now()}
+	}
+	return time.Since(s.at) * (100 - drift) / 100
 }
 
 // vacant says why a leader is none any more; "": it is one.
