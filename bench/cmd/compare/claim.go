@@ -54,7 +54,7 @@ func claimCase(ctx context.Context, b *bench) (_ []row, err error) {
 		return nil, err
 	}
 	defer func() { err = joinClose(err, peer.close) }()
-	slots, best, err := tune(ctx, beds[0], peer)
+	slots, best, err := tune(ctx, beds[0], inFlight(), riverSettings(), func(s riverSetting) side { return peer.workSide(s, riverTried) })
 	if err != nil {
 		return nil, err
 	}
@@ -84,20 +84,20 @@ func claimCase(ctx context.Context, b *bench) (_ []row, err error) {
 }
 
 // tune finds with how many in flight each side is fastest, in turns too.
-func tune(ctx context.Context, ours *bed, peer *peerRiver) (slots int, best riverSetting, err error) {
+func tune(ctx context.Context, ours *bed, inFlight []int, settings []riverSetting, peer func(riverSetting) side) (slots int, best riverSetting, err error) {
 	var sides []side
-	for _, n := range inFlight() {
+	for _, n := range inFlight {
 		sides = append(sides, func(ctx context.Context) (float64, error) { return ours.round(ctx, n, false) })
 	}
-	for _, setting := range riverSettings() {
-		sides = append(sides, peer.workSide(setting, riverTried))
+	for _, setting := range settings {
+		sides = append(sides, peer(setting))
 	}
 	s, err := turns(ctx, tuneRounds, sides...)
 	if err != nil {
 		return 0, riverSetting{}, err
 	}
-	n := len(inFlight())
-	return inFlight()[fastest(s[:n])], riverSettings()[fastest(s[n:])], nil
+	n := len(inFlight)
+	return inFlight[fastest(s[:n])], settings[fastest(s[n:])], nil
 }
 
 // fastest is the index of the sample with the highest median.

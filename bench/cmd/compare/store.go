@@ -33,6 +33,11 @@ func openBed(ctx context.Context, dir string, n int) (*bed, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newBed(ctx, store, n)
+}
+
+// newBed fills a store up to n entries, and closes it if that fails.
+func newBed(ctx context.Context, store queue.Store, n int) (*bed, error) {
 	b := &bed{store: store, batch: queue.Batch{ID: job.NewBatchID(), Source: "bench", CreatedAt: now()}}
 	_, there, err := store.List(ctx, queue.Filter{Limit: 1})
 	if err == nil {
@@ -57,9 +62,10 @@ func (b *bed) fill(ctx context.Context, n int) error {
 	return nil
 }
 
-func (b *bed) entry() queue.Entry {
-	n := b.count.Add(1)
-	return queue.Entry{ID: job.NewID(), CreatedAt: now(), RunnableAt: now(), Spec: spec(n)}
+func (b *bed) entry() queue.Entry { return entryOf(spec(b.count.Add(1))) }
+
+func entryOf(s job.Spec) queue.Entry {
+	return queue.Entry{ID: job.NewID(), CreatedAt: now(), RunnableAt: now(), Spec: s}
 }
 
 // spec is a no-op job. River gets the same as its jobs' arguments.
