@@ -2,17 +2,19 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/pgtest"
 	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/postgres"
 )
 
 const (
@@ -29,9 +31,14 @@ func sharedSettings() []riverSetting {
 	return append(riverSettings(), riverSetting{2000, 50 * time.Millisecond}, riverSetting{5000, time.Millisecond}, riverSetting{5000, 10 * time.Millisecond})
 }
 
-// openShared opens our queue in a database; what it keeps on this host is in dir. nil
-// leaves the rows out.
-var openShared func(ctx context.Context, address, dir string) (queue.Store, error)
+// openShared opens our queue in a database; what it keeps on this host is in dir.
+func openShared(ctx context.Context, address, dir string) (queue.Store, error) {
+	where, err := postgres.ParseWhere(address, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return postgres.Open(ctx, postgres.Config{Where: where, Folder: dir, Log: zerolog.Nop(), Self: postgres.Member{Instance: "compare"}})
+}
 
 // postgresCase is the queue that several hosts share: ours and River in databases of one
 // server.
@@ -40,9 +47,6 @@ func postgresCase(ctx context.Context, b *bench) (_ []row, err error) {
 	claimed, fair := "on PostgreSQL: claim + complete, 10^4 queued", "on PostgreSQL: "+fairWhat
 	without := func(why error) ([]row, error) {
 		return []row{leftOut(enqueued, "River", why), leftOut(claimed, "River", why), leftOut(fair, "River", why)}, nil
-	}
-	if openShared == nil {
-		return without(errors.New("our queue has no store on PostgreSQL"))
 	}
 	server, why := pgtest.New(pgtest.In(b.dir), pgtest.Conf(
 		"shared_buffers = 256MB", "max_wal_size = 8GB", "checkpoint_timeout = 1h", // no round has a checkpoint, on neither side
