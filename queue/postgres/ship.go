@@ -56,6 +56,8 @@ type shipper struct {
 	revision int64 // of that
 	err      error // why nothing is sent any more
 	closing  bool
+	idle     chan struct{} // closed when nothing is on its way; nil: nobody waits for that, or nothing is
+	sending  bool
 	waiters  map[chan struct{}]bool // closed when acked, err or the term changes
 
 	// Of the goroutine alone.
@@ -100,6 +102,28 @@ func (s *shipper) Ship(c sqlite.Commit) {
 	s.mu.Unlock()
 	if err != nil {
 		c.Done(err)
+	}
+}
+
+// Busy implements sqlite.Truth.
+func (s *shipper) Busy() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || !s.sending && len(s.pending) == 0 {
+		return nil
+	}
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+	}
+	return s.idle
+}
+
+// rest tells those that wait for it that nothing is on its way; s.mu is held.
+func (s *shipper) rest() {
+	s.sending = false
+	if s.idle != nil {
+		close(s.idle)
+		s.idle = nil
 	}
 }
 
@@ -155,6 +179,7 @@ func (s *shipper) fail(err error) {
 	err = s.err
 	pending := s.pending
 	s.pending, s.bytes = nil, 0
+	s.rest()
 	s.release()
 	s.mu.Unlock()
 	for _, c := range pending {
@@ -189,6 +214,9 @@ func (s *shipper) run() {
 		}
 		s.mu.Lock()
 		s.acked = batch[len(batch)-1].Number
+		if len(s.pending) == 0 {
+			s.rest()
+		}
 		s.release()
 		s.mu.Unlock()
 		for _, c := range batch {
@@ -212,6 +240,7 @@ func (s *shipper) next() []sqlite.Commit {
 		bytes += len(s.pending[n].Patch)
 		n++
 	}
+	s.sending = true
 	batch := s.pending[:n:n]
 	s.pending, s.bytes = s.pending[n:], s.bytes-bytes
 	s.changed.Broadcast()

@@ -39,6 +39,9 @@ type Commit struct {
 type Truth interface {
 	// Ship takes the next commit. The store writes nothing else until it returns.
 	Ship(c Commit)
+	// Busy returns nil if a commit would be sent at once, else a channel that is closed
+	// when that may be so: until then, callers that come share the next commit.
+	Busy() <-chan struct{}
 	// Await returns when the truth has all commits up to a number, or why what was read
 	// of them must not be told. The error wraps ctx's where that has ended.
 	Await(ctx context.Context, number int64) error

@@ -204,7 +204,8 @@ func (w *writer) group(first *request) {
 	w.truth.Ship(Commit{Number: w.number.Load(), Patch: patch, Done: answer})
 }
 
-// waiting returns a request that waits now, or nil.
+// waiting returns a request that waits now, or nil. What is committed while the truth is
+// busy would wait there: so the group is open for others until then.
 func (w *writer) waiting(members int) *request {
 	if members >= maxGroup {
 		return nil
@@ -213,8 +214,21 @@ func (w *writer) waiting(members int) *request {
 	case r := <-w.requests:
 		return r
 	default:
+	}
+	if w.truth == nil {
 		return nil
 	}
+	busy := w.truth.Busy()
+	if busy == nil {
+		return nil
+	}
+	select {
+	case r := <-w.requests:
+		return r
+	case <-busy:
+	case <-w.quit:
+	}
+	return nil
 }
 
 // execute runs r. own is r's own failure, after which the transaction stands
