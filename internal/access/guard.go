@@ -107,6 +107,10 @@ type visit struct {
 	client  string          // the address or the user that it comes from
 }
 
+func (g *Guard) visit(r *http.Request, door Door) *visit {
+	return &visit{guard: g, ctx: r.Context(), refusal: Refusal{Door: door, Remote: r.RemoteAddr, Method: r.Method, Path: r.URL.Path}, client: clientOf(r.RemoteAddr)}
+}
+
 // report tells of a refusal, one of those that are counted together under key. wait
 // is how long there have to be no more of them until the next one is told; 0 if this
 // one was.
@@ -140,8 +144,9 @@ func (v *visit) refuseAs(e *Refused, name, why string) *Refused {
 // The request's context ends when what let it in is no longer valid.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del(CallerHeader) // whoever comes by a door cannot name another
+		v := g.visit(r, g.door)
 		setHeaders(w.Header(), r)
-		v := &visit{guard: g, ctx: r.Context(), refusal: Refusal{Door: g.door, Remote: r.RemoteAddr, Method: r.Method, Path: r.URL.Path}, client: clientOf(r.RemoteAddr)}
 		c, refusal := g.examine(v, r)
 		if refusal != nil {
 			refusal.write(w)
@@ -159,7 +164,8 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 }
 
 // ByDoor returns next behind the guard of the door that a connection came by, for
-// one server on both. tcp is nil where nobody listens for TCP.
+// one server on both; what another scheduler passes on (TakeCaller) has come by the
+// door of its caller. tcp is nil where nobody listens for TCP.
 func ByDoor(socket, tcp *Guard, next http.Handler) http.Handler {
 	inside := socket.Handler(next)
 	outside := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -169,7 +175,13 @@ func ByDoor(socket, tcp *Guard, next http.Handler) http.Handler {
 		outside = tcp.Handler(next)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr); unix {
+		if caller, passed := r.Context().Value(passedKey{}).(Caller); passed {
+			g := socket
+			if caller.Door != Socket && tcp != nil {
+				g = tcp
+			}
+			g.passed(w, r, caller, next)
+		} else if _, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr); unix {
 			inside.ServeHTTP(w, r)
 		} else {
 			outside.ServeHTTP(w, r)

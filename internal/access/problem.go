@@ -17,6 +17,7 @@ const (
 	rateLimited      = "rate_limited"
 	unavailable      = "unavailable"
 	methodNotAllowed = "method_not_allowed"
+	badCaller        = "bad_caller"
 )
 
 // problem returns the body of a refusal. Its title is the name in words.
