@@ -56,6 +56,6 @@ func connect(s *Scheduler) {
 		judge: s.Judge, approvals: s.Approvals, runs: s.Runs, grants: s.Grants, isolations: s.Isolations,
 	}
 	s.Explain = &Explain{
-		store: cfg.Store, feed: s.Feed, log: cfg.Log, isolations: s.Isolations, folders: s.folders, loop: s.loop, batch: cfg.Batch, idle: cfg.idle,
+		store: cfg.Store, feed: s.Feed, log: cfg.Log, isolations: s.Isolations, folders: s.folders, loop: s.loop, batch: cfg.Batch, idle: cfg.idle, standby: cfg.standby,
 	}
 }

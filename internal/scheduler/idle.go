@@ -19,6 +19,13 @@ func Idle(store queue.Store, isolations *isolation.Book, keep *statedir.SoleWrit
 	return New(Config{Store: store, Isolations: isolations, KeepIsolations: keep, Supervise: func(supervisor.Handler) Cores { return noCores{} }, idle: true})
 }
 
+// Standby returns a scheduler that never runs, on a copy of the store of one that does:
+// it tells how jobs stand as far as the store tells. What only the one that runs knows,
+// such as which limit keeps a job from running, it does not say.
+func Standby(store queue.Store) *Scheduler {
+	return New(Config{Store: store, Isolations: &isolation.Book{}, Supervise: func(supervisor.Handler) Cores { return noCores{} }, idle: true, standby: true})
+}
+
 // noCores are the cores of a scheduler that never runs. Only these methods are called.
 type noCores struct{ *supervisor.Supervisor }
 
@@ -27,6 +34,13 @@ func (noCores) Resume(int) bool            { return false }
 
 // outlasts are what a job waits for although a scheduler is started.
 var outlasts = []job.WaitingReason{job.WaitScheduler, job.WaitCommand, job.WaitProgram}
+
+// standbyStatus returns how a job stands while another scheduler works on its store.
+func standbyStatus(ctx context.Context, store queue.Reader, e *queue.Entry, at time.Time) job.Status {
+	st := StatusOf(e, at)
+	st.Worker = LatestWorker(ctx, store, e)
+	return st
+}
 
 // idleStatus returns how a job stands while no scheduler runs.
 func idleStatus(ctx context.Context, store queue.Store, e *queue.Entry, at time.Time) job.Status {

@@ -71,7 +71,8 @@ type Config struct {
 	// NewPolicy makes the policy that says who is next; nil: policy.New.
 	NewPolicy func(policy.Config) (policy.Policy, error)
 
-	idle bool // it never runs: see Idle
+	idle    bool // it never runs: see Idle
+	standby bool // another one works on the store: see Standby
 
 	Tuning
 }

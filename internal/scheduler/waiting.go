@@ -131,7 +131,8 @@ type Explain struct {
 	folders    *workspace.Resolver
 	loop       *loop
 	batch      job.BatchID // whose jobs listeners are told of; "": all
-	idle       bool        // no scheduler runs
+	idle       bool        // no scheduler runs, or
+	standby    bool        // it is another one
 
 	// told is what listeners were told that queued jobs wait for, by tell alone.
 	told map[job.ID]job.WaitingReason
@@ -144,6 +145,9 @@ func (x *Explain) Statuses(ctx context.Context) func(*queue.Entry) job.Status {
 	at := now()
 	var look *outlook
 	return func(e *queue.Entry) job.Status {
+		if x.standby {
+			return standbyStatus(ctx, x.store, e, at)
+		}
 		if x.idle {
 			return idleStatus(ctx, x.store, e, at)
 		}
