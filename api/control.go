@@ -76,4 +76,7 @@ type Health struct {
 	OK bool `json:"ok"`
 	// Why says why it is not.
 	Why string `json:"why,omitempty"`
+	// Standby is set if the scheduler stands by while another one leads: it answers what
+	// is read, and passes everything else on.
+	Standby bool `json:"standby,omitempty"`
 }

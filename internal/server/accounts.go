@@ -17,8 +17,8 @@ type accounts struct {
 }
 
 func (a accounts) routes(r *router) {
-	get(r, route{id: "get-usage", method: "GET", path: "/v1/usage", role: read, tag: "accounts", about: "Return what was used: tokens, cost and time."}, a.usage)
-	get(r, route{id: "list-grants", method: "GET", path: "/v1/grants", role: read, tag: "accounts", about: "List the grants of owners, and how much of them was used."}, a.grants)
+	get(r, route{id: "get-usage", method: "GET", path: "/v1/usage", role: read, answered: fromStore, tag: "accounts", about: "Return what was used: tokens, cost and time."}, a.usage)
+	get(r, route{id: "list-grants", method: "GET", path: "/v1/grants", role: read, answered: fromStore, tag: "accounts", about: "List the grants of owners, and how much of them was used."}, a.grants)
 	post(r, route{id: "set-grant", method: "PUT", path: "/v1/grants", role: operate, tag: "accounts",
 		about: "Replace the grant of an owner.\nA grant without a limit removes it."}, a.setGrant)
 	a.creditRoutes(r)

@@ -20,17 +20,17 @@ type agents struct {
 }
 
 func (a *agents) routes(r *router) {
-	get(r, route{id: "list-agents", method: "GET", path: "/v1/agents", role: read, tag: "agents",
+	get(r, route{id: "list-agents", method: "GET", path: "/v1/agents", role: read, answered: fromStore, tag: "agents",
 		about: "List the declared agents, their latest state and their reputations.\nThe list is computed at most every 2 s."}, a.get)
 	get(r, route{id: "list-evaluations", method: "GET", path: "/v1/jobs/{job}/evaluations", role: read, tag: "agents",
 		about: "List the evaluations of a job.\nAs long as there is none, measured is what can be measured."}, ofJob(a.entries, a.evaluations))
 	post(r, route{id: "evaluate-job", method: "POST", path: "/v1/jobs/{job}/evaluations", role: operate, tag: "agents",
 		about: "Evaluate a finished job."}, toJob(a.entries, a.evaluate))
-	get(r, route{id: "list-reputations", method: "GET", path: "/v1/reputations", role: read, tag: "agents",
+	get(r, route{id: "list-reputations", method: "GET", path: "/v1/reputations", role: read, answered: fromStore, tag: "agents",
 		about: "List the reputations of workers, agents and tenants, the best first."}, a.reputations)
 	get(r, route{id: "list-similar", method: "GET", path: "/v1/reputations/similar", role: read, tag: "agents",
 		about: "List the subjects of a kind and domain whose work is most similar to that of one subject, the nearest first.\nThe distance is the weighted distance of the averages of each dimension."}, a.similar)
-	get(r, route{id: "get-reputation-history", method: "GET", path: "/v1/reputations/history", role: read, tag: "agents",
+	get(r, route{id: "get-reputation-history", method: "GET", path: "/v1/reputations/history", role: read, answered: fromStore, tag: "agents",
 		about: "Return the history of a reputation, the oldest evaluation first.\nThe last 1,000 to 2,000 evaluations are kept."}, a.history)
 }
 

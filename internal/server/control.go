@@ -31,7 +31,7 @@ func (c control) routes(r *router) {
 		about: "Apply the changed configuration."}, c.putInForce)
 	post(r, route{id: "upgrade", method: "POST", path: "/v1/upgrade", role: operate, tag: "control", status: http.StatusAccepted,
 		about: "Upgrade to a new program, which continues where this one stops."}, c.handOver)
-	post(r, route{id: "new-ui-link", method: "POST", path: "/v1/ui-links", role: operate, tag: "control", status: http.StatusCreated, bodyOptional: true,
+	post(r, route{id: "new-ui-link", method: "POST", path: "/v1/ui-links", role: operate, answered: byEach, tag: "control", status: http.StatusCreated, bodyOptional: true,
 		about: "Create a link that opens the dashboard once."}, c.link)
 }
 

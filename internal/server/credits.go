@@ -13,7 +13,7 @@ import (
 func (a accounts) creditRoutes(r *router) {
 	get(r, route{id: "list-credits", method: "GET", path: "/v1/credits", role: read, tag: "accounts", about: "List the credits that tenants have left."},
 		func(ctx context.Context, _ *struct{}) (api.Balances, error) { return BalancesOf(ctx, a.store) })
-	get(r, route{id: "list-credit-history", method: "GET", path: "/v1/credits/history", role: read, tag: "accounts",
+	get(r, route{id: "list-credit-history", method: "GET", path: "/v1/credits/history", role: read, answered: fromStore, tag: "accounts",
 		about: "Return the history of a tenant's credits.\nWhat a run took is forgotten with jobs of its age."}, a.creditHistory)
 	post(r, route{id: "top-up-credits", method: "POST", path: "/v1/credits", role: operate, tag: "accounts",
 		about: "Add credits to a tenant's balance, or take some back."}, a.topUp)

@@ -61,8 +61,8 @@ type dashboardRoutes struct{}
 func (dashboardRoutes) routes(r *router) {
 	files := sync.OnceValue(embeddedDashboard) // a command that asks itself needs none
 	h := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { files().serve(r, w, req) })
-	r.plain(route{id: "get-dashboard", method: "GET", path: "/", role: public, tag: "dashboard", about: "Return the dashboard, which holds no data."}, "text/html", "/{$}", h)
-	r.plain(route{id: "get-asset", method: "GET", path: "/assets/{path}", role: public, tag: "dashboard", about: "Return a file of the dashboard."}, "*/*", "/assets/", h)
+	r.plain(route{id: "get-dashboard", method: "GET", path: "/", role: public, answered: byEach, tag: "dashboard", about: "Return the dashboard, which holds no data."}, "text/html", "/{$}", h)
+	r.plain(route{id: "get-asset", method: "GET", path: "/assets/{path}", role: public, answered: byEach, tag: "dashboard", about: "Return a file of the dashboard."}, "*/*", "/assets/", h)
 }
 
 func embeddedDashboard() *dashboard {

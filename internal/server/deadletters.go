@@ -24,9 +24,9 @@ type deadLetters struct {
 }
 
 func (d deadLetters) routes(r *router) {
-	get(r, route{id: "list-dead-letters", method: "GET", path: "/v1/dead-letters", role: read, tag: "dead letters",
+	get(r, route{id: "list-dead-letters", method: "GET", path: "/v1/dead-letters", role: read, answered: fromStore, tag: "dead letters",
 		about: "List the dead letters: failed jobs that wait for a decision, the latest submission first."}, d.list)
-	get(r, route{id: "get-dead-letter", method: "GET", path: "/v1/dead-letters/{job}", role: read, tag: "dead letters",
+	get(r, route{id: "get-dead-letter", method: "GET", path: "/v1/dead-letters/{job}", role: read, answered: fromStore, tag: "dead letters",
 		about: "Return a dead letter, or a job that runs one again: its attempts, and what it was requeued from and as."}, d.get)
 	post(r, route{id: "requeue-dead-letters", method: "POST", path: "/v1/dead-letters/requeue", role: operate, tag: "dead letters", body: d.maxBody,
 		about: "Requeue dead letters, each by itself.\nrefused has a sentence for each that was not requeued."}, d.requeue)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
@@ -63,7 +64,7 @@ func newFixed(t *testing.T) *fixed {
 		w.cores.Handler = h
 		return w.cores
 	}})
-	opt := server.Options{Store: w.store, Sched: w.sched, Log: zerolog.Nop(), Version: "test"}
+	opt := server.Options{Store: w.store, Sched: w.sched, Log: zerolog.Nop(), Version: "test", Self: api.FleetMember{Instance: "i", Host: "h", Version: "test", Config: "c"}}
 	everything(w.dir)(&opt)
 	w.server = server.New(opt)
 	w.fill()
@@ -211,7 +212,7 @@ func (w *fixed) exchanges() []exchange {
 		get(one + "/stream"),
 		{request: "GET " + one + "/stream", header: []string{"Last-Event-ID", "4"}},
 		{request: "GET /v1/jobs/keyed/stream", during: func() {}},
-		get("/v1/status"), get("/v1/overview"),
+		get("/v1/status"), get("/v1/overview"), get("/v1/fleet"),
 
 		{request: "PUT /v1/grants", body: `{"tenant":"t","agent":"reviewer","tokens":500000,"cost_usd":2.5,"wall":"1h","window":"24h"}`},
 		{request: "PUT /v1/grants", body: `{"tenant":"t","tokens":-1}`}, get("/v1/grants"),

@@ -13,11 +13,11 @@ import (
 
 // grantRoutes answer what people allow runs beside what their jobs say.
 func (j jobs) grantRoutes(r *router) {
-	get(r, route{id: "list-job-grants", method: "GET", path: "/v1/jobs/{job}/grants", role: read, tag: "grants",
+	get(r, route{id: "list-job-grants", method: "GET", path: "/v1/jobs/{job}/grants", role: read, answered: fromStore, tag: "grants",
 		about: "Return what people have allowed the runs of a job, and which hosts these were refused."}, ofJob(j.entries, j.grants))
 	post(r, route{id: "allow-run", method: "POST", path: "/v1/jobs/{job}/grants", role: operate, tag: "grants",
 		about: "Allow the runs of a job, or of its tenant, to reach a host.\nA run that is under way has it from its next connection on."}, toJob(j.entries, j.allow))
-	get(r, route{id: "list-run-grants", method: "GET", path: "/v1/run-grants", role: read, tag: "grants",
+	get(r, route{id: "list-run-grants", method: "GET", path: "/v1/run-grants", role: read, answered: fromStore, tag: "grants",
 		about: "List what people have allowed the runs of tenants."}, j.tenantGrants)
 	post(r, route{id: "revoke-run-grant", method: "POST", path: "/v1/run-grants/revoke", role: operate, tag: "grants",
 		about: "Revoke what people have allowed the runs of a tenant or of a job, and return it.\nConnections that are open go on."}, j.revoke)

@@ -22,14 +22,14 @@ type jobs struct {
 }
 
 func (j jobs) routes(r *router) {
-	get(r, route{id: "list-jobs", method: "GET", path: "/v1/jobs", role: read, tag: "jobs",
+	get(r, route{id: "list-jobs", method: "GET", path: "/v1/jobs", role: read, answered: fromStore, tag: "jobs",
 		about: "List jobs, page by page.\nnext of an answer is the cursor of the next page. total is counted on the first page only; it is -1 on others."}, j.list)
-	get(r, route{id: "get-job", method: "GET", path: "/v1/jobs/{job}", role: read, tag: "jobs", about: "Return a job and its attempts."}, ofJob(j.entries, j.get))
-	get(r, route{id: "list-events", method: "GET", path: "/v1/jobs/{job}/events", role: read, tag: "jobs",
+	get(r, route{id: "get-job", method: "GET", path: "/v1/jobs/{job}", role: read, answered: fromStore, tag: "jobs", about: "Return a job and its attempts."}, ofJob(j.entries, j.get))
+	get(r, route{id: "list-events", method: "GET", path: "/v1/jobs/{job}/events", role: read, answered: fromStore, tag: "jobs",
 		about: "List the events of a job after a cursor."}, j.events)
-	get(r, route{id: "list-steps", method: "GET", path: "/v1/jobs/{job}/steps", role: read, tag: "jobs",
+	get(r, route{id: "list-steps", method: "GET", path: "/v1/jobs/{job}/steps", role: read, answered: fromStore, tag: "jobs",
 		about: "List the durable steps of a job, and which attempts reused their stored results."}, ofJob(j.entries, j.steps))
-	get(r, route{id: "get-replay", method: "GET", path: "/v1/replays/{ref}", role: read, tag: "jobs",
+	get(r, route{id: "get-replay", method: "GET", path: "/v1/replays/{ref}", role: read, answered: fromStore, tag: "jobs",
 		about: "Return which results of a job or a batch were computed anew, and which came from the store."}, j.entries.replay)
 	post(r, route{id: "checkpoint-job", method: "POST", path: "/v1/jobs/{job}/checkpoint", role: operate, tag: "jobs",
 		about: "Ask a running job to stop at the boundary of its next step.\nThe answer, which is the job as it is now, does not wait for that."}, toJob(j.entries, j.checkpoint))
@@ -41,7 +41,7 @@ func (j jobs) routes(r *router) {
 		about: "Run a finished job again, as a new job.\nA dead letter is requeued; another job is submitted again, unless it belongs to a workflow."}, ofJob(j.entries, j.retry))
 	post(r, route{id: "answer-job", method: "POST", path: "/v1/jobs/{job}/answer", role: operate, tag: "approvals",
 		about: "Approve or reject the result of a job."}, toJob(j.entries, j.decide))
-	get(r, route{id: "list-approvals", method: "GET", path: "/v1/approvals", role: read, tag: "approvals",
+	get(r, route{id: "list-approvals", method: "GET", path: "/v1/approvals", role: read, answered: fromStore, tag: "approvals",
 		about: "List the jobs that wait for approval, in the order of their submission."}, j.approvals)
 	j.grantRoutes(r)
 }

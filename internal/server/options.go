@@ -21,6 +21,12 @@ type Options struct {
 	Sched   *scheduler.Scheduler
 	Log     zerolog.Logger
 	Version string
+	// Self is what this scheduler is called. Its role, and when it came into it, are not
+	// looked at.
+	Self api.FleetMember
+	// Fleet returns the schedulers that work on the queue of Store. nil means that this
+	// one works alone.
+	Fleet func(context.Context) (api.Fleet, error)
 
 	// Evaluator stores evaluations of people.
 	Evaluator *eval.Evaluator

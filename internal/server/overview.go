@@ -32,7 +32,7 @@ func (o *overview) routes(r *router) {
 	get(r, route{id: "list-tenants", method: "GET", path: "/v1/tenants", role: read, tag: "overview",
 		about: "List the tenants with their use, grants and shares.\nThe figures are those of the overview."}, o.tenants)
 	get(r, route{id: "list-workers", method: "GET", path: "/v1/workers", role: read, tag: "overview", about: "List the kinds of worker with their state."}, o.listWorkers)
-	get(r, route{id: "get-timeline", method: "GET", path: "/v1/timeline", role: read, tag: "overview",
+	get(r, route{id: "get-timeline", method: "GET", path: "/v1/timeline", role: read, answered: fromStore, tag: "overview",
 		about: "List the attempts that ran within a span of time, in the order of their beginning.\nIf there are more than limit, the latest are returned."}, o.timeline)
 }
 

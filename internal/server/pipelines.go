@@ -20,8 +20,8 @@ type pipelines struct {
 }
 
 func (p pipelines) routes(r *router) {
-	get(r, route{id: "list-pipelines", method: "GET", path: "/v1/pipelines", role: read, tag: "pipelines", about: "List pipelines with the state of their stages."}, p.list)
-	get(r, route{id: "list-pipeline-events", method: "GET", path: "/v1/pipelines/{pipeline}/events", role: read, tag: "pipelines",
+	get(r, route{id: "list-pipelines", method: "GET", path: "/v1/pipelines", role: read, answered: fromStore, tag: "pipelines", about: "List pipelines with the state of their stages."}, p.list)
+	get(r, route{id: "list-pipeline-events", method: "GET", path: "/v1/pipelines/{pipeline}/events", role: read, answered: fromStore, tag: "pipelines",
 		about: "List the events of a pipeline after a sequence number."}, p.events)
 	post(r, route{id: "replay-stage", method: "POST", path: "/v1/pipelines/{pipeline}/replay", role: operate, tag: "pipelines",
 		about: "Replay events to a stage."}, p.replay)

@@ -128,6 +128,7 @@ func sentinels() []sentinel {
 		{queue.ErrDuplicate, "duplicate", http.StatusConflict},
 		{queue.ErrExists, "exists", http.StatusConflict},
 		{queue.ErrFenced, "fenced", http.StatusConflict},
+		{queue.ErrDeposed, "no_leader", http.StatusServiceUnavailable},
 		{job.ErrIllegalTransition, "illegal_transition", http.StatusConflict},
 		{context.Canceled, "interrupted", http.StatusServiceUnavailable},
 		{context.DeadlineExceeded, "interrupted", http.StatusServiceUnavailable},

@@ -27,9 +27,23 @@ const (
 // roleExtension names a route's role in the OpenAPI document.
 const roleExtension = "x-role"
 
+// answered says which of several schedulers answer a route.
+type answered int
+
+const (
+	// byLeader: the one that leads alone, since the route changes something, or tells
+	// what only that one knows or has. It is what a route that says nothing has.
+	byLeader answered = iota
+	// fromStore: any, from its copy of the store.
+	fromStore
+	// byEach: any, about itself.
+	byEach
+)
+
 // route describes a route, for the router and for the OpenAPI document.
 type route struct {
 	id, method, path, role string
+	answered               answered
 	about                  string // one sentence; more may follow on the next line
 	tag                    string
 	status                 int               // of success; 0 means 200
@@ -40,6 +54,7 @@ type route struct {
 	bodyOptional           bool
 	answer                 reflect.Type // JSON that a route without a typed handler answers with; nil means that the document does not say
 	takes                  reflect.Type // JSON that a route without a typed handler reads; nil means none
+	streams                bool         // the answer goes on until one of the two, or the server, ends
 }
 
 // smallBody bounds the body of a request that is not a submission, in bytes.
@@ -60,6 +75,8 @@ type router struct {
 	mux       *http.ServeMux
 	doc       *huma.OpenAPI
 	patterns  []string // of the mux, in the order of registration
+	standby   *standby // nil of a scheduler that leads
+	local     []string // ids of the routes that a scheduler that stands by answers itself
 }
 
 // reply is a body with a status, and maybe headers, of its own. Status 0 is the route's.
@@ -103,7 +120,7 @@ func (r *router) add(at *route, in, body, out reflect.Type, call func(ctx contex
 	if body != nil {
 		op.RequestBody = r.requestBody(at, body)
 	}
-	r.handle(&op, at.method+" "+at.path, func(w http.ResponseWriter, req *http.Request) {
+	r.handle(at, &op, at.method+" "+at.path, func(w http.ResponseWriter, req *http.Request) {
 		given := reflect.New(in)
 		err := params.read(req, given.Elem())
 		var sent any
@@ -141,7 +158,8 @@ func stream[I any](r *router, at route, contentType string, handle func(w http.R
 	if at.takes != nil {
 		op.RequestBody = r.requestBody(&at, at.takes)
 	}
-	r.handle(&op, at.method+" "+at.path, func(w http.ResponseWriter, req *http.Request) {
+	at.streams = contentType == eventType
+	r.handle(&at, &op, at.method+" "+at.path, func(w http.ResponseWriter, req *http.Request) {
 		in := new(I)
 		err := params.read(req, reflect.ValueOf(in).Elem())
 		if err == nil {
@@ -172,17 +190,23 @@ func (r *router) plain(at route, contentType, pattern string, h http.Handler) {
 			r.refuse(w, req, newProblem("not_available", http.StatusNotFound, "this scheduler does not serve %s", req.URL.Path))
 		})
 	}
-	r.handle(&op, at.method+" "+pattern, h.ServeHTTP)
+	r.handle(&at, &op, at.method+" "+pattern, h.ServeHTTP)
 }
 
 // handle is the only way to register a route: each has a role, and is described.
-func (r *router) handle(op *huma.Operation, pattern string, next http.HandlerFunc) {
+func (r *router) handle(at *route, op *huma.Operation, pattern string, next http.HandlerFunc) {
 	role, ok := op.Extensions[roleExtension].(string)
 	if !ok {
 		panic("server: route " + pattern + " names no role")
 	}
 	r.doc.AddOperation(op)
 	r.patterns = append(r.patterns, pattern)
+	if at.answered != byLeader {
+		r.local = append(r.local, at.id)
+	}
+	if r.standby != nil {
+		next = r.standby.route(r, at, next)
+	}
 	r.mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
 		defer r.recovered(req)
 		paced := newPaced(w)

@@ -38,7 +38,7 @@ type rpc struct {
 }
 
 func (p rpc) routes(r *router) {
-	stream(r, route{id: "call", method: "POST", path: "/v1/rpc", role: operate, tag: "queue", takes: reflect.TypeFor[json.RawMessage](), other: http.StatusNoContent,
+	stream(r, route{id: "call", method: "POST", path: "/v1/rpc", role: operate, tag: "queue", body: p.maxBody, takes: reflect.TypeFor[json.RawMessage](), other: http.StatusNoContent,
 		about: "Make calls of kernel.sched, by JSON-RPC 2.0.\nThe body is a call or a list of at most 1,000. The status is 200 whatever the calls return, 204 if none of them has an answer."},
 		"application/json", p.answer)
 }

@@ -19,7 +19,7 @@ type runs struct {
 }
 
 func (u runs) routes(r *router) {
-	get(r, route{id: "list-runs", method: "GET", path: "/v1/runs", role: read, tag: "runs",
+	get(r, route{id: "list-runs", method: "GET", path: "/v1/runs", role: read, answered: fromStore, tag: "runs",
 		about: "List the runs of `scheduler run` that are not closed, the newest first."}, u.list)
 	postReply(r, route{id: "open-run", method: "POST", path: "/v1/runs", role: operate, tag: "runs", status: http.StatusCreated, other: http.StatusOK, body: u.maxBody, maxJobs: u.checked.maxJobs,
 		about: "Open a run of `scheduler run`, or continue its unfinished jobs.\nThe same source and jobs are the same run until it is closed."}, u.open)

@@ -24,10 +24,12 @@ type Server struct {
 }
 
 // New returns a server of the scheduler and its store.
-func New(opt Options) *Server {
+func New(opt Options) *Server { return newServer(opt, nil) }
+
+func newServer(opt Options, by *standby) *Server {
 	opt.MaxListeners = cmp.Or(opt.MaxListeners, defaultListeners)
 	opt.MaxBody = cmp.Or(opt.MaxBody, defaultBody)
-	r := &router{log: opt.Log, authorize: opt.Authorize, mux: http.NewServeMux(), doc: newDocument(opt.Version)}
+	r := &router{log: opt.Log, authorize: opt.Authorize, mux: http.NewServeMux(), doc: newDocument(opt.Version), standby: by}
 	s := &Server{opt: opt, router: r, queue: sched.New(opt.Store, sched.Options{Changed: opt.Sched.Changed}), document: sync.OnceValue(r.finish)}
 	jobEntries, checked := entries{opt.Store, opt.Sched}, checker{opt.Bounds, opt.Domains}
 	all := &overview{entries: jobEntries, sched: opt.Sched, version: opt.Version, workers: opt.Workers, budgets: opt.Budgets, maxAtOnce: opt.MaxAtOnce}
@@ -47,7 +49,8 @@ func New(opt Options) *Server {
 		accounts{opt.Store, opt.Sched.Wake},
 		control{opt.Sched, opt.Reload, opt.Upgrade, opt.NewUILink},
 		rpc{s.queue, opt.Sched.Wake, opt.Log, opt.MaxBody},
-		host{opt.Triggers, opt.Ready, s.document, opt.Me, opt.Login, opt.Metrics},
+		host{opt.Triggers, readiness(opt, by), by != nil, s.document, opt.Me, opt.Login, opt.Metrics},
+		members{opt.Sched, opt.Self, opt.Fleet},
 		dashboardRoutes{},
 	} {
 		subject.routes(r)
@@ -59,18 +62,41 @@ func New(opt Options) *Server {
 // Handler returns the routes, within Options.Wrap.
 func (s *Server) Handler() http.Handler {
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.router.ServeHTTP(w, r)
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			for _, answer := range s.kept {
-				answer.forget() // the client sees in the next answer what it did
-			}
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			s.router.ServeHTTP(w, r)
+			return
 		}
+		s.router.ServeHTTP(&onAnswer{w, s.forget}, r)
+		s.forget()
 	})
 	if s.opt.Wrap != nil {
 		h = s.opt.Wrap(h)
 	}
 	return h
 }
+
+// forget has what is kept computed anew: the client of a request that has changed
+// something sees in the next answer what it did.
+func (s *Server) forget() {
+	for _, answer := range s.kept {
+		answer.forget()
+	}
+}
+
+// onAnswer calls answered before an answer begins.
+type onAnswer struct {
+	http.ResponseWriter
+	answered func()
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (o *onAnswer) WriteHeader(status int) {
+	o.answered()
+	o.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (o *onAnswer) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 // Document returns the OpenAPI document.
 func (s *Server) Document() []byte { return s.document() }
@@ -85,8 +111,15 @@ const (
 )
 
 // Keep enforces the leases of claims, whoever has them, until ctx ends, as
-// queue.Store.Sweep does. It runs beside Serve, once.
-func (s *Server) Keep(ctx context.Context) error { return s.queue.Keep(ctx) }
+// queue.Store.Sweep does. It runs beside Serve, once. A server of NewStandby only waits:
+// the leader does it.
+func (s *Server) Keep(ctx context.Context) error {
+	if s.router.standby != nil {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return s.queue.Keep(ctx)
+}
 
 // servingKey is the key of the context that Serve was given.
 type servingKey struct{}
@@ -95,8 +128,18 @@ type servingKey struct{}
 // several listeners at once. Streams end with ctx; other requests have endTime to
 // finish. The error is ctx's cause, or why l cannot be listened on.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	return s.serve(ctx, l, s.Handler())
+}
+
+// ServePassed is Serve for what other schedulers pass on: outer is put around all
+// routes and Options.Wrap, and makes sure who asks.
+func (s *Server) ServePassed(ctx context.Context, l net.Listener, outer func(http.Handler) http.Handler) error {
+	return s.serve(ctx, l, outer(s.Handler()))
+}
+
+func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10, ConnContext: s.opt.ConnContext,
+		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10, ConnContext: s.opt.ConnContext,
 		BaseContext: func(net.Listener) context.Context { return context.WithValue(context.Background(), servingKey{}, ctx) },
 		ErrorLog:    stdlog.New(s.opt.Log.With().Str("component", "http").Logger(), "", 0),
 	}

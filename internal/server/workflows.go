@@ -21,9 +21,9 @@ type workflows struct {
 }
 
 func (w *workflows) routes(r *router) {
-	get(r, route{id: "list-workflows", method: "GET", path: "/v1/workflows", role: read, tag: "workflows",
+	get(r, route{id: "list-workflows", method: "GET", path: "/v1/workflows", role: read, answered: fromStore, tag: "workflows",
 		about: "List the batches whose jobs depend on one another, the newest first.\nThe list is computed from the last 2,000 batches, at most every 2 s."}, w.list)
-	get(r, route{id: "get-workflow", method: "GET", path: "/v1/workflows/{batch}", role: read, tag: "workflows",
+	get(r, route{id: "get-workflow", method: "GET", path: "/v1/workflows/{batch}", role: read, answered: fromStore, tag: "workflows",
 		about: "Return the jobs of a batch as a graph."}, w.graph)
 }
 
