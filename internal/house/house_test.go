@@ -55,6 +55,7 @@ var schedulers = map[string]string{
 	"api":             "job",     // plain values, so that other modules can name them
 	"client":          "api job", // a program of another module imports it
 	"internal/access": "api client internal/proc internal/statedir",
+	"internal/fleet":  "api client internal/access", // joins the doors of several schedulers: access knows nothing of others, and server nothing of how a request reaches them
 	"internal/server": "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/statedir",
 	"internal/daemon": "client internal/proc", // client: both ends reach a long socket path in the same way
 	// What looks on: it hears of every moment and changes nothing.

@@ -1,0 +1,90 @@
+package fleet
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+
+	"github.com/agentsched/agentsched/internal/access"
+)
+
+// revisionHeader tells in an answer how far the leader's queue had come when it was
+// given; revisionMark begins a line of a stream that says the same of what follows.
+const (
+	revisionHeader = "Agentsched-Revision"
+	revisionMark   = ":revision "
+)
+
+// Peers is where other schedulers reach this one.
+type Peers struct {
+	Identity *Identity
+	Members  Members
+	// Revision returns how far the queue has come: it grows with each change, and what an
+	// answer tells of is in a copy that has come as far. nil: nobody waits for copies.
+	Revision func() int64
+}
+
+// Listen returns a listener on l whose connections are of registered schedulers. A
+// connection's handshake is made when it is read first.
+func (p *Peers) Listen(l net.Listener) net.Listener {
+	return tls.NewListener(l, p.Identity.tls(p.accept))
+}
+
+func (p *Peers) accept(fingerprint string) error {
+	if !p.Members.Member(fingerprint) {
+		return fmt.Errorf("no registered scheduler has the certificate %.16s…", fingerprint)
+	}
+	return nil
+}
+
+// Handler returns next for the requests that come by such a listener, with the caller
+// that each is passed on for (access.TakeCaller). A scheduler that is no longer
+// registered is answered 403.
+func (p *Peers) Handler(next http.Handler) http.Handler {
+	next = access.TakeCaller(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := p.accept(shown(r.TLS)); err != nil {
+			refuse(w, "not_a_member", http.StatusForbidden, "%v", err)
+			return
+		}
+		if p.Revision != nil {
+			w = &marked{ResponseWriter: w, revision: p.Revision}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// marked adds to an answer how far the queue has come.
+type marked struct {
+	http.ResponseWriter
+	revision func() int64
+	begun    bool
+	stream   bool
+}
+
+// WriteHeader implements http.ResponseWriter. What the answer tells of was done before.
+func (m *marked) WriteHeader(status int) {
+	if !m.begun && status >= 200 {
+		m.begun, m.stream = true, isStream(m.Header())
+		m.Header().Set(revisionHeader, strconv.FormatInt(m.revision(), 10))
+	}
+	m.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter. A stream is written in whole lines.
+func (m *marked) Write(text []byte) (int, error) {
+	if !m.begun {
+		m.WriteHeader(http.StatusOK)
+	}
+	if m.stream {
+		if _, err := fmt.Fprintf(m.ResponseWriter, "%s%d\n", revisionMark, m.revision()); err != nil {
+			return 0, err
+		}
+	}
+	return m.ResponseWriter.Write(text)
+}
+
+// Unwrap is for http.ResponseController.
+func (m *marked) Unwrap() http.ResponseWriter { return m.ResponseWriter }
