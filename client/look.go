@@ -20,6 +20,13 @@ func (c *Client) Status(ctx context.Context) (api.Status, error) {
 	return st, err
 }
 
+// Fleet returns the schedulers that work on the queue.
+func (c *Client) Fleet(ctx context.Context) (api.Fleet, error) {
+	var out api.Fleet
+	err := c.get(ctx, "/v1/fleet", nil, &out)
+	return out, err
+}
+
 // Overview returns all that somebody sees at a glance.
 func (c *Client) Overview(ctx context.Context) (api.Overview, error) {
 	var out api.Overview

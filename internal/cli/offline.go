@@ -122,6 +122,8 @@ func (o *offline) toRead(r *http.Request) (http.Handler, error) {
 // lacks returns why a request cannot be answered.
 func (o *offline) lacks(r *http.Request, storeErr error) error {
 	switch path := r.URL.Path; {
+	case path == "/v1/fleet":
+		return nil // it says that none runs
 	case path == "/v1/status" || path == "/v1/resume":
 		return failure(o.isolationsErr)
 	case path == "/v1/workers":

@@ -51,6 +51,9 @@ func TestOffline(t *testing.T) {
 		if st, err := r.Status(t.Context()); err != nil || st.PID != 0 {
 			t.Errorf("status has pid %d: %v", st.PID, err)
 		}
+		if f, err := r.Fleet(t.Context()); err != nil || f.Leader != nil || len(f.Members) != 0 {
+			t.Errorf("fleet %+v: %v", f, err)
+		}
 		// The lock is held: a scheduler is about to listen, so that this is asked again.
 		for name, ask := range map[string]func() error{
 			"cancel": func() error { _, err := r.Cancel(t.Context(), "fix"); return err },

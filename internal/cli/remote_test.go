@@ -73,6 +73,8 @@ func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(api.Jobs{Jobs: []api.Job{}})
 	case "GET /v1/tenants":
 		answer(api.Tenants{Tenants: []api.Tenant{{Tenant: "website", Queued: 3}}})
+	case "GET /v1/fleet":
+		answer(api.Fleet{Instance: "b", Members: []api.FleetMember{{Instance: "b", Host: "two", Role: api.FleetStandby}}})
 	case "GET /v1/workers":
 		answer(api.Workers{Workers: []api.Worker{{Kind: "codex", Adapter: "codex", Running: 2}}})
 	default:
@@ -123,6 +125,7 @@ func TestThere(t *testing.T) {
 		{"approvals ls", 0, "GET /v1/approvals", "nothing waits for a person"},
 		{"tenants", 0, "GET /v1/tenants", "website"},
 		{"workers", 0, "GET /v1/workers", "codex"},
+		{"fleet", 0, "GET /v1/fleet", "standby"},
 		{"diff fix", 2, "", "own host only"},
 		{"ui", 2, "", "own host only"},
 	} {
