@@ -29,7 +29,7 @@ func (c control) routes(r *router) {
 		about: "Replace cores.\nThe answer is sent when the new cores are up."}, c.restart)
 	get(r, route{id: "reload", method: "POST", path: "/v1/reload", role: operate, tag: "control",
 		about: "Apply the changed configuration."}, c.putInForce)
-	post(r, route{id: "upgrade", method: "POST", path: "/v1/upgrade", role: operate, tag: "control", status: http.StatusAccepted,
+	post(r, route{id: "upgrade", method: "POST", path: "/v1/upgrade", role: operate, answered: byEach, tag: "control", status: http.StatusAccepted,
 		about: "Upgrade to a new program, which continues where this one stops."}, c.handOver)
 	post(r, route{id: "new-ui-link", method: "POST", path: "/v1/ui-links", role: operate, answered: byEach, tag: "control", status: http.StatusCreated, bodyOptional: true,
 		about: "Create a link that opens the dashboard once."}, c.link)
