@@ -88,13 +88,9 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 		}
 	}
 	instance := state.dir.Instance()
-	cgroup := "agentsched-" + string(instance)
-	if runs.con.getenv("AGENTSCHED_NO_CGROUP") != "" {
-		cgroup = ""
-	}
-	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Cgroup: cgroup, Log: state.logs.For(logging.Process)})
+	host, err := runs.newHost(state)
 	if err != nil {
-		return nil, failure(fmt.Errorf("prepare to own processes: %w", err))
+		return nil, err
 	}
 	limitRuns(host, cfg, state.log)
 	e := &engine{cfg: *cfg, state: state, host: host, env: runs.con.environ, readConfig: runs.rereadConfig, level: runs.local.level, ended: make(chan struct{})}
@@ -133,6 +129,19 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 		},
 	})
 	return e, nil
+}
+
+// newHost prepares to own processes in the name of a state directory.
+func (runs *runner) newHost(state *owned) (*proc.Host, error) {
+	cgroup := "agentsched-" + string(state.dir.Instance())
+	if runs.con.getenv("AGENTSCHED_NO_CGROUP") != "" {
+		cgroup = ""
+	}
+	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Cgroup: cgroup, Log: state.logs.For(logging.Process)})
+	if err != nil {
+		return nil, failure(fmt.Errorf("prepare to own processes: %w", err))
+	}
+	return host, nil
 }
 
 // limitRuns bounds all runs of all cores together, and says so where nobody can.

@@ -38,6 +38,8 @@ type listeners struct {
 	unix     *access.Guard
 	tcp      *access.Guard
 	server   *server.Server
+	// together is what one of several schedulers has besides; nil: this one works alone.
+	together *together
 	// upgrade begins to hand over to another program; nil: this program cannot.
 	upgrade             func(context.Context, api.Upgrade) error
 	opened              func()        // is called whenever all are open; may be nil
@@ -98,28 +100,38 @@ func (d *listeners) refused(ctx context.Context, r access.Refusal) {
 
 // newServer returns what answers the requests of all listeners.
 func (d *listeners) newServer() *server.Server {
-	e, runs := d.e, d.runs
-	opt := server.Options{
-		Store: e.state.store, Sched: e.sched, Log: e.state.logs.For(logging.API), Version: runs.prog.version, Evaluator: e.eval,
-		ReadFile:  func(ctx context.Context, f api.JobFile) (api.Submission, error) { return runs.readFile(ctx, e, f) },
-		Artifacts: e.state.dir.Attempt,
-		Workers:   func(context.Context) []api.Worker { return runs.workersNow(e) },
-		Budgets:   func(context.Context) []api.Budget { return e.budgetsNow() },
-		Domains:   func() []string { cfg := e.config(); return domains(&cfg) },
-		Bounds:    func() queue.Bounds { cfg := e.config(); return bounds(&cfg) },
-		MaxAtOnce: func() int { cfg := e.config(); return cfg.Concurrency.Max },
-		Ready:     e.ready,
-		Reload:    e.reloadNow,
-		Upgrade:   d.upgrade,
-		NewUILink: d.newLink,
-		Me:        http.HandlerFunc(access.Me), Login: access.LoginHandler(&d.links, d.sessions, d.stranger), Metrics: e.telemetry,
-		Authorize: access.Authorize, Principal: func(ctx context.Context) string { p, _ := access.From(ctx); return string(p.Door) + ":" + p.Name },
-		Who: answers, Wrap: d.wrap, ConnContext: access.ConnContext, MaxBody: int64(e.config().API.MaxBody),
+	opt := d.ownOptions()
+	if by, standsBy := d.together.standsBy(); standsBy {
+		return server.NewStandby(opt, by)
 	}
+	e, runs := d.e, d.runs
+	opt.Sched, opt.Evaluator, opt.Artifacts = e.sched, e.eval, e.state.dir.Attempt
+	opt.ReadFile = func(ctx context.Context, f api.JobFile) (api.Submission, error) { return runs.readFile(ctx, e, f) }
+	opt.Workers = func(context.Context) []api.Worker { return runs.workersNow(e) }
+	opt.Budgets = func(context.Context) []api.Budget { return e.budgetsNow() }
+	opt.Domains = func() []string { cfg := e.config(); return domains(&cfg) }
+	opt.Bounds = func() queue.Bounds { cfg := e.config(); return bounds(&cfg) }
+	opt.MaxAtOnce = func() int { cfg := e.config(); return cfg.Concurrency.Max }
+	opt.Ready, opt.Reload, opt.Upgrade = e.ready, e.reloadNow, d.upgrade
 	if e.triggers != nil {
 		opt.Triggers = e.triggers.Status
 	}
 	return server.New(opt)
+}
+
+// ownOptions are those by which a scheduler answers about itself, whether it leads or not.
+func (d *listeners) ownOptions() server.Options {
+	e := d.e
+	opt := server.Options{
+		Store: e.state.store, Log: e.state.logs.For(logging.API), Version: d.runs.prog.version, Self: d.self(), NewUILink: d.newLink,
+		Me: http.HandlerFunc(access.Me), Login: access.LoginHandler(&d.links, d.sessions, d.stranger), Metrics: e.telemetry,
+		Authorize: access.Authorize, Principal: func(ctx context.Context) string { p, _ := access.From(ctx); return string(p.Door) + ":" + p.Name },
+		Who: answers, Wrap: d.wrap, ConnContext: access.ConnContext, MaxBody: int64(e.config().API.MaxBody),
+	}
+	if d.together != nil {
+		opt.Fleet = d.together.fleet
+	}
+	return opt
 }
 
 // answers names whose answer a request brings: at the socket, where its owner may
@@ -242,6 +254,13 @@ func (d *listeners) serve(ctx context.Context) error {
 		})
 	}
 	serving.Go(func() { d.server.Keep(ctx) }) //nolint:errcheck // it ends with ctx
+	if t := d.together; t != nil {
+		serving.Go(func() {
+			if err := d.server.ServePassed(ctx, t.peers.Listen(t.at.Turn()), t.peers.Handler); ctx.Err() == nil {
+				cancel(err)
+			}
+		})
+	}
 	answer(daemon.Socket, unix)
 	defer d.closed()
 	if l := d.openedTCP(); l != nil {

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os/user"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/access"
+	"github.com/agentsched/agentsched/internal/config"
+	"github.com/agentsched/agentsched/internal/daemon"
+	"github.com/agentsched/agentsched/internal/fleet"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+	"github.com/agentsched/agentsched/queue/sqlite"
+)
+
+// led is a fleet with a leader, in which everybody is registered.
+type led struct{ leader fleet.Leader }
+
+func (l *led) Leader(context.Context) (fleet.Leader, error) { return l.leader, nil }
+func (*led) Member(string) bool                             { return true }
+func (*led) Changed() <-chan struct{}                       { return nil }
+
+// TestStandBy: a scheduler that stands by answers at its socket what is read, has its
+// leader answer what is not, and in the name of who asks. When it is to lead, who connects
+// waits for what comes next.
+func TestStandBy(t *testing.T) {
+	m := newTestMain(t, io.Discard)
+	state, err := m.local.own(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	at := utcNow()
+	id := job.NewID()
+	e := queue.Entry{ID: id, CreatedAt: at, RunnableAt: at, Spec: job.Spec{Name: "fix", Worker: "shell", Instructions: "true"}}
+	if err := state.store.Enqueue(t.Context(), queue.Batch{ID: job.NewBatchID(), CreatedAt: at}, []queue.Entry{e}); err != nil {
+		t.Fatal(err)
+	}
+	copied, err := sqlite.OpenReadOnly(t.Context(), state.dir.Database())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer copied.Close()
+
+	members := &led{}
+	asked := make(chan access.Caller, 1)
+	members.leader = newLeader(t, members, func(w http.ResponseWriter, r *http.Request) {
+		caller, _ := access.ParseCaller(r.Header.Get(access.CallerHeader))
+		asked <- caller
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(api.JobDetail{Job: api.Job{State: job.Cancelled}}) //nolint:errcheck // the client says so
+	})
+	identity, err := fleet.NewIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers, err := fleet.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peers.Close()
+	pass := fleet.NewPass(fleet.PassConfig{Identity: identity, Members: members, Log: zerolog.Nop()})
+	defer pass.Close()
+	cfg := config.Default()
+	standby, err := m.runs.newStandby(t.Context(), state, &cfg, copied, &together{
+		self: api.FleetMember{Instance: "b"}, peers: &fleet.Peers{Identity: identity, Members: members}, at: peers, pass: pass,
+		fleet: func(context.Context) (api.Fleet, error) {
+			return api.Fleet{Instance: "b", Leader: &api.FleetTerm{Instance: "a"}}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan struct{})
+	standby.listeners.opened = func() { close(opened) }
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var kept map[string]daemon.Inherited
+	var ended error
+	var serving sync.WaitGroup
+	serving.Go(func() { kept, ended = standby.standBy(ctx) })
+	<-opened
+
+	c := client.New(state.dir.Socket())
+	defer c.Close()
+	if j, err := c.Job(t.Context(), "fix"); err != nil || j.Job.ID != id || len(asked) > 0 {
+		t.Errorf("a read: %+v, %v; the leader was asked %d times", j, err, len(asked))
+	}
+	if f, err := c.Fleet(t.Context()); err != nil || f.Leader == nil || f.Leader.Instance != "a" {
+		t.Errorf("the fleet: %+v, %v", f, err)
+	}
+	if h, err := c.Ready(t.Context()); err != nil || !h.OK || !h.Standby {
+		t.Errorf("ready: %+v, %v", h, err)
+	}
+	if j, err := c.Cancel(t.Context(), "fix"); err != nil || j.Job.State != job.Cancelled {
+		t.Errorf("a write: %+v, %v", j, err)
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by := <-asked; by.Name != me.Username || by.Role != access.Operate || by.Door != access.Socket || !strings.HasPrefix(by.Remote, "uid ") {
+		t.Errorf("the leader was asked by %+v", by)
+	}
+	// Its own part is not to be led by another.
+	var p *api.Problem
+	if err := c.Upgrade(t.Context(), api.Upgrade{Mode: "drain"}); !errors.As(err, &p) || p.Name() != "not_available" {
+		t.Errorf("an upgrade: %v", err)
+	}
+
+	c.Close()
+	stop()
+	serving.Wait()
+	if ended != nil || len(kept) != 1 {
+		t.Fatalf("it ended with %v and keeps %v", ended, kept)
+	}
+	waiting, err := net.Dial("unix", state.dir.Socket())
+	if err != nil {
+		t.Fatalf("who connects while nobody serves: %v", err)
+	}
+	defer waiting.Close()
+	next := kept[daemon.Socket]
+	conn, err := next.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	next.Close()
+	if err := standby.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// newLeader serves a leader's peers.
+func newLeader(t *testing.T, members fleet.Members, answer http.HandlerFunc) fleet.Leader {
+	t.Helper()
+	identity, err := fleet.NewIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := fleet.Peers{Identity: identity, Members: members}
+	srv := &http.Server{Handler: answer}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		srv.Serve(p.Listen(l)) //nolint:errcheck // it ends with Close
+	}()
+	t.Cleanup(func() { srv.Close(); <-done })
+	return fleet.Leader{Epoch: 1, Instance: "a", Address: l.Addr().String(), Fingerprint: identity.Fingerprint()}
+}
