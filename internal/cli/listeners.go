@@ -256,7 +256,7 @@ func (d *listeners) serve(ctx context.Context) error {
 	serving.Go(func() { d.server.Keep(ctx) }) //nolint:errcheck // it ends with ctx
 	if t := d.together; t != nil {
 		serving.Go(func() {
-			if err := d.server.ServePassed(ctx, t.peers.Listen(t.at.Turn()), t.peers.Handler); ctx.Err() == nil {
+			if err := d.server.ServePassed(ctx, t.peers.Listen(t.at.Turn()), t.peers); ctx.Err() == nil {
 				cancel(err)
 			}
 		})

@@ -41,7 +41,8 @@ func (d *listeners) self() api.FleetMember {
 	if err != nil {
 		host = "" // then it has none
 	}
-	return api.FleetMember{Instance: string(d.e.state.dir.Instance()), Host: host, Version: d.runs.prog.version}
+	cfg := d.e.config()
+	return api.FleetMember{Instance: string(d.e.state.dir.Instance()), Host: host, Version: d.runs.prog.version, Config: configHash(&cfg)}
 }
 
 // newStandby builds what a scheduler needs that stands by: the listeners, with what looks

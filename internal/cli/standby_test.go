@@ -155,7 +155,7 @@ func newLeader(t *testing.T, members fleet.Members, answer http.HandlerFunc) fle
 		t.Fatal(err)
 	}
 	p := fleet.Peers{Identity: identity, Members: members}
-	srv := &http.Server{Handler: answer}
+	srv := &http.Server{Handler: answer, ConnContext: p.ConnContext}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

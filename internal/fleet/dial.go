@@ -5,9 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -29,15 +29,9 @@ func (e *unreachedError) Error() string {
 
 func (e *unreachedError) Unwrap() error { return e.why }
 
-// isUnreached reports whether nothing of a request has come to the other end. With TLS
-// 1.3 a certificate that the other end does not take shows when its answer is read: it
-// has read no request then.
 func isUnreached(err error) bool {
-	if _, ok := errors.AsType[*unreachedError](err); ok {
-		return true
-	}
-	remote, ok := errors.AsType[*net.OpError](err)
-	return ok && remote.Op == "remote error" && strings.Contains(remote.Error(), "certificate")
+	_, ok := errors.AsType[*unreachedError](err)
+	return ok
 }
 
 // transport returns what reaches the leader, over connections to this one alone.
@@ -76,11 +70,30 @@ func (p *Pass) dial(ctx context.Context, leader Leader) (net.Conn, error) {
 		}
 		return nil
 	}))
-	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
-	defer cancel()
-	if err := secure.HandshakeContext(ctx); err != nil {
+	if err := welcomed(ctx, secure); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return secure, nil
+}
+
+// welcomed returns when the other end has accepted this one.
+func welcomed(ctx context.Context, c *tls.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	if err := c.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Unix(1, 0)) }) //nolint:errcheck // the read says so
+	var word [1]byte
+	_, err := io.ReadFull(c, word[:])
+	switch {
+	case !stop():
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("it does not accept this scheduler: %w", err)
+	case word[0] != welcome:
+		return fmt.Errorf("it begins with byte %#x, want %#x: it is no scheduler of this version", word[0], welcome)
+	}
+	return nil
 }

@@ -9,12 +9,19 @@ import (
 
 // Dial connects to the peers at an address as whoever has the identity; nil: nobody.
 func Dial(ctx context.Context, address string, as *Identity) (net.Conn, error) {
-	accept := func(string) error { return nil }
+	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
 	if as != nil {
-		p := NewPass(PassConfig{Identity: as})
-		return (&tls.Dialer{Config: p.c.Identity.tls(accept)}).DialContext(ctx, "tcp", address)
+		config = as.tls(func(string) error { return nil })
 	}
-	return (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}}).DialContext(ctx, "tcp", address)
+	c, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if err := welcomed(ctx, c.(*tls.Conn)); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // NewStream is newStream.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,60 +35,48 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // members are a fleet whose leader the test says.
 type members struct {
-	mu      sync.Mutex
-	leader  fleet.Leader
-	known   map[string]bool
-	changed chan struct{}
+	fleet.Directory
 	// missed is told, if there is room, when somebody has asked in vain who leads.
 	missed chan struct{}
+
+	mu     sync.Mutex
+	leader fleet.Leader
+	known  []string
 }
 
-func newMembers() *members {
-	return &members{known: map[string]bool{}, changed: make(chan struct{}), missed: make(chan struct{}, 1)}
-}
+func newMembers() *members { return &members{missed: make(chan struct{}, 1)} }
 
-func (m *members) Leader(context.Context) (fleet.Leader, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.leader == (fleet.Leader{}) {
+func (m *members) Leader(ctx context.Context) (fleet.Leader, error) {
+	l, err := m.Directory.Leader(ctx)
+	if l == (fleet.Leader{}) {
 		select {
 		case m.missed <- struct{}{}:
 		default:
 		}
 	}
-	return m.leader, nil
-}
-
-func (m *members) Member(fingerprint string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.known[fingerprint]
-}
-
-func (m *members) Changed() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.changed
+	return l, err
 }
 
 func (m *members) register(id *fleet.Identity, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.known[id.Fingerprint()] = known
+	m.known = slices.DeleteFunc(m.known, func(one string) bool { return one == id.Fingerprint() })
+	if known {
+		m.known = append(m.known, id.Fingerprint())
+	}
+	m.Set(m.leader, m.known...)
 }
 
-// lead makes a scheduler at an address the leader.
+// lead makes a scheduler at an address the leader; nil: nobody is.
 func (m *members) lead(name, address string, id *fleet.Identity) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.leader = fleet.Leader{Epoch: m.leader.Epoch + 1, Instance: name, Address: address, Since: time.Now()}
-	if id == nil {
-		m.leader = fleet.Leader{}
-	} else {
-		m.leader.Fingerprint = id.Fingerprint()
+	epoch := m.leader.Epoch + 1
+	m.leader = fleet.Leader{}
+	if id != nil {
+		m.leader = fleet.Leader{Epoch: epoch, Instance: name, Address: address, Fingerprint: id.Fingerprint(), Since: time.Now()}
 	}
-	close(m.changed)
-	m.changed = make(chan struct{})
+	m.Set(m.leader, m.known...)
 }
 
 // world is hosts that share a queue and tokens.
@@ -210,12 +199,7 @@ func (h *host) serve(s *server.Server) {
 	p := fleet.Peers{Identity: h.identity, Members: h.w.members, Revision: h.revision.Load}
 	serving.Go(func() { ends(s.Serve(ctx, door)) })
 	serving.Go(func() {
-		ends(s.ServePassed(ctx, p.Listen(peers), func(next http.Handler) http.Handler {
-			return p.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				h.asked.Add(1)
-				next.ServeHTTP(w, r)
-			}))
-		}))
+		ends(s.ServePassed(ctx, p.Listen(peers), counted{&p, &h.asked}))
 	})
 	h.stop = sync.OnceFunc(func() {
 		if h.pass != nil {
@@ -228,6 +212,19 @@ func (h *host) serve(s *server.Server) {
 		}
 	})
 	h.w.Cleanup(h.stop)
+}
+
+// counted are peers whose requests are counted.
+type counted struct {
+	*fleet.Peers
+	requests *atomic.Int64
+}
+
+func (c counted) Handler(next http.Handler) http.Handler {
+	return c.Peers.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.requests.Add(1)
+		next.ServeHTTP(w, r)
+	}))
 }
 
 // leads makes it the leader.

@@ -57,7 +57,7 @@ var errNoCertificate = errors.New("the other scheduler has shown no certificate"
 // shown returns the fingerprint of the certificate that the other end of a connection
 // has shown, and whose key it has. "" if it has shown none.
 func shown(state *tls.ConnectionState) string {
-	if state == nil || len(state.PeerCertificates) == 0 {
+	if len(state.PeerCertificates) == 0 {
 		return ""
 	}
 	return fingerprintOf(state.PeerCertificates[0].Raw)

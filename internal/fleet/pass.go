@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,11 +37,15 @@ type PassConfig struct {
 	Log      zerolog.Logger
 	// Wait bounds how long a request waits for a leader that can be reached; 0: 10 s.
 	Wait time.Duration
+	// Grace is how long a leader may take to answer what it was asked once another one
+	// leads: its host may be gone without a word. 0: 5 s.
+	Grace time.Duration
 }
 
 // Bounds of what is passed on.
 const (
 	waitForLeader  = 10 * time.Second
+	graceTime      = 5 * time.Second
 	waitForCopy    = 2 * time.Second        // to come as far as an answer
 	waitForReady   = 200 * time.Millisecond // of one that leads by its lease, and says that it does not yet
 	mostHeader     = 64 << 10               // bytes of an answer's header
@@ -63,9 +68,7 @@ type Pass struct {
 
 // NewPass returns a Pass. Close ends it.
 func NewPass(c PassConfig) *Pass {
-	if c.Wait == 0 {
-		c.Wait = waitForLeader
-	}
+	c.Wait, c.Grace = cmp.Or(c.Wait, waitForLeader), cmp.Or(c.Grace, graceTime)
 	return &Pass{c: c}
 }
 
@@ -137,6 +140,7 @@ var (
 	errNobody    = errors.New("no scheduler leads")
 	errSelf      = errors.New("this scheduler has just taken the lead")
 	errNotLeader = errors.New("the scheduler that leads is not ready to")
+	errLost      = errors.New("another scheduler leads, and the one that was asked does not answer")
 )
 
 // noLeaderError is why a request was given up of which nothing was done.
@@ -162,7 +166,7 @@ func (a *attempts) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, &noLeaderError{errSelf}
 		default:
 			var resp *http.Response
-			if resp, why = a.send(r, leader); why == nil {
+			if resp, why = a.send(r, leader, changed); why == nil {
 				return a.answered(r.Context(), resp, changed), nil
 			}
 			nothingDone := errors.Is(why, errNotLeader) || isUnreached(why)
@@ -190,8 +194,9 @@ func (a *attempts) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // send sends the request to the leader. The error of one that does not lead is
 // errNotLeader.
-func (a *attempts) send(r *http.Request, leader Leader) (*http.Response, error) {
-	out := *r // a RoundTripper changes no request
+func (a *attempts) send(r *http.Request, leader Leader, changed <-chan struct{}) (*http.Response, error) {
+	ctx, release := a.pass.patient(r.Context(), changed)
+	out := r.WithContext(ctx) // a RoundTripper changes no request
 	url := *r.URL
 	url.Scheme, url.Host = "https", leader.Address
 	out.URL = &url
@@ -201,12 +206,54 @@ func (a *attempts) send(r *http.Request, leader Leader) (*http.Response, error) 
 		out.Body = io.NopCloser(io.MultiReader())
 		out.ContentLength = 0
 	}
-	resp, err := a.pass.transport(leader).RoundTrip(&out)
-	if err == nil && resp.StatusCode == http.StatusMisdirectedRequest {
+	resp, err := a.pass.transport(leader).RoundTrip(out)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	resp.Body = &released{resp.Body, release}
+	if resp.StatusCode == http.StatusMisdirectedRequest {
 		resp.Body.Close()
 		return nil, errNotLeader
 	}
-	return resp, err
+	return resp, nil
+}
+
+// patient returns a context that ends a while after the leader has changed. release,
+// which may be called twice, ends it.
+func (p *Pass) patient(ctx context.Context, changed <-chan struct{}) (_ context.Context, release func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-over:
+			return
+		case <-changed:
+		}
+		grace := time.NewTimer(p.c.Grace)
+		defer grace.Stop()
+		select {
+		case <-over:
+		case <-grace.C:
+			cancel(errLost)
+		}
+	}()
+	return ctx, sync.OnceFunc(func() {
+		close(over)
+		cancel(nil)
+	})
+}
+
+// released is the body of an answer, whose end is told.
+type released struct {
+	io.ReadCloser
+	release func()
+}
+
+// Close implements io.Closer.
+func (r *released) Close() error {
+	defer r.release()
+	return r.ReadCloser.Close()
 }
 
 // answered returns the leader's answer for the client, when the copy has come as far.

@@ -228,7 +228,8 @@ type loser struct {
 	address  string
 	identity *fleet.Identity
 	requests atomic.Int64
-	taken    chan struct{} // has room for one
+	taken    chan struct{}   // has room for one
+	silent   context.Context // says nothing until it ends; nil: it dies at once
 }
 
 func (w *world) loser() *loser {
@@ -244,6 +245,12 @@ func (w *world) loser() *loser {
 		select {
 		case l.taken <- struct{}{}:
 		default:
+		}
+		if l.silent != nil {
+			select {
+			case <-l.silent.Done():
+			case <-r.Context().Done():
+			}
 		}
 		panic(http.ErrAbortHandler)
 	})}
@@ -310,6 +317,29 @@ func TestNotRepeated(t *testing.T) {
 	a.leads() // before or after it was tried
 	if asking.Wait(); got.status != 201 || a.asked.Load() != 2 {
 		t.Errorf("a write that was not sent: %+v, the leader was asked %d times", got, a.asked.Load())
+	}
+}
+
+// Who leads no more and does not answer either is not waited for.
+func TestLeaderIsGone(t *testing.T) {
+	w := newWorld(t)
+	a := w.leader("a")
+	b := w.standby("b", func(c *fleet.PassConfig) { c.Grace = time.Nanosecond })
+	l := w.loser()
+	l.silent = t.Context()
+	for request, want := range map[string]int{"GET /v1/status": 200, "POST /v1/reload": 502} {
+		w.members.lead("loser", l.address, l.identity)
+		var got answer
+		var asking sync.WaitGroup
+		asking.Go(func() { got = b.ask(operate, request, "") })
+		<-l.taken
+		a.leads()
+		if asking.Wait(); got.status != want {
+			t.Errorf("%s: %+v", request, got)
+		}
+	}
+	if n := a.asked.Load(); n != 1 {
+		t.Errorf("the next one was asked %d times, want it to be asked what only reads", n)
 	}
 }
 

@@ -128,18 +128,25 @@ type servingKey struct{}
 // several listeners at once. Streams end with ctx; other requests have endTime to
 // finish. The error is ctx's cause, or why l cannot be listened on.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	return s.serve(ctx, l, s.Handler())
+	return s.serve(ctx, l, s.Handler(), s.opt.ConnContext)
 }
 
-// ServePassed is Serve for what other schedulers pass on: outer is put around all
-// routes and Options.Wrap, and makes sure who asks.
-func (s *Server) ServePassed(ctx context.Context, l net.Listener, outer func(http.Handler) http.Handler) error {
-	return s.serve(ctx, l, outer(s.Handler()))
+// Peers are the other schedulers, as Server.ServePassed knows them.
+type Peers interface {
+	// Handler is put around all routes and Options.Wrap, and makes sure who asks.
+	Handler(http.Handler) http.Handler
+	// ConnContext is http.Server's, of every connection.
+	ConnContext(context.Context, net.Conn) context.Context
 }
 
-func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler) error {
+// ServePassed is Serve for what other schedulers pass on.
+func (s *Server) ServePassed(ctx context.Context, l net.Listener, p Peers) error {
+	return s.serve(ctx, l, p.Handler(s.Handler()), p.ConnContext)
+}
+
+func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, connContext func(context.Context, net.Conn) context.Context) error {
 	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10, ConnContext: s.opt.ConnContext,
+		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10, ConnContext: connContext,
 		BaseContext: func(net.Listener) context.Context { return context.WithValue(context.Background(), servingKey{}, ctx) },
 		ErrorLog:    stdlog.New(s.opt.Log.With().Str("component", "http").Logger(), "", 0),
 	}
