@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os/user"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/access"
+	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/fleet"
@@ -163,4 +165,47 @@ func newLeader(t *testing.T, members fleet.Members, answer http.HandlerFunc) fle
 	}()
 	t.Cleanup(func() { srv.Close(); <-done })
 	return fleet.Leader{Epoch: 1, Instance: "a", Address: l.Addr().String(), Fingerprint: identity.Fingerprint()}
+}
+
+// TestPassedIsRecorded: the leader's audit log has who asked another scheduler, and from
+// where, not the scheduler that has passed it on.
+func TestPassedIsRecorded(t *testing.T) {
+	m := newTestMain(t, io.Discard)
+	state, err := m.local.own(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	cfg := config.Default()
+	e, err := m.runs.newStandby(t.Context(), state, &cfg, state.store, &together{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := access.TakeCaller(e.listeners.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := access.Authorize(r.Context(), r, string(access.Submit)); err != nil {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	})))
+	for _, role := range []access.Role{access.Submit, access.Read} {
+		text, err := json.Marshal(access.Caller{Name: "ci", Role: role, Door: access.TCP, Remote: "192.0.2.7:4000"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/jobs", strings.NewReader("{}"))
+		r.Header.Set(access.CallerHeader, string(text))
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if err := e.close(); err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := audit.Last(state.dir.Audit(), 10, func(r *api.AuditRecord) bool { return r.Who.Name == "ci" })
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%d records of ci, %v", len(list), err)
+	}
+	for i, want := range []string{"submit", "read"} {
+		r := &list[i]
+		if r.Who.Role != want || r.Who.Door != "tcp" || !strings.Contains(string(r.Detail), "192.0.2.7:4000") {
+			t.Errorf("record %d: %+v %s", i, r, r.Detail)
+		}
+	}
 }
