@@ -45,14 +45,11 @@ func openShared(ctx context.Context, address, dir string) (queue.Store, error) {
 func postgresCase(ctx context.Context, b *bench) (_ []row, err error) {
 	enqueued := fmt.Sprintf("on PostgreSQL: durable enqueue, %d callers", callers)
 	claimed, fair := "on PostgreSQL: claim + complete, 10^4 queued", "on PostgreSQL: "+fairWhat
-	without := func(why error) ([]row, error) {
-		return []row{leftOut(enqueued, "River", why), leftOut(claimed, "River", why), leftOut(fair, "River", why)}, nil
-	}
 	server, why := pgtest.New(pgtest.In(b.dir), pgtest.Conf(
 		"shared_buffers = 256MB", "max_wal_size = 8GB", "checkpoint_timeout = 1h", // no round has a checkpoint, on neither side
 	))
 	if why != nil {
-		return without(why)
+		return []row{leftOut(enqueued, "River", why), leftOut(claimed, "River", why), leftOut(fair, "River", why)}, nil
 	}
 	defer func() { err = joinClose(err, server.Close) }()
 	var beds []*bed
@@ -103,6 +100,7 @@ func postgresCase(ctx context.Context, b *bench) (_ []row, err error) {
 	}, nil
 }
 
+// openSharedBed opens our store on a database of its own and fills it up.
 func openSharedBed(ctx context.Context, b *bench, server *pgtest.Server, name string, queued int) (*bed, error) {
 	database, err := server.NewDatabase(ctx)
 	if err != nil {
