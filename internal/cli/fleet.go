@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,8 +19,10 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/daemon"
+	"github.com/agentsched/agentsched/internal/fleet"
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/queue"
@@ -29,19 +32,24 @@ import (
 // fleetMember is this scheduler as one of several that share a queue in a database: it
 // stands by until it leads, and again when it does not any more.
 type fleetMember struct {
-	runs  *runner
-	state *owned
-	cfg   *config.Config
-	db    *postgres.Database
-	copy  *postgres.Copy
-	stop  context.CancelFunc
-	alive sync.WaitGroup
+	runs      *runner
+	state     *owned
+	cfg       *config.Config
+	db        *postgres.Database
+	copy      *postgres.Copy
+	identity  *fleet.Identity
+	at        *fleet.Listener
+	directory *fleet.Directory
+	election  chan struct{} // capacity 1: who leads may have changed
+	stop      context.CancelFunc
+	alive     sync.WaitGroup
 }
 
 // How long a scheduler may take to say that it ends, and how often it says that it lives.
 const (
 	leaveTime     = 5 * time.Second
-	announceEvery = 2 * time.Second
+	announceEvery = time.Second
+	lookTime      = 5 * time.Second
 )
 
 // serveFleet works whenever this scheduler leads, until ctx ends or it is told to stop.
@@ -72,7 +80,7 @@ func (runs *runner) serveFleet(ctx context.Context, state *owned, cfg *config.Co
 }
 
 // join connects to the database and makes a copy of the queue.
-func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) (*fleetMember, error) {
+func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) (_ *fleetMember, err error) {
 	where, err := postgres.ParseWhere(cfg.Fleet.Store, runs.con.getenv)
 	if err != nil {
 		return nil, err
@@ -81,16 +89,29 @@ func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) 
 	if err != nil {
 		return nil, fmt.Errorf("find out this host's name: %w", err)
 	}
-	m := &fleetMember{runs: runs, state: state, cfg: cfg}
+	m := &fleetMember{runs: runs, state: state, cfg: cfg, directory: &fleet.Directory{}, election: make(chan struct{}, 1)}
+	if m.identity, err = fleet.NewIdentity(); err != nil {
+		return nil, err
+	}
+	if m.at, err = fleet.Listen(cmp.Or(cfg.Fleet.Listen, "127.0.0.1:0")); err != nil {
+		return nil, fmt.Errorf("fleet.listen: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			m.close() //nolint:errcheck // err says what went wrong
+		}
+	}()
 	m.db, err = postgres.Connect(ctx, postgres.Config{
 		Where: where, Folder: state.dir.Fleet(), Log: state.logs.For(logging.Store), Lease: cfg.Fleet.Lease.Std(),
-		Self: postgres.Member{Instance: string(state.dir.Instance()), Host: host, Version: runs.prog.version, Config: configHash(cfg)},
+		Self: postgres.Member{
+			Instance: string(state.dir.Instance()), Host: host, Version: runs.prog.version, Config: configHash(cfg),
+			Address: cmp.Or(cfg.Fleet.Advertise, m.at.Addr().String()), Fingerprint: m.identity.Fingerprint(),
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
 	if m.copy, err = m.db.OpenCopy(ctx); err != nil {
-		m.db.Close()
 		return nil, err
 	}
 	if err = m.db.Join(ctx); errors.Is(err, postgres.ErrTwice) {
@@ -100,8 +121,6 @@ func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) 
 		err = writeWhere(state.dir, where)
 	}
 	if err != nil {
-		err = errors.Join(err, m.copy.Close())
-		m.db.Close()
 		return nil, err
 	}
 	state.docs, state.shared = m.db.Documents(), true
@@ -112,23 +131,98 @@ func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) 
 	return m, nil
 }
 
-// announce says that this scheduler lives until ctx ends.
+// announce says that this scheduler lives, and looks who else does and who leads, until ctx
+// ends.
 func (m *fleetMember) announce(ctx context.Context) {
 	tick := time.NewTicker(announceEvery)
 	defer tick.Stop()
 	for told := false; ; {
-		asking, cancel := context.WithTimeout(ctx, announceEvery)
-		err := m.db.Announce(asking)
-		cancel()
+		err := m.look(ctx)
 		if err != nil && !told && ctx.Err() == nil {
-			m.state.log.Warn().Err(err).Msg("the other schedulers do not see this one")
+			m.state.log.Warn().Err(err).Msg("the other schedulers do not see this one, nor it them")
 		}
 		told = err != nil
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-m.copy.LeaderChanged():
 		}
+		select {
+		case m.election <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (m *fleetMember) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	if err := m.db.Announce(ctx); err != nil {
+		return err
+	}
+	list, err := m.db.Members(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := m.db.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	var leader fleet.Leader
+	var known []string
+	for i := range list {
+		if known = append(known, list[i].Fingerprint); list[i].Instance == l.Instance && l.Alive() {
+			leader = fleet.Leader{Epoch: l.Epoch, Instance: l.Instance, Address: list[i].Address, Fingerprint: list[i].Fingerprint, Since: l.Since}
+		}
+	}
+	m.directory.Set(leader, known...)
+	return nil
+}
+
+// schedulers returns those of the queue, for people.
+func (m *fleetMember) schedulers(ctx context.Context) (f api.Fleet, err error) {
+	list, err := m.db.Members(ctx)
+	if err != nil {
+		return f, err
+	}
+	l, err := m.db.Leader(ctx)
+	if err != nil {
+		return f, err
+	}
+	terms, err := m.db.Terms(ctx, shownTerms)
+	if err != nil {
+		return f, err
+	}
+	f.Instance = string(m.state.dir.Instance())
+	hosts := map[string]string{}
+	for i := range list {
+		x := &list[i]
+		hosts[x.Instance] = x.Host
+		one := api.FleetMember{Instance: x.Instance, Host: x.Host, Address: x.Address, Version: x.Version, Config: x.Config, Role: api.FleetStandby, Since: x.Started, Seen: utcNow().Add(-x.Silent)}
+		if x.Instance == l.Instance && l.Alive() {
+			one.Role, one.Since = api.FleetLeader, l.Since
+		}
+		f.Members = append(f.Members, one)
+	}
+	for _, t := range terms {
+		f.History = append(f.History, api.FleetTerm{Epoch: t.Epoch, Instance: t.Instance, Host: hosts[t.Instance], Since: t.Since, Why: t.Reason})
+	}
+	if l.Alive() {
+		f.Leader = &api.FleetTerm{Epoch: l.Epoch, Instance: l.Instance, Host: hosts[l.Instance], Since: l.Since, Why: l.Reason}
+	}
+	return f, nil
+}
+
+// shownTerms is how many times for which somebody has led are shown.
+const shownTerms = 20
+
+// together returns what the listeners need; passing: to stand by.
+func (m *fleetMember) together(revision func() int64, pass *fleet.Pass) *together {
+	return &together{
+		self:  api.FleetMember{Instance: string(m.state.dir.Instance()), Version: m.runs.prog.version, Config: configHash(m.cfg)},
+		fleet: m.schedulers, at: m.at, pass: pass,
+		peers: &fleet.Peers{Identity: m.identity, Members: m.directory, Revision: revision},
 	}
 }
 
@@ -136,7 +230,6 @@ func (m *fleetMember) announce(ctx context.Context) {
 func (m *fleetMember) leave(replaced bool) error {
 	m.stop()
 	m.alive.Wait()
-	err := m.copy.Close()
 	if !replaced {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 		defer cancel()
@@ -144,44 +237,83 @@ func (m *fleetMember) leave(replaced bool) error {
 			m.state.log.Warn().Err(err).Msg("the other schedulers were not told that this one ends")
 		}
 	}
-	m.db.Close()
+	return m.close()
+}
+
+func (m *fleetMember) close() error {
+	err := m.at.Close()
+	if m.copy != nil {
+		err = errors.Join(err, m.copy.Close())
+	}
+	if m.db != nil {
+		m.db.Close()
+	}
 	return err
 }
 
-// standBy waits until this scheduler leads. errInterrupted: it was told to stop.
+// standBy answers what a standby can and waits until this scheduler leads.
+// errInterrupted: it was told to stop.
 func (m *fleetMember) standBy(ctx context.Context) (*postgres.Term, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	signals := make(chan os.Signal, 1)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer cancel(errElected)
+	signals, hangUps := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	hangUps := make(chan os.Signal, 1) // the configuration is read when this scheduler leads
-	signal.Notify(hangUps, syscall.SIGHUP)
+	signal.Notify(hangUps, syscall.SIGHUP) // the configuration is read when this scheduler leads
 	defer signal.Stop(hangUps)
-	stop := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
+	parts.Go(func() {
 		select {
 		case <-signals:
 			cancel(errInterrupted)
-		case <-stop:
+		case <-ctx.Done():
 		}
 	})
-	defer watching.Wait()
-	defer close(stop)
-	if n, err := daemon.NewNotifier(func(context.Context) error { return nil }, m.state.logs.For(logging.Daemon)); err != nil {
+	if term, err := m.db.Stand(ctx); term != nil || err != nil && ctx.Err() == nil {
+		return term, err
+	}
+	m.state.log.Info().Msg("another scheduler leads; this one stands by")
+	if err := m.answer(ctx, &parts); err != nil {
 		return nil, err
-	} else {
-		n.Ready("standing by for the queue in the database")
-		watching.Go(func() { n.Run(ctx) }) //nolint:errcheck // it ends with ctx
 	}
-	leader, err := m.db.Leader(ctx)
-	if err == nil && leader.Alive() {
-		m.state.log.Info().Str("leader", leader.Instance).Int64("epoch", leader.Epoch).Msg("another scheduler leads; this one stands by")
+	return m.db.Campaign(ctx, m.election)
+}
+
+// answer serves the doors of a scheduler that stands by until ctx ends.
+func (m *fleetMember) answer(ctx context.Context, parts *sync.WaitGroup) error {
+	copied := m.copy.Store()
+	if copied == nil {
+		m.state.log.Warn().Msg("the database's tables are of an older version: this scheduler answers nothing until it leads, which brings them up to date")
+		return nil
 	}
-	term, err := m.db.Campaign(ctx, m.copy.LeaderChanged())
-	cancel(errElected)
-	return term, err
+	log := m.state.logs.For(logging.API)
+	pass := fleet.NewPass(fleet.PassConfig{Identity: m.identity, Members: m.directory, Copy: m.copy, Log: log})
+	e, err := m.runs.newStandby(ctx, m.state, m.cfg, copied, m.together(nil, pass))
+	if err != nil {
+		return err
+	}
+	if e.notifier, err = daemon.NewNotifier(func(context.Context) error { return nil }, m.state.logs.For(logging.Daemon)); err != nil {
+		return errors.Join(err, e.close())
+	}
+	e.listeners.opened = func() { e.notifier.Ready("standing by for the queue in the database") }
+	e.beside = append(e.beside, daemon.Part{Name: "sign of life", Run: e.notifier.Run})
+	parts.Go(func() {
+		defer pass.Close()
+		kept, err := e.standBy(ctx)
+		if err = errors.Join(err, e.close()); err != nil && ctx.Err() == nil {
+			m.state.log.Error().Err(err).Msg("this scheduler stands by, and answers nothing")
+		}
+		if errors.Is(context.Cause(ctx), errInterrupted) {
+			for _, l := range kept { // nobody comes after this
+				l.Close() //nolint:errcheck // it is given up
+			}
+			return
+		}
+		m.runs.inherited = kept
+	})
+	return nil
 }
 
 var errElected = errors.New("this scheduler leads")
@@ -219,6 +351,7 @@ func (m *fleetMember) lead(ctx context.Context, term *postgres.Term, o runOption
 			}
 		})
 	}
+	o.together = m.together(lead.Revision, nil)
 	err = m.runs.serveQueue(leading, m.state, m.cfg, o, next)
 	close(ended)
 	watching.Wait()

@@ -34,6 +34,8 @@ type runOptions struct {
 	fresh   bool // --new
 	started func(*engine) error
 	stopped func() // called at the first signal to end; nil means nobody is told
+	// together is what one of several schedulers of a queue has besides; else nil.
+	together *together
 }
 
 func runCommand(runs *runner) *cobra.Command {

@@ -143,6 +143,7 @@ func (runs *runner) serveQueue(ctx context.Context, state *owned, cfg *config.Co
 		if err != nil {
 			return usage(err)
 		}
+		e.listeners.together = o.together
 		e.listeners.upgrade = func(ctx context.Context, in api.Upgrade) error { return runs.replace(ctx, e, in, next, stop) }
 		if err := e.listeners.prepare(); err != nil {
 			return usage(err)

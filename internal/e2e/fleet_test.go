@@ -34,6 +34,18 @@ func newFleet(t *testing.T, n int) (benches []*bench, server *pgtest.Server) {
 	return benches, server
 }
 
+// serveBeside starts a scheduler while another one leads, and waits until it answers.
+func (b *bench) serveBeside(leader *run) *run {
+	b.t.Helper()
+	r := b.start("serve")
+	c := b.client()
+	b.eventually("a standby answers on its socket, and has the leader asked", func() bool {
+		st, err := c.Status(b.t.Context())
+		return err == nil && st.PID == leader.cmd.Process.Pid
+	})
+	return r
+}
+
 // marks is a job that writes down when each of its runs begins and ends, and goes on until
 // a file is there.
 func marks(name, file, enough string) obj {
@@ -48,9 +60,13 @@ func TestFleetTakeOver(t *testing.T) {
 	fleet, _ := newFleet(t, 2)
 	a, b := fleet[0], fleet[1]
 	ra := a.serve()
-	rb := b.start("serve")
+	rb := b.serveBeside(ra)
 	file, enough := a.folder("ran"), a.folder("go")
-	a.submit(a.jobsOf("website", "one.yaml", shell("quick", nil, "echo done", nil), marks("long", file, enough)))
+	// What is submitted to one that stands by is passed on, and read there at once.
+	b.submit(a.jobsOf("website", "one.yaml", shell("quick", nil, "echo done", nil), marks("long", file, enough)))
+	if j := b.show("quick"); j.Job.State == job.Completed && len(j.Attempts) == 0 {
+		t.Errorf("read after it was submitted: %s", asJSON(t, j))
+	}
 	ra.end("quick", job.RunCompleted)
 	ra.await("the long one", onText("long", "begun"))
 	ra.killAll()
@@ -90,7 +106,7 @@ func TestFleetFrozen(t *testing.T) {
 	file, enough := a.folder("ran"), a.folder("go")
 	a.submit(a.jobsOf("website", "one.yaml", marks("long", file, enough)))
 	ra.await("the long one", onText("long", "begun"))
-	rb := b.start("serve")
+	rb := b.serveBeside(ra)
 	ra.signal(syscall.SIGSTOP) // the scheduler alone: its core notices that nobody renews its permits
 	rb.awaitCore(1)
 	ra.signal(syscall.SIGCONT)

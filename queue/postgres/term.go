@@ -261,25 +261,37 @@ func (t *Term) begin() {
 	go t.keep(ctx)
 }
 
+// Stand takes the lead if nobody has it, and renews it; nil: somebody has.
+func (d *Database) Stand(ctx context.Context) (*Term, error) { return d.stand(ctx, &sighting{}) }
+
+func (d *Database) stand(ctx context.Context, seen *sighting) (*Term, error) {
+	vacant := func(l Leader) string {
+		l.Silent = max(l.Silent, seen.note(l))
+		return d.vacant(l)
+	}
+	l, err := d.Leader(ctx) // without the lock that commits wait for
+	if err != nil || vacant(l) == "" {
+		return nil, err
+	}
+	t, err := d.seize(ctx, d.cfg.Lease, vacant)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	t.begin()
+	return t, nil
+}
+
 // Campaign waits until nobody leads, takes the lead, and renews it. The error is ctx's.
+// It looks whenever changed receives, and by itself.
 func (d *Database) Campaign(ctx context.Context, changed <-chan struct{}) (*Term, error) {
 	tick := time.NewTicker(max(d.cfg.Lease/10, 100*time.Millisecond))
 	defer tick.Stop()
 	told := false
 	var seen sighting
 	for {
-		vacant := func(l Leader) string {
-			l.Silent = max(l.Silent, seen.note(l))
-			return d.vacant(l)
-		}
-		var t *Term
-		l, err := d.Leader(ctx) // without the lock that commits wait for
-		if err == nil && vacant(l) != "" {
-			t, err = d.seize(ctx, d.cfg.Lease, vacant)
-		}
+		t, err := d.stand(ctx, &seen)
 		switch {
-		case err == nil && t != nil:
-			t.begin()
+		case t != nil:
 			return t, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
