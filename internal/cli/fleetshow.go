@@ -66,11 +66,17 @@ func printFleet(w io.Writer, f *api.Fleet, now time.Time) error {
 		_, err = fmt.Fprintln(w, "\nnobody leads: no job begins, and nothing can be changed")
 		return err
 	}
+	fmt.Fprintln(w)
+	return printLeader(w, f.Leader, now)
+}
+
+// printLeader says who leads, since when, and why.
+func printLeader(w io.Writer, t *api.FleetTerm, now time.Time) error {
 	why := ""
-	if f.Leader.Why != "" {
-		why = ": " + terminal.Clean(firstLine(f.Leader.Why))
+	if t.Why != "" {
+		why = ": " + terminal.Clean(firstLine(t.Why))
 	}
-	_, err = fmt.Fprintf(w, "\n%s%s leads since %s%s\n", shortInstance(f.Leader.Instance), whereOf(f.Leader.Host), clock(f.Leader.Since, now), why)
+	_, err := fmt.Fprintf(w, "%s%s leads since %s%s\n", shortInstance(t.Instance), whereOf(t.Host), clock(t.Since, now), why)
 	return err
 }
 

@@ -36,6 +36,11 @@ Without a running scheduler, show what it would leave out of use; with --json,
 				case con.json:
 					return failure(writeJSON(con.stdout, st))
 				}
+				if f, err := s.Fleet(cmd.Context()); err == nil && f.Leader != nil && f.Leader.Epoch > 0 {
+					if err := printLeader(con.out(), f.Leader, time.Now()); err != nil { // who is asked below
+						return failure(err)
+					}
+				}
 				return failure(printStatus(con.out(), &st, time.Now()))
 			})
 		},
