@@ -19,8 +19,8 @@ import (
 func storeCommand(con *console, local *local) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "store", Short: "Move the queue between the state directory and a PostgreSQL database", Args: knownCommand,
-		Long: `The queue lies in the state directory, or in a PostgreSQL database that several schedulers share
-(docs/fleet.md). It is moved from the one to the other while no scheduler works on it.`,
+		Long: `The queue lies in the state directory, or in a PostgreSQL database that several schedulers
+share (docs/fleet.md). It is moved from the one to the other while no scheduler works on it.`,
 		Example: "  scheduler store copy sqlite: postgres://scheduler@db.example.com/agents?sslmode=verify-full",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -35,13 +35,14 @@ func storeCopyCommand(con *console, local *local) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "copy FROM TO", Short: "Copy the queue, compare the copy row by row, and use it from then on", Args: cobra.ExactArgs(2),
 		Long: `Copy the queue with everything that belongs to it: jobs, attempts, events, accounts, workflows,
-tokens, sessions of browsers, isolations and what triggers did. FROM and TO are sqlite: for the state directory
-(--state), and a database: postgres://USER@HOST/NAME, service=NAME, file:PATH or env:NAME, without a
-password on the command line.
+tokens, sessions of browsers, isolations and what triggers did. FROM and TO are sqlite: for the
+state directory (--state), and a database: postgres://USER@HOST/NAME, service=NAME, file:PATH or
+env:NAME, without a password on the command line.
 
-A queue that is there at TO is never overwritten; tokens, sessions, isolations and marks are. The copy is read back and compared with what was copied, row by
-row. Then it is the queue of this state directory: the old file keeps its rows under another name, and a
-database that was left keeps its own. Patches, logs and worktrees stay where they are.`,
+A queue that is there at TO is never overwritten; tokens, sessions, isolations and marks are. The
+copy is read back and compared with what was copied, row by row. Then it is the queue of this
+state directory: the old file keeps its rows under another name, and a database that was left
+keeps its own. Patches, logs and worktrees stay where they are.`,
 		Example: "  scheduler store copy sqlite: postgres://scheduler@db.example.com/agents?sslmode=verify-full\n  scheduler store copy service=agents sqlite:",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return copyStore(cmd.Context(), con, local, args[0], args[1])

@@ -90,10 +90,11 @@ func config(t testing.TB, address, instance string) Config {
 	return Config{Where: where, Folder: t.TempDir(), Log: zerolog.Nop(), Self: Member{Instance: instance}}
 }
 
-// TestPromises: a store in the database keeps what every store promises.
+// TestPromises: a store in the database keeps what every store promises. A sample of them
+// is asked here, and each by the long suites.
 func TestPromises(t *testing.T) {
 	shared := newDatabase(t)
-	queuetest.Run(t, func(t *testing.T, dir string) queue.Store {
+	open := func(t *testing.T, dir string) queue.Store {
 		schema := "s" + fmt.Sprint(hash(dir))
 		conn, err := pgx.Connect(context.Background(), shared)
 		if err != nil {
@@ -108,7 +109,13 @@ func TestPromises(t *testing.T) {
 			t.Fatal(err)
 		}
 		return l
-	})
+	}
+	if testrun.Soaking() {
+		queuetest.Run(t, open)
+		return
+	}
+	// What is about more than one process, or callers at once.
+	queuetest.Sample(t, 5, []string{"Epoch", "ClaimNever", "EnqueueConcurrently", "FinishConcurrently", "JournalConcurrently", "SweepDeposed", "Closed", "Reopen"}, open)
 }
 
 func hash(s string) uint64 {

@@ -8,6 +8,8 @@
 package queuetest
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/agentsched/agentsched/queue"
@@ -16,10 +18,30 @@ import (
 // Run tests the store that open opens. Where a test does not say that a
 // store is deposed, it is closed before the next is opened on the same folder.
 func Run(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
-	promises := []struct {
-		name string
-		test func(*env)
-	}{
+	for _, p := range promises() {
+		t.Run(p.name, func(t *testing.T) { p.test(newEnv(t, open)) })
+	}
+	t.Run("Model", func(t *testing.T) { model(t, open) })
+}
+
+// Sample tests one of every so many promises, and those whose names begin like one of
+// always: for a store that is opened slowly, and whose decisions are those of another one
+// that is tested whole.
+func Sample(t *testing.T, every int, always []string, open func(t *testing.T, dir string) queue.Store) {
+	for i, p := range promises() {
+		if i%every == 0 || slices.ContainsFunc(always, func(begin string) bool { return strings.HasPrefix(p.name, begin) }) {
+			t.Run(p.name, func(t *testing.T) { p.test(newEnv(t, open)) })
+		}
+	}
+}
+
+type promise struct {
+	name string
+	test func(*env)
+}
+
+func promises() []promise {
+	return []promise{
 		{"EnqueueKeepsWhatWasAsked", enqueueKeeps},
 		{"EnqueueAllOrNone", enqueueAllOrNone},
 		{"EnqueueDuplicates", enqueueDuplicates},
@@ -166,8 +188,4 @@ func Run(t *testing.T, open func(t *testing.T, dir string) queue.Store) {
 		{"Closed", closed},
 		{"Reopen", reopen},
 	}
-	for _, p := range promises {
-		t.Run(p.name, func(t *testing.T) { p.test(newEnv(t, open)) })
-	}
-	t.Run("Model", func(t *testing.T) { model(t, open) })
 }

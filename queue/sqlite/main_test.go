@@ -30,7 +30,7 @@ func newPlace(t *testing.T) func() string {
 }
 
 func TestCrash(t *testing.T) {
-	rounds := 20 // a sample
+	rounds := 10 // a sample
 	if testrun.Soaking() {
 		rounds = 200
 	}
