@@ -143,6 +143,9 @@ func (g git) snapshot(ctx context.Context, scope string, notes *[]string) (tree 
 		return "", nil, err
 	}
 	put, large := g.withoutLarge(put, others)
+	if err := g.bounded(put); err != nil {
+		return "", nil, err
+	}
 	if missed, err = g.put(ctx, put); err != nil {
 		return "", nil, err
 	}

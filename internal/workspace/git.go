@@ -41,6 +41,9 @@ type git struct {
 	reach *reach // what a confined command is granted; nil: it runs as the user
 
 	large *largeFiles // leaves them out of a snapshot; nil takes them
+	// bound hears of each file that a snapshot is about to read, and its size in bytes;
+	// its error ends the snapshot. Nil takes all.
+	bound func(path string, size int64) error
 	// believed says that a file is unchanged which looks so beside the index (see
 	// believe).
 	believed bool
