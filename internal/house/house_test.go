@@ -33,6 +33,7 @@ var both = map[string]string{
 	"internal/statedir":              "job",
 	"internal/statedir/statedirtest": "internal/statedir",     // one suite for documents in files and in a database
 	"internal/workspace":             "job internal/statedir", // the scheduler checks, explains and applies what the core made
+	"internal/workspace/travel":      "internal/workspace",    // the scheduler packs, a node's core unpacks; workspace: how git is run, and what a folder holds
 }
 
 // schedulers are the scheduler's packages, and those of who talks with it.

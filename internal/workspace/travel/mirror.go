@@ -1,0 +1,209 @@
+package travel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/workspace"
+)
+
+// Mirrors are the mirrors of a node, in one folder:
+//
+//	KEY.lock            the lock of a mirror, never deleted
+//	KEY/                a bare repository
+//	  kept/COMMIT       one for each commit that was taken; its content is the base, its
+//	                    modification time the last use. A ref refs/kept/COMMIT goes with it
+//	  checkouts/NAME    one for each checkout; its content is the commit and the path. A
+//	                    ref refs/checkouts/NAME goes with it
+//	  incoming-*        what is being taken, or was when the process died
+type Mirrors struct {
+	Workspaces *workspace.Manager
+	Dir        string // absolute; made when missing
+	Limits     Limits
+	Now        func() time.Time // nil is time.Now
+}
+
+// plain switches off the user's files that git reads without being told.
+var plain = []string{"-c", "core.excludesFile=/dev/null", "-c", "core.attributesFile=/dev/null"}
+
+// Mirror is the repository of one key.
+type Mirror struct {
+	*Mirrors
+	key    Key
+	format string
+	dir    string
+}
+
+var keyName = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// isolated keeps the configuration of the node's user and system away from mirrors and
+// checkouts, and bounds what one object may claim of memory.
+var isolated = []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_ATTR_NOSYSTEM=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_ALLOC_LIMIT=1g"}
+
+// Open returns the mirror of what a submitter's folder belongs to. It is made when
+// missing.
+func (s *Mirrors) Open(ctx context.Context, owner string, id Identity) (*Mirror, error) {
+	return s.open(ctx, id.Key(owner), id.Format, id.Shallow)
+}
+
+// OpenURL returns the mirror of the repository at an address. format is of its ids:
+// sha1, or sha256.
+func (s *Mirrors) OpenURL(ctx context.Context, owner, url, format string) (*Mirror, error) {
+	if err := checkURL(url); err != nil {
+		return nil, err
+	}
+	return s.open(ctx, URLKey(owner, url), format, nil)
+}
+
+func (s *Mirrors) open(ctx context.Context, key Key, format string, shallow []string) (*Mirror, error) {
+	if format != "sha1" && format != "sha256" {
+		return nil, fmt.Errorf("open a mirror: the format is %q, want sha1 or sha256", format)
+	}
+	for _, id := range shallow {
+		if !isID(format, id) {
+			return nil, fmt.Errorf("open a mirror: shallow is %q, want a full id of %s", id, format)
+		}
+	}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	m := &Mirror{Mirrors: s, key: key, format: format, dir: filepath.Join(s.Dir, string(key))}
+	held, err := m.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer held.release()
+	if _, err := os.Stat(m.dir); err == nil {
+		return m, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	// What a process that died has left is made anew.
+	next := m.dir + ".next"
+	if err := os.RemoveAll(next); err != nil {
+		return nil, err
+	}
+	g := m.git().under(held)
+	g.dir = s.Dir
+	if err := g.with("GIT_DIR="+next).run(ctx, nil, nil, "init", "--quiet", "--bare", "--template=", "--object-format="+format); err != nil {
+		return nil, fmt.Errorf("make the mirror %s: %w", m.dir, err)
+	}
+	for _, sub := range []string{"kept", "checkouts"} {
+		if err := os.Mkdir(filepath.Join(next, sub), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if len(shallow) > 0 {
+		if err := os.WriteFile(filepath.Join(next, "shallow"), []byte(strings.Join(shallow, "\n")+"\n"), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return m, os.Rename(next, m.dir)
+}
+
+// Key returns the mirror's key.
+func (m *Mirror) Key() Key { return m.key }
+
+func (m *Mirror) lock(ctx context.Context) (lock, error) {
+	held, err := takeLock(ctx, filepath.Join(m.Dir, string(m.key)+".lock"))
+	if err != nil {
+		return nil, err
+	}
+	// No other git works on the mirror now: what a killed one has left locked is free.
+	for _, pattern := range []string{"*.lock", "refs/*.lock", "refs/kept/*.lock", "refs/checkouts/*.lock", "objects/pack/tmp_*"} {
+		stale, _ := filepath.Glob(filepath.Join(m.dir, pattern)) // the pattern is right
+		for _, path := range stale {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				held.release()
+				return nil, err
+			}
+		}
+	}
+	return held, nil
+}
+
+func (m *Mirror) git() repository {
+	return repository{m: m.Workspaces, dir: m.dir, env: isolated, args: plain}
+}
+
+func (s *Mirrors) now() time.Time {
+	if s.Now == nil {
+		return time.Now()
+	}
+	return s.Now()
+}
+
+// kept is a commit that the mirror was given.
+type kept struct {
+	commit, base string
+	used         time.Time
+}
+
+// listKept returns what the mirror was given, the last used first.
+func (m *Mirror) listKept() ([]kept, error) {
+	entries, err := os.ReadDir(filepath.Join(m.dir, "kept"))
+	if err != nil {
+		return nil, err
+	}
+	var all []kept
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !isID(m.format, e.Name()) {
+			continue // it was dropped just now
+		}
+		base, err := os.ReadFile(filepath.Join(m.dir, "kept", e.Name()))
+		if err != nil {
+			continue
+		}
+		all = append(all, kept{e.Name(), string(base), info.ModTime()})
+	}
+	slices.SortStableFunc(all, func(a, b kept) int { return b.used.Compare(a.used) })
+	return all, nil
+}
+
+// keep remembers a commit and its base, or that it was used. The caller holds the lock.
+func (m *Mirror) keep(ctx context.Context, held lock, commit, base string) error {
+	if err := m.git().under(held).run(ctx, nil, nil, "update-ref", "refs/kept/"+commit, commit); err != nil {
+		return err
+	}
+	path := filepath.Join(m.dir, "kept", commit)
+	if err := os.WriteFile(path+".tmp", []byte(base), 0o600); err != nil {
+		return err
+	}
+	if err := os.Chtimes(path+".tmp", m.now(), m.now()); err != nil {
+		return err
+	}
+	return os.Rename(path+".tmp", path)
+}
+
+// maxHas bounds what Has lists.
+const maxHas = 512
+
+// Has lists commits that the mirror has with all that they need, the last used first, at most 512:
+// those that were checked out on submitters' hosts, and those with what was not
+// committed there.
+func (m *Mirror) Has(context.Context) ([]string, error) {
+	all, err := m.listKept()
+	if err != nil {
+		return nil, err
+	}
+	var has []string
+	add := func(id string) {
+		if id != "" && len(has) < maxHas && !slices.Contains(has, id) {
+			has = append(has, id)
+		}
+	}
+	for _, k := range all {
+		add(k.base)
+		add(k.commit)
+	}
+	return has, nil
+}
