@@ -103,6 +103,18 @@ func (h *hosts) tryGit(dir, stdin string, args ...string) (string, error) {
 	return strings.TrimSuffix(string(b), "\n"), err
 }
 
+// raw is input with standard output alone, as it is.
+func (h *hosts) raw(dir, stdin string, args ...string) string {
+	h.t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir, cmd.Stdin, cmd.Env = dir, strings.NewReader(stdin), []string{"PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null"}
+	b, err := cmd.Output()
+	if err != nil {
+		h.t.Fatalf("git %v in %s: %v", args, dir, err)
+	}
+	return string(b)
+}
+
 func (h *hosts) input(dir, stdin string, args ...string) string {
 	h.t.Helper()
 	out, err := h.tryGit(dir, stdin, args...)

@@ -188,9 +188,12 @@ func (p *Packer) describe(ctx context.Context, git repository, s *workspace.Snap
 		if tree == s.Tree {
 			to.Commit = s.Head
 		}
-		if date, err = git.out(ctx, "show", "-s", "--no-show-signature", "--format=@%ct +0000", s.Head); err != nil {
+		line, err := git.out(ctx, "rev-list", "--timestamp", "--max-count=1", s.Head)
+		if err != nil {
 			return err
 		}
+		seconds, _, _ := strings.Cut(line, " ")
+		date = "@" + seconds + " +0000"
 		args = append(args, "-p", s.Head)
 	}
 	if to.Commit == "" {

@@ -132,6 +132,9 @@ func (p *Start) validate(format string) error {
 	if p.Sub != "" && (!filepath.IsLocal(filepath.FromSlash(p.Sub)) || strings.ContainsRune(p.Sub, 0) || filepath.ToSlash(filepath.Clean(filepath.FromSlash(p.Sub))) != p.Sub) {
 		return fmt.Errorf("sub is %q, want a folder below the top, e.g. web/site", p.Sub)
 	}
+	if slices.ContainsFunc(strings.Split(p.Sub, "/"), func(s string) bool { return strings.EqualFold(s, ".git") }) {
+		return fmt.Errorf("sub is %q, want a folder outside of .git", p.Sub)
+	}
 	for name, value := range p.Convert {
 		if !slices.Contains(conversions[name], value) {
 			return fmt.Errorf("convert: %s is %q, want one of %v", name, value, conversions[name])

@@ -19,9 +19,10 @@ type Bounds struct {
 }
 
 // Prune drops the commits that were not used for that long, then, while the mirror is
-// larger than it may be, the older half of the others, and removes what nothing needs any more. What a checkout
-// uses stays; one whose folder is gone is released. The mirror can stay larger than
-// its bound while checkouts live: their own commits may use objects that nothing
+// larger than it may be, the older half of the others, and removes what nothing needs
+// any more. What a checkout uses stays, and, whatever the size, what was used within ten
+// minutes. A checkout whose folder is gone is released. The mirror can stay larger
+// than its bound while checkouts live: their own commits may use objects that nothing
 // else does.
 func (m *Mirror) Prune(ctx context.Context, b Bounds) error {
 	if err := m.prune(ctx, b); err != nil {
@@ -52,7 +53,7 @@ func (m *Mirror) prune(ctx context.Context, b Bounds) error {
 			if err := m.drop(ctx, held, k); err != nil {
 				return err
 			}
-		default:
+		case m.now().Sub(k.used) > spared:
 			left = append(left, k)
 		}
 	}
@@ -73,6 +74,10 @@ func (m *Mirror) prune(ctx context.Context, b Bounds) error {
 		left = left[:half]
 	}
 }
+
+// spared is how long after its last use a commit stays however large the mirror is:
+// what was just taken is about to be checked out.
+const spared = 10 * time.Minute
 
 // living returns the commits that checkouts use, and when the oldest of these was
 // made; zero if there is none.
