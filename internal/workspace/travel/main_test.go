@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -248,24 +249,45 @@ func describe(dir, name string) string {
 
 // status says which files differ from HEAD or are new. Whether they are staged does
 // not travel.
-func (h *hosts) status(dir string) string {
+func (h *hosts) status(dir string) map[string]string {
 	h.t.Helper()
-	var lines []string
+	files := map[string]string{}
+	add := func(what, name string) {
+		if files[name] != "" { // gone from the index and new beside it
+			what = "restaged"
+		}
+		files[name] = what
+	}
 	for line := range strings.SplitSeq(h.git(dir, "status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=all"), "\x00") {
 		f := strings.SplitN(line, " ", 9)
 		switch {
 		case strings.HasPrefix(line, "? "):
-			lines = append(lines, fmt.Sprintf("new %q", line[2:]))
+			add("new", line[2:])
 		case len(f) == 9 && f[3] == "000000" && f[5] != "000000": // not in HEAD
-			lines = append(lines, fmt.Sprintf("new %q", f[8]))
+			add("new", f[8])
 		case len(f) == 9 && f[3] != "000000" && f[5] == "000000":
-			lines = append(lines, fmt.Sprintf("gone %q", f[8]))
+			add("gone", f[8])
 		case len(f) == 9 && f[5] != "000000":
-			lines = append(lines, fmt.Sprintf("changed %q %s %s", f[8], f[3], f[5]))
+			add("changed "+f[3]+" "+f[5], f[8])
 		}
 	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
+	return files
+}
+
+// sameStatus compares what git says of the submitter's folder and of a checkout. What
+// the submitter has taken out of the index alone is a change, or none, in the checkout.
+func (h *hosts) sameStatus(c *Checkout) {
+	h.t.Helper()
+	want, have := h.status(h.repo), h.status(c.Top)
+	for name, what := range want {
+		if what == "restaged" {
+			delete(want, name)
+			delete(have, name)
+		}
+	}
+	if !maps.Equal(want, have) {
+		h.t.Fatalf("status of the submitter's folder\n%q\nof the node's\n%q", want, have)
+	}
 }
 
 // everything describes all files below a folder.

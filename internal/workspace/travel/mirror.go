@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -41,8 +40,6 @@ type Mirror struct {
 	format string
 	dir    string
 }
-
-var keyName = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // isolated keeps the configuration of the node's user and system away from mirrors and
 // checkouts, and bounds what one object may claim of memory.

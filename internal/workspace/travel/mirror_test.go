@@ -2,6 +2,7 @@ package travel
 
 import (
 	"bytes"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +17,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"encoding/pem"
 
 	"github.com/agentsched/agentsched/job"
 )
