@@ -208,7 +208,9 @@ func (s *Snapshot) takeIndex(ctx context.Context, g git, sparse bool) error {
 
 // Explain adds to an error of a command in GitDir what to do when it comes of
 // objects that a partial clone lacks.
-func (s *Snapshot) Explain(ctx context.Context, err error) error { return s.m.explain(ctx, s.repo, err) }
+func (s *Snapshot) Explain(ctx context.Context, err error) error {
+	return s.m.explain(ctx, s.repo, err)
+}
 
 // bounded asks g.bound for each of these files.
 func (g git) bounded(paths []string) error {

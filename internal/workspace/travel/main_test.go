@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/internal/workspace"
 )
 
@@ -33,7 +34,11 @@ func TestMain(m *testing.M) {
 	}
 	os.Unsetenv("XDG_CONFIG_HOME")
 	// A check of what travels starts some forty programs; -rapid.checks overrides this.
-	if err := flag.Set("rapid.checks", "20"); err != nil {
+	checks := "5" // a sample
+	if testrun.Soaking() {
+		checks = "100"
+	}
+	if err := flag.Set("rapid.checks", checks); err != nil {
 		panic(err)
 	}
 	code := m.Run()

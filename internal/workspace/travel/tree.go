@@ -179,11 +179,16 @@ func (e *entries) Write(p []byte) (int, error) {
 	n := len(p)
 	for e.err == nil {
 		i := bytes.IndexByte(p, 0)
+		part := p
+		if i >= 0 {
+			part = p[:i]
+		}
+		if len(e.rest)+len(part) > maxEntry { // in however many pieces it comes
+			e.err = fmt.Errorf("a path of the tree has more than %d bytes", maxEntry)
+			break
+		}
 		if i < 0 {
-			if e.rest = append(e.rest, p...); len(e.rest) > maxEntry {
-				e.err = fmt.Errorf("a path of the tree has more than %d bytes", maxEntry)
-				break
-			}
+			e.rest = append(e.rest, p...)
 			return n, nil
 		}
 		line := string(append(e.rest, p[:i]...))
