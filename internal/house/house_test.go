@@ -32,6 +32,7 @@ var both = map[string]string{
 	"internal/sandbox":               "internal/proc", // the core holds runs by it, the scheduler says what the host can do
 	"internal/statedir":              "job",
 	"internal/statedir/statedirtest": "internal/statedir",     // one suite for documents in files and in a database
+	"internal/wire":                  "ipc",                   // how a node and a scheduler reach each other; ipc: what a frame may be
 	"internal/workspace":             "job internal/statedir", // the scheduler checks, explains and applies what the core made
 	"internal/workspace/travel":      "internal/workspace",    // the scheduler packs, a node's core unpacks; workspace: how git is run, and what a folder holds
 }
