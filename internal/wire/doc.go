@@ -3,7 +3,8 @@
 // The node dials out (Dialer) and the scheduler accepts (Acceptor). Between them is a Link: a
 // session that outlives connections. It has channels, each an ordered and reliable stream of
 // frames in both directions: 0 is for control, n for the node's agentcore n, whose frames are
-// those of package ipc.
+// those of package ipc. A Spool keeps what a node has to say on its disk until the application
+// at the other end has acknowledged it.
 //
 // # Handshake
 //

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"sync"
 	"testing"
 
@@ -13,6 +14,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(childSpool); dir != "" {
+		os.Exit(appendForever(dir))
+	}
 	goleak.VerifyTestMain(m)
 }
 
