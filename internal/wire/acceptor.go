@@ -36,6 +36,8 @@ type AcceptConfig struct {
 	Keep time.Duration
 	// MaxSessions is how many nodes may have one; 4096.
 	MaxSessions int
+	// MaxChannels is how many channels a node may have, each of which may hold Window bytes here; 64.
+	MaxChannels int
 }
 
 // Acceptor is the end of the links at a scheduler. It keeps their sessions, one for each node, and ends them with Close.
@@ -60,8 +62,11 @@ func NewAcceptor(cfg AcceptConfig) (*Acceptor, error) {
 	if cfg.MaxSessions == 0 {
 		cfg.MaxSessions = 4096
 	}
-	if cfg.Keep < 0 || cfg.MaxSessions < 0 {
-		return nil, fmt.Errorf("accept: keep %v and max sessions %d must not be negative", cfg.Keep, cfg.MaxSessions)
+	if cfg.MaxChannels == 0 {
+		cfg.MaxChannels = 64
+	}
+	if cfg.Keep < 0 || cfg.MaxSessions < 0 || cfg.MaxChannels < 0 || cfg.MaxChannels > MaxChannels {
+		return nil, fmt.Errorf("accept: keep %v and max sessions %d must not be negative, and max channels %d at most %d", cfg.Keep, cfg.MaxSessions, cfg.MaxChannels, MaxChannels)
 	}
 	return &Acceptor{cfg: cfg, links: map[string]*Link{}}, nil
 }
@@ -75,8 +80,8 @@ func (a *Acceptor) Accept(w http.ResponseWriter, r *http.Request, node string) (
 		return nil, false, fmt.Errorf("accept node %s: %w", node, err)
 	}
 	channels, err := strconv.Atoi(r.Header.Get(HeaderChannels))
-	if err != nil || channels < 1 || channels > MaxChannels {
-		return refuse(http.StatusBadRequest, wrong(HeaderChannels, "it is %.40q; it must be a number of 1 to %d", r.Header.Get(HeaderChannels), MaxChannels))
+	if err != nil || channels < 1 || channels > a.cfg.MaxChannels {
+		return refuse(http.StatusBadRequest, wrong(HeaderChannels, "it is %.40q; it must be a number of 1 to %d", r.Header.Get(HeaderChannels), a.cfg.MaxChannels))
 	}
 	received, err := parseReceived(r.Header)
 	if err != nil {

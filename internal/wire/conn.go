@@ -76,7 +76,7 @@ func (l *Link) attach(ws *websocket.Conn, received, told uint64) (*conn, error) 
 	if l.conn != nil {
 		l.conn.cancel(errStale)
 	}
-	l.conn, l.told, l.owed, l.unacked = c, told, l.received != told, 0
+	l.conn, l.told, l.owed, l.unacked = c, told, l.received > told, 0
 	l.wg.Add(1)
 	go func() {
 		defer l.wg.Done()

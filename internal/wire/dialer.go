@@ -140,7 +140,7 @@ func (d *Dialer) Run(ctx context.Context) error {
 			if err = d.stay(ctx, c); ctx.Err() != nil {
 				break
 			}
-			if time.Since(began) >= d.cfg.LastRetry {
+			if time.Since(began) >= 2*d.cfg.Heartbeat { // it was a good one
 				wait.Reset()
 			}
 		}

@@ -41,7 +41,7 @@ func TestThousand(t *testing.T) {
 		}
 		before, _ := memory()
 		for round := range 3 {
-			time.Sleep(time.Minute) // the connections were good ones: the backoff begins anew
+			time.Sleep(2 * time.Minute) // the connections were good ones: the backoff begins anew
 			for _, n := range all {
 				mustSend(t, n.link.Channel(0), "before")
 			}
