@@ -16,10 +16,12 @@ import (
 	"testing"
 )
 
-// childSpool names the folder of the spool that this program, as a child of a test, writes to; childLimit bounds its files.
+// childSpool names the folder of the spool that this program, as a child of a test, writes to; childLimit bounds its files,
+// and childBatch has it write one batch.
 const (
 	childSpool = "WIRE_TEST_SPOOL"
 	childLimit = "WIRE_TEST_FSIZE"
+	childBatch = "WIRE_TEST_BATCH"
 )
 
 var childConfig = SpoolConfig{MaxBytes: 8 << 20, MaxRecord: 8 << 10}
@@ -38,6 +40,9 @@ func appendForever(dir string) int {
 	if err != nil {
 		fmt.Println("error", err)
 		return 1
+	}
+	if os.Getenv(childBatch) != "" {
+		return appendBatch(s)
 	}
 	var wg sync.WaitGroup
 	var once sync.Once
@@ -68,6 +73,20 @@ func appendForever(dir string) int {
 	}
 	n, err := s.Append(0, make([]byte, 1024))
 	fmt.Println("after", n, err)
+	return 0
+}
+
+// appendBatch appends three records at once, of which two fit.
+func appendBatch(s *Spool) int {
+	var b *batch
+	var err error
+	for range 3 {
+		if b, err = s.join(&Record{Payload: make([]byte, 4<<10)}); err != nil {
+			fmt.Println("error", err)
+			return 1
+		}
+	}
+	fmt.Println(errors.Is(s.flush(b), ErrFull))
 	return 0
 }
 
@@ -160,5 +179,17 @@ func TestDiskFull(t *testing.T) {
 	s := openSpool(t, dir, childConfig)
 	if s.Last() != after || s.Acked() != last {
 		t.Errorf("last %d, acked %d; want %d and %d", s.Last(), s.Acked(), after, last)
+	}
+}
+
+// TestHalfBatch: of records that were appended together none is there when the disk had no room for all.
+func TestHalfBatch(t *testing.T) {
+	dir := t.TempDir()
+	out, err := child(dir, childLimit+"=10000", childBatch+"=1").CombinedOutput()
+	if err != nil || string(out) != "true\n" {
+		t.Fatalf("%v: the child says %s", err, out)
+	}
+	if s := openSpool(t, dir, childConfig); s.Last() != 0 {
+		t.Errorf("%d records are there", s.Last())
 	}
 }

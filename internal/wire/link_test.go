@@ -239,3 +239,27 @@ func TestRenewed(t *testing.T) {
 		}
 	})
 }
+
+// TestLostWindow: what was told of a channel on a connection that was dead already is told again on the next one.
+func TestLostWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net network
+		h := serve(t, net.listen("a"), AcceptConfig{})
+		defer h.stop()
+		n := dial(t, DialConfig{DialContext: net.dial}, "http://a")
+		defer n.stop()
+		near, far := n.await(Renewed).Link, <-h.links
+		frame := strings.Repeat("x", MaxFrame)
+		mustSend(t, near.Channel(1), frame, frame)
+		synctest.Wait() // they have arrived, and nothing was taken
+		net.kill()
+		mustRecv(t, far.Channel(1), frame, frame)
+		n.await(Resumed)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := near.Channel(1).Send(ctx, []byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+		mustRecv(t, far.Channel(1), frame)
+	})
+}

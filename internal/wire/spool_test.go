@@ -274,6 +274,11 @@ func TestTornTail(t *testing.T) {
 			t.Errorf("%s: the last record is %d, %d bytes", what, s.Last(), s.Used())
 		}
 		check(t, s, 1)
+		fill(t, s, 10)
+		closeSpool(t, s)
+		if s, err = OpenSpool(dir, small); err != nil || s.Last() != 10 {
+			t.Fatalf("%s: what was cut off is there again: %v, %v", what, s, err)
+		}
 		fill(t, s, 12)
 		check(t, s, 1)
 		closeSpool(t, s)
