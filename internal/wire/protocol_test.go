@@ -282,3 +282,68 @@ func TestReasons(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRoundTrip: an echo tells how long the way was, without the time for which it was held.
+func TestRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net network
+		h := serve(t, net.listen("a"), AcceptConfig{})
+		defer h.stop()
+		n, err := rawDial(&net, headers("", "0", "1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.CloseNow()
+		link := <-h.links
+		_, b, err := n.Read(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := decode(b)
+		if err != nil || first.kind != kindHeartbeat {
+			t.Fatalf("%+v, %v; want a heartbeat first", first, err)
+		}
+		for held, want := range map[time.Duration]time.Duration{100 * time.Millisecond: 200 * time.Millisecond, time.Hour: 0} {
+			link.mu.Lock()
+			sent := link.now() - uint64(300*time.Millisecond) + uint64(time.Second)
+			link.mu.Unlock()
+			time.Sleep(time.Second)
+			answer := encoded(message{kind: kindHeartbeat, reading: 7, echo: sent, held: uint64(held)})
+			if err := n.Write(context.Background(), websocket.MessageBinary, answer); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := link.LastHeard(); got.RoundTrip.Round(time.Millisecond) != want || got.Reading != 7 || !got.At.Equal(got.Heartbeat) || time.Since(got.At) != 0 {
+				t.Errorf("held for %v: %+v; want %v", held, got, want)
+			}
+		}
+	})
+}
+
+// TestStepsDown: a scheduler that closes its sessions says why, and nodes ask elsewhere.
+func TestStepsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net network
+		h := serve(t, net.listen("a"), AcceptConfig{})
+		other := serve(t, net.listen("b"), AcceptConfig{})
+		defer other.stop()
+		n := dial(t, DialConfig{DialContext: net.dial}, "http://a", "http://b")
+		defer n.stop()
+		link, far := n.await(Renewed).Link, <-h.links
+		h.Close("another one leads")
+		<-link.Done()
+		if err := link.Err(); !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "another one leads") {
+			t.Errorf("the node's link: %v", err)
+		}
+		if !errors.Is(far.Err(), ErrClosed) {
+			t.Errorf("the scheduler's: %v", far.Err())
+		}
+		if e := n.await(Cut); !errors.Is(e.Err, ErrGone) {
+			t.Errorf("%v", e.Err)
+		}
+		if e := n.await(Renewed); e.Address != "http://b" || e.Link == link {
+			t.Errorf("%+v", e)
+		}
+		h.stop()
+	})
+}
