@@ -33,7 +33,7 @@ type conn struct {
 	ws    *websocket.Conn
 	gone  chan struct{} // closed when both goroutines have ended
 	poke  chan struct{} // capacity 1: the writer has something to look at
-	alive atomic.Int64  // ns since link.base at which the last byte arrived, or the connection began
+	alive atomic.Int64  // ns since link.origin at which the last byte arrived, or the connection began
 
 	// A connection that ends has a cause first, may say it to the other end, and is cut then.
 	cause context.Context

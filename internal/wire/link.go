@@ -35,6 +35,9 @@ type Limits struct {
 	AckDelay time.Duration
 	// Handshake is for how long dialing one address may take; 10 s.
 	Handshake time.Duration
+	// Clock is the time since some origin, by which a link is judged: a lease has to be held by one that goes on while the
+	// host sleeps. nil means the monotonic clock, which may not.
+	Clock func() time.Duration
 }
 
 func (l Limits) orDefaults() (Limits, error) {
@@ -50,6 +53,10 @@ func (l Limits) orDefaults() (Limits, error) {
 	set(&l.Silence, 20*time.Second)
 	set(&l.AckDelay, 20*time.Millisecond)
 	set(&l.Handshake, 10*time.Second)
+	if l.Clock == nil {
+		base := time.Now()
+		l.Clock = func() time.Duration { return time.Since(base) }
+	}
 	switch {
 	case l.Resend < Window:
 		return l, fmt.Errorf("limits: resend is %d bytes; it must be at least %d", l.Resend, Window)
@@ -70,12 +77,12 @@ type Link struct {
 	limits Limits
 	// keepFor is for how long the link is kept without a connection; 0 means for as long as its owner does.
 	keepFor time.Duration
-	base    time.Time // what readings are counted from
+	origin  time.Duration // when it began, by Limits.Clock: what readings are counted from
 
 	ctx    context.Context // ends with the link; its cause is Err
 	cancel context.CancelCauseFunc
 	room   *semaphore.Weighted // bytes of Limits.Resend
-	heard  atomic.Int64        // ns since base at which the last byte arrived; 0 before
+	heard  atomic.Int64        // ns since origin at which the last byte arrived; 0 before
 	news   atomic.Int32        // channels whose window has to be told
 	wg     sync.WaitGroup      // goroutines of connections
 
@@ -95,6 +102,7 @@ type Link struct {
 	bye        string    // the last message, once the link has ended
 	silent     bool      // there is nothing to say to the other end at the end
 	peer       time.Time // when the last heartbeat arrived; zero before
+	confirmed  uint64    // the reading at which the newest of our heartbeats was sent that the other end has answered; 0 before
 	reading    uint64    // what it said
 	roundTrip  time.Duration
 }
@@ -110,7 +118,7 @@ func (k kept) cost() int64 { return int64(len(k.payload)) + frameCost }
 
 // newLink makes a link without a connection; channels is how many it has.
 func newLink(id, node string, channels int, limits Limits) *Link {
-	l := &Link{id: id, node: node, limits: limits, base: time.Now(), room: semaphore.NewWeighted(limits.Resend)}
+	l := &Link{id: id, node: node, limits: limits, origin: limits.Clock(), room: semaphore.NewWeighted(limits.Resend)}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	for n := range channels {
 		l.channels = append(l.channels, newChannel(l, uint16(n)))
@@ -155,9 +163,18 @@ func (l *Link) LastHeard() Heard {
 	defer l.mu.Unlock()
 	h := Heard{Heartbeat: l.peer, Reading: time.Duration(l.reading), RoundTrip: l.roundTrip}
 	if at := l.heard.Load(); at != 0 {
-		h.At = l.base.Add(time.Duration(at))
+		h.At = time.Now().Add(time.Duration(at) - time.Duration(l.now()))
 	}
 	return h
+}
+
+// Unconfirmed is how long ago, by Limits.Clock, the newest heartbeat was sent that the other end has answered, or the session
+// began: what is older than that the other end has heard. So a lease that the other end gives with each heartbeat that it
+// receives has this age at most there.
+func (l *Link) Unconfirmed() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Duration(l.now() - l.confirmed)
 }
 
 // Status is a look at a link.
@@ -216,8 +233,8 @@ func (l *Link) endLocked(err error, bye string) {
 // wait waits for all connections to end, once the link has.
 func (l *Link) wait() { l.wg.Wait() }
 
-// now is this end's monotonic time, in nanoseconds and never 0.
-func (l *Link) now() uint64 { return uint64(max(time.Since(l.base), 1)) }
+// now is the time since the session began by this end's clock, in nanoseconds and never 0.
+func (l *Link) now() uint64 { return uint64(max(l.limits.Clock()-l.origin, 1)) }
 
 // keep numbers a frame and has it sent. Its room has been acquired.
 func (l *Link) keep(k kept) error {
@@ -288,12 +305,13 @@ func (l *Link) receive(c *conn, m message) error {
 		return l.arrive(c, m)
 	case kindHeartbeat:
 		now := l.now()
-		l.peer, l.reading = l.base.Add(time.Duration(now)), m.reading
+		l.peer, l.reading = time.Now(), m.reading
 		switch {
 		case m.echo > now:
 			return wrong(m.kind, "it echoes a reading of %d ns; the clock is at %d ns", m.echo, now)
 		case m.echo != 0: // two clocks do not run alike: what was held may be more than what has passed
 			l.roundTrip = time.Duration(now - m.echo - min(m.held, now-m.echo))
+			l.confirmed = max(l.confirmed, m.echo)
 		}
 	}
 	return nil

@@ -257,7 +257,11 @@ func FuzzDecode(f *testing.F) {
 		if !bytes.Equal(encoded(m), b) {
 			t.Fatalf("%+v of %x is encoded as %x", m, b, encoded(m))
 		}
-		l := newLink("s", "n", 2, Limits{Resend: Window})
+		limits, err := Limits{Resend: Window}.orDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLink("s", "n", 2, limits)
 		c := &conn{link: l, poke: make(chan struct{}, 1)}
 		l.conn = c
 		for _, ch := range l.channels { // something is on its way
@@ -315,6 +319,9 @@ func TestRoundTrip(t *testing.T) {
 			synctest.Wait()
 			if got := link.LastHeard(); got.RoundTrip.Round(time.Millisecond) != want || got.Reading != 7 || !got.At.Equal(got.Heartbeat) || time.Since(got.At) != 0 {
 				t.Errorf("held for %v: %+v; want %v", held, got, want)
+			}
+			if got := link.Unconfirmed().Round(time.Millisecond); got != 300*time.Millisecond {
+				t.Errorf("%v have passed since the heartbeat that was answered, want 300ms", got)
 			}
 		}
 	})
