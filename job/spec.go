@@ -18,6 +18,7 @@ type Spec struct {
 	Fallback []Choice   `json:"fallback,omitempty" yaml:"-"`    // tried in this order when Worker cannot
 
 	Workspace Workspace `json:"workspace"`
+	Node      Node      `json:"node,omitzero"` // what is required of the host that it runs on
 
 	Instructions string `json:"instructions"`            // what the worker is to do
 	SystemPrompt string `json:"system_prompt,omitempty"` // put in front of the agent's own instructions

@@ -103,6 +103,8 @@ const (
 	WaitPause WaitingReason = "pause"
 	// WaitCore: no agentcore takes work.
 	WaitCore WaitingReason = "core"
+	// WaitNode: no node can take it that satisfies what it requires.
+	WaitNode WaitingReason = "node"
 	// WaitPermit: its permit expired before it could begin, or all permits of its core
 	// have lapsed.
 	WaitPermit WaitingReason = "permit"
@@ -124,7 +126,7 @@ var waitingReasons = []struct {
 	{WaitKey, "a job of the same key"}, {WaitApproval, "approval"}, {WaitRetry, "a retry"}, {WaitRate, "a rate limit"},
 	{WaitCostWindow, "a cost window"}, {WaitBudget, "a budget"}, {WaitUsageLimit, "a usage limit"}, {WaitCircuit, "a circuit breaker"},
 	{WaitLoad, "less load"}, {WaitIsolation, "the end of an isolation"}, {WaitPause, "the end of a pause"}, {WaitCore, "a core"},
-	{WaitPermit, "another permit"}, {WaitCommand, "the command that submitted it"}, {WaitProgram, "a program"}, {WaitScheduler, "a scheduler"},
+	{WaitNode, "a node"}, {WaitPermit, "another permit"}, {WaitCommand, "the command that submitted it"}, {WaitProgram, "a program"}, {WaitScheduler, "a scheduler"},
 }
 
 // WaitingReasons lists all reasons.

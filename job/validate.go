@@ -32,6 +32,7 @@ func (s *Spec) Validate() []*FieldError {
 	s.validateType(bad)
 	s.validateChoices(bad)
 	s.validateWorkspace(bad)
+	s.validateNode(bad)
 	if strings.TrimSpace(s.Instructions) == "" && s.Type != External {
 		bad("instructions", "must not be empty: say what the worker should do")
 	}

@@ -49,6 +49,7 @@ func newJobFile(s *job.Spec, now time.Time) (*jobFile, error) {
 	if s.Workspace.Isolation != job.NoWorkspace {
 		add("workspace", mapping(s.Workspace))
 	}
+	add("node", mapping(s.Node))
 	add("instructions", s.Instructions)
 	add("system_prompt", s.SystemPrompt)
 	if s.Type != job.LLM || len(s.Capabilities) > 0 {

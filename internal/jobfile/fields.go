@@ -64,6 +64,9 @@ type entry struct {
 	Candidates *[]choice `yaml:"candidates" type:"text" otherwise:"required with worker: best"`
 	// The folder that the job works in. Not for `LLM`.
 	Workspace *workspace `yaml:"workspace" otherwise:"an empty folder"`
+	// What the job requires of the host that it runs on; all that is given has to hold:
+	// [placement](fleet.md#placement).
+	Node job.Node `yaml:"node" otherwise:"any host"`
 	// `read`, `edit`: files of the workspace. `run_commands`: any command, or those of
 	// `allow_commands`. `run_tests`: the usual test commands. `network`: reach the network from tools.
 	Capabilities *[]job.Capability `yaml:"capabilities" otherwise:"[read, edit, run_commands]; none for LLM; required for a WORKER_TASK with isolation direct"`

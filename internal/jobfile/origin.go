@@ -37,7 +37,10 @@ func (r *reader) origin(path string, e *entry) *origin {
 		}
 	}
 	// A single id stands for a list of one, and the items for the whole for_each.
-	for item, whole := range map[string]string{"needs[0]": "needs", "merge[0]": "merge", "workspace.from[0]": "workspace.from", "for_each.items": "for_each", "sandbox.level": "sandbox", "network[0]": "network"} {
+	for item, whole := range map[string]string{
+		"needs[0]": "needs", "merge[0]": "merge", "workspace.from[0]": "workspace.from", "for_each.items": "for_each",
+		"sandbox.level": "sandbox", "network[0]": "network", "node.has[0]": "node.has",
+	} {
 		if r.Has(path+"."+whole) && !r.Has(path+"."+item) {
 			o.renamed[item] = whole
 		}

@@ -63,6 +63,7 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 		Name: e.ID, Tenant: tenant, Type: job.Type(e.Type),
 		Worker: job.WorkerKind(e.Worker), Model: e.Model,
 		Workspace:     r.workspace(path+".workspace", e),
+		Node:          e.Node,
 		Instructions:  r.instructions(path+".instructions", e.Instructions),
 		SystemPrompt:  e.SystemPrompt,
 		AllowCommands: e.Allow, Env: e.Env, Priority: e.Priority, Class: e.Class,

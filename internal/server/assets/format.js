@@ -155,6 +155,7 @@ const waits = {
   isolation: 'the end of an isolation',
   pause: 'the end of a pause',
   core: 'a core',
+  node: 'a node',
   permit: 'another permit',
   command: 'the command that submitted it',
   program: 'a program',
