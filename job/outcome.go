@@ -160,6 +160,7 @@ type Attempt struct {
 	Fence   Fence      `json:"fence"`   // the number of the claim under which it ran
 	Choice  Choice     `json:"choice"`
 	State   RunState   `json:"state"`              // of the run
+	Node    string     `json:"node,omitempty"`     // on which it ran; "" is the scheduler's own host
 	Session string     `json:"session,omitempty"`  // the agent's session or thread id
 	Outcome *Outcome   `json:"outcome,omitempty"`  // nil while it runs
 	Started time.Time  `json:"started_at"`         // when it began

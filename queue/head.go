@@ -19,6 +19,12 @@ type Head struct {
 	Workspace  job.Workspace
 	Joined     bool // job.Flow.Joined
 	Expect     job.Expectation
+	// Node is what is required of the host, Memory how much of its memory is asked for.
+	Node   job.Node
+	Memory job.Size
+	// Resumes is set if the next attempt goes on with a session, which lies on SessionNode.
+	Resumes     bool
+	SessionNode string
 	// Over is set if the tenant or the agent has used up a Grant, or the tenant's Balance
 	// is too small: Claim would pass the entry over.
 	Over bool
@@ -27,10 +33,15 @@ type Head struct {
 // HeadOf returns the Head of an entry. It leaves Over unset: the ledger knows that.
 func HeadOf(e *Entry) Head {
 	choices := e.Spec.Choices()
-	return Head{
+	h := Head{
 		ID: e.ID, RunnableAt: e.RunnableAt, Agent: e.Spec.Agent, Worker: choices[min(e.Choice, len(choices)-1)].Worker,
 		Type: e.Spec.Type, Workspace: e.Spec.Workspace, Joined: e.Spec.Flow.Joined, Expect: e.Spec.Expect,
+		Node: e.Spec.Node, Memory: e.Spec.Memory(),
 	}
+	if e.Session != "" && e.SessionWorker == h.Worker {
+		h.Resumes, h.SessionNode = true, e.SessionNode
+	}
+	return h
 }
 
 // Place is the position of an entry in its lane: lanes are ordered by RunnableAt, then

@@ -21,7 +21,7 @@ type Begin struct {
 
 // Move records that the attempt's run changed its state (checked against the
 // run's table) and, where it is not empty, its session, which becomes the
-// entry's Session too.
+// entry's Session too, on the attempt's node.
 type Move struct {
 	ID      job.ID
 	Fence   job.Fence
@@ -57,6 +57,7 @@ type Retry struct {
 	Choice        int // index into Spec.Choices
 	Session       string
 	SessionWorker job.WorkerKind
+	SessionNode   string
 	Feedback      string
 	Waiting       string
 }

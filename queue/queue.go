@@ -49,9 +49,10 @@ type Entry struct {
 	SpentTime job.Duration `json:"spent_time,omitempty"`
 
 	// Session is the agent session that the next attempt resumes if it runs on
-	// SessionWorker; "" starts over.
+	// SessionWorker and on SessionNode, where the session lies; "" starts over.
 	Session       string         `json:"session,omitempty"`
 	SessionWorker job.WorkerKind `json:"session_worker,omitempty"`
+	SessionNode   string         `json:"session_node,omitempty"` // "" is the scheduler's own host
 	// Feedback is added to the next attempt's instructions: why the last one
 	// was not good enough.
 	Feedback string `json:"feedback,omitempty"`

@@ -366,7 +366,11 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 		if a.Outcome != nil && a.Outcome.Checkpointed {
 			state = job.Checkpointed
 		}
-		fmt.Fprintf(w, "\nattempt %d on %s: %s\n", a.Number, a.Choice.Worker, stateOn(w, string(state)))
+		on := string(a.Choice.Worker)
+		if a.Node != "" {
+			on += ", node " + a.Node
+		}
+		fmt.Fprintf(w, "\nattempt %d on %s: %s\n", a.Number, on, stateOn(w, string(state)))
 		if state == job.Checkpointed {
 			why := firstLine(a.Outcome.Message)
 			if to := a.Outcome.PreemptedBy; to != "" {

@@ -127,7 +127,7 @@ func Decision(e *queue.Entry, last *job.Attempt, a api.Answer, at time.Time) (qu
 	}
 	d.Retry = &queue.Retry{
 		RunnableAt: at, Choice: e.Choice, Feedback: d.Comment, Waiting: job.Waiting{Reason: job.WaitTurn, Text: "rejected; goes on with the feedback"}.String(),
-		Session: last.Session, SessionWorker: last.Choice.Worker,
+		Session: last.Session, SessionWorker: last.Choice.Worker, SessionNode: last.Node,
 	}
 	if last.Outcome != nil && last.Outcome.Session != "" {
 		d.Retry.Session = last.Outcome.Session

@@ -151,7 +151,7 @@ func (a *Again) entry(at time.Time) queue.Entry {
 	e.Feedback = l.Feedback
 	// A session knows what lies in its folder. Only there does another job find it.
 	if spec.Workspace.Isolation == job.Direct {
-		e.Session, e.SessionWorker = l.Session, l.SessionWorker
+		e.Session, e.SessionWorker, e.SessionNode = l.Session, l.SessionWorker, l.SessionNode
 	}
 	return e
 }

@@ -42,7 +42,8 @@ func TestVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	for _, x := range []string{ // what version 8 has changed
+	for _, x := range []string{ // what versions 8 and 9 have changed
+		`ALTER TABLE attempts DROP COLUMN node`, `ALTER TABLE entries DROP COLUMN session_node`,
 		`ALTER TABLE fence DROP COLUMN id`, `UPDATE fence SET last = 41`, `UPDATE meta SET version = 7`,
 		`INSERT INTO batches (seq, id, source, digest, created_at, private, workflow) VALUES (1, 'b', 'x', '', 0, 0, '')`,
 	} {

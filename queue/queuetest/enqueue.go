@@ -15,7 +15,7 @@ func enqueueKeeps(e *env) {
 	due, end := epoch.Add(time.Hour), epoch.Add(2*time.Hour)
 	entry := queue.Entry{
 		ID: job.NewID(), CreatedAt: epoch, RunnableAt: due, Deadline: &end, Choice: 1,
-		Session: "s-1", SessionWorker: "claude", Feedback: "not like that", Waiting: "for its turn",
+		Session: "s-1", SessionWorker: "claude", SessionNode: "a", Feedback: "not like that", Waiting: "for its turn",
 		Spec: job.Spec{
 			Name: "fix-login", Tenant: "website", Type: job.WorkerTask, Worker: "codex", Model: "small",
 			Fallback:     []job.Choice{{Worker: "claude"}, {Worker: "opencode", Model: "x/y"}},

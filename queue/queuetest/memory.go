@@ -290,7 +290,7 @@ func (r *record) move(op queue.Move) error {
 		a.State = op.To
 	}
 	if op.Session != "" {
-		a.Session, r.Session, r.SessionWorker = op.Session, op.Session, a.Choice.Worker
+		a.Session, r.Session, r.SessionWorker, r.SessionNode = op.Session, op.Session, a.Choice.Worker, a.Node
 	}
 	return nil
 }
@@ -322,7 +322,7 @@ func (r *record) finish(op queue.Finish) error {
 	}
 	if op.Exit == "" {
 		t := op.Retry
-		r.RunnableAt, r.Choice, r.Session, r.SessionWorker = t.RunnableAt, t.Choice, t.Session, t.SessionWorker
+		r.RunnableAt, r.Choice, r.Session, r.SessionWorker, r.SessionNode = t.RunnableAt, t.Choice, t.Session, t.SessionWorker, t.SessionNode
 		r.Feedback, r.Waiting = t.Feedback, t.Waiting
 		return r.leave(job.Queued)
 	}
@@ -375,7 +375,7 @@ func (r *record) lose(op queue.Reclaim) {
 			}
 		}
 		if a.Session != "" && !r.CancelRequested {
-			r.Session, r.SessionWorker = a.Session, a.Choice.Worker
+			r.Session, r.SessionWorker, r.SessionNode = a.Session, a.Choice.Worker, a.Node
 		}
 		r.end(a, o, true, op.Now)
 	}

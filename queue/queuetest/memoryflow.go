@@ -149,7 +149,7 @@ func (r *record) decide(op queue.Decide) error {
 	r.Rejections++
 	if t := op.Retry; t != nil {
 		r.Held = ""
-		r.RunnableAt, r.Choice, r.Session, r.SessionWorker = t.RunnableAt, t.Choice, t.Session, t.SessionWorker
+		r.RunnableAt, r.Choice, r.Session, r.SessionWorker, r.SessionNode = t.RunnableAt, t.Choice, t.Session, t.SessionWorker, t.SessionNode
 		r.Feedback, r.Waiting = t.Feedback, t.Waiting
 		return nil
 	}

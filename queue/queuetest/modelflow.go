@@ -63,7 +63,7 @@ func (m *machine) decideOf(r *rapid.T, e queue.Entry, attempt int) queue.Op {
 	op := queue.Decide{ID: e.ID, Attempt: attempt, Now: m.now, Approved: rapid.Bool().Draw(r, "approved"), By: "someone",
 		Comment: rapid.SampledFrom([]string{"", "not so"}).Draw(r, "comment"), DeadLetter: "no"}
 	if rapid.Bool().Draw(r, "again") {
-		op.Retry = &queue.Retry{RunnableAt: m.moment(r, "again at"), Choice: 1, Session: "s-5", SessionWorker: "codex", Feedback: "not so", Waiting: "rejected"}
+		op.Retry = &queue.Retry{RunnableAt: m.moment(r, "again at"), Choice: 1, Session: "s-5", SessionWorker: "codex", SessionNode: "a", Feedback: "not so", Waiting: "rejected"}
 	}
 	return op
 }

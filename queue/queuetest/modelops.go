@@ -83,6 +83,7 @@ func (m *machine) op(r *rapid.T) queue.Op {
 		return queue.Begin{ID: id, Fence: fence, Attempt: job.Attempt{
 			Number: target.Attempts + rapid.SampledFrom([]int{1, 1, 1, 1, 2, 0}).Draw(r, "number"), State: job.Pending, Started: m.now,
 			Choice: job.Choice{Worker: "claude"}, Session: rapid.SampledFrom([]string{"", "chosen"}).Draw(r, "own session"),
+			Node: rapid.SampledFrom([]string{"", "a", "b"}).Draw(r, "node"),
 		}}
 	case "move":
 		return queue.Move{ID: id, Fence: fence, Attempt: attempt,
@@ -157,6 +158,6 @@ func (m *machine) finish(r *rapid.T, id job.ID, fence job.Fence, attempt int) qu
 		Exit:       rapid.SampledFrom([]job.ExitKind{"", "", "", job.ExitSucceeded, job.ExitFailed, job.ExitCancelled}).Draw(r, "exit"),
 		DeadLetter: "spent",
 		Retry: queue.Retry{RunnableAt: m.moment(r, "retry at"), Choice: 1, Session: rapid.SampledFrom([]string{"", "s-4"}).Draw(r, "resume"),
-			SessionWorker: "codex", Feedback: "f", Waiting: "w"},
+			SessionWorker: "codex", SessionNode: "b", Feedback: "f", Waiting: "w"},
 	}
 }

@@ -16,9 +16,9 @@ func retry(e *env) {
 		StartedAt: epoch.Add(time.Second), EndedAt: ended, ExitCode: 1,
 		Commands: []job.CommandRun{{Command: "ls", ExitCode: -1}}, Files: []job.FileChange{{Path: "a.go", Change: "added"}}}
 	e.apply(queue.Finish{ID: id, Fence: c.Fence, Attempt: n, Outcome: outcome, Now: ended, Retry: queue.Retry{
-		RunnableAt: again, Choice: 1, Session: "s-1", SessionWorker: "codex", Feedback: "try harder", Waiting: "until the limit resets"}})
+		RunnableAt: again, Choice: 1, Session: "s-1", SessionWorker: "codex", SessionNode: "a", Feedback: "try harder", Waiting: "until the limit resets"}})
 	got := e.wantState(id, job.Queued)
-	if !got.RunnableAt.Equal(again) || got.Choice != 1 || got.Session != "s-1" || got.SessionWorker != "codex" ||
+	if !got.RunnableAt.Equal(again) || got.Choice != 1 || got.Session != "s-1" || got.SessionWorker != "codex" || got.SessionNode != "a" ||
 		got.Feedback != "try harder" || got.Waiting != "until the limit resets" || got.Holder != "" || got.LeaseUntil != nil ||
 		got.CompletedAt != nil || got.ExitKind != "" || got.Attempts != 1 || got.Counted != 1 {
 		e.Errorf("entry that waits for its retry: %s", show(got))

@@ -183,6 +183,7 @@ type run struct {
 	session string
 	started time.Time
 	model   string
+	node    string
 	charged string // see ledger.go
 }
 
@@ -196,8 +197,8 @@ func (r *run) moveTo(next job.RunState) error {
 
 func (e *standing) run(number int) (run, error) {
 	r := run{number: number}
-	found, err := e.tx.row(`SELECT state, worker, session, started_at, model, charged FROM attempts WHERE entry = ? AND number = ?`,
-		[]any{e.seq, number}, &r.state, &r.worker, &r.session, &r.started, &r.model, &r.charged)
+	found, err := e.tx.row(`SELECT state, worker, session, started_at, model, charged, node FROM attempts WHERE entry = ? AND number = ?`,
+		[]any{e.seq, number}, &r.state, &r.worker, &r.session, &r.started, &r.model, &r.charged, &r.node)
 	if err == nil && !found {
 		err = queue.ErrNotFound
 	}
@@ -251,9 +252,9 @@ func (t *tx) begin(op queue.Begin, move queue.Move) error {
 	if told {
 		r.charged = early
 	}
-	err = t.exec(`INSERT INTO attempts (entry, number, fence, worker, model, state, session, started_at, charged) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	err = t.exec(`INSERT INTO attempts (entry, number, fence, worker, model, state, session, started_at, charged, node) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		e.seq, a.Number, int64(op.Fence), string(a.Choice.Worker), a.Choice.Model,
-		string(cmp.Or(move.To, a.State)), cmp.Or(move.Session, a.Session), a.Started, r.charged)
+		string(cmp.Or(move.To, a.State)), cmp.Or(move.Session, a.Session), a.Started, r.charged, a.Node)
 	if err == nil && r.charged == early {
 		err = e.chargeEarly(r)
 	}
@@ -261,8 +262,8 @@ func (t *tx) begin(op queue.Begin, move queue.Move) error {
 		return fmt.Errorf("job %s: attempt %d: %w", op.ID, a.Number, err)
 	}
 	if move.Session != "" {
-		return t.exec(`UPDATE entries SET attempts = attempts + 1, counted = counted + 1, session = ?, session_worker = ? WHERE seq = ?`,
-			move.Session, string(a.Choice.Worker), e.seq)
+		return t.exec(`UPDATE entries SET attempts = attempts + 1, counted = counted + 1, session = ?, session_worker = ?, session_node = ? WHERE seq = ?`,
+			move.Session, string(a.Choice.Worker), a.Node, e.seq)
 	}
 	return t.exec(`UPDATE entries SET attempts = attempts + 1, counted = counted + 1 WHERE seq = ?`, e.seq)
 }
@@ -296,7 +297,7 @@ func (t *tx) move(op queue.Move) error {
 	if err != nil {
 		return err
 	}
-	return t.exec(`UPDATE entries SET session = ?, session_worker = ? WHERE seq = ?`, op.Session, string(r.worker), e.seq)
+	return t.exec(`UPDATE entries SET session = ?, session_worker = ?, session_node = ? WHERE seq = ?`, op.Session, string(r.worker), r.node, e.seq)
 }
 
 func (t *tx) append(op queue.Append, bodies []string) error {

@@ -104,8 +104,8 @@ func (t *tx) decide(op queue.Decide) error {
 
 // retryHeld lets a held entry go as r says. It is queued already.
 func (e *standing) retryHeld(r *queue.Retry) error {
-	return e.tx.exec(`UPDATE entries SET `+letGo+`, error_class = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, feedback = ?, waiting = ? WHERE seq = ?`,
-		string(e.errorClass), r.RunnableAt, r.Choice, r.Session, string(r.SessionWorker), r.Feedback, r.Waiting, e.seq)
+	return e.tx.exec(`UPDATE entries SET `+letGo+`, error_class = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, session_node = ?, feedback = ?, waiting = ? WHERE seq = ?`,
+		string(e.errorClass), r.RunnableAt, r.Choice, r.Session, string(r.SessionWorker), r.SessionNode, r.Feedback, r.Waiting, e.seq)
 }
 
 // verdict is how an attempt that waited for a person has ended.

@@ -137,11 +137,12 @@ func (t *tx) add(batch, pool int64, e newEntry) error {
 		pool, r.waiting = heldPool(pool), e.Waiting
 	}
 	seq, err := t.insert(`INSERT INTO entries (id, batch, pool, tenant, name, priority, class, created_at, runnable_at, deadline,
-			key, waits_for, coalesced_with, choice, session, session_worker, feedback, waiting, agent, requeued_from, held, joined, worker)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			key, waits_for, coalesced_with, choice, session, session_worker, session_node, feedback, waiting, agent, requeued_from, held,
+			joined, worker)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		string(e.ID), batch, pool, string(e.Spec.Tenant), string(e.Spec.Name), e.Spec.Priority, classOf(e.Spec.Class),
 		e.CreatedAt, e.RunnableAt, e.Deadline, e.key, string(r.waitsFor), string(r.coalescedWith),
-		e.Choice, e.Session, string(e.SessionWorker), e.Feedback, r.waiting,
+		e.Choice, e.Session, string(e.SessionWorker), e.SessionNode, e.Feedback, r.waiting,
 		string(e.Spec.Agent), string(e.RequeuedFrom), string(e.Held), e.Spec.Flow.Joined, string(e.Spec.Worker))
 	switch {
 	case isUnique(err):

@@ -146,9 +146,10 @@ func (e *standing) requeue(r *queue.Retry) error {
 	if err := e.moveTo(job.Queued); err != nil {
 		return err
 	}
-	return e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, feedback = ?, waiting = ?,
+	return e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, session_node = ?,
+		feedback = ?, waiting = ?,
 		holder = '', lease_until = NULL WHERE seq = ?`,
-		e.with(string(job.Queued), r.RunnableAt, r.Choice, r.Session, string(r.SessionWorker), r.Feedback, r.Waiting, e.seq)...)
+		e.with(string(job.Queued), r.RunnableAt, r.Choice, r.Session, string(r.SessionWorker), r.SessionNode, r.Feedback, r.Waiting, e.seq)...)
 }
 
 func (t *tx) release(op queue.Release) error {
@@ -240,7 +241,7 @@ func (e *standing) takeBack(op queue.Reclaim) error {
 	if err != nil || !open || r.session == "" {
 		return err
 	}
-	return e.tx.exec(`UPDATE entries SET session = ?, session_worker = ? WHERE seq = ?`, r.session, string(r.worker), e.seq)
+	return e.tx.exec(`UPDATE entries SET session = ?, session_worker = ?, session_node = ? WHERE seq = ?`, r.session, string(r.worker), r.node, e.seq)
 }
 
 // loseRun ends an attempt whose holder is gone.

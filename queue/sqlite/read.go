@@ -218,13 +218,13 @@ func (s *Store) Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error) 
 		return collect(d, func(row scanner) (job.Attempt, error) {
 			a := job.Attempt{Job: id}
 			var outcome string
-			err := row.Scan(&a.Number, &a.Fence, &a.Choice.Worker, &a.Choice.Model, &a.State, &a.Session, &a.Started, &a.Ended, &a.Lost, &outcome)
+			err := row.Scan(&a.Number, &a.Fence, &a.Choice.Worker, &a.Choice.Model, &a.State, &a.Node, &a.Session, &a.Started, &a.Ended, &a.Lost, &outcome)
 			if err != nil || outcome == "" {
 				return a, err
 			}
 			a.Outcome = new(job.Outcome)
 			return a, decode(outcome, a.Outcome)
-		}, `SELECT number, fence, worker, model, state, session, started_at, ended_at, lost, outcome
+		}, `SELECT number, fence, worker, model, state, node, session, started_at, ended_at, lost, outcome
 			FROM attempts WHERE entry = ? ORDER BY number`, entry)
 	})
 }

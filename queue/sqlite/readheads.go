@@ -75,7 +75,8 @@ type headsRead struct {
 const noPool = 1 << 62
 
 const (
-	headColumns    = `e.id, e.runnable_at, e.agent, e.worker, e.choice, e.joined, (SELECT s.spec FROM specs s WHERE s.entry = e.seq)`
+	headColumns = `e.id, e.runnable_at, e.agent, e.worker, e.choice, e.joined, e.session, e.session_worker, e.session_node,
+		(SELECT s.spec FROM specs s WHERE s.entry = e.seq)`
 	selectLanePage = `SELECT ` + headColumns + ofLane + ` AND (runnable_at, id) > (?, ?) ORDER BY runnable_at, id LIMIT ?`
 	selectHead     = `SELECT ` + headColumns + ` FROM entries e WHERE e.seq = ?`
 )
@@ -189,7 +190,8 @@ func (r *headsRead) readOnly(h head) error {
 func scanHead(row scanner) (queue.Head, error) {
 	var e queue.Entry
 	var text string
-	err := row.Scan(&e.ID, &e.RunnableAt, &e.Spec.Agent, &e.Spec.Worker, &e.Choice, &e.Spec.Flow.Joined, &text)
+	err := row.Scan(&e.ID, &e.RunnableAt, &e.Spec.Agent, &e.Spec.Worker, &e.Choice, &e.Spec.Flow.Joined,
+		&e.Session, &e.SessionWorker, &e.SessionNode, &text)
 	if err != nil {
 		return queue.Head{}, err
 	}
@@ -198,11 +200,16 @@ func scanHead(row scanner) (queue.Head, error) {
 		Fallback  []job.Choice    `json:"fallback"`
 		Workspace job.Workspace   `json:"workspace"`
 		Expect    job.Expectation `json:"expect"`
+		Node      job.Node        `json:"node"`
+		Limits    struct {
+			Memory job.Size `json:"memory"`
+		} `json:"limits"`
 	}
 	if err := decode(text, &spec); err != nil {
 		return queue.Head{}, fmt.Errorf("job %s: %w: %w", e.ID, queue.ErrCorrupt, err)
 	}
 	e.Spec.Type, e.Spec.Fallback, e.Spec.Workspace, e.Spec.Expect = spec.Type, spec.Fallback, spec.Workspace, spec.Expect
+	e.Spec.Node, e.Spec.Limits.Memory = spec.Node, spec.Limits.Memory
 	return queue.HeadOf(&e), nil
 }
 

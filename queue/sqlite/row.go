@@ -11,7 +11,7 @@ import (
 // batch's id, the specification and the flow are look-ups by row number.
 const entryColumns = `e.seq, e.id, (SELECT b.id FROM batches b WHERE b.seq = e.batch), (SELECT s.spec FROM specs s WHERE s.entry = e.seq), e.state, e.exit_kind,
 	e.created_at, e.runnable_at, e.deadline, e.dispatched_at, e.completed_at, e.holder, e.fence, e.lease_until,
-	e.choice, e.attempts, e.counted, e.spent, e.spent_time, e.session, e.session_worker, e.feedback,
+	e.choice, e.attempts, e.counted, e.spent, e.spent_time, e.session, e.session_worker, e.session_node, e.feedback,
 	e.waiting, e.dead_letter, e.cancel_requested, e.key, e.waits_for, e.coalesced_with, e.superseded_by,
 	e.error_class, e.requeued_from, e.requeued_as, e.dropped_at, e.held, coalesce((SELECT f.flow FROM flows f WHERE f.entry = e.seq), '')`
 
@@ -49,7 +49,7 @@ func (r *entryRow) scan(row scanner) error {
 	e := &r.Entry
 	return row.Scan(&r.seq, &e.ID, &e.Batch, &r.spec, &e.State, &e.ExitKind,
 		&e.CreatedAt, &e.RunnableAt, &e.Deadline, &e.DispatchedAt, &e.CompletedAt, &e.Holder, &e.Fence, &e.LeaseUntil,
-		&e.Choice, &e.Attempts, &e.Counted, &r.spent, &e.SpentTime, &e.Session, &e.SessionWorker, &e.Feedback,
+		&e.Choice, &e.Attempts, &e.Counted, &r.spent, &e.SpentTime, &e.Session, &e.SessionWorker, &e.SessionNode, &e.Feedback,
 		&e.Waiting, &e.DeadLetter, &e.CancelRequested,
 		&e.Key, &e.WaitsFor, &e.CoalescedWith, &e.SupersededBy,
 		&e.ErrorClass, &e.RequeuedFrom, &e.RequeuedAs, &e.DroppedAt, &e.Held, &r.flow)
