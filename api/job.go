@@ -63,6 +63,8 @@ type Job struct {
 	Session string `json:"session,omitempty"`
 	// SessionWorker is the kind of worker that the session is of.
 	SessionWorker job.WorkerKind `json:"session_worker,omitempty"`
+	// SessionNode is the node on which the session lies; "" is the scheduler's own host.
+	SessionNode string `json:"session_node,omitempty"`
 	// Feedback is added to the next attempt's instructions: why the last one was not
 	// good enough.
 	Feedback string `json:"feedback,omitempty"`

@@ -24,7 +24,7 @@ func JobOf(e *queue.Entry) api.Job {
 		Holder: e.Holder, Fence: e.Fence, LeaseUntil: e.LeaseUntil,
 		Key: e.Key, WaitsFor: e.WaitsFor, CoalescedWith: e.CoalescedWith, SupersededBy: e.SupersededBy,
 		Choice: e.Choice, Attempts: e.Attempts, Counted: e.Counted, Spent: e.Spent, SpentTime: e.SpentTime,
-		Session: e.Session, SessionWorker: e.SessionWorker, Feedback: e.Feedback,
+		Session: e.Session, SessionWorker: e.SessionWorker, SessionNode: e.SessionNode, Feedback: e.Feedback,
 		Waiting: e.Waiting, DeadLetter: e.DeadLetter, ErrorClass: e.ErrorClass, RequeuedFrom: e.RequeuedFrom, RequeuedAs: e.RequeuedAs, DroppedAt: e.DroppedAt,
 		Held: e.Held, Resolved: e.Resolved, Skipped: e.Skipped, Result: e.Result, Approval: (*api.Approval)(e.Approval), Rejections: e.Rejections,
 		Status: e.Status, CancelRequested: e.CancelRequested,
