@@ -22,12 +22,13 @@ func (fs *flights) request(at time.Time, f *flight) {
 	}
 	fs.cores.count(at, f)
 	f.phase, f.asked, f.knows = asking, at, fs.cores.elsewhere(f.run.Core)
+	_, smaller := f.smaller()
 	limits := e.Spec.Limits
 	limits.MaxAttempts = e.MaxAttempts()
 	fs.do(f, Work{Call: AskPermit{Run: f.run, Request: ipc.PermitRequest{
 		Job: e.ID, Tenant: e.Spec.Tenant, Attempt: f.run.Attempt, Counted: e.Counted, Choice: f.run.Choice,
 		Workspace: e.Spec.Workspace, Limits: limits, Deadline: e.Deadline, Spent: e.Spent, SpentTime: e.SpentTime,
-		Class: e.Spec.Class, Smaller: f.run.Index+1 < len(e.Spec.Choices()), Degraded: f.run.Index > e.Choice, Elsewhere: f.knows,
+		Class: e.Spec.Class, Smaller: smaller, Degraded: f.run.Index > e.Choice, Elsewhere: f.knows,
 	}}})
 }
 
@@ -79,11 +80,21 @@ func (fs *flights) answered(at time.Time, f *flight, e *Done) {
 	}
 }
 
+// smaller returns the job's next choice, if it has one and its host the worker for it.
+func (f *flight) smaller() (next job.Choice, has bool) {
+	choices := f.run.Entry.Spec.Choices()
+	if f.run.Index+1 >= len(choices) {
+		return next, false
+	}
+	next = choices[f.run.Index+1]
+	return next, f.host.has(next.Worker)
+}
+
 // degrade moves the flight to its job's next choice, for this attempt. It reports false if
 // there is none.
 func (fs *flights) degrade(f *flight, r *ipc.Rejection) bool {
-	choices := f.run.Entry.Spec.Choices()
-	if f.run.Index+1 >= len(choices) {
+	next, has := f.smaller()
+	if !has {
 		return false
 	}
 	moved := *f.run
@@ -92,7 +103,7 @@ func (fs *flights) degrade(f *flight, r *ipc.Rejection) bool {
 		moved.Because = string(moved.Choice.Worker) + " is out of use"
 	}
 	moved.Index++
-	moved.Choice = choices[moved.Index]
+	moved.Choice = next
 	f.run = &moved
 	fs.room.give(f.uses)
 	f.uses.worker = moved.Choice.Worker
@@ -113,7 +124,7 @@ func (fs *flights) begin(at time.Time, f *flight, p *ipc.Permit) {
 	e := &began.Entry
 	fs.do(f, Work{
 		Ops: []queue.Op{queue.Begin{ID: e.ID, Fence: e.Fence, Attempt: job.Attempt{
-			Job: e.ID, Number: began.Attempt, Fence: e.Fence, Choice: began.Choice, State: job.Pending, Started: began.Began,
+			Job: e.ID, Number: began.Attempt, Fence: e.Fence, Choice: began.Choice, State: job.Pending, Node: began.Node, Started: began.Began,
 		}}},
 		Call: Submit{Run: f.run, Job: ipc.SubmitJob{
 			Permit: p.ID, Job: e.ID, Attempt: began.Attempt, Choice: began.Choice, Spec: e.Spec,

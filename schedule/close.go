@@ -104,9 +104,10 @@ func (fs *flights) gone(at time.Time, e Gone) {
 		return
 	}
 	if f.probe && !e.Over && e.Used == (job.Usage{}) {
-		fs.room.probeAt = at.Add(probePause)
+		fs.cores.hosts.probed(f.host, at.Add(probePause))
 	}
 	fs.buffered -= len(f.events)
+	delete(fs.unstored, e.ID)
 	fs.cores.leave(f)
 	fs.end(at, e.ID, f, policy.Demand{Tokens: float64(e.Used.Tokens()), CostUSD: e.Used.CostUSD}, e.Over)
 }
@@ -116,6 +117,7 @@ func (fs *flights) gone(at time.Time, e Gone) {
 func (fs *flights) end(at time.Time, id job.ID, f *flight, used policy.Demand, over bool) {
 	delete(fs.all, id)
 	fs.room.give(f.uses)
+	fs.cores.hosts.give(f)
 	fs.backlog.policy.End(f.lane.Tenant, f.ask, used, over, wall(at))
 	fs.backlog.again()
 }
@@ -123,6 +125,7 @@ func (fs *flights) end(at time.Time, id job.ID, f *flight, used policy.Demand, o
 // forget forgets what was noted of a job: it has ended.
 func (fs *flights) forget(id job.ID) {
 	delete(fs.room.parked, id)
+	delete(fs.room.sessions, id)
 	delete(fs.verdicts.folderBusy, id)
 	delete(fs.verdicts.lateStarts, id)
 }

@@ -19,11 +19,12 @@ type Cores []Core
 // Core is one of them.
 type Core struct {
 	ID       CoreID
-	Index    int  // its place, from 1
-	Takes    bool // it takes new jobs; false while it starts
-	Draining bool // it is replaced as soon as it has no run any more
-	// Concurrency is how many jobs at once it allows, all cores together, since the
-	// host is overloaded; 0: no bound.
+	Host     *Host // on which it runs; nil: the scheduler's own, without bounds of its own
+	Index    int   // its place, from 1
+	Takes    bool  // it takes new jobs; false while it starts
+	Draining bool  // it is replaced as soon as it has no run any more
+	// Concurrency is how many jobs at once it allows, all cores of its host together, since
+	// that is overloaded; 0: no bound.
 	Concurrency int
 }
 
@@ -61,6 +62,8 @@ type coreBooks struct {
 	ready   *Ready
 
 	books []*book // of the cores that are up or starting, by their places
+	byID  map[CoreID]*book
+	hosts hosts
 	asked []asked // permits, of the last minute, the oldest first
 	spent spendings
 }
@@ -92,7 +95,6 @@ const (
 // cores takes the list of cores. A core that is new, starting or up, has to hear of the
 // permits of the last minute.
 func (k *coreBooks) coresAre(at time.Time, list Cores) {
-	before := k.throttle()
 	books := make([]*book, 0, len(list))
 	for _, c := range list {
 		b := k.book(c.ID)
@@ -108,14 +110,22 @@ func (k *coreBooks) coresAre(at time.Time, list Cores) {
 		}
 		return int(a.core.ID) - int(b.core.ID)
 	})
-	k.books = books
+	k.books, k.byID = books, make(map[CoreID]*book, len(books))
 	for _, b := range books {
+		k.byID[b.core.ID] = b
 		k.drained(b)
 	}
-	if before == 0 && k.throttle() > 0 {
-		for _, f := range k.flights {
+	throttle := k.hosts.describe(books)
+	if len(throttle) == 0 {
+		return
+	}
+	for _, f := range k.flights {
+		if slices.Contains(throttle, f.host) {
 			f.earlier = true
 		}
+	}
+	for _, h := range throttle {
+		h.fresh = 0
 	}
 }
 
@@ -127,23 +137,11 @@ func (k *coreBooks) drained(b *book) {
 }
 
 // book returns the book of a core; nil if it is not there any more.
-func (k *coreBooks) book(id CoreID) *book {
-	for _, b := range k.books {
-		if b.core.ID == id {
-			return b
-		}
-	}
-	return nil
-}
+func (k *coreBooks) book(id CoreID) *book { return k.byID[id] }
 
-// pick returns the core that has the least to do, 0 if none takes work.
-func (k *coreBooks) pick() CoreID {
-	var best *book
-	for _, b := range k.books {
-		if b.core.Takes && (best == nil || b.flights < best.flights) {
-			best = b
-		}
-	}
+// pick returns the core of a host that has the least to do, 0 if none takes work.
+func (k *coreBooks) pick(h *host) CoreID {
+	best := h.least()
 	if best == nil {
 		return 0
 	}

@@ -22,6 +22,7 @@
 // Invariants, after each Step:
 //
 //	jobs in flight <= slots                       unless slots were taken away meanwhile
+//	jobs on a host <= its slots, its memory       likewise
 //	a job is in flight at most once
 //	slots are free => each runnable head was refused for a reason that only an event
 //	                  can change, or its lane is being read
@@ -49,7 +50,8 @@
 // # Passing over
 //
 // A head for which there is no room (its workspace is taken, its tenant or its kind of
-// worker is at its limit, its grant is used up, an isolation refused it) stays in its
+// worker is at its limit, its grant is used up, an isolation refused it, no node that suits it
+// has room) stays in its
 // lane, and the machine goes on behind it. Each event that may make room, among them
 // the end of any flight, makes the machine look at every such head again, in its old
 // order. This is why nothing starves: a head is passed over only as long as it could not
@@ -66,8 +68,10 @@
 // # Costs
 //
 // A Step costs what its events touch: reading n heads costs n, choosing a job one Next of
-// the policy, and an event that makes room as many heads as were passed over, of which at
-// most maxPassed in each lane are in memory.
+// the policy and a look at two numbers of each host that satisfies it, and an event that makes
+// room as many heads as were passed over, of which at most maxPassed in each lane are in memory.
+// Heads that require the same share one look: once none of their hosts has room, none is looked
+// at for them until a flight ends or the hosts change.
 //
 // # Flights
 //
@@ -200,11 +204,12 @@
 // A head has room if each of these holds for the flights of now, and the first that does not
 // is what the job waits for. L(x) is a limit, 0 is none; n counts flights:
 //
-//	slot       n(all) < min(Slots, what throttling cores allow)
+//	slot       n(all) < Slots, and some host has room
 //	grant      the store says that its owner has not used it up
 //	isolation  none touches it, as far as it was refused by one before
 //	worker     n(kind) < L(kind)
 //	tenant     n(tenant) < L(tenant)
+//	node       a host has room for it: see Placement
 //	folder     n(real path) < L(real path), and no conflict by the table below
 //
 // Two paths overlap if one is the other or lies below it. Of two jobs whose workspaces overlap:
@@ -218,6 +223,46 @@
 // but those of a workflow, which others of their batch wait for. Reservations are made anew at
 // each look at what was passed over, so that they end with whoever made them.
 //
+// # Placement
+//
+// The cores of one Host share its slots and its memory. A core without one runs on the
+// scheduler's own host, which is bounded by Bounds alone. A host has room for a job if all of
+// this holds, with n(h) the flights chosen for it and m(j) the memory that job j asks for:
+//
+//	requirement  name, os, arch and labels are what the job requires
+//	worker       its kind is there and logged in
+//	open         the host is not cordoned, and one of its cores takes work
+//	slots        n(h) < min(Slots, Slots of h, what throttling cores of h allow)
+//	memory       m(j) + sum of m(i) over the flights i of h <= Memory of h
+//
+// Of the hosts that have room, the first row that tells two of them apart decides:
+//
+//	session  the one that has the session that the job goes on with
+//	mirror   the one that has a mirror of its repository
+//	part     n(h) / slots of h: the least with Spread, the largest with Pack
+//	core     the one whose core has the fewest flights
+//	place    the one whose core has the lowest Index
+//
+// If the host of the session is there, and satisfies the job, but is full, cordoned or does not
+// take work, the job waits for it, for sessionWait at most. After that, or at once if that host
+// is gone, it is placed as any other and starts over, since a session is of no use elsewhere.
+// An entry keeps its session together with the name of the host on which that lies. An attempt
+// elsewhere that is cut short before it has done anything leaves both as they are.
+//
+// A flight keeps its host, which is chosen with it. Its core is chosen when its claim is
+// committed; if none takes work by then, the claim is given back. A job that goes on with its
+// next choice under load stays on its host, if that has the worker.
+//
+// Where no host has room the job waits for what may change the soonest:
+//
+//	its hosts                      reason
+//	none satisfies the job         node: "no node has docker"
+//	one is full                    slot: "all slots of nodes with docker are taken"
+//	one is overloaded              load
+//	one has too little memory      node: "no node has 4GiB free"
+//	one takes no work now          node
+//	all are cordoned               node: "node a is cordoned"
+//
 // # Giving way
 //
 // Runs that keep steps may be asked to stop between two of them, where all slots are taken. With
@@ -228,11 +273,12 @@
 //	excess(t) = n(t) - floor(s(t)*S)             of one without
 //	asked now = sum of claim(t) - runs that stop already
 //
-// One run is asked for each, of a tenant with an excess, which asking makes less by one. The
-// least priority comes first, and then the one that began last, since it loses least. Before
-// that, and within a tenant, the same is done for one job of a higher priority. Each run is
-// asked once, and a job at most MaxYields times, so that every run makes one step at least and
-// nobody is kept from an end.
+// S is at most what the hosts have together. One run is asked for each, of a tenant with an
+// excess, which asking makes less by one, and on a host that suits one of the jobs that would
+// start. The least priority comes first, and then the one that began last, since it loses
+// least. Before that, and within a tenant, the same is done for one job of a higher priority.
+// Each run is asked once, and a job at most MaxYields times, so that every run makes one step at
+// least and nobody is kept from an end.
 //
 // # Money
 //

@@ -59,7 +59,7 @@ func (fs *flights) finish(at time.Time, f *flight) {
 		// Nobody asked for it but us: it goes on with the next scheduler, or core.
 		op.Lost = true
 		op.Retry = queue.Retry{RunnableAt: f.run.Entry.RunnableAt, Choice: f.run.Entry.Choice, Feedback: f.run.Entry.Feedback, Waiting: fs.verdicts.interrupted(f).String()}
-		op.Retry.Session, op.Retry.SessionWorker = f.goesOnWith(o.Session)
+		f.goesOnWith(&op.Retry, o.Session)
 		f.op = op
 	default:
 		if fs.judge(at, f, op, unheard) {
@@ -116,7 +116,7 @@ func (v *verdicts) follow(at time.Time, f *flight, op queue.Finish, d *policy.De
 	}
 	op.Retry = queue.Retry{RunnableAt: d.RunnableAt, Choice: d.Choice, Feedback: d.Feedback, Waiting: waiting.String()}
 	if d.Resume {
-		op.Retry.Session, op.Retry.SessionWorker = op.Outcome.Session, f.run.Choice.Worker
+		op.Retry.Session, op.Retry.SessionWorker, op.Retry.SessionNode = op.Outcome.Session, f.run.Choice.Worker, f.run.Node
 	}
 	return op
 }
@@ -132,26 +132,26 @@ func (v *verdicts) atBoundary(f *flight, op queue.Finish) queue.Op {
 	if f.yieldsTo != "" { // whatever its worker says
 		why = yieldReason(f.yieldsTo)
 	}
-	session, worker := f.goesOnWith(op.Outcome.Session)
 	op.Retry = queue.Retry{
-		RunnableAt: f.run.Entry.RunnableAt, Choice: f.run.Entry.Choice, Session: session, SessionWorker: worker,
+		RunnableAt: f.run.Entry.RunnableAt, Choice: f.run.Entry.Choice,
 		Feedback: f.run.Entry.Feedback, Waiting: job.Waiting{Reason: job.WaitTurn, Text: queue.CheckpointedText + why + "); goes on from its last step"}.String(),
 	}
+	f.goesOnWith(&op.Retry, op.Outcome.Session)
 	return op
 }
 
-// goesOnWith returns the session, and whose it is, for the next attempt of a job whose
-// attempt was cut short, having told the session of its own, or "". Then the one that it was
-// to resume stands, and so does that of another worker as long as the attempt has not
-// touched the workspace.
-func (f *flight) goesOnWith(told string) (session string, worker job.WorkerKind) {
+// goesOnWith sets the session for the next attempt of a job whose attempt was cut short, having
+// told the session of its own, or "". Then the one that it was to resume stands, and so does
+// that of another worker, or on another host, as long as the attempt has not touched the
+// workspace.
+func (f *flight) goesOnWith(r *queue.Retry, told string) {
+	e := &f.run.Entry
 	switch {
 	case told != "":
-		return told, f.run.Choice.Worker
+		r.Session, r.SessionWorker, r.SessionNode = told, f.run.Choice.Worker, f.run.Node
 	case f.run.Resume() != "" || !f.started:
-		return f.run.Entry.Session, f.run.Entry.SessionWorker
+		r.Session, r.SessionWorker, r.SessionNode = e.Session, e.SessionWorker, e.SessionNode
 	}
-	return "", ""
 }
 
 // interrupted says what becomes of a run that we cut short.
@@ -181,7 +181,7 @@ func (v *verdicts) lateStart(f *flight, op queue.Finish) queue.Op {
 	op.Lost = true
 	if n < maxLateStarts {
 		after := lateDelay << (n - 1)
-		op.Retry = queue.Retry{RunnableAt: op.Now.Add(after), Choice: e.Choice, Session: e.Session, SessionWorker: e.SessionWorker, Feedback: e.Feedback,
+		op.Retry = queue.Retry{RunnableAt: op.Now.Add(after), Choice: e.Choice, Session: e.Session, SessionWorker: e.SessionWorker, SessionNode: e.SessionNode, Feedback: e.Feedback,
 			Waiting: job.Waiting{Reason: job.WaitPermit, Text: fmt.Sprintf("its permit expired before it could begin, %d times in a row; next attempt after %s", n, after)}.String()}
 		return op
 	}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/ipc"
@@ -18,14 +19,16 @@ type Run struct {
 	Because string // why it did
 	Attempt int    // the attempt that this claim makes, begun or not
 	Core    CoreID // that it was given to; 0: none took work
+	Node    string // the name of the host that it runs on
 	// Waited is how long the job was ready and only its workspace was taken.
 	Waited time.Duration
 	Began  time.Time // when the attempt was recorded to begin
 }
 
-// Resume returns the session that the attempt goes on with, or "".
+// Resume returns the session that the attempt goes on with, or "". One that lies on another
+// host is out of reach.
 func (r *Run) Resume() string {
-	if r.Entry.SessionWorker == r.Choice.Worker {
+	if r.Entry.SessionWorker == r.Choice.Worker && r.Entry.SessionNode == r.Node {
 		return r.Entry.Session
 	}
 	return ""
@@ -42,6 +45,17 @@ func (r *Run) Smaller() string {
 		name += ":" + r.Choice.Model
 	}
 	return "on " + name + " instead, since " + r.Because
+}
+
+// choose makes the choice at Index the run's, or the next that its host has a worker for: the
+// order of the workers may have changed since the host was chosen.
+func (r *Run) choose(h *host) {
+	choices := r.Entry.Spec.Choices()
+	i := slices.IndexFunc(choices[r.Index:], func(c job.Choice) bool { return h.has(c.Worker) })
+	if i > 0 {
+		r.Index, r.Because = r.Index+i, h.title()+" has no "+string(choices[r.Index].Worker)
+	}
+	r.Choice = choices[r.Index]
 }
 
 // phase is how far a flight has come.
@@ -70,9 +84,11 @@ type flight struct {
 	lane   job.Lane
 	ask    policy.Demand // what the policy was told
 	uses   use
+	host   *host
+	memory int64         // that it asks for there
 	waited time.Duration // Run.Waited
-	// earlier is set if it was chosen before the cores began to throttle, and probe if it
-	// was beyond what they had told; see mayProbe.
+	// earlier is set if it was chosen before the cores of its host began to throttle, and
+	// probe if it was beyond what they had told; see mayProbe.
 	earlier, probe bool
 
 	phase phase
@@ -118,8 +134,9 @@ type flights struct {
 	verdicts *verdicts
 	ready    *Ready
 
-	buffered int       // events that are not stored
-	flushAt  time.Time // when they are to be stored; zero: there are none
+	buffered int                // events that are not stored
+	unstored map[job.ID]*flight // of these flights
+	flushAt  time.Time          // when they are to be stored; zero: there are none
 }
 
 // isClaimed reports whether the flight's claim is committed.
@@ -141,10 +158,11 @@ func (fs *flights) do(f *flight, w Work) {
 	fs.ready.Work = append(fs.ready.Work, w)
 }
 
-// assign gives a job whose claim is committed to the core that has the least to do.
+// assign gives a job whose claim is committed to the core of its host that has the least to do.
 func (fs *flights) assign(at time.Time, f *flight, e *queue.Entry) {
 	choices := e.Spec.Choices()
-	r := &Run{Entry: *e, Choice: choices[e.Choice], Index: e.Choice, Attempt: e.Attempts + 1, Core: fs.cores.pick(), Waited: f.waited}
+	r := &Run{Entry: *e, Choice: choices[e.Choice], Index: e.Choice, Attempt: e.Attempts + 1, Waited: f.waited}
+	r.Core, r.Node = fs.cores.pick(f.host), f.host.Name
 	if since, waited := fs.verdicts.folderBusy[e.ID]; waited {
 		r.Waited = at.Sub(since)
 		delete(fs.verdicts.folderBusy, e.ID)
@@ -200,7 +218,7 @@ func (fs *flights) prepared(at time.Time, f *flight, p *Prepared) {
 	r := *f.run
 	if p.Spec != nil {
 		r.Entry.Spec = *p.Spec
-		r.Choice = r.Entry.Spec.Choices()[r.Index]
+		r.choose(f.host)
 	}
 	f.run, f.streams = &r, p.Streams
 	if p.Op != nil && !f.cancelled {

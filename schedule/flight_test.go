@@ -98,7 +98,7 @@ func (p *pilot) happens(verb string, words []string) []schedule.Event {
 	}
 	switch verb {
 	case "cores":
-		return []schedule.Event{p.cores(words)}
+		return []schedule.Event{p.coresOf(words)}
 	case "permit":
 		done.Permit.Permit = &ipc.Permit{ID: "p-" + job.PermitID(id)}
 	case "reject":
@@ -152,7 +152,7 @@ func (p *pilot) happens(verb string, words []string) []schedule.Event {
 	return []schedule.Event{done, schedule.Changed{}}
 }
 
-func (p *pilot) cores(words []string) (list schedule.Cores) {
+func (p *pilot) coresOf(words []string) (list schedule.Cores) {
 	for _, w := range words {
 		key, value, named := strings.Cut(w, "=")
 		if !named {
@@ -267,6 +267,7 @@ func (p *pilot) apply(ops []queue.Op) {
 			if !op.Lost && op.Attempt > 0 {
 				r.counted++
 			}
+			r.Resumes, r.SessionNode = op.Retry.Session != "", op.Retry.SessionNode
 			if r.session = op.Retry.Session; op.Exit == "" {
 				back(op.ID, op.Retry.RunnableAt)
 			} else {
@@ -280,7 +281,7 @@ func (p *pilot) opText(op queue.Op) string {
 	since := func(t time.Time) string { return t.Sub(midnight).String() }
 	switch op := op.(type) {
 	case queue.Begin:
-		return fmt.Sprintf("begin(%d)", op.Attempt.Number)
+		return fmt.Sprintf("begin(%d%s)", op.Attempt.Number, onNode(op.Attempt.Node))
 	case queue.Append:
 		return fmt.Sprintf("append(%d)", len(op.Events))
 	case queue.Move:
@@ -293,11 +294,19 @@ func (p *pilot) opText(op queue.Op) string {
 			lost = ", lost"
 		}
 		if op.Exit == "" {
-			return fmt.Sprintf("retry(%s %s%s, choice %d at %s, session %q, %s)", op.Outcome.State, op.Outcome.Class, lost, op.Retry.Choice, since(op.Retry.RunnableAt), op.Retry.Session, op.Retry.Waiting)
+			return fmt.Sprintf("retry(%s %s%s, choice %d at %s, session %q%s, %s)", op.Outcome.State, op.Outcome.Class, lost, op.Retry.Choice, since(op.Retry.RunnableAt), op.Retry.Session, onNode(op.Retry.SessionNode), op.Retry.Waiting)
 		}
 		return fmt.Sprintf("finish(%s%s)", op.Exit, strings.TrimRight(" "+op.DeadLetter, " "))
 	}
 	return fmt.Sprintf("%T", op)
+}
+
+// onNode names a host other than the scheduler's own.
+func onNode(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " on " + name
 }
 
 func callText(c schedule.Call) string {
@@ -309,7 +318,11 @@ func callText(c schedule.Call) string {
 		}
 		return fmt.Sprintf("ask(core %d, %s, attempt %d%s)", c.Run.Core, c.Run.Choice.Worker, c.Run.Attempt, elsewhere)
 	case schedule.Submit:
-		return fmt.Sprintf("submit(core %d, %s)", c.Run.Core, c.Job.Permit)
+		session := ""
+		if c.Run.Node != "" && c.Job.Session != "" {
+			session = ", session " + c.Job.Session
+		}
+		return fmt.Sprintf("submit(core %d, %s%s)", c.Run.Core, c.Job.Permit, session)
 	case schedule.CancelRun:
 		return fmt.Sprintf("cancel(lost %t, now %t, %s)", c.How.Lost, c.How.Now, c.How.Reason)
 	case schedule.CheckpointRun:
@@ -424,7 +437,7 @@ func isolated(c schedule.Park) schedule.Isolations {
 // its job is in the queue again.
 func TestParkedFirst(t *testing.T) {
 	p := newPilot(t)
-	p.rest(p.cores([]string{"1"}))
+	p.rest(p.coresOf([]string{"1"}))
 	p.line = "add a"
 	p.rest(p.event("add", []string{"a"})...)
 	p.rest(p.happens("permit", []string{"a"})...)

@@ -69,6 +69,7 @@ type lane struct {
 // head is a queued job that the machine knows of.
 type head struct {
 	queue.Head
+	class *class    // nil: not looked for yet
 	real  string    // the real path of its workspace
 	known bool      // that is known
 	since time.Time // when it first waited for nothing but its workspace; zero: it did not
@@ -93,6 +94,7 @@ func (b *backlog) headsRead(e *HeadsRead) {
 	}
 	for _, id := range e.Expired {
 		delete(b.room.parked, id)
+		delete(b.room.sessions, id)
 	}
 	s.reading = false
 	if s.void {
@@ -354,23 +356,6 @@ func (b *backlog) usePolicy(at time.Time, e UsePolicy) {
 	for _, key := range slices.SortedFunc(maps.Keys(b.lanes), job.Lane.Compare) {
 		b.tell(b.lanes[key])
 	}
-}
-
-// urgent returns, of each tenant that has a runnable job, the highest priority of these: for
-// whom a run of the same tenant and a lower priority may stop between two steps. Jobs that
-// were passed over count, those that are not read yet do not.
-func (b *backlog) urgent(at time.Time) map[job.Tenant]int {
-	most := map[job.Tenant]int{}
-	for key, l := range b.lanes {
-		i := slices.IndexFunc(l.heads, func(h head) bool { return b.flights[h.ID] == nil })
-		if i < 0 || l.heads[i].RunnableAt.After(wall(at)) {
-			continue
-		}
-		if p, has := most[key.Tenant]; !has || key.Priority > p {
-			most[key.Tenant] = key.Priority
-		}
-	}
-	return most
 }
 
 // scope returns a scope; nil if the machine does not work on that batch. There are few.

@@ -44,7 +44,9 @@ type Config struct {
 	Policy policy.Policy
 	Expect job.Expectation // of a job that does not say
 	Bounds Bounds
-	Retry  *policy.Retry
+	// Placement is how jobs are put on hosts; "" is Spread.
+	Placement Placement
+	Retry     *policy.Retry
 	// Windows are the cost windows that the cores enforce.
 	Windows Windows
 
@@ -59,7 +61,7 @@ type Config struct {
 func New(c Config) *Machine {
 	all := map[job.ID]*flight{}
 	m := &Machine{}
-	m.cores = coreBooks{flights: all, ready: &m.ready}
+	m.cores = coreBooks{flights: all, ready: &m.ready, hosts: hosts{named: map[string]*host{}, pack: c.Placement == Pack, classes: map[string]*class{}}}
 	m.cores.spent.bound(c.Windows)
 	m.room = newRoom(c.Bounds, all, &m.cores)
 	m.backlog = backlog{policy: c.Policy, expect: c.Expect, lanes: map[job.Lane]*lane{}, flights: all, room: &m.room}
@@ -70,7 +72,7 @@ func New(c Config) *Machine {
 		retry: c.Retry, await: c.Await, with: c.With, room: &m.room, held: map[job.BatchID]string{},
 		folderBusy: map[job.ID]time.Time{}, lateStarts: map[job.ID]int{},
 	}
-	m.flights = flights{all: all, backlog: &m.backlog, room: &m.room, cores: &m.cores, verdicts: &m.verdicts, ready: &m.ready}
+	m.flights = flights{all: all, unstored: map[job.ID]*flight{}, backlog: &m.backlog, room: &m.room, cores: &m.cores, verdicts: &m.verdicts, ready: &m.ready}
 	return m
 }
 
@@ -110,12 +112,25 @@ func (m *Machine) pass(at time.Time) {
 	if due(m.backlog.overAt, at) {
 		m.take(at, Forget{})
 	}
-	if due(m.room.probeAt, at) {
-		m.room.probeAt = time.Time{}
+	if due(m.cores.hosts.probeAt, at) {
+		m.cores.hosts.mayProbe(at)
+		m.tryHosts()
+	}
+	if due(m.room.sessionAt, at) {
+		m.room.sessionAt = time.Time{}
+		m.backlog.again()
 	}
 	in := len(m.room.isolations)
 	m.room.isolations = slices.DeleteFunc(m.room.isolations, func(i isolation.Isolation) bool { return due(i.Until, at) })
 	if len(m.room.isolations) < in {
+		m.backlog.again()
+	}
+}
+
+// tryHosts looks again at what was passed over, since a host may have room. One that nobody
+// has described is looked at before any head, so that none was passed over for it.
+func (m *Machine) tryHosts() {
+	if m.cores.hosts.told {
 		m.backlog.again()
 	}
 }
@@ -133,9 +148,12 @@ func (m *Machine) take(at time.Time, e Event) {
 	switch e := e.(type) {
 	case Bounds:
 		m.room.bounds = e
+		m.cores.hosts.freed++
 		m.backlog.again()
 	case Cores:
+		m.tryHosts()
 		m.cores.coresAre(at, e)
+		m.tryHosts()
 	case CoreGone:
 		m.flights.coreGone(at, e)
 	case Mode:
@@ -210,8 +228,12 @@ func (m *Machine) choose(at time.Time) (claims []Claim) {
 		}
 		l := m.backlog.lanes[h.Lane]
 		c := &l.heads[l.passed]
-		if w, refused := m.room.refuses(at, h.Lane.Tenant, c); refused {
-			if m.backlog.passOver(at, l, w); m.backlog.holdsUp(l.key) {
+		where, refused := m.room.refuses(at, h.Lane.Tenant, c)
+		if refused {
+			if where.session {
+				m.room.awaitSession(at, c.ID)
+			}
+			if m.backlog.passOver(at, l, where.waiting); m.backlog.holdsUp(l.key) {
 				break
 			}
 			continue
@@ -221,8 +243,8 @@ func (m *Machine) choose(at time.Time) (claims []Claim) {
 			f.waited = max(at.Sub(c.since), 0)
 		}
 		delete(m.room.parked, c.ID)
-		n := m.cores.throttle()
-		f.probe = n > 0 && len(m.flights.all) >= n
+		delete(m.room.sessions, c.ID)
+		m.cores.hosts.take(where.host, f, int64(c.Memory))
 		m.flights.all[c.ID] = f
 		m.backlog.policy.Start(l.key.Tenant, f.ask, wall(at))
 		m.room.take(f.uses)
@@ -256,7 +278,8 @@ func (m *Machine) Shares(at time.Time) []policy.Share { return m.backlog.policy.
 // Refuses returns what a queued job would wait for if it were to start now, slots apart;
 // false: nothing. folder is the real path of its workspace, if that is known.
 func (m *Machine) Refuses(at time.Time, t job.Tenant, h queue.Head, folder string, known bool) (job.Waiting, bool) {
-	return m.room.refuses(at, t, &head{Head: h, real: folder, known: known})
+	where, refused := m.room.refuses(at, t, &head{Head: h, real: folder, known: known})
+	return where.waiting, refused
 }
 
 // Yields says which of the runs are to give way, given how things stand; none as long as a
@@ -288,15 +311,17 @@ func (m *Machine) Remembers() time.Duration { return m.cores.spent.keep }
 func (m *Machine) Leaving() int { return m.flights.leaving() }
 
 // Notes returns how much is remembered of jobs that are not in flight: those that an isolation
-// has refused, that met a busy workspace or came too late.
+// has refused, that wait for the host of their session, that met a busy workspace or came too
+// late.
 func (m *Machine) Notes() int {
-	return len(m.room.parked) + len(m.verdicts.folderBusy) + len(m.verdicts.lateStarts)
+	return len(m.room.parked) + len(m.room.sessions) + len(m.verdicts.folderBusy) + len(m.verdicts.lateStarts)
 }
 
 // wake returns when something may be due by itself: what pass looks at, and when the policy
 // would choose otherwise though nothing has happened, since its window has moved on.
 func (m *Machine) wake(at time.Time) time.Time {
-	wake := earlier(earlier(earlier(m.backlog.policy.Wake(wall(at)), m.backlog.overAt), m.room.probeAt), m.flights.flushAt)
+	wake := earlier(earlier(earlier(m.backlog.policy.Wake(wall(at)), m.backlog.overAt), m.cores.hosts.probeAt), m.flights.flushAt)
+	wake = earlier(wake, m.room.sessionAt)
 	for _, s := range m.backlog.scopes {
 		wake = earlier(wake, s.nextAt)
 	}

@@ -25,6 +25,7 @@ func (fs *flights) runEvent(at time.Time, e RunEvent) {
 	}
 	if len(f.events) == 0 {
 		f.since = at
+		fs.unstored[e.Event.Job] = f
 	}
 	f.events = append(f.events, e.Event)
 	fs.buffered++
@@ -51,8 +52,8 @@ func (fs *flights) runEvent(at time.Time, e RunEvent) {
 // share a commit then.
 func (fs *flights) flush(at time.Time) {
 	fs.flushAt = time.Time{}
-	for _, f := range fs.all {
-		if len(f.events) > 0 && !f.busy && f.phase == running {
+	for _, f := range fs.unstored {
+		if !f.busy && f.phase == running {
 			fs.flushAt = earlier(fs.flushAt, f.since.Add(flushAfter))
 		}
 	}
@@ -60,8 +61,8 @@ func (fs *flights) flush(at time.Time) {
 		return
 	}
 	fs.flushAt = time.Time{}
-	for _, id := range sorted(fs.all) {
-		if f := fs.all[id]; len(f.events) > 0 && !f.busy && f.phase == running {
+	for _, id := range sorted(fs.unstored) {
+		if f := fs.unstored[id]; !f.busy && f.phase == running {
 			ops, told := fs.takeEvents(f)
 			fs.do(f, Work{Ops: ops, Tell: told})
 		}
@@ -88,5 +89,6 @@ func (fs *flights) takeEvents(f *flight) ([]queue.Op, []Told) {
 	told := []Told{Stored{f.run, f.events}}
 	fs.buffered -= len(f.events)
 	f.events = nil
+	delete(fs.unstored, f.run.Entry.ID)
 	return ops, told
 }

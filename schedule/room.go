@@ -18,9 +18,13 @@ type room struct {
 	mode       Mode
 	isolations Isolations
 	parked     map[job.ID]bool // refused by an isolation when they were asked for last
-	probeAt    time.Time       // when to probe again after a core has refused that; zero: at once
 	flights    map[job.ID]*flight
 	cores      *coreBooks
+
+	// sessions are since when jobs wait for the host that has their session, and sessionAt
+	// when the first of them has waited for long enough; zero: none waits.
+	sessions  map[job.ID]time.Time
+	sessionAt time.Time
 
 	workers  map[job.WorkerKind]int
 	tenants  map[job.Tenant]int
@@ -40,7 +44,7 @@ type use struct {
 }
 
 func newRoom(b Bounds, all map[job.ID]*flight, cores *coreBooks) room {
-	return room{bounds: b, parked: map[job.ID]bool{}, flights: all, cores: cores,
+	return room{bounds: b, parked: map[job.ID]bool{}, sessions: map[job.ID]time.Time{}, flights: all, cores: cores,
 		workers: map[job.WorkerKind]int{}, tenants: map[job.Tenant]int{}, folders: map[string]int{}}
 }
 
@@ -100,60 +104,71 @@ func without(list []string, text string) []string {
 
 // slots returns how many more jobs may start now, and if none may, what they wait for.
 func (r *room) slots(at time.Time) (int, job.Waiting) {
-	takes, slots, why := slices.ContainsFunc(r.cores.books, func(b *book) bool { return b.core.Takes }), r.bounds.Slots, job.WaitSlot
-	if n := r.cores.throttle(); n > 0 && n < slots {
-		slots, why = n, job.WaitLoad
-		if r.mayProbe() {
-			slots = max(slots, len(r.flights)+1)
-		}
-	}
+	hosts, all := &r.cores.hosts, r.bounds.Slots
 	switch {
 	case r.mode == Stopping:
 		return 0, job.Waiting{Reason: job.WaitScheduler, Text: "the one that runs is about to end"}
 	case r.mode == Draining:
 		return 0, job.Waiting{Reason: job.WaitScheduler, Text: "the one that runs begins nothing until it is replaced"}
-	case !takes:
+	case !slices.ContainsFunc(hosts.list, func(h *host) bool { return h.takes }):
 		return 0, job.Waiting{Reason: job.WaitCore, Text: "none takes work"}
 	}
 	if i, blocked := r.blocked(at, isolation.Run{}); blocked && i.Scope == isolation.Global {
 		return 0, i.Waiting()
 	}
-	return max(slots-len(r.flights), 0), job.Waiting{Reason: why, Text: taken(len(r.flights), slots, "")}
-}
-
-// throttle is how many jobs at once the cores allow, since the host is overloaded; 0: no
-// bound.
-func (k *coreBooks) throttle() (least int) {
-	for _, b := range k.books {
-		if c := b.core.Concurrency; c > 0 && (least == 0 || c < least) {
-			least = c
+	n := all - len(r.flights)
+	if h := hosts.alone(); h != nil && !h.Cordoned && n >= h.allowed(all)-h.flights {
+		why := job.WaitSlot
+		if h.throttled(all) {
+			why = job.WaitLoad
+		}
+		return h.free(all), job.Waiting{Reason: why, Text: taken(h.flights, h.allowed(all), "")}
+	}
+	why := job.Waiting{Reason: job.WaitSlot, Text: taken(len(r.flights), all, "")}
+	if n > 0 {
+		if n = hosts.free(n, all); n == 0 {
+			why = hosts.nowhere(hosts.all(), all)
 		}
 	}
-	return least
+	return max(n, 0), why
 }
 
-// mayProbe reports whether one job may start although the cores throttle: what ran before
-// must not use up all that they leave, or nothing would show that the host fares well
-// again. A core lets one through in the same way.
-func (r *room) mayProbe() bool {
-	for _, f := range r.flights {
-		if !f.earlier {
-			return false
-		}
-	}
-	return r.probeAt.IsZero() && len(r.flights) < r.bounds.Slots
-}
-
-// free is how many more jobs may start now.
+// free is how many more jobs may start now, on whatever host.
 func (r *room) free(at time.Time) int {
 	n, _ := r.slots(at)
 	return n
 }
 
-// refuses returns what a head would wait for if it were claimed; false: there is room. The
-// reasons are in the order in which a user can do most about them: a grant, an isolation,
-// the limits of worker and tenant, and last the folder, which frees itself.
-func (r *room) refuses(at time.Time, t job.Tenant, h *head) (job.Waiting, bool) {
+// refuses returns what a head would wait for if it were claimed, or else where it would run;
+// false: there is room. The reasons are in the order in which a user can do most about them: a
+// grant, an isolation, the limits of worker and tenant, its node, and last the folder, which
+// frees itself.
+func (r *room) refuses(at time.Time, t job.Tenant, h *head) (spot, bool) {
+	if w, refused := r.refusesOwner(at, t, h); refused {
+		return spot{waiting: w}, true
+	}
+	where := r.place(at, h)
+	if where.waiting.Reason != "" {
+		return where, true
+	}
+	if w, refused := r.refusesFolder(h); refused {
+		return spot{waiting: w}, true
+	}
+	return where, false
+}
+
+// wouldRun reports whether a head would run if a host that suits it had a slot.
+func (r *room) wouldRun(at time.Time, t job.Tenant, h *head) bool {
+	_, refused := r.refusesOwner(at, t, h)
+	if !refused && r.cores.hosts.suits(h) {
+		_, refused = r.refusesFolder(h)
+		return !refused
+	}
+	return false
+}
+
+// refusesOwner looks at all that has to do neither with a host nor with a folder.
+func (r *room) refusesOwner(at time.Time, t job.Tenant, h *head) (job.Waiting, bool) {
 	if r.flights[h.ID] != nil {
 		return job.Waiting{Reason: job.WaitTurn}, true // its end is on its way here
 	}
@@ -172,18 +187,18 @@ func (r *room) refuses(at time.Time, t job.Tenant, h *head) (job.Waiting, bool) 
 	if limit := bound(limits.PerTenant, t, limits.EachTenant); full(limit, r.tenants[t]) {
 		return job.Waiting{Reason: job.WaitSlot, Text: taken(r.tenants[t], limit, " of tenant "+string(t))}, true
 	}
-	if h.Workspace.Path == "" {
-		return job.Waiting{}, false
-	}
-	if !h.known { // soon, without anybody waiting for a file system here
-		return job.Waiting{Reason: job.WaitFolder, Text: h.Workspace.Path + " is being looked up"}, true
-	}
-	return r.refusesFolder(h)
+	return job.Waiting{}, false
 }
 
 // refusesFolder looks at the workspace alone.
 func (r *room) refusesFolder(h *head) (job.Waiting, bool) {
 	wait := func(text string) (job.Waiting, bool) { return job.Waiting{Reason: job.WaitFolder, Text: text}, true }
+	switch {
+	case h.Workspace.Path == "":
+		return job.Waiting{}, false
+	case !h.known: // soon, without anybody waiting for a file system here
+		return wait(h.Workspace.Path + " is being looked up")
+	}
 	limits, path := &r.bounds.Limits, h.real
 	if limit := bound(limits.PerWorkspace, path, limits.EachWorkspace); full(limit, r.folders[path]) {
 		return wait(taken(r.folders[path], limit, " of "+path))

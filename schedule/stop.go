@@ -143,8 +143,8 @@ func (fs *flights) preempt(at time.Time) {
 			continue
 		}
 		spec := &f.run.Entry.Spec
-		p, waits := urgent[spec.Tenant]
-		if !waits || p <= spec.Priority {
+		u, waits := urgent[spec.Tenant]
+		if !waits || u.lane.Priority <= spec.Priority || !u.class.suits(f.host) {
 			continue
 		}
 		if found == nil || spec.Priority < found.run.Entry.Spec.Priority ||
@@ -153,8 +153,34 @@ func (fs *flights) preempt(at time.Time) {
 		}
 	}
 	if found != nil {
-		fs.makeRoom(at, found, fmt.Sprintf("a job of priority %d waits for its place", urgent[found.run.Entry.Spec.Tenant]))
+		fs.makeRoom(at, found, fmt.Sprintf("a job of priority %d waits for its place", urgent[found.run.Entry.Spec.Tenant].lane.Priority))
 	}
+}
+
+// urgent is a job for which a run of its tenant of a lower priority may stop between two steps.
+type urgent struct {
+	lane  job.Lane
+	class *class
+}
+
+// urgent returns, of each tenant that has a runnable job that some host suits, one of the
+// highest priority. Jobs that were passed over count, those that are not read yet do not.
+func (b *backlog) urgent(at time.Time) map[job.Tenant]urgent {
+	most, hosts := map[job.Tenant]urgent{}, &b.room.cores.hosts
+	for key, l := range b.lanes {
+		i := 0
+		for i < len(l.heads) && (b.flights[l.heads[i].ID] != nil || !hosts.suits(&l.heads[i])) {
+			i++
+		}
+		if i == len(l.heads) || l.heads[i].RunnableAt.After(wall(at)) {
+			continue
+		}
+		u, has := most[key.Tenant]
+		if !has || key.Priority > u.lane.Priority || key.Priority == u.lane.Priority && key.Compare(u.lane) < 0 {
+			most[key.Tenant] = urgent{key, hosts.class(&l.heads[i])}
+		}
+	}
+	return most
 }
 
 // mayLeave reports whether a run may be asked to stop at a step's boundary for the sake of

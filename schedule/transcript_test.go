@@ -24,7 +24,7 @@ const arrow = "        → "
 
 // TestTranscripts plays testdata/*.txt. A line is a time since the beginning and what
 // happens then; behind arrows stands what the machine has started after that, and when it
-// wants to be woken. "yield" asks who is to give way.
+// wants to be woken. "yield" asks who is to give way, "why" what a job waits for.
 func TestTranscripts(t *testing.T) {
 	playAll(t, "testdata/*.txt", perform)
 }
@@ -79,13 +79,26 @@ func perform(t *testing.T, text string) string {
 			}
 			continue
 		}
+		if words[1] == "why" {
+			r := p.find(job.ID(words[2]))
+			w, _ := p.m.Refuses(p.now, r.lane.Tenant, r.Head, "", true)
+			fmt.Fprintln(&out, arrow+w.String())
+			continue
+		}
 		events := p.event(words[1], words[2:])
 		for _, s := range p.rest(events...) {
 			waited := ""
 			if s.Waited > 0 {
 				waited = ", its workspace was taken for " + s.Waited.String()
 			}
-			fmt.Fprintf(&out, "%sstart %s%s\n", arrow, s.Entry.ID, waited)
+			on := ""
+			if s.Node != "" {
+				on = " on " + s.Node
+			}
+			if s.Resume() != "" {
+				on += " with its session"
+			}
+			fmt.Fprintf(&out, "%sstart %s%s%s\n", arrow, s.Entry.ID, on, waited)
 		}
 		if wake := p.ready.Wake; !wake.IsZero() {
 			fmt.Fprintf(&out, "%swake at %s\n", arrow, wake.Sub(midnight))
@@ -108,15 +121,21 @@ func (p *player) running(words []string) (runs []schedule.Candidate) {
 // player turns the lines of a transcript into events.
 type player struct {
 	*world
-	line string
-	made int
+	line  string
+	made  int
+	hosts []schedule.Core
+	cores int // that there ever were
 }
 
 // event does what a line says:
 //
 //	up | up throttled=1 | down       a core takes work, for so many at once; or none
+//	host a slots=2 labels=docker,gpu=no kinds=shell memory=4 repos=/a cordoned cores=2 throttled=1
+//	lost a                           it is gone
+//	pack                             hosts are packed: only as the first line
 //	bounds slots=2 codex=1 tenant=1 folder=1
 //	add ID tenant=x priority=1 worker=codex in=/a direct alone at=5s until=9s own count=300
+//	  on=a has=docker,gpu=no memory=2 session=a else=claude    GiB of memory; the host that has its session
 //	end ID | back ID at=5s parked    a run has ended; for good, or its job goes back
 //	cancel ID
 //	over TENANT | within TENANT      its grant is used up, or not
@@ -157,6 +176,21 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 	switch verb {
 	case "up":
 		return []schedule.Event{schedule.Cores{{ID: 1, Index: 1, Takes: true, Concurrency: number("throttled")}}}
+	case "host", "lost":
+		h := &schedule.Host{Name: first, OS: "linux", Arch: "amd64", Slots: number("slots"), Memory: int64(number("memory")) << 30, Cordoned: plain["cordoned"]}
+		if kinds := named["kinds"]; kinds != "" {
+			for _, k := range strings.Split(kinds, ",") {
+				h.Kinds = append(h.Kinds, job.WorkerKind(k))
+			}
+		}
+		if named["repos"] != "" {
+			h.Repos = strings.Split(named["repos"], ",")
+		}
+		h.Labels = labels(named["labels"])
+		p.hostIs(h, max(number("cores"), 1), schedule.Core{Takes: true, Concurrency: number("throttled")}, verb == "lost")
+		return []schedule.Event{schedule.Cores(slices.Clone(p.hosts))}
+	case "pack":
+		p.world = newWorld(p.TB, schedule.Config{Placement: schedule.Pack})
 	case "down":
 		return []schedule.Event{schedule.Cores{}}
 	case "bounds":
@@ -177,9 +211,17 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 			if named["worker"] != "" {
 				r.Worker = job.WorkerKind(named["worker"])
 			}
+			if named["else"] != "" {
+				r.fallback = []job.Choice{{Worker: job.WorkerKind(named["else"])}}
+			}
 			if r.Workspace.Path = named["in"]; r.Workspace.Path != "" {
 				r.Workspace.Isolation = job.Worktree
 			}
+			if named["has"] != "" {
+				r.Node.Has = strings.Split(named["has"], ",")
+			}
+			r.Node.Name, r.Memory = named["on"], job.Size(number("memory"))<<30
+			r.SessionNode, r.Resumes = named["session"], named["session"] != ""
 			if plain["direct"] {
 				r.Workspace.Isolation = job.Direct
 			}
@@ -239,4 +281,32 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 		p.Fatalf("line %q: %q is not known here", p.line, verb)
 	}
 	return []schedule.Event{schedule.Tick{}}
+}
+
+// labels reads docker,gpu=no.
+func labels(text string) map[string]string {
+	all := map[string]string{}
+	for _, l := range strings.Split(text, ",") {
+		key, value, _ := strings.Cut(l, "=")
+		all[key] = value
+	}
+	return all
+}
+
+// hostIs replaces the cores of a host, or takes them away.
+func (p *player) hostIs(h *schedule.Host, cores int, like schedule.Core, lost bool) {
+	known := slices.ContainsFunc(p.hosts, func(c schedule.Core) bool { return c.Host.Name == h.Name })
+	if !known {
+		for range cores {
+			p.cores++
+			like.ID, like.Index, like.Host = schedule.CoreID(p.cores), p.cores, h
+			p.hosts = append(p.hosts, like)
+		}
+	}
+	p.hosts = slices.DeleteFunc(p.hosts, func(c schedule.Core) bool { return lost && c.Host.Name == h.Name })
+	for i := range p.hosts {
+		if c := &p.hosts[i]; c.Host.Name == h.Name {
+			c.Host, c.Concurrency = h, like.Concurrency
+		}
+	}
 }

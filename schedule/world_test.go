@@ -224,10 +224,13 @@ func (w *world) take(c schedule.Claim) schedule.Claimed {
 // entry returns the row as it is claimed.
 func (r *row) entry() queue.Entry {
 	e := queue.Entry{ID: r.ID, Batch: r.lane.Batch, State: job.Dispatched, RunnableAt: r.RunnableAt, Attempts: r.attempts, Counted: r.counted, Choice: r.choice, Session: r.session}
-	if e.Session != "" {
-		e.SessionWorker = r.Worker
+	if r.Resumes && e.Session == "" {
+		e.Session = "old"
 	}
-	e.Spec = job.Spec{Tenant: r.lane.Tenant, Priority: r.lane.Priority, Worker: r.Worker, Workspace: r.Workspace, Fallback: r.fallback, Limits: job.Limits{MaxAttempts: 3}}
+	if e.Session != "" {
+		e.SessionWorker, e.SessionNode = r.Worker, r.SessionNode
+	}
+	e.Spec = job.Spec{Tenant: r.lane.Tenant, Priority: r.lane.Priority, Worker: r.Worker, Workspace: r.Workspace, Node: r.Node, Fallback: r.fallback, Limits: job.Limits{MaxAttempts: 3}}
 	return e
 }
 

@@ -97,21 +97,27 @@ const rounding = 1e-9
 // slot is free, or nothing may start for another reason.
 func (fs *flights) yields(at time.Time, runs []Candidate) []Yield {
 	free, why := fs.room.slots(at)
-	if free > 0 || why.Reason != job.WaitSlot || len(fs.all) > fs.room.bounds.Slots {
+	slots := fs.cores.hosts.slots(fs.room.bounds.Slots)
+	if free > 0 || why.Reason != job.WaitSlot || len(fs.all) > slots {
 		return nil
 	}
 	var tenants []Claimant
-	any := false
+	var wanted []*class
 	for _, s := range fs.backlog.policy.Shares(wall(at)) {
-		c := Claimant{Tenant: s.Tenant, Contracted: s.Contracted, Share: s.Target * float64(fs.room.bounds.Slots), InFlight: s.InFlight}
+		c := Claimant{Tenant: s.Tenant, Contracted: s.Contracted, Share: s.Target * float64(slots), InFlight: s.InFlight}
 		if c.Contracted && s.Held == "" {
-			c.Waiting = fs.backlog.couldStart(at, s.Tenant)
+			could := fs.backlog.couldStart(at, s.Tenant)
+			c.Waiting, wanted = len(could), append(wanted, could...)
 		}
-		any = any || c.Waiting > 0
 		tenants = append(tenants, c)
 	}
-	if !any {
+	if len(wanted) == 0 {
 		return nil
+	}
+	runs = slices.Clone(runs)
+	for i := range runs { // a slot on its host must be of use to somebody
+		f := fs.all[runs[i].ID]
+		runs[i].Stays = runs[i].Stays || !slices.ContainsFunc(wanted, func(c *class) bool { return f != nil && c.suits(f.host) })
 	}
 	return Yields(tenants, runs)
 }
@@ -151,9 +157,9 @@ func (fs *flights) yieldNote(id job.ID) string {
 	return "stops at its next step: " + yieldReason(f.yieldsTo)
 }
 
-// couldStart counts the jobs of a tenant that would start if there were slots for all, as far
-// as its heads are known.
-func (b *backlog) couldStart(at time.Time, t job.Tenant) int {
+// couldStart returns the classes of the jobs of a tenant that would start if there were slots
+// for all, one for each, as far as its heads are known.
+func (b *backlog) couldStart(at time.Time, t job.Tenant) (list []*class) {
 	var uses []use
 	defer func() {
 		for _, u := range uses {
@@ -169,12 +175,12 @@ func (b *backlog) couldStart(at time.Time, t job.Tenant) int {
 			if h.RunnableAt.After(wall(at)) {
 				break
 			}
-			if _, refused := b.room.refuses(at, t, h); !refused {
+			if b.room.wouldRun(at, t, h) {
 				u := h.use(t)
 				b.room.take(u)
-				uses = append(uses, u)
+				uses, list = append(uses, u), append(list, b.room.cores.hosts.class(h))
 			}
 		}
 	}
-	return len(uses)
+	return list
 }
