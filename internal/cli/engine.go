@@ -24,6 +24,7 @@ import (
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/internal/trigger"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/schedule"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -114,7 +115,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 			e.telemetry.Escalated(x)
 			e.hooks.Tell(x)
 		},
-		Traits: worker.AllTraits(runs.prog.adapters), NewPolicy: runs.prog.policies.make, Tuning: tuning, Log: state.log,
+		Placement: schedule.Placement(cfg.Fleet.Placement), Traits: worker.AllTraits(runs.prog.adapters), NewPolicy: runs.prog.policies.make, Tuning: tuning, Log: state.log,
 		Supervise: func(h supervisor.Handler) scheduler.Cores {
 			c := &cfg.Cores
 			return supervisor.New(supervisor.Config{

@@ -65,6 +65,9 @@ type Config struct {
 	// filepath.EvalSymlinks. It may take its time.
 	RealPath func(string) (string, error)
 
+	// Placement is how jobs are put on hosts; "" is schedule.Spread.
+	Placement schedule.Placement
+
 	// Traits are what the adapters say of their workers, by adapter.
 	Traits map[string]job.WorkerTraits
 
@@ -184,7 +187,7 @@ func New(cfg Config) *Scheduler {
 		s.batches = append([]job.BatchID{cfg.Batch}, cfg.Also...)
 	}
 	s.loop = newLoop(schedule.Config{
-		Scopes: s.scopes(), Policy: fallbackPolicy(), Expect: cfg.Expect, Bounds: boundsOf(&cfg.Settings), Retry: cfg.Retry,
+		Scopes: s.scopes(), Policy: fallbackPolicy(), Expect: cfg.Expect, Bounds: boundsOf(&cfg.Settings), Placement: cfg.Placement, Retry: cfg.Retry,
 		Windows: cfg.Settings.Limits.CostWindows, Await: func(at time.Time, r *schedule.Run, o *job.Outcome, d *policy.Decision) queue.Op {
 			return s.Approvals.oversee(at, r, o, d)
 		}, With: withEnd,
