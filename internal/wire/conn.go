@@ -170,20 +170,23 @@ func (c *conn) watch() *time.Timer {
 	var mu sync.Mutex // held until there is a timer to reset
 	mu.Lock()
 	defer mu.Unlock()
-	limit := c.link.limits.Silence
 	var timer *time.Timer
-	timer = time.AfterFunc(limit, func() {
+	timer = time.AfterFunc(watchEvery, func() {
 		mu.Lock()
 		defer mu.Unlock()
+		limit := time.Duration(c.link.silence.Load())
 		idle := time.Duration(int64(c.link.now()) - c.alive.Load())
 		if idle >= limit {
 			c.cancel(&SilentError{For: idle})
 		} else if c.ctx.Err() == nil {
-			timer.Reset(limit - idle)
+			timer.Reset(min(limit-idle, watchEvery))
 		}
 	})
 	return timer
 }
+
+// watchEvery is how often the silence is looked at: what it may be can change.
+const watchEvery = time.Second
 
 // read takes messages until the connection ends, and returns why.
 func (c *conn) read() error {
@@ -288,9 +291,11 @@ func (c *conn) pick(now time.Time) (message, time.Duration) {
 		return message{kind: kindBye, payload: []byte(l.bye)}, 0
 	}
 	if !now.Before(c.heartbeat) {
-		c.heartbeat = now.Add(l.limits.Heartbeat)
-		m := message{kind: kindHeartbeat, reading: l.now(), echo: l.reading}
-		if !l.peer.IsZero() {
+		c.heartbeat = now.Add(l.heartbeat)
+		m := message{kind: kindHeartbeat, reading: l.now()}
+		// In this order, and with l.mu held: what came while this process stood still is not confirmed by what it knew before.
+		if l.limits.Confirm() && !l.peer.IsZero() {
+			m.echo = l.reading
 			m.held = uint64(max(time.Since(l.peer), 0))
 		}
 		return c.withAck(m), 0

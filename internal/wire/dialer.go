@@ -213,6 +213,7 @@ func (d *Dialer) try(ctx context.Context, u *url.URL) (c *conn, event Event, lea
 	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, d.cfg.Handshake, fmt.Errorf("no answer within %v", d.cfg.Handshake))
 	defer cancel()
+	asked := d.cfg.Clock()
 	header := http.Header{HeaderChannels: {strconv.Itoa(d.cfg.Channels)}, HeaderReceived: {"0"}}
 	var told uint64
 	if d.link != nil && d.link.Err() == nil {
@@ -253,6 +254,7 @@ func (d *Dialer) try(ctx context.Context, u *url.URL) (c *conn, event Event, lea
 			d.link.end(fmt.Errorf("%w: the session is not known at %s", ErrRenewed, u), "")
 		}
 		d.link = newLink(session, "", d.cfg.Channels, d.cfg.Limits)
+		d.link.origin = asked // for Unconfirmed
 		event.Kind, told = Renewed, 0
 	}
 	if c, err = d.link.attach(ws, received, told); err != nil {

@@ -38,6 +38,9 @@ type Limits struct {
 	// Clock is the time since some origin, by which a link is judged: a lease has to be held by one that goes on while the
 	// host sleeps. nil means the monotonic clock, which may not.
 	Clock func() time.Duration
+	// Confirm reports whether this end may confirm what it hears of the other end now: heartbeats do not answer those of the
+	// other end while it does not. It must not wait. nil means always.
+	Confirm func() bool
 }
 
 func (l Limits) orDefaults() (Limits, error) {
@@ -50,6 +53,9 @@ func (l Limits) orDefaults() (Limits, error) {
 		l.Resend = 4 << 20
 	}
 	set(&l.Heartbeat, 5*time.Second)
+	if l.Confirm == nil {
+		l.Confirm = func() bool { return true }
+	}
 	set(&l.Silence, 20*time.Second)
 	set(&l.AckDelay, 20*time.Millisecond)
 	set(&l.Handshake, 10*time.Second)
@@ -86,10 +92,13 @@ type Link struct {
 	news   atomic.Int32        // channels whose window has to be told
 	wg     sync.WaitGroup      // goroutines of connections
 
+	silence atomic.Int64 // Limits.Silence, or as SetPace says; connections that begin later keep it
+
 	channels []*Channel // guarded by their own mu
 
-	mu         sync.Mutex // guards what follows; taken before a channel's
-	conn       *conn      // nil without a connection
+	mu         sync.Mutex    // guards what follows; taken before a channel's
+	heartbeat  time.Duration // Limits.Heartbeat, or as SetPace says
+	conn       *conn         // nil without a connection
 	expiry     *time.Timer
 	kept       []kept // what is not acknowledged; the first has number acked+1
 	acked      uint64
@@ -119,6 +128,8 @@ func (k kept) cost() int64 { return int64(len(k.payload)) + frameCost }
 // newLink makes a link without a connection; channels is how many it has.
 func newLink(id, node string, channels int, limits Limits) *Link {
 	l := &Link{id: id, node: node, limits: limits, origin: limits.Clock(), room: semaphore.NewWeighted(limits.Resend)}
+	l.heartbeat = limits.Heartbeat
+	l.silence.Store(int64(limits.Silence))
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	for n := range channels {
 		l.channels = append(l.channels, newChannel(l, uint16(n)))
@@ -168,8 +179,21 @@ func (l *Link) LastHeard() Heard {
 	return h
 }
 
+// SetPace changes how often a heartbeat is sent, and after which silence of the other end a connection is cut, which must be
+// at least twice that. Both ends should do the same, or the quicker one finds the other silent.
+func (l *Link) SetPace(heartbeat, silence time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heartbeat = heartbeat
+	l.silence.Store(int64(max(silence, 2*heartbeat)))
+	if l.conn != nil {
+		l.conn.heartbeat = time.Time{} // one now: the next is as far away as is said here
+		l.conn.wake()
+	}
+}
+
 // Unconfirmed is how long ago, by Limits.Clock, the newest heartbeat was sent that the other end has answered, or the session
-// began: what is older than that the other end has heard. So a lease that the other end gives with each heartbeat that it
+// was asked for: what is older than that the other end has heard. So a lease that the other end gives with each heartbeat that it
 // receives has this age at most there.
 func (l *Link) Unconfirmed() time.Duration {
 	l.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,5 +262,48 @@ func TestLostWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustRecv(t, far.Channel(1), frame)
+	})
+}
+
+// TestConfirm: an end that may not confirm what it hears keeps the session alive all the same, and the other end sees that it
+// is not confirmed; a pace that changes holds for both.
+func TestConfirm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net network
+		var may atomic.Bool
+		may.Store(true)
+		h := serve(t, net.listen("a"), AcceptConfig{Limits: Limits{Confirm: may.Load}})
+		defer h.stop()
+		n := dial(t, DialConfig{DialContext: net.dial}, "http://a")
+		defer n.stop()
+		near, far := n.await(Renewed).Link, <-h.links
+		near.SetPace(time.Second, 2*time.Second)
+		far.SetPace(time.Second, 2*time.Second)
+		time.Sleep(time.Minute)
+		if age := near.Unconfirmed(); age > 2*time.Second {
+			t.Errorf("with a heartbeat a second, what was sent %v ago is not confirmed", age)
+		}
+		may.Store(false)
+		time.Sleep(time.Minute)
+		if age := near.Unconfirmed(); age < time.Minute || age > time.Minute+2*time.Second {
+			t.Errorf("nothing is confirmed for a minute, and the last confirmation is %v old", age)
+		}
+		if !near.Status().Connected || far.Unconfirmed() > 2*time.Second {
+			t.Errorf("connected %v; what the other end sent %v ago is confirmed", near.Status().Connected, far.Unconfirmed())
+		}
+		may.Store(true)
+		time.Sleep(2 * time.Second)
+		if age := near.Unconfirmed(); age > 2*time.Second {
+			t.Errorf("allowed again, what was sent %v ago is not confirmed", age)
+		}
+		net.cut()
+		if e := n.await(Cut); e.Kind != Cut {
+			t.Fatal(e)
+		}
+		n.await(Resumed)
+		time.Sleep(5 * time.Second)
+		if age := near.Unconfirmed(); age > 2*time.Second {
+			t.Errorf("after a cut, what was sent %v ago is not confirmed", age)
+		}
 	})
 }
