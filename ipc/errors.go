@@ -54,6 +54,7 @@ const (
 	CodeVersion        = -32154 // hello: no common ProtocolVersion; install both programs from one release
 	CodeShuttingDown   = -32155 // request_permit, submit_job: the core ends; ask the next core
 	CodeBadTask        = -32156 // reserved
+	CodeCoreGone       = -32157 // any method, from a node: the core that it is for is not up there; it has not answered
 )
 
 // Error is an answer that says why a request was not carried out. A Handler returns one to

@@ -196,7 +196,7 @@ func (p *playedCores) begin(index int) *playedCore {
 	fromScheduler, toCore := io.Pipe()
 	theirs := ipc.NewPeer(fromCore, toCore, ipc.Config{Name: "agentcore", Handler: &toHandler{p, c}, HangLimit: time.Hour})
 	c.peer = ipc.NewPeer(fromScheduler, toScheduler, ipc.Config{Name: "scheduler", Handler: c, HangLimit: time.Hour})
-	c.theirs, c.core = theirs, supervisor.Join(index, 1000+index, theirs)
+	c.theirs, c.core = theirs, supervisor.Join(supervisor.Away{Index: index, PID: 1000 + index, Peer: theirs})
 	for _, peer := range []*ipc.Peer{theirs, c.peer} {
 		c.peers.Go(func() { peer.Run(context.Background()) }) //nolint:errcheck // how it ends is the test's doing
 	}

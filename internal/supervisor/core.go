@@ -19,6 +19,7 @@ import (
 // Core is one agentcore process and the conversation with it.
 type Core struct {
 	s     *Supervisor
+	away  *Away // of a core on another host; else nil
 	index int
 	pid   int
 	tree  *proc.Tree
@@ -91,9 +92,6 @@ func (s *Supervisor) spawn(st *seat, n int) (*Core, error) {
 	return c, nil
 }
 
-// Join returns a core at the other end of p that no supervisor has started: whoever
-// keeps it tells a Handler of it.
-func Join(index, pid int, p *ipc.Peer) *Core { return &Core{index: index, pid: pid, peer: p} }
 
 // open says hello and configures the core, unless ctx ends first.
 func (c *Core) open(ctx context.Context) error {
@@ -144,12 +142,20 @@ func (c *Core) PID() int { return c.pid }
 
 // Call asks the core; see ipc.Peer.Call.
 func (c *Core) Call(ctx context.Context, method string, params, result any) error {
-	return c.peer.Call(ctx, method, params, result)
+	err := c.peer.Call(ctx, method, params, result)
+	var refused *ipc.Error
+	if c.away != nil && errors.As(err, &refused) && refused.Code == ipc.CodeCoreGone {
+		return fmt.Errorf("%w: %s", errCoreGone, refused.Message) // the core has not answered
+	}
+	return err
 }
 
 // Drained says that a core of which Handler.CoreDraining was told has no run
 // any more. It waits for nothing, and counts once.
 func (c *Core) Drained() {
+	if c.away != nil {
+		return // its own host counts its runs
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.draining && !c.empty {

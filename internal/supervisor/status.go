@@ -15,7 +15,8 @@ const (
 
 // Status is how one core fares.
 type Status struct {
-	Index         int           `json:"index"` // 1, 2, …
+	Index         int           `json:"index"`          // 1, 2, …
+	Node          string        `json:"node,omitempty"` // the other host that it is on
 	PID           int           `json:"pid,omitempty"`
 	State         State         `json:"state"`
 	Version       string        `json:"version,omitempty"`
