@@ -23,13 +23,15 @@ type Core struct {
 	Index    int   // its place, from 1
 	Takes    bool  // it takes new jobs; false while it starts
 	Draining bool  // it is replaced as soon as it has no run any more
+	Lasting  bool  // it and its runs outlive the scheduler, whose successor takes them over
 	// Concurrency is how many jobs at once it allows, all cores of its host together, since
 	// that is overloaded; 0: no bound.
 	Concurrency int
 }
 
 // CoreGone says that a core is dead and that no process of its runs is left: their jobs may
-// be given out again. ID 0 means every core.
+// be given out again. ID 0 means that the scheduler has none any more, since it ends: the runs
+// of those that are Lasting go on, with their claims.
 type CoreGone struct {
 	ID       CoreID
 	Cause    error
@@ -160,11 +162,21 @@ func (k *coreBooks) leave(f *flight) {
 	}
 }
 
+// enter puts a flight on its core, which it did not begin on.
+func (k *coreBooks) enter(f *flight) {
+	if b := k.book(f.run.Core); b != nil {
+		b.flights++
+	}
+}
+
 // coreGone ends what the core had in flight. What was not handed to it yet finds out by
 // itself that the core does not answer.
 func (fs *flights) coreGone(at time.Time, e CoreGone) {
 	for _, id := range sorted(fs.all) {
-		if f := fs.all[id]; f.run != nil && (e.ID == 0 || f.run.Core == e.ID) {
+		switch f := fs.all[id]; {
+		case e.ID == 0 && fs.lasts(f):
+			fs.leave(at, f)
+		case f.run != nil && (e.ID == 0 || f.run.Core == e.ID):
 			fs.settle(at, f, ending{died: e.Cause, replaced: e.Replaced})
 		}
 	}
@@ -183,7 +195,7 @@ func (k *coreBooks) elsewhere(id CoreID) *ipc.Elsewhere {
 		e.Granted = append(e.Granted, a.Held)
 	}
 	b.asked, b.returned, b.spent = nil, nil, nil
-	if len(k.books) > 1 {
+	if len(k.books) > 1 || len(k.hosts.named) > 1 {
 		for _, other := range sorted(k.flights) {
 			if f := k.flights[other]; f.held && f.run.Core != id {
 				e.Running = append(e.Running, f.holds())

@@ -10,8 +10,8 @@ import (
 
 // Events come from five sides:
 //
-//	the store      Changed, Forget, HeadsRead, Claimed, Done, Dropped, Recall
-//	the cores      Cores, CoreGone, RunEvent, Ended, and the answers within Done
+//	the store      Changed, Forget, HeadsRead, Claimed, Done, Dropped, Recall, LeftBehind, Lapsed
+//	the cores      Cores, CoreGone, TakenOver, RunEvent, Ended, and the answers within Done
 //	people, and    Stop, Hold, Mode, and what they change: Bounds, Isolations, UsePolicy, UseRetry,
 //	their settings Windows, Reputation
 //	the file       FolderKnown
@@ -128,6 +128,9 @@ func (Dropped) event()     {}
 func (Tick) event()        {}
 func (UseRetry) event()    {}
 func (Windows) event()     {}
+func (LeftBehind) event()  {}
+func (TakenOver) event()   {}
+func (Lapsed) event()      {}
 func (Recall) event()      {}
 func (CoreGone) event()    {}
 func (Done) event()        {}

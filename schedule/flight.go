@@ -107,6 +107,8 @@ type flight struct {
 	stays     bool       // it was, and its worker keeps no steps
 	yieldsTo  job.Tenant // the contracted tenant for whose sake it was; "" none
 	leaving   bool       // it stops at a step's boundary since the scheduler ends
+	awaited   bool       // its host has not come: its claim was left behind; nothing is asked of it
+	left      bool       // it is let go of once its Work is answered: its run outlives the scheduler
 
 	streams bool
 	started bool        // its event of running has come: the workspace is made
@@ -233,6 +235,9 @@ func (fs *flights) prepared(at time.Time, f *flight, p *Prepared) {
 func (fs *flights) pursue(at time.Time, f *flight) {
 	switch {
 	case f.busy || f.phase != running:
+	case f.left && f.end == nil:
+		fs.gone(at, Gone{ID: f.run.Entry.ID})
+	case f.awaited:
 	case f.end != nil && f.streams:
 		f.phase = closing
 		fs.do(f, Work{Call: CloseStream{Run: f.run, Outcome: f.end.outcome, Died: f.end.died}})

@@ -191,6 +191,18 @@ func (s *hosts) take(h *host, f *flight, memory int64) {
 	h.memory += memory
 }
 
+// await counts a flight on a host that may not have come: it was chosen by an earlier scheduler.
+func (s *hosts) await(name string, f *flight, memory int64) {
+	h := s.named[name]
+	if h == nil {
+		h = &host{Host: Host{Name: name}}
+		s.named[name] = h
+	}
+	s.take(h, f, memory)
+	f.probe, f.earlier = false, true
+	h.fresh--
+}
+
 // give counts it back.
 func (s *hosts) give(f *flight) {
 	h := f.host

@@ -154,6 +154,12 @@ func (m *Machine) take(at time.Time, e Event) {
 		m.tryHosts()
 		m.cores.coresAre(at, e)
 		m.tryHosts()
+	case LeftBehind:
+		m.flights.leftBehind(at, e)
+	case TakenOver:
+		m.flights.takeOver(at, e)
+	case Lapsed:
+		m.flights.lapsed(at, e)
 	case CoreGone:
 		m.flights.coreGone(at, e)
 	case Mode:

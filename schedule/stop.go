@@ -16,6 +16,8 @@ type Stop struct {
 	Batch  job.BatchID // all of a batch; both empty: everything
 	How    How
 	Reason string // for the log and the user; never empty
+
+	sparing bool // runs that outlive the scheduler are not concerned
 }
 
 // How says how a run is asked to end.
@@ -60,6 +62,7 @@ func (fs *flights) stop(at time.Time, e Stop) {
 		switch {
 		case e.Job != "" && id != e.Job,
 			e.Batch != "" && (f.run == nil || f.run.Entry.Batch != e.Batch),
+			e.sparing && fs.lasts(f),
 			f.phase == closing && e.How != Withdraw:
 			continue
 		}
@@ -113,7 +116,7 @@ func (fs *flights) checkpointAnswered(f *flight, s Stop, can bool) {
 // modeIs takes a mode. A scheduler that is about to end asks every run for a checkpoint.
 func (m *Machine) modeIs(at time.Time, mode Mode) {
 	if m.room.mode != Stopping && mode == Stopping {
-		defer m.flights.stop(at, Stop{How: OnlyBoundary, Reason: "the scheduler is about to end"})
+		defer m.flights.stop(at, Stop{How: OnlyBoundary, Reason: "the scheduler is about to end", sparing: true})
 	}
 	m.room.mode = mode
 }
