@@ -23,8 +23,8 @@ func connect(s *Scheduler) {
 		forget: func(id job.ID) { s.loop.post(schedule.Dropped{ID: id}) }, follow: func(e *queue.Entry) { s.Followers.follow(e) }, judge: func(e *queue.Entry) { s.Judge.judge(e) },
 	}
 	s.fleet = &fleet{
-		count: cfg.Cores, instance: cfg.Instance, log: cfg.Log, loop: s.loop, renews: s.renewsPermits, settings: cfg.Settings,
-		members: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{},
+		count: cfg.Cores, instance: cfg.Instance, log: cfg.Log, loop: s.loop, renews: s.renewsPermits, settings: cfg.Settings, store: cfg.Store, lease: cfg.Lease,
+		members: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{}, mourned: map[schedule.CoreID]*supervisor.Core{},
 	}
 	s.Followers = (&Followers{
 		store: cfg.Store, feed: s.Feed, log: cfg.Log, jobs: s, kinds: k, dispatch: s.poke, open: newOpenBatches(cfg.Store, k),
@@ -47,6 +47,18 @@ func connect(s *Scheduler) {
 		cores: map[*supervisor.Core]*audience{}, facts: map[fact]teller{},
 	}
 	s.fleet.feed, s.fleet.isolations = s.Feed, s.Isolations
+	s.fleet.reconfigure = func() {
+		if s.fleet.ending.Load() {
+			return
+		}
+		s.works.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+			defer cancel()
+			if err := s.fleet.sup.Reconfigure(ctx); err != nil {
+				s.cfg.Log.Warn().Err(err).Msg("a core was not told of the slots of nodes; it is told when it starts again")
+			}
+		})
+	}
 	s.fleet.answer = func(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
 		return answerCore(ctx, s.steps, s.streams, c, method, params)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -39,15 +40,23 @@ type fleet struct {
 	answer func(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error)
 	// renews reports whether heartbeats renew the permits of runs.
 	renews func() bool
+	// reconfigure has every core told its settings anew. It does not wait.
+	reconfigure func()
+	store       queue.Store
+	lease       time.Duration // of a claim
 
 	ending atomic.Bool // the scheduler is about to end
 
 	mu       sync.Mutex // guards what follows
 	settings ipc.Configure
 	members  map[*supervisor.Core]*member
-	starting map[*supervisor.Core]*member // that have asked for their settings and are not up
-	lives    schedule.CoreID              // cores so far
-	circuits []ipc.Circuit                // of the last core, while none is up
+	starting map[*supervisor.Core]*member         // that have asked for their settings and are not up
+	lives    schedule.CoreID                      // cores so far
+	circuits []ipc.Circuit                        // of the last core, while none is up
+	slots    int                                  // that nodes have
+	allowed  int                                  // of which cores know, or more
+	orphans  orphans                              // runs that an earlier scheduler has left on nodes
+	mourned  map[schedule.CoreID]*supervisor.Core // of nodes, that are down and whose runs' ends are not all stored
 }
 
 // member is a core that is up or starting. Its fields are guarded by fleet.mu, but for
@@ -74,20 +83,77 @@ func (f *fleet) newMember(c *supervisor.Core) *member {
 // others do: what happens after its settings were asked for is news to it, too. Called with
 // f.mu held.
 func (f *fleet) post() {
-	f.loop.post(f.list())
+	list := f.list()
+	slots := slotsOf(list)
+	if slots != f.slots {
+		f.slots = slots
+		f.loop.post(boundsOf(f.bounded()))
+		if slots > f.allowed { // the cores have to allow it as well
+			f.allowed = max(2*slots, leastAllowed)
+			f.reconfigure()
+		}
+	}
+	f.loop.post(list)
+}
+
+// leastAllowed is how many jobs at once cores allow at first, all hosts together, once there are
+// nodes; twice as many as there are whenever it becomes too few. The machine counts exactly.
+const leastAllowed = 64
+
+// slotsOf returns how many jobs at once the nodes have slots for.
+func slotsOf(list schedule.Cores) (n int) {
+	seen := map[string]bool{}
+	for i := range list {
+		if h := list[i].Host; h != nil && h.Name != "" && !seen[h.Name] {
+			seen[h.Name] = true
+			n += h.Slots
+		}
+	}
+	return n
+}
+
+// bounded returns the settings with what the nodes add to the slots of this host. Called with f.mu held.
+func (f *fleet) bounded() *ipc.Configure {
+	settings := f.settings
+	settings.MaxConcurrent += f.slots
+	return &settings
 }
 
 // list returns the cores for the machine. Called with f.mu held.
 func (f *fleet) list() (list schedule.Cores) {
+	away := false
 	for _, m := range f.starting {
-		list = append(list, schedule.Core{ID: m.id, Index: m.Index()})
+		list = append(list, schedule.Core{ID: m.id, Index: m.Index(), Host: hostOf(m.Core), Lasting: m.Node() != ""})
+		away = away || m.Node() != ""
 	}
 	for _, m := range f.members {
 		list = append(list, schedule.Core{
-			ID: m.id, Index: m.Index(), Takes: !m.draining && !m.audience.behind.Load(), Draining: m.draining, Concurrency: m.metrics.Concurrency,
+			ID: m.id, Index: m.Index(), Host: hostOf(m.Core), Takes: !m.draining && !m.Past() && !m.audience.behind.Load(),
+			Draining: m.draining, Lasting: m.Node() != "", Concurrency: m.metrics.Concurrency,
 		})
+		away = away || m.Node() != ""
+	}
+	if away { // else this host is bounded by what all of them are
+		own := &schedule.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, Slots: f.settings.MaxConcurrent}
+		for i := range list {
+			if list[i].Host == nil {
+				list[i].Host = own
+			}
+		}
 	}
 	return list
+}
+
+// hostOf describes the host of a core; nil: this one.
+func hostOf(c *supervisor.Core) *schedule.Host {
+	if c.Node() == "" {
+		return nil
+	}
+	h := c.Host()
+	if h == nil {
+		return &schedule.Host{Name: c.Node(), Cordoned: true}
+	}
+	return &schedule.Host{Name: h.Name, OS: h.OS, Arch: h.Arch, Labels: h.Labels, Kinds: h.Kinds, Slots: h.Slots, Memory: h.Memory, Cordoned: h.Closed}
 }
 
 // told posts the cores again: one of them may have heard of the latest isolations.
@@ -176,13 +242,20 @@ func (f *fleet) CoreUp(c *supervisor.Core) {
 	f.post()
 	validity := f.settings.PermitValidity
 	f.mu.Unlock()
-	f.log.Info().Int("core", c.Index()).Int("core_pid", c.PID()).Str("version", c.Info.Version).Msg("agentcore is up")
+	if c.Past() {
+		return // nobody is interested in what it was
+	}
+	f.log.Info().Int("core", c.Index()).Int("core_pid", c.PID()).Str("node", c.Node()).Str("version", c.Info.Version).Msg("agentcore is up")
 	if validity > 0 && !c.Info.PermitsLapse {
 		f.log.Warn().Int("core", c.Index()).Str("version", c.Info.Version).Stringer("permit_validity", validity).
 			Msg("agentcore is of an earlier release, whose permits do not lapse: should this scheduler stand still, its runs go on")
 	}
 	f.feed.observe(Moment{Kind: MomentCoreUp, Core: c.Index()})
-	f.feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), CorePID: c.PID(), Text: fmt.Sprintf("%s is up (pid %d)", f.name(c.Index()), c.PID())})
+	pid := c.PID()
+	if c.Node() != "" {
+		pid = 0 // it means nothing here
+	}
+	f.feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), CorePID: pid, Text: fmt.Sprintf("%s is up (pid %d)", f.nameOf(c), c.PID())})
 	f.isolations.tellCores() // its settings may be older than the book
 }
 
@@ -192,6 +265,14 @@ func (f *fleet) name(index int) string {
 		return fmt.Sprintf("agentcore %d", index)
 	}
 	return "agentcore"
+}
+
+// nameOf is what a user calls a core, which may be on another host.
+func (f *fleet) nameOf(c *supervisor.Core) string {
+	if c.Node() != "" {
+		return fmt.Sprintf("agentcore %d of node %s", c.Place(), c.Node())
+	}
+	return f.name(c.Index())
 }
 
 // CoreDown ends the core's flights: everything of it is dead, so their jobs may
@@ -213,15 +294,23 @@ func (f *fleet) CoreDown(c *supervisor.Core, cause error) {
 				n++
 			}
 		}
-		f.loop.post(schedule.CoreGone{ID: m.id, Cause: cause, Replaced: errors.Is(cause, supervisor.ErrReplaced)})
+		if c.Node() != "" && n > 0 {
+			f.mourned[m.id] = c
+		}
+		f.loop.post(schedule.CoreGone{ID: m.id, Cause: cause, Replaced: errors.Is(cause, supervisor.ErrReplaced) || errors.Is(cause, supervisor.ErrLost)})
+	}
+	if c.Past() {
+		return
 	}
 	ending := f.ending.Load()
-	text := fmt.Sprintf("%s (pid %d) died with %d jobs in flight; nothing of it is left, a new one is started", f.name(c.Index()), c.PID(), n)
+	text := fmt.Sprintf("%s (pid %d) died with %d jobs in flight; nothing of it is left, a new one is started", f.nameOf(c), c.PID(), n)
 	switch {
 	case ending:
-		text = fmt.Sprintf("%s (pid %d) has ended with the scheduler", f.name(c.Index()), c.PID())
+		text = fmt.Sprintf("%s (pid %d) has ended with the scheduler", f.nameOf(c), c.PID())
 	case errors.Is(cause, supervisor.ErrReplaced):
-		text = fmt.Sprintf("%s (pid %d) has ended and is replaced", f.name(c.Index()), c.PID())
+		text = fmt.Sprintf("%s (pid %d) has ended and is replaced", f.nameOf(c), c.PID())
+	case errors.Is(cause, supervisor.ErrLost):
+		text = fmt.Sprintf("%s (pid %d) is lost with %d jobs in flight, which go on elsewhere: %v", f.nameOf(c), c.PID(), n, cause)
 	}
 	f.feed.observe(Moment{Kind: MomentCoreDown, Core: c.Index(), Text: text})
 	if !ending {
@@ -253,7 +342,7 @@ func (f *fleet) CoreDraining(c *supervisor.Core, why string, wait bool) {
 	if wait {
 		text = "%s (pid %d) takes no new jobs and is replaced when its last one has ended: %s"
 	}
-	f.feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf(text, f.name(c.Index()), c.PID(), why)})
+	f.feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf(text, f.nameOf(c), c.PID(), why)})
 	if m == nil {
 		c.Drained()
 	}
@@ -298,7 +387,10 @@ func (f *fleet) RenewPermits() bool { return f.renews() }
 func (f *fleet) Settings(c *supervisor.Core) ipc.Configure {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	settings := f.settings
+	settings := *f.bounded()
+	if f.slots > 0 {
+		settings.MaxConcurrent += f.allowed
+	}
 	switch m := f.members[c]; {
 	case c == nil:
 		settings.Isolations = f.isolations.listFor(nil)
@@ -318,6 +410,13 @@ func (f *fleet) Settings(c *supervisor.Core) ipc.Configure {
 	})
 	settings.Circuits = f.circuitsLocked()
 	return settings
+}
+
+// boundsNow returns what the machine keeps to.
+func (f *fleet) boundsNow() schedule.Bounds {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return boundsOf(f.bounded())
 }
 
 // use changes what the cores are to enforce.
@@ -369,12 +468,14 @@ func (f *fleet) noteLatestWins(path string) {
 	}
 }
 
-// pid returns the process id of a core that is up, or 0.
+// pid returns the process id of a core of this host that is up, or 0.
 func (f *fleet) pid() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.members {
-		return c.PID()
+		if c.Node() == "" {
+			return c.PID()
+		}
 	}
 	return 0
 }

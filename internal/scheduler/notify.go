@@ -21,6 +21,9 @@ func (f *fleet) CoreNotify(c *supervisor.Core, method string, params json.RawMes
 	case ipc.NotifyJobCompleted:
 		decodeNotify(f, method, params, func(n ipc.JobCompleted) {
 			f.loop.post(schedule.Ended{Core: f.idOf(c), Job: n.Job, Attempt: n.Attempt, Outcome: n.Outcome})
+			if _, err := f.runOn(c, n.Job, n.Attempt); err != nil {
+				c.Recorded(n.Job, n.Attempt, 0, true) // nothing comes of it
+			}
 		})
 	case ipc.NotifyJobCancelled:
 		decodeNotify(f, method, params, func(n ipc.JobCancelled) {
@@ -82,7 +85,7 @@ func (f *fleet) measured(core *supervisor.Core, n ipc.Metrics) {
 		return
 	}
 	f.log.Info().Int("core", core.Index()).Str("stage", n.Stage).Str("evidence", n.Evidence).Msg("stage of the defence")
-	f.feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf("%s is at stage %s: %s", f.name(core.Index()), n.Stage, n.Evidence)})
+	f.feed.publish(api.Update{Kind: api.UpdateCore, Time: now(), Text: fmt.Sprintf("%s is at stage %s: %s", f.nameOf(core), n.Stage, n.Evidence)})
 }
 
 // normalStage is what a core that is not overloaded tells.

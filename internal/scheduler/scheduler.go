@@ -155,6 +155,7 @@ type Scheduler struct {
 	// extending is when the extension of leases that is under way began, after origin;
 	// 0: none is.
 	extending  atomic.Int64
+	extended   atomic.Int64 // when the last one was done, likewise
 	works      sync.WaitGroup
 	failure    context.CancelCauseFunc // ends Run with an error
 	unresolved []string                // workspaces whose real path the machine wants to know; the dispatcher's
@@ -250,9 +251,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for what an earlier scheduler held: %w", err)
 	}
+	ended, err := s.fleet.leftBehind(ctx, held, s.earlier)
+	if err != nil {
+		return fmt.Errorf("look for what an earlier scheduler has left on nodes: %w", err)
+	}
 	at := now()
 	err = s.cfg.Store.Apply(ctx,
-		queue.Reclaim{Now: at, Holders: s.gone(held), Message: "the scheduler ended while this attempt ran"},
+		queue.Reclaim{Now: at, Fences: ended, Message: "the scheduler ended while this attempt ran"},
 		// It may have put jobs off while its wall clock stood ahead.
 		queue.Rebase{Now: at, After: at, Future: true})
 	if err != nil {
@@ -262,6 +267,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		return err
 	}
 	close(s.begun)
+	s.extended.Store(int64(max(time.Since(s.origin), 1)))
 	for i := range held {
 		s.Feed.publishEntry(ctx, held[i].ID) // some end with that: they were to be cancelled
 		s.Feed.signalReclaimed(ctx, held[i].ID, at)
@@ -307,19 +313,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return nil
 }
 
-// gone returns whose claims are taken back when this scheduler begins: those of
-// earlier schedulers of its instance, whose state directory it has locked. What
-// others hold they keep as long as they extend it.
-func (s *Scheduler) gone(held []queue.Entry) (holders []string) {
-	for i := range held {
-		h := held[i].Holder
-		earlier := strings.HasPrefix(h, string(s.cfg.Instance)+"/") ||
-			strings.HasPrefix(h, "scheduler-") // before version 7 of the store
-		if earlier && h != s.holder && !slices.Contains(holders, h) {
-			holders = append(holders, h)
-		}
-	}
-	return holders
+// earlier reports whether a claim is of an earlier scheduler of this instance, whose state
+// directory this one has locked: it has ended. What others hold they keep as long as they extend it.
+func (s *Scheduler) earlier(holder string) bool {
+	return holder != s.holder && (strings.HasPrefix(holder, string(s.cfg.Instance)+"/") ||
+		strings.HasPrefix(holder, "scheduler-")) // before version 7 of the store
 }
 
 // poke makes the dispatcher look again.
@@ -346,17 +344,22 @@ func (s *Scheduler) extendLoop(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		runs := s.loop.runs()
+		// What an earlier scheduler has left holds until its host comes, or not.
+		runs := slices.DeleteFunc(s.loop.runs(), func(r *schedule.Run) bool { return r.Core == 0 })
 		fences := make([]job.Fence, len(runs))
 		for i, r := range runs {
 			fences[i] = r.Entry.Fence
 		}
 		if len(fences) == 0 {
+			s.extended.Store(int64(time.Since(s.origin)))
 			continue
 		}
 		s.extending.Store(int64(max(time.Since(s.origin), 1)))
 		lost, err := s.cfg.Store.Extend(ctx, fences, now().Add(s.cfg.Lease))
 		s.extending.Store(0)
+		if err == nil {
+			s.extended.Store(int64(time.Since(s.origin)))
+		}
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error().Err(err).Msg("extend leases")
 		}
@@ -368,10 +371,11 @@ func (s *Scheduler) extendLoop(ctx context.Context) error {
 
 // renewsPermits reports whether heartbeats renew the permits of runs: as long as the
 // store keeps their leases. An extension that is not done when the next one is due
-// hangs, and so would the record of what the runs do.
+// hangs, and so would the record of what the runs do. A scheduler that stood still for
+// longer has to extend the leases first: another one may have them.
 func (s *Scheduler) renewsPermits() bool {
-	began := time.Duration(s.extending.Load())
-	return began == 0 || time.Since(s.origin)-began < s.cfg.Extend
+	at, began := time.Since(s.origin), time.Duration(s.extending.Load())
+	return (began == 0 || at-began < s.cfg.Extend) && at-time.Duration(s.extended.Load()) < 2*s.cfg.Extend
 }
 
 // taken counts the fences that were lost without our doing: a run whose end was

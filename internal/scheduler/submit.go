@@ -133,6 +133,9 @@ func (s *Scheduler) Wake() { s.loop.post(schedule.Forget{}) }
 // scheduler, as programs do with work that they claim themselves.
 func (s *Scheduler) Changed(e *queue.Entry) {
 	s.Feed.publishState(e)
+	if e.State != job.Dispatched {
+		s.loop.post(schedule.Lapsed{ID: e.ID})
+	}
 	if e.Spec.Type == job.External && e.Key == "" {
 		return // it has no place among the scheduler's own jobs
 	}
@@ -165,7 +168,7 @@ func (s *Scheduler) Reload(ctx context.Context, t Tuning) error {
 	var before, keep time.Duration
 	s.loop.ask(func(m *schedule.Machine) {
 		before = m.Remembers()
-		m.Take(time.Now(), boundsOf(&t.Settings), schedule.Windows(t.Settings.Limits.CostWindows), schedule.UseRetry{Retry: t.Retry})
+		m.Take(time.Now(), s.fleet.boundsNow(), schedule.Windows(t.Settings.Limits.CostWindows), schedule.UseRetry{Retry: t.Retry})
 		keep = m.Remembers()
 	})
 	if keep > before {

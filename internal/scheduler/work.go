@@ -153,12 +153,14 @@ func (a *applier) tell(ctx context.Context, told schedule.Told) {
 	case schedule.Progress:
 		a.feed.progress(&t)
 	case schedule.Stored:
+		a.fleet.stored(t.Run, t.Events)
 		a.feed.observe(Moment{Kind: MomentEvents, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Events: t.Events})
 	case schedule.Over:
 		a.tellOver(ctx, &t)
 	case schedule.Refused:
 		log := logOf(a.log, t.Run)
 		log.Error().Err(t.Err).Msg("the store did not keep what became of the job")
+		a.fleet.over(t.Run)
 		a.streams.drop(t.Run.Entry.ID)
 	}
 }
@@ -166,6 +168,7 @@ func (a *applier) tell(ctx context.Context, told schedule.Told) {
 // tellOver tells of the end of a claim, and finds what follows from it.
 func (a *applier) tellOver(ctx context.Context, t *schedule.Over) {
 	a.streams.drop(t.Run.Entry.ID)
+	a.fleet.over(t.Run)
 	a.log.Debug().Str("job", string(t.Run.Entry.ID)).Int("attempt", t.Run.Attempt).Type("op", t.Op).Msg("recorded")
 	e := after(t.Run.Entry, t.Op)
 	outcome, made := outcomeOf(t.Op)
