@@ -93,7 +93,7 @@ func TestEnvironmentMistakes(t *testing.T) {
 		{"", "AGENTSCHED_LOG__LEVEL__API=debug", `AGENTSCHED_LOG__LEVEL__API: "API" leads nowhere: log.level is a single value`},
 		{"", "AGENTSCHED_LOG__LEVELS=debug", `AGENTSCHED_LOG__LEVELS: log.levels: is a group of fields, which no variable can set; set a field below it, or set it in the file`},
 		{"", "AGENTSCHED_LOG__LEVELS__=debug", `AGENTSCHED_LOG__LEVELS__: a name is missing between two __`},
-		{"", "AGENTSCHED_LOG__LEVELS__SERVER=debug", `AGENTSCHED_LOG__LEVELS__SERVER: log.levels.server: "server" is unknown, want one of scheduler, store, supervisor, core, process, api, hooks, triggers, upkeep, dead_letters, audit, telemetry, daemon`},
+		{"", "AGENTSCHED_LOG__LEVELS__SERVER=debug", `AGENTSCHED_LOG__LEVELS__SERVER: log.levels.server: "server" is unknown, want one of scheduler, store, supervisor, core, nodes, process, api, hooks, triggers, upkeep, dead_letters, audit, telemetry, daemon`},
 		{"", "AGENTSCHED_DEAD_LETTERS__REDRIVE=a", `AGENTSCHED_DEAD_LETTERS__REDRIVE: dead_letters.redrive: is a list, which no variable can set; set it in the file`},
 		{"", "AGENTSCHED_SANDBOX__READ=/srv/a,b", `AGENTSCHED_SANDBOX__READ: sandbox.read[1]: "b" is not an absolute path, want an absolute path such as /srv/data`},
 		{"", "AGENTSCHED_API__HOSTS__0=a", `AGENTSCHED_API__HOSTS__0: "0" leads nowhere: api.hosts is a list`},

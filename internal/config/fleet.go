@@ -20,6 +20,10 @@ type Fleet struct {
 	Advertise string `json:"advertise,omitempty" otherwise:"the address that is listened on"`
 	// For how long a leader may be silent before another scheduler takes over, `1s` to `10m`.
 	Lease job.Duration `json:"lease" min:"1s" max:"10m"`
+	// For how long a node (`scheduler node`) may work on after this scheduler has answered it last, `1s` to
+	// `10m`. After that its runs have `heartbeat.permit_validity` and the stages of `stop` to end, before their jobs go
+	// on elsewhere.
+	NodeLease job.Duration `json:"node_lease" min:"1s" max:"10m"`
 	// On which of the hosts that can run a job it does: `spread`, the one of whose slots the least part
 	// is taken; `pack`, the one with the largest part that has room: [placement](fleet.md#placement).
 	Placement string `json:"placement" words:"spread pack"`

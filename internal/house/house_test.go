@@ -51,6 +51,7 @@ var schedulers = map[string]string{
 	"workflow/pipeline":   "job queue internal/fields",
 	"internal/eval":       "job queue internal/fields",
 	"internal/supervisor": "job ipc internal/proc internal/statedir",
+	"internal/node":       "job ipc internal/supervisor internal/wire", // both ends of what a scheduler and a host that works for it say to each other
 	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // workspace: the real paths of folders
 
 	// The doors, and what stands behind them in the scheduler's process.

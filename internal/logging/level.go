@@ -58,6 +58,7 @@ const (
 	Store       Component = "store"        // the queue's database
 	Supervisor  Component = "supervisor"   // starts and watches the cores
 	Core        Component = "core"         // the cores' own lines
+	Nodes       Component = "nodes"        // hosts that run jobs for a scheduler, at both ends
 	Process     Component = "process"      // process trees and cgroups
 	API         Component = "api"          // requests
 	Hooks       Component = "hooks"        // telling of escalations and questions
@@ -71,7 +72,7 @@ const (
 
 // Components lists the components.
 func Components() []Component {
-	return []Component{Scheduler, Store, Supervisor, Core, Process, API, Hooks, Triggers, Upkeep, DeadLetters, Audit, Telemetry, Daemon}
+	return []Component{Scheduler, Store, Supervisor, Core, Nodes, Process, API, Hooks, Triggers, Upkeep, DeadLetters, Audit, Telemetry, Daemon}
 }
 
 // Format is the form of the lines on the stream.

@@ -271,6 +271,9 @@ func (d *Dir) Crashes() string { return d.join("crashes") }
 // queue/postgres. It is there if the state directory's queue does.
 func (d *Dir) Fleet() string { return d.join("fleet") }
 
+// Spool is the folder of what a node has to tell its scheduler; see package internal/wire.
+func (d *Dir) Spool() string { return d.join("spool") }
+
 // Audit is the folder of the audit log.
 func (d *Dir) Audit() string { return d.join("audit") }
 

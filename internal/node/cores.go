@@ -1,0 +1,164 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+)
+
+// cores is a Node as its supervisor's handler.
+type cores Node
+
+func jobID(s string) job.ID { return job.ID(s) }
+
+// Settings implements supervisor.Handler.
+func (h *cores) Settings(*supervisor.Core) ipc.Configure {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.settings
+}
+
+// CoreUp implements supervisor.Handler.
+func (h *cores) CoreUp(c *supervisor.Core) {
+	n := (*Node)(h)
+	n.mu.Lock()
+	n.lives[c.Index()]++
+	mine := &core{Core: c, life: n.lives[c.Index()]}
+	n.cores[c.Index()] = mine
+	n.mu.Unlock()
+	n.cfg.Log.Info().Int("core", c.Index()).Int("core_pid", c.PID()).Str("version", c.Info.Version).Msg("agentcore is up")
+	n.note(mine, noteUp, CoreUp{Place: c.Index(), Life: mine.life, PID: c.PID(), Info: c.Info})
+}
+
+// note tells something about a core itself.
+func (n *Node) note(c *core, method string, params any) {
+	data, err := json.Marshal(params)
+	if err != nil {
+		n.cfg.Log.Error().Err(err).Str("method", method).Msg("a note cannot be written")
+		return
+	}
+	n.tell(c, method, data)
+}
+
+// CoreNotify implements supervisor.Handler. What is about runs, and what happened, goes through the
+// spool; how a core fares is only of interest now.
+func (h *cores) CoreNotify(c *supervisor.Core, method string, params json.RawMessage) {
+	n := (*Node)(h)
+	mine := n.core(c.Index())
+	if mine == nil || mine.Core != c {
+		return
+	}
+	if method == ipc.NotifyMetrics {
+		if s := n.welcomed(); s != nil {
+			s.metrics(mine, params)
+		}
+		return
+	}
+	var e ipc.JobCompleted
+	ended := method == ipc.NotifyJobCompleted && json.Unmarshal(params, &e) == nil
+	if ended {
+		n.ledger.end(run{e.Job, e.Attempt})
+	}
+	if n.tell(mine, method, params); ended {
+		n.emptied(mine)
+	}
+}
+
+// emptied says so if a core that is to be replaced has no run any more.
+func (n *Node) emptied(c *core) {
+	n.mu.Lock()
+	draining := c.draining
+	n.mu.Unlock()
+	if draining && len(n.ledger.on(c.Index(), c.life)) == 0 {
+		c.Drained()
+	}
+}
+
+// CoreCall implements supervisor.Handler: it asks the scheduler, and waits for one while there is none. What is about
+// steps is asked again if a link ends before the answer: it has the same answer twice.
+func (h *cores) CoreCall(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
+	n := (*Node)(h)
+	for {
+		s, err := n.await(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errNoScheduler, err)
+		}
+		var result json.RawMessage
+		err = s.peers[c.Index()].Call(ctx, method, params, &result)
+		var own *ipc.Error
+		again := method == ipc.MethodStoreStep || method == ipc.MethodListSteps
+		switch {
+		case err == nil:
+			return result, nil
+		case errors.As(err, &own) || ctx.Err() != nil || !again || s.link.Err() == nil:
+			return nil, err
+		}
+		n.leave(s)
+	}
+}
+
+// RenewPermits implements supervisor.Handler.
+func (h *cores) RenewPermits() bool { return (*Node)(h).leased() }
+
+// CoreDraining implements supervisor.Handler.
+func (h *cores) CoreDraining(c *supervisor.Core, why string, wait bool) {
+	n := (*Node)(h)
+	mine := n.core(c.Index())
+	if mine == nil || mine.Core != c {
+		c.Drained()
+		return
+	}
+	n.mu.Lock()
+	mine.draining = true
+	n.mu.Unlock()
+	n.note(mine, noteDraining, CoreDraining{Place: c.Index(), Life: mine.life, Why: why, Wait: wait})
+	n.emptied(mine)
+}
+
+// CoreRuns implements supervisor.Handler.
+func (h *cores) CoreRuns(c *supervisor.Core) (tags []string) {
+	n := (*Node)(h)
+	mine := n.core(c.Index())
+	if mine == nil || mine.Core != c {
+		return nil
+	}
+	for _, r := range n.ledger.on(c.Index(), mine.life) {
+		tags = append(tags, job.RunTag(n.cfg.Instance, r.job, r.attempt))
+	}
+	return tags
+}
+
+// CoreDown implements supervisor.Handler.
+func (h *cores) CoreDown(c *supervisor.Core, cause error) {
+	n := (*Node)(h)
+	n.mu.Lock()
+	mine := n.cores[c.Index()]
+	if mine == nil || mine.Core != c {
+		n.mu.Unlock()
+		return
+	}
+	delete(n.cores, c.Index())
+	n.mu.Unlock()
+	n.note(mine, noteDown, CoreDown{Place: c.Index(), Life: mine.life, Cause: cause.Error(), Replaced: errors.Is(cause, supervisor.ErrReplaced) || n.ending.Load()})
+	n.ledger.down(c.Index(), mine.life)
+}
+
+// CoreFailed implements supervisor.Handler.
+func (h *cores) CoreFailed(index int, cause error) {
+	h.cfg.Log.Error().Err(cause).Int("core", index).Msg("agentcore did not come up, another is tried")
+}
+
+// CoreIsolated implements supervisor.Handler.
+func (h *cores) CoreIsolated(index int, until time.Time, cause error) {
+	if until.IsZero() {
+		h.cfg.Log.Info().Int("core", index).Msg("agentcore is tried again after its isolation")
+		return
+	}
+	h.cfg.Log.Error().Err(cause).Int("core", index).Time("until", until).Msg("agentcore is in a crash loop and isolated")
+}

@@ -1,0 +1,534 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/agentsched/agentsched/internal/supervisor"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cable is a network in memory between nodes and schedulers, which can be parted.
+type cable struct {
+	mu     sync.Mutex
+	hosts  map[string]*socket
+	conns  []net.Conn
+	parted bool
+}
+
+func (c *cable) listen(name string) net.Listener {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hosts == nil {
+		c.hosts = map[string]*socket{}
+	}
+	s := &socket{conns: make(chan net.Conn), done: make(chan struct{})}
+	c.hosts[name] = s
+	return s
+}
+
+func (c *cable) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	host, _, _ := net.SplitHostPort(addr)
+	c.mu.Lock()
+	to, parted := c.hosts[host], c.parted
+	c.mu.Unlock()
+	if to == nil || parted {
+		return nil, errors.New("no way there")
+	}
+	near, far := net.Pipe()
+	select {
+	case to.conns <- far:
+	case <-to.done:
+		return nil, errors.New("nobody listens")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conns = append(c.conns, near, far)
+	return near, nil
+}
+
+// part cuts what there is, and lets nothing through until it is mended.
+func (c *cable) part(parted bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parted = parted
+	for _, x := range c.conns {
+		x.Close()
+	}
+	c.conns = nil
+}
+
+type socket struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (s *socket) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.conns:
+		return c, nil
+	case <-s.done:
+		return nil, net.ErrClosed
+	}
+}
+func (s *socket) Close() error   { s.once.Do(func() { close(s.done) }); return nil }
+func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: "cable"} }
+
+// leader is a scheduler that writes down what it hears.
+type leader struct {
+	t     *testing.T
+	nodes *Nodes
+	stop  func()
+
+	mu     sync.Mutex
+	heard  []string
+	cores  map[*supervisor.Core]bool
+	counts func(supervisor.HeldRun) supervisor.Verdict
+	keeps  bool // what is told is recorded at once
+	silent bool // it may not confirm
+}
+
+func (l *leader) note(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard = append(l.heard, fmt.Sprintf(format, args...))
+}
+
+// take returns what was heard since it was called last.
+func (l *leader) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := strings.Join(l.heard, "\n")
+	l.heard = nil
+	return text
+}
+
+func (l *leader) Settings(*supervisor.Core) ipc.Configure {
+	return ipc.Configure{MaxConcurrent: 7, PermitValidity: job.Duration(validity)}
+}
+func (l *leader) CoreUp(c *supervisor.Core) {
+	l.note("up %s/%d past=%v", c.Node(), c.Place(), c.Past())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cores[c] = true
+}
+func (l *leader) CoreNotify(c *supervisor.Core, method string, params json.RawMessage) {
+	var e struct {
+		Job     job.ID `json:"job"`
+		Attempt int    `json:"attempt"`
+		Seq     int64  `json:"seq"`
+	}
+	if err := json.Unmarshal(params, &e); err != nil {
+		l.t.Errorf("%s: %v", method, err)
+	}
+	l.note("%s %s seq=%d past=%v", method, e.Job, e.Seq, c.Past())
+	l.mu.Lock()
+	keeps := l.keeps
+	l.mu.Unlock()
+	if keeps {
+		c.Recorded(e.Job, e.Attempt, e.Seq, method == ipc.NotifyJobCompleted)
+	}
+}
+func (l *leader) CoreCall(_ context.Context, _ *supervisor.Core, method string, params json.RawMessage) (any, error) {
+	l.note("asked %s", method)
+	return params, nil
+}
+func (l *leader) RenewPermits() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.silent
+}
+func (l *leader) CoreDraining(c *supervisor.Core, why string, _ bool) {
+	l.note("draining %d: %s", c.Place(), why)
+}
+func (l *leader) CoreRuns(*supervisor.Core) []string { return nil }
+func (l *leader) CoreDown(c *supervisor.Core, cause error) {
+	l.note("down %s/%d lost=%v replaced=%v", c.Node(), c.Place(), errors.Is(cause, supervisor.ErrLost), errors.Is(cause, supervisor.ErrReplaced))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.cores[c] {
+		l.t.Error("a core is down that was not up")
+	}
+	delete(l.cores, c)
+}
+func (l *leader) CoreFailed(index int, cause error)                 { l.note("failed: %v", cause) }
+func (l *leader) CoreIsolated(index int, _ time.Time, _ error)      {}
+func (l *leader) CoreHas(c *supervisor.Core, id job.ID, _ int) bool { return id != "void" }
+func (l *leader) CoresChanged()                                     {}
+func (l *leader) CoresTakeOver(_ context.Context, node string, runs []supervisor.HeldRun) (list []supervisor.Verdict, _ error) {
+	for _, r := range runs {
+		v := supervisor.Verdict{Counts: true}
+		if l.counts != nil {
+			v = l.counts(r)
+		}
+		l.note("held by %s: %s/%d past=%v counts=%v", node, r.Job, r.Attempt, r.Core.Past(), v.Counts)
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+const (
+	lease    = 8 * time.Second
+	validity = 4 * time.Second
+)
+
+// lead begins a scheduler on the cable.
+func lead(t *testing.T, net *cable, name string, set func(*leader)) *leader {
+	l := &leader{t: t, cores: map[*supervisor.Core]bool{}, keeps: true}
+	if set != nil {
+		set(l)
+	}
+	var err error
+	l.nodes, err = NewNodes(NodesConfig{Handler: l, Lease: lease, Log: zerolog.Nop(), LostAfter: func() time.Duration { return LostAfter(lease, validity, time.Second) }, Attempt: attemptIn(t.TempDir())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { l.nodes.Run(ctx) }) //nolint:errcheck // it is told to end
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if err := l.nodes.Accept(w, r, token); err != nil {
+			l.note("refused: %v", err)
+		}
+	})}
+	running.Go(func() { srv.Serve(net.listen(name)) }) //nolint:errcheck // it is closed
+	synctest.Wait()
+	l.stop = sync.OnceFunc(func() {
+		cancel()
+		srv.Close()
+		running.Wait()
+	})
+	return l
+}
+
+// worker is a host whose only core is played by the test.
+type worker struct {
+	*Node
+	t       *testing.T
+	handler supervisor.Handler
+	core    *supervisor.Core
+	end     func() error // what Run has returned
+	cancel  context.CancelCauseFunc
+
+	mu    sync.Mutex
+	asked []string
+	beats sync.WaitGroup
+	stops []func()
+	live  chan struct{}
+}
+
+// Run is the supervisor's.
+func (w *worker) Run(ctx context.Context) error {
+	w.up()
+	close(w.live)
+	<-ctx.Done()
+	w.down(supervisor.ErrReplaced)
+	return context.Cause(ctx)
+}
+func (w *worker) Hurry() {}
+func (w *worker) Reconfigure(ctx context.Context) error {
+	return w.core.Call(ctx, ipc.MethodConfigure, w.handler.Settings(w.core), nil)
+}
+func (w *worker) Restart(context.Context, int, bool) error { return nil }
+
+// up has a core come up.
+func (w *worker) up() {
+	fromCore, toNode := io.Pipe()
+	fromNode, toCore := io.Pipe()
+	theirs := ipc.NewPeer(fromCore, toCore, ipc.Config{Name: "agentcore", HangLimit: time.Hour})
+	own := ipc.NewPeer(fromNode, toNode, ipc.Config{Name: "node", Handler: w.played(), HangLimit: time.Hour})
+	for _, p := range []*ipc.Peer{theirs, own} {
+		w.beats.Go(func() { p.Run(context.Background()) }) //nolint:errcheck // it is stopped
+		w.stops = append(w.stops, func() { p.Stop(nil) })
+	}
+	w.core = supervisor.Join(supervisor.Away{Index: 1, PID: 99, Peer: theirs})
+	w.handler.CoreUp(w.core)
+}
+
+func (w *worker) down(cause error) {
+	for _, stop := range w.stops {
+		stop()
+	}
+	w.beats.Wait()
+	w.handler.CoreDown(w.core, cause)
+}
+
+type played struct{ w *worker }
+
+func (w *worker) played() played { return played{w} }
+
+func (p played) HandleNotify(context.Context, string, json.RawMessage) {}
+func (p played) HandleCall(_ context.Context, method string, params json.RawMessage) (any, error) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.w.asked = append(p.w.asked, method)
+	if method == "unknown" {
+		return nil, ipc.MethodNotFound(method)
+	}
+	return ipc.Empty{}, nil
+}
+
+func (w *worker) took() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.asked
+	w.asked = nil
+	return list
+}
+
+// tell has the core tell something of a run.
+func (w *worker) tell(method string, id job.ID, seq int64) {
+	params, err := json.Marshal(map[string]any{"job": id, "attempt": 1, "seq": seq})
+	if err != nil {
+		w.t.Error(err)
+	}
+	w.handler.CoreNotify(w.core, method, params)
+}
+
+// work begins a node on the cable, with a spool in dir.
+func work(t *testing.T, net *cable, dir string, servers ...string) *worker {
+	w := &worker{t: t, live: make(chan struct{})}
+	base := time.Now()
+	cfg := Config{
+		Attempt: attemptIn(filepath.Join(dir, "jobs")),
+		Token:   func() (string, error) { return "a", nil }, Spool: dir, Cores: 1, Log: zerolog.Nop(), DialContext: net.dial, Clock: func() time.Duration { return time.Since(base) },
+		Inventory: func(context.Context) Inventory { return Inventory{Slots: 2} }, Adapt: func(c ipc.Configure) ipc.Configure { return c },
+		Supervise: func(h supervisor.Handler) Supervisor { w.handler = h; return w },
+	}
+	for _, s := range servers {
+		cfg.Servers = append(cfg.Servers, &url.URL{Scheme: "http", Host: s})
+	}
+	var err error
+	if w.Node, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	w.cancel = cancel
+	ended := make(chan error, 1)
+	go func() { ended <- w.Node.Run(ctx) }()
+	w.end = sync.OnceValue(func() error { cancel(errDone); return <-ended })
+	return w
+}
+
+func attemptIn(dir string) func(job.ID, int) string {
+	return func(id job.ID, n int) string { return filepath.Join(dir, string(id), strconv.Itoa(n)) }
+}
+
+var errDone = errors.New("done")
+
+func wants(t *testing.T, what, got string, want ...string) {
+	t.Helper()
+	if got != strings.Join(want, "\n") {
+		t.Errorf("%s:\n%s\nwant:\n%s", what, got, strings.Join(want, "\n"))
+	}
+}
+
+// The core's words reach the scheduler, also those that are told while there is no way there; what it has stored leaves the spool;
+// what it asks reaches the core.
+func TestNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net cable
+		l := lead(t, &net, "s", nil)
+		defer l.stop()
+		w := work(t, &net, t.TempDir(), "other:1", "s:1")
+		defer w.end() //nolint:errcheck // looked at below
+		<-w.live
+		synctest.Wait()
+		wants(t, "at the beginning", l.take(), "up a/1 past=false")
+		if got := w.took(); !slices.Equal(got, []string{ipc.MethodConfigure}) {
+			t.Errorf("the core was asked %v", got)
+		}
+		core := l.theCore()
+		if err := core.Call(t.Context(), ipc.MethodSubmitJob, ipc.SubmitJob{Job: "j", Attempt: 1}, nil); err != nil {
+			t.Fatal(err)
+		}
+		var own *ipc.Error
+		if err := core.Call(t.Context(), "unknown", nil, nil); !errors.As(err, &own) || own.Code != ipc.CodeMethodNotFound {
+			t.Errorf("the core's own error came as %v", err)
+		}
+		w.tell(ipc.NotifyWorkerEvent, "j", 1)
+		synctest.Wait()
+		net.part(true)
+		w.tell(ipc.NotifyWorkerEvent, "j", 2)
+		w.tell(ipc.NotifyJobCompleted, "j", 0)
+		time.Sleep(lease / 4)
+		if w.spool.Acked() == w.spool.Last() || !w.leased() {
+			t.Errorf("acknowledged %d of %d, leased %v", w.spool.Acked(), w.spool.Last(), w.leased())
+		}
+		net.part(false)
+		time.Sleep(lease)
+		wants(t, "of the run", l.take(), "on_worker_event j seq=1 past=false", "on_worker_event j seq=2 past=false", "on_job_completed j seq=0 past=false")
+		if w.spool.Acked() != w.spool.Last() || len(w.ledger.runs) != 0 {
+			t.Errorf("acknowledged %d of %d, known %v", w.spool.Acked(), w.spool.Last(), w.ledger.runs)
+		}
+		if err := w.end(); !errors.Is(err, errDone) {
+			t.Errorf("the end is %v", err)
+		}
+		synctest.Wait()
+		wants(t, "at the end", l.take(), "down a/1 lost=false replaced=true")
+	})
+}
+
+func (l *leader) theCore() *supervisor.Core {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.cores {
+		return c
+	}
+	l.t.Fatal("no core is up")
+	return nil
+}
+
+// A scheduler that leads next hears which runs there are, what was not stored is told again, and what counts for nothing is
+// stopped.
+func TestNextLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net cable
+		l := lead(t, &net, "s", func(l *leader) { l.keeps = false })
+		defer l.stop()
+		w := work(t, &net, t.TempDir(), "s:1", "r:1")
+		defer w.end() //nolint:errcheck // told to
+		<-w.live
+		synctest.Wait()
+		for _, id := range []job.ID{"stays", "ended", "void"} {
+			if err := l.theCore().Call(t.Context(), ipc.MethodSubmitJob, ipc.SubmitJob{Job: id, Attempt: 1}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for seq := range int64(3) {
+			w.tell(ipc.NotifyWorkerEvent, "stays", seq+1)
+		}
+		w.tell(ipc.NotifyJobCompleted, "ended", 0)
+		w.tell(ipc.NotifyWorkerEvent, "void", 1)
+		synctest.Wait()
+		l.stop()
+		next := lead(t, &net, "r", func(l *leader) {
+			l.counts = func(r supervisor.HeldRun) supervisor.Verdict {
+				return supervisor.Verdict{Counts: r.Job != "void", Events: 2}
+			}
+		})
+		defer next.stop()
+		w.took()
+		time.Sleep(lease)
+		wants(t, "the next one hears", next.take(),
+			"up a/1 past=false", "held by a: ended/1 past=false counts=true", "held by a: stays/1 past=false counts=true", "held by a: void/1 past=false counts=false",
+			"on_worker_event stays seq=3 past=false", "on_job_completed ended seq=0 past=false")
+		got := w.took()
+		slices.Sort(got)
+		if !slices.Equal(got, []string{ipc.MethodCancelJob, ipc.MethodConfigure}) {
+			t.Errorf("the core was asked %v", got)
+		}
+		if w.spool.Acked() != w.spool.Last() {
+			t.Errorf("acknowledged %d of %d", w.spool.Acked(), w.spool.Last())
+		}
+	})
+}
+
+// A node that was started again has no runs, but tells the ends that the scheduler has not stored.
+func TestNodeRestarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net cable
+		dir := t.TempDir()
+		l := lead(t, &net, "s", func(l *leader) { l.keeps = false })
+		defer l.stop()
+		w := work(t, &net, dir, "s:1")
+		<-w.live
+		synctest.Wait()
+		for _, id := range []job.ID{"ended", "lost"} {
+			if err := l.theCore().Call(t.Context(), ipc.MethodSubmitJob, ipc.SubmitJob{Job: id, Attempt: 1}, nil); err != nil {
+				t.Fatal(err)
+			}
+			w.tell(ipc.NotifyWorkerEvent, id, 1)
+		}
+		w.tell(ipc.NotifyJobCompleted, "ended", 0)
+		synctest.Wait()
+		net.part(true) // nobody hears its end
+		w.end()        //nolint:errcheck // told to
+		l.take()
+		l.mu.Lock()
+		l.keeps = true
+		l.mu.Unlock()
+		net.part(false)
+		again := work(t, &net, dir, "s:1")
+		defer again.end() //nolint:errcheck // told to
+		<-again.live
+		time.Sleep(lease)
+		wants(t, "after the restart", l.take(),
+			"up a/0 past=true", "held by a: ended/1 past=true counts=true", "down a/1 lost=true replaced=false",
+			"on_worker_event ended seq=1 past=true", "on_job_completed ended seq=0 past=true", "down a/0 lost=false replaced=false", "up a/1 past=false")
+		if again.spool.Acked() != again.spool.Last() {
+			t.Errorf("acknowledged %d of %d", again.spool.Acked(), again.spool.Last())
+		}
+	})
+}
+
+// A lease ends on the node's side before the scheduler gives its jobs to others, also if the scheduler may not confirm it.
+func TestLease(t *testing.T) {
+	for _, cut := range []bool{true, false} {
+		t.Run(fmt.Sprintf("cut=%v", cut), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var net cable
+				l := lead(t, &net, "s", nil)
+				defer l.stop()
+				w := work(t, &net, t.TempDir(), "s:1")
+				defer w.end() //nolint:errcheck // told to
+				<-w.live
+				time.Sleep(5 * lease)
+				if !w.leased() {
+					t.Fatal("the lease was not renewed")
+				}
+				l.take()
+				if began := time.Now(); cut {
+					net.part(true)
+					for w.leased() {
+						time.Sleep(lease / 100)
+					}
+					if held := time.Since(began); held < lease/2 || held > lease {
+						t.Errorf("the lease was held for %v after the cut", held)
+					}
+					for l.take() == "" {
+						time.Sleep(lease / 100)
+					}
+					if lost := time.Since(began); lost < LostAfter(lease, validity, time.Second)-lease/4 || lost > LostAfter(lease, validity, time.Second)+lease {
+						t.Errorf("the node was given up after %v", lost)
+					}
+					net.part(false)
+					time.Sleep(2 * lastRetry)
+					wants(t, "when it comes again", l.take(), "up a/1 past=false")
+					return
+				}
+				l.mu.Lock()
+				l.silent = true
+				l.mu.Unlock()
+				time.Sleep(lease)
+				if w.leased() {
+					t.Error("the lease was renewed by a scheduler that may not")
+				}
+			})
+		})
+	}
+}
