@@ -131,8 +131,8 @@ func Dial(o Options) (*Client, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return nil, fmt.Errorf("URL is %q, want one such as https://build.example.com:7433", u.Redacted())
 	}
-	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		return nil, fmt.Errorf("URL is %q, want https beyond this machine: a token must not travel in clear text", o.URL)
+	if err := CheckURL(u); err != nil {
+		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil // a proxy would buffer streams, and see what passes
@@ -148,6 +148,14 @@ func Dial(o Options) (*Client, error) {
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	return &Client{base: u.Scheme + "://" + u.Host, token: o.Token, http: &http.Client{CheckRedirect: stay, Transport: transport}}, nil
+}
+
+// CheckURL returns an error where a token would travel in clear text beyond this machine.
+func CheckURL(u *url.URL) error {
+	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		return fmt.Errorf("URL is %q, want https beyond this machine: a token must not travel in clear text", u)
+	}
+	return nil
 }
 
 // stay keeps a client from following a redirect, which no route of a scheduler

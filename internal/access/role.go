@@ -16,13 +16,17 @@ const (
 	Operate Role = "operate" // decide, stop, change and grant
 )
 
+// Node is the role of a host that runs jobs. It may be that node and nothing else, and nobody
+// else may: it is no more and no less than the roles of people.
+const Node Role = "node"
+
 // Public is what a route asks for that everybody may have. Nobody has it as a role.
 const Public = "public"
 
-// Roles returns all roles, the least first.
+// Roles returns the roles of people and programs, the least first.
 func Roles() []Role { return []Role{Read, Submit, Operate} }
 
-// ParseRole reads a role.
+// ParseRole reads a role of people and programs.
 func ParseRole(text string) (Role, error) {
 	if r := Role(text); slices.Contains(Roles(), r) {
 		return r, nil
@@ -30,9 +34,23 @@ func ParseRole(text string) (Role, error) {
 	return "", fmt.Errorf("role %q is unknown, want read, submit or operate", text)
 }
 
+// ParseTokenRole reads a role that a token may have.
+func ParseTokenRole(text string) (Role, error) {
+	if Role(text) == Node {
+		return Node, nil
+	}
+	if r, err := ParseRole(text); err == nil {
+		return r, nil
+	}
+	return "", fmt.Errorf("role %q is unknown, want read, submit, operate or node", text)
+}
+
 // Covers reports whether who has r may do what asks for need. A role that is
 // unknown covers nothing, and nothing covers it.
 func (r Role) Covers(need Role) bool {
+	if r == Node {
+		return need == Node
+	}
 	want := slices.Index(Roles(), need)
 	return want >= 0 && slices.Index(Roles(), r) >= want
 }

@@ -41,7 +41,7 @@ func parseTokens(text []byte, where string) ([]record, error) {
 	}
 	ids, names := map[string]bool{}, map[string]bool{}
 	for i, r := range f.Tokens {
-		_, badRole := ParseRole(string(r.Role))
+		_, badRole := ParseTokenRole(string(r.Role))
 		var why error
 		switch {
 		case !tokenID.MatchString(r.ID):

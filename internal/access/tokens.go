@@ -92,7 +92,7 @@ func (t *Tokens) Create(ctx context.Context, name string, role Role, ttl time.Du
 	if !tokenName.MatchString(name) {
 		return tok, "", fmt.Errorf("token name %q: want 1 to 64 letters, digits, dots, underscores, at signs and hyphens, a letter or a digit first", name)
 	}
-	if _, err := ParseRole(string(role)); err != nil {
+	if _, err := ParseTokenRole(string(role)); err != nil {
 		return tok, "", err
 	}
 	if ttl < 0 {

@@ -155,6 +155,9 @@ func examineProgram(ctx context.Context, name string, required bool, hint string
 	return f
 }
 
+// notLoggedIn begins the note on a worker without credentials.
+const notLoggedIn = "installed, not logged in: "
+
 func examineWorker(ctx context.Context, kind job.WorkerKind, a worker.Adapter, tested string, s job.WorkerSettings, getenv func(string) string) finding {
 	f := finding{What: "worker " + string(kind)}
 	path, err := a.Locate(s)
@@ -182,7 +185,7 @@ func examineWorker(ctx context.Context, kind job.WorkerKind, a worker.Adapter, t
 	}
 	if c, ok := a.(worker.Credentialed); ok {
 		if todo := c.Credentials(s, getenv); todo != "" {
-			f.Status, f.Note = "warning", strings.TrimPrefix(f.Note+"; ", "; ")+"installed, not logged in: "+todo
+			f.Status, f.Note = "warning", strings.TrimPrefix(f.Note+"; ", "; ")+notLoggedIn+todo
 		}
 	}
 	return f

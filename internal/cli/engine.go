@@ -17,6 +17,7 @@ import (
 	"github.com/agentsched/agentsched/internal/eval"
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/logging"
+	"github.com/agentsched/agentsched/internal/node"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/supervisor"
@@ -35,6 +36,7 @@ type engine struct {
 	state *owned
 	host  *proc.Host
 	sched *scheduler.Scheduler
+	nodes *node.Nodes // of a server; else nil
 	hooks *hooks
 	eval  *eval.Evaluator
 	// triggers are those of a server; else nil.
@@ -105,7 +107,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	e.observers = append(e.observers, endsOfFirings{e})
 	e.eval = eval.New(eval.Config{Store: state.store, Settings: cfg.Evaluation, Changed: func(v eval.Verdict) { e.sched.Judge.TakeVerdict(v) }})
 	lease, extend := scheduler.DefaultLease, time.Duration(0)
-	if cfg.Fleet.Store != "" {
+	if batch == "" {
 		lease, extend = claimLease(cfg), extendEvery(cfg)
 	}
 	e.sched = scheduler.New(scheduler.Config{
@@ -117,19 +119,32 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 		},
 		Placement: schedule.Placement(cfg.Fleet.Placement), Traits: worker.AllTraits(runs.prog.adapters), NewPolicy: runs.prog.policies.make, Tuning: tuning, Log: state.log,
 		Supervise: func(h supervisor.Handler) scheduler.Cores {
-			c := &cfg.Cores
-			return supervisor.New(supervisor.Config{
-				Command: command, Env: append(slices.Clone(runs.con.environ), "AGENTSCHED_LOG="+coreLevel(state.logs)), Host: host, Instance: instance, StateDir: state.dir.Path(), Version: runs.prog.version,
-				Cores: c.Count, MaxRSS: int64(c.MaxRSS), MaxCPU: c.MaxCPU, CPUFor: c.CPUFor.Std(), SlowHeartbeat: c.SlowHeartbeat.Std(),
-				Intensity: supervisor.Intensity{Count: c.Restarts.Count, Within: c.Restarts.Within.Std(), Isolate: c.Restarts.Isolate.Std()},
-				Crash:     e.keepCrash, Forget: e.removeTemp,
-				Handler: h, Log: state.logs.For(logging.Supervisor), Stderr: state.logs.CoreLines(),
-				Heartbeat: cfg.Heartbeat.Interval.Std(), HangAfter: cfg.Heartbeat.HangAfter.Std(),
-				Stop: proc.Stages{Interrupt: cfg.Stop.Interrupt.Std(), Terminate: cfg.Stop.Terminate.Std(), Kill: cfg.Stop.Kill.Std()},
-			})
+			local := runs.supervise(state, cfg, host, command, h)
+			if batch != "" {
+				return local
+			}
+			e.nodes, err = runs.newNodes(e, h)
+			return &hosts{Supervisor: local, nodes: e.nodes}
 		},
 	})
+	if err != nil {
+		return nil, errors.Join(failure(err), e.close())
+	}
 	return e, nil
+}
+
+// supervise returns who keeps the cores of this host alive.
+func (runs *runner) supervise(state *owned, cfg *config.Config, host *proc.Host, command []string, h supervisor.Handler) *supervisor.Supervisor {
+	c := &cfg.Cores
+	return supervisor.New(supervisor.Config{
+		Command: command, Env: append(slices.Clone(runs.con.environ), "AGENTSCHED_LOG="+coreLevel(state.logs)), Host: host, Instance: state.dir.Instance(), StateDir: state.dir.Path(), Version: runs.prog.version,
+		Cores: c.Count, MaxRSS: int64(c.MaxRSS), MaxCPU: c.MaxCPU, CPUFor: c.CPUFor.Std(), SlowHeartbeat: c.SlowHeartbeat.Std(),
+		Intensity: supervisor.Intensity{Count: c.Restarts.Count, Within: c.Restarts.Within.Std(), Isolate: c.Restarts.Isolate.Std()},
+		Crash:     state.keepCrash, Forget: state.removeTemp,
+		Handler: h, Log: state.logs.For(logging.Supervisor), Stderr: state.logs.CoreLines(),
+		Heartbeat: cfg.Heartbeat.Interval.Std(), HangAfter: cfg.Heartbeat.HangAfter.Std(),
+		Stop: proc.Stages{Interrupt: cfg.Stop.Interrupt.Std(), Terminate: cfg.Stop.Terminate.Std(), Kill: cfg.Stop.Kill.Std()},
+	})
 }
 
 // newHost prepares to own processes in the name of a state directory.
@@ -182,19 +197,19 @@ func (e *engine) newHook(cfg *config.Config) *daemon.Hook {
 }
 
 // keepCrash writes the report of a core that died.
-func (e *engine) keepCrash(r *supervisor.Report) {
+func (o *owned) keepCrash(r *supervisor.Report) {
 	for _, text := range []*string{&r.Cause, &r.Exit, &r.LastWords, &r.Stderr, &r.Dump} {
-		*text = e.state.secrets.String(*text)
+		*text = o.secrets.String(*text)
 	}
-	if err := r.Write(e.state.dir.Crashes()); err != nil {
-		e.state.log.Error().Err(err).Msg("the report of a core's crash is lost")
+	if err := r.Write(o.dir.Crashes()); err != nil {
+		o.log.Error().Err(err).Msg("the report of a core's crash is lost")
 	}
 }
 
 // removeTemp removes the temporary files of runs that are dead; nil: of all.
-func (e *engine) removeTemp(tags []string) {
-	if err := e.state.dir.RemoveTemp(tags); err != nil {
-		e.state.log.Warn().Err(err).Msg("temporary files stay behind")
+func (o *owned) removeTemp(tags []string) {
+	if err := o.dir.RemoveTemp(tags); err != nil {
+		o.log.Warn().Err(err).Msg("temporary files stay behind")
 	}
 }
 

@@ -394,11 +394,11 @@ func configHash(cfg *config.Config) string {
 // it is dead or cut off from the database: until its runs have ended by themselves.
 //
 //	the last extension ── extendEvery ──► the next one hangs ── extendEvery ──► permits are
-//	not renewed ── permit_validity ──► the core stops the run ── stop.* ──► gone
+//	not renewed, nor leases of nodes ── fleet.node_lease ──► ── permit_validity ──► the core stops the run ── stop.* ──► gone
 //
 // and a tenth more for clocks that go differently.
 func claimLease(cfg *config.Config) time.Duration {
-	sum := 2*extendEvery(cfg) + cfg.Heartbeat.PermitValidity.Std() + stopTime(cfg)
+	sum := 2*extendEvery(cfg) + cfg.Fleet.NodeLease.Std() + cfg.Heartbeat.PermitValidity.Std() + stopTime(cfg)
 	return sum + sum/10
 }
 
@@ -413,8 +413,13 @@ const giveUpAfter = 20 * time.Second
 
 // extendEvery is how often a scheduler extends its claims.
 func extendEvery(cfg *config.Config) time.Duration {
-	return min(10*time.Second, cfg.Heartbeat.PermitValidity.Std()/4)
+	if cfg.Heartbeat.PermitValidity == 0 {
+		return maxExtendEvery
+	}
+	return min(maxExtendEvery, cfg.Heartbeat.PermitValidity.Std()/4)
 }
+
+const maxExtendEvery = 10 * time.Second
 
 // whereFile, in the folder of the copy, says in which database the queue of a state
 // directory lies, without a password.

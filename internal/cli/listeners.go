@@ -113,6 +113,9 @@ func (d *listeners) newServer() *server.Server {
 	opt.Bounds = func() queue.Bounds { cfg := e.config(); return bounds(&cfg) }
 	opt.MaxAtOnce = func() int { cfg := e.config(); return cfg.Concurrency.Max }
 	opt.Ready, opt.Reload, opt.Upgrade = e.ready, e.reloadNow, d.upgrade
+	if e.nodes != nil {
+		opt.Node = http.HandlerFunc(e.takeNode)
+	}
 	if e.triggers != nil {
 		opt.Triggers = e.triggers.Status
 	}

@@ -7,9 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/api"
@@ -56,15 +54,9 @@ func (at *target) do(f func(*peer) error) error {
 
 // dial returns a client of the scheduler at --server.
 func (at *target) dial() (*client.Client, error) {
-	token := at.con.getenv(tokenVariable)
-	if at.tokenFile != "" {
-		text, err := os.ReadFile(at.tokenFile)
-		if err != nil {
-			return nil, usage(fmt.Errorf("--token-file: %w", err))
-		}
-		if token = strings.TrimSpace(string(text)); token == "" {
-			return nil, usage(fmt.Errorf("--token-file %s is empty: it must hold a token as `scheduler token create` prints it", at.tokenFile))
-		}
+	token, err := at.token()
+	if err != nil {
+		return nil, usage(err)
 	}
 	c, err := client.Dial(client.Options{URL: at.server, Token: token, CAFile: at.caFile})
 	if err != nil {

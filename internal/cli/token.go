@@ -25,6 +25,7 @@ the configuration). Each has a role:
   read      look at everything
   submit    and submit jobs
   operate   and decide, stop, change and grant: all that you may
+  node      be the node of that name (`+"`scheduler node`"+`), and nothing else
 
 They are kept in the state directory, as hashes. A scheduler that is running takes a change
 over within a second. The unix socket needs none, but the key in the state directory.`,
@@ -76,7 +77,7 @@ The state directory is made if it is not there, so that a token can be there bef
 scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 		Example: "  scheduler token create ci --role submit --expires 90d\n  scheduler token create grafana --role read > ~/.config/agentsched-token",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			may, err := access.ParseRole(role)
+			may, err := access.ParseTokenRole(role)
 			if err != nil {
 				return usage(fmt.Errorf("--%w", err))
 			}
@@ -121,7 +122,7 @@ scheduler first listens. Lengths of time are written 90s, 15m, 24h or 30d.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&role, "role", string(access.Read), "what it may do: read, submit or operate")
+	f.StringVar(&role, "role", string(access.Read), "what it may do: read, submit, operate or node")
 	f.StringVar(&expires, "expires", "", "end it after this much `TIME` (default: never)")
 	con.jsonFlag(cmd, "print JSON, the token in the field token")
 	completeRole(cmd)

@@ -19,6 +19,7 @@ type host struct {
 	standby            bool // another scheduler leads
 	document           func() []byte
 	me, login, metrics http.Handler
+	node               http.Handler // Options.Node
 }
 
 func (h host) routes(r *router) {
@@ -27,6 +28,14 @@ func (h host) routes(r *router) {
 	r.plain(route{id: "get-metrics", method: "GET", path: "/metrics", role: read, answered: byEach, tag: "overview", about: "Return figures in the text format of Prometheus."}, "text/plain", "/metrics", h.metrics)
 	r.plain(route{id: "log-in", method: "GET", path: "/login", role: public, answered: byEach, tag: "access",
 		about: "Exchange a one-time code for a browser session.\nThe answer redirects to the dashboard."}, "text/html", "/login", h.login)
+	takes := h.node
+	if takes == nil {
+		takes = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			r.refuse(w, req, newProblem("takes_no_nodes", http.StatusServiceUnavailable, "this scheduler takes no nodes: it stands by, or works for itself alone; ask another scheduler of the queue"))
+		})
+	}
+	r.plain(route{id: "join-as-node", method: "GET", path: "/v1/node", role: node, answered: byEach, tag: "access",
+		about: "Open the WebSocket of a node.\nOnly `scheduler node` uses it; what is said on it is no part of this API."}, "text/plain", "/v1/node", takes)
 	get(r, route{id: "get-health", method: "GET", path: "/healthz", role: public, answered: byEach, tag: "health", about: "Check that the process answers."},
 		func(context.Context, *struct{}) (api.Health, error) {
 			return api.Health{OK: true, Standby: h.standby}, nil

@@ -28,6 +28,10 @@ type Options struct {
 	// one works alone.
 	Fleet func(context.Context) (api.Fleet, error)
 
+	// Node answers GET /v1/node, which needs the role node: it takes over the connection, and returns
+	// when that is closed. nil means that this scheduler takes no nodes, maybe since it stands by.
+	Node http.Handler
+
 	// Evaluator stores evaluations of people.
 	Evaluator *eval.Evaluator
 	// Triggers returns the triggers with their state.

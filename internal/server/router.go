@@ -22,6 +22,7 @@ const (
 	read    = "read"
 	submit  = "submit"
 	operate = "operate"
+	node    = "node" // of a host that runs jobs: it covers nothing else, and no other covers it
 )
 
 // roleExtension names a route's role in the OpenAPI document.

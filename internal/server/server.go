@@ -49,7 +49,7 @@ func newServer(opt Options, by *standby) *Server {
 		accounts{opt.Store, opt.Sched.Wake},
 		control{opt.Sched, opt.Reload, opt.Upgrade, opt.NewUILink},
 		rpc{s.queue, opt.Sched.Wake, opt.Log, opt.MaxBody},
-		host{opt.Triggers, readiness(opt, by), by != nil, s.document, opt.Me, opt.Login, opt.Metrics},
+		host{opt.Triggers, readiness(opt, by), by != nil, s.document, opt.Me, opt.Login, opt.Metrics, opt.Node},
 		members{opt.Sched, opt.Self, opt.Fleet},
 		dashboardRoutes{},
 	} {
