@@ -169,10 +169,31 @@ func TestCommands() []string {
 // Workspace is the folder that a job works in, and how it is kept apart from
 // the user's own.
 type Workspace struct {
-	Path      string    `json:"path,omitempty"` // absolute, "" with NoWorkspace
+	Path      string    `json:"path,omitempty"` // absolute, "" with NoWorkspace, Repo or Parcel
 	Isolation Isolation `json:"isolation"`      // how the work is kept apart from the folder
 	// Base is the commit, branch or tag that a worktree starts from; "" is HEAD.
 	Base string `json:"base,omitempty"`
+	// Repo is the address of a repository that a worktree is made of instead of a folder;
+	// see ValidRepo. Each attempt of a new worktree fetches Base of it, unless the job has begun already.
+	Repo string `json:"repo,omitempty"`
+	// Parcel is a folder of the submitter's host that a worktree is made of; no field is
+	// set without one.
+	Parcel Parcel `json:"parcel,omitzero"`
+}
+
+// IsFolder reports whether the workspace is made of a folder of the host where the job
+// runs, or of nothing.
+func (w *Workspace) IsFolder() bool { return w.Repo == "" && w.Parcel == (Parcel{}) }
+
+// Parcel names a folder that was uploaded with PUT /v1/parcels/{digest}. A submission names the digest
+// and maybe the folder; the scheduler fills in the rest.
+type Parcel struct {
+	Digest     string `json:"digest"`               // SHA-256 of the parcel, 64 hexadecimal digits
+	On         string `json:"on,omitempty"`         // the digest of the parcel that it builds on; "" for one with the whole history
+	Repository string `json:"repository,omitempty"` // names the repository, whichever clone of it the folder is in
+	Base       string `json:"base,omitempty"`       // the commit that was checked out
+	Commit     string `json:"commit,omitempty"`     // the same with what was not committed
+	Folder     string `json:"folder,omitempty"`     // where the folder lies on the submitter's host, absolute
 }
 
 // Isolation is how a job's folder relates to the user's.

@@ -98,6 +98,8 @@ func (s *Spec) validateWorkspace(bad func(string, string, ...any)) {
 	switch w.Isolation {
 	case Worktree, Direct, Copy:
 		switch {
+		case !w.IsFolder():
+			s.validateOrigin(bad)
 		case !filepath.IsAbs(w.Path):
 			bad("workspace.path", "%q is not an absolute path", w.Path)
 		case InKernel(w.Path):
@@ -106,6 +108,9 @@ func (s *Spec) validateWorkspace(bad func(string, string, ...any)) {
 	case NoWorkspace:
 		if w.Path != "" {
 			bad("workspace.path", "%q has no use with isolation none; leave it out or choose worktree, direct or copy", w.Path)
+		}
+		if !w.IsFolder() {
+			bad("workspace.isolation", "%q has no use with a repository, want %s", w.Isolation, Worktree)
 		}
 	}
 	if w.Base != "" && w.Isolation != Worktree {

@@ -53,7 +53,18 @@ func TestValidate(t *testing.T) {
 		"model call with tools": {func(s *Spec) {
 			*s = Spec{Name: "a", Type: LLM, Worker: "x", Instructions: "y", Workspace: Workspace{Isolation: NoWorkspace}, Capabilities: []Capability{CanRead}}
 		}, []string{"capabilities"}},
-		"no worker":                {func(s *Spec) { s.Worker = "" }, []string{"worker"}},
+		"no worker":        {func(s *Spec) { s.Worker = "" }, []string{"worker"}},
+		"valid repository": {func(s *Spec) { s.Workspace.Path, s.Workspace.Repo = "", "https://example.com/a.git" }, nil},
+		"valid parcel": {func(s *Spec) {
+			s.Workspace = Workspace{Isolation: Worktree, Parcel: Parcel{Digest: strings.Repeat("a", 64)}}
+		}, nil},
+		"repository and path":      {func(s *Spec) { s.Workspace.Repo = "https://example.com/a.git" }, []string{"workspace"}},
+		"copy of a repository":     {func(s *Spec) { s.Workspace = Workspace{Isolation: Copy, Repo: "/a"} }, []string{"workspace.isolation"}},
+		"repository without use":   {func(s *Spec) { s.Workspace = Workspace{Isolation: NoWorkspace, Repo: "/a"} }, []string{"workspace.isolation"}},
+		"repository with password": {func(s *Spec) { s.Workspace = Workspace{Isolation: Worktree, Repo: "https://a:b@example.com/a"} }, []string{"workspace.repo"}},
+		"parcel with a base": {func(s *Spec) {
+			s.Workspace = Workspace{Isolation: Worktree, Base: "main", Parcel: Parcel{Digest: "x", Folder: "a"}}
+		}, []string{"workspace.base", "workspace.parcel.digest", "workspace.parcel.folder"}},
 		"relative path":            {func(s *Spec) { s.Workspace.Path = "project" }, []string{"workspace.path"}},
 		"no path":                  {func(s *Spec) { s.Workspace.Path = "" }, []string{"workspace.path"}},
 		"path without a use":       {func(s *Spec) { s.Workspace = Workspace{Path: "/x", Isolation: NoWorkspace} }, []string{"workspace.path"}},

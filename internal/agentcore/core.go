@@ -82,6 +82,8 @@ type Core struct {
 	hurry    context.Context
 	hurryNow context.CancelFunc
 
+	fetching keyed // the repositories whose parcels are being taken
+
 	runs sync.WaitGroup // one for each run, until its completion is queued
 
 	configuring sync.Mutex // one configure at a time; guards restored

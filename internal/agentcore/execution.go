@@ -211,7 +211,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	}
 	request := workspace.Request{
 		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: e.submit.Session == "" && !e.submit.HasSteps,
-		OnConflict: e.submit.Spec.Flow.OnConflict, Title: e.title(),
+		OnConflict: e.submit.Spec.Flow.OnConflict, Title: e.title(), Origin: e.origin,
 	}
 	if e.submit.Attempt > 1 {
 		request.Uncollected = e.session.dir.Attempt(e.submit.Job, e.submit.Attempt-1)

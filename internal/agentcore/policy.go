@@ -67,7 +67,7 @@ func (h *Held) Policy() sandbox.Policy {
 		p.Write = append(p.Write, h.Workspace...)
 	}
 	// What a run needs to read is no bound on what it may change.
-	needed := slices.DeleteFunc(slices.Concat(sandbox.SystemFiles(), h.Tools, h.Borrowed), func(path string) bool { return belowAny(path, p.Write) })
+	needed := slices.DeleteFunc(slices.Concat(sandbox.SystemFiles(), h.Tools, h.Borrowed), func(path string) bool { return h.writes(path, p.Write) })
 	p.Read = slices.DeleteFunc(slices.Concat(needed, stateless(read)), hidden)
 	if !h.Spec.Can(job.CanEdit) {
 		p.Read = append(p.Read, h.Workspace...)
@@ -77,6 +77,14 @@ func (h *Held) Policy() sandbox.Policy {
 		*list = slices.Compact(*list)
 	}
 	return p
+}
+
+// writes reports whether a path is one that the run may change, or lies in one. A folder around the state directory is
+// none for what lies in that.
+func (h *Held) writes(path string, write []string) bool {
+	return slices.ContainsFunc(write, func(dir string) bool {
+		return belowAny(path, []string{dir}) && (h.State == "" || !belowAny(path, []string{h.State}) || belowAny(dir, []string{h.State}))
+	})
 }
 
 // narrowed returns what of the asked paths lies within those that are allowed; all that are allowed if nothing is asked

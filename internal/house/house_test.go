@@ -31,10 +31,10 @@ var both = map[string]string{
 	"internal/redact":                "",
 	"internal/sandbox":               "internal/proc", // the core holds runs by it, the scheduler says what the host can do
 	"internal/statedir":              "job",
-	"internal/statedir/statedirtest": "internal/statedir",     // one suite for documents in files and in a database
-	"internal/wire":                  "ipc",                   // how a node and a scheduler reach each other; ipc: what a frame may be
-	"internal/workspace":             "job internal/statedir", // the scheduler checks, explains and applies what the core made
-	"internal/workspace/travel":      "internal/workspace",    // the scheduler packs, a node's core unpacks; workspace: how git is run, and what a folder holds
+	"internal/statedir/statedirtest": "internal/statedir",      // one suite for documents in files and in a database
+	"internal/wire":                  "ipc",                    // how a node and a scheduler reach each other; ipc: what a frame may be
+	"internal/workspace":             "job internal/statedir",  // the scheduler checks, explains and applies what the core made
+	"internal/workspace/travel":      "job internal/workspace", // the scheduler packs, a node's core unpacks; workspace: how git is run, and what a folder holds
 }
 
 // schedulers are the scheduler's packages, and those of who talks with it.
@@ -90,11 +90,11 @@ var cores = map[string]string{
 	"worker/shell":                "job worker",
 	"worker/exec":                 "job worker",
 	"worker/workertest":           "job worker",
-	"internal/egress":             "internal/fields",                                                                                                                                                                                                                                            // a run's way out: the proxy and its rules
-	"internal/gateway":            "job permit internal/redact internal/gateway/credential",                                                                                                                                                                                                     // a run's models, in place of the providers: permit: how rates are said; redact: errors of providers
-	"internal/gateway/credential": "",                                                                                                                                                                                                                                                           // keys and logins, and nothing of requests
-	"internal/gitproxy":           "internal/redact",                                                                                                                                                                                                                                            // a run's git, with credentials that stay outside
-	"internal/agentcore":          "job ipc permit breaker watchdog worker worker/... internal/isolation internal/proc internal/sandbox internal/egress internal/gateway internal/gateway/credential internal/gitproxy internal/statedir internal/workspace internal/jsoncheck internal/redact", // worker/...: the list of adapters that both programs have
+	"internal/egress":             "internal/fields",                                                                                                                                                                                                                                                                      // a run's way out: the proxy and its rules
+	"internal/gateway":            "job permit internal/redact internal/gateway/credential",                                                                                                                                                                                                                               // a run's models, in place of the providers: permit: how rates are said; redact: errors of providers
+	"internal/gateway/credential": "",                                                                                                                                                                                                                                                                                     // keys and logins, and nothing of requests
+	"internal/gitproxy":           "internal/redact",                                                                                                                                                                                                                                                                      // a run's git, with credentials that stay outside
+	"internal/agentcore":          "job ipc permit breaker watchdog worker worker/... internal/isolation internal/proc internal/sandbox internal/egress internal/gateway internal/gateway/credential internal/gitproxy internal/statedir internal/workspace internal/workspace/travel internal/jsoncheck internal/redact", // worker/...: the list of adapters that both programs have
 	"cmd/agentcore":               "internal/agentcore",
 }
 

@@ -145,8 +145,12 @@ type entry struct {
 func (e *entry) SetDefaults() { e.Limits.SetDefaults() }
 
 type workspace struct {
-	// A folder that exists, and not the state directory or one within it.
-	Path string `yaml:"path" otherwise:"required, except with none"`
+	// A folder that exists, and not the state directory or one within it. `scheduler submit --server` brings that of your host along.
+	Path string `yaml:"path" otherwise:"required, except with repo or none"`
+	// The address of a git repository instead of a folder: `https://HOST/PATH`, `ssh://HOST/PATH`, `USER@HOST:PATH`, or an absolute path
+	// on the host where the job runs. Each host keeps a mirror of it, and the job has a worktree of that. Git logs in as it does for
+	// the user that runs the scheduler, and asks nobody.
+	Repo string `yaml:"repo" otherwise:"a folder"`
 	// `worktree`: a working tree with a .git of its own, on a branch of its own, which in the end holds a commit of the work in your repository, too.
 	// `copy`: a copy of the folder. `direct`: the folder itself, so the job changes your files; one
 	// job at a time works in it or in a folder within, also of several schedulers. `none`: an empty

@@ -17,6 +17,9 @@ import (
 type Files struct {
 	// Sent are texts that came with the job file, by the path as it names them.
 	Sent map[string]string
+	// Parcels are the digests of the folders that were brought along, by their absolute
+	// paths on the host of the job file.
+	Parcels map[string]string
 	// Below is the absolute folder in which other files may lie; "" means none.
 	// Symlinks that lead out of it are refused.
 	Below string

@@ -21,13 +21,19 @@ func (r *reader) workspace(path string, e *entry) job.Workspace {
 		r.Failf(path, "is not for a job of type LLM, which has no files; leave it out")
 		return w
 	}
+	if given.Repo != "" {
+		return r.repository(path, given, w)
+	}
 	if given.Path == "" {
 		switch w.Isolation {
 		case job.NoWorkspace: // needs none
 		default:
-			r.Failf(path+".path", "is missing, want the folder to work in; a job that needs no folder has no workspace")
+			r.Failf(path+".path", "is missing, want the folder to work in, or repo; a job that needs no folder has no workspace")
 		}
 		return w
+	}
+	if parcel, brought := r.brought(given.Path); brought {
+		return r.travelled(path, given, w, parcel)
 	}
 	w.Path = r.folder(path+".path", given.Path)
 	inGit := insideGit(w.Path)
@@ -41,6 +47,40 @@ func (r *reader) workspace(path string, e *entry) job.Workspace {
 	case w.Isolation == job.Worktree && !inGit:
 		r.Failf(path+".isolation", "worktree needs a git repository and %s is not inside one; want copy or direct, or run git init there", w.Path)
 	}
+	return w
+}
+
+// repository returns the workspace of a job that names a repository.
+func (r *reader) repository(path string, given *workspace, w job.Workspace) job.Workspace {
+	w.Repo = given.Repo
+	if given.Path != "" {
+		r.Failf(path+".path", "%q and the repository %q cannot both be the workspace; leave one out", given.Path, job.RedactURL(given.Repo))
+	}
+	if w.Isolation == "" {
+		w.Isolation = job.Worktree
+	}
+	return w
+}
+
+// brought returns the parcel that came with the job file for a folder of its host.
+func (r *reader) brought(given string) (job.Parcel, bool) {
+	if r.opts.Files == nil {
+		return job.Parcel{}, false
+	}
+	full, err := r.absolute(given)
+	digest := r.opts.Files.Parcels[full]
+	return job.Parcel{Digest: digest, Folder: full}, err == nil && digest != ""
+}
+
+// travelled returns the workspace of a job whose folder was brought from another host.
+func (r *reader) travelled(path string, given *workspace, w job.Workspace, p job.Parcel) job.Workspace {
+	if given.Base != "" {
+		r.Failf(path+".base", "%q is of a folder on another host, which comes as it is; leave it out", given.Base)
+	}
+	if w.Isolation == "" {
+		w.Isolation = job.Worktree
+	}
+	w.Base, w.Parcel = "", p
 	return w
 }
 

@@ -60,7 +60,7 @@ func connect(s *Scheduler) {
 		})
 	}
 	s.fleet.answer = func(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
-		return answerCore(ctx, s.steps, s.streams, c, method, params)
+		return answerCore(ctx, s.steps, s.streams, &parcels{kept: cfg.Parcels, flying: s.fleet.flying}, c, method, params)
 	}
 	s.reader = &reader{store: cfg.Store, feed: s.Feed, loop: s.loop, folders: s.folders, holder: s.holder, lease: cfg.Lease}
 	s.applier = &applier{

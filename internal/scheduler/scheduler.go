@@ -61,6 +61,9 @@ type Config struct {
 	// Changed is to be Judge.TakeVerdict.
 	Evaluator *eval.Evaluator
 
+	// Parcels are the folders of submitters that jobs name; nil: there are none.
+	Parcels ParcelReader
+
 	// RealPath resolves the symbolic links of a workspace's path; nil means
 	// filepath.EvalSymlinks. It may take its time.
 	RealPath func(string) (string, error)

@@ -15,9 +15,9 @@ import (
 	"github.com/agentsched/agentsched/workflow/durable"
 )
 
-// answerCore answers what a core asks about the durable steps and the streams of its
-// runs.
-func answerCore(ctx context.Context, steps *steps, streams *streams, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
+// answerCore answers what a core asks about the durable steps, the streams and the
+// workspaces of its runs.
+func answerCore(ctx context.Context, steps *steps, streams *streams, parcels *parcels, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
 	switch method {
 	case ipc.MethodStoreStep:
 		return answer(ctx, c, params, steps.store)
@@ -25,6 +25,8 @@ func answerCore(ctx context.Context, steps *steps, streams *streams, c *supervis
 		return answer(ctx, c, params, steps.list)
 	case ipc.MethodStreamLines:
 		return answer(ctx, c, params, streams.lines)
+	case ipc.MethodReadParcel:
+		return answer(ctx, c, params, parcels.read)
 	}
 	return nil, ipc.MethodNotFound(method)
 }

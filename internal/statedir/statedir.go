@@ -250,6 +250,12 @@ func (d *Dir) Folders() string {
 // Work returns the folder of the worktrees and copies.
 func (d *Dir) Work() string { return d.join("work") }
 
+// Mirrors returns the folder of the mirrors of repositories; see package travel.
+func (d *Dir) Mirrors() string { return d.join("mirrors") }
+
+// Parcels returns the folder of submitters' folders that were uploaded; see package parcel.
+func (d *Dir) Parcels() string { return d.join("parcels") }
+
 // Job returns the folder of one job's attempts and private agent state.
 func (d *Dir) Job(id job.ID) string { return d.join("jobs", string(id)) }
 

@@ -25,6 +25,12 @@ func (m *Manager) Check(ctx context.Context, w job.Workspace) error {
 	if w.Isolation == job.NoWorkspace {
 		return nil
 	}
+	if w.Parcel != (job.Parcel{}) {
+		return nil // whoever took it in has checked it
+	}
+	if w.Repo != "" {
+		return m.CheckRepo(w.Repo)
+	}
 	if err := checkFolder(w.Path); err != nil {
 		return err
 	}
@@ -69,7 +75,7 @@ func checkFolder(path string) error {
 // there would be given the queue and the other jobs' work. A folder above it is
 // allowed, since what is excluded is neither copied nor compared.
 func (m *Manager) checkOutside(w job.Workspace) error {
-	if w.Isolation == job.NoWorkspace {
+	if w.Path == "" {
 		return nil
 	}
 	real := realOrSame(w.Path)
@@ -79,6 +85,22 @@ func (m *Manager) checkOutside(w job.Workspace) error {
 		}
 	}
 	return nil
+}
+
+// CheckRepo says whether the repository at an address may be the origin of a workspace.
+// One that is a folder of this host must be one that a job could work in.
+func (m *Manager) CheckRepo(address string) error {
+	if err := job.ValidRepo(address); err != nil {
+		return err
+	}
+	folder, local := job.LocalRepo(address)
+	if !local {
+		return nil // it is asked when the job runs
+	}
+	if err := checkFolder(folder); err != nil {
+		return err
+	}
+	return m.checkOutside(job.Workspace{Path: folder})
 }
 
 // repo is a git repository of the user.
@@ -199,6 +221,45 @@ func (m *Manager) source(ctx context.Context, w job.Workspace) (*source, error) 
 			}
 			return nil, fmt.Errorf("folder %s does not exist in %s of %s; commit it, or use isolation copy or direct", s.sub, base, r.Top)
 		}
+	}
+	return s, nil
+}
+
+// sourceOf is source for a worktree of whichever origin. One that has begun has its
+// repository still, and needs to find nothing.
+func (m *Manager) sourceOf(ctx context.Context, rec *record, req Request) (*source, error) {
+	if rec.Spec.Path != "" {
+		return m.source(ctx, rec.Spec)
+	}
+	if rec.StartCommit != "" && rec.Repo != nil && isDir(rec.Repo.Common) {
+		if tree, err := rec.Repo.at(m, nil).out(ctx, "rev-parse", "--verify", "--quiet", rec.StartCommit+"^{tree}"); err == nil {
+			return &source{repo: rec.Repo, sub: rec.Sub, commit: rec.StartCommit, tree: tree}, nil
+		}
+	}
+	if req.Origin == nil {
+		return nil, errors.New("the workspace names no folder")
+	}
+	o, err := req.Origin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{commit: o.Commit, sub: o.Sub}
+	if s.repo, err = m.findRepo(ctx, o.Repository); err != nil {
+		return nil, err
+	}
+	if s.repo == nil || s.repo.Top != "" {
+		return nil, fmt.Errorf("%s is not a bare repository", o.Repository)
+	}
+	g := s.repo.at(m, nil)
+	if s.tree, err = g.out(ctx, "rev-parse", "--verify", s.commit+"^{tree}"); err != nil {
+		return nil, fmt.Errorf("read commit %s: %w", s.commit, err)
+	}
+	if s.sub == "" {
+		return s, nil
+	}
+	// Only a tree: a symbolic link would lead elsewhere.
+	if kind, err := g.out(ctx, "cat-file", "-t", s.commit+":"+s.sub); err != nil || kind != "tree" {
+		return nil, fmt.Errorf("folder %s does not exist in commit %s: an empty folder does not travel", s.sub, s.commit)
 	}
 	return s, nil
 }

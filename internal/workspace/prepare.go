@@ -19,6 +19,10 @@ type Request struct {
 	Job  job.ID
 	Name job.Name
 	Spec job.Workspace
+	// Origin finds what a worktree is made of that Spec names by Repo or Parcel. It is
+	// called once the folder of the job's workspaces (Manager.Home) exists, and not for a
+	// workspace that goes on or begins again.
+	Origin func(ctx context.Context) (Origin, error)
 	// Fresh asks for the state of the start again, whatever an earlier attempt
 	// left. Without it that is kept, as a resumed session expects. The user's
 	// own folder (direct) is never reset: there, Fresh compares from now on.
@@ -39,6 +43,13 @@ type Request struct {
 	// Title says in a line what the job is about, for the message of its commit; ""
 	// leaves its name.
 	Title string
+}
+
+// Origin is a repository of ours that a worktree is made of.
+type Origin struct {
+	Repository string // a bare repository, absolute
+	Commit     string // a full id
+	Sub        string // the job's folder below the top, slash separated; "" for the top
 }
 
 // Prepare makes the job's workspace, or returns the one that is there. It may
@@ -96,7 +107,7 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 		rec.Folder = folderName(req.Job, req.Name)
 	}
 	if old != nil && old.Spec == req.Spec {
-		rec.StartCommit, rec.StartTree, rec.Repo = old.StartCommit, old.StartTree, old.Repo
+		rec.StartCommit, rec.StartTree, rec.Repo, rec.Sub = old.StartCommit, old.StartTree, old.Repo, old.Sub
 	}
 	var kept []string
 	var err error

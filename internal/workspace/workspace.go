@@ -159,6 +159,9 @@ func (m *Manager) workspace(rec *record) *Workspace {
 	return ws
 }
 
+// Home is the folder of all that a job has here. It is gone when Remove has removed it.
+func (m *Manager) Home(id job.ID) string { return m.home(id) }
+
 // home is the job's folder under the root. It holds
 //
 //	record.json   what the workspace is, the truth after a crash

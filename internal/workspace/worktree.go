@@ -19,7 +19,7 @@ import (
 // own (owngit.go). The user's repository gets the ref that keeps the base, and the
 // commits of other jobs' patches.
 func (m *Manager) makeWorktree(ctx context.Context, rec *record, req Request, held heldLocks) error {
-	src, err := m.source(ctx, rec.Spec)
+	src, err := m.sourceOf(ctx, rec, req)
 	if err != nil {
 		return err
 	}

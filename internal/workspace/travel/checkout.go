@@ -107,6 +107,20 @@ func checkoutName(path string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// Hold has the mirror keep what a workspace needs that begins with a start, as long as
+// the folder path exists or until Release. The error wraps ErrMissing if it has not
+// taken that.
+func (m *Mirror) Hold(ctx context.Context, p Start, path string) error {
+	err := p.validate(m.format)
+	if err == nil {
+		err = m.reserve(ctx, &p, path)
+	}
+	if err != nil {
+		return fmt.Errorf("hold commit %.12s for %s: %w", p.Commit, path, err)
+	}
+	return nil
+}
+
 // reserve lets the mirror keep what the checkout at path will need.
 func (m *Mirror) reserve(ctx context.Context, p *Start, path string) error {
 	held, err := m.lock(ctx)
@@ -163,7 +177,7 @@ func (m *Mirror) release(ctx context.Context, held lock, name string) error {
 func (m *Mirror) makeGit(ctx context.Context, p *Start, path string) (repository, error) {
 	dir := filepath.Join(path, ".git")
 	git := m.git().with("GIT_DIR="+dir, "GIT_WORK_TREE="+path)
-	git.dir = path
+	git.dir, git.write = path, []string{path, m.dir}
 	if err := git.run(ctx, nil, nil, "init", "--quiet", "--template=", "--initial-branch=main", "--object-format="+m.format); err != nil {
 		return git, err
 	}

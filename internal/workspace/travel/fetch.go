@@ -5,63 +5,52 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
-	"net/url"
-	"regexp"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
+
+	"github.com/agentsched/agentsched/job"
 )
 
 // Remote is a repository at an address.
 type Remote struct {
-	URL string // https://…, ssh://… or user@host:path; without a password
+	URL string // as job.ValidRepo has it; what it names on this host is the caller's to allow
 	// Base is a branch, a tag or a full commit id; "" is what the remote's HEAD names. A tag
 	// goes before a branch of the same name, as with git rev-parse.
 	Base string
-	// Config are settings for this fetch, as name and value: credential.helper,
-	// http.sslCAInfo, core.sshCommand. They come from the node's own configuration, never
-	// from a job, and no other process can see them.
+	// Config are settings for this fetch beside those of the user's git, as name and value:
+	// http.sslCAInfo. They never come from a job, and no other process can see them.
 	Config [][2]string
 }
 
-var scpAddress = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^:\-][^\x00-\x20]*$`)
+// Of the errors of Fetch and OpenRemote: what is to be corrected before it can succeed.
+var (
+	ErrLogin  = errors.New("git cannot log in there")
+	ErrNoBase = errors.New("there is no such branch, tag or commit")
+)
 
-// checkURL says what is wrong with an address.
-func checkURL(address string) error {
-	bad := func(what string) error {
-		return fmt.Errorf("%q %s, want https://HOST/PATH, ssh://HOST/PATH or USER@HOST:PATH", redactURL(address), what)
-	}
-	if !strings.Contains(address, "://") {
-		if !scpAddress.MatchString(address) {
-			return bad("is not an address of a repository")
-		}
+// explain has an error of git that speaks with a remote wrap one of ours.
+func explain(err error) error {
+	if err == nil {
 		return nil
 	}
-	u, err := url.Parse(address)
-	switch {
-	case err != nil:
-		return bad("cannot be read")
-	case u.Scheme != "https" && u.Scheme != "ssh":
-		return bad("is not fetched")
-	case u.Hostname() == "" || strings.HasPrefix(u.Hostname(), "-") || strings.HasPrefix(u.User.Username(), "-"):
-		return bad("names no host")
-	case u.RawQuery != "" || u.Fragment != "" || strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return bad("has more than a path")
+	// Of git and ssh, in the language C.
+	for said, is := range map[string]error{
+		"could not read Username": ErrLogin, "could not read Password": ErrLogin, "Authentication failed": ErrLogin, "Permission denied (": ErrLogin,
+		"Host key verification failed": ErrLogin, "The requested URL returned error: 403": ErrLogin,
+		"not our ref": ErrNoBase, "couldn't find remote ref": ErrNoBase,
+	} {
+		if strings.Contains(err.Error(), said) {
+			return fmt.Errorf("%w: %w", is, err)
+		}
 	}
-	if _, password := u.User.Password(); password || u.Scheme == "https" && u.User != nil {
-		return bad("holds a user or password, which a credential helper is to give")
-	}
-	return nil
-}
-
-// redactURL returns an address without what may be a secret.
-func redactURL(address string) string {
-	if u, err := url.Parse(address); err == nil && u.User != nil {
-		u.User = nil
-		return u.String()
-	}
-	return address
+	return err
 }
 
 // Fetch fetches what a base names from a remote, and returns its commit, which the
@@ -69,13 +58,13 @@ func redactURL(address string) string {
 func (m *Mirror) Fetch(ctx context.Context, r Remote) (string, error) {
 	commit, err := m.fetch(ctx, r)
 	if err != nil {
-		return "", fmt.Errorf("fetch %s of %s: %w", cmp.Or(r.Base, "HEAD"), redactURL(r.URL), err)
+		return "", fmt.Errorf("fetch %s of %s: %w", cmp.Or(r.Base, "HEAD"), job.RedactURL(r.URL), explain(err))
 	}
 	return commit, nil
 }
 
 func (m *Mirror) fetch(ctx context.Context, r Remote) (string, error) {
-	if err := checkURL(r.URL); err != nil {
+	if err := job.ValidRepo(r.URL); err != nil {
 		return "", err
 	}
 	held, err := m.lock(ctx)
@@ -83,13 +72,7 @@ func (m *Mirror) fetch(ctx context.Context, r Remote) (string, error) {
 		return "", err
 	}
 	defer held.release()
-	git := m.git().under(held)
-	far := git.with(append(settings(append(slices.Clone(r.Config),
-		[2]string{"transfer.fsckObjects", "true"}, [2]string{"fetch.fsckObjects", "true"},
-		[2]string{"fetch.recurseSubmodules", "false"}, [2]string{"fetch.unpackLimit", "1"},
-		[2]string{"fetch.fsck.zeroPaddedFilemode", "ignore"}, [2]string{"fetch.fsck.badTimezone", "ignore"},
-		[2]string{"fetch.fsck.missingSpaceBeforeDate", "ignore"}, [2]string{"fetch.fsck.missingNameBeforeEmail", "ignore"},
-	)), "GIT_ALLOW_PROTOCOL=https:ssh")...)
+	git, far := m.git().under(held), m.far(ctx, r).under(held)
 	from, id, err := far.resolve(ctx, m.format, r)
 	if err != nil {
 		return "", err
@@ -97,21 +80,143 @@ func (m *Mirror) fetch(ctx context.Context, r Remote) (string, error) {
 	if have, err := git.out(ctx, "for-each-ref", "--contains="+id, "--count=1", "--format=%(refname)"); err == nil && have != "" {
 		return m.fetched(ctx, held, id)
 	}
-	const to = "refs/fetched"
-	defer func() { _ = git.run(context.WithoutCancel(ctx), nil, nil, "update-ref", "-d", to) }() // the next fetch moves it
-	err = far.run(ctx, nil, io.Discard, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance",
-		"--refmap=", "--force", "--", r.URL, from+":"+to)
+	objects, drop, err := m.quarantine()
 	if err != nil {
 		return "", err
 	}
-	commit, err := git.out(ctx, "rev-parse", "--verify", to+"^{commit}")
+	defer drop()
+	defer func() { _ = git.run(context.WithoutCancel(ctx), nil, nil, "update-ref", "-d", fetchedRef) }() // lock does it else
+	most := m.Limits.orDefaults().Bundle
+	bounded, stop := bound(ctx, objects, most)
+	defer stop()
+	err = far.with("GIT_OBJECT_DIRECTORY="+objects).run(bounded, nil, io.Discard, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head",
+		"--no-recurse-submodules", "--no-auto-maintenance", "--refmap=", "--force", "--", r.URL, from+":"+fetchedRef)
+	if err != nil {
+		return "", err
+	}
+	if err := within(objects, most); err != nil {
+		return "", err
+	}
+	git = git.with("GIT_OBJECT_DIRECTORY=" + objects)
+	commit, err := git.out(ctx, "rev-parse", "--verify", fetchedRef+"^{commit}")
 	if err != nil {
 		return "", err
 	}
 	if isID(m.format, r.Base) && commit != r.Base {
 		return "", fmt.Errorf("the remote gave commit %s", commit)
 	}
-	return m.fetched(ctx, held, commit)
+	if _, err := git.read(ctx, commit, m.Limits.orDefaults(), false); err != nil {
+		return "", of("commit "+commit, "", err)
+	}
+	if err := settle(filepath.Join(objects, "pack"), filepath.Join(m.dir, "objects", "pack")); err != nil {
+		return "", err
+	}
+	return commit, m.keep(ctx, held, commit, commit)
+}
+
+// fetchedRef is at what is being fetched.
+const fetchedRef = "refs/fetched"
+
+// quarantine makes a folder for objects that are not a part of the mirror yet, beside
+// those that are. drop removes it.
+func (m *Mirror) quarantine() (objects string, drop func(), err error) {
+	dir, err := os.MkdirTemp(m.dir, incoming)
+	if err != nil {
+		return "", nil, err
+	}
+	drop = func() { os.RemoveAll(dir) }
+	if objects, err = m.quarantineIn(dir); err != nil {
+		drop()
+	}
+	return objects, drop, err
+}
+
+func (m *Mirror) quarantineIn(dir string) (objects string, err error) {
+	objects = filepath.Join(dir, "objects")
+	for _, sub := range []string{"pack", "info"} {
+		if err := os.MkdirAll(filepath.Join(objects, sub), 0o700); err != nil {
+			return "", err
+		}
+	}
+	return objects, os.WriteFile(filepath.Join(objects, "info", "alternates"), []byte(filepath.Join(m.dir, "objects")+"\n"), 0o600)
+}
+
+// boundEvery is how often the size of what arrives is looked at: a fetch ends with at
+// most what arrives in so long beyond its bound.
+const boundEvery = 100 * time.Millisecond
+
+func within(dir string, most int64) error {
+	if size := sizeOf(dir); size > most {
+		return &LimitError{Folder: "what the remote sends", What: "bytes", Have: size, Most: most}
+	}
+	return nil
+}
+
+// bound returns a context that ends with a *LimitError once the folder holds more than
+// that many bytes. stop waits until nobody looks any more.
+func bound(ctx context.Context, dir string, most int64) (bounded context.Context, stop func()) {
+	bounded, cancel := context.WithCancelCause(ctx)
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		tick := time.NewTicker(boundEvery)
+		defer tick.Stop()
+		for {
+			if err := within(dir, most); err != nil {
+				cancel(err)
+			}
+			select {
+			case <-bounded.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return bounded, func() {
+		cancel(nil)
+		looking.Wait()
+	}
+}
+
+// far is the git that speaks with a remote, as the user's own would: with the user's
+// configuration, credential helpers and keys, and without a question to anybody.
+func (m *Mirror) far(ctx context.Context, r Remote) repository {
+	g := m.git()
+	g.write, g.args = nil, []string{"-c", "core.askPass="} // it needs the network, and the user's files
+	g = g.with("GIT_ASKPASS=", "SSH_ASKPASS=", "SSH_ASKPASS_REQUIRE=never", "GCM_INTERACTIVE=never", "GIT_ALLOW_PROTOCOL="+protocol(r.URL))
+	g.env = slices.DeleteFunc(g.env, func(kv string) bool {
+		return kv == "GIT_CONFIG_GLOBAL=/dev/null" || strings.HasPrefix(kv, "GIT_CONFIG_NOSYSTEM=")
+	})
+	if ssh := g.ssh(ctx); ssh != "" {
+		g = g.with("GIT_SSH_COMMAND=" + ssh)
+	}
+	return g.with(settings(append(slices.Clone(r.Config),
+		[2]string{"transfer.fsckObjects", "true"}, [2]string{"fetch.fsckObjects", "true"},
+		[2]string{"fetch.recurseSubmodules", "false"}, [2]string{"fetch.unpackLimit", "1"},
+		[2]string{"fetch.fsck.zeroPaddedFilemode", "ignore"}, [2]string{"fetch.fsck.badTimezone", "ignore"},
+		[2]string{"fetch.fsck.missingSpaceBeforeDate", "ignore"}, [2]string{"fetch.fsck.missingNameBeforeEmail", "ignore"},
+	))...)
+}
+
+// protocol returns what git may speak to fetch from an address.
+func protocol(address string) string {
+	if _, local := job.LocalRepo(address); local {
+		return "file"
+	}
+	return "https:ssh"
+}
+
+// ssh returns the command by which git is to reach a host, which asks nothing; "" leaves
+// a program that is not ssh to itself.
+func (r repository) ssh(ctx context.Context) string {
+	command := os.Getenv("GIT_SSH_COMMAND")
+	if command == "" {
+		command, _ = r.out(ctx, "config", "--get", "core.sshCommand") // unset: an error
+	}
+	command = cmp.Or(command, "ssh")
+	if program, _, _ := strings.Cut(command, " "); filepath.Base(program) != "ssh" {
+		return ""
+	}
+	return command + " -o BatchMode=yes"
 }
 
 func (m *Mirror) fetched(ctx context.Context, held lock, commit string) (string, error) {
@@ -142,10 +247,10 @@ func (r repository) resolve(ctx context.Context, format string, remote Remote) (
 	names := []string{"HEAD"}
 	if b := remote.Base; b != "" {
 		if strings.HasPrefix(b, "-") || strings.HasPrefix(b, "refs/") && !strings.HasPrefix(b, "refs/heads/") && !strings.HasPrefix(b, "refs/tags/") {
-			return "", "", fmt.Errorf("%q cannot be a branch, tag or full commit id", b)
+			return "", "", fmt.Errorf("%w: %q cannot be a branch, tag or full commit id", ErrNoBase, b)
 		}
 		if err := r.run(ctx, nil, nil, "check-ref-format", "refs/heads/"+b); err != nil {
-			return "", "", fmt.Errorf("%q cannot be a branch, tag or full commit id", b)
+			return "", "", fmt.Errorf("%w: %q cannot be a branch, tag or full commit id", ErrNoBase, b)
 		}
 		names = []string{"refs/tags/" + b, "refs/heads/" + b}
 		if strings.HasPrefix(b, "refs/") {
@@ -168,5 +273,5 @@ func (r repository) resolve(ctx context.Context, format string, remote Remote) (
 			return name, cmp.Or(ids[name+"^{}"], ids[name]), nil
 		}
 	}
-	return "", "", fmt.Errorf("the remote has no branch or tag %q", cmp.Or(remote.Base, "HEAD"))
+	return "", "", fmt.Errorf("%w: the remote has no branch or tag %q", ErrNoBase, cmp.Or(remote.Base, "HEAD"))
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/workspace"
+	"github.com/agentsched/agentsched/job"
 )
 
 // Mirrors are the mirrors of a node, in one folder:
@@ -51,13 +52,53 @@ func (s *Mirrors) Open(ctx context.Context, owner string, id Identity) (*Mirror,
 	return s.open(ctx, id.Key(owner), id.Format, id.Shallow)
 }
 
-// OpenURL returns the mirror of the repository at an address. format is of its ids:
-// sha1, or sha256.
-func (s *Mirrors) OpenURL(ctx context.Context, owner, url, format string) (*Mirror, error) {
-	if err := checkURL(url); err != nil {
+// OpenRemote returns the mirror of the repository at an address. It is made when
+// missing, which asks the remote of which format its ids are.
+func (s *Mirrors) OpenRemote(ctx context.Context, owner string, r Remote) (*Mirror, error) {
+	if err := job.ValidRepo(r.URL); err != nil {
 		return nil, err
 	}
-	return s.open(ctx, URLKey(owner, url), format, nil)
+	key := URLKey(owner, r.URL)
+	m := &Mirror{Mirrors: s, key: key, dir: filepath.Join(s.Dir, string(key))}
+	var err error
+	if _, there := os.Stat(m.dir); there == nil {
+		m.format, err = m.git().out(ctx, "rev-parse", "--show-object-format")
+		return m, err
+	}
+	if m.format, err = s.formatOf(ctx, r); err != nil {
+		return nil, fmt.Errorf("ask %s: %w", job.RedactURL(r.URL), explain(err))
+	}
+	return s.open(ctx, key, m.format, nil)
+}
+
+// formatOf asks a remote of which format its ids are.
+func (s *Mirrors) formatOf(ctx context.Context, r Remote) (string, error) {
+	git := (&Mirror{Mirrors: s}).far(ctx, r)
+	git.dir = os.TempDir()
+	first := &firstLine{}
+	err := git.with("GIT_DIR=/dev/null").run(ctx, nil, first, "ls-remote", "--quiet", "--", r.URL)
+	id, _, _ := strings.Cut(string(first.text), "\t")
+	switch {
+	case isID("sha1", id):
+		return "sha1", nil
+	case isID("sha256", id):
+		return "sha256", nil
+	case err != nil:
+		return "", err
+	}
+	return "", errors.New("it has no commit yet")
+}
+
+// firstLine keeps the first bytes that are written, and refuses the rest.
+type firstLine struct{ text []byte }
+
+func (f *firstLine) Write(p []byte) (int, error) {
+	const most = 100
+	if len(f.text) >= most {
+		return 0, errors.New("that is enough")
+	}
+	f.text = append(f.text, p[:min(len(p), most-len(f.text))]...)
+	return len(p), nil
 }
 
 func (s *Mirrors) open(ctx context.Context, key Key, format string, shallow []string) (*Mirror, error) {
@@ -89,7 +130,7 @@ func (s *Mirrors) open(ctx context.Context, key Key, format string, shallow []st
 		return nil, err
 	}
 	g := m.git().under(held)
-	g.dir = s.Dir
+	g.dir, g.write = s.Dir, nil // nobody else has written there
 	if err := g.with("GIT_DIR="+next).run(ctx, nil, nil, "init", "--quiet", "--bare", "--template=", "--object-format="+format); err != nil {
 		return nil, fmt.Errorf("make the mirror %s: %w", m.dir, err)
 	}
@@ -109,26 +150,48 @@ func (s *Mirrors) open(ctx context.Context, key Key, format string, shallow []st
 // Key returns the mirror's key.
 func (m *Mirror) Key() Key { return m.key }
 
+// Repository returns the folder of the mirror, a bare repository.
+func (m *Mirror) Repository() string { return m.dir }
+
 func (m *Mirror) lock(ctx context.Context) (lock, error) {
 	held, err := takeLock(ctx, filepath.Join(m.Dir, string(m.key)+".lock"))
 	if err != nil {
 		return nil, err
 	}
-	// No other git works on the mirror now: what a killed one has left locked is free.
-	for _, pattern := range []string{"*.lock", "refs/*.lock", "refs/kept/*.lock", "refs/checkouts/*.lock", "objects/pack/tmp_*"} {
-		stale, _ := filepath.Glob(filepath.Join(m.dir, pattern)) // the pattern is right
-		for _, path := range stale {
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				held.release()
-				return nil, err
-			}
-		}
+	if err := m.unlock(); err != nil {
+		held.release()
+		return nil, err
 	}
 	return held, nil
 }
 
+// unlock removes what a git that was killed has left. The caller holds the lock, under
+// which no other git touches what is ours alone; what workspaces of the mirror touch
+// too has to be old.
+func (m *Mirror) unlock() error {
+	for pattern, age := range map[string]time.Duration{
+		"refs/kept/*.lock": 0, "refs/checkouts/*.lock": 0, fetchedRef + ".lock": 0, fetchedRef: 0,
+		"*.lock": staleLock, "refs/*.lock": staleLock, "objects/pack/tmp_*": staleAfter,
+	} {
+		stale, _ := filepath.Glob(filepath.Join(m.dir, pattern)) // the pattern is right
+		for _, path := range stale {
+			if info, err := os.Lstat(path); err != nil || age > 0 && m.now().Sub(info.ModTime()) < age {
+				continue
+			}
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// staleLock is how old a lock of git's is that nobody holds: they are held for
+// milliseconds.
+const staleLock = time.Minute
+
 func (m *Mirror) git() repository {
-	return repository{m: m.Workspaces, dir: m.dir, env: isolated, args: plain}
+	return repository{m: m.Workspaces, dir: m.dir, env: isolated, args: plain, write: []string{m.dir}}
 }
 
 func (s *Mirrors) now() time.Time {

@@ -2,6 +2,7 @@ package travel
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -141,8 +142,8 @@ func TestPrune(t *testing.T) {
 	if err := m.Prune(t.Context(), Bounds{Bytes: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if size, err := m.size(); err != nil || size > 10<<10 || len(kept()) > 0 {
-		t.Errorf("the mirror has %d bytes and keeps %v, %v", size, kept(), err)
+	if size := m.size(); size > 10<<10 || len(kept()) > 0 {
+		t.Errorf("the mirror has %d bytes and keeps %v", size, kept())
 	}
 	// It takes all anew.
 	_, _, c = h.travel(h.repo, "there")
@@ -234,7 +235,7 @@ func TestFetch(t *testing.T) {
 	h.git(h.dir, "clone", "-q", "--bare", h.repo, "site.git")
 	address, config := remote(t, h.dir)
 	url := address + "/site.git"
-	m, err := h.node.OpenURL(t.Context(), "ann", url, "sha1")
+	m, err := h.node.OpenRemote(t.Context(), "ann", Remote{URL: url, Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,17 +267,72 @@ func TestFetch(t *testing.T) {
 		}
 	}
 	for _, address := range []string{
-		"file:///etc", "/etc", "ext::sh -c x", "http://example.com/a", "git://example.com/a", "https:///a", "https://octo:secret@example.com/a", "https://secret@example.com/a",
+		"file://etc", "/etc/../x", "/proc/self", "ext::sh -c x", "http://example.com/a", "git://example.com/a", "https:///a", "https://octo:secret@example.com/a", "https://secret@example.com/a",
 		"ssh://-oProxyCommand=x/a", "-oProxyCommand=x:a", "git@example.com:-a", "https://example.com/a?token=secret", "ssh://git@-x/a", "https://example.com/a b", "ssh://git:secret@example.com/a",
 	} {
-		if _, err := h.node.OpenURL(t.Context(), "", address, "sha1"); err == nil || strings.Contains(err.Error(), "secret@") {
+		if _, err := h.node.OpenRemote(t.Context(), "", Remote{URL: address}); err == nil || strings.Contains(err.Error(), "secret@") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 	for _, address := range []string{"https://example.com/a/b.git", "ssh://git@example.com:22/a", "git@example.com:a/b.git"} {
-		if err := checkURL(address); err != nil {
+		if err := job.ValidRepo(address); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
+	}
+}
+
+// TestFetchAsUser: git logs in as the user's own would, and asks nobody.
+func TestFetchAsUser(t *testing.T) {
+	h := newHosts(t)
+	h.begin(map[string]string{"a": "1\n"})
+	address, config := remote(t, h.dir)
+	r := Remote{URL: address + "/repo/.git"}
+	if _, err := h.node.OpenRemote(t.Context(), "ann", r); err == nil {
+		t.Fatal("fetched without a login")
+	}
+	own := filepath.Join(h.dir, "gitconfig")
+	for _, item := range config {
+		h.git(h.dir, "config", "-f", own, item[0], item[1])
+	}
+	t.Setenv("GIT_CONFIG_GLOBAL", own)
+	m, err := h.node.OpenRemote(t.Context(), "ann", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if commit, err := m.Fetch(t.Context(), r); err != nil || commit != h.git(h.repo, "rev-parse", "HEAD") {
+		t.Errorf("fetched %s, %v", commit, err)
+	}
+}
+
+// TestFetchBound: what a remote sends is bounded, and leaves nothing behind.
+func TestFetchBound(t *testing.T) {
+	h := newHosts(t)
+	h.begin(map[string]string{"a": "1\n"})
+	first := h.git(h.repo, "rev-parse", "HEAD")
+	noise := make([]byte, 24<<20)
+	if _, err := rand.Read(noise); err != nil {
+		t.Fatal(err)
+	}
+	h.write(h.repo, map[string]string{"large": string(noise)})
+	h.commit("large")
+	r := Remote{URL: h.repo}
+	m, err := h.node.OpenRemote(t.Context(), "ann", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Limits.Bundle = 1 << 20
+	if commit, err := m.Fetch(t.Context(), r); err == nil || !strings.Contains(err.Error(), "at most 1048576 can travel") {
+		t.Errorf("fetched %s, %v", commit, err)
+	}
+	if n := m.size(); n > 1<<20 {
+		t.Errorf("%d bytes are left", n)
+	}
+	if left, _ := filepath.Glob(filepath.Join(m.dir, incoming+"*")); len(left) > 0 {
+		t.Errorf("left are %v", left)
+	}
+	h.git(h.repo, "tag", "v1", first)
+	if commit, err := m.Fetch(t.Context(), Remote{URL: "file://" + h.repo, Base: "v1"}); err != nil || commit != first {
+		t.Errorf("fetched %s, %v", commit, err)
 	}
 }
 
@@ -288,7 +344,7 @@ func TestFetchHostile(t *testing.T) {
 	s.git(s.at, "update-ref", "refs/heads/main", commit)
 	address, config := remote(t, h.dir)
 	url := address + "/stranger/.git"
-	m, err := h.node.OpenURL(t.Context(), "", url, "sha1")
+	m, err := h.node.OpenRemote(t.Context(), "", Remote{URL: url, Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}

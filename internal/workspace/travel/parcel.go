@@ -62,6 +62,9 @@ type Parcel struct {
 	SHA256 string `json:"sha256,omitempty"` // of the bundle, hexadecimal
 	// Prerequisites are the commits that the bundle builds on.
 	Prerequisites []string `json:"prerequisites,omitempty"`
+	// On is the digest of the parcel that brings these, with all the history that they
+	// need; "" for a bundle that builds on nothing.
+	On string `json:"on,omitempty"`
 	// Warnings tell what does not travel: contents of Git LFS, submodules, files that cannot
 	// be read.
 	Warnings []string `json:"warnings,omitempty"`
@@ -114,6 +117,9 @@ func (p *Parcel) Validate() error {
 	}
 	if len(p.Roots) == 0 != (p.Folder != "") || p.Folder != "" && !sha256Name.MatchString(p.Folder) {
 		return fmt.Errorf("folder is %q, want a digest for a repository without a commit, else nothing", p.Folder)
+	}
+	if p.On != "" && !sha256Name.MatchString(p.On) {
+		return fmt.Errorf("on is %q, want the SHA-256 of a parcel", p.On)
 	}
 	if p.Size < 0 || (p.Size == 0) != (p.SHA256 == "") || p.SHA256 != "" && !sha256Name.MatchString(p.SHA256) {
 		return fmt.Errorf("size is %d and sha256 %q, want both of a bundle, or neither", p.Size, p.SHA256)

@@ -31,6 +31,24 @@ func (m *Mirror) Prune(ctx context.Context, b Bounds) error {
 	return nil
 }
 
+// pruneEvery is how often PruneNowAndThen prunes.
+const pruneEvery = 24 * time.Hour
+
+// PruneNowAndThen is Prune, once a day at most.
+func (m *Mirror) PruneNowAndThen(ctx context.Context, b Bounds) error {
+	mark := filepath.Join(m.dir, "pruned")
+	if info, err := os.Stat(mark); err == nil && m.now().Sub(info.ModTime()) < pruneEvery {
+		return nil
+	}
+	if err := os.WriteFile(mark, nil, 0o600); err != nil { // first: what fails is not tried each time
+		return err
+	}
+	if err := os.Chtimes(mark, m.now(), m.now()); err != nil {
+		return err
+	}
+	return m.Prune(ctx, b)
+}
+
 func (m *Mirror) prune(ctx context.Context, b Bounds) error {
 	held, err := m.lock(ctx)
 	if err != nil {
@@ -61,9 +79,8 @@ func (m *Mirror) prune(ctx context.Context, b Bounds) error {
 		if err := m.collect(ctx, held, oldest); err != nil {
 			return err
 		}
-		size, err := m.size()
-		if err != nil || b.Bytes <= 0 || size <= b.Bytes || len(left) == 0 {
-			return err
+		if b.Bytes <= 0 || m.size() <= b.Bytes || len(left) == 0 {
+			return nil
 		}
 		half := len(left) / 2
 		for _, k := range left[half:] {
@@ -132,7 +149,7 @@ func (m *Mirror) collect(ctx context.Context, held lock, oldest time.Time) error
 	}
 	// Of a process that died while it took something; we hold the lock, but another
 	// may be reading a bundle.
-	old, err := filepath.Glob(filepath.Join(m.dir, "incoming-*"))
+	old, err := filepath.Glob(filepath.Join(m.dir, incoming+"*"))
 	for _, dir := range old {
 		if info, serr := os.Stat(dir); serr == nil && m.now().Sub(info.ModTime()) > staleAfter {
 			err = errors.Join(err, os.RemoveAll(dir))
@@ -145,16 +162,17 @@ func (m *Mirror) collect(ctx context.Context, held lock, oldest time.Time) error
 const staleAfter = 24 * time.Hour
 
 // size returns the bytes of the objects.
-func (m *Mirror) size() (total int64, err error) {
-	err = filepath.WalkDir(filepath.Join(m.dir, "objects"), func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+func (m *Mirror) size() int64 { return sizeOf(filepath.Join(m.dir, "objects")) }
+
+// sizeOf returns the bytes of the files in a folder, whose files may come and go.
+func sizeOf(dir string) (total int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil {
+				total += info.Size()
+			}
 		}
-		info, err := d.Info()
-		if err == nil {
-			total += info.Size()
-		}
-		return err
+		return nil
 	})
-	return total, err
+	return total
 }

@@ -17,6 +17,9 @@ import (
 // is to be packed again, for what the mirror has now.
 var ErrMissing = errors.New("the mirror lacks commits that the parcel builds on")
 
+// incoming begins the names of folders in a mirror of what is not a part of it yet.
+const incoming = "incoming-"
+
 // historical are flaws of old commits and trees that harm nobody and that repositories
 // in use have, as git-fsck(1) calls them.
 const historical = "zeroPaddedFilemode=ignore,badTimezone=ignore,missingSpaceBeforeDate=ignore,missingNameBeforeEmail=ignore"
@@ -44,7 +47,7 @@ func (m *Mirror) take(ctx context.Context, p *Parcel, bundle io.Reader) error {
 	if p.Size == 0 {
 		return m.takeAgain(ctx, p)
 	}
-	dir, err := os.MkdirTemp(m.dir, "incoming-")
+	dir, err := os.MkdirTemp(m.dir, incoming)
 	if err != nil {
 		return err
 	}
@@ -152,17 +155,12 @@ func checkHeader(f *os.File, p *Parcel) (header, error) {
 // unpack puts a pack into a folder of its own, checks every object of it, that nothing
 // is missing and how large it is, and returns the folder of its files.
 func (m *Mirror) unpack(ctx context.Context, git repository, dir string, pack io.Reader, p *Parcel) (string, error) {
-	objects := filepath.Join(dir, "objects")
-	for _, sub := range []string{"pack", "info"} {
-		if err := os.MkdirAll(filepath.Join(objects, sub), 0o700); err != nil {
-			return "", err
-		}
-	}
-	if err := os.WriteFile(filepath.Join(objects, "info", "alternates"), []byte(filepath.Join(m.dir, "objects")+"\n"), 0o600); err != nil {
+	objects, err := m.quarantineIn(dir)
+	if err != nil {
 		return "", err
 	}
 	git = git.with("GIT_OBJECT_DIRECTORY=" + objects)
-	err := git.run(ctx, pack, io.Discard, "index-pack", "--stdin", "--fix-thin", "--strict="+historical, fmt.Sprintf("--max-input-size=%d", p.Size))
+	err = git.run(ctx, pack, io.Discard, "index-pack", "--stdin", "--fix-thin", "--strict="+historical, fmt.Sprintf("--max-input-size=%d", p.Size))
 	if err != nil {
 		return "", fmt.Errorf("check the objects of the bundle: %w", err)
 	}

@@ -21,6 +21,8 @@ type repository struct {
 	env  []string
 	args []string // go before those of each command
 	held lock
+	// write are the folders that a command is confined to; nil: it runs as the user.
+	write []string
 }
 
 func (r repository) with(env ...string) repository {
@@ -31,7 +33,7 @@ func (r repository) with(env ...string) repository {
 func (r repository) under(l lock) repository { r.held = l; return r }
 
 func (r repository) run(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
-	return r.m.Git(ctx, workspace.Command{Dir: r.dir, Env: append([]string{"GIT_DIR=" + r.dir}, r.env...), Args: append(r.args[:len(r.args):len(r.args)], args...), In: in, Out: out, Held: r.held})
+	return r.m.Git(ctx, workspace.Command{Dir: r.dir, Env: append([]string{"GIT_DIR=" + r.dir}, r.env...), Args: append(r.args[:len(r.args):len(r.args)], args...), In: in, Out: out, Held: r.held, Write: r.write})
 }
 
 // out returns what git printed, without the last newline.
