@@ -187,6 +187,32 @@ type JobFile struct {
 	// agents_file, by the path as it stands there. The scheduler reads no others but
 	// below the folder api.files of its configuration.
 	Files map[string]string `json:"files,omitempty"`
+	// Parcels are folders that were brought along from the sender's host (PUT /v1/parcels/{digest}), by
+	// their absolute paths there: digest and sub are needed of each. A workspace.path that is one of them is
+	// that folder, of which the job has a worktree. Others are folders of the scheduler's host.
+	Parcels map[string]job.Parcel `json:"parcels,omitempty"`
+}
+
+// Parcel is a folder of a submitter that is kept for its jobs.
+type Parcel struct {
+	// Digest is its name: the SHA-256 of what was sent, 64 hexadecimal digits.
+	Digest string `json:"digest"`
+	// On is the digest of the one that it builds on. Absent: it has the whole history.
+	On string `json:"on,omitempty"`
+	// Repository names the repository, whichever clone of it the folder is in.
+	Repository string `json:"repository"`
+	// Base is the commit that was checked out. Absent: the repository had none.
+	Base string `json:"base,omitempty"`
+	// Commit is the same with what was not committed.
+	Commit string `json:"commit"`
+	// Size is of what was sent, in bytes.
+	Size int64 `json:"size"`
+}
+
+// Parcels are some of them.
+type Parcels struct {
+	// Parcels has one of them, or none.
+	Parcels []Parcel `json:"parcels"`
 }
 
 // Checkpoint asks a job to stop at the boundary of its next step.

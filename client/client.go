@@ -175,7 +175,9 @@ type request struct {
 	method, path string
 	query        url.Values
 	header       map[string]string
-	body         any // sent as JSON, unless it is nil
+	body         any       // sent as JSON, unless it is nil
+	raw          io.Reader // sent as it is, in place of body
+	size         int64     // of raw, in bytes
 }
 
 // get asks for what is at path.
@@ -211,7 +213,7 @@ func (c *Client) do(ctx context.Context, r request, result any) error {
 // send sends a request and returns its answer, which is a good one. The error is
 // ErrNotRunning, a *Problem, or tells of the connection.
 func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
-	var content io.Reader
+	content := r.raw
 	if r.body != nil {
 		text, err := json.Marshal(r.body)
 		if err != nil {
@@ -227,7 +229,11 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.body != nil {
+	switch {
+	case r.raw != nil:
+		req.ContentLength = r.size
+		req.Header.Set("Content-Type", "application/octet-stream")
+	case r.body != nil:
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if c.token != "" {

@@ -105,6 +105,12 @@ func (s *Spec) validateOrigin(bad func(string, string, ...any)) {
 			bad("workspace.parcel."+name, "%q is not a SHA-256 of 64 hexadecimal digits", digest)
 		}
 	}
+	if w.Parcel.Sub != "" {
+		localFile("workspace.parcel.sub", w.Parcel.Sub, bad)
+		if path.Clean(w.Parcel.Sub) != w.Parcel.Sub || w.Parcel.Sub == "." {
+			bad("workspace.parcel.sub", "%q is not a clean path, want one such as web/site", w.Parcel.Sub)
+		}
+	}
 	if f := w.Parcel.Folder; f != "" && (!filepath.IsAbs(f) || !OneLine(f)) {
 		bad("workspace.parcel.folder", "%q is not an absolute path of one line", f)
 	}

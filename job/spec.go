@@ -185,10 +185,11 @@ type Workspace struct {
 // runs, or of nothing.
 func (w *Workspace) IsFolder() bool { return w.Repo == "" && w.Parcel == (Parcel{}) }
 
-// Parcel names a folder that was uploaded with PUT /v1/parcels/{digest}. A submission names the digest
-// and maybe the folder; the scheduler fills in the rest.
+// Parcel names a folder whose repository was uploaded with PUT /v1/parcels/{digest}. A submission says the
+// digest, and maybe Sub and Folder; the scheduler fills in the rest.
 type Parcel struct {
 	Digest     string `json:"digest"`               // SHA-256 of the parcel, 64 hexadecimal digits
+	Sub        string `json:"sub,omitempty"`        // the folder below the repository's top, slash separated; "" for the top
 	On         string `json:"on,omitempty"`         // the digest of the parcel that it builds on; "" for one with the whole history
 	Repository string `json:"repository,omitempty"` // names the repository, whichever clone of it the folder is in
 	Base       string `json:"base,omitempty"`       // the commit that was checked out

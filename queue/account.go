@@ -181,6 +181,8 @@ type Keeper interface {
 	// Prune forgets entries and returns their ids; fewer than Max if nothing is
 	// left to forget.
 	Prune(ctx context.Context, spec PruneSpec) ([]job.ID, error)
+	// Parcels returns the digests of the parcels that entries name, in any order.
+	Parcels(ctx context.Context) ([]string, error)
 	// Compact gives space that is no longer needed back to the disk, in steps that
 	// let other writes through.
 	Compact(ctx context.Context) error

@@ -96,9 +96,10 @@ func (e *execution) taken(ctx context.Context, mirrors *travel.Mirrors) (*travel
 	if err != nil {
 		return nil, travel.Start{}, err
 	}
-	hold := func() error { return m.Hold(ctx, p.Start, e.workspaces.Home(e.submit.Job)) }
+	start := travel.Start{Base: p.Base, Commit: p.Commit, Sub: w.Sub}
+	hold := func() error { return m.Hold(ctx, start, e.workspaces.Home(e.submit.Job)) }
 	if err = hold(); !errors.Is(err, travel.ErrMissing) {
-		return m, p.Start, err
+		return m, start, err
 	}
 	err = file.takeInto(m)
 	if errors.Is(err, travel.ErrMissing) && w.On != "" {
@@ -112,7 +113,7 @@ func (e *execution) taken(ctx context.Context, mirrors *travel.Mirrors) (*travel
 	if err != nil {
 		return nil, travel.Start{}, err
 	}
-	return m, p.Start, hold()
+	return m, start, hold()
 }
 
 // takeBase takes the parcel that the job's builds on.

@@ -26,7 +26,7 @@ func (l *Log) Handler(next http.Handler, who func(context.Context) (name, role, 
 		asking := &slot{}
 		r = r.WithContext(context.WithValue(r.Context(), slotKey{}, asking))
 		body := &captured{of: r.Body}
-		if unsafe && r.Body != nil && r.Body != http.NoBody {
+		if unsafe && r.Body != nil && r.Body != http.NoBody && r.Header.Get("Content-Type") != "application/octet-stream" { // which is no text
 			r.Body = body
 		}
 		said := &answer{ResponseWriter: w}

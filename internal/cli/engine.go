@@ -18,6 +18,7 @@ import (
 	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/node"
+	"github.com/agentsched/agentsched/internal/parcel"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/supervisor"
@@ -38,7 +39,9 @@ type engine struct {
 	sched *scheduler.Scheduler
 	nodes *node.Nodes // of a server; else nil
 	hooks *hooks
-	eval  *eval.Evaluator
+	// parcels are the folders of submitters.
+	parcels *parcel.Keeper
+	eval    *eval.Evaluator
 	// triggers are those of a server; else nil.
 	triggers *trigger.Runner
 	env      []string // of this process
@@ -96,7 +99,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 		return nil, err
 	}
 	limitRuns(host, cfg, state.log)
-	e := &engine{cfg: *cfg, state: state, host: host, env: runs.con.environ, readConfig: runs.rereadConfig, level: runs.local.level, ended: make(chan struct{})}
+	e := &engine{cfg: *cfg, state: state, host: host, parcels: parcel.NewKeeper(state.parcels, state.dir.Parcels()), env: runs.con.environ, readConfig: runs.rereadConfig, level: runs.local.level, ended: make(chan struct{})}
 	if err := runs.watch(e); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
@@ -112,7 +115,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	}
 	e.sched = scheduler.New(scheduler.Config{
 		Lease: lease, Extend: extend, Store: state.store, Batch: batch, Also: also, Instance: instance, Cores: cfg.Cores.Count,
-		Isolations: isolations, KeepIsolations: keepIsolations, OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers,
+		Isolations: isolations, KeepIsolations: keepIsolations, OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers, Parcels: state.parcels,
 		OnEscalation: func(x isolation.Escalation) {
 			e.telemetry.Escalated(x)
 			e.hooks.Tell(x)

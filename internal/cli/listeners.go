@@ -105,7 +105,7 @@ func (d *listeners) newServer() *server.Server {
 		return server.NewStandby(opt, by)
 	}
 	e, runs := d.e, d.runs
-	opt.Sched, opt.Evaluator, opt.Artifacts = e.sched, e.eval, e.state.dir.Attempt
+	opt.Sched, opt.Evaluator, opt.Artifacts, opt.Parcels = e.sched, e.eval, e.state.dir.Attempt, e.parcels
 	opt.ReadFile = func(ctx context.Context, f api.JobFile) (api.Submission, error) { return runs.readFile(ctx, e, f) }
 	opt.Workers = func(context.Context) []api.Worker { return runs.workersNow(e) }
 	opt.Budgets = func(context.Context) []api.Budget { return e.budgetsNow() }

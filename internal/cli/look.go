@@ -334,7 +334,7 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 	line("tenant", "%s", s.Tenant)
 	line("worker", "%s", workerOf(e))
 	line("model", "%s", s.Model)
-	line("workspace", "%s %s", s.Workspace.Isolation, s.Workspace.Path)
+	line("workspace", "%s %s", s.Workspace.Isolation, originOf(&s.Workspace))
 	line("instructions", "%s", opening(s.Instructions))
 	line("class", "%s", s.Class)
 	line("agent", "%s", s.Agent)

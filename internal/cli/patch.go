@@ -72,7 +72,7 @@ func diffCommand(con *console, at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "diff JOB", Short: "Print the patch of a job: what it has changed so far", Args: cobra.ExactArgs(1),
 		Long: `Print the patch of a job, as git does: what it has changed since it began, new files too. Of
-a job that has not ended it is what it has changed up to now.`,
+a job that has not ended it is what it has changed up to now, on the scheduler's host.`,
 		Example: "  scheduler diff fix-login | less\n  scheduler diff --whole fix-login > fix.patch",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return at.do(func(p *peer) error {
@@ -82,9 +82,17 @@ a job that has not ended it is what it has changed up to now.`,
 					return err
 				}
 				if !j.Job.State.Terminal() {
+					if p.offline == nil {
+						return &exitError{code: exitFailed, err: fmt.Errorf("job %s is %s: a scheduler elsewhere gives its patch when it has ended", j.Job.Spec.Name, statusOf(&j.Job).State),
+							hints: []string{"`scheduler logs -f " + string(j.Job.Spec.Name) + "` shows what it does"}}
+					}
 					return liveDiff(ctx, con, p.offline.dir, &j.Job)
 				}
-				patch := savedPatch(j.Attempts, whole)
+				patch, done, err := p.fetchPatch(ctx, &j, savedPatch(j.Attempts, whole))
+				if err != nil {
+					return err
+				}
+				defer done()
 				if !whole {
 					if err := tellRest(ctx, con, p, &j.Job); err != nil {
 						return err
@@ -187,6 +195,9 @@ func applyCommand(con *console, prog *program, at *target) *cobra.Command {
 three-way: your tree may have moved on. On a conflict nothing at all is changed and
 the files are named.
 
+With --server the patch comes from there, and the tree is the folder that was brought
+along, or the current one if that is a clone of it; --to names another.
+
 Exit code: 0 it is applied, or was already; 1 it conflicts, or the job did not complete.`,
 		Example: "  scheduler apply fix-login\n  scheduler apply fix-login --to ../other-clone",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -199,7 +210,7 @@ Exit code: 0 it is applied, or was already; 1 it conflicts, or the job did not c
 			})
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "the `DIR`ectory to change (default: the job's workspace path)")
+	cmd.Flags().StringVar(&to, "to", "", "the `DIR`ectory to change (default: the folder that the job was given)")
 	cmd.Flags().BoolVar(&whole, "whole", false, wholeUsage)
 	cmd.Flags().BoolVar(&anyway, "anyway", false, "also if the job did not complete")
 	con.jsonFlag(cmd, "print the changed files as JSON")
@@ -227,7 +238,7 @@ type appliedFile struct {
 
 func apply(ctx context.Context, con *console, prog *program, p *peer, j *api.JobDetail, o applyOptions) error {
 	e := &j.Job
-	name, to := e.Spec.Name, o.to
+	name, to, err := e.Spec.Name, o.to, error(nil)
 	switch state := statusOf(e).State; {
 	case !e.State.Terminal():
 		return failure(fmt.Errorf("job %s is %s; its patch is final when it has ended", name, state))
@@ -238,15 +249,18 @@ func apply(ctx context.Context, con *console, prog *program, p *peer, j *api.Job
 		if e.Spec.Workspace.Isolation == job.Direct {
 			return failure(fmt.Errorf("job %s worked on %s directly: its changes are there already", name, e.Spec.Workspace.Path))
 		}
-		if to = e.Spec.Workspace.Path; to == "" {
-			return usage(fmt.Errorf("job %s had no workspace; say where its files shall go with --to DIR", name))
+		if to, err = p.folderOf(ctx, e); err != nil {
+			return err
 		}
 	}
-	to, err := filepath.Abs(to)
-	if err != nil {
+	if to, err = filepath.Abs(to); err != nil {
 		return failure(err)
 	}
-	patch := savedPatch(j.Attempts, o.whole)
+	patch, done, err := p.fetchPatch(ctx, j, savedPatch(j.Attempts, o.whole))
+	if err != nil {
+		return err
+	}
+	defer done()
 	if !o.whole {
 		if err := tellRest(ctx, con, p, e); err != nil {
 			return err
@@ -263,12 +277,19 @@ func apply(ctx context.Context, con *console, prog *program, p *peer, j *api.Job
 	if err != nil {
 		return err
 	}
-	w := workspaces(p.offline.dir, nil).TrustFilters(cfg.Workspace.TrustFilters)
+	w, done, err := p.workspaces()
+	if err != nil {
+		return err
+	}
+	defer done()
+	w = w.TrustFilters(cfg.Workspace.TrustFilters)
 	applied, err := w.Apply(ctx, job.Patch{Job: name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}, to)
 	var conflict *workspace.ConflictError
 	if errors.As(err, &conflict) {
 		start, byHand := w.StartCommit(e.ID), "scheduler diff "+string(name)
-		if last := lastOutcome(j.Attempts); last != nil && last.Commit != nil && start != "" && o.to == "" && (o.whole || e.Resolved == nil || len(e.Resolved.Patches) == 0) {
+		if !e.Spec.Workspace.IsFolder() {
+			start = e.Spec.Workspace.Parcel.Base
+		} else if last := lastOutcome(j.Attempts); last != nil && last.Commit != nil && start != "" && o.to == "" && (o.whole || e.Resolved == nil || len(e.Resolved.Patches) == 0) {
 			byHand = "git merge " + last.Commit.Branch // the branch holds what the patch does
 		}
 		return &exitError{code: exitFailed, err: fmt.Errorf("nothing was changed: the patch of job %s conflicts with %s in\n  %s", name, to, strings.Join(visible(conflict.Files), "\n  ")),
@@ -277,7 +298,8 @@ func apply(ctx context.Context, con *console, prog *program, p *peer, j *api.Job
 	if err != nil {
 		return patchError(err, name)
 	}
-	if err := w.MarkApplied(ctx, partsOf(e, patch)...); err != nil {
+	if p.offline == nil { // whoever cleans there has to look
+	} else if err := w.MarkApplied(ctx, partsOf(e, patch)...); err != nil {
 		fmt.Fprintf(con.stderr, "scheduler: the patch is applied, but `scheduler clean` will not know of it: %s\n", terminal.Visible(err.Error(), "\n\t"))
 	}
 	if con.json {

@@ -126,7 +126,8 @@ func TestThere(t *testing.T) {
 		{"tenants", 0, "GET /v1/tenants", "website"},
 		{"workers", 0, "GET /v1/workers", "codex"},
 		{"fleet", 0, "GET /v1/fleet", "standby"},
-		{"diff fix", 2, "", "own host only"},
+		{"diff fix", 0, "GET /v1/jobs/fix", "changed nothing"},
+		{"apply fix", 2, "GET /v1/jobs/fix", "had no workspace"},
 		{"ui", 2, "", "own host only"},
 	} {
 		code, out := do("secret", strings.Fields(c.args)...)

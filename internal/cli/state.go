@@ -13,6 +13,7 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/logging"
+	"github.com/agentsched/agentsched/internal/parcel"
 	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/statedir"
@@ -74,7 +75,9 @@ type owned struct {
 	lock  *statedir.Lock
 	store *sqlite.Store
 	docs  statedir.Documents
-	// shared says that docs are those of a store that several schedulers share.
+	// parcels are folders of submitters.
+	parcels parcel.Store
+	// shared says that docs and parcels are those of a store that several schedulers share.
 	shared bool
 	logs   *logging.Logs
 	log    zerolog.Logger // of the component "scheduler"
@@ -130,7 +133,7 @@ func (local *local) ownDirectory(_ context.Context, cfg *config.Log, stream io.W
 		lock.Release()
 		return nil, err
 	}
-	o := &owned{dir: dir, lock: lock, docs: dir.Documents(), secrets: redact.New(redact.FromEnviron(local.con.environ)...)}
+	o := &owned{dir: dir, lock: lock, docs: dir.Documents(), parcels: parcel.NewFolder(dir.Parcels()), secrets: redact.New(redact.FromEnviron(local.con.environ)...)}
 	if err := local.openLog(o, cfg, stream); err != nil {
 		lock.Release()
 		return nil, usage(err)

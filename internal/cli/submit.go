@@ -26,6 +26,7 @@ type submission struct {
 	one   oneJob
 	stdin string // the text that - stands for; "" none
 	key   string // --idempotency-key
+	there bool   // --there
 }
 
 // fromStdin is the argument that stands for standard input.
@@ -46,8 +47,10 @@ With - a job file is read from standard input; with --worker and - the instructi
 With --wait it goes on until the jobs have ended and shows how they fare, as run does.
 Ctrl-C ends the wait; the jobs go on.
 
-With --server the scheduler reads the text of the files on its own host: a workspace in a
-file is in the folder of the same name there. Files that a job file names, in instructions
+With --server the scheduler reads the text of the files on its own host. Folders of this host
+that are workspaces in a git repository go along, as they are, with what is not committed;
+ignored files, submodules and contents of Git LFS do not. A folder that is not here, or
+with --there, is one of the scheduler's host. Files that a job file names, in instructions
 or agents_file, are read here and sent with it.
 
 A job with a key and on_duplicate says what happens when an unfinished job has
@@ -76,6 +79,7 @@ job failed; 2 something is not right and nothing was submitted; 130 the wait was
 	}
 	in.one.flags(cmd.Flags())
 	cmd.Flags().StringVar(&in.key, "idempotency-key", "", "`KEY` of this submission: given twice, it is submitted once")
+	cmd.Flags().BoolVar(&in.there, "there", false, "with --server: workspaces are folders of the scheduler's host, also those that are here")
 	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "go on until the jobs have ended, and show how they fare")
 	cmd.Flags().BoolVar(&o.paths, "paths", false, "with --wait: "+pathsUsage)
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "with --wait: print plain lines, also on a terminal")
@@ -166,10 +170,15 @@ func (in *submission) texts() ([]api.JobFile, error) {
 
 // submitTexts sends the text of the job files: the scheduler reads it on its own host,
 // one file after the other, so that those before one that is refused stay.
-func (p *peer) submitTexts(ctx context.Context, in submission) (all []api.Job, err error) {
+func (p *peer) submitTexts(ctx context.Context, con *console, in submission) (all []api.Job, err error) {
 	files, err := in.texts()
 	if err != nil {
 		return nil, err
+	}
+	if !in.there {
+		if err := p.bring(ctx, con, files); err != nil {
+			return nil, err
+		}
 	}
 	for i, f := range files {
 		key := in.key
@@ -221,7 +230,7 @@ func withKey(key string) []client.SubmitOption {
 func submit(ctx context.Context, con *console, prog *program, local *local, p *peer, in submission, wait bool, o runOptions) error {
 	jobs, err := []api.Job(nil), error(nil)
 	if p.offline == nil {
-		jobs, err = p.submitTexts(ctx, in)
+		jobs, err = p.submitTexts(ctx, con, in)
 	} else {
 		jobs, err = submitJobs(ctx, prog, local, p, in)
 	}

@@ -46,6 +46,9 @@ func (e *engine) upkeep(ctx context.Context) error {
 		case n > 0:
 			log.Info().Int("jobs", n).Msg("forgot what has ended long ago")
 		}
+		if err := e.forgetParcels(ctx); err != nil && ctx.Err() == nil {
+			log.Error().Err(err).Msg("remove folders that no job names")
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -110,6 +113,20 @@ func (e *engine) prune(ctx context.Context) (n int, err error) {
 		errs = append(errs, e.state.store.Compact(ctx))
 	}
 	return n, errors.Join(errs...)
+}
+
+// forgetParcels removes the folders of submitters that no job names any more.
+func (e *engine) forgetParcels(ctx context.Context) error {
+	size, err := e.parcels.Size(ctx)
+	if err != nil || size == 0 {
+		return err
+	}
+	named, err := e.state.store.Parcels(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = e.parcels.Forget(ctx, named)
+	return err
 }
 
 // removeJob removes what is left on disk of a job that is forgotten.

@@ -24,6 +24,7 @@ type operation struct {
 func bodies() map[string]string {
 	return map[string]string{
 		"submit-jobs":          `{"source":"s","jobs":[{"name":"new","tenant":"tests","type":"TOOL","worker":"shell","instructions":"true","workspace":{"isolation":"none"}}]}`,
+		"put-parcel":           `not what the digest says`,
 		"submit-job-file":      `{"text":"tenant: tests\njobs: [{id: another, worker: shell, instructions: 'true'}]"}`,
 		"cancel-job":           `{}`,
 		"cancel-key":           `{"key":"none"}`,
@@ -83,7 +84,7 @@ func operations(t *testing.T, d *door) (list []operation) {
 
 // at fills the parameters of the path: job is for {job}.
 func (o *operation) at(job string) string {
-	return strings.NewReplacer("{job}", job, "{attempt}", "1", "{name}", "stdout", "{batch}", "none", "{pipeline}", "none", "{path}", "none").Replace(o.path)
+	return strings.NewReplacer("{job}", job, "{attempt}", "1", "{name}", "stdout", "{batch}", "none", "{pipeline}", "none", "{path}", "none", "{digest}", strings.Repeat("a", 64)).Replace(o.path)
 }
 
 // TestDoorRoles: whoever walks through all operations of the document gets where

@@ -39,27 +39,29 @@ var both = map[string]string{
 
 // schedulers are the scheduler's packages, and those of who talks with it.
 var schedulers = map[string]string{
-	"queue":               "job",
-	"queue/sqlite":        "job queue",
-	"queue/postgres":      "queue queue/sqlite internal/statedir", // the same store, whose truth several schedulers share; statedir: and what else they do
-	"queue/queuetest":     "job queue",
-	"queue/sched":         "job queue",
-	"policy":              "job internal/fields",
-	"schedule":            "job queue policy ipc internal/isolation", // decides and does nothing: no clock, no I/O
-	"workflow":            "job internal/fields internal/jsoncheck",
-	"workflow/durable":    "job queue",
-	"workflow/pipeline":   "job queue internal/fields",
-	"internal/eval":       "job queue internal/fields",
-	"internal/supervisor": "job ipc internal/proc internal/statedir",
-	"internal/node":       "job ipc internal/supervisor internal/wire", // both ends of what a scheduler and a host that works for it say to each other
-	"internal/scheduler":  "api job queue policy schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // workspace: the real paths of folders
+	"queue":                      "job",
+	"queue/sqlite":               "job queue",
+	"queue/postgres":             "queue queue/sqlite internal/statedir", // the same store, whose truth several schedulers share; statedir: and what else they do
+	"queue/queuetest":            "job queue",
+	"queue/sched":                "job queue",
+	"policy":                     "job internal/fields",
+	"schedule":                   "job queue policy ipc internal/isolation", // decides and does nothing: no clock, no I/O
+	"workflow":                   "job internal/fields internal/jsoncheck",
+	"workflow/durable":           "job queue",
+	"workflow/pipeline":          "job queue internal/fields",
+	"internal/parcel":            "job internal/workspace/travel", // folders of submitters; travel: what the head of one says
+	"internal/parcel/parceltest": "job internal/parcel",           // one suite for folders and a database
+	"internal/eval":              "job queue internal/fields",
+	"internal/supervisor":        "job ipc internal/proc internal/statedir",
+	"internal/node":              "job ipc internal/supervisor internal/wire", // both ends of what a scheduler and a host that works for it say to each other
+	"internal/scheduler":         "api job queue policy schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // workspace: the real paths of folders
 
 	// The doors, and what stands behind them in the scheduler's process.
 	"api":             "job",     // plain values, so that other modules can name them
 	"client":          "api job", // a program of another module imports it
 	"internal/access": "api client internal/proc internal/statedir",
 	"internal/fleet":  "api client internal/access", // joins the doors of several schedulers: access knows nothing of others, and server nothing of how a request reaches them
-	"internal/server": "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/scheduler internal/statedir",
+	"internal/server": "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/parcel internal/scheduler internal/statedir",
 	"internal/daemon": "client internal/proc", // client: both ends reach a long socket path in the same way
 	// What looks on: it hears of every moment and changes nothing.
 	"internal/audit":     "api job internal/redact internal/scheduler internal/statedir", // statedir: the document by which the logs of several hosts are joined

@@ -6,9 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/agentsched/agentsched/internal/strictyaml"
+	"github.com/agentsched/agentsched/job"
 )
 
 // Files are the only files that a job file from elsewhere may name, in
@@ -17,9 +19,9 @@ import (
 type Files struct {
 	// Sent are texts that came with the job file, by the path as it names them.
 	Sent map[string]string
-	// Parcels are the digests of the folders that were brought along, by their absolute
-	// paths on the host of the job file.
-	Parcels map[string]string
+	// Parcels are the folders that were brought along, by their absolute paths on the host
+	// of the job file.
+	Parcels map[string]job.Parcel
 	// Below is the absolute folder in which other files may lie; "" means none.
 	// Symlinks that lead out of it are refused.
 	Below string
@@ -120,4 +122,36 @@ func Attach(name string, data []byte, dir string) (map[string]string, error) {
 		attach(fmt.Sprintf("jobs[%d].instructions.file", i), f.Jobs[i].Instructions.file, MaxInstructions)
 	}
 	return sent, errors.Join(errs...)
+}
+
+// Travelling returns the folders of this host that the jobs of a job file have worktrees
+// of, as absolute paths, for a scheduler that is to read the job file elsewhere: see
+// Files.Parcels. They are in git repositories. It says nothing about mistakes in the job
+// file.
+func Travelling(name string, data []byte, dir string) ([]string, error) {
+	b := newBatch(Options{})
+	var f file
+	doc := b.open(name, data, &f)
+	base, err := filepath.Abs(dir)
+	if doc == nil || err != nil {
+		return nil, err
+	}
+	r := &reader{Doc: doc, file: name, base: base, batch: b}
+	var folders []string
+	for i := range f.Jobs {
+		if !travels(&f.Jobs[i]) {
+			continue
+		}
+		full, err := r.absolute(f.Jobs[i].Workspace.Path)
+		if info, serr := os.Stat(full); err == nil && serr == nil && info.IsDir() && insideGit(full) && !slices.Contains(folders, full) {
+			folders = append(folders, full)
+		}
+	}
+	return folders, nil
+}
+
+// travels reports whether a job has a worktree of a folder that it names.
+func travels(e *entry) bool {
+	w := e.Workspace
+	return w != nil && w.Path != "" && w.Repo == "" && (w.Isolation == job.Worktree || w.Isolation == "" && e.Type != jobType(job.Maintenance))
 }

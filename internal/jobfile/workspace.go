@@ -32,7 +32,7 @@ func (r *reader) workspace(path string, e *entry) job.Workspace {
 		}
 		return w
 	}
-	if parcel, brought := r.brought(given.Path); brought {
+	if parcel, brought := r.brought(e); brought {
 		return r.travelled(path, given, w, parcel)
 	}
 	w.Path = r.folder(path+".path", given.Path)
@@ -63,13 +63,13 @@ func (r *reader) repository(path string, given *workspace, w job.Workspace) job.
 }
 
 // brought returns the parcel that came with the job file for a folder of its host.
-func (r *reader) brought(given string) (job.Parcel, bool) {
-	if r.opts.Files == nil {
+func (r *reader) brought(e *entry) (job.Parcel, bool) {
+	if r.opts.Files == nil || !travels(e) {
 		return job.Parcel{}, false
 	}
-	full, err := r.absolute(given)
-	digest := r.opts.Files.Parcels[full]
-	return job.Parcel{Digest: digest, Folder: full}, err == nil && digest != ""
+	full, err := r.absolute(e.Workspace.Path)
+	p, brought := r.opts.Files.Parcels[full]
+	return job.Parcel{Digest: p.Digest, Sub: p.Sub, Folder: full}, err == nil && brought
 }
 
 // travelled returns the workspace of a job whose folder was brought from another host.

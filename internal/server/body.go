@@ -77,16 +77,18 @@ func longestList(text []byte) (longest int) {
 
 // checkType refuses a body that is said to be something else than JSON, as those of
 // a browser's forms are.
-func checkType(r *http.Request) error {
+func checkType(r *http.Request) error { return checkBodyType(r, "application/json") }
+
+func checkBodyType(r *http.Request, want string) error {
 	given := r.Header.Get("Content-Type")
 	if given == "" {
 		return nil
 	}
-	if kind, _, err := mime.ParseMediaType(given); err == nil && kind == "application/json" {
+	if kind, _, err := mime.ParseMediaType(given); err == nil && kind == want {
 		return nil
 	}
-	return newProblem("unsupported_media_type", http.StatusUnsupportedMediaType, "the body is of type %q, want application/json", given).
-		about("header.Content-Type", "want application/json", given)
+	return newProblem("unsupported_media_type", http.StatusUnsupportedMediaType, "the body is of type %q, want %s", given, want).
+		about("header.Content-Type", "want "+want, given)
 }
 
 func isTooLarge(err error) bool {

@@ -189,7 +189,7 @@ func (w *fixed) exchanges() []exchange {
 	jobs := `{"source":"s","jobs":[` + command + `]}`
 	keyed := exchange{request: "POST /v1/jobs", header: []string{"Idempotency-Key", "k1"}, body: jobs}
 	run := `{"source":"run.yaml","digest":"d","jobs":[` + command + `]}`
-	return []exchange{
+	return append(parcelExchanges(), []exchange{
 		get("/healthz"), get("/readyz"), get("/openapi.json"), get("/"), get("/assets/app.js"), get("/login"), get("/metrics"), get("/v1/me"),
 		get("/v1/jobs"), get("/v1/jobs?limit=2&newest=true&status=pending"), get("/v1/jobs?state=none&q="),
 		get(one), get("/v1/jobs/review"), get("/v1/jobs/deploy"), get("/v1/jobs/none"),
@@ -239,7 +239,7 @@ func (w *fixed) exchanges() []exchange {
 		post("/v1/rpc?spelling=rfc", `[{"jsonrpc":"2.0","id":"a","method":"kernel.sched.list","params":{}},{"jsonrpc":"2.0","method":"kernel.sched.list"},{"jsonrpc":"2.0","id":2,"method":"none"}]`),
 		post("/v1/rpc", `{`),
 		post("/v1/pipelines/line/runs", `{"types":["sead"]}`), post("/v1/pipelines/none/runs", `{}`), post("/v1/pipelines/line/runs", `{"stage":"in","to":1}`),
-	}
+	}...)
 }
 
 // notify has a core tell the scheduler something.

@@ -142,8 +142,8 @@ func TestAnswers(t *testing.T) {
 	if len(letters.Jobs) == 0 {
 		t.Fatal("there is no dead letter")
 	}
-	fill := strings.NewReplacer("/v1/dead-letters/{job}", "/v1/dead-letters/"+string(letters.Jobs[0].ID), "{ref}", string(d.last), "{job}", string(d.last), "{attempt}", "1", "{name}", "patch", "{batch}", graph.Workflows[0].Batch, "{path}", "app.js").Replace
-	queries := map[string]string{"/v1/reputations/history": "?subject=t&kind=tenant", "/v1/reputations/similar": "?subject=t&kind=tenant", "/v1/usage": "?by=tenant&by=day", "/v1/credits/history": "?tenant=t"}
+	fill := strings.NewReplacer("/v1/dead-letters/{job}", "/v1/dead-letters/"+string(letters.Jobs[0].ID), "{ref}", string(d.last), "{job}", string(d.last), "{attempt}", "1", "{name}", "patch", "{batch}", graph.Workflows[0].Batch, "{path}", "app.js", "{digest}", d.parcel()).Replace
+	queries := map[string]string{"/v1/reputations/history": "?subject=t&kind=tenant", "/v1/reputations/similar": "?subject=t&kind=tenant", "/v1/usage": "?by=tenant&by=day", "/v1/credits/history": "?tenant=t", "/v1/parcels": "?repository=" + parcelRepository}
 	for path, ops := range d.document().Paths {
 		if _, ok := ops["get"]; !ok || strings.HasSuffix(path, "/stream") || strings.Contains(path, "{pipeline}") {
 			continue

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/eval"
+	"github.com/agentsched/agentsched/internal/parcel"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -39,6 +40,8 @@ type Options struct {
 	// ReadFile turns a job file into a submission. Its errors, unless they wrap the
 	// context's, are mistakes of the client and are answered as they are.
 	ReadFile func(context.Context, api.JobFile) (api.Submission, error)
+	// Parcels keeps folders of submitters.
+	Parcels *parcel.Keeper
 	// Artifacts returns the folder of an attempt's artifacts.
 	Artifacts func(id job.ID, attempt int) string
 	// Reload applies the changed configuration and says what has changed. Its errors

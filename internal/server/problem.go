@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/parcel"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -115,6 +116,10 @@ func sentinels() []sentinel {
 	return []sentinel{
 		{errNoSuch, "not_available", http.StatusNotFound},
 		{queue.ErrNotFound, "not_found", http.StatusNotFound},
+		{parcel.ErrUnknown, "no_parcel", http.StatusNotFound},
+		{parcel.ErrInvalid, "bad_parcel", http.StatusUnprocessableEntity},
+		{parcel.ErrLarge, "too_large", http.StatusRequestEntityTooLarge},
+		{parcel.ErrFull, "parcels_full", http.StatusInsufficientStorage},
 		{scheduler.ErrNotIsolated, "not_isolated", http.StatusConflict},
 		{scheduler.ErrNoComment, "bad_request", http.StatusBadRequest},
 		{scheduler.ErrProfile, "profile_changed", http.StatusConflict},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"io"
 	"maps"
 	"net/http"
 	"reflect"
@@ -169,6 +170,37 @@ func stream[I any](r *router, at route, contentType string, handle func(w http.R
 		if err != nil {
 			r.refuse(w, req, err)
 		}
+	})
+}
+
+// upload registers a route whose handler reads a body of bytes, at most at.body of them, and
+// returns T.
+func upload[I, T any](r *router, at route, handle func(context.Context, *I, io.Reader) (T, error)) {
+	op := at.operation()
+	params := r.parameters(&op, reflect.TypeFor[I]())
+	op.Responses = r.responses(&at, "application/json", r.schema(reflect.TypeFor[T](), at.id+"Response"))
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{binaryType: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}
+	r.handle(&at, &op, at.method+" "+at.path, func(w http.ResponseWriter, req *http.Request) {
+		in := new(I)
+		err := params.read(req, reflect.ValueOf(in).Elem())
+		if err == nil {
+			err = checkBodyType(req, binaryType)
+		}
+		var answer T
+		if err == nil {
+			body := http.MaxBytesReader(nil, req.Body, at.body)
+			answer, err = handle(req.Context(), in, &uploaded{of: body, control: http.NewResponseController(w)})
+			if isTooLarge(err) || isTimeout(err) {
+				err = badBody(err, at.body)
+			}
+		}
+		if err != nil {
+			r.refuse(w, req, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(cmp.Or(at.status, http.StatusOK))
+		json.NewEncoder(w).Encode(answer) //nolint:errcheck // the client has gone
 	})
 }
 

@@ -15,6 +15,7 @@ type runs struct {
 	store   queue.Store
 	sched   *scheduler.Scheduler
 	checked checker
+	parcels parcels
 	maxBody int64
 }
 
@@ -41,6 +42,9 @@ func (u runs) open(ctx context.Context, _ *struct{}, in *api.Run) (out reply[api
 		return out, badField("body.source", "source and digest are needed: they say which run it is")
 	}
 	if err := u.checked.check(&in.Submission); err != nil {
+		return out, err
+	}
+	if err := u.parcels.complete(ctx, in.Jobs); err != nil {
 		return out, err
 	}
 	out.body, err = u.sched.Runs.Open(ctx, &scheduler.Run{Source: in.Source, Digest: in.Digest, Specs: in.Jobs, Workflow: in.Workflow, Fresh: in.Fresh}, in.Env)

@@ -38,8 +38,9 @@ func newServer(opt Options, by *standby) *Server {
 	for _, subject := range []interface{ routes(*router) }{
 		jobs{jobEntries, opt.Sched, opt.Who},
 		artifacts{jobEntries, opt.Artifacts},
-		submissions{jobEntries, opt.Sched.Submit, checked, opt.ReadFile, opt.Principal, opt.MaxBody},
-		runs{opt.Store, opt.Sched, checked, opt.MaxBody},
+		parcels{opt.Parcels},
+		submissions{jobEntries, opt.Sched.Submit, checked, parcels{opt.Parcels}, opt.ReadFile, opt.Principal, opt.MaxBody},
+		runs{opt.Store, opt.Sched, checked, parcels{opt.Parcels}, opt.MaxBody},
 		&streams{entries: jobEntries, sched: opt.Sched, log: opt.Log, principal: opt.Principal, max: opt.MaxListeners},
 		all,
 		flows,

@@ -19,6 +19,7 @@ type submissions struct {
 	entries   entries
 	submit    func(context.Context, queue.Batch, []queue.Entry) error
 	checked   checker
+	parcels   parcels
 	readFile  func(context.Context, api.JobFile) (api.Submission, error) // Options.ReadFile
 	principal func(context.Context) string                               // Options.Principal
 	maxBody   int64
@@ -57,6 +58,9 @@ func (s submissions) file(ctx context.Context, h *submitHeaders, f *api.JobFile)
 // jobs stores jobs and answers when they are durable.
 func (s submissions) jobs(ctx context.Context, h *submitHeaders, in *api.Submission) (out reply[api.Jobs], err error) {
 	if err := s.checked.check(in); err != nil {
+		return out, err
+	}
+	if err := s.parcels.complete(ctx, in.Jobs); err != nil {
 		return out, err
 	}
 	key, err := s.newKey(ctx, h.Key, in)

@@ -13,6 +13,7 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/eval"
+	"github.com/agentsched/agentsched/internal/parcel"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -41,6 +42,7 @@ func everything(dir string) func(*server.Options) {
 			return api.Submission{Source: "file", Jobs: []job.Spec{spec(job.Name(f.Text))}}, nil
 		}
 		o.Artifacts = func(id job.ID, attempt int) string { return filepath.Join(dir, string(id), fmt.Sprint(attempt)) }
+		o.Parcels = parcel.NewKeeper(parcel.NewFolder(filepath.Join(dir, "parcels")), filepath.Join(dir, "parcels"))
 		o.Reload = func(context.Context) (string, error) { return "nothing has changed", nil }
 		o.Upgrade = func(context.Context, api.Upgrade) error { return nil }
 		o.NewUILink = func(_ context.Context, role string) (api.UILink, error) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -50,6 +51,39 @@ func keeperCompact(e *env) {
 	if err := e.store.Check(e.ctx); err != nil {
 		e.Error(err)
 	}
+}
+
+// keeperParcels: what any job names is told, once, until the job is forgotten.
+func keeperParcels(e *env) {
+	first, second, base := strings.Repeat("1", 64), strings.Repeat("2", 64), strings.Repeat("b", 64)
+	of := func(name, digest, on string) queue.Entry {
+		x := newEntry(name)
+		x.Spec.Workspace = job.Workspace{Isolation: job.Worktree, Parcel: job.Parcel{Digest: digest, On: on}}
+		return x
+	}
+	want := func(digests ...string) {
+		e.Helper()
+		got, err := e.store.Parcels(e.ctx)
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, digests) {
+			e.Fatalf("named are %.2q, %v, want %.2q", got, err, digests)
+		}
+	}
+	e.enqueueOne("none")
+	want()
+	entries := []queue.Entry{of("a", first, base), of("b", first, base), of("c", second, "")}
+	if err := e.store.Enqueue(e.ctx, e.batch, entries); err != nil {
+		e.Fatal(err)
+	}
+	want(first, second, base)
+	for _, x := range entries[:2] {
+		e.apply(queue.Cancel{ID: x.ID, Now: epoch})
+	}
+	want(first, second, base)
+	if got := e.pruned(queue.PruneSpec{Before: epoch.Add(1), Max: 10}); len(got) != 2 {
+		e.Fatalf("forgot %d", len(got))
+	}
+	want(second)
 }
 
 // fill submits n entries of some size.

@@ -156,6 +156,7 @@ func promises() []promise {
 		{"PruneMax", pruneMax},
 		{"PruneEvents", pruneEvents},
 		{"KeeperCompact", keeperCompact},
+		{"KeeperParcels", keeperParcels},
 		{"KeeperBackup", keeperBackup},
 		{"KeeperBackupUnderWrites", keeperBackupUnderWrites},
 		{"KeeperCheck", keeperCheck},

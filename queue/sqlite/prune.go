@@ -42,6 +42,17 @@ func (s *Store) Prune(ctx context.Context, spec queue.PruneSpec) ([]job.ID, erro
 	}
 }
 
+// parcelsNamed are those that jobs name, and those that these build on. Few
+// specifications have the word in them, so that most are not parsed.
+const parcelsNamed = `SELECT DISTINCT digest FROM (
+	SELECT spec ->> '$.workspace.parcel.digest' AS digest FROM specs WHERE instr(spec, '"parcel"') > 0
+	UNION SELECT spec ->> '$.workspace.parcel.on' FROM specs WHERE instr(spec, '"parcel"') > 0) WHERE digest <> ''`
+
+// Parcels implements queue.Keeper.
+func (s *Store) Parcels(ctx context.Context) ([]string, error) {
+	return read(ctx, s, "list the parcels of jobs", func(d *db) ([]string, error) { return collect(d, scanText, parcelsNamed) })
+}
+
 // pruneTurn is one transaction's part.
 type pruneTurn struct {
 	*tx
