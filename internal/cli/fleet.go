@@ -123,7 +123,7 @@ func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) 
 	if err != nil {
 		return nil, err
 	}
-	state.docs, state.shared = m.db.Documents(), true
+	state.docs, state.parcels, state.shared = m.db.Documents(), m.db.Parcels(), true
 	m.copy.Follow()
 	announcing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/agentsched/agentsched/internal/parcel"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/queue/postgres"
 	"github.com/agentsched/agentsched/queue/sqlite"
@@ -58,6 +59,7 @@ type storeCopied struct {
 	Batches   int64  `json:"batches"`
 	Rows      int64  `json:"rows"` // in all tables
 	Documents int    `json:"documents"`
+	Parcels   int    `json:"parcels"`         // folders of submitters
 	Aside     string `json:"aside,omitempty"` // where the old file is
 }
 
@@ -109,11 +111,11 @@ func (local *local) intoDatabase(ctx context.Context, dir *statedir.Dir, address
 	if err != nil {
 		return done, err
 	}
-	m, err := db.Import(ctx, store, dir.Documents())
+	m, err := db.Import(ctx, store, dir.Documents(), parcel.NewFolder(dir.Parcels()))
 	if err := errors.Join(err, store.Close()); err != nil {
 		return done, err
 	}
-	done = storeCopied{Jobs: m.Jobs, Batches: m.Batches, Rows: m.Rows, Documents: m.Documents}
+	done = storeCopied{Jobs: m.Jobs, Batches: m.Batches, Rows: m.Rows, Documents: m.Documents, Parcels: m.Parcels}
 	// First the mark: whatever comes between, the queue has one place.
 	if err := writeWhere(dir, db.Where()); err != nil {
 		return done, err
@@ -129,11 +131,11 @@ func (local *local) intoFile(ctx context.Context, dir *statedir.Dir, address str
 		return done, err
 	}
 	defer db.Close()
-	m, err := db.Export(ctx, dir.Database(), dir.Documents())
+	m, err := db.Export(ctx, dir.Database(), dir.Documents(), parcel.NewFolder(dir.Parcels()))
 	if err != nil {
 		return done, err
 	}
-	return storeCopied{Jobs: m.Jobs, Batches: m.Batches, Rows: m.Rows, Documents: m.Documents}, os.RemoveAll(dir.Fleet())
+	return storeCopied{Jobs: m.Jobs, Batches: m.Batches, Rows: m.Rows, Documents: m.Documents, Parcels: m.Parcels}, os.RemoveAll(dir.Fleet())
 }
 
 // writeWhere writes down in which database the queue of a state directory lies.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/parcel"
@@ -91,17 +90,18 @@ const uploadStep = 1 << 20
 
 // uploaded is the body of an upload, whose sender has to go on sending.
 type uploaded struct {
-	of      io.Reader
-	control *http.ResponseController
-	left    int // of the step
+	io.ReadCloser
+	paced *paced
+	left  int // of the step
 }
 
+// Read implements io.Reader.
 func (u *uploaded) Read(p []byte) (int, error) {
 	if u.left <= 0 {
 		u.left = uploadStep
-		u.control.SetReadDeadline(time.Now().Add(bodyTime)) //nolint:errcheck // a connection that knows no deadlines has none
+		u.paced.giveTime(bodyTime)
 	}
-	n, err := u.of.Read(p)
+	n, err := u.ReadCloser.Read(p)
 	u.left -= n
 	return n, err
 }

@@ -56,6 +56,7 @@ type route struct {
 	bodyOptional           bool
 	answer                 reflect.Type // JSON that a route without a typed handler answers with; nil means that the document does not say
 	takes                  reflect.Type // JSON that a route without a typed handler reads; nil means none
+	uploads                bool         // the body is large: it has time as long as it arrives
 	streams                bool         // the answer goes on until one of the two, or the server, ends
 }
 
@@ -179,6 +180,7 @@ func upload[I, T any](r *router, at route, handle func(context.Context, *I, io.R
 	op := at.operation()
 	params := r.parameters(&op, reflect.TypeFor[I]())
 	op.Responses = r.responses(&at, "application/json", r.schema(reflect.TypeFor[T](), at.id+"Response"))
+	at.uploads = true
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{binaryType: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}
 	r.handle(&at, &op, at.method+" "+at.path, func(w http.ResponseWriter, req *http.Request) {
 		in := new(I)
@@ -188,8 +190,7 @@ func upload[I, T any](r *router, at route, handle func(context.Context, *I, io.R
 		}
 		var answer T
 		if err == nil {
-			body := http.MaxBytesReader(nil, req.Body, at.body)
-			answer, err = handle(req.Context(), in, &uploaded{of: body, control: http.NewResponseController(w)})
+			answer, err = handle(req.Context(), in, http.MaxBytesReader(nil, req.Body, at.body))
 			if isTooLarge(err) || isTimeout(err) {
 				err = badBody(err, at.body)
 			}
@@ -248,6 +249,9 @@ func (r *router) handle(at *route, op *huma.Operation, pattern string, next http
 		w.Header().Set("Cache-Control", "no-store")
 		if req.ContentLength != 0 {
 			paced.giveTime(bodyTime)
+		}
+		if at.uploads {
+			req.Body = &uploaded{ReadCloser: req.Body, paced: paced, left: uploadStep}
 		}
 		if role != public && r.authorize != nil {
 			if err := r.authorize(req.Context(), req, role); err != nil {

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/agentsched/agentsched/internal/parcel"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/statedir/statedirtest"
+	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sqlite"
 )
@@ -51,6 +54,11 @@ func TestMove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	travels := newEntry("travels")
+	travels.Spec.Workspace = job.Workspace{Isolation: job.Worktree, Parcel: job.Parcel{Digest: strings.Repeat("a", 64), Repository: strings.Repeat("b", 64), Commit: strings.Repeat("c", 40)}}
+	if err := file.Enqueue(ctx, batch, []queue.Entry{travels}); err != nil {
+		t.Fatal(err)
+	}
 	through(t, file)
 	docs := statedir.Files(dir)
 	if _, err := docs.Write(ctx, statedir.TokensFile, []byte("tokens"), ""); err != nil {
@@ -61,17 +69,25 @@ func TestMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	m, err := d.Import(ctx, file, docs)
-	if err != nil || m.Jobs != 3 || m.Batches != 1 || m.Documents != 1 {
+	folder := parcel.NewFolder(filepath.Join(dir, "parcels"))
+	if err := folder.Put(ctx, parcel.Kept{Parcel: travels.Spec.Workspace.Parcel, Size: 7}, strings.NewReader("content")); err != nil {
+		t.Fatal(err)
+	}
+	m, err := d.Import(ctx, file, docs, folder)
+	if err != nil || m.Jobs != 4 || m.Parcels != 1 || m.Batches != 1 || m.Documents != 1 {
 		t.Fatalf("moved %+v, %v", m, err)
 	}
-	if _, err := d.Import(ctx, file, docs); !errors.Is(err, ErrNotEmpty) {
+	if _, err := d.Import(ctx, file, docs, folder); !errors.Is(err, ErrNotEmpty) {
 		t.Errorf("moved into a database that has a queue: %v", err)
 	}
 	back := t.TempDir()
 	path := filepath.Join(back, "queue.db")
-	if m, err = d.Export(ctx, path, statedir.Files(back)); err != nil || m.Jobs != 3 || m.Documents != 1 {
+	into := parcel.NewFolder(filepath.Join(back, "parcels"))
+	if m, err = d.Export(ctx, path, statedir.Files(back), into); err != nil || m.Jobs != 4 || m.Parcels != 1 || m.Documents != 1 {
 		t.Fatalf("moved back %+v, %v", m, err)
+	}
+	if data, _, err := into.ReadAt(ctx, travels.Spec.Workspace.Parcel.Digest, 0, 100); err != nil || string(data) != "content" {
+		t.Errorf("the parcel is %q, %v", data, err)
 	}
 	again, err := sqlite.Open(ctx, path, sqlite.Options{})
 	if err != nil {
@@ -82,13 +98,13 @@ func TestMove(t *testing.T) {
 	if events, err := again.Census(ctx); err != nil {
 		t.Errorf("census %+v, %v", events, err)
 	}
-	if _, err := d.Export(ctx, path, docs); !errors.Is(err, ErrNotEmpty) {
+	if _, err := d.Export(ctx, path, docs, folder); !errors.Is(err, ErrNotEmpty) {
 		t.Errorf("moved over a store: %v", err)
 	}
 	leader := join(t, config(t, d.cfg.Where.String(), "leader"))
 	l, term := leader.lead(t)
 	defer leader.resign(t, l, term)
-	if _, err := d.Export(ctx, filepath.Join(t.TempDir(), "queue.db"), docs); !errors.Is(err, ErrInUse) {
+	if _, err := d.Export(ctx, filepath.Join(t.TempDir(), "queue.db"), docs, folder); !errors.Is(err, ErrInUse) {
 		t.Errorf("moved while a scheduler leads: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/agentsched/agentsched/internal/parcel"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sqlite"
@@ -22,12 +23,13 @@ var ErrNotEmpty = errors.New("there is a queue already")
 // Moved says what was moved.
 type Moved struct {
 	Jobs, Batches, Rows int64
-	Documents           int
+	Documents, Parcels  int
 }
 
 // Import has the database hold what a store in a file holds, which nobody else may have
-// open, and the documents. The database must hold none. It is read back and compared.
-func (d *Database) Import(ctx context.Context, from *sqlite.Store, docs statedir.Documents) (m Moved, err error) {
+// open, the documents, and the parcels that its jobs name. The database must hold none. It
+// is read back and compared.
+func (d *Database) Import(ctx context.Context, from *sqlite.Store, docs statedir.Documents, parcels parcel.Store) (m Moved, err error) {
 	t, err := d.alone(ctx)
 	if err != nil {
 		return m, err
@@ -47,6 +49,9 @@ func (d *Database) Import(ctx context.Context, from *sqlite.Store, docs statedir
 	if m.Documents, err = moveDocuments(ctx, docs, d.Documents()); err != nil {
 		return m, err
 	}
+	if m.Parcels, err = moveParcels(ctx, from, parcels, d.Parcels()); err != nil {
+		return m, err
+	}
 	err = d.loaded(ctx, func(read *sqlite.Store) error {
 		m, err = sameRows(ctx, from, read, m)
 		return err
@@ -55,8 +60,9 @@ func (d *Database) Import(ctx context.Context, from *sqlite.Store, docs statedir
 }
 
 // Export makes the store in the file at path, at which there must be none, of what the
-// database holds, and the documents. It is compared with a second reading.
-func (d *Database) Export(ctx context.Context, path string, docs statedir.Documents) (m Moved, err error) {
+// database holds, the documents, and the parcels that its jobs name. It is compared with a
+// second reading.
+func (d *Database) Export(ctx context.Context, path string, docs statedir.Documents, parcels parcel.Store) (m Moved, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return m, fmt.Errorf("%s: %w", path, ErrNotEmpty)
 	}
@@ -74,6 +80,9 @@ func (d *Database) Export(ctx context.Context, path string, docs statedir.Docume
 			return err
 		}
 		m, err = sameRows(ctx, read, s, m)
+		if err == nil {
+			m.Parcels, err = moveParcels(ctx, s, d.Parcels(), parcels)
+		}
 		return errors.Join(err, s.Check(ctx), s.Close())
 	})
 	if err != nil {
@@ -169,6 +178,15 @@ func sameRows(ctx context.Context, a, b *sqlite.Store, m Moved) (Moved, error) {
 		}
 	}
 	return m, nil
+}
+
+// moveParcels copies those that the jobs of a store name.
+func moveParcels(ctx context.Context, of *sqlite.Store, from, to parcel.Store) (int, error) {
+	named, err := of.Parcels(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return parcel.Copy(ctx, from, to, named)
 }
 
 // moveDocuments copies those that there are.
