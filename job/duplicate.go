@@ -57,7 +57,7 @@ func (s *Spec) Duplicates() (policy DuplicatePolicy, key string) {
 // capabilities, allowed commands, variables and verify command.
 //
 // Of the other types it is {workerKind}:{workspaceHash}:{taskHash}:{inputsHash},
-// where the workspace is path, isolation and base, the task is type, model,
+// where the workspace is path, isolation and base, or also repository or parcel, the task is type, model,
 // instructions, system prompt, output schema and verify command, and the
 // inputs are capabilities, allowed commands, variables (by their names), turn and
 // payload. Contents of files are not read: the same words about the same folder
@@ -86,10 +86,22 @@ func DeriveKey(s *Spec) string {
 	}
 	return strings.Join([]string{
 		plain(string(s.Worker)),
-		digest(w.Path, string(w.Isolation), w.Base),
+		digest(w.words()...),
 		digest(string(s.Type), s.Model, s.Instructions, s.SystemPrompt, string(s.Output), s.Verify),
 		digest(inputs...),
 	}, ":")
+}
+
+// words are what tells a workspace from others.
+func (w *Workspace) words() []string {
+	all := []string{w.Path, string(w.Isolation), w.Base}
+	switch {
+	case w.Repo != "":
+		return append(all, "repo", w.Repo)
+	case w.Parcel != (Parcel{}):
+		return append(all, "parcel", w.Parcel.Digest, w.Parcel.Sub)
+	}
+	return all
 }
 
 // digest returns the hash of parts. No two lists of parts are written alike.

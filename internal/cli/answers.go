@@ -43,7 +43,7 @@ func (runs *runner) readFile(ctx context.Context, e *engine, f api.JobFile) (api
 		base = nowhere
 	}
 	jobs, err := jobfile.DecodeJobs(name, []byte(f.Text), jobfile.Options{
-		Now: utcNow(), Workers: runs.prog.workerKinds(&cfg), Domains: domains(&cfg), Grants: cfg.Grants, BaseDir: base, Files: &jobfile.Files{Sent: f.Files, Parcels: f.Parcels, Below: cfg.API.Files},
+		Now: utcNow(), Workers: runs.prog.workerKinds(&cfg), Domains: domains(&cfg), Grants: cfg.Grants, BaseDir: base, Files: &jobfile.Files{Sent: f.Files, Below: cfg.API.Files}, Parcels: f.Parcels,
 	})
 	if err != nil {
 		return api.Submission{}, err

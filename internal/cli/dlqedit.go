@@ -159,6 +159,10 @@ func (prog *program) readEdited(path string, temporary bool, was *job.Spec) (*jo
 		return nil, err
 	}
 	opts := jobfile.Options{Now: utcNow(), Workers: prog.workerKinds(&cfg), Domains: domains(&cfg), Grants: cfg.Grants}
+	of := was.Workspace.Parcel
+	if of != (job.Parcel{}) {
+		opts.Parcels = map[string]job.Parcel{parcelPath(&of): of}
+	}
 	if temporary {
 		opts.BaseDir = "." // a relative path is from where the user is
 	}
@@ -171,5 +175,8 @@ func (prog *program) readEdited(path string, temporary bool, was *job.Spec) (*jo
 	}
 	spec := &specs[0]
 	spec.Trigger = was.Trigger
+	if of != (job.Parcel{}) && spec.Workspace.Parcel.Digest == of.Digest {
+		spec.Workspace.Parcel = of
+	}
 	return spec, nil
 }

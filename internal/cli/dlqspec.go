@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,7 +48,11 @@ func newJobFile(s *job.Spec, now time.Time) (*jobFile, error) {
 	}
 	add("fallback", fallback)
 	if s.Workspace.Isolation != job.NoWorkspace {
-		add("workspace", mapping(s.Workspace))
+		w := s.Workspace
+		if w.Parcel != (job.Parcel{}) {
+			w.Path, w.Parcel = parcelPath(&w.Parcel), job.Parcel{} // which no job file can say
+		}
+		add("workspace", mapping(w))
 	}
 	add("node", mapping(s.Node))
 	add("instructions", s.Instructions)
@@ -93,6 +98,9 @@ func newJobFile(s *job.Spec, now time.Time) (*jobFile, error) {
 	add("context", mapping(s.Context))
 	return f, nil
 }
+
+// parcelPath is the path that stands for a parcel in a job file.
+func parcelPath(p *job.Parcel) string { return cmp.Or(p.Folder, "/parcels/"+p.Digest) }
 
 // mapping returns the fields of v, a struct, that have a value; nil if none has.
 func mapping(v any) (out yaml.MapSlice) {

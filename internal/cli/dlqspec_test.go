@@ -38,6 +38,10 @@ var words = rapid.OneOf(
 // TestJobFileSaysTheSame: what is edited and not changed is what it was.
 func TestJobFileSaysTheSame(t *testing.T) {
 	dir := t.TempDir()
+	of := job.Parcel{Digest: strings.Repeat("a", 64), Sub: "web", Folder: "/home/ann/site/web"}
+	nameless := job.Parcel{Digest: strings.Repeat("b", 64)}
+	parcels := map[string]job.Parcel{parcelPath(&of): of, parcelPath(&nameless): nameless}
+	nameless.Folder = parcelPath(&nameless)
 	rapid.Check(t, func(t *rapid.T) {
 		maybe := func(name string) string {
 			if rapid.Bool().Draw(t, "has "+name) {
@@ -56,7 +60,10 @@ func TestJobFileSaysTheSame(t *testing.T) {
 			Limits: job.Limits{Timeout: job.DefaultTimeout, MaxAttempts: job.DefaultMaxAttempts, MaxCostUSD: 0.25, MaxCommandTime: job.Duration(90 * time.Second), RetryBudget: job.RetryBudget{CostUSD: 3}},
 		}
 		if rapid.Bool().Draw(t, "folder") {
-			s.Workspace = job.Workspace{Isolation: job.Copy, Path: dir}
+			s.Workspace = rapid.SampledFrom([]job.Workspace{
+				{Isolation: job.Copy, Path: dir}, {Isolation: job.Worktree, Repo: "https://example.com/a.git", Base: "main"},
+				{Isolation: job.Worktree, Parcel: of}, {Isolation: job.Worktree, Parcel: nameless},
+			}).Draw(t, "workspace")
 		}
 		if rapid.Bool().Draw(t, "more") {
 			s.Fallback = []job.Choice{{Worker: "claude", Model: "a:b"}, {Worker: "shell"}}
@@ -79,7 +86,7 @@ func TestJobFileSaysTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		specs, err := jobfile.Decode("edited", text, jobfile.Options{Now: noon})
+		specs, err := jobfile.Decode("edited", text, jobfile.Options{Now: noon, Parcels: parcels})
 		if err != nil {
 			t.Fatalf("%s\nis refused: %v", text, err)
 		}

@@ -303,3 +303,37 @@ func digest(text []byte) string {
 	s := sha256.Sum256(text)
 	return hex.EncodeToString(s[:])
 }
+
+// TestTravelFleet: a folder that was brought to one scheduler is there for the one that
+// leads after it.
+func TestTravelFleet(t *testing.T) {
+	t.Parallel()
+	fleet, _ := newFleet(t, 2)
+	a, b := fleet[0], fleet[1]
+	a.listenTCP()
+	b.listenTCP()
+	ra := a.serve()
+	rb := b.serveBeside(ra)
+	base, _ := b.link()
+	l := a.laptop(base, a.token("ann", "submit"))
+	if _, errs, code := b.command("pause"); code != 0 {
+		b.fatalf("pause: %s", errs)
+	}
+	l.files(map[string]string{"web/job.yaml": asJSON(t, obj{"tenant": "tests", "jobs": []obj{shell("far", obj{"path": "."}, "cat a.txt untracked; echo made > made", nil)}})})
+	l.do("web", "submit", "job.yaml")
+	ra.stop()
+	rb.awaitCore(1)
+	if _, errs, code := b.command("resume", "global"); code != 0 {
+		b.fatalf("resume: %s", errs)
+	}
+	rb.end("far", job.RunCompleted)
+	if o := b.last(b.show("far")); !strings.HasPrefix(o.Answer, "one\n2") || !strings.HasSuffix(o.Answer, "mine") {
+		t.Errorf("the job found %q", o.Answer)
+	}
+	for _, x := range []*bench{a, b} {
+		if left, _ := filepath.Glob(filepath.Join(x.state, "parcels", "*")); len(left) > 0 {
+			t.Errorf("left on a host: %v", left)
+		}
+	}
+	rb.stop()
+}

@@ -19,9 +19,6 @@ import (
 type Files struct {
 	// Sent are texts that came with the job file, by the path as it names them.
 	Sent map[string]string
-	// Parcels are the folders that were brought along, by their absolute paths on the host
-	// of the job file.
-	Parcels map[string]job.Parcel
 	// Below is the absolute folder in which other files may lie; "" means none.
 	// Symlinks that lead out of it are refused.
 	Below string
@@ -126,7 +123,7 @@ func Attach(name string, data []byte, dir string) (map[string]string, error) {
 
 // Travelling returns the folders of this host that the jobs of a job file have worktrees
 // of, as absolute paths, for a scheduler that is to read the job file elsewhere: see
-// Files.Parcels. They are in git repositories. It says nothing about mistakes in the job
+// Options.Parcels. They are in git repositories. It says nothing about mistakes in the job
 // file.
 func Travelling(name string, data []byte, dir string) ([]string, error) {
 	b := newBatch(Options{})

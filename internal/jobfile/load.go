@@ -27,6 +27,9 @@ type Options struct {
 	// Files are what a job file from elsewhere may name; nil means every file that
 	// this process can read, which is right for a job file of its own user.
 	Files *Files
+	// Parcels are folders that were brought along, by their absolute paths on the host of
+	// the job file, each with its digest, and where in it the folder is.
+	Parcels map[string]job.Parcel
 }
 
 // Jobs is what job files that are submitted together say.

@@ -64,11 +64,11 @@ func (r *reader) repository(path string, given *workspace, w job.Workspace) job.
 
 // brought returns the parcel that came with the job file for a folder of its host.
 func (r *reader) brought(e *entry) (job.Parcel, bool) {
-	if r.opts.Files == nil || !travels(e) {
+	if !travels(e) {
 		return job.Parcel{}, false
 	}
 	full, err := r.absolute(e.Workspace.Path)
-	p, brought := r.opts.Files.Parcels[full]
+	p, brought := r.opts.Parcels[full]
 	return job.Parcel{Digest: p.Digest, Sub: p.Sub, Folder: full}, err == nil && brought
 }
 

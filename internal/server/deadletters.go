@@ -20,6 +20,7 @@ type deadLetters struct {
 	entries entries
 	submit  func(context.Context, queue.Batch, []queue.Entry) error
 	domains func() []string // Options.Domains
+	parcels parcels
 	maxBody int64
 }
 
@@ -102,6 +103,13 @@ func (d deadLetters) requeue(ctx context.Context, _ *struct{}, in *api.Requeue) 
 		return api.Requeued{}, err
 	}
 	for _, l := range in.Letters {
+		if l.Spec != nil {
+			specs := []job.Spec{*l.Spec}
+			if err := d.parcels.complete(ctx, specs); err != nil {
+				return api.Requeued{}, err
+			}
+			*l.Spec = specs[0]
+		}
 		e, err := d.letter(ctx, l.ID)
 		if err != nil {
 			return api.Requeued{}, err

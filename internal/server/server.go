@@ -45,7 +45,7 @@ func newServer(opt Options, by *standby) *Server {
 		all,
 		flows,
 		pipelines{opt.Store, opt.Sched},
-		deadLetters{jobEntries, opt.Sched.Submit, opt.Domains, opt.MaxBody},
+		deadLetters{jobEntries, opt.Sched.Submit, opt.Domains, parcels{opt.Parcels}, opt.MaxBody},
 		declared,
 		accounts{opt.Store, opt.Sched.Wake},
 		control{opt.Sched, opt.Reload, opt.Upgrade, opt.NewUILink},
