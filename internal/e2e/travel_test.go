@@ -311,18 +311,16 @@ func TestTravelFleet(t *testing.T) {
 	fleet, _ := newFleet(t, 2)
 	a, b := fleet[0], fleet[1]
 	a.listenTCP()
-	b.listenTCP()
 	ra := a.serve()
-	rb := b.serveBeside(ra)
-	base, _ := b.link()
+	base, _ := a.link()
 	l := a.laptop(base, a.token("ann", "submit"))
-	if _, errs, code := b.command("pause"); code != 0 {
-		b.fatalf("pause: %s", errs)
+	if _, errs, code := a.command("pause"); code != 0 {
+		a.fatalf("pause: %s", errs)
 	}
 	l.files(map[string]string{"web/job.yaml": asJSON(t, obj{"tenant": "tests", "jobs": []obj{shell("far", obj{"path": "."}, "cat a.txt untracked; echo made > made", nil)}})})
 	l.do("web", "submit", "job.yaml")
 	ra.stop()
-	rb.awaitCore(1)
+	rb := b.serve()
 	if _, errs, code := b.command("resume", "global"); code != 0 {
 		b.fatalf("resume: %s", errs)
 	}
