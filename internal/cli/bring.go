@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -94,6 +96,9 @@ func thinEnough(thin, whole int64) bool { return thin < 8<<20 || thin < whole/2 
 // pack packs a folder on top of what the scheduler has of its repository, or whole.
 func (b *bringer) pack(ctx context.Context, folder string, id travel.Identity) (*travel.Packed, error) {
 	whole, err := b.peer.Parcels(ctx, string(id.Key("")), "")
+	if p, ok := errors.AsType[*api.Problem](err); ok && p.Status == http.StatusNotFound {
+		return nil, usage(fmt.Errorf("the scheduler takes no folders of other hosts: %w", err), "with --there, "+folder+" is one of its host; or upgrade it")
+	}
 	if err != nil {
 		return nil, b.peer.refused(err)
 	}

@@ -84,8 +84,8 @@ func (p *peer) folderOf(ctx context.Context, e *api.Job) (string, error) {
 	return w.Path, nil
 }
 
-// clone returns a folder of the repository that the job was given a folder of: that
-// folder, or else the current one.
+// clone returns a folder of the repository that the job was given a folder of: the
+// current one, or else that folder. What its path is says the scheduler, so it comes last.
 func (p *peer) clone(ctx context.Context, e *api.Job) (string, error) {
 	temp, err := os.MkdirTemp("", "agentsched-")
 	if err != nil {
@@ -98,7 +98,7 @@ func (p *peer) clone(ctx context.Context, e *api.Job) (string, error) {
 	if err != nil {
 		return "", failure(err)
 	}
-	for _, folder := range []string{of.Folder, here} {
+	for _, folder := range []string{here, of.Folder} {
 		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 			continue
 		}

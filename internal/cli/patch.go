@@ -195,8 +195,8 @@ func applyCommand(con *console, prog *program, at *target) *cobra.Command {
 three-way: your tree may have moved on. On a conflict nothing at all is changed and
 the files are named.
 
-With --server the patch comes from there, and the tree is the folder that was brought
-along, or the current one if that is a clone of it; --to names another.
+With --server the patch comes from there, and the tree is the current one, if that is of
+the same repository, else the folder that was brought along; --to names another.
 
 Exit code: 0 it is applied, or was already; 1 it conflicts, or the job did not complete.`,
 		Example: "  scheduler apply fix-login\n  scheduler apply fix-login --to ../other-clone",

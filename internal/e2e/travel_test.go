@@ -207,7 +207,7 @@ func TestTravel(t *testing.T) {
 
 	// It goes where the folder is, whatever the current one, beside what has changed since.
 	l.files(map[string]string{"web/a.txt": "ONE\n2\n3\n4\n5\n6\n7\n8\n9\n"})
-	if out, _ := l.do("", "apply", "first"); !strings.Contains(out, "3 files changed") {
+	if out, _ := l.do("..", "apply", "first"); !strings.Contains(out, "3 files changed") {
 		t.Errorf("apply said %s", out)
 	}
 	if text, _ := os.ReadFile(filepath.Join(l.repo, "web", "a.txt")); string(text) != "ONE\n2\n3\n4\n5\n6\n7\n8\nnine\n" {
