@@ -33,16 +33,20 @@ type client struct {
 	escalated chan ipc.Escalation
 	metrics   chan ipc.Metrics
 
-	steps  stepStore   // answers the core's calls
-	stream streamTaker // likewise
+	steps   stepStore   // answers the core's calls
+	stream  streamTaker // likewise
+	parcels parcelStore // likewise
 
 	core    chan error // what the core's Run returned
 	stopped chan error // what our peer's Run returned
 }
 
 func (c *client) HandleCall(_ context.Context, method string, params json.RawMessage) (any, error) {
-	if method == ipc.MethodStreamLines {
+	switch method {
+	case ipc.MethodStreamLines:
 		return c.stream.take(params)
+	case ipc.MethodReadParcel:
+		return c.parcels.read(params)
 	}
 	return c.steps.answer(method, params)
 }

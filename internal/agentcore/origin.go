@@ -167,7 +167,7 @@ func (p *parcelFile) next() error {
 	err := p.e.core.peer.Call(ctx, ipc.MethodReadParcel, ipc.ReadParcel{Job: p.e.submit.Job, Attempt: p.e.submit.Attempt, Digest: p.digest, Offset: p.offset}, &r)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read parcel %.12s from the scheduler: %w", p.digest, err)
+		return &worker.Failure{Class: job.Network, Message: fmt.Sprintf("read parcel %.12s from the scheduler: %v", p.digest, err)} // it may answer later
 	case p.offset+int64(len(r.Data)) > travel.MaxFile:
 		return fmt.Errorf("parcel %.12s has more than %d bytes", p.digest, int64(travel.MaxFile))
 	case len(r.Data) > 0:
