@@ -35,7 +35,7 @@ func (e *execution) origin(ctx context.Context) (workspace.Origin, error) {
 	if err != nil {
 		return workspace.Origin{}, err
 	}
-	if err := m.PruneNowAndThen(ctx, mirrorBounds); err != nil {
+	if err := m.PruneDaily(ctx, mirrorBounds); err != nil {
 		e.log.Warn().Err(err).Msg("a mirror was not pruned")
 	}
 	return workspace.Origin{Repository: m.Repository(), Commit: start.Commit, Sub: start.Sub}, nil

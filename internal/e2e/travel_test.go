@@ -97,7 +97,8 @@ func (b *bench) laptop(base, token string) *laptop {
 		b.t.Fatal(err)
 	}
 	l.git("init", "-q", "-b", "main")
-	l.files(map[string]string{"web/a.txt": "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "gone": "x\n", "staged": "old\n", "run.sh": "echo hi\n", ".gitignore": "secret\n"})
+	l.files(map[string]string{"web/a.txt": "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "gone": "x\n", "staged": "old\n", "run.sh": "echo hi\n", ".gitignore": "secret\n",
+		"large.bin": "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("a", 64) + "\nsize 12345\n"})
 	l.git("add", "-A")
 	l.git("commit", "-q", "-m", "start")
 	l.files(map[string]string{"web/a.txt": "one\n2\n3\n4\n5\n6\n7\n8\n9\n", "staged": "new\n", "web/untracked": "mine\n", "secret": "ignored\n"})
@@ -174,7 +175,8 @@ func TestTravel(t *testing.T) {
 		r.end(job.Name(name), job.RunCompleted)
 		return errs
 	}
-	if errs := submit("first"); !strings.Contains(errs, "with what is not committed") || !strings.Contains(errs, "sent; ignored files stay here") {
+	if errs := submit("first"); !strings.Contains(errs, "with what is not committed") || !strings.Contains(errs, "sent; ignored files stay here") ||
+		!strings.Contains(errs, `not brought along: "large.bin" is a pointer of Git LFS`) {
 		t.Errorf("submit said %q", errs)
 	}
 	j := b.show("first")

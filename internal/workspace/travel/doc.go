@@ -7,10 +7,12 @@
 // are touched. What travels is a Parcel, which describes the bundle, and the bundle.
 //
 // A receiver keeps Mirrors: one bare repository for each repository and owner, which
-// takes bundles, or is fetched from the repository's address. Checkout makes a folder
-// of it like the submitter's: its HEAD is the commit that was checked out there, and
-// what was not committed is in the files. Workspaces are made of that folder as of
-// any other (package workspace), so the patch of a job fits the submitter's folder.
+// takes bundles, or is fetched from the repository's address. A workspace is a worktree of the
+// mirror as it would be of a folder's repository (workspace.Origin), at the commit with
+// what was not committed, so the patch of a job fits the submitter's folder. Hold has the
+// mirror keep what it needs. Checkout makes a folder that is like the submitter's in
+// all: its HEAD is the commit that was checked out there, and what was not committed is
+// in the files.
 //
 // A bundle, its description and what a repository's address answers are taken for
 // hostile. Objects are checked one by one, in a folder of their own, before they are

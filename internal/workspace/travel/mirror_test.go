@@ -150,6 +150,54 @@ func TestPrune(t *testing.T) {
 	h.same(c)
 }
 
+// TestPruneDaily: what no workspace needs goes, once a day; what one holds stays as long as
+// its folder exists.
+func TestPruneDaily(t *testing.T) {
+	h := newHosts(t)
+	h.begin(map[string]string{"a": "1\n"})
+	now := time.Now()
+	h.node.Now = func() time.Time { return now }
+	m, first := h.send(h.repo)
+	home := filepath.Join(h.dir, "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Hold(t.Context(), first.Start, home); err != nil {
+		t.Fatal(err)
+	}
+	h.write(h.repo, map[string]string{"a": "2\n"})
+	_, second := h.send(h.repo)
+	wanted := func(what string, want ...string) {
+		t.Helper()
+		if err := m.PruneDaily(t.Context(), Bounds{Age: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		all, err := m.listKept()
+		var got []string
+		for _, k := range all {
+			got = append(got, k.commit)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: kept are %.7q, %v, want %.7q", what, got, err, want)
+		}
+	}
+	wanted("all are new", first.Commit, second.Commit)
+	now = now.Add(2 * time.Hour)
+	wanted("it is the same day", first.Commit, second.Commit)
+	now = now.Add(pruneEvery)
+	wanted("one is held", first.Commit)
+	if err := m.Hold(t.Context(), second.Start, home); !errors.Is(err, ErrMissing) {
+		t.Errorf("held what is gone: %v", err)
+	}
+	if err := os.Remove(home); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(pruneEvery)
+	wanted("none is held")
+}
+
 // TestTogether: several runs use one mirror.
 func TestTogether(t *testing.T) {
 	h := newHosts(t)
@@ -309,7 +357,7 @@ func TestFetchBound(t *testing.T) {
 	h := newHosts(t)
 	h.begin(map[string]string{"a": "1\n"})
 	first := h.git(h.repo, "rev-parse", "HEAD")
-	noise := make([]byte, 24<<20)
+	noise := make([]byte, 3<<20)
 	if _, err := rand.Read(noise); err != nil {
 		t.Fatal(err)
 	}

@@ -31,11 +31,11 @@ func (m *Mirror) Prune(ctx context.Context, b Bounds) error {
 	return nil
 }
 
-// pruneEvery is how often PruneNowAndThen prunes.
+// pruneEvery is how often PruneDaily prunes.
 const pruneEvery = 24 * time.Hour
 
-// PruneNowAndThen is Prune, once a day at most.
-func (m *Mirror) PruneNowAndThen(ctx context.Context, b Bounds) error {
+// PruneDaily is Prune, once a day at most.
+func (m *Mirror) PruneDaily(ctx context.Context, b Bounds) error {
 	mark := filepath.Join(m.dir, "pruned")
 	if info, err := os.Stat(mark); err == nil && m.now().Sub(info.ModTime()) < pruneEvery {
 		return nil
