@@ -263,4 +263,3 @@ func (at *target) token() (string, error) {
 	}
 	return token, nil
 }
-

@@ -61,7 +61,7 @@ func (runs *runner) newNodes(e *engine, h supervisor.Handler) (*node.Nodes, erro
 			return node.LostAfter(e.cfg.Fleet.NodeLease.Std(), cfg.Heartbeat.PermitValidity.Std(), stopTime(&cfg))
 		},
 		Attempt: state.dir.Attempt,
-		Redact: func(text []byte) []byte { return []byte(state.secrets.String(string(text))) },
+		Redact:  func(text []byte) []byte { return []byte(state.secrets.String(string(text))) },
 	})
 }
 

@@ -25,7 +25,7 @@ the configuration). Each has a role:
   read      look at everything
   submit    and submit jobs
   operate   and decide, stop, change and grant: all that you may
-  node      be the node of that name (`+"`scheduler node`"+`), and nothing else
+  node      be the node of that name (` + "`scheduler node`" + `), and nothing else
 
 They are kept in the state directory, as hashes. A scheduler that is running takes a change
 over within a second. The unix socket needs none, but the key in the state directory.`,

@@ -53,7 +53,7 @@ var schedulers = map[string]string{
 	"internal/parcel/parceltest": "job internal/parcel",           // one suite for folders and a database
 	"internal/eval":              "job queue internal/fields",
 	"internal/supervisor":        "job ipc internal/proc internal/statedir",
-	"internal/node":              "job ipc internal/supervisor internal/wire", // both ends of what a scheduler and a host that works for it say to each other
+	"internal/node":              "job ipc internal/supervisor internal/wire",                                                                                                                                               // both ends of what a scheduler and a host that works for it say to each other
 	"internal/scheduler":         "api job queue policy schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // workspace: the real paths of folders
 
 	// The doors, and what stands behind them in the scheduler's process.

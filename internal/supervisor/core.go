@@ -92,7 +92,6 @@ func (s *Supervisor) spawn(st *seat, n int) (*Core, error) {
 	return c, nil
 }
 
-
 // open says hello and configures the core, unless ctx ends first.
 func (c *Core) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, helloTime, fmt.Errorf("%w: no answer to hello within %s", ErrHung, helloTime))
