@@ -55,6 +55,11 @@ func (DuplicatePolicy) FieldTag() reflect.StructTag { return fields.Enum(Duplica
 // FieldTag lists every conflict policy.
 func (Conflict) FieldTag() reflect.StructTag { return fields.Enum(FailOnConflict, ResolveConflict) }
 
+// FieldTag lists what may become of a run.
+func (OnPartition) FieldTag() reflect.StructTag {
+	return fields.Enum(StopOnPartition, FinishOnPartition)
+}
+
 // FieldTag lists the modes.
 func (OversightMode) FieldTag() reflect.StructTag { return fields.Enum(OversightModes()...) }
 

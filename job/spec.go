@@ -235,7 +235,21 @@ type Limits struct {
 	Processes int64 `json:"processes,omitempty" min:"1" want:"1 or more; leave it out for the limit of the host's configuration" otherwise:"the host's"`
 	// CPUs that one attempt uses at most, e.g. `1.5`. It is slowed down, not ended.
 	CPU float64 `json:"cpu,omitempty" above:"0" max:"65536" want:"more than zero and at most 65536 CPUs; leave it out for the limit of the host's configuration" otherwise:"the host's"`
+	// What becomes of an attempt whose host hears of no scheduler any more (`heartbeat.permit_validity`). `stop`: it is stopped, is lost and
+	// does not count. `finish`, for work without side effects: it goes on, and its end is told when a scheduler
+	// listens again; [the job may have been given to another host by then](fleet.md#what-is-promised).
+	OnPartition OnPartition `json:"on_partition,omitempty" otherwise:"stop"`
 }
+
+// OnPartition says what becomes of a run whose permit lapses, since no scheduler renews it.
+type OnPartition string
+
+const (
+	// StopOnPartition stops it; "" means the same.
+	StopOnPartition OnPartition = "stop"
+	// FinishOnPartition lets it go on until its end, or its core's.
+	FinishOnPartition OnPartition = "finish"
+)
 
 // RetryBudget bounds what a job may consume over all its attempts: once it is
 // spent, no further attempt starts. Zero means no limit.

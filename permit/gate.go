@@ -46,7 +46,7 @@ type Gate struct {
 	windows  windows
 	waiting  []*waiter // requests to models that have not begun, in the order in which they came
 	record   ledger
-	lapse    lapse
+	lease    Lease      // of all permits; it begins with the first Renew
 	throttle int        // see Throttle
 	closed   *Rejection // set by Close
 	circuits Circuits   // nil: none
@@ -78,8 +78,9 @@ func (g *Gate) Configure(l Limits) {
 	defer g.mu.Unlock()
 	l.MaxConcurrent = max(l.MaxConcurrent, 1)
 	if g.limits = l; l.Validity <= 0 {
-		g.lapse = lapse{}
+		g.lease = Lease{}
 	}
+	g.lease.Validity = max(l.Validity, 0)
 	now := time.Now()
 	g.rates.configure(now, &l)
 	g.requests.configure(now, &l)
@@ -208,7 +209,7 @@ func (g *Gate) hold(ctx context.Context, r Request) (*Permit, error) {
 	}
 	p := &Permit{
 		ID: job.NewPermitID(), Job: r.Job, Tenant: r.Tenant, Workspace: r.Workspace, Folder: r.Folder, Attempt: r.Attempt, Choice: r.Choice, Grant: grant,
-		gate: g, tokens: tokens, granted: now,
+		gate: g, tokens: tokens, granted: now, onPartition: r.Limits.OnPartition,
 	}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	g.live[r.Job] = p

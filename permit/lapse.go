@@ -6,87 +6,61 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// lapse says until when the permits of a gate are valid. Its times are measured by the
-// clock of Gate.Renew. Guarded by Gate.mu.
-type lapse struct {
-	until  time.Duration // 0: never renewed; permits do not lapse before the first renewal
-	looked time.Duration // the last call of Gate.Lapse
-	lapsed bool          // no permit is given out before the next renewal
-}
-
-// Parts of Limits.Validity, as divisors. A gap of four looks is a stop: a look that is late
-// by its own period is not. The grace is twice the gap that is noticed, so that several
-// looks, and several heartbeats, fall into it.
-const (
-	looksPerValidity = 16 // calls of Lapse within the validity
-	missedLooks      = 4  // a longer gap between two calls means that the host or this process stood still
-	graceAfterMissed = 2  // permits stay valid for this part after such a gap, at least
-)
-
-// LookEvery returns the time between two calls of Lapse:
-//
-//	max(min(Validity / 16, 1 s), 1 ms), and 1 s without a validity
+// LookEvery returns the time between two calls of Lapse: see Lease.Every.
 func (g *Gate) LookEvery() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if v := g.limits.Validity; v > 0 {
-		return max(min(v/looksPerValidity, time.Second), time.Millisecond)
-	}
-	return time.Second
+	return g.lease.Every()
 }
 
 // Renew makes all permits valid until now + Limits.Validity, and lets the gate give out
-// permits again. A permit that has lapsed stays revoked.
-//
-// now is the time since an origin that is the same for all calls of Renew and
-// Lapse, by a clock that goes on while the host sleeps (CLOCK_BOOTTIME of
-// clock_gettime(2)).
+// permits again. A permit that has lapsed stays revoked. now is a time of Lease's clock.
 func (g *Gate) Renew(now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if v := g.limits.Validity; v > 0 {
-		g.lapse.until, g.lapse.lapsed = now+v, false
-	}
+	g.lease.Renew(now)
 }
 
-// Lapse revokes with cause all permits, in use and unused, if they were not renewed in
-// time, and returns how many. Until the next Renew the gate then gives out none.
-// Without Limits.Validity, before the first Renew, and after Close, no permit lapses.
+// Lapse revokes with cause all permits that were not renewed in time, and returns how many.
+// Until the next Renew the gate then gives out none. Without Limits.Validity, before the
+// first Renew, and after Close, no permit lapses. Lease.Over says when permits lapse.
 //
-// A late call cannot tell a scheduler that did not renew from one that could not. If more
-// than a quarter of Limits.Validity lies between two calls, the host slept or this
-// process was stopped. Permits then stay valid for at least another half of it, so that a
-// scheduler that stood still too has time to renew them. So the permits lapse at the first
-// call at or after
-//
-//	max(last renewal + Validity, end of the last stop + Validity/2)
+// A permit in use whose job says job.FinishOnPartition is not revoked: its run goes on.
 func (g *Gate) Lapse(now time.Duration, cause error) int {
-	permits := g.lapsing(now)
+	return g.lapse(cause, func() bool { return g.lease.Over(now) })
+}
+
+// Void makes the permits lapse whatever the time, as Lapse does. It is for a caller that
+// learns that others have ended what ran under them.
+func (g *Gate) Void(cause error) int {
+	return g.lapse(cause, func() bool {
+		g.lease.End()
+		return g.lease.Ended()
+	})
+}
+
+// lapse revokes the permits if they are over now and were not before. over is called with
+// g.mu held.
+func (g *Gate) lapse(cause error, over func() bool) int {
+	permits := g.lapsing(over)
 	for _, p := range permits {
 		p.Revoke(cause)
 	}
 	return len(permits)
 }
 
-// lapsing returns the permits that are not valid any more, each once: it sets lapsed.
-func (g *Gate) lapsing(now time.Duration) (permits []*Permit) {
+func (g *Gate) lapsing(over func() bool) (permits []*Permit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l, validity := &g.lapse, g.limits.Validity
-	if validity <= 0 || l.until == 0 || l.lapsed || g.closed != nil {
-		l.looked = now
+	if g.closed != nil {
 		return nil
 	}
-	if now-l.looked > validity/missedLooks {
-		l.until = max(l.until, now+validity/graceAfterMissed)
-	}
-	l.looked = now
-	if now < l.until {
+	if was := g.lease.Ended(); !over() || was {
 		return nil
 	}
-	l.lapsed = true
 	for _, p := range g.live {
-		if !p.ExpiresAt.IsZero() { // else it is still being made, and arm refuses it
+		// One that is still being made is refused by arm.
+		if !p.ExpiresAt.IsZero() && (p.used.IsZero() || p.onPartition != job.FinishOnPartition) {
 			permits = append(permits, p)
 		}
 	}
@@ -96,7 +70,7 @@ func (g *Gate) lapsing(now time.Duration) (permits []*Permit) {
 // lapsedLocked returns the rejection after the permits have lapsed, or nil. Called
 // with g.mu held.
 func (g *Gate) lapsedLocked() error {
-	if !g.lapse.lapsed {
+	if !g.lease.Ended() {
 		return nil
 	}
 	return limited(job.WaitPermit, slotRetry, "the permits of this core have lapsed: none was renewed within %s", g.limits.Validity)

@@ -38,6 +38,8 @@ type Permit struct {
 	// it was granted.
 	granted time.Time
 
+	onPartition job.OnPartition // of the job: whether it lapses while it is in use
+
 	// The rest is guarded by gate.mu. It says in which state the permit is:
 	//
 	//	             in gate.live  in gate.unused  used    ended

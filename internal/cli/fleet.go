@@ -25,6 +25,7 @@ import (
 	"github.com/agentsched/agentsched/internal/fleet"
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/postgres"
 )
@@ -392,14 +393,9 @@ func configHash(cfg *config.Config) string {
 
 // claimLease is how long a claim holds that its leader does not extend any more, because
 // it is dead or cut off from the database: until its runs have ended by themselves.
-//
-//	the last extension ── extendEvery ──► the next one hangs ── extendEvery ──► permits are
-//	not renewed, nor leases of nodes ── fleet.node_lease ──► ── permit_validity ──► the core stops the run ── stop.* ──► gone
-//
-// and a tenth more for clocks that go differently.
 func claimLease(cfg *config.Config) time.Duration {
-	sum := 2*extendEvery(cfg) + cfg.Fleet.NodeLease.Std() + cfg.Heartbeat.PermitValidity.Std() + stopTime(cfg)
-	return sum + sum/10
+	stages := ipc.Stages{Interrupt: cfg.Stop.Interrupt, Terminate: cfg.Stop.Terminate, Kill: cfg.Stop.Kill}
+	return ipc.Lease{Extend: extendEvery(cfg), Validity: cfg.Heartbeat.PermitValidity.Std(), Stop: stages.Longest()}.Claim()
 }
 
 // stopTime is how long a run may take to be stopped.

@@ -13,18 +13,28 @@ const maxHolds = 16
 // hunt kills process trees by ancestry: it stops them top down until a walk finds no process that is not held, and only
 // then kills. Killing a parent first would make its children orphans that nothing ties to their run.
 type hunt struct {
-	host  *Host
-	tree  *Tree // for which tree, or nil
-	held  map[int]handle
-	group map[int]bool // process groups of which no member is a stranger
-	walks int
-	err   error // first error
+	spared func(table) map[int]bool // by pid: whom it must not touch
+	tree   *Tree                    // for which tree, or nil
+	held   map[int]handle
+	group  map[int]bool // process groups of which no member is a stranger
+	walks  int
+	err    error // first error
 }
 
 // kill ends the processes in roots and all below them, except what belongs to other live trees. It returns who was
 // killed and who lives on at the deadline.
 func (h *Host) kill(t *Tree, roots []ProcInfo, deadline time.Time) (killed, left []Proc, walks int, err error) {
-	x := &hunt{host: h, tree: t, held: make(map[int]handle), group: make(map[int]bool)}
+	x := newHunt(t, func(tab table) map[int]bool { return h.spared(tab, t) })
+	killed, left = x.kill(roots, deadline)
+	h.reap()
+	return killed, left, x.walks, x.err
+}
+
+func newHunt(t *Tree, spared func(table) map[int]bool) *hunt {
+	return &hunt{spared: spared, tree: t, held: make(map[int]handle), group: make(map[int]bool)}
+}
+
+func (x *hunt) kill(roots []ProcInfo, deadline time.Time) (killed, left []Proc) {
 	// No walk before the first signal: a process that forks and exits all the time is gone after one.
 	for _, p := range roots {
 		x.hold(p)
@@ -46,8 +56,7 @@ func (h *Host) kill(t *Tree, roots []ProcInfo, deadline time.Time) (killed, left
 	for _, p := range hs {
 		p.close()
 	}
-	h.reap()
-	return killed, left, x.walks, x.err
+	return killed, left
 }
 
 // holdMore walks once and stops what is new. It reports whether it found anything new.
@@ -61,7 +70,7 @@ func (x *hunt) holdMore() bool {
 		x.note(err)
 		return false
 	}
-	spared := x.host.spared(tab, x.tree)
+	spared := x.spared(tab)
 	roots := make(map[int]bool)
 	for pid := range x.held {
 		roots[pid] = true

@@ -121,6 +121,15 @@ func ConnectionUser(_, _ netip.AddrPort) (uint32, bool) { return 0, false }
 
 func confine() error { return nil }
 
+// Kin tells nothing here.
+func (t *Tree) Kin() Kin { return Kin{} }
+
+// KillBelow is not there: nothing ties an orphan to who started it.
+func KillBelow(Proc, []Kin) ([]Proc, error) { return nil, errors.ErrUnsupported }
+
+// Find is not there.
+func Find(int) (Proc, error) { return Proc{}, errors.ErrUnsupported }
+
 // Origin knows nothing here: the system does not tell.
 func (h *Host) Origin(p Proc) (Origin, error) { return Origin{Proc: p}, nil }
 
