@@ -72,7 +72,8 @@ func NewGate(l Limits) *Gate {
 
 // Configure changes the limits for permits requested from now on. Runs are charged to
 // the new windows. A rate or a window that was there before keeps what it has counted, so
-// that configuring again gives nobody a fresh budget. A MaxConcurrent below 1 counts as 1.
+// that configuring again gives nobody a fresh budget. A new Validity counts from the next
+// Renew. A MaxConcurrent below 1 counts as 1.
 func (g *Gate) Configure(l Limits) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,7 +81,6 @@ func (g *Gate) Configure(l Limits) {
 	if g.limits = l; l.Validity <= 0 {
 		g.lease = Lease{}
 	}
-	g.lease.Validity = max(l.Validity, 0)
 	now := time.Now()
 	g.rates.configure(now, &l)
 	g.requests.configure(now, &l)

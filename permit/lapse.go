@@ -18,6 +18,7 @@ func (g *Gate) LookEvery() time.Duration {
 func (g *Gate) Renew(now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.lease.Validity = max(g.limits.Validity, 0)
 	g.lease.Renew(now)
 }
 
@@ -37,6 +38,13 @@ func (g *Gate) Void(cause error) int {
 		g.lease.End()
 		return g.lease.Ended()
 	})
+}
+
+// Lapsed says whether the permits have lapsed and were not renewed since.
+func (g *Gate) Lapsed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lease.Ended()
 }
 
 // lapse revokes the permits if they are over now and were not before. over is called with

@@ -13,9 +13,11 @@ type Lease struct {
 	// another one, which looks at the same lease without a margin, did not.
 	Margin time.Duration
 
-	until  time.Duration // without the margin; 0: never renewed, and then it does not end
-	looked time.Duration // the last call of Over
-	over   bool
+	begun   bool          // it was renewed; before that it does not end
+	renewed time.Duration // last
+	resumed time.Duration // the end of the last stop
+	looked  time.Duration // the last call of Over
+	over    bool
 }
 
 // Parts of Validity, as divisors. A gap of four looks is a stop: a look that is late by its
@@ -41,22 +43,26 @@ func (l *Lease) Every() time.Duration {
 // must not be late: at the end of the lease, if that comes before Every has passed.
 func (l *Lease) NextLook() time.Duration {
 	next := l.Every()
-	if left := l.until + l.Margin - l.looked; l.Validity > 0 && l.until > 0 && !l.over {
-		next = max(min(next, left), time.Millisecond)
+	if l.Validity > 0 && l.begun && !l.over {
+		next = max(min(next, l.end()-l.looked), time.Millisecond)
 	}
 	return next
 }
 
-// Renew makes the lease hold until at + Validity, also if it was over. A renewal that is
-// older than the last one, or that is over already, changes nothing but that.
+// end returns when a lease ends that was renewed.
+func (l *Lease) end() time.Duration {
+	return max(l.renewed+l.Validity, l.resumed+l.Validity/graceAfterMissed) + l.Margin
+}
+
+// Renew makes the lease hold until at + Validity, also if it was over.
 func (l *Lease) Renew(at time.Duration) {
 	if l.Validity > 0 {
-		l.until, l.over = at+l.Validity, false
+		l.begun, l.renewed, l.over = true, at, false
 	}
 }
 
 // End ends the lease now. It is over until the next Renew.
-func (l *Lease) End() { l.over = l.Validity > 0 && l.until > 0 }
+func (l *Lease) End() { l.over = l.Validity > 0 && l.begun }
 
 // Ended says whether the lease was over at the last call of Over, or of End.
 func (l *Lease) Ended() bool { return l.over }
@@ -72,12 +78,16 @@ func (l *Lease) Ended() bool { return l.over }
 func (l *Lease) Over(now time.Duration) bool {
 	gap := now - l.looked
 	l.looked = now
-	if l.over || l.Validity <= 0 || l.until == 0 {
-		return l.over
+	switch {
+	case l.Validity <= 0 || !l.begun:
+		l.over = false
+		return false
+	case l.over:
+		return true
 	}
 	if gap > l.Validity/missedLooks {
-		l.until = max(l.until, now+l.Validity/graceAfterMissed)
+		l.resumed = now
 	}
-	l.over = now >= l.until+l.Margin
+	l.over = now >= l.end()
 	return l.over
 }

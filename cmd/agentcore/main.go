@@ -18,5 +18,8 @@ func main() {
 	if len(os.Args) == 4 && os.Args[1] == agentcore.GoCacheCommand {
 		os.Exit(agentcore.GoCacheMain(os.Args[2], os.Args[3]))
 	}
+	if len(os.Args) == 2 && os.Args[1] == agentcore.FuseCommand {
+		os.Exit(agentcore.FuseMain())
+	}
 	os.Exit(agentcore.Main(agentcore.Adapters()))
 }

@@ -96,13 +96,7 @@ func start(t *testing.T, changes ...func(*agentcore.Config)) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &client{
-		t: t, instance: job.NewInstanceID(), state: t.TempDir(),
-		events: make(chan job.Event, 1000), completed: make(chan ipc.JobCompleted, 10), cancelled: make(chan ipc.JobCancelled, 10), circuits: make(chan ipc.Circuits, 100),
-		escalated: make(chan ipc.Escalation, 100), metrics: make(chan ipc.Metrics, 1000),
-		core: make(chan error, 1), stopped: make(chan error, 1),
-	}
-	c.peer = ipc.NewPeer(toClient, fromClient, ipc.Config{Name: "agentcore", Log: zerolog.Nop(), Handler: c})
+	c := newClient(t, toClient, fromClient)
 	cfg := agentcore.Config{
 		In: toCore, Out: fromCore, Log: zerolog.Nop(), Version: "test", Environ: os.Environ(), Lookup: os.LookupEnv,
 		Adapters: map[string]worker.Adapter{"shell": shell.Adapter{}, "parrot": parrot{}, "codex": provided("openai"), "claude": provided("anthropic")},
@@ -113,6 +107,18 @@ func start(t *testing.T, changes ...func(*agentcore.Config)) *client {
 	core := agentcore.New(cfg)
 	go func() { c.core <- core.Run(context.Background()) }()
 	go func() { c.stopped <- c.peer.Run(context.Background()) }()
+	return c
+}
+
+// newClient makes one that speaks with a core by a pair of pipes, once its peer runs.
+func newClient(t *testing.T, in, out *os.File) *client {
+	c := &client{
+		t: t, instance: job.NewInstanceID(), state: t.TempDir(),
+		events: make(chan job.Event, 1000), completed: make(chan ipc.JobCompleted, 10), cancelled: make(chan ipc.JobCancelled, 10), circuits: make(chan ipc.Circuits, 100),
+		escalated: make(chan ipc.Escalation, 100), metrics: make(chan ipc.Metrics, 1000),
+		core: make(chan error, 1), stopped: make(chan error, 1),
+	}
+	c.peer = ipc.NewPeer(in, out, ipc.Config{Name: "agentcore", Log: zerolog.Nop(), Handler: c})
 	return c
 }
 

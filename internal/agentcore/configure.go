@@ -50,16 +50,21 @@ func (c *Core) configure(_ context.Context, r ipc.Configure) (ipc.Empty, error) 
 	c.guard.replace(time.Now(), s.Isolations)
 	c.monitor.metrics.Configure(s.watchdog.Window.Std())
 	c.gate.Configure(s.limits)
-	c.gate.Renew(Uptime())
 	c.limitRuns(s)
 	c.learnSecrets(s)
+	c.use(s)
+	c.renew()
+	return ipc.Empty{}, nil
+}
+
+// use makes these the settings of what begins from now on.
+func (c *Core) use(s *settings) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.settings = s
 	// A scheduler that does not read is no reason to end where permits lapse: its runs
 	// do, and it hears of them when it reads again.
 	c.peer.SetPatient(s.limits.Validity > 0 && !c.ending)
-	return ipc.Empty{}, nil
 }
 
 // limitRuns bounds all runs together. Where that cannot be done, they run all the

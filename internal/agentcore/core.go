@@ -38,6 +38,9 @@ type Config struct {
 	// Self is the path of this program, which can be go's cache (GoCacheMain); "" for one that cannot: caches of new tenants
 	// then begin empty.
 	Self string
+	// Fuse is a path by which this process' program can be started as its fuse (FuseMain). It must not be another version
+	// of it. "" is for one that cannot: nothing but the scheduler ends its runs if it stands still.
+	Fuse string
 	// NoCgroup leaves cgroups alone, to test the other nets.
 	NoCgroup bool
 	Probes   Probes
@@ -86,6 +89,8 @@ type Core struct {
 
 	runs sync.WaitGroup // one for each run, until its completion is queued
 
+	heeding sync.Mutex // from asking the fuse until what follows is done
+
 	configuring sync.Mutex // one configure at a time; guards restored
 	restored    bool       // the circuits of an earlier core were taken over
 
@@ -105,6 +110,7 @@ type session struct {
 	temps      *statedir.Temps
 	can        sandbox.Host // what this host can do to hold runs
 	audit      sandbox.AuditLog
+	fuse       *fuse // nil: there is none
 	started    time.Time
 }
 
@@ -267,6 +273,7 @@ func (c *Core) open(h ipc.Hello) (*session, error) {
 		can:      can,
 		temps:    dir.Temps(os.Getpid()),
 		started:  time.Now(),
+		fuse:     newFuse(c.cfg.Fuse, host, fmt.Sprintf("%s/fuse/%d", h.Instance, os.Getpid()), c.cfg.Log),
 		workspaces: workspace.New(workspace.Config{
 			Root:    dir.Work(),
 			Locks:   dir.Locks(),
@@ -285,5 +292,6 @@ func (c *Core) closeHost() error {
 	if c.session == nil {
 		return nil
 	}
+	c.session.fuse.close()
 	return errors.Join(c.session.host.Close(), c.session.audit.Close(), c.session.temps.Close())
 }

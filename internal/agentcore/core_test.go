@@ -26,6 +26,12 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == agentcore.FuseCommand {
+		os.Exit(agentcore.FuseMain())
+	}
+	if os.Getenv(coreVariable) != "" {
+		os.Exit(agentcore.Main(agentcore.Adapters()))
+	}
 	// The locks of folders lie in the user's home.
 	home, err := os.MkdirTemp("", "agentcore-home-")
 	if err == nil {

@@ -141,7 +141,7 @@ func (e *execution) aside(ctx context.Context, x *examination, name, command str
 	e.emit(job.Event{Kind: job.EventCommand, Command: command, CallID: name, Step: name})
 	s := &lookSession{task: x.task, name: name, command: command, keep: keep, redact: e.secrets.Lines()}
 	checked, err := x.runner.Run(ctx, s, worker.Run{
-		Tag: e.tag, LogDir: filepath.Dir(x.task.Scratch), LogName: name + "-", Limits: e.limits(), Hurry: e.hurry, Redact: e.secrets, Sandbox: e.sandbox(),
+		Tag: e.tag, LogDir: filepath.Dir(x.task.Scratch), LogName: name + "-", Limits: e.limits(), Hurry: e.hurry, Redact: e.secrets, Sandbox: e.sandbox(), Watch: e.spareTree,
 		Sink: func(job.Event) {}, // its output is in its log
 	})
 	code := checked.ExitCode

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -41,7 +42,8 @@ type execution struct {
 	observed   *observation // nil if the run is not told of instead
 	workspaces *workspace.Manager
 	steps      *stepping
-	stream     *streaming // nil if the run does not stream
+	stream     *streaming  // nil if the run does not stream
+	working    atomic.Bool // its worker's processes may live or begin, or those of a command beside it
 
 	hurry    context.Context // done: skip the gentle stages of a stop
 	hurryNow context.CancelFunc
@@ -62,6 +64,7 @@ func (c *Core) startRun(s *session, settings *settings, p *permit.Permit, r ipc.
 		log: c.cfg.Log.With().Str("job", string(r.Job)).Int("attempt", r.Attempt).Str("permit", string(p.ID)).
 			Str("worker", string(r.Choice.Worker)).Str("tenant", string(r.Spec.Tenant)).Str("trace_id", r.Spec.Trace).Logger(),
 	}
+	e.working.Store(true)
 	e.hurry, e.hurryNow = context.WithCancel(c.hurry)
 	e.stall, e.rings = newWatch(settings)
 	e.grants = &grants{entries: r.Granted, full: r.Spec.HasFullNetwork()}
@@ -102,8 +105,12 @@ func (e *execution) run() {
 
 	e.log.Info().Msg("run starts")
 	outcome := e.attempt(ctx)
-	redactOutcome(e.secrets, &outcome)
+	c.heedFuse()
 	stop := stopOf(ctx)
+	if stop == fuseStop && outcome.State == job.RunFailed { // it was judged before that was heard of
+		outcome.State, outcome.Class, outcome.Message, outcome.Hint, outcome.RetryAt = job.RunCancelled, stop.Class, stop.Message, "", nil
+	}
+	redactOutcome(e.secrets, &outcome)
 	// Without a Stop the workspace was taken: no request ended the run.
 	lost := outcome.State == job.RunCancelled && (stop == nil || stop.Lost)
 	class := e.said(&outcome)
@@ -237,6 +244,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 
 	ws.Env = append(ws.Env, granted...)
 	outcome, err := e.work(ctx, ws, dir)
+	e.working.Store(false)
 	if err != nil {
 		e.core.guard.observe(time.Now(), watchdog.Ghost{Detail: fmt.Sprintf("run %s: %v", e.tag, err)})
 	}

@@ -4,9 +4,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
 	"github.com/agentsched/agentsched/worker"
 )
+
+// fuseStop ends the attempts whose processes the fuse has killed.
+var fuseStop = &worker.Stop{Class: job.CancelledClass, Lost: true, Message: "the permit lapsed while the core stood still: its fuse has ended the run"}
 
 // lapsePermits stops the runs whose permits the scheduler has not renewed in time,
 // until done is closed. Their ends are reported when it reads again.
@@ -19,12 +24,76 @@ func (c *Core) lapsePermits(done <-chan struct{}) {
 			return
 		case <-look.C:
 		}
+		c.heedFuse()
 		stop := &worker.Stop{Class: job.CancelledClass, Lost: true, Message: fmt.Sprintf("the permit lapsed: the scheduler did not renew it within %s", c.validity())}
+		n := c.gate.Lapse(Uptime(), stop)
+		if f := c.fuse(); c.gate.Lapsed() && !c.working() {
+			f.rest()
+		} else {
+			f.check()
+		}
 		// The log goes through a pipe that the scheduler may not read: it comes last.
-		if n := c.gate.Lapse(Uptime(), stop); n > 0 {
+		if n > 0 {
 			c.cfg.Log.Error().Int("permits", n).Stringer("permit_validity", c.validity()).Msg("permits lapsed, their runs are stopped: the scheduler has not renewed them")
 		}
 	}
+}
+
+// renew makes the permits valid for another validity, from now.
+func (c *Core) renew() {
+	c.heedFuse() // a permit that has lapsed is not revived
+	now := Uptime()
+	c.gate.Renew(now)
+	c.fuse().renew(c.lease(), now)
+}
+
+// heedFuse revokes the permits of runs that the fuse has ended while this process stood
+// still. Whoever judges the end of a run calls it before.
+func (c *Core) heedFuse() {
+	c.heeding.Lock()
+	defer c.heeding.Unlock()
+	if !c.fuse().hasBlown() {
+		return
+	}
+	n := c.gate.Void(fuseStop)
+	c.cfg.Log.Error().Int("permits", n).Msg("this process stood still until its permits had lapsed, and its fuse has ended the runs")
+}
+
+func (c *Core) fuse() *fuse {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return nil
+	}
+	return c.session.fuse
+}
+
+// lease is that of the fuse: it leaves time to stop the runs, each as the settings that it
+// began with say.
+func (c *Core) lease() permit.Lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.settings == nil {
+		return permit.Lease{}
+	}
+	l := ipc.Lease{Validity: c.settings.PermitValidity.Std(), Stop: c.settings.Stop.Longest()}
+	for _, e := range c.live {
+		l.Stop = max(l.Stop, e.settings.Stop.Longest())
+	}
+	return permit.Lease{Validity: l.Validity, Margin: l.Fuse() - l.Validity}
+}
+
+// working says whether a run has processes, or may have, that must not go on without a
+// permit.
+func (c *Core) working() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.live {
+		if e.working.Load() && e.submit.Spec.Limits.OnPartition != job.FinishOnPartition {
+			return true
+		}
+	}
+	return false
 }
 
 // validity is how long permits stay valid without a renewal; 0: for ever.

@@ -74,8 +74,8 @@ func Main(adapters map[string]worker.Adapter) int {
 		log.Warn().Err(err).Msg("the caches of new tenants begin empty")
 	}
 	core := New(Config{
-		Self: self,
-		In:   in, Out: out, Log: log, Version: Version(), Adapters: adapters,
+		Self: self, Fuse: fuseProgram,
+		In: in, Out: out, Log: log, Version: Version(), Adapters: adapters,
 		Environ: os.Environ(), Lookup: os.LookupEnv,
 		NoCgroup: os.Getenv("AGENTSCHED_NO_CGROUP") != "",
 	})

@@ -40,9 +40,10 @@ func (e *execution) overspent(over *permit.Stop) {
 // the returned function is called.
 func (e *execution) watchTree(tree *proc.Tree) (stop func()) {
 	e.tellUnlimited(tree)
+	unspare := e.spareTree(tree)
 	after := e.settings.watchdog.Stall.After.Std()
 	if after <= 0 || e.stream != nil { // one that streams is silent for as long as there are no events
-		return func() {}
+		return unspare
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -64,7 +65,20 @@ func (e *execution) watchTree(tree *proc.Tree) (stop func()) {
 			}
 		}
 	})
-	return func() { cancel(); watching.Wait() }
+	return func() {
+		cancel()
+		watching.Wait()
+		unspare()
+	}
+}
+
+// spareTree keeps the core's fuse from the tree of a run that may go on without a permit,
+// until the returned function is called.
+func (e *execution) spareTree(tree *proc.Tree) (end func()) {
+	if e.submit.Spec.Limits.OnPartition != job.FinishOnPartition {
+		return func() {}
+	}
+	return e.session.fuse.spare(e.tag, tree.Kin())
 }
 
 // cpuTime returns what the tree's processes have used: by their cgroup, else

@@ -46,6 +46,9 @@ type Options struct {
 // returns its exit code. It is also the core that the program starts: the core is
 // this same program, called with one argument.
 func Run(o Options) int {
+	if len(os.Args) == 2 && os.Args[1] == agentcore.FuseCommand {
+		return agentcore.FuseMain()
+	}
 	m, err := newProgram(o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "scheduler:", err)

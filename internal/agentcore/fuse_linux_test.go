@@ -1,0 +1,188 @@
+package agentcore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/agentcore"
+	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/testrun"
+	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
+)
+
+// coreVariable makes this test program a core on its standard streams.
+const coreVariable = "AGENTCORE_TEST_CORE"
+
+// process is a client of a core that is a process of its own.
+type process struct {
+	*client
+	cmd    *exec.Cmd
+	frozen bool
+}
+
+// startProcess starts a core as a process with the variables added to its environment.
+func startProcess(t *testing.T, env ...string) *process {
+	t.Helper()
+	toCore, fromClient, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	toClient, fromCore, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{client: newClient(t, toClient, fromClient), cmd: exec.Command("/proc/self/exe")}
+	p.cmd.Env = append(append(os.Environ(), coreVariable+"=1", "AGENTSCHED_LOG=disabled", job.RunTagVariable+"="+string(p.instance)+"/core/0"), env...)
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = toCore, fromCore, os.Stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	toCore.Close()
+	fromCore.Close()
+	go func() { p.core <- p.cmd.Wait() }()
+	go func() { p.stopped <- p.peer.Run(context.Background()) }()
+	t.Cleanup(func() {
+		if p.frozen {
+			p.thaw()
+		}
+		if t.Failed() {
+			_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		}
+	})
+	p.hello()
+	return p
+}
+
+func (p *process) freeze() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		p.t.Fatal(err)
+	}
+	p.frozen = true
+}
+
+func (p *process) thaw() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		p.t.Fatal(err)
+	}
+	p.frozen = false
+}
+
+// valid says how long permits are valid from now on, and how long a stop takes.
+func (p *process) valid(validity, stage time.Duration) ipc.Lease {
+	p.t.Helper()
+	stages := ipc.Stages{Interrupt: job.Duration(stage), Terminate: job.Duration(stage), Kill: job.Duration(stage)}
+	p.configure(func(s *ipc.Configure) { s.PermitValidity, s.Stop = job.Duration(validity), stages })
+	return ipc.Lease{Validity: validity, Stop: stages.Longest()}
+}
+
+// marked lists the processes that have a word among their arguments.
+func marked(t *testing.T, word string) (list []int) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range all {
+		var pid int
+		if _, err := fmt.Sscanf(dir, "/proc/%d", &pid); err != nil {
+			continue
+		}
+		if p, err := proc.Find(pid); err == nil && strings.Contains(strings.Join(proc.Args(p.Pid), " "), word) {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// hostile is a run that ignores signals, has processes that left its session, its parents and its environment, and says
+// "up" when all are there. Each has word among its arguments.
+func hostile(word string) string {
+	deaf := `trap "" INT TERM HUP QUIT; `
+	loop := "while :; do sleep 300; done # " + word
+	return deaf + fmt.Sprintf(`
+sh -c '%[1]s %[2]s' &
+setsid sh -c '%[1]s %[2]s' &
+(setsid sh -c '%[1]s %[2]s' & exit) &
+(env -i PATH="$PATH" setsid sh -c '%[1]s env -i PATH="$PATH" setsid sh -c "%[2]s" & exit' &)
+until test $(grep -al %[3]s /proc/[0-9]*/cmdline 2>/dev/null | wc -l) -ge 5; do sleep 0.02; done
+echo up
+%[2]s`, deaf, loop, word)
+}
+
+// TestFuse: a core that is frozen, and cannot stop a run whose permit lapses, loses the run all the same. The attempt is
+// lost and does not count; a run that may go on without a permit does.
+func TestFuse(t *testing.T) {
+	for _, level := range []job.SandboxLevel{job.SandboxNone, job.SandboxStandard, job.SandboxStrict} {
+		for _, cgroups := range []string{"cgroups", "no cgroups"} {
+			t.Run(string(level)+"/"+cgroups, func(t *testing.T) {
+				t.Parallel()
+				var env []string
+				if cgroups == "no cgroups" {
+					env = append(env, "AGENTSCHED_NO_CGROUP=1")
+				}
+				p := startProcess(t, env...)
+				word := strings.ReplaceAll(t.Name(), "/", "-") + strings.ReplaceAll(string(p.instance), "-", "")
+				word = strings.ReplaceAll(word, " ", "-")
+				once := func(s *job.Spec) { s.Limits.MaxAttempts, s.Sandbox.Level = 1, level }
+				const stage = 50 * time.Millisecond
+				p.valid(time.Hour, stage)
+				p.run("hostile", spec(hostile(word), once))
+				p.await(saying("up"))
+				p.run("patient", spec("echo begun; sh -c 'kill -STOP $$ # patient-"+word+"'; echo finished", func(s *job.Spec) {
+					once(s)
+					s.Limits.OnPartition = job.FinishOnPartition
+				}))
+				p.await(saying("begun"))
+
+				asked := agentcore.Uptime()
+				lease := p.valid(time.Second, stage)
+				p.freeze()
+				if !testrun.Until(t, func() bool { return len(marked(t, "# "+word)) == 0 }) {
+					t.Fatalf("alive while the core is frozen: %v", marked(t, "# "+word))
+				}
+				took := agentcore.Uptime() - asked
+				t.Logf("dead %s after the renewal, the lease says %s", took, lease.Fuse())
+				if took < lease.Fuse() {
+					t.Errorf("the run was ended %s after the renewal, want no less than %s", took, lease.Fuse())
+				}
+				if state := stateOf(t, p.cmd.Process.Pid); state != "T" {
+					t.Fatalf("the core is in state %q, want T", state)
+				}
+				p.thaw()
+				n := <-p.completed
+				if o := n.Outcome; n.Job != "hostile" || o.State != job.RunCancelled || o.Class != job.CancelledClass || !strings.Contains(o.Message, "its fuse has ended the run") {
+					t.Fatalf("the run of a core that stood still: %+v", n)
+				}
+				p.valid(time.Hour, stage)
+				p.permit("hostile", 2, spec("true", once)) // its only attempt was not counted
+				for _, pid := range marked(t, "# patient-"+word) {
+					_ = syscall.Kill(pid, syscall.SIGCONT)
+				}
+				if n := <-p.completed; n.Job != "patient" || !n.Outcome.Succeeded() || n.Outcome.Answer != "begun\nfinished" {
+					t.Fatalf("the run that may go on without a permit: %+v", n)
+				}
+				p.end()
+			})
+		}
+	}
+}
+
+func stateOf(t *testing.T, pid int) string {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return rest[:1]
+}
