@@ -232,3 +232,54 @@ func TestNothingLapses(t *testing.T) {
 		})
 	}
 }
+
+// TestFinishOnPartition: a permit in use whose job may finish on a partition neither lapses nor is voided. One that was not
+// used yet lapses, and none is given out before the next renewal.
+func TestFinishOnPartition(t *testing.T) {
+	for name, end := range map[string]func(*permit.Gate) int{
+		"lapsed": func(g *permit.Gate) int { return g.Lapse(validity+time.Second, errLapsed) },
+		"voided": func(g *permit.Gate) int { return g.Void(errLapsed) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := limits
+			l.Validity = validity
+			g := permit.NewGate(l)
+			g.Lapse(time.Second, errLapsed)
+			g.Renew(time.Second)
+			finishing := func(id job.ID, kind job.WorkerKind) permit.Request {
+				r := request(id, 1, kind)
+				r.Limits.OnPartition = job.FinishOnPartition
+				return r
+			}
+			goesOn := mustRequest(t, g, finishing("a", "codex"))
+			if _, err := g.Use(goesOn.ID, "a", 1); err != nil {
+				t.Fatal(err)
+			}
+			unused := mustRequest(t, g, finishing("b", "shell"))
+			for at := time.Duration(0); at < validity+time.Second; at += time.Second {
+				if n := g.Lapse(at, errLapsed); n > 0 {
+					t.Fatalf("%d permits have lapsed after %s", n, at)
+				}
+			}
+			if n := end(g); n != 1 || !errors.Is(context.Cause(unused.Context()), errLapsed) {
+				t.Errorf("%d permits have lapsed, want the unused one; cause %v", n, context.Cause(unused.Context()))
+			}
+			if err := goesOn.Context().Err(); err != nil {
+				t.Errorf("the permit in use has ended: %v", context.Cause(goesOn.Context()))
+			}
+			if !g.Lapsed() {
+				t.Error("the gate does not say that permits have lapsed")
+			}
+			if n := end(g); n != 0 {
+				t.Errorf("%d permits have lapsed again", n)
+			}
+			if r := wantRejection(t, g, finishing("c", "shell"), job.RateLimited); r.Waiting != job.WaitPermit {
+				t.Errorf("the request waits for %q, want %q", r.Waiting, job.WaitPermit)
+			}
+			if g.Renew(3 * validity); g.Lapsed() || goesOn.Context().Err() != nil {
+				t.Error("a renewal does not begin it again")
+			}
+			goesOn.Settle(job.Usage{}, false)
+		})
+	}
+}

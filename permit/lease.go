@@ -80,7 +80,7 @@ func (l *Lease) Over(now time.Duration) bool {
 	l.looked = now
 	switch {
 	case l.Validity <= 0 || !l.begun:
-		l.over = false
+		l.resumed, l.over = now, false // whether it stood still before it began is not known
 		return false
 	case l.over:
 		return true

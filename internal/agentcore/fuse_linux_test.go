@@ -119,11 +119,187 @@ echo up
 %[2]s`, deaf, loop, word)
 }
 
+// fuse returns the pid of the core's fuse, 0 if there is none.
+func (p *process) fuse() int {
+	p.t.Helper()
+	below, err := proc.Below(p.cmd.Process.Pid)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, q := range below {
+		if args := proc.Args(q.Pid); len(args) == 2 && args[1] == agentcore.FuseCommand {
+			return q.Pid
+		}
+	}
+	return 0
+}
+
+func (p *process) heartbeat() {
+	p.t.Helper()
+	p.must(ipc.MethodHeartbeat, ipc.Heartbeat{Seq: 1, Renew: true}, nil)
+}
+
+// TestFuseIsReplaced: one that was killed, or does not listen, gets a successor that knows all that it knew.
+func TestFuseIsReplaced(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t)
+	p.configure(nil)
+	if pid := p.fuse(); pid != 0 {
+		t.Errorf("the core has fuse %d although permits do not lapse", pid)
+	}
+	p.valid(time.Hour, time.Second)
+	first := p.fuse()
+	replaced := func(how string, sig syscall.Signal) {
+		t.Helper()
+		was := p.fuse()
+		if was == 0 {
+			t.Fatal("the core has no fuse")
+		}
+		if err := syscall.Kill(was, sig); err != nil {
+			t.Fatal(err)
+		}
+		if !testrun.Until(t, func() bool {
+			for range 100 { // the pipe takes some hundred words
+				p.heartbeat()
+			}
+			is := p.fuse()
+			return is != 0 && is != was
+		}) {
+			t.Fatalf("%s: the fuse was not replaced", how)
+		}
+	}
+	replaced("killed", syscall.SIGKILL)
+	replaced("deaf", syscall.SIGSTOP)
+	word := strings.ReplaceAll(string(p.instance), "-", "")
+	p.valid(time.Hour, 50*time.Millisecond)
+	p.run("a", spec(hostile(word), nil))
+	p.await(saying("up"))
+	p.valid(time.Second, 50*time.Millisecond)
+	replaced("killed while it is needed", syscall.SIGKILL)
+	p.freeze()
+	if !testrun.Until(t, func() bool { return len(marked(t, "# "+word)) == 0 }) {
+		t.Fatalf("alive while the core is frozen: %v", marked(t, "# "+word))
+	}
+	p.thaw()
+	p.outcome()
+	last := p.fuse()
+	p.end()
+	for _, pid := range []int{first, last} {
+		if _, err := proc.Find(pid); err == nil {
+			t.Errorf("fuse %d is left", pid)
+		}
+	}
+}
+
+// TestHostFrozen: a host that is frozen as a whole stops nothing. How long a run goes on after the thaw, at most, if the
+// scheduler does not come back: half the validity, and what a core that goes on, or one that does not, takes to end it.
+func TestHostFrozen(t *testing.T) {
+	for name, alone := range map[string]bool{"the core goes on": false, "the core stands still": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			group := newFreezer(t)
+			p := startProcess(t, "AGENTSCHED_NO_CGROUP=1")
+			group.add(p.cmd.Process.Pid)
+			word := strings.ReplaceAll(string(p.instance), "-", "")
+			const stage = 50 * time.Millisecond
+			p.valid(time.Hour, stage)
+			p.run("a", spec(hostile(word), nil))
+			p.await(saying("up"))
+			lease := p.valid(time.Second, stage)
+			group.freeze(true)
+			<-time.After(lease.Claim())
+			if len(marked(t, "# "+word)) == 0 {
+				t.Fatal("the run has ended while its host was frozen: there is nothing to show")
+			}
+			if alone {
+				p.freeze()
+			}
+			thawed := agentcore.Uptime()
+			group.freeze(false)
+			if !testrun.Until(t, func() bool { return len(marked(t, "# "+word)) == 0 }) {
+				t.Fatalf("alive after the thaw: %v", marked(t, "# "+word))
+			}
+			window, least, said := agentcore.Uptime()-thawed, lease.Validity/2, "the scheduler did not renew it"
+			if alone {
+				least, said = least+lease.Fuse()-lease.Validity, "its fuse has ended the run"
+				p.thaw()
+			}
+			t.Logf("dead %s after the thaw", window)
+			if window < least {
+				t.Errorf("dead %s after the thaw: a scheduler that stood still as well has %s to renew", window, least)
+			}
+			if o := p.outcome(); o.State != job.RunCancelled || !strings.Contains(o.Message, said) {
+				t.Errorf("the run of a host that was frozen: %+v", o)
+			}
+			p.end()
+		})
+	}
+}
+
+// freezer is a cgroup of the second version.
+type freezer struct {
+	t   *testing.T
+	dir string
+}
+
+// newFreezer makes a cgroup for the test, or skips it.
+func newFreezer(t *testing.T) *freezer {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		if len(f) < 3 || f[2] != "cgroup2" {
+			continue
+		}
+		if dir, err := os.MkdirTemp(f[1], "agentcore-test-"); err == nil {
+			t.Cleanup(func() {
+				if err := os.WriteFile(filepath.Join(dir, "cgroup.freeze"), []byte("0"), 0); err != nil {
+					t.Error(err)
+				}
+				if !testrun.Until(t, func() bool { return os.Remove(dir) == nil }) {
+					t.Errorf("cgroup %s is left", dir)
+				}
+			})
+			return &freezer{t, dir}
+		}
+	}
+	t.Skip("no cgroup v2 that may be written")
+	return nil
+}
+
+func (f *freezer) write(file, text string) {
+	f.t.Helper()
+	if err := os.WriteFile(filepath.Join(f.dir, file), []byte(text), 0); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *freezer) add(pid int) { f.write("cgroup.procs", fmt.Sprint(pid)) }
+
+// freeze returns when all is frozen, or not any more.
+func (f *freezer) freeze(on bool) {
+	f.t.Helper()
+	want := map[bool]string{true: "1", false: "0"}[on]
+	f.write("cgroup.freeze", want)
+	if !testrun.Until(f.t, func() bool {
+		events, err := os.ReadFile(filepath.Join(f.dir, "cgroup.events"))
+		return err == nil && strings.Contains(string(events), "frozen "+want)
+	}) {
+		f.t.Fatal("the cgroup is not frozen, or still is")
+	}
+}
+
 // TestFuse: a core that is frozen, and cannot stop a run whose permit lapses, loses the run all the same. The attempt is
 // lost and does not count; a run that may go on without a permit does.
 func TestFuse(t *testing.T) {
 	for _, level := range []job.SandboxLevel{job.SandboxNone, job.SandboxStandard, job.SandboxStrict} {
 		for _, cgroups := range []string{"cgroups", "no cgroups"} {
+			if !testrun.Soaking() && (level == job.SandboxStandard) == (cgroups == "cgroups") && level != job.SandboxNone {
+				continue
+			}
 			t.Run(string(level)+"/"+cgroups, func(t *testing.T) {
 				t.Parallel()
 				var env []string

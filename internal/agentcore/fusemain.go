@@ -96,9 +96,12 @@ func (f *fuseWatch) run(words <-chan fuseWord, clock func() time.Duration) {
 	}
 }
 
-// take looks at the lease before it changes: this process may have stood still, too, and may blow only after a look that
-// knows.
+// take looks at the lease before it is renewed: this process may have stood still, too, since the word was written. A
+// lease of another validity begins anew, since that says what a stop is.
 func (f *fuseWatch) take(w fuseWord, now time.Duration) {
+	if w.Lease.Validity != f.lease.Validity {
+		f.lease = permit.Lease{}
+	}
 	f.lease.Over(now)
 	f.lease.Validity, f.lease.Margin = w.Lease.Validity, w.Lease.Margin
 	if w.Renewed > f.word.Renewed {
