@@ -95,6 +95,10 @@ func RunTag(instance InstanceID, id ID, attempt int) string {
 	return fmt.Sprintf("%s/%s/%d", instance, id, attempt)
 }
 
+// FuseTag returns the value of RunTagVariable for the process that ends the runs of a core with
+// this tag when the core cannot.
+func FuseTag(core string) string { return core + "/fuse" }
+
 // newUUID returns a UUIDv7. The random source of the operating system does
 // not fail on the systems that Go supports, hence Must.
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -1,6 +1,7 @@
 package agentcore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ type Config struct {
 	// Fuse is a path by which this process' program can be started as its fuse (FuseMain). It must not be another version
 	// of it. "" is for one that cannot: nothing but the scheduler ends its runs if it stands still.
 	Fuse string
+	Tag  string // of this process (job.RunTagVariable)
 	// NoCgroup leaves cgroups alone, to test the other nets.
 	NoCgroup bool
 	Probes   Probes
@@ -273,7 +275,7 @@ func (c *Core) open(h ipc.Hello) (*session, error) {
 		can:      can,
 		temps:    dir.Temps(os.Getpid()),
 		started:  time.Now(),
-		fuse:     newFuse(c.cfg.Fuse, host, fmt.Sprintf("%s/fuse/%d", h.Instance, os.Getpid()), c.cfg.Log),
+		fuse:     newFuse(c.cfg.Fuse, host, job.FuseTag(cmp.Or(c.cfg.Tag, fmt.Sprintf("%s/core/%d", h.Instance, os.Getpid()))), c.cfg.Log),
 		workspaces: workspace.New(workspace.Config{
 			Root:    dir.Work(),
 			Locks:   dir.Locks(),

@@ -40,7 +40,8 @@ func Main(adapters map[string]worker.Adapter) int {
 	if err := proc.Seclude(); err != nil {
 		fmt.Fprintln(os.Stderr, "agentcore:", err)
 	}
-	instance, _, _ := strings.Cut(os.Getenv(job.RunTagVariable), "/")
+	tag := os.Getenv(job.RunTagVariable)
+	instance, _, _ := strings.Cut(tag, "/")
 	if err := proc.MarkDescendants(instance); err != nil {
 		fmt.Fprintln(os.Stderr, "agentcore:", err)
 	}
@@ -74,7 +75,7 @@ func Main(adapters map[string]worker.Adapter) int {
 		log.Warn().Err(err).Msg("the caches of new tenants begin empty")
 	}
 	core := New(Config{
-		Self: self, Fuse: fuseProgram,
+		Self: self, Fuse: fuseProgram, Tag: tag,
 		In: in, Out: out, Log: log, Version: Version(), Adapters: adapters,
 		Environ: os.Environ(), Lookup: os.LookupEnv,
 		NoCgroup: os.Getenv("AGENTSCHED_NO_CGROUP") != "",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/job"
 )
@@ -62,7 +63,7 @@ echo '{"type":"text","text":"ready"}'
 					b.fatalf("look for processes: %v", err)
 				}
 				for _, p := range runs {
-					if p.Pid != core && p.Pid != r.cmd.Process.Pid {
+					if p.Pid != core && p.Pid != r.cmd.Process.Pid && !isFuse(p.Pid) {
 						return false
 					}
 				}
@@ -95,6 +96,12 @@ echo '{"type":"text","text":"ready"}'
 			b.soundState()
 		})
 	}
+}
+
+// isFuse says whether a process is a core's fuse, which lives as long as the core.
+func isFuse(pid int) bool {
+	args := proc.Args(pid)
+	return len(args) == 2 && args[1] == agentcore.FuseCommand
 }
 
 // stateOf returns the letter of a process's state, as in proc(5).

@@ -88,6 +88,26 @@ var ways = []struct {
 		}
 		c.replaced()
 	}},
+	{"both frozen", nil, func(c *killCell) {
+		core := c.r.core()
+		c.r.signal(syscall.SIGSTOP)
+		if err := syscall.Kill(core, syscall.SIGSTOP); err != nil {
+			c.b.t.Fatal(err)
+		}
+		c.b.eventually("nothing of the run is left while both are frozen", func() bool { return len(sleeping(c.b.stray)) == 0 })
+		for _, pid := range []int{core, c.r.cmd.Process.Pid} {
+			if state := stateOf(pid); state != "T" {
+				c.b.fatalf("process %d is in state %q, want T: it must be frozen still", pid, state)
+			}
+			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+				c.b.t.Fatal(err)
+			}
+		}
+		c.r.exit(0)
+		if j := c.b.show("clinging"); j.Job.Counted != 1 || !j.Attempts[0].Lost || !strings.Contains(j.Attempts[0].Outcome.Message, "its fuse has ended the run") {
+			c.b.fatalf("the attempt that the fuse has ended: %s", asJSON(c.b.t, j))
+		}
+	}},
 }
 
 // killCell is a cell of the matrix while its run works.

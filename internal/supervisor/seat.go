@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/job"
 )
 
 // seat is the place of one core: there is one at a time in it, and another
@@ -271,7 +272,9 @@ func (s *Supervisor) reap(c *Core, runs []string) error {
 	if _, err := c.tree.Stop(ctx, proc.Stages{Kill: s.cfg.Stop.Kill}); err != nil {
 		return fmt.Errorf("end what the core left: %w", err)
 	}
-	sweep := func() ([]proc.Proc, error) { return s.cfg.Host.SweepRuns(ctx, append(slices.Clip(runs), c.tree.Run())) }
+	sweep := func() ([]proc.Proc, error) {
+		return s.cfg.Host.SweepRuns(ctx, append(slices.Clip(runs), c.tree.Run(), job.FuseTag(c.tree.Run())))
+	}
 	if len(s.seats) == 1 {
 		// There is no other whose processes could be met.
 		sweep = func() ([]proc.Proc, error) { return s.cfg.Host.SweepTag(ctx, string(s.cfg.Instance)) }
