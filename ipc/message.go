@@ -93,10 +93,13 @@ type HelloResult struct {
 type Heartbeat struct {
 	Seq int64 `json:"seq"` // 1, 2, 3, …; the answer repeats it
 	// Renew makes the core's permits valid for another Configure.PermitValidity, counted
-	// from when the core serves the request. A late renewal does not revive a permit
-	// that has lapsed. Renew is false while the scheduler's store does not answer: the
+	// from Sent. A late renewal does not revive a permit that has lapsed. Renew is false while the scheduler's store does not answer: the
 	// ends of runs could not be recorded.
 	Renew bool `json:"renew,omitempty"`
+	// Sent is when the scheduler had decided that, as the time since the start of the host
+	// that both run on (CLOCK_BOOTTIME): the request may wait while the host stands still.
+	// 0, as from a scheduler of an earlier release, is when the core serves the request.
+	Sent job.Duration `json:"sent,omitempty"`
 }
 
 // HeartbeatResult answers Heartbeat with what the core uses. The scheduler replaces a

@@ -54,10 +54,11 @@ func (l *Lease) end() time.Duration {
 	return max(l.renewed+l.Validity, l.resumed+l.Validity/graceAfterMissed) + l.Margin
 }
 
-// Renew makes the lease hold until at + Validity, also if it was over.
+// Renew makes the lease hold until at + Validity, also if it was over. One that comes after
+// a later one changes nothing else.
 func (l *Lease) Renew(at time.Duration) {
 	if l.Validity > 0 {
-		l.begun, l.renewed, l.over = true, at, false
+		l.begun, l.renewed, l.over = true, max(l.renewed, at), false
 	}
 }
 

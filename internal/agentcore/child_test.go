@@ -14,6 +14,9 @@ import (
 // childVariable makes this test program a child that uses the CPU as it is told.
 const childVariable = "AGENTCORE_TEST_CHILD"
 
+// coreVariable makes this test program a core on its standard streams.
+const coreVariable = "AGENTCORE_TEST_CORE"
+
 // beChild uses as much CPU time as each line of its input says, answers with a
 // line, and waits for the next without using any. It ends with its input.
 func beChild() error {

@@ -53,7 +53,7 @@ func (c *Core) configure(_ context.Context, r ipc.Configure) (ipc.Empty, error) 
 	c.limitRuns(s)
 	c.learnSecrets(s)
 	c.use(s)
-	c.renew()
+	c.renew(0)
 	return ipc.Empty{}, nil
 }
 

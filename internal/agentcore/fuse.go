@@ -37,7 +37,7 @@ type fuse struct {
 type fuseWord struct {
 	// Lease is that of the permits, with the time that the core has to stop its runs as the margin.
 	Lease   permit.Lease  `json:"lease"`
-	Renewed time.Duration `json:"renewed"` // the last renewal, by Uptime
+	Renewed time.Duration `json:"renewed"` // the last renewal, by proc.Uptime
 	// Spare are the runs that may go on without a lease (job.FinishOnPartition), by their tags.
 	Spare map[string]proc.Kin `json:"spare,omitempty"`
 }
@@ -63,7 +63,7 @@ func newFuse(program string, host *proc.Host, run string, log zerolog.Logger) *f
 	}}
 }
 
-// renew tells that the permits were renewed at a time by Uptime, and how long they are valid.
+// renew tells that the permits were renewed at a time by proc.Uptime, and how long they are valid.
 func (f *fuse) renew(lease permit.Lease, at time.Duration) {
 	f.tell(func(w *fuseWord) { w.Lease, w.Renewed = lease, at })
 }

@@ -52,7 +52,7 @@ func FuseMain() int {
 			fmt.Printf("%v\n", err)
 		}
 	}}
-	watch.run(words, Uptime)
+	watch.run(words, proc.Uptime)
 	return ExitOK
 }
 
@@ -99,12 +99,13 @@ func (f *fuseWatch) run(words <-chan fuseWord, clock func() time.Duration) {
 // take looks at the lease before it is renewed: this process may have stood still, too, since the word was written. A
 // lease of another validity begins anew, since that says what a stop is.
 func (f *fuseWatch) take(w fuseWord, now time.Duration) {
-	if w.Lease.Validity != f.lease.Validity {
+	anew := w.Lease.Validity != f.lease.Validity
+	if anew {
 		f.lease = permit.Lease{}
 	}
 	f.lease.Over(now)
 	f.lease.Validity, f.lease.Margin = w.Lease.Validity, w.Lease.Margin
-	if w.Renewed > f.word.Renewed {
+	if anew || w.Renewed > f.word.Renewed {
 		f.lease.Renew(w.Renewed)
 	}
 	f.word = w

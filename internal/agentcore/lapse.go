@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/permit"
@@ -26,7 +27,7 @@ func (c *Core) lapsePermits(done <-chan struct{}) {
 		}
 		c.heedFuse()
 		stop := &worker.Stop{Class: job.CancelledClass, Lost: true, Message: fmt.Sprintf("the permit lapsed: the scheduler did not renew it within %s", c.validity())}
-		n := c.gate.Lapse(Uptime(), stop)
+		n := c.gate.Lapse(proc.Uptime(), stop)
 		if f := c.fuse(); c.gate.Lapsed() && !c.working() {
 			f.rest()
 		} else {
@@ -39,12 +40,20 @@ func (c *Core) lapsePermits(done <-chan struct{}) {
 	}
 }
 
-// renew makes the permits valid for another validity, from now.
-func (c *Core) renew() {
+// renew makes the permits valid for another validity, from when the scheduler said so: sent,
+// by proc.Uptime, or now if that is 0. Words may have waited while the host, or this process,
+// stood still; those that are worth nothing any more revive nothing.
+func (c *Core) renew(sent time.Duration) {
 	c.heedFuse() // a permit that has lapsed is not revived
-	now := Uptime()
-	c.gate.Renew(now)
-	c.fuse().renew(c.lease(), now)
+	at, lease := proc.Uptime(), c.lease()
+	if sent > 0 && sent < at {
+		if at-sent >= lease.Validity {
+			return
+		}
+		at = sent
+	}
+	c.gate.Renew(at)
+	c.fuse().renew(lease, at)
 }
 
 // heedFuse revokes the permits of runs that the fuse has ended while this process stood

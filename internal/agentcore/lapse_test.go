@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 )
@@ -38,6 +39,10 @@ func TestPermitsLapse(t *testing.T) {
 	c.must(ipc.MethodHeartbeat, ipc.Heartbeat{Seq: 1}, nil)
 	if a := c.request("a", 2, lasting); a.Rejection == nil {
 		t.Fatalf("a permit after a heartbeat that renews none: %+v", a)
+	}
+	c.must(ipc.MethodHeartbeat, ipc.Heartbeat{Seq: 1, Renew: true, Sent: job.Duration(proc.Uptime() - 500*time.Millisecond)}, nil)
+	if a := c.request("a", 2, lasting); a.Rejection == nil {
+		t.Fatalf("a permit after a heartbeat that has waited for as long as it renews permits: %+v", a)
 	}
 
 	valid(time.Hour)

@@ -256,7 +256,7 @@ func (c *Core) cancelJob(_ context.Context, r ipc.CancelJob) (ipc.Empty, error) 
 
 func (c *Core) heartbeat(_ context.Context, h ipc.Heartbeat) (ipc.HeartbeatResult, error) {
 	if h.Renew {
-		c.renew()
+		c.renew(h.Sent.Std())
 	}
 	unused, running := c.gate.Counts()
 	use := c.monitor.lastUse()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/internal/agentcore"
+	"github.com/agentsched/agentsched/internal/proc"
 )
 
 func TestDisk(t *testing.T) {
@@ -39,10 +40,10 @@ func TestClockWithoutJump(t *testing.T) {
 }
 
 func TestUptime(t *testing.T) {
-	before, began := agentcore.Uptime(), time.Now()
+	before, began := proc.Uptime(), time.Now()
 	for time.Since(began) < time.Millisecond {
 	}
-	if up := agentcore.Uptime(); before <= 0 || up-before < time.Millisecond {
+	if up := proc.Uptime(); before <= 0 || up-before < time.Millisecond {
 		t.Errorf("after a millisecond, the host is up for %s, and was for %s", up, before)
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
 )
 
 // serve watches the core until it dies, hangs, is replaced or ctx ends.
@@ -96,7 +98,8 @@ func (c *Core) heartbeat(ctx context.Context, seq int64, judge *health) (*compla
 	defer cancel()
 	sent := time.Now()
 	var r ipc.HeartbeatResult
-	if err := c.peer.Call(ctx, ipc.MethodHeartbeat, ipc.Heartbeat{Seq: seq, Renew: c.s.cfg.Handler.RenewPermits()}, &r); err != nil {
+	beat := ipc.Heartbeat{Seq: seq, Sent: job.Duration(proc.Uptime()), Renew: c.s.cfg.Handler.RenewPermits()}
+	if err := c.peer.Call(ctx, ipc.MethodHeartbeat, beat, &r); err != nil {
 		return nil, err
 	}
 	now := time.Now()

@@ -1,4 +1,4 @@
-package agentcore
+package proc
 
 import "golang.org/x/sys/unix"
 

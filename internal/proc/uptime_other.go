@@ -1,6 +1,6 @@
 //go:build !linux
 
-package agentcore
+package proc
 
 import "golang.org/x/sys/unix"
 
