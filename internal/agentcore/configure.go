@@ -54,6 +54,10 @@ func (c *Core) configure(_ context.Context, r ipc.Configure) (ipc.Empty, error) 
 	c.learnSecrets(s)
 	c.use(s)
 	c.renew(0)
+	select {
+	case c.reconfigured <- struct{}{}:
+	default:
+	}
 	return ipc.Empty{}, nil
 }
 

@@ -91,6 +91,8 @@ type Core struct {
 
 	runs sync.WaitGroup // one for each run, until its completion is queued
 
+	reconfigured chan struct{} // capacity 1: the validity of permits may have changed
+
 	heeding sync.Mutex // from asking the fuse until what follows is done
 
 	configuring sync.Mutex // one configure at a time; guards restored
@@ -119,13 +121,14 @@ type session struct {
 // New makes a core that speaks on cfg.In and cfg.Out.
 func New(cfg Config) *Core {
 	c := &Core{
-		cfg:      cfg,
-		gate:     permit.NewGate(permit.Limits{MaxConcurrent: 1, TTL: ipc.DefaultPermitTTL}),
-		circuits: breaker.NewSet(breaker.DefaultConfig(), cfg.Log),
-		asked:    make(chan struct{}),
-		live:     map[string]*execution{},
-		folders:  workspace.NewResolver(cfg.RealPath, nil),
-		gateways: newGateways(),
+		cfg:          cfg,
+		gate:         permit.NewGate(permit.Limits{MaxConcurrent: 1, TTL: ipc.DefaultPermitTTL}),
+		circuits:     breaker.NewSet(breaker.DefaultConfig(), cfg.Log),
+		asked:        make(chan struct{}),
+		reconfigured: make(chan struct{}, 1),
+		live:         map[string]*execution{},
+		folders:      workspace.NewResolver(cfg.RealPath, nil),
+		gateways:     newGateways(),
 	}
 	c.secrets.Store(redact.New(redact.FromEnviron(cfg.Environ)...))
 	c.hurry, c.hurryNow = context.WithCancel(context.Background())

@@ -356,6 +356,38 @@ func TestFuse(t *testing.T) {
 	}
 }
 
+// TestFinishOnPartition: a core that hears of no scheduler ends a run, by itself unless the host is too busy for that, and lets
+// one go on that may, also when the time of the fuse has come.
+func TestFinishOnPartition(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t)
+	word := strings.ReplaceAll(string(p.instance), "-", "")
+	const stage = 50 * time.Millisecond
+	p.valid(time.Hour, stage)
+	p.run("hostile", spec(hostile(word), nil))
+	p.await(saying("up"))
+	p.run("patient", spec("echo begun; sh -c 'kill -STOP $$ # patient-"+word+"'; echo finished", func(s *job.Spec) {
+		s.Limits.OnPartition = job.FinishOnPartition
+	}))
+	p.await(saying("begun"))
+	lease := p.valid(300*time.Millisecond, stage)
+	over := time.After(lease.Claim())
+	if n := <-p.completed; n.Job != "hostile" || n.Outcome.State != job.RunCancelled || !strings.Contains(n.Outcome.Message, "the permit lapsed") {
+		t.Fatalf("the run of a scheduler that is not heard of: %+v", n)
+	}
+	if left := marked(t, "# "+word); len(left) > 0 {
+		t.Errorf("alive when the run has ended: %v", left)
+	}
+	<-over
+	for _, pid := range marked(t, "# patient-"+word) {
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+	}
+	if n := <-p.completed; n.Job != "patient" || !n.Outcome.Succeeded() || n.Outcome.Answer != "begun\nfinished" {
+		t.Fatalf("the run that may go on without a permit: %+v", n)
+	}
+	p.end()
+}
+
 func stateOf(t *testing.T, pid int) string {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

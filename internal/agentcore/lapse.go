@@ -23,8 +23,10 @@ func (c *Core) lapsePermits(done <-chan struct{}) {
 		case <-done:
 			look.Stop()
 			return
+		case <-c.reconfigured: // the next look may be due earlier
 		case <-look.C:
 		}
+		look.Stop()
 		c.heedFuse()
 		stop := &worker.Stop{Class: job.CancelledClass, Lost: true, Message: fmt.Sprintf("the permit lapsed: the scheduler did not renew it within %s", c.validity())}
 		n := c.gate.Lapse(proc.Uptime(), stop)

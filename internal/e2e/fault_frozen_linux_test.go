@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +24,8 @@ func (b *bench) shortValidity() {
 
 // TestFrozenScheduler: while the scheduler is stopped, nothing of its run is left,
 // the core lives and waits. When it goes on, the job does, with its session; the
-// attempt that was cut short is recorded once and does not count.
+// attempt that was cut short is recorded once and does not count. A job that may
+// finish without a scheduler does, in one attempt.
 func TestFrozenScheduler(t *testing.T) {
 	const hangLimit = 10 * time.Second // of the wire between scheduler and core
 	for name, tt := range map[string]struct {
@@ -39,8 +41,8 @@ func TestFrozenScheduler(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.shortValidity()
-			b.config["concurrency"] = obj{"max": 1}
-			frozen := b.folder("frozen")
+			b.config["concurrency"] = obj{"max": 2}
+			frozen, over := b.folder("frozen"), b.folder("over")
 			b.kind("keeper", `
 case "$task" in *'"session":"s-1"'*) echo '{"type":"result","status":"completed","answer":"went on"}'; exit;; esac
 echo '{"type":"session","session":"s-1"}'
@@ -50,10 +52,12 @@ echo '{"type":"text","text":"ready"}'
 `+strings.Replace(tt.does, "%s", frozen, 1))
 			r := b.start("run", b.jobs(
 				obj{"id": "long", "worker": "keeper", "instructions": "Take long.", "limits": obj{"max_attempts": 1}},
+				shell("finishes", nil, "echo begun; while test ! -e "+over+"; do sleep 0.05; done; echo finished", obj{"max_attempts": 1, "on_partition": "finish"}),
 				shell("next", nil, "true", obj{"max_attempts": 1})))
 			r.await("the worker", onText("long", "ready"))
+			r.await("the worker that may finish", onText("finishes", "begun"))
 			b.awaitSleeps()
-			core := r.core()
+			core, finishes := r.core(), string(b.show("finishes").Job.ID)
 
 			r.signal(syscall.SIGSTOP)
 			b.write(frozen, "")
@@ -63,13 +67,14 @@ echo '{"type":"text","text":"ready"}'
 					b.fatalf("look for processes: %v", err)
 				}
 				for _, p := range runs {
-					if p.Pid != core && p.Pid != r.cmd.Process.Pid && !isFuse(p.Pid) {
+					if p.Pid != core && p.Pid != r.cmd.Process.Pid && !isFuse(p.Pid) && !goesOn(b, finishes, p) {
 						return false
 					}
 				}
 				return len(sleeping(b.stray)) == 0
 			})
 			<-time.After(tt.lasts)
+			b.write(over, "")
 			if state := stateOf(r.cmd.Process.Pid); state != "T" {
 				b.fatalf("the scheduler is in state %q, want T: it must be frozen still", state)
 			}
@@ -85,6 +90,11 @@ echo '{"type":"text","text":"ready"}'
 			if o := b.last(j); o.Answer != "went on" {
 				b.fatalf("the second attempt did not resume the session: %s", asJSON(t, j))
 			}
+			if j := b.show("finishes"); len(j.Attempts) != 1 || b.last(j).Answer != "begun\nfinished" {
+				b.fatalf("the job that may finish: %s", asJSON(t, j))
+			} else {
+				b.completedOnce(j)
+			}
 			if next := b.show("next"); len(next.Attempts) != 1 {
 				b.fatalf("the job that waited: %s", asJSON(t, next))
 			} else {
@@ -96,6 +106,15 @@ echo '{"type":"text","text":"ready"}'
 			b.soundState()
 		})
 	}
+}
+
+// goesOn says whether a process is of a run of the job.
+func goesOn(b *bench, id string, p proc.Proc) bool {
+	of, err := proc.Alive(b.instance() + "/" + id)
+	if err != nil {
+		b.fatalf("look for processes: %v", err)
+	}
+	return slices.ContainsFunc(of, func(q proc.Proc) bool { return q.Pid == p.Pid })
 }
 
 // isFuse says whether a process is a core's fuse, which lives as long as the core.
