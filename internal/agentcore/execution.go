@@ -105,7 +105,7 @@ func (e *execution) run() {
 
 	e.log.Info().Msg("run starts")
 	outcome := e.attempt(ctx)
-	c.heedFuse()
+	c.logBlown(c.heedFuse())
 	stop := stopOf(ctx)
 	if stop == fuseStop && outcome.State == job.RunFailed { // it was judged before that was heard of
 		outcome.State, outcome.Class, outcome.Message, outcome.Hint, outcome.RetryAt = job.RunCancelled, stop.Class, stop.Message, "", nil

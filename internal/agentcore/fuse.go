@@ -1,10 +1,10 @@
 package agentcore
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -25,12 +25,14 @@ import (
 type fuse struct {
 	start func() (*proc.Tree, error)
 	log   zerolog.Logger
+	none  bool // the last start has failed, which is told once; for check alone
 
-	mu    sync.Mutex // guards what follows
-	tree  *proc.Tree // nil: there is none
-	says  fuseWord
-	blown bool // it has killed what may not be known yet
-	ended bool
+	// mu guards what follows. Heartbeats wait for it: it is never held while a process starts or ends, nor for the log.
+	mu     sync.Mutex
+	tree   *proc.Tree // nil: there is none
+	broken error      // why it must be replaced, or nil
+	says   fuseWord
+	blown  bool // it has killed what may not be known yet
 }
 
 // fuseWord is all that a core tells its fuse: a line of JSON, which replaces the last.
@@ -87,16 +89,57 @@ func (f *fuse) rest() {
 	}
 }
 
-// check sees that the process lives if it has to.
+// check replaces a process that has ended or does not listen, and starts one when permits can lapse. One goroutine calls it.
 func (f *fuse) check() {
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.tree == nil || f.exited() {
-		f.send()
+	old, why, wanted := f.tree, f.broken, f.says.Lease.Validity > 0
+	f.mu.Unlock()
+	if old != nil && why == nil && exited(old) {
+		why = fmt.Errorf("it has ended: %s", old.ExitState())
 	}
+	if old == nil && !wanted || old != nil && why == nil {
+		return
+	}
+	if old != nil {
+		f.log.Warn().Err(why).Msg("the fuse of the runs gets a successor")
+		f.drop(old)
+	}
+	if !wanted {
+		return
+	}
+	tree, err := f.start()
+	if err != nil && !f.none {
+		f.log.Warn().Err(err).Msg("no fuse: if this process stands still, its runs go on until the scheduler ends them")
+	}
+	f.none = err != nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tree, f.broken = tree, nil
+	f.send()
+}
+
+func exited(tree *proc.Tree) bool {
+	select {
+	case <-tree.Exited():
+		return true
+	default:
+		return false
+	}
+}
+
+// drop ends a process that is, or was, the fuse's.
+func (f *fuse) drop(tree *proc.Tree) {
+	if _, err := tree.Stop(context.Background(), proc.Stages{Kill: time.Second}); err != nil {
+		f.log.Warn().Err(err).Msg("end the fuse of the runs")
+	}
+	f.mu.Lock()
+	f.listen()
+	f.tree = nil
+	f.mu.Unlock()
+	tree.ClosePipes()
 }
 
 // tell changes what the process is to know.
@@ -110,10 +153,9 @@ func (f *fuse) tell(change func(*fuseWord)) {
 	f.send()
 }
 
-// send tells the process all that it is to know, and starts it if it has to live and does not.
+// send tells the process, if there is one, all that it is to know. It is called with mu held.
 func (f *fuse) send() {
-	f.light()
-	if f.tree == nil {
+	if f.tree == nil || f.broken != nil {
 		return
 	}
 	word, err := json.Marshal(f.says)
@@ -123,71 +165,29 @@ func (f *fuse) send() {
 	if err == nil {
 		_, err = f.tree.Stdin().Write(append(word, '\n'))
 	}
-	if err != nil {
-		f.log.Warn().Err(err).Msg("the fuse of the runs does not listen; it gets a successor")
-		f.drop()
-	}
+	f.broken = err
 }
 
-// light starts the process if there is none and permits can lapse. The next call tries again what fails.
-func (f *fuse) light() {
-	if f.tree != nil && f.exited() {
-		f.log.Warn().Stringer("state", f.tree.ExitState()).Msg("the fuse of the runs has ended; it gets a successor")
-		f.drop()
-	}
-	if f.tree != nil || f.ended || f.says.Lease.Validity == 0 {
-		return
-	}
-	tree, err := f.start()
-	if err != nil {
-		f.log.Warn().Err(err).Msg("no fuse: if this process stands still, its runs go on until the scheduler ends them")
-		return
-	}
-	f.tree = tree
-}
-
-func (f *fuse) exited() bool {
-	select {
-	case <-f.tree.Exited():
-		return true
-	default:
-		return false
-	}
-}
-
-// drop ends the process.
-func (f *fuse) drop() {
-	_, err := f.tree.Stop(context.Background(), proc.Stages{Kill: time.Second})
-	if err != nil {
-		f.log.Warn().Err(err).Msg("end the fuse of the runs")
-	}
-	f.listen()
-	f.tree.ClosePipes()
-	f.tree = nil
-}
-
-// listen takes what the process has said, without waiting.
+// listen takes what the process has said, without waiting. It is called with mu held.
 func (f *fuse) listen() {
+	if f.tree == nil {
+		return
+	}
 	conn, err := f.tree.Stdout().SyscallConn()
 	if err != nil {
 		return
 	}
-	var said []byte
 	_ = conn.Control(func(fd uintptr) {
-		var buf [512]byte
+		var said [512]byte
 		for {
-			n, err := unix.Read(int(fd), buf[:])
+			n, err := unix.Read(int(fd), said[:])
 			if n > 0 {
-				said = append(said, buf[:n]...)
+				f.blown = true
 			} else if !errors.Is(err, unix.EINTR) {
 				return
 			}
 		}
 	})
-	f.blown = f.blown || len(said) > 0
-	if failed := bytes.Trim(said, string(fuseBlows)+"\n"); len(failed) > 0 {
-		f.log.Error().Bytes("error", failed).Msg("the fuse could not end the runs of this core")
-	}
 }
 
 // hasBlown says whether the fuse has killed runs since the last call, or may have. It knows of a kill before its effects
@@ -198,23 +198,21 @@ func (f *fuse) hasBlown() bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.tree != nil {
-		f.listen()
-	}
+	f.listen()
 	blown := f.blown
 	f.blown = false
 	return blown
 }
 
-// close ends the fuse for good.
+// close ends the process, when nobody calls check any more.
 func (f *fuse) close() {
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ended = true
-	if f.tree != nil {
-		f.drop()
+	tree := f.tree
+	f.mu.Unlock()
+	if tree != nil {
+		f.drop(tree)
 	}
 }

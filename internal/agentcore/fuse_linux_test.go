@@ -79,6 +79,9 @@ func (p *process) valid(validity, stage time.Duration) ipc.Lease {
 	p.t.Helper()
 	stages := ipc.Stages{Interrupt: job.Duration(stage), Terminate: job.Duration(stage), Kill: job.Duration(stage)}
 	p.configure(func(s *ipc.Configure) { s.PermitValidity, s.Stop = job.Duration(validity), stages })
+	if !testrun.Until(p.t, func() bool { return p.fuse() != 0 }) {
+		p.t.Fatal("the core has no fuse")
+	}
 	return ipc.Lease{Validity: validity, Stop: stages.Longest()}
 }
 

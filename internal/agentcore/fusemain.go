@@ -47,10 +47,8 @@ func FuseMain() int {
 		readFuseWords(os.Stdin, words)
 	}()
 	watch := fuseWatch{blow: func(spare []proc.Kin) {
-		fmt.Print(string(fuseBlows)) // before: see fuse.hasBlown
-		if _, err := proc.KillBelow(core, spare); err != nil {
-			fmt.Printf("%v\n", err)
-		}
+		fmt.Print(string(fuseBlows))       // before: see fuse.hasBlown
+		_, _ = proc.KillBelow(core, spare) // what it could not kill it tries again with the next look
 	}}
 	watch.run(words, proc.Uptime)
 	return ExitOK

@@ -17,9 +17,8 @@ func TestFuseWatch(t *testing.T) {
 		began := time.Now()
 		clock := func() time.Duration { return time.Hour + time.Since(began) }
 		words := make(chan fuseWord)
-		var blown int
-		var spared []proc.Kin
-		watch := fuseWatch{blow: func(spare []proc.Kin) { blown, spared = blown+1, spare }}
+		blows := make(chan []proc.Kin, 100)
+		watch := fuseWatch{blow: func(spare []proc.Kin) { blows <- spare }}
 		go watch.run(words, clock)
 		defer close(words)
 
@@ -32,12 +31,17 @@ func TestFuseWatch(t *testing.T) {
 			time.Sleep(d)
 			synctest.Wait()
 		}
-		want := func(when string, least, most int) {
+		want := func(when string, least, most int) (spared []proc.Kin) {
 			t.Helper()
+			synctest.Wait()
+			blown := len(blows)
 			if blown < least || blown > most {
 				t.Errorf("%s: it has blown %d times, want %d to %d", when, blown, least, most)
 			}
-			blown = 0
+			for range blown {
+				spared = <-blows
+			}
+			return spared
 		}
 
 		wait(time.Hour)
@@ -59,8 +63,7 @@ func TestFuseWatch(t *testing.T) {
 		word.Spare = map[string]proc.Kin{"a": {Cgroup: "/a"}}
 		words <- word
 		wait(time.Second)
-		want("after another word", 1, 2)
-		if len(spared) != 1 || spared[0].Cgroup != "/a" {
+		if spared := want("after another word", 1, 2); len(spared) != 1 || spared[0].Cgroup != "/a" {
 			t.Errorf("it has spared %v", spared)
 		}
 

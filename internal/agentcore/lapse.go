@@ -27,18 +27,18 @@ func (c *Core) lapsePermits(done <-chan struct{}) {
 		case <-look.C:
 		}
 		look.Stop()
-		c.heedFuse()
+		blown := c.heedFuse()
 		stop := &worker.Stop{Class: job.CancelledClass, Lost: true, Message: fmt.Sprintf("the permit lapsed: the scheduler did not renew it within %s", c.validity())}
 		n := c.gate.Lapse(proc.Uptime(), stop)
-		if f := c.fuse(); c.gate.Lapsed() && !c.working() {
-			f.rest()
-		} else {
-			f.check()
+		if c.gate.Lapsed() && !c.working() {
+			c.fuse().rest()
 		}
 		// The log goes through a pipe that the scheduler may not read: it comes last.
 		if n > 0 {
 			c.cfg.Log.Error().Int("permits", n).Stringer("permit_validity", c.validity()).Msg("permits lapsed, their runs are stopped: the scheduler has not renewed them")
 		}
+		c.logBlown(blown)
+		c.fuse().check()
 	}
 }
 
@@ -46,7 +46,7 @@ func (c *Core) lapsePermits(done <-chan struct{}) {
 // by proc.Uptime, or now if that is 0. Words may have waited while the host, or this process,
 // stood still; those that are worth nothing any more revive nothing.
 func (c *Core) renew(sent time.Duration) {
-	c.heedFuse() // a permit that has lapsed is not revived
+	defer c.logBlown(c.heedFuse()) // a permit that has lapsed is not revived
 	at, lease := proc.Uptime(), c.lease()
 	if sent > 0 && sent < at {
 		if at-sent >= lease.Validity {
@@ -59,15 +59,20 @@ func (c *Core) renew(sent time.Duration) {
 }
 
 // heedFuse revokes the permits of runs that the fuse has ended while this process stood
-// still. Whoever judges the end of a run calls it before.
-func (c *Core) heedFuse() {
+// still, and returns how many. Whoever judges the end of a run calls it before.
+func (c *Core) heedFuse() int {
 	c.heeding.Lock()
 	defer c.heeding.Unlock()
 	if !c.fuse().hasBlown() {
-		return
+		return 0
 	}
-	n := c.gate.Void(fuseStop)
-	c.cfg.Log.Error().Int("permits", n).Msg("this process stood still until its permits had lapsed, and its fuse has ended the runs")
+	return c.gate.Void(fuseStop)
+}
+
+func (c *Core) logBlown(permits int) {
+	if permits > 0 {
+		c.cfg.Log.Error().Int("permits", permits).Msg("this process stood still until its permits had lapsed, and its fuse has ended the runs")
+	}
 }
 
 func (c *Core) fuse() *fuse {
