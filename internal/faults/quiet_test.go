@@ -21,7 +21,7 @@ import (
 // passes it soon.
 const (
 	coreGoroutines      = 12 + 12 + 3 // a core's own, a strict run's, room
-	coreFiles           = 11 + 18 + 2 // likewise
+	coreFiles           = 14 + 18 + 2 // likewise; three of its own are its fuse: two pipes and the pidfd
 	schedulerFiles      = 15 + 3      // three of them the audit log's; and for each core:
 	schedulerCoreFiles  = 5           // its pipes, its pidfd and that by which its end is awaited
 	databaseFiles       = 16 + 2      // the last two are of the connection that reads what is queued
