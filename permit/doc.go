@@ -36,7 +36,7 @@
 // Request.Elsewhere is what they hold now, Learn what they gave out and spent since.
 //
 // With Limits.Validity, permits lapse that Renew has not renewed in time (see Gate.Lapse),
-// so that no run goes on for long without a scheduler.
+// so that no run goes on for long without a scheduler. A Lease is the rule by which they do.
 //
 // Times are measured by the monotonic clock. A job's deadline is a time of the wall clock
 // until its permit is given out; from then on it is as far away as it was then. Renew and
