@@ -7,7 +7,8 @@ import "time"
 //
 //	the last extension of its claim
 //	│ Extend    the next one hangs: permits are renewed meanwhile
-//	│ Extend    it is given up: permits are not renewed any more
+//	│ Extend    it is given up: permits are not renewed any more, nor leases of nodes
+//	│ Node      a node's lease ends: it renews no permit any more
 //	├ Validity  the permits lapse: the core stops the run
 //	│ Stop      the stages of that
 //	│ Spare     the core was late
@@ -18,6 +19,7 @@ type Lease struct {
 	Extend   time.Duration // between two extensions of the claim; only for Claim
 	Validity time.Duration // Configure.PermitValidity
 	Stop     time.Duration // Stages.Longest of Configure.Stop
+	Node     time.Duration // for how long a node's supervisor renews permits after it was heard; 0: there are no nodes
 }
 
 // Spare returns how much longer than a stop should take the fuse waits for the core, which
@@ -33,9 +35,17 @@ func (l Lease) Fuse() time.Duration { return l.Validity + l.Stop + l.Spare() }
 
 // Claim returns how long a claim holds that nobody extends any more:
 //
-//	(2·Extend + Fuse) · 11/10
+//	(2·Extend + Node + Fuse) · 11/10
 func (l Lease) Claim() time.Duration {
-	sum := 2*l.Extend + l.Fuse()
+	sum := 2*l.Extend + l.Node + l.Fuse()
+	return sum + sum/10
+}
+
+// Lost returns how long after the last word of a node nothing of its runs lives:
+//
+//	(Node + Fuse) · 11/10
+func (l Lease) Lost() time.Duration {
+	sum := l.Node + l.Fuse()
 	return sum + sum/10
 }
 

@@ -393,9 +393,12 @@ func configHash(cfg *config.Config) string {
 
 // claimLease is how long a claim holds that its leader does not extend any more, because
 // it is dead or cut off from the database: until its runs have ended by themselves.
-func claimLease(cfg *config.Config) time.Duration {
+func claimLease(cfg *config.Config) time.Duration { return leaseOf(cfg).Claim() }
+
+// leaseOf returns what times the runs of a configuration.
+func leaseOf(cfg *config.Config) ipc.Lease {
 	stages := ipc.Stages{Interrupt: cfg.Stop.Interrupt, Terminate: cfg.Stop.Terminate, Kill: cfg.Stop.Kill}
-	return ipc.Lease{Extend: extendEvery(cfg), Validity: cfg.Heartbeat.PermitValidity.Std(), Stop: stages.Longest()}.Claim()
+	return ipc.Lease{Extend: extendEvery(cfg), Validity: cfg.Heartbeat.PermitValidity.Std(), Stop: stages.Longest(), Node: cfg.Fleet.NodeLease.Std()}
 }
 
 // stopTime is how long a run may take to be stopped.

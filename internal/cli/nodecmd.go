@@ -17,11 +17,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/node"
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/internal/wire"
 	"github.com/agentsched/agentsched/ipc"
@@ -96,7 +96,7 @@ func (runs *runner) node(ctx context.Context, at *target, o nodeOptions) (err er
 	}
 	n.Spool, n.Instance, n.Version, n.Log = state.dir.Spool(), state.dir.Instance(), runs.prog.version, state.logs.For(logging.Nodes)
 	n.Attempt = state.dir.Attempt
-	n.Clock, n.Cores = agentcore.Uptime, cfg.Cores.Count
+	n.Clock, n.Cores = proc.Uptime, cfg.Cores.Count
 	n.Adapt = func(c ipc.Configure) ipc.Configure { return adapted(c, &own.Settings) }
 	n.Supervise = func(h supervisor.Handler) node.Supervisor { return runs.supervise(state, &cfg, host, command, h) }
 	slots, labels := n.Inventory(ctx).Slots, n.Inventory(ctx).Labels

@@ -58,7 +58,8 @@ func (runs *runner) newNodes(e *engine, h supervisor.Handler) (*node.Nodes, erro
 		Lease: e.cfg.Fleet.NodeLease.Std(), First: config.MaxCores,
 		LostAfter: func() time.Duration {
 			cfg := e.config()
-			return node.LostAfter(e.cfg.Fleet.NodeLease.Std(), cfg.Heartbeat.PermitValidity.Std(), stopTime(&cfg))
+			cfg.Fleet.NodeLease = e.cfg.Fleet.NodeLease // as the nodes were told
+			return leaseOf(&cfg).Lost()
 		},
 		Attempt: state.dir.Attempt,
 		Redact:  func(text []byte) []byte { return []byte(state.secrets.String(string(text))) },

@@ -21,7 +21,7 @@
 //
 //	heard ── Lease ──► no permit is renewed ── permit_validity ──► the cores stop their runs ── stop.* ──► gone
 //
-// and only after that, and a tenth more for clocks that go differently, the scheduler gives the jobs to others (LostAfter). All
+// and only after that, and a tenth more for clocks that go differently, the scheduler gives the jobs to others (ipc.Lease.Lost). All
 // of it is measured by clocks that go on while a host sleeps. A scheduler answers heartbeats only
 // while it keeps the claims of its runs alive, so that one that was deposed without knowing it
 // renews nothing.

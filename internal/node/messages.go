@@ -148,16 +148,6 @@ type Restart struct {
 	Drain bool `json:"drain,omitempty"`
 }
 
-// LostAfter is how long after the last word of a node its jobs may be given to others.
-//
-//	(lease + validity + stop) · 1.1
-//
-// lease is Welcome.Lease, validity is ipc.Configure.PermitValidity, and stop is how long the stages of a run's stop may take.
-func LostAfter(lease, validity, stop time.Duration) time.Duration {
-	sum := lease + validity + stop
-	return sum + sum/10
-}
-
 // negotiate returns the highest version of channel 0 that both ends speak.
 func negotiate(h *Hello) (int, error) {
 	v := min(h.MaxProtocol, MaxProtocol)

@@ -195,6 +195,10 @@ const (
 	validity = 4 * time.Second
 )
 
+func lostAfter() time.Duration {
+	return ipc.Lease{Node: lease, Validity: validity, Stop: time.Second}.Lost()
+}
+
 // lead begins a scheduler on the cable.
 func lead(t *testing.T, net *cable, name string, set func(*leader)) *leader {
 	l := &leader{t: t, cores: map[*supervisor.Core]bool{}, keeps: true}
@@ -202,7 +206,7 @@ func lead(t *testing.T, net *cable, name string, set func(*leader)) *leader {
 		set(l)
 	}
 	var err error
-	l.nodes, err = NewNodes(NodesConfig{Handler: l, Lease: lease, Log: zerolog.Nop(), LostAfter: func() time.Duration { return LostAfter(lease, validity, time.Second) }, Attempt: attemptIn(t.TempDir())})
+	l.nodes, err = NewNodes(NodesConfig{Handler: l, Lease: lease, Log: zerolog.Nop(), LostAfter: lostAfter, Attempt: attemptIn(t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -513,7 +517,7 @@ func TestLease(t *testing.T) {
 					for l.take() == "" {
 						time.Sleep(lease / 100)
 					}
-					if lost := time.Since(began); lost < LostAfter(lease, validity, time.Second)-lease/4 || lost > LostAfter(lease, validity, time.Second)+lease {
+					if lost := time.Since(began); lost < lostAfter()-lease/4 || lost > lostAfter()+lease {
 						t.Errorf("the node was given up after %v", lost)
 					}
 					net.part(false)

@@ -26,7 +26,7 @@ type NodesConfig struct {
 	Log      zerolog.Logger
 	// Lease is for how long a node's runs are valid after it was heard.
 	Lease time.Duration
-	// LostAfter returns after which silence nothing of a node's runs lives; see the function of that name.
+	// LostAfter returns after which silence nothing of a node's runs lives; see ipc.Lease.Lost.
 	LostAfter func() time.Duration
 	// Attempt returns the folder for what an attempt left.
 	Attempt func(id job.ID, attempt int) string
