@@ -269,3 +269,24 @@ func TestReordered(t *testing.T) {
 		t.Errorf("started %+v, want codex, the second choice", s)
 	}
 }
+
+// TestLeftBehindCounts: a run of an earlier scheduler has its slot and its memory on its host,
+// before that has come and after.
+func TestLeftBehindCounts(t *testing.T) {
+	p := newPilot(t)
+	e := queue.Entry{ID: "over", Fence: 7, Attempts: 1, Spec: job.Spec{Tenant: "t", Worker: "shell", Node: job.Node{Memory: 2 << 30}}}
+	attempt := job.Attempt{Job: "over", Number: 1, Choice: job.Choice{Worker: "shell"}, State: job.Running, Node: "a", Started: p.now}
+	p.rest(schedule.LeftBehind{{Entry: e, Attempt: attempt}})
+	p.rest(p.event("host", []string{"a", "slots=2", "memory=3"})...)
+	p.line = "add"
+	if s := p.rest(p.event("add", []string{"large", "tenant=t", "memory=2"})...); len(s) != 0 {
+		t.Errorf("%s was started beyond the memory", s[0].Entry.ID)
+	}
+	p.rest(schedule.TakenOver{Core: 1, Runs: []schedule.Takeover{{Entry: e, Attempt: attempt}}})
+	if s := p.rest(p.event("add", []string{"small", "tenant=t", "memory=1"})...); len(s) != 1 {
+		t.Errorf("%d were started, want one in the place that is left", len(s))
+	}
+	if s := p.rest(schedule.Gone{ID: "small", Over: true}, schedule.Gone{ID: "over", Over: true}); len(s) != 1 || s[0].Entry.ID != "large" {
+		t.Errorf("started %+v, want the one that waits for the memory", s)
+	}
+}
