@@ -20,7 +20,7 @@ type Host struct {
 	Slots int
 	// Memory is what its jobs may have together, in bytes; 0: it does not say, and has any.
 	Memory int64
-	// Repos are the repositories that it has a mirror of, as job.Workspace.Path names them.
+	// Repos are the repositories that it has a mirror of, as job.Workspace.Repo names them.
 	Repos    []string
 	Cordoned bool // it takes nothing new
 }

@@ -153,7 +153,7 @@ func (r *room) place(at time.Time, h *head) spot {
 	}
 	var best *host
 	for _, x := range c.hosts {
-		if x.stands(c.memory, all, alone) == hasRoom && (best == nil || s.before(x, best, h.Workspace.Path, all)) {
+		if x.stands(c.memory, all, alone) == hasRoom && (best == nil || s.before(x, best, h.Workspace.Repo, all)) {
 			best = x
 		}
 	}

@@ -130,12 +130,12 @@ type player struct {
 // event does what a line says:
 //
 //	up | up throttled=1 | down       a core takes work, for so many at once; or none
-//	host a slots=2 labels=docker,gpu=no kinds=shell memory=4 repos=/a cordoned cores=2 throttled=1
+//	host a slots=2 labels=docker,gpu=no kinds=shell memory=4 repos=x cordoned cores=2 throttled=1
 //	lost a                           it is gone
 //	pack                             hosts are packed: only as the first line
 //	bounds slots=2 codex=1 tenant=1 folder=1
 //	add ID tenant=x priority=1 worker=codex in=/a direct alone at=5s until=9s own count=300
-//	  on=a has=docker,gpu=no memory=2 session=a else=claude    GiB of memory; the host that has its session
+//	  on=a has=docker,gpu=no memory=2 session=a else=claude repo=x    GiB of memory; the host that has its session
 //	end ID | back ID at=5s parked    a run has ended; for good, or its job goes back
 //	cancel ID
 //	over TENANT | within TENANT      its grant is used up, or not
@@ -220,6 +220,7 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 			if named["has"] != "" {
 				r.Node.Has = strings.Split(named["has"], ",")
 			}
+			r.Workspace.Repo = named["repo"]
 			r.Node.Name, r.Memory = named["on"], job.Size(number("memory"))<<30
 			r.SessionNode, r.Resumes = named["session"], named["session"] != ""
 			if plain["direct"] {
