@@ -96,6 +96,9 @@ type Heartbeat struct {
 	// from Sent. A late renewal does not revive a permit that has lapsed. Renew is false while the scheduler's store does not answer: the
 	// ends of runs could not be recorded.
 	Renew bool `json:"renew,omitempty"`
+	// Lapse makes the core's permits lapse at once, whatever it granted itself after it
+	// stood still: from a node whose own lease, and the validity after that, have ended.
+	Lapse bool `json:"lapse,omitempty"`
 	// Sent is when the scheduler had decided that, as the time since the start of the host
 	// that both run on (CLOCK_BOOTTIME): the request may wait while the host stands still.
 	// 0, as from a scheduler of an earlier release, is when the core serves the request.

@@ -36,6 +36,7 @@ type class struct {
 	worker job.WorkerKind
 	node   job.Node
 	memory int64
+	home   bool // they work in folders of the scheduler's own host
 
 	version uint64  // of the list of hosts by which hosts was made
 	hosts   []*host // that satisfy it, in the order of the list
@@ -45,12 +46,21 @@ type class struct {
 
 // keyOf returns what is equal for heads of one class.
 func keyOf(h *queue.Head) string {
-	if h.Node.IsZero() && h.Memory == 0 {
+	if h.Node.IsZero() && h.Memory == 0 && !isHome(h) {
 		return string(h.Worker)
 	}
-	n := &h.Node
-	parts := append([]string{string(h.Worker), n.Name, n.OS, n.Arch, h.Memory.String()}, n.Has...)
+	n, home := &h.Node, ""
+	if isHome(h) {
+		home = "home"
+	}
+	parts := append([]string{string(h.Worker), home, n.Name, n.OS, n.Arch, h.Memory.String()}, n.Has...)
 	return strings.Join(parts, "\n")
+}
+
+// isHome reports whether a job works in a folder of the scheduler's own host: it names one, and
+// does not say on which other host that is.
+func isHome(h *queue.Head) bool {
+	return h.Workspace.Path != "" && h.Workspace.IsFolder() && h.Node.IsZero()
 }
 
 // class returns the class of a head, with its hosts.
@@ -62,7 +72,7 @@ func (s *hosts) class(h *head) *class {
 			if len(s.classes) >= maxClasses {
 				clear(s.classes)
 			}
-			c = &class{worker: h.Worker, node: h.Node, memory: int64(h.Memory)}
+			c = &class{worker: h.Worker, node: h.Node, memory: int64(h.Memory), home: isHome(&h.Head)}
 			s.classes[key] = c
 		}
 		h.class = c
@@ -113,6 +123,7 @@ func (c *class) wants() (list []want) {
 		}
 	}
 	n := &c.node
+	add(c.home, "its folder", func(h *host) bool { return h.Name == "" })
 	add(n.Name != "", "the name "+n.Name, func(h *host) bool { return h.Name == n.Name })
 	add(n.OS != "", "os "+n.OS, func(h *host) bool { return h.OS == n.OS })
 	add(n.Arch != "", "arch "+n.Arch, func(h *host) bool { return h.Arch == n.Arch })

@@ -187,6 +187,9 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 			h.Repos = strings.Split(named["repos"], ",")
 		}
 		h.Labels = labels(named["labels"])
+		if h.Name == "own" {
+			h.Name = "" // the scheduler's
+		}
 		p.hostIs(h, max(number("cores"), 1), schedule.Core{Takes: true, Concurrency: number("throttled")}, verb == "lost")
 		return []schedule.Event{schedule.Cores(slices.Clone(p.hosts))}
 	case "pack":

@@ -42,6 +42,14 @@ func (c *Core) lapsePermits(done <-chan struct{}) {
 	}
 }
 
+// lapse stops the runs, since whoever renews the permits knows that they have lapsed.
+func (c *Core) lapse() {
+	stop := &worker.Stop{Class: job.CancelledClass, Lost: true, Message: "the permit lapsed: the host was out of the scheduler's reach for too long"}
+	if n := c.gate.Void(stop); n > 0 {
+		c.cfg.Log.Error().Int("permits", n).Msg("permits have lapsed while this host stood still or was cut off: their runs are stopped")
+	}
+}
+
 // renew makes the permits valid for another validity, from when the scheduler said so: sent,
 // by proc.Uptime, or now if that is 0. Words may have waited while the host, or this process,
 // stood still; those that are worth nothing any more revive nothing.

@@ -255,7 +255,10 @@ func (c *Core) cancelJob(_ context.Context, r ipc.CancelJob) (ipc.Empty, error) 
 }
 
 func (c *Core) heartbeat(_ context.Context, h ipc.Heartbeat) (ipc.HeartbeatResult, error) {
-	if h.Renew {
+	switch {
+	case h.Lapse:
+		c.lapse()
+	case h.Renew:
 		c.renew(h.Sent.Std())
 	}
 	unused, running := c.gate.Counts()

@@ -106,6 +106,15 @@ func (h *cores) CoreCall(ctx context.Context, c *supervisor.Core, method string,
 // RenewPermits implements supervisor.Handler.
 func (h *cores) RenewPermits() bool { return (*Node)(h).leased() }
 
+// PermitsLapsed implements supervisor.Lapser: a host that stood still finds its lease over when it goes on.
+func (h *cores) PermitsLapsed() bool {
+	n := (*Node)(h)
+	n.mu.Lock()
+	validity := n.settings.PermitValidity.Std()
+	n.mu.Unlock()
+	return validity > 0 && n.silence() > time.Duration(n.lease.Load())+validity
+}
+
 // CoreDraining implements supervisor.Handler.
 func (h *cores) CoreDraining(c *supervisor.Core, why string, wait bool) {
 	n := (*Node)(h)

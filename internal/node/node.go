@@ -79,6 +79,7 @@ type Node struct {
 	settings ipc.Configure
 	session  *session      // that was welcomed; nil: none
 	welcome  chan struct{} // closed when there is one
+	heard    time.Duration // by Config.Clock: see silence
 	cores    map[int]*core
 	lives    map[int]int
 }
@@ -251,11 +252,17 @@ func (n *Node) farewell() {
 }
 
 // leased reports whether the lease holds.
-func (n *Node) leased() bool {
+func (n *Node) leased() bool { return n.silence() < time.Duration(n.lease.Load()) }
+
+// silence returns how long ago the newest heartbeat was sent that a scheduler has answered.
+func (n *Node) silence() time.Duration {
 	n.mu.Lock()
-	s := n.session
-	n.mu.Unlock()
-	return s != nil && s.link.Err() == nil && s.link.Unconfirmed() < time.Duration(n.lease.Load())
+	defer n.mu.Unlock()
+	at := n.cfg.Clock()
+	if n.session != nil {
+		n.heard = max(n.heard, at-n.session.link.Unconfirmed())
+	}
+	return at - n.heard
 }
 
 // errNoScheduler is what a core is answered that asks for something while the scheduler is away.

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -315,11 +316,16 @@ func (w *worker) tell(method string, id job.ID, seq int64) {
 
 // work begins a node on the cable, with a spool in dir.
 func work(t *testing.T, net *cable, dir string, servers ...string) *worker {
+	return workBy(t, net, dir, func() time.Duration { return 0 }, servers...)
+}
+
+// workBy is work on a host that has slept for so long.
+func workBy(t *testing.T, net *cable, dir string, slept func() time.Duration, servers ...string) *worker {
 	w := &worker{t: t, live: make(chan struct{})}
 	base := time.Now()
 	cfg := Config{
 		Attempt: attemptIn(filepath.Join(dir, "jobs")),
-		Token:   func() (string, error) { return "a", nil }, Spool: dir, Cores: 1, Log: zerolog.Nop(), DialContext: net.dial, Clock: func() time.Duration { return time.Since(base) },
+		Token:   func() (string, error) { return "a", nil }, Spool: dir, Cores: 1, Log: zerolog.Nop(), DialContext: net.dial, Clock: func() time.Duration { return time.Since(base) + slept() },
 		Inventory: func(context.Context) Inventory { return Inventory{Slots: 2} }, Adapt: func(c ipc.Configure) ipc.Configure { return c },
 		Supervise: func(h supervisor.Handler) Supervisor { w.handler = h; return w },
 	}
@@ -535,4 +541,37 @@ func TestLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A host that stood still for longer than its lease and the permits' validity knows when it goes on that they have lapsed; one
+// that was cut off for less renews them.
+func TestStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net cable
+		l := lead(t, &net, "s", nil)
+		defer l.stop()
+		var slept atomic.Int64 // by which the host's clock of all time is ahead of that of the process
+		w := workBy(t, &net, t.TempDir(), func() time.Duration { return time.Duration(slept.Load()) }, "s:1")
+		defer w.end() //nolint:errcheck // told to
+		<-w.live
+		time.Sleep(5 * lease)
+		h := w.handler.(supervisor.Lapser)
+		if !w.leased() || h.PermitsLapsed() {
+			t.Fatal("the lease was not renewed")
+		}
+		net.part(true)
+		slept.Add(int64(lease))
+		if w.leased() || h.PermitsLapsed() {
+			t.Errorf("after a sleep as long as the lease: leased %v, lapsed %v", w.leased(), h.PermitsLapsed())
+		}
+		slept.Add(int64(validity))
+		if w.leased() || !h.PermitsLapsed() {
+			t.Errorf("after a sleep as long as the lease and the validity: leased %v, lapsed %v", w.leased(), h.PermitsLapsed())
+		}
+		net.part(false)
+		time.Sleep(2 * lastRetry)
+		if !w.leased() || h.PermitsLapsed() {
+			t.Error("the lease was not renewed when the host went on")
+		}
+	})
 }

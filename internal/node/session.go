@@ -139,6 +139,7 @@ func (n *Node) leave(s *session) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.session == s {
+		n.heard = max(n.heard, n.cfg.Clock()-s.link.Unconfirmed())
 		n.session, n.welcome = nil, make(chan struct{})
 	}
 }

@@ -44,3 +44,11 @@ type Handler interface {
 	// with a zero until, that this is over.
 	CoreIsolated(index int, until time.Time, cause error)
 }
+
+// Lapser is a Handler that holds a lease itself: by which permits may have lapsed before the cores
+// notice, which grant themselves some time after they stood still.
+type Lapser interface {
+	// PermitsLapsed reports whether nobody can have renewed the permits of the cores' runs in time.
+	// It must not wait.
+	PermitsLapsed() bool
+}

@@ -99,6 +99,9 @@ func (c *Core) heartbeat(ctx context.Context, seq int64, judge *health) (*compla
 	sent := time.Now()
 	var r ipc.HeartbeatResult
 	beat := ipc.Heartbeat{Seq: seq, Sent: job.Duration(proc.Uptime()), Renew: c.s.cfg.Handler.RenewPermits()}
+	if h, ok := c.s.cfg.Handler.(Lapser); ok {
+		beat.Lapse = h.PermitsLapsed()
+	}
 	if err := c.peer.Call(ctx, ipc.MethodHeartbeat, beat, &r); err != nil {
 		return nil, err
 	}
