@@ -55,6 +55,18 @@ func TestPermitsLapse(t *testing.T) {
 		}
 	}
 
+	// A node knows that its permits have lapsed, whatever they were valid for.
+	valid(time.Hour)
+	c.run("d", lasting)
+	c.await(saying("up"))
+	c.must(ipc.MethodHeartbeat, ipc.Heartbeat{Seq: 1000, Lapse: true}, nil)
+	if o := c.outcome(); o.State != job.RunCancelled || !strings.Contains(o.Message, "out of the scheduler's reach") {
+		t.Fatalf("the run of a node that was cut off: %+v", o)
+	}
+	if a := c.request("e", 1, lasting); a.Rejection == nil {
+		t.Fatalf("a permit of a node that was cut off: %+v", a)
+	}
+
 	// Settings are said by a scheduler that works; without a validity nothing lapses.
 	c.configure(nil)
 	c.run("c", spec("sleep 1; echo done", once))
