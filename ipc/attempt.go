@@ -58,6 +58,9 @@ type PermitRequest struct {
 // Running holds for the request that it comes with, and is ignored in a report. The core
 // adds up the other three, so the scheduler tells each part once. It tells a part again
 // only if the call failed: then the part may count twice, and never not at all.
+//
+// A scheduler with nodes leaves out Running, and where no rates bound permits Granted and
+// Returned, too: it bounds itself what runs at once over all hosts.
 type Elsewhere struct {
 	Running []Held `json:"running,omitempty"` // permits requested, unused or in use at other cores now
 	Granted []Held `json:"granted,omitempty"` // permits asked for at other cores since

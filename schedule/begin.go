@@ -20,6 +20,11 @@ func (fs *flights) request(at time.Time, f *flight) {
 		fs.conclude(at, f, fs.verdicts.noAnswer(at, f))
 		return
 	}
+	if kind := f.run.Choice.Worker; fs.cores.fleet && !fs.moveTo(f, kind) {
+		w := job.Waiting{Reason: job.WaitSlot, Text: "all slots of worker " + string(kind) + " are taken"}
+		fs.conclude(at, f, fs.verdicts.release(at, f, coreRetry, e.Choice, w))
+		return
+	}
 	fs.cores.count(at, f)
 	f.phase, f.asked, f.knows = asking, at, fs.cores.elsewhere(f.run.Core)
 	_, smaller := f.smaller()
@@ -94,7 +99,7 @@ func (f *flight) smaller() (next job.Choice, has bool) {
 // there is none.
 func (fs *flights) degrade(f *flight, r *ipc.Rejection) bool {
 	next, has := f.smaller()
-	if !has {
+	if !has || fs.cores.fleet && !fs.moveTo(f, next.Worker) {
 		return false
 	}
 	moved := *f.run
@@ -107,6 +112,21 @@ func (fs *flights) degrade(f *flight, r *ipc.Rejection) bool {
 	f.run = &moved
 	fs.room.give(f.uses)
 	f.uses.worker = moved.Choice.Worker
+	fs.room.take(f.uses)
+	fs.backlog.again()
+	return true
+}
+
+// moveTo counts a flight for another kind of worker than it was chosen for, if that has a slot.
+func (fs *flights) moveTo(f *flight, kind job.WorkerKind) bool {
+	if kind == f.uses.worker {
+		return true
+	}
+	if full(fs.room.bounds.Workers[kind], fs.room.workers[kind]) {
+		return false
+	}
+	fs.room.give(f.uses)
+	f.uses.worker = kind
 	fs.room.take(f.uses)
 	fs.backlog.again()
 	return true

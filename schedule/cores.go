@@ -57,12 +57,19 @@ type CoreGone struct {
 //
 // A request counts at every other core before it is answered: of two requests at once
 // neither misses the other, and no limit is exceeded.
+//
+// Where cores run on nodes (Lasting) there may be thousands of runs and of cores, of which no
+// request can tell all. What runs at once is then bounded by the machine alone, which has each
+// of them in flight from before its permit to after its end; cores are told of permits only
+// where rates bound them in time.
 
 // coreBooks is what every core has still to be told of the others.
 type coreBooks struct {
 	flights map[job.ID]*flight
 	ready   *Ready
 
+	fleet bool    // some cores are Lasting
+	rated bool    // there are limits of permits in time
 	books []*book // of the cores that are up or starting, by their places
 	byID  map[CoreID]*book
 	hosts hosts
@@ -98,7 +105,9 @@ const (
 // permits of the last minute.
 func (k *coreBooks) coresAre(at time.Time, list Cores) {
 	books := make([]*book, 0, len(list))
+	k.fleet = false
 	for _, c := range list {
+		k.fleet = k.fleet || c.Lasting
 		b := k.book(c.ID)
 		if b == nil {
 			b = &book{asked: slices.DeleteFunc(slices.Clone(k.asked), func(a asked) bool { return at.Sub(a.at) > rateMemory })}
@@ -195,7 +204,7 @@ func (k *coreBooks) elsewhere(id CoreID) *ipc.Elsewhere {
 		e.Granted = append(e.Granted, a.Held)
 	}
 	b.asked, b.returned, b.spent = nil, nil, nil
-	if len(k.books) > 1 || len(k.hosts.named) > 1 {
+	if len(k.books) > 1 && !k.fleet {
 		for _, other := range sorted(k.flights) {
 			if f := k.flights[other]; f.held && f.run.Core != id {
 				e.Running = append(e.Running, f.holds())
@@ -234,8 +243,11 @@ func (b *book) spend(tenant job.Tenant, usd float64) {
 
 // count counts the permit that a flight is about to ask for at every other core.
 func (k *coreBooks) count(at time.Time, f *flight) {
-	a := asked{f, at, f.holds()}
 	f.held, f.told = true, nil
+	if k.fleet && !k.rated {
+		return
+	}
+	a := asked{f, at, f.holds()}
 	for _, b := range k.books {
 		if b.core.ID != f.run.Core {
 			b.asked = append(b.asked, a)

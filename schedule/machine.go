@@ -63,6 +63,7 @@ func New(c Config) *Machine {
 	m := &Machine{}
 	m.cores = coreBooks{flights: all, ready: &m.ready, hosts: hosts{named: map[string]*host{}, pack: c.Placement == Pack, classes: map[string]*class{}}}
 	m.cores.spent.bound(c.Windows)
+	m.cores.rated = c.Bounds.rated()
 	m.room = newRoom(c.Bounds, all, &m.cores)
 	m.backlog = backlog{policy: c.Policy, expect: c.Expect, lanes: map[job.Lane]*lane{}, flights: all, room: &m.room}
 	for _, batch := range c.Scopes {
@@ -148,6 +149,7 @@ func (m *Machine) take(at time.Time, e Event) {
 	switch e := e.(type) {
 	case Bounds:
 		m.room.bounds = e
+		m.cores.rated = e.rated()
 		m.cores.hosts.freed++
 		m.backlog.again()
 	case Cores:
