@@ -1,6 +1,7 @@
 package agentcore
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -181,9 +182,12 @@ func (f *fuse) listen() {
 		var said [512]byte
 		for {
 			n, err := unix.Read(int(fd), said[:])
-			if n > 0 {
+			switch {
+			case n > 0 && len(bytes.Trim(said[:n], string(fuseBlows))) > 0:
+				f.broken = fmt.Errorf("it says %.80q", said[:n]) // it is something else
+			case n > 0:
 				f.blown = true
-			} else if !errors.Is(err, unix.EINTR) {
+			case !errors.Is(err, unix.EINTR):
 				return
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/rs/zerolog"
 	_ "modernc.org/sqlite" // to look into a store behind its back
 
+	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/testrun"
 )
@@ -28,7 +29,7 @@ import (
 // TestMain lets the test binary be the program too: a script's `scheduler` is
 // this binary under that name, and so is the core that it re-executes.
 func TestMain(m *testing.M) {
-	if strings.HasPrefix(os.Args[0], proc.CoreName("")) { // what the scheduler calls its core
+	if strings.HasPrefix(os.Args[0], proc.CoreName("")) || os.Args[0] == agentcore.FuseCommand { // what the scheduler calls its core, and that its fuse
 		runProgram()
 		return
 	}
