@@ -53,7 +53,7 @@ var schedulers = map[string]string{
 	"internal/parcel/parceltest": "job internal/parcel",           // one suite for folders and a database
 	"internal/eval":              "job queue internal/fields",
 	"internal/supervisor":        "job ipc internal/proc internal/statedir",
-	"internal/node":              "job ipc internal/supervisor internal/wire",                                                                                                                                               // both ends of what a scheduler and a host that works for it say to each other
+	"internal/node":              "job ipc internal/statedir internal/supervisor internal/wire",                                                                                                                             // both ends of what a scheduler and a host that works for it say to each other
 	"internal/scheduler":         "api job queue policy schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // workspace: the real paths of folders
 
 	// The doors, and what stands behind them in the scheduler's process.
@@ -61,11 +61,11 @@ var schedulers = map[string]string{
 	"client":          "api job", // a program of another module imports it
 	"internal/access": "api client internal/proc internal/statedir",
 	"internal/fleet":  "api client internal/access", // joins the doors of several schedulers: access knows nothing of others, and server nothing of how a request reaches them
-	"internal/server": "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/parcel internal/scheduler internal/statedir",
+	"internal/server": "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/node internal/parcel internal/scheduler internal/statedir",
 	"internal/daemon": "client internal/proc", // client: both ends reach a long socket path in the same way
 	// What looks on: it hears of every moment and changes nothing.
 	"internal/audit":     "api job internal/redact internal/scheduler internal/statedir", // statedir: the document by which the logs of several hosts are joined
-	"internal/telemetry": "job queue ipc internal/isolation internal/scheduler internal/supervisor watchdog",
+	"internal/telemetry": "job queue ipc internal/isolation internal/node internal/scheduler internal/supervisor watchdog",
 
 	// What people write, and what they are shown.
 	"internal/strictyaml":            "internal/fields",

@@ -110,6 +110,8 @@ type leader struct {
 	counts func(supervisor.HeldRun) supervisor.Verdict
 	keeps  bool // what is told is recorded at once
 	silent bool // it may not confirm
+
+	cordons *Cordons // nil: none are kept
 }
 
 func (l *leader) note(format string, args ...any) {
@@ -207,7 +209,7 @@ func lead(t *testing.T, net *cable, name string, set func(*leader)) *leader {
 		set(l)
 	}
 	var err error
-	l.nodes, err = NewNodes(NodesConfig{Handler: l, Lease: lease, Log: zerolog.Nop(), LostAfter: lostAfter, Attempt: attemptIn(t.TempDir())})
+	l.nodes, err = NewNodes(NodesConfig{Handler: l, Lease: lease, Log: zerolog.Nop(), Cordons: l.cordons, LostAfter: lostAfter, Attempt: attemptIn(t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
 	}

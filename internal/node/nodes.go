@@ -34,6 +34,8 @@ type NodesConfig struct {
 	Redact func([]byte) []byte
 	// First is the index of the first core here that is on a node: those before it are the scheduler's own.
 	First int
+	// Cordons are those nodes that take no new jobs; nil: none, and none can be.
+	Cordons *Cordons
 	// Changed hears that the nodes have changed: who is there, and what they offer. It must not wait. nil: nobody does.
 	Changed func()
 }
@@ -71,6 +73,9 @@ func NewNodes(cfg NodesConfig) (*Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
+	for name := range cfg.Cordons.all() {
+		n.remote(name).close(true)
+	}
 	return n, nil
 }
 
@@ -94,7 +99,7 @@ func (n *Nodes) Accept(w http.ResponseWriter, r *http.Request, name string) erro
 		n.work.Done()
 		return err
 	}
-	again := n.remote(name).came()
+	again := n.remote(name).comes()
 	if resumed {
 		n.work.Done()
 	} else {
@@ -178,10 +183,19 @@ func (n *Nodes) index(r *remote, at int) int {
 	return i
 }
 
-// Status returns how the nodes fare.
+// Status returns how the nodes fare, by name: those that have come since this scheduler leads, and those that are
+// closed for when they come.
 func (n *Nodes) Status() (all []Status) {
+	cordons := n.cfg.Cordons.all()
 	for _, r := range n.list() {
-		all = append(all, r.status())
+		if !r.known() {
+			continue
+		}
+		s := r.status()
+		if c, ok := cordons[s.Name]; ok {
+			s.Cordon = &c
+		}
+		all = append(all, s)
 	}
 	return all
 }
@@ -190,9 +204,12 @@ func (n *Nodes) Status() (all []Status) {
 type Status struct {
 	Name      string
 	Version   string
+	Came      bool // since this scheduler leads
 	Connected bool
 	Lost      bool // it was not heard for so long that its runs were given up
+	Losses    int  // how often that was so
 	Closed    bool // it takes no new jobs
+	Cordon    *Cordon
 	Heard     time.Time
 	Since     time.Time // when its process was seen first
 	RoundTrip time.Duration
@@ -229,17 +246,27 @@ func (n *Nodes) Close(name string, closed bool) {
 	n.changed()
 }
 
-// GiveUp forgets a node, of whose runs the caller says that none lives: their jobs go on elsewhere at once. One that comes
-// again is a new one.
-func (n *Nodes) GiveUp(name string) error {
-	n.mu.Lock()
-	r := n.nodes[name]
-	delete(n.nodes, name)
-	n.mu.Unlock()
-	if r == nil {
+// GiveUp forgets a node, of whose runs the caller says that none lives, and its cordon: its jobs go on elsewhere at once, also
+// those that an earlier scheduler has left there. A node that comes again is a new one. The error wraps ErrUnknown
+// if the scheduler knows neither the node nor jobs of it, which left says.
+func (n *Nodes) GiveUp(ctx context.Context, name string, left bool) error {
+	if !left && !n.knows(name) {
 		return fmt.Errorf("%w: %s", ErrUnknown, name)
 	}
-	r.giveUp("was given up by its operator")
+	if n.cfg.Cordons != nil {
+		if err := n.cfg.Cordons.change(ctx, name, nil); err != nil {
+			return err
+		}
+	}
+	r := n.remote(name)
+	if err := r.remove(ctx); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	if n.nodes[name] == r {
+		delete(n.nodes, name)
+	}
+	n.mu.Unlock()
 	n.changed()
 	return nil
 }

@@ -32,6 +32,8 @@ type remote struct {
 	indexes   map[int]int   // of cores, by place; guarded by Nodes.mu
 	heard     time.Time     // of sessions before
 	lost      bool
+	losses    int
+	removed   bool   // an operator has said that nothing of it lives: it comes again as another one
 	taken     uint64 // the last record of the process that was read
 	unsettled map[run]RunSettled
 	told      bool          // taken is settled
@@ -39,8 +41,8 @@ type remote struct {
 	again     chan struct{} // closed when the node comes again; nil: it has not come yet
 }
 
-// came notes that the node has come, and returns a channel that is closed when it comes again.
-func (r *remote) came() <-chan struct{} {
+// comes notes that the node has come, and returns a channel that is closed when it comes again.
+func (r *remote) comes() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.again != nil {
@@ -77,27 +79,30 @@ func (r *remote) lastHeard() time.Time {
 
 // watch gives the node up when nothing of its runs lives any more.
 func (r *remote) watch() {
-	r.mu.Lock()
-	never := r.process == ""
-	r.mu.Unlock()
-	if never {
+	if !r.came() {
 		return
 	}
 	silent := time.Since(r.lastHeard())
 	if silent < r.nodes.cfg.LostAfter() {
 		return
 	}
+	r.news.Lock()
+	defer r.news.Unlock()
+	if silent = time.Since(r.lastHeard()); silent < r.nodes.cfg.LostAfter() {
+		return // it has come again meanwhile
+	}
 	if r.giveUp(fmt.Sprintf("was not heard for %s", silent.Round(time.Millisecond))) {
+		r.mu.Lock()
+		r.losses++
+		r.mu.Unlock()
 		r.nodes.cfg.Log.Error().Str("node", r.name).Dur("silent_ms", silent).Msg("the node is lost; its jobs go on elsewhere")
 		r.nodes.changed()
 	}
 }
 
 // giveUp ends the node's session and what it had: nothing of its runs lives, or somebody vouches for that. It
-// reports whether that is news.
+// reports whether that is news. r.news is held.
 func (r *remote) giveUp(why string) bool {
-	r.news.Lock()
-	defer r.news.Unlock()
 	r.mu.Lock()
 	cores, visit, lost := r.cores, r.visit, r.lost
 	r.cores, r.lost, r.visit = map[int]*away{}, true, nil
@@ -109,6 +114,36 @@ func (r *remote) giveUp(why string) bool {
 		r.nodes.cfg.Handler.CoreDown(c.Core, fmt.Errorf("%w: node %s %s", supervisor.ErrLost, r.name, why))
 	}
 	return !lost
+}
+
+// remove gives the node up in the name of an operator, with what earlier schedulers have left there.
+func (r *remote) remove(ctx context.Context) error {
+	r.news.Lock()
+	defer r.news.Unlock()
+	if !r.came() { // else what was left there is taken over, or given back
+		if _, err := r.nodes.cfg.Handler.CoresTakeOver(ctx, r.name, nil); err != nil {
+			return err
+		}
+	}
+	r.giveUp("was removed by an operator")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.removed = true
+	return nil
+}
+
+// came reports whether the node was welcomed once.
+func (r *remote) came() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.process != ""
+}
+
+// known reports whether the node has come, or is closed for when it comes.
+func (r *remote) known() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.process != "" || r.closed
 }
 
 // join makes a core of what a node says of one, and tells of it. r.news is held.
@@ -157,8 +192,11 @@ func (r *remote) welcome(ctx context.Context, s *visit, h *Hello) (w Welcome, er
 	r.news.Lock()
 	defer r.news.Unlock()
 	r.mu.Lock()
-	before, same := r.cores, r.process == h.Process
+	before, same, removed := r.cores, r.process == h.Process, r.removed
 	r.mu.Unlock()
+	if removed {
+		return w, errors.New("an operator has removed this node; it may come again")
+	}
 	r.offers(&h.Inventory)
 	now := map[int]*away{}
 	gone := func(cores map[int]*away, why string) {
@@ -380,14 +418,14 @@ func (r *remote) status() Status {
 	heard := r.lastHeard()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Name: r.name, Version: r.version, Lost: r.lost, Closed: r.closed, Heard: heard, Since: r.since, Inventory: r.inventory}
+	s := Status{Name: r.name, Version: r.version, Came: r.process != "", Lost: r.lost, Losses: r.losses, Closed: r.closed, Heard: heard, Since: r.since, Inventory: r.inventory}
 	if r.visit != nil {
 		s.Connected, s.RoundTrip = r.visit.link.Status().Connected, r.visit.link.LastHeard().RoundTrip
 	}
 	for at := 1; at <= maxCores; at++ {
 		if c := r.cores[at]; c != nil {
 			s.Cores = append(s.Cores, supervisor.Status{
-				Index: c.Index(), Node: r.name, PID: c.PID(), State: supervisor.Up, Version: c.Info.Version, Protocol: c.Info.Protocol, Since: c.Info.Started, Heartbeat: s.RoundTrip, RSSBytes: -1,
+				Index: c.Index(), Node: r.name, Place: at, PID: c.PID(), State: supervisor.Up, Version: c.Info.Version, Protocol: c.Info.Protocol, Since: c.Info.Started, Heartbeat: s.RoundTrip, RSSBytes: -1,
 			})
 		}
 	}

@@ -12,6 +12,7 @@ const (
 	TokensFile     = "tokens.json"     // who may ask over TCP, as hashes
 	SessionsFile   = "sessions.json"   // the browsers that are logged in, as hashes
 	IsolationsFile = "isolations.json" // what is out of use
+	NodesFile      = "nodes.json"      // which nodes take no new jobs
 	TriggersFile   = "triggers.json"   // when each trigger fired last
 	AuditHeads     = "audit-heads"     // where the audit log of each scheduler ends; only where several share a store
 )

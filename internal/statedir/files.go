@@ -16,7 +16,7 @@ import (
 )
 
 // Documents returns the documents that lie in the state directory.
-func (d *Dir) Documents() Documents { return Files(d.path, IsolationsFile, TriggersFile) }
+func (d *Dir) Documents() Documents { return Files(d.path, IsolationsFile, NodesFile, TriggersFile) }
 
 // Files returns documents that are files in a folder, which must be there. Only their
 // owner may have access to them, or they are not read; those named open are no secrets.

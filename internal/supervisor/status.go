@@ -15,8 +15,9 @@ const (
 
 // Status is how one core fares.
 type Status struct {
-	Index         int           `json:"index"`          // 1, 2, …
-	Node          string        `json:"node,omitempty"` // the other host that it is on
+	Index         int           `json:"index"`           // 1, 2, …
+	Node          string        `json:"node,omitempty"`  // the other host that it is on,
+	Place         int           `json:"place,omitempty"` // and its index there
 	PID           int           `json:"pid,omitempty"`
 	State         State         `json:"state"`
 	Version       string        `json:"version,omitempty"`

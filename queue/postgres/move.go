@@ -191,7 +191,7 @@ func moveParcels(ctx context.Context, of *sqlite.Store, from, to parcel.Store) (
 
 // moveDocuments copies those that there are.
 func moveDocuments(ctx context.Context, from, to statedir.Documents) (n int, err error) {
-	for _, name := range []string{statedir.TokensFile, statedir.SessionsFile, statedir.IsolationsFile, statedir.TriggersFile} {
+	for _, name := range []string{statedir.TokensFile, statedir.SessionsFile, statedir.IsolationsFile, statedir.NodesFile, statedir.TriggersFile} {
 		text, version, err := from.Read(ctx, name)
 		if err != nil {
 			return n, err
