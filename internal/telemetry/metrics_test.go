@@ -26,6 +26,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/node"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/internal/telemetry"
@@ -369,7 +370,15 @@ func whole(t *testing.T, cfg telemetry.Config) *telemetry.Telemetry {
 			Cores: []scheduler.CoreStatus{
 				{Status: supervisor.Status{Index: 1, State: supervisor.Up, Restarts: 3, Heartbeat: 2 * time.Millisecond}, Inflight: 1, Stage: "throttle", Concurrency: 2, Metrics: snapshot},
 				{Status: supervisor.Status{Index: 2, State: supervisor.Isolated}},
+				{Status: supervisor.Status{Index: 65, Node: "a", Place: 1, State: supervisor.Up}, Inflight: 3},
+				{Status: supervisor.Status{Index: 66, Node: "a", Place: 2, State: supervisor.Up}, Inflight: 1},
 			},
+		}
+	}
+	cfg.Nodes = func() []node.Status {
+		return []node.Status{
+			{Name: "a", Came: true, Connected: true, Losses: 2, RoundTrip: 5 * time.Millisecond, Inventory: node.Inventory{Slots: 8}},
+			{Name: "b", Closed: true},
 		}
 	}
 	tel := start(t, cfg)
@@ -397,6 +406,8 @@ func TestStatus(t *testing.T) {
 		"circuit_state{model=m,worker=codex}": 2, "circuit_state{model=,worker=claude}": 1, "circuit_state{model=,worker=shell}": 0,
 		"isolations{cause=disk_nearly_full,scope=workspace}": 2,
 		"core_up{core=1}": 1, "core_up{core=2}": 0, "core_restarts_total{core=1}": 3, "core_stage{core=1}": 2, "core_stage{core=2}": -1,
+		"core_up{core=a/1}": 1, "core_inflight_jobs{core=a/1}": 3, "node_connected{node=a}": 1, "node_connected{node=b}": 0, "node_cordoned{node=a}": 0, "node_cordoned{node=b}": 1,
+		"node_running_jobs{node=a}": 4, "node_slots{node=a}": 8, "node_round_trip_seconds{node=a}": 0.005, "node_lost_total{node=a}": 2,
 		"core_inflight_jobs{core=1}": 1, "core_concurrency_limit{core=1}": 2, "core_heartbeat_seconds{core=1}": 0.002,
 		"worker_inflight_count{core=1,worker=all}": 1, "worker_inflight_count{core=1,worker=codex}": 1, "worker_timeout_rate{core=1,worker=all}": 1,
 		"worker_sick_rate{core=1,worker=codex}": 1, "worker_queue_lag_ms{core=1,stat=p95}": 7, "worker_queue_lag_ms{core=1,stat=count}": 1,

@@ -9,26 +9,34 @@ import (
 )
 
 // maxNames is how many tenants, workers and models get labels of their own: the
-// first that are met. The others share the label other.
+// first that are met, and maxNodes how many nodes do. The others share the label other.
 const (
 	maxNames = 200
+	maxNodes = 1000
 	other    = "other"
 )
 
 // names are the label values that users make up.
 type names struct {
-	redact                   func(string) string
-	tenants, workers, models bounded
+	redact                          func(string) string
+	tenants, workers, models, nodes bounded
 }
 
-func newNames(redact func(string) string) *names { return &names{redact: redact} }
+func newNames(redact func(string) string) *names {
+	n := &names{redact: redact}
+	n.tenants.most, n.workers.most, n.models.most, n.nodes.most = maxNames, maxNames, maxNames, maxNodes
+	return n
+}
 
 func (n *names) tenant(t job.Tenant) string     { return n.tenants.label(string(t), n.redact) }
 func (n *names) worker(w job.WorkerKind) string { return n.workers.label(string(w), n.redact) }
 func (n *names) model(m string) string          { return n.models.label(m, n.redact) }
 
-// bounded are up to maxNames label values, by the names that they stand for.
+func (n *names) node(name string) string { return n.nodes.label(name, n.redact) }
+
+// bounded are label values, by the names that they stand for.
 type bounded struct {
+	most   int // how many there may be
 	mu     sync.RWMutex
 	labels map[string]string
 }
@@ -39,7 +47,7 @@ func (b *bounded) label(name string, redact func(string) string) string {
 	}
 	b.mu.RLock()
 	label, known := b.labels[name]
-	full := len(b.labels) >= maxNames
+	full := len(b.labels) >= b.most
 	b.mu.RUnlock()
 	switch {
 	case known:
@@ -53,7 +61,7 @@ func (b *bounded) label(name string, redact func(string) string) string {
 	if known, ok := b.labels[name]; ok {
 		return known
 	}
-	if len(b.labels) >= maxNames {
+	if len(b.labels) >= b.most {
 		return other
 	}
 	if b.labels == nil {

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 	"time"
 
@@ -74,7 +73,10 @@ func (s *status) collect(p *page) {
 		p.put(s.isolations, float64(n), of[0], of[1])
 	}
 	for _, c := range st.Cores {
-		core := strconv.Itoa(c.Index)
+		core := s.names.core(&c.Status)
+		if core == "" {
+			continue
+		}
 		p.put(s.coreUp, truth(c.State == supervisor.Up), core)
 		p.put(s.restarts, float64(c.Restarts), core)
 		p.put(s.inflight, float64(c.Inflight), core)

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/node"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -21,6 +22,8 @@ type Config struct {
 	Store queue.Reader
 	// Status returns the scheduler's status; nil leaves its metrics out.
 	Status func() scheduler.Status
+	// Nodes returns how the nodes fare; nil leaves their metrics out.
+	Nodes func() []node.Status
 	// Redact takes secrets out of a text; nil leaves texts as they are.
 	Redact func(string) string
 	// Now is the clock; nil is time.Now.
@@ -58,7 +61,7 @@ func New(cfg Config) (*Telemetry, error) {
 	names := newNames(cfg.Redact)
 	t := &Telemetry{counters: newCounters(names)}
 	build := newMetric(gaugeKind, "build_info", "1; the version of the program is the label.", "version")
-	t.collectors = []collector{t.counters, newSurvey(cfg, names), newStatus(cfg, names), process{}, constant{build, 1, []string{cfg.Version}}}
+	t.collectors = []collector{t.counters, newSurvey(cfg, names), newStatus(cfg, names), newNodes(cfg, names), process{}, constant{build, 1, []string{cfg.Version}}}
 	if cfg.OTLP.Endpoint != "" {
 		if err := cfg.OTLP.check(); err != nil {
 			return nil, err
