@@ -25,8 +25,10 @@ type Resume struct {
 
 // RestartCores replaces cores.
 type RestartCores struct {
-	// Core is which: 1, 2, …. Absent: all, one after the other.
+	// Core is which: 1, 2, …. Absent: all of the scheduler's own host, or of the node, one after the other.
 	Core int `json:"core,omitempty"`
+	// Node is the node that the core is on; Core is its index there. Absent: the scheduler's own host.
+	Node string `json:"node,omitempty"`
 	// Drain lets the jobs of each end first.
 	Drain bool `json:"drain,omitempty"`
 }

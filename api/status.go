@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -39,8 +40,12 @@ type Status struct {
 
 // Core is how one agentcore fares.
 type Core struct {
-	// Index is its place: 1, 2, ….
+	// Index is its place: 1, 2, …. Those on nodes have numbers beyond the scheduler's own.
 	Index int `json:"index"`
+	// Node is the node that it is on. Absent: it is on the scheduler's own host.
+	Node string `json:"node,omitempty"`
+	// Place is its index on its node, 1, 2, …. Absent: it is on the scheduler's own host.
+	Place int `json:"place,omitempty"`
 	// PID is its process id.
 	PID int `json:"pid,omitempty"`
 	// State is starting, up, draining, isolated or down.
@@ -75,6 +80,14 @@ type Core struct {
 	Evidence string `json:"evidence,omitempty"`
 	// Metrics are the core's, by name.
 	Metrics json.RawMessage `json:"metrics,omitempty"`
+}
+
+// Name is what a person calls the core: its index, or NODE/PLACE of one that is on a node.
+func (c *Core) Name() string {
+	if c.Node == "" {
+		return strconv.Itoa(c.Index)
+	}
+	return c.Node + "/" + strconv.Itoa(c.Place)
 }
 
 // Isolation is a scope that is out of use.

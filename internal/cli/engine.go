@@ -37,7 +37,7 @@ type engine struct {
 	state *owned
 	host  *proc.Host
 	sched *scheduler.Scheduler
-	nodes *node.Nodes // of a server; else nil
+	nodes *node.Nodes // of a server that leads; else nil
 	hooks *hooks
 	// parcels are the folders of submitters.
 	parcels *parcel.Keeper
@@ -87,6 +87,12 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	if err != nil {
 		return nil, usage(err)
 	}
+	var cordons *node.Cordons
+	if batch == "" {
+		if cordons, err = node.LoadCordons(ctx, state.docs); err != nil {
+			return nil, usage(err)
+		}
+	}
 	var also []job.BatchID
 	if batch != "" {
 		if also, err = submitted(ctx, state.store); err != nil {
@@ -126,7 +132,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 			if batch != "" {
 				return local
 			}
-			e.nodes, err = runs.newNodes(e, h)
+			e.nodes, err = runs.newNodes(e, h, cordons)
 			return &hosts{Supervisor: local, nodes: e.nodes}
 		},
 	})
@@ -327,8 +333,8 @@ func (runs *runner) watch(e *engine) (err error) {
 	}
 	e.telemetry, err = telemetry.New(telemetry.Config{
 		Log: e.state.logs.For(logging.Telemetry), Version: runs.prog.version, Store: e.state.store, Redact: e.state.secrets.String,
-		Status: func() scheduler.Status { return e.sched.Status() },
-		OTLP:   telemetry.OTLP{Endpoint: cfg.Telemetry.OTLP.Endpoint, Headers: cfg.Telemetry.OTLP.Headers},
+		Status: func() scheduler.Status { return e.sched.Status() }, Nodes: e.nodesNow,
+		OTLP: telemetry.OTLP{Endpoint: cfg.Telemetry.OTLP.Endpoint, Headers: cfg.Telemetry.OTLP.Headers},
 	})
 	if err != nil {
 		return usage(fmt.Errorf("telemetry: %w", err))

@@ -114,7 +114,7 @@ func (d *listeners) newServer() *server.Server {
 	opt.MaxAtOnce = func() int { cfg := e.config(); return cfg.Concurrency.Max }
 	opt.Ready, opt.Reload, opt.Upgrade = e.ready, e.reloadNow, d.upgrade
 	if e.nodes != nil {
-		opt.Node = http.HandlerFunc(e.takeNode)
+		opt.Node, opt.Nodes = http.HandlerFunc(e.takeNode), e.nodes
 	}
 	if e.triggers != nil {
 		opt.Triggers = e.triggers.Status

@@ -51,11 +51,11 @@ func (h *hosts) Restart(ctx context.Context, index int, drain bool) error {
 func (h *hosts) Cores() []supervisor.Status { return append(h.Supervisor.Cores(), h.nodes.Cores()...) }
 
 // newNodes returns who takes nodes for an engine.
-func (runs *runner) newNodes(e *engine, h supervisor.Handler) (*node.Nodes, error) {
+func (runs *runner) newNodes(e *engine, h supervisor.Handler, cordons *node.Cordons) (*node.Nodes, error) {
 	state := e.state
 	return node.NewNodes(node.NodesConfig{
 		Handler: h.(supervisor.AwayHandler), Version: runs.prog.version, Instance: state.dir.Instance(), Log: state.logs.For(logging.Nodes),
-		Lease: e.cfg.Fleet.NodeLease.Std(), First: config.MaxCores,
+		Lease: e.cfg.Fleet.NodeLease.Std(), First: config.MaxCores, Cordons: cordons,
 		LostAfter: func() time.Duration {
 			cfg := e.config()
 			cfg.Fleet.NodeLease = e.cfg.Fleet.NodeLease // as the nodes were told
@@ -64,6 +64,14 @@ func (runs *runner) newNodes(e *engine, h supervisor.Handler) (*node.Nodes, erro
 		Attempt: state.dir.Attempt,
 		Redact:  func(text []byte) []byte { return []byte(state.secrets.String(string(text))) },
 	})
+}
+
+// nodesNow tells how the nodes fare; nil where none is taken.
+func (e *engine) nodesNow() []node.Status {
+	if e.nodes == nil {
+		return nil
+	}
+	return e.nodes.Status()
 }
 
 // takeNode answers a node that asks for a link. Its name is that of its token.

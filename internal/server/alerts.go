@@ -31,7 +31,7 @@ func alertsOf(st *api.Status, told []isolation.Escalation, now time.Time) []api.
 	}
 	for i := range st.Cores {
 		if text := coreText(&st.Cores[i]); text != "" {
-			alerts = append(alerts, api.Alert{At: st.Cores[i].Since, Kind: "core", Scope: fmt.Sprintf("core:%d", st.Cores[i].Index), Message: text})
+			alerts = append(alerts, api.Alert{At: st.Cores[i].Since, Kind: "core", Scope: "core:" + st.Cores[i].Name(), Message: text})
 		}
 	}
 	slices.SortStableFunc(alerts, func(a, b api.Alert) int { return b.At.Compare(a.At) })
@@ -53,9 +53,9 @@ func circuitText(c *api.Circuit) string {
 func coreText(c *api.Core) string {
 	switch {
 	case c.State == "isolated" || c.State == "down":
-		return fmt.Sprintf("core %d is %s: %s", c.Index, c.State, c.Cause)
+		return fmt.Sprintf("core %s is %s: %s", c.Name(), c.State, c.Cause)
 	case c.Stage != "" && c.Stage != "normal":
-		return fmt.Sprintf("core %d defends itself, stage %s: %s", c.Index, c.Stage, c.Evidence)
+		return fmt.Sprintf("core %s defends itself, stage %s: %s", c.Name(), c.Stage, c.Evidence)
 	}
 	return ""
 }

@@ -52,14 +52,43 @@ func (c control) resume(_ context.Context, _ *struct{}, in *api.Resume) (api.Iso
 }
 
 func (c control) restart(ctx context.Context, _ *struct{}, in *api.RestartCores) (api.Status, error) {
-	if n := len(c.sched.Status().Cores); in.Core < 0 || in.Core > n {
-		return api.Status{}, badField("body.core", "there is no core %d, want 1 to %d, or 0 for all", in.Core, n)
+	which, err := c.chosen(in)
+	if err != nil {
+		return api.Status{}, err
 	}
-	if err := c.sched.RestartCore(ctx, in.Core, in.Drain); err != nil {
-		return api.Status{}, newProblem("no_successor", http.StatusConflict, "restart cores: %v", err)
+	for _, index := range which {
+		if err := c.sched.RestartCore(ctx, index, in.Drain); err != nil {
+			return api.Status{}, newProblem("no_successor", http.StatusConflict, "restart cores: %v", err)
+		}
 	}
 	st := c.sched.Status()
 	return statusOf(&st), nil
+}
+
+// chosen returns the indexes of the cores that are to be replaced; 0 stands for all of this host.
+func (c control) chosen(in *api.RestartCores) (which []int, err error) {
+	if in.Core == 0 && in.Node == "" {
+		return []int{0}, nil
+	}
+	own := 0
+	for _, x := range c.sched.Status().Cores {
+		switch {
+		case x.Node == "":
+			own++
+			if in.Node == "" && x.Index == in.Core {
+				which = append(which, x.Index)
+			}
+		case x.Node == in.Node && (in.Core == 0 || x.Place == in.Core), in.Node == "" && x.Index == in.Core:
+			which = append(which, x.Index)
+		}
+	}
+	switch {
+	case len(which) > 0:
+		return which, nil
+	case in.Node != "":
+		return nil, badField("body.core", "no core %d of node %s is up, or there is no such node; `scheduler status` lists the cores", in.Core, in.Node)
+	}
+	return nil, badField("body.core", "there is no core %d, want 1 to %d, or 0 for all", in.Core, own)
 }
 
 func (c control) putInForce(ctx context.Context, _ *struct{}) (api.Reloaded, error) {

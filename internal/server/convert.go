@@ -77,7 +77,7 @@ func shareOf(s *policy.Share) api.Share {
 
 func coreOf(c *scheduler.CoreStatus) api.Core {
 	return api.Core{
-		Index: c.Index, PID: c.PID, State: string(c.State), Version: c.Version, Protocol: c.Protocol, Since: c.Since, Restarts: c.Restarts,
+		Index: c.Index, Node: c.Node, Place: c.Place, PID: c.PID, State: string(c.State), Version: c.Version, Protocol: c.Protocol, Since: c.Since, Restarts: c.Restarts,
 		IsolatedUntil: c.IsolatedUntil, RSSBytes: c.RSSBytes, CPURatio: c.CPURatio, Heartbeat: c.Heartbeat, Cause: c.Cause,
 		Inflight: c.Inflight, Stage: c.Stage, Concurrency: c.Concurrency, Evidence: c.Evidence, Metrics: c.Metrics,
 	}

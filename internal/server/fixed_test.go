@@ -13,8 +13,10 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/node"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/internal/server"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -44,7 +46,38 @@ func (*fixedCores) Reconfigure(context.Context) error        { return nil }
 func (*fixedCores) Restart(context.Context, int, bool) error { return nil }
 func (*fixedCores) Resume(int) bool                          { return false }
 func (*fixedCores) Cores() []supervisor.Status {
-	return []supervisor.Status{{Index: 1, PID: 7, State: "up", Version: "test", Protocol: 1, Since: began, Restarts: 2, RSSBytes: 1 << 20, CPURatio: 0.25, Heartbeat: time.Millisecond}}
+	return []supervisor.Status{
+		{Index: 1, PID: 7, State: "up", Version: "test", Protocol: 1, Since: began, Restarts: 2, RSSBytes: 1 << 20, CPURatio: 0.25, Heartbeat: time.Millisecond},
+		{Index: 65, Node: "a", Place: 1, PID: 8, State: "up", Version: "test", Protocol: 1, Since: began, RSSBytes: -1, Heartbeat: time.Millisecond},
+	}
+}
+
+// fixedNodes are nodes of which one stands still.
+type fixedNodes struct{ *node.Nodes }
+
+func (n fixedNodes) Status() []node.Status {
+	a := node.Status{
+		Name: "a", Version: "test", Came: true, Connected: true, Heard: began, Since: began, RoundTrip: time.Millisecond,
+		Inventory: node.Inventory{
+			Host: "a.example.com", OS: "linux", Arch: "amd64", CPUs: 8, Memory: 1 << 30, Slots: 4, Labels: map[string]string{"gpu": "no"}, Sandbox: "enforce",
+			Workers: []node.Worker{{Kind: "claude", Why: "not logged in"}, {Kind: "shell", Version: "1", Ready: true}},
+		},
+	}
+	return append([]node.Status{a}, n.Nodes.Status()...)
+}
+
+// newFixedNodes returns nodes whose cordons are kept in dir.
+func newFixedNodes(t testing.TB, dir string, h supervisor.Handler) server.Nodes {
+	t.Helper()
+	cordons, err := node.LoadCordons(t.Context(), statedir.Files(dir, statedir.NodesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := node.NewNodes(node.NodesConfig{Handler: h.(supervisor.AwayHandler), Log: zerolog.Nop(), Lease: time.Second, Cordons: cordons, First: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fixedNodes{all}
 }
 
 // began is when a synctest bubble begins.
@@ -66,6 +99,7 @@ func newFixed(t *testing.T) *fixed {
 	}})
 	opt := server.Options{Store: w.store, Sched: w.sched, Log: zerolog.Nop(), Version: "test", Self: api.FleetMember{Instance: "i", Host: "h", Version: "test", Config: "c"}}
 	everything(w.dir)(&opt)
+	opt.Nodes = newFixedNodes(t, w.dir, w.cores.Handler)
 	w.server = server.New(opt)
 	w.fill()
 	return w
@@ -233,7 +267,11 @@ func (w *fixed) exchanges() []exchange {
 		post("/v1/dead-letters/drop", `{"ids":["`+string(fixedID(8))+`"]}`), post("/v1/dead-letters/drop", `{"ids":["`+string(fixedID(2))+`"]}`), get("/v1/jobs/" + string(fixedID(2))),
 		post("/v1/pipelines/line/replay", `{"stage":"in","from":1}`), post("/v1/pipelines/none/replay", `{"stage":"in","from":1}`),
 		post("/v1/pause", `{"scope":"worker:claude","reason":"the bill","for":"1h"}`), post("/v1/pause", `{"scope":"all"}`), post("/v1/resume", `{"scope":"worker:claude"}`), post("/v1/resume", `{"scope":"worker:claude"}`),
-		post("/v1/cores/restart", `{"core":1,"drain":true}`), post("/v1/cores/restart", `{"core":9}`), post("/v1/reload", ``),
+		post("/v1/cores/restart", `{"core":1,"drain":true}`), post("/v1/cores/restart", `{"core":9}`), post("/v1/cores/restart", `{"core":2,"node":"a"}`), post("/v1/reload", ``),
+		get("/v1/node"), get("/v1/nodes"), get("/v1/nodes/a"), get("/v1/nodes/b"),
+		post("/v1/nodes/b/cordon", `{"why":"a new kernel","by":"anna"}`), post("/v1/nodes/b/cordon", `{"why":1}`), post("/v1/nodes/.b/cordon", ``), get("/v1/nodes"),
+		post("/v1/nodes/c/drain", ``), post("/v1/nodes/c/drain", `{"mode":"now"}`), post("/v1/nodes/b/uncordon", ``), post("/v1/nodes/b/uncordon", ``),
+		{request: "DELETE /v1/nodes/a"}, {request: "DELETE /v1/nodes/c?force=maybe"}, {request: "DELETE /v1/nodes/c"}, {request: "DELETE /v1/nodes/c"},
 		post("/v1/upgrade", `{"mode":"drain"}`), post("/v1/upgrade", `{"mode":"now"}`), post("/v1/ui-links", `{"role":"read"}`), post("/v1/ui-links", ``),
 		post("/v1/rpc", `{"jsonrpc":"2.0","id":1,"method":"kernel.sched.enqueue","params":{"tenant":"t","agent":"a","payload":{"n":1}}}`),
 		post("/v1/rpc?spelling=rfc", `[{"jsonrpc":"2.0","id":"a","method":"kernel.sched.list","params":{}},{"jsonrpc":"2.0","method":"kernel.sched.list"},{"jsonrpc":"2.0","id":2,"method":"none"}]`),

@@ -34,7 +34,7 @@ func (h host) routes(r *router) {
 			r.refuse(w, req, newProblem("takes_no_nodes", http.StatusServiceUnavailable, "this scheduler takes no nodes: it stands by, or works for itself alone; ask another scheduler of the queue"))
 		})
 	}
-	r.plain(route{id: "join-as-node", method: "GET", path: "/v1/node", role: node, answered: byEach, tag: "access",
+	r.plain(route{id: "join-as-node", method: "GET", path: "/v1/node", role: nodeRole, answered: byEach, tag: "access",
 		about: "Open the WebSocket of a node.\nOnly `scheduler node` uses it; what is said on it is no part of this API."}, "text/plain", "/v1/node", takes)
 	get(r, route{id: "get-health", method: "GET", path: "/healthz", role: public, answered: byEach, tag: "health", about: "Check that the process answers."},
 		func(context.Context, *struct{}) (api.Health, error) {

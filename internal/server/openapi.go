@@ -21,7 +21,7 @@ func newDocument(version string) *huma.OpenAPI {
 		Info: &huma.Info{
 			Title: "agentsched", Version: version, License: &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"},
 			Description: "The HTTP API of a running scheduler. {job} is an id, 8 or more characters of its end or its beginning, or a name, which selects its newest job. " +
-				"Each operation names the role that it needs as x-role: read, submit, operate, or public for none.",
+				"Each operation names the role that it needs as x-role: read, submit, operate, node, or public for none.",
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "the scheduler that this document is from"}},
 		Components: &huma.Components{
@@ -37,8 +37,11 @@ func newDocument(version string) *huma.OpenAPI {
 // security is what a route asks for. On the unix socket the peer's credentials do,
 // hence the empty alternative.
 func security(role string) []map[string][]string {
-	if role == public {
+	switch role {
+	case public:
 		return []map[string][]string{}
+	case nodeRole:
+		return []map[string][]string{{"token": {}}}
 	}
 	return []map[string][]string{{"token": {}}, {"session": {}}, {}}
 }
@@ -85,7 +88,7 @@ func (r *router) finish() []byte {
 	doc := r.doc
 	problems := &huma.Response{Description: "Problem", Content: map[string]*huma.MediaType{problemType: {Schema: r.schema(reflect.TypeFor[problem](), "")}}}
 	for _, p := range doc.Paths {
-		for _, op := range []*huma.Operation{p.Get, p.Post, p.Put} {
+		for _, op := range []*huma.Operation{p.Get, p.Post, p.Put, p.Delete} {
 			if op != nil {
 				op.Responses["4XX"], op.Responses["default"] = problems, problems
 			}

@@ -32,6 +32,8 @@ type Options struct {
 	// Node answers GET /v1/node, which needs the role node: it takes over the connection, and returns
 	// when that is closed. nil means that this scheduler takes no nodes, maybe since it stands by.
 	Node http.Handler
+	// Nodes are the hosts that work for this scheduler. nil: none does, and none can be commanded.
+	Nodes Nodes
 
 	// Evaluator stores evaluations of people.
 	Evaluator *eval.Evaluator

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/node"
 	"github.com/agentsched/agentsched/internal/parcel"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
@@ -116,6 +117,7 @@ func sentinels() []sentinel {
 	return []sentinel{
 		{errNoSuch, "not_available", http.StatusNotFound},
 		{queue.ErrNotFound, "not_found", http.StatusNotFound},
+		{node.ErrUnknown, "no_node", http.StatusNotFound},
 		{parcel.ErrUnknown, "no_parcel", http.StatusNotFound},
 		{parcel.ErrInvalid, "bad_parcel", http.StatusUnprocessableEntity},
 		{parcel.ErrLarge, "too_large", http.StatusRequestEntityTooLarge},

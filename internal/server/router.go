@@ -19,11 +19,11 @@ import (
 
 // The roles that a route may need, from the least; public needs none.
 const (
-	public  = "public"
-	read    = "read"
-	submit  = "submit"
-	operate = "operate"
-	node    = "node" // of a host that runs jobs: it covers nothing else, and no other covers it
+	public   = "public"
+	read     = "read"
+	submit   = "submit"
+	operate  = "operate"
+	nodeRole = "node" // of a host that runs jobs: it covers nothing else, and no other covers it
 )
 
 // roleExtension names a route's role in the OpenAPI document.

@@ -51,6 +51,7 @@ func newServer(opt Options, by *standby) *Server {
 		control{opt.Sched, opt.Reload, opt.Upgrade, opt.NewUILink},
 		rpc{s.queue, opt.Sched.Wake, opt.Log, opt.MaxBody},
 		host{opt.Triggers, readiness(opt, by), by != nil, s.document, opt.Me, opt.Login, opt.Metrics, opt.Node},
+		nodes{opt.Sched, opt.Nodes, opt.Who},
 		members{opt.Sched, opt.Self, opt.Fleet},
 		dashboardRoutes{},
 	} {

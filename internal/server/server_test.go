@@ -72,12 +72,14 @@ func open(t testing.TB, length int, changes ...func(*server.Options)) *served {
 		t.Fatal(err)
 	}
 	d.book = &isolation.Book{}
+	var hears supervisor.Handler
 	d.sched = scheduler.New(scheduler.Config{Store: store, Log: zerolog.Nop(), Isolations: d.book, Traits: kinds, Supervise: func(h supervisor.Handler) scheduler.Cores {
+		hears = h
 		return supervisor.New(supervisor.Config{Handler: h}) // never run: nothing is dispatched
 	}})
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	opt := server.Options{Store: store, Sched: d.sched, Log: zerolog.Nop(), Version: "test"}
+	opt := server.Options{Store: store, Sched: d.sched, Log: zerolog.Nop(), Version: "test", Nodes: newFixedNodes(t, dir, hears)}
 	for _, change := range changes {
 		change(&opt)
 	}

@@ -30,7 +30,7 @@ var (
 		"list-credit-history", "list-dead-letters", "list-events", "list-grants", "list-job-grants", "list-jobs", "list-pipeline-events", "list-pipelines",
 		"list-reputations", "list-run-grants", "list-runs", "list-steps", "list-workflows",
 	}
-	ofItself = []string{"get-asset", "get-dashboard", "get-fleet", "get-health", "get-me", "get-metrics", "get-openapi", "get-readiness", "log-in", "new-ui-link", "upgrade"}
+	ofItself = []string{"get-asset", "get-dashboard", "get-fleet", "get-health", "get-me", "get-metrics", "get-openapi", "get-readiness", "join-as-node", "log-in", "new-ui-link", "upgrade"}
 )
 
 // waits is what a queued job waits for.

@@ -168,7 +168,7 @@ func (v *scene) healthLine() string {
 	var parts []string
 	for i := range o.Cores {
 		c := &o.Cores[i]
-		text, s := fmt.Sprintf("core %d %s", c.Index, Clean(fmt.Sprint(c.State))), plain
+		text, s := fmt.Sprintf("core %s %s", Clean(c.Name()), Clean(fmt.Sprint(c.State))), plain
 		if c.Stage != "" {
 			text += " stage " + Clean(c.Stage)
 			if c.Stage != "normal" {

@@ -506,6 +506,10 @@ function span(window) {
   return names.get(ms) || duration(ms);
 }
 
+function coreName(c) {
+  return c.node ? c.node + '/' + c.place : String(c.index);
+}
+
 function cores(o) {
   return panel(
     'Cores and their watchdog',
@@ -520,7 +524,7 @@ function cores(o) {
           title: 'Core',
           head: true,
           class: 'num',
-          cell: (c) => [String(c.index), c.pid ? h('span', {class: 'muted'}, ' pid ', c.pid) : null],
+          cell: (c) => [coreName(c), c.pid ? h('span', {class: 'muted'}, ' pid ', c.pid) : null],
         },
         {title: 'State', cell: (c) => badge(c.state)},
         {
