@@ -38,6 +38,7 @@ var argCompletions = map[string]completion{
 	"JOB":      jobsWhere(client.ListQuery{}),
 	"PIPELINE": wordOf(func(r *peer, ctx context.Context) ([]api.Pipeline, error) { return r.Pipelines(ctx, "") }, func(p *api.Pipeline) string { return string(p.ID) }),
 	"SCOPE":    scopes,
+	"NODE":     wordOf(func(r *peer, ctx context.Context) ([]api.FleetNode, error) { return r.Nodes(ctx) }, func(n *api.FleetNode) string { return n.Name + "\t" + n.State }),
 	"REPORT":   crashReports,
 	"TENANT":   tenantNames,
 	"SUBJECT": wordOf(func(r *peer, ctx context.Context) ([]api.Reputation, error) {
@@ -82,6 +83,7 @@ var flagCompletions = map[string]completion{
 	"policy":       func(_ context.Context, at *target) []string { return at.prog.policyNames() },
 
 	" --state":            nil, // of all commands: a folder
+	"nodes drain --mode":  fixed(api.DrainWait, api.DrainCheckpoint, api.DrainStop),
 	"dlq ls --class":      errorClasses,
 	"dlq requeue --class": errorClasses,
 	"evaluate --by":       nil,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,6 +125,8 @@ func (o *offline) lacks(r *http.Request, storeErr error) error {
 	switch path := r.URL.Path; {
 	case path == "/v1/fleet":
 		return nil // it says that none runs
+	case strings.HasPrefix(path, "/v1/nodes"):
+		return client.ErrNotRunning
 	case path == "/v1/status" || path == "/v1/resume":
 		return failure(o.isolationsErr)
 	case path == "/v1/workers":

@@ -88,7 +88,7 @@ func printCores(w io.Writer, cores []api.Core, now time.Time) error {
 	return section(w, "CORE\tPID\tSTATE\tSINCE\tRUNS\tRSS\tCPU\tHEARTBEAT\tRESTARTS\tNOTE", func(w io.Writer) {
 		for i := range cores {
 			c := &cores[i]
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", c.Index, orDash(c.PID > 0, "%d", c.PID), c.State, ago(c.Since, now), c.Inflight,
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", c.Name(), orDash(c.PID > 0, "%d", c.PID), c.State, ago(c.Since, now), c.Inflight,
 				orDash(c.RSSBytes > 0, "%s", sizeText(c.RSSBytes)), orDash(c.PID > 0 && c.CPURatio >= 0, "%.0f%%", 100*c.CPURatio),
 				orDash(c.Heartbeat > 0, "%s", c.Heartbeat.Round(10*time.Microsecond)), c.Restarts, coreNote(c, now))
 		}

@@ -188,7 +188,7 @@ func printMetrics(w io.Writer, cores []api.Core) error {
 			column[m.name] = m.value
 		}
 		columns, window = append(columns, column), over
-		head += fmt.Sprintf("\tCORE %d", cores[i].Index)
+		head += "\tCORE " + cores[i].Name()
 	}
 	if len(columns) == 0 {
 		return nil
