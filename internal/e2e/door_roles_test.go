@@ -38,6 +38,10 @@ func bodies() map[string]string {
 		"pause":                `{"scope":"worker:claude","for":"1s"}`,
 		"resume":               `{"scope":"global"}`,
 		"restart-cores":        `{"core":99}`,
+		"cordon-node":          `{"why":"no"}`,
+		"uncordon-node":        `{}`,
+		"drain-node":           `{"mode":"stop"}`,
+		"remove-node":          `{}`,
 		"reload":               `{}`,
 		"upgrade":              `{"mode":"checkpoint","program":"/bin/false"}`,
 		"new-ui-link":          `{"role":"operate"}`,
@@ -72,7 +76,7 @@ func operations(t *testing.T, d *door) (list []operation) {
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
 			o := operation{id: op.ID, method: strings.ToUpper(method), path: path, role: op.Role, body: known[op.ID]}
-			if (o.method == http.MethodGet) != (o.body == "") || !slices.Contains([]string{"public", "read", "submit", "operate"}, o.role) {
+			if (o.method == http.MethodGet) != (o.body == "") || !slices.Contains([]string{"public", "read", "submit", "operate", "node"}, o.role) {
 				t.Errorf("%s %s (%s, role %q): the test knows no body for it, or no role", o.method, path, o.id, o.role)
 			}
 			list = append(list, o)
@@ -97,7 +101,7 @@ func TestDoorRoles(t *testing.T) {
 	b := newBench(t)
 	b.listenTCP()
 	tokens := map[string]string{"wrong secret": "", "none": ""}
-	for _, role := range []string{"read", "submit", "operate"} {
+	for _, role := range []string{"read", "submit", "operate", "node"} {
 		tokens[role] = b.token(role+"er", role)
 	}
 	tokens["revoked"], tokens["expired"] = b.token("revoked", "operate"), b.token("expired", "operate", "--expires", "1s")
@@ -132,18 +136,26 @@ func TestDoorRoles(t *testing.T) {
 	}
 
 	order := []string{"public", "read", "submit", "operate"}
+	covers := func(have, need string) bool {
+		switch {
+		case need == "public":
+			return true
+		case need == "node" || have == "node": // it is beside the others
+			return have == need
+		}
+		return slices.Index(order, have) >= slices.Index(order, need)
+	}
 	before := b.snapshot(own)
 	refusals := 0
-	walk := func(who string, may int, invalid bool) {
+	walk := func(who, have string, invalid bool) {
 		for _, o := range ops {
 			what := fmt.Sprintf("%s: %s %s", who, o.method, o.path)
-			need := slices.Index(order, o.role)
-			if !invalid && may >= need {
+			if !invalid && covers(have, o.role) {
 				continue
 			}
 			a := from().ask(o.method, o.at("tomorrow"), o.body, bearer(who)...)
 			want := http.StatusForbidden
-			if invalid || may == 0 {
+			if invalid || have == "public" {
 				want = http.StatusUnauthorized
 			}
 			if a.status != want {
@@ -154,25 +166,30 @@ func TestDoorRoles(t *testing.T) {
 		}
 	}
 	for _, who := range []string{"revoked", "expired", "wrong secret"} {
-		walk(who, 0, true)
+		walk(who, "public", true)
 	}
-	walk("none", 0, false)
-	walk("read", 1, false)
-	walk("submit", 2, false)
+	walk("none", "public", false)
+	for _, who := range []string{"read", "submit", "operate", "node"} {
+		walk(who, who, false)
+	}
 	if after := b.snapshot(own); after != before {
 		t.Errorf("what was refused has changed something: %s\nbefore: %s", after, before)
 	}
 
 	allowed := 0
-	pass := func(who string, d func() *door, may int) {
+	pass := func(who string, d func() *door, have string) {
 		for _, o := range ops {
-			if slices.Index(order, o.role) > may {
+			if !covers(have, o.role) {
 				continue
 			}
 			what := fmt.Sprintf("%s: %s %s", who, o.method, o.path)
 			a := d().ask(o.method, o.at("none-such"), o.body, bearer(who)...)
 			allowed++
 			switch {
+			case o.id == "join-as-node": // asks for no WebSocket
+				if a.status != http.StatusBadRequest {
+					t.Errorf("%s is answered %d: %s", what, a.status, a.body)
+				}
 			case o.id == "log-in": // is answered with a page, for who has no link that works
 				if a.status != http.StatusUnauthorized || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
 					t.Errorf("%s: %d %s", what, a.status, a.header.Get("Content-Type"))
@@ -186,11 +203,11 @@ func TestDoorRoles(t *testing.T) {
 			}
 		}
 	}
-	pass("none", from, 0)
-	pass("read", from, 1)
-	pass("submit", from, 2)
-	pass("operate", from, 3)
-	pass("none", func() *door { return own }, 3) // the owner, by the unix socket
+	pass("none", from, "public")
+	for _, who := range []string{"read", "submit", "operate", "node"} {
+		pass(who, from, who)
+	}
+	pass("none", func() *door { return own }, "operate") // the owner, by the unix socket
 	t.Logf("%d operations, %d requests refused, %d allowed", len(ops), refusals, allowed)
 	r.stop()
 	b.soundState()

@@ -92,7 +92,7 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	b, base, r := newQueue(t)
 	one := b.node("one", base, "--slots", "2", "--label", "gpu=yes")
-	two := b.node("two", base, "--slots", "2", "--label", "gpu=no")
+	two := b.node("two", base, "--slots", "2", "--label", "gpu=no", "--label", "spare")
 	r.awaitNode("one")
 	r.awaitNode("two")
 	file, enough := b.folder("ran"), b.folder("go")
@@ -127,7 +127,7 @@ func TestNodes(t *testing.T) {
 	b.submit(b.jobsOf("website", "two.yaml", onNode(marks("moves", file, enough), gpu)))
 	r.await("the one that moves", onText("moves", "begun"))
 	one.die()
-	three := b.node("three", base, "--slots", "1", "--label", "gpu=yes")
+	three := b.node("three", base, "--slots", "1", "--label", "gpu=yes", "--label", "spare")
 	r.awaitNode("three")
 	b.write(enough, "")
 	r.end("moves", job.RunCompleted)
@@ -135,6 +135,7 @@ func TestNodes(t *testing.T) {
 		t.Errorf("the job whose node died: %s", asJSON(t, j))
 	}
 	endedOnce(t, file)
+	commandNodes(b, r)
 	for _, n := range []*nodeBench{two, three} {
 		n.run.signal(syscall.SIGTERM)
 		n.run.exit(0)
@@ -142,6 +143,58 @@ func TestNodes(t *testing.T) {
 	r.stop()
 	for _, n := range []*nodeBench{one, two, three} {
 		n.noProcess()
+	}
+}
+
+// nodes runs a command of the group nodes, which is to end with code 0.
+func (b *bench) nodes(args ...string) string {
+	b.t.Helper()
+	out, errs, code := b.command(append([]string{"nodes"}, args...)...)
+	if code != 0 {
+		b.fatalf("nodes %q: exit code %d\n%s%s", args, code, out, errs)
+	}
+	return out
+}
+
+// commandNodes drains the node, two or three, that has a job, which goes on on the other one; and removes the node one,
+// which is dead.
+func commandNodes(b *bench, r *run) {
+	b.t.Helper()
+	file, enough := b.folder("ran3"), b.folder("go3")
+	b.submit(b.jobsOf("website", "three.yaml", onNode(marks("leaves", file, enough), obj{"has": []string{"spare"}})))
+	r.await("the one that leaves", onText("leaves", "begun"))
+	from := b.show("leaves").Attempts[0].Node
+	if out := b.nodes("show", from); !strings.Contains(out, "1 of ") || !strings.Contains(out, "connected") || !strings.Contains(out, from+"/1") {
+		b.t.Errorf("nodes show %s:\n%s", from, out)
+	}
+	b.nodes("drain", from, "--mode", "stop", "--why", "a new kernel", "--wait")
+	r.await("the one that left", onText("leaves", "begun"))
+	b.write(enough, "")
+	r.end("leaves", job.RunCompleted)
+	j := b.show("leaves")
+	if len(j.Attempts) != 2 || j.Attempts[1].Node == from || j.Attempts[1].Node == "" || j.Job.Counted != 1 {
+		b.t.Errorf("the job whose node was drained: %s", asJSON(b.t, j))
+	}
+	endedOnce(b.t, file)
+	if out := b.nodes("ls"); !strings.Contains(out, "a new kernel") {
+		b.t.Errorf("nodes ls:\n%s", out)
+	}
+	if out, _, code := b.command("nodes", "rm", from); code != 2 {
+		b.t.Errorf("a node that is connected is removed: exit code %d\n%s", code, out)
+	}
+	b.nodes("uncordon", from)
+	b.nodes("rm", "one")
+	if out := b.nodes("ls"); strings.Contains(out, "a new kernel") || strings.Contains(out, "one ") {
+		b.t.Errorf("nodes ls in the end:\n%s", out)
+	}
+	named := map[string]bool{}
+	for _, x := range b.records() {
+		named[x.Target] = true
+	}
+	for _, path := range []string{from + "/drain", from + "/uncordon", from, "one"} {
+		if !named["/v1/nodes/"+path] {
+			b.t.Errorf("the audit log has no record of /v1/nodes/%s", path)
+		}
 	}
 }
 

@@ -7,10 +7,10 @@ import (
 // OnNodes returns how many jobs each node has, by its name: those that it was given, and those that an earlier
 // scheduler has left there and nobody has heard of since.
 func (s *Scheduler) OnNodes() map[string]int {
-	nodes, counts := s.fleet.onNodes()
+	counts := s.fleet.left()
 	for _, r := range s.loop.runs() {
-		if name := nodes[r.Core]; name != "" {
-			counts[name]++
+		if r.Node != "" {
+			counts[r.Node]++
 		}
 	}
 	return counts
@@ -24,29 +24,22 @@ func (s *Scheduler) StopOnNode(name string, atBoundary bool, reason string) (run
 	if atBoundary {
 		how = schedule.OnlyBoundary
 	}
-	nodes, left := s.fleet.onNodes()
 	for _, r := range s.loop.runs() {
-		if nodes[r.Core] == name {
+		if r.Node == name {
 			s.loop.post(schedule.Stop{Job: r.Entry.ID, How: how, Reason: reason})
 			running++
 		}
 	}
-	return running + left[name]
+	return running + s.fleet.left()[name]
 }
 
-// onNodes returns the nodes of the cores that are on one, and how many jobs an earlier scheduler has left on
-// nodes that have not come since.
-func (f *fleet) onNodes() (nodes map[schedule.CoreID]string, left map[string]int) {
+// left counts what an earlier scheduler has left on nodes that have not come since.
+func (f *fleet) left() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	nodes, left = map[schedule.CoreID]string{}, map[string]int{}
-	for _, m := range f.members {
-		if m.Node() != "" {
-			nodes[m.id] = m.Node()
-		}
-	}
+	counts := map[string]int{}
 	for name, runs := range f.orphans {
-		left[name] = len(runs)
+		counts[name] = len(runs)
 	}
-	return nodes, left
+	return counts
 }
