@@ -15,7 +15,7 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		"link", "logout", "submit", "jobFile", "approve", "reject", "cancel", "requeue", "pause", "overview", "followLog", "jobList",
+		"link", "logout", "submit", "jobFile", "approve", "reject", "cancel", "requeue", "pause", "nodes", "overview", "followLog", "jobList",
 		"diff", "steps", "workflow", "meanwhile", "pipelines", "inbox", "agents", "timeline", "readOnly", "reconnect",
 	} {
 		t.Run(name, func(t *testing.T) { b.play(t, d, name, nil) })

@@ -253,6 +253,46 @@ export async function pause({step, login, go, at, text, submit, puppet, none, af
   });
 }
 
+// nodes: a node that has not come is drained and uncordoned; one that is there says what it offers, as text.
+export async function nodes({page, step, login, go, at, text, none, cli}) {
+  await cli('nodes', 'cordon', 'spare', '--why', 'a new kernel');
+  await login();
+  await step('a cordon shows', async () => {
+    await go('/nodes');
+    await text(at('node-row'), /spare/);
+    await text(at('node-state'), /unknown.*cordoned/);
+    await text(at('nodes'), /a new kernel/);
+  });
+  await step('drain', async () => {
+    await at('node-drain').click();
+    await at('field-mode').selectOption('checkpoint');
+    await at('field-why').fill('the night');
+    await at('dialog-confirm').click();
+    await text(at('nodes'), /the night/);
+    const [spare] = JSON.parse(await cli('nodes', 'ls', '--json')).nodes;
+    assert.equal(spare.cordon.why, 'the night');
+  });
+  await step('uncordon', async () => {
+    await at('node-uncordon').click();
+    await none(at('node-row'));
+    assert.deepEqual(JSON.parse(await cli('nodes', 'ls', '--json')).nodes, []);
+  });
+  await step('what a node says is text', async () => {
+    const payload = '<img src=x onerror="window.__xss=1">';
+    const workers = [
+      {kind: 'shell', ready: true},
+      {kind: 'claude', ready: false, why: 'not logged in ' + payload},
+    ];
+    const one = {name: 'one', state: 'connected', host: payload, os: 'linux', arch: 'amd64', slots: 4, running: 3, labels: {gpu: 'yes'}, workers, cores: []};
+    await page.route('**/v1/nodes', (route) => route.fulfill({json: {nodes: [one]}}));
+    await page.reload();
+    await text(at('node-row'), /one.*img src=x.*3 of 4.*gpu=yes/s);
+    await text(at('node-workers'), /^claude not logged in .img/);
+    assert.equal(await page.evaluate(() => window.__xss), undefined);
+    await page.unroute('**/v1/nodes');
+  });
+}
+
 // readOnly: who may read sees no actions, and the server refuses them all the same.
 export async function readOnly({page, step, login, go, at, text, submit, puppet, ended, world}) {
   const jobs = await submit([
@@ -290,6 +330,8 @@ export async function readOnly({page, step, login, go, at, text, submit, puppet,
       ['POST', '/v1/dead-letters/requeue', {letters: [{id: jobs['a-letter'].id}]}],
       ['POST', '/v1/dead-letters/drop', {ids: [jobs['a-letter'].id]}],
       ['POST', '/v1/pause', {scope: 'global'}],
+      ['POST', '/v1/nodes/spare/cordon', {}],
+      ['DELETE', '/v1/nodes/spare', {}],
       ['POST', '/v1/ui-links', {role: 'operate'}],
       ['POST', '/v1/upgrade', {mode: 'drain'}],
     ];

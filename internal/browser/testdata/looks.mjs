@@ -45,6 +45,7 @@ async function furnish({submit, puppet, ended, file, cli, job}) {
   const {jobs: stages, pipelines} = stagesOf(['one', 'two', 'bad']);
   await submit(stages, {pipelines, tenant: 'shop'});
   await ended(jobs['fix-login'].id, jobs.tidy.id, jobs.plan.id);
+  await cli('nodes', 'cordon', 'spare', '--why', 'a new kernel');
   await cli('evaluate', jobs['fix-login'].id, '--quality', '0.9', '--by', 'anna', '-m', 'small and right');
   for (let n = 0; n < 200 && (await job(jobs.contract.id)).job.held !== 'approval'; n++);
   return {
@@ -62,6 +63,7 @@ async function furnish({submit, puppet, ended, file, cli, job}) {
     pipeline: '/pipelines/words',
     timeline: '/timeline',
     agents: '/agents',
+    nodes: '/nodes',
     submit: '/submit',
     'submit-file': '/submit?form=file',
   };

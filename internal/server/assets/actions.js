@@ -137,3 +137,61 @@ export async function resume(scope) {
     return null;
   }
 }
+
+// cordon has a node be given no new jobs.
+export async function cordon(node) {
+  const done = await confirmed(
+    {
+      title: 'Cordon ' + firstLine(node.name, 64) + '?',
+      confirm: 'Cordon',
+      testid: 'dialog-cordon',
+      text: 'The node is given no new jobs until it is uncordoned. What runs there goes on.',
+      fields: [{name: 'why', label: 'Reason', hint: 'Shown to everybody who looks at the nodes.'}],
+    },
+    (v) => api.post(path`/v1/nodes/${node.name}/cordon`, {why: v.why.trim() || undefined}),
+  );
+  if (done) toast(firstLine(node.name, 64) + ' is given no new jobs.');
+  return done;
+}
+
+// uncordon has a node be given jobs again.
+export async function uncordon(node) {
+  try {
+    const done = await api.post(path`/v1/nodes/${node.name}/uncordon`);
+    toast(firstLine(node.name, 64) + ' is given jobs again.');
+    return done;
+  } catch (error) {
+    failed(error, 'The node could not be uncordoned');
+    return null;
+  }
+}
+
+// drain cordons a node and empties it.
+export async function drain(node) {
+  const done = await confirmed(
+    {
+      title: 'Drain ' + firstLine(node.name, 64) + '?',
+      confirm: 'Drain',
+      tone: 'bad',
+      testid: 'dialog-drain',
+      text: 'The node is given no new jobs. Jobs that are stopped go on elsewhere, and no attempt counts.',
+      fields: [
+        {
+          name: 'mode',
+          label: 'What runs there',
+          type: 'select',
+          value: 'wait',
+          options: [
+            ['wait', 'Let it end'],
+            ['checkpoint', 'Stop it at its next step, where it keeps steps'],
+            ['stop', 'Stop it now'],
+          ],
+        },
+        {name: 'why', label: 'Reason', hint: 'Shown to everybody who looks at the nodes.'},
+      ],
+    },
+    (v) => api.post(path`/v1/nodes/${node.name}/drain`, {mode: v.mode, why: v.why.trim() || undefined}),
+  );
+  if (done) toast(firstLine(node.name, 64) + ' is being drained.');
+  return done;
+}

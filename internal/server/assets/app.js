@@ -41,7 +41,8 @@
 // dom.js has the parts: h, s, replace, refresh, link, table, panel, facts, badge, bar, field,
 // ask (a dialog), toast, failed (an error as a toast), timeOf, since, duration, money,
 // tokens, stateOf, noteOf, jobLink, visible (for text from outside). actions.js has
-// what may be done to jobs: cancel, retry, approve, reject, checkpoint, pause, resume.
+// what may be done to jobs: cancel, retry, approve, reject, checkpoint, pause, resume,
+// and to nodes: cordon, uncordon, drain.
 //
 // # Hooks for tests
 //
@@ -50,7 +51,7 @@
 //
 //   shell      nav, nav-NAME, connection, keys, theme, toast, page, page-error, unauthorized, upgraded,
 //              role, sign-out, approvals-count, letters-count
-//   dialog     dialog-pause|cancel-job|approve|reject|checkpoint|keys; in each dialog-confirm, dialog-cancel (closes it),
+//   dialog     dialog-pause|cancel-job|approve|reject|checkpoint|cordon|drain|keys; in each dialog-confirm, dialog-cancel (closes it),
 //              dialog-problem, field-NAME
 //   overview   pause, running, running-now, queued, approval, dead-letters, ended, waiting, throughput, cost, budgets, tenants, cores, circuits, isolations, resume, alerts
 //   jobs       search, filter-status-all|STATE, filter-tenant, filter-worker, filter-letters, order, jobs,
@@ -71,8 +72,9 @@ import * as approvals from './pages/approvals.js';
 import * as letters from './pages/letters.js';
 import * as agents from './pages/agents.js';
 import * as timeline from './pages/timeline.js';
+import * as nodes from './pages/nodes.js';
 
-const pages = [overview, jobs, job, submit, workflows, pipelines, approvals, letters, agents, timeline].flatMap((m) => m.pages || [m.page]);
+const pages = [overview, jobs, job, submit, workflows, pipelines, approvals, letters, agents, timeline, nodes].flatMap((m) => m.pages || [m.page]);
 
 const navigation = [
   ['overview', 'Overview', '/'],
@@ -83,6 +85,7 @@ const navigation = [
   ['pipelines', 'Pipelines', '/pipelines'],
   ['timeline', 'Timeline', '/timeline'],
   ['agents', 'Agents', '/agents'],
+  ['nodes', 'Nodes', '/nodes'],
   ['submit', 'Submit', '/submit'],
 ];
 

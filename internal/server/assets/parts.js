@@ -144,6 +144,7 @@ const icons = {
   approvals: 'M2 8l4 4 8-9',
   letters: 'M2 4h12v9H2zM2 4l6 5 6-5',
   agents: 'M8 5m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0M2 14a6 5 0 0 1 12 0',
+  nodes: 'M2 2h12v5H2zM2 9h12v5H2zM4.5 4.5h0M4.5 11.5h0',
   timeline: 'M2 3h6M5 8h7M8 13h6',
   theme: 'M8 2a6 6 0 1 0 6 6a4.5 4.5 0 0 1 -6 -6z',
   exit: 'M6 2H3v12h3M10 4l4 4-4 4M14 8H6',
