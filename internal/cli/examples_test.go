@@ -105,9 +105,12 @@ var notPlayed = map[string]string{
 	"scheduler install-workers codex --dir /opt/agents":            "it installs the agents' CLIs",
 	"scheduler top":                                                "it needs a terminal",
 	"scheduler top --server https://build.example:7433 --every 5s": "that host is an example",
-	"source <(scheduler completion bash)":                          "it is for bash",
-	"scheduler store copy sqlite: postgres://scheduler@db.example.com/agents?sslmode=verify-full": "that host is an example",
-	"scheduler store copy service=agents sqlite:":                                                 "that service is an example",
+	"scheduler node --server https://queue.example.com:7433 --token-file node-a.token":              "that host is an example",
+	"scheduler node --server https://a:7433,https://b:7433 --token-file t --label gpu=no --slots 8": "that host is an example",
+	"scheduler restart-core --core node-a/1":                                                        "that node is an example",
+	"source <(scheduler completion bash)":                                                           "it is for bash",
+	"scheduler store copy sqlite: postgres://scheduler@db.example.com/agents?sslmode=verify-full":   "that host is an example",
+	"scheduler store copy service=agents sqlite:":                                                   "that service is an example",
 }
 
 // exampleCodes are exit codes of examples other than 0, in the world of TestExamples.
@@ -147,7 +150,9 @@ var beforeExample = map[string]string{
 	"evaluate": completedBefore, "show": completedBefore, "logs": completedBefore, "retry": completedBefore, "wait": completedBefore + " && git checkout -q .",
 	"grant show": "scheduler grant website --credits 100",
 	"grant rm":   "scheduler grant website/agent-7 --tokens 500000",
-	"pause":      "scheduler resume global; scheduler resume worker:codex; true", "scheduler resume global": "scheduler pause",
+	"nodes":      "scheduler nodes cordon node-a", "nodes show": "scheduler nodes cordon node-a", "nodes uncordon": "scheduler nodes cordon node-a",
+	"nodes rm": "scheduler nodes cordon node-a",
+	"pause":    "scheduler resume global; scheduler resume worker:codex; true", "scheduler resume global": "scheduler pause",
 	"pipelines rerun":    "scheduler submit --wait --json " + pipelineFile,
 	"reputation similar": "scheduler submit --wait ../judged.yaml && for j in contract lease page; do scheduler evaluate $j --quality 0.9; done",
 	"restart-core":       endBefore, "upgrade": endBefore,
