@@ -36,11 +36,11 @@ func storeCopyCommand(con *console, local *local) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "copy FROM TO", Short: "Copy the queue, compare the copy row by row, and use it from then on", Args: cobra.ExactArgs(2),
 		Long: `Copy the queue with everything that belongs to it: jobs, attempts, events, accounts, workflows,
-tokens, sessions of browsers, isolations and what triggers did. FROM and TO are sqlite: for the
+tokens, sessions of browsers, isolations, cordons of nodes and what triggers did. FROM and TO are sqlite: for the
 state directory (--state), and a database: postgres://USER@HOST/NAME, service=NAME, file:PATH or
 env:NAME, without a password on the command line.
 
-A queue that is there at TO is never overwritten; tokens, sessions, isolations and marks are. The
+A queue that is there at TO is never overwritten; tokens, sessions, isolations, cordons and marks are. The
 copy is read back and compared with what was copied, row by row. Then it is the queue of this
 state directory: the old file keeps its rows under another name, and a database that was left
 keeps its own. Patches, logs and worktrees stay where they are.`,

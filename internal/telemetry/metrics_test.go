@@ -399,6 +399,33 @@ func whole(t *testing.T, cfg telemetry.Config) *telemetry.Telemetry {
 	return tel
 }
 
+// A thousand nodes have labels of their own; the rest shares one, and its cores have none.
+func TestManyNodes(t *testing.T) {
+	const total = 1002
+	cfg := telemetry.Config{
+		Nodes: func() (list []node.Status) {
+			for i := range total {
+				list = append(list, node.Status{Name: fmt.Sprintf("n%04d", i), Came: true, Connected: true, Inventory: node.Inventory{Slots: 2}})
+			}
+			return list
+		},
+		Status: func() (st scheduler.Status) {
+			for i := range total {
+				st.Cores = append(st.Cores, scheduler.CoreStatus{Status: supervisor.Status{Index: 65 + i, Node: fmt.Sprintf("n%04d", i), Place: 1, State: supervisor.Up}})
+			}
+			return st
+		},
+	}
+	got, series := gather(t, start(t, cfg)), map[string]int{}
+	for key := range got {
+		name, _, _ := strings.Cut(strings.TrimPrefix(key, "agentsched_"), "{")
+		series[name]++
+	}
+	if series["node_slots"] != 1001 || series["core_up"] != 1000 || got["agentsched_node_slots{node=other}"] != 4 || got["agentsched_node_connected{node=n0999}"] != 1 {
+		t.Errorf("%d series of nodes, %d of cores; the rest has %v slots", series["node_slots"], series["core_up"], got["agentsched_node_slots{node=other}"])
+	}
+}
+
 func TestStatus(t *testing.T) {
 	got := gather(t, whole(t, telemetry.Config{}))
 	for key, want := range map[string]float64{
