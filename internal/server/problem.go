@@ -15,6 +15,7 @@ import (
 	"github.com/agentsched/agentsched/internal/node"
 	"github.com/agentsched/agentsched/internal/parcel"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -136,6 +137,7 @@ func sentinels() []sentinel {
 		{queue.ErrExists, "exists", http.StatusConflict},
 		{queue.ErrFenced, "fenced", http.StatusConflict},
 		{queue.ErrDeposed, "no_leader", http.StatusServiceUnavailable},
+		{statedir.ErrChanged, "no_leader", http.StatusServiceUnavailable}, // another one leads, and has written a document of the leader's
 		{job.ErrIllegalTransition, "illegal_transition", http.StatusConflict},
 		{context.Canceled, "interrupted", http.StatusServiceUnavailable},
 		{context.DeadlineExceeded, "interrupted", http.StatusServiceUnavailable},
