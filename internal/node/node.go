@@ -74,6 +74,7 @@ type Node struct {
 	start   sync.Once
 	lease   atomic.Int64 // Welcome.Lease
 	ending  atomic.Bool
+	fail    context.CancelCauseFunc // ends Run with an error
 
 	mu       sync.Mutex // guards what follows
 	settings ipc.Configure
@@ -95,7 +96,6 @@ type core struct {
 type outNote struct {
 	note  Note
 	noted noted
-	done  chan error // closed, or given the error, when it is on disk; nil: nobody waits
 }
 
 // maxOutbox is how many notes may wait for the disk, beyond which the cores do.
@@ -123,6 +123,8 @@ func (n *Node) Hurry() { n.sup.Hurry() }
 // somebody listens, and returns the cause.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.spool.Close() //nolint:errcheck // what counts was synced
+	ctx, n.fail = context.WithCancelCause(ctx)
+	defer n.fail(nil)
 	if err := n.recall(ctx); err != nil {
 		return err
 	}

@@ -316,5 +316,16 @@ const timeOfCall = 20 * time.Second
 func (n *Nodes) configure(ctx context.Context, c *supervisor.Core) error {
 	ctx, cancel := context.WithTimeout(ctx, timeOfCall)
 	defer cancel()
-	return c.Call(ctx, ipc.MethodConfigure, n.cfg.Handler.Settings(c), nil)
+	return c.Call(ctx, ipc.MethodConfigure, forNode(n.cfg.Handler.Settings(c)), nil)
+}
+
+// forNode returns what of the settings concerns a node: what belongs to a host is its own, and what this one has is nothing
+// for others.
+func forNode(c ipc.Configure) ipc.Configure {
+	bounds := map[job.WorkerKind]job.WorkerSettings{}
+	for kind, w := range c.Workers {
+		bounds[kind] = job.WorkerSettings{MaxConcurrent: w.MaxConcurrent}
+	}
+	c.Workers, c.RunLimits, c.Sandbox, c.Secrets, c.Watchdog, c.TrustFilters = bounds, ipc.RunLimits{}, ipc.Sandbox{}, nil, nil, false
+	return c
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/wire"
@@ -46,23 +47,16 @@ func (n *Node) tell(c *core, method string, params json.RawMessage) {
 func (n *Node) write() {
 	for first := range n.outbox {
 		notes, list := []Note{first.note}, []noted{first.noted}
-		waiting := []chan error{first.done}
 		for size := len(first.note.Params); size < recordTarget; {
 			more, ok := n.more()
 			if !ok {
 				break
 			}
 			size += len(more.note.Params)
-			notes, list, waiting = append(notes, more.note), append(list, more.noted), append(waiting, more.done)
+			notes, list = append(notes, more.note), append(list, more.noted)
 		}
-		err := n.keep(notes, list)
-		if err != nil {
-			n.cfg.Log.Error().Err(err).Int("notes", len(notes)).Msg("what the cores told is lost")
-		}
-		for _, done := range waiting {
-			if done != nil {
-				done <- err
-			}
+		if err := n.keep(notes, list); err != nil {
+			n.fail(fmt.Errorf("keep what the cores tell: %w", err)) // a node that cannot tell how its runs end is none
 		}
 	}
 }
@@ -81,12 +75,20 @@ func (n *Node) more() (outNote, bool) {
 const fullPause = 100 * time.Millisecond
 
 // keep appends notes to the spool, as often as it takes while that is full: the cores wait meanwhile, and
-// drop progress. What does not fit into one record is divided.
+// drop progress. What does not fit into one record is divided. A node that ends waits for a while only.
 func (n *Node) keep(notes []Note, list []noted) error {
+	var ending time.Time
 	for told := false; ; {
 		err := n.append(notes, list)
 		if !errors.Is(err, wire.ErrFull) {
 			return err
+		}
+		if n.ending.Load() {
+			if ending.IsZero() {
+				ending = time.Now()
+			} else if time.Since(ending) > farewellTime {
+				return err
+			}
 		}
 		if !told {
 			n.cfg.Log.Error().Err(err).Msg("the spool is full: the cores wait until the scheduler has stored more")

@@ -239,7 +239,7 @@ func (r *remote) welcome(ctx context.Context, s *visit, h *Hello) (w Welcome, er
 	} else {
 		gone(before, "was started again")
 	}
-	w.Settings = n.cfg.Handler.Settings(nil)
+	w.Settings = forNode(n.cfg.Handler.Settings(nil))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !same {
