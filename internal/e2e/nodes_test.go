@@ -24,7 +24,7 @@ type nodeBench struct {
 }
 
 // newQueue returns a scheduler that takes nodes, at an address that stays the same over its
-// restarts. What a node has that is not heard any more is given out again some 10 s later.
+// restarts. Runs on nodes last for as long as a busy machine may take to bring a scheduler back.
 func newQueue(t *testing.T) (b *bench, base string, r *run) {
 	b = newBench(t)
 	quickLeases(b)
@@ -38,7 +38,7 @@ func newQueue(t *testing.T) (b *bench, base string, r *run) {
 func quickLeases(b *bench) {
 	b.unheld()
 	b.config["fleet"] = obj{"node_lease": "1s"}
-	b.config["heartbeat"] = obj{"interval": "500ms", "hang_after": "3s", "permit_validity": "6s"}
+	b.config["heartbeat"] = obj{"interval": "500ms", "hang_after": "3s", "permit_validity": "2m"}
 	b.config["stop"] = obj{"interrupt": "200ms", "terminate": "200ms", "kill": "1s"}
 }
 
@@ -127,6 +127,7 @@ func TestNodes(t *testing.T) {
 	b.submit(b.jobsOf("website", "two.yaml", onNode(marks("moves", file, enough), gpu)))
 	r.await("the one that moves", onText("moves", "begun"))
 	one.die()
+	b.nodes("rm", "one", "--force") // it is known to be dead before its lease and all that follows are over
 	three := b.node("three", base, "--slots", "1", "--label", "gpu=yes", "--label", "spare")
 	r.awaitNode("three")
 	b.write(enough, "")
@@ -156,8 +157,7 @@ func (b *bench) nodes(args ...string) string {
 	return out
 }
 
-// commandNodes drains the node, two or three, that has a job, which goes on on the other one; and removes the node one,
-// which is dead.
+// commandNodes drains the node, two or three, that has a job, which goes on on the other one.
 func commandNodes(b *bench, r *run) {
 	b.t.Helper()
 	file, enough := b.folder("ran3"), b.folder("go3")
@@ -183,7 +183,6 @@ func commandNodes(b *bench, r *run) {
 		b.t.Errorf("a node that is connected is removed: exit code %d\n%s", code, out)
 	}
 	b.nodes("uncordon", from)
-	b.nodes("rm", "one")
 	if out := b.nodes("ls"); strings.Contains(out, "a new kernel") || strings.Contains(out, "one ") {
 		b.t.Errorf("nodes ls in the end:\n%s", out)
 	}
@@ -207,6 +206,7 @@ func TestNodesTakeOver(t *testing.T) {
 	for i, b := range fleet {
 		listen := net.JoinHostPort(fmt.Sprintf("127.%d.%d.%d", 20+os.Getpid()%200, 1+os.Getpid()/200%200, 1+i), "7433")
 		b.config["fleet"].(obj)["node_lease"] = "2s"
+		b.config["heartbeat"].(obj)["permit_validity"] = "2m" // a busy machine may take its time to have another leader
 		b.config["api"] = obj{"listen": listen}
 		servers = append(servers, "http://"+listen)
 	}

@@ -130,7 +130,10 @@ func (l *leader) take() string {
 }
 
 func (l *leader) Settings(*supervisor.Core) ipc.Configure {
-	return ipc.Configure{MaxConcurrent: 7, PermitValidity: job.Duration(validity)}
+	return ipc.Configure{
+		MaxConcurrent: 7, PermitValidity: job.Duration(validity),
+		Workers: map[job.WorkerKind]job.WorkerSettings{"shell": {Command: []string{"/opt/own"}, MaxConcurrent: 3}}, Secrets: map[string]ipc.Secret{"key": {}},
+	}
 }
 func (l *leader) CoreUp(c *supervisor.Core) {
 	l.note("up %s/%d past=%v", c.Node(), c.Place(), c.Past())
@@ -373,6 +376,9 @@ func TestNode(t *testing.T) {
 		wants(t, "at the beginning", l.take(), "up a/1 past=false")
 		if got := w.took(); !slices.Equal(got, []string{ipc.MethodConfigure}) {
 			t.Errorf("the core was asked %v", got)
+		}
+		if c := w.settings; len(c.Secrets) > 0 || len(c.Workers["shell"].Command) > 0 || c.Workers["shell"].MaxConcurrent != 3 || c.MaxConcurrent != 7 {
+			t.Errorf("the node was told %+v", c)
 		}
 		core := l.theCore()
 		if err := core.Call(t.Context(), ipc.MethodSubmitJob, ipc.SubmitJob{Job: "j", Attempt: 1}, nil); err != nil {
