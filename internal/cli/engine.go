@@ -126,7 +126,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 			e.telemetry.Escalated(x)
 			e.hooks.Tell(x)
 		},
-		Placement: schedule.Placement(cfg.Fleet.Placement), Traits: worker.AllTraits(runs.prog.adapters), NewPolicy: runs.prog.policies.make, Tuning: tuning, Log: state.log,
+		Placement: schedule.Placement(cfg.Fleet.Placement), NodesOnly: batch == "" && !cfg.Fleet.Work, Traits: worker.AllTraits(runs.prog.adapters), NewPolicy: runs.prog.policies.make, Tuning: tuning, Log: state.log,
 		Supervise: func(h supervisor.Handler) scheduler.Cores {
 			local := runs.supervise(state, cfg, host, command, h)
 			if batch != "" {

@@ -101,7 +101,7 @@ func Default() Config {
 		Prices:      defaultPrices(),
 		Stop:        Stop{Interrupt: job.Duration(2 * time.Second), Terminate: job.Duration(5 * time.Second), Kill: job.Duration(10 * time.Second)},
 		Heartbeat:   heartbeat,
-		Fleet:       Fleet{Lease: job.Duration(5 * time.Second), NodeLease: job.Duration(15 * time.Second), Placement: "spread"},
+		Fleet:       Fleet{Lease: job.Duration(5 * time.Second), NodeLease: job.Duration(15 * time.Second), Work: true, Placement: "spread"},
 		Policy:      policy.Default(),
 		Retention:   Retention{Finished: job.Duration(90 * 24 * time.Hour)},
 		Retry:       Retry{Base: job.Duration(time.Second), Max: job.Duration(5 * time.Minute)},

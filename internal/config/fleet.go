@@ -24,6 +24,9 @@ type Fleet struct {
 	// `10m`. After that its runs have `heartbeat.permit_validity` and the stages of `stop` to end, before their jobs go
 	// on elsewhere.
 	NodeLease job.Duration `json:"node_lease" min:"1s" max:"10m"`
+	// Whether jobs run on this scheduler's own host, too; else on nodes alone. Those that work in a folder of
+	// it wait then.
+	Work bool `json:"work"`
 	// On which of the hosts that can run a job it does: `spread`, the one of whose slots the least part
 	// is taken; `pack`, the one with the largest part that has room: [placement](fleet.md#placement).
 	Placement string `json:"placement" words:"spread pack"`

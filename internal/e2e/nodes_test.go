@@ -205,7 +205,7 @@ func TestNodesTakeOver(t *testing.T) {
 	var servers []string
 	for i, b := range fleet {
 		listen := net.JoinHostPort(fmt.Sprintf("127.%d.%d.%d", 20+os.Getpid()%200, 1+os.Getpid()/200%200, 1+i), "7433")
-		b.config["fleet"].(obj)["node_lease"] = "2s"
+		b.config["fleet"].(obj)["node_lease"], b.config["fleet"].(obj)["work"] = "2s", false
 		b.config["heartbeat"].(obj)["permit_validity"] = "2m" // a busy machine may take its time to have another leader
 		b.config["api"] = obj{"listen": listen}
 		servers = append(servers, "http://"+listen)
@@ -220,16 +220,18 @@ func TestNodesTakeOver(t *testing.T) {
 	a.submit(a.jobsOf("website", "one.yaml", onNode(marks("long", file, enough), here), onNode(marks("longer", a.folder("ran2"), enough2), here)))
 	ra.await("the long one", onText("long", "begun"))
 	ra.await("the longer one", onText("longer", "begun"))
+	a.submit(a.jobsOf("website", "anywhere.yaml", shell("anywhere", nil, "true", nil))) // but not on the host of a scheduler
 	ra.killAll()
 	rb.awaitNode("one")
 	a.write(enough, "")
 	rb.end("long", job.RunCompleted)
+	rb.end("anywhere", job.RunCompleted)
 	again := a.start("serve")
 	rb.stop()
 	again.awaitNode("one")
 	a.write(enough2, "")
 	again.end("longer", job.RunCompleted)
-	for _, name := range []string{"long", "longer"} {
+	for _, name := range []string{"long", "longer", "anywhere"} {
 		if j := a.show(name); len(j.Attempts) != 1 || j.Attempts[0].Node != "one" {
 			t.Errorf("the job that ran under several leaders: %s", asJSON(t, j))
 		}

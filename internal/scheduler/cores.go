@@ -42,6 +42,7 @@ type fleet struct {
 	renews func() bool
 	// reconfigure has every core told its settings anew. It does not wait.
 	reconfigure func()
+	nodesOnly   bool // no job runs on this host
 	store       queue.Store
 	lease       time.Duration // of a claim
 
@@ -133,8 +134,8 @@ func (f *fleet) list() (list schedule.Cores) {
 		})
 		away = away || m.Node() != ""
 	}
-	if away { // else this host is bounded by what all of them are
-		own := &schedule.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, Slots: f.settings.MaxConcurrent}
+	if away || f.nodesOnly { // else this host is bounded by what all of them are
+		own := &schedule.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, Slots: f.settings.MaxConcurrent, Cordoned: f.nodesOnly}
 		for i := range list {
 			if list[i].Host == nil {
 				list[i].Host = own

@@ -70,6 +70,8 @@ type Config struct {
 
 	// Placement is how jobs are put on hosts; "" is schedule.Spread.
 	Placement schedule.Placement
+	// NodesOnly keeps jobs off this scheduler's own host.
+	NodesOnly bool
 
 	// Traits are what the adapters say of their workers, by adapter.
 	Traits map[string]job.WorkerTraits
