@@ -119,9 +119,13 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	if batch == "" {
 		lease, extend = claimLease(cfg), extendEvery(cfg)
 	}
+	var keepFiles func(job.ID, int, *job.Outcome)
+	if state.artifacts != nil {
+		keepFiles = state.keepFiles
+	}
 	e.sched = scheduler.New(scheduler.Config{
 		Lease: lease, Extend: extend, Store: state.store, Batch: batch, Also: also, Instance: instance, Cores: cfg.Cores.Count,
-		Isolations: isolations, KeepIsolations: keepIsolations, OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers, Parcels: state.parcels,
+		Isolations: isolations, KeepIsolations: keepIsolations, OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers, Parcels: state.parcels, KeepFiles: keepFiles,
 		OnEscalation: func(x isolation.Escalation) {
 			e.telemetry.Escalated(x)
 			e.hooks.Tell(x)

@@ -113,6 +113,9 @@ func (d *listeners) newServer() *server.Server {
 	opt.Bounds = func() queue.Bounds { cfg := e.config(); return bounds(&cfg) }
 	opt.MaxAtOnce = func() int { cfg := e.config(); return cfg.Concurrency.Max }
 	opt.Ready, opt.Reload, opt.Upgrade = e.ready, e.reloadNow, d.upgrade
+	if e.state.artifacts != nil {
+		opt.FetchArtifact = e.state.fetchFile
+	}
 	if e.nodes != nil {
 		opt.Node, opt.Nodes = http.HandlerFunc(e.takeNode), e.nodes
 	}

@@ -77,6 +77,8 @@ type owned struct {
 	docs  statedir.Documents
 	// parcels are folders of submitters.
 	parcels parcel.Store
+	// artifacts keeps files of attempts where other schedulers find them; nil: nobody else looks.
+	artifacts artifactStore
 	// shared says that docs and parcels are those of a store that several schedulers share.
 	shared bool
 	logs   *logging.Logs

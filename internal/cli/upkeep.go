@@ -49,6 +49,11 @@ func (e *engine) upkeep(ctx context.Context) error {
 		if err := e.forgetParcels(ctx); err != nil && ctx.Err() == nil {
 			log.Error().Err(err).Msg("remove folders that no job names")
 		}
+		if e.state.artifacts != nil {
+			if err := e.state.artifacts.Forget(ctx); err != nil && ctx.Err() == nil {
+				log.Error().Err(err).Msg("remove files of forgotten jobs")
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil

@@ -5,6 +5,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -220,7 +221,7 @@ func TestNodesTakeOver(t *testing.T) {
 	a.submit(a.jobsOf("website", "one.yaml", onNode(marks("long", file, enough), here), onNode(marks("longer", a.folder("ran2"), enough2), here)))
 	ra.await("the long one", onText("long", "begun"))
 	ra.await("the longer one", onText("longer", "begun"))
-	a.submit(a.jobsOf("website", "anywhere.yaml", shell("anywhere", nil, "true", nil))) // but not on the host of a scheduler
+	a.submit(a.jobsOf("website", "anywhere.yaml", shell("anywhere", nil, "echo what it printed", nil))) // but not on the host of a scheduler
 	ra.killAll()
 	rb.awaitNode("one")
 	a.write(enough, "")
@@ -236,6 +237,15 @@ func TestNodesTakeOver(t *testing.T) {
 			t.Errorf("the job that ran under several leaders: %s", asJSON(t, j))
 		}
 		a.completedOnce(a.show(name))
+	}
+	// What it printed lies where it ran, and where the one that led then was; any scheduler has it.
+	printed, err := a.client().Artifact(t.Context(), string(a.show("anywhere").Job.ID), 1, job.ArtifactStdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer printed.Close()
+	if text, err := io.ReadAll(printed); err != nil || string(text) != "what it printed\n" {
+		t.Errorf("what a job under another leader printed: %q, %v", text, err)
 	}
 	n.run.signal(syscall.SIGTERM)
 	n.run.exit(0)

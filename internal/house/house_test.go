@@ -41,7 +41,7 @@ var both = map[string]string{
 var schedulers = map[string]string{
 	"queue":                      "job",
 	"queue/sqlite":               "job queue",
-	"queue/postgres":             "queue queue/sqlite internal/parcel internal/statedir", // the same store, whose truth several schedulers share; parcel, statedir: and what else they do
+	"queue/postgres":             "job queue queue/sqlite internal/parcel internal/statedir", // the same store, whose truth several schedulers share; parcel, statedir: and what else they do
 	"queue/queuetest":            "job queue",
 	"queue/sched":                "job queue",
 	"policy":                     "job internal/fields",

@@ -42,7 +42,8 @@ type fleet struct {
 	renews func() bool
 	// reconfigure has every core told its settings anew. It does not wait.
 	reconfigure func()
-	nodesOnly   bool // no job runs on this host
+	nodesOnly   bool                            // no job runs on this host
+	keepFiles   func(job.ID, int, *job.Outcome) // Config.KeepFiles
 	store       queue.Store
 	lease       time.Duration // of a claim
 

@@ -20,6 +20,9 @@ func (f *fleet) CoreNotify(c *supervisor.Core, method string, params json.RawMes
 		})
 	case ipc.NotifyJobCompleted:
 		decodeNotify(f, method, params, func(n ipc.JobCompleted) {
+			if f.keepFiles != nil && len(n.Outcome.Artifacts) > 0 && f.CoreHas(c, n.Job, n.Attempt) {
+				f.keepFiles(n.Job, n.Attempt, &n.Outcome)
+			}
 			f.loop.post(schedule.Ended{Core: f.idOf(c), Job: n.Job, Attempt: n.Attempt, Outcome: n.Outcome})
 			if _, err := f.runOn(c, n.Job, n.Attempt); err != nil {
 				c.Recorded(n.Job, n.Attempt, 0, true) // nothing comes of it

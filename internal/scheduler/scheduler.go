@@ -64,6 +64,10 @@ type Config struct {
 	// Parcels are the folders of submitters that jobs name; nil: there are none.
 	Parcels ParcelReader
 
+	// KeepFiles stores what an attempt left before its end is recorded, where other schedulers find it, too. It may
+	// take its time. nil: nobody else looks.
+	KeepFiles func(id job.ID, attempt int, o *job.Outcome)
+
 	// RealPath resolves the symbolic links of a workspace's path; nil means
 	// filepath.EvalSymlinks. It may take its time.
 	RealPath func(string) (string, error)

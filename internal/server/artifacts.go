@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,11 +18,29 @@ import (
 type artifacts struct {
 	entries entries
 	folder  func(id job.ID, attempt int) string // of an attempt; nil means that there are none
+	fetch   func(ctx context.Context, id job.ID, attempt int, name string) error
 }
 
 func (a artifacts) routes(r *router) {
 	stream(r, route{id: "get-artifact", method: "GET", path: "/v1/jobs/{job}/attempts/{attempt}/artifacts/{name}", role: read, tag: "jobs",
 		about: "Return the text of a file that an attempt left, such as patch or stdout.\nA patch or answer that was changed after the attempt ended is answered with artifact_changed."}, textType, a.get)
+}
+
+// here makes sure that a file is in the folder of its attempt, and returns its name there. One of an attempt that
+// another host has seen the end of is brought here, by the name of the artifact.
+func (a artifacts) here(ctx context.Context, attempt *job.Attempt, folder, file, name string) (string, error) {
+	if a.fetch == nil || filepath.Base(name) != name {
+		return file, nil
+	}
+	if filepath.IsLocal(file) {
+		if _, err := os.Lstat(filepath.Join(folder, file)); err == nil {
+			return file, nil
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(folder, name)); err == nil {
+		return name, nil
+	}
+	return name, a.fetch(ctx, attempt.Job, attempt.Number, name)
 }
 
 const textType = "text/plain; charset=utf-8"
@@ -61,6 +80,9 @@ func (a artifacts) get(w http.ResponseWriter, r *http.Request, in *artifactPath)
 	folder := a.folder(attempt.Job, attempt.Number)
 	name, err := filepath.Rel(folder, found.Path)
 	if err != nil {
+		return missing
+	}
+	if name, err = a.here(r.Context(), attempt, folder, name, in.Name); err != nil {
 		return missing
 	}
 	root, err := os.OpenRoot(folder)

@@ -46,6 +46,9 @@ type Options struct {
 	Parcels *parcel.Keeper
 	// Artifacts returns the folder of an attempt's artifacts.
 	Artifacts func(id job.ID, attempt int) string
+	// FetchArtifact brings a file of an attempt on another host into the folder of its artifacts, by its name. The
+	// error wraps queue.ErrNotFound if it is nowhere. nil means that all are on this host.
+	FetchArtifact func(ctx context.Context, id job.ID, attempt int, name string) error
 	// Reload applies the changed configuration and says what has changed. Its errors
 	// are mistakes in the configuration and are answered as they are.
 	Reload func(context.Context) (string, error)

@@ -44,19 +44,10 @@ func (x *Parcels) Put(ctx context.Context, k parcel.Kept, content io.Reader) err
 }
 
 func putPieces(ctx context.Context, tx pgx.Tx, digest string, content io.Reader) error {
-	piece := make([]byte, pieceSize)
-	for number := 0; ; number++ {
-		n, err := io.ReadFull(content, piece)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return err
-		}
-		if n == 0 {
-			return nil
-		}
-		if _, err := tx.Exec(ctx, `INSERT INTO parcel_pieces (digest, number, data) VALUES ($1, $2, $3)`, digest, number, piece[:n]); err != nil {
-			return err
-		}
-	}
+	return inPieces(content, func(number int, piece []byte) error {
+		_, err := tx.Exec(ctx, `INSERT INTO parcel_pieces (digest, number, data) VALUES ($1, $2, $3)`, digest, number, piece)
+		return err
+	})
 }
 
 // returningKept is what scanKept reads.

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/agentsched/agentsched/internal/node"
+	"github.com/agentsched/agentsched/job"
+)
+
+// artifactStore keeps files that attempts left for all schedulers of a queue.
+type artifactStore interface {
+	Keep(ctx context.Context, id job.ID, attempt int, name string, content io.Reader) error
+	// Write writes a file; the error wraps queue.ErrNotFound if there is none.
+	Write(ctx context.Context, id job.ID, attempt int, name string, w io.Writer) error
+	// Forget removes the files of jobs that are gone.
+	Forget(ctx context.Context) error
+}
+
+// keepTime bounds how long the end of an attempt waits for its files to be kept.
+const keepTime = 30 * time.Second
+
+// keepFiles stores what an attempt left, before its end is recorded, where other schedulers find it. What is not
+// kept is on this host alone.
+func (o *owned) keepFiles(id job.ID, attempt int, outcome *job.Outcome) {
+	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
+	defer cancel()
+	room := int64(node.MaxArtifacts)
+	for i := range outcome.Artifacts {
+		a := &outcome.Artifacts[i]
+		if room -= a.Bytes; room < 0 {
+			return
+		}
+		if err := o.keepFile(ctx, id, attempt, a); err != nil {
+			o.log.Warn().Err(err).Str("job", string(id)).Str("artifact", a.Name).Msg("a file of the attempt stays on this host alone")
+		}
+	}
+}
+
+func (o *owned) keepFile(ctx context.Context, id job.ID, attempt int, a *job.Artifact) error {
+	folder := o.dir.Attempt(id, attempt)
+	name, err := filepath.Rel(folder, a.Path)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return o.artifacts.Keep(ctx, id, attempt, a.Name, io.LimitReader(f, a.Bytes))
+}
+
+// fetchFile brings a file of an attempt into its folder, from where all schedulers find it.
+func (o *owned) fetchFile(ctx context.Context, id job.ID, attempt int, name string) error {
+	folder := o.dir.Attempt(id, attempt)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(folder, "."+name+"-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // it was renamed, or is nothing
+	if err := errors.Join(o.artifacts.Write(ctx, id, attempt, name, f), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), filepath.Join(folder, name))
+}

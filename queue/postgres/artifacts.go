@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/queue"
+)
+
+// Artifacts are files that attempts left, which every scheduler of the queue has.
+type Artifacts struct{ db *Database }
+
+// Artifacts returns them.
+func (d *Database) Artifacts() *Artifacts { return &Artifacts{d} }
+
+// Keep stores a file of an attempt, in place of one that is there.
+func (x *Artifacts) Keep(ctx context.Context, id job.ID, attempt int, name string, content io.Reader) error {
+	err := pgx.BeginFunc(ctx, x.db.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM artifacts WHERE job = $1 AND attempt = $2 AND name = $3`, string(id), attempt, name); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO artifacts (job, attempt, name, size) VALUES ($1, $2, $3, 0)`, string(id), attempt, name); err != nil {
+			return err
+		}
+		var size int64
+		err := inPieces(content, func(number int, piece []byte) error {
+			size += int64(len(piece))
+			_, err := tx.Exec(ctx, `INSERT INTO artifact_pieces (job, attempt, name, number, data) VALUES ($1, $2, $3, $4, $5)`, string(id), attempt, name, number, piece)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `UPDATE artifacts SET size = $4 WHERE job = $1 AND attempt = $2 AND name = $3`, string(id), attempt, name, size)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keep %s of attempt %d of job %s in the database: %w", name, attempt, id, err)
+	}
+	return nil
+}
+
+// Write writes a file of an attempt to w. The error wraps queue.ErrNotFound if there is none.
+func (x *Artifacts) Write(ctx context.Context, id job.ID, attempt int, name string, w io.Writer) error {
+	fail := func(err error) error {
+		return fmt.Errorf("read %s of attempt %d of job %s in the database: %w", name, attempt, id, err)
+	}
+	var size, written int64
+	err := x.db.pool.QueryRow(ctx, `SELECT size FROM artifacts WHERE job = $1 AND attempt = $2 AND name = $3`, string(id), attempt, name).Scan(&size)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = queue.ErrNotFound
+	}
+	if err != nil {
+		return fail(err)
+	}
+	for number := 0; written < size; number++ {
+		var piece []byte
+		err := x.db.pool.QueryRow(ctx, `SELECT data FROM artifact_pieces WHERE job = $1 AND attempt = $2 AND name = $3 AND number = $4`, string(id), attempt, name, number).Scan(&piece)
+		if err != nil {
+			return fail(err)
+		}
+		if _, err := w.Write(piece); err != nil {
+			return fail(err)
+		}
+		written += int64(len(piece))
+	}
+	return nil
+}
+
+// Forget removes the files of jobs that the queue has forgotten.
+func (x *Artifacts) Forget(ctx context.Context) error {
+	if _, err := x.db.pool.Exec(ctx, `DELETE FROM artifacts a WHERE NOT EXISTS (SELECT FROM entries e WHERE e.id = a.job)`); err != nil {
+		return fmt.Errorf("forget files of jobs that are gone: %w", err)
+	}
+	return nil
+}
+
+// inPieces reads content to its end, and gives it on in pieces of pieceSize.
+func inPieces(content io.Reader, take func(number int, piece []byte) error) error {
+	piece := make([]byte, pieceSize)
+	for number := 0; ; number++ {
+		n, err := io.ReadFull(content, piece)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+		if err := take(number, piece[:n]); err != nil {
+			return err
+		}
+	}
+}
