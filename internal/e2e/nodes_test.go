@@ -26,10 +26,13 @@ type nodeBench struct {
 
 // newQueue returns a scheduler that takes nodes, at an address that stays the same over its
 // restarts. Runs on nodes last for as long as a busy machine may take to bring a scheduler back.
-func newQueue(t *testing.T) (b *bench, base string, r *run) {
+func newQueue(t *testing.T, set ...func(*bench)) (b *bench, base string, r *run) {
 	b = newBench(t)
 	quickLeases(b)
 	b.listenTCP()
+	for _, f := range set {
+		f(b)
+	}
 	r = b.serve()
 	base, _ = b.link()
 	b.config["api"].(obj)["listen"] = strings.TrimPrefix(base, "http://")
@@ -48,6 +51,7 @@ func (b *bench) node(name, base string, more ...string) *nodeBench {
 	b.t.Helper()
 	n := &nodeBench{bench: newBench(b.t), name: name}
 	quickLeases(n.bench)
+	n.config["workers"] = b.config["workers"]
 	n.write(filepath.Join(n.dir, "token"), b.token(name, "node"))
 	n.up(base, more...)
 	return n
