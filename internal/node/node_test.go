@@ -326,11 +326,16 @@ func work(t *testing.T, net *cable, dir string, servers ...string) *worker {
 
 // workBy is work on a host that has slept for so long.
 func workBy(t *testing.T, net *cable, dir string, slept func() time.Duration, servers ...string) *worker {
+	return workAs(t, net, dir, "a", slept, servers...)
+}
+
+// workAs is workBy of a node with a name.
+func workAs(t *testing.T, net *cable, dir, name string, slept func() time.Duration, servers ...string) *worker {
 	w := &worker{t: t, live: make(chan struct{})}
 	base := time.Now()
 	cfg := Config{
 		Attempt: attemptIn(filepath.Join(dir, "jobs")),
-		Token:   func() (string, error) { return "a", nil }, Spool: dir, Cores: 1, Log: zerolog.Nop(), DialContext: net.dial, Clock: func() time.Duration { return time.Since(base) + slept() },
+		Token:   func() (string, error) { return name, nil }, Spool: dir, Cores: 1, Log: zerolog.Nop(), DialContext: net.dial, Clock: func() time.Duration { return time.Since(base) + slept() },
 		Inventory: func(context.Context) Inventory { return Inventory{Slots: 2} }, Adapt: func(c ipc.Configure) ipc.Configure { return c },
 		Supervise: func(h supervisor.Handler) Supervisor { w.handler = h; return w },
 	}
