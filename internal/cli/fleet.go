@@ -306,12 +306,6 @@ func (m *fleetMember) answer(ctx context.Context, parts *sync.WaitGroup) error {
 		if err = errors.Join(err, e.close()); err != nil && ctx.Err() == nil {
 			m.state.log.Error().Err(err).Msg("this scheduler stands by, and answers nothing")
 		}
-		if errors.Is(context.Cause(ctx), errInterrupted) {
-			for _, l := range kept { // nobody comes after this
-				l.Close() //nolint:errcheck // it is given up
-			}
-			return
-		}
 		m.runs.inherited = kept
 	})
 	return nil
@@ -468,10 +462,18 @@ func (local *local) connect(ctx context.Context, dir *statedir.Dir, address stri
 
 // documents returns where the small state lies that belongs to the queue and not to a
 // host: tokens, sessions, isolations, and what triggers did. done gives it up.
+// A state directory that no scheduler has served yet is of the database that the configuration names.
 func (local *local) documents(ctx context.Context, dir *statedir.Dir) (_ statedir.Documents, done func(), err error) {
 	where, err := database(dir)
 	if err != nil {
 		return nil, nil, usage(err)
+	}
+	if where == "" {
+		cfg, err := local.prog.readConfig(local.prog.configOptions())
+		if err != nil {
+			return nil, nil, err
+		}
+		where = cfg.Fleet.Store
 	}
 	if where == "" {
 		return dir.Documents(), func() {}, nil

@@ -86,6 +86,10 @@ func (e *engine) standBy(ctx context.Context) (kept map[string]daemon.Inherited,
 			return
 		case <-ctx.Done():
 		}
+		if errors.Is(context.Cause(ctx), errInterrupted) { // nobody comes after this
+			stop(errInterrupted)
+			return
+		}
 		var failed error
 		if handover, failed = daemon.Pass(e.listeners.all()); failed != nil {
 			e.state.log.Warn().Err(failed).Msg("who connects before this scheduler leads is refused")

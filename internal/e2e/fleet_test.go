@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,6 +62,11 @@ func TestFleetTakeOver(t *testing.T) {
 	a, b := fleet[0], fleet[1]
 	ra := a.serve()
 	rb := b.serveBeside(ra)
+	rb.stop()
+	if _, err := os.Lstat(filepath.Join(b.state, "scheduler.sock")); !os.IsNotExist(err) {
+		t.Errorf("a standby that was told to end leaves its socket: %v", err)
+	}
+	rb = b.serveBeside(ra)
 	file, enough := a.folder("ran"), a.folder("go")
 	// What is submitted to one that stands by is passed on, and read there at once.
 	b.submit(a.jobsOf("website", "one.yaml", shell("quick", nil, "echo done", nil), marks("long", file, enough)))
