@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Relay is a port of 127.0.0.1 before a server that speaks TCP, which loses, holds or
-// delays what is said when it is told to.
+// Relay is a port before a server that speaks TCP, which loses, holds or delays what is
+// said when it is told to.
 type Relay struct {
-	target string
-	l      net.Listener
-	wg     sync.WaitGroup
-	over   chan struct{} // closed with the relay
+	dial func() (net.Conn, error)
+	l    net.Listener
+	wg   sync.WaitGroup
+	over chan struct{} // closed with the relay
 
 	mu      sync.Mutex // guards what follows
 	changed sync.Cond  // of all of it
@@ -41,14 +41,21 @@ type trap struct {
 	sprung chan struct{}
 }
 
-// NewRelay starts a relay for a test. target is the server's host and port.
+// NewRelay starts a relay on a port of 127.0.0.1 for a test. target is the server's host
+// and port.
 func NewRelay(t testing.TB, target string) *Relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Relay{target: target, l: l, over: make(chan struct{}), pairs: map[*pair]bool{}}
+	return NewRelayAt(t, l, func() (net.Conn, error) { return net.Dial("tcp", target) })
+}
+
+// NewRelayAt starts a relay on a listener for TCP, which it closes; dial connects to the
+// server, also by TCP. Either may be in another network namespace.
+func NewRelayAt(t testing.TB, l net.Listener, dial func() (net.Conn, error)) *Relay {
+	r := &Relay{dial: dial, l: l, over: make(chan struct{}), pairs: map[*pair]bool{}}
 	r.changed.L = &r.mu
 	r.wg.Go(r.accept)
 	t.Cleanup(r.close)
@@ -139,7 +146,7 @@ func (r *Relay) serve(client *net.TCPConn) {
 	if refused {
 		return
 	}
-	c, err := net.Dial("tcp", r.target)
+	c, err := r.dial()
 	if err != nil {
 		return
 	}

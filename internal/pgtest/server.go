@@ -35,6 +35,7 @@ type Server struct {
 	port                  int
 	as                    *syscall.Credential // nil: who runs the tests
 	env                   []string
+	enter                 func() error // nil: nothing is to be done
 	databases             atomic.Int64
 
 	mu     sync.Mutex // guards what follows
@@ -186,8 +187,15 @@ func (s *Server) start() error {
 		// The kernel tells the server when the thread that started it ends, which is to
 		// be when the process does.
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
+		var err error
+		if s.enter == nil {
+			defer runtime.UnlockOSThread()
+		} else { // the thread is what it has become, and ends with this goroutine
+			err = s.enter()
+		}
+		if err == nil {
+			err = cmd.Start()
+		}
 		started <- err
 		if err == nil {
 			_ = cmd.Wait() // how it has ended is in its log

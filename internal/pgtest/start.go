@@ -29,6 +29,7 @@ type options struct {
 	fsync  bool
 	conf   []string
 	env    []string
+	enter  func() error
 }
 
 // NoFsync does not wait for the disk: a commit survives the death of the server, and not
@@ -42,6 +43,10 @@ func Conf(lines ...string) Option { return func(o *options) { o.conf = append(o.
 func Env(variables ...string) Option {
 	return func(o *options) { o.env = append(o.env, variables...) }
 }
+
+// Enter has f called on the thread that starts the server, each time that it is started, such as
+// one that enters a network namespace. Nothing else runs on that thread.
+func Enter(f func() error) Option { return func(o *options) { o.enter = f } }
 
 // In has the server's folder in that one instead of the temporary folder.
 func In(folder string) Option { return func(o *options) { o.parent = folder } }
@@ -87,7 +92,7 @@ func New(opts ...Option) (_ *Server, err error) {
 	for _, set := range opts {
 		set(&o)
 	}
-	s := &Server{env: o.env, password: rand.Text()}
+	s := &Server{env: o.env, enter: o.enter, password: rand.Text()}
 	if s.bin, err = programs(); err != nil {
 		return nil, err
 	}
