@@ -290,3 +290,27 @@ func TestLeftBehindCounts(t *testing.T) {
 		t.Errorf("started %+v, want the one that waits for the memory", s)
 	}
 }
+
+// TestTakenOverAttempts: the attempt of a run that was taken over counts once when it fails.
+func TestTakenOverAttempts(t *testing.T) {
+	for counted, exit := range map[int]job.ExitKind{1: "", 2: job.ExitFailed} {
+		p := newPilot(t)
+		e := queue.Entry{ID: "over", Fence: 7, Attempts: counted + 1, Counted: counted, Spec: job.Spec{Tenant: "t", Worker: "shell", Limits: job.Limits{MaxAttempts: 2}}}
+		attempt := job.Attempt{Job: "over", Number: counted + 1, Choice: job.Choice{Worker: "shell"}, State: job.Running, Node: "a", Started: p.now}
+		p.rest(schedule.LeftBehind{{Entry: e, Attempt: attempt}})
+		p.rest(p.event("host", []string{"a", "slots=2"})...)
+		p.rest(schedule.TakenOver{Core: 1, Runs: []schedule.Takeover{{Entry: e, Attempt: attempt}}})
+		p.step(schedule.Ended{Core: 1, Job: "over", Attempt: counted + 1, Outcome: job.Outcome{State: job.RunFailed, Class: job.Crash}})
+		var end queue.Finish
+		for _, w := range p.ready.Work {
+			for _, op := range w.Ops {
+				if f, ok := op.(queue.Finish); ok {
+					end = f
+				}
+			}
+		}
+		if end.Attempt != counted+1 || end.Exit != exit {
+			t.Errorf("after %d attempts of 2 that count: %+v, want exit %q", counted, end, exit)
+		}
+	}
+}

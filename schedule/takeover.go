@@ -27,6 +27,16 @@ type Takeover struct {
 	Usage   job.Usage   // what the attempt's stored events tell, which is booked; only of TakenOver
 }
 
+// claimed returns the entry as it was when it was claimed, which is what a run has: its own attempt does
+// not count yet.
+func (t *Takeover) claimed() queue.Entry {
+	e := t.Entry
+	if e.Attempts >= t.Attempt.Number {
+		e.Attempts, e.Counted = e.Attempts-1, e.Counted-1
+	}
+	return e
+}
+
 // Lapsed says that a claim that was left behind has ended: nothing of its run is alive.
 type Lapsed struct{ ID job.ID }
 
@@ -54,7 +64,7 @@ func (fs *flights) await(at time.Time, t *Takeover) {
 	f := &flight{
 		lane: job.Lane{Tenant: e.Spec.Tenant, Priority: e.Spec.Priority}, ask: fs.backlog.demand(h.Expect), uses: h.use(e.Spec.Tenant),
 		phase: running, awaited: true, held: true, asked: at, cancelled: e.CancelRequested,
-		run: &Run{Entry: *e, Choice: t.Attempt.Choice, Index: index, Attempt: t.Attempt.Number, Began: t.Attempt.Started, Node: t.Attempt.Node},
+		run: &Run{Entry: t.claimed(), Choice: t.Attempt.Choice, Index: index, Attempt: t.Attempt.Number, Began: t.Attempt.Started, Node: t.Attempt.Node},
 	}
 	if fs.backlog.scope(e.Batch) != nil {
 		f.lane.Batch = e.Batch
@@ -80,7 +90,7 @@ func (fs *flights) takeOver(at time.Time, e TakenOver) {
 		moved.Core = e.Core
 		fs.cores.leave(f)
 		if f.awaited {
-			moved.Entry, moved.Choice = t.Entry, t.Attempt.Choice
+			moved.Entry, moved.Choice = t.claimed(), t.Attempt.Choice
 			f.awaited, f.cancelled, f.stops = false, f.cancelled || t.Entry.CancelRequested, nil
 			f.moved = t.Attempt.State == job.Running
 			f.started, f.session, f.usage, f.charged = f.moved, t.Attempt.Session, t.Usage, t.Usage.CostUSD
