@@ -60,8 +60,15 @@ func TestFleetTakeOver(t *testing.T) {
 	t.Parallel()
 	fleet, _ := newFleet(t, 2)
 	a, b := fleet[0], fleet[1]
+	a.write(a.configFile(), asJSON(t, a.config))
+	if _, errs, code := a.command("--config", a.configFile(), "token", "create", "early", "--role", "read"); code != 0 {
+		t.Fatalf("make a token before a scheduler has served: %s", errs)
+	}
 	ra := a.serve()
 	rb := b.serveBeside(ra)
+	if out, errs, code := b.command("token", "ls"); code != 0 || !strings.Contains(out, "early") {
+		t.Errorf("the token of before is not the fleet's: %s%s", out, errs)
+	}
 	rb.stop()
 	if _, err := os.Lstat(filepath.Join(b.state, "scheduler.sock")); !os.IsNotExist(err) {
 		t.Errorf("a standby that was told to end leaves its socket: %v", err)
