@@ -567,7 +567,7 @@ func TestStoodStill(t *testing.T) {
 		w := workBy(t, &net, t.TempDir(), func() time.Duration { return time.Duration(slept.Load()) }, "s:1")
 		defer w.end() //nolint:errcheck // told to
 		<-w.live
-		time.Sleep(5 * lease)
+		time.Sleep(5*lease + lease/8) // between two heartbeats
 		h := w.handler.(supervisor.Lapser)
 		if !w.leased() || h.PermitsLapsed() {
 			t.Fatal("the lease was not renewed")
