@@ -68,7 +68,9 @@ func TestCommandsEndWithTheRun(t *testing.T) {
 			folder := t.TempDir()
 			c := start(t)
 			c.hello()
-			c.configure(nil)
+			c.configure(func(s *ipc.Configure) { // it is deaf: only the kill ends it
+				s.Stop.Interrupt, s.Stop.Terminate = job.Duration(50*time.Millisecond), job.Duration(50*time.Millisecond)
+			})
 			c.run("a", spec("exit 0", func(s *job.Spec) {
 				set(s, deaf)
 				s.Workspace = job.Workspace{Path: folder, Isolation: job.Direct}
