@@ -103,6 +103,7 @@ var notPlayed = map[string]string{
 	"scheduler demo --yes --plain":                                 "it installs the agents' CLIs",
 	"scheduler install-workers":                                    "it installs the agents' CLIs",
 	"scheduler install-workers codex --dir /opt/agents":            "it installs the agents' CLIs",
+	"scheduler ca init --dir /etc/agentsched/ca --expires 3650d":   "that folder is the host's",
 	"scheduler top":                                                "it needs a terminal",
 	"scheduler top --server https://build.example:7433 --every 5s": "that host is an example",
 	"scheduler node --server https://queue.example.com:7433 --token-file node-a.token":              "that host is an example",
@@ -127,6 +128,7 @@ const (
 	askedBefore     = "scheduler submit ../supervised.yaml && await 'scheduler show fix-login' waiting_approval"
 	allowedBefore   = completedBefore + " && scheduler allow fix-login --tenant registry.example.com && scheduler allow fix-login npm"
 	deadBefore      = "! scheduler submit --wait ../broken.yaml"
+	caBefore        = "rm -rf $STATE/ca && scheduler ca init && scheduler ca issue a --host a.example.com"
 	pipelineFile    = "examples/web-testing/pipeline.yaml"
 	// otherHostBefore makes the audit log of another host, of one record, which refers to the last of ours.
 	otherHostBefore = `last=$(scheduler audit verify | sed -n 's/^last: //p'); prev=$(printf %064d 0)
@@ -159,7 +161,9 @@ var beforeExample = map[string]string{
 	"resume":  "scheduler pause worker:codex; scheduler pause workspace:.; true",
 	"sandbox": completedBefore, "sandbox show": completedBefore, "sandbox exec": completedBefore,
 	"submit": "echo changed >> page.html",
-	"token":  "scheduler token create ci; true", "token revoke": "scheduler token create ci; true",
+	"ca":     "rm -rf $STATE/ca && scheduler ca init", "ca init": "rm -rf $STATE/ca", "ca issue": caBefore, "ca ls": caBefore,
+	"scheduler ca init": "rm -rf $STATE/ca",
+	"token":             "scheduler token create ci; true", "token revoke": "scheduler token create ci; true",
 	"scheduler token create ci --role submit --expires 90d": "scheduler token revoke ci; true",
 }
 

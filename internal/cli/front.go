@@ -96,7 +96,7 @@ func isGroup(cmd *cobra.Command) bool {
 
 // hostCommands work with files of the scheduler's own host.
 var hostCommands = []string{
-	"run", "serve", "clean", "crashes", "backup", "recover", "store copy", "token create", "token ls", "token revoke", "audit verify", "audit tail", "ui", "upgrade",
+	"run", "serve", "clean", "crashes", "backup", "recover", "store copy", "token create", "token ls", "token revoke", "ca init", "ca issue", "ca ls", "audit verify", "audit tail", "ui", "upgrade",
 	"sandbox show", "sandbox exec",
 }
 

@@ -16,8 +16,9 @@ import (
 
 // Actions of the audit log that no request stands for.
 const (
-	tokenCreated = "token.created"
-	tokenRevoked = "token.revoked"
+	tokenCreated      = "token.created"
+	certificateIssued = "certificate.issued"
+	tokenRevoked      = "token.revoked"
 )
 
 // cliDoor is the way by which a command changes the state directory itself.

@@ -19,7 +19,7 @@ var groups = []struct {
 	{"Workflows", []string{"plan", "checkpoint", "replay", "pipelines", "triggers", "simulate"}},
 	{"People", []string{"approvals", "approve", "reject", "allow", "grants", "agents", "evaluate", "reputation"}},
 	{"Operations", []string{
-		"serve", "node", "status", "fleet", "nodes", "top", "ui", "pause", "resume", "restart-core", "upgrade", "workers", "tenants", "usage", "grant", "token", "audit",
+		"serve", "node", "status", "fleet", "nodes", "top", "ui", "pause", "resume", "restart-core", "upgrade", "workers", "tenants", "usage", "grant", "token", "ca", "audit",
 		"crashes", "backup", "recover", "store",
 	}},
 	{"Host", []string{"doctor", "sandbox", "install-workers", "config", "demo", "version", "completion", "help"}},

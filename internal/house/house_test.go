@@ -57,8 +57,9 @@ var schedulers = map[string]string{
 	"internal/scheduler":         "api job queue policy schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // workspace: the real paths of folders
 
 	// The doors, and what stands behind them in the scheduler's process.
-	"api":             "job",     // plain values, so that other modules can name them
-	"client":          "api job", // a program of another module imports it
+	"api":             "job",               // plain values, so that other modules can name them
+	"client":          "api job",           // a program of another module imports it
+	"internal/ca":     "internal/statedir", // certificates of schedulers
 	"internal/access": "api client internal/proc internal/statedir",
 	"internal/fleet":  "api client internal/access", // joins the doors of several schedulers: access knows nothing of others, and server nothing of how a request reaches them
 	"internal/server": "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/node internal/parcel internal/scheduler internal/statedir",
