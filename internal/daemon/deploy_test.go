@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,11 +49,32 @@ func directives(t *testing.T, path string, sections ...string) map[string][]stri
 }
 
 func TestService(t *testing.T) {
-	got := directives(t, deploy+"systemd/agentsched.service", "Unit", "Service", "Install")
-	for name, want := range map[string]string{
+	testService(t, "agentsched.service", map[string]string{
+		"Service ExecStart": "%h/.local/bin/scheduler serve", "Service ExecReload": "/bin/kill -HUP $MAINPID", "Service EnvironmentFile": "-%E/agentsched/environment",
+	})
+}
+
+// A node has no reload, needs to be told where its scheduler is, and has a state directory beside that of a scheduler of the same user.
+func TestNodeService(t *testing.T) {
+	got := testService(t, "agentsched-node.service", map[string]string{
+		"Service ExecStart":       "%h/.local/bin/scheduler --state %h/.local/state/agentsched-node --token-file %E/agentsched/node.token --ca %E/agentsched/ca.crt node",
+		"Service EnvironmentFile": "%E/agentsched/node.environment",
+	})
+	if reload := got["Service ExecReload"]; reload != nil {
+		t.Errorf("ExecReload is %q; a node reads its configuration at its start", reload)
+	}
+}
+
+// testService looks at what the units of a scheduler and of a node have in common, and at what is its own.
+func testService(t *testing.T, file string, own map[string]string) map[string][]string {
+	t.Helper()
+	got := directives(t, deploy+"systemd/"+file, "Unit", "Service", "Install")
+	wanted := map[string]string{
 		"Service Type": "notify", "Service NotifyAccess": "main", "Service Delegate": "yes", "Service KillMode": "mixed", "Service Restart": "on-failure",
-		"Service ExecStart": "%h/.local/bin/scheduler serve", "Service ExecReload": "/bin/kill -HUP $MAINPID", "Service NoNewPrivileges": "yes", "Install WantedBy": "default.target",
-	} {
+		"Service NoNewPrivileges": "yes", "Install WantedBy": "default.target",
+	}
+	maps.Copy(wanted, own)
+	for name, want := range wanted {
 		if !slices.Equal(got[name], []string{want}) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
@@ -71,6 +93,7 @@ func TestService(t *testing.T) {
 			}
 		}
 	}
+	return got
 }
 
 func TestSocketUnit(t *testing.T) {
@@ -94,7 +117,7 @@ func TestVerify(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"agentsched.service", "agentsched.socket"} {
+	for _, name := range []string{"agentsched.service", "agentsched-node.service", "agentsched.socket"} {
 		text, err := os.ReadFile(deploy + "systemd/" + name)
 		if err != nil {
 			t.Fatal(err)
