@@ -112,6 +112,7 @@ var notPlayed = map[string]string{
 	"source <(scheduler completion bash)":                                                           "it is for bash",
 	"scheduler store copy sqlite: postgres://scheduler@db.example.com/agents?sslmode=verify-full":   "that host is an example",
 	"scheduler store copy service=agents sqlite:":                                                   "that service is an example",
+	"scheduler doctor --server https://build.example:7433 --token-file t --ca ca.crt":               "that host is an example",
 }
 
 // exampleCodes are exit codes of examples other than 0, in the world of TestExamples.

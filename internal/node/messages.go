@@ -16,6 +16,9 @@ const (
 	MaxProtocol = 1
 )
 
+// HeaderProtocols is the header of a scheduler's answer to a request for a link: the versions that it speaks, as "1-2".
+const HeaderProtocols = "Agentsched-Node-Protocols"
+
 // Messages of channel 0.
 const (
 	methodHello     = "node_hello"     // node → scheduler: Hello → Welcome; the first one, once in a session

@@ -85,6 +85,7 @@ var errNotYet = errors.New("this scheduler takes no nodes now; ask again, or ano
 // Accept answers a node's request for a link; name is its token's. It returns when the link has ended, or the node has
 // come again: as long as that it makes sure that the node may be here, which the end of r's context denies.
 func (n *Nodes) Accept(w http.ResponseWriter, r *http.Request, name string) error {
+	w.Header().Set(HeaderProtocols, fmt.Sprintf("%d-%d", MinProtocol, MaxProtocol))
 	n.mu.Lock()
 	ctx := n.ctx
 	if ctx == nil || ctx.Err() != nil {
