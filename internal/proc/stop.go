@@ -32,6 +32,18 @@ var DefaultStages = Stages{Interrupt: 2 * time.Second, Terminate: 5 * time.Secon
 
 func (s Stages) gentle() bool { return s.First != nil || s.Interrupt > 0 || s.Terminate > 0 }
 
+// inTime calls end with a deadline after so long, and again if a ghost was found but this process has stood still
+// meanwhile, or its host: what was to die had no time to. Who runs notices a deadline when it comes, or a moment later.
+func inTime(after time.Duration, end func(deadline time.Time) error) error {
+	for again := 3; ; again-- {
+		began := time.Now()
+		err := end(began.Add(after))
+		if late := time.Since(began) - after; !errors.Is(err, ErrGhost) || late < max(after, time.Second) || again == 0 {
+			return err
+		}
+	}
+}
+
 // Stop ends the tree and proves it empty. It is the one way in which a tree ends: cancel, timeout, and the sweep after a
 // leader that ended by itself.
 //
@@ -60,7 +72,7 @@ func (t *Tree) Stop(ctx context.Context, s Stages) (Report, error) {
 		if s.Leftover > 0 && ctx.Err() == nil && rep.Stage != StageKill {
 			t.askLeftovers(time.Now().Add(s.Leftover), &rep)
 		}
-		err = t.empty(time.Now().Add(s.Kill), &rep)
+		err = inTime(s.Kill, func(deadline time.Time) error { return t.empty(deadline, &rep) })
 	}
 	finishFirst()
 	if err != nil {
