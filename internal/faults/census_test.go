@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,7 +31,10 @@ type census struct {
 	serving  sync.WaitGroup
 	marks    *marks
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex            // guards what follows
+	hosts   map[string]*fleetNode // by instance; nil where there is but one host
+	spans   map[string]*span      // by run
+	window  time.Duration         // the longest that a run lived after a thaw, beside its successor
 	live    map[*member]bool
 	leaders map[string]int // by run: workers that ever were there, which is 1
 	jobs    map[string]string
@@ -66,7 +70,7 @@ func newCensus(p *plan, path string, m *marks) (*census, error) {
 		path = l.Addr().String() + "@" + path
 	}
 	c := &census{
-		plan: p, socket: path, listener: l, marks: m, live: map[*member]bool{}, leaders: map[string]int{}, jobs: map[string]string{},
+		plan: p, socket: path, listener: l, marks: m, spans: map[string]*span{}, live: map[*member]bool{}, leaders: map[string]int{}, jobs: map[string]string{},
 		done: map[string]int{}, used: map[string]int64{}, release: make(chan struct{}), move: make(chan struct{}),
 	}
 	c.serving.Go(c.accept)
@@ -217,7 +221,7 @@ func (c *census) wrong(format string, args ...any) {
 }
 
 func (c *census) wrongLocked(format string, args ...any) {
-	c.faults = append(c.faults, fmt.Sprintf(format, args...))
+	c.faults = append(c.faults, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
 // join counts a process and looks whether it may be there.
@@ -226,7 +230,7 @@ func (c *census) join(m *member) {
 	defer c.mu.Unlock()
 	for other := range c.live {
 		if other.dead() {
-			delete(c.live, other) // its own goroutine has not noticed yet
+			c.goneLocked(other) // its own goroutine has not noticed yet
 		}
 	}
 	c.live[m] = true
@@ -237,6 +241,9 @@ func (c *census) join(m *member) {
 		}
 	}
 	c.jobs[m.Run] = m.Job
+	if c.spans[m.Run] == nil {
+		c.spans[m.Run] = newSpan(m)
+	}
 	c.checkLocked(m)
 }
 
@@ -244,7 +251,11 @@ func (c *census) join(m *member) {
 func (c *census) checkLocked(last *member) {
 	runs := map[string]*member{}
 	for m := range c.live {
-		runs[m.Run] = m
+		if c.excusedLocked(m) {
+			c.overtakenLocked(m)
+		} else {
+			runs[m.Run] = m
+		}
 	}
 	c.most = max(c.most, len(runs))
 	p := c.plan
@@ -253,6 +264,7 @@ func (c *census) checkLocked(last *member) {
 			c.wrongLocked("%d runs at once %s, and the limit is %d: %s", n, what, limit, describe(c.live, last))
 		}
 	}
+	byHost := map[*fleetNode]int{}
 	byKey := map[string]int{}
 	byKind, byTenant, byFolder, byJob := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
 	for _, m := range runs {
@@ -260,6 +272,9 @@ func (c *census) checkLocked(last *member) {
 		byKind[m.Kind]++
 		byTenant[j.Tenant]++
 		byJob[m.Job]++
+		if host := c.hostLocked(m.Run); host != nil {
+			byHost[host]++
+		}
 		if j.Folder != "" {
 			byFolder[j.Folder]++
 		}
@@ -285,6 +300,9 @@ func (c *census) checkLocked(last *member) {
 	}
 	for name, n := range byJob {
 		over(n, 1, "of job "+name)
+	}
+	for host, n := range byHost {
+		over(n, host.slots, "on node "+host.name)
 	}
 }
 
@@ -320,7 +338,7 @@ func (c *census) hear(m *member, w act.Word) {
 func (c *census) leave(m *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.live, m)
+	c.goneLocked(m)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pidfd >= 0 {

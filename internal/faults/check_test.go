@@ -4,6 +4,7 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -111,7 +112,7 @@ func (s *scene) checkEntry(e *queue.Entry, attempts []job.Attempt) (wrong []stri
 		}
 	case doomed:
 		if e.ExitKind != job.ExitFailed || e.DeadLetter == "" || counted != p.MaxAttempts {
-			say("it was bound to use up %d attempts and ended as %s after %d: %q", p.MaxAttempts, e.ExitKind, counted, e.DeadLetter)
+			say("it was bound to use up %d attempts and ended as %s after %d: %q\n%s", p.MaxAttempts, e.ExitKind, counted, e.DeadLetter, tellAttempts(attempts))
 		}
 	case broke:
 		if e.ExitKind != job.ExitFailed || e.DeadLetter == "" || e.Spent.Tokens() < p.MaxTokens {
@@ -239,5 +240,18 @@ func usageOf(events []queue.StoredEvent, attempt int) (sum job.Usage, whole bool
 
 // run returns the tag of an attempt.
 func (s *scene) run(id job.ID, attempt int) string {
+	if s.runOf != nil {
+		return s.runOf(id, attempt)
+	}
 	return fmt.Sprintf("%s/%s/%d", s.instance(), id, attempt)
+}
+
+// tellAttempts lists attempts, one a line.
+func tellAttempts(attempts []job.Attempt) string {
+	var b strings.Builder
+	for _, a := range attempts {
+		text, _ := json.Marshal(a)
+		fmt.Fprintf(&b, "  %s\n", text)
+	}
+	return b.String()
 }

@@ -15,4 +15,12 @@
 // is checked is promised on Linux only: elsewhere the package is empty. An
 // ordinary user has other scenarios of a seed: only root makes clocks jump, mounts
 // a disk that fills, counts the open files of scheduler and cores, and is sure to have cgroups.
+//
+// TestFleet does the same with a fleet: ten nodes, three schedulers and a PostgreSQL server, each in a network namespace
+// of its own. Its runs report to the suite too, so that whatever runs on two nodes at the same time, or beyond a limit
+// of all nodes, is seen when it begins. A node that is frozen as a whole cannot end its runs: for those, what is checked is how long they last
+// when it goes on (docs/fleet.md). Beside AGENTSCHED_SEED and AGENTSCHED_SCENARIOS (100; 3 where nothing is soaked),
+// AGENTSCHED_KEEP=1 keeps the folders of what was played. The namespaces have no names: the kernel removes
+// them with the last process in them. Shares of tenants are not checked: a scenario of 30 s has some 40 jobs, of which
+// one alone is more than the 2 % that shares may be off.
 package faults

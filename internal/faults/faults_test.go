@@ -41,7 +41,7 @@ func TestScenarios(t *testing.T) {
 			t.Fatalf("%s: %v", scenariosVariable, err)
 		}
 	}
-	total := &tally{first: first}
+	total := &tally{what: "faults", first: first}
 	t.Cleanup(func() { fmt.Println(total) }) // also without -v
 	for i := range n {
 		seed := first + uint64(i)
@@ -113,7 +113,9 @@ func play(t *testing.T, seed uint64, total *tally) {
 
 // tally sums up what was played.
 type tally struct {
-	first                                uint64 // seed; the others follow it
+	what                                 string
+	first                                uint64        // seed; the others follow it
+	window                               time.Duration // the longest that a run lived after a thaw, beside its successor
 	mu                                   sync.Mutex
 	scenarios, skipped, attempts, starts int
 	workers, most                        int
@@ -134,6 +136,7 @@ func (t *tally) add(s *scene) {
 	t.starts += len(s.runs)
 	t.workers += s.census.seen
 	t.most = max(t.most, s.census.most)
+	t.window = max(t.window, s.census.window)
 	if t.struck == nil {
 		t.struck = map[faultKind]int{}
 	}
@@ -152,6 +155,10 @@ func (t *tally) String() string {
 		faults = append(faults, fmt.Sprintf("%s %d", kind, t.struck[kind]))
 		sum += t.struck[kind]
 	}
-	return fmt.Sprintf("faults: from seed %d, %d scenarios (%d skipped), %d schedulers started, %d attempts, %d worker processes, at most %d runs at once; %d faults: %s",
-		t.first, t.scenarios, t.skipped, t.starts, t.attempts, t.workers, t.most, sum, strings.Join(faults, ", "))
+	window := ""
+	if t.window > 0 {
+		window = fmt.Sprintf("; after a thaw, a run lived for %s beside its successor", t.window)
+	}
+	return fmt.Sprintf("%s: from seed %d, %d scenarios (%d skipped), %d schedulers started, %d attempts, %d worker processes, at most %d runs at once; %d faults: %s%s",
+		t.what, t.first, t.scenarios, t.skipped, t.starts, t.attempts, t.workers, t.most, sum, strings.Join(faults, ", "), window)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -31,25 +32,32 @@ func (s *scene) left() (wrong []string) {
 	for _, m := range s.census.alive() {
 		say("a %s of %s is left (pid %d)", m.Role, m.Job, m.pid)
 	}
-	locks, _ := filepath.Glob(filepath.Join(s.state, "locks", "*"))
-	for _, path := range append(locks, filepath.Join(s.state, "lock")) {
-		if err := lockable(path); err != nil {
-			say("the lock %s is held: %v", path, err)
+	for _, state := range append([]string{s.state}, s.states...) {
+		locks, _ := filepath.Glob(filepath.Join(state, "locks", "*"))
+		for _, path := range append(locks, filepath.Join(state, "lock")) {
+			if err := lockable(path); err != nil {
+				say("the lock %s is held: %v", path, err)
+			}
+		}
+		if _, err := os.Lstat(filepath.Join(state, "scheduler.sock")); err == nil {
+			say("the scheduler's socket %s is left", filepath.Join(state, "scheduler.sock"))
 		}
 	}
 	for _, dir := range s.cgroups() {
-		say("the cgroup %s is left", dir)
-	}
-	if _, err := os.Lstat(filepath.Join(s.state, "scheduler.sock")); err == nil {
-		say("the scheduler's socket is left")
+		if !slices.ContainsFunc(s.idle, func(instance string) bool { return strings.Contains(dir, instance) }) {
+			say("the cgroup %s is left", dir)
+		}
 	}
 	races, _ := filepath.Glob(filepath.Join(s.dir, "race*"))
 	for _, path := range races {
 		text, _ := os.ReadFile(path)
 		say("the race detector says:\n%s", text)
 	}
-	log, _ := os.ReadFile(filepath.Join(s.state, "scheduler.log"))
-	texts := []string{string(log)}
+	var texts []string
+	for _, state := range append([]string{s.state}, s.states...) {
+		log, _ := os.ReadFile(filepath.Join(state, "scheduler.log"))
+		texts = append(texts, string(log))
+	}
 	for _, r := range s.runs {
 		texts = append(texts, r.stderr.String())
 		if len(r.bad) > 0 {
@@ -84,8 +92,9 @@ func lockable(path string) error {
 // and what has its folder among its arguments or in its environment.
 func (s *scene) processes() []proc.Proc {
 	var found []proc.Proc
-	if instance := s.instance(); instance != "" {
-		found, _ = proc.Alive(instance)
+	for _, instance := range s.instances() {
+		tagged, _ := proc.Alive(instance)
+		found = append(found, tagged...)
 	}
 	known := map[int]bool{}
 	for _, p := range found {
@@ -104,15 +113,15 @@ func (s *scene) processes() []proc.Proc {
 	return found
 }
 
-// cgroups lists the cgroups of the scene's instance.
+// cgroups lists the cgroups of the scene's instances.
 func (s *scene) cgroups() (found []string) {
-	instance := s.instance()
+	instances := s.instances()
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
 		before, after, _ := strings.Cut(line, " - ")
-		if fields := strings.Fields(before); instance != "" && strings.HasPrefix(after, "cgroup2 ") && len(fields) >= 5 {
+		if fields := strings.Fields(before); len(instances) > 0 && strings.HasPrefix(after, "cgroup2 ") && len(fields) >= 5 {
 			_ = filepath.WalkDir(fields[4], func(path string, d fs.DirEntry, err error) error {
-				if err == nil && d.IsDir() && strings.Contains(d.Name(), instance) {
+				if err == nil && d.IsDir() && slices.ContainsFunc(instances, func(instance string) bool { return strings.Contains(d.Name(), instance) }) {
 					found = append(found, path)
 				}
 				return nil // what vanishes meanwhile is not left

@@ -48,7 +48,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	dir, err := os.MkdirTemp("", "faults-bin-")
+	err = os.Chmod(os.TempDir(), 0o711) // the database's user is another one
+	dir, failed := os.MkdirTemp("", "faults-bin-")
+	err = errors.Join(err, failed)
 	if !given {
 		err = errors.Join(err, flag.Set("test.parallel", atOnce))
 	}

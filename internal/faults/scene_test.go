@@ -19,6 +19,7 @@ import (
 	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/faults/act"
 	"github.com/agentsched/agentsched/internal/sandbox"
+	"github.com/agentsched/agentsched/job"
 )
 
 // scene is where a plan is played: fresh folders with short names (a socket's
@@ -28,7 +29,10 @@ type scene struct {
 	plan   *plan
 	dir    string
 	state  string
-	files  []string // of the jobs
+	idle   []string                 // instances whose empty cgroups may be left: a scheduler that was killed, and stands by since then
+	states []string                 // further state directories: of the hosts of a fleet
+	runOf  func(job.ID, int) string // the tag of an attempt; nil: that of the one host
+	files  []string                 // of the jobs
 	census *census
 	marks  *marks
 	runs   []*run
@@ -304,8 +308,20 @@ func (s *scene) story() string {
 }
 
 // instance returns what the tags of the scene's workers begin with.
-func (s *scene) instance() string {
-	data, err := os.ReadFile(filepath.Join(s.state, "instance.json"))
+func (s *scene) instance() string { return instanceOf(s.state) }
+
+// instances returns those of all hosts.
+func (s *scene) instances() (all []string) {
+	for _, dir := range append([]string{s.state}, s.states...) {
+		if instance := instanceOf(dir); instance != "" {
+			all = append(all, instance)
+		}
+	}
+	return all
+}
+
+func instanceOf(state string) string {
+	data, err := os.ReadFile(filepath.Join(state, "instance.json"))
 	if err != nil {
 		return ""
 	}
