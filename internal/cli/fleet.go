@@ -73,10 +73,34 @@ func (runs *runner) serveFleet(ctx context.Context, state *owned, cfg *config.Co
 			return err
 		}
 		state.log.Warn().Err(err).Msg("another scheduler leads; this one stands by")
-		if err := m.copy.Reopen(ctx); err != nil {
+		if err := m.reopen(ctx); errors.Is(err, errInterrupted) {
+			return nil
+		} else if err != nil {
 			return failure(err)
 		}
 		m.copy.Follow()
+	}
+}
+
+// reopen makes the copy of the queue anew, as often as it takes: whoever was deposed was cut off from the database, or that
+// has just come again. errInterrupted: it was told to stop.
+func (m *fleetMember) reopen(ctx context.Context) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	for {
+		err := m.copy.Reopen(ctx)
+		if err == nil || errors.Is(err, queue.ErrNewerVersion) || ctx.Err() != nil {
+			return err
+		}
+		m.state.log.Warn().Err(err).Msg("the queue cannot be copied from the database; it is tried again")
+		select {
+		case <-time.After(announceEvery):
+		case <-signals:
+			return errInterrupted
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 
@@ -272,10 +296,14 @@ func (m *fleetMember) standBy(ctx context.Context) (*postgres.Term, error) {
 		case <-ctx.Done():
 		}
 	})
-	if term, err := m.db.Stand(ctx); term != nil || err != nil && ctx.Err() == nil {
-		return term, err
+	switch term, err := m.db.Stand(ctx); {
+	case term != nil:
+		return term, nil
+	case err != nil && ctx.Err() == nil:
+		m.state.log.Warn().Err(err).Msg("the database cannot be asked who leads; this scheduler stands by")
+	default:
+		m.state.log.Info().Msg("another scheduler leads; this one stands by")
 	}
-	m.state.log.Info().Msg("another scheduler leads; this one stands by")
 	if err := m.answer(ctx, &parts); err != nil {
 		return nil, err
 	}
@@ -320,7 +348,7 @@ func (m *fleetMember) lead(ctx context.Context, term *postgres.Term, o runOption
 	lead, err := m.copy.Lead(ctx, term)
 	if err != nil {
 		m.release(term)
-		return errors.Is(err, queue.ErrDeposed), failure(err)
+		return !errors.Is(err, queue.ErrNewerVersion), failure(err)
 	}
 	lead.SetGrace(claimLease(m.cfg))
 	m.state.store = lead.Store
