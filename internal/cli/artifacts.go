@@ -6,10 +6,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/node"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -43,17 +43,7 @@ func (o *owned) keepFiles(id job.ID, attempt int, outcome *job.Outcome) {
 }
 
 func (o *owned) keepFile(ctx context.Context, id job.ID, attempt int, a *job.Artifact) error {
-	folder := o.dir.Attempt(id, attempt)
-	name, err := filepath.Rel(folder, a.Path)
-	if err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := statedir.OpenWithin(o.dir.Attempt(id, attempt), *a)
 	if err != nil {
 		return err
 	}

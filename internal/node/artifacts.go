@@ -13,6 +13,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
 )
@@ -70,16 +71,7 @@ func (s *session) send(ctx context.Context, place int, e *ipc.JobCompleted) erro
 }
 
 func (s *session) sendFile(ctx context.Context, place int, e *ipc.JobCompleted, a *job.Artifact) error {
-	name, err := filepath.Rel(s.n.cfg.Attempt(e.Job, e.Attempt), a.Path)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: a.Path, Err: err}
-	}
-	root, err := os.OpenRoot(s.n.cfg.Attempt(e.Job, e.Attempt))
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := statedir.OpenWithin(s.n.cfg.Attempt(e.Job, e.Attempt), *a)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
@@ -85,12 +84,7 @@ func (a artifacts) get(w http.ResponseWriter, r *http.Request, in *artifactPath)
 	if name, err = a.here(r.Context(), attempt, folder, name, in.Name); err != nil {
 		return missing
 	}
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return missing
-	}
-	defer root.Close()
-	plain, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would be waited for
+	plain, err := statedir.OpenWithin(folder, job.Artifact{Path: filepath.Join(folder, name)})
 	if err != nil {
 		return missing
 	}

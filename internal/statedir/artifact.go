@@ -8,6 +8,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +37,21 @@ func OpenArtifact(a job.Artifact) (*os.File, error) {
 		return nil, err
 	}
 	return Checked(from, a)
+}
+
+// OpenWithin opens an artifact that lies in the folder of its attempt, whatever links there
+// are, and does not wait for a pipe. What it holds is not compared with anything.
+func OpenWithin(folder string, a job.Artifact) (*os.File, error) {
+	name, err := filepath.Rel(folder, a.Path)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: a.Path, Err: err}
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // Checked does what OpenArtifact does with a file that was opened already, and
