@@ -71,7 +71,7 @@ func (runs *runner) node(ctx context.Context, at *target, o nodeOptions) (err er
 	if err := runs.overrule(&cfg); err != nil {
 		return err
 	}
-	n, err := at.nodeConfig(o, &cfg)
+	n, labels, err := at.nodeConfig(o)
 	if err != nil {
 		return usage(err)
 	}
@@ -99,8 +99,7 @@ func (runs *runner) node(ctx context.Context, at *target, o nodeOptions) (err er
 	n.Clock, n.Cores = proc.Uptime, cfg.Cores.Count
 	n.Adapt = func(c ipc.Configure) ipc.Configure { return adapted(c, &own.Settings) }
 	n.Supervise = func(h supervisor.Handler) node.Supervisor { return runs.supervise(state, &cfg, host, command, h) }
-	slots, labels := n.Inventory(ctx).Slots, n.Inventory(ctx).Labels
-	n.Inventory = func(ctx context.Context) node.Inventory { return runs.inventory(ctx, &cfg, slots, labels) }
+	n.Inventory = func(ctx context.Context) node.Inventory { return runs.inventory(ctx, &cfg, o.slots, labels) }
 	notifier, err := daemon.NewNotifier(func(context.Context) error { return nil }, state.logs.For(logging.Daemon))
 	if err != nil {
 		return usage(err)
@@ -155,44 +154,41 @@ func stopOn(ctx context.Context, hurry func()) (_ context.Context, stop func()) 
 	}
 }
 
-// nodeConfig reads what the flags say of a node.
-func (at *target) nodeConfig(o nodeOptions, cfg *config.Config) (c node.Config, err error) {
+// nodeConfig reads what the flags say of a node, and its labels.
+func (at *target) nodeConfig(o nodeOptions) (c node.Config, labels map[string]string, err error) {
 	if at.server == "" {
-		return c, errors.New("--server is missing: it must name the scheduler, such as https://queue.example.com:7433")
+		return c, nil, errors.New("--server is missing: it must name the scheduler, such as https://queue.example.com:7433")
 	}
 	if c.Servers, err = wire.ParseAddresses(at.server); err != nil {
-		return c, fmt.Errorf("--server: %w", err)
+		return c, nil, fmt.Errorf("--server: %w", err)
 	}
 	for _, u := range c.Servers {
 		if err := client.CheckURL(u); err != nil {
-			return c, fmt.Errorf("--server: %w", err)
+			return c, nil, fmt.Errorf("--server: %w", err)
 		}
 	}
 	if c.TLS, err = trusted(at.caFile); err != nil {
-		return c, fmt.Errorf("--ca: %w", err)
+		return c, nil, fmt.Errorf("--ca: %w", err)
 	}
 	if at.tokenFile == "" && at.con.getenv(tokenVariable) == "" {
-		return c, fmt.Errorf("--token-file is missing: it must name the file with the node's token, or %s hold it; `scheduler token create NAME --role node` makes one", tokenVariable)
+		return c, nil, fmt.Errorf("--token-file is missing: it must name the file with the node's token, or %s hold it; `scheduler token create NAME --role node` makes one", tokenVariable)
 	}
 	c.Token = at.token // read anew each time, so that it can be changed
 	if _, err := c.Token(); err != nil {
-		return c, err
+		return c, nil, err
 	}
-	labels := map[string]string{}
+	labels = map[string]string{}
 	for _, text := range o.labels {
 		name, value, _ := strings.Cut(text, "=")
 		if err := node.CheckLabel(name, value); err != nil {
-			return c, fmt.Errorf("--label %q: %w", text, err)
+			return c, nil, fmt.Errorf("--label %q: %w", text, err)
 		}
 		labels[name] = value
 	}
 	if o.slots < 0 {
-		return c, fmt.Errorf("invalid --slots %d: use 1 or more", o.slots)
+		return c, nil, fmt.Errorf("invalid --slots %d: use 1 or more", o.slots)
 	}
-	c.Inventory = func(context.Context) node.Inventory {
-		return node.Inventory{Slots: cmp.Or(o.slots, cfg.Concurrency.Max), Labels: labels}
-	}
-	return c, nil
+	return c, labels, nil
 }
 
 // trusted returns whose certificates are trusted: those of the system without a file.
@@ -236,7 +232,7 @@ func (runs *runner) inventory(ctx context.Context, cfg *config.Config, slots int
 		name = "unknown"
 	}
 	v := node.Inventory{
-		Host: name, OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Slots: slots, Labels: labels,
+		Host: name, OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Slots: cmp.Or(slots, cfg.Concurrency.Max), Labels: labels,
 		Memory: int64(cfg.Limits.Total.Memory), Sandbox: string(cfg.Sandbox.Level),
 	}
 	for _, name := range runs.prog.workerKinds(cfg) {

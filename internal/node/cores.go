@@ -15,8 +15,6 @@ import (
 // cores is a Node as its supervisor's handler.
 type cores Node
 
-func jobID(s string) job.ID { return job.ID(s) }
-
 // Settings implements supervisor.Handler.
 func (h *cores) Settings(*supervisor.Core) ipc.Configure {
 	h.mu.Lock()
@@ -43,7 +41,7 @@ func (n *Node) note(c *core, method string, params any) {
 		n.cfg.Log.Error().Err(err).Str("method", method).Msg("a note cannot be written")
 		return
 	}
-	n.tell(c, method, data)
+	n.tell(Note{Place: c.Index(), Life: c.life, Method: method, Params: data}, noted{})
 }
 
 // CoreNotify implements supervisor.Handler. What is about runs, and what happened, goes through the
@@ -60,12 +58,13 @@ func (h *cores) CoreNotify(c *supervisor.Core, method string, params json.RawMes
 		}
 		return
 	}
-	var e ipc.JobCompleted
-	ended := method == ipc.NotifyJobCompleted && json.Unmarshal(params, &e) == nil
+	x := Note{Place: c.Index(), Life: mine.life, Method: method, Params: params}
+	about := notedOf(&x)
+	ended := about.run != (run{}) && about.event == 0
 	if ended {
-		n.ledger.end(run{e.Job, e.Attempt})
+		n.ledger.end(about.run)
 	}
-	if n.tell(mine, method, params); ended {
+	if n.tell(x, about); ended {
 		n.emptied(mine)
 	}
 }

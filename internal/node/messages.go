@@ -21,11 +21,10 @@ const HeaderProtocols = "Agentsched-Node-Protocols"
 
 // Messages of channel 0.
 const (
-	methodHello     = "node_hello"     // node → scheduler: Hello → Welcome; the first one, once in a session
-	notifyNotes     = "node_notes"     // node → scheduler: Notes, in order
-	notifyInventory = "node_inventory" // node → scheduler: Inventory, when it has changed
-	notifySettled   = "node_settled"   // scheduler → node: Settled
-	methodRestart   = "node_restart"   // scheduler → node: Restart → ipc.Empty
+	methodHello   = "node_hello"   // node → scheduler: Hello → Welcome; the first one, once in a session
+	notifyNotes   = "node_notes"   // node → scheduler: Notes, in order
+	notifySettled = "node_settled" // scheduler → node: Settled
+	methodRestart = "node_restart" // scheduler → node: Restart → ipc.Empty
 )
 
 // Hello says who a node is, and what it has.

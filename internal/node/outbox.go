@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/wire"
 	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
 )
 
 // Bounds of a record of the spool. A note that is too large even alone is told in short.
@@ -21,12 +22,12 @@ func notedOf(x *Note) noted {
 	switch x.Method {
 	case ipc.NotifyWorkerEvent:
 		var e struct {
-			Job     string `json:"job"`
+			Job     job.ID `json:"job"`
 			Attempt int    `json:"attempt"`
 			Seq     int64  `json:"seq"`
 		}
 		if json.Unmarshal(x.Params, &e) == nil && e.Seq > 0 {
-			return noted{run{jobID(e.Job), e.Attempt}, e.Seq}
+			return noted{run{e.Job, e.Attempt}, e.Seq}
 		}
 	case ipc.NotifyJobCompleted:
 		var e ipc.JobCompleted
@@ -38,10 +39,7 @@ func notedOf(x *Note) noted {
 }
 
 // tell has a note written to the spool and told. It waits for room.
-func (n *Node) tell(c *core, method string, params json.RawMessage) {
-	x := Note{Place: c.Index(), Life: c.life, Method: method, Params: params}
-	n.outbox <- outNote{note: x, noted: notedOf(&x)}
-}
+func (n *Node) tell(x Note, about noted) { n.outbox <- outNote{note: x, noted: about} }
 
 // write puts notes into the spool, those that have come meanwhile together, until the outbox is closed.
 func (n *Node) write() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/wire"
 	"github.com/agentsched/agentsched/ipc"
+	"github.com/agentsched/agentsched/job"
 )
 
 // session is a conversation with a scheduler, as long as a link lasts.
@@ -255,13 +256,13 @@ func (r relay) HandleCall(ctx context.Context, method string, params json.RawMes
 // submit hands a run to a core, and notes that it has it.
 func (r relay) submit(ctx context.Context, c *core, params json.RawMessage, gone *ipc.Error) (any, error) {
 	var x struct {
-		Job     string `json:"job"`
+		Job     job.ID `json:"job"`
 		Attempt int    `json:"attempt"`
 	}
 	if err := ipc.DecodeParams(params, &x); err != nil {
 		return nil, err
 	}
-	name := run{jobID(x.Job), x.Attempt}
+	name := run{x.Job, x.Attempt}
 	r.s.n.ledger.begin(name, r.place, c.life) // before it can end
 	err := c.Call(ctx, ipc.MethodSubmitJob, params, nil)
 	var refused *ipc.Error

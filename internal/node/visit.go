@@ -120,33 +120,18 @@ func (g guest) HandleNotify(ctx context.Context, method string, params json.RawM
 		g.s.link.Close("it tells something before it was welcomed")
 		return
 	}
-	var err error
-	switch method {
-	case notifyNotes:
-		var x Notes
-		if err = json.Unmarshal(g.s.nodes.redact(params), &x); err == nil {
-			err = g.s.notes(ctx, &x)
-		}
-	case notifyInventory:
-		var x Inventory
-		if err = json.Unmarshal(params, &x); err == nil {
-			err = g.s.inventory(&x)
-		}
+	if method != notifyNotes {
+		return
+	}
+	var x Notes
+	err := json.Unmarshal(g.s.nodes.redact(params), &x)
+	if err == nil {
+		err = g.s.notes(ctx, &x)
 	}
 	if err != nil && ctx.Err() == nil {
 		g.s.nodes.cfg.Log.Error().Err(err).Str("node", g.s.link.Node()).Str("method", method).Msg("what a node tells cannot be taken")
 		g.s.link.Close(err.Error())
 	}
-}
-
-func (s *visit) inventory(x *Inventory) error {
-	if err := x.check(); err != nil {
-		return err
-	}
-	s.node.offers(x)
-	s.nodes.cfg.Handler.CoresChanged()
-	s.nodes.changed()
-	return nil
 }
 
 // notes takes what the node's cores have told. It may only be about what they have.
