@@ -51,23 +51,16 @@ type PermitRequest struct {
 	Elsewhere *Elsewhere `json:"elsewhere,omitempty"`
 }
 
-// Elsewhere is what other cores of the scheduler hold now, and what they gave out and
-// spent since this core was told last. It comes with a request for a permit or with a
-// report of the queue.
+// Elsewhere is what other cores of the scheduler hold now, and what they spent since this
+// core was told last. It comes with a request for a permit or with a report of the queue.
 //
-// Running holds for the request that it comes with, and is ignored in a report. The core
-// adds up the other three, so the scheduler tells each part once. It tells a part again
-// only if the call failed: then the part may count twice, and never not at all.
-//
-// A scheduler with nodes leaves out Running, and where no rates bound permits Granted and
-// Returned, too: it bounds itself what runs at once over all hosts.
+// Running holds for the request that it comes with, and is ignored in a report; a scheduler
+// with nodes leaves it out: it bounds itself what runs at once over all hosts. The core adds
+// up Spent, so the scheduler tells each part once, and again only if the call failed: then
+// it may count twice, and never not at all.
 type Elsewhere struct {
-	Running []Held `json:"running,omitempty"` // permits requested, unused or in use at other cores now
-	Granted []Held `json:"granted,omitempty"` // permits asked for at other cores since
-	// Returned are those of Granted, now or earlier, that the other core refused: their
-	// tokens of the rates are given back.
-	Returned []Held                 `json:"returned,omitempty"`
-	Spent    map[job.Tenant]float64 `json:"spent,omitempty"` // US dollars
+	Running []Held                 `json:"running,omitempty"` // permits requested, unused or in use at other cores now
+	Spent   map[job.Tenant]float64 `json:"spent,omitempty"`   // US dollars
 }
 
 // Held is what a permit counts as for the limits. The core resolves an empty Model by its

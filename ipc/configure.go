@@ -71,8 +71,8 @@ type Stages struct {
 
 // Limits bound the permits of all jobs together, besides MaxConcurrent and the
 // bounds of Workers. They hold for all cores of a scheduler together: each core
-// counts its own runs and what PermitRequest.Elsewhere says of the others'.
-// Zero and absent mean no limit; a negative number is an error.
+// counts its own runs and what PermitRequest.Elsewhere says of the others', and asks for what
+// is Shared. Zero and absent mean no limit; a negative number is an error.
 type Limits struct {
 	PerTenant  map[job.Tenant]int `json:"per_tenant,omitempty"`  // of one tenant at once
 	EachTenant int                `json:"each_tenant,omitempty"` // of each tenant that PerTenant does not name
@@ -80,29 +80,12 @@ type Limits struct {
 	// resolves symbolic links; of two names of one folder the lower limit holds.
 	PerWorkspace  map[string]int `json:"per_workspace,omitempty"`
 	EachWorkspace int            `json:"each_workspace,omitempty"` // in each folder that PerWorkspace does not name
-	// WorkerRates and ModelRates bound how many permits are given out in time. The key of
-	// ModelRates is "provider", "provider/model" or the model's bare name; a permit counts
-	// for each key that names its model.
-	WorkerRates map[job.WorkerKind]Rate `json:"worker_rates,omitempty"`
-	ModelRates  map[string]Rate         `json:"model_rates,omitempty"`
-	// RequestRates bound the requests to models that this core serves its runs, which wait. Keys are as in ModelRates.
-	RequestRates map[string]RequestRate `json:"request_rates,omitempty"`
-	CostWindows  []CostWindow           `json:"cost_windows,omitempty"`
-	// Cores is how many cores share RequestRates and what requests may reserve of the cost windows; 0 counts as 1.
-	Cores int `json:"cores,omitempty"`
-}
-
-// Rate bounds permits in time, each figure by a token bucket of that size. In any span d
-// there are at most n + n·d/period permits. 0 means no limit.
-type Rate struct {
-	PerSecond int `json:"per_second,omitempty"`
-	PerMinute int `json:"per_minute,omitempty"`
-}
-
-// RequestRate bounds requests and their tokens as Rate bounds permits.
-type RequestRate struct {
-	PerMinute       int `json:"per_minute,omitempty"`
-	TokensPerMinute int `json:"tokens_per_minute,omitempty"`
+	// CostWindows stop runs that report what they have spent once a window is full. What requests to models that
+	// the core serves may reserve of them is Shared.
+	CostWindows []CostWindow `json:"cost_windows,omitempty"`
+	// Shared says that there are rates, or cost windows: the core asks for each permit (SharePermit) and for each
+	// request to a model (Reserve).
+	Shared bool `json:"shared,omitempty"`
 }
 
 // CostWindow bounds what is spent within any span of the length Window. A full window

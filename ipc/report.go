@@ -79,6 +79,8 @@ type QueueMetrics struct {
 	// since the last report, one entry for each run. Too many of them are an escalation.
 	LatestWins []string   `json:"latest_wins,omitempty"`
 	Elsewhere  *Elsewhere `json:"elsewhere,omitempty"`
+	// Ledger names who keeps what cores share, as in ReserveResult; absent: nothing is shared.
+	Ledger string `json:"ledger,omitempty"`
 }
 
 // ClassQueue is a class's part of the queue. The staged defence leaves the classes out that

@@ -1,6 +1,7 @@
 package permit
 
 import (
+	"context"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -22,6 +23,32 @@ type Circuits interface {
 type Defence interface {
 	// Admit returns why r is refused, or nil. It must not change r's limits or counts.
 	Admit(r Request) *Rejection
+}
+
+// Shared keeps the limits that gates of several hosts have in common: rates, and what requests to models may reserve of
+// cost windows. A gate that has one keeps neither itself; its own cost windows only stop runs whose requests it does not
+// see. The gate calls it without a lock.
+type Shared interface {
+	// Admit asks for a permit: for a token of each rate that counts r, and whether its cost windows have room. The error
+	// refuses the request; a *Rejection is returned by Gate.Request as it is. back is called if the permit was not used.
+	Admit(ctx context.Context, r Request) (back func(), err error)
+	// Reserve waits until a request to a model may begin, as Permit.Reserve does, which calls it when the job's own budget
+	// has room. Its errors are those of Permit.Reserve.
+	Reserve(ctx context.Context, p *Permit, d Demand) (SharedReservation, error)
+}
+
+// SharedReservation is what a request to a model may use of what is shared.
+type SharedReservation interface {
+	Output() int64       // tokens of output, at most those that were asked for
+	End(spent job.Usage) // gives back what was not used; called once
+}
+
+// SetShared sets what keeps the shared limits, from the next request on; nil: nothing is shared.
+func (g *Gate) SetShared(s Shared) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shared = s
+	g.advance() // who waits for a window of this gate's own waits elsewhere from now on
 }
 
 // SetCircuits sets the circuits of later requests; nil means none. A permit keeps the

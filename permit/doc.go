@@ -32,8 +32,9 @@
 // Limits hold when a permit is given out. A lower limit that Configure sets later ends no
 // run; a new cost window does, at the run's next Charge.
 //
-// Several gates under the same limits hold them together if each is told of the others:
-// Request.Elsewhere is what they hold now, Learn what they gave out and spent since.
+// Several gates under the same limits hold them together: Request.Elsewhere is what the
+// others hold now, and Shared, which is a gate, too, keeps rates and cost windows. Learn tells
+// of what was spent elsewhere by runs whose requests no gate sees.
 //
 // With Limits.Validity, permits lapse that Renew has not renewed in time (see Gate.Lapse),
 // so that no run goes on for long without a scheduler. A Lease is the rule by which they do.

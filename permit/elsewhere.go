@@ -15,29 +15,14 @@ type Held struct {
 	Workspace string // as Request.Workspace
 }
 
-// News is what other gates did since the last News. Each permit and each dollar is to be
-// in one News only: the gate adds them up.
-type News struct {
-	Granted  []Held                 // permits that they gave out
-	Returned []Held                 // those of Granted, in this News or an earlier one, that were not used
-	Spent    map[job.Tenant]float64 // US dollars
-}
-
-// Learn books what happened at other gates as if it had happened here: it debits rates
-// and charges cost windows. What other gates hold at once is not part of it: each Request
-// has it in Elsewhere. The ledger is not part of it either: a Request claims what its job
-// used at any gate.
-func (g *Gate) Learn(n News) {
+// Learn books what was spent at other gates, in US dollars, in the cost windows. Each dollar is
+// to be told once: the gate adds them up. What other gates hold at once is not part of it: each
+// Request has it in Elsewhere.
+func (g *Gate) Learn(spent map[job.Tenant]float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	for _, h := range n.Granted {
-		g.rates.debit(now, h)
-	}
-	for _, h := range n.Returned {
-		g.rates.credit(now, h)
-	}
-	for tenant, usd := range n.Spent {
+	for tenant, usd := range spent {
 		g.windows.charge(g.uptime(now), cmp.Or(tenant, job.DefaultTenant), sane(job.Usage{CostUSD: usd}).CostUSD)
 	}
 }

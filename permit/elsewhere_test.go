@@ -47,22 +47,6 @@ func TestElsewhereCounts(t *testing.T) {
 	}
 }
 
-// TestLearnDebits: what was granted elsewhere is missing here, even beyond what
-// there was, and what came to nothing there is back.
-func TestLearnDebits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := &asker{g: permit.NewGate(rated(permit.Rate{PerMinute: 6}, permit.Rate{}))}
-		there := permit.Held{Kind: "codex"}
-		a.g.Learn(permit.News{Granted: []permit.Held{there, there, there, there, there, there, there, {Kind: "shell"}}})
-		if got := wantRejection(t, a.g, a.request(), job.RateLimited).RetryAfter; got != 20*time.Second {
-			t.Errorf("retry after %s with 7 of 6 tokens gone, want 20s", got)
-		}
-		a.g.Learn(permit.News{Returned: []permit.Held{there, there}})
-		a.use(t, 1)
-		wantRejection(t, a.g, a.request(), job.RateLimited)
-	})
-}
-
 // TestThrottle bounds what begins, here and elsewhere together, and says what to do.
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

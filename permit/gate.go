@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -35,7 +37,7 @@ type Gate struct {
 	started time.Time // the origin of the windows' time
 
 	// mu guards what follows. It is never held during a call of code from outside:
-	// Reserve, its release, Circuits, their tickets, Defence.
+	// Reserve, its release, Circuits, their tickets, Defence, Shared.
 	mu       sync.Mutex
 	limits   Limits
 	unused   map[job.PermitID]*Permit // those that Use finds; a subset of live
@@ -51,6 +53,7 @@ type Gate struct {
 	closed   *Rejection // set by Close
 	circuits Circuits   // nil: none
 	defence  Defence    // nil: none
+	shared   Shared     // nil: nothing is shared
 	// observe sees each reservation that is made, charged or ended, with mu held. It is for tests; nil: nobody does.
 	observe func(*Reservation)
 }
@@ -111,7 +114,8 @@ func (g *Gate) Close(r *Rejection) {
 //  4. slots                      RATE_LIMIT, waiting slot; GLOBAL_SHED if only Throttle is in the way
 //     cost windows               RATE_LIMIT, waiting cost_window
 //     rates                      RATE_LIMIT, waiting rate
-//  5. Reserve                    its own: WORKSPACE_BUSY
+//  5. Shared                     its own: RATE_LIMIT, waiting cost_window or rate
+//  6. Reserve                    its own: WORKSPACE_BUSY
 //
 // The job's limits come early, because waiting cannot help there. The circuits come before
 // the slots, so that a job goes to its next worker at once instead of waiting for a slot of
@@ -126,7 +130,7 @@ func (g *Gate) Request(ctx context.Context, r Request) (*Permit, error) {
 }
 
 func (g *Gate) request(ctx context.Context, r Request) (*Permit, error) {
-	circuits, defence := g.others()
+	circuits, defence, shared := g.others()
 	if defence != nil {
 		if refused := defence.Admit(r); refused != nil {
 			return nil, refused
@@ -145,6 +149,12 @@ func (g *Gate) request(ctx context.Context, r Request) (*Permit, error) {
 		return nil, err
 	}
 	p.ticket, p.CircuitState = t, t.state
+	if shared != nil {
+		if p.unshare, err = shared.Admit(ctx, r); err != nil {
+			p.end(err, nil, nil)
+			return nil, err
+		}
+	}
 	if r.Reserve != nil {
 		if p.release, err = r.Reserve(); err != nil {
 			p.release = nil
@@ -161,10 +171,10 @@ func (g *Gate) request(ctx context.Context, r Request) (*Permit, error) {
 
 // others returns what Request asks without the lock: a defence may revoke permits of this
 // gate while it decides.
-func (g *Gate) others() (Circuits, Defence) {
+func (g *Gate) others() (Circuits, Defence, Shared) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.circuits, g.defence
+	return g.circuits, g.defence, g.shared
 }
 
 // allowed checks what concerns the job alone, before the circuits are asked: a job without
@@ -201,9 +211,14 @@ func (g *Gate) hold(ctx context.Context, r Request) (*Permit, error) {
 	if err != nil {
 		return nil, err
 	}
-	refused := later(g.slots.check(&g.limits, g.throttled(), &r), g.windows.check(g.uptime(now), r.Tenant))
-	tokens, slow := g.rates.reserve(now, &r)
-	if refused = later(refused, slow); refused != nil {
+	refused := g.slots.check(&g.limits, g.throttled(), &r)
+	var tokens []*rate.Limiter
+	if !r.Running {
+		var slow *Rejection
+		tokens, slow = g.rates.reserve(now, &r)
+		refused = later(later(refused, g.windows.check(g.uptime(now), r.Tenant)), slow)
+	}
+	if refused != nil {
 		giveBack(now, tokens)
 		return nil, refused
 	}

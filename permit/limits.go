@@ -29,10 +29,6 @@ type Limits struct {
 	RequestRates map[string]RequestRate
 
 	CostWindows []CostWindow
-
-	// Cores is how many gates enforce these limits together, 0 for one. Each may reserve its part of what it knows to be left
-	// of a cost window, and has its part of RequestRates.
-	Cores int
 }
 
 // Rate bounds permits in time. Each figure n is a token bucket of that size that refills
@@ -98,6 +94,9 @@ type Request struct {
 	// Elsewhere is what other gates under the same limits hold now: it counts for this
 	// request as if it were held here.
 	Elsewhere []Held
+
+	// Running says that the run is there already, as another gate allowed it: neither rates nor cost windows refuse it.
+	Running bool
 
 	// For the Defence only: the job's class, whether the job has another choice after
 	// this one, and whether this choice is the one that the defence asked for.

@@ -102,22 +102,9 @@ func (m *model) configure(l permit.Limits) {
 	}
 }
 
-// learn books what happened elsewhere.
+// learn books what was spent elsewhere.
 func (m *model) learn(s step) {
-	h := []permit.Held{{Tenant: s.tenant, Kind: s.kind, Model: s.model}}
-	n := permit.News{Spent: map[job.Tenant]float64{s.tenant: s.usage.CostUSD}}
-	for _, b := range m.bucketsOf(s) {
-		b.refill()
-		if s.lost {
-			b.tokens = min(b.size, b.tokens+1)
-		} else {
-			b.tokens--
-		}
-	}
-	if n.Granted = h; s.lost {
-		n.Granted, n.Returned = nil, h
-	}
-	m.gate.Learn(n)
+	m.gate.Learn(map[job.Tenant]float64{s.tenant: s.usage.CostUSD})
 	m.bookCost(s.tenant, s.usage.CostUSD)
 }
 

@@ -29,7 +29,8 @@ type Permit struct {
 	gate    *Gate
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	ticket  ticket          // of the circuits; this and the next two are set before Request returns
+	ticket  ticket          // of the circuits; this and the next three are set before Request returns
+	unshare func()          // gives back what Shared.Admit took; nil if nothing did
 	release func()          // of Request.Reserve; nil if there was none
 	tokens  []*rate.Limiter // the buckets from which a token was taken
 
@@ -127,6 +128,9 @@ func (p *Permit) end(cause error, result, told *Result) {
 		used := p.withdraw()
 		if used.IsZero() {
 			result, told = nil, nil
+			if p.unshare != nil {
+				p.unshare()
+			}
 		}
 		if p.release != nil {
 			p.release()

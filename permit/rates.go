@@ -93,26 +93,6 @@ func (b rates) reserve(now time.Time, r *Request) ([]*rate.Limiter, *Rejection) 
 	return nil, refused
 }
 
-// debit takes a token for h of every bucket that counts it, also of an empty one, whose
-// tokens become negative: what another gate gave out cannot be refused, only what comes
-// next.
-func (b rates) debit(now time.Time, h Held) {
-	for _, key := range keysOf(h.Kind, h.Model) {
-		if bucket := b[key]; bucket != nil {
-			bucket.ReserveN(now, 1)
-		}
-	}
-}
-
-// credit gives back what debit took, for a permit that its gate took back unused.
-func (b rates) credit(now time.Time, h Held) {
-	for _, key := range keysOf(h.Kind, h.Model) {
-		if bucket := b[key]; bucket != nil {
-			bucket.AllowN(now, -1)
-		}
-	}
-}
-
 // keysOf returns the names of the buckets that count a permit, each once: of its kind, and
 // of each name of its model. "openrouter/anthropic/opus" has the names "openrouter",
 // "openrouter/anthropic", "openrouter/anthropic/opus" and "opus".
@@ -146,10 +126,8 @@ type requestRate struct{ requests, tokens *rate.Limiter } // nil: no bound
 // configure is that of rates.
 func (b requestRates) configure(now time.Time, l *Limits) {
 	maps.DeleteFunc(b, func(name string, _ requestRate) bool { return l.RequestRates[name] == RequestRate{} })
-	cores := max(l.Cores, 1)
-	part := func(n int) int { return (n + cores - 1) / cores }
 	for name, r := range l.RequestRates {
-		b[name] = requestRate{aMinute(now, b[name].requests, part(r.PerMinute)), aMinute(now, b[name].tokens, part(r.TokensPerMinute))}
+		b[name] = requestRate{aMinute(now, b[name].requests, r.PerMinute), aMinute(now, b[name].tokens, r.TokensPerMinute)}
 	}
 }
 

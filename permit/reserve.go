@@ -24,14 +24,12 @@ type budget struct {
 }
 
 // budgets returns what the requests of a run are charged to: what it was granted of its job's limits, and the cost windows
-// that count its tenant. Called with g.mu held.
+// that count its tenant, unless they are shared. Called with g.mu held.
 func (g *Gate) budgets(now time.Time, p *Permit) []budget {
 	all := []budget{{&p.holds, nil, limitOf(p.Tokens, p.CostUSD), amountOf(p.charged)}}
 	for _, w := range g.windows {
-		if w.counts(p.Tenant) {
-			b := budget{&w.holds, w, limitOf(0, w.max), amount{micros: micros(w.sum(g.uptime(now)) * 1e6)}}
-			b.limit.micros = add(b.spent.micros, b.rest().micros/int64(max(g.limits.Cores, 1)))
-			all = append(all, b)
+		if g.shared == nil && w.counts(p.Tenant) {
+			all = append(all, budget{&w.holds, w, limitOf(0, w.max), amount{micros: micros(w.sum(g.uptime(now)) * 1e6)}})
 		}
 	}
 	return all
@@ -88,6 +86,7 @@ type Reservation struct {
 	spent  job.Usage
 	ended  bool
 	paced  paced
+	shared SharedReservation // nil: nothing is shared
 }
 
 // Reserve waits until the run may begin a request to a model: until the rates of the model let it, and then until it can
@@ -118,7 +117,35 @@ func (p *Permit) Reserve(ctx context.Context, d Demand) (*Reservation, error) {
 		return nil, err
 	}
 	r.paced = paced
+	if _, _, shared := g.others(); shared != nil {
+		d.Output = r.Output
+		if r.shared, err = shared.Reserve(ctx, p, d); err != nil {
+			r.unsent()
+			return nil, err
+		}
+		r.Output = min(r.Output, r.shared.Output())
+	}
 	return r, nil
+}
+
+// Adopt books a request to a model that is under way already, with at most d.Output tokens of output, as another gate allowed
+// it. It waits for nothing and is never refused.
+func (p *Permit) Adopt(d Demand) *Reservation {
+	g := p.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := &Reservation{Output: d.Output, permit: p}
+	r.take(g.budgets(time.Now(), p), d.at(d.Output))
+	return r
+}
+
+// unsent ends a reservation whose request was not sent.
+func (r *Reservation) unsent() {
+	r.paced.unsent()
+	g := r.permit.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r.end()
 }
 
 func (g *Gate) reserve(ctx context.Context, p *Permit, d Demand) (*Reservation, error) {
@@ -220,6 +247,13 @@ func (g *Gate) try(now time.Time, w *waiter, budgets []budget, blocked bool) (r 
 		worst = d.at(output)
 	}
 	r = &Reservation{Output: output, permit: w.permit}
+	r.take(budgets, worst)
+	return r, nil, nil
+}
+
+// take reserves the worst case in each budget; where it does not fit, what is left, and the budget for this one alone.
+// Called with g.mu held.
+func (r *Reservation) take(budgets []budget, worst amount) {
 	for _, b := range budgets {
 		held := worst
 		if !worst.within(b.left()) {
@@ -230,7 +264,6 @@ func (g *Gate) try(now time.Time, w *waiter, budgets []budget, blocked bool) (r 
 		r.of, r.whole, r.held = append(r.of, b.holds), append(r.whole, held), append(r.held, held)
 	}
 	r.changed()
-	return r, nil, nil
 }
 
 // changed is called with g.mu held.
@@ -268,11 +301,15 @@ func (r *Reservation) hold(i int, a amount) {
 // End gives back what the request has not used of what it reserved. Ending twice changes nothing.
 func (r *Reservation) End() {
 	r.permit.gate.mu.Lock()
-	defer r.permit.gate.mu.Unlock()
-	if !r.ended {
-		r.paced.end(r.spent.Tokens())
+	ended, spent := r.ended, r.spent
+	if !ended {
+		r.paced.end(spent.Tokens())
 	}
 	r.end()
+	r.permit.gate.mu.Unlock()
+	if !ended && r.shared != nil {
+		r.shared.End(spent)
+	}
 }
 
 func (r *Reservation) end() {

@@ -155,20 +155,8 @@ func TestReserve(t *testing.T) {
 			l.refused(run, rigid(1), LimitWindow, "the budget of tenant t is used up")
 		},
 		"what another core spends": func(l *bench, run *Permit) {
-			l.gate.Learn(News{Spent: map[job.Tenant]float64{"t": 300e-6}})
+			l.gate.Learn(map[job.Tenant]float64{"t": 300e-6})
 			l.refused(run, rigid(1), LimitWindow, "the budget of tenant t is used up")
-		},
-		"of two cores each reserves its part of what is left": func(l *bench, run *Permit) {
-			l.gate.Configure(Limits{MaxConcurrent: 100, TTL: time.Hour, Cores: 2, CostWindows: []CostWindow{{Tenant: "t", Window: time.Hour, MaxUSD: 300e-6}}})
-			other := l.run("t", 0)
-			first := l.begins(other, rigid(150))
-			l.waits(run, rigid(1))
-			first.End()
-			l.gate.Learn(News{Spent: map[job.Tenant]float64{"t": 100e-6}})
-			l.begins(other, rigid(100))
-			l.waits(run, rigid(1))
-			l.refused(run, rigid(101), LimitTokens, "")
-			l.refused(other, rigid(101), LimitWindow, "the budget of tenant t does not pay for the next request, which needs about 0.0001 US dollars: 0.0001 of 0.0003")
 		},
 		"an earlier attempt": func(l *bench, run *Permit) {
 			l.begins(run, rigid(70)).spends(70)

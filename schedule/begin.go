@@ -25,7 +25,7 @@ func (fs *flights) request(at time.Time, f *flight) {
 		fs.conclude(at, f, fs.verdicts.release(at, f, coreRetry, e.Choice, w))
 		return
 	}
-	fs.cores.count(at, f)
+	f.held = true
 	f.phase, f.asked, f.knows = asking, at, fs.cores.elsewhere(f.run.Core)
 	_, smaller := f.smaller()
 	limits := e.Spec.Limits
@@ -60,13 +60,13 @@ func (v *verdicts) withdrawn(at time.Time, f *flight) queue.Op {
 func (fs *flights) answered(at time.Time, f *flight, e *Done) {
 	answer := e.Permit
 	if e.Called != nil || answer.Permit == nil {
-		fs.cores.uncount(f)
+		f.held = false
 	}
 	if e.Called == nil && answer.Permit == nil && answer.Rejection == nil {
 		e.Called = errors.New("the core answered with neither permit nor rejection")
 	}
 	if e.Called != nil {
-		fs.cores.untold(at, f.run.Core, f.knows)
+		fs.cores.untold(f.run.Core, f.knows)
 		fs.conclude(at, f, fs.verdicts.noAnswer(at, f))
 		return
 	}

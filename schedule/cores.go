@@ -38,30 +38,25 @@ type CoreGone struct {
 	Replaced bool // on purpose: its runs are nobody's fault
 }
 
-// Limits of a host hold for all of its cores together, so each core has to know what the
-// others do. A core is told with each request for a permit, and with each report on the queue:
+// What cores have in common is kept in three places. Rates, and what requests to models may
+// reserve of cost windows, are the scheduler's: cores ask for them (ipc.Limits.Shared). Limits
+// of what runs at once hold for all cores of a host together, so each core is told with each
+// request for a permit what the others hold:
 //
 //	Running   permits that are held elsewhere now
-//	Granted   permits that were asked for elsewhere since it was told last
-//	Returned  those of them that were refused after all
+//
+// and with that, and with each report on the queue, what runs have spent there whose requests
+// no core sees, so that it can stop its own once a cost window is full:
+//
 //	Spent     US dollars that were spent elsewhere since it was told last
 //
-// For each permit p that was asked for at core c, and each other core d, with Told(d, p) the
-// number of times that d heard of p as Granted less those as Returned:
-//
-//	p is held or asked for  =>  Told(d, p) = 1 after the next word to d
-//	p was refused           =>  Told(d, p) = 0 after the next word to d
-//
-// A word that fails is taken back (Untold) though d may have heard it: it may then count
-// twice, which delays a job, and never not at all, which would break a limit.
-//
-// A request counts at every other core before it is answered: of two requests at once
-// neither misses the other, and no limit is exceeded.
+// A word that fails is taken back (Untold) though the core may have heard it: it may then count
+// twice, and never not at all, which would break a limit. A request counts at every other core
+// before it is answered: of two requests at once neither misses the other.
 //
 // Where cores run on nodes (Lasting) there may be thousands of runs and of cores, of which no
 // request can tell all. What runs at once is then bounded by the machine alone, which has each
-// of them in flight from before its permit to after its end; cores are told of permits only
-// where rates bound them in time.
+// of them in flight from before its permit to after its end.
 
 // coreBooks is what every core has still to be told of the others.
 type coreBooks struct {
@@ -69,48 +64,28 @@ type coreBooks struct {
 	ready   *Ready
 
 	fleet bool    // some cores are Lasting
-	rated bool    // there are limits of permits in time
 	books []*book // of the cores that are up or starting, by their places
 	byID  map[CoreID]*book
 	hosts hosts
-	asked []asked // permits, of the last minute, the oldest first
 	spent spendings
 }
 
 // book is what one core has still to be told.
 type book struct {
-	core     Core
-	flights  int
-	asked    []asked
-	returned []ipc.Held
-	spent    map[job.Tenant]float64
+	core    Core
+	flights int
+	spent   map[job.Tenant]float64
 }
 
-// asked is a permit that was asked for, mostly at another core.
-type asked struct {
-	by *flight // nil: it was told once, in vain
-	at time.Time
-	ipc.Held
-}
-
-// rateMemory is how long a permit counts in a rate: a core that starts anew is told of
-// those that were asked for since, or its buckets would be full. maxAsked bounds how many
-// are remembered.
-const (
-	rateMemory = time.Minute
-	maxAsked   = 10_000
-)
-
-// cores takes the list of cores. A core that is new, starting or up, has to hear of the
-// permits of the last minute.
-func (k *coreBooks) coresAre(at time.Time, list Cores) {
+// coresAre takes the list of cores.
+func (k *coreBooks) coresAre(list Cores) {
 	books := make([]*book, 0, len(list))
 	k.fleet = false
 	for _, c := range list {
 		k.fleet = k.fleet || c.Lasting
 		b := k.book(c.ID)
 		if b == nil {
-			b = &book{asked: slices.DeleteFunc(slices.Clone(k.asked), func(a asked) bool { return at.Sub(a.at) > rateMemory })}
+			b = &book{}
 		}
 		b.core = c
 		books = append(books, b)
@@ -199,11 +174,8 @@ func (k *coreBooks) elsewhere(id CoreID) *ipc.Elsewhere {
 	if b == nil {
 		return nil
 	}
-	e := &ipc.Elsewhere{Returned: b.returned, Spent: b.spent}
-	for _, a := range b.asked {
-		e.Granted = append(e.Granted, a.Held)
-	}
-	b.asked, b.returned, b.spent = nil, nil, nil
+	e := &ipc.Elsewhere{Spent: b.spent}
+	b.spent = nil
 	if len(k.books) > 1 && !k.fleet {
 		for _, other := range sorted(k.flights) {
 			if f := k.flights[other]; f.held && f.run.Core != id {
@@ -211,7 +183,7 @@ func (k *coreBooks) elsewhere(id CoreID) *ipc.Elsewhere {
 			}
 		}
 	}
-	if len(e.Running)+len(e.Granted)+len(e.Returned)+len(e.Spent) == 0 {
+	if len(e.Running)+len(e.Spent) == 0 {
 		return nil
 	}
 	return e
@@ -219,15 +191,11 @@ func (k *coreBooks) elsewhere(id CoreID) *ipc.Elsewhere {
 
 // untold takes back that a core was told of the others: the call has failed. What it may
 // have heard all the same counts twice then, which is better than not at all.
-func (k *coreBooks) untold(at time.Time, id CoreID, e *ipc.Elsewhere) {
+func (k *coreBooks) untold(id CoreID, e *ipc.Elsewhere) {
 	b := k.book(id)
 	if b == nil || e == nil {
 		return
 	}
-	for _, h := range e.Granted {
-		b.asked = append(b.asked, asked{at: at, Held: h})
-	}
-	b.returned = append(b.returned, e.Returned...)
 	for tenant, usd := range e.Spent {
 		b.spend(tenant, usd)
 	}
@@ -241,46 +209,6 @@ func (b *book) spend(tenant job.Tenant, usd float64) {
 	b.spent[tenant] += usd
 }
 
-// count counts the permit that a flight is about to ask for at every other core.
-func (k *coreBooks) count(at time.Time, f *flight) {
-	f.held, f.told = true, nil
-	if k.fleet && !k.rated {
-		return
-	}
-	a := asked{f, at, f.holds()}
-	for _, b := range k.books {
-		if b.core.ID != f.run.Core {
-			b.asked = append(b.asked, a)
-			f.told = append(f.told, b.core.ID)
-		}
-	}
-	k.asked = append(k.asked, a)
-	// The oldest stand first, and are looked at one by one: it is done for every job.
-	old := max(len(k.asked)-maxAsked, 0)
-	for at.Sub(k.asked[old].at) > rateMemory {
-		old++
-	}
-	k.asked = k.asked[old:]
-}
-
-// uncount takes back what count has counted. A core that was told of it already is told
-// that it came to nothing.
-func (k *coreBooks) uncount(f *flight) {
-	f.held = false
-	by := func(a asked) bool { return a.by == f }
-	k.asked = slices.DeleteFunc(k.asked, by)
-	for _, id := range f.told {
-		b := k.book(id)
-		if b == nil {
-			continue
-		}
-		untold := len(b.asked)
-		if b.asked = slices.DeleteFunc(b.asked, by); len(b.asked) == untold {
-			b.returned = append(b.returned, f.holds())
-		}
-	}
-}
-
 // holds returns what the permit of a flight counts as.
 func (f *flight) holds() ipc.Held {
 	return ipc.Held{Tenant: f.run.Entry.Spec.Tenant, Worker: f.run.Choice.Worker, Model: f.run.Choice.Model, Workspace: f.uses.folder}
@@ -292,12 +220,16 @@ func (k *coreBooks) charge(at time.Time, f *flight, usd float64) {
 	if !(usd > 0) {
 		return
 	}
-	tenant := f.run.Entry.Spec.Tenant
 	f.charged += usd
+	if k.spent.keep <= 0 {
+		return
+	}
+	tenant := f.run.Entry.Spec.Tenant
 	k.spent.add(wall(at), tenant, usd)
 	for _, b := range k.books {
 		if b.core.ID != f.run.Core {
 			b.spend(tenant, usd)
 		}
 	}
+	k.ready.Tell = append(k.ready.Tell, Charged{Run: f.run, USD: usd, Total: f.charged})
 }

@@ -38,9 +38,6 @@ type Bounds struct {
 	Limits  ipc.Limits             // of which PerTenant, EachTenant, PerWorkspace and EachWorkspace count here
 }
 
-// rated reports whether permits are bounded in time.
-func (b *Bounds) rated() bool { return len(b.Limits.WorkerRates)+len(b.Limits.ModelRates) > 0 }
-
 // Mode says whether anything may be started at all.
 type Mode int
 

@@ -95,8 +95,7 @@ type flight struct {
 	run   *Run // nil while it is claimed
 	busy  bool // a Work of it is not answered
 
-	held  bool     // a permit was asked for or is held: it counts elsewhere
-	told  []CoreID // where its request counts
+	held  bool // a permit was asked for or is held: it counts elsewhere
 	asked time.Time
 	knows *ipc.Elsewhere // what its core was told with the request
 

@@ -63,7 +63,6 @@ func New(c Config) *Machine {
 	m := &Machine{}
 	m.cores = coreBooks{flights: all, ready: &m.ready, hosts: hosts{named: map[string]*host{}, pack: c.Placement == Pack, classes: map[string]*class{}}}
 	m.cores.spent.bound(c.Windows)
-	m.cores.rated = c.Bounds.rated()
 	m.room = newRoom(c.Bounds, all, &m.cores)
 	m.backlog = backlog{policy: c.Policy, expect: c.Expect, lanes: map[job.Lane]*lane{}, flights: all, room: &m.room}
 	for _, batch := range c.Scopes {
@@ -149,12 +148,11 @@ func (m *Machine) take(at time.Time, e Event) {
 	switch e := e.(type) {
 	case Bounds:
 		m.room.bounds = e
-		m.cores.rated = e.rated()
 		m.cores.hosts.freed++
 		m.backlog.again()
 	case Cores:
 		m.tryHosts()
-		m.cores.coresAre(at, e)
+		m.cores.coresAre(e)
 		m.tryHosts()
 	case LeftBehind:
 		m.flights.leftBehind(at, e)
@@ -304,7 +302,15 @@ func (m *Machine) Elsewhere(id CoreID) *ipc.Elsewhere { return m.cores.elsewhere
 
 // Untold takes back that a core was told of the others: the call has failed. What it may
 // have heard all the same counts twice then, which is better than not at all.
-func (m *Machine) Untold(at time.Time, id CoreID, e *ipc.Elsewhere) { m.cores.untold(at, id, e) }
+func (m *Machine) Untold(id CoreID, e *ipc.Elsewhere) { m.cores.untold(id, e) }
+
+// Charged returns what a job in flight has spent in its attempt, as told by Charged.
+func (m *Machine) Charged(id job.ID) float64 {
+	if f := m.flights.all[id]; f != nil {
+		return f.charged
+	}
+	return 0
+}
 
 // Spent returns the cost windows with what counts in each, for a core that starts.
 func (m *Machine) Spent(at time.Time, windows []ipc.CostWindow) []ipc.CostWindow {

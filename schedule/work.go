@@ -166,6 +166,13 @@ type PermitTold struct {
 	Took   time.Duration
 }
 
+// Charged says that an attempt has spent something that counts in cost windows.
+type Charged struct {
+	Run   *Run
+	USD   float64 // since it was told last
+	Total float64 // of the attempt, as far as this machine has heard
+}
+
 // Begun says that an attempt is recorded and was handed to its core.
 type Begun struct{ Run *Run }
 
@@ -198,6 +205,7 @@ type Refused struct {
 }
 
 func (PermitTold) told() {}
+func (Charged) told()    {}
 func (Begun) told()      {}
 func (Progress) told()   {}
 func (Stored) told()     {}

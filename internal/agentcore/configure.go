@@ -50,6 +50,11 @@ func (c *Core) configure(_ context.Context, r ipc.Configure) (ipc.Empty, error) 
 	c.guard.replace(time.Now(), s.Isolations)
 	c.monitor.metrics.Configure(s.watchdog.Window.Std())
 	c.gate.Configure(s.limits)
+	if s.Limits.Shared {
+		c.gate.SetShared(c.shared)
+	} else {
+		c.gate.SetShared(nil)
+	}
 	c.limitRuns(s)
 	c.learnSecrets(s)
 	c.use(s)

@@ -69,6 +69,8 @@ type Core struct {
 	// guard is asked by the gate besides; monitor feeds it.
 	guard   *guard
 	monitor *monitor
+	// shared is what the gate asks for limits that cores have in common.
+	shared *shared
 	// gateways serve runs their models.
 	gateways *gateways
 	// secrets takes what the environment holds of them out of all that is told or kept.
@@ -131,6 +133,7 @@ func New(cfg Config) *Core {
 		gateways:     newGateways(),
 	}
 	c.secrets.Store(redact.New(redact.FromEnviron(cfg.Environ)...))
+	c.shared = newShared(c)
 	c.hurry, c.hurryNow = context.WithCancel(context.Background())
 	probes := cfg.Probes.withDefaults()
 	c.guard = newGuard(c.gate, probes.Clock, c.escalate, cfg.Log)
@@ -195,6 +198,8 @@ func (c *Core) Run(ctx context.Context) error {
 	default:
 	}
 	c.gateways.close()
+	cancel(nil)
+	c.shared.telling.Wait()
 	closeErr := c.closeHost()
 	if errors.Is(err, errShutdown) || errors.Is(err, ipc.ErrClosed) {
 		err = nil

@@ -44,21 +44,11 @@ func limitsOf(r *ipc.Configure, realPath func(string) string) (permit.Limits, er
 	if r.PermitValidity < 0 {
 		v.bad("permit_validity", "is %s, want 0 (permits do not lapse) or more", r.PermitValidity)
 	}
-	v.count("limits.cores", r.Limits.Cores)
-	requests := map[string]permit.RequestRate{}
-	for _, model := range slices.Sorted(maps.Keys(r.Limits.RequestRates)) {
-		of := r.Limits.RequestRates[model]
-		v.count("limits.request_rates."+model+".per_minute", of.PerMinute)
-		v.count("limits.request_rates."+model+".tokens_per_minute", of.TokensPerMinute)
-		requests[model] = permit.RequestRate(of)
-	}
 	return permit.Limits{
 		MaxConcurrent: r.MaxConcurrent, PerKind: perKind, TTL: r.PermitTTL.Std(), Validity: r.PermitValidity.Std(),
 		PerTenant: r.Limits.PerTenant, EachTenant: r.Limits.EachTenant,
 		PerWorkspace: realPaths(v, r.Limits.PerWorkspace, realPath), EachWorkspace: r.Limits.EachWorkspace,
-		KindRates:    ratesOf(v, "limits.worker_rates", r.Limits.WorkerRates),
-		ModelRates:   ratesOf(v, "limits.model_rates", r.Limits.ModelRates),
-		RequestRates: requests, Cores: r.Limits.Cores, CostWindows: windowsOf(v, r.Limits.CostWindows),
+		CostWindows: windowsOf(v, r.Limits.CostWindows),
 	}, errors.Join(v.errs...)
 }
 
@@ -79,17 +69,6 @@ func counts[K ~string](v *checker, field string, limits map[K]int) {
 	for _, key := range slices.Sorted(maps.Keys(limits)) {
 		v.count(field+"."+string(key), limits[key])
 	}
-}
-
-func ratesOf[K ~string](v *checker, field string, rates map[K]ipc.Rate) map[K]permit.Rate {
-	all := map[K]permit.Rate{}
-	for _, key := range slices.Sorted(maps.Keys(rates)) {
-		r := rates[key]
-		v.count(field+"."+string(key)+".per_second", r.PerSecond)
-		v.count(field+"."+string(key)+".per_minute", r.PerMinute)
-		all[key] = permit.Rate{PerSecond: r.PerSecond, PerMinute: r.PerMinute}
-	}
-	return all
 }
 
 func windowsOf(v *checker, list []ipc.CostWindow) []permit.CostWindow {
@@ -172,7 +151,7 @@ func (c *Core) learn(s *settings, e *ipc.Elsewhere) []permit.Held {
 	if e == nil {
 		return nil
 	}
-	c.gate.Learn(permit.News{Granted: s.heldOf(e.Granted), Returned: s.heldOf(e.Returned), Spent: e.Spent})
+	c.gate.Learn(e.Spent)
 	return s.heldOf(e.Running)
 }
 

@@ -76,9 +76,6 @@ func TestLimitsAreEnforced(t *testing.T) {
 	of := func(tenant job.Tenant) func(*ipc.PermitRequest) {
 		return func(r *ipc.PermitRequest) { r.Tenant = tenant }
 	}
-	on := func(kind job.WorkerKind, model string) func(*ipc.PermitRequest) {
-		return func(r *ipc.PermitRequest) { r.Choice = job.Choice{Worker: kind, Model: model} }
-	}
 	beside := func(e ipc.Elsewhere) func(*ipc.PermitRequest) {
 		return func(r *ipc.PermitRequest) { r.Elsewhere = &e }
 	}
@@ -100,14 +97,6 @@ func TestLimitsAreEnforced(t *testing.T) {
 		{"each tenant", ipc.Limits{EachTenant: 1}, []func(*ipc.PermitRequest){of("a")}, of("a"), of("b")},
 		{"a workspace, by any of its names", ipc.Limits{PerWorkspace: map[string]int{link: 1}}, []func(*ipc.PermitRequest){in(dir)}, in(link), in(other)},
 		{"each workspace", ipc.Limits{EachWorkspace: 1}, []func(*ipc.PermitRequest){in(link)}, in(dir), in(other)},
-		{"the rate of a worker", ipc.Limits{WorkerRates: map[job.WorkerKind]ipc.Rate{"coder": {PerMinute: 1}}},
-			[]func(*ipc.PermitRequest){nil}, nil, on("shell", "")},
-		{"the rate of a provider", ipc.Limits{ModelRates: map[string]ipc.Rate{"openai": {PerMinute: 2}}},
-			[]func(*ipc.PermitRequest){nil, on("coder", "gpt-5-mini")}, on("coder", "gpt-5"), on("shell", "gpt-5")},
-		{"the rate of a model by its bare name", ipc.Limits{ModelRates: map[string]ipc.Rate{"gpt-5": {PerMinute: 1}}},
-			[]func(*ipc.PermitRequest){on("coder", "")}, on("opencode", "openai/gpt-5"), on("coder", "gpt-5-mini")},
-		{"the rate of a model behind a gateway", ipc.Limits{ModelRates: map[string]ipc.Rate{"openai": {PerMinute: 1}}},
-			[]func(*ipc.PermitRequest){on("gated", "gpt-5"), nil}, nil, on("gated", "gpt-5")},
 		{"what was spent before", ipc.Limits{CostWindows: []ipc.CostWindow{{Tenant: "a", Window: hour, MaxUSD: 1, Spent: []ipc.Spending{{AgoMS: 1_800_000, USD: 1}}}}},
 			nil, of("a"), of("b")},
 		{"what was spent elsewhere", ipc.Limits{CostWindows: []ipc.CostWindow{{Window: hour, MaxUSD: 1}}},
@@ -121,12 +110,6 @@ func TestLimitsAreEnforced(t *testing.T) {
 				in(dir)(r)
 				beside(ipc.Elsewhere{Running: held(1, ipc.Held{Workspace: dir})})(r) // the scheduler tells real paths
 			}, in(dir)},
-		{"a rate that was used elsewhere", ipc.Limits{WorkerRates: map[job.WorkerKind]ipc.Rate{"coder": {PerMinute: 2}}},
-			[]func(*ipc.PermitRequest){
-				beside(ipc.Elsewhere{Granted: held(2, ipc.Held{Worker: "coder"}), Returned: held(1, ipc.Held{Worker: "coder"})}),
-			}, nil, beside(ipc.Elsewhere{Returned: held(1, ipc.Held{Worker: "coder"})})},
-		{"the rate of a model that was used elsewhere", ipc.Limits{ModelRates: map[string]ipc.Rate{"openai/gpt-5": {PerMinute: 1}}},
-			nil, beside(ipc.Elsewhere{Granted: held(1, ipc.Held{Worker: "coder"})}), on("coder", "gpt-5-mini")},
 	}
 	c := start(t)
 	c.hello()
@@ -185,8 +168,6 @@ func TestConfigureNamesWhatIsWrong(t *testing.T) {
 		{"limits.per_workspace./w", func(s *ipc.Configure) { s.Limits.PerWorkspace = map[string]int{"/w": -2} }},
 		{"limits.per_workspace.here", func(s *ipc.Configure) { s.Limits.PerWorkspace = map[string]int{"here": 2} }},
 		{"limits.each_workspace", func(s *ipc.Configure) { s.Limits.EachWorkspace = -1 }},
-		{"limits.worker_rates.codex.per_second", func(s *ipc.Configure) { s.Limits.WorkerRates = map[job.WorkerKind]ipc.Rate{"codex": {PerSecond: -1}} }},
-		{"limits.model_rates.openai.per_minute", func(s *ipc.Configure) { s.Limits.ModelRates = map[string]ipc.Rate{"openai": {PerMinute: -1}} }},
 		{"limits.cost_windows[1].window", func(s *ipc.Configure) {
 			s.Limits.CostWindows = []ipc.CostWindow{{Window: 1, MaxUSD: 1}, {MaxUSD: 1}}
 		}},

@@ -241,5 +241,8 @@ func (c *Core) reportQueueMetrics(_ context.Context, r ipc.QueueMetrics) (ipc.Em
 		}
 	}
 	c.learn(settings, r.Elsewhere)
+	if r.Ledger != "" {
+		c.shared.telling.Go(func() { c.shared.remember(c.life, r.Ledger) })
+	}
 	return ipc.Empty{}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/permit"
 )
 
 // tuning returns what a scheduler and its cores take from the configuration,
@@ -39,6 +40,7 @@ func tuning(cfg *config.Config, enforces bool) (scheduler.Tuning, error) {
 			TrustFilters: cfg.Workspace.TrustFilters, PermitValidity: cfg.Heartbeat.PermitValidity,
 			Sandbox: sandboxSettings(cfg.Sandbox, enforces), Secrets: secretSettings(cfg.Secrets),
 		},
+		Rates:  rates(cfg),
 		Policy: cfg.Policy, Expect: cfg.Expect,
 		StopOnSafeStop: cfg.Escalation.SafeStop == config.StopRuns,
 	}, nil
@@ -70,7 +72,6 @@ func limits(cfg *config.Config, folders *workspace.Resolver) ipc.Limits {
 	l := ipc.Limits{
 		PerTenant: cfg.Concurrency.PerTenant, EachTenant: cfg.Concurrency.EachTenant,
 		PerWorkspace: map[string]int{}, EachWorkspace: cfg.Concurrency.EachWorkspace,
-		WorkerRates: map[job.WorkerKind]ipc.Rate{}, ModelRates: map[string]ipc.Rate{}, RequestRates: map[string]ipc.RequestRate{}, Cores: cfg.Cores.Count,
 	}
 	paths := slices.Sorted(maps.Keys(cfg.Concurrency.PerWorkspace))
 	folders.Know(paths)
@@ -82,19 +83,25 @@ func limits(cfg *config.Config, folders *workspace.Resolver) ipc.Limits {
 		}
 		l.PerWorkspace[real] = n
 	}
-	for kind, r := range cfg.Rates.Workers {
-		l.WorkerRates[kind] = ipc.Rate(r)
-	}
-	for model, r := range cfg.Rates.Models {
-		l.ModelRates[model] = ipc.Rate(r)
-	}
-	for model, r := range cfg.Rates.Requests {
-		l.RequestRates[model] = ipc.RequestRate(r)
-	}
 	for _, w := range cfg.CostWindows {
 		l.CostWindows = append(l.CostWindows, ipc.CostWindow{Tenant: w.Tenant, Window: w.Window, MaxUSD: w.MaxUSD})
 	}
 	return l
+}
+
+// rates returns what all cores keep to together.
+func rates(cfg *config.Config) scheduler.Rates {
+	r := scheduler.Rates{Workers: map[job.WorkerKind]permit.Rate{}, Models: map[string]permit.Rate{}, Requests: map[string]permit.RequestRate{}}
+	for kind, of := range cfg.Rates.Workers {
+		r.Workers[kind] = permit.Rate(of)
+	}
+	for model, of := range cfg.Rates.Models {
+		r.Models[model] = permit.Rate(of)
+	}
+	for model, of := range cfg.Rates.Requests {
+		r.Requests[model] = permit.RequestRate(of)
+	}
+	return r
 }
 
 func sandboxSettings(s config.Sandbox, enforces bool) ipc.Sandbox {

@@ -42,7 +42,7 @@ type Rates struct {
 	// `anthropic/claude-opus`, or by `claude-opus`, whoever provides it.
 	Models map[string]Rate `json:"models,omitempty" keys:"match:\"[^ ]\" is:\"a model\" want:\"a provider such as anthropic, a model or provider/model\"" otherwise:"no bound"`
 	// How often all runs together may ask models through the core, named as in `models`. A request waits, and its run does
-	// not count as silent meanwhile. Runs without a sandbox are not counted. Each of several cores has its part.
+	// not count as silent meanwhile. Runs without a sandbox are not counted.
 	Requests map[string]RequestRate `json:"requests,omitempty" keys:"match:\"[^ ]\" is:\"a model\" want:\"a provider such as anthropic, a model or provider/model\"" otherwise:"no bound"`
 }
 

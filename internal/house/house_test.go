@@ -53,8 +53,8 @@ var schedulers = map[string]string{
 	"internal/parcel/parceltest": "job internal/parcel",           // one suite for folders and a database
 	"internal/eval":              "job queue internal/fields",
 	"internal/supervisor":        "job ipc internal/proc internal/statedir",
-	"internal/node":              "job ipc internal/statedir internal/supervisor internal/wire",                                                                                                                             // both ends of what a scheduler and a host that works for it say to each other
-	"internal/scheduler":         "api job queue policy schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // workspace: the real paths of folders
+	"internal/node":              "job ipc internal/statedir internal/supervisor internal/wire",                                                                                                                                    // both ends of what a scheduler and a host that works for it say to each other
+	"internal/scheduler":         "api job queue policy permit schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // permit: what cores have in common is kept by a gate, too; workspace: the real paths of folders
 
 	// The doors, and what stands behind them in the scheduler's process.
 	"api":             "job",               // plain values, so that other modules can name them
@@ -122,8 +122,9 @@ var joined = map[string]string{
 	"scripts/measure": "",
 }
 
-// across are imports of one side's package by the other: settings and names of metrics.
-var across = []string{"internal/config breaker", "internal/config watchdog", "internal/telemetry watchdog"}
+// across are imports of one side's package by the other: settings, names of metrics, and the gate that keeps
+// what the gates of all cores have in common.
+var across = []string{"internal/config breaker", "internal/config watchdog", "internal/telemetry watchdog", "internal/scheduler permit"}
 
 // allowed is all tables.
 func allowed() map[string]string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/supervisor"
@@ -79,8 +80,11 @@ func (n *Node) emptied(c *core) {
 	}
 }
 
-// CoreCall implements supervisor.Handler: it asks the scheduler, and waits for one while there is none. What is about
-// steps is asked again if a link ends before the answer: it has the same answer twice.
+// askedAgain are the methods that a core asks by which have the same answer twice.
+var askedAgain = []string{ipc.MethodStoreStep, ipc.MethodListSteps, ipc.MethodSharePermit, ipc.MethodReturnPermit, ipc.MethodReserve, ipc.MethodRelease}
+
+// CoreCall implements supervisor.Handler: it asks the scheduler, and waits for one while there is none. Some things are
+// asked again if a link ends before the answer.
 func (h *cores) CoreCall(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
 	n := (*Node)(h)
 	for {
@@ -91,11 +95,10 @@ func (h *cores) CoreCall(ctx context.Context, c *supervisor.Core, method string,
 		var result json.RawMessage
 		err = s.peers[c.Index()].Call(ctx, method, params, &result)
 		var own *ipc.Error
-		again := method == ipc.MethodStoreStep || method == ipc.MethodListSteps
 		switch {
 		case err == nil:
 			return result, nil
-		case errors.As(err, &own) || ctx.Err() != nil || !again || s.link.Err() == nil:
+		case errors.As(err, &own) || ctx.Err() != nil || !slices.Contains(askedAgain, method) || s.link.Err() == nil:
 			return nil, err
 		}
 		n.leave(s)

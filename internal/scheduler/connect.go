@@ -26,6 +26,7 @@ func connect(s *Scheduler) {
 		count: cfg.Cores, instance: cfg.Instance, log: cfg.Log, loop: s.loop, renews: s.renewsPermits, settings: cfg.Settings, store: cfg.Store, lease: cfg.Lease, nodesOnly: cfg.NodesOnly, keepFiles: cfg.KeepFiles,
 		members: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{}, mourned: map[schedule.CoreID]*supervisor.Core{},
 	}
+	s.fleet.rates, s.fleet.ledger = cfg.Rates, newLedger(s.fleet.runOn)
 	s.Followers = (&Followers{
 		store: cfg.Store, feed: s.Feed, log: cfg.Log, jobs: s, kinds: k, dispatch: s.poke, open: newOpenBatches(cfg.Store, k),
 	}).init()
@@ -60,7 +61,7 @@ func connect(s *Scheduler) {
 		})
 	}
 	s.fleet.answer = func(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
-		return answerCore(ctx, s.steps, s.streams, &parcels{kept: cfg.Parcels, flying: s.fleet.flying}, c, method, params)
+		return answerCore(ctx, s.steps, s.streams, &parcels{kept: cfg.Parcels, flying: s.fleet.flying}, s.fleet.ledger, c, method, params)
 	}
 	s.reader = &reader{store: cfg.Store, feed: s.Feed, loop: s.loop, folders: s.folders, holder: s.holder, lease: cfg.Lease}
 	s.applier = &applier{

@@ -47,10 +47,12 @@ type fleet struct {
 	store       queue.Store
 	lease       time.Duration // of a claim
 
+	ledger *ledger     // what cores have in common
 	ending atomic.Bool // the scheduler is about to end
 
 	mu       sync.Mutex // guards what follows
 	settings ipc.Configure
+	rates    Rates
 	members  map[*supervisor.Core]*member
 	starting map[*supervisor.Core]*member         // that have asked for their settings and are not up
 	lives    schedule.CoreID                      // cores so far
@@ -410,6 +412,7 @@ func (f *fleet) Settings(c *supervisor.Core) ipc.Configure {
 		m.Take(at, f.list()) // what is spent from here on a core that starts is told as the others are
 		settings.Limits.CostWindows = m.Spent(at, settings.Limits.CostWindows)
 	})
+	settings.Limits.Shared = f.ledger.configure(f.rates, settings.Limits.CostWindows)
 	settings.Circuits = f.circuitsLocked()
 	return settings
 }
@@ -422,10 +425,10 @@ func (f *fleet) boundsNow() schedule.Bounds {
 }
 
 // use changes what the cores are to enforce.
-func (f *fleet) use(c ipc.Configure) {
+func (f *fleet) use(c ipc.Configure, r Rates) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.settings = c
+	f.settings, f.rates = c, r
 }
 
 // circuitsLocked returns how the breakers stood when the cores told of them
@@ -505,12 +508,13 @@ func (f *fleet) report(ctx context.Context, m *member, q ipc.QueueMetrics) {
 	f.mu.Lock()
 	q.LatestWins, m.latestWins = m.latestWins, nil
 	f.mu.Unlock()
+	q.Ledger = f.ledger.name
 	f.loop.ask(func(machine *schedule.Machine) { q.Elsewhere = machine.Elsewhere(m.id) })
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	if err := m.Call(ctx, ipc.MethodReportQueueMetrics, q, nil); err != nil {
 		f.log.Debug().Err(err).Int("core", m.Index()).Msg("the core could not be told how the queue stands")
-		f.loop.ask(func(machine *schedule.Machine) { machine.Untold(time.Now(), m.id, q.Elsewhere) })
+		f.loop.ask(func(machine *schedule.Machine) { machine.Untold(m.id, q.Elsewhere) })
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -115,6 +115,7 @@ func (s *Scheduler) reportQueue(ctx context.Context, telling *sync.WaitGroup) er
 		q.Depth += c.Depth
 		q.OldestMS = max(q.OldestMS, c.OldestMS)
 	}
+	s.fleet.ledger.keep(s.loop.runs())
 	for m := range s.fleet.toReport() {
 		telling.Go(func() { s.fleet.report(ctx, m, q) })
 	}

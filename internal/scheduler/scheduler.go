@@ -109,6 +109,8 @@ type Tuning struct {
 	// Settings are what every core enforces. MaxConcurrent and the bounds of
 	// Workers also bound what is claimed.
 	Settings ipc.Configure
+	// Rates are what all cores keep to together.
+	Rates Rates
 	// StopOnSafeStop makes a safe stop end what runs, too; else it drains.
 	StopOnSafeStop bool
 }
@@ -315,6 +317,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Add(func() error { return s.Followers.run(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Judge.run(tailCtx) }, func(error) {})
 	g.Run() //nolint:errcheck // the cause of ctx is the first one
+	s.fleet.ledger.close()
 
 	if cause := context.Cause(ctx); !errors.Is(cause, errDone) {
 		return cause

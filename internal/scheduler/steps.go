@@ -16,8 +16,8 @@ import (
 )
 
 // answerCore answers what a core asks about the durable steps, the streams and the
-// workspaces of its runs.
-func answerCore(ctx context.Context, steps *steps, streams *streams, parcels *parcels, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
+// workspaces of its runs, and about what they share with others.
+func answerCore(ctx context.Context, steps *steps, streams *streams, parcels *parcels, ledger *ledger, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
 	switch method {
 	case ipc.MethodStoreStep:
 		return answer(ctx, c, params, steps.store)
@@ -27,6 +27,14 @@ func answerCore(ctx context.Context, steps *steps, streams *streams, parcels *pa
 		return answer(ctx, c, params, streams.lines)
 	case ipc.MethodReadParcel:
 		return answer(ctx, c, params, parcels.read)
+	case ipc.MethodSharePermit:
+		return answer(ctx, c, params, ledger.admit)
+	case ipc.MethodReturnPermit:
+		return answer(ctx, c, params, ledger.back)
+	case ipc.MethodReserve:
+		return answer(ctx, c, params, ledger.reserve)
+	case ipc.MethodRelease:
+		return answer(ctx, c, params, ledger.release)
 	}
 	return nil, ipc.MethodNotFound(method)
 }

@@ -164,7 +164,7 @@ func (s *Scheduler) Reload(ctx context.Context, t Tuning) error {
 	policyBefore := s.cfg.Policy
 	s.cfg.Tuning = t
 	s.mu.Unlock()
-	s.fleet.use(t.Settings)
+	s.fleet.use(t.Settings, t.Rates)
 	var before, keep time.Duration
 	s.loop.ask(func(m *schedule.Machine) {
 		before = m.Remembers()

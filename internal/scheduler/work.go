@@ -144,8 +144,11 @@ func (a *applier) tell(ctx context.Context, told schedule.Told) {
 	switch t := told.(type) {
 	case schedule.PermitTold:
 		a.feed.observe(Moment{Kind: MomentPermit, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Reason: t.Reason, Took: t.Took})
+	case schedule.Charged:
+		a.fleet.ledger.charged(&t)
 	case schedule.Begun:
 		e := t.Run.Entry
+		a.fleet.ledger.begun(t.Run)
 		a.feed.observe(Moment{Kind: MomentBegun, At: t.Run.Began, Entry: &t.Run.Entry, Attempt: t.Run.Attempt, Choice: t.Run.Choice, Took: max(t.Run.Began.Sub(e.RunnableAt), 0)})
 		a.feed.publishRun(t.Run, job.Pending, t.Run.Smaller())
 		e.Attempts = t.Run.Attempt
