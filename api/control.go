@@ -19,7 +19,7 @@ type Pause struct {
 
 // Resume lifts the isolation of a scope.
 type Resume struct {
-	// Scope is global, worker:KIND, worker:KIND@TENANT, workspace:/PATH, trigger:NAME or core:N.
+	// Scope is global, node:NAME, worker:KIND, worker:KIND@TENANT, workspace:/PATH, trigger:NAME or core:N.
 	Scope string `json:"scope"`
 }
 

@@ -14,7 +14,7 @@ const (
 	NodeCutOff = "cut off"
 	// NodeLost: it was not heard for so long that its jobs go on elsewhere.
 	NodeLost = "lost"
-	// NodeUnknown: it has not come since this scheduler leads, and is cordoned or has jobs
+	// NodeUnknown: it has not come since this scheduler leads, and is cordoned, isolated, or has jobs
 	// that an earlier scheduler has left there.
 	NodeUnknown = "unknown"
 )
@@ -49,6 +49,8 @@ type FleetNode struct {
 	Version string `json:"version,omitempty"`
 	// Cordon says why it is given no new jobs. Absent: it is given some.
 	Cordon *Cordon `json:"cordon,omitempty"`
+	// Isolation says what is wrong with it, so that it is given no new jobs. Absent: nothing is.
+	Isolation *Isolation `json:"isolation,omitempty"`
 	// Since is when its process was seen first.
 	Since time.Time `json:"since,omitzero"`
 	// Seen is when it was heard last.

@@ -92,14 +92,14 @@ func (c *Core) Name() string {
 
 // Isolation is a scope that is out of use.
 type Isolation struct {
-	// Scope is global, worker:KIND, worker:KIND@TENANT, workspace:/PATH or trigger:NAME.
+	// Scope is global, node:NAME, worker:KIND, worker:KIND@TENANT, workspace:/PATH or trigger:NAME.
 	Scope string `json:"scope"`
 	// Cause is a word for why: worker_crashes, ghost_process, latest_wins,
 	// core_crash_loop, disk_nearly_full, clock_jump, overload, usage_limit or paused.
 	Cause string `json:"cause"`
 	// Message says why, for a person.
 	Message string `json:"message"`
-	// Action is what is done about it: isolate_kind, lock_workspace or safe_stop.
+	// Action is what is done about it: isolate_kind, isolate_node, lock_workspace, hold_trigger or safe_stop.
 	Action string `json:"action"`
 	// Since is when it began.
 	Since time.Time `json:"since"`

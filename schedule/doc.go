@@ -231,7 +231,7 @@
 //
 //	requirement  name, os, arch and labels are what the job requires
 //	worker       its kind is there and logged in
-//	open         the host is not cordoned, and one of its cores takes work
+//	open         the host is neither cordoned nor isolated, and one of its cores takes work
 //	slots        n(h) < min(Slots, Slots of h, what throttling cores of h allow)
 //	memory       m(j) + sum of m(i) over the flights i of h <= Memory of h
 //
@@ -243,7 +243,7 @@
 //	core     the one whose core has the fewest flights
 //	place    the one whose core has the lowest Index
 //
-// If the host of the session is there, and satisfies the job, but is full, cordoned or does not
+// If the host of the session is there, and satisfies the job, but is full, cordoned, isolated or does not
 // take work, the job waits for it, for sessionWait at most. After that, or at once if that host
 // is gone, it is placed as any other and starts over, since a session is of no use elsewhere.
 // An entry keeps its session together with the name of the host on which that lies. An attempt
@@ -261,6 +261,7 @@
 //	one is overloaded              load
 //	one has too little memory      node: "no node has 4GiB free"
 //	one takes no work now          node
+//	one is isolated, no other open node: "node a is isolated"
 //	all are cordoned               node: "node a is cordoned"
 //
 // # Giving way

@@ -23,6 +23,7 @@ type Host struct {
 	// Repos are the repositories that it has a mirror of, as job.Workspace.Repo names them.
 	Repos    []string
 	Cordoned bool // it takes nothing new
+	Isolated bool // likewise, because something is wrong with it
 }
 
 // ownHost is the scheduler's own, where nobody describes it: it is bounded by Bounds alone.
@@ -51,6 +52,7 @@ const (
 	overloaded       // its cores let no more jobs begin
 	short            // too little memory is left
 	idle             // its cores start or are replaced
+	isolated
 	cordoned
 )
 
@@ -85,11 +87,14 @@ func (h *host) mayProbe(all int) bool {
 
 // free is how many more jobs may start there now.
 func (h *host) free(all int) int {
-	if !h.takes || h.Cordoned {
+	if !h.takes || h.closed() {
 		return 0
 	}
 	return max(h.allowed(all)-h.flights, 0)
 }
+
+// closed reports whether the host takes nothing new until somebody or something changes that.
+func (h *host) closed() bool { return h.Cordoned || h.Isolated }
 
 // stands says what the host can do for a job that asks for so much memory. alone: it is the
 // only one, whose slots were looked at before.
@@ -97,6 +102,8 @@ func (h *host) stands(memory int64, all int, alone bool) state {
 	switch {
 	case h.Cordoned:
 		return cordoned
+	case h.Isolated:
+		return isolated
 	case !h.takes && !alone:
 		return idle
 	case !alone && h.flights >= h.slots(all):

@@ -103,7 +103,7 @@ func (s *hosts) all() *class {
 
 // suits reports whether a host is there that a head may run on, and takes new jobs.
 func (s *hosts) suits(h *head) bool {
-	return len(s.list) == 0 || slices.ContainsFunc(s.class(h).hosts, func(x *host) bool { return !x.Cordoned })
+	return len(s.list) == 0 || slices.ContainsFunc(s.class(h).hosts, func(x *host) bool { return !x.closed() })
 }
 
 // suits reports whether a host satisfies the class.
@@ -234,6 +234,8 @@ func (s *hosts) nowhere(c *class, all int) job.Waiting {
 		w.Text = strings.Replace(cmp.Or(which, "nodes"), "nodes", "no node", 1) + " has " + job.Size(c.memory).String() + " free"
 	case idle:
 		w.Text = which + " take no work now"
+	case isolated:
+		w.Text = which + " are isolated or cordoned"
 	case cordoned:
 		w.Text = which + " are cordoned"
 	}
@@ -304,6 +306,8 @@ func (c *class) words(s state) string {
 		return "has less than " + job.Size(c.memory).String() + " free"
 	case idle:
 		return "takes no work now"
+	case isolated:
+		return "is isolated"
 	case cordoned:
 		return "is cordoned"
 	}

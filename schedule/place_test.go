@@ -41,7 +41,7 @@ func placeLine(r *rapid.T) string {
 	number := func(most int) int { return rapid.IntRange(0, most).Draw(r, "number") }
 	switch kind := number(11); {
 	case kind < 3:
-		fmt.Fprintf(&b, "host %s slots=%d memory=%d labels=%s %s", host(), number(3), number(4), some("x", "x=1", "x=2,y", "z"), some("", "", "", "cordoned"))
+		fmt.Fprintf(&b, "host %s slots=%d memory=%d labels=%s %s", host(), number(3), number(4), some("x", "x=1", "x=2,y", "z"), some("", "", "", "cordoned", "isolated"))
 		if kinds := some("", "shell", "codex,shell"); kinds != "" {
 			b.WriteString(" kinds=" + kinds)
 		}
@@ -136,7 +136,7 @@ func (p *placing) room(h *schedule.Host, r *row) bool {
 			memory += int64(p.find(id).Memory)
 		}
 	}
-	return !h.Cordoned && (h.Slots == 0 || n < h.Slots) && (h.Memory == 0 || memory+int64(r.Memory) <= h.Memory)
+	return !h.Cordoned && !h.Isolated && (h.Slots == 0 || n < h.Slots) && (h.Memory == 0 || memory+int64(r.Memory) <= h.Memory)
 }
 
 func (p *placing) host(name string) *schedule.Host {

@@ -117,7 +117,7 @@ func (r *room) slots(at time.Time) (int, job.Waiting) {
 		return 0, i.Waiting()
 	}
 	n := all - len(r.flights)
-	if h := hosts.alone(); h != nil && !h.Cordoned && n >= h.allowed(all)-h.flights {
+	if h := hosts.alone(); h != nil && !h.closed() && n >= h.allowed(all)-h.flights {
 		why := job.WaitSlot
 		if h.throttled(all) {
 			why = job.WaitLoad

@@ -130,7 +130,7 @@ type player struct {
 // event does what a line says:
 //
 //	up | up throttled=1 | down       a core takes work, for so many at once; or none
-//	host a slots=2 labels=docker,gpu=no kinds=shell memory=4 repos=x cordoned cores=2 throttled=1
+//	host a slots=2 labels=docker,gpu=no kinds=shell memory=4 repos=x cordoned isolated cores=2 throttled=1
 //	lost a                           it is gone
 //	pack                             hosts are packed: only as the first line
 //	bounds slots=2 codex=1 tenant=1 folder=1
@@ -177,7 +177,7 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 	case "up":
 		return []schedule.Event{schedule.Cores{{ID: 1, Index: 1, Takes: true, Concurrency: number("throttled")}}}
 	case "host", "lost":
-		h := &schedule.Host{Name: first, OS: "linux", Arch: "amd64", Slots: number("slots"), Memory: int64(number("memory")) << 30, Cordoned: plain["cordoned"]}
+		h := &schedule.Host{Name: first, OS: "linux", Arch: "amd64", Slots: number("slots"), Memory: int64(number("memory")) << 30, Cordoned: plain["cordoned"], Isolated: plain["isolated"]}
 		if kinds := named["kinds"]; kinds != "" {
 			for _, k := range strings.Split(kinds, ",") {
 				h.Kinds = append(h.Kinds, job.WorkerKind(k))

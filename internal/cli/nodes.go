@@ -21,7 +21,10 @@ type hosts struct {
 	nodes *node.Nodes
 }
 
-var _ scheduler.Cores = (*hosts)(nil)
+var (
+	_ scheduler.Cores       = (*hosts)(nil)
+	_ scheduler.NodeResumer = (*hosts)(nil)
+)
 
 // Run keeps the cores of this host and takes nodes until ctx ends, or no core of this host starts.
 func (h *hosts) Run(ctx context.Context) error {
@@ -46,6 +49,9 @@ func (h *hosts) Restart(ctx context.Context, index int, drain bool) error {
 	}
 	return h.Supervisor.Restart(ctx, index, drain)
 }
+
+// ResumeNode implements scheduler.NodeResumer.
+func (h *hosts) ResumeNode(name string) bool { return h.nodes.ResumeNode(name) }
 
 // Cores implements scheduler.Cores.
 func (h *hosts) Cores() []supervisor.Status { return append(h.Supervisor.Cores(), h.nodes.Cores()...) }

@@ -31,8 +31,8 @@ called as its token is.`,
 func nodesLsCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the nodes", Args: cobra.NoArgs,
-		Long: `List the nodes that have come since this scheduler leads, and those that are cordoned or have jobs of an
-earlier one. STATE is connected; cut off while a node is not heard, and its runs go on; lost when it was not
+		Long: `List the nodes that have come since this scheduler leads, and those that are cordoned, isolated or have
+jobs of an earlier one. STATE is connected; cut off while a node is not heard, and its runs go on; lost when it was not
 heard for so long that its jobs went on elsewhere; unknown if it has not come.`,
 		Example: "  scheduler nodes ls\n  scheduler nodes ls --json | jq -r '.nodes[] | select(.state != \"connected\") | .name'",
 	}
@@ -45,7 +45,7 @@ heard for so long that its jobs went on elsewhere; unknown if it has not come.`,
 func nodesShowCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show NODE", Short: "Show a node: what it offers, its workers and its cores", Args: cobra.ExactArgs(1),
-		Long:    "Show what a node offers, which of its workers are ready, how its cores fare, and why it is cordoned.",
+		Long:    "Show what a node offers, which of its workers are ready, how its cores fare, and why it is cordoned or isolated.",
 		Example: "  scheduler nodes show node-a",
 	}
 	return shows(at, cmd, func(ctx context.Context, p *peer, args []string) (api.FleetNode, error) {
@@ -108,6 +108,9 @@ func nodeNote(n *api.FleetNode) string {
 		}
 		notes = append(notes, note)
 	}
+	if i := n.Isolation; i != nil {
+		notes = append(notes, "isolated: "+firstLine(i.Message))
+	}
 	if n.Lost > 0 {
 		notes = append(notes, "lost "+count(n.Lost, "time"))
 	}
@@ -124,6 +127,13 @@ func showNode(w io.Writer, n *api.FleetNode, now time.Time) error {
 	line("state", "%s", n.State)
 	if c := n.Cordon; c != nil {
 		line("cordoned", "on %s by %s %s", c.Since.Local().Format(time.DateTime), dash(c.By), c.Why)
+	}
+	if i := n.Isolation; i != nil {
+		until := "`scheduler resume " + i.Scope + "`"
+		if !i.Until.IsZero() {
+			until = clock(i.Until, now) + ", or " + until
+		}
+		line("isolated", "since %s until %s: %s", clock(i.Since, now), until, i.Message)
 	}
 	line("jobs", "%d of %d", n.Running, n.Slots)
 	line("host", "%s", n.Host)

@@ -23,6 +23,7 @@ func resumeCommand(con *console, at *target) *cobra.Command {
 that ` + "`scheduler status`" + ` lists:
 
   global            everything
+  node:NAME         a node; its cores in a crash loop are tried again at once
   worker:KIND       a kind of worker, e.g. worker:codex; worker:codex@ann for one tenant
   workspace:PATH    a folder, with all below and above it
   trigger:NAME      what a trigger submits
@@ -80,7 +81,7 @@ func readScope(text string) (string, error) {
 	}
 	scope, err := isolation.ParseScope(text)
 	if err != nil {
-		return "", fmt.Errorf("invalid scope %q: use global, worker:KIND, worker:KIND@TENANT, workspace:PATH, trigger:NAME or core:N", text)
+		return "", fmt.Errorf("invalid scope %q: use global, node:NAME, worker:KIND, worker:KIND@TENANT, workspace:PATH, trigger:NAME or core:N", text)
 	}
 	return string(scope), nil
 }
@@ -98,7 +99,7 @@ func isolated(ctx context.Context, s *peer) string {
 		scopes = append(scopes, quoteScope(i.Scope))
 	}
 	for _, c := range st.Cores {
-		if c.IsolatedUntil.After(utcNow()) {
+		if c.IsolatedUntil.After(utcNow()) && c.Node == "" {
 			scopes = append(scopes, coreScope+strconv.Itoa(c.Index))
 		}
 	}

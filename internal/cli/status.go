@@ -75,7 +75,7 @@ func printStatus(w io.Writer, st *api.Status, now time.Time) error {
 	}
 	fmt.Fprintf(w, "scheduler: pid %d, up %s%s; jobs given to cores: %d%s\n", st.PID, ago(st.Started, now), stopping, st.Running, permits)
 	return errors.Join(
-		printCores(w, st.Cores, now), printIsolations(w, append(slices.Clone(st.Isolations), isolatedCores(st.Cores, now)...), now), printCircuits(w, st.Circuits, now),
+		printCores(w, st.Cores, now), printIsolations(w, append(slices.Clone(st.Isolations), isolatedCores(st, now)...), now), printCircuits(w, st.Circuits, now),
 		printReady(w, st.Ready, now), printShares(w, st), printMetrics(w, st.Cores),
 	)
 }
@@ -122,15 +122,25 @@ func coreNote(c *api.Core, now time.Time) string {
 	return terminal.Clean(note)
 }
 
-// isolatedCores returns the cores that are out of use, as isolations.
-func isolatedCores(cores []api.Core, now time.Time) []api.Isolation {
+// isolatedCores returns the cores that are out of use, as isolations, but for those of nodes that are isolated as
+// a whole.
+func isolatedCores(st *api.Status, now time.Time) []api.Isolation {
 	var list []api.Isolation
-	for i := range cores {
-		if c := &cores[i]; c.IsolatedUntil.After(now) {
-			list = append(list, api.Isolation{
-				Scope: fmt.Sprintf("core:%d", c.Index), Cause: string(isolation.CauseCoreCrashes), Message: c.Cause, Since: c.Since, Until: c.IsolatedUntil,
-			})
+	for i := range st.Cores {
+		c := &st.Cores[i]
+		if !c.IsolatedUntil.After(now) {
+			continue
 		}
+		x := api.Isolation{
+			Scope: fmt.Sprintf("core:%d", c.Index), Cause: string(isolation.CauseCoreCrashes), Message: c.Cause, Since: c.Since, Until: c.IsolatedUntil,
+		}
+		if c.Node != "" {
+			x.Scope, x.Message = string(isolation.NodeScope(c.Node)), fmt.Sprintf("agentcore %d alone: %s", c.Place, c.Cause)
+			if slices.ContainsFunc(st.Isolations, func(i api.Isolation) bool { return i.Scope == x.Scope }) {
+				continue
+			}
+		}
+		list = append(list, x)
 	}
 	return list
 }

@@ -114,10 +114,19 @@ func (s *Book) Replace(list []Isolation) {
 
 // Lift ends an isolation, as an operator asks; false if there is none.
 func (s *Book) Lift(scope Scope) (Isolation, bool) {
+	return s.lift(scope, func(Cause) bool { return true })
+}
+
+// Settle ends an isolation whose cause is over; false if there is none with that cause.
+func (s *Book) Settle(scope Scope, cause Cause) (Isolation, bool) {
+	return s.lift(scope, func(c Cause) bool { return c == cause })
+}
+
+func (s *Book) lift(scope Scope, caused func(Cause) bool) (Isolation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n, i := range s.list {
-		if i.Scope == scope {
+		if i.Scope == scope && caused(i.Cause) {
 			s.list = slices.Delete(s.list, n, n+1)
 			s.version++
 			return i, true
@@ -143,7 +152,7 @@ func (s *Book) Expire(now time.Time) []Isolation {
 	return gone
 }
 
-// List returns what is out of use at now: the global one first, then triggers, kinds
+// List returns what is out of use at now: the global one first, then nodes, triggers, kinds
 // and workspaces.
 func (s *Book) List(now time.Time) []Isolation {
 	list, _ := s.Versioned(now)
@@ -169,6 +178,24 @@ func (s *Book) Blocked(r Run, now time.Time) (Isolation, bool) {
 		}
 	}
 	return Isolation{}, false
+}
+
+// ForHost returns what of a list the cores of a host have to enforce, a node's or, with "", the scheduler's own: what
+// isolates that node isolates all that they could run, and other nodes are nothing to them.
+func ForHost(node string, list []Isolation) []Isolation {
+	var mine []Isolation
+	for _, i := range list {
+		name, ok := i.Scope.Node()
+		switch {
+		case !ok:
+		case name == node:
+			i.Scope, i.Action = Global, SafeStop
+		default:
+			continue
+		}
+		mine = append(mine, i)
+	}
+	return mine
 }
 
 // MarshalJSON writes the list.
@@ -207,6 +234,6 @@ func (s *Book) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// compareScopes orders the wide before the narrow: global, trigger, worker, workspace.
+// compareScopes orders the wide before the narrow: global, node, trigger, worker, workspace.
 // The words happen to sort so.
 func compareScopes(a, b Scope) int { return cmp.Compare(a, b) }

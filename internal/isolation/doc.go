@@ -1,4 +1,4 @@
-// Package isolation keeps what is out of use: everything, a kind of worker, a
+// Package isolation keeps what is out of use: everything, a node, a kind of worker, a
 // workspace, or a trigger.
 //
 // An escalation becomes an isolation in a Book, which the scheduler keeps over restarts

@@ -1,6 +1,10 @@
 package isolation
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Cause is which condition was met.
 type Cause string
@@ -29,6 +33,9 @@ func Paused(scope, reason string, at time.Time, d time.Duration) (Isolation, err
 	if err != nil {
 		return Isolation{}, err
 	}
+	if name, ok := parsed.Node(); ok {
+		return Isolation{}, fmt.Errorf("%s cannot be paused; `scheduler nodes cordon %s` gives it no new jobs", parsed, name)
+	}
 	i := Isolation{Scope: parsed, Cause: CausePaused, Message: "paused by an operator", Action: SafeStop, Since: at}
 	if reason != "" {
 		i.Message += ": " + reason
@@ -54,6 +61,8 @@ const (
 	IsolateKind Remedy = "isolate_kind"
 	// LockWorkspace: no run begins in this folder.
 	LockWorkspace Remedy = "lock_workspace"
+	// IsolateNode: no run begins on this node; what runs there goes on.
+	IsolateNode Remedy = "isolate_node"
 	// HoldTrigger: no firing of the trigger is submitted.
 	HoldTrigger Remedy = "hold_trigger"
 	// SafeStop: no permit is given out; what runs goes on.
@@ -74,6 +83,22 @@ type Escalation struct {
 	// Again says that the condition was told before and lasts: the isolation is
 	// prolonged, and need not be shown again.
 	Again bool `json:"again,omitempty"`
+}
+
+// OnNode returns the escalation of a core that is on a node: what concerns the whole of a host there
+// concerns that node alone, and its text is no longer than a person reads.
+func (e Escalation) OnNode(name string) Escalation {
+	const most = 500
+	if len(e.Message) > most {
+		e.Message = strings.ToValidUTF8(e.Message[:most], "") + "…"
+	}
+	if e.Scope == Global {
+		e.Scope = NodeScope(name)
+	}
+	if e.Action == SafeStop {
+		e.Action = IsolateNode
+	}
+	return e
 }
 
 // Isolation returns what the escalation puts out of use.

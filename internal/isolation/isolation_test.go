@@ -2,20 +2,23 @@ package isolation
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func TestScopes(t *testing.T) {
 	for text, want := range map[string]Scope{
 		"global": Global, "worker:codex": WorkerScope("codex"), "workspace:/a/b/": WorkspaceScope("/a/b"),
-		"trigger:nightly": TriggerScope("nightly"),
+		"trigger:nightly": TriggerScope("nightly"), "node:node-a": NodeScope("node-a"),
 	} {
 		if got, err := ParseScope(text); got != want || err != nil {
 			t.Errorf("ParseScope(%q) = %q, %v; want %q", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "everything", "worker:", "worker", "workspace:", "workspace:a/b", "global ", "trigger:", "trigger:a b"} {
+	for _, text := range []string{"", "everything", "worker:", "worker", "workspace:", "workspace:a/b", "global ", "trigger:", "trigger:a b", "node:", "node:a b", "node:a/1"} {
 		if got, err := ParseScope(text); err == nil {
 			t.Errorf("ParseScope(%q) = %q, want an error", text, got)
 		}
@@ -52,5 +55,46 @@ func TestReplace(t *testing.T) {
 	}
 	if i, blocked := b.Blocked(Run{Kind: "codex", Workspace: "/w/sub"}, now.Add(time.Minute)); !blocked || i.Scope != WorkspaceScope("/w") {
 		t.Errorf("after the cool-down: blocked by %+v, want the workspace", i)
+	}
+}
+
+// TestOnNode: what a node's core says of its host puts that node out of use, and on the node everything.
+func TestOnNode(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var b Book
+	ghost := Escalation{Scope: Global, Cause: CauseGhost, Action: SafeStop, Time: now, Message: strings.Repeat("ü", 4000)}.OnNode("a")
+	if len(ghost.Message) > 600 || !utf8.ValidString(ghost.Message) {
+		t.Errorf("its message has %d bytes: %q", len(ghost.Message), ghost.Message)
+	}
+	if kind := (Escalation{Scope: WorkerScope("codex"), Action: IsolateKind}).OnNode("a"); kind.Scope != WorkerScope("codex") || kind.Action != IsolateKind {
+		t.Errorf("a kind became %+v", kind)
+	}
+	b.Apply(now, ghost.Isolation())
+	b.Apply(now, Isolation{Scope: WorkerScope("codex"), Action: IsolateKind})
+	for _, r := range []struct {
+		run     Run
+		blocked bool
+	}{{Run{Node: "a"}, true}, {Run{Node: "b"}, false}, {Run{}, false}, {Run{Kind: "codex", Node: "b"}, true}} {
+		if i, blocked := b.Blocked(r.run, now); blocked != r.blocked {
+			t.Errorf("%+v: blocked %v by %+v", r.run, blocked, i)
+		}
+	}
+	for node, want := range map[string][]Scope{"a": {Global, WorkerScope("codex")}, "b": {WorkerScope("codex")}, "": {WorkerScope("codex")}} {
+		var got []Scope
+		for _, i := range ForHost(node, b.List(now)) {
+			got = append(got, i.Scope)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the cores of host %q enforce %v, want %v", node, got, want)
+		}
+	}
+	if _, ok := b.Settle(NodeScope("a"), CauseCoreCrashes); ok {
+		t.Error("a ghost was settled as a crash loop")
+	}
+	if _, ok := b.Settle(NodeScope("a"), CauseGhost); !ok {
+		t.Error("the ghost was not settled")
+	}
+	if _, err := Paused("node:a", "", now, 0); err == nil || !strings.Contains(err.Error(), "nodes cordon a") {
+		t.Errorf("a node was paused: %v", err)
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// Scope is what an escalation is about: "global", "worker:codex", "worker:codex@ann"
-// (the runs of that kind for one tenant), "workspace:/home/ann/shop" or "trigger:nightly",
-// which holds no run, but what the trigger would submit.
+// Scope is what an escalation is about: "global", "node:node-a" (another host that runs jobs),
+// "worker:codex", "worker:codex@ann" (the runs of that kind for one tenant),
+// "workspace:/home/ann/shop" or "trigger:nightly", which holds no run, but what the trigger would
+// submit.
 type Scope string
 
 // Run is what scopes are compared with.
@@ -18,6 +19,7 @@ type Run struct {
 	Kind      job.WorkerKind
 	Tenant    job.Tenant
 	Workspace string // absolute, its symbolic links resolved; "" if it has none
+	Node      string // the other host that it would run on; "": the scheduler's own, or not known yet
 }
 
 // Global is everything.
@@ -27,6 +29,7 @@ const (
 	workerScope    = "worker:"
 	workspaceScope = "workspace:"
 	triggerScope   = "trigger:"
+	nodeScope      = "node:"
 	tenantMark     = "@" // which is in no name of a kind or a tenant
 )
 
@@ -44,6 +47,9 @@ func WorkspaceScope(path string) Scope { return Scope(workspaceScope + filepath.
 
 // TriggerScope is what a trigger submits.
 func TriggerScope(name string) Scope { return Scope(triggerScope + name) }
+
+// NodeScope is what runs on another host.
+func NodeScope(name string) Scope { return Scope(nodeScope + name) }
 
 // ParseScope reads what a person or a file wrote.
 func ParseScope(text string) (Scope, error) {
@@ -66,7 +72,10 @@ func ParseScope(text string) (Scope, error) {
 	if name, ok := strings.CutPrefix(text, triggerScope); ok && name != "" && job.OneLine(name) && !strings.ContainsAny(name, " /") {
 		return TriggerScope(name), nil
 	}
-	return "", fmt.Errorf("%q is no scope, want global, worker:KIND, worker:KIND@TENANT, workspace:/absolute/path or trigger:NAME", text)
+	if name, ok := strings.CutPrefix(text, nodeScope); ok && name != "" && job.OneLine(name) && !strings.ContainsAny(name, " /") {
+		return NodeScope(name), nil
+	}
+	return "", fmt.Errorf("%q is no scope, want global, node:NAME, worker:KIND, worker:KIND@TENANT, workspace:/absolute/path or trigger:NAME", text)
 }
 
 // Worker returns the kind of a worker's scope, and the tenant that it is limited
@@ -83,10 +92,16 @@ func (s Scope) Workspace() (string, bool) { return strings.CutPrefix(string(s), 
 // Trigger returns the name of a trigger's scope.
 func (s Scope) Trigger() (string, bool) { return strings.CutPrefix(string(s), triggerScope) }
 
+// Node returns the name of a node's scope.
+func (s Scope) Node() (string, bool) { return strings.CutPrefix(string(s), nodeScope) }
+
 // Touches reports whether the scope holds r.
 func (s Scope) Touches(r Run) bool {
 	if s == Global {
 		return true
+	}
+	if name, ok := s.Node(); ok {
+		return name == r.Node
 	}
 	if kind, t, ok := s.Worker(); ok {
 		return kind == r.Kind && (t == "" || t == r.Tenant)

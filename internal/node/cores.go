@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/supervisor"
@@ -165,11 +166,33 @@ func (h *cores) CoreFailed(index int, cause error) {
 	h.cfg.Log.Error().Err(cause).Int("core", index).Msg("agentcore did not come up, another is tried")
 }
 
-// CoreIsolated implements supervisor.Handler.
+// CoreIsolated implements supervisor.Handler. The scheduler isolates a node all of whose cores are.
 func (h *cores) CoreIsolated(index int, until time.Time, cause error) {
+	n := (*Node)(h)
+	x := CoreIsolated{Place: index}
+	n.mu.Lock()
 	if until.IsZero() {
-		h.cfg.Log.Info().Int("core", index).Msg("agentcore is tried again after its isolation")
+		delete(n.isolated, index)
+		n.cfg.Log.Info().Int("core", index).Msg("agentcore is tried again after its isolation")
+	} else {
+		x.For, x.Cause = job.Duration(max(time.Until(until), 1)), cause.Error()
+		x.Cause = clip(x.Cause)
+		n.isolated[index] = isolatedCore{until, x.Cause}
+		n.cfg.Log.Error().Err(cause).Int("core", index).Time("until", until).Msg("agentcore is in a crash loop and isolated")
+	}
+	n.mu.Unlock()
+	data, err := json.Marshal(x)
+	if err != nil {
+		n.cfg.Log.Error().Err(err).Msg("a note cannot be written")
 		return
 	}
-	h.cfg.Log.Error().Err(cause).Int("core", index).Time("until", until).Msg("agentcore is in a crash loop and isolated")
+	n.tell(Note{Place: index, Method: noteIsolated, Params: data}, noted{})
+}
+
+// clip shortens a text to what may be told of a node.
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "")
 }

@@ -36,7 +36,9 @@ type Hello struct {
 	Process   string    `json:"process"`
 	Inventory Inventory `json:"inventory"`
 	Cores     []CoreUp  `json:"cores,omitempty"` // that are up
-	Runs      []Held    `json:"runs,omitempty"`  // that it has, and those whose end it has to tell
+	// Isolated are the places where no core is started for a while.
+	Isolated []CoreIsolated `json:"isolated,omitempty"`
+	Runs     []Held         `json:"runs,omitempty"` // that it has, and those whose end it has to tell
 }
 
 // Inventory is what a node offers.
@@ -84,6 +86,13 @@ type CoreDraining struct {
 	Wait  bool   `json:"wait,omitempty"` // until its last run has ended
 }
 
+// CoreIsolated is a core in a crash loop: none is started in its place for a while.
+type CoreIsolated struct {
+	Place int          `json:"place"`
+	For   job.Duration `json:"for"` // 0: one is tried again
+	Cause string       `json:"cause,omitempty"`
+}
+
 // Held is a run that a node has, or whose end it has to tell.
 type Held struct {
 	Job     job.ID `json:"job"`
@@ -128,12 +137,15 @@ const (
 	noteUp       = "core_up"       // CoreUp
 	noteDown     = "core_down"     // CoreDown
 	noteDraining = "core_draining" // CoreDraining
+	noteIsolated = "core_isolated" // CoreIsolated
 )
 
 // Settled says up to where the scheduler has dealt with what the node has told: the node forgets it.
 type Settled struct {
 	Taken uint64       `json:"taken,omitempty"` // the number of the last record that was read; 0: as before
 	Runs  []RunSettled `json:"runs,omitempty"`
+	// Resume has the cores that are in a crash loop tried again at once: somebody has lifted the node's isolation.
+	Resume bool `json:"resume,omitempty"`
 }
 
 // RunSettled says what is stored of a run.

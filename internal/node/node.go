@@ -59,6 +59,7 @@ type Supervisor interface {
 	Hurry()
 	Reconfigure(ctx context.Context) error
 	Restart(ctx context.Context, index int, drain bool) error
+	Resume(index int) bool
 }
 
 // Node is a host that works for a scheduler. Make it with New, run it once.
@@ -83,6 +84,13 @@ type Node struct {
 	heard    time.Duration // by Config.Clock: see silence
 	cores    map[int]*core
 	lives    map[int]int
+	isolated map[int]isolatedCore // by place
+}
+
+// isolatedCore is a place where no core is started before the time.
+type isolatedCore struct {
+	until time.Time // with its monotonic reading
+	cause string
 }
 
 // core is a core of this host that is up.
@@ -105,7 +113,7 @@ const maxOutbox = 1024
 func New(cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, process: rand.Text(), ledger: newLedger(), outbox: make(chan outNote, maxOutbox), started: make(chan struct{}),
-		cores: map[int]*core{}, lives: map[int]int{}, welcome: make(chan struct{}),
+		cores: map[int]*core{}, lives: map[int]int{}, isolated: map[int]isolatedCore{}, welcome: make(chan struct{}),
 	}
 	var err error
 	// A record is a frame when it is sent: what goes around it has to fit in, too.
@@ -277,6 +285,11 @@ func (n *Node) hello(ctx context.Context) Hello {
 	defer n.mu.Unlock()
 	for place, c := range n.cores {
 		h.Cores = append(h.Cores, CoreUp{Place: place, Life: c.life, PID: c.PID(), Info: c.Info})
+	}
+	for place, i := range n.isolated {
+		if left := time.Until(i.until); left > 0 {
+			h.Isolated = append(h.Isolated, CoreIsolated{Place: place, For: job.Duration(left), Cause: i.cause})
+		}
 	}
 	return h
 }

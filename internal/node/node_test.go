@@ -111,6 +111,8 @@ type leader struct {
 	keeps  bool // what is told is recorded at once
 	silent bool // it may not confirm
 
+	isolated bool // NodeIsolated has said so last; no two of its calls come at the same time
+
 	cordons *Cordons // nil: none are kept
 }
 
@@ -184,6 +186,15 @@ func (l *leader) CoreFailed(index int, cause error)                 { l.note("fa
 func (l *leader) CoreIsolated(index int, _ time.Time, _ error)      {}
 func (l *leader) CoreHas(c *supervisor.Core, id job.ID, _ int) bool { return id != "void" }
 func (l *leader) CoresChanged()                                     {}
+func (l *leader) NodeIsolated(node string, until time.Time, why string) {
+	if !until.IsZero() {
+		l.note("%s isolated for %s: %s", node, time.Until(until).Round(time.Second), why)
+		l.isolated = true
+	} else if l.isolated {
+		l.note("%s is tried again", node)
+		l.isolated = false
+	}
+}
 func (l *leader) CoresTakeOver(_ context.Context, node string, runs []supervisor.HeldRun) (list []supervisor.Verdict, _ error) {
 	for _, r := range runs {
 		v := supervisor.Verdict{Counts: true}
@@ -244,11 +255,12 @@ type worker struct {
 	end     func() error // what Run has returned
 	cancel  context.CancelCauseFunc
 
-	mu    sync.Mutex
-	asked []string
-	beats sync.WaitGroup
-	stops []func()
-	live  chan struct{}
+	mu      sync.Mutex
+	asked   []string
+	resumed int // how often its cores in a crash loop were to be tried again
+	beats   sync.WaitGroup
+	stops   []func()
+	live    chan struct{}
 }
 
 // Run is the supervisor's.
@@ -264,6 +276,12 @@ func (w *worker) Reconfigure(ctx context.Context) error {
 	return w.core.Call(ctx, ipc.MethodConfigure, w.handler.Settings(w.core), nil)
 }
 func (w *worker) Restart(context.Context, int, bool) error { return nil }
+func (w *worker) Resume(int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resumed++
+	return true
+}
 
 // up has a core come up.
 func (w *worker) up() {
@@ -587,4 +605,70 @@ func TestStoodStill(t *testing.T) {
 			t.Error("the lease was not renewed when the host went on")
 		}
 	})
+}
+
+// A node whose core is in a crash loop is isolated, by the next leader too, until that is over or somebody lifts it, which
+// reaches the node also if it was not there then.
+func TestCrashLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net cable
+		l := lead(t, &net, "s", nil)
+		w := work(t, &net, t.TempDir(), "s:1", "s2:1")
+		defer w.end() //nolint:errcheck // it is told to end
+		<-w.live
+		synctest.Wait()
+		l.take()
+		w.down(errors.New("it crashed"))
+		w.handler.CoreIsolated(1, time.Now().Add(time.Minute), errors.New("it crashed"))
+		synctest.Wait()
+		wants(t, "of the crash loop", l.take(), "down a/1 lost=false replaced=false", "a isolated for 1m0s: its agentcores are in a crash loop: it crashed")
+		if s := l.nodes.Status()[0].Cores; len(s) != 1 || s[0].State != supervisor.Isolated || s[0].Place != 1 || s[0].Cause != "it crashed" {
+			t.Errorf("its cores are %+v", s)
+		}
+		time.Sleep(10 * time.Second)
+		l.stop()
+		l = lead(t, &net, "s2", nil)
+		defer func() { l.stop() }()
+		time.Sleep(lastRetry * 2)
+		synctest.Wait()
+		if text := l.take(); !strings.HasPrefix(text, "a isolated for ") || strings.Contains(text, "1m") {
+			t.Errorf("the next leader hears %q", text)
+		}
+		net.part(true)
+		if !l.nodes.ResumeNode("a") || l.nodes.ResumeNode("b") {
+			t.Error("which nodes have cores in a crash loop is not known")
+		}
+		time.Sleep(2*lease + time.Second) // the session ends
+		net.part(false)
+		time.Sleep(lastRetry * 2)
+		synctest.Wait()
+		w.mu.Lock()
+		if w.resumed != 1 {
+			t.Errorf("the cores were to be tried again %d times", w.resumed)
+		}
+		w.mu.Unlock()
+		w.handler.CoreIsolated(1, time.Time{}, nil)
+		w.stops = nil
+		w.up()
+		synctest.Wait()
+		if text := l.take(); !strings.HasSuffix(text, "a is tried again\nup a/1 past=false") || strings.Contains(text, "isolated for") {
+			t.Errorf("then the leader hears %q", text)
+		}
+		if l.nodes.ResumeNode("a") {
+			t.Error("it is still said to be in a crash loop")
+		}
+	})
+}
+
+// What a node may say of a crash loop is bounded.
+func TestCrashLoopBounded(t *testing.T) {
+	s := &visit{node: &remote{name: "a"}, peers: map[int]*ipc.Peer{1: {}}}
+	for _, x := range []CoreIsolated{{Place: 0, For: 1}, {Place: 2, For: 1}, {Place: 1, For: -1}, {Place: 1, For: job.Duration(48 * time.Hour)}, {Place: 1, Cause: strings.Repeat("x", maxText+1)}} {
+		if err := x.check(s); err == nil {
+			t.Errorf("%+v was taken", x)
+		}
+	}
+	if err := (&CoreIsolated{Place: 1, For: job.Duration(time.Minute), Cause: "it crashed"}).check(s); err != nil {
+		t.Error(err)
+	}
 }

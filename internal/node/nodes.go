@@ -164,7 +164,7 @@ func (n *Nodes) remote(name string) *remote {
 	defer n.mu.Unlock()
 	r := n.nodes[name]
 	if r == nil {
-		r = &remote{nodes: n, name: name, cores: map[int]*away{}, indexes: map[int]int{}, heard: time.Now(), unsettled: map[run]RunSettled{}}
+		r = &remote{nodes: n, name: name, cores: map[int]*away{}, isolated: map[int]isolatedCore{}, indexes: map[int]int{}, heard: time.Now(), unsettled: map[run]RunSettled{}}
 		n.nodes[name] = r
 	}
 	return r
@@ -270,6 +270,15 @@ func (n *Nodes) GiveUp(ctx context.Context, name string, left bool) error {
 	n.mu.Unlock()
 	n.changed()
 	return nil
+}
+
+// ResumeNode has the cores of a node that are in a crash loop tried again, and reports whether there are any. A node
+// that is not heard does so when it is.
+func (n *Nodes) ResumeNode(name string) bool {
+	n.mu.Lock()
+	r := n.nodes[name]
+	n.mu.Unlock()
+	return r != nil && r.forgive()
 }
 
 // Has reports whether a core with that index is on a node.

@@ -36,9 +36,13 @@ type remote struct {
 	removed   bool   // an operator has said that nothing of it lives: it comes again as another one
 	taken     uint64 // the last record of the process that was read
 	unsettled map[run]RunSettled
-	told      bool          // taken is settled
-	closed    bool          // it takes no new jobs
-	again     chan struct{} // closed when the node comes again; nil: it has not come yet
+	told      bool                 // taken is settled
+	closed    bool                 // it takes no new jobs
+	isolated  map[int]isolatedCore // cores in a crash loop, by place
+	crashing  bool                 // all of them are, and the handler was told
+	resume    bool                 // somebody has lifted that, and isolated is of before
+	resumed   bool                 // the node was told of it in this session
+	again     chan struct{}        // closed when the node comes again; nil: it has not come yet
 }
 
 // comes notes that the node has come, and returns a channel that is closed when it comes again.
@@ -189,6 +193,11 @@ func (r *remote) welcome(ctx context.Context, s *visit, h *Hello) (w Welcome, er
 	if err := h.Inventory.check(); err != nil {
 		return w, err
 	}
+	for i := range h.Isolated {
+		if err := h.Isolated[i].check(s); err != nil {
+			return w, err
+		}
+	}
 	r.news.Lock()
 	defer r.news.Unlock()
 	r.mu.Lock()
@@ -240,6 +249,14 @@ func (r *remote) welcome(ctx context.Context, s *visit, h *Hello) (w Welcome, er
 		gone(before, "was started again")
 	}
 	w.Settings = forNode(n.cfg.Handler.Settings(nil))
+	r.mu.Lock()
+	clear(r.isolated)
+	r.resume, r.resumed = r.resume && same, false
+	for _, x := range h.Isolated {
+		r.isolated[x.Place] = isolatedCore{time.Now().Add(x.For.Std()), x.Cause}
+	}
+	r.mu.Unlock()
+	r.tellIsolated(s)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !same {
@@ -330,6 +347,79 @@ func (r *remote) dead(at int, cause error) {
 	}
 }
 
+// check returns what is wrong with what a node says of a core in a crash loop.
+func (x *CoreIsolated) check(s *visit) error {
+	const most = 24 * time.Hour
+	switch {
+	case s.peers[x.Place] == nil:
+		return fmt.Errorf("node %s tells of core %d; it has %d", s.node.name, x.Place, len(s.peers))
+	case x.For < 0 || x.For.Std() > most:
+		return fmt.Errorf("node %s isolates core %d for %s; it must be 0s to %s", s.node.name, x.Place, x.For, most)
+	case len(x.Cause) > maxText:
+		return fmt.Errorf("node %s says in %d bytes why core %d is isolated; at most %d", s.node.name, len(x.Cause), x.Place, maxText)
+	}
+	return nil
+}
+
+// isolates takes that a core is in a crash loop, or is tried again.
+func (r *remote) isolates(s *visit, x *CoreIsolated) error {
+	if err := x.check(s); err != nil {
+		return err
+	}
+	r.news.Lock()
+	defer r.news.Unlock()
+	r.mu.Lock()
+	if r.visit != s {
+		r.mu.Unlock()
+		return nil
+	}
+	r.resume = false // what it tells is of after
+	if x.For == 0 {
+		delete(r.isolated, x.Place)
+	} else {
+		r.isolated[x.Place] = isolatedCore{time.Now().Add(x.For.Std()), x.Cause}
+	}
+	r.mu.Unlock()
+	r.tellIsolated(s)
+	return nil
+}
+
+// tellIsolated tells the handler that all cores are in a crash loop, or not any more. r.news is held.
+func (r *remote) tellIsolated(s *visit) {
+	r.mu.Lock()
+	all := len(r.isolated) == len(s.peers) && !r.resume
+	var first isolatedCore // to be tried again
+	for _, i := range r.isolated {
+		if first.until.IsZero() || i.until.Before(first.until) {
+			first = i
+		}
+	}
+	// A scheduler before this one may have been told that they are.
+	over := len(r.isolated) == 0 || r.crashing && !all
+	r.crashing = all
+	r.mu.Unlock()
+	switch {
+	case all:
+		r.nodes.cfg.Handler.NodeIsolated(r.name, first.until, "its agentcores are in a crash loop: "+first.cause)
+	case over:
+		r.nodes.cfg.Handler.NodeIsolated(r.name, time.Time{}, "")
+	}
+	r.nodes.changed()
+}
+
+// forgive has the cores in a crash loop tried again, at once or when the node is heard, and reports whether there
+// are any.
+func (r *remote) forgive() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.isolated) == 0 {
+		return false
+	}
+	r.resume, r.resumed, r.crashing = true, false, false
+	r.poke()
+	return true
+}
+
 // draining takes that a core takes no new work.
 func (r *remote) draining(s *visit, x *CoreDraining) {
 	r.news.Lock()
@@ -392,6 +482,9 @@ func (r *remote) takeSettled(most int) (x Settled, some bool) {
 	if !r.told {
 		x.Taken, r.told, some = r.taken, true, true
 	}
+	if r.resume && !r.resumed {
+		x.Resume, r.resumed, some = true, true, true
+	}
 	for k, v := range r.unsettled {
 		if len(x.Runs) == most {
 			r.poke()
@@ -423,6 +516,9 @@ func (r *remote) status() Status {
 		s.Connected, s.RoundTrip = r.visit.link.Status().Connected, r.visit.link.LastHeard().RoundTrip
 	}
 	for at := 1; at <= maxCores; at++ {
+		if i, ok := r.isolated[at]; ok && r.cores[at] == nil && time.Until(i.until) > 0 {
+			s.Cores = append(s.Cores, supervisor.Status{Index: r.nodes.index(r, at), Node: r.name, Place: at, State: supervisor.Isolated, IsolatedUntil: i.until.UTC().Round(0), Cause: i.cause, RSSBytes: -1})
+		}
 		if c := r.cores[at]; c != nil {
 			s.Cores = append(s.Cores, supervisor.Status{
 				Index: c.Index(), Node: r.name, Place: at, PID: c.PID(), State: supervisor.Up, Version: c.Info.Version, Protocol: c.Info.Protocol, Since: c.Info.Started, Heartbeat: s.RoundTrip, RSSBytes: -1,

@@ -214,6 +214,9 @@ func (c control) HandleNotify(_ context.Context, method string, params json.RawM
 		return
 	}
 	c.s.n.settle(&x)
+	if x.Resume {
+		c.s.n.sup.Resume(0)
+	}
 }
 
 // relay is the node's end of a core's channel: what the scheduler asks is asked of the core.

@@ -151,6 +151,8 @@ func (s *visit) note(ctx context.Context, x *Note) error {
 		return decoded(x, func(up *CoreUp) error { return s.node.up(ctx, s, up) })
 	case noteDown:
 		return decoded(x, func(down *CoreDown) error { s.node.down(s, down); return nil })
+	case noteIsolated:
+		return decoded(x, func(i *CoreIsolated) error { return s.node.isolates(s, i) })
 	case noteDraining:
 		return decoded(x, func(d *CoreDraining) error { s.node.draining(s, d); return nil })
 	}

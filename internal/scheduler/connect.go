@@ -44,7 +44,11 @@ func connect(s *Scheduler) {
 	s.Isolations = &Isolations{
 		book: cfg.Isolations, kept: cfg.KeepIsolations, kinds: k, feed: s.Feed, log: cfg.Log, folders: s.folders, onEscalation: cfg.OnEscalation,
 		post: s.loop.post, safeStop: s.safeStop, resumeCore: func(index int) bool { return s.fleet.sup.Resume(index) }, background: s.works.Go,
-		told:  s.fleet.told,
+		told: s.fleet.told,
+		resumeNode: func(name string) bool {
+			n, ok := s.fleet.sup.(NodeResumer)
+			return ok && n.ResumeNode(name)
+		},
 		cores: map[*supervisor.Core]*audience{}, facts: map[fact]teller{},
 	}
 	s.fleet.feed, s.fleet.isolations = s.Feed, s.Isolations

@@ -80,7 +80,7 @@ type member struct {
 // newMember returns a core that starts. Called with f.mu held.
 func (f *fleet) newMember(c *supervisor.Core) *member {
 	f.lives++
-	return &member{Core: c, id: f.lives}
+	return &member{Core: c, id: f.lives, audience: audience{node: c.Node()}}
 }
 
 // post tells the machine of the cores. One that starts is told from now on of what the
@@ -125,14 +125,14 @@ func (f *fleet) bounded() *ipc.Configure {
 
 // list returns the cores for the machine. Called with f.mu held.
 func (f *fleet) list() (list schedule.Cores) {
-	away := false
+	away, isolated := false, f.isolations.nodes()
 	for _, m := range f.starting {
-		list = append(list, schedule.Core{ID: m.id, Index: m.Index(), Host: hostOf(m.Core), Lasting: m.Node() != ""})
+		list = append(list, schedule.Core{ID: m.id, Index: m.Index(), Host: hostOf(m.Core, isolated), Lasting: m.Node() != ""})
 		away = away || m.Node() != ""
 	}
 	for _, m := range f.members {
 		list = append(list, schedule.Core{
-			ID: m.id, Index: m.Index(), Host: hostOf(m.Core), Takes: !m.draining && !m.Past() && !m.audience.behind.Load(),
+			ID: m.id, Index: m.Index(), Host: hostOf(m.Core, isolated), Takes: !m.draining && !m.Past() && !m.audience.behind.Load(),
 			Draining: m.draining, Lasting: m.Node() != "", Concurrency: m.metrics.Concurrency,
 		})
 		away = away || m.Node() != ""
@@ -148,8 +148,8 @@ func (f *fleet) list() (list schedule.Cores) {
 	return list
 }
 
-// hostOf describes the host of a core; nil: this one.
-func hostOf(c *supervisor.Core) *schedule.Host {
+// hostOf describes the host of a core, given which nodes are isolated; nil: this one.
+func hostOf(c *supervisor.Core, isolated map[string]bool) *schedule.Host {
 	if c.Node() == "" {
 		return nil
 	}
@@ -157,7 +157,7 @@ func hostOf(c *supervisor.Core) *schedule.Host {
 	if h == nil {
 		return &schedule.Host{Name: c.Node(), Cordoned: true}
 	}
-	return &schedule.Host{Name: h.Name, OS: h.OS, Arch: h.Arch, Labels: h.Labels, Kinds: h.Kinds, Slots: h.Slots, Memory: h.Memory, Cordoned: h.Closed}
+	return &schedule.Host{Name: h.Name, OS: h.OS, Arch: h.Arch, Labels: h.Labels, Kinds: h.Kinds, Slots: h.Slots, Memory: h.Memory, Cordoned: h.Closed, Isolated: isolated[h.Name]}
 }
 
 // told posts the cores again: one of them may have heard of the latest isolations.

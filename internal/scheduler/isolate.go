@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"time"
+
 	"github.com/agentsched/agentsched/internal/isolation"
 )
 
@@ -16,4 +18,32 @@ func (s *Isolations) Isolated(scope isolation.Scope) (isolation.Isolation, bool)
 		}
 	}
 	return isolation.Isolation{}, false
+}
+
+// nodes returns the nodes that are isolated.
+func (s *Isolations) nodes() map[string]bool {
+	var names map[string]bool
+	for _, i := range s.book.List(time.Now()) {
+		if name, ok := i.Scope.Node(); ok {
+			if names == nil {
+				names = map[string]bool{}
+			}
+			names[name] = true
+		}
+	}
+	return names
+}
+
+// NodeIsolated implements supervisor.AwayHandler: all cores of a node are in a crash loop until then, or, with a
+// zero until, one is tried again.
+func (f *fleet) NodeIsolated(name string, until time.Time, why string) {
+	scope := isolation.NodeScope(name)
+	if !until.IsZero() {
+		f.isolations.escalate(nil, isolation.Escalation{Scope: scope, Cause: isolation.CauseCoreCrashes, Action: isolation.IsolateNode, Message: why, Time: now(), Until: now().Add(time.Until(until))})
+		return
+	}
+	if i, ok := f.isolations.book.Settle(scope, isolation.CauseCoreCrashes); ok {
+		f.isolations.lifted(i, "its agentcores are tried again")
+		f.isolations.change()
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,10 +94,11 @@ type Isolations struct {
 	onEscalation func(isolation.Escalation) // may be nil
 
 	post       func(schedule.Event) // tells the machine
-	told       func()               // a core may have heard of the latest
+	told       func()               // a core may have heard of the latest, or a node is out of use or in use again
 	safeStop   func(why string)     // an escalation asks for it
 	resumeCore func(index int) bool // has a core in a crash loop tried again
-	background func(func())         // runs something that the end of the scheduler waits for
+	resumeNode func(name string) bool
+	background func(func()) // runs something that the end of the scheduler waits for
 
 	saving sync.Mutex // held while the book is written
 
@@ -104,6 +106,7 @@ type Isolations struct {
 	cores       map[*supervisor.Core]*audience
 	facts       map[fact]teller        // which core told of what last; bounded by scopes and causes
 	escalations []isolation.Escalation // the latest, the newest last
+	out         map[string]bool        // the nodes that were isolated at the last change
 }
 
 // Pause puts a scope out of use because an operator asks: global, worker:KIND or
@@ -136,6 +139,14 @@ func (s *Isolations) change() {
 		s.log.Error().Err(err).Msg("isolations are not durable")
 	}
 	s.announce()
+	out := s.nodes()
+	s.mu.Lock()
+	same := maps.Equal(s.out, out)
+	s.out = out
+	s.mu.Unlock()
+	if !same {
+		s.told()
+	}
 	s.tellCores()
 }
 
@@ -146,6 +157,7 @@ func (s *Isolations) announce() { s.post(schedule.Isolations(s.book.List(time.No
 type audience struct {
 	telling sync.Mutex  // one list at a time
 	behind  atomic.Bool // it came up with an older list, and takes no work before it has heard
+	node    string      // the core's; "": the scheduler's own host
 
 	// Guarded by Isolations.mu.
 	waiting bool    // somebody is about to tell the list
@@ -227,6 +239,9 @@ func (s *Isolations) listFor(a *audience) ipc.Isolations {
 	}
 	at := time.Now()
 	l.Isolations, l.Version = s.book.Versioned(at)
+	if a != nil {
+		l.Isolations = isolation.ForHost(a.node, l.Isolations)
+	}
 	l.At = at.UTC().Round(0)
 	byWallClock(at, l.Isolations)
 	return l
@@ -302,9 +317,9 @@ func (s *Isolations) lifted(i isolation.Isolation, why string) {
 	s.feed.publish(api.Update{Kind: api.UpdateEscalation, Time: now(), Text: fmt.Sprintf("%s is in use again: %s", i.Scope, why)})
 }
 
-// Resume lifts the isolation of a scope: global, worker:KIND, workspace:/PATH,
-// or core:N for a core in a crash loop. The error wraps ErrNotIsolated and
-// names what is isolated.
+// Resume lifts the isolation of a scope: global, node:NAME, worker:KIND, workspace:/PATH,
+// or core:N for a core in a crash loop. A node has its cores in a crash loop tried again, too. The
+// error wraps ErrNotIsolated and names what is isolated.
 func (s *Isolations) Resume(scope string) (isolation.Isolation, error) {
 	if text, ok := strings.CutPrefix(scope, coreScope); ok {
 		n, err := strconv.Atoi(text)
@@ -317,6 +332,9 @@ func (s *Isolations) Resume(scope string) (isolation.Isolation, error) {
 		return isolation.Isolation{Scope: isolation.Scope(scope), Cause: isolation.CauseCoreCrashes}, nil
 	}
 	i, err := LiftIsolation(s.book, scope)
+	if name, ok := isolation.Scope(scope).Node(); ok && s.resumeNode(name) && err != nil {
+		return isolation.Isolation{Scope: isolation.Scope(scope), Cause: isolation.CauseCoreCrashes}, nil
+	}
 	if err != nil {
 		return i, err
 	}

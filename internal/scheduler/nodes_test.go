@@ -1,11 +1,16 @@
 package scheduler_test
 
 import (
+	"context"
+	"encoding/json"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -55,6 +60,85 @@ func TestStopOnNode(t *testing.T) {
 		w.wait(time.Second)
 		if got := there.asked(); !slices.Equal(got, []string{ipc.MethodCheckpointJob, ipc.MethodCancelJob}) || len(here.asked()) > 0 {
 			t.Errorf("the node's core was asked %v, that of this host %v", got, here.asked())
+		}
+	})
+}
+
+// A process that could not be killed on a node isolates that node alone, whichever scheduler leads, until somebody lifts it: on
+// its own core everything is isolated then, which is told to no other.
+func TestGhostOnNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, docs := openStore(t), statedir.Files(t.TempDir())
+		book, keep, err := scheduler.LoadIsolations(t.Context(), docs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t, store, 2, func(c *scheduler.Config) { c.Isolations, c.KeepIsolations = book, keep })
+		host := &supervisor.Host{Name: "a", OS: "linux", Kinds: []job.WorkerKind{"shell"}, Slots: 8}
+		w.cores.play = func(c *playedCore) {
+			if c.index == 2 {
+				c.core = supervisor.Join(supervisor.Away{Node: "a", Index: 2, Place: 1, Peer: c.theirs, Host: func() *supervisor.Host { return host }})
+			}
+			c.answer = func(_ context.Context, method string, params json.RawMessage) (any, error, bool) {
+				if method == ipc.MethodIsolate {
+					var l ipc.Isolations
+					if err := json.Unmarshal(params, &l); err != nil {
+						t.Error(err)
+					}
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					c.listed = &l
+				}
+				return nil, nil, false
+			}
+		}
+		w.start()
+		defer w.end()
+		w.wait(time.Second)
+		here, there := w.cores.at(1), w.cores.at(2)
+		ghost := ipc.Escalation{Seq: 1, Escalation: isolation.Escalation{Scope: isolation.Global, Cause: isolation.CauseGhost, Action: isolation.SafeStop, Message: "pid 7", Time: stamp()}}
+		if err := there.peer.Notify(t.Context(), ipc.NotifyEscalation, ghost); err != nil {
+			t.Fatal(err)
+		}
+		w.wait(time.Second)
+		i, ok := w.sched.Isolations.Isolated("node:a")
+		if _, all := w.sched.Isolations.Isolated(isolation.Global); all || !ok || i.Action != isolation.IsolateNode || i.Cause != isolation.CauseGhost {
+			t.Fatalf("isolated is %+v, everything %v", i, all)
+		}
+		heard := func(c *playedCore) ipc.Isolations {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return *c.listed
+		}
+		if l := heard(there); l.Heard != 1 || len(l.Isolations) != 1 || l.Isolations[0].Scope != isolation.Global {
+			t.Errorf("its own core enforces %+v", l)
+		}
+		if l := heard(here); len(l.Isolations) != 0 {
+			t.Errorf("the core of another host enforces %+v", l)
+		}
+		w.submit(task("one", time.Hour), task("two", time.Hour))
+		onA := w.submit(task("three", time.Hour, func(s *job.Spec) { s.Node.Name = "a" }))
+		w.wait(time.Second)
+		if n := w.sched.OnNodes()["a"]; n != 0 {
+			t.Errorf("%d jobs are on the node", n)
+		}
+		if n, _ := w.cores.running(); n != 2 {
+			t.Errorf("%d jobs run", n)
+		}
+		e := w.get(onA[0])
+		if st := w.sched.Explain.Statuses(t.Context())(&e); st.Waiting == nil || *st.Waiting != (job.Waiting{Reason: job.WaitNode, Text: "node a is isolated"}) {
+			t.Errorf("the job for the node waits for %v", st.Waiting)
+		}
+		again, _, err := scheduler.LoadIsolations(t.Context(), docs)
+		if list := again.List(time.Now()); err != nil || len(list) != 1 || list[0].Scope != "node:a" {
+			t.Errorf("the next leader reads %+v, %v", list, err)
+		}
+		if _, err := w.sched.Isolations.Resume("node:a"); err != nil {
+			t.Fatal(err)
+		}
+		w.wait(time.Second)
+		if l := heard(there); len(l.Isolations) != 0 || w.sched.OnNodes()["a"] != 1 {
+			t.Errorf("after it was lifted, the core enforces %+v, and the node has %v", l, w.sched.OnNodes())
 		}
 	})
 }

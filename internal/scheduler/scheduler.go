@@ -99,6 +99,13 @@ type Cores interface {
 	Cores() []supervisor.Status
 }
 
+// NodeResumer are Cores some of which are on nodes.
+type NodeResumer interface {
+	// ResumeNode has the cores of a node that are in a crash loop tried again, and reports whether there
+	// are any.
+	ResumeNode(name string) bool
+}
+
 // Tuning is what can be changed while a Scheduler runs; see Reload.
 type Tuning struct {
 	Retry *policy.Retry

@@ -318,6 +318,7 @@ type playedCore struct {
 	submitted  []ipc.SubmitJob    // that it has taken
 	permits    int                // that it was asked for
 	methods    []string           // of the calls, in their order
+	listed     *ipc.Isolations    // that it was told last, where a test looks
 }
 
 // lastSubmitted returns the run that it has taken last.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/node"
 	"github.com/agentsched/agentsched/internal/scheduler"
 	"github.com/agentsched/agentsched/job"
@@ -56,14 +57,14 @@ type removal struct {
 	Force bool `query:"force" doc:"also while the node is connected: its connection is closed"`
 }
 
-// known returns the nodes by name, and those on which an earlier scheduler has left jobs.
+// known returns the nodes by name, those that are isolated, and those on which an earlier scheduler has left jobs.
 func (n nodes) known() map[string]api.FleetNode {
 	all := map[string]api.FleetNode{}
 	if n.all == nil {
 		return all
 	}
-	running, cores := n.sched.OnNodes(), map[string][]api.Core{}
-	for _, c := range n.sched.Status().Cores {
+	st, running, cores := n.sched.Status(), n.sched.OnNodes(), map[string][]api.Core{}
+	for _, c := range st.Cores {
 		if c.Node != "" {
 			cores[c.Node] = append(cores[c.Node], coreOf(&c))
 		}
@@ -75,6 +76,19 @@ func (n nodes) known() map[string]api.FleetNode {
 		if _, ok := all[name]; !ok {
 			all[name] = nodeOf(&node.Status{Name: name}, jobs, nil)
 		}
+	}
+	for _, i := range st.Isolations {
+		name, ok := i.Scope.Node()
+		if !ok {
+			continue
+		}
+		x, ok := all[name]
+		if !ok {
+			x = nodeOf(&node.Status{Name: name}, 0, nil)
+		}
+		why := IsolationOf(&i)
+		x.Isolation = &why
+		all[name] = x
 	}
 	return all
 }
@@ -173,7 +187,10 @@ func (n nodes) remove(ctx context.Context, in *removal) (api.RemovedNode, error)
 		return api.RemovedNode{}, newProblem("node_connected", http.StatusConflict,
 			"node %s is connected: drain it and end `scheduler node` there, or say force if its host does not tell the truth", in.Name)
 	}
-	if err := n.all.GiveUp(ctx, in.Name, x.Running > 0); err != nil {
+	if err := n.all.GiveUp(ctx, in.Name, x.Running > 0 || x.Isolation != nil); err != nil {
+		return api.RemovedNode{}, err
+	}
+	if _, err := n.sched.Isolations.Resume(string(isolation.NodeScope(in.Name))); err != nil && !errors.Is(err, scheduler.ErrNotIsolated) {
 		return api.RemovedNode{}, err
 	}
 	return api.RemovedNode{Name: x.Name, Jobs: x.Running}, nil

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -46,6 +47,9 @@ type AwayHandler interface {
 	CoresTakeOver(ctx context.Context, node string, runs []HeldRun) ([]Verdict, error)
 	// CoreHas reports whether a run is a core's.
 	CoreHas(c *Core, id job.ID, attempt int) bool
+	// NodeIsolated says that all cores of a node are in a crash loop, so that none is started there until then, and
+	// why; with a zero until, that one is tried again, or that the node was started again.
+	NodeIsolated(node string, until time.Time, why string)
 	// CoresChanged says that what Away.Host returns of some core has changed.
 	CoresChanged()
 }

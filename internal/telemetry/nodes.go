@@ -15,7 +15,7 @@ type nodes struct {
 	status func() scheduler.Status
 	names  *names
 
-	connected, cordoned, running, slots, roundTrip, lost *metric
+	connected, cordoned, isolated, running, slots, roundTrip, lost *metric
 }
 
 func newNodes(cfg Config, n *names) *nodes {
@@ -24,6 +24,7 @@ func newNodes(cfg Config, n *names) *nodes {
 		nodes: cfg.Nodes, status: cfg.Status, names: n,
 		connected: gauge("node_connected", "1 while the node is heard."),
 		cordoned:  gauge("node_cordoned", "1 while the node is given no new jobs."),
+		isolated:  gauge("node_isolated", "1 while the node is given no new jobs because something is wrong with it."),
 		running:   gauge("node_running_jobs", "Jobs that were given to the node."),
 		slots:     gauge("node_slots", "Jobs that the node runs at once."),
 		roundTrip: gauge("node_round_trip_seconds", "How long the node's last heartbeat took; 0 while it is not heard."),
@@ -35,11 +36,16 @@ func (n *nodes) collect(p *page) {
 	if n.nodes == nil || n.status == nil {
 		return
 	}
-	inflight := map[string]int{}
-	for _, c := range n.status().Cores {
+	st, inflight, isolated := n.status(), map[string]int{}, map[string]bool{}
+	for _, i := range st.Isolations {
+		if name, ok := i.Scope.Node(); ok {
+			isolated[name] = true
+		}
+	}
+	for _, c := range st.Cores {
 		inflight[c.Node] += c.Inflight
 	}
-	type figures struct{ connected, cordoned, running, slots, roundTrip, lost float64 }
+	type figures struct{ connected, cordoned, isolated, running, slots, roundTrip, lost float64 }
 	sums := map[string]*figures{} // by label: some share one
 	for _, s := range n.nodes() {
 		label := n.names.node(s.Name)
@@ -50,6 +56,7 @@ func (n *nodes) collect(p *page) {
 		}
 		f.connected += truth(s.Connected)
 		f.cordoned += truth(s.Closed)
+		f.isolated += truth(isolated[s.Name])
 		f.running += float64(inflight[s.Name])
 		f.slots += float64(s.Inventory.Slots)
 		f.roundTrip = max(f.roundTrip, s.RoundTrip.Seconds())
@@ -58,6 +65,7 @@ func (n *nodes) collect(p *page) {
 	for label, f := range sums {
 		p.put(n.connected, f.connected, label)
 		p.put(n.cordoned, f.cordoned, label)
+		p.put(n.isolated, f.isolated, label)
 		p.put(n.running, f.running, label)
 		p.put(n.slots, f.slots, label)
 		p.put(n.roundTrip, f.roundTrip, label)

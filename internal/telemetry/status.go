@@ -124,7 +124,7 @@ func circuitNumber(state string) float64 {
 // and private.
 func scopeKind(s isolation.Scope) string {
 	kind, _, _ := strings.Cut(string(s), ":")
-	return oneOf(kind, []string{"global", "worker", "workspace", "trigger", "core"})
+	return oneOf(kind, []string{"global", "node", "worker", "workspace", "trigger", "core"})
 }
 
 func truth(b bool) float64 {

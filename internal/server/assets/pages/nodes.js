@@ -1,6 +1,6 @@
 // Nodes: the hosts that run jobs for the scheduler.
 //
-// data-testid: nodes, node-row (data-key is the name), node-state, node-cordoned, node-workers, node-cordon, node-uncordon, node-drain
+// data-testid: nodes, node-row (data-key is the name), node-state, node-cordoned, node-isolated, node-workers, node-cordon, node-uncordon, node-drain
 
 import {cordon, drain, uncordon} from '../actions.js';
 import {badge, bar, bytes, count, firstLine, h, refresh, table, timeOf, visible, zero} from '../dom.js';
@@ -41,7 +41,13 @@ function list(nodes, ctx, load) {
       {title: 'Workers not ready', cell: workers},
       may ? {title: 'Actions', cell: (n) => actions(n, load)} : null,
     ].filter(Boolean),
-    detail: (n) => (n.cordon ? ['Cordoned ', timeOf(n.cordon.since), because(n.cordon)] : null),
+    detail: (n) => {
+      const said = [
+        n.cordon ? h('div', null, 'Cordoned ', timeOf(n.cordon.since), because(n.cordon)) : null,
+        n.isolation ? h('div', null, 'Isolated ', timeOf(n.isolation.since), because({why: n.isolation.message})) : null,
+      ].filter(Boolean);
+      return said.length ? said : null;
+    },
   });
 }
 
@@ -62,6 +68,7 @@ function state(n) {
     {'data-testid': 'node-state'},
     badge(n.state, {tone: tones[n.state]}),
     n.cordon ? [' ', h('span', {'data-testid': 'node-cordoned'}, badge('cordoned', {tone: 'ask'}))] : null,
+    n.isolation ? [' ', h('span', {'data-testid': 'node-isolated'}, badge('isolated', {tone: 'bad'}))] : null,
     n.lost ? h('div', {class: 'muted small'}, 'lost ', count(n.lost), n.lost === 1 ? ' time' : ' times') : null,
     seen,
   );
