@@ -38,6 +38,7 @@ type PermitRequest struct {
 	// checked against what earlier attempts used; the rest bounds this attempt.
 	Limits    job.Limits   `json:"limits"`
 	Deadline  *time.Time   `json:"deadline,omitempty"`   // of the job, by the wall clock; absent: none
+	Now       time.Time    `json:"now,omitzero"`         // when it was asked, by the same clock, which may not be the core's
 	Spent     job.Usage    `json:"spent,omitzero"`       // by earlier attempts, as the scheduler knows it
 	SpentTime job.Duration `json:"spent_time,omitempty"` // wall time of earlier attempts, likewise
 	Class     job.Class    `json:"class,omitempty"`      // absent: standard
@@ -235,6 +236,9 @@ type JobCompleted struct {
 	Job     job.ID      `json:"job"`
 	Attempt int         `json:"attempt"`
 	Outcome job.Outcome `json:"outcome"` // without secrets; its answer is at most job.MaxEventText
+	// RetryIn is how far ahead RetryAt of the outcome lies, where the provider asked for a while and not for a
+	// time: it counts from when the scheduler hears of it, whose clock may not be the core's. 0: RetryAt counts.
+	RetryIn job.Duration `json:"retry_in,omitempty"`
 }
 
 // JobCancelled says that the process tree of a run is proven empty. It comes just before

@@ -55,7 +55,8 @@ type Configure struct {
 	// Isolations are taken over as by MethodIsolate.
 	Isolations
 	// Circuits are the breakers as an earlier core reported them last: this core goes on
-	// from there. Only the first successful Configure of a core reads them.
+	// from there. Only the first successful Configure of a core reads them. Their times are by the clock
+	// of Isolations.At.
 	Circuits []Circuit `json:"circuits,omitempty"`
 }
 

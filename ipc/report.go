@@ -28,8 +28,17 @@ type Circuit struct {
 // each core, shows it, and sends it to the next core in its first Configure. When a
 // breaker is no longer open, the scheduler looks for jobs again.
 type Circuits struct {
-	Circuits []Circuit `json:"circuits"` // all breakers of the core, after the change
-	Changed  Circuit   `json:"changed"`  // the one that changed, without its counts
+	Circuits []Circuit `json:"circuits"`     // all breakers of the core, after the change
+	Changed  Circuit   `json:"changed"`      // the one that changed, without its counts
+	Now      time.Time `json:"now,omitzero"` // when this was told, by the clock of OpenUntil
+}
+
+// By puts a circuit, which was told at told by another clock, on the clock that says now.
+func (c Circuit) By(told, now time.Time) Circuit {
+	if !told.IsZero() && !c.OpenUntil.IsZero() {
+		c.OpenUntil = now.Add(c.OpenUntil.Sub(told)).UTC().Round(0)
+	}
+	return c
 }
 
 // Escalation is something that a person should look at, and what is put out of

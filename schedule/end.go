@@ -31,6 +31,9 @@ func (fs *flights) finish(at time.Time, f *flight) {
 	if c := e.closed; c != nil && e.died == nil {
 		o = c.Outcome
 	}
+	if f.run.Node != "" && e.died == nil {
+		f.byOurClock(at, &o)
+	}
 	fs.cores.charge(at, f, o.Usage.CostUSD-f.usage.CostUSD) // what no event has told
 	if e.died != nil {
 		o = job.Outcome{State: job.RunFailed, Class: job.Crash, Message: fmt.Sprintf("the core died: %v", e.died),
@@ -67,6 +70,14 @@ func (fs *flights) finish(at time.Time, f *flight) {
 		}
 	}
 	fs.record(at, f)
+}
+
+// byOurClock puts the times of an outcome that another host has told, whose wall clock may stand anywhere, on ours: it
+// ended when it was told, and took what it says, but no longer than it can have.
+func (f *flight) byOurClock(at time.Time, o *job.Outcome) {
+	took := min(max(o.EndedAt.Sub(o.StartedAt), 0), max(wall(at).Sub(f.run.Began), 0))
+	o.EndedAt = wall(at)
+	o.StartedAt = o.EndedAt.Add(-took)
 }
 
 // judge decides by the retry policy what follows an attempt that ran to its own end, and

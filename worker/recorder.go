@@ -216,11 +216,10 @@ func (r *recorder) outcome(res Result, e Exit) job.Outcome {
 		}
 	}
 	if ra := res.RetryAt; ra != nil && o.State == job.RunFailed {
-		at := ra.At
-		if at.IsZero() {
-			at = time.Now().Add(ra.After)
+		at := ra.At.UTC()
+		if ra.At.IsZero() {
+			at = time.Now().Add(ra.After) // with its monotonic reading: the wall clock may be set
 		}
-		at = at.UTC()
 		o.RetryAt = &at
 	}
 	return o

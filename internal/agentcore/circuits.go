@@ -40,7 +40,7 @@ func (c *Core) tellCircuits(done <-chan struct{}) {
 		case <-done:
 			return
 		case change := <-c.circuits.Changes():
-			n := ipc.Circuits{Changed: ipc.Circuit{
+			n := ipc.Circuits{Now: time.Now().UTC().Round(0), Changed: ipc.Circuit{
 				Worker: change.Worker, Model: change.Model, State: string(change.To), OpenUntil: change.OpenUntil, Cause: change.Cause,
 			}}
 			for _, s := range c.circuits.Snapshot() {
@@ -63,10 +63,11 @@ func (c *Core) escalate(x ipc.Escalation) {
 	}
 }
 
-// restoreCircuits takes over what an earlier core knew of the breakers.
-func (c *Core) restoreCircuits(list []ipc.Circuit) error {
+// restoreCircuits takes over what an earlier core knew of the breakers, told at a time by the scheduler's clock.
+func (c *Core) restoreCircuits(list []ipc.Circuit, told time.Time) error {
 	states := make([]breaker.State, len(list))
 	for i, s := range list {
+		s = s.By(told, time.Now())
 		states[i] = breaker.State{
 			Key: breaker.Key{Worker: s.Worker, Model: s.Model}, State: breaker.Phase(s.State), OpenUntil: s.OpenUntil,
 			Requests: s.Requests, Failures: s.Failures, Slow: s.Slow, Cause: s.Cause,

@@ -38,7 +38,7 @@ func (c *Core) configure(_ context.Context, r ipc.Configure) (ipc.Empty, error) 
 	c.configuring.Lock()
 	defer c.configuring.Unlock()
 	if !c.restored {
-		if err := c.restoreCircuits(s.Circuits); err != nil {
+		if err := c.restoreCircuits(s.Circuits, s.At); err != nil {
 			return ipc.Empty{}, ipc.InvalidParams(fmt.Errorf("circuits: %w", err))
 		}
 		c.restored = true

@@ -144,7 +144,15 @@ func (e *execution) report(o job.Outcome) {
 		err := e.core.peer.Notify(ctx, ipc.NotifyJobCancelled, ipc.JobCancelled{Job: r.Job, Attempt: r.Attempt, LatencyMS: o.StopMillis})
 		e.logUntold(err)
 	}
-	err := e.core.peer.NotifyFinal(ctx, ipc.NotifyJobCompleted, e.tag, ipc.JobCompleted{Job: r.Job, Attempt: r.Attempt, Outcome: o})
+	done := ipc.JobCompleted{Job: r.Job, Attempt: r.Attempt, Outcome: o}
+	if o.RetryAt != nil {
+		at := o.RetryAt.UTC().Round(0)
+		if *o.RetryAt != o.RetryAt.Round(0) { // it has a monotonic reading: a while was asked for
+			done.RetryIn = job.Duration(max(time.Until(*o.RetryAt), 1))
+		}
+		done.Outcome.RetryAt = &at
+	}
+	err := e.core.peer.NotifyFinal(ctx, ipc.NotifyJobCompleted, e.tag, done)
 	e.logUntold(err)
 }
 

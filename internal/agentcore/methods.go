@@ -119,6 +119,10 @@ func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.Permit
 			Reason: job.WorkspaceBusy, RetryAfterMS: hungRetry.Milliseconds(), Message: fmt.Sprintf("workspace %s: %v", r.Workspace.Path, err),
 		}}, nil
 	}
+	if r.Deadline != nil && !r.Now.IsZero() {
+		at := time.Now().Add(r.Deadline.Sub(r.Now))
+		r.Deadline = &at
+	}
 	p, err := c.grant(permit.Request{
 		Job: r.Job, Tenant: r.Tenant, Workspace: folder, Folder: r.Workspace, Attempt: r.Attempt, Counted: r.Counted,
 		Choice: r.Choice, Model: settings.modelOf(r.Choice), Limits: r.Limits,

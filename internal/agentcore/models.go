@@ -211,7 +211,7 @@ func (m *models) explain(o *job.Outcome) {
 		o.Class, o.Message = job.RateLimit, fmt.Sprintf("the provider takes no request for %s for now: %s", l.Model, l.Message)
 	}
 	if o.RetryAt == nil || o.RetryAt.Before(l.Until) {
-		until := l.Until.UTC()
+		until := l.Until
 		o.RetryAt = &until
 	}
 }

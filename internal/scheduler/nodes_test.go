@@ -142,3 +142,55 @@ func TestGhostOnNode(t *testing.T) {
 		}
 	})
 }
+
+// The wall clock of a node stands two hours ahead: nothing that it tells is put off by that, and what is recorded is by the
+// scheduler's own clock.
+func TestClockOfNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ahead, wait = 2 * time.Hour, 5 * time.Second
+		w := newWorld(t, openStore(t), 1, func(c *scheduler.Config) { c.NodesOnly = true })
+		host := &supervisor.Host{Name: "a", OS: "linux", Kinds: []job.WorkerKind{"shell"}, Slots: 8}
+		begun := 0
+		w.cores.play = func(c *playedCore) {
+			c.core = supervisor.Join(supervisor.Away{Node: "a", Index: 1, Place: 1, Peer: c.theirs, Host: func() *supervisor.Host { return host }})
+			c.run = func(ctx context.Context, r *playedRun) job.Outcome {
+				at := time.Now().Add(ahead)
+				if begun++; begun > 1 {
+					return job.Outcome{State: job.RunCompleted}
+				}
+				time.Sleep(time.Second)
+				retry := time.Now().Add(ahead + wait)
+				o := job.Outcome{State: job.RunFailed, Class: job.RateLimit, StartedAt: at, EndedAt: time.Now().Add(ahead), RetryAt: &retry}
+				open := ipc.Circuit{Worker: "shell", State: "open", OpenUntil: retry.UTC()}
+				c.peer.Notify(ctx, ipc.NotifyCircuits, ipc.Circuits{Circuits: []ipc.Circuit{open}, Changed: open, Now: time.Now().Add(ahead).UTC()})  //nolint:errcheck // it is looked at below
+				c.peer.Notify(ctx, ipc.NotifyJobCompleted, ipc.JobCompleted{Job: r.Job, Attempt: r.Attempt, Outcome: o, RetryIn: job.Duration(wait)}) //nolint:errcheck // likewise
+				return o                                                                                                                              // the second time, which says nothing new
+			}
+		}
+		w.start()
+		defer w.end()
+		began := stamp()
+		ids := w.submit(task("one", 0))
+		w.wait(2 * time.Second)
+		for _, c := range w.sched.Status().Circuits {
+			if left := time.Until(c.OpenUntil); left > wait {
+				t.Errorf("a circuit is open for %s", left)
+			}
+		}
+		if e := w.wantState(ids[0], job.Queued); e.RunnableAt.Sub(began) > wait+2*time.Second || e.RunnableAt.Sub(began) < wait {
+			t.Errorf("it goes on after %s", e.RunnableAt.Sub(began))
+		}
+		if list := w.sched.Status().Isolations; len(list) > 0 {
+			t.Errorf("isolated are %+v", list)
+		}
+		attempts, err := w.store.Attempts(t.Context(), ids[0])
+		if err != nil || len(attempts) != 1 || attempts[0].Outcome == nil {
+			t.Fatalf("attempts %+v, %v", attempts, err)
+		}
+		if o := attempts[0].Outcome; o.EndedAt.After(stamp()) || o.StartedAt.Before(began) || o.EndedAt.Sub(o.StartedAt) != time.Second {
+			t.Errorf("the attempt lasted from %s to %s, by a clock that says %s", o.StartedAt, o.EndedAt, stamp())
+		}
+		w.wait(wait)
+		w.wantState(ids[0], job.Completed)
+	})
+}

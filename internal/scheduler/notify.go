@@ -23,6 +23,10 @@ func (f *fleet) CoreNotify(c *supervisor.Core, method string, params json.RawMes
 			if f.keepFiles != nil && len(n.Outcome.Artifacts) > 0 && f.CoreHas(c, n.Job, n.Attempt) {
 				f.keepFiles(n.Job, n.Attempt, &n.Outcome)
 			}
+			if n.RetryIn > 0 && n.Outcome.RetryAt != nil {
+				at := now().Add(n.RetryIn.Std())
+				n.Outcome.RetryAt = &at
+			}
 			f.loop.post(schedule.Ended{Core: f.idOf(c), Job: n.Job, Attempt: n.Attempt, Outcome: n.Outcome})
 			if _, err := f.runOn(c, n.Job, n.Attempt); err != nil {
 				c.Recorded(n.Job, n.Attempt, 0, true) // nothing comes of it
@@ -54,6 +58,11 @@ func decodeNotify[N any](f *fleet, method string, params json.RawMessage, take f
 
 // circuit takes the news of a circuit breaker.
 func (f *fleet) circuit(core *supervisor.Core, n ipc.Circuits) {
+	at := now()
+	n.Changed = n.Changed.By(n.Now, at)
+	for i := range n.Circuits {
+		n.Circuits[i] = n.Circuits[i].By(n.Now, at)
+	}
 	f.mu.Lock()
 	if m := f.members[core]; m != nil {
 		m.circuits = n.Circuits
