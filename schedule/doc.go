@@ -156,7 +156,8 @@
 //
 // Preparing is left out by a job with nothing to prepare. A flight that is kept from beginning
 // goes from preparing or asking to closing. A Stop of a batch does not concern what is being
-// claimed (Hold does), and OnlyBoundary nothing before beginning, which has no step yet. A Work that is under way while running makes the
+// claimed (Hold does), and OnlyBoundary nothing before beginning, which has no step yet, but with Unbegun, which gives such a job
+// back; so is one whose node was cordoned or isolated while it was claimed. A Work that is under way while running makes the
 // other events wait for its answer. Closing takes two Works for a stage that streams (the stream
 // first) and for a kind of worker that is put out of use (the isolation first).
 //

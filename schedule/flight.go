@@ -169,6 +169,9 @@ func (fs *flights) assign(at time.Time, f *flight, e *queue.Entry) {
 		delete(fs.verdicts.folderBusy, e.ID)
 	}
 	f.run, f.phase, f.cancelled = r, preparing, f.cancelled || e.CancelRequested
+	if f.host.Name != "" && f.host.closed() { // since it was chosen
+		f.stops = append(f.stops, Stop{Job: e.ID, How: Interrupt, Reason: f.host.title() + " takes no new jobs any more"})
+	}
 	if e.Spec.Flow.Best || e.Spec.Flow.Joined {
 		fs.do(f, Work{Call: Prepare{r}})
 		return

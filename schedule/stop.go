@@ -16,6 +16,8 @@ type Stop struct {
 	Batch  job.BatchID // all of a batch; both empty: everything
 	How    How
 	Reason string // for the log and the user; never empty
+	// Unbegun has a run that has not begun not begin: its job goes back to the queue, also with OnlyBoundary.
+	Unbegun bool
 
 	sparing bool // runs that outlive the scheduler are not concerned
 }
@@ -75,6 +77,9 @@ func (fs *flights) stopFlight(at time.Time, f *flight, e Stop) {
 	case e.How == Withdraw: // also of one that is being claimed this very moment
 		f.cancelled = true
 		f.stops = append([]Stop{e}, f.stops...)
+	case e.How == OnlyBoundary && f.phase < beginning && e.Unbegun:
+		e.How = Interrupt // it has nothing to be kept
+		f.stops = append(f.stops, e)
 	case e.How == OnlyBoundary && f.phase < beginning:
 		return // it has no step yet
 	default:

@@ -17,8 +17,8 @@ func (s *Scheduler) OnNodes() map[string]int {
 }
 
 // StopOnNode asks what runs on a node to stop, and returns how many jobs the node has: at the boundary of its next step,
-// which leaves runs alone that keep none, or else in stages; neither counts as an attempt. Close the node
-// first: the machine gives it no job after that.
+// which leaves runs alone that keep none, or else in stages; neither counts as an attempt. What has not begun does not
+// begin there. Close the node first: the machine gives it no job after that.
 func (s *Scheduler) StopOnNode(name string, atBoundary bool, reason string) (running int) {
 	how := schedule.Interrupt
 	if atBoundary {
@@ -26,7 +26,7 @@ func (s *Scheduler) StopOnNode(name string, atBoundary bool, reason string) (run
 	}
 	for _, r := range s.loop.runs() {
 		if r.Node == name {
-			s.loop.post(schedule.Stop{Job: r.Entry.ID, How: how, Reason: reason})
+			s.loop.post(schedule.Stop{Job: r.Entry.ID, How: how, Reason: reason, Unbegun: true})
 			running++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,5 +193,41 @@ func TestClockOfNode(t *testing.T) {
 		}
 		w.wait(wait)
 		w.wantState(ids[0], job.Completed)
+	})
+}
+
+// A run that has not begun when its node is drained by checkpoints does not begin there.
+func TestDrainUnbegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openStore(t), 1, func(c *scheduler.Config) { c.NodesOnly = true })
+		var host atomic.Pointer[supervisor.Host]
+		host.Store(&supervisor.Host{Name: "a", OS: "linux", Kinds: []job.WorkerKind{"shell"}, Slots: 8})
+		permit := make(chan struct{})
+		w.cores.play = func(c *playedCore) {
+			c.core = supervisor.Join(supervisor.Away{Node: "a", Index: 1, Place: 1, Peer: c.theirs, Host: host.Load})
+			c.answer = func(_ context.Context, method string, _ json.RawMessage) (any, error, bool) {
+				if method == ipc.MethodRequestPermit {
+					<-permit
+				}
+				return nil, nil, false
+			}
+		}
+		w.start()
+		defer w.end()
+		ids := w.submit(task("one", time.Hour))
+		w.wait(time.Second)
+		closed := *host.Load()
+		closed.Closed = true
+		host.Store(&closed)
+		w.cores.handler.(supervisor.AwayHandler).CoresChanged()
+		if n := w.sched.StopOnNode("a", true, "it is drained"); n != 1 {
+			t.Errorf("%d jobs on the node", n)
+		}
+		w.wait(time.Second)
+		close(permit)
+		w.wait(time.Second)
+		if e := w.wantState(ids[0], job.Queued); e.Attempts > 0 || w.sched.OnNodes()["a"] != 0 {
+			t.Errorf("it has begun %d times, and the node has %v", e.Attempts, w.sched.OnNodes())
+		}
 	})
 }
