@@ -19,8 +19,9 @@
 // TestFleet does the same with a fleet: ten nodes, three schedulers and a PostgreSQL server, each in a network namespace
 // of its own. Its runs report to the suite too, so that whatever runs on two nodes at the same time, or beyond a limit
 // of all nodes, is seen when it begins. A node that is frozen as a whole cannot end its runs: for those, what is checked is how long they last
-// when it goes on (docs/fleet.md). Beside AGENTSCHED_SEED and AGENTSCHED_SCENARIOS (100; 3 where nothing is soaked),
-// AGENTSCHED_KEEP=1 keeps the folders of what was played. The namespaces have no names: the kernel removes
+// when it goes on (docs/fleet.md). Beside AGENTSCHED_SEED and AGENTSCHED_SCENARIOS (100; 10 where nothing is soaked),
+// AGENTSCHED_KEEP=1 keeps the folders of what was played. The database's wall clock goes 2 % faster or slower than the
+// others in two of three, and jumps, where libfaketime is installed. The namespaces have no names: the kernel removes
 // them with the last process in them. Shares of tenants are not checked: a scenario of 30 s has some 40 jobs, of which
 // one alone is more than the 2 % that shares may be off.
 package faults

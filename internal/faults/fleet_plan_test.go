@@ -32,9 +32,11 @@ var fleetStop = ipc.Stages{Interrupt: job.Duration(fleetInterrupt), Terminate: j
 // fleetPlan is a scenario of a fleet. Its runs are not held by a sandbox: those of one host are.
 type fleetPlan struct {
 	*plan
-	Slots []int // of each node
-	Slow  []int // nodes whose links go through a relay of the test's
-	Split int   // how many of the jobs are submitted when others run already
+	Slots   []int          // of each node
+	Slow    []int          // nodes whose links go through a relay of the test's
+	Rate    float64        // how fast the database's wall clock goes
+	Weights map[string]int // of tenants; nil: the policy is the default
+	Split   int            // how many of the jobs are submitted when others run already
 }
 
 // The faults of a fleet.
@@ -58,6 +60,7 @@ const (
 	cutCommit     faultKind = "cut a commit off" // the database makes it, and nobody is told
 	cutStatement  faultKind = "cut a statement"  // the database hears a part of it
 	holdBase      faultKind = "hold database"    // nothing gets through for a while
+	jumpBase      faultKind = "jump wall clock of the database"
 	killNodeRun   faultKind = "kill worker of a node"
 	cancelOnFleet faultKind = "cancel job of a fleet"
 )
@@ -66,7 +69,7 @@ const (
 var fleetFaults = []faultKind{
 	killNode, killNode, freezeNode, freezeNode, stallNode, stallCore, cutNode, cutNode, deafenNode, silenceNode, narrowNode, slowNode, slowNode,
 	jumpNode, killLeader, killLeader, freezeLeader, freezeLeader, killStandby, restartAll, restartBase, killBase, cutCommit, cutCommit, cutStatement,
-	holdBase, killNodeRun, cancelOnFleet,
+	holdBase, jumpBase, killNodeRun, cancelOnFleet,
 }
 
 // newFleetPlan makes the plan of a seed.
@@ -84,6 +87,7 @@ func newFleetPlan(seed uint64) *fleetPlan {
 		p.Jobs = append(p.Jobs, p.newJob(r, fmt.Sprintf("job-%d", i), pick(r, "red", "blue", "green")))
 	}
 	p.Split = len(p.Jobs) / 2
+	p.Rate = pick(r, 0.98, 1, 1.02)
 	for range 4 + r.IntN(4) {
 		p.Faults = append(p.Faults, newFleetFault(r, len(p.Jobs)))
 	}
@@ -131,7 +135,7 @@ func newFleetFault(r *rand.Rand, jobs int) fault {
 		f.MS = 500 + r.IntN(long)
 	case holdBase:
 		f.MS = 300 + r.IntN(3000)
-	case jumpNode:
+	case jumpNode, jumpBase:
 		f.MS = pick(r, -7_200_000, -3_000, 3_000, 7_200_000)
 	}
 	return f
@@ -139,5 +143,5 @@ func newFleetFault(r *rand.Rand, jobs int) fault {
 
 // String shows the plan.
 func (p *fleetPlan) String() string {
-	return fmt.Sprintf("a fleet: slots %v, nodes behind a relay %v, %d jobs later, %s", p.Slots, p.Slow, p.Split, p.plan)
+	return fmt.Sprintf("a fleet: slots %v, nodes behind a relay %v, the database's clock at %g, %d jobs later, %s", p.Slots, p.Slow, p.Rate, p.Split, p.plan)
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -123,7 +124,11 @@ func (f *fleet) startDatabase() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f.server = pgtest.Start(f.tb, pgtest.NoFsync, pgtest.Enter(n.enter))
+	options := []pgtest.Option{pgtest.NoFsync, pgtest.Enter(n.enter)}
+	if pgtest.CanClock() {
+		options = append(options, pgtest.Clock(f.fleetPlan.Rate))
+	}
+	f.server = pgtest.Start(f.tb, options...)
 	name, err := f.server.NewDatabase(f.tb.Context())
 	if err != nil {
 		return "", err
@@ -163,6 +168,13 @@ func (f *fleet) config() obj {
 func (f *fleet) schedulerConfig(address string) obj {
 	c := f.config()
 	c["api"] = obj{"listen": net.JoinHostPort(address, doorPort), "tls": obj{"cert": f.file("cert.pem"), "key": f.file("key.pem")}}
+	if f.fleetPlan.Weights != nil {
+		tenants := obj{}
+		for tenant, weight := range f.fleetPlan.Weights {
+			tenants[tenant] = obj{"weight": weight}
+		}
+		c["policy"] = obj{"name": "deficit", "window": "1h", "tenants": tenants}
+	}
 	c["fleet"] = obj{"store": f.store, "listen": net.JoinHostPort(address, "7434"), "lease": fleetLease.String(), "node_lease": fleetLease.String()}
 	return c
 }
@@ -246,13 +258,20 @@ func (f *fleet) open(ctx context.Context) error {
 
 // makeTokens makes the token of each node.
 func (f *fleet) makeTokens() error {
-	for _, m := range f.nodes {
+	made := func(m *machine) error {
 		token, err := f.schedulers[0].cli("token", "create", m.name, "--role", "node")
-		if err = errors.Join(err, os.WriteFile(m.path("token"), []byte(token), 0o600)); err != nil {
-			return err
-		}
+		return errors.Join(err, os.WriteFile(m.path("token"), []byte(token), 0o600))
 	}
-	return nil
+	if err := made(f.nodes[0]); err != nil { // it makes the tables
+		return err
+	}
+	errs := make([]error, len(f.nodes))
+	var making sync.WaitGroup
+	for i, m := range f.nodes[1:] {
+		making.Go(func() { errs[i] = made(m) })
+	}
+	making.Wait()
+	return errors.Join(errs...)
 }
 
 // submission returns a job file of the jobs of a tenant.

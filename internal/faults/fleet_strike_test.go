@@ -43,6 +43,12 @@ func (f *fleet) strike(ctx context.Context, x fault) error {
 	case cutStatement:
 		f.base.CutAfter(1000 + 50*x.MS)
 		return nil
+	case jumpBase:
+		if !pgtest.CanClock() {
+			return errMissed
+		}
+		f.later(4*time.Second, func() error { return f.server.Jump(0) })
+		return f.server.Jump(lasts)
 	case holdBase:
 		f.base.Hold()
 		f.later(lasts, func() error { f.base.Mend(); return nil })

@@ -3,18 +3,20 @@
 package faults
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/agentsched/agentsched/internal/pgtest"
 	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // How many scenarios of a fleet are played.
 const (
-	fleetSample = 3
+	fleetSample = 10
 	fleetSoak   = 100
 )
 
@@ -63,6 +65,9 @@ func TestFleetFaults(t *testing.T) {
 // needNetworks ends a test that cannot have namespaces: in CI it fails.
 func needNetworks(t *testing.T) {
 	t.Helper()
+	if !pgtest.CanClock() && os.Getenv("CI") != "" {
+		t.Fatal("libfaketime must be installed")
+	}
 	for _, program := range []string{"ip", "nft", "tc"} {
 		if _, err := exec.LookPath(program); err != nil {
 			lacks(t, err)
@@ -87,7 +92,11 @@ func lacks(t *testing.T, err error) {
 
 // playFleet plays the scenario of a seed and checks it.
 func playFleet(t *testing.T, seed uint64, total *tally) {
-	p := newFleetPlan(seed)
+	playFleetPlan(t, newFleetPlan(seed), total, func(*fleet, context.Context) []string { return nil })
+}
+
+// playFleetPlan plays a plan and checks it; also looks at what is left in addition.
+func playFleetPlan(t *testing.T, p *fleetPlan, total *tally, also func(*fleet, context.Context) []string) {
 	f, err := newFleet(t, p)
 	if f != nil {
 		defer func() {
@@ -103,11 +112,11 @@ func playFleet(t *testing.T, seed uint64, total *tally) {
 	if err := f.play(t.Context()); err != nil {
 		wrong = append(f.census.errors(), err.Error())
 	} else {
-		wrong = f.check(t.Context())
+		wrong = append(f.check(t.Context()), also(f, t.Context())...)
 	}
 	total.add(f.scene)
 	t.Log(strings.Join(f.told, "\n"))
 	if len(wrong) > 0 {
-		t.Errorf("again with %s=%d:\n%s\n\n%s", testrun.SeedVariable, seed, strings.Join(wrong, "\n"), f.story())
+		t.Errorf("again with %s=%d:\n%s\n\n%s", testrun.SeedVariable, p.Seed, strings.Join(wrong, "\n"), f.story())
 	}
 }

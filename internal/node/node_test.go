@@ -672,3 +672,42 @@ func TestCrashLoopBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Where the node's clock goes 2 % slower or faster than the scheduler's, its runs have still ended, by their fuse at the latest,
+// before the scheduler gives their jobs to others, and an idle link is no reason to give it up.
+func TestClocksApart(t *testing.T) {
+	for _, rate := range []float64{0.98, 1.02} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var net cable
+				l := lead(t, &net, "s", nil)
+				defer l.stop()
+				base := time.Now()
+				w := workBy(t, &net, t.TempDir(), func() time.Duration { return time.Duration(float64(time.Since(base)) * (rate - 1)) }, "s:1")
+				defer w.end() //nolint:errcheck // told to
+				<-w.live
+				synctest.Wait()
+				l.take()
+				for range 1000 { // in which the clocks part by more than a lease
+					if time.Sleep(lease / 10); !w.leased() {
+						t.Fatal("the lease was not renewed")
+					}
+				}
+				wants(t, "of an idle node", l.take())
+				net.part(true)
+				for w.leased() {
+					time.Sleep(lease / 100)
+				}
+				// Until now heartbeats renewed the permits of its runs.
+				fuse := ipc.Lease{Node: lease, Validity: validity, Stop: time.Second}.Fuse()
+				gone := time.Now().Add(time.Duration(float64(fuse) / rate))
+				for l.take() == "" {
+					time.Sleep(lease / 100)
+				}
+				if early := gone.Sub(time.Now()); early >= 0 {
+					t.Errorf("the node is given up %s before its last run has certainly ended", early)
+				}
+			})
+		})
+	}
+}

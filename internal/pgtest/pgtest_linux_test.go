@@ -421,3 +421,40 @@ func TestDelay(t *testing.T) {
 	}
 	r.Delay(0)
 }
+
+// TestClock: the wall clock of a server goes faster than the true one, and jumps there and back, also for connections that
+// are there; what it measures is not changed by that.
+func TestClock(t *testing.T) {
+	if !CanClock() {
+		if os.Getenv("CI") != "" {
+			t.Fatal("libfaketime must be installed")
+		}
+		t.Skip("libfaketime is not installed")
+	}
+	s := Start(t, NoFsync, Clock(2))
+	conn := connect(t, s.Database(t))
+	stands := func() time.Duration {
+		var at time.Time
+		if err := conn.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return time.Until(at)
+	}
+	before := stands()
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 0} {
+		if err := s.Jump(by); err != nil {
+			t.Fatal(err)
+		}
+		if !testrun.Until(t, func() bool { return (stands() - by).Abs() < 30*time.Minute }) {
+			t.Errorf("after a jump of %s it stands at %s", by, stands())
+		}
+	}
+	began := time.Now()
+	exec1(t, conn, "SELECT pg_sleep(0.2)")
+	if took := time.Since(began); took < 100*time.Millisecond {
+		t.Errorf("200 ms took %s", took)
+	}
+	if gained := stands() - before; gained < 200*time.Millisecond {
+		t.Errorf("it has gained %s", gained)
+	}
+}

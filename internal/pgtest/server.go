@@ -35,6 +35,7 @@ type Server struct {
 	port                  int
 	as                    *syscall.Credential // nil: who runs the tests
 	env                   []string
+	rate                  float64      // see Clock
 	enter                 func() error // nil: nothing is to be done
 	databases             atomic.Int64
 

@@ -30,6 +30,7 @@ type options struct {
 	conf   []string
 	env    []string
 	enter  func() error
+	rate   float64 // of its wall clock; 0: it is the host's
 }
 
 // NoFsync does not wait for the disk: a commit survives the death of the server, and not
@@ -106,6 +107,11 @@ func New(opts ...Option) (_ *Server, err error) {
 	}()
 	if err := s.init(&o); err != nil {
 		return nil, err
+	}
+	if s.rate = o.rate; s.rate != 0 {
+		if err := s.fakeClock(); err != nil {
+			return nil, err
+		}
 	}
 	return s, s.start()
 }
