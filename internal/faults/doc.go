@@ -22,6 +22,6 @@
 // when it goes on (docs/fleet.md). Beside AGENTSCHED_SEED and AGENTSCHED_SCENARIOS (100; 10 where nothing is soaked),
 // AGENTSCHED_KEEP=1 keeps the folders of what was played. The database's wall clock goes 2 % faster or slower than the
 // others in two of three, and jumps, where libfaketime is installed. The namespaces have no names: the kernel removes
-// them with the last process in them. Shares of tenants are not checked: a scenario of 30 s has some 40 jobs, of which
-// one alone is more than the 2 % that shares may be off.
+// them with the last process in them. A scenario of 30 s has some 40 jobs, of which one alone is more than
+// the 2 % that shares may be off: TestFleetShares has enough of them, and is soaked.
 package faults
