@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -173,6 +174,8 @@ func (s *Server) init(o *options) error {
 	if err := s.write(secret, s.password+"\n"); err != nil {
 		return err
 	}
+	runtime.LockOSThread() // it is told when the thread ends that has started it, which another goroutine could end
+	defer runtime.UnlockOSThread()
 	out, err := s.command("initdb", "--pgdata", s.data(), "--username", Superuser, "--encoding", "UTF8", "--locale", "C",
 		"--auth-local", "trust", "--auth-host", "scram-sha-256", "--pwfile", secret, "--no-sync").CombinedOutput()
 	if err != nil {
