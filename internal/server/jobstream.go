@@ -12,12 +12,14 @@ import (
 	"github.com/agentsched/agentsched/queue"
 )
 
-// How often the store is asked for a job's log: soon after an update of the job,
-// and now and then, since an update may come before its events are stored.
+// When the store is asked for a job's log: lookFirst after an update of the job, twice as
+// long after the next one and so on up to lookSoon, as long as updates come; lookSoon after
+// such a look, since an update may come before its events are stored; and now and then.
 const (
-	lookSoon = 200 * time.Millisecond
-	lookSlow = 2 * time.Second
-	lookPage = 500 // events at once
+	lookFirst = 20 * time.Millisecond
+	lookSoon  = 200 * time.Millisecond
+	lookSlow  = 2 * time.Second
+	lookPage  = 500 // events at once
 )
 
 type jobStreamQuery struct {
@@ -48,21 +50,32 @@ func (s *streams) job(w http.ResponseWriter, r *http.Request, q *jobStreamQuery)
 	alive, look := time.NewTicker(aliveTime), time.NewTimer(lookSlow)
 	defer alive.Stop()
 	defer look.Stop()
+	pace := lookPace{after: lookFirst}
 	for {
 		ended, err := log.look(r.Context())
 		if err != nil {
 			s.log.Debug().Err(err).Str("job", string(e.ID)).Msg("stream of a job ends")
 			return nil
 		}
-		if ended || !awaitJob(r, log.entry, updates, alive, look, out) {
+		if ended || !pace.await(r, log.entry, updates, alive, look, out) {
 			return nil
 		}
 	}
 }
 
-// awaitJob returns when the store is to be asked again; false: the stream is over.
-func awaitJob(r *http.Request, e queue.Entry, updates <-chan api.Update, alive *time.Ticker, look *time.Timer, out *events) bool {
-	look.Reset(lookSlow)
+// lookPace is when the store is asked next.
+type lookPace struct {
+	after time.Duration // an update
+	again bool          // the last look was for an update
+}
+
+// await returns when the store is to be asked again; false: the stream is over.
+func (p *lookPace) await(r *http.Request, e queue.Entry, updates <-chan api.Update, alive *time.Ticker, look *time.Timer, out *events) bool {
+	if p.again {
+		look.Reset(lookSoon)
+	} else {
+		look.Reset(lookSlow)
+	}
 	for soon := false; ; {
 		select {
 		case <-r.Context().Done():
@@ -70,6 +83,11 @@ func awaitJob(r *http.Request, e queue.Entry, updates <-chan api.Update, alive *
 		case <-ending(r.Context()):
 			return false
 		case <-look.C:
+			if p.again = soon; soon {
+				p.after = min(2*p.after, lookSoon)
+			} else {
+				p.after = lookFirst
+			}
 			return true
 		case <-alive.C:
 			out.alive()
@@ -79,7 +97,7 @@ func awaitJob(r *http.Request, e queue.Entry, updates <-chan api.Update, alive *
 		case u := <-updates:
 			if !soon && (u.Job == e.ID || u.Kind == api.UpdateGap) {
 				soon = true
-				look.Reset(lookSoon)
+				look.Reset(p.after)
 			}
 		}
 	}
