@@ -47,7 +47,7 @@ const (
 	waitForLeader  = 10 * time.Second
 	graceTime      = 5 * time.Second
 	waitForCopy    = 2 * time.Second        // to come as far as an answer
-	waitForReady   = 200 * time.Millisecond // of one that leads by its lease, and says that it does not yet
+	waitForReady   = 200 * time.Millisecond // of one that leads by its lease, and says that it does not yet, or does not know this one yet
 	mostHeader     = 64 << 10               // bytes of an answer's header
 	idleConnection = time.Minute
 )
@@ -177,7 +177,7 @@ func (a *attempts) RoundTrip(r *http.Request) (*http.Response, error) {
 				return nil, &noLeaderError{why}
 			}
 			c.Log.Debug().Err(why).Str("leader", leader.Instance).Msg("the leader was not reached; waiting for another")
-			if errors.Is(why, errNotLeader) {
+			if nothingDone {
 				ready = time.After(waitForReady)
 			}
 		}

@@ -234,6 +234,33 @@ func TestNoLeader(t *testing.T) {
 	}
 }
 
+// tried tells how often it was asked who leads.
+type tried struct {
+	fleet.Members
+	times atomic.Int64
+	then  func(n int64)
+}
+
+func (m *tried) Leader(ctx context.Context) (fleet.Leader, error) {
+	m.then(m.times.Add(1))
+	return m.Members.Leader(ctx)
+}
+
+// TestNotKnownYet: a scheduler that has just come passes on what it is asked as soon as the
+// leader has heard of it.
+func TestNotKnownYet(t *testing.T) {
+	w := newWorld(t)
+	w.leader("a").leads()
+	var b *host
+	b = w.standby("b", func(c *fleet.PassConfig) {
+		c.Wait = time.Hour
+		c.Members = &tried{Members: w.members, then: func(n int64) { w.members.register(b.identity, n > 1) }}
+	})
+	if got := b.ask(operate, "GET /v1/status", ""); got.status != 200 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // loser takes requests, and dies of each.
 type loser struct {
 	address  string
