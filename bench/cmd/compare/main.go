@@ -31,7 +31,7 @@ type benchCase struct {
 // allCases lists the cases in the order in which they run: memory leaves the
 // big queue as it found it, claim eats from it.
 func allCases() []benchCase {
-	return []benchCase{{"enqueue", enqueueCase}, {"memory", memoryCase}, {"claim", claimCase}, {"postgres", postgresCase}, {"path", pathCase}, {"start", startCase}, {"gateway", gatewayCase}, {"live", liveCase}}
+	return []benchCase{{"enqueue", enqueueCase}, {"memory", memoryCase}, {"claim", claimCase}, {"postgres", postgresCase}, {"fleet", fleetCase}, {"share", shareCase}, {"nodes", nodesCase}, {"path", pathCase}, {"start", startCase}, {"gateway", gatewayCase}, {"live", liveCase}}
 }
 
 func main() {
@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) (err error) {
 	var b bench
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	parent := flags.String("dir", ".tmp", "folder to work in, created if missing; not in memory, since a sync is free there")
-	picked := flags.String("rows", "enqueue,memory,claim,postgres,path,start,gateway,live", "which cases to run")
+	picked := flags.String("rows", "enqueue,memory,claim,postgres,fleet,share,nodes,path,start,gateway,live", "which cases to run")
 	keep := flags.Bool("keep", false, "keep the files")
 	flags.IntVar(&b.rounds, "rounds", 5, "rounds of each measurement")
 	flags.StringVar(&b.profile, "profile", "", "existing folder to write CPU profiles of our side to")
