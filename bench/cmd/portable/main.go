@@ -41,7 +41,7 @@ const (
 	holder = "portable"
 	lease  = 10 * time.Minute
 	// depthEvery is how often the length of the queue is looked at.
-	depthEvery = 200 * time.Millisecond
+	depthEvery = time.Second
 )
 
 func main() {
