@@ -169,6 +169,12 @@ type SubmitJob struct {
 	// by field where it is not empty, and brings the input and the patches that the
 	// workspace begins with. Absent: the Spec stands as it is.
 	Resolved *job.Resolved `json:"resolved,omitempty"`
+	// Away says that the scheduler is on another host: the paths of Resolved.Patches and Named are of that one, and
+	// the core gets the files with MethodReadPatch. On the scheduler's own host it does so with a file that is not there.
+	Away bool `json:"away,omitempty"`
+	// Named are the patches of other jobs whose paths occur in the words or the input. The core
+	// replaces the paths there by those of its own copies.
+	Named []job.Patch `json:"named,omitempty"`
 	// Granted are entries of Spec.Network that people have allowed besides; see SetGrants.
 	Granted []string `json:"granted,omitempty"`
 	// Session is the agent's session to resume. If it is empty and HasSteps is false, the

@@ -36,6 +36,7 @@ type client struct {
 	steps   stepStore   // answers the core's calls
 	stream  streamTaker // likewise
 	parcels parcelStore // likewise
+	patches parcelStore // likewise, by path
 
 	core    chan error // what the core's Run returned
 	stopped chan error // what our peer's Run returned
@@ -47,6 +48,8 @@ func (c *client) HandleCall(_ context.Context, method string, params json.RawMes
 		return c.stream.take(params)
 	case ipc.MethodReadParcel:
 		return c.parcels.read(params)
+	case ipc.MethodReadPatch:
+		return c.patches.readPatch(params)
 	}
 	return c.steps.answer(method, params)
 }

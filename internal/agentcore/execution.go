@@ -231,8 +231,8 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	if e.submit.Attempt > 1 {
 		request.Uncollected = e.session.dir.Attempt(e.submit.Job, e.submit.Attempt-1)
 	}
-	if r := e.submit.Resolved; r != nil {
-		request.Patches = r.Patches
+	if request.Patches, err = e.bring(ctx); err != nil {
+		return e.notPrepared(ctx, started, err)
 	}
 	e.workspaces = e.session.workspaces.TrustFilters(e.settings.TrustFilters)
 	if e.gitHeld() {

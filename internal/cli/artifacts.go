@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/node"
@@ -30,12 +31,16 @@ const keepTime = 30 * time.Second
 func (o *owned) keepFiles(id job.ID, attempt int, outcome *job.Outcome) {
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
+	list := slices.Clone(outcome.Artifacts)
+	node.LogsLast(list)
 	room := int64(node.MaxArtifacts)
-	for i := range outcome.Artifacts {
-		a := &outcome.Artifacts[i]
-		if room -= a.Bytes; room < 0 {
-			return
+	for i := range list {
+		a := &list[i]
+		if a.Bytes > room {
+			o.log.Warn().Str("job", string(id)).Str("artifact", a.Name).Int64("bytes", a.Bytes).Msg("a file of the attempt is too large to be kept: it stays on this host alone")
+			continue
 		}
+		room -= a.Bytes
 		if err := o.keepFile(ctx, id, attempt, a); err != nil {
 			o.log.Warn().Err(err).Str("job", string(id)).Str("artifact", a.Name).Msg("a file of the attempt stays on this host alone")
 		}
@@ -49,6 +54,24 @@ func (o *owned) keepFile(ctx context.Context, id job.ID, attempt int, a *job.Art
 	}
 	defer f.Close()
 	return o.artifacts.Keep(ctx, id, attempt, a.Name, io.LimitReader(f, a.Bytes))
+}
+
+// fileHere returns where a file that an attempt left lies on this host. One that another scheduler of the queue
+// has seen is brought here.
+func (o *owned) fileHere(ctx context.Context, a job.Artifact) (job.Artifact, error) {
+	id, attempt, ok := statedir.AttemptOf(a.Path)
+	if !ok {
+		return a, nil
+	}
+	folder := o.dir.Attempt(id, attempt)
+	for _, name := range []string{filepath.Base(a.Path), a.Name} {
+		if _, err := os.Lstat(filepath.Join(folder, name)); err == nil {
+			a.Path = filepath.Join(folder, name)
+			return a, nil
+		}
+	}
+	a.Path = filepath.Join(folder, a.Name)
+	return a, o.fetchFile(ctx, id, attempt, a.Name)
 }
 
 // fetchFile brings a file of an attempt into its folder, from where all schedulers find it.

@@ -120,12 +120,13 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 		lease, extend = claimLease(cfg), extendEvery(cfg)
 	}
 	var keepFiles func(job.ID, int, *job.Outcome)
+	var fileHere func(context.Context, job.Artifact) (job.Artifact, error)
 	if state.artifacts != nil {
-		keepFiles = state.keepFiles
+		keepFiles, fileHere = state.keepFiles, state.fileHere
 	}
 	e.sched = scheduler.New(scheduler.Config{
 		Lease: lease, Extend: extend, Store: state.store, Batch: batch, Also: also, Instance: instance, Cores: cfg.Cores.Count,
-		Isolations: isolations, KeepIsolations: keepIsolations, OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers, Parcels: state.parcels, KeepFiles: keepFiles,
+		Isolations: isolations, KeepIsolations: keepIsolations, OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers, Parcels: state.parcels, KeepFiles: keepFiles, FileHere: fileHere,
 		OnEscalation: func(x isolation.Escalation) {
 			e.telemetry.Escalated(x)
 			e.hooks.Tell(x)

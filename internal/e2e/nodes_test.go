@@ -49,7 +49,14 @@ func quickLeases(b *bench) {
 // node adds a node to a queue at base.
 func (b *bench) node(name, base string, more ...string) *nodeBench {
 	b.t.Helper()
+	return b.nodeWithin(nil, name, base, more...)
+}
+
+// nodeWithin adds one that is started by a command, which bench.within describes.
+func (b *bench) nodeWithin(within []string, name, base string, more ...string) *nodeBench {
+	b.t.Helper()
 	n := &nodeBench{bench: newBench(b.t), name: name}
+	n.within = within
 	quickLeases(n.bench)
 	n.config["workers"] = b.config["workers"]
 	n.write(filepath.Join(n.dir, "token"), b.token(name, "node"))

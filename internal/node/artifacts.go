@@ -38,9 +38,8 @@ const MaxArtifacts = 64 << 20
 
 const pieceSize = 256 << 10
 
-// send sends the files of an attempt whose end is about to be told: what others build on before the logs.
-func (s *session) send(ctx context.Context, place int, e *ipc.JobCompleted) error {
-	list := slices.Clone(e.Outcome.Artifacts)
+// LogsLast puts what others build on before the logs.
+func LogsLast(list []job.Artifact) {
 	isLog := func(a *job.Artifact) int {
 		if a.Name == job.ArtifactStdout || a.Name == job.ArtifactStderr {
 			return 1
@@ -48,6 +47,12 @@ func (s *session) send(ctx context.Context, place int, e *ipc.JobCompleted) erro
 		return 0
 	}
 	slices.SortStableFunc(list, func(a, b job.Artifact) int { return cmp.Compare(isLog(&a), isLog(&b)) })
+}
+
+// send sends the files of an attempt whose end is about to be told: what others build on before the logs.
+func (s *session) send(ctx context.Context, place int, e *ipc.JobCompleted) error {
+	list := slices.Clone(e.Outcome.Artifacts)
+	LogsLast(list)
 	room := int64(MaxArtifacts)
 	for i := range list {
 		a := &list[i]
@@ -149,7 +154,8 @@ func (s *visit) keep(p *Piece) error {
 
 const partSuffix = ".part"
 
-// kept returns the end of an attempt with the files that are here, and no others.
+// kept returns the end of an attempt with the files that are here. Of the others those stay whose content is recorded, such as
+// a patch: who builds on it is told that it is missing, and does not take it for empty.
 func (s *visit) kept(params json.RawMessage) (json.RawMessage, error) {
 	var e ipc.JobCompleted
 	if err := json.Unmarshal(params, &e); err != nil {
@@ -158,7 +164,7 @@ func (s *visit) kept(params json.RawMessage) (json.RawMessage, error) {
 	folder := s.nodes.cfg.Attempt(e.Job, e.Attempt)
 	e.Outcome.Artifacts = slices.DeleteFunc(e.Outcome.Artifacts, func(a job.Artifact) bool {
 		info, err := os.Lstat(filepath.Join(folder, a.Name))
-		return !artifactName.MatchString(a.Name) || err != nil || !info.Mode().IsRegular()
+		return !artifactName.MatchString(a.Name) || a.SHA256 == "" && (err != nil || !info.Mode().IsRegular())
 	})
 	for i := range e.Outcome.Artifacts {
 		a := &e.Outcome.Artifacts[i]

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/job"
@@ -28,7 +27,7 @@ func connect(s *Scheduler) {
 	}
 	s.fleet.rates, s.fleet.ledger = cfg.Rates, newLedger(s.fleet.runOn)
 	s.Followers = (&Followers{
-		store: cfg.Store, feed: s.Feed, log: cfg.Log, jobs: s, kinds: k, dispatch: s.poke, open: newOpenBatches(cfg.Store, k),
+		store: cfg.Store, feed: s.Feed, log: cfg.Log, jobs: s, kinds: k, dispatch: s.poke, open: newOpenBatches(cfg.Store, k), fileHere: cfg.FileHere,
 	}).init()
 	s.Judge = &Judge{store: cfg.Store, evaluator: cfg.Evaluator, feed: s.Feed, log: cfg.Log, apply: s.apply, post: s.loop.post, seed: seed, wake: newBell()}
 	s.Approvals = &Approvals{
@@ -64,12 +63,14 @@ func connect(s *Scheduler) {
 			}
 		})
 	}
-	s.fleet.answer = func(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
-		return answerCore(ctx, s.steps, s.streams, &parcels{kept: cfg.Parcels, flying: s.fleet.flying}, s.fleet.ledger, c, method, params)
-	}
+	given := &patches{store: cfg.Store, here: cfg.FileHere, runOn: s.fleet.runOn, log: cfg.Log}
+	s.fleet.answer = answers{
+		steps: s.steps, streams: s.streams, parcels: &parcels{kept: cfg.Parcels, flying: s.fleet.flying},
+		patches: given, ledger: s.fleet.ledger,
+	}.core
 	s.reader = &reader{store: cfg.Store, feed: s.Feed, loop: s.loop, folders: s.folders, holder: s.holder, lease: cfg.Lease}
 	s.applier = &applier{
-		log: cfg.Log, apply: s.apply, feed: s.Feed, fleet: s.fleet, streams: s.streams, steps: s.steps, followers: s.Followers,
+		log: cfg.Log, apply: s.apply, feed: s.Feed, fleet: s.fleet, streams: s.streams, steps: s.steps, patches: given, followers: s.Followers,
 		judge: s.Judge, approvals: s.Approvals, runs: s.Runs, grants: s.Grants, isolations: s.Isolations,
 	}
 	s.Explain = &Explain{

@@ -206,6 +206,12 @@ func (f *fleet) call(ctx context.Context, id schedule.CoreID, method string, par
 	return m.Call(ctx, method, params, result)
 }
 
+// isAway reports whether a core is on another host.
+func (f *fleet) isAway(id schedule.CoreID) bool {
+	m := f.core(id)
+	return m != nil && m.Node() != ""
+}
+
 // drained lets a core be replaced that has no run any more.
 func (f *fleet) drained(id schedule.CoreID) {
 	if m := f.core(id); m != nil {

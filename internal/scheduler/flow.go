@@ -33,6 +33,7 @@ type Followers struct {
 	kinds    kinds
 	dispatch func() // has the dispatcher look at the queue
 	open     *openBatches
+	fileHere func(context.Context, job.Artifact) (job.Artifact, error) // Config.FileHere
 
 	wake bell
 

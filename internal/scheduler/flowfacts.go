@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -15,12 +16,12 @@ import (
 const maxAnswer = 4 << 20
 
 // factsOf returns what has become of a job.
-func factsOf(ctx context.Context, store queue.Reader, e *queue.Entry) (workflow.Job, error) {
+func (f *Followers) factsOf(ctx context.Context, e *queue.Entry) (workflow.Job, error) {
 	j := workflow.Job{Spec: &e.Spec, State: e.State, Exit: e.ExitKind, Held: e.Held, CancelRequested: e.CancelRequested, Skipped: e.Skipped, Output: e.Result, Class: e.ErrorClass, Message: e.DeadLetter}
 	if !e.State.Terminal() || e.Attempts == 0 && e.CoalescedWith == "" {
 		return j, nil
 	}
-	attempts, err := store.Attempts(ctx, e.ID)
+	attempts, err := f.store.Attempts(ctx, e.ID)
 	if err != nil {
 		return j, fmt.Errorf("read the attempts of job %s: %w", e.ID, err)
 	}
@@ -33,8 +34,11 @@ func factsOf(ctx context.Context, store queue.Reader, e *queue.Entry) (workflow.
 	j.Patch, j.Bytes = patch.Path, patch.Bytes
 	// Without the whole, what was kept of it stands; who expects JSON is told that
 	// it is none.
-	answer, err := wholeAnswer(o)
-	if err != nil {
+	answer, err := f.wholeAnswer(ctx, o)
+	switch {
+	case errors.Is(err, errNotNow):
+		return j, err
+	case err != nil:
 		answer = o.Answer
 	}
 	j.Output = workflow.Output(&e.Spec, answer)
@@ -48,15 +52,22 @@ func factsOf(ctx context.Context, store queue.Reader, e *queue.Entry) (workflow.
 	return j, nil
 }
 
+// errNotNow: a file that is kept elsewhere cannot be had now.
+var errNotNow = errors.New("a file of the attempt is not reached")
+
 // wholeAnswer returns what an attempt answered, also if that was too long for the
 // store.
-func wholeAnswer(o *job.Outcome) (string, error) {
+func (f *Followers) wholeAnswer(ctx context.Context, o *job.Outcome) (string, error) {
 	a, long := o.Artifact(job.ArtifactAnswer)
 	if !long {
 		return o.Answer, nil
 	}
 	if a.Bytes > maxAnswer {
 		return "", fmt.Errorf("%s has %d bytes, at most %d can be referred to", a.Path, a.Bytes, maxAnswer)
+	}
+	a, err := fileHere(ctx, f.fileHere, a)
+	if err != nil && !errors.Is(err, queue.ErrNotFound) {
+		return "", fmt.Errorf("%w: %w", errNotNow, err)
 	}
 	file, err := statedir.OpenArtifact(a)
 	if err != nil {

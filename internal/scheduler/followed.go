@@ -49,7 +49,7 @@ func (f *Followers) refresh(ctx context.Context, id job.BatchID) (*followed, err
 		e := &c.Entries[i]
 		j, ended := before.ended(e.ID)
 		if !ended {
-			if j, err = factsOf(ctx, f.store, e); err != nil {
+			if j, err = f.factsOf(ctx, e); err != nil {
 				return nil, err // the mark is an earlier one still
 			}
 		}

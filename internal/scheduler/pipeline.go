@@ -56,7 +56,7 @@ func (b batchJobs) Answer(ctx context.Context, e *queue.Entry) (string, error) {
 	if o == nil {
 		return "", nil
 	}
-	return wholeAnswer(o)
+	return b.followers.wholeAnswer(ctx, o)
 }
 
 // openLogs opens the logs of a batch's pipelines, in their order.

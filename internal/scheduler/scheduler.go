@@ -68,6 +68,10 @@ type Config struct {
 	// take its time. nil: nobody else looks.
 	KeepFiles func(id job.ID, attempt int, o *job.Outcome)
 
+	// FileHere returns where a file that an attempt left lies on this host, which brings it here if another scheduler
+	// of the queue has it. nil: files lie where they were recorded.
+	FileHere func(ctx context.Context, a job.Artifact) (job.Artifact, error)
+
 	// RealPath resolves the symbolic links of a workspace's path; nil means
 	// filepath.EvalSymlinks. It may take its time.
 	RealPath func(string) (string, error)

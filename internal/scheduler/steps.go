@@ -15,26 +15,37 @@ import (
 	"github.com/agentsched/agentsched/workflow/durable"
 )
 
-// answerCore answers what a core asks about the durable steps, the streams and the
+// answers are who knows what a core asks: about the durable steps, the streams and the
 // workspaces of its runs, and about what they share with others.
-func answerCore(ctx context.Context, steps *steps, streams *streams, parcels *parcels, ledger *ledger, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
+type answers struct {
+	steps   *steps
+	streams *streams
+	parcels *parcels
+	patches *patches
+	ledger  *ledger
+}
+
+// core answers a core.
+func (a answers) core(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error) {
 	switch method {
 	case ipc.MethodStoreStep:
-		return answer(ctx, c, params, steps.store)
+		return answer(ctx, c, params, a.steps.store)
 	case ipc.MethodListSteps:
-		return answer(ctx, c, params, steps.list)
+		return answer(ctx, c, params, a.steps.list)
 	case ipc.MethodStreamLines:
-		return answer(ctx, c, params, streams.lines)
+		return answer(ctx, c, params, a.streams.lines)
 	case ipc.MethodReadParcel:
-		return answer(ctx, c, params, parcels.read)
+		return answer(ctx, c, params, a.parcels.read)
 	case ipc.MethodSharePermit:
-		return answer(ctx, c, params, ledger.admit)
+		return answer(ctx, c, params, a.ledger.admit)
 	case ipc.MethodReturnPermit:
-		return answer(ctx, c, params, ledger.back)
+		return answer(ctx, c, params, a.ledger.back)
 	case ipc.MethodReserve:
-		return answer(ctx, c, params, ledger.reserve)
+		return answer(ctx, c, params, a.ledger.reserve)
 	case ipc.MethodRelease:
-		return answer(ctx, c, params, ledger.release)
+		return answer(ctx, c, params, a.ledger.release)
+	case ipc.MethodReadPatch:
+		return answer(ctx, c, params, a.patches.read)
 	}
 	return nil, ipc.MethodNotFound(method)
 }

@@ -23,6 +23,7 @@ type applier struct {
 	fleet      *fleet
 	streams    *streams
 	steps      *steps
+	patches    *patches
 	followers  *Followers
 	judge      *Judge
 	approvals  *Approvals
@@ -96,6 +97,7 @@ func (a *applier) submit(ctx context.Context, c schedule.Submit) error {
 	e := &c.Run.Entry
 	c.Job.Environ = a.runs.environ(e)
 	c.Job.HasSteps = c.Run.Attempt > 1 && a.steps.any(ctx, e.ID)
+	a.patches.give(ctx, e, a.fleet.isAway(c.Run.Core), &c.Job)
 	c.Job.Stream = a.streams.get(c.Run).name()
 	err := a.grants.submit(ctx, c.Run, func(granted []string) error {
 		c.Job.Granted = granted

@@ -264,6 +264,26 @@ func (d *Dir) Attempt(id job.ID, attempt int) string {
 	return filepath.Join(d.Job(id), strconv.Itoa(attempt))
 }
 
+// AttemptOf returns whose file a path is that an attempt has left, in whichever host's state directory.
+func AttemptOf(path string) (id job.ID, attempt int, ok bool) {
+	folder, name := filepath.Split(filepath.Clean(path))
+	folder, number := filepath.Split(filepath.Clean(folder))
+	folder, of := filepath.Split(filepath.Clean(folder))
+	attempt, err := strconv.Atoi(number)
+	ok = err == nil && attempt > 0 && filepath.Base(folder) == "jobs" && filepath.IsLocal(of) && of != "." && filepath.IsLocal(name)
+	return job.ID(of), attempt, ok
+}
+
+// Here returns where in this directory a file lies that an attempt left, by its path in that of another host; "" if the path is not
+// that of such a file. The file need not be there.
+func (d *Dir) Here(path string) string {
+	id, attempt, ok := AttemptOf(path)
+	if !ok {
+		return ""
+	}
+	return filepath.Join(d.Attempt(id, attempt), filepath.Base(path))
+}
+
 // Home returns the folder for the private state of one kind of worker in one
 // job: an agent's sessions live there, so that a later attempt can resume them.
 func (d *Dir) Home(id job.ID, kind job.WorkerKind) string {
