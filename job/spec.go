@@ -1,6 +1,8 @@
 package job
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -184,6 +186,25 @@ type Workspace struct {
 // IsFolder reports whether the workspace is made of a folder of the host where the job
 // runs, or of nothing.
 func (w *Workspace) IsFolder() bool { return w.Repo == "" && w.Parcel == (Parcel{}) }
+
+// OfHost reports whether the workspace is made of what lies in a folder of one host: only there it can be made.
+func (w *Workspace) OfHost() bool {
+	if w.Repo != "" {
+		_, local := LocalRepo(w.Repo)
+		return local
+	}
+	return w.Path != "" && w.IsFolder()
+}
+
+// Mirror names the mirror that hosts keep of the workspace's repository for a tenant, 32 hexadecimal digits; "" if
+// it is made of no repository that travels.
+func (w *Workspace) Mirror(t Tenant) string {
+	if w.IsFolder() {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s,%d:%s,%s", len(t), t, len(w.Repo), w.Repo, w.Parcel.Repository))
+	return hex.EncodeToString(sum[:16])
+}
 
 // Parcel names a folder whose repository was uploaded with PUT /v1/parcels/{digest}. A submission says the
 // digest, and maybe Sub and Folder; the scheduler fills in the rest.

@@ -20,8 +20,8 @@ type Host struct {
 	Slots int
 	// Memory is what its jobs may have together, in bytes; 0: it does not say, and has any.
 	Memory int64
-	// Repos are the repositories that it has a mirror of, as job.Workspace.Repo names them.
-	Repos    []string
+	// Mirrors are those of repositories that it has, as job.Workspace.Mirror names them, sorted.
+	Mirrors  []string
 	Cordoned bool // it takes nothing new
 	Isolated bool // likewise, because something is wrong with it
 }

@@ -69,10 +69,11 @@ type lane struct {
 // head is a queued job that the machine knows of.
 type head struct {
 	queue.Head
-	class *class    // nil: not looked for yet
-	real  string    // the real path of its workspace
-	known bool      // that is known
-	since time.Time // when it first waited for nothing but its workspace; zero: it did not
+	class  *class    // nil: not looked for yet
+	mirror string    // of its repository; see job.Workspace.Mirror
+	real   string    // the real path of its workspace
+	known  bool      // that is known
+	since  time.Time // when it first waited for nothing but its workspace; zero: it did not
 }
 
 // use returns what the head would hold in flight. Its workspace is its real path, since
@@ -181,7 +182,7 @@ func (b *backlog) extend(l *lane, r *queue.LaneHeads, folders map[string]string)
 		if f := b.flights[h.ID]; f != nil && !f.isClaimed() {
 			continue // it was read before its claim
 		}
-		c := head{Head: h, known: h.Workspace.Path == ""}
+		c := head{Head: h, mirror: h.Workspace.Mirror(l.key.Tenant), known: h.Workspace.Path == ""}
 		if real, ok := folders[h.Workspace.Path]; ok {
 			c.real, c.known = real, true
 		}

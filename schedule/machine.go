@@ -284,7 +284,7 @@ func (m *Machine) Shares(at time.Time) []policy.Share { return m.backlog.policy.
 // Refuses returns what a queued job would wait for if it were to start now, slots apart;
 // false: nothing. folder is the real path of its workspace, if that is known.
 func (m *Machine) Refuses(at time.Time, t job.Tenant, h queue.Head, folder string, known bool) (job.Waiting, bool) {
-	where, refused := m.room.refuses(at, t, &head{Head: h, real: folder, known: known})
+	where, refused := m.room.refuses(at, t, &head{Head: h, mirror: h.Workspace.Mirror(t), real: folder, known: known})
 	return where.waiting, refused
 }
 

@@ -57,10 +57,10 @@ func keyOf(h *queue.Head) string {
 	return strings.Join(parts, "\n")
 }
 
-// isHome reports whether a job works in a folder of the scheduler's own host: it names one, and
+// isHome reports whether a job works in a folder of the scheduler's own host, or in a repository there: it names one, and
 // does not say on which other host that is.
 func isHome(h *queue.Head) bool {
-	return h.Workspace.Path != "" && h.Workspace.IsFolder() && h.Node.IsZero()
+	return h.Workspace.OfHost() && h.Node.IsZero()
 }
 
 // class returns the class of a head, with its hosts.
@@ -164,7 +164,7 @@ func (r *room) place(at time.Time, h *head) spot {
 	}
 	var best *host
 	for _, x := range c.hosts {
-		if x.stands(c.memory, all, alone) == hasRoom && (best == nil || s.before(x, best, h.Workspace.Repo, all)) {
+		if x.stands(c.memory, all, alone) == hasRoom && (best == nil || s.before(x, best, h.mirror, all)) {
 			best = x
 		}
 	}
@@ -176,9 +176,10 @@ func (r *room) place(at time.Time, h *head) spot {
 }
 
 // before reports whether a is to be taken rather than b, which comes earlier in the list.
-func (s *hosts) before(a, b *host, repo string, all int) bool {
-	if repo != "" && (a.Repos != nil || b.Repos != nil) {
-		if mine, other := slices.Contains(a.Repos, repo), slices.Contains(b.Repos, repo); mine != other {
+func (s *hosts) before(a, b *host, mirror string, all int) bool {
+	if mirror != "" && (a.Mirrors != nil || b.Mirrors != nil) {
+		_, mine := slices.BinarySearch(a.Mirrors, mirror)
+		if _, other := slices.BinarySearch(b.Mirrors, mirror); mine != other {
 			return mine
 		}
 	}

@@ -184,7 +184,10 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 			}
 		}
 		if named["repos"] != "" {
-			h.Repos = strings.Split(named["repos"], ",")
+			for _, repo := range strings.Split(named["repos"], ",") {
+				h.Mirrors = append(h.Mirrors, (&job.Workspace{Repo: repo}).Mirror(job.Tenant(named["tenant"])))
+			}
+			slices.Sort(h.Mirrors)
 		}
 		h.Labels = labels(named["labels"])
 		if h.Name == "own" {

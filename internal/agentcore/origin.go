@@ -35,6 +35,9 @@ func (e *execution) origin(ctx context.Context) (workspace.Origin, error) {
 	if err != nil {
 		return workspace.Origin{}, err
 	}
+	if err := m.Call(w.Mirror(e.submit.Spec.Tenant)); err != nil {
+		e.log.Warn().Err(err).Msg("a mirror is not listed")
+	}
 	if err := m.PruneDaily(ctx, mirrorBounds); err != nil {
 		e.log.Warn().Err(err).Msg("a mirror was not pruned")
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/agentsched/agentsched/internal/telemetry"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/internal/trigger"
+	"github.com/agentsched/agentsched/internal/workspace/travel"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/schedule"
 	"github.com/agentsched/agentsched/worker"
@@ -127,6 +128,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	e.sched = scheduler.New(scheduler.Config{
 		Lease: lease, Extend: extend, Store: state.store, Batch: batch, Also: also, Instance: instance, Cores: cfg.Cores.Count,
 		Isolations: isolations, KeepIsolations: keepIsolations, OnQuestion: e.hooks.Ask, Evaluator: e.eval, Observer: e.observers, Parcels: state.parcels, KeepFiles: keepFiles, FileHere: fileHere,
+		Mirrors: func() []string { return travel.Names(state.dir.Mirrors(), node.MaxMirrors) },
 		OnEscalation: func(x isolation.Escalation) {
 			e.telemetry.Escalated(x)
 			e.hooks.Tell(x)

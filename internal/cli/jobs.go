@@ -276,6 +276,9 @@ func (local *local) checkJobs(ctx context.Context, specs []job.Spec, cfg *config
 	}
 	for i := range specs {
 		s := &specs[i]
+		if !s.Node.IsZero() || !cfg.Fleet.Work && !s.Workspace.OfHost() {
+			continue // another host is to have that
+		}
 		tell(s.Name, local.prog.locate(s.Worker, cfg))
 		if s.Workspace.Isolation != job.NoWorkspace {
 			tell(s.Name, ws.Check(ctx, s.Workspace))

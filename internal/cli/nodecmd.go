@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/client"
-	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/node"
@@ -99,7 +96,7 @@ func (runs *runner) node(ctx context.Context, at *target, o nodeOptions) (err er
 	n.Clock, n.Cores = proc.Uptime, cfg.Cores.Count
 	n.Adapt = func(c ipc.Configure) ipc.Configure { return adapted(c, &own.Settings) }
 	n.Supervise = func(h supervisor.Handler) node.Supervisor { return runs.supervise(state, &cfg, host, command, h) }
-	n.Inventory = func(ctx context.Context) node.Inventory { return runs.inventory(ctx, &cfg, o.slots, labels) }
+	n.Inventory = (&inventory{runs: runs, cfg: &cfg, slots: o.slots, labels: labels, mirrors: state.dir.Mirrors()}).look
 	notifier, err := daemon.NewNotifier(func(context.Context) error { return nil }, state.logs.For(logging.Daemon))
 	if err != nil {
 		return usage(err)
@@ -223,25 +220,6 @@ func adapted(c ipc.Configure, own *ipc.Configure) ipc.Configure {
 	c.Workers = workers
 	c.RunLimits, c.TrustFilters, c.Sandbox, c.Secrets, c.Watchdog = own.RunLimits, own.TrustFilters, own.Sandbox, own.Secrets, own.Watchdog
 	return c
-}
-
-// inventory looks at what this host offers.
-func (runs *runner) inventory(ctx context.Context, cfg *config.Config, slots int, labels map[string]string) node.Inventory {
-	name, err := os.Hostname()
-	if err != nil {
-		name = "unknown"
-	}
-	v := node.Inventory{
-		Host: name, OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Slots: cmp.Or(slots, cfg.Concurrency.Max), Labels: labels,
-		Memory: int64(cfg.Limits.Total.Memory), Sandbox: string(cfg.Sandbox.Level),
-	}
-	for _, name := range runs.prog.workerKinds(cfg) {
-		kind := job.WorkerKind(name)
-		settings := cfg.Workers[kind]
-		f := examineWorker(ctx, kind, runs.prog.adapters[cmp.Or(settings.Adapter, name)], runs.prog.packages().Version(kind), settings, runs.con.getenv)
-		v.Workers = append(v.Workers, node.Worker{Kind: kind, Version: f.Version, Ready: f.Status == "ok" || f.Status == "warning" && !strings.Contains(f.Note, notLoggedIn), Why: f.Note})
-	}
-	return v
 }
 
 // token returns the token for a scheduler on another host.

@@ -55,12 +55,19 @@ func (b *bench) node(name, base string, more ...string) *nodeBench {
 // nodeWithin adds one that is started by a command, which bench.within describes.
 func (b *bench) nodeWithin(within []string, name, base string, more ...string) *nodeBench {
 	b.t.Helper()
-	n := &nodeBench{bench: newBench(b.t), name: name}
+	n := b.nodeBeside(name)
 	n.within = within
+	n.up(base, more...)
+	return n
+}
+
+// nodeBeside makes one that is not started.
+func (b *bench) nodeBeside(name string) *nodeBench {
+	b.t.Helper()
+	n := &nodeBench{bench: newBench(b.t), name: name}
 	quickLeases(n.bench)
 	n.config["workers"] = b.config["workers"]
 	n.write(filepath.Join(n.dir, "token"), b.token(name, "node"))
-	n.up(base, more...)
 	return n
 }
 

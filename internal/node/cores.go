@@ -65,6 +65,10 @@ func (h *cores) CoreNotify(c *supervisor.Core, method string, params json.RawMes
 	ended := about.run != (run{}) && about.event == 0
 	if ended {
 		n.ledger.end(about.run)
+		select { // it may have left a mirror, or found that its login is over
+		case n.ended <- struct{}{}:
+		default:
+		}
 	}
 	if n.tell(x, about); ended {
 		n.emptied(mine)

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"regexp"
+	"slices"
 )
 
 // Bounds of what a node may say of itself.
@@ -12,6 +13,8 @@ const (
 	maxWorkers = 64
 	maxSlots   = 10_000
 	maxText    = 500
+	// MaxMirrors bounds Inventory.Mirrors: those that were used last.
+	MaxMirrors = 500
 )
 
 var labelName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,62}[A-Za-z0-9])?$`)
@@ -37,12 +40,15 @@ func (v *Inventory) check() error {
 	case len(v.Labels) > maxLabels || len(v.Workers) > maxWorkers:
 		return fmt.Errorf("there are %d labels and %d workers; at most %d and %d", len(v.Labels), len(v.Workers), maxLabels, maxWorkers)
 	}
+	if len(v.Mirrors) > MaxMirrors || !slices.IsSorted(v.Mirrors) {
+		return fmt.Errorf("there are %d mirrors; at most %d, sorted", len(v.Mirrors), MaxMirrors)
+	}
 	for name, value := range v.Labels {
 		if err := CheckLabel(name, value); err != nil {
 			return err
 		}
 	}
-	texts := []string{v.Host, v.OS, v.Arch, v.Sandbox}
+	texts := append([]string{v.Host, v.OS, v.Arch, v.Sandbox}, v.Mirrors...)
 	for _, w := range v.Workers {
 		texts = append(texts, string(w.Kind), w.Version, w.Why)
 	}

@@ -22,6 +22,7 @@ const HeaderProtocols = "Agentsched-Node-Protocols"
 // Messages of channel 0.
 const (
 	methodHello   = "node_hello"   // node → scheduler: Hello → Welcome; the first one, once in a session
+	notifyOffer   = "node_offer"   // node → scheduler: Inventory, when it is another one than before
 	notifyNotes   = "node_notes"   // node → scheduler: Notes, in order
 	notifySettled = "node_settled" // scheduler → node: Settled
 	methodRestart = "node_restart" // scheduler → node: Restart → ipc.Empty
@@ -51,6 +52,7 @@ type Inventory struct {
 	Slots   int               `json:"slots"`            // jobs at once
 	Labels  map[string]string `json:"labels,omitempty"` // that its owner gives it
 	Workers []Worker          `json:"workers,omitempty"`
+	Mirrors []string          `json:"mirrors,omitempty"` // of repositories, that it has; see job.Workspace.Mirror. Sorted
 	Sandbox string            `json:"sandbox,omitempty"` // the level that its runs are held at
 }
 

@@ -42,7 +42,8 @@ type Config struct {
 	Version  string
 	Log      zerolog.Logger
 	Clock    func() time.Duration // see wire.Limits.Clock
-	// Inventory returns what the node offers. It is asked when a session begins.
+	// Inventory returns what the node offers. It is asked when a session begins, every 15 s, and when a run has ended. The session
+	// waits for the first answer.
 	Inventory func(context.Context) Inventory
 	// Adapt makes the scheduler's settings those of this host's cores: what belongs to the host, such
 	// as its programs, folders and keys, is its own.
@@ -71,6 +72,7 @@ type Node struct {
 	past    uint64 // the last record of the spool that an earlier process has written
 	ledger  *ledger
 	outbox  chan outNote
+	ended   chan struct{} // capacity 1: a run has ended
 	started chan struct{} // closed when the first settings have come: the cores may start
 	start   sync.Once
 	lease   atomic.Int64 // Welcome.Lease
@@ -112,7 +114,7 @@ const maxOutbox = 1024
 // New returns a node, whose spool it opens; nothing is dialed or started before Run.
 func New(cfg Config) (*Node, error) {
 	n := &Node{
-		cfg: cfg, process: rand.Text(), ledger: newLedger(), outbox: make(chan outNote, maxOutbox), started: make(chan struct{}),
+		cfg: cfg, process: rand.Text(), ledger: newLedger(), outbox: make(chan outNote, maxOutbox), ended: make(chan struct{}, 1), started: make(chan struct{}),
 		cores: map[int]*core{}, lives: map[int]int{}, isolated: map[int]isolatedCore{}, welcome: make(chan struct{}),
 	}
 	var err error

@@ -256,6 +256,7 @@ type worker struct {
 	cancel  context.CancelCauseFunc
 
 	mu      sync.Mutex
+	offers  *Inventory // nil: two slots
 	asked   []string
 	resumed int // how often its cores in a crash loop were to be tried again
 	beats   sync.WaitGroup
@@ -354,7 +355,7 @@ func workAs(t *testing.T, net *cable, dir, name string, slept func() time.Durati
 	cfg := Config{
 		Attempt: attemptIn(filepath.Join(dir, "jobs")),
 		Token:   func() (string, error) { return name, nil }, Spool: dir, Cores: 1, Log: zerolog.Nop(), DialContext: net.dial, Clock: func() time.Duration { return time.Since(base) + slept() },
-		Inventory: func(context.Context) Inventory { return Inventory{Slots: 2} }, Adapt: func(c ipc.Configure) ipc.Configure { return c },
+		Inventory: func(context.Context) Inventory { return w.offered() }, Adapt: func(c ipc.Configure) ipc.Configure { return c },
 		Supervise: func(h supervisor.Handler) Supervisor { w.handler = h; return w },
 	}
 	for _, s := range servers {
@@ -370,6 +371,22 @@ func workAs(t *testing.T, net *cable, dir, name string, slept func() time.Durati
 	go func() { ended <- w.Node.Run(ctx) }()
 	w.end = sync.OnceValue(func() error { cancel(errDone); return <-ended })
 	return w
+}
+
+// offered returns what the host offers.
+func (w *worker) offered() Inventory {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.offers == nil {
+		return Inventory{Slots: 2}
+	}
+	return *w.offers
+}
+
+func (w *worker) offer(v Inventory) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.offers = &v
 }
 
 func attemptIn(dir string) func(job.ID, int) string {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"sync"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/wire"
@@ -79,7 +81,49 @@ func (s *session) talk() error {
 	n.use(w.Settings)
 	n.cfg.Log.Info().Str("node", w.Name).Str("scheduler", string(w.Instance)).Str("version", w.Version).Int("runs", len(known)).Msg("the scheduler has taken this node")
 	n.changed(true, "works for the scheduler as node "+w.Name)
+	var beside sync.WaitGroup
+	beside.Go(func() { s.offer(ctx, &hello.Inventory) })
+	defer beside.Wait()
+	defer cancel()
 	return s.deliver(ctx)
+}
+
+// How often a node looks at what it offers: now and then, and soon after a run has ended.
+const (
+	offerEvery   = 15 * time.Second
+	offerAtLeast = time.Second
+)
+
+// offer tells the scheduler when the node offers something else than before, until the link ends.
+func (s *session) offer(ctx context.Context, told *Inventory) {
+	tick := time.NewTicker(offerEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-s.n.ended:
+		case <-ctx.Done():
+			return
+		}
+		v := s.n.cfg.Inventory(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if !reflect.DeepEqual(&v, told) {
+			s.n.cfg.Log.Info().Int("mirrors", len(v.Mirrors)).Msg("the node offers something else than before")
+			if err := s.ctl.Notify(ctx, notifyOffer, v); err != nil {
+				return // the next session says it
+			}
+			told = &v
+		}
+		pause := time.NewTimer(offerAtLeast)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
 }
 
 // deliver tells what is in the spool, from the first record that is not settled on.

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/agentsched/agentsched/internal/wire"
 	"github.com/agentsched/agentsched/ipc"
@@ -21,13 +24,15 @@ type visit struct {
 	wake  chan struct{}     // capacity 1: there is something to settle
 	ended <-chan struct{}   // closed when the conversations have ended
 
+	offers *rate.Limiter // of the node's inventories
+
 	hello    sync.Once
 	welcomed chan struct{} // closed when the node was taken: what it tells is listened to from then on
 }
 
 // newVisit begins the conversations over a link.
 func newVisit(n *Nodes, link *wire.Link) *visit {
-	s := &visit{nodes: n, node: n.remote(link.Node()), link: link, peers: map[int]*ipc.Peer{}, wake: make(chan struct{}, 1), welcomed: make(chan struct{})}
+	s := &visit{nodes: n, node: n.remote(link.Node()), link: link, peers: map[int]*ipc.Peer{}, wake: make(chan struct{}, 1), welcomed: make(chan struct{}), offers: rate.NewLimiter(rate.Every(offersEvery), offersAtOnce)}
 	link.SetPace(pace(n.cfg.Lease))
 	c := newConversations(link, "node "+link.Node(), n.cfg.Log)
 	s.ctl = c.open(0, guest{s})
@@ -120,7 +125,12 @@ func (g guest) HandleNotify(ctx context.Context, method string, params json.RawM
 		g.s.link.Close("it tells something before it was welcomed")
 		return
 	}
-	if method != notifyNotes {
+	switch method {
+	case notifyNotes:
+	case notifyOffer:
+		g.offer(params)
+		return
+	default:
 		return
 	}
 	var x Notes
@@ -132,6 +142,36 @@ func (g guest) HandleNotify(ctx context.Context, method string, params json.RawM
 		g.s.nodes.cfg.Log.Error().Err(err).Str("node", g.s.link.Node()).Str("method", method).Msg("what a node tells cannot be taken")
 		g.s.link.Close(err.Error())
 	}
+}
+
+// A node may offer something else so often, and this many times at once: what waited for a link that was cut comes together.
+const (
+	offersEvery  = time.Second
+	offersAtOnce = 20
+)
+
+// offer takes what the node offers now.
+func (g guest) offer(params json.RawMessage) {
+	s := g.s
+	var v Inventory
+	err := json.Unmarshal(s.nodes.redact(params), &v)
+	if err == nil {
+		err = v.check()
+	}
+	if err == nil && !s.offers.Allow() {
+		err = errors.New("it offers something else too often")
+	}
+	if err != nil {
+		s.nodes.cfg.Log.Error().Err(err).Str("node", s.link.Node()).Msg("what a node offers cannot be taken")
+		s.link.Close(err.Error())
+		return
+	}
+	if s.node.session() != s {
+		return
+	}
+	s.node.offers(&v)
+	s.nodes.cfg.Handler.CoresChanged()
+	s.nodes.changed()
 }
 
 // notes takes what the node's cores have told. It may only be about what they have.

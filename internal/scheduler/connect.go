@@ -22,7 +22,7 @@ func connect(s *Scheduler) {
 		forget: func(id job.ID) { s.loop.post(schedule.Dropped{ID: id}) }, follow: func(e *queue.Entry) { s.Followers.follow(e) }, judge: func(e *queue.Entry) { s.Judge.judge(e) },
 	}
 	s.fleet = &fleet{
-		count: cfg.Cores, instance: cfg.Instance, log: cfg.Log, loop: s.loop, renews: s.renewsPermits, settings: cfg.Settings, store: cfg.Store, lease: cfg.Lease, nodesOnly: cfg.NodesOnly, keepFiles: cfg.KeepFiles,
+		count: cfg.Cores, instance: cfg.Instance, log: cfg.Log, loop: s.loop, renews: s.renewsPermits, settings: cfg.Settings, store: cfg.Store, lease: cfg.Lease, nodesOnly: cfg.NodesOnly, keepFiles: cfg.KeepFiles, look: cfg.Mirrors, background: s.works.Go,
 		members: map[*supervisor.Core]*member{}, starting: map[*supervisor.Core]*member{}, mourned: map[schedule.CoreID]*supervisor.Core{},
 	}
 	s.fleet.rates, s.fleet.ledger = cfg.Rates, newLedger(s.fleet.runOn)

@@ -44,11 +44,15 @@ type fleet struct {
 	reconfigure func()
 	nodesOnly   bool                            // no job runs on this host
 	keepFiles   func(job.ID, int, *job.Outcome) // Config.KeepFiles
+	look        func() []string                 // Config.Mirrors; nil: this host has none
+	background  func(func())                    // is waited for at the end
 	store       queue.Store
 	lease       time.Duration // of a claim
 
 	ledger *ledger     // what cores have in common
 	ending atomic.Bool // the scheduler is about to end
+
+	looking sync.Mutex // is held while look is asked, so that the last answer stands
 
 	mu       sync.Mutex // guards what follows
 	settings ipc.Configure
@@ -57,6 +61,7 @@ type fleet struct {
 	starting map[*supervisor.Core]*member         // that have asked for their settings and are not up
 	lives    schedule.CoreID                      // cores so far
 	circuits []ipc.Circuit                        // of the last core, while none is up
+	mirrors  []string                             // that this host has
 	slots    int                                  // that nodes have
 	allowed  int                                  // of which cores know, or more
 	orphans  orphans                              // runs that an earlier scheduler has left on nodes
@@ -100,6 +105,24 @@ func (f *fleet) post() {
 	f.loop.post(list)
 }
 
+// lookAtMirrors takes which mirrors of repositories this host has.
+func (f *fleet) lookAtMirrors() {
+	if f.look == nil || f.ending.Load() {
+		return
+	}
+	f.looking.Lock()
+	defer f.looking.Unlock()
+	list := f.look()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slices.Equal(list, f.mirrors) {
+		return
+	}
+	if f.mirrors = list; len(f.members)+len(f.starting) > 0 {
+		f.post()
+	}
+}
+
 // leastAllowed is how many jobs at once cores allow at first, all hosts together, once there are
 // nodes; twice as many as there are whenever it becomes too few. The machine counts exactly.
 const leastAllowed = 64
@@ -138,7 +161,7 @@ func (f *fleet) list() (list schedule.Cores) {
 		away = away || m.Node() != ""
 	}
 	if away || f.nodesOnly { // else this host is bounded by what all of them are
-		own := &schedule.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, Slots: f.settings.MaxConcurrent, Cordoned: f.nodesOnly}
+		own := &schedule.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, Slots: f.settings.MaxConcurrent, Mirrors: f.mirrors, Cordoned: f.nodesOnly}
 		for i := range list {
 			if list[i].Host == nil {
 				list[i].Host = own
@@ -157,7 +180,7 @@ func hostOf(c *supervisor.Core, isolated map[string]bool) *schedule.Host {
 	if h == nil {
 		return &schedule.Host{Name: c.Node(), Cordoned: true}
 	}
-	return &schedule.Host{Name: h.Name, OS: h.OS, Arch: h.Arch, Labels: h.Labels, Kinds: h.Kinds, Slots: h.Slots, Memory: h.Memory, Cordoned: h.Closed, Isolated: isolated[h.Name]}
+	return &schedule.Host{Name: h.Name, OS: h.OS, Arch: h.Arch, Labels: h.Labels, Kinds: h.Kinds, Slots: h.Slots, Memory: h.Memory, Mirrors: h.Mirrors, Cordoned: h.Closed, Isolated: isolated[h.Name]}
 }
 
 // told posts the cores again: one of them may have heard of the latest isolations.

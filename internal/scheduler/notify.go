@@ -28,8 +28,11 @@ func (f *fleet) CoreNotify(c *supervisor.Core, method string, params json.RawMes
 				n.Outcome.RetryAt = &at
 			}
 			f.loop.post(schedule.Ended{Core: f.idOf(c), Job: n.Job, Attempt: n.Attempt, Outcome: n.Outcome})
-			if _, err := f.runOn(c, n.Job, n.Attempt); err != nil {
+			r, err := f.runOn(c, n.Job, n.Attempt)
+			if err != nil {
 				c.Recorded(n.Job, n.Attempt, 0, true) // nothing comes of it
+			} else if !f.ending.Load() && c.Node() == "" && !r.Entry.Spec.Workspace.IsFolder() {
+				f.background(f.lookAtMirrors)
 			}
 		})
 	case ipc.NotifyJobCancelled:

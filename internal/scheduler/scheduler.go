@@ -72,6 +72,10 @@ type Config struct {
 	// of the queue has it. nil: files lie where they were recorded.
 	FileHere func(ctx context.Context, a job.Artifact) (job.Artifact, error)
 
+	// Mirrors returns the mirrors of repositories that this host has, as job.Workspace.Mirror names them, sorted. It may
+	// take its time. nil: none.
+	Mirrors func() []string
+
 	// RealPath resolves the symbolic links of a workspace's path; nil means
 	// filepath.EvalSymlinks. It may take its time.
 	RealPath func(string) (string, error)
@@ -288,6 +292,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err := s.Runs.hold(ctx); err != nil {
 		return err
 	}
+	s.fleet.lookAtMirrors()
 	close(s.begun)
 	s.extended.Store(int64(max(time.Since(s.origin), 1)))
 	for i := range held {

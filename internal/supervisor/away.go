@@ -35,6 +35,7 @@ type Host struct {
 	Kinds    []job.WorkerKind // that are there, and logged in
 	Slots    int              // jobs at once
 	Memory   int64            // bytes for jobs; 0: unknown
+	Mirrors  []string         // of repositories, that are there; see job.Workspace.Mirror. Sorted
 	Closed   bool             // it takes no new jobs
 }
 

@@ -23,6 +23,7 @@ import (
 //	                    modification time the last use. A ref refs/kept/COMMIT goes with it
 //	  checkouts/NAME    one for each checkout; its content is the commit and the path. A
 //	                    ref refs/checkouts/NAME goes with it
+//	  called            the name by which Names lists it; its modification time is the last use
 //	  pruned            its modification time is when PruneDaily did something last
 //	  incoming-*        what is being taken, or was when the process died
 type Mirrors struct {
