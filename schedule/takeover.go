@@ -25,6 +25,7 @@ type Takeover struct {
 	Entry   queue.Entry // dispatched, with its fence
 	Attempt job.Attempt // its last one, which has not ended, or the one that its claim makes
 	Usage   job.Usage   // what the attempt's stored events tell, which is booked; only of TakenOver
+	Streams bool        // it is a stage that streams, whose stream ended with the earlier scheduler: CloseStream judges its end; only of TakenOver
 }
 
 // claimed returns the entry as it was when it was claimed, which is what a run has: its own attempt does
@@ -92,7 +93,7 @@ func (fs *flights) takeOver(at time.Time, e TakenOver) {
 		if f.awaited {
 			moved.Entry, moved.Choice = t.claimed(), t.Attempt.Choice
 			f.awaited, f.cancelled, f.stops = false, f.cancelled || t.Entry.CancelRequested, nil
-			f.moved = t.Attempt.State == job.Running
+			f.moved, f.streams = t.Attempt.State == job.Running, t.Streams
 			f.started, f.session, f.usage, f.charged = f.moved, t.Attempt.Session, t.Usage, t.Usage.CostUSD
 			if f.cancelled && f.end == nil {
 				f.stops = []Stop{{Job: t.Entry.ID, How: Withdraw, Reason: "cancelled"}}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -271,4 +272,48 @@ func TestNodesTakeOver(t *testing.T) {
 	a.noProcess()
 	b.noProcess()
 	n.noProcess()
+}
+
+// TestNodesStream: the leader dies while a stage streams on a node. The next leader has a worker begin anew behind what is
+// acknowledged: each event has its outputs in the log once, and the first worker's attempt does not count.
+func TestNodesStream(t *testing.T) {
+	t.Parallel()
+	fleet, _ := newFleet(t, 2)
+	var servers []string
+	for i, b := range fleet {
+		listen := net.JoinHostPort(fmt.Sprintf("127.%d.%d.%d", 20+os.Getpid()%200, 1+os.Getpid()/200%200, 101+i), "7433")
+		b.config["fleet"].(obj)["node_lease"], b.config["fleet"].(obj)["work"] = "2s", false
+		b.config["heartbeat"].(obj)["permit_validity"] = "2m" // a busy machine may take its time to have another leader
+		b.config["api"] = obj{"listen": listen}
+		b.streamer()
+		servers = append(servers, "http://"+listen)
+	}
+	a, b := fleet[0], fleet[1]
+	ra := a.serve()
+	rb := b.serveBeside(ra)
+	n := a.node("one", strings.Join(servers, ","), "--slots", "4")
+	ra.awaitNode("one")
+	const events = 10
+	a.hold(4)
+	a.submit(a.streaming(events, 0, 2, nil))
+	a.at(4)
+	ra.killAll()
+	rb.awaitNode("one")
+	a.letGo(4)
+	rb.end("sink", job.RunCompleted)
+	if got := b.published("double"); !slices.Equal(got, doubles(events)) {
+		t.Errorf("published was %v", got)
+	}
+	if got := b.published("total"); len(got) != 1 {
+		t.Errorf("the end was published as %v", got)
+	}
+	if j := b.show("twice"); j.Job.ExitKind != job.ExitSucceeded || len(j.Attempts) < 2 || j.Job.Counted > 1 {
+		t.Errorf("the stage: %s", asJSON(t, j))
+	}
+	rb.stop()
+	n.run.signal(syscall.SIGTERM)
+	n.run.exit(0)
+	for _, b := range []*bench{a, b, n.bench} {
+		b.noProcess()
+	}
 }

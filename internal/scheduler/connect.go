@@ -50,6 +50,7 @@ func connect(s *Scheduler) {
 		},
 		cores: map[*supervisor.Core]*audience{}, facts: map[fact]teller{},
 	}
+	s.fleet.unstreamed = s.streams.lacks
 	s.fleet.feed, s.fleet.isolations = s.Feed, s.Isolations
 	s.fleet.reconfigure = func() {
 		if s.fleet.ending.Load() {

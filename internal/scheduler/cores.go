@@ -38,6 +38,8 @@ type fleet struct {
 	sup        Cores
 	// answer answers what a core asks about the steps and streams of its runs.
 	answer func(ctx context.Context, c *supervisor.Core, method string, params json.RawMessage) (any, error)
+	// unstreamed reports whether a run is the worker of a stage that streams, to which this scheduler has no stream.
+	unstreamed func(ctx context.Context, e *queue.Entry) (bool, error)
 	// renews reports whether heartbeats renew the permits of runs.
 	renews func() bool
 	// reconfigure has every core told its settings anew. It does not wait.

@@ -98,6 +98,18 @@ func (s *streams) get(r *schedule.Run) *streaming {
 	return s.of[r.Entry.ID]
 }
 
+// lacks reports whether a run is the worker of a stage that streams, and has no stream here: an earlier scheduler had it.
+func (s *streams) lacks(ctx context.Context, e *queue.Entry) (bool, error) {
+	s.mu.Lock()
+	_, has := s.of[e.ID]
+	s.mu.Unlock()
+	if has {
+		return false, nil
+	}
+	l, _, err := s.open.stageOf(ctx, e)
+	return l != nil, err
+}
+
 // drop forgets the stream of a job whose claim has ended.
 func (s *streams) drop(id job.ID) {
 	s.mu.Lock()

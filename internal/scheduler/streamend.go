@@ -18,6 +18,7 @@ func (s *streams) end(ctx context.Context, c schedule.CloseStream) schedule.Clos
 	st := s.get(c.Run)
 	closed := schedule.Closed{Outcome: c.Outcome}
 	if st == nil {
+		s.endWithout(ctx, c.Run, &closed)
 		return closed
 	}
 	if c.Died != nil || c.Outcome.State == job.Checkpointed || !blamesEvents(c.Outcome.Class) {
@@ -36,6 +37,24 @@ func (s *streams) end(ctx context.Context, c schedule.CloseStream) schedule.Clos
 	}
 	st.judge(&closed)
 	return closed
+}
+
+// endWithout judges the end of a worker whose stream was an earlier scheduler's. What the log has is done; whatever else the worker
+// had is given to the next one, and is nobody's fault.
+func (s *streams) endWithout(ctx context.Context, r *schedule.Run, c *schedule.Closed) {
+	ctx = context.WithoutCancel(ctx)
+	l, names, err := s.open.stageOf(ctx, &r.Entry)
+	var stood pipeline.Status
+	if err == nil && l != nil {
+		stood, err = stageStatus(ctx, l, names.Stage)
+	}
+	if err == nil && l == nil || stood.Ended && c.Outcome.Succeeded() {
+		return
+	}
+	if c.Outcome.Succeeded() {
+		c.Outcome = early(c.Outcome, errNotTheEvents)
+	}
+	c.Forgiven = true
 }
 
 // early is the outcome of a worker that has said that it is done, though the

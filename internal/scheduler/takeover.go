@@ -86,6 +86,9 @@ func (f *fleet) CoresTakeOver(ctx context.Context, node string, runs []superviso
 			return nil, fmt.Errorf("read what is stored of job %s of node %s: %w", h.Job, node, err)
 		}
 		verdicts[i].Counts, named[h.Job] = true, true
+		if t.Streams, err = f.unstreamed(ctx, &t.Entry); err != nil {
+			return nil, fmt.Errorf("look for the stream of job %s of node %s: %w", h.Job, node, err)
+		}
 		id := f.idOf(h.Core)
 		if over[id] == nil {
 			over[id] = &schedule.TakenOver{Core: id}
@@ -94,6 +97,11 @@ func (f *fleet) CoresTakeOver(ctx context.Context, node string, runs []superviso
 	}
 	for _, e := range over {
 		f.loop.post(*e)
+		for i := range e.Runs {
+			if t := &e.Runs[i]; t.Streams { // nobody feeds its worker: the next one goes on behind what is acknowledged
+				f.loop.post(schedule.Stop{Job: t.Entry.ID, How: schedule.Interrupt, Reason: "the stream has its worker start anew: another scheduler leads"})
+			}
+		}
 	}
 	return verdicts, f.settleOrphans(ctx, node, named)
 }
