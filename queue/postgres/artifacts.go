@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -28,9 +30,11 @@ func (x *Artifacts) Keep(ctx context.Context, id job.ID, attempt int, name strin
 			return err
 		}
 		var size int64
+		var pack packer
 		err := inPieces(content, func(number int, piece []byte) error {
 			size += int64(len(piece))
-			_, err := tx.Exec(ctx, `INSERT INTO artifact_pieces (job, attempt, name, number, data) VALUES ($1, $2, $3, $4, $5)`, string(id), attempt, name, number, piece)
+			data, packed := pack.pack(piece)
+			_, err := tx.Exec(ctx, `INSERT INTO artifact_pieces (job, attempt, name, number, data, packed) VALUES ($1, $2, $3, $4, $5, $6)`, string(id), attempt, name, number, data, packed)
 			return err
 		})
 		if err != nil {
@@ -60,7 +64,14 @@ func (x *Artifacts) Write(ctx context.Context, id job.ID, attempt int, name stri
 	}
 	for number := 0; written < size; number++ {
 		var piece []byte
-		err := x.db.pool.QueryRow(ctx, `SELECT data FROM artifact_pieces WHERE job = $1 AND attempt = $2 AND name = $3 AND number = $4`, string(id), attempt, name, number).Scan(&piece)
+		var packed bool
+		err := x.db.pool.QueryRow(ctx, `SELECT data, packed FROM artifact_pieces WHERE job = $1 AND attempt = $2 AND name = $3 AND number = $4`, string(id), attempt, name, number).Scan(&piece, &packed)
+		if err == nil && packed {
+			piece, err = unpack(piece)
+		}
+		if err == nil && len(piece) == 0 {
+			err = fmt.Errorf("piece %d is empty", number)
+		}
 		if err != nil {
 			return fail(err)
 		}
@@ -78,6 +89,38 @@ func (x *Artifacts) Forget(ctx context.Context) error {
 		return fmt.Errorf("forget files of jobs that are gone: %w", err)
 	}
 	return nil
+}
+
+// packer compresses pieces. Its zero value is ready.
+type packer struct {
+	buf bytes.Buffer
+	zip *gzip.Writer
+}
+
+// pack returns a piece compressed, until the next call, or as it is if that is not smaller.
+func (p *packer) pack(piece []byte) (data []byte, packed bool) {
+	if p.zip == nil {
+		p.zip, _ = gzip.NewWriterLevel(&p.buf, gzip.BestSpeed) // the level is right
+	}
+	p.buf.Reset()
+	p.zip.Reset(&p.buf)
+	_, err := p.zip.Write(piece)
+	if err = errors.Join(err, p.zip.Close()); err != nil || p.buf.Len() >= len(piece) {
+		return piece, false
+	}
+	return p.buf.Bytes(), true
+}
+
+func unpack(data []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	piece, err := io.ReadAll(io.LimitReader(r, pieceSize+1))
+	if err == nil && len(piece) > pieceSize {
+		err = fmt.Errorf("a piece has more than %d bytes", pieceSize)
+	}
+	return piece, err
 }
 
 // inPieces reads content to its end, and gives it on in pieces of pieceSize.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -26,6 +27,25 @@ func TestArtifacts(t *testing.T) {
 		if err := x.Write(t.Context(), "j", 1, "patch", &got); err != nil || got.String() != content {
 			t.Errorf("%d bytes were kept, and %d came back: %v", len(content), got.Len(), err)
 		}
+	}
+	noise := make([]byte, pieceSize+100)
+	rand.NewChaCha8([32]byte{}).Read(noise) //nolint:errcheck // it never fails
+	for content, bounds := range map[string][2]int{large: {1, len(large) / 20}, string(noise): {len(noise), len(noise)}} {
+		if err := x.Keep(t.Context(), "j", 1, "patch", strings.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if err := x.Write(t.Context(), "j", 1, "patch", &got); err != nil || got.String() != content {
+			t.Errorf("%d bytes were kept, and %d came back: %v", len(content), got.Len(), err)
+		}
+		var stored int
+		err := d.pool.QueryRow(t.Context(), `SELECT sum(length(data)) FROM artifact_pieces WHERE job = 'j'`).Scan(&stored)
+		if err != nil || stored < bounds[0] || stored > bounds[1] {
+			t.Errorf("%d bytes are stored as %d, want %d to %d: %v", len(content), stored, bounds[0], bounds[1], err)
+		}
+	}
+	if err := x.Keep(t.Context(), "j", 1, "patch", strings.NewReader("last")); err != nil {
+		t.Fatal(err)
 	}
 	failing := errors.New("the disk is gone")
 	if err := x.Keep(t.Context(), "j", 1, "patch", &broken{strings.NewReader(large), failing}); !errors.Is(err, failing) {
