@@ -85,7 +85,8 @@ func (s Sandbox) Reports(enforces bool) bool {
 }
 
 // Grants returns what a job asks for that this host does not allow: less of a sandbox than the least, paths beyond those
-// that runs may have, secrets that are not there or are another tenant's.
+// that runs may have, secrets that are not there or are another tenant's. Those of a job that says on which other host it runs are
+// looked at there, when it begins.
 func (c *Config) Grants(s *job.Spec) []*job.FieldError {
 	var errs []*job.FieldError
 	bad := func(field, format string, args ...any) {
@@ -103,6 +104,9 @@ func (c *Config) Grants(s *job.Spec) []*job.FieldError {
 				bad(fmt.Sprintf("%s[%d]", list.field, i), "%s is not within what %s of the configuration allows; have it added there", path, list.field)
 			}
 		}
+	}
+	if !s.Node.IsZero() {
+		return errs // secrets are those of the host where it runs, whose core gives them
 	}
 	for i, name := range s.Secrets {
 		at := fmt.Sprintf("secrets[%d]", i)

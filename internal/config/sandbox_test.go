@@ -35,6 +35,7 @@ func TestGrants(t *testing.T) {
 		{"hide anything", c, job.Spec{Sandbox: job.Sandbox{Hide: []string{"/usr"}}}, ""},
 		{"secret", c, job.Spec{Secrets: []string{"NPM_TOKEN"}}, ""},
 		{"misspelt secret", c, job.Spec{Secrets: []string{"NPM_TOKEM"}}, `secrets[0]: "NPM_TOKEM" is no secret of the configuration; did you mean NPM_TOKEN?`},
+		{"secret of another host", c, job.Spec{Secrets: []string{"NPM_TOKEM", "DEPLOY_KEY"}, Node: job.Node{Name: "a"}}, ""},
 		{"own secret", c, job.Spec{Tenant: "website", Secrets: []string{"DEPLOY_KEY"}}, ""},
 		{"another's secret", c, job.Spec{Secrets: []string{"DEPLOY_KEY"}},
 			`secrets[0]: "DEPLOY_KEY" is not given to jobs of tenant default; have it added to secrets.DEPLOY_KEY.tenants of the configuration`},
