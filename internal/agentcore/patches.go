@@ -124,7 +124,7 @@ func (e *execution) readPatch(ctx context.Context, p job.Patch, offset int64) ([
 	case err != nil:
 		return nil, &worker.Failure{Class: job.Network, Message: fmt.Sprintf("read the patch of job %s from the scheduler: %v", p.Job, err)} // it may answer later
 	case r.Missing != "":
-		return nil, fmt.Errorf("the patch of job %s is missing: %s; run that job again", p.Job, r.Missing)
+		return nil, fmt.Errorf("the patch of job %s is missing: %s: %s; run that job again", p.Job, p.Path, r.Missing)
 	}
 	return r.Data, nil
 }

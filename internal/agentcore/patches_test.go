@@ -62,7 +62,7 @@ func TestPatchesElsewhere(t *testing.T) {
 		t.Errorf("a longer one: %s %q", o.Class, o.Message)
 	}
 	c.patches = parcelStore{}
-	if o := attempt("e", true, of); o.Class != job.Config || !strings.Contains(o.Message, "the patch of job other is missing: it is nowhere") {
+	if o := attempt("e", true, of); o.Class != job.Config || !strings.Contains(o.Message, "the patch of job other is missing: "+path+": it is nowhere") {
 		t.Errorf("none: %s %q", o.Class, o.Message)
 	}
 	c.patches = nil

@@ -154,6 +154,7 @@ func patchOf(name job.Name, o job.Outcome) job.Patch {
 func TestPatchesOfOthers(t *testing.T) {
 	repo := gitRepo(t, map[string]string{"f": "1\n2\n3\n4\n5\n", "g": "g\n"})
 	c := start(t, withReader)
+	c.patches = parcelStore{} // the scheduler has none either
 	c.hello()
 	c.configure(nil)
 	in := func(script string, change func(*job.Spec)) job.Spec {
