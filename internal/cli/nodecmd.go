@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -94,7 +95,9 @@ func (runs *runner) node(ctx context.Context, at *target, o nodeOptions) (err er
 	n.Spool, n.Instance, n.Version, n.Log = state.dir.Spool(), state.dir.Instance(), runs.prog.version, state.logs.For(logging.Nodes)
 	n.Attempt = state.dir.Attempt
 	n.Clock, n.Cores = proc.Uptime, cfg.Cores.Count
-	n.Adapt = func(c ipc.Configure) ipc.Configure { return adapted(c, &own.Settings) }
+	n.Adapt = func(c ipc.Configure) ipc.Configure {
+		return adapted(c, &own.Settings, cmp.Or(o.slots, cfg.Concurrency.Max))
+	}
 	n.Supervise = func(h supervisor.Handler) node.Supervisor { return runs.supervise(state, &cfg, host, command, h) }
 	n.Inventory = (&inventory{runs: runs, cfg: &cfg, slots: o.slots, labels: labels, mirrors: state.dir.Mirrors()}).look
 	notifier, err := daemon.NewNotifier(func(context.Context) error { return nil }, state.logs.For(logging.Daemon))
@@ -206,7 +209,7 @@ func trusted(file string) (*tls.Config, error) {
 }
 
 // adapted returns what the cores of this host enforce: the scheduler's settings, but for what belongs to the host.
-func adapted(c ipc.Configure, own *ipc.Configure) ipc.Configure {
+func adapted(c ipc.Configure, own *ipc.Configure, slots int) ipc.Configure {
 	workers := map[job.WorkerKind]job.WorkerSettings{}
 	for kind, w := range own.Workers {
 		w.MaxConcurrent = 0
@@ -217,7 +220,7 @@ func adapted(c ipc.Configure, own *ipc.Configure) ipc.Configure {
 		w.MaxConcurrent = theirs.MaxConcurrent
 		workers[kind] = w
 	}
-	c.Workers = workers
+	c.Workers, c.MaxConcurrent = workers, slots
 	c.RunLimits, c.TrustFilters, c.Sandbox, c.Secrets, c.Watchdog = own.RunLimits, own.TrustFilters, own.Sandbox, own.Secrets, own.Watchdog
 	return c
 }

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/job"
@@ -52,18 +51,6 @@ func connect(s *Scheduler) {
 	}
 	s.fleet.unstreamed = s.streams.lacks
 	s.fleet.feed, s.fleet.isolations = s.Feed, s.Isolations
-	s.fleet.reconfigure = func() {
-		if s.fleet.ending.Load() {
-			return
-		}
-		s.works.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), writeTime)
-			defer cancel()
-			if err := s.fleet.sup.Reconfigure(ctx); err != nil {
-				s.cfg.Log.Warn().Err(err).Msg("a core was not told of the slots of nodes; it is told when it starts again")
-			}
-		})
-	}
 	given := &patches{store: cfg.Store, here: cfg.FileHere, runOn: s.fleet.runOn, log: cfg.Log}
 	s.fleet.answer = answers{
 		steps: s.steps, streams: s.streams, parcels: &parcels{kept: cfg.Parcels, flying: s.fleet.flying},

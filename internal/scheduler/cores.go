@@ -41,15 +41,13 @@ type fleet struct {
 	// unstreamed reports whether a run is the worker of a stage that streams, to which this scheduler has no stream.
 	unstreamed func(ctx context.Context, e *queue.Entry) (bool, error)
 	// renews reports whether heartbeats renew the permits of runs.
-	renews func() bool
-	// reconfigure has every core told its settings anew. It does not wait.
-	reconfigure func()
-	nodesOnly   bool                            // no job runs on this host
-	keepFiles   func(job.ID, int, *job.Outcome) // Config.KeepFiles
-	look        func() []string                 // Config.Mirrors; nil: this host has none
-	background  func(func())                    // is waited for at the end
-	store       queue.Store
-	lease       time.Duration // of a claim
+	renews     func() bool
+	nodesOnly  bool                            // no job runs on this host
+	keepFiles  func(job.ID, int, *job.Outcome) // Config.KeepFiles
+	look       func() []string                 // Config.Mirrors; nil: this host has none
+	background func(func())                    // is waited for at the end
+	store      queue.Store
+	lease      time.Duration // of a claim
 
 	ledger *ledger     // what cores have in common
 	ending atomic.Bool // the scheduler is about to end
@@ -65,7 +63,6 @@ type fleet struct {
 	circuits []ipc.Circuit                        // of the last core, while none is up
 	mirrors  []string                             // that this host has
 	slots    int                                  // that nodes have
-	allowed  int                                  // of which cores know, or more
 	orphans  orphans                              // runs that an earlier scheduler has left on nodes
 	mourned  map[schedule.CoreID]*supervisor.Core // of nodes, that are down and whose runs' ends are not all stored
 }
@@ -99,10 +96,6 @@ func (f *fleet) post() {
 	if slots != f.slots {
 		f.slots = slots
 		f.loop.post(boundsOf(f.bounded()))
-		if slots > f.allowed { // the cores have to allow it as well
-			f.allowed = max(2*slots, leastAllowed)
-			f.reconfigure()
-		}
 	}
 	f.loop.post(list)
 }
@@ -124,10 +117,6 @@ func (f *fleet) lookAtMirrors() {
 		f.post()
 	}
 }
-
-// leastAllowed is how many jobs at once cores allow at first, all hosts together, once there are
-// nodes; twice as many as there are whenever it becomes too few. The machine counts exactly.
-const leastAllowed = 64
 
 // slotsOf returns how many jobs at once the nodes have slots for.
 func slotsOf(list schedule.Cores) (n int) {
@@ -422,10 +411,7 @@ func (f *fleet) RenewPermits() bool { return f.renews() }
 func (f *fleet) Settings(c *supervisor.Core) ipc.Configure {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	settings := *f.bounded()
-	if f.slots > 0 {
-		settings.MaxConcurrent += f.allowed
-	}
+	settings := f.settings // a node has slots of its own
 	switch m := f.members[c]; {
 	case c == nil:
 		settings.Isolations = f.isolations.listFor(nil)

@@ -242,6 +242,9 @@ func (h *host) Reconfigure(ctx context.Context) error {
 // Restart implements node.Supervisor.
 func (h *host) Restart(context.Context, int, bool) error { return nil }
 
+// Resume implements node.Supervisor: the core is in no crash loop.
+func (h *host) Resume(int) bool { return false }
+
 // tell tells the scheduler something, by the node and its spool.
 func (h *host) tell(method string, x any) {
 	params, err := json.Marshal(x)
