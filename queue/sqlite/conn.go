@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -15,8 +14,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// This file is the only one that calls SQLite's C functions, in their translation to
-// Go. A kept binding was measured in its place (zombiezen.com/go/sqlite v1.4.2, nine
+// This file and patchset.go are the only ones that call SQLite's C functions, in their
+// translation to Go. A kept binding was measured in its place (zombiezen.com/go/sqlite v1.4.2, nine
 // rounds in turns on two processors, medians): a durable enqueue by 64 callers costs
 // 45 µs of CPU here and 54 there, a job's way through claim, start and end 112 and
 // 136, and of such jobs a second sees 24 % fewer there. It also gives no access to
@@ -36,6 +35,8 @@ type conn struct {
 	pins []uintptr
 	// hook is called for each row that changes, see watch.
 	hook func(tls *libc.TLS, arg uintptr, op int32, db, table uintptr, row int64)
+	// recording notes what changes; nil does not.
+	recording *recording
 }
 
 // sqliteError is what SQLite says about a call that failed.
@@ -100,97 +101,11 @@ func (c *conn) keepPlans() error {
 // a table whose rows have numbers. It must not use the connection.
 func (c *conn) watch(changed func(table string, row int64, deleted bool)) {
 	c.hook = func(_ *libc.TLS, _ uintptr, op int32, _, table uintptr, row int64) {
-		n := 0
-		for *(*byte)(memory(table + uintptr(n))) != 0 {
-			n++
-		}
-		changed(unsafe.String((*byte)(memory(table)), n), row, op == sqlite3.SQLITE_DELETE)
+		changed(textAt(table), row, op == sqlite3.SQLITE_DELETE)
 	}
 	// What SQLite takes for the address of a C function is a Go function's value,
 	// which lies on Go's heap: c.hook keeps it there.
 	sqlite3.Xsqlite3_update_hook(c.tls, c.db, *(*uintptr)(unsafe.Pointer(&c.hook)), 0)
-}
-
-// recording has SQLite's session extension note which rows of the tables change.
-type recording struct {
-	c       *conn
-	session uintptr // 0: none
-	tables  []uintptr
-}
-
-// record begins to note what changes in tables, each of which has a primary key.
-func (c *conn) record(tables []string) (*recording, error) {
-	r := &recording{c: c}
-	for _, name := range tables {
-		text, err := libc.CString(name)
-		if err != nil {
-			return nil, errors.Join(err, r.close())
-		}
-		r.tables = append(r.tables, text)
-	}
-	if err := r.begin(); err != nil {
-		return nil, errors.Join(err, r.close())
-	}
-	return r, nil
-}
-
-func (r *recording) begin() error {
-	rc := sqlite3.Xsqlite3session_create(r.c.tls, r.c.db, mainName(), r.c.out)
-	if rc != sqlite3.SQLITE_OK {
-		return r.c.fault(rc)
-	}
-	r.session = *(*uintptr)(memory(r.c.out))
-	for _, name := range r.tables {
-		if rc := sqlite3.Xsqlite3session_attach(r.c.tls, r.session, name); rc != sqlite3.SQLITE_OK {
-			return r.c.fault(rc)
-		}
-	}
-	return nil
-}
-
-// take returns what has changed since the last take as a patchset, nil if nothing
-// has, and begins anew.
-func (r *recording) take() ([]byte, error) {
-	switch {
-	case r.session == 0:
-		return nil, errors.New("what changes is not noted any more, for want of memory")
-	case sqlite3.Xsqlite3session_isempty(r.c.tls, r.session) != 0:
-		return nil, nil
-	}
-	size := libc.Xcalloc(r.c.tls, 1, 8)
-	defer libc.Xfree(r.c.tls, size)
-	rc := sqlite3.Xsqlite3session_patchset(r.c.tls, r.session, size, r.c.out)
-	if rc != sqlite3.SQLITE_OK {
-		return nil, r.c.fault(rc)
-	}
-	n, at := *(*int32)(memory(size)), *(*uintptr)(memory(r.c.out))
-	var patch []byte
-	if n > 0 {
-		patch = slices.Clone(unsafe.Slice((*byte)(memory(at)), n))
-	}
-	sqlite3.Xsqlite3_free(r.c.tls, at)
-	return patch, r.again()
-}
-
-// again forgets what has changed, and begins anew.
-func (r *recording) again() error {
-	if r.session != 0 {
-		sqlite3.Xsqlite3session_delete(r.c.tls, r.session)
-		r.session = 0
-	}
-	return r.begin()
-}
-
-func (r *recording) close() error {
-	if r.session != 0 {
-		sqlite3.Xsqlite3session_delete(r.c.tls, r.session)
-		r.session = 0
-	}
-	for _, name := range r.tables {
-		libc.Xfree(r.c.tls, name)
-	}
-	r.tables = nil
-	return nil
 }
 
 // mainName is the name of a connection's own file, in SQLite's memory, for good.
@@ -201,28 +116,6 @@ var mainName = sync.OnceValue(func() uintptr {
 	}
 	return text
 })
-
-// refuseConflict is called for a change that does not fit what is there: the copy is
-// none of the store that the change comes from.
-var refuseConflict = func(*libc.TLS, uintptr, int32, uintptr) int32 { return sqlite3.SQLITE_CHANGESET_ABORT }
-
-// merge applies a patchset, all of it or nothing. A transaction must be open.
-func (c *conn) merge(patch []byte) error {
-	if len(patch) == 0 {
-		return nil
-	}
-	at := libc.Xmalloc(c.tls, libc.Tsize_t(len(patch)))
-	if at == 0 {
-		return c.fault(sqlite3.SQLITE_NOMEM)
-	}
-	defer libc.Xfree(c.tls, at)
-	copy(unsafe.Slice((*byte)(memory(at)), len(patch)), patch)
-	rc := sqlite3.Xsqlite3changeset_apply(c.tls, c.db, int32(len(patch)), at, 0, *(*uintptr)(unsafe.Pointer(&refuseConflict)), 0)
-	if rc != sqlite3.SQLITE_OK {
-		return c.fault(rc)
-	}
-	return nil
-}
 
 // memory returns memory of SQLite's as a pointer. It lies outside of Go's heap
 // and does not move.
@@ -297,6 +190,7 @@ func (c *conn) close() error {
 			err = c.fault(rc)
 		}
 	}
+	c.recording.close()
 	for _, p := range append(c.pins, c.out) {
 		libc.Xfree(c.tls, p)
 	}
@@ -316,6 +210,8 @@ type stmt struct {
 	texts uintptr
 	size  int
 	busy  bool
+	// sets are the columns that it sets in rows that are there, by table; nil: not known.
+	sets columnSets
 }
 
 // scanner is a row that can be read.
@@ -327,10 +223,11 @@ func (c *conn) prepare(query string) (*stmt, error) {
 		return nil, err
 	}
 	defer libc.Xfree(c.tls, text)
+	sets := c.recording.preparing()
 	if rc := sqlite3.Xsqlite3_prepare_v3(c.tls, c.db, text, int32(len(query)+1), sqlite3.SQLITE_PREPARE_PERSISTENT, c.out, 0); rc != sqlite3.SQLITE_OK {
 		return nil, c.fault(rc)
 	}
-	s := &stmt{c: c, handle: *(*uintptr)(memory(c.out))}
+	s := &stmt{c: c, handle: *(*uintptr)(memory(c.out)), sets: sets}
 	s.takes = int(sqlite3.Xsqlite3_bind_parameter_count(c.tls, s.handle))
 	s.columns = int(sqlite3.Xsqlite3_column_count(c.tls, s.handle))
 	return s, nil
@@ -360,7 +257,8 @@ func (s *stmt) query(args []any, scan func(scanner) error) error {
 		sqlite3.Xsqlite3_reset(s.c.tls, s.handle)
 	}()
 	for {
-		switch rc := sqlite3.Xsqlite3_step(s.c.tls, s.handle); rc {
+		rc := s.step()
+		switch rc {
 		case sqlite3.SQLITE_DONE:
 			return nil
 		case sqlite3.SQLITE_ROW:
@@ -374,6 +272,20 @@ func (s *stmt) query(args []any, scan func(scanner) error) error {
 			return s.c.fault(rc)
 		}
 	}
+}
+
+// step executes the statement up to its next row, or its end.
+func (s *stmt) step() int32 {
+	r := s.c.recording
+	if r == nil {
+		return sqlite3.Xsqlite3_step(s.c.tls, s.handle)
+	}
+	before := r.begin(s.sets)
+	rc := sqlite3.Xsqlite3_step(s.c.tls, s.handle)
+	if rc != sqlite3.SQLITE_ROW && rc != sqlite3.SQLITE_DONE {
+		r.undo(before) // SQLite has taken back what it did
+	}
+	return rc
 }
 
 // bind gives the statement its arguments, all of them.

@@ -22,8 +22,8 @@ import (
 //	                  a read ──► Truth.Await ──► answer
 //	one that follows  Merge ◄── patches, in their order
 //
-// A patch is a patchset of SQLite's session extension: the rows that were added,
-// changed and deleted, by their primary keys. A copy need not survive a crash of the
+// A patch is a patchset, as SQLite's session extension merges it: the rows that were
+// added, changed and deleted, by their primary keys (patchset.go). A copy need not survive a crash of the
 // host, and is written without waiting for the disk.
 
 // Commit is one commit of a store that leads.

@@ -10,10 +10,11 @@ import (
 // tx is what a request works with: the writer's connection inside its transaction.
 type tx struct {
 	*db
-	version   int64 // of the file, which changes when another connection writes
-	epoch     int64 // of this writer, see takeOver
-	changed   bool  // the request under way has changed something
-	protected bool  // and has a savepoint, see protect
+	version   int64    // of the file, which changes when another connection writes
+	epoch     int64    // of this writer, see takeOver
+	changed   bool     // the request under way has changed something
+	protected bool     // and has a savepoint, see protect
+	before    recorded // by then
 	touched   touched
 	changes   changes
 	accounts  accounts
@@ -76,7 +77,7 @@ func (t *tx) protect() error {
 	if err := t.control("SAVEPOINT caller"); err != nil {
 		return err
 	}
-	t.protected = true
+	t.protected, t.before = true, t.conn.recording.now()
 	return nil
 }
 

@@ -39,9 +39,8 @@ type writer struct {
 	commits  atomic.Int64
 
 	// Of a copy that leads, see copy.go; else nil.
-	truth   Truth
-	changed *recording
-	number  atomic.Int64 // of the newest commit, from before it can be read
+	truth  Truth
+	number atomic.Int64 // of the newest commit, from before it can be read
 }
 
 // request is one caller's work. It is executed at most once.
@@ -80,17 +79,13 @@ func (w *writer) takeOver(epoch int64) error {
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(tables))
-	for i, t := range tables {
-		names[i] = t.Name
-	}
-	if w.changed, err = w.tx.conn.record(names); err != nil {
+	if err := w.tx.conn.record(tables); err != nil {
 		return err
 	}
 	if err := w.tx.takeOver(epoch); err != nil {
 		return err
 	}
-	patch, err := w.changed.take()
+	patch, err := w.tx.conn.recording.take()
 	if err != nil {
 		return err
 	}
@@ -139,12 +134,7 @@ func (w *writer) run() {
 	}
 }
 
-func (w *writer) close() error {
-	if w.changed != nil {
-		w.changed.close()
-	}
-	return w.tx.close()
-}
+func (w *writer) close() error { return w.tx.close() }
 
 // group executes first and whoever else is waiting, and commits them together.
 func (w *writer) group(first *request) {
@@ -177,7 +167,7 @@ func (w *writer) group(first *request) {
 	w.tx.accounts.publish()
 	var patch []byte
 	if err == nil && w.truth != nil {
-		if patch, err = w.changed.take(); err == nil {
+		if patch, err = w.tx.conn.recording.take(); err == nil {
 			w.number.Add(1)
 		}
 	}
@@ -248,6 +238,7 @@ func (w *writer) execute(r *request) (own, fatal error) {
 		if err := w.tx.control("ROLLBACK TO caller"); err != nil {
 			return nil, errors.Join(own, err)
 		}
+		w.tx.conn.recording.undo(w.tx.before)
 	case own != nil && w.tx.changed:
 		return nil, own
 	}
@@ -268,11 +259,7 @@ func (w *writer) fail(members []*request, err error) {
 	w.tx.accounts.forget()
 	w.tx.batches.forget()
 	w.tx.changes.failed()
-	if w.changed != nil {
-		if again := w.changed.again(); again != nil {
-			err = errors.Join(err, again)
-		}
-	}
+	w.tx.conn.recording.forget()
 	// The transaction may be gone already, which is what is wanted.
 	if rollback := w.tx.control("ROLLBACK"); rollback != nil {
 		w.log.Debug().Err(rollback).Msg("roll back")
