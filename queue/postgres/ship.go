@@ -252,10 +252,17 @@ func (s *shipper) next() []sqlite.Commit {
 func (s *shipper) send(batch []sqlite.Commit) error {
 	var all net
 	var feed []byte
+	size := 0
+	for _, c := range batch {
+		size += binary.MaxVarintLen32 + len(c.Patch)
+	}
 	cursor := s.cursor
 	for _, c := range batch {
 		if len(c.Patch) == 0 {
 			continue
+		}
+		if feed == nil {
+			feed = make([]byte, 0, size)
 		}
 		feed = binary.AppendUvarint(feed, uint64(len(c.Patch)))
 		feed = append(feed, c.Patch...)
@@ -284,12 +291,9 @@ func (s *shipper) send(batch []sqlite.Commit) error {
 			b.Queue(`SELECT 1 / count(*) FROM leader WHERE epoch = $1`, s.epoch)
 			return b, nil
 		}
-		b.Queue(`INSERT INTO changes (revision, epoch, cursor, patch) VALUES ($1, (SELECT epoch FROM leader WHERE epoch = $2 FOR KEY SHARE), $3, $4)`, revision, s.epoch, cursor, feed)
-		if err := all.queue(b); err != nil {
-			return nil, err
-		}
-		b.Queue(`SELECT pg_notify('agentsched', '')`)
-		return b, nil
+		b.Queue(`INSERT INTO changes (revision, epoch, cursor, patch)
+			SELECT $1::bigint, (SELECT epoch FROM leader WHERE epoch = $2 FOR KEY SHARE), $3::bigint, $4::bytea FROM pg_notify('agentsched', '')`, revision, s.epoch, cursor, feed)
+		return b, all.queue(b)
 	}
 	if err := s.try(made, revision); err != nil {
 		return err
@@ -376,8 +380,8 @@ func (s *shipper) there(revision int64) (there bool, err error) {
 	return there, err
 }
 
-// connected sees to it that there is a connection. Its statements find rows by their
-// keys, however few the tables seem to have.
+// connected sees to it that there is a connection. Its statements are planned once, and
+// find rows by their keys, however few the tables seem to have.
 func (s *shipper) connected() error {
 	if s.conn != nil && !s.conn.IsClosed() {
 		return nil
@@ -385,6 +389,7 @@ func (s *shipper) connected() error {
 	cfg := s.db.cfg.Where.connConfig()
 	cfg.StatementCacheCapacity = 1024
 	cfg.RuntimeParams["enable_seqscan"], cfg.RuntimeParams["enable_hashjoin"], cfg.RuntimeParams["enable_mergejoin"] = "off", "off", "off"
+	cfg.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	cfg.RuntimeParams["synchronous_commit"] = "on"
 	var err error
 	s.conn, err = pgx.ConnectConfig(s.ctx, cfg)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -12,11 +13,15 @@ import (
 	"github.com/agentsched/agentsched/queue/sqlite"
 )
 
-// statement is one for many rows: of a table, for a kind of change, of some columns.
+// statement is one for many rows: of a table, for a kind of change, of some columns. Of
+// these same have one value in all of the rows: it is given once. What is given for each
+// row has a price, an array that the server unpacks by itself, and of 42 columns most have
+// their default.
 type statement struct {
 	table   *table
 	op      byte
 	columns uint64
+	same    uint64
 }
 
 // place is where a statement stands among the others: what is removed may be added again.
@@ -37,12 +42,12 @@ func (n *net) group() (list []statement, rows map[statement][]*change) {
 		all := uint64(1)<<len(c.table.Columns) - 1
 		switch c.op {
 		case insert:
-			add(statement{c.table, insert, all}, c)
+			add(statement{c.table, insert, all, 0}, c)
 		case remove:
-			add(statement{c.table, remove, c.table.isKey}, c)
+			add(statement{c.table, remove, c.table.isKey, 0}, c)
 		case replace:
-			add(statement{c.table, remove, c.table.isKey}, c)
-			add(statement{c.table, insert, all}, c)
+			add(statement{c.table, remove, c.table.isKey, 0}, c)
+			add(statement{c.table, insert, all, 0}, c)
 		case update:
 			columns := c.table.isKey
 			for i, v := range c.values {
@@ -51,7 +56,7 @@ func (n *net) group() (list []statement, rows map[statement][]*change) {
 				}
 			}
 			if columns != c.table.isKey {
-				add(statement{c.table, update, columns}, c)
+				add(statement{c.table, update, columns, 0}, c)
 			}
 		}
 	}
@@ -63,7 +68,9 @@ func (n *net) group() (list []statement, rows map[statement][]*change) {
 func (n *net) queue(b *pgx.Batch) error {
 	list, rows := n.group()
 	for _, s := range list {
-		args, err := s.args(rows[s])
+		of := rows[s]
+		s.same = s.sameIn(of)
+		args, err := s.args(of)
 		if err != nil {
 			return err
 		}
@@ -72,45 +79,64 @@ func (n *net) queue(b *pgx.Batch) error {
 	return nil
 }
 
-// sql returns the text, which takes an array for each column.
+// sameIn returns the columns, of those that are no keys, that have one value in all rows.
+func (s *statement) sameIn(rows []*change) uint64 {
+	same := s.columns &^ s.table.isKey
+	for _, row := range rows[1:] {
+		for left := same; left != 0; left &= left - 1 {
+			if i := bits.TrailingZeros64(left); row.values[i] != rows[0].values[i] {
+				same &^= 1 << i
+			}
+		}
+	}
+	return same
+}
+
+// sql returns the text, which takes a value or an array for each column.
 func (s *statement) sql() string {
-	var names, arrays, set, where []string
+	var names, values, arrays, each, set, where []string
 	for i, c := range s.table.Columns {
 		if s.columns&(1<<i) == 0 {
 			continue
 		}
-		name := `"` + c.Name + `"`
-		names, arrays = append(names, name), append(arrays, fmt.Sprintf("$%d::%s[]", len(names)+1, typeOf(c)))
+		name, param := `"`+c.Name+`"`, fmt.Sprintf("$%d::%s", len(names)+1, typeOf(c))
+		value := param
+		if s.same&(1<<i) == 0 {
+			value = "u." + name
+			arrays, each = append(arrays, param+"[]"), append(each, name)
+		}
+		names, values = append(names, name), append(values, value)
 		if s.table.isKey&(1<<i) != 0 {
-			where = append(where, "t."+name+" = u."+name)
+			where = append(where, "t."+name+" = "+value)
 		} else {
-			set = append(set, name+" = u."+name)
+			set = append(set, name+" = "+value)
 		}
 	}
-	from := "unnest(" + strings.Join(arrays, ", ") + ") AS u (" + strings.Join(names, ", ") + ")"
+	from := "unnest(" + strings.Join(arrays, ", ") + ") AS u (" + strings.Join(each, ", ") + ")"
 	switch s.op {
 	case insert:
-		return "INSERT INTO " + s.table.Name + " (" + strings.Join(names, ", ") + ") SELECT * FROM " + from
+		return "INSERT INTO " + s.table.Name + " (" + strings.Join(names, ", ") + ") SELECT " + strings.Join(values, ", ") + " FROM " + from
 	case update:
 		return "UPDATE " + s.table.Name + " AS t SET " + strings.Join(set, ", ") + " FROM " + from + " WHERE " + strings.Join(where, " AND ")
 	}
 	return "DELETE FROM " + s.table.Name + " AS t USING " + from + " WHERE " + strings.Join(where, " AND ")
 }
 
-// args returns the arrays of the rows.
+// args returns the values and the arrays.
 func (s *statement) args(rows []*change) (args []any, err error) {
 	for i, c := range s.table.Columns {
 		if s.columns&(1<<i) == 0 {
 			continue
 		}
-		var array any
+		var arg any
+		same := s.same&(1<<i) != 0
 		switch typeOf(c) {
 		case "bigint":
-			array, err = arrayOf(rows, i, c, func(v value) (int64, bool) { return v.n, v.kind == integer })
+			arg, err = argOf(rows, i, c, same, func(v value) (int64, bool) { return v.n, v.kind == integer })
 		case "text":
-			array, err = arrayOf(rows, i, c, func(v value) (string, bool) { return textOut(v.s), v.kind == text })
+			arg, err = argOf(rows, i, c, same, func(v value) (string, bool) { return textOut(v.s), v.kind == text })
 		default:
-			array, err = arrayOf(rows, i, c, func(v value) (float64, bool) {
+			arg, err = argOf(rows, i, c, same, func(v value) (float64, bool) {
 				if v.kind == integer {
 					return float64(v.n), true
 				}
@@ -120,9 +146,28 @@ func (s *statement) args(rows []*change) (args []any, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("table %s: %w", s.table.Name, err)
 		}
-		args = append(args, array)
+		args = append(args, arg)
 	}
 	return args, nil
+}
+
+// argOf returns the values of a column, or the one that all rows have.
+func argOf[T any](rows []*change, i int, c sqlite.Column, same bool, as func(value) (T, bool)) (any, error) {
+	switch {
+	case !same:
+		return arrayOf(rows, i, c, as)
+	case rows[0].values[i].kind == null && c.Null:
+		return nil, nil
+	}
+	v, ok := as(rows[0].values[i])
+	if !ok {
+		return nil, wrongKind(c, rows[0].values[i])
+	}
+	return v, nil
+}
+
+func wrongKind(c sqlite.Column, v value) error {
+	return fmt.Errorf("%w: column %s has a value of kind %d", errPatch, c.Name, v.kind)
 }
 
 // arrayOf returns the values of a column, by pointers where one may be NULL.
@@ -142,7 +187,7 @@ func arrayOf[T any](rows []*change, i int, c sqlite.Column, as func(value) (T, b
 		}
 		var ok bool
 		if values[n], ok = as(v); !ok {
-			return nil, fmt.Errorf("%w: column %s has a value of kind %d", errPatch, c.Name, v.kind)
+			return nil, wrongKind(c, v)
 		}
 		if pointers != nil {
 			pointers[n] = &values[n]

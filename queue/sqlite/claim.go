@@ -60,7 +60,7 @@ func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, 
 // during the claim, their specifications are read here and not by the writer; if
 // one is damaged, the claim is taken back.
 func (s *Store) decoded(ctx context.Context, rows []*entryRow, spec *queue.ClaimSpec) ([]queue.Entry, error) {
-	var entries []queue.Entry
+	entries := slices.Grow([]queue.Entry(nil), len(rows))
 	for _, row := range rows {
 		if err := row.decode(); err != nil {
 			back := queue.Reclaim{Now: spec.Now, Message: "what is stored of a job is damaged"}
