@@ -82,7 +82,7 @@ func newShipper(d *Database, tables map[string]*table, epoch, revision, cursor i
 	s.changed.L = &s.mu
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	if term != nil {
-		term.changed = s.wake
+		term.tell(s.wake)
 	}
 	go s.run()
 	return s

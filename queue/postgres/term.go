@@ -19,11 +19,11 @@ type Term struct {
 	epoch int64
 	lease time.Duration
 
-	changed func() // is called when valid may have changed; set before begin
-
 	mu    sync.Mutex // guards what follows
 	until time.Time  // up to which nobody else can have taken over, with the monotonic clock
 	err   error      // why it is over
+	// changed is called, without mu, when valid may have changed; nil: nobody asks.
+	changed func()
 
 	lost chan struct{} // closed when it is over
 	stop context.CancelFunc
@@ -65,10 +65,18 @@ const drift = 10 // per cent
 func (t *Term) renewed(sent time.Time) {
 	t.mu.Lock()
 	t.until = sent.Add(t.lease * (100 - drift) / 100)
+	changed := t.changed
 	t.mu.Unlock()
-	if t.changed != nil {
-		t.changed()
+	if changed != nil {
+		changed()
 	}
+}
+
+// tell has changed called from now on when valid may have changed.
+func (t *Term) tell(changed func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changed = changed
 }
 
 // lose ends the term.
@@ -79,11 +87,12 @@ func (t *Term) lose(err error) {
 		t.err = err
 		close(t.lost)
 	}
+	changed := t.changed
 	t.mu.Unlock()
 	if first {
 		t.stop()
-		if t.changed != nil {
-			t.changed()
+		if changed != nil {
+			changed()
 		}
 	}
 }
