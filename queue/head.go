@@ -22,6 +22,8 @@ type Head struct {
 	// Node is what is required of the host, Memory how much of its memory is asked for.
 	Node   job.Node
 	Memory job.Size
+	// Sandbox is how the job asks to be held, "" as its host says.
+	Sandbox job.SandboxLevel
 	// Resumes is set if the next attempt goes on with a session, which lies on SessionNode.
 	Resumes     bool
 	SessionNode string
@@ -36,7 +38,7 @@ func HeadOf(e *Entry) Head {
 	h := Head{
 		ID: e.ID, RunnableAt: e.RunnableAt, Agent: e.Spec.Agent, Worker: choices[min(e.Choice, len(choices)-1)].Worker,
 		Type: e.Spec.Type, Workspace: e.Spec.Workspace, Joined: e.Spec.Flow.Joined, Expect: e.Spec.Expect,
-		Node: e.Spec.Node, Memory: e.Spec.Memory(),
+		Node: e.Spec.Node, Memory: e.Spec.Memory(), Sandbox: e.Spec.Sandbox.Level,
 	}
 	if e.Session != "" && e.SessionWorker == h.Worker {
 		h.Resumes, h.SessionNode = true, e.SessionNode

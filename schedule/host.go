@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"time"
@@ -16,6 +17,10 @@ type Host struct {
 	Labels   map[string]string
 	// Kinds are the kinds of workers that are there and logged in; nil: any, it does not say.
 	Kinds []job.WorkerKind
+	// Sandbox is the level at which it holds runs whose job names none, and Levels are those that a job may name
+	// there; nil: any, it does not say.
+	Sandbox job.SandboxLevel
+	Levels  []job.SandboxLevel
 	// Slots is how many jobs at once it takes, over all of its cores; 0: as many as there are.
 	Slots int
 	// Memory is what its jobs may have together, in bytes; 0: it does not say, and has any.
@@ -119,6 +124,11 @@ func (h *host) stands(memory int64, all int, alone bool) state {
 // has reports whether the kind of worker is there.
 func (h *host) has(kind job.WorkerKind) bool {
 	return h.Kinds == nil || kind == "" || slices.Contains(h.Kinds, kind)
+}
+
+// holds reports whether it can hold a run as its job asks, and may; "" is as the host does by itself.
+func (h *host) holds(level job.SandboxLevel) bool {
+	return h.Levels == nil || slices.Contains(h.Levels, cmp.Or(level, h.Sandbox))
 }
 
 // least returns the core that takes work and has the least to do; nil if none does.

@@ -36,6 +36,7 @@ type class struct {
 	worker job.WorkerKind
 	node   job.Node
 	memory int64
+	level  job.SandboxLevel
 	home   bool // they work in folders of the scheduler's own host
 
 	version uint64  // of the list of hosts by which hosts was made
@@ -46,14 +47,14 @@ type class struct {
 
 // keyOf returns what is equal for heads of one class.
 func keyOf(h *queue.Head) string {
-	if h.Node.IsZero() && h.Memory == 0 && !isHome(h) {
+	if h.Node.IsZero() && h.Memory == 0 && h.Sandbox == "" && !isHome(h) {
 		return string(h.Worker)
 	}
 	n, home := &h.Node, ""
 	if isHome(h) {
 		home = "home"
 	}
-	parts := append([]string{string(h.Worker), home, n.Name, n.OS, n.Arch, h.Memory.String()}, n.Has...)
+	parts := append([]string{string(h.Worker), home, n.Name, n.OS, n.Arch, h.Memory.String(), string(h.Sandbox)}, n.Has...)
 	return strings.Join(parts, "\n")
 }
 
@@ -72,7 +73,7 @@ func (s *hosts) class(h *head) *class {
 			if len(s.classes) >= maxClasses {
 				clear(s.classes)
 			}
-			c = &class{worker: h.Worker, node: h.Node, memory: int64(h.Memory), home: isHome(&h.Head)}
+			c = &class{worker: h.Worker, node: h.Node, memory: int64(h.Memory), level: h.Sandbox, home: isHome(&h.Head)}
 			s.classes[key] = c
 		}
 		h.class = c
@@ -131,6 +132,11 @@ func (c *class) wants() (list []want) {
 		add(true, label, func(h *host) bool { return job.HasLabel(h.Labels, label) })
 	}
 	add(c.worker != "", string(c.worker)+" logged in", func(h *host) bool { return h.has(c.worker) })
+	held := "a sandbox that holds runs as its configuration asks"
+	if c.level != "" {
+		held = "sandbox level " + string(c.level) + " for jobs"
+	}
+	add(true, held, func(h *host) bool { return h.holds(c.level) })
 	add(c.memory > 0, job.Size(c.memory).String()+" of memory for jobs", func(h *host) bool { return h.Memory == 0 || h.Memory >= c.memory })
 	return list
 }

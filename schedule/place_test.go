@@ -45,10 +45,16 @@ func placeLine(r *rapid.T) string {
 		if kinds := some("", "shell", "codex,shell"); kinds != "" {
 			b.WriteString(" kinds=" + kinds)
 		}
+		if levels := some("", "", "-", "standard,strict"); levels != "" {
+			b.WriteString(" levels=" + levels)
+		}
 	case kind == 3:
 		b.WriteString("lost " + host())
 	case kind < 7:
 		fmt.Fprintf(&b, "add # tenant=%s worker=%s memory=%d", some("t", "u"), some("shell", "codex"), number(2))
+		if held := some("", "", "standard", "none"); held != "" {
+			b.WriteString(" held=" + held)
+		}
 		if has := some("", "", "x", "x=1", "y,x"); has != "" {
 			b.WriteString(" has=" + has)
 		}
@@ -123,7 +129,8 @@ func has(h *schedule.Host, r *row) bool {
 			return false
 		}
 	}
-	return (r.Node.Name == "" || r.Node.Name == h.Name) && (h.Kinds == nil || slices.Contains(h.Kinds, r.Worker))
+	return (r.Node.Name == "" || r.Node.Name == h.Name) && (h.Kinds == nil || slices.Contains(h.Kinds, r.Worker)) &&
+		(h.Levels == nil || slices.ContainsFunc(h.Levels, func(l job.SandboxLevel) bool { return l == r.Sandbox || r.Sandbox == "" && l == h.Sandbox }))
 }
 
 // room says naively whether a host can take one more job: its slots and memory are those of now,

@@ -130,12 +130,12 @@ type player struct {
 // event does what a line says:
 //
 //	up | up throttled=1 | down       a core takes work, for so many at once; or none
-//	host a slots=2 labels=docker,gpu=no kinds=shell memory=4 repos=x cordoned isolated cores=2 throttled=1
+//	host a slots=2 labels=docker,gpu=no kinds=shell memory=4 repos=x levels=standard,none cordoned isolated cores=2 throttled=1
 //	lost a                           it is gone
 //	pack                             hosts are packed: only as the first line
 //	bounds slots=2 codex=1 tenant=1 folder=1
 //	add ID tenant=x priority=1 worker=codex in=/a direct alone at=5s until=9s own count=300
-//	  on=a has=docker,gpu=no memory=2 session=a else=claude repo=x    GiB of memory; the host that has its session
+//	  on=a has=docker,gpu=no memory=2 session=a else=claude repo=x held=strict    GiB of memory; the host that has its session
 //	end ID | back ID at=5s parked    a run has ended; for good, or its job goes back
 //	cancel ID
 //	over TENANT | within TENANT      its grant is used up, or not
@@ -183,6 +183,15 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 				h.Kinds = append(h.Kinds, job.WorkerKind(k))
 			}
 		}
+		if levels := named["levels"]; levels != "" { // the first is that of jobs that name none; "-": no level
+			h.Levels = []job.SandboxLevel{}
+			for _, l := range strings.Split(strings.TrimPrefix(levels, "-"), ",") {
+				if l != "" {
+					h.Levels = append(h.Levels, job.SandboxLevel(l))
+				}
+			}
+			h.Sandbox = append(slices.Clone(h.Levels), job.SandboxStandard)[0]
+		}
 		if named["repos"] != "" {
 			for _, repo := range strings.Split(named["repos"], ",") {
 				h.Mirrors = append(h.Mirrors, (&job.Workspace{Repo: repo}).Mirror(job.Tenant(named["tenant"])))
@@ -226,6 +235,7 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 			if named["has"] != "" {
 				r.Node.Has = strings.Split(named["has"], ",")
 			}
+			r.Sandbox = job.SandboxLevel(named["held"])
 			r.Workspace.Repo = named["repo"]
 			r.Node.Name, r.Memory = named["on"], job.Size(number("memory"))<<30
 			r.SessionNode, r.Resumes = named["session"], named["session"] != ""

@@ -23,7 +23,9 @@ type inventory struct {
 	cfg     *config.Config
 	slots   int
 	labels  map[string]string
-	mirrors string // their folder
+	mirrors string             // their folder
+	level   job.SandboxLevel   // at which runs are held whose job names none
+	levels  []job.SandboxLevel // that a job may name
 
 	mu    sync.Mutex // guards looks
 	looks map[job.WorkerKind]workerLook
@@ -43,7 +45,7 @@ func (v *inventory) look(ctx context.Context) node.Inventory {
 	}
 	out := node.Inventory{
 		Host: name, OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Slots: cmp.Or(v.slots, v.cfg.Concurrency.Max), Labels: v.labels,
-		Memory: int64(v.cfg.Limits.Total.Memory), Sandbox: string(v.cfg.Sandbox.Level), Mirrors: travel.Names(v.mirrors, node.MaxMirrors),
+		Memory: int64(v.cfg.Limits.Total.Memory), Sandbox: v.level, Levels: v.levels, Mirrors: travel.Names(v.mirrors, node.MaxMirrors),
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,10 +17,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/agentcore"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/node"
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/internal/wire"
 	"github.com/agentsched/agentsched/ipc"
@@ -78,6 +81,7 @@ func (runs *runner) node(ctx context.Context, at *target, o nodeOptions) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, state.Close()) }()
+	can := runs.prog.host(ctx) // before there is a proc.Host
 	host, err := runs.newHost(state)
 	if err != nil {
 		return err
@@ -99,7 +103,11 @@ func (runs *runner) node(ctx context.Context, at *target, o nodeOptions) (err er
 		return adapted(c, &own.Settings, cmp.Or(o.slots, cfg.Concurrency.Max))
 	}
 	n.Supervise = func(h supervisor.Handler) node.Supervisor { return runs.supervise(state, &cfg, host, command, h) }
-	n.Inventory = (&inventory{runs: runs, cfg: &cfg, slots: o.slots, labels: labels, mirrors: state.dir.Mirrors()}).look
+	level, levels := holds(can, &own.Settings.Sandbox)
+	if !slices.Contains(levels, level) {
+		fmt.Fprintf(runs.con.stderr, "this node is given no job that names no sandbox level: %v\nhint: `scheduler doctor` says what mends it; `sandbox: {level: none}` in the configuration lets runs do all that their user may\n", can.Can(sandbox.Level(level)))
+	}
+	n.Inventory = (&inventory{runs: runs, cfg: &cfg, slots: o.slots, labels: labels, mirrors: state.dir.Mirrors(), level: level, levels: levels}).look
 	notifier, err := daemon.NewNotifier(func(context.Context) error { return nil }, state.logs.For(logging.Daemon))
 	if err != nil {
 		return usage(err)
@@ -223,6 +231,23 @@ func adapted(c ipc.Configure, own *ipc.Configure, slots int) ipc.Configure {
 	c.Workers, c.MaxConcurrent = workers, slots
 	c.RunLimits, c.TrustFilters, c.Sandbox, c.Secrets, c.Watchdog = own.RunLimits, own.TrustFilters, own.Sandbox, own.Secrets, own.Watchdog
 	return c
+}
+
+// holds returns the level at which runs are held whose job names none, and those that a job may name on this host: what
+// a core refuses is not among them.
+func holds(host sandbox.Host, own *ipc.Sandbox) (level job.SandboxLevel, levels []job.SandboxLevel) {
+	level = cmp.Or(own.Level, job.SandboxNone)
+	least := cmp.Or(own.Least, own.Level, job.SandboxNone)
+	if level == job.SandboxStrongest {
+		level = agentcore.Strongest(host, least)
+	}
+	levels = []job.SandboxLevel{}
+	for _, l := range job.SandboxLevels() {
+		if !l.Weaker(least) && host.Can(sandbox.Level(l)) == nil {
+			levels = append(levels, l)
+		}
+	}
+	return level, levels
 }
 
 // token returns the token for a scheduler on another host.

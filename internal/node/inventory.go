@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/agentsched/agentsched/job"
 )
 
 // Bounds of what a node may say of itself.
@@ -37,6 +39,8 @@ func (v *Inventory) check() error {
 		return fmt.Errorf("slots is %d; it must be 1 to %d", v.Slots, maxSlots)
 	case v.CPUs < 0 || v.Memory < 0:
 		return fmt.Errorf("cpus %d and memory %d must not be negative", v.CPUs, v.Memory)
+	case len(v.Levels) > len(job.SandboxLevels()):
+		return fmt.Errorf("there are %d sandbox levels; at most %d", len(v.Levels), len(job.SandboxLevels()))
 	case len(v.Labels) > maxLabels || len(v.Workers) > maxWorkers:
 		return fmt.Errorf("there are %d labels and %d workers; at most %d and %d", len(v.Labels), len(v.Workers), maxLabels, maxWorkers)
 	}
@@ -48,7 +52,12 @@ func (v *Inventory) check() error {
 			return err
 		}
 	}
-	texts := append([]string{v.Host, v.OS, v.Arch, v.Sandbox}, v.Mirrors...)
+	for _, level := range append(slices.Clone(v.Levels), v.Sandbox) {
+		if level != "" && !slices.Contains(job.SandboxLevels(), level) {
+			return fmt.Errorf("sandbox level %.40q; it must be one of %v", level, job.SandboxLevels())
+		}
+	}
+	texts := append([]string{v.Host, v.OS, v.Arch}, v.Mirrors...)
 	for _, w := range v.Workers {
 		texts = append(texts, string(w.Kind), w.Version, w.Why)
 	}

@@ -53,7 +53,11 @@ type Inventory struct {
 	Labels  map[string]string `json:"labels,omitempty"` // that its owner gives it
 	Workers []Worker          `json:"workers,omitempty"`
 	Mirrors []string          `json:"mirrors,omitempty"` // of repositories, that it has; see job.Workspace.Mirror. Sorted
-	Sandbox string            `json:"sandbox,omitempty"` // the level that its runs are held at
+	// Sandbox is the level at which runs are held whose job names none.
+	Sandbox job.SandboxLevel `json:"sandbox,omitempty"`
+	// Levels are those that a job may name: the host can hold runs so, and its configuration allows it. Absent, as from a
+	// node of an earlier release: it does not say. No job is placed on a node that has none.
+	Levels []job.SandboxLevel `json:"levels"`
 }
 
 // Worker is a kind of worker that a node has.

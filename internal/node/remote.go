@@ -288,7 +288,7 @@ func (r *remote) close(closed bool) {
 // shape makes the host as the machine sees it. r.mu is held.
 func (r *remote) shape() {
 	v := &r.inventory
-	h := &supervisor.Host{Name: r.name, OS: v.OS, Arch: v.Arch, Labels: v.Labels, Kinds: []job.WorkerKind{}, Slots: v.Slots, Memory: v.Memory, Mirrors: v.Mirrors, Closed: r.closed}
+	h := &supervisor.Host{Name: r.name, OS: v.OS, Arch: v.Arch, Labels: v.Labels, Kinds: []job.WorkerKind{}, Sandbox: v.Sandbox, Levels: v.Levels, Slots: v.Slots, Memory: v.Memory, Mirrors: v.Mirrors, Closed: r.closed}
 	for _, w := range v.Workers {
 		if w.Ready {
 			h.Kinds = append(h.Kinds, w.Kind)

@@ -171,7 +171,7 @@ func hostOf(c *supervisor.Core, isolated map[string]bool) *schedule.Host {
 	if h == nil {
 		return &schedule.Host{Name: c.Node(), Cordoned: true}
 	}
-	return &schedule.Host{Name: h.Name, OS: h.OS, Arch: h.Arch, Labels: h.Labels, Kinds: h.Kinds, Slots: h.Slots, Memory: h.Memory, Mirrors: h.Mirrors, Cordoned: h.Closed, Isolated: isolated[h.Name]}
+	return &schedule.Host{Name: h.Name, OS: h.OS, Arch: h.Arch, Labels: h.Labels, Kinds: h.Kinds, Sandbox: h.Sandbox, Levels: h.Levels, Slots: h.Slots, Memory: h.Memory, Mirrors: h.Mirrors, Cordoned: h.Closed, Isolated: isolated[h.Name]}
 }
 
 // told posts the cores again: one of them may have heard of the latest isolations.

@@ -202,7 +202,7 @@ func nodeOf(s *node.Status, running int, cores []api.Core) api.FleetNode {
 	out := api.FleetNode{
 		Name: s.Name, State: nodeState(s), Host: v.Host, OS: v.OS, Arch: v.Arch, CPUs: v.CPUs, Memory: v.Memory, Slots: v.Slots, Running: running,
 		Labels: map[string]string{}, Workers: each(v.Workers, func(w *node.Worker) api.NodeWorker { return api.NodeWorker(*w) }),
-		Sandbox: v.Sandbox, Version: s.Version, Cordon: (*api.Cordon)(s.Cordon), Since: s.Since.UTC().Round(0), Lost: s.Losses, Cores: some(cores),
+		Sandbox: string(v.Sandbox), Version: s.Version, Cordon: (*api.Cordon)(s.Cordon), Since: s.Since.UTC().Round(0), Lost: s.Losses, Cores: some(cores),
 	}
 	maps.Copy(out.Labels, v.Labels)
 	if s.Came {

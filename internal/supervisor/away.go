@@ -32,11 +32,13 @@ type Host struct {
 	Name     string
 	OS, Arch string // as Go names them
 	Labels   map[string]string
-	Kinds    []job.WorkerKind // that are there, and logged in
-	Slots    int              // jobs at once
-	Memory   int64            // bytes for jobs; 0: unknown
-	Mirrors  []string         // of repositories, that are there; see job.Workspace.Mirror. Sorted
-	Closed   bool             // it takes no new jobs
+	Kinds    []job.WorkerKind   // that are there, and logged in
+	Sandbox  job.SandboxLevel   // at which it holds runs whose job names none
+	Levels   []job.SandboxLevel // that a job may name; nil: it does not say
+	Slots    int                // jobs at once
+	Memory   int64              // bytes for jobs; 0: unknown
+	Mirrors  []string           // of repositories, that are there; see job.Workspace.Mirror. Sorted
+	Closed   bool               // it takes no new jobs
 }
 
 // AwayHandler is a Handler that hears of cores on other hosts, too.

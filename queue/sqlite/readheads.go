@@ -204,12 +204,16 @@ func scanHead(row scanner) (queue.Head, error) {
 		Limits    struct {
 			Memory job.Size `json:"memory"`
 		} `json:"limits"`
+		Sandbox struct {
+			Level job.SandboxLevel `json:"level"`
+		} `json:"sandbox"`
 	}
 	if err := decode(text, &spec); err != nil {
 		return queue.Head{}, fmt.Errorf("job %s: %w: %w", e.ID, queue.ErrCorrupt, err)
 	}
 	e.Spec.Type, e.Spec.Fallback, e.Spec.Workspace, e.Spec.Expect = spec.Type, spec.Fallback, spec.Workspace, spec.Expect
 	e.Spec.Node, e.Spec.Limits.Memory = spec.Node, spec.Limits.Memory
+	e.Spec.Sandbox.Level = spec.Sandbox.Level
 	return queue.HeadOf(&e), nil
 }
 
