@@ -206,11 +206,11 @@ func TestOpenOfAnotherUser(t *testing.T) {
 	if err := os.Chmod(filepath.Join(path, "instance.json"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Setresuid(-1, other, -1); err != nil {
+	if err := syscall.Setreuid(-1, other); err != nil {
 		t.Fatal(err)
 	}
 	_, err := statedir.Open(path)
-	if err := syscall.Setresuid(-1, 0, -1); err != nil {
+	if err := syscall.Setreuid(-1, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err == nil || !strings.Contains(err.Error(), "belongs to the user with id 1234") {
