@@ -102,6 +102,7 @@ func (d *listeners) refused(ctx context.Context, r access.Refusal) {
 func (d *listeners) newServer() *server.Server {
 	opt := d.ownOptions()
 	if by, standsBy := d.together.standsBy(); standsBy {
+		opt.Upgrade = func(context.Context, api.Upgrade) error { return errStandsBy }
 		return server.NewStandby(opt, by)
 	}
 	e, runs := d.e, d.runs
@@ -124,6 +125,9 @@ func (d *listeners) newServer() *server.Server {
 	}
 	return server.New(opt)
 }
+
+// errStandsBy refuses an upgrade: a scheduler that stands by has no jobs to hand over.
+var errStandsBy = errors.New("this scheduler stands by and has no jobs to hand over: put the new program in its place and restart it; nothing is lost by that")
 
 // ownOptions are those by which a scheduler answers about itself, whether it leads or not.
 func (d *listeners) ownOptions() server.Options {

@@ -69,6 +69,9 @@ func TestFleetTakeOver(t *testing.T) {
 	if out, errs, code := b.command("token", "ls"); code != 0 || !strings.Contains(out, "early") {
 		t.Errorf("the token of before is not the fleet's: %s%s", out, errs)
 	}
+	if _, errs, code := b.command("upgrade"); code == 0 || !strings.Contains(errs, "stands by") || !strings.Contains(errs, "restart it") {
+		t.Errorf("upgrade of a standby: exit code %d\n%s", code, errs)
+	}
 	rb.stop()
 	if _, err := os.Lstat(filepath.Join(b.state, "scheduler.sock")); !os.IsNotExist(err) {
 		t.Errorf("a standby that was told to end leaves its socket: %v", err)
