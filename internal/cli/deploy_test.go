@@ -27,15 +27,13 @@ const deployFolder = "../../deploy/"
 
 // deployed is a container as both kinds of files describe one.
 type deployed struct {
-	name, image     string
-	args, probe     []string // after the program's name
-	env             []string
-	files           map[string]string // path in the container: what it is, such as the name of a secret
-	config          string            // text of the file that --config names
-	grace           time.Duration
-	advertise       string
-	probePaths      []string
-	unknown, unused []string // names of secrets, configurations and volumes
+	name, image string
+	args, probe []string // after the program's name
+	env         []string
+	files       map[string]string // path in the container: what it is, such as the name of a secret
+	config      string            // text of the file that --config names
+	grace       time.Duration
+	unknown     []string // names of secrets, configurations, volumes and networks
 }
 
 // check returns what does not fit the program.
