@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-
 	"github.com/agentsched/agentsched/internal/supervisor"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
