@@ -275,7 +275,9 @@ func (f *fleet) finish(ctx context.Context) error {
 			case <-ctx.Done():
 				return fmt.Errorf("%s does not end: %w\n%s", m.name, context.Cause(ctx), m.run)
 			}
-			if code := m.run.cmd.ProcessState.ExitCode(); code != 0 {
+			// One that has just been started again may not listen to signals yet, and ends by this one.
+			early := m.run.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && m.run.stderr.String() == ""
+			if code := m.run.cmd.ProcessState.ExitCode(); code != 0 && !early {
 				return fmt.Errorf("%s was told to end, and did with %s\n%s", m.name, m.run.cmd.ProcessState, m.run)
 			}
 		}
