@@ -116,9 +116,9 @@ func TestStandBy(t *testing.T) {
 	if by := <-asked; by.Name != me.Username || by.Role != access.Operate || by.Door != access.Socket || !strings.HasPrefix(by.Remote, "uid ") {
 		t.Errorf("the leader was asked by %+v", by)
 	}
-	// Its own part is not to be led by another.
+	// It has nothing to hand over.
 	var p *api.Problem
-	if err := c.Upgrade(t.Context(), api.Upgrade{Mode: "drain"}); !errors.As(err, &p) || p.Name() != "not_available" {
+	if err := c.Upgrade(t.Context(), api.Upgrade{Mode: "drain"}); !errors.As(err, &p) || p.Status != 409 || !strings.Contains(err.Error(), "stands by") {
 		t.Errorf("an upgrade: %v", err)
 	}
 
