@@ -180,6 +180,13 @@ type SubmitJob struct {
 	// Session is the agent's session to resume. If it is empty and HasSteps is false, the
 	// workspace starts from its base and the worker's private folder is emptied.
 	Session string `json:"session,omitempty"`
+	// KeepSession asks for the files of the agent's session as an artifact, unless the run does what was asked: the job
+	// may go on on another host.
+	KeepSession bool `json:"keep_session,omitempty"`
+	// Elsewhere says that the attempt which had Session last ran on another host than this. Without Carried the agent starts over.
+	Elsewhere bool `json:"elsewhere,omitempty"`
+	// Carried is what such an attempt has left. The core uses it if Elsewhere is set or if it does not have the session itself.
+	Carried *Carried `json:"carried,omitempty"`
 	// Feedback is why the last attempt was not good enough. The worker reads it.
 	Feedback string `json:"feedback,omitempty"`
 	// HasSteps says that durable steps are stored for the job. The core gets them with
@@ -192,6 +199,13 @@ type SubmitJob struct {
 	// much of that for its workspace, in milliseconds. They feed the core's metrics.
 	QueueLagMS int64 `json:"worker_queue_lag_ms,omitempty"`
 	LockWaitMS int64 `json:"workspace_lock_wait_ms,omitempty"`
+}
+
+// Carried is what is needed to go on with a session that another host had. The core gets the files with MethodReadPatch.
+type Carried struct {
+	Session job.Artifact `json:"session"` // its files, job.ArtifactSession
+	// Patch is what the job had changed when they were kept; its Path is "" if that is nothing.
+	Patch job.Patch `json:"patch"`
 }
 
 // CancelJob stops a run in the stages of Configure.Stop, or revokes its unused permit, of

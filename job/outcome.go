@@ -151,6 +151,9 @@ const (
 	ArtifactStdout = "stdout"
 	ArtifactStderr = "stderr"
 	ArtifactAnswer = "answer" // only of an answer that Outcome.Answer is too small for
+	// ArtifactSession are the files of the agent's session, as an archive (tar), of an attempt that may go on on
+	// another host.
+	ArtifactSession = "session"
 )
 
 // Attempt is the record of one attempt of a job.

@@ -246,7 +246,8 @@
 //
 // If the host of the session is there, and satisfies the job, but is full, cordoned, isolated or does not
 // take work, the job waits for it, for sessionWait at most. After that, or at once if that host
-// is gone, it is placed as any other and starts over, since a session is of no use elsewhere.
+// is gone, it is placed as any other. It goes on there with the files of its session, if the attempt that had it has
+// left them (Elsewhere in ipc.SubmitJob), and starts over otherwise.
 // An entry keeps its session together with the name of the host on which that lies. An attempt
 // elsewhere that is cut short before it has done anything leaves both as they are.
 //

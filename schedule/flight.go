@@ -25,14 +25,16 @@ type Run struct {
 	Began  time.Time // when the attempt was recorded to begin
 }
 
-// Resume returns the session that the attempt goes on with, or "". One that lies on another
-// host is out of reach.
+// Resume returns the session that the attempt goes on with, or "".
 func (r *Run) Resume() string {
-	if r.Entry.SessionWorker == r.Choice.Worker && r.Entry.SessionNode == r.Node {
+	if r.Entry.SessionWorker == r.Choice.Worker {
 		return r.Entry.Session
 	}
 	return ""
 }
+
+// Moved reports whether that lies on another host. The core begins anew if its files were not kept.
+func (r *Run) Moved() bool { return r.Resume() != "" && r.Entry.SessionNode != r.Node }
 
 // Smaller says, for the user, on what the attempt runs instead of its job's own choice; ""
 // if it does not.

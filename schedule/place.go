@@ -24,7 +24,7 @@ const (
 func Placements() []Placement { return []Placement{Spread, Pack} }
 
 // sessionWait is how long a job waits for the host that has its session, if that is there
-// and has no room. Then it starts over elsewhere.
+// and has no room. Then it runs elsewhere, with the files of the session or from the start.
 const sessionWait = 30 * time.Second
 
 // maxClasses bounds how many classes are found by their key; heads keep their own.

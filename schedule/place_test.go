@@ -167,8 +167,8 @@ func (p *placing) look(started []*schedule.Run) {
 			p.wrongf("%s was started on %+v, which does not have what it asks for, or no room: %+v", r.ID, *h, r.Head)
 		case len(p.on) >= p.slots:
 			p.wrongf("%s was started beyond %d slots", r.ID, p.slots)
-		case r.Resumes && (s.Resume() != "") != (r.SessionNode == h.Name):
-			p.wrongf("%s goes on with %q on %s, its session is on %s", r.ID, s.Resume(), h.Name, r.SessionNode)
+		case r.Resumes && (s.Resume() == "" || s.Moved() != (r.SessionNode != h.Name)):
+			p.wrongf("%s goes on with %q on %s, from elsewhere: %v; its session is on %s", r.ID, s.Resume(), h.Name, s.Moved(), r.SessionNode)
 		}
 		p.on[r.ID] = h
 		fmt.Fprintln(&p.log, r.ID, "on", h.Name)

@@ -95,7 +95,10 @@ func perform(t *testing.T, text string) string {
 			if s.Node != "" {
 				on = " on " + s.Node
 			}
-			if s.Resume() != "" {
+			switch {
+			case s.Moved():
+				on += " with its session of another host, if that was kept"
+			case s.Resume() != "":
 				on += " with its session"
 			}
 			fmt.Fprintf(&out, "%sstart %s%s%s\n", arrow, s.Entry.ID, on, waited)

@@ -30,6 +30,8 @@ type Task struct {
 	Home    string // private folder (0700) of this job on this kind; its content is that of the attempt whose session is resumed, else empty
 	Scratch string // private folder of this attempt, for files that the adapter needs
 	Session string // the program's own session or thread to resume; "" starts a new one
+	// Moved is the workspace in which Session worked, if that was another, on another host: see Portable. Else "".
+	Moved string
 
 	// Capabilities are all that the job was granted; see Can. AllowCommands bounds
 	// CanRunCommands, and is empty for no bound; see CommandPatterns.

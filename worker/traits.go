@@ -45,6 +45,17 @@ type Checkpointing interface {
 	Checkpointing()
 }
 
+// Portable is an optional part of an Adapter, for one whose sessions can go on on another
+// host: their files are put below the Home of the task there before Start; see also Task.Moved.
+type Portable interface {
+	// SessionFiles returns patterns (see fs.Glob, where a folder stands for all that is
+	// below it) of the files below Home that hold a session, and no file that a user's login
+	// or a configuration is in. They are read when the program has ended.
+	SessionFiles(session string) []string
+	// Moves reports whether a session goes on in a workspace that has another path than before.
+	Moves() bool
+}
+
 // Programless is an optional part of an Adapter, for one that has no program of
 // its own: the worker's settings must name a command. A job cannot name such an
 // adapter as its worker unless the configuration has a kind of that name.

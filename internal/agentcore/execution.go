@@ -34,8 +34,10 @@ type execution struct {
 	submit   ipc.SubmitJob
 	tag      string
 	temp     string // folder for the worker's temporary files, removed with the attempt
-	log      zerolog.Logger
-	secrets  *redact.Redactor
+	// movedFrom is where the agent worked on another host before, with the session with which it goes on here; or "".
+	movedFrom string
+	log       zerolog.Logger
+	secrets   *redact.Redactor
 
 	grants     *grants      // what people have allowed beside the job
 	held       *Confinement // nil if nothing holds the run
@@ -224,8 +226,12 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	if err != nil {
 		return e.notPrepared(ctx, started, err)
 	}
+	session, err := e.takeSession(ctx)
+	if err != nil {
+		return e.notPrepared(ctx, started, err)
+	}
 	request := workspace.Request{
-		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: e.submit.Session == "" && !e.submit.HasSteps,
+		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: session != nil || e.submit.Session == "" && !e.submit.HasSteps,
 		OnConflict: e.submit.Spec.Flow.OnConflict, Title: e.title(), Origin: e.origin,
 	}
 	if e.submit.Attempt > 1 {
@@ -238,7 +244,11 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	if e.gitHeld() {
 		e.workspaces = e.workspaces.Confine(e.session.confinedGit)
 	}
-	ws, err := e.workspaces.Prepare(ctx, request)
+	prepare := func() (*workspace.Workspace, error) { return e.workspaces.Prepare(ctx, request) }
+	ws, err := prepare()
+	if err == nil {
+		ws, err = e.goOn(ctx, session, ws, prepare)
+	}
 	if err != nil {
 		return e.notPrepared(ctx, started, err)
 	}
@@ -263,6 +273,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	outcome.Answer = e.secrets.String(outcome.Answer)
 	keepAnswer(dir, &outcome)
 	e.collect(ctx, ws, dir, &outcome)
+	e.keepSession(ws, dir, &outcome)
 	outcome.EndedAt = time.Now().UTC()
 	return outcome
 }

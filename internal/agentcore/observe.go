@@ -41,7 +41,7 @@ func (e *execution) reports() bool {
 
 // observe returns what tells of the run.
 func (e *execution) observe(ws *workspace.Workspace, dir string) (*observation, error) {
-	home := e.session.dir.Home(e.submit.Job, e.submit.Choice.Worker)
+	home := e.home()
 	o := &observation{
 		held: Held{
 			Level: sandbox.Level(e.settings.Sandbox.Level), Spec: &e.submit.Spec, Settings: e.settings.Sandbox,

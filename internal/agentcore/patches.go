@@ -73,16 +73,16 @@ func (e *execution) patchHere(ctx context.Context, p job.Patch) (string, error) 
 			return path, nil // who applies it says what is wrong with it
 		}
 	}
-	return e.fetchPatch(ctx, p)
+	return e.fetch(ctx, "patch", p)
 }
 
 // maxPatch bounds a patch of which no size is recorded, in bytes.
 const maxPatch = 1 << 30
 
-// fetchPatch gets a patch from the scheduler.
-func (e *execution) fetchPatch(ctx context.Context, p job.Patch) (string, error) {
+// fetch gets a file from the scheduler, which is the patch or the session of a job.
+func (e *execution) fetch(ctx context.Context, what string, p job.Patch) (string, error) {
 	sum := sha256.Sum256([]byte(p.Path))
-	path := filepath.Join(e.temp, "patch-"+strconv.Itoa(e.submit.Attempt)+"-"+hex.EncodeToString(sum[:8]))
+	path := filepath.Join(e.temp, what+"-"+strconv.Itoa(e.submit.Attempt)+"-"+hex.EncodeToString(sum[:8]))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", err
@@ -94,7 +94,7 @@ func (e *execution) fetchPatch(ctx context.Context, p job.Patch) (string, error)
 	}
 	hash, offset := sha256.New(), int64(0)
 	for {
-		piece, err := e.readPatch(ctx, p, offset)
+		piece, err := e.readPatch(ctx, what, p, offset)
 		if err != nil {
 			return "", err
 		}
@@ -102,7 +102,7 @@ func (e *execution) fetchPatch(ctx context.Context, p job.Patch) (string, error)
 			break
 		}
 		if offset += int64(len(piece)); offset > most {
-			return "", fmt.Errorf("the patch of job %s has more than %d bytes", p.Job, most)
+			return "", fmt.Errorf("the %s of job %s has more than %d bytes", what, p.Job, most)
 		}
 		hash.Write(piece)
 		if _, err := f.Write(piece); err != nil {
@@ -110,21 +110,21 @@ func (e *execution) fetchPatch(ctx context.Context, p job.Patch) (string, error)
 		}
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); p.SHA256 != "" && got != p.SHA256 {
-		return "", fmt.Errorf("the patch of job %s cannot be trusted: found SHA-256 %s, recorded %s; run that job again", p.Job, got, p.SHA256)
+		return "", fmt.Errorf("the %s of job %s cannot be trusted: found SHA-256 %s, recorded %s; run that job again", what, p.Job, got, p.SHA256)
 	}
 	return path, f.Close()
 }
 
-func (e *execution) readPatch(ctx context.Context, p job.Patch, offset int64) ([]byte, error) {
+func (e *execution) readPatch(ctx context.Context, what string, p job.Patch, offset int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pieceTime, fmt.Errorf("no answer within %s", pieceTime))
 	defer cancel()
 	var r ipc.ReadPatchResult
 	err := e.core.peer.Call(ctx, ipc.MethodReadPatch, ipc.ReadPatch{Job: e.submit.Job, Attempt: e.submit.Attempt, Path: p.Path, Offset: offset}, &r)
 	switch {
 	case err != nil:
-		return nil, &worker.Failure{Class: job.Network, Message: fmt.Sprintf("read the patch of job %s from the scheduler: %v", p.Job, err)} // it may answer later
+		return nil, &worker.Failure{Class: job.Network, Message: fmt.Sprintf("read the %s of job %s from the scheduler: %v", what, p.Job, err)} // it may answer later
 	case r.Missing != "":
-		return nil, fmt.Errorf("the patch of job %s is missing: %s: %s; run that job again", p.Job, p.Path, r.Missing)
+		return nil, fmt.Errorf("the %s of job %s is missing: %s: %s; run that job again", what, p.Job, p.Path, r.Missing)
 	}
 	return r.Data, nil
 }

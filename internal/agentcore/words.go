@@ -52,7 +52,7 @@ func (e *execution) words(ws *workspace.Workspace) (text string, env []string, e
 		input = r.Input
 	}
 	if a, err := e.adapter(); err != nil || !worker.TraitsOf(a).Script {
-		return instructions(text+inputBlock(input)+clashBlock(ws), e.submit.Session, e.submit.Feedback), nil, nil
+		return instructions(text+inputBlock(input)+clashBlock(ws)+e.movedBlock(ws), e.submit.Session, e.submit.Feedback), nil, nil
 	}
 	for _, file := range []struct {
 		variable, name string
@@ -88,6 +88,15 @@ func instructions(text, session, feedback string) string {
 	default:
 		return text
 	}
+}
+
+// movedBlock returns what to add to the instructions of an agent whose session knows another folder.
+func (e *execution) movedBlock(ws *workspace.Workspace) string {
+	from := e.moved(ws)
+	if from == "" {
+		return ""
+	}
+	return "\n\nYou go on on another host: your folder, with all that you had changed, is now " + ws.Dir + " instead of " + from + "."
 }
 
 // inputBlock returns what to add to the instructions of a job with an input.

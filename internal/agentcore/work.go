@@ -164,7 +164,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 	if model == "" {
 		model = settings.Model
 	}
-	home := e.session.dir.Home(e.submit.Job, choice.Worker)
+	home := e.home()
 	if e.submit.Session == "" && !e.submit.HasSteps {
 		if err := os.RemoveAll(home); err != nil {
 			return nil, fmt.Errorf("empty the worker's private folder: %w", err)
@@ -188,7 +188,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 	t := &worker.Task{
 		Job: e.submit.Job, Name: spec.Name, Attempt: e.submit.Attempt, Kind: choice.Worker, Model: model,
 		Instructions: words, SystemPrompt: spec.SystemPrompt,
-		Dir: ws.Dir, Home: home, Scratch: filepath.Join(dir, "scratch"), Session: e.submit.Session,
+		Dir: ws.Dir, Home: home, Scratch: filepath.Join(dir, "scratch"), Session: e.submit.Session, Moved: e.moved(ws),
 		Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
 		Environ: e.held.Environ(worker.SetEnv(append(env, more...), "TMPDIR", e.temp)), Confined: e.held != nil, Models: e.held.modelEndpoint(), Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
 	}
@@ -207,6 +207,9 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 	}
 	return t, nil
 }
+
+// home is the worker's private folder.
+func (e *execution) home() string { return e.session.dir.Home(e.submit.Job, e.submit.Choice.Worker) }
 
 // callersEnv gives the variables that the job names the values of the process that
 // handed the job over, if there is one.

@@ -80,7 +80,13 @@ func (p *patches) named(ctx context.Context, e *queue.Entry) (list []job.Patch, 
 
 // give says in submit_job what the core has to get from here. One that runs on another host gets all of it.
 func (p *patches) give(ctx context.Context, e *queue.Entry, away bool, r *ipc.SubmitJob) {
-	r.Away = away
+	r.Away, r.KeepSession = away, away || p.here != nil
+	if r.Session != "" && (r.Elsewhere || p.here != nil && !away) { // this may be another scheduler's host than that of before
+		var err error
+		if r.Carried, err = p.carried(ctx, e); err != nil {
+			p.log.Warn().Err(err).Str("job", string(e.ID)).Msg("whether the files of the agent's session were kept is not known: it starts over if they are elsewhere")
+		}
+	}
 	if !away && p.here == nil {
 		return
 	}
@@ -90,28 +96,38 @@ func (p *patches) give(ctx context.Context, e *queue.Entry, away bool, r *ipc.Su
 	}
 }
 
-// read answers for a run that the core has, and for no patch but those that the run is given.
+// carried returns what the last attempt that kept the files of the entry's session has left; nil if none did.
+func (p *patches) carried(ctx context.Context, e *queue.Entry) (*ipc.Carried, error) {
+	attempts, err := p.store.Attempts(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range slices.Backward(attempts) {
+		if a.Outcome == nil || a.Outcome.Session != e.Session || a.Choice.Worker != e.SessionWorker {
+			continue
+		}
+		if session, ok := a.Outcome.Artifact(job.ArtifactSession); ok {
+			patch, _ := a.Outcome.Artifact(job.ArtifactPatch)
+			return &ipc.Carried{Session: session, Patch: job.Patch{Job: e.Spec.Name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}}, nil
+		}
+	}
+	return nil, nil
+}
+
+// read answers for a run that the core has, and for no file but those that the run is given.
 func (p *patches) read(ctx context.Context, c *supervisor.Core, r ipc.ReadPatch) (out ipc.ReadPatchResult, err error) {
 	run, err := p.runOn(c, r.Job, r.Attempt)
 	if err != nil {
 		return out, err
 	}
-	var given []job.Patch
-	if e := &run.Entry; e.Resolved != nil {
-		given = e.Resolved.Patches
+	given, err := p.given(ctx, run, r.Path)
+	if err != nil {
+		return out, err
 	}
-	is := func(x job.Patch) bool { return x.Path == r.Path }
-	i := slices.IndexFunc(given, is)
-	if i < 0 {
-		if given, err = p.named(ctx, &run.Entry); err != nil {
-			return out, err
-		}
-		i = slices.IndexFunc(given, is)
+	if given.Path == "" || r.Offset < 0 {
+		return out, fmt.Errorf("job %s is given no file %.200q at %d", r.Job, r.Path, r.Offset)
 	}
-	if i < 0 || r.Path == "" || r.Offset < 0 {
-		return out, fmt.Errorf("job %s is given no patch %.200q at %d", r.Job, r.Path, r.Offset)
-	}
-	at, err := fileHere(ctx, p.here, job.Artifact{Name: job.ArtifactPatch, Path: r.Path, Bytes: given[i].Bytes, SHA256: given[i].SHA256})
+	at, err := fileHere(ctx, p.here, given)
 	if err == nil {
 		out.Data, err = pieceOf(at, r.Offset)
 	}
@@ -119,6 +135,44 @@ func (p *patches) read(ctx context.Context, c *supervisor.Core, r ipc.ReadPatch)
 		return ipc.ReadPatchResult{Missing: "neither the scheduler's host nor the store has it"}, nil
 	}
 	return out, err
+}
+
+// given returns the file of that path that a run is given: a patch of another job, or what an earlier attempt of its own
+// left of the session that it goes on with. The zero value is none.
+func (p *patches) given(ctx context.Context, run *schedule.Run, path string) (job.Artifact, error) {
+	if path == "" {
+		return job.Artifact{}, nil
+	}
+	e := &run.Entry
+	var list []job.Patch
+	if e.Resolved != nil {
+		list = e.Resolved.Patches
+	}
+	if run.Resume() != "" {
+		c, err := p.carried(ctx, e)
+		if err != nil {
+			return job.Artifact{}, err
+		}
+		if c != nil {
+			if c.Session.Path == path {
+				return c.Session, nil
+			}
+			list = append(slices.Clone(list), c.Patch)
+		}
+	}
+	is := func(x job.Patch) bool { return x.Path == path }
+	i := slices.IndexFunc(list, is)
+	if i < 0 {
+		var err error
+		if list, err = p.named(ctx, e); err != nil {
+			return job.Artifact{}, err
+		}
+		i = slices.IndexFunc(list, is)
+	}
+	if i < 0 {
+		return job.Artifact{}, nil
+	}
+	return job.Artifact{Name: job.ArtifactPatch, Path: path, Bytes: list[i].Bytes, SHA256: list[i].SHA256}, nil
 }
 
 // pieceOf reads a piece of a file that an attempt left.

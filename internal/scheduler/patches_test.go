@@ -91,6 +91,30 @@ func TestReadPatch(t *testing.T) {
 	if r, err := ask(mine, paths[0], 0); err != nil || r.Missing == "" {
 		t.Errorf("one that is gone: %+v, %v", r, err)
 	}
+	// What an earlier attempt of its own has left of the session, and no other session's.
+	moved := &schedule.Run{Entry: entry, Choice: job.Choice{Worker: "codex"}}
+	moved.Entry.Session, moved.Entry.SessionWorker, moved.Entry.SessionNode = "s2", "codex", "gone"
+	kept := func(session string, paths ...string) *job.Outcome {
+		return &job.Outcome{Session: session, Artifacts: []job.Artifact{{Name: job.ArtifactSession, Path: paths[0], Bytes: 1}, {Name: job.ArtifactPatch, Path: paths[1], Bytes: 2}}}
+	}
+	store.attempts["a"] = []job.Attempt{
+		{Choice: moved.Choice, Outcome: kept("s2", "/old/session", "/old/patch")}, {Choice: moved.Choice, Outcome: kept("s2", "/s", "/p")},
+		{Choice: moved.Choice, Outcome: kept("s1", "/other", "/other/patch")}, {Choice: job.Choice{Worker: "claude"}, Outcome: kept("s2", "/x", "/y")}, {Choice: moved.Choice},
+	}
+	give := ipc.SubmitJob{Session: "s2", Elsewhere: true}
+	p.give(t.Context(), &moved.Entry, true, &give)
+	if c := give.Carried; !give.KeepSession || c == nil || c.Session.Path != "/s" || c.Patch.Path != "/p" || c.Patch.Bytes != 2 {
+		t.Errorf("what is carried: %+v", give.Carried)
+	}
+	for path, want := range map[string]string{"/s": "session", "/p": "patch", "/old/session": "", "/other": "", "/x": "", paths[0]: "patch"} {
+		if a, err := p.given(t.Context(), moved, path); err != nil || a.Name != want {
+			t.Errorf("%s is given as %q, %v", path, a.Name, err)
+		}
+	}
+	moved.Choice.Worker = "claude" // it does not go on with it
+	if a, err := p.given(t.Context(), moved, "/s"); err != nil || a.Path != "" {
+		t.Errorf("a session that it does not go on with: %+v, %v", a, err)
+	}
 	var submit ipc.SubmitJob
 	p.give(t.Context(), &entry, true, &submit)
 	if !submit.Away || len(submit.Named) != 1 || submit.Named[0] != (job.Patch{Job: "job1", Path: paths[1], Bytes: 3}) {

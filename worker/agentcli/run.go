@@ -41,6 +41,11 @@ func NewRun(t *worker.Task, noun string, recorded func(id string) bool) Run {
 	return r
 }
 
+// Plain reports whether a session's id is a plain word, which has no meaning in a pattern or a path.
+func Plain(id string) bool {
+	return id != "" && len(id) <= 200 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+}
+
 // Command is worker.Session's.
 func (r *Run) Command() worker.Command { return r.Process }
 

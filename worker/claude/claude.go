@@ -71,6 +71,11 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t.Moved != "" && agentcli.Plain(t.Session) {
+		if err := h.bringSession(t.Session, t.Dir); err != nil {
+			return nil, err
+		}
+	}
 	s := newSession(t, h)
 	s.Process = worker.Command{
 		Path: path, Args: arguments(t, g, h, s.Resume), Env: h.env, Dir: t.Dir,

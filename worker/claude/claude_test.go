@@ -219,3 +219,41 @@ func TestResume(t *testing.T) {
 		t.Errorf("the earlier attempt's content: %q", data)
 	}
 }
+
+// TestBringSession: a session that comes from another host lies where the program looks for it here.
+func TestBringSession(t *testing.T) {
+	for dir, want := range map[string]string{ // as the program's own rule gives it
+		"/var/lib/agentsched/work/a_b.c":  "-var-lib-agentsched-work-a-b-c",
+		"/tmp/ü/𝄞x":                       "-tmp-----x",
+		"/" + strings.Repeat("long/", 50): "-" + strings.Repeat("long-", 39) + "long-dlg7rj",
+		"/" + strings.Repeat("weg/ä", 60): "-" + strings.Repeat("weg--", 39) + "weg--wqg7jj",
+	} {
+		if got := projectOf(dir); got != want {
+			t.Errorf("%s: %s, want %s", dir, got, want)
+		}
+	}
+	h := home{dir: t.TempDir()}
+	dir := t.TempDir()
+	old := filepath.Join(h.dir, "projects", "-of-another-host")
+	if err := os.MkdirAll(filepath.Join(old, "s1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"s1.jsonl", "s1/tool"} {
+		if err := os.WriteFile(filepath.Join(old, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the second time there is nothing to do
+		if err := h.bringSession("s1", dir); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"s1.jsonl", "s1/tool"} {
+			if text, err := os.ReadFile(filepath.Join(h.dir, "projects", projectOf(dir), name)); err != nil || string(text) != name {
+				t.Errorf("%s: %q, %v", name, text, err)
+			}
+		}
+	}
+	if err := h.bringSession("s2", dir); err != nil || !h.hasSession("s1") || h.hasSession("s2") {
+		t.Errorf("another session: %v", err)
+	}
+}

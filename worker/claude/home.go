@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 
 	"github.com/agentsched/agentsched/worker"
 	"github.com/agentsched/agentsched/worker/agentcli"
@@ -194,6 +197,51 @@ func takeAccount(from, to string) error {
 	agentcli.TakeOver(own, users, "oauthAccount", "primaryApiKey", "userID")
 	return agentcli.WriteJSON(to, own)
 }
+
+// bringSession puts what is recorded of a session where the program looks for one of a run in dir: it comes from
+// another host, where the workspace had another path.
+func (h home) bringSession(id, dir string) error {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	projects := filepath.Join(h.dir, "projects")
+	there := filepath.Join(projects, projectOf(dir))
+	found, err := filepath.Glob(filepath.Join(projects, "*", id+".jsonl"))
+	if err != nil || len(found) != 1 || filepath.Dir(found[0]) == there {
+		return nil // it is there, or nowhere; or the program itself made more of it
+	}
+	if err := agentcli.MakeFolders(there); err != nil {
+		return err
+	}
+	for _, name := range []string{id, id + ".jsonl"} { // the one by which it is found comes last
+		err := os.Rename(filepath.Join(filepath.Dir(found[0]), name), filepath.Join(there, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("bring session %s to this host: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// maxProject is how long the name of a project's folder is before it is cut, in UTF-16 units.
+const maxProject = 200
+
+// projectOf returns the name of the folder in which the program records the sessions of runs in dir.
+func projectOf(dir string) string {
+	units := utf16.Encode([]rune(dir))
+	name, hash := make([]byte, len(units)), int32(0)
+	for i, u := range units {
+		hash = hash<<5 - hash + int32(u)
+		if name[i] = '-'; u < 0x80 && strings.IndexByte(alphanumeric, byte(u)) >= 0 {
+			name[i] = byte(u)
+		}
+	}
+	if len(name) <= maxProject {
+		return string(name)
+	}
+	return string(name[:maxProject]) + "-" + strings.TrimPrefix(strconv.FormatInt(int64(hash), 36), "-")
+}
+
+const alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 // hasSession reports whether the session was recorded in this home.
 func (h home) hasSession(id string) bool {

@@ -4,6 +4,7 @@ import (
 	_ "embed" // of the lockfile
 
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 //go:embed package-lock.json
@@ -16,3 +17,14 @@ func (Adapter) Package() worker.Package {
 
 // Provider names the provider of its models.
 func (Adapter) Provider() string { return "anthropic" }
+
+// SessionFiles are a session's record, and the folder with what its subagents and tools left.
+func (Adapter) SessionFiles(session string) []string {
+	if !agentcli.Plain(session) {
+		return nil
+	}
+	return []string{"claude/projects/*/" + session + ".jsonl", "claude/projects/*/" + session}
+}
+
+// Moves is true: see home.bringSession.
+func (Adapter) Moves() bool { return true }

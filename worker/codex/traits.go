@@ -4,6 +4,7 @@ import (
 	_ "embed" // of the lockfile
 
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 //go:embed package-lock.json
@@ -19,3 +20,14 @@ func (Adapter) Provider() string { return "openai" }
 
 // ClosedSchemas holds: the API refuses an object that is left open.
 func (Adapter) ClosedSchemas() {}
+
+// SessionFiles are a thread's record, and what was counted of it.
+func (Adapter) SessionFiles(thread string) []string {
+	if !agentcli.Plain(thread) {
+		return nil
+	}
+	return []string{"codex/sessions/*/*/*/rollout-*" + thread + ".jsonl", "codex/agentsched-usage.json"}
+}
+
+// Moves is true: the program takes the folder that it is started in.
+func (Adapter) Moves() bool { return true }
