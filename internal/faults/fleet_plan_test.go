@@ -37,6 +37,8 @@ type fleetPlan struct {
 	Rate    float64        // how fast the database's wall clock goes
 	Weights map[string]int // of tenants; nil: the policy is the default
 	Split   int            // how many of the jobs are submitted when others run already
+	// Upgrades says that all machines begin with the version before; see upgradeMachine.
+	Upgrades bool
 }
 
 // The faults of a fleet.

@@ -37,6 +37,8 @@ type fleet struct {
 	store      string // the address of its queue
 	log        *claimLog
 	told       []string // what has struck, and when
+	previous   string   // the folder with the programs that machines begin with
+	upgraded   int      // machines
 }
 
 // machine is a host of the fleet: what would lie on its disk, its network and its process.
@@ -47,8 +49,10 @@ type machine struct {
 	net     *netns
 	args    []string // of the scheduler program
 	env     []string
-	relays  []*pgtest.Relay // between a node and each scheduler, if its links are slow
-	host    *fleetNode      // a node's
+	// programs is the folder of the programs that it runs.
+	programs string
+	relays   []*pgtest.Relay // between a node and each scheduler, if its links are slow
+	host     *fleetNode      // a node's
 
 	run  *run // the latest of its process
 	down bool // it was ended, and not started again
@@ -72,7 +76,12 @@ func newFleet(tb testing.TB, p *fleetPlan) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{scene: s, fleetPlan: p, log: newClaimLog()}
+	f := &fleet{scene: s, fleetPlan: p, log: newClaimLog(), previous: programs}
+	if p.Upgrades {
+		if f.previous, err = previous(); err != nil {
+			return f, err
+		}
+	}
 	if f.net, err = newNetwork(); err != nil {
 		return f, err
 	}
@@ -180,7 +189,7 @@ func (f *fleet) schedulerConfig(address string) obj {
 }
 
 func (f *fleet) addMachine(name, address string, config obj) (*machine, error) {
-	m := &machine{name: name, dir: f.file(name), address: address, down: true}
+	m := &machine{name: name, dir: f.file(name), address: address, down: true, programs: f.previous}
 	for _, sub := range []string{"s", "home", "tmp"} {
 		if err := os.MkdirAll(m.path(sub), 0o700); err != nil {
 			return nil, err
@@ -205,7 +214,7 @@ func (f *fleet) addMachine(name, address string, config obj) (*machine, error) {
 }
 
 func (m *machine) command(args ...string) []string {
-	return append([]string{program("scheduler"), "--state", m.state(), "--config", m.path("config.yaml")}, args...)
+	return append([]string{filepath.Join(m.programs, "scheduler"), "--state", m.state(), "--config", m.path("config.yaml")}, args...)
 }
 
 // up starts a machine's process.

@@ -28,6 +28,8 @@ func (f *fleet) strike(ctx context.Context, x fault) error {
 		return f.strikeNode(m, x.Do, lasts)
 	case killLeader, freezeLeader, killStandby:
 		return f.strikeScheduler(ctx, x.Do, lasts)
+	case upgradeMachine:
+		return f.upgrade(ctx, slices.Concat(f.nodes, f.schedulers)[x.Pick])
 	case restartAll:
 		return f.restartSchedulers(ctx)
 	case restartBase, killBase:
@@ -90,7 +92,7 @@ func (f *fleet) strikeNode(m *machine, do faultKind, lasts time.Duration) error 
 	case stallNode, stallCore:
 		pid := m.run.cmd.Process.Pid
 		if do == stallCore {
-			cores := m.running(program("agentcore"))
+			cores := m.running(filepath.Join(m.programs, "agentcore"))
 			if len(cores) == 0 {
 				return errMissed
 			}
