@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ const (
 	oursHalf, riverTried    = 5000, 2500
 	tuneRounds              = 3
 	// few is a number in flight that a single machine may really have.
-	few = 64
+	few        = 64
+	maxClaimed = 2000 // by one call
 	// flat is how much slower the slowest length of the queue may be.
 	flat = 1.5
 )
@@ -118,13 +120,14 @@ func (b *bench) workSide(name string, ours *bed, slots int, attempts bool) side 
 // not measured.
 func (b *bed) round(ctx context.Context, slots int, attempts bool) (float64, error) {
 	var took time.Duration
-	for range oursWorked / oursHalf {
+	piece := cmp.Or(b.piece, oursHalf)
+	for range oursWorked / piece {
 		began := time.Now()
-		if err := b.work(ctx, oursHalf, slots, attempts); err != nil {
+		if err := b.work(ctx, piece, slots, attempts); err != nil {
 			return 0, err
 		}
 		took += time.Since(began)
-		if err := b.fill(ctx, oursHalf); err != nil {
+		if err := b.fill(ctx, piece); err != nil {
 			return 0, err
 		}
 	}
@@ -162,7 +165,7 @@ func (b *bed) work(ctx context.Context, n, slots int, attempts bool) (err error)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		room := min(n, 1+take(free, n-1))
+		room := 1 + take(free, min(n, maxClaimed)-1)
 		claims, err := b.store.Claim(ctx, queue.ClaimSpec{Holder: "bench", Max: room, Now: now(), Lease: time.Minute})
 		if err != nil {
 			return err

@@ -26,6 +26,9 @@ const (
 // insertConns are the sizes of the pool that River's inserts are tried with.
 func insertConns() []int32 { return []int32{8, 16, 32, callers} }
 
+// sharedInFlight is inFlight where a commit takes longer, as sharedSettings are.
+func sharedInFlight() []int { return append(inFlight(), 5000) }
+
 // sharedSettings are tried as riverSettings are. Its own benchmark has 2000 workers.
 func sharedSettings() []riverSetting {
 	return append(riverSettings(), riverSetting{2000, 50 * time.Millisecond}, riverSetting{5000, time.Millisecond}, riverSetting{5000, 10 * time.Millisecond})
@@ -75,7 +78,7 @@ func postgresCase(ctx context.Context, b *bench) (_ []row, err error) {
 		return nil, err
 	}
 	defer func() { err = joinClose(err, peer.close) }()
-	slots, best, err := tune(ctx, beds[1], inFlight(), sharedSettings(), func(s riverSetting) side { return peer.workSide(s, sharedTried) })
+	slots, best, err := tune(ctx, beds[1], sharedInFlight(), sharedSettings(), func(s riverSetting) side { return peer.workSide(s, sharedTried) })
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +117,11 @@ func openSharedBed(ctx context.Context, b *bench, server *pgtest.Server, name st
 	if err != nil {
 		return nil, err
 	}
-	return newBed(ctx, store, queued)
+	shared, err := newBed(ctx, store, queued)
+	if err == nil {
+		shared.piece = oursWorked // all that is queued, as River works all of its
+	}
+	return shared, err
 }
 
 // tuneInserts returns the River that inserts fastest, of some on one database.

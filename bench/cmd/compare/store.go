@@ -25,6 +25,7 @@ type bed struct {
 	store queue.Store
 	batch queue.Batch
 	count atomic.Int64 // entries that were made
+	piece int          // how many jobs of a round are worked at a time; 0: half of them
 }
 
 // openBed opens the store of a state directory and fills it up to n entries.
@@ -50,8 +51,9 @@ func newBed(ctx context.Context, store queue.Store, n int) (*bed, error) {
 }
 
 func (b *bed) fill(ctx context.Context, n int) error {
+	entries := make([]queue.Entry, 0, fillStep)
 	for done := 0; done < n; done += fillStep {
-		var entries []queue.Entry
+		entries = entries[:0]
 		for range min(fillStep, n-done) {
 			entries = append(entries, b.entry())
 		}
