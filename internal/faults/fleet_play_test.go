@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -141,6 +143,15 @@ func (f *fleet) wait(ctx context.Context) error {
 	}
 }
 
+// cutOff reports whether a scheduler has ended since it lost the database while it started, or could not reach it.
+func (r *run) cutOff() bool {
+	code := r.cmd.ProcessState.ExitCode()
+	_, last, found := strings.Cut("\n"+r.stderr.String(), "\nscheduler: ")
+	return found && (code == 1 || code == 2) && slices.ContainsFunc([]string{
+		"open store ", "unexpected EOF", "failed to connect", "57P01", "57P03", "connection reset", "timeout: context deadline",
+	}, func(why string) bool { return strings.Contains(last, why) })
+}
+
 // ended returns an error if a machine's process has ended by itself. A scheduler that cannot reach the database when
 // it starts does so, and is started again, as by a service manager.
 func (f *fleet) ended() error {
@@ -148,7 +159,7 @@ func (f *fleet) ended() error {
 		if m.down || m.run == nil || !m.run.over() {
 			continue
 		}
-		if m.host == nil && m.run.cmd.ProcessState.ExitCode() == 2 && strings.Contains(m.run.stderr.String(), "scheduler: open store ") {
+		if m.host == nil && m.run.cutOff() {
 			if err := f.up(m); err != nil {
 				return err
 			}
@@ -277,6 +288,9 @@ func (f *fleet) finish(ctx context.Context) error {
 			}
 			// One that has just been started again may not listen to signals yet, and ends by this one.
 			early := m.run.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && m.run.stderr.String() == ""
+			if early { // what it was killed with before that may still lie there
+				_ = os.Remove(filepath.Join(m.state(), "scheduler.sock"))
+			}
 			if code := m.run.cmd.ProcessState.ExitCode(); code != 0 && !early {
 				return fmt.Errorf("%s was told to end, and did with %s\n%s", m.name, m.run.cmd.ProcessState, m.run)
 			}
