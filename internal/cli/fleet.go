@@ -60,6 +60,10 @@ func (runs *runner) serveFleet(ctx context.Context, state *owned, cfg *config.Co
 		return usage(err)
 	}
 	defer func() { err = errors.Join(err, m.leave(next.handover != nil)) }()
+	// One channel for all that this scheduler will be: a signal that comes while it is elected is for what it is then.
+	runs.signals = make(chan os.Signal, 2)
+	signal.Notify(runs.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(runs.signals)
 	for {
 		term, err := m.standBy(ctx)
 		if errors.Is(err, errInterrupted) {
@@ -85,9 +89,6 @@ func (runs *runner) serveFleet(ctx context.Context, state *owned, cfg *config.Co
 // reopen makes the copy of the queue anew, as often as it takes: whoever was deposed was cut off from the database, or that
 // has just come again. errInterrupted: it was told to stop.
 func (m *fleetMember) reopen(ctx context.Context) error {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
 	for {
 		err := m.copy.Reopen(ctx)
 		if err == nil || errors.Is(err, queue.ErrNewerVersion) || ctx.Err() != nil {
@@ -96,8 +97,10 @@ func (m *fleetMember) reopen(ctx context.Context) error {
 		m.state.log.Warn().Err(err).Msg("the queue cannot be copied from the database; it is tried again")
 		select {
 		case <-time.After(announceEvery):
-		case <-signals:
-			return errInterrupted
+		case got := <-m.runs.signals:
+			if got != syscall.SIGHUP {
+				return errInterrupted
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -284,21 +287,10 @@ func (m *fleetMember) standBy(ctx context.Context) (*postgres.Term, error) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer cancel(errElected)
-	signals, hangUps := make(chan os.Signal, 1), make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	signal.Notify(hangUps, syscall.SIGHUP) // the configuration is read when this scheduler leads
-	defer signal.Stop(hangUps)
-	parts.Go(func() {
-		select {
-		case <-signals:
-			cancel(errInterrupted)
-		case <-ctx.Done():
-		}
-	})
+	parts.Go(func() { m.interrupted(ctx, cancel) })
 	switch term, err := m.db.Stand(ctx); {
 	case term != nil:
-		return term, nil
+		return m.elected(ctx, cancel, term)
 	case err != nil && ctx.Err() == nil:
 		m.state.log.Warn().Err(err).Msg("the database cannot be asked who leads; this scheduler stands by")
 	default:
@@ -307,7 +299,42 @@ func (m *fleetMember) standBy(ctx context.Context) (*postgres.Term, error) {
 	if err := m.answer(ctx, &parts); err != nil {
 		return nil, err
 	}
-	return m.db.Campaign(ctx, m.election)
+	term, err := m.db.Campaign(ctx, m.election)
+	if err != nil {
+		return nil, err
+	}
+	return m.elected(ctx, cancel, term)
+}
+
+// interrupted cancels a standby that is told to stop. The configuration is read when it leads.
+func (m *fleetMember) interrupted(ctx context.Context, cancel context.CancelCauseFunc) {
+	for {
+		select {
+		case got := <-m.runs.signals:
+			if got == syscall.SIGHUP {
+				continue
+			}
+			if cancel(errInterrupted); !errors.Is(context.Cause(ctx), errInterrupted) {
+				select {
+				case m.runs.signals <- got: // it leads by now, and is to stop as that
+				default: // others came meanwhile that say so
+				}
+			}
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// elected gives a term back that came when the scheduler had been told to stop.
+func (m *fleetMember) elected(ctx context.Context, cancel context.CancelCauseFunc, term *postgres.Term) (*postgres.Term, error) {
+	cancel(errElected) // whichever comes first counts
+	if term != nil && errors.Is(context.Cause(ctx), errInterrupted) {
+		m.release(term)
+		return nil, errInterrupted
+	}
+	return term, nil
 }
 
 // answer serves the doors of a scheduler that stands by until ctx ends.

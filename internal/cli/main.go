@@ -161,6 +161,9 @@ type runner struct {
 	// inherited are the sockets that the program before this one, or the service
 	// manager, has left to `serve`; who takes them empties it.
 	inherited map[string]daemon.Inherited
+
+	// signals are those of a scheduler of a fleet, which is several things in turn; nil: whoever listens has its own.
+	signals chan os.Signal
 }
 
 func newMain() *Main {

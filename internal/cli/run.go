@@ -272,8 +272,11 @@ func explained(err error) error {
 // engine. What happens is told on out.
 func (runs *runner) stopOnSignals(ctx context.Context, e *engine, stopped func(), out io.Writer) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signals := runs.signals
+	if signals == nil {
+		signals = make(chan os.Signal, 2)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	}
 	terminal := hasTerminal()
 	// A reader that went away (`scheduler run | head`) does not concern the
 	// jobs. Caught, not ignored: children would inherit that.
@@ -307,7 +310,9 @@ func (runs *runner) stopOnSignals(ctx context.Context, e *engine, stopped func()
 	return ctx, func() {
 		close(done)
 		watching.Wait()
-		signal.Stop(signals)
+		if runs.signals == nil {
+			signal.Stop(signals)
+		}
 		signal.Stop(broken)
 		cancel(nil)
 	}
