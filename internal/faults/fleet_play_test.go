@@ -287,7 +287,9 @@ func (f *fleet) finish(ctx context.Context) error {
 				return fmt.Errorf("%s does not end: %w\n%s", m.name, context.Cause(ctx), m.run)
 			}
 			// One that has just been started again may not listen to signals yet, and ends by this one.
-			early := m.run.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && m.run.stderr.String() == ""
+			said := m.run.stderr.String()
+			early := m.run.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && (said == "" ||
+				m.host == nil && !strings.Contains(said, "stands by") && !strings.Contains(said, "this scheduler leads"))
 			if early { // what it was killed with before that may still lie there
 				_ = os.Remove(filepath.Join(m.state(), "scheduler.sock"))
 			}
