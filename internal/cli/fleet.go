@@ -417,6 +417,9 @@ func (m *fleetMember) lead(ctx context.Context, term *postgres.Term, o runOption
 	if deposed && !next.stopped.Load() && next.handover == nil {
 		return true, term.Err()
 	}
+	if next.handover == nil && errors.Is(err, queue.ErrDeposed) {
+		return false, nil // it was told to end, and another scheduler has the queue
+	}
 	return false, err
 }
 
