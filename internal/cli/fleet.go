@@ -405,8 +405,9 @@ func (m *fleetMember) lead(ctx context.Context, term *postgres.Term, o runOption
 	err = m.runs.serveQueue(leading, m.state, m.cfg, o, next)
 	close(ended)
 	watching.Wait()
+	closing := lead.Close() // it sends what waits, and may hear only then that another scheduler leads
 	deposed := errors.Is(term.Err(), queue.ErrDeposed)
-	if closing := lead.Close(); closing != nil && !deposed {
+	if closing != nil && !deposed {
 		err = errors.Join(err, failure(closing))
 	}
 	if next.handover == nil {
@@ -414,10 +415,12 @@ func (m *fleetMember) lead(ctx context.Context, term *postgres.Term, o runOption
 	} else {
 		term.Abandon()
 	}
-	if deposed && !next.stopped.Load() && next.handover == nil {
+	switch {
+	case !deposed || next.handover != nil:
+		return false, err
+	case !next.stopped.Load():
 		return true, term.Err()
-	}
-	if next.handover == nil && errors.Is(err, queue.ErrDeposed) {
+	case errors.Is(err, queue.ErrDeposed):
 		return false, nil // it was told to end, and another scheduler has the queue
 	}
 	return false, err
