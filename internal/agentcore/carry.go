@@ -4,8 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,18 +52,11 @@ func (e *execution) keepSession(ws *workspace.Workspace, dir string, o *job.Outc
 	}
 	kept, err := e.packSession(portable.SessionFiles(o.Session), about{Worker: e.submit.Choice.Worker, Session: o.Session, Dir: ws.Dir})
 	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
-	at := filepath.Join(dir, sessionName)
-	if err == nil {
-		err = os.WriteFile(at, kept, 0o600)
+		err = keepFile(o, job.ArtifactSession, filepath.Join(dir, sessionName), kept)
 	}
 	if err != nil {
 		e.emit(job.Event{Kind: job.EventWarning, Text: fmt.Sprintf("the agent's session is not kept, so that another host would start over: %v", err)})
-		return
 	}
-	sum := sha256.Sum256(kept)
-	o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactSession, Path: at, Bytes: int64(len(kept)), SHA256: hex.EncodeToString(sum[:])})
 }
 
 // packSession returns an archive of the files that match the patterns.
@@ -176,7 +167,7 @@ type carried struct {
 }
 
 // takeSession gets the session that the run goes on with from the scheduler, if it is not here; nil if it is, or there is
-// none. Where it cannot be had, the agent starts over, and notes say why; the error is one that may pass.
+// none. Where it cannot be had, the agent starts over, and a warning says why; the error is one that may pass.
 func (e *execution) takeSession(ctx context.Context) (*carried, error) {
 	s := &e.submit
 	if s.Session == "" || !s.Elsewhere && (s.Carried == nil || isFolder(e.home())) {

@@ -311,11 +311,20 @@ func keepAnswer(dir string, o *job.Outcome) {
 	if o.Answer, cut = job.Cut(whole, job.MaxEventText); cut == 0 {
 		return
 	}
-	path := filepath.Join(dir, "answer")
-	if os.MkdirAll(dir, 0o700) == nil && os.WriteFile(path, []byte(whole), 0o600) == nil {
-		sum := sha256.Sum256([]byte(whole))
-		o.Artifacts = append(o.Artifacts, job.Artifact{Name: job.ArtifactAnswer, Path: path, Bytes: int64(len(whole)), SHA256: hex.EncodeToString(sum[:])})
+	_ = keepFile(o, job.ArtifactAnswer, filepath.Join(dir, "answer"), []byte(whole)) // the outcome has its beginning
+}
+
+// keepFile writes a file of an attempt and adds it to the artifacts of the outcome.
+func keepFile(o *job.Outcome, name, path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
 	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	o.Artifacts = append(o.Artifacts, job.Artifact{Name: name, Path: path, Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])})
+	return nil
 }
 
 // attemptDir is the folder of the attempt. Who puts something into it makes it.
