@@ -163,22 +163,19 @@ func (c *Core) Run(ctx context.Context) error {
 
 	var g run.Group
 	peerDone := make(chan struct{})
+	var ended error // the wire's end; set when peerDone is closed
 	g.Add(func() error {
 		defer close(peerDone)
-		return c.peer.Run(life)
+		ended = c.peer.Run(life)
+		return ended
 	}, func(error) {})
-	g.Add(func() error {
-		c.tellCircuits(peerDone)
-		return nil
-	}, func(error) {})
-	g.Add(func() error {
-		c.monitor.run(peerDone)
-		return nil
-	}, func(error) {})
-	g.Add(func() error {
-		c.lapsePermits(peerDone)
-		return nil
-	}, func(error) {})
+	// What ends with the wire may be seen to end before it, and says the same of why.
+	for _, beside := range []func(<-chan struct{}){c.tellCircuits, c.monitor.run, c.lapsePermits} {
+		g.Add(func() error {
+			beside(peerDone)
+			return ended
+		}, func(error) {})
+	}
 	interrupted := make(chan error, 1)
 	g.Add(func() error {
 		cause := c.waitForEnd(ctx, interrupted)
