@@ -60,6 +60,29 @@ func (f *fleet) awaitInstances(ctx context.Context) error {
 	return nil
 }
 
+// awaitNodes waits until each node has reached who leads: one that cannot would take part in nothing.
+func (f *fleet) awaitNodes(ctx context.Context) error {
+	for {
+		away := len(f.nodes)
+		if leader := f.leader(ctx); leader != nil {
+			c := leader.client()
+			nodes, _ := c.Nodes(ctx) // it may have ceased to lead
+			c.Close()
+			for _, n := range nodes {
+				if n.State == "connected" {
+					away--
+				}
+			}
+		}
+		if away == 0 {
+			return nil
+		}
+		if err := f.pause(ctx); err != nil {
+			return fmt.Errorf("%d nodes of %d are not connected: %w", away, len(f.nodes), err)
+		}
+	}
+}
+
 // pause is between two looks at what gives no signal.
 func (f *fleet) pause(ctx context.Context) error {
 	look := time.NewTimer(50 * time.Millisecond)

@@ -95,7 +95,7 @@ func newFleet(tb testing.TB, p *fleetPlan) (*fleet, error) {
 		address := fmt.Sprintf("10.99.0.%d", 11+i)
 		addresses, urls = append(addresses, address), append(urls, "https://"+net.JoinHostPort(address, doorPort))
 	}
-	if err := certify(f.file("cert.pem"), f.file("key.pem"), append(addresses, "127.0.0.1")...); err != nil {
+	if err := certify(f.file("cert.pem"), f.file("key.pem"), append(addresses, relayHost)...); err != nil {
 		return f, err
 	}
 	for i, address := range addresses {
@@ -150,10 +150,13 @@ func (f *fleet) startDatabase() (string, error) {
 	return f.base.Through(pgtest.Plain(f.server.TCP(name))), nil
 }
 
+// relayHost is the name by which a node behind relays knows the schedulers.
+const relayHost = "127.0.0.1"
+
 // behindRelays puts a relay before each scheduler, in the node's own namespace.
 func (m *machine) behindRelays(tb testing.TB, addresses []string) (urls []string, err error) {
 	for _, address := range addresses {
-		l, err := m.net.listen("127.0.0.1:0")
+		l, err := m.net.listen(net.JoinHostPort(relayHost, "0"))
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +179,7 @@ func (f *fleet) config() obj {
 
 func (f *fleet) schedulerConfig(address string) obj {
 	c := f.config()
-	c["api"] = obj{"listen": net.JoinHostPort(address, doorPort), "tls": obj{"cert": f.file("cert.pem"), "key": f.file("key.pem")}}
+	c["api"] = obj{"listen": net.JoinHostPort(address, doorPort), "tls": obj{"cert": f.file("cert.pem"), "key": f.file("key.pem")}, "hosts": []string{relayHost}}
 	if f.fleetPlan.Weights != nil {
 		tenants := obj{}
 		for tenant, weight := range f.fleetPlan.Weights {
@@ -262,7 +265,10 @@ func (f *fleet) open(ctx context.Context) error {
 	if err := f.awaitLeader(ctx); err != nil {
 		return err
 	}
-	return f.awaitInstances(ctx)
+	if err := f.awaitInstances(ctx); err != nil {
+		return err
+	}
+	return f.awaitNodes(ctx)
 }
 
 // makeTokens makes the token of each node.
