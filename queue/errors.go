@@ -32,6 +32,10 @@ var (
 	ErrBadCursor = errors.New("no cursor of these pages")
 )
 
+// ErrUnavailable: the database that schedulers share cannot be asked now, and can be later, as
+// while it is started, or the network to it is away.
+var ErrUnavailable = errors.New("the database cannot be asked")
+
 // Refuse returns an error that wraps ErrIllegalTransition and has this text alone,
 // for those who read it: the text says what stands in the way.
 func Refuse(format string, args ...any) error {

@@ -55,59 +55,57 @@ const (
 
 // serveFleet works whenever this scheduler leads, until ctx ends or it is told to stop.
 func (runs *runner) serveFleet(ctx context.Context, state *owned, cfg *config.Config, o runOptions, next *replacement) (err error) {
-	m, err := runs.join(ctx, state, cfg)
-	if err != nil {
-		return usage(err)
-	}
-	defer func() { err = errors.Join(err, m.leave(next.handover != nil)) }()
 	// One channel for all that this scheduler will be: a signal that comes while it is elected is for what it is then.
 	runs.signals = make(chan os.Signal, 2)
 	signal.Notify(runs.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(runs.signals)
-	for {
-		term, err := m.standBy(ctx)
-		if errors.Is(err, errInterrupted) {
-			return nil
-		}
-		if err != nil {
-			return failure(err)
-		}
-		again, err := m.lead(ctx, term, o, next)
-		if !again {
-			return err
-		}
-		state.log.Warn().Err(err).Msg("another scheduler leads; this one stands by")
-		if err := m.reopen(ctx); errors.Is(err, errInterrupted) {
-			return nil
-		} else if err != nil {
-			return failure(err)
-		}
+	m, err := runs.join(ctx, state, cfg)
+	if errors.Is(err, errInterrupted) {
+		return nil
+	}
+	if err != nil {
+		return usage(err)
+	}
+	defer func() { err = errors.Join(err, m.leave(next.handover != nil)) }()
+	for again := true; again && err == nil; {
+		again, err = m.turn(ctx, o, next)
+	}
+	if errors.Is(err, errInterrupted) {
+		return nil
+	}
+	return err
+}
+
+// turn stands by, leads, and makes the copy anew after that; again: it can stand by once more.
+// errInterrupted: it was told to stop.
+func (m *fleetMember) turn(ctx context.Context, o runOptions, next *replacement) (again bool, err error) {
+	term, err := m.standBy(ctx)
+	if errors.Is(err, queue.ErrUnavailable) && ctx.Err() == nil {
+		return true, ended(m.runs.waitFor(ctx, m.state, m.look))
+	}
+	if err != nil {
+		return false, ended(err)
+	}
+	if again, err = m.lead(ctx, term, o, next); !again {
+		return false, err
+	}
+	m.state.log.Warn().Err(err).Msg("this scheduler does not lead any more, and stands by")
+	if err = m.runs.waitFor(ctx, m.state, m.copy.Reopen); err == nil {
 		m.copy.Follow()
 	}
+	return true, ended(err)
 }
 
-// reopen makes the copy of the queue anew, as often as it takes: whoever was deposed was cut off from the database, or that
-// has just come again. errInterrupted: it was told to stop.
-func (m *fleetMember) reopen(ctx context.Context) error {
-	for {
-		err := m.copy.Reopen(ctx)
-		if err == nil || errors.Is(err, queue.ErrNewerVersion) || ctx.Err() != nil {
-			return err
-		}
-		m.state.log.Warn().Err(err).Msg("the queue cannot be copied from the database; it is tried again")
-		select {
-		case <-time.After(announceEvery):
-		case got := <-m.runs.signals:
-			if got != syscall.SIGHUP {
-				return errInterrupted
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+// ended returns the error of a member that cannot go on, or was told to stop; nil: neither.
+func ended(err error) error {
+	if err == nil || errors.Is(err, errInterrupted) {
+		return err
 	}
+	return failure(err)
 }
 
-// join connects to the database and makes a copy of the queue.
+// join connects to the database and makes a copy of the queue, as soon as the database can be asked.
+// errInterrupted: it was told to stop meanwhile.
 func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) (_ *fleetMember, err error) {
 	where, err := postgres.ParseWhere(cfg.Fleet.Store, runs.con.getenv)
 	if err != nil {
@@ -129,23 +127,14 @@ func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) 
 			m.close() //nolint:errcheck // err says what went wrong
 		}
 	}()
-	m.db, err = postgres.Connect(ctx, postgres.Config{
+	at := postgres.Config{
 		Where: where, Folder: state.dir.Fleet(), Log: state.logs.For(logging.Store), Lease: cfg.Fleet.Lease.Std(),
 		Self: postgres.Member{
 			Instance: string(state.dir.Instance()), Host: host, Version: runs.prog.version, Config: configHash(cfg),
 			Address: cmp.Or(cfg.Fleet.Advertise, m.at.Addr().String()), Fingerprint: m.identity.Fingerprint(),
 		},
-	})
-	if err != nil {
-		return nil, err
 	}
-	if m.copy, err = m.db.OpenCopy(ctx); err != nil {
-		return nil, err
-	}
-	if err = m.db.Join(ctx); errors.Is(err, postgres.ErrTwice) {
-		err = fmt.Errorf("%w; give it a state directory of its own", err)
-	}
-	if err == nil {
+	if err = runs.waitFor(ctx, state, func(ctx context.Context) error { return m.connect(ctx, at) }); err == nil {
 		err = writeWhere(state.dir, where)
 	}
 	if err != nil {
@@ -157,6 +146,26 @@ func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) 
 	m.stop = stop
 	m.alive.Go(func() { m.announce(announcing) })
 	return m, nil
+}
+
+// connect connects to the database, makes the copy and announces this scheduler, each unless it has been done.
+func (m *fleetMember) connect(ctx context.Context, at postgres.Config) (err error) {
+	if m.db == nil {
+		if m.db, err = postgres.Connect(ctx, at); err != nil {
+			return err
+		}
+	}
+	if m.copy == nil {
+		if m.copy, err = m.db.OpenCopy(ctx); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	if err = m.db.Join(ctx); errors.Is(err, postgres.ErrTwice) {
+		err = fmt.Errorf("%w; give it a state directory of its own", err)
+	}
+	return err
 }
 
 // announce says that this scheduler lives, and looks who else does and who leads, until ctx
@@ -287,7 +296,7 @@ func (m *fleetMember) standBy(ctx context.Context) (*postgres.Term, error) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer cancel(errElected)
-	parts.Go(func() { m.interrupted(ctx, cancel) })
+	parts.Go(func() { m.runs.interrupted(ctx, cancel) })
 	switch term, err := m.db.Stand(ctx); {
 	case term != nil:
 		return m.elected(ctx, cancel, term)
@@ -304,27 +313,6 @@ func (m *fleetMember) standBy(ctx context.Context) (*postgres.Term, error) {
 		return nil, err
 	}
 	return m.elected(ctx, cancel, term)
-}
-
-// interrupted cancels a standby that is told to stop. The configuration is read when it leads.
-func (m *fleetMember) interrupted(ctx context.Context, cancel context.CancelCauseFunc) {
-	for {
-		select {
-		case got := <-m.runs.signals:
-			if got == syscall.SIGHUP {
-				continue
-			}
-			if cancel(errInterrupted); !errors.Is(context.Cause(ctx), errInterrupted) {
-				select {
-				case m.runs.signals <- got: // it leads by now, and is to stop as that
-				default: // others came meanwhile that say so
-				}
-			}
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // elected gives a term back that came when the scheduler had been told to stop.
@@ -416,6 +404,8 @@ func (m *fleetMember) lead(ctx context.Context, term *postgres.Term, o runOption
 		term.Abandon()
 	}
 	switch {
+	case !deposed && next.handover == nil && errors.Is(err, queue.ErrUnavailable) && !next.stopped.Load():
+		return true, err // it was cut off while it began
 	case !deposed || next.handover != nil:
 		return false, err
 	case !next.stopped.Load():

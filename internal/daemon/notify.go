@@ -40,6 +40,16 @@ func NewNotifier(health func(context.Context) error, log zerolog.Logger) (*Notif
 // is one line for people.
 func (n *Notifier) Ready(status string) { n.say(daemon.SdNotifyReady, statusLine(status)) }
 
+// Waiting tells that the program waits for something that it cannot begin or go on without,
+// and is a sign of life: the manager gives it another StartTime. It is repeated meanwhile.
+func (n *Notifier) Waiting(status string) {
+	n.say(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", StartTime.Microseconds()), daemon.SdNotifyWatchdog, statusLine(status))
+}
+
+// StartTime is how long a start takes at most once nothing is waited for any more: TimeoutStartSec
+// of the unit in deploy/systemd.
+const StartTime = 2 * time.Minute
+
 // Reloading tells that the configuration is being read again; Ready follows.
 func (n *Notifier) Reloading() {
 	// MONOTONIC_USEC is what Type=notify-reload asks for beside it.

@@ -45,6 +45,7 @@ func TestNotifySocket(t *testing.T) {
 	}{
 		{func() { n.Ready("2 jobs\nwait") }, []string{"READY=1", "STATUS=2 jobs wait"}},
 		{func() { n.Status("3 jobs") }, []string{"STATUS=3 jobs"}},
+		{func() { n.Waiting("no database") }, []string{"EXTEND_TIMEOUT_USEC=120000000", "WATCHDOG=1", "STATUS=no database"}},
 		{func() { n.Reloading() }, []string{"RELOADING=1", "MONOTONIC_USEC"}},
 		{func() { n.Replacing("v2 takes over") }, []string{"RELOADING=1", "MONOTONIC_USEC", "WATCHDOG=1", "STATUS=v2 takes over"}},
 		{func() { n.Stopping("bye") }, []string{"STOPPING=1", "STATUS=bye"}},

@@ -153,3 +153,54 @@ func TestFleetFrozen(t *testing.T) {
 	a.noProcess()
 	b.noProcess()
 }
+
+// TestFleetWaits: a scheduler that starts before its database waits for it, and says so; it can be told to stop
+// meanwhile. Cut off somewhere in its start, it goes on. What no waiting mends ends it at once.
+func TestFleetWaits(t *testing.T) {
+	t.Parallel()
+	fleet, server := newFleet(t, 1)
+	b := fleet[0]
+	waits := func(r *run) {
+		t.Helper()
+		b.eventually("it waits for the database", func() bool { return strings.Contains(r.stderr.String(), "waiting for the database") })
+	}
+	if err := server.Stop(pgtest.Fast); err != nil {
+		t.Fatal(err)
+	}
+	r := b.start("serve")
+	waits(r)
+	r.signal(syscall.SIGHUP)
+	r.signal(syscall.SIGTERM)
+	r.exit(0)
+	r = b.start("serve")
+	waits(r)
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	b.submit(b.jobsOf("website", "one.yaml", shell("one", nil, "true", nil)))
+	r.end("one", job.RunCompleted)
+	if n := strings.Count(r.stderr.String(), "waiting for the database"); n > 3 { // refused, started, and once more
+		t.Errorf("it says %d times that it waits:\n%s", n, r.stderr.String())
+	}
+	r.stop()
+	good := b.config["fleet"].(obj)["store"].(string)
+	relay := pgtest.NewRelay(t, server.Address())
+	b.config["fleet"].(obj)["store"] = relay.Through(pgtest.Plain(good))
+	for n := 200; n <= 6200; n += 1500 {
+		sprung := relay.CutAfter(n)
+		r = b.start("serve")
+		r.awaitCore(1)
+		select {
+		case <-sprung:
+		default:
+			t.Errorf("it says less than %d bytes to the database until it leads", n)
+		}
+		r.stop()
+	}
+	b.config["fleet"].(obj)["store"] = strings.Replace(good, "?", "_not_there?", 1)
+	r = b.start("serve")
+	r.exit(2)
+	if text := r.stderr.String(); !strings.Contains(text, "does not exist") || strings.Contains(text, "waiting") {
+		t.Errorf("a database that is not there:\n%s", text)
+	}
+}

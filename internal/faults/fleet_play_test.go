@@ -166,29 +166,13 @@ func (f *fleet) wait(ctx context.Context) error {
 	}
 }
 
-// cutOff reports whether a scheduler has ended since it lost the database while it started, or could not reach it.
-func (r *run) cutOff() bool {
-	code := r.cmd.ProcessState.ExitCode()
-	_, last, found := strings.Cut("\n"+r.stderr.String(), "\nscheduler: ")
-	return found && (code == 1 || code == 2) && slices.ContainsFunc([]string{
-		"open store ", "unexpected EOF", "failed to connect", "57P01", "57P03", "connection reset", "timeout: context deadline",
-	}, func(why string) bool { return strings.Contains(last, why) })
-}
-
-// ended returns an error if a machine's process has ended by itself. A scheduler that cannot reach the database when
-// it starts does so, and is started again, as by a service manager.
+// ended returns an error if a machine's process has ended by itself.
 func (f *fleet) ended() error {
 	for _, m := range slices.Concat(f.schedulers, f.nodes) {
 		if m.down || m.run == nil || !m.run.over() {
 			continue
 		}
-		if m.host == nil && m.run.cutOff() {
-			if err := f.up(m); err != nil {
-				return err
-			}
-		} else {
-			return fmt.Errorf("%s ended by itself (%s)\n%s", m.name, m.run.cmd.ProcessState, m.run)
-		}
+		return fmt.Errorf("%s ended by itself (%s)\n%s", m.name, m.run.cmd.ProcessState, m.run)
 	}
 	return nil
 }
@@ -311,8 +295,7 @@ func (f *fleet) finish(ctx context.Context) error {
 			}
 			// One that has just been started again may not listen to signals yet, and ends by this one.
 			said := m.run.stderr.String()
-			early := m.run.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && (said == "" ||
-				m.host == nil && !strings.Contains(said, "stands by") && !strings.Contains(said, "this scheduler leads"))
+			early := m.run.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && said == ""
 			if early { // what it was killed with before that may still lie there
 				_ = os.Remove(filepath.Join(m.state(), "scheduler.sock"))
 			}

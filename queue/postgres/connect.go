@@ -5,9 +5,13 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	stdnet "net"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -169,7 +173,8 @@ func readPrivate(path string) (string, error) {
 var migrations embed.FS
 
 // Connect connects to the database and makes what is missing in it. Errors:
-// queue.ErrNewerVersion if an older program cannot work on it any more.
+// queue.ErrNewerVersion if an older program cannot work on it any more; queue.ErrUnavailable
+// if it can be tried again.
 func Connect(ctx context.Context, cfg Config) (*Database, error) {
 	newest, err := sqlite.Newest()
 	if err != nil {
@@ -177,7 +182,7 @@ func Connect(ctx context.Context, cfg Config) (*Database, error) {
 	}
 	d, err := connect(ctx, cfg, newest)
 	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", cfg.Where, err)
+		return nil, fmt.Errorf("open store %s: %w", cfg.Where, unavailable(err))
 	}
 	return d, nil
 }
@@ -229,6 +234,8 @@ func (w Where) connConfig() *pgx.ConnConfig {
 
 // suits looks whether the server can hold a queue.
 func (d *Database) suits(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	var server int
 	var encoding, fsync, pages string
 	err := d.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), current_setting('fsync'),
@@ -343,6 +350,33 @@ func code(err error) string {
 	}
 	return ""
 }
+
+// unavailable has an error wrap queue.ErrUnavailable if it is of a database that cannot be asked now and can be
+// later, as while it is started, or the network to it is away. No wait mends a password that is wrong, a database
+// that does not exist, or a certificate that is not trusted.
+func unavailable(err error) error {
+	away := false
+	broken, isNet := errors.AsType[*stdnet.OpError](err)
+	_, unknown := errors.AsType[*stdnet.DNSError](err) // a host's name may come with the host
+	switch {
+	case code(err) != "":
+		away = passing(err)
+	case isNet: // TLS has the alerts of both sides as errors of these operations
+		away = broken.Op != "remote error" && broken.Op != "local error" && !errors.Is(err, syscall.EACCES)
+	default:
+		away = unknown || pgconn.Timeout(err) || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded, pgconn.ErrConnClosed},
+			func(e error) bool { return errors.Is(err, e) })
+	}
+	if !away {
+		return err
+	}
+	return &unavailableError{err}
+}
+
+type unavailableError struct{ error }
+
+func (e *unavailableError) Unwrap() error   { return e.error }
+func (*unavailableError) Is(err error) bool { return err == queue.ErrUnavailable } //nolint:errorlint // errors.Is calls it
 
 // passing reports whether what has failed may succeed when it is tried again: the
 // connection or the server has gone, or the server lacks something for now.

@@ -27,7 +27,7 @@ func (x *Documents) Read(ctx context.Context, name string) (text []byte, version
 		return nil, "", nil
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("read %s in the database: %w", name, err)
+		return nil, "", fmt.Errorf("read %s in the database: %w", name, unavailable(err))
 	}
 	return text, strconv.FormatInt(n, 10), nil
 }
@@ -40,7 +40,7 @@ func (x *Documents) Version(ctx context.Context, name string) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read %s in the database: %w", name, err)
+		return "", fmt.Errorf("read %s in the database: %w", name, unavailable(err))
 	}
 	return strconv.FormatInt(n, 10), nil
 }

@@ -36,11 +36,11 @@ type Copy struct {
 }
 
 // OpenCopy makes the copy, or brings the one that is there up to date. It does not
-// follow yet.
+// follow yet. Errors as of Connect.
 func (d *Database) OpenCopy(ctx context.Context) (*Copy, error) {
 	c, err := d.openCopy(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("copy the queue of %s: %w", d.cfg.Where, err)
+		return nil, fmt.Errorf("copy the queue of %s: %w", d.cfg.Where, unavailable(err))
 	}
 	return c, nil
 }
@@ -64,13 +64,24 @@ func (d *Database) openCopy(ctx context.Context) (_ *Copy, err error) {
 		return nil, fmt.Errorf("another process has the copy in %s: %w", d.cfg.Folder, err)
 	}
 	if err := c.open(ctx); err != nil {
-		return nil, errors.Join(err, c.lock.Close())
+		return nil, errors.Join(err, c.closeStore(), c.lock.Close())
 	}
 	return c, nil
 }
 
-// open opens the copy to follow, from a new file if the one that is there is in doubt.
+func (c *Copy) closeStore() error {
+	if c.store == nil {
+		return nil
+	}
+	return c.store.Close()
+}
+
+// open opens the copy to follow in place of the one that is open, from a new file if the one that
+// is there is in doubt.
 func (c *Copy) open(ctx context.Context) error {
+	if err := c.closeStore(); err != nil {
+		return err
+	}
 	opts := sqlite.CopyOptions{Log: c.db.cfg.Log, Version: c.db.version}
 	for fresh := false; ; fresh = true {
 		if fresh {

@@ -118,8 +118,13 @@ func (l *Lead) Close() error {
 // an end that cannot wait.
 func (l *Lead) GiveUp() { l.ship.stop(errUnknown) }
 
-// Reopen opens the copy to follow again after it has led.
-func (c *Copy) Reopen(ctx context.Context) error { return c.open(ctx) }
+// Reopen opens the copy to follow again after it has led. Errors as of Connect.
+func (c *Copy) Reopen(ctx context.Context) error {
+	if err := c.open(ctx); err != nil {
+		return fmt.Errorf("copy the queue of %s: %w", c.db.cfg.Where, unavailable(err))
+	}
+	return nil
+}
 
 // Open takes the lead at once, whoever has it, and keeps it until somebody else does the
 // same: there is no lease. The copy lies in a folder of its own, until the store is closed.

@@ -36,7 +36,7 @@ func (d *Database) Announce(ctx context.Context) error {
 		m.Instance, m.Host, m.Address, m.Fingerprint, m.Version, m.Config)
 	b.Queue(`DELETE FROM members WHERE seen < clock_timestamp() - make_interval(secs => $1)`, memberTime.Seconds())
 	if err := d.pool.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("announce this scheduler: %w", err)
+		return fmt.Errorf("announce this scheduler: %w", unavailable(err))
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func (d *Database) Join(ctx context.Context) error {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 	case err != nil:
-		return fmt.Errorf("announce this scheduler: %w", err)
+		return fmt.Errorf("announce this scheduler: %w", unavailable(err))
 	case host != d.cfg.Self.Host && silent < aliveTime:
 		return fmt.Errorf("host %s has a scheduler of instance %s: %w", host, d.cfg.Self.Instance, ErrTwice)
 	}
@@ -73,9 +73,9 @@ func (d *Database) Leave(ctx context.Context) error {
 func (d *Database) Members(ctx context.Context) ([]Member, error) {
 	rows, err := d.pool.Query(ctx, `SELECT instance, host, address, fingerprint, version, config, started, clock_timestamp() - seen FROM members ORDER BY instance`)
 	if err != nil {
-		return nil, err
+		return nil, unavailable(err)
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (m Member, err error) {
+	return collect(rows, func(row pgx.CollectableRow) (m Member, err error) {
 		err = row.Scan(&m.Instance, &m.Host, &m.Address, &m.Fingerprint, &m.Version, &m.Config, &m.Started, &m.Silent)
 		return m, err
 	})
@@ -93,10 +93,15 @@ type PastTerm struct {
 func (d *Database) Terms(ctx context.Context, limit int) ([]PastTerm, error) {
 	rows, err := d.pool.Query(ctx, `SELECT epoch, holder, since, reason FROM terms ORDER BY epoch DESC LIMIT $1`, limit)
 	if err != nil {
-		return nil, err
+		return nil, unavailable(err)
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (t PastTerm, err error) {
+	return collect(rows, func(row pgx.CollectableRow) (t PastTerm, err error) {
 		err = row.Scan(&t.Epoch, &t.Instance, &t.Since, &t.Reason)
 		return t, err
 	})
+}
+
+func collect[T any](rows pgx.Rows, scan pgx.RowToFunc[T]) ([]T, error) {
+	list, err := pgx.CollectRows(rows, scan)
+	return list, unavailable(err)
 }

@@ -201,7 +201,8 @@ func (l *Leader) Alive() bool { return l.Instance != "" && !l.Released && l.Sile
 
 // Leader asks who leads.
 func (d *Database) Leader(ctx context.Context) (Leader, error) {
-	return leaderOf(ctx, d.pool)
+	l, err := leaderOf(ctx, d.pool)
+	return l, unavailable(err)
 }
 
 type querier interface {
