@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/agentsched/agentsched/job"
 )
@@ -34,7 +36,21 @@ var (
 
 // ErrUnavailable: the database that schedulers share cannot be asked now, and can be later, as
 // while it is started, or the network to it is away.
-var ErrUnavailable = errors.New("the database cannot be asked")
+var ErrUnavailable = errors.New("the database cannot be asked now")
+
+type patienceKey struct{}
+
+// WithPatience returns a context with which what is read waits for the database that schedulers share for d
+// at most, and fails with ErrUnavailable then. What is written waits for it as long as ctx lasts.
+func WithPatience(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, patienceKey{}, d)
+}
+
+// Patience returns what WithPatience has set; 0: what is read waits as long as ctx lasts.
+func Patience(ctx context.Context) time.Duration {
+	d, _ := ctx.Value(patienceKey{}).(time.Duration)
+	return d
+}
 
 // Refuse returns an error that wraps ErrIllegalTransition and has this text alone,
 // for those who read it: the text says what stands in the way.

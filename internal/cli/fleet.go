@@ -219,6 +219,8 @@ func (m *fleetMember) look(ctx context.Context) error {
 
 // schedulers returns those of the queue, for people.
 func (m *fleetMember) schedulers(ctx context.Context) (f api.Fleet, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
 	list, err := m.db.Members(ctx)
 	if err != nil {
 		return f, err

@@ -138,6 +138,7 @@ func sentinels() []sentinel {
 		{queue.ErrFenced, "fenced", http.StatusConflict},
 		{queue.ErrDeposed, "no_leader", http.StatusServiceUnavailable},
 		{statedir.ErrChanged, "no_leader", http.StatusServiceUnavailable}, // another one leads, and has written a document of the leader's
+		{queue.ErrUnavailable, "no_database", http.StatusServiceUnavailable},
 		{job.ErrIllegalTransition, "illegal_transition", http.StatusConflict},
 		{context.Canceled, "interrupted", http.StatusServiceUnavailable},
 		{context.DeadlineExceeded, "interrupted", http.StatusServiceUnavailable},

@@ -15,6 +15,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/queue"
 )
 
 // The roles that a route may need, from the least; public needs none.
@@ -243,6 +245,9 @@ func (r *router) handle(at *route, op *huma.Operation, pattern string, next http
 	}
 	r.mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
 		defer r.recovered(req)
+		if at.method == http.MethodGet && !at.streams {
+			req = req.WithContext(queue.WithPatience(req.Context(), readPatience))
+		}
 		paced := newPaced(w)
 		w = paced
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -262,6 +267,10 @@ func (r *router) handle(at *route, op *huma.Operation, pattern string, next http
 		next(w, req)
 	})
 }
+
+// readPatience is how long an answer that only reads waits for the database that schedulers share, before it is 503
+// no_database.
+const readPatience = 3 * time.Second
 
 // recovered ends the connection of a request whose handler has panicked: what was
 // answered by then is unknown.

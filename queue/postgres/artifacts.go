@@ -52,10 +52,12 @@ func (x *Artifacts) Keep(ctx context.Context, id job.ID, attempt int, name strin
 // Write writes a file of an attempt to w. The error wraps queue.ErrNotFound if there is none.
 func (x *Artifacts) Write(ctx context.Context, id job.ID, attempt int, name string, w io.Writer) error {
 	fail := func(err error) error {
-		return fmt.Errorf("read %s of attempt %d of job %s in the database: %w", name, attempt, id, err)
+		return fmt.Errorf("read %s of attempt %d of job %s in the database: %w", name, attempt, id, unavailable(err))
 	}
 	var size, written int64
-	err := x.db.pool.QueryRow(ctx, `SELECT size FROM artifacts WHERE job = $1 AND attempt = $2 AND name = $3`, string(id), attempt, name).Scan(&size)
+	asking, cancel := patient(ctx)
+	err := x.db.pool.QueryRow(asking, `SELECT size FROM artifacts WHERE job = $1 AND attempt = $2 AND name = $3`, string(id), attempt, name).Scan(&size)
+	cancel()
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = queue.ErrNotFound
 	}

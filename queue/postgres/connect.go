@@ -373,6 +373,14 @@ func unavailable(err error) error {
 	return &unavailableError{err}
 }
 
+// patient bounds what is read for a request by its queue.Patience.
+func patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d := queue.Patience(ctx); d > 0 {
+		return context.WithTimeout(ctx, d)
+	}
+	return ctx, func() {}
+}
+
 type unavailableError struct{ error }
 
 func (e *unavailableError) Unwrap() error   { return e.error }

@@ -21,6 +21,8 @@ func (d *Database) Documents() *Documents { return &Documents{d} }
 
 // Read returns a text and its version; "": there is none.
 func (x *Documents) Read(ctx context.Context, name string) (text []byte, version string, err error) {
+	ctx, cancel := patient(ctx)
+	defer cancel()
 	var n int64
 	err = x.db.pool.QueryRow(ctx, `SELECT text, version FROM documents WHERE name = $1`, name).Scan(&text, &n)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -34,6 +36,8 @@ func (x *Documents) Read(ctx context.Context, name string) (text []byte, version
 
 // Version returns the version alone.
 func (x *Documents) Version(ctx context.Context, name string) (string, error) {
+	ctx, cancel := patient(ctx)
+	defer cancel()
 	var n int64
 	err := x.db.pool.QueryRow(ctx, `SELECT version FROM documents WHERE name = $1`, name).Scan(&n)
 	if errors.Is(err, pgx.ErrNoRows) {

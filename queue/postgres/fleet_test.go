@@ -406,6 +406,51 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
+// TestPatience: what is read while the database is away is refused in time, however many read, and waits for the
+// database where nobody asked for that.
+func TestPatience(t *testing.T) {
+	server := pgtest.Shared(t)
+	relay := pgtest.NewRelay(t, server.Address())
+	l, err := Open(t.Context(), config(t, relay.Through(server.TCP(databaseOf(t, server))), "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay.Cut()
+	var waiting sync.WaitGroup
+	e := newEntry("one")
+	waiting.Go(func() {
+		if err := l.Enqueue(context.Background(), queue.Batch{ID: "b", CreatedAt: at}, []queue.Entry{e}); err != nil {
+			t.Error(err)
+		}
+	})
+	soon := queue.WithPatience(t.Context(), 20*time.Millisecond)
+	for errors.Is(err, queue.ErrNotFound) || err == nil { // until it is executed
+		_, err = l.Get(soon, e.ID)
+	}
+	if !errors.Is(err, queue.ErrUnavailable) {
+		t.Errorf("a read while the database is away: %v", err)
+	}
+	var patient sync.WaitGroup
+	for range 100 { // more than may read at once
+		waiting.Go(func() {
+			if got, err := l.Get(context.Background(), e.ID); err != nil || got.ID != e.ID {
+				t.Errorf("a read that waits: %+v, %v", got, err)
+			}
+		})
+		patient.Go(func() {
+			if _, err := l.Get(soon, e.ID); !errors.Is(err, queue.ErrUnavailable) {
+				t.Errorf("a read beside others: %v", err)
+			}
+		})
+	}
+	patient.Wait()
+	relay.Mend()
+	waiting.Wait()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestClockSetBack: the database's clock stands before the leader's last renewal, and a
 // standby leads all the same when that has been silent for its lease.
 func TestClockSetBack(t *testing.T) {

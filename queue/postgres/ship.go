@@ -129,6 +129,7 @@ func (s *shipper) rest() {
 
 // Await implements sqlite.Truth.
 func (s *shipper) Await(ctx context.Context, number int64) error {
+	var late <-chan time.Time
 	for {
 		s.mu.Lock()
 		err, known := s.err, s.acked >= number
@@ -141,14 +142,24 @@ func (s *shipper) Await(ctx context.Context, number int64) error {
 		if w == nil {
 			return err
 		}
+		patience := queue.Patience(ctx)
+		if late == nil && patience > 0 {
+			timer := time.NewTimer(patience)
+			defer timer.Stop()
+			late = timer.C
+		}
 		select {
 		case <-w:
+			continue
+		case <-late:
+			err = fmt.Errorf("no answer within %s: %w", patience, queue.ErrUnavailable)
 		case <-ctx.Done():
-			s.mu.Lock()
-			delete(s.waiters, w)
-			s.mu.Unlock()
-			return fmt.Errorf("wait for the database: %w", context.Cause(ctx))
+			err = fmt.Errorf("wait for the database: %w", context.Cause(ctx))
 		}
+		s.mu.Lock()
+		delete(s.waiters, w)
+		s.mu.Unlock()
+		return err
 	}
 }
 

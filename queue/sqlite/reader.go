@@ -28,6 +28,17 @@ func newReaders(path, mode string, most int, pragmas ...string) *readers {
 // do executes run, which must not write, on what the store holds at one moment: that
 // of its first statement.
 func (r *readers) do(ctx context.Context, run func(*db) error) error {
+	err := r.look(ctx, run)
+	if r.await != nil { // that there is nothing is an answer, too
+		if refused := r.await(ctx); refused != nil {
+			return refused
+		}
+	}
+	return err
+}
+
+// look is do without what comes before its answer is told.
+func (r *readers) look(ctx context.Context, run func(*db) error) error {
 	if ctx.Err() != nil {
 		return contextError(ctx)
 	}
@@ -49,13 +60,7 @@ func (r *readers) do(ctx context.Context, run func(*db) error) error {
 	if err != nil && ctx.Err() != nil {
 		err = contextError(ctx)
 	}
-	err = errors.Join(err, r.put(d))
-	if r.await != nil { // that there is nothing is an answer, too
-		if refused := r.await(ctx); refused != nil {
-			return refused
-		}
-	}
-	return err
+	return errors.Join(err, r.put(d))
 }
 
 func (r *readers) take() (*db, error) {
