@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,7 +28,8 @@ var ErrNotRunning = errors.New("no scheduler is running on this state directory"
 
 // Client speaks to a running scheduler. It may be used by many goroutines at once.
 // The errors of its methods are ErrNotRunning, a *Problem, or tell of the
-// connection.
+// connection. Of several schedulers none may lead for a while: what reads, what has an
+// Idempotency-Key, and what no leader was given is sent again then, for 20 s at most.
 type Client struct {
 	http  *http.Client
 	base  string // of all URLs, without a slash at its end
@@ -211,8 +213,65 @@ func (c *Client) do(ctx context.Context, r request, result any) error {
 }
 
 // send sends a request and returns its answer, which is a good one. The error is
-// ErrNotRunning, a *Problem, or tells of the connection.
+// ErrNotRunning, a *Problem, or tells of the connection. While no scheduler leads that
+// could answer, it is sent again where that does nothing twice, for againTime at most.
 func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+	for begun := time.Now(); ; {
+		resp, err := c.once(ctx, r)
+		if err != nil || resp.StatusCode/100 == 2 {
+			return resp, err
+		}
+		p := problemOf(resp)
+		resp.Body.Close()
+		wait := retryAfter(resp.Header)
+		if !r.again(p, resp.Header) || time.Since(begun)+wait > againTime {
+			return nil, p
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("ask the scheduler, which answered that %w: %w", p, context.Cause(ctx))
+		}
+	}
+}
+
+// againTime is how long a request is sent again that nobody has taken: another scheduler
+// leads some 10 s after the one before has died.
+const againTime = 20 * time.Second
+
+// TakenHeader is "no" in an answer to a request that was given to no leader.
+const TakenHeader = "Agentsched-Taken"
+
+// again reports whether the request can be sent again after that answer, and do no more
+// than once what it asks for.
+func (r *request) again(p *api.Problem, h http.Header) bool {
+	if r.raw != nil { // it was read
+		return false
+	}
+	switch p.Name() {
+	case "no_leader":
+		return r.method == http.MethodGet || r.header[idempotencyKey] != "" || h.Get(TakenHeader) == "no"
+	case "no_database":
+		return r.method == http.MethodGet
+	case "outcome_unknown":
+		return r.header[idempotencyKey] != ""
+	}
+	return false
+}
+
+const idempotencyKey = "Idempotency-Key"
+
+// retryAfter returns how long an answer asks to wait; 1 s if it does not say.
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return time.Second
+	}
+	return max(time.Duration(seconds)*time.Second, 50*time.Millisecond)
+}
+
+// once sends a request and returns its answer, good or not.
+func (c *Client) once(ctx context.Context, r request) (*http.Response, error) {
 	content := r.raw
 	if r.body != nil {
 		text, err := json.Marshal(r.body)
@@ -248,10 +307,6 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, unreachable(err)
-	}
-	if resp.StatusCode/100 != 2 {
-		defer resp.Body.Close()
-		return nil, problemOf(resp)
 	}
 	return resp, nil
 }

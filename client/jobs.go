@@ -19,7 +19,7 @@ type SubmitOption func(*request)
 // key, 1 to 255 printable ASCII characters, are stored once, and the second answer
 // is the first's.
 func WithKey(key string) SubmitOption {
-	return func(r *request) { r.header["Idempotency-Key"] = key }
+	return func(r *request) { r.header[idempotencyKey] = key }
 }
 
 // WithTraceparent gives jobs that have no trace id that of a W3C traceparent.

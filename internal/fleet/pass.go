@@ -304,6 +304,7 @@ func (a *attempts) failed(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		a.pass.c.Log.Warn().Err(err).Str("path", r.URL.Path).Msg("a request was not passed on")
 		w.Header().Set("Retry-After", "1")
+		w.Header().Set(client.TakenHeader, "no")
 		refuse(w, "no_leader", http.StatusServiceUnavailable, "there is no leader that can be reached, and nothing was done: %v; try again", err)
 	default:
 		a.pass.c.Log.Warn().Err(err).Str("path", r.URL.Path).Msg("the answer to a request that was passed on is lost")

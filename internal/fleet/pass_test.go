@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/internal/access"
 	"github.com/agentsched/agentsched/internal/fleet"
 	"github.com/agentsched/agentsched/internal/server"
@@ -198,7 +199,7 @@ func TestLeaderIsWhoItSays(t *testing.T) {
 	w.members.lead("c", a.peers, c)
 	for _, request := range []string{"GET /v1/status", "POST /v1/reload"} {
 		got := b.ask(operate, request, "")
-		if p := got.problem(t); got.status != 503 || p.Name() != "no_leader" || !strings.Contains(p.Detail, "certificate") || got.header.Get("Retry-After") != "1" || a.asked.Load() != 0 {
+		if p := got.problem(t); got.status != 503 || p.Name() != "no_leader" || !strings.Contains(p.Detail, "certificate") || got.header.Get("Retry-After") != "1" || got.header.Get(client.TakenHeader) != "no" || a.asked.Load() != 0 {
 			t.Errorf("%s: %+v", request, got)
 		}
 	}
