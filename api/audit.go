@@ -55,6 +55,8 @@ type AuditRequest struct {
 	Status int `json:"status"`
 	// Millis is how long it took, in milliseconds.
 	Millis int64 `json:"ms"`
+	// Query has the parameters behind the path, e.g. force=true, at most 2 KiB of them.
+	Query string `json:"query,omitempty"`
 	// Body is what was asked for, at most 2 KiB of it.
 	Body string `json:"body,omitempty"`
 	// From is the peer's address.

@@ -76,13 +76,13 @@ func TestHandler(t *testing.T) {
 	if w := ask("GET", "/v1/jobs", "", true); w.Code != 200 || w.Body.String() != "read" || !w.Flushed {
 		t.Errorf("answer %+v", w)
 	}
-	ask("POST", "/v1/jobs/a1/cancel", `{"reason":"swordfish"}`+strings.Repeat(" long", 2000), true)
+	ask("POST", "/v1/jobs/a1/cancel?force=true&why=swordfish", `{"reason":"swordfish"}`+strings.Repeat(" long", 2000), true)
 	ask("POST", "/v1/panic", "", true)
 	for range 30 {
 		ask("GET", "/v1/jobs", "", false)
 	}
 	seconds.Add(1)
-	ask("DELETE", "/v1/x", "", false)
+	ask("DELETE", "/v1/x?code=secret", "", false)
 	l.RecordRefused(Request{Method: "GET", Status: 403, Why: "the role read may not"}, 5)
 	must(t, l.Close())
 	whole(t, dir)
@@ -95,6 +95,9 @@ func TestHandler(t *testing.T) {
 	if r.Who != (api.AuditWho{Name: "ann", Role: "operate", Door: "tcp"}) || r.Action != ActionRequest || r.Job != "a1" || r.Target != "/v1/jobs/a1/cancel" ||
 		d["route"] != "POST /v1/jobs/{job}/cancel" || d["status"] != 409.0 || !strings.HasPrefix(body, `{"reason":"[redacted:K]"}`) || len(body) > maxBody {
 		t.Errorf("record %+v, detail %v", r, d)
+	}
+	if d["query"] != "force=true&why=[redacted:K]" || details[12]["query"] != nil {
+		t.Errorf("parameters %v, of one that was refused %v", d["query"], details[12]["query"])
 	}
 	if details[1]["status"] != 0.0 || list[1].Who.Name != "ann" {
 		t.Errorf("of a panic: %+v %v", list[1], details[1])

@@ -34,10 +34,11 @@ func (l *Log) Handler(next http.Handler, who func(context.Context) (name, role, 
 		defer func() {
 			d := asking.get()
 			d.Method, d.Target, d.Status, d.Body = r.Method, r.URL.Path, said.status, body.text()
+			d.Query = r.URL.RawQuery
 			d.From = cmp.Or(d.From, r.RemoteAddr)
 			d.Took = l.o.Now().Sub(started)
 			if asking.isSecret() {
-				d.Body = ""
+				d.Body, d.Query = "", ""
 			}
 			if d.Route == "" {
 				d.Route, d.Job = r.Pattern, job.ID(r.PathValue("job"))

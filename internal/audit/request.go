@@ -18,6 +18,7 @@ type Request struct {
 	Method string
 	Route  string // its pattern, e.g. "POST /v1/jobs/{job}/cancel"
 	Target string // its path
+	Query  string // what follows the path, as it was sent; not of one that is refused
 	Job    job.ID // that the path names; "" none
 	Status int    // of the answer; 0 if there was none
 	Took   time.Duration
@@ -65,10 +66,14 @@ func (l *Log) RecordRefused(d Request, unreported int64) {
 func (l *Log) entryOf(action string, d Request, leftOut int64) Entry {
 	// Redacted before it is cut: a half of a secret is not found any more.
 	body, _ := job.Cut(l.o.Redact.String(d.Body), maxBody)
+	query := ""
+	if action == ActionRequest { // who is refused may have sent what proves who he is
+		query, _ = job.Cut(l.o.Redact.String(d.Query), maxBody)
+	}
 	return Entry{
 		Who: d.Who, Action: action, Target: d.Target, Job: d.Job,
 		Detail: api.AuditRequest{
-			Method: d.Method, Route: d.Route, Status: d.Status, Millis: d.Took.Milliseconds(), Body: body, From: d.From, Why: short(d.Why), LeftOut: leftOut,
+			Method: d.Method, Route: d.Route, Status: d.Status, Millis: d.Took.Milliseconds(), Query: query, Body: body, From: d.From, Why: short(d.Why), LeftOut: leftOut,
 		},
 	}
 }
