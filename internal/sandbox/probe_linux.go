@@ -34,9 +34,7 @@ func probeStandard(ctx context.Context) Host {
 	h.ABI, h.Landlock = abi, landlockProblem(err)
 	h.SignalsScoped = abi >= 6
 	h.Audit = auditProblem()
-	if !notifications() {
-		h.Notify = &Problem{What: "the kernel cannot ask about calls and hand out a run's sockets", Mend: "update it to Linux 5.9 or newer"}
-	}
+	h.Notify = notifyProblem(tryNotifications())
 	if h.Standard = h.Landlock; h.Standard == nil {
 		h.Standard = tryStandard(ctx, h.Notify != nil)
 	}
@@ -45,6 +43,16 @@ func probeStandard(ctx context.Context) Host {
 		h.Standard = tryStandard(ctx, true)
 	}
 	return h
+}
+
+func notifyProblem(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EPERM):
+		return &Problem{What: "asking about calls and handing out a run's sockets are refused, as by the seccomp profile of a container", Mend: "allow seccomp and pidfd_getfd in the profile"}
+	}
+	return &Problem{What: "the kernel cannot ask about calls and hand out a run's sockets", Mend: "update it to Linux 5.9 or newer"}
 }
 
 func landlockProblem(err error) error {

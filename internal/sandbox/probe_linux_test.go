@@ -49,6 +49,16 @@ func TestProbe(t *testing.T) {
 				t.Errorf("reasons %q", h.Reasons)
 			}
 		}},
+		"a profile without pidfd_getfd": {refuse: []rule{{nr: unix.SYS_PIDFD_GETFD, verdict: refused}}, check: func(t *testing.T, h told) {
+			if !strings.Contains(h.Notify, "allow seccomp and pidfd_getfd") || strings.Contains(h.Notify, "Linux") {
+				t.Errorf("notify %q", h.Notify)
+			}
+		}},
+		"a kernel without pidfd_getfd": {refuse: []rule{{nr: unix.SYS_PIDFD_GETFD, verdict: absent, errno: unix.ENOSYS}}, check: func(t *testing.T, h told) {
+			if !strings.Contains(h.Notify, "Linux 5.9") {
+				t.Errorf("notify %q", h.Notify)
+			}
+		}},
 		"somebody else is asked": {listener: true, check: func(t *testing.T, h told) {
 			if h.Notify == "" || h.Standard != "" || !slices.ContainsFunc(h.NotHeld, func(s string) bool { return strings.Contains(s, "at every address") }) {
 				t.Errorf("notify %q, standard %q, not held %q", h.Notify, h.Standard, h.NotHeld)

@@ -181,13 +181,21 @@ func knowsFlags(flags uintptr) bool {
 }
 
 // notifications says whether the kernel can ask about calls, and hand out a run's sockets (Linux 5.6).
-func notifications() bool {
+func notifications() bool { return tryNotifications() == nil }
+
+// tryNotifications returns why it cannot: EPERM where a container's seccomp profile refuses it.
+func tryNotifications() error {
 	action := uint32(unix.SECCOMP_RET_USER_NOTIF)
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action))); errno != 0 {
-		return false
+		return errno
 	}
-	_, err := unix.PidfdGetfd(-1, 0, 0)
-	return err == unix.EBADF && knowsFlags(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+	if _, err := unix.PidfdGetfd(-1, 0, 0); err != unix.EBADF {
+		return err
+	}
+	if !knowsFlags(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER) {
+		return unix.EINVAL
+	}
+	return nil
 }
 
 // Started is called when the process was started. It waits until the process has become the program; an error says
