@@ -140,7 +140,7 @@ func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) 
 	if err != nil {
 		return nil, err
 	}
-	state.docs, state.parcels, state.artifacts, state.shared = m.db.Documents(), m.db.Parcels(), m.db.Artifacts(), true
+	state.docs, state.parcels, state.artifacts, state.shared = m.db.Documents(), m.db.Parcels(), m.db.Artifacts(nil), true
 	m.copy.Follow()
 	announcing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop

@@ -39,22 +39,24 @@ var both = map[string]string{
 
 // schedulers are the scheduler's packages, and those of who talks with it.
 var schedulers = map[string]string{
-	"queue":                      "job",
-	"queue/sqlite":               "job queue",
-	"queue/postgres":             "job queue queue/sqlite internal/parcel internal/statedir", // the same store, whose truth several schedulers share; parcel, statedir: and what else they do
-	"queue/queuetest":            "job queue",
-	"queue/sched":                "job queue",
-	"policy":                     "job internal/fields",
-	"schedule":                   "job queue policy ipc internal/isolation", // decides and does nothing: no clock, no I/O
-	"workflow":                   "job internal/fields internal/jsoncheck",
-	"workflow/durable":           "job queue",
-	"workflow/pipeline":          "job queue internal/fields",
-	"internal/parcel":            "job internal/workspace/travel", // folders of submitters; travel: what the head of one says
-	"internal/parcel/parceltest": "job internal/parcel",           // one suite for folders and a database
-	"internal/eval":              "job queue internal/fields",
-	"internal/supervisor":        "job ipc internal/proc internal/statedir",
-	"internal/node":              "job ipc internal/statedir internal/supervisor internal/wire",                                                                                                                                    // both ends of what a scheduler and a host that works for it say to each other
-	"internal/scheduler":         "api job queue policy permit schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // permit: what cores have in common is kept by a gate, too; workspace: the real paths of folders
+	"queue":                        "job",
+	"queue/sqlite":                 "job queue",
+	"queue/postgres":               "job queue queue/sqlite internal/objects internal/parcel internal/statedir", // the same store, whose truth several schedulers share; objects, parcel, statedir: and what else they do
+	"queue/queuetest":              "job queue",
+	"queue/sched":                  "job queue",
+	"policy":                       "job internal/fields",
+	"schedule":                     "job queue policy ipc internal/isolation", // decides and does nothing: no clock, no I/O
+	"workflow":                     "job internal/fields internal/jsoncheck",
+	"workflow/durable":             "job queue",
+	"workflow/pipeline":            "job queue internal/fields",
+	"internal/objects":             "internal/statedir",             // a bucket of an S3 service; statedir: how keys are read
+	"internal/objects/objectstest": "",                              // such a service, for tests of several packages
+	"internal/parcel":              "job internal/workspace/travel", // folders of submitters; travel: what the head of one says
+	"internal/parcel/parceltest":   "job internal/parcel",           // one suite for folders and a database
+	"internal/eval":                "job queue internal/fields",
+	"internal/supervisor":          "job ipc internal/proc internal/statedir",
+	"internal/node":                "job ipc internal/statedir internal/supervisor internal/wire",                                                                                                                                    // both ends of what a scheduler and a host that works for it say to each other
+	"internal/scheduler":           "api job queue policy permit schedule workflow workflow/durable workflow/pipeline internal/eval internal/fields ipc internal/isolation internal/statedir internal/supervisor internal/workspace", // permit: what cores have in common is kept by a gate, too; workspace: the real paths of folders
 
 	// The doors, and what stands behind them in the scheduler's process.
 	"api":             "job",               // plain values, so that other modules can name them

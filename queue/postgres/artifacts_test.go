@@ -17,7 +17,7 @@ func TestArtifacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
-	x := d.Artifacts()
+	x := d.Artifacts(nil)
 	large := strings.Repeat("0123456789", 2*pieceSize/10+1)
 	for _, content := range []string{"first", large, "", "last"} {
 		if err := x.Keep(t.Context(), "j", 1, "patch", strings.NewReader(content)); err != nil {
