@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -114,6 +115,9 @@ func examine(ctx context.Context, con *console, prog *program, local *local) ([]
 		local.examineState(),
 	}
 	findings = append(findings, examinePermits(&cfg))
+	if cfg.Fleet.Artifacts.S3 != nil {
+		findings = append(findings, examineBucket(ctx, &cfg, con.getenv))
+	}
 	findings = append(findings, examineSandbox(&cfg, prog.host(ctx))...) // before there is a proc.Host
 	findings = append(findings, examineCgroup(&cfg)...)
 	for _, name := range prog.workerKinds(&cfg) {
@@ -243,6 +247,25 @@ func examinePermits(cfg *config.Config) finding {
 		f.Note = fmt.Sprintf("lapse %s after a heartbeat: runs of a scheduler that stands still are stopped then", v)
 	} else {
 		f.Status, f.Note = "warning", "do not lapse: runs of a scheduler that stands still go on; set heartbeat.permit_validity"
+	}
+	return f
+}
+
+// examineBucket tells whether files of attempts can be kept in the bucket.
+func examineBucket(ctx context.Context, cfg *config.Config, getenv func(string) string) finding {
+	f := finding{What: "fleet.artifacts", Status: "ok", Note: "written, read, listed and removed"}
+	ctx, cancel := context.WithTimeout(ctx, bucketTime)
+	defer cancel()
+	b, err := openBucket(cfg, getenv)
+	if err == nil {
+		defer b.Close()
+		f.Path = b.String()
+		if err = b.Check(ctx, "doctor."+rand.Text()); err != nil {
+			err = fmt.Errorf("fleet.artifacts.s3: %w", err)
+		}
+	}
+	if err != nil {
+		f.Status, f.Note = "error", strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	return f
 }

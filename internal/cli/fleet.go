@@ -24,6 +24,7 @@ import (
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/fleet"
 	"github.com/agentsched/agentsched/internal/logging"
+	"github.com/agentsched/agentsched/internal/objects"
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/queue"
@@ -37,6 +38,7 @@ type fleetMember struct {
 	state     *owned
 	cfg       *config.Config
 	db        *postgres.Database
+	bucket    *objects.Bucket // nil: files of attempts lie in the database
 	copy      *postgres.Copy
 	identity  *fleet.Identity
 	at        *fleet.Listener
@@ -119,6 +121,9 @@ func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) 
 	if m.identity, err = fleet.NewIdentity(); err != nil {
 		return nil, err
 	}
+	if m.bucket, err = openBucket(cfg, runs.con.getenv); err != nil {
+		return nil, err
+	}
 	if m.at, err = fleet.Listen(cmp.Or(cfg.Fleet.Listen, "127.0.0.1:0")); err != nil {
 		return nil, fmt.Errorf("fleet.listen: %w", err)
 	}
@@ -140,11 +145,13 @@ func (runs *runner) join(ctx context.Context, state *owned, cfg *config.Config) 
 	if err != nil {
 		return nil, err
 	}
-	state.docs, state.parcels, state.artifacts, state.shared = m.db.Documents(), m.db.Parcels(), m.db.Artifacts(nil), true
+	files := m.db.Artifacts(m.bucket)
+	state.docs, state.parcels, state.artifacts, state.shared = m.db.Documents(), m.db.Parcels(), files, true
 	m.copy.Follow()
 	announcing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
 	m.alive.Go(func() { m.announce(announcing) })
+	m.alive.Go(func() { m.tryBucket(announcing, files) })
 	return m, nil
 }
 
@@ -166,6 +173,34 @@ func (m *fleetMember) connect(ctx context.Context, at postgres.Config) (err erro
 		err = fmt.Errorf("%w; give it a state directory of its own", err)
 	}
 	return err
+}
+
+// openBucket returns where a configuration has files of attempts lie, nil if that is the database.
+func openBucket(cfg *config.Config, getenv func(string) string) (*objects.Bucket, error) {
+	s := cfg.Fleet.Artifacts.S3
+	if s == nil {
+		return nil, nil //nolint:nilnil // no bucket is no error
+	}
+	b, err := objects.Open(objects.Config{
+		Endpoint: s.Endpoint, Bucket: s.Bucket, Prefix: s.Prefix, Region: s.Region, AccessKey: s.AccessKey, SecretKey: s.SecretKey,
+		CAFile: s.CAFile, Addressing: objects.Addressing(s.Addressing),
+	}, getenv)
+	if err != nil {
+		return nil, fmt.Errorf("fleet.artifacts.s3.%w", err)
+	}
+	return b, nil
+}
+
+// bucketTime is how long a bucket may take to be tried.
+const bucketTime = 20 * time.Second
+
+// tryBucket says early what an attempt's end would say: that files cannot be kept in the bucket.
+func (m *fleetMember) tryBucket(ctx context.Context, files *postgres.Artifacts) {
+	ctx, cancel := context.WithTimeout(ctx, bucketTime)
+	defer cancel()
+	if err := files.CheckBucket(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		m.state.log.Warn().Err(err).Msg("fleet.artifacts.s3 cannot be used now: files of attempts stay on the host that ran them while that is so")
+	}
 }
 
 // announce says that this scheduler lives, and looks who else does and who leads, until ctx
@@ -286,6 +321,9 @@ func (m *fleetMember) close() error {
 	}
 	if m.db != nil {
 		m.db.Close()
+	}
+	if m.bucket != nil {
+		m.bucket.Close()
 	}
 	return err
 }

@@ -114,6 +114,7 @@ func TestEveryField(t *testing.T) {
 		"triggers.*.command":           {Beside: map[string]string{"run": "ls", "every": "1m"}},
 		"log.levels.*":                 {Key: "api"},
 		"telemetry.otlp":               {Beside: map[string]string{"endpoint": "http://127.0.0.1:1"}},
+		"fleet.artifacts.s3":           {Beside: map[string]string{"endpoint": "https://s3.example.com", "bucket": "agents", "access_key": "env:A", "secret_key": "env:S"}},
 	}
 	schematest.Probe(t, schemaFile, "testdata/fields.golden", *update, entries, func(file string) error {
 		_, err := config.Decode("c", []byte(file+"\n"), options)
@@ -126,6 +127,7 @@ func TestMessagesRepeatNoSecret(t *testing.T) {
 		"workers: {codex: {base_url: 'https://u:hunter2@h/'}}", "workers: {codex: {base_url: 'http://h', key_env: sk-hunter2}}",
 		"workers: {codex: {base_url: 'hunter2://x y'}}", "escalation: {webhook: 'https://u:hunter2@h/'}", "escalation: {webhook: hunter2}", "workers: {codex: {env: [K=hunter2]}}",
 		"telemetry: {otlp: {endpoint: 'https://u:hunter2@h/'}}", "telemetry: {otlp: {endpoint: hunter2}}", "telemetry: {otlp: {headers: {a: hunter2}}}", `telemetry: {otlp: {endpoint: 'http://h', headers: {a: "hunter2\n"}}}`,
+		"fleet: {artifacts: {s3: {endpoint: 'https://u:hunter2@h', bucket: agents, access_key: hunter2, secret_key: hunter2}}}",
 	} {
 		if _, err := config.Decode("c", []byte(in), options); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", in, err)

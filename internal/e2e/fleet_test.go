@@ -5,12 +5,15 @@ package e2e
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/agentsched/agentsched/internal/objects/objectstest"
 	"github.com/agentsched/agentsched/internal/pgtest"
 	"github.com/agentsched/agentsched/job"
 )
@@ -33,6 +36,14 @@ func newFleet(t *testing.T, n int) (benches []*bench, server *pgtest.Server) {
 		benches = append(benches, b)
 	}
 	return benches, server
+}
+
+// inBucket has files of attempts lie in a bucket.
+func (b *bench) inBucket(s *objectstest.Server) {
+	b.env = append(b.env, "S3_KEY="+objectstest.AccessKey, "S3_SECRET="+objectstest.SecretKey)
+	b.config["fleet"].(obj)["artifacts"] = obj{"s3": obj{
+		"endpoint": s.URL, "bucket": objectstest.Bucket, "prefix": "fleet", "region": objectstest.Region, "access_key": "env:S3_KEY", "secret_key": "env:S3_SECRET",
+	}}
 }
 
 // serveBeside starts a scheduler while another one leads, and waits until it answers.
@@ -60,6 +71,10 @@ func TestFleetTakeOver(t *testing.T) {
 	t.Parallel()
 	fleet, _ := newFleet(t, 2)
 	a, b := fleet[0], fleet[1]
+	files := objectstest.Start(t)
+	for _, x := range fleet {
+		x.inBucket(files)
+	}
 	a.write(a.configFile(), asJSON(t, a.config))
 	if _, errs, code := a.command("--config", a.configFile(), "token", "create", "early", "--role", "read"); code != 0 {
 		t.Fatalf("make a token before a scheduler has served: %s", errs)
@@ -79,7 +94,7 @@ func TestFleetTakeOver(t *testing.T) {
 	rb = b.serveBeside(ra)
 	file, enough := a.folder("ran"), a.folder("go")
 	// What is submitted to one that stands by is passed on, and read there at once.
-	b.submit(a.jobsOf("website", "one.yaml", shell("quick", nil, "echo done", nil), marks("long", file, enough)))
+	b.submit(a.jobsOf("website", "one.yaml", shell("quick", a.workspace(), "echo done | tee answer.txt", nil), marks("long", file, enough)))
 	if j := b.show("quick"); j.Job.State == job.Completed && len(j.Attempts) == 0 {
 		t.Errorf("read after it was submitted: %s", asJSON(t, j))
 	}
@@ -92,6 +107,20 @@ func TestFleetTakeOver(t *testing.T) {
 		t.Errorf("the run of the dead host counts: %s", asJSON(t, j))
 	}
 	b.completedOnce(b.show("quick"))
+	if err := os.RemoveAll(filepath.Join(a.state, "jobs", string(b.show("quick").Job.ID))); err != nil { // it is on the dead host
+		t.Fatal(err)
+	}
+	patch, err := b.client().Artifact(t.Context(), string(b.show("quick").Job.ID), 1, job.ArtifactPatch)
+	if err != nil {
+		t.Fatalf("the patch of the dead host's job: %v", err)
+	}
+	if text, err := io.ReadAll(patch); err != nil || !strings.Contains(string(text), "+done") {
+		t.Errorf("the patch of the dead host's job: %v\n%s", err, text)
+	}
+	patch.Close()
+	if !slices.ContainsFunc(files.Requests(), func(r string) bool { return strings.HasPrefix(r, "GET ") && strings.Contains(r, "/1/patch.") }) {
+		t.Errorf("the patch does not come from the bucket, which was asked for %q", files.Requests())
+	}
 	b.submit(b.jobsOf("website", "two.yaml", shell("later", nil, "true", nil)))
 	rb.end("later", job.RunCompleted)
 	// Who comes back stands by, and leads when the other is told to end.
