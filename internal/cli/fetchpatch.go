@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -18,7 +20,7 @@ import (
 // opened.
 func (p *peer) fetchPatch(ctx context.Context, j *api.JobDetail, patch job.Artifact) (_ job.Artifact, done func(), err error) {
 	nothing := func() {}
-	if p.offline != nil || patch.Path == "" {
+	if patch.Path == "" || p.offline != nil && lies(patch.Path) {
 		return patch, nothing, nil
 	}
 	temp, err := os.MkdirTemp("", "agentsched-")
@@ -31,6 +33,13 @@ func (p *peer) fetchPatch(ctx context.Context, j *api.JobDetail, patch job.Artif
 		return patch, nothing, err
 	}
 	return patch, done, nil
+}
+
+// lies reports whether there is a file on this host. Of a fleet's job it may be on the one that has run it, or on
+// none any more: the scheduler has it.
+func lies(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // download writes an artifact of the job's last attempt into a folder, of at most as many
