@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentsched/agentsched/internal/statedir"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -24,13 +25,13 @@ func lines(n int) string {
 	return b.String()
 }
 
-// TestApply changes the same files as a job and as the user.
+// TestApply changes the same files as a job and as the user, in a worktree or in a copy; in a soak in both.
 func TestApply(t *testing.T) {
 	text := lines(40)
 	top, bottom := "agent\n"+text, text+"user\n"
 	start := map[string]string{"f": text, "g": text, "sub/h": "h\n", "mode": "#!/bin/sh\n", "del": "d\n"}
 	type files map[string]string
-	for _, c := range []struct {
+	for n, c := range []struct {
 		name     string
 		user     files // "" removes
 		commit   bool
@@ -57,7 +58,11 @@ func TestApply(t *testing.T) {
 		{name: "folder becomes a file", agent: files{"sub/h": "", "sub": "x"}, want: files{"sub": "x"}},
 		{name: "folder becomes a file but holds more", user: files{"sub/mine": "m"}, agent: files{"sub/h": "", "sub": "x", "f": top}, conflict: []string{"sub"}},
 	} {
-		for _, i := range []job.Isolation{job.Worktree, job.Copy} {
+		isolations := []job.Isolation{job.Worktree, job.Copy}
+		if !testrun.Soaking() {
+			isolations = isolations[n%2:][:1]
+		}
+		for _, i := range isolations {
 			t.Run(c.name+" "+string(i), func(t *testing.T) {
 				t.Parallel()
 				h := newHouse(t, start)
