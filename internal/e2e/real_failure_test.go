@@ -146,7 +146,7 @@ func TestRealServerFailure(t *testing.T) {
 // TestRealHang: a provider that never answers costs no more than the job's own
 // time and the stop stages.
 func TestRealHang(t *testing.T) {
-	eachCLI(t, "codex claude", func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "codex", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		b.play("hang", scriptmodel.Always(scriptmodel.Hang()))

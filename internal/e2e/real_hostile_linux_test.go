@@ -14,7 +14,7 @@ import (
 // TestRealHostile has each CLI do the acts of TestHostile, which its model asks for: what is held for a program of ours is held
 // for it, too, with models that it reaches by the run's own key.
 func TestRealHostile(t *testing.T) {
-	eachCLI(t, "codex claude opencode", func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "codex opencode", func(t *testing.T, kind job.WorkerKind) {
 		for _, level := range []string{"standard", "strict"} {
 			t.Run(level, func(t *testing.T) {
 				if level == "standard" && kind != "codex" {

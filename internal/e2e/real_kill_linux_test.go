@@ -210,11 +210,11 @@ func kills() map[string]func(b *bench, kind job.WorkerKind) {
 	}
 }
 
-// daily are the CLIs that each way is tried with when the tests do not soak: each
-// way with one, each CLI in two ways or more.
+// daily is the CLI that each way is tried with when the tests do not soak: each
+// CLI in two ways or more.
 var daily = map[string]string{
-	"cancel": "opencode", "timeout": "claude", "core killed": "codex opencode", "worker killed": "codex",
-	"scheduler killed": "claude opencode", "interrupted": "claude", "both killed": "codex claude",
+	"cancel": "opencode", "timeout": "claude", "core killed": "opencode", "worker killed": "codex",
+	"scheduler killed": "claude", "interrupted": "claude", "both killed": "codex",
 }
 
 func TestRealKill(t *testing.T) {
@@ -288,7 +288,7 @@ func TestRealKillBeforeTheFirstAnswer(t *testing.T) {
 
 // TestRealDaemon: what a worker leaves behind is gone before its result counts.
 func TestRealDaemon(t *testing.T) {
-	eachCLI(t, "codex claude opencode", func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "claude", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		nap := b.nap()

@@ -161,7 +161,7 @@ func TestRealAgentsSideBySide(t *testing.T) {
 }
 
 func TestRealHugeToolOutput(t *testing.T) {
-	eachCLI(t, "codex claude", func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "codex", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		b.play("much", scriptmodel.Play(scriptmodel.Print(5_000_000), scriptmodel.Edit("after.txt", "still here"), scriptmodel.Say("That was much.")))
@@ -201,9 +201,9 @@ func TestRealOutputSchema(t *testing.T) {
 }
 
 func TestRealBudget(t *testing.T) {
-	for _, limit := range []obj{{"max_cost_usd": 1}, {"max_tokens": 1000}} {
+	for i, limit := range []obj{{"max_cost_usd": 1}, {"max_tokens": 1000}} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			eachCLI(t, "codex claude", func(t *testing.T, kind job.WorkerKind) {
+			eachCLI(t, []string{"claude", "codex"}[i], func(t *testing.T, kind job.WorkerKind) {
 				b := newBench(t)
 				b.use(kind)
 				b.play("expensive", scriptmodel.Play(scriptmodel.Say("That cost you.").Costing(scriptmodel.Usage{Input: 6_000_000, Output: 2_000_000})))
