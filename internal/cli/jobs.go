@@ -276,8 +276,8 @@ func (local *local) checkJobs(ctx context.Context, specs []job.Spec, cfg *config
 	}
 	for i := range specs {
 		s := &specs[i]
-		if !s.Node.IsZero() || !cfg.Fleet.Work && !s.Workspace.OfHost() {
-			continue // another host is to have that
+		if !s.Node.IsZero() || (!cfg.Fleet.Work || cfg.Fleet.Store != "") && !s.Workspace.OfHost() {
+			continue // another host is to have that, or may
 		}
 		tell(s.Name, local.prog.locate(s.Worker, cfg))
 		if s.Workspace.Isolation != job.NoWorkspace {
