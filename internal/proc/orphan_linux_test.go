@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 func TestStopNeverTouchesAnotherRun(t *testing.T) {
@@ -106,8 +108,12 @@ func TestHelpersAreNoOrphans(t *testing.T) {
 
 func TestExitCodesAreNotStolen(t *testing.T) {
 	h := newHost(t, "")
-	const rounds, workers = 200, 4
-	orphans := start(t, h, script(t.Name(), `n=0; while [ $n -lt 1500 ]; do n=$((n+1)); (sh -c 'exit 3' &) ; done; echo end`))
+	const workers = 4
+	rounds, strays := 60, 400
+	if testrun.Soaking() {
+		rounds, strays = 200, 1500
+	}
+	orphans := start(t, h, script(t.Name(), fmt.Sprintf(`n=0; while [ $n -lt %d ]; do n=$((n+1)); (sh -c 'exit 3' &) ; done; echo end`, strays)))
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {

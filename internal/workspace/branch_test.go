@@ -260,7 +260,7 @@ func TestBranchAfterKill(t *testing.T) {
 	h := newHouse(t, map[string]string{"a": "1\n", "b": "1\n"})
 	main := h.git(h.repo, "rev-parse", "main")
 	killed := 0
-	for n := 1; ; n++ {
+	for n := 1; ; n += killEvery() {
 		id := job.NewID()
 		ws := h.prepare(id, h.spec(job.Worktree), false)
 		h.write(ws.Root, map[string]string{"a": "2\n", "new": "n\n"})
@@ -294,7 +294,7 @@ func TestBranchAfterKill(t *testing.T) {
 			t.Errorf("killed at git command %d: status\n%s", n, got)
 		}
 	}
-	if killed < 12 {
+	if killed < 12/killEvery() {
 		t.Errorf("killed %d times, want several", killed)
 	}
 	h.git(h.repo, "fsck", "--strict")

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -24,6 +25,15 @@ import (
 // right after the start of its n-th git command: "n prepare|fresh|remove|collect
 // root path id isolation out".
 const dieVariable = "WORKSPACE_TEST_DIE"
+
+// killEvery is how many git commands lie between two at which children are killed; a soak
+// kills at each.
+func killEvery() int {
+	if testrun.Soaking() {
+		return 1
+	}
+	return 3 // odd: what the tests do by turns they do both ways
+}
 
 func TestMain(m *testing.M) {
 	if s := os.Getenv(dieVariable); s != "" {
