@@ -14,15 +14,20 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // maxUpdates is the most that happens between two kills.
 const maxUpdates = 16
 
-// TestKillCore kills 20 cores, five of each of four schedulers: a core that
-// dies again and again is replaced later and later.
+// TestKillCore kills five cores of a scheduler, in a soak of each of four: a core
+// that dies again and again is replaced later and later.
 func TestKillCore(t *testing.T) {
-	const rounds, kills = 4, 5
+	const kills = 5
+	rounds := 1 // TestScenarios of internal/faults kills cores, too
+	if testrun.Soaking() {
+		rounds = 4
+	}
 	random := newRand(t)
 	for round := range rounds {
 		random := rand.New(rand.NewPCG(random.Uint64(), 0))
@@ -79,7 +84,10 @@ func TestKillScheduler(t *testing.T) {
 	random := newRand(t)
 	b := newBench(t)
 	file := b.crowd()
-	const kills = 20
+	kills := 8
+	if testrun.Soaking() {
+		kills = 20
+	}
 	for n := range kills {
 		r := b.start("run", file)
 		if _, running := r.awaitUpdates(0, 1+random.IntN(maxUpdates)); !running {
