@@ -41,9 +41,9 @@ func (n *fleetNode) still() bool { return n.frozen.After(n.thawed) }
 
 // thawedRun is how long a run may last when its host, which was frozen as a whole, goes on: the core gives
 // it half of the validity of its permit, and then it is stopped; the fuse comes an eighth of both later (docs/fleet.md).
-// The rest is for a machine that is busy.
+// The rest is for a machine that is busy: all processes of the host wake up at once, beside those of another scenario.
 func (p *plan) thawedRun() time.Duration {
-	return fleetValidity/2 + fleetStop + (fleetValidity+fleetStop)/8 + time.Second
+	return fleetValidity/2 + fleetStop + (fleetValidity+fleetStop)/8 + 3*time.Second
 }
 
 // hostLocked returns the host of a run, nil where there is but one.
