@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -59,6 +60,7 @@ func Keep() (end func(), err error) {
 
 // keep waits until nobody holds the other end of its standard input, and clears up.
 func keep(root string) {
+	signal.Ignore(syscall.SIGPIPE) // who reads what it says may have gone before the tests
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	for range 100 { // what is forking is gone after a few rounds
 		left := within(root)

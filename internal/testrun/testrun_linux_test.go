@@ -45,10 +45,18 @@ func leave() int {
 	select {}
 }
 
-// A test binary that is killed leaves neither its processes nor its files.
+// A test binary that is killed leaves neither its processes nor its files, also where
+// nobody reads any more what its keeper says of them.
 func TestKeeper(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), leaverVariable+"=1")
+	unread, said, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unread.Close()
+	defer said.Close()
+	cmd.Stderr = said
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
