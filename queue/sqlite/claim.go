@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -32,20 +31,10 @@ func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, 
 	var claims queue.Claims
 	for {
 		var turn claimTurn
-		var decoding sync.WaitGroup
-		var damage error
 		err := s.write(ctx, func(t *tx) error {
 			turn = claimTurn{claim: &c, tx: t}
-			err := turn.run()
-			if err == nil { // beside the commit
-				decoding.Go(func() { claims.Entries, damage = decoded(turn.taken) })
-			}
-			return err
+			return turn.run()
 		})
-		decoding.Wait()
-		if err != nil || damage != nil {
-			claims.Entries = nil
-		}
 		if err != nil && len(claims.Expired) > 0 {
 			// An earlier turn's expiries are on disk and must be told; the next
 			// claim, asked for at once, meets the error again.
@@ -55,8 +44,8 @@ func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, 
 		if err != nil {
 			return claims, fmt.Errorf("claim: %w", err)
 		}
-		if damage != nil {
-			return claims, fmt.Errorf("claim: %w", errors.Join(damage, s.takeBack(ctx, turn.taken, &spec)))
+		if claims.Entries, err = s.decoded(ctx, turn.taken, &spec); err != nil {
+			return claims, fmt.Errorf("claim: %w", err)
 		}
 		claims.NextAt, claims.Ready = turn.nextAt, turn.ready
 		claims.Expired = append(claims.Expired, turn.expired...)
@@ -68,25 +57,21 @@ func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, 
 }
 
 // decoded returns what was claimed. Where nobody had to look into the entries
-// during the claim, their specifications are read here and not by the writer.
-func decoded(rows []*entryRow) ([]queue.Entry, error) {
+// during the claim, their specifications are read here and not by the writer; if
+// one is damaged, the claim is taken back.
+func (s *Store) decoded(ctx context.Context, rows []*entryRow, spec *queue.ClaimSpec) ([]queue.Entry, error) {
 	entries := slices.Grow([]queue.Entry(nil), len(rows))
 	for _, row := range rows {
 		if err := row.decode(); err != nil {
-			return nil, err
+			back := queue.Reclaim{Now: spec.Now, Message: "what is stored of a job is damaged"}
+			for _, r := range rows {
+				back.Fences = append(back.Fences, r.Fence)
+			}
+			return nil, errors.Join(err, s.Apply(context.WithoutCancel(ctx), back))
 		}
 		entries = append(entries, row.Entry)
 	}
 	return entries, nil
-}
-
-// takeBack undoes a claim of which a specification is damaged.
-func (s *Store) takeBack(ctx context.Context, rows []*entryRow, spec *queue.ClaimSpec) error {
-	back := queue.Reclaim{Now: spec.Now, Message: "what is stored of a job is damaged"}
-	for _, r := range rows {
-		back.Fences = append(back.Fences, r.Fence)
-	}
-	return s.Apply(context.WithoutCancel(ctx), back)
 }
 
 // claim is what its turns have in common.
