@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -247,25 +246,6 @@ func examinePermits(cfg *config.Config) finding {
 		f.Note = fmt.Sprintf("lapse %s after a heartbeat: runs of a scheduler that stands still are stopped then", v)
 	} else {
 		f.Status, f.Note = "warning", "do not lapse: runs of a scheduler that stands still go on; set heartbeat.permit_validity"
-	}
-	return f
-}
-
-// examineBucket tells whether files of attempts can be kept in the bucket.
-func examineBucket(ctx context.Context, cfg *config.Config, getenv func(string) string) finding {
-	f := finding{What: "fleet.artifacts", Status: "ok", Note: "written, read, listed and removed"}
-	ctx, cancel := context.WithTimeout(ctx, bucketTime)
-	defer cancel()
-	b, err := openBucket(cfg, getenv)
-	if err == nil {
-		defer b.Close()
-		f.Path = b.String()
-		if err = b.Check(ctx, "doctor."+rand.Text()); err != nil {
-			err = fmt.Errorf("fleet.artifacts.s3: %w", err)
-		}
-	}
-	if err != nil {
-		f.Status, f.Note = "error", strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	return f
 }

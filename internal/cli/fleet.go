@@ -175,34 +175,6 @@ func (m *fleetMember) connect(ctx context.Context, at postgres.Config) (err erro
 	return err
 }
 
-// openBucket returns where a configuration has files of attempts lie, nil if that is the database.
-func openBucket(cfg *config.Config, getenv func(string) string) (*objects.Bucket, error) {
-	s := cfg.Fleet.Artifacts.S3
-	if s == nil {
-		return nil, nil //nolint:nilnil // no bucket is no error
-	}
-	b, err := objects.Open(objects.Config{
-		Endpoint: s.Endpoint, Bucket: s.Bucket, Prefix: s.Prefix, Region: s.Region, AccessKey: s.AccessKey, SecretKey: s.SecretKey,
-		CAFile: s.CAFile, Addressing: objects.Addressing(s.Addressing),
-	}, getenv)
-	if err != nil {
-		return nil, fmt.Errorf("fleet.artifacts.s3.%w", err)
-	}
-	return b, nil
-}
-
-// bucketTime is how long a bucket may take to be tried.
-const bucketTime = 20 * time.Second
-
-// tryBucket says early what an attempt's end would say: that files cannot be kept in the bucket.
-func (m *fleetMember) tryBucket(ctx context.Context, files *postgres.Artifacts) {
-	ctx, cancel := context.WithTimeout(ctx, bucketTime)
-	defer cancel()
-	if err := files.CheckBucket(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		m.state.log.Warn().Err(err).Msg("fleet.artifacts.s3 cannot be used now: files of attempts stay on the host that ran them while that is so")
-	}
-}
-
 // announce says that this scheduler lives, and looks who else does and who leads, until ctx
 // ends.
 func (m *fleetMember) announce(ctx context.Context) {
