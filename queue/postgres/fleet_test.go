@@ -381,8 +381,9 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestGiveUp: a store whose database is away can be told not to wait for it.
-func TestGiveUp(t *testing.T) {
+// openAway opens a store, whose database is away by then, until the relay is mended.
+func openAway(t *testing.T) (*Lead, *pgtest.Relay) {
+	t.Helper()
 	server := pgtest.Shared(t)
 	relay := pgtest.NewRelay(t, server.Address())
 	l, err := Open(t.Context(), config(t, relay.Through(server.TCP(databaseOf(t, server))), "a"))
@@ -390,6 +391,12 @@ func TestGiveUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay.Cut()
+	return l, relay
+}
+
+// TestGiveUp: a store whose database is away can be told not to wait for it.
+func TestGiveUp(t *testing.T) {
+	l, _ := openAway(t)
 	done := make(chan error, 1)
 	go func() {
 		done <- l.Enqueue(context.Background(), queue.Batch{ID: "b", CreatedAt: at}, []queue.Entry{newEntry("one")})
@@ -409,13 +416,7 @@ func TestGiveUp(t *testing.T) {
 // TestPatience: what is read while the database is away is refused in time, however many read, and waits for the
 // database where nobody asked for that.
 func TestPatience(t *testing.T) {
-	server := pgtest.Shared(t)
-	relay := pgtest.NewRelay(t, server.Address())
-	l, err := Open(t.Context(), config(t, relay.Through(server.TCP(databaseOf(t, server))), "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	relay.Cut()
+	l, relay := openAway(t)
 	var waiting sync.WaitGroup
 	e := newEntry("one")
 	waiting.Go(func() {
@@ -424,6 +425,7 @@ func TestPatience(t *testing.T) {
 		}
 	})
 	soon := queue.WithPatience(t.Context(), 20*time.Millisecond)
+	_, err := l.Get(soon, e.ID)
 	for errors.Is(err, queue.ErrNotFound) || err == nil { // until it is executed
 		_, err = l.Get(soon, e.ID)
 	}
