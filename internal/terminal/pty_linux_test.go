@@ -98,18 +98,18 @@ func (x *terminal) close() {
 
 func TestLiveOnTerminal(t *testing.T) {
 	x := openTerminal(t, 100, 24)
-	mark := x.Await(0, "3 pending")
+	x.AwaitShown("3 pending")
 
 	during := x.Settings()
 	if during.Lflag&unix.ECHO != 0 || during.Lflag&unix.ISIG == 0 || during.Lflag&unix.ICANON == 0 || during.Oflag != x.Initial.Oflag {
 		t.Errorf("local modes %#x, want no echo, yet signals and whole lines", during.Lflag)
 	}
 	x.order("story")
-	x.Await(mark, "ESCALATION")
-	mark = x.Await(mark, "3 running")
+	x.AwaitShown("ESCALATION")
+	x.AwaitShown("3 running")
 
 	x.order("log")
-	x.Await(mark, "a line of the log")
+	x.AwaitShown("a line of the log")
 
 	// The terminal itself, and not the view, makes SIGINT of Ctrl-C.
 	fmt.Fprintln(x.orders, "interrupt")
@@ -117,7 +117,7 @@ func TestLiveOnTerminal(t *testing.T) {
 	x.report("interrupt")
 
 	x.Resize(40, 12)
-	mark = x.Await(mark, "3 run,")
+	mark := x.AwaitShown("3 run,")
 	x.order("rest")
 	x.order("done")
 	x.order("log after")

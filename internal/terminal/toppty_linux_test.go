@@ -62,21 +62,21 @@ func (x *topTerminal) exit() string {
 
 func TestOnTerminal(t *testing.T) {
 	x := openTopTerminal(t, 100, 30)
-	mark := x.Await(0, "fix-login")
+	x.AwaitShown("fix-login")
 	x.Press("/review\r")
-	mark = x.Await(mark, "filter: review")
+	x.AwaitShown("filter: review")
 	x.Press("\x1b") // esc
-	mark = x.Await(mark, "write-docs")
+	x.AwaitShown("write-docs")
 	x.Press("c")
-	mark = x.Await(mark, "Cancel fix-login?")
+	x.AwaitShown("Cancel fix-login?")
 	x.Press("y")
-	mark = x.Await(mark, "is cancelled")
+	x.AwaitShown("is cancelled")
 	x.Press("l")
-	mark = x.Await(mark, "it has begun")
+	x.AwaitShown("it has begun")
 	x.Press("q")
-	mark = x.Await(mark, "WORKER")
+	x.AwaitShown("WORKER")
 	x.Resize(60, 16)
-	x.Await(mark, "q quit")
+	x.AwaitShown("q quit")
 	x.Press("q")
 	out := x.exit()
 	if strings.Contains(out, "\x1b]0;") || strings.Contains(out, "owned") {
@@ -86,7 +86,7 @@ func TestOnTerminal(t *testing.T) {
 
 func TestOnTerminalWithoutColour(t *testing.T) {
 	x := openTopTerminal(t, 100, 30, "NO_COLOR=1")
-	x.Await(0, "fix-login")
+	x.AwaitShown("fix-login")
 	x.Press("\x03") // Ctrl-C
 	out := x.exit()
 	if colour := regexp.MustCompile("\x1b\\[[0-9;]*(3|4|9)[0-9]m").FindString(out); colour != "" {
@@ -96,7 +96,7 @@ func TestOnTerminalWithoutColour(t *testing.T) {
 
 func TestOnTerminalTerminated(t *testing.T) {
 	x := openTopTerminal(t, 100, 30)
-	x.Await(0, "fix-login")
+	x.AwaitShown("fix-login")
 	if err := x.child.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

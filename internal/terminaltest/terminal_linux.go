@@ -3,12 +3,14 @@ package terminaltest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/vt"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,6 +29,7 @@ type Terminal struct {
 	mu    sync.Mutex // guards what follows
 	grown *sync.Cond // the output did, or ended
 	out   strings.Builder
+	shown *vt.Emulator // what a person would see of out
 	ended bool
 }
 
@@ -49,7 +52,7 @@ func Open(t *testing.T, width, height uint16) *Terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &Terminal{t: t, master: master, Slave: slave}
+	x := &Terminal{t: t, master: master, Slave: slave, shown: vt.NewEmulator(int(width), int(height))}
 	x.grown = sync.NewCond(&x.mu)
 	x.Resize(width, height)
 	x.Initial = x.Settings()
@@ -58,14 +61,21 @@ func Open(t *testing.T, width, height uint16) *Terminal {
 
 // Watch collects what comes to the screen, from when the process under test was
 // started on, until the last process has closed the terminal.
-func (x *Terminal) Watch() { x.reader.Go(x.read) }
+func (x *Terminal) Watch() {
+	x.reader.Go(x.read)
+	// Its answers to what the process asks of it go nowhere, as in a terminal that
+	// knows nothing; unread they would hold it up.
+	x.reader.Go(func() { io.Copy(io.Discard, x.shown) })
+}
 
 func (x *Terminal) read() {
+	defer x.shown.InputPipe().(io.Closer).Close() // ends the copy
 	buf := make([]byte, 4096)
 	for {
 		n, err := x.master.Read(buf)
 		x.mu.Lock()
 		x.out.Write(buf[:n])
+		x.shown.Write(buf[:n])
 		x.ended = err != nil
 		x.grown.Broadcast()
 		x.mu.Unlock()
@@ -90,6 +100,23 @@ func (x *Terminal) Await(mark int, text string) int {
 	return x.out.Len()
 }
 
+// AwaitShown waits until text is to be seen on the screen, on one line. A view that is
+// redrawn sends only what changed, so that its text may never come as a whole: it is
+// looked for here, and Await is for what comes once. It returns the mark behind
+// everything that came so far.
+func (x *Terminal) AwaitShown(text string) int {
+	x.t.Helper()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for !strings.Contains(x.shown.String(), text) {
+		if x.ended {
+			x.t.Fatalf("%q never stood on the screen, which is in the end:\n%s", text, x.shown.String())
+		}
+		x.grown.Wait()
+	}
+	return x.out.Len()
+}
+
 // Press types keys.
 func (x *Terminal) Press(keys string) {
 	x.t.Helper()
@@ -101,6 +128,9 @@ func (x *Terminal) Press(keys string) {
 // Resize gives the window another size.
 func (x *Terminal) Resize(width, height uint16) {
 	x.t.Helper()
+	x.mu.Lock()
+	x.shown.Resize(int(width), int(height))
+	x.mu.Unlock()
 	control(x.t, x.master, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: width, Row: height})
 	})
