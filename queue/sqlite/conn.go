@@ -28,11 +28,6 @@ type conn struct {
 	tls *libc.TLS
 	db  uintptr
 	out uintptr // room for the pointer that a call returns
-	// pins are never used. The memory allocator gives memory back to the system as
-	// soon as the last block of a size is free, and what SQLite needs to balance a
-	// tree is often the only one: without these it would map, fault in and unmap
-	// some pages each time, a tenth of all work.
-	pins []uintptr
 	// hook is called for each row that changes, see watch.
 	hook func(tls *libc.TLS, arg uintptr, op int32, db, table uintptr, row int64)
 	// recording notes what changes; nil does not.
@@ -50,19 +45,46 @@ func (e *sqliteError) Error() string { return fmt.Sprintf("%s (%d)", e.text, e.c
 // patch does what modernc.org/sqlite needs on some systems before its first use.
 var patch = sync.OnceFunc(sqlite3.PatchIssue199)
 
+// pin keeps memory for blocks of 1 to 16 KiB, for all connections and for good. The
+// allocator cuts pages of 64 KiB into blocks of one size each and gives a page back to the
+// system as soon as its last block is free. What SQLite needs to balance a tree is often
+// the only one: it would map, fault in and unmap a page each time, a fifth of all work.
+// So of some pages of each size one block is never free.
+func pin(tls *libc.TLS) {
+	const page, spare = 1 << 16, 16
+	for size := libc.Tsize_t(1 << 10); size <= page/4; size *= 2 {
+		var free []uintptr
+		kept := map[uintptr]bool{}
+		for len(free) < spare {
+			block := libc.Xmalloc(tls, size)
+			if block == 0 {
+				break
+			}
+			if in := block / page; kept[in] {
+				free = append(free, block)
+			} else {
+				kept[in] = true
+			}
+		}
+		for _, block := range free {
+			libc.Xfree(tls, block)
+		}
+	}
+}
+
+var pinned sync.Once
+
 // connect opens an existing file by a URI as dsn makes it, and sets its pragmas.
 func connect(uri string, pragmas []string) (_ *conn, err error) {
 	patch()
 	c := &conn{tls: libc.NewTLS()}
+	pinned.Do(func() { pin(c.tls) })
 	c.out = libc.Xcalloc(c.tls, 1, libc.Tsize_t(unsafe.Sizeof(uintptr(0))))
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
 		}
 	}()
-	for size := libc.Tsize_t(1 << 10); size <= 1<<14; size *= 2 {
-		c.pins = append(c.pins, libc.Xmalloc(c.tls, size))
-	}
 	name, err := libc.CString(uri)
 	if err != nil {
 		return nil, err
@@ -191,9 +213,7 @@ func (c *conn) close() error {
 		}
 	}
 	c.recording.close()
-	for _, p := range append(c.pins, c.out) {
-		libc.Xfree(c.tls, p)
-	}
+	libc.Xfree(c.tls, c.out)
 	c.tls.Close()
 	return err
 }
