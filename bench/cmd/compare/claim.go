@@ -120,8 +120,8 @@ func (b *bench) workSide(name string, ours *bed, slots int, attempts bool) side 
 // not measured.
 func (b *bed) round(ctx context.Context, slots int, attempts bool) (float64, error) {
 	var took time.Duration
-	piece := cmp.Or(b.piece, oursHalf)
-	for range oursWorked / piece {
+	worked, piece := cmp.Or(b.all, oursWorked), cmp.Or(b.all, oursHalf)
+	for range worked / piece {
 		began := time.Now()
 		if err := b.work(ctx, piece, slots, attempts); err != nil {
 			return 0, err
@@ -131,7 +131,7 @@ func (b *bed) round(ctx context.Context, slots int, attempts bool) (float64, err
 			return 0, err
 		}
 	}
-	return rate(oursWorked, took), nil
+	return rate(worked, took), nil
 }
 
 // work takes n jobs through the queue as a scheduler with so many slots does: a

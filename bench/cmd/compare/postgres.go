@@ -19,8 +19,8 @@ import (
 
 const (
 	// Writes of a round on PostgreSQL, and jobs: some seconds each.
-	sharedWrites, sharedWorked, sharedTried = 5000, 20_000, 10_000
-	workerConns                             = 64 // beside River's workers
+	sharedWrites, sharedWorked, sharedTried = 5000, 20_000, 10_000 // both sides work all that they have queued
+	workerConns                             = 64                   // beside River's workers
 )
 
 // insertConns are the sizes of the pool that River's inserts are tried with.
@@ -47,7 +47,7 @@ func openShared(ctx context.Context, address, dir string) (queue.Store, error) {
 // server.
 func postgresCase(ctx context.Context, b *bench) (_ []row, err error) {
 	enqueued := fmt.Sprintf("on PostgreSQL: durable enqueue, %d callers", callers)
-	claimed, fair := "on PostgreSQL: claim + complete, 10^4 queued", "on PostgreSQL: "+fairWhat
+	claimed, fair := "on PostgreSQL: claim + complete, 2·10^4 queued", "on PostgreSQL: "+fairWhat
 	server, why := pgtest.New(pgtest.In(b.dir), pgtest.Conf(
 		"shared_buffers = 256MB", "max_wal_size = 8GB", "checkpoint_timeout = 1h", // no round has a checkpoint, on neither side
 	))
@@ -56,7 +56,7 @@ func postgresCase(ctx context.Context, b *bench) (_ []row, err error) {
 	}
 	defer func() { err = joinClose(err, server.Close) }()
 	var beds []*bed
-	for i, queued := range []int{0, 10_000, 0} {
+	for i, queued := range []int{0, sharedWorked, 0} {
 		ours, err := openSharedBed(ctx, b, server, fmt.Sprint("shared", i), queued)
 		if err != nil {
 			return nil, err
@@ -98,7 +98,7 @@ func postgresCase(ctx context.Context, b *bench) (_ []row, err error) {
 	return []row{
 		rates(enqueued, s[0], "River", s[1], atLeast(3)),
 		rates(fmt.Sprintf("%s, %d at once", claimed, slots), s[2], fmt.Sprintf("River, %d at once", best.workers), s[3], atLeast(1)),
-		rates(fmt.Sprintf("  10^4, %d at once on both sides", few), s[4], fmt.Sprintf("River, %d at once", few), s[5], bound{}),
+		rates(fmt.Sprintf("  2·10^4, %d at once on both sides", few), s[4], fmt.Sprintf("River, %d at once", few), s[5], bound{}),
 		ratioRow(fair, showPart(s[6]), "River "+showPart(s[7]), s[6].median()/s[7].median(), atLeast(8)),
 	}, nil
 }
@@ -119,7 +119,7 @@ func openSharedBed(ctx context.Context, b *bench, server *pgtest.Server, name st
 	}
 	shared, err := newBed(ctx, store, queued)
 	if err == nil {
-		shared.piece = oursWorked // all that is queued, as River works all of its
+		shared.all = queued // as River works all of its
 	}
 	return shared, err
 }

@@ -25,7 +25,7 @@ type bed struct {
 	store queue.Store
 	batch queue.Batch
 	count atomic.Int64 // entries that were made
-	piece int          // how many jobs of a round are worked at a time; 0: half of them
+	all   int          // how many jobs a round works, all at a time; 0: oursWorked, a half at a time
 }
 
 // openBed opens the store of a state directory and fills it up to n entries.
