@@ -9,7 +9,8 @@ import (
 // Pause lets nothing of a scope begin until its end, or until somebody resumes it,
 // over restarts too. What runs goes on.
 type Pause struct {
-	// Scope is global, worker:KIND, worker:KIND@TENANT, workspace:/PATH or trigger:NAME.
+	// Scope is global, worker:KIND, worker:KIND@TENANT, workspace:/PATH, one of the last
+	// three on a node (node:NAME/worker:KIND), or trigger:NAME.
 	Scope string `json:"scope"`
 	// Reason is for whoever wonders.
 	Reason string `json:"reason,omitempty"`
@@ -19,7 +20,8 @@ type Pause struct {
 
 // Resume lifts the isolation of a scope.
 type Resume struct {
-	// Scope is global, node:NAME, worker:KIND, worker:KIND@TENANT, workspace:/PATH, trigger:NAME or core:N.
+	// Scope is global, node:NAME, worker:KIND, worker:KIND@TENANT, workspace:/PATH, one of the
+	// last three on a node (node:NAME/worker:KIND), trigger:NAME or core:N.
 	Scope string `json:"scope"`
 }
 

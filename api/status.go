@@ -92,7 +92,8 @@ func (c *Core) Name() string {
 
 // Isolation is a scope that is out of use.
 type Isolation struct {
-	// Scope is global, node:NAME, worker:KIND, worker:KIND@TENANT, workspace:/PATH or trigger:NAME.
+	// Scope is global, node:NAME, worker:KIND, worker:KIND@TENANT, workspace:/PATH, one of the last
+	// three on a node (node:NAME/worker:KIND), or trigger:NAME.
 	Scope string `json:"scope"`
 	// Cause is a word for why: worker_crashes, ghost_process, latest_wins,
 	// core_crash_loop, disk_nearly_full, clock_jump, overload, usage_limit or paused.

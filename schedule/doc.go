@@ -231,10 +231,13 @@
 // this holds, with n(h) the flights chosen for it and m(j) the memory that job j asks for:
 //
 //	requirement  name, os, arch and labels are what the job requires
-//	worker       its kind is there and logged in
+//	worker       its kind is there and logged in, and not isolated there (Out)
 //	open         the host is neither cordoned nor isolated, and one of its cores takes work
 //	slots        n(h) < min(Slots, Slots of h, what throttling cores of h allow)
 //	memory       m(j) + sum of m(i) over the flights i of h <= Memory of h
+//
+// Where its kind is isolated on each host that else satisfies it, a job is given to one of them all
+// the same, which refuses it: so it goes on with its next choice, or is parked.
 //
 // Of the hosts that have room, the first row that tells two of them apart decides:
 //

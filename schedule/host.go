@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -29,6 +30,8 @@ type Host struct {
 	Mirrors  []string
 	Cordoned bool // it takes nothing new
 	Isolated bool // likewise, because something is wrong with it
+	// Out are the kinds of workers that are isolated there, for all tenants or for one.
+	Out []isolation.Scope
 }
 
 // ownHost is the scheduler's own, where nobody describes it: it is bounded by Bounds alone.
@@ -119,6 +122,14 @@ func (h *host) stands(memory int64, all int, alone bool) state {
 		return short
 	}
 	return hasRoom
+}
+
+// isOut reports whether the kind of worker is isolated there for the jobs of a tenant; "": for those of all.
+func (h *host) isOut(kind job.WorkerKind, tenant job.Tenant) bool {
+	return slices.ContainsFunc(h.Out, func(s isolation.Scope) bool {
+		_, _, ok := s.Worker()
+		return ok && s.Touches(isolation.Run{Kind: kind, Tenant: tenant})
+	})
 }
 
 // has reports whether the kind of worker is there.

@@ -40,7 +40,7 @@ type class struct {
 	home   bool // they work in folders of the scheduler's own host
 
 	version uint64  // of the list of hosts by which hosts was made
-	hosts   []*host // that satisfy it, in the order of the list
+	hosts   []*host // that satisfy it, in the order of the list; where its worker is isolated only if that is all of them
 	full    uint64  // hosts.freed, since which none of them had room
 	why     job.Waiting
 }
@@ -88,11 +88,18 @@ func (s *hosts) refresh(c *class) {
 		return
 	}
 	c.version, c.hosts = s.version, nil
-	wants := c.wants()
+	wants, out := c.wants(), []*host(nil)
 	for _, h := range s.list {
-		if !slices.ContainsFunc(wants, func(w want) bool { return !w.ok(h) }) {
+		switch {
+		case slices.ContainsFunc(wants, func(w want) bool { return !w.ok(h) }):
+		case h.isOut(c.worker, ""):
+			out = append(out, h)
+		default:
 			c.hosts = append(c.hosts, h)
 		}
+	}
+	if c.hosts == nil {
+		c.hosts = out
 	}
 }
 
@@ -149,14 +156,16 @@ type spot struct {
 }
 
 // place returns where a head would run if it were claimed now. Its own host comes first if it
-// goes on with a session; then the rules of before, among the hosts that have room.
-func (r *room) place(at time.Time, h *head) spot {
+// goes on with a session; then the rules of before, among the hosts that have room, and where its
+// worker is not isolated. Where it is so on all of them, the job is refused by one, so that it goes
+// on with its next worker, and else is parked until that changes.
+func (r *room) place(at time.Time, t job.Tenant, h *head) spot {
 	s := &r.cores.hosts
 	if len(s.list) == 0 {
 		return spot{}
 	}
 	c, all, alone := s.class(h), r.bounds.Slots, s.alone() != nil
-	if own := s.named[h.SessionNode]; h.Resumes && own != nil && c.suits(own) {
+	if own := s.named[h.SessionNode]; h.Resumes && own != nil && c.suits(own) && !own.isOut(h.Worker, t) {
 		state := own.stands(c.memory, all, alone)
 		if state == hasRoom {
 			return spot{host: own}
@@ -168,13 +177,29 @@ func (r *room) place(at time.Time, h *head) spot {
 	if c.full == s.freed {
 		return spot{waiting: c.why}
 	}
-	var best *host
+	var best, out *host // out: where its worker is isolated
+	outs := 0
 	for _, x := range c.hosts {
-		if x.stands(c.memory, all, alone) == hasRoom && (best == nil || s.before(x, best, h.mirror, all)) {
+		isOut, room := x.isOut(h.Worker, t), x.stands(c.memory, all, alone) == hasRoom
+		if isOut {
+			outs++
+		}
+		switch {
+		case !room:
+		case isOut:
+			out = x
+		case best == nil || s.before(x, best, h.mirror, all):
 			best = x
 		}
 	}
-	if best == nil {
+	switch {
+	case best == nil && outs > 0 && outs == len(c.hosts) && r.parked[h.ID]:
+		return spot{waiting: job.Waiting{Reason: job.WaitIsolation, Text: string(h.Worker) + " is isolated on each node that it may run on"}}
+	case best == nil && outs == len(c.hosts) && out != nil:
+		return spot{host: out}
+	case best == nil && outs > 0: // which is so for its tenant
+		return spot{waiting: s.nowhere(c, all)}
+	case best == nil:
 		c.full, c.why = s.freed, s.nowhere(c, all)
 		return spot{waiting: c.why}
 	}

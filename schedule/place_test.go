@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/schedule"
@@ -47,6 +48,9 @@ func placeLine(r *rapid.T) string {
 		}
 		if levels := some("", "", "-", "standard,strict"); levels != "" {
 			b.WriteString(" levels=" + levels)
+		}
+		if out := some("", "", "", "shell", "codex@t", "codex,shell@u"); out != "" {
+			b.WriteString(" out=" + out)
 		}
 	case kind == 3:
 		b.WriteString("lost " + host())
@@ -133,6 +137,16 @@ func has(h *schedule.Host, r *row) bool {
 		(h.Levels == nil || slices.ContainsFunc(h.Levels, func(l job.SandboxLevel) bool { return l == r.Sandbox || r.Sandbox == "" && l == h.Sandbox }))
 }
 
+// isOut says naively whether the job's worker is isolated on a host, and elsewhere it is not.
+func (p *placing) isOut(h *schedule.Host, r *row) bool {
+	out := func(h *schedule.Host) bool {
+		return slices.ContainsFunc(h.Out, func(s isolation.Scope) bool {
+			return s == isolation.WorkerScope(r.Worker) || s == isolation.TenantScope(r.Worker, r.lane.Tenant)
+		})
+	}
+	return out(h) && slices.ContainsFunc(p.hosts, func(c schedule.Core) bool { return has(c.Host, r) && !out(c.Host) })
+}
+
 // room says naively whether a host can take one more job: its slots and memory are those of now,
 // which may be less than what it has taken.
 func (p *placing) room(h *schedule.Host, r *row) bool {
@@ -163,6 +177,8 @@ func (p *placing) look(started []*schedule.Run) {
 		case h == nil:
 			p.wrongf("%s was started on %q, which is not there", r.ID, s.Node)
 			continue
+		case p.isOut(h, r):
+			p.wrongf("%s was started on %+v, where its worker is isolated", r.ID, *h)
 		case !has(h, r) || !p.room(h, r):
 			p.wrongf("%s was started on %+v, which does not have what it asks for, or no room: %+v", r.ID, *h, r.Head)
 		case len(p.on) >= p.slots:
@@ -179,7 +195,7 @@ func (p *placing) look(started []*schedule.Run) {
 			continue
 		}
 		for _, c := range p.hosts {
-			if has(c.Host, r) && p.room(c.Host, r) {
+			if has(c.Host, r) && p.room(c.Host, r) && !p.isOut(c.Host, r) {
 				p.wrongf("%s waits, though %s has room: %+v", r.ID, c.Host.Name, r.Head)
 			}
 		}

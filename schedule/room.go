@@ -147,7 +147,7 @@ func (r *room) refuses(at time.Time, t job.Tenant, h *head) (spot, bool) {
 	if w, refused := r.refusesOwner(at, t, h); refused {
 		return spot{waiting: w}, true
 	}
-	where := r.place(at, h)
+	where := r.place(at, t, h)
 	if where.waiting.Reason != "" {
 		return where, true
 	}
@@ -261,6 +261,17 @@ func withSlash(path string) string { return strings.TrimSuffix(path, "/") + "/" 
 func (r *room) blocked(at time.Time, run isolation.Run) (isolation.Isolation, bool) {
 	for _, i := range r.isolations {
 		if !due(i.Until, at) && i.Scope.Touches(run) {
+			return i, true
+		}
+	}
+	return isolation.Isolation{}, false
+}
+
+// kindOut returns the isolation of a run's kind of worker on another host.
+func (r *room) kindOut(at time.Time, node string, run isolation.Run) (isolation.Isolation, bool) {
+	for _, i := range r.isolations {
+		name, what, ok := i.Scope.Host()
+		if _, _, worker := what.Worker(); ok && worker && name == node && !due(i.Until, at) && what.Touches(run) {
 			return i, true
 		}
 	}

@@ -201,6 +201,11 @@ func (p *player) event(verb string, words []string) []schedule.Event {
 			}
 			slices.Sort(h.Mirrors)
 		}
+		if named["out"] != "" { // kinds of workers that are isolated there, or a kind@tenant
+			for _, kind := range strings.Split(named["out"], ",") {
+				h.Out = append(h.Out, isolation.Scope("worker:"+kind))
+			}
+		}
 		h.Labels = labels(named["labels"])
 		if h.Name == "own" {
 			h.Name = "" // the scheduler's

@@ -23,6 +23,7 @@ the scheduler too. What runs goes on to its end. SCOPE is one of
   global            everything (the default)
   worker:KIND       a kind of worker, e.g. worker:codex; worker:codex@ann for one tenant
   workspace:PATH    a folder, with all below and above it
+  node:NAME/...     a worker or a folder on one node, e.g. node:node-a/worker:codex
   trigger:NAME      what a trigger submits
 
 A scheduler must be running. ` + "`scheduler resume SCOPE`" + ` undoes it, ` + "`scheduler status`" + ` shows it.`,

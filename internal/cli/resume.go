@@ -26,6 +26,7 @@ that ` + "`scheduler status`" + ` lists:
   node:NAME         a node; its cores in a crash loop are tried again at once
   worker:KIND       a kind of worker, e.g. worker:codex; worker:codex@ann for one tenant
   workspace:PATH    a folder, with all below and above it
+  node:NAME/...     a worker or a folder on one node, e.g. node:node-a/worker:codex
   trigger:NAME      what a trigger submits
   core:N            a core in a crash loop: it is tried again at once
 

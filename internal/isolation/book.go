@@ -152,8 +152,8 @@ func (s *Book) Expire(now time.Time) []Isolation {
 	return gone
 }
 
-// List returns what is out of use at now: the global one first, then nodes, triggers, kinds
-// and workspaces.
+// List returns what is out of use at now: the global one first, then nodes with what is so on
+// them alone, triggers, kinds and workspaces.
 func (s *Book) List(now time.Time) []Isolation {
 	list, _ := s.Versioned(now)
 	return list
@@ -181,17 +181,18 @@ func (s *Book) Blocked(r Run, now time.Time) (Isolation, bool) {
 }
 
 // ForHost returns what of a list the cores of a host have to enforce, a node's or, with "", the scheduler's own: what
-// isolates that node isolates all that they could run, and other nodes are nothing to them.
+// isolates that node isolates all that they could run, what is isolated on it is so for them, and other nodes are
+// nothing to them.
 func ForHost(node string, list []Isolation) []Isolation {
 	var mine []Isolation
 	for _, i := range list {
-		name, ok := i.Scope.Node()
-		switch {
-		case !ok:
-		case name == node:
-			i.Scope, i.Action = Global, SafeStop
-		default:
-			continue
+		if name, what, ok := i.Scope.Host(); ok {
+			if name != node {
+				continue
+			}
+			if i.Scope = what; what == Global {
+				i.Action = SafeStop
+			}
 		}
 		mine = append(mine, i)
 	}

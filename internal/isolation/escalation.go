@@ -36,16 +36,9 @@ func Paused(scope, reason string, at time.Time, d time.Duration) (Isolation, err
 	if name, ok := parsed.Node(); ok {
 		return Isolation{}, fmt.Errorf("%s cannot be paused; `scheduler nodes cordon %s` gives it no new jobs", parsed, name)
 	}
-	i := Isolation{Scope: parsed, Cause: CausePaused, Message: "paused by an operator", Action: SafeStop, Since: at}
+	i := Isolation{Scope: parsed, Cause: CausePaused, Message: "paused by an operator", Action: remedy(parsed), Since: at}
 	if reason != "" {
 		i.Message += ": " + reason
-	}
-	if _, _, ok := parsed.Worker(); ok {
-		i.Action = IsolateKind
-	} else if _, ok := parsed.Workspace(); ok {
-		i.Action = LockWorkspace
-	} else if _, ok := parsed.Trigger(); ok {
-		i.Action = HoldTrigger
 	}
 	if d > 0 {
 		i.Until = at.Add(d)
@@ -85,20 +78,42 @@ type Escalation struct {
 	Again bool `json:"again,omitempty"`
 }
 
-// OnNode returns the escalation of a core that is on a node: what concerns the whole of a host there
-// concerns that node alone, and its text is no longer than a person reads.
+// OnNode returns the escalation of a core that is on a node: it can put that node out of use, or a
+// kind of worker or a folder there, and nothing of other hosts, whatever it says. Its text is no
+// longer than a person reads.
 func (e Escalation) OnNode(name string) Escalation {
 	const most = 500
 	if len(e.Message) > most {
 		e.Message = strings.ToValidUTF8(e.Message[:most], "") + "…"
 	}
-	if e.Scope == Global {
-		e.Scope = NodeScope(name)
+	scope, _ := ParseScope(string(e.Scope)) // "" is on no host
+	there, ok := scope.On(name)
+	if !ok || len(there) > most {
+		e.Scope, e.Action = NodeScope(name), Notify
+		return e
 	}
-	if e.Action == SafeStop {
-		e.Action = IsolateNode
+	if e.Scope = there; e.Action != Notify {
+		e.Action = remedy(there)
 	}
 	return e
+}
+
+// remedy returns what isolates a scope.
+func remedy(s Scope) Remedy {
+	name, what, ok := s.Host()
+	if !ok {
+		what = s
+	}
+	if _, _, ok := what.Worker(); ok {
+		return IsolateKind
+	} else if _, ok := what.Workspace(); ok {
+		return LockWorkspace
+	} else if _, ok := what.Trigger(); ok {
+		return HoldTrigger
+	} else if name != "" {
+		return IsolateNode
+	}
+	return SafeStop
 }
 
 // Isolation returns what the escalation puts out of use.

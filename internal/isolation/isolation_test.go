@@ -13,12 +13,14 @@ func TestScopes(t *testing.T) {
 	for text, want := range map[string]Scope{
 		"global": Global, "worker:codex": WorkerScope("codex"), "workspace:/a/b/": WorkspaceScope("/a/b"),
 		"trigger:nightly": TriggerScope("nightly"), "node:node-a": NodeScope("node-a"),
+		"node:node-a/worker:codex@ann": "node:node-a/worker:codex@ann", "node:node-a/workspace:/a/b/": "node:node-a/workspace:/a/b",
 	} {
 		if got, err := ParseScope(text); got != want || err != nil {
 			t.Errorf("ParseScope(%q) = %q, %v; want %q", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "everything", "worker:", "worker", "workspace:", "workspace:a/b", "global ", "trigger:", "trigger:a b", "node:", "node:a b", "node:a/1"} {
+	for _, text := range []string{"", "everything", "worker:", "worker", "workspace:", "workspace:a/b", "global ", "trigger:", "trigger:a b", "node:", "node:a b", "node:a/1",
+		"node:a/", "node:/worker:codex", "node:a/global", "node:a/node:b", "node:a/node:b/worker:codex", "node:a/trigger:nightly", "node:a/worker:"} {
 		if got, err := ParseScope(text); err == nil {
 			t.Errorf("ParseScope(%q) = %q, want an error", text, got)
 		}
@@ -66,20 +68,40 @@ func TestOnNode(t *testing.T) {
 	if len(ghost.Message) > 600 || !utf8.ValidString(ghost.Message) {
 		t.Errorf("its message has %d bytes: %q", len(ghost.Message), ghost.Message)
 	}
-	if kind := (Escalation{Scope: WorkerScope("codex"), Action: IsolateKind}).OnNode("a"); kind.Scope != WorkerScope("codex") || kind.Action != IsolateKind {
-		t.Errorf("a kind became %+v", kind)
+	for _, c := range []struct {
+		scope     Scope
+		asks      Remedy
+		there     Scope
+		isolating Remedy
+	}{
+		{WorkerScope("codex"), IsolateKind, "node:a/worker:codex", IsolateKind},
+		{TenantScope("codex", "ann"), SafeStop, "node:a/worker:codex@ann", IsolateKind},
+		{WorkspaceScope("/w"), LockWorkspace, "node:a/workspace:/w", LockWorkspace},
+		{Global, Notify, "node:a", Notify},
+		// What only a core that is not what it should be would say.
+		{TriggerScope("nightly"), HoldTrigger, "node:a", Notify},
+		{NodeScope("b"), IsolateNode, "node:a", Notify},
+		{"node:b/worker:codex", IsolateKind, "node:a", Notify},
+		{"everything", SafeStop, "node:a", Notify},
+		{WorkspaceScope("/" + strings.Repeat("w", 4000)), LockWorkspace, "node:a", Notify},
+	} {
+		if x := (Escalation{Scope: c.scope, Action: c.asks}).OnNode("a"); x.Scope != c.there || x.Action != c.isolating {
+			t.Errorf("%s, %s became %s, %s; want %s, %s", c.scope, c.asks, x.Scope, x.Action, c.there, c.isolating)
+		}
 	}
 	b.Apply(now, ghost.Isolation())
 	b.Apply(now, Isolation{Scope: WorkerScope("codex"), Action: IsolateKind})
+	b.Apply(now, Isolation{Scope: "node:b/worker:claude@ann", Action: IsolateKind})
 	for _, r := range []struct {
 		run     Run
 		blocked bool
-	}{{Run{Node: "a"}, true}, {Run{Node: "b"}, false}, {Run{}, false}, {Run{Kind: "codex", Node: "b"}, true}} {
+	}{{Run{Node: "a"}, true}, {Run{Node: "b"}, false}, {Run{}, false}, {Run{Kind: "codex", Node: "b"}, true},
+		{Run{Kind: "claude", Tenant: "ann", Node: "b"}, true}, {Run{Kind: "claude", Tenant: "bob", Node: "b"}, false}, {Run{Kind: "claude", Tenant: "ann"}, false}} {
 		if i, blocked := b.Blocked(r.run, now); blocked != r.blocked {
 			t.Errorf("%+v: blocked %v by %+v", r.run, blocked, i)
 		}
 	}
-	for node, want := range map[string][]Scope{"a": {Global, WorkerScope("codex")}, "b": {WorkerScope("codex")}, "": {WorkerScope("codex")}} {
+	for node, want := range map[string][]Scope{"a": {Global, WorkerScope("codex")}, "b": {TenantScope("claude", "ann"), WorkerScope("codex")}, "": {WorkerScope("codex")}} {
 		var got []Scope
 		for _, i := range ForHost(node, b.List(now)) {
 			got = append(got, i.Scope)

@@ -11,7 +11,7 @@ import (
 // Scope is what an escalation is about: "global", "node:node-a" (another host that runs jobs),
 // "worker:codex", "worker:codex@ann" (the runs of that kind for one tenant),
 // "workspace:/home/ann/shop" or "trigger:nightly", which holds no run, but what the trigger would
-// submit.
+// submit. A worker or a workspace may be so on one other host alone: "node:node-a/worker:codex".
 type Scope string
 
 // Run is what scopes are compared with.
@@ -31,6 +31,7 @@ const (
 	triggerScope   = "trigger:"
 	nodeScope      = "node:"
 	tenantMark     = "@" // which is in no name of a kind or a tenant
+	onHost         = "/" // which is in no name of a node
 )
 
 // WorkerScope is one kind of worker.
@@ -50,6 +51,17 @@ func TriggerScope(name string) Scope { return Scope(triggerScope + name) }
 
 // NodeScope is what runs on another host.
 func NodeScope(name string) Scope { return Scope(nodeScope + name) }
+
+// On returns what of everything, of a worker or of a workspace is on another host; false: the scope
+// is none of these.
+func (s Scope) On(name string) (Scope, bool) {
+	if s == Global {
+		return NodeScope(name), true
+	}
+	_, _, worker := s.Worker()
+	_, workspace := s.Workspace()
+	return NodeScope(name) + onHost + s, worker || workspace
+}
 
 // ParseScope reads what a person or a file wrote.
 func ParseScope(text string) (Scope, error) {
@@ -72,10 +84,18 @@ func ParseScope(text string) (Scope, error) {
 	if name, ok := strings.CutPrefix(text, triggerScope); ok && name != "" && job.OneLine(name) && !strings.ContainsAny(name, " /") {
 		return TriggerScope(name), nil
 	}
-	if name, ok := strings.CutPrefix(text, nodeScope); ok && name != "" && job.OneLine(name) && !strings.ContainsAny(name, " /") {
-		return NodeScope(name), nil
+	if rest, ok := strings.CutPrefix(text, nodeScope); ok {
+		name, part, partly := strings.Cut(rest, onHost)
+		what := Global
+		if partly {
+			what, _ = ParseScope(part) // no scope is one of no host
+		}
+		if s, ok := what.On(name); ok && partly == (what != Global) && name != "" && job.OneLine(name) && !strings.Contains(name, " ") {
+			return s, nil
+		}
 	}
-	return "", fmt.Errorf("%q is no scope, want global, node:NAME, worker:KIND, worker:KIND@TENANT, workspace:/absolute/path or trigger:NAME", text)
+	return "", fmt.Errorf("%q is no scope, want global, node:NAME, worker:KIND, worker:KIND@TENANT, workspace:/absolute/path, "+
+		"node:NAME/ before a worker or a workspace, or trigger:NAME", text)
 }
 
 // Worker returns the kind of a worker's scope, and the tenant that it is limited
@@ -93,15 +113,29 @@ func (s Scope) Workspace() (string, bool) { return strings.CutPrefix(string(s), 
 func (s Scope) Trigger() (string, bool) { return strings.CutPrefix(string(s), triggerScope) }
 
 // Node returns the name of a node's scope.
-func (s Scope) Node() (string, bool) { return strings.CutPrefix(string(s), nodeScope) }
+func (s Scope) Node() (string, bool) {
+	name, what, ok := s.Host()
+	return name, ok && what == Global
+}
+
+// Host returns the name of the only other host that the scope is about, and what it is there: Global
+// is all of it.
+func (s Scope) Host() (name string, what Scope, ok bool) {
+	rest, ok := strings.CutPrefix(string(s), nodeScope)
+	name, part, partly := strings.Cut(rest, onHost)
+	if !partly {
+		return name, Global, ok
+	}
+	return name, Scope(part), ok
+}
 
 // Touches reports whether the scope holds r.
 func (s Scope) Touches(r Run) bool {
 	if s == Global {
 		return true
 	}
-	if name, ok := s.Node(); ok {
-		return name == r.Node
+	if name, what, ok := s.Host(); ok {
+		return name == r.Node && what.Touches(r)
 	}
 	if kind, t, ok := s.Worker(); ok {
 		return kind == r.Kind && (t == "" || t == r.Tenant)

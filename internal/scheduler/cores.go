@@ -139,7 +139,7 @@ func (f *fleet) bounded() *ipc.Configure {
 
 // list returns the cores for the machine. Called with f.mu held.
 func (f *fleet) list() (list schedule.Cores) {
-	away, isolated := false, f.isolations.nodes()
+	away, isolated := false, f.isolations.onNodes()
 	for _, m := range f.starting {
 		list = append(list, schedule.Core{ID: m.id, Index: m.Index(), Host: hostOf(m.Core, isolated), Lasting: m.Node() != ""})
 		away = away || m.Node() != ""
@@ -162,8 +162,8 @@ func (f *fleet) list() (list schedule.Cores) {
 	return list
 }
 
-// hostOf describes the host of a core, given which nodes are isolated; nil: this one.
-func hostOf(c *supervisor.Core, isolated map[string]bool) *schedule.Host {
+// hostOf describes the host of a core, given what is isolated on nodes; nil: this one.
+func hostOf(c *supervisor.Core, isolated map[string][]isolation.Scope) *schedule.Host {
 	if c.Node() == "" {
 		return nil
 	}
@@ -171,7 +171,11 @@ func hostOf(c *supervisor.Core, isolated map[string]bool) *schedule.Host {
 	if h == nil {
 		return &schedule.Host{Name: c.Node(), Cordoned: true}
 	}
-	return &schedule.Host{Name: h.Name, OS: h.OS, Arch: h.Arch, Labels: h.Labels, Kinds: h.Kinds, Sandbox: h.Sandbox, Levels: h.Levels, Slots: h.Slots, Memory: h.Memory, Mirrors: h.Mirrors, Cordoned: h.Closed, Isolated: isolated[h.Name]}
+	out := isolated[h.Name]
+	return &schedule.Host{
+		Name: h.Name, OS: h.OS, Arch: h.Arch, Labels: h.Labels, Kinds: h.Kinds, Sandbox: h.Sandbox, Levels: h.Levels, Slots: h.Slots, Memory: h.Memory, Mirrors: h.Mirrors,
+		Cordoned: h.Closed, Isolated: slices.Contains(out, isolation.Global), Out: out,
+	}
 }
 
 // told posts the cores again: one of them may have heard of the latest isolations.

@@ -15,7 +15,7 @@ import (
 // escalated takes an escalation of a core.
 func (s *Isolations) escalated(c *supervisor.Core, x ipc.Escalation) {
 	if c != nil && c.Node() != "" {
-		x.Escalation = x.OnNode(c.Node())
+		x.Escalation = s.bounded(c.Node(), x.OnNode(c.Node()))
 	}
 	s.escalate(c, x.Escalation)
 	s.mu.Lock()

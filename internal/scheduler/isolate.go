@@ -20,19 +20,32 @@ func (s *Isolations) Isolated(scope isolation.Scope) (isolation.Isolation, bool)
 	return isolation.Isolation{}, false
 }
 
-// nodes returns the nodes that are isolated.
-func (s *Isolations) nodes() map[string]bool {
-	var names map[string]bool
+// onNodes returns what is isolated on each node that has something isolated; Global is all of it.
+func (s *Isolations) onNodes() map[string][]isolation.Scope {
+	var out map[string][]isolation.Scope
 	for _, i := range s.book.List(time.Now()) {
-		if name, ok := i.Scope.Node(); ok {
-			if names == nil {
-				names = map[string]bool{}
+		if name, what, ok := i.Scope.Host(); ok {
+			if out == nil {
+				out = map[string][]isolation.Scope{}
 			}
-			names[name] = true
+			out[name] = append(out[name], what)
 		}
 	}
-	return names
+	return out
 }
+
+// bounded returns the escalation of a node's core as it is, or, if that has put a lot of its host out of use already,
+// as one of the whole host: what a node says is not kept without end.
+func (s *Isolations) bounded(node string, x isolation.Escalation) isolation.Escalation {
+	if _, known := s.Isolated(x.Scope); known || x.Action == isolation.Notify || len(s.onNodes()[node]) < maxOnNode {
+		return x
+	}
+	x.Scope, x.Action = isolation.NodeScope(node), isolation.IsolateNode
+	return x
+}
+
+// maxOnNode is how much may be out of use on one node before all of it is.
+const maxOnNode = 64
 
 // NodeIsolated implements supervisor.AwayHandler: all cores of a node are in a crash loop until then, or, with a
 // zero until, one is tried again.

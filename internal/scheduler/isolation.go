@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -104,20 +105,24 @@ type Isolations struct {
 
 	mu          sync.Mutex // guards what follows
 	cores       map[*supervisor.Core]*audience
-	facts       map[fact]teller        // which core told of what last; bounded by scopes and causes
-	escalations []isolation.Escalation // the latest, the newest last
-	out         map[string]bool        // the nodes that were isolated at the last change
+	facts       map[fact]teller              // which core told of what last; bounded by scopes and causes
+	escalations []isolation.Escalation       // the latest, the newest last
+	out         map[string][]isolation.Scope // what was isolated on nodes at the last change
 }
 
 // Pause puts a scope out of use because an operator asks: global, worker:KIND or
-// workspace:/PATH. What runs goes on; nothing of the scope begins, for so long, or
+// workspace:/PATH, or one of these on a node. What runs goes on; nothing of the scope begins, for so long, or
 // until somebody resumes it if that is 0, over restarts too.
 func (s *Isolations) Pause(scope, reason string, d time.Duration) (isolation.Isolation, error) {
 	if d < 0 {
 		return isolation.Isolation{}, fmt.Errorf("for %v: want 0 or more", d)
 	}
 	i, err := isolation.Paused(scope, reason, now(), d)
-	if kind, _, named := i.Scope.Worker(); err == nil && named {
+	what := i.Scope
+	if _, part, ok := what.Host(); ok {
+		what = part
+	}
+	if kind, _, named := what.Worker(); err == nil && named {
 		err = s.kinds.check(kind)
 	}
 	if err != nil {
@@ -139,9 +144,9 @@ func (s *Isolations) change() {
 		s.log.Error().Err(err).Msg("isolations are not durable")
 	}
 	s.announce()
-	out := s.nodes()
+	out := s.onNodes()
 	s.mu.Lock()
-	same := maps.Equal(s.out, out)
+	same := maps.EqualFunc(s.out, out, slices.Equal)
 	s.out = out
 	s.mu.Unlock()
 	if !same {

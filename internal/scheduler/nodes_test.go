@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -140,6 +141,76 @@ func TestGhostOnNode(t *testing.T) {
 		w.wait(time.Second)
 		if l := heard(there); len(l.Isolations) != 0 || w.sched.OnNodes()["a"] != 1 {
 			t.Errorf("after it was lifted, the core enforces %+v, and the node has %v", l, w.sched.OnNodes())
+		}
+	})
+}
+
+// A kind of worker whose runs crash on one node is out of use there, and nowhere else: its jobs run on other hosts. One that
+// only that node may run is refused by it once, and then waits until the kind is in use again.
+func TestKindOnNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openStore(t), 2, func(*scheduler.Config) {})
+		host := &supervisor.Host{Name: "a", OS: "linux", Kinds: []job.WorkerKind{"shell"}, Slots: 8}
+		asked := map[int]int{}
+		w.cores.play = func(c *playedCore) {
+			if c.index == 2 {
+				c.core = supervisor.Join(supervisor.Away{Node: "a", Index: 2, Place: 1, Peer: c.theirs, Host: func() *supervisor.Host { return host }})
+			}
+			var book isolation.Book // what it enforces
+			c.answer = func(_ context.Context, method string, params json.RawMessage) (any, error, bool) {
+				switch method {
+				case ipc.MethodIsolate:
+					var l ipc.Isolations
+					if err := json.Unmarshal(params, &l); err != nil {
+						t.Error(err)
+					}
+					book.Replace(l.Isolations)
+				case ipc.MethodRequestPermit:
+					c.mu.Lock()
+					asked[c.index]++
+					c.mu.Unlock()
+					if i, blocked := book.Blocked(isolation.Run{Kind: "shell"}, time.Now()); blocked {
+						return ipc.PermitAnswer{Rejection: &ipc.Rejection{Reason: job.CircuitOpen, Message: i.Message}}, nil, true
+					}
+				}
+				return nil, nil, false
+			}
+		}
+		w.start()
+		defer w.end()
+		w.wait(time.Second)
+		there := w.cores.at(2).peer
+		tell := func(n uint64, x isolation.Escalation) {
+			x.Time, x.Until = stamp(), stamp().Add(10*time.Minute)
+			if err := there.Notify(t.Context(), ipc.NotifyEscalation, ipc.Escalation{Seq: n, Escalation: x}); err != nil {
+				t.Fatal(err)
+			}
+			w.wait(time.Second)
+		}
+		tell(1, isolation.Escalation{Scope: "worker:shell", Cause: isolation.CauseWorkerCrashes, Action: isolation.IsolateKind, Message: "it crashed"})
+		if _, everywhere := w.sched.Isolations.Isolated("worker:shell"); everywhere {
+			t.Fatal("the kind is isolated on each host")
+		}
+		w.submit(task("one", time.Hour), task("two", time.Hour))
+		onA := w.submit(task("three", time.Hour, func(s *job.Spec) { s.Node.Name = "a" }))
+		w.wait(time.Minute)
+		if n, _ := w.cores.running(); n != 2 || asked[1] != 2 || asked[2] != 1 {
+			t.Errorf("%d jobs run; the cores were asked %v", n, asked)
+		}
+		e := w.get(onA[0])
+		if st := w.sched.Explain.Statuses(t.Context())(&e); st.Waiting == nil || st.Waiting.Reason != job.WaitIsolation {
+			t.Errorf("the job for the node waits for %v", st.Waiting)
+		}
+		w.wait(10 * time.Minute)
+		if n := w.sched.OnNodes()["a"]; n != 1 {
+			t.Errorf("after the cool-down %d jobs are on the node", n)
+		}
+		// A node that says so of more than it can have is out of use as a whole.
+		for n := range uint64(70) {
+			tell(n+2, isolation.Escalation{Scope: isolation.WorkerScope(job.WorkerKind(fmt.Sprint("kind", n))), Cause: isolation.CauseWorkerCrashes, Action: isolation.IsolateKind})
+		}
+		if list := w.sched.Status().Isolations; len(list) != 65 || list[0].Scope != "node:a" {
+			t.Errorf("%d are isolated, of them first %+v", len(list), list[0])
 		}
 	})
 }
