@@ -369,6 +369,9 @@ func (e *engine) close() error {
 			e.joinChain(context.Background(), log, e.chain.Publish)
 		}
 	}
+	if e.listeners != nil {
+		e.listeners.giveBack()
+	}
 	errs = append(errs, e.host.Close())
 	err := errors.Join(errs...)
 	if err != nil {

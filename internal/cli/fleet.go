@@ -361,7 +361,9 @@ func (m *fleetMember) answer(ctx context.Context, parts *sync.WaitGroup) error {
 		if err = errors.Join(err, e.close()); err != nil && ctx.Err() == nil {
 			m.state.log.Error().Err(err).Msg("this scheduler stands by, and answers nothing")
 		}
-		m.runs.inherited = kept
+		if kept != nil {
+			m.runs.inherited = kept
+		}
 	})
 	return nil
 }

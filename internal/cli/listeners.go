@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -56,10 +57,10 @@ type listeners struct {
 	more      chan net.Listener       // serves one more listener, while serve runs
 }
 
-// newListeners prepares the listeners; nothing listens yet.
+// newListeners prepares the listeners; nothing listens yet. They have what was inherited, which
+// stays for those who come next if there is an error; else giveBack returns what was not needed.
 func (runs *runner) newListeners(ctx context.Context, e *engine) (*listeners, error) {
 	d := &listeners{runs: runs, e: e, inherited: runs.inherited, open: map[string]net.Listener{}, more: make(chan net.Listener), leaving: make(chan struct{}), left: make(chan struct{})}
-	runs.inherited = nil
 	var err error
 	if d.tokens, err = access.OpenTokens(ctx, e.state.docs); err != nil {
 		return nil, err
@@ -77,7 +78,28 @@ func (runs *runner) newListeners(ctx context.Context, e *engine) (*listeners, er
 	d.tcp, err = access.NewGuard(access.GuardConfig{
 		Door: access.TCP, Tokens: d.tokens, Sessions: d.sessions, Settings: accessSettings(&e.cfg), OnRefused: d.refused,
 	})
-	return d, err
+	if err != nil {
+		return nil, err
+	}
+	runs.inherited = nil
+	return d, nil
+}
+
+// giveBack leaves what was inherited and not listened on to the listeners that come next in
+// this process, and closes what was opened and never served: else they would find their own
+// address taken.
+func (d *listeners) giveBack() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.runs.inherited == nil && len(d.inherited) > 0 {
+		d.runs.inherited = map[string]daemon.Inherited{}
+	}
+	maps.Copy(d.runs.inherited, d.inherited)
+	d.inherited = nil
+	for _, l := range d.open {
+		l.Close()
+	}
+	d.open = map[string]net.Listener{}
 }
 
 func accessSettings(cfg *config.Config) access.Settings {

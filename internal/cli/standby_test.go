@@ -22,6 +22,7 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/fleet"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 	"github.com/agentsched/agentsched/queue/sqlite"
@@ -206,6 +207,46 @@ func TestPassedIsRecorded(t *testing.T) {
 		r := &list[i]
 		if r.Who.Role != want || r.Who.Door != "tcp" || !strings.Contains(string(r.Detail), "192.0.2.7:4000") {
 			t.Errorf("record %d: %+v %s", i, r, r.Detail)
+		}
+	}
+}
+
+// awayDocuments are documents that cannot be read now.
+type awayDocuments struct{ statedir.Documents }
+
+func (awayDocuments) Read(context.Context, string) ([]byte, string, error) {
+	return nil, "", queue.ErrUnavailable
+}
+
+// TestDoorsOutliveAFailedStart: a scheduler that is to lead, and cannot begin to since the database
+// is away, stands by again at the addresses that it had.
+func TestDoorsOutliveAFailedStart(t *testing.T) {
+	m := newTestMain(t, io.Discard)
+	state, err := m.local.own(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	cfg.API.Listen = l.Addr().String()
+	m.runs.inherited = map[string]daemon.Inherited{daemon.API: {Listener: l}}
+	docs := state.docs
+	state.docs = awayDocuments{docs}
+	if _, err := m.runs.newStandby(t.Context(), state, &cfg, state.store, &together{}); !errors.Is(err, queue.ErrUnavailable) {
+		t.Fatalf("without documents: %v", err)
+	}
+	state.docs = docs
+	for _, end := range []string{"the first has it from who was before", "the next listens anew"} {
+		e, err := m.runs.newStandby(t.Context(), state, &cfg, state.store, &together{})
+		if err != nil {
+			t.Fatalf("%s: %v", end, err)
+		}
+		if err := e.close(); err != nil { // nobody has served
+			t.Fatal(err)
 		}
 	}
 }
