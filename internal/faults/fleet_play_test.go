@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -296,8 +295,9 @@ func (f *fleet) finish(ctx context.Context) error {
 			// One that has just been started again may not listen to signals yet, and ends by this one.
 			said := m.run.stderr.String()
 			early := m.run.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && said == ""
-			if early { // what it was killed with before that may still lie there
-				_ = os.Remove(filepath.Join(m.state(), "scheduler.sock"))
+			// So does one that is told to end before it listens: what one before it was killed with still lies there.
+			if s, err := os.Lstat(m.socket()); err == nil && m.stale != nil && os.SameFile(s, m.stale) && s.ModTime().Equal(m.stale.ModTime()) {
+				_ = os.Remove(m.socket())
 			}
 			if code := m.run.cmd.ProcessState.ExitCode(); code != 0 && !early {
 				return fmt.Errorf("%s was told to end, and did with %s\n%s", m.name, m.run.cmd.ProcessState, m.run)

@@ -54,12 +54,15 @@ type machine struct {
 	relays   []*pgtest.Relay // between a node and each scheduler, if its links are slow
 	host     *fleetNode      // a node's
 
-	run  *run // the latest of its process
-	down bool // it was ended, and not started again
-	hurt bool // something lasts that has struck it
+	run   *run        // the latest of its process
+	stale os.FileInfo // the socket that lay there when it was started; nil: none
+	down  bool        // it was ended, and not started again
+	hurt  bool        // something lasts that has struck it
 }
 
 func (m *machine) state() string { return filepath.Join(m.dir, "s") }
+
+func (m *machine) socket() string { return filepath.Join(m.state(), "scheduler.sock") }
 
 func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 
@@ -222,6 +225,7 @@ func (m *machine) command(args ...string) []string {
 
 // up starts a machine's process.
 func (f *fleet) up(m *machine) error {
+	m.stale, _ = os.Lstat(m.socket())
 	return m.net.inside(func() (err error) {
 		m.run, err = startRun(m.command(m.args...), m.env, m.dir, f.marks)
 		if err == nil {

@@ -161,6 +161,10 @@ func (m *machine) thaw() error {
 // kill ends all that runs on a machine, as the loss of its host would: none sees another die.
 func (m *machine) kill(f *fleet) error {
 	m.down = true
+	if m.host != nil { // which takes a while on a busy machine
+		f.census.freeze(m.host)
+		defer f.census.thaw(m.host)
+	}
 	if err := m.freeze(); err != nil {
 		return err
 	}
