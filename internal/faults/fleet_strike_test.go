@@ -84,10 +84,11 @@ func (f *fleet) strikeNode(m *machine, do faultKind, lasts time.Duration) error 
 		}
 		end = func() error { return f.up(m) }
 	case freezeNode:
+		f.census.freeze(m.host) // from the first process on that stands still
 		if err := m.freeze(); err != nil {
 			return err
 		}
-		f.census.freeze(m.host)
+		f.census.freeze(m.host) // with those that began meanwhile
 		end = func() error { f.census.thaw(m.host); return m.thaw() }
 	case stallNode, stallCore:
 		pid := m.run.cmd.Process.Pid
