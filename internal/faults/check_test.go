@@ -111,9 +111,7 @@ func (s *scene) checkEntry(e *queue.Entry, attempts []job.Attempt) (wrong []stri
 			say("it was bound to succeed and ended as %s: %s", e.ExitKind, e.DeadLetter)
 		}
 	case doomed:
-		// A core that saw an attempt to its end, which nobody heard in time and which is lost so, lets no other begin.
-		used := counted == p.MaxAttempts || s.plan.Lapse && len(attempts) >= p.MaxAttempts && e.DeadLetter == job.UsedUp(p.MaxAttempts)
-		if e.ExitKind != job.ExitFailed || e.DeadLetter == "" || !used {
+		if e.ExitKind != job.ExitFailed || e.DeadLetter == "" || counted != p.MaxAttempts {
 			say("it was bound to use up %d attempts and ended as %s after %d: %q\n%s", p.MaxAttempts, e.ExitKind, counted, e.DeadLetter, tellAttempts(attempts))
 		}
 	case broke:
