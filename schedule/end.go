@@ -256,22 +256,14 @@ func (v *verdicts) rejected(at time.Time, f *flight, r *ipc.Rejection) queue.Op 
 // blocking returns the isolation that keeps the flight's job from beginning, on any host or on its own.
 func (v *verdicts) blocking(at time.Time, f *flight) (isolation.Isolation, bool) {
 	e := &f.run.Entry
-	run := isolation.Run{Kind: e.Spec.Choices()[e.Choice].Worker, Tenant: e.Spec.Tenant, Workspace: f.uses.folder}
-	if i, blocked := v.room.blocked(at, run); blocked {
-		return i, true
-	}
-	return v.room.kindOut(at, f.run.Node, run)
+	return v.room.blockedOn(at, f.run.Node, isolation.Run{Kind: e.Spec.Choices()[e.Choice].Worker, Tenant: e.Spec.Tenant, Workspace: f.uses.folder})
 }
 
 // isKindOut reports whether an isolation keeps every run of the flight's kind of worker for its
 // tenant from beginning, and that alone.
 func (v *verdicts) isKindOut(at time.Time, f *flight) bool {
-	run := isolation.Run{Kind: f.run.Choice.Worker, Tenant: f.run.Entry.Spec.Tenant}
-	if i, blocked := v.room.blocked(at, run); blocked {
-		return i.Scope != isolation.Global
-	}
-	_, out := v.room.kindOut(at, f.run.Node, run)
-	return out
+	i, blocked := v.room.blockedOn(at, f.run.Node, isolation.Run{Kind: f.run.Choice.Worker, Tenant: f.run.Entry.Spec.Tenant})
+	return blocked && i.Scope != isolation.Global
 }
 
 // refusedFor returns what a job waits for that got no permit.

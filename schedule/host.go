@@ -30,7 +30,8 @@ type Host struct {
 	Mirrors  []string
 	Cordoned bool // it takes nothing new
 	Isolated bool // likewise, because something is wrong with it
-	// Out are the kinds of workers that are isolated there, for all tenants or for one.
+	// Out is what is isolated there. Of it the kinds of workers count here, for all tenants or for one;
+	// Isolated says that it is all of the host.
 	Out []isolation.Scope
 }
 

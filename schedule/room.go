@@ -267,8 +267,11 @@ func (r *room) blocked(at time.Time, run isolation.Run) (isolation.Isolation, bo
 	return isolation.Isolation{}, false
 }
 
-// kindOut returns the isolation of a run's kind of worker on another host.
-func (r *room) kindOut(at time.Time, node string, run isolation.Run) (isolation.Isolation, bool) {
+// blockedOn is blocked for a run that was placed on a node: its kind of worker may be isolated there.
+func (r *room) blockedOn(at time.Time, node string, run isolation.Run) (isolation.Isolation, bool) {
+	if i, blocked := r.blocked(at, run); blocked {
+		return i, true
+	}
 	for _, i := range r.isolations {
 		name, what, ok := i.Scope.Host()
 		if _, _, worker := what.Worker(); ok && worker && name == node && !due(i.Until, at) && what.Touches(run) {
