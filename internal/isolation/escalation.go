@@ -100,17 +100,14 @@ func (e Escalation) OnNode(name string) Escalation {
 
 // remedy returns what isolates a scope.
 func remedy(s Scope) Remedy {
-	name, what, ok := s.Host()
-	if !ok {
-		what = s
-	}
+	_, what, onNode := s.Host()
 	if _, _, ok := what.Worker(); ok {
 		return IsolateKind
 	} else if _, ok := what.Workspace(); ok {
 		return LockWorkspace
 	} else if _, ok := what.Trigger(); ok {
 		return HoldTrigger
-	} else if name != "" {
+	} else if onNode {
 		return IsolateNode
 	}
 	return SafeStop

@@ -116,6 +116,14 @@ func TestOnNode(t *testing.T) {
 	if _, ok := b.Settle(NodeScope("a"), CauseGhost); !ok {
 		t.Error("the ghost was not settled")
 	}
+	for scope, want := range map[string]Remedy{
+		"global": SafeStop, "worker:codex": IsolateKind, "workspace:/w": LockWorkspace, "trigger:nightly": HoldTrigger,
+		"node:a/worker:codex": IsolateKind, "node:a/workspace:/w": LockWorkspace,
+	} {
+		if i, err := Paused(scope, "", now, 0); err != nil || i.Action != want {
+			t.Errorf("%s is paused by %s, %v; want %s", scope, i.Action, err, want)
+		}
+	}
 	if _, err := Paused("node:a", "", now, 0); err == nil || !strings.Contains(err.Error(), "nodes cordon a") {
 		t.Errorf("a node was paused: %v", err)
 	}

@@ -119,14 +119,17 @@ func (s Scope) Node() (string, bool) {
 }
 
 // Host returns the name of the only other host that the scope is about, and what it is there: Global
-// is all of it.
+// is all of it. Of a scope of no host in particular, what is the scope itself.
 func (s Scope) Host() (name string, what Scope, ok bool) {
 	rest, ok := strings.CutPrefix(string(s), nodeScope)
+	if !ok {
+		return "", s, false
+	}
 	name, part, partly := strings.Cut(rest, onHost)
 	if !partly {
-		return name, Global, ok
+		return name, Global, true
 	}
-	return name, Scope(part), ok
+	return name, Scope(part), true
 }
 
 // Touches reports whether the scope holds r.

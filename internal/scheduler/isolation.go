@@ -118,10 +118,7 @@ func (s *Isolations) Pause(scope, reason string, d time.Duration) (isolation.Iso
 		return isolation.Isolation{}, fmt.Errorf("for %v: want 0 or more", d)
 	}
 	i, err := isolation.Paused(scope, reason, now(), d)
-	what := i.Scope
-	if _, part, ok := what.Host(); ok {
-		what = part
-	}
+	_, what, _ := i.Scope.Host()
 	if kind, _, named := what.Worker(); err == nil && named {
 		err = s.kinds.check(kind)
 	}
