@@ -29,7 +29,7 @@ func (g *Gate) budget(now time.Time, r Request) (Grant, error) {
 	own := g.record.of(r.Job)
 	spent := stricter(own.spent, r.Spent)
 	wall := max(own.wall, r.Time)
-	counted := max(own.begun, r.Counted)
+	counted := max(len(own.begun), r.Counted)
 	limits := r.Limits
 
 	if limits.MaxAttempts > 0 && counted >= limits.MaxAttempts {

@@ -270,8 +270,17 @@ func (g *Gate) Use(id job.PermitID, j job.ID, attempt int) (*Permit, error) {
 	}
 	delete(g.unused, id)
 	p.used = time.Now()
-	g.record.begin(j)
+	g.record.begin(j, attempt)
 	return p, nil
+}
+
+// Uncount says that an attempt does not count, though its run may have ended by itself: its
+// claim was over before that was heard. What it used stays charged. An attempt that the gate
+// does not know of is no error.
+func (g *Gate) Uncount(j job.ID, attempt int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.record.uncount(j, attempt)
 }
 
 // Live returns the permit of an attempt, unused or in use, or nil.

@@ -1,6 +1,7 @@
 package permit
 
 import (
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -19,7 +20,7 @@ type ledger struct {
 const ledgerSize = 100_000
 
 type account struct {
-	begun int           // attempts that were used and count, the one under way included
+	begun []int         // the attempts that were used and count, the one under way included
 	spent job.Usage     // charged, of all attempts
 	wall  time.Duration // from grant to end, of the attempts that have ended
 }
@@ -33,7 +34,7 @@ func (l *ledger) of(id job.ID) account {
 	return account{}
 }
 
-func (l *ledger) begin(id job.ID) {
+func (l *ledger) begin(id job.ID, attempt int) {
 	a := l.jobs[id]
 	if a == nil {
 		if len(l.order) >= ledgerSize {
@@ -44,7 +45,7 @@ func (l *ledger) begin(id job.ID) {
 		l.jobs[id] = a
 		l.order = append(l.order, id)
 	}
-	a.begun++
+	a.begun = append(a.begun, attempt)
 }
 
 func (l *ledger) charge(id job.ID, u job.Usage) {
@@ -53,13 +54,15 @@ func (l *ledger) charge(id job.ID, u job.Usage) {
 	}
 }
 
-func (l *ledger) end(id job.ID, wall time.Duration, lost bool) {
-	a := l.jobs[id]
-	if a == nil {
-		return
+func (l *ledger) end(id job.ID, wall time.Duration) {
+	if a := l.jobs[id]; a != nil {
+		a.wall += wall
 	}
-	a.wall += wall
-	if lost {
-		a.begun--
+}
+
+// uncount takes an attempt back that does not count after all.
+func (l *ledger) uncount(id job.ID, attempt int) {
+	if a := l.jobs[id]; a != nil {
+		a.begun = slices.DeleteFunc(a.begun, func(n int) bool { return n == attempt })
 	}
 }

@@ -79,7 +79,7 @@ type Result struct {
 	// Its usage and its time count all the same.
 	Lost bool
 	// Uncounted says that the gate's record must not count the attempt: the caller counts
-	// it in Request.Counted. The circuits hear of it.
+	// it in Request.Counted, if it counts. The circuits hear of it.
 	Uncounted bool
 }
 
@@ -150,7 +150,10 @@ func (p *Permit) end(cause error, result, told *Result) {
 			return
 		}
 		g.charge(now, p, uncharged(sane(result.Usage), p.charged))
-		g.record.end(p.Job, now.Sub(p.granted), result.Lost || result.Uncounted)
+		g.record.end(p.Job, now.Sub(p.granted))
+		if result.Lost || result.Uncounted {
+			g.record.uncount(p.Job, p.Attempt)
+		}
 	})
 }
 

@@ -117,7 +117,8 @@ func (e *execution) run() {
 	lost := outcome.State == job.RunCancelled && (stop == nil || stop.Lost)
 	class := e.said(&outcome)
 	c.monitor.runEnds(&e.submit, &outcome, class, stop != nil, lost)
-	e.permit.SettleWith(permit.Result{Usage: outcome.Usage, Class: class, RetryAt: outcome.RetryAt, Lost: lost, Uncounted: e.stream != nil})
+	uncounted := e.stream != nil || outcome.State == job.Checkpointed
+	e.permit.SettleWith(permit.Result{Usage: outcome.Usage, Class: class, RetryAt: outcome.RetryAt, Lost: lost, Uncounted: uncounted})
 
 	c.mu.Lock()
 	delete(c.live, e.tag)

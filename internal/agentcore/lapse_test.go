@@ -75,3 +75,33 @@ func TestPermitsLapse(t *testing.T) {
 	}
 	c.end()
 }
+
+// TestLostAfterItsEnd: a scheduler that says that an attempt is lost is believed, also if its run has ended by itself.
+func TestLostAfterItsEnd(t *testing.T) {
+	c := start(t)
+	defer c.end()
+	c.hello()
+	c.configure(nil)
+	fails := spec("exit 1", func(s *job.Spec) { s.Limits.MaxAttempts = 1 })
+	c.run("a", fails)
+	if o := c.outcome(); o.State != job.RunFailed {
+		t.Fatalf("%+v", o)
+	}
+	lost := func(attempt int, lost bool) {
+		c.must(ipc.MethodCancelJob, ipc.CancelJob{Job: "a", Attempt: attempt, Reason: "its claim has ended", Lost: lost}, nil)
+	}
+	refused := func(why string) {
+		t.Helper()
+		if a := c.request("a", 2, fails); a.Rejection == nil || a.Rejection.Reason != job.LimitExceeded {
+			t.Errorf("a second attempt %s: %+v", why, a)
+		}
+	}
+	refused("of one")
+	lost(1, false)
+	refused("after the first was cancelled when it had ended")
+	lost(2, true)
+	refused("after another one was lost")
+	lost(1, true)
+	lost(1, true)
+	c.permit("a", 2, fails)
+}

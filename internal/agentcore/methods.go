@@ -247,6 +247,9 @@ func (c *Core) cancelJob(_ context.Context, r ipc.CancelJob) (ipc.Empty, error) 
 	c.mu.Lock()
 	e := c.live[job.RunTag(s.instance, r.Job, r.Attempt)]
 	c.mu.Unlock()
+	if r.Lost { // also if it has ended by itself, and that was heard too late
+		c.gate.Uncount(r.Job, r.Attempt)
+	}
 	switch {
 	case e != nil:
 		e.stop(stop)

@@ -87,8 +87,8 @@ do_step() {
 }
 `
 
-// TestSteps runs a job in three attempts: one that is asked for a checkpoint, one
-// that is killed after its next step, and one that finishes.
+// TestSteps runs a job in three attempts: one that is asked for a checkpoint, and does not
+// count, one that is killed after its next step, and one that finishes.
 func TestSteps(t *testing.T) {
 	c := start(t, func(cfg *agentcore.Config) { cfg.Adapters["exec"] = exec.Adapter{} })
 	defer c.end()
@@ -105,7 +105,7 @@ func TestSteps(t *testing.T) {
 		s.Workers = map[job.WorkerKind]job.WorkerSettings{"mine": {Adapter: "exec", Command: []string{"/bin/sh", "-c", script}}}
 	})
 	id := job.NewID()
-	s := spec("work", func(s *job.Spec) { s.Type, s.Worker = job.WorkerTask, "mine" })
+	s := spec("work", func(s *job.Spec) { s.Type, s.Worker, s.Limits.MaxAttempts = job.WorkerTask, "mine", 2 })
 	choice := job.Choice{Worker: "mine"}
 	begin := func(attempt int) {
 		t.Helper()
