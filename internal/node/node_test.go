@@ -506,6 +506,46 @@ func TestNextLeader(t *testing.T) {
 	})
 }
 
+// A core hears that an attempt is lost before it is asked for the job's next one, however soon that is.
+func TestLostBeforeTheNextAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net cable
+		l := lead(t, &net, "s", func(l *leader) { l.keeps = false })
+		defer l.stop()
+		w := work(t, &net, t.TempDir(), "s:1", "r:1")
+		defer w.end() //nolint:errcheck // told to
+		<-w.live
+		synctest.Wait()
+		if err := l.theCore().Call(t.Context(), ipc.MethodSubmitJob, ipc.SubmitJob{Job: "void", Attempt: 1}, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.tell(ipc.NotifyJobCompleted, "void", 0)
+		synctest.Wait()
+		l.stop()
+		w.took()
+		answered := errors.New("the run was not asked for")
+		next := lead(t, &net, "r", func(l *leader) {
+			l.counts = func(r supervisor.HeldRun) supervisor.Verdict {
+				go func() {
+					answered = r.Core.Call(t.Context(), ipc.MethodRequestPermit, ipc.PermitRequest{Job: "void", Attempt: 2}, nil)
+				}()
+				time.Sleep(time.Second) // the request is there first
+				return supervisor.Verdict{}
+			}
+		})
+		defer next.stop()
+		time.Sleep(lease)
+		synctest.Wait()
+		if answered != nil {
+			t.Error(answered)
+		}
+		got := slices.DeleteFunc(w.took(), func(m string) bool { return m == ipc.MethodConfigure })
+		if want := []string{ipc.MethodCancelJob, ipc.MethodRequestPermit}; !slices.Equal(got, want) {
+			t.Errorf("the core was asked %v; want %v", got, want)
+		}
+	})
+}
+
 // A node that was started again has no runs, but tells the ends that the scheduler has not stored.
 func TestNodeRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -21,12 +21,13 @@ type session struct {
 	ctl   *ipc.Peer         // channel 0
 	peers map[int]*ipc.Peer // of the cores, by place
 	name  string            // the node's, as the scheduler says
+	told  chan struct{}     // closed when the cores know what counts for nothing any more
 	ended chan struct{}
 }
 
 // meet begins a session on a new link. It does not wait.
 func (n *Node) meet(link *wire.Link) {
-	s := &session{n: n, link: link, peers: map[int]*ipc.Peer{}, ended: make(chan struct{})}
+	s := &session{n: n, link: link, peers: map[int]*ipc.Peer{}, told: make(chan struct{}), ended: make(chan struct{})}
 	c := newConversations(link, "scheduler", n.cfg.Log)
 	s.ctl = c.open(0, control{s})
 	for place := 1; place <= n.cfg.Cores; place++ {
@@ -68,14 +69,17 @@ func (s *session) talk() error {
 	s.link.SetPace(pace(time.Duration(w.Lease)))
 	s.name = w.Name
 	var known []RunSettled
+	var voids sync.WaitGroup
 	for i, h := range hello.Runs {
 		if v := w.Verdicts[i]; v.Counts {
 			known = append(known, RunSettled{Job: h.Job, Attempt: h.Attempt, Events: v.Events})
 		} else {
 			known = append(known, RunSettled{Job: h.Job, Attempt: h.Attempt, Over: true})
-			go n.void(h)
+			voids.Go(func() { n.void(h) })
 		}
 	}
+	voids.Wait()
+	close(s.told)
 	n.settle(&Settled{Runs: known})
 	n.enter(s)
 	n.use(w.Settings)
@@ -292,6 +296,12 @@ func (r relay) HandleCall(ctx context.Context, method string, params json.RawMes
 		return nil, ipc.MethodNotFound(method) // the supervisor's
 	case ipc.MethodSubmitJob:
 		return r.submit(ctx, c, params, gone)
+	case ipc.MethodRequestPermit: // a core that does not know yet that an attempt is lost refuses the next one
+		select {
+		case <-r.s.told:
+		case <-ctx.Done():
+			return nil, gone
+		}
 	}
 	var result json.RawMessage
 	if err := c.Call(ctx, method, params, &result); err != nil {
