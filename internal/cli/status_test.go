@@ -143,3 +143,11 @@ func TestReadScope(t *testing.T) {
 		}
 	}
 }
+
+func TestSizes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1010: "0.986 KiB", 1023: "0.999 KiB", 1 << 10: "1 KiB", 24_536_678: "23.4 MiB", 1010 << 20: "0.986 GiB", 5000 << 30: "4.88 TiB"} {
+		if got := sizeText(n); got != want {
+			t.Errorf("%d bytes are %q; want %q", n, got, want)
+		}
+	}
+}

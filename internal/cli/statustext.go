@@ -42,13 +42,13 @@ func clock(t, now time.Time) string {
 // sizeText is a number of bytes, e.g. "23.4 MiB".
 func sizeText(n int64) string {
 	v := float64(n)
-	for _, unit := range []string{"B", "KiB", "MiB"} {
-		if v < 1024 {
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		if v < 999.5 { // of three digits
 			return fmt.Sprintf("%.3g %s", v, unit)
 		}
 		v /= 1024
 	}
-	return fmt.Sprintf("%.3g GiB", v)
+	return fmt.Sprintf("%.3g TiB", v)
 }
 
 // quoteScope is a scope as it is typed in a shell.

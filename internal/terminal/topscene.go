@@ -114,8 +114,16 @@ func (v *scene) queueLine() string {
 		over = max(o.At.Sub(o.Throughput[0].At), time.Minute)
 	}
 	rate := float64(done+failed) / over.Hours()
-	parts = append(parts, fmt.Sprintf("last hour: %d completed, %d failed, %.3g/h", done, failed, rate))
+	parts = append(parts, fmt.Sprintf("last hour: %d completed, %d failed, %s/h", done, failed, rateText(rate)))
 	return strings.Join(parts, between)
+}
+
+// rateText is a rate, e.g. "0.25", "17.4" or "1250".
+func rateText(v float64) string {
+	if v < 999.5 {
+		return fmt.Sprintf("%.3g", v)
+	}
+	return fmt.Sprintf("%.0f", v)
 }
 
 func (v *scene) moneyLine() string {
