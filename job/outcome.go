@@ -168,12 +168,12 @@ type Attempt struct {
 	Outcome *Outcome   `json:"outcome,omitempty"`  // nil while it runs
 	Started time.Time  `json:"started_at"`         // when it began
 	Ended   *time.Time `json:"ended_at,omitempty"` // when it ended; nil while it runs
-	// Lost is set when the attempt ended because the scheduler itself did, or
-	// was asked to stop: the job is not to blame, so it does not count (see Counts).
+	// Lost is set when the attempt ended because the scheduler itself did, was asked to
+	// stop, or lost its node: the job is not to blame, so it does not count (see Counts).
 	Lost bool `json:"lost,omitempty"`
 }
 
 // Counts reports whether the attempt counts towards Limits.MaxAttempts. One
-// that the scheduler's own end cut short does not; one that ended with a
-// crash of the core does, since the job may be what crashed it.
+// that the scheduler's own end cut short, or that was lost with its node, does not;
+// one that ended with a crash of the core does, since the job may be what crashed it.
 func (a *Attempt) Counts() bool { return !a.Lost }

@@ -252,12 +252,22 @@ func (m *fleetMember) schedulers(ctx context.Context) (f api.Fleet, err error) {
 		f.Members = append(f.Members, one)
 	}
 	for _, t := range terms {
-		f.History = append(f.History, api.FleetTerm{Epoch: t.Epoch, Instance: t.Instance, Host: hosts[t.Instance], Since: t.Since, Why: t.Reason})
+		f.History = append(f.History, api.FleetTerm{Epoch: t.Epoch, Instance: t.Instance, Host: hosts[t.Instance], Since: t.Since, Why: whyOf(t.Reason, hosts)})
 	}
 	if l.Alive() {
-		f.Leader = &api.FleetTerm{Epoch: l.Epoch, Instance: l.Instance, Host: hosts[l.Instance], Since: l.Since, Why: l.Reason}
+		f.Leader = &api.FleetTerm{Epoch: l.Epoch, Instance: l.Instance, Host: hosts[l.Instance], Since: l.Since, Why: whyOf(l.Reason, hosts)}
 	}
 	return f, nil
+}
+
+// whyOf is a reason of the database's with schedulers called as they are shown elsewhere.
+func whyOf(reason string, hosts map[string]string) string {
+	for instance, host := range hosts {
+		if instance != "" {
+			reason = strings.ReplaceAll(reason, instance, shortInstance(instance)+whereOf(host))
+		}
+	}
+	return reason
 }
 
 // shownTerms is how many times for which somebody has led are shown.

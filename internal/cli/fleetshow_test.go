@@ -51,3 +51,16 @@ func trimLines(text string) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+func TestWhyOf(t *testing.T) {
+	hosts := map[string]string{"": "nowhere", "01a1fcce-7a7a-7000-8000-00000000000a": "one", "01a1fcce-7a7a-7000-8000-00000000000b": ""}
+	for reason, want := range map[string]string{
+		"nobody has led before": "nobody has led before",
+		"01a1fcce-7a7a-7000-8000-00000000000a has not renewed its lease for 5s": "0000000a on one has not renewed its lease for 5s",
+		"01a1fcce-7a7a-7000-8000-00000000000b has given up the lead":            "0000000b has given up the lead",
+	} {
+		if got := whyOf(reason, hosts); got != want {
+			t.Errorf("%q becomes %q; want %q", reason, got, want)
+		}
+	}
+}

@@ -378,7 +378,7 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 			}
 			line("  note", "stopped between two steps (%s); does not count as an attempt", why)
 		} else if a.Lost {
-			line("  note", "cut short by the scheduler's own end; does not count as an attempt")
+			line("  note", "cut short through no fault of the job; does not count as an attempt")
 		}
 		line("  session", "%s", a.Session)
 		if o := a.Outcome; o != nil {
