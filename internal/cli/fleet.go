@@ -252,6 +252,11 @@ func (m *fleetMember) schedulers(ctx context.Context) (f api.Fleet, err error) {
 		f.Members = append(f.Members, one)
 	}
 	for _, t := range terms {
+		if _, known := hosts[t.Instance]; !known {
+			hosts[t.Instance] = "" // it has ended
+		}
+	}
+	for _, t := range terms {
 		f.History = append(f.History, api.FleetTerm{Epoch: t.Epoch, Instance: t.Instance, Host: hosts[t.Instance], Since: t.Since, Why: whyOf(t.Reason, hosts)})
 	}
 	if l.Alive() {
