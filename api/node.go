@@ -51,6 +51,9 @@ type FleetNode struct {
 	Cordon *Cordon `json:"cordon,omitempty"`
 	// Isolation says what is wrong with it, so that it is given no new jobs. Absent: nothing is.
 	Isolation *Isolation `json:"isolation,omitempty"`
+	// IsolatedParts are the kinds of worker and folders that are isolated on it alone: it is given no
+	// jobs that need one of them. Absent: there are none.
+	IsolatedParts []Isolation `json:"isolated_parts,omitempty"`
 	// Since is when its process was seen first.
 	Since time.Time `json:"since,omitzero"`
 	// Seen is when it was heard last.

@@ -111,10 +111,22 @@ func nodeNote(n *api.FleetNode) string {
 	if i := n.Isolation; i != nil {
 		notes = append(notes, "isolated: "+firstLine(i.Message))
 	}
+	if len(n.IsolatedParts) > 0 {
+		var parts []string
+		for i := range n.IsolatedParts {
+			parts = append(parts, partOf(n, &n.IsolatedParts[i]))
+		}
+		notes = append(notes, "isolated on it: "+strings.Join(parts, ", "))
+	}
 	if n.Lost > 0 {
 		notes = append(notes, "lost "+count(n.Lost, "time"))
 	}
 	return strings.Join(notes, "; ")
+}
+
+// partOf is what an isolation is about on its node, e.g. worker:codex.
+func partOf(n *api.FleetNode, i *api.Isolation) string {
+	return strings.TrimPrefix(i.Scope, "node:"+n.Name+"/")
 }
 
 func showNode(w io.Writer, n *api.FleetNode, now time.Time) error {
@@ -128,12 +140,18 @@ func showNode(w io.Writer, n *api.FleetNode, now time.Time) error {
 	if c := n.Cordon; c != nil {
 		line("cordoned", "on %s by %s %s", c.Since.Local().Format(time.DateTime), dash(c.By), c.Why)
 	}
-	if i := n.Isolation; i != nil {
-		until := "`scheduler resume " + i.Scope + "`"
+	isolated := func(what string, i *api.Isolation) {
+		until := "`scheduler resume " + quoteScope(i.Scope) + "`"
 		if !i.Until.IsZero() {
 			until = clock(i.Until, now) + ", or " + until
 		}
-		line("isolated", "since %s until %s: %s", clock(i.Since, now), until, i.Message)
+		line("isolated", "%ssince %s until %s: %s", what, clock(i.Since, now), until, i.Message)
+	}
+	if n.Isolation != nil {
+		isolated("", n.Isolation)
+	}
+	for i := range n.IsolatedParts {
+		isolated(partOf(n, &n.IsolatedParts[i])+" ", &n.IsolatedParts[i])
 	}
 	line("jobs", "%d of %d", n.Running, n.Slots)
 	line("host", "%s", n.Host)

@@ -17,14 +17,17 @@ func TestPrintNodes(t *testing.T) {
 		Labels: map[string]string{"gpu": "no", "docker": ""}, Version: "1.2.0", Sandbox: "standard", Seen: now.Add(-2 * time.Second), Since: now, Lost: 1, RoundTrip: job.Duration(3 * time.Millisecond),
 		Workers: []api.NodeWorker{{Kind: "shell", Ready: true, Version: "5"}, {Kind: "claude", Why: "not logged in\x1b]0;x\x07"}},
 		Cordon:  &api.Cordon{Why: "a new kernel", By: "anna", Since: now},
-		Cores:   []api.Core{{Index: 65, Node: "a", Place: 1, PID: 7, State: "up"}},
+		IsolatedParts: []api.Isolation{
+			{Scope: "node:a/worker:codex", Message: "3 crashes\x1b[31m", Since: now, Until: now.Add(time.Hour)}, {Scope: "node:a/workspace:/srv/x", Message: "a ghost", Since: now},
+		},
+		Cores: []api.Core{{Index: 65, Node: "a", Place: 1, PID: 7, State: "up"}},
 	}
 	var out strings.Builder
 	if err := printNodes(&out, []api.FleetNode{a, {Name: "b", State: api.NodeUnknown}}, now); err != nil {
 		t.Fatal(err)
 	}
 	want := `NODE  STATE      RUNS  SLOTS  OS           CPUS  MEMORY  WORKERS  LABELS         SEEN  VERSION  NOTE
-a     connected  3     4      linux/amd64  8     3 GiB   shell    docker,gpu=no  2s    1.2.0    cordoned by anna: a new kernel; lost 1 time
+a     connected  3     4      linux/amd64  8     3 GiB   shell    docker,gpu=no  2s    1.2.0    cordoned by anna: a new kernel; isolated on it: worker:codex, workspace:/srv/x; lost 1 time
 b     unknown    0     0      -            -     -       -        -              -     -        
 `
 	if out.String() != want {
@@ -34,7 +37,7 @@ b     unknown    0     0      -            -     -       -        -             
 	if err := showNode(&out, &a, now); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"jobs:        3 of 4\n", "host:        a\n", "memory for jobs 3 GiB\n", "claude  no     -        not logged in\n", "shell   yes    5", "\na/1   7", "by anna a new kernel\n", "round trip:  3ms\n"} {
+	for _, line := range []string{"jobs:        3 of 4\n", "host:        a\n", "memory for jobs 3 GiB\n", "claude  no     -        not logged in\n", "shell   yes    5", "\na/1   7", "by anna a new kernel\n", "round trip:  3ms\n", "isolated:    worker:codex since ", "`scheduler resume node:a/worker:codex`: 3 crashes\n", "isolated:    workspace:/srv/x since "} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("lacks %q:\n%s", line, &out)
 		}

@@ -78,7 +78,7 @@ func (n nodes) known() map[string]api.FleetNode {
 		}
 	}
 	for _, i := range st.Isolations {
-		name, ok := i.Scope.Node()
+		name, what, ok := i.Scope.Host()
 		if !ok {
 			continue
 		}
@@ -87,7 +87,11 @@ func (n nodes) known() map[string]api.FleetNode {
 			x = nodeOf(&node.Status{Name: name}, 0, nil)
 		}
 		why := IsolationOf(&i)
-		x.Isolation = &why
+		if what == isolation.Global {
+			x.Isolation = &why
+		} else {
+			x.IsolatedParts = append(x.IsolatedParts, why)
+		}
 		all[name] = x
 	}
 	return all

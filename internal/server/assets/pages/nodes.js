@@ -45,6 +45,7 @@ function list(nodes, ctx, load) {
       const said = [
         n.cordon ? h('div', null, 'Cordoned ', timeOf(n.cordon.since), because(n.cordon)) : null,
         n.isolation ? h('div', null, 'Isolated ', timeOf(n.isolation.since), because({why: n.isolation.message})) : null,
+        ...(n.isolated_parts || []).map((i) => h('div', null, h('bdi', null, visible(i.scope)), ' isolated ', timeOf(i.since), because({why: i.message}))),
       ].filter(Boolean);
       return said.length ? said : null;
     },
