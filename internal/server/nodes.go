@@ -191,11 +191,17 @@ func (n nodes) remove(ctx context.Context, in *removal) (api.RemovedNode, error)
 		return api.RemovedNode{}, newProblem("node_connected", http.StatusConflict,
 			"node %s is connected: drain it and end `scheduler node` there, or say force if its host does not tell the truth", in.Name)
 	}
-	if err := n.all.GiveUp(ctx, in.Name, x.Running > 0 || x.Isolation != nil); err != nil {
+	if err := n.all.GiveUp(ctx, in.Name, x.Running > 0 || x.Isolation != nil || len(x.IsolatedParts) > 0); err != nil {
 		return api.RemovedNode{}, err
 	}
-	if _, err := n.sched.Isolations.Resume(string(isolation.NodeScope(in.Name))); err != nil && !errors.Is(err, scheduler.ErrNotIsolated) {
-		return api.RemovedNode{}, err
+	scopes := []string{string(isolation.NodeScope(in.Name))}
+	for i := range x.IsolatedParts {
+		scopes = append(scopes, x.IsolatedParts[i].Scope)
+	}
+	for _, scope := range scopes {
+		if _, err := n.sched.Isolations.Resume(scope); err != nil && !errors.Is(err, scheduler.ErrNotIsolated) {
+			return api.RemovedNode{}, err
+		}
 	}
 	return api.RemovedNode{Name: x.Name, Jobs: x.Running}, nil
 }

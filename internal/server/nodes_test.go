@@ -62,4 +62,8 @@ func TestNodeHasIsolatedParts(t *testing.T) {
 	if b := got.Nodes[1]; b.Name != "b" || b.Isolation != nil || len(b.IsolatedParts) != 2 || b.IsolatedParts[0].Scope != "node:b/worker:codex" || b.IsolatedParts[1].Scope != "node:b/workspace:/srv/x" {
 		t.Errorf("b is %+v", b)
 	}
+	ask("DELETE", "/v1/nodes/b", "")
+	if after := ask("GET", "/v1/nodes", ""); strings.Contains(after, "isolated_parts") {
+		t.Errorf("after it was removed: %s", after)
+	}
 }
