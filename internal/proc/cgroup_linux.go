@@ -138,16 +138,31 @@ func (c cgroup) procs() []ProcInfo {
 // dirs lists c and the cgroups below it, parents first.
 func (c cgroup) dirs() []string {
 	var out []string
-	_ = filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // removed meanwhile
-		}
-		if d.IsDir() {
-			out = append(out, path)
-		}
-		return nil
-	})
+	walkDirs(c.dir, func(dir string) { out = append(out, dir) })
 	return out
+}
+
+// walkDirs tells of a cgroup and of all below it, each before those in it. What is removed meanwhile, or cannot be read, is
+// left out. A cgroup has dozens of files; one that has none below it is not read, since it has no link but its own two
+// (kernfs_refresh_inode in Linux's fs/kernfs/inode.c).
+func walkDirs(dir string, each func(dir string)) {
+	var st unix.Stat_t
+	if unix.Lstat(dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return
+	}
+	each(dir)
+	if st.Nlink == 2 {
+		return
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			walkDirs(filepath.Join(dir, e.Name()), each)
+		}
+	}
 }
 
 // kill kills everything in c, so that no fork can slip through, and waits until it is dead. cgroup.kill (Linux 5.14) is

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -213,14 +212,13 @@ func (h *Host) leftoverCgroups() []cgroup {
 		return nil
 	}
 	var out []cgroup
-	_ = filepath.WalkDir(h.sys.mount.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() || d.Name() != h.cfg.Cgroup {
-			return nil // what cannot be read holds no process that we could kill
+	walkDirs(h.sys.mount.dir, func(dir string) {
+		if filepath.Base(dir) != h.cfg.Cgroup {
+			return // what cannot be read holds no process that we could kill
 		}
-		if cg, err := h.cgroupAt(path); err == nil {
+		if cg, err := h.cgroupAt(dir); err == nil {
 			out = append(out, cg)
 		}
-		return nil
 	})
 	return out
 }

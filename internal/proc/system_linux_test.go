@@ -3,8 +3,10 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -241,4 +243,47 @@ func TestHoldRefusesAReusedPid(t *testing.T) {
 		t.Errorf("got %v, %v", ok, err)
 	}
 	tr.stop(Stages{})
+}
+
+// TestWalkDirs: whatever the file system counts as links, no folder is left out.
+func TestWalkDirs(t *testing.T) {
+	walk := func(t *testing.T, base string) {
+		for _, dir := range []string{"a", "a/b", "a/b/c", "d", "e", "e/f"} {
+			dir = filepath.Join(base, dir)
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.Remove(dir) }) // those in it are gone by then
+		}
+		var want, got []string
+		err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				want = append(want, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		walkDirs(base, func(dir string) { got = append(got, dir) })
+		if slices.Sort(got); !slices.Equal(got, want) || len(got) != 7 {
+			t.Errorf("got %q; want %q", got, want)
+		}
+		got = nil
+		walkDirs(filepath.Join(base, "none"), func(dir string) { got = append(got, dir) })
+		if len(got) != 0 {
+			t.Errorf("where nothing is: %q", got)
+		}
+	}
+	t.Run("cgroups", func(t *testing.T) { walk(t, cgroupHost(t).sys.base.dir) })
+	t.Run("files", func(t *testing.T) {
+		base := t.TempDir()
+		if err := os.WriteFile(filepath.Join(base, "file"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(base, filepath.Join(base, "link")); err != nil {
+			t.Fatal(err)
+		}
+		walk(t, base)
+	})
 }
