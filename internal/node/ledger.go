@@ -26,6 +26,7 @@ type ledger struct {
 type runState struct {
 	place, life int   // the core that has it; place 0: one of an earlier process
 	held        bool  // the core has it, as far as we know
+	listed      bool  // a scheduler was told so
 	ended       bool  // its end is in the spool, or on its way there
 	events      int64 // the last one that the scheduler has stored
 	over        bool  // the scheduler stores nothing more of it
@@ -64,14 +65,19 @@ func (l *ledger) begin(r run, place, life int) {
 	s.place, s.life, s.held = place, life, true
 }
 
-// refused notes that a core has not taken a run.
-func (l *ledger) refused(r run) {
+// refused notes that a core has not taken a run. It reports whether a scheduler was told that it
+// has: then the end of the run is about to be told, too.
+func (l *ledger) refused(r run) (listed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.runs[r]; s != nil {
-		s.held = false
-		l.forget(r, s)
+	s := l.runs[r]
+	if s == nil {
+		return false
 	}
+	listed = s.listed && !s.over
+	s.held, s.ended = false, listed
+	l.forget(r, s)
+	return listed
 }
 
 // end notes that a run has ended, which is about to be told.
@@ -117,6 +123,7 @@ func (l *ledger) held() (list []Held) {
 	defer l.mu.Unlock()
 	for r, s := range l.runs {
 		if s.held || s.ended && !s.over {
+			s.listed = true
 			list = append(list, Held{Job: r.job, Attempt: r.attempt, Place: s.place})
 		} else {
 			s.over = true

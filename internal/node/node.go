@@ -77,6 +77,7 @@ type Node struct {
 	start   sync.Once
 	lease   atomic.Int64 // Welcome.Lease
 	ending  atomic.Bool
+	submits sync.WaitGroup          // under way; Add with mu held, while their core is up
 	fail    context.CancelCauseFunc // ends Run with an error
 
 	mu       sync.Mutex // guards what follows
@@ -152,7 +153,8 @@ func (n *Node) Run(ctx context.Context) error {
 	writing.Go(n.write)
 	parts.Go(func() { dialer.Run(dialing) }) //nolint:errcheck // it is told to end
 	err = n.work(ctx)
-	close(n.outbox) // the cores are gone
+	n.submits.Wait() // the cores are gone
+	close(n.outbox)
 	writing.Wait()
 	n.farewell()
 	hangUp()

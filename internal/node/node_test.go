@@ -258,7 +258,8 @@ type worker struct {
 	mu      sync.Mutex
 	offers  *Inventory // nil: two slots
 	asked   []string
-	resumed int // how often its cores in a crash loop were to be tried again
+	slow    func(method string) error // what the core does before it answers; nil: nothing
+	resumed int                       // how often its cores in a crash loop were to be tried again
 	beats   sync.WaitGroup
 	stops   []func()
 	live    chan struct{}
@@ -313,8 +314,14 @@ func (w *worker) played() played { return played{w} }
 func (p played) HandleNotify(context.Context, string, json.RawMessage) {}
 func (p played) HandleCall(_ context.Context, method string, params json.RawMessage) (any, error) {
 	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
 	p.w.asked = append(p.w.asked, method)
+	slow := p.w.slow
+	p.w.mu.Unlock()
+	if slow != nil {
+		if err := slow(method); err != nil {
+			return nil, err
+		}
+	}
 	if method == "unknown" {
 		return nil, ipc.MethodNotFound(method)
 	}
@@ -504,6 +511,59 @@ func TestNextLeader(t *testing.T) {
 			t.Errorf("acknowledged %d of %d", w.spool.Acked(), w.spool.Last())
 		}
 	})
+}
+
+// A core that answers a submission after its link has ended either has the run or not: the scheduler that was told that it
+// has hears of its end.
+func TestSubmitOutlivesItsLink(t *testing.T) {
+	for _, takes := range []bool{true, false} {
+		t.Run(fmt.Sprintf("takes=%v", takes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var net cable
+				l := lead(t, &net, "s", func(l *leader) { l.keeps = false })
+				defer l.stop()
+				w := work(t, &net, t.TempDir(), "s:1", "r:1")
+				defer w.end() //nolint:errcheck // told to
+				<-w.live
+				synctest.Wait()
+				answer := make(chan struct{})
+				w.mu.Lock()
+				w.slow = func(method string) error {
+					if method != ipc.MethodSubmitJob {
+						return nil
+					}
+					if <-answer; takes {
+						return nil
+					}
+					return &ipc.Error{Code: ipc.CodePermitUnknown, Message: "no such permit"}
+				}
+				w.mu.Unlock()
+				core, asked := l.theCore(), make(chan error, 1)
+				go func() {
+					asked <- core.Call(t.Context(), ipc.MethodSubmitJob, ipc.SubmitJob{Job: "j", Attempt: 1}, nil)
+				}()
+				synctest.Wait()
+				l.stop()
+				if err := <-asked; err == nil {
+					t.Fatal("the submission was answered")
+				}
+				next := lead(t, &net, "r", nil)
+				defer next.stop()
+				time.Sleep(lease)
+				wants(t, "the next one hears", next.take(), "up a/1 past=false", "held by a: j/1 past=false counts=true")
+				close(answer)
+				time.Sleep(lease)
+				if takes {
+					w.tell(ipc.NotifyJobCompleted, "j", 0)
+					time.Sleep(lease)
+				}
+				wants(t, "after the answer", next.take(), "on_job_completed j seq=0 past=false")
+				if w.spool.Acked() != w.spool.Last() || len(w.ledger.runs) != 0 {
+					t.Errorf("acknowledged %d of %d, known %v", w.spool.Acked(), w.spool.Last(), w.ledger.runs)
+				}
+			})
+		})
+	}
 }
 
 // A core hears that an attempt is lost before it is asked for the job's next one, however soon that is.

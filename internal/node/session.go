@@ -310,7 +310,8 @@ func (r relay) HandleCall(ctx context.Context, method string, params json.RawMes
 	return result, nil
 }
 
-// submit hands a run to a core, and notes that it has it.
+// submit hands a run to a core, and notes that it has it. The core's answer is waited for also when the link has ended:
+// until then nobody knows whether it has the run, and the next scheduler is told that it has.
 func (r relay) submit(ctx context.Context, c *core, params json.RawMessage, gone *ipc.Error) (any, error) {
 	var x struct {
 		Job     job.ID `json:"job"`
@@ -319,14 +320,51 @@ func (r relay) submit(ctx context.Context, c *core, params json.RawMessage, gone
 	if err := ipc.DecodeParams(params, &x); err != nil {
 		return nil, err
 	}
-	name := run{x.Job, x.Attempt}
-	r.s.n.ledger.begin(name, r.place, c.life) // before it can end
-	err := c.Call(ctx, ipc.MethodSubmitJob, params, nil)
-	var refused *ipc.Error
-	if errors.As(err, &refused) {
-		r.s.n.ledger.refused(name)
+	if !r.s.n.begins(run{x.Job, x.Attempt}, r.place, c) {
+		return nil, gone
 	}
-	return ipc.Empty{}, answerOf(err, gone)
+	answered := make(chan error, 1)
+	go func() {
+		defer r.s.n.submits.Done()
+		answered <- r.s.n.submit(run{x.Job, x.Attempt}, c, params)
+	}()
+	select {
+	case err := <-answered:
+		return ipc.Empty{}, answerOf(err, gone)
+	case <-ctx.Done():
+		return nil, gone
+	}
+}
+
+// begins notes that a core is given a run, before it can end, unless the core is down: what it had is known by then.
+func (n *Node) begins(name run, place int, c *core) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cores[place] != c {
+		return false
+	}
+	n.submits.Add(1)
+	n.ledger.begin(name, place, c.life)
+	return true
+}
+
+// submit gives a core a run. Any error but an answer of the core means that it is about to be down.
+func (n *Node) submit(name run, c *core, params json.RawMessage) error {
+	err := c.Call(context.Background(), ipc.MethodSubmitJob, params, nil)
+	refusal, ok := errors.AsType[*ipc.Error](err)
+	if ok && n.ledger.refused(name) {
+		// A scheduler waits for its end.
+		n.cfg.Log.Warn().Err(refusal).Str("job", string(name.job)).Int("attempt", name.attempt).Msg("the core has not taken a run that a scheduler was told of since")
+		now := time.Now().UTC().Round(0)
+		data, bad := json.Marshal(ipc.JobCompleted{Job: name.job, Attempt: name.attempt, Outcome: job.Outcome{
+			State: job.RunCancelled, Class: job.CancelledClass, Message: "its core did not take it: " + clip(refusal.Message), ExitCode: -1, StartedAt: now, EndedAt: now,
+		}})
+		if bad != nil {
+			return bad
+		}
+		n.tell(Note{Place: c.Index(), Life: c.life, Method: ipc.NotifyJobCompleted, Params: data}, noted{run: name})
+	}
+	return err
 }
 
 // answerOf returns the answer of a core, or that it has given none.
