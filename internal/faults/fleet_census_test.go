@@ -35,6 +35,7 @@ type fleetNode struct {
 	slots  int
 	frozen time.Time // as a whole; zero: never
 	thawed time.Time // before frozen: it stands still now
+	slowly bool      // it is being stopped, one process after the other
 }
 
 func (n *fleetNode) still() bool { return n.frozen.After(n.thawed) }
@@ -56,7 +57,7 @@ func (c *census) hostLocked(run string) *fleetNode {
 // frozen as a whole, or was when the process was there already and goes on for a moment only.
 func (c *census) excusedLocked(m *member) bool {
 	host := c.hostLocked(m.Run)
-	if host == nil || host.frozen.IsZero() || c.spans[m.Run] == nil || c.spans[m.Run].born.After(host.frozen) {
+	if host == nil || host.frozen.IsZero() || c.spans[m.Run] == nil || c.spans[m.Run].born.After(host.frozen) && !host.slowly {
 		return false
 	}
 	return host.still() || time.Since(host.thawed) < c.plan.thawedRun()
@@ -96,17 +97,24 @@ func (c *census) goneLocked(m *member) {
 	}
 }
 
-// freeze notes that a host stands still from now on, and thaw that it goes on.
+// freeze notes that a host is being stopped from now on, stood that it stands still, with what has begun meanwhile, and
+// thaw that it goes on.
 func (c *census) freeze(n *fleetNode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n.frozen = time.Now()
+	n.frozen, n.slowly = time.Now(), true
+}
+
+func (c *census) stood(n *fleetNode) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n.frozen, n.slowly = time.Now(), false
 }
 
 func (c *census) thaw(n *fleetNode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n.thawed = time.Now()
+	n.thawed, n.slowly = time.Now(), false
 }
 
 // know says which instance a host's runs carry the tag of.

@@ -88,7 +88,7 @@ func (f *fleet) strikeNode(m *machine, do faultKind, lasts time.Duration) error 
 		if err := m.freeze(); err != nil {
 			return err
 		}
-		f.census.freeze(m.host) // with those that began meanwhile
+		f.census.stood(m.host)
 		end = func() error { f.census.thaw(m.host); return m.thaw() }
 	case stallNode, stallCore:
 		pid := m.run.cmd.Process.Pid
@@ -168,6 +168,9 @@ func (m *machine) kill(f *fleet) error {
 	}
 	if err := m.freeze(); err != nil {
 		return err
+	}
+	if m.host != nil {
+		f.census.stood(m.host)
 	}
 	for _, pid := range m.net.processes() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
