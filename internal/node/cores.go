@@ -36,14 +36,15 @@ func (h *cores) CoreUp(c *supervisor.Core) {
 	n.note(mine, noteUp, CoreUp{Place: c.Index(), Life: mine.life, PID: c.PID(), Info: c.Info})
 }
 
-// note tells something about a core itself.
+// note tells something of ours about a core, or about a run that it was given.
 func (n *Node) note(c *core, method string, params any) {
 	data, err := json.Marshal(params)
 	if err != nil {
 		n.cfg.Log.Error().Err(err).Str("method", method).Msg("a note cannot be written")
 		return
 	}
-	n.tell(Note{Place: c.Index(), Life: c.life, Method: method, Params: data}, noted{})
+	x := Note{Place: c.Index(), Life: c.life, Method: method, Params: data}
+	n.tell(x, notedOf(&x))
 }
 
 // CoreNotify implements supervisor.Handler. What is about runs, and what happened, goes through the

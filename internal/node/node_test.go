@@ -458,6 +458,17 @@ func TestNode(t *testing.T) {
 	})
 }
 
+// workBeforeNext has a host work for the scheduler s, which records nothing of what it hears; r may follow.
+func workBeforeNext(t *testing.T, net *cable) (*leader, *worker) {
+	l := lead(t, net, "s", func(l *leader) { l.keeps = false })
+	t.Cleanup(l.stop)
+	w := work(t, net, t.TempDir(), "s:1", "r:1")
+	t.Cleanup(func() { w.end() }) //nolint:errcheck // told to
+	<-w.live
+	synctest.Wait()
+	return l, w
+}
+
 func (l *leader) theCore() *supervisor.Core {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -473,12 +484,7 @@ func (l *leader) theCore() *supervisor.Core {
 func TestNextLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var net cable
-		l := lead(t, &net, "s", func(l *leader) { l.keeps = false })
-		defer l.stop()
-		w := work(t, &net, t.TempDir(), "s:1", "r:1")
-		defer w.end() //nolint:errcheck // told to
-		<-w.live
-		synctest.Wait()
+		l, w := workBeforeNext(t, &net)
 		for _, id := range []job.ID{"stays", "ended", "void"} {
 			if err := l.theCore().Call(t.Context(), ipc.MethodSubmitJob, ipc.SubmitJob{Job: id, Attempt: 1}, nil); err != nil {
 				t.Fatal(err)
@@ -520,12 +526,7 @@ func TestSubmitOutlivesItsLink(t *testing.T) {
 		t.Run(fmt.Sprintf("takes=%v", takes), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var net cable
-				l := lead(t, &net, "s", func(l *leader) { l.keeps = false })
-				defer l.stop()
-				w := work(t, &net, t.TempDir(), "s:1", "r:1")
-				defer w.end() //nolint:errcheck // told to
-				<-w.live
-				synctest.Wait()
+				l, w := workBeforeNext(t, &net)
 				answer := make(chan struct{})
 				w.mu.Lock()
 				w.slow = func(method string) error {
@@ -570,12 +571,7 @@ func TestSubmitOutlivesItsLink(t *testing.T) {
 func TestLostBeforeTheNextAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var net cable
-		l := lead(t, &net, "s", func(l *leader) { l.keeps = false })
-		defer l.stop()
-		w := work(t, &net, t.TempDir(), "s:1", "r:1")
-		defer w.end() //nolint:errcheck // told to
-		<-w.live
-		synctest.Wait()
+		l, w := workBeforeNext(t, &net)
 		if err := l.theCore().Call(t.Context(), ipc.MethodSubmitJob, ipc.SubmitJob{Job: "void", Attempt: 1}, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -78,8 +78,10 @@ func (s *session) talk() error {
 			voids.Go(func() { n.void(h) })
 		}
 	}
-	voids.Wait()
-	close(s.told)
+	go func() { // a core that hangs keeps nobody else waiting
+		voids.Wait()
+		close(s.told)
+	}()
 	n.settle(&Settled{Runs: known})
 	n.enter(s)
 	n.use(w.Settings)
@@ -320,13 +322,14 @@ func (r relay) submit(ctx context.Context, c *core, params json.RawMessage, gone
 	if err := ipc.DecodeParams(params, &x); err != nil {
 		return nil, err
 	}
-	if !r.s.n.begins(run{x.Job, x.Attempt}, r.place, c) {
+	n, name := r.s.n, run{x.Job, x.Attempt}
+	if !n.begins(name, r.place, c) {
 		return nil, gone
 	}
 	answered := make(chan error, 1)
 	go func() {
-		defer r.s.n.submits.Done()
-		answered <- r.s.n.submit(run{x.Job, x.Attempt}, c, params)
+		defer n.submits.Done()
+		answered <- n.submit(name, c, params)
 	}()
 	select {
 	case err := <-answered:
@@ -356,13 +359,9 @@ func (n *Node) submit(name run, c *core, params json.RawMessage) error {
 		// A scheduler waits for its end.
 		n.cfg.Log.Warn().Err(refusal).Str("job", string(name.job)).Int("attempt", name.attempt).Msg("the core has not taken a run that a scheduler was told of since")
 		now := time.Now().UTC().Round(0)
-		data, bad := json.Marshal(ipc.JobCompleted{Job: name.job, Attempt: name.attempt, Outcome: job.Outcome{
+		n.note(c, ipc.NotifyJobCompleted, ipc.JobCompleted{Job: name.job, Attempt: name.attempt, Outcome: job.Outcome{
 			State: job.RunCancelled, Class: job.CancelledClass, Message: "its core did not take it: " + clip(refusal.Message), ExitCode: -1, StartedAt: now, EndedAt: now,
 		}})
-		if bad != nil {
-			return bad
-		}
-		n.tell(Note{Place: c.Index(), Life: c.life, Method: ipc.NotifyJobCompleted, Params: data}, noted{run: name})
 	}
 	return err
 }
