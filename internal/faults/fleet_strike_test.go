@@ -84,11 +84,7 @@ func (f *fleet) strikeNode(m *machine, do faultKind, lasts time.Duration) error 
 		}
 		end = func() error { return f.up(m) }
 	case freezeNode:
-		f.census.freeze(m.host) // from the first process on that stands still
-		if err := m.freeze(); err != nil {
-			return err
-		}
-		f.census.stood(m.host)
+		m.freeze(f.census)
 		end = func() error { f.census.thaw(m.host); return m.thaw() }
 	case stallNode, stallCore:
 		pid := m.run.cmd.Process.Pid
@@ -138,8 +134,13 @@ func (m *machine) slow(lasts time.Duration) (end func() error) {
 	}
 }
 
-// freeze stops all that runs on a machine, and thaw has it go on.
-func (m *machine) freeze() error {
+// freeze stops all that runs on a machine, one process after the other, which takes a while where much runs. thaw has it
+// go on.
+func (m *machine) freeze(c *census) {
+	if m.host != nil {
+		c.freeze(m.host)
+		defer c.stood(m.host)
+	}
 	known := map[int]bool{}
 	for more := true; more; { // what one has started that was not stopped yet
 		more = false
@@ -149,7 +150,6 @@ func (m *machine) freeze() error {
 			}
 		}
 	}
-	return nil
 }
 
 func (m *machine) thaw() error {
@@ -162,16 +162,10 @@ func (m *machine) thaw() error {
 // kill ends all that runs on a machine, as the loss of its host would: none sees another die.
 func (m *machine) kill(f *fleet) error {
 	m.down = true
-	if m.host != nil { // which takes a while on a busy machine
-		f.census.freeze(m.host)
+	if m.host != nil {
 		defer f.census.thaw(m.host)
 	}
-	if err := m.freeze(); err != nil {
-		return err
-	}
-	if m.host != nil {
-		f.census.stood(m.host)
-	}
+	m.freeze(f.census)
 	for _, pid := range m.net.processes() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -236,9 +230,7 @@ func (f *fleet) strikeScheduler(ctx context.Context, do faultKind, lasts time.Du
 	}
 	end := m.thaw
 	if do == freezeLeader {
-		if err := m.freeze(); err != nil {
-			return err
-		}
+		m.freeze(f.census)
 	} else {
 		if err := m.kill(f); err != nil {
 			return err
