@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/internal/isolation"
 	"github.com/agentsched/agentsched/internal/terminal"
 )
 
@@ -114,7 +115,7 @@ func nodeNote(n *api.FleetNode) string {
 	if len(n.IsolatedParts) > 0 {
 		var parts []string
 		for i := range n.IsolatedParts {
-			parts = append(parts, partOf(n, &n.IsolatedParts[i]))
+			parts = append(parts, partOf(&n.IsolatedParts[i]))
 		}
 		notes = append(notes, "isolated on it: "+strings.Join(parts, ", "))
 	}
@@ -125,8 +126,9 @@ func nodeNote(n *api.FleetNode) string {
 }
 
 // partOf is what an isolation is about on its node, e.g. worker:codex.
-func partOf(n *api.FleetNode, i *api.Isolation) string {
-	return strings.TrimPrefix(i.Scope, "node:"+n.Name+"/")
+func partOf(i *api.Isolation) string {
+	_, what, _ := isolation.Scope(i.Scope).Host()
+	return string(what)
 }
 
 func showNode(w io.Writer, n *api.FleetNode, now time.Time) error {
@@ -151,7 +153,7 @@ func showNode(w io.Writer, n *api.FleetNode, now time.Time) error {
 		isolated("", n.Isolation)
 	}
 	for i := range n.IsolatedParts {
-		isolated(partOf(n, &n.IsolatedParts[i])+" ", &n.IsolatedParts[i])
+		isolated(partOf(&n.IsolatedParts[i])+" ", &n.IsolatedParts[i])
 	}
 	line("jobs", "%d of %d", n.Running, n.Slots)
 	line("host", "%s", n.Host)
