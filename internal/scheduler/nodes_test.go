@@ -151,7 +151,7 @@ func TestKindOnNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openStore(t), 2, func(*scheduler.Config) {})
 		host := &supervisor.Host{Name: "a", OS: "linux", Kinds: []job.WorkerKind{"shell"}, Slots: 8}
-		asked := map[int]int{}
+		var asked [3]atomic.Int32 // for permits, by the core that was asked
 		w.cores.play = func(c *playedCore) {
 			if c.index == 2 {
 				c.core = supervisor.Join(supervisor.Away{Node: "a", Index: 2, Place: 1, Peer: c.theirs, Host: func() *supervisor.Host { return host }})
@@ -166,9 +166,7 @@ func TestKindOnNode(t *testing.T) {
 					}
 					book.Replace(l.Isolations)
 				case ipc.MethodRequestPermit:
-					c.mu.Lock()
-					asked[c.index]++
-					c.mu.Unlock()
+					asked[c.index].Add(1)
 					if i, blocked := book.Blocked(isolation.Run{Kind: "shell"}, time.Now()); blocked {
 						return ipc.PermitAnswer{Rejection: &ipc.Rejection{Reason: job.CircuitOpen, Message: i.Message}}, nil, true
 					}
@@ -194,8 +192,8 @@ func TestKindOnNode(t *testing.T) {
 		w.submit(task("one", time.Hour), task("two", time.Hour))
 		onA := w.submit(task("three", time.Hour, func(s *job.Spec) { s.Node.Name = "a" }))
 		w.wait(time.Minute)
-		if n, _ := w.cores.running(); n != 2 || asked[1] != 2 || asked[2] != 1 {
-			t.Errorf("%d jobs run; the cores were asked %v", n, asked)
+		if n, _ := w.cores.running(); n != 2 || asked[1].Load() != 2 || asked[2].Load() != 1 {
+			t.Errorf("%d jobs run; the cores were asked %d and %d times", n, asked[1].Load(), asked[2].Load())
 		}
 		e := w.get(onA[0])
 		if st := w.sched.Explain.Statuses(t.Context())(&e); st.Waiting == nil || st.Waiting.Reason != job.WaitIsolation {
