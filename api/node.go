@@ -112,6 +112,9 @@ const (
 	DrainStop = "stop"
 )
 
+// DrainModes are how DrainNode may empty a node.
+func DrainModes() []string { return []string{DrainWait, DrainCheckpoint, DrainStop} }
+
 // DrainNode cordons a node, and empties it.
 type DrainNode struct {
 	// Mode is wait, checkpoint or stop. Absent: wait.

@@ -83,7 +83,7 @@ var flagCompletions = map[string]completion{
 	"policy":       func(_ context.Context, at *target) []string { return at.prog.policyNames() },
 
 	" --state":            nil, // of all commands: a folder
-	"nodes drain --mode":  fixed(api.DrainWait, api.DrainCheckpoint, api.DrainStop),
+	"nodes drain --mode":  fixed(api.DrainModes()...),
 	"dlq ls --class":      errorClasses,
 	"dlq requeue --class": errorClasses,
 	"evaluate --by":       nil,

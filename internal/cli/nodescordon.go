@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -89,6 +91,9 @@ these can be carried over, and no attempt of theirs counts.
 --wait returns when the node is empty. ` + "`scheduler nodes uncordon`" + ` gives it jobs again.`,
 		Example: "  scheduler nodes drain node-a --wait\n  scheduler nodes drain node-a --mode checkpoint --why \"a new kernel\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(api.DrainModes(), in.Mode) {
+				return usage(fmt.Errorf("--mode is %q, want one of %s", in.Mode, strings.Join(api.DrainModes(), ", ")))
+			}
 			in.By = userName()
 			return at.do(func(p *peer) error {
 				n, err := change(cmd.Context(), p, func() (api.FleetNode, error) { return p.DrainNode(cmd.Context(), args[0], in) })

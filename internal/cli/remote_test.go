@@ -68,6 +68,12 @@ func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "GET /v1/jobs/01a1fcce-0002/events", "GET /v1/jobs/01a1fcce-0003/events":
 		answer(api.Events{Events: []api.Event{}})
 	case "POST /v1/job-files":
+		if strings.Contains(string(body), "far-fetched") {
+			const mistake = "jobs.yaml:1: no such worker: far-fetched"
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			answer(api.Problem{Type: api.ProblemType + "invalid", Detail: "text: " + mistake, Errors: []api.FieldProblem{{Location: "body.text", Message: mistake}}})
+			return
+		}
 		answer(api.Jobs{Jobs: f.jobs[:1], Total: 1})
 	case "GET /v1/approvals":
 		answer(api.Jobs{Jobs: []api.Job{}})
@@ -147,6 +153,14 @@ func TestThere(t *testing.T) {
 	var sent api.JobFile
 	if err := json.Unmarshal([]byte(f.bodies[0]), &sent); err != nil || sent.Dir != filepath.Dir(file) || !strings.Contains(sent.Text, "of-that-host") {
 		t.Errorf("sent %+v: %v", sent, err)
+	}
+
+	// What is wrong with it is told as on this host.
+	if err := os.WriteFile(file, []byte("jobs: [{id: fix, worker: far-fetched}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := do("secret", "submit", file); code != exitUsage || !strings.Contains(out, "scheduler: jobs.yaml:1: no such worker") {
+		t.Errorf("a mistake in a job file: code %d, %s", code, out)
 	}
 
 	if code, out := do("wrong", "ls"); code != exitUsage || !strings.Contains(out, "AGENTSCHED_TOKEN") {

@@ -67,6 +67,14 @@ func copyStore(ctx context.Context, con *console, local *local, from, to string)
 	if (from == inFile) == (to == inFile) {
 		return usage(fmt.Errorf("copy from %q to %q: one is %s for the state directory, and the other one a database such as postgres://scheduler@db.example.com/agents", from, to, inFile))
 	}
+	for _, place := range []string{from, to} {
+		if place == inFile {
+			continue
+		}
+		if _, err := postgres.ParseWhere(place, con.getenv); err != nil {
+			return usage(err)
+		}
+	}
 	dir, lock, err := local.lockFolder()
 	if err != nil {
 		return err

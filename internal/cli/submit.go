@@ -187,10 +187,22 @@ func (p *peer) submitTexts(ctx context.Context, con *console, in submission) (al
 		}
 		jobs, err := p.SubmitFile(ctx, f, withKey(key)...)
 		if all = append(all, jobs.Jobs...); err != nil {
-			return all, mends(p.refused(err))
+			return all, mends(p.refused(inFileItself(err)))
 		}
 	}
 	return all, nil
+}
+
+// inFileItself returns the mistakes of a job file as they are told where it is read: by
+// its name and line, and not by the field of the request that it came in.
+func inFileItself(err error) error {
+	p, ok := errors.AsType[*api.Problem](err)
+	if !ok || len(p.Errors) != 1 || p.Errors[0].Location != "body.text" {
+		return err
+	}
+	plain := *p
+	plain.Detail = p.Errors[0].Message
+	return &plain
 }
 
 // submitJobs sends the jobs of files that are read on this host.

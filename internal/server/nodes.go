@@ -162,13 +162,10 @@ func (n nodes) uncordon(ctx context.Context, in *nodePath) (api.FleetNode, error
 	return before, nil // it has never come, and nothing is left to be said of it
 }
 
-// drainModes are how a node may be emptied.
-func drainModes() []string { return []string{api.DrainWait, api.DrainCheckpoint, api.DrainStop} }
-
 func (n nodes) drain(ctx context.Context, in *nodePath, body *api.DrainNode) (api.FleetNode, error) {
 	mode := cmp.Or(body.Mode, api.DrainWait)
-	if !slices.Contains(drainModes(), mode) {
-		return api.FleetNode{}, badField("body.mode", "is %q, want one of %s", body.Mode, strings.Join(drainModes(), ", "))
+	if !slices.Contains(api.DrainModes(), mode) {
+		return api.FleetNode{}, badField("body.mode", "is %q, want one of %s", body.Mode, strings.Join(api.DrainModes(), ", "))
 	}
 	if err := n.close(ctx, in.Name, cmp.Or(body.Why, "drained"), body.By); err != nil {
 		return api.FleetNode{}, err
