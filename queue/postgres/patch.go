@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 
@@ -38,11 +39,31 @@ const (
 	replace = 0
 )
 
-// change is what became of a row.
+// change is what became of a row. Most changes set a few of many columns.
 type change struct {
 	table  *table
 	op     byte
-	values []value // one for each column; of a removed row the keys' alone
+	set    uint64  // the columns that it has values for: all, of a removed row the keys
+	values []value // in the order of these
+}
+
+// place is where in values that of a column is.
+func (c *change) place(column int) int { return bits.OnesCount64(c.set & (1<<column - 1)) }
+
+// at returns the value of a column that is set.
+func (c *change) at(column int) *value { return &c.values[c.place(column)] }
+
+// take sets what a later change sets.
+func (c *change) take(later *change) {
+	if all := c.set | later.set; all != c.set {
+		wider := change{set: all, values: make([]value, bits.OnesCount64(all))}
+		wider.take(c)
+		c.set, c.values = all, wider.values
+	}
+	for n, left := 0, later.set; left != 0; left &= left - 1 {
+		*c.at(bits.TrailingZeros64(left)) = later.values[n]
+		n++
+	}
 }
 
 // table is one of the queue's tables, with what is needed to find and write its rows.
@@ -77,7 +98,11 @@ var errPatch = errors.New("a patch cannot be read")
 type patchReader struct {
 	tables map[string]*table
 	rest   string
+	room   []value // for the changes to come
 }
+
+// slab is for how many values room is made at once.
+const slab = 1024
 
 // read calls each with the changes of a patch, in its order.
 func (r *patchReader) read(each func(change, string) error) error {
@@ -96,9 +121,13 @@ func (r *patchReader) read(each func(change, string) error) error {
 			return fmt.Errorf("%w: change %d", errPatch, op)
 		}
 		r.rest = r.rest[1:] // whether a trigger did it
-		c := change{table: t, op: op, values: make([]value, len(t.Columns))}
+		c := change{table: t, op: op}
+		if cap(r.room) < len(t.Columns) {
+			r.room = make([]value, 0, max(slab, len(t.Columns)))
+		}
+		c.values = r.room[:0]
 		var key string
-		for i := range c.values {
+		for i := range t.Columns {
 			isKey := t.isKey&(1<<i) != 0
 			if op == remove && !isKey {
 				continue
@@ -108,11 +137,18 @@ func (r *patchReader) read(each func(change, string) error) error {
 			if err != nil {
 				return err
 			}
-			if c.values[i] = v; isKey {
+			if isKey {
 				// Together they tell the row: each value says its own length.
 				key += before[:len(before)-len(r.rest)]
 			}
+			if v.kind != unset {
+				c.set, c.values = c.set|1<<i, append(c.values, v)
+			} else if isKey || op == insert {
+				return fmt.Errorf("%w: a row of %s without %s", errPatch, t.Name, t.Columns[i].Name)
+			}
 		}
+		n := len(c.values)
+		c.values, r.room = c.values[:n:n], c.values[n:n]
 		if err := each(c, key); err != nil {
 			return err
 		}
@@ -188,37 +224,39 @@ func (r *patchReader) varint() (int, error) {
 
 // net is what several patches change together: of each row what became of it in the end.
 type net struct {
-	rows  map[string]*change
+	rows  map[rowKey]*change
 	order []*change
+}
+
+// rowKey tells a row.
+type rowKey struct {
+	table int
+	key   string
 }
 
 // add adds a later change.
 func (n *net) add(c change, key string) error {
 	if n.rows == nil {
-		n.rows = map[string]*change{}
+		n.rows = map[rowKey]*change{}
 	}
-	key = string(rune(c.table.number)) + key
-	old := n.rows[key]
+	row := rowKey{c.table.number, key}
+	old := n.rows[row]
 	if old == nil {
-		n.rows[key] = &c
+		n.rows[row] = &c
 		n.order = append(n.order, &c)
 		return nil
 	}
 	switch {
 	case old.op == remove && c.op == insert:
-		old.op, old.values = replace, c.values
+		old.op, old.set, old.values = replace, c.set, c.values
 	case c.op == update && (old.op == insert || old.op == update || old.op == replace):
-		for i, v := range c.values {
-			if v.kind != unset {
-				old.values[i] = v
-			}
-		}
+		old.take(&c)
 	case c.op == remove && old.op == insert:
 		old.op = gone
 	case c.op == remove && (old.op == update || old.op == replace):
-		old.op, old.values = remove, c.values
+		old.op, old.set, old.values = remove, c.set, c.values
 	case c.op == insert && old.op == gone:
-		old.op, old.values = insert, c.values
+		old.op, old.set, old.values = insert, c.set, c.values
 	default:
 		return fmt.Errorf("%w: change %d of a row of %s after change %d", errPatch, c.op, c.table.Name, old.op)
 	}

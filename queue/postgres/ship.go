@@ -277,10 +277,10 @@ func (s *shipper) send(batch []sqlite.Commit) error {
 		}
 		feed = binary.AppendUvarint(feed, uint64(len(c.Patch)))
 		feed = append(feed, c.Patch...)
-		r := patchReader{s.tables, string(c.Patch)}
+		r := patchReader{tables: s.tables, rest: string(c.Patch)}
 		err := r.read(func(x change, key string) error {
 			if x.table.Name == "events" && x.op == insert {
-				cursor = max(cursor, x.values[0].n)
+				cursor = max(cursor, x.at(0).n)
 			}
 			return all.add(x, key)
 		})

@@ -49,12 +49,7 @@ func (n *net) group() (list []statement, rows map[statement][]*change) {
 			add(statement{c.table, remove, c.table.isKey, 0}, c)
 			add(statement{c.table, insert, all, 0}, c)
 		case update:
-			columns := c.table.isKey
-			for i, v := range c.values {
-				if v.kind != unset {
-					columns |= 1 << i
-				}
-			}
+			columns := c.table.isKey | c.set
 			if columns != c.table.isKey {
 				add(statement{c.table, update, columns, 0}, c)
 			}
@@ -84,7 +79,7 @@ func (s *statement) sameIn(rows []*change) uint64 {
 	same := s.columns &^ s.table.isKey
 	for _, row := range rows[1:] {
 		for left := same; left != 0; left &= left - 1 {
-			if i := bits.TrailingZeros64(left); row.values[i] != rows[0].values[i] {
+			if i := bits.TrailingZeros64(left); *row.at(i) != *rows[0].at(i) {
 				same &^= 1 << i
 			}
 		}
@@ -156,12 +151,12 @@ func argOf[T any](rows []*change, i int, c sqlite.Column, same bool, as func(val
 	switch {
 	case !same:
 		return arrayOf(rows, i, c, as)
-	case rows[0].values[i].kind == null && c.Null:
+	case rows[0].at(i).kind == null && c.Null:
 		return nil, nil
 	}
-	v, ok := as(rows[0].values[i])
+	v, ok := as(*rows[0].at(i))
 	if !ok {
-		return nil, wrongKind(c, rows[0].values[i])
+		return nil, wrongKind(c, *rows[0].at(i))
 	}
 	return v, nil
 }
@@ -175,7 +170,7 @@ func arrayOf[T any](rows []*change, i int, c sqlite.Column, as func(value) (T, b
 	values := make([]T, len(rows))
 	var pointers []*T
 	for n, row := range rows {
-		v := row.values[i]
+		v := *row.at(i)
 		if v.kind == null && c.Null {
 			if pointers == nil {
 				pointers = make([]*T, len(rows))
