@@ -85,6 +85,12 @@ func (d *db) hasBalances() (bool, error) {
 	return has, err
 }
 
+// hasCredits reports whether any tenant has a history of credits.
+func (d *db) hasCredits() (bool, error) {
+	_, has, err := d.number(`SELECT 1 FROM records WHERE space >= ? AND space < ? LIMIT 1`, historySpace(""), behind(historySpace("")))
+	return has, err
+}
+
 // note sets the record of a balance or of an entry of a history.
 func (cs *credits) note(space, key string, value any, at time.Time) error {
 	text, err := encode(value)
@@ -230,6 +236,10 @@ func (p *purse) take(rows []*entryRow, at time.Time) error {
 // giveBack returns what the claim of an entry has taken, since it ends without an attempt
 // that counts.
 func (e *standing) giveBack(at time.Time) error {
+	book, err := e.tx.accounts.book()
+	if err != nil || !book.balances && !book.credits {
+		return err
+	}
 	space, key := historySpace(e.tenant), claimKey(e.fence)
 	r, took, err := e.tx.record(space, key)
 	if err != nil || !took {

@@ -19,6 +19,7 @@ type grantBook struct {
 	step    int64 // the latest at which it was asked
 
 	balances bool // some tenant has one, see credit.go
+	credits  bool // some tenant has a history of them, and perhaps no balance any more
 
 	dead    map[queue.Owner]bool
 	bounded map[queue.Owner]*use
@@ -76,7 +77,15 @@ func (s *accounts) grantsNow(now time.Time) (*grantBook, error) {
 	if step < b.step {
 		b.loaded = false // a clock was put back: what was left out may count again
 	}
-	if b.step = step; b.loaded && b.checked {
+	b.step = step
+	return s.book()
+}
+
+// book returns what is known, as the file is now: of what was used it may count more
+// than counts at a later step.
+func (s *accounts) book() (*grantBook, error) {
+	b := &s.grants
+	if b.loaded && b.checked {
 		return b, nil
 	}
 	version, err := s.tx.dataVersion()
@@ -87,7 +96,7 @@ func (s *accounts) grantsNow(now time.Time) (*grantBook, error) {
 		b.checked = true
 		return b, nil
 	}
-	fresh := grantBook{loaded: true, checked: true, version: version, step: step,
+	fresh := grantBook{loaded: true, checked: true, version: version, step: b.step,
 		dead: map[queue.Owner]bool{}, bounded: map[queue.Owner]*use{}, full: map[queue.Owner]*use{}}
 	grants, err := collect(s.tx.db, scanGrant, selectGrants)
 	if err != nil {
@@ -104,8 +113,11 @@ func (s *accounts) grantsNow(now time.Time) (*grantBook, error) {
 	if fresh.balances, err = s.tx.hasBalances(); err != nil {
 		return nil, err
 	}
+	if fresh.credits, err = s.tx.hasCredits(); err != nil {
+		return nil, err
+	}
 	for owner, u := range fresh.bounded {
-		if err := s.measure(u, u.since(now)); err != nil {
+		if err := s.measure(u, u.since(stepStart(b.step))); err != nil {
 			return nil, err
 		}
 		if u.full() {
