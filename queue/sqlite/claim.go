@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/agentsched/agentsched/job"
@@ -31,10 +32,21 @@ func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, 
 	var claims queue.Claims
 	for {
 		var turn claimTurn
+		var decoding sync.WaitGroup
 		err := s.write(ctx, func(t *tx) error {
 			turn = claimTurn{claim: &c, tx: t}
-			return turn.run()
+			if err := turn.run(); err != nil {
+				return err
+			}
+			rows := turn.taken
+			decoding.Go(func() { // while they are being committed
+				for _, row := range rows {
+					row.decode() //nolint:errcheck // decoded meets the error again
+				}
+			})
+			return nil
 		})
+		decoding.Wait()
 		if err != nil && len(claims.Expired) > 0 {
 			// An earlier turn's expiries are on disk and must be told; the next
 			// claim, asked for at once, meets the error again.
@@ -57,7 +69,7 @@ func (s *Store) Claim(ctx context.Context, spec queue.ClaimSpec) (queue.Claims, 
 }
 
 // decoded returns what was claimed. Where nobody had to look into the entries
-// during the claim, their specifications are read here and not by the writer; if
+// during the claim, their specifications are read beside the writer and not by it; if
 // one is damaged, the claim is taken back.
 func (s *Store) decoded(ctx context.Context, rows []*entryRow, spec *queue.ClaimSpec) ([]queue.Entry, error) {
 	entries := slices.Grow([]queue.Entry(nil), len(rows))
