@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +55,10 @@ func claimCase(ctx context.Context, b *bench) (_ []row, err error) {
 		return nil, err
 	}
 	defer func() { err = joinClose(err, peer.close) }()
-	slots, best, err := tune(ctx, beds[0], inFlight(), riverSettings(), func(s riverSetting) side { return peer.workSide(s, riverTried) })
+	atOnce := func(n int) side {
+		return func(ctx context.Context) (float64, error) { return beds[0].round(ctx, n, false) }
+	}
+	slots, best, err := tune(ctx, atOnce, inFlight(), riverSettings(), func(s riverSetting) side { return peer.workSide(s, riverTried) })
 	if err != nil {
 		return nil, err
 	}
@@ -86,10 +88,10 @@ func claimCase(ctx context.Context, b *bench) (_ []row, err error) {
 }
 
 // tune finds with how many in flight each side is fastest, in turns too.
-func tune(ctx context.Context, ours *bed, inFlight []int, settings []riverSetting, peer func(riverSetting) side) (slots int, best riverSetting, err error) {
+func tune(ctx context.Context, ours func(int) side, inFlight []int, settings []riverSetting, peer func(riverSetting) side) (slots int, best riverSetting, err error) {
 	var sides []side
 	for _, n := range inFlight {
-		sides = append(sides, func(ctx context.Context) (float64, error) { return ours.round(ctx, n, false) })
+		sides = append(sides, ours(n))
 	}
 	for _, setting := range settings {
 		sides = append(sides, peer(setting))
@@ -120,25 +122,25 @@ func (b *bench) workSide(name string, ours *bed, slots int, attempts bool) side 
 // not measured.
 func (b *bed) round(ctx context.Context, slots int, attempts bool) (float64, error) {
 	var took time.Duration
-	worked, piece := cmp.Or(b.all, oursWorked), cmp.Or(b.all, oursHalf)
-	for range worked / piece {
+	for range oursWorked / oursHalf {
 		began := time.Now()
-		if err := b.work(ctx, piece, slots, attempts); err != nil {
+		if _, err := b.work(ctx, oursHalf, slots, attempts); err != nil {
 			return 0, err
 		}
 		took += time.Since(began)
-		if err := b.fill(ctx, piece); err != nil {
+		if err := b.fill(ctx, oursHalf); err != nil {
 			return 0, err
 		}
 	}
-	return rate(worked, took), nil
+	return rate(oursWorked, took), nil
 }
 
 // work takes n jobs through the queue as a scheduler with so many slots does: a
-// claim for all that are free, then each job on its own, in its own calls.
+// claim for all that are free, then each job on its own, in its own calls. first is
+// when the first of them began.
 //
 //	free ──► Claim(all that are free) ──► jobs ──► Begin, Move · Finish ──► free
-func (b *bed) work(ctx context.Context, n, slots int, attempts bool) (err error) {
+func (b *bed) work(ctx context.Context, n, slots int, attempts bool) (first time.Time, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	free, jobs := make(chan struct{}, slots), make(chan queue.Entry, slots)
@@ -163,22 +165,25 @@ func (b *bed) work(ctx context.Context, n, slots int, attempts bool) (err error)
 		select {
 		case <-free:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return first, context.Cause(ctx)
 		}
 		room := 1 + take(free, min(n, maxClaimed)-1)
 		claims, err := b.store.Claim(ctx, queue.ClaimSpec{Holder: "bench", Max: room, Now: now(), Lease: time.Minute})
 		if err != nil {
-			return err
+			return first, err
 		}
 		if len(claims.Entries) < room {
-			return fmt.Errorf("claimed %d jobs of %d", len(claims.Entries), room)
+			return first, fmt.Errorf("claimed %d jobs of %d", len(claims.Entries), room)
+		}
+		if first.IsZero() {
+			first = time.Now()
 		}
 		for _, e := range claims.Entries {
 			jobs <- e
 		}
 		n -= room
 	}
-	return nil
+	return first, nil
 }
 
 // take receives what is there, at most n, and returns how many.

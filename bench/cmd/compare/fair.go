@@ -91,7 +91,8 @@ func (b *bed) fairSide() side {
 		if err != nil {
 			return 0, err
 		}
-		return leastPart(served), b.work(ctx, fairJobs-len(served), few, false)
+		_, err = b.work(ctx, fairJobs-len(served), few, false)
+		return leastPart(served), err
 	}
 }
 

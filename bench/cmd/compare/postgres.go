@@ -55,9 +55,9 @@ func postgresCase(ctx context.Context, b *bench) (_ []row, err error) {
 		return []row{leftOut(enqueued, "River", why), leftOut(claimed, "River", why), leftOut(fair, "River", why)}, nil
 	}
 	defer func() { err = joinClose(err, server.Close) }()
-	var beds []*bed
-	for i, queued := range []int{0, sharedWorked, 0} {
-		ours, err := openSharedBed(ctx, b, server, fmt.Sprint("shared", i), queued)
+	var beds []*sharedBed
+	for i := range 3 {
+		ours, err := openSharedBed(ctx, b, server, fmt.Sprint("shared", i))
 		if err != nil {
 			return nil, err
 		}
@@ -78,16 +78,16 @@ func postgresCase(ctx context.Context, b *bench) (_ []row, err error) {
 		return nil, err
 	}
 	defer func() { err = joinClose(err, peer.close) }()
-	slots, best, err := tune(ctx, beds[1], sharedInFlight(), sharedSettings(), func(s riverSetting) side { return peer.workSide(s, sharedTried) })
+	slots, best, err := tune(ctx, beds[1].workSide, sharedInFlight(), sharedSettings(), func(s riverSetting) side { return peer.workSide(s, sharedTried) })
 	if err != nil {
 		return nil, err
 	}
 	s, err := turns(ctx, b.rounds,
 		b.profiled("pgenqueue64", enqueueSide(beds[0].enqueue, callers, sharedWrites)),
 		enqueueSide(inserts.insert, callers, sharedWrites),
-		b.workSide("pgclaim", beds[1], slots, false),
+		b.profiled("pgclaim", beds[1].workSide(slots)),
 		peer.workSide(best, sharedWorked),
-		b.workSide("pgclaimfew", beds[1], few, false),
+		b.profiled("pgclaimfew", beds[1].workSide(few)),
 		peer.workSide(riverSetting{few, time.Millisecond}, sharedWorked/2),
 		beds[2].fairSide(),
 		peer.fairSide(),
@@ -103,8 +103,13 @@ func postgresCase(ctx context.Context, b *bench) (_ []row, err error) {
 	}, nil
 }
 
-// openSharedBed opens our store on a database of its own and fills it up.
-func openSharedBed(ctx context.Context, b *bench, server *pgtest.Server, name string, queued int) (*bed, error) {
+// sharedBed is our store on a database of its own.
+type sharedBed struct {
+	*bed
+	address string
+}
+
+func openSharedBed(ctx context.Context, b *bench, server *pgtest.Server, name string) (*sharedBed, error) {
 	database, err := server.NewDatabase(ctx)
 	if err != nil {
 		return nil, err
@@ -113,15 +118,54 @@ func openSharedBed(ctx context.Context, b *bench, server *pgtest.Server, name st
 	if err != nil {
 		return nil, err
 	}
-	store, err := openShared(ctx, server.Socket(database), dir)
+	address := server.Socket(database)
+	store, err := openShared(ctx, address, dir)
 	if err != nil {
 		return nil, err
 	}
-	shared, err := newBed(ctx, store, queued)
-	if err == nil {
-		shared.all = queued // as River works all of its
+	shared, err := newBed(ctx, store, 0)
+	if err != nil {
+		return nil, err
 	}
-	return shared, err
+	return &sharedBed{shared, address}, nil
+}
+
+// workSide works jobs as peerRiver.workSide does: before they are, those of earlier rounds
+// are gone, they are queued, and the planner knows them. It counts from when the first one
+// began.
+func (b *sharedBed) workSide(slots int) side {
+	return func(ctx context.Context) (float64, error) {
+		if err := b.forget(ctx); err != nil {
+			return 0, err
+		}
+		if err := b.fill(ctx, sharedWorked); err != nil {
+			return 0, err
+		}
+		if err := b.vacuum(ctx); err != nil {
+			return 0, err
+		}
+		first, err := b.work(ctx, sharedWorked, slots, false)
+		return rate(sharedWorked, time.Since(first)), err
+	}
+}
+
+// forget removes what has ended.
+func (b *sharedBed) forget(ctx context.Context) error {
+	for spec := (queue.PruneSpec{Before: now(), Max: fillStep}); ; {
+		gone, err := b.store.Prune(ctx, spec)
+		if err != nil || len(gone) < spec.Max {
+			return err
+		}
+	}
+}
+
+func (b *sharedBed) vacuum(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, b.address)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "VACUUM ANALYZE")
+	return joinClose(err, func() error { return conn.Close(ctx) })
 }
 
 // tuneInserts returns the River that inserts fastest, of some on one database.

@@ -25,7 +25,6 @@ type bed struct {
 	store queue.Store
 	batch queue.Batch
 	count atomic.Int64 // entries that were made
-	all   int          // how many jobs a round works, all at a time; 0: oursWorked, a half at a time
 }
 
 // openBed opens the store of a state directory and fills it up to n entries.
