@@ -7,7 +7,7 @@ bin = bin/
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags=-s -o $(bin) ./cmd/scheduler ./cmd/agentcore
 
-# Everything, in some 45 minutes on two processors: formatting, vet, staticcheck,
+# Everything, in some 20 minutes on two fast processors, 45 on slow ones: formatting, vet, staticcheck,
 # all tests, the real worker CLIs (installed from npm into .cache/ at pinned versions)
 # and a real browser included. What takes long is sampled.
 test:

@@ -188,8 +188,15 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, result 
 }
 
 // post sends a body.
-func (c *Client) post(ctx context.Context, path string, body, result any) error {
-	return c.do(ctx, request{method: http.MethodPost, path: path, body: body}, result)
+func (c *Client) post(ctx context.Context, path string, body, result any, options ...SubmitOption) error {
+	r := request{method: http.MethodPost, path: path, body: body}
+	if len(options) > 0 {
+		r.header = map[string]string{}
+	}
+	for _, o := range options {
+		o(&r)
+	}
+	return c.do(ctx, r, result)
 }
 
 // do sends a request and decodes its answer into result, unless that is nil.

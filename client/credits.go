@@ -24,10 +24,11 @@ func (c *Client) CreditHistory(ctx context.Context, t job.Tenant, before string,
 	return out, err
 }
 
-// TopUp adds credits to a tenant's balance and returns it.
-func (c *Client) TopUp(ctx context.Context, in api.TopUp) (api.Balance, error) {
+// TopUp adds credits to a tenant's balance and returns it. With a key (WithKey) it can be
+// sent again: it counts once.
+func (c *Client) TopUp(ctx context.Context, in api.TopUp, options ...SubmitOption) (api.Balance, error) {
 	var out api.Balance
-	err := c.post(ctx, "/v1/credits", in, &out)
+	err := c.post(ctx, "/v1/credits", in, &out, options...)
 	return out, err
 }
 

@@ -12,12 +12,12 @@ import (
 	"github.com/agentsched/agentsched/job"
 )
 
-// SubmitOption is something said beside a submission.
+// SubmitOption is something said beside a submission, or another request that may have a key.
 type SubmitOption func(*request)
 
-// WithKey makes a submission safe to be sent again: the same jobs with the same
+// WithKey makes a request safe to be sent again: the same jobs with the same
 // key, 1 to 255 printable ASCII characters, are stored once, and the second answer
-// is the first's.
+// is the first's; the same credits are added once.
 func WithKey(key string) SubmitOption {
 	return func(r *request) { r.header[idempotencyKey] = key }
 }
@@ -38,12 +38,8 @@ func (c *Client) SubmitFile(ctx context.Context, f api.JobFile, options ...Submi
 }
 
 func (c *Client) submit(ctx context.Context, path string, body any, options []SubmitOption) (api.Jobs, error) {
-	r := request{method: http.MethodPost, path: path, body: body, header: map[string]string{}}
-	for _, o := range options {
-		o(&r)
-	}
 	var out api.Jobs
-	err := c.do(ctx, r, &out)
+	err := c.post(ctx, path, body, &out, options...)
 	return out, err
 }
 

@@ -29,10 +29,14 @@ func (p Prices) Of(agent job.AgentID) int64 {
 // TopUp adds credits to the balance of a tenant, or takes some back if Credits is below
 // 0. A tenant has no balance, and its runs cost nothing, before its first TopUp. The
 // error wraps ErrIllegalTransition if fewer credits are left than are to be taken back.
+//
+// Of those with one Key, "" is none, the first that is applied counts. Others that ask for
+// the same change nothing, and for something else they are refused with ErrExists.
 type TopUp struct {
 	Tenant  job.Tenant
 	Credits int64 // not 0; at most MaxCredits were ever added
 	By      string
+	Key     string
 	Now     time.Time
 }
 

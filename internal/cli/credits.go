@@ -1,20 +1,30 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/client"
 	"github.com/agentsched/agentsched/job"
 )
 
-// topUp adds credits to a tenant's balance and says what is left.
-func topUp(ctx context.Context, con *console, p *peer, in api.TopUp) error {
-	after, err := change(ctx, p, func() (api.Balance, error) { return p.TopUp(ctx, in) })
+// topUp adds credits to a tenant's balance and says what is left. The key is of this
+// command if none is given: what was sent and not answered is sent again, and counts once.
+func topUp(ctx context.Context, con *console, p *peer, in api.TopUp, key string) error {
+	key = cmp.Or(key, uuid.NewString())
+	after, err := change(ctx, p, func() (api.Balance, error) { return p.TopUp(ctx, in, client.WithKey(key)) })
+	if p, ok := errors.AsType[*api.Problem](err); ok && p.Status == http.StatusUnprocessableEntity {
+		return usage(p) // the key is that of other credits
+	}
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 func grantCommand(con *console, at *target) *cobra.Command {
 	var to api.Grant
 	var credits int64
-	var wall, window string
+	var wall, window, key string
 	var dead, alive bool
 	cmd := &cobra.Command{
 		Use: "grant TENANT[/AGENT]", Short: "Set what a tenant or an agent may use", Args: cobra.ExactArgs(1),
@@ -54,9 +54,15 @@ are too few. --credits=-5 takes 5 back. scheduler grant show tells what they wen
 				if err != nil {
 					return usage(err)
 				}
+				if set("idempotency-key") && key == "" {
+					return usage(errors.New("--idempotency-key is empty: want 1 to 255 printable ASCII characters"))
+				}
 				return at.do(func(p *peer) error {
-					return topUp(cmd.Context(), con, p, api.TopUp{Tenant: op.Tenant, Credits: op.Credits, By: op.By})
+					return topUp(cmd.Context(), con, p, api.TopUp{Tenant: op.Tenant, Credits: op.Credits, By: op.By}, key)
 				})
+			}
+			if set("idempotency-key") {
+				return usage(errors.New("--idempotency-key goes with --credits: what else is granted is the same when it is granted twice"))
 			}
 			if !bounds {
 				return usage(errors.New("nothing was granted"), "name a bound, e.g. --cost 20, or --dead; `scheduler grant ls` lists what there is")
@@ -99,6 +105,7 @@ are too few. --credits=-5 takes 5 back. scheduler grant show tells what they wen
 	f.BoolVar(&alive, "alive", false, "it can again")
 	con.jsonFlag(cmd, "print the whole grant, or the balance, as JSON")
 	f.Int64Var(&credits, "credits", 0, "add `N` credits to what the tenant has")
+	f.StringVar(&key, "idempotency-key", "", "`KEY` of these credits: given twice, they are added once")
 	cmd.MarkFlagsMutuallyExclusive("dead", "alive")
 	cmd.AddCommand(grantLsCommand(at), grantShowCommand(at), grantRmCommand(con, at))
 	return cmd

@@ -14,6 +14,8 @@ import (
 type accounts struct {
 	store queue.Store
 	wake  func() // has the scheduler look again at what may run
+
+	principal func(context.Context) string // Options.Principal
 }
 
 func (a accounts) routes(r *router) {

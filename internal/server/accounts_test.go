@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -40,6 +41,34 @@ func TestGrants(t *testing.T) {
 	var refused *api.Problem
 	if err := c.SetGrant(t.Context(), api.Grant{}); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
 		t.Errorf("a grant of nobody: %v", err)
+	}
+}
+
+// TestCreditsOnce: of requests with one key the first one counts, for each sender by itself.
+func TestCreditsOnce(t *testing.T) {
+	who := "anna"
+	d := open(t, 0, func(o *server.Options) { o.Principal = principal(&who) })
+	c := client.New(d.socket)
+	defer c.Close()
+	for i, x := range []struct {
+		who, key   string
+		add, after int64
+	}{
+		{"anna", "k", 7, 7}, {"anna", "k", 7, 7}, {"anna", "l", 7, 14}, {"bert", "k", 1, 15}, {"bert", "k", 1, 15}, {"anna", "k", 7, 15},
+	} {
+		who = x.who
+		if b, err := c.TopUp(t.Context(), api.TopUp{Tenant: "t", Credits: x.add, By: "x"}, client.WithKey(x.key)); err != nil || b.Left != x.after {
+			t.Errorf("request %d: %d are left (%v), want %d", i, b.Left, err, x.after)
+		}
+	}
+	var refused *api.Problem
+	for _, other := range []api.TopUp{{Tenant: "t", Credits: 8}, {Tenant: "u", Credits: 7}} {
+		if _, err := c.TopUp(t.Context(), other, client.WithKey("k")); !errors.As(err, &refused) || refused.Status != http.StatusUnprocessableEntity || refused.Name() != "idempotency_key_reused" {
+			t.Errorf("%+v with a key that was used: %v", other, err)
+		}
+	}
+	if _, err := c.TopUp(t.Context(), api.TopUp{Tenant: "t", Credits: 1}, client.WithKey(strings.Repeat("k", 256))); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
+		t.Errorf("a key that is too long: %v", err)
 	}
 }
 

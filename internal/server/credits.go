@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/agentsched/agentsched/api"
@@ -52,12 +54,29 @@ func CreditsOf(ctx context.Context, l queue.Ledger, t job.Tenant, before string,
 	return api.Credits{Credits: each(list, creditOf), Next: next}, nil
 }
 
-func (a accounts) topUp(ctx context.Context, _ *struct{}, in *api.TopUp) (api.Balance, error) {
+type topUpHeaders struct {
+	Key string `header:"Idempotency-Key" doc:"1 to 255 printable ASCII characters; of the requests of a sender with one key the first one counts"`
+}
+
+func (a accounts) topUp(ctx context.Context, h *topUpHeaders, in *api.TopUp) (api.Balance, error) {
 	op := queue.TopUp{Tenant: in.Tenant, Credits: in.Credits, By: in.By, Now: time.Now()}
 	if err := op.Validate(); err != nil {
 		return api.Balance{}, badField("body", "%v", err)
 	}
-	if err := a.store.Apply(ctx, op); err != nil {
+	if err := checkKey(h.Key); err != nil {
+		return api.Balance{}, err
+	}
+	if h.Key != "" {
+		sum := senderKey(ctx, a.principal, "credits", h.Key)
+		op.Key = hex.EncodeToString(sum[:])
+	}
+	err := a.store.Apply(ctx, op)
+	if errors.Is(err, queue.ErrExists) {
+		return api.Balance{}, newProblem("idempotency_key_reused", http.StatusUnprocessableEntity,
+			"this Idempotency-Key was used for other credits: want a key of its own for each request").
+			about("header.Idempotency-Key", "was used for other credits", nil)
+	}
+	if err != nil {
 		if refused := errors.Unwrap(err); errors.Is(refused, queue.ErrIllegalTransition) {
 			err = refused
 		}

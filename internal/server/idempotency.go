@@ -32,13 +32,28 @@ type key struct {
 	given bool
 }
 
+// checkKey refuses what is no key; "" is none.
+func checkKey(text string) error {
+	if len(text) > maxKey || slices.ContainsFunc([]byte(text), func(c byte) bool { return c < ' ' || c > '~' }) {
+		return badField("header.Idempotency-Key", "want 1 to %d printable ASCII characters", maxKey)
+	}
+	return nil
+}
+
+// senderKey returns what stands for the key of a sender in the store, for requests of a
+// kind: those of two senders, as of two kinds, are independent.
+func senderKey(ctx context.Context, principal func(context.Context) string, kind, text string) [sha256.Size]byte {
+	who := ""
+	if principal != nil {
+		who = principal(ctx)
+	}
+	return sha256.Sum256([]byte("agentsched " + kind + "\x00" + strconv.Itoa(len(who)) + ":" + who + text))
+}
+
 // newKey reads the key of a submission, and sees to its digest.
 func (s submissions) newKey(ctx context.Context, text string, in *api.Submission) (key, error) {
-	if text == "" {
-		return key{}, nil
-	}
-	if len(text) > maxKey || slices.ContainsFunc([]byte(text), func(c byte) bool { return c < ' ' || c > '~' }) {
-		return key{}, badField("header.Idempotency-Key", "want 1 to %d printable ASCII characters", maxKey)
+	if err := checkKey(text); err != nil || text == "" {
+		return key{}, err
 	}
 	if len(in.Jobs) > maxKeyed {
 		return key{}, badField("body.jobs", "has %d jobs, want at most %d with an Idempotency-Key", len(in.Jobs), maxKeyed)
@@ -51,11 +66,7 @@ func (s submissions) newKey(ctx context.Context, text string, in *api.Submission
 		sum := sha256.Sum256(text)
 		in.Digest = hex.EncodeToString(sum[:])
 	}
-	who := ""
-	if s.principal != nil {
-		who = s.principal(ctx)
-	}
-	return key{sum: sha256.Sum256([]byte("agentsched submission\x00" + strconv.Itoa(len(who)) + ":" + who + text)), given: true}, nil
+	return key{sum: senderKey(ctx, s.principal, "submission", text), given: true}, nil
 }
 
 // id returns the id of job n of the submission, and of its batch with -1: a UUIDv8

@@ -47,7 +47,7 @@ func newServer(opt Options, by *standby) *Server {
 		pipelines{opt.Store, opt.Sched},
 		deadLetters{jobEntries, opt.Sched.Submit, opt.Domains, parcels{opt.Parcels}, opt.MaxBody},
 		declared,
-		accounts{opt.Store, opt.Sched.Wake},
+		accounts{opt.Store, opt.Sched.Wake, opt.Principal},
 		control{opt.Sched, opt.Reload, opt.Upgrade, opt.NewUILink},
 		rpc{s.queue, opt.Sched.Wake, opt.Log, opt.MaxBody},
 		host{opt.Triggers, readiness(opt, by), by != nil, s.document, opt.Me, opt.Login, opt.Metrics, opt.Node},

@@ -217,6 +217,18 @@ func creditRules(e *env) {
 		e.reopen()
 	}
 	wantSame(e, "history", e.history("b"), []string{"-4 ann", "+5 ann"})
+
+	// With a key it counts once, whatever comes between.
+	keyed := queue.TopUp{Tenant: "b", Credits: 7, By: "ann", Key: "k", Now: epoch}
+	e.apply(keyed)
+	e.apply(queue.DropBalance{Tenant: "b", By: "ann", Now: epoch})
+	e.reopen()
+	e.apply(keyed, keyed)
+	e.refuse(queue.ErrExists, queue.TopUp{Tenant: "b", Credits: 8, Key: "k", Now: epoch})
+	e.refuse(queue.ErrExists, queue.TopUp{Tenant: "c", Credits: 7, Key: "k", Now: epoch})
+	e.refuse(queue.ErrIllegalTransition, queue.TopUp{Tenant: "b", Credits: -7, Key: "refused", Now: epoch})
+	e.apply(queue.TopUp{Tenant: "b", Credits: 1, By: "ann", Key: "refused", Now: epoch})
+	wantSame(e, "history", e.history("b"), []string{"+1 ann", "-8 ann", "+7 ann", "-4 ann", "+5 ann"})
 }
 
 // creditHistory: what was asked for stays, what runs took goes with them; a balance that

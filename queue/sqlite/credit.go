@@ -18,6 +18,15 @@ import (
 // whatever ends the claim finds it.
 const balanceSpace = "credits"
 
+// topUpSpace has a record for each TopUp that had a key, under that.
+const topUpSpace = "credit-keys"
+
+// keyed is the value of a record of topUpSpace.
+type keyed struct {
+	Tenant  job.Tenant `json:"tenant"`
+	Credits int64      `json:"credits"`
+}
+
 // balance is the value of a record of balanceSpace.
 type balance struct {
 	Since job.Fence `json:"since"` // it pays for claims after that
@@ -104,6 +113,9 @@ func (cs *credits) topUp(op queue.TopUp) error {
 	if err := op.Validate(); err != nil {
 		return err
 	}
+	if done, err := cs.done(op); err != nil || done {
+		return err
+	}
 	b, has, err := cs.tx.balance(op.Tenant)
 	if err != nil {
 		return err
@@ -122,7 +134,31 @@ func (cs *credits) topUp(op queue.TopUp) error {
 	if err := cs.note(balanceSpace, string(op.Tenant), b, op.Now); err != nil {
 		return err
 	}
+	if op.Key != "" {
+		if err := cs.note(topUpSpace, op.Key, keyed{op.Tenant, op.Credits}, op.Now); err != nil {
+			return err
+		}
+	}
 	return cs.asked(op.Tenant, last, credit{Credits: op.Credits, By: op.By}, op.Now)
+}
+
+// done reports whether op was applied before, by its key.
+func (cs *credits) done(op queue.TopUp) (bool, error) {
+	if op.Key == "" {
+		return false, nil
+	}
+	r, found, err := cs.tx.record(topUpSpace, op.Key)
+	if err != nil || !found {
+		return false, err
+	}
+	var was keyed
+	if err := decode(string(r.Value), &was); err != nil {
+		return false, fmt.Errorf("read what was added with key %s: %w", op.Key, err)
+	}
+	if was != (keyed{op.Tenant, op.Credits}) {
+		return false, fmt.Errorf("credits of tenant %s: with this key tenant %s was given %d: %w", op.Tenant, was.Tenant, was.Credits, queue.ErrExists)
+	}
+	return true, nil
 }
 
 func (cs *credits) dropBalance(op queue.DropBalance) error {
