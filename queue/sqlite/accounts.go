@@ -27,8 +27,8 @@ func (c charge) add(d charge) charge {
 }
 
 // accounts is what the writer charges, and what it knows of grants. Charges are
-// added up over a group and written before its commit: many attempts that end
-// at once cost one row.
+// added up over a group and written before its commit, and not sooner: many attempts that
+// end at once cost one row, and no request that fails takes those of others back.
 type accounts struct {
 	tx      *tx
 	request []posting          // of the request under way
@@ -97,7 +97,7 @@ const addToLedger = `INSERT INTO ledger (tenant, step, agent, worker, model, inp
 		commands = ledger.commands + excluded.commands, command_ms = ledger.command_ms + excluded.command_ms, wall = ledger.wall + excluded.wall,
 		attempts = ledger.attempts + excluded.attempts, completed = ledger.completed + excluded.completed`
 
-// writeCharges writes what the group has charged so far.
+// writeCharges writes what the group has charged.
 func (s *accounts) writeCharges() error {
 	for a, c := range s.group {
 		err := s.tx.exec(addToLedger, string(a.tenant), a.step, string(a.agent), string(a.worker), a.model,

@@ -272,8 +272,7 @@ func (p *purse) take(rows []*entryRow, at time.Time) error {
 // giveBack returns what the claim of an entry has taken, since it ends without an attempt
 // that counts.
 func (e *standing) giveBack(at time.Time) error {
-	book, err := e.tx.accounts.book()
-	if err != nil || !book.balances && !book.credits {
+	if none, err := e.tx.accounts.noCredits(); err != nil || none {
 		return err
 	}
 	space, key := historySpace(e.tenant), claimKey(e.fence)

@@ -64,10 +64,14 @@ func (b *grantBook) add(owner queue.Owner, p posting) {
 	if u == nil || p.step < u.from {
 		return
 	}
-	u.tokens, u.cost, u.wall = u.tokens+p.Input+p.Output, u.cost+p.Cost, u.wall+p.wall
+	u.add(p.charge)
 	if u.full() {
 		b.full[owner] = u
 	}
+}
+
+func (u *use) add(c charge) {
+	u.tokens, u.cost, u.wall = u.tokens+c.Input+c.Output, u.cost+c.Cost, u.wall+c.wall
 }
 
 // grantsNow returns the book, as the file is now.
@@ -77,15 +81,7 @@ func (s *accounts) grantsNow(now time.Time) (*grantBook, error) {
 	if step < b.step {
 		b.loaded = false // a clock was put back: what was left out may count again
 	}
-	b.step = step
-	return s.book()
-}
-
-// book returns what is known, as the file is now: of what was used it may count more
-// than counts at a later step.
-func (s *accounts) book() (*grantBook, error) {
-	b := &s.grants
-	if b.loaded && b.checked {
+	if b.step = step; b.loaded && b.checked {
 		return b, nil
 	}
 	version, err := s.tx.dataVersion()
@@ -96,7 +92,7 @@ func (s *accounts) book() (*grantBook, error) {
 		b.checked = true
 		return b, nil
 	}
-	fresh := grantBook{loaded: true, checked: true, version: version, step: b.step,
+	fresh := grantBook{loaded: true, checked: true, version: version, step: step,
 		dead: map[queue.Owner]bool{}, bounded: map[queue.Owner]*use{}, full: map[queue.Owner]*use{}}
 	grants, err := collect(s.tx.db, scanGrant, selectGrants)
 	if err != nil {
@@ -117,7 +113,7 @@ func (s *accounts) book() (*grantBook, error) {
 		return nil, err
 	}
 	for owner, u := range fresh.bounded {
-		if err := s.measure(u, u.since(stepStart(b.step))); err != nil {
+		if err := s.measure(u, u.since(now)); err != nil {
 			return nil, err
 		}
 		if u.full() {
@@ -128,12 +124,35 @@ func (s *accounts) book() (*grantBook, error) {
 	return b, nil
 }
 
-// measure asks the ledger what an owner has used since a step, in this group too.
+// noCredits reports whether it is known that no tenant has a balance, or a history of one.
+// It reads nothing that is not known.
+func (s *accounts) noCredits() (bool, error) {
+	b := &s.grants
+	if !b.loaded || b.balances || b.credits {
+		return false, nil
+	}
+	if !b.checked {
+		version, err := s.tx.dataVersion()
+		if err != nil || version != b.version {
+			return false, err
+		}
+		b.checked = true
+	}
+	return true, nil
+}
+
+// measure asks the ledger what an owner has used since a step, and adds what the group
+// has charged so far, which is not in it yet.
 func (s *accounts) measure(u *use, from int64) error {
-	if err := s.writeCharges(); err != nil {
+	if err := u.read(s.tx.db, from); err != nil {
 		return err
 	}
-	return u.read(s.tx.db, from)
+	for a, c := range s.group {
+		if a.step >= from && a.tenant == u.grant.Tenant && (u.grant.Agent == "" || a.agent == u.grant.Agent) {
+			u.add(c)
+		}
+	}
+	return nil
 }
 
 // read asks the ledger what the owner has used since a step.

@@ -26,13 +26,18 @@ func busy(t *testing.T) (s *sqlite.Store, release func()) {
 	if err := s.Enqueue(t.Context(), queue.Batch{ID: "b"}, []queue.Entry{named("first")}); err != nil {
 		t.Fatal(err)
 	}
+	return s, hold(t, s)
+}
+
+// hold is what busy does to a store in which something can be claimed.
+func hold(t *testing.T, s *sqlite.Store) (release func()) {
 	gate, held := make(chan struct{}), make(chan error, 1)
 	go func() {
 		_, err := s.Claim(t.Context(), queue.ClaimSpec{Holder: "h", Max: 1, Now: time.Now(), Admit: func(*queue.Entry) bool { <-gate; return false }})
 		held <- err
 	}()
 	synctest.Wait()
-	return s, func() {
+	return func() {
 		close(gate)
 		if err := <-held; err != nil {
 			t.Error(err)
@@ -120,6 +125,59 @@ func TestCloseWhileBusy(t *testing.T) {
 		}
 		if err := s.Close(); err != nil {
 			t.Errorf("second close: %v", err)
+		}
+	})
+}
+
+// TestChargesOfOthers: who is refused takes back no charges of those that share the commit,
+// whose answers are their own. The grants were changed just before, so that they are read
+// again by whoever asks next.
+func TestChargesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		s, e := running(t)
+		work := func(name job.Name, tenant job.Tenant) error {
+			return s.Enqueue(ctx, queue.Batch{ID: "b"}, []queue.Entry{{ID: job.NewID(), Spec: job.Spec{Name: name, Tenant: tenant}}})
+		}
+		if err := work("next", "a"); err != nil {
+			t.Fatal(err)
+		}
+		release := hold(t, s)
+		var wg sync.WaitGroup
+		errs := make([]error, 4)
+		for n, do := range []func() error{
+			func() error {
+				o := job.Outcome{State: job.RunFailed, Class: job.Crash, Usage: job.Usage{InputTokens: 7, OutputTokens: 4}}
+				return s.Apply(ctx, queue.Finish{ID: e.ID, Fence: e.Fence, Attempt: 1, Outcome: o, Now: time.Now(), Exit: job.ExitFailed})
+			},
+			func() error {
+				return s.Apply(ctx, queue.SetGrant{Grant: queue.Grant{Owner: queue.Owner{Tenant: "gone"}, Dead: true}})
+			},
+			func() error {
+				return s.Apply(ctx, queue.SetGrant{Grant: queue.Grant{Owner: queue.Owner{Tenant: "a"}, Tokens: 10}})
+			},
+			func() error { return work("late", "gone") },
+		} {
+			wg.Go(func() { errs[n] = do() })
+			synctest.Wait() // they come one after the other
+		}
+		before := s.Commits()
+		release()
+		wg.Wait()
+		if commits := s.Commits() - before; commits != 1 {
+			t.Errorf("%d commits, want one for all", commits)
+		}
+		if err := errors.Join(errs[:3]...); err != nil || !errors.Is(errs[3], queue.ErrDeadOwner) {
+			t.Errorf("the others: %v; of a dead owner: %v", err, errs[3])
+		}
+		got, err := s.Accounts(ctx, queue.AccountFilter{Tenant: "a"})
+		if err != nil || len(got) != 1 || got[0].Usage.OutputTokens != 4 || got[0].Attempts != 1 {
+			t.Errorf("accounts %+v, %v", got, err)
+		}
+		// What was charged in that group counts for the grant that was set in it.
+		claims, err := s.Claim(ctx, queue.ClaimSpec{Holder: "h", Max: 9, Now: time.Now(), Lease: time.Hour})
+		if err != nil || len(claims.Entries) > 0 {
+			t.Errorf("claimed %+v beyond the grant of its tenant (%v)", claims.Entries, err)
 		}
 	})
 }

@@ -12,11 +12,13 @@ import (
 	"github.com/agentsched/agentsched/queue/sqlite"
 )
 
-// running returns a store with one job of which an attempt runs.
+// running returns a store with one job, of tenant a, of which an attempt runs.
 func running(t *testing.T) (*sqlite.Store, queue.Entry) {
 	t.Helper()
 	s := openTemp(t)
-	if err := s.Enqueue(t.Context(), queue.Batch{ID: "b"}, []queue.Entry{named("a")}); err != nil {
+	first := named("a")
+	first.Spec.Tenant = "a"
+	if err := s.Enqueue(t.Context(), queue.Batch{ID: "b"}, []queue.Entry{first}); err != nil {
 		t.Fatal(err)
 	}
 	c, err := s.Claim(t.Context(), queue.ClaimSpec{Holder: "h", Max: 1, Now: time.Now(), Lease: time.Hour})
