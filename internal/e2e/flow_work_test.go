@@ -155,13 +155,13 @@ func TestTeam(t *testing.T) {
 	}))
 	r := b.start("run", path)
 	r.awaitCore(1)
-	b.eventually("the member is restarted", func() bool {
+	b.eventually("the member is restarted, and the one before is done", func() bool {
+		restarted, done := false, false
 		for _, e := range b.list() {
-			if e.Spec.Name == "store+1" {
-				return true
-			}
+			restarted = restarted || e.Spec.Name == "store+1"
+			done = done || e.Spec.Name == "fetch" && e.State == job.Completed
 		}
-		return false
+		return restarted && done
 	})
 	r.killAll()
 	r.close()
