@@ -81,15 +81,12 @@ func (s *accounts) grantsNow(now time.Time) (*grantBook, error) {
 	if step < b.step {
 		b.loaded = false // a clock was put back: what was left out may count again
 	}
-	if b.step = step; b.loaded && b.checked {
-		return b, nil
-	}
-	version, err := s.tx.dataVersion()
+	b.step = step
+	version, current, err := s.current()
 	if err != nil {
 		return nil, err
 	}
-	if b.loaded && b.version == version {
-		b.checked = true
+	if current {
 		return b, nil
 	}
 	fresh := grantBook{loaded: true, checked: true, version: version, step: step,
@@ -124,21 +121,22 @@ func (s *accounts) grantsNow(now time.Time) (*grantBook, error) {
 	return b, nil
 }
 
+// current reports whether the book is as the file is now, of which it returns the version.
+func (s *accounts) current() (version int64, current bool, err error) {
+	b := &s.grants
+	if b.loaded && b.checked {
+		return b.version, true, nil
+	}
+	version, err = s.tx.dataVersion()
+	b.checked = err == nil && b.loaded && b.version == version
+	return version, b.checked, err
+}
+
 // noCredits reports whether it is known that no tenant has a balance, or a history of one.
 // It reads nothing that is not known.
 func (s *accounts) noCredits() (bool, error) {
-	b := &s.grants
-	if !b.loaded || b.balances || b.credits {
-		return false, nil
-	}
-	if !b.checked {
-		version, err := s.tx.dataVersion()
-		if err != nil || version != b.version {
-			return false, err
-		}
-		b.checked = true
-	}
-	return true, nil
+	_, current, err := s.current()
+	return current && !s.grants.balances && !s.grants.credits, err
 }
 
 // measure asks the ledger what an owner has used since a step, and adds what the group
