@@ -47,11 +47,8 @@ type change struct {
 	values []value // in the order of these
 }
 
-// place is where in values that of a column is.
-func (c *change) place(column int) int { return bits.OnesCount64(c.set & (1<<column - 1)) }
-
 // at returns the value of a column that is set.
-func (c *change) at(column int) *value { return &c.values[c.place(column)] }
+func (c *change) at(column int) *value { return &c.values[bits.OnesCount64(c.set&(1<<column-1))] }
 
 // take sets what a later change sets.
 func (c *change) take(later *change) {
@@ -60,9 +57,9 @@ func (c *change) take(later *change) {
 		wider.take(c)
 		c.set, c.values = all, wider.values
 	}
-	for n, left := 0, later.set; left != 0; left &= left - 1 {
-		*c.at(bits.TrailingZeros64(left)) = later.values[n]
-		n++
+	for left := later.set; left != 0; left &= left - 1 {
+		i := bits.TrailingZeros64(left)
+		*c.at(i) = *later.at(i)
 	}
 }
 
@@ -101,7 +98,7 @@ type patchReader struct {
 	room   []value // for the changes to come
 }
 
-// slab is for how many values room is made at once.
+// slab is for how many values room is made at once: for many times the columns of a table.
 const slab = 1024
 
 // read calls each with the changes of a patch, in its order.
@@ -123,7 +120,7 @@ func (r *patchReader) read(each func(change, string) error) error {
 		r.rest = r.rest[1:] // whether a trigger did it
 		c := change{table: t, op: op}
 		if cap(r.room) < len(t.Columns) {
-			r.room = make([]value, 0, max(slab, len(t.Columns)))
+			r.room = make([]value, 0, slab)
 		}
 		c.values = r.room[:0]
 		var key string

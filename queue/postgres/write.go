@@ -49,9 +49,8 @@ func (n *net) group() (list []statement, rows map[statement][]*change) {
 			add(statement{c.table, remove, c.table.isKey, 0}, c)
 			add(statement{c.table, insert, all, 0}, c)
 		case update:
-			columns := c.table.isKey | c.set
-			if columns != c.table.isKey {
-				add(statement{c.table, update, columns, 0}, c)
+			if c.set != c.table.isKey {
+				add(statement{c.table, update, c.set, 0}, c)
 			}
 		}
 	}
