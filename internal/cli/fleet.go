@@ -526,13 +526,9 @@ func (local *local) inDatabase(dir *statedir.Dir) error {
 }
 
 // connect connects to the database of a queue, to look or to move it.
-func (local *local) connect(ctx context.Context, dir *statedir.Dir, address string, log zerolog.Logger) (*postgres.Database, error) {
-	where, err := postgres.ParseWhere(address, local.con.getenv)
-	if err != nil {
-		return nil, usage(err)
-	}
+func (local *local) connect(ctx context.Context, dir *statedir.Dir, where postgres.Where) (*postgres.Database, error) {
 	db, err := postgres.Connect(ctx, postgres.Config{
-		Where: where, Folder: dir.Fleet(), Log: log, Self: postgres.Member{Instance: string(dir.Instance())},
+		Where: where, Folder: dir.Fleet(), Log: zerolog.Nop(), Self: postgres.Member{Instance: string(dir.Instance())},
 	})
 	if err != nil {
 		return nil, usage(err)
@@ -544,21 +540,25 @@ func (local *local) connect(ctx context.Context, dir *statedir.Dir, address stri
 // host: tokens, sessions, isolations, and what triggers did. done gives it up.
 // A state directory that no scheduler has served yet is of the database that the configuration names.
 func (local *local) documents(ctx context.Context, dir *statedir.Dir) (_ statedir.Documents, done func(), err error) {
-	where, err := database(dir)
+	address, err := database(dir)
 	if err != nil {
 		return nil, nil, usage(err)
 	}
-	if where == "" {
+	if address == "" {
 		cfg, err := local.prog.readConfig(local.prog.configOptions())
 		if err != nil {
 			return nil, nil, err
 		}
-		where = cfg.Fleet.Store
+		address = cfg.Fleet.Store
 	}
-	if where == "" {
+	if address == "" {
 		return dir.Documents(), func() {}, nil
 	}
-	db, err := local.connect(ctx, dir, where, zerolog.Nop())
+	where, err := postgres.ParseWhere(address, local.con.getenv)
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	db, err := local.connect(ctx, dir, where)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/agentsched/agentsched/internal/parcel"
@@ -67,25 +66,20 @@ func copyStore(ctx context.Context, con *console, local *local, from, to string)
 	if (from == inFile) == (to == inFile) {
 		return usage(fmt.Errorf("copy from %q to %q: one is %s for the state directory, and the other one a database such as postgres://scheduler@db.example.com/agents", from, to, inFile))
 	}
-	for _, place := range []string{from, to} {
-		if place == inFile {
-			continue
-		}
-		if _, err := postgres.ParseWhere(place, con.getenv); err != nil {
-			return usage(err)
-		}
+	move, address := local.intoFile, from
+	if from == inFile {
+		move, address = local.intoDatabase, to
+	}
+	where, err := postgres.ParseWhere(address, con.getenv)
+	if err != nil {
+		return usage(err)
 	}
 	dir, lock, err := local.lockFolder()
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
-	var done storeCopied
-	if from == inFile {
-		done, err = local.intoDatabase(ctx, dir, to)
-	} else {
-		done, err = local.intoFile(ctx, dir, from)
-	}
+	done, err := move(ctx, dir, where)
 	if errors.Is(err, postgres.ErrInUse) || errors.Is(err, postgres.ErrNotEmpty) {
 		return usage(err, "nothing was moved")
 	}
@@ -103,14 +97,14 @@ func copyStore(ctx context.Context, con *console, local *local, from, to string)
 }
 
 // intoDatabase moves the queue of a state directory into a database.
-func (local *local) intoDatabase(ctx context.Context, dir *statedir.Dir, address string) (done storeCopied, err error) {
+func (local *local) intoDatabase(ctx context.Context, dir *statedir.Dir, where postgres.Where) (done storeCopied, err error) {
 	if err := local.inDatabase(dir); err != nil {
 		return done, err
 	}
 	if _, err := os.Stat(dir.Database()); errors.Is(err, fs.ErrNotExist) {
 		return done, noJobsYet(dir.Path())
 	}
-	db, err := local.connect(ctx, dir, address, zerolog.Nop())
+	db, err := local.connect(ctx, dir, where)
 	if err != nil {
 		return done, err
 	}
@@ -133,8 +127,8 @@ func (local *local) intoDatabase(ctx context.Context, dir *statedir.Dir, address
 }
 
 // intoFile moves the queue of a database into a state directory.
-func (local *local) intoFile(ctx context.Context, dir *statedir.Dir, address string) (done storeCopied, err error) {
-	db, err := local.connect(ctx, dir, address, zerolog.Nop())
+func (local *local) intoFile(ctx context.Context, dir *statedir.Dir, where postgres.Where) (done storeCopied, err error) {
+	db, err := local.connect(ctx, dir, where)
 	if err != nil {
 		return done, err
 	}
