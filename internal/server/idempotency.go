@@ -43,10 +43,7 @@ func checkKey(text string) error {
 // senderKey returns what stands for the key of a sender in the store, for requests of a
 // kind: those of two senders, as of two kinds, are independent.
 func senderKey(ctx context.Context, principal func(context.Context) string, kind, text string) [sha256.Size]byte {
-	who := ""
-	if principal != nil {
-		who = principal(ctx)
-	}
+	who := principal(ctx)
 	return sha256.Sum256([]byte("agentsched " + kind + "\x00" + strconv.Itoa(len(who)) + ":" + who + text))
 }
 

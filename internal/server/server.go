@@ -29,6 +29,9 @@ func New(opt Options) *Server { return newServer(opt, nil) }
 func newServer(opt Options, by *standby) *Server {
 	opt.MaxListeners = cmp.Or(opt.MaxListeners, defaultListeners)
 	opt.MaxBody = cmp.Or(opt.MaxBody, defaultBody)
+	if opt.Principal == nil {
+		opt.Principal = func(context.Context) string { return "" }
+	}
 	r := &router{log: opt.Log, authorize: opt.Authorize, mux: http.NewServeMux(), doc: newDocument(opt.Version), standby: by}
 	s := &Server{opt: opt, router: r, queue: sched.New(opt.Store, sched.Options{Changed: opt.Sched.Changed}), document: sync.OnceValue(r.finish)}
 	jobEntries, checked := entries{opt.Store, opt.Sched}, checker{opt.Bounds, opt.Domains}

@@ -29,10 +29,7 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request) (e *events, done 
 	if r.Method == http.MethodHead { // which would be answered when the stream ends
 		return nil, nil, newProblem("method_not_allowed", http.StatusMethodNotAllowed, "HEAD is not for a stream, want GET")
 	}
-	who := ""
-	if s.principal != nil {
-		who = s.principal(r.Context())
-	}
+	who := s.principal(r.Context())
 	if full := s.listeners.add(who, s.max); full != nil {
 		return nil, nil, full
 	}
