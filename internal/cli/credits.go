@@ -22,8 +22,8 @@ import (
 func topUp(ctx context.Context, con *console, p *peer, in api.TopUp, key string) error {
 	key = cmp.Or(key, uuid.NewString())
 	after, err := change(ctx, p, func() (api.Balance, error) { return p.TopUp(ctx, in, client.WithKey(key)) })
-	if p, ok := errors.AsType[*api.Problem](err); ok && p.Status == http.StatusUnprocessableEntity {
-		return usage(p) // the key is that of other credits
+	if p, ok := errors.AsType[*api.Problem](err); ok && p.Status != http.StatusConflict { // that is what the balance is, and no mistake
+		err = mends(err)
 	}
 	if err != nil {
 		return err
