@@ -3,6 +3,9 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/agentsched/agentsched/queue"
 )
@@ -32,7 +35,7 @@ func newTx(d *db) *tx {
 // takeOver raises the epoch in the file, which deposes the writer before; to epoch, if
 // that is not 0.
 func (t *tx) takeOver(epoch int64) error {
-	if err := t.beginWrite(); err != nil {
+	if err := t.beginBetween(); err != nil {
 		return err
 	}
 	err := t.exec(`UPDATE fence SET epoch = CASE ? WHEN 0 THEN epoch + 1 ELSE ? END`, epoch, epoch)
@@ -46,6 +49,31 @@ func (t *tx) takeOver(epoch int64) error {
 		return errors.Join(err, t.control("ROLLBACK"))
 	}
 	return t.control("COMMIT")
+}
+
+// takeOverTime is how long a writer is waited for that is to be deposed.
+const takeOverTime = 10 * time.Second
+
+// beginBetween is beginWrite beside a writer that never pauses. Such a one leaves its lock for
+// microseconds between two commits, and SQLite, which soon asks every 100 ms only, may not meet
+// them for a long time.
+func (t *tx) beginBetween() error {
+	timeout, _, err := t.number(`PRAGMA busy_timeout`)
+	if err != nil {
+		return err
+	}
+	if err := t.conn.exec(`PRAGMA busy_timeout = 0`); err != nil {
+		return err
+	}
+	begun := time.Now()
+	for {
+		err = t.beginWrite()
+		if primaryCode(err) != sqlite3.SQLITE_BUSY || time.Since(begun) >= takeOverTime {
+			break
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	return errors.Join(err, t.conn.exec(fmt.Sprintf(`PRAGMA busy_timeout = %d`, timeout)))
 }
 
 // look must be called when a transaction has begun: nobody else has opened the
