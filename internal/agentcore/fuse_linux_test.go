@@ -60,9 +60,7 @@ func startProcess(t *testing.T, env ...string) *process {
 
 func (p *process) freeze() {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		p.t.Fatal(err)
-	}
+	testrun.Freeze(p.t, p.cmd.Process.Pid)
 	p.frozen = true
 }
 

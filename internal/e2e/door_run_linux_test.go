@@ -17,6 +17,7 @@ import (
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/internal/audit"
 	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -212,9 +213,7 @@ func TestLeftoverCoreOfAnOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testrun.Freeze(t, pid)
 	r.kill()
 	if now, err := proc.Find(pid); err != nil || now != core {
 		t.Fatalf("the core that hangs is gone: %v, %v", now, err)

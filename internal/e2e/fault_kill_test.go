@@ -160,11 +160,9 @@ func testKillBoth(t *testing.T, cgroups bool) {
 	// The core is stopped first, or on a busy machine it would see that the
 	// scheduler is dead, and clean up, between the two kills.
 	core := r.core()
-	for _, kill := range []struct {
-		pid int
-		sig syscall.Signal
-	}{{core, syscall.SIGSTOP}, {r.cmd.Process.Pid, syscall.SIGKILL}, {core, syscall.SIGKILL}} {
-		if err := syscall.Kill(kill.pid, kill.sig); err != nil {
+	testrun.Freeze(t, core)
+	for _, pid := range []int{r.cmd.Process.Pid, core} {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}

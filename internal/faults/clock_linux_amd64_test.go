@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // A wall clock that jumps, for one process and not for the machine.
@@ -121,7 +123,7 @@ func clockGettime(image []byte) (uint64, error) {
 // freeze stops all threads of a process, and returns what lets them go on: if
 // it was stopped before, it stays so.
 func freeze(pid int) (release func(), err error) {
-	if stopped(pid) {
+	if testrun.Frozen(pid) {
 		return func() {}, nil
 	}
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -131,25 +133,13 @@ func freeze(pid int) (release func(), err error) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for range 2000 {
-		if stopped(pid) {
+		if testrun.Frozen(pid) {
 			return release, nil
 		}
 		<-tick.C
 	}
 	release()
 	return nil, fmt.Errorf("stop process %d: %w", pid, syscall.ESRCH)
-}
-
-// stopped reports whether every thread of a process is.
-func stopped(pid int) bool {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, file := range files {
-		stat, _ := os.ReadFile(file) // a thread that ended runs nothing
-		if _, after, ok := strings.Cut(string(stat), ") "); ok && after[0] != 'T' {
-			return false
-		}
-	}
-	return len(files) > 0
 }
 
 // anyInside reports whether a thread of a stopped process is about to run what

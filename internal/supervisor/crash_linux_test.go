@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/ipc"
 )
 
@@ -69,9 +69,7 @@ func TestReportOfAHang(t *testing.T) {
 	})
 	t.Run("of the process", func(t *testing.T) {
 		r, down := crash(t, hangAfter, func(b *bench, c *Core) {
-			if err := syscall.Kill(c.PID(), syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			testrun.Freeze(t, c.PID())
 		})
 		if !errors.Is(down, ErrHung) {
 			t.Errorf("down because of %v", down)

@@ -315,9 +315,7 @@ func TestHurryPastAStoppedCore(t *testing.T) {
 	c := b.up(1)[0]
 	b.stop(errStopped)
 	b.leaving(c)
-	if err := c.tree.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testrun.Freeze(t, c.PID())
 	b.Hurry()
 	if err := b.ended(); !errors.Is(err, errStopped) {
 		t.Errorf("Run: %v", err)
