@@ -71,7 +71,7 @@ func TestCordon(t *testing.T) {
 		if got := statusOf(t, next.nodes, "a"); got != "closed cordoned" {
 			t.Errorf("for the next leader it is %q before it comes", got)
 		}
-		time.Sleep(lease)
+		pass(lease)
 		if got := statusOf(t, next.nodes, "a"); got != "came closed connected cordoned" || !next.theCore().Host().Closed {
 			t.Errorf("for the next leader it is %q", got)
 		}
@@ -154,7 +154,7 @@ func TestGiveUp(t *testing.T) {
 			t.Errorf("given up twice: %v", err)
 		}
 		net.part(false)
-		time.Sleep(2 * lastRetry)
+		pass(2 * lastRetry)
 		wants(t, "when it comes again", l.take(), "up a/1 past=false")
 		if got := statusOf(t, l.nodes, "a"); got != "came connected" {
 			t.Errorf("when it comes again it is %q", got)

@@ -32,7 +32,7 @@ func TestMany(t *testing.T) {
 		for _, w := range all {
 			<-w.live
 		}
-		time.Sleep(lastRetry)
+		pass(lastRetry)
 		l.mu.Lock()
 		if len(l.cores) != count {
 			t.Fatalf("%d cores of %d nodes are up", len(l.cores), count)
@@ -46,7 +46,7 @@ func TestMany(t *testing.T) {
 		l.stop()
 		next := lead(t, &net, "r", nil)
 		defer next.stop()
-		time.Sleep(2 * lastRetry)
+		pass(2 * lastRetry)
 		text := next.take()
 		for i, w := range all {
 			if !strings.Contains(text, fmt.Sprintf("held by n%d: of-n%d/1 past=false counts=true", i, i)) {

@@ -29,6 +29,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// pass lets time pass, and what is due by then happen: a goroutine that wakes at the same moment as the test has not
+// done anything yet.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // cable is a network in memory between nodes and schedulers, which can be parted.
 type cable struct {
 	mu     sync.Mutex
@@ -440,12 +447,12 @@ func TestNode(t *testing.T) {
 		net.part(true)
 		w.tell(ipc.NotifyWorkerEvent, "j", 2)
 		w.tell(ipc.NotifyJobCompleted, "j", 0)
-		time.Sleep(lease / 4)
+		pass(lease / 4)
 		if w.spool.Acked() == w.spool.Last() || !w.leased() {
 			t.Errorf("acknowledged %d of %d, leased %v", w.spool.Acked(), w.spool.Last(), w.leased())
 		}
 		net.part(false)
-		time.Sleep(lease)
+		pass(lease)
 		wants(t, "of the run", l.take(), "on_worker_event j seq=1 past=false", "on_worker_event j seq=2 past=false", "on_job_completed j seq=0 past=false")
 		if w.spool.Acked() != w.spool.Last() || len(w.ledger.runs) != 0 {
 			t.Errorf("acknowledged %d of %d, known %v", w.spool.Acked(), w.spool.Last(), w.ledger.runs)
@@ -504,7 +511,7 @@ func TestNextLeader(t *testing.T) {
 		})
 		defer next.stop()
 		w.took()
-		time.Sleep(lease)
+		pass(lease)
 		wants(t, "the next one hears", next.take(),
 			"up a/1 past=false", "held by a: ended/1 past=false counts=true", "held by a: stays/1 past=false counts=true", "held by a: void/1 past=false counts=false",
 			"on_worker_event stays seq=3 past=false", "on_job_completed ended seq=0 past=false")
@@ -550,13 +557,13 @@ func TestSubmitOutlivesItsLink(t *testing.T) {
 				}
 				next := lead(t, &net, "r", nil)
 				defer next.stop()
-				time.Sleep(lease)
+				pass(lease)
 				wants(t, "the next one hears", next.take(), "up a/1 past=false", "held by a: j/1 past=false counts=true")
 				close(answer)
-				time.Sleep(lease)
+				pass(lease)
 				if takes {
 					w.tell(ipc.NotifyJobCompleted, "j", 0)
-					time.Sleep(lease)
+					pass(lease)
 				}
 				wants(t, "after the answer", next.take(), "on_job_completed j seq=0 past=false")
 				if w.spool.Acked() != w.spool.Last() || len(w.ledger.runs) != 0 {
@@ -590,7 +597,7 @@ func TestLostBeforeTheNextAttempt(t *testing.T) {
 			}
 		})
 		defer next.stop()
-		time.Sleep(lease)
+		pass(lease)
 		synctest.Wait()
 		if answered != nil {
 			t.Error(answered)
@@ -630,7 +637,7 @@ func TestNodeRestarted(t *testing.T) {
 		again := work(t, &net, dir, "s:1")
 		defer again.end() //nolint:errcheck // told to
 		<-again.live
-		time.Sleep(lease)
+		pass(lease)
 		wants(t, "after the restart", l.take(),
 			"up a/0 past=true", "held by a: ended/1 past=true counts=true", "down a/1 lost=true replaced=false",
 			"on_worker_event ended seq=1 past=true", "on_job_completed ended seq=0 past=true", "down a/0 lost=false replaced=false", "up a/1 past=false")
@@ -651,7 +658,7 @@ func TestLease(t *testing.T) {
 				w := work(t, &net, t.TempDir(), "s:1")
 				defer w.end() //nolint:errcheck // told to
 				<-w.live
-				time.Sleep(5 * lease)
+				pass(5 * lease)
 				if !w.leased() {
 					t.Fatal("the lease was not renewed")
 				}
@@ -659,26 +666,26 @@ func TestLease(t *testing.T) {
 				if began := time.Now(); cut {
 					net.part(true)
 					for w.leased() {
-						time.Sleep(lease / 100)
+						pass(lease / 100)
 					}
 					if held := time.Since(began); held < lease/2 || held > lease {
 						t.Errorf("the lease was held for %v after the cut", held)
 					}
 					for l.take() == "" {
-						time.Sleep(lease / 100)
+						pass(lease / 100)
 					}
 					if lost := time.Since(began); lost < lostAfter()-lease/4 || lost > lostAfter()+lease {
 						t.Errorf("the node was given up after %v", lost)
 					}
 					net.part(false)
-					time.Sleep(2 * lastRetry)
+					pass(2 * lastRetry)
 					wants(t, "when it comes again", l.take(), "up a/1 past=false")
 					return
 				}
 				l.mu.Lock()
 				l.silent = true
 				l.mu.Unlock()
-				time.Sleep(lease)
+				pass(lease)
 				if w.leased() {
 					t.Error("the lease was renewed by a scheduler that may not")
 				}
@@ -698,7 +705,7 @@ func TestStoodStill(t *testing.T) {
 		w := workBy(t, &net, t.TempDir(), func() time.Duration { return time.Duration(slept.Load()) }, "s:1")
 		defer w.end() //nolint:errcheck // told to
 		<-w.live
-		time.Sleep(5*lease + lease/8) // between two heartbeats
+		pass(5*lease + lease/8) // between two heartbeats
 		h := w.handler.(supervisor.Lapser)
 		if !w.leased() || h.PermitsLapsed() {
 			t.Fatal("the lease was not renewed")
@@ -713,7 +720,7 @@ func TestStoodStill(t *testing.T) {
 			t.Errorf("after a sleep as long as the lease and the validity: leased %v, lapsed %v", w.leased(), h.PermitsLapsed())
 		}
 		net.part(false)
-		time.Sleep(2 * lastRetry)
+		pass(2 * lastRetry)
 		if !w.leased() || h.PermitsLapsed() {
 			t.Error("the lease was not renewed when the host went on")
 		}
@@ -738,12 +745,11 @@ func TestCrashLoop(t *testing.T) {
 		if s := l.nodes.Status()[0].Cores; len(s) != 1 || s[0].State != supervisor.Isolated || s[0].Place != 1 || s[0].Cause != "it crashed" {
 			t.Errorf("its cores are %+v", s)
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		l.stop()
 		l = lead(t, &net, "s2", nil)
 		defer func() { l.stop() }()
-		time.Sleep(lastRetry * 2)
-		synctest.Wait()
+		pass(lastRetry * 2)
 		if text := l.take(); !strings.HasPrefix(text, "a isolated for ") || strings.Contains(text, "1m") {
 			t.Errorf("the next leader hears %q", text)
 		}
@@ -751,10 +757,9 @@ func TestCrashLoop(t *testing.T) {
 		if !l.nodes.ResumeNode("a") || l.nodes.ResumeNode("b") {
 			t.Error("which nodes have cores in a crash loop is not known")
 		}
-		time.Sleep(2*lease + time.Second) // the session ends
+		pass(2*lease + time.Second) // the session ends
 		net.part(false)
-		time.Sleep(lastRetry * 2)
-		synctest.Wait()
+		pass(lastRetry * 2)
 		w.mu.Lock()
 		if w.resumed != 1 {
 			t.Errorf("the cores were to be tried again %d times", w.resumed)
@@ -802,20 +807,20 @@ func TestClocksApart(t *testing.T) {
 				synctest.Wait()
 				l.take()
 				for range 1000 { // in which the clocks part by more than a lease
-					if time.Sleep(lease / 10); !w.leased() {
+					if pass(lease / 10); !w.leased() {
 						t.Fatal("the lease was not renewed")
 					}
 				}
 				wants(t, "of an idle node", l.take())
 				net.part(true)
 				for w.leased() {
-					time.Sleep(lease / 100)
+					pass(lease / 100)
 				}
 				// Until now heartbeats renewed the permits of its runs.
 				fuse := ipc.Lease{Node: lease, Validity: validity, Stop: time.Second}.Fuse()
 				gone := time.Now().Add(time.Duration(float64(fuse) / rate))
 				for l.take() == "" {
-					time.Sleep(lease / 100)
+					pass(lease / 100)
 				}
 				if early := time.Until(gone); early >= 0 {
 					t.Errorf("the node is given up %s before its last run has certainly ended", early)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -31,10 +30,10 @@ func TestOffer(t *testing.T) {
 		offered("at first")
 		ready := []Worker{{Kind: "claude", Ready: true}}
 		w.offer(Inventory{Slots: 2, Workers: ready, Mirrors: []string{"aa"}})
-		time.Sleep(offerEvery)
+		pass(offerEvery)
 		offered("a while later", "aa")
 		w.offer(Inventory{Slots: 2, Workers: ready, Mirrors: []string{"aa", "bb"}})
-		time.Sleep(offerAtLeast)
+		pass(offerAtLeast)
 		if err := l.theCore().Call(t.Context(), ipc.MethodSubmitJob, ipc.SubmitJob{Job: "j", Attempt: 1}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +47,7 @@ func TestOffer(t *testing.T) {
 			}
 		}
 		<-first.ended
-		time.Sleep(lastRetry)
+		pass(lastRetry)
 		offered("once it was sent away", "aa", "bb")
 		for what, v := range map[string]Inventory{"no slots": {}, "unsorted": {Slots: 2, Mirrors: []string{"b", "a"}}, "too many": {Slots: 2, Mirrors: make([]string, MaxMirrors+1)}} {
 			s := w.welcomed()
@@ -59,7 +58,7 @@ func TestOffer(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-s.ended
-			time.Sleep(lastRetry)
+			pass(lastRetry)
 		}
 		offered("in the end", "aa", "bb")
 	})

@@ -11,6 +11,12 @@ import (
 	"time"
 )
 
+// pass lets time pass, and what is due by then happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // TestLink: frames of several channels arrive both ways, ends divide them, and the end of the node is heard.
 func TestLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +87,7 @@ func TestResume(t *testing.T) {
 			mustRecv(t, far.Channel(1), "2", "3")
 			mustRecv(t, near.Channel(1), "down")
 		}
-		time.Sleep(time.Second) // virtual: all is acknowledged
+		pass(time.Second) // virtual: all is acknowledged
 		if s := near.Status(); s.Acked != 11 || s.Sent != 11 || s.Received != 5 || !s.Connected {
 			t.Errorf("status %+v", s)
 		}
@@ -100,7 +106,7 @@ func TestHalfOpen(t *testing.T) {
 		n := dial(t, DialConfig{DialContext: net.dial}, "http://a")
 		defer n.stop()
 		near, far := n.await(Renewed).Link, <-h.links
-		time.Sleep(time.Minute) // heartbeats alone keep it
+		pass(time.Minute) // heartbeats alone keep it
 		heard := far.LastHeard()
 		if age := time.Since(heard.At); age > 5*time.Second || time.Since(heard.Heartbeat) > 5*time.Second {
 			t.Fatalf("heard %v ago", age)
@@ -147,8 +153,7 @@ func TestBackpressure(t *testing.T) {
 				sent++
 			}
 		}()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		if full := Window / (len(frame) + frameCost); sent != full {
 			t.Fatalf("%d frames were sent without being taken; want %d", sent, full)
 		}
@@ -279,12 +284,12 @@ func TestConfirm(t *testing.T) {
 		near, far := n.await(Renewed).Link, <-h.links
 		near.SetPace(time.Second, 2*time.Second)
 		far.SetPace(time.Second, 2*time.Second)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if age := near.Unconfirmed(); age > 2*time.Second {
 			t.Errorf("with a heartbeat a second, what was sent %v ago is not confirmed", age)
 		}
 		may.Store(false)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if age := near.Unconfirmed(); age < time.Minute || age > time.Minute+2*time.Second {
 			t.Errorf("nothing is confirmed for a minute, and the last confirmation is %v old", age)
 		}
@@ -292,7 +297,7 @@ func TestConfirm(t *testing.T) {
 			t.Errorf("connected %v; what the other end sent %v ago is confirmed", near.Status().Connected, far.Unconfirmed())
 		}
 		may.Store(true)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if age := near.Unconfirmed(); age > 2*time.Second {
 			t.Errorf("allowed again, what was sent %v ago is not confirmed", age)
 		}
@@ -301,7 +306,7 @@ func TestConfirm(t *testing.T) {
 			t.Fatal(e)
 		}
 		n.await(Resumed)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if age := near.Unconfirmed(); age > 2*time.Second {
 			t.Errorf("after a cut, what was sent %v ago is not confirmed", age)
 		}
