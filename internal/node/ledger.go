@@ -30,7 +30,7 @@ type runState struct {
 	ended       bool  // its end is in the spool, or on its way there
 	events      int64 // the last one that the scheduler has stored
 	over        bool  // the scheduler stores nothing more of it
-	notes       int   // notes about it that are in records
+	notes       int   // notes about it that are in records, or about to be
 }
 
 // record is a record of the spool.
@@ -141,8 +141,9 @@ func (l *ledger) held() (list []Held) {
 	return list
 }
 
-// add notes what a record of the spool has. A run that is not known is one of an earlier process.
-func (l *ledger) add(number uint64, notes []noted) {
+// expect notes what the next record of the spool is about to have: a record that is written may be read, told and settled
+// before it is added. A run that is not known is one of an earlier process.
+func (l *ledger) expect(notes []noted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range notes {
@@ -152,7 +153,32 @@ func (l *ledger) add(number uint64, notes []noted) {
 			s.ended = s.ended || n.event == 0
 		}
 	}
+}
+
+// withdraw takes back what was expected of a record that was not written.
+func (l *ledger) withdraw(notes []noted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(notes)
+}
+
+// add notes a record of the spool, which was expected. It returns the number up to which the spool may be acknowledged;
+// 0: nothing new.
+func (l *ledger) add(number uint64, notes []noted) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.records = append(l.records, &record{number, notes})
+	return l.trim()
+}
+
+// drop takes notes off their runs. l.mu is held.
+func (l *ledger) drop(notes []noted) {
+	for _, n := range notes {
+		if s := l.runs[n.run]; s != nil {
+			s.notes--
+			l.forget(n.run, s)
+		}
+	}
 }
 
 // settle takes what the scheduler has dealt with, and returns the number up to which the spool may
@@ -178,12 +204,7 @@ func (l *ledger) trim() (upTo uint64) {
 		if r.number > l.taken || slices.ContainsFunc(r.notes, func(n noted) bool { return !l.settled(n) }) {
 			break
 		}
-		for _, n := range r.notes {
-			if s := l.runs[n.run]; s != nil {
-				s.notes--
-				l.forget(n.run, s)
-			}
-		}
+		l.drop(r.notes)
 		l.records, upTo = l.records[1:], r.number
 	}
 	return upTo

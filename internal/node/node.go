@@ -204,7 +204,8 @@ func (n *Node) recall(ctx context.Context) error {
 		for i := range notes {
 			list = append(list, notedOf(&notes[i]))
 		}
-		n.ledger.add(rec.Number, list)
+		n.ledger.expect(list)
+		n.ledger.add(rec.Number, list) // no scheduler has settled it yet
 	}
 	if n.past == n.spool.Acked() {
 		return nil

@@ -829,3 +829,23 @@ func TestClocksApart(t *testing.T) {
 		})
 	}
 }
+
+// What a scheduler has settled before the ledger knows that it was written is settled all the same.
+func TestSettledAtOnce(t *testing.T) {
+	l, r := newLedger(), run{"j", 1}
+	l.begin(r, 1, 1)
+	l.end(r)
+	notes := []noted{{run: r}}
+	l.expect(notes)
+	if upTo := l.settle(&Settled{Taken: 1, Runs: []RunSettled{{Job: "j", Attempt: 1, Over: true}}}); upTo != 0 {
+		t.Errorf("up to %d is settled before it is there", upTo)
+	}
+	if upTo := l.add(1, notes); upTo != 1 || len(l.runs) != 0 || len(l.records) != 0 {
+		t.Errorf("up to %d is settled; known %v, kept %v", upTo, l.runs, l.records)
+	}
+	l.expect(notes)
+	l.withdraw([]noted{{run: r}, {}})
+	if s := l.runs[r]; s == nil || s.notes != 0 || !s.ended {
+		t.Errorf("an end that could not be written is forgotten: %+v", s)
+	}
+}

@@ -114,11 +114,13 @@ func (n *Node) append(notes []Note, list []noted) error {
 			return err
 		}
 	}
+	n.ledger.expect(list)
 	number, err := n.spool.Append(0, payload)
 	if err != nil {
+		n.ledger.withdraw(list)
 		return err
 	}
-	n.ledger.add(number, list)
+	n.acknowledge(n.ledger.add(number, list))
 	return nil
 }
 

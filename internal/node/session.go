@@ -220,8 +220,10 @@ func (n *Node) welcomed() *session {
 }
 
 // settle takes what the scheduler has dealt with.
-func (n *Node) settle(x *Settled) {
-	upTo := n.ledger.settle(x)
+func (n *Node) settle(x *Settled) { n.acknowledge(n.ledger.settle(x)) }
+
+// acknowledge drops what is settled from the spool; 0: nothing new.
+func (n *Node) acknowledge(upTo uint64) {
 	if upTo == 0 {
 		return
 	}
