@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -776,6 +777,28 @@ func TestCrashLoop(t *testing.T) {
 			t.Error("it is still said to be in a crash loop")
 		}
 	})
+}
+
+// Requests that come just when a scheduler ends are answered before it has ended, or refused.
+func TestEndsWhileNodesCome(t *testing.T) {
+	for range 300 {
+		n, err := NewNodes(NodesConfig{Handler: &leader{t: t}, Lease: lease, Log: zerolog.Nop(), LostAfter: lostAfter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { n.Run(ctx) }) //nolint:errcheck // it is told to end
+		for range 20 {
+			all.Go(func() {
+				if err := n.Accept(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), "a"); err == nil {
+					t.Error("a request that asks for no link was taken")
+				}
+			})
+		}
+		cancel()
+		all.Wait()
+	}
 }
 
 // What a node may say of a crash loop is bounded.

@@ -132,6 +132,9 @@ func (n *Nodes) Run(ctx context.Context) error {
 		case <-tick.C:
 			n.watch()
 		case <-ctx.Done():
+			n.mu.Lock()
+			n.ctx = nil // whoever was let in is counted by now, and nobody is any more
+			n.mu.Unlock()
 			n.acceptor.Close("the scheduler does not lead any more, or ends")
 			n.work.Wait()
 			return context.Cause(ctx)
