@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/agentsched/agentsched/queue"
@@ -11,22 +12,24 @@ import (
 
 // TestCachedForget: an answer stays until something was done.
 func TestCachedForget(t *testing.T) {
-	var c cached[int]
-	made := 0
-	get := func() int {
-		v, err := c.get(t.Context(), func(context.Context) (int, error) { made++; return made, nil })
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) { // it is fresh however long this host stands still
+		var c cached[int]
+		made := 0
+		get := func() int {
+			v, err := c.get(t.Context(), func(context.Context) (int, error) { made++; return made, nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
 		}
-		return v
-	}
-	if a, b := get(), get(); a != 1 || b != 1 {
-		t.Errorf("%d, then %d; want the first again", a, b)
-	}
-	c.forget()
-	if v := get(); v != 2 {
-		t.Errorf("%d after something was done, want a new answer", v)
-	}
+		if a, b := get(), get(); a != 1 || b != 1 {
+			t.Errorf("%d, then %d; want the first again", a, b)
+		}
+		c.forget()
+		if v := get(); v != 2 {
+			t.Errorf("%d after something was done, want a new answer", v)
+		}
+	})
 }
 
 // TestCachedUnavailable: who has waited for an answer while the database could not be asked has its error, and does not
