@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/agentsched/agentsched/internal/statedir"
 )
 
@@ -333,42 +335,44 @@ func TestManyRefusals(t *testing.T) {
 // A dashboard that nobody is logged in to asks again and again; the link that its
 // person follows then is answered as any other.
 func TestRefusalsOfDifferentKinds(t *testing.T) {
-	f := newFixture(t, Settings{})
-	for range 2 * refusalsBurst {
-		if resp := f.do(request("GET", "/v1/me")); resp.StatusCode != 401 {
-			t.Fatal(resp.Status)
+	synctest.Test(t, func(t *testing.T) { // no time passes, in which more would be allowed
+		f := newFixture(t, Settings{})
+		for range 2 * refusalsBurst {
+			if resp := f.do(request("GET", "/v1/me")); resp.StatusCode != 401 {
+				t.Fatal(resp.Status)
+			}
 		}
-	}
-	if n := len(f.told()); n != refusalsBurst {
-		t.Errorf("%d told", n)
-	}
-	counts := map[int]int{}
-	for range refusalsBurst + 1 {
-		resp := f.do(request("GET", "/login?code=x"))
-		if counts[resp.StatusCode]++; resp.Header.Get("Content-Type") != "text/html; charset=utf-8" {
-			t.Errorf("%s is no page", resp.Status)
+		if n := len(f.told()); n != refusalsBurst {
+			t.Errorf("%d told", n)
 		}
-	}
-	if counts[401] != refusalsBurst || counts[429] != 1 {
-		t.Errorf("bad links: %v", counts)
-	}
-	if resp := f.do(request("GET", f.link(t, Read).Path())); resp.StatusCode != 200 {
-		t.Errorf("a good one: %s", resp.Status)
-	}
+		counts := map[int]int{}
+		for range refusalsBurst + 1 {
+			resp := f.do(request("GET", "/login?code=x"))
+			if counts[resp.StatusCode]++; resp.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+				t.Errorf("%s is no page", resp.Status)
+			}
+		}
+		if counts[401] != refusalsBurst || counts[429] != 1 {
+			t.Errorf("bad links: %v", counts)
+		}
+		if resp := f.do(request("GET", f.link(t, Read).Path())); resp.StatusCode != 200 {
+			t.Errorf("a good one: %s", resp.Status)
+		}
+	})
 }
 
 func TestClientsAreBounded(t *testing.T) {
-	b := newBuckets()
+	b, limit := newBuckets(), rate.Every(time.Hour) // no bucket fills again meanwhile
 	for i := range maxClients + 100 {
-		b.take(fmt.Sprint(i), 1, 1)
+		b.take(fmt.Sprint(i), limit, 1)
 	}
 	if len(b.byKey) != maxClients || b.order.Len() != maxClients {
 		t.Errorf("%d and %d clients are kept", len(b.byKey), b.order.Len())
 	}
-	if wait, _ := b.take(fmt.Sprint(maxClients+99), 1, 1); wait == 0 {
+	if wait, _ := b.take(fmt.Sprint(maxClients+99), limit, 1); wait == 0 {
 		t.Error("the newest was forgotten")
 	}
-	if wait, _ := b.take("0", 1, 1); wait != 0 {
+	if wait, _ := b.take("0", limit, 1); wait != 0 {
 		t.Error("the oldest is kept")
 	}
 	for remote, want := range map[string]string{
