@@ -130,14 +130,20 @@ func (r *Runner) verdict(ctx context.Context, rec *record, s Settings) (Verdict,
 // held returns why the trigger must not fire now.
 func (s *source) held(ctx context.Context) error {
 	cfg := &s.runner.cfg
+	rec := s.record()
+	v, err := s.runner.verdict(ctx, &rec, s.settings)
+	// Asked for last: of what rec says was judged, the isolation is there by now.
 	if cfg.Isolated != nil {
 		if why := cfg.Isolated(s.name); why != "" {
 			return fmt.Errorf("%w: %s", errIsolated, why)
 		}
 	}
-	rec := s.record()
-	v, err := s.runner.verdict(ctx, &rec, s.settings)
-	if err == nil && v.Open && v.Trying {
+	switch {
+	case err != nil || !v.Open:
+	case rec.Judged != v.Last.Firing:
+		s.runner.Judge()
+		err = fmt.Errorf("%w: its last %d firings failed, and it is about to be isolated", errIsolated, v.Failures)
+	case v.Trying:
 		err = fmt.Errorf("%w: its last %d firings failed, and the jobs of the one that is tried have not ended", errIsolated, v.Failures)
 	}
 	return err

@@ -186,6 +186,33 @@ func TestATriggerThatKeepsFailing(t *testing.T) {
 	})
 }
 
+// TestFailuresCountAtOnce: a time that comes between the failure that is one too many and
+// the isolation is held as one after it is.
+func TestFailuresCountAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fates{outcomes: map[string]Outcome{}}
+		s := Settings{Cron: "*/10 * * * *", Zone: "UTC", Misfire: Skip, Job: "/j.yaml", Breaker: &Breaker{Failures: 2, CoolDown: job.Duration(time.Hour), MaxCoolDown: job.Duration(3 * time.Hour)}}
+		cfg := config(t, &f.queue, map[Name]Settings{"a": s})
+		cfg.Outcome, cfg.Isolated = f.outcome, f.isolated
+		cfg.Isolate = func(i Isolation) {
+			time.Sleep(15 * time.Minute) // over the next time
+			f.isolate(i)
+		}
+		f.ends(true, true)
+		r, stop := started(t, cfg)
+		defer stop()
+		f.runner.Store(r)
+		until(t, "2000-01-01T01:15:00Z")
+		if st := r.Status()[0]; len(f.times()) != 2 || len(f.isolations()) != 1 || !strings.Contains(st.LastError, "isolated until 01:20") {
+			t.Errorf("fired %q, isolated %+v, %+v", f.times(), f.isolations(), st)
+		}
+		until(t, "2000-01-01T01:26:00Z")
+		if got := f.times(); !slices.Equal(got, []string{"00:10", "00:20", "00:30"}) {
+			t.Errorf("fired %q, want the try behind the others", got)
+		}
+	})
+}
+
 func TestBreakerSettings(t *testing.T) {
 	for _, c := range []struct {
 		b    Breaker
