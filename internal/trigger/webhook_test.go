@@ -19,6 +19,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 )
 
@@ -287,7 +288,7 @@ func TestListenFails(t *testing.T) {
 // the header tells is refused before the body has come.
 func TestSlowWebhooks(t *testing.T) {
 	q := &queue{}
-	_, _, address := heard(t, q, map[Name]Settings{"deploy": {Webhook: &Webhook{Path: "/hooks/deploy", SecretEnv: "SECRET"}, Job: "/j.yaml"}})
+	r, _, address := heard(t, q, map[Name]Settings{"deploy": {Webhook: &Webhook{Path: "/hooks/deploy", SecretEnv: "SECRET"}, Job: "/j.yaml"}})
 	if code, said := request(t, "POST", address+"/hooks/deploy", "first", testSecret); code != 202 {
 		t.Fatalf("answered %d %s", code, said)
 	}
@@ -303,10 +304,32 @@ func TestSlowWebhooks(t *testing.T) {
 		}
 		return c
 	}
+	newest := func() *reading {
+		r.readings.mu.Lock()
+		defer r.readings.mu.Unlock()
+		if n := len(r.readings.list); n > 0 {
+			return r.readings.list[n-1]
+		}
+		return nil
+	}
 	signature := SignatureHeader + ": sha256=" + strings.Repeat("0", 64)
-	first := slow(signature + "\r\nContent-Length: 1000")
+	late := testrun.After(t)
+	// begun returns when the body is being read: the others come behind it.
+	begun := func() net.Conn {
+		before := newest()
+		c := slow(signature + "\r\nContent-Length: 1000")
+		for newest() == before {
+			select {
+			case <-late:
+				t.Fatal("a body is not read")
+			case <-time.After(time.Millisecond):
+			}
+		}
+		return c
+	}
+	first := begun()
 	for range 4 * maxReading {
-		slow(signature + "\r\nContent-Length: 1000")
+		begun()
 	}
 	began := time.Now()
 	if code, said := request(t, "POST", address+"/hooks/deploy", "another", testSecret); code != 202 {
