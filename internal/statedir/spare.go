@@ -45,8 +45,9 @@ func (t *Temps) Take(tag string) (path string, err error) {
 		// It replaces an empty folder, and nothing else.
 		if syscall.Rename(s.path, path) == nil {
 			// A cleaner of old files may have removed it, and anybody made another. That
-			// it is still empty is told by the time of its last change.
-			if now, err := os.Lstat(path); err == nil && os.SameFile(now, s.info) && private(now) && now.ModTime().Equal(s.info.ModTime()) {
+			// nobody has used it is told by the time of its last change, and by what it holds
+			// if that was a moment ago: many kernels tell the time in ticks.
+			if now, err := os.Lstat(path); err == nil && os.SameFile(now, s.info) && private(now) && now.ModTime().Equal(s.info.ModTime()) && holdsNothing(path) {
 				return path, nil
 			}
 		} else {
