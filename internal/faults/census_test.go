@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -77,6 +78,13 @@ func newCensus(p *plan, path string, m *marks) (*census, error) {
 	return c, nil
 }
 
+// settle returns when all is heard that was said, which nobody adds to: every process must be dead. The last words and
+// ends may be read later than a process is seen to be gone.
+func (c *census) settle() {
+	c.listener.Close()
+	c.serving.Wait()
+}
+
 // close ends the census; every process must be dead.
 func (c *census) close() {
 	c.listener.Close()
@@ -116,10 +124,9 @@ func (c *census) serve(conn net.Conn) {
 			return
 		}
 		if w.Hello {
-			if m.Word = w; !m.known() {
+			if m.Word = w; !m.known() || !c.join(m) {
 				return // it has ended since
 			}
-			c.join(m)
 		} else {
 			c.hear(m, w)
 		}
@@ -224,14 +231,14 @@ func (c *census) wrongLocked(format string, args ...any) {
 	c.faults = append(c.faults, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// join counts a process and looks whether it may be there.
-func (c *census) join(m *member) {
+// join counts a process and looks whether it may be there. It is not counted, and join reports false, if it has ended:
+// what it said may be read late, when others are there in its place.
+func (c *census) join(m *member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for other := range c.live {
-		if other.dead() {
-			c.goneLocked(other) // its own goroutine has not noticed yet
-		}
+	c.sweepLocked()
+	if m.dead() { // looked at after the others, which lived when it had said that it is there
+		return false
 	}
 	c.live[m] = true
 	c.seen++
@@ -245,6 +252,16 @@ func (c *census) join(m *member) {
 		c.spans[m.Run] = newSpan(m)
 	}
 	c.checkLocked(m)
+	return true
+}
+
+// sweepLocked notes who has ended, whose own goroutine has not noticed yet.
+func (c *census) sweepLocked() {
+	for m := range c.live {
+		if m.dead() {
+			c.goneLocked(m)
+		}
+	}
 }
 
 // checkLocked compares the runs that have a live process with every limit.
@@ -347,16 +364,12 @@ func (c *census) leave(m *member) {
 	}
 }
 
-// alive lists who lives.
+// alive lists who lives, and notes who has ended.
 func (c *census) alive() []*member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []*member
-	for m := range c.live {
-		if !m.dead() {
-			all = append(all, m)
-		}
-	}
+	c.sweepLocked()
+	all := slices.Collect(maps.Keys(c.live))
 	slices.SortFunc(all, func(a, b *member) int { return a.pid - b.pid })
 	return all
 }

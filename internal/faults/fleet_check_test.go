@@ -22,6 +22,9 @@ func (f *fleet) check(ctx context.Context) (wrong []string) {
 			say("%s has processes: %v", m.name, m.net.processes())
 		}
 	}
+	if len(wrong) == 0 {
+		f.census.settle() // when a run has ended counts
+	}
 	if n := f.log.acknowledged(); n != len(f.plan.Jobs) {
 		say("%d jobs of %d are acknowledged", n, len(f.plan.Jobs))
 	}

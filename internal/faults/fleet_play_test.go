@@ -234,6 +234,7 @@ func (f *fleet) allOver(ctx context.Context) bool {
 		if err != nil {
 			continue
 		}
+		f.census.alive() // their runs have ended before, whenever that is noticed
 		for _, j := range page.Jobs {
 			if j.State.Terminal() {
 				f.log.end(string(j.Spec.Name))

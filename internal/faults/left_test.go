@@ -29,8 +29,12 @@ func (s *scene) left() (wrong []string) {
 	if !testrun.Within(s.tb, leftWithin, func() bool { left = s.processes(); return len(left) == 0 }) {
 		say("processes are left: %v", left)
 	}
-	for _, m := range s.census.alive() {
+	alive := s.census.alive()
+	for _, m := range alive {
 		say("a %s of %s is left (pid %d)", m.Role, m.Job, m.pid)
+	}
+	if len(left) == 0 && len(alive) == 0 {
+		s.census.settle()
 	}
 	for _, state := range append([]string{s.state}, s.states...) {
 		locks, _ := filepath.Glob(filepath.Join(state, "locks", "*"))
