@@ -118,7 +118,7 @@ func (s *scene) strike(ctx context.Context, r *run, f fault) error {
 			return errMissed
 		}
 		if f.Do == hurry {
-			return r.cmd.Process.Signal(syscall.SIGINT)
+			_ = r.cmd.Process.Signal(syscall.SIGINT) // gone: the first one was enough
 		}
 		return nil
 	case killWorker, stopWorker:
