@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/testrun"
 )
 
@@ -136,6 +137,9 @@ func freeze(pid int) (release func(), err error) {
 		if testrun.Frozen(pid) {
 			return release, nil
 		}
+		if _, err := proc.Find(pid); errors.Is(err, proc.ErrGone) {
+			break
+		}
 		<-tick.C
 	}
 	release()
@@ -143,7 +147,7 @@ func freeze(pid int) (release func(), err error) {
 }
 
 // anyInside reports whether a thread of a stopped process is about to run what
-// is between two addresses.
+// is between two addresses, or may be.
 func anyInside(pid int, start, end uint64) (bool, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
 	if err != nil {
@@ -156,6 +160,9 @@ func anyInside(pid int, start, end uint64) (bool, error) {
 		}
 		if err != nil {
 			return false, err
+		}
+		if string(text) == "running\n" {
+			return true, nil // it was killed, or told to go on, since it was stopped
 		}
 		fields := strings.Fields(string(text)) // the last is the program counter
 		pc, err := strconv.ParseUint(strings.TrimPrefix(fields[len(fields)-1], "0x"), 16, 64)
