@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -84,7 +86,7 @@ func (f *fleet) strikeNode(m *machine, do faultKind, lasts time.Duration) error 
 		}
 		end = func() error { return f.up(m) }
 	case freezeNode:
-		m.freeze(f.census)
+		m.freeze(f)
 		end = func() error { f.census.thaw(m.host); return m.thaw() }
 	case stallNode, stallCore:
 		pid := m.run.cmd.Process.Pid
@@ -136,10 +138,10 @@ func (m *machine) slow(lasts time.Duration) (end func() error) {
 
 // freeze stops all that runs on a machine, one process after the other, which takes a while where much runs. thaw has it
 // go on.
-func (m *machine) freeze(c *census) {
+func (m *machine) freeze(f *fleet) {
 	if m.host != nil {
-		c.freeze(m.host)
-		defer c.stood(m.host)
+		f.census.freeze(m.host)
+		defer f.census.stood(m.host)
 	}
 	known := map[int]bool{}
 	for more := true; more; { // what one has started that was not stopped yet
@@ -149,7 +151,28 @@ func (m *machine) freeze(c *census) {
 				known[pid], more = true, true
 			}
 		}
+		testrun.Within(f.tb, stopsWithin, func() bool { return !slices.ContainsFunc(slices.Collect(maps.Keys(known)), starts) })
 	}
+}
+
+// stopsWithin is how long a process that was sent SIGSTOP is waited for. One that waits for what it starts, which is
+// stopped already, never stands still.
+const stopsWithin = time.Second
+
+// starts reports whether a process may still start others, though it was sent SIGSTOP: on a busy machine it takes that
+// a while later. When a thread of it is stopped, no other one returns from the kernel.
+func starts(pid int) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	lives := false
+	for _, file := range files {
+		stat, _ := os.ReadFile(file)
+		_, after, _ := strings.Cut(string(stat), ") ")
+		if strings.HasPrefix(after, "T") {
+			return false
+		}
+		lives = lives || after != "" && !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
+	}
+	return lives
 }
 
 func (m *machine) thaw() error {
@@ -165,7 +188,7 @@ func (m *machine) kill(f *fleet) error {
 	if m.host != nil {
 		defer f.census.thaw(m.host)
 	}
-	m.freeze(f.census)
+	m.freeze(f)
 	for _, pid := range m.net.processes() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -230,7 +253,7 @@ func (f *fleet) strikeScheduler(ctx context.Context, do faultKind, lasts time.Du
 	}
 	end := m.thaw
 	if do == freezeLeader {
-		m.freeze(f.census)
+		m.freeze(f)
 	} else {
 		if err := m.kill(f); err != nil {
 			return err
