@@ -87,7 +87,11 @@ func (f *fleet) strikeNode(m *machine, do faultKind, lasts time.Duration) error 
 		end = func() error { return f.up(m) }
 	case freezeNode:
 		m.freeze(f)
-		end = func() error { f.census.thaw(m.host); return m.thaw() }
+		end = func() error {
+			f.census.thaw(m.host)
+			defer f.census.thaw(m.host) // the last process is told later than the first one
+			return m.thaw()
+		}
 	case stallNode, stallCore:
 		pid := m.run.cmd.Process.Pid
 		if do == stallCore {
