@@ -97,8 +97,11 @@ func (r *realRig) run() job.Outcome {
 		}
 	}
 	work := filepath.Join(r.dir, "work")
-	if out, err := exec.Command("git", "init", "-q", work).CombinedOutput(); err != nil {
-		t.Fatalf("git init: %v\n%s", err, out)
+	var out strings.Builder
+	git := exec.Command("git", "init", "-q", work)
+	git.Stdout, git.Stderr = &out, &out
+	if err := r.host.Run(t.Context(), git); err != nil { // whose reaper would take it for an orphan
+		t.Fatalf("git init: %v\n%s", err, out.String())
 	}
 	url := r.endpoint.URL
 	if r.kind != "claude" {
