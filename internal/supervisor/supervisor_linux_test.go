@@ -122,17 +122,23 @@ func TestDeathOfOneCore(t *testing.T) {
 	for name, cgroup := range map[string]string{"cgroup": "supervisortest", "plain": ""} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, fakeMode{Cgroup: cgroup}, cores(3))
-			workers := map[int][]int{}
+			workers := map[int][]int{} // guarded by b.mu
 			b.onDown = func(c *Core) {
-				if left := alive(workers[c.Index()]...); len(left) > 0 {
-					t.Errorf("told that core %d is down while %v live of %v", c.Index(), left, workers[c.Index()])
+				b.mu.Lock()
+				mine := workers[c.Index()]
+				b.mu.Unlock()
+				if left := alive(mine...); len(left) > 0 {
+					t.Errorf("told that core %d is down while %v live of %v", c.Index(), left, mine)
 				}
 			}
 			b.start()
 			b.await("forget", 0)
 			live := b.up(1, 2, 3)
 			for _, c := range live {
-				workers[c.Index()] = b.startWorkers(c)
+				started := b.startWorkers(c)
+				b.mu.Lock()
+				workers[c.Index()] = started
+				b.mu.Unlock()
 			}
 			all := slices.Concat(workers[1], workers[2], workers[3])
 			if got := alive(all...); len(got) != len(all) {
