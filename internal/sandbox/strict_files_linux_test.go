@@ -192,23 +192,25 @@ func TestStrictSockets(t *testing.T) {
 	host, err := net.Listen("tcp", "127.0.0.1:0")
 	mustDo(t, err)
 	defer host.Close()
+	// Abstract names are all processes' of this host: another may run this test at the same time.
+	runs, hosts := "@sandbox-test-"+rand.Text(), "@sandbox-test-host-"+rand.Text()
 	r := acts(t, h, p, "/run")
 	r.cannot(syscall.ECONNREFUSED, "dial", host.Addr().String())
 	r.cannot(syscall.ENETUNREACH, "dial", "192.0.2.1:80")
 	r.can("listen", "own", "unix", workspace+"/socket")
-	r.can("listen", "abstract", "unix", "@sandbox-test")
-	if c, err := net.Dial("unix", "@sandbox-test"); err == nil {
+	r.can("listen", "abstract", "unix", runs)
+	if c, err := net.Dial("unix", runs); err == nil {
 		c.Close()
 		t.Error("an abstract socket of the run is this host's")
 	}
-	l, err := net.Listen("unix", "@sandbox-test-host")
+	l, err := net.Listen("unix", hosts)
 	mustDo(t, err)
 	defer l.Close()
-	if found, failure := r.do("dial-unix", "@sandbox-test-host"); failure != syscall.ECONNREFUSED.Error() {
+	if found, failure := r.do("dial-unix", hosts); failure != syscall.ECONNREFUSED.Error() {
 		t.Errorf("an abstract socket of this host: %q, error %q", found, failure)
 	}
 	other := acts(t, h, p, "/other")
-	if found, failure := other.do("dial-unix", "@sandbox-test"); failure != syscall.ECONNREFUSED.Error() {
+	if found, failure := other.do("dial-unix", runs); failure != syscall.ECONNREFUSED.Error() {
 		t.Errorf("an abstract socket of another run: %q, error %q", found, failure)
 	}
 	for name, args := range map[string][3]uint64{

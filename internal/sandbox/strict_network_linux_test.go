@@ -62,7 +62,15 @@ func TestStrictDial(t *testing.T) {
 	r := acts(t, h, p, "/run")
 	q, _ := strictly(t)
 	other := acts(t, h, q, "/other")
-	const port = 24096
+	// Of this host the port is another's, from before the run on: nobody else can take it meanwhile. It is below those that
+	// the kernel gives out: a socket that dials could get it, and be connected to itself.
+	port := uint16(24096)
+	host, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(int(port)))
+	for ; err != nil && port < 25000; host, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(int(port))) {
+		port++ // who runs this test at the same time has it
+	}
+	mustDo(t, err)
+	defer host.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	testrun.AfterFunc(t, cancel)
 
@@ -70,7 +78,7 @@ func TestStrictDial(t *testing.T) {
 		c.Close()
 		t.Error("connected before somebody listened")
 	}
-	r.can("listen", "server", "tcp", "127.0.0.1:"+strconv.Itoa(port))
+	r.can("listen", "server", "tcp", "127.0.0.1:"+strconv.Itoa(int(port)))
 	if c, err := other.start.Dial(ctx, port); err == nil {
 		c.Close()
 		t.Error("the other run serves this run's port")
@@ -133,9 +141,6 @@ func TestStrictDial(t *testing.T) {
 		c.Close()
 		t.Error("connected to a run that has ended")
 	}
-	host, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)) // which is another's
-	mustDo(t, err)
-	defer host.Close()
 	for range 2 {
 		if err := r.start.Close(); err != nil {
 			t.Error(err)
