@@ -215,7 +215,8 @@ func (a acting) do(act string, args []string) (string, error) {
 			}
 		}()
 		made, refused := 0, 0
-		for range number(2) {
+		// So many times, and until both were met: on a busy machine the one who exchanges may have no processor meanwhile.
+		for n := uintptr(0); n < number(2) || (made == 0 || refused == 0) && len(done) == 0; n++ {
 			c, err := net.Dial("unix", args[0])
 			if err != nil {
 				refused++
