@@ -213,7 +213,11 @@ func TestHostFrozen(t *testing.T) {
 				t.Fatal("the run has ended while its host was frozen: there is nothing to show")
 			}
 			if alone {
-				p.freeze()
+				// It stands still already, and so is not seen to stop: it does when it is thawed, before it does anything else.
+				if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				p.frozen = true
 			}
 			thawed := proc.Uptime()
 			group.freeze(false)
