@@ -203,7 +203,7 @@ func TestHostFrozen(t *testing.T) {
 			p.valid(time.Hour, stage)
 			p.run("a", spec(hostile(word), nil))
 			p.await(saying("up"))
-			lease := p.valid(600*time.Millisecond, stage)
+			lease := p.valid(2*time.Second, stage) // far more than the host takes to be frozen
 			group.freeze(true)
 			answered := make(chan error, 1)
 			stale := ipc.Heartbeat{Seq: 1, Sent: job.Duration(proc.Uptime()), Renew: true}
@@ -329,7 +329,7 @@ func TestFuse(t *testing.T) {
 				p.await(saying("begun"))
 
 				asked := proc.Uptime()
-				lease := p.valid(time.Second, stage)
+				lease := p.valid(3*time.Second, stage) // far more than the core takes to be frozen
 				p.freeze()
 				if !testrun.Until(t, func() bool { return len(marked(t, "# "+word)) == 0 }) {
 					t.Fatalf("alive while the core is frozen: %v", marked(t, "# "+word))
