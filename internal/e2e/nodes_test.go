@@ -281,7 +281,7 @@ func TestNodesStream(t *testing.T) {
 	fleet, _ := newFleet(t, 2)
 	var servers []string
 	for i, b := range fleet {
-		listen := net.JoinHostPort(fmt.Sprintf("127.%d.%d.%d", 20+os.Getpid()%200, 1+os.Getpid()/200%200, 101+i), "7433")
+		listen := net.JoinHostPort(fmt.Sprintf("127.%d.%d.%d", 20+os.Getpid()%200, 1+os.Getpid()/200%200, 11+i), "7433") // TestComposePlayed has those from 101 on
 		b.config["fleet"].(obj)["node_lease"], b.config["fleet"].(obj)["work"] = "2s", false
 		b.config["heartbeat"].(obj)["permit_validity"] = "2m" // a busy machine may take its time to have another leader
 		b.config["api"] = obj{"listen": listen}
