@@ -61,7 +61,8 @@ var ways = []struct {
 		c.goOn()
 	}},
 	{"all killed", map[string]bool{"strict none root": true}, func(c *killCell) {
-		all := append(c.b.aliveProcs(), proc.Proc{Pid: c.r.core()}, proc.Proc{Pid: c.r.cmd.Process.Pid})
+		core := c.r.stopBoth() // or they would note how the run ends
+		all := append(c.b.aliveProcs(), proc.Proc{Pid: core}, proc.Proc{Pid: c.r.cmd.Process.Pid})
 		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 			for _, p := range all {
 				if err := syscall.Kill(p.Pid, sig); err != nil && err != syscall.ESRCH {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -209,16 +210,48 @@ func (r *run) kill() {
 // this matters keeps a job waiting.
 func (r *run) killAll() {
 	r.b.t.Helper()
-	core := r.core()
-	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
-		if err := r.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			r.fatalf("%s to the scheduler: %v", sig, err)
+	r.signalBoth(r.stopBoth(), syscall.SIGKILL)
+	<-r.ended
+}
+
+// stopBoth stops scheduler and core, and returns when both stand still or are gone: SIGSTOP takes effect a moment after
+// it was sent, and until then either could see what becomes of the other. It returns the core's process id.
+func (r *run) stopBoth() (core int) {
+	r.b.t.Helper()
+	core = r.core()
+	r.signalBoth(core, syscall.SIGSTOP)
+	r.b.eventually("scheduler and core stand still", func() bool {
+		select {
+		case <-r.ended:
+			return standsStill(core)
+		default:
+			return standsStill(r.cmd.Process.Pid) && standsStill(core)
 		}
-		if err := syscall.Kill(core, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-			r.fatalf("%s to the core: %v", sig, err)
+	})
+	return core
+}
+
+// standsStill reports whether no thread of a process runs, as /proc tells, where there is one.
+func standsStill(pid int) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, file := range files {
+		stat, _ := os.ReadFile(file) // a thread that ended runs nothing
+		if _, after, ok := strings.Cut(string(stat), ") "); ok && !strings.ContainsRune("TtZX", rune(after[0])) {
+			return false
 		}
 	}
-	<-r.ended
+	return true
+}
+
+// signalBoth sends scheduler and core a signal, if they are there.
+func (r *run) signalBoth(core int, sig syscall.Signal) {
+	r.b.t.Helper()
+	if err := r.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		r.fatalf("%s to the scheduler: %v", sig, err)
+	}
+	if err := syscall.Kill(core, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		r.fatalf("%s to the core: %v", sig, err)
+	}
 }
 
 // close kills the scheduler and its cores if they are still there.
