@@ -18,6 +18,7 @@ import (
 func TestNoRunWithoutPermit(t *testing.T) {
 	t.Parallel()
 	w := newWire(t)
+	w.b.config["stop"] = obj{"interrupt": "5m", "terminate": "5m", "kill": "10s"} // the end takes as long as the test needs
 	ran := w.b.folder("ran")
 	script := func(name string) string { return fmt.Sprintf("echo %s >> %s", name, ran) }
 	submit := func(permit, id string, attempt int, changes obj) obj {
@@ -67,12 +68,13 @@ func TestNoRunWithoutPermit(t *testing.T) {
 
 	// While it ends: a run that is hard to stop keeps it from having ended.
 	unused := w.permit("f", 1, nil)
-	w.run("stubborn", 1, `trap "" INT TERM; echo ready; while :; do sleep 0.05; done`, nil)
+	w.run("stubborn", 1, `trap "" INT TERM; echo ready; `+until(w.b.folder("enough")), nil)
 	w.says("stubborn", "ready")
 	w.must("shutdown", obj{"reason": "the test is over"})
 	w.refused("the end has begun", "submit_job", submit(unused.ID, "f", 1, nil), codeShuttingDown, codePermitUnknown)
 	w.refused("the end has begun", "request_permit", permitRequest("g", 1, nil), codeShuttingDown)
 	w.refused("the end has begun", "submit_job", submit("x", "g", 1, nil), codeShuttingDown, codePermitUnknown)
+	w.b.release()
 	if o := w.outcome("stubborn", 1); o.State != job.RunCancelled {
 		w.fatalf("the run at the end: %+v", o)
 	}
