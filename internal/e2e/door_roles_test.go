@@ -145,6 +145,7 @@ func TestDoorRoles(t *testing.T) {
 		}
 		return slices.Index(order, have) >= slices.Index(order, need)
 	}
+	r.awaitCore(1) // it is in the snapshot
 	before := b.snapshot(own)
 	refusals := 0
 	walk := func(who, have string, invalid bool) {
