@@ -13,8 +13,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	_ "modernc.org/sqlite" // to look into the store behind its back
 
@@ -63,10 +63,13 @@ func linuxOnly(t *testing.T) {
 // unique returns a duration for `sleep` that no other sleep of this machine
 // has, and has the bench look for it at its end.
 func (b *bench) unique() string {
-	word := fmt.Sprintf("6%02d.%d%d", len(b.stray), os.Getpid(), time.Now().UnixNano()%1e6)
+	word := fmt.Sprintf("6%02d.%d%06d", len(b.stray), os.Getpid(), uniques.Add(1)) // none is the beginning of another
 	b.stray = append(b.stray, word)
 	return word
 }
+
+// uniques counts what unique has returned.
+var uniques atomic.Int64
 
 // direct returns a new folder of the bench as a workspace to work in directly.
 func (b *bench) direct(name string) (dir string, workspace obj) {
