@@ -18,7 +18,8 @@ func TestSafeStop(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.mountSmall()
-			b.config["escalation"] = obj{"safe_stop": choice, "disk": obj{"min_free_bytes": 1 << 30, "min_free_ratio": 0.3, "cool_down": "3s"}}
+			// The core looks each second, and tells of the full disk again when half of the cool-down is over.
+			b.config["escalation"] = obj{"safe_stop": choice, "disk": obj{"min_free_bytes": 1 << 30, "min_free_ratio": 0.3, "cool_down": "8s"}}
 			r := b.start("run", b.jobs(b.placed("running", obj{"max_attempts": 1}))) // one: a stop must not count
 			before := r.place("running")
 			if st := b.status(); len(st.Isolations) > 0 {
