@@ -194,6 +194,10 @@ func TestBackup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.spender()
+	// What runs when the copy is made is given out again when its claim has ended. By default that takes as long as the
+	// test is patient, and next to nothing is told meanwhile.
+	b.config["heartbeat"] = obj{"interval": "100ms", "hang_after": "5s", "permit_validity": "10s"}
+	b.config["fleet"] = obj{"node_lease": "1s"}
 	b.config["concurrency"] = obj{"max": 2}
 	r := b.serve()
 	c := b.client()
