@@ -172,7 +172,7 @@ func (tab table) above(pid int) map[int]bool {
 // long as the kernel takes to map a program, and on a busy machine as long as the process waits for a processor meanwhile.
 const (
 	execPoll  = 200 * time.Microsecond // at first; each wait is half as long again
-	execLimit = 2 * time.Second        // a process that is longer in it, e.g. for want of its file server, is given up
+	execLimit = 2 * time.Second        // all waits together, after which a process, e.g. one whose file server is away, is given up
 )
 
 // readTag finds the value of a variable in the environment that a process was started with. It is "" when there is none
@@ -181,7 +181,8 @@ const (
 func readTag(pid int, tag string) string {
 	var before ProcInfo
 	alike, pause := 0, execPoll
-	for deadline := time.Now().Add(execLimit); time.Now().Before(deadline); pause += pause / 2 {
+	// What was waited counts, not the clock: this process may have stood still, too.
+	for waited := time.Duration(0); waited < execLimit; waited, pause = waited+pause, pause+pause/2 {
 		env, err := readEnviron(pid)
 		if errors.Is(err, os.ErrPermission) {
 			return coreRun(Args(pid))
