@@ -33,7 +33,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	}
 	// The file gets smaller when the log is copied back into it. That waits for
 	// nobody: if a read is under way, a later one does it.
-	d, err := openDB(s.path, "rw", []string{"busy_timeout(0)"})
+	d, err := openDB(s.path, "rw", []string{waitFor(0)})
 	if err == nil {
 		err = d.control(`PRAGMA wal_checkpoint(PASSIVE)`)
 		err = errors.Join(err, d.close())

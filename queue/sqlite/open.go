@@ -26,7 +26,12 @@ const (
 	// when it is opened (about a second). Damage in a larger one shows when it
 	// is met, as the same error.
 	maxQuickCheck = 256 << 20
+	// busyTimeout is how long a connection waits for a lock of another one.
+	busyTimeout = 10 * time.Second
 )
+
+// waitFor is the pragma with which a connection waits for locks so long.
+func waitFor(d time.Duration) string { return fmt.Sprintf("busy_timeout(%d)", d.Milliseconds()) }
 
 // Pragmas of every connection that writes. The log is copied back into the
 // file every 10,000 pages (40 MiB), since each such copy costs two syncs and a
@@ -36,13 +41,13 @@ const (
 // for a row that was just looked up, and the migrations replace tables.
 func writePragmas() []string {
 	return []string{
-		"busy_timeout(10000)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(0)", "temp_store(memory)",
+		waitFor(busyTimeout), "journal_mode(wal)", "synchronous(full)", "foreign_keys(0)", "temp_store(memory)",
 		"cache_size(-24576)", "wal_autocheckpoint(10000)", "journal_size_limit(41943040)",
 	}
 }
 
 func readPragmas() []string {
-	return []string{"busy_timeout(10000)", "query_only(1)", "temp_store(memory)"}
+	return []string{waitFor(busyTimeout), "query_only(1)", "temp_store(memory)"}
 }
 
 func open(ctx context.Context, path string, opts Options) (*Store, error) {

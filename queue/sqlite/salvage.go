@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
@@ -62,7 +63,7 @@ func salvage(ctx context.Context, from, to string, opts Options) (done Salvaged,
 		return done, err
 	}
 	// Without foreign keys, until everything is there.
-	target, err := openDB(to, "rw", []string{"auto_vacuum(incremental)", "busy_timeout(1000)"})
+	target, err := openDB(to, "rw", []string{"auto_vacuum(incremental)", waitFor(time.Second)})
 	if err != nil {
 		return done, err
 	}

@@ -51,29 +51,21 @@ func (t *tx) takeOver(epoch int64) error {
 	return t.control("COMMIT")
 }
 
-// takeOverTime is how long a writer is waited for that is to be deposed.
-const takeOverTime = 10 * time.Second
-
 // beginBetween is beginWrite beside a writer that never pauses. Such a one leaves its lock for
 // microseconds between two commits, and SQLite, which soon asks every 100 ms only, may not meet
 // them for a long time.
 func (t *tx) beginBetween() error {
-	timeout, _, err := t.number(`PRAGMA busy_timeout`)
-	if err != nil {
+	if err := t.conn.exec("PRAGMA " + waitFor(0)); err != nil {
 		return err
 	}
-	if err := t.conn.exec(`PRAGMA busy_timeout = 0`); err != nil {
-		return err
-	}
-	begun := time.Now()
-	for {
+	var err error
+	for begun := time.Now(); ; time.Sleep(100 * time.Microsecond) {
 		err = t.beginWrite()
-		if primaryCode(err) != sqlite3.SQLITE_BUSY || time.Since(begun) >= takeOverTime {
+		if primaryCode(err) != sqlite3.SQLITE_BUSY || time.Since(begun) >= busyTimeout {
 			break
 		}
-		time.Sleep(100 * time.Microsecond)
 	}
-	return errors.Join(err, t.conn.exec(fmt.Sprintf(`PRAGMA busy_timeout = %d`, timeout)))
+	return errors.Join(err, t.conn.exec("PRAGMA "+waitFor(busyTimeout)))
 }
 
 // look must be called when a transaction has begun: nobody else has opened the
