@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -232,16 +231,7 @@ func (r *run) stopBoth() (core int) {
 }
 
 // standsStill reports whether no thread of a process runs, as /proc tells, where there is one.
-func standsStill(pid int) bool {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, file := range files {
-		stat, _ := os.ReadFile(file) // a thread that ended runs nothing
-		if _, after, ok := strings.Cut(string(stat), ") "); ok && !strings.ContainsRune("TtZX", rune(after[0])) {
-			return false
-		}
-	}
-	return true
-}
+func standsStill(pid int) bool { return strings.Trim(testrun.Threads(pid), "TtZX") == "" }
 
 // signalBoth sends scheduler and core a signal, if they are there.
 func (r *run) signalBoth(core int, sig syscall.Signal) {

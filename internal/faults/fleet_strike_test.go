@@ -166,17 +166,8 @@ const stopsWithin = time.Second
 // starts reports whether a process may still start others, though it was sent SIGSTOP: on a busy machine it takes that
 // a while later. When a thread of it is stopped, no other one returns from the kernel.
 func starts(pid int) bool {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	lives := false
-	for _, file := range files {
-		stat, _ := os.ReadFile(file)
-		_, after, _ := strings.Cut(string(stat), ") ")
-		if strings.HasPrefix(after, "T") {
-			return false
-		}
-		lives = lives || after != "" && !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
-	}
-	return lives
+	states := testrun.Threads(pid)
+	return !strings.Contains(states, "T") && strings.Trim(states, "ZX") != ""
 }
 
 func (m *machine) thaw() error {

@@ -24,12 +24,20 @@ func Freeze(t testing.TB, pid int) {
 
 // Frozen reports whether every thread of a process is stopped, as /proc tells.
 func Frozen(pid int) bool {
+	states := Threads(pid)
+	return states != "" && strings.Trim(states, "T") == ""
+}
+
+// Threads returns the letters of the states of a process's threads, as in proc(5), in no
+// order; "" if it is gone.
+func Threads(pid int) string {
+	var states strings.Builder
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, file := range files {
-		stat, _ := os.ReadFile(file) // a thread that ended runs nothing
-		if _, after, ok := strings.Cut(string(stat), ") "); ok && after[0] != 'T' {
-			return false
+		stat, _ := os.ReadFile(file) // a thread that ended has none
+		if _, after, ok := strings.Cut(string(stat), ") "); ok {
+			states.WriteByte(after[0])
 		}
 	}
-	return len(files) > 0
+	return states.String()
 }
