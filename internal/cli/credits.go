@@ -22,7 +22,7 @@ import (
 func topUp(ctx context.Context, con *console, p *peer, in api.TopUp, key string) error {
 	key = cmp.Or(key, uuid.NewString())
 	after, err := change(ctx, p, func() (api.Balance, error) { return p.TopUp(ctx, in, client.WithKey(key)) })
-	if p, ok := errors.AsType[*api.Problem](err); ok && p.Status != http.StatusConflict { // that is what the balance is, and no mistake
+	if refused, ok := errors.AsType[*api.Problem](err); ok && refused.Status != http.StatusConflict { // that is what the balance is, and no mistake
 		err = mends(err)
 	}
 	if err != nil {
