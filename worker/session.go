@@ -76,10 +76,27 @@ type ErrorOutput struct {
 // from another agent. The session passes them on as the program takes them and
 // says with Settle what became of them, now or later. A session that cannot pass
 // them on says so at once: MessageRefused.
+//
+// Words that come when the program's turn is over begin another one, and the run
+// goes on; words that come too late for that (the program is ending) are
+// MessageRefused, and reach the next attempt.
 type Message struct {
 	ID   string // names the message in Settle
 	From string // who sent it, e.g. "ann"; "" if that is unknown
 	Text string
+	// Again says that an earlier attempt was passing the message on when it was cut
+	// short: the session that is resumed may have it. A session that can find that out
+	// says it only if not.
+	Again bool
+}
+
+// Interrupt is the input that the running turn is to stop here and the session to be
+// kept. The program is asked as its protocol knows it. If messages came that have no
+// turn yet, they begin the next one; else the program is ended, and the Result is
+// Checkpointed. It comes only to the sessions of an adapter that is Conversing and
+// says Interrupts.
+type Interrupt struct {
+	Reason string // for people, e.g. "ann interrupted it"
 }
 
 // Answer is the input of the answer to a question. It comes once for each Ask,
@@ -136,6 +153,7 @@ func (Started) input()     {}
 func (Output) input()      {}
 func (ErrorOutput) input() {}
 func (Message) input()     {}
+func (Interrupt) input()   {}
 func (Answer) input()      {}
 func (Timer) input()       {}
 func (Checkpoint) input()  {}
@@ -170,8 +188,9 @@ type Write struct {
 // written so far. Many programs end then.
 type CloseInput struct{}
 
-// Ask is the action to ask a person, or a rule that stands for one. The Answer
-// comes as an input. The run goes on meanwhile, and its time with it.
+// Ask is the action to ask whether the program may, or for a person's words. What the
+// job was granted answers first, then rules, then people; so a session asks about all
+// that its program asks about, and judges nothing itself. The Answer comes as an input.
 type Ask struct {
 	Question Question
 }
@@ -236,20 +255,39 @@ type Question struct {
 	// ID is unique in the run. Where the program has an id for its request, it is
 	// that: so a question is known again when the program is resumed.
 	ID   string
+	Kind QuestionKind
 	Text string // for people, e.g. "run make deploy?"
 
 	// What it is about, for rules that answer before people do; "" if it is not
 	// about that.
 	Tool    string // as the program calls it, e.g. "Bash"
 	Command string // the whole command line
-	Path    string // a file or folder
+	Path    string // a file or folder, absolute or within the workspace
 	Host    string // of the network
+	Diff    string // of a write, where the program tells it: what it would change
+	// Input are the arguments as the program sent them: with Tool they tell whether two
+	// questions are the same, also across attempts of one session. It must hold nothing
+	// that differs each time, such as an id of the call.
+	Input json.RawMessage
 
 	// Decisions are those that the program takes for an answer. Empty: it wants
 	// words, or a Value that satisfies Schema.
 	Decisions []Decision
 	Schema    json.RawMessage // JSON schema; empty: text
 }
+
+// QuestionKind is what a question is about: it says which of its fields decide.
+type QuestionKind string
+
+// The kinds of questions.
+const (
+	AboutCommand QuestionKind = "command" // may it run Command
+	AboutWrite   QuestionKind = "write"   // may it change the file or folder Path
+	AboutRead    QuestionKind = "read"    // may it read Path
+	AboutHost    QuestionKind = "host"    // may it reach Host
+	AboutTool    QuestionKind = "tool"    // may it use Tool, which is none of these
+	AboutWords   QuestionKind = "words"   // the agent asks for words, or for one of several choices
+)
 
 // Decision is an answer to the question whether the program may.
 type Decision string

@@ -30,6 +30,12 @@ type Task struct {
 	Home    string // private folder (0700) of this job on this kind; its content is that of the attempt whose session is resumed, else empty
 	Scratch string // private folder of this attempt, for files that the adapter needs
 	Session string // the program's own session or thread to resume; "" starts a new one
+	// Fork says that Session is another job's, which stays as it is: the program goes on in
+	// a copy of it, with an id of its own. It is set only for an adapter that says Forks.
+	Fork bool
+	// Asked says that the job has people or rules answer what it was not granted, so the program
+	// is to ask rather than to refuse by itself: see Ask.
+	Asked bool
 	// Moved is the workspace in which Session worked, if that was another, on another host: see Portable. Else "".
 	Moved string
 

@@ -45,6 +45,21 @@ type Checkpointing interface {
 	Checkpointing()
 }
 
+// Conversing is an optional part of an Adapter, for one whose programs can be talked to
+// while they run.
+type Conversing interface {
+	// Converses says what its sessions can take.
+	Converses() Conversation
+}
+
+// Conversation is what the sessions of an adapter can take.
+type Conversation struct {
+	Messages   bool // Message: words for a running program
+	Questions  bool // they Ask, and wait for the Answer
+	Interrupts bool // Interrupt
+	Forks      bool // Task.Fork
+}
+
 // Portable is an optional part of an Adapter, for one whose sessions can go on on another
 // host: their files are put below the Home of the task there before Start; see also Task.Moved.
 type Portable interface {
