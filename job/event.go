@@ -41,6 +41,13 @@ const (
 	EventError EventKind = "error"
 	// EventNetwork: a connection of the run to a host, or one that it was refused.
 	EventNetwork EventKind = "network"
+	// EventQuestion: the agent asks whether it may, or for words: Text. Ref is the question's id in the run.
+	EventQuestion EventKind = "question"
+	// EventAnswer: the question Ref was answered by From, with Text: "allowed", "denied", and what was said besides.
+	EventAnswer EventKind = "answer"
+	// EventMessage: From has said Text to the agent; Ref is the message's id, Change what became of it: delivered,
+	// folded or refused.
+	EventMessage EventKind = "message"
 	// EventLog: a line of the worker's stderr or of output that is no protocol.
 	EventLog EventKind = "log"
 )
@@ -62,7 +69,9 @@ type Event struct {
 	ExitCode   *int        `json:"exit_code,omitempty"`  // of the command; nil until it has ended
 	Millis     int64       `json:"ms,omitempty"`         // duration, milliseconds, where the event ends something
 	Path       string      `json:"path,omitempty"`       // of the file, within the workspace
-	Change     string      `json:"change,omitempty"`     // added, modified, deleted
+	Change     string      `json:"change,omitempty"`     // added, modified, deleted; of a message: what became of it
+	Ref        string      `json:"ref,omitempty"`        // the id of a question or a message
+	From       string      `json:"from,omitempty"`       // who has answered, or has said it
 	Session    string      `json:"session,omitempty"`    // the agent's session or thread id
 	State      RunState    `json:"state,omitempty"`      // that the run has come into
 	Step       string      `json:"step,omitempty"`       // the name of the step

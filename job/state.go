@@ -65,7 +65,8 @@ const (
 	Pending RunState = "pending"
 	// Running runs have a worker process.
 	Running RunState = "running"
-	// WaitingApproval runs wait for a person and hold no worker.
+	// WaitingApproval runs wait for a person: one that has ended, with what it made, holds
+	// no worker; one that asks while it works keeps its worker, for as long as its job says.
 	WaitingApproval RunState = "waiting_approval"
 	// Checkpointed runs stopped at a step's boundary and go on from there.
 	Checkpointed RunState = "checkpointed"

@@ -180,6 +180,8 @@ const (
 	HeldForApproval Hold = "approval"
 	// HeldForTeam: its team has been stopped and decides.
 	HeldForTeam Hold = "team"
+	// HeldForWords: somebody has interrupted it, and it goes on when it is told something.
+	HeldForWords Hold = "words"
 )
 
 // Resolved is what a job is run with once its needs have ended: its own words

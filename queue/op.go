@@ -21,13 +21,16 @@ type Begin struct {
 
 // Move records that the attempt's run changed its state (checked against the
 // run's table) and, where it is not empty, its session, which becomes the
-// entry's Session too, on the attempt's node.
+// entry's Session too, on the attempt's node. To WaitingApproval, Waiting becomes
+// that of the entry, which stays Dispatched: the run keeps its worker while a person
+// is asked. A move from there clears it.
 type Move struct {
 	ID      job.ID
 	Fence   job.Fence
 	Attempt int
 	To      job.RunState // "" leaves the state as it is
 	Session string
+	Waiting string // with To WaitingApproval: what for, as job.Waiting of WaitApproval says it
 }
 
 // Append stores events. An event whose (job, attempt, seq) is already stored

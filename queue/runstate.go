@@ -16,6 +16,9 @@ const CheckpointedText = "checkpointed ("
 func (e *Entry) RunState() job.RunState {
 	switch e.State {
 	case job.Dispatched:
+		if w, ok := job.ParseWaiting(e.Waiting); ok && w.Reason == job.WaitApproval {
+			return job.WaitingApproval
+		}
 		return job.Running
 	case job.Expired:
 		return job.RunFailed
@@ -46,7 +49,7 @@ func (e *Entry) RunState() job.RunState {
 // EntryStates returns the states of entries whose runs may be in one of runs.
 func EntryStates(runs []job.RunState) []job.EntryState {
 	of := map[job.RunState][]job.EntryState{
-		job.Pending: {job.Queued}, job.WaitingApproval: {job.Queued}, job.Checkpointed: {job.Queued}, job.Running: {job.Dispatched},
+		job.Pending: {job.Queued}, job.WaitingApproval: {job.Dispatched, job.Queued}, job.Checkpointed: {job.Queued}, job.Running: {job.Dispatched},
 		job.RunCompleted: {job.Completed}, job.RunFailed: {job.Completed, job.Expired}, job.RunCancelled: {job.Completed, job.Cancelled},
 	}
 	var states []job.EntryState

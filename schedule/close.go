@@ -39,8 +39,8 @@ func (f *flight) beforeEnd() (ops []queue.Op) {
 		ended = true
 	}
 	move := queue.Move{ID: f.run.Entry.ID, Fence: f.run.Entry.Fence, Attempt: f.run.Attempt, To: job.Running}
-	if (ended || f.checkpointed) && !f.moved {
-		f.moved = true
+	if (ended || f.checkpointed) && (!f.moved || f.asking) {
+		f.moved, f.asking = true, false
 		ops = append(ops, move)
 	}
 	if f.checkpointed {

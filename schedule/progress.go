@@ -79,8 +79,14 @@ func (fs *flights) takeEvents(f *flight) ([]queue.Op, []Told) {
 	for i := range f.events {
 		e := &f.events[i]
 		move := queue.Move{ID: f.run.Entry.ID, Fence: f.run.Entry.Fence, Attempt: f.run.Attempt, Session: e.Session}
-		if e.Kind == job.EventState && e.State == job.Running && !f.moved {
-			f.moved, move.To = true, job.Running
+		if e.Kind == job.EventState {
+			switch {
+			case e.State == job.Running && (!f.moved || f.asking):
+				f.moved, f.asking, move.To = true, false, job.Running
+			case e.State == job.WaitingApproval && f.moved && !f.asking:
+				f.asking, move.To = true, job.WaitingApproval
+				move.Waiting = job.Waiting{Reason: job.WaitApproval, Text: e.Text}.String()
+			}
 		}
 		if move.To != "" || move.Session != "" {
 			ops = append(ops, move)

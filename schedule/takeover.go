@@ -93,7 +93,8 @@ func (fs *flights) takeOver(at time.Time, e TakenOver) {
 		if f.awaited {
 			moved.Entry, moved.Choice = t.claimed(), t.Attempt.Choice
 			f.awaited, f.cancelled, f.stops = false, f.cancelled || t.Entry.CancelRequested, nil
-			f.moved, f.streams = t.Attempt.State == job.Running, t.Streams
+			f.asking, f.streams = t.Attempt.State == job.WaitingApproval, t.Streams
+			f.moved = t.Attempt.State == job.Running || f.asking
 			f.started, f.session, f.usage, f.charged = f.moved, t.Attempt.Session, t.Usage, t.Usage.CostUSD
 			if f.cancelled && f.end == nil {
 				f.stops = []Stop{{Job: t.Entry.ID, How: Withdraw, Reason: "cancelled"}}

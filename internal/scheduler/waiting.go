@@ -22,6 +22,9 @@ import (
 func StatusOf(e *queue.Entry, at time.Time) job.Status {
 	st := job.Status{State: e.RunState()}
 	switch {
+	case e.State == job.Dispatched && st.State == job.WaitingApproval:
+		w, _ := job.ParseWaiting(e.Waiting)
+		st.Note = "asks: " + w.Text
 	case e.State == job.Queued:
 		w := waitingOf(e, at)
 		st.Waiting = &w
@@ -81,6 +84,8 @@ func waitingOf(e *queue.Entry, at time.Time) job.Waiting {
 		return as(job.WaitParts)
 	case job.HeldForTeam:
 		return as(job.WaitTeam)
+	case job.HeldForWords:
+		return as(job.WaitWords)
 	case job.HeldForNeeds:
 		if said.Reason == job.WaitPipeline {
 			return said

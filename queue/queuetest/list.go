@@ -86,6 +86,10 @@ func listRuns(e *env) {
 	e.apply(queue.Release{ID: c.ID, Fence: c.Fence, RunnableAt: epoch.Add(time.Hour), Waiting: "waiting for its turn: " + queue.CheckpointedText + "told to)"})
 	e.enqueueOne("runs", priority(99))
 	e.begin(e.claimOne(epoch), epoch)
+	e.enqueueOne("asks", priority(99))
+	c = e.claimOne(epoch)
+	e.begin(c, epoch)
+	e.apply(queue.Move{ID: c.ID, Fence: c.Fence, Attempt: 1, To: job.WaitingApproval, Waiting: job.Waiting{Reason: job.WaitApproval, Text: "run make?"}.String()})
 	e.enqueueOne("held", waits("waiting for its team: "+queue.CheckpointedText+"no)"))
 	e.enqueueOne("next")
 	for _, x := range []struct {
@@ -93,7 +97,7 @@ func listRuns(e *env) {
 		want []string
 	}{
 		{[]job.RunState{job.Pending}, []string{"held", "next"}}, {[]job.RunState{job.Checkpointed}, []string{"between"}},
-		{[]job.RunState{job.WaitingApproval}, []string{"asked"}}, {[]job.RunState{job.Running}, []string{"runs"}},
+		{[]job.RunState{job.WaitingApproval}, []string{"asked", "asks"}}, {[]job.RunState{job.Running}, []string{"runs"}},
 		{[]job.RunState{job.RunCompleted}, []string{"good"}}, {[]job.RunState{job.RunFailed}, []string{"late", "bad"}},
 		{[]job.RunState{job.RunCancelled}, []string{"stopped", "gone"}}, {[]job.RunState{job.Running, job.RunFailed}, []string{"late", "bad", "runs"}},
 		{[]job.RunState{"x"}, nil},

@@ -287,6 +287,12 @@ func (r *record) move(op queue.Move) error {
 		if err := a.State.CheckMove(op.To); err != nil {
 			return err
 		}
+		switch job.WaitingApproval {
+		case op.To:
+			r.Waiting = op.Waiting
+		case a.State:
+			r.Waiting = ""
+		}
 		a.State = op.To
 	}
 	if op.Session != "" {

@@ -88,7 +88,8 @@ func (m *machine) op(r *rapid.T) queue.Op {
 	case "move":
 		return queue.Move{ID: id, Fence: fence, Attempt: attempt,
 			To:      rapid.SampledFrom(append(job.RunStates(), "", job.Running, job.Running)).Draw(r, "to"),
-			Session: rapid.SampledFrom([]string{"", "s-1", "s-2"}).Draw(r, "session")}
+			Session: rapid.SampledFrom([]string{"", "s-1", "s-2"}).Draw(r, "session"),
+			Waiting: rapid.SampledFrom([]string{"", "waiting for approval: run make?"}).Draw(r, "asks")}
 	case "append":
 		return queue.Append{Events: m.events(r, id)}
 	case "finish":

@@ -290,6 +290,15 @@ func (t *tx) move(op queue.Move) error {
 			return fmt.Errorf("job %s: %w", op.ID, err)
 		}
 	}
+	if to != r.state && (to == job.WaitingApproval || r.state == job.WaitingApproval) {
+		waiting := ""
+		if to == job.WaitingApproval {
+			waiting = op.Waiting
+		}
+		if err := t.exec(`UPDATE entries SET waiting = ? WHERE seq = ?`, waiting, e.seq); err != nil {
+			return err
+		}
+	}
 	if op.Session == "" {
 		return t.exec(`UPDATE attempts SET state = ? WHERE entry = ? AND number = ?`, string(to), e.seq, op.Attempt)
 	}

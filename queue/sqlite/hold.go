@@ -24,7 +24,9 @@ const (
 
 // holds are what somebody can hold an entry for. For an approval it is held by
 // Await alone.
-func holds() []job.Hold { return []job.Hold{job.HeldForNeeds, job.HeldForParts, job.HeldForTeam} }
+func holds() []job.Hold {
+	return []job.Hold{job.HeldForNeeds, job.HeldForParts, job.HeldForTeam, job.HeldForWords}
+}
 
 func checkHold(h job.Hold) error {
 	switch {
@@ -53,7 +55,7 @@ func (t *tx) ready(op queue.Ready) error {
 	if err != nil {
 		return err
 	}
-	if err := e.mustBe(job.HeldForNeeds, job.HeldForTeam); err != nil {
+	if err := e.mustBe(job.HeldForNeeds, job.HeldForTeam, job.HeldForWords); err != nil {
 		return err
 	}
 	if op.Resolved != nil {

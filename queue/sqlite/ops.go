@@ -36,7 +36,7 @@ func fold(ops []queue.Op) (list []queue.Op) {
 			}
 			b, begins := list[n-2].(queue.Begin)
 			if begins && op.ID == b.ID && op.Fence == b.Fence && op.Attempt == b.Attempt.Number &&
-				op.To != "" && !op.To.Terminal() && job.Pending.CheckMove(op.To) == nil {
+				op.To != "" && op.Waiting == "" && !op.To.Terminal() && job.Pending.CheckMove(op.To) == nil {
 				list = append(list[:n-2], beginAs{b, op})
 			}
 		case queue.Finish:
@@ -46,7 +46,7 @@ func fold(ops []queue.Op) (list []queue.Op) {
 			end, from := endAs{Finish: op}, n-1
 			if from > 0 {
 				m, moves := list[from-1].(queue.Move)
-				if moves && m.ID == op.ID && m.Fence == op.Fence && m.Attempt == op.Attempt && m.Session == "" && m.To != "" && !m.To.Terminal() {
+				if moves && m.ID == op.ID && m.Fence == op.Fence && m.Attempt == op.Attempt && m.Session == "" && m.Waiting == "" && m.To != "" && !m.To.Terminal() {
 					end.state, from = m.To, from-1
 				}
 			}

@@ -79,8 +79,8 @@ func asciiLower(text string) string {
 var runStates = map[job.RunState]string{
 	job.Pending:         `e.state = 'queued' AND e.held <> 'approval' AND NOT ` + isCheckpointed,
 	job.Checkpointed:    `e.state = 'queued' AND ` + isCheckpointed,
-	job.WaitingApproval: `e.state = 'queued' AND e.held = 'approval'`,
-	job.Running:         `e.state = 'dispatched'`,
+	job.WaitingApproval: `(e.state = 'queued' AND e.held = 'approval' OR e.state = 'dispatched' AND ` + isAsking + `)`,
+	job.Running:         `e.state = 'dispatched' AND NOT ` + isAsking,
 	job.RunCompleted:    `e.state = 'completed' AND e.exit_kind = 'succeeded'`,
 	job.RunFailed:       `e.state = 'expired' OR e.state = 'completed' AND e.exit_kind NOT IN ('succeeded', 'cancelled')`,
 	job.RunCancelled:    `e.state = 'cancelled' OR e.state = 'completed' AND e.exit_kind = 'cancelled'`,
@@ -88,6 +88,8 @@ var runStates = map[job.RunState]string{
 
 const isCheckpointed = `(e.held = '' AND (substr(e.waiting, 1, 14) = '` + queue.CheckpointedText + `' OR
 	substr(e.waiting, 1, 12) = 'waiting for ' AND substr(e.waiting, instr(e.waiting, ': ') + 2, 14) = '` + queue.CheckpointedText + `'))`
+
+const isAsking = `(e.waiting = 'waiting for approval' OR substr(e.waiting, 1, 22) = 'waiting for approval: ')`
 
 // conditions returns f as SQL.
 func conditions(f queue.Filter) (where string, args []any) {
