@@ -24,6 +24,7 @@ var both = map[string]string{
 	// What the two sides say to each other.
 	"ipc": "job internal/isolation",
 
+	"internal/commands":              "job", // what a script runs: the worker that runs one checks it, and so does who answers an agent
 	"internal/fields":                "",    // what a field of a file or a message is
 	"internal/isolation":             "job", // what is out of use: the cores decide and enforce it, the scheduler keeps it
 	"internal/jsoncheck":             "",    // values by the schemas that jobs carry
@@ -92,7 +93,7 @@ var cores = map[string]string{
 	"worker/codex":                "job worker worker/agentcli",
 	"worker/claude":               "job worker worker/agentcli",
 	"worker/opencode":             "job worker worker/agentcli",
-	"worker/shell":                "job worker",
+	"worker/shell":                "job worker internal/commands",
 	"worker/exec":                 "job worker",
 	"worker/workertest":           "job worker",
 	"internal/egress":             "internal/fields",                                                                                                                                                                                                                                                                      // a run's way out: the proxy and its rules

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentsched/agentsched/internal/commands"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 )
@@ -75,7 +76,7 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 		args = slices.Clone(t.Settings.Command[1:])
 	}
 	script, held := filepath.Join(t.Scratch, scriptName), []*os.File(nil)
-	if _, any := t.CommandPatterns(); !any && len(t.Instructions) <= maxChecked {
+	if _, any := t.CommandPatterns(); !any && len(t.Instructions) <= commands.MaxBytes {
 		// A shell reads a file as it goes, so a script that was checked could
 		// still append to itself.
 		args = append(args, "-c", t.Instructions, scriptName)
@@ -175,10 +176,10 @@ func checkAllowed(t *worker.Task, shell string) error {
 			Hint:    "grant run_commands without allow_commands, or use a worker with one of those shells",
 		}
 	}
-	if r := checkScript(t.Instructions, parsePatterns(allowed), writing{t.Can(job.CanEdit), t.Dir}); r != nil {
+	if err := commands.Check(t.Instructions, commands.Patterns(allowed...), commands.Writing{Allowed: t.Can(job.CanEdit), Dir: t.Dir}); err != nil {
 		return &worker.Failure{
 			Class:   job.Config,
-			Message: r.Error() + "; allowed: " + strings.Join(allowed, ", "),
+			Message: err.Error() + "; allowed: " + strings.Join(allowed, ", "),
 			Hint:    "change the script, or add a pattern such as \"go test *\" to allow_commands",
 		}
 	}

@@ -5,7 +5,6 @@
 // failure with the end of standard error as its message.
 //
 // A job without the capability run_commands runs only a script in which every command
-// matches one of its patterns. checkScript reads that from the script before it starts. It
-// protects against mistakes and against carelessly generated scripts. It is no sandbox: an
-// allowed program (go test, make) runs whatever code it finds.
+// matches one of its patterns: see commands.Check, which reads that from the script before
+// it starts.
 package shell

@@ -1,4 +1,4 @@
-package shell
+package commands
 
 import (
 	"slices"
@@ -9,19 +9,19 @@ const notAllowed = "is not allowed"
 
 // builtin returns "" if name is a builtin of the shell that runs no other
 // program with these arguments, else why the command is refused.
-func (c *checker) builtin(name string, args []word) string {
+func (r *reader) builtin(name string, args []Word) string {
 	switch name {
 	case ":", "true", "false", "cd", "pwd", "echo", "exit", "return", "break", "continue",
 		"set", "shift", "umask", "times", "wait", "type":
 		return ""
 	case "test", "[":
 		// bash: -v evaluates its operand as a[…], and so may run a command.
-		if slices.ContainsFunc(args, func(w word) bool { return w.is("-v") || w.is("-R") }) {
+		if slices.ContainsFunc(args, func(w Word) bool { return w.is("-v") || w.is("-R") }) {
 			return notPOSIX
 		}
 		return ""
 	case "printf":
-		if len(args) > 0 && strings.HasPrefix(args[0].text, "-v") {
+		if len(args) > 0 && strings.HasPrefix(args[0].Text, "-v") {
 			return notPOSIX
 		}
 		return ""
@@ -34,17 +34,17 @@ func (c *checker) builtin(name string, args []word) string {
 			return ""
 		}
 	case "export", "readonly", "local":
-		return c.variables(args, "-p")
+		return r.variables(args, "-p")
 	case "read":
-		return c.variables(args, "-r")
+		return r.variables(args, "-r")
 	case "unset":
-		if slices.ContainsFunc(args, func(w word) bool { _, is := c.functions[w.text]; return is }) {
+		if slices.ContainsFunc(args, func(w Word) bool { _, is := r.functions[w.Text]; return is }) {
 			return "unsets a function; after that its name may be a program"
 		}
-		return c.variables(args, "-v")
+		return r.variables(args, "-v")
 	case "getopts":
 		if len(args) >= 2 {
-			return c.variables(args[1:2], "")
+			return r.variables(args[1:2], "")
 		}
 	}
 	return notAllowed
@@ -63,13 +63,13 @@ func specialBuiltin(name string) bool {
 
 // variables checks arguments that name variables, NAME or NAME=value, after
 // the one harmless option.
-func (c *checker) variables(args []word, option string) string {
+func (r *reader) variables(args []Word, option string) string {
 	for i, w := range args {
 		if i == 0 && option != "" && w.is(option) {
 			continue
 		}
-		name, _, assigned := strings.Cut(w.text, "=")
-		if w.dynamic && !assigned || !identifier(name) {
+		name, _, assigned := strings.Cut(w.Text, "=")
+		if w.Dynamic && !assigned || !identifier(name) {
 			return "does not name its variables plainly"
 		}
 		if guarded(name) {

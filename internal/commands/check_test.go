@@ -1,4 +1,4 @@
-package shell
+package commands
 
 import (
 	"os/exec"
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestCheckScript(t *testing.T) {
+func TestCheck(t *testing.T) {
 	goTests := []string{"go test *", "go vet *", "make test"}
 	tests := []struct {
 		name     string
@@ -160,14 +160,14 @@ func TestCheckScript(t *testing.T) {
 		{"indirection", nil, "echo ${!X}", "cannot be read"},
 		{"unfinished", nil, "if go test", "cannot be read"},
 		{"carriage return", nil, "go test\r\nrm x\r\n", "line 1 ends in a carriage return"},
-		{"too long to check", nil, strings.Repeat("#", maxChecked+1), "bytes"},
+		{"too long to check", nil, strings.Repeat("#", MaxBytes+1), "bytes"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.patterns == nil {
 				tt.patterns = goTests
 			}
-			r := checkScript(tt.script, parsePatterns(tt.patterns), writing{true, "/work/space"})
+			r := Check(tt.script, Patterns(tt.patterns...), Writing{true, "/work/space"})
 			switch {
 			case tt.want == "" && r != nil:
 				t.Errorf("refused: %v", r)
@@ -229,7 +229,7 @@ func TestCheckRedirections(t *testing.T) {
 		{"cd \"$d\" && echo a > x", none, ""},
 	} {
 		for may, want := range map[bool]string{false: tt.without, true: tt.with} {
-			r := checkScript(tt.script, parsePatterns([]string{"echo *", "cat *"}), writing{may, "/work/space"})
+			r := Check(tt.script, Patterns("echo *", "cat *"), Writing{may, "/work/space"})
 			if want == "" && r != nil || want != "" && (r == nil || !strings.Contains(r.Error(), want)) {
 				t.Errorf("edit %v: %q: refused with %v, want %q", may, tt.script, r, want)
 			}
@@ -239,29 +239,29 @@ func TestCheckRedirections(t *testing.T) {
 
 // A parser that recurses must not exhaust its stack, which nothing recovers:
 // neither where a script is cut off nor where all is closed again.
-func TestCheckScriptDeepNesting(t *testing.T) {
+func TestDeepNesting(t *testing.T) {
 	tests := []struct{ open, close string }{
 		{"(", ")"}, {"$(", ")"}, {"x=$(", ")"}, {"\"$(", ")\""}, {"`", ""}, {"{ ", ";}"}, {"${x:-", "}"},
 		{"$((", "))"}, {"$((1+", "))"}, {"if rm;then ", ";fi"}, {"! ", ""}, {"x()", ""}, {"case x in x) ", ";;esac"},
 		{"rm|", ""}, {"rm&&", ""}, {"<<E ", ""},
 	}
 	for _, tt := range tests {
-		n := maxChecked / (len(tt.open) + len(tt.close) + 1)
+		n := MaxBytes / (len(tt.open) + len(tt.close) + 1)
 		for _, script := range []string{
-			strings.Repeat(tt.open, maxChecked/len(tt.open)),
+			strings.Repeat(tt.open, MaxBytes/len(tt.open)),
 			strings.Repeat(tt.open, n) + "rm" + strings.Repeat(tt.close, n),
 		} {
-			if r := checkScript(script, parsePatterns([]string{"go test *"}), writing{}); r == nil {
+			if r := Check(script, Patterns("go test *"), Writing{}); r == nil {
 				t.Errorf("%q nested was allowed", tt.open)
 			}
 		}
 	}
 }
 
-// FuzzCheckScript runs what was allowed with the shells of this host, in an
+// FuzzCheck runs what was allowed with the shells of this host, in an
 // empty folder with nothing but a canary on PATH under the name that the
 // script must not reach.
-func FuzzCheckScript(f *testing.F) {
+func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{
 		"ok a", "ok && canary", "x=$(canary)", "f() { canary; }; f", "ok <<E\n`canary`\nE\n", "ok $'\\''; canary #'",
 		"\\ok", "r\"\"m", "case x in x) ok;; esac", "for i in 1 2; do ok; done", "ok \\\n b", "exec >x", "unset f; f",
@@ -276,9 +276,9 @@ func FuzzCheckScript(f *testing.F) {
 			shells = append(shells, path)
 		}
 	}
-	patterns := parsePatterns([]string{"ok *"})
+	patterns := Patterns("ok *")
 	f.Fuzz(func(t *testing.T, script string) {
-		if r := checkScript(script, patterns, writing{true, "/work/space"}); r != nil {
+		if r := Check(script, patterns, Writing{true, "/work/space"}); r != nil {
 			_ = r.Error()
 			return
 		}

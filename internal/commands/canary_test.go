@@ -1,4 +1,4 @@
-package shell
+package commands
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func runWithCanary(t *testing.T, shell, script string) string {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, shell, "-c", script, scriptName) // as Start does
+	cmd := exec.CommandContext(ctx, shell, "-c", script, "script") // as the shell worker does
 	cmd.Dir, cmd.Env = work, []string{"PATH=" + bin}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -1,4 +1,4 @@
-package shell
+package commands
 
 import (
 	"strings"
@@ -6,46 +6,46 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// word is a word of a command as far as it is known before the script runs.
-type word struct {
-	// text is the value after quotes were removed; of a dynamic word, the part
+// Word is a word of a command as far as it is known before the script runs.
+type Word struct {
+	// Text is the value after quotes were removed; of a dynamic word, the part
 	// before the first expansion.
-	text string
-	// dynamic words are expanded when the script runs, to anything and maybe
+	Text string
+	// Dynamic words are expanded when the script runs, to anything and maybe
 	// to several words or none: $x, $(…), *.go, {a,b}, ~.
-	dynamic bool
+	Dynamic bool
 }
 
-func (w word) is(text string) bool { return !w.dynamic && w.text == text }
+func (w Word) is(text string) bool { return !w.Dynamic && w.Text == text }
 
 // readWord removes the quotes of w as a shell would.
-func readWord(w *syntax.Word) word {
+func readWord(w *syntax.Word) Word {
 	var text strings.Builder
 	for i, part := range w.Parts {
 		switch p := part.(type) {
 		case *syntax.Lit:
 			if expands(p.Value, i == 0) && !(len(w.Parts) == 1 && p.Value == "[") {
-				return word{text.String(), true}
+				return Word{text.String(), true}
 			}
 			text.WriteString(unescape(p.Value, ""))
 		case *syntax.SglQuoted:
 			if p.Dollar { // $'…' has escapes of its own, and dash knows none of it
-				return word{text.String(), true}
+				return Word{text.String(), true}
 			}
 			text.WriteString(p.Value)
 		case *syntax.DblQuoted:
 			for _, inner := range p.Parts {
 				lit, ok := inner.(*syntax.Lit)
 				if !ok || p.Dollar {
-					return word{text.String(), true}
+					return Word{text.String(), true}
 				}
 				text.WriteString(unescape(lit.Value, "$`\"\\\n"))
 			}
 		default:
-			return word{text.String(), true}
+			return Word{text.String(), true}
 		}
 	}
-	return word{text.String(), false}
+	return Word{text.String(), false}
 }
 
 // expands reports whether unquoted text is subject to the expansion of file
