@@ -46,6 +46,12 @@ func (Isolation) FieldTag() reflect.StructTag {
 	return fields.Enum(Worktree, Direct, Copy, NoWorkspace)
 }
 
+// FieldTag lists what a person may be asked about.
+func (AskFor) FieldTag() reflect.StructTag { return fields.Enum(AskFors()...) }
+
+// FieldTag lists every answer.
+func (AskAnswer) FieldTag() reflect.StructTag { return fields.Enum(AskAnswers()...) }
+
 // FieldTag lists every class.
 func (Class) FieldTag() reflect.StructTag { return fields.Enum(Classes()...) }
 

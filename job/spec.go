@@ -32,6 +32,7 @@ type Spec struct {
 	Sandbox Sandbox      `json:"sandbox,omitzero"`                                                                                                             // how the run is held
 	Network []string     `json:"network,omitempty"`                                                                                                            // "none", "full", or hosts and presets; nil is none
 	Git     []Repository `json:"git,omitempty"`                                                                                                                // that the run may fetch from, or push to
+	Ask     Ask          `json:"ask,omitzero"`                                                                                                                 // what is answered while it runs
 	Secrets []string     `json:"secrets,omitempty" form:"variable" want:"the name of a secret of the configuration, such as NPM_TOKEN, not the secret itself"` // names of what the configuration has, given to the run
 
 	Priority   int        `json:"priority,omitempty"`    // higher is sooner

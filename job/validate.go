@@ -45,6 +45,7 @@ func (s *Spec) Validate() []*FieldError {
 		bad("runnable_at", "%s is not before the deadline %s, so the job could never run", s.RunnableAt.Format(time.RFC3339), s.Deadline.Format(time.RFC3339))
 	}
 	s.validateSandbox(bad)
+	s.validateAsk(bad)
 	s.validateOwner(bad)
 	s.validateDuplicates(bad)
 	s.validateFlow(bad)

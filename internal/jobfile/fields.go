@@ -88,6 +88,8 @@ type entry struct {
 	// it: [git](security.md#git-with-your-credentials). Each is `github.com/acme/site`, or `{repository: github.com/acme/site,
 	// push: true}`.
 	Git []job.Repository `yaml:"git" short:"repository"`
+	// Who answers when the agent wants what it was not granted: rules, and people. Without it, that is refused.
+	Ask job.Ask `yaml:"ask"`
 	// Names of `secrets` of the [configuration](config.md) that the job is given. Values do not belong in a job file.
 	Secrets []string `yaml:"secrets" form:"variable" want:"the name of a secret of the configuration, such as NPM_TOKEN, not the secret itself"`
 	// Higher is sooner, among the jobs of a tenant.

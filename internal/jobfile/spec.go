@@ -67,7 +67,7 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 		Instructions:  r.instructions(path+".instructions", e.Instructions),
 		SystemPrompt:  e.SystemPrompt,
 		AllowCommands: e.Allow, Env: e.Env, Priority: e.Priority, Class: e.Class,
-		Sandbox: e.Sandbox, Network: e.Network, Git: e.Git, Secrets: e.Secrets,
+		Sandbox: e.Sandbox, Network: e.Network, Ask: e.Ask, Git: e.Git, Secrets: e.Secrets,
 		Agent: e.Agent, Domain: e.Domain, Expect: e.Expect,
 		RunnableAt: r.timeOrDuration(path+".runnable_at", e.RunnableAt),
 		Deadline:   r.timeOrDuration(path+".deadline", e.Deadline),
@@ -81,6 +81,9 @@ func (r *reader) spec(path string, tenant job.Tenant, e *entry) job.Spec {
 	}
 	r.capabilities(path, e, &s)
 	r.checkWorkers(path, e, &s)
+	if s.Ask.IsZero() && r.Has(path+".ask") {
+		r.Failf(path+".ask", "is empty, want what a person is asked about, such as {for: [commands, writes]}, or rules that answer instead")
+	}
 	if s.Deadline != nil && !s.Deadline.After(r.now) {
 		r.Failf(path+".deadline", "%s is in the past (it is %s now)", e.Deadline.text, r.now.Format(time.RFC3339))
 	}

@@ -23,6 +23,8 @@ func enumerations() map[reflect.Type][]any {
 		reflect.TypeFor[job.ErrorClass]():      anyOf(job.ErrorClasses()),
 		reflect.TypeFor[job.Type]():            {job.LLM, job.Tool, job.WorkerTask, job.External, job.PluginEvent, job.Maintenance},
 		reflect.TypeFor[job.Capability]():      anyOf(job.Capabilities()),
+		reflect.TypeFor[job.AskFor]():          anyOf(job.AskFors()),
+		reflect.TypeFor[job.AskAnswer]():       anyOf(job.AskAnswers()),
 		reflect.TypeFor[job.Isolation]():       {job.Worktree, job.Direct, job.Copy, job.NoWorkspace},
 		reflect.TypeFor[job.Class]():           anyOf(job.Classes()),
 		reflect.TypeFor[job.DuplicatePolicy](): anyOf(job.DuplicatePolicies()),
