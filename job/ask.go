@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/agentsched/agentsched/internal/fields"
 )
 
 // Ask is the third answer to what a job's run wants to do, beside what the job was
@@ -129,8 +131,11 @@ const (
 	maxAskText  = 1 << 10 // of a pattern and a reason, in bytes
 )
 
-// Validate returns what is wrong with r; the tags of its fields have been looked at.
-func (r AskRule) Validate() []*FieldError {
+// Validate returns what is wrong with r.
+func (r AskRule) Validate() []*FieldError { return append(fields.Check(&r, nil), r.faults()...) }
+
+// faults returns what the tags of the fields do not say.
+func (r AskRule) faults() []*FieldError {
 	var errs []*FieldError
 	bad := func(field, format string, args ...any) {
 		errs = append(errs, &FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
@@ -237,7 +242,7 @@ func (s *Spec) validateAsk(bad func(string, string, ...any)) {
 		return
 	}
 	for i, r := range a.Rules {
-		for _, e := range r.Validate() {
+		for _, e := range r.faults() {
 			at := fmt.Sprintf("ask.rules[%d]", i)
 			if e.Field != "" {
 				at += "." + e.Field

@@ -1,10 +1,11 @@
 package commands
 
 import (
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/agentsched/agentsched/internal/commands/commandstest"
 )
 
 func TestCheck(t *testing.T) {
@@ -270,24 +271,19 @@ func FuzzCheck(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	var shells []string
-	for _, name := range []string{"dash", "bash"} {
-		if path, err := exec.LookPath(name); err == nil {
-			shells = append(shells, path)
-		}
-	}
+	shells := commandstest.Shells("dash", "bash")
 	patterns := Patterns("ok *")
 	f.Fuzz(func(t *testing.T, script string) {
 		if r := Check(script, patterns, Writing{true, "/work/space"}); r != nil {
 			_ = r.Error()
 			return
 		}
-		if !strings.Contains(script, "canary") || !safeToRun(script) {
+		if !strings.Contains(script, "canary") || !commandstest.Safe(script) {
 			return
 		}
 		for _, shell := range shells {
-			if called := runWithCanary(t, shell, script); called != "" {
-				t.Errorf("%s ran %s, though only ok is allowed:\n%s", filepath.Base(shell), called, script)
+			if commandstest.RunsCanary(t, shell, script) {
+				t.Errorf("%s ran canary, though only ok is allowed:\n%s", filepath.Base(shell), script)
 			}
 		}
 	})

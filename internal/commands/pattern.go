@@ -39,7 +39,7 @@ func (p Pattern) Matches(words []Word) bool {
 }
 
 // MayMatch reports whether a command of these words may be one that p means, whatever
-// its dynamic words turn out to be and wherever its program lies. It is how a pattern
+// its dynamic arguments turn out to be and wherever its program lies. It is how a pattern
 // of what is forbidden is compared.
 func (p Pattern) MayMatch(words []Word) bool {
 	fixed, rest := p.fixed()
@@ -48,7 +48,7 @@ func (p Pattern) MayMatch(words []Word) bool {
 		case i == len(words):
 			return false
 		case words[i].Dynamic:
-			return true
+			return i > 0
 		case i == 0 && !strings.Contains(want, "/"):
 			if !Glob(want, words[i].Text[strings.LastIndexByte(words[i].Text, '/')+1:]) {
 				return false

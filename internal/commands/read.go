@@ -73,7 +73,11 @@ func Read(script, dir string) []Part {
 	for _, dialect := range []syntax.LangVariant{syntax.LangPOSIX, syntax.LangBash} {
 		file, err := syntax.NewParser(syntax.Variant(dialect), syntax.KeepComments(true)).Parse(strings.NewReader(script), "")
 		if err != nil {
-			parts = append(parts, unreadable(err, dialect))
+			part := unreadable(err, dialect)
+			if dialect == syntax.LangPOSIX { // bash may still read it
+				part.Kind = Foreign
+			}
+			parts = append(parts, part)
 			continue
 		}
 		r := reader{script: script, dir: dir, functions: topFunctions(file)}

@@ -24,7 +24,7 @@ func readWord(w *syntax.Word) Word {
 	for i, part := range w.Parts {
 		switch p := part.(type) {
 		case *syntax.Lit:
-			if expands(p.Value, i == 0) && !(len(w.Parts) == 1 && p.Value == "[") {
+			if expands(p.Value, i == 0) && !(len(w.Parts) == 1 && (p.Value == "[" || p.Value == "[[")) {
 				return Word{text.String(), true}
 			}
 			text.WriteString(unescape(p.Value, ""))

@@ -24,10 +24,12 @@ var both = map[string]string{
 	// What the two sides say to each other.
 	"ipc": "job internal/isolation",
 
-	"internal/commands":              "job", // what a script runs: the worker that runs one checks it, and so does who answers an agent
-	"internal/fields":                "",    // what a field of a file or a message is
-	"internal/isolation":             "job", // what is out of use: the cores decide and enforce it, the scheduler keeps it
-	"internal/jsoncheck":             "",    // values by the schemas that jobs carry
+	"internal/ask":                   "job internal/commands", // may the program of a run do what it asks for: the core decides by it, the scheduler stores and shows rules
+	"internal/commands":              "job",                   // what a script runs: the worker that runs one checks it, and so does who answers an agent
+	"internal/commands/commandstest": "",                      // what real shells run, for tests of several packages
+	"internal/fields":                "",                      // what a field of a file or a message is
+	"internal/isolation":             "job",                   // what is out of use: the cores decide and enforce it, the scheduler keeps it
+	"internal/jsoncheck":             "",                      // values by the schemas that jobs carry
 	"internal/proc":                  "",
 	"internal/redact":                "",
 	"internal/sandbox":               "internal/proc", // the core holds runs by it, the scheduler says what the host can do

@@ -1,4 +1,5 @@
-package commands
+// Package commandstest asks real shells what a script runs.
+package commandstest
 
 import (
 	"context"
@@ -11,16 +12,27 @@ import (
 	"time"
 )
 
-// safeToRun reports whether a script made up by the fuzzer does no harm when it
-// is run, as far as redirections leave its folder or a function multiplies.
-func safeToRun(script string) bool {
+// Shells returns the paths of those of the named shells that the host has.
+func Shells(names ...string) []string {
+	var shells []string
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			shells = append(shells, path)
+		}
+	}
+	return shells
+}
+
+// Safe reports whether a script made up by a fuzzer does no harm when it is run, as
+// far as redirections leave its folder or a function multiplies.
+func Safe(script string) bool {
 	return !strings.ContainsAny(script, "/\x00~") && !strings.Contains(script, "..") && !strings.Contains(script, "PWD") &&
 		!(strings.Contains(script, "()") && strings.ContainsAny(script, "|&"))
 }
 
-// runWithCanary runs script in an empty folder, where PATH has two programs,
-// ok and canary, and returns "canary" if the script ran that one.
-func runWithCanary(t *testing.T, shell, script string) string {
+// RunsCanary runs script in an empty folder, where PATH has two programs, ok and
+// canary, and reports whether it ran the second.
+func RunsCanary(t *testing.T, shell, script string) bool {
 	t.Helper()
 	dir := t.TempDir()
 	bin, work, mark := filepath.Join(dir, "bin"), filepath.Join(dir, "work"), filepath.Join(dir, "called")
@@ -44,10 +56,8 @@ func runWithCanary(t *testing.T, shell, script string) string {
 	}
 	_ = cmd.Wait()                                      // how the script ends does not matter here
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left in the background
-	if _, err := os.Stat(mark); err == nil {
-		return "canary"
-	}
-	return ""
+	_, err := os.Stat(mark)
+	return err == nil
 }
 
 func write(t *testing.T, path, text string) {
