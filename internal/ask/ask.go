@@ -123,7 +123,7 @@ func (p *Policy) Decide(r Request) Verdict {
 		switch {
 		case strictness(v) > strictness(all):
 			all = v
-		case v.Answer == job.AllowAsked && all.Answer == job.AllowAsked && v.Rule != "" && !strings.Contains(all.Rule, v.Rule):
+		case v.Answer == job.AllowAsked && all.Answer == job.AllowAsked && len(all.Rule) < maxText && !strings.Contains(all.Rule, v.Rule):
 			all.Rule = strings.TrimPrefix(all.Rule+", "+v.Rule, ", ")
 		}
 	}

@@ -162,7 +162,7 @@ func TestKey(t *testing.T) {
 func FuzzDecide(f *testing.F) {
 	for _, seed := range []string{
 		"ok a", "ok && canary", "ok $(canary)", "f() { canary; }; f", "ok <<E\n`canary`\nE\n", "bash -c 'ok; canary'", "bash -lc \"ok 'a'\"",
-		"zsh -c 'ok =(canary)'", "ok *(e:canary:)", "{ ok } canary", "for x (a) canary", "ok &! canary", "repeat 1 canary", "if ok { canary }",
+		"zsh -c 'ok =(canary)'", "ok *(e:canary:)", "{ ok } canary", "{ ok } always { canary; }", "for x (a) canary", "ok &! canary", "repeat 1 canary", "if ok { canary }",
 		"printf %d 'a[$(canary)]'", "[ 'a[$(canary)]' -eq 0 ]", "ok ${(e)x} canary", "while ok { canary }", "ok ${x:-'canary'}", "set -e; ok }; canary",
 		"test 'a[`canary`]' -gt 1", "ok ~[canary]", "ok >! canary", "ok |& canary", "ok {a,b} canary", "case x { x) canary;; }", "ok x=<(canary)",
 	} {
