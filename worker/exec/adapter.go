@@ -22,6 +22,7 @@ var (
 	_ worker.Programless   = Adapter{}
 	_ worker.Stepping      = Adapter{}
 	_ worker.Checkpointing = Adapter{}
+	_ worker.Conversing    = Adapter{}
 )
 
 // Locate returns the path of the program that the settings name.
@@ -46,6 +47,12 @@ func (Adapter) Stepping() {}
 
 // Checkpointing holds: the protocol has a line for it.
 func (Adapter) Checkpointing() {}
+
+// Converses says all: the protocol has lines for it. What a program takes of it is in
+// its hello.
+func (Adapter) Converses() worker.Conversation {
+	return worker.Conversation{Messages: true, Questions: true, Interrupts: true, Forks: true}
+}
 
 // Programless holds: the settings name the program.
 func (Adapter) Programless() {}
@@ -90,6 +97,7 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 		},
 		warned: map[string]bool{},
 		open:   map[string]string{},
+		talk:   talk{told: map[string]worker.MessageState{}, open: map[string]bool{}},
 	}, nil
 }
 
@@ -110,9 +118,9 @@ func taskLine(t *worker.Task) Task {
 		Type: "task", Protocol: Protocol,
 		Job: t.Job, Name: t.Name, Attempt: t.Attempt,
 		Instructions: t.Instructions, SystemPrompt: t.SystemPrompt,
-		Model: t.Model, BaseURL: baseURL, KeyEnv: keyEnv, Session: t.Session,
+		Model: t.Model, BaseURL: baseURL, KeyEnv: keyEnv, Session: t.Session, Fork: t.Fork,
 		Dir: t.Dir, Home: t.Home, Scratch: t.Scratch,
-		Capabilities: capabilities, AllowCommands: patterns, AnyCommand: any,
+		Capabilities: capabilities, AllowCommands: patterns, AnyCommand: any, Asked: t.Asked,
 		OutputSchema: t.Output,
 		Limits: Limits{
 			TimeoutMillis:    t.Limits.Timeout.Std().Milliseconds(),

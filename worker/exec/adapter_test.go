@@ -31,7 +31,11 @@ func conformance(command string) workertest.Config {
 			"cancelled":  {Exit: worker.Exit{Code: 0, Stopped: true}, Answer: "half"},
 			"steps":      {Answer: "both files", Tokens: 900 + 40 + 1200 + 310},
 
+			"conversation":    {Answer: "deployed", Session: "chat-1", Tokens: 70 + 7},
+			"converses-badly": {Answer: "I did not say hello"},
+
 			"checkpointed-unasked": {Class: job.Unknown},
+			"interrupted-unasked":  {Class: job.Unknown, Session: "s-2"},
 		},
 	}
 }
@@ -95,6 +99,7 @@ func end(s worker.Session, e worker.Exit) worker.Result {
 func TestTaskLine(t *testing.T) {
 	task := newTask(t, "/bin/sh", "worker.sh")
 	task.Session, task.Model, task.SystemPrompt = "s-1", "m", "be brief"
+	task.Fork, task.Asked = true, true
 	task.Capabilities = []job.Capability{job.CanRunTests}
 	task.Output = json.RawMessage(`{"type":"object"}`)
 	task.Limits = job.Limits{Timeout: job.Duration(time.Minute), MaxSteps: 7, MaxTokens: 100, MaxCostUSD: 0.5}
@@ -110,7 +115,7 @@ func TestTaskLine(t *testing.T) {
 	}
 	want := exec.Task{
 		Type: "task", Protocol: 1, Job: task.Job, Name: "job", Attempt: 1, Instructions: "hello",
-		SystemPrompt: "be brief", Model: "m", KeyEnv: "MY_KEY", Session: "s-1",
+		SystemPrompt: "be brief", Model: "m", KeyEnv: "MY_KEY", Session: "s-1", Fork: true, Asked: true,
 		Dir: task.Dir, Home: task.Home, Scratch: task.Scratch,
 		Capabilities: task.Capabilities, AllowCommands: job.TestCommands(), OutputSchema: task.Output,
 		Limits: exec.Limits{TimeoutMillis: 60_000, MaxSteps: 7, MaxTokens: 100, MaxCostUSD: 0.5},
@@ -206,7 +211,7 @@ func TestDocumentedTranscript(t *testing.T) {
 	s := start(t, newTask(t, "/bin/sh"))
 	for line := range bytes.Lines(block(t, "transcript")) {
 		if text, ok := bytes.CutPrefix(line, []byte("> ")); ok {
-			said := map[string]any{"task": &exec.Task{}, "cancel": &exec.Cancel{}, "checkpoint": &exec.Checkpoint{}, "step_stored": &exec.StepStored{}, "step_refused": &exec.StepRefused{}}
+			said := map[string]any{"task": &exec.Task{}, "cancel": &exec.Cancel{}, "checkpoint": &exec.Checkpoint{}, "message": &exec.Message{}, "interrupt": &exec.Interrupt{}, "answer": &exec.Answer{}, "step_stored": &exec.StepStored{}, "step_refused": &exec.StepRefused{}}
 			var head struct{ Type string }
 			if err := json.Unmarshal(text, &head); err != nil || said[head.Type] == nil {
 				t.Errorf("%s: type %q, %v", text, head.Type, err)

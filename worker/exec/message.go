@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
 )
 
 // Protocol is the version of the worker protocol that is spoken here.
@@ -27,6 +28,7 @@ type Task struct {
 	BaseURL      string `json:"base_url,omitempty"`
 	KeyEnv       string `json:"key_env,omitempty"` // the variable that holds the key, set in the environment
 	Session      string `json:"session,omitempty"` // to resume
+	Fork         bool   `json:"fork,omitempty"`    // Session stays as it is: go on in a copy of it, with another id
 
 	Dir     string `json:"dir"`     // the workspace, also the working directory
 	Home    string `json:"home"`    // kept for the job's further attempts
@@ -37,6 +39,7 @@ type Task struct {
 	// run_tests included; AnyCommand is set if there is no such limit.
 	AllowCommands []string        `json:"allow_commands"`
 	AnyCommand    bool            `json:"any_command"`
+	Asked         bool            `json:"asked,omitempty"`         // ask about what is not granted, rather than leave it
 	OutputSchema  json.RawMessage `json:"output_schema,omitempty"` // JSON schema of the answer
 	Limits        Limits          `json:"limits"`
 
@@ -64,6 +67,31 @@ type Limits struct {
 	MaxTokens        int64   `json:"max_tokens,omitempty"`   // of the job, all attempts together
 	MaxCostUSD       float64 `json:"max_cost_usd,omitempty"` // of the job, all attempts together
 	MaxAttempts      int     `json:"max_attempts,omitempty"`
+}
+
+// Message is the line that brings words for the agent.
+type Message struct {
+	Type  string `json:"type"` // "message"
+	ID    string `json:"id"`   // for its settle line
+	From  string `json:"from,omitempty"`
+	Text  string `json:"text"`
+	Again bool   `json:"again,omitempty"` // an earlier attempt may have had it
+}
+
+// Interrupt is the line that asks the program to stop what it does now. If messages
+// wait it goes on with them, else it ends with a result of the status "checkpointed".
+type Interrupt struct {
+	Type   string `json:"type"` // "interrupt"
+	Reason string `json:"reason,omitempty"`
+}
+
+// Answer is the line that answers a question.
+type Answer struct {
+	Type     string          `json:"type"` // "answer"
+	Question string          `json:"question"`
+	Decision worker.Decision `json:"decision"`        // "": nobody answered, which is no
+	Text     string          `json:"text,omitempty"`  // what was said besides, or in place of a decision
+	Value    json.RawMessage `json:"value,omitempty"` // it satisfies the question's schema
 }
 
 // Cancel is the line that asks the program to stop. Signals follow.
@@ -98,22 +126,34 @@ type StepRefused struct {
 
 // The types of the lines that a program may print.
 const (
-	typeHello   = "hello"
-	typeSession = "session"
-	typeText    = "text"
-	typeCommand = "command"
-	typeFile    = "file"
-	typeUsage   = "usage"
-	typeStep    = "step"
-	typeLog     = "log"
-	typeWarning = "warning"
-	typeResult  = "result"
+	typeHello    = "hello"
+	typeSession  = "session"
+	typeText     = "text"
+	typeCommand  = "command"
+	typeFile     = "file"
+	typeUsage    = "usage"
+	typeStep     = "step"
+	typeQuestion = "question"
+	typeWithdraw = "withdraw"
+	typeSettle   = "settle"
+	typeLog      = "log"
+	typeWarning  = "warning"
+	typeResult   = "result"
+)
+
+// What a program can say that it converses by.
+const (
+	byMessages   = "messages"
+	byQuestions  = "questions"
+	byInterrupts = "interrupts"
 )
 
 type hello struct {
 	Protocol int    `json:"protocol"`
 	Name     string `json:"name"`
 	Version  string `json:"version"`
+
+	Converses []string `json:"converses"` // of messages, questions, interrupts
 }
 
 type session struct {
@@ -153,6 +193,32 @@ type step struct {
 	Step   string          `json:"step"`
 	Inputs json.RawMessage `json:"inputs"` // a string, or any JSON value; of a durable step
 	Result json.RawMessage `json:"result"` // with it the step is a durable one
+}
+
+type question struct {
+	ID        string              `json:"id"` // for its answer
+	Kind      worker.QuestionKind `json:"kind"`
+	Text      string              `json:"text"`
+	Tool      string              `json:"tool"`
+	Command   string              `json:"command"`
+	Path      string              `json:"path"`
+	Host      string              `json:"host"`
+	Diff      string              `json:"diff"`
+	Input     json.RawMessage     `json:"input"` // what tells it from other questions; any JSON value
+	Decisions []worker.Decision   `json:"decisions"`
+	Schema    json.RawMessage     `json:"schema"`
+}
+
+// withdraw takes a question back.
+type withdraw struct {
+	Question string `json:"question"`
+}
+
+// settle says what became of a message.
+type settle struct {
+	Message string              `json:"message"`
+	State   worker.MessageState `json:"state"`
+	Reason  string              `json:"reason"`
 }
 
 type result struct {

@@ -50,6 +50,7 @@ func (r *run) result(m result) []job.Event {
 		}
 	}
 	r.verdict = &m
+	r.talk.over = "the worker has said its result"
 	return events
 }
 

@@ -27,7 +27,8 @@ type run struct {
 	verdict  *result // the one that counts; nil until there is one
 	spoiled  string  // why no result of this program can be a success
 
-	asked *string // why a checkpoint was asked for; nil: it was not
+	asked *string // why the program was asked to stop and go on later; nil: it was not
+	talk  talk
 }
 
 // maxRemembered bounds what a program can make us keep by inventing ids and types.
@@ -39,10 +40,7 @@ func (r *run) Command() worker.Command { return r.command }
 func (r *run) Step(_ time.Time, in worker.Input) []worker.Action {
 	switch in := in.(type) {
 	case worker.Output:
-		if r.streams && streams(in.Line) {
-			return []worker.Action{worker.Forward(in)}
-		}
-		return r.actions(r.event(in.Line))
+		return r.line(in.Line)
 	case worker.ErrorOutput:
 		return worker.Log(in.Line)
 	case worker.StreamLines:
@@ -53,57 +51,68 @@ func (r *run) Step(_ time.Time, in worker.Input) []worker.Action {
 		r.asked = &in.Reason
 		return say(Checkpoint{Type: "checkpoint", Reason: in.Reason})
 	case worker.Cancel:
+		r.talk.over = "the run is being stopped"
 		return say(Cancel{Type: "cancel", Reason: "the scheduler stops this run"})
 	case worker.Message:
-		return []worker.Action{worker.Settle{Message: in.ID, State: worker.MessageRefused, Reason: "the worker protocol has no messages"}}
+		return r.tell(in)
+	case worker.Interrupt:
+		return r.interrupt(in)
+	case worker.Answer:
+		return r.answered(in)
 	case worker.Ended:
 		return []worker.Action{worker.Finish{Result: r.outcome(in.Exit)}}
 	}
 	return nil
 }
 
-// actions returns what follows from events: durable steps are stored.
-func (r *run) actions(events []job.Event) []worker.Action {
-	var actions []worker.Action
-	for _, e := range events {
-		if e.Kind == job.EventStep && len(e.Result) > 0 {
-			actions = append(actions, worker.Store{Step: worker.Step{ID: e.Step, Inputs: e.Inputs, Result: e.Result}})
-		} else {
-			actions = append(actions, worker.Emit{Event: e})
-		}
-	}
-	return actions
-}
-
-// event reads one line of the program.
-func (r *run) event(line []byte) []job.Event {
+// line reads one line of the program.
+func (r *run) line(line []byte) []worker.Action {
 	if len(line) > MaxLine {
-		return r.warn("line", "a line of %d bytes was ignored, at most %d are read", len(line), MaxLine)
+		return worker.Events(r.warn("line", "a line of %d bytes was ignored, at most %d are read", len(line), MaxLine)...)
 	}
-	line = bytes.TrimSpace(line)
-	if len(line) == 0 {
+	text := bytes.TrimSpace(line)
+	if len(text) == 0 {
 		return nil
 	}
 	var head struct {
 		Type string `json:"type"`
 	}
-	if line[0] != '{' || json.Unmarshal(line, &head) != nil || head.Type == "" {
-		return one(plain(job.EventLog, string(line)))
+	if text[0] != '{' || json.Unmarshal(text, &head) != nil || head.Type == "" {
+		return worker.Events(plain(job.EventLog, string(text)))
 	}
-	events, err := r.message(head.Type, line)
+	if r.streams && ofStream(head.Type) {
+		return append(r.meet(nil), worker.Forward{Line: line})
+	}
+	actions, err := r.message(head.Type, text)
 	if err != nil {
 		if head.Type == typeResult {
 			r.spoil("its result could not be read: %v", err)
 		}
-		return append(events, r.warn("malformed "+head.Type, "a %s line was ignored: %v", shown(head.Type), err)...)
+		actions = worker.Events(r.warn("malformed "+head.Type, "a %s line was ignored: %v", shown(head.Type), err)...)
 	}
-	return events
+	return append(actions, r.meet(nil)...)
 }
 
-func (r *run) message(kind string, line []byte) ([]job.Event, error) {
+func (r *run) message(kind string, line []byte) ([]worker.Action, error) {
 	switch kind {
 	case typeHello:
 		return decode(line, r.hello)
+	case typeQuestion:
+		return decode(line, r.question)
+	case typeWithdraw:
+		return decode(line, r.withdraw)
+	case typeSettle:
+		return decode(line, r.settle)
+	case typeStep:
+		return decode(line, r.step)
+	}
+	events, err := r.event(kind, line)
+	return worker.Events(events...), err
+}
+
+// event reads a line that only says what happened.
+func (r *run) event(kind string, line []byte) ([]job.Event, error) {
+	switch kind {
 	case typeSession:
 		return decode(line, func(m session) []job.Event {
 			if m.Session == "" {
@@ -122,8 +131,6 @@ func (r *run) message(kind string, line []byte) ([]job.Event, error) {
 		return decode(line, r.file)
 	case typeUsage:
 		return decode(line, r.usage)
-	case typeStep:
-		return decode(line, r.step)
 	case typeLog:
 		return decode(line, func(m text) []job.Event { return one(plain(job.EventLog, m.Text)) })
 	case typeWarning:
@@ -135,7 +142,7 @@ func (r *run) message(kind string, line []byte) ([]job.Event, error) {
 	}
 }
 
-func decode[M any](line []byte, then func(M) []job.Event) ([]job.Event, error) {
+func decode[M, R any](line []byte, then func(M) []R) ([]R, error) {
 	var m M
 	if err := json.Unmarshal(line, &m); err != nil {
 		return nil, err
@@ -143,11 +150,12 @@ func decode[M any](line []byte, then func(M) []job.Event) ([]job.Event, error) {
 	return then(m), nil
 }
 
-func (r *run) hello(m hello) []job.Event {
+func (r *run) hello(m hello) []worker.Action {
 	if m.Protocol != Protocol {
 		r.spoil("it speaks version %d of the worker protocol, not %d", m.Protocol, Protocol)
 	}
-	return one(plain(job.EventLog, strings.TrimSpace("worker "+m.Name+" "+m.Version)))
+	actions := worker.Events(plain(job.EventLog, strings.TrimSpace("worker "+m.Name+" "+m.Version)))
+	return append(actions, r.meet(m.Converses)...)
 }
 
 func (r *run) toolCommand(m command) []job.Event {

@@ -42,21 +42,22 @@ func giveSteps(line *Task, t *worker.Task) error {
 	return nil
 }
 
-// step reports a turn, or with a result a durable step.
-func (r *run) step(m step) []job.Event {
-	e := job.Event{Kind: job.EventStep, Step: strings.ToValidUTF8(m.Step, "\uFFFD"), Result: m.Result}
+// step reports a turn, or with a result stores a durable step.
+func (r *run) step(m step) []worker.Action {
+	id := strings.ToValidUTF8(m.Step, "\uFFFD")
 	if len(m.Result) == 0 {
-		return one(e)
+		return worker.Events(job.Event{Kind: job.EventStep, Step: id})
 	}
 	// A string is its text, any other JSON value stands for itself.
-	if err := json.Unmarshal(m.Inputs, &e.Inputs); err != nil && len(m.Inputs) > 0 {
+	var inputs string
+	if err := json.Unmarshal(m.Inputs, &inputs); err != nil && len(m.Inputs) > 0 {
 		var compact bytes.Buffer
 		if json.Compact(&compact, m.Inputs) == nil {
-			e.Inputs = compact.String()
+			inputs = compact.String()
 		}
 	}
-	e.Inputs = job.StepInputs(strings.ToValidUTF8(e.Inputs, "\uFFFD"))
-	return one(e)
+	inputs = job.StepInputs(strings.ToValidUTF8(inputs, "\uFFFD"))
+	return []worker.Action{worker.Store{Step: worker.Step{ID: id, Inputs: inputs, Result: m.Result}}}
 }
 
 // stored tells the program what became of a step.
@@ -76,8 +77,8 @@ func stored(k worker.KeptStep) []worker.Action {
 // believed if it was asked, or a job could stop for ever.
 func (r *run) checkpointed(out *worker.Result) {
 	if r.asked == nil {
-		out.Class, out.Message = job.Unknown, "the worker reported checkpointed without a checkpoint request"
-		out.Hint = "report checkpointed only after a checkpoint line, see docs/worker-protocol.md"
+		out.Class, out.Message = job.Unknown, "the worker reported checkpointed, but nobody had asked for a checkpoint or interrupted it"
+		out.Hint = "report checkpointed only after a checkpoint or an interrupt line, see docs/worker-protocol.md"
 		return
 	}
 	out.Checkpointed, out.Message = true, cmp.Or(cut(r.verdict.Message), *r.asked)
