@@ -205,33 +205,56 @@ func TestDocumentedWorker(t *testing.T) {
 	}
 }
 
-// TestDocumentedTranscript checks the page's example: its task has the fields
-// of ours, and nothing in it is warned of.
-func TestDocumentedTranscript(t *testing.T) {
-	s := start(t, newTask(t, "/bin/sh"))
-	for line := range bytes.Lines(block(t, "transcript")) {
-		if text, ok := bytes.CutPrefix(line, []byte("> ")); ok {
-			said := map[string]any{"task": &exec.Task{}, "cancel": &exec.Cancel{}, "checkpoint": &exec.Checkpoint{}, "message": &exec.Message{}, "interrupt": &exec.Interrupt{}, "answer": &exec.Answer{}, "step_stored": &exec.StepStored{}, "step_refused": &exec.StepRefused{}}
-			var head struct{ Type string }
-			if err := json.Unmarshal(text, &head); err != nil || said[head.Type] == nil {
-				t.Errorf("%s: type %q, %v", text, head.Type, err)
+// TestDocumentedTranscripts plays the page's examples: their lines to the program have the
+// fields of ours, those of a conversation are what we write, and nothing that the program
+// says is warned of.
+func TestDocumentedTranscripts(t *testing.T) {
+	for _, name := range []string{"transcript", "conversation"} {
+		s := start(t, newTask(t, "/bin/sh"))
+		for line := range bytes.Lines(block(t, name)) {
+			if text, ok := bytes.CutPrefix(line, []byte("> ")); ok {
+				playLine(t, s, text)
 				continue
 			}
-			d := json.NewDecoder(bytes.NewReader(text))
-			d.DisallowUnknownFields()
-			if err := d.Decode(said[head.Type]); err != nil {
-				t.Errorf("%s: %v", head.Type, err)
+			for _, e := range events(s, bytes.TrimPrefix(line, []byte("< "))) {
+				if e.Kind == job.EventWarning || e.Kind == job.EventLog && !strings.HasPrefix(e.Text, "worker ") {
+					t.Errorf("%s: %s", e.Kind, e.Text)
+				}
 			}
-			continue
 		}
-		for _, e := range events(s, bytes.TrimPrefix(line, []byte("< "))) {
-			if e.Kind == job.EventWarning || e.Kind == job.EventLog && !strings.HasPrefix(e.Text, "worker ") {
-				t.Errorf("%s: %s", e.Kind, e.Text)
-			}
+		if r := end(s, worker.Exit{}); r.Class != job.NoError || r.Answer == "" {
+			t.Errorf("%s: result %+v", name, r)
 		}
 	}
-	if r := end(s, worker.Exit{}); r.Class != job.NoError || r.Answer == "" {
-		t.Errorf("result %+v", r)
+}
+
+// playLine has the session write a line to the program, if it is one of a conversation.
+func playLine(t *testing.T, s worker.Session, text []byte) {
+	t.Helper()
+	said := map[string]any{"task": &exec.Task{}, "cancel": &exec.Cancel{}, "checkpoint": &exec.Checkpoint{}, "message": &exec.Message{}, "interrupt": &exec.Interrupt{}, "answer": &exec.Answer{}, "step_stored": &exec.StepStored{}, "step_refused": &exec.StepRefused{}}
+	var head struct{ Type string }
+	if err := json.Unmarshal(text, &head); err != nil || said[head.Type] == nil {
+		t.Errorf("%s: type %q, %v", text, head.Type, err)
+		return
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(said[head.Type]); err != nil {
+		t.Errorf("%s: %v", head.Type, err)
+	}
+	var in worker.Input
+	switch m := said[head.Type].(type) {
+	case *exec.Message:
+		in = worker.Message{ID: m.ID, From: m.From, Text: m.Text, Again: m.Again}
+	case *exec.Interrupt:
+		in = worker.Interrupt{Reason: m.Reason}
+	case *exec.Answer:
+		in = worker.Answer{Question: m.Question, Decision: m.Decision, Text: m.Text, Value: m.Value}
+	default:
+		return
+	}
+	if line := written(s, in); line != string(text) {
+		t.Errorf("wrote %q, the page has %q", line, text)
 	}
 }
 
