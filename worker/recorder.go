@@ -188,7 +188,8 @@ func (r *recorder) exceeded(format string, args ...any) {
 
 // outcome turns a session's result into the run's outcome. Two things no session
 // decides: an exit code other than 0 is never a success, and a cost that is no
-// number of US dollars is none.
+// number of US dollars is none. How a program ends that is stopped in the middle of a
+// turn says nothing of it.
 func (r *recorder) outcome(res Result, e Exit) job.Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +208,7 @@ func (r *recorder) outcome(res Result, e Exit) job.Outcome {
 	}
 	if res.Class != job.NoError {
 		o.State = job.RunFailed
-	} else if e.Code != 0 {
+	} else if e.Code != 0 && !(res.Checkpointed && e.Stopped) {
 		// No adapter may call this a success.
 		o.State, o.Class = job.RunFailed, job.Crash
 		o.Message = fmt.Sprintf("the worker ended with exit code %d", e.Code)

@@ -231,8 +231,8 @@ type Forward struct {
 
 // Finish is the action to say what the run amounts to. It answers Ended. Before
 // that, it ends a program that would go on although its output has decided the run,
-// e.g. one that waits for hours to try again: Result must be a failure then, it
-// holds, and the program is stopped. Of the Finish that answers Ended after that
+// e.g. one that waits for hours to try again: Result must be a failure then, or
+// Checkpointed for a turn that does not stop; it holds, and the program is stopped. Of the Finish that answers Ended after that
 // only CostUSD counts, which many programs print when they are stopped.
 type Finish struct {
 	Result Result

@@ -179,3 +179,35 @@ func TestRunCheckpoints(t *testing.T) {
 		}
 	})
 }
+
+// TestRunCheckpointsEarly: a turn that does not stop when it is asked to is ended, and the
+// run goes on in another attempt, however the program ends.
+func TestRunCheckpointsEarly(t *testing.T) {
+	inputs := make(chan worker.Input)
+	s := &interrupted{listens(`echo "text ready"; read stop; exit 3`)}
+	o, _ := run(t, t.Context(), s, func(r *worker.Run) {
+		r.Inputs = inputs
+		sink := r.Sink
+		r.Sink = func(e job.Event) {
+			if sink(e); e.Text == "ready" {
+				go func() { inputs <- worker.Interrupt{Reason: "ann"} }()
+			}
+		}
+	})
+	if o.State != job.Checkpointed || o.Class != job.NoError || o.Message != "interrupted" || o.ExitCode != 3 {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+// interrupted is a script that is at a checkpoint as soon as it is interrupted.
+type interrupted struct{ *stepScript }
+
+func (s *interrupted) Step(now time.Time, in worker.Input) []worker.Action {
+	switch in.(type) {
+	case worker.Interrupt:
+		return []worker.Action{worker.Finish{Result: worker.Result{Checkpointed: true, Message: "interrupted"}}}
+	case worker.Cancel:
+		return []worker.Action{worker.Write{Data: []byte("stop\n")}}
+	}
+	return s.stepScript.Step(now, in)
+}
