@@ -17,12 +17,9 @@ const loginHint = "run `claude` and log in, or set ANTHROPIC_API_KEY or CLAUDE_C
 // outcome says what the run amounts to. The program's word alone is not enough:
 // a failed run can say "subtype":"success" with "is_error":true.
 func (s *session) outcome(e worker.Exit) worker.Result {
-	r := worker.Result{Answer: s.answer, CostUSD: s.cost}
+	r := worker.Result{Answer: s.answer, CostUSD: s.cost, Denied: s.denied}
 	if s.end != nil && len(s.end.Structured) > 0 && string(s.end.Structured) != "null" {
 		r.Answer, _ = job.Cut(string(s.end.Structured), job.MaxEventText)
-	}
-	if s.end != nil {
-		r.Denied = s.end.denied()
 	}
 	switch {
 	case e.Stopped:

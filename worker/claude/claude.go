@@ -25,7 +25,7 @@ var program = agentcli.Program{
 }
 
 const (
-	// maxPrompt is what the program reads from its standard input, in bytes.
+	// maxPrompt bounds the instructions, in bytes. The program itself takes more.
 	maxPrompt = 10_000_000
 	// maxArgument is the most that Linux passes in one argument, in bytes
 	// (MAX_ARG_STRLEN, 32 pages), less room for the zero that ends it.
@@ -77,9 +77,12 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 		}
 	}
 	s := newSession(t, h)
+	if s.Resume != "" {
+		s.has = h.recorded(s.Resume)
+	}
 	s.Process = worker.Command{
 		Path: path, Args: arguments(t, g, h, s.Resume), Env: h.env, Dir: t.Dir,
-		Stdin: []byte(prompt(t.Instructions)), Read: h.read, Write: h.login,
+		Stdin: opening(t.Instructions), KeepStdin: true, Read: h.read, Write: h.login,
 	}
 	return s, nil
 }
@@ -109,13 +112,13 @@ func prompt(instructions string) string {
 // arguments builds the command line. Values that users write never stand where
 // a leading dash could make them flags.
 func arguments(t *worker.Task, g grant, h home, resume string) []string {
-	args := agentcli.Arguments(t, "--print", "--output-format=stream-json", "--verbose",
-		"--permission-mode=dontAsk", // whatever no rule allows is denied without a question
-		"--setting-sources=user",    // the user's are ours; a repository's could grant itself commands and hooks
-		"--strict-mcp-config",       // no MCP servers but those given here: none
-		"--add-dir="+t.Dir,          // with CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD: reads the repository's CLAUDE.md
+	args := agentcli.Arguments(t, "--print", "--input-format=stream-json", "--output-format=stream-json", "--verbose", "--replay-user-messages",
+		"--permission-mode=default", "--permission-prompt-tool=stdio", // whatever no rule allows is asked about
+		"--setting-sources=user", // the user's are ours; a repository's could grant itself commands and hooks
+		"--strict-mcp-config",    // no MCP servers but those given here: none
+		"--add-dir="+t.Dir,       // with CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD: reads the repository's CLAUDE.md
 		"--tools="+strings.Join(g.tools, ","))
-	if len(g.allow) > 0 {
+	if len(g.allow)+len(g.ask) > 0 {
 		args = append(args, "--settings="+h.permissions)
 	}
 	if model := agentcli.Model(t); model != "" {
@@ -132,6 +135,9 @@ func arguments(t *worker.Task, g grant, h home, resume string) []string {
 	}
 	if resume != "" {
 		args = append(args, "--resume="+resume)
+		if t.Fork {
+			args = append(args, "--fork-session")
+		}
 	}
 	return args
 }

@@ -2,6 +2,7 @@ package claude
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,6 +35,7 @@ func TestLocateAndVersion(t *testing.T) {
 // TestGrants holds what each set of capabilities comes to.
 func TestGrants(t *testing.T) {
 	const read, edit, commands, tests, network = job.CanRead, job.CanEdit, job.CanRunCommands, job.CanRunTests, job.CanUseNetwork
+	const all = "Read,Glob,Grep,Edit,Write,NotebookEdit,Bash,WebFetch,WebSearch,AskUserQuestion"
 	for _, c := range []struct {
 		name     string
 		caps     []job.Capability
@@ -41,6 +43,8 @@ func TestGrants(t *testing.T) {
 		tools    string
 		allow    []string // rules that must stand there
 		not      []string // rules that must not
+		asked    bool
+		ask      string // all of these rules
 	}{
 		{name: "none"},
 		{name: "read", caps: []job.Capability{read}, tools: "Read,Glob,Grep", allow: []string{"Read(./**)"}},
@@ -52,12 +56,16 @@ func TestGrants(t *testing.T) {
 		{name: "some commands and tests", caps: []job.Capability{commands, tests}, patterns: []string{"ls *"}, tools: "Bash",
 			allow: []string{"Bash(ls *)", "Bash(go vet *)"}, not: []string{"Bash"}},
 		{name: "network", caps: []job.Capability{network}, tools: "WebFetch,WebSearch", allow: []string{"WebFetch", "WebSearch"}},
+		{name: "asked, none", asked: true, tools: all, ask: "Read Glob Grep Bash"},
+		{name: "asked, read", asked: true, caps: []job.Capability{read}, tools: all, allow: []string{"Read(./**)"}, ask: "Bash"},
+		{name: "asked, some commands", asked: true, caps: []job.Capability{read, commands}, patterns: []string{"make"}, tools: all, allow: []string{"Read(./**)", "Bash(make)"}, not: []string{"Bash"}},
+		{name: "asked, all", asked: true, caps: []job.Capability{read, edit, commands, network}, tools: all, allow: []string{"Read(./**)", "Edit(./**)", "Bash", "WebFetch"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tk, _ := task(t)
-			tk.Capabilities, tk.AllowCommands = c.caps, c.patterns
+			tk.Capabilities, tk.AllowCommands, tk.Asked = c.caps, c.patterns, c.asked
 			args := start(t, tk).Args
-			for _, want := range []string{"--tools=" + c.tools, "--permission-mode=dontAsk", "--setting-sources=user", "--strict-mcp-config"} {
+			for _, want := range []string{"--tools=" + c.tools, "--permission-mode=default", "--permission-prompt-tool=stdio", "--input-format=stream-json", "--replay-user-messages", "--setting-sources=user", "--strict-mcp-config"} {
 				if !slices.Contains(args, want) {
 					t.Errorf("no %s in %q", want, args)
 				}
@@ -67,10 +75,14 @@ func TestGrants(t *testing.T) {
 					t.Errorf("%s", a)
 				}
 			}
-			if settings := "--settings=" + filepath.Join(tk.Scratch, "permissions.json"); slices.Contains(args, settings) != (len(c.allow) > 0) {
+			if settings := "--settings=" + filepath.Join(tk.Scratch, "permissions.json"); slices.Contains(args, settings) != (len(c.allow)+len(c.ask) > 0) {
 				t.Errorf("settings in %q", args)
 			}
-			allow := workertest.ReadJSON(t, filepath.Join(tk.Scratch, "permissions.json"))["permissions"].(map[string]any)["allow"].([]any)
+			rules := workertest.ReadJSON(t, filepath.Join(tk.Scratch, "permissions.json"))["permissions"].(map[string]any)
+			allow := rules["allow"].([]any)
+			if ask, _ := rules["ask"].([]any); c.ask != strings.Trim(fmt.Sprint(ask), "[]") {
+				t.Errorf("rules to ask: %v, want %s", ask, c.ask)
+			}
 			for _, rule := range c.allow {
 				if !slices.Contains(allow, any(rule)) {
 					t.Errorf("%s is not in %v", rule, allow)
@@ -101,7 +113,7 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("no %s in %q", want, c.Args)
 		}
 	}
-	if string(c.Stdin) != "-do it" || c.Dir != tk.Dir || string(workertest.Read(t, system)) != "-be brief" {
+	if !strings.HasSuffix(string(c.Stdin), `{"message":{"content":[{"text":"-do it","type":"text"}],"role":"user"},"type":"user"}`+"\n") || !c.KeepStdin || c.Dir != tk.Dir || string(workertest.Read(t, system)) != "-be brief" {
 		t.Errorf("stdin %q, dir %q", c.Stdin, c.Dir)
 	}
 	for _, want := range []string{"CLAUDE_CODE_MAX_RETRIES=1", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"} {
@@ -110,7 +122,7 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 	tk.Instructions = "/compact this text"
-	if c := start(t, tk); strings.HasPrefix(string(c.Stdin), "/") || !strings.HasSuffix(string(c.Stdin), tk.Instructions) {
+	if c := start(t, tk); !strings.Contains(string(c.Stdin), `{"text":"Task:\n/compact this text",`) {
 		t.Errorf("stdin %q", c.Stdin)
 	}
 	var f *worker.Failure
@@ -212,8 +224,12 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	workertest.Write(t, filepath.Join(recorded, id+".jsonl"), "{}")
-	if c := start(t, tk); !slices.Contains(c.Args, "--resume="+id) {
+	if c := start(t, tk); !slices.Contains(c.Args, "--resume="+id) || slices.Contains(c.Args, "--fork-session") {
 		t.Errorf("args %q", c.Args)
+	}
+	tk.Fork = true
+	if c := start(t, tk); !slices.Contains(c.Args, "--resume="+id) || !slices.Contains(c.Args, "--fork-session") {
+		t.Errorf("args of a fork %q", c.Args)
 	}
 	if data := workertest.Read(t, filepath.Join(recorded, id+".jsonl")); string(data) != "{}" {
 		t.Errorf("the earlier attempt's content: %q", data)

@@ -10,31 +10,48 @@ import (
 // grant is what a task's capabilities come to in the program's own terms.
 type grant struct {
 	tools []string // those that exist at all for the model
-	allow []string // permission rules; what none of them allows is denied
+	allow []string // permission rules; what none of them allows is asked about
+	ask   []string // rules for what the program would allow by itself
 }
+
+var (
+	readers = []string{"Read", "Glob", "Grep"}
+	editors = []string{"Edit", "Write", "NotebookEdit"}
+	web     = []string{"WebFetch", "WebSearch"}
+)
 
 // grantOf maps the task's capabilities. Files can be read and changed in the
 // workspace only. Commands are matched as the program itself parses them: each
 // part of "a && b" must be allowed, and so must what a redirection writes.
 // Commands that are allowed run without a sandbox: they can write wherever the
-// user can, and reach the network.
+// user can, and reach the network. The tools of a job that may ask are all there: it
+// asks before it uses those that it was not granted.
 func grantOf(t *worker.Task) (grant, error) {
 	var g grant
 	if t.Can(job.CanRead) {
-		g.tools = append(g.tools, "Read", "Glob", "Grep")
 		g.allow = append(g.allow, "Read(./**)")
+	} else if t.Asked {
+		g.ask = append(g.ask, readers...)
+	}
+	if t.Can(job.CanRead) || t.Asked {
+		g.tools = append(g.tools, readers...)
 	}
 	if t.Can(job.CanEdit) {
-		g.tools = append(g.tools, "Edit", "Write", "NotebookEdit")
 		g.allow = append(g.allow, "Edit(./**)")
 	}
+	if t.Can(job.CanEdit) || t.Asked {
+		g.tools = append(g.tools, editors...)
+	}
 	patterns, anyCommand := t.CommandPatterns()
+	if anyCommand || len(patterns) > 0 || t.Asked {
+		g.tools = append(g.tools, "Bash")
+	}
 	switch {
 	case anyCommand:
-		g.tools = append(g.tools, "Bash")
 		g.allow = append(g.allow, "Bash")
-	case len(patterns) > 0:
-		g.tools = append(g.tools, "Bash")
+	case len(patterns) == 0 && t.Asked:
+		g.ask = append(g.ask, "Bash") // a rule to ask counts before one that allows
+	default:
 		for _, p := range patterns {
 			if strings.ContainsAny(p, "\n\x00") || strings.TrimSpace(p) == "" {
 				return grant{}, &worker.Failure{Class: job.Config,
@@ -44,8 +61,13 @@ func grantOf(t *worker.Task) (grant, error) {
 		}
 	}
 	if t.Can(job.CanUseNetwork) {
-		g.tools = append(g.tools, "WebFetch", "WebSearch")
-		g.allow = append(g.allow, "WebFetch", "WebSearch")
+		g.allow = append(g.allow, web...)
+	}
+	if t.Can(job.CanUseNetwork) || t.Asked {
+		g.tools = append(g.tools, web...)
+	}
+	if t.Asked {
+		g.tools = append(g.tools, "AskUserQuestion")
 	}
 	return g, nil
 }

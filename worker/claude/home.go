@@ -1,9 +1,12 @@
 package claude
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -56,7 +59,11 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 	if err := takeSettings(t, filepath.Join(users.folder, "settings.json"), filepath.Join(h.dir, "settings.json")); err != nil {
 		return h, err
 	}
-	if err := agentcli.WriteJSON(h.permissions, map[string]any{"permissions": map[string]any{"allow": append([]string{}, g.allow...)}}); err != nil {
+	rules := map[string]any{"allow": append([]string{}, g.allow...)}
+	if len(g.ask) > 0 {
+		rules["ask"] = g.ask
+	}
+	if err := agentcli.WriteJSON(h.permissions, map[string]any{"permissions": rules}); err != nil {
 		return h, err
 	}
 	var err error
@@ -242,6 +249,47 @@ func projectOf(dir string) string {
 }
 
 const alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+// maxRecorded is how much is read of a session's record, from its end, in bytes.
+const maxRecorded = 32 << 20
+
+// recorded returns the uuids of the messages that a session has: those that began a
+// turn are lines of their own, those that came while one ran are attachments.
+func (h home) recorded(id string) map[string]bool {
+	has := map[string]bool{}
+	found, err := filepath.Glob(filepath.Join(h.dir, "projects", "*", id+".jsonl"))
+	if err != nil || len(found) == 0 {
+		return has
+	}
+	f, err := agentcli.Open(found[0])
+	if err != nil {
+		return has // it does not know them: they are said again
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > maxRecorded {
+		f.Seek(info.Size()-maxRecorded, io.SeekStart)
+	}
+	lines := bufio.NewScanner(io.LimitReader(f, maxRecorded))
+	lines.Buffer(nil, maxRecorded+1)
+	for lines.Scan() {
+		var l struct {
+			Type       string `json:"type"`
+			UUID       string `json:"uuid"`
+			Attachment struct {
+				UUID string `json:"source_uuid"`
+			} `json:"attachment"`
+		}
+		if !bytes.Contains(lines.Bytes(), []byte(`"uuid":"`)) || !agentcli.Decode(lines.Bytes(), &l) {
+			continue
+		}
+		for _, uuid := range []string{l.UUID, l.Attachment.UUID} {
+			if ours(uuid) {
+				has[uuid] = true
+			}
+		}
+	}
+	return has
+}
 
 // hasSession reports whether the session was recorded in this home.
 func (h home) hasSession(id string) bool {

@@ -2,7 +2,6 @@ package claude
 
 import (
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,28 +15,39 @@ import (
 // session is one run of claude.
 type session struct {
 	agentcli.Run
+	talk
 
-	calls   map[string]call
-	message string // id of the last message counted
-	told    job.Usage
-	answer  string
-	apiKind string // what the program calls the last failure, e.g. "rate_limit"
-	resetAt time.Time
-	end     *line    // its result
-	cost    *float64 // of the run in US dollars; nil until the program has said it
+	dir       string // the workspace
+	calls     map[string]call
+	id        string    // the program's own of the session
+	messageID string    // of the last message counted
+	turns     job.Usage // of the turns that have ended
+	told      job.Usage
+	answer    string
+	apiKind   string // what the program calls the last failure, e.g. "rate_limit"
+	resetAt   time.Time
+	end       *line           // the last result
+	cost      *float64        // of the run in US dollars; nil until the program has said it
+	denied    []string        // calls, as denied names them
+	named     map[string]bool // ids of calls that are in denied, or never will be
 }
 
 // call is a tool call under way.
 type call struct{ name, command, path string }
 
 func newSession(t *worker.Task, h home) *session {
-	return &session{Run: agentcli.NewRun(t, "session", h.hasSession), calls: map[string]call{}}
+	return &session{
+		Run: agentcli.NewRun(t, "session", h.hasSession), talk: talk{asked: map[string]asked{}},
+		dir: t.Dir, calls: map[string]call{}, named: map[string]bool{},
+	}
 }
 
-// Step reads what the program prints. Nothing is said to it: on SIGINT it ends in
-// 0.2 s and prints its result.
+// Step reads what the program prints, and passes on what others have for it.
 func (s *session) Step(now time.Time, in worker.Input) []worker.Action {
-	return s.Read(now, in, s.parse, worker.Log, s.outcome)
+	s.hear(in)
+	actions := append(s.Read(now, in, s.parse, worker.Log, s.outcome), s.todo...)
+	s.todo = nil
+	return actions
 }
 
 // line is what the program prints, one JSON object a line.
@@ -45,8 +55,14 @@ type line struct {
 	Type      string  `json:"type"`
 	Subtype   string  `json:"subtype"`
 	SessionID string  `json:"session_id"`
+	UUID      string  `json:"uuid"`
+	Replay    bool    `json:"isReplay"` // of a user frame: it is one that the program was told
 	Message   message `json:"message"`
 	Error     string  `json:"error"` // of an assistant message or a retry
+
+	// control_request, control_cancel_request
+	RequestID string  `json:"request_id"`
+	Request   control `json:"request"`
 
 	// system/api_retry
 	RetryDelay  float64 `json:"retry_delay_ms"`
@@ -65,9 +81,9 @@ type line struct {
 	Result     string                `json:"result"`
 	Structured json.RawMessage       `json:"structured_output"`
 	Errors     []string              `json:"errors"`
-	CostUSD    *float64              `json:"total_cost_usd"` // of this run, also if it resumed a session
-	Usage      tokens                `json:"usage"`
-	ModelUsage map[string]modelUsage `json:"modelUsage"`
+	CostUSD    *float64              `json:"total_cost_usd"` // of this run so far, also if it resumed a session
+	Usage      tokens                `json:"usage"`          // of the turn
+	ModelUsage map[string]modelUsage `json:"modelUsage"`     // of the run so far
 	Denials    []denial              `json:"permission_denials"`
 	Reason     string                `json:"terminal_reason"`
 }
@@ -94,14 +110,16 @@ type input struct {
 	Command  string `json:"command"`
 	Path     string `json:"file_path"`
 	Notebook string `json:"notebook_path"`
+	Folder   string `json:"path"`
 	Pattern  string `json:"pattern"`
 	URL      string `json:"url"`
 	Query    string `json:"query"`
 }
 
 type denial struct {
-	Tool  string `json:"tool_name"`
-	Input input  `json:"tool_input"`
+	Tool   string `json:"tool_name"`
+	CallID string `json:"tool_use_id"`
+	Input  input  `json:"tool_input"`
 }
 
 // tokens are those of one message, or of the run; input excludes cached ones.
@@ -130,7 +148,15 @@ func (s *session) parse(raw []byte) []job.Event {
 	case "assistant":
 		return s.assistant(l)
 	case "user":
+		if l.Replay {
+			s.replayed(l.UUID)
+			return nil
+		}
 		return s.results(l)
+	case "control_request":
+		s.controlled(l)
+	case "control_cancel_request":
+		s.withdrawn(l.RequestID)
 	case "rate_limit_event":
 		s.resetAt = time.Time{}
 		if l.RateLimit.Status == "" || l.RateLimit.Status == "allowed" {
@@ -149,7 +175,9 @@ func (s *session) parse(raw []byte) []job.Event {
 func (s *session) system(l line) []job.Event {
 	switch l.Subtype {
 	case "init":
-		if l.SessionID != "" {
+		s.turnBegins()
+		if l.SessionID != "" && l.SessionID != s.id { // it is said again with each turn
+			s.id = l.SessionID
 			return []job.Event{{Kind: job.EventSession, Session: l.SessionID}}
 		}
 	case "api_retry":
@@ -167,8 +195,8 @@ func (s *session) assistant(l line) []job.Event {
 	if l.Error != "" {
 		s.apiKind = l.Error
 	}
-	if !synthetic && l.Message.ID != s.message {
-		s.message = l.Message.ID
+	if !synthetic && l.Message.ID != s.messageID {
+		s.messageID = l.Message.ID
 		s.apiKind = ""
 		events = append(events, job.Event{Kind: job.EventStep})
 		if u := l.Message.Usage.usage(); u.InputTokens > 0 {
@@ -250,16 +278,16 @@ func exitCode(failed bool, text string) int {
 	return -1
 }
 
-// result keeps how the run ended and tells what was not counted yet.
+// result keeps how a turn ended and tells what was not counted yet.
 func (s *session) result(l line) []job.Event {
 	s.end = &l
 	var events []job.Event
-	if n := len(l.Denials); n > 0 {
-		what := l.denied()
+	if what := s.denials(l.Denials); len(what) > 0 {
 		events = append(events, agentcli.WithText(job.Event{Kind: job.EventWarning},
-			fmt.Sprintf("%d tool calls were denied because the job does not grant them: %s", n, strings.Join(what, ", "))))
+			"not allowed: "+strings.Join(what, ", ")))
 	}
-	total := l.Usage.usage()
+	s.turns = s.turns.Add(l.Usage.usage())
+	total := s.turns
 	var models job.Usage
 	for _, m := range l.ModelUsage { // the helpers' tokens included; usage is empty when a budget ran out
 		models = models.Add(tokens{m.Input, m.CacheRead, m.CacheWrite, m.Output}.usage())
@@ -279,17 +307,29 @@ func (s *session) result(l line) []job.Event {
 	if rest != (job.Usage{}) {
 		events = append(events, s.count(rest))
 	}
+	s.turnEnds(&l)
 	return events
 }
 
-// denied names the calls that were denied, e.g. "Bash(make deploy)".
-func (l *line) denied() (calls []string) {
-	for _, d := range l.Denials {
-		arg, _ := job.Cut(d.Input.Command+d.Input.Path+d.Input.URL, 200)
+// denials names the calls that were denied and that are not named yet, e.g.
+// "Bash(make deploy)". A question without an answer is none.
+func (s *session) denials(all []denial) (calls []string) {
+	for _, d := range all {
+		if d.Tool == "AskUserQuestion" || s.named[d.CallID] || len(s.denied) >= maxDenied {
+			continue
+		}
+		if d.CallID != "" {
+			s.named[d.CallID] = true
+		}
+		arg, _ := job.Cut(d.Input.Command+d.Input.Path+d.Input.Notebook+d.Input.Folder+d.Input.URL, 200)
 		calls = append(calls, d.Tool+"("+arg+")")
+		s.denied = append(s.denied, calls[len(calls)-1])
 	}
 	return calls
 }
+
+// maxDenied is of how many calls it is remembered that they were denied.
+const maxDenied = 1000
 
 // count tells an increment. It has no cost: the program prints that once, for
 // the whole run. Until then the table of prices stands in for it.

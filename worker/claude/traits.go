@@ -28,3 +28,8 @@ func (Adapter) SessionFiles(session string) []string {
 
 // Moves is true: see home.bringSession.
 func (Adapter) Moves() bool { return true }
+
+// Converses is all: see talk.go.
+func (Adapter) Converses() worker.Conversation {
+	return worker.Conversation{Messages: true, Questions: true, Interrupts: true, Forks: true}
+}

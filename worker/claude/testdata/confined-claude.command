@@ -1,7 +1,10 @@
 arg --print
+arg --input-format=stream-json
 arg --output-format=stream-json
 arg --verbose
-arg --permission-mode=dontAsk
+arg --replay-user-messages
+arg --permission-mode=default
+arg --permission-prompt-tool=stdio
 arg --setting-sources=user
 arg --strict-mcp-config
 arg --add-dir={workspace}
