@@ -33,6 +33,12 @@ type Outcome struct {
 	// asked to: its work is kept, and the next attempt goes on from there. Message
 	// is why it was asked.
 	Checkpointed bool `json:"checkpointed,omitempty"`
+	// Interrupted is set of an attempt that is Checkpointed since somebody has interrupted its
+	// agent: the job goes on when it is told something.
+	Interrupted bool `json:"interrupted,omitempty"`
+	// AskedMillis is how long the attempt waited for people, in milliseconds. It counts for no
+	// limit of time.
+	AskedMillis int64 `json:"asked_ms,omitempty"`
 	// PreemptedBy is, of an attempt that is Checkpointed, the contracted tenant to which it
 	// gave its slot; "" if it was asked for another reason.
 	PreemptedBy Tenant `json:"preempted_by,omitempty"`

@@ -74,6 +74,8 @@ type Result struct {
 	Usage   job.Usage // the whole run's; what Charge was told is a part of it
 	Class   job.ErrorClass
 	RetryAt *time.Time // when the provider wants to be asked again; nil if it did not say
+	// Asked is how long the run waited for people, which is no time of the job's.
+	Asked time.Duration
 	// Lost says that the end tells nothing about the job or its worker (see
 	// job.Attempt.Lost): the attempt does not count, and the circuits do not hear of it.
 	// Its usage and its time count all the same.
@@ -150,7 +152,7 @@ func (p *Permit) end(cause error, result, told *Result) {
 			return
 		}
 		g.charge(now, p, uncharged(sane(result.Usage), p.charged))
-		g.record.end(p.Job, now.Sub(p.granted))
+		g.record.end(p.Job, max(now.Sub(p.granted)-max(result.Asked, 0), 0))
 		if result.Lost || result.Uncounted {
 			g.record.uncount(p.Job, p.Attempt)
 		}

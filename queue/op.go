@@ -63,6 +63,7 @@ type Retry struct {
 	SessionNode   string
 	Feedback      string
 	Waiting       string
+	Hold          job.Hold // "" or HeldForWords, which a Ready ends
 }
 
 // Release gives a claim back without an attempt: its permit was refused.

@@ -147,6 +147,10 @@ func (v *verdicts) atBoundary(f *flight, op queue.Finish) queue.Op {
 		RunnableAt: f.run.Entry.RunnableAt, Choice: f.run.Entry.Choice,
 		Feedback: f.run.Entry.Feedback, Waiting: job.Waiting{Reason: job.WaitTurn, Text: queue.CheckpointedText + why + "); goes on from its last step"}.String(),
 	}
+	if op.Outcome.Interrupted && f.yieldsTo == "" {
+		op.Retry.Hold = job.HeldForWords
+		op.Retry.Waiting = job.Waiting{Reason: job.WaitWords, Text: why}.String()
+	}
 	f.goesOnWith(&op.Retry, op.Outcome.Session)
 	return op
 }

@@ -329,7 +329,7 @@ func (r *record) finish(op queue.Finish) error {
 	if op.Exit == "" {
 		t := op.Retry
 		r.RunnableAt, r.Choice, r.Session, r.SessionWorker, r.SessionNode = t.RunnableAt, t.Choice, t.Session, t.SessionWorker, t.SessionNode
-		r.Feedback, r.Waiting = t.Feedback, t.Waiting
+		r.Feedback, r.Waiting, r.Held = t.Feedback, t.Waiting, t.Hold
 		return r.leave(job.Queued)
 	}
 	r.ExitKind, r.CompletedAt = op.Exit, &op.Now
@@ -355,7 +355,7 @@ func (r *record) end(a *job.Attempt, o job.Outcome, lost bool, now time.Time) {
 	a.Session = cmp.Or(o.Session, a.Session)
 	r.ErrorClass = o.Class
 	r.Spent = r.Spent.Add(o.Usage)
-	r.SpentTime += job.Duration(max(0, ended.Sub(started)))
+	r.SpentTime += job.Duration(max(0, ended.Sub(started)-time.Duration(o.AskedMillis)*time.Millisecond))
 	if lost {
 		r.Counted--
 	}

@@ -159,6 +159,6 @@ func (m *machine) finish(r *rapid.T, id job.ID, fence job.Fence, attempt int) qu
 		Exit:       rapid.SampledFrom([]job.ExitKind{"", "", "", job.ExitSucceeded, job.ExitFailed, job.ExitCancelled}).Draw(r, "exit"),
 		DeadLetter: "spent",
 		Retry: queue.Retry{RunnableAt: m.moment(r, "retry at"), Choice: 1, Session: rapid.SampledFrom([]string{"", "s-4"}).Draw(r, "resume"),
-			SessionWorker: "codex", SessionNode: "b", Feedback: "f", Waiting: "w"},
+			SessionWorker: "codex", SessionNode: "b", Feedback: "f", Waiting: "w", Hold: rapid.SampledFrom([]job.Hold{"", "", job.HeldForWords}).Draw(r, "held")},
 	}
 }

@@ -89,7 +89,7 @@ func (e *standing) endRun(r run, state job.RunState, o *job.Outcome, body string
 	if err != nil {
 		return err
 	}
-	took := max(0, ended.Sub(started))
+	took := max(0, ended.Sub(started)-time.Duration(o.AskedMillis)*time.Millisecond)
 	if err := e.chargeOutcome(r, o.Usage, took, ended); err != nil {
 		return err
 	}
@@ -145,6 +145,14 @@ func (e *standing) complete(exit job.ExitKind, deadLetter string, now time.Time)
 func (e *standing) requeue(r *queue.Retry) error {
 	if err := e.moveTo(job.Queued); err != nil {
 		return err
+	}
+	if r.Hold != "" && r.Hold != job.HeldForWords {
+		return fmt.Errorf("job %s: an attempt that has ended is not held for %q: %w", e.id, r.Hold, queue.ErrIllegalTransition)
+	}
+	if r.Hold != "" {
+		if err := e.tx.exec(`UPDATE entries SET `+hold+` WHERE seq = ?`, string(r.Hold), e.seq); err != nil {
+			return err
+		}
 	}
 	return e.tx.exec(`UPDATE entries SET `+setBill+`, state = ?, runnable_at = ?, choice = ?, session = ?, session_worker = ?, session_node = ?,
 		feedback = ?, waiting = ?,
