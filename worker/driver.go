@@ -48,15 +48,16 @@ type driver struct {
 	// step's writes stand together. Only what may take long is done without it.
 	mu      sync.Mutex
 	timers  map[string]*time.Timer
-	unasked []string // questions without a person to ask; they are answered after the step
-	logged  int      // events of lines of standard error
-	over    bool     // Ended was told
-	early   *Result  // of a Finish before that
-	final   *Result  // of the Finish that answered it
+	asked   map[string]bool // questions that wait for their answers
+	unasked []string        // questions without a person to ask; they are answered after the step
+	logged  int             // events of lines of standard error
+	over    bool            // Ended was told
+	early   *Result         // of a Finish before that
+	final   *Result         // of the Finish that answered it
 }
 
 func newDriver(ctx context.Context, s Session, run *Run, rec *recorder, end context.CancelCauseFunc, log zerolog.Logger) *driver {
-	return &driver{session: s, run: run, ctx: ctx, end: end, log: log, rec: rec, stdin: newFeed(), timers: map[string]*time.Timer{}, deaf: make(chan struct{})}
+	return &driver{session: s, run: run, ctx: ctx, end: end, log: log, rec: rec, stdin: newFeed(), timers: map[string]*time.Timer{}, asked: map[string]bool{}, deaf: make(chan struct{})}
 }
 
 // call calls f, a method of the session, and returns its panic as an error.
@@ -103,6 +104,9 @@ func (d *driver) stepLocked(in Input) {
 	if d.over {
 		return
 	}
+	if a, answers := in.(Answer); answers && !d.answered(a.Question) {
+		return // taken back meanwhile
+	}
 	var actions []Action
 	if d.call(fmt.Sprintf("Step(%T)", in), func() { actions = d.session.Step(time.Now(), in) }) != nil {
 		return
@@ -117,6 +121,16 @@ func (d *driver) stepLocked(in Input) {
 	}
 }
 
+// answered takes a question from those that wait, and reports whether it did.
+func (d *driver) answered(question string) bool {
+	if !d.asked[question] {
+		return false
+	}
+	delete(d.asked, question)
+	d.rec.wait(len(d.asked) > 0)
+	return true
+}
+
 // do does one action that answers in.
 func (d *driver) do(a Action, in Input) {
 	switch a := a.(type) {
@@ -129,12 +143,18 @@ func (d *driver) do(a Action, in Input) {
 	case CloseInput:
 		d.stdin.finish()
 	case Ask:
+		d.asked[a.Question.ID] = true
+		d.rec.wait(true)
 		if d.run.Tell == nil {
 			d.unasked = append(d.unasked, a.Question.ID)
 			return
 		}
 		d.run.Tell(a)
-	case Withdraw, Settle:
+	case Withdraw:
+		if d.answered(a.Question) && d.run.Tell != nil {
+			d.run.Tell(a)
+		}
+	case Settle:
 		if d.run.Tell != nil {
 			d.run.Tell(a)
 		}

@@ -29,6 +29,7 @@ type recorder struct {
 	session  string
 	commands []job.CommandRun
 	running  map[string]*runningCommand // by call id
+	waits    bool                       // a question waits for its answer: no command takes time
 	closed   bool
 }
 
@@ -36,7 +37,19 @@ type recorder struct {
 // the run when max_command_time is over.
 type runningCommand struct {
 	started time.Time
-	timer   *time.Timer // nil without a limit
+	text    string
+	left    time.Duration // of max_command_time, when it went on last
+	since   time.Time     // when that was
+	timer   *time.Timer   // nil without a limit, and while a question waits
+}
+
+// stop stops the time of a command.
+func (c *runningCommand) stop() {
+	if c.timer != nil {
+		c.timer.Stop()
+		c.left -= time.Since(c.since)
+		c.timer = nil
+	}
 }
 
 func newRecorder(run Run, cancel context.CancelCauseFunc, log zerolog.Logger) *recorder {
@@ -150,24 +163,18 @@ func (r *recorder) charge(e *job.Event, price bool) {
 // an exit code to the one with it. A program that says how long it took is believed.
 func (r *recorder) command(e *job.Event, now time.Time) {
 	if e.ExitCode == nil {
-		c := &runningCommand{started: now}
-		if limit := r.run.MaxCommandTime; limit > 0 {
-			text := e.Command
-			c.timer = time.AfterFunc(limit, func() {
-				short, _ := job.Cut(text, 200)
-				r.cancel(&Stop{Class: job.Budget, Message: fmt.Sprintf("command %q ran longer than max_command_time, %s", short, limit), ours: true})
-			})
+		c := &runningCommand{started: now, text: e.Command, left: r.run.MaxCommandTime}
+		if !r.waits {
+			r.goOn(c)
 		}
-		if old := r.running[e.CallID]; old != nil && old.timer != nil {
-			old.timer.Stop()
+		if old := r.running[e.CallID]; old != nil {
+			old.stop()
 		}
 		r.running[e.CallID] = c
 		return
 	}
 	if c := r.running[e.CallID]; c != nil {
-		if c.timer != nil {
-			c.timer.Stop()
-		}
+		c.stop()
 		if e.Millis == 0 {
 			e.Millis = now.Sub(c.started).Milliseconds()
 		}
@@ -179,6 +186,37 @@ func (r *recorder) command(e *job.Event, now time.Time) {
 	r.commands = append(r.commands, job.CommandRun{Command: short, ExitCode: *e.ExitCode, Millis: e.Millis})
 	if len(r.commands) > job.MaxCommands {
 		r.commands = r.commands[1:]
+	}
+}
+
+// goOn has the time of a command run. mu is held.
+func (r *recorder) goOn(c *runningCommand) {
+	limit := r.run.MaxCommandTime
+	if limit <= 0 {
+		return
+	}
+	c.since = time.Now()
+	c.timer = time.AfterFunc(c.left, func() {
+		short, _ := job.Cut(c.text, 200)
+		r.cancel(&Stop{Class: job.Budget, Message: fmt.Sprintf("command %q ran longer than max_command_time, %s", short, limit), ours: true})
+	})
+}
+
+// wait stops the time of commands while a question waits for its answer: many programs say that
+// a command begins, and ask then.
+func (r *recorder) wait(waits bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waits == waits || r.closed {
+		return
+	}
+	r.waits = waits
+	for _, c := range r.running {
+		if waits {
+			c.stop()
+		} else {
+			r.goOn(c)
+		}
 	}
 }
 
@@ -242,8 +280,6 @@ func (r *recorder) close() {
 	defer r.mu.Unlock()
 	r.closed = true
 	for _, c := range r.running {
-		if c.timer != nil {
-			c.timer.Stop()
-		}
+		c.stop()
 	}
 }

@@ -102,8 +102,10 @@ type Interrupt struct {
 // Answer is the input of the answer to a question. It comes once for each Ask,
 // unless the session takes the question back with Withdraw before.
 type Answer struct {
-	Question string   // Question.ID
-	Decision Decision // Unanswered if no person was there, or none answered in time
+	Question string // Question.ID
+	// Decision is Unanswered if no person was there, or none answered in time; with the
+	// answer to a question without choices it is Allow.
+	Decision Decision
 	// Text is what was said besides, e.g. why not; to a question without choices it
 	// is the answer.
 	Text string
