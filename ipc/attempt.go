@@ -177,6 +177,10 @@ type SubmitJob struct {
 	Named []job.Patch `json:"named,omitempty"`
 	// Granted are entries of Spec.Network that people have allowed besides; see SetGrants.
 	Granted []string `json:"granted,omitempty"`
+	// Rules are what people have allowed for good of what the run asks for.
+	Rules []job.AskRule `json:"rules,omitempty"`
+	// Messages are what people have said to the job that no attempt was told, in their order.
+	Messages []Message `json:"messages,omitempty"`
 	// Session is the agent's session to resume. If it is empty and HasSteps is false, the
 	// workspace starts from its base and the worker's private folder is emptied.
 	Session string `json:"session,omitempty"`
@@ -253,8 +257,10 @@ type WorkerEvent struct {
 // until nothing of the core and its runs is left, and ends the attempt as CRASH. The
 // scheduler ignores one for an attempt that it has not submitted to this core.
 type JobCompleted struct {
-	Job     job.ID      `json:"job"`
-	Attempt int         `json:"attempt"`
+	Job     job.ID `json:"job"`
+	Attempt int    `json:"attempt"`
+	// Talk is what was not reported yet; absent: nothing.
+	Talk    *ReportTalk `json:"talk,omitempty"`
 	Outcome job.Outcome `json:"outcome"` // without secrets; its answer is at most job.MaxEventText
 	// RetryIn is how far ahead RetryAt of the outcome lies, where the provider asked for a while and not for a
 	// time: it counts from when the scheduler hears of it, whose clock may not be the core's. 0: RetryAt counts.

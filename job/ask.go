@@ -38,6 +38,9 @@ func (a *Ask) WaitOrDefault() time.Duration {
 // IsZero reports whether nothing was said, and so nobody is asked.
 func (a Ask) IsZero() bool { return a.For == nil && a.Rules == nil && a.Wait == 0 }
 
+// Asks reports whether people or rules answer anything.
+func (a *Ask) Asks() bool { return len(a.For) > 0 || len(a.Rules) > 0 }
+
 // AskFor is something of a run that a person may be asked about.
 type AskFor string
 

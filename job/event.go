@@ -10,6 +10,9 @@ import (
 // to its head and tail (Event.Truncated); the whole stays in the run's log file.
 const MaxEventText = 64 << 10
 
+// MaxMessage bounds what somebody says to a job at once, in bytes.
+const MaxMessage = 64 << 10
+
 // EventKind names what an event reports.
 type EventKind string
 

@@ -44,6 +44,8 @@ type execution struct {
 	observed   *observation // nil if the run is not told of instead
 	workspaces *workspace.Manager
 	steps      *stepping
+	talk       *conversation
+	clock      *runClock
 	stream     *streaming  // nil if the run does not stream
 	working    atomic.Bool // its worker's processes may live or begin, or those of a command beside it
 
@@ -70,7 +72,8 @@ func (c *Core) startRun(s *session, settings *settings, p *permit.Permit, r ipc.
 	e.hurry, e.hurryNow = context.WithCancel(c.hurry)
 	e.stall, e.rings = newWatch(settings)
 	e.grants = &grants{entries: r.Granted, full: r.Spec.HasFullNetwork()}
-	e.steps = newStepping(c.peer, r.Job, r.Attempt, e.emit)
+	e.talk = newConversation(e)
+	e.steps = newStepping(c.peer, r.Job, r.Attempt, e.talk.inputs, e.emit)
 	if r.Stream != nil {
 		e.stream = &streaming{peer: c.peer, job: r.Job, attempt: r.Attempt}
 	}
@@ -101,9 +104,8 @@ func (e *execution) run() {
 	c := e.core
 	defer c.runs.Done()
 	defer e.hurryNow()
-	ctx, cancel := context.WithDeadlineCause(e.permit.Context(), e.permit.Deadline,
-		&worker.Stop{Class: job.Timeout, Message: "stopped at " + e.permit.Why})
-	defer cancel()
+	ctx := e.startClock()
+	defer e.clock.close()
 
 	e.log.Info().Msg("run starts")
 	outcome := e.attempt(ctx)
@@ -118,7 +120,9 @@ func (e *execution) run() {
 	class := e.said(&outcome)
 	c.monitor.runEnds(&e.submit, &outcome, class, stop != nil, lost)
 	uncounted := e.stream != nil || outcome.State == job.Checkpointed
-	e.permit.SettleWith(permit.Result{Usage: outcome.Usage, Class: class, RetryAt: outcome.RetryAt, Lost: lost, Uncounted: uncounted})
+	asked := e.clock.waited()
+	outcome.AskedMillis = asked.Milliseconds()
+	e.permit.SettleWith(permit.Result{Usage: outcome.Usage, Class: class, RetryAt: outcome.RetryAt, Lost: lost, Uncounted: uncounted, Asked: asked})
 
 	c.mu.Lock()
 	delete(c.live, e.tag)
@@ -127,6 +131,18 @@ func (e *execution) run() {
 		Int64("tokens", outcome.Usage.Tokens()).Float64("cost_usd", outcome.Usage.CostUSD).
 		Int64("worker_cancel_latency_ms", outcome.StopMillis).Msg("run ended")
 	e.report(outcome)
+}
+
+// startClock returns the context of the run, which ends at its deadline at the latest. That moves
+// on while the run waits for people, but not beyond the job's own, which is a time of the world's.
+func (e *execution) startClock() (ctx context.Context) {
+	limit := time.Time{}
+	if at := e.submit.Spec.Deadline; at != nil {
+		limit = time.Now().Add(time.Until(*at))
+	}
+	ctx, e.clock = newRunClock(e.permit.Context(), e.permit.Deadline, limit,
+		&worker.Stop{Class: job.Timeout, Message: "stopped at " + e.permit.Why})
+	return ctx
 }
 
 // stopOf returns the Stop with which ctx was cancelled, or nil.
@@ -147,7 +163,7 @@ func (e *execution) report(o job.Outcome) {
 		err := e.core.peer.Notify(ctx, ipc.NotifyJobCancelled, ipc.JobCancelled{Job: r.Job, Attempt: r.Attempt, LatencyMS: o.StopMillis})
 		e.logUntold(err)
 	}
-	done := ipc.JobCompleted{Job: r.Job, Attempt: r.Attempt, Outcome: o}
+	done := ipc.JobCompleted{Job: r.Job, Attempt: r.Attempt, Outcome: o, Talk: e.talk.close()}
 	if o.RetryAt != nil {
 		at := o.RetryAt.UTC().Round(0)
 		if *o.RetryAt != o.RetryAt.Round(0) { // it has a monotonic reading: a while was asked for
@@ -184,6 +200,9 @@ func (e *execution) emit(ev job.Event) {
 // send numbers an event, which has no secrets, and sends it. What the scheduler
 // must not miss waits for room; the rest may be dropped.
 func (e *execution) send(ev job.Event) {
+	if ev.Kind == job.EventSession {
+		e.talk.sessionIs(ev.Session)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ev.Kind == job.EventText || ev.Kind == job.EventLog {

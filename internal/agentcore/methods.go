@@ -23,7 +23,7 @@ import (
 var methods = []string{
 	ipc.MethodHello, ipc.MethodConfigure, ipc.MethodRequestPermit, ipc.MethodSubmitJob,
 	ipc.MethodCancelJob, ipc.MethodHeartbeat, ipc.MethodShutdown, ipc.MethodReportQueueMetrics, ipc.MethodIsolate,
-	ipc.MethodCheckpointJob, ipc.MethodStreamWrite, ipc.MethodSetGrants,
+	ipc.MethodCheckpointJob, ipc.MethodStreamWrite, ipc.MethodSetGrants, ipc.MethodTellRun,
 }
 
 // HandleCall answers the scheduler's requests.
@@ -53,6 +53,8 @@ func (c *Core) HandleCall(ctx context.Context, method string, params json.RawMes
 		return handle(ctx, params, c.checkpointJob)
 	case ipc.MethodSetGrants:
 		return handle(ctx, params, c.setGrants)
+	case ipc.MethodTellRun:
+		return handle(ctx, params, c.tellRun)
 	case ipc.MethodStreamWrite:
 		return handle(ctx, params, c.streamWrite)
 	}

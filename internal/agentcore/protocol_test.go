@@ -21,7 +21,7 @@ func TestProtocolNamesEveryMethod(t *testing.T) {
 	}
 	for _, n := range []string{
 		ipc.NotifyWorkerEvent, ipc.NotifyJobCompleted, ipc.NotifyJobCancelled, ipc.NotifyEscalation, ipc.NotifyMetrics, ipc.NotifyCircuits,
-		ipc.MethodStoreStep, ipc.MethodListSteps, ipc.MethodStreamLines, ipc.MethodReadParcel, ipc.MethodReadPatch,
+		ipc.MethodStoreStep, ipc.MethodListSteps, ipc.MethodAskPerson, ipc.MethodReportTalk, ipc.MethodStreamLines, ipc.MethodReadParcel, ipc.MethodReadPatch,
 		ipc.MethodSharePermit, ipc.MethodReturnPermit, ipc.MethodReserve, ipc.MethodRelease,
 	} {
 		want[n] = "core"

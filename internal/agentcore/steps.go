@@ -29,8 +29,7 @@ type stepping struct {
 	attempt int
 	emit    func(job.Event)
 
-	// inputs gives the Runner what the worker's session is asked: checkpoints.
-	inputs chan worker.Input
+	inputs *inbox // of the worker's session, which is asked for checkpoints
 
 	mu    sync.Mutex // guards what follows
 	count int        // steps that are stored
@@ -38,8 +37,8 @@ type stepping struct {
 	able  bool       // the worker runs and can stop at boundaries
 }
 
-func newStepping(peer *ipc.Peer, id job.ID, attempt int, emit func(job.Event)) *stepping {
-	return &stepping{peer: peer, job: id, attempt: attempt, emit: emit, inputs: make(chan worker.Input, 1)}
+func newStepping(peer *ipc.Peer, id job.ID, attempt int, inputs *inbox, emit func(job.Event)) *stepping {
+	return &stepping{peer: peer, job: id, attempt: attempt, emit: emit, inputs: inputs}
 }
 
 // call asks the scheduler.
@@ -134,11 +133,7 @@ func (s *stepping) checkpoint(reason string) bool {
 	if !s.able {
 		return false
 	}
-	select {
-	case s.inputs <- worker.Checkpoint{Reason: reason}:
-	default: // it is about to be asked already
-	}
-	return true
+	return s.inputs.put(worker.Checkpoint{Reason: reason})
 }
 
 func (c *Core) checkpointJob(_ context.Context, r ipc.CheckpointJob) (ipc.CheckpointResult, error) {

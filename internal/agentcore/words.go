@@ -90,6 +90,24 @@ func instructions(text, session, feedback string) string {
 	}
 }
 
+// saidBlock returns what to add to the instructions of an agent that people have told something
+// before it began.
+func saidBlock(said []ipc.Message) string {
+	if len(said) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n\nSince then you were told, in this order:")
+	for _, m := range said {
+		from := ""
+		if m.From != "" {
+			from = m.From + ": "
+		}
+		b.WriteString("\n\n" + from + m.Text)
+	}
+	return b.String()
+}
+
 // movedBlock returns what to add to the instructions of an agent whose session knows another folder.
 func (e *execution) movedBlock(ws *workspace.Workspace) string {
 	from := e.moved(ws)

@@ -58,6 +58,8 @@ func (e *execution) workHeld(ctx context.Context, ws *workspace.Workspace, dir s
 	if e.stream != nil && !worker.TraitsOf(adapter).Streams {
 		return failed(time.Now(), job.Config, cannotStream(e.submit)), nil
 	}
+	given, spoken := e.talk.divide(adapter, e.submit.Messages)
+	task.Instructions += saidBlock(spoken)
 	session, err := adapter.Start(task)
 	if err != nil {
 		return failed(time.Now(), job.Config, fmt.Errorf("start worker %s: %w", task.Kind, err)), nil
@@ -65,16 +67,26 @@ func (e *execution) workHeld(ctx context.Context, ws *workspace.Workspace, dir s
 	limits := e.submit.Spec.Limits
 	runner := &worker.Runner{Host: e.session.host, Stages: e.stages(), Log: e.log}
 	e.steps.begin(adapter, task.Steps)
+	e.talk.begin(adapter, string(task.Kind), ws.Dir, e.waitForPerson, given, spoken)
 	if e.stream != nil {
 		e.steps.end() // it keeps its place in the stream, and can be stopped at any time
 	}
 	outcome, err := runner.Run(ctx, session, worker.Run{
 		Tag: e.tag, Model: task.Model, LogDir: dir,
 		Tokens: e.permit.Tokens, CostUSD: e.permit.CostUSD, MaxSteps: limits.MaxSteps, MaxCommandTime: limits.MaxCommandTime.Std(),
-		Prices: e.settings.Prices, Hurry: e.hurry, Redact: e.secrets, Sink: e.send, Watch: e.watchTree, Limits: e.limits(),
-		StoreStep: e.steps.store, Inputs: e.steps.inputs, Stream: e.stream.join(), Sandbox: e.sandbox(), Meter: e.held.meter(),
+		Prices: e.settings.Prices, Hurry: e.hurry, Redact: e.secrets, Sink: e.send, Limits: e.limits(),
+		Watch: func(tree *proc.Tree) func() {
+			e.talk.settleWords(spoken)
+			return e.watchTree(tree)
+		},
+		StoreStep: e.steps.store, Inputs: e.talk.inputs.out, Tell: e.talk.tell, Stream: e.stream.join(), Sandbox: e.sandbox(), Meter: e.held.meter(),
 	})
 	e.steps.end()
+	e.talk.end()
+	outcome.Interrupted = outcome.State == job.Checkpointed && e.talk.wasInterrupted()
+	if err == nil && outcome.Succeeded() && e.talk.unread() {
+		outcome.State, outcome.Message = job.Checkpointed, "it was told something that it has not read"
+	}
 	if err != nil || !outcome.Succeeded() {
 		return outcome, err
 	}
@@ -87,6 +99,12 @@ func (e *execution) workHeld(ctx context.Context, ws *workspace.Workspace, dir s
 		return marksLeft(outcome, left, err), nil
 	}
 	return e.examine(ctx, runner, task, outcome)
+}
+
+// waitForPerson stops the clock of the run while it waits for a person.
+func (e *execution) waitForPerson(waits bool) {
+	e.clock.wait(waits)
+	e.stall.Output(time.Now())
 }
 
 // limits returns what the run may use of the host: what its job says, else what
@@ -189,7 +207,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 		Job: e.submit.Job, Name: spec.Name, Attempt: e.submit.Attempt, Kind: choice.Worker, Model: model,
 		Instructions: words, SystemPrompt: spec.SystemPrompt,
 		Dir: ws.Dir, Home: home, Scratch: filepath.Join(dir, "scratch"), Session: e.submit.Session, Moved: e.moved(ws),
-		Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
+		Asked: spec.Ask.Asks(), Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
 		Environ: e.held.Environ(worker.SetEnv(append(env, more...), "TMPDIR", e.temp)), Confined: e.held != nil, Models: e.held.modelEndpoint(), Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
 	}
 	if f, ok := a.(worker.Folderless); ok && f.Folderless(t) && e.held == nil {

@@ -93,9 +93,7 @@ func New(c Config) *Policy {
 			p.patterns = append(p.patterns, granted{by, pattern})
 		}
 	}
-	if c.Spec.Can(job.CanRunCommands) {
-		grant("allow_commands", c.Spec.AllowCommands)
-	}
+	grant("allow_commands", c.Spec.AllowCommands)
 	if c.Spec.Can(job.CanRunTests) {
 		grant(string(job.CanRunTests), job.TestCommands())
 	}
