@@ -8,9 +8,9 @@ import (
 
 // RunGrant is what a person allows runs beside what their jobs say.
 type RunGrant struct {
-	// Kind is what it allows: network, to reach a host.
+	// Kind is what it allows: network, to reach a host; or, of what its agent asks for, command, write, read, host or tool.
 	Kind RunGrantKind `json:"kind"`
-	// Entry is one of a job's network: a host, with a port or for the usual two, or a preset.
+	// Entry is one of a job's network: a host, with a port or for the usual two, or a preset; or a pattern as in a job's ask.rules.
 	Entry string `json:"entry"`
 	// Scope is for which runs: once, job or tenant.
 	Scope RunGrantScope `json:"scope"`
@@ -29,8 +29,20 @@ type RunGrant struct {
 // RunGrantKind is what a RunGrant allows.
 type RunGrantKind string
 
-// GrantNetwork: to reach a host.
-const GrantNetwork RunGrantKind = "network"
+// The kinds.
+const (
+	GrantNetwork RunGrantKind = "network" // to reach a host
+	GrantCommand RunGrantKind = "command" // to run a command
+	GrantWrite   RunGrantKind = "write"   // to change a file
+	GrantRead    RunGrantKind = "read"    // to read a file
+	GrantHost    RunGrantKind = "host"    // to use a tool that reaches a host
+	GrantTool    RunGrantKind = "tool"    // to use a tool
+)
+
+// RunGrantKinds returns all of them.
+func RunGrantKinds() []RunGrantKind {
+	return []RunGrantKind{GrantNetwork, GrantCommand, GrantWrite, GrantRead, GrantHost, GrantTool}
+}
 
 // RunGrantScope is for which runs a RunGrant is.
 type RunGrantScope string
@@ -91,6 +103,8 @@ type RefusedHost struct {
 
 // RevokeRun ends a RunGrant of a tenant or of a job.
 type RevokeRun struct {
+	// Kind is that of the grant. Absent: network.
+	Kind RunGrantKind `json:"kind,omitempty"`
 	// Entry is that of the grant.
 	Entry string `json:"entry"`
 	// Tenant is whose grant it is.

@@ -42,6 +42,8 @@ const (
 	StepReplayed      Signal = "step_replayed"      // a step was answered from the store
 	StepFailed        Signal = "step_failed"        // a step was refused
 	ApprovalRequested Signal = "approval_requested" // a person has to look
+	QuestionAsked     Signal = "question_asked"     // the agent asks a person; Step is the question's number
+	QuestionResolved  Signal = "question_answered"  // somebody has answered; Step is the question's number
 	CheckpointCreated Signal = "checkpoint_created" // the run stopped at a step's boundary
 	AgentTerminated   Signal = "agent_terminated"   // nothing of the attempt's processes is left
 	AgentCancelled    Signal = "agent_cancelled"    // the job was cancelled

@@ -21,7 +21,7 @@ import (
 
 // Question is what a person is told when a job begins to wait for them.
 type Question struct {
-	Kind   string     `json:"kind"` // "approval_requested"
+	Kind   string     `json:"kind"` // "approval_requested", or "question_asked" by the agent of a run
 	Job    job.ID     `json:"job"`
 	Name   job.Name   `json:"name"`
 	Tenant job.Tenant `json:"tenant"`
@@ -30,6 +30,13 @@ type Question struct {
 	// e.g. "2 files changed, 5 insertions(+)".
 	Answer  string `json:"answer,omitempty"`
 	Changed string `json:"changed,omitempty"`
+	// Of a question of an agent, Number is that among those of its job, and About what it is about: command, write, read,
+	// host, tool or words. Why is the question.
+	Number  int    `json:"number,omitempty"`
+	About   string `json:"about,omitempty"`
+	Command string `json:"command,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Host    string `json:"host,omitempty"`
 }
 
 // Approvals has people look at the work of jobs that are overseen, takes their answers,

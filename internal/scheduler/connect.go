@@ -36,6 +36,11 @@ func connect(s *Scheduler) {
 		env: map[job.BatchID]map[string]string{},
 	}
 	s.Grants = &Grants{store: cfg.Store, log: cfg.Log, runs: s.loop.runs, call: s.fleet.call}
+	s.Conversations = &Conversations{
+		store: cfg.Store, feed: s.Feed, log: cfg.Log, grants: s.Grants, runs: s.loop.runs, call: s.fleet.call, flying: s.fleet.flying, dispatch: s.poke,
+		onQuestion: cfg.OnQuestion, wake: newBell(), due: map[job.ID]bool{}, locks: map[job.ID]*jobLock{},
+	}
+	s.fleet.talks = s.Conversations
 	s.streams = &streams{open: s.Followers.open, look: s.Followers.look, loop: s.loop, fleet: s.fleet, log: cfg.Log, of: map[job.ID]*streaming{}}
 	s.steps = &steps{keep: cfg.Store, feed: s.Feed, log: cfg.Log, flying: s.fleet.flying}
 	s.Isolations = &Isolations{
@@ -53,12 +58,12 @@ func connect(s *Scheduler) {
 	given := &patches{store: cfg.Store, here: cfg.FileHere, runOn: s.fleet.runOn, log: cfg.Log}
 	s.fleet.answer = answers{
 		steps: s.steps, streams: s.streams, parcels: &parcels{kept: cfg.Parcels, flying: s.fleet.flying},
-		patches: given, ledger: s.fleet.ledger,
+		patches: given, ledger: s.fleet.ledger, talks: s.Conversations,
 	}.core
 	s.reader = &reader{store: cfg.Store, feed: s.Feed, loop: s.loop, folders: s.folders, holder: s.holder, lease: cfg.Lease}
 	s.applier = &applier{
 		log: cfg.Log, apply: s.apply, feed: s.Feed, fleet: s.fleet, streams: s.streams, steps: s.steps, patches: given, followers: s.Followers,
-		judge: s.Judge, approvals: s.Approvals, runs: s.Runs, grants: s.Grants, isolations: s.Isolations,
+		judge: s.Judge, approvals: s.Approvals, runs: s.Runs, grants: s.Grants, talks: s.Conversations, isolations: s.Isolations,
 	}
 	s.Explain = &Explain{
 		store: cfg.Store, feed: s.Feed, log: cfg.Log, isolations: s.Isolations, folders: s.folders, loop: s.loop, batch: cfg.Batch, idle: cfg.idle, standby: cfg.standby,

@@ -34,6 +34,7 @@ type fleet struct {
 	log        zerolog.Logger
 	feed       *Feed
 	isolations *Isolations
+	talks      *Conversations
 	loop       *loop
 	sup        Cores
 	// answer answers what a core asks about the steps and streams of its runs.

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,7 +54,81 @@ func spaceOf(g *api.RunGrant) string {
 	if g.Scope != api.GrantTenant {
 		prefix = jobGrants(g.Job)
 	}
-	return prefix + string(g.Kind) + "/" + g.Entry
+	entry := g.Entry
+	if g.Kind != api.GrantNetwork { // a pattern, which may hold anything
+		sum := sha256.Sum256([]byte(entry))
+		entry = hex.EncodeToString(sum[:16])
+	}
+	return prefix + string(g.Kind) + "/" + entry
+}
+
+// ruleOf returns what a grant allows of what agents ask for; false if it is none of these.
+func ruleOf(g *api.RunGrant) (job.AskRule, bool) {
+	r := job.AskRule{Answer: job.AllowAsked}
+	switch g.Kind {
+	case api.GrantCommand:
+		r.Command = g.Entry
+	case api.GrantWrite:
+		r.Write = g.Entry
+	case api.GrantRead:
+		r.Read = g.Entry
+	case api.GrantHost:
+		r.Host = g.Entry
+	case api.GrantTool:
+		r.Tool = g.Entry
+	default:
+		return r, false
+	}
+	return r, true
+}
+
+// grantOf returns a grant of what a rule allows.
+func grantOf(r *job.AskRule) (api.RunGrantKind, string) {
+	switch {
+	case r.Command != "":
+		return api.GrantCommand, r.Command
+	case r.Write != "":
+		return api.GrantWrite, r.Write
+	case r.Read != "":
+		return api.GrantRead, r.Read
+	case r.Host != "":
+		return api.GrantHost, r.Host
+	}
+	return api.GrantTool, r.Tool
+}
+
+// rules returns what people have allowed for good of what the agent of a run asks for.
+func (s *Grants) rules(ctx context.Context, e *queue.Entry, attempt int) (rules []job.AskRule, err error) {
+	grants, err := s.Of(ctx, e, attempt)
+	for i := range grants {
+		if r, ok := ruleOf(&grants[i]); ok {
+			rules = append(rules, r)
+		}
+	}
+	return rules, err
+}
+
+// allowRule returns the op that stores what an answer allows for good, and what tells the runs that are under way then.
+func (s *Grants) allowRule(ctx context.Context, e *queue.Entry, rule job.AskRule, a *api.QuestionAnswer) ([]queue.Op, func(), error) {
+	g := api.RunGrant{Scope: a.Scope, Tenant: e.Spec.Tenant, By: a.By, At: a.At}
+	g.Kind, g.Entry = grantOf(&rule)
+	prefix := tenantGrants(g.Tenant)
+	if g.Scope != api.GrantTenant {
+		g.Job, prefix = e.ID, jobGrants(e.ID)
+	}
+	there, err := s.list(ctx, prefix)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(there) >= maxRunGrants {
+		return nil, nil, queue.Refuse("there are %d grants already, as many as may be; revoke some, or write them into the job's ask.rules", len(there))
+	}
+	value, err := json.Marshal(&g)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode a grant: %w", err)
+	}
+	return []queue.Op{queue.Write{Record: queue.Record{Space: spaceOf(&g), Key: grantKey, Value: value, At: g.At}}},
+		func() { s.tellRules(ctx, e, g.Scope) }, nil
 }
 
 // list returns the grants whose spaces begin with prefix.
@@ -190,17 +266,21 @@ func (s *Grants) Allow(ctx context.Context, e *queue.Entry, in *api.AllowRun) (a
 
 // Revoke ends a grant: that of a job, or of a tenant if e is nil. Connections that are open go on. The error wraps
 // queue.ErrNotFound.
-func (s *Grants) Revoke(ctx context.Context, e *queue.Entry, t job.Tenant, entry string) (api.RunGrant, error) {
+func (s *Grants) Revoke(ctx context.Context, e *queue.Entry, t job.Tenant, kind api.RunGrantKind, entry string) (api.RunGrant, error) {
 	s.telling.Lock()
 	defer s.telling.Unlock()
-	g, whose := api.RunGrant{Kind: api.GrantNetwork, Entry: strings.ToLower(entry), Scope: api.GrantTenant, Tenant: t}, "tenant "+string(t)
+	kind = cmp.Or(kind, api.GrantNetwork)
+	if kind == api.GrantNetwork {
+		entry = strings.ToLower(entry)
+	}
+	g, whose := api.RunGrant{Kind: kind, Entry: entry, Scope: api.GrantTenant, Tenant: t}, "tenant "+string(t)
 	if e != nil {
 		g.Scope, g.Tenant, g.Job, whose = api.GrantJob, e.Spec.Tenant, e.ID, "job "+string(e.Spec.Name)
 	}
 	there, err := s.list(ctx, spaceOf(&g))
 	i := slices.IndexFunc(there, func(x api.RunGrant) bool { return x.Entry == g.Entry })
 	if err == nil && i < 0 {
-		err = fmt.Errorf("grant of %s to reach %s: %w", whose, g.Entry, queue.ErrNotFound)
+		err = fmt.Errorf("grant of %s of %s %s: %w", whose, g.Kind, g.Entry, queue.ErrNotFound)
 	}
 	if err != nil {
 		return g, err
@@ -208,6 +288,14 @@ func (s *Grants) Revoke(ctx context.Context, e *queue.Entry, t job.Tenant, entry
 	g = there[i]
 	if err := s.change(ctx, queue.Erase{Space: spaceOf(&g), UpTo: grantKey}); err != nil {
 		return g, fmt.Errorf("revoke the grant: %w", err)
+	}
+	if g.Kind != api.GrantNetwork {
+		of := &queue.Entry{Spec: job.Spec{Tenant: g.Tenant}}
+		if e != nil {
+			of = e
+		}
+		s.tellRules(ctx, of, g.Scope)
+		return g, nil
 	}
 	s.tell(ctx, &g)
 	return g, nil

@@ -146,10 +146,10 @@ func TestGrants(t *testing.T) {
 		defer func() { w.end() }()
 		w.wait(10 * time.Second)
 		w.want("fails", "2: job.example npm")
-		if _, err := w.sched.Grants.Revoke(t.Context(), nil, "t", "npm"); err != nil {
+		if _, err := w.sched.Grants.Revoke(t.Context(), nil, "t", "", "npm"); err != nil {
 			t.Error(err)
 		}
-		if _, err := w.sched.Grants.Revoke(t.Context(), nil, "t", "npm"); !errors.Is(err, queue.ErrNotFound) {
+		if _, err := w.sched.Grants.Revoke(t.Context(), nil, "t", "", "npm"); !errors.Is(err, queue.ErrNotFound) {
 			t.Errorf("revoked twice: %v", err)
 		}
 		w.want("fails", "2: job.example npm", "2: job.example")

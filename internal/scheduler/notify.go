@@ -23,6 +23,9 @@ func (f *fleet) CoreNotify(c *supervisor.Core, method string, params json.RawMes
 			if f.keepFiles != nil && len(n.Outcome.Artifacts) > 0 && f.CoreHas(c, n.Job, n.Attempt) {
 				f.keepFiles(n.Job, n.Attempt, &n.Outcome)
 			}
+			if n.Talk != nil {
+				f.talks.lastWords(c, *n.Talk)
+			}
 			if n.RetryIn > 0 && n.Outcome.RetryAt != nil {
 				at := now().Add(n.RetryIn.Std())
 				n.Outcome.RetryAt = &at

@@ -165,6 +165,8 @@ type Scheduler struct {
 	Runs *Runs
 	// Grants are what people have allowed runs.
 	Grants *Grants
+	// Conversations are what people say to agents, and what these ask people.
+	Conversations *Conversations
 	// Explain says how jobs stand.
 	Explain *Explain
 
@@ -264,6 +266,7 @@ func (s *Scheduler) Begun() <-chan struct{} { return s.begun }
 //	extender   ── keeps the leases
 //	reporter   ── tells the cores how the queue stands, ends isolations
 //	answerer   ── answers where no person has in time
+//	teller     ── tells runs again what they could not be told
 //	follower   ── finds what follows from the ends of a workflow's jobs
 //	judge      ── has the work of jobs evaluated that have ended
 //
@@ -330,6 +333,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Add(func() error { return s.extendLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.reportLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Approvals.run(tailCtx) }, func(error) {})
+	g.Add(func() error { return s.Conversations.run(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Followers.run(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Judge.run(tailCtx) }, func(error) {})
 	g.Run() //nolint:errcheck // the cause of ctx is the first one

@@ -23,6 +23,7 @@ type answers struct {
 	parcels *parcels
 	patches *patches
 	ledger  *ledger
+	talks   *Conversations
 }
 
 // core answers a core.
@@ -44,6 +45,10 @@ func (a answers) core(ctx context.Context, c *supervisor.Core, method string, pa
 		return answer(ctx, c, params, a.ledger.reserve)
 	case ipc.MethodRelease:
 		return answer(ctx, c, params, a.ledger.release)
+	case ipc.MethodAskPerson:
+		return answer(ctx, c, params, a.talks.ask)
+	case ipc.MethodReportTalk:
+		return answer(ctx, c, params, a.talks.report)
 	case ipc.MethodReadPatch:
 		return answer(ctx, c, params, a.patches.read)
 	}

@@ -29,6 +29,7 @@ type applier struct {
 	approvals  *Approvals
 	runs       *Runs
 	grants     *Grants
+	talks      *Conversations
 	isolations *Isolations
 }
 
@@ -99,6 +100,7 @@ func (a *applier) submit(ctx context.Context, c schedule.Submit) error {
 	c.Job.HasSteps = c.Run.Attempt > 1 && a.steps.any(ctx, e.ID)
 	a.patches.give(ctx, e, a.fleet.isAway(c.Run.Core), &c.Job)
 	c.Job.Stream = a.streams.get(c.Run).name()
+	a.talks.submit(ctx, c.Run, &c.Job)
 	err := a.grants.submit(ctx, c.Run, func(granted []string) error {
 		c.Job.Granted = granted
 		return a.fleet.call(ctx, c.Run.Core, ipc.MethodSubmitJob, c.Job, nil)
@@ -107,6 +109,7 @@ func (a *applier) submit(ctx context.Context, c schedule.Submit) error {
 	switch {
 	case !errors.As(err, &refused):
 		a.streams.start(c.Run)
+		a.talks.again(e.ID) // for what was said meanwhile
 	case refused.Code == ipc.CodePermitUnknown:
 		log := logOf(a.log, c.Run)
 		log.Warn().Msg("the permit expired before the job could begin")
@@ -174,6 +177,7 @@ func (a *applier) tell(ctx context.Context, told schedule.Told) {
 func (a *applier) tellOver(ctx context.Context, t *schedule.Over) {
 	a.streams.drop(t.Run.Entry.ID)
 	a.fleet.over(t.Run)
+	a.talks.over(ctx, t.Run.Entry.ID)
 	a.log.Debug().Str("job", string(t.Run.Entry.ID)).Int("attempt", t.Run.Attempt).Type("op", t.Op).Msg("recorded")
 	e := after(t.Run.Entry, t.Op)
 	outcome, made := outcomeOf(t.Op)

@@ -194,6 +194,10 @@ func (w *fixed) fill() {
 		Approval: queue.Approval{Attempt: number, Why: "it asks", AskedAt: began, Until: &until, Default: "reject"},
 		Outcome:  job.Outcome{State: job.RunCompleted, Answer: "done", StartedAt: began, EndedAt: began}}))
 	w.claim(fixedID(4))
+	w.must(w.store.Apply(ctx, queue.Write{Record: queue.Record{Space: queue.JobSpace(fixedID(4), "questions"), Key: "000001", At: began, Value: json.RawMessage(
+		`{"number":1,"job":"` + string(fixedID(4)) + `","name":"deploy","tenant":"t","attempt":1,"kind":"command","text":"run make?","tool":"Bash","command":"make","decisions":["allow","deny"],` +
+			`"state":"open","asked_at":"2000-01-01T00:00:00Z","id":"q","key":"k"}`)}},
+		queue.Write{Record: queue.Record{Space: "questions/" + string(fixedID(4)) + "/000001", Key: "open", At: began, Value: json.RawMessage(`true`)}}))
 
 	first, items, loop, merge, handle := spec("first"), spec("items"), spec("again"), spec("merge"), spec("handle")
 	first.Agent, first.Flow.Joined = "reviewer", true
@@ -255,6 +259,10 @@ func (w *fixed) exchanges() []exchange {
 		post("/v1/jobs/"+string(fixedID(4))+"/grants", `{"entry":"npm","scope":"tenant","by":"anna"}`), post("/v1/jobs/"+string(fixedID(1))+"/grants", `{"entry":"npm","scope":"once"}`),
 		get("/v1/jobs/" + string(fixedID(4)) + "/grants"), get("/v1/run-grants?tenant=t"),
 		post("/v1/run-grants/revoke", `{"entry":"npm","tenant":"t"}`), post("/v1/run-grants/revoke", `{"entry":"npm"}`), post("/v1/run-grants/revoke", `{"entry":"npm","tenant":"t"}`),
+		get("/v1/questions"), get("/v1/questions?tenant=other"), get("/v1/jobs/deploy/questions"), post("/v1/jobs/deploy/questions/1/answer", `{"decision":"maybe","scope":"all"}`),
+		post("/v1/jobs/deploy/questions/1/answer", `{"decision":"allow","scope":"tenant","by":"anna"}`), post("/v1/jobs/deploy/questions/1/answer", `{"decision":"deny"}`), post("/v1/jobs/deploy/questions/2/answer", `{"decision":"deny"}`),
+		post("/v1/jobs/deploy/messages", `{"text":"no docs","id":"m","by":"anna"}`), post("/v1/jobs/deploy/messages", `{"text":"no docs","id":"m","by":"anna"}`), post("/v1/jobs/deploy/messages", `{"text":" ","id":"a b"}`),
+		post(one+"/messages", `{"text":"go on"}`), get("/v1/jobs/deploy/messages"), post("/v1/jobs/deploy/interrupt", `{"by":"anna"}`),
 		post("/v1/credits", `{"tenant":"t","credits":10,"by":"anna"}`), post("/v1/credits", `{"tenant":"t","credits":-11}`), get("/v1/credits"), get("/v1/grants"),
 		get("/v1/credits/history?tenant=t&limit=1"), get("/v1/credits/history"), post("/v1/credits/drop", `{"tenant":"t"}`), post("/v1/credits/drop", `{"tenant":"t"}`),
 		post("/v1/jobs", jobs), keyed, keyed, post("/v1/jobs", `{"jobs":[{"id":"a b","type":"TOOL"}],"more":1}`), post("/v1/jobs", `{"jobs":[{"id":"a b","type":"TOOL"}]}`),

@@ -55,15 +55,18 @@ func (j jobs) tenantGrants(ctx context.Context, q *runGrantsQuery) (api.RunGrant
 }
 
 func (j jobs) revoke(ctx context.Context, _ *struct{}, in *api.RevokeRun) (api.RunGrant, error) {
+	if kinds := api.RunGrantKinds(); in.Kind != "" && !slices.Contains(kinds, in.Kind) {
+		return api.RunGrant{}, badField("body.kind", "is %q, want one of %v", in.Kind, kinds)
+	}
 	if (in.Job == "") == (in.Tenant == "") {
 		return api.RunGrant{}, badField("body", "want either tenant or job")
 	}
 	if in.Job == "" {
-		return j.sched.Grants.Revoke(ctx, nil, in.Tenant, in.Entry)
+		return j.sched.Grants.Revoke(ctx, nil, in.Tenant, in.Kind, in.Entry)
 	}
 	e, err := j.entries.find(ctx, in.Job)
 	if err != nil {
 		return api.RunGrant{}, fmt.Errorf("job %q: %w", in.Job, err)
 	}
-	return j.sched.Grants.Revoke(ctx, &e, "", in.Entry)
+	return j.sched.Grants.Revoke(ctx, &e, "", in.Kind, in.Entry)
 }

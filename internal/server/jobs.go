@@ -44,6 +44,7 @@ func (j jobs) routes(r *router) {
 	get(r, route{id: "list-approvals", method: "GET", path: "/v1/approvals", role: read, answered: fromStore, tag: "approvals",
 		about: "List the jobs that wait for approval, in the order of their submission."}, j.approvals)
 	j.grantRoutes(r)
+	j.talkRoutes(r)
 }
 
 type listQuery struct {

@@ -27,8 +27,8 @@ import (
 var (
 	fromCopy = []string{
 		"get-dead-letter", "get-job", "get-replay", "get-reputation-history", "get-timeline", "get-usage", "get-workflow", "list-agents", "list-approvals",
-		"list-credit-history", "list-dead-letters", "list-events", "list-grants", "list-job-grants", "list-jobs", "list-pipeline-events", "list-pipelines",
-		"list-reputations", "list-run-grants", "list-runs", "list-steps", "list-workflows",
+		"list-credit-history", "list-dead-letters", "list-events", "list-grants", "list-job-grants", "list-jobs", "list-messages", "list-open-questions", "list-pipeline-events", "list-pipelines",
+		"list-questions", "list-reputations", "list-run-grants", "list-runs", "list-steps", "list-workflows",
 	}
 	ofItself = []string{"get-asset", "get-dashboard", "get-fleet", "get-health", "get-me", "get-metrics", "get-openapi", "get-readiness", "join-as-node", "log-in", "new-ui-link", "upgrade"}
 )

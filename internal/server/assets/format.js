@@ -143,6 +143,7 @@ const waits = {
   parts: 'its parts',
   pipeline: 'its pipeline',
   team: 'its team',
+  words: 'somebody to go on',
   key: 'a job of the same key',
   approval: 'approval',
   retry: 'a retry',
