@@ -19,8 +19,9 @@ import (
 func approvalsCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "approvals", Short: "Show what waits for a person",
-		Long: `Show the jobs whose work waits for a person, because of their oversight: docs/oversight.md.
-They hold no worker, and go on waiting whether a scheduler runs or not.`,
+		Long: `Show the jobs whose work waits for a person, because of their oversight: docs/oversight.md. They hold
+no worker, and go on waiting whether a scheduler runs or not. And show what agents ask while they
+work: docs/conversation.md. A run that asks keeps its worker, for as long as its job says.`,
 		Args:    cobra.NoArgs,
 		Example: "  scheduler approvals ls\n  scheduler approvals show fix-login",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -33,11 +34,33 @@ func approvalsLsCommand(at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List what waits for a person", Args: cobra.NoArgs,
 		Long: `List the jobs whose work waits for a person, since when, why, and what counts as the answer
-if none comes in time.`,
+if none comes in time; and the questions of agents, which ` + "`scheduler answer`" + ` answers.`,
 		Example: "  scheduler approvals ls\n  scheduler approvals ls --json | jq -r '.jobs[].id'",
 	}
-	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (api.Jobs, error) { return p.Approvals(ctx) },
-		func(w io.Writer, list api.Jobs) error { return printApprovals(w, list.Jobs, time.Now()) })
+	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (in inbox, err error) {
+		if in.Questions, err = p.OpenQuestions(ctx, ""); err == nil {
+			in.Jobs, err = p.Approvals(ctx)
+		}
+		return in, err
+	}, func(w io.Writer, in inbox) error {
+		now := time.Now()
+		if len(in.Questions.Questions) == 0 {
+			return printApprovals(w, in.Jobs.Jobs, now)
+		}
+		if len(in.Jobs.Jobs) > 0 {
+			if err := printApprovals(w, in.Jobs.Jobs, now); err != nil {
+				return err
+			}
+			fmt.Fprintln(w)
+		}
+		return printQuestions(w, in.Questions.Questions, now)
+	})
+}
+
+// inbox is what waits for a person: work to look at, and questions of agents.
+type inbox struct {
+	api.Jobs
+	api.Questions
 }
 
 func printApprovals(w io.Writer, list []api.Job, now time.Time) error {

@@ -112,6 +112,14 @@ var notPlayed = map[string]string{
 	"source <(scheduler completion bash)":                                                           "it is for bash",
 	"scheduler store copy sqlite: postgres://scheduler@db.example.com/agents?sslmode=verify-full":   "that host is an example",
 	"scheduler store copy service=agents sqlite:":                                                   "that service is an example",
+	`scheduler tell fix-login "Leave the docs alone"`:                                               "testdata/script/conversation.txtar does it",
+	`git diff | scheduler tell fix-login -`:                                                         "testdata/script/conversation.txtar does it",
+	`scheduler interrupt fix-login`:                                                                 "testdata/script/conversation.txtar does it",
+	`scheduler tell fix-login "Use the other parser"`:                                               "testdata/script/conversation.txtar does it",
+	`scheduler answer fix-login yes`:                                                                "testdata/script/conversation.txtar does it",
+	`scheduler answer fix-login no -m "use make test instead"`:                                      "testdata/script/conversation.txtar does it",
+	`scheduler answer fix-login yes --for tenant --pattern "npm test *"`:                            "testdata/script/conversation.txtar does it",
+	`scheduler grants revoke --kind command "npm test *"`:                                           "testdata/script/conversation.txtar does it",
 	"scheduler doctor --server https://build.example:7433 --token-file t --ca ca.crt":               "that host is an example",
 }
 

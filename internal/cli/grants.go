@@ -85,7 +85,8 @@ func allowedFor(a *api.AllowedRun) string {
 func grantsCommand(con *console, at *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "grants", Short: "Show and revoke what runs were allowed besides their jobs",
-		Long: `Show and revoke what people have allowed runs beside what their jobs say, with ` + "`scheduler allow`" + `.
+		Long: `Show and revoke what people have allowed runs beside what their jobs say, with ` + "`scheduler allow`" + ` or
+` + "`scheduler answer`" + `.
 ` + "`scheduler grant`" + `, without s, bounds what tenants and agents may use.`,
 		Args:    cobra.NoArgs,
 		Example: "  scheduler grants ls\n  scheduler grants revoke registry.example.com --tenant website",
@@ -137,10 +138,10 @@ func grantedTo(g *api.RunGrant) string {
 func grantsRevokeCommand(con *console, at *target) *cobra.Command {
 	var in api.RevokeRun
 	cmd := &cobra.Command{
-		Use: "revoke HOST...", Short: "Revoke what runs were allowed", Args: cobra.MinimumNArgs(1),
+		Use: "revoke WHAT...", Short: "Revoke what runs were allowed", Args: cobra.MinimumNArgs(1),
 		Long: `Revoke what the runs of a tenant, or of a job, were allowed. Runs that are under way are refused their
 next connection; those that are open go on.`,
-		Example: "  scheduler grants revoke registry.example.com --tenant website\n  scheduler grants revoke npm --job fix-login",
+		Example: "  scheduler grants revoke registry.example.com --tenant website\n  scheduler grants revoke --kind command \"npm test *\"\n  scheduler grants revoke npm --job fix-login",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if in.Job != "" && !cmd.Flags().Changed("tenant") {
 				in.Tenant = ""
@@ -164,6 +165,7 @@ next connection; those that are open go on.`,
 		},
 	}
 	cmd.Flags().StringVar((*string)(&in.Tenant), "tenant", string(job.DefaultTenant), "what the runs of this `TENANT` were allowed")
+	cmd.Flags().StringVar((*string)(&in.Kind), "kind", string(api.GrantNetwork), "the `KIND` of what was allowed: network, command, write, read, host or tool")
 	cmd.Flags().StringVar(&in.Job, "job", "", "what the runs of this `JOB` were allowed")
 	cmd.MarkFlagsMutuallyExclusive("tenant", "job")
 	con.jsonFlag(cmd, "print what was revoked as JSON")

@@ -278,6 +278,9 @@ more of that one's last or first characters.`,
 				}
 				return con.print(j, func(w io.Writer) error {
 					showJob(w, s.Folder, &j.Job, j.Attempts)
+					if err := showTalk(cmd.Context(), w, s, &j.Job); err != nil {
+						return err
+					}
 					if !mayBeRefused(j.Attempts) {
 						return nil
 					}

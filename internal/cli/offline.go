@@ -57,7 +57,7 @@ type offline struct {
 // changesOffline are the requests that change something without a scheduler.
 var changesOffline = []string{
 	"POST /v1/jobs/cancel", "POST /v1/jobs/{job}/cancel", "POST /v1/jobs/{job}/retry", "POST /v1/jobs/{job}/answer", "POST /v1/jobs/{job}/evaluations",
-	"POST /v1/dead-letters/requeue", "POST /v1/dead-letters/drop", "POST /v1/pipelines/{pipeline}/replay", "POST /v1/pipelines/{pipeline}/runs", "POST /v1/resume", "PUT /v1/grants", "POST /v1/jobs/{job}/grants", "POST /v1/run-grants/revoke", "POST /v1/credits", "POST /v1/credits/drop",
+	"POST /v1/dead-letters/requeue", "POST /v1/dead-letters/drop", "POST /v1/pipelines/{pipeline}/replay", "POST /v1/pipelines/{pipeline}/runs", "POST /v1/resume", "PUT /v1/grants", "POST /v1/jobs/{job}/grants", "POST /v1/run-grants/revoke", "POST /v1/jobs/{job}/messages", "POST /v1/jobs/{job}/questions/{number}/answer", "POST /v1/credits", "POST /v1/credits/drop",
 }
 
 // dial returns a connection to the server, which it starts at first.

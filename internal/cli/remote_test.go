@@ -75,6 +75,8 @@ func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		answer(api.Jobs{Jobs: f.jobs[:1], Total: 1})
+	case "GET /v1/questions":
+		answer(api.Questions{Questions: []api.Question{}})
 	case "GET /v1/approvals":
 		answer(api.Jobs{Jobs: []api.Job{}})
 	case "GET /v1/tenants":

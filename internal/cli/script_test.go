@@ -60,6 +60,8 @@ func runProgram() { os.Exit(Run(Options{})) }
 //
 // The condition [limits] holds where this host can enforce limits on runs.
 //
+// gobuild FILE PACKAGE builds a program of this module, such as ./examples/workers/chat.
+//
 // The state directory is $STATE; $EXAMPLES is the folder examples; $SCHEDULER_DIR holds the program and nothing
 // else. At the end of every script there must be no
 // process left, as with noproc.
@@ -75,7 +77,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": scriptCode, "repo": scriptRepo, "jsonlines": scriptJSONLines, "jsondoc": scriptJSONDoc,
-			"sql": scriptSQL, "noproc": scriptNoProc, "onterminal": onTerminal(t), "serve": scriptServe,
+			"sql": scriptSQL, "noproc": scriptNoProc, "gobuild": scriptGoBuild, "onterminal": onTerminal(t), "serve": scriptServe,
 		},
 	})
 }
@@ -180,6 +182,17 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 		<-done
 	})
 	ts.Setenv(args[0], l.Addr().String())
+}
+
+func scriptGoBuild(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: gobuild FILE PACKAGE")
+	}
+	cmd := exec.Command("go", "build", "-o", ts.MkAbs(args[0]), args[1])
+	cmd.Dir = filepath.Join("..", "..")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		ts.Fatalf("build %s: %v\n%s", args[1], err, out)
+	}
 }
 
 func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
