@@ -20,13 +20,14 @@ import (
 //	standard error ──┤                          ├► feed ► standard input
 //	timers ──────────┼► mu ► Session.Step ► do ─┼► Run.Tell
 //	Run.Inputs ──────┤                          ├► end: the run's context
-//	Stream.Attach ───┘                          └► Run.StoreStep, Stream.Take
+//	Stream.Attach ───┘                          ├► files of the workspace
+//	                                            └► Run.StoreStep, Stream.Take
 //
 // Each source is a goroutine of its own, which calls step and waits for mu. What the
 // session says is done by that goroutine, with mu held, so that the bytes and events
 // of one step stand together. Nothing on the right waits for a program or a person.
-// The last two wait for the scheduler: they are called without mu, and only their
-// own source waits for them.
+// The last two wait for the scheduler, and files for a disk: they are called without mu,
+// and only their own source waits for them.
 //
 // Locks are taken in this order: driver.mu, then recorder.mu or feed.mu.
 //
@@ -46,14 +47,15 @@ type driver struct {
 
 	// mu is held while the session is called and its actions are done, so that one
 	// step's writes stand together. Only what may take long is done without it.
-	mu      sync.Mutex
-	timers  map[string]*time.Timer
-	asked   map[string]bool // questions that wait for their answers
-	unasked []string        // questions without a person to ask; they are answered after the step
-	logged  int             // events of lines of standard error
-	over    bool            // Ended was told
-	early   *Result         // of a Finish before that
-	final   *Result         // of the Finish that answered it
+	mu     sync.Mutex
+	timers map[string]*time.Timer
+	dir    string          // Command.Dir
+	asked  map[string]bool // questions that wait for their answers
+	own    []Input         // that actions have caused here; they are told after the step
+	logged int             // events of lines of standard error
+	over   bool            // Ended was told
+	early  *Result         // of a Finish before that
+	final  *Result         // of the Finish that answered it
 }
 
 func newDriver(ctx context.Context, s Session, run *Run, rec *recorder, end context.CancelCauseFunc, log zerolog.Logger) *driver {
@@ -77,6 +79,7 @@ const adapterFault = "this is a fault in the adapter: please report it with the 
 
 func (d *driver) command() (c Command, err error) {
 	err = d.call("Command", func() { c = d.session.Command() })
+	d.dir = c.Dir
 	return c, err
 }
 
@@ -114,10 +117,10 @@ func (d *driver) stepLocked(in Input) {
 	for _, a := range actions {
 		d.do(a, in)
 	}
-	for len(d.unasked) > 0 {
-		id := d.unasked[0]
-		d.unasked = d.unasked[1:]
-		d.stepLocked(Answer{Question: id})
+	for len(d.own) > 0 {
+		next := d.own[0]
+		d.own = d.own[1:]
+		d.stepLocked(next)
 	}
 }
 
@@ -146,7 +149,7 @@ func (d *driver) do(a Action, in Input) {
 		d.asked[a.Question.ID] = true
 		d.rec.wait(true)
 		if d.run.Tell == nil {
-			d.unasked = append(d.unasked, a.Question.ID)
+			d.own = append(d.own, Answer{Question: a.Question.ID})
 			return
 		}
 		d.run.Tell(a)
@@ -164,6 +167,14 @@ func (d *driver) do(a Action, in Input) {
 		d.finish(a.Result)
 	case Store:
 		d.unlocked(func() { d.store(a.Step) })
+	case ReadFile:
+		done := FileDone{ID: a.ID}
+		d.unlocked(func() { done.Data, done.Err = readFile(d.dir, a.Path) })
+		d.own = append(d.own, done)
+	case WriteFile:
+		done := FileDone{ID: a.ID}
+		d.unlocked(func() { done.Created, done.Err = writeFile(d.dir, a.Path, a.Data) })
+		d.own = append(d.own, done)
 	case Forward:
 		if d.run.Stream != nil {
 			d.unlocked(func() { d.run.Stream.pass(d.ctx, a.Line, d.log) })

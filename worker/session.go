@@ -132,6 +132,16 @@ type Stored struct {
 	KeptStep
 }
 
+// FileDone is the input of what became of a ReadFile or WriteFile. It is the next input
+// after the step that held the action, or comes after those of other sources.
+type FileDone struct {
+	ID   string
+	Data []byte // that was read
+	// Created says that a WriteFile made the file: there was none.
+	Created bool
+	Err     error // why not, in words that the program may be told
+}
+
 // StreamLines is the input of lines for the worker of a stream, each of which ends
 // in a newline. It comes only if Task.Streams is set. The program must get them
 // unchanged, in their order.
@@ -160,13 +170,14 @@ func (Answer) input()      {}
 func (Timer) input()       {}
 func (Checkpoint) input()  {}
 func (Stored) input()      {}
+func (FileDone) input()    {}
 func (StreamLines) input() {}
 func (Cancel) input()      {}
 func (Ended) input()       {}
 
 // Action is something to do: one of the types in this file whose comment says that
-// it is an action. The actions of one Step are done in their order. Store and
-// Forward may take their time: they hold back the actions after them, and the
+// it is an action. The actions of one Step are done in their order. Store,
+// Forward, ReadFile and WriteFile may take their time: they hold back the actions after them, and the
 // reading of the output that caused them, but no other input.
 type Action interface{ action() }
 
@@ -225,6 +236,25 @@ type Store struct {
 	Step Step
 }
 
+// ReadFile is the action to read a file of the workspace for a program that leaves its
+// reading to us; FileDone comes as an input. Path is absolute or within Command.Dir,
+// where the file must lie, its links included. It must be a regular file of at most
+// MaxFile bytes.
+type ReadFile struct {
+	ID   string // names it in FileDone
+	Path string
+}
+
+// WriteFile is the action to write a file of the workspace, as ReadFile reads one: as a
+// whole or not at all, with the folders that it needs. No part of Path may be a link, nor
+// a folder that is git's own: whoever writes there has commands run by others. Whether the
+// job may write is the session's to find out before.
+type WriteFile struct {
+	ID   string // names it in FileDone
+	Path string
+	Data []byte // at most MaxFile bytes
+}
+
 // Forward is the action to pass a line of the program's on to the stream that it is
 // the worker of. It is dropped unless Task.Streams is set.
 type Forward struct {
@@ -248,6 +278,8 @@ func (Withdraw) action()   {}
 func (Settle) action()     {}
 func (SetTimer) action()   {}
 func (Store) action()      {}
+func (ReadFile) action()   {}
+func (WriteFile) action()  {}
 func (Forward) action()    {}
 func (Finish) action()     {}
 

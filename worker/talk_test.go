@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +97,40 @@ func TestRunAnswersForNobody(t *testing.T) {
 		t.Errorf("outcome %+v", o)
 	}
 	if got, want := texts(events), "tick, asked, answer, ready"; got != want {
+		t.Errorf("the program was told %q, want %q", got, want)
+	}
+}
+
+// filer is a session whose program leaves its files to it: it prints "read PATH" and
+// "write PATH", and is told what came of it.
+type filer struct{ script }
+
+func (f *filer) Step(now time.Time, in worker.Input) []worker.Action {
+	switch in := in.(type) {
+	case worker.Output:
+		verb, path, _ := strings.Cut(string(in.Line), " ")
+		switch verb {
+		case "read":
+			return []worker.Action{worker.ReadFile{ID: verb, Path: path}}
+		case "write":
+			return []worker.Action{worker.WriteFile{ID: verb, Path: path, Data: []byte("hello")}}
+		}
+	case worker.FileDone:
+		return []worker.Action{worker.Write{Data: fmt.Appendf(nil, "%s %s %v %v\n", in.ID, in.Data, in.Created, in.Err)}}
+	}
+	return f.script.Step(now, in)
+}
+
+// TestRunReadsAndWritesFiles: files of the workspace reach a program by its session.
+func TestRunReadsAndWritesFiles(t *testing.T) {
+	dir := t.TempDir()
+	s := &filer{script{text: `for ask in "write new" "read new" "read ../new"; do echo "$ask"; read -r a; echo "text $a"; done`}}
+	s.command = func(c *worker.Command) { c.KeepStdin, c.Dir = true, dir }
+	o, events := run(t, t.Context(), s, nil)
+	if o.State != job.RunCompleted {
+		t.Errorf("outcome %+v", o)
+	}
+	if got, want := texts(events), `write  true <nil>, read hello false <nil>, read  false read "../new": it is not in the workspace`; got != want {
 		t.Errorf("the program was told %q, want %q", got, want)
 	}
 }

@@ -202,7 +202,7 @@ func (c Config) testEveryInput(t *testing.T) {
 	inputs := []worker.Input{
 		worker.Started{}, worker.ErrorOutput{Line: []byte("oops")}, worker.ErrorOutput{}, worker.Message{ID: "m", Text: "hello"},
 		worker.Answer{Question: "unknown"}, worker.Timer{Name: "unknown"}, worker.Checkpoint{Reason: "room is needed"},
-		worker.Stored{KeptStep: worker.KeptStep{Step: worker.Step{ID: "unknown"}}}, worker.StreamLines{Lines: []byte("{}\n")}, worker.Cancel{},
+		worker.Stored{KeptStep: worker.KeptStep{Step: worker.Step{ID: "unknown"}}}, worker.StreamLines{Lines: []byte("{}\n")}, worker.FileDone{ID: "unknown"}, worker.Cancel{},
 	}
 	next := c.sessions(t)
 	for _, in := range inputs {
