@@ -2,6 +2,7 @@ package agentcore
 
 import (
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/acp"
 	"github.com/agentsched/agentsched/worker/claude"
 	"github.com/agentsched/agentsched/worker/codex"
 	"github.com/agentsched/agentsched/worker/exec"
@@ -13,6 +14,7 @@ import (
 // folder below worker/ and a line here.
 func Adapters() map[string]worker.Adapter {
 	return map[string]worker.Adapter{
+		"acp":      acp.Adapter{},
 		"claude":   claude.Adapter{},
 		"codex":    codex.Adapter{},
 		"exec":     exec.Adapter{},

@@ -92,6 +92,7 @@ var cores = map[string]string{
 	"watchdog":                    "job internal/isolation internal/fields",
 	"worker":                      "job internal/proc internal/sandbox",
 	"worker/agentcli":             "job worker", // what the adapters of agents' CLIs share, and how those are installed
+	"worker/acp":                  "job worker worker/agentcli",
 	"worker/codex":                "job worker worker/agentcli",
 	"worker/claude":               "job worker worker/agentcli",
 	"worker/opencode":             "job worker worker/agentcli",
