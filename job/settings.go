@@ -3,11 +3,11 @@ package job
 // WorkerSettings is what the configuration says about one kind of worker.
 // The zero value means: find the program on PATH and use the user's own login.
 type WorkerSettings struct {
-	// The adapter that drives this kind: `codex`, `claude`, `opencode`, `shell`, `exec`. A host can
-	// have several kinds of one adapter.
+	// The adapter that drives this kind: `codex`, `claude`, `opencode`, `acp`, `shell`, `exec`. A host
+	// can have several kinds of one adapter.
 	Adapter string `json:"adapter,omitempty" otherwise:"the one of the kind's name"`
 	// The program, an absolute path or a name on `PATH`, and its leading arguments. Required for
-	// `exec`.
+	// `acp` and `exec`.
 	Command []string `json:"command,omitempty" items:"1" want:"the program and its leading arguments, or leave it out" otherwise:"the adapter's, on PATH"`
 	// The model of jobs that name none.
 	Model string `json:"model,omitempty" otherwise:"the program's own"`
