@@ -95,8 +95,9 @@ var cores = map[string]string{
 	"worker/acp":                  "job worker worker/agentcli",
 	"worker/codex":                "job worker worker/agentcli",
 	"worker/claude":               "job worker worker/agentcli",
-	"worker/opencode":             "job worker worker/agentcli",
 	"worker/shell":                "job worker internal/commands",
+	"worker/opencode":             "job worker worker/agentcli worker/opencode/relay",
+	"worker/opencode/relay":       "", // a process of its own beside the program, which is to need nothing else
 	"worker/exec":                 "job worker",
 	"worker/workertest":           "job worker",
 	"internal/egress":             "internal/fields",                                                                                                                                                                                                                                                                                   // a run's way out: the proxy and its rules
