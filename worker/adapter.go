@@ -41,6 +41,8 @@ type Command struct {
 	KeepStdin bool
 	// Files are the program's descriptors 3, 4, and so on. They stay the session's to close, in Close.
 	Files []*os.File
+	// Programs are other programs that it starts, absolute, which a confined run must be able to start as it must Path.
+	Programs []string
 	// Read and Write are files of the user's that the program needs beside what its run
 	// may reach anyway, absolute: the sandbox of a confined run has to let it.
 	Read, Write []string

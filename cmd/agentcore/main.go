@@ -15,11 +15,8 @@ func main() {
 		fmt.Println("agentcore", agentcore.Version())
 		return
 	}
-	if len(os.Args) == 4 && os.Args[1] == agentcore.GoCacheCommand {
-		os.Exit(agentcore.GoCacheMain(os.Args[2], os.Args[3]))
-	}
-	if len(os.Args) == 2 && os.Args[1] == agentcore.FuseCommand {
-		os.Exit(agentcore.FuseMain())
+	if help := agentcore.Helper(os.Args); help != nil {
+		os.Exit(help())
 	}
 	os.Exit(agentcore.Main(agentcore.Adapters()))
 }

@@ -32,7 +32,7 @@ type Held struct {
 // For returns what the policy of the process that a command starts is made of. user finds variables of the user's
 // environment.
 func (h Held) For(cmd *worker.Command, user func(name string) string) Held {
-	h.Tools = slices.Concat(h.Tools, Toolchains(user("HOME"), user, append(slices.DeleteFunc(slices.Clone(h.Programs), relative), cmd.Path)...), cmd.Read)
+	h.Tools = slices.Concat(h.Tools, Toolchains(user("HOME"), user, append(slices.Concat(slices.DeleteFunc(slices.Clone(h.Programs), relative), cmd.Programs), cmd.Path)...), cmd.Read)
 	h.Own = slices.Concat(h.Own, cmd.Write)
 	return h
 }

@@ -46,8 +46,8 @@ type Options struct {
 // returns its exit code. It is also the core that the program starts: the core is
 // this same program, called with one argument.
 func Run(o Options) int {
-	if len(os.Args) == 2 && os.Args[1] == agentcore.FuseCommand {
-		return agentcore.FuseMain()
+	if help := agentcore.Helper(os.Args); help != nil {
+		return help()
 	}
 	m, err := newProgram(o)
 	if err != nil {
@@ -56,9 +56,6 @@ func Run(o Options) int {
 	}
 	if len(os.Args) == 2 && os.Args[1] == coreCommand {
 		return agentcore.Main(m.prog.adapters)
-	}
-	if len(os.Args) == 4 && os.Args[1] == agentcore.GoCacheCommand {
-		return agentcore.GoCacheMain(os.Args[2], os.Args[3])
 	}
 	proc.KeepDescriptors()
 	if !ofRun(os.Getenv(job.RunTagVariable)) {
