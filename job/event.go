@@ -68,6 +68,7 @@ type Event struct {
 	Truncated  int64       `json:"truncated,omitempty"`  // bytes cut out of Text
 	Command    string      `json:"command,omitempty"`    // that the agent runs
 	CallID     string      `json:"call_id,omitempty"`    // joins the start and the end of one command or tool call
+	Parent     string      `json:"parent,omitempty"`     // call id of the tool call that this belongs to, e.g. of a subagent
 	Tool       string      `json:"tool,omitempty"`       // that the agent uses
 	ExitCode   *int        `json:"exit_code,omitempty"`  // of the command; nil until it has ended
 	Millis     int64       `json:"ms,omitempty"`         // duration, milliseconds, where the event ends something
