@@ -18,40 +18,45 @@ const (
 
 // result says what the run amounts to.
 func (s *session) result(e worker.Exit) worker.Result {
-	r := worker.Result{Answer: s.answer}
+	r := worker.Result{Answer: s.answer, Denied: s.denied}
 	switch {
 	case e.Stopped:
 		return r
 	case s.failure != nil:
-		r.Message = s.failure.String()
-		r.Class, r.Hint = s.failure.classify()
-		if r.Class == job.RateLimit {
-			r.RetryAt = s.failure.retryAfter(s.Now)
-		}
-	case e.Code == 0 && s.finish == "stop" && !s.open:
-		return r
+		r = s.failed(s.failure)
 	case e.Signal != "":
 		r.Class, r.Message = job.Crash, "opencode was ended by signal: "+e.Signal
+	case e.Code != 0:
+		s.silent(&r, e)
+	case s.closed && s.interrupted:
+		r.Checkpointed, r.Message = true, "interrupted"
+	case s.closed && s.finish == "stop" && !s.main.step:
+		return r
 	case s.finish == "length":
 		r.Class, r.Message, r.Hint = job.ResourceExhausted, "the answer was cut off at the model's output limit", agentcli.ContextHint
 	case s.finish == "content-filter":
 		r.Class, r.Message = job.Unknown, "the provider's content filter ended the answer"
 	case s.finish == "unknown":
 		r.Class, r.Message = job.Server, "the provider's answer broke off"
-	case e.Code == 0:
-		r.Class, r.Message = job.Crash, "opencode ended before its answer was complete"
 	default:
-		s.silent(&r, e)
+		r.Class, r.Message = job.Crash, "opencode ended before its answer was complete"
 	}
 	return r
 }
 
-// silent explains a failure that the stream says nothing about.
+// failed is the result of a run that failed as the program says.
+func (s *session) failed(f *failure) worker.Result {
+	r := worker.Result{Answer: s.answer, Denied: s.denied, Message: f.String()}
+	r.Class, r.Hint = f.classify()
+	if r.Class == job.RateLimit {
+		r.RetryAt = f.retryAfter(s.Now)
+	}
+	return r
+}
+
+// silent explains a failure that no event says anything about.
 func (s *session) silent(r *worker.Result, e worker.Exit) {
 	said := agentcli.LastLines(e.Stderr, 3, func(line string) bool { return strings.HasPrefix(line, "timestamp=") })
-	if said == "" {
-		said = s.requests.words
-	}
 	r.Message = fmt.Sprintf("opencode ended with exit code %d", e.Code)
 	if said == "" {
 		r.Class = job.Crash
@@ -60,10 +65,10 @@ func (s *session) silent(r *worker.Result, e worker.Exit) {
 	}
 	r.Message += ": " + said
 	r.Class, r.Hint = byWords(said)
-	if r.Class == job.Unknown && s.sawEvent {
+	if r.Class == job.Unknown && s.session != "" {
 		r.Class = job.Crash // it fell silent in the middle of its work
 	}
-	if r.Class == job.Unknown && strings.Contains(e.Stderr, "opencode run [message..]") { // its usage
+	if r.Class == job.Unknown && strings.Contains(e.Stderr, "opencode serve") { // its usage
 		r.Class = job.Config
 		r.Hint = agentcli.VersionHint(program.Name)
 	}
@@ -94,7 +99,7 @@ func (f *failure) classify() (job.ErrorClass, string) {
 		return job.ResourceExhausted, agentcli.ContextHint
 	case "ProviderModelNotFoundError":
 		return job.Config, modelHint
-	case "MessageAbortedError":
+	case "MessageAbortedError", "NoTurn":
 		return job.Crash, ""
 	}
 	if class == job.ResourceExhausted { // comes as a status 400 or 429, as so much else does

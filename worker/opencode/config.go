@@ -27,12 +27,17 @@ var takenOver = []string{"provider", "model", "small_model", "disabled_providers
 // configure returns the configuration of a run and the names of the variables
 // that hold keys, and sets model. users is the user's own configuration folder.
 func configure(t *worker.Task, users, dataDir string, model *string) (config map[string]any, secrets []string, err error) {
+	granted := permissions(t, dataDir)
 	config = map[string]any{
 		"autoupdate": false, "share": "disabled",
-		"snapshot": false, // what changed is read from git
-		"agent": map[string]any{agentName: map[string]any{
-			"mode": "primary", "description": "works on one job of the scheduler", "permission": permissions(t, dataDir),
-		}},
+		"snapshot":     false,                                         // what changed is read from git
+		"experimental": map[string]any{"continue_loop_on_deny": true}, // a refusal is for one call, and no end
+		// The program's own agents have rules of their own, which these come after; those of an agent come last.
+		"permission": granted,
+		"agent": map[string]any{
+			agentName: map[string]any{"mode": "primary", "description": "works on one job of the scheduler", "permission": granted},
+			"explore": map[string]any{"permission": explorer(granted)},
+		},
 	}
 	*model = agentcli.Model(t)
 	own, err := usersConfig(users)

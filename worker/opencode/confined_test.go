@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/agentsched/agentsched/job"
@@ -57,15 +58,26 @@ func TestConfined(t *testing.T) {
 			}
 			cmd := workertest.CheckConfined(t, Adapter{}, tk, e)
 			if c.api == worker.AnthropicMessages {
-				workertest.GoldenCommand(t, "testdata/confined.command", *update, tk, cmd)
+				shown := cmd
+				shown.Args = slices.Clone(cmd.Args)
+				shown.Args[1] = filepath.Base(cmd.Args[1])
+				workertest.GoldenCommand(t, "testdata/confined.command", *update, tk, shown)
 			}
 			for _, want := range []string{worker.ModelKeyVariable + "=" + gatewayKey, "XDG_CONFIG_HOME=" + filepath.Join(tk.Home, "config")} {
 				if !slices.Contains(cmd.Env, want) {
 					t.Errorf("no %s in %q", want, cmd.Env)
 				}
 			}
-			if !slices.Contains(cmd.Args, "--model="+c.asked) || len(cmd.Read)+len(cmd.Write) > 0 {
-				t.Errorf("args %q; the run sees %q, %q", cmd.Args, cmd.Read, cmd.Write)
+			if len(cmd.Read)+len(cmd.Write) > 0 || !slices.Equal(cmd.Programs, []string{cmd.Args[1]}) {
+				t.Errorf("the run sees %q, %q and starts %q", cmd.Read, cmd.Write, cmd.Programs)
+			}
+			s, err := Adapter{}.Start(tk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			vendor, model, _ := strings.Cut(c.asked, "/")
+			if said := begin(s); !strings.Contains(said, `"model":{"providerID":"`+vendor+`","modelID":"`+model+`"}`) {
+				t.Errorf("asked for %s: %s", c.asked, said)
 			}
 			got := config(t, tk)
 			provider := got["enabled_providers"].([]any)[0].(string)

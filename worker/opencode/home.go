@@ -72,6 +72,9 @@ func prepareHome(t *worker.Task) (home, error) {
 	if t.Confined {
 		h.env = worker.SetEnv(h.env, "OPENCODE_DISABLE_MODELS_FETCH", "1") // no network leads there
 	}
+	if t.Asked {
+		h.env = worker.SetEnv(h.env, "OPENCODE_ENABLE_QUESTION_TOOL", "1") // the agent may ask for words
+	}
 	h.env = agentcli.SetVariables(h.env,
 		"OPENCODE_CONFIG="+file,
 		"OPENCODE_DISABLE_PROJECT_CONFIG=1", // a repository's could grant itself commands

@@ -3,10 +3,13 @@ package opencode
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 	"github.com/agentsched/agentsched/worker/agentcli"
+	"github.com/agentsched/agentsched/worker/opencode/relay"
 )
 
 // Kind is the worker kind that this adapter drives by default.
@@ -28,8 +31,8 @@ func (a Adapter) Version(ctx context.Context, path string) (string, error) {
 	return program.Version(ctx, path)
 }
 
-// Start prepares a run: the private folders, the configuration and the
-// command line.
+// Start prepares a run: the private folders, the configuration and the command line, which is that of a relay: this program
+// itself, which must call relay.Main where its arguments say so.
 func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	path, err := a.Locate(t.Settings)
 	if err != nil {
@@ -39,35 +42,50 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	self, err := relay.Program()
+	if err != nil {
+		return nil, err
+	}
 	s := newSession(t, h)
+	if n := len(encode(s.text)); n > maxPrompt {
+		return nil, agentcli.TooLong(program.Name, n, maxPrompt, "bytes of JSON")
+	}
 	s.Process = worker.Command{
-		Path: path, Args: arguments(t, h, s.Resume), Env: h.env, Dir: t.Dir,
-		Stdin: []byte(prompt(t)), Write: h.login,
+		Path: self, Args: append([]string{relay.Command, path}, arguments(t)...), Programs: []string{path}, Env: h.env, Dir: t.Dir,
+		KeepStdin: true, Write: h.login,
 	}
 	return s, nil
 }
 
-// arguments builds the command line. The prompt comes by standard input: as an
-// argument it could be no longer than 128 KiB, would reach the model in quotes
-// and could be taken for a flag.
-func arguments(t *worker.Task, h home, resume string) []string {
-	title := cmp.Or(string(t.Name), agentName)
-	args := agentcli.Arguments(t, "run", "--format=json", "--pure",
-		"--print-logs", "--log-level=ERROR", // else it repeats failed requests in silence
-		"--dir="+t.Dir, "--agent="+agentName,
-		"--title="+title) // without one, the model is asked for it
-	if h.model != "" {
-		args = append(args, "--model="+h.model)
-	}
-	if resume != "" {
-		args = append(args, "--session="+resume)
-	}
-	return args
+// maxPrompt is the most bytes of a prompt, as JSON: what the Runner keeps for a program that has not begun to read.
+const maxPrompt = 3 << 20
+
+// Converses says that runs can be told things, asked and interrupted, and begin as copies of others.
+func (Adapter) Converses() worker.Conversation {
+	return worker.Conversation{Messages: true, Questions: true, Interrupts: true, Forks: true}
 }
 
-// prompt returns the instructions, with the schema of the answer if there is
+// arguments are those of the program's server.
+func arguments(t *worker.Task) []string {
+	return agentcli.Arguments(t, "serve", "--hostname=127.0.0.1", "--port=0", "--pure",
+		"--print-logs", "--log-level=ERROR") // for the run's log
+}
+
+// newSetup says what the run's requests are made of.
+func newSetup(t *worker.Task, h home) setup {
+	s := setup{
+		title: cmp.Or(string(t.Name), agentName), // without one, the model is asked for it
+		text:  instructions(t), name: promptName(fmt.Sprintf("job %s, attempt %d", t.Job, t.Attempt)), fork: t.Fork,
+	}
+	if provider, model, ok := strings.Cut(h.model, "/"); ok {
+		s.model = &modelName{provider, model}
+	}
+	return s
+}
+
+// instructions returns the instructions, with the schema of the answer if there is
 // one: the program has no option for it. The core validates the answer.
-func prompt(t *worker.Task) string {
+func instructions(t *worker.Task) string {
 	if len(t.Output) == 0 {
 		return t.Instructions
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/opencode/relay"
 	"github.com/agentsched/agentsched/worker/workertest"
 )
 
@@ -31,6 +32,29 @@ func start(t *testing.T, task *worker.Task) worker.Command {
 	return s.Command()
 }
 
+// begin starts a session, and returns what it writes until the program has its prompt.
+func begin(s worker.Session) string {
+	var said strings.Builder
+	for _, in := range []worker.Input{worker.Started{}, worker.Output{Line: []byte(`{"id":1,"status":200,"body":{"id":"ses_new"}}`)}} {
+		for _, a := range s.Step(workertest.Now, in) {
+			if w, ok := a.(worker.Write); ok {
+				said.Write(w.Data)
+			}
+		}
+	}
+	return said.String()
+}
+
+// resumes reports whether a run goes on with a session.
+func resumes(t *testing.T, tk *worker.Task, id string) bool {
+	t.Helper()
+	s, err := Adapter{}.Start(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(begin(s), "/session/"+id+"/prompt_async")
+}
+
 func config(t *testing.T, tk *worker.Task) map[string]any {
 	t.Helper()
 	return workertest.ReadJSON(t, filepath.Join(tk.Scratch, "opencode.json"))
@@ -44,8 +68,8 @@ func TestLocateAndVersion(t *testing.T) {
 // TestPermissions holds what each set of capabilities comes to, in the order
 // that decides: the last rule that matches wins.
 func TestPermissions(t *testing.T) {
-	const none = `{"*":"deny","external_directory":{"*":"deny","/d/tool-output/*":"allow"}`
-	const read = `,"read":{"*":"allow","*.env":"deny","*.env.*":"deny","*.env.example":"allow"},"glob":"allow","grep":"allow","list":"allow","todowrite":"allow","todoread":"allow"`
+	const none = `{"*":"ask","external_directory":{"*":"ask","/d/tool-output/*":"allow"}`
+	const read = `,"read":{"*":"allow","*.env":"ask","*.env.*":"ask","*.env.example":"allow"},"glob":"allow","grep":"allow","list":"allow","todowrite":"allow","todoread":"allow","task":{"*":"ask","explore":"allow","general":"allow"}`
 	for _, c := range []struct {
 		name  string
 		caps  []job.Capability
@@ -55,12 +79,12 @@ func TestPermissions(t *testing.T) {
 		{"none", nil, nil, none + `}`},
 		{"read", []job.Capability{job.CanRead}, nil, none + read + `}`},
 		{"edit", []job.Capability{job.CanRead, job.CanEdit}, nil, none + read + `,"edit":"allow"}`},
-		{"any command", []job.Capability{job.CanRunCommands}, nil, `{"*":"deny","external_directory":"allow","bash":"allow"}`},
-		{"any command and tests", []job.Capability{job.CanRunCommands, job.CanRunTests}, nil, `{"*":"deny","external_directory":"allow","bash":"allow"}`},
+		{"any command", []job.Capability{job.CanRunCommands}, nil, `{"*":"ask","external_directory":"allow","bash":"allow"}`},
+		{"any command and tests", []job.Capability{job.CanRunCommands, job.CanRunTests}, nil, `{"*":"ask","external_directory":"allow","bash":"allow"}`},
 		{"some commands", []job.Capability{job.CanRunCommands}, []string{"go test *", "make"},
-			none + `,"bash":{"*":"deny","go test":"allow","go test *":"allow","make":"allow","*>*":"deny"}}`},
+			none + `,"bash":{"*":"ask","go test":"allow","go test *":"allow","make":"allow","*>*":"ask"}}`},
 		{"a redirection that is allowed", []job.Capability{job.CanRunCommands}, []string{"go test * > log", "ls *"},
-			none + `,"bash":{"*":"deny","ls":"allow","ls *":"allow","*>*":"deny","go test * > log":"allow"}}`},
+			none + `,"bash":{"*":"ask","ls":"allow","ls *":"allow","*>*":"ask","go test * > log":"allow"}}`},
 		{"network", []job.Capability{job.CanUseNetwork}, nil, none + `,"webfetch":"allow","websearch":"allow","codesearch":"allow"}`},
 	} {
 		var got bytes.Buffer // as it reaches the file: without the escapes of HTML
@@ -74,7 +98,7 @@ func TestPermissions(t *testing.T) {
 		}
 	}
 	tests, err := json.Marshal(permissions(&worker.Task{Capabilities: []job.Capability{job.CanRunTests}}, "/d"))
-	if err != nil || !strings.Contains(string(tests), `"bash":{"*":"deny","go test":"allow","go test *":"allow"`) {
+	if err != nil || !strings.Contains(string(tests), `"bash":{"*":"ask","go test":"allow","go test *":"allow"`) {
 		t.Errorf("tests only: %s, %v", tests, err)
 	}
 }
@@ -86,13 +110,18 @@ func TestCommandLine(t *testing.T) {
 	tk.Settings.Command = append(tk.Settings.Command, "--leading")
 	workertest.Write(t, filepath.Join(tk.Dir, "AGENTS.md"), "rules of the repository")
 	c := start(t, tk)
-	for _, want := range []string{"--leading", "run", "--format=json", "--pure", "--print-logs", "--log-level=ERROR", "--agent=agentsched", "--title=my-job", "--model=anthropic/claude-x", "--dir=" + tk.Dir} {
-		if !slices.Contains(c.Args, want) {
-			t.Errorf("no %s in %q", want, c.Args)
-		}
+	if want := []string{"--leading", "serve", "--hostname=127.0.0.1", "--port=0", "--pure", "--print-logs", "--log-level=ERROR"}; c.Args[0] != relay.Command || !slices.Equal(c.Args[2:], want) || c.Dir != tk.Dir {
+		t.Errorf("args %q, dir %q", c.Args, c.Dir)
 	}
-	if !strings.HasPrefix(string(c.Stdin), "-do it\n") || !strings.HasSuffix(string(c.Stdin), "{\"type\":\"object\"}\n") || c.Dir != tk.Dir {
-		t.Errorf("stdin %q, dir %q", c.Stdin, c.Dir)
+	s, err := Adapter{}.Start(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := begin(s)
+	for _, want := range []string{`"title":"my-job"`, `"agent":"agentsched"`, `"text":"-do it\n`, `{\"type\":\"object\"}\n"`} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %s in %s", want, said)
+		}
 	}
 	system := filepath.Join(tk.Scratch, "system-prompt.md")
 	want := []any{filepath.Join(tk.Dir, "AGENTS.md"), system}
@@ -100,7 +129,7 @@ func TestCommandLine(t *testing.T) {
 		t.Errorf("instructions %v, want %v", got, want)
 	}
 	agent := config(t, tk)["agent"].(map[string]any)["agentsched"].(map[string]any)
-	if agent["permission"].(map[string]any)["*"] != "deny" {
+	if agent["permission"].(map[string]any)["*"] != "ask" {
 		t.Errorf("agent %v", agent)
 	}
 	for _, want := range []string{"OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_CONFIG=" + filepath.Join(tk.Scratch, "opencode.json")} {
@@ -144,7 +173,10 @@ func TestHome(t *testing.T) {
 		t.Error("the cache is not the user's")
 	}
 	got := config(t, tk)
-	for _, key := range []string{"permission", "mcp", "plugin"} {
+	if got["permission"].(map[string]any)["bash"] != nil {
+		t.Errorf("permission %v", got["permission"])
+	}
+	for _, key := range []string{"mcp", "plugin"} {
 		if _, ok := got[key]; ok {
 			t.Errorf("%s was taken over", key)
 		}
@@ -153,7 +185,7 @@ func TestHome(t *testing.T) {
 	if gate["apiKey"] != "{env:GATE_KEY}" || gate["baseURL"] != "http://127.0.0.1:1//v1" {
 		t.Errorf("provider %v", gate)
 	}
-	if agent := got["agent"].(map[string]any)["agentsched"].(map[string]any); agent["permission"].(map[string]any)["*"] != "deny" {
+	if agent := got["agent"].(map[string]any)["agentsched"].(map[string]any); agent["permission"].(map[string]any)["*"] != "ask" {
 		t.Errorf("agent %v", agent)
 	}
 	for name, content := range users {
@@ -171,9 +203,12 @@ func TestAnotherEndpoint(t *testing.T) {
 	workertest.Write(t, filepath.Join(user, ".local/share/opencode/auth.json"), "{}")
 	tk.Model, tk.Settings.BaseURL, tk.Settings.KeyEnv = "vendor/model", "http://127.0.0.1:1/v1", "GATE_KEY"
 	tk.Lookup = workertest.Lookup("GATE_KEY", "very-secret")
-	c := start(t, tk)
-	if !slices.Contains(c.Args, "--model=agentsched/vendor/model") || !slices.Contains(c.Env, "GATE_KEY=very-secret") {
-		t.Errorf("args %q, env %q", c.Args, c.Env)
+	s, err := Adapter{}.Start(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := begin(s); !strings.Contains(said, `{"providerID":"agentsched","modelID":"vendor/model"}`) || !slices.Contains(s.Command().Env, "GATE_KEY=very-secret") {
+		t.Errorf("says %s, env %q", said, s.Command().Env)
 	}
 	if file := workertest.Read(t, filepath.Join(tk.Scratch, "opencode.json")); bytes.Contains(file, []byte("very-secret")) || !bytes.Contains(file, []byte("{env:GATE_KEY}")) {
 		t.Errorf("configuration %s", file)
@@ -211,24 +246,24 @@ func TestKeys(t *testing.T) {
 func TestResume(t *testing.T) {
 	tk, _ := task(t)
 	tk.Session = "ses_1"
+	if resumes(t, tk, "ses_1") {
+		t.Error("a session is resumed that is not there")
+	}
 	s, err := Adapter{}.Start(tk)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.Contains(s.Command().Args, "--session=ses_1") {
-		t.Error("a session is resumed that is not there")
-	}
-	if events := workertest.Play(s).Event([]byte(`{"type":"other"}`)); len(events) != 1 || events[0].Kind != job.EventWarning {
+	if events := workertest.Play(s).Event([]byte(`{"event":{"type":"other"}}`)); len(events) != 1 || events[0].Kind != job.EventWarning {
 		t.Errorf("events %+v", events)
 	}
 	db := filepath.Join(tk.Home, "data", "opencode", "opencode.db")
 	workertest.Write(t, db, "of another session: ses_2")
-	if c := start(t, tk); slices.Contains(c.Args, "--session=ses_1") {
+	if resumes(t, tk, "ses_1") {
 		t.Error("a session is resumed that is not among those recorded")
 	}
 	workertest.Write(t, db, "content ses_1")
-	if c := start(t, tk); !slices.Contains(c.Args, "--session=ses_1") {
-		t.Errorf("args %q", c.Args)
+	if !resumes(t, tk, "ses_1") {
+		t.Error("the session is not resumed")
 	}
 	if got := workertest.Read(t, db); string(got) != "content ses_1" {
 		t.Errorf("the earlier attempt's content: %q", got)

@@ -1,78 +1,70 @@
 package opencode
 
 import (
-	"fmt"
+	"encoding/json"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
-// session is one run of opencode.
-type session struct {
-	agentcli.Run
-
-	session  string
-	open     bool   // a step was started and not finished
-	finish   string // why the last step ended, e.g. "stop"
-	message  string // id of the message that answer belongs to
-	answer   string
-	failure  *failure // the last, if nothing came after it
-	sawEvent bool
-	tries    int // steps begun since one was finished
-	requests requests
-}
-
-func newSession(t *worker.Task, h home) *session {
-	return &session{Run: agentcli.NewRun(t, "session", h.hasSession)}
-}
-
-// Step reads what the program prints. Nothing is said to it: it ends at once on
-// SIGINT, and the commands that it leaves running are the Runner's to end.
-func (s *session) Step(now time.Time, in worker.Input) []worker.Action {
-	return s.Read(now, in, s.parse, s.errorLine, s.result)
-}
-
-// line is what the program prints, one JSON object a line.
+// line is one of the relay's.
 type line struct {
-	Type    string  `json:"type"`
+	ID     int             `json:"id"` // of the request; 0 of an event
+	Status *int            `json:"status"`
+	Body   json.RawMessage `json:"body"`
+	Error  string          `json:"error"`
+	Event  struct {
+		Type       string          `json:"type"`
+		Properties json.RawMessage `json:"properties"`
+	} `json:"event"`
+}
+
+// properties are those of the events that count.
+type properties struct {
 	Session string  `json:"sessionID"`
+	Request string  `json:"requestID"`
+	Info    info    `json:"info"`
 	Part    part    `json:"part"`
 	Error   failure `json:"error"`
+	Status  status  `json:"status"`
+}
+
+// info is of a message, or of a session.
+type info struct {
+	ID      string `json:"id"`
+	Parent  string `json:"parentID"`
+	Role    string `json:"role"`
+	Agent   string `json:"agent"`
+	Summary any    `json:"summary"`
+	Time    struct {
+		Completed int64 `json:"completed"` // milliseconds since 1970
+	} `json:"time"`
+}
+
+// status is of a session.
+type status struct {
+	Type    string `json:"type"`    // busy, idle, retry
+	Attempt int    `json:"attempt"` // of a request that failed: how many have, in a row
+	Message string `json:"message"`
+	Next    int64  `json:"next"` // milliseconds since 1970
 }
 
 type part struct {
-	Message string  `json:"messageID"`
-	Text    string  `json:"text"`
-	Tool    string  `json:"tool"`
-	CallID  string  `json:"callID"`
-	State   state   `json:"state"`
-	Reason  string  `json:"reason"`
-	Tokens  tokens  `json:"tokens"`
-	Cost    float64 `json:"cost"`
-}
-
-type state struct {
-	Status string `json:"status"` // completed or error
-	Input  struct {
-		Command string `json:"command"`
-		Path    string `json:"filePath"`
-		Pattern string `json:"pattern"`
-		URL     string `json:"url"`
-		Query   string `json:"query"`
-	} `json:"input"`
-	Output   string `json:"output"`
-	Error    string `json:"error"`
-	Title    string `json:"title"`
-	Metadata struct {
-		Exit   *int  `json:"exit"`
-		Exists *bool `json:"exists"` // of a written file: before
-	} `json:"metadata"`
-	Time struct {
-		Start int64 `json:"start"` // milliseconds since 1970
-		End   int64 `json:"end"`
+	ID      string    `json:"id"`
+	Type    string    `json:"type"`
+	Message string    `json:"messageID"`
+	Text    string    `json:"text"`
+	Tool    string    `json:"tool"`
+	CallID  string    `json:"callID"`
+	State   toolState `json:"state"`
+	Reason  string    `json:"reason"`
+	Tokens  tokens    `json:"tokens"`
+	Cost    float64   `json:"cost"`
+	Time    struct {
+		End int64 `json:"end"`
 	} `json:"time"`
 }
 
@@ -90,58 +82,178 @@ type tokens struct {
 
 // failure is what the program knows of an error.
 type failure struct {
-	Name string `json:"name"`
-	Data struct {
-		Message  string            `json:"message"`
-		Status   int               `json:"statusCode"`
-		Headers  map[string]string `json:"responseHeaders"`
-		Body     string            `json:"responseBody"`
-		Provider string            `json:"providerID"`
-	} `json:"data"`
+	Name string      `json:"name"`
+	Data failureData `json:"data"`
 }
 
-func (s *session) parse(raw []byte) []job.Event {
+type failureData struct {
+	Message  string            `json:"message"`
+	Status   int               `json:"statusCode"`
+	Headers  map[string]string `json:"responseHeaders"`
+	Body     string            `json:"responseBody"`
+	Provider string            `json:"providerID"`
+}
+
+// line reads a line of the relay's.
+func (s *session) line(raw []byte) []job.Event {
 	var l line
-	if !agentcli.Decode(raw, &l) || l.Type == "" {
+	if !agentcli.Decode(raw, &l) || l.ID == 0 && l.Event.Type == "" {
 		return []job.Event{agentcli.WithText(job.Event{Kind: job.EventLog}, string(raw))}
 	}
-	s.sawEvent = true
-	var events []job.Event
-	if l.Session != "" && l.Session != s.session {
-		s.session = l.Session
-		events = append(events, job.Event{Kind: job.EventSession, Session: l.Session})
+	if then := s.answers[l.ID]; then != nil {
+		delete(s.answers, l.ID)
+		a := answer{Body: l.Body, Error: l.Error}
+		if l.Status != nil {
+			a.Status = *l.Status
+		}
+		then(a)
+	} else if l.ID == 0 {
+		s.event(l.Event.Type, l.Event.Properties)
 	}
-	p := l.Part
-	switch l.Type {
-	case "step_start":
-		if s.open {
-			events = append(events, job.Event{Kind: job.EventRetry, Text: "opencode repeats a request that was cut off"})
-		}
-		s.open, s.finish, s.failure = true, "", nil
-		s.tries++
-		s.requests.failed = 0
-		s.giveUp()
-	case "text":
-		s.say(p)
-		events = append(events, agentcli.WithText(job.Event{Kind: job.EventText}, p.Text))
-	case "tool_use":
-		events = append(events, s.tool(p)...)
-	case "step_finish":
-		s.open, s.finish = false, p.Reason
-		events = append(events, job.Event{Kind: job.EventStep})
-		if p.Reason != "unknown" {
-			s.tries = 0
-		} else { // it goes on so without end or pause, if the provider does
-			events = append(events, job.Event{Kind: job.EventRetry, Text: "the provider's answer broke off: opencode asks again"})
-		}
-		if u := p.usage(); u.Tokens() > 0 || u.CostUSD > 0 {
-			events = append(events, job.Event{Kind: job.EventUsage, Usage: &u})
-		}
-	case "error":
-		s.failure = &l.Error
-		events = append(events, agentcli.WithText(job.Event{Kind: job.EventError}, l.Error.String()))
-	}
+	events := s.events
+	s.events = nil
 	return events
+}
+
+// event reads an event of the server's. Events of sessions that are none of the run's, and those of main before it has
+// the run's first prompt, tell of other runs.
+func (s *session) event(kind string, raw json.RawMessage) {
+	var p properties
+	agentcli.Decode(raw, &p)
+	if kind == "session.created" {
+		if parent := s.threads[p.Info.Parent]; parent != nil && s.threads[p.Info.ID] == nil {
+			s.threads[p.Info.ID] = &thread{id: p.Info.ID, parent: parent.parent}
+		}
+		return
+	}
+	t := s.threads[p.Session]
+	switch kind {
+	case "permission.asked", "question.asked":
+		r := new(request)
+		agentcli.Decode(raw, r)
+		s.request(r)
+		return
+	case "permission.replied", "question.replied", "question.rejected":
+		s.replied(p.Request)
+		return
+	}
+	if t == nil {
+		return
+	}
+	switch kind {
+	case "session.status":
+		s.status(t, p.Status)
+	case "session.idle":
+		if t == s.main {
+			s.isIdle()
+		}
+	case "session.error":
+		s.erred(t, &p.Error)
+	case "message.updated":
+		s.updated(t, p.Info)
+	case "message.part.updated":
+		if t != s.main || s.began {
+			s.part(t, p.Part)
+		}
+	}
+}
+
+func (s *session) status(t *thread, st status) {
+	if t == s.main && st.Type != "idle" {
+		s.isBusy()
+	}
+	if st.Type == "retry" {
+		s.retries(t, st)
+	}
+}
+
+// erred notes that a turn failed. What is too long for the model the program shortens, and goes on.
+func (s *session) erred(t *thread, f *failure) {
+	if s.interrupted && f.Name == "MessageAbortedError" {
+		return
+	}
+	if t != s.main {
+		s.emit(agentcli.WithText(job.Event{Kind: job.EventWarning, Parent: t.parent}, "a subagent failed: "+f.String()))
+		return
+	}
+	s.failure = f
+	s.emit(agentcli.WithText(job.Event{Kind: job.EventError}, f.String()))
+	if f.Name == "ContextOverflowError" {
+		if t.overflows++; t.overflows == maxTries {
+			s.Decide(s.failed(f))
+		}
+	}
+}
+
+// updated reads a message's head. That of an assistant's message names the user's that it answers.
+func (s *session) updated(t *thread, m info) {
+	switch {
+	case m.Role == "user":
+		if t == s.main && len(s.prompts) > 0 && m.ID == "msg_"+s.prompts[0].id {
+			s.began = true
+		}
+		return
+	case m.Role != "assistant":
+		return
+	case t == s.main:
+		s.read(m.Parent)
+	}
+	if m.ID != t.message {
+		t.message, t.compacting = m.ID, m.Summary == true || m.Agent == "compaction"
+		if t == s.main && s.interrupted {
+			s.abort() // it came too early for this turn
+		}
+	}
+	t.open = m.Time.Completed == 0
+}
+
+// part reads a part of a message, which comes again and again until it is whole.
+func (s *session) part(t *thread, p part) {
+	switch {
+	case p.Type == "tool":
+		s.tool(t, p)
+	case p.Message != t.message: // of a user's
+	case p.Type == "step-start":
+		s.stepStart(t)
+	case p.Type == "step-finish":
+		s.stepFinish(t, p)
+	case p.Type == "text" && p.Time.End > 0 && strings.TrimSpace(p.Text) != "" && !t.compacting:
+		if t == s.main {
+			s.say(p)
+		}
+		s.emit(agentcli.WithText(job.Event{Kind: job.EventText, Parent: t.parent}, p.Text))
+	}
+}
+
+func (s *session) stepStart(t *thread) {
+	if t.step {
+		s.emit(job.Event{Kind: job.EventRetry, Parent: t.parent, Text: "opencode repeats a request that was cut off"})
+	}
+	t.step = true
+	t.tries++
+	if t == s.main {
+		s.finish, s.failure = "", nil
+	}
+	s.giveUp(t)
+}
+
+func (s *session) stepFinish(t *thread, p part) {
+	t.step = false
+	if t == s.main && !t.compacting {
+		s.finish = p.Reason
+	}
+	s.emit(job.Event{Kind: job.EventStep, Parent: t.parent})
+	if p.Reason != "unknown" {
+		t.tries = 0
+		if !t.compacting {
+			t.overflows = 0
+		}
+	} else { // it goes on so without end or pause, if the provider does
+		s.emit(job.Event{Kind: job.EventRetry, Parent: t.parent, Text: "the provider's answer broke off: opencode asks again"})
+	}
+	if u := p.usage(); u.Tokens() > 0 || u.CostUSD > 0 {
+		s.emit(job.Event{Kind: job.EventUsage, Parent: t.parent, Usage: &u})
+	}
 }
 
 // say keeps what the last message says.
@@ -153,55 +265,6 @@ func (s *session) say(p part) {
 	}
 	s.message = p.Message
 	s.answer, _ = job.Cut(s.answer, job.MaxEventText)
-}
-
-// tool tells a tool call, which is printed once, when it has ended.
-func (s *session) tool(p part) []job.Event {
-	st := p.State
-	millis := int64(0)
-	if st.Time.Start > 0 && st.Time.End > st.Time.Start {
-		millis = st.Time.End - st.Time.Start
-	}
-	text := st.Output
-	failed := st.Status != "completed"
-	if failed {
-		text = st.Error
-	}
-	var events []job.Event
-	what := st.Input.Command + st.Input.Path + st.Input.Pattern + st.Input.URL + st.Input.Query
-	switch {
-	case p.Tool == "bash":
-		code := -1 // it never ran, or was ended
-		if st.Metadata.Exit != nil {
-			code = *st.Metadata.Exit
-		}
-		events = append(events, agentcli.WithText(job.Event{Kind: job.EventCommand, CallID: p.CallID, Command: st.Input.Command, ExitCode: &code, Millis: millis}, text))
-	case !failed && st.Input.Path != "" && (p.Tool == "edit" || p.Tool == "write"):
-		change := "modified"
-		if p.Tool == "write" && st.Metadata.Exists != nil && !*st.Metadata.Exists {
-			change = "added"
-		}
-		events = append(events, job.Event{Kind: job.EventFile, CallID: p.CallID, Path: s.Relative(st.Input.Path), Change: change, Millis: millis})
-	case failed:
-		code := 1
-		events = append(events, agentcli.WithText(job.Event{Kind: job.EventTool, CallID: p.CallID, Tool: p.Tool, Path: s.Relative(st.Input.Path), ExitCode: &code, Millis: millis}, text))
-	default:
-		if what == "" {
-			what = st.Title
-		}
-		events = append(events, agentcli.WithText(job.Event{Kind: job.EventTool, CallID: p.CallID, Tool: p.Tool, Millis: millis}, what))
-	}
-	if failed && denied(st.Error) {
-		what, _ = job.Cut(what, 200)
-		events = append(events, job.Event{Kind: job.EventWarning,
-			Text: fmt.Sprintf("a tool call was denied because the job does not grant it: %s(%s)", p.Tool, what)})
-	}
-	return events
-}
-
-// denied recognises the refusal of a call by a permission rule.
-func denied(message string) bool {
-	return strings.Contains(message, "specified a rule which prevents") || strings.Contains(message, "rejected permission")
 }
 
 // usage returns the step's usage. A price of 0 for tokens means that the
@@ -217,3 +280,15 @@ func (p part) usage() job.Usage {
 		CostUSD: p.Cost, CostKnown: p.Cost > 0,
 	}
 }
+
+// errorLine tells a line of standard error as it is.
+func (s *session) errorLine(raw []byte) []worker.Action {
+	line := []byte(agentcli.PlainText(string(raw)))
+	if slices.ContainsFunc(relayNoise, func(n string) bool { return strings.Contains(string(line), n) }) {
+		return nil
+	}
+	return worker.Log(line)
+}
+
+// relayNoise are parts of lines that say nothing.
+var relayNoise = []string{"opencode server listening on "}

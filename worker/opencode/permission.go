@@ -3,6 +3,7 @@ package opencode
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/agentsched/agentsched/job"
@@ -10,7 +11,7 @@ import (
 )
 
 // rules are permission rules in order: the last that matches decides. A value
-// is "allow", "deny" or further rules.
+// is "allow", "ask", "deny" or further rules.
 type rules []rule
 
 type rule struct {
@@ -20,6 +21,7 @@ type rule struct {
 
 const (
 	allow = "allow"
+	ask   = "ask"
 	deny  = "deny"
 )
 
@@ -47,23 +49,24 @@ func (r rules) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// permissions maps the task's capabilities. Each command of "a && b", and of
-// what $( ) encloses, is matched for itself. Commands that are allowed run
+// permissions maps the task's capabilities: what they grant in the program's own terms is allowed, and about all else it
+// asks. Each command of "a && b", and of what $( ) encloses, is matched for itself. Commands that are allowed run
 // without a sandbox: they can write wherever the user can, and reach the
 // network. dataDir is the program's own, where it keeps the rest of a long
 // output.
 func permissions(t *worker.Task, dataDir string) rules {
-	r := rules{{"*", deny}}
+	r := rules{{"*", ask}}
 	patterns, anyCommand := t.CommandPatterns()
-	outside := any(rules{{"*", deny}, {dataDir + "/tool-output/*", allow}})
+	outside := any(rules{{"*", ask}, {dataDir + "/tool-output/*", allow}})
 	if anyCommand {
 		outside = allow // any command could go there anyway
 	}
 	r = append(r, rule{"external_directory", outside})
 	if t.Can(job.CanRead) {
 		r = append(r,
-			rule{"read", rules{{"*", allow}, {"*.env", deny}, {"*.env.*", deny}, {"*.env.example", allow}}}, // as the program itself has it
-			rule{"glob", allow}, rule{"grep", allow}, rule{"list", allow}, rule{"todowrite", allow}, rule{"todoread", allow})
+			rule{"read", rules{{"*", allow}, {"*.env", ask}, {"*.env.*", ask}, {"*.env.example", allow}}}, // as the program itself has it
+			rule{"glob", allow}, rule{"grep", allow}, rule{"list", allow}, rule{"todowrite", allow}, rule{"todoread", allow},
+			rule{"task", rules{{"*", ask}, {"explore", allow}, {"general", allow}}}) // they may do no more than the job
 	}
 	if t.Can(job.CanEdit) {
 		r = append(r, rule{"edit", allow})
@@ -80,12 +83,17 @@ func permissions(t *worker.Task, dataDir string) rules {
 	return r
 }
 
+// explorer are the rules of the subagent that only looks: it must not change what it looks at.
+func explorer(r rules) rules {
+	return append(slices.Clone(r), rule{"edit", deny}, rule{"task", deny}, rule{"todowrite", deny})
+}
+
 // commands returns the rules of command patterns: "go test *" stands for `go
 // test` alone as well. A redirection is part of what a pattern is matched
 // with, so that an asterisk would let any allowed command write any file:
-// those are denied, but for patterns that say so themselves.
+// those are asked about, but for patterns that say so themselves.
 func commands(patterns []string) rules {
-	r := rules{{"*", deny}}
+	r := rules{{"*", ask}}
 	var redirecting rules
 	for _, p := range patterns {
 		p = strings.TrimSpace(p)
@@ -98,6 +106,6 @@ func commands(patterns []string) rules {
 		}
 		*to = append(*to, rule{p, allow})
 	}
-	r = append(r, rule{"*>*", deny})
+	r = append(r, rule{"*>*", ask})
 	return append(r, redirecting...)
 }

@@ -1,90 +1,83 @@
 package opencode
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 	"github.com/agentsched/agentsched/worker/workertest"
 )
 
-// failedLine is what the program logs of a request that failed.
-func failedLine(words string) string {
-	return fmt.Sprintf(`timestamp=2026-11-21T08:43:50.707Z level=ERROR run=79d5a147 message="stream error" providerID=p modelID=m session.id=ses_1 small=false agent=agentsched mode=primary error.error=%q`,
-		"AI_APICallError: "+words)
-}
-
-// TestVerdict covers when a run is given up, and as what. A line that begins
-// with "timestamp" is one of standard error.
+// TestVerdict covers when a run is given up, and as what.
 func TestVerdict(t *testing.T) {
-	const begun, text = `{"type":"step_start","sessionID":"s"}`, `{"type":"text","part":{"text":"half an"}}`
-	const done, brokeOff = `{"type":"step_finish","part":{"reason":"tool-calls"}}`, `{"type":"step_finish","part":{"reason":"unknown"}}`
-	server, limited := failedLine("Internal Server Error"), failedLine("Too Many Requests")
+	text, brokeOff, done := partOf(`"type":"text","text":"half an","time":{"end":1}`), stepFinish("unknown"), stepFinish("tool-calls")
+	overflow := sessionError("ContextOverflowError", `"message":"too long"`)
+	const refused = "Cannot connect to API: Unable to connect. Is the computer able to access the url?"
 	for _, c := range []struct {
 		name  string
 		lines []string
 		class job.ErrorClass // "": the run goes on
 		says  string
+		at    time.Duration // when to come back, from now on
 	}{
-		{name: "steps that end", lines: []string{begun, done, begun, done, begun, done, begun}},
-		{name: "a step that was repeated", lines: []string{begun, begun, text, done, begun}},
-		{name: "a step that is repeated", lines: []string{begun, begun, begun}, class: job.Server, says: "same step 3 times"},
-		{name: "a step that is repeated later", lines: []string{begun, done, begun, begun, begun}, class: job.Server, says: "3 times"},
-		{name: "half an answer each time", lines: []string{begun, text, begun, text, begun}, class: job.Server, says: "3 times"},
-		{name: "an end that is none", lines: []string{begun, brokeOff, begun, brokeOff, begun}, class: job.Server, says: "3 times"},
-		{name: "two failures", lines: []string{server, server}},
-		{name: "three failures", lines: []string{server, server, server}, class: job.Server, says: "3 requests"},
-		{name: "three failures with an answer between", lines: []string{server, server, begun, done, server}},
-		{name: "no network", lines: slices.Repeat([]string{failedLine("Cannot connect to API: Unable to connect. Is the computer able to access the url?")}, 3), class: job.Network, says: "Unable to connect"},
-		{name: "a lost connection", lines: slices.Repeat([]string{failedLine("Cannot connect to API: The socket connection was closed unexpectedly.")}, 3), class: job.Server, says: "closed"},
-		{name: "odd words", lines: slices.Repeat([]string{failedLine("odd \x1b[31m\xff \"words\"\n")}, 3), class: job.Server, says: `"words"`},
-		{name: "a rate limit, which it waits for", lines: slices.Repeat([]string{limited}, 5)},
-		{name: "failures that it gave up by itself", lines: append([]string{`{"type":"error","error":{"name":"APIError","data":{"statusCode":500}}}`}, slices.Repeat([]string{server}, 5)...)},
-		{name: "failures that healed", lines: []string{server, server, begun, text, done}},
-		{name: "both kinds in turn", lines: []string{server, begun, server, server, begun, server, begun}, class: job.Server, says: "same step 3 times"},
-		{name: "too long a context, which it may shorten", lines: []string{failedLine("prompt is too long: 250000 tokens")}},
-		{name: "requests for titles", lines: slices.Repeat([]string{strings.Replace(limited, "small=false", "small=true", 1)}, 5)},
-		{name: "other log lines", lines: slices.Repeat([]string{`timestamp=2026-11-21T08:43:50.707Z level=ERROR message=process error="Too Many Requests"`}, 5)},
+		{name: "steps that end", lines: []string{stepStart, done, stepStart, done, stepStart, done, stepStart}},
+		{name: "a step that was repeated", lines: []string{stepStart, stepStart, text, done, stepStart}},
+		{name: "a step that is repeated", lines: []string{stepStart, stepStart, stepStart}, class: job.Server, says: "same step 3 times"},
+		{name: "a step that is repeated later", lines: []string{stepStart, done, stepStart, stepStart, stepStart}, class: job.Server, says: "3 times"},
+		{name: "half an answer each time", lines: []string{stepStart, text, stepStart, text, stepStart}, class: job.Server, says: "3 times"},
+		{name: "an end that is none", lines: []string{stepStart, brokeOff, stepStart, brokeOff, stepStart}, class: job.Server, says: "3 times"},
+		{name: "two failures", lines: []string{retry(1, "oh", 2*time.Second), retry(2, "oh", 4*time.Second)}},
+		{name: "three failures", lines: []string{retry(1, "oh", 2*time.Second), retry(2, "oh", 4*time.Second), retry(3, "oh", 8*time.Second)}, class: job.Server, says: "3 requests"},
+		{name: "no network", lines: []string{retry(3, refused, 8*time.Second)}, class: job.Network, says: "Unable to connect"},
+		{name: "a lost connection", lines: []string{retry(3, "Cannot connect to API: The socket connection was closed unexpectedly.", time.Second)}, class: job.Server, says: "closed"},
+		{name: "odd words", lines: []string{retry(3, "odd \"words\"", time.Second)}, class: job.Server, says: `"words"`},
+		{name: "a rate limit that is soon over", lines: []string{retry(1, "Too Many Requests", 2*time.Second), retry(2, "Too Many Requests", 4*time.Second)}},
+		{name: "a rate limit that is not", lines: []string{retry(1, "Too Many Requests", time.Minute)}, class: job.RateLimit, says: "Too Many", at: time.Minute},
+		{name: "a rate limit again and again", lines: []string{retry(3, "Too Many Requests", 2*time.Second)}, class: job.RateLimit, says: "Too Many", at: 2 * time.Second},
+		{name: "a rate limit in other words", lines: []string{retry(1, "no", 2*time.Hour)}, class: job.RateLimit, says: "no", at: 2 * time.Hour},
+		{name: "no credit", lines: []string{retry(1, "You exceeded your current quota", time.Second)}, class: job.ResourceExhausted, says: "quota"},
+		{name: "too long a context, which it may shorten", lines: []string{overflow, overflow}},
+		{name: "too long a context, shortened in vain", lines: []string{overflow, overflow, overflow}, class: job.ResourceExhausted, says: "too long"},
+		{name: "too long a context, twice", lines: []string{overflow, overflow, stepStart, done, overflow}},
 	} {
 		s := workertest.Play(testSession(t))
 		for i, l := range c.lines {
 			if _, decided := s.Verdict(); decided {
 				t.Errorf("%s: decided after %d lines", c.name, i)
 			}
-			if strings.HasPrefix(l, "timestamp") {
-				s.ErrorLine([]byte(l))
-			} else {
-				s.Event([]byte(l))
-			}
+			s.Event([]byte(l))
 		}
-		if r, decided := s.Verdict(); r.Class != c.class || decided != (c.class != job.NoError) || !strings.Contains(r.Message, c.says) {
+		r, decided := s.Verdict()
+		if r.Class != c.class || decided != (c.class != job.NoError) || !strings.Contains(r.Message, c.says) {
 			t.Errorf("%s: %v, %+v", c.name, decided, r)
 		}
+		var at time.Time
+		if c.at > 0 {
+			at = workertest.Now.Add(c.at)
+		}
+		workertest.CheckRetry(t, c.name, r.RetryAt, 0, at)
 	}
 }
 
 // TestErrorLine covers what becomes of standard error.
 func TestErrorLine(t *testing.T) {
 	s := workertest.Play(testSession(t))
-	for _, c := range []struct {
-		line, text string
-		kind       job.EventKind
-	}{
-		{"", "", ""},
-		{" \t", "", ""},
-		{"\x1b[91mError: \x1b[0mSession not found", "Error: Session not found", job.EventLog},
-		{"no UTF-8: \xff", "no UTF-8: \uFFFD", job.EventLog},
-		{failedLine("odd"), "a request to the model failed: odd", job.EventWarning},
+	for line, want := range map[string]string{
+		"":    "",
+		" \t": "",
+		"\x1b[91mError: \x1b[0mSession not found": "Error: Session not found",
+		"no UTF-8: \xff": "no UTF-8: \uFFFD",
+		"opencode server listening on http://127.0.0.1:4096": "",
 	} {
-		var got job.Event
-		if events := s.ErrorLine([]byte(c.line)); len(events) > 0 {
-			got = events[0]
+		var got string
+		for _, e := range s.ErrorLine([]byte(line)) {
+			got += e.Text
 		}
-		if got.Kind != c.kind || got.Text != c.text {
-			t.Errorf("%q: %+v", c.line, got)
+		if got != want {
+			t.Errorf("%q: %q", line, got)
 		}
 	}
 	if e := workertest.Play(testSession(t)).ErrorLine([]byte(strings.Repeat("x", 1<<20)))[0]; len(e.Text) > job.MaxEventText || e.Truncated == 0 {
@@ -92,13 +85,106 @@ func TestErrorLine(t *testing.T) {
 	}
 }
 
-// TestLoggedFailureExplains checks that an end without a word is explained by
-// the last request, and not by the program's log as it stands.
-func TestLoggedFailureExplains(t *testing.T) {
-	s := workertest.Play(testSession(t))
-	l := failedLine("Cannot connect to API: Unable to connect.")
-	s.ErrorLine([]byte(l))
-	if r := s.Result(worker.Exit{Code: 1, Stderr: l + "\n"}); r.Class != job.Network || strings.Contains(r.Message, "timestamp") {
-		t.Errorf("%+v", r)
+// TestRefusalsWait checks that a refusal is passed on when nothing else of the same session waits for an answer: the
+// program takes it for all that it has asked.
+func TestRefusalsWait(t *testing.T) {
+	s := testSession(t)
+	var wrote []string
+	step := func(in worker.Input) {
+		for _, a := range s.Step(workertest.Now, in) {
+			if w, ok := a.(worker.Write); ok {
+				wrote = append(wrote, string(w.Data))
+			}
+		}
+	}
+	asked := func(id, command string) {
+		step(worker.Output{Line: []byte(event("permission.asked", `"id":"`+id+`","permission":"bash","metadata":{"command":"`+command+`"}`))})
+	}
+	asked("q1", "make deploy")
+	asked("q2", "make")
+	step(worker.Answer{Question: "q1", Text: "no"})
+	step(worker.Timer{Name: rejecting})
+	if len(wrote) > 0 {
+		t.Errorf("wrote %q while a question was open", wrote)
+	}
+	step(worker.Answer{Question: "q2", Decision: worker.Allow})
+	step(worker.Timer{Name: rejecting})
+	if len(wrote) != 2 || !strings.Contains(wrote[0], "q2/reply") || !strings.Contains(wrote[1], "q1/reply") || !strings.Contains(wrote[1], `"message":"no"`) {
+		t.Errorf("wrote %q", wrote)
+	}
+	asked("q3", "make")
+	var withdrawn []worker.Action
+	for _, a := range s.Step(workertest.Now, worker.Output{Line: []byte(event("permission.replied", `"requestID":"q3","reply":"reject"`))}) {
+		withdrawn = append(withdrawn, a)
+	}
+	if !slices.Contains(withdrawn, worker.Action(worker.Withdraw{Question: "q3"})) {
+		t.Errorf("did %+v where the program waits no more", withdrawn)
+	}
+}
+
+// TestUnreadPrompt checks that a prompt of which the program makes nothing is sent again, with the same id, and that this
+// has an end.
+func TestUnreadPrompt(t *testing.T) {
+	s := newSession(conversationTask(""), home{data: t.TempDir()})
+	s.Step(workertest.Now, worker.Started{})
+	var sent []string
+	for n := range 6 {
+		for _, in := range []worker.Input{
+			worker.Output{Line: []byte(`{"id":1,"status":200,"body":{"id":"s"}}`)}, worker.Output{Line: []byte(idle)}, worker.Timer{Name: quiet},
+		} {
+			for _, a := range s.Step(workertest.Now.Add(time.Duration(n)*time.Second), in) {
+				switch a := a.(type) {
+				case worker.Write:
+					_, body, _ := strings.Cut(string(a.Data), `"body":`)
+					body, _, _ = strings.Cut(body, `,"id":`)
+					sent = append(sent, body)
+				case worker.CloseInput:
+					sent = append(sent, "end")
+				}
+			}
+		}
+	}
+	if len(sent) != 5 || sent[0] != sent[3] || sent[4] != "end" {
+		t.Errorf("sent %q", sent)
+	}
+	if r := workertest.Play(s).Result(worker.Exit{}); r.Class != job.Crash {
+		t.Errorf("result %+v", r)
+	}
+}
+
+// TestSaidBefore checks that a message which an earlier attempt may have said is said only if the session does not have it.
+func TestSaidBefore(t *testing.T) {
+	for _, has := range []bool{true, false} {
+		tk := conversationTask("resume")
+		h := home{data: t.TempDir()}
+		s := newSession(tk, h)
+		s.Resume = "s"
+		s.Step(workertest.Now, worker.Started{})
+		s.Step(workertest.Now, worker.Message{ID: "m1", Text: "skip the docs", Again: true})
+		s.Step(workertest.Now, worker.Message{ID: "m2", Text: "and hurry"})
+		id := "msg_000000000000" + promptName("message m1")
+		if !has {
+			id = "msg_000000000000another"
+		}
+		var did []string
+		for _, a := range s.Step(workertest.Now, worker.Output{Line: []byte(`{"id":2,"status":200,"body":[{"info":{"id":"` + id + `"}}]}`)}) {
+			switch a := a.(type) {
+			case worker.Settle:
+				did = append(did, a.Message+" "+string(a.State))
+			case worker.Write:
+				for _, text := range []string{"skip the docs", "and hurry"} {
+					if strings.Contains(string(a.Data), text) {
+						did = append(did, text)
+					}
+				}
+			}
+		}
+		want := []string{"skip the docs", "and hurry"}
+		if has {
+			want[0] = "m1 folded"
+		}
+		if !slices.Equal(did, want) {
+			t.Errorf("has it: %v; did %q, want %q", has, did, want)
+		}
 	}
 }

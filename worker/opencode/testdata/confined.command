@@ -1,12 +1,11 @@
-arg run
-arg --format=json
+arg opencode-relay
+arg opencode
+arg serve
+arg --hostname=127.0.0.1
+arg --port=0
 arg --pure
 arg --print-logs
 arg --log-level=ERROR
-arg --dir={workspace}
-arg --agent=agentsched
-arg --title=my-job
-arg --model=anthropic/claude-x
 env AGENTSCHED_MODEL_KEY=the-runs-key
 env OPENCODE_CLIENT=agentsched
 env OPENCODE_CONFIG={scratch}/opencode.json
@@ -22,4 +21,4 @@ env XDG_STATE_HOME={home}/state
 mine
 
 -- {scratch}/opencode.json --
-{"agent":{"agentsched":{"description":"works on one job of the scheduler","mode":"primary","permission":{"*":"deny","external_directory":{"*":"deny","{home}/data/opencode/tool-output/*":"allow"}}}},"autoupdate":false,"enabled_providers":["anthropic"],"provider":{"anthropic":{"models":{"claude-x":{}},"name":"anthropic","npm":"@ai-sdk/anthropic","options":{"apiKey":"{env:AGENTSCHED_MODEL_KEY}","baseURL":"http://127.0.0.1:40123/v1"}}},"share":"disabled","small_model":"anthropic/claude-x","snapshot":false}
+{"agent":{"agentsched":{"description":"works on one job of the scheduler","mode":"primary","permission":{"*":"ask","external_directory":{"*":"ask","{home}/data/opencode/tool-output/*":"allow"}}},"explore":{"permission":{"*":"ask","external_directory":{"*":"ask","{home}/data/opencode/tool-output/*":"allow"},"edit":"deny","task":"deny","todowrite":"deny"}}},"autoupdate":false,"enabled_providers":["anthropic"],"experimental":{"continue_loop_on_deny":true},"permission":{"*":"ask","external_directory":{"*":"ask","{home}/data/opencode/tool-output/*":"allow"}},"provider":{"anthropic":{"models":{"claude-x":{}},"name":"anthropic","npm":"@ai-sdk/anthropic","options":{"apiKey":"{env:AGENTSCHED_MODEL_KEY}","baseURL":"http://127.0.0.1:40123/v1"}}},"share":"disabled","small_model":"anthropic/claude-x","snapshot":false}

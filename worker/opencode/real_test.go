@@ -1,0 +1,470 @@
+package opencode
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/internal/testrun"
+	"github.com/agentsched/agentsched/job"
+	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
+	"github.com/agentsched/agentsched/worker/opencode/relay"
+	"github.com/agentsched/agentsched/worker/workertest"
+)
+
+var record = flag.Bool("record", false, "write the transcripts of the conversations with the real program")
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == relay.Command {
+		os.Exit(relay.Main(os.Args[2:]))
+	}
+	end, err := testrun.Keep()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	end()
+	os.Exit(code)
+}
+
+// cli returns the path of the program at its pinned version. Without it the test is skipped, but where CI or
+// AGENTSCHED_REQUIRE_WORKERS says that it must be there, it fails.
+func cli(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("AGENTSCHED_TEST_WORKERS")
+	if dir == "" {
+		var err error
+		if dir, err = filepath.Abs(filepath.Join("..", "..", ".cache", "workers")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if path := agentcli.CatalogOf(map[string]worker.Adapter{program.Name: Adapter{}}).Find(dir, []job.WorkerKind{Kind})[Kind]; path != "" {
+		return path
+	}
+	miss := fmt.Sprintf("opencode is not in %s: `go run ./cmd/scheduler install-workers --dir .cache/workers` installs it, AGENTSCHED_TEST_WORKERS names another folder", dir)
+	if os.Getenv("CI") != "" || os.Getenv("AGENTSCHED_REQUIRE_WORKERS") != "" {
+		t.Fatal(miss)
+	}
+	t.Skip(miss)
+	return ""
+}
+
+// conversation is a run of the real program, and what others have for it.
+type conversation struct {
+	turns, sub []turn
+	caps       []job.Capability
+	commands   []string // allow_commands
+	// on is called with each event and each action for others; what it returns is told to the session.
+	on    func(c *conversation, e job.Event, a worker.Action) []worker.Input
+	limit time.Duration // max_command_time
+	check func(t *testing.T, c *conversation)
+
+	work    string // the workspace
+	model   *model
+	outcome job.Outcome
+	events  []job.Event
+	told    []worker.Action
+	said    bool // whatever on has to say once
+}
+
+// once returns in the first time that it is called.
+func (c *conversation) once(in ...worker.Input) []worker.Input {
+	if c.said {
+		return nil
+	}
+	c.said = true
+	return in
+}
+
+// running reports whether e is the beginning of a command.
+func running(e job.Event) bool { return e.Kind == job.EventCommand && e.ExitCode == nil }
+
+func question(a worker.Action) (worker.Question, bool) {
+	ask, ok := a.(worker.Ask)
+	return ask.Question, ok
+}
+
+// answering answers each question with f.
+func answering(f func(q worker.Question) worker.Answer) func(*conversation, job.Event, worker.Action) []worker.Input {
+	return func(_ *conversation, _ job.Event, a worker.Action) []worker.Input {
+		q, ok := question(a)
+		if !ok {
+			return nil
+		}
+		answer := f(q)
+		answer.Question = q.ID
+		return []worker.Input{answer}
+	}
+}
+
+func (c *conversation) settled(id string) (states []worker.MessageState) {
+	for _, a := range c.told {
+		if s, ok := a.(worker.Settle); ok && s.Message == id {
+			states = append(states, s.State)
+		}
+	}
+	return states
+}
+
+// find returns the first event that f holds for.
+func (c *conversation) find(f func(job.Event) bool) (job.Event, bool) {
+	i := slices.IndexFunc(c.events, f)
+	if i < 0 {
+		return job.Event{}, false
+	}
+	return c.events[i], true
+}
+
+// conversationTask is the task of a conversation with the real program, as far as its session sees it.
+func conversationTask(name string) *worker.Task {
+	tk := &worker.Task{Job: "j", Name: "my-job", Attempt: 1, Kind: Kind, Model: "fake/m", Instructions: "go", Dir: "/workspace"}
+	if after, ok := map[string]string{"resume": "ses_plain", "fork": "ses_plain"}[name]; ok {
+		tk.Session, tk.Attempt, tk.Fork = after, 2, name == "fork"
+	}
+	return tk
+}
+
+// realTask is the task in folders of its own. of, if it is not "", holds the folders of an earlier run.
+func realTask(t *testing.T, name, dir string, m *model) *worker.Task {
+	t.Helper()
+	tk := conversationTask(name)
+	for _, f := range []string{"work", "home", "user/.config/opencode", "tmp", "logs"} {
+		if err := os.MkdirAll(filepath.Join(dir, f), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	workertest.Write(t, filepath.Join(dir, "user/.config/opencode/opencode.json"), `{"provider":{"fake":{"npm":"@ai-sdk/openai-compatible","name":"fake",
+		"options":{"baseURL":"`+m.URL+`/v1","apiKey":"k"},"models":{"m":{}}}},"enabled_providers":["fake"],"small_model":"fake/m"}`)
+	scratch, err := os.MkdirTemp(dir, "scratch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tk.Dir, tk.Home, tk.Scratch, tk.Asked = filepath.Join(dir, "work"), filepath.Join(dir, "home"), scratch, true
+	tk.Environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "user"), "TMPDIR=" + filepath.Join(dir, "tmp"), "LANG=C.UTF-8", "OPENCODE_DISABLE_MODELS_FETCH=1"}
+	tk.Settings.Command = []string{cli(t)}
+	return tk
+}
+
+// converse has the real program do the task.
+func converse(t *testing.T, host *proc.Host, c *conversation, name, dir string) {
+	t.Helper()
+	c.model = newModel(t, c.turns, c.sub)
+	tk := realTask(t, name, dir, c.model)
+	tk.Capabilities, tk.AllowCommands = c.caps, c.commands
+	if tk.Session != "" {
+		tk.Session = string(workertest.Read(t, filepath.Join(dir, "session")))
+	}
+	session, err := Adapter{}.Start(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clean := strings.NewReplacer(dir+"/work", "/workspace", dir, "/run", c.model.URL, "http://model", filepath.Dir(tk.Settings.Command[0]), "/bin").Replace
+	rec := &recorder{Session: session, clean: clean}
+	if tk.Session != "" {
+		rec.clean = func(s string) string { return clean(strings.ReplaceAll(s, tk.Session, "ses_plain")) }
+	}
+	inputs, over := make(chan worker.Input), make(chan struct{})
+	var mu sync.Mutex
+	var telling sync.WaitGroup
+	heard := func(e job.Event, a worker.Action) {
+		mu.Lock()
+		defer mu.Unlock()
+		if a != nil {
+			c.told = append(c.told, a)
+		} else {
+			c.events = append(c.events, e)
+		}
+		if c.on == nil {
+			return
+		}
+		if more := c.on(c, e, a); len(more) > 0 {
+			telling.Go(func() {
+				for _, in := range more {
+					select {
+					case inputs <- in:
+					case <-over: // too late
+					}
+				}
+			})
+		}
+	}
+	runner := worker.Runner{Host: host, Stages: proc.Stages{Interrupt: 5 * time.Second, Terminate: 5 * time.Second, Kill: time.Minute}, Log: zerolog.Nop()}
+	c.outcome, err = runner.Run(t.Context(), rec, worker.Run{
+		Tag: "opencode-test/" + name + "/1", Model: "m", LogDir: filepath.Join(dir, "logs"), MaxCommandTime: c.limit, Inputs: inputs,
+		Tell: func(a worker.Action) { heard(job.Event{}, a) },
+		Sink: func(e job.Event) { heard(e, nil) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(over)
+	telling.Wait()
+	if e, ok := c.find(func(e job.Event) bool { return e.Kind == job.EventSession }); ok {
+		workertest.Write(t, filepath.Join(dir, "session"), e.Session)
+	}
+	if *record {
+		workertest.Write(t, "testdata/"+name+".transcript", rec.out.String())
+	}
+	if t.Failed() {
+		return
+	}
+	c.check(t, c)
+	if t.Failed() {
+		t.Logf("outcome %+v\nevents %+v\ntold %+v\n%s", c.outcome, c.events, c.told, rec.out.String())
+	}
+}
+
+// conversations are those that are recorded, in their order: some go on with the session of an earlier one.
+var conversations = []struct {
+	name  string
+	after string // the conversation whose folders it has
+	conversation
+}{
+	{name: "plain", conversation: conversation{
+		turns: []turn{bash("printf hello > made.txt && echo done"), say("All done.")},
+		caps:  []job.Capability{job.CanRead, job.CanEdit, job.CanRunCommands},
+		check: func(t *testing.T, c *conversation) {
+			u := c.outcome.Usage
+			if c.outcome.Answer != "All done." || u.InputTokens != 200 || u.OutputTokens != 40 || u.Steps != 2 || len(c.outcome.Denied) > 0 {
+				t.Error("not as it was")
+			}
+			if _, ok := c.find(running); !ok {
+				t.Error("the command was not shown while it ran")
+			}
+		},
+	}},
+	{name: "resume", after: "plain", conversation: conversation{
+		turns: []turn{{}, {}, say("I know.")},
+		check: func(t *testing.T, c *conversation) {
+			if c.outcome.Answer != "I know." || c.outcome.Usage.Steps != 1 {
+				t.Error("not resumed")
+			}
+		},
+	}},
+	{name: "fork", after: "plain", conversation: conversation{
+		turns: []turn{{}, {}, {}, say("In the copy.")},
+		check: func(t *testing.T, c *conversation) {
+			if c.outcome.Answer != "In the copy." || c.outcome.Usage.Steps != 1 || c.outcome.Commands != nil {
+				t.Error("no copy")
+			}
+		},
+	}},
+	{name: "ask-yes", conversation: conversation{
+		turns: []turn{
+			bash("make deploy > log; echo deployed"), {calls: []toolCall{{"write", map[string]any{"filePath": "a.txt", "content": "one\n"}}}},
+			{calls: []toolCall{{"read", map[string]any{"filePath": "/etc/hostname"}}}}, {calls: []toolCall{{"webfetch", map[string]any{"url": "http://127.0.0.1:1/x", "format": "text"}}}}, say("All done."),
+		},
+		caps: []job.Capability{job.CanRead}, on: answering(func(worker.Question) worker.Answer { return worker.Answer{Decision: worker.Allow} }),
+		check: func(t *testing.T, c *conversation) {
+			var got []string
+			for _, a := range c.told {
+				if q, ok := question(a); ok {
+					got = append(got, fmt.Sprintf("%s %s%s%s %v", q.Kind, q.Command, q.Path, q.Host, q.Diff != ""))
+				}
+			}
+			want := []string{"command make deploy > log; echo deployed false", "write a.txt true", "read /etc/hostname false", "host 127.0.0.1 false"}
+			if !slices.Equal(got, want) || c.outcome.Answer != "All done." || len(c.outcome.Denied) > 0 {
+				t.Errorf("asked %q", got)
+			}
+		},
+	}},
+	{name: "ask-no", conversation: conversation{
+		turns: []turn{{calls: []toolCall{bash("make deploy").calls[0], bash("make test").calls[0], {"write", map[string]any{"filePath": "a.txt", "content": "one\n"}}}}, say("Then not.")},
+		on: answering(func(q worker.Question) worker.Answer {
+			if q.Command == "make test" {
+				return worker.Answer{Decision: worker.AllowInRun}
+			}
+			return worker.Answer{Text: "never on a Friday"}
+		}),
+		check: func(t *testing.T, c *conversation) {
+			if c.outcome.Answer != "Then not." || !slices.Contains(c.outcome.Denied, "bash(make deploy)") || len(c.outcome.Commands) == 0 {
+				t.Error("not refused")
+			}
+			ran, _ := c.find(func(e job.Event) bool {
+				return e.Kind == job.EventCommand && e.Command == "make test" && e.ExitCode != nil
+			})
+			if ran.ExitCode == nil || *ran.ExitCode != 2 {
+				t.Error("what was allowed did not run")
+			}
+			if !slices.ContainsFunc(c.model.heard, func(m string) bool { return strings.Contains(m, "never on a Friday") }) && !strings.Contains(fmt.Sprint(c.events), "never on a Friday") {
+				t.Error("nobody said why")
+			}
+		},
+	}},
+	{name: "steer", conversation: conversation{
+		turns: []turn{bash("while [ ! -e told ]; do sleep 0.1; done"), say("As you wish.")},
+		caps:  []job.Capability{job.CanRunCommands},
+		on: func(c *conversation, e job.Event, a worker.Action) []worker.Input {
+			if s, ok := a.(worker.Settle); ok && s.State == worker.MessageDelivered {
+				_ = os.WriteFile(filepath.Join(c.work, "told"), nil, 0o600)
+			}
+			if running(e) {
+				return c.once(worker.Message{ID: "m1", From: "ann", Text: "skip the docs"})
+			}
+			return nil
+		},
+		check: func(t *testing.T, c *conversation) {
+			if !slices.Equal(c.settled("m1"), []worker.MessageState{worker.MessageDelivered, worker.MessageFolded}) || c.outcome.Usage.Steps != 2 {
+				t.Errorf("settled as %q", c.settled("m1"))
+			}
+			if last := c.model.heard[len(c.model.heard)-1]; !strings.Contains(last, "skip the docs") || c.outcome.Answer != "As you wish." {
+				t.Errorf("the model heard %q", last)
+			}
+		},
+	}},
+	{name: "message-after-turn", conversation: conversation{
+		turns: []turn{say("All done."), say("That, too.")},
+		on: func(c *conversation, e job.Event, _ worker.Action) []worker.Input {
+			if e.Kind == job.EventText {
+				return c.once(worker.Message{ID: "m1", Text: "and this"}, worker.Message{ID: "m2", Text: "and that"})
+			}
+			return nil
+		},
+		check: func(t *testing.T, c *conversation) {
+			for _, id := range []string{"m1", "m2"} {
+				if states := c.settled(id); len(states) == 0 || states[len(states)-1] == worker.MessageDelivered {
+					t.Errorf("%s settled as %q", id, states)
+				}
+			}
+			if c.outcome.Class != job.NoError {
+				t.Error("failed")
+			}
+		},
+	}},
+	{name: "interrupt", conversation: conversation{
+		turns: []turn{bash("sleep 300"), say("No.")},
+		caps:  []job.Capability{job.CanRunCommands},
+		on: func(c *conversation, e job.Event, _ worker.Action) []worker.Input {
+			if running(e) {
+				return c.once(worker.Interrupt{Reason: "ann interrupted it"})
+			}
+			return nil
+		},
+		check: func(t *testing.T, c *conversation) {
+			if c.outcome.State != job.Checkpointed || c.outcome.Message != "interrupted" || len(c.outcome.LeftBehind) > 0 {
+				t.Error("not interrupted")
+			}
+		},
+	}},
+	{name: "interrupt-message", conversation: conversation{
+		turns: []turn{bash("sleep 300"), say("Something else, then.")},
+		caps:  []job.Capability{job.CanRunCommands},
+		on: func(c *conversation, e job.Event, _ worker.Action) []worker.Input {
+			if running(e) {
+				return c.once(worker.Message{ID: "m1", Text: "before"}, worker.Interrupt{}, worker.Message{ID: "m2", Text: "do something else"})
+			}
+			return nil
+		},
+		check: func(t *testing.T, c *conversation) {
+			if s1, s2 := c.settled("m1"), c.settled("m2"); c.outcome.Answer != "Something else, then." || s1[len(s1)-1] != worker.MessageFolded || s2[len(s2)-1] != worker.MessageFolded {
+				t.Error("no other turn")
+			}
+		},
+	}},
+	{name: "subagent", conversation: conversation{
+		turns: []turn{{calls: []toolCall{{"task", map[string]any{"description": "look around", "prompt": "SUB look", "subagent_type": "explore"}}}}, say("All done.")},
+		sub:   []turn{bash("ls"), {calls: []toolCall{{"write", map[string]any{"filePath": "x", "content": "y"}}}}, say("Nothing there.")},
+		caps:  []job.Capability{job.CanRead, job.CanEdit}, on: answering(func(worker.Question) worker.Answer { return worker.Answer{Decision: worker.Allow} }),
+		check: func(t *testing.T, c *conversation) {
+			if c.outcome.Answer != "All done." || c.outcome.Usage.InputTokens != 500 {
+				t.Error("not charged")
+			}
+			ls, ok := c.find(func(e job.Event) bool { return e.Command == "ls" })
+			if !ok || ls.Parent != "call_0_0" {
+				t.Errorf("the subagent's command: %+v", ls)
+			}
+			if !slices.ContainsFunc(c.told, func(a worker.Action) bool { q, _ := question(a); return q.Command == "ls" }) {
+				t.Error("the subagent was not asked about its command")
+			}
+			if _, err := os.Stat(filepath.Join(c.work, "x")); err == nil {
+				t.Error("a subagent that only looks has written")
+			}
+		},
+	}},
+	{name: "question", conversation: conversation{
+		turns: []turn{{calls: []toolCall{{"question", map[string]any{"questions": []any{map[string]any{"question": "Which colour?", "header": "Colour",
+			"options": []any{map[string]any{"label": "red", "description": "like a fire"}, map[string]any{"label": "blue", "description": "like the sea"}}}}}}}}, say("Blue it is.")},
+		on: answering(func(q worker.Question) worker.Answer {
+			if q.Kind != worker.AboutWords || !strings.Contains(q.Text, "- blue: like the sea") {
+				return worker.Answer{}
+			}
+			return worker.Answer{Decision: worker.Allow, Text: "blue"}
+		}),
+		check: func(t *testing.T, c *conversation) {
+			if last := c.model.heard[len(c.model.heard)-1]; !strings.Contains(last, `"blue"`) {
+				t.Errorf("the model heard %q", last)
+			}
+		},
+	}},
+	{name: "long-command", conversation: conversation{
+		turns: []turn{bash("sleep 300"), say("No.")},
+		caps:  []job.Capability{job.CanRunCommands}, limit: time.Second,
+		check: func(t *testing.T, c *conversation) {
+			if c.outcome.Class != job.Budget || !strings.Contains(c.outcome.Message, "max_command_time") {
+				t.Error("the command was not bounded")
+			}
+		},
+	}},
+	{name: "fails-401", conversation: conversation{turns: []turn{{status: 401, text: "bad key"}}, check: fails(job.Auth, "bad key")}},
+	{name: "fails-429", conversation: conversation{turns: []turn{{status: 429, text: "slow down", retryAfter: "7000"}}, check: fails(job.RateLimit, "slow down")}},
+	{name: "fails-500", conversation: conversation{turns: []turn{{status: 500, text: "oh"}}, check: fails(job.Server, "3 requests")}},
+	{name: "fails-context", conversation: conversation{turns: []turn{{status: 400, text: "This model's maximum context length is 1000 tokens"}}, check: fails(job.ResourceExhausted, "maximum context")}},
+	{name: "fails-broken", conversation: conversation{turns: []turn{{text: "half an", broken: cut}}, check: fails(job.Server, "same step 3 times")}},
+	{name: "fails-malformed", conversation: conversation{turns: []turn{{text: "half an", broken: `{"id":"c1","cho`}}, check: fails(job.Server, "")}},
+	{name: "fails-quota", conversation: conversation{turns: []turn{{status: 429, text: "You exceeded your current quota"}}, check: fails(job.ResourceExhausted, "quota")}},
+}
+
+func fails(class job.ErrorClass, says string) func(*testing.T, *conversation) {
+	return func(t *testing.T, c *conversation) {
+		if c.outcome.Class != class || !strings.Contains(c.outcome.Message, says) {
+			t.Errorf("%s: %s; want %s: %s", c.outcome.Class, c.outcome.Message, class, says)
+		}
+		if class == job.RateLimit && c.outcome.RetryAt == nil {
+			t.Error("it is not said when to come back")
+		}
+	}
+}
+
+// brief are the conversations that are had in every test, the others only in a soak: their transcripts are played.
+var brief = []string{"plain", "resume", "ask-no", "steer", "subagent"}
+
+// TestReal has the conversations with the real program.
+func TestReal(t *testing.T) {
+	cli(t)
+	host, err := proc.NewHost(proc.Config{Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := host.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	folders := map[string]string{}
+	for _, c := range conversations {
+		dir := t.TempDir()
+		if c.after != "" {
+			dir = folders[c.after]
+		}
+		folders[c.name] = dir
+		t.Run(c.name, func(t *testing.T) {
+			if !*record && !slices.Contains(brief, c.name) {
+				testrun.Long(t, "a start of OpenCode computes for five seconds; the others' transcripts are played")
+			}
+			one := c.conversation
+			one.work = filepath.Join(dir, "work")
+			converse(t, host, &one, c.name, dir)
+		})
+	}
+}
