@@ -20,6 +20,9 @@ import (
 var programs string
 
 func TestMain(m *testing.M) {
+	if help := agentcore.Helper(os.Args); help != nil { // adapters of real CLIs are also driven without a scheduler
+		os.Exit(help())
+	}
 	if os.Getenv(fakeVariable) != "" {
 		fakeCoreMain()
 		return

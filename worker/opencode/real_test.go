@@ -169,7 +169,7 @@ func converse(t *testing.T, host *proc.Host, c *conversation, name, dir string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	clean := strings.NewReplacer(dir+"/work", "/workspace", dir, "/run", c.model.URL, "http://model", filepath.Dir(tk.Settings.Command[0]), "/bin").Replace
+	clean := strings.NewReplacer(dir+"/work", "/workspace", strings.TrimPrefix(dir, "/")+"/work", "workspace", dir, "/run", c.model.URL, "http://model", filepath.Dir(tk.Settings.Command[0]), "/bin").Replace
 	rec := &recorder{Session: session, clean: clean}
 	if tk.Session != "" {
 		rec.clean = func(s string) string { return clean(strings.ReplaceAll(s, tk.Session, "ses_plain")) }
