@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -229,6 +230,7 @@ func (s *session) stepStart(t *thread) {
 	if t.step {
 		s.emit(job.Event{Kind: job.EventRetry, Parent: t.parent, Text: "opencode repeats a request that was cut off"})
 	}
+	maps.DeleteFunc(s.calls, func(_ string, c *call) bool { return c.session == t.id && !c.began }) // of an answer that broke off
 	t.step = true
 	t.tries++
 	if t == s.main {

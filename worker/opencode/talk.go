@@ -264,11 +264,16 @@ func (s *session) take(a worker.Answer) {
 // notGranted is what the agent is told where nobody has said why not.
 const notGranted = "the job does not grant this; go on without it"
 
-func (s *session) reply(r *request, body any) {
+func (s *session) reply(r *request, body map[string]any) {
+	for _, c := range s.calls {
+		if body["reply"] == "reject" && c.id == r.Tool.CallID && c.session == r.Session {
+			c.replied = true
+		}
+	}
 	s.ask("POST", "/permission/"+url.PathEscape(r.ID)+"/reply", body, nil)
 }
 
-// rejectTime is how long a refusal waits for other questions of the same step.
+// rejectTime is how long a refusal waits for calls of the same step that have not begun to show.
 const rejectTime = 100 * time.Millisecond
 
 func (s *session) rejectSoon() {
@@ -278,18 +283,31 @@ func (s *session) rejectSoon() {
 }
 
 // reject passes refusals on. The program takes one for all that it has asked in a session, so that each waits until the
-// others have an answer. Nothing is lost by that: the step goes on when all of its calls have ended.
+// others have an answer, and until calls have begun that may yet be asked about. Nothing is lost by that: the step goes
+// on when all of its calls have ended.
 func (s *session) reject() {
 	for _, r := range slices.Clone(s.asked) {
-		undecided := func(one *request) bool {
-			return one.Session == r.Session && one.refused == "" && len(one.Questions) == 0
+		if r.refused != "" && !s.mayAsk(r.Session) {
+			s.asked = slices.DeleteFunc(s.asked, func(one *request) bool { return one == r })
+			s.reply(r, map[string]any{"reply": "reject", "message": r.refused})
 		}
-		if r.refused == "" || slices.ContainsFunc(s.asked, undecided) {
-			continue
-		}
-		s.asked = slices.DeleteFunc(s.asked, func(one *request) bool { return one == r })
-		s.reply(r, map[string]any{"reply": "reject", "message": r.refused})
 	}
+}
+
+// mayAsk reports whether a session of the program's waits for an answer, or may come to ask in this step.
+func (s *session) mayAsk(session string) bool {
+	for _, r := range s.asked {
+		if r.Session == session && r.refused == "" && len(r.Questions) == 0 {
+			return true
+		}
+	}
+	for _, c := range s.calls {
+		asked := func(r *request) bool { return r.Session == session && r.Tool.CallID == c.id }
+		if c.session == session && !c.began && !c.replied && !slices.ContainsFunc(s.asked, asked) {
+			return true
+		}
+	}
+	return false
 }
 
 // withdraw takes all questions back.

@@ -15,6 +15,7 @@ type call struct {
 	tool        string
 	input       toolInput
 	began       bool // its beginning was told
+	replied     bool // it is refused
 }
 
 type toolState struct {
@@ -59,6 +60,7 @@ func (s *session) tool(t *thread, p part) {
 		c.tool, c.input = p.Tool, p.State.Input
 		if !c.began && len(p.State.Metadata) > 0 {
 			s.toolBegins(t, c, p)
+			s.rejectSoon()
 		}
 	case "completed", "error":
 		if c == nil {
@@ -66,6 +68,7 @@ func (s *session) tool(t *thread, p part) {
 		}
 		delete(s.calls, p.ID)
 		s.toolEnds(t, p)
+		s.rejectSoon()
 	}
 }
 

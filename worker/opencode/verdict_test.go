@@ -112,6 +112,19 @@ func TestRefusalsWait(t *testing.T) {
 	if len(wrote) != 2 || !strings.Contains(wrote[0], "q2/reply") || !strings.Contains(wrote[1], "q1/reply") || !strings.Contains(wrote[1], `"message":"no"`) {
 		t.Errorf("wrote %q", wrote)
 	}
+	wrote = nil
+	step(worker.Output{Line: []byte(runningTool)})
+	asked("q4", "make deploy")
+	step(worker.Answer{Question: "q4", Text: "no"})
+	step(worker.Timer{Name: rejecting})
+	if len(wrote) > 0 {
+		t.Errorf("wrote %q while a call may yet be asked about", wrote)
+	}
+	step(worker.Output{Line: []byte(partOf(`"type":"tool","tool":"bash","callID":"c","state":{"status":"completed","metadata":{"exit":0}}`))})
+	step(worker.Timer{Name: rejecting})
+	if len(wrote) != 1 || !strings.Contains(wrote[0], "q4/reply") {
+		t.Errorf("wrote %q when the call had ended", wrote)
+	}
 	asked("q3", "make")
 	var withdrawn []worker.Action
 	for _, a := range s.Step(workertest.Now, worker.Output{Line: []byte(event("permission.replied", `"requestID":"q3","reply":"reject"`))}) {
