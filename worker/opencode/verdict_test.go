@@ -126,10 +126,7 @@ func TestRefusalsWait(t *testing.T) {
 		t.Errorf("wrote %q when the call had ended", wrote)
 	}
 	asked("q3", "make")
-	var withdrawn []worker.Action
-	for _, a := range s.Step(workertest.Now, worker.Output{Line: []byte(event("permission.replied", `"requestID":"q3","reply":"reject"`))}) {
-		withdrawn = append(withdrawn, a)
-	}
+	withdrawn := s.Step(workertest.Now, worker.Output{Line: []byte(event("permission.replied", `"requestID":"q3","reply":"reject"`))})
 	if !slices.Contains(withdrawn, worker.Action(worker.Withdraw{Question: "q3"})) {
 		t.Errorf("did %+v where the program waits no more", withdrawn)
 	}
