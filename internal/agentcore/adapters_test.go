@@ -12,7 +12,7 @@ import (
 // TestTraits: what the rest of the program knows of a worker is what its adapter says.
 func TestTraits(t *testing.T) {
 	want := map[string]job.WorkerTraits{
-		"claude": {}, "codex": {ClosedSchemas: true}, "opencode": {}, "shell": {Script: true}, "exec": {Streams: true, NeedsCommand: true},
+		"acp": {NeedsCommand: true}, "claude": {}, "codex": {ClosedSchemas: true}, "opencode": {}, "shell": {Script: true}, "exec": {Streams: true, NeedsCommand: true},
 	}
 	if got := worker.AllTraits(agentcore.Adapters()); !maps.Equal(got, want) {
 		t.Errorf("traits %+v, want %+v", got, want)
