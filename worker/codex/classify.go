@@ -14,7 +14,7 @@ import (
 
 // result says what the run amounts to.
 func (s *session) result(e worker.Exit) worker.Result {
-	r := worker.Result{Answer: s.answer}
+	r := worker.Result{Answer: s.answer, Denied: s.denied}
 	switch {
 	case e.Stopped:
 	case s.failure != "":
@@ -23,13 +23,15 @@ func (s *session) result(e worker.Exit) worker.Result {
 		r.Class, r.Message = job.Config, "codex could not set up its sandbox on this host: no command of the agent ran"
 		r.Hint = "allow unprivileged user namespaces (see docs/workers.md), or use worker claude or opencode"
 	case e.Code == 0 && s.completed:
+	case e.Code == 0 && e.Signal == "" && s.stopped != "":
+		r.Checkpointed, r.Message = true, s.stopped
 	case e.Signal != "":
 		r.Class, r.Message = job.Crash, "codex was ended by signal: "+e.Signal
 	case e.Code == 0:
 		r.Class, r.Message = job.Crash, "codex ended without finishing its turn"
 	default:
 		r.Class, r.Message, r.Hint, r.RetryAt = fromStderr(e, s.Now)
-		if r.Class == job.Unknown && s.working {
+		if r.Class == job.Unknown && s.begun {
 			r.Class = job.Crash // it fell silent in the middle of its work
 		}
 	}
@@ -91,7 +93,7 @@ func explanation(stderr string) string {
 		case strings.HasPrefix(l, "Error: "), strings.HasPrefix(l, "error: "), strings.Contains(l, "panicked at"):
 			return l
 		case l == "", strings.HasPrefix(l, "WARNING: "), strings.HasPrefix(l, "warning: "), strings.HasPrefix(l, "Reading prompt from stdin"):
-		case l == "Stack backtrace:", frame.MatchString(l):
+		case l == "Stack backtrace:", stackFrame.MatchString(l):
 		default:
 			rest = append(rest, l)
 		}
@@ -100,10 +102,10 @@ func explanation(stderr string) string {
 }
 
 var (
-	frame  = regexp.MustCompile(`^\d+: <unknown>$`)
-	status = regexp.MustCompile(`(?i)\bstatus(?: code)?:? ([1-5]\d\d)\b`)
-	tryIn  = regexp.MustCompile(`(?i)\b(?:try again|retry|resets?) (?:in|after) ((?:\s*\d+(?:\.\d+)?\s*(?:milliseconds?|ms|minutes?|mins?|m|seconds?|secs?|s|hours?|h|days?|d))+)`)
-	tryAt  = regexp.MustCompile(`(?i)\b(?:try again|resets?) at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th)?, (\d{4}) )?(\d{1,2}):(\d{2}) ?([AP]M)`)
+	stackFrame = regexp.MustCompile(`^\d+: <unknown>$`)
+	status     = regexp.MustCompile(`(?i)\bstatus(?: code)?:? ([1-5]\d\d)\b`)
+	tryIn      = regexp.MustCompile(`(?i)\b(?:try again|retry|resets?) (?:in|after) ((?:\s*\d+(?:\.\d+)?\s*(?:milliseconds?|ms|minutes?|mins?|m|seconds?|secs?|s|hours?|h|days?|d))+)`)
+	tryAt      = regexp.MustCompile(`(?i)\b(?:try again|resets?) at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th)?, (\d{4}) )?(\d{1,2}):(\d{2}) ?([AP]M)`)
 )
 
 const loginHint = "run `codex login`, or set CODEX_API_KEY (or OPENAI_API_KEY) in the scheduler's environment"

@@ -2,7 +2,6 @@ package codex
 
 import (
 	"context"
-	"unicode/utf8"
 
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -48,44 +47,27 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := utf8.RuneCountInString(t.Instructions); n > maxPrompt {
-		return nil, agentcli.TooLong(program.Name, n, maxPrompt, "characters")
-	}
-	g, err := grantOf(t)
-	if err != nil {
+	if err := tooLong(t); err != nil {
 		return nil, err
 	}
+	g := grantOf(t)
 	h, err := prepareHome(t, g)
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(t, h)
-	s.Process = worker.Command{
-		Path: path, Args: arguments(t, g, h, s.Resume), Env: h.env, Dir: t.Dir,
-		Stdin: []byte(t.Instructions), Write: h.login,
-	}
+	s := newSession(t, g, h.hasSession)
+	s.Process = worker.Command{Path: path, Args: arguments(t, g), Env: h.env, Dir: t.Dir, KeepStdin: true, Write: h.login}
 	return s, nil
 }
 
 // arguments builds the command line. Everything that a task says in words
 // goes through the configuration file or standard input, where neither length
-// nor a leading dash matters; what protects the user is said here, where no
-// configuration file can override it.
-func arguments(t *worker.Task, g grant, h home, resume string) []string {
-	args := agentcli.Arguments(t, "exec", "--json", "--skip-git-repo-check", "--color", "never",
-		"--ignore-rules", // an allow rule would run its command outside the sandbox
-		"--sandbox", g.sandbox, "--cd", t.Dir)
+// nor a leading dash matters; what protects the user is said here and in what the
+// thread is started with, where no configuration file can override it.
+func arguments(t *worker.Task, g grant) []string {
+	args := agentcli.Arguments(t, "app-server")
 	for _, kv := range g.overrides {
 		args = append(args, "-c", kv)
 	}
-	if model := agentcli.Model(t); model != "" {
-		args = append(args, "--model", model)
-	}
-	if h.schema != "" {
-		args = append(args, "--output-schema", h.schema)
-	}
-	if resume != "" {
-		args = append(args, "resume", resume)
-	}
-	return append(args, "-")
+	return args
 }

@@ -3,12 +3,11 @@ package codex
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/BurntSushi/toml"
@@ -39,45 +38,45 @@ func TestLocateAndVersion(t *testing.T) {
 // TestGrants holds what each set of capabilities comes to.
 func TestGrants(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		caps  []job.Capability
-		allow []string
+		name            string
+		caps            []job.Capability
+		allow           []string
+		asked, confined bool
 
 		sandbox, web, network string
-		shell                 bool
-		refused               bool
+		shell, asks           bool
 	}{
 		{name: "none", sandbox: "read-only", web: "disabled", network: "false"},
+		{name: "none, and people are asked", asked: true, sandbox: "read-only", web: "disabled", network: "false", shell: true, asks: true},
 		{name: "read", caps: []job.Capability{job.CanRead}, sandbox: "read-only", web: "disabled", network: "false", shell: true},
 		{name: "edit", caps: []job.Capability{job.CanRead, job.CanEdit}, sandbox: "workspace-write", web: "disabled", network: "false", shell: true},
+		{name: "edit, confined", caps: []job.Capability{job.CanRead, job.CanEdit}, confined: true, sandbox: "danger-full-access", web: "disabled", shell: true},
 		{name: "commands", caps: []job.Capability{job.CanRead, job.CanEdit, job.CanRunCommands}, sandbox: "workspace-write", web: "disabled", network: "false", shell: true},
+		{name: "commands, and rules are asked", caps: []job.Capability{job.CanEdit, job.CanRunCommands}, asked: true, confined: true, sandbox: "danger-full-access", web: "disabled", shell: true, asks: true},
 		{name: "commands that may not write", caps: []job.Capability{job.CanRunCommands}, sandbox: "read-only", web: "disabled", network: "false", shell: true},
 		{name: "network", caps: []job.Capability{job.CanEdit, job.CanUseNetwork}, sandbox: "workspace-write", web: "live", network: "true", shell: true},
 		{name: "any command, tests too", caps: []job.Capability{job.CanEdit, job.CanRunCommands, job.CanRunTests}, sandbox: "workspace-write", web: "disabled", network: "false", shell: true},
-		{name: "some commands", caps: []job.Capability{job.CanEdit, job.CanRunCommands}, allow: []string{"go test *"}, refused: true},
-		{name: "commands without the capability", caps: []job.Capability{job.CanEdit}, allow: []string{"go test *"}, refused: true},
-		{name: "tests only", caps: []job.Capability{job.CanRead, job.CanEdit, job.CanRunTests}, refused: true},
+		{name: "some commands", caps: []job.Capability{job.CanEdit, job.CanRunCommands}, allow: []string{"go test *"}, sandbox: "workspace-write", web: "disabled", network: "false", shell: true, asks: true},
+		{name: "commands without the capability", caps: []job.Capability{job.CanEdit}, allow: []string{"go test *"}, sandbox: "workspace-write", web: "disabled", network: "false", shell: true, asks: true},
+		{name: "tests only", caps: []job.Capability{job.CanRead, job.CanEdit, job.CanRunTests}, sandbox: "workspace-write", web: "disabled", network: "false", shell: true, asks: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tk, _ := task(t)
-			tk.Capabilities, tk.AllowCommands = c.caps, c.allow
+			tk.Capabilities, tk.AllowCommands, tk.Asked, tk.Confined = c.caps, c.allow, c.asked, c.confined
 			s, err := Adapter{}.Start(tk)
-			if c.refused {
-				var f *worker.Failure
-				if !errors.As(err, &f) || f.Class != job.Config || f.Hint == "" {
-					t.Fatalf("got %v, want a refusal of class CONFIG", err)
-				}
-				return
-			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			args := s.Command().Args
-			if i := slices.Index(args, "--sandbox"); i < 0 || args[i+1] != c.sandbox {
-				t.Errorf("sandbox in %q, want %s", args, c.sandbox)
+			policy := map[bool]string{true: "untrusted", false: "never"}[c.asks]
+			if p := begins(t, s, "thread/start"); p["sandbox"] != c.sandbox || p["approvalPolicy"] != policy || p["cwd"] != tk.Dir {
+				t.Errorf("the thread is started with %v, want sandbox %s, policy %s", p, c.sandbox, policy)
 			}
-			for _, want := range []string{`web_search="` + c.web + `"`, "sandbox_workspace_write.network_access=" + c.network,
-				`approval_policy="never"`, "features.hooks=false", "--ignore-rules"} {
+			args := s.Command().Args
+			want := []string{`web_search="` + c.web + `"`, "features.hooks=false"}
+			if c.network != "" {
+				want = append(want, "sandbox_workspace_write.network_access="+c.network)
+			}
+			for _, want := range want {
 				if !slices.Contains(args, want) {
 					t.Errorf("no %s in %q", want, args)
 				}
@@ -85,8 +84,37 @@ func TestGrants(t *testing.T) {
 			if off := slices.Contains(args, "features.shell_tool=false"); off == c.shell {
 				t.Errorf("shell tool off: %v, want %v", off, !c.shell)
 			}
+			if ask := slices.Contains(args, "features.default_mode_request_user_input=true"); ask != c.asked {
+				t.Errorf("the agent may ask for words: %v, want %v", ask, c.asked)
+			}
 		})
 	}
+}
+
+const helloLine = `{"id":1,"result":{"userAgent":"agentsched/0.169.0 (x)"}}`
+
+// begins returns the parameters of the request that follows the handshake, which must be of a method.
+func begins(t *testing.T, s worker.Session, method string) map[string]any {
+	t.Helper()
+	s.Step(workertest.Now, worker.Started{})
+	for _, a := range s.Step(workertest.Now, worker.Output{Line: []byte(helloLine)}) {
+		w, ok := a.(worker.Write)
+		if !ok {
+			continue
+		}
+		var r struct {
+			Method string
+			Params map[string]any
+		}
+		if err := json.Unmarshal(w.Data, &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Method == method {
+			return r.Params
+		}
+	}
+	t.Fatalf("no %s follows the handshake", method)
+	return nil
 }
 
 // TestCommandLine holds the parts that do not depend on capabilities.
@@ -94,25 +122,35 @@ func TestCommandLine(t *testing.T) {
 	tk, _ := task(t)
 	tk.Model, tk.Output, tk.SystemPrompt = "gpt-x", []byte(`{"type":"object"}`), "be \"brief\"\n-now"
 	tk.Settings.Command = append(tk.Settings.Command, "--leading")
-	c := start(t, tk)
-	if c.Args[0] != "--leading" || c.Args[1] != "exec" || c.Args[len(c.Args)-1] != "-" {
-		t.Errorf("args %q", c.Args)
+	s, err := Adapter{}.Start(tk)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, want := range [][2]string{{"--model", "gpt-x"}, {"--cd", tk.Dir}, {"--output-schema", filepath.Join(tk.Scratch, "output-schema.json")}} {
-		if i := slices.Index(c.Args, want[0]); i < 0 || c.Args[i+1] != want[1] {
-			t.Errorf("no %s %s in %q", want[0], want[1], c.Args)
+	c := s.Command()
+	if c.Args[0] != "--leading" || c.Args[1] != "app-server" || !c.KeepStdin || len(c.Stdin) > 0 || c.Dir != tk.Dir || slices.Contains(c.Args, "-do it") {
+		t.Errorf("command %+v", c)
+	}
+	if p := begins(t, s, "thread/start"); p["model"] != "gpt-x" {
+		t.Errorf("the thread is started with %v", p)
+	}
+	var first string
+	for _, a := range s.Step(workertest.Now, worker.Output{Line: []byte(`{"id":2,"result":{"thread":{"id":"t"}}}`)}) {
+		if w, ok := a.(worker.Write); ok {
+			first += string(w.Data)
 		}
 	}
-	if string(c.Stdin) != "-do it" || c.Dir != tk.Dir || slices.Contains(c.Args, "-do it") {
-		t.Errorf("stdin %q, dir %q", c.Stdin, c.Dir)
+	if want := `{"id":3,"method":"turn/start","params":{"threadId":"t","input":[{"type":"text","text":"-do it"}],"outputSchema":{"type":"object"}}}` + "\n"; first != want {
+		t.Errorf("the first turn: %s", first)
 	}
 	if got := config(t, tk)["developer_instructions"]; got != tk.SystemPrompt {
 		t.Errorf("system prompt %q", got)
 	}
-	tk.Instructions = strings.Repeat("ä", maxPrompt+1)
-	var f *worker.Failure
-	if _, err := (Adapter{}).Start(tk); !errors.As(err, &f) || f.Class != job.Config {
-		t.Errorf("prompt that is too long: %v", err)
+	for _, text := range []string{strings.Repeat("ä", maxPrompt+1), strings.Repeat("\x01", maxPrompt)} {
+		tk.Instructions = text
+		var f *worker.Failure
+		if _, err := (Adapter{}).Start(tk); !errors.As(err, &f) || f.Class != job.Config {
+			t.Errorf("prompt that is too long: %v", err)
+		}
 	}
 }
 
@@ -151,10 +189,17 @@ func TestHome(t *testing.T) {
 		}
 	}
 	got := config(t, tk)
-	for _, key := range []string{"mcp_servers", "projects", "notify", "sandbox_mode", "approval_policy"} {
+	for _, key := range []string{"mcp_servers", "notify", "sandbox_mode", "approval_policy"} {
 		if _, ok := got[key]; ok {
 			t.Errorf("%s was taken over", key)
 		}
+	}
+	want := map[string]any{tk.Dir: map[string]any{"trust_level": "untrusted"}}
+	if real, err := filepath.EvalSymlinks(tk.Dir); err == nil {
+		want[real] = want[tk.Dir]
+	}
+	if !reflect.DeepEqual(got["projects"], want) {
+		t.Errorf("trusts %v", got["projects"])
 	}
 	if got["model"] != "gpt-mine" || got["model_provider"] != "mine" {
 		t.Errorf("model %v of %v", got["model"], got["model_provider"])
@@ -241,67 +286,50 @@ func TestProviders(t *testing.T) {
 	})
 }
 
-// TestResume checks that a thread that is recorded is resumed, that its
-// earlier usage is not counted again, and that one that is lost starts anew.
+// TestResume checks that a thread that is recorded is resumed or copied, that rules which an
+// earlier attempt has left do not count, and that a thread that is lost starts anew.
 func TestResume(t *testing.T) {
 	const thread = "01a1fcce-6b90-7022-94af-83e4d513c5ef"
 	tk, _ := task(t)
 	tk.Session = thread
-	begin := `{"type":"thread.started","thread_id":"` + thread + `"}`
-	usage := func(in, out int) string {
-		data, _ := json.Marshal(map[string]any{"type": "turn.completed", "usage": tokens{Input: int64(in), Output: int64(out)}})
-		return string(data)
-	}
-
 	s, err := Adapter{}.Start(tk)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.Contains(s.Command().Args, "resume") {
-		t.Error("a thread is resumed that is not there")
-	}
-	events := workertest.Play(s).Event([]byte(begin))
-	if len(events) != 2 || events[0].Kind != job.EventWarning || events[1].Session != thread {
+	begins(t, s, "thread/start")
+	events := workertest.Play(s).Event([]byte(helloLine))
+	if len(events) != 0 {
 		t.Errorf("events %+v", events)
 	}
-	workertest.Play(s).Event([]byte(usage(100, 10)))
-	workertest.Play(s).Result(worker.Exit{})
-	s.(io.Closer).Close()
-
-	recorded := filepath.Join(tk.Home, "codex", "sessions", "2026", "11", "21")
-	if err := os.MkdirAll(recorded, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	workertest.Write(t, filepath.Join(recorded, "rollout-2026-11-21T06-32-40-"+thread+".jsonl"), "{}")
 	if s, err = (Adapter{}).Start(tk); err != nil {
 		t.Fatal(err)
 	}
-	args := s.Command().Args
-	if i := slices.Index(args, "resume"); i < 0 || args[i+1] != thread || args[i+2] != "-" {
-		t.Errorf("args %q", args)
+	if events := workertest.Play(s).Event([]byte(`{"method":"x"}`)); len(events) != 1 || events[0].Kind != job.EventWarning {
+		t.Errorf("events %+v", events)
 	}
-	workertest.Play(s).Event([]byte(begin))
-	events = workertest.Play(s).Event([]byte(usage(150, 30)))
-	if len(events) != 1 || events[0].Usage.InputTokens != 50 || events[0].Usage.OutputTokens != 20 {
-		t.Errorf("usage %+v", events)
+
+	recorded, rules := filepath.Join(tk.Home, "codex", "sessions", "2026", "11", "21"), filepath.Join(tk.Home, "codex", "rules")
+	for _, dir := range []string{recorded, rules} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := os.Stat(filepath.Join(recorded, "rollout-2026-11-21T06-32-40-"+thread+".jsonl")); err != nil {
+	record := filepath.Join(recorded, "rollout-2026-11-21T06-32-40-"+thread+".jsonl")
+	workertest.Write(t, record, "{}")
+	workertest.Write(t, filepath.Join(rules, "default.rules"), `prefix_rule(pattern=["rm"], decision="allow")`)
+	for method, fork := range map[string]bool{"thread/resume": false, "thread/fork": true} {
+		tk.Fork = fork
+		if s, err = (Adapter{}).Start(tk); err != nil {
+			t.Fatal(err)
+		}
+		if p := begins(t, s, method); p["threadId"] != thread || p["excludeTurns"] != true || p["cwd"] != tk.Dir || p["sandbox"] != "read-only" || p["approvalPolicy"] != "never" {
+			t.Errorf("%s with %v", method, p)
+		}
+	}
+	if _, err := os.Stat(record); err != nil {
 		t.Errorf("the earlier attempt's content: %v", err)
 	}
-}
-
-// TestCountedThroughAPipe has an agent that puts a pipe in the place of what is
-// remembered of its usage.
-func TestCountedThroughAPipe(t *testing.T) {
-	h := home{dir: t.TempDir()}
-	if err := syscall.Mkfifo(h.countedFile(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := h.loadCounted(); got != (counted{}) {
-		t.Errorf("read %+v from a pipe", got)
-	}
-	h.saveCounted("thread", tokens{})
-	if got := h.loadCounted(); got.Thread != "thread" {
-		t.Errorf("read %+v", got)
+	if _, err := os.Stat(rules); err == nil {
+		t.Error("the earlier attempt's rules are there")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/BurntSushi/toml"
@@ -43,6 +44,9 @@ func configure(t *worker.Task, path string) (config map[string]any, secrets []st
 		"check_for_update_on_startup": false,
 		"analytics":                   map[string]any{"enabled": false},
 		"history":                     map[string]any{"persistence": "none"},
+		"projects":                    untrusted(t.Dir),
+		// Of the one with which the agent may ask for words.
+		"suppress_unstable_features_warning": true,
 	}
 	agentcli.TakeOver(config, users, takenOver...)
 	if t.Models == nil {
@@ -67,6 +71,16 @@ func configure(t *worker.Task, path string) (config map[string]any, secrets []st
 	}
 	config["shell_environment_policy"] = shell
 	return config, secrets, nil
+}
+
+// untrusted says that nothing of the workspace configures Codex: it would trust the folder by
+// itself, and then run the MCP servers and keep to the rules that lie in its .codex.
+func untrusted(dir string) map[string]any {
+	projects := map[string]any{dir: map[string]any{"trust_level": "untrusted"}}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		projects[real] = projects[dir]
+	}
+	return projects
 }
 
 // usersConfig reads the user's own configuration; empty if there is none.

@@ -46,8 +46,8 @@ experimental_bearer_token = "sk-the-real-key"
 		c := workertest.CheckConfined(t, Adapter{}, tk, e)
 		workertest.GoldenCommand(t, "testdata/confined.command", *update, tk, c)
 
-		if i := slices.Index(c.Args, "--sandbox"); c.Args[i+1] != "danger-full-access" {
-			t.Errorf("codex's own sandbox in %q", c.Args)
+		if g := grantOf(tk); g.sandbox != "danger-full-access" {
+			t.Errorf("codex's own sandbox is %q", g.sandbox)
 		}
 		for _, not := range []string{"sandbox_workspace_write.network_access=false", "sandbox_workspace_write.network_access=true"} {
 			if slices.Contains(c.Args, not) {

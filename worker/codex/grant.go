@@ -1,8 +1,6 @@
 package codex
 
 import (
-	"strings"
-
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 )
@@ -11,6 +9,7 @@ import (
 type grant struct {
 	sandbox   string // read-only, workspace-write or, where another one holds the run, danger-full-access
 	network   bool   // the sandbox lets commands reach the network
+	asks      bool   // each command and each change of a file is asked about
 	tools     bool   // there are tools at all
 	overrides []string
 }
@@ -28,18 +27,14 @@ var (
 
 // grantOf maps the task's capabilities. Codex reads and edits files by shell
 // commands, so what a job may do is what the sandbox lets those do: read-only,
-// or writing in the workspace alone. Codex has no list of allowed commands: its
-// rules can forbid some, and those they allow run outside the sandbox, while
-// all others still run. A job that needs such a list is refused. Of a confined run
-// the outer sandbox says what it may do, in the same way.
-func grantOf(t *worker.Task) (grant, error) {
+// or writing in the workspace alone. Of a confined run the outer sandbox says what it
+// may do, in the same way. Codex has no list of allowed commands: a job that has one, or
+// people or rules who answer, is asked about each command and each change of a file. What
+// is allowed then is held by the outer sandbox alone.
+func grantOf(t *worker.Task) grant {
 	patterns, anyCommand := t.CommandPatterns()
-	if len(patterns) > 0 && !anyCommand {
-		return grant{}, &worker.Failure{Class: job.Config,
-			Message: "codex cannot limit a job to the commands " + list(patterns) + ": it has a sandbox, but no list of allowed commands",
-			Hint:    "grant run_commands without allow_commands, so that any command runs inside codex's sandbox, or use worker claude or opencode"}
-	}
-	g := grant{sandbox: "read-only", tools: len(t.Capabilities) > 0, network: t.Can(job.CanUseNetwork)}
+	g := grant{sandbox: "read-only", tools: len(t.Capabilities) > 0 || t.Asked, network: t.Can(job.CanUseNetwork),
+		asks: t.Asked || len(patterns) > 0 && !anyCommand}
 	switch {
 	case t.Confined:
 		g.sandbox = "danger-full-access" // it cannot be nested
@@ -54,24 +49,25 @@ func grantOf(t *worker.Task) (grant, error) {
 			g.overrides = append(g.overrides, "features."+f+"=false")
 		}
 	}
+	if t.Asked {
+		g.overrides = append(g.overrides, "features.default_mode_request_user_input=true")
+	}
 	web, net := "disabled", "false"
 	if g.network {
 		web, net = "live", "true"
 	}
-	g.overrides = append(g.overrides,
-		`approval_policy="never"`, // no person answers questions: what the sandbox refuses stays refused
-		`web_search="`+web+`"`)
+	g.overrides = append(g.overrides, `web_search="`+web+`"`)
 	if !t.Confined {
 		g.overrides = append(g.overrides, "sandbox_workspace_write.network_access="+net)
 	}
-	return g, nil
+	return g
 }
 
-// list names the first few patterns.
-func list(patterns []string) string {
-	const most = 3
-	if len(patterns) > most {
-		return strings.Join(patterns[:most], ", ") + ", …"
+// approval is Codex's policy: it asks about everything, or about nothing, and what its sandbox
+// refuses stays refused.
+func (g grant) approval() string {
+	if g.asks {
+		return "untrusted"
 	}
-	return strings.Join(patterns, ", ")
+	return "never"
 }

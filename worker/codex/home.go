@@ -3,10 +3,8 @@ package codex
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,10 +18,9 @@ import (
 
 // home is the private state of a run on disk.
 type home struct {
-	dir    string   // CODEX_HOME
-	env    []string // the program's whole environment
-	schema string   // file with the output schema, "" if there is none
-	login  []string // the user's login, if the run gets that
+	dir   string   // CODEX_HOME
+	env   []string // the program's whole environment
+	login []string // the user's login, if the run gets that
 }
 
 // prepareHome makes the private CODEX_HOME of a run. The user's login is
@@ -35,6 +32,10 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 	h := home{dir: filepath.Join(t.Home, "codex"), env: t.Environ}
 	if err := agentcli.MakeFolders(h.dir); err != nil {
 		return h, err
+	}
+	// Rules of an earlier attempt's could allow commands that are to be asked about.
+	if err := os.RemoveAll(filepath.Join(h.dir, "rules")); err != nil {
+		return h, fmt.Errorf("remove rules of codex: %w", err)
 	}
 	users := program.UserFolder(t.UserEnv)
 	if err := agentcli.Share(t, filepath.Join(users, "AGENTS.md"), filepath.Join(h.dir, "AGENTS.md")); err != nil {
@@ -54,12 +55,6 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 	}
 	if err := writeTOML(filepath.Join(h.dir, "config.toml"), config); err != nil {
 		return h, err
-	}
-	if len(t.Output) > 0 {
-		h.schema = filepath.Join(t.Scratch, "output-schema.json")
-		if err := agentcli.WriteFile(h.schema, t.Output); err != nil {
-			return h, err
-		}
 	}
 	h.env = agentcli.SetVariables(h.env, "CODEX_HOME="+h.dir, logVariable+"="+cmp.Or(ownLogs(t), logDefault)+","+logFilter)
 	if t.Models != nil {
@@ -139,37 +134,4 @@ func (h home) hasSession(thread string) bool {
 		}
 	}
 	return false
-}
-
-// counted is what was reported of a thread so far. Codex prints the usage of
-// the whole thread, over all its processes, at the end of a turn; what an
-// earlier attempt reported must not be counted again.
-type counted struct {
-	Thread string `json:"thread"`
-	Usage  tokens `json:"usage"`
-}
-
-func (h home) countedFile() string { return filepath.Join(h.dir, "agentsched-usage.json") }
-
-// loadCounted returns what was reported so far; nothing if that is unknown.
-func (h home) loadCounted() (c counted) {
-	f, err := agentcli.Open(h.countedFile())
-	if err != nil {
-		return counted{}
-	}
-	defer f.Close()
-	const most = 64 << 10 // we write much less
-	data, err := io.ReadAll(io.LimitReader(f, most))
-	if err != nil || json.Unmarshal(data, &c) != nil {
-		return counted{}
-	}
-	return c
-}
-
-// saveCounted keeps what was reported. If it cannot, the next attempt counts
-// some tokens twice, which errs on the side of the limit.
-func (h home) saveCounted(thread string, u tokens) {
-	if data, err := json.Marshal(counted{Thread: thread, Usage: u}); err == nil {
-		_ = agentcli.WriteFile(h.countedFile(), data)
-	}
 }

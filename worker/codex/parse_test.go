@@ -1,6 +1,8 @@
 package codex
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,10 +12,24 @@ import (
 	"github.com/agentsched/agentsched/worker/workertest"
 )
 
+func testSession(t *testing.T) worker.Session {
+	t.Helper()
+	tk := &worker.Task{Dir: "/workspace"}
+	return newSession(tk, grantOf(tk), nil)
+}
+
+func itemLine(method, item string) string {
+	return `{"method":"item/` + method + `","params":{"item":` + item + `}}`
+}
+
+func turnFailed(message string) string {
+	return fmt.Sprintf(`{"method":"turn/completed","params":{"turn":{"id":"1","status":"failed","error":{"message":%q}}}}`, message)
+}
+
 // TestHugeLine parses an output of 16 MB: cut, and in time that a test can wait for.
 func TestHugeLine(t *testing.T) {
 	output := strings.Repeat("y\\n", 8<<20)
-	l := `{"type":"item.completed","item":{"id":"i","type":"command_execution","command":"yes","aggregated_output":"` + output + `","exit_code":0}}`
+	l := itemLine("completed", `{"id":"i","type":"commandExecution","command":"yes","aggregatedOutput":"`+output+`","exitCode":0}`)
 	events := workertest.Play(testSession(t)).Event([]byte(l))
 	if len(events) != 2 || events[0].Kind != job.EventCommand || len(events[0].Text) > job.MaxEventText || events[0].Truncated < 15<<20 {
 		t.Fatalf("%d events, %d bytes, %d cut", len(events), len(events[0].Text), events[0].Truncated)
@@ -26,19 +42,29 @@ func TestHugeLine(t *testing.T) {
 // TestOddLines feeds what nobody promised.
 func TestOddLines(t *testing.T) {
 	workertest.OddLines(t, testSession, map[string]string{
-		``:                          `log`,
-		`hello`:                     `log`,
-		`{"type":`:                  `log`,
-		`[1,2]`:                     `log`,
-		`{"type":5}`:                `log`,
-		`{"type":"new.thing"}`:      ``,
-		`{"type":"turn.failed"}`:    `error`,
-		`{"type":"thread.started"}`: ``,
-		`{"type":"item.completed","item":{"type":"new_item"}}`:                                                                    `tool step`,
-		`{"type":"item.completed","item":{"type":"agent_message","text":"x","command":["a"]}}`:                                    `text step`,
-		`{"type":"error","message":"Reconnecting... 2/5 (x)"}`:                                                                    `retry`,
-		`{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"bwrap: No permissions","exit_code":1}}`: `command step`,
-		`{"type":"item.completed","item":{"type":"file_change","changes":[{"path":"a","kind":"delete"}],"status":"failed"}}`:      `tool step`,
+		``:                                       `log`,
+		`hello`:                                  `log`,
+		`{"method":`:                             `log`,
+		`[1,2]`:                                  `log`,
+		`{"method":5}`:                           `log`,
+		`{"method":"new/thing"}`:                 ``,
+		`{"id":7,"method":"new/ask"}`:            ``,
+		`{"id":7,"result":{}}`:                   ``,
+		`{"id":1,"error":{"message":"no"}}`:      `error`,
+		`{"id":2,"result":{}}`:                   `error`,
+		`{"method":"turn/completed"}`:            `error`,
+		`{"method":"turn/started"}`:              ``,
+		`{"method":"thread/tokenUsage/updated"}`: ``,
+		`{"method":"thread/tokenUsage/updated","params":{"tokenUsage":{"total":{"inputTokens":-5}}}}`:                         ``,
+		`{"method":"error","params":{"willRetry":true,"error":{"message":"Reconnecting... 2/5 (x)"}}}`:                        `retry`,
+		`{"method":"deprecationNotice","params":{"summary":"old"}}`:                                                           `warning`,
+		itemLine("completed", `{"type":"newItem"}`):                                                                           `tool step`,
+		itemLine("completed", `{"type":"agentMessage","text":"x","command":["a"]}`):                                           `text step`,
+		itemLine("completed", `{"type":"commandExecution","aggregatedOutput":"bwrap: No permissions","exitCode":1}`):          `command step`,
+		itemLine("completed", `{"type":"commandExecution","status":"declined","command":"x"}`):                                `warning step`,
+		itemLine("completed", `{"type":"fileChange","changes":[{"path":"a","kind":{"type":"delete"}}],"status":"failed"}`):    `tool step`,
+		itemLine("completed", `{"type":"fileChange","changes":[{"path":"a","kind":{"type":"delete"}}],"status":"completed"}`): `file step`,
+		itemLine("completed", `{"type":"reasoning","content":["x"],"summary":["y"]}`):                                         ``,
 	})
 }
 
@@ -80,27 +106,54 @@ func TestClassify(t *testing.T) {
 
 // TestResults covers ends that the stream does not explain.
 func TestResults(t *testing.T) {
-	const begun, done = `{"type":"turn.started"}`, `{"type":"turn.completed","usage":{}}`
-	const noSandbox = `{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"bwrap: Creating new namespace failed","exit_code":1}}`
+	const begun, done = `{"method":"turn/started","params":{"turn":{"id":"1"}}}`, `{"method":"turn/completed","params":{"turn":{"id":"1","status":"completed"}}}`
+	const interrupted = `{"method":"turn/completed","params":{"turn":{"id":"1","status":"interrupted"}}}`
+	noSandbox := itemLine("completed", `{"type":"commandExecution","aggregatedOutput":"bwrap: Creating new namespace failed","exitCode":1}`)
 	workertest.Ends(t, testSession, []workertest.End{
 		{Name: "done", Lines: []string{begun, done}},
 		{Name: "done, but it failed", Lines: []string{begun, done}, Exit: worker.Exit{Code: 3}, Class: job.Crash, Says: "exit code 3"},
 		{Name: "done, but it was killed", Lines: []string{begun, done}, Exit: worker.Exit{Code: -1, Signal: "killed"}, Class: job.Crash, Says: "killed"},
 		{Name: "done, but nothing could run", Lines: []string{begun, noSandbox, done}, Class: job.Config, Says: "sandbox"},
-		{Name: "done, after something could not run", Lines: []string{begun, noSandbox, `{"type":"item.completed","item":{"type":"command_execution","exit_code":0}}`, done}},
+		{Name: "done, after something could not run", Lines: []string{begun, noSandbox, itemLine("completed", `{"type":"commandExecution","exitCode":0}`), done}},
 		{Name: "silence", Class: job.Crash, Says: "without finishing"},
-		{Name: "failed, then exit 0", Lines: []string{begun, `{"type":"turn.failed","error":{"message":"odd"}}`}, Class: job.Unknown, Says: "odd"},
-		{Name: "lost thread", Exit: worker.Exit{Code: 1, Stderr: "Error: thread/resume: thread/resume failed: no rollout found for thread id x (code -32600)\n\nStack backtrace:\n   0: <unknown>\n"},
-			Class: job.Config, Says: "no rollout found"},
-		{Name: "unknown option", Exit: worker.Exit{Code: 2, Stderr: "error: unexpected argument '--json' found\n\nUsage: codex\n"}, Class: job.Config, Says: "unexpected argument"},
+		{Name: "interrupted by nobody", Lines: []string{begun, interrupted}, Class: job.Crash, Says: "without finishing"},
+		{Name: "failed, then exit 0", Lines: []string{begun, turnFailed("odd")}, Class: job.Unknown, Says: "odd"},
+		{Name: "lost thread", Lines: []string{`{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id x"}}`}, Class: job.Config, Says: "no rollout found"},
+		{Name: "unknown command", Exit: worker.Exit{Code: 2, Stderr: "error: unrecognized subcommand 'app-server'\n\nUsage: codex\n"}, Class: job.Config, Says: "unrecognized"},
 		{Name: "panic", Exit: worker.Exit{Code: 101, Stderr: "thread 'main' panicked at src/main.rs:1:1:\nboom\n"}, Class: job.Crash, Says: "panicked"},
 		{Name: "words that nobody knows", Exit: worker.Exit{Code: 1, Stderr: "WARNING: proceeding\nfirst\nsecond\n"}, Class: job.Unknown, Says: "first\nsecond"},
 		{Name: "a full disk", Exit: worker.Exit{Code: 1, Stderr: "Error: No space left on device (os error 28)\n"}, Class: job.ResourceExhausted, Says: "No space"},
 	})
 }
 
+// TestOldVersion: a version whose protocol is not known is refused with the one that is needed.
+func TestOldVersion(t *testing.T) {
+	for agent, old := range map[string]bool{"agentsched/0.168.9 (x)": true, "agentsched/0.169.0 (x)": false, "agentsched/0.170.0-alpha.1 (x)": false, "agentsched/1.0.0": false, "odd": false} {
+		s := workertest.Play(testSession(t))
+		s.Step(workertest.Now, worker.Started{})
+		s.Event([]byte(`{"id":1,"result":{"userAgent":"` + agent + `"}}`))
+		r, decided := s.Verdict()
+		if decided != old || old && (r.Class != job.Config || !strings.Contains(r.Message, "0.169") || r.Hint == "") {
+			t.Errorf("%s: %+v", agent, r)
+		}
+	}
+}
+
 // FuzzEvents feeds any bytes, line by line: no panic, no event that is too large.
 func FuzzEvents(f *testing.F) {
-	workertest.FuzzEvents(f, testSession, nil, "Error: try again in 5s",
-		answerLine("/v1/responses", "429 Too Many Requests", `"retry-after": "7", "x-ratelimit-reset": "1795290000", `))
+	files, err := filepath.Glob("testdata/*.transcript")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		_, entries := readTranscript(f, workertest.Read(f, file))
+		var lines []string
+		for _, e := range entries {
+			if e.mark == "<" {
+				lines = append(lines, e.what)
+			}
+		}
+		f.Add([]byte(strings.Join(lines, "\n")), answerLine("/v1/responses", "429 Too Many Requests", `"retry-after": "7", "x-ratelimit-reset": "1795290000", `), 1)
+	}
+	workertest.FuzzEvents(f, testSession, nil)
 }

@@ -47,7 +47,7 @@ func TestRetryHeaders(t *testing.T) {
 		if events := s.ErrorLine([]byte(answerLine("/v1/responses", limited, c.headers))); events != nil {
 			t.Errorf("%s: events %+v", c.name, events)
 		}
-		s.Event([]byte(`{"type":"turn.failed","error":{"message":"exceeded retry limit, last status: 429 Too Many Requests"}}`))
+		s.Event([]byte(turnFailed("exceeded retry limit, last status: 429 Too Many Requests")))
 		r := s.Result(worker.Exit{Code: 1})
 		if r.Class != job.RateLimit {
 			t.Errorf("%s: %s", c.name, r.Class)
@@ -86,7 +86,7 @@ func TestLastAnswer(t *testing.T) {
 		for _, l := range c.lines {
 			s.ErrorLine([]byte(l))
 		}
-		s.Event([]byte(fmt.Sprintf(`{"type":"turn.failed","error":{"message":%q}}`, c.message)))
+		s.Event([]byte(turnFailed(c.message)))
 		r := s.Result(worker.Exit{Code: 1, Stderr: strings.Join(c.lines, "\n")})
 		if r.Class != c.class || !strings.Contains(r.Message, c.says) || (r.RetryAt != nil) != c.retry || strings.Contains(r.Message, "secret") {
 			t.Errorf("%s: %+v", c.name, r)

@@ -21,12 +21,17 @@ func (Adapter) Provider() string { return "openai" }
 // ClosedSchemas holds: the API refuses an object that is left open.
 func (Adapter) ClosedSchemas() {}
 
-// SessionFiles are a thread's record, and what was counted of it.
+// Converses is all: see talk.go.
+func (Adapter) Converses() worker.Conversation {
+	return worker.Conversation{Messages: true, Questions: true, Interrupts: true, Forks: true}
+}
+
+// SessionFiles are a thread's record.
 func (Adapter) SessionFiles(thread string) []string {
 	if !agentcli.Plain(thread) {
 		return nil
 	}
-	return []string{"codex/sessions/*/*/*/rollout-*" + thread + ".jsonl", "codex/agentsched-usage.json"}
+	return []string{"codex/sessions/*/*/*/rollout-*" + thread + ".jsonl"}
 }
 
 // Moves is true: the program takes the folder that it is started in.

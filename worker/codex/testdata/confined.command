@@ -1,13 +1,4 @@
-arg exec
-arg --json
-arg --skip-git-repo-check
-arg --color
-arg never
-arg --ignore-rules
-arg --sandbox
-arg danger-full-access
-arg --cd
-arg {workspace}
+arg app-server
 arg -c
 arg features.apps=false
 arg -c
@@ -23,10 +14,7 @@ arg features.computer_use=false
 arg -c
 arg features.unbounded_connection_retries=false
 arg -c
-arg approval_policy="never"
-arg -c
 arg web_search="disabled"
-arg -
 env AGENTSCHED_MODEL_KEY=the-runs-key
 env CODEX_HOME={home}/codex
 env RUST_LOG=error,codex_http_client::client[{status}]=debug
@@ -39,6 +27,7 @@ check_for_update_on_startup = false
 model = "gpt-mine"
 model_provider = "agentsched"
 model_reasoning_effort = "high"
+suppress_unstable_features_warning = true
 
 [analytics]
   enabled = false
@@ -54,6 +43,10 @@ model_reasoning_effort = "high"
     request_max_retries = 0
     stream_max_retries = 0
     wire_api = "responses"
+
+[projects]
+  [projects."{workspace}"]
+    trust_level = "untrusted"
 
 [shell_environment_policy]
   exclude = ["AGENTSCHED_MODEL_KEY", "CODEX_API_KEY", "CODEX_HOME", "RUST_LOG"]
