@@ -79,7 +79,7 @@ func TestOrdinaryTextStays(t *testing.T) {
 			t.Errorf("%q was copied", text)
 		}
 	}
-	for _, pattern := range []string{"../../job/*.go", "../../docs/*.md", "../../worker/claude/testdata/*.jsonl", "../../worker/codex/testdata/*.jsonl"} {
+	for _, pattern := range []string{"../../job/*.go", "../../docs/*.md", "../../worker/claude/testdata/*.jsonl", "../../worker/codex/testdata/*.transcript"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, files, err)

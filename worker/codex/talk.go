@@ -241,7 +241,7 @@ func (s *session) steered(l *line) {
 	s.passing = nil
 	switch {
 	case m == nil: // it stands in the turn already
-	case l.Error == nil:
+	case l.Error == nil && s.turn != "":
 		s.settle(*m, worker.MessageDelivered, "")
 		s.sent = append(s.sent, *m)
 	default:
