@@ -68,7 +68,8 @@ type conversation struct {
 	fork  bool
 	schema,
 	system string
-	config string // of the user
+	config string            // of the user
+	files  map[string]string // of the workspace
 	// on is called with each event and each action for others; what it returns is told to the session.
 	on     func(c *conversation, e job.Event, a worker.Action) []worker.Input
 	tokens int64 // max_tokens
@@ -168,6 +169,12 @@ func (c *conversation) realTask(t *testing.T, dir string) *worker.Task {
 	scratch, err := os.MkdirTemp(dir, "scratch")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for name, content := range c.files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(c.work, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		workertest.Write(t, filepath.Join(c.work, name), content)
 	}
 	if c.after != "" {
 		tk.Session = string(workertest.Read(t, filepath.Join(dir, "session")))

@@ -157,7 +157,7 @@ func (s *session) threadReady(l *line) {
 
 // begin starts a turn.
 func (s *session) begin(text, message string) {
-	s.begun, s.starting, s.told, s.stopped = true, true, false, ""
+	s.begun, s.starting, s.refuses, s.told, s.stopped = true, true, false, false, ""
 	s.completed, s.failure = false, ""
 	s.call("turn/start", turnParams{ThreadID: s.thread, Input: words(text), ClientID: message, Schema: s.opening.schema})
 }

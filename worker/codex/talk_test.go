@@ -100,6 +100,7 @@ func TestMessages(t *testing.T) {
 		{"one after the other", []worker.Input{tell("a"), tell("b"), turnIs(4, "1")}, "a delivered", "turn/steer a, turn/steer b", false},
 		{"refused", []worker.Input{tell("a"), tell("b"), refuses(4), ends("1", done), turnIs(5, "2"), stands("a")}, "a delivered, a folded", "turn/steer a, turn/start a, turn/steer b", false},
 		{"refused when the turn is over", []worker.Input{tell("a"), ends("1", done), refuses(4), turnIs(5, "2"), stands("a"), ends("2", done)}, "a delivered, a folded", "turn/steer a, turn/start a", true},
+		{"the next turn takes words again", []worker.Input{tell("a"), tell("b"), ends("1", done), refuses(4), turnIs(5, "2"), turnIs(6, "2")}, "a delivered, b delivered", "turn/steer a, turn/start a, turn/steer b", false},
 		{"accepted when the turn is over", []worker.Input{tell("a"), ends("1", done), turnIs(4, "1")}, "", "turn/steer a, turn/start a", false},
 		{"dropped with its turn", []worker.Input{tell("a"), turnIs(4, "1"), worker.Interrupt{}, ends("1", stopped), turnIs(6, "2"), stands("a"), ends("2", done)},
 			"a delivered, a delivered, a folded", "turn/steer a, turn/interrupt, turn/start a", true},
