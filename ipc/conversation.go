@@ -16,7 +16,7 @@ const (
 
 // Question is what a program wants to know before it goes on.
 type Question struct {
-	ID      string `json:"id"`                // the program's own, unique in the run
+	ID      string `json:"id"`                // the core's own, unique in the run
 	Key     string `json:"key"`               // the same for equal questions of one session, across its attempts
 	Kind    string `json:"kind"`              // as worker.QuestionKind
 	Text    string `json:"text"`              // for people

@@ -44,7 +44,7 @@ const (
 	EventError EventKind = "error"
 	// EventNetwork: a connection of the run to a host, or one that it was refused.
 	EventNetwork EventKind = "network"
-	// EventQuestion: the agent asks whether it may, or for words: Text. Ref is the question's id in the run.
+	// EventQuestion: the agent asks whether it may, or for words: Text. Ref is the question's number in the run.
 	EventQuestion EventKind = "question"
 	// EventAnswer: the question Ref was answered by From, with Text: "allowed", "denied", and what was said besides.
 	EventAnswer EventKind = "answer"

@@ -37,6 +37,8 @@ type client struct {
 	stream  streamTaker // likewise
 	parcels parcelStore // likewise
 	patches parcelStore // likewise, by path
+	asked   chan ipc.Question
+	talked  chan ipc.ReportTalk
 
 	core    chan error // what the core's Run returned
 	stopped chan error // what our peer's Run returned
@@ -50,6 +52,16 @@ func (c *client) HandleCall(_ context.Context, method string, params json.RawMes
 		return c.parcels.read(params)
 	case ipc.MethodReadPatch:
 		return c.patches.readPatch(params)
+	case ipc.MethodAskPerson:
+		var r ipc.AskPerson
+		err := json.Unmarshal(params, &r)
+		c.asked <- r.Question
+		return ipc.AskPersonResult{}, err
+	case ipc.MethodReportTalk:
+		var r ipc.ReportTalk
+		err := json.Unmarshal(params, &r)
+		c.talked <- r
+		return ipc.Empty{}, err
 	}
 	return c.steps.answer(method, params)
 }
@@ -119,6 +131,7 @@ func newClient(t *testing.T, in, out *os.File) *client {
 		t: t, instance: job.NewInstanceID(), state: t.TempDir(),
 		events: make(chan job.Event, 1000), completed: make(chan ipc.JobCompleted, 10), cancelled: make(chan ipc.JobCancelled, 10), circuits: make(chan ipc.Circuits, 100),
 		escalated: make(chan ipc.Escalation, 100), metrics: make(chan ipc.Metrics, 1000),
+		asked: make(chan ipc.Question, 100), talked: make(chan ipc.ReportTalk, 100),
 		core: make(chan error, 1), stopped: make(chan error, 1),
 	}
 	c.peer = ipc.NewPeer(in, out, ipc.Config{Name: "agentcore", Log: zerolog.Nop(), Handler: c})

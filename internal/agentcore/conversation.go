@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -54,9 +55,10 @@ type conversation struct {
 	policy      *ask.Policy
 	dir         string // the workspace
 	able        worker.Conversation
-	name        string // what the adapter is called, for who cannot be told
-	live        bool   // the worker's session takes inputs
-	open        map[string]*asked
+	name        string                 // what the adapter is called, for who cannot be told
+	live        bool                   // the worker's session takes inputs
+	open        map[string]*asked      // by the program's ids
+	asks        int                    // questions so far
 	heard       map[string]ipc.Message // messages that the run has, by id
 	shown       map[string]bool        // of these, those of which an event has told
 	refused     int                    // messages that the program did not take
@@ -67,6 +69,7 @@ type conversation struct {
 
 // asked is a question that waits for a person.
 type asked struct {
+	id       string // which no other question of the run has: a program may use its own again
 	question worker.Question
 	timer    *time.Timer
 }
@@ -183,18 +186,19 @@ func (c *conversation) ask(q worker.Question) {
 	case v.Answer == job.DenyAsked:
 		c.answer(worker.Answer{Question: q.ID, Decision: worker.Unanswered, Text: c.clean(v.Because)})
 		return
+	case c.open[q.ID] != nil:
+		return // the answer comes
 	case len(c.open) >= maxAsked:
 		c.answer(worker.Answer{Question: q.ID, Text: fmt.Sprintf("%d questions wait for a person already", maxAsked)})
 		return
 	}
-	if c.open[q.ID] != nil {
-		return // the answer comes
-	}
-	entry := &asked{question: q}
-	entry.timer = time.AfterFunc(c.wait, func() { c.expire(q.ID, entry) })
+	c.asks++
+	entry := &asked{id: strconv.Itoa(c.asks), question: q}
+	entry.timer = time.AfterFunc(c.wait, func() { c.expire(entry) })
 	c.open[q.ID] = entry
-	c.beside.Go(func() { c.put(c.wire(&q)) })
-	c.emit(job.Event{Kind: job.EventQuestion, Ref: q.ID, Text: q.Text, Tool: q.Tool, Command: q.Command, Path: q.Path})
+	wire := c.wire(entry)
+	c.beside.Go(func() { c.put(wire) })
+	c.emit(job.Event{Kind: job.EventQuestion, Ref: entry.id, Text: q.Text, Tool: q.Tool, Command: q.Command, Path: q.Path})
 	if len(c.open) == 1 {
 		c.clock(true)
 		c.emit(job.Event{Kind: job.EventState, State: job.WaitingApproval, Text: oneLine(q.Text)})
@@ -212,14 +216,15 @@ const (
 	maxQuestionDiff = 64 << 10
 )
 
-// wire returns a question as the scheduler is asked it, without secrets.
-func (c *conversation) wire(q *worker.Question) ipc.Question {
+// wire returns a question as the scheduler is asked it, without secrets. mu is held.
+func (c *conversation) wire(entry *asked) ipc.Question {
+	q := &entry.question
 	cut := func(text string, most int) string {
 		text, _ = job.Cut(c.clean(strings.ToValidUTF8(text, "\uFFFD")), most)
 		return text
 	}
 	out := ipc.Question{
-		ID: q.ID, Key: ask.Key(c.session, q.Tool, q.Input), Kind: string(q.Kind), Text: cut(q.Text, maxQuestionText), Tool: cut(q.Tool, maxQuestionText),
+		ID: entry.id, Key: ask.Key(c.session, q.Tool, q.Input), Kind: string(q.Kind), Text: cut(q.Text, maxQuestionText), Tool: cut(q.Tool, maxQuestionText),
 		Command: cut(q.Command, maxQuestionText), Path: cut(c.within(q.Path), maxQuestionText), Host: cut(q.Host, maxQuestionText), Diff: cut(q.Diff, maxQuestionDiff),
 	}
 	for _, d := range q.Decisions {
@@ -274,11 +279,16 @@ func (c *conversation) call(method string, params, result any) error {
 
 // take gives the program the answer to a question that is open. mu is held.
 func (c *conversation) take(a ipc.Answer) {
-	entry := c.open[a.Question]
+	var entry *asked
+	for _, e := range c.open {
+		if e.id == a.Question {
+			entry = e
+		}
+	}
 	if entry == nil {
 		return
 	}
-	said := worker.Answer{Question: a.Question, Decision: worker.Decision(a.Decision), Text: a.Text, Value: a.Value}
+	said := worker.Answer{Question: entry.question.ID, Decision: worker.Decision(a.Decision), Text: a.Text, Value: a.Value}
 	switch words := len(entry.question.Decisions) == 0; {
 	case words && (a.Text != "" || len(a.Value) > 0):
 		said.Decision = worker.Allow // there is an answer
@@ -296,8 +306,8 @@ func (c *conversation) take(a ipc.Answer) {
 	if a.Text != "" {
 		text += ": " + a.Text
 	}
-	c.emit(job.Event{Kind: job.EventAnswer, Ref: a.Question, From: a.By, Text: text})
-	c.shut(a.Question, ipc.ClosedAnswered)
+	c.emit(job.Event{Kind: job.EventAnswer, Ref: entry.id, From: a.By, Text: text})
+	c.shut(entry.question.ID, ipc.ClosedAnswered)
 }
 
 // nearest returns the decision that a program takes and that comes nearest to d without allowing
@@ -317,15 +327,16 @@ func (c *conversation) answer(a worker.Answer) {
 }
 
 // expire answers a question that nobody has answered in time.
-func (c *conversation) expire(id string, entry *asked) {
+func (c *conversation) expire(entry *asked) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	id := entry.question.ID
 	if c.open[id] != entry {
 		return
 	}
 	text := fmt.Sprintf("nobody answered within %s", c.wait)
 	c.answer(worker.Answer{Question: id, Text: text})
-	c.emit(job.Event{Kind: job.EventAnswer, Ref: id, Text: text})
+	c.emit(job.Event{Kind: job.EventAnswer, Ref: entry.id, Text: text})
 	c.shut(id, ipc.ClosedExpired)
 }
 
@@ -337,7 +348,7 @@ func (c *conversation) shut(id, how string) {
 	}
 	entry.timer.Stop()
 	delete(c.open, id)
-	c.report(func(r *ipc.ReportTalk) { r.Closed = append(r.Closed, ipc.Closed{Question: id, How: how}) })
+	c.report(func(r *ipc.ReportTalk) { r.Closed = append(r.Closed, ipc.Closed{Question: entry.id, How: how}) })
 	if len(c.open) == 0 {
 		c.clock(false)
 		c.emit(job.Event{Kind: job.EventState, State: job.Running})
@@ -442,11 +453,13 @@ func (c *conversation) close() *ipc.ReportTalk {
 func (c *conversation) told(r *ipc.TellRun) ipc.TellRunResult {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if r.Rules != nil {
+		c.rules = *r.Rules // also of a worker that is about to begin
+	}
 	if !c.live {
 		return ipc.TellRunResult{Why: "its worker is not running at this moment"}
 	}
 	if r.Rules != nil {
-		c.rules = *r.Rules
 		c.judge()
 		c.judgeAgain()
 	}
@@ -475,9 +488,9 @@ func (c *conversation) told(r *ipc.TellRun) ipc.TellRunResult {
 
 // judgeAgain answers open questions that are allowed by now. mu is held.
 func (c *conversation) judgeAgain() {
-	for id, entry := range c.open {
+	for _, entry := range c.open {
 		if c.policy.Decide(subjectOf(&entry.question)).Answer == job.AllowAsked {
-			c.take(ipc.Answer{Question: id, Decision: string(worker.Allow)})
+			c.take(ipc.Answer{Question: entry.id, Decision: string(worker.Allow)})
 		}
 	}
 }

@@ -27,7 +27,7 @@ type runClock struct {
 func newRunClock(parent context.Context, deadline, limit time.Time, stop *worker.Stop) (context.Context, *runClock) {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &runClock{cancel: cancel, stop: stop, deadline: deadline, limit: limit}
-	c.timer = time.AfterFunc(time.Until(deadline), c.ring)
+	c.timer = time.AfterFunc(time.Until(c.end()), c.ring)
 	return ctx, c
 }
 
