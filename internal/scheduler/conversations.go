@@ -58,8 +58,9 @@ type jobLock struct {
 
 // Bounds of a conversation.
 const (
-	maxMessages  = 1000 // of a job
-	maxQuestions = 1000 // of a job
+	maxMessages  = 1000      // of a job
+	maxWaiting   = 128 << 10 // bytes, as JSON, of those that an attempt is yet to be told: it begins with all of them
+	maxQuestions = 256       // of a job
 )
 
 // lock returns what unlocks the conversation of a job.
@@ -188,6 +189,15 @@ func (s *Conversations) say(ctx context.Context, id job.ID, in api.Say) (api.Sai
 	if e.State.Terminal() {
 		return api.Said{}, queue.Refuse("job %s has ended", e.Spec.Name)
 	}
+	waiting := encodedLen(in.Text)
+	for i := range list {
+		if list[i].State == api.MessageQueued {
+			waiting += encodedLen(list[i].Text)
+		}
+	}
+	if waiting > maxWaiting {
+		return api.Said{}, queue.Refuse("what waits for job %s would have %d bytes, at most %d are kept; say it when it has read the rest", e.Spec.Name, waiting, maxWaiting)
+	}
 	m := message{Message: api.Message{
 		Number: len(list) + 1, ID: cmp.Or(in.ID, uuid.NewString()), Job: id, From: in.By, Text: in.Text, State: api.MessageQueued, At: now(),
 	}}
@@ -210,10 +220,13 @@ func (s *Conversations) say(ctx context.Context, id job.ID, in api.Say) (api.Sai
 		s.feed.publishEntry(ctx, id)
 		s.dispatch()
 	case e.State == job.Dispatched:
-		if taken, why := s.deliver(ctx, id); taken {
-			note = "it was given to the agent"
-		} else {
+		taken, why := false, "no attempt is under way"
+		if r := s.runOf(id); r != nil {
+			taken, why = s.deliver(ctx, r)
+		}
+		if note = "it was given to the agent"; !taken {
 			note = "it waits: " + why
+			s.again(id)
 		}
 		if after, err := records[message](ctx, s.store, messageSpace(id)); err == nil && len(after) >= m.Number {
 			m = after[m.Number-1]
@@ -232,32 +245,27 @@ func (s *Conversations) runOf(id job.ID) *schedule.Run {
 	return nil
 }
 
-// deliver gives the run of a job what waits for it, and reports whether it took it, or why not. What it did not take is tried
-// again. The conversation is locked.
-func (s *Conversations) deliver(ctx context.Context, id job.ID) (taken bool, why string) {
-	r := s.runOf(id)
-	if r == nil {
-		return false, "no attempt is under way"
-	}
+// encodedLen returns how many bytes a text takes on the wire.
+func encodedLen(text string) int {
+	quoted, _ := json.Marshal(text) // of a string there is always one
+	return len(quoted)
+}
+
+// deliver gives a run what waits for it, and reports whether it took it, or why not. The conversation is locked.
+func (s *Conversations) deliver(ctx context.Context, r *schedule.Run) (taken bool, why string) {
 	tell, err := s.waiting(ctx, r)
 	if err != nil {
-		s.log.Error().Err(err).Str("job", string(id)).Msg("what people have for a run cannot be read")
+		s.log.Error().Err(err).Str("job", string(r.Entry.ID)).Msg("what people have for a run cannot be read")
 		return false, "the store cannot be read at this moment"
 	}
 	if len(tell.Messages)+len(tell.Answers) == 0 {
 		return true, ""
 	}
 	answer, err := s.tellRun(ctx, r, tell)
-	switch {
-	case err != nil:
-		why = "its core does not answer at this moment"
-	case answer.Taken:
-		return true, ""
-	default:
-		why = answer.Why
+	if err != nil {
+		return false, "its core does not answer at this moment"
 	}
-	s.again(id)
-	return false, why
+	return answer.Taken, answer.Why
 }
 
 // tellRun gives a run something.
@@ -334,8 +342,11 @@ func (s *Conversations) wasCut(ctx context.Context, id job.ID, attempt int) (boo
 	return a.Lost || a.Outcome == nil || a.Outcome.Class == job.Crash, nil
 }
 
-// submit completes what an attempt begins with.
+// submit completes what an attempt begins with. What is said after that is given it when it runs.
 func (s *Conversations) submit(ctx context.Context, r *schedule.Run, in *ipc.SubmitJob) {
+	if cannotHear(&r.Entry) != nil {
+		return
+	}
 	defer s.lock(r.Entry.ID)()
 	var err error
 	if in.Messages, err = s.give(ctx, &r.Entry, r.Attempt); err == nil && r.Entry.Spec.Ask.Asks() {
@@ -365,6 +376,9 @@ const (
 func (s *Conversations) run(ctx context.Context) error {
 	if err := s.tidy(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error().Err(err).Msg("look for questions of jobs that were forgotten")
+	}
+	if err := s.recall(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error().Err(err).Msg("look for what waits for runs of an earlier scheduler")
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -397,24 +411,29 @@ func (s *Conversations) run(ctx context.Context) error {
 func (s *Conversations) tryAgain(ctx context.Context, id job.ID) bool {
 	defer s.lock(id)()
 	r := s.runOf(id)
-	if r == nil {
-		return true // the next attempt is told when it begins
+	done := false
+	if r != nil {
+		done, _ = s.deliver(ctx, r)
+	} else if e, err := s.store.Get(ctx, id); err != nil || e.State != job.Dispatched {
+		done = true // the next attempt is told when it begins
 	}
-	tell, err := s.waiting(ctx, r)
-	if err == nil && len(tell.Messages)+len(tell.Answers) == 0 {
-		return true
+	if !done {
+		s.mu.Lock()
+		s.due[id] = true
+		s.mu.Unlock()
 	}
-	var answer ipc.TellRunResult
-	if err == nil {
-		answer, err = s.tellRun(ctx, r, tell)
+	return done
+}
+
+// recall has what waits for runs that an earlier scheduler has begun tried again.
+func (s *Conversations) recall(ctx context.Context) error {
+	list, _, err := s.store.List(ctx, queue.Filter{States: []job.EntryState{job.Dispatched}, Limit: 1 << 30})
+	for i := range list {
+		if cannotHear(&list[i]) == nil {
+			s.again(list[i].ID)
+		}
 	}
-	if err == nil && answer.Taken {
-		return true
-	}
-	s.mu.Lock()
-	s.due[id] = true
-	s.mu.Unlock()
-	return false
+	return err
 }
 
 // Interrupt has the agent of a job's run stop its turn. The job then waits for a message, unless one waits for it. The error
@@ -501,7 +520,11 @@ func (s *Conversations) settled(ctx context.Context, e *queue.Entry, r ipc.Repor
 }
 
 // over finds what follows for a conversation when a claim of its job has ended.
-func (s *Conversations) over(ctx context.Context, id job.ID) {
+func (s *Conversations) over(ctx context.Context, e *queue.Entry) {
+	if cannotHear(e) != nil {
+		return
+	}
+	id := e.ID
 	defer s.lock(id)()
 	if err := s.overLocked(ctx, id); err != nil && !errors.Is(err, queue.ErrNotFound) {
 		s.log.Error().Err(err).Str("job", string(id)).Msg("look at what people have said to a job whose attempt has ended")

@@ -22,7 +22,7 @@ import (
 // question is a question as it is stored.
 type question struct {
 	api.Question
-	ID  string `json:"id"`  // the program's, in the attempt that has asked it last
+	ID  string `json:"id"`  // the core's, in the attempt that has asked it last
 	Key string `json:"key"` // as ipc.Question.Key
 	// Expired says that the program has gone on without an answer.
 	Expired bool `json:"expired,omitempty"`
@@ -352,7 +352,9 @@ func (s *Conversations) follow(ctx context.Context, e *queue.Entry, q *question)
 	r := s.runOf(e.ID)
 	switch {
 	case q.Waits && r != nil && r.Attempt == q.Attempt:
-		if taken, why := s.deliver(ctx, e.ID); !taken {
+		taken, why := s.deliver(ctx, r)
+		if !taken {
+			s.again(e.ID)
 			return "it waits: " + why
 		}
 		return "it was given to the agent"

@@ -109,7 +109,6 @@ func (a *applier) submit(ctx context.Context, c schedule.Submit) error {
 	switch {
 	case !errors.As(err, &refused):
 		a.streams.start(c.Run)
-		a.talks.again(e.ID) // for what was said meanwhile
 	case refused.Code == ipc.CodePermitUnknown:
 		log := logOf(a.log, c.Run)
 		log.Warn().Msg("the permit expired before the job could begin")
@@ -177,7 +176,7 @@ func (a *applier) tell(ctx context.Context, told schedule.Told) {
 func (a *applier) tellOver(ctx context.Context, t *schedule.Over) {
 	a.streams.drop(t.Run.Entry.ID)
 	a.fleet.over(t.Run)
-	a.talks.over(ctx, t.Run.Entry.ID)
+	a.talks.over(ctx, &t.Run.Entry)
 	a.log.Debug().Str("job", string(t.Run.Entry.ID)).Int("attempt", t.Run.Attempt).Type("op", t.Op).Msg("recorded")
 	e := after(t.Run.Entry, t.Op)
 	outcome, made := outcomeOf(t.Op)
