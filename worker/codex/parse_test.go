@@ -146,11 +146,11 @@ func FuzzEvents(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, file := range files {
-		_, entries := readTranscript(f, workertest.Read(f, file))
+		_, entries := workertest.ReadTranscript(f, workertest.Read(f, file))
 		var lines []string
 		for _, e := range entries {
-			if e.mark == "<" {
-				lines = append(lines, e.what)
+			if e.Mark == "<" {
+				lines = append(lines, e.What)
 			}
 		}
 		f.Add([]byte(strings.Join(lines, "\n")), answerLine("/v1/responses", "429 Too Many Requests", `"retry-after": "7", "x-ratelimit-reset": "1795290000", `), 1)

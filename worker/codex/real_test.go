@@ -198,9 +198,9 @@ func (c *conversation) converse(t *testing.T, host *proc.Host, dir string) {
 		t.Fatal(err)
 	}
 	clean := strings.NewReplacer(c.work, "/workspace", dir, "/run", c.model.URL, "http://model", filepath.Dir(tk.Settings.Command[0]), "/bin").Replace
-	rec := &recorder{Session: session, clean: clean}
+	rec := &workertest.Recorder{Session: session, Clean: clean}
 	if tk.Session != "" {
-		rec.clean = func(s string) string { return clean(strings.ReplaceAll(s, tk.Session, recordedThread)) }
+		rec.Clean = func(s string) string { return clean(strings.ReplaceAll(s, tk.Session, recordedThread)) }
 	}
 	inputs, over := make(chan worker.Input), make(chan struct{})
 	var tree *proc.Tree
@@ -254,12 +254,12 @@ func (c *conversation) converse(t *testing.T, host *proc.Host, dir string) {
 		workertest.Write(t, filepath.Join(dir, "session"), e.Session)
 	}
 	if *record {
-		if err := os.WriteFile("testdata/"+c.name+".transcript", rec.out.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile("testdata/"+c.name+".transcript", rec.Transcript(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if c.check(t, c); t.Failed() {
-		t.Logf("outcome %+v\nevents %+v\ntold %+v\n%s", c.outcome, c.events, c.told, rec.out.String())
+		t.Logf("outcome %+v\nevents %+v\ntold %+v\n%s", c.outcome, c.events, c.told, string(rec.Transcript()))
 	}
 }
 

@@ -49,9 +49,9 @@ func TestWire(t *testing.T) {
 	seen := map[string]bool{}
 	for _, file := range files {
 		asked := map[string]string{} // the program's requests
-		_, entries := readTranscript(t, workertest.Read(t, file))
+		_, entries := workertest.ReadTranscript(t, workertest.Read(t, file))
 		for _, e := range entries {
-			if e.mark != "<" && e.mark != ">" {
+			if e.Mark != "<" && e.Mark != ">" {
 				continue
 			}
 			var f struct {
@@ -60,25 +60,25 @@ func TestWire(t *testing.T) {
 				Result json.RawMessage
 				Error  json.RawMessage
 			}
-			if err := json.Unmarshal([]byte(e.what), &f); err != nil {
+			if err := json.Unmarshal([]byte(e.What), &f); err != nil {
 				t.Fatal(err)
 			}
-			ours := e.mark == ">"
-			seen[e.mark+f.Method] = true
+			ours := e.Mark == ">"
+			seen[e.Mark+f.Method] = true
 			switch {
 			case f.Method == "" && ours && f.Error == nil:
 				check(resultSchemas[asked[string(f.ID)]], f.Result)
 				seen[asked[string(f.ID)]+" answered"] = true
 			case f.Method == "":
 			case f.ID == nil && ours:
-				check("ClientNotification", json.RawMessage(e.what))
+				check("ClientNotification", json.RawMessage(e.What))
 			case f.ID == nil:
-				check("ServerNotification", json.RawMessage(e.what))
+				check("ServerNotification", json.RawMessage(e.What))
 			case ours:
-				check("ClientRequest", json.RawMessage(e.what))
+				check("ClientRequest", json.RawMessage(e.What))
 			default:
 				asked[string(f.ID)] = f.Method
-				check("ServerRequest", json.RawMessage(e.what))
+				check("ServerRequest", json.RawMessage(e.What))
 			}
 		}
 	}

@@ -170,9 +170,9 @@ func converse(t *testing.T, host *proc.Host, c *conversation, name, dir string) 
 		t.Fatal(err)
 	}
 	clean := strings.NewReplacer(dir+"/work", "/workspace", strings.TrimPrefix(dir, "/")+"/work", "workspace", dir, "/run", c.model.URL, "http://model", filepath.Dir(tk.Settings.Command[0]), "/bin").Replace
-	rec := &recorder{Session: session, clean: clean}
+	rec := &workertest.Recorder{Session: session, Clean: clean}
 	if tk.Session != "" {
-		rec.clean = func(s string) string { return clean(strings.ReplaceAll(s, tk.Session, "ses_plain")) }
+		rec.Clean = func(s string) string { return clean(strings.ReplaceAll(s, tk.Session, "ses_plain")) }
 	}
 	inputs, over := make(chan worker.Input), make(chan struct{})
 	var mu sync.Mutex
@@ -214,14 +214,14 @@ func converse(t *testing.T, host *proc.Host, c *conversation, name, dir string) 
 		workertest.Write(t, filepath.Join(dir, "session"), e.Session)
 	}
 	if *record {
-		workertest.Write(t, "testdata/"+name+".transcript", rec.out.String())
+		workertest.Write(t, "testdata/"+name+".transcript", string(rec.Transcript()))
 	}
 	if t.Failed() {
 		return
 	}
 	c.check(t, c)
 	if t.Failed() {
-		t.Logf("outcome %+v\nevents %+v\ntold %+v\n%s", c.outcome, c.events, c.told, rec.out.String())
+		t.Logf("outcome %+v\nevents %+v\ntold %+v\n%s", c.outcome, c.events, c.told, string(rec.Transcript()))
 	}
 }
 
