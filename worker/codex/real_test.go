@@ -8,11 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/testrun"
@@ -188,7 +186,7 @@ func (c *conversation) realTask(t *testing.T, dir string) *worker.Task {
 }
 
 // converse has the real program do the task.
-func (c *conversation) converse(t *testing.T, host *proc.Host, dir string) {
+func (c *conversation) converse(t *testing.T, dir string) {
 	t.Helper()
 	c.work = filepath.Join(dir, "work")
 	c.model = newModel(t, c.turns)
@@ -202,20 +200,19 @@ func (c *conversation) converse(t *testing.T, host *proc.Host, dir string) {
 	if tk.Session != "" {
 		rec.Clean = func(s string) string { return clean(strings.ReplaceAll(s, tk.Session, recordedThread)) }
 	}
-	inputs, over := make(chan worker.Input), make(chan struct{})
-	var tree *proc.Tree
-	var mu sync.Mutex
-	var telling sync.WaitGroup
-	heard := func(e job.Event, a worker.Action) {
-		mu.Lock()
-		defer mu.Unlock()
+	var tree atomic.Pointer[proc.Tree]
+	c.outcome = workertest.Converse(t, rec, worker.Run{
+		Tag: "codex-test/" + c.name + "/1", Model: "m", LogDir: filepath.Join(dir, "logs"), MaxCommandTime: c.limit, Tokens: c.tokens, CostUSD: c.cost,
+		Prices: map[string]job.Price{"m": {Input: 1000, Output: 1000}},
+		Watch:  func(of *proc.Tree) func() { tree.Store(of); return func() {} },
+	}, func(e job.Event, a worker.Action) []worker.Input {
 		if a != nil {
 			c.told = append(c.told, a)
 		} else {
 			c.events = append(c.events, e)
 		}
 		if c.kill && a == nil && running(e) && strings.Contains(e.Command, "sleep") {
-			p, err := os.FindProcess(tree.Pid())
+			p, err := os.FindProcess(tree.Load().Pid())
 			if err == nil {
 				err = p.Kill()
 			}
@@ -224,32 +221,10 @@ func (c *conversation) converse(t *testing.T, host *proc.Host, dir string) {
 			}
 		}
 		if c.on == nil {
-			return
+			return nil
 		}
-		if more := c.on(c, e, a); len(more) > 0 {
-			telling.Go(func() {
-				for _, in := range more {
-					select {
-					case inputs <- in:
-					case <-over: // too late
-					}
-				}
-			})
-		}
-	}
-	runner := worker.Runner{Host: host, Stages: proc.Stages{Interrupt: 5 * time.Second, Terminate: 5 * time.Second, Kill: time.Minute}, Log: zerolog.Nop()}
-	c.outcome, err = runner.Run(t.Context(), rec, worker.Run{
-		Tag: "codex-test/" + c.name + "/1", Model: "m", LogDir: filepath.Join(dir, "logs"), MaxCommandTime: c.limit, Tokens: c.tokens, CostUSD: c.cost,
-		Prices: map[string]job.Price{"m": {Input: 1000, Output: 1000}}, Inputs: inputs,
-		Watch: func(of *proc.Tree) func() { mu.Lock(); defer mu.Unlock(); tree = of; return func() {} },
-		Tell:  func(a worker.Action) { heard(job.Event{}, a) },
-		Sink:  func(e job.Event) { heard(e, nil) },
+		return c.on(c, e, a)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	close(over)
-	telling.Wait()
 	if e, ok := c.find(func(e job.Event) bool { return e.Kind == job.EventSession }); ok {
 		workertest.Write(t, filepath.Join(dir, "session"), e.Session)
 	}
@@ -266,15 +241,6 @@ func (c *conversation) converse(t *testing.T, host *proc.Host, dir string) {
 // TestReal has each conversation with the real program.
 func TestReal(t *testing.T) {
 	cli(t)
-	host, err := proc.NewHost(proc.Config{Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := host.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
 	folders := map[string]string{}
 	for _, c := range conversations {
 		dir := folders[c.after]
@@ -282,6 +248,6 @@ func TestReal(t *testing.T) {
 			dir = t.TempDir()
 		}
 		folders[c.name] = dir
-		t.Run(c.name, func(t *testing.T) { c.converse(t, host, dir) })
+		t.Run(c.name, func(t *testing.T) { c.converse(t, dir) })
 	}
 }

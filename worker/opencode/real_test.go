@@ -7,13 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
-	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
@@ -157,7 +153,7 @@ func realTask(t *testing.T, name, dir string, m *model) *worker.Task {
 }
 
 // converse has the real program do the task.
-func converse(t *testing.T, host *proc.Host, c *conversation, name, dir string) {
+func converse(t *testing.T, c *conversation, name, dir string) {
 	t.Helper()
 	c.model = newModel(t, c.turns, c.sub)
 	tk := realTask(t, name, dir, c.model)
@@ -174,42 +170,19 @@ func converse(t *testing.T, host *proc.Host, c *conversation, name, dir string) 
 	if tk.Session != "" {
 		rec.Clean = func(s string) string { return clean(strings.ReplaceAll(s, tk.Session, "ses_plain")) }
 	}
-	inputs, over := make(chan worker.Input), make(chan struct{})
-	var mu sync.Mutex
-	var telling sync.WaitGroup
-	heard := func(e job.Event, a worker.Action) {
-		mu.Lock()
-		defer mu.Unlock()
+	c.outcome = workertest.Converse(t, rec, worker.Run{
+		Tag: "opencode-test/" + name + "/1", Model: "m", LogDir: filepath.Join(dir, "logs"), MaxCommandTime: c.limit,
+	}, func(e job.Event, a worker.Action) []worker.Input {
 		if a != nil {
 			c.told = append(c.told, a)
 		} else {
 			c.events = append(c.events, e)
 		}
 		if c.on == nil {
-			return
+			return nil
 		}
-		if more := c.on(c, e, a); len(more) > 0 {
-			telling.Go(func() {
-				for _, in := range more {
-					select {
-					case inputs <- in:
-					case <-over: // too late
-					}
-				}
-			})
-		}
-	}
-	runner := worker.Runner{Host: host, Stages: proc.Stages{Interrupt: 5 * time.Second, Terminate: 5 * time.Second, Kill: time.Minute}, Log: zerolog.Nop()}
-	c.outcome, err = runner.Run(t.Context(), rec, worker.Run{
-		Tag: "opencode-test/" + name + "/1", Model: "m", LogDir: filepath.Join(dir, "logs"), MaxCommandTime: c.limit, Inputs: inputs,
-		Tell: func(a worker.Action) { heard(job.Event{}, a) },
-		Sink: func(e job.Event) { heard(e, nil) },
+		return c.on(c, e, a)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	close(over)
-	telling.Wait()
 	if e, ok := c.find(func(e job.Event) bool { return e.Kind == job.EventSession }); ok {
 		workertest.Write(t, filepath.Join(dir, "session"), e.Session)
 	}
@@ -231,15 +204,6 @@ var brief = []string{"plain", "resume", "ask-no", "steer", "subagent"}
 // TestReal has the conversations with the real program.
 func TestReal(t *testing.T) {
 	cli(t)
-	host, err := proc.NewHost(proc.Config{Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := host.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
 	folders := map[string]string{}
 	for _, c := range conversations {
 		dir := t.TempDir()
@@ -253,7 +217,7 @@ func TestReal(t *testing.T) {
 			}
 			one := c.conversation
 			one.work = filepath.Join(dir, "work")
-			converse(t, host, &one, c.name, dir)
+			converse(t, &one, c.name, dir)
 		})
 	}
 }

@@ -6,9 +6,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"github.com/agentsched/agentsched/internal/proc"
+	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 )
 
@@ -187,6 +192,49 @@ func PlayTranscript(t testing.TB, s worker.Session, transcript []byte) []byte {
 		}
 	}
 	return out.Bytes()
+}
+
+// Converse has the Runner run a session. on is told each event, and each action that is for people (the other is its zero
+// value), one after the other, and returns what the session is told then.
+func Converse(t testing.TB, s worker.Session, run worker.Run, on func(job.Event, worker.Action) []worker.Input) job.Outcome {
+	t.Helper()
+	host, err := proc.NewHost(proc.Config{Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := host.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	inputs, over := make(chan worker.Input), make(chan struct{})
+	var mu sync.Mutex
+	var telling sync.WaitGroup
+	heard := func(e job.Event, a worker.Action) {
+		mu.Lock()
+		defer mu.Unlock()
+		if more := on(e, a); len(more) > 0 {
+			telling.Go(func() {
+				for _, in := range more {
+					select {
+					case inputs <- in:
+					case <-over: // too late
+					}
+				}
+			})
+		}
+	}
+	run.Inputs = inputs
+	run.Tell = func(a worker.Action) { heard(job.Event{}, a) }
+	run.Sink = func(e job.Event) { heard(e, nil) }
+	runner := worker.Runner{Host: host, Stages: proc.Stages{Interrupt: 5 * time.Second, Terminate: 5 * time.Second, Kill: time.Minute}, Log: zerolog.Nop()}
+	outcome, err := runner.Run(t.Context(), s, run)
+	close(over)
+	telling.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcome
 }
 
 // line returns v as one line of JSON.
