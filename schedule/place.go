@@ -41,6 +41,7 @@ type class struct {
 
 	version uint64  // of the list of hosts by which hosts was made
 	hosts   []*host // that satisfy it, in the order of the list; where its worker is isolated only if that is all of them
+	out     []*host // that satisfy it else, where its worker is isolated for all tenants; none if hosts has them
 	full    uint64  // hosts.freed, since which none of them had room
 	why     job.Waiting
 }
@@ -87,19 +88,19 @@ func (s *hosts) refresh(c *class) {
 	if c.version == s.version {
 		return
 	}
-	c.version, c.hosts = s.version, nil
-	wants, out := c.wants(), []*host(nil)
+	c.version, c.hosts, c.out = s.version, nil, nil
+	wants := c.wants()
 	for _, h := range s.list {
 		switch {
 		case slices.ContainsFunc(wants, func(w want) bool { return !w.ok(h) }):
 		case h.isOut(c.worker, ""):
-			out = append(out, h)
+			c.out = append(c.out, h)
 		default:
 			c.hosts = append(c.hosts, h)
 		}
 	}
 	if c.hosts == nil {
-		c.hosts = out
+		c.hosts, c.out = c.out, nil
 	}
 }
 
@@ -190,6 +191,11 @@ func (r *room) place(at time.Time, t job.Tenant, h *head) spot {
 			out = x
 		case best == nil || s.before(x, best, h.mirror, all):
 			best = x
+		}
+	}
+	for _, x := range c.out {
+		if best == nil && out == nil && outs == len(c.hosts) && x.stands(c.memory, all, alone) == hasRoom {
+			out = x
 		}
 	}
 	switch {

@@ -20,6 +20,18 @@ import (
 // plain look at all of them says: no host has more than its slots and its memory, each job is on
 // a host that satisfies it, nothing that has room waits, and the same happens each time.
 func TestPlacement(t *testing.T) {
+	for _, lines := range [][]string{
+		// The other host, where the worker is not isolated, is too small for the job.
+		{"host a slots=0 memory=1 labels=x", "host b slots=0 memory=0 labels=x out=codex@t", "add # tenant=t worker=codex memory=2"},
+		// It is isolated on both, on one of them for this tenant alone, and that one takes no new jobs.
+		{"host a slots=0 memory=0 labels=x cordoned out=codex@t", "host b slots=0 memory=0 labels=x out=codex,shell@u", "add # tenant=t worker=codex memory=0"},
+	} {
+		for _, p := range schedule.Placements() {
+			if log, wrong := playPlaces(t, lines, p); wrong != "" || log != "j002 on b\n" {
+				t.Errorf("%s: started %q: %s", p, log, wrong)
+			}
+		}
+	}
 	rapid.Check(t, func(r *rapid.T) {
 		lines := rapid.SliceOfN(rapid.Custom(placeLine), 5, 60).Draw(r, "lines")
 		for _, p := range schedule.Placements() {
@@ -144,7 +156,9 @@ func (p *placing) isOut(h *schedule.Host, r *row) bool {
 			return s == isolation.WorkerScope(r.Worker) || s == isolation.TenantScope(r.Worker, r.lane.Tenant)
 		})
 	}
-	return out(h) && slices.ContainsFunc(p.hosts, func(c schedule.Core) bool { return has(c.Host, r) && !out(c.Host) })
+	return out(h) && slices.ContainsFunc(p.hosts, func(c schedule.Core) bool {
+		return has(c.Host, r) && (c.Host.Memory == 0 || int64(r.Memory) <= c.Host.Memory) && !out(c.Host)
+	})
 }
 
 // room says naively whether a host can take one more job: its slots and memory are those of now,
