@@ -194,13 +194,16 @@ func (c *conversation) ask(q worker.Question) {
 	}
 	c.asks++
 	entry := &asked{id: strconv.Itoa(c.asks), question: q}
+	first := len(c.open) == 0
+	if first {
+		c.clock(true) // before the question's time begins: all of it counts as waited
+	}
 	entry.timer = time.AfterFunc(c.wait, func() { c.expire(entry) })
 	c.open[q.ID] = entry
 	wire := c.wire(entry)
 	c.beside.Go(func() { c.put(wire) })
 	c.emit(job.Event{Kind: job.EventQuestion, Ref: entry.id, Text: q.Text, Tool: q.Tool, Command: q.Command, Path: q.Path})
-	if len(c.open) == 1 {
-		c.clock(true)
+	if first {
 		c.emit(job.Event{Kind: job.EventState, State: job.WaitingApproval, Text: oneLine(q.Text)})
 	}
 }
