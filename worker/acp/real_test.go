@@ -18,6 +18,7 @@ import (
 
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/scriptmodel"
+	"github.com/agentsched/agentsched/internal/testrun"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 	"github.com/agentsched/agentsched/worker/acp"
@@ -55,7 +56,6 @@ type agent struct {
 	name, program string // program is below .cache
 	args          []string
 	environ       func(url string) []string
-	required      bool // scripts/setup installs it, with the other workers
 }
 
 var agents = []agent{
@@ -67,14 +67,15 @@ var agents = []agent{
 			"permission": map[string]any{"bash": "ask", "edit": "ask"},
 		})
 		return []string{"OPENCODE_CONFIG_CONTENT=" + string(config), "OPENCODE_DISABLE_MODELS_FETCH=1"}
-	}, true},
+	}},
 	{"qwen", "acp-agents/node_modules/.bin/qwen", []string{"--acp"}, func(url string) []string {
 		return []string{"OPENAI_BASE_URL=" + url + "/v1", "OPENAI_API_KEY=k", "OPENAI_MODEL=m"}
-	}, false},
+	}},
 	{"claude", "acp-agents/node_modules/.bin/claude-agent-acp", nil, func(url string) []string {
-		return []string{"ANTHROPIC_BASE_URL=" + url, "ANTHROPIC_API_KEY=k", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"}
-	}, false},
-	{"gemini", "acp-agents/node_modules/.bin/gemini", []string{"--acp"}, func(string) []string { return nil }, false},
+		return []string{"ANTHROPIC_BASE_URL=" + url, "ANTHROPIC_API_KEY=k", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+			"CLAUDE_CODE_EXECUTABLE=" + cached("workers/claude-2.1.197/node_modules/.bin/claude")}
+	}},
+	{"gemini", "acp-agents/node_modules/.bin/gemini", []string{"--acp"}, func(string) []string { return nil }},
 }
 
 // rig is a real agent in folders of its own.
@@ -93,26 +94,30 @@ type rig struct {
 	events []job.Event
 }
 
-// newRig finds the agent. Without it the test is skipped, but where CI or
-// AGENTSCHED_REQUIRE_WORKERS says that what scripts/setup installs must be there, it fails.
-func newRig(t *testing.T, name, url string) *rig {
-	t.Helper()
-	a := agents[slices.IndexFunc(agents, func(a agent) bool { return a.name == name })]
+// cached returns the path of what scripts/setup has installed.
+func cached(name string) string {
 	cache := filepath.Join("..", "..", ".cache")
 	if dir := os.Getenv("AGENTSCHED_TEST_WORKERS"); dir != "" {
 		cache = filepath.Dir(dir)
 	}
-	path, err := filepath.Abs(filepath.Join(cache, a.program))
+	path, err := filepath.Abs(filepath.Join(cache, name))
 	if err != nil {
-		t.Fatal(err)
+		panic(err) // there is no working directory
 	}
+	return path
+}
+
+// newRig finds the agent. Without it the test is skipped, but where CI or
+// AGENTSCHED_REQUIRE_WORKERS says that it must be there, it fails.
+func newRig(t *testing.T, name, url string) *rig {
+	t.Helper()
+	a := agents[slices.IndexFunc(agents, func(a agent) bool { return a.name == name })]
+	path := cached(a.program)
 	if _, err := os.Stat(path); err != nil {
-		miss := fmt.Sprintf("%s is not there: scripts/setup installs opencode, and for the others: npm install --prefix .cache/acp-agents --ignore-scripts "+
-			"@qwen-code/qwen-code@0.24.4 @google/gemini-cli@0.61.0 @agentclientprotocol/claude-agent-acp@0.101.0", path)
-		if a.required && (os.Getenv("CI") != "" || os.Getenv("AGENTSCHED_REQUIRE_WORKERS") != "") {
-			t.Fatal(miss)
+		if os.Getenv("CI") != "" || os.Getenv("AGENTSCHED_REQUIRE_WORKERS") != "" {
+			t.Fatalf("%v; scripts/setup installs it", err)
 		}
-		t.Skip(miss)
+		t.Skipf("%v; scripts/setup installs it", err)
 	}
 	r := &rig{t: t, a: a, dir: t.TempDir(), path: path, url: url, may: []job.Capability{job.CanRead, job.CanEdit, job.CanRunCommands}}
 	r.decide = func(worker.Question) worker.Decision { return worker.Allow }
@@ -219,19 +224,26 @@ func model(t *testing.T, script scriptmodel.Script) *scriptmodel.Server {
 	return m
 }
 
-// eachModelled runs a test with each agent that can be pointed at the scripted model.
-func eachModelled(t *testing.T, f func(t *testing.T, name string)) {
+// eachModelled runs a test with each agent that can be pointed at the scripted model; without
+// a soak with those that are named.
+func eachModelled(t *testing.T, daily []string, f func(t *testing.T, name string)) {
 	for _, a := range agents {
-		if a.name != "gemini" {
-			t.Run(a.name, func(t *testing.T) { f(t, a.name) })
+		if a.name == "gemini" {
+			continue
 		}
+		t.Run(a.name, func(t *testing.T) {
+			if !slices.Contains(daily, a.name) {
+				testrun.Long(t, "others do this, and this one the others")
+			}
+			f(t, a.name)
+		})
 	}
 }
 
 // TestRealAgents has each of them run a command that it asks for, and goes on with its
 // session in a second run.
 func TestRealAgents(t *testing.T) {
-	eachModelled(t, func(t *testing.T, name string) {
+	eachModelled(t, []string{"opencode", "qwen", "claude"}, func(t *testing.T, name string) {
 		m := model(t, scriptmodel.Play(scriptmodel.Run("echo one > made.txt; echo printed"), scriptmodel.Say("All done.")).Resuming(scriptmodel.Say("And again.")))
 		r := newRig(t, name, m.URL())
 		o := r.run("")
@@ -262,7 +274,7 @@ func TestRealAgents(t *testing.T) {
 
 // TestRealAgentIsDenied: what a person denies is not done, and listed.
 func TestRealAgentIsDenied(t *testing.T) {
-	eachModelled(t, func(t *testing.T, name string) {
+	eachModelled(t, []string{"qwen"}, func(t *testing.T, name string) {
 		m := model(t, scriptmodel.Play(scriptmodel.Run("echo one > made.txt"), scriptmodel.Say("I may not.")))
 		r := newRig(t, name, m.URL())
 		r.decide = func(worker.Question) worker.Decision { return worker.Deny }
@@ -276,7 +288,7 @@ func TestRealAgentIsDenied(t *testing.T) {
 
 // TestRealAgentIsTold: a message that comes while a command runs has the next turn.
 func TestRealAgentIsTold(t *testing.T) {
-	eachModelled(t, func(t *testing.T, name string) {
+	eachModelled(t, []string{"claude"}, func(t *testing.T, name string) {
 		m := model(t, scriptmodel.Play(scriptmodel.Run("echo one"), scriptmodel.Say("All done.")).Resuming(scriptmodel.Say("Told.")))
 		r := newRig(t, name, m.URL())
 		said := false
@@ -296,7 +308,7 @@ func TestRealAgentIsTold(t *testing.T) {
 
 // TestRealAgentIsInterrupted: it stops its turn, and its session is kept.
 func TestRealAgentIsInterrupted(t *testing.T) {
-	eachModelled(t, func(t *testing.T, name string) {
+	eachModelled(t, []string{"opencode"}, func(t *testing.T, name string) {
 		m := model(t, scriptmodel.Play(scriptmodel.Run("cat pipe"), scriptmodel.Say("Not reached.")))
 		r := newRig(t, name, m.URL())
 		r.decide = func(worker.Question) worker.Decision { return worker.Unanswered }
