@@ -28,7 +28,7 @@ terminal only; NO_COLOR or --color=never turns them off.`
 // equip adds to the command tree what is the same for all of it: flags, words
 // that were meant, completions, and the commands that ask a running scheduler.
 func (m *Main) equip(root *cobra.Command) {
-	root.AddCommand(waitCommand(m.con, m.at), retryCommand(m.con, m.at), workersCommand(m.at), tenantsCommand(m.con, m.at), fleetCommand(m.con, m.at), nodeCommand(m.runs, m.at), nodesCommand(m.con, m.at), pauseCommand(m.con, m.at), topCommand(m.con, m.at), uiCommand(m.con, m.at), upgradeCommand(m.con, m.at))
+	root.AddCommand(waitCommand(m.con, m.at), attachCommand(m.con, m.at), retryCommand(m.con, m.at), workersCommand(m.at), tenantsCommand(m.con, m.at), fleetCommand(m.con, m.at), nodeCommand(m.runs, m.at), nodesCommand(m.con, m.at), pauseCommand(m.con, m.at), topCommand(m.con, m.at), uiCommand(m.con, m.at), upgradeCommand(m.con, m.at))
 	root.Long += "\n\n" + exitCodes
 	if root.Example == "" {
 		root.Example = "  scheduler run --worker codex --workspace . \"Fix the failing test\"\n  scheduler serve\n  scheduler submit --wait jobs.yaml\n  scheduler top"

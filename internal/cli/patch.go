@@ -75,39 +75,41 @@ func diffCommand(con *console, at *target) *cobra.Command {
 a job that has not ended it is what it has changed up to now, on the scheduler's host.`,
 		Example: "  scheduler diff fix-login | less\n  scheduler diff --whole fix-login > fix.patch",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return at.do(func(p *peer) error {
-				ctx := cmd.Context()
-				j, err := p.Job(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				if !j.Job.State.Terminal() {
-					if p.offline == nil {
-						return &exitError{code: exitFailed, err: fmt.Errorf("job %s is %s: a scheduler elsewhere gives its patch when it has ended", j.Job.Spec.Name, statusOf(&j.Job).State),
-							hints: []string{"`scheduler logs -f " + string(j.Job.Spec.Name) + "` shows what it does"}}
-					}
-					return liveDiff(ctx, con, p.offline.dir, &j.Job)
-				}
-				patch, done, err := p.fetchPatch(ctx, &j, savedPatch(j.Attempts, whole))
-				if err != nil {
-					return err
-				}
-				defer done()
-				if !whole {
-					if err := tellRest(ctx, con, p, &j.Job); err != nil {
-						return err
-					}
-				}
-				if patch.Path == "" {
-					fmt.Fprintf(con.stderr, "job %s changed nothing\n", j.Job.Spec.Name)
-					return nil
-				}
-				return con.printPatch(patch, j.Job.Spec.Name)
-			})
+			return at.do(func(p *peer) error { return printDiff(cmd.Context(), con, p, args[0], whole) })
 		},
 	}
 	cmd.Flags().BoolVar(&whole, "whole", false, wholeUsage)
 	return cmd
+}
+
+// printDiff prints the patch of the job that ref names.
+func printDiff(ctx context.Context, con *console, p *peer, ref string, whole bool) error {
+	j, err := p.Job(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if !j.Job.State.Terminal() {
+		if p.offline == nil {
+			return &exitError{code: exitFailed, err: fmt.Errorf("job %s is %s: a scheduler elsewhere gives its patch when it has ended", j.Job.Spec.Name, statusOf(&j.Job).State),
+				hints: []string{"`scheduler logs -f " + string(j.Job.Spec.Name) + "` shows what it does"}}
+		}
+		return liveDiff(ctx, con, p.offline.dir, &j.Job)
+	}
+	patch, done, err := p.fetchPatch(ctx, &j, savedPatch(j.Attempts, whole))
+	if err != nil {
+		return err
+	}
+	defer done()
+	if !whole {
+		if err := tellRest(ctx, con, p, &j.Job); err != nil {
+			return err
+		}
+	}
+	if patch.Path == "" {
+		fmt.Fprintf(con.stderr, "job %s changed nothing\n", j.Job.Spec.Name)
+		return nil
+	}
+	return con.printPatch(patch, j.Job.Spec.Name)
 }
 
 const wholeUsage = "with the patches of the jobs that it builds on"

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"iter"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -25,24 +26,12 @@ func Clean[T ~string](foreign T) string {
 		}
 		text = text[:end]
 	}
-	text = ansi.Strip(sevenBit(strings.ToValidUTF8(text, "\uFFFD")))
 	var b strings.Builder
-	space, marks := false, 0
-	for _, r := range text {
-		switch {
-		case unicode.IsSpace(r):
+	space := false
+	for r := range tameRunes(text) {
+		if unicode.IsSpace(r) {
 			space = true
 			continue
-		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Variation_Selector):
-			continue
-		case unicode.In(r, unicode.Mn, unicode.Me):
-			// Letters of some scripts carry two marks; a tower of them is made
-			// to cover the lines above.
-			if marks++; marks > 2 {
-				continue
-			}
-		default:
-			marks = 0
 		}
 		if space && b.Len() > 0 {
 			b.WriteByte(' ')
@@ -51,6 +40,54 @@ func Clean[T ~string](foreign T) string {
 		b.WriteRune(r)
 	}
 	return b.String()
+}
+
+// cleanLines returns the lines of a text as Clean would, but for their length and the
+// spaces in them. A tab is four spaces.
+func cleanLines(text string) []string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		var b strings.Builder
+		for r := range tameRunes(line) {
+			switch {
+			case r == '\t':
+				b.WriteString("    ")
+			case r == '\n', r == '\r':
+			case unicode.IsSpace(r):
+				b.WriteByte(' ')
+			default:
+				b.WriteRune(r)
+			}
+		}
+		lines = append(lines, strings.TrimRight(b.String(), " "))
+	}
+	return lines
+}
+
+// tameRunes goes through the characters of a text that do nothing on a terminal, and its
+// white space.
+func tameRunes(text string) iter.Seq[rune] {
+	return func(yield func(rune) bool) {
+		marks := 0
+		for _, r := range ansi.Strip(sevenBit(strings.ToValidUTF8(text, "\uFFFD"))) {
+			switch {
+			case unicode.IsSpace(r):
+			case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Variation_Selector):
+				continue
+			case unicode.In(r, unicode.Mn, unicode.Me):
+				// Letters of some scripts carry two marks; a tower of them is made
+				// to cover the lines above.
+				if marks++; marks > 2 {
+					continue
+				}
+			default:
+				marks = 0
+			}
+			if !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // sevenBit replaces each control character of the C1 set by the escape sequence

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -60,7 +59,8 @@ func (m *topModel) browse(key string) tea.Cmd {
 	case "?", "h":
 		m.mode = helping
 	case "/":
-		m.mode, m.input = filtering, m.jobs.filter
+		m.mode = filtering
+		m.input.set(m.jobs.filter)
 	case "esc":
 		m.jobs.filter = ""
 	case "s":
@@ -107,7 +107,8 @@ func (m *topModel) onJob(key string, e *api.Job) tea.Cmd {
 			return nil
 		}
 		if key == "r" {
-			m.mode, m.input = rejecting, ""
+			m.mode = rejecting
+			m.input.set("")
 			return nil
 		}
 		m.confirm(fmt.Sprintf("Approve %s? y/n", name), m.do(name+": approved", func(ctx context.Context) error { return m.source.Answer(ctx, id, true, "") }))
@@ -137,8 +138,8 @@ func (m *topModel) typeFilter(k tea.KeyPressMsg) {
 	case "esc":
 		m.mode, m.jobs.filter = browsing, ""
 	default:
-		m.edit(k)
-		m.jobs.filter = m.input
+		m.input.key(k)
+		m.jobs.filter = m.input.String()
 	}
 }
 
@@ -147,7 +148,7 @@ func (m *topModel) typeComment(k tea.KeyPressMsg) tea.Cmd {
 	case "esc":
 		m.mode, m.say = browsing, "nothing changed"
 	case "enter":
-		e, comment := m.jobs.selected(m.scene.picture.Jobs), strings.TrimSpace(m.input)
+		e, comment := m.jobs.selected(m.scene.picture.Jobs), strings.TrimSpace(m.input.String())
 		if comment == "" {
 			m.say, m.bad = "a rejection needs a comment: say what should be improved", true
 			return nil
@@ -160,38 +161,7 @@ func (m *topModel) typeComment(k tea.KeyPressMsg) tea.Cmd {
 		id := e.ID
 		return m.do(Clean(e.Spec.Name)+": rejected", func(ctx context.Context) error { return m.source.Answer(ctx, id, false, comment) })
 	default:
-		m.edit(k)
+		m.input.key(k)
 	}
 	return nil
-}
-
-// maxInput is how much can be typed, in characters.
-const maxInput = 500
-
-// edit changes what is being typed.
-func (m *topModel) edit(k tea.KeyPressMsg) {
-	switch k.String() {
-	case "backspace", "ctrl+h":
-		if r := []rune(m.input); len(r) > 0 {
-			m.input = string(r[:len(r)-1])
-		}
-	case "ctrl+u":
-		m.input = ""
-	default:
-		m.typed(k.Key().Text)
-	}
-}
-
-// typed adds text, of which only what can be printed.
-func (m *topModel) typed(text string) {
-	r := []rune(m.input)
-	for _, c := range text {
-		if unicode.IsPrint(c) && len(r) < maxInput {
-			r = append(r, c)
-		}
-	}
-	m.input = string(r)
-	if m.mode == filtering {
-		m.jobs.filter = m.input
-	}
 }

@@ -26,7 +26,7 @@ type topModel struct {
 	soon          bool // something changed that the picture does not show
 
 	mode  mode
-	input string // what is being typed
+	input typing
 	say   string // one line for the person, until the next key
 	bad   bool   // it is about a failure
 	ask   question
@@ -107,7 +107,10 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.key(msg)
 	case tea.PasteMsg:
 		if m.mode == filtering || m.mode == rejecting {
-			m.typed(msg.Content)
+			m.input.insert(msg.Content)
+		}
+		if m.mode == filtering {
+			m.jobs.filter = m.input.String()
 		}
 	case tickMsg:
 		return m, tea.Batch(m.tick(), m.again())

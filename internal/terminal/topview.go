@@ -103,9 +103,9 @@ func (m *topModel) footer(w int) string {
 	case m.mode == confirming:
 		return m.scene.paint(Cut(m.ask.text, w), bold)
 	case m.mode == filtering:
-		return typing("/", m.input, w)
+		return m.input.line("/", w)
 	case m.mode == rejecting:
-		return typing("comment: what should be improved? ", m.input, w)
+		return m.input.line("comment: what should be improved? ", w)
 	case m.mode == reading:
 		return m.scene.paint(Cut("esc back  ↑↓ PgUp PgDn scroll  End follows", w), faint)
 	case m.mode == helping:
@@ -116,13 +116,4 @@ func (m *topModel) footer(w int) string {
 		keys = "filter: " + Clean(m.jobs.filter) + "  esc clears it  " + keys
 	}
 	return m.scene.paint(Cut(keys, w), faint)
-}
-
-// typing shows the end of what is typed behind a prompt, with a cursor.
-func typing(prompt, input string, w int) string {
-	room := max(w-Width(prompt)-1, 1)
-	for r := []rune(input); Width(input) > room; input = string(r) {
-		r = r[1:]
-	}
-	return Cut(prompt+input+"_", w)
 }
