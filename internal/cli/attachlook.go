@@ -35,8 +35,8 @@ type attached struct {
 	open      []api.Question // that can be answered, the oldest first
 	fresh     int            // in how many looks messages and questions are asked for
 	looks     int
-	idle      bool   // no scheduler runs
-	lost      error  // why the last look failed
+	idle      bool  // no scheduler runs
+	lost      error // why the last look failed
 
 	todo     []*act // what was written and is not done yet
 	refusals int

@@ -351,4 +351,6 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func stdinIsTerminal(con *console) bool { return con.stdin != nil && term.IsTerminal(int(con.stdin.Fd())) }
+func stdinIsTerminal(con *console) bool {
+	return con.stdin != nil && term.IsTerminal(int(con.stdin.Fd()))
+}

@@ -112,6 +112,8 @@ var notPlayed = map[string]string{
 	"source <(scheduler completion bash)":                                                           "it is for bash",
 	"scheduler store copy sqlite: postgres://scheduler@db.example.com/agents?sslmode=verify-full":   "that host is an example",
 	"scheduler store copy service=agents sqlite:":                                                   "that service is an example",
+	`scheduler attach fix-login`:                                                                    "testdata/script/attach.txtar does it",
+	`echo "Leave the docs alone" | scheduler attach fix-login > conversation.txt`:                   "testdata/script/attach.txtar does it",
 	`scheduler tell fix-login "Leave the docs alone"`:                                               "testdata/script/conversation.txtar does it",
 	`git diff | scheduler tell fix-login -`:                                                         "testdata/script/conversation.txtar does it",
 	`scheduler interrupt fix-login`:                                                                 "testdata/script/conversation.txtar does it",

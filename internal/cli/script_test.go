@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -56,7 +57,13 @@ func runProgram() { os.Exit(Run(Options{})) }
 //	serve NAME              serves "served" by HTTP on a loopback address that is put into the variable NAME
 //	noproc                  no process of any state directory below $WORK may be alive
 //	onterminal PROGRAM ...  runs the program with a terminal for its output, of which
-//	                        stdout is what came to the screen; on Linux
+//	                        stdout is what came to the screen; on Linux, as what follows
+//	terminal NAME ARGS...   starts the scheduler's program on a terminal of that name
+//	press NAME KEYS         types keys on it, written as in a string of Go
+//	shown NAME TEXT         waits until the text stands in one line of its screen
+//	hangup NAME             takes it away
+//	left NAME CODE          waits until the program has ended with that exit code; stdout
+//	                        is all that came to the screen
 //
 // The condition [limits] holds where this host can enforce limits on runs.
 //
@@ -66,6 +73,11 @@ func runProgram() { os.Exit(Run(Options{})) }
 // else. At the end of every script there must be no
 // process left, as with noproc.
 func TestScripts(t *testing.T) {
+	verbs := terminalVerbs(t)
+	maps.Copy(verbs, map[string]func(*testscript.TestScript, bool, []string){
+		"code": scriptCode, "repo": scriptRepo, "jsonlines": scriptJSONLines, "jsondoc": scriptJSONDoc,
+		"sql": scriptSQL, "noproc": scriptNoProc, "gobuild": scriptGoBuild, "serve": scriptServe,
+	})
 	testscript.Run(t, testscript.Params{
 		Dir:   "../../testdata/script",
 		Setup: setUpScript,
@@ -75,10 +87,7 @@ func TestScripts(t *testing.T) {
 			}
 			return canLimit()
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": scriptCode, "repo": scriptRepo, "jsonlines": scriptJSONLines, "jsondoc": scriptJSONDoc,
-			"sql": scriptSQL, "noproc": scriptNoProc, "gobuild": scriptGoBuild, "onterminal": onTerminal(t), "serve": scriptServe,
-		},
+		Cmds: verbs,
 	})
 }
 
@@ -91,6 +100,12 @@ var canLimit = sync.OnceValues(func() (bool, error) {
 	_, why := host.Enforces()
 	return why == nil, host.Close()
 })
+
+// variablesKey and seatsKey are the keys of a script's values: the names of its variables, and its seats.
+type (
+	variablesKey struct{}
+	seatsKey     struct{}
+)
 
 func setUpScript(env *testscript.Env) error {
 	home := filepath.Join(env.WorkDir, "home")
@@ -125,6 +140,11 @@ func setUpScript(env *testscript.Env) error {
 			env.T().Fatal("processes were left: ", left, err)
 		}
 	})
+	names := make([]string, len(env.Vars))
+	for i, v := range env.Vars {
+		names[i], _, _ = strings.Cut(v, "=")
+	}
+	env.Values[variablesKey{}], env.Values[seatsKey{}] = names, seats{}
 	identity := "[user]\n\tname = script\n\temail = script@localhost\n[commit]\n\tgpgsign = false\n"
 	return os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(identity), 0o600)
 }

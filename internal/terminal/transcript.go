@@ -155,7 +155,7 @@ func (t *Transcript) Event(e *api.Event, whole bool) []TalkLine {
 		return append(lines, headed(e.Time, agent, cyan, append(t.show(eventText(&e.Event), ofCall, f), t.show(e.Text+cutNote(e), ofDiff, f)...))...)
 	case job.EventAnswer:
 		if e.From == "" { // nobody's: the others are told with the questions
-			return append(lines, one(e.Time, "", Clean(e.Text), yellow)...)
+			return append(lines, one(e.Time, "answer", Clean(e.Text), yellow)...)
 		}
 	default:
 		if n, ok := eventNotice(notice{}, &e.Event); ok {
