@@ -114,11 +114,10 @@ func (a *attached) stand() {
 		s.Text, s.Lost = s.Text+" · "+a.unheard(), true
 	}
 	if q := a.asks(); q != nil {
-		how := "yes · no WORDS · always · stop"
+		s.Asks, s.How = fmt.Sprintf("asks %d: %s", q.Number, terminal.Asked(q)), "yes · no WORDS · always · stop"
 		if len(q.Decisions) == 0 {
-			how = "your line is the answer"
+			s.How = "your line is the answer"
 		}
-		s.Asks = fmt.Sprintf("asks %d: %s   %s", q.Number, terminal.Clean(q.Text), how)
 	}
 	a.view.Stand(s)
 }

@@ -24,13 +24,14 @@ func topCommand(con *console, at *target) *cobra.Command {
 		Use: "top", Short: "Watch the running scheduler, live", Args: cobra.NoArgs,
 		Long: `Watch the running scheduler on the terminal, live: jobs that run or wait and why, the share
 of each tenant against its target, workers with the state of their breakers, rates, cost, and
-the stage of the watchdog. It goes on through restarts of the scheduler.
+the stage of the watchdog. What waits for you comes first, with what is asked, then what runs, with
+what it has done last. It goes on through restarts of the scheduler.
 
-  ↑ ↓ PgUp PgDn   choose a job         c   cancel it
-  enter, l        follow its log       a   approve what it made
-  /               filter               r   reject it, with a comment
-  s               sort                 p   pause everything, or resume it
-  ?               help                 q   leave; the jobs go on
+  ↑ ↓ PgUp PgDn   choose a job         a   say yes to what its agent asks, or approve what it made
+  enter, l        follow its log       r   say no, with words, or reject it, with a comment
+  t               talk with its agent  c   cancel it
+  /               filter               p   pause everything, or resume it
+  s               sort                 q   leave; the jobs go on
 
 What a program reads are ` + "`scheduler status --json` and `ls --json`" + `.`,
 		Example: "  scheduler top\n  scheduler top --server https://build.example:7433 --every 5s",
@@ -49,7 +50,7 @@ What a program reads are ` + "`scheduler status --json` and `ls --json`" + `.`,
 			defer c.Close()
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			return failure(terminal.RunTop(ctx, con.stdin, out, con.getenv("TERM"), watched{c}, terminal.TopOptions{Colour: con.colour(out), Name: at.server, Every: every}))
+			return failure(terminal.RunTop(ctx, con.stdin, out, con.getenv("TERM"), watched{client: c, con: con, at: at}, terminal.TopOptions{Colour: con.colour(out), Name: at.server, Every: every}))
 		},
 	}
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "look this `OFTEN`; what changes is shown at once")
@@ -57,7 +58,11 @@ What a program reads are ` + "`scheduler status --json` and `ls --json`" + `.`,
 }
 
 // watched is a running scheduler as `top` knows it.
-type watched struct{ client *client.Client }
+type watched struct {
+	client *client.Client
+	con    *console
+	at     *target
+}
 
 // maxWatched is how many jobs of a kind are looked at.
 const maxWatched = 500
@@ -88,6 +93,11 @@ func (w watched) Look(ctx context.Context) (p terminal.TopPicture, err error) {
 	if err = add(w.client.Approvals(ctx)); err != nil {
 		return p, err
 	}
+	asked, err := w.client.OpenQuestions(ctx, "")
+	if err != nil {
+		return p, err
+	}
+	p.Questions = asked.Questions
 	waiting, err := w.client.List(ctx, client.ListQuery{States: []job.EntryState{job.Queued}, Limit: maxWatched})
 	running := len(p.Jobs)
 	if err = add(waiting, err); err != nil {
@@ -97,12 +107,15 @@ func (w watched) Look(ctx context.Context) (p terminal.TopPicture, err error) {
 	return p, nil
 }
 
+// watchedKinds are the kinds of updates that are shown, or say that something else is to be.
+var watchedKinds = []api.UpdateKind{api.UpdateJob, api.UpdateCore, api.UpdateCircuit, api.UpdateEscalation, api.UpdateSignal, api.UpdateEvent}
+
 // Watch passes on what changes.
 func (w watched) Watch(ctx context.Context, see func(api.Update)) error {
 	ctx, broken := context.WithCancelCause(ctx)
 	defer broken(nil)
 	// The view connects again by itself, and shows that it has to.
-	for u, err := range w.client.Stream(ctx, client.StreamOptions{OnBreak: func(err error, _ time.Duration) { broken(err) }}) {
+	for u, err := range w.client.Stream(ctx, client.StreamOptions{Kinds: watchedKinds, OnBreak: func(err error, _ time.Duration) { broken(err) }}) {
 		if err != nil {
 			return err
 		}
@@ -127,6 +140,18 @@ func (w watched) Cancel(ctx context.Context, id job.ID) error {
 func (w watched) Answer(ctx context.Context, id job.ID, approve bool, comment string) error {
 	_, err := w.client.Decide(ctx, string(id), api.Answer{Approved: approve, Comment: comment, By: userName()})
 	return err
+}
+
+// AnswerQuestion answers what the agent of a job asks.
+func (w watched) AnswerQuestion(ctx context.Context, id job.ID, number int, in api.AnswerQuestion) error {
+	in.By = userName()
+	_, err := w.client.AnswerQuestion(ctx, string(id), number, in)
+	return err
+}
+
+// Attach takes part in the conversation of a job.
+func (w watched) Attach(ctx context.Context, id job.ID) error {
+	return attach(ctx, w.con, w.at, string(id), userName())
 }
 
 // Pause lets nothing new begin.

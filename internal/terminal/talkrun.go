@@ -25,6 +25,7 @@ type TalkStand struct {
 	Text string
 	Lost bool   // nobody hears what is written
 	Asks string // what the agent asks; "" nothing
+	How  string // to answer that
 }
 
 // maxWritten is how many lines may wait until somebody has time for them.
@@ -242,7 +243,7 @@ func (m *talkModel) View() tea.View {
 	w := max(m.talk.width.get(), 10)
 	var text string
 	if m.stand.Asks != "" {
-		text = paint(Cut(m.stand.Asks, w), yellow, m.colour) + "\n"
+		text = paint(edges(Cut(m.stand.Asks, w-Width(m.stand.How)-2), m.stand.How, w), yellow, m.colour) + "\n"
 	}
 	switch {
 	case m.say != "":

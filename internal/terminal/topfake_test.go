@@ -65,6 +65,13 @@ func (f *fake) Cancel(_ context.Context, id job.ID) error { return f.note("cance
 func (f *fake) Answer(_ context.Context, id job.ID, approve bool, comment string) error {
 	return f.note("answer %s %v %s", id, approve, comment)
 }
+func (f *fake) AnswerQuestion(_ context.Context, id job.ID, number int, in api.AnswerQuestion) error {
+	return f.note("answer question %d of %s: %s %s", number, id, in.Decision, in.Text)
+}
+func (f *fake) Attach(_ context.Context, id job.ID) error {
+	fmt.Printf("talking with %s\r\n", id)
+	return f.note("attach %s", id)
+}
 func (f *fake) Pause(context.Context) error  { return f.note("pause") }
 func (f *fake) Resume(context.Context) error { return f.note("resume") }
 

@@ -14,7 +14,7 @@ import (
 type order int
 
 const (
-	byState order = iota // what runs, what waits for a person, what waits
+	byState order = iota // what waits for a person, what runs, what waits
 	byAge                // the newest first
 	byCost
 	byTenant
@@ -26,9 +26,9 @@ func (o order) String() string { return [...]string{"state", "age", "cost", "ten
 // rank puts what somebody wants to see first.
 func rank(e *api.Job) int {
 	switch statusOf(e).State {
-	case job.Running:
-		return 0
 	case job.WaitingApproval:
+		return 0
+	case job.Running:
 		return 1
 	case job.Pending:
 		return 2
@@ -41,7 +41,46 @@ type jobTable struct {
 	order  order
 	filter string
 	chosen job.ID
-	first  int // index of the first job on the screen
+	first  int                      // index of the first job on the screen
+	asked  map[job.ID]*api.Question // the oldest of each job that a run waits for, else that can be answered
+	last   map[job.ID]string        // what the runs of jobs have done last, in one line
+}
+
+// take notes what is asked in a picture, and forgets what is not in it.
+func (t *jobTable) take(p *TopPicture) {
+	t.asked = map[job.ID]*api.Question{}
+	for i := range p.Questions {
+		q := &p.Questions[i]
+		if old := t.asked[q.Job]; old == nil || !old.Waits && q.Waits {
+			t.asked[q.Job] = q
+		}
+	}
+	last := t.last
+	t.last = map[job.ID]string{}
+	for i := range p.Jobs {
+		if line, known := last[p.Jobs[i].ID]; known {
+			t.last[p.Jobs[i].ID] = line
+		}
+	}
+}
+
+// hear notes what a run of a job has done.
+func (t *jobTable) hear(u *api.Update) {
+	if line := lastLine(u.Event); line != "" && t.last != nil {
+		t.last[u.Job] = line
+	}
+}
+
+// maxLastLine is how much of what a run has done last is kept, in cells.
+const maxLastLine = 300
+
+// lastLine says in one line what a run has done; "" if it says little of what it does.
+func lastLine(e *job.Event) string {
+	n, ok := eventNotice(notice{}, e)
+	if !ok && e != nil && (e.Kind == job.EventCommand || e.Kind == job.EventTool) {
+		n.text = eventText(e)
+	}
+	return Cut(n.text, maxLastLine)
 }
 
 // shown returns the jobs that the filter lets through, sorted.
@@ -49,7 +88,7 @@ func (t *jobTable) shown(jobs []api.Job) []*api.Job {
 	var list []*api.Job
 	words := strings.Fields(strings.ToLower(t.filter))
 	for i := range jobs {
-		if e := &jobs[i]; matches(e, words) {
+		if e := &jobs[i]; t.matches(e, words) {
 			list = append(list, e)
 		}
 	}
@@ -68,11 +107,11 @@ func (t *jobTable) shown(jobs []api.Job) []*api.Job {
 }
 
 // matches reports whether each word stands somewhere in what the row shows.
-func matches(e *api.Job, words []string) bool {
+func (t *jobTable) matches(e *api.Job, words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
-	text := strings.ToLower(strings.Join([]string{string(e.ID), string(e.Spec.Name), string(e.Spec.Tenant), string(workerOf(e)), stateWord(e), note(e)}, " "))
+	text := strings.ToLower(strings.Join([]string{string(e.ID), string(e.Spec.Name), string(e.Spec.Tenant), string(workerOf(e)), stateWord(e), t.note(e)}, " "))
 	for _, w := range words {
 		if !strings.Contains(text, w) {
 			return false
@@ -113,17 +152,19 @@ func stateStyle(e *api.Job) style {
 	return faint
 }
 
-// note says why a job is where it is.
-func note(e *api.Job) string {
-	switch {
+// note says what is asked about a job, what it does, or why it is where it is.
+func (t *jobTable) note(e *api.Job) string {
+	st := statusOf(e)
+	switch q := t.asked[e.ID]; {
 	case !e.State.Terminal() && e.CancelRequested:
 		return "is being cancelled"
-	case statusOf(e).State == job.WaitingApproval && e.Approval != nil && e.Approval.Why != "":
+	case q != nil && q.Waits:
+		return "asks: " + Asked(q)
+	case st.State == job.WaitingApproval && e.Approval != nil && e.Approval.Why != "":
 		return Clean(FirstLine(e.Approval.Why))
-	case e.State == job.Dispatched:
-		return Clean(FirstLine(e.Spec.Instructions))
+	case e.State == job.Dispatched && st.State == job.Running:
+		return orSay(t.last[e.ID], Clean(FirstLine(e.Spec.Instructions)))
 	}
-	st := statusOf(e)
 	return Clean(st.Line())
 }
 
@@ -217,7 +258,7 @@ func (t *jobTable) draw(v *scene, n, w int) []string {
 		return append(lines, v.paint(Cut(why, w), faint))
 	}
 	for i := t.first; i < len(jobs) && i < t.first+room; i++ {
-		line := jobLine(v, c, jobs[i], i != at)
+		line := t.line(v, c, jobs[i], i != at)
 		if i == at {
 			line = v.paint(Fit(line, w), reverse)
 		}
@@ -226,7 +267,7 @@ func (t *jobTable) draw(v *scene, n, w int) []string {
 	return lines
 }
 
-func jobLine(v *scene, c jobColumns, e *api.Job, styled bool) string {
+func (t *jobTable) line(v *scene, c jobColumns, e *api.Job, styled bool) string {
 	attempts, span := "", v.now.Sub(e.CreatedAt)
 	if e.Attempts > 0 {
 		attempts = fmt.Sprint(e.Attempts)
@@ -238,6 +279,10 @@ func jobLine(v *scene, c jobColumns, e *api.Job, styled bool) string {
 	if cost == "-" {
 		cost = ""
 	}
-	texts := [8]string{Clean(e.Spec.Name), stateWord(e), Clean(e.Spec.Tenant), Clean(workerOf(e)), attempts, spanText(span), cost, note(e)}
-	return c.row(texts, v.opts.Colour && styled, stateStyle(e), faint)
+	texts := [8]string{Clean(e.Spec.Name), stateWord(e), Clean(e.Spec.Tenant), Clean(workerOf(e)), attempts, spanText(span), cost, t.note(e)}
+	s := faint
+	if q := t.asked[e.ID]; q != nil && q.Waits {
+		s = yellow
+	}
+	return c.row(texts, v.opts.Colour && styled, stateStyle(e), s)
 }

@@ -3,6 +3,7 @@ package terminal
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -16,8 +17,10 @@ import (
 var helpLines = []string{
 	"↑ ↓ j k        choose a job            PgUp PgDn Home End g G   further",
 	"enter l        follow its log          / esc                    filter, no filter",
-	"c              cancel it               s                        sort: state, age, cost, tenant",
-	"a              approve what it made    r                        reject it, with a comment",
+	"t              talk with its agent     s                        sort: state, age, cost, tenant",
+	"a              yes to what its agent asks, or approve what it made",
+	"r              no to it, with words if you like, or reject it, with a comment",
+	"c              cancel it",
 	"p              pause or resume all     q Ctrl-C                 leave; the jobs go on",
 	"",
 	"In a log: ↑ ↓ PgUp PgDn Home scroll, End follows the end, esc goes back.",
@@ -35,6 +38,8 @@ func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
 		m.typeFilter(k)
 	case rejecting:
 		return m.typeComment(k)
+	case answering:
+		return m.typeAnswer(k)
 	case confirming:
 		m.mode = browsing
 		if k.String() == "y" || k.String() == "Y" {
@@ -80,7 +85,7 @@ func (m *topModel) browse(key string) tea.Cmd {
 		m.jobs.move(all, -len(all))
 	case "end", "G":
 		m.jobs.move(all, len(all))
-	case "c", "a", "r", "l", "enter":
+	case "c", "a", "r", "t", "l", "enter":
 		e := m.jobs.selected(all)
 		if e == nil {
 			m.say = "no job is chosen"
@@ -101,7 +106,13 @@ func (m *topModel) onJob(key string, e *api.Job) tea.Cmd {
 			return nil
 		}
 		m.confirm(fmt.Sprintf("Cancel %s? y/n", name), m.do(name+": is cancelled", func(ctx context.Context) error { return m.source.Cancel(ctx, id) }))
+	case "t":
+		return tea.Exec(talking(func() error { return m.source.Attach(m.ctx, id) }), func(err error) tea.Msg { return doneMsg{"", err} })
 	case "a", "r":
+		if q := m.jobs.asked[id]; q != nil {
+			m.answer(key == "a", name, q)
+			return nil
+		}
 		if statusOf(e).State != job.WaitingApproval {
 			m.say = name + " does not wait for approval"
 			return nil
@@ -114,6 +125,56 @@ func (m *topModel) onJob(key string, e *api.Job) tea.Cmd {
 		m.confirm(fmt.Sprintf("Approve %s? y/n", name), m.do(name+": approved", func(ctx context.Context) error { return m.source.Answer(ctx, id, true, "") }))
 	default:
 		return m.openLog(e)
+	}
+	return nil
+}
+
+// talking is a conversation for which the view makes room.
+type talking func() error
+
+func (t talking) Run() error        { return t() }
+func (talking) SetStdin(io.Reader)  {}
+func (talking) SetStdout(io.Writer) {}
+func (talking) SetStderr(io.Writer) {}
+
+// answer has the person say yes or no to a question, or answer it in words.
+func (m *topModel) answer(yes bool, name string, q *api.Question) {
+	id, number, text := q.Job, q.Number, Asked(q)
+	send := func(say string, in api.AnswerQuestion) tea.Cmd {
+		return m.do(name+": "+say, func(ctx context.Context) error { return m.source.AnswerQuestion(ctx, id, number, in) })
+	}
+	switch words := len(q.Decisions) == 0; {
+	case words:
+		m.prompt = text + " "
+		m.reply = func(words string) tea.Cmd {
+			if words == "" {
+				m.say, m.bad = "it wants words", true
+				return nil
+			}
+			return send("answered", api.AnswerQuestion{Text: words})
+		}
+	case yes:
+		m.confirm(fmt.Sprintf("%s may (y/n)? %s", name, text), send("it may", api.AnswerQuestion{Decision: api.Allow}))
+		return
+	default:
+		m.prompt = fmt.Sprintf("no, %s: ", text)
+		m.reply = func(words string) tea.Cmd {
+			return send("it may not", api.AnswerQuestion{Decision: api.Deny, Text: words})
+		}
+	}
+	m.mode = answering
+	m.input.set("")
+}
+
+func (m *topModel) typeAnswer(k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "esc":
+		m.mode, m.say = browsing, "nothing changed"
+	case "enter":
+		m.mode = browsing
+		return m.reply(strings.TrimSpace(m.input.String()))
+	default:
+		m.input.key(k)
 	}
 	return nil
 }

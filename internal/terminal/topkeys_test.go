@@ -51,22 +51,22 @@ func settle(m *topModel, cmd tea.Cmd) (quit bool) {
 func TestActions(t *testing.T) {
 	const fix, review = "01a1fcce-0009", "01a1fcce-0008"
 	for _, c := range []struct{ keys, told, say string }{
-		{"c", "", ""}, // it asks first
-		{"cy", "cancel " + fix, "fix-login: is cancelled"},
-		{"cn", "", "nothing changed"},
-		{"c<esc>", "", "nothing changed"},
-		{"a", "", "fix-login does not wait for approval"},
-		{"r", "", "fix-login does not wait for approval"},
-		{"jjay", "answer " + review + " true ", "review: approved"},
-		{"<down><down>rtests arx<backspace>e missing<enter>", "answer " + review + " false tests are missing", "review: rejected"},
-		{"jjr <enter>", "", "a rejection needs a comment: say what should be improved"},
-		{"jjrno<esc>", "", "nothing changed"},
+		{"jc", "", ""}, // it asks first
+		{"jcy", "cancel " + fix, "fix-login: is cancelled"},
+		{"jcn", "", "nothing changed"},
+		{"jc<esc>", "", "nothing changed"},
+		{"ja", "", "fix-login does not wait for approval"},
+		{"jr", "", "fix-login does not wait for approval"},
+		{"ay", "answer " + review + " true ", "review: approved"},
+		{"<down><up>rtests arx<backspace>e missing<enter>", "answer " + review + " false tests are missing", "review: rejected"},
+		{"r <enter>", "", "a rejection needs a comment: say what should be improved"},
+		{"rno<esc>", "", "nothing changed"},
 		{"py", "pause", "paused: p resumes"},
 		{"pn", "", "nothing changed"},
 		{"/rev<enter>ay", "answer " + review + " true ", "review: approved"},
 		{"/nothing<enter>c", "", "no job is chosen"},
-		{"Gkkk<home><end>gcy", "cancel " + fix, "fix-login: is cancelled"},
-		{"<pgdown><pgup>cy", "cancel " + fix, "fix-login: is cancelled"},
+		{"Gkkk<home><end>gjcy", "cancel " + fix, "fix-login: is cancelled"},
+		{"<pgdown><pgup>jcy", "cancel " + fix, "fix-login: is cancelled"},
 	} {
 		t.Run(c.keys, func(t *testing.T) {
 			f := &fake{picture: busyPicture()}
@@ -129,7 +129,7 @@ func TestQuit(t *testing.T) {
 func TestChosenStays(t *testing.T) {
 	f := &fake{picture: busyPicture()}
 	m := stood(t, f, 100, 30, TopOptions{})
-	press(m, "jj")
+	press(m, "G<home>")
 	f.picture.Jobs = append([]api.Job{jobOf(30, "older", "website", "codex", job.Dispatched)}, f.picture.Jobs...)
 	m.Update(m.look()())
 	if e := m.jobs.selected(m.scene.picture.Jobs); e == nil || e.Spec.Name != "review" {
@@ -143,7 +143,7 @@ func TestChosenStays(t *testing.T) {
 
 func TestOrders(t *testing.T) {
 	m := stood(t, &fake{picture: busyPicture()}, 100, 30, TopOptions{})
-	for _, want := range []string{"fix-login evil review write-docs later", "later write-docs evil review fix-login", "fix-login later write-docs evil review"} {
+	for _, want := range []string{"review fix-login evil write-docs later", "later write-docs evil review fix-login", "fix-login later write-docs evil review"} {
 		var names []string
 		for _, e := range m.jobs.shown(m.scene.picture.Jobs) {
 			names = append(names, string(e.Spec.Name))
@@ -166,7 +166,7 @@ func TestLog(t *testing.T) {
 		f.events = append(f.events, e)
 	}
 	m := stood(t, f, 80, 12, TopOptions{})
-	press(m, "<enter>")
+	press(m, "j<enter>")
 	if len(m.log.lines) != 1200 {
 		t.Fatalf("%d lines were read, want all", len(m.log.lines))
 	}
@@ -198,6 +198,80 @@ func TestLog(t *testing.T) {
 	m.Update(late())
 	if m.mode != browsing {
 		t.Error("the log was not left")
+	}
+}
+
+// askingPicture is busyPicture, in which two agents ask.
+func askingPicture() TopPicture {
+	p := busyPicture()
+	for i := range p.Jobs {
+		if e := &p.Jobs[i]; e.Spec.Name == "fix-login" || e.Spec.Name == "evil" {
+			e.Status.State = job.WaitingApproval
+		}
+	}
+	p.Questions = []api.Question{
+		{Number: 1, Job: "01a1fcce-0009", Text: "an old one", Decisions: []string{api.Allow, api.Deny}, State: api.QuestionOpen},
+		{Number: 2, Job: "01a1fcce-0009", Text: "may I?", Command: "rm -rf build\x1b[2J\necho done", Decisions: []string{api.Allow, api.Deny}, State: api.QuestionOpen, Waits: true},
+		{Number: 1, Job: "01a1fcce-0007", Text: "which\u202e parser?", State: api.QuestionOpen, Waits: true},
+	}
+	return p
+}
+
+// What an agent asks stands first and is answered where it stands.
+func TestAsked(t *testing.T) {
+	for _, c := range []struct{ keys, told, say string }{
+		{"a", "", ""}, // it asks first
+		{"ay", "answer question 2 of 01a1fcce-0009: allow ", "fix-login: it may"},
+		{"an", "", "nothing changed"},
+		{"r<enter>", "answer question 2 of 01a1fcce-0009: deny ", "fix-login: it may not"},
+		{"ruse makex<backspace><enter>", "answer question 2 of 01a1fcce-0009: deny use make", "fix-login: it may not"},
+		{"r<esc>", "", "nothing changed"},
+		{"/evil<enter>a<enter>", "", "it wants words"},
+		{"/evil<enter>athe second<enter>", "answer question 1 of 01a1fcce-0007:  the second", "evil: answered"},
+	} {
+		t.Run(c.keys, func(t *testing.T) {
+			f := &fake{picture: askingPicture()}
+			m := stood(t, f, 100, 30, TopOptions{})
+			press(m, c.keys)
+			if got := strings.Join(f.told, ";"); got != c.told || m.say != c.say {
+				t.Errorf("the scheduler was told %q, and it says %q; want %q and %q", got, m.say, c.told, c.say)
+			}
+		})
+	}
+	m := stood(t, &fake{picture: askingPicture()}, 100, 24, TopOptions{Colour: true})
+	golden(t, "top/asks.txt", strings.ReplaceAll(m.render(), "\x1b", "\\e")+"\n")
+	press(m, "r")
+	if want := "no, run rm -rf build echo done: _"; !strings.HasSuffix(m.render(), want) {
+		t.Errorf("it does not ask why not: %s", m.render())
+	}
+}
+
+// A job that runs shows what it has done last, of which only so much is kept.
+func TestLastLine(t *testing.T) {
+	m := stood(t, &fake{picture: busyPicture()}, 120, 30, TopOptions{})
+	event := func(id job.ID, e job.Event) api.Update { return api.Update{Kind: api.UpdateEvent, Job: id, Event: &e} }
+	var f feed
+	f.add(event("01a1fcce-0009", job.Event{Kind: job.EventText, Text: "I look at it"}))
+	f.add(event("01a1fcce-0009", job.Event{Kind: job.EventCommand, Command: "go test ./...\x1b[2J" + strings.Repeat("x", 1000)}))
+	f.add(event("01a1fcce-0009", job.Event{Kind: job.EventUsage}))
+	f.add(event("unknown", job.Event{Kind: job.EventText, Text: "nobody sees it"}))
+	list := f.take()
+	if len(list) != 2 {
+		t.Fatalf("the feed has %d updates, want one of each job", len(list))
+	}
+	m.scene.opts.Now = func() time.Time { return topNoon.Add(time.Minute) }
+	if _, cmd := m.Update(updatesMsg(list)); cmd != nil {
+		t.Error("it looks again since a run has done something")
+	}
+	if !strings.Contains(m.render(), "$ go test ./...xxx") {
+		t.Errorf("what it does is not shown: %s", m.render())
+	}
+	if n := Width(m.jobs.last["01a1fcce-0009"]); n > maxLastLine {
+		t.Errorf("%d cells are kept", n)
+	}
+	m.Update(m.look()())
+	if len(m.jobs.last) != 1 {
+		t.Errorf("the last lines of %d jobs are kept, want those on the screen", len(m.jobs.last))
 	}
 }
 

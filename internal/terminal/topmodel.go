@@ -30,6 +30,9 @@ type topModel struct {
 	say   string // one line for the person, until the next key
 	bad   bool   // it is about a failure
 	ask   question
+	// reply is what becomes of what is typed while answering, and prompt stands before it.
+	reply  func(words string) tea.Cmd
+	prompt string
 }
 
 // mode is who gets the keys.
@@ -40,7 +43,8 @@ const (
 	filtering
 	confirming
 	rejecting
-	reading // a job's log
+	answering // a question, in words
+	reading   // a job's log
 	helping
 )
 
@@ -106,7 +110,7 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyPressMsg:
 		return m, m.key(msg)
 	case tea.PasteMsg:
-		if m.mode == filtering || m.mode == rejecting {
+		if m.mode == filtering || m.mode == rejecting || m.mode == answering {
 			m.input.insert(msg.Content)
 		}
 		if m.mode == filtering {
@@ -152,6 +156,7 @@ func (m *topModel) take(msg pictureMsg) tea.Cmd {
 		return nil
 	}
 	m.scene.seen, m.scene.picture, m.scene.at, m.scene.lost = true, msg.picture, m.scene.now, ""
+	m.jobs.take(&m.scene.picture)
 	if m.soon {
 		return m.again()
 	}
@@ -160,12 +165,19 @@ func (m *topModel) take(msg pictureMsg) tea.Cmd {
 
 // hear puts what has changed into the picture, so that it is seen at once, and
 // looks again for what an update does not contain, four times as often as otherwise
-// at most: a busy scheduler has more to do than to be looked at.
+// at most: a busy scheduler has more to do than to be looked at. What happens in runs is
+// no reason to look.
 func (m *topModel) hear(updates []api.Update) tea.Cmd {
+	moved := false
 	for i := range updates {
+		if updates[i].Kind == api.UpdateEvent {
+			m.jobs.hear(&updates[i])
+			continue
+		}
 		m.scene.apply(&updates[i])
+		moved = true
 	}
-	if m.asking || m.scene.now.Sub(m.scene.at) < m.scene.opts.Every/4 {
+	if !moved || m.asking || m.scene.now.Sub(m.scene.at) < m.scene.opts.Every/4 {
 		return nil
 	}
 	return m.again()

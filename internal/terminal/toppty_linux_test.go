@@ -67,10 +67,14 @@ func TestOnTerminal(t *testing.T) {
 	x.AwaitShown("filter: review")
 	x.Press("\x1b") // esc
 	x.AwaitShown("write-docs")
-	x.Press("c")
+	x.Press("jc")
 	x.AwaitShown("Cancel fix-login?")
 	x.Press("y")
 	x.AwaitShown("is cancelled")
+	mark := x.AwaitShown("fix-login")
+	x.Press("t") // the view makes room for a conversation, and comes back
+	mark = x.Await(mark, "talking with 01a1fcce-0009")
+	x.Await(mark, "WORKER")
 	x.Press("l")
 	x.AwaitShown("it has begun")
 	x.Press("q")

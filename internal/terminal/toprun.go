@@ -3,7 +3,9 @@ package terminal
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/agentsched/agentsched/api"
+	"github.com/agentsched/agentsched/job"
 )
 
 const (
@@ -68,25 +71,35 @@ func watch(ctx context.Context, source TopSource, send func(tea.Msg)) {
 // seen with the next look.
 const maxFeed = 1000
 
-// feed collects updates between two frames.
+// feed collects updates between two frames: of what happens in a run the last that says
+// what it does.
 type feed struct {
 	mu   sync.Mutex
 	list []api.Update
+	runs map[job.ID]api.Update
 }
 
 func (f *feed) add(u api.Update) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.list) < maxFeed {
-		f.list = append(f.list, u)
+	switch {
+	case u.Kind != api.UpdateEvent:
+		if len(f.list) < maxFeed {
+			f.list = append(f.list, u)
+		}
+	case len(f.runs) < maxFeed && lastLine(u.Event) != "":
+		if f.runs == nil {
+			f.runs = map[job.ID]api.Update{}
+		}
+		f.runs[u.Job] = u
 	}
 }
 
 func (f *feed) take() []api.Update {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	list := f.list
-	f.list = nil
+	list := slices.AppendSeq(f.list, maps.Values(f.runs))
+	f.list, f.runs = nil, nil
 	return list
 }
 

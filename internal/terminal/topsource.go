@@ -23,6 +23,10 @@ type TopSource interface {
 	Cancel(ctx context.Context, id job.ID) error
 	// Answer approves or rejects what a job waits for; a rejection has a comment.
 	Answer(ctx context.Context, id job.ID, approve bool, comment string) error
+	// AnswerQuestion answers what the agent of a job asks.
+	AnswerQuestion(ctx context.Context, id job.ID, number int, in api.AnswerQuestion) error
+	// Attach takes part in the conversation of a job, on the terminal, until the person leaves.
+	Attach(ctx context.Context, id job.ID) error
 	// Pause lets nothing new begin; Resume undoes it.
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
@@ -36,6 +40,8 @@ type TopPicture struct {
 	// there are.
 	Jobs  []api.Job
 	Total int
+	// Questions are those of agents that can be answered, the oldest first.
+	Questions []api.Question
 }
 
 // TopOptions of a view; the zero value works.

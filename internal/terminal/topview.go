@@ -106,12 +106,22 @@ func (m *topModel) footer(w int) string {
 		return m.input.line("/", w)
 	case m.mode == rejecting:
 		return m.input.line("comment: what should be improved? ", w)
+	case m.mode == answering:
+		return m.input.line(Cut(m.prompt, w/2), w)
 	case m.mode == reading:
 		return m.scene.paint(Cut("esc back  ↑↓ PgUp PgDn scroll  End follows", w), faint)
 	case m.mode == helping:
 		return m.scene.paint(Cut("any key goes back", w), faint)
 	}
-	keys := "q quit  ↑↓ choose  enter log  c cancel  a approve  r reject  p pause  / filter  s sort  ? help"
+	if e := m.jobs.selected(m.scene.picture.Jobs); e != nil && m.jobs.asked[e.ID] != nil {
+		keys := "a yes  r no  t talk"
+		if len(m.jobs.asked[e.ID].Decisions) == 0 {
+			keys = "a answer  t talk"
+		}
+		text := Clean(e.Spec.Name) + " asks: " + Asked(m.jobs.asked[e.ID])
+		return m.scene.paint(edges(Cut(text, w-len(keys)-2), keys, w), yellow)
+	}
+	keys := "q quit  ↑↓ choose  enter log  t talk  a yes, approve  r no, reject  c cancel  p pause  / filter  s sort  ? help"
 	if m.jobs.filter != "" {
 		keys = "filter: " + Clean(m.jobs.filter) + "  esc clears it  " + keys
 	}

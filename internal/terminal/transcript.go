@@ -82,12 +82,27 @@ func messageState(m *api.Message) string {
 	return text + ")"
 }
 
+// Asked says in one line what a question is about: what would be done, rather than how the agent
+// puts it.
+func Asked(q *api.Question) string {
+	switch {
+	case len(q.Decisions) == 0:
+	case q.Command != "":
+		return "run " + Clean(q.Command)
+	case q.Path != "":
+		return Clean(q.Kind) + " " + Clean(q.Path)
+	case q.Host != "":
+		return "reach " + Clean(q.Host)
+	}
+	return Clean(q.Text)
+}
+
 // Question is what the agent asks; whole: all that it is about.
 func (t *Transcript) Question(q *api.Question, whole bool) []TalkLine {
 	f := unless(whole, Folded{Job: q.Job, Question: q.Number})
 	lines := t.show(q.Text, ofCall, f)
 	for _, of := range []struct{ name, text string }{{"$ ", q.Command}, {"file ", q.Path}, {"host ", q.Host}} {
-		if of.text != "" && !strings.Contains(q.Text, of.text) {
+		if of.text != "" && (len(q.Text) > maxFoldedLine || strings.Contains(q.Text, "\n") || !strings.Contains(q.Text, of.text)) {
 			lines = append(lines, t.show(of.name+of.text, ofCall, f)...)
 		}
 	}
