@@ -62,7 +62,7 @@ func attach(ctx context.Context, con *console, at *target, ref, by string) (err 
 	if err != nil {
 		return err
 	}
-	a := &attached{con: con, at: at, p: p, by: by}
+	a := &attached{con: con, at: at, p: p, by: by, every: p.Pace()}
 	if out := con.stdoutFile(); !con.json && out != nil && terminal.CanLive(out, con.getenv("TERM")) && con.stdin != nil && term.IsTerminal(int(con.stdin.Fd())) {
 		talk := terminal.OpenTalk(ctx, con.stdin, out, terminal.TalkOptions{Colour: con.colour(out), Term: con.getenv("TERM")})
 		a.view, a.person = talk, true

@@ -22,7 +22,8 @@ type attached struct {
 	p      *peer // to read
 	by     string
 	view   talkView
-	person bool // at a terminal
+	person bool          // at a terminal
+	every  time.Duration // between two looks
 
 	text terminal.Transcript
 	job  api.JobDetail
@@ -82,7 +83,7 @@ func (a *attached) converse(ctx context.Context, j api.JobDetail) error {
 			return nil
 		}
 		a.stand()
-		pace := time.NewTimer(a.p.Pace())
+		pace := time.NewTimer(a.every)
 		select {
 		case <-ctx.Done():
 		case <-pace.C:

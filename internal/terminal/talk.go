@@ -73,21 +73,19 @@ func (t *Transcript) fold(f Folded) int {
 // part is how much of a text is shown at once.
 type part struct {
 	lines int
+	cells int  // of a line
 	end   bool // its end rather than its begin
 	code  bool
 }
 
 // How much of each is shown before it is folded.
 var (
-	ofPrompt = part{lines: 12}
-	ofWords  = part{lines: 40}
-	ofCall   = part{lines: 3, code: true}
-	ofOutput = part{lines: 4, end: true, code: true}
+	ofPrompt = part{lines: 12, cells: 2000}
+	ofWords  = part{lines: 40, cells: 4000}
+	ofCall   = part{lines: 3, cells: 400, code: true}
+	ofOutput = part{lines: 4, cells: 400, end: true, code: true}
 	ofDiff   = part{code: true}
 )
-
-// maxFoldedLine is how much of a line is shown, in cells, in what is folded.
-const maxFoldedLine = 400
 
 // show returns the lines of a text, folded to a part of it as f; a nil f shows all of it.
 func (t *Transcript) show(text string, p part, f *Folded) []TalkLine {
@@ -113,19 +111,21 @@ func (t *Transcript) show(text string, p part, f *Folded) []TalkLine {
 		kept = lines[:p.lines]
 	}
 	for i, l := range kept {
-		if short := Cut(l, maxFoldedLine); short != l {
+		if short := Cut(l, p.cells); short != l {
 			kept[i], cut = short, true
 		}
 	}
 	more := ""
 	switch {
+	case left > 0 && p.lines == 0:
+		more = plural(left, "line", "lines")
 	case left > 0:
-		more = fmt.Sprintf("… %s: /more %d", plural(left, "more line", "more lines"), t.fold(*f))
-		if p.lines == 0 {
-			more = fmt.Sprintf("… %s: /more %d", plural(left, "line", "lines"), t.fold(*f))
-		}
+		more = plural(left, "more line", "more lines")
 	case cut:
-		more = fmt.Sprintf("… longer lines: /more %d", t.fold(*f))
+		more = "longer lines"
+	}
+	if more != "" {
+		more = fmt.Sprintf("… %s: /more %d", more, t.fold(*f))
 	}
 	fold := TalkLine{Text: more, style: faint}
 	if more != "" && p.end {
@@ -185,6 +185,9 @@ func (l *TalkLine) lay(w int, colour bool, zone *time.Location) []string {
 	for i := range rows {
 		if i > 0 {
 			head = indent
+		}
+		if rows[i] == "" {
+			head = strings.TrimRight(head, " ")
 		}
 		rows[i] = Cut(paint(head, faint, colour)+paint(rows[i], l.style, colour), w)
 	}

@@ -134,9 +134,10 @@ type talkModel struct {
 	input typing
 	say   string // to the person, until the next key
 	// before are the lines that were written before; back is how many of them the
-	// person has gone back.
+	// person has gone back, and begun what was written instead until then.
 	before []string
 	back   int
+	begun  string
 	over   bool
 }
 
@@ -228,9 +229,11 @@ func (m *talkModel) recall(n int) {
 	if n < 0 || n > len(m.before) {
 		return
 	}
-	m.back = n
-	if n == 0 {
-		m.input.set("")
+	if m.back == 0 {
+		m.begun = m.input.String()
+	}
+	if m.back = n; n == 0 {
+		m.input.set(m.begun)
 		return
 	}
 	m.input.set(m.before[len(m.before)-n])

@@ -102,7 +102,7 @@ func (t *Transcript) Question(q *api.Question, whole bool) []TalkLine {
 	f := unless(whole, Folded{Job: q.Job, Question: q.Number})
 	lines := t.show(q.Text, ofCall, f)
 	for _, of := range []struct{ name, text string }{{"$ ", q.Command}, {"file ", q.Path}, {"host ", q.Host}} {
-		if of.text != "" && (len(q.Text) > maxFoldedLine || strings.Contains(q.Text, "\n") || !strings.Contains(q.Text, of.text)) {
+		if of.text != "" && (len(q.Text) > ofCall.cells || strings.Contains(q.Text, "\n") || !strings.Contains(q.Text, of.text)) {
 			lines = append(lines, t.show(of.name+of.text, ofCall, f)...)
 		}
 	}
