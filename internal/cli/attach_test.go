@@ -188,7 +188,7 @@ func newConversing() *conversing {
 // answered is said again, under the same id, and before what was written after it.
 func TestAttachFollows(t *testing.T) {
 	s := newConversing()
-	s.addJob("first", job.Completed, 450) // more than a page
+	s.addJob("first", job.Completed, 1250) // more than a look shows
 	refuse := []int{http.StatusServiceUnavailable, http.StatusBadGateway, 0, 0, http.StatusConflict}
 	s.tell = func(ref string, in api.Say) (api.Said, int) {
 		status := refuse[0]
@@ -205,7 +205,7 @@ func TestAttachFollows(t *testing.T) {
 		return api.Said{Message: m, Note: "it goes on now"}, 0
 	}
 	p, left := s.sit(t, "first", true)
-	p.await(t, "first says 450")
+	p.await(t, "first says 1250")
 	p.written <- "go on"
 	p.written <- "and on"
 	p.written <- "too much"
@@ -213,13 +213,13 @@ func TestAttachFollows(t *testing.T) {
 	p.await(t, "refused with 409")
 	a := left()
 	text := p.text.String()
-	for _, once := range []string{"first says 1\n", "first says 200\n", "first says 201\n", "first says 450\n", "job       name-second", "ann       go on\n", "told: go on\n", "ann       and on\n", "not told yet"} {
+	for _, once := range []string{"first says 1\n", "first says 200\n", "first says 201\n", "first says 1001\n", "first says 1250\n", "job       name-second", "ann       go on\n", "told: go on\n", "ann       and on\n", "not told yet"} {
 		if n := strings.Count(text, once); n != 1 {
 			t.Errorf("%q is shown %d times", once, n)
 		}
 	}
 	var order []int
-	for _, part := range []string{"first says 450", "not told yet", "name-second", "ann       go on", "told: and on"} {
+	for _, part := range []string{"first says 1250", "not told yet", "name-second", "ann       go on", "told: and on"} {
 		order = append(order, strings.Index(text, part))
 	}
 	if !slices.IsSorted(order) {

@@ -36,6 +36,7 @@ type attached struct {
 	open      []api.Question // that can be answered, the oldest first
 	fresh     int            // in how many looks messages and questions are asked for
 	looks     int
+	behind    bool  // there are more events than the last look has shown
 	idle      bool  // no scheduler runs
 	lost      error // why the last look failed
 
@@ -49,8 +50,12 @@ type attached struct {
 const (
 	freshLooks = 5
 	rareLook   = 10
-	// attachPage is how many events are asked for at once.
-	attachPage = 200
+	// attachPage is how many events are asked for at once, and attachPages how often in one look:
+	// what is written meanwhile waits for it.
+	attachPage  = 200
+	attachPages = 5
+	// maxTodo is how much of what was written may wait for a scheduler.
+	maxTodo = 100
 )
 
 // converse shows the conversation of a job and does what is written, until nothing more
@@ -62,7 +67,7 @@ func (a *attached) converse(ctx context.Context, j api.JobDetail) error {
 	written, since := a.view.Written(), time.Now()
 	for {
 		err := a.look(ctx)
-		for err == nil && a.next != "" && a.job.Job.State.Terminal() {
+		for err == nil && a.over() && a.next != "" {
 			err = a.follow(ctx)
 		}
 		switch {
@@ -78,16 +83,23 @@ func (a *attached) converse(ctx context.Context, j api.JobDetail) error {
 		default:
 			a.lost, a.fresh = err, max(a.fresh, 1)
 		}
-		ended := a.lost == nil && len(a.todo) == 0 && a.job.Job.State.Terminal() && a.next == ""
+		ended := a.lost == nil && len(a.todo) == 0 && a.over() && a.next == ""
 		if written == nil && (a.left || ended) {
 			return nil
 		}
 		a.stand()
-		pace := time.NewTimer(a.every)
+		every, from := a.every, written
+		if a.behind && a.lost == nil {
+			every = 0
+		}
+		if len(a.todo) >= maxTodo {
+			from = nil
+		}
+		pace := time.NewTimer(every)
 		select {
 		case <-ctx.Done():
 		case <-pace.C:
-		case line, more := <-written:
+		case line, more := <-from:
 			if !more {
 				written, a.left = nil, a.person || stdinIsTerminal(a.con)
 			} else if a.write(line) {
@@ -98,10 +110,13 @@ func (a *attached) converse(ctx context.Context, j api.JobDetail) error {
 	}
 }
 
+// over reports whether nothing more happens in the job, and all was shown.
+func (a *attached) over() bool { return a.job.Job.State.Terminal() && !a.behind }
+
 // stand says how things stand below the conversation.
 func (a *attached) stand() {
 	e, st := &a.job.Job, statusOf(&a.job.Job)
-	s := terminal.TalkStand{Text: fmt.Sprintf("%s  %s", e.Spec.Name, st.State)}
+	s := terminal.TalkStand{Text: fmt.Sprintf("%s · %s", e.Spec.Name, st.State)}
 	if e.Attempts > 0 {
 		s.Text += fmt.Sprintf(" · attempt %d on %s", e.Attempts, workerOf(e))
 	}
@@ -189,7 +204,7 @@ func (a *attached) look(ctx context.Context) error {
 	if a.looks++; a.mark != mark || rare {
 		a.fresh = max(a.fresh, 1)
 	}
-	if err := a.events(ctx); err != nil {
+	if err := a.events(ctx); err != nil || a.behind {
 		return err
 	}
 	if mark != a.mark {
@@ -215,7 +230,7 @@ func (a *attached) events(ctx context.Context) error {
 		of = other // it has no run of its own
 	}
 	var talk []said
-	for first := true; ; first = false {
+	for n := range attachPages {
 		page, err := ask(ctx, a.p, func() (api.Events, error) { return a.p.Client.Events(ctx, string(of), a.cursor, attachPage) })
 		if err != nil {
 			return err
@@ -223,7 +238,7 @@ func (a *attached) events(ctx context.Context) error {
 		if slices.ContainsFunc(page.Events, pointsToTalk) {
 			a.fresh = freshLooks
 		}
-		if first && a.fresh > 0 {
+		if n == 0 && a.fresh > 0 {
 			a.fresh--
 			if talk, err = a.talk(ctx); err != nil {
 				return err
@@ -239,12 +254,13 @@ func (a *attached) events(ctx context.Context) error {
 			}
 			a.cursor = e.Cursor
 		}
-		if len(page.Events) < attachPage {
-			break
+		if a.behind = len(page.Events) == attachPage; !a.behind {
+			_, err := a.upTo(talk, time.Time{})
+			return err
 		}
 	}
-	_, err := a.upTo(talk, time.Time{})
-	return err
+	a.fresh = max(a.fresh, 1) // what was said later than these events comes with the next ones
+	return nil
 }
 
 // pointsToTalk reports whether an event says that something was asked, answered or said.
@@ -290,7 +306,7 @@ func (a *attached) talk(ctx context.Context) ([]said, error) {
 	var list []said
 	for i := range messages.Messages {
 		m := &messages.Messages[i]
-		if m.FollowUp != "" {
+		if m.FollowUp != "" && m.FollowUp != a.job.Job.ID {
 			a.next = m.FollowUp
 		}
 		list = a.message(list, m)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -229,10 +230,8 @@ func (a *attached) tell(text string) {
 			if err != nil {
 				return mends(p.refused(err))
 			}
-			if said.Message.FollowUp != "" {
-				a.next = said.Message.FollowUp
-			} else if said.Message.Job != id {
-				a.next = said.Message.Job
+			if next := cmp.Or(said.Message.FollowUp, said.Message.Job); next != id {
+				a.next = next
 			}
 			return a.note(a.text.Note(utcNow(), "("+said.Note+")"))
 		})

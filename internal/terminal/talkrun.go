@@ -106,7 +106,10 @@ func (t *Talk) Show(lines []TalkLine) error {
 }
 
 // Stand shows how things stand.
-func (t *Talk) Stand(s TalkStand) { t.program.Send(s) }
+func (t *Talk) Stand(s TalkStand) {
+	s.Text, s.Asks = Clean(s.Text), Clean(s.Asks)
+	t.program.Send(s)
+}
 
 // Written is what the person has written, each with Enter at its end. It is closed when the person has
 // left, or the terminal was closed.
