@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -113,6 +114,7 @@ type page struct {
 
 	mu   sync.Mutex
 	text bytes.Buffer
+	torn error // of what is shown
 	grew chan struct{}
 }
 
@@ -122,6 +124,9 @@ func (p *page) Show(lines []terminal.TalkLine) error {
 	select {
 	case p.grew <- struct{}{}:
 	default:
+	}
+	if p.torn != nil {
+		return p.torn
 	}
 	return terminal.WriteTalk(&p.text, lines)
 }
@@ -150,6 +155,21 @@ func (p *page) await(t *testing.T, text string) {
 // sit has somebody take part in the conversation of a job, until the page's written is closed.
 func (s *conversing) sit(t *testing.T, id string, person bool) (p *page, left func() *attached) {
 	t.Helper()
+	p, ended := s.open(t, id, person)
+	return p, func() *attached {
+		t.Helper()
+		close(p.written)
+		a, err := ended()
+		if err != nil {
+			t.Error(err)
+		}
+		return a
+	}
+}
+
+// open is sit; ended waits until the conversation is over.
+func (s *conversing) open(t *testing.T, id string, person bool) (p *page, ended func() (*attached, error)) {
+	t.Helper()
 	door := httptest.NewServer(s)
 	m := newTestMain(t, nil)
 	m.at.server = door.URL
@@ -160,23 +180,19 @@ func (s *conversing) sit(t *testing.T, id string, person bool) (p *page, left fu
 	}
 	p = &page{written: make(chan string), grew: make(chan struct{}, 1)}
 	a := &attached{con: m.con, at: m.at, p: peer, by: "ann", view: p, person: person, every: time.Millisecond}
-	ended := make(chan error, 1)
+	over := make(chan error, 1)
 	go func() {
 		j, err := peer.Job(t.Context(), id)
 		if err == nil {
 			err = a.converse(t.Context(), j)
 		}
-		ended <- err
+		over <- err
 	}()
-	return p, func() *attached {
-		t.Helper()
-		close(p.written)
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+	return p, func() (*attached, error) {
+		err := <-over
 		peer.Close()
 		door.Close()
-		return a
+		return a, err
 	}
 }
 
@@ -213,7 +229,7 @@ func TestAttachFollows(t *testing.T) {
 	p.await(t, "refused with 409")
 	a := left()
 	text := p.text.String()
-	for _, once := range []string{"first says 1\n", "first says 200\n", "first says 201\n", "first says 1001\n", "first says 1250\n", "job       name-second", "ann       go on\n", "told: go on\n", "ann       and on\n", "not told yet"} {
+	for _, once := range []string{"first says 1\n", "first says 200\n", "first says 201\n", "first says 1001\n", "first says 1250\n", "job       name-second  second  tenant , worker , goes on from that\n", "do first\n", "ann       go on\n", "told: go on\n", "ann       and on\n", "not told yet"} {
 		if n := strings.Count(text, once); n != 1 {
 			t.Errorf("%q is shown %d times", once, n)
 		}
@@ -280,6 +296,23 @@ func TestAttachOrder(t *testing.T) {
 			t.Fatalf("%q does not come where it was:\n%s", part, p.text.String())
 		}
 		rest = after
+	}
+}
+
+// What cannot be shown ends it, rather than being tried again: a full disk fills no faster.
+func TestAttachTorn(t *testing.T) {
+	s := newConversing()
+	s.addJob("talk", job.Dispatched, 3)
+	p, ended := s.open(t, "talk", false)
+	p.await(t, "talk says 3")
+	p.mu.Lock()
+	p.torn = errors.New("no space left")
+	p.mu.Unlock()
+	s.mu.Lock()
+	s.happens("talk", "more", talkNoon)
+	s.mu.Unlock()
+	if _, err := ended(); err == nil || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("it ends with %v", err)
 	}
 }
 

@@ -61,7 +61,7 @@ const (
 // converse shows the conversation of a job and does what is written, until nothing more
 // can come or the person leaves.
 func (a *attached) converse(ctx context.Context, j api.JobDetail) error {
-	if err := a.begin(j); err != nil {
+	if err := a.begin(j, false); err != nil {
 		return err
 	}
 	written, since := a.view.Written(), time.Now()
@@ -78,7 +78,7 @@ func (a *attached) converse(ctx context.Context, j api.JobDetail) error {
 			if err := a.act(ctx); err != nil {
 				return err
 			}
-		case !away(err) || !a.person && time.Since(since) > patience:
+		case errors.Is(err, errView) || !away(err) || !a.person && time.Since(since) > patience:
 			return err
 		default:
 			a.lost, a.fresh = err, max(a.fresh, 1)
@@ -168,15 +168,15 @@ func (a *attached) listen(ctx context.Context) error {
 	return nil
 }
 
-// begin turns to a job.
-func (a *attached) begin(j api.JobDetail) error {
+// begin turns to a job, which goes on from the one before it or is the first.
+func (a *attached) begin(j api.JobDetail, goesOn bool) error {
 	a.job, a.next, a.mark, a.cursor, a.open = j, "", "", 0, nil
 	a.messages, a.questions, a.fresh = map[int]string{}, map[int]string{}, 1
-	lines := a.text.Begin(&j.Job)
+	lines := a.text.Begin(&j.Job, goesOn)
 	if a.con.json {
 		return nil // look shows it, as it stands
 	}
-	return failure(a.view.Show(lines))
+	return shown(a.view.Show(lines))
 }
 
 // follow turns to the job that goes on from this one.
@@ -185,7 +185,7 @@ func (a *attached) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.begin(j); err != nil {
+	if err := a.begin(j, true); err != nil {
 		return err
 	}
 	return a.look(ctx)
@@ -373,18 +373,28 @@ func (a *attached) question(list []said, q *api.Question) []said {
 	}})
 }
 
+// errView is wrapped by errors of the view, which asking again does not mend.
+var errView = errors.New("the conversation cannot be shown")
+
 // show shows a part of the conversation: as JSON, what it is.
 func (a *attached) show(what string, value any, lines []terminal.TalkLine) error {
 	if a.con.json {
-		return failure(terminal.NewEncoder(a.con.stdout).Encode(map[string]any{what: value}))
+		return shown(terminal.NewEncoder(a.con.stdout).Encode(map[string]any{what: value}))
 	}
-	return failure(a.view.Show(lines))
+	return shown(a.view.Show(lines))
 }
 
 // note says something about the conversation itself: with --json on standard error.
 func (a *attached) note(lines []terminal.TalkLine) error {
 	if a.con.json {
-		return failure(terminal.WriteTalk(a.con.stderr, lines))
+		return shown(terminal.WriteTalk(a.con.stderr, lines))
 	}
-	return failure(a.view.Show(lines))
+	return shown(a.view.Show(lines))
+}
+
+func shown(err error) error {
+	if err != nil {
+		return failure(fmt.Errorf("%w: %w", errView, err))
+	}
+	return nil
 }

@@ -86,6 +86,8 @@ func (a *attached) act(ctx context.Context) error {
 		switch first.tries++; {
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, errView):
+			return err
 		case err != nil && (errors.As(err, &locked) || unreached(err)):
 			if first.tries == 1 {
 				return a.note(a.text.Trouble(utcNow(), "not told yet, it is tried again: "+err.Error()))
@@ -111,7 +113,7 @@ func (a *attached) act(ctx context.Context) error {
 func (a *attached) complain(text string) error {
 	lines := a.text.Trouble(utcNow(), text)
 	if !a.person {
-		return failure(terminal.WriteTalk(a.con.stderr, lines))
+		return shown(terminal.WriteTalk(a.con.stderr, lines))
 	}
 	return a.note(lines)
 }

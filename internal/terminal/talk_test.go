@@ -29,7 +29,7 @@ func conversation(t *Transcript) (lines []TalkLine) {
 	failed, fine := 1, 0
 	e := jobOf(9, "fix-login", "website", "codex", job.Dispatched)
 	e.Spec.Instructions = "Fix the login.\n\n\x1b]0;owned\x07" + numbered(20)
-	add(t.Begin(&e))
+	add(t.Begin(&e, false))
 	event(1, job.Event{Kind: job.EventState, State: job.Running})
 	event(2, job.Event{Kind: job.EventText, Text: "I look at the parser, which is a long way down and cannot be said in a line that is short enough for any terminal that people have.\n  - first\n  - second"})
 	event(3, job.Event{Kind: job.EventCommand, Command: "go test ./...", CallID: "1"})

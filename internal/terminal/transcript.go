@@ -44,10 +44,14 @@ func (t *Transcript) Text(at time.Time, who, text string) []TalkLine {
 	return headed(at, who, plain, t.show(text, ofDiff, nil))
 }
 
-// Begin says which job it is, and what it is to do.
-func (t *Transcript) Begin(e *api.Job) []TalkLine {
+// Begin says which job it is and, unless it goes on from the one before it, what it is to do.
+func (t *Transcript) Begin(e *api.Job, goesOn bool) []TalkLine {
 	*t = Transcript{folded: t.folded, gone: t.gone}
 	lines := one(e.CreatedAt, "job", fmt.Sprintf("%s  %s  tenant %s, worker %s", Clean(e.Spec.Name), Clean(e.ID), Clean(e.Spec.Tenant), Clean(workerOf(e))), bold)
+	if goesOn {
+		lines[0].Text += ", goes on from that"
+		return lines
+	}
 	return append(lines, t.Prompt(e, false)...)
 }
 
